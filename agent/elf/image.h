@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct image: one ELF file (or the vDSO) that some process executes: mapped read-only, its section
+ * and segment headers checked, its build id read. Immutable once made, reference counted with
+ * atomics, so the loop and the worker threads may share it.
+ *
+ * All bytes are foreign: every offset is checked against the file's size. The file is mapped
+ * MAP_PRIVATE; a file that is truncated while mapped would raise SIGBUS, so image_open() copies
+ * files smaller than IMAGE_COPY_MAX and checks the size again after mapping larger ones; the bulk
+ * readers (CFI, symbols) run under image_guard() (see there).
+ */
+#pragma once
+
+#include "lib/base.h"
+#include "lib/cursor.h"
+#include "lib/error.h"
+
+enum {
+	IMAGE_BUILD_ID_MAX = 64, /* bytes; GNU ld writes 20, lld up to 32 */
+	IMAGE_SECTIONS_MAX = 65536,
+};
+
+struct image_segment { /* PT_LOAD */
+	uint64_t vaddr, memsz, offset, filesz;
+	uint32_t flags; /* PF_X ... */
+};
+
+struct image_section {
+	const char *name; /* "" when out of bounds */
+	uint64_t vaddr, offset, size, entsize;
+	uint32_t type, link, info;
+	uint64_t flags;
+};
+
+struct image {
+	char *path;	     /* as the process sees it, for people; "[vdso]" for the vDSO */
+	const uint8_t *data; /* the whole file */
+	size_t size;
+	int fd; /* kept open so that the inode stays ours; -1 for memory images */
+	uint16_t machine, type; /* e_machine, e_type */
+	uint64_t entry;		/* e_entry */
+	struct image_segment *segments;
+	size_t n_segments;
+	struct image_section *sections;
+	size_t n_sections;
+	uint8_t build_id[IMAGE_BUILD_ID_MAX]; /* .note.gnu.build-id */
+	size_t build_id_len;
+	char go_build_id[128]; /* .note.go.buildid as text, "" when there is none */
+	char htlhash[33];      /* hex, semantic conventions: SHA256(first 4096, last 4096, BE64 size)[:16] */
+	bool is_go, is_rust;
+	_Atomic int refs;
+};
+
+/*
+ * Takes FD (a readable file; owned by the image from then on, closed on failure) and reads its headers.
+ * -ENOEXEC with a message when it is no usable ELF file of this machine's class and byte order.
+ */
+int image_open(int fd, const char *path, struct image **ret, struct error *err) _must_check_;
+/* A copy of DATA (the vDSO, tests). */
+int image_from_memory(const void *data, size_t size, const char *path, struct image **ret,
+		      struct error *err) _must_check_;
+/* The vDSO of this very process, which is that of every process with this kernel and class. */
+int image_vdso(struct image **ret, struct error *err) _must_check_;
+
+struct image *image_ref(struct image *image);
+struct image *image_unref(struct image *image); /* takes NULL, returns NULL */
+DEFINE_CLEANUP(struct image *, image_unref)
+
+const struct image_section *image_section(const struct image *image, const char *name);
+/* The section's bytes; SHF_COMPRESSED ones are not unpacked here. Bad cursor when there are none. */
+struct cursor image_section_data(const struct image *image, const struct image_section *section);
+/* File bytes that are loaded at VADDR, up to the end of its segment; bad cursor when none are. */
+struct cursor image_at_vaddr(const struct image *image, uint64_t vaddr);
+/* ELF virtual address of a file offset inside an executable PT_LOAD; false when there is none. */
+bool image_offset_to_vaddr(const struct image *image, uint64_t offset, uint64_t *ret_vaddr);
+/* Lower-case hex of the GNU build id; "" when there is none. */
+void image_build_id_hex(const struct image *image, char *out, size_t size);

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Unwind tables: from an image's .eh_frame, .debug_frame, or .gopclntab to the rows that the BPF
+ * walk reads (bpf/types.h, struct kiln_table). Any thread; no shared state.
+ */
+#pragma once
+
+#include "agent/elf/image.h"
+#include "bpf/types.h"
+
+enum {
+	UNWIND_ROWS_MAX = 8 << 20,  /* libLLVM-14 has 0.8 M, clang about 2 M */
+	UNWIND_RULES_MAX = 65535,
+	UNWIND_SPAN_MAX = 1 << 30,  /* bytes of code between the first and the last executable segment */
+};
+
+/* A compiled table in plain memory, as it will lie in the slab. */
+struct unwind_table {
+	uint64_t base;	 /* multiple of 1 KiB */
+	uint32_t *index; /* blocks + 1 entries */
+	uint32_t blocks;
+	struct kiln_row *rows;
+	uint32_t n_rows;
+	struct kiln_rule *rules; /* rule 0 is KILN_RULE_INVALID */
+	uint32_t n_rules;
+	uint32_t unsupported; /* CFI rows whose rule cannot be expressed: they are INVALID */
+	uint32_t malformed;   /* FDEs or CIEs that were skipped */
+};
+
+/*
+ * Compiles all unwind information of IMAGE: FDEs of .eh_frame (by section, or by PT_GNU_EH_FRAME when
+ * sections are stripped) win over .debug_frame; Go text takes its rows from .gopclntab; known code
+ * without any (musl's and ld.so's _start, the signal trampoline) gets its rule from its bytes.
+ * Code in executable segments that nothing covers is INVALID.
+ * 0 also when an image has no unwind information at all (then one INVALID row).
+ */
+int unwind_compile(const struct image *image, struct unwind_table **ret, struct error *err) _must_check_;
+struct unwind_table *unwind_table_free(struct unwind_table *t);
+DEFINE_CLEANUP(struct unwind_table *, unwind_table_free)
+
+/* Bytes that the table takes in the slab, rules aligned to 16. */
+size_t unwind_table_bytes(const struct unwind_table *t);
+/* The rule for an ELF virtual address; the INVALID rule when there is none. */
+const struct kiln_rule *unwind_lookup(const struct unwind_table *t, uint64_t vaddr);

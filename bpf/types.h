@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * The contract between the BPF side and user space: every struct that crosses a map or the ring
+ * buffer. Fixed widths, explicit padding, asserted sizes. Also compiled for the host (tests, and the
+ * finisher that completes a walk in user space), so it includes nothing but fixed-width types.
+ */
+#pragma once
+
+#ifndef __bpf__
+#include <stdint.h>
+#define KILN_ASSERT_SIZE(type, n) _Static_assert(sizeof(struct type) == (n), "size of " #type)
+#else
+typedef unsigned char uint8_t;
+typedef signed char int8_t;
+typedef unsigned short uint16_t;
+typedef short int16_t;
+typedef unsigned int uint32_t;
+typedef int int32_t;
+typedef unsigned long long uint64_t;
+typedef long long int64_t;
+#define KILN_ASSERT_SIZE(type, n) _Static_assert(sizeof(struct type) == (n), "size of " #type)
+#endif
+
+/* ---- limits ---------------------------------------------------------------------------------- */
+
+enum {
+	KILN_MAX_USER_FRAMES = 1024,
+	KILN_MAX_KERNEL_FRAMES = 127, /* kernel.perf_event_max_stack's default */
+	KILN_COMM_LEN = 16,
+	KILN_RECORD_MAX = 32768,   /* one per-CPU scratch value: 32 KiB is the kernel's cap */
+	KILN_MAX_POLICIES = 256,
+	KILN_MAX_IMAGES = 4096,    /* unwind tables that can be loaded at once */
+	KILN_SLOT_BYTES = 64,      /* value size of the flat arrays: one cache line */
+	KILN_CACHE_ENTRIES = 1024, /* frame cache per CPU, 16 B each */
+};
+
+/* ---- unwind tables --------------------------------------------------------------------------- */
+
+/*
+ * How to step from a frame to its caller. Registers are numbered as DWARF does on the architecture
+ * (x86-64 psABI fig. 3.36: 3 = rbx, 6 = rbp, 7 = rsp, 16 = return address).
+ *
+ * KILN_RULE_CFA       CFA = reg + cfa_off; return address at CFA + ra_off; rbp at CFA + rbp_off and
+ *                     rbx at CFA + rbx_off when the flags say that they were saved.
+ * KILN_RULE_DEREF     as CFA, but CFA = *(reg + cfa_off) + deref_off (stack realignment, OpenSSL).
+ * KILN_RULE_PLT       CFA = rsp + 8 + ((pc & 15) >= cfa_off ? 8 : 0): the expression of .plt
+ *                     (binutils bfd/elfxx-x86.c, elf_x86_64 eh_frame_plt).
+ * KILN_RULE_FP        CFA = rbp + 16; return address at rbp + 8, caller's rbp at rbp (Go, JIT code).
+ * KILN_RULE_SIGNAL    rsp points to the rt signal frame's ucontext at rsp + cfa_off; all registers
+ *                     come from its mcontext.
+ * KILN_RULE_RA_REG    the return address is in register ra_off (vfork); CFA = reg + cfa_off.
+ * KILN_RULE_STOP      the outermost frame (return address undefined): the walk is complete.
+ * KILN_RULE_INVALID   no rule for this code: the walk ends with KILN_END_NO_RULE.
+ */
+enum kiln_rule_kind {
+	KILN_RULE_INVALID,
+	KILN_RULE_CFA,
+	KILN_RULE_DEREF,
+	KILN_RULE_PLT,
+	KILN_RULE_FP,
+	KILN_RULE_SIGNAL,
+	KILN_RULE_RA_REG,
+	KILN_RULE_STOP,
+};
+
+enum kiln_rule_flags {
+	KILN_RULE_SAVED_RBP = 1, /* rbp of the caller is at CFA + rbp_off */
+	KILN_RULE_SAVED_RBX = 2, /* rbx of the caller is at CFA + rbx_off */
+};
+
+struct kiln_rule {
+	uint8_t kind;	 /* enum kiln_rule_kind */
+	uint8_t reg;	 /* DWARF number of the CFA's base register */
+	uint8_t flags;	 /* enum kiln_rule_flags */
+	int8_t ra_off;	 /* bytes from the CFA, -8 as good as always; KILN_RULE_RA_REG: a register */
+	int32_t cfa_off; /* bytes */
+	int16_t rbp_off; /* in units of 8 bytes from the CFA */
+	int16_t rbx_off; /* in units of 8 bytes from the CFA */
+	int32_t deref_off; /* bytes, KILN_RULE_DEREF only */
+};
+KILN_ASSERT_SIZE(kiln_rule, 16);
+
+/* One row: from this pc on, this rule holds. Sorted by pc within the table. */
+struct kiln_row {
+	uint16_t low;  /* low 16 bits of (pc - base) */
+	uint16_t rule; /* index into the table's rules */
+};
+KILN_ASSERT_SIZE(kiln_row, 4);
+
+enum {
+	KILN_BLOCK_SHIFT = 10, /* one index entry per 1 KiB of code */
+};
+
+/*
+ * One image's table. Everything lies in the flat array `unwind_slab`, addressed in 4-byte words.
+ * index[b] is the number of rows before block b (one extra entry at the end holds the total), so the
+ * rows of block b are [index[b], index[b + 1]); a pc before the first of them belongs to the row
+ * before (index[b] - 1), or to none when index[b] is 0.
+ */
+struct kiln_table {
+	uint64_t base;	   /* ELF virtual address of block 0, a multiple of 1 KiB */
+	uint32_t index_at; /* word of index[0] */
+	uint32_t blocks;   /* 0: not loaded */
+	uint32_t rows_at;  /* word of row 0 */
+	uint32_t rows;
+	uint32_t rules_at; /* word of rule 0, a multiple of 4 */
+	uint32_t rules;
+};
+KILN_ASSERT_SIZE(kiln_table, 32);
+
+/* ---- processes ------------------------------------------------------------------------------- */
+
+/* One executable mapping. A process's mappings are sorted and lie together in `mapping_slab`. */
+struct kiln_mapping {
+	uint64_t start, end; /* [start, end) in the process */
+	uint64_t bias;	     /* ELF virtual address = pc - bias (modulo 2^64) */
+	uint32_t image;	     /* slot in `tables`; 0: no file (JIT code), walked by frame pointers */
+	uint32_t flags;	     /* enum kiln_mapping_flags */
+};
+KILN_ASSERT_SIZE(kiln_mapping, 32);
+
+enum kiln_mapping_flags {
+	KILN_MAPPING_JIT = 1, /* anonymous executable memory */
+};
+
+/* `processes`: tgid -> this. A fork copies the parent's entry, exec and exit delete it (in BPF). */
+struct kiln_process {
+	uint32_t first; /* index into mapping_slab, in mappings */
+	uint32_t count;
+	uint32_t mapset; /* what user space calls this set of mappings; unique, never 0 when known */
+	uint32_t flags;	 /* enum kiln_process_flags */
+};
+KILN_ASSERT_SIZE(kiln_process, 16);
+
+enum kiln_process_flags {
+	KILN_PROCESS_IGNORE = 1,  /* the process filter said no: cost nothing more */
+	KILN_PROCESS_PENDING = 2, /* seen, announced to user space, mappings not there yet */
+};
+
+/* ---- policies -------------------------------------------------------------------------------- */
+
+enum kiln_policy_mode { KILN_POLICY_DISABLED, KILN_POLICY_ENABLED };
+
+/* `policies`: index -> this; `cgroup_policy`: cgroup id -> index; index 0 is the default. */
+struct kiln_policy {
+	uint32_t mode;
+	uint32_t hz;	  /* this policy's rate; the timers run at the highest of all */
+	uint32_t tracers; /* bit per enum kiln_tracer */
+	uint32_t pad;
+};
+KILN_ASSERT_SIZE(kiln_policy, 16);
+
+/* ---- records --------------------------------------------------------------------------------- */
+
+/*
+ * A user frame is one 64-bit word (interpreter frames: that and more words, later issues):
+ * bits 63..60 kind, bits 59..57 flags, bits 56..0 the pc.
+ */
+enum kiln_frame_kind {
+	KILN_FRAME_NATIVE = 1,
+};
+#define KILN_FRAME_KIND_SHIFT 60
+#define KILN_FRAME_RETURN (1ULL << 59) /* a return address: name and line are those of pc - 1 */
+#define KILN_FRAME_PC_MASK ((1ULL << 57) - 1)
+
+/* Why the walk of the user stack ended. Also the label of kiln_unwind_end_total. */
+enum kiln_end {
+	KILN_END_NONE,	     /* no user stack (kernel thread) */
+	KILN_END_ROOT,	     /* complete */
+	KILN_END_NO_PROCESS, /* mappings of the process are not known yet */
+	KILN_END_NO_MAPPING, /* pc lies in no known mapping */
+	KILN_END_NO_TABLE,   /* the image's table is not loaded */
+	KILN_END_NO_RULE,    /* no unwind information for this pc */
+	KILN_END_BAD_READ,   /* the stack could not be read there */
+	KILN_END_BAD_CFA,    /* the CFA does not move towards the caller, or is no stack address */
+	KILN_END_DEPTH,	     /* deeper than the limit */
+	KILN_END_COUNT
+};
+
+/* Registers at a frame, what a walk needs to go on. DWARF numbers of x86-64 in `leaf`. */
+struct kiln_regs {
+	uint64_t pc, sp, bp, bx;
+};
+KILN_ASSERT_SIZE(kiln_regs, 32);
+
+enum kiln_record_type {
+	KILN_RECORD_SAMPLE = 1,
+};
+
+enum kiln_sample_flags {
+	KILN_SAMPLE_KERNEL_MODE = 1, /* interrupted in the kernel */
+	KILN_SAMPLE_FIRST_FRAME = 2, /* `resume` still is the leaf: `leaf` registers hold */
+	KILN_SAMPLE_KTHREAD = 4,
+};
+
+/*
+ * A sample. After the header: n_kernel kernel addresses, n_user user frame words (leaf first), then,
+ * when the walk ended for want of a mapping or table, dump_len bytes of the user stack from
+ * `resume.sp` on, so that user space can complete the walk once it has the table.
+ */
+struct kiln_sample {
+	uint32_t type; /* enum kiln_record_type */
+	uint32_t size; /* of the whole record, bytes */
+	uint64_t time; /* CLOCK_MONOTONIC, ns */
+	uint64_t start_time; /* of the process's leader: boot-time ns; tells one pid's owners apart */
+	uint64_t cgroup;     /* cgroup id: v2, or v1 memory controller */
+	uint64_t hash;	     /* over mapset and every word of both stacks; 0 when dump_len > 0 */
+	uint32_t tgid, tid;
+	uint32_t mapset;
+	uint32_t policy;
+	uint16_t n_kernel, n_user;
+	uint16_t flags; /* enum kiln_sample_flags */
+	uint16_t cpu;
+	uint32_t end; /* enum kiln_end */
+	uint32_t dump_len;
+	struct kiln_regs resume; /* where the walk ended; with a dump only */
+	uint64_t leaf[17];	 /* all registers at the interrupt, DWARF order; with a dump only */
+	char comm[KILN_COMM_LEN];
+	uint64_t words[];
+};
+KILN_ASSERT_SIZE(kiln_sample, 264);
+
+/* `stats`: per-CPU counters, index by this; user space sums them up into /metrics. */
+enum kiln_stat {
+	KILN_STAT_RUNS,		/* timer hits on tasks */
+	KILN_STAT_SKIPPED,	/* policy or process filter said no */
+	KILN_STAT_THINNED,	/* hits beyond the policy's own rate */
+	KILN_STAT_RING_FULL,	/* record lost: the ring buffer was full */
+	KILN_STAT_CACHE_HIT,	/* frames answered by the frame cache */
+	KILN_STAT_CACHE_MISS,
+	KILN_STAT_DUMP_CUT,	/* stack dump shorter than the stack */
+	KILN_STAT_COUNT
+};

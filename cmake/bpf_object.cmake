@@ -1,0 +1,39 @@
+# bpf_object(NAME source.bpf.c HEADERS ...): compiles to BPF, strips DWARF (keeps BTF), and
+# generates NAME.skel.h. Link kiln_bpf_NAME to include it.
+find_program(KILN_CLANG NAMES clang clang-14 clang-16 clang-19 REQUIRED)
+find_program(KILN_LLVM_STRIP NAMES llvm-strip llvm-strip-14 REQUIRED)
+find_program(KILN_BPFTOOL NAMES bpftool PATHS /usr/sbin REQUIRED)
+
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  set(KILN_BPF_ARCH arm64)
+else()
+  set(KILN_BPF_ARCH x86)
+endif()
+
+function(bpf_object name source)
+  cmake_parse_arguments(ARG "" "" "HEADERS" ${ARGN})
+  set(obj ${CMAKE_CURRENT_BINARY_DIR}/${name}.bpf.o)
+  set(skel ${CMAKE_CURRENT_BINARY_DIR}/${name}.skel.h)
+  execute_process(COMMAND ${CMAKE_C_COMPILER} -print-multiarch OUTPUT_VARIABLE multiarch
+                  OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  add_custom_command(
+    OUTPUT ${obj}
+    COMMAND ${KILN_CLANG} -target bpf -O2 -g -mcpu=v3 -std=gnu17 -Wall -Wextra -Werror
+            -Wno-unused-parameter -D__TARGET_ARCH_${KILN_BPF_ARCH}
+            -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/bpf
+            -idirafter /usr/include/${multiarch}
+            -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${obj}
+    COMMAND ${KILN_LLVM_STRIP} -g ${obj}
+    DEPENDS ${source} ${ARG_HEADERS}
+    COMMENT "BPF ${source}" VERBATIM)
+  add_custom_command(
+    OUTPUT ${skel}
+    COMMAND ${KILN_BPFTOOL} gen skeleton ${obj} name ${name} > ${skel}
+    DEPENDS ${obj}
+    COMMENT "Skeleton ${name}.skel.h")
+  add_custom_target(kiln_bpf_${name}_skel DEPENDS ${skel})
+  add_library(kiln_bpf_${name} INTERFACE)
+  add_dependencies(kiln_bpf_${name} kiln_bpf_${name}_skel)
+  target_include_directories(kiln_bpf_${name} INTERFACE ${CMAKE_CURRENT_BINARY_DIR} ${CMAKE_SOURCE_DIR})
+  target_link_libraries(kiln_bpf_${name} INTERFACE PkgConfig::LIBBPF)
+endfunction()

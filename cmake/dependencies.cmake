@@ -1,0 +1,18 @@
+# Every library that Kiln stands on, as one imported target each (PkgConfig::NAME).
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+foreach(dep IN ITEMS libbpf libelf zlib libzstd liblzma libprotobuf-c libcurl libcjson
+                     libwebsockets libuv yaml-0.1 openssl)
+  string(TOUPPER ${dep} id)
+  string(REGEX REPLACE "[^A-Z0-9]" "_" id ${id})
+  pkg_check_modules(${id} REQUIRED IMPORTED_TARGET ${dep})
+endforeach()
+# gRPC's pkg-config file drags in the static closure of abseil; the shared C core needs only these.
+add_library(kiln_grpc_core INTERFACE)
+target_link_libraries(kiln_grpc_core INTERFACE grpc gpr)
+if(KILN_JEMALLOC)
+  pkg_check_modules(JEMALLOC REQUIRED IMPORTED_TARGET jemalloc)
+endif()
+if(KILN_TESTS)
+  pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
+endif()
