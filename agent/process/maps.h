@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* /proc/PID/maps (Documentation/filesystems/proc.rst §1.1), only its executable lines. */
+#pragma once
+
+#include "lib/base.h"
+#include "lib/error.h"
+
+enum {
+	MAPS_ENTRIES_MAX = 16384,   /* executable mappings of one process; more are dropped and counted */
+	MAPS_FILE_MAX = 64 << 20,   /* bytes of text read at most */
+};
+
+enum map_kind {
+	MAP_FILE,
+	MAP_VDSO,
+	MAP_ANON,  /* JIT code, also memfd:, /dev/zero, [anon:...], [heap], [stack] */
+	MAP_OTHER, /* [vsyscall], [uprobes]: no unwinding through it */
+};
+
+struct map_entry {
+	uint64_t start, end, offset; /* bytes */
+	uint64_t inode;
+	uint32_t dev_major, dev_minor;
+	enum map_kind kind;
+	bool deleted; /* " (deleted)" was at the end of the path; it is cut off */
+	char *path;   /* unescaped (\012), "" for none */
+};
+
+struct maps {
+	struct map_entry *entries; /* sorted by start */
+	size_t n;
+	size_t cap;
+	size_t dropped, malformed; /* lines */
+};
+
+/* Parses the whole text. Malformed lines are skipped and counted. */
+int maps_parse(const char *text, size_t len, struct maps *ret) _must_check_;
+/* Reads PROC_DIRFD's PID/maps. -ESRCH when the process is gone or has no memory of its own. */
+int maps_read(int proc_dirfd, uint32_t pid, struct maps *ret) _must_check_;
+void maps_done(struct maps *maps);

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What /proc tells of one process, read once when it is first sampled. Any thread. */
+#pragma once
+
+#include "agent/process/container.h"
+#include "lib/base.h"
+
+struct process_info {
+	char *executable_path; /* readlink of exe, " (deleted)" cut off; "" for kernel threads */
+	char *executable_name; /* last part of the path; the comm in brackets for kernel threads */
+	char comm[16];
+	uint32_t ns_pid; /* the pid in the innermost pid namespace (NSpid of status) */
+	struct container_identity container;
+};
+
+/* -ESRCH when the process is gone. Missing parts (no permission) are left "". */
+int process_info_read(int proc_dirfd, uint32_t pid, struct process_info *ret) _must_check_;
+void process_info_done(struct process_info *info);
+
+/* The resources of the agent itself and of the host, for attributes: each allocated or NULL. */
+char *host_name(void);		      /* host.name */
+char *host_id(void);		      /* host.id: /etc/machine-id */
+const char *host_arch(void);	      /* host.arch: amd64, arm64 */
+char *host_kernel_release(void);
+
+/*
+ * Checks that this process may profile: root or the capabilities of design §6, BTF, perf_event.
+ * 0, or -EPERM / -ENOSYS with an error that names the missing capability or feature.
+ */
+struct error;
+int host_check_privileges(struct error *err) _must_check_;
