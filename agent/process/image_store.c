@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The images that processes map, each opened once. Owned by the loop thread.
+ *
+ * An entry is keyed by the device and inode that /proc/PID/maps shows, not by those of fstat(): on
+ * overlayfs and btrfs the two differ, and maps is what every lookup starts from. An entry is either
+ *
+ *   listed    in the table, found by its key, or
+ *   detached  its file was rewritten in place while it was used; gone at its last put.
+ *
+ * Entries without users are on the idle list, longest idle first, and stay openable from there
+ * until the sweep, or until their place is needed. Files that could not be opened have an entry
+ * too, so that a broken one costs one attempt a minute, not one a mapping.
+ */
+#include "agent/process/image_store.h"
+
+#include <sys/stat.h>
+#include <uthash.h>
+#include <utlist.h>
+
+#include "agent/process/map_file.h"
+
+enum { RETRY_AFTER_MS = 60000 };
+
+struct file_key {
+	uint32_t dev_major, dev_minor;
+	uint64_t inode;
+};
+
+struct entry {
+	struct stored_image stored; /* first, so that callers' pointers lead back here */
+	struct file_key key;
+	struct timespec mtime; /* of the opened file; a change means other content */
+	off_t size;
+	uint64_t retry_at_ms; /* when image is NULL */
+	bool detached;
+	struct entry *prev, *next; /* idle list */
+	UT_hash_handle hh;
+};
+
+struct image_store {
+	struct entry *table;
+	struct entry *idle;
+	size_t max;
+	size_t detached;
+	void (*on_drop)(struct stored_image *, void *);
+	void *arg;
+};
+
+int image_store_new(size_t max, void (*on_drop)(struct stored_image *, void *), void *arg,
+		    struct image_store **ret)
+{
+	struct image_store *store = calloc(1, sizeof(*store));
+
+	if (!store)
+		return -ENOMEM;
+	store->max = max;
+	store->on_drop = on_drop;
+	store->arg = arg;
+	*ret = store;
+	return 0;
+}
+
+static void entry_free(struct entry *e)
+{
+	image_unref(e->stored.image);
+	free(e->stored.path);
+	free(e);
+}
+
+/* Frees an entry that is on no list any more. */
+static void drop(struct image_store *store, struct entry *e)
+{
+	if (store->on_drop)
+		store->on_drop(&e->stored, store->arg);
+	entry_free(e);
+}
+
+static void drop_idle(struct image_store *store, struct entry *e)
+{
+	DL_DELETE(store->idle, e);
+	HASH_DEL(store->table, e);
+	drop(store, e);
+}
+
+struct image_store *image_store_free(struct image_store *store)
+{
+	struct entry *e, *next;
+
+	if (!store)
+		return NULL;
+	HASH_ITER (hh, store->table, e, next) {
+		HASH_DEL(store->table, e);
+		drop(store, e);
+	}
+	free(store);
+	return NULL;
+}
+
+/* Sets image or error from what the process maps. Negative only for what says nothing of the file.
+ */
+static int entry_open(struct image_store *store, struct entry *e, int proc_dirfd, uint32_t pid,
+		      const struct map_entry *map, uint64_t now_ms)
+{
+	struct image *image = NULL;
+	struct stat st = {0};
+	int fd, r;
+
+	if (map->kind == MAP_VDSO) {
+		r = image_vdso(&image, NULL);
+	} else {
+		r = map_file_open(proc_dirfd, pid, map, &fd);
+		/* Idle images hold descriptors that this one may have. */
+		if ((r == -EMFILE || r == -ENFILE) && store->idle) {
+			drop_idle(store, store->idle);
+			r = map_file_open(proc_dirfd, pid, map, &fd);
+		}
+		if (r == 0) {
+			r = fstat(fd, &st) < 0 ? -errno : 0;
+			if (r < 0)
+				close(fd);
+			else
+				r = image_open(fd, map->path, &image, NULL);
+		}
+	}
+	if (r == -ENOMEM || r == -ESRCH || r == -EMFILE || r == -ENFILE)
+		return r;
+	e->stored.image = image;
+	e->stored.error = r;
+	e->retry_at_ms = now_ms + RETRY_AFTER_MS;
+	e->mtime = st.st_mtim;
+	e->size = st.st_size;
+	return 0;
+}
+
+static bool was_rewritten(const struct entry *e)
+{
+	struct stat st;
+
+	if (!e->stored.image || e->stored.image->fd < 0 || fstat(e->stored.image->fd, &st) < 0)
+		return false;
+	return st.st_size != e->size || st.st_mtim.tv_sec != e->mtime.tv_sec ||
+	       st.st_mtim.tv_nsec != e->mtime.tv_nsec;
+}
+
+/* Others keep using a rewritten image as it was; new users get a new entry. */
+static void retire(struct image_store *store, struct entry *e)
+{
+	if (e->stored.refs == 0) {
+		drop_idle(store, e);
+		return;
+	}
+	HASH_DEL(store->table, e);
+	e->detached = true;
+	store->detached++;
+}
+
+static int entry_new(struct image_store *store, int proc_dirfd, uint32_t pid,
+		     const struct map_entry *map, const struct file_key *key, uint64_t now_ms,
+		     struct entry **ret)
+{
+	struct entry *e;
+	int r;
+
+	if (image_store_count(store) >= store->max && store->idle)
+		drop_idle(store, store->idle);
+	if (image_store_count(store) >= store->max)
+		return -ENOSPC;
+	e = calloc(1, sizeof(*e));
+	if (!e)
+		return -ENOMEM;
+	e->key = *key;
+	e->stored.dev_major = key->dev_major;
+	e->stored.dev_minor = key->dev_minor;
+	e->stored.inode = key->inode;
+	e->stored.path = strdup(map->path);
+	r = e->stored.path ? entry_open(store, e, proc_dirfd, pid, map, now_ms) : -ENOMEM;
+	if (r < 0) {
+		entry_free(e);
+		return r;
+	}
+	HASH_ADD(hh, store->table, key, sizeof(e->key), e);
+	*ret = e;
+	return 0;
+}
+
+int image_store_get(struct image_store *store, int proc_dirfd, uint32_t pid,
+		    const struct map_entry *map, uint64_t now_ms, struct stored_image **ret)
+{
+	struct file_key key = {0};
+	struct entry *e = NULL;
+	int r;
+
+	if (map->kind == MAP_FILE)
+		key = (struct file_key){map->dev_major, map->dev_minor, map->inode};
+	else if (map->kind != MAP_VDSO)
+		return -EINVAL;
+	HASH_FIND(hh, store->table, &key, sizeof(key), e);
+	if (e && was_rewritten(e)) {
+		retire(store, e);
+		e = NULL;
+	}
+	if (!e) {
+		r = entry_new(store, proc_dirfd, pid, map, &key, now_ms, &e);
+		if (r < 0)
+			return r;
+	} else {
+		if (e->stored.refs == 0)
+			DL_DELETE(store->idle, e);
+		e->stored.refs++;
+		if (!e->stored.image && now_ms >= e->retry_at_ms)
+			/* Still without an image when this fails, as it was. */
+			(void)entry_open(store, e, proc_dirfd, pid, map, now_ms);
+		*ret = &e->stored;
+		return 0;
+	}
+	e->stored.refs = 1;
+	*ret = &e->stored;
+	return 0;
+}
+
+void image_store_put(struct image_store *store, struct stored_image *image, uint64_t now_ms)
+{
+	struct entry *e = container_of(image, struct entry, stored);
+
+	if (--e->stored.refs > 0)
+		return;
+	if (e->detached) {
+		store->detached--;
+		drop(store, e);
+		return;
+	}
+	e->stored.idle_since_ms = now_ms;
+	DL_APPEND(store->idle, e);
+}
+
+void image_store_sweep(struct image_store *store, uint64_t now_ms, uint64_t idle_ms)
+{
+	while (store->idle && now_ms - store->idle->stored.idle_since_ms >= idle_ms)
+		drop_idle(store, store->idle);
+}
+
+size_t image_store_count(const struct image_store *store)
+{
+	return HASH_COUNT(store->table) + store->detached;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening the file behind a mapping of another process. Loop thread, any other too: no state. */
+#pragma once
+
+#include "agent/process/maps.h"
+
+/*
+ * Opens the regular file that MAP (kind MAP_FILE) of PID maps, for reading:
+ *   1. /proc/PID/map_files/START-END: right for deleted files and any mount namespace
+ *   2. its path below /proc/PID/root: other mount namespaces
+ *   3. its path below our own root, then that of process 1: processes in a chroot of theirs
+ * What 2 and 3 find must be the mapped file by inode and device (on overlayfs and btrfs, where maps
+ * and stat show different devices, by inode alone).
+ * -ESRCH when the process or this mapping of it is gone; else why the file cannot be had.
+ */
+int map_file_open(int proc_dirfd, uint32_t pid, const struct map_entry *map, int *ret) _must_check_;

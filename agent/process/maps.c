@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * /proc/PID/maps, line by line:
+ *
+ *   55d1c0a00000-55d1c0a45000 r-xp 0002f000 fd:01 1835421      /usr/bin/bash
+ *
+ * The path is the text of another process, so it may hold blanks, brackets and escapes; the kernel
+ * writes a newline in it as \012 and nothing else escaped (fs/proc/task_mmu.c, show_map_vma). The
+ * result is sorted and its ranges do not overlap, whatever the text says: lookups rely on it.
+ * No state; any thread.
+ */
+#include "agent/process/maps.h"
+
+#include "agent/process/proc_file.h"
+#include "agent/process/text.h"
+
+static const char deleted_suffix[] = " (deleted)";
+
+/* Files that only back anonymous memory: what runs there was made by the process itself. */
+static const char *const anonymous_files[] = {
+    "/memfd:", "/dev/zero", "/SYSV", "/anon_hugepage", "//anon", "anon_inode:",
+};
+
+static enum map_kind kind_of(const char *path)
+{
+	if (path[0] == 0)
+		return MAP_ANON;
+	if (streq(path, "[vdso]"))
+		return MAP_VDSO;
+	if (streq(path, "[heap]") || has_prefix(path, "[stack") || has_prefix(path, "[anon:") ||
+	    has_prefix(path, "[anon_shmem:"))
+		return MAP_ANON;
+	if (path[0] == '[')
+		return MAP_OTHER;
+	for (size_t i = 0; i < ARRAY_SIZE(anonymous_files); i++)
+		if (has_prefix(path, anonymous_files[i]))
+			return MAP_ANON;
+	return MAP_FILE;
+}
+
+/* The rest of LINE as a path: \012 becomes a newline, " (deleted)" goes. NULL when out of memory.
+ */
+static char *parse_path(struct cursor *line, bool *ret_deleted)
+{
+	size_t left = cursor_left(line), n = 0, suffix = sizeof(deleted_suffix) - 1;
+	char *path = malloc(left + 1);
+
+	if (!path)
+		return NULL;
+	while (cursor_left(line) > 0) {
+		if (text_prefix(line, "\\012"))
+			path[n++] = '\n';
+		else
+			path[n++] = (char)cursor_u8(line);
+	}
+	path[n] = 0;
+	/* A NUL cannot come from the kernel; what stands behind one is not seen. */
+	n = strlen(path);
+	*ret_deleted = n > suffix && streq(path + n - suffix, deleted_suffix);
+	if (*ret_deleted)
+		path[n - suffix] = 0;
+	return path;
+}
+
+enum line_result { LINE_MALFORMED, LINE_OTHER, LINE_EXECUTABLE };
+
+/* Everything before the path. Only executable lines have to be right to the end. */
+static enum line_result parse_fields(struct cursor *line, struct map_entry *ret)
+{
+	struct map_entry e = {0};
+	const uint8_t *perms;
+	uint64_t major, minor;
+
+	if (!text_number(line, 16, &e.start) || !text_char(line, '-') ||
+	    !text_number(line, 16, &e.end) || !text_char(line, ' '))
+		return LINE_MALFORMED;
+	perms = cursor_bytes(line, 4);
+	if (!perms || !text_char(line, ' ') || e.start >= e.end)
+		return LINE_MALFORMED;
+	if (perms[2] != 'x')
+		return LINE_OTHER;
+	if (!text_number(line, 16, &e.offset) || !text_char(line, ' ') ||
+	    !text_number(line, 16, &major) || !text_char(line, ':') ||
+	    !text_number(line, 16, &minor) || !text_char(line, ' ') ||
+	    !text_number(line, 10, &e.inode) || major > UINT32_MAX || minor > UINT32_MAX)
+		return LINE_MALFORMED;
+	if (cursor_left(line) > 0 && !text_char(line, ' '))
+		return LINE_MALFORMED;
+	e.dev_major = (uint32_t)major;
+	e.dev_minor = (uint32_t)minor;
+	text_skip_blanks(line);
+	*ret = e;
+	return LINE_EXECUTABLE;
+}
+
+static int parse_line(struct maps *maps, struct cursor *line)
+{
+	struct map_entry e;
+	enum line_result result = parse_fields(line, &e);
+	int ret;
+
+	if (result == LINE_MALFORMED)
+		maps->malformed++;
+	if (result != LINE_EXECUTABLE)
+		return 0;
+	ret = grow_array((void **)&maps->entries, &maps->cap, maps->n + 1, sizeof(e),
+			 MAPS_ENTRIES_MAX);
+	if (ret == -E2BIG) {
+		maps->dropped++;
+		return 0;
+	}
+	if (ret < 0)
+		return ret;
+	e.path = parse_path(line, &e.deleted);
+	if (!e.path)
+		return -ENOMEM;
+	e.kind = kind_of(e.path);
+	maps->entries[maps->n++] = e;
+	return 0;
+}
+
+static int compare_start(const void *a, const void *b)
+{
+	const struct map_entry *x = a, *y = b;
+
+	return x->start < y->start ? -1 : x->start > y->start;
+}
+
+/* The kernel writes them in order; only a text from elsewhere makes this do anything. */
+static void sort_disjoint(struct maps *maps)
+{
+	size_t kept = 0;
+
+	if (maps->n == 0)
+		return;
+	qsort(maps->entries, maps->n, sizeof(*maps->entries), compare_start);
+	for (size_t i = 0; i < maps->n; i++) {
+		if (kept > 0 && maps->entries[i].start < maps->entries[kept - 1].end) {
+			free(maps->entries[i].path);
+			maps->malformed++;
+		} else {
+			maps->entries[kept++] = maps->entries[i];
+		}
+	}
+	maps->n = kept;
+}
+
+int maps_parse(const char *text, size_t len, struct maps *ret)
+{
+	struct cursor c = cursor_of(text, len), line;
+	_cleanup_(maps_done) struct maps maps = {0};
+	int r;
+
+	while (text_line(&c, &line)) {
+		r = parse_line(&maps, &line);
+		if (r < 0)
+			return r;
+	}
+	sort_disjoint(&maps);
+	*ret = maps;
+	maps = (struct maps){0};
+	return 0;
+}
+
+int maps_read(int proc_dirfd, uint32_t pid, struct maps *ret)
+{
+	char path[32];
+	_cleanup_(buf_done) struct buf text;
+	bool cut;
+	int r;
+
+	buf_init(&text, MAPS_FILE_MAX);
+	snprintf(path, sizeof(path), "%u/maps", pid);
+	r = proc_file_read(proc_dirfd, path, &text);
+	cut = r == -E2BIG;
+	if (r < 0 && !cut)
+		return r;
+	/* Kernel threads and processes that are about to end have an empty file. */
+	if (text.len == 0)
+		return -ESRCH;
+	/* The last line of a cut text may be a wrong one that looks right. */
+	while (cut && text.len > 0 && text.data[text.len - 1] != '\n')
+		text.len--;
+	r = maps_parse(text.data, text.len, ret);
+	if (r == 0 && cut)
+		ret->dropped++;
+	return r;
+}
+
+void maps_done(struct maps *maps)
+{
+	for (size_t i = 0; i < maps->n; i++)
+		free(maps->entries[i].path);
+	free(maps->entries);
+	*maps = (struct maps){0};
+}

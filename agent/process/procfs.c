@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What /proc tells of a process and of the host. /proc/PID is opened once and everything is read
+ * below that descriptor: should the pid be given to another process meanwhile, reads fail with
+ * ESRCH instead of telling of the wrong one. No state; any thread.
+ */
+#include "agent/process/procfs.h"
+
+#include <fcntl.h>
+#include <sys/utsname.h>
+
+#include "agent/process/proc_file.h"
+#include "agent/process/text.h"
+
+enum {
+	SMALL_FILE_MAX = 64 << 10,
+	KERNEL_THREAD = 0x00200000, /* PF_KTHREAD, include/linux/sched.h */
+	STAT_FIELDS_TO_FLAGS = 6,   /* state ppid pgrp session tty tpgid come before flags */
+};
+
+static int read_comm(int dirfd, char *out, size_t size)
+{
+	_cleanup_(buf_done) struct buf text;
+	int r;
+
+	buf_init(&text, SMALL_FILE_MAX);
+	r = proc_file_read(dirfd, "comm", &text);
+	if (r < 0)
+		return r;
+	if (text.len > 0 && text.data[text.len - 1] == '\n')
+		text.data[--text.len] = 0;
+	snprintf(out, size, "%s", text.len ? text.data : "");
+	return 0;
+}
+
+/* NSpid: the pid in each namespace, outermost first; the last is what the process itself sees. */
+static int read_ns_pid(int dirfd, uint32_t *ret)
+{
+	_cleanup_(buf_done) struct buf text;
+	struct cursor c, line;
+	uint64_t pid;
+	int r;
+
+	buf_init(&text, SMALL_FILE_MAX);
+	r = proc_file_read(dirfd, "status", &text);
+	if (r < 0)
+		return r;
+	c = cursor_of(text.data, text.len);
+	while (text_line(&c, &line)) {
+		if (!text_prefix(&line, "NSpid:"))
+			continue;
+		text_skip_blanks(&line);
+		while (text_number(&line, 10, &pid) && pid <= UINT32_MAX) {
+			*ret = (uint32_t)pid;
+			text_skip_blanks(&line);
+		}
+		break;
+	}
+	return 0;
+}
+
+/* The name in stat may hold blanks and parentheses, so fields are counted from its last ')'. */
+static bool is_kernel_thread(int dirfd)
+{
+	_cleanup_(buf_done) struct buf text;
+	struct cursor c;
+	const char *end;
+	uint64_t flags;
+
+	buf_init(&text, SMALL_FILE_MAX);
+	if (proc_file_read(dirfd, "stat", &text) < 0 || text.len == 0)
+		return false;
+	end = memrchr(text.data, ')', text.len);
+	if (!end)
+		return false;
+	c = cursor_of(text.data, text.len);
+	cursor_seek(&c, (size_t)(end - text.data) + 1);
+	for (unsigned int i = 0; i < STAT_FIELDS_TO_FLAGS; i++) {
+		text_skip_blanks(&c);
+		while (cursor_left(&c) > 0 && text_at(&c, c.pos) != ' ')
+			cursor_skip(&c, 1);
+	}
+	text_skip_blanks(&c);
+	return text_number(&c, 10, &flags) && (flags & KERNEL_THREAD);
+}
+
+/* Takes PATH. */
+static int set_executable(struct process_info *info, char *path)
+{
+	static const char deleted[] = " (deleted)";
+	size_t len = strlen(path), suffix = sizeof(deleted) - 1;
+	const char *slash;
+
+	info->executable_path = path;
+	if (len > suffix && streq(path + len - suffix, deleted))
+		path[len - suffix] = 0;
+	slash = strrchr(path, '/');
+	info->executable_name = strdup(slash ? slash + 1 : path);
+	return info->executable_name ? 0 : -ENOMEM;
+}
+
+static int read_executable(int dirfd, struct process_info *info)
+{
+	char *path = NULL;
+	char name[sizeof(info->comm) + 3] = "";
+	int r = proc_link_read(dirfd, "exe", &path);
+
+	if (r == 0)
+		return set_executable(info, path);
+	if (r == -ENOMEM || r == -ESRCH)
+		return r;
+	if (r == -ENOENT && is_kernel_thread(dirfd))
+		snprintf(name, sizeof(name), "[%s]", info->comm);
+	info->executable_path = strdup("");
+	info->executable_name = strdup(name);
+	return info->executable_path && info->executable_name ? 0 : -ENOMEM;
+}
+
+static int read_container(int dirfd, struct container_identity *ret)
+{
+	_cleanup_(buf_done) struct buf text;
+	int r;
+
+	buf_init(&text, SMALL_FILE_MAX);
+	r = proc_file_read(dirfd, "cgroup", &text);
+	if (r < 0 && r != -E2BIG)
+		return r;
+	container_parse_cgroup(text.data, text.len, ret);
+	return 0;
+}
+
+/* A part that may not be read stays empty; a process that is gone, or no memory, is an error. */
+static bool is_fatal(int r)
+{
+	return r == -ESRCH || r == -ENOMEM;
+}
+
+int process_info_read(int proc_dirfd, uint32_t pid, struct process_info *ret)
+{
+	_cleanup_(process_info_done) struct process_info info = {.ns_pid = pid};
+	_cleanup_close_ int dirfd = -1;
+	char path[16];
+	int r;
+
+	snprintf(path, sizeof(path), "%u", pid);
+	dirfd = openat(proc_dirfd, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (dirfd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	r = read_comm(dirfd, info.comm, sizeof(info.comm));
+	if (is_fatal(r))
+		return r;
+	r = read_ns_pid(dirfd, &info.ns_pid);
+	if (is_fatal(r))
+		return r;
+	r = read_container(dirfd, &info.container);
+	/* Kernels without cgroups have no such file. */
+	if (r == -ENOMEM)
+		return r;
+	r = read_executable(dirfd, &info);
+	if (r < 0)
+		return r;
+	*ret = info;
+	info = (struct process_info){0};
+	return 0;
+}
+
+void process_info_done(struct process_info *info)
+{
+	free(info->executable_path);
+	free(info->executable_name);
+	*info = (struct process_info){0};
+}
+
+char *host_name(void)
+{
+	char name[256];
+
+	if (gethostname(name, sizeof(name)) < 0)
+		return NULL;
+	name[sizeof(name) - 1] = 0;
+	return name[0] ? strdup(name) : NULL;
+}
+
+/* The first word of the file, when it looks like a machine id: 32 hex digits (machine-id(5)). */
+static char *machine_id_of(const char *path)
+{
+	_cleanup_(buf_done) struct buf text;
+	size_t n = 0;
+
+	buf_init(&text, SMALL_FILE_MAX);
+	if (proc_file_read(AT_FDCWD, path, &text) < 0)
+		return NULL;
+	while (n < text.len && text_hex_digit(text.data[n]) >= 0)
+		n++;
+	return n == 32 ? strndup(text.data, n) : NULL;
+}
+
+char *host_id(void)
+{
+	char *id = machine_id_of("/etc/machine-id");
+
+	return id ? id : machine_id_of("/var/lib/dbus/machine-id");
+}
+
+const char *host_arch(void)
+{
+#if defined(__x86_64__)
+	return "amd64";
+#elif defined(__aarch64__)
+	return "arm64";
+#else
+#error "Kiln runs on x86_64 and aarch64"
+#endif
+}
+
+char *host_kernel_release(void)
+{
+	struct utsname u;
+
+	return uname(&u) < 0 ? NULL : strdup(u.release);
+}
