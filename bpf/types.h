@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * The contract between the BPF side and user space: every struct that crosses a map or the ring
- * buffer. Fixed widths, explicit padding, asserted sizes. Also compiled for the host (tests, and the
- * finisher that completes a walk in user space), so it includes nothing but fixed-width types.
+ * buffer. Fixed widths, explicit padding, asserted sizes. Also compiled for the host (tests, and
+ * the finisher that completes a walk in user space), so it includes nothing but fixed-width types.
  */
 #pragma once
 
@@ -27,10 +27,11 @@ enum {
 	KILN_MAX_USER_FRAMES = 1024,
 	KILN_MAX_KERNEL_FRAMES = 127, /* kernel.perf_event_max_stack's default */
 	KILN_COMM_LEN = 16,
-	KILN_RECORD_MAX = 32768,   /* one per-CPU scratch value: 32 KiB is the kernel's cap */
+	KILN_DUMP_MAX = 20480,	 /* bytes of user stack in one record */
+	KILN_RECORD_MAX = 32768, /* one per-CPU scratch value: 32 KiB is the kernel's cap */
 	KILN_MAX_POLICIES = 256,
-	KILN_MAX_IMAGES = 4096,    /* unwind tables that can be loaded at once */
-	KILN_SLOT_BYTES = 64,      /* value size of the flat arrays: one cache line */
+	KILN_MAX_IMAGES = 4096,	   /* unwind tables that can be loaded at once */
+	KILN_SLOT_BYTES = 64,	   /* value size of the flat arrays: one cache line */
 	KILN_CACHE_ENTRIES = 1024, /* frame cache per CPU, 16 B each */
 };
 
@@ -45,12 +46,12 @@ enum {
  * KILN_RULE_DEREF     as CFA, but CFA = *(reg + cfa_off) + deref_off (stack realignment, OpenSSL).
  * KILN_RULE_PLT       CFA = rsp + 8 + ((pc & 15) >= cfa_off ? 8 : 0): the expression of .plt
  *                     (binutils bfd/elfxx-x86.c, elf_x86_64 eh_frame_plt).
- * KILN_RULE_FP        CFA = rbp + 16; return address at rbp + 8, caller's rbp at rbp (Go, JIT code).
- * KILN_RULE_SIGNAL    rsp points to the rt signal frame's ucontext at rsp + cfa_off; all registers
- *                     come from its mcontext.
- * KILN_RULE_RA_REG    the return address is in register ra_off (vfork); CFA = reg + cfa_off.
- * KILN_RULE_STOP      the outermost frame (return address undefined): the walk is complete.
- * KILN_RULE_INVALID   no rule for this code: the walk ends with KILN_END_NO_RULE.
+ * KILN_RULE_FP        CFA = rbp + 16; return address at rbp + 8, caller's rbp at rbp (Go, JIT
+ * code). KILN_RULE_SIGNAL    rsp points to the rt signal frame's ucontext at rsp + cfa_off; all
+ * registers come from its mcontext. KILN_RULE_RA_REG    the return address is in register ra_off
+ * (vfork); CFA = reg + cfa_off. KILN_RULE_STOP      the outermost frame (return address undefined):
+ * the walk is complete. KILN_RULE_INVALID   no rule for this code: the walk ends with
+ * KILN_END_NO_RULE.
  */
 enum kiln_rule_kind {
 	KILN_RULE_INVALID,
@@ -66,16 +67,20 @@ enum kiln_rule_kind {
 enum kiln_rule_flags {
 	KILN_RULE_SAVED_RBP = 1, /* rbp of the caller is at CFA + rbp_off */
 	KILN_RULE_SAVED_RBX = 2, /* rbx of the caller is at CFA + rbx_off */
+	/* ... both at rbp + their offset instead (gcc's realigned stacks: DW_OP_breg6 n) */
+	KILN_RULE_SAVED_AT_RBP = 4,
+	/* The CFA may lie on another stack, at a lower address too (Go: goroutine, g0, signal). */
+	KILN_RULE_SWITCH = 8,
 };
 
 struct kiln_rule {
-	uint8_t kind;	 /* enum kiln_rule_kind */
-	uint8_t reg;	 /* DWARF number of the CFA's base register */
-	uint8_t flags;	 /* enum kiln_rule_flags */
-	int8_t ra_off;	 /* bytes from the CFA, -8 as good as always; KILN_RULE_RA_REG: a register */
-	int32_t cfa_off; /* bytes */
-	int16_t rbp_off; /* in units of 8 bytes from the CFA */
-	int16_t rbx_off; /* in units of 8 bytes from the CFA */
+	uint8_t kind;  /* enum kiln_rule_kind */
+	uint8_t reg;   /* DWARF number of the CFA's base register */
+	uint8_t flags; /* enum kiln_rule_flags */
+	int8_t ra_off; /* bytes from the CFA, -8 as good as always; KILN_RULE_RA_REG: a register */
+	int32_t cfa_off;   /* bytes */
+	int16_t rbp_off;   /* in units of 8 bytes from the CFA */
+	int16_t rbx_off;   /* in units of 8 bytes from the CFA */
 	int32_t deref_off; /* bytes, KILN_RULE_DEREF only */
 };
 KILN_ASSERT_SIZE(kiln_rule, 16);
@@ -93,9 +98,9 @@ enum {
 
 /*
  * One image's table. Everything lies in the flat array `unwind_slab`, addressed in 4-byte words.
- * index[b] is the number of rows before block b (one extra entry at the end holds the total), so the
- * rows of block b are [index[b], index[b + 1]); a pc before the first of them belongs to the row
- * before (index[b] - 1), or to none when index[b] is 0.
+ * index[b] is the number of rows before block b (one extra entry at the end holds the total), so
+ * the rows of block b are [index[b], index[b + 1]); a pc before the first of them belongs to the
+ * row before (index[b] - 1), or to none when index[b] is 0.
  */
 struct kiln_table {
 	uint64_t base;	   /* ELF virtual address of block 0, a multiple of 1 KiB */
@@ -123,14 +128,20 @@ enum kiln_mapping_flags {
 	KILN_MAPPING_JIT = 1, /* anonymous executable memory */
 };
 
-/* `processes`: tgid -> this. A fork copies the parent's entry, exec and exit delete it (in BPF). */
+/*
+ * `processes`: tgid -> this. BPF adds a pending entry when it meets a process, user space fills it
+ * in; a fork copies the parent's entry, the exit of the last thread deletes it (both in BPF).
+ */
 struct kiln_process {
 	uint32_t first; /* index into mapping_slab, in mappings */
 	uint32_t count;
-	uint32_t mapset; /* what user space calls this set of mappings; unique, never 0 when known */
-	uint32_t flags;	 /* enum kiln_process_flags */
+	uint32_t
+	    mapset;	/* what user space calls this set of mappings; unique, never 0 when known */
+	uint32_t flags; /* enum kiln_process_flags */
+	uint64_t exec_id; /* task_struct.self_exec_id when the mappings were read: older entries are
+			     void */
 };
-KILN_ASSERT_SIZE(kiln_process, 16);
+KILN_ASSERT_SIZE(kiln_process, 24);
 
 enum kiln_process_flags {
 	KILN_PROCESS_IGNORE = 1,  /* the process filter said no: cost nothing more */
@@ -160,8 +171,8 @@ enum kiln_frame_kind {
 	KILN_FRAME_NATIVE = 1,
 };
 #define KILN_FRAME_KIND_SHIFT 60
-#define KILN_FRAME_RETURN (1ULL << 59) /* a return address: name and line are those of pc - 1 */
-#define KILN_FRAME_PC_MASK ((1ULL << 57) - 1)
+#define KILN_FRAME_RETURN     (1ULL << 59) /* a return address: name and line are those of pc - 1 */
+#define KILN_FRAME_PC_MASK    ((1ULL << 57) - 1)
 
 /* Why the walk of the user stack ended. Also the label of kiln_unwind_end_total. */
 enum kiln_end {
@@ -194,17 +205,19 @@ enum kiln_sample_flags {
 };
 
 /*
- * A sample. After the header: n_kernel kernel addresses, n_user user frame words (leaf first), then,
- * when the walk ended for want of a mapping or table, dump_len bytes of the user stack from
+ * A sample. After the header: n_kernel kernel addresses, n_user user frame words (leaf first),
+ * then, when the walk ended for want of a mapping or table, dump_len bytes of the user stack from
  * `resume.sp` on, so that user space can complete the walk once it has the table.
  */
 struct kiln_sample {
 	uint32_t type; /* enum kiln_record_type */
 	uint32_t size; /* of the whole record, bytes */
 	uint64_t time; /* CLOCK_MONOTONIC, ns */
-	uint64_t start_time; /* of the process's leader: boot-time ns; tells one pid's owners apart */
-	uint64_t cgroup;     /* cgroup id: v2, or v1 memory controller */
-	uint64_t hash;	     /* over mapset and every word of both stacks; 0 when dump_len > 0 */
+	uint64_t
+	    start_time;	  /* of the process's leader: boot-time ns; tells one pid's owners apart */
+	uint64_t exec_id; /* task_struct.self_exec_id */
+	uint64_t cgroup;  /* cgroup id: v2, or v1 memory controller */
+	uint64_t hash;	  /* over mapset and every word of both stacks; 0 when dump_len > 0 */
 	uint32_t tgid, tid;
 	uint32_t mapset;
 	uint32_t policy;
@@ -222,12 +235,12 @@ KILN_ASSERT_SIZE(kiln_sample, 264);
 
 /* `stats`: per-CPU counters, index by this; user space sums them up into /metrics. */
 enum kiln_stat {
-	KILN_STAT_RUNS,		/* timer hits on tasks */
-	KILN_STAT_SKIPPED,	/* policy or process filter said no */
-	KILN_STAT_THINNED,	/* hits beyond the policy's own rate */
-	KILN_STAT_RING_FULL,	/* record lost: the ring buffer was full */
-	KILN_STAT_CACHE_HIT,	/* frames answered by the frame cache */
+	KILN_STAT_RUNS,	     /* timer hits on tasks */
+	KILN_STAT_SKIPPED,   /* policy or process filter said no */
+	KILN_STAT_THINNED,   /* hits beyond the policy's own rate */
+	KILN_STAT_RING_FULL, /* record lost: the ring buffer was full */
+	KILN_STAT_CACHE_HIT, /* frames answered by the frame cache */
 	KILN_STAT_CACHE_MISS,
-	KILN_STAT_DUMP_CUT,	/* stack dump shorter than the stack */
+	KILN_STAT_PROCESS_FULL, /* no room in `processes`: its samples stay incomplete */
 	KILN_STAT_COUNT
 };

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The few kernel types that the programs look into. Only the fields that are used: libbpf finds
+ * their real offsets in the running kernel's BTF (CO-RE), so this fits every kernel with these
+ * names.
+ */
+#pragma once
+
+#define KERNEL_TYPE __attribute__((preserve_access_index))
+
+struct kernfs_node {
+	uint64_t id;
+} KERNEL_TYPE;
+
+struct cgroup {
+	struct kernfs_node *kn;
+} KERNEL_TYPE;
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+} KERNEL_TYPE;
+
+enum cgroup_subsys_id { memory_cgrp_id = 1 };
+
+struct css_set {
+	struct cgroup_subsys_state *subsys[16];
+} KERNEL_TYPE;
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	atomic_t live;
+} KERNEL_TYPE;
+
+struct mm_struct;
+
+struct task_struct {
+	int pid, tgid;
+	struct mm_struct *mm;
+	struct task_struct *group_leader;
+	uint64_t start_boottime;
+	uint64_t self_exec_id;
+	struct css_set *cgroups;
+	struct signal_struct *signal;
+} KERNEL_TYPE;
+
+/* start_boottime was real_start_time before Linux 5.5; the floor is 5.15, so it is always there. */

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The maps. Sizes that depend on the machine (ring, slabs) are set by user space before loading;
+ * the numbers here are what a small machine gets. Flat arrays are mapped into user space
+ * (mmapable): filling a row costs 2 ns there and a microsecond by system call.
+ */
+#pragma once
+
+struct slot {
+	uint32_t words[KILN_SLOT_BYTES / 4];
+};
+
+struct mapping_pair {
+	struct kiln_mapping m[2];
+};
+
+struct record_scratch {
+	union {
+		struct kiln_sample head;
+		uint8_t bytes[KILN_RECORD_MAX];
+		uint64_t words[KILN_RECORD_MAX / 8];
+	};
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} ring SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 16384);
+	__type(key, uint32_t);
+	__type(value, struct slot);
+} unwind_slab SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, KILN_MAX_IMAGES);
+	__type(key, uint32_t);
+	__type(value, struct kiln_table);
+} tables SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 8192);
+	__type(key, uint32_t);
+	__type(value, struct mapping_pair);
+} mapping_slab SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, uint32_t);
+	__type(value, struct kiln_process);
+} processes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, KILN_MAX_POLICIES);
+	__type(key, uint32_t);
+	__type(value, struct kiln_policy);
+} policies SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, uint64_t);
+	__type(value, uint32_t);
+} cgroup_policy SEC(".maps");
+
+/* What each policy has saved up towards its next sample, on this CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, KILN_MAX_POLICIES);
+	__type(key, uint32_t);
+	__type(value, uint32_t);
+} policy_credit SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, uint32_t);
+	__type(value, uint8_t);
+} pid_filter SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct record_scratch);
+} record_scratch SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct kiln_walk);
+} walk_scratch SEC(".maps");
+
+/* KILN_CACHE_ENTRIES a CPU; max_entries is set to that times the CPUs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, KILN_CACHE_ENTRIES);
+	__type(key, uint32_t);
+	__type(value, struct kiln_cache_entry);
+} frame_cache SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, KILN_STAT_COUNT);
+	__type(key, uint32_t);
+	__type(value, uint64_t);
+} stats SEC(".maps");

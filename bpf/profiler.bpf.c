@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The kernel side: a timer hit on a CPU becomes one record in the ring buffer.
+ *
+ * Order matters for cost: policy and process filter first, so that what nobody selected pays two
+ * hash lookups; then the kernel stack, the user registers, the walk (unwind.h), one ring-buffer
+ * copy without wakeup. User space drains on a timer; it is woken only for a process that it does
+ * not know yet, because that may be gone soon.
+ *
+ * A walk that ends for want of mappings or of a table sends the stack's bytes along, and user space
+ * completes it: a process's first samples are as good as its later ones.
+ */
+#include <linux/types.h>
+#include <linux/bpf.h>
+#include <linux/bpf_perf_event.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+
+#include "types.h"
+#include "kernel.h"
+#include "unwind.h"
+#include "maps.h"
+
+/* Set between open and load. */
+const volatile uint32_t base_hz = 20; /* the rate of the timers */
+const volatile uint32_t max_depth = KILN_MAX_USER_FRAMES;
+const volatile uint8_t cgroup_v1 = 0;	/* cgroup ids of the v1 memory controller */
+const volatile uint8_t filter_pids = 0; /* only processes in pid_filter */
+const volatile uint32_t self_tgid = 0;
+
+/* Written by user space while running. */
+uint32_t cache_epoch;	  /* a new value makes every cached rule void */
+uint32_t cgroup_policies; /* entries in cgroup_policy */
+
+KILN_INLINE const struct kiln_mapping *env_mapping(uint32_t index)
+{
+	uint32_t key = index >> 1;
+	struct mapping_pair *pair = bpf_map_lookup_elem(&mapping_slab, &key);
+
+	return pair ? &pair->m[index & 1] : 0;
+}
+
+KILN_INLINE const struct kiln_table *env_table(uint32_t image)
+{
+	return bpf_map_lookup_elem(&tables, &image);
+}
+
+KILN_INLINE const uint32_t *env_slot(uint32_t slot)
+{
+	struct slot *s = bpf_map_lookup_elem(&unwind_slab, &slot);
+
+	return s ? s->words : 0;
+}
+
+KILN_INLINE int env_read(void *dst, uint32_t len, uint64_t address)
+{
+	if (len > KILN_WINDOW_WORDS * 8)
+		return -1;
+	return (int)bpf_probe_read_user(dst, len, (const void *)address);
+}
+
+KILN_INLINE struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t pc)
+{
+	uint32_t h = (uint32_t)((pc * 0x9e3779b97f4a7c15ULL) >> 40) ^ w->mapset;
+	uint32_t key = w->cpu * KILN_CACHE_ENTRIES + (h & (KILN_CACHE_ENTRIES - 1));
+
+	return bpf_map_lookup_elem(&frame_cache, &key);
+}
+
+static __always_inline void count(uint32_t stat, uint64_t n)
+{
+	uint64_t *v = bpf_map_lookup_elem(&stats, &stat);
+
+	if (v)
+		*v += n;
+}
+
+static __always_inline uint64_t task_cgroup_id(struct task_struct *task)
+{
+	if (cgroup_v1) {
+		uint32_t memory = bpf_core_enum_value(enum cgroup_subsys_id, memory_cgrp_id);
+
+		return BPF_CORE_READ(task, cgroups, subsys[memory & 15], cgroup, kn, id);
+	}
+	return bpf_get_current_cgroup_id();
+}
+
+/* The policy that this hit is taken under, or a negative number: not at all. */
+static __always_inline int select_policy(uint64_t cgroup)
+{
+	uint32_t index = 0, *found, *credit;
+	struct kiln_policy *policy;
+
+	if (cgroup_policies) {
+		found = bpf_map_lookup_elem(&cgroup_policy, &cgroup);
+		if (found)
+			index = *found;
+	}
+	policy = bpf_map_lookup_elem(&policies, &index);
+	if (!policy || policy->mode == KILN_POLICY_DISABLED) {
+		count(KILN_STAT_SKIPPED, 1);
+		return -1;
+	}
+	if (policy->hz < base_hz) {
+		credit = bpf_map_lookup_elem(&policy_credit, &index);
+		if (!credit)
+			return -1;
+		*credit += policy->hz;
+		if (*credit < base_hz) {
+			count(KILN_STAT_THINNED, 1);
+			return -1;
+		}
+		*credit -= base_hz;
+	}
+	return (int)index;
+}
+
+/*
+ * The process's entry when it is this very program's (exec changes exec_id). Else NULL; *ret_new is
+ * set when user space has to be told of it.
+ */
+static __always_inline struct kiln_process *find_process(uint32_t tgid, uint64_t exec_id,
+							 int *ret_new)
+{
+	struct kiln_process pending = {.flags = KILN_PROCESS_PENDING, .exec_id = exec_id};
+	struct kiln_process *p = bpf_map_lookup_elem(&processes, &tgid);
+
+	if (p && p->exec_id == exec_id)
+		return p;
+	if (bpf_map_update_elem(&processes, &tgid, &pending, BPF_ANY)) {
+		count(KILN_STAT_PROCESS_FULL, 1);
+		return 0;
+	}
+	*ret_new = 1;
+	return 0;
+}
+
+/*
+ * The loops below are global functions: the verifier looks at each once, with unknown arguments,
+ * instead of once for every way that leads to it. They find the scratch themselves, and keep what
+ * changes from round to round in memory, where the verifier does not follow it.
+ */
+
+/* Copies the user stack from SP on into the record, from byte AT on. Returns the bytes copied. */
+__attribute__((noinline)) int dump_stack(uint32_t at, uint64_t sp)
+{
+	uint64_t address = sp & ~7ULL;
+	uint32_t zero = 0, done = 0;
+	struct record_scratch *r = bpf_map_lookup_elem(&record_scratch, &zero);
+
+	if (!r)
+		return 0;
+	for (int i = 0; i < KILN_DUMP_MAX / KILN_PAGE + 1; i++) {
+		uint32_t len = KILN_PAGE - (uint32_t)(address & (KILN_PAGE - 1)), to = at + done;
+
+		if (done >= KILN_DUMP_MAX)
+			break;
+		if (len > KILN_DUMP_MAX - done)
+			len = KILN_DUMP_MAX - done;
+		if (len == 0 || len > KILN_PAGE || to > KILN_RECORD_MAX - KILN_PAGE)
+			break;
+		if (bpf_probe_read_user(r->bytes + to, len, (const void *)address))
+			break;
+		done += len;
+		address += len;
+	}
+	return (int)done;
+}
+
+/* Adds N kernel addresses to the record's hash. */
+__attribute__((noinline)) int hash_kernel(uint32_t n)
+{
+	uint32_t zero = 0;
+	struct record_scratch *r = bpf_map_lookup_elem(&record_scratch, &zero);
+
+	if (!r)
+		return 0;
+	for (uint32_t i = 0; i < KILN_MAX_KERNEL_FRAMES; i++) {
+		if (i >= n)
+			break;
+		r->head.hash = walk_hash(r->head.hash, r->words[sizeof(r->head) / 8 + i]);
+	}
+	return 0;
+}
+
+/*
+ * Walks the user stack of the registers in the walk scratch; frames go to the record from word AT
+ * on. Returns their number; the walk's `end` tells why it ended.
+ */
+__attribute__((noinline)) int walk_user(uint32_t at, uint32_t syscall)
+{
+	uint32_t zero = 0, limit = max_depth, word;
+	struct record_scratch *r = bpf_map_lookup_elem(&record_scratch, &zero);
+	struct kiln_walk *w = bpf_map_lookup_elem(&walk_scratch, &zero);
+	uint64_t frame;
+	int end;
+
+	if (!r || !w)
+		return 0;
+	if (limit > KILN_MAX_USER_FRAMES)
+		limit = KILN_MAX_USER_FRAMES;
+	w->end = KILN_END_DEPTH;
+	w->n = 0;
+	for (int i = 0; i < KILN_MAX_USER_FRAMES; i++) {
+		word = at + w->n;
+		if (w->n >= limit || word >= KILN_RECORD_MAX / 8)
+			break;
+		frame = walk_frame(w);
+		/* After a system call instruction the name is that of the instruction before. */
+		if (i == 0 && syscall)
+			frame |= KILN_FRAME_RETURN;
+		/* The compiler compares a copy and would drop the mask; the verifier needs it. */
+		asm volatile("" : "+r"(word));
+		r->words[word & (KILN_RECORD_MAX / 8 - 1)] = frame;
+		r->head.hash = walk_hash(r->head.hash, frame);
+		w->n++;
+		end = walk_step(w);
+		if (end) {
+			w->end = (uint32_t)end;
+			break;
+		}
+	}
+	return (int)w->n;
+}
+
+static __always_inline void load_registers(struct kiln_walk *w, uint64_t *leaf)
+{
+	w->regs.pc = leaf[ARCH_REG_PC];
+	w->regs.sp = leaf[ARCH_REG_SP];
+	w->regs.bp = leaf[ARCH_REG_BP];
+	w->regs.bx = leaf[ARCH_REG_BX];
+}
+
+static __always_inline int user_registers(struct bpf_perf_event_data *ctx, struct task_struct *task,
+					  struct kiln_walk *w, uint32_t *ret_syscall)
+{
+	struct pt_regs *saved;
+
+	if (ARCH_USER_MODE(&ctx->regs)) {
+		ARCH_REGS_FROM_PTREGS(w->leaf, &ctx->regs);
+	} else {
+		struct pt_regs copy;
+
+		saved = (struct pt_regs *)bpf_task_pt_regs(task);
+		if (bpf_probe_read_kernel(&copy, sizeof(copy), saved))
+			return -1;
+		if (!copy.rsp)
+			return -1;
+		*ret_syscall = ARCH_IN_SYSCALL(&copy);
+		ARCH_REGS_FROM_PTREGS(w->leaf, &copy);
+	}
+	load_registers(w, w->leaf);
+	w->exact = 1;
+	w->leaf_valid = 1;
+	return 0;
+}
+
+SEC("perf_event")
+int sample(struct bpf_perf_event_data *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	uint64_t id = bpf_get_current_pid_tgid(), cgroup, exec_id;
+	uint32_t tgid = id >> 32, zero = 0, n_kernel = 0, n_user = 0, size, syscall = 0;
+	struct kiln_process *process = 0;
+	struct record_scratch *r;
+	struct kiln_walk *w;
+	int policy, fresh = 0, has_user;
+	long got;
+
+	if (!tgid)
+		return 0;
+	count(KILN_STAT_RUNS, 1);
+	cgroup = task_cgroup_id(task);
+	if (filter_pids && !bpf_map_lookup_elem(&pid_filter, &tgid)) {
+		count(KILN_STAT_SKIPPED, 1);
+		return 0;
+	}
+	policy = select_policy(cgroup);
+	if (policy < 0)
+		return 0;
+	has_user = task->mm != 0;
+	exec_id = task->self_exec_id;
+	if (has_user) {
+		process = find_process(tgid, exec_id, &fresh);
+		if (process && (process->flags & KILN_PROCESS_IGNORE)) {
+			count(KILN_STAT_SKIPPED, 1);
+			return 0;
+		}
+	}
+	r = bpf_map_lookup_elem(&record_scratch, &zero);
+	w = bpf_map_lookup_elem(&walk_scratch, &zero);
+	if (!r || !w)
+		return 0;
+
+	r->head.type = KILN_RECORD_SAMPLE;
+	r->head.time = bpf_ktime_get_ns();
+	r->head.start_time = task->group_leader->start_boottime;
+	r->head.exec_id = exec_id;
+	r->head.cgroup = cgroup;
+	r->head.tgid = tgid;
+	r->head.tid = (uint32_t)id;
+	r->head.policy = (uint32_t)policy;
+	r->head.cpu = (uint16_t)bpf_get_smp_processor_id();
+	r->head.flags = has_user ? 0 : KILN_SAMPLE_KTHREAD;
+	r->head.mapset = process ? process->mapset : 0;
+	r->head.dump_len = 0;
+	r->head.end = KILN_END_NONE;
+	r->head.hash = r->head.mapset;
+	bpf_get_current_comm(r->head.comm, sizeof(r->head.comm));
+
+	if (!ARCH_USER_MODE(&ctx->regs)) {
+		r->head.flags |= KILN_SAMPLE_KERNEL_MODE;
+		got = bpf_get_stack(ctx, r->bytes + sizeof(r->head), KILN_MAX_KERNEL_FRAMES * 8, 0);
+		if (got > 0)
+			n_kernel = (uint32_t)got / 8;
+		if (n_kernel > KILN_MAX_KERNEL_FRAMES)
+			n_kernel = KILN_MAX_KERNEL_FRAMES;
+		hash_kernel(n_kernel);
+	}
+
+	if (has_user && !user_registers(ctx, task, w, &syscall)) {
+		for (int i = 0; i < ARCH_REGS; i++)
+			r->head.leaf[i] = w->leaf[i];
+		w->window_len = 0;
+		w->window_base = 0;
+		w->mapset = r->head.mapset;
+		w->first = process ? process->first : 0;
+		w->count = process ? process->count : 0;
+		w->epoch = cache_epoch & 0xffff;
+		w->cpu = r->head.cpu;
+		w->map_start = w->map_end = 0;
+		w->cache_hits = w->cache_misses = 0;
+		n_user = (uint32_t)walk_user(sizeof(r->head) / 8 + n_kernel, syscall);
+		if (!r->head.mapset && w->end == KILN_END_NO_MAPPING)
+			w->end = KILN_END_NO_PROCESS;
+		r->head.end = w->end;
+		count(KILN_STAT_CACHE_HIT, w->cache_hits);
+		count(KILN_STAT_CACHE_MISS, w->cache_misses);
+	}
+	if (n_user > KILN_MAX_USER_FRAMES)
+		n_user = KILN_MAX_USER_FRAMES;
+	r->head.n_kernel = (uint16_t)n_kernel;
+	r->head.n_user = (uint16_t)n_user;
+	size = sizeof(r->head) + (n_kernel + n_user) * 8;
+
+	if (r->head.end == KILN_END_NO_PROCESS || r->head.end == KILN_END_NO_MAPPING ||
+	    r->head.end == KILN_END_NO_TABLE) {
+		r->head.resume = w->regs;
+		if (w->leaf_valid)
+			r->head.flags |= KILN_SAMPLE_FIRST_FRAME;
+		r->head.hash = 0;
+		r->head.dump_len = (uint32_t)dump_stack(size, w->regs.sp);
+		if (r->head.dump_len > KILN_DUMP_MAX)
+			return 0;
+		size += r->head.dump_len;
+	}
+	r->head.size = size;
+	if (size < sizeof(r->head) || size > KILN_RECORD_MAX)
+		return 0;
+	if (bpf_ringbuf_output(&ring, r, size, fresh ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP))
+		count(KILN_STAT_RING_FULL, 1);
+	return 0;
+}
+
+/* A new process (not a thread) runs the same code in the same places as its parent. */
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
+{
+	uint32_t from = parent->tgid, to = child->tgid;
+	struct kiln_process *p, copy;
+
+	if (child->pid != child->tgid)
+		return 0;
+	p = bpf_map_lookup_elem(&processes, &from);
+	if (!p || (p->flags & KILN_PROCESS_PENDING) || p->exec_id != child->self_exec_id)
+		return 0;
+	copy = *p;
+	bpf_map_update_elem(&processes, &to, &copy, BPF_ANY);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(on_exit, struct task_struct *task)
+{
+	uint32_t tgid = task->tgid;
+
+	/* signal->live is 0 once the last thread goes; the main thread may go long before. */
+	if (task->signal->live.counter == 0)
+		bpf_map_delete_elem(&processes, &tgid);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "GPL";

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * The walk: from one frame to its caller by the tables of types.h. Compiled twice from this one
+ * text: into the BPF program, and for the host (tests; the finisher that completes walks in user
+ * space).
+ *
+ * Whoever includes this defines:
+ *   const struct kiln_mapping *env_mapping(uint32_t index)   entry of mapping_slab, or NULL
+ *   const struct kiln_table *env_table(uint32_t image)       entry of tables, or NULL
+ *   const uint32_t *env_slot(uint32_t slot)                  16 words of unwind_slab, or NULL
+ *   int env_read(void *dst, uint32_t len, uint64_t address)  user memory; 0 when all was read
+ *   struct kiln_cache_entry *env_cache(struct kiln_walk *, uint64_t pc)  or NULL: no cache
+ *
+ * Invariants: the CFA only grows, except through a signal frame or a frame-pointer rule (which may
+ * change stacks), so a walk ends; every loop has a constant bound.
+ */
+#pragma once
+
+#include "types.h"
+#include "arch_x86.h"
+
+#ifdef __bpf__
+#define KILN_INLINE static inline __attribute__((always_inline))
+/* A global function is verified once, on its own, however often it is called. */
+#define KILN_GLOBAL __attribute__((noinline))
+#else
+#define KILN_INLINE static inline
+#define KILN_GLOBAL static
+#endif
+
+enum {
+	KILN_WINDOW_WORDS = 256, /* 2 KiB of stack are read at once */
+	KILN_PAGE = 4096,
+	KILN_BUILTIN_RULES = 4, /* the slab's first slot */
+};
+
+/* The slab's slot 0 holds these, so that 0 never is the place of a table. */
+enum kiln_builtin_rule { KILN_BUILTIN_INVALID, KILN_BUILTIN_FP };
+
+/* (pc, epoch, mapset) -> where in the slab the rule is, in units of 16 bytes. */
+struct kiln_cache_entry {
+	uint64_t key; /* pc in bits 47..0, epoch in bits 63..48 */
+	uint32_t mapset;
+	uint32_t rule;
+};
+KILN_ASSERT_SIZE(kiln_cache_entry, 16);
+
+struct kiln_walk {
+	struct kiln_regs regs; /* of the frame that is being left */
+	uint64_t leaf[32];     /* ARCH_REGS registers, room for the mask; hold while `leaf_valid` */
+	uint64_t window_base;
+	uint32_t window_len;	       /* bytes, a multiple of 8 */
+	uint32_t mapset, first, count; /* the process's mappings */
+	uint32_t epoch;
+	uint32_t cpu;
+	uint32_t end;  /* enum kiln_end once step() returned non-zero */
+	uint8_t exact; /* pc is where execution is, not a return address */
+	uint8_t leaf_valid;
+	uint8_t pad[2];
+	uint32_t n; /* frames so far */
+	uint32_t cache_hits, cache_misses;
+	/* The mapping of the last lookup, and its table. */
+	uint64_t map_start, map_end, map_bias;
+	uint32_t map_image, map_flags;
+	struct kiln_table table;
+	uint64_t window[KILN_WINDOW_WORDS];
+};
+
+KILN_INLINE const struct kiln_mapping *env_mapping(uint32_t index);
+KILN_INLINE const struct kiln_table *env_table(uint32_t image);
+KILN_INLINE const uint32_t *env_slot(uint32_t slot);
+KILN_INLINE int env_read(void *dst, uint32_t len, uint64_t address);
+KILN_INLINE struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t pc);
+
+/* The 8 bytes at ADDRESS, through the window. 0, or -1 when they cannot be read. */
+KILN_INLINE int walk_read(struct kiln_walk *w, uint64_t address, uint64_t *ret)
+{
+	uint64_t offset = address - w->window_base, base, len;
+
+	if (offset + 8 > w->window_len || offset + 8 < 8 || (address & 7)) {
+		if (address & 7)
+			return env_read(ret, 8, address) ? -1 : 0;
+		/* From the stack pointer on, when that is close below on the same page. */
+		base = address;
+		if (w->regs.sp < address && (w->regs.sp ^ address) < KILN_PAGE &&
+		    address - w->regs.sp < KILN_WINDOW_WORDS * 8 - 8)
+			base = w->regs.sp & ~7ULL;
+		/* Never across a page's end: the next page may not be there. */
+		len = KILN_PAGE - (base & (KILN_PAGE - 1));
+		if (len > KILN_WINDOW_WORDS * 8)
+			len = KILN_WINDOW_WORDS * 8;
+		w->window_len = 0;
+		if (env_read(w->window, (uint32_t)len, base))
+			return -1;
+		w->window_base = base;
+		w->window_len = (uint32_t)len;
+		offset = address - base;
+	}
+	*ret = w->window[(offset >> 3) & (KILN_WINDOW_WORDS - 1)];
+	return 0;
+}
+
+/* Makes the mapping of PC the current one. 0, or an enum kiln_end. */
+KILN_INLINE int walk_find_mapping(struct kiln_walk *w, uint64_t pc)
+{
+	uint32_t lo = w->first, hi = w->first + w->count;
+	const struct kiln_mapping *m;
+	const struct kiln_table *t;
+
+	for (int i = 0; i < 16 && lo < hi; i++) {
+		uint32_t mid = (lo + hi) / 2;
+
+		m = env_mapping(mid);
+		if (!m)
+			return KILN_END_NO_MAPPING;
+		if (pc < m->start) {
+			hi = mid;
+		} else if (pc >= m->end) {
+			lo = mid + 1;
+		} else {
+			w->map_start = m->start;
+			w->map_end = m->end;
+			w->map_bias = m->bias;
+			w->map_image = m->image;
+			w->map_flags = m->flags;
+			w->table.blocks = 0;
+			if (m->image) {
+				t = env_table(m->image);
+				if (t)
+					w->table = *t;
+			}
+			return 0;
+		}
+	}
+	return KILN_END_NO_MAPPING;
+}
+
+KILN_INLINE int walk_slab_word(uint32_t at, uint32_t *ret)
+{
+	const uint32_t *slot = env_slot(at >> 4);
+
+	if (!slot)
+		return -1;
+	*ret = slot[at & 15];
+	return 0;
+}
+
+/* Finds the last row at or before VADDR; its rule's place in units of 16 bytes. */
+KILN_INLINE int walk_find_row(struct kiln_walk *w, uint64_t vaddr, uint32_t *ret_rule)
+{
+	uint64_t offset = vaddr - w->table.base;
+	uint32_t block, lo, hi, row = 0, low = offset & 0xffff;
+
+	if (vaddr < w->table.base || (offset >> KILN_BLOCK_SHIFT) >= w->table.blocks)
+		return -1;
+	block = (uint32_t)(offset >> KILN_BLOCK_SHIFT);
+	if (walk_slab_word(w->table.index_at + block, &lo) ||
+	    walk_slab_word(w->table.index_at + block + 1, &hi))
+		return -1;
+	/* A block of 1 KiB has at most 1024 rows. Looks for the first row beyond LOW. */
+	for (int i = 0; i < 11 && lo < hi; i++) {
+		uint32_t mid = (lo + hi) / 2;
+
+		if (walk_slab_word(w->table.rows_at + mid, &row))
+			return -1;
+		if ((row & 0xffff) <= low)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo == 0)
+		return -1;
+	if (walk_slab_word(w->table.rows_at + lo - 1, &row))
+		return -1;
+	*ret_rule = w->table.rules_at / 4 + (row >> 16);
+	return 0;
+}
+
+/* The rule for PC (already that of the call, for return addresses). 0 or an enum kiln_end. */
+KILN_INLINE int walk_find_rule(struct kiln_walk *w, uint64_t pc, struct kiln_rule *ret)
+{
+	struct kiln_cache_entry *cached = env_cache(w, pc);
+	uint64_t key = pc | ((uint64_t)w->epoch << 48);
+	const uint32_t *slot;
+	uint32_t rule = KILN_BUILTIN_INVALID;
+	int r;
+
+	if (cached && cached->key == key && cached->mapset == w->mapset) {
+		rule = cached->rule;
+		w->cache_hits++;
+	} else {
+		w->cache_misses++;
+		if (pc < w->map_start || pc >= w->map_end) {
+			r = walk_find_mapping(w, pc);
+			if (r)
+				return r;
+		}
+		if (!w->map_image) {
+			if (!(w->map_flags & KILN_MAPPING_JIT))
+				return KILN_END_NO_RULE;
+			rule = KILN_BUILTIN_FP;
+		} else {
+			if (!w->table.blocks)
+				return KILN_END_NO_TABLE;
+			if (walk_find_row(w, pc - w->map_bias, &rule))
+				return KILN_END_NO_RULE;
+		}
+		if (cached && !(pc >> 48)) {
+			cached->key = key;
+			cached->mapset = w->mapset;
+			cached->rule = rule;
+		}
+	}
+	slot = env_slot(rule >> 2);
+	if (!slot)
+		return KILN_END_NO_RULE;
+	*ret = *(const struct kiln_rule *)(slot + (rule & 3) * 4);
+	return 0;
+}
+
+/* The value of DWARF register REG in this frame. 0, or -1 when it is not known here. */
+KILN_INLINE int walk_register(const struct kiln_walk *w, uint32_t reg, uint64_t *ret)
+{
+	if (reg == ARCH_REG_SP)
+		*ret = w->regs.sp;
+	else if (reg == ARCH_REG_BP)
+		*ret = w->regs.bp;
+	else if (reg == ARCH_REG_BX)
+		*ret = w->regs.bx;
+	else if (w->leaf_valid && reg < ARCH_REGS) {
+		/* The compiler would drop the mask; the verifier needs it. */
+		asm volatile("" : "+r"(reg));
+		*ret = w->leaf[reg & 31];
+	} else
+		return -1;
+	return 0;
+}
+
+/* Through a signal frame: every register as it was when the signal came. */
+KILN_INLINE int walk_signal(struct kiln_walk *w, int32_t offset)
+{
+	uint64_t at = w->regs.sp + (uint64_t)(int64_t)offset + ARCH_UCONTEXT_REGS, v;
+
+	for (uint32_t i = 0; i < ARCH_UCONTEXT_N; i++) {
+		uint32_t reg = arch_ucontext_dwarf(i);
+
+		if (walk_read(w, at + i * 8, &v))
+			return KILN_END_BAD_READ;
+		if (reg < ARCH_REGS)
+			w->leaf[reg] = v;
+	}
+	w->regs.pc = w->leaf[ARCH_REG_PC];
+	w->regs.sp = w->leaf[ARCH_REG_SP];
+	w->regs.bp = w->leaf[ARCH_REG_BP];
+	w->regs.bx = w->leaf[ARCH_REG_BX];
+	w->exact = 1;
+	w->leaf_valid = 1;
+	return 0;
+}
+
+/*
+ * Goes from the frame in w->regs to its caller. 0: w->regs is the caller. Else an enum kiln_end,
+ * and w->regs is untouched, so that the walk can be taken up again there.
+ */
+KILN_GLOBAL int walk_step(struct kiln_walk *w)
+{
+	uint64_t cfa, bp, bx, pc, ra_at;
+	struct kiln_rule rule;
+	int r;
+
+	if (!w)
+		return KILN_END_BAD_READ;
+	pc = w->regs.pc - (w->exact ? 0 : 1);
+	r = walk_find_rule(w, pc, &rule);
+	if (r)
+		return r;
+	bp = w->regs.bp;
+	bx = w->regs.bx;
+	switch (rule.kind) {
+	case KILN_RULE_STOP:
+		return KILN_END_ROOT;
+	case KILN_RULE_SIGNAL:
+		r = walk_signal(w, rule.cfa_off);
+		return r;
+	case KILN_RULE_FP:
+		if (!bp)
+			return KILN_END_ROOT;
+		if (walk_read(w, bp, &bp))
+			return KILN_END_BAD_READ;
+		ra_at = w->regs.bp + 8;
+		cfa = w->regs.bp + 16;
+		break;
+	case KILN_RULE_PLT:
+		cfa = w->regs.sp + 8 + ((w->regs.pc & 15) >= (uint64_t)rule.cfa_off ? 8 : 0);
+		ra_at = cfa - 8;
+		break;
+	case KILN_RULE_CFA:
+	case KILN_RULE_DEREF:
+	case KILN_RULE_RA_REG:
+		if (walk_register(w, rule.reg, &cfa))
+			return KILN_END_NO_RULE;
+		cfa += (uint64_t)(int64_t)rule.cfa_off;
+		if (rule.kind == KILN_RULE_DEREF) {
+			if (walk_read(w, cfa, &cfa))
+				return KILN_END_BAD_READ;
+			cfa += (uint64_t)(int64_t)rule.deref_off;
+		}
+		if (cfa <= w->regs.sp && rule.kind != KILN_RULE_RA_REG)
+			return KILN_END_BAD_CFA;
+		/* The lowest slots first: the window then holds what comes after. */
+		if ((rule.flags & KILN_RULE_SAVED_RBX) &&
+		    walk_read(w, cfa + (uint64_t)((int64_t)rule.rbx_off * 8), &bx))
+			return KILN_END_BAD_READ;
+		if ((rule.flags & KILN_RULE_SAVED_RBP) &&
+		    walk_read(w, cfa + (uint64_t)((int64_t)rule.rbp_off * 8), &bp))
+			return KILN_END_BAD_READ;
+		ra_at = cfa + (uint64_t)(int64_t)rule.ra_off;
+		break;
+	default:
+		return KILN_END_NO_RULE;
+	}
+	if (rule.kind == KILN_RULE_RA_REG) {
+		if (walk_register(w, (uint32_t)rule.ra_off, &pc))
+			return KILN_END_NO_RULE;
+	} else if (walk_read(w, ra_at, &pc)) {
+		return KILN_END_BAD_READ;
+	}
+	if (!pc)
+		return KILN_END_ROOT;
+	w->regs.pc = pc;
+	w->regs.sp = cfa;
+	w->regs.bp = bp;
+	w->regs.bx = bx;
+	w->exact = 0;
+	w->leaf_valid = 0;
+	return 0;
+}
+
+/* The frame word of the frame in w->regs. */
+KILN_INLINE uint64_t walk_frame(const struct kiln_walk *w)
+{
+	return ((uint64_t)KILN_FRAME_NATIVE << KILN_FRAME_KIND_SHIFT) |
+	       (w->exact ? 0 : KILN_FRAME_RETURN) | (w->regs.pc & KILN_FRAME_PC_MASK);
+}
+
+/* Not for security: spreads stacks over hash buckets; equality is decided by comparing words. */
+KILN_INLINE uint64_t walk_hash(uint64_t h, uint64_t word)
+{
+	h = (h ^ word) * 0x9e3779b97f4a7c15ULL;
+	return h ^ (h >> 29);
+}
