@@ -85,6 +85,9 @@ struct kiln_rule {
 };
 KILN_ASSERT_SIZE(kiln_rule, 16);
 
+/* The slab's slot 0 holds these, so that 0 never is the place of a table. */
+enum kiln_builtin_rule { KILN_BUILTIN_INVALID, KILN_BUILTIN_FP };
+
 /* One row: from this pc on, this rule holds. Sorted by pc within the table. */
 struct kiln_row {
 	uint16_t low;  /* low 16 bits of (pc - base) */

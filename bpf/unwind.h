@@ -31,11 +31,7 @@
 enum {
 	KILN_WINDOW_WORDS = 256, /* 2 KiB of stack are read at once */
 	KILN_PAGE = 4096,
-	KILN_BUILTIN_RULES = 4, /* the slab's first slot */
 };
-
-/* The slab's slot 0 holds these, so that 0 never is the place of a table. */
-enum kiln_builtin_rule { KILN_BUILTIN_INVALID, KILN_BUILTIN_FP };
 
 /* (pc, epoch, mapset) -> where in the slab the rule is, in units of 16 bytes. */
 struct kiln_cache_entry {
@@ -106,6 +102,7 @@ KILN_INLINE int walk_find_mapping(struct kiln_walk *w, uint64_t pc)
 	uint32_t lo = w->first, hi = w->first + w->count;
 	const struct kiln_mapping *m;
 	const struct kiln_table *t;
+	uint32_t blocks;
 
 	for (int i = 0; i < 16 && lo < hi; i++) {
 		uint32_t mid = (lo + hi) / 2;
@@ -126,8 +123,11 @@ KILN_INLINE int walk_find_mapping(struct kiln_walk *w, uint64_t pc)
 			w->table.blocks = 0;
 			if (m->image) {
 				t = env_table(m->image);
-				if (t)
+				/* `blocks` is published last, so it is read first. */
+				blocks = t ? *(const volatile uint32_t *)&t->blocks : 0;
+				if (t && blocks)
 					w->table = *t;
+				w->table.blocks = blocks;
 			}
 			return 0;
 		}

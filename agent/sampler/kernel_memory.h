@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct kernel_memory: the BPF maps that user space fills, as plain memory (mmapable arrays) and
+ * small calls. A struct of its own so that the stores above it can be tested without a kernel.
+ */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "bpf/types.h"
+#include "lib/base.h"
+
+struct kernel_memory {
+	uint32_t *slab;		       /* unwind_slab: slab_slots * 16 words */
+	uint32_t slab_slots;
+	struct kiln_table *tables;     /* KILN_MAX_IMAGES */
+	struct kiln_mapping *mappings; /* n_mappings */
+	uint32_t n_mappings;
+	uint32_t *cache_epoch; /* in the programs' .bss */
+	/* `processes`. SET: only over an entry that is there (-ENOENT: the process is gone). */
+	int (*set_process)(void *arg, uint32_t tgid, const struct kiln_process *p);
+	int (*get_process)(void *arg, uint32_t tgid, struct kiln_process *ret);
+	void *arg;
+};
+
+/* Everything written before is visible to programs that see what is written after. */
+static inline void kernel_memory_publish(void)
+{
+	atomic_thread_fence(memory_order_release);
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading maps into mapsets. The order of publication: slab entries, then the process's entry that
+ * names them. An entry is written only over one that is there (BPF made it when it met the process,
+ * exit deletes it), and carries the exec id of the sample that asked: if the process became another
+ * program meanwhile, BPF sees that the entry is void.
+ */
+#include "agent/sampler/mapset.h"
+
+#include "lib/metrics.h"
+
+struct mapset_store {
+	struct kernel_memory memory;
+	struct image_store *images;
+	struct unwind_store *unwind;
+	struct range_alloc *room;
+	struct mapset *by_id;
+	uint32_t next_id;
+};
+
+int mapset_store_new(const struct kernel_memory *memory, struct image_store *images,
+		     struct unwind_store *unwind, struct mapset_store **ret)
+{
+	_cleanup_(mapset_store_freep) struct mapset_store *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	s->memory = *memory;
+	s->images = images;
+	s->unwind = unwind;
+	s->next_id = 1;
+	r = range_alloc_new(0, memory->n_mappings, &s->room);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(s);
+	return 0;
+}
+
+static void mapset_release(struct mapset_store *s, struct mapset *m, uint64_t now_ms)
+{
+	for (uint32_t i = 0; i < m->n; i++)
+		if (m->ranges[i].image)
+			image_store_put(s->images, m->ranges[i].image, now_ms);
+	range_alloc_put(s->room, m->first, m->n, now_ms);
+	free(m->ranges);
+	free(m);
+}
+
+struct mapset_store *mapset_store_free(struct mapset_store *s)
+{
+	struct mapset *m, *next;
+
+	if (!s)
+		return NULL;
+	HASH_ITER(hh, s->by_id, m, next) {
+		HASH_DEL(s->by_id, m);
+		mapset_release(s, m, 0);
+	}
+	range_alloc_free(s->room);
+	free(s);
+	return NULL;
+}
+
+/* One mapping of the process; its image is opened when it is new. */
+static int add_range(struct mapset_store *s, struct mapset *m, int proc_dirfd,
+		     const struct map_entry *e, uint64_t now_ms)
+{
+	struct mapset_range *range = &m->ranges[m->n];
+	struct stored_image *image = NULL;
+	uint64_t vaddr;
+
+	*range = (struct mapset_range){.start = e->start, .end = e->end, .jit = e->kind == MAP_ANON};
+	if (e->kind == MAP_FILE || e->kind == MAP_VDSO) {
+		int r = image_store_get(s->images, proc_dirfd, m->tgid, e, now_ms, &image);
+
+		if (r < 0)
+			return r;
+		if (image->image && image_offset_to_vaddr(image->image, e->offset, &vaddr)) {
+			range->bias = e->start - vaddr;
+			if (unwind_store_add(s->unwind, image) < 0)
+				metric_add(M_UNWIND_SLOTS_FULL, 1);
+		} else if (!image->image) {
+			/* Not ELF: code that a runtime wrote to a file and mapped. */
+			range->jit = true;
+			range->bias = e->start - e->offset;
+		} else {
+			range->bias = e->start - e->offset;
+		}
+		range->image = image;
+	}
+	m->n++;
+	return 0;
+}
+
+static void publish_ranges(struct mapset_store *s, const struct mapset *m)
+{
+	for (uint32_t i = 0; i < m->n; i++) {
+		const struct mapset_range *range = &m->ranges[i];
+		uint32_t image = range->image && range->image->image ? range->image->slot : 0;
+
+		s->memory.mappings[m->first + i] = (struct kiln_mapping){
+			.start = range->start,
+			.end = range->end,
+			.bias = range->bias,
+			.image = image,
+			.flags = range->jit ? KILN_MAPPING_JIT : 0,
+		};
+	}
+	kernel_memory_publish();
+}
+
+/* Names M in the kernel's entry of TGID, unless that entry is no longer about this program. */
+static int publish_process(struct mapset_store *s, const struct mapset *m)
+{
+	struct kiln_process entry = {};
+	int r = s->memory.get_process(s->memory.arg, m->tgid, &entry);
+
+	if (r < 0)
+		return -ESRCH;
+	if (entry.exec_id != m->exec_id)
+		return -ESRCH;
+	entry.first = m->first;
+	entry.count = m->n;
+	entry.mapset = m->id;
+	entry.flags &= ~(uint32_t)KILN_PROCESS_PENDING;
+	return s->memory.set_process(s->memory.arg, m->tgid, &entry) < 0 ? -ESRCH : 0;
+}
+
+int mapset_store_read(struct mapset_store *s, int proc_dirfd, uint32_t tgid, uint64_t start_time,
+		      uint64_t exec_id, uint64_t now_ns, struct mapset **ret)
+{
+	struct maps maps = {};
+	struct mapset *m;
+	int r = maps_read(proc_dirfd, tgid, &maps);
+
+	if (r < 0) {
+		metric_add(M_MAPS_READ_FAILED, 1);
+		return r;
+	}
+	metric_add(M_MAPS_READ_OK, 1);
+	m = calloc(1, sizeof(*m));
+	if (m)
+		m->ranges = calloc(MAX(maps.n, 1), sizeof(*m->ranges));
+	if (!m || !m->ranges) {
+		free(m);
+		maps_done(&maps);
+		return -ENOMEM;
+	}
+	m->tgid = tgid;
+	m->exec_id = exec_id;
+	m->start_time = start_time;
+	m->read_ns = now_ns;
+	for (size_t i = 0; i < maps.n && m->n < MAPSET_RANGES_MAX; i++)
+		if (maps.entries[i].kind != MAP_OTHER &&
+		    add_range(s, m, proc_dirfd, &maps.entries[i], now_ns / 1000000) < 0)
+			metric_add(M_MAPS_READ_PARTIAL, 1);
+	maps_done(&maps);
+	r = range_alloc_get(s->room, m->n, now_ns / 1000000, &m->first);
+	if (r < 0) {
+		m->first = 0;
+		for (uint32_t i = 0; i < m->n; i++)
+			if (m->ranges[i].image)
+				image_store_put(s->images, m->ranges[i].image, now_ns / 1000000);
+		free(m->ranges);
+		free(m);
+		metric_add(M_MAPPING_SLAB_FULL, 1);
+		return r;
+	}
+	do {
+		m->id = s->next_id++;
+	} while (!m->id || mapset_store_find(s, m->id));
+	publish_ranges(s, m);
+	/* Kept even when the process is gone by now: samples of it are still to be named. */
+	(void)publish_process(s, m);
+	HASH_ADD(hh, s->by_id, id, sizeof(m->id), m);
+	*ret = m;
+	return 0;
+}
+
+struct mapset *mapset_store_find(struct mapset_store *s, uint32_t id)
+{
+	struct mapset *m;
+
+	HASH_FIND(hh, s->by_id, &id, sizeof(id), m);
+	return m;
+}
+
+const struct mapset_range *mapset_find(const struct mapset *m, uint64_t pc)
+{
+	uint32_t lo = 0, hi = m->n;
+
+	while (lo < hi) {
+		uint32_t mid = (lo + hi) / 2;
+
+		if (pc < m->ranges[mid].start)
+			hi = mid;
+		else if (pc >= m->ranges[mid].end)
+			lo = mid + 1;
+		else
+			return &m->ranges[mid];
+	}
+	return NULL;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+void mapset_store_sweep(struct mapset_store *s, const uint32_t *named, size_t n, uint64_t now_ms)
+{
+	struct mapset *m, *next;
+
+	HASH_ITER(hh, s->by_id, m, next) {
+		if (bsearch(&m->id, named, n, sizeof(*named), compare_ids)) {
+			m->unnamed_sweeps = 0;
+			continue;
+		}
+		/* One sweep's grace for records that are still in the ring. */
+		if (++m->unnamed_sweeps < 2 || m->refs)
+			continue;
+		HASH_DEL(s->by_id, m);
+		mapset_release(s, m, now_ms);
+	}
+}
+
+size_t mapset_store_count(const struct mapset_store *s)
+{
+	return HASH_COUNT(s->by_id);
+}

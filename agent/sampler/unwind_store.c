@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The kernel reads `tables` and the slab while we write. A table is written first and its entry
+ * published last, block count at the very end; a table that goes has its entry cleared first, then
+ * the frame caches are made void by a new epoch, and its room rests before it is used again
+ * (range_alloc.h). Slot 0 of `tables` means "no file"; the slab's first slot holds built-in rules.
+ */
+#include "agent/sampler/unwind_store.h"
+
+#include "lib/metrics.h"
+
+struct slot {
+	struct stored_image *image;
+	enum unwind_state state;
+	uint32_t at, n; /* in the slab, 64-byte units */
+	uint64_t used_ms;
+};
+
+struct unwind_store {
+	struct kernel_memory memory;
+	struct range_alloc *room;
+	struct slot slots[KILN_MAX_IMAGES];
+	uint32_t next; /* where the search for a free slot begins */
+	uint32_t loaded;
+};
+
+int unwind_store_new(const struct kernel_memory *memory, struct unwind_store **ret)
+{
+	_cleanup_(unwind_store_freep) struct unwind_store *s = calloc(1, sizeof(*s));
+	struct kiln_rule *builtin = (struct kiln_rule *)memory->slab;
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	s->memory = *memory;
+	s->next = 1;
+	r = range_alloc_new(1, memory->slab_slots - 1, &s->room);
+	if (r < 0)
+		return r;
+	builtin[KILN_BUILTIN_INVALID] = (struct kiln_rule){.kind = KILN_RULE_INVALID};
+	builtin[KILN_BUILTIN_FP] = (struct kiln_rule){.kind = KILN_RULE_FP};
+	*ret = TAKE_PTR(s);
+	return 0;
+}
+
+struct unwind_store *unwind_store_free(struct unwind_store *s)
+{
+	if (!s)
+		return NULL;
+	range_alloc_free(s->room);
+	free(s);
+	return NULL;
+}
+
+int unwind_store_add(struct unwind_store *s, struct stored_image *image)
+{
+	if (image->slot)
+		return 0;
+	for (uint32_t i = 0; i < KILN_MAX_IMAGES - 1; i++) {
+		uint32_t slot = 1 + (s->next - 1 + i) % (KILN_MAX_IMAGES - 1);
+
+		if (s->slots[slot].image)
+			continue;
+		s->slots[slot] = (struct slot){.image = image};
+		image->slot = slot;
+		s->next = slot % (KILN_MAX_IMAGES - 1) + 1;
+		return 0;
+	}
+	return -ENOSPC;
+}
+
+static void unload(struct unwind_store *s, struct slot *slot, uint64_t now_ms)
+{
+	struct kiln_table *table = &s->memory.tables[slot->image->slot];
+
+	if (slot->state != UNWIND_LOADED)
+		return;
+	__atomic_store_n(&table->blocks, 0, __ATOMIC_RELEASE);
+	__atomic_fetch_add(s->memory.cache_epoch, 1, __ATOMIC_RELEASE);
+	range_alloc_put(s->room, slot->at, slot->n, now_ms);
+	slot->state = UNWIND_NONE;
+	s->loaded--;
+}
+
+void unwind_store_remove(struct unwind_store *s, struct stored_image *image, uint64_t now_ms)
+{
+	if (!image->slot)
+		return;
+	unload(s, &s->slots[image->slot], now_ms);
+	s->slots[image->slot] = (struct slot){};
+	image->slot = 0;
+}
+
+enum unwind_state unwind_store_state(const struct unwind_store *s, const struct stored_image *image)
+{
+	return image->slot ? s->slots[image->slot].state : UNWIND_FAILED;
+}
+
+void unwind_store_set_state(struct unwind_store *s, struct stored_image *image,
+			    enum unwind_state state)
+{
+	if (image->slot)
+		s->slots[image->slot].state = state;
+}
+
+void unwind_store_touch(struct unwind_store *s, struct stored_image *image, uint64_t now_ms)
+{
+	if (image->slot)
+		s->slots[image->slot].used_ms = now_ms;
+}
+
+/* Unloads the table that was not used for the longest time. False when none is left. */
+static bool evict_oldest(struct unwind_store *s, uint64_t now_ms)
+{
+	struct slot *oldest = NULL;
+
+	for (uint32_t i = 1; i < KILN_MAX_IMAGES; i++) {
+		struct slot *slot = &s->slots[i];
+
+		if (slot->image && slot->state == UNWIND_LOADED &&
+		    (!oldest || slot->used_ms < oldest->used_ms))
+			oldest = slot;
+	}
+	if (!oldest)
+		return false;
+	unload(s, oldest, now_ms);
+	metric_add(M_UNWIND_EVICTIONS, 1);
+	return true;
+}
+
+int unwind_store_load(struct unwind_store *s, struct stored_image *image,
+		      const struct unwind_table *table, uint64_t now_ms)
+{
+	struct slot *slot = &s->slots[image->slot];
+	uint32_t index_words = table->blocks + 1, row_words = table->n_rows,
+		 rules_at = (uint32_t)ALIGN_UP((size_t)index_words + row_words, 4),
+		 words = rules_at + table->n_rules * 4,
+		 n = (words + KILN_SLOT_BYTES / 4 - 1) / (KILN_SLOT_BYTES / 4), at;
+	struct kiln_table *entry;
+	uint32_t *to;
+	int r;
+
+	if (!image->slot)
+		return -EINVAL;
+	unload(s, slot, now_ms);
+	if (n > s->memory.slab_slots - 1) {
+		slot->state = UNWIND_FAILED;
+		return -ENOSPC;
+	}
+	while ((r = range_alloc_get(s->room, n, now_ms, &at)) == -ENOSPC) {
+		/* What was evicted just now rests first; a later sample asks again. */
+		if (range_alloc_resting(s->room) && range_alloc_spare(s->room) >= n)
+			break;
+		if (!evict_oldest(s, now_ms))
+			break;
+	}
+	if (r < 0) {
+		slot->state = UNWIND_NONE;
+		return r;
+	}
+	to = s->memory.slab + (size_t)at * (KILN_SLOT_BYTES / 4);
+	memcpy(to, table->index, index_words * sizeof(uint32_t));
+	memcpy(to + index_words, table->rows, row_words * sizeof(uint32_t));
+	memcpy(to + rules_at, table->rules, table->n_rules * sizeof(struct kiln_rule));
+	entry = &s->memory.tables[image->slot];
+	entry->base = table->base;
+	entry->index_at = at * (KILN_SLOT_BYTES / 4);
+	entry->rows_at = entry->index_at + index_words;
+	entry->rows = table->n_rows;
+	entry->rules_at = entry->index_at + rules_at;
+	entry->rules = table->n_rules;
+	__atomic_store_n(&entry->blocks, table->blocks, __ATOMIC_RELEASE);
+	slot->at = at;
+	slot->n = n;
+	slot->used_ms = now_ms;
+	slot->state = UNWIND_LOADED;
+	s->loaded++;
+	return 0;
+}
+
+uint32_t unwind_store_loaded(const struct unwind_store *s)
+{
+	return s->loaded;
+}
+
+size_t unwind_store_bytes(const struct unwind_store *s)
+{
+	return (size_t)range_alloc_used(s->room) * KILN_SLOT_BYTES;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct unwind_store: which images have their unwind table in the kernel. Each image that a process
+ * maps gets a slot number (what BPF calls it); its table is copied into the slab once some sample
+ * needs it. When the slab is full, tables that were not used for the longest time go first.
+ * Owned by the loop thread.
+ */
+#pragma once
+
+#include "agent/elf/unwind.h"
+#include "agent/process/image_store.h"
+#include "agent/sampler/kernel_memory.h"
+#include "agent/sampler/range_alloc.h"
+
+enum unwind_state {
+	UNWIND_NONE,	/* nobody asked yet */
+	UNWIND_WANTED,	/* being compiled */
+	UNWIND_LOADED,
+	UNWIND_FAILED,	/* cannot be compiled or does not fit: not tried again */
+};
+
+struct unwind_store;
+int unwind_store_new(const struct kernel_memory *memory, struct unwind_store **ret) _must_check_;
+struct unwind_store *unwind_store_free(struct unwind_store *s);
+DEFINE_CLEANUP(struct unwind_store *, unwind_store_free)
+
+/* Gives IMAGE a slot when it has none; -ENOSPC when all are taken. */
+int unwind_store_add(struct unwind_store *s, struct stored_image *image) _must_check_;
+/* IMAGE leaves: its table and slot are free for others. */
+void unwind_store_remove(struct unwind_store *s, struct stored_image *image, uint64_t now_ms);
+
+enum unwind_state unwind_store_state(const struct unwind_store *s, const struct stored_image *image);
+void unwind_store_set_state(struct unwind_store *s, struct stored_image *image,
+			    enum unwind_state state);
+/* Copies TABLE into the slab; evicts others when it must. -ENOSPC when it cannot fit. */
+int unwind_store_load(struct unwind_store *s, struct stored_image *image,
+		      const struct unwind_table *table, uint64_t now_ms) _must_check_;
+/* IMAGE's table was used by a sample. */
+void unwind_store_touch(struct unwind_store *s, struct stored_image *image, uint64_t now_ms);
+
+uint32_t unwind_store_loaded(const struct unwind_store *s); /* tables */
+size_t unwind_store_bytes(const struct unwind_store *s);
