@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the HTTP server share; nobody else includes this. */
+#pragma once
+
+#include "lib/httpd.h"
+
+#include <libwebsockets.h>
+
+struct httpd_conn {
+	struct httpd *server;
+	struct lws *wsi; /* NULL once closed */
+	struct httpd_request *req;
+	struct httpd_conn *next, **link; /* in httpd.conns */
+	uint8_t *out;			 /* LWS_PRE spare bytes, then the answer */
+	size_t out_len, out_pos;	 /* of the answer, without LWS_PRE */
+	uint64_t deadline_ms;		 /* uv_now(); of whatever it is doing */
+};
+
+struct httpd_param {
+	const char *name, *value;
+};
+
+struct httpd_request {
+	struct httpd_conn *conn;
+	enum httpd_method method;
+	char *path;
+	struct httpd_param params[HTTPD_PARAMS_MAX];
+	char *param_text[HTTPD_PARAMS_MAX]; /* owns the strings */
+	size_t n_params;
+	uint8_t *body;
+	size_t body_len, body_size; /* arrived, announced */
+	bool kept;
+	void (*on_gone)(struct httpd_request *req, void *user);
+	void *gone_user;
+};
+
+struct httpd {
+	uv_loop_t *loop;
+	struct lws_context *lws;
+	struct lws_vhost *vhost;
+	struct httpd_route routes[HTTPD_ROUTES_MAX];
+	size_t n_routes;
+	unsigned int max_connections, request_timeout_s, send_timeout_s;
+	bool loopback; /* only local clients: their Host header must name this machine */
+	bool closing;
+	char address[128];
+	uint16_t port;
+	char *host; /* as configured, may be NULL */
+	int listen_fd;
+	uv_poll_t listener;
+	uv_timer_t watch; /* deadlines, and clients that went away; runs while there are any */
+	uv_idle_t reaper; /* waits for the context's handles while closing */
+	unsigned int open_handles;
+	const uv_handle_t *lws_handles[4]; /* the context's idle and timer handles */
+	size_t n_lws_handles;
+	struct httpd_conn *conns;
+	unsigned int n_conns;
+	bool paused; /* not accepting: full, or out of descriptors */
+	struct lws_token_limits limits;
+	struct lws_protocols protocols[2];
+};
+
+/* httpd_listen.c: a listening, non-blocking socket; its address as text. */
+int httpd_listen(const char *host, uint16_t port, int *ret_fd, char *ret_address, size_t address_size,
+		 uint16_t *ret_port, bool *ret_loopback, struct error *err) _must_check_;
+
+/* httpd_request.c: the life of one request. */
+void httpd_request_begin(struct httpd_conn *conn); /* headers are complete */
+void httpd_request_data(struct httpd_conn *conn, const void *data, size_t len);
+void httpd_request_dispatch(struct httpd_conn *conn);
+void httpd_request_gone(struct httpd_conn *conn);
+/* An answer without a request: for what fails before there is one. */
+void httpd_respond(struct httpd_conn *conn, bool head, unsigned int status, const char *content_type,
+		   const struct httpd_header *headers, size_t n_headers, const void *body, size_t len);
+void httpd_respond_error(struct httpd_conn *conn, unsigned int status, const char *allow);
