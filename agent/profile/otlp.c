@@ -1,0 +1,600 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The OTLP encoder writes the wire format directly: requests are large, and every table entry is
+ * needed only once. Field numbers: opentelemetry-proto v1.10.0 and v1.11.0, profiles/v1development
+ * (proto/otlp/profiles.proto); those of G4 and G5 (v1.8.0, v1.9.0) differ in three tags of Sample.
+ *
+ * Samples are appended until the next one would bring the request over its limit; then what that
+ * sample added is cut off again, the request is closed, and the sample opens a new one with an
+ * empty dictionary. Hence a dictionary never holds what its request does not use, except for what
+ * the first entry of every table, the empty message, stands for.
+ *
+ * No profile_id is written. It is optional; no receiver reads it (Pyroscope makes its own, Parca
+ * and the Collector's exporters ignore it); its field number differs between G4 and G5; and text
+ * exporters print an absent one as the zeroes that users of the eBPF profiler know.
+ */
+#include "agent/profile/otlp.h"
+
+#include "agent/profile/wire.h"
+#include "lib/metrics.h"
+
+enum {
+	TABLE_BYTES_MAX = 256 << 20,
+	REQUESTS_MAX = 1 << 16,
+	FRAME_BYTES = 256, /* tags and lengths of the messages around samples and tables */
+	/* Pyroscope takes 30 labels; it adds __name__, __delta__, __otel__ and service_name. */
+	RESOURCE_ATTRS_MAX = 26,
+};
+
+struct encoder {
+	const struct batch *batch;
+	enum otlp_generation generation;
+	size_t max_bytes;
+	/* The dictionary, in field order. */
+	struct wire_table mappings, locations, functions, strings, attributes, stacks;
+	uint32_t *location_index,
+	    *stack_index; /* of the batch -> of the dictionary; 0: not there */
+	const struct batch_profile *profile;
+	const struct batch_resource *resource_of; /* whom the open ResourceProfiles belongs to */
+	struct buf resources, profiles, samples;  /* closed messages of the level above */
+	struct buf resource;			  /* the open Resource */
+	struct buf a, b;			  /* scratch */
+	uint32_t sample_type, sample_unit, period_type, period_unit;
+	bool has_executable_name, has_executable_path; /* the resource says it */
+	uint32_t n_samples;			       /* of the open profile */
+	int64_t request_samples;		       /* CPU values of the open request */
+	struct otlp_request *requests;
+	size_t n_requests, requests_cap;
+	int error; /* other than a buffer's */
+};
+
+static struct wire_table *table(struct encoder *e, size_t i)
+{
+	struct wire_table *tables[] = {&e->mappings, &e->locations,  &e->functions,
+				       &e->strings,  &e->attributes, &e->stacks};
+
+	return i < ARRAY_SIZE(tables) ? tables[i] : NULL;
+}
+
+#define FOR_EACH_TABLE(e, t)                                                                       \
+	for (size_t i_ = 0; i_ < 6; i_++)                                                          \
+		for (struct wire_table *t = table(e, i_); t; t = NULL)
+
+static int encoder_error(struct encoder *e)
+{
+	const struct buf *bufs[] = {&e->resources, &e->profiles, &e->samples,
+				    &e->resource,  &e->a,	 &e->b};
+	int r = e->error;
+
+	for (size_t i = 0; i < ARRAY_SIZE(bufs) && !r; i++)
+		r = bufs[i]->error;
+	FOR_EACH_TABLE(e, t)
+	r = r ? r : t->bytes.error;
+	return r;
+}
+
+/* An upper bound of what the request takes when it is closed now. */
+static size_t request_size(struct encoder *e)
+{
+	size_t n =
+	    FRAME_BYTES + e->resources.len + e->profiles.len + e->samples.len + e->resource.len;
+
+	FOR_EACH_TABLE(e, t)
+	n += t->bytes.len;
+	return n;
+}
+
+/* ---- dictionary -------------------------------------------------------------------------------
+ */
+
+static uint32_t add_string(struct encoder *e, const char *s)
+{
+	return wire_table_add_str(&e->strings, s);
+}
+
+/* A KeyValueAndUnit {1 key_strindex, 2 value {1 string_value, 3 int_value}}. */
+static uint32_t add_attribute(struct encoder *e, const char *key, const char *str, uint64_t num)
+{
+	buf_reset(&e->a);
+	if (str)
+		wire_bytes(&e->a, 1, str, strlen(str));
+	else {
+		wire_varint(&e->a, 3 << 3);
+		wire_varint(&e->a, num);
+	}
+	buf_reset(&e->b);
+	wire_uint(&e->b, 1, add_string(e, key));
+	wire_bytes(&e->b, 2, e->a.data, e->a.len);
+	return wire_table_add_buf(&e->attributes, &e->b);
+}
+
+/* A Mapping {1 memory_start, 2 memory_limit, 3 file_offset, 4 filename, 5 attribute_indices}. */
+static uint32_t add_mapping(struct encoder *e, const struct batch_mapping *m)
+{
+	const struct {
+		const char *key, *value;
+	} ids[] = {
+	    {"process.executable.build_id.gnu", m->build_id_gnu},
+	    {"process.executable.build_id.go", m->build_id_go},
+	    {"process.executable.build_id.htlhash", m->htlhash},
+	};
+	uint32_t attributes[ARRAY_SIZE(ids)], filename = add_string(e, m->filename);
+	size_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(ids); i++)
+		if (ids[i].value[0])
+			attributes[n++] = add_attribute(e, ids[i].key, ids[i].value, 0);
+	buf_reset(&e->a);
+	if (m->start < m->limit) {
+		wire_uint(&e->a, 1, m->start);
+		wire_uint(&e->a, 2, m->limit);
+	}
+	wire_uint(&e->a, 3, m->file_offset);
+	wire_uint(&e->a, 4, filename);
+	wire_packed(&e->a, 5, attributes, n);
+	return wire_table_add_buf(&e->mappings, &e->a);
+}
+
+/* A Function {1 name, 2 system_name, 3 filename, 4 start_line}. */
+static uint32_t add_function(struct encoder *e, const struct batch_function *f)
+{
+	buf_reset(&e->a);
+	wire_uint(&e->a, 1, add_string(e, f->name));
+	wire_uint(&e->a, 2, add_string(e, f->system_name));
+	wire_uint(&e->a, 3, add_string(e, f->file));
+	wire_uint(&e->a, 4, f->start_line);
+	return wire_table_add_buf(&e->functions, &e->a);
+}
+
+/* A Location {1 mapping_index, 2 address, 3 lines {1 function, 2 line}, 4 attribute_indices}. */
+static uint32_t add_location(struct encoder *e, uint32_t index)
+{
+	const struct batch_location *l = &e->batch->locations[index];
+	struct buf *line = &e->a, *out = &e->b;
+	uint32_t mapping = 0, type;
+
+	if (e->location_index[index])
+		return e->location_index[index];
+	/* These two use both scratch buffers, so they come before the message that is made in one.
+	 */
+	if (l->mapping != BATCH_NO_MAPPING)
+		mapping = add_mapping(e, &e->batch->mappings[l->mapping]);
+	type = add_attribute(e, "profile.frame.type", frame_type_name(l->type), 0);
+	buf_reset(out);
+	wire_uint(out, 1, mapping);
+	wire_uint(out, 2, l->address);
+	for (uint32_t i = 0; i < l->n_lines; i++) {
+		const struct batch_line *from = &e->batch->lines[l->first_line + i];
+		uint32_t function = add_function(e, &e->batch->functions[from->function]);
+
+		buf_reset(line);
+		wire_uint(line, 1, function);
+		wire_uint(line, 2, from->line);
+		wire_bytes(out, 3, line->data, line->len);
+	}
+	wire_packed(out, 4, &type, 1);
+	e->location_index[index] = wire_table_add_buf(&e->locations, out);
+	return e->location_index[index];
+}
+
+/* A Stack {1 location_indices}. */
+static uint32_t add_stack(struct encoder *e, uint32_t index)
+{
+	const struct batch_stack *s = &e->batch->stacks[index];
+	const uint32_t *from = e->batch->stack_locations + s->first;
+	uint32_t *to;
+
+	if (e->stack_index[index] || !s->len)
+		return e->stack_index[index];
+	to = malloc(s->len * sizeof(*to));
+	if (!to) {
+		e->error = -ENOMEM;
+		return 0;
+	}
+	for (uint32_t i = 0; i < s->len; i++)
+		to[i] = add_location(e, from[i]);
+	buf_reset(&e->a);
+	wire_packed(&e->a, 1, to, s->len);
+	free(to);
+	e->stack_index[index] = wire_table_add_buf(&e->stacks, &e->a);
+	return e->stack_index[index];
+}
+
+/* ---- resources, profiles, samples -------------------------------------------------------------
+ */
+
+static void put_value(struct buf *out, unsigned int field, const struct attr *a)
+{
+	struct buf value, item;
+
+	buf_init(&value, TABLE_BYTES_MAX);
+	buf_init(&item, TABLE_BYTES_MAX);
+	switch (a->type) {
+	case ATTR_STR:
+		wire_bytes(&value, 1, a->str, strlen(a->str));
+		break;
+	case ATTR_BOOL:
+	case ATTR_INT: /* written even when 0: the oneof must be set */
+		wire_varint(&value, (a->type == ATTR_BOOL ? 2 : 3) << 3);
+		wire_varint(&value, (uint64_t)a->num);
+		break;
+	case ATTR_STRS: {
+		struct buf list;
+
+		buf_init(&list, TABLE_BYTES_MAX);
+		for (size_t i = 0; i < a->n_strs; i++) {
+			buf_reset(&item);
+			wire_bytes(&item, 1, a->strs[i], strlen(a->strs[i]));
+			wire_bytes(&list, 1, item.data, item.len);
+		}
+		wire_bytes(&value, 5, list.data, list.len);
+		if (list.error)
+			value.error = list.error;
+		buf_done(&list);
+		break;
+	}
+	}
+	wire_bytes(out, field, value.data, value.len);
+	if (value.error || item.error)
+		out->error = value.error ? value.error : item.error;
+	buf_done(&value);
+	buf_done(&item);
+}
+
+/* Resource {1 attributes {1 key, 2 value}, 2 dropped_attributes_count}. */
+static void open_resource(struct encoder *e, const struct batch_resource *r)
+{
+	size_t n = 0, dropped = 0;
+
+	e->resource_of = r;
+	e->has_executable_name = false;
+	e->has_executable_path = false;
+	buf_reset(&e->resource);
+	for (size_t i = 0; i < r->n_attrs; i++) {
+		const struct attr *a = &r->attrs[i];
+
+		if (!a->key[0] || n == RESOURCE_ATTRS_MAX) {
+			dropped++;
+			continue;
+		}
+		if (streq(a->key, "process.executable.name"))
+			e->has_executable_name = true;
+		if (streq(a->key, "process.executable.path"))
+			e->has_executable_path = true;
+		buf_reset(&e->a);
+		wire_str(&e->a, 1, a->key);
+		put_value(&e->a, 2, a);
+		wire_bytes(&e->resource, 1, e->a.data, e->a.len);
+		n++;
+	}
+	wire_uint(&e->resource, 2, dropped);
+}
+
+static void close_resource(struct encoder *e)
+{
+	struct buf *scope = &e->a, *out = &e->b;
+
+	if (!e->profiles.len)
+		return;
+	/* InstrumentationScope {1 name, 2 version} in ScopeProfiles {1 scope, 2 profiles}. */
+	buf_reset(scope);
+	wire_str(scope, 1, "kiln");
+	wire_str(scope, 2, KILN_VERSION);
+	buf_reset(out);
+	wire_bytes(out, 1, scope->data, scope->len);
+	buf_append(out, e->profiles.data, e->profiles.len);
+	/* ResourceProfiles {1 resource, 2 scope_profiles}. */
+	buf_reset(scope);
+	wire_bytes(scope, 1, e->resource.data, e->resource.len);
+	wire_bytes(scope, 2, out->data, out->len);
+	wire_bytes(&e->resources, 1, scope->data, scope->len);
+	buf_reset(&e->profiles);
+}
+
+static void open_profile(struct encoder *e, const struct batch_profile *p)
+{
+	e->profile = p;
+	e->n_samples = 0;
+	buf_reset(&e->samples);
+}
+
+/* With the profile's first sample: a request without one must not hold the names. */
+static void name_profile(struct encoder *e)
+{
+	bool cpu = e->profile->kind == PROFILE_CPU;
+
+	e->sample_type = add_string(e, cpu ? "samples" : "off_cpu");
+	e->sample_unit = add_string(e, cpu ? "count" : "nanoseconds");
+	e->period_type = e->period_unit = 0;
+	if (cpu && e->profile->period_ns) {
+		e->period_type = add_string(e, "cpu");
+		e->period_unit = add_string(e, "nanoseconds");
+	}
+}
+
+static void put_value_type(struct buf *out, struct buf *scratch, unsigned int field, uint32_t type,
+			   uint32_t unit)
+{
+	buf_reset(scratch);
+	wire_uint(scratch, 1, type);
+	wire_uint(scratch, 2, unit);
+	wire_bytes(out, field, scratch->data, scratch->len);
+}
+
+/*
+ * Profile {1 sample_type, 2 samples, 3 time_unix_nano, 4 duration_nano, 5 period_type, 6 period};
+ * nothing at 7 and above, where the generations differ.
+ */
+static void close_profile(struct encoder *e)
+{
+	struct buf *out = &e->b;
+
+	if (!e->n_samples)
+		return;
+	buf_reset(out);
+	put_value_type(out, &e->a, 1, e->sample_type, e->sample_unit);
+	buf_append(out, e->samples.data, e->samples.len);
+	wire_fixed64(out, 3, e->batch->start_unix_ns);
+	wire_uint(out, 4, e->batch->duration_ns);
+	if (e->period_type) {
+		put_value_type(out, &e->a, 5, e->period_type, e->period_unit);
+		wire_uint(out, 6, e->profile->period_ns);
+	}
+	wire_bytes(&e->profiles, 2, out->data, out->len);
+	buf_reset(&e->samples);
+	e->n_samples = 0;
+}
+
+static size_t sample_attributes(struct encoder *e, const struct batch_sample *s, uint32_t ret[5])
+{
+	const struct batch_process *p = &e->batch->processes[s->process];
+	size_t n = 0;
+
+	if (s->thread_name[0])
+		ret[n++] = add_attribute(e, "thread.name", s->thread_name, 0);
+	if (p->executable_name[0] && !e->has_executable_name)
+		ret[n++] = add_attribute(e, "process.executable.name", p->executable_name, 0);
+	if (p->executable_path[0] && !e->has_executable_path)
+		ret[n++] = add_attribute(e, "process.executable.path", p->executable_path, 0);
+	ret[n++] = add_attribute(e, "process.pid", NULL, p->pid);
+	ret[n++] = add_attribute(e, "thread.id", NULL, s->tid);
+	return n;
+}
+
+/*
+ * Sample {1 stack_index, 2 attribute_indices, 3 link_index, 4 values, 5 timestamps_unix_nano};
+ * in G4 and G5 2 is values, 3 attribute_indices, 4 link_index. With timestamps there are no values:
+ * each stands for one.
+ */
+static void add_sample(struct encoder *e, const struct batch_sample *s)
+{
+	bool g6 = e->generation == OTLP_G6;
+	uint32_t attributes[5], stack = add_stack(e, s->stack);
+	size_t n = sample_attributes(e, s, attributes), value_len;
+	struct buf *out = &e->a;
+
+	buf_reset(out);
+	wire_uint(out, 1, stack);
+	if (g6)
+		wire_packed(out, 2, attributes, n);
+	if (s->timestamps)
+		wire_packed_fixed64(out, 5, s->timestamps, (size_t)s->value);
+	else {
+		value_len = wire_varint_len((uint64_t)s->value);
+		wire_varint(out, (uint64_t)(g6 ? 4 : 2) << 3 | 2);
+		wire_varint(out, value_len);
+		wire_varint(out, (uint64_t)s->value);
+	}
+	if (!g6)
+		wire_packed(out, 3, attributes, n);
+	wire_bytes(&e->samples, 2, out->data, out->len);
+}
+
+/* ---- requests ---------------------------------------------------------------------------------
+ */
+
+static void start_request(struct encoder *e)
+{
+	FOR_EACH_TABLE(e, t)
+	{
+		wire_table_reset(t);
+		wire_table_add(t, "", 0);
+	}
+	memset(e->location_index, 0, e->batch->n_locations * sizeof(*e->location_index));
+	memset(e->stack_index, 0, e->batch->n_stacks * sizeof(*e->stack_index));
+	buf_reset(&e->resources);
+	buf_reset(&e->profiles);
+	buf_reset(&e->samples);
+	e->n_samples = 0;
+	e->request_samples = 0;
+}
+
+/* ProfilesDictionary: tables 1..3, 4 link_table (one empty Link), 5 strings, 6 attributes, 7
+ * stacks. */
+static void put_dictionary(struct encoder *e, struct buf *out)
+{
+	static const uint8_t empty_link[] = {4 << 3 | 2, 0};
+	size_t len = sizeof(empty_link);
+
+	FOR_EACH_TABLE(e, t)
+	len += t->bytes.len;
+	wire_varint(out, 2 << 3 | 2);
+	wire_varint(out, len);
+	FOR_EACH_TABLE(e, t)
+	{
+		if (t->field == 5)
+			buf_append(out, empty_link, sizeof(empty_link));
+		buf_append(out, t->bytes.data, t->bytes.len);
+	}
+}
+
+static int finish_request(struct encoder *e)
+{
+	struct buf out;
+	int r;
+
+	close_profile(e);
+	close_resource(e);
+	if (!e->resources.len || encoder_error(e))
+		return encoder_error(e);
+	r = grow_array((void **)&e->requests, &e->requests_cap, e->n_requests + 1,
+		       sizeof(*e->requests), REQUESTS_MAX);
+	if (r < 0)
+		return r;
+	buf_init(&out, SIZE_MAX / 4);
+	buf_append(&out, e->resources.data, e->resources.len);
+	put_dictionary(e, &out);
+	if (out.error) {
+		r = out.error;
+		buf_done(&out);
+		return r;
+	}
+	e->requests[e->n_requests].len = out.len;
+	e->requests[e->n_requests].samples = e->request_samples;
+	e->requests[e->n_requests].data = (uint8_t *)buf_take(&out);
+	e->n_requests++;
+	return 0;
+}
+
+struct mark {
+	size_t bytes[6], samples;
+};
+
+static void set_mark(struct encoder *e, struct mark *m)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(m->bytes); i++)
+		m->bytes[i] = table(e, i)->bytes.len;
+	m->samples = e->samples.len;
+}
+
+/* The tables' indices still know what is cut off: start_request() must follow before the next add.
+ */
+static void cut_to_mark(struct encoder *e, const struct mark *m)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(m->bytes); i++)
+		table(e, i)->bytes.len = m->bytes[i];
+	e->samples.len = m->samples;
+}
+
+static int encode_sample(struct encoder *e, const struct batch_sample *s)
+{
+	struct mark mark;
+	int r;
+
+	for (bool fresh = !e->n_samples && !e->profiles.len && !e->resources.len;; fresh = true) {
+		set_mark(e, &mark);
+		if (!e->n_samples)
+			name_profile(e);
+		add_sample(e, s);
+		r = encoder_error(e);
+		if (r < 0)
+			return r;
+		if (request_size(e) <= e->max_bytes)
+			break;
+		cut_to_mark(e, &mark);
+		r = finish_request(e);
+		if (r < 0)
+			return r;
+		start_request(e);
+		open_profile(e, e->profile);
+		if (fresh) {
+			metric_add(M_OTLP_OVERSIZE_SAMPLES,
+				   e->profile->kind == PROFILE_CPU ? s->value : 1);
+			return 0;
+		}
+	}
+	e->n_samples++;
+	if (e->profile->kind == PROFILE_CPU)
+		e->request_samples += s->value;
+	return 0;
+}
+
+static int encode_batch(struct encoder *e)
+{
+	const struct batch *b = e->batch;
+	int r;
+
+	start_request(e);
+	for (uint32_t i = 0; i < b->n_profiles; i++) {
+		const struct batch_profile *p = &b->profiles[i];
+
+		close_profile(e);
+		if (&b->resources[p->resource] != e->resource_of) {
+			close_resource(e);
+			open_resource(e, &b->resources[p->resource]);
+		}
+		open_profile(e, p);
+		for (uint32_t j = 0; j < p->n_samples; j++) {
+			r = encode_sample(e, &b->samples[p->first_sample + j]);
+			if (r < 0)
+				return r;
+		}
+	}
+	return finish_request(e);
+}
+
+static void encoder_done(struct encoder *e)
+{
+	struct buf *bufs[] = {&e->resources, &e->profiles, &e->samples, &e->resource, &e->a, &e->b};
+
+	for (size_t i = 0; i < ARRAY_SIZE(bufs); i++)
+		buf_done(bufs[i]);
+	FOR_EACH_TABLE(e, t)
+	wire_table_done(t);
+	free(e->location_index);
+	free(e->stack_index);
+	otlp_requests_free(e->requests, e->n_requests);
+}
+
+int otlp_encode(const struct batch *batch, const struct otlp_options *options,
+		struct otlp_request **ret_requests, size_t *ret_n, struct error *err)
+{
+	_cleanup_(encoder_done) struct encoder e = {
+	    .batch = batch,
+	    .generation = options->generation,
+	    .max_bytes = options->max_bytes ? options->max_bytes : OTLP_REQUEST_MAX,
+	};
+	struct buf *bufs[] = {&e.resources, &e.profiles, &e.samples, &e.resource, &e.a, &e.b};
+	static const unsigned int fields[] = {1, 2, 3, 5, 6, 7};
+	int r;
+
+	for (size_t i = 0; i < ARRAY_SIZE(bufs); i++)
+		buf_init(bufs[i], TABLE_BYTES_MAX);
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
+		wire_table_init(table(&e, i), fields[i], false, TABLE_BYTES_MAX);
+	e.location_index = calloc((size_t)batch->n_locations + 1, sizeof(*e.location_index));
+	e.stack_index = calloc((size_t)batch->n_stacks + 1, sizeof(*e.stack_index));
+	r = e.location_index && e.stack_index ? encode_batch(&e) : -ENOMEM;
+	if (r < 0)
+		return error_set(err, r, "encoding a batch of %u samples: %s", batch->n_samples,
+				 strerror(-r));
+	*ret_requests = TAKE_PTR(e.requests);
+	*ret_n = e.n_requests;
+	e.n_requests = 0;
+	return 0;
+}
+
+void otlp_requests_free(struct otlp_request *requests, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		free(requests[i].data);
+	free(requests);
+}
+
+int otlp_generation_parse(const char *text, enum otlp_generation *ret)
+{
+	static const struct {
+		const char *name;
+		enum otlp_generation generation;
+	} names[] = {
+	    {"auto", OTLP_G6}, {"g6", OTLP_G6}, {"v1.11", OTLP_G6}, {"v1.10", OTLP_G6},
+	    {"v1.9", OTLP_G5}, {"g5", OTLP_G5}, {"v1.8", OTLP_G4},  {"g4", OTLP_G4},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (streq(names[i].name, text)) {
+			*ret = names[i].generation;
+			return 0;
+		}
+	return -EINVAL;
+}
