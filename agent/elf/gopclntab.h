@@ -75,6 +75,7 @@ struct gopclntab_iter {
 	struct cursor c;
 	uint64_t pc, end;
 	int32_t value;
+	uint8_t quantum;
 	bool first;
 };
 

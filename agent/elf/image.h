@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct image: one ELF file (or the vDSO) that some process executes: mapped read-only, its section
- * and segment headers checked, its build id read. Immutable once made, reference counted with
- * atomics, so the loop and the worker threads may share it.
+ * struct image: one ELF file (or the vDSO) that some process executes: mapped read-only, its
+ * section and segment headers checked, its build id read. Immutable once made, reference counted
+ * with atomics, so the loop and the worker threads may share it.
  *
- * All bytes are foreign: every offset is checked against the file's size. The file is mapped
- * MAP_PRIVATE; a file that is truncated while mapped would raise SIGBUS, so image_open() copies
- * files smaller than IMAGE_COPY_MAX and checks the size again after mapping larger ones; the bulk
- * readers (CFI, symbols) run under image_guard() (see there).
+ * All bytes are foreign: every offset is checked against the file's size at opening. A file is
+ * mapped MAP_PRIVATE and followed by a page of zeros, so that strings end even when the file
+ * changes under us. Reading a file that was cut short after opening would raise SIGBUS: the handler
+ * that image_catch_faults() installs puts zero pages there instead, so readers see zeros and no
+ * lock or longjmp is needed. The pages that a bulk reader touched count as resident memory: it ends
+ * with image_forget(), which gives them back (the kernel's page cache still has them).
  */
 #pragma once
 
@@ -18,6 +20,8 @@
 enum {
 	IMAGE_BUILD_ID_MAX = 64, /* bytes; GNU ld writes 20, lld up to 32 */
 	IMAGE_SECTIONS_MAX = 65536,
+	IMAGE_SEGMENTS_MAX = 128,
+	IMAGE_MAPPED_MAX = 8192, /* images mapped at once */
 };
 
 struct image_segment { /* PT_LOAD */
@@ -36,24 +40,31 @@ struct image {
 	char *path;	     /* as the process sees it, for people; "[vdso]" for the vDSO */
 	const uint8_t *data; /* the whole file */
 	size_t size;
-	int fd; /* kept open so that the inode stays ours; -1 for memory images */
+	bool is_mapped;		/* else DATA is on the heap */
+	int fd;			/* kept open so that the inode stays ours; -1 for memory images */
 	uint16_t machine, type; /* e_machine, e_type */
 	uint64_t entry;		/* e_entry */
 	struct image_segment *segments;
 	size_t n_segments;
+	uint64_t eh_frame_hdr; /* PT_GNU_EH_FRAME's address, 0 when there is none */
 	struct image_section *sections;
 	size_t n_sections;
 	uint8_t build_id[IMAGE_BUILD_ID_MAX]; /* .note.gnu.build-id */
 	size_t build_id_len;
 	char go_build_id[128]; /* .note.go.buildid as text, "" when there is none */
-	char htlhash[33];      /* hex, semantic conventions: SHA256(first 4096, last 4096, BE64 size)[:16] */
+	char htlhash[33];      /* hex, semantic conventions: SHA256(first 4096, last 4096, BE64
+				  size)[:16] */
 	bool is_go, is_rust;
 	_Atomic int refs;
 };
 
+/* Installs the SIGBUS handler for the whole process; once, before the first image_open(). */
+int image_catch_faults(struct error *err) _must_check_;
+
 /*
- * Takes FD (a readable file; owned by the image from then on, closed on failure) and reads its headers.
- * -ENOEXEC with a message when it is no usable ELF file of this machine's class and byte order.
+ * Takes FD (a readable file; owned by the image from then on, closed on failure) and reads its
+ * headers. -ENOEXEC with a message when it is no usable ELF file of this machine's class and byte
+ * order.
  */
 int image_open(int fd, const char *path, struct image **ret, struct error *err) _must_check_;
 /* A copy of DATA (the vDSO, tests). */
@@ -67,11 +78,23 @@ struct image *image_unref(struct image *image); /* takes NULL, returns NULL */
 DEFINE_CLEANUP(struct image *, image_unref)
 
 const struct image_section *image_section(const struct image *image, const char *name);
-/* The section's bytes; SHF_COMPRESSED ones are not unpacked here. Bad cursor when there are none. */
+/* The section's bytes; SHF_COMPRESSED ones are not unpacked here. Bad cursor when there are none.
+ */
 struct cursor image_section_data(const struct image *image, const struct image_section *section);
 /* File bytes that are loaded at VADDR, up to the end of its segment; bad cursor when none are. */
 struct cursor image_at_vaddr(const struct image *image, uint64_t vaddr);
+/* Does VADDR lie in an executable segment? */
+bool image_is_code(const struct image *image, uint64_t vaddr);
 /* ELF virtual address of a file offset inside an executable PT_LOAD; false when there is none. */
 bool image_offset_to_vaddr(const struct image *image, uint64_t offset, uint64_t *ret_vaddr);
+/*
+ * As image_section_data(), and unpacks SHF_COMPRESSED (zlib, zstd) and .zdebug sections. The bytes
+ * are in *RET_OWNED then, which the caller frees; else it is NULL. -EFBIG when they are more than
+ * MAX.
+ */
+int image_section_unpack(const struct image *image, const struct image_section *section, size_t max,
+			 void **ret_owned, struct cursor *ret, struct error *err) _must_check_;
+/* Gives the resident pages of the mapping back; reading again maps them again. */
+void image_forget(const struct image *image);
 /* Lower-case hex of the GNU build id; "" when there is none. */
 void image_build_id_hex(const struct image *image, char *out, size_t size);

@@ -9,9 +9,9 @@
 #include "bpf/types.h"
 
 enum {
-	UNWIND_ROWS_MAX = 8 << 20,  /* libLLVM-14 has 0.8 M, clang about 2 M */
+	UNWIND_ROWS_MAX = 8 << 20, /* libLLVM-14 has 0.8 M, clang about 2 M */
 	UNWIND_RULES_MAX = 65535,
-	UNWIND_SPAN_MAX = 1 << 30,  /* bytes of code between the first and the last executable segment */
+	UNWIND_SPAN_MAX = 1 << 30, /* bytes from the first to behind the last executable segment */
 };
 
 /* A compiled table in plain memory, as it will lie in the slab. */
@@ -28,13 +28,14 @@ struct unwind_table {
 };
 
 /*
- * Compiles all unwind information of IMAGE: FDEs of .eh_frame (by section, or by PT_GNU_EH_FRAME when
- * sections are stripped) win over .debug_frame; Go text takes its rows from .gopclntab; known code
- * without any (musl's and ld.so's _start, the signal trampoline) gets its rule from its bytes.
+ * Compiles all unwind information of IMAGE: FDEs of .eh_frame (by section, or by PT_GNU_EH_FRAME
+ * when sections are stripped) win; Go text takes its rows from .gopclntab; then .debug_frame; known
+ * code without any (musl's and ld.so's _start, the signal trampoline) gets its rule from its bytes.
  * Code in executable segments that nothing covers is INVALID.
  * 0 also when an image has no unwind information at all (then one INVALID row).
  */
-int unwind_compile(const struct image *image, struct unwind_table **ret, struct error *err) _must_check_;
+int unwind_compile(const struct image *image, struct unwind_table **ret,
+		   struct error *err) _must_check_;
 struct unwind_table *unwind_table_free(struct unwind_table *t);
 DEFINE_CLEANUP(struct unwind_table *, unwind_table_free)
 

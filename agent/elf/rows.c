@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The one writer of unwind tables; see rows.h. The block index is filled while rows arrive: entry b
+ * is the number of rows before block b, known as soon as a row at or behind block b comes.
+ * One thread per struct rows.
+ */
+#include "agent/elf/rows.h"
+
+enum {
+	BLOCK = 1 << KILN_BLOCK_SHIFT,
+	FIRST_BUCKETS = 256,
+};
+
+int rows_init(struct rows *r, uint64_t start, uint64_t end)
+{
+	uint64_t base = start & ~(uint64_t)(BLOCK - 1);
+	struct kiln_rule invalid = {.kind = KILN_RULE_INVALID};
+	uint64_t blocks = (end - base + BLOCK - 1) >> KILN_BLOCK_SHIFT;
+
+	*r = (struct rows){.n_buckets = FIRST_BUCKETS};
+	if (end <= base || end - base > UNWIND_SPAN_MAX)
+		return -E2BIG;
+	r->t = calloc(1, sizeof(*r->t));
+	r->buckets = calloc(r->n_buckets, sizeof(*r->buckets));
+	if (!r->t || !r->buckets)
+		return -ENOMEM;
+	r->t->base = base;
+	r->t->blocks = (uint32_t)blocks;
+	r->t->index = calloc(blocks + 1, sizeof(*r->t->index));
+	if (!r->t->index)
+		return -ENOMEM;
+	rows_add(r, base, &invalid); /* gives the rule its id 0 */
+	return r->error;
+}
+
+void rows_done(struct rows *r)
+{
+	unwind_table_free(r->t);
+	free(r->buckets);
+	*r = (struct rows){0};
+}
+
+static uint64_t rule_hash(const struct kiln_rule *rule)
+{
+	uint64_t w[2];
+
+	_Static_assert(sizeof(w) == sizeof(*rule), "whole rules");
+	memcpy(w, rule, sizeof(w));
+	return mix64(w[0] ^ w[1] * 0x9e3779b97f4a7c15ULL);
+}
+
+static uint32_t *bucket_of(struct rows *r, const struct kiln_rule *rule)
+{
+	uint32_t i = (uint32_t)rule_hash(rule) & (r->n_buckets - 1);
+
+	while (r->buckets[i] && memcmp(&r->t->rules[r->buckets[i] - 1], rule, sizeof(*rule)) != 0)
+		i = (i + 1) & (r->n_buckets - 1);
+	return &r->buckets[i];
+}
+
+static int grow_buckets(struct rows *r)
+{
+	uint32_t *old = r->buckets;
+
+	r->buckets = calloc(r->n_buckets * 2, sizeof(*r->buckets));
+	if (!r->buckets) {
+		r->buckets = old;
+		return -ENOMEM;
+	}
+	r->n_buckets *= 2;
+	for (uint32_t i = 0; i < r->t->n_rules; i++)
+		*bucket_of(r, &r->t->rules[i]) = i + 1;
+	free(old);
+	return 0;
+}
+
+/* The id of RULE. When there are too many rules the row cannot be expressed: 0, the invalid one. */
+static int intern(struct rows *r, const struct kiln_rule *rule, uint16_t *ret)
+{
+	struct unwind_table *t = r->t;
+	uint32_t *bucket = bucket_of(r, rule);
+	int e;
+
+	if (*bucket) {
+		*ret = (uint16_t)(*bucket - 1);
+		return 0;
+	}
+	if (t->n_rules == UNWIND_RULES_MAX) {
+		t->unsupported++;
+		*ret = 0;
+		return 0;
+	}
+	if (t->n_rules * 2 >= r->n_buckets) {
+		e = grow_buckets(r);
+		if (e < 0)
+			return e;
+		bucket = bucket_of(r, rule);
+	}
+	e = grow_array((void **)&t->rules, &r->rules_cap, t->n_rules + 1, sizeof(*rule),
+		       UNWIND_RULES_MAX);
+	if (e < 0)
+		return e;
+	t->rules[t->n_rules++] = *rule;
+	*bucket = t->n_rules;
+	*ret = (uint16_t)(t->n_rules - 1);
+	return 0;
+}
+
+static int add(struct rows *r, uint64_t pc, const struct kiln_rule *rule)
+{
+	struct unwind_table *t = r->t;
+	uint32_t block = (uint32_t)((pc - t->base) >> KILN_BLOCK_SHIFT);
+	uint16_t id;
+	int e;
+
+	if (r->row_at_last && r->last_pc == pc)
+		t->n_rows--;
+	r->row_at_last = false;
+	r->last_pc = pc;
+	if (t->n_rows && memcmp(&t->rules[t->rows[t->n_rows - 1].rule], rule, sizeof(*rule)) == 0)
+		return 0;
+	e = intern(r, rule, &id);
+	if (e < 0)
+		return e;
+	if (t->n_rows && t->rows[t->n_rows - 1].rule == id)
+		return 0;
+	e = grow_array((void **)&t->rows, &r->rows_cap, (size_t)t->n_rows + 1, sizeof(*t->rows),
+		       UNWIND_ROWS_MAX);
+	if (e < 0)
+		return e;
+	while (r->next_block <= block)
+		t->index[r->next_block++] = t->n_rows;
+	t->rows[t->n_rows++] = (struct kiln_row){.low = (uint16_t)(pc - t->base), .rule = id};
+	r->row_at_last = true;
+	return 0;
+}
+
+void rows_add(struct rows *r, uint64_t pc, const struct kiln_rule *rule)
+{
+	if (r->error || pc < r->t->base || pc < r->last_pc ||
+	    pc - r->t->base >= (uint64_t)r->t->blocks << KILN_BLOCK_SHIFT)
+		return;
+	r->error = add(r, pc, rule);
+}
+
+int rows_finish(struct rows *r, struct unwind_table **ret)
+{
+	struct unwind_table *t = r->t;
+	void *p;
+
+	if (r->error)
+		return r->error;
+	while (r->next_block <= t->blocks)
+		t->index[r->next_block++] = t->n_rows;
+	p = realloc(t->rows, MAX(t->n_rows, 1u) * sizeof(*t->rows));
+	if (p)
+		t->rows = p;
+	p = realloc(t->rules, t->n_rules * sizeof(*t->rules));
+	if (p)
+		t->rules = p;
+	*ret = TAKE_PTR(r->t);
+	return 0;
+}
