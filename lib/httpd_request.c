@@ -118,6 +118,8 @@ void httpd_respond(struct httpd_conn *conn, bool head, unsigned int status, cons
 	conn->out = (uint8_t *)buf_take(&b);
 	conn->deadline_ms = uv_now(conn->server->loop) + conn->server->send_timeout_s * 1000ULL;
 	lws_set_timeout(conn->wsi, NO_PENDING_TIMEOUT, 0);
+	if (conn->req && conn->req->kept)
+		lws_rx_flow_control(conn->wsi, 1); /* or it would not be polled for writing either */
 	lws_callback_on_writable(conn->wsi);
 }
 
