@@ -281,7 +281,7 @@ static struct image *image_new(const char *path)
 
 static int read_all(struct image *image, struct error *err)
 {
-	Elf64_Ehdr h;
+	Elf64_Ehdr h = {0};
 	int r;
 
 	r = check_header(image, &h, err);

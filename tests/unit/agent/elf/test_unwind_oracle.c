@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The unwind compiler against libdw (elfutils), which has its own CFI interpreter: for real files
+ * of this machine, every row that libdw knows must be the rule that unwind_lookup() gives, at its
+ * first and its last byte. What a rule cannot express must be the invalid rule. Files that are not
+ * here are skipped by name; libc, ld.so and the vDSO always are.
+ */
+#include <dwarf.h>
+#include <elf.h>
+#include <elfutils/libdw.h>
+#include <fcntl.h>
+#include <gelf.h>
+#include <glob.h>
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include "agent/elf/arch.h"
+#include "agent/elf/unwind.h"
+
+struct checker {
+	const struct image *image;
+	const struct unwind_table *t;
+	Dwarf_CFI *cfi;
+	size_t rows, invalid, wrong;
+};
+
+/* reg + off of an operation; false when it is none. */
+static bool is_base(const Dwarf_Op *op, uint64_t *reg, int64_t *off)
+{
+	if (op->atom >= DW_OP_breg0 && op->atom <= DW_OP_breg31) {
+		*reg = op->atom - DW_OP_breg0;
+		*off = (int64_t)op->number;
+		return true;
+	}
+	if (op->atom == DW_OP_bregx) {
+		*reg = op->number;
+		*off = (int64_t)op->number2;
+		return true;
+	}
+	return false;
+}
+
+static bool expect_cfa(const Dwarf_Op *ops, size_t n, struct kiln_rule *rule)
+{
+	static const uint8_t plt[] = {DW_OP_breg7, DW_OP_breg16, DW_OP_lit15, DW_OP_and, 0,
+				      DW_OP_ge,	   DW_OP_lit3,	 DW_OP_shl,   DW_OP_plus};
+	uint64_t reg;
+	int64_t off;
+	bool is_plt = n == ARRAY_SIZE(plt);
+
+	for (size_t i = 0; is_plt && i < n; i++)
+		is_plt = plt[i] == 0 || ops[i].atom == plt[i];
+	if (is_plt) {
+		rule->kind = KILN_RULE_PLT;
+		rule->reg = ARCH_REG_SP;
+		rule->cfa_off = ops[4].atom - DW_OP_lit0;
+		return true;
+	}
+	if (n == 0 || !is_base(&ops[0], &reg, &off) || off != (int32_t)off)
+		return false;
+	rule->reg = (uint8_t)reg;
+	rule->cfa_off = (int32_t)off;
+	if (n == 1) {
+		rule->kind = KILN_RULE_CFA;
+		return true;
+	}
+	if (ops[1].atom != DW_OP_deref || n > 3)
+		return false;
+	rule->kind = KILN_RULE_DEREF;
+	if (n == 3) {
+		if (ops[2].atom != DW_OP_plus_uconst)
+			return false;
+		rule->deref_off = (int32_t)ops[2].number;
+	}
+	return true;
+}
+
+enum where { SAME, UNDEFINED, AT_CFA, AT_REG, IN_REG, OTHER };
+
+/* libdw: no operations at all means unchanged, an empty list of them means lost. */
+static enum where place(Dwarf_Frame *frame, int reg, uint64_t *ret_reg, int64_t *ret_off)
+{
+	Dwarf_Op memory[3], *ops;
+	size_t n;
+
+	*ret_off = 0;
+	assert_int_equal(dwarf_frame_register(frame, reg, memory, &ops, &n), 0);
+	if (n == 0)
+		return ops ? UNDEFINED : SAME;
+	if (n == 1 && ops[0].atom == DW_OP_regx) {
+		*ret_reg = ops[0].number;
+		return IN_REG;
+	}
+	if (n == 1 && ops[0].atom >= DW_OP_reg0 && ops[0].atom <= DW_OP_reg31) {
+		*ret_reg = ops[0].atom - DW_OP_reg0;
+		return IN_REG;
+	}
+	if (ops[0].atom != DW_OP_call_frame_cfa)
+		return OTHER;
+	if (n == 1)
+		return AT_CFA;
+	if (n == 2 && ops[1].atom == DW_OP_plus_uconst) {
+		*ret_off = (int64_t)ops[1].number;
+		return AT_CFA;
+	}
+	/* An expression, whose initial stack holds the CFA. */
+	if (n == 2 && is_base(&ops[1], ret_reg, ret_off))
+		return AT_REG;
+	return OTHER;
+}
+
+static bool expect_saved(Dwarf_Frame *frame, int reg, uint8_t flag, struct kiln_rule *rule,
+			 int16_t *ret)
+{
+	uint64_t base = 0;
+	int64_t off;
+	enum where w = place(frame, reg, &base, &off);
+
+	if (w == SAME || w == UNDEFINED)
+		return true;
+	if ((w != AT_CFA && !(w == AT_REG && base == ARCH_REG_BP)) || off % 8)
+		return false;
+	if (rule->flags && (w == AT_REG) != !!(rule->flags & KILN_RULE_SAVED_AT_RBP))
+		return false;
+	rule->flags |= flag | (w == AT_REG ? KILN_RULE_SAVED_AT_RBP : 0);
+	*ret = (int16_t)(off / 8);
+	return true;
+}
+
+/* What libdw says of FRAME, as a rule; the invalid one when no rule can say it. */
+static struct kiln_rule expect(Dwarf_Frame *frame)
+{
+	struct kiln_rule rule = {0}, invalid = {.kind = KILN_RULE_INVALID};
+	Dwarf_Op *ops;
+	size_t n;
+	uint64_t reg = 0;
+	int64_t off;
+	bool is_signal;
+	enum where ra;
+
+	dwarf_frame_info(frame, NULL, NULL, &is_signal);
+	ra = place(frame, ARCH_REG_RA, &reg, &off);
+	if (ra == UNDEFINED)
+		return (struct kiln_rule){.kind = KILN_RULE_STOP};
+	if (dwarf_frame_cfa(frame, &ops, &n) != 0 || !expect_cfa(ops, n, &rule))
+		return invalid;
+	if (is_signal && ra == AT_REG && rule.kind == KILN_RULE_DEREF)
+		return (struct kiln_rule){.kind = KILN_RULE_SIGNAL,
+					  .reg = (uint8_t)reg,
+					  .cfa_off = (int32_t)(off - ARCH_MCONTEXT_RA)};
+	if (ra == IN_REG) {
+		rule.kind = KILN_RULE_RA_REG;
+		rule.ra_off = (int8_t)reg;
+	} else if (ra == AT_CFA && off == (int8_t)off) {
+		rule.ra_off = (int8_t)off;
+	} else {
+		return invalid;
+	}
+	if (!expect_saved(frame, ARCH_REG_BP, KILN_RULE_SAVED_RBP, &rule, &rule.rbp_off) ||
+	    !expect_saved(frame, ARCH_REG_BX, KILN_RULE_SAVED_RBX, &rule, &rule.rbx_off))
+		return invalid;
+	return rule;
+}
+
+static void print_rule(const char *what, const struct kiln_rule *r)
+{
+	print_message("  %s: kind %d reg %d flags %d ra %d cfa %d bp %d bx %d deref %d\n", what,
+		      r->kind, r->reg, r->flags, r->ra_off, r->cfa_off, r->rbp_off, r->rbx_off,
+		      r->deref_off);
+}
+
+static void check_at(struct checker *c, uint64_t pc, const struct kiln_rule *want)
+{
+	const struct kiln_rule *got = unwind_lookup(c->t, pc);
+
+	if (memcmp(got, want, sizeof(*got)) == 0)
+		return;
+	if (c->wrong++ < 5) {
+		print_message("%s: %#llx\n", c->image->path, (unsigned long long)pc);
+		print_rule("libdw", want);
+		print_rule("kiln", got);
+	}
+}
+
+static void check_segment(struct checker *c, const struct image_segment *s, size_t stride)
+{
+	uint64_t pc = s->vaddr, end = s->vaddr + s->memsz;
+
+	while (pc < end) {
+		_cleanup_free_ Dwarf_Frame *frame = NULL;
+		struct kiln_rule want;
+		Dwarf_Addr from, to;
+
+		if (dwarf_cfi_addrframe(c->cfi, pc, &frame) != 0) {
+			pc++;
+			continue;
+		}
+		dwarf_frame_info(frame, &from, &to, NULL);
+		want = expect(frame);
+		c->invalid += want.kind == KILN_RULE_INVALID;
+		c->rows++;
+		check_at(c, MAX(from, pc), &want);
+		check_at(c, to - 1, &want);
+		assert_true(to > pc);
+		pc = to + (c->rows * 7919 * stride) % (stride + 1);
+	}
+}
+
+static void check_image(const struct image *image, Elf *elf, size_t min_rows)
+{
+	_cleanup_(unwind_table_freep) struct unwind_table *t = NULL;
+	struct checker c = {.image = image};
+	struct error err = {0};
+	size_t code = 0;
+
+	assert_int_equal(unwind_compile(image, &t, &err), 0);
+	assert_int_equal(t->malformed, 0);
+	c.t = t;
+	c.cfi = dwarf_getcfi_elf(elf);
+	assert_non_null(c.cfi);
+	for (size_t i = 0; i < image->n_segments; i++)
+		code += image->segments[i].flags & PF_X ? image->segments[i].memsz : 0;
+	for (size_t i = 0; i < image->n_segments; i++)
+		if (image->segments[i].flags & PF_X)
+			check_segment(&c, &image->segments[i], code / (1 << 21));
+	print_message("%s: %zu rows checked, %zu not expressible, %zu wrong\n", image->path, c.rows,
+		      c.invalid, c.wrong);
+	assert_int_equal(c.wrong, 0);
+	assert_true(c.rows >= min_rows);
+	assert_true(c.invalid * 1000 <= c.rows + 20000);
+	dwarf_cfi_end(c.cfi);
+}
+
+static void check_file(const char *pattern, size_t min_rows)
+{
+	_cleanup_(image_unrefp) struct image *image = NULL;
+	struct error err = {0};
+	glob_t found;
+	int fd;
+	Elf *elf;
+
+	if (glob(pattern, 0, NULL, &found) != 0) {
+		print_message("%s: not here, skipped\n", pattern);
+		globfree(&found);
+		skip();
+	}
+	fd = open(found.gl_pathv[0], O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(image_open(dup(fd), found.gl_pathv[0], &image, &err), 0);
+	elf_version(EV_CURRENT);
+	elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+	assert_non_null(elf);
+	check_image(image, elf, min_rows);
+	elf_end(elf);
+	close(fd);
+	globfree(&found);
+}
+
+static void libc_agrees(void **state)
+{
+	check_file("/lib/x86_64-linux-gnu/libc.so.6", 20000);
+}
+
+static void ld_so_agrees(void **state)
+{
+	check_file("/lib64/ld-linux-x86-64.so.2", 1500);
+}
+
+static void libcrypto_agrees(void **state)
+{
+	check_file("/lib/x86_64-linux-gnu/libcrypto.so.3", 10000);
+}
+
+static void perl_agrees(void **state)
+{
+	check_file("/usr/bin/perl", 10000);
+}
+
+static void libpython_agrees(void **state)
+{
+	check_file("/root/.pyenv/versions/3.13*/lib/libpython3.13.so.1.0", 10000);
+}
+
+static void libjvm_agrees(void **state)
+{
+	check_file("/usr/lib/jvm/*/lib/server/libjvm.so", 10000);
+}
+
+static void node_agrees(void **state)
+{
+	check_file("/usr/bin/node", 10000);
+}
+
+static void libllvm_agrees(void **state)
+{
+	check_file("/usr/lib/*/libLLVM-14.so.1", 10000);
+}
+
+static void this_program_agrees(void **state)
+{
+	check_file("/proc/self/exe", 100);
+}
+
+static void vdso_agrees(void **state)
+{
+	_cleanup_(image_unrefp) struct image *image = NULL;
+	struct error err = {0};
+	Elf *elf;
+
+	if (image_vdso(&image, &err) == -ENOENT)
+		skip();
+	assert_non_null(image);
+	elf_version(EV_CURRENT);
+	elf = elf_memory((char *)image->data, image->size);
+	assert_non_null(elf);
+	check_image(image, elf, 10);
+	elf_end(elf);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(libc_agrees),    cmocka_unit_test(ld_so_agrees),
+	    cmocka_unit_test(vdso_agrees),    cmocka_unit_test(libcrypto_agrees),
+	    cmocka_unit_test(perl_agrees),    cmocka_unit_test(libpython_agrees),
+	    cmocka_unit_test(libjvm_agrees),  cmocka_unit_test(node_agrees),
+	    cmocka_unit_test(libllvm_agrees), cmocka_unit_test(this_program_agrees),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
