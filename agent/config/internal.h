@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of agent/config share, and what tests and the fuzzer enter by. */
+#pragma once
+
+#include "agent/config/config.h"
+#include "lib/fields.h"
+
+enum {
+	REPORTER_INTERVAL_MIN_MS = 100,
+	REPORTER_INTERVAL_MAX_MS = 3600000,
+	SAMPLES_PER_SECOND_MAX = 1000,
+	STACK_DEPTH_MAX = 1024,
+	PROCESS_FILTER_MAX = 1024, /* characters */
+};
+
+/* One loading: what comes from outside is passed in, and warnings go where the caller says. */
+struct loading {
+	struct config *config;
+	const char *const *envp;
+	void (*warn)(void *arg, const char *line);
+	void *arg;
+	const char *file; /* NULL: none given */
+	unsigned int
+	    exporter_lines[CONFIG_COMPONENTS_MAX]; /* beside config->exporters; 0: no file */
+	bool have_profiling, have_window;	   /* receivers that the file has set up */
+};
+void loading_warn(struct loading *l, const char *format, ...) _printf_(2, 3);
+
+/* config_load() with a place for warnings instead of the log. */
+int config_load_with(int argc, char *const *argv, const char *const *envp,
+		     void (*warn)(void *arg, const char *line), void *arg, struct config **ret,
+		     enum config_action *ret_action, struct error *err) _must_check_;
+
+/* config.c */
+struct config *config_new(void); /* defaults; NULL: out of memory */
+int config_add_exporter(struct config *c, const char *type, const char *id,
+			struct exporter_config **ret) _must_check_;
+
+/* file.c: DATA is the file's content, L->file its name. */
+int config_read_file(struct loading *l, struct error *err) _must_check_;
+int config_read_bytes(struct loading *l, const void *data, size_t size,
+		      struct error *err) _must_check_;
+
+/* expand.c: ${env:NAME} in every scalar below ROOT. */
+int config_expand(struct fields *f, struct yaml_node *root, const char *const *envp) _must_check_;
+const char *config_getenv(const char *const *envp, const char *name); /* NULL: not set */
+
+/* One kind of component. A foreign one is known to the Collector only. */
+struct component_type {
+	const char *name; /* as written */
+	const char *canonical;
+	bool foreign;
+};
+extern const struct component_type receiver_types[], processor_types[], exporter_types[],
+    extension_types[];
+typedef int (*component_decode)(struct fields *f, const struct component_type *type,
+				const struct yaml_node *node, struct loading *l);
+int receiver_decode(struct fields *f, const struct component_type *type,
+		    const struct yaml_node *node, struct loading *l);
+int processor_decode(struct fields *f, const struct component_type *type,
+		     const struct yaml_node *node, struct loading *l);
+int exporter_decode(struct fields *f, const struct component_type *type,
+		    const struct yaml_node *node, struct loading *l);
+int extension_decode(struct fields *f, const struct component_type *type,
+		     const struct yaml_node *node, struct loading *l);
+
+/* env.c, flags.c */
+struct flags;
+int config_apply_env(struct loading *l, const struct flags *flags, struct error *err) _must_check_;
+
+enum { FLAG_PIDS_MAX = 1024 };
+struct flags {
+	const char *config, *collection_agent, *process_filter, *service_name, *pprof_file,
+	    *folded_file;
+	const char *tags[CONFIG_LIST_MAX];
+	size_t n_tags;
+	uint32_t samples_per_second; /* 0: not given */
+	uint32_t tracers;
+	bool have_tracers;
+	uint64_t reporter_interval_ms; /* 0: not given */
+	double off_cpu_threshold;
+	bool have_off_cpu, disable_tls, use_stdout, live, check, verbose;
+	const char *live_address; /* NULL: the default */
+	uint64_t duration_ms;
+	uint32_t pids[FLAG_PIDS_MAX];
+	size_t n_pids;
+};
+/* Strings of *ret point into ARGV. */
+int flags_parse(struct loading *l, int argc, char *const *argv, struct flags *ret,
+		enum config_action *ret_action, struct error *err) _must_check_;
+int flags_apply(struct loading *l, const struct flags *flags, struct error *err) _must_check_;
+
+/* values.c: parts of values that file, environment and flags share. The error has no place yet. */
+int set_string(char **to, const char *from) _must_check_;		  /* 0 or -ENOMEM */
+int strings_add(struct config_strings *s, const char *text) _must_check_; /* -E2BIG, -ENOMEM */
+/* Adds, or replaces the value of an equal key. */
+int pairs_set(struct config_pairs *p, const char *key, const char *value, size_t max) _must_check_;
+void pairs_remove(struct config_pairs *p, const char *key);
+const char *pairs_get(const struct config_pairs *p, const char *key);
+void pairs_done(struct config_pairs *p);
+void strings_done(struct config_strings *s);
+/* "k=v,k2=v2". The message names the pair's number and key, never a value. */
+int pairs_parse(struct config_pairs *p, const char *text, bool percent, size_t max,
+		struct error *err) _must_check_;
+int parse_tracers(const char *text, uint32_t *ret, struct error *err) _must_check_;
+int check_process_filter(const char *text, struct error *err) _must_check_;
+/* Also tells what the scheme says: 1 plaintext (http://), 0 nothing, -1 TLS (https://). */
+int check_grpc_endpoint(const char *text, int *ret_plaintext, struct error *err) _must_check_;
+int check_http_endpoint(const char *text, struct error *err) _must_check_;
+int check_header(const char *name, const char *value, struct error *err) _must_check_;
+int check_path_template(const char *text, struct error *err) _must_check_;
+int parse_address(const char *text, struct http_config *http, struct error *err) _must_check_;
+
+extern const char *const compression_names[], *const otlp_generation_names[];
