@@ -13,11 +13,12 @@ enum {
 	SYMBOL_INLINE_MAX = 32, /* functions at one address: inlined calls and the outer function */
 };
 
-/* One function at an address, innermost first in the array. Strings live until symbolizer_trim(). */
+/* One function at an address, innermost first in the array. Strings live until symbolizer_trim().
+ */
 struct symbol {
-	const char *name;	 /* demangled */
-	const char *system_name; /* as in the file */
-	const char *file;	 /* "" when not known */
+	const char *name;	   /* demangled */
+	const char *system_name;   /* as in the file */
+	const char *file;	   /* "" when not known */
 	uint32_t line, start_line; /* 0 when not known */
 };
 
@@ -28,11 +29,12 @@ struct symbol_result {
 };
 
 struct symbolizer_options {
-	size_t max_table_bytes;	 /* symbol tables held in memory, all images: 16 MiB */
+	size_t max_table_bytes;	  /* symbol tables held in memory, all images: 16 MiB */
 	size_t max_cached_frames; /* 65536 */
-	const char *debug_root;	 /* where build-id and debug-link directories lie: "/usr/lib/debug" */
-	const char *proc;	 /* "/proc" */
-	const char *kallsyms;	 /* "/proc/kallsyms" */
+	const char
+	    *debug_root;      /* where build-id and debug-link directories lie: "/usr/lib/debug" */
+	const char *proc;     /* "/proc" */
+	const char *kallsyms; /* "/proc/kallsyms" */
 };
 
 struct symbolizer;
@@ -42,16 +44,16 @@ struct symbolizer *symbolizer_free(struct symbolizer *s);
 
 /*
  * The functions at ELF virtual address VADDR of IMAGE. For a return address the caller passes the
- * address minus 1. ROOT: "/proc/PID/root" of a process that maps the image, where its debug files are
- * looked for first (then on the host); NULL: the host only. Sources in order: gopclntab, .symtab,
- * separate debug file (build-id directory, debug link; CRC or build id must match), .gnu_debugdata,
- * .dynsym. A symbol covers [st_value, st_value + st_size); one of size 0 covers up to the next
- * symbol within its section. 0 even when no symbol is found (ret->n = 0).
+ * address minus 1. ROOT: "/proc/PID/root" of a process that maps the image, where its debug files
+ * are looked for first (then on the host); NULL: the host only. Sources in order: gopclntab,
+ * .symtab, separate debug file (build-id directory, debug link; CRC or build id must match),
+ * .gnu_debugdata, .dynsym. A symbol covers [st_value, st_value + st_size); one of size 0 covers up
+ * to the next symbol within its section. 0 even when no symbol is found (ret->n = 0).
  */
 int symbolize_image(struct symbolizer *s, struct image *image, const char *root, uint64_t vaddr,
 		    struct symbol_result *ret);
-/* /tmp/perf-PID.map (in the process's own mount namespace and by its pid there). START_TIME tells the
- * pid's owner apart. Re-read when it has grown, at most once a window. */
+/* /tmp/perf-PID.map (in the process's own mount namespace and by its pid there). START_TIME tells
+ * the pid's owner apart. Re-read when it has grown, at most once a window. */
 int symbolize_jit(struct symbolizer *s, uint32_t pid, uint64_t start_time, uint64_t address,
 		  struct symbol_result *ret);
 /* kallsyms, modules and BPF programs; re-read when an address is not covered, rate limited. MODULE
