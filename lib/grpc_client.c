@@ -326,6 +326,8 @@ static void call_free(struct grpc_unary *u)
 		u->client->live = u->next;
 	if (u->next)
 		u->next->prev = u->prev;
+	if (!u->client->live)
+		uv_unref((uv_handle_t *)&u->client->wake);
 	grpc_metadata_array_destroy(&u->initial);
 	grpc_metadata_array_destroy(&u->trailing);
 	grpc_slice_unref(u->message);
@@ -475,6 +477,7 @@ int grpc_client_call(struct grpc_client *c, const char *method, const void *data
 	if (u->next)
 		u->next->prev = u;
 	c->live = u;
+	uv_ref((uv_handle_t *)&c->wake);
 
 	/* Whoever calls has waited as long as it wants to: do not let the core wait on top of it.
 	 */
@@ -542,7 +545,7 @@ static int client_init(struct grpc_client *c, const struct grpc_client_options *
 	r = uv_async_init(loop, &c->wake, on_wake);
 	if (r < 0)
 		return error_set(err, r, "uv_async_init: %s", uv_strerror(r));
-	/* A pending answer keeps the loop alive by other means: the sender's timer. */
+	/* Keeps the loop alive only while an answer is awaited. */
 	uv_unref((uv_handle_t *)&c->wake);
 	r = uv_thread_create(&c->thread, wait_for_events, c);
 	if (r < 0) {

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Exporter operations that hand everything to the sender. Loop thread. */
+#include "agent/export/otlp_exporter.h"
+
+struct otlp_exporter {
+	struct exporter exporter;
+	struct sender *sender;
+	char *name;
+};
+
+static struct otlp_exporter *of(const struct exporter *exporter)
+{
+	return container_of((struct exporter *)exporter, struct otlp_exporter, exporter);
+}
+
+int otlp_exporter_new(const struct exporter_ops *ops, const struct exporter_config *config,
+		      struct transport *transport, enum payload_encoding encoding,
+		      uint32_t encodings, uv_loop_t *loop, struct exporter **ret, struct error *err)
+{
+	struct sender_options options = {
+	    .config = config, .encoding = encoding, .encodings = encodings, .encode = otlp_encode};
+	struct otlp_exporter *e = NULL;
+	int r;
+
+	r = otlp_generation_parse(config->proto_generation ? config->proto_generation : "auto",
+				  &options.otlp.generation);
+	if (r < 0) {
+		error_set(err, r, "proto_generation: want auto, v1.8, v1.9, v1.10 or v1.11, got %s",
+			  config->proto_generation);
+	} else {
+		e = calloc(1, sizeof(*e));
+		if (e)
+			e->name = strdup(config->id);
+		if (!e || !e->name)
+			r = error_set(err, -ENOMEM, "out of memory");
+	}
+	if (r == 0)
+		r = sender_new(&options, transport, loop, &e->sender, err);
+	else
+		transport->ops->destroy(transport);
+	if (r < 0) {
+		if (e)
+			free(e->name);
+		free(e);
+		return r;
+	}
+	e->exporter = (struct exporter){.ops = ops, .name = e->name};
+	*ret = &e->exporter;
+	return 0;
+}
+
+void otlp_exporter_consume(struct exporter *exporter, struct batch *batch)
+{
+	sender_consume(of(exporter)->sender, batch);
+}
+
+void otlp_exporter_flush(struct exporter *exporter, uint64_t deadline_ms, void (*done)(void *),
+			 void *arg)
+{
+	sender_flush(of(exporter)->sender, deadline_ms, done, arg);
+}
+
+struct exporter *otlp_exporter_destroy(struct exporter *exporter)
+{
+	struct otlp_exporter *e;
+
+	if (!exporter)
+		return NULL;
+	e = of(exporter);
+	sender_free(e->sender);
+	free(e->name);
+	free(e);
+	return NULL;
+}
+
+void otlp_exporter_stats(const struct exporter *exporter, struct sender_stats *ret)
+{
+	sender_get_stats(of(exporter)->sender, ret);
+}
+
+struct tls_options otlp_tls_options(const struct tls_config *c)
+{
+	return (struct tls_options){
+	    .insecure = c->insecure,
+	    .skip_verify = c->insecure_skip_verify,
+	    .ca_file = c->ca_file,
+	    .cert_file = c->cert_file,
+	    .key_file = c->key_file,
+	    .server_name = c->server_name_override,
+	    .min_version = c->min_version,
+	};
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the OTLP exporters have in common: an exporter that is a sender. Loop thread. */
+#pragma once
+
+#include "agent/export/sender.h"
+
+#include "agent/export/exporter.h"
+#include "lib/tls.h"
+
+/* Takes TRANSPORT in any case. ENCODINGS: bits of what it can send. */
+int otlp_exporter_new(const struct exporter_ops *ops, const struct exporter_config *config,
+		      struct transport *transport, enum payload_encoding encoding,
+		      uint32_t encodings, uv_loop_t *loop, struct exporter **ret,
+		      struct error *err) _must_check_;
+void otlp_exporter_consume(struct exporter *exporter, struct batch *batch);
+void otlp_exporter_flush(struct exporter *exporter, uint64_t deadline_ms, void (*done)(void *),
+			 void *arg);
+struct exporter *otlp_exporter_destroy(struct exporter *exporter);
+
+/* For status pages and tests. */
+void otlp_exporter_stats(const struct exporter *exporter, struct sender_stats *ret);
+
+/* The configuration's TLS block in the clients' words; strings stay the configuration's. */
+struct tls_options otlp_tls_options(const struct tls_config *config);
+
+/* One transport a protocol, in otlp_grpc.c and otlp_http.c. */
+int otlp_grpc_transport_new(const struct exporter_config *config, uv_loop_t *loop,
+			    struct transport **ret, struct error *err) _must_check_;
+int otlp_http_transport_new(const struct exporter_config *config, uv_loop_t *loop,
+			    struct transport **ret, struct error *err) _must_check_;

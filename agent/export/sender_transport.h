@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct transport: how one request reaches a receiver. The sender drives it and knows no protocol;
+ * gRPC and HTTP are behind it. Loop thread.
+ */
+#pragma once
+
+#include "agent/export/sender_payload.h"
+
+enum transport_result {
+	TRANSPORT_SENT,	   /* taken, maybe in part */
+	TRANSPORT_RETRY,   /* not taken now; the same request may be tried again */
+	TRANSPORT_REJECTED /* will never be taken */
+};
+
+struct transport_answer {
+	enum transport_result result;
+	bool away;		 /* RETRY: nobody there who could take it (not "refused") */
+	bool uncertain;		 /* RETRY: it may have been taken all the same */
+	uint64_t retry_after_ms; /* RETRY: what the receiver asked for; 0: nothing */
+	int64_t rejected;	 /* SENT: profiles that the receiver left out */
+	const char *message;	 /* printable words, "" when there are none */
+};
+
+struct transport;
+
+struct transport_ops {
+	/*
+	 * One request at a time. P lives until DONE, which is called once on the loop thread, never
+	 * from inside this call. A negative errno: nothing was started.
+	 */
+	int (*send)(struct transport *t, const struct payload *p, uint64_t timeout_ms,
+		    void (*done)(const struct transport_answer *answer, void *arg), void *arg);
+	/* Forgets the request under way; its DONE is not called. */
+	void (*cancel)(struct transport *t);
+	struct transport *(*destroy)(struct transport *t);
+};
+
+/* Every transport embeds this first. */
+struct transport {
+	const struct transport_ops *ops;
+};
