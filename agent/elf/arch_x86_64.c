@@ -10,6 +10,7 @@
 
 enum {
 	SCAN_MAX = 8 << 20, /* bytes of uncovered code that are searched for patterns */
+	GAP_MIN = 16,	    /* shorter ones are padding */
 	START_MAX = 64,	    /* longest _start */
 };
 
@@ -207,7 +208,7 @@ static void scan_gaps(struct finder *f, const struct spans *covered)
 				next++;
 			if (next < covered->n)
 				gap_end = MIN(end, covered->v[next].start);
-			if (gap_end > at) {
+			if (gap_end >= at + GAP_MIN) {
 				uint64_t n = MIN(gap_end - at, budget);
 
 				scan(f, at, n);

@@ -261,11 +261,14 @@ static int64_t scaled(const struct machine *m, int64_t n)
 
 static void restore(struct machine *m, uint64_t reg)
 {
-	struct cfi_state initial = m->out.cie->initial;
-	struct cfi_location *to = column(&m->now, reg), *from = column(&initial, reg);
+	const struct cfi_state *initial = &m->out.cie->initial;
 
-	if (to)
-		*to = *from;
+	if (reg == ARCH_REG_RA)
+		m->now.ra = initial->ra;
+	else if (reg == ARCH_REG_BP)
+		m->now.bp = initial->bp;
+	else if (reg == ARCH_REG_BX)
+		m->now.bx = initial->bx;
 }
 
 static void advance_to(struct machine *m, uint64_t pc)

@@ -3,10 +3,9 @@
  * Reads the containers of call frame information: sections, CIEs, FDEs, encoded pointers. cfi.c
  * executes what is inside.
  *
- * Two passes over the section's entry headers: CIEs first, because .debug_frame may refer forward,
- * then FDEs. A CIE's initial instructions are executed once, so that the work is bounded by the
- * section's size. An entry that is damaged is counted and skipped; a damaged length ends the
- * section. One thread per struct cfi.
+ * A CIE's initial instructions are executed once, so that the work is bounded by the section's
+ * size. An entry that is damaged is counted and skipped; a damaged length ends the section. One
+ * thread per struct cfi.
  */
 #include "agent/elf/cfi.h"
 
@@ -224,29 +223,21 @@ static bool read_cie(struct cfi *cfi, struct cursor c, struct cfi_cie *cie)
 	return cfi_run(cfi, cie, c, &cie->initial, 0, NULL, NULL);
 }
 
-static int collect_cies(struct cfi *cfi)
+static int add_cie(struct cfi *cfi, const struct entry *e)
 {
-	struct cursor c = cfi->data;
-	enum next next;
-	struct entry e;
+	struct cfi_cie cie = {.at = e->at};
+	int r;
 
-	while ((next = next_entry(cfi, &c, &e)) != NEXT_END) {
-		struct cfi_cie cie = {0};
-		int r;
-
-		if (next == NEXT_SKIP || !e.is_cie)
-			continue;
-		r = grow_array((void **)&cfi->cies, &cfi->cies_cap, cfi->n_cies + 1,
-			       sizeof(*cfi->cies), CFI_CIES_MAX);
-		if (r == -ENOMEM)
-			return r;
-		cie.at = e.at;
-		cie.is_bad = r < 0 || !read_cie(cfi, e.body, &cie);
-		if (cie.is_bad)
-			cfi->malformed++;
-		if (r == 0)
-			cfi->cies[cfi->n_cies++] = cie;
-	}
+	r = grow_array((void **)&cfi->cies, &cfi->cies_cap, cfi->n_cies + 1, sizeof(*cfi->cies),
+		       CFI_CIES_MAX);
+	if (r == -ENOMEM)
+		return r;
+	cie.is_bad = r < 0 || !read_cie(cfi, e->body, &cie);
+	if (cie.is_bad)
+		cfi->malformed++;
+	if (r == 0)
+		cfi->cies[cfi->n_cies++] = cie;
+	cfi->last = NULL; /* the array may have moved */
 	return 0;
 }
 
@@ -319,37 +310,56 @@ static bool cut_to_segment(const struct image *image, uint64_t start, uint64_t *
 	return false;
 }
 
-int cfi_collect(struct cfi *cfi, struct spans *spans)
+static int add_fde(struct cfi *cfi, struct entry *e, struct spans *spans)
+{
+	struct cfi_fde f;
+
+	if (e->at > UINT32_MAX || !read_fde(cfi, e, &f)) {
+		cfi->malformed++;
+		return 0;
+	}
+	/* Functions that the linker dropped stand at 0. */
+	if (f.start == 0 || !cut_to_segment(cfi->image, f.start, &f.size))
+		return 0;
+	return spans_add(spans,
+			 &(struct span){.start = f.start,
+					.size = (uint32_t)f.size,
+					.source = cfi->is_debug ? SPAN_DEBUG_FRAME : SPAN_EH_FRAME,
+					.item = (uint32_t)e->at});
+}
+
+/* One pass over the section for the CIEs, the FDEs, or both. */
+static int scan(struct cfi *cfi, bool cies, bool fdes, struct spans *spans)
 {
 	struct cursor c = cfi->data;
 	enum next next;
 	struct entry e;
-	int r;
 
-	r = collect_cies(cfi);
-	if (r < 0)
-		return r;
 	while ((next = next_entry(cfi, &c, &e)) != NEXT_END) {
-		struct cfi_fde f;
+		int r = 0;
 
-		if (next == NEXT_SKIP || e.is_cie)
+		if (next == NEXT_SKIP)
 			continue;
-		if (e.at > UINT32_MAX || !read_fde(cfi, &e, &f)) {
-			cfi->malformed++;
-			continue;
-		}
-		/* Functions that the linker dropped stand at 0. */
-		if (f.start == 0 || !cut_to_segment(cfi->image, f.start, &f.size))
-			continue;
-		r = spans_add(spans, &(struct span){.start = f.start,
-						    .size = (uint32_t)f.size,
-						    .source = cfi->is_debug ? SPAN_DEBUG_FRAME
-									    : SPAN_EH_FRAME,
-						    .item = (uint32_t)e.at});
+		if (e.is_cie && cies)
+			r = add_cie(cfi, &e);
+		else if (!e.is_cie && fdes)
+			r = add_fde(cfi, &e, spans);
 		if (r < 0)
 			return r;
 	}
 	return 0;
+}
+
+int cfi_collect(struct cfi *cfi, struct spans *spans)
+{
+	int r;
+
+	/* The CIE pointer of .eh_frame counts backwards; that of .debug_frame may point anywhere.
+	 */
+	if (!cfi->is_debug)
+		return scan(cfi, true, true, spans);
+	r = scan(cfi, true, false, spans);
+	return r < 0 ? r : scan(cfi, false, true, spans);
 }
 
 /* ---- sections ---------------------------------------------------------------------------------
