@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs workloads under the agent; every sample must have the chain that the program is written to have.
+usage: test_stacks.py [--seconds N] [--hz N] [--json FILE] [ID...]   (exit 77: all skipped)"""
+import argparse
+import json
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
+from kiln import agent, chains, workload  # noqa: E402
+from table import ROWS  # noqa: E402
+
+COMPLETE = 0.995
+SKIPPED = 77
+
+
+def run(row, seconds, hz):
+    """(verdict, problems)"""
+    problems = []
+    arguments = ["--stdout", "--samples-per-second", hz, "--duration", f"{seconds}s", "--reporter-interval", "2s"]
+    with workload.Workload(row.name, *row.arguments, seconds=seconds + 40, where=row.where, symbols=row.symbols) as w:
+        exe = os.path.basename(w.path)
+        if row.tree:
+            arguments += ["--process-filter", f"^{exe[:15]}$"]
+        else:
+            arguments += ["--pid", w.pid]
+        before, t0 = cpu_seconds(w.pid), time.monotonic()
+        with agent.Agent(*arguments, *row.agent) as a:
+            status = a.wait(seconds + 60)
+            busy, took = cpu_seconds(w.pid) - before, time.monotonic() - t0
+            if status:
+                return chains.Verdict(), [f"agent: exit {status}: {a.stderr().strip()[-500:]}"]
+            samples = a.samples()
+        if not row.tree:
+            strangers = {s.pid for s in samples} - {w.pid}
+            if strangers:
+                problems.append(f"--pid {w.pid}, but samples of {sorted(strangers)}")
+        samples = [s for s in samples if row.tree or s.pid == w.pid]
+        if not all(s.kernel_is_on_top() for s in samples):
+            problems.append("kernel frames below user frames")
+        verdict = chains.check(samples, w.chains)
+        problems += chains.shares(verdict, w.chains)
+    if verdict.complete < COMPLETE:
+        problems.append(f"{verdict.complete:.2%} of the samples are right, want {COMPLETE:.1%}")
+    if not row.tree:
+        # The timer is the CPU clock's: as many samples as the CPU time gives, and not one more. The agent
+        # samples a little less than the whole of the time that was measured around it.
+        expected = busy / took * seconds * hz
+        if not 0.8 * expected - 10 <= verdict.samples <= 1.1 * expected + 10:
+            problems.append(f"{verdict.samples} samples, want about {expected:.0f}")
+    return verdict, problems
+
+
+def cpu_seconds(pid):
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
+        fields = f.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def show_wrong(verdict):
+    for value, frames, why in sorted(verdict.wrong, key=lambda w: -w[0])[:1]:
+        print(f"    {value} samples: {why}")
+        shown = frames if len(frames) <= 24 else frames[:14] + [f"... {len(frames) - 22} more ..."] + frames[-8:]
+        for frame in shown:
+            print(f"      {frame}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=int, default=10)
+    parser.add_argument("--hz", type=int, default=97)
+    parser.add_argument("--json")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("ids", nargs="*")
+    options = parser.parse_args()
+    rows = [r for r in ROWS if not options.ids or r.id in options.ids]
+    unknown = set(options.ids) - {r.id for r in ROWS}
+    if unknown:
+        parser.error(f"no workload {', '.join(sorted(unknown))}")
+    if options.list:
+        print("\n".join(r.id for r in rows))
+        return 0
+    failed, ran, results = 0, 0, []
+    print(f"{'workload':20} {'samples':>7} {'right':>8} {'wrong':>6}")
+    for row in rows:
+        lacking = workload.missing(row.name)
+        if lacking:
+            print(f"{row.id:20} skipped: no {lacking}")
+            continue
+        ran += 1
+        verdict, problems = run(row, options.seconds, options.hz)
+        print(f"{row.id:20} {verdict.samples:7} {verdict.complete:8.2%} {verdict.wrong_samples:6}", flush=True)
+        show_wrong(verdict)
+        for problem in problems:
+            print(f"    FAILED: {problem}")
+        failed += bool(problems)
+        results.append({"workload": row.id, "samples": verdict.samples, "right": verdict.right, "problems": problems})
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as f:
+            json.dump(results, f)
+    total, right = sum(r["samples"] for r in results), sum(r["right"] for r in results)
+    if len(rows) > 1:
+        print(f"{'all':20} {total:7} {right / max(total, 1):8.2%}; {failed} of {ran} workloads failed")
+    if not ran:
+        return SKIPPED
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,3 @@
+module wlcgo
+
+go 1.19

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Loads, runs and unloads two plugins in turn, after it has said what it is. They are alike in
+ * size, so that the second tends to lie where the first lay; with "keep" none is unloaded. usage:
+ * dlopen SECONDS DIRECTORY [keep]
+ */
+#include <dlfcn.h>
+
+#include "wl.h"
+
+NOINLINE void call_plugin(const char *path, bool keep)
+{
+	void *plugin = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	void (*run)(uint64_t);
+
+	if (!plugin) {
+		fprintf(stderr, "%s\n", dlerror());
+		_exit(1);
+	}
+	*(void **)&run = dlsym(plugin, "plugin_run");
+	run(500000000);
+	AFTER_CALL();
+	if (!keep)
+		dlclose(plugin);
+}
+
+int main(int argc, char **argv)
+{
+	const char *dir = argc > 2 ? argv[2] : ".";
+	char a[4096], b[4096];
+	bool keep = argc > 3;
+
+	snprintf(a, sizeof(a), "%s/wl-plugin-red.so", dir);
+	snprintf(b, sizeof(b), "%s/wl-plugin-blue.so", dir);
+	wl_deadline(argc, argv);
+	wl_describe(
+	    "dlopen",
+	    "{\"frames\":[\"red_leaf\",\"red_middle\",\"plugin_run\",\"call_plugin\"," WL_ROOT
+	    "],\"min_share\":0.2},"
+	    "{\"frames\":[\"blue_leaf\",\"blue_middle\",\"plugin_run\",\"call_plugin\"," WL_ROOT
+	    "],\"min_share\":0.2},"
+	    "{\"frames\":[\"+lib:libc.so.6,ld-linux-x86-64.so.2\",\"call_plugin\"," WL_ROOT
+	    "],\"max_share\":0.05}");
+	for (;;) {
+		call_plugin(a, keep);
+		call_plugin(b, keep);
+	}
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One pid, two programs in turn: each spins for half a second and then execs the other. Both are
+ * built from this file, not PIE, so that the same addresses mean other functions after each exec.
+ * usage: exec SECONDS DIRECTORY
+ */
+#include "wl.h"
+
+#define PASTE2(a, b) a##b
+#define PASTE(a, b)  PASTE2(a, b)
+
+#ifdef PADDED
+NOINLINE void PASTE(NAME, _unused)(void)
+{
+	WL_SPIN_FOREVER();
+}
+#endif
+
+NOINLINE void PASTE(NAME, _leaf)(void)
+{
+#ifdef PADDED
+	char room[500];
+
+	__asm__ volatile("" ::"r"(room) : "memory");
+#endif
+	WL_SPIN(600000000);
+}
+
+NOINLINE void PASTE(NAME, _middle)(void)
+{
+#ifndef PADDED
+	char room[900];
+
+	__asm__ volatile("" ::"r"(room) : "memory", "rbx");
+#endif
+	PASTE(NAME, _leaf)();
+	AFTER_CALL();
+}
+
+#define CHAIN(n)                                                                                   \
+	"{\"exe\":\"wl-exec-" n "\",\"min_share\":0.2,\"frames\":[\"" n "_leaf\",\"" n             \
+	"_middle\"," WL_ROOT "]}"
+
+int main(int argc, char **argv)
+{
+	char other[4096];
+
+	if (argc < 3)
+		return 2;
+	if (argc == 3) {
+		wl_deadline(argc, argv);
+		/* Starting a program is a few hundred microseconds in ld.so, libc and the kernel.
+		 */
+		wl_describe("exec",
+			    CHAIN("left") "," CHAIN(
+				"right") ",{\"frames\":[\"*lib:libc.so.6,ld-linux-x86-64.so.2\",\"*"
+					 "/main|_start|__libc.*/\"],"
+					 "\"max_share\":0.05}");
+	} else {
+		struct sigaction sa = {.sa_handler = wl_times_up};
+
+		sigaction(SIGALRM, &sa, NULL); /* the alarm itself lives on over exec */
+	}
+	PASTE(NAME, _middle)();
+	snprintf(other, sizeof(other), "%s/wl-exec-" OTHER, argv[2]);
+	execl(other, other, argv[1], argv[2], "again", (char *)NULL);
+	return 1;
+}

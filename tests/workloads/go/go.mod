@@ -1,0 +1,3 @@
+module wl
+
+go 1.19
