@@ -11,7 +11,7 @@
 #include "lib/base.h"
 
 struct kernel_memory {
-	uint32_t *slab;		       /* unwind_slab: slab_slots * 16 words */
+	uint32_t *slab; /* unwind_slab: slab_slots * 16 words */
 	uint32_t slab_slots;
 	struct kiln_table *tables;     /* KILN_MAX_IMAGES */
 	struct kiln_mapping *mappings; /* n_mappings */

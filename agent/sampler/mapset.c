@@ -53,7 +53,7 @@ struct mapset_store *mapset_store_free(struct mapset_store *s)
 
 	if (!s)
 		return NULL;
-	HASH_ITER(hh, s->by_id, m, next) {
+	HASH_ITER (hh, s->by_id, m, next) {
 		HASH_DEL(s->by_id, m);
 		mapset_release(s, m, 0);
 	}
@@ -70,8 +70,9 @@ static int add_range(struct mapset_store *s, struct mapset *m, int proc_dirfd,
 	struct stored_image *image = NULL;
 	uint64_t vaddr;
 
-	*range = (struct mapset_range){.start = e->start, .end = e->end, .jit = e->kind == MAP_ANON};
-	if (e->kind == MAP_FILE || e->kind == MAP_VDSO) {
+	*range =
+	    (struct mapset_range){.start = e->start, .end = e->end, .jit = e->kind == MAPPING_ANON};
+	if (e->kind == MAPPING_FILE || e->kind == MAPPING_VDSO) {
 		int r = image_store_get(s->images, proc_dirfd, m->tgid, e, now_ms, &image);
 
 		if (r < 0)
@@ -100,11 +101,11 @@ static void publish_ranges(struct mapset_store *s, const struct mapset *m)
 		uint32_t image = range->image && range->image->image ? range->image->slot : 0;
 
 		s->memory.mappings[m->first + i] = (struct kiln_mapping){
-			.start = range->start,
-			.end = range->end,
-			.bias = range->bias,
-			.image = image,
-			.flags = range->jit ? KILN_MAPPING_JIT : 0,
+		    .start = range->start,
+		    .end = range->end,
+		    .bias = range->bias,
+		    .image = image,
+		    .flags = range->jit ? KILN_MAPPING_JIT : 0,
 		};
 	}
 	kernel_memory_publish();
@@ -152,7 +153,7 @@ int mapset_store_read(struct mapset_store *s, int proc_dirfd, uint32_t tgid, uin
 	m->start_time = start_time;
 	m->read_ns = now_ns;
 	for (size_t i = 0; i < maps.n && m->n < MAPSET_RANGES_MAX; i++)
-		if (maps.entries[i].kind != MAP_OTHER &&
+		if (maps.entries[i].kind != MAPPING_OTHER &&
 		    add_range(s, m, proc_dirfd, &maps.entries[i], now_ns / 1000000) < 0)
 			metric_add(M_MAPS_READ_PARTIAL, 1);
 	maps_done(&maps);
@@ -214,7 +215,7 @@ void mapset_store_sweep(struct mapset_store *s, const uint32_t *named, size_t n,
 {
 	struct mapset *m, *next;
 
-	HASH_ITER(hh, s->by_id, m, next) {
+	HASH_ITER (hh, s->by_id, m, next) {
 		if (bsearch(&m->id, named, n, sizeof(*named), compare_ids)) {
 			m->unnamed_sweeps = 0;
 			continue;

@@ -5,9 +5,9 @@
  * walked by, so addresses are always read against the mappings that were in force. Processes that
  * fork without exec share one.
  *
- * The kernel's `processes` map decides how long a mapset lives: one that no entry names any more, and
- * that no stack refers to, goes at a sweep. Owned by the loop thread; the worker that names frames
- * reads ranges and images of mapsets that its stacks hold.
+ * The kernel's `processes` map decides how long a mapset lives: one that no entry names any more,
+ * and that no stack refers to, goes at a sweep. Owned by the loop thread; the worker that names
+ * frames reads ranges and images of mapsets that its stacks hold.
  */
 #pragma once
 
@@ -26,15 +26,15 @@ struct mapset_range {
 };
 
 struct mapset {
-	uint32_t id;	/* never 0 */
-	uint32_t tgid;	/* the process whose maps were read */
+	uint32_t id;   /* never 0 */
+	uint32_t tgid; /* the process whose maps were read */
 	uint64_t exec_id;
-	uint64_t start_time; /* of that process */
-	uint64_t read_ns;    /* CLOCK_MONOTONIC, before the maps were read */
+	uint64_t start_time;	     /* of that process */
+	uint64_t read_ns;	     /* CLOCK_MONOTONIC, before the maps were read */
 	struct mapset_range *ranges; /* sorted */
 	uint32_t n;
-	uint32_t first; /* in the kernel's mapping slab; n of them */
-	uint32_t refs;	/* stacks that were walked by it */
+	uint32_t first;		 /* in the kernel's mapping slab; n of them */
+	uint32_t refs;		 /* stacks that were walked by it */
 	uint32_t unnamed_sweeps; /* sweeps since an entry of `processes` named it */
 	UT_hash_handle hh;
 };
@@ -46,8 +46,8 @@ struct mapset_store *mapset_store_free(struct mapset_store *s);
 DEFINE_CLEANUP(struct mapset_store *, mapset_store_free)
 
 /*
- * Reads the maps of TGID and puts them into the kernel. -ESRCH when the process is gone or has become
- * another program meanwhile, -ENOSPC when the kernel's slab is full.
+ * Reads the maps of TGID and puts them into the kernel. -ESRCH when the process is gone or has
+ * become another program meanwhile, -ENOSPC when the kernel's slab is full.
  */
 int mapset_store_read(struct mapset_store *s, int proc_dirfd, uint32_t tgid, uint64_t start_time,
 		      uint64_t exec_id, uint64_t now_ns, struct mapset **ret) _must_check_;
@@ -55,6 +55,7 @@ struct mapset *mapset_store_find(struct mapset_store *s, uint32_t id);
 /* The range that holds PC, or NULL. */
 const struct mapset_range *mapset_find(const struct mapset *m, uint64_t pc);
 
-/* NAMED: ids that the kernel's map names now, N of them, sorted. Frees what nothing names or holds. */
+/* NAMED: ids that the kernel's map names now, N of them, sorted. Frees what nothing names or holds.
+ */
 void mapset_store_sweep(struct mapset_store *s, const uint32_t *named, size_t n, uint64_t now_ms);
 size_t mapset_store_count(const struct mapset_store *s);

@@ -109,8 +109,8 @@ void range_alloc_put(struct range_alloc *a, uint32_t at, uint32_t n, uint64_t no
 		return;
 	a->used -= n;
 	wake_rested(a, now_ms);
-	if (grow_array((void **)&a->resting, &a->cap_resting, a->n_resting + 1,
-		       sizeof(*a->resting), SIZE_MAX))
+	if (grow_array((void **)&a->resting, &a->cap_resting, a->n_resting + 1, sizeof(*a->resting),
+		       SIZE_MAX))
 		return; /* lost, never reused: safe */
 	a->resting[a->n_resting++] = (struct resting){{at, n}, now_ms + RANGE_REST_MS};
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct unwind_store: which images have their unwind table in the kernel. Each image that a process
- * maps gets a slot number (what BPF calls it); its table is copied into the slab once some sample
- * needs it. When the slab is full, tables that were not used for the longest time go first.
+ * struct unwind_store: which images have their unwind table in the kernel. Each image that a
+ * process maps gets a slot number (what BPF calls it); its table is copied into the slab once some
+ * sample needs it. When the slab is full, tables that were not used for the longest time go first.
  * Owned by the loop thread.
  */
 #pragma once
@@ -13,10 +13,10 @@
 #include "agent/sampler/range_alloc.h"
 
 enum unwind_state {
-	UNWIND_NONE,	/* nobody asked yet */
-	UNWIND_WANTED,	/* being compiled */
+	UNWIND_NONE,   /* nobody asked yet */
+	UNWIND_WANTED, /* being compiled */
 	UNWIND_LOADED,
-	UNWIND_FAILED,	/* cannot be compiled or does not fit: not tried again */
+	UNWIND_FAILED, /* cannot be compiled or does not fit: not tried again */
 };
 
 struct unwind_store;
@@ -29,7 +29,8 @@ int unwind_store_add(struct unwind_store *s, struct stored_image *image) _must_c
 /* IMAGE leaves: its table and slot are free for others. */
 void unwind_store_remove(struct unwind_store *s, struct stored_image *image, uint64_t now_ms);
 
-enum unwind_state unwind_store_state(const struct unwind_store *s, const struct stored_image *image);
+enum unwind_state unwind_store_state(const struct unwind_store *s,
+				     const struct stored_image *image);
 void unwind_store_set_state(struct unwind_store *s, struct stored_image *image,
 			    enum unwind_state state);
 /* Copies TABLE into the slab; evicts others when it must. -ENOSPC when it cannot fit. */

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One hash table. The caller keeps entries alive by sampling them; the sweep runs only between
+ * windows, when no worker holds an entry.
+ */
+#include "agent/process/process_table.h"
+
+#include "lib/metrics.h"
+
+struct process_table {
+	struct process *by_key;
+};
+
+int process_table_new(struct process_table **ret)
+{
+	struct process_table *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return -ENOMEM;
+	*ret = t;
+	return 0;
+}
+
+static void process_drop(struct process_table *t, struct process *p)
+{
+	HASH_DEL(t->by_key, p);
+	process_info_done(&p->info);
+	free(p);
+}
+
+struct process_table *process_table_free(struct process_table *t)
+{
+	struct process *p, *next;
+
+	if (!t)
+		return NULL;
+	HASH_ITER (hh, t->by_key, p, next)
+		process_drop(t, p);
+	free(t);
+	return NULL;
+}
+
+/* What can be said of a process that was gone before it could be read. */
+static int describe_gone(struct process *p, const char *comm, const char *executable)
+{
+	const char *slash;
+
+	process_info_done(&p->info);
+	p->info = (struct process_info){};
+	snprintf(p->info.comm, sizeof(p->info.comm), "%s", comm);
+	p->info.ns_pid = p->key.tgid;
+	p->info.executable_path = strdup(executable);
+	slash = strrchr(executable, '/');
+	if (executable[0])
+		p->info.executable_name = strdup(slash ? slash + 1 : executable);
+	else
+		p->info.executable_name = strdup(comm);
+	return p->info.executable_path && p->info.executable_name ? 0 : -ENOMEM;
+}
+
+int process_table_get(struct process_table *t, int proc_dirfd, const struct process_key *key,
+		      const char *comm, const char *executable, bool kernel_thread, uint32_t window,
+		      struct process **ret, bool *ret_new)
+{
+	struct process *p;
+	int r;
+
+	HASH_FIND(hh, t->by_key, key, sizeof(*key), p);
+	*ret_new = !p;
+	if (p) {
+		p->last_window = window;
+		*ret = p;
+		return 0;
+	}
+	if (HASH_COUNT(t->by_key) >= PROCESS_TABLE_MAX) {
+		metric_add(M_PROCESS_TABLE_FULL, 1);
+		return -ENOSPC;
+	}
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return -ENOMEM;
+	p->key = *key;
+	p->kernel_thread = kernel_thread;
+	p->last_window = window;
+	r = process_info_read(proc_dirfd, key->tgid, &p->info);
+	p->known = r == 0;
+	if (r < 0)
+		r = describe_gone(p, comm, executable);
+	if (r < 0) {
+		process_info_done(&p->info);
+		free(p);
+		return r;
+	}
+	HASH_ADD(hh, t->by_key, key, sizeof(p->key), p);
+	*ret = p;
+	return 0;
+}
+
+void process_table_sweep(struct process_table *t, uint32_t before_window)
+{
+	struct process *p, *next;
+
+	HASH_ITER (hh, t->by_key, p, next)
+		if ((int32_t)(p->last_window - before_window) < 0)
+			process_drop(t, p);
+}
+
+size_t process_table_count(const struct process_table *t)
+{
+	return HASH_COUNT(t->by_key);
+}

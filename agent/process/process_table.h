@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The processes that were sampled: who they are, read from /proc at their first sample. A process
+ * is told by pid, start time and exec id, so a reused pid or a new program is another entry. Owned
+ * by the loop thread; the naming worker reads entries that its samples refer to.
+ */
+#pragma once
+
+#include <uthash.h>
+
+#include "agent/process/procfs.h"
+
+enum { PROCESS_TABLE_MAX = 65536 };
+
+struct process_key {
+	uint64_t start_time, exec_id;
+	uint32_t tgid, pad;
+};
+
+struct process {
+	struct process_key key;
+	struct process_info info;
+	uint32_t last_window; /* when it was sampled last */
+	bool ignored;	      /* by the process filter */
+	bool kernel_thread;
+	bool known; /* /proc still told of it when it was read */
+	UT_hash_handle hh;
+};
+
+struct process_table;
+int process_table_new(struct process_table **ret) _must_check_;
+struct process_table *process_table_free(struct process_table *t);
+DEFINE_CLEANUP(struct process_table *, process_table_free)
+
+/*
+ * The entry of a sample; read from /proc when it is new (*ret_new). COMM stands in for what a
+ * process that is gone already cannot tell. EXECUTABLE: path of its main image when known from
+ * elsewhere.
+ */
+int process_table_get(struct process_table *t, int proc_dirfd, const struct process_key *key,
+		      const char *comm, const char *executable, bool kernel_thread, uint32_t window,
+		      struct process **ret, bool *ret_new) _must_check_;
+/* Forgets processes that were not sampled since BEFORE_WINDOW. */
+void process_table_sweep(struct process_table *t, uint32_t before_window);
+size_t process_table_count(const struct process_table *t);

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The host's environment for bpf/unwind.h: mappings from the mapset, tables and slab from the
+ * mapped BPF arrays, the stack from the record's dump. `current` is thread-local state of one call.
+ */
+#include "agent/sampler/finisher.h"
+
+#include "bpf/unwind.h"
+
+struct environment {
+	const struct kernel_memory *memory;
+	const struct mapset *mapset;
+	const uint8_t *dump;
+	uint64_t dump_at;
+	uint32_t dump_len;
+	struct kiln_mapping mapping; /* what env_mapping() returned last */
+};
+
+static _Thread_local struct environment *current;
+
+static inline const struct kiln_mapping *env_mapping(uint32_t index)
+{
+	const struct mapset_range *range;
+
+	if (index >= current->mapset->n)
+		return NULL;
+	range = &current->mapset->ranges[index];
+	current->mapping = (struct kiln_mapping){
+	    .start = range->start,
+	    .end = range->end,
+	    .bias = range->bias,
+	    .image = range->image && range->image->image ? range->image->slot : 0,
+	    .flags = range->jit ? KILN_MAPPING_JIT : 0,
+	};
+	return &current->mapping;
+}
+
+static inline const struct kiln_table *env_table(uint32_t image)
+{
+	return image < KILN_MAX_IMAGES ? &current->memory->tables[image] : NULL;
+}
+
+static inline const uint32_t *env_slot(uint32_t slot)
+{
+	return slot < current->memory->slab_slots ? current->memory->slab + (size_t)slot * 16
+						  : NULL;
+}
+
+static inline int env_read(void *dst, uint32_t len, uint64_t address)
+{
+	uint64_t offset = address - current->dump_at, have;
+
+	if (address < current->dump_at || offset >= current->dump_len)
+		return -1;
+	have = current->dump_len - offset;
+	if (have < len)
+		return -1;
+	memcpy(dst, current->dump + offset, len);
+	return 0;
+}
+
+static inline struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t pc)
+{
+	return NULL;
+}
+
+static void start_walk(struct kiln_walk *w, const struct kiln_sample *record,
+		       const struct mapset *mapset)
+{
+	*w = (struct kiln_walk){
+	    .regs = record->resume,
+	    .mapset = mapset->id,
+	    .count = mapset->n,
+	    .exact = (record->flags & KILN_SAMPLE_FIRST_FRAME) != 0,
+	    .leaf_valid = (record->flags & KILN_SAMPLE_FIRST_FRAME) != 0,
+	};
+	memcpy(w->leaf, record->leaf, sizeof(record->leaf));
+}
+
+void finish_walk(const struct kernel_memory *memory, const struct mapset *mapset,
+		 const struct kiln_sample *record, uint32_t max_depth, struct finish_result *ret)
+{
+	const uint64_t *words = record->words + record->n_kernel;
+	struct environment env = {
+	    .memory = memory,
+	    .mapset = mapset,
+	    .dump = (const uint8_t *)(words + record->n_user),
+	    .dump_at = record->resume.sp & ~7ULL,
+	    .dump_len = record->dump_len,
+	};
+	const struct mapset_range *range;
+	struct kiln_walk w;
+	int end = KILN_END_DEPTH;
+
+	current = &env;
+	start_walk(&w, record, mapset);
+	ret->wanted = NULL;
+	ret->n = MIN(record->n_user, KILN_MAX_USER_FRAMES);
+	memcpy(ret->words, words, ret->n * sizeof(*words));
+	/* The record's last frame is the one that the walk stands at. */
+	while (ret->n <= MIN(max_depth, KILN_MAX_USER_FRAMES)) {
+		end = walk_step(&w);
+		if (end)
+			break;
+		end = KILN_END_DEPTH;
+		if (ret->n == MIN(max_depth, KILN_MAX_USER_FRAMES))
+			break;
+		ret->words[ret->n++] = walk_frame(&w);
+	}
+	if (end == KILN_END_NO_TABLE) {
+		range = mapset_find(mapset, w.regs.pc - (w.exact ? 0 : 1));
+		ret->wanted = range ? range->image : NULL;
+	}
+	ret->end = (enum kiln_end)end;
+	current = NULL;
+}

@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Loading is the probing: what the kernel lacks shows as a load or attach error, which is turned
+ * into the name of the missing piece here. CPU clock events are used everywhere: a cycle counter
+ * would count at another rate than the period that profiles tell. Nothing here needs
+ * CAP_SYS_RESOURCE: since Linux 5.11 BPF memory is charged to the cgroup, not to RLIMIT_MEMLOCK.
+ */
+#include "agent/sampler/sampler.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <linux/perf_event.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "lib/log.h"
+#include "profiler.skel.h"
+
+struct sampler {
+	struct profiler *skel;
+	struct ring_buffer *ring;
+	struct kernel_memory memory;
+	struct bpf_link **links; /* one a CPU */
+	int n_cpus;
+	uint32_t hz;
+	int stats_fd;
+	uint64_t processes;
+	void (*consume)(const struct kiln_sample *record, void *arg);
+	void *consume_arg;
+};
+
+static int libbpf_print(enum libbpf_print_level level, const char *format, va_list args)
+{
+	char line[512];
+
+	if (level > LIBBPF_INFO && log_get_level() > LOG_DEBUG)
+		return 0;
+	vsnprintf(line, sizeof(line), format, args);
+	line[strcspn(line, "\n")] = 0;
+	log_debug("libbpf", "%s", line);
+	return 0;
+}
+
+static int set_process(void *arg, uint32_t tgid, const struct kiln_process *p)
+{
+	struct sampler *s = arg;
+
+	return bpf_map_update_elem(bpf_map__fd(s->skel->maps.processes), &tgid, p, BPF_EXIST);
+}
+
+static int get_process(void *arg, uint32_t tgid, struct kiln_process *ret)
+{
+	struct sampler *s = arg;
+
+	return bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.processes), &tgid, ret);
+}
+
+/* The kernel rounds the mapping of an array map up to whole pages. */
+static void *map_array(const struct bpf_map *map, size_t *ret_len)
+{
+	size_t len = ALIGN_UP((size_t)bpf_map__value_size(map) * bpf_map__max_entries(map), 4096);
+	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), 0);
+
+	*ret_len = len;
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static int map_memory(struct sampler *s, struct error *err)
+{
+	size_t len;
+
+	s->memory.slab = map_array(s->skel->maps.unwind_slab, &len);
+	s->memory.slab_slots = bpf_map__max_entries(s->skel->maps.unwind_slab);
+	s->memory.tables = map_array(s->skel->maps.tables, &len);
+	s->memory.mappings = map_array(s->skel->maps.mapping_slab, &len);
+	s->memory.n_mappings = bpf_map__max_entries(s->skel->maps.mapping_slab) * 2;
+	s->memory.cache_epoch = &s->skel->bss->cache_epoch;
+	s->memory.set_process = set_process;
+	s->memory.get_process = get_process;
+	s->memory.arg = s;
+	if (!s->memory.slab || !s->memory.tables || !s->memory.mappings)
+		return error_set(err, -errno, "cannot map BPF arrays: %m");
+	return 0;
+}
+
+static void unmap_memory(struct sampler *s)
+{
+	size_t slot = KILN_SLOT_BYTES;
+
+	if (s->memory.slab)
+		munmap(s->memory.slab, ALIGN_UP(s->memory.slab_slots * slot, 4096));
+	if (s->memory.tables)
+		munmap(s->memory.tables,
+		       ALIGN_UP(KILN_MAX_IMAGES * sizeof(struct kiln_table), 4096));
+	if (s->memory.mappings)
+		munmap(s->memory.mappings,
+		       ALIGN_UP((size_t)s->memory.n_mappings * sizeof(struct kiln_mapping), 4096));
+}
+
+/* Half a second of samples of usual depth on every CPU. */
+static size_t ring_size(const struct sampler_options *o, int cpus)
+{
+	size_t want = o->ring_bytes ? o->ring_bytes : (size_t)o->hz * (size_t)cpus * 600 / 2,
+	       n = 1 << 20;
+
+	while (n < want && n < (16U << 20))
+		n *= 2;
+	return n;
+}
+
+static int configure(struct sampler *s, const struct sampler_options *o)
+{
+	struct profiler *skel = s->skel;
+	size_t unwind = o->unwind_bytes ? o->unwind_bytes : 16 << 20;
+	int r = 0;
+
+	skel->rodata->base_hz = o->hz;
+	skel->rodata->max_depth = o->max_depth ? o->max_depth : KILN_MAX_USER_FRAMES;
+	skel->rodata->cgroup_v1 = o->cgroup_mode != CGROUP_V2;
+	skel->rodata->filter_pids = o->n_pids > 0;
+	r |= bpf_map__set_max_entries(skel->maps.ring, (uint32_t)ring_size(o, s->n_cpus));
+	r |= bpf_map__set_max_entries(skel->maps.unwind_slab, (uint32_t)(unwind / KILN_SLOT_BYTES));
+	r |= bpf_map__set_max_entries(skel->maps.processes,
+				      o->max_processes ? o->max_processes : 16384);
+	r |= bpf_map__set_max_entries(skel->maps.mapping_slab,
+				      (o->max_mappings ? o->max_mappings : 65536) / 2);
+	r |= bpf_map__set_max_entries(skel->maps.frame_cache,
+				      (uint32_t)(KILN_CACHE_ENTRIES * s->n_cpus));
+	if (o->n_pids)
+		r |= bpf_map__set_max_entries(skel->maps.pid_filter, (uint32_t)o->n_pids);
+	return r ? -EINVAL : 0;
+}
+
+static int fill_filter(struct sampler *s, const struct sampler_options *o)
+{
+	uint8_t yes = 1;
+
+	for (size_t i = 0; i < o->n_pids; i++)
+		if (bpf_map_update_elem(bpf_map__fd(s->skel->maps.pid_filter), &o->pids[i], &yes,
+					BPF_ANY) < 0)
+			return -errno;
+	return 0;
+}
+
+static int on_record(void *arg, void *data, size_t size)
+{
+	const struct kiln_sample *record = data;
+	struct sampler *s = arg;
+
+	if (size >= sizeof(*record) && record->type == KILN_RECORD_SAMPLE && record->size <= size)
+		s->consume(record, s->consume_arg);
+	return 0;
+}
+
+static int load_error(struct error *err, int r)
+{
+	if (r == -EPERM || r == -EACCES)
+		return error_set(
+		    err, -EPERM,
+		    "the kernel refused to load the BPF programs: CAP_BPF and CAP_PERFMON "
+		    "are needed (run as root, or give the capabilities)");
+	if (r == -ENOMEM)
+		return error_set(err, -ENOMEM, "not enough memory for the BPF maps");
+	return error_set(
+	    err, -ENOTSUP,
+	    "the kernel does not accept the BPF programs (%s): Linux 5.15 or newer with BTF "
+	    "(CONFIG_DEBUG_INFO_BTF) is needed; --verbose shows the verifier's reason",
+	    strerror(-r));
+}
+
+int sampler_new(const struct sampler_options *options, struct sampler **ret, struct error *err)
+{
+	_cleanup_(sampler_freep) struct sampler *s = calloc(1, sizeof(*s));
+	struct kiln_policy policy = {
+	    .mode = KILN_POLICY_ENABLED, .hz = options->hz, .tracers = ~0U};
+	int r;
+
+	if (!s)
+		return error_set(err, -ENOMEM, "out of memory");
+	s->hz = options->hz;
+	s->stats_fd = -1;
+	s->n_cpus = libbpf_num_possible_cpus();
+	if (s->n_cpus < 1)
+		return error_set(err, -ENOSYS, "cannot tell the number of CPUs");
+	libbpf_set_print(libbpf_print);
+	s->skel = profiler__open();
+	if (!s->skel)
+		return load_error(err, -errno);
+	r = configure(s, options);
+	if (r < 0)
+		return error_set(err, r, "cannot size the BPF maps");
+	r = profiler__load(s->skel);
+	if (r < 0)
+		return load_error(err, r);
+	r = map_memory(s, err);
+	if (r < 0)
+		return r;
+	r = fill_filter(s, options);
+	if (!r)
+		r = sampler_set_policy(s, 0, &policy);
+	if (r < 0)
+		return error_set(err, r, "cannot fill the BPF maps: %s", strerror(-r));
+	s->ring = ring_buffer__new(bpf_map__fd(s->skel->maps.ring), on_record, s, NULL);
+	if (!s->ring)
+		return error_set(err, -errno, "cannot map the ring buffer: %m");
+	/* What the programs cost, for /metrics. Needs CAP_SYS_ADMIN on some kernels: do without. */
+	s->stats_fd = bpf_enable_stats(BPF_STATS_RUN_TIME);
+	*ret = TAKE_PTR(s);
+	return 0;
+}
+
+struct sampler *sampler_free(struct sampler *s)
+{
+	if (!s)
+		return NULL;
+	sampler_stop(s);
+	ring_buffer__free(s->ring);
+	unmap_memory(s);
+	profiler__destroy(s->skel);
+	if (s->stats_fd >= 0)
+		close(s->stats_fd);
+	free(s);
+	return NULL;
+}
+
+static int open_timer(uint32_t hz, int cpu)
+{
+	struct perf_event_attr attr = {
+	    .size = sizeof(attr),
+	    .type = PERF_TYPE_SOFTWARE,
+	    .config = PERF_COUNT_SW_CPU_CLOCK,
+	    .sample_period = 1000000000ULL / hz,
+	    .exclude_idle = 1,
+	    .disabled = 1,
+	};
+
+	return (int)syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+static int start_timer(struct sampler *s, int cpu, struct error *err)
+{
+	struct bpf_link *link;
+	int fd = open_timer(s->hz, cpu), r;
+
+	if (fd < 0 && (errno == ENODEV || errno == ENXIO))
+		return 0; /* a possible CPU that is offline */
+	if (fd < 0)
+		return error_set(
+		    err, errno == EACCES ? -EPERM : -errno, "perf_event_open on CPU %d: %m%s", cpu,
+		    errno == EACCES || errno == EPERM ? " (CAP_PERFMON is needed)" : "");
+	link = bpf_program__attach_perf_event(s->skel->progs.sample, fd);
+	if (!link) {
+		r = -errno;
+		close(fd);
+		return error_set(err, r, "cannot attach to the timer of CPU %d: %s", cpu,
+				 strerror(-r));
+	}
+	s->links[cpu] = link; /* owns FD */
+	return 1;
+}
+
+int sampler_start(struct sampler *s, struct error *err)
+{
+	int started = 0, r;
+
+	s->skel->links.on_fork = bpf_program__attach(s->skel->progs.on_fork);
+	s->skel->links.on_exit = bpf_program__attach(s->skel->progs.on_exit);
+	if (!s->skel->links.on_fork || !s->skel->links.on_exit)
+		return error_set(err, -ENOTSUP,
+				 "cannot attach to sched_process_fork and sched_process_exit: %m "
+				 "(BTF tracepoints are needed)");
+	s->links = calloc((size_t)s->n_cpus, sizeof(*s->links));
+	if (!s->links)
+		return error_set(err, -ENOMEM, "out of memory");
+	for (int cpu = 0; cpu < s->n_cpus; cpu++) {
+		r = start_timer(s, cpu, err);
+		if (r < 0)
+			return r;
+		started += r;
+	}
+	if (!started)
+		return error_set(err, -ENOTSUP, "no CPU has a usable timer event");
+	return 0;
+}
+
+void sampler_stop(struct sampler *s)
+{
+	for (int cpu = 0; s->links && cpu < s->n_cpus; cpu++)
+		bpf_link__destroy(s->links[cpu]);
+	free(TAKE_PTR(s->links));
+}
+
+const struct kernel_memory *sampler_memory(struct sampler *s)
+{
+	return &s->memory;
+}
+
+int sampler_ring_fd(const struct sampler *s)
+{
+	return ring_buffer__epoll_fd(s->ring);
+}
+
+int sampler_drain(struct sampler *s, void (*consume)(const struct kiln_sample *record, void *arg),
+		  void *arg)
+{
+	s->consume = consume;
+	s->consume_arg = arg;
+	return ring_buffer__consume(s->ring);
+}
+
+int sampler_set_policy(struct sampler *s, uint32_t index, const struct kiln_policy *policy)
+{
+	if (bpf_map_update_elem(bpf_map__fd(s->skel->maps.policies), &index, policy, BPF_ANY) < 0)
+		return -errno;
+	return 0;
+}
+
+int sampler_set_cgroup_policy(struct sampler *s, uint64_t cgroup, uint32_t index)
+{
+	int fd = bpf_map__fd(s->skel->maps.cgroup_policy);
+
+	if (bpf_map_update_elem(fd, &cgroup, &index, BPF_NOEXIST) == 0)
+		s->skel->bss->cgroup_policies++;
+	else if (errno != EEXIST || bpf_map_update_elem(fd, &cgroup, &index, BPF_EXIST) < 0)
+		return -errno;
+	return 0;
+}
+
+int sampler_delete_cgroup_policy(struct sampler *s, uint64_t cgroup)
+{
+	if (bpf_map_delete_elem(bpf_map__fd(s->skel->maps.cgroup_policy), &cgroup) < 0)
+		return -errno;
+	s->skel->bss->cgroup_policies--;
+	return 0;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* A process that is gone though its entry is there: the exit came before the entry did. */
+static bool process_gone(int proc_dirfd, uint32_t tgid)
+{
+	char name[16];
+
+	snprintf(name, sizeof(name), "%u", tgid);
+	return faccessat(proc_dirfd, name, F_OK, 0) < 0 && errno == ENOENT;
+}
+
+int sampler_named_mapsets(struct sampler *s, int proc_dirfd, uint32_t **ret, size_t *ret_n)
+{
+	int fd = bpf_map__fd(s->skel->maps.processes);
+	uint32_t max = bpf_map__max_entries(s->skel->maps.processes), batch, count = max;
+	_cleanup_free_ uint32_t *keys = malloc(max * sizeof(*keys));
+	_cleanup_free_ struct kiln_process *values = malloc(max * sizeof(*values));
+	_cleanup_free_ uint32_t *ids = NULL;
+	size_t n = 0;
+
+	if (!keys || !values)
+		return -ENOMEM;
+	if (bpf_map_lookup_batch(fd, NULL, &batch, keys, values, &count, NULL) < 0 &&
+	    errno != ENOENT)
+		return -errno;
+	ids = malloc(MAX(count, 1) * sizeof(*ids));
+	if (!ids)
+		return -ENOMEM;
+	s->processes = count;
+	for (uint32_t i = 0; i < count; i++) {
+		if (process_gone(proc_dirfd, keys[i]))
+			bpf_map_delete_elem(fd, &keys[i]);
+		else if (values[i].mapset)
+			ids[n++] = values[i].mapset;
+	}
+	qsort(ids, n, sizeof(*ids), compare_ids);
+	*ret = TAKE_PTR(ids);
+	*ret_n = n;
+	return 0;
+}
+
+int sampler_ignore_process(struct sampler *s, uint32_t tgid)
+{
+	struct kiln_process entry;
+
+	if (get_process(s, tgid, &entry) < 0)
+		return -ESRCH;
+	entry.flags |= KILN_PROCESS_IGNORE;
+	return set_process(s, tgid, &entry) < 0 ? -ESRCH : 0;
+}
+
+/* "memlock:" of a map's fdinfo: the memory that it takes. */
+static uint64_t map_memory_bytes(int fd)
+{
+	char path[64], line[128];
+	unsigned long long bytes = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "memlock: %llu", &bytes) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return bytes;
+}
+
+void sampler_read_stats(struct sampler *s, struct sampler_stats *ret)
+{
+	_cleanup_free_ uint64_t *values = calloc((size_t)s->n_cpus, sizeof(*values));
+	struct bpf_prog_info info = {};
+	uint32_t len = sizeof(info);
+	struct bpf_map *map;
+
+	*ret = (struct sampler_stats){.processes = s->processes};
+	for (uint32_t i = 0; values && i < KILN_STAT_COUNT; i++) {
+		if (bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.stats), &i, values) < 0)
+			continue;
+		for (int cpu = 0; cpu < s->n_cpus; cpu++)
+			ret->counts[i] += values[cpu];
+	}
+	if (!bpf_obj_get_info_by_fd(bpf_program__fd(s->skel->progs.sample), &info, &len)) {
+		ret->run_ns = info.run_time_ns;
+		ret->runs = info.run_cnt;
+	}
+	bpf_object__for_each_map(map, s->skel->obj) ret->map_bytes +=
+	    map_memory_bytes(bpf_map__fd(map));
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct sampler: the BPF programs of bpf/profiler.bpf.c, loaded and attached: a timer on every
+ * CPU, the ring buffer, and the maps as memory. Owned by the loop thread.
+ */
+#pragma once
+
+#include "agent/process/container.h"
+#include "agent/sampler/kernel_memory.h"
+#include "lib/error.h"
+
+struct sampler_options {
+	uint32_t hz;	    /* 1..: timers per second and CPU */
+	uint32_t max_depth; /* user frames */
+	enum cgroup_mode cgroup_mode;
+	const uint32_t *pids; /* only these; NULL: all */
+	size_t n_pids;
+	size_t unwind_bytes;	/* room for unwind tables; 0: 16 MiB */
+	size_t ring_bytes;	/* 0: by rate and CPUs */
+	uint32_t max_processes; /* 0: 16384 */
+	uint32_t max_mappings;	/* 0: 65536 */
+};
+
+struct sampler;
+
+/*
+ * Opens and loads. -EPERM, -ENOSYS or -ENOTSUP with an error that names the capability or the
+ * kernel feature that is missing.
+ */
+int sampler_new(const struct sampler_options *options, struct sampler **ret,
+		struct error *err) _must_check_;
+struct sampler *sampler_free(struct sampler *s);
+DEFINE_CLEANUP(struct sampler *, sampler_free)
+
+/* Starts sampling on every CPU that is online. */
+int sampler_start(struct sampler *s, struct error *err) _must_check_;
+void sampler_stop(struct sampler *s);
+
+const struct kernel_memory *sampler_memory(struct sampler *s);
+/* Becomes readable when the kernel met a process that is not in `processes`. */
+int sampler_ring_fd(const struct sampler *s);
+/* Gives every record in the ring to CONSUME; RECORD is valid during the call. Returns the number.
+ */
+int sampler_drain(struct sampler *s, void (*consume)(const struct kiln_sample *record, void *arg),
+		  void *arg);
+
+/* Policy INDEX; 0 is what every cgroup without one of its own gets. */
+int sampler_set_policy(struct sampler *s, uint32_t index,
+		       const struct kiln_policy *policy) _must_check_;
+int sampler_set_cgroup_policy(struct sampler *s, uint64_t cgroup, uint32_t index) _must_check_;
+int sampler_delete_cgroup_policy(struct sampler *s, uint64_t cgroup);
+/* The mapset ids that `processes` names, sorted; *ret is allocated. Removes entries of processes
+ * that are gone without the kernel having told (PROC_DIRFD). */
+int sampler_named_mapsets(struct sampler *s, int proc_dirfd, uint32_t **ret,
+			  size_t *ret_n) _must_check_;
+/* Never sample TGID again (until it executes another program). */
+int sampler_ignore_process(struct sampler *s, uint32_t tgid);
+
+struct sampler_stats {
+	uint64_t counts[KILN_STAT_COUNT];
+	uint64_t run_ns, runs; /* of the sampling program; 0 unless kernel.bpf_stats_enabled */
+	uint64_t map_bytes;    /* memory of all maps */
+	uint64_t processes;    /* entries of `processes` at the last sampler_named_mapsets() */
+};
+void sampler_read_stats(struct sampler *s, struct sampler_stats *ret);

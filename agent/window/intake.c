@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A record is complete when it comes, or it carries the stack's bytes ("dump"). Those are completed
+ * here: at once when mappings and tables are there by now, else the record is copied and waits
+ * until the table that it lacks is compiled (in the thread pool). What waits is bounded; beyond
+ * that a sample is taken with the frames that it has and counted as incomplete.
+ *
+ * No sample is ever thrown away for lack of a name or a table; only full tables lose samples, and
+ * each loss has its counter.
+ */
+#include "agent/window/intake.h"
+
+#include <fcntl.h>
+#include <regex.h>
+#include <time.h>
+#include <utlist.h>
+
+#include "agent/elf/unwind.h"
+#include "agent/sampler/finisher.h"
+#include "lib/log.h"
+#include "lib/metrics.h"
+
+enum {
+	WAITING_MAX = 1024,
+	WAITING_BYTES_MAX = 16 << 20,
+	KEEP_MS = 60000,    /* stacks, processes and images that nothing uses */
+	REREAD_MIN_MS = 20, /* between two readings of one process's maps */
+};
+
+struct waiting {
+	struct process *process;
+	struct mapset *mapset; /* holds one ref */
+	struct waiting *prev, *next;
+	struct kiln_sample record; /* last: has a flexible tail */
+};
+
+struct compile_job {
+	uv_work_t work;
+	struct intake *intake;
+	struct stored_image *stored;
+	struct image *image;
+	struct unwind_table *table;
+	struct error err;
+	int result;
+};
+
+struct intake {
+	const struct config *config;
+	struct sampler *sampler;
+	uv_loop_t *loop;
+	int proc_dirfd;
+	struct image_store *images;
+	struct unwind_store *unwind;
+	struct mapset_store *mapsets;
+	struct process_table *processes;
+	struct stack_table *stacks;
+	struct window *window; /* where samples go now */
+	struct waiting *waiting;
+	size_t n_waiting, waiting_bytes;
+	unsigned int jobs;
+	bool filter;
+	regex_t process_filter;
+	int64_t boot_to_unix_ns; /* CLOCK_MONOTONIC to UNIX time */
+	struct finish_result finish;
+};
+
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t now_ms(void)
+{
+	return clock_ns(CLOCK_MONOTONIC) / 1000000;
+}
+
+static void on_image_drop(struct stored_image *image, void *arg)
+{
+	struct intake *in = arg;
+
+	unwind_store_remove(in->unwind, image, now_ms());
+}
+
+int intake_new(const struct config *config, struct sampler *sampler, uv_loop_t *loop,
+	       struct intake **ret, struct error *err)
+{
+	_cleanup_(intake_freep) struct intake *in = calloc(1, sizeof(*in));
+	int r = -ENOMEM;
+
+	if (!in)
+		return error_set(err, -ENOMEM, "out of memory");
+	in->config = config;
+	in->sampler = sampler;
+	in->loop = loop;
+	in->boot_to_unix_ns = (int64_t)(clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC));
+	in->proc_dirfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (in->proc_dirfd < 0)
+		return error_set(err, -errno, "cannot open /proc: %m");
+	if (config->receiver.process_filter) {
+		if (regcomp(&in->process_filter, config->receiver.process_filter,
+			    REG_EXTENDED | REG_NOSUB))
+			return error_set(err, -EINVAL, "process_filter: not a regular expression");
+		in->filter = true;
+	}
+	r = unwind_store_new(sampler_memory(sampler), &in->unwind);
+	if (!r)
+		r = image_store_new(KILN_MAX_IMAGES - 1, on_image_drop, in, &in->images);
+	if (!r)
+		r = mapset_store_new(sampler_memory(sampler), in->images, in->unwind, &in->mapsets);
+	if (!r)
+		r = process_table_new(&in->processes);
+	if (!r)
+		r = stack_table_new(&in->stacks);
+	if (r < 0)
+		return error_set(err, r, "cannot set up the stores: %s", strerror(-r));
+	*ret = TAKE_PTR(in);
+	return 0;
+}
+
+static void forget_waiting(struct intake *in, struct waiting *wait)
+{
+	DL_DELETE(in->waiting, wait);
+	in->n_waiting--;
+	in->waiting_bytes -= wait->record.size;
+	wait->mapset->refs--;
+	free(wait);
+}
+
+struct intake *intake_free(struct intake *in)
+{
+	if (!in)
+		return NULL;
+	while (in->waiting)
+		forget_waiting(in, in->waiting);
+	stack_table_free(in->stacks);
+	process_table_free(in->processes);
+	mapset_store_free(in->mapsets);
+	image_store_free(in->images);
+	unwind_store_free(in->unwind);
+	if (in->filter)
+		regfree(&in->process_filter);
+	if (in->proc_dirfd >= 0)
+		close(in->proc_dirfd);
+	free(in);
+	return NULL;
+}
+
+/* ---- counting -------------------------------------------------------------------------------- */
+
+static void count_end(enum kiln_end end)
+{
+	/* One row a reason, in the order of enum kiln_end. */
+	metric_add((enum metric_id)(M_UNWIND_END_NONE + (int)end), 1);
+	if (end == KILN_END_DEPTH)
+		metric_add(M_STACKS_TRUNCATED, 1);
+	if (end != KILN_END_NONE && end != KILN_END_ROOT)
+		metric_add(M_SAMPLES_INCOMPLETE, 1);
+}
+
+/* Puts one finished sample into the window. */
+static void account(struct intake *in, const struct kiln_sample *record, struct process *process,
+		    struct mapset *mapset, enum kiln_end end, const uint64_t *user, uint32_t n_user)
+{
+	uint64_t time = record->time + (uint64_t)in->boot_to_unix_ns;
+	struct stack *stack;
+	int r;
+
+	count_end(end);
+	r = stack_table_get(in->stacks, mapset, end, record->words, record->n_kernel, user,
+			    (uint16_t)n_user, in->window->number, &stack);
+	if (!r)
+		r = window_add(in->window, stack, process, record->tid, record->comm,
+			       record->policy, time);
+	if (r < 0)
+		metric_add(r == -ENOMEM ? M_DROPPED_NO_MEMORY : M_DROPPED_WINDOW_FULL, 1);
+}
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+static void finish_sample(struct intake *in, const struct kiln_sample *record,
+			  struct process *process, struct mapset *mapset, bool may_wait);
+
+/* Thread pool. */
+static void compile_table(uv_work_t *work)
+{
+	struct compile_job *job = container_of(work, struct compile_job, work);
+
+	job->result = unwind_compile(job->image, &job->table, &job->err);
+}
+
+/* Tries every sample that waits; those that need another table wait on. */
+static void retry_waiting(struct intake *in)
+{
+	struct waiting *list = in->waiting, *wait, *next;
+
+	in->waiting = NULL;
+	in->n_waiting = in->waiting_bytes = 0;
+	DL_FOREACH_SAFE (list, wait, next) {
+		DL_DELETE(list, wait);
+		finish_sample(in, &wait->record, wait->process, wait->mapset, true);
+		wait->mapset->refs--;
+		free(wait);
+	}
+}
+
+static void compile_done(uv_work_t *work, int status)
+{
+	struct compile_job *job = container_of(work, struct compile_job, work);
+	struct intake *in = job->intake;
+	int r = status < 0 ? -ECANCELED : job->result;
+
+	in->jobs--;
+	if (!r)
+		r = unwind_store_load(in->unwind, job->stored, job->table, now_ms());
+	else
+		unwind_store_set_state(in->unwind, job->stored, UNWIND_FAILED);
+	metric_add(r < 0 ? M_TABLES_FAILED : M_TABLES_LOADED, 1);
+	if (r < 0)
+		log_debug("unwind", "%s: %s", job->image->path,
+			  job->err.message[0] ? job->err.message : strerror(-r));
+	image_store_put(in->images, job->stored, now_ms());
+	image_unref(job->image);
+	unwind_table_free(job->table);
+	free(job);
+	retry_waiting(in);
+}
+
+/* Starts to compile the table of STORED, unless that is under way. False: it never will be there.
+ */
+static bool want_table(struct intake *in, struct stored_image *stored)
+{
+	struct compile_job *job;
+
+	switch (unwind_store_state(in->unwind, stored)) {
+	case UNWIND_FAILED:
+		return false;
+	case UNWIND_LOADED:
+	case UNWIND_WANTED:
+		return true;
+	case UNWIND_NONE:
+		break;
+	}
+	job = calloc(1, sizeof(*job));
+	if (!job)
+		return false;
+	job->intake = in;
+	job->stored = stored;
+	job->image = image_ref(stored->image);
+	stored->refs++; /* given back by image_store_put() */
+	if (uv_queue_work(in->loop, &job->work, compile_table, compile_done) < 0) {
+		stored->refs--;
+		image_unref(job->image);
+		free(job);
+		return false;
+	}
+	in->jobs++;
+	unwind_store_set_state(in->unwind, stored, UNWIND_WANTED);
+	return true;
+}
+
+/* ---- completing ------------------------------------------------------------------------------ */
+
+/* Reads the maps of the process again when that may tell more than MAPSET. */
+static struct mapset *reread_maps(struct intake *in, const struct kiln_sample *record,
+				  const struct mapset *mapset)
+{
+	struct mapset *fresh;
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+
+	if (mapset && mapset->read_ns > record->time)
+		return NULL;
+	if (mapset && now - mapset->read_ns < REREAD_MIN_MS * 1000000ULL)
+		return NULL;
+	if (mapset_store_read(in->mapsets, in->proc_dirfd, record->tgid, record->start_time,
+			      record->exec_id, now, &fresh) < 0)
+		return NULL;
+	return fresh;
+}
+
+static bool keep_waiting(struct intake *in, const struct kiln_sample *record,
+			 struct process *process, struct mapset *mapset)
+{
+	struct waiting *wait;
+
+	if (in->n_waiting >= WAITING_MAX || in->waiting_bytes + record->size > WAITING_BYTES_MAX) {
+		metric_add(M_WAITING_FULL, 1);
+		return false;
+	}
+	wait = malloc(offsetof(struct waiting, record) + record->size);
+	if (!wait)
+		return false;
+	wait->process = process;
+	wait->mapset = mapset;
+	mapset->refs++;
+	memcpy(&wait->record, record, record->size);
+	DL_APPEND(in->waiting, wait);
+	in->n_waiting++;
+	in->waiting_bytes += record->size;
+	return true;
+}
+
+static void finish_sample(struct intake *in, const struct kiln_sample *record,
+			  struct process *process, struct mapset *mapset, bool may_wait)
+{
+	struct finish_result *f = &in->finish;
+	struct mapset *fresh;
+
+	finish_walk(sampler_memory(in->sampler), mapset, record,
+		    in->config->receiver.max_stack_depth, f);
+	if (f->end == KILN_END_NO_MAPPING && (fresh = reread_maps(in, record, mapset))) {
+		mapset = fresh;
+		finish_walk(sampler_memory(in->sampler), mapset, record,
+			    in->config->receiver.max_stack_depth, f);
+	}
+	if (f->end == KILN_END_NO_TABLE && f->wanted && may_wait && want_table(in, f->wanted) &&
+	    keep_waiting(in, record, process, mapset))
+		return;
+	account(in, record, process, mapset, f->end, f->words, f->n);
+}
+
+/* ---- records --------------------------------------------------------------------------------- */
+
+/* The mapset of a process that the kernel did not know when it took the sample. */
+static struct mapset *learn_mappings(struct intake *in, const struct kiln_sample *record)
+{
+	const struct kernel_memory *memory = sampler_memory(in->sampler);
+	struct kiln_process entry;
+	struct mapset *m = NULL;
+
+	/* An earlier record of the same process may have brought them by now. */
+	if (!memory->get_process(memory->arg, record->tgid, &entry) && entry.mapset &&
+	    entry.exec_id == record->exec_id)
+		m = mapset_store_find(in->mapsets, entry.mapset);
+	if (m)
+		return m;
+	if (mapset_store_read(in->mapsets, in->proc_dirfd, record->tgid, record->start_time,
+			      record->exec_id, clock_ns(CLOCK_MONOTONIC), &m) < 0)
+		return NULL;
+	return m;
+}
+
+/* The main program is the first file that a process maps. */
+static const char *main_image_path(const struct mapset *m)
+{
+	for (uint32_t i = 0; m && i < m->n; i++)
+		if (m->ranges[i].image)
+			return m->ranges[i].image->path;
+	return "";
+}
+
+static void consume_record(const struct kiln_sample *record, void *arg)
+{
+	struct intake *in = arg;
+	struct process_key key;
+	struct mapset *mapset = NULL;
+	struct process *process;
+	bool kernel_thread = record->flags & KILN_SAMPLE_KTHREAD, is_new;
+
+	metric_add(M_SAMPLES, 1);
+	if (record->mapset)
+		mapset = mapset_store_find(in->mapsets, record->mapset);
+	else if (!kernel_thread)
+		mapset = learn_mappings(in, record);
+	memset(&key, 0, sizeof(key));
+	key.tgid = record->tgid;
+	key.start_time = record->start_time;
+	key.exec_id = record->exec_id;
+	if (process_table_get(in->processes, in->proc_dirfd, &key, record->comm,
+			      main_image_path(mapset), kernel_thread, in->window->number, &process,
+			      &is_new) < 0) {
+		metric_add(M_DROPPED_NO_MEMORY, 1);
+		return;
+	}
+	if (is_new && in->filter &&
+	    regexec(&in->process_filter, process->info.executable_name, 0, NULL, 0) &&
+	    regexec(&in->process_filter, process->info.comm, 0, NULL, 0))
+		process->ignored = true;
+	if (process->ignored) {
+		(void)sampler_ignore_process(in->sampler, record->tgid);
+		metric_add(M_SAMPLES_UNSELECTED, 1);
+		return;
+	}
+	if (record->dump_len && mapset)
+		finish_sample(in, record, process, mapset, true);
+	else
+		account(in, record, process, mapset, (enum kiln_end)record->end,
+			record->words + record->n_kernel, record->n_user);
+}
+
+void intake_drain(struct intake *in, struct window *w)
+{
+	in->window = w;
+	(void)sampler_drain(in->sampler, consume_record, in);
+}
+
+bool intake_busy(const struct intake *in)
+{
+	return in->jobs > 0 || in->waiting;
+}
+
+void intake_give_up(struct intake *in, struct window *w)
+{
+	in->window = w;
+	while (in->waiting) {
+		struct waiting *wait = in->waiting;
+
+		finish_sample(in, &wait->record, wait->process, wait->mapset, false);
+		forget_waiting(in, wait);
+	}
+}
+
+/* ---- forgetting ------------------------------------------------------------------------------ */
+
+/* Tables of stacks that were seen stay; with room to spare nobody needs to know which those are. */
+static void touch_tables(struct intake *in, const struct window *w)
+{
+	const struct kernel_memory *memory = sampler_memory(in->sampler);
+	uint64_t now = now_ms();
+
+	if (unwind_store_bytes(in->unwind) < (size_t)memory->slab_slots * KILN_SLOT_BYTES / 2)
+		return;
+	for (const struct count *c = w->list; c; c = c->next) {
+		const struct stack *s = c->key.stack;
+
+		for (uint32_t i = 0; s->mapset && i < s->key.n_user; i++) {
+			const struct mapset_range *range = mapset_find(
+			    s->mapset, s->key.words[s->key.n_kernel + i] & KILN_FRAME_PC_MASK);
+
+			if (range && range->image)
+				unwind_store_touch(in->unwind, range->image, now);
+		}
+	}
+}
+
+void intake_sweep(struct intake *in, const struct window *w)
+{
+	uint64_t interval = MAX(in->config->receiver.reporter_interval_ms, 1), now = now_ms();
+	uint32_t keep = (uint32_t)(KEEP_MS / interval) + 2;
+	_cleanup_free_ uint32_t *named = NULL;
+	size_t n = 0;
+
+	touch_tables(in, w);
+	stack_table_sweep(in->stacks, w->number - keep);
+	if (!in->waiting)
+		process_table_sweep(in->processes, w->number - keep);
+	if (!sampler_named_mapsets(in->sampler, in->proc_dirfd, &named, &n))
+		mapset_store_sweep(in->mapsets, named, n, now);
+	image_store_sweep(in->images, now, KEEP_MS);
+}
+
+void intake_read_stats(const struct intake *in, struct intake_stats *ret)
+{
+	*ret = (struct intake_stats){
+	    .processes = process_table_count(in->processes),
+	    .stacks = stack_table_count(in->stacks),
+	    .stack_bytes = stack_table_bytes(in->stacks),
+	    .mapsets = mapset_store_count(in->mapsets),
+	    .images = image_store_count(in->images),
+	    .waiting = in->n_waiting,
+	    .tables = unwind_store_loaded(in->unwind),
+	    .table_bytes = unwind_store_bytes(in->unwind),
+	};
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Intake: from the ring buffer's records to the counts of the current window. Knows which process a
+ * sample belongs to, reads mappings of new ones, has unwind tables compiled when samples need them,
+ * and completes the samples that had to wait for that. Owned by the loop thread.
+ */
+#pragma once
+
+#include <uv.h>
+
+#include "agent/config/config.h"
+#include "agent/sampler/sampler.h"
+#include "agent/window/window.h"
+
+struct intake;
+
+/* CONFIG and SAMPLER outlive it. */
+int intake_new(const struct config *config, struct sampler *sampler, uv_loop_t *loop,
+	       struct intake **ret, struct error *err) _must_check_;
+/* Only once no job runs (intake_busy()) and no window refers to its stacks and processes. */
+struct intake *intake_free(struct intake *in);
+DEFINE_CLEANUP(struct intake *, intake_free)
+
+/* Reads everything that is in the ring; samples go to W. */
+void intake_drain(struct intake *in, struct window *w);
+/* Samples that wait for a table, and jobs that make one: true while there are any. */
+bool intake_busy(const struct intake *in);
+/* Takes what still waits as it is. For the end of a run. */
+void intake_give_up(struct intake *in, struct window *w);
+/*
+ * Between windows, while no worker reads stacks: W was named and is done with. Forgets what was not
+ * seen for a minute.
+ */
+void intake_sweep(struct intake *in, const struct window *w);
+
+struct intake_stats {
+	size_t processes, stacks, stack_bytes, mapsets, images, waiting;
+	uint32_t tables;
+	size_t table_bytes;
+};
+void intake_read_stats(const struct intake *in, struct intake_stats *ret);

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One pass over the window's counts. What repeats is looked up once a build: a stack by a mark in
+ * the stack itself, a frame in a hash of this build. The symbolizer keeps names over builds.
+ *
+ * A return address belongs to the call before it, so names are those of the address minus one; the
+ * location's address is that too, so a backend that symbolizes again comes to the same function.
+ */
+#include "agent/window/naming.h"
+
+#include <inttypes.h>
+
+#include "agent/symbol/symbolizer.h"
+#include "agent/window/resource.h"
+#include "lib/log.h"
+#include "lib/metrics.h"
+
+struct frame_key {
+	const void *where; /* image, mapset (frames of no image), or NULL: kernel */
+	uint64_t address;  /* as looked up */
+	uint32_t pid;	   /* JIT code: the process; else 0 */
+	uint32_t pad;
+};
+
+struct frame_entry {
+	struct frame_key key;
+	uint32_t location;
+	UT_hash_handle hh;
+};
+
+struct naming {
+	struct symbolizer *symbolizer;
+	struct resource_builder *resources;
+	struct frame_entry *frames; /* of this build */
+	struct batch_builder *batch;
+	uint32_t build;
+	bool by_process; /* the stack at hand has frames whose names depend on the process */
+	/* One stack's locations while it is built. */
+	uint32_t locations[KILN_MAX_KERNEL_FRAMES + KILN_MAX_USER_FRAMES + 1];
+};
+
+int naming_new(const struct config *config, struct naming **ret, struct error *err)
+{
+	struct symbolizer_options options = {
+	    .max_table_bytes = 16 << 20,
+	    .max_cached_frames = 65536,
+	    .debug_root = "/usr/lib/debug",
+	    .proc = "/proc",
+	    .kallsyms = "/proc/kallsyms",
+	};
+	_cleanup_(naming_freep) struct naming *n = calloc(1, sizeof(*n));
+	int r;
+
+	if (!n)
+		return error_set(err, -ENOMEM, "out of memory");
+	r = symbolizer_new(&options, &n->symbolizer, err);
+	if (r < 0)
+		return r;
+	r = resource_builder_new(config, &n->resources);
+	if (r < 0)
+		return error_set(err, r, "out of memory");
+	*ret = TAKE_PTR(n);
+	return 0;
+}
+
+static void forget_frames(struct naming *n)
+{
+	struct frame_entry *e, *next;
+
+	HASH_ITER (hh, n->frames, e, next) {
+		HASH_DEL(n->frames, e);
+		free(e);
+	}
+}
+
+struct naming *naming_free(struct naming *n)
+{
+	if (!n)
+		return NULL;
+	forget_frames(n);
+	resource_builder_free(n->resources);
+	symbolizer_free(n->symbolizer);
+	free(n);
+	return NULL;
+}
+
+size_t naming_bytes(const struct naming *n)
+{
+	return symbolizer_bytes(n->symbolizer);
+}
+
+/* A location of the functions in SYM, or of FALLBACK when there are none. */
+static uint32_t add_location(struct naming *n, uint32_t mapping, uint64_t address,
+			     const struct symbol_result *sym, const char *fallback)
+{
+	struct batch_line lines[SYMBOL_INLINE_MAX];
+	uint32_t count = MIN(sym->n, SYMBOL_INLINE_MAX);
+
+	for (uint32_t i = 0; i < count; i++) {
+		const struct symbol *s = &sym->symbols[i];
+
+		lines[i].function =
+		    batch_add_function(n->batch, s->name, s->system_name, s->file, s->start_line);
+		lines[i].line = s->line;
+	}
+	if (!count) {
+		lines[0].function = batch_add_function(n->batch, fallback, fallback, "", 0);
+		lines[0].line = 0;
+		count = 1;
+	}
+	return batch_add_location(n->batch, mapping, address, sym->type, lines, count);
+}
+
+static uint32_t kernel_mapping(struct naming *n)
+{
+	struct batch_mapping m = {
+	    .start = 0xffff800000000000ULL,
+	    .limit = UINT64_MAX,
+	    .filename = "[kernel.kallsyms]",
+	    .build_id_gnu = "",
+	    .build_id_go = "",
+	    .htlhash = "",
+	    .has_functions = true,
+	};
+
+	return batch_add_mapping(n->batch, &m);
+}
+
+static uint32_t name_kernel(struct naming *n, uint64_t address)
+{
+	struct symbol_result sym = {.type = FRAME_KERNEL};
+	const char *module = "";
+	char fallback[64];
+
+	(void)symbolize_kernel(n->symbolizer, address, &sym, &module);
+	sym.type = FRAME_KERNEL;
+	if (!sym.n)
+		metric_add(M_SYMBOLIZATION_MISSES_KERNEL, 1);
+	snprintf(fallback, sizeof(fallback), "[kernel]+0x%" PRIx64, address);
+	return add_location(n, kernel_mapping(n), address, &sym, fallback);
+}
+
+static uint32_t image_mapping(struct naming *n, const struct image *image, bool has_functions,
+			      bool has_lines, bool has_inlines)
+{
+	char build_id[2 * IMAGE_BUILD_ID_MAX + 1];
+	struct batch_mapping m = {
+	    .filename = image->path,
+	    .build_id_gnu = build_id,
+	    .build_id_go = image->go_build_id,
+	    .htlhash = image->htlhash,
+	    .has_functions = has_functions,
+	    .has_lines = has_lines,
+	    .has_inlines = has_inlines,
+	};
+	bool any = false;
+
+	image_build_id_hex(image, build_id, sizeof(build_id));
+	for (size_t i = 0; i < image->n_segments; i++) {
+		const struct image_segment *s = &image->segments[i];
+
+		if (!(s->flags & 1)) /* PF_X */
+			continue;
+		if (!any || s->vaddr < m.start) {
+			m.start = s->vaddr;
+			m.file_offset = s->offset;
+		}
+		if (!any || s->vaddr + s->memsz > m.limit)
+			m.limit = s->vaddr + s->memsz;
+		any = true;
+	}
+	return batch_add_mapping(n->batch, &m);
+}
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash && slash[1] ? slash + 1 : path;
+}
+
+static uint32_t name_image(struct naming *n, const struct mapset *mapset, struct image *image,
+			   uint64_t vaddr)
+{
+	struct symbol_result sym = {.type = FRAME_NATIVE};
+	char root[64], fallback[320];
+	uint32_t mapping;
+
+	snprintf(root, sizeof(root), "/proc/%u/root", mapset->tgid);
+	(void)symbolize_image(n->symbolizer, image, root, vaddr, &sym);
+	if (!sym.n)
+		metric_add(M_SYMBOLIZATION_MISSES_NATIVE, 1);
+	/* Whether an image has functions must not differ from frame to frame: one mapping an image.
+	 */
+	mapping = image_mapping(n, image, true, image->is_go, image->is_go);
+	snprintf(fallback, sizeof(fallback), "%.255s+0x%" PRIx64, base_name(image->path), vaddr);
+	return add_location(n, mapping, vaddr, &sym, fallback);
+}
+
+static uint32_t name_jit(struct naming *n, const struct process *p, uint64_t address)
+{
+	struct symbol_result sym = {.type = FRAME_NATIVE};
+
+	(void)symbolize_jit(n->symbolizer, p->key.tgid, p->key.start_time, address, &sym);
+	if (!sym.n)
+		metric_add(M_SYMBOLIZATION_MISSES_JIT, 1);
+	return add_location(n, BATCH_NO_MAPPING, address, &sym, "[jit]");
+}
+
+/* The location of a frame, named when this build meets it first. */
+static uint32_t find_location(struct naming *n, const struct frame_key *key,
+			      const struct stack *stack, const struct process *p,
+			      struct image *image)
+{
+	struct symbol_result none = {.type = FRAME_NATIVE};
+	struct frame_entry *e;
+	uint32_t location;
+
+	HASH_FIND(hh, n->frames, key, sizeof(*key), e);
+	if (e)
+		return e->location;
+	if (!key->where)
+		location = name_kernel(n, key->address);
+	else if (image)
+		location = name_image(n, stack->mapset, image, key->address);
+	else if (key->pid)
+		location = name_jit(n, p, key->address);
+	else
+		location = add_location(n, BATCH_NO_MAPPING, key->address, &none, "[unknown]");
+	e = calloc(1, sizeof(*e));
+	if (e) { /* without it the frame is looked up again */
+		e->key = *key;
+		e->location = location;
+		HASH_ADD(hh, n->frames, key, sizeof(e->key), e);
+	}
+	return location;
+}
+
+static uint32_t user_location(struct naming *n, const struct stack *stack, const struct process *p,
+			      uint64_t word)
+{
+	uint64_t pc = (word & KILN_FRAME_PC_MASK) - (word & KILN_FRAME_RETURN ? 1 : 0);
+	const struct mapset_range *range = stack->mapset ? mapset_find(stack->mapset, pc) : NULL;
+	struct frame_key key;
+	struct image *image = NULL;
+
+	memset(&key, 0, sizeof(key));
+	key.where = stack; /* unknown memory: not NULL, which is the kernel */
+	key.address = pc;
+	if (range && range->image && range->image->image) {
+		image = range->image->image;
+		key.where = image;
+		key.address = pc - range->bias;
+	} else if (range) {
+		key.where = stack->mapset;
+		key.pid = p->key.tgid;
+		n->by_process = true;
+	}
+	return find_location(n, &key, stack, p, image);
+}
+
+static uint32_t kernel_location(struct naming *n, const struct stack *stack,
+				const struct process *p, uint64_t address)
+{
+	struct frame_key key;
+
+	memset(&key, 0, sizeof(key));
+	key.address = address;
+	return find_location(n, &key, stack, p, NULL);
+}
+
+static const char *const end_names[KILN_END_COUNT] = {
+    [KILN_END_NO_PROCESS] = "[incomplete: process not known]",
+    [KILN_END_NO_MAPPING] = "[incomplete: code in no known mapping]",
+    [KILN_END_NO_TABLE] = "[incomplete: no unwind table]",
+    [KILN_END_NO_RULE] = "[incomplete: no unwind information]",
+    [KILN_END_BAD_READ] = "[incomplete: stack not readable]",
+    [KILN_END_BAD_CFA] = "[incomplete: stack pointer out of order]",
+    [KILN_END_DEPTH] = "[truncated: deeper than the limit]",
+};
+
+static uint32_t name_stack(struct naming *n, struct stack *stack, const struct process *p)
+{
+	const struct stack_key *key = &stack->key;
+	uint32_t len = 0;
+
+	if (stack->named_build == n->build)
+		return stack->named_stack;
+	n->by_process = false;
+	for (uint32_t i = 0; i < key->n_kernel; i++)
+		n->locations[len++] = kernel_location(n, stack, p, key->words[i] - (i ? 1 : 0));
+	for (uint32_t i = 0; i < key->n_user; i++)
+		n->locations[len++] = user_location(n, stack, p, key->words[key->n_kernel + i]);
+	if (key->end < KILN_END_COUNT && end_names[key->end]) {
+		struct symbol_result cut = {.type = FRAME_ABORT};
+
+		n->locations[len++] =
+		    add_location(n, BATCH_NO_MAPPING, 0, &cut, end_names[key->end]);
+	}
+	stack->named_stack = batch_add_stack(n->batch, n->locations, len);
+	/* Processes that forked share stacks, but not the names of their JIT code. */
+	if (!n->by_process)
+		stack->named_build = n->build;
+	return stack->named_stack;
+}
+
+int naming_build(struct naming *n, const struct window *w, const uint32_t *hz, uint64_t duration_ns,
+		 struct batch **ret)
+{
+	int r = batch_builder_new(w->start_unix_ns, &n->batch);
+
+	if (r < 0)
+		return r;
+	n->build++;
+	for (struct count *c = w->list; c; c = c->next) {
+		const struct process *p = c->key.process;
+		struct batch_sample sample = {
+		    .stack = name_stack(n, c->key.stack, p),
+		    .process = batch_add_process(n->batch, p->key.tgid, p->info.executable_name,
+						 p->info.executable_path),
+		    .tid = c->key.tid,
+		    .thread_name = c->key.comm,
+		    .value = c->value,
+		    .timestamps = c->times,
+		};
+		uint32_t rate = hz[c->key.policy % KILN_MAX_POLICIES];
+
+		batch_add_sample(n->batch, resource_of(n->resources, n->batch, p), PROFILE_CPU,
+				 1000000000ULL / MAX(rate, 1U), &sample);
+	}
+	r = batch_builder_finish(TAKE_PTR(n->batch), duration_ns, ret);
+	forget_frames(n);
+	symbolizer_trim(n->symbolizer);
+	return r;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Naming: a finished window becomes a batch: frames get functions, files and lines, processes get
+ * their resource. Runs in a worker thread, one window at a time; it owns the symbolizer.
+ */
+#pragma once
+
+#include "agent/config/config.h"
+#include "agent/profile/batch.h"
+#include "agent/window/window.h"
+
+struct naming;
+/* CONFIG outlives it. */
+int naming_new(const struct config *config, struct naming **ret, struct error *err) _must_check_;
+struct naming *naming_free(struct naming *n);
+DEFINE_CLEANUP(struct naming *, naming_free)
+
+/* HZ: rate of each policy (KILN_MAX_POLICIES entries), for the profiles' periods. */
+int naming_build(struct naming *n, const struct window *w, const uint32_t *hz, uint64_t duration_ns,
+		 struct batch **ret) _must_check_;
+size_t naming_bytes(const struct naming *n);

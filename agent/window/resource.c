@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The order is the order in which the text exporter shows them: what tells the container or the
+ * executable first, what the configuration adds last. Later settings of a key win over earlier
+ * ones.
+ */
+#include "agent/window/resource.h"
+
+struct resource_builder {
+	const struct config *config;
+	char *host_name, *host_id;
+	struct attr attrs[RESOURCE_ATTRS_MAX];
+	size_t n;
+};
+
+int resource_builder_new(const struct config *config, struct resource_builder **ret)
+{
+	struct resource_builder *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return -ENOMEM;
+	r->config = config;
+	r->host_name = host_name();
+	r->host_id = host_id();
+	*ret = r;
+	return 0;
+}
+
+struct resource_builder *resource_builder_free(struct resource_builder *r)
+{
+	if (!r)
+		return NULL;
+	free(r->host_name);
+	free(r->host_id);
+	free(r);
+	return NULL;
+}
+
+static struct attr *find(struct resource_builder *r, const char *key)
+{
+	for (size_t i = 0; i < r->n; i++)
+		if (streq(r->attrs[i].key, key))
+			return &r->attrs[i];
+	return NULL;
+}
+
+/* Sets KEY; an empty or NULL value sets nothing. */
+static void set(struct resource_builder *r, const char *key, const char *value)
+{
+	struct attr *a = find(r, key);
+
+	if (!value || !value[0])
+		return;
+	if (!a && r->n < RESOURCE_ATTRS_MAX)
+		a = &r->attrs[r->n++];
+	if (a)
+		*a = (struct attr){.key = key, .type = ATTR_STR, .str = value};
+}
+
+static void remove_key(struct resource_builder *r, const char *key)
+{
+	struct attr *a = find(r, key);
+
+	if (!a)
+		return;
+	memmove(a, a + 1, (size_t)(r->attrs + --r->n - a) * sizeof(*a));
+}
+
+/* With a k8sattributes processor only the metadata that it lists; else all that is known. */
+static bool wants(const struct config *c, const char *key)
+{
+	if (!c->processors.k8sattributes || !c->processors.k8s_metadata.n)
+		return true;
+	for (size_t i = 0; i < c->processors.k8s_metadata.n; i++)
+		if (streq(c->processors.k8s_metadata.items[i], key))
+			return true;
+	return false;
+}
+
+static void apply_action(struct resource_builder *r, const struct attr_action *a)
+{
+	bool there = find(r, a->key) != NULL;
+
+	if (streq(a->action, "delete"))
+		remove_key(r, a->key);
+	else if (streq(a->action, "upsert") || (streq(a->action, "insert") && !there) ||
+		 (streq(a->action, "update") && there))
+		set(r, a->key, a->value);
+}
+
+uint32_t resource_of(struct resource_builder *r, struct batch_builder *b, const struct process *p)
+{
+	const struct config *c = r->config;
+	const struct container_identity *id = &p->info.container;
+
+	r->n = 0;
+	set(r, "container.id", id->container_id);
+	if (wants(c, "k8s.pod.uid"))
+		set(r, "k8s.pod.uid", id->static_pod ? "" : id->pod_uid);
+	if (c->node_name && wants(c, "k8s.node.name"))
+		set(r, "k8s.node.name", c->node_name);
+	if (!id->container_id[0]) {
+		set(r, "process.executable.name", p->info.executable_name);
+		set(r, "process.executable.path", p->info.executable_path);
+	}
+	set(r, "host.name", r->host_name);
+	set(r, "host.id", r->host_id);
+	set(r, "host.arch", host_arch());
+	set(r, "os.type", "linux");
+	for (size_t i = 0; i < c->resource_attributes.n; i++)
+		set(r, c->resource_attributes.items[i].key, c->resource_attributes.items[i].value);
+	set(r, "service.name", c->service_name);
+	for (size_t i = 0; i < c->processors.add_attributes.n; i++)
+		set(r, c->processors.add_attributes.items[i].key,
+		    c->processors.add_attributes.items[i].value);
+	for (size_t i = 0; i < c->processors.n_resource; i++)
+		apply_action(r, &c->processors.resource[i]);
+	return batch_add_resource(b, r->attrs, r->n, id->container_id);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The distinct stacks, interned. Two stacks are one only when the mapset, the way they ended, and
+ * every word of every frame are equal. Owned by the loop thread; `named_*` belong to the naming
+ * worker while it runs, and no stack is freed then.
+ */
+#pragma once
+
+#include <uthash.h>
+
+#include "agent/sampler/mapset.h"
+#include "bpf/types.h"
+
+enum { STACKS_MAX = 131072, STACK_BYTES_MAX = 48 << 20 };
+
+struct stack_key {
+	uint32_t mapset; /* id; 0: none was known */
+	uint32_t end;	 /* enum kiln_end */
+	uint16_t n_kernel, n_user;
+	uint32_t pad;
+	uint64_t words[]; /* kernel addresses, then user frame words; leaf first */
+};
+
+struct stack {
+	struct mapset *mapset; /* one of its refs; NULL: none was known */
+	uint32_t last_window;
+	uint32_t named_build, named_stack; /* index in the batch that build NAMED_BUILD makes */
+	UT_hash_handle hh;
+	struct stack_key key; /* last: has a flexible tail */
+};
+
+struct stack_table;
+int stack_table_new(struct stack_table **ret) _must_check_;
+struct stack_table *stack_table_free(struct stack_table *t);
+DEFINE_CLEANUP(struct stack_table *, stack_table_free)
+
+/*
+ * The interned stack. KERNEL and USER: n_kernel and n_user words. No allocation when it is known.
+ * -ENOSPC when the table is full.
+ */
+int stack_table_get(struct stack_table *t, struct mapset *mapset, enum kiln_end end,
+		    const uint64_t *kernel, uint16_t n_kernel, const uint64_t *user,
+		    uint16_t n_user, uint32_t window, struct stack **ret) _must_check_;
+/* Forgets stacks that were not seen since BEFORE_WINDOW. Never while a worker runs. */
+void stack_table_sweep(struct stack_table *t, uint32_t before_window);
+size_t stack_table_count(const struct stack_table *t);
+size_t stack_table_bytes(const struct stack_table *t);

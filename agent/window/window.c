@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Nodes are kept over windows, so a busy machine in steady state allocates nothing here. */
+#include "agent/window/window.h"
+
+void window_init(struct window *w, bool timestamps)
+{
+	*w = (struct window){.timestamps = timestamps};
+}
+
+static void free_list(struct count *c)
+{
+	while (c) {
+		struct count *next = c->next;
+
+		free(c->times);
+		free(c);
+		c = next;
+	}
+}
+
+void window_done(struct window *w)
+{
+	HASH_CLEAR(hh, w->counts);
+	free_list(w->list);
+	free_list(w->spare);
+	*w = (struct window){};
+}
+
+void window_reset(struct window *w, uint32_t number, uint64_t start_unix_ns)
+{
+	size_t kept = 0;
+
+	HASH_CLEAR(hh, w->counts);
+	/* One unusual window must not hold its memory for ever: keep as many as were used now. */
+	free_list(w->spare);
+	w->spare = NULL;
+	while (w->list) {
+		struct count *c = w->list;
+
+		w->list = c->next;
+		free(TAKE_PTR(c->times));
+		c->cap_times = 0;
+		c->next = w->spare;
+		w->spare = c;
+		kept++;
+	}
+	w->n = w->n_times = 0;
+	w->number = number;
+	w->start_unix_ns = start_unix_ns;
+}
+
+static int add_time(struct window *w, struct count *c, uint64_t time_unix_ns)
+{
+	int r;
+
+	if (w->n_times >= WINDOW_TIMES_MAX)
+		return -ENOSPC;
+	r = grow_array((void **)&c->times, &c->cap_times, (size_t)c->value + 1, sizeof(*c->times),
+		       WINDOW_TIMES_MAX);
+	if (r < 0)
+		return r;
+	c->times[c->value] = time_unix_ns;
+	w->n_times++;
+	return 0;
+}
+
+int window_add(struct window *w, struct stack *stack, struct process *process, uint32_t tid,
+	       const char *comm, uint32_t policy, uint64_t time_unix_ns)
+{
+	struct count_key key;
+	struct count *c;
+	int r;
+
+	memset(&key, 0, sizeof(key));
+	key.stack = stack;
+	key.process = process;
+	key.tid = tid;
+	key.policy = policy;
+	memcpy(key.comm, comm, sizeof(key.comm));
+	key.comm[sizeof(key.comm) - 1] = 0;
+	/* Bytes after the end would tell equal names apart. */
+	memset(key.comm + strlen(key.comm), 0, sizeof(key.comm) - strlen(key.comm));
+	HASH_FIND(hh, w->counts, &key, sizeof(key), c);
+	if (!c) {
+		if (w->n >= WINDOW_COUNTS_MAX)
+			return -ENOSPC;
+		c = w->spare;
+		if (c)
+			w->spare = c->next;
+		else
+			c = calloc(1, sizeof(*c));
+		if (!c)
+			return -ENOMEM;
+		c->key = key;
+		c->value = 0;
+		c->next = w->list;
+		w->list = c;
+		w->n++;
+		HASH_ADD(hh, w->counts, key, sizeof(c->key), c);
+	}
+	if (w->timestamps) {
+		r = add_time(w, c, time_unix_ns);
+		if (r < 0)
+			return r;
+	}
+	c->value++;
+	return 0;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct window: what was sampled since the last report: how often each stack was seen on each
+ * thread under each policy. Filled by the loop thread, then read by the naming worker, then reset.
+ */
+#pragma once
+
+#include <uthash.h>
+
+#include "agent/process/process_table.h"
+#include "agent/window/stack_table.h"
+
+enum { WINDOW_COUNTS_MAX = 262144, WINDOW_TIMES_MAX = 1 << 20 };
+
+struct count_key {
+	struct stack *stack;
+	struct process *process;
+	uint32_t tid, policy;
+	char comm[KILN_COMM_LEN];
+};
+
+struct count {
+	struct count_key key;
+	int64_t value;
+	uint64_t *times; /* UNIX ns, value of them; only when timestamps are wanted */
+	size_t cap_times;
+	struct count *next; /* of the window's list */
+	UT_hash_handle hh;
+};
+
+struct window {
+	uint32_t number;
+	uint64_t start_unix_ns;
+	struct count *counts;	    /* hash */
+	struct count *list, *spare; /* used nodes, and nodes kept for reuse */
+	size_t n, n_times;
+	bool timestamps;
+};
+
+void window_init(struct window *w, bool timestamps);
+void window_done(struct window *w);
+/* Empties it for the next use; keeps its memory. */
+void window_reset(struct window *w, uint32_t number, uint64_t start_unix_ns);
+/* -ENOSPC when the window is full: the caller counts the loss. */
+int window_add(struct window *w, struct stack *stack, struct process *process, uint32_t tid,
+	       const char *comm, uint32_t policy, uint64_t time_unix_ns) _must_check_;
