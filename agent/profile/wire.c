@@ -165,6 +165,16 @@ uint32_t wire_table_add_str(struct wire_table *t, const char *s)
 	return wire_table_add(t, s, strlen(s));
 }
 
+void wire_table_repair(struct wire_table *t)
+{
+	const struct wire_entry *last = t->n ? &t->entries[t->n - 1] : NULL;
+
+	if (!t->bytes.error)
+		return;
+	t->bytes.error = 0;
+	t->bytes.len = last ? last->at + last->len : 0;
+}
+
 const char *wire_table_get(const struct wire_table *t, uint32_t index, size_t *ret_len)
 {
 	*ret_len = t->entries[index].len;

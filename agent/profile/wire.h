@@ -42,4 +42,6 @@ void wire_table_reset(struct wire_table *t);
 uint32_t wire_table_add(struct wire_table *t, const void *message, size_t len);
 uint32_t wire_table_add_buf(struct wire_table *t, const struct buf *message);
 uint32_t wire_table_add_str(struct wire_table *t, const char *s);
+/* After a failure: cuts off what is left of the entry that failed, and clears the error. */
+void wire_table_repair(struct wire_table *t);
 const char *wire_table_get(const struct wire_table *t, uint32_t index, size_t *ret_len);

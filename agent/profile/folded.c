@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lines are unique by content in a wire_table (its framing is not used); counts stand beside it. */
+#include "agent/profile/folded.h"
+
+#include "agent/profile/wire.h"
+
+enum { LINES_MAX = 1 << 30 };
+
+struct folded {
+	size_t max_bytes;
+	struct wire_table lines;
+	int64_t *counts;
+	size_t counts_cap;
+	struct buf line; /* scratch */
+};
+
+int folded_new(size_t max_bytes, struct folded **ret)
+{
+	struct folded *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return -ENOMEM;
+	f->max_bytes = max_bytes;
+	wire_table_init(&f->lines, 1, false, LINES_MAX);
+	buf_init(&f->line, LINES_MAX);
+	*ret = f;
+	return 0;
+}
+
+struct folded *folded_free(struct folded *f)
+{
+	if (!f)
+		return NULL;
+	wire_table_done(&f->lines);
+	buf_done(&f->line);
+	free(f->counts);
+	free(f);
+	return NULL;
+}
+
+void folded_reset(struct folded *f)
+{
+	wire_table_reset(&f->lines);
+	if (f->counts)
+		memset(f->counts, 0, f->counts_cap * sizeof(*f->counts));
+}
+
+/* NAME as one field: the separator becomes ':', control characters a space. */
+static void put_name(struct buf *out, const char *name)
+{
+	size_t len = strlen(name);
+	char *p = buf_extend(out, len);
+
+	for (size_t i = 0; p && i < len; i++)
+		p[i] = name[i] == ';' ? ':' : (unsigned char)name[i] < 0x20 ? ' ' : name[i];
+}
+
+static void put_stack(struct buf *out, const struct batch *b, const struct batch_sample *s)
+{
+	const struct batch_stack *stack = &b->stacks[s->stack];
+
+	for (uint32_t i = stack->len; i-- > 0;) {
+		const struct batch_location *l =
+		    &b->locations[b->stack_locations[stack->first + i]];
+
+		for (uint32_t j = l->n_lines; j-- > 0;) {
+			buf_puts(out, ";");
+			put_name(out, b->functions[b->lines[l->first_line + j].function].name);
+		}
+	}
+}
+
+/* Counts the line in f->line; -ENOENT when it is new and nothing new is taken. */
+static int count_line(struct folded *f, int64_t value)
+{
+	size_t old = f->counts_cap;
+	uint32_t index;
+	int r;
+
+	/* Room first, so that no line is without its count. */
+	r = grow_array((void **)&f->counts, &f->counts_cap, (size_t)f->lines.n + 1,
+		       sizeof(*f->counts), LINES_MAX);
+	if (r < 0)
+		return r;
+	memset(f->counts + old, 0, (f->counts_cap - old) * sizeof(*f->counts));
+	index = wire_table_add_buf(&f->lines, &f->line);
+	if (index == INTERN_NONE)
+		return f->lines.bytes.error ? f->lines.bytes.error : -ENOENT;
+	if (__builtin_add_overflow(f->counts[index], value, &f->counts[index]))
+		f->counts[index] = INT64_MAX;
+	return 0;
+}
+
+static int add_sample(struct folded *f, const struct batch *b, const struct batch_sample *s)
+{
+	const char *process = b->processes[s->process].executable_name;
+	int r;
+
+	buf_reset(&f->line);
+	put_name(&f->line, process[0] ? process : "[unknown]");
+	put_stack(&f->line, b, s);
+	f->lines.sealed = f->lines.bytes.len + f->lines.n * (size_t)40 >= f->max_bytes;
+	r = count_line(f, s->value);
+	if (r != -ENOENT)
+		return r;
+	buf_reset(&f->line);
+	put_name(&f->line, process[0] ? process : "[unknown]");
+	buf_puts(&f->line, ";[profile full]");
+	f->lines.sealed = false;
+	return count_line(f, s->value);
+}
+
+int folded_add(struct folded *f, const struct batch *b)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; i < b->n_profiles; i++) {
+		const struct batch_profile *p = &b->profiles[i];
+
+		for (uint32_t j = 0; j < p->n_samples && p->kind == PROFILE_CPU && !r; j++)
+			r = add_sample(f, b, &b->samples[p->first_sample + j]);
+	}
+	if (r < 0)
+		wire_table_repair(&f->lines);
+	return r;
+}
+
+static int compare_lines(const void *a, const void *b, void *arg)
+{
+	const struct wire_table *t = arg;
+	size_t na, nb;
+	const char *la = wire_table_get(t, *(const uint32_t *)a, &na),
+		   *lb = wire_table_get(t, *(const uint32_t *)b, &nb);
+	int c = memcmp(la, lb, MIN(na, nb));
+
+	return c ? c : na < nb ? -1 : na > nb;
+}
+
+int folded_write(const struct folded *f, struct buf *out)
+{
+	_cleanup_free_ uint32_t *order = malloc(((size_t)f->lines.n + 1) * sizeof(*order));
+	size_t len;
+
+	if (!order)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < f->lines.n; i++)
+		order[i] = i;
+	qsort_r(order, f->lines.n, sizeof(*order), compare_lines, (void *)&f->lines);
+	for (uint32_t i = 0; i < f->lines.n; i++) {
+		const char *line = wire_table_get(&f->lines, order[i], &len);
+
+		buf_append(out, line, len);
+		buf_printf(out, " %lld\n", (long long)f->counts[order[i]]);
+	}
+	return out->error;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Folded stacks, the input of flamegraph.pl, inferno and speedscope: one line a stack,
+ * "process;root frame;...;leaf frame count". CPU samples only.
+ */
+#pragma once
+
+#include "agent/profile/batch.h"
+#include "lib/buf.h"
+
+/*
+ * Counts of all batches added. Memory is bounded: once the lines take MAX_BYTES, new stacks are counted
+ * as "process;[profile full]". One thread at a time.
+ */
+struct folded;
+int folded_new(size_t max_bytes, struct folded **ret) _must_check_;
+struct folded *folded_free(struct folded *f);
+int folded_add(struct folded *f, const struct batch *batch) _must_check_;
+/* Appends all lines, sorted, so that equal profiles give equal files. */
+int folded_write(const struct folded *f, struct buf *out) _must_check_;
+void folded_reset(struct folded *f);
+DEFINE_CLEANUP(struct folded *, folded_free)

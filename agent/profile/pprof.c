@@ -1,0 +1,553 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pprof profiles, written as wire format. Field numbers: google/pprof, proto/profile.proto.
+ *
+ * Every table is a wire_table, unique by content, so batches can be added one after the other
+ * although each has indices of its own. Samples are such a table too: the message without its
+ * values, which stand beside it and grow; they are put together at the end.
+ */
+#include "agent/profile/pprof.h"
+
+#include <zlib.h>
+
+#include "agent/profile/wire.h"
+
+enum {
+	PROFILE_MAX = 1 << 30,	 /* bytes of one table */
+	BUILDER_MAX = 512 << 20, /* of pprof_encode() */
+	COMMENTS_MAX = 64,
+};
+
+struct values {
+	int64_t count, ns;
+};
+
+struct pprof_builder {
+	size_t max_bytes;
+	struct wire_table mappings, locations, functions, strings, samples, comments;
+	struct values *values; /* of samples, by index */
+	size_t values_cap;
+	struct buf a, b, label; /* scratch */
+	uint64_t *ids;		/* scratch: location ids of one stack */
+	size_t ids_cap;
+	uint64_t start_unix_ns, end_unix_ns, period_ns;
+	int64_t overflow;
+	bool full;
+};
+
+struct source {
+	const struct batch *batch;
+	uint32_t *location_ids; /* of the batch -> id of ours; 0: not yet looked up */
+};
+
+static int64_t add_string(struct pprof_builder *p, const char *s)
+{
+	return wire_table_add_str(&p->strings, s);
+}
+
+static void start(struct pprof_builder *p)
+{
+	struct wire_table *tables[] = {&p->mappings, &p->locations, &p->functions,
+				       &p->strings,  &p->samples,   &p->comments};
+
+	for (size_t i = 0; i < ARRAY_SIZE(tables); i++) {
+		tables[i]->sealed = false;
+		wire_table_reset(tables[i]);
+	}
+	if (p->values)
+		memset(p->values, 0, p->values_cap * sizeof(*p->values));
+	add_string(p, "");
+	p->start_unix_ns = p->end_unix_ns = p->period_ns = 0;
+	p->overflow = 0;
+	p->full = false;
+}
+
+int pprof_builder_new(size_t max_bytes, struct pprof_builder **ret)
+{
+	struct pprof_builder *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return -ENOMEM;
+	p->max_bytes = max_bytes;
+	wire_table_init(&p->mappings, 3, true, PROFILE_MAX);
+	wire_table_init(&p->locations, 4, true, PROFILE_MAX);
+	wire_table_init(&p->functions, 5, true, PROFILE_MAX);
+	wire_table_init(&p->strings, 6, false, PROFILE_MAX);
+	wire_table_init(&p->samples, 2, false, PROFILE_MAX);
+	wire_table_init(&p->comments, 0, false, PROFILE_MAX);
+	buf_init(&p->a, PROFILE_MAX);
+	buf_init(&p->b, PROFILE_MAX);
+	buf_init(&p->label, PROFILE_MAX);
+	start(p);
+	if (p->strings.n != 1) { /* "" must be string 0 */
+		pprof_builder_free(p);
+		return -ENOMEM;
+	}
+	*ret = p;
+	return 0;
+}
+
+struct pprof_builder *pprof_builder_free(struct pprof_builder *p)
+{
+	if (!p)
+		return NULL;
+	wire_table_done(&p->mappings);
+	wire_table_done(&p->locations);
+	wire_table_done(&p->functions);
+	wire_table_done(&p->strings);
+	wire_table_done(&p->samples);
+	wire_table_done(&p->comments);
+	buf_done(&p->a);
+	buf_done(&p->b);
+	buf_done(&p->label);
+	free(p->values);
+	free(p->ids);
+	free(p);
+	return NULL;
+}
+
+void pprof_builder_reset(struct pprof_builder *p)
+{
+	start(p);
+}
+
+int64_t pprof_builder_overflow(const struct pprof_builder *p)
+{
+	return p->overflow;
+}
+
+static int builder_error(const struct pprof_builder *p)
+{
+	const struct buf *bufs[] = {&p->mappings.bytes,
+				    &p->locations.bytes,
+				    &p->functions.bytes,
+				    &p->strings.bytes,
+				    &p->samples.bytes,
+				    &p->comments.bytes,
+				    &p->a,
+				    &p->b,
+				    &p->label};
+
+	for (size_t i = 0; i < ARRAY_SIZE(bufs); i++)
+		if (bufs[i]->error)
+			return bufs[i]->error;
+	return 0;
+}
+
+/* After a failed batch: the tables are whole (an entry is added last), so go on with them. */
+static void clear_errors(struct pprof_builder *p)
+{
+	struct wire_table *tables[] = {&p->mappings, &p->locations, &p->functions,
+				       &p->strings,  &p->samples,   &p->comments};
+
+	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
+		wire_table_repair(tables[i]);
+	buf_reset(&p->a);
+	buf_reset(&p->b);
+	buf_reset(&p->label);
+}
+
+/* What the tables take, their hash tables included: about 40 bytes an entry. */
+static size_t builder_size(const struct pprof_builder *p)
+{
+	const struct wire_table *tables[] = {&p->mappings, &p->locations, &p->functions,
+					     &p->strings,  &p->samples,	  &p->comments};
+	size_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
+		n += tables[i]->bytes.len + tables[i]->n * (size_t)40;
+	return n;
+}
+
+static void seal(struct pprof_builder *p, bool sealed)
+{
+	p->mappings.sealed = p->locations.sealed = p->functions.sealed = p->strings.sealed =
+	    p->samples.sealed = p->comments.sealed = sealed;
+}
+
+/* ---- tables; each gives an id (index + 1), or 0 when it is not there and may not be added ------
+ */
+
+static uint64_t id_of(uint32_t index)
+{
+	return index == INTERN_NONE ? 0 : (uint64_t)index + 1;
+}
+
+/* Appends FIELD = string's index. Whether it could. */
+static bool put_string(struct pprof_builder *p, struct buf *out, unsigned int field, const char *s)
+{
+	uint32_t index = wire_table_add_str(&p->strings, s);
+
+	if (index == INTERN_NONE)
+		return false;
+	wire_uint(out, field, index);
+	return true;
+}
+
+/* Function {1 id, 2 name, 3 system_name, 4 filename, 5 start_line}. */
+static uint64_t add_function(struct pprof_builder *p, const struct batch_function *f)
+{
+	buf_reset(&p->a);
+	if (!put_string(p, &p->a, 2, f->name) || !put_string(p, &p->a, 3, f->system_name) ||
+	    !put_string(p, &p->a, 4, f->file))
+		return 0;
+	wire_uint(&p->a, 5, f->start_line);
+	return id_of(wire_table_add_buf(&p->functions, &p->a));
+}
+
+/* Mapping {1 id, 2 start, 3 limit, 4 offset, 5 filename, 6 build_id, 7..10 has_*}. */
+static uint64_t add_mapping(struct pprof_builder *p, const struct batch_mapping *m)
+{
+	const char *build_id = m->build_id_gnu[0]  ? m->build_id_gnu
+			       : m->build_id_go[0] ? m->build_id_go
+						   : m->htlhash;
+
+	buf_reset(&p->a);
+	wire_uint(&p->a, 2, m->start);
+	wire_uint(&p->a, 3, m->limit);
+	wire_uint(&p->a, 4, m->file_offset);
+	if (!put_string(p, &p->a, 5, m->filename) || !put_string(p, &p->a, 6, build_id))
+		return 0;
+	wire_uint(&p->a, 7, m->has_functions);
+	wire_uint(&p->a, 8, m->has_lines); /* filenames come with lines */
+	wire_uint(&p->a, 9, m->has_lines);
+	wire_uint(&p->a, 10, m->has_inlines);
+	return id_of(wire_table_add_buf(&p->mappings, &p->a));
+}
+
+/* Location {1 id, 2 mapping_id, 3 address, 4 line {1 function_id, 2 line}}. */
+static uint64_t add_location(struct pprof_builder *p, const struct source *from, uint32_t index)
+{
+	const struct batch *batch = from->batch;
+	const struct batch_location *l = &batch->locations[index];
+	uint64_t mapping = 0, function;
+
+	if (from->location_ids[index])
+		return from->location_ids[index];
+	if (l->mapping != BATCH_NO_MAPPING) {
+		mapping = add_mapping(p, &batch->mappings[l->mapping]);
+		if (!mapping)
+			return 0;
+	}
+	buf_reset(&p->b);
+	wire_uint(&p->b, 2, mapping);
+	wire_uint(&p->b, 3, l->address);
+	for (uint32_t i = 0; i < l->n_lines; i++) {
+		const struct batch_line *line = &batch->lines[l->first_line + i];
+
+		function = add_function(p, &batch->functions[line->function]);
+		if (!function)
+			return 0;
+		buf_reset(&p->a);
+		wire_uint(&p->a, 1, function);
+		wire_uint(&p->a, 2, line->line);
+		wire_bytes(&p->b, 4, p->a.data, p->a.len);
+	}
+	from->location_ids[index] = id_of(wire_table_add_buf(&p->locations, &p->b));
+	return from->location_ids[index];
+}
+
+/* Label {1 key, 2 str, 3 num}. Empty ones are left out. */
+static bool put_label(struct pprof_builder *p, struct buf *out, const char *key, const char *str,
+		      uint64_t num)
+{
+	if (str ? !str[0] : !num)
+		return true;
+	buf_reset(&p->label);
+	if (!put_string(p, &p->label, 1, key) || (str && !put_string(p, &p->label, 2, str)))
+		return false;
+	wire_uint(&p->label, 3, num);
+	wire_bytes(out, 3, p->label.data, p->label.len);
+	return true;
+}
+
+/* ---- samples ----------------------------------------------------------------------------------
+ */
+
+/* Sample {1 location_id, 2 value, 3 label} without the values, or INTERN_NONE. */
+static uint32_t add_sample(struct pprof_builder *p, const struct source *from,
+			   const struct batch_sample *s, const char *container_id)
+{
+	const struct batch_stack *stack = &from->batch->stacks[s->stack];
+	const struct batch_process *process = &from->batch->processes[s->process];
+	size_t len = 0;
+
+	if (grow_array((void **)&p->ids, &p->ids_cap, stack->len, sizeof(*p->ids), 1 << 20) < 0) {
+		p->samples.bytes.error = -ENOMEM;
+		return INTERN_NONE;
+	}
+	for (uint32_t i = 0; i < stack->len; i++) {
+		p->ids[i] = add_location(p, from, from->batch->stack_locations[stack->first + i]);
+		if (!p->ids[i])
+			return INTERN_NONE;
+		len += wire_varint_len(p->ids[i]);
+	}
+	buf_reset(&p->a);
+	if (stack->len) {
+		wire_varint(&p->a, 1 << 3 | 2);
+		wire_varint(&p->a, len);
+	}
+	for (uint32_t i = 0; i < stack->len; i++)
+		wire_varint(&p->a, p->ids[i]);
+	if (!put_label(p, &p->a, "pid", NULL, process->pid) ||
+	    !put_label(p, &p->a, "thread", NULL, s->tid) ||
+	    !put_label(p, &p->a, "thread_name", s->thread_name, 0) ||
+	    !put_label(p, &p->a, "process", process->executable_name, 0) ||
+	    !put_label(p, &p->a, "container_id", container_id, 0))
+		return INTERN_NONE;
+	return wire_table_add_buf(&p->samples, &p->a);
+}
+
+/* The sample "[profile full]", made when it is first needed. */
+static uint32_t overflow_sample(struct pprof_builder *p)
+{
+	const struct batch_function f = {"[profile full]", "[profile full]", "", 0};
+	uint32_t index = INTERN_NONE;
+	uint64_t id;
+
+	seal(p, false);
+	id = add_function(p, &f);
+	buf_reset(&p->a);
+	wire_uint(&p->a, 1, id);
+	buf_reset(&p->b);
+	wire_bytes(&p->b, 4, p->a.data, p->a.len);
+	id = id ? id_of(wire_table_add_buf(&p->locations, &p->b)) : 0;
+	if (id) {
+		buf_reset(&p->a);
+		wire_varint(&p->a, 1 << 3 | 2);
+		wire_varint(&p->a, wire_varint_len(id));
+		wire_varint(&p->a, id);
+		index = wire_table_add_buf(&p->samples, &p->a);
+	}
+	seal(p, true);
+	return index;
+}
+
+/* Room for the values of one more sample, so that none is ever without. */
+static int reserve_values(struct pprof_builder *p)
+{
+	size_t old = p->values_cap;
+	int r = grow_array((void **)&p->values, &p->values_cap, (size_t)p->samples.n + 1,
+			   sizeof(*p->values), PROFILE_MAX);
+
+	if (r < 0)
+		return r;
+	memset(p->values + old, 0, (p->values_cap - old) * sizeof(*p->values));
+	return 0;
+}
+
+static void count_sample(struct values *v, int64_t value, uint64_t period_ns)
+{
+	int64_t ns;
+
+	if (__builtin_mul_overflow(value, (int64_t)period_ns, &ns) ||
+	    __builtin_add_overflow(v->ns, ns, &v->ns))
+		v->ns = INT64_MAX;
+	if (__builtin_add_overflow(v->count, value, &v->count))
+		v->count = INT64_MAX;
+}
+
+static void add_comment(struct pprof_builder *p, const struct batch_resource *r)
+{
+	uint32_t index;
+
+	if (p->comments.n >= COMMENTS_MAX || !r->n_attrs)
+		return;
+	buf_reset(&p->b);
+	for (size_t i = 0; i < r->n_attrs; i++) {
+		const struct attr *a = &r->attrs[i];
+
+		buf_printf(&p->b, "%s%s=", i ? " " : "", a->key);
+		if (a->type == ATTR_STR)
+			buf_puts(&p->b, a->str);
+		else if (a->type == ATTR_STRS)
+			for (size_t j = 0; j < a->n_strs; j++)
+				buf_printf(&p->b, "%s%s", j ? "," : "", a->strs[j]);
+		else if (a->type == ATTR_BOOL)
+			buf_puts(&p->b, a->num ? "true" : "false");
+		else
+			buf_printf(&p->b, "%lld", (long long)a->num);
+	}
+	index = wire_table_add_buf(&p->strings, &p->b);
+	if (index == INTERN_NONE)
+		return;
+	buf_reset(&p->a);
+	wire_varint(&p->a, index);
+	wire_table_add_buf(&p->comments, &p->a);
+}
+
+static int add_profile(struct pprof_builder *p, const struct source *from,
+		       const struct batch_profile *profile, const struct pprof_filter *filter)
+{
+	const struct batch *batch = from->batch;
+	const struct batch_resource *resource = &batch->resources[profile->resource];
+	bool any = false;
+	int r;
+
+	for (uint32_t i = 0; i < profile->n_samples; i++) {
+		const struct batch_sample *s = &batch->samples[profile->first_sample + i];
+		uint32_t index;
+
+		if (filter && filter->pid && batch->processes[s->process].pid != filter->pid)
+			continue;
+		if (!any)
+			add_comment(p, resource);
+		any = true;
+		if (!p->full && builder_size(p) >= p->max_bytes) {
+			p->full = true;
+			seal(p, true);
+		}
+		r = reserve_values(p);
+		if (r < 0)
+			return r;
+		index = add_sample(p, from, s, resource->container_id);
+		if (index == INTERN_NONE && p->full && !builder_error(p)) {
+			index = overflow_sample(p);
+			p->overflow += s->value;
+		}
+		r = builder_error(p);
+		if (r < 0)
+			return r;
+		count_sample(&p->values[index], s->value, profile->period_ns);
+	}
+	if (any && !p->period_ns)
+		p->period_ns = profile->period_ns;
+	return 0;
+}
+
+int pprof_builder_add(struct pprof_builder *p, const struct batch *batch,
+		      const struct pprof_filter *filter)
+{
+	_cleanup_free_ uint32_t *ids = calloc((size_t)batch->n_locations + 1, sizeof(*ids));
+	struct source from = {.batch = batch, .location_ids = ids};
+	uint64_t end = batch->start_unix_ns + batch->duration_ns;
+	int r = ids ? 0 : -ENOMEM;
+
+	for (uint32_t i = 0; i < batch->n_profiles && !r; i++)
+		if (batch->profiles[i].kind == PROFILE_CPU)
+			r = add_profile(p, &from, &batch->profiles[i], filter);
+	if (r < 0) {
+		clear_errors(p);
+		return r;
+	}
+	if (!p->start_unix_ns || batch->start_unix_ns < p->start_unix_ns)
+		p->start_unix_ns = batch->start_unix_ns;
+	p->end_unix_ns = MAX(p->end_unix_ns, end);
+	return 0;
+}
+
+/* ---- the file ---------------------------------------------------------------------------------
+ */
+
+static void put_value_type(struct pprof_builder *p, struct buf *out, unsigned int field,
+			   const char *type, const char *unit)
+{
+	buf_reset(&p->a);
+	wire_uint(&p->a, 1, (uint64_t)add_string(p, type));
+	wire_uint(&p->a, 2, (uint64_t)add_string(p, unit));
+	wire_bytes(out, field, p->a.data, p->a.len);
+}
+
+static void put_samples(struct pprof_builder *p, struct buf *out)
+{
+	for (uint32_t i = 0; i < p->samples.n; i++) {
+		uint64_t count = (uint64_t)p->values[i].count, ns = (uint64_t)p->values[i].ns;
+		size_t len, values_len = wire_varint_len(count) + wire_varint_len(ns);
+		const char *message = wire_table_get(&p->samples, i, &len);
+
+		wire_varint(out, 2 << 3 | 2);
+		wire_varint(out, len + 1 + wire_varint_len(values_len) + values_len);
+		buf_append(out, message, len);
+		wire_varint(out, 2 << 3 | 2);
+		wire_varint(out, values_len);
+		wire_varint(out, count);
+		wire_varint(out, ns);
+	}
+}
+
+/*
+ * Profile {1 sample_type, 2 sample, 3 mapping, 4 location, 5 function, 6 string_table, 9
+ * time_nanos, 10 duration_nanos, 11 period_type, 12 period, 13 comment, 14 default_sample_type}.
+ */
+static void put_profile(struct pprof_builder *p, struct buf *out)
+{
+	size_t len;
+
+	seal(p, false);
+	put_value_type(p, out, 1, "samples", "count");
+	put_value_type(p, out, 1, "cpu", "nanoseconds");
+	put_samples(p, out);
+	buf_append(out, p->mappings.bytes.data, p->mappings.bytes.len);
+	buf_append(out, p->locations.bytes.data, p->locations.bytes.len);
+	buf_append(out, p->functions.bytes.data, p->functions.bytes.len);
+	wire_uint(out, 9, p->start_unix_ns);
+	wire_uint(out, 10, p->end_unix_ns - p->start_unix_ns);
+	put_value_type(p, out, 11, "cpu", "nanoseconds");
+	wire_uint(out, 12, p->period_ns);
+	for (uint32_t i = 0; i < p->comments.n; i++) {
+		const char *index = wire_table_get(&p->comments, i, &len);
+
+		wire_varint(out, 13 << 3);
+		buf_append(out, index, len);
+	}
+	wire_uint(out, 14, (uint64_t)add_string(p, "cpu"));
+	buf_append(out, p->strings.bytes.data, p->strings.bytes.len);
+	seal(p, p->full);
+}
+
+static int gzip(const struct buf *in, struct buf *out)
+{
+	z_stream z = {.next_in = (Bytef *)in->data, .avail_in = (uInt)in->len};
+	size_t bound, before = out->len;
+	void *room;
+	int r;
+
+	if (in->len > UINT32_MAX / 2)
+		return -E2BIG;
+	if (deflateInit2(&z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) !=
+	    Z_OK)
+		return -ENOMEM;
+	bound = deflateBound(&z, in->len);
+	room = buf_extend(out, bound);
+	if (!room) {
+		deflateEnd(&z);
+		return out->error;
+	}
+	z.next_out = room;
+	z.avail_out = (uInt)bound;
+	r = deflate(&z, Z_FINISH);
+	out->len = before + z.total_out;
+	deflateEnd(&z);
+	return r == Z_STREAM_END ? 0 : -EIO;
+}
+
+int pprof_builder_encode(struct pprof_builder *p, struct buf *out, struct error *err)
+{
+	struct buf raw;
+	int r;
+
+	buf_init(&raw, (size_t)2 * PROFILE_MAX);
+	put_profile(p, &raw);
+	r = builder_error(p);
+	if (!r)
+		r = raw.error ? raw.error : gzip(&raw, out);
+	buf_done(&raw);
+	if (r < 0) {
+		clear_errors(p);
+		return error_set(err, r, "encoding a pprof profile: %s", strerror(-r));
+	}
+	return 0;
+}
+
+int pprof_encode(const struct batch *const *batches, size_t n, const struct pprof_filter *filter,
+		 struct buf *out, struct error *err)
+{
+	_cleanup_(pprof_builder_freep) struct pprof_builder *p = NULL;
+	int r = pprof_builder_new(BUILDER_MAX, &p);
+
+	for (size_t i = 0; i < n && !r; i++)
+		r = pprof_builder_add(p, batches[i], filter);
+	if (r < 0)
+		return error_set(err, r, "encoding a pprof profile: %s", strerror(-r));
+	return pprof_builder_encode(p, out, err);
+}
