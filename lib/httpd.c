@@ -5,15 +5,17 @@
  * Each server has its own lws_context on the caller's loop (libwebsockets' libuv plugin, "foreign
  * loop"). We listen and accept ourselves and hand each socket over, which gives us the reason of a
  * failed listen and an exact count of connections. Connections are never kept alive: a scrape or a
- * probe gains nothing by it, and libwebsockets 4.1.6 spins or asserts in some corners of pipelining.
+ * probe gains nothing by it, and libwebsockets 4.1.6 spins or asserts in some corners of
+ * pipelining.
  *
- * Facts about libwebsockets 4.1.6 that shape this file (lib/event-libs/libuv/libuv.c, lib/core/context.c):
- * - With a foreign loop lws_context_destroy() only begins: sockets, then the context's idle and timer
- *   handles close through the loop, and it must be called again once they are gone. Nothing tells
- *   when. The reaper looks whether the loop still knows these two handles.
- * - While a transaction waits for our answer the socket is not read, though it is polled: the end of
- *   the client would wake the loop for ever. So kept requests are taken out of polling, and the watch
- *   asks the socket itself.
+ * Facts about libwebsockets 4.1.6 that shape this file (lib/event-libs/libuv/libuv.c,
+ * lib/core/context.c):
+ * - With a foreign loop lws_context_destroy() only begins: sockets, then the context's idle and
+ * timer handles close through the loop, and it must be called again once they are gone. Nothing
+ * tells when. The reaper looks whether the loop still knows these two handles.
+ * - While a transaction waits for our answer the socket is not read, though it is polled: the end
+ * of the client would wake the loop for ever. So kept requests are taken out of polling, and the
+ * watch asks the socket itself.
  * - Timeouts that are set from outside of its own callbacks do not arm its timer; we keep our own.
  */
 #include "lib/httpd_internal.h"
@@ -124,7 +126,8 @@ static void on_listener(uv_poll_t *poll, int status, int events)
 		fd = accept4(h->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (fd >= 0) {
 			adopt(h, fd);
-		} else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+		} else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
+			   errno == ENOBUFS) {
 			/* The watch tries again; until then the level-triggered poll would spin. */
 			pause_listener(h, true);
 			uv_timer_start(&h->watch, on_watch, WATCH_MS, WATCH_MS);
@@ -203,11 +206,12 @@ static int send_some(struct httpd_conn *conn)
 			return -1;
 		}
 		/* The bytes before it may be overwritten: spare ones, or sent already. */
-		if (lws_write(conn->wsi, conn->out + LWS_PRE + conn->out_pos, n, LWS_WRITE_HTTP) < 0)
+		if (lws_write(conn->wsi, conn->out + LWS_PRE + conn->out_pos, n, LWS_WRITE_HTTP) <
+		    0)
 			return -1;
 		conn->out_pos += n;
 		conn->deadline_ms =
-			uv_now(conn->server->loop) + conn->server->send_timeout_s * 1000ULL;
+		    uv_now(conn->server->loop) + conn->server->send_timeout_s * 1000ULL;
 	}
 	lws_callback_on_writable(conn->wsi);
 	return 0;
@@ -230,7 +234,8 @@ static int refuse_upgrade(struct lws *wsi)
 	return -1; /* close, written or not */
 }
 
-static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in, size_t len)
+static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
+		  size_t len)
 {
 	struct httpd_conn *conn = wsi ? lws_get_opaque_user_data(wsi) : NULL;
 
@@ -253,7 +258,7 @@ static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user,
 	case LWS_CALLBACK_HTTP_CONFIRM_UPGRADE:
 		return refuse_upgrade(wsi);
 	case LWS_CALLBACK_FILTER_PROTOCOL_CONNECTION: /* WebSocket */
-	case LWS_CALLBACK_RAW_ADOPT:		      /* CONNECT turns a connection into a raw one */
+	case LWS_CALLBACK_RAW_ADOPT: /* CONNECT turns a connection into a raw one */
 	case LWS_CALLBACK_RAW_CONNECTED:
 	case LWS_CALLBACK_RAW_RX:
 		return -1;
@@ -291,7 +296,8 @@ static void list_handle(uv_handle_t *handle, void *arg)
 
 	if ((type != UV_IDLE && type != UV_TIMER) || list->error)
 		return;
-	r = grow_array((void **)&list->items, &list->cap, list->n + 1, sizeof(*list->items), 1 << 20);
+	r = grow_array((void **)&list->items, &list->cap, list->n + 1, sizeof(*list->items),
+		       1 << 20);
 	if (r < 0)
 		list->error = r;
 	else
@@ -333,18 +339,18 @@ static int start_lws(struct httpd *h, struct error *err)
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	void *loops[1] = {h->loop};
 	struct lws_context_creation_info info = {
-		.port = CONTEXT_PORT_NO_LISTEN_SERVER,
-		.protocols = h->protocols,
-		.options = LWS_SERVER_OPTION_LIBUV | LWS_SERVER_OPTION_SKIP_SERVER_CANONICAL_NAME,
-		.foreign_loops = loops,
-		.gid = (gid_t)-1,
-		.uid = (uid_t)-1,
-		.user = h,
-		.token_limits = &h->limits,
-		.max_http_header_data = HTTPD_HEAD_MAX,
-		.max_http_header_pool = (short)h->max_connections,
-		.timeout_secs = h->request_timeout_s,
-		.fd_limit_per_thread = h->max_connections + SPARE_FDS,
+	    .port = CONTEXT_PORT_NO_LISTEN_SERVER,
+	    .protocols = h->protocols,
+	    .options = LWS_SERVER_OPTION_LIBUV | LWS_SERVER_OPTION_SKIP_SERVER_CANONICAL_NAME,
+	    .foreign_loops = loops,
+	    .gid = (gid_t)-1,
+	    .uid = (uid_t)-1,
+	    .user = h,
+	    .token_limits = &h->limits,
+	    .max_http_header_data = HTTPD_HEAD_MAX,
+	    .max_http_header_pool = (short)h->max_connections,
+	    .timeout_secs = h->request_timeout_s,
+	    .fd_limit_per_thread = h->max_connections + SPARE_FDS,
 	};
 	int r;
 
@@ -439,8 +445,9 @@ static int copy_options(struct httpd *h, const struct httpd_options *o)
 	return 0;
 }
 
-int httpd_new(uv_loop_t *loop, const struct httpd_options *options, const struct httpd_route *routes,
-	      size_t n_routes, struct httpd **ret, struct error *err)
+int httpd_new(uv_loop_t *loop, const struct httpd_options *options,
+	      const struct httpd_route *routes, size_t n_routes, struct httpd **ret,
+	      struct error *err)
 {
 	_cleanup_free_ struct httpd *blank = NULL;
 	_cleanup_(httpd_freep) struct httpd *h = NULL;

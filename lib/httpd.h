@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct httpd: a small HTTP/1.1 server on an existing libuv loop: exact routes, bounded everything,
- * no files. libwebsockets does the protocol. All functions belong to the loop's thread.
+ * struct httpd: a small HTTP/1.1 server on an existing libuv loop: exact routes, bounded
+ * everything, no files. libwebsockets does the protocol. All functions belong to the loop's thread.
  *
- * A handler answers at once with httpd_reply(), or calls httpd_keep() and answers later. Each request
- * ends exactly once: by httpd_reply(), or by the on_gone callback given to httpd_keep() (the client
- * went away, time is up, or the server closes); after either, the request no longer exists.
+ * A handler answers at once with httpd_reply(), or calls httpd_keep() and answers later. Each
+ * request ends exactly once: by httpd_reply(), or by the on_gone callback given to httpd_keep()
+ * (the client went away, time is up, or the server closes); after either, the request no longer
+ * exists.
  *
  * Every answer closes its connection. When all connections are taken, further clients wait in the
  * kernel's backlog.
@@ -19,13 +20,13 @@
 
 enum {
 	HTTPD_ROUTES_MAX = 32,
-	HTTPD_PATH_MAX = 1024,	      /* bytes of the decoded path; longer: 414 */
-	HTTPD_PARAMS_MAX = 32,	      /* query parameters; more: 414 */
-	HTTPD_PARAM_MAX = 1024,	      /* bytes of one "name=value"; longer: 414 */
-	HTTPD_HEAD_MAX = 16384,	      /* request line and headers; more: the connection is dropped */
-	HTTPD_BODY_MAX = 65536,	      /* request body; more: 413 */
-	HTTPD_REPLY_MAX = 256 << 20,  /* body of an answer */
-	HTTPD_KEEP_MAX_S = 3600,      /* longest time for which a request can be kept */
+	HTTPD_PATH_MAX = 1024,	     /* bytes of the decoded path; longer: 414 */
+	HTTPD_PARAMS_MAX = 32,	     /* query parameters; more: 414 */
+	HTTPD_PARAM_MAX = 1024,	     /* bytes of one "name=value"; longer: 414 */
+	HTTPD_HEAD_MAX = 16384,	     /* request line and headers; more: the connection is dropped */
+	HTTPD_BODY_MAX = 65536,	     /* request body; more: 413 */
+	HTTPD_REPLY_MAX = 256 << 20, /* body of an answer */
+	HTTPD_KEEP_MAX_S = 3600,     /* longest time for which a request can be kept */
 };
 
 enum httpd_method {
@@ -47,10 +48,10 @@ struct httpd_route {
 	void *user;
 };
 
-struct httpd_options { /* zero-initialised: the defaults */
-	const char *host;	      /* NULL: 127.0.0.1; "": all addresses */
-	uint16_t port;		      /* 0: any free one, see httpd_port() */
-	unsigned int max_connections; /* 64 */
+struct httpd_options {			/* zero-initialised: the defaults */
+	const char *host;		/* NULL: 127.0.0.1; "": all addresses */
+	uint16_t port;			/* 0: any free one, see httpd_port() */
+	unsigned int max_connections;	/* 64 */
 	unsigned int request_timeout_s; /* 10: until the whole request is there */
 	unsigned int send_timeout_s;	/* 30: without progress while the answer goes out */
 };
@@ -59,11 +60,13 @@ struct httpd_options { /* zero-initialised: the defaults */
  * Listens. Routes are copied (their strings are not). On failure *ret is untouched and ERR says
  * "cannot listen on ADDRESS: CAUSE".
  */
-int httpd_new(uv_loop_t *loop, const struct httpd_options *options, const struct httpd_route *routes,
-	      size_t n_routes, struct httpd **ret, struct error *err) _must_check_;
+int httpd_new(uv_loop_t *loop, const struct httpd_options *options,
+	      const struct httpd_route *routes, size_t n_routes, struct httpd **ret,
+	      struct error *err) _must_check_;
 /*
- * Stops listening, tells kept requests that they are gone, drops the connections. The memory goes when
- * the loop has run on: run it until it has nothing left. Takes NULL, returns NULL. Not from a handler.
+ * Stops listening, tells kept requests that they are gone, drops the connections. The memory goes
+ * when the loop has run on: run it until it has nothing left. Takes NULL, returns NULL. Not from a
+ * handler.
  */
 struct httpd *httpd_free(struct httpd *h);
 DEFINE_CLEANUP(struct httpd *, httpd_free)
@@ -79,8 +82,8 @@ const char *httpd_request_path(const struct httpd_request *req);
 /* The decoded value of the first parameter with this name, "" for a bare name, NULL without one. */
 const char *httpd_request_param(const struct httpd_request *req, const char *name);
 /*
- * A decimal parameter in [MIN, MAX]; FALLBACK when there is none. When it is not a number in that range
- * -EINVAL, ERR says what was wanted.
+ * A decimal parameter in [MIN, MAX]; FALLBACK when there is none. When it is not a number in that
+ * range -EINVAL, ERR says what was wanted.
  */
 int httpd_request_param_u64(const struct httpd_request *req, const char *name, uint64_t min,
 			    uint64_t max, uint64_t fallback, uint64_t *ret, struct error *err);
@@ -91,19 +94,20 @@ struct httpd_header {
 };
 
 /*
- * Answers and ends the request. BODY is copied. Headers that every answer has (a caller's header of the
- * same name wins): Content-Security-Policy, Cache-Control, Referrer-Policy, X-Content-Type-Options,
- * X-Frame-Options.
+ * Answers and ends the request. BODY is copied. Headers that every answer has (a caller's header of
+ * the same name wins): Content-Security-Policy, Cache-Control, Referrer-Policy,
+ * X-Content-Type-Options, X-Frame-Options.
  */
 void httpd_reply(struct httpd_request *req, unsigned int status, const char *content_type,
-		 const struct httpd_header *headers, size_t n_headers, const void *body, size_t len);
+		 const struct httpd_header *headers, size_t n_headers, const void *body,
+		 size_t len);
 /* One line of plain text. */
 void httpd_reply_text(struct httpd_request *req, unsigned int status, const char *format, ...)
-	_printf_(3, 4);
+    _printf_(3, 4);
 
 /*
- * The answer comes later. After TIMEOUT_S seconds the server answers 504 itself. ON_GONE is called at
- * most once, never from inside httpd_keep() or httpd_reply().
+ * The answer comes later. After TIMEOUT_S seconds the server answers 504 itself. ON_GONE is called
+ * at most once, never from inside httpd_keep() or httpd_reply().
  */
 void httpd_keep(struct httpd_request *req, unsigned int timeout_s,
 		void (*on_gone)(struct httpd_request *req, void *user), void *user);

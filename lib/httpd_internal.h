@@ -61,8 +61,9 @@ struct httpd {
 };
 
 /* httpd_listen.c: a listening, non-blocking socket; its address as text. */
-int httpd_listen(const char *host, uint16_t port, int *ret_fd, char *ret_address, size_t address_size,
-		 uint16_t *ret_port, bool *ret_loopback, struct error *err) _must_check_;
+int httpd_listen(const char *host, uint16_t port, int *ret_fd, char *ret_address,
+		 size_t address_size, uint16_t *ret_port, bool *ret_loopback,
+		 struct error *err) _must_check_;
 
 /* httpd_request.c: the life of one request. */
 void httpd_request_begin(struct httpd_conn *conn); /* headers are complete */
@@ -70,6 +71,7 @@ void httpd_request_data(struct httpd_conn *conn, const void *data, size_t len);
 void httpd_request_dispatch(struct httpd_conn *conn);
 void httpd_request_gone(struct httpd_conn *conn);
 /* An answer without a request: for what fails before there is one. */
-void httpd_respond(struct httpd_conn *conn, bool head, unsigned int status, const char *content_type,
-		   const struct httpd_header *headers, size_t n_headers, const void *body, size_t len);
+void httpd_respond(struct httpd_conn *conn, bool head, unsigned int status,
+		   const char *content_type, const struct httpd_header *headers, size_t n_headers,
+		   const void *body, size_t len);
 void httpd_respond_error(struct httpd_conn *conn, unsigned int status, const char *allow);

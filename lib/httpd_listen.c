@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The listening socket of an HTTP server. It is made here and not by libwebsockets, because that one
- * only logs why it could not listen, and the user is owed address and cause.
+ * The listening socket of an HTTP server. It is made here and not by libwebsockets, because that
+ * one only logs why it could not listen, and the user is owed address and cause.
  */
 #include "lib/httpd_internal.h"
 
@@ -74,12 +74,12 @@ static const struct addrinfo *choose(const struct addrinfo *list, int family)
 	return NULL;
 }
 
-int httpd_listen(const char *host, uint16_t port, int *ret_fd, char *ret_address, size_t address_size,
-		 uint16_t *ret_port, bool *ret_loopback, struct error *err)
+int httpd_listen(const char *host, uint16_t port, int *ret_fd, char *ret_address,
+		 size_t address_size, uint16_t *ret_port, bool *ret_loopback, struct error *err)
 {
 	const struct addrinfo hints = {
-		.ai_flags = AI_PASSIVE | AI_NUMERICSERV,
-		.ai_socktype = SOCK_STREAM,
+	    .ai_flags = AI_PASSIVE | AI_NUMERICSERV,
+	    .ai_socktype = SOCK_STREAM,
 	};
 	const bool any = host && !host[0];
 	const int order[] = {any ? AF_INET6 : AF_INET, any ? AF_INET : AF_INET6};

@@ -2,9 +2,9 @@
 /*
  * One request from complete headers to its answer.
  *
- * A request belongs to its connection (conn->req) until httpd_reply() or httpd_request_gone() frees it.
- * The answer is rendered at once into conn->out; httpd.c sends it as the socket takes it and then
- * closes. Everything runs on the loop's thread.
+ * A request belongs to its connection (conn->req) until httpd_reply() or httpd_request_gone() frees
+ * it. The answer is rendered at once into conn->out; httpd.c sends it as the socket takes it and
+ * then closes. Everything runs on the loop's thread.
  */
 #include "lib/httpd_internal.h"
 
@@ -34,20 +34,20 @@ static const char *status_text(unsigned int status)
 		unsigned int status;
 		const char *text;
 	} texts[] = {
-		{200, "OK"},
-		{204, "No Content"},
-		{400, "Bad Request"},
-		{403, "Forbidden"},
-		{404, "Not Found"},
-		{405, "Method Not Allowed"},
-		{411, "Length Required"},
-		{413, "Content Too Large"},
-		{414, "URI Too Long"},
-		{429, "Too Many Requests"},
-		{500, "Internal Server Error"},
-		{501, "Not Implemented"},
-		{503, "Service Unavailable"},
-		{504, "Gateway Timeout"},
+	    {200, "OK"},
+	    {204, "No Content"},
+	    {400, "Bad Request"},
+	    {403, "Forbidden"},
+	    {404, "Not Found"},
+	    {405, "Method Not Allowed"},
+	    {411, "Length Required"},
+	    {413, "Content Too Large"},
+	    {414, "URI Too Long"},
+	    {429, "Too Many Requests"},
+	    {500, "Internal Server Error"},
+	    {501, "Not Implemented"},
+	    {503, "Service Unavailable"},
+	    {504, "Gateway Timeout"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
@@ -68,11 +68,11 @@ static void render_headers(struct buf *b, unsigned int status, const char *conte
 			   const struct httpd_header *headers, size_t n, size_t len)
 {
 	static const struct httpd_header defaults[] = {
-		{"Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"},
-		{"Cache-Control", "no-store"},
-		{"Referrer-Policy", "no-referrer"},
-		{"X-Content-Type-Options", "nosniff"},
-		{"X-Frame-Options", "DENY"},
+	    {"Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"},
+	    {"Cache-Control", "no-store"},
+	    {"Referrer-Policy", "no-referrer"},
+	    {"X-Content-Type-Options", "nosniff"},
+	    {"X-Frame-Options", "DENY"},
 	};
 
 	buf_printf(b, "HTTP/1.1 %u %s\r\nConnection: close\r\nContent-Length: %zu\r\n", status,
@@ -91,8 +91,9 @@ static void render_headers(struct buf *b, unsigned int status, const char *conte
 	buf_puts(b, "\r\n");
 }
 
-void httpd_respond(struct httpd_conn *conn, bool head, unsigned int status, const char *content_type,
-		   const struct httpd_header *headers, size_t n_headers, const void *body, size_t len)
+void httpd_respond(struct httpd_conn *conn, bool head, unsigned int status,
+		   const char *content_type, const struct httpd_header *headers, size_t n_headers,
+		   const void *body, size_t len)
 {
 	struct buf b;
 
@@ -119,7 +120,8 @@ void httpd_respond(struct httpd_conn *conn, bool head, unsigned int status, cons
 	conn->deadline_ms = uv_now(conn->server->loop) + conn->server->send_timeout_s * 1000ULL;
 	lws_set_timeout(conn->wsi, NO_PENDING_TIMEOUT, 0);
 	if (conn->req && conn->req->kept)
-		lws_rx_flow_control(conn->wsi, 1); /* or it would not be polled for writing either */
+		lws_rx_flow_control(conn->wsi,
+				    1); /* or it would not be polled for writing either */
 	lws_callback_on_writable(conn->wsi);
 }
 
@@ -167,8 +169,8 @@ void httpd_keep(struct httpd_request *req, unsigned int timeout_s,
 	req->kept = true;
 	req->on_gone = on_gone;
 	req->gone_user = user;
-	conn->deadline_ms = uv_now(conn->server->loop) +
-			    MIN(timeout_s, (unsigned int)HTTPD_KEEP_MAX_S) * 1000ULL;
+	conn->deadline_ms =
+	    uv_now(conn->server->loop) + MIN(timeout_s, (unsigned int)HTTPD_KEEP_MAX_S) * 1000ULL;
 	/* The watch looks after it now; unread bytes of this client must not wake the loop. */
 	lws_set_timeout(conn->wsi, NO_PENDING_TIMEOUT, 0);
 	lws_rx_flow_control(conn->wsi, 0);
@@ -200,11 +202,12 @@ static enum httpd_method method_of(struct lws *wsi)
 }
 
 static const enum lws_token_indexes uri_tokens[] = {
-	WSI_TOKEN_GET_URI, WSI_TOKEN_HEAD_URI,	 WSI_TOKEN_POST_URI,	WSI_TOKEN_PUT_URI,
-	WSI_TOKEN_DELETE_URI, WSI_TOKEN_OPTIONS_URI, WSI_TOKEN_PATCH_URI,
+    WSI_TOKEN_GET_URI,	  WSI_TOKEN_HEAD_URI,	 WSI_TOKEN_POST_URI,  WSI_TOKEN_PUT_URI,
+    WSI_TOKEN_DELETE_URI, WSI_TOKEN_OPTIONS_URI, WSI_TOKEN_PATCH_URI,
 };
 
-/* The path, percent-decoded and with dot segments resolved by libwebsockets. 0 or an HTTP status. */
+/* The path, percent-decoded and with dot segments resolved by libwebsockets. 0 or an HTTP status.
+ */
 static int read_path(struct lws *wsi, struct httpd_request *req)
 {
 	int len = 0;
@@ -289,9 +292,9 @@ static char *host_name(char *text)
 }
 
 /*
- * A web page elsewhere may make its visitor's browser ask servers on the visitor's own machine, by a
- * name that it lets point to 127.0.0.1 (DNS rebinding). A server for local clients only is called by a
- * local name.
+ * A web page elsewhere may make its visitor's browser ask servers on the visitor's own machine, by
+ * a name that it lets point to 127.0.0.1 (DNS rebinding). A server for local clients only is called
+ * by a local name.
  */
 static bool host_allowed(const struct httpd *h, struct lws *wsi)
 {
@@ -302,8 +305,8 @@ static bool host_allowed(const struct httpd *h, struct lws *wsi)
 	if (lws_hdr_copy(wsi, text, sizeof(text), WSI_TOKEN_HOST) <= 0)
 		return false;
 	name = host_name(text);
-	return strcasecmp(name, "localhost") == 0 || streq(name, "::1") || has_prefix(name, "127.") ||
-	       (h->host && strcasecmp(name, h->host) == 0);
+	return strcasecmp(name, "localhost") == 0 || streq(name, "::1") ||
+	       has_prefix(name, "127.") || (h->host && strcasecmp(name, h->host) == 0);
 }
 
 void httpd_request_begin(struct httpd_conn *conn)
@@ -372,7 +375,8 @@ static void allowed_methods(unsigned int methods, char *out, size_t size)
 	out[0] = 0;
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if ((methods & names[i].bit) && n < size)
-			n += (size_t)snprintf(out + n, size - n, "%s%s", n ? ", " : "", names[i].name);
+			n += (size_t)snprintf(out + n, size - n, "%s%s", n ? ", " : "",
+					      names[i].name);
 }
 
 void httpd_request_dispatch(struct httpd_conn *conn)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Captures: each a kept request, the span of UNIX time that it asked for, and the batches that overlap
- * it. A capture is answered by the first batch that reaches its end, or, when windows stop coming (an
- * idle node makes no batch), by its timer: two windows after its end with what there is.
+ * Captures: each a kept request, the span of UNIX time that it asked for, and the batches that
+ * overlap it. A capture is answered by the first batch that reaches its end, or, when windows stop
+ * coming (an idle node makes no batch), by its timer: two windows after its end with what there is.
  *
- * Batches are shared and immutable; a capture holds references, nothing is copied. Everything runs on
- * the loop's thread; encoding does too, which a few megabytes of samples allow and which only happens
- * when somebody asks.
+ * Batches are shared and immutable; a capture holds references, nothing is copied. Everything runs
+ * on the loop's thread; encoding does too, which a few megabytes of samples allow and which only
+ * happens when somebody asks.
  */
 #include "agent/http/debug_pprof.h"
 
@@ -52,7 +52,7 @@ static void capture_clear(struct capture *c)
 static void capture_finish(struct capture *c)
 {
 	static const struct httpd_header headers[] = {
-		{"Content-Disposition", "attachment; filename=\"profile.pb.gz\""},
+	    {"Content-Disposition", "attachment; filename=\"profile.pb.gz\""},
 	};
 	const struct pprof_filter filter = {.pid = c->pid};
 	struct httpd_request *req = c->req;
@@ -61,7 +61,8 @@ static void capture_finish(struct capture *c)
 	int r;
 
 	buf_init(&out, DEBUG_PPROF_BYTES_MAX);
-	r = pprof_encode((const struct batch *const *)c->batches, c->n_batches, &filter, &out, &err);
+	r = pprof_encode((const struct batch *const *)c->batches, c->n_batches, &filter, &out,
+			 &err);
 	capture_clear(c);
 	metric_add(r < 0 ? M_HTTP_CAPTURES_FAILED : M_HTTP_CAPTURES, 1);
 	if (r < 0)
@@ -141,13 +142,14 @@ static void handle_profile(struct httpd_request *req, void *user)
 static void handle_index(struct httpd_request *req, void *user)
 {
 	static const char page[] =
-		"<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>kiln-agent: "
-		"/debug/pprof/</title></head><body><h1>/debug/pprof/</h1><ul>"
-		"<li><a href=\"profile?seconds=10\">profile</a>: CPU profile of the agent itself "
-		"(pprof, gzip). seconds=1..300, default 30; pid=PID for another process, pid=0 for "
-		"the whole node.</li></ul>"
-		"<p><code>go tool pprof http://HOST:PORT/debug/pprof/profile?seconds=30</code></p>"
-		"</body></html>\n";
+	    "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>kiln-agent: "
+	    "/debug/pprof/</title></head><body><h1>/debug/pprof/</h1><ul>"
+	    "<li><a href=\"/debug/pprof/profile?seconds=10\">profile</a>: CPU profile of the agent "
+	    "itself "
+	    "(pprof, gzip). seconds=1..300, default 30; pid=PID for another process, pid=0 for "
+	    "the whole node.</li></ul>"
+	    "<p><code>go tool pprof http://HOST:PORT/debug/pprof/profile?seconds=30</code></p>"
+	    "</body></html>\n";
 
 	httpd_reply(req, 200, "text/html; charset=utf-8", NULL, 0, page, sizeof(page) - 1);
 }
@@ -198,10 +200,10 @@ int debug_pprof_new(uv_loop_t *loop, const struct http_config *config, uint64_t 
 	if (!d)
 		return error_set(err, -ENOMEM, "extensions.pprof: out of memory");
 	const struct httpd_route routes[] = {
-		{"/", HTTPD_GET, handle_index, d},
-		{"/debug/pprof", HTTPD_GET, handle_index, d},
-		{"/debug/pprof/", HTTPD_GET, handle_index, d},
-		{"/debug/pprof/profile", HTTPD_GET, handle_profile, d},
+	    {"/", HTTPD_GET, handle_index, d},
+	    {"/debug/pprof", HTTPD_GET, handle_index, d},
+	    {"/debug/pprof/", HTTPD_GET, handle_index, d},
+	    {"/debug/pprof/profile", HTTPD_GET, handle_profile, d},
 	};
 	d->window_ms = window_ms;
 	r = httpd_new(loop, &options, routes, ARRAY_SIZE(routes), &d->server, err);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The pprof extension: the agent's own CPU profile, as `go tool pprof http://HOST:1777` asks for it.
+ * The pprof extension: the agent's own CPU profile, as `go tool pprof http://HOST:1777` asks for
+ * it.
  *
  *   GET /debug/pprof/                       what there is
- *   GET /debug/pprof/profile?seconds=N&pid=P  N 1..300 (30); P a process, 0 the whole node, default the agent
+ *   GET /debug/pprof/profile?seconds=N&pid=P  N 1..300 (30); P a process, 0 the whole node, default
+ * the agent
  *
- * A capture keeps the reporting windows that overlap its time, whole, and answers when a window that
- * reaches its end has come. Loop's thread.
+ * A capture keeps the reporting windows that overlap its time, whole, and answers when a window
+ * that reaches its end has come. Loop's thread.
  */
 #pragma once
 
@@ -18,16 +20,17 @@
 #include <uv.h>
 
 enum {
-	DEBUG_PPROF_CAPTURES_MAX = 4,	/* at once; more: 503 */
+	DEBUG_PPROF_CAPTURES_MAX = 4, /* at once; more: 503 */
 	DEBUG_PPROF_SECONDS_MAX = 300,
 	DEBUG_PPROF_SECONDS_DEFAULT = 30,
-	DEBUG_PPROF_BATCHES_MAX = 512,	/* of one capture; later windows are left out and counted */
+	DEBUG_PPROF_BATCHES_MAX = 512, /* of one capture; later windows are left out and counted */
 	DEBUG_PPROF_BYTES_MAX = 64 << 20, /* of an encoded profile */
 };
 
 struct debug_pprof;
 
-/* WINDOW_MS: reporter_interval, how long a window may still be on its way at the end of a capture. */
+/* WINDOW_MS: reporter_interval, how long a window may still be on its way at the end of a capture.
+ */
 int debug_pprof_new(uv_loop_t *loop, const struct http_config *config, uint64_t window_ms,
 		    struct debug_pprof **ret, struct error *err) _must_check_;
 /* The memory of its server goes as the loop runs on (lib/httpd.h). Takes NULL, returns NULL. */

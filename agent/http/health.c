@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Four handlers over what the agent tells by its callbacks and its metrics. All state is the time of
- * start; everything runs on the loop's thread.
+ * Four handlers over what the agent tells by its callbacks and its metrics. All state is the time
+ * of start; everything runs on the loop's thread.
  *
  * Shape of the JSON: opentelemetry-collector-contrib 0.120, extension/healthcheckextension
  * (healthcheck package): {"status", "upSince", "uptime"}.
@@ -71,8 +71,8 @@ static void handle_status(struct httpd_request *req, void *user)
 
 	if (!is_ready(h, reason, sizeof(reason))) {
 		static const char unavailable[] =
-			"{\"status\":\"Server not available\",\"upSince\":\"0001-01-01T00:00:00Z\","
-			"\"uptime\":\"\"}";
+		    "{\"status\":\"Server not available\",\"upSince\":\"0001-01-01T00:00:00Z\","
+		    "\"uptime\":\"\"}";
 
 		httpd_reply(req, 503, "application/json", NULL, 0, unavailable,
 			    sizeof(unavailable) - 1);
@@ -80,14 +80,14 @@ static void handle_status(struct httpd_request *req, void *user)
 	}
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	format_uptime((double)(now.tv_sec - h->started_mono.tv_sec) +
-			      (double)(now.tv_nsec - h->started_mono.tv_nsec) / 1e9,
+			  (double)(now.tv_nsec - h->started_mono.tv_nsec) / 1e9,
 		      uptime, sizeof(uptime));
 	gmtime_r(&h->started.tv_sec, &tm);
 	n = strftime(since, sizeof(since), "%Y-%m-%dT%H:%M:%S", &tm);
 	snprintf(since + n, sizeof(since) - n, ".%09ldZ", h->started.tv_nsec);
 	len = snprintf(text, sizeof(text),
-		       "{\"status\":\"Server available\",\"upSince\":\"%s\",\"uptime\":\"%s\"}", since,
-		       uptime);
+		       "{\"status\":\"Server available\",\"upSince\":\"%s\",\"uptime\":\"%s\"}",
+		       since, uptime);
 	httpd_reply(req, 200, "application/json", NULL, 0, text, (size_t)len);
 }
 
@@ -128,10 +128,10 @@ int health_new(uv_loop_t *loop, const struct http_config *config,
 	clock_gettime(CLOCK_MONOTONIC, &h->started_mono);
 	/* The first match wins: a configured path never hides the fixed ones. */
 	const struct httpd_route routes[] = {
-		{"/healthz", HTTPD_GET, handle_healthz, h},
-		{"/readyz", HTTPD_GET, handle_readyz, h},
-		{"/metrics", HTTPD_GET, handle_metrics, h},
-		{h->path, HTTPD_GET, handle_status, h},
+	    {"/healthz", HTTPD_GET, handle_healthz, h},
+	    {"/readyz", HTTPD_GET, handle_readyz, h},
+	    {"/metrics", HTTPD_GET, handle_metrics, h},
+	    {h->path, HTTPD_GET, handle_status, h},
 	};
 	r = httpd_new(loop, &options, routes, ARRAY_SIZE(routes), &h->server, err);
 	if (r < 0)

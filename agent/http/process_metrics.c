@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads /proc/self/stat (proc(5): field numbers below), the directory of descriptors and the boot time.
- * Nothing is kept; any thread may call.
+ * Reads /proc/self/stat (proc(5): field numbers below), the directory of descriptors and the boot
+ * time. Nothing is kept; any thread may call.
  */
 #include "agent/http/process_metrics.h"
 
@@ -43,7 +43,8 @@ static int read_text(const char *path, struct buf *out)
 	return out->len ? 0 : -ENODATA;
 }
 
-/* The numbers after comm, which may hold spaces and parentheses itself, by their number in proc(5). */
+/* The numbers after comm, which may hold spaces and parentheses itself, by their number in proc(5).
+ */
 static int parse_stat(const char *text, uint64_t fields[FIELDS])
 {
 	const char *p = strrchr(text, ')');
@@ -148,7 +149,8 @@ static void row(struct buf *out, const char *kind, const char *name, const char 
 
 int process_metrics_render(const struct process_metrics *m, struct buf *out)
 {
-	row(out, "counter", "process_cpu_seconds_total", "User and system CPU time spent, in seconds.");
+	row(out, "counter", "process_cpu_seconds_total",
+	    "User and system CPU time spent, in seconds.");
 	buf_printf(out, "%.2f\n", m->cpu_seconds);
 	row(out, "gauge", "process_resident_memory_bytes", "Resident memory, in bytes.");
 	buf_printf(out, "%" PRIu64 "\n", m->resident_bytes);

@@ -16,6 +16,7 @@ struct process_metrics {
 };
 
 /* PROC: "/proc/self"; STAT: "/proc/stat" (boot time). A negative errno when one cannot be read. */
-int process_metrics_read(const char *proc, const char *stat, struct process_metrics *ret) _must_check_;
+int process_metrics_read(const char *proc, const char *stat,
+			 struct process_metrics *ret) _must_check_;
 /* Prometheus text. */
 int process_metrics_render(const struct process_metrics *m, struct buf *out);

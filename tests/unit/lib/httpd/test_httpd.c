@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The HTTP server over real sockets: routes and refusals, limits, clients that are slow, rude or gone,
- * answers that come later, several servers on one loop, and taking it all down.
+ * The HTTP server over real sockets: routes and refusals, limits, clients that are slow, rude or
+ * gone, answers that come later, several servers on one loop, and taking it all down.
  */
 #include "tests/unit/lib/httpd/harness.h"
 
@@ -55,9 +55,9 @@ static void handle_echo(struct httpd_request *req, void *user)
 static void handle_big(struct httpd_request *req, void *user)
 {
 	const struct httpd_header headers[] = {
-		{"Content-Disposition", "attachment; filename=\"big\""},
-		{"X-Evil", "a\r\nSet-Cookie: b"},
-		{"Content-Security-Policy", "default-src 'self'"},
+	    {"Content-Disposition", "attachment; filename=\"big\""},
+	    {"X-Evil", "a\r\nSet-Cookie: b"},
+	    {"Content-Security-Policy", "default-src 'self'"},
 	};
 
 	httpd_reply(req, 200, "application/octet-stream", headers, 3, big, BIG);
@@ -100,17 +100,17 @@ static void handle_forgets(struct httpd_request *req, void *user)
 }
 
 static const struct httpd_route routes[] = {
-	{"/", HTTPD_GET, handle_hello, (void *)"root"},
-	{"/hello", HTTPD_GET, handle_hello, (void *)"world"},
-	{"/echo", HTTPD_GET | HTTPD_POST, handle_echo, NULL},
-	{"/post", HTTPD_POST, handle_echo, NULL},
-	{"/big", HTTPD_GET, handle_big, NULL},
-	{"/later", HTTPD_GET, handle_later, NULL},
-	{"/never", HTTPD_GET, handle_never, NULL},
-	{"/forgets", HTTPD_GET, handle_forgets, NULL},
+    {"/", HTTPD_GET, handle_hello, (void *)"root"},
+    {"/hello", HTTPD_GET, handle_hello, (void *)"world"},
+    {"/echo", HTTPD_GET | HTTPD_POST, handle_echo, NULL},
+    {"/post", HTTPD_POST, handle_echo, NULL},
+    {"/big", HTTPD_GET, handle_big, NULL},
+    {"/later", HTTPD_GET, handle_later, NULL},
+    {"/never", HTTPD_GET, handle_never, NULL},
+    {"/forgets", HTTPD_GET, handle_forgets, NULL},
 };
 static const struct httpd_route second_routes[] = {
-	{"/hello", HTTPD_GET, handle_hello, (void *)"second"},
+    {"/hello", HTTPD_GET, handle_hello, (void *)"second"},
 };
 
 static void init(uv_loop_t *loop, void *user)
@@ -240,7 +240,8 @@ static void a_wrong_method_is_405_and_names_the_right_ones(void **state)
 	struct reply r;
 	char value[64];
 
-	client_ask(f.port, "POST /hello HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nab", &r);
+	client_ask(f.port, "POST /hello HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nab",
+		   &r);
 	assert_int_equal(r.status, 405);
 	assert_string_equal(reply_header(&r, "Allow", value, sizeof(value)), "GET, HEAD");
 	reply_done(&r);
@@ -348,7 +349,8 @@ static void a_body_arrives_whole_up_to_its_cap(void **state)
 	reply_done(&r);
 	buf_done(&b);
 	free(body);
-	expect_status("POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 65537\r\n\r\n", 413);
+	expect_status("POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 65537\r\n\r\n",
+		      413);
 	expect_status("POST /echo HTTP/1.1\r\nHost: localhost\r\n"
 		      "Content-Length: 99999999999999999999\r\n\r\n",
 		      413);
@@ -378,9 +380,10 @@ static void upgrades_and_connect_are_refused(void **state)
 		      "Upgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 		      "Sec-WebSocket-Version: 13\r\n\r\n",
 		      501);
-	expect_status("GET /hello HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\n"
-		      "Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n",
-		      501);
+	expect_status(
+	    "GET /hello HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\n"
+	    "Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n",
+	    501);
 	client_ask(f.port, "CONNECT example.org:443 HTTP/1.1\r\nHost: localhost\r\n\r\n", &r);
 	assert_int_not_equal(r.status, 200);
 	reply_done(&r);
@@ -616,9 +619,10 @@ static void kept_requests_are_told_when_the_server_closes(void **state)
 
 static void the_server_closes_in_the_middle_of_everything(void **state)
 {
-	const char *texts[] = {"", "GET /hel", "GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n",
-			       "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nab",
-			       "GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n"};
+	const char *texts[] = {
+	    "", "GET /hel", "GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n",
+	    "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nab",
+	    "GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n"};
 
 	for (int round = 0; round < 8; round++) {
 		int fds[ARRAY_SIZE(texts)];
@@ -700,8 +704,9 @@ static void damage(struct buf *b, uint32_t *seed)
 {
 	for (unsigned int i = next_random(seed) % 6; i; i--) {
 		size_t at = next_random(seed) % b->len;
-		static const char *const pieces[] = {"\r\n", "%", "\n\n", "/../", " ",	 "?&=",
-						     "\r\n\r\n", "Upgrade: h2c\r\n", ":", "GET "};
+		static const char *const pieces[] = {"\r\n", "%",   "\n\n",	"/../",
+						     " ",    "?&=", "\r\n\r\n", "Upgrade: h2c\r\n",
+						     ":",    "GET "};
 
 		switch (next_random(seed) % 4) {
 		case 0:
@@ -725,17 +730,18 @@ static void damage(struct buf *b, uint32_t *seed)
 static void malformed_requests_never_stop_the_server(void **state)
 {
 	static const char *const seeds[] = {
-		"GET /hello HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n",
-		"GET /echo?name=%41&n=3;x=y HTTP/1.1\r\nHost: localhost\r\n\r\n",
-		"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nabcde",
-		"GET /hello HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
-		"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n",
-		"CONNECT a:1 HTTP/1.1\r\n\r\n",
-		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-		"HEAD /later HTTP/1.0\r\n\r\n",
-		"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-		"OPTIONS * HTTP/1.1\r\n\r\n",
+	    "GET /hello HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n",
+	    "GET /echo?name=%41&n=3;x=y HTTP/1.1\r\nHost: localhost\r\n\r\n",
+	    "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nabcde",
+	    "GET /hello HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: "
+	    "websocket\r\n"
+	    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
+	    "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n",
+	    "CONNECT a:1 HTTP/1.1\r\n\r\n",
+	    "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+	    "HEAD /later HTTP/1.0\r\n\r\n",
+	    "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+	    "OPTIONS * HTTP/1.1\r\n\r\n",
 	};
 	uint32_t seed = 0x9e3779b9;
 
@@ -830,41 +836,41 @@ int main(void)
 {
 #define WITH_SERVER(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		WITH_SERVER(answers_a_known_path_with_all_headers),
-		WITH_SERVER(each_server_has_its_own_routes),
-		WITH_SERVER(head_has_the_length_and_no_body),
-		WITH_SERVER(an_unknown_path_is_404),
-		WITH_SERVER(dot_segments_and_escapes_never_leave_the_routes),
-		WITH_SERVER(a_wrong_method_is_405_and_names_the_right_ones),
-		WITH_SERVER(query_parameters_are_decoded_and_bounded),
-		WITH_SERVER(a_long_path_is_414),
-		WITH_SERVER(a_long_parameter_is_414),
-		WITH_SERVER(too_many_header_bytes_end_the_connection),
-		WITH_SERVER(bad_escapes_are_refused),
-		WITH_SERVER(a_body_arrives_whole_up_to_its_cap),
-		WITH_SERVER(a_foreign_host_header_is_refused_on_loopback),
-		WITH_SERVER(upgrades_and_connect_are_refused),
-		WITH_SERVER(a_big_answer_arrives_whole_at_a_slow_reader),
-		WITH_SERVER(a_reader_that_stops_is_dropped),
-		WITH_SERVER(a_request_that_drips_is_dropped),
-		WITH_SERVER(a_silent_client_is_dropped),
-		WITH_SERVER(a_request_in_single_bytes_is_answered),
-		WITH_SERVER(a_half_closed_client_gets_its_answer),
-		WITH_SERVER(pipelined_requests_get_one_answer_and_the_end),
-		WITH_SERVER(a_kept_request_is_answered_later),
-		WITH_SERVER(waiting_costs_no_cpu_whatever_the_client_sends),
-		WITH_SERVER(a_client_that_leaves_is_reported_once),
-		WITH_SERVER(a_client_that_resets_is_reported_once),
-		WITH_SERVER(a_kept_request_ends_with_504),
-		WITH_SERVER(a_handler_that_forgets_is_500),
-		WITH_SERVER(kept_requests_are_told_when_the_server_closes),
-		WITH_SERVER(the_server_closes_in_the_middle_of_everything),
-		WITH_SERVER(two_hundred_clients_at_once_are_all_answered),
-		WITH_SERVER(connections_are_capped_and_the_slots_come_back),
-		WITH_SERVER(malformed_requests_never_stop_the_server),
-		cmocka_unit_test(a_taken_port_is_named_with_its_cause),
-		cmocka_unit_test(an_address_of_nobody_is_named_with_its_cause),
-		cmocka_unit_test(servers_come_and_go_on_one_loop),
+	    WITH_SERVER(answers_a_known_path_with_all_headers),
+	    WITH_SERVER(each_server_has_its_own_routes),
+	    WITH_SERVER(head_has_the_length_and_no_body),
+	    WITH_SERVER(an_unknown_path_is_404),
+	    WITH_SERVER(dot_segments_and_escapes_never_leave_the_routes),
+	    WITH_SERVER(a_wrong_method_is_405_and_names_the_right_ones),
+	    WITH_SERVER(query_parameters_are_decoded_and_bounded),
+	    WITH_SERVER(a_long_path_is_414),
+	    WITH_SERVER(a_long_parameter_is_414),
+	    WITH_SERVER(too_many_header_bytes_end_the_connection),
+	    WITH_SERVER(bad_escapes_are_refused),
+	    WITH_SERVER(a_body_arrives_whole_up_to_its_cap),
+	    WITH_SERVER(a_foreign_host_header_is_refused_on_loopback),
+	    WITH_SERVER(upgrades_and_connect_are_refused),
+	    WITH_SERVER(a_big_answer_arrives_whole_at_a_slow_reader),
+	    WITH_SERVER(a_reader_that_stops_is_dropped),
+	    WITH_SERVER(a_request_that_drips_is_dropped),
+	    WITH_SERVER(a_silent_client_is_dropped),
+	    WITH_SERVER(a_request_in_single_bytes_is_answered),
+	    WITH_SERVER(a_half_closed_client_gets_its_answer),
+	    WITH_SERVER(pipelined_requests_get_one_answer_and_the_end),
+	    WITH_SERVER(a_kept_request_is_answered_later),
+	    WITH_SERVER(waiting_costs_no_cpu_whatever_the_client_sends),
+	    WITH_SERVER(a_client_that_leaves_is_reported_once),
+	    WITH_SERVER(a_client_that_resets_is_reported_once),
+	    WITH_SERVER(a_kept_request_ends_with_504),
+	    WITH_SERVER(a_handler_that_forgets_is_500),
+	    WITH_SERVER(kept_requests_are_told_when_the_server_closes),
+	    WITH_SERVER(the_server_closes_in_the_middle_of_everything),
+	    WITH_SERVER(two_hundred_clients_at_once_are_all_answered),
+	    WITH_SERVER(connections_are_capped_and_the_slots_come_back),
+	    WITH_SERVER(malformed_requests_never_stop_the_server),
+	    cmocka_unit_test(a_taken_port_is_named_with_its_cause),
+	    cmocka_unit_test(an_address_of_nobody_is_named_with_its_cause),
+	    cmocka_unit_test(servers_come_and_go_on_one_loop),
 	};
 	int r;
 
