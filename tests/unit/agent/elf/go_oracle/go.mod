@@ -1,0 +1,2 @@
+module kiln.dev/go_oracle
+go 1.19
