@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of exporter types: a new exporter is its own file and one row here. */
+#include "agent/export/exporter.h"
+
+static const struct exporter_ops *const exporter_ops_table[] = {
+    &otlp_grpc_exporter_ops,  &otlp_http_exporter_ops,	 &text_exporter_ops,
+    &pprof_file_exporter_ops, &folded_file_exporter_ops, &top_exporter_ops,
+};
+
+int exporter_new(const struct exporter_config *config, uv_loop_t *loop, struct exporter **ret,
+		 struct error *err)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(exporter_ops_table); i++)
+		if (streq(exporter_ops_table[i]->type, config->type))
+			return exporter_ops_table[i]->create(config, loop, ret, err);
+	return error_set(err, -EINVAL, "exporter %s: unknown type \"%s\"", config->id,
+			 config->type);
+}

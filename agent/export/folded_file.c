@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files of folded stacks, for flamegraph.pl, inferno and speedscope. */
+#include "agent/export/profile_file.h"
+#include "agent/profile/folded.h"
+
+static int folded_file_new(void **ret)
+{
+	struct folded *f;
+	int r = folded_new(PROFILE_FILE_MAX, &f);
+
+	if (!r)
+		*ret = f;
+	return r;
+}
+
+static int folded_file_add(void *profile, const struct batch *batch)
+{
+	return folded_add(profile, batch);
+}
+
+static int folded_file_encode(void *profile, struct buf *out, struct error *err)
+{
+	int r = folded_write(profile, out);
+
+	return r < 0 ? error_set(err, r, "writing folded stacks: %s", strerror(-r)) : 0;
+}
+
+static void folded_file_reset(void *profile)
+{
+	folded_reset(profile);
+}
+
+static void folded_file_free(void *profile)
+{
+	folded_free(profile);
+}
+
+static const struct profile_format format = {
+    .ops = &folded_file_exporter_ops,
+    .drops = M_FOLDED_FILE_DROPPED,
+    .new = folded_file_new,
+    .add = folded_file_add,
+    .encode = folded_file_encode,
+    .reset = folded_file_reset,
+    .free = folded_file_free,
+};
+
+static int folded_file_create(const struct exporter_config *config, uv_loop_t *loop,
+			      struct exporter **ret, struct error *err)
+{
+	return profile_file_create(&format, config, loop, ret, err);
+}
+
+const struct exporter_ops folded_file_exporter_ops = {
+    .type = "folded_file",
+    .create = folded_file_create,
+    .consume = local_consume,
+    .flush = local_flush,
+    .destroy = local_destroy,
+};
