@@ -30,8 +30,8 @@ static void exporter_done(struct exporter_config *e)
 	for (size_t i = 0; i < ARRAY_SIZE(strings); i++)
 		free(strings[i]);
 	pairs_done(&e->headers);
-	strings_done(&e->export_stack_frame_types);
-	strings_done(&e->export_sample_types);
+	config_strings_done(&e->export_stack_frame_types);
+	config_strings_done(&e->export_sample_types);
 }
 
 static void processors_done(struct processors_config *p)
@@ -43,9 +43,9 @@ static void processors_done(struct processors_config *p)
 		free(p->resource[i].action);
 	}
 	free(p->resource);
-	strings_done(&p->k8s_metadata);
-	strings_done(&p->k8s_labels);
-	strings_done(&p->k8s_annotations);
+	config_strings_done(&p->k8s_metadata);
+	config_strings_done(&p->k8s_labels);
+	config_strings_done(&p->k8s_annotations);
 }
 
 struct config *config_free(struct config *c)

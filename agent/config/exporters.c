@@ -129,12 +129,12 @@ static int decode_names(struct fields *f, const struct yaml_node *node, void *ou
 		rest = copy;
 		while (r == 0 && (item = strsep(&rest, ",")))
 			if (*item)
-				r = strings_add(out, item);
+				r = config_strings_add(out, item);
 	}
 	for (const struct yaml_node *n = node->child; r == 0 && n; n = n->next) {
 		if (n->kind != YAML_SCALAR)
 			return fields_error(f, n, "want a name");
-		r = strings_add(out, n->text);
+		r = config_strings_add(out, n->text);
 	}
 	if (r == -E2BIG)
 		return fields_error(f, node, "more than %d names", CONFIG_LIST_MAX);

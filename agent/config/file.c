@@ -221,6 +221,8 @@ static int check_receivers(struct fields *f, const struct section *receivers,
 		if (t->foreign || !other)
 			other = n;
 	}
+	if (!find_type(receivers->types, other->text)->foreign)
+		return fields_error(f, other, "the profiling receiver is missing");
 	return fields_error(
 	    f, other,
 	    "kiln-agent is an agent: it takes samples with the profiling receiver and "

@@ -92,13 +92,13 @@ int flags_apply(struct loading *l, const struct flags *flags, struct error *err)
 
 /* values.c: parts of values that file, environment and flags share. The error has no place yet. */
 int set_string(char **to, const char *from) _must_check_;		  /* 0 or -ENOMEM */
-int strings_add(struct config_strings *s, const char *text) _must_check_; /* -E2BIG, -ENOMEM */
+int config_strings_add(struct config_strings *s, const char *text) _must_check_; /* -E2BIG, -ENOMEM */
 /* Adds, or replaces the value of an equal key. */
 int pairs_set(struct config_pairs *p, const char *key, const char *value, size_t max) _must_check_;
 void pairs_remove(struct config_pairs *p, const char *key);
 const char *pairs_get(const struct config_pairs *p, const char *key);
 void pairs_done(struct config_pairs *p);
-void strings_done(struct config_strings *s);
+void config_strings_done(struct config_strings *s);
 /* "k=v,k2=v2". The message names the pair's number and key, never a value. */
 int pairs_parse(struct config_pairs *p, const char *text, bool percent, size_t max,
 		struct error *err) _must_check_;

@@ -52,7 +52,7 @@ static const char *const metadata_names[] = {
 static int add_to_list(struct fields *f, const struct yaml_node *node, struct config_strings *s,
 		       const char *text)
 {
-	int r = strings_add(s, text);
+	int r = config_strings_add(s, text);
 
 	if (r == -E2BIG)
 		return fields_error(f, node, "more than %d entries", CONFIG_LIST_MAX);

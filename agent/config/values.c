@@ -23,7 +23,7 @@ int set_string(char **to, const char *from)
 	return 0;
 }
 
-int strings_add(struct config_strings *s, const char *text)
+int config_strings_add(struct config_strings *s, const char *text)
 {
 	char **items, *copy;
 
@@ -40,7 +40,7 @@ int strings_add(struct config_strings *s, const char *text)
 	return 0;
 }
 
-void strings_done(struct config_strings *s)
+void config_strings_done(struct config_strings *s)
 {
 	for (size_t i = 0; i < s->n; i++)
 		free(s->items[i]);
