@@ -62,7 +62,7 @@ fn main() {
             "\"rust:NAME::apply\",\"rust:<NAME::Square<T> as NAME::Shape>::area\",",
             "{{\"n\":5,\"of\":[\"rust:NAME::descend\"]}},\"rust:NAME::deep::er::entry\",",
             "\"rust:NAME::main\",\"+/(<.* as )?(core|std)[^a-z].*|main|.*lang_start.*/\",",
-            "\"libc:__libc_start_call_main\",\"libc:__libc_start_main_impl\",\"_start\"]}}]}}"
+            "\"libc:__libc_start_call_main\",\"libc:__libc_start_main_impl=__libc_start_main\",\"_start\"]}}]}}"
         ),
         std::process::id()
     );

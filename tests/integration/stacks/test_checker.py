@@ -100,6 +100,15 @@ class Matching(unittest.TestCase):
         self.assertIn("qsort_r", elfsym.load(chains.LIBC).aliases("qsort_r"))
         self.assertTrue(self.whole(self.chain("libc:no_such_function"), "libc.so.6+0x1234"))
         self.assertFalse(self.whole(self.chain("libc:no_such_function"), "libm.so.6+0x1234"))
+        self.assertFalse(self.whole(self.chain("libc:no_such_function=qsort_r"), "libc.so.6+0x1234"))
+        self.assertTrue(self.whole(self.chain("libc:no_such_function|qsort_r"), "libc.so.6+0x1234"))
+        self.assertTrue(self.whole(self.chain("libc:no_such_function|qsort_r"), "qsort_r"))
+
+    def test_without_debug_files_only_the_dynamic_symbols_count(self):
+        names = chains.Names("wl-x", debug_dir=None)
+        start = chains.Chain({"frames": ["libc:__libc_start_call_main", "libc:__libc_start_main_impl=__libc_start_main"]}, names)
+        self.assertTrue(self.whole(start, "libc.so.6+0x271d9", "__libc_start_main"))
+        self.assertFalse(self.whole(start, "libc.so.6+0x271d9", "libc.so.6+0x27283"))
 
     def test_rust_names_lose_hash_and_generics_only(self):
         self.assertEqual(chains.normal_rust("a::b::h0123456789abcdef"), "a::b")

@@ -5,8 +5,9 @@ A workload prints {"pid", "name", "chains": [{"frames": [...], ...}]}; frames go
 root, user space only. An element is
 
   "name"              this function, by this very name
-  "libc:NAME|NAME2"   this function of the C library, by any of its symbols' names; where no symbol covers it
-                      (the library is stripped), SONAME+0xOFFSET
+  "libc:A=B|C"        this function of the C library, by any of its symbols' names (A and B are names of one
+                      function, C is another one); where no symbol covers it (the library is stripped),
+                      SONAME+0xOFFSET
   "lib:SO,SO2"        any function of these libraries, named or SONAME+0xOFFSET
   "/regex/"           any name that the expression matches as a whole
   "cxx:NAME"          a demangled C++ name, blanks ignored
@@ -56,20 +57,23 @@ def normal_rust(name):
 class Names:
     """What the elements' prefixes mean for one program."""
 
-    def __init__(self, program, executable=None, symbols=None):
-        """PROGRAM: as the agent names it; SYMBOLS: an unstripped twin to resolve PROGRAM+0xOFFSET."""
+    def __init__(self, program, executable=None, symbols=None, debug_dir="/usr/lib/debug"):
+        """PROGRAM: as the agent names it; SYMBOLS: an unstripped twin to resolve PROGRAM+0xOFFSET;
+        DEBUG_DIR: where the agent finds separate debug files by build id, None: nowhere."""
         self.program = program
+        self.debug_dir = debug_dir
         self.own = elfsym.load(executable) if executable else None
         self.twin = elfsym.load(symbols) if symbols else None
         self.static = bool(self.own and self.own.by_name.get("__libc_start_call_main"))
         self.cache = {}
 
     def libc(self, names):
-        elf = self.own if self.static else elfsym.load(LIBC)
+        elf = self.own if self.static else elfsym.load(LIBC, self.debug_dir)
         wanted, stripped = set(), False
         for name in names.split("|"):
-            wanted |= elf.aliases(name)
-            stripped |= not elf.sized(name)
+            same = name.split("=")
+            wanted |= set().union(*map(elf.aliases, same))
+            stripped |= not any(map(elf.sized, same))
         so = self.program if self.static else "libc.so.6"
         pattern = re.compile(re.escape(so) + OFFSET) if stripped else None
         return lambda frame: frame in wanted or bool(pattern and pattern.fullmatch(frame))
@@ -77,7 +81,7 @@ class Names:
     def libraries(self, sos):
         wanted = set()
         for so in sos:
-            wanted |= elfsym.load(LIBRARIES[so]).names()
+            wanted |= elfsym.load(LIBRARIES[so], self.debug_dir).names()
         if self.static and self.own:
             wanted |= self.own.names()
         pattern = re.compile("(?:" + "|".join(map(re.escape, sos)) + ")" + OFFSET)

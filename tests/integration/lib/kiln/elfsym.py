@@ -70,5 +70,5 @@ class Elf:
 
 
 @lru_cache(maxsize=None)
-def load(path):
-    return Elf(os.path.realpath(path))
+def load(path, debug_dir="/usr/lib/debug"):
+    return Elf(os.path.realpath(path), debug_dir)
