@@ -314,6 +314,20 @@ static int decode_duration(struct fields *f, const struct yaml_node *node, const
 	return 0;
 }
 
+/* 1048576 -> "1MiB" */
+static struct quoted size_text(double bytes)
+{
+	static const char *const units[] = {"", "KiB", "MiB", "GiB", "TiB"};
+	uint64_t v = (uint64_t)bytes;
+	struct quoted q;
+	size_t u = 0;
+
+	for (; v && v % 1024 == 0 && u + 1 < ARRAY_SIZE(units); u++)
+		v /= 1024;
+	snprintf(q.text, sizeof(q.text), "%" PRIu64 "%s", v, units[u]);
+	return q;
+}
+
 static int decode_size(struct fields *f, const struct yaml_node *node, const struct field *row,
 		       uint64_t *out)
 {
@@ -322,8 +336,11 @@ static int decode_size(struct fields *f, const struct yaml_node *node, const str
 
 	if (r == -EINVAL)
 		return wrong_type(f, node, row, "a size such as 512MiB");
-	if (r < 0 || (has_range(row) && ((double)v < row->min || (double)v > row->max)))
+	if (r < 0 && !has_range(row))
 		return out_of_range(f, node, row);
+	if (r < 0 || (has_range(row) && ((double)v < row->min || (double)v > row->max)))
+		return fields_error(f, node, "want %s..%s, got %s", size_text(row->min).text,
+				    size_text(row->max).text, shown(node, row).text);
 	*out = v;
 	return 0;
 }

@@ -318,7 +318,8 @@ static int headers_set(struct grpc_client *c, const struct grpc_client_options *
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-static void call_free(struct grpc_unary *u)
+/* Takes the call out of the client's list: from here on the client may go away. */
+static void call_unlink(struct grpc_unary *u)
 {
 	if (u->prev)
 		u->prev->next = u->next;
@@ -328,6 +329,10 @@ static void call_free(struct grpc_unary *u)
 		u->next->prev = u->prev;
 	if (!u->client->live)
 		uv_unref((uv_handle_t *)&u->client->wake);
+}
+
+static void call_free(struct grpc_unary *u)
+{
 	grpc_metadata_array_destroy(&u->initial);
 	grpc_metadata_array_destroy(&u->trailing);
 	grpc_slice_unref(u->message);
@@ -382,6 +387,9 @@ static void call_finish(struct grpc_unary *u)
 		answer.body = GRPC_SLICE_START_PTR(body);
 		answer.body_len = GRPC_SLICE_LENGTH(body);
 	}
+	/* The callback may free the client, so the call lets go of it and of the core before. */
+	call_unlink(u);
+	grpc_call_unref(TAKE_PTR(u->call));
 	u->done(&answer, u->arg);
 	grpc_slice_unref(body);
 	call_free(u);
@@ -393,9 +401,7 @@ static void on_wake(uv_async_t *handle)
 	struct grpc_unary *u;
 
 	/* One at a time: a callback may free the client, which takes the rest of the list. */
-	for (;;) {
-		if (uv_is_closing((uv_handle_t *)&c->wake))
-			return;
+	while (!uv_is_closing((uv_handle_t *)&c->wake)) {
 		pthread_mutex_lock(&c->lock);
 		u = c->done;
 		if (u) {
@@ -487,6 +493,7 @@ int grpc_client_call(struct grpc_client *c, const char *method, const void *data
 					   NULL, deadline, NULL);
 	grpc_slice_unref(path);
 	if (!u->call) {
+		call_unlink(u);
 		call_free(u);
 		return -EINVAL;
 	}
@@ -497,6 +504,7 @@ int grpc_client_call(struct grpc_client *c, const char *method, const void *data
 	r = call_start(u, message, gzipped);
 	grpc_byte_buffer_destroy(message);
 	if (r != GRPC_CALL_OK) {
+		call_unlink(u);
 		call_free(u);
 		return -EINVAL;
 	}
@@ -600,8 +608,11 @@ struct grpc_client *grpc_client_free(struct grpc_client *c)
 	/* After this the queue hands out what is pending, then says SHUTDOWN; nothing may start. */
 	grpc_completion_queue_shutdown(c->cq);
 	uv_thread_join(&c->thread);
-	while (c->live)
-		call_free(c->live);
+	while (c->live) {
+		u = c->live;
+		call_unlink(u);
+		call_free(u);
+	}
 	grpc_channel_destroy(c->channel);
 	grpc_completion_queue_destroy(c->cq);
 	uv_close((uv_handle_t *)&c->wake, on_closed);

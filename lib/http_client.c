@@ -47,7 +47,8 @@ struct http_client {
 
 /* ---- curl <-> libuv -------------------------------------------------------------------------- */
 
-static void post_free(struct http_post *p)
+/* Takes the request from its client, which may go away from here on. */
+static void post_unlink(struct http_post *p)
 {
 	if (p->prev)
 		p->prev->next = p->next;
@@ -55,14 +56,24 @@ static void post_free(struct http_post *p)
 		p->client->live = p->next;
 	if (p->next)
 		p->next->prev = p->prev;
-	if (p->easy) {
+	if (p->easy)
 		curl_multi_remove_handle(p->client->multi, p->easy);
+}
+
+static void post_free(struct http_post *p)
+{
+	if (p->easy)
 		curl_easy_cleanup(p->easy);
-	}
 	curl_slist_free_all(p->headers);
 	curl_slist_free_all(p->connect_to);
 	buf_done(&p->body);
 	free(p);
+}
+
+static void post_drop(struct http_post *p)
+{
+	post_unlink(p);
+	post_free(p);
 }
 
 /* Nothing of the request can have reached the server's application after one of these. */
@@ -104,6 +115,7 @@ static void post_finish(struct http_post *p, CURLcode code)
 		answer.connected = !before_request(code);
 		answer.timed_out = code == CURLE_OPERATION_TIMEDOUT;
 	}
+	post_unlink(p); /* the callback may free the client */
 	p->done(&answer, p->arg);
 	post_free(p);
 }
@@ -114,15 +126,15 @@ static void check_finished(struct http_client *c)
 	CURLMsg *m;
 	int left;
 
-	/* A callback may free the client, so nothing of it is touched after the last one. */
-	while ((m = curl_multi_info_read(c->multi, &left))) {
+	/* A callback may free the client: then the timer is closing, and the multi handle is gone.
+	 */
+	while (!uv_is_closing((uv_handle_t *)&c->timer) &&
+	       (m = curl_multi_info_read(c->multi, &left))) {
 		if (m->msg != CURLMSG_DONE)
 			continue;
 		p = NULL;
 		curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &p);
 		post_finish(p, m->data.result);
-		if (left == 0)
-			return;
 	}
 }
 
@@ -328,7 +340,7 @@ int http_client_post(struct http_client *c, const char *content_type, const char
 		r = p->easy ? 0 : -ENOMEM;
 	}
 	if (r < 0) {
-		post_free(p);
+		post_drop(p);
 		return r;
 	}
 	post_setup(p, body, len, timeout_ms);
@@ -337,7 +349,7 @@ int http_client_post(struct http_client *c, const char *content_type, const char
 		curl_easy_setopt(p->easy, CURLOPT_CONNECT_TO, p->connect_to);
 	}
 	if (curl_multi_add_handle(c->multi, p->easy) != CURLM_OK) {
-		post_free(p);
+		post_drop(p);
 		return -ENOMEM;
 	}
 	*ret = p;
@@ -346,7 +358,7 @@ int http_client_post(struct http_client *c, const char *content_type, const char
 
 void http_post_cancel(struct http_post *p)
 {
-	post_free(p);
+	post_drop(p);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -511,7 +523,7 @@ struct http_client *http_client_free(struct http_client *c)
 	if (!c)
 		return NULL;
 	while (c->live)
-		post_free(c->live);
+		post_drop(c->live);
 	curl_multi_cleanup(c->multi); /* closes its sockets through socket_changed() */
 	uv_close((uv_handle_t *)&c->timer, on_closed);
 	return NULL;

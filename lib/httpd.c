@@ -30,6 +30,7 @@ enum {
 	WATCH_MS = 250,
 	ACCEPT_BURST = 16,
 	SEND_CHUNK = 65536,
+	HALF_CLOSED_MS = 2000,
 	SPARE_FDS = 8, /* of the context: its wake-up pipe, and sockets that are still closing */
 };
 
@@ -138,12 +139,22 @@ static void on_listener(uv_poll_t *poll, int status, int events)
 	}
 }
 
-/* A client that will send nothing more has gone as far as a pending answer is concerned. */
+/* Whether the client will send nothing more: it left, or closed its half. */
 static bool client_gone(struct lws *wsi)
 {
 	struct pollfd p = {.fd = lws_get_socket_fd(wsi), .events = POLLRDHUP};
 
 	return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL));
+}
+
+/* Takes what the client still sends, bounded, so that closing does not reset the answer away. */
+static void drain(struct lws *wsi)
+{
+	char sink[4096];
+
+	for (int i = 0; i < 32; i++)
+		if (recv(lws_get_socket_fd(wsi), sink, sizeof(sink), MSG_DONTWAIT) <= 0)
+			return;
 }
 
 /* Past its deadline, or its client is gone. The connection may be freed later, through the loop. */
@@ -153,11 +164,15 @@ static void watch_conn(struct httpd_conn *conn)
 
 	if (!conn->wsi)
 		return;
+	/* Those that left and those that closed their half look alike; a pending answer is for
+	 * neither. */
 	if (kept && client_gone(conn->wsi)) {
 		httpd_request_gone(conn);
 		lws_set_timeout(conn->wsi, PENDING_TIMEOUT_HTTP_CONTENT, LWS_TO_KILL_SYNC);
 		return;
 	}
+	if (conn->out)
+		drain(conn->wsi); /* unread input wakes the loop until it is taken */
 	if (uv_now(conn->server->loop) < conn->deadline_ms)
 		return;
 	if (kept) {
@@ -183,14 +198,13 @@ static void on_watch(uv_timer_t *timer)
 
 /* ---- the protocol ---------------------------------------------------------------------------- */
 
-/* Takes what the client still sends, bounded, so that closing does not reset the answer away. */
-static void drain(struct lws *wsi)
+/* The end of a half-closed client's input cannot be taken: it wakes the loop until the answer is
+ * out. */
+static uint64_t send_timeout_ms(const struct httpd_conn *conn)
 {
-	char sink[4096];
+	uint64_t ms = conn->server->send_timeout_s * 1000ULL;
 
-	for (int i = 0; i < 32; i++)
-		if (recv(lws_get_socket_fd(wsi), sink, sizeof(sink), MSG_DONTWAIT) <= 0)
-			return;
+	return client_gone(conn->wsi) ? MIN(ms, (uint64_t)HALF_CLOSED_MS) : ms;
 }
 
 /* Returns -1 to close. */

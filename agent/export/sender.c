@@ -133,6 +133,7 @@ static void on_wait(uv_timer_t *timer)
 
 	s->waiting = false;
 	try_send(s);
+	check_flushed(s);
 }
 
 static double dice_roll(struct sender *s)

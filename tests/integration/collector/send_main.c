@@ -278,6 +278,8 @@ int main(int argc, char **argv)
 	uv_loop_init(&run.loop);
 	if (ops->create(&config, &run.loop, &run.exporter, &err) < 0) {
 		fprintf(stderr, "%s\n", err.message);
+		uv_run(&run.loop, UV_RUN_DEFAULT);
+		uv_loop_close(&run.loop);
 		return 2;
 	}
 	uv_timer_init(&run.loop, &run.tick);
