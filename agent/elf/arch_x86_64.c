@@ -158,15 +158,17 @@ struct pattern {
 	const char *bytes;
 	size_t size;
 	const struct kiln_rule *rule;
+	uint8_t before; /* bytes in front that the rule covers too: return addresses are looked up
+			   at -1 */
 };
 
 static const struct pattern patterns[] = {
     /* mov $15,%rax; syscall: musl src/signal/x86_64/restore.s, Go runtime.sigreturn__sigaction */
-    {"\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05", 9, &signal_rule},
+    {"\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05", 9, &signal_rule, 1},
     /* The thread's side of musl's src/thread/x86_64/clone.s:
      * xor %ebp,%ebp; pop %rdi; call *%r9; mov %eax,%edi; xor %eax,%eax; mov $60,%al; syscall; hlt
      */
-    {"\x31\xed\x5f\x41\xff\xd1\x89\xc7\x31\xc0\xb0\x3c\x0f\x05\xf4", 15, &stop},
+    {"\x31\xed\x5f\x41\xff\xd1\x89\xc7\x31\xc0\xb0\x3c\x0f\x05\xf4", 15, &stop, 0},
 };
 
 static void scan(struct finder *f, uint64_t start, uint64_t size)
@@ -183,7 +185,7 @@ static void scan(struct finder *f, uint64_t start, uint64_t size)
 		while ((at = memmem(at, size - (size_t)(at - c.data), p->bytes, p->size))) {
 			uint64_t vaddr = start + (uint64_t)(at - c.data);
 
-			add(f, vaddr, vaddr + p->size, *p->rule);
+			add(f, vaddr - p->before, vaddr + p->size, *p->rule);
 			at += p->size;
 		}
 	}

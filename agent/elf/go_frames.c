@@ -89,6 +89,10 @@ int go_frames_collect(const struct image *image, const struct gopclntab *t, stru
 			continue;
 		if (!image_is_code(image, f.entry))
 			continue;
+		/* The trampoline is only returned to, and a return address is looked up a byte
+		 * before. */
+		if (kind_of(&f) == GO_TRAMPOLINE)
+			f.entry--;
 		r = spans_add(spans, &(struct span){.start = f.entry,
 						    .size = (uint32_t)(f.end - f.entry),
 						    .source = SPAN_GO,
@@ -121,6 +125,10 @@ static size_t stores_bp(const uint8_t *p, int32_t *ret_disp)
 {
 	if (!p || p[0] != 0x48 || p[1] != 0x89)
 		return 0;
+	if (p[2] == 0x2c && p[3] == 0x24) {
+		*ret_disp = 0;
+		return 4;
+	}
 	if (p[2] == 0x6c && p[3] == 0x24) {
 		*ret_disp = (int8_t)p[4];
 		return 5;
@@ -253,7 +261,7 @@ bool go_frames_execute(const struct image *image, const struct gopclntab *t,
 	}
 	w.kind = kind_of(&f);
 	if (w.kind == GO_OUTERMOST || w.kind == GO_TRAMPOLINE) {
-		add_row(&w, f.entry, f.end,
+		add_row(&w, span->start, f.end,
 			(struct kiln_rule){.kind = w.kind == GO_OUTERMOST ? KILN_RULE_STOP
 									  : KILN_RULE_SIGNAL,
 					   .reg = w.kind == GO_OUTERMOST ? 0 : ARCH_REG_SP});
