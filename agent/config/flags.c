@@ -174,13 +174,15 @@ static int add_pids(const char *text, struct flags *flags, struct error *why)
 	return 0;
 }
 
+/* Without an allocation, so that a failure always means "not an address". */
 static int flag_address(const char *text, struct error *why)
 {
-	struct http_config http = {0};
-	int r = parse_address(text, &http, why);
+	struct host_port hp;
 
-	free(http.host);
-	return r;
+	if (parse_host_port(text, &hp) < 0)
+		return error_set(why, -EINVAL, "want HOST:PORT or :PORT, got %s",
+				 quote_text(text).text);
+	return 0;
 }
 
 static const struct flag known[] = {
@@ -269,7 +271,6 @@ static const char *peek(const struct line *line)
 static int one_flag(struct loading *l, const struct flag *flag, struct line *line,
 		    const char *value, struct flags *flags, struct error *why)
 {
-	struct error ignored;
 	int r = 0;
 
 	switch (flag->kind) {
@@ -297,7 +298,7 @@ static int one_flag(struct loading *l, const struct flag *flag, struct line *lin
 		return 0;
 	case FLAG_LIVE:
 		flags->live = true;
-		if (!value && peek(line) && flag_address(peek(line), &ignored) == 0)
+		if (!value && peek(line) && flag_address(peek(line), NULL) == 0)
 			value = line->argv[line->next++];
 		flags->live_address = value;
 		return value ? flag_address(value, why) : 0;

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kiln-agent: options in, exit code out. Everything between is agent_run(). Errors are printed here
+ * and nowhere else, one line each.
+ */
+#include "agent/agent.h"
+#include "agent/config/config.h"
+#include "lib/log.h"
+
+/* docs/configuration.md: what scripts and units may rely on. */
+enum exit_code {
+	EXIT_DONE = 0,
+	EXIT_FAILED = 1,
+	EXIT_USAGE = 2,
+	EXIT_NOT_ALLOWED = 3, /* the kernel or the privileges */
+};
+
+static enum exit_code exit_code_of(int r)
+{
+	switch (r) {
+	case 0:
+		return EXIT_DONE;
+	case -EINVAL:
+		return EXIT_USAGE;
+	case -EPERM:
+	case -ENOSYS:
+	case -ENOTSUP:
+		return EXIT_NOT_ALLOWED;
+	default:
+		return EXIT_FAILED;
+	}
+}
+
+static enum exit_code fail(int r, const struct error *err)
+{
+	fprintf(stderr, "kiln-agent: %s\n", err->message[0] ? err->message : strerror(-r));
+	return exit_code_of(r);
+}
+
+/* A full disk or a closed pipe must not look like success. */
+static enum exit_code print(const char *text)
+{
+	if (fputs(text, stdout) < 0 || fflush(stdout) != 0) {
+		fprintf(stderr, "kiln-agent: standard output: %s\n", strerror(errno));
+		return EXIT_FAILED;
+	}
+	return EXIT_DONE;
+}
+
+int main(int argc, char **argv)
+{
+	_cleanup_(config_freep) struct config *config = NULL;
+	enum config_action action;
+	struct error err = {0};
+	int r = config_load(argc, argv, (const char *const *)environ, &config, &action, &err);
+
+	if (r < 0)
+		return fail(r, &err);
+	if (action == CONFIG_SHOW_HELP)
+		return print(config_help());
+	if (action == CONFIG_SHOW_VERSION)
+		return print("kiln-agent " KILN_VERSION "\n");
+	if (config->verbose)
+		log_set_level(LOG_DEBUG);
+	r = agent_run(config, &err);
+	return r < 0 ? fail(r, &err) : EXIT_DONE;
+}
