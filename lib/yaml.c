@@ -116,32 +116,33 @@ static int copy_text(struct loader *l, size_t line, const char *from, char **ret
 	return 0;
 }
 
-/* A deep copy without key and siblings. */
-static int copy_node(struct loader *l, const struct yaml_node *from, unsigned int depth,
-		     struct yaml_node **ret)
+/* A deep copy without key and siblings; failures are at LINE, where the copy is asked for. */
+static int copy_node(struct loader *l, const struct yaml_node *from, size_t line,
+		     unsigned int depth, struct yaml_node **ret)
 {
 	_cleanup_(yaml_tree_freep) struct yaml_node *n = NULL;
 	struct yaml_node **tail;
 	int r;
 
 	if (depth > YAML_DEPTH_MAX)
-		return fail(l, from->line, "nested too deeply");
-	r = new_node(l, from->kind, from->line, &n);
+		return fail(l, line, "nested too deeply");
+	r = new_node(l, from->kind, line, &n);
 	if (r < 0)
 		return r;
+	n->line = from->line;
 	n->quoted = from->quoted;
 	if (from->text) {
-		r = copy_text(l, from->line, from->text, &n->text);
+		r = copy_text(l, line, from->text, &n->text);
 		if (r < 0)
 			return r;
 	}
 	tail = &n->child;
 	for (const struct yaml_node *c = from->child; c; c = c->next) {
-		r = copy_node(l, c, depth + 1, tail);
+		r = copy_node(l, c, line, depth + 1, tail);
 		if (r < 0)
 			return r;
 		if (c->key) {
-			r = copy_text(l, c->line, c->key, &(*tail)->key);
+			r = copy_text(l, line, c->key, &(*tail)->key);
 			if (r < 0)
 				return r;
 		}
@@ -204,7 +205,7 @@ static int resolve_alias(struct loader *l, const yaml_char_t *name, size_t line,
 			continue;
 		if (!l->anchors[i].node)
 			return fail(l, line, "an alias inside the value that it names");
-		r = copy_node(l, l->anchors[i].node, depth, ret);
+		r = copy_node(l, l->anchors[i].node, line, depth, ret);
 		if (r == 0)
 			(*ret)->line = (unsigned int)line;
 		return r;
@@ -305,10 +306,10 @@ static int merge_into(struct loader *l, struct yaml_node *map, const struct yaml
 			return fail(l, source->line, "too many keys");
 		while (*tail)
 			tail = &(*tail)->next;
-		r = copy_node(l, n, depth, tail);
+		r = copy_node(l, n, source->line, depth, tail);
 		if (r < 0)
 			return r;
-		r = copy_text(l, n->line, n->key, &(*tail)->key);
+		r = copy_text(l, source->line, n->key, &(*tail)->key);
 		if (r < 0) {
 			*tail = yaml_tree_free(*tail);
 			return r;
@@ -488,7 +489,7 @@ static int load_stream(struct loader *l, struct yaml_node **ret)
 }
 
 int yaml_tree_load(const char *name, const void *data, size_t size, struct yaml_node **ret,
-	      struct error *err)
+		   struct error *err)
 {
 	_cleanup_(yaml_tree_freep) struct yaml_node *root = NULL;
 	struct loader l = {.name = name, .data = data, .size = size, .err = err};
