@@ -145,7 +145,7 @@ static __always_inline struct kiln_process *find_process(uint32_t tgid, uint64_t
 /* Copies the user stack from SP on into the record, from byte AT on. Returns the bytes copied. */
 __attribute__((noinline)) int dump_stack(uint32_t at, uint64_t sp)
 {
-	uint64_t address = sp & ~7ULL;
+	uint64_t address = (sp & ~7ULL) - KILN_RED_ZONE;
 	uint32_t zero = 0, done = 0;
 	struct record_scratch *r = bpf_map_lookup_elem(&record_scratch, &zero);
 

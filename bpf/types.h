@@ -27,7 +27,9 @@ enum {
 	KILN_MAX_USER_FRAMES = 1024,
 	KILN_MAX_KERNEL_FRAMES = 127, /* kernel.perf_event_max_stack's default */
 	KILN_COMM_LEN = 16,
-	KILN_DUMP_MAX = 20480,	 /* bytes of user stack in one record */
+	KILN_DUMP_MAX = 20480, /* bytes of user stack in one record */
+	KILN_RED_ZONE =
+	    128, /* bytes below the stack pointer that leaf code may use (psABI 3.2.2) */
 	KILN_RECORD_MAX = 32768, /* one per-CPU scratch value: 32 KiB is the kernel's cap */
 	KILN_MAX_POLICIES = 256,
 	KILN_MAX_IMAGES = 4096,	   /* unwind tables that can be loaded at once */
@@ -210,7 +212,8 @@ enum kiln_sample_flags {
 /*
  * A sample. After the header: n_kernel kernel addresses, n_user user frame words (leaf first),
  * then, when the walk ended for want of a mapping or table, dump_len bytes of the user stack from
- * `resume.sp` on, so that user space can complete the walk once it has the table.
+ * (resume.sp & ~7) - KILN_RED_ZONE on, so that user space can complete the walk once it has the
+ * table.
  */
 struct kiln_sample {
 	uint32_t type; /* enum kiln_record_type */

@@ -86,8 +86,13 @@ KILN_INLINE int walk_read(struct kiln_walk *w, uint64_t address, uint64_t *ret)
 		if (len > KILN_WINDOW_WORDS * 8)
 			len = KILN_WINDOW_WORDS * 8;
 		w->window_len = 0;
-		if (env_read(w->window, (uint32_t)len, base))
-			return -1;
+		if (env_read(w->window, (uint32_t)len, base)) {
+			/* A dump may end inside the window: just the word then. */
+			base = address;
+			len = 8;
+			if (env_read(w->window, 8, base))
+				return -1;
+		}
 		w->window_base = base;
 		w->window_len = (uint32_t)len;
 		offset = address - base;

@@ -85,7 +85,7 @@ void finish_walk(const struct kernel_memory *memory, const struct mapset *mapset
 	    .memory = memory,
 	    .mapset = mapset,
 	    .dump = (const uint8_t *)(words + record->n_user),
-	    .dump_at = record->resume.sp & ~7ULL,
+	    .dump_at = (record->resume.sp & ~7ULL) - KILN_RED_ZONE,
 	    .dump_len = record->dump_len,
 	};
 	const struct mapset_range *range;
