@@ -97,8 +97,13 @@ struct image_store *image_store_free(struct image_store *store)
 	return NULL;
 }
 
-/* Sets image or error from what the process maps. Negative only for what says nothing of the file.
- */
+/* Errors that say nothing of the file: the next get tries again. */
+static bool is_passing(int error)
+{
+	return error == -ESTALE || error == -EMFILE || error == -ENFILE;
+}
+
+/* Sets image or error from what the process maps. Fails only with -ENOMEM and -ESRCH. */
 static int entry_open(struct image_store *store, struct entry *e, int proc_dirfd, uint32_t pid,
 		      const struct map_entry *map, uint64_t now_ms)
 {
@@ -106,7 +111,7 @@ static int entry_open(struct image_store *store, struct entry *e, int proc_dirfd
 	struct stat st = {0};
 	int fd, r;
 
-	if (map->kind == MAP_VDSO) {
+	if (map->kind == MAPPING_VDSO) {
 		r = image_vdso(&image, NULL);
 	} else {
 		r = map_file_open(proc_dirfd, pid, map, &fd);
@@ -123,11 +128,11 @@ static int entry_open(struct image_store *store, struct entry *e, int proc_dirfd
 				r = image_open(fd, map->path, &image, NULL);
 		}
 	}
-	if (r == -ENOMEM || r == -ESRCH || r == -EMFILE || r == -ENFILE)
+	if (r == -ENOMEM || r == -ESRCH)
 		return r;
 	e->stored.image = image;
 	e->stored.error = r;
-	e->retry_at_ms = now_ms + RETRY_AFTER_MS;
+	e->retry_at_ms = now_ms + (is_passing(r) ? 1 : RETRY_AFTER_MS);
 	e->mtime = st.st_mtim;
 	e->size = st.st_size;
 	return 0;
@@ -184,37 +189,42 @@ static int entry_new(struct image_store *store, int proc_dirfd, uint32_t pid,
 	return 0;
 }
 
+/* The entry of KEY as it is now: one whose file was rewritten is not it any more. */
+static struct entry *find(struct image_store *store, const struct file_key *key)
+{
+	struct entry *e = NULL;
+
+	HASH_FIND(hh, store->table, key, sizeof(*key), e);
+	if (e && was_rewritten(e)) {
+		retire(store, e);
+		return NULL;
+	}
+	return e;
+}
+
 int image_store_get(struct image_store *store, int proc_dirfd, uint32_t pid,
 		    const struct map_entry *map, uint64_t now_ms, struct stored_image **ret)
 {
 	struct file_key key = {0};
-	struct entry *e = NULL;
+	struct entry *e;
 	int r;
 
-	if (map->kind == MAP_FILE)
+	if (map->kind == MAPPING_FILE)
 		key = (struct file_key){map->dev_major, map->dev_minor, map->inode};
-	else if (map->kind != MAP_VDSO)
+	else if (map->kind != MAPPING_VDSO)
 		return -EINVAL;
-	HASH_FIND(hh, store->table, &key, sizeof(key), e);
-	if (e && was_rewritten(e)) {
-		retire(store, e);
-		e = NULL;
-	}
+	e = find(store, &key);
 	if (!e) {
 		r = entry_new(store, proc_dirfd, pid, map, &key, now_ms, &e);
 		if (r < 0)
 			return r;
-	} else {
-		if (e->stored.refs == 0)
-			DL_DELETE(store->idle, e);
-		e->stored.refs++;
-		if (!e->stored.image && now_ms >= e->retry_at_ms)
-			/* Still without an image when this fails, as it was. */
-			(void)entry_open(store, e, proc_dirfd, pid, map, now_ms);
-		*ret = &e->stored;
-		return 0;
+	} else if (e->stored.refs == 0) {
+		DL_DELETE(store->idle, e);
 	}
-	e->stored.refs = 1;
+	e->stored.refs++;
+	if (!e->stored.image && now_ms >= e->retry_at_ms)
+		/* It stays without an image when this fails too. */
+		(void)entry_open(store, e, proc_dirfd, pid, map, now_ms);
 	*ret = &e->stored;
 	return 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct image_store: the images that profiled processes map, one for each file, found by device and
- * inode. Owned by the loop thread. An image's file stays open while it is in the store, so its inode
- * cannot be given to another file.
+ * struct image_store: the images that profiled processes map, one for each file, found by device
+ * and inode. Owned by the loop thread. An image's file stays open while it is in the store, so its
+ * inode cannot be given to another file.
  */
 #pragma once
 
@@ -17,26 +17,30 @@ struct stored_image {
 	uint32_t dev_major, dev_minor;
 	uint64_t inode;
 	char *path;
-	int error;	 /* negative errno when image is NULL */
-	uint32_t slot;	 /* of `tables` in BPF; 0: none yet */
+	int error;     /* negative errno when image is NULL */
+	uint32_t slot; /* of `tables` in BPF; 0: none yet */
 	void *user;
-	uint32_t refs;	 /* mapsets that use it */
+	uint32_t refs;		/* mapsets that use it */
 	uint64_t idle_since_ms; /* when refs became 0 */
 };
 
 /* MAX: entries; the longest idle are dropped first, ON_DROP is called before. */
 int image_store_new(size_t max, void (*on_drop)(struct stored_image *, void *), void *arg,
 		    struct image_store **ret) _must_check_;
+/* All references have to be given back before. */
 struct image_store *image_store_free(struct image_store *store);
 
 /*
- * The image of mapping E of PID, opened when it is new: /proc/PID/map_files/START-END first (works for
- * deleted files and other mount namespaces), else /proc/PID/root/PATH when its device and inode match.
- * A file that cannot be opened is remembered too (image NULL), and tried again after 60 s.
+ * The image of mapping E (kind MAPPING_FILE or MAPPING_VDSO, else -EINVAL) of PID, opened when it
+ * is new; map_file.h tells how. A file that cannot be opened is remembered too (image NULL), and
+ * tried again after 60 s; at the next get when only the mapping is gone or descriptors ran out. A
+ * file that was rewritten in place since it was opened gets a new image, others keep the old one.
  * The caller gets a reference; image_store_put() gives it back.
+ * -ESRCH when the process is gone, -ENOSPC when MAX images are in use, -ENOMEM.
  */
 int image_store_get(struct image_store *store, int proc_dirfd, uint32_t pid,
-		    const struct map_entry *e, uint64_t now_ms, struct stored_image **ret) _must_check_;
+		    const struct map_entry *e, uint64_t now_ms,
+		    struct stored_image **ret) _must_check_;
 void image_store_put(struct image_store *store, struct stored_image *image, uint64_t now_ms);
 /* Drops images that nobody used for IDLE_MS. */
 void image_store_sweep(struct image_store *store, uint64_t now_ms, uint64_t idle_ms);

@@ -137,10 +137,11 @@ int map_file_open(int proc_dirfd, uint32_t pid, const struct map_entry *map, int
 	by_path = open_by_path(proc_dirfd, pid, map, ret);
 	if (by_path == 0)
 		return 0;
-	/* The kernel's word that there is no such mapping, or no such process, is no fault of the
-	 * file. */
-	if (by_range == -ENOENT || by_range == -ESTALE || !process_exists(proc_dirfd, pid))
+	if (!process_exists(proc_dirfd, pid))
 		return -ESRCH;
+	/* The kernel's word that there is no such mapping any more: no fault of the file. */
+	if (by_range == -ENOENT || by_range == -ESTALE)
+		return -ESTALE;
 	/* EACCES or EPERM of map_files is the cause that can be mended. */
 	return by_path == -EMFILE || by_path == -ENFILE ? by_path : by_range;
 }

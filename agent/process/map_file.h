@@ -5,12 +5,13 @@
 #include "agent/process/maps.h"
 
 /*
- * Opens the regular file that MAP (kind MAP_FILE) of PID maps, for reading:
+ * Opens the regular file that MAP (kind MAPPING_FILE) of PID maps, for reading:
  *   1. /proc/PID/map_files/START-END: right for deleted files and any mount namespace
  *   2. its path below /proc/PID/root: other mount namespaces
  *   3. its path below our own root, then that of process 1: processes in a chroot of theirs
  * What 2 and 3 find must be the mapped file by inode and device (on overlayfs and btrfs, where maps
  * and stat show different devices, by inode alone).
- * -ESRCH when the process or this mapping of it is gone; else why the file cannot be had.
+ * -ESRCH when the process is gone, -ESTALE when only this mapping of it is; -ENOEXEC when it is no
+ * regular file; else why it cannot be opened.
  */
 int map_file_open(int proc_dirfd, uint32_t pid, const struct map_entry *map, int *ret) _must_check_;

@@ -24,18 +24,18 @@ static const char *const anonymous_files[] = {
 static enum map_kind kind_of(const char *path)
 {
 	if (path[0] == 0)
-		return MAP_ANON;
+		return MAPPING_ANON;
 	if (streq(path, "[vdso]"))
-		return MAP_VDSO;
+		return MAPPING_VDSO;
 	if (streq(path, "[heap]") || has_prefix(path, "[stack") || has_prefix(path, "[anon:") ||
 	    has_prefix(path, "[anon_shmem:"))
-		return MAP_ANON;
+		return MAPPING_ANON;
 	if (path[0] == '[')
-		return MAP_OTHER;
+		return MAPPING_OTHER;
 	for (size_t i = 0; i < ARRAY_SIZE(anonymous_files); i++)
 		if (has_prefix(path, anonymous_files[i]))
-			return MAP_ANON;
-	return MAP_FILE;
+			return MAPPING_ANON;
+	return MAPPING_FILE;
 }
 
 /* The rest of LINE as a path: \012 becomes a newline, " (deleted)" goes. NULL when out of memory.

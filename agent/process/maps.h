@@ -6,15 +6,17 @@
 #include "lib/error.h"
 
 enum {
-	MAPS_ENTRIES_MAX = 16384,   /* executable mappings of one process; more are dropped and counted */
-	MAPS_FILE_MAX = 64 << 20,   /* bytes of text read at most */
+	MAPS_ENTRIES_MAX =
+	    16384, /* executable mappings of one process; more are dropped, counted */
+	MAPS_FILE_MAX = 64 << 20, /* bytes of text read at most */
 };
 
+/* Not MAP_FILE and so on: <sys/mman.h> has macros of those names. */
 enum map_kind {
-	MAP_FILE,
-	MAP_VDSO,
-	MAP_ANON,  /* JIT code, also memfd:, /dev/zero, [anon:...], [heap], [stack] */
-	MAP_OTHER, /* [vsyscall], [uprobes]: no unwinding through it */
+	MAPPING_FILE,
+	MAPPING_VDSO,
+	MAPPING_ANON,  /* JIT code, also memfd:, /dev/zero, [anon:...], [heap], [stack] */
+	MAPPING_OTHER, /* [vsyscall], [uprobes]: no unwinding through it */
 };
 
 struct map_entry {

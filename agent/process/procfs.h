@@ -18,9 +18,9 @@ int process_info_read(int proc_dirfd, uint32_t pid, struct process_info *ret) _m
 void process_info_done(struct process_info *info);
 
 /* The resources of the agent itself and of the host, for attributes: each allocated or NULL. */
-char *host_name(void);		      /* host.name */
-char *host_id(void);		      /* host.id: /etc/machine-id */
-const char *host_arch(void);	      /* host.arch: amd64, arm64 */
+char *host_name(void);	     /* host.name */
+char *host_id(void);	     /* host.id: /etc/machine-id */
+const char *host_arch(void); /* host.arch: amd64, arm64 */
 char *host_kernel_release(void);
 
 /*

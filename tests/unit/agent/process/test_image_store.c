@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The store over real processes: deleted, replaced, hidden and rewritten files, and its own order.
+ */
+#include "cm.h"
+
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "agent/process/image_store.h"
+#include "agent/process/map_file.h"
+#include "victim.h"
+
+/* What map_files needs; without these the path has to do. */
+static const unsigned int map_files_caps[] = {CAP_CHECKPOINT_RESTORE, CAP_SYS_ADMIN};
+
+struct fixture {
+	int procfd;
+	char *dir;
+	struct image_store *store;
+	struct maps maps;
+	struct victim victim;
+	struct image *cat, *ls; /* what the copies are compared with */
+	unsigned int drops;
+	struct stored_image *last_drop;
+};
+
+static void count_drop(struct stored_image *image, void *arg)
+{
+	struct fixture *f = arg;
+
+	f->drops++;
+	f->last_drop = image;
+}
+
+static struct image *open_image(const char *path)
+{
+	struct image *image = NULL;
+
+	assert_int_equal(image_open(open(path, O_RDONLY | O_CLOEXEC), path, &image, NULL), 0);
+	return image;
+}
+
+static int setup(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+
+	f->procfd = proc_open();
+	f->dir = dir_make();
+	f->cat = open_image("/bin/cat");
+	f->ls = open_image("/bin/ls");
+	*state = f;
+	return image_store_new(8, count_drop, f, &f->store);
+}
+
+static int teardown(void **state)
+{
+	struct fixture *f = *state;
+
+	caps_restore();
+	victim_end(&f->victim);
+	image_store_free(f->store);
+	image_unref(f->cat);
+	image_unref(f->ls);
+	maps_done(&f->maps);
+	close(f->procfd);
+	dir_remove(f->dir);
+	free(f);
+	return 0;
+}
+
+static char *path_in(const struct fixture *f, const char *name)
+{
+	static char path[4][512];
+	static unsigned int next;
+	char *p = path[next++ % ARRAY_SIZE(path)];
+
+	snprintf(p, sizeof(path[0]), "%s/%s", f->dir, name);
+	return p;
+}
+
+static const struct map_entry *mapping(struct fixture *f, const char *suffix)
+{
+	const struct map_entry *e;
+
+	maps_done(&f->maps);
+	e = find_mapping(f->procfd, f->victim.pid, suffix, &f->maps);
+	assert_non_null(e);
+	return e;
+}
+
+static struct stored_image *get(struct fixture *f, const struct map_entry *e, uint64_t now)
+{
+	struct stored_image *image = NULL;
+
+	assert_int_equal(
+	    image_store_get(f->store, f->procfd, (uint32_t)f->victim.pid, e, now, &image), 0);
+	assert_non_null(image);
+	return image;
+}
+
+static void assert_same_build(const struct image *a, const struct image *b)
+{
+	assert_non_null(a);
+	assert_true(a->build_id_len > 0);
+	assert_int_equal(a->build_id_len, b->build_id_len);
+	assert_memory_equal(a->build_id, b->build_id, b->build_id_len);
+}
+
+static void start_copy(struct fixture *f, const char *from, const char *name)
+{
+	assert_int_equal(file_copy(from, path_in(f, name)), 0);
+	assert_int_equal(victim_start(path_in(f, name), NULL, NULL, &f->victim), 0);
+}
+
+static void one_file_of_two_processes_is_one_image(void **state)
+{
+	struct fixture *f = *state;
+	struct stored_image *first, *second;
+	struct victim other;
+
+	assert_int_equal(victim_exec("/bin/cat", &f->victim), 0);
+	first = get(f, mapping(f, "/cat"), 0);
+	assert_same_build(first->image, f->cat);
+	other = f->victim;
+	assert_int_equal(victim_exec("/bin/cat", &f->victim), 0);
+	second = get(f, mapping(f, "/cat"), 1);
+	assert_ptr_equal(first, second);
+	assert_int_equal(second->refs, 2);
+	assert_int_equal(image_store_count(f->store), 1);
+	victim_end(&other);
+}
+
+static void a_deleted_file_is_opened(void **state)
+{
+	struct fixture *f = *state;
+	struct stored_image *image;
+
+	start_copy(f, "/bin/cat", "gone");
+	assert_int_equal(unlink(path_in(f, "gone")), 0);
+	image = get(f, mapping(f, "/gone"), 0);
+	assert_same_build(image->image, f->cat);
+	assert_string_equal(image->path, path_in(f, "gone"));
+}
+
+static void a_replaced_file_is_the_one_that_was_mapped(void **state)
+{
+	struct fixture *f = *state;
+	struct stored_image *image;
+
+	start_copy(f, "/bin/cat", "prog");
+	assert_int_equal(file_copy("/bin/ls", path_in(f, "new")), 0);
+	assert_int_equal(rename(path_in(f, "new"), path_in(f, "prog")), 0);
+	image = get(f, mapping(f, "/prog"), 0);
+	assert_same_build(image->image, f->cat);
+}
+
+static void a_replaced_file_is_never_mistaken_by_its_path(void **state)
+{
+	struct fixture *f = *state;
+	struct stored_image *image;
+
+	start_copy(f, "/bin/cat", "prog");
+	assert_int_equal(file_copy("/bin/ls", path_in(f, "new")), 0);
+	assert_int_equal(rename(path_in(f, "new"), path_in(f, "prog")), 0);
+	mapping(f, "/prog");
+	caps_drop(map_files_caps, ARRAY_SIZE(map_files_caps));
+	image = get(f, mapping(f, "/prog"), 0);
+	assert_null(image->image);
+	assert_int_equal(image->error, -EPERM);
+}
+
+static void without_map_files_the_path_does(void **state)
+{
+	struct fixture *f = *state;
+	const struct map_entry *e;
+
+	start_copy(f, "/bin/cat", "prog");
+	e = mapping(f, "/prog");
+	caps_drop(map_files_caps, ARRAY_SIZE(map_files_caps));
+	assert_same_build(get(f, e, 0)->image, f->cat);
+}
+
+/* A tmpfs that only the child sees, with a copy of cat in it. */
+static int hide_in_namespace(char *path, size_t size, void *arg)
+{
+	struct fixture *f = arg;
+
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    mount("tmpfs", f->dir, "tmpfs", 0, NULL) < 0)
+		return 1;
+	snprintf(path, size, "%s", path_in(f, "hidden"));
+	return file_copy("/bin/cat", path);
+}
+
+static void a_file_of_another_mount_namespace_is_opened(void **state)
+{
+	struct fixture *f = *state;
+	const struct map_entry *e;
+	struct stored_image *image;
+
+	assert_int_equal(victim_start("", hide_in_namespace, f, &f->victim), 0);
+	assert_int_not_equal(access(path_in(f, "hidden"), F_OK), 0);
+	e = mapping(f, "/hidden");
+	image = get(f, e, 0);
+	assert_same_build(image->image, f->cat);
+	image_store_put(f->store, image, 0);
+	image_store_sweep(f->store, 0, 0);
+	assert_int_equal(image_store_count(f->store), 0);
+	/* The same through /proc/PID/root. */
+	caps_drop(map_files_caps, ARRAY_SIZE(map_files_caps));
+	assert_same_build(get(f, e, 0)->image, f->cat);
+}
+
+static int enter_chroot(char *path, size_t size, void *arg)
+{
+	struct fixture *f = arg;
+
+	if (chroot(f->dir) < 0 || chdir("/") < 0)
+		return 1;
+	snprintf(path, size, "/jailed");
+	return 0;
+}
+
+static void a_file_inside_a_chroot_is_opened(void **state)
+{
+	struct fixture *f = *state;
+	const struct map_entry *e;
+	struct stored_image *image;
+
+	assert_int_equal(file_copy("/bin/cat", path_in(f, "jailed")), 0);
+	assert_int_equal(victim_start("", enter_chroot, f, &f->victim), 0);
+	e = mapping(f, "/jailed");
+	image = get(f, e, 0);
+	assert_same_build(image->image, f->cat);
+	image_store_put(f->store, image, 0);
+	image_store_sweep(f->store, 0, 0);
+	/* maps shows the path from our root, which is none inside of the chroot. */
+	caps_drop(map_files_caps, ARRAY_SIZE(map_files_caps));
+	assert_same_build(get(f, e, 0)->image, f->cat);
+}
+
+static int enter_overlay(char *path, size_t size, void *arg)
+{
+	struct fixture *f = arg;
+	char options[1200];
+
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		return 1;
+	snprintf(options, sizeof(options), "lowerdir=%s", path_in(f, "low:"));
+	/* A read-only overlay wants two lower layers. */
+	snprintf(options + strlen(options) - 1, sizeof(options) - strlen(options), ":%s",
+		 path_in(f, "low2"));
+	if (mount("overlay", path_in(f, "merged"), "overlay", MS_RDONLY, options) < 0)
+		return 1;
+	snprintf(path, size, "%s", path_in(f, "merged/layered"));
+	return 0;
+}
+
+static void a_file_on_an_overlay_is_opened(void **state)
+{
+	struct fixture *f = *state;
+	const struct map_entry *e;
+	struct stored_image *image;
+
+	mkdir(path_in(f, "low"), 0755);
+	mkdir(path_in(f, "low2"), 0755);
+	mkdir(path_in(f, "merged"), 0755);
+	assert_int_equal(file_copy("/bin/cat", path_in(f, "low/layered")), 0);
+	if (victim_start("", enter_overlay, f, &f->victim) < 0)
+		skip(); /* a kernel without overlayfs */
+	e = mapping(f, "/layered");
+	image = get(f, e, 0);
+	assert_same_build(image->image, f->cat);
+	image_store_put(f->store, image, 0);
+	image_store_sweep(f->store, 0, 0);
+	caps_drop(map_files_caps, ARRAY_SIZE(map_files_caps));
+	assert_same_build(get(f, e, 0)->image, f->cat);
+}
+
+static void a_path_that_became_a_fifo_does_not_hang(void **state)
+{
+	struct fixture *f = *state;
+	const struct map_entry *e;
+
+	start_copy(f, "/bin/cat", "prog");
+	e = mapping(f, "/prog");
+	assert_int_equal(unlink(path_in(f, "prog")), 0);
+	assert_int_equal(mkfifo(path_in(f, "prog"), 0666), 0);
+	caps_drop(map_files_caps, ARRAY_SIZE(map_files_caps));
+	assert_null(get(f, e, 0)->image);
+}
+
+static void a_symbolic_link_does_not_lead_to_another_file(void **state)
+{
+	struct fixture *f = *state;
+	const struct map_entry *e;
+
+	start_copy(f, "/bin/cat", "prog");
+	e = mapping(f, "/prog");
+	assert_int_equal(unlink(path_in(f, "prog")), 0);
+	assert_int_equal(symlink("/bin/ls", path_in(f, "prog")), 0);
+	caps_drop(map_files_caps, ARRAY_SIZE(map_files_caps));
+	assert_null(get(f, e, 0)->image);
+}
+
+static void a_process_that_is_gone_leaves_nothing_behind(void **state)
+{
+	struct fixture *f = *state;
+	struct stored_image *image = NULL;
+	struct map_entry e;
+	uint32_t pid;
+
+	start_copy(f, "/bin/cat", "prog");
+	e = *mapping(f, "/prog");
+	pid = (uint32_t)f->victim.pid;
+	victim_end(&f->victim);
+	/* Without its path, or it would be found by that. */
+	assert_int_equal(unlink(path_in(f, "prog")), 0);
+	assert_int_equal(image_store_get(f->store, f->procfd, pid, &e, 0, &image), -ESRCH);
+	assert_null(image);
+	assert_int_equal(image_store_count(f->store), 0);
+}
+
+static void a_mapping_that_is_gone_is_tried_again_at_once(void **state)
+{
+	struct fixture *f = *state;
+	struct map_entry gone;
+	struct stored_image *image;
+
+	start_copy(f, "/bin/cat", "prog");
+	assert_int_equal(unlink(path_in(f, "prog")), 0);
+	gone = *mapping(f, "/prog");
+	gone.start -= 4096;
+	image = get(f, &gone, 1000);
+	assert_null(image->image);
+	assert_int_equal(image->error, -ESTALE);
+	assert_ptr_equal(get(f, mapping(f, "/prog"), 1001), image);
+	assert_same_build(image->image, f->cat);
+	assert_int_equal(image->error, 0);
+}
+
+static int become_nobody(char *path, size_t size, void *arg)
+{
+	return setresuid(65534, 65534, 65534);
+}
+
+static void an_unreadable_file_is_tried_again_after_a_minute(void **state)
+{
+	static const unsigned int caps[] = {CAP_CHECKPOINT_RESTORE, CAP_SYS_ADMIN, CAP_SYS_PTRACE,
+					    CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE};
+	struct fixture *f = *state;
+	const struct map_entry *e;
+	struct stored_image *image;
+
+	assert_int_equal(file_copy("/bin/cat", path_in(f, "prog")), 0);
+	assert_int_equal(chmod(f->dir, 0755), 0);
+	assert_int_equal(victim_start(path_in(f, "prog"), become_nobody, NULL, &f->victim), 0);
+	e = mapping(f, "/prog");
+	assert_int_equal(chmod(path_in(f, "prog"), 0), 0);
+	caps_drop(caps, ARRAY_SIZE(caps));
+	image = get(f, e, 5000);
+	caps_restore();
+	assert_null(image->image);
+	assert_true(image->error == -EACCES || image->error == -EPERM);
+	assert_ptr_equal(get(f, e, 5000 + 59999), image);
+	assert_null(image->image);
+	assert_ptr_equal(get(f, e, 5000 + 60000), image);
+	assert_same_build(image->image, f->cat);
+	assert_int_equal(image_store_count(f->store), 1);
+}
+
+static void a_file_that_is_no_elf_is_remembered_with_the_reason(void **state)
+{
+	struct fixture *f = *state;
+	struct stored_image *image;
+
+	assert_int_equal(file_write(path_in(f, "text"), "no code at all\n"), 0);
+	assert_int_equal(victim_start(path_in(f, "text"), NULL, NULL, &f->victim), 0);
+	image = get(f, mapping(f, "/text"), 0);
+	assert_null(image->image);
+	assert_int_equal(image->error, -ENOEXEC);
+	assert_int_equal(image_store_count(f->store), 1);
+}
+
+static void a_rewritten_file_gets_a_new_image(void **state)
+{
+	struct fixture *f = *state;
+	struct stored_image *old, *new;
+	const struct map_entry *e;
+
+	start_copy(f, "/bin/cat", "prog");
+	e = mapping(f, "/prog");
+	old = get(f, e, 0);
+	assert_same_build(old->image, f->cat);
+	assert_int_equal(file_copy("/bin/ls", path_in(f, "prog")), 0);
+	new = get(f, e, 1);
+	assert_ptr_not_equal(new, old);
+	assert_same_build(new->image, f->ls);
+	assert_ptr_equal(get(f, e, 2), new);
+	assert_int_equal(image_store_count(f->store), 2);
+	/* The old one is still there for who uses it, and goes with the last of them. */
+	assert_int_equal(old->refs, 1);
+	assert_int_equal(f->drops, 0);
+	image_store_put(f->store, old, 3);
+	assert_int_equal(f->drops, 1);
+	assert_ptr_equal(f->last_drop, old);
+	assert_int_equal(image_store_count(f->store), 1);
+}
+
+static void a_rewritten_file_that_nobody_uses_is_dropped(void **state)
+{
+	struct fixture *f = *state;
+	struct stored_image *image;
+	const struct map_entry *e;
+
+	start_copy(f, "/bin/cat", "prog");
+	e = mapping(f, "/prog");
+	image_store_put(f->store, get(f, e, 0), 0);
+	assert_int_equal(file_copy("/bin/ls", path_in(f, "prog")), 0);
+	image = get(f, e, 1);
+	assert_same_build(image->image, f->ls);
+	assert_int_equal(f->drops, 1);
+	assert_int_equal(image_store_count(f->store), 1);
+}
+
+static void the_vdso_is_one_image(void **state)
+{
+	struct fixture *f = *state;
+	struct stored_image *first;
+	struct victim other;
+
+	assert_int_equal(victim_exec("/bin/cat", &f->victim), 0);
+	first = get(f, mapping(f, "[vdso]"), 0);
+	assert_non_null(first->image);
+	assert_string_equal(first->path, "[vdso]");
+	other = f->victim;
+	assert_int_equal(victim_exec("/bin/cat", &f->victim), 0);
+	assert_ptr_equal(get(f, mapping(f, "[vdso]"), 0), first);
+	victim_end(&other);
+}
+
+static void memory_without_a_file_is_refused(void **state)
+{
+	struct fixture *f = *state;
+	struct map_entry e = {.start = 0x1000, .end = 0x2000, .kind = MAPPING_ANON};
+	struct stored_image *image = NULL;
+
+	assert_int_equal(image_store_get(f->store, f->procfd, 1, &e, 0, &image), -EINVAL);
+	e.kind = MAPPING_OTHER;
+	assert_int_equal(image_store_get(f->store, f->procfd, 1, &e, 0, &image), -EINVAL);
+	assert_null(image);
+}
+
+/* Image N of the store: a copy of cat that a victim maps; the victim ends, the image stays. */
+static struct stored_image *add_copy(struct fixture *f, unsigned int n, uint64_t now)
+{
+	char name[16], suffix[17];
+	struct stored_image *image;
+
+	snprintf(name, sizeof(name), "copy%u", n);
+	snprintf(suffix, sizeof(suffix), "/%s", name);
+	victim_end(&f->victim);
+	start_copy(f, "/bin/cat", name);
+	image = get(f, mapping(f, suffix), now);
+	assert_non_null(image->image);
+	return image;
+}
+
+static void the_longest_idle_makes_room(void **state)
+{
+	struct fixture *f = *state;
+	struct stored_image *image[8], *refused = NULL;
+	const struct map_entry *e;
+
+	for (unsigned int i = 0; i < 8; i++)
+		image[i] = add_copy(f, i, i);
+	/* All in use: nothing may go. */
+	victim_end(&f->victim);
+	start_copy(f, "/bin/cat", "one more");
+	e = mapping(f, "/one more");
+	assert_int_equal(
+	    image_store_get(f->store, f->procfd, (uint32_t)f->victim.pid, e, 10, &refused),
+	    -ENOSPC);
+	assert_null(refused);
+	image_store_put(f->store, image[5], 20);
+	image_store_put(f->store, image[2], 21);
+	image_store_put(f->store, image[7], 22);
+	get(f, e, 30);
+	assert_int_equal(f->drops, 1);
+	assert_ptr_equal(f->last_drop, image[5]);
+	assert_int_equal(image_store_count(f->store), 8);
+	add_copy(f, 20, 31);
+	assert_ptr_equal(f->last_drop, image[2]);
+	assert_int_equal(image_store_count(f->store), 8);
+}
+
+static void the_sweep_takes_what_was_idle_long_enough(void **state)
+{
+	struct fixture *f = *state;
+	struct stored_image *image[4];
+
+	for (unsigned int i = 0; i < 4; i++)
+		image[i] = add_copy(f, i, 0);
+	image_store_put(f->store, image[0], 100);
+	image_store_put(f->store, image[1], 200);
+	image_store_put(f->store, image[3], 300);
+	image_store_sweep(f->store, 1099, 1000);
+	assert_int_equal(f->drops, 0);
+	image_store_sweep(f->store, 1200, 1000);
+	assert_int_equal(f->drops, 2);
+	assert_int_equal(image_store_count(f->store), 2);
+	/* Used again before its time: it stays. */
+	assert_ptr_equal(get(f, mapping(f, "/copy3"), 1250), image[3]);
+	image_store_sweep(f->store, 9999, 1000);
+	assert_int_equal(f->drops, 2);
+	image_store_put(f->store, image[3], 9999);
+	image_store_sweep(f->store, 10999, 1000);
+	assert_int_equal(f->drops, 3);
+	assert_int_equal(image_store_count(f->store), 1);
+}
+
+static void an_idle_image_gives_its_descriptor(void **state)
+{
+	struct fixture *f = *state;
+	struct rlimit before, low;
+	struct stored_image *image;
+	const struct map_entry *e;
+	int highest;
+
+	image_store_put(f->store, add_copy(f, 0, 0), 0);
+	victim_end(&f->victim);
+	start_copy(f, "/bin/cat", "next");
+	e = mapping(f, "/next");
+	/* No descriptor is free below the limit: two are needed to reopen, the idle image has one.
+	 */
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	highest = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	low = before;
+	low.rlim_cur = (rlim_t)highest + 1;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+	image = get(f, e, 1);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	close(highest);
+	assert_int_equal(f->drops, 1);
+	assert_null(image->image);
+	assert_int_equal(image->error, -EMFILE);
+	assert_ptr_equal(get(f, e, 2), image);
+	assert_same_build(image->image, f->cat);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	static const struct CMUnitTest tests[] = {
+	    TEST(one_file_of_two_processes_is_one_image),
+	    TEST(a_deleted_file_is_opened),
+	    TEST(a_replaced_file_is_the_one_that_was_mapped),
+	    TEST(a_replaced_file_is_never_mistaken_by_its_path),
+	    TEST(without_map_files_the_path_does),
+	    TEST(a_file_of_another_mount_namespace_is_opened),
+	    TEST(a_file_inside_a_chroot_is_opened),
+	    TEST(a_file_on_an_overlay_is_opened),
+	    TEST(a_path_that_became_a_fifo_does_not_hang),
+	    TEST(a_symbolic_link_does_not_lead_to_another_file),
+	    TEST(a_process_that_is_gone_leaves_nothing_behind),
+	    TEST(a_mapping_that_is_gone_is_tried_again_at_once),
+	    TEST(an_unreadable_file_is_tried_again_after_a_minute),
+	    TEST(a_file_that_is_no_elf_is_remembered_with_the_reason),
+	    TEST(a_rewritten_file_gets_a_new_image),
+	    TEST(a_rewritten_file_that_nobody_uses_is_dropped),
+	    TEST(the_vdso_is_one_image),
+	    TEST(memory_without_a_file_is_refused),
+	    TEST(the_longest_idle_makes_room),
+	    TEST(the_sweep_takes_what_was_idle_long_enough),
+	    TEST(an_idle_image_gives_its_descriptor),
+	};
+#undef TEST
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
