@@ -21,14 +21,16 @@
 #include "agent/elf/arch.h"
 
 enum {
-	PROLOGUE_MAX = 192, /* bytes in which rbp is stored, the stack check included */
-	BP_OFFSET = -16,    /* of the saved rbp from the CFA */
+	PROLOGUE_MAX = 192,  /* bytes in which rbp is stored, the stack check included */
+	FUNCTION_ALIGN = 32, /* Go: cmd/link/internal/amd64/l.go, funcAlign */
+	BP_OFFSET = -16,     /* of the saved rbp from the CFA */
 };
 
 enum go_kind {
 	GO_PLAIN,
 	GO_OUTERMOST, /* KILN_RULE_STOP everywhere */
 	GO_SWITCHES,  /* rbp leads across the stacks */
+	GO_WRITES_SP, /* some other function that loads SP: so does rbp, if it was saved */
 	GO_LEAVES,    /* no way back once SP is loaded */
 	GO_TRAMPOLINE,
 };
@@ -76,7 +78,7 @@ static enum go_kind kind_of(const struct gopclntab_func *f)
 	} else if (streq(name, "gogo")) { /* file-local since Go 1.17 */
 		return GO_LEAVES;
 	}
-	return f->flags & GOPCLNTAB_SPWRITE ? GO_SWITCHES : GO_PLAIN;
+	return f->flags & GOPCLNTAB_SPWRITE ? GO_WRITES_SP : GO_PLAIN;
 }
 
 int go_frames_collect(const struct image *image, const struct gopclntab *t, struct spans *spans)
@@ -166,7 +168,7 @@ struct writer {
 	struct rows *rows;
 	struct code code;
 	enum go_kind kind;
-	uint64_t sp_load; /* from here on SP is another stack's (GO_SWITCHES, GO_LEAVES) */
+	uint64_t sp_load; /* from here on SP is another stack's (kinds that move) */
 	int32_t before;	  /* SP delta of the run before */
 	bool has_bp;	  /* the prologue's store is behind us */
 };
@@ -199,9 +201,10 @@ static struct kiln_rule rule_elsewhere(const struct writer *w, int32_t delta)
 {
 	if (w->kind == GO_LEAVES)
 		return (struct kiln_rule){.kind = KILN_RULE_STOP};
-	if (!w->has_bp)
+	/* Frameless before Go 1.21: rbp is the caller's, and the walk skips just that caller. */
+	if (!w->has_bp && w->kind != GO_SWITCHES)
 		return (struct kiln_rule){.kind = KILN_RULE_INVALID};
-	if (delta < 8)
+	if (w->has_bp && delta < 8) /* behind the pop */
 		return rule_of(w, delta);
 	return (struct kiln_rule){.kind = KILN_RULE_FP,
 				  .reg = ARCH_REG_BP,
@@ -213,7 +216,7 @@ static struct kiln_rule rule_elsewhere(const struct writer *w, int32_t delta)
 
 static void add_rows(const struct writer *w, uint64_t start, uint64_t end, int32_t delta)
 {
-	bool moves = w->kind == GO_SWITCHES || w->kind == GO_LEAVES;
+	bool moves = w->kind >= GO_SWITCHES && w->kind <= GO_LEAVES;
 
 	if (!moves || start < w->sp_load)
 		add_row(w, start, moves ? MIN(end, w->sp_load) : end, rule_of(w, delta));
@@ -278,7 +281,8 @@ bool go_frames_execute(const struct image *image, const struct gopclntab *t,
 			add_run(&w, &run);
 		end = run.end;
 	}
-	/* Padding behind the function's last instruction is in none of its tables. */
-	add_row(&w, end, f.end, (struct kiln_rule){.kind = KILN_RULE_INVALID});
+	/* Padding behind the last instruction is in none of the function's tables. */
+	if (f.end - end > FUNCTION_ALIGN - 1)
+		add_row(&w, end, f.end, (struct kiln_rule){.kind = KILN_RULE_INVALID});
 	return !it.c.bad;
 }
