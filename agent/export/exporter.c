@@ -13,6 +13,5 @@ int exporter_new(const struct exporter_config *config, uv_loop_t *loop, struct e
 	for (size_t i = 0; i < ARRAY_SIZE(exporter_ops_table); i++)
 		if (streq(exporter_ops_table[i]->type, config->type))
 			return exporter_ops_table[i]->create(config, loop, ret, err);
-	return error_set(err, -EINVAL, "exporter %s: unknown type \"%s\"", config->id,
-			 config->type);
+	return error_set(err, -EINVAL, "unknown type \"%s\"", config->type);
 }

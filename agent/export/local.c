@@ -28,12 +28,12 @@ int local_init(struct local_exporter *l, const struct exporter_ops *ops,
 	l->loop = loop;
 	l->name = strdup(config->id ? config->id : ops->type);
 	if (!l->name)
-		return error_set(err, -ENOMEM, "exporter %s: out of memory", ops->type);
+		return error_set(err, -ENOMEM, "out of memory");
 	l->base.name = l->name;
 	r = uv_timer_init(loop, &l->deadline);
 	if (r < 0) {
 		free(TAKE_PTR(l->name));
-		return error_set(err, r, "exporter %s: %s", ops->type, uv_strerror(r));
+		return error_set(err, r, "%s", uv_strerror(r));
 	}
 	uv_unref((uv_handle_t *)&l->deadline);
 	return 0;
@@ -50,8 +50,7 @@ int local_open(struct local_exporter *l, const struct exporter_config *config, s
 	l->fd = open(config->output, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
 	if (l->fd < 0) {
 		r = -errno;
-		return error_set(err, r, "exporter %s: output %s: %s", l->name, config->output,
-				 strerror(-r));
+		return error_set(err, r, "output: %s: %s", config->output, strerror(-r));
 	}
 	l->close_fd = true;
 	return 0;

@@ -121,16 +121,16 @@ int profile_file_create(const struct profile_format *format, const struct export
 	int r;
 
 	if (!config->path || !config->path[0])
-		return error_set(err, -EINVAL, "exporter %s: path: must be given", config->id);
+		return error_set(err, -EINVAL, "path: must be given");
 	f = calloc(1, sizeof(*f));
 	if (!f)
-		return error_set(err, -ENOMEM, "exporter %s: out of memory", config->id);
+		return error_set(err, -ENOMEM, "out of memory");
 	f->format = format;
 	f->rotation_ns = config->rotation_ms * 1000000;
 	f->path = strdup(config->path);
 	r = f->path ? format->new (&f->profile) : -ENOMEM;
 	if (r < 0)
-		error_set(err, r, "exporter %s: %s", config->id, strerror(-r));
+		error_set(err, r, "%s", strerror(-r));
 	else
 		r = local_init(&f->local, format->ops, &profile_file_hooks, format->drops, config,
 			       loop, err);

@@ -68,10 +68,8 @@ static int frame_types(const struct exporter_config *config, uint32_t *ret, stru
 		const char *name = config->export_stack_frame_types.items[i];
 
 		if (frame_type_parse(name, &type) < 0)
-			return error_set(
-			    err, -EINVAL,
-			    "exporter %s: export_stack_frame_types: unknown type \"%s\"",
-			    config->id, name);
+			return error_set(err, -EINVAL,
+					 "export_stack_frame_types: unknown type \"%s\"", name);
 		bits |= 1U << type;
 	}
 	*ret = bits ? bits : UINT32_MAX;
@@ -105,7 +103,7 @@ static int text_create(const struct exporter_config *config, uv_loop_t *loop, st
 	int r;
 
 	if (!t)
-		return error_set(err, -ENOMEM, "exporter %s: out of memory", config->id);
+		return error_set(err, -ENOMEM, "out of memory");
 	t->options = (struct text_options){
 	    .resource_attributes = config->export_resource_attributes,
 	    .sample_attributes = config->export_sample_attributes,
