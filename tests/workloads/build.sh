@@ -70,6 +70,8 @@ for name in ash birch cedar dill; do
 	cc short-$name short.c -no-pie -fno-pie -DNAME=$name -DPADDING=$pad "-DPADDING_TEXT=\"$((pad + 1))\""
 	pad=$((pad + 48))
 done
+cc tick tick.c
+cc tick-static tick.c -static
 cc jit jit.c
 cc many many.c
 mkdir -p "$out/right" "$out/wrong"

@@ -1,0 +1,297 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Measures what Kiln costs on this machine and prints one table: what, measured, goal (docs: budgets).
+
+usage: hack/bench [--quick] [--only PART[,PART]] [--json FILE]
+PARTS: bpf cpu memory tables stacks bytes
+
+Nothing here is a test: a goal that is missed is shown, not failed. What cannot be measured (a program is not
+built, the machine lacks something) is named, and the exit status is 1."""
+import argparse
+import contextlib
+import glob
+import gzip
+import http.server
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = os.path.realpath(os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", ".."))
+sys.path[:0] = [os.path.join(ROOT, "tests", "integration", "lib"), os.path.join(ROOT, "tests", "integration", "stacks")]
+from kiln import agent, workload  # noqa: E402
+
+CPUS = os.cpu_count()
+CONFIG = """
+receivers:
+  profiling: {samples_per_second: %(hz)d, reporter_interval: 5s}
+exporters:
+  %(exporter)s
+extensions:
+  health_check: {endpoint: "127.0.0.1:%(port)d"}
+service:
+  extensions: [health_check]
+  pipelines:
+    profiles: {receivers: [profiling], exporters: [%(name)s]}
+"""
+
+
+class Table:
+    def __init__(self):
+        self.rows, self.missing = [], []
+
+    def add(self, what, value, unit, goal=None):
+        """GOAL: at most so much; negative: at least."""
+        met = None if goal is None else (value <= goal if goal >= 0 else value >= -goal)
+        self.rows.append({"what": what, "value": value, "unit": unit, "goal": goal, "met": met})
+        bound = "" if goal is None else f"{'<=' if goal >= 0 else '>='} {abs(goal):g} {unit}"
+        text = f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+        print(f"| {what:62} | {text + ' ' + unit:>16} | {bound:>16} | {'' if met is None else 'yes' if met else 'NO':3} |", flush=True)
+
+    def lack(self, what, why):
+        self.missing.append(what)
+        print(f"| {what:62} | {'not measured':>16} | {why}", flush=True)
+
+    def head(self):
+        print(f"| {'what':62} | {'measured':>16} | {'goal':>16} | met |\n|{'-' * 64}|{'-' * 17}:|{'-' * 17}:|-----|", flush=True)
+
+
+def tool(name):
+    found = [p for preset in ("release", "dev") for p in glob.glob(f"{ROOT}/build/{preset}/**/{name}", recursive=True)
+             if os.access(p, os.X_OK) and os.path.isfile(p)]
+    return found[0] if found else None
+
+
+@contextlib.contextmanager
+def running_agent(hz, exporter="folded_file: {path: /dev/null}", arguments=()):
+    port = 13190 + os.getpid() % 500
+    name = exporter.split(":")[0]
+    with agent.Agent(*arguments, config=CONFIG % {"hz": hz, "exporter": exporter, "name": name, "port": port}) as a:
+        a.url = f"http://127.0.0.1:{port}"
+        a.wait_ready(url=a.url + "/readyz")
+        yield a
+
+
+@contextlib.contextmanager
+def bpf_stats():
+    path = "/proc/sys/kernel/bpf_stats_enabled"
+    with open(path, encoding="utf-8") as f:
+        before = f.read()
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("1")
+    try:
+        yield
+    finally:
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(before)
+
+
+def bench_bpf(table, quick):
+    """Each run hits the target: the helper's perf events are opened for its pid alone."""
+    helper = tool("kiln-bench-bpf")
+    goals = {(30, 4999): 1000, (30, 99): 3000}
+    for frames in (10, 30, 100):
+        for hz in (99, 4999):
+            what = f"BPF time a sample, {frames} frames, {hz} Hz, target hits only"
+            if not helper:
+                table.lack(what, "kiln-bench-bpf is not built")
+                continue
+            # nest_leaf, DEPTH frames, main, three of libc and the C runtime
+            with workload.Workload("nest", frames - 5, seconds=120) as w, bpf_stats():
+                done = subprocess.run([helper, "--hz", str(hz), "--pid", str(w.pid), "--seconds", "4" if quick else "15"],
+                                      capture_output=True, text=True, check=False)
+            try:
+                said = json.loads(done.stdout)
+                table.add(what, float(said["avg_ns"]), "ns", goals.get((frames, hz)))
+            except (ValueError, KeyError, TypeError):
+                table.lack(what, f"kiln-bench-bpf: exit {done.returncode}: {done.stderr.strip()[-100:]}")
+
+
+BUSY = [("qsort", (60, 6)), ("nest", (31,)), ("go", ()), ("cxx", ("throw",)), ("kernel", ("urandom",)), ("rust-v0", ())]
+
+
+@contextlib.contextmanager
+def busy_machine(seconds):
+    with contextlib.ExitStack() as stack:
+        for name, arguments in BUSY:
+            if not workload.missing(name):
+                stack.enter_context(workload.Workload(name, *arguments, seconds=seconds))
+        yield
+
+
+def bench_cpu(table, quick):
+    took = 10 if quick else 40
+    with busy_machine(600):
+        for hz in (20, 97):
+            with bpf_stats(), running_agent(hz) as a:
+                time.sleep(10)  # first windows: tables and symbols are made
+                cpu, at, before = a.cpu_seconds(), time.monotonic(), agent.metrics(a.url + "/metrics")
+                time.sleep(took)
+                share = (a.cpu_seconds() - cpu) / ((time.monotonic() - at) * CPUS)
+                after = agent.metrics(a.url + "/metrics")
+                span = time.monotonic() - at
+                table.add(f"agent's CPU share of a busy machine at {hz} Hz, user space", share * 100, "%", 0.3 if hz == 20 else None)
+                ns = after.get("kiln_bpf_run_nanoseconds_total", 0) - before.get("kiln_bpf_run_nanoseconds_total", 0)
+                runs = after.get("kiln_bpf_runs_total", 0) - before.get("kiln_bpf_runs_total", 0)
+                if ns and runs:
+                    table.add(f"  the kernel side's, at {hz} Hz", ns / 1e9 / span / CPUS * 100, "%")
+                    table.add(f"  both together, at {hz} Hz", share * 100 + ns / 1e9 / span / CPUS * 100, "%", 0.3 if hz == 20 else None)
+                    table.add(f"  BPF time a run, mixed load, at {hz} Hz", ns / runs, "ns")
+                else:
+                    table.lack(f"  the kernel side's, at {hz} Hz", "no kiln_bpf_run_nanoseconds_total")
+                ends = {k.split('"')[1]: after[k] - before.get(k, 0) for k in after if k.startswith("kiln_unwind_end_total{")}
+                walks = sum(n for reason, n in ends.items() if reason != "none")
+                if walks:
+                    table.add(f"  complete user stacks, mixed load, at {hz} Hz", ends.get("root", 0) / walks * 100, "%", -99.5)
+
+
+def build_id_at(data):
+    """Offset of the GNU build id's bytes in an ELF file, or None."""
+    at = data.find(b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0")
+    return at + 16 if at >= 0 else None
+
+
+def bench_memory(table, quick):
+    """N processes; every second one runs a binary of its own (at most 200), with its own build id."""
+    for count, goal in ((10, None), (100, 64), (500, 100)):
+        with tempfile.TemporaryDirectory(prefix="kiln-bench-") as d, contextlib.ExitStack() as stack:
+            processes, distinct = [], min(200, max(count // 2, 1))
+            for i in range(distinct):
+                source = workload.path("tick-static" if i % 2 else "tick")
+                with open(source, "rb") as f:
+                    data = bytearray(f.read())
+                at = build_id_at(data)
+                if at:
+                    data[at:at + 8] = struct.pack("<Q", i + 1)
+                with open(f"{d}/tick-{i}", "wb") as f:
+                    f.write(data)
+                os.chmod(f"{d}/tick-{i}", 0o755)
+            stack.callback(lambda procs=processes: [(p.kill(), p.wait()) for p in procs])
+            for i in range(count):
+                processes.append(subprocess.Popen([f"{d}/tick-{i % distinct}", "600", str(count)],
+                                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL))
+            with running_agent(97) as a:
+                time.sleep(15 if quick else 45)
+                rss, maps = a.rss_kib() / 1024, a.map_bytes() / 2 ** 20
+                with open(f"/proc/{a.pid}/status", encoding="utf-8") as f:
+                    peak = int(f.read().split("VmHWM:")[1].split()[0]) / 1024
+                known = agent.metrics(a.url + "/metrics")
+            label = f"{count} processes, {distinct} binaries"
+            table.add(f"agent's RSS, {label}", rss, "MiB")
+            table.add(f"  BPF maps, {label}", maps, "MiB")
+            table.add(f"  both together, {label}", rss + maps, "MiB", goal)
+            table.add(f"  peak RSS / RSS, {label}", peak / rss, "x", 1.5)
+            print(f"  (the agent knows {known.get('kiln_processes', 0):.0f} processes, "
+                  f"{known.get('kiln_images_loaded', 0):.0f} images, {known.get('kiln_unwind_table_bytes', 0) / 2 ** 20:.1f} MiB of tables)")
+
+
+def bench_tables(table, quick):
+    helper = tool("kiln_bench_tables")
+    files = [os.path.realpath(p) for p in ("/lib/x86_64-linux-gnu/libc.so.6", shutil.which("node") or "",
+             *glob.glob("/usr/lib/x86_64-linux-gnu/libLLVM-*.so.1"), *glob.glob("/usr/lib/jvm/*/lib/server/libjvm.so")[:1],
+             *glob.glob("/usr/lib/x86_64-linux-gnu/libpython3*.so.1.0")[:1]) if p and os.path.exists(p)]
+    if not helper:
+        table.lack("unwind tables", "kiln_bench_tables is not built")
+        return
+    done = subprocess.run([helper, *files], capture_output=True, text=True, check=False)
+    print("\n" + done.stdout.rstrip() + "\n" + done.stderr)
+    if done.returncode:
+        table.lack("unwind tables", f"kiln_bench_tables: exit {done.returncode}")
+
+
+def bench_stacks(table, quick):
+    with tempfile.NamedTemporaryFile(prefix="kiln-bench-") as f:
+        ids = ["qsort", "cxx-calls", "go", "threads", "urandom", "signal-return", "dlopen"]
+        subprocess.run([sys.executable, f"{ROOT}/tests/integration/stacks/test_stacks.py", "--seconds", "4" if quick else "10",
+                        "--json", f.name, *(ids if quick else [])], stdout=subprocess.DEVNULL, check=False)
+        text = f.read()
+    if not text:
+        table.lack("complete stacks", "test_stacks.py failed")
+        return
+    results = [r for r in json.loads(text) if r["samples"]]
+    samples, right = sum(r["samples"] for r in results), sum(r["right"] for r in results)
+    table.add(f"complete and right stacks, {len(results)} workloads, {samples} samples", right / max(samples, 1) * 100, "%", -99.5)
+
+
+class Sink(http.server.BaseHTTPRequestHandler):
+    received = []
+
+    def do_POST(self):
+        size = int(self.headers.get("Content-Length") or 0)
+        if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
+            body = b""
+            while True:
+                n = int(self.rfile.readline().split(b";")[0], 16)
+                body += self.rfile.read(n)
+                self.rfile.readline()
+                if not n:
+                    break
+        else:
+            body = self.rfile.read(size)
+        plain = gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body
+        Sink.received.append((len(body), len(plain)))
+        self.send_response(200)
+        self.send_header("Content-Type", "application/x-protobuf")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+def bench_bytes(table, quick):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Sink)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    exporter = f'otlp_http: {{endpoint: "http://127.0.0.1:{server.server_port}", compression: gzip}}'
+    with busy_machine(300):
+        for hz in (20, 97):
+            Sink.received.clear()
+            with running_agent(hz, exporter) as a:
+                time.sleep(12 if quick else 30)
+                samples = agent.metrics(a.url + "/metrics").get('kiln_export_samples_total{result="sent"}', 0)
+                sent = list(Sink.received)
+            if not sent or not samples:
+                table.lack(f"bytes exported a sample at {hz} Hz", f"{len(sent)} requests, {samples:.0f} samples sent")
+                continue
+            table.add(f"bytes exported a sample, OTLP gzip, 5 s windows, {hz} Hz", sum(s for s, _ in sent) / samples, "B")
+            table.add("  before compression", sum(p for _, p in sent) / samples, "B")
+    server.shutdown()
+
+
+PARTS = {"bpf": bench_bpf, "cpu": bench_cpu, "memory": bench_memory, "tables": bench_tables, "stacks": bench_stacks,
+         "bytes": bench_bytes}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only")
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    parts = options.only.split(",") if options.only else list(PARTS)
+    if set(parts) - set(PARTS):
+        parser.error(f"no part {', '.join(sorted(set(parts) - set(PARTS)))}")
+    table = Table()
+    print(f"{os.uname().release}, {CPUS} CPUs, agent {agent.binary()}\n")
+    table.head()
+    for part in parts:
+        try:
+            PARTS[part](table, options.quick)
+        except (OSError, RuntimeError, subprocess.SubprocessError) as e:
+            table.lack(part, str(e))
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as f:
+            json.dump(table.rows, f, indent=1)
+    missed = [r["what"].strip() for r in table.rows if r["met"] is False]
+    print(f"\n{sum(1 for r in table.rows if r['met'])} goals met, {len(missed)} missed, {len(table.missing)} not measured")
+    for what in missed:
+        print(f"missed: {what}")
+    return 1 if table.missing else 0
+
+
+sys.exit(main())
