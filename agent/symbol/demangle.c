@@ -24,6 +24,8 @@ static void append(const char *data, size_t len, void *arg)
 	struct output *out = arg;
 	size_t left = sizeof(out->text) - 1 - out->len;
 
+	if (len == 0) /* DATA may be NULL then */
+		return;
 	memcpy(out->text + out->len, data, MIN(len, left));
 	out->len += MIN(len, left);
 	if (len > left)

@@ -21,9 +21,10 @@
 #include "lib/metrics.h"
 
 enum {
-	RANGES_MAX = 256, /* executable sections */
-	NESTING_MAX = 32, /* sized symbols within each other */
-	TIE_MAX = 64,	  /* names compared at one address */
+	RANGES_MAX = 256,   /* executable sections */
+	SAME_START_MAX = 4, /* sizes at one address */
+	NESTING_MAX = 32,   /* sized symbols within each other */
+	TIE_MAX = 4096,	    /* names compared at one address: linkers fold equal functions */
 	TIE_NAME_MAX = 512,
 	SOURCE_BLOB = ELF_SYMBOLS_INPUTS_MAX,
 	NAME_BITS = 30,
@@ -275,14 +276,17 @@ static bool name_is_better(const char *x, size_t x_len, const char *y, size_t y_
 	return strcmp(x, y) < 0;
 }
 
-static bool is_sized(const struct entry *e)
+static uint32_t size_of(const struct entry *e)
 {
 	return e->size & SIZE_MASK;
 }
 
-/* The best symbol of a group that starts at one address; NULL when there is none of the kind. */
+/*
+ * The best symbol of a group that starts at one address, of those with a size greater than ABOVE,
+ * or (ABOVE < 0) without a size. NULL when there is none.
+ */
 static const struct entry *pick(const struct builder *b, const struct entry *group, size_t n,
-				bool sized)
+				int64_t above)
 {
 	char best_name[TIE_NAME_MAX], name[TIE_NAME_MAX];
 	size_t best_len = 0, len, compared = 0;
@@ -292,7 +296,7 @@ static const struct entry *pick(const struct builder *b, const struct entry *gro
 	for (size_t i = 0; i < n; i++) {
 		const struct entry *e = &group[i];
 
-		if (is_sized(e) != sized)
+		if (above < 0 ? size_of(e) != 0 : size_of(e) <= above)
 			continue;
 		if (!best || e->size >> SIZE_BITS > best->size >> SIZE_BITS) {
 			best = e;
@@ -379,20 +383,20 @@ static int advance(struct builder *b, uint32_t start)
 
 static void push_group(struct builder *b, const struct entry *group, size_t n, uint32_t next)
 {
-	const struct entry *best = pick(b, group, n, true), *outer = NULL;
+	const struct entry *chain[SAME_START_MAX], *best;
 	uint32_t start = group[0].start;
+	size_t links = 0;
 
-	if (best) {
-		for (size_t i = 0; i < n; i++) {
-			if ((group[i].size & SIZE_MASK) >
-			    ((outer ? outer : best)->size & SIZE_MASK))
-				outer = &group[i];
-		}
-		if (outer)
-			push(b, start + (outer->size & SIZE_MASK), outer->name);
-		push(b, start + (best->size & SIZE_MASK), best->name);
-	} else if (!b->depth) {
-		best = pick(b, group, n, false);
+	/* The best name, then the best of those that reach further, and so on. */
+	best = pick(b, group, n, 0);
+	while (best && links < SAME_START_MAX) {
+		chain[links++] = best;
+		best = pick(b, group, n, size_of(best));
+	}
+	for (size_t i = links; i-- > 0;)
+		push(b, start + size_of(chain[i]), chain[i]->name);
+	if (!links && !b->depth) {
+		best = pick(b, group, n, -1);
 		push(b, MIN(range_at(b, start)->end, next), best->name);
 	}
 }

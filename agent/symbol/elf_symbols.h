@@ -4,12 +4,12 @@
  * stubs. 12 bytes a function: names stay in the file and are read (pread) when asked for.
  *
  * A function is STT_FUNC, STT_GNU_IFUNC, or STT_NOTYPE in an executable section. A symbol with a
- * size covers its bytes; where two overlap, the one that starts later wins. One without a size
- * covers what no sized symbol covers, up to the next symbol or the section's end. Of several
- * symbols at one address, in this order: one with a size, a typed one, global before weak before
- * local, fewer leading underscores, the shorter name, the first in byte order. (A local alias is an
- * implementation detail, a weak one may stand for something else elsewhere; underscores mark
- * internal names.)
+ * size covers its bytes; where two overlap, the one that starts later wins. One without a size that
+ * starts within a sized one is a label and covers nothing; else it covers up to the next symbol or
+ * the section's end. Of several symbols at one address, in this order: one with a size, a typed
+ * one, global before weak before local, fewer leading underscores, the shorter name, the first in
+ * byte order. (A local alias is an implementation detail, a weak one may stand for something else
+ * elsewhere; underscores mark internal names.)
  *
  * Immutable once built; any number of threads may look up.
  */

@@ -298,7 +298,7 @@ bool kallsyms_find(const struct kallsyms *k, uint64_t address, struct kallsyms_s
 	if (!lo || k->entries[lo - 1].name & GAP)
 		return false;
 	e = &k->entries[lo - 1];
-	end = address_of(e) + KALLSYMS_SPAN_MAX;
+	end = address_of(e) + MIN((uint64_t)KALLSYMS_SPAN_MAX, UINT64_MAX - address_of(e));
 	if (lo < k->n)
 		end = MIN(end, address_of(e + 1));
 	if (address >= end)
