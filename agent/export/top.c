@@ -65,7 +65,7 @@ static int top_create(const struct exporter_config *config, uv_loop_t *loop, str
 	int r;
 
 	if (!t)
-		return error_set(err, -ENOMEM, "exporter %s: out of memory", config->id);
+		return error_set(err, -ENOMEM, "out of memory");
 	t->rows = config->top_rows;
 	buf_init(&t->out, RENDER_MAX);
 	r = local_init(&t->local, &top_exporter_ops, &top_hooks, M_TOP_DROPPED, config, loop, err);

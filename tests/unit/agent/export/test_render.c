@@ -221,7 +221,7 @@ static void no_line_is_wider_than_the_screen(void **state)
 	struct batch_builder *b;
 	struct batch_line line;
 	struct batch_sample s = {.value = 1};
-	char name[900] = "";
+	char name[1000] = "";
 	uint32_t l;
 
 	for (int i = 0; i < 100; i++)
