@@ -87,7 +87,7 @@ int httpd_listen(const char *host, uint16_t port, int *ret_fd, char *ret_address
 	char service[8], text[INET6_ADDRSTRLEN + 16], address[128];
 	int r, fd = -EADDRNOTAVAIL;
 	bool loopback = false;
-	uint16_t real;
+	uint16_t real = 0;
 
 	if (!host)
 		host = "127.0.0.1";

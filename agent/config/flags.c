@@ -61,7 +61,7 @@ static int duration_ms(const char *text, uint64_t *ret, struct error *why)
 
 static int flag_interval(const char *text, struct flags *flags, struct error *why)
 {
-	uint64_t ms;
+	uint64_t ms = 0;
 	int r = duration_ms(text, &ms, why);
 
 	if (r < 0)
@@ -74,7 +74,7 @@ static int flag_interval(const char *text, struct flags *flags, struct error *wh
 
 static int flag_duration(const char *text, struct flags *flags, struct error *why)
 {
-	uint64_t ms;
+	uint64_t ms = 0;
 	int r = duration_ms(text, &ms, why);
 
 	if (r < 0)
@@ -327,9 +327,7 @@ static int next_flag(struct loading *l, struct line *line, struct flags *flags,
 		return error_set(err, -EINVAL, "unexpected argument %s; see --help",
 				 quote_text(arg).text);
 	snprintf(shown, sizeof(shown), "%.*s", (int)MIN(n, 64), arg);
-	for (char *p = shown; *p; p++)
-		if ((unsigned char)*p < ' ' || *p == 0x7f)
-			*p = '?';
+	parse_make_printable(shown);
 	snprintf(word, sizeof(word), "%s", shown + (name - arg));
 	line->shown = shown;
 	while (known[i].name && (n > 64 || !streq(known[i].name, word)))
