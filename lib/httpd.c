@@ -16,10 +16,12 @@
  * - While a transaction waits for our answer the socket is not read, though it is polled: the end
  * of the client would wake the loop for ever. So kept requests are taken out of polling, and the
  * watch asks the socket itself.
+ * - It closes its eventfd twice, at once and again through the loop: see close_lws().
  * - Timeouts that are set from outside of its own callbacks do not arm its timer; we keep our own.
  */
 #include "lib/httpd_internal.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
@@ -224,8 +226,7 @@ static int send_some(struct httpd_conn *conn)
 		    0)
 			return -1;
 		conn->out_pos += n;
-		conn->deadline_ms =
-		    uv_now(conn->server->loop) + conn->server->send_timeout_s * 1000ULL;
+		conn->deadline_ms = uv_now(conn->server->loop) + send_timeout_ms(conn);
 	}
 	lws_callback_on_writable(conn->wsi);
 	return 0;
@@ -308,7 +309,7 @@ static void list_handle(uv_handle_t *handle, void *arg)
 	uv_handle_type type = uv_handle_get_type(handle);
 	int r;
 
-	if ((type != UV_IDLE && type != UV_TIMER) || list->error)
+	if ((type != UV_IDLE && type != UV_TIMER && type != UV_POLL) || list->error)
 		return;
 	r = grow_array((void **)&list->items, &list->cap, list->n + 1, sizeof(*list->items),
 		       1 << 20);
@@ -326,6 +327,18 @@ static bool listed(const struct handle_list *list, const uv_handle_t *handle)
 	return false;
 }
 
+static void note_handle(struct httpd *h, const uv_handle_t *handle)
+{
+	uv_os_fd_t fd;
+
+	if (uv_handle_get_type(handle) != UV_POLL) {
+		if (h->n_lws_handles < ARRAY_SIZE(h->lws_handles))
+			h->lws_handles[h->n_lws_handles++] = handle;
+	} else if (uv_fileno(handle, &fd) == 0) {
+		h->lws_wake_fd = fd;
+	}
+}
+
 /* Makes the context and notes which handles of the loop are its own. */
 static int new_context(struct httpd *h, struct lws_context_creation_info *info)
 {
@@ -338,9 +351,8 @@ static int new_context(struct httpd *h, struct lws_context_creation_info *info)
 	if (h->lws) {
 		uv_walk(h->loop, list_handle, &after);
 		for (size_t i = 0; i < after.n; i++)
-			if (!listed(&before, after.items[i]) &&
-			    h->n_lws_handles < ARRAY_SIZE(h->lws_handles))
-				h->lws_handles[h->n_lws_handles++] = after.items[i];
+			if (!listed(&before, after.items[i]))
+				note_handle(h, after.items[i]);
 	}
 	r = before.error ? before.error : after.error;
 	free(before.items);
@@ -425,6 +437,49 @@ static void on_reaper(uv_idle_t *idle)
 	uv_close((uv_handle_t *)idle, on_handle_closed);
 }
 
+/*
+ * Begins to take the context down. libwebsockets 4.1.6 closes its eventfd here and the same number
+ * once more from the loop (lws_destroy_event_pipe() and __lws_close_free_wsi_final()); by then the
+ * number may be a file that another thread has opened. So we take the number ourselves in between,
+ * for the second close to hit. Descriptors are given out lowest first: the reserve, opened before
+ * the context and therefore lower, is let go first, so that others who open something at this
+ * moment get those numbers.
+ */
+static void close_lws(struct httpd *h)
+{
+	int source = h->reserve_fds[0], fd;
+
+	for (size_t i = 1; i < ARRAY_SIZE(h->reserve_fds); i++)
+		if (h->reserve_fds[i] >= 0)
+			close(h->reserve_fds[i]);
+	lws_context_destroy(h->lws);
+	if (source < 0)
+		return;
+	if (h->lws_wake_fd >= 0) {
+		fd = fcntl(source, F_DUPFD_CLOEXEC, h->lws_wake_fd);
+		if (fd >= 0 && fd != h->lws_wake_fd)
+			close(fd);
+	}
+	close(source);
+}
+
+static int open_reserve(struct httpd *h)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(h->reserve_fds); i++) {
+		h->reserve_fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+		if (h->reserve_fds[i] < 0)
+			return -errno;
+	}
+	return 0;
+}
+
+static void close_reserve(struct httpd *h)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(h->reserve_fds); i++)
+		if (h->reserve_fds[i] >= 0)
+			close(h->reserve_fds[i]);
+}
+
 struct httpd *httpd_free(struct httpd *h)
 {
 	if (!h || h->closing)
@@ -438,9 +493,10 @@ struct httpd *httpd_free(struct httpd *h)
 	for (struct httpd_conn *conn = h->conns; conn; conn = conn->next)
 		httpd_request_gone(conn);
 	if (h->lws) {
-		lws_context_destroy(h->lws);
+		close_lws(h);
 		uv_idle_start(&h->reaper, on_reaper);
 	} else {
+		close_reserve(h);
 		uv_close((uv_handle_t *)&h->reaper, on_handle_closed);
 	}
 	return NULL;
@@ -487,11 +543,17 @@ int httpd_new(uv_loop_t *loop, const struct httpd_options *options,
 	uv_idle_init(loop, &h->reaper);
 	h->listener.data = h->watch.data = h->reaper.data = h;
 	h->open_handles = 3;
+	h->lws_wake_fd = -1;
+	for (size_t i = 0; i < ARRAY_SIZE(h->reserve_fds); i++)
+		h->reserve_fds[i] = -1;
 	memcpy(h->routes, routes, n_routes * sizeof(*routes));
 	h->n_routes = n_routes;
 	r = copy_options(h, options);
 	if (r < 0)
 		return error_set(err, r, "out of memory");
+	r = open_reserve(h);
+	if (r < 0)
+		return error_set(err, r, "%s: %s", h->address, strerror(-r));
 	r = start_lws(h, err);
 	if (r < 0)
 		return r;

@@ -53,6 +53,8 @@ struct httpd {
 	unsigned int open_handles;
 	const uv_handle_t *lws_handles[4]; /* the context's idle and timer handles */
 	size_t n_lws_handles;
+	int lws_wake_fd;    /* the context's eventfd */
+	int reserve_fds[4]; /* see close_lws() */
 	struct httpd_conn *conns;
 	unsigned int n_conns;
 	bool paused; /* not accepting: full, or out of descriptors */
