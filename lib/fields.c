@@ -42,9 +42,7 @@ size_t fields_enter(struct fields *f, const char *key)
 
 		room = sizeof(f->path) - mark;
 		n = snprintf(p, room, "%s%s", mark && key[0] != '[' ? "." : "", key);
-		for (; *p; p++)
-			if ((unsigned char)*p < ' ' || *p == 0x7f)
-				*p = '?';
+		parse_make_printable(p);
 		f->path_len += (size_t)n;
 	}
 	return mark;
@@ -69,6 +67,7 @@ static void describe(const struct fields *f, const struct yaml_node *node, char 
 		n = snprintf(out, 1024, "%s: %s%s", f->file, f->path, colon);
 	if (n >= 0 && n < 1024)
 		vsnprintf(out + n, 1024 - (size_t)n, format, ap);
+	parse_make_printable(out);
 }
 
 int fields_error(struct fields *f, const struct yaml_node *node, const char *format, ...)

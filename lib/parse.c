@@ -358,3 +358,10 @@ bool parse_same_name(const char *a, const char *b)
 			return true;
 	}
 }
+
+void parse_make_printable(char *s)
+{
+	for (; *s; s++)
+		if ((unsigned char)*s < ' ' || *s == 0x7f)
+			*s = '?';
+}

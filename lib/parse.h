@@ -40,3 +40,6 @@ int parse_percent_decode(char *s) _must_check_;
 unsigned int parse_edit_distance(const char *a, const char *b);
 /* Equal without regard to case and '_': samples_per_second, SamplesPerSecond. */
 bool parse_same_name(const char *a, const char *b);
+
+/* Control characters become '?', in place: what a user wrote stays on one line of a message. */
+void parse_make_printable(char *s);

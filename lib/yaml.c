@@ -8,6 +8,8 @@
 
 #include <yaml.h>
 
+#include "lib/parse.h"
+
 enum {
 	YAML_ANCHORS_MAX = 64,
 	YAML_KEYS_MAX = 4096,	  /* in one map: keys are looked up one by one */
@@ -336,6 +338,8 @@ static int load_pair(struct loader *l, struct yaml_node *map, const yaml_event_t
 		return r;
 	merge = streq(key, "<<") && e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
 	old = yaml_get(map, key);
+	if (old)
+		parse_make_printable(key);
 	if (old)
 		return error_set(l->err, -EINVAL, "%s:%zu: the key %.64s is already at line %u",
 				 l->name, line, key, old->line);

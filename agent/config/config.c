@@ -9,6 +9,7 @@
 
 #include "agent/config/internal.h"
 #include "lib/log.h"
+#include "lib/parse.h"
 
 static void exporter_done(struct exporter_config *e)
 {
@@ -262,8 +263,11 @@ int config_load_with(int argc, char *const *argv, const char *const *envp,
 		if (r == 0)
 			r = finish(&l, err);
 	}
-	if (r < 0)
+	if (r < 0) {
+		if (err)
+			parse_make_printable(err->message); /* the file's name */
 		return r;
+	}
 	*ret = TAKE_PTR(c);
 	*ret_action = action;
 	return 0;

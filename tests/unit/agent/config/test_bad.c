@@ -340,7 +340,11 @@ static const struct {
 	{XT("live", "endpoint: \"[::1]\""),
 	 "c.yaml:7: extensions.live.endpoint: want HOST:PORT or :PORT, got \"[::1]\""},
 	{XT("live", "port: 7070"),
-	 "c.yaml:7: extensions.live.port: unknown key"},	{"receivers:\n  profiling: \"\377\"\n",
+	 "c.yaml:7: extensions.live.port: unknown key"},	{RX("samples_per_second: \"${e\\n}\""),
+	 "c.yaml:3: receivers.profiling.samples_per_second: ${e?}: not the name of an environment variable"},
+	{"\"a\\nb\": 1\n\"a\\nb\": 2\n",
+	 "c.yaml:2: the key a?b is already at line 1"},
+	{"receivers:\n  profiling: \"\377\"\n",
 	 "c.yaml:2: not valid YAML: invalid leading UTF-8 octet"},
 };
 
@@ -355,6 +359,8 @@ static const struct {
 	 "--config: only one file can be given"},
 	{{"--config", "missing.yaml"},
 	 "missing.yaml: cannot open: No such file or directory"},
+	{{"--config", "new\nline"},
+	 "new?line: cannot open: No such file or directory"},
 	{{"--config", "."},
 	 ".: not a regular file"},
 	{{"--sampels-per-second", "5"},
