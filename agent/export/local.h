@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What exporters that write to this machine share: a bounded queue of batches in front of one job at
- * a time on the loop's thread pool, so that neither a slow disk nor a full pipe holds the loop.
+ * What exporters that write to this machine share: a bounded queue of batches in front of one job
+ * at a time on the loop's thread pool, so that neither a slow disk nor a full pipe holds the loop.
  *
  * Loop thread: local_consume(), local_flush(), local_destroy(). Pool thread: the hooks and
- * local_write(). A destroyed exporter goes away once its last job has ended and its timer is closed:
- * the owner must run the loop once more after destroy (as libuv wants it for every handle).
+ * local_write(). A destroyed exporter goes away once its last job has ended and its timer is
+ * closed: the owner must run the loop once more after destroy (as libuv wants it for every handle).
  */
 #pragma once
 
@@ -49,7 +49,8 @@ struct local_exporter {
 /* Sets up L (zeroed by the caller). On failure L may be freed at once. */
 int local_init(struct local_exporter *l, const struct exporter_ops *ops,
 	       const struct local_hooks *hooks, enum metric_id drops,
-	       const struct exporter_config *config, uv_loop_t *loop, struct error *err) _must_check_;
+	       const struct exporter_config *config, uv_loop_t *loop,
+	       struct error *err) _must_check_;
 /* Opens config->output, or takes standard output. */
 int local_open(struct local_exporter *l, const struct exporter_config *config,
 	       struct error *err) _must_check_;

@@ -2,9 +2,9 @@
 /*
  * Files that hold a whole profile, whatever its format: when to write them, and under which name.
  *
- * Without rotation the file is written once, at the end of the run. With rotation it is written at each
- * rotation and at the end: a path with %s (the start time, UTC) gives one file a period, each with
- * that period's samples; a path without it is one file, replaced whole, that always covers the
+ * Without rotation the file is written once, at the end of the run. With rotation it is written at
+ * each rotation and at the end: a path with %s (the start time, UTC) gives one file a period, each
+ * with that period's samples; a path without it is one file, replaced whole, that always covers the
  * run so far. Nothing is ever appended and a reader never sees half a file.
  */
 #pragma once

@@ -7,15 +7,15 @@
 
 struct text_options {
 	bool resource_attributes, sample_attributes, stack_frames, function_file,
-		skip_without_container;
+	    skip_without_container;
 	uint32_t frame_types; /* bits of enum frame_type */
 	char **sample_types;  /* "samples", "off_cpu"; none: all */
 	size_t n_sample_types;
 };
 
 /*
- * Appends the dump of BATCH. PIECE (may be NULL) is called between samples and may take what is in OUT
- * away with buf_reset().
+ * Appends the dump of BATCH. PIECE (may be NULL) is called between samples and may take what is in
+ * OUT away with buf_reset().
  */
 void render_text(const struct batch *batch, const struct text_options *options, struct buf *out,
 		 void (*piece)(void *arg, struct buf *out), void *arg);

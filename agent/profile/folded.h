@@ -9,8 +9,8 @@
 #include "lib/buf.h"
 
 /*
- * Counts of all batches added. Memory is bounded: once the lines take MAX_BYTES, new stacks are counted
- * as "process;[profile full]". One thread at a time.
+ * Counts of all batches added. Memory is bounded: once the lines take MAX_BYTES, new stacks are
+ * counted as "process;[profile full]". One thread at a time.
  */
 struct folded;
 int folded_new(size_t max_bytes, struct folded **ret) _must_check_;

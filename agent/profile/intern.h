@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct intern: hash -> index, for arrays whose entries are to be unique. It stores no entries: the
- * caller keeps them in an array of its own and says whether entry INDEX is the wanted one.
+ * struct intern: hash -> index, for arrays whose entries are to be unique. It stores no entries:
+ * the caller keeps them in an array of its own and says whether entry INDEX is the wanted one.
  * Entries are never removed. One owner, no locking.
  */
 #pragma once

@@ -20,8 +20,8 @@ int pprof_encode(const struct batch *const *batches, size_t n, const struct ppro
 
 /*
  * The same, batch after batch: equal samples of all batches are one. Memory is bounded: once the
- * tables hold MAX_BYTES, samples of stacks (or threads) that are not known yet are counted under the
- * one frame "[profile full]", so that totals stay true. One thread at a time.
+ * tables hold MAX_BYTES, samples of stacks (or threads) that are not known yet are counted under
+ * the one frame "[profile full]", so that totals stay true. One thread at a time.
  */
 struct pprof_builder;
 int pprof_builder_new(size_t max_bytes, struct pprof_builder **ret) _must_check_;
@@ -30,6 +30,6 @@ struct pprof_builder *pprof_builder_free(struct pprof_builder *p);
 int pprof_builder_add(struct pprof_builder *p, const struct batch *batch,
 		      const struct pprof_filter *filter) _must_check_;
 int pprof_builder_encode(struct pprof_builder *p, struct buf *out, struct error *err) _must_check_;
-void pprof_builder_reset(struct pprof_builder *p); /* empties it */
+void pprof_builder_reset(struct pprof_builder *p);	       /* empties it */
 int64_t pprof_builder_overflow(const struct pprof_builder *p); /* samples under "[profile full]" */
 DEFINE_CLEANUP(struct pprof_builder *, pprof_builder_free)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * struct strings: the interned strings of a batch under construction. Every one is valid UTF-8 and
- * at most STRINGS_LEN_MAX bytes: receivers refuse a whole request for one bad byte, and a thread name
- * that the kernel cut in the middle of a character is enough for that.
+ * at most STRINGS_LEN_MAX bytes: receivers refuse a whole request for one bad byte, and a thread
+ * name that the kernel cut in the middle of a character is enough for that.
  */
 #pragma once
 

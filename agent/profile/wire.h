@@ -10,9 +10,10 @@
 #include "lib/buf.h"
 
 void wire_varint(struct buf *out, uint64_t v);
-void wire_uint(struct buf *out, unsigned int field, uint64_t v);    /* also int32, int64, bool */
+void wire_uint(struct buf *out, unsigned int field, uint64_t v); /* also int32, int64, bool */
 void wire_fixed64(struct buf *out, unsigned int field, uint64_t v);
-void wire_bytes(struct buf *out, unsigned int field, const void *data, size_t len); /* even if empty */
+void wire_bytes(struct buf *out, unsigned int field, const void *data,
+		size_t len); /* even if empty */
 void wire_str(struct buf *out, unsigned int field, const char *s);
 void wire_packed(struct buf *out, unsigned int field, const uint32_t *v, size_t n);
 void wire_packed_fixed64(struct buf *out, unsigned int field, const uint64_t *v, size_t n);
@@ -29,7 +30,7 @@ struct wire_table {
 	struct buf bytes;
 	struct wire_entry {
 		size_t at, len; /* in bytes, without tag, length and id */
-	} *entries;
+	} * entries;
 	size_t cap;
 	uint32_t n;
 	struct intern index;
