@@ -387,9 +387,11 @@ static void call_finish(struct grpc_unary *u)
 		answer.body = GRPC_SLICE_START_PTR(body);
 		answer.body_len = GRPC_SLICE_LENGTH(body);
 	}
-	/* The callback may free the client, so the call lets go of it and of the core before. */
+	/*
+	 * The callback may free the client. The core's call stays until after it, because it owns
+	 * the trailing metadata; it has references of its own to channel and queue.
+	 */
 	call_unlink(u);
-	grpc_call_unref(TAKE_PTR(u->call));
 	u->done(&answer, u->arg);
 	grpc_slice_unref(body);
 	call_free(u);

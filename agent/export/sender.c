@@ -218,6 +218,7 @@ static void head_retry(struct sender *s, const struct transport_answer *a)
 		queue_drop(s, s->queue, DROP_EXPIRED);
 		delay = floor; /* what the server asked for holds for the next request too */
 	}
+	s->wait_asked = floor > 0;
 	wait_for(s, delay);
 }
 
@@ -257,6 +258,7 @@ static void try_send(struct sender *s)
 	if (s->transport->ops->send(s->transport, &s->queue->payload, s->timeout_ms, on_answer, s) <
 	    0) {
 		s->in_flight = false;
+		s->wait_asked = false;
 		wait_for(s, RETRY_UNSENT_MS);
 	}
 }
@@ -389,8 +391,8 @@ void sender_flush(struct sender *s, uint64_t deadline_ms, void (*done)(void *), 
 	s->flushed_arg = arg;
 	uv_update_time(s->loop);
 	uv_timer_start(&s->deadline, on_deadline, deadline_ms, 0);
-	/* One attempt now, whatever the backoff says; later ones wait as usual. */
-	if (s->waiting) {
+	/* One attempt now, unless the receiver asked not to; later ones wait as usual. */
+	if (s->waiting && !s->wait_asked) {
 		uv_timer_stop(&s->wait);
 		s->waiting = false;
 	}

@@ -60,6 +60,7 @@ struct sender {
 	uv_timer_t wait;     /* backoff */
 	uv_timer_t deadline; /* of flush */
 	bool in_flight, waiting, flushing, spilling, freed;
+	bool wait_asked; /* the receiver asked for this wait */
 	int handles_open;
 	uint64_t attempt_at_ms;
 	struct backoff backoff;

@@ -61,10 +61,10 @@ def test_generation_by_name(collector, send, generation, protocol):
 @pytest.mark.parametrize("protocol", ["grpc", "http"])
 def test_a_large_batch_is_split_below_the_receivers_limit(collector, send, protocol):
     collector.start()
-    end = send(*target(collector, protocol), "--compression", "none", "--samples", 300, "--bloat",
-               40000, "--timeout-ms", 20000, "--flush-ms", 25000).end()
+    end = send(*target(collector, protocol), "--compression", "none", "--samples", 900, "--bloat",
+               15000, "--timeout-ms", 20000, "--flush-ms", 25000).end()
     assert all_sent(end) and end["sent_requests"] >= 3
-    assert collector.samples() == expected(1, 300)
+    assert collector.samples() == expected(1, 900)
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http"])
