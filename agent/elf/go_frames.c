@@ -256,6 +256,7 @@ bool go_frames_execute(const struct image *image, const struct gopclntab *t,
 	struct gopclntab_iter it;
 	struct gopclntab_func f;
 	struct gopclntab_run run;
+	bool has_table;
 	uint64_t end;
 
 	if (!gopclntab_at(t, span->item, &f)) {
@@ -276,6 +277,7 @@ bool go_frames_execute(const struct image *image, const struct gopclntab *t,
 	if (w.kind != GO_PLAIN)
 		w.sp_load = first_sp_load(&w.code, f.end);
 	it = gopclntab_sp(t, &f);
+	has_table = !it.c.bad; /* markers such as go:buildid have none */
 	while (gopclntab_next(&it, &run)) {
 		if (run.start < run.end)
 			add_run(&w, &run);
@@ -284,5 +286,5 @@ bool go_frames_execute(const struct image *image, const struct gopclntab *t,
 	/* Padding behind the last instruction is in none of the function's tables. */
 	if (f.end - end > FUNCTION_ALIGN - 1)
 		add_row(&w, end, f.end, (struct kiln_rule){.kind = KILN_RULE_INVALID});
-	return !it.c.bad;
+	return !has_table || !it.c.bad;
 }
