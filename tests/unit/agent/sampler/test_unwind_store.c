@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The store over plain memory in place of BPF maps. */
+#include "agent/sampler/unwind_store.h"
+#include "tests/support/test.h"
+
+enum { SLOTS = 64 };
+
+struct fake {
+	_Alignas(64) uint32_t slab[SLOTS * 16];
+	struct kiln_table tables[KILN_MAX_IMAGES];
+	uint32_t epoch;
+	struct kernel_memory memory;
+	struct unwind_store *store;
+};
+
+static int setup(void **state)
+{
+	struct fake *f = aligned_alloc(64, ALIGN_UP(sizeof(*f), 64));
+
+	if (!f)
+		return -1;
+	memset(f, 0, sizeof(*f));
+	f->memory = (struct kernel_memory){
+	    .slab = f->slab,
+	    .slab_slots = SLOTS,
+	    .tables = f->tables,
+	    .cache_epoch = &f->epoch,
+	};
+	*state = f;
+	return unwind_store_new(&f->memory, &f->store);
+}
+
+static int teardown(void **state)
+{
+	struct fake *f = *state;
+
+	unwind_store_free(f->store);
+	free(f);
+	return 0;
+}
+
+static uint32_t index_of[64];
+static struct kiln_row rows[512];
+static struct kiln_rule rules[4] = {
+    {.kind = KILN_RULE_INVALID},
+    {.kind = KILN_RULE_CFA, .reg = 7, .cfa_off = 8, .ra_off = -8},
+    {.kind = KILN_RULE_CFA, .reg = 6, .cfa_off = 16, .ra_off = -8},
+    {.kind = KILN_RULE_STOP},
+};
+
+/* N_ROWS rows over 64 blocks. */
+static struct unwind_table table_of(uint32_t n_rows)
+{
+	for (uint32_t i = 0; i < n_rows; i++)
+		rows[i] = (struct kiln_row){.low = (uint16_t)(i * 7), .rule = (uint16_t)(i % 4)};
+	return (struct unwind_table){
+	    .base = 0x1000,
+	    .index = index_of,
+	    .blocks = 63,
+	    .rows = rows,
+	    .n_rows = n_rows,
+	    .rules = rules,
+	    .n_rules = 4,
+	};
+}
+
+static void loaded_table_is_in_the_slab_as_given(void **state)
+{
+	struct fake *f = *state;
+	struct stored_image image = {};
+	struct unwind_table t = table_of(100);
+	const struct kiln_table *e;
+
+	assert_int_equal(unwind_store_add(f->store, &image), 0);
+	assert_int_not_equal(image.slot, 0);
+	assert_int_equal(unwind_store_state(f->store, &image), UNWIND_NONE);
+	assert_int_equal(unwind_store_load(f->store, &image, &t, 0), 0);
+	assert_int_equal(unwind_store_state(f->store, &image), UNWIND_LOADED);
+	e = &f->tables[image.slot];
+	assert_int_equal(e->blocks, 63);
+	assert_int_equal(e->base, 0x1000);
+	assert_int_equal(e->rules_at % 4, 0);
+	assert_memory_equal(f->slab + e->index_at, index_of, sizeof(index_of));
+	assert_memory_equal(f->slab + e->rows_at, rows, 100 * sizeof(rows[0]));
+	assert_memory_equal(f->slab + e->rules_at, rules, sizeof(rules));
+	/* Not over the built-in rules. */
+	assert_true(e->index_at >= 16);
+	assert_int_equal(((struct kiln_rule *)f->slab)[KILN_BUILTIN_FP].kind, KILN_RULE_FP);
+}
+
+static void full_slab_evicts_the_longest_unused(void **state)
+{
+	struct fake *f = *state;
+	struct stored_image a = {}, b = {}, c = {};
+	struct unwind_table t = table_of(300); /* 64 + 300 + 16 words: 24 slots of 63 */
+	uint32_t epoch;
+
+	assert_int_equal(unwind_store_add(f->store, &a), 0);
+	assert_int_equal(unwind_store_add(f->store, &b), 0);
+	assert_int_equal(unwind_store_add(f->store, &c), 0);
+	assert_int_equal(unwind_store_load(f->store, &a, &t, 10), 0);
+	assert_int_equal(unwind_store_load(f->store, &b, &t, 20), 0);
+	unwind_store_touch(f->store, &a, 30);
+	epoch = f->epoch;
+	/* b goes, but its room rests first. */
+	assert_int_equal(unwind_store_load(f->store, &c, &t, 40), -ENOSPC);
+	assert_int_equal(unwind_store_state(f->store, &b), UNWIND_NONE);
+	assert_int_equal(f->tables[b.slot].blocks, 0);
+	assert_int_not_equal(f->epoch, epoch);
+	assert_int_equal(unwind_store_state(f->store, &a), UNWIND_LOADED);
+	assert_int_equal(unwind_store_state(f->store, &c), UNWIND_NONE);
+	assert_int_equal(unwind_store_load(f->store, &c, &t, 40 + RANGE_REST_MS), 0);
+	assert_int_equal(unwind_store_loaded(f->store), 2);
+}
+
+static void table_that_never_fits_fails_for_good(void **state)
+{
+	struct fake *f = *state;
+	struct stored_image image = {};
+	struct unwind_table t = table_of(512);
+	static uint32_t big_index[1025];
+
+	t.index = big_index;
+	t.blocks = 1024;
+	assert_int_equal(unwind_store_add(f->store, &image), 0);
+	assert_int_equal(unwind_store_load(f->store, &image, &t, 0), -ENOSPC);
+	assert_int_equal(unwind_store_state(f->store, &image), UNWIND_FAILED);
+}
+
+static void removed_image_gives_its_slot_back(void **state)
+{
+	struct fake *f = *state;
+	static struct stored_image images[KILN_MAX_IMAGES];
+
+	memset(images, 0, sizeof(images));
+	for (uint32_t i = 0; i < KILN_MAX_IMAGES - 1; i++)
+		assert_int_equal(unwind_store_add(f->store, &images[i]), 0);
+	assert_int_equal(unwind_store_add(f->store, &images[KILN_MAX_IMAGES - 1]), -ENOSPC);
+	unwind_store_remove(f->store, &images[17], 0);
+	assert_int_equal(images[17].slot, 0);
+	assert_int_equal(unwind_store_add(f->store, &images[KILN_MAX_IMAGES - 1]), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup_teardown(loaded_table_is_in_the_slab_as_given, setup, teardown),
+	    cmocka_unit_test_setup_teardown(full_slab_evicts_the_longest_unused, setup, teardown),
+	    cmocka_unit_test_setup_teardown(table_that_never_fits_fails_for_good, setup, teardown),
+	    cmocka_unit_test_setup_teardown(removed_image_gives_its_slot_back, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
