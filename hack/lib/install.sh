@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs the Debian packages that are missing, and only those.
+#
+#   hack/lib/install.sh build    what building and running the agent takes
+#   hack/lib/install.sh test     and what the tests and the lint take
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+build_packages=(
+	gcc g++ libc6-dev make cmake ninja-build pkg-config
+	clang llvm bpftool libbpf-dev
+	libelf-dev libdw-dev zlib1g-dev libzstd-dev liblzma-dev libiberty-dev
+	libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libprotobuf-dev
+	libgrpc-dev libcurl4-openssl-dev libssl-dev
+	libcjson-dev libyaml-dev uthash-dev libcap-dev
+	libwebsockets-dev libwebsockets-evlib-uv libuv1-dev libjemalloc-dev
+)
+test_packages=(
+	libcmocka-dev python3 python3-venv git curl ca-certificates openssl
+	clang-format clang-tidy shellcheck
+	binutils elfutils xz-utils zstd musl-tools procps util-linux iproute2 libcap2-bin
+	qemu-system-x86 busybox-static cpio
+)
+
+# Toolchains from elsewhere are as good as Debian's.
+toolchains()
+{
+	command -v go > /dev/null || echo golang-go
+	command -v rustc > /dev/null || echo rustc
+}
+
+# Prints those of its arguments that are not installed.
+missing()
+{
+	# It fails when it has never heard of one of them.
+	{ dpkg-query --show --showformat '${Package} ${db:Status-Status}\n' "$@" 2> /dev/null || true; } |
+		awk '$2 == "installed" {print $1}' | sort -u > "$installed"
+	printf '%s\n' "$@" | sort -u | comm -23 - "$installed"
+}
+
+# One line for every fifth package, so that a slow mirror can be told from a hung one.
+show_progress()
+{
+	awk '/^Get:/ { if (++got % 5 == 0) { print "   fetched " got " files"; fflush() } }
+	     /^Setting up / { if (++set % 5 == 0) { print "   set up " set " packages"; fflush() } }
+	     /^[EW]: / { print "   " $0; fflush() }'
+}
+
+apt()
+{
+	DEBIAN_FRONTEND=noninteractive apt-get -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 \
+		-o Acquire::Retries=3 "$@" < /dev/null 2>&1
+}
+
+case ${1-} in
+build) wanted=("${build_packages[@]}") ;;
+test) mapfile -t wanted < <(printf '%s\n' "${build_packages[@]}" "${test_packages[@]}"; toolchains) ;;
+*) usage; exit 2 ;;
+esac
+
+command -v dpkg-query > /dev/null || {
+	echo "$script: not a Debian system; these packages are needed, whatever they are called here:" >&2
+	printf '%s\n' "${wanted[@]}" | fmt -w 100 >&2
+	exit 0
+}
+installed=$(mktemp)
+trap 'rm -f "$installed"' EXIT
+mapfile -t packages < <(missing "${wanted[@]}")
+[ "${#packages[@]}" -gt 0 ] || exit 0
+[ "$(id -u)" = 0 ] || die "run as root, or install: ${packages[*]}"
+
+step "install ${#packages[@]} packages: ${packages[*]}"
+apt update | show_progress >&2 || die "apt-get update failed"
+apt install --yes --no-install-recommends "${packages[@]}" | show_progress >&2 ||
+	die "apt-get install failed"
+mapfile -t packages < <(missing "${wanted[@]}")
+[ "${#packages[@]}" -eq 0 ] || die "still missing: ${packages[*]}"
+step "packages installed"
