@@ -60,33 +60,31 @@ int victim_start(const char *file, int (*setup)(char *, size_t, void *), void *a
 
 int victim_exec(const char *file, struct victim *ret)
 {
-	int hold[2];
+	int hold[2], echo[2];
 	pid_t pid;
-	char link[64], path[512], target[512];
-	ssize_t n;
+	char c;
+	bool alive;
 
-	if (!realpath(file, target) || pipe2(hold, O_CLOEXEC) < 0)
+	if (pipe2(hold, O_CLOEXEC) < 0 || pipe2(echo, O_CLOEXEC) < 0)
 		return -errno;
 	pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(hold[0], STDIN_FILENO);
+		dup2(echo[1], STDOUT_FILENO);
 		execl(file, file, (char *)NULL);
 		_exit(1);
 	}
 	close(hold[0]);
+	close(echo[1]);
 	*ret = (struct victim){.pid = pid, .hold = hold[1]};
-	/* The link changes when exec has replaced the memory. */
-	snprintf(link, sizeof(link), "/proc/%d/exe", pid);
-	for (unsigned int i = 0; i < 5000; i++) {
-		n = readlink(link, path, sizeof(path) - 1);
-		path[n > 0 ? n : 0] = 0;
-		if (streq(path, target))
-			return 0;
-		usleep(1000);
-	}
+	/* What comes back was read by the new program, so all of it is mapped. */
+	alive = write(hold[1], "y", 1) == 1 && read(echo[0], &c, 1) == 1;
+	close(echo[0]);
+	if (alive)
+		return 0;
 	victim_end(ret);
-	return -ETIMEDOUT;
+	return -ECHILD;
 }
 
 void victim_end(struct victim *victim)

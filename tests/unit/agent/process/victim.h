@@ -17,7 +17,7 @@ struct victim {
 /* SETUP (may be NULL) runs in the child and may write another path to PATH; nonzero: give up. */
 int victim_start(const char *file, int (*setup)(char *path, size_t size, void *arg), void *arg,
 		 struct victim *ret);
-/* Executes FILE, which has to wait on its standard input (as cat does). */
+/* Executes FILE, which has to be a cat. */
 int victim_exec(const char *file, struct victim *ret);
 /* Ends and reaps it; twice is fine. */
 void victim_end(struct victim *victim);
