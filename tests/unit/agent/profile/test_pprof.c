@@ -142,6 +142,19 @@ static int64_t total(const Pprof__Profile *p)
 	return sum;
 }
 
+/* The count of the sample whose leaf is "[profile full]". */
+static int64_t overflow_count(const Pprof__Profile *p)
+{
+	for (size_t i = 0; i < p->n_sample; i++) {
+		const Pprof__Location *l = p->location[p->sample[i]->location_id[0] - 1];
+
+		if (streq(name(p, p->function[l->line[0]->function_id - 1]->name),
+			  "[profile full]"))
+			return p->sample[i]->value[0];
+	}
+	return 0;
+}
+
 static void a_full_builder_keeps_totals(void **state)
 {
 	_cleanup_(pprof_builder_freep) struct pprof_builder *builder = NULL;
@@ -160,6 +173,7 @@ static void a_full_builder_keeps_totals(void **state)
 	assert_in_range(p->n_sample, 10, 900);
 	assert_int_equal(total(p), 3 * batch_cpu_samples(batch));
 	assert_in_range(pprof_builder_overflow(builder), 1, total(p) - 1);
+	assert_int_equal(overflow_count(p), pprof_builder_overflow(builder));
 	pprof__profile__free_unpacked(p, NULL);
 
 	/* After a reset it is as new, old counts included. */
