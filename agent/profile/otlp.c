@@ -15,7 +15,7 @@
  */
 #include "agent/profile/otlp.h"
 
-#include "agent/profile/wire.h"
+#include "agent/profile/otlp_internal.h"
 #include "lib/metrics.h"
 
 enum {
@@ -26,29 +26,7 @@ enum {
 	RESOURCE_ATTRS_MAX = 26,
 };
 
-struct encoder {
-	const struct batch *batch;
-	enum otlp_generation generation;
-	size_t max_bytes;
-	/* The dictionary, in field order. */
-	struct wire_table mappings, locations, functions, strings, attributes, stacks;
-	uint32_t *location_index,
-	    *stack_index; /* of the batch -> of the dictionary; 0: not there */
-	const struct batch_profile *profile;
-	const struct batch_resource *resource_of; /* whom the open ResourceProfiles belongs to */
-	struct buf resources, profiles, samples;  /* closed messages of the level above */
-	struct buf resource;			  /* the open Resource */
-	struct buf a, b;			  /* scratch */
-	uint32_t sample_type, sample_unit, period_type, period_unit;
-	bool has_executable_name, has_executable_path; /* the resource says it */
-	uint32_t n_samples;			       /* of the open profile */
-	int64_t request_samples;		       /* CPU values of the open request */
-	struct otlp_request *requests;
-	size_t n_requests, requests_cap;
-	int error; /* other than a buffer's */
-};
-
-static struct wire_table *table(struct encoder *e, size_t i)
+static struct wire_table *table(struct otlp_encoder *e, size_t i)
 {
 	struct wire_table *tables[] = {&e->mappings, &e->locations,  &e->functions,
 				       &e->strings,  &e->attributes, &e->stacks};
@@ -60,7 +38,7 @@ static struct wire_table *table(struct encoder *e, size_t i)
 	for (size_t i_ = 0; i_ < 6; i_++)                                                          \
 		for (struct wire_table *t = table(e, i_); t; t = NULL)
 
-static int encoder_error(struct encoder *e)
+static int encoder_error(struct otlp_encoder *e)
 {
 	const struct buf *bufs[] = {&e->resources, &e->profiles, &e->samples,
 				    &e->resource,  &e->a,	 &e->b};
@@ -74,7 +52,7 @@ static int encoder_error(struct encoder *e)
 }
 
 /* An upper bound of what the request takes when it is closed now. */
-static size_t request_size(struct encoder *e)
+static size_t request_size(struct otlp_encoder *e)
 {
 	size_t n =
 	    FRAME_BYTES + e->resources.len + e->profiles.len + e->samples.len + e->resource.len;
@@ -82,122 +60,6 @@ static size_t request_size(struct encoder *e)
 	FOR_EACH_TABLE(e, t)
 	n += t->bytes.len;
 	return n;
-}
-
-/* ---- dictionary -------------------------------------------------------------------------------
- */
-
-static uint32_t add_string(struct encoder *e, const char *s)
-{
-	return wire_table_add_str(&e->strings, s);
-}
-
-/* A KeyValueAndUnit {1 key_strindex, 2 value {1 string_value, 3 int_value}}. */
-static uint32_t add_attribute(struct encoder *e, const char *key, const char *str, uint64_t num)
-{
-	buf_reset(&e->a);
-	if (str)
-		wire_bytes(&e->a, 1, str, strlen(str));
-	else {
-		wire_varint(&e->a, 3 << 3);
-		wire_varint(&e->a, num);
-	}
-	buf_reset(&e->b);
-	wire_uint(&e->b, 1, add_string(e, key));
-	wire_bytes(&e->b, 2, e->a.data, e->a.len);
-	return wire_table_add_buf(&e->attributes, &e->b);
-}
-
-/* A Mapping {1 memory_start, 2 memory_limit, 3 file_offset, 4 filename, 5 attribute_indices}. */
-static uint32_t add_mapping(struct encoder *e, const struct batch_mapping *m)
-{
-	const struct {
-		const char *key, *value;
-	} ids[] = {
-	    {"process.executable.build_id.gnu", m->build_id_gnu},
-	    {"process.executable.build_id.go", m->build_id_go},
-	    {"process.executable.build_id.htlhash", m->htlhash},
-	};
-	uint32_t attributes[ARRAY_SIZE(ids)], filename = add_string(e, m->filename);
-	size_t n = 0;
-
-	for (size_t i = 0; i < ARRAY_SIZE(ids); i++)
-		if (ids[i].value[0])
-			attributes[n++] = add_attribute(e, ids[i].key, ids[i].value, 0);
-	buf_reset(&e->a);
-	if (m->start < m->limit) {
-		wire_uint(&e->a, 1, m->start);
-		wire_uint(&e->a, 2, m->limit);
-	}
-	wire_uint(&e->a, 3, m->file_offset);
-	wire_uint(&e->a, 4, filename);
-	wire_packed(&e->a, 5, attributes, n);
-	return wire_table_add_buf(&e->mappings, &e->a);
-}
-
-/* A Function {1 name, 2 system_name, 3 filename, 4 start_line}. */
-static uint32_t add_function(struct encoder *e, const struct batch_function *f)
-{
-	buf_reset(&e->a);
-	wire_uint(&e->a, 1, add_string(e, f->name));
-	wire_uint(&e->a, 2, add_string(e, f->system_name));
-	wire_uint(&e->a, 3, add_string(e, f->file));
-	wire_uint(&e->a, 4, f->start_line);
-	return wire_table_add_buf(&e->functions, &e->a);
-}
-
-/* A Location {1 mapping_index, 2 address, 3 lines {1 function, 2 line}, 4 attribute_indices}. */
-static uint32_t add_location(struct encoder *e, uint32_t index)
-{
-	const struct batch_location *l = &e->batch->locations[index];
-	struct buf *line = &e->a, *out = &e->b;
-	uint32_t mapping = 0, type;
-
-	if (e->location_index[index])
-		return e->location_index[index];
-	/* These two use both scratch buffers, so they come before the message that is made in one.
-	 */
-	if (l->mapping != BATCH_NO_MAPPING)
-		mapping = add_mapping(e, &e->batch->mappings[l->mapping]);
-	type = add_attribute(e, "profile.frame.type", frame_type_name(l->type), 0);
-	buf_reset(out);
-	wire_uint(out, 1, mapping);
-	wire_uint(out, 2, l->address);
-	for (uint32_t i = 0; i < l->n_lines; i++) {
-		const struct batch_line *from = &e->batch->lines[l->first_line + i];
-		uint32_t function = add_function(e, &e->batch->functions[from->function]);
-
-		buf_reset(line);
-		wire_uint(line, 1, function);
-		wire_uint(line, 2, from->line);
-		wire_bytes(out, 3, line->data, line->len);
-	}
-	wire_packed(out, 4, &type, 1);
-	e->location_index[index] = wire_table_add_buf(&e->locations, out);
-	return e->location_index[index];
-}
-
-/* A Stack {1 location_indices}. */
-static uint32_t add_stack(struct encoder *e, uint32_t index)
-{
-	const struct batch_stack *s = &e->batch->stacks[index];
-	const uint32_t *from = e->batch->stack_locations + s->first;
-	uint32_t *to;
-
-	if (e->stack_index[index] || !s->len)
-		return e->stack_index[index];
-	to = malloc(s->len * sizeof(*to));
-	if (!to) {
-		e->error = -ENOMEM;
-		return 0;
-	}
-	for (uint32_t i = 0; i < s->len; i++)
-		to[i] = add_location(e, from[i]);
-	buf_reset(&e->a);
-	wire_packed(&e->a, 1, to, s->len);
-	free(to);
-	e->stack_index[index] = wire_table_add_buf(&e->stacks, &e->a);
-	return e->stack_index[index];
 }
 
 /* ---- resources, profiles, samples -------------------------------------------------------------
@@ -242,7 +104,7 @@ static void put_value(struct buf *out, unsigned int field, const struct attr *a)
 }
 
 /* Resource {1 attributes {1 key, 2 value}, 2 dropped_attributes_count}. */
-static void open_resource(struct encoder *e, const struct batch_resource *r)
+static void open_resource(struct otlp_encoder *e, const struct batch_resource *r)
 {
 	size_t n = 0, dropped = 0;
 
@@ -270,7 +132,7 @@ static void open_resource(struct encoder *e, const struct batch_resource *r)
 	wire_uint(&e->resource, 2, dropped);
 }
 
-static void close_resource(struct encoder *e)
+static void close_resource(struct otlp_encoder *e)
 {
 	struct buf *scope = &e->a, *out = &e->b;
 
@@ -291,7 +153,7 @@ static void close_resource(struct encoder *e)
 	buf_reset(&e->profiles);
 }
 
-static void open_profile(struct encoder *e, const struct batch_profile *p)
+static void open_profile(struct otlp_encoder *e, const struct batch_profile *p)
 {
 	e->profile = p;
 	e->n_samples = 0;
@@ -299,16 +161,16 @@ static void open_profile(struct encoder *e, const struct batch_profile *p)
 }
 
 /* With the profile's first sample: a request without one must not hold the names. */
-static void name_profile(struct encoder *e)
+static void name_profile(struct otlp_encoder *e)
 {
 	bool cpu = e->profile->kind == PROFILE_CPU;
 
-	e->sample_type = add_string(e, cpu ? "samples" : "off_cpu");
-	e->sample_unit = add_string(e, cpu ? "count" : "nanoseconds");
+	e->sample_type = otlp_add_string(e, cpu ? "samples" : "off_cpu");
+	e->sample_unit = otlp_add_string(e, cpu ? "count" : "nanoseconds");
 	e->period_type = e->period_unit = 0;
 	if (cpu && e->profile->period_ns) {
-		e->period_type = add_string(e, "cpu");
-		e->period_unit = add_string(e, "nanoseconds");
+		e->period_type = otlp_add_string(e, "cpu");
+		e->period_unit = otlp_add_string(e, "nanoseconds");
 	}
 }
 
@@ -325,7 +187,7 @@ static void put_value_type(struct buf *out, struct buf *scratch, unsigned int fi
  * Profile {1 sample_type, 2 samples, 3 time_unix_nano, 4 duration_nano, 5 period_type, 6 period};
  * nothing at 7 and above, where the generations differ.
  */
-static void close_profile(struct encoder *e)
+static void close_profile(struct otlp_encoder *e)
 {
 	struct buf *out = &e->b;
 
@@ -345,19 +207,20 @@ static void close_profile(struct encoder *e)
 	e->n_samples = 0;
 }
 
-static size_t sample_attributes(struct encoder *e, const struct batch_sample *s, uint32_t ret[5])
+static size_t sample_attributes(struct otlp_encoder *e, const struct batch_sample *s,
+				uint32_t ret[5])
 {
 	const struct batch_process *p = &e->batch->processes[s->process];
 	size_t n = 0;
 
 	if (s->thread_name[0])
-		ret[n++] = add_attribute(e, "thread.name", s->thread_name, 0);
+		ret[n++] = otlp_add_attribute(e, "thread.name", s->thread_name, 0);
 	if (p->executable_name[0] && !e->has_executable_name)
-		ret[n++] = add_attribute(e, "process.executable.name", p->executable_name, 0);
+		ret[n++] = otlp_add_attribute(e, "process.executable.name", p->executable_name, 0);
 	if (p->executable_path[0] && !e->has_executable_path)
-		ret[n++] = add_attribute(e, "process.executable.path", p->executable_path, 0);
-	ret[n++] = add_attribute(e, "process.pid", NULL, p->pid);
-	ret[n++] = add_attribute(e, "thread.id", NULL, s->tid);
+		ret[n++] = otlp_add_attribute(e, "process.executable.path", p->executable_path, 0);
+	ret[n++] = otlp_add_attribute(e, "process.pid", NULL, p->pid);
+	ret[n++] = otlp_add_attribute(e, "thread.id", NULL, s->tid);
 	return n;
 }
 
@@ -366,10 +229,10 @@ static size_t sample_attributes(struct encoder *e, const struct batch_sample *s,
  * in G4 and G5 2 is values, 3 attribute_indices, 4 link_index. With timestamps there are no values:
  * each stands for one.
  */
-static void add_sample(struct encoder *e, const struct batch_sample *s)
+static void add_sample(struct otlp_encoder *e, const struct batch_sample *s)
 {
 	bool g6 = e->generation == OTLP_G6;
-	uint32_t attributes[5], stack = add_stack(e, s->stack);
+	uint32_t attributes[5], stack = otlp_add_stack(e, s->stack);
 	size_t n = sample_attributes(e, s, attributes), value_len;
 	struct buf *out = &e->a;
 
@@ -393,7 +256,7 @@ static void add_sample(struct encoder *e, const struct batch_sample *s)
 /* ---- requests ---------------------------------------------------------------------------------
  */
 
-static void start_request(struct encoder *e)
+static void start_request(struct otlp_encoder *e)
 {
 	FOR_EACH_TABLE(e, t)
 	{
@@ -411,7 +274,7 @@ static void start_request(struct encoder *e)
 
 /* ProfilesDictionary: tables 1..3, 4 link_table (one empty Link), 5 strings, 6 attributes, 7
  * stacks. */
-static void put_dictionary(struct encoder *e, struct buf *out)
+static void put_dictionary(struct otlp_encoder *e, struct buf *out)
 {
 	static const uint8_t empty_link[] = {4 << 3 | 2, 0};
 	size_t len = sizeof(empty_link);
@@ -428,7 +291,7 @@ static void put_dictionary(struct encoder *e, struct buf *out)
 	}
 }
 
-static int finish_request(struct encoder *e)
+static int finish_request(struct otlp_encoder *e)
 {
 	struct buf out;
 	int r;
@@ -460,7 +323,7 @@ struct mark {
 	size_t bytes[6], samples;
 };
 
-static void set_mark(struct encoder *e, struct mark *m)
+static void set_mark(struct otlp_encoder *e, struct mark *m)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(m->bytes); i++)
 		m->bytes[i] = table(e, i)->bytes.len;
@@ -469,14 +332,14 @@ static void set_mark(struct encoder *e, struct mark *m)
 
 /* The tables' indices still know what is cut off: start_request() must follow before the next add.
  */
-static void cut_to_mark(struct encoder *e, const struct mark *m)
+static void cut_to_mark(struct otlp_encoder *e, const struct mark *m)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(m->bytes); i++)
 		table(e, i)->bytes.len = m->bytes[i];
 	e->samples.len = m->samples;
 }
 
-static int encode_sample(struct encoder *e, const struct batch_sample *s)
+static int encode_sample(struct otlp_encoder *e, const struct batch_sample *s)
 {
 	struct mark mark;
 	int r;
@@ -509,7 +372,7 @@ static int encode_sample(struct encoder *e, const struct batch_sample *s)
 	return 0;
 }
 
-static int encode_batch(struct encoder *e)
+static int encode_batch(struct otlp_encoder *e)
 {
 	const struct batch *b = e->batch;
 	int r;
@@ -533,7 +396,7 @@ static int encode_batch(struct encoder *e)
 	return finish_request(e);
 }
 
-static void encoder_done(struct encoder *e)
+static void encoder_done(struct otlp_encoder *e)
 {
 	struct buf *bufs[] = {&e->resources, &e->profiles, &e->samples, &e->resource, &e->a, &e->b};
 
@@ -549,7 +412,7 @@ static void encoder_done(struct encoder *e)
 int otlp_encode(const struct batch *batch, const struct otlp_options *options,
 		struct otlp_request **ret_requests, size_t *ret_n, struct error *err)
 {
-	_cleanup_(encoder_done) struct encoder e = {
+	_cleanup_(encoder_done) struct otlp_encoder e = {
 	    .batch = batch,
 	    .generation = options->generation,
 	    .max_bytes = options->max_bytes ? options->max_bytes : OTLP_REQUEST_MAX,

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The OTLP encoder's state, shared by its two halves: otlp.c (requests) and otlp_dictionary.c. */
+#pragma once
+
+#include "agent/profile/otlp.h"
+#include "agent/profile/wire.h"
+
+struct otlp_encoder {
+	const struct batch *batch;
+	enum otlp_generation generation;
+	size_t max_bytes;
+	/* The dictionary, in field order. */
+	struct wire_table mappings, locations, functions, strings, attributes, stacks;
+	uint32_t *location_index,
+	    *stack_index; /* of the batch -> of the dictionary; 0: not there */
+	const struct batch_profile *profile;
+	const struct batch_resource *resource_of; /* whom the open ResourceProfiles belongs to */
+	struct buf resources, profiles, samples;  /* closed messages of the level above */
+	struct buf resource;			  /* the open Resource */
+	struct buf a, b;			  /* scratch */
+	uint32_t sample_type, sample_unit, period_type, period_unit;
+	bool has_executable_name, has_executable_path; /* the resource says it */
+	uint32_t n_samples;			       /* of the open profile */
+	int64_t request_samples;		       /* CPU values of the open request */
+	struct otlp_request *requests;
+	size_t n_requests, requests_cap;
+	int error; /* other than a buffer's */
+};
+
+/*
+ * Each gives the index in the open request's dictionary, adding what is missing. Failures stick in
+ * the tables and in `error`; the index is then of no use. All of them use the scratch buffers.
+ */
+uint32_t otlp_add_string(struct otlp_encoder *e, const char *s);
+/* The value is STR, or NUM when STR is NULL. */
+uint32_t otlp_add_attribute(struct otlp_encoder *e, const char *key, const char *str, uint64_t num);
+uint32_t otlp_add_stack(struct otlp_encoder *e, uint32_t index);
