@@ -62,6 +62,6 @@ int main(int argc, char **argv)
 		return print("kiln-agent " KILN_VERSION "\n");
 	if (config->verbose)
 		log_set_level(LOG_DEBUG);
-	r = agent_run(config, &err);
+	r = config->check ? agent_check(config, &err) : agent_run(config, &err);
 	return r < 0 ? fail(r, &err) : EXIT_DONE;
 }

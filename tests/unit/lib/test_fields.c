@@ -166,6 +166,19 @@ static void test_quotes_never_cut_a_character(void **state)
 	assert_int_equal(strlen(quote_text(text).text), 63 + 5);
 }
 
+static void test_a_message_is_one_line_whatever_it_quotes(void **state)
+{
+	struct error err = {0};
+	struct fields f = {.file = "f\ng", .warn = keep, .err = &err};
+
+	warnings[0] = 0;
+	fields_enter(&f, "k\x1b[0m");
+	assert_int_equal(fields_error(&f, NULL, "got %s", "a\r\nb"), -EINVAL);
+	assert_string_equal(err.message, "f?g: k?[0m: got a??b");
+	fields_warn(&f, NULL, "got %s", "\x7f");
+	assert_string_equal(warnings, "f?g: k?[0m: got ?\n");
+}
+
 static void test_paths_longer_than_the_buffer_are_cut_and_come_back(void **state)
 {
 	struct fields f = {.file = "f"};
@@ -194,6 +207,7 @@ int main(void)
 	    cmocka_unit_test(test_each_mistake_is_told_in_one_line),
 	    cmocka_unit_test(test_ignored_keys_warn),
 	    cmocka_unit_test(test_quotes_never_cut_a_character),
+	    cmocka_unit_test(test_a_message_is_one_line_whatever_it_quotes),
 	    cmocka_unit_test(test_paths_longer_than_the_buffer_are_cut_and_come_back),
 	};
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Each mistake gives one exact line that names place and cause. */
+#include "lib/buf.h"
 #include "tests/unit/agent/config/load.h"
 
 #define RECEIVER "receivers:\n  profiling:\n"
@@ -541,6 +542,102 @@ static void test_long_names_are_cut(void **state)
 	load_done(&l);
 }
 
+/* START, N times ITEM with a number in it, END. */
+static void check_many(const char *start, const char *item, unsigned int n, const char *end,
+		       const char *message)
+{
+	_cleanup_(buf_done) struct buf b;
+	struct load l;
+
+	buf_init(&b, 1 << 18);
+	buf_puts(&b, start);
+	for (unsigned int i = 0; i < n; i++) {
+		char one[128];
+
+		snprintf(one, sizeof(one), "%.*s%u%s", (int)strcspn(item, "#"), item, i,
+			 strchr(item, '#') + 1);
+		buf_puts(&b, one);
+	}
+	buf_puts(&b, end);
+	assert_int_equal(buf_error(&b), 0);
+	load_yaml(&l, b.data, NULL);
+	if (message)
+		check(&l, start, message);
+	else
+		assert_int_equal(l.r, 0);
+	load_done(&l);
+}
+
+static void test_lists_are_capped(void **state)
+{
+	static const struct {
+		const char *start, *item, *end, *message;
+		unsigned int max;
+	} cases[] = {
+	    {RECEIVER "exporters:\n  debug:\n    export_sample_types: [", "t#, ", "x]\n" TAIL,
+	     "c.yaml:5: exporters.debug.export_sample_types: more than 256 names",
+	     CONFIG_LIST_MAX - 1},
+	    {RECEIVER "exporters:\n  otlp:\n    endpoint: h:1\n    headers:\n",
+	     "      h#: secret\n", PIPELINE("", "otlp"),
+	     "c.yaml:71: exporters.otlp.headers: more than 64 headers", CONFIG_HEADERS_MAX},
+	    {RECEIVER TEXT "processors:\n  customprofilesexporter:\n", "    a#: b\n",
+	     PIPELINE("      processors: [customprofilesexporter]\n", "debug"),
+	     "c.yaml:263: processors.customprofilesexporter.a256: more than 256 attributes",
+	     CONFIG_LIST_MAX},
+	    {RECEIVER TEXT "processors:\n  resource:\n    attributes:\n",
+	     "      - {key: k#, action: delete}\n",
+	     PIPELINE("      processors: [resource]\n", "debug"),
+	     "c.yaml:264: processors.resource.attributes[256]: more than 256 actions",
+	     CONFIG_LIST_MAX},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		check_many(cases[i].start, cases[i].item, cases[i].max, cases[i].end, NULL);
+		check_many(cases[i].start, cases[i].item, cases[i].max + 1, cases[i].end,
+			   cases[i].message);
+	}
+}
+
+static void test_components_of_a_pipeline_are_capped(void **state)
+{
+	for (unsigned int n = CONFIG_COMPONENTS_MAX; n <= CONFIG_COMPONENTS_MAX + 1; n++) {
+		char start[4096] =
+		    RECEIVER "service:\n  pipelines:\n    profiles:\n"
+			     "      receivers: [profiling]\n      exporters: [debug/0";
+
+		for (unsigned int i = 1; i < n; i++)
+			sprintf(start + strlen(start), ", debug/%u", i);
+		strcat(start, "]\nexporters:\n");
+		check_many(start, "  debug/#:\n", n, "",
+			   n > CONFIG_COMPONENTS_MAX
+			       ? "c.yaml:7: service.pipelines.profiles.exporters: "
+				 "more than 64 components are used"
+			       : NULL);
+	}
+}
+
+/* The flag's exporter is there, the file has used all places. */
+static void test_a_flag_cannot_exceed_the_cap_either(void **state)
+{
+	static const char *const args[] = {"--config", "c.yaml", "--stdout", NULL};
+	_cleanup_(buf_done) struct buf b;
+	struct load l;
+
+	buf_init(&b, 1 << 16);
+	buf_puts(&b, RECEIVER "exporters: {top/0: ");
+	for (int i = 1; i < CONFIG_COMPONENTS_MAX; i++)
+		buf_printf(&b, ", top/%d: ", i);
+	buf_puts(&b,
+		 "}\nservice: {pipelines: {profiles: {receivers: [profiling], exporters: [top/0");
+	for (int i = 1; i < CONFIG_COMPONENTS_MAX; i++)
+		buf_printf(&b, ", top/%d", i);
+	buf_puts(&b, "]}}}\n");
+	load_write("c.yaml", b.data);
+	load_run(&l, args, NULL);
+	check(&l, "--stdout", "--stdout: more than 64 exporters");
+	load_done(&l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -549,6 +646,9 @@ int main(void)
 	    cmocka_unit_test(test_each_bad_variable_names_itself),
 	    cmocka_unit_test(test_a_file_above_the_cap_is_refused),
 	    cmocka_unit_test(test_long_names_are_cut),
+	    cmocka_unit_test(test_lists_are_capped),
+	    cmocka_unit_test(test_components_of_a_pipeline_are_capped),
+	    cmocka_unit_test(test_a_flag_cannot_exceed_the_cap_either),
 	};
 
 	return cmocka_run_group_tests(tests, load_setup, load_teardown);

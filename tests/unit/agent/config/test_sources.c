@@ -132,6 +132,20 @@ static void test_destinations_given_by_flag_replace_the_embedded_ones(void **sta
 	load_done(&l);
 }
 
+static void test_a_flag_hides_the_variable_that_it_replaces(void **state)
+{
+	static const char *const args[] = {"--collection-agent", "flag:1", NULL};
+	static const char *const env[] = {"OTEL_EXPORTER_OTLP_ENDPOINT=not an endpoint",
+					  "OTEL_EXPORTER_OTLP_HEADERS=a=b", NULL};
+	struct load l;
+
+	load_ok(&l, args, env);
+	assert_int_equal(l.config->n_exporters, 1);
+	assert_string_equal(l.config->exporters[0].endpoint, "flag:1");
+	assert_string_equal(pairs_get(&l.config->exporters[0].headers, "a"), "b");
+	load_done(&l);
+}
+
 /* Seed 003: the systemd unit and the process filter, as written there. */
 static void test_the_standalone_profilers_command_line_is_taken(void **state)
 {
@@ -375,6 +389,7 @@ int main(void)
 	    cmocka_unit_test(test_flags_win_over_environment_over_file_over_defaults),
 	    cmocka_unit_test(test_nothing_given_is_the_embedded_pipeline),
 	    cmocka_unit_test(test_destinations_given_by_flag_replace_the_embedded_ones),
+	    cmocka_unit_test(test_a_flag_hides_the_variable_that_it_replaces),
 	    cmocka_unit_test(test_the_standalone_profilers_command_line_is_taken),
 	    cmocka_unit_test(test_the_standalone_profilers_environment_is_taken),
 	    cmocka_unit_test(test_otlp_variables_mean_what_the_specification_says),
