@@ -192,6 +192,7 @@ int unwind_compile(const struct image *image, struct unwind_table **ret, struct 
 		return error_set(err, r, "unwind table: %s", strerror(-r));
 	t->malformed += c.malformed + c.eh_frame.malformed + c.debug_frame.malformed;
 	t->unsupported += c.eh_frame.unsupported + c.debug_frame.unsupported;
+	image_forget(image);
 	*ret = t;
 	return 0;
 }

@@ -32,7 +32,8 @@ struct unwind_table {
  * when sections are stripped) win; Go text takes its rows from .gopclntab; then .debug_frame; known
  * code without any (musl's and ld.so's _start, the signal trampoline) gets its rule from its bytes.
  * Code in executable segments that nothing covers is INVALID.
- * 0 also when an image has no unwind information at all (then one INVALID row).
+ * 0 also when an image has no unwind information at all (then one INVALID row). Ends with
+ * image_forget().
  */
 int unwind_compile(const struct image *image, struct unwind_table **ret,
 		   struct error *err) _must_check_;
