@@ -13,7 +13,6 @@ const struct component_type receiver_types[] = {
     {"hostmetrics", "hostmetrics", true},
     {"prometheus", "prometheus", true},
     {"filelog", "filelog", true},
-    {"otlpreceiver", "otlpreceiver", true},
     {"nop", "nop", true},
     {"pprof", "pprof", true},
     {"httprest", "httprest", true},

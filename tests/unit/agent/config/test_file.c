@@ -260,6 +260,46 @@ static void test_several_profiles_pipelines_join_their_exporters(void **state)
 	load_done(&l);
 }
 
+/* One sampler is there; what another receiver would bring is missing, and that is said. */
+static void test_a_receiver_beside_profiling_is_accepted_with_a_warning(void **state)
+{
+	struct load l;
+
+	load_yaml(
+	    &l,
+	    "receivers:\n  otlp: {protocols: {grpc: }}\n  profiling: {samples_per_second: 7}\n"
+	    "exporters: {debug: }\nservice:\n  pipelines:\n    profiles:\n"
+	    "      receivers: [otlp, profiling]\n      exporters: [debug]\n",
+	    NULL);
+	assert_int_equal(l.r, 0);
+	assert_int_equal(l.config->receiver.samples_per_second, 7);
+	assert_string_equal(l.warnings, "c.yaml:2: receivers.otlp: accepted, but an agent receives "
+					"nothing: it takes samples\n");
+	load_done(&l);
+}
+
+/* Whichever stands first in the pipeline. */
+static void test_the_custom_receivers_window_wins_in_any_order(void **state)
+{
+	static const char *const orders[] = {"[profiling, customprofilesreceiver]",
+					     "[customprofilesreceiver, profiling]"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(orders); i++) {
+		char yaml[512];
+		struct load l;
+
+		snprintf(yaml, sizeof(yaml),
+			 "receivers:\n  profiling: {reporter_interval: 3s}\n"
+			 "  customprofilesreceiver: {ReportInterval: 8s}\nexporters: {debug: }\n"
+			 "service: {pipelines: {profiles: {receivers: %s, exporters: [debug]}}}\n",
+			 orders[i]);
+		load_yaml(&l, yaml, NULL);
+		assert_int_equal(l.r, 0);
+		assert_int_equal(l.config->receiver.reporter_interval_ms, 8000);
+		load_done(&l);
+	}
+}
+
 static void test_merged_and_aliased_values_are_read(void **state)
 {
 	struct load l;
@@ -415,6 +455,8 @@ int main(void)
 	    cmocka_unit_test(test_known_keys_without_effect_warn_once_each),
 	    cmocka_unit_test(test_variables_expand_as_the_collector_does),
 	    cmocka_unit_test(test_several_profiles_pipelines_join_their_exporters),
+	    cmocka_unit_test(test_a_receiver_beside_profiling_is_accepted_with_a_warning),
+	    cmocka_unit_test(test_the_custom_receivers_window_wins_in_any_order),
 	    cmocka_unit_test(test_merged_and_aliased_values_are_read),
 	    cmocka_unit_test(test_seed_000_first_configuration),
 	    cmocka_unit_test(test_seed_000_kubernetes_configuration),
