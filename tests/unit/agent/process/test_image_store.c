@@ -265,6 +265,8 @@ static void a_file_on_an_overlay_is_opened(void **state)
 	struct fixture *f = *state;
 	const struct map_entry *e;
 	struct stored_image *image;
+	struct map_entry below;
+	int fd = -1;
 
 	mkdir(path_in(f, "low"), 0755);
 	mkdir(path_in(f, "low2"), 0755);
@@ -279,6 +281,27 @@ static void a_file_on_an_overlay_is_opened(void **state)
 	image_store_sweep(f->store, 0, 0);
 	caps_drop(map_files_caps, ARRAY_SIZE(map_files_caps));
 	assert_same_build(get(f, e, 0)->image, f->cat);
+	/* As kernels show it whose maps have the device below the overlay. */
+	below = *e;
+	below.dev_minor++;
+	assert_int_equal(map_file_open(f->procfd, (uint32_t)f->victim.pid, &below, &fd), 0);
+	close(fd);
+	below.inode++;
+	assert_int_not_equal(map_file_open(f->procfd, (uint32_t)f->victim.pid, &below, &fd), 0);
+}
+
+static void the_inode_alone_is_not_enough_elsewhere(void **state)
+{
+	struct fixture *f = *state;
+	struct map_entry other;
+	int fd = -1;
+
+	start_copy(f, "/bin/cat", "prog");
+	other = *mapping(f, "/prog");
+	other.dev_minor++;
+	caps_drop(map_files_caps, ARRAY_SIZE(map_files_caps));
+	assert_int_equal(map_file_open(f->procfd, (uint32_t)f->victim.pid, &other, &fd), -EPERM);
+	assert_int_equal(fd, -1);
 }
 
 static void a_path_that_became_a_fifo_does_not_hang(void **state)
