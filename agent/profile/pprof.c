@@ -15,7 +15,7 @@
 enum {
 	PROFILE_MAX = 1 << 30,	 /* bytes of one table */
 	BUILDER_MAX = 512 << 20, /* of pprof_encode() */
-	COMMENTS_MAX = 64,
+	ATTRIBUTES_MAX = 128,	 /* of the first resource */
 };
 
 struct values {
@@ -32,6 +32,8 @@ struct pprof_builder {
 	size_t ids_cap;
 	uint64_t start_unix_ns, end_unix_ns, period_ns;
 	int64_t overflow;
+	/* `comments` holds "key=value" of the first resource; how many resources had each. */
+	uint32_t comment_counts[ATTRIBUTES_MAX], n_resources;
 	bool full;
 };
 
@@ -59,6 +61,8 @@ static void start(struct pprof_builder *p)
 	add_string(p, "");
 	p->start_unix_ns = p->end_unix_ns = p->period_ns = 0;
 	p->overflow = 0;
+	p->n_resources = 0;
+	memset(p->comment_counts, 0, sizeof(p->comment_counts));
 	p->full = false;
 }
 
@@ -347,33 +351,56 @@ static void count_sample(struct values *v, int64_t value, uint64_t period_ns)
 		v->count = INT64_MAX;
 }
 
-static void add_comment(struct pprof_builder *p, const struct batch_resource *r)
+static void put_attribute(struct buf *out, const struct attr *a)
+{
+	buf_printf(out, "%s=", a->key);
+	if (a->type == ATTR_STR)
+		buf_puts(out, a->str);
+	else if (a->type == ATTR_BOOL)
+		buf_puts(out, a->num ? "true" : "false");
+	else if (a->type == ATTR_INT)
+		buf_printf(out, "%lld", (long long)a->num);
+	for (size_t i = 0; i < a->n_strs; i++)
+		buf_printf(out, "%s%s", i ? "," : "", a->strs[i]);
+}
+
+/*
+ * `go tool pprof` prints comments above every report, so there is one line: what all resources of
+ * the profile have in common. Only attributes of the first can be that.
+ */
+static void count_attributes(struct pprof_builder *p, const struct batch_resource *r)
 {
 	uint32_t index;
 
-	if (p->comments.n >= COMMENTS_MAX || !r->n_attrs)
-		return;
-	buf_reset(&p->b);
 	for (size_t i = 0; i < r->n_attrs; i++) {
-		const struct attr *a = &r->attrs[i];
-
-		buf_printf(&p->b, "%s%s=", i ? " " : "", a->key);
-		if (a->type == ATTR_STR)
-			buf_puts(&p->b, a->str);
-		else if (a->type == ATTR_STRS)
-			for (size_t j = 0; j < a->n_strs; j++)
-				buf_printf(&p->b, "%s%s", j ? "," : "", a->strs[j]);
-		else if (a->type == ATTR_BOOL)
-			buf_puts(&p->b, a->num ? "true" : "false");
-		else
-			buf_printf(&p->b, "%lld", (long long)a->num);
+		buf_reset(&p->b);
+		put_attribute(&p->b, &r->attrs[i]);
+		p->comments.sealed = p->n_resources || p->comments.n == ATTRIBUTES_MAX;
+		index = wire_table_add_buf(&p->comments, &p->b);
+		if (index != INTERN_NONE)
+			p->comment_counts[index]++;
 	}
-	index = wire_table_add_buf(&p->strings, &p->b);
-	if (index == INTERN_NONE)
+	p->n_resources++;
+}
+
+/* Appends 13 comment = the line's string, if there is one. */
+static void put_comment(struct pprof_builder *p, struct buf *out)
+{
+	size_t len;
+
+	buf_reset(&p->b);
+	for (uint32_t i = 0; i < p->comments.n; i++) {
+		const char *attribute = wire_table_get(&p->comments, i, &len);
+
+		if (p->comment_counts[i] < p->n_resources)
+			continue;
+		buf_puts(&p->b, p->b.len ? " " : "");
+		buf_append(&p->b, attribute, len);
+	}
+	if (!p->b.len)
 		return;
-	buf_reset(&p->a);
-	wire_varint(&p->a, index);
-	wire_table_add_buf(&p->comments, &p->a);
+	wire_varint(out, 13 << 3);
+	wire_varint(out, wire_table_add_buf(&p->strings, &p->b));
 }
 
 static int add_profile(struct pprof_builder *p, const struct source *from,
@@ -391,7 +418,7 @@ static int add_profile(struct pprof_builder *p, const struct source *from,
 		if (filter && filter->pid && batch->processes[s->process].pid != filter->pid)
 			continue;
 		if (!any)
-			add_comment(p, resource);
+			count_attributes(p, resource);
 		any = true;
 		if (!p->full && builder_size(p) >= p->max_bytes) {
 			p->full = true;
@@ -471,8 +498,6 @@ static void put_samples(struct pprof_builder *p, struct buf *out)
  */
 static void put_profile(struct pprof_builder *p, struct buf *out)
 {
-	size_t len;
-
 	seal(p, false);
 	put_value_type(p, out, 1, "samples", "count");
 	put_value_type(p, out, 1, "cpu", "nanoseconds");
@@ -484,12 +509,7 @@ static void put_profile(struct pprof_builder *p, struct buf *out)
 	wire_uint(out, 10, p->end_unix_ns - p->start_unix_ns);
 	put_value_type(p, out, 11, "cpu", "nanoseconds");
 	wire_uint(out, 12, p->period_ns);
-	for (uint32_t i = 0; i < p->comments.n; i++) {
-		const char *index = wire_table_get(&p->comments, i, &len);
-
-		wire_varint(out, 13 << 3);
-		buf_append(out, index, len);
-	}
+	put_comment(p, out);
 	wire_uint(out, 14, (uint64_t)add_string(p, "cpu"));
 	buf_append(out, p->strings.bytes.data, p->strings.bytes.len);
 	seal(p, p->full);

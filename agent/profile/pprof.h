@@ -13,7 +13,8 @@ struct pprof_filter {
 
 /*
  * Gzipped pprof of CPU samples: sample types samples/count and cpu/nanoseconds, labels pid, thread
- * (tid), thread_name, process, container_id; comment lines for the resource; default type cpu.
+ * (tid), thread_name, process, container_id; a comment line with the
+ * attributes that all resources share; default type cpu.
  */
 int pprof_encode(const struct batch *const *batches, size_t n, const struct pprof_filter *filter,
 		 struct buf *out, struct error *err) _must_check_;

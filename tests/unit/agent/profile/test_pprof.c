@@ -105,10 +105,7 @@ static void a_profile_has_samples_labels_and_lines(void **state)
 	assert_string_equal(name(p, label(p, api, "process")->str), "kube-apiserver");
 	assert_int_equal(strlen(name(p, label(p, api, "container_id")->str)), 64);
 	assert_null(label(p, worker, "container_id"));
-	assert_int_equal(p->n_comment, 2);
-	assert_string_equal(name(p, p->comment[0]),
-			    "service.name=worker process.executable.name=worker "
-			    "process.executable.path=/opt/worker host.cpus=0 host.virtual=true");
+	assert_int_equal(p->n_comment, 0); /* the two resources share nothing */
 	pprof__profile__free_unpacked(p, NULL);
 	buf_done(&out);
 }
@@ -129,6 +126,38 @@ static void a_filter_takes_one_process(void **state)
 	assert_int_equal(p->n_sample, 1);
 	assert_int_equal(p->sample[0]->value[0], 2);
 	assert_int_equal(p->n_comment, 1);
+	assert_string_equal(name(p, p->comment[0]),
+			    "service.name=worker process.executable.name=worker "
+			    "process.executable.path=/opt/worker host.cpus=0 host.virtual=true");
+	pprof__profile__free_unpacked(p, NULL);
+	buf_done(&out);
+}
+
+static void the_comment_is_what_all_resources_share(void **state)
+{
+	_cleanup_(batch_unrefp) struct batch *batch = NULL;
+	struct attr attrs[2] = {{.key = "service.name", .type = ATTR_STR},
+				{.key = "host.name", .type = ATTR_STR, .str = "node"}};
+	const struct batch *two[2];
+	struct batch_sample s = {.value = 1};
+	struct batch_builder *b;
+	struct buf out;
+
+	assert_int_equal(batch_builder_new(1, &b), 0);
+	s.process = batch_add_process(b, 1, "a", "/a");
+	s.stack = batch_add_stack(b, NULL, 0);
+	for (int i = 0; i < 3; i++) {
+		attrs[0].str = (const char *const[]){"x", "y", "z"}[i];
+		batch_add_sample(b, batch_add_resource(b, attrs, 2, ""), PROFILE_CPU, 1, &s);
+	}
+	assert_int_equal(batch_builder_finish(b, 1, &batch), 0);
+	two[0] = two[1] = batch;
+	buf_init(&out, 1 << 20);
+	assert_int_equal(pprof_encode(two, 2, NULL, &out, NULL), 0);
+	Pprof__Profile *p = decode(&out);
+
+	assert_int_equal(p->n_comment, 1);
+	assert_string_equal(name(p, p->comment[0]), "host.name=node");
 	pprof__profile__free_unpacked(p, NULL);
 	buf_done(&out);
 }
@@ -351,6 +380,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_profile_has_samples_labels_and_lines),
 	    cmocka_unit_test(a_filter_takes_one_process),
+	    cmocka_unit_test(the_comment_is_what_all_resources_share),
 	    cmocka_unit_test(a_full_builder_keeps_totals),
 	    cmocka_unit_test(every_failing_allocation_is_survived),
 	    cmocka_unit_test(a_builder_works_on_after_a_failure),
