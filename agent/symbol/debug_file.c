@@ -87,7 +87,7 @@ static int try_path(const struct search *s, int root_fd, const char *path, bool 
 	r = image_open(fd, path, &file, NULL);
 	if (r < 0)
 		return r == -ENOMEM ? r : -ENOENT;
-	if (!elf_symbols_present(file, false) || !belongs(s, file, by_link))
+	if (elf_symbols_listed(file, false) < 2 || !belongs(s, file, by_link))
 		return -ENOENT;
 	*ret = TAKE_PTR(file);
 	return 0;

@@ -204,11 +204,11 @@ static const struct image_section *table_section(const struct image *image, bool
 		   : NULL;
 }
 
-bool elf_symbols_present(const struct image *image, bool dynamic)
+size_t elf_symbols_listed(const struct image *image, bool dynamic)
 {
 	const struct image_section *s = table_section(image, dynamic);
 
-	return s && s->size > sizeof(Elf64_Sym);
+	return s ? s->size / sizeof(Elf64_Sym) : 0;
 }
 
 static int read_table(struct builder *b, const struct elf_symbols_input *input, size_t source)

@@ -37,8 +37,8 @@ struct elf_symbol {
 	uint32_t name;	     /* for elf_symbols_name() */
 };
 
-/* True when the image has a .symtab (or .dynsym) with entries. */
-bool elf_symbols_present(const struct image *image, bool dynamic);
+/* How many entries the image's .symtab (or .dynsym) has, of all kinds. */
+size_t elf_symbols_listed(const struct image *image, bool dynamic);
 
 /*
  * Functions of all INPUTS together, within the executable sections of IMAGE, and its PLT stubs

@@ -132,8 +132,11 @@ static int build(struct table_cache *c, struct image *image, const char *root,
 	size_t n = 0;
 	int r;
 
-	if (elf_symbols_present(image, false)) {
+	if (elf_symbols_listed(image, false) > 1) {
 		inputs[n++] = (struct elf_symbols_input){.image = image};
+		/* Partly stripped: what is exported may be missing. */
+		if (elf_symbols_listed(image, false) < elf_symbols_listed(image, true))
+			inputs[n++] = (struct elf_symbols_input){.image = image, .dynamic = true};
 	} else if ((r = debug_file_find(image, root, c->debug_root, &debug)) == 0) {
 		inputs[n++] = (struct elf_symbols_input){.image = debug};
 	} else if (r == -ENOMEM) {

@@ -249,7 +249,7 @@ static void go_functions_have_files_lines_and_inlined_calls(void **state)
 	assert_true(build_go("-ldflags='-s -w'", "stripped"));
 	image = open_image(in_scratch("go"));
 	stripped = open_image(in_scratch("stripped"));
-	assert_false(elf_symbols_present(stripped, false));
+	assert_int_equal(elf_symbols_listed(stripped, false), 0);
 
 	list_addresses("go", "^(main|sort|strings)\\.", 1);
 	n = compare_with_go_tool(s, image, "go");
@@ -302,6 +302,23 @@ static void mini_debug_info_and_dynamic_symbols_are_put_together(void **state)
 			    scratch),
 			 0);
 	image = open_image(in_scratch("both.so"));
+	assert_int_equal(symbolize_image(s, image, NULL, address_of(full, " hidden"), &r), 0);
+	assert_string_equal(r.symbols[0].name, "hidden");
+	assert_int_equal(symbolize_image(s, image, NULL, address_of(full, " shown"), &r), 0);
+	assert_string_equal(r.symbols[0].name, "shown");
+}
+
+static void a_partly_stripped_file_keeps_its_exported_names(void **state)
+{
+	_cleanup_(symbolizer_freep) struct symbolizer *s = make_default();
+	_cleanup_(image_unrefp) struct image *image = NULL;
+	const char *full = in_scratch("full.so");
+	struct symbol_result r;
+
+	assert_int_equal(sh("cd '%s' && strip -s --keep-symbol=hidden -o part.so full.so", scratch),
+			 0);
+	image = open_image(in_scratch("part.so"));
+	assert_true(elf_symbols_listed(image, false) > 1);
 	assert_int_equal(symbolize_image(s, image, NULL, address_of(full, " hidden"), &r), 0);
 	assert_string_equal(r.symbols[0].name, "hidden");
 	assert_int_equal(symbolize_image(s, image, NULL, address_of(full, " shown"), &r), 0);
@@ -558,6 +575,7 @@ int main(void)
 	    cmocka_unit_test(go_functions_have_files_lines_and_inlined_calls),
 	    cmocka_unit_test(the_function_keyword_s_line_is_known),
 	    cmocka_unit_test(mini_debug_info_and_dynamic_symbols_are_put_together),
+	    cmocka_unit_test(a_partly_stripped_file_keeps_its_exported_names),
 	    cmocka_unit_test(a_debug_file_in_the_process_s_root_is_used),
 	    cmocka_unit_test(the_vdso_has_names),
 	    cmocka_unit_test(kernel_frames_tell_their_module),
