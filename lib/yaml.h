@@ -37,7 +37,7 @@ DEFINE_CLEANUP(struct yaml_node *, yaml_tree_free)
  * err.
  */
 int yaml_tree_load(const char *name, const void *data, size_t size, struct yaml_node **ret,
-	      struct error *err) _must_check_;
+		   struct error *err) _must_check_;
 
 /* The value under exactly KEY, or NULL; NULL too when NODE is not a map. */
 const struct yaml_node *yaml_get(const struct yaml_node *node, const char *key);

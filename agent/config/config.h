@@ -48,12 +48,12 @@ enum kiln_tracer {
 
 /* receivers: profiling (and customprofilesreceiver for the window) */
 struct receiver_config {
-	uint32_t samples_per_second; /* 1..1000, default 20 */
-	uint32_t tracers;	     /* bits; default all */
+	uint32_t samples_per_second;   /* 1..1000, default 20 */
+	uint32_t tracers;	       /* bits; default all */
 	uint64_t reporter_interval_ms; /* default 5000 */
-	uint32_t max_stack_depth;    /* user frames, 1..1024, default 1024 */
-	double off_cpu_threshold;    /* 0..1, 0: off */
-	char *process_filter;	     /* POSIX extended regular expression on the name; NULL: all */
+	uint32_t max_stack_depth;      /* user frames, 1..1024, default 1024 */
+	double off_cpu_threshold;      /* 0..1, 0: off */
+	char *process_filter; /* POSIX extended regular expression on the name; NULL: all */
 	bool timestamps;
 	uint32_t *pids; /* --pid; NULL: all */
 	size_t n_pids;
@@ -67,20 +67,20 @@ struct tls_config {
 };
 
 struct retry_config {
-	bool enabled;			/* true */
-	uint64_t initial_interval_ms;	/* 5000 */
-	double multiplier;		/* 1.5 */
-	double randomization_factor;	/* 0.5 */
-	uint64_t max_interval_ms;	/* 30000 */
-	uint64_t max_elapsed_time_ms;	/* 300000; 0: forever */
+	bool enabled;		      /* true */
+	uint64_t initial_interval_ms; /* 5000 */
+	double multiplier;	      /* 1.5 */
+	double randomization_factor;  /* 0.5 */
+	uint64_t max_interval_ms;     /* 30000 */
+	uint64_t max_elapsed_time_ms; /* 300000; 0: forever */
 };
 
 struct queue_config {
-	bool enabled;	     /* true */
-	uint32_t queue_size; /* requests, 1000 */
-	uint32_t num_consumers; /* accepted; requests of one exporter go out in order */
-	uint64_t max_bytes;  /* encoded bytes held in memory, 64 MiB */
-	char *storage;	     /* directory of the disk spool; NULL: memory only */
+	bool enabled;		    /* true */
+	uint32_t queue_size;	    /* requests, 1000 */
+	uint32_t num_consumers;	    /* accepted; requests of one exporter go out in order */
+	uint64_t max_bytes;	    /* encoded bytes held in memory, 64 MiB */
+	char *storage;		    /* directory of the disk spool; NULL: memory only */
 	uint64_t storage_max_bytes; /* 1 GiB */
 };
 
@@ -89,7 +89,7 @@ struct exporter_config {
 	char *type; /* canonical: "otlp_grpc" for otlp and otlp_grpc, ... */
 	char *id;   /* as written: "otlp/backend" */
 	/* otlp_grpc, otlp_http */
-	char *endpoint; /* as written; host:port or URL */
+	char *endpoint;		 /* as written; host:port or URL */
 	char *profiles_endpoint; /* otlp_http: full URL, wins over endpoint; NULL: not given */
 	struct tls_config tls;
 	struct config_pairs headers; /* values may be secret: never logged */
@@ -100,18 +100,18 @@ struct exporter_config {
 	char *proto_generation; /* "auto" */
 	/* customprofilesexporter */
 	bool export_resource_attributes, export_profile_attributes, export_sample_attributes,
-		export_stack_frames, export_function_file, ignore_profiles_without_container_id;
+	    export_stack_frames, export_function_file, ignore_profiles_without_container_id;
 	struct config_strings export_stack_frame_types; /* empty: all */
 	struct config_strings export_sample_types;	/* empty: all */
-	char *output; /* NULL: standard output */
+	char *output;					/* NULL: standard output */
 	/* pprof_file, folded_file */
-	char *path;	       /* may hold %s = start time; rewritten whole at each rotation */
-	uint64_t rotation_ms;  /* 0: one file for the whole run, written at the end */
+	char *path;	      /* may hold %s = start time; rewritten whole at each rotation */
+	uint64_t rotation_ms; /* 0: one file for the whole run, written at the end */
 	/* top (embedded default): rows shown */
 	uint32_t top_rows;
 };
 
-struct attr_action { /* resource processor */
+struct attr_action {		    /* resource processor */
 	char *key, *value, *action; /* insert, update, upsert, delete */
 };
 
@@ -123,7 +123,7 @@ struct processors_config {
 	bool k8sattributes;
 	struct config_strings k8s_metadata; /* extract.metadata */
 	struct config_strings k8s_labels, k8s_annotations;
-	uint64_t batch_timeout_ms; /* 0: every window goes out at once */
+	uint64_t batch_timeout_ms;			 /* 0: every window goes out at once */
 	uint64_t memory_limit_bytes, memory_spike_bytes; /* 0: none */
 };
 
@@ -139,12 +139,12 @@ struct config {
 	struct processors_config processors;
 	struct exporter_config *exporters; /* in pipeline order */
 	size_t n_exporters;
-	struct http_config pprof;	 /* :1777 */
-	struct http_config health_check; /* localhost:13133 */
-	struct http_config live;	 /* 127.0.0.1:7070 */
+	struct http_config pprof;		 /* :1777 */
+	struct http_config health_check;	 /* localhost:13133 */
+	struct http_config live;		 /* 127.0.0.1:7070 */
 	struct config_pairs resource_attributes; /* --tags, OTEL_RESOURCE_ATTRIBUTES */
-	char *service_name; /* --service-name, OTEL_SERVICE_NAME; NULL: not given */
-	char *node_name;    /* NODE_NAME, KUBERNETES_NODE_NAME; NULL: not given */
+	char *service_name;   /* --service-name, OTEL_SERVICE_NAME; NULL: not given */
+	char *node_name;      /* NODE_NAME, KUBERNETES_NODE_NAME; NULL: not given */
 	uint64_t duration_ms; /* --duration; 0: until a signal */
 	bool check;
 	bool verbose;
@@ -157,8 +157,8 @@ DEFINE_CLEANUP(struct config *, config_free)
 /* Everything that a command line gives. Environment is passed in so that tests need none. */
 enum config_action { CONFIG_RUN, CONFIG_SHOW_HELP, CONFIG_SHOW_VERSION };
 /*
- * Reads flags, environment, and the file. On a mistake -EINVAL and one line that names place and cause.
- * Positive only through *ret_action. Warnings (known keys that do not apply) are logged.
+ * Reads flags, environment, and the file. On a mistake -EINVAL and one line that names place and
+ * cause. Positive only through *ret_action. Warnings (known keys that do not apply) are logged.
  */
 int config_load(int argc, char *const *argv, const char *const *envp, struct config **ret,
 		enum config_action *ret_action, struct error *err) _must_check_;

@@ -91,8 +91,9 @@ int flags_parse(struct loading *l, int argc, char *const *argv, struct flags *re
 int flags_apply(struct loading *l, const struct flags *flags, struct error *err) _must_check_;
 
 /* values.c: parts of values that file, environment and flags share. The error has no place yet. */
-int set_string(char **to, const char *from) _must_check_;		  /* 0 or -ENOMEM */
-int config_strings_add(struct config_strings *s, const char *text) _must_check_; /* -E2BIG, -ENOMEM */
+int set_string(char **to, const char *from) _must_check_; /* 0 or -ENOMEM */
+int config_strings_add(struct config_strings *s,
+		       const char *text) _must_check_; /* -E2BIG, -ENOMEM */
 /* Adds, or replaces the value of an equal key. */
 int pairs_set(struct config_pairs *p, const char *key, const char *value, size_t max) _must_check_;
 void pairs_remove(struct config_pairs *p, const char *key);
