@@ -587,6 +587,7 @@ int main(void)
 	    TEST(a_file_of_another_mount_namespace_is_opened),
 	    TEST(a_file_inside_a_chroot_is_opened),
 	    TEST(a_file_on_an_overlay_is_opened),
+	    TEST(the_inode_alone_is_not_enough_elsewhere),
 	    TEST(a_path_that_became_a_fifo_does_not_hang),
 	    TEST(a_symbolic_link_does_not_lead_to_another_file),
 	    TEST(a_process_that_is_gone_leaves_nothing_behind),
