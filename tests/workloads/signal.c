@@ -60,7 +60,7 @@ int main(int argc, char **argv)
 	wl_describe(
 	    "signal",
 	    "{\"frames\":[\"handler_spin\",\"handler\",\"libc:__restore_rt\",\"?tick\",\"victim\","
-	    "\"outer\"," WL_ROOT "],\"min_share\":0.3},"
+	    "\"outer\"," WL_ROOT "],\"min_share\":0.05},"
 	    "{\"frames\":[\"?/handler|tick/\",\"victim\",\"outer\"," WL_ROOT "]},"
 	    /* the return from the handler: one instruction and a system call */
 	    "{\"frames\":[\"?handler\",\"libc:__restore_rt\",\"?tick\",\"victim\","

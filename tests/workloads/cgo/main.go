@@ -41,11 +41,10 @@ func main() {
 		seconds, _ = strconv.Atoi(os.Args[1])
 	}
 	C.c_alarm(C.uint(seconds))
-	// The C part ends at runtime.asmcgocall, which switched stacks; Go's frames above it are welcome.
+	// asmcgocall changes to the system stack; Go's own chain goes on above it.
 	fmt.Printf(`{"pid":%d,"name":"cgo","chains":[`+
-		`{"frames":["c_leaf","c_entry","/_cgo_[0-9a-f]+_Cfunc_c_entry/","runtime.asmcgocall",`+
-		`"?runtime.asmcgocall.abi0",`+
-		`"*/runtime\\..*|main\\..*/"],"min_share":0.9},`+
+		`{"frames":["c_leaf","c_entry","?/_cgo_[0-9a-f]+_Cfunc_c_entry/","/runtime\\.asmcgocall(\\.abi0)?/",`+
+		`"runtime.cgocall","main._Cfunc_c_entry","main.intoC","main.main","runtime.main","runtime.goexit"],"min_share":0.9},`+
 		`{"frames":["+/(internal/)?runtime[./].*/"],"max_share":0.05}]}`+"\n", os.Getpid())
 	intoC()
 }

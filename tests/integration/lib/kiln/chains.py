@@ -54,12 +54,18 @@ def normal_rust(name):
     return "".join(out).replace(" ", "")
 
 
+def without_clone(name):
+    """The source's name of a part or copy that the compiler made of a function; agents show either."""
+    return re.sub(r"(\.(part|isra|constprop|cold|localalias|lto_priv)(\.\d+)?)+$", "", name)
+
+
 class Names:
     """What the elements' prefixes mean for one program."""
 
     def __init__(self, program, executable=None, symbols=None, debug_dir="/usr/lib/debug"):
         """PROGRAM: as the agent names it; SYMBOLS: an unstripped twin to resolve PROGRAM+0xOFFSET;
-        DEBUG_DIR: where the agent finds separate debug files by build id, None: nowhere."""
+        DEBUG_DIR: where the agent finds separate debug files by build id, None: nowhere, "either":
+        it may look or not (the process has another root)."""
         self.program = program
         self.debug_dir = debug_dir
         self.own = elfsym.load(executable) if executable else None
@@ -68,11 +74,15 @@ class Names:
         self.cache = {}
 
     def libc(self, names):
+        if self.debug_dir == "either":
+            some = [Names(self.program, debug_dir=d).libc(names) for d in ("/usr/lib/debug", None)]
+            return lambda frame: any(predicate(frame) for predicate in some)
         elf = self.own if self.static else elfsym.load(LIBC, self.debug_dir)
         wanted, stripped = set(), False
         for name in names.split("|"):
             same = name.split("=")
             wanted |= set().union(*map(elf.aliases, same))
+            wanted |= set(map(without_clone, wanted))
             stripped |= not any(map(elf.sized, same))
         so = self.program if self.static else "libc.so.6"
         pattern = re.compile(re.escape(so) + OFFSET) if stripped else None
@@ -84,6 +94,7 @@ class Names:
             wanted |= elfsym.load(LIBRARIES[so], self.debug_dir).names()
         if self.static and self.own:
             wanted |= self.own.names()
+        wanted |= set(map(without_clone, wanted))
         pattern = re.compile("(?:" + "|".join(map(re.escape, sos)) + ")" + OFFSET)
         cxx = re.compile(r"(std::|__cxxabiv1::|__gnu_cxx::|\(anonymous namespace\)|(read_|get_cie|base_from|size_of_enc|execute_|uw_|unwind).*|operator (new|delete)).*")
         demangles = "libstdc++.so.6" in sos

@@ -62,7 +62,8 @@ class Workload:
             other = program + ".new"
             shutil.copy(path("qsort-impostor"), other)
             os.rename(other, program)
-        names = chains.Names(os.path.basename(program), path(name), path(symbols) if symbols else None)
+        names = chains.Names(os.path.basename(program), path(name), path(symbols) if symbols else None,
+                             "either" if where in ("chroot", "mount") else "/usr/lib/debug")
         self.chains = [chains.Chain(c, names) for c in self.said["chains"]]
 
     def _root(self, where):
