@@ -311,6 +311,7 @@ static void what_no_rule_says_is_invalid_and_counted(void **state)
 	    BYTES("\x0f\x02\x30\x06"),	       /* CFA expression: lit0; deref */
 	    BYTES("\x0e\x80\x80\x80\x80\x10"), /* CFA rsp + 2^32 */
 	    BYTES("\x86\x80\x80\x04"),	       /* rbp at CFA - 8 * 65536 */
+	    BYTES("\x11\x06\x80\x80\x7c"),     /* rbp at CFA + 8 * 65536 */
 	    BYTES("\x09\x06\x0c"),	       /* rbp in r12 */
 	    BYTES("\x14\x06\x02"),	       /* rbp is CFA - 16 */
 	    BYTES("\x16\x06\x01\x30"),	       /* rbp is 0, by expression */

@@ -98,7 +98,7 @@ static void agrees_with_the_go_runtime(void **state)
 /* ---- hand-made tables --------------------------------------------------------------------------
  */
 
-enum { TEXT = 0x1000, TABLE = 0x100000, GOFUNC = 0x40000, MODULE = 0x8000 };
+enum { TEXT = 0x1000, TABLE = 0x100000, GOFUNC = 0x40000, MODULE = 0x8000, RELOCATIONS = 0x9000 };
 
 struct table {
 	uint8_t bytes[1024];
@@ -120,11 +120,14 @@ static void put32(struct table *t, uint32_t v)
 	put(t, &v, sizeof(v));
 }
 
+static const uint8_t pushes[64] = {0x55}; /* push %rbp */
+static const uint8_t *text = pushes;
+
 /*
  * One function of 64 bytes, main.main, line 10 then 12. At [8, 16) main.inner is inlined into
  * main.outer (called at offset 20), and that into main.main (called at offset 40).
  */
-static struct image *make_go(bool is_120, struct table *t)
+static struct image *make_go(bool is_120, bool is_relocated, struct table *t)
 {
 	static const char names[] = "\0main.main\0main.inner\0main.outer",
 			  files[] = "\0/src/main.go";
@@ -162,14 +165,16 @@ static struct image *make_go(bool is_120, struct table *t)
 					 0};
 	static const uint32_t tree120[] = {0, 11, 20, 7, 0, 22, 40, 8};
 	static const uint32_t tree118[] = {0, 0, 0, 11, 20, 0, 0, 0, 22, 40};
-	static const uint8_t text[64] = {0x55};
 	uint64_t module[64] = {[0] = TABLE, [22] = TEXT, [38] = GOFUNC, [40] = GOFUNC};
+	Elf64_Rela relocations[64];
 	const struct elf_image_section sections[] = {
-	    {".text", text, sizeof(text), TEXT, SHF_ALLOC | SHF_EXECINSTR, 0},
+	    {".text", text, 64, TEXT, SHF_ALLOC | SHF_EXECINSTR, 0},
 	    {".data", module, sizeof(module), MODULE, SHF_ALLOC | SHF_WRITE, 0},
 	    {".go.func", is_120 ? tree120 : tree118, is_120 ? sizeof(tree120) : sizeof(tree118),
 	     GOFUNC, SHF_ALLOC, 0},
 	    {".gopclntab", t->bytes, sizeof(t->bytes), TABLE, SHF_ALLOC, 0},
+	    {".rela.dyn", relocations, is_relocated ? sizeof(relocations) : 0, RELOCATIONS,
+	     SHF_ALLOC, SHT_RELA},
 	};
 	uint64_t header[9] = {0, 1, 1, 0};
 	struct image *image = NULL;
@@ -195,6 +200,12 @@ static struct image *make_go(bool is_120, struct table *t)
 	header[0] = (is_120 ? 0xfffffff1 : 0xfffffff0) | 1ULL << 48 | 8ULL << 56;
 	memcpy(t->bytes, header, sizeof(header));
 	module[1] = TABLE + header[4];
+	for (size_t i = 0; i < ARRAY_SIZE(relocations); i++) {
+		relocations[i] = (Elf64_Rela){.r_offset = MODULE + i * 8,
+					      .r_info = ELF64_R_INFO(0, R_X86_64_RELATIVE),
+					      .r_addend = (int64_t)module[i]};
+		module[i] = is_relocated ? 0 : module[i];
+	}
 	file = elf_image_make(sections, ARRAY_SIZE(sections), TEXT, &size);
 	assert_non_null(file);
 	assert_int_equal(image_from_memory(file, size, "go", &image, NULL), 0);
@@ -204,13 +215,15 @@ static struct image *make_go(bool is_120, struct table *t)
 
 static void inlined_calls_are_expanded_innermost_first(void **state)
 {
-	for (int is_120 = 0; is_120 < 2; is_120++) {
+	for (int i = 0; i < 4; i++) {
+		bool is_120 = i & 1,
+		     is_relocated = i & 2; /* moduledata in the file, or in .rela.dyn */
 		_cleanup_(gopclntab_freep) struct gopclntab *t = NULL;
 		_cleanup_(image_unrefp) struct image *image = NULL;
 		struct gopclntab_frame f[GOPCLNTAB_INLINE_MAX];
 		struct table table = {0};
 
-		image = make_go(is_120, &table);
+		image = make_go(is_120, is_relocated, &table);
 		assert_int_equal(gopclntab_open(image, &t, NULL), 0);
 		assert_int_equal(gopclntab_count(t), 1);
 		assert_int_equal(gopclntab_symbolize(t, TEXT + 9, f, ARRAY_SIZE(f)), 3);
@@ -243,7 +256,7 @@ static void frames_follow_the_stack_pointer(void **state)
 	} want[] = {{0, 8, false},  {1, 16, true},  {4, 16, true}, {5, 48, true},
 		    {44, 48, true}, {45, 16, true}, {50, 8, false}};
 
-	image = make_go(true, &table);
+	image = make_go(true, false, &table);
 	assert_int_equal(unwind_compile(image, &u, NULL), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(want); i++) {
 		const struct kiln_rule *r = unwind_lookup(u, TEXT + want[i].at);
@@ -255,6 +268,93 @@ static void frames_follow_the_stack_pointer(void **state)
 		assert_int_equal(r->flags, want[i].has_bp ? KILN_RULE_SAVED_RBP : 0);
 		assert_int_equal(r->rbp_off, want[i].has_bp ? -2 : 0);
 	}
+}
+
+static void rbp_is_saved_behind_the_store(void **state)
+{
+	/* mov %rbp, 32(%rsp) at 5, as compilers before Go 1.21 do it */
+	static const uint8_t stores[64] = {[5] = 0x48, 0x89, 0x6c, 0x24, 0x20};
+	_cleanup_(unwind_table_freep) struct unwind_table *u = NULL;
+	_cleanup_(image_unrefp) struct image *image = NULL;
+	struct table table = {0};
+
+	text = stores;
+	image = make_go(true, false, &table);
+	text = pushes;
+	assert_int_equal(unwind_compile(image, &u, NULL), 0);
+	assert_int_equal(unwind_lookup(u, TEXT + 4)->flags, 0);
+	assert_int_equal(unwind_lookup(u, TEXT + 9)->flags, 0);
+	assert_int_equal(unwind_lookup(u, TEXT + 9)->cfa_off, 48);
+	assert_int_equal(unwind_lookup(u, TEXT + 10)->flags, KILN_RULE_SAVED_RBP);
+	assert_int_equal(unwind_lookup(u, TEXT + 10)->rbp_off, -2);
+	assert_int_equal(unwind_lookup(u, TEXT + 50)->flags, 0);
+}
+
+#ifdef GO_PROGRAMS
+static bool has_rule(const struct unwind_table *u, const struct gopclntab_func *f,
+		     enum kiln_rule_kind kind, uint8_t flags)
+{
+	for (uint64_t pc = f->entry; pc < f->end; pc++) {
+		const struct kiln_rule *r = unwind_lookup(u, pc);
+
+		if (r->kind == kind && r->flags == flags)
+			return true;
+	}
+	return false;
+}
+
+static void check_special(const struct unwind_table *u, const struct gopclntab_func *f,
+			  unsigned int *seen)
+{
+	const struct kiln_rule *first = unwind_lookup(u, f->entry);
+
+	if (streq(f->name, "runtime.goexit") || streq(f->name, "runtime.mstart")) {
+		assert_int_equal(first->kind, KILN_RULE_STOP);
+		assert_int_equal(unwind_lookup(u, f->entry + 1)->kind, KILN_RULE_STOP);
+	} else if (streq(f->name, "runtime.mcall")) {
+		assert_int_equal(first->kind, KILN_RULE_CFA);
+		assert_true(has_rule(u, f, KILN_RULE_STOP, 0));
+	} else if (streq(f->name, "runtime.sigreturn__sigaction")) {
+		assert_int_equal(first->kind, KILN_RULE_SIGNAL);
+		assert_int_equal(unwind_lookup(u, f->entry - 1)->kind, KILN_RULE_SIGNAL);
+	} else if (streq(f->name, "runtime.systemstack") || streq(f->name, "runtime.asmcgocall")) {
+		/* Of two functions of that name one is a wrapper, which does not switch. */
+		if (!has_rule(u, f, KILN_RULE_FP, KILN_RULE_SAVED_RBP | KILN_RULE_SWITCH))
+			return;
+	} else {
+		return;
+	}
+	(*seen)++;
+}
+#endif
+
+static void the_runtime_switches_stacks_where_it_should(void **state)
+{
+#ifdef GO_PROGRAMS
+	_cleanup_(unwind_table_freep) struct unwind_table *u = NULL;
+	_cleanup_(gopclntab_freep) struct gopclntab *t = NULL;
+	_cleanup_(image_unrefp) struct image *image = open_image(GO_PROGRAMS "/go_stripped");
+	unsigned int seen = 0;
+	size_t plain = 0;
+
+	assert_int_equal(gopclntab_open(image, &t, NULL), 0);
+	assert_int_equal(unwind_compile(image, &u, NULL), 0);
+	for (size_t i = 0; i < gopclntab_count(t); i++) {
+		const struct kiln_rule *first;
+		struct gopclntab_func f;
+
+		if (!gopclntab_at(t, i, &f))
+			continue;
+		check_special(u, &f, &seen);
+		/* Every function is entered with the return address on top. */
+		first = unwind_lookup(u, f.entry);
+		plain += first->kind == KILN_RULE_CFA && first->cfa_off == 8 && !first->flags;
+	}
+	assert_true(seen >= 6); /* each name once at least */
+	assert_true(plain * 100 > gopclntab_count(t) * 98);
+#else
+	skip();
+#endif
 }
 
 static void damaged_tables_are_refused_or_find_nothing(void **state)
@@ -269,7 +369,7 @@ static void damaged_tables_are_refused_or_find_nothing(void **state)
 		struct table table = {0};
 		uint8_t *at;
 
-		good = make_go(true, &table);
+		good = make_go(true, false, &table);
 		copy = malloc(good->size);
 		memcpy(copy, good->data, good->size);
 		at = memmem(copy, good->size, table.bytes, 64);
@@ -297,6 +397,8 @@ int main(void)
 	    cmocka_unit_test(agrees_with_the_go_runtime),
 	    cmocka_unit_test(inlined_calls_are_expanded_innermost_first),
 	    cmocka_unit_test(frames_follow_the_stack_pointer),
+	    cmocka_unit_test(rbp_is_saved_behind_the_store),
+	    cmocka_unit_test(the_runtime_switches_stacks_where_it_should),
 	    cmocka_unit_test(damaged_tables_are_refused_or_find_nothing),
 	    cmocka_unit_test(other_programs_have_no_table),
 	};
