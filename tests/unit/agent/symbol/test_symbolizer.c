@@ -6,6 +6,8 @@
 #include "support.h"
 
 #include <elf.h>
+#include <signal.h>
+#include <sys/wait.h>
 
 #include "agent/symbol/elf_symbols.h"
 #include "agent/symbol/frame_cache.h"
@@ -421,6 +423,59 @@ static void jit_frames_come_from_the_perf_map_once_a_window(void **state)
 	assert_int_equal(r.n, 0);
 }
 
+/* A real map, written by V8: each line's last byte has the name of that line or of a later one. */
+static void node_s_functions_are_found_in_its_map(void **state)
+{
+	struct symbolizer_options options = {
+	    .max_table_bytes = 16 << 20,
+	    .max_cached_frames = 64,
+	    .debug_root = "/nonexistent",
+	    .proc = "/proc",
+	    .kallsyms = "/nonexistent",
+	};
+	_cleanup_(symbolizer_freep) struct symbolizer *s = NULL;
+	char *text, *save = NULL, name[1024];
+	unsigned long long start, size;
+	struct symbol_result r;
+	size_t named = 0, lines = 0;
+	pid_t pid;
+	int status;
+
+	if (!have("node"))
+		skip();
+	write_file(in_scratch("hot.js"), "function hot(n) { let s = 0; for (let i = 0; i < n; i++) "
+					 "s += i % 7; return s; }\n"
+					 "for (let i = 0; i < 2000; i++) hot(2000);\n"
+					 "console.log('ready'); setTimeout(() => {}, 60000);\n");
+	pid = fork();
+	if (pid == 0) {
+		if (!freopen(in_scratch("node.out"), "w", stdout))
+			_exit(1);
+		execlp("node", "node", "--perf-basic-prof", in_scratch("hot.js"), NULL);
+		_exit(1);
+	}
+	for (int i = 0; i < 600 && sh("grep -q ready '%s' 2>/dev/null", in_scratch("node.out"));
+	     i++)
+		usleep(50000);
+	assert_int_equal(symbolizer_new(&options, &s, NULL), 0);
+	text = sh_output("cat /tmp/perf-%d.map", (int)pid);
+	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+		if (sscanf(line, "%llx %llx %1023[^\n]", &start, &size, name) != 3 || !size)
+			continue;
+		lines++;
+		assert_int_equal(symbolize_jit(s, (uint32_t)pid, 1, start + size - 1, &r), 0);
+		assert_int_equal(r.n, 1);
+		named += streq(r.symbols[0].name, name);
+	}
+	free(text);
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	sh("rm -f /tmp/perf-%d.map", (int)pid);
+	printf("           %zu lines, %zu not overwritten\n", lines, named);
+	assert_true(lines > 50);
+	assert_true(named > lines / 2);
+}
+
 /* ---- caps -------------------------------------------------------------------------------------
  */
 
@@ -580,6 +635,7 @@ int main(void)
 	    cmocka_unit_test(the_vdso_has_names),
 	    cmocka_unit_test(kernel_frames_tell_their_module),
 	    cmocka_unit_test(jit_frames_come_from_the_perf_map_once_a_window),
+	    cmocka_unit_test(node_s_functions_are_found_in_its_map),
 	    cmocka_unit_test(small_caches_give_the_same_names),
 	    cmocka_unit_test(a_full_frame_cache_refuses_until_the_trim),
 	    cmocka_unit_test(images_that_only_we_hold_are_let_go),
