@@ -185,6 +185,7 @@ static void close_everything(struct agent *a)
 	for (size_t i = 0; i < a->n_exporters; i++)
 		a->exporters[i] = a->exporters[i]->ops->destroy(a->exporters[i]);
 	a->n_exporters = 0;
+	intake_stop(a->intake);
 	a->health = health_free(a->health);
 	a->pprof = debug_pprof_free(a->pprof);
 	if (!a->has_handles)

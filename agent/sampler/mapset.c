@@ -70,8 +70,12 @@ static int add_range(struct mapset_store *s, struct mapset *m, int proc_dirfd,
 	struct stored_image *image = NULL;
 	uint64_t vaddr;
 
-	*range =
-	    (struct mapset_range){.start = e->start, .end = e->end, .jit = e->kind == MAPPING_ANON};
+	*range = (struct mapset_range){
+	    .start = e->start,
+	    .end = e->end,
+	    .offset = e->kind == MAPPING_FILE ? e->offset : 0,
+	    .jit = e->kind == MAPPING_ANON,
+	};
 	if (e->kind == MAPPING_FILE || e->kind == MAPPING_VDSO) {
 		int r = image_store_get(s->images, proc_dirfd, m->tgid, e, now_ms, &image);
 
@@ -202,6 +206,40 @@ const struct mapset_range *mapset_find(const struct mapset *m, uint64_t pc)
 			return &m->ranges[mid];
 	}
 	return NULL;
+}
+
+void mapset_store_forget(struct mapset_store *s, uint32_t tgid)
+{
+	struct kiln_process entry;
+
+	if (s->memory.get_process(s->memory.arg, tgid, &entry) < 0)
+		return;
+	entry.mapset = entry.first = entry.count = 0;
+	entry.flags |= KILN_PROCESS_PENDING;
+	(void)s->memory.set_process(s->memory.arg, tgid, &entry);
+}
+
+void mapset_store_mapped(struct mapset_store *s, uint32_t tgid, uint64_t start, uint64_t length,
+			 uint64_t offset, uint32_t dev_major, uint32_t dev_minor, uint64_t inode)
+{
+	struct kiln_process entry;
+	const struct mapset_range *range;
+	const struct stored_image *image;
+	const struct mapset *m;
+
+	if (s->memory.get_process(s->memory.arg, tgid, &entry) < 0 || !entry.mapset)
+		return;
+	m = mapset_store_find(s, entry.mapset);
+	range = m ? mapset_find(m, start) : NULL;
+	image = range ? range->image : NULL;
+	if (range && range->start <= start && range->end >= start + length &&
+	    range->offset + (start - range->start) == offset &&
+	    (image ? image->inode == inode && image->dev_major == dev_major &&
+			 image->dev_minor == dev_minor
+		   : !inode))
+		return;
+	metric_add(M_MAPSETS_OUTDATED, 1);
+	mapset_store_forget(s, tgid);
 }
 
 static int compare_ids(const void *a, const void *b)

@@ -21,6 +21,7 @@ enum { MAPSET_RANGES_MAX = 8192 };
 
 struct mapset_range {
 	uint64_t start, end, bias;
+	uint64_t offset;	    /* in the file, bytes */
 	struct stored_image *image; /* NULL: JIT or other memory without a file */
 	bool jit;
 };
@@ -54,6 +55,15 @@ int mapset_store_read(struct mapset_store *s, int proc_dirfd, uint32_t tgid, uin
 struct mapset *mapset_store_find(struct mapset_store *s, uint32_t id);
 /* The range that holds PC, or NULL. */
 const struct mapset_range *mapset_find(const struct mapset *m, uint64_t pc);
+
+/*
+ * A process has mapped code at [START, START + LENGTH) of this file. Unless its mapset says so
+ * already, the kernel forgets the mapset: the process's next sample has its maps read anew.
+ */
+void mapset_store_mapped(struct mapset_store *s, uint32_t tgid, uint64_t start, uint64_t length,
+			 uint64_t offset, uint32_t dev_major, uint32_t dev_minor, uint64_t inode);
+/* The kernel forgets the mapset of TGID. */
+void mapset_store_forget(struct mapset_store *s, uint32_t tgid);
 
 /* NAMED: ids that the kernel's map names now, N of them, sorted. Frees what nothing names or holds.
  */

@@ -381,6 +381,23 @@ int sampler_named_mapsets(struct sampler *s, int proc_dirfd, uint32_t **ret, siz
 	return 0;
 }
 
+int sampler_each_process(struct sampler *s, void (*each)(uint32_t tgid, void *arg), void *arg)
+{
+	int fd = bpf_map__fd(s->skel->maps.processes);
+	uint32_t max = bpf_map__max_entries(s->skel->maps.processes), batch, count = max;
+	_cleanup_free_ uint32_t *keys = malloc(max * sizeof(*keys));
+	_cleanup_free_ struct kiln_process *values = malloc(max * sizeof(*values));
+
+	if (!keys || !values)
+		return -ENOMEM;
+	if (bpf_map_lookup_batch(fd, NULL, &batch, keys, values, &count, NULL) < 0 &&
+	    errno != ENOENT)
+		return -errno;
+	for (uint32_t i = 0; i < count; i++)
+		each(keys[i], arg);
+	return 0;
+}
+
 int sampler_ignore_process(struct sampler *s, uint32_t tgid)
 {
 	struct kiln_process entry;

@@ -53,6 +53,8 @@ int sampler_delete_cgroup_policy(struct sampler *s, uint64_t cgroup);
  * that are gone without the kernel having told (PROC_DIRFD). */
 int sampler_named_mapsets(struct sampler *s, int proc_dirfd, uint32_t **ret,
 			  size_t *ret_n) _must_check_;
+/* EACH for every process that the kernel knows. */
+int sampler_each_process(struct sampler *s, void (*each)(uint32_t tgid, void *arg), void *arg);
 /* Never sample TGID again (until it executes another program). */
 int sampler_ignore_process(struct sampler *s, uint32_t tgid);
 

@@ -17,6 +17,7 @@
 
 #include "agent/elf/unwind.h"
 #include "agent/sampler/finisher.h"
+#include "agent/sampler/sideband.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
 
@@ -52,6 +53,7 @@ struct intake {
 	struct image_store *images;
 	struct unwind_store *unwind;
 	struct mapset_store *mapsets;
+	struct sideband *sideband;
 	struct process_table *processes;
 	struct stack_table *stacks;
 	struct window *window; /* where samples go now */
@@ -84,10 +86,33 @@ static void on_image_drop(struct stored_image *image, void *arg)
 	unwind_store_remove(in->unwind, image, now_ms());
 }
 
+static void forget_mappings(uint32_t tgid, void *arg)
+{
+	struct intake *in = arg;
+
+	mapset_store_forget(in->mapsets, tgid);
+}
+
+static void on_mapped(const struct sideband_mapping *m, void *arg)
+{
+	struct intake *in = arg;
+
+	mapset_store_mapped(in->mapsets, m->tgid, m->start, m->length, m->offset, m->dev_major,
+			    m->dev_minor, m->inode);
+}
+
+static void on_mappings_lost(void *arg)
+{
+	struct intake *in = arg;
+
+	sampler_each_process(in->sampler, forget_mappings, in);
+}
+
 int intake_new(const struct config *config, struct sampler *sampler, uv_loop_t *loop,
 	       struct intake **ret, struct error *err)
 {
 	_cleanup_(intake_freep) struct intake *in = calloc(1, sizeof(*in));
+	struct sideband_callbacks callbacks = {on_mapped, on_mappings_lost, in};
 	int r = -ENOMEM;
 
 	if (!in)
@@ -116,6 +141,9 @@ int intake_new(const struct config *config, struct sampler *sampler, uv_loop_t *
 		r = stack_table_new(&in->stacks);
 	if (r < 0)
 		return error_set(err, r, "cannot set up the stores: %s", strerror(-r));
+	r = sideband_new(loop, &callbacks, &in->sideband, err);
+	if (r < 0)
+		return r;
 	*ret = TAKE_PTR(in);
 	return 0;
 }
@@ -129,10 +157,17 @@ static void forget_waiting(struct intake *in, struct waiting *wait)
 	free(wait);
 }
 
+void intake_stop(struct intake *in)
+{
+	if (in)
+		in->sideband = sideband_free(in->sideband);
+}
+
 struct intake *intake_free(struct intake *in)
 {
 	if (!in)
 		return NULL;
+	intake_stop(in);
 	while (in->waiting)
 		forget_waiting(in, in->waiting);
 	stack_table_free(in->stacks);
@@ -393,6 +428,9 @@ static void consume_record(const struct kiln_sample *record, void *arg)
 void intake_drain(struct intake *in, struct window *w)
 {
 	in->window = w;
+	/* First what changed, then the samples: none is read by mappings of the past. */
+	if (in->sideband)
+		sideband_drain(in->sideband);
 	(void)sampler_drain(in->sampler, consume_record, in);
 }
 

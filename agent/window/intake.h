@@ -17,6 +17,8 @@ struct intake;
 /* CONFIG and SAMPLER outlive it. */
 int intake_new(const struct config *config, struct sampler *sampler, uv_loop_t *loop,
 	       struct intake **ret, struct error *err) _must_check_;
+/* Closes its handles on the loop; before intake_free(), and before the loop's last run. */
+void intake_stop(struct intake *in);
 /* Only once no job runs (intake_busy()) and no window refers to its stacks and processes. */
 struct intake *intake_free(struct intake *in);
 DEFINE_CLEANUP(struct intake *, intake_free)

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct sideband: the kernel's own notes of executable mappings (PERF_RECORD_MMAP2,
+ * perf_event_open(2)), so that mappings that changed are not used a moment longer. Each new mapping
+ * of code wakes the loop, as long as they are rare; while they come by the hundreds (builds), they
+ * are read on a timer. Owned by the loop thread.
+ */
+#pragma once
+
+#include <uv.h>
+
+#include "lib/base.h"
+#include "lib/error.h"
+
+struct sideband_mapping {
+	uint32_t tgid;
+	uint32_t dev_major, dev_minor;
+	uint64_t inode;			/* 0: no file */
+	uint64_t start, length, offset; /* bytes */
+};
+
+struct sideband_callbacks {
+	void (*mapped)(const struct sideband_mapping *m, void *arg);
+	/* Notes were lost: any process may have new mappings. */
+	void (*lost)(void *arg);
+	void *arg;
+};
+
+struct sideband;
+int sideband_new(uv_loop_t *loop, const struct sideband_callbacks *callbacks, struct sideband **ret,
+		 struct error *err) _must_check_;
+/* The memory goes once the loop has closed its handles. Takes NULL, returns NULL. */
+struct sideband *sideband_free(struct sideband *s);
+
+/* Reads what is there. To be called before samples are read. */
+void sideband_drain(struct sideband *s);
