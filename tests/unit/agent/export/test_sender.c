@@ -33,6 +33,7 @@ struct fake {
 	uint64_t seen[SEEN_MAX];		/* batch numbers */
 	size_t n_seen;
 	int under_way, cancels, destroyed;
+	const struct payload *payload; /* under way: must stay what it is */
 	void (*done)(const struct transport_answer *answer, void *arg);
 	void *arg;
 };
@@ -44,6 +45,7 @@ static void answer_now(uv_timer_t *timer)
 
 	if (f->script && *f->script)
 		a = *f->script++;
+	assert_memory_equal(f->payload->data, &f->seen[f->n_seen - 1], sizeof(uint64_t));
 	f->under_way--;
 	f->done(a, f->arg);
 }
@@ -59,6 +61,7 @@ static int fake_send(struct transport *t, const struct payload *p, uint64_t time
 		return -ENOMEM;
 	}
 	f->under_way++;
+	f->payload = p;
 	f->done = done;
 	f->arg = arg;
 	assert_true(f->n_seen < SEEN_MAX);
@@ -495,6 +498,50 @@ static void test_what_is_left_goes_to_disk_and_out_after_the_next_start(void **s
 	assert_int_equal(b->st.spool_requests, 0);
 }
 
+static void test_numbers_go_on_after_a_restart(void **state)
+{
+	struct bench *b = *state;
+	int run;
+
+	b->config.queue.storage = b->dir;
+	b->config.queue.queue_size = 2;
+	b->fake.silent = true;
+	for (run = 0; run < 3; run++) {
+		assert_int_equal(start(b), 0);
+		consume(b, 1 + (uint64_t)run * 4, 4);
+		flush(b, 10);
+		stop(b);
+		assert_int_equal(dropped(b), 0);
+	}
+	b->fake.silent = false;
+	assert_int_equal(start(b), 0);
+	flush(b, 60000);
+	assert_seen(b, 1, 12);
+}
+
+static void test_free_without_flush_leaves_on_disk_what_was_there(void **state)
+{
+	struct bench *b = *state;
+	int run;
+
+	b->config.queue.storage = b->dir;
+	b->fake.silent = true;
+	assert_int_equal(start(b), 0);
+	consume(b, 1, 4);
+	flush(b, 10);
+	stop(b);
+	for (run = 0; run < 2; run++) {
+		assert_int_equal(start(b), 0);
+		run_until(b, b->st.queue_requests == 4); /* read back, one under way */
+		stop(b);
+		assert_int_equal(dropped(b), 0);
+	}
+	b->fake.silent = false;
+	assert_int_equal(start(b), 0);
+	flush(b, 60000);
+	assert_seen(b, 1, 4);
+}
+
 static void test_an_absent_receiver_is_not_waited_for_at_the_end_with_a_disk(void **state)
 {
 	const struct transport_answer *script[] = {&away, &away, &away, &away, &away, &away, NULL};
@@ -748,6 +795,8 @@ int main(void)
 	    test(test_bytes_are_capped_too),
 	    test(test_a_batch_of_several_requests),
 	    test(test_the_end_without_disk_drops_and_counts),
+	    test(test_numbers_go_on_after_a_restart),
+	    test(test_free_without_flush_leaves_on_disk_what_was_there),
 	    test(test_what_is_left_goes_to_disk_and_out_after_the_next_start),
 	    test(test_an_absent_receiver_is_not_waited_for_at_the_end_with_a_disk),
 	    test(test_order_holds_through_memory_and_disk),
