@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The HTTP client without a server: refused settings, nobody there, and the end at any moment. */
+#include "lib/http_client.h"
+
+#include <arpa/inet.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <sys/socket.h>
+#include <cmocka.h>
+
+#include "tests/support/failalloc.h"
+
+static void test_settings_that_cannot_work(void **state)
+{
+	static const struct http_header split = {"x", "a\r\nb: c"}, unnamed = {"", "x"},
+					spaced = {"a b", "x"};
+	static const struct {
+		struct http_client_options options;
+		const char *words;
+	} rows[] = {
+	    {{.url = "ftp://x/"}, "endpoint: want http:// or https://"},
+	    {{.url = "http://"}, "endpoint: want http:// or https://"},
+	    {{.url = "file:///etc/passwd"}, "endpoint: want http:// or https://"},
+	    {{.url = "http://u:secret@x:99999/"}, "endpoint: want http:// or https://"},
+	    {{.url = "https://x/", .tls = {.min_version = "2"}}, "tls.min_version: want"},
+	    {{.url = "https://x/", .tls = {.ca_file = "/nowhere"}}, "tls.ca_file: /nowhere"},
+	    {{.url = "https://x/", .tls = {.key_file = "/dev/null"}}, "come together"},
+	    {{.url = "http://x/", .headers = &split, .n_headers = 1}, "headers.x"},
+	    {{.url = "http://x/", .headers = &unnamed, .n_headers = 1}, "headers."},
+	    {{.url = "http://x/", .headers = &spaced, .n_headers = 1}, "headers.a b"},
+	};
+	struct http_client *client = NULL;
+	struct error err;
+	uv_loop_t loop;
+	size_t i;
+
+	assert_int_equal(uv_loop_init(&loop), 0);
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		assert_int_equal(http_client_new(&rows[i].options, &loop, &client, &err), -EINVAL);
+		assert_null(client);
+		assert_non_null(strstr(err.message, rows[i].words));
+		assert_null(strstr(err.message, "secret"));
+	}
+	assert_int_equal(uv_loop_close(&loop), 0);
+}
+
+static void never(const struct http_answer *answer, void *arg)
+{
+	fail_msg("a forgotten request was answered");
+}
+
+/* A port that takes connections and says nothing. */
+static int silent_port(char url[64])
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(at);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_int_equal(bind(fd, (struct sockaddr *)&at, len), 0);
+	assert_int_equal(listen(fd, 8), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
+	snprintf(url, 64, "http://127.0.0.1:%d/", ntohs(at.sin_port));
+	return fd;
+}
+
+static void test_the_end_with_requests_under_way_leaves_nothing(void **state)
+{
+	char url[64];
+	_cleanup_close_ int fd = silent_port(url);
+	struct http_client_options options = {.url = url};
+	struct http_client *client;
+	struct http_post *posts[3];
+	struct error err;
+	uv_loop_t loop;
+	int turns, i, k;
+
+	for (turns = 0; turns < 6; turns++) {
+		assert_int_equal(uv_loop_init(&loop), 0);
+		assert_int_equal(http_client_new(&options, &loop, &client, &err), 0);
+		for (i = 0; i < 3; i++)
+			assert_int_equal(http_client_post(client, "a/b", "gzip", "x", 1, 60000,
+							  never, NULL, &posts[i]),
+					 0);
+		for (k = 0; k < turns; k++)
+			uv_run(&loop, UV_RUN_NOWAIT);
+		http_post_cancel(posts[1]);
+		assert_null(http_client_free(client));
+		uv_run(&loop, UV_RUN_DEFAULT);
+		assert_int_equal(uv_loop_close(&loop), 0);
+	}
+}
+
+struct seen {
+	int calls, status;
+	bool connected, timed_out, worded;
+	struct http_client *free_me;
+};
+
+static void on_answer(const struct http_answer *answer, void *arg)
+{
+	struct seen *seen = arg;
+
+	seen->calls++;
+	seen->status = answer->status;
+	seen->connected = answer->connected;
+	seen->timed_out = answer->timed_out;
+	seen->worded = answer->message[0] != 0;
+	http_client_free(seen->free_me);
+}
+
+static struct seen post_once(const char *url, uint64_t timeout_ms)
+{
+	struct http_client_options options = {.url = url};
+	struct seen seen = {0};
+	struct http_post *post;
+	struct error err;
+	uv_loop_t loop;
+
+	assert_int_equal(uv_loop_init(&loop), 0);
+	assert_int_equal(http_client_new(&options, &loop, &seen.free_me, &err), 0);
+	assert_int_equal(http_client_post(seen.free_me, "a/b", NULL, "x", 1, timeout_ms, on_answer,
+					  &seen, &post),
+			 0);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	assert_int_equal(uv_loop_close(&loop), 0);
+	assert_int_equal(seen.calls, 1);
+	assert_int_equal(seen.status, 0);
+	assert_true(seen.worded);
+	return seen;
+}
+
+static void test_nobody_there_is_told_apart_from_silence(void **state)
+{
+	char url[64];
+	_cleanup_close_ int fd = silent_port(url);
+	struct seen seen = post_once(url, 50);
+
+	assert_true(seen.connected);
+	assert_true(seen.timed_out);
+	seen = post_once("http://127.0.0.1:1/", 60000);
+	assert_false(seen.connected);
+	assert_false(seen.timed_out);
+}
+
+static void test_out_of_memory_at_any_allocation(void **state)
+{
+	static const struct http_header header = {"x", "y"};
+	struct http_client_options options = {.url = "https://x/",
+					      .headers = &header,
+					      .n_headers = 1,
+					      .user_agent = "t",
+					      .tls = {.server_name = "z"}};
+	struct http_client *client;
+	bool failed = true;
+	struct error err;
+	uv_loop_t loop;
+	long n;
+	int r;
+
+	assert_int_equal(uv_loop_init(&loop), 0);
+	for (n = 0; failed; n++) {
+		client = NULL;
+		failalloc_at(n);
+		r = http_client_new(&options, &loop, &client, &err);
+		failed = failalloc_stop();
+		assert_int_equal(r, failed ? -ENOMEM : 0);
+		http_client_free(client);
+		uv_run(&loop, UV_RUN_DEFAULT);
+	}
+	assert_in_range(n, 2, 100);
+	assert_int_equal(uv_loop_close(&loop), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_settings_that_cannot_work),
+	    cmocka_unit_test(test_the_end_with_requests_under_way_leaves_nothing),
+	    cmocka_unit_test(test_nobody_there_is_told_apart_from_silence),
+	    cmocka_unit_test(test_out_of_memory_at_any_allocation),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
