@@ -23,7 +23,7 @@ struct sampler {
 	struct kernel_memory memory;
 	struct bpf_link **links; /* one a CPU */
 	int n_cpus;
-	uint32_t hz;
+	uint32_t hz, target_tid;
 	int stats_fd;
 	uint64_t processes;
 	void (*consume)(const struct kiln_sample *record, void *arg);
@@ -179,6 +179,7 @@ int sampler_new(const struct sampler_options *options, struct sampler **ret, str
 	if (!s)
 		return error_set(err, -ENOMEM, "out of memory");
 	s->hz = options->hz;
+	s->target_tid = options->target_tid;
 	s->stats_fd = -1;
 	s->n_cpus = libbpf_num_possible_cpus();
 	if (s->n_cpus < 1)
@@ -224,7 +225,7 @@ struct sampler *sampler_free(struct sampler *s)
 	return NULL;
 }
 
-static int open_timer(uint32_t hz, int cpu)
+static int open_timer(uint32_t hz, pid_t tid, int cpu)
 {
 	struct perf_event_attr attr = {
 	    .size = sizeof(attr),
@@ -235,13 +236,14 @@ static int open_timer(uint32_t hz, int cpu)
 	    .disabled = 1,
 	};
 
-	return (int)syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+	return (int)syscall(SYS_perf_event_open, &attr, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
+/* CPU -1: the target thread's timer. */
 static int start_timer(struct sampler *s, int cpu, struct error *err)
 {
 	struct bpf_link *link;
-	int fd = open_timer(s->hz, cpu), r;
+	int fd = open_timer(s->hz, cpu < 0 ? (pid_t)s->target_tid : -1, cpu), r;
 
 	if (fd < 0 && (errno == ENODEV || errno == ENXIO))
 		return 0; /* a possible CPU that is offline */
@@ -256,13 +258,13 @@ static int start_timer(struct sampler *s, int cpu, struct error *err)
 		return error_set(err, r, "cannot attach to the timer of CPU %d: %s", cpu,
 				 strerror(-r));
 	}
-	s->links[cpu] = link; /* owns FD */
+	s->links[MAX(cpu, 0)] = link; /* owns FD */
 	return 1;
 }
 
 int sampler_start(struct sampler *s, struct error *err)
 {
-	int started = 0, r;
+	int first = s->target_tid ? -1 : 0, end = s->target_tid ? 0 : s->n_cpus, started = 0, r;
 
 	s->skel->links.on_fork = bpf_program__attach(s->skel->progs.on_fork);
 	s->skel->links.on_exit = bpf_program__attach(s->skel->progs.on_exit);
@@ -273,7 +275,7 @@ int sampler_start(struct sampler *s, struct error *err)
 	s->links = calloc((size_t)s->n_cpus, sizeof(*s->links));
 	if (!s->links)
 		return error_set(err, -ENOMEM, "out of memory");
-	for (int cpu = 0; cpu < s->n_cpus; cpu++) {
+	for (int cpu = first; cpu < end; cpu++) {
 		r = start_timer(s, cpu, err);
 		if (r < 0)
 			return r;

@@ -19,6 +19,7 @@ struct sampler_options {
 	size_t ring_bytes;	/* 0: by rate and CPUs */
 	uint32_t max_processes; /* 0: 16384 */
 	uint32_t max_mappings;	/* 0: 65536 */
+	uint32_t target_tid;	/* one timer for this thread, wherever it runs; 0: one a CPU */
 };
 
 struct sampler;

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct profiled: the sampler with the stores that feed it, and nothing behind it: what the window
+ * does for the agent, done at once and in the caller's thread. For tests and measurements of the
+ * kernel side alone. One thread.
+ */
+#pragma once
+
+#include "agent/sampler/mapset.h"
+#include "agent/sampler/sampler.h"
+
+struct profiled {
+	struct sampler *sampler;
+	struct image_store *images;
+	struct unwind_store *unwind;
+	struct mapset_store *mapsets;
+	int proc_dirfd;
+};
+
+int profiled_new(const struct sampler_options *options, struct profiled **ret,
+		 struct error *err) _must_check_;
+struct profiled *profiled_free(struct profiled *p);
+DEFINE_CLEANUP(struct profiled *, profiled_free)
+
+/* Reads the mappings of the process that RECORD is of; the kernel knows them afterwards. */
+int profiled_learn(struct profiled *p, const struct kiln_sample *record,
+		   struct mapset **ret) _must_check_;
+/* Compiles the table of IMAGE and puts it into the kernel, over the one that may be there. */
+int profiled_load(struct profiled *p, struct stored_image *image, struct error *err) _must_check_;
+/* profiled_load() for each image of M. What has no table is left out; returns how many have. */
+int profiled_load_all(struct profiled *p, const struct mapset *m);
+
+/* CLOCK_MONOTONIC */
+uint64_t profiled_now_ns(void);
