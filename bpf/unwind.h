@@ -269,7 +269,7 @@ KILN_INLINE int walk_signal(struct kiln_walk *w, int32_t offset)
  */
 KILN_GLOBAL int walk_step(struct kiln_walk *w)
 {
-	uint64_t cfa, bp, bx, pc, ra_at;
+	uint64_t cfa, saved, bp, bx, pc, ra_at;
 	struct kiln_rule rule;
 	int r;
 
@@ -312,12 +312,13 @@ KILN_GLOBAL int walk_step(struct kiln_walk *w)
 		}
 		if (cfa <= w->regs.sp && rule.kind != KILN_RULE_RA_REG)
 			return KILN_END_BAD_CFA;
+		saved = rule.flags & KILN_RULE_SAVED_AT_RBP ? w->regs.bp : cfa;
 		/* The lowest slots first: the window then holds what comes after. */
 		if ((rule.flags & KILN_RULE_SAVED_RBX) &&
-		    walk_read(w, cfa + (uint64_t)((int64_t)rule.rbx_off * 8), &bx))
+		    walk_read(w, saved + (uint64_t)((int64_t)rule.rbx_off * 8), &bx))
 			return KILN_END_BAD_READ;
 		if ((rule.flags & KILN_RULE_SAVED_RBP) &&
-		    walk_read(w, cfa + (uint64_t)((int64_t)rule.rbp_off * 8), &bp))
+		    walk_read(w, saved + (uint64_t)((int64_t)rule.rbp_off * 8), &bp))
 			return KILN_END_BAD_READ;
 		ra_at = cfa + (uint64_t)(int64_t)rule.ra_off;
 		break;

@@ -8,7 +8,7 @@
 
 #include "lib/base.h"
 
-enum { RANGE_REST_MS = 1000 };
+enum { RANGE_REST_MS = 50 };
 
 struct range_alloc;
 

@@ -112,7 +112,7 @@ static size_t ring_size(const struct sampler_options *o, int cpus)
 static int configure(struct sampler *s, const struct sampler_options *o)
 {
 	struct profiler *skel = s->skel;
-	size_t unwind = o->unwind_bytes ? o->unwind_bytes : 16 << 20;
+	size_t unwind = o->unwind_bytes ? o->unwind_bytes : 24 << 20;
 	int r = 0;
 
 	skel->rodata->base_hz = o->hz;

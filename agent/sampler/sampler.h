@@ -15,7 +15,7 @@ struct sampler_options {
 	enum cgroup_mode cgroup_mode;
 	const uint32_t *pids; /* only these; NULL: all */
 	size_t n_pids;
-	size_t unwind_bytes;	/* room for unwind tables; 0: 16 MiB */
+	size_t unwind_bytes;	/* room for unwind tables; 0: 24 MiB */
 	size_t ring_bytes;	/* 0: by rate and CPUs */
 	uint32_t max_processes; /* 0: 16384 */
 	uint32_t max_mappings;	/* 0: 65536 */

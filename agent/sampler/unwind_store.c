@@ -91,9 +91,16 @@ void unwind_store_remove(struct unwind_store *s, struct stored_image *image, uin
 	image->slot = 0;
 }
 
-enum unwind_state unwind_store_state(const struct unwind_store *s, const struct stored_image *image)
+enum unwind_state unwind_store_state(const struct unwind_store *s, const struct stored_image *image,
+				     uint64_t now_ms)
 {
-	return image->slot ? s->slots[image->slot].state : UNWIND_FAILED;
+	const struct slot *slot = &s->slots[image->slot];
+
+	if (!image->slot)
+		return UNWIND_FAILED;
+	if (slot->state == UNWIND_REFUSED && now_ms >= slot->used_ms + UNWIND_PATIENCE_MS)
+		return UNWIND_NONE;
+	return slot->state;
 }
 
 void unwind_store_set_state(struct unwind_store *s, struct stored_image *image,
@@ -109,7 +116,7 @@ void unwind_store_touch(struct unwind_store *s, struct stored_image *image, uint
 		s->slots[image->slot].used_ms = now_ms;
 }
 
-/* Unloads the table that was not used for the longest time. False when none is left. */
+/* Unloads the table that was not used for the longest time. False when all are in use. */
 static bool evict_oldest(struct unwind_store *s, uint64_t now_ms)
 {
 	struct slot *oldest = NULL;
@@ -121,7 +128,7 @@ static bool evict_oldest(struct unwind_store *s, uint64_t now_ms)
 		    (!oldest || slot->used_ms < oldest->used_ms))
 			oldest = slot;
 	}
-	if (!oldest)
+	if (!oldest || now_ms < oldest->used_ms + UNWIND_KEEP_MS)
 		return false;
 	unload(s, oldest, now_ms);
 	metric_add(M_UNWIND_EVICTIONS, 1);
@@ -148,14 +155,15 @@ int unwind_store_load(struct unwind_store *s, struct stored_image *image,
 		return -ENOSPC;
 	}
 	while ((r = range_alloc_get(s->room, n, now_ms, &at)) == -ENOSPC) {
-		/* What was evicted just now rests first; a later sample asks again. */
+		/* What was evicted just now rests first. */
 		if (range_alloc_resting(s->room) && range_alloc_spare(s->room) >= n)
-			break;
+			return -EAGAIN;
 		if (!evict_oldest(s, now_ms))
 			break;
 	}
 	if (r < 0) {
-		slot->state = UNWIND_NONE;
+		slot->state = UNWIND_REFUSED;
+		slot->used_ms = now_ms;
 		return r;
 	}
 	to = s->memory.slab + (size_t)at * (KILN_SLOT_BYTES / 4);

@@ -12,11 +12,17 @@
 #include "agent/sampler/kernel_memory.h"
 #include "agent/sampler/range_alloc.h"
 
+enum {
+	UNWIND_KEEP_MS = 10000,	   /* a table that was used so lately is not evicted */
+	UNWIND_PATIENCE_MS = 5000, /* after a refusal nobody asks again for so long */
+};
+
 enum unwind_state {
 	UNWIND_NONE,   /* nobody asked yet */
 	UNWIND_WANTED, /* being compiled */
 	UNWIND_LOADED,
-	UNWIND_FAILED, /* cannot be compiled or does not fit: not tried again */
+	UNWIND_REFUSED, /* all room is taken by tables in use: later, perhaps */
+	UNWIND_FAILED,	/* cannot be compiled or does not fit: not tried again */
 };
 
 struct unwind_store;
@@ -29,11 +35,14 @@ int unwind_store_add(struct unwind_store *s, struct stored_image *image) _must_c
 /* IMAGE leaves: its table and slot are free for others. */
 void unwind_store_remove(struct unwind_store *s, struct stored_image *image, uint64_t now_ms);
 
-enum unwind_state unwind_store_state(const struct unwind_store *s,
-				     const struct stored_image *image);
+enum unwind_state unwind_store_state(const struct unwind_store *s, const struct stored_image *image,
+				     uint64_t now_ms);
 void unwind_store_set_state(struct unwind_store *s, struct stored_image *image,
 			    enum unwind_state state);
-/* Copies TABLE into the slab; evicts others when it must. -ENOSPC when it cannot fit. */
+/*
+ * Copies TABLE into the slab; evicts others when it must. -EAGAIN: room was made, but has to rest
+ * for RANGE_REST_MS, call again. -ENOSPC: refused or failed, see the state.
+ */
 int unwind_store_load(struct unwind_store *s, struct stored_image *image,
 		      const struct unwind_table *table, uint64_t now_ms) _must_check_;
 /* IMAGE's table was used by a sample. */

@@ -23,7 +23,7 @@
 
 enum {
 	WAITING_MAX = 1024,
-	WAITING_BYTES_MAX = 16 << 20,
+	WAITING_BYTES_MAX = 8 << 20,
 	KEEP_MS = 60000,    /* stacks, processes and images that nothing uses */
 	REREAD_MIN_MS = 20, /* between two readings of one process's maps */
 };
@@ -43,6 +43,7 @@ struct compile_job {
 	struct unwind_table *table;
 	struct error err;
 	int result;
+	struct compile_job *next; /* of intake.ready */
 };
 
 struct intake {
@@ -60,6 +61,7 @@ struct intake {
 	struct waiting *waiting;
 	size_t n_waiting, waiting_bytes;
 	unsigned int jobs;
+	struct compile_job *ready; /* compiled, their room in the slab still rests */
 	bool filter;
 	regex_t process_filter;
 	int64_t boot_to_unix_ns; /* CLOCK_MONOTONIC to UNIX time */
@@ -241,26 +243,55 @@ static void retry_waiting(struct intake *in)
 	}
 }
 
+static void finish_job(struct compile_job *job, int r)
+{
+	struct intake *in = job->intake;
+
+	metric_add(r < 0 ? M_TABLES_FAILED : M_TABLES_LOADED, 1);
+	if (r < 0)
+		log_debug("unwind", "%s: %s", job->image->path,
+			  job->err.message[0] ? job->err.message : strerror(-r));
+	in->jobs--;
+	image_store_put(in->images, job->stored, now_ms());
+	image_unref(job->image);
+	unwind_table_free(job->table);
+	free(job);
+}
+
 static void compile_done(uv_work_t *work, int status)
 {
 	struct compile_job *job = container_of(work, struct compile_job, work);
 	struct intake *in = job->intake;
 	int r = status < 0 ? -ECANCELED : job->result;
 
-	in->jobs--;
 	if (!r)
 		r = unwind_store_load(in->unwind, job->stored, job->table, now_ms());
 	else
 		unwind_store_set_state(in->unwind, job->stored, UNWIND_FAILED);
-	metric_add(r < 0 ? M_TABLES_FAILED : M_TABLES_LOADED, 1);
-	if (r < 0)
-		log_debug("unwind", "%s: %s", job->image->path,
-			  job->err.message[0] ? job->err.message : strerror(-r));
-	image_store_put(in->images, job->stored, now_ms());
-	image_unref(job->image);
-	unwind_table_free(job->table);
-	free(job);
+	if (r == -EAGAIN) {
+		LL_PREPEND(in->ready, job);
+		return;
+	}
+	finish_job(job, r);
 	retry_waiting(in);
+}
+
+/* Loads the tables that had to wait for room. */
+static void load_ready(struct intake *in)
+{
+	struct compile_job *list = in->ready, *job, *next;
+
+	in->ready = NULL;
+	LL_FOREACH_SAFE (list, job, next) {
+		int r = unwind_store_load(in->unwind, job->stored, job->table, now_ms());
+
+		if (r == -EAGAIN)
+			LL_PREPEND(in->ready, job);
+		else
+			finish_job(job, r);
+	}
+	if (list)
+		retry_waiting(in);
 }
 
 /* Starts to compile the table of STORED, unless that is under way. False: it never will be there.
@@ -269,8 +300,9 @@ static bool want_table(struct intake *in, struct stored_image *stored)
 {
 	struct compile_job *job;
 
-	switch (unwind_store_state(in->unwind, stored)) {
+	switch (unwind_store_state(in->unwind, stored, now_ms())) {
 	case UNWIND_FAILED:
+	case UNWIND_REFUSED:
 		return false;
 	case UNWIND_LOADED:
 	case UNWIND_WANTED:
@@ -431,6 +463,7 @@ void intake_drain(struct intake *in, struct window *w)
 	/* First what changed, then the samples: none is read by mappings of the past. */
 	if (in->sideband)
 		sideband_drain(in->sideband);
+	load_ready(in);
 	(void)sampler_drain(in->sampler, consume_record, in);
 }
 

@@ -52,8 +52,9 @@ static int setup(void **state)
 	((struct kiln_rule *)t.slab)[KILN_BUILTIN_FP] = (struct kiln_rule){.kind = KILN_RULE_FP};
 	t.stored.image = &t.image;
 	t.stored.slot = IMAGE_SLOT;
-	t.ranges[0] = (struct mapset_range){CODE, CODE + 0x4000, CODE, &t.stored, false};
-	t.ranges[1] = (struct mapset_range){0x50000, 0x51000, 0, NULL, true};
+	t.ranges[0] = (struct mapset_range){
+	    .start = CODE, .end = CODE + 0x4000, .bias = CODE, .image = &t.stored};
+	t.ranges[1] = (struct mapset_range){.start = 0x50000, .end = 0x51000, .jit = true};
 	t.mapset = (struct mapset){.id = 1, .ranges = t.ranges, .n = 2};
 	t.record.head = (struct kiln_sample){
 	    .type = KILN_RECORD_SAMPLE,
@@ -177,6 +178,27 @@ static void realigned_stack_is_found_through_memory(void **state)
 	assert_int_equal(t.result.end, KILN_END_ROOT);
 }
 
+static void saved_registers_may_lie_by_rbp(void **state)
+{
+	const struct kiln_rule realigned = {.kind = KILN_RULE_DEREF,
+					    .reg = 6,
+					    .flags = KILN_RULE_SAVED_RBP | KILN_RULE_SAVED_AT_RBP,
+					    .ra_off = -8,
+					    .cfa_off = -8,
+					    .rbp_off = 0};
+	const struct kiln_rule rules[] = {realigned, by_rbp, stop};
+
+	load_rules(rules, 3);
+	t.record.head.resume.bp = STACK + 0x40;
+	t.stack[0x38 / 8] = STACK + 0x100; /* the CFA */
+	t.stack[0x40 / 8] = STACK + 0x180; /* the caller's rbp, where rbp points */
+	t.stack[0xf8 / 8] = CODE + 0x410;
+	t.stack[0x188 / 8] = CODE + 0x810;
+	walk();
+	assert_int_equal(t.result.end, KILN_END_ROOT);
+	assert_int_equal(t.result.n, 3);
+}
+
 static void jit_code_is_walked_by_frame_pointers(void **state)
 {
 	const struct kiln_rule rules[] = {stop};
@@ -251,6 +273,7 @@ int main(void)
 	    TEST(plt_rule_depends_on_the_place_in_the_stub),
 	    TEST(signal_frame_gives_all_registers_back),
 	    TEST(realigned_stack_is_found_through_memory),
+	    TEST(saved_registers_may_lie_by_rbp),
 	    TEST(jit_code_is_walked_by_frame_pointers),
 	    TEST(every_failure_has_its_own_end),
 	    TEST(endless_chain_ends_at_the_limit),

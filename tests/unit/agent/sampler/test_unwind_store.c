@@ -73,9 +73,9 @@ static void loaded_table_is_in_the_slab_as_given(void **state)
 
 	assert_int_equal(unwind_store_add(f->store, &image), 0);
 	assert_int_not_equal(image.slot, 0);
-	assert_int_equal(unwind_store_state(f->store, &image), UNWIND_NONE);
+	assert_int_equal(unwind_store_state(f->store, &image, 0), UNWIND_NONE);
 	assert_int_equal(unwind_store_load(f->store, &image, &t, 0), 0);
-	assert_int_equal(unwind_store_state(f->store, &image), UNWIND_LOADED);
+	assert_int_equal(unwind_store_state(f->store, &image, 0), UNWIND_LOADED);
 	e = &f->tables[image.slot];
 	assert_int_equal(e->blocks, 63);
 	assert_int_equal(e->base, 0x1000);
@@ -93,6 +93,7 @@ static void full_slab_evicts_the_longest_unused(void **state)
 	struct fake *f = *state;
 	struct stored_image a = {}, b = {}, c = {};
 	struct unwind_table t = table_of(300); /* 64 + 300 + 16 words: 24 slots of 63 */
+	uint64_t now = 20 + UNWIND_KEEP_MS;
 	uint32_t epoch;
 
 	assert_int_equal(unwind_store_add(f->store, &a), 0);
@@ -103,13 +104,31 @@ static void full_slab_evicts_the_longest_unused(void **state)
 	unwind_store_touch(f->store, &a, 30);
 	epoch = f->epoch;
 	/* b goes, but its room rests first. */
-	assert_int_equal(unwind_store_load(f->store, &c, &t, 40), -ENOSPC);
-	assert_int_equal(unwind_store_state(f->store, &b), UNWIND_NONE);
+	assert_int_equal(unwind_store_load(f->store, &c, &t, now), -EAGAIN);
+	assert_int_equal(unwind_store_state(f->store, &b, now), UNWIND_NONE);
 	assert_int_equal(f->tables[b.slot].blocks, 0);
 	assert_int_not_equal(f->epoch, epoch);
-	assert_int_equal(unwind_store_state(f->store, &a), UNWIND_LOADED);
-	assert_int_equal(unwind_store_state(f->store, &c), UNWIND_NONE);
-	assert_int_equal(unwind_store_load(f->store, &c, &t, 40 + RANGE_REST_MS), 0);
+	assert_int_equal(unwind_store_state(f->store, &a, now), UNWIND_LOADED);
+	assert_int_equal(unwind_store_load(f->store, &c, &t, now + RANGE_REST_MS), 0);
+	assert_int_equal(unwind_store_state(f->store, &c, now), UNWIND_LOADED);
+	assert_int_equal(unwind_store_loaded(f->store), 2);
+}
+
+/* Tables in use are not exchanged for each other at every sample. */
+static void tables_in_use_stay(void **state)
+{
+	struct fake *f = *state;
+	struct stored_image a = {}, b = {}, c = {};
+	struct unwind_table t = table_of(300);
+
+	assert_int_equal(unwind_store_add(f->store, &a), 0);
+	assert_int_equal(unwind_store_add(f->store, &b), 0);
+	assert_int_equal(unwind_store_add(f->store, &c), 0);
+	assert_int_equal(unwind_store_load(f->store, &a, &t, 10), 0);
+	assert_int_equal(unwind_store_load(f->store, &b, &t, 20), 0);
+	assert_int_equal(unwind_store_load(f->store, &c, &t, 100), -ENOSPC);
+	assert_int_equal(unwind_store_state(f->store, &c, 100), UNWIND_REFUSED);
+	assert_int_equal(unwind_store_state(f->store, &c, 100 + UNWIND_PATIENCE_MS), UNWIND_NONE);
 	assert_int_equal(unwind_store_loaded(f->store), 2);
 }
 
@@ -124,7 +143,7 @@ static void table_that_never_fits_fails_for_good(void **state)
 	t.blocks = 1024;
 	assert_int_equal(unwind_store_add(f->store, &image), 0);
 	assert_int_equal(unwind_store_load(f->store, &image, &t, 0), -ENOSPC);
-	assert_int_equal(unwind_store_state(f->store, &image), UNWIND_FAILED);
+	assert_int_equal(unwind_store_state(f->store, &image, 0), UNWIND_FAILED);
 }
 
 static void removed_image_gives_its_slot_back(void **state)
@@ -146,6 +165,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(loaded_table_is_in_the_slab_as_given, setup, teardown),
 	    cmocka_unit_test_setup_teardown(full_slab_evicts_the_longest_unused, setup, teardown),
+	    cmocka_unit_test_setup_teardown(tables_in_use_stay, setup, teardown),
 	    cmocka_unit_test_setup_teardown(table_that_never_fits_fails_for_good, setup, teardown),
 	    cmocka_unit_test_setup_teardown(removed_image_gives_its_slot_back, setup, teardown),
 	};
