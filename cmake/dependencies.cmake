@@ -7,6 +7,8 @@ foreach(dep IN ITEMS libbpf libelf zlib libzstd liblzma libprotobuf-c libcurl li
   string(REGEX REPLACE "[^A-Z0-9]" "_" id ${id})
   pkg_check_modules(${id} REQUIRED IMPORTED_TARGET ${dep})
 endforeach()
+# Zydis comes with a cmake package instead.
+find_package(zydis REQUIRED)
 # gRPC's pkg-config file drags in the static closure of abseil; the shared C core needs only these.
 add_library(kiln_grpc_core INTERFACE)
 target_link_libraries(kiln_grpc_core INTERFACE grpc gpr)

@@ -8,12 +8,12 @@
 
 #include "lib/base.h"
 
-enum span_source { SPAN_EH_FRAME, SPAN_DEBUG_FRAME, SPAN_GO, SPAN_CODE };
+enum span_source { SPAN_EH_FRAME, SPAN_DEBUG_FRAME, SPAN_GO, SPAN_CODE, SPAN_FLOW };
 
 struct span {
 	uint64_t start;	     /* ELF virtual address */
-	uint32_t size : 30;  /* never 0 */
-	uint32_t source : 2; /* enum span_source */
+	uint32_t size : 29;  /* never 0 */
+	uint32_t source : 3; /* enum span_source */
 	uint32_t item;	     /* offset of the FDE in its section, index of the function or rule */
 };
 
@@ -24,7 +24,7 @@ struct spans {
 
 enum {
 	SPANS_MAX = 4 << 20,
-	SPAN_SIZE_MAX = (1 << 30) - 1,
+	SPAN_SIZE_MAX = (1 << 29) - 1,
 	SPAN_PIECES_MAX = 16, /* one lower span may fill that many gaps */
 };
 

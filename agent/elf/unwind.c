@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Compiles an image's unwind table. Every source yields spans, the better one's gaps are filled
- * from the next (.eh_frame, Go's table, .debug_frame, known code), then one pass over the merged
+ * from the next (.eh_frame, Go's table, .debug_frame, known code, what
+ * the code itself tells), then one pass over the merged
  * spans executes each and writes the rows in order. What lies between two spans is padding when it
  * is shorter than a function can be aligned to, and then belongs to the one before; else it is
  * invalid. Any thread; nothing is shared.
@@ -12,6 +13,7 @@
 
 #include "agent/elf/arch.h"
 #include "agent/elf/cfi.h"
+#include "agent/elf/code_frames.h"
 #include "agent/elf/go_frames.h"
 #include "agent/elf/rows.h"
 #include "agent/elf/span.h"
@@ -25,6 +27,7 @@ struct compiler {
 	struct cfi eh_frame, debug_frame;
 	struct gopclntab *go;
 	struct code_rule code[ARCH_CODE_RULES_MAX];
+	struct code_frames flow;
 	struct spans spans; /* merged */
 	uint32_t malformed;
 };
@@ -34,6 +37,7 @@ static void compiler_done(struct compiler *c)
 	cfi_done(&c->eh_frame);
 	cfi_done(&c->debug_frame);
 	gopclntab_free(c->go);
+	code_frames_done(&c->flow);
 	spans_done(&c->spans);
 }
 
@@ -94,6 +98,14 @@ static int add_known_code(struct compiler *c)
 	return merge(c, &low);
 }
 
+static int add_code_frames(struct compiler *c)
+{
+	_cleanup_(spans_done) struct spans low = {0};
+	int r = code_frames_collect(&c->flow, c->image, &c->spans, &low);
+
+	return r < 0 ? r : merge(c, &low);
+}
+
 static int collect(struct compiler *c)
 {
 	int r = cfi_open_eh_frame(&c->eh_frame, c->image);
@@ -113,7 +125,8 @@ static int collect(struct compiler *c)
 			return r;
 		c->malformed += r < 0 && r != -ENOENT;
 	}
-	return add_known_code(c);
+	r = add_known_code(c);
+	return r < 0 ? r : add_code_frames(c);
 }
 
 /* ---- rows -------------------------------------------------------------------------------------
@@ -150,6 +163,9 @@ static void execute(struct compiler *c, const struct span *span, struct rows *ro
 		break;
 	case SPAN_CODE:
 		rows_add(rows, span->start, &c->code[span->item].rule);
+		break;
+	case SPAN_FLOW:
+		code_frames_execute(&c->flow, span, rows);
 		break;
 	}
 }
@@ -191,7 +207,8 @@ int unwind_compile(const struct image *image, struct unwind_table **ret, struct 
 	if (r < 0)
 		return error_set(err, r, "unwind table: %s", strerror(-r));
 	t->malformed += c.malformed + c.eh_frame.malformed + c.debug_frame.malformed;
-	t->unsupported += c.eh_frame.unsupported + c.debug_frame.unsupported;
+	t->unsupported +=
+	    c.eh_frame.unsupported + c.debug_frame.unsupported + c.flow.unsupported;
 	image_forget(image);
 	*ret = t;
 	return 0;

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Data flow over one function: every instruction gets the state in which all paths to it agree.
+ *
+ * Calls are taken to return. When the state behind one contradicts what another path says (code
+ * behind a call of abort() is some other block), the function is read once more with that call as
+ * an end. A switch is followed through its table of 8-byte addresses or of 4-byte distances from
+ * the table itself, which ends where the next thing begins whose address any code takes. The work
+ * is bounded by a number of steps in proportion to the function's size. One thread per struct.
+ */
+#include "agent/elf/code_flow.h"
+
+#include "agent/elf/arch.h"
+
+enum {
+	STEPS_PER_BYTE = 8,
+	STEPS_MIN = 1024,
+	BUCKETS = 1 << 17, /* at least twice CODE_STATES_MAX, a power of two */
+	TABLE_ENTRIES_MAX = 4096,
+};
+
+void code_flow_done(struct code_flow *f)
+{
+	free(f->at);
+	free(f->origin);
+	free(f->no_return);
+	free(f->states);
+	free(f->buckets);
+	free(f->work);
+	free(f->seeds);
+	*f = (struct code_flow){0};
+}
+
+/* ---- states -----------------------------------------------------------------------------------
+ */
+
+static uint32_t hash_state(const struct code_state *s)
+{
+	return (uint32_t)hash_bytes(s, sizeof(*s), 0) & (BUCKETS - 1);
+}
+
+/* The number of STATE, + 1; 0 when there is no room for it. */
+static uint16_t intern(struct code_flow *f, const struct code_state *state)
+{
+	uint32_t i = hash_state(state);
+	int r;
+
+	for (; f->buckets[i]; i = (i + 1) & (BUCKETS - 1))
+		if (memcmp(&f->states[f->buckets[i] - 1], state, sizeof(*state)) == 0)
+			return f->buckets[i];
+	r = grow_array((void **)&f->states, &f->states_cap, f->n_states + 1, sizeof(*f->states),
+		       CODE_STATES_MAX);
+	if (r < 0) {
+		f->error = r == -ENOMEM ? r : f->error;
+		return 0;
+	}
+	f->states[f->n_states++] = *state;
+	f->buckets[i] = (uint16_t)f->n_states;
+	return f->buckets[i];
+}
+
+static void forget_states(struct code_flow *f)
+{
+	/* Entries of the hash table go one by one: it is far larger than most functions. */
+	for (size_t i = 0; i < f->n_states; i++) {
+		uint32_t b = hash_state(&f->states[i]);
+
+		while (f->buckets[b]) {
+			f->buckets[b] = 0;
+			b = (b + 1) & (BUCKETS - 1);
+		}
+	}
+	f->n_states = 0;
+}
+
+static int prepare(struct code_flow *f)
+{
+	if (!f->buckets)
+		f->buckets = calloc(BUCKETS, sizeof(*f->buckets));
+	if (f->size > f->size_cap) {
+		size_t cap = MAX(f->size_cap, (size_t)4096);
+
+		while (cap < f->size)
+			cap *= 2;
+		free(f->at);
+		free(f->origin);
+		free(f->no_return);
+		f->at = malloc(cap * sizeof(*f->at));
+		f->origin = malloc(cap * sizeof(*f->origin));
+		f->no_return = malloc(cap);
+		f->size_cap = f->at && f->origin && f->no_return ? cap : 0;
+	}
+	return f->buckets && f->size_cap ? 0 : -ENOMEM;
+}
+
+/* ---- paths ------------------------------------------------------------------------------------
+ */
+
+static void add_work(struct code_flow *f, uint32_t offset)
+{
+	int r = grow_array((void **)&f->work, &f->work_cap, f->n_work + 1, sizeof(*f->work),
+			   2 * CODE_FUNCTION_MAX);
+
+	if (r < 0)
+		f->error = r == -ENOMEM ? r : f->error;
+	else
+		f->work[f->n_work++] = offset;
+}
+
+static bool has_rule(const struct code_state *s)
+{
+	return code_state_rule(s).kind != KILN_RULE_INVALID;
+}
+
+/* ORIGIN (of a path) or the call in front of OFFSET may not return; false when there is none. */
+static void contradiction(struct code_flow *f, uint32_t origin)
+{
+	f->is_contradictory = true;
+	if (origin && !f->suspect)
+		f->suspect = origin;
+}
+
+/*
+ * STATE arrives at OFFSET. True when that is news. ORIGIN is the call in front of it when the path
+ * is a straight one.
+ */
+static bool arrive(struct code_flow *f, uint32_t offset, const struct code_state *state,
+		   uint32_t origin)
+{
+	struct code_state joined;
+	uint16_t id;
+
+	if (!f->at[offset]) {
+		id = intern(f, state);
+		f->at[offset] = id;
+		f->origin[offset] = origin;
+		return id != 0;
+	}
+	joined = f->states[f->at[offset] - 1];
+	if (memcmp(&joined, state, sizeof(joined)) == 0)
+		return false;
+	if (has_rule(&joined) || has_rule(state)) {
+		bool had = has_rule(&joined);
+
+		if (!code_state_join(&joined, state) && had)
+			return false;
+		if (!has_rule(&joined))
+			contradiction(f, origin ? origin : f->origin[offset]);
+	} else if (!code_state_join(&joined, state)) {
+		return false;
+	}
+	id = intern(f, &joined);
+	if (!id || id == f->at[offset])
+		return false;
+	f->at[offset] = id;
+	return true;
+}
+
+static bool is_entry(const struct code_state *s)
+{
+	struct code_state entry = code_state_at_entry();
+
+	return s->reg[ARCH_REG_SP] == entry.reg[ARCH_REG_SP] && !s->saved_bp && !s->saved_bx;
+}
+
+static void jump(struct code_flow *f, uint64_t target, const struct code_state *state)
+{
+	int r;
+
+	if (target - f->start < f->size) {
+		uint32_t offset = (uint32_t)(target - f->start);
+
+		if (arrive(f, offset, state, 0))
+			add_work(f, offset);
+		return;
+	}
+	if (is_entry(state) || !has_rule(state) || state->is_outermost)
+		return;
+	r = grow_array((void **)&f->seeds, &f->seeds_cap, f->n_seeds + 1, sizeof(*f->seeds),
+		       CODE_SEEDS_MAX);
+	if (r == 0)
+		f->seeds[f->n_seeds++] = (struct code_seed){.target = target, .state = *state};
+	else if (r == -ENOMEM)
+		f->error = r;
+}
+
+/* ---- switches ---------------------------------------------------------------------------------
+ */
+
+static uint64_t table_end(const struct code_flow *f, uint64_t table)
+{
+	size_t low = 0, high = f->n_tables;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (f->tables[middle] <= table)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < f->n_tables ? f->tables[low] : UINT64_MAX;
+}
+
+/* Follows the table's entries as long as they lead into the function. */
+static bool follow_table(struct code_flow *f, uint64_t table, bool is_relative,
+			 const struct code_state *state)
+{
+	struct cursor c = image_at_vaddr(f->image, table);
+	uint64_t room = table_end(f, table) - table;
+	size_t width = is_relative ? 4 : 8, n = MIN(room / width, (uint64_t)TABLE_ENTRIES_MAX);
+
+	for (size_t i = 0; i < n; i++) {
+		uint64_t target =
+		    is_relative ? table + (uint64_t)(int64_t)cursor_i32(&c) : cursor_u64(&c);
+
+		if (c.bad || target - f->start >= f->size || f->steps == 0)
+			return i > 0;
+		f->steps--;
+		jump(f, target, state);
+	}
+	return n > 0;
+}
+
+static void indirect_jump(struct code_flow *f, uint32_t offset, const struct code_step *step,
+			  const struct code_state *state)
+{
+	size_t best = SIZE_MAX;
+
+	if (step->address) {
+		if (follow_table(f, step->address, false, state))
+			return;
+	} else {
+		for (size_t i = 0; i < f->n_leas; i++)
+			if (f->leas[i] < offset && (best == SIZE_MAX || f->leas[i] > f->leas[best]))
+				best = i;
+		if (best != SIZE_MAX && follow_table(f, f->lea_targets[best], true, state))
+			return;
+	}
+	if (!f->indirect && !is_entry(state)) {
+		f->indirect = offset + 1;
+		f->indirect_state = *state;
+	}
+}
+
+static void remember_lea(struct code_flow *f, uint32_t offset, uint64_t target)
+{
+	size_t i = f->n_leas % CODE_LEAS_MAX;
+
+	for (size_t n = 0; n < MIN(f->n_leas, (size_t)CODE_LEAS_MAX); n++)
+		if (f->leas[n] == offset)
+			return;
+	if (image_is_code(f->image, target) || f->n_leas >= CODE_LEAS_MAX)
+		return;
+	f->leas[i] = offset;
+	f->lea_targets[i] = target;
+	f->n_leas++;
+}
+
+/* ---- one path ---------------------------------------------------------------------------------
+ */
+
+/* Takes one instruction. False when the path does not go on behind it. */
+static bool take(struct code_flow *f, uint32_t offset, struct code_state *state, uint32_t *origin,
+		 struct code_step *step)
+{
+	struct cursor c = f->code;
+
+	cursor_seek(&c, offset);
+	if (c.bad || !code_step(c, f->start + offset, state, step)) {
+		contradiction(f, *origin);
+		return false;
+	}
+	f->end = MAX(f->end, offset + step->size);
+	switch ((enum code_flow_kind)step->flow) {
+	case CODE_NEXT:
+		if (step->address)
+			remember_lea(f, offset, step->address);
+		return true;
+	case CODE_BRANCH:
+		jump(f, step->target, state);
+		return true;
+	case CODE_JUMP:
+		jump(f, step->target, state);
+		return false;
+	case CODE_INDIRECT:
+		indirect_jump(f, offset, step, state);
+		return false;
+	case CODE_CALL:
+		*origin = offset + 1;
+		return !f->no_return[offset];
+	case CODE_RETURN:
+		f->returns++;
+		if (!state->is_outermost && !is_entry(state))
+			contradiction(f, *origin);
+		return false;
+	case CODE_END:
+		return false;
+	}
+	return false;
+}
+
+static void walk(struct code_flow *f, uint32_t offset)
+{
+	struct code_state state = f->states[f->at[offset] - 1];
+	uint32_t origin = f->origin[offset];
+	struct code_step step;
+
+	while (f->steps && !f->suspect && !f->error) {
+		f->steps--;
+		if (!take(f, offset, &state, &origin, &step))
+			return;
+		offset += step.size;
+		if (offset >= f->size || !arrive(f, offset, &state, origin))
+			return;
+		state = f->states[f->at[offset] - 1];
+	}
+}
+
+static void drain(struct code_flow *f)
+{
+	while (f->n_work && f->steps && !f->suspect && !f->error)
+		walk(f, f->work[--f->n_work]);
+	f->n_work = 0;
+}
+
+/* Blocks that nothing leads to are targets of the indirect jump that could not be followed. */
+static void follow_unreached(struct code_flow *f)
+{
+	struct code_step step;
+
+	for (uint32_t offset = 0; f->indirect && offset < f->size && !f->suspect;) {
+		struct cursor c = f->code;
+
+		cursor_seek(&c, offset);
+		if (c.bad || f->steps == 0 || !code_step(c, f->start + offset, NULL, &step))
+			return;
+		f->steps--;
+		if (!f->at[offset] && !step.is_padding) {
+			jump(f, f->start + offset, &f->indirect_state);
+			drain(f);
+		}
+		offset += step.size;
+	}
+}
+
+static void run_once(struct code_flow *f, const struct code_state *state,
+		     const struct code_seed *seeds, size_t n_seeds)
+{
+	forget_states(f);
+	memset(f->at, 0, f->size * sizeof(*f->at));
+	f->n_leas = 0;
+	f->indirect = 0;
+	f->end = 0;
+	f->returns = 0;
+	f->suspect = 0;
+	f->is_contradictory = false;
+	jump(f, f->start, state);
+	for (size_t i = 0; i < n_seeds; i++)
+		if (seeds[i].target - f->start < f->size)
+			jump(f, seeds[i].target, &seeds[i].state);
+	drain(f);
+	follow_unreached(f);
+}
+
+int code_flow_run(struct code_flow *f, uint64_t start, uint32_t size,
+		  const struct code_state *state, const struct code_seed *seeds, size_t n_seeds)
+{
+	size_t first_seed = f->n_seeds;
+	int r;
+
+	f->start = start;
+	f->size = MIN(size, (uint32_t)CODE_FUNCTION_MAX);
+	f->code = image_at_vaddr(f->image, start);
+	f->code.size = MIN(f->code.size, (size_t)f->size);
+	if (f->code.bad)
+		f->size = 0;
+	f->error = 0;
+	f->steps = (uint64_t)f->size * STEPS_PER_BYTE + STEPS_MIN;
+	r = prepare(f);
+	if (r < 0)
+		return r;
+	memset(f->no_return, 0, f->size);
+	do {
+		f->n_seeds = first_seed;
+		run_once(f, state, seeds, n_seeds);
+		if (f->suspect)
+			f->no_return[f->suspect - 1] = 1;
+	} while (f->suspect && f->steps && !f->error);
+	return f->error;
+}

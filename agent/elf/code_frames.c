@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Code without unwind information: finds the gaps that other sources left, the functions in them,
+ * and turns the states that code_flow.c finds into rows.
+ *
+ * Where the code contradicts itself, or is none, the rows are invalid. A start that is only guessed
+ * yields rows when all of its code fits together. All work is in proportion to the bytes of the
+ * gaps, of which CODE_BYTES_MAX are read. Any thread; nothing is shared.
+ */
+#include "agent/elf/code_frames.h"
+
+#include <elf.h>
+
+void code_frames_done(struct code_frames *c)
+{
+	code_starts_done(&c->starts);
+	code_flow_done(&c->flow);
+	free(c->functions);
+	free(c->rows);
+	*c = (struct code_frames){0};
+}
+
+/* ---- gaps -------------------------------------------------------------------------------------
+ */
+
+/* Bytes of padding at START, up to END. */
+static uint64_t padding(const struct image *image, uint64_t start, uint64_t end)
+{
+	struct cursor c = image_at_vaddr(image, start);
+	struct code_step step;
+
+	if (c.bad)
+		return end - start;
+	c.size = MIN(c.size, end - start);
+	while (cursor_left(&c)) {
+		if (c.data[c.pos] == 0)
+			step.size = 1;
+		else if (!code_step(c, start + c.pos, NULL, &step) || !step.is_padding)
+			break;
+		cursor_skip(&c, step.size);
+	}
+	return c.pos;
+}
+
+static int add_gap(struct code_frames *c, const struct image *image, uint64_t start, uint64_t end)
+{
+	struct code_starts *s = &c->starts;
+	int r;
+
+	if (end < start + CODE_GAP_MIN || c->bytes >= CODE_BYTES_MAX ||
+	    padding(image, start, end) == end - start)
+		return 0;
+	end = MIN(end, start + (CODE_BYTES_MAX - c->bytes));
+	r = grow_array((void **)&s->gaps, &s->gaps_cap, s->n_gaps + 1, sizeof(*s->gaps),
+		       CODE_STARTS_MAX);
+	if (r < 0)
+		return r == -E2BIG ? 0 : r;
+	s->gaps[s->n_gaps++] = (struct code_gap){.start = start, .end = end};
+	c->bytes += end - start;
+	return 0;
+}
+
+/* Adds what COVERED, from *NEXT on, leaves of [at, end). */
+static int add_gaps(struct code_frames *c, const struct image *image, const struct spans *covered,
+		    size_t *next, uint64_t at, uint64_t end)
+{
+	int r = 0;
+
+	while (r == 0 && at < end) {
+		while (*next < covered->n && span_end(&covered->v[*next]) <= at)
+			(*next)++;
+		if (*next == covered->n)
+			return add_gap(c, image, at, end);
+		if (covered->v[*next].start > at)
+			r = add_gap(c, image, at, MIN(end, covered->v[*next].start));
+		at = span_end(&covered->v[*next]);
+	}
+	return r;
+}
+
+static int compare_gaps(const void *a, const void *b)
+{
+	const struct code_gap *x = a, *y = b;
+
+	return x->start < y->start ? -1 : x->start > y->start;
+}
+
+/* Where instructions are: executable sections; executable segments when there are no sections. */
+static int code_ranges(const struct image *image, struct code_gap **ret, size_t *ret_n)
+{
+	size_t n = 0, kept = 0, max = MAX(image->n_sections, image->n_segments);
+	_cleanup_free_ struct code_gap *v = calloc(max + 1, sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	for (size_t i = 0; i < image->n_sections; i++) {
+		const struct image_section *s = &image->sections[i];
+
+		if ((s->flags & SHF_EXECINSTR) && s->type != SHT_NOBITS && s->size &&
+		    s->vaddr + s->size > s->vaddr)
+			v[n++] = (struct code_gap){s->vaddr, s->vaddr + s->size};
+	}
+	for (size_t i = 0; n == 0 && i < image->n_segments; i++) {
+		const struct image_segment *s = &image->segments[i];
+
+		if ((s->flags & PF_X) && s->filesz)
+			v[kept++] = (struct code_gap){s->vaddr, s->vaddr + s->filesz};
+	}
+	n += kept;
+	kept = 0;
+	qsort(v, n, sizeof(*v), compare_gaps);
+	for (size_t i = 0; i < n; i++) {
+		if (kept && v[kept - 1].end > v[i].start)
+			v[i].start = v[kept - 1].end;
+		if (v[i].start < v[i].end)
+			v[kept++] = v[i];
+	}
+	*ret = TAKE_PTR(v);
+	*ret_n = kept;
+	return 0;
+}
+
+static int find_gaps(struct code_frames *c, const struct image *image, const struct spans *covered)
+{
+	_cleanup_free_ struct code_gap *ranges = NULL;
+	size_t n, next = 0;
+	int r = code_ranges(image, &ranges, &n);
+
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		uint64_t end = ranges[i].end;
+		struct cursor c_at = image_at_vaddr(image, ranges[i].start);
+
+		if (c_at.bad || !image_is_code(image, ranges[i].start))
+			continue;
+		end = MIN(end, ranges[i].start + c_at.size);
+		r = add_gaps(c, image, covered, &next, ranges[i].start, end);
+	}
+	return r;
+}
+
+/* ---- rows -------------------------------------------------------------------------------------
+ */
+
+static int add_row(struct code_frames *c, struct code_function *f, uint64_t vaddr,
+		   const struct kiln_rule *rule)
+{
+	int r;
+
+	if (f->n_rows && memcmp(&c->rows[c->n_rows - 1].rule, rule, sizeof(*rule)) == 0)
+		return 0;
+	r = grow_array((void **)&c->rows, &c->rows_cap, c->n_rows + 1, sizeof(*c->rows),
+		       CODE_ROWS_MAX);
+	if (r < 0)
+		return r;
+	c->rows[c->n_rows++] = (struct code_row){.vaddr = vaddr, .rule = *rule};
+	f->n_rows++;
+	return 0;
+}
+
+/* The rows of what the flow has just found for F. Code that it did not reach has no rule. */
+static int write_rows(struct code_frames *c, struct code_function *f)
+{
+	static const struct kiln_rule invalid = {.kind = KILN_RULE_INVALID},
+				      stop = {.kind = KILN_RULE_STOP};
+	bool incomplete = false;
+	uint32_t offset = 0;
+	int r = 0;
+
+	f->first_row = (uint32_t)c->n_rows;
+	f->n_rows = 0;
+	f->size = c->flow.end;
+	while (r == 0 && offset < f->size) {
+		const struct code_state *state = code_flow_at(&c->flow, offset);
+		struct cursor code = c->flow.code;
+		struct kiln_rule rule = invalid;
+		struct code_step step = {.size = 1};
+
+		cursor_seek(&code, offset);
+		if (!code_step(code, f->start + offset, NULL, &step))
+			step.size = 1;
+		if (state)
+			rule = f->from == CODE_FROM_ENTRY ? stop : code_state_rule(state);
+		/* Padding keeps the rule before. */
+		if (state || !step.is_padding) {
+			r = add_row(c, f, f->start + offset, &rule);
+			incomplete |= rule.kind == KILN_RULE_INVALID;
+		}
+		offset += step.size;
+	}
+	c->unsupported += incomplete;
+	return r;
+}
+
+/* ---- functions --------------------------------------------------------------------------------
+ */
+
+static int add_function(struct code_frames *c, uint64_t start, uint64_t room, uint8_t from)
+{
+	int r = grow_array((void **)&c->functions, &c->functions_cap, c->n_functions + 1,
+			   sizeof(*c->functions), CODE_STARTS_MAX);
+
+	if (r < 0)
+		return r == -E2BIG ? 0 : r;
+	c->functions[c->n_functions++] = (struct code_function){
+	    .start = start, .room = (uint32_t)MIN(room, (uint64_t)SPAN_SIZE_MAX), .from = from};
+	return 0;
+}
+
+static int follow(struct code_frames *c, struct code_function *f, const struct code_seed *seeds,
+		  size_t n_seeds)
+{
+	struct code_state entry = code_state_at_entry();
+	int r;
+
+	if (n_seeds && seeds[0].target == f->start && f->from < CODE_FROM_CALL)
+		entry = seeds[0].state;
+	r = code_flow_run(&c->flow, f->start, f->room, &entry, seeds, n_seeds);
+	if (r < 0)
+		return r;
+	if (f->from == CODE_FROM_GUESS && c->flow.is_contradictory) {
+		f->n_rows = f->size = 0;
+		c->unsupported++;
+		return 0;
+	}
+	return write_rows(c, f);
+}
+
+/* Functions at [start, end), where only the first is known, and possibly its SIZE. */
+static int follow_stretch(struct code_frames *c, const struct image *image, uint64_t start,
+			  uint64_t end, uint32_t size, uint8_t from)
+{
+	while (start < end) {
+		struct code_function *f;
+		uint64_t room = size ? MIN(size, end - start) : end - start;
+		int r = add_function(c, start, room, from);
+
+		if (r < 0 || c->n_functions == 0)
+			return r;
+		f = &c->functions[c->n_functions - 1];
+		r = follow(c, f, NULL, 0);
+		if (r < 0)
+			return r;
+		if (!size)
+			room = MAX(c->flow.end, 1u);
+		start += room;
+		start += padding(image, start, end);
+		from = CODE_FROM_GUESS;
+		size = 0;
+	}
+	return 0;
+}
+
+static int follow_gap(struct code_frames *c, const struct image *image, const struct code_gap *gap,
+		      size_t *next)
+{
+	const struct code_starts *s = &c->starts;
+	uint64_t at = gap->start + padding(image, gap->start, gap->end);
+	uint64_t until = *next < s->n ? MIN(s->v[*next].vaddr, gap->end) : gap->end;
+	int r = follow_stretch(c, image, at, until, 0, CODE_FROM_GUESS);
+
+	for (; r == 0 && *next < s->n && s->v[*next].vaddr < gap->end; (*next)++) {
+		const struct code_start *v = &s->v[*next];
+
+		until = *next + 1 < s->n ? MIN(v[1].vaddr, gap->end) : gap->end;
+		r = follow_stretch(c, image, v->vaddr, until, v->size, v->from);
+	}
+	return r;
+}
+
+int code_frames_collect(struct code_frames *c, const struct image *image,
+			const struct spans *covered, struct spans *spans)
+{
+	size_t next = 0;
+	int r = find_gaps(c, image, covered);
+
+	if (r == 0)
+		r = code_starts_find(&c->starts, image);
+	c->flow.image = image;
+	c->flow.tables = c->starts.tables;
+	c->flow.n_tables = c->starts.n_tables;
+	for (size_t i = 0; r == 0 && i < c->starts.n_gaps; i++)
+		r = follow_gap(c, image, &c->starts.gaps[i], &next);
+	if (r == -E2BIG) /* rows beyond the limit: what there is counts */
+		r = 0;
+	for (size_t i = 0; r == 0 && i < c->n_functions; i++) {
+		const struct code_function *f = &c->functions[i];
+
+		if (f->size && f->n_rows)
+			r = spans_add(spans, &(struct span){.start = f->start,
+							    .size = f->size,
+							    .source = SPAN_FLOW,
+							    .item = (uint32_t)i});
+	}
+	return r;
+}
+
+void code_frames_execute(const struct code_frames *c, const struct span *span, struct rows *rows)
+{
+	const struct code_function *f = &c->functions[span->item];
+
+	for (uint32_t i = 0; i < f->n_rows; i++) {
+		const struct code_row *row = &c->rows[f->first_row + i];
+
+		if (row->vaddr >= span_end(span))
+			break;
+		if (i + 1 < f->n_rows && row[1].vaddr <= span->start)
+			continue;
+		rows_add(rows, MAX(row->vaddr, span->start), &row->rule);
+	}
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Reading code against call frame information: for real files of this machine, every function that
+ * an FDE describes is followed without looking at it, and at every instruction that is reached the
+ * state must be what the FDE says: the CFA from the same register, and rbp and rbx of the caller
+ * where it says they are. What differs is counted by its kind, and printed.
+ */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include "agent/elf/arch.h"
+#include "agent/elf/cfi.h"
+#include "agent/elf/code_frames.h"
+
+struct score {
+	size_t functions, fragments, clean;
+	size_t code, reached; /* instructions */
+	size_t right, wrong_cfa, unknown_cfa, wrong_saved, special;
+	size_t shown;
+};
+
+static struct image *open_image(const char *path)
+{
+	struct image *image;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 || image_open(fd, path, &image, NULL) < 0)
+		return NULL;
+	return image;
+}
+
+static void show(struct score *s, uint64_t pc, const char *what, const struct kiln_rule *want,
+		 const struct code_state *got)
+{
+	if (s->shown++ < 12)
+		print_message("  %#llx: %s: CFI reg %d%+d flags %d bp %d bx %d; read sp %d bp %d "
+			      "saved bp %d bx %d\n",
+			      (unsigned long long)pc, what, want->reg, want->cfa_off, want->flags,
+			      want->rbp_off, want->rbx_off, got->reg[ARCH_REG_SP],
+			      got->reg[ARCH_REG_BP], got->saved_bp, got->saved_bx);
+}
+
+static bool saved_right(bool is_saved, int off, int32_t reg, int32_t saved)
+{
+	if (reg == CODE_CALLER || (!is_saved && saved))
+		return true;
+	return is_saved && saved == -off * 8;
+}
+
+static void check(struct score *s, uint64_t pc, const struct kiln_rule *want,
+		  const struct code_state *got)
+{
+	bool bp = want->flags & KILN_RULE_SAVED_RBP, bx = want->flags & KILN_RULE_SAVED_RBX;
+
+	if (want->kind != KILN_RULE_CFA || (want->flags & KILN_RULE_SAVED_AT_RBP)) {
+		s->special++;
+	} else if (code_state_rule(got).kind == KILN_RULE_INVALID) {
+		s->unknown_cfa++;
+		show(s, pc, "no rule", want, got);
+	} else if (got->reg[want->reg] != want->cfa_off) {
+		s->wrong_cfa++;
+		show(s, pc, "CFA", want, got);
+	} else if (!saved_right(bp, want->rbp_off, got->reg[ARCH_REG_BP], got->saved_bp) ||
+		   !saved_right(bx, want->rbx_off, got->reg[ARCH_REG_BX], got->saved_bx)) {
+		s->wrong_saved++;
+		show(s, pc, "saved", want, got);
+	} else {
+		s->right++;
+	}
+}
+
+static void check_function(struct score *s, struct code_flow *flow, const struct unwind_table *t,
+			   const struct span *span)
+{
+	struct code_state entry = code_state_at_entry();
+	const struct kiln_rule *first = unwind_lookup(t, span->start);
+	struct code_step step;
+
+	if (first->kind != KILN_RULE_CFA || first->reg != ARCH_REG_SP || first->cfa_off != 8 ||
+	    first->flags) {
+		s->fragments++; /* .cold parts, the signal trampoline */
+		return;
+	}
+	flow->n_seeds = 0;
+	assert_int_equal(code_flow_run(flow, span->start, span->size, &entry, NULL, 0), 0);
+	s->functions++;
+	s->clean += !flow->is_contradictory;
+	for (uint32_t offset = 0; offset < flow->size; offset += step.size) {
+		struct cursor c = flow->code;
+
+		cursor_seek(&c, offset);
+		if (!code_step(c, span->start + offset, NULL, &step)) {
+			step.size = 1;
+			continue;
+		}
+		if (step.is_padding && !code_flow_at(flow, offset))
+			continue;
+		s->code++;
+		if (!code_flow_at(flow, offset))
+			continue;
+		s->reached++;
+		check(s, span->start + offset, unwind_lookup(t, span->start + offset),
+		      code_flow_at(flow, offset));
+	}
+}
+
+/* Parts of a hundred that agree, of what is reached and an FDE can say it. */
+static void check_file(const char *path, double want)
+{
+	_cleanup_(image_unrefp) struct image *image = open_image(path);
+	_cleanup_(unwind_table_freep) struct unwind_table *t = NULL;
+	_cleanup_(code_frames_done) struct code_frames frames = {0};
+	_cleanup_(spans_done) struct spans spans = {0}, none = {0}, found = {0};
+	struct score s = {0};
+	struct cfi cfi;
+	double agree;
+
+	if (!image) {
+		print_message("%s: not here\n", path);
+		return;
+	}
+	assert_int_equal(unwind_compile(image, &t, NULL), 0);
+	assert_int_equal(cfi_open_eh_frame(&cfi, image), 0);
+	assert_int_equal(cfi_collect(&cfi, &spans), 0);
+	assert_int_equal(spans_sort(&spans), 0);
+	/* For the ends of switch tables. */
+	assert_int_equal(code_frames_collect(&frames, image, &none, &found), 0);
+	for (size_t i = 0; i < spans.n; i++)
+		check_function(&s, &frames.flow, t, &spans.v[i]);
+	cfi_done(&cfi);
+	agree = 100.0 * (double)s.right / (double)(s.reached - s.special);
+	print_message("%s: %zu functions (%zu clean, %zu fragments), %zu of %zu instructions "
+		      "reached (%.2f %%)\n"
+		      "  %.3f %% agree; CFA wrong %zu, no rule %zu, saved register %zu; not a plain "
+		      "rule %zu\n",
+		      path, s.functions, s.clean, s.fragments, s.reached, s.code,
+		      100.0 * (double)s.reached / (double)s.code, agree, s.wrong_cfa,
+		      s.unknown_cfa, s.wrong_saved, s.special);
+	assert_true(s.functions > 0);
+	assert_true(agree >= want);
+}
+
+static void test_libc(void **state)
+{
+	(void)state;
+	check_file("/lib/x86_64-linux-gnu/libc.so.6", 99);
+}
+
+static void test_more(void **state)
+{
+	(void)state;
+	check_file("/lib64/ld-linux-x86-64.so.2", 98);
+	check_file("/usr/lib/x86_64-linux-gnu/libpython3.11.so.1.0", 99);
+	check_file("/usr/bin/perl", 99);
+	check_file("/usr/bin/bash", 99);
+	check_file("/usr/lib/x86_64-linux-gnu/libcrypto.so.3", 98);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_libc),
+	    cmocka_unit_test(test_more),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
