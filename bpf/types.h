@@ -73,6 +73,8 @@ enum kiln_rule_flags {
 	KILN_RULE_SAVED_AT_RBP = 4,
 	/* The CFA may lie on another stack, at a lower address too (Go: goroutine, g0, signal). */
 	KILN_RULE_SWITCH = 8,
+	/* A guess (JIT code by frame pointer): believed only if it leads into a known mapping. */
+	KILN_RULE_GUESS = 16,
 };
 
 struct kiln_rule {

@@ -333,6 +333,9 @@ KILN_GLOBAL int walk_step(struct kiln_walk *w)
 	}
 	if (!pc)
 		return KILN_END_ROOT;
+	if ((rule.flags & KILN_RULE_GUESS) && (pc - 1 < w->map_start || pc - 1 >= w->map_end) &&
+	    walk_find_mapping(w, pc - 1))
+		return KILN_END_NO_RULE;
 	w->regs.pc = pc;
 	w->regs.sp = cfa;
 	w->regs.bp = bp;

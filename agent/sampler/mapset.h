@@ -34,9 +34,10 @@ struct mapset {
 	uint64_t read_ns;	     /* CLOCK_MONOTONIC, before the maps were read */
 	struct mapset_range *ranges; /* sorted */
 	uint32_t n;
-	uint32_t first;		 /* in the kernel's mapping slab; n of them */
-	uint32_t refs;		 /* stacks that were walked by it */
-	uint32_t unnamed_sweeps; /* sweeps since an entry of `processes` named it */
+	uint64_t reread_ns, reread_wait_ns; /* not read again before; how long that was */
+	uint32_t first;			    /* in the kernel's mapping slab; n of them */
+	uint32_t refs;			    /* stacks that were walked by it */
+	uint32_t unnamed_sweeps;	    /* sweeps since an entry of `processes` named it */
 	UT_hash_handle hh;
 };
 

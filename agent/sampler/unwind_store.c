@@ -38,7 +38,8 @@ int unwind_store_new(const struct kernel_memory *memory, struct unwind_store **r
 	if (r < 0)
 		return r;
 	builtin[KILN_BUILTIN_INVALID] = (struct kiln_rule){.kind = KILN_RULE_INVALID};
-	builtin[KILN_BUILTIN_FP] = (struct kiln_rule){.kind = KILN_RULE_FP};
+	builtin[KILN_BUILTIN_FP] =
+	    (struct kiln_rule){.kind = KILN_RULE_FP, .flags = KILN_RULE_GUESS};
 	*ret = TAKE_PTR(s);
 	return 0;
 }

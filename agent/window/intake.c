@@ -25,7 +25,8 @@ enum {
 	WAITING_MAX = 1024,
 	WAITING_BYTES_MAX = 8 << 20,
 	KEEP_MS = 60000,    /* stacks, processes and images that nothing uses */
-	REREAD_MIN_MS = 20, /* between two readings of one process's maps */
+	REREAD_MIN_MS = 20, /* between two readings of one process's maps, at first */
+	REREAD_MAX_MS = 10000,
 };
 
 struct waiting {
@@ -330,20 +331,24 @@ static bool want_table(struct intake *in, struct stored_image *stored)
 
 /* ---- completing ------------------------------------------------------------------------------ */
 
-/* Reads the maps of the process again when that may tell more than MAPSET. */
+/*
+ * Reads the maps of the process again when that may tell more than MAPSET. New code is announced by
+ * the kernel (sideband.h), so this seldom helps: each time the next one is further away.
+ */
 static struct mapset *reread_maps(struct intake *in, const struct kiln_sample *record,
 				  const struct mapset *mapset)
 {
 	struct mapset *fresh;
-	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	uint64_t now = clock_ns(CLOCK_MONOTONIC), wait;
 
-	if (mapset && mapset->read_ns > record->time)
-		return NULL;
-	if (mapset && now - mapset->read_ns < REREAD_MIN_MS * 1000000ULL)
+	if (mapset->read_ns > record->time || now < mapset->reread_ns)
 		return NULL;
 	if (mapset_store_read(in->mapsets, in->proc_dirfd, record->tgid, record->start_time,
 			      record->exec_id, now, &fresh) < 0)
 		return NULL;
+	wait = MAX(mapset->reread_wait_ns * 2, REREAD_MIN_MS * 1000000ULL);
+	fresh->reread_wait_ns = MIN(wait, REREAD_MAX_MS * 1000000ULL);
+	fresh->reread_ns = now + fresh->reread_wait_ns;
 	return fresh;
 }
 

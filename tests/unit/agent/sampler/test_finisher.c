@@ -49,7 +49,8 @@ static int setup(void **state)
 {
 	memset(&t, 0, sizeof(t));
 	t.memory = (struct kernel_memory){.slab = t.slab, .slab_slots = 64, .tables = t.tables};
-	((struct kiln_rule *)t.slab)[KILN_BUILTIN_FP] = (struct kiln_rule){.kind = KILN_RULE_FP};
+	((struct kiln_rule *)t.slab)[KILN_BUILTIN_FP] =
+	    (struct kiln_rule){.kind = KILN_RULE_FP, .flags = KILN_RULE_GUESS};
 	t.stored.image = &t.image;
 	t.stored.slot = IMAGE_SLOT;
 	t.ranges[0] = (struct mapset_range){
@@ -215,6 +216,20 @@ static void jit_code_is_walked_by_frame_pointers(void **state)
 	assert_int_equal(t.result.n, 3);
 }
 
+static void a_frame_pointer_that_leads_nowhere_is_not_believed(void **state)
+{
+	const struct kiln_rule rules[] = {stop};
+
+	load_rules(rules, 1);
+	t.record.head.resume.pc = 0x50010;
+	t.record.head.resume.bp = STACK + 0x20;
+	t.stack[4] = 0x1234;
+	t.stack[5] = 0x99999;
+	walk();
+	assert_int_equal(t.result.end, KILN_END_NO_RULE);
+	assert_int_equal(t.result.n, 1);
+}
+
 static void every_failure_has_its_own_end(void **state)
 {
 	const struct kiln_rule back = {
@@ -275,6 +290,7 @@ int main(void)
 	    TEST(realigned_stack_is_found_through_memory),
 	    TEST(saved_registers_may_lie_by_rbp),
 	    TEST(jit_code_is_walked_by_frame_pointers),
+	    TEST(a_frame_pointer_that_leads_nowhere_is_not_believed),
 	    TEST(every_failure_has_its_own_end),
 	    TEST(endless_chain_ends_at_the_limit),
 	};
