@@ -86,7 +86,7 @@ receivers:
 exporters:
   pprof_file: {{path: {d}/x.pb.gz}}
   folded_file: {{path: {d}/x.folded}}
-  customprofilesexporter: {{export_resource_attributes: true, export_profile_attributes: true, export_sample_attributes: true, export_stack_frames: true, export_stack_frame_types: [native, kernel, go]}}
+  customprofilesexporter: {{ignore_profiles_without_container_id: false, export_resource_attributes: true, export_profile_attributes: true, export_sample_attributes: true, export_stack_frames: true, export_stack_frame_types: [native, kernel, go]}}
 service:
   pipelines:
     profiles:

@@ -18,7 +18,7 @@ def main():
     problems, rss = [], []
     system = chains.Names("x").libraries(["libc.so.6", "ld-linux-x86-64.so.2"])
     ok = re.compile(r"main|_start|_init|__do_global_dtors_aux|frame_dummy|register_tm_clones|deregister_tm_clones"
-                    r"|call_fini|\[vdso\]\+0x[0-9a-f]+|__vdso_.*")
+                    r"|[^ ]+@plt|\[unknown\]|\[incomplete: [a-z ]+\]|call_fini|\[vdso\]\+0x[0-9a-f]+|__vdso_.*")
     with agent.Agent("--stdout", "--samples-per-second", 97, "--reporter-interval", "1s",
                      "--duration", f"{SECONDS + 8}s") as a:
         time.sleep(3)
@@ -33,7 +33,7 @@ def main():
             return 1
         samples = [s for s in a.samples() if (s.exe or "").startswith("wl-short-")]
     value = sum(s.value for s in samples)
-    worked = full = 0
+    worked = full = cut = 0
     for sample in samples:
         name = sample.exe.removeprefix("wl-short-")
         program = re.compile(re.escape(sample.exe) + r"\+0x[0-9a-f]+")
@@ -42,13 +42,15 @@ def main():
             if not (frame in mine or ok.fullmatch(frame) or system(frame) or program.fullmatch(frame)):
                 problems.append(f"{sample.exe} (pid {sample.pid}) is shown in {frame}: {sample.user}")
                 break
+        # A process of three milliseconds may be gone before anything is known of it. That must be said.
+        cut += sample.value * (not sample.user or sample.user[-1].startswith("[incomplete"))
         if f"{name}_leaf" in sample.user:
             worked += sample.value
             full += sample.value * (sample.user[-1] == "_start" and f"{name}_work" in sample.user)
     third = max(len(rss) // 3, 1)
     early, late = max(rss[third:2 * third] or rss), max(rss[2 * third:] or rss)
     print(f"{said['started']} processes in {SECONDS} s, {said['failed']} failed to start; {value} samples of them,"
-          f" {worked} in their own work, {full} of those up to _start")
+          f" {worked} in their own work, {full} of those up to _start; {cut} incomplete and marked so")
     print(f"agent RSS: {rss[0]} KiB first, {early} KiB at half time, {late} KiB at the end")
     if said["started"] < 120 * SECONDS:
         problems.append("the machine was too slow for the storm")
@@ -56,6 +58,8 @@ def main():
         problems.append(f"only {worked} samples of the processes' own work")
     if full < 0.9 * worked:
         problems.append(f"{full} of {worked} stacks of short-lived processes are complete")
+    if cut > 0.2 * value:
+        problems.append(f"{cut} of {value} samples are incomplete")
     if late > early * 1.05 + 1024:
         problems.append(f"the agent grew from {early} to {late} KiB")
     for problem in problems[:10]:

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent beside a real Collector: what was sampled is what arrives, once, under its own name."""
+import json
+import time
+import uuid
+
+import pytest
+
+from parts import LONG, agent as kiln, contained, folded, free_port, otlp_decode, pprof_sum, values, wait_until
+
+WAYS = [("grpc", "gzip", "g6"), ("grpc", "none", "v1.11"), ("http", "gzip", "g6"), ("http", "zstd", "g6"),
+        ("http", "none", "auto")]
+OUTAGE = 60 if LONG else 10
+
+
+def exporter(collector, protocol, compression="gzip", generation="g6"):
+    where = f'"127.0.0.1:{collector.grpc}"' if protocol == "grpc" else f'"http://127.0.0.1:{collector.http}"'
+    return (f"  otlp_{protocol}: {{endpoint: {where}, compression: {compression}, proto_generation: {generation},"
+            f" tls: {{insecure: true}}, retry_on_failure: {{initial_interval: 1s, max_interval: 2s}}}}\n")
+
+
+def configuration(directory, *exporters, hz=97, interval="1s", health=None, extra=""):
+    """All exporters side by side: OTLP as given, text on standard output, pprof and folded files."""
+    text = f"""
+receivers:
+  profiling: {{samples_per_second: {hz}, reporter_interval: {interval}{extra}}}
+exporters:
+  pprof_file: {{path: {directory}/x.pb.gz}}
+  folded_file: {{path: {directory}/x.folded}}
+  debug: {{ignore_profiles_without_container_id: false}}
+{"".join(exporters)}
+extensions:
+  health_check: {{endpoint: "127.0.0.1:{health or 13133}"}}
+service:
+  extensions: [{"health_check" if health else ""}]
+  pipelines:
+    profiles:
+      receivers: [profiling]
+      exporters: [{", ".join(["pprof_file", "folded_file", "debug"] + [e.split(":")[0].strip() for e in exporters])}]
+"""
+    return text
+
+
+def sums(run, directory, collector):
+    """What each exporter says that it got."""
+    return {
+        "text": sum(s.value for s in run.samples()),
+        "folded": sum(folded(f"{directory}/x.folded").values()),
+        "pprof": pprof_sum(f"{directory}/x.pb.gz")["samples"],
+        "otlp": values(collector.samples()),
+    }
+
+
+@pytest.mark.parametrize("protocol, compression, generation", WAYS)
+def test_what_is_sampled_arrives(agent, collector, busy, tmp_path, protocol, compression, generation):
+    collector.start()
+    a = agent("--duration", "6s", config=configuration(tmp_path, exporter(collector, protocol, compression, generation)))
+    assert a.wait() == 0, a.stderr()
+    got = sums(a, tmp_path, collector)
+    assert len(set(got.values())) == 1, got
+    assert got["otlp"] > 100
+    requests = collector.requests()
+    for request in requests:
+        # The Collector's JSON gives entry 0 a value without content, which is not on the agent's wire.
+        assert not request.dictionary.attribute_table[0].value.WhichOneof("value")
+        request.dictionary.attribute_table[0].ClearField("value")
+    assert [c for r in requests for c in otlp_decode.check(r)] == []
+    assert collector.complaints() == []
+    for sample in collector.samples():
+        assert (sample["type"], sample["unit"]) == ("samples", "count")
+        assert sample["period"] == ("cpu", "nanoseconds", 10**9 // 97)
+        assert sample["value"] > 0
+        assert {"process.pid", "thread.id", "thread.name"} <= set(sample["attributes"])
+        assert {"host.name", "host.arch", "os.type"} <= set(sample["resource"])
+        assert sample["frames"] or sample["attributes"]["thread.name"]
+
+
+def test_names_and_identity_of_a_workload(agent, collector, busy, tmp_path):
+    collector.start()
+    a = agent("--duration", "8s", "--pid", busy.pid, "--service-name", "orchard", "--tags", "colour=red,size=4",
+              config=configuration(tmp_path, exporter(collector, "grpc")))
+    assert a.wait() == 0, a.stderr()
+    samples = collector.samples()
+    assert values(samples) > 100
+    assert {s["attributes"]["process.pid"] for s in samples} == {busy.pid}
+    # Thread i sits in leaf_i below i + 1 calls of middle_i: the workload says which thread that is.
+    want = {c.tid: i for i, c in enumerate(busy.chains)}
+    seen = set()
+    right = 0
+    for s in samples:
+        assert s["attributes"]["thread.name"] == "wl-threads"
+        resource = s["resource"]
+        assert resource["service.name"] == "orchard" and resource["colour"] == "red" and resource["size"] == "4"
+        assert resource["process.executable.name"] == "wl-threads"
+        assert resource["process.executable.path"] == busy.path
+        i = want[s["attributes"]["thread.id"]]
+        user = [f["name"] for f in s["frames"] if f["type"] != "kernel"]
+        if user[:i + 3] == [f"leaf_{i}"] + [f"middle_{i}"] * (i + 1) + [f"worker_{i}"]:
+            right += s["value"]
+            seen.add(i)
+            own = [f for f in s["frames"] if f["name"] == f"leaf_{i}"]
+            assert own[0]["mapping"]["file"].endswith("wl-threads")
+            assert own[0]["mapping"]["build_ids"]
+    assert seen == set(range(8))
+    assert right >= 0.97 * values(samples), right / values(samples)
+
+
+def test_sum_is_what_the_counters_say(agent, collector, busy, tmp_path):
+    """The workload ends, its samples are all in: from there on nothing may appear or get lost."""
+    collector.start()
+    port = free_port()
+    a = agent("--pid", busy.pid, config=configuration(tmp_path, exporter(collector, "grpc"), health=port))
+    a.wait_ready(url=f"http://127.0.0.1:{port}/readyz")
+    time.sleep(5)
+    busy.process.kill()
+    busy.process.wait()
+
+    def settled():
+        before = kiln.metrics(f"http://127.0.0.1:{port}/metrics")
+        time.sleep(2.5)
+        after = kiln.metrics(f"http://127.0.0.1:{port}/metrics")
+        same = before["kiln_samples_total"] == after["kiln_samples_total"]
+        return after if same and after['kiln_queue_length{queue="samples_without_table"}'] == 0 else None
+
+    m = wait_until("no more samples", settled)
+    assert a.stop() == 0, a.stderr()
+    lost = m["kiln_samples_dropped_total"] - m['kiln_samples_dropped_total{reason="ring_full"}']
+    got = sums(a, tmp_path, collector)
+    assert set(got.values()) == {m["kiln_samples_total"] - lost}, (got, lost)
+    assert got["otlp"] > 100
+    # Every walk has one end.
+    assert m["kiln_unwind_end_total"] == m["kiln_samples_total"]
+    for name in ("kiln_export_rejected_profiles_total", "kiln_export_dropped_samples_total",
+                 "kiln_local_export_dropped_samples_total", "kiln_windows_failed_total"):
+        assert m[name] == 0, name
+    assert m['kiln_export_samples_total{result="sent"}'] == got["otlp"]
+    # Nearly all of it is on the CPU in a chain that the workload is written to have.
+    assert m["kiln_samples_incomplete_total"] <= 0.01 * m["kiln_samples_total"]
+
+
+@pytest.mark.parametrize("which", [None, ("memory",), ("",)], ids=["all-hierarchies", "memory-only", "v2-only"])
+@pytest.mark.parametrize("style", ["cgroupfs", "systemd"])
+def test_container_and_pod_of_a_process(agent, collector, tmp_path, which, style):
+    pod, container = str(uuid.uuid4()), (uuid.uuid4().hex * 2)[:64]
+    if style == "cgroupfs":
+        path = f"/kubepods/burstable/pod{pod}/{container}"
+    else:
+        path = (f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{pod.replace('-', '_')}.slice"
+                f"/cri-containerd-{container}.scope")
+    collector.start()
+    try:
+        with contained(path, "nest", 11, which=which) as w:
+            a = agent("--duration", "5s", "--pid", w.pid, env={"NODE_NAME": "meadow"},
+                      config=configuration(tmp_path, exporter(collector, "http")))
+            assert a.wait() == 0, a.stderr()
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    samples = collector.samples()
+    assert values(samples) > 50
+    for s in samples:
+        assert s["resource"]["container.id"] == container
+        assert s["resource"]["k8s.pod.uid"] == pod
+        assert s["resource"]["k8s.node.name"] == "meadow"
+    # The same in the text, with the container first.
+    block = a.stdout().split("New Resource Profile --------------\n")[1]
+    assert block.startswith(f"  container.id: {container} (Str)\n")
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_an_outage_loses_and_doubles_nothing(agent, collector, busy, tmp_path, protocol):
+    collector.start()
+    port = free_port()
+    a = agent(config=configuration(tmp_path, exporter(collector, protocol), health=port))
+    url = f"http://127.0.0.1:{port}/metrics"
+    wait_until("first requests", lambda: _metric(url, 'kiln_export_requests_total{result="sent"}') >= 2)
+    collector.stop()
+    time.sleep(OUTAGE)
+    queued = _metric(url, "kiln_export_queue_requests")
+    assert queued >= OUTAGE / 2, "the agent went on while nobody listened"
+    assert _metric(url, 'kiln_export_requests_total{result="retry"}') > 0
+    collector.start()
+    wait_until("the queue is empty", lambda: _metric(url, "kiln_export_queue_requests") == 0)
+    time.sleep(2)
+    assert a.stop() == 0, a.stderr()
+    got = sums(a, tmp_path, collector)
+    assert len(set(got.values())) == 1, got
+    # Every window once: the same time and resource never come twice.
+    seen = set()
+    for s in collector.samples():
+        key = (s["start"], json.dumps(s["resource"], sort_keys=True), s["attributes"]["thread.id"],
+               tuple((f["address"], f["name"]) for f in s["frames"]))
+        assert key not in seen, key
+        seen.add(key)
+    starts = sorted({s["start"] for s in collector.samples()})
+    assert max(b - a for a, b in zip(starts, starts[1:])) < 5e9, "a window in the middle is missing"
+
+
+def _metric(url, name):
+    try:
+        return kiln.metrics(url).get(name, 0)
+    except OSError:
+        return 0
