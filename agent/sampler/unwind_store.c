@@ -9,8 +9,10 @@
 
 #include "lib/metrics.h"
 
+/* One file's table. Files of equal content (an image layer of many containers) share one. */
 struct slot {
-	struct stored_image *image;
+	uint32_t users; /* images; 0: free */
+	char content[sizeof(((struct image *)0)->htlhash)];
 	enum unwind_state state;
 	uint32_t at, n; /* in the slab, 64-byte units */
 	uint64_t used_ms;
@@ -53,26 +55,45 @@ struct unwind_store *unwind_store_free(struct unwind_store *s)
 	return NULL;
 }
 
-int unwind_store_add(struct unwind_store *s, struct stored_image *image)
+static uint32_t find_slot(const struct unwind_store *s, const char *content)
 {
-	if (image->slot)
-		return 0;
+	for (uint32_t i = 1; i < KILN_MAX_IMAGES; i++)
+		if (s->slots[i].users && content[0] && streq(s->slots[i].content, content))
+			return i;
 	for (uint32_t i = 0; i < KILN_MAX_IMAGES - 1; i++) {
 		uint32_t slot = 1 + (s->next - 1 + i) % (KILN_MAX_IMAGES - 1);
 
-		if (s->slots[slot].image)
-			continue;
-		s->slots[slot] = (struct slot){.image = image};
-		image->slot = slot;
-		s->next = slot % (KILN_MAX_IMAGES - 1) + 1;
-		return 0;
+		if (!s->slots[slot].users)
+			return slot;
 	}
-	return -ENOSPC;
+	return 0;
+}
+
+int unwind_store_add(struct unwind_store *s, struct stored_image *image)
+{
+	const char *content = image->image ? image->image->htlhash : "";
+	struct slot *slot;
+	uint32_t at;
+
+	if (image->slot)
+		return 0;
+	at = find_slot(s, content);
+	if (!at)
+		return -ENOSPC;
+	slot = &s->slots[at];
+	if (!slot->users) {
+		*slot = (struct slot){};
+		snprintf(slot->content, sizeof(slot->content), "%s", content);
+		s->next = at % (KILN_MAX_IMAGES - 1) + 1;
+	}
+	slot->users++;
+	image->slot = at;
+	return 0;
 }
 
 static void unload(struct unwind_store *s, struct slot *slot, uint64_t now_ms)
 {
-	struct kiln_table *table = &s->memory.tables[slot->image->slot];
+	struct kiln_table *table = &s->memory.tables[slot - s->slots];
 
 	if (slot->state != UNWIND_LOADED)
 		return;
@@ -85,11 +106,15 @@ static void unload(struct unwind_store *s, struct slot *slot, uint64_t now_ms)
 
 void unwind_store_remove(struct unwind_store *s, struct stored_image *image, uint64_t now_ms)
 {
+	struct slot *slot = &s->slots[image->slot];
+
 	if (!image->slot)
 		return;
-	unload(s, &s->slots[image->slot], now_ms);
-	s->slots[image->slot] = (struct slot){};
 	image->slot = 0;
+	if (--slot->users)
+		return;
+	unload(s, slot, now_ms);
+	*slot = (struct slot){};
 }
 
 enum unwind_state unwind_store_state(const struct unwind_store *s, const struct stored_image *image,
@@ -125,7 +150,7 @@ static bool evict_oldest(struct unwind_store *s, uint64_t now_ms)
 	for (uint32_t i = 1; i < KILN_MAX_IMAGES; i++) {
 		struct slot *slot = &s->slots[i];
 
-		if (slot->image && slot->state == UNWIND_LOADED &&
+		if (slot->users && slot->state == UNWIND_LOADED &&
 		    (!oldest || slot->used_ms < oldest->used_ms))
 			oldest = slot;
 	}

@@ -160,12 +160,36 @@ static void removed_image_gives_its_slot_back(void **state)
 	assert_int_equal(unwind_store_add(f->store, &images[KILN_MAX_IMAGES - 1]), 0);
 }
 
+/* The same file in two containers: two inodes, one table. */
+static void equal_files_share_a_table(void **state)
+{
+	struct fake *f = *state;
+	struct image x = {.htlhash = "0123456789abcdef0123456789abcdef"}, y = x,
+		     z = {.htlhash = "00000000000000000000000000000000"};
+	struct stored_image a = {.image = &x}, b = {.image = &y}, c = {.image = &z};
+	struct unwind_table t = table_of(100);
+
+	assert_int_equal(unwind_store_add(f->store, &a), 0);
+	assert_int_equal(unwind_store_add(f->store, &b), 0);
+	assert_int_equal(unwind_store_add(f->store, &c), 0);
+	assert_int_equal(a.slot, b.slot);
+	assert_int_not_equal(a.slot, c.slot);
+	assert_int_equal(unwind_store_load(f->store, &a, &t, 0), 0);
+	assert_int_equal(unwind_store_state(f->store, &b, 0), UNWIND_LOADED);
+	unwind_store_remove(f->store, &a, 0);
+	assert_int_equal(unwind_store_state(f->store, &b, 0), UNWIND_LOADED);
+	unwind_store_remove(f->store, &b, 0);
+	assert_int_equal(unwind_store_loaded(f->store), 0);
+	assert_int_equal(f->tables[1].blocks, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(loaded_table_is_in_the_slab_as_given, setup, teardown),
 	    cmocka_unit_test_setup_teardown(full_slab_evicts_the_longest_unused, setup, teardown),
 	    cmocka_unit_test_setup_teardown(tables_in_use_stay, setup, teardown),
+	    cmocka_unit_test_setup_teardown(equal_files_share_a_table, setup, teardown),
 	    cmocka_unit_test_setup_teardown(table_that_never_fits_fails_for_good, setup, teardown),
 	    cmocka_unit_test_setup_teardown(removed_image_gives_its_slot_back, setup, teardown),
 	};
