@@ -24,6 +24,8 @@ void code_flow_done(struct code_flow *f)
 	free(f->at);
 	free(f->origin);
 	free(f->no_return);
+	free(f->decoded);
+	free(f->insns);
 	free(f->states);
 	free(f->buckets);
 	free(f->work);
@@ -85,12 +87,41 @@ static int prepare(struct code_flow *f)
 		free(f->at);
 		free(f->origin);
 		free(f->no_return);
+		free(f->decoded);
 		f->at = malloc(cap * sizeof(*f->at));
 		f->origin = malloc(cap * sizeof(*f->origin));
 		f->no_return = malloc(cap);
-		f->size_cap = f->at && f->origin && f->no_return ? cap : 0;
+		f->decoded = malloc(cap * sizeof(*f->decoded));
+		f->size_cap = f->at && f->origin && f->no_return && f->decoded ? cap : 0;
 	}
 	return f->buckets && f->size_cap ? 0 : -ENOMEM;
+}
+
+bool code_flow_insn(struct code_flow *f, uint32_t offset, struct code_insn *ret)
+{
+	struct cursor c = f->code;
+	struct code_insn insn;
+	int r;
+
+	if (f->decoded[offset]) {
+		if (f->decoded[offset] == UINT32_MAX)
+			return false;
+		*ret = f->insns[f->decoded[offset] - 1];
+		return true;
+	}
+	cursor_seek(&c, offset);
+	r = grow_array((void **)&f->insns, &f->insns_cap, f->n_insns + 1, sizeof(*f->insns),
+		       CODE_FUNCTION_MAX);
+	if (r < 0)
+		f->error = r;
+	if (r < 0 || c.bad || !code_decode(c, f->start + offset, false, &insn)) {
+		f->decoded[offset] = UINT32_MAX;
+		return false;
+	}
+	f->insns[f->n_insns++] = insn;
+	f->decoded[offset] = (uint32_t)f->n_insns;
+	*ret = insn;
+	return true;
 }
 
 /* ---- paths ------------------------------------------------------------------------------------
@@ -112,7 +143,8 @@ static bool has_rule(const struct code_state *s)
 	return code_state_rule(s).kind != KILN_RULE_INVALID;
 }
 
-/* ORIGIN (of a path) or the call in front of OFFSET may not return; false when there is none. */
+/* What is found does not fit together: the call at ORIGIN - 1, when there is one, may not return.
+ */
 static void contradiction(struct code_flow *f, uint32_t origin)
 {
 	f->is_contradictory = true;
@@ -121,34 +153,26 @@ static void contradiction(struct code_flow *f, uint32_t origin)
 }
 
 /*
- * STATE arrives at OFFSET. True when that is news. ORIGIN is the call in front of it when the path
- * is a straight one.
+ * STATE, whose number is ID or 0, arrives at OFFSET. True when that is news. ORIGIN is the call in
+ * front of it when the path is a straight one.
  */
 static bool arrive(struct code_flow *f, uint32_t offset, const struct code_state *state,
-		   uint32_t origin)
+		   uint16_t id, uint32_t origin)
 {
 	struct code_state joined;
-	uint16_t id;
 
 	if (!f->at[offset]) {
-		id = intern(f, state);
-		f->at[offset] = id;
+		f->at[offset] = id ? id : intern(f, state);
 		f->origin[offset] = origin;
-		return id != 0;
+		return f->at[offset] != 0;
 	}
+	if (f->at[offset] == id)
+		return false;
 	joined = f->states[f->at[offset] - 1];
-	if (memcmp(&joined, state, sizeof(joined)) == 0)
+	if (!code_state_join(&joined, state))
 		return false;
-	if (has_rule(&joined) || has_rule(state)) {
-		bool had = has_rule(&joined);
-
-		if (!code_state_join(&joined, state) && had)
-			return false;
-		if (!has_rule(&joined))
-			contradiction(f, origin ? origin : f->origin[offset]);
-	} else if (!code_state_join(&joined, state)) {
-		return false;
-	}
+	if (!has_rule(&joined) && (has_rule(state) || has_rule(&f->states[f->at[offset] - 1])))
+		contradiction(f, origin ? origin : f->origin[offset]);
 	id = intern(f, &joined);
 	if (!id || id == f->at[offset])
 		return false;
@@ -170,7 +194,7 @@ static void jump(struct code_flow *f, uint64_t target, const struct code_state *
 	if (target - f->start < f->size) {
 		uint32_t offset = (uint32_t)(target - f->start);
 
-		if (arrive(f, offset, state, 0))
+		if (arrive(f, offset, state, 0, 0))
 			add_work(f, offset);
 		return;
 	}
@@ -222,13 +246,13 @@ static bool follow_table(struct code_flow *f, uint64_t table, bool is_relative,
 	return n > 0;
 }
 
-static void indirect_jump(struct code_flow *f, uint32_t offset, const struct code_step *step,
+static void indirect_jump(struct code_flow *f, uint32_t offset, const struct code_insn *insn,
 			  const struct code_state *state)
 {
 	size_t best = SIZE_MAX;
 
-	if (step->address) {
-		if (follow_table(f, step->address, false, state))
+	if (insn->target) {
+		if (follow_table(f, insn->target, false, state))
 			return;
 	} else {
 		for (size_t i = 0; i < f->n_leas; i++)
@@ -260,31 +284,24 @@ static void remember_lea(struct code_flow *f, uint32_t offset, uint64_t target)
 /* ---- one path ---------------------------------------------------------------------------------
  */
 
-/* Takes one instruction. False when the path does not go on behind it. */
-static bool take(struct code_flow *f, uint32_t offset, struct code_state *state, uint32_t *origin,
-		 struct code_step *step)
+/* Takes one instruction, before which STATE holds. False when the path does not go on behind it. */
+static bool take(struct code_flow *f, uint32_t offset, const struct code_insn *insn,
+		 const struct code_state *state, uint32_t *origin)
 {
-	struct cursor c = f->code;
-
-	cursor_seek(&c, offset);
-	if (c.bad || !code_step(c, f->start + offset, state, step)) {
-		contradiction(f, *origin);
-		return false;
-	}
-	f->end = MAX(f->end, offset + step->size);
-	switch ((enum code_flow_kind)step->flow) {
+	f->end = MAX(f->end, offset + insn->size);
+	switch ((enum code_flow_kind)insn->flow) {
 	case CODE_NEXT:
-		if (step->address)
-			remember_lea(f, offset, step->address);
+		if (insn->target)
+			remember_lea(f, offset, insn->target);
 		return true;
 	case CODE_BRANCH:
-		jump(f, step->target, state);
+		jump(f, insn->target, state);
 		return true;
 	case CODE_JUMP:
-		jump(f, step->target, state);
+		jump(f, insn->target, state);
 		return false;
 	case CODE_INDIRECT:
-		indirect_jump(f, offset, step, state);
+		indirect_jump(f, offset, insn, state);
 		return false;
 	case CODE_CALL:
 		*origin = offset + 1;
@@ -302,18 +319,26 @@ static bool take(struct code_flow *f, uint32_t offset, struct code_state *state,
 
 static void walk(struct code_flow *f, uint32_t offset)
 {
-	struct code_state state = f->states[f->at[offset] - 1];
 	uint32_t origin = f->origin[offset];
-	struct code_step step;
 
 	while (f->steps && !f->suspect && !f->error) {
+		uint16_t id = f->at[offset];
+		struct code_state state = f->states[id - 1];
+		struct code_insn insn;
+
 		f->steps--;
-		if (!take(f, offset, &state, &origin, &step))
+		if (!code_flow_insn(f, offset, &insn)) {
+			contradiction(f, origin);
 			return;
-		offset += step.size;
-		if (offset >= f->size || !arrive(f, offset, &state, origin))
+		}
+		if (!take(f, offset, &insn, &state, &origin))
 			return;
-		state = f->states[f->at[offset] - 1];
+		code_apply(&insn, &state);
+		if (memcmp(&state, &f->states[id - 1], sizeof(state)) != 0)
+			id = 0;
+		offset += insn.size;
+		if (offset >= f->size || !arrive(f, offset, &state, id, origin))
+			return;
 	}
 }
 
@@ -327,20 +352,17 @@ static void drain(struct code_flow *f)
 /* Blocks that nothing leads to are targets of the indirect jump that could not be followed. */
 static void follow_unreached(struct code_flow *f)
 {
-	struct code_step step;
+	struct code_insn insn;
 
 	for (uint32_t offset = 0; f->indirect && offset < f->size && !f->suspect;) {
-		struct cursor c = f->code;
-
-		cursor_seek(&c, offset);
-		if (c.bad || f->steps == 0 || !code_step(c, f->start + offset, NULL, &step))
+		if (f->steps == 0 || !code_flow_insn(f, offset, &insn))
 			return;
 		f->steps--;
-		if (!f->at[offset] && !step.is_padding) {
+		if (!f->at[offset] && !insn.is_padding) {
 			jump(f, f->start + offset, &f->indirect_state);
 			drain(f);
 		}
-		offset += step.size;
+		offset += insn.size;
 	}
 }
 
@@ -381,6 +403,8 @@ int code_flow_run(struct code_flow *f, uint64_t start, uint32_t size,
 	if (r < 0)
 		return r;
 	memset(f->no_return, 0, f->size);
+	memset(f->decoded, 0, f->size * sizeof(*f->decoded));
+	f->n_insns = 0;
 	do {
 		f->n_seeds = first_seed;
 		run_once(f, state, seeds, n_seeds);

@@ -30,7 +30,10 @@ struct code_flow {
 	uint16_t *at;	  /* states + 1 before the instruction there; 0: not reached */
 	uint32_t *origin; /* the call in front of it on the straight path that led here, + 1 */
 	uint8_t *no_return;
+	uint32_t *decoded; /* insns + 1; 0: not yet decoded; UINT32_MAX: no instruction */
 	size_t size_cap;
+	struct code_insn *insns;
+	size_t n_insns, insns_cap;
 	struct code_state *states;
 	size_t n_states, states_cap;
 	uint16_t *buckets;
@@ -63,6 +66,8 @@ void code_flow_done(struct code_flow *f);
 int code_flow_run(struct code_flow *f, uint64_t start, uint32_t size,
 		  const struct code_state *state, const struct code_seed *seeds,
 		  size_t n_seeds) _must_check_;
+/* The instruction at OFFSET; false when it is none. */
+bool code_flow_insn(struct code_flow *f, uint32_t offset, struct code_insn *ret);
 /* The state before the instruction at OFFSET; NULL when none is reached there. */
 static inline const struct code_state *code_flow_at(const struct code_flow *f, uint32_t offset)
 {

@@ -27,17 +27,17 @@ void code_frames_done(struct code_frames *c)
 static uint64_t padding(const struct image *image, uint64_t start, uint64_t end)
 {
 	struct cursor c = image_at_vaddr(image, start);
-	struct code_step step;
+	struct code_insn insn;
 
 	if (c.bad)
 		return end - start;
 	c.size = MIN(c.size, end - start);
 	while (cursor_left(&c)) {
 		if (c.data[c.pos] == 0)
-			step.size = 1;
-		else if (!code_step(c, start + c.pos, NULL, &step) || !step.is_padding)
+			insn.size = 1;
+		else if (!code_decode(c, start + c.pos, true, &insn) || !insn.is_padding)
 			break;
-		cursor_skip(&c, step.size);
+		cursor_skip(&c, insn.size);
 	}
 	return c.pos;
 }
@@ -171,21 +171,19 @@ static int write_rows(struct code_frames *c, struct code_function *f)
 	f->size = c->flow.end;
 	while (r == 0 && offset < f->size) {
 		const struct code_state *state = code_flow_at(&c->flow, offset);
-		struct cursor code = c->flow.code;
 		struct kiln_rule rule = invalid;
-		struct code_step step = {.size = 1};
+		struct code_insn insn;
 
-		cursor_seek(&code, offset);
-		if (!code_step(code, f->start + offset, NULL, &step))
-			step.size = 1;
+		if (!code_flow_insn(&c->flow, offset, &insn))
+			insn = (struct code_insn){.size = 1};
 		if (state)
 			rule = f->from == CODE_FROM_ENTRY ? stop : code_state_rule(state);
 		/* Padding keeps the rule before. */
-		if (state || !step.is_padding) {
+		if (state || !insn.is_padding) {
 			r = add_row(c, f, f->start + offset, &rule);
 			incomplete |= rule.kind == KILN_RULE_INVALID;
 		}
-		offset += step.size;
+		offset += insn.size;
 	}
 	c->unsupported += incomplete;
 	return r;

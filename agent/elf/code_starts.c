@@ -137,24 +137,27 @@ static int add_table(struct code_starts *s, uint64_t vaddr)
 static int sweep(struct code_starts *s, const struct image *image, const struct code_gap *gap)
 {
 	struct cursor c = image_at_vaddr(image, gap->start);
-	struct code_step step;
+	struct code_insn insn;
 	int r = 0;
 
 	if (c.bad)
 		return 0;
 	c.size = MIN(c.size, gap->end - gap->start);
 	while (r == 0 && cursor_left(&c)) {
-		if (!code_step(c, gap->start + c.pos, NULL, &step)) {
+		if (!code_decode(c, gap->start + c.pos, true, &insn)) {
 			cursor_skip(&c, 1);
 			continue;
 		}
-		if (step.flow == CODE_CALL && step.target)
-			r = add(s, step.target, 0, CODE_FROM_CALL);
-		else if (step.address && image_is_code(image, step.address))
-			r = add(s, step.address, 0, CODE_FROM_GUESS);
-		if (r == 0 && step.address)
-			r = add_table(s, step.address);
-		cursor_skip(&c, step.size);
+		cursor_skip(&c, insn.size);
+		if (insn.target == 0)
+			continue;
+		if (insn.flow == CODE_CALL) {
+			r = add(s, insn.target, 0, CODE_FROM_CALL);
+		} else if (insn.flow == CODE_NEXT || insn.flow == CODE_INDIRECT) {
+			r = add_table(s, insn.target);
+			if (r == 0 && insn.flow == CODE_NEXT)
+				r = add(s, insn.target, 0, CODE_FROM_GUESS);
+		}
 	}
 	return r;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is known of a frame before an instruction, learnt by reading code; and the one function that
- * reads instructions, which is the architecture's (code_x86_64.c).
+ * What is known of a frame before an instruction, learnt by reading code; and the reader of
+ * instructions, which is the architecture's (code_x86_64.c).
  */
 #pragma once
 
@@ -32,12 +32,33 @@ enum code_flow_kind {
 	CODE_END, /* does not go on: ud2, hlt */
 };
 
-struct code_step {
+enum code_op {
+	CODE_OP_NONE,  /* does nothing but to write */
+	CODE_OP_PUSH,  /* `from` (-1: something else), `value` bytes */
+	CODE_OP_POP,   /* into `to` (-1: elsewhere), `value` bytes */
+	CODE_OP_COPY,  /* `from` to `to` */
+	CODE_OP_LOAD,  /* `to` from `from` + value */
+	CODE_OP_STORE, /* `from` at `to` + value */
+	CODE_OP_LEA,   /* `to` = `from` + value */
+	CODE_OP_ADD,   /* `to` += value */
+	CODE_OP_CLEAR, /* `to` = 0 */
+	CODE_OP_LEAVE,
+	CODE_OP_ENTER, /* `value` bytes of locals */
+	CODE_OP_CALL,
+};
+
+/* An instruction, as far as it matters here. */
+struct code_insn {
 	uint8_t size;
 	uint8_t flow; /* enum code_flow_kind */
+	uint8_t op;   /* enum code_op */
 	bool is_padding;
+	int8_t to, from; /* registers */
+	uint16_t writes; /* bit per register that becomes unknown */
+	int32_t value;	 /* bytes */
+	/* Of a jump or call, 0 when it is not known; CODE_INDIRECT: of the table of 8-byte
+	   addresses; else: an address that the code takes. */
 	uint64_t target;
-	uint64_t address; /* that it takes; CODE_INDIRECT: of a table of 8-byte addresses; or 0 */
 };
 
 /* At a function's first instruction. */
@@ -47,7 +68,9 @@ struct kiln_rule code_state_rule(const struct code_state *s);
 /* Keeps in TO what it has in common with FROM. True when TO changed. */
 bool code_state_join(struct code_state *to, const struct code_state *from);
 /*
- * Reads the instruction at C, whose address is VADDR; takes STATE behind it, unless NULL. False
- * when it is none, or cut short.
+ * Reads the instruction at C, whose address is VADDR. False when it is none, or cut short. With
+ * ONLY_FLOW what it does to registers is left out, which is cheaper.
  */
-bool code_step(struct cursor c, uint64_t vaddr, struct code_state *state, struct code_step *ret);
+bool code_decode(struct cursor c, uint64_t vaddr, bool only_flow, struct code_insn *ret);
+/* Takes S behind the instruction. */
+void code_apply(const struct code_insn *insn, struct code_state *s);

@@ -20,12 +20,6 @@ enum {
 	STANDARD_FRAME = 16, /* of rbp below the CFA, behind push %rbp; mov %rsp,%rbp */
 };
 
-struct instruction {
-	ZydisDecodedInstruction in;
-	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
-	uint64_t vaddr;
-};
-
 static ZydisDecoder decoder;
 static pthread_once_t decoder_once = PTHREAD_ONCE_INIT;
 
@@ -163,6 +157,107 @@ static void load(struct code_state *s, int reg, int64_t slot)
 		s->reg[reg] = CODE_UNKNOWN;
 }
 
+/* ---- effects ----------------------------------------------------------------------------------
+ */
+
+/* Every register that the instruction writes to becomes unknown. */
+static void clobber(const struct code_insn *insn, struct code_state *s)
+{
+	for (unsigned int w = insn->writes; w; w &= w - 1)
+		s->reg[__builtin_ctz(w)] = CODE_UNKNOWN;
+}
+
+static void push(struct code_state *s, int reg, int64_t size)
+{
+	move_sp(s, size);
+	if (is_known(s->reg[ARCH_REG_SP]))
+		store(s, reg, s->reg[ARCH_REG_SP]);
+}
+
+static void pop(struct code_state *s, int reg, int64_t size)
+{
+	if (reg >= 0)
+		load(s, reg, size == WORD ? s->reg[ARCH_REG_SP] : 0);
+	if (reg != ARCH_REG_SP)
+		move_sp(s, -size);
+}
+
+static void leave(struct code_state *s)
+{
+	int64_t slot = s->reg[ARCH_REG_BP];
+
+	s->reg[ARCH_REG_SP] = CODE_UNKNOWN;
+	if (!is_known(s->reg[ARCH_REG_BP])) {
+		s->reg[ARCH_REG_BP] = CODE_UNKNOWN;
+		return;
+	}
+	load(s, ARCH_REG_BP, slot);
+	set(s, ARCH_REG_SP, slot - WORD);
+}
+
+static void enter(struct code_state *s, int64_t size)
+{
+	push(s, ARCH_REG_BP, WORD);
+	s->reg[ARCH_REG_BP] = s->reg[ARCH_REG_SP];
+	move_sp(s, size);
+}
+
+/* xor %ebp,%ebp at the depth of an entry, the caller's rbp not saved: nobody returns from here. */
+static void clear(struct code_state *s, int reg)
+{
+	if (reg == ARCH_REG_BP && s->reg[reg] == CODE_CALLER && !s->saved_bp &&
+	    s->reg[ARCH_REG_SP] == ENTRY_DEPTH)
+		s->is_outermost = 1;
+	s->reg[reg] = CODE_UNKNOWN;
+}
+
+void code_apply(const struct code_insn *insn, struct code_state *s)
+{
+	int to = insn->to, from = insn->from;
+
+	switch ((enum code_op)insn->op) {
+	case CODE_OP_PUSH:
+		push(s, from, insn->value);
+		return;
+	case CODE_OP_POP:
+		pop(s, to, insn->value);
+		return;
+	case CODE_OP_LEAVE:
+		leave(s);
+		return;
+	case CODE_OP_ENTER:
+		enter(s, insn->value);
+		return;
+	case CODE_OP_CLEAR:
+		clear(s, to);
+		return;
+	case CODE_OP_STORE:
+		if (is_known(s->reg[to]))
+			store(s, from, (int64_t)s->reg[to] - insn->value);
+		return;
+	case CODE_OP_COPY:
+	case CODE_OP_LEA:
+		if (!is_known(s->reg[from]))
+			break;
+		set(s, to, (int64_t)s->reg[from] - insn->value);
+		return;
+	case CODE_OP_LOAD:
+		if (!is_known(s->reg[from]))
+			break;
+		load(s, to, (int64_t)s->reg[from] - insn->value);
+		return;
+	case CODE_OP_ADD:
+		if (!is_known(s->reg[to]))
+			break;
+		set(s, to, (int64_t)s->reg[to] - insn->value);
+		return;
+	case CODE_OP_CALL:
+	case CODE_OP_NONE:
+		break;
+	}
+	clobber(insn, s);
+}
+
 /* ---- operands ---------------------------------------------------------------------------------
  */
 
@@ -185,8 +280,8 @@ static int whole(const ZydisDecodedOperand *op)
 	return number(op->reg.value);
 }
 
-/* OP's memory is at CFA - *RET. */
-static bool stack_slot(const struct code_state *s, const ZydisDecodedOperand *op, int64_t *ret)
+/* OP's memory is at register *RET + the displacement. */
+static bool based(const ZydisDecodedOperand *op, int8_t *ret, int32_t *ret_value)
 {
 	int base;
 
@@ -194,263 +289,218 @@ static bool stack_slot(const struct code_state *s, const ZydisDecodedOperand *op
 	    op->mem.segment == ZYDIS_REGISTER_FS || op->mem.segment == ZYDIS_REGISTER_GS)
 		return false;
 	base = number(op->mem.base);
-	if (base < 0 || !is_known(s->reg[base]))
+	if (base < 0 || op->mem.disp.value != (int32_t)op->mem.disp.value)
 		return false;
-	*ret = s->reg[base] - op->mem.disp.value;
+	*ret = (int8_t)base;
+	*ret_value = (int32_t)op->mem.disp.value;
 	return true;
 }
 
-static bool rip_address(const struct instruction *i, const ZydisDecodedOperand *op, uint64_t *ret)
+static uint16_t written(const ZydisDecodedOperand *ops, size_t n)
 {
-	if (op->type != ZYDIS_OPERAND_TYPE_MEMORY || op->mem.base != ZYDIS_REGISTER_RIP)
-		return false;
-	*ret = i->vaddr + i->in.length + (uint64_t)op->mem.disp.value;
-	return true;
-}
+	uint16_t writes = 0;
 
-/* Every register that the instruction writes to becomes unknown. */
-static void clobber(struct code_state *s, const struct instruction *i)
-{
-	for (int n = 0; n < i->in.operand_count; n++) {
-		const ZydisDecodedOperand *op = &i->ops[n];
+	for (size_t i = 0; i < n; i++) {
 		int reg;
 
-		if (op->type != ZYDIS_OPERAND_TYPE_REGISTER ||
-		    !(op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE))
+		if (ops[i].type != ZYDIS_OPERAND_TYPE_REGISTER ||
+		    !(ops[i].actions & ZYDIS_OPERAND_ACTION_MASK_WRITE))
 			continue;
-		reg = number(op->reg.value);
+		reg = number(ops[i].reg.value);
 		if (reg >= 0)
-			s->reg[reg] = CODE_UNKNOWN;
+			writes |= (uint16_t)(1U << reg);
 	}
+	return writes;
 }
 
 /* ---- instructions -----------------------------------------------------------------------------
  */
 
-static void push(struct code_state *s, const struct instruction *i)
+static void read_mov(const ZydisDecodedOperand *ops, struct code_insn *insn)
 {
-	int64_t slot;
+	int to = whole(&ops[0]), from = whole(&ops[1]);
 
-	move_sp(s, i->in.operand_width == 16 ? 2 : WORD);
-	slot = s->reg[ARCH_REG_SP];
-	if (is_known(s->reg[ARCH_REG_SP]))
-		store(s, whole(&i->ops[0]), slot);
-}
-
-static void pop(struct code_state *s, const struct instruction *i)
-{
-	int reg = i->ops[0].type == ZYDIS_OPERAND_TYPE_REGISTER ? number(i->ops[0].reg.value) : -1;
-
-	if (reg == ARCH_REG_SP) {
-		s->reg[reg] = CODE_UNKNOWN;
+	if (to >= 0 && from >= 0) {
+		insn->op = CODE_OP_COPY;
+		insn->from = (int8_t)from;
+	} else if (to >= 0 && to != ARCH_REG_SP && based(&ops[1], &insn->from, &insn->value)) {
+		insn->op = CODE_OP_LOAD;
+	} else if (from >= 0 && based(&ops[0], &insn->to, &insn->value)) {
+		insn->op = CODE_OP_STORE;
+		insn->from = (int8_t)from;
 		return;
 	}
-	if (reg >= 0)
-		load(s, reg, whole(&i->ops[0]) < 0 ? 0 : s->reg[ARCH_REG_SP]);
-	move_sp(s, i->in.operand_width == 16 ? -2 : -WORD);
-}
-
-static void leave(struct code_state *s)
-{
-	int64_t slot = s->reg[ARCH_REG_BP];
-
-	s->reg[ARCH_REG_SP] = CODE_UNKNOWN;
-	if (!is_known(s->reg[ARCH_REG_BP])) {
-		s->reg[ARCH_REG_BP] = CODE_UNKNOWN;
-		return;
-	}
-	load(s, ARCH_REG_BP, slot);
-	set(s, ARCH_REG_SP, slot - WORD);
-}
-
-static void enter(struct code_state *s, const struct instruction *i)
-{
-	if (i->ops[1].imm.value.u & 31) { /* with a display: nobody does */
-		clobber(s, i);
-		return;
-	}
-	move_sp(s, WORD);
-	if (is_known(s->reg[ARCH_REG_SP]))
-		store(s, ARCH_REG_BP, s->reg[ARCH_REG_SP]);
-	s->reg[ARCH_REG_BP] = is_known(s->reg[ARCH_REG_SP]) ? s->reg[ARCH_REG_SP] : CODE_UNKNOWN;
-	move_sp(s, (int64_t)i->ops[0].imm.value.u);
-}
-
-static void mov(struct code_state *s, const struct instruction *i)
-{
-	int to = whole(&i->ops[0]), from = whole(&i->ops[1]);
-	int64_t slot;
-
-	if (to >= 0 && from >= 0 && is_known(s->reg[from]))
-		set(s, to, s->reg[from]);
-	else if (to >= 0 && to != ARCH_REG_SP && stack_slot(s, &i->ops[1], &slot))
-		load(s, to, slot);
-	else if (from >= 0 && stack_slot(s, &i->ops[0], &slot))
-		store(s, from, slot);
-	else
-		clobber(s, i);
-}
-
-static void lea(struct code_state *s, const struct instruction *i)
-{
-	int to = whole(&i->ops[0]);
-	int64_t slot;
-
-	if (to >= 0 && stack_slot(s, &i->ops[1], &slot))
-		set(s, to, slot);
-	else
-		clobber(s, i);
+	insn->to = (int8_t)to;
 }
 
 /* add and sub of a constant */
-static void add(struct code_state *s, const struct instruction *i, int sign)
+static void read_add(const ZydisDecodedOperand *ops, int sign, struct code_insn *insn)
 {
-	int to = whole(&i->ops[0]);
+	int to = whole(&ops[0]);
+	int64_t value = ops[1].imm.value.s;
 
-	if (to >= 0 && is_known(s->reg[to]) && i->ops[1].type == ZYDIS_OPERAND_TYPE_IMMEDIATE &&
-	    i->ops[1].imm.value.s >= -CODE_OFFSET_MAX && i->ops[1].imm.value.s <= CODE_OFFSET_MAX)
-		set(s, to, s->reg[to] - sign * i->ops[1].imm.value.s);
-	else
-		clobber(s, i);
-}
-
-/* xor %ebp,%ebp at the depth of an entry, the caller's rbp not saved: nobody returns from here. */
-static void clear(struct code_state *s, const struct instruction *i)
-{
-	if (i->ops[0].type == ZYDIS_OPERAND_TYPE_REGISTER &&
-	    i->ops[1].type == ZYDIS_OPERAND_TYPE_REGISTER &&
-	    i->ops[0].reg.value == i->ops[1].reg.value &&
-	    number(i->ops[0].reg.value) == ARCH_REG_BP && s->reg[ARCH_REG_BP] == CODE_CALLER &&
-	    !s->saved_bp && s->reg[ARCH_REG_SP] == ENTRY_DEPTH)
-		s->is_outermost = 1;
-	clobber(s, i);
-}
-
-/* psABI x86-64, fig. 3.4: what a function may change. */
-static void call(struct code_state *s, const struct code_step *step, const struct instruction *i)
-{
-	static const uint8_t changed[] = {0, 1, 2, 4, 5, 8, 9, 10, 11};
-
-	if (step->flow != CODE_CALL) { /* call of the next instruction: a push */
-		move_sp(s, WORD);
+	if (to < 0 || ops[1].type != ZYDIS_OPERAND_TYPE_IMMEDIATE || value < -CODE_OFFSET_MAX ||
+	    value > CODE_OFFSET_MAX)
 		return;
-	}
-	(void)i;
-	for (size_t n = 0; n < ARRAY_SIZE(changed); n++)
-		s->reg[changed[n]] = CODE_UNKNOWN;
+	insn->op = CODE_OP_ADD;
+	insn->to = (int8_t)to;
+	insn->value = (int32_t)(sign * value);
 }
 
-static void apply(struct code_state *s, const struct instruction *i, const struct code_step *step)
+static void read_operands(const ZydisDecodedInstruction *in, const ZydisDecodedOperand *ops,
+			  struct code_insn *insn)
 {
-	switch (i->in.mnemonic) {
+	insn->writes = written(ops, in->operand_count);
+	switch (in->mnemonic) {
 	case ZYDIS_MNEMONIC_PUSH:
 	case ZYDIS_MNEMONIC_PUSHFQ:
-		push(s, i);
+		insn->op = CODE_OP_PUSH;
+		insn->value = in->operand_width == 16 ? 2 : WORD;
+		insn->from = (int8_t)(in->mnemonic == ZYDIS_MNEMONIC_PUSH ? whole(&ops[0]) : -1);
 		break;
 	case ZYDIS_MNEMONIC_POP:
 	case ZYDIS_MNEMONIC_POPFQ:
-		pop(s, i);
+		insn->op = CODE_OP_POP;
+		insn->value = in->operand_width == 16 ? 2 : WORD;
+		insn->to = -1;
+		if (in->mnemonic == ZYDIS_MNEMONIC_POP &&
+		    ops[0].type == ZYDIS_OPERAND_TYPE_REGISTER)
+			insn->to = (int8_t)number(ops[0].reg.value);
 		break;
 	case ZYDIS_MNEMONIC_LEAVE:
-		leave(s);
+		insn->op = CODE_OP_LEAVE;
 		break;
-	case ZYDIS_MNEMONIC_ENTER:
-		enter(s, i);
+	case ZYDIS_MNEMONIC_ENTER: /* with a display: nobody does */
+		if (ops[1].imm.value.u & 31)
+			break;
+		insn->op = CODE_OP_ENTER;
+		insn->value = (int32_t)ops[0].imm.value.u & UINT16_MAX;
 		break;
 	case ZYDIS_MNEMONIC_MOV:
-		mov(s, i);
+		read_mov(ops, insn);
 		break;
 	case ZYDIS_MNEMONIC_LEA:
-		lea(s, i);
+		if (whole(&ops[0]) >= 0 && based(&ops[1], &insn->from, &insn->value)) {
+			insn->op = CODE_OP_LEA;
+			insn->to = (int8_t)whole(&ops[0]);
+		}
 		break;
 	case ZYDIS_MNEMONIC_ADD:
-		add(s, i, 1);
+		read_add(ops, 1, insn);
 		break;
 	case ZYDIS_MNEMONIC_SUB:
-		add(s, i, -1);
+		read_add(ops, -1, insn);
 		break;
 	case ZYDIS_MNEMONIC_XOR:
-		clear(s, i);
-		break;
-	case ZYDIS_MNEMONIC_CALL:
-		call(s, step, i);
+		if (ops[0].type == ZYDIS_OPERAND_TYPE_REGISTER &&
+		    ops[1].type == ZYDIS_OPERAND_TYPE_REGISTER &&
+		    ops[0].reg.value == ops[1].reg.value && number(ops[0].reg.value) >= 0) {
+			insn->op = CODE_OP_CLEAR;
+			insn->to = (int8_t)number(ops[0].reg.value);
+		}
 		break;
 	default:
-		clobber(s, i);
+		break;
 	}
 }
 
-static void classify(const struct instruction *i, struct code_step *step)
+/* jmp *table(,%index,8) */
+static uint64_t table_of(const ZydisDecodedInstruction *in)
 {
-	const ZydisDecodedOperand *op = &i->ops[0];
-	bool direct = i->in.operand_count_visible > 0 && op->type == ZYDIS_OPERAND_TYPE_IMMEDIATE &&
-		      op->imm.is_relative;
+	if (in->raw.modrm.mod != 0 || in->raw.modrm.rm != 4 || in->raw.sib.base != 5 ||
+	    in->raw.sib.scale != 3)
+		return 0;
+	return (uint64_t)in->raw.disp.value;
+}
+
+static void read_jump(const ZydisDecodedInstruction *in, uint64_t vaddr, struct code_insn *insn)
+{
+	bool direct = in->raw.imm[0].is_relative;
 
 	if (direct)
-		step->target = i->vaddr + i->in.length + op->imm.value.u;
-	switch (i->in.meta.category) {
+		insn->target = vaddr + in->length + in->raw.imm[0].value.u;
+	if (in->meta.category == ZYDIS_CATEGORY_CALL) {
+		/* psABI x86-64, fig. 3.4: what a function may change. */
+		insn->flow = CODE_CALL;
+		insn->op = CODE_OP_CALL;
+		insn->writes = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5 | 0xf << 8;
+		if (direct && in->raw.imm[0].value.u == 0) { /* of the next instruction: a push */
+			insn->flow = CODE_NEXT;
+			insn->op = CODE_OP_PUSH;
+			insn->from = -1;
+			insn->value = WORD;
+			insn->writes = 0;
+			insn->target = 0;
+		}
+	} else if (in->meta.category == ZYDIS_CATEGORY_UNCOND_BR) {
+		insn->flow = direct ? CODE_JUMP : CODE_INDIRECT;
+		if (!direct)
+			insn->target = table_of(in);
+	} else {
+		insn->flow = CODE_BRANCH;
+	}
+}
+
+/* False when the instruction has no flow of its own. */
+static bool read_flow(const ZydisDecodedInstruction *in, uint64_t vaddr, struct code_insn *insn)
+{
+	switch (in->meta.category) {
 	case ZYDIS_CATEGORY_COND_BR:
-		step->flow = CODE_BRANCH;
-		return;
 	case ZYDIS_CATEGORY_UNCOND_BR:
-		step->flow = direct ? CODE_JUMP : CODE_INDIRECT;
-		if (!direct && op->type == ZYDIS_OPERAND_TYPE_MEMORY && op->mem.scale == WORD &&
-		    op->mem.base == ZYDIS_REGISTER_NONE)
-			step->address = (uint64_t)op->mem.disp.value;
-		return;
 	case ZYDIS_CATEGORY_CALL:
-		step->flow = CODE_CALL;
-		if (direct && op->imm.value.u == 0)
-			step->flow = CODE_NEXT;
-		return;
+		read_jump(in, vaddr, insn);
+		return true;
 	case ZYDIS_CATEGORY_RET:
-		step->flow = CODE_RETURN;
-		return;
+		insn->flow = CODE_RETURN;
+		return true;
 	default:
 		break;
 	}
-	switch (i->in.mnemonic) {
+	switch (in->mnemonic) {
 	case ZYDIS_MNEMONIC_INT3:
-		step->is_padding = true;
-		step->flow = CODE_END;
-		break;
+		insn->is_padding = true;
+		insn->flow = CODE_END;
+		return true;
 	case ZYDIS_MNEMONIC_UD0:
 	case ZYDIS_MNEMONIC_UD1:
 	case ZYDIS_MNEMONIC_UD2:
 	case ZYDIS_MNEMONIC_HLT:
-		step->flow = CODE_END;
-		break;
+		insn->flow = CODE_END;
+		return true;
 	case ZYDIS_MNEMONIC_NOP:
-		step->is_padding = true;
-		break;
-	case ZYDIS_MNEMONIC_LEA:
-		(void)rip_address(i, &i->ops[1], &step->address);
-		break;
+		insn->is_padding = true;
+		return true;
 	case ZYDIS_MNEMONIC_XBEGIN:
-		step->flow = CODE_BRANCH;
-		break;
+		read_jump(in, vaddr, insn);
+		return true;
+	case ZYDIS_MNEMONIC_LEA:
+		if (in->raw.modrm.mod == 0 && in->raw.modrm.rm == 5)
+			insn->target = vaddr + in->length + (uint64_t)in->raw.disp.value;
+		return false;
 	default:
-		break;
+		return false;
 	}
 }
 
-bool code_step(struct cursor c, uint64_t vaddr, struct code_state *state, struct code_step *ret)
+bool code_decode(struct cursor c, uint64_t vaddr, bool only_flow, struct code_insn *ret)
 {
-	struct instruction i;
-	struct code_step step = {.flow = CODE_NEXT};
-	const uint8_t *p;
+	size_t n = MIN(cursor_left(&c), (size_t)INSTRUCTION_MAX);
+	const uint8_t *p = cursor_bytes(&c, n);
+	struct code_insn insn = {.flow = CODE_NEXT};
+	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
+	ZydisDecoderContext context;
+	ZydisDecodedInstruction in;
 
 	pthread_once(&decoder_once, decoder_init);
-	p = cursor_bytes(&c, MIN(cursor_left(&c), (size_t)INSTRUCTION_MAX));
-	if (!p || !ZYAN_SUCCESS(ZydisDecoderDecodeFull(
-		      &decoder, p, MIN(c.size - (size_t)(p - c.data), (size_t)INSTRUCTION_MAX),
-		      &i.in, i.ops)))
+	if (!p || !ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&decoder, &context, p, n, &in)))
 		return false;
-	i.vaddr = vaddr;
-	step.size = i.in.length;
-	classify(&i, &step);
-	if (state)
-		apply(state, &i, &step);
-	*ret = step;
+	insn.size = in.length;
+	if (!read_flow(&in, vaddr, &insn) && !only_flow) {
+		if (!ZYAN_SUCCESS(
+			ZydisDecoderDecodeOperands(&decoder, &context, &in, ops, in.operand_count)))
+			return false;
+		read_operands(&in, ops, &insn);
+	}
+	*ret = insn;
 	return true;
 }

@@ -77,7 +77,7 @@ static void check_function(struct score *s, struct code_flow *flow, const struct
 {
 	struct code_state entry = code_state_at_entry();
 	const struct kiln_rule *first = unwind_lookup(t, span->start);
-	struct code_step step;
+	struct code_insn insn;
 
 	if (first->kind != KILN_RULE_CFA || first->reg != ARCH_REG_SP || first->cfa_off != 8 ||
 	    first->flags) {
@@ -88,15 +88,12 @@ static void check_function(struct score *s, struct code_flow *flow, const struct
 	assert_int_equal(code_flow_run(flow, span->start, span->size, &entry, NULL, 0), 0);
 	s->functions++;
 	s->clean += !flow->is_contradictory;
-	for (uint32_t offset = 0; offset < flow->size; offset += step.size) {
-		struct cursor c = flow->code;
-
-		cursor_seek(&c, offset);
-		if (!code_step(c, span->start + offset, NULL, &step)) {
-			step.size = 1;
+	for (uint32_t offset = 0; offset < flow->size; offset += insn.size) {
+		if (!code_flow_insn(flow, offset, &insn)) {
+			insn.size = 1;
 			continue;
 		}
-		if (step.is_padding && !code_flow_at(flow, offset))
+		if (insn.is_padding && !code_flow_at(flow, offset))
 			continue;
 		s->code++;
 		if (!code_flow_at(flow, offset))
@@ -132,13 +129,14 @@ static void check_file(const char *path, double want)
 		check_function(&s, &frames.flow, t, &spans.v[i]);
 	cfi_done(&cfi);
 	agree = 100.0 * (double)s.right / (double)(s.reached - s.special);
-	print_message("%s: %zu functions (%zu clean, %zu fragments), %zu of %zu instructions "
-		      "reached (%.2f %%)\n"
-		      "  %.3f %% agree; CFA wrong %zu, no rule %zu, saved register %zu; not a plain "
-		      "rule %zu\n",
-		      path, s.functions, s.clean, s.fragments, s.reached, s.code,
-		      100.0 * (double)s.reached / (double)s.code, agree, s.wrong_cfa,
-		      s.unknown_cfa, s.wrong_saved, s.special);
+	print_message(
+	    "%s: %zu functions (%zu clean, %zu fragments), %zu of %zu instructions "
+	    "reached (%.2f %%)\n"
+	    "  %.3f %% agree; CFA wrong %zu, no rule %zu, saved register %zu; not a plain "
+	    "rule %zu\n",
+	    path, s.functions, s.clean, s.fragments, s.reached, s.code,
+	    100.0 * (double)s.reached / (double)s.code, agree, s.wrong_cfa, s.unknown_cfa,
+	    s.wrong_saved, s.special);
 	assert_true(s.functions > 0);
 	assert_true(agree >= want);
 }
