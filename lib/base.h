@@ -12,17 +12,17 @@
 #include <sys/param.h> /* has MIN and MAX of its own, and uv.h includes it */
 #include <unistd.h>
 
-#define _must_check_ __attribute__((warn_unused_result))
+#define _must_check_   __attribute__((warn_unused_result))
 #define _printf_(a, b) __attribute__((format(printf, a, b)))
-#define _cleanup_(f) __attribute__((cleanup(f)))
-#define _unused_ __attribute__((unused))
+#define _cleanup_(f)   __attribute__((cleanup(f)))
+#define _unused_       __attribute__((unused))
 
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define ARRAY_SIZE(a)			(sizeof(a) / sizeof((a)[0]))
 #define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 #undef MIN
 #undef MAX
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
-#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define MIN(a, b)      ((a) < (b) ? (a) : (b))
+#define MAX(a, b)      ((a) > (b) ? (a) : (b))
 #define ALIGN_UP(n, a) (((n) + (a)-1) / (a) * (a))
 
 /* Move ownership out of a _cleanup_ variable. */
@@ -66,8 +66,8 @@ static inline void fclosep(FILE **f)
 		fclose(*f);
 }
 
-#define _cleanup_free_ _cleanup_(freep)
-#define _cleanup_close_ _cleanup_(closep)
+#define _cleanup_free_	 _cleanup_(freep)
+#define _cleanup_close_	 _cleanup_(closep)
 #define _cleanup_fclose_ _cleanup_(fclosep)
 
 static inline bool streq(const char *a, const char *b)

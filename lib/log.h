@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Leveled log lines on standard error: "2026-01-02T15:04:05.123Z level component: text".
- * Any thread may log. Only main, the loop and the owners of a connection log; libraries return errors.
+ * Any thread may log. Only main, the loop and the owners of a connection log; libraries return
+ * errors.
  */
 #pragma once
 
@@ -14,8 +15,8 @@ enum log_level log_get_level(void);
 void log_line(enum log_level level, const char *component, const char *format, ...) _printf_(3, 4);
 
 #define log_debug(component, ...) log_line(LOG_DEBUG, component, __VA_ARGS__)
-#define log_info(component, ...) log_line(LOG_INFO, component, __VA_ARGS__)
-#define log_warn(component, ...) log_line(LOG_WARN, component, __VA_ARGS__)
+#define log_info(component, ...)  log_line(LOG_INFO, component, __VA_ARGS__)
+#define log_warn(component, ...)  log_line(LOG_WARN, component, __VA_ARGS__)
 #define log_error(component, ...) log_line(LOG_ERROR, component, __VA_ARGS__)
 
 /* True at most once every INTERVAL seconds for this call site; counts what was held back. */

@@ -25,7 +25,8 @@ struct exporter_ops {
 	 * The agent is ending: send what is queued, until DEADLINE_MS from now at most, then call
 	 * DONE once (maybe from inside this call) on the loop thread.
 	 */
-	void (*flush)(struct exporter *exporter, uint64_t deadline_ms, void (*done)(void *), void *arg);
+	void (*flush)(struct exporter *exporter, uint64_t deadline_ms, void (*done)(void *),
+		      void *arg);
 	struct exporter *(*destroy)(struct exporter *exporter);
 };
 
@@ -36,7 +37,7 @@ struct exporter {
 };
 
 extern const struct exporter_ops otlp_grpc_exporter_ops, otlp_http_exporter_ops, text_exporter_ops,
-	pprof_file_exporter_ops, folded_file_exporter_ops, top_exporter_ops;
+    pprof_file_exporter_ops, folded_file_exporter_ops, top_exporter_ops;
 
 /* Looks the configured type up and creates it. */
 int exporter_new(const struct exporter_config *config, uv_loop_t *loop, struct exporter **ret,

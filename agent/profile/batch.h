@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct batch: one reporting window, finished: names resolved, identity attached. Immutable once the
- * aggregator has handed it out, so exporters on any thread may read it; reference counted.
+ * struct batch: one reporting window, finished: names resolved, identity attached. Immutable once
+ * the aggregator has handed it out, so exporters on any thread may read it; reference counted.
  *
  * Everything is an index into an array of the same batch. Strings live in the batch's arena and are
  * interned: equal strings have the same pointer. Entry 0 of functions, mappings, and locations is
@@ -59,9 +59,9 @@ struct batch_line {
 #define BATCH_NO_MAPPING UINT32_MAX
 
 struct batch_mapping {
-	uint64_t start, limit;	 /* ELF virtual addresses [start, limit) that the file's code spans */
+	uint64_t start, limit; /* ELF virtual addresses [start, limit) that the file's code spans */
 	uint64_t file_offset;
-	const char *filename;	 /* path in the process's view; "[kernel.kallsyms]", "[vdso]" */
+	const char *filename;	  /* path in the process's view; "[kernel.kallsyms]", "[vdso]" */
 	const char *build_id_gnu; /* lower-case hex, "" when there is none */
 	const char *build_id_go;
 	const char *htlhash;
@@ -69,14 +69,14 @@ struct batch_mapping {
 };
 
 struct batch_location {
-	uint32_t mapping;  /* BATCH_NO_MAPPING for frames of no file */
-	uint64_t address;  /* ELF virtual address (kernel: address); 0 for runtime frames */
+	uint32_t mapping; /* BATCH_NO_MAPPING for frames of no file */
+	uint64_t address; /* ELF virtual address (kernel: address); 0 for runtime frames */
 	enum frame_type type;
 	uint32_t first_line; /* into lines; innermost (inlined) function first */
 	uint32_t n_lines;    /* at least 1: a frame without symbol is named "binary+0xoffset" */
 };
 
-struct batch_stack { /* leaf first */
+struct batch_stack {	/* leaf first */
 	uint32_t first; /* into stack_locations */
 	uint32_t len;
 };
@@ -87,7 +87,7 @@ struct batch_process {
 	const char *executable_path; /* process.executable.path */
 };
 
-struct batch_resource { /* one per container, or per executable outside of containers */
+struct batch_resource {		  /* one per container, or per executable outside of containers */
 	const struct attr *attrs; /* in the order in which they are shown */
 	size_t n_attrs;
 	const char *container_id; /* "" outside of containers */
@@ -108,7 +108,7 @@ enum profile_kind { PROFILE_CPU, PROFILE_OFF_CPU };
 struct batch_profile {
 	uint32_t resource;
 	enum profile_kind kind;
-	uint64_t period_ns; /* CPU: 1e9 / rate of the policy; 0 otherwise */
+	uint64_t period_ns;		  /* CPU: 1e9 / rate of the policy; 0 otherwise */
 	uint32_t first_sample, n_samples; /* into samples */
 };
 
@@ -125,7 +125,7 @@ struct batch {
 	struct batch_profile *profiles; /* sorted by resource; none is empty */
 	struct batch_sample *samples;
 	uint32_t n_functions, n_lines, n_mappings, n_locations, n_stacks, n_stack_locations,
-		n_processes, n_resources, n_profiles, n_samples;
+	    n_processes, n_resources, n_profiles, n_samples;
 	struct batch_arena *arena;
 	_Atomic int refs;
 };
@@ -140,8 +140,9 @@ int64_t batch_cpu_samples(const struct batch *b);
 /* ---- building (one thread, before the batch is shared) --------------------------------------- */
 
 /*
- * The builder interns: adding an equal string, function, mapping, location or stack again returns the
- * index of the first. Failures (-ENOMEM, -E2BIG) are sticky: batch_builder_finish() returns them.
+ * The builder interns: adding an equal string, function, mapping, location or stack again returns
+ * the index of the first. Failures (-ENOMEM, -E2BIG) are sticky: batch_builder_finish() returns
+ * them.
  */
 struct batch_builder;
 int batch_builder_new(uint64_t start_unix_ns, struct batch_builder **ret) _must_check_;
@@ -163,5 +164,6 @@ uint32_t batch_add_resource(struct batch_builder *b, const struct attr *attrs, s
 void batch_add_sample(struct batch_builder *b, uint32_t resource, enum profile_kind kind,
 		      uint64_t period_ns, const struct batch_sample *sample);
 /* Gives the batch (the builder is freed in any case). */
-int batch_builder_finish(struct batch_builder *b, uint64_t duration_ns, struct batch **ret) _must_check_;
+int batch_builder_finish(struct batch_builder *b, uint64_t duration_ns,
+			 struct batch **ret) _must_check_;
 DEFINE_CLEANUP(struct batch_builder *, batch_builder_free)

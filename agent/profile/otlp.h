@@ -26,8 +26,8 @@ struct otlp_request {
 };
 
 /*
- * Encodes BATCH into one or several requests, each under max_bytes, each with its own dictionary that
- * holds only what it uses. A single sample that does not fit is dropped and counted.
+ * Encodes BATCH into one or several requests, each under max_bytes, each with its own dictionary
+ * that holds only what it uses. A single sample that does not fit is dropped and counted.
  * *ret_requests: array of *ret_n, freed with otlp_requests_free(). An empty batch gives none.
  */
 int otlp_encode(const struct batch *batch, const struct otlp_options *options,

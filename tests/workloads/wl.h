@@ -30,7 +30,8 @@
 	"__libc_start_main|_start_c|_start/\""
 #else
 #define WL_ROOT                                                                                    \
-	"\"main\",\"libc:__libc_start_call_main\",\"libc:__libc_start_main_impl=__libc_start_main\",\"_start\""
+	"\"main\",\"libc:__libc_start_call_main\",\"libc:__libc_start_main_impl=__libc_start_"     \
+	"main\",\"_start\""
 #endif
 #define WL_THREAD_ROOT "\"libc:start_thread\",\"libc:clone3|__clone\""
 
