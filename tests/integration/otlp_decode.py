@@ -51,10 +51,13 @@ def messages(data):
     return [Request.FromString(data)]
 
 
-def value_of(v):
+def value_of(v, text=()):
+    """TEXT: the string table, for what a Collector moved there when it passed a resource on."""
     kind = v.WhichOneof("value")
     if kind == "array_value":
-        return [value_of(item) for item in v.array_value.values]
+        return [value_of(item, text) for item in v.array_value.values]
+    if kind == "string_value_strindex":
+        return text[v.string_value_strindex]
     return getattr(v, kind) if kind else None
 
 
@@ -134,7 +137,9 @@ def _samples(request):
     text = d.string_table
     stacks = {}
     for r in request.resource_profiles:
-        resource = {a.key: value_of(a.value) for a in r.resource.attributes}
+        resource = {
+            a.key or text[a.key_strindex]: value_of(a.value, text) for a in r.resource.attributes
+        }
         for scope in r.scope_profiles:
             for p in scope.profiles:
                 period = None

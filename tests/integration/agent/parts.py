@@ -3,6 +3,7 @@
 wrote, and namespaces in which host names and ports are the test's own."""
 import contextlib
 import gzip
+import http.server
 import json
 import os
 import pathlib
@@ -11,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -144,6 +146,37 @@ service:
     def samples(self):
         self.stop()
         return [s for o in self.outputs if o.stat().st_size for s in otlp_decode.decode(str(o))]
+
+
+class Recorder:
+    """Takes every POST and keeps its body."""
+
+    def __init__(self):
+        self.bodies = bodies = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *args):
+                pass
+
+            def do_POST(self):
+                bodies.append(self.rfile.read(int(self.headers["content-length"])))
+                self.send_response(200)
+                self.send_header("content-length", "0")
+                self.end_headers()
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
 
 
 # ---- what exporters wrote --------------------------------------------------------------------------
