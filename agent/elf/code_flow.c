@@ -93,6 +93,7 @@ static int prepare(struct code_flow *f)
 		f->no_return = malloc(cap);
 		f->decoded = malloc(cap * sizeof(*f->decoded));
 		f->size_cap = f->at && f->origin && f->no_return && f->decoded ? cap : 0;
+		f->touched = (uint32_t)f->size_cap;
 	}
 	return f->buckets && f->size_cap ? 0 : -ENOMEM;
 }
@@ -110,6 +111,7 @@ bool code_flow_insn(struct code_flow *f, uint32_t offset, struct code_insn *ret)
 		return true;
 	}
 	cursor_seek(&c, offset);
+	f->touched = MAX(f->touched, offset + 1);
 	r = grow_array((void **)&f->insns, &f->insns_cap, f->n_insns + 1, sizeof(*f->insns),
 		       CODE_FUNCTION_MAX);
 	if (r < 0)
@@ -163,6 +165,7 @@ static bool arrive(struct code_flow *f, uint32_t offset, const struct code_state
 
 	if (!f->at[offset]) {
 		f->at[offset] = id ? id : intern(f, state);
+		f->touched = MAX(f->touched, offset + 1);
 		f->origin[offset] = origin;
 		return f->at[offset] != 0;
 	}
@@ -354,7 +357,8 @@ static void follow_unreached(struct code_flow *f)
 {
 	struct code_insn insn;
 
-	for (uint32_t offset = 0; f->indirect && offset < f->size && !f->suspect;) {
+	for (uint32_t offset = 0;
+	     f->indirect && offset < (f->is_sized ? f->size : f->end) && !f->suspect;) {
 		if (f->steps == 0 || !code_flow_insn(f, offset, &insn))
 			return;
 		f->steps--;
@@ -370,7 +374,7 @@ static void run_once(struct code_flow *f, const struct code_state *state,
 		     const struct code_seed *seeds, size_t n_seeds)
 {
 	forget_states(f);
-	memset(f->at, 0, f->size * sizeof(*f->at));
+	memset(f->at, 0, f->touched * sizeof(*f->at));
 	f->n_leas = 0;
 	f->indirect = 0;
 	f->end = 0;
@@ -385,10 +389,11 @@ static void run_once(struct code_flow *f, const struct code_state *state,
 	follow_unreached(f);
 }
 
-int code_flow_run(struct code_flow *f, uint64_t start, uint32_t size,
+int code_flow_run(struct code_flow *f, uint64_t start, uint32_t size, bool is_sized,
 		  const struct code_state *state, const struct code_seed *seeds, size_t n_seeds)
 {
 	size_t first_seed = f->n_seeds;
+	uint64_t before;
 	int r;
 
 	f->start = start;
@@ -398,12 +403,17 @@ int code_flow_run(struct code_flow *f, uint64_t start, uint32_t size,
 	if (f->code.bad)
 		f->size = 0;
 	f->error = 0;
-	f->steps = (uint64_t)f->size * STEPS_PER_BYTE + STEPS_MIN;
+	f->is_sized = is_sized;
+	f->steps = MIN((uint64_t)f->size * STEPS_PER_BYTE + STEPS_MIN, f->budget);
+	before = f->steps;
 	r = prepare(f);
 	if (r < 0)
 		return r;
-	memset(f->no_return, 0, f->size);
-	memset(f->decoded, 0, f->size * sizeof(*f->decoded));
+	/* Functions whose end is not known have far more room than code. */
+	memset(f->no_return, 0, f->touched);
+	memset(f->decoded, 0, f->touched * sizeof(*f->decoded));
+	memset(f->at, 0, f->touched * sizeof(*f->at));
+	f->touched = 0;
 	f->n_insns = 0;
 	do {
 		f->n_seeds = first_seed;
@@ -411,5 +421,6 @@ int code_flow_run(struct code_flow *f, uint64_t start, uint32_t size,
 		if (f->suspect)
 			f->no_return[f->suspect - 1] = 1;
 	} while (f->suspect && f->steps && !f->error);
+	f->budget -= before - f->steps;
 	return f->error;
 }

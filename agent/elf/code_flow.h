@@ -43,7 +43,10 @@ struct code_flow {
 	struct cursor code; /* the function's bytes */
 	uint64_t start;
 	uint32_t size;
-	uint64_t steps;	  /* left */
+	bool is_sized;	  /* it is all the function's, else it is the room up to the next one */
+	uint32_t touched; /* of the arrays above, to be cleared for the next function */
+	uint64_t steps;	  /* left for this one */
+	uint64_t budget;  /* steps left for all functions; the caller sets it */
 	uint32_t suspect; /* a call that may not return, + 1 */
 	uint32_t leas[CODE_LEAS_MAX];
 	uint64_t lea_targets[CODE_LEAS_MAX];
@@ -63,7 +66,7 @@ struct code_flow {
 
 void code_flow_done(struct code_flow *f);
 /* Follows [start, start + size) from its first byte, where STATE holds, and from SEEDS inside. */
-int code_flow_run(struct code_flow *f, uint64_t start, uint32_t size,
+int code_flow_run(struct code_flow *f, uint64_t start, uint32_t size, bool is_sized,
 		  const struct code_state *state, const struct code_seed *seeds,
 		  size_t n_seeds) _must_check_;
 /* The instruction at OFFSET; false when it is none. */

@@ -11,6 +11,12 @@
 
 #include <elf.h>
 
+enum {
+	CODE_ALIGN = 16,
+	WRONG_GUESSES_MAX = 16, /* one after the other: this is data */
+	STEPS_PER_BYTE = 16,
+};
+
 void code_frames_done(struct code_frames *c)
 {
 	code_starts_done(&c->starts);
@@ -204,20 +210,16 @@ static int add_function(struct code_frames *c, uint64_t start, uint64_t room, ui
 	return 0;
 }
 
-static int follow(struct code_frames *c, struct code_function *f, const struct code_seed *seeds,
-		  size_t n_seeds)
+/* Follows the function that was added last, and adds its rows. A wrong guess is taken back. */
+static int follow(struct code_frames *c, bool is_sized, const struct code_state *state)
 {
-	struct code_state entry = code_state_at_entry();
-	int r;
+	struct code_function *f = &c->functions[c->n_functions - 1];
+	int r = code_flow_run(&c->flow, f->start, f->room, is_sized, state, NULL, 0);
 
-	if (n_seeds && seeds[0].target == f->start && f->from < CODE_FROM_CALL)
-		entry = seeds[0].state;
-	r = code_flow_run(&c->flow, f->start, f->room, &entry, seeds, n_seeds);
 	if (r < 0)
 		return r;
 	if (f->from == CODE_FROM_GUESS && c->flow.is_contradictory) {
-		f->n_rows = f->size = 0;
-		c->unsupported++;
+		c->n_functions--;
 		return 0;
 	}
 	return write_rows(c, f);
@@ -227,21 +229,28 @@ static int follow(struct code_frames *c, struct code_function *f, const struct c
 static int follow_stretch(struct code_frames *c, const struct image *image, uint64_t start,
 			  uint64_t end, uint32_t size, uint8_t from)
 {
-	while (start < end) {
-		struct code_function *f;
+	struct code_state entry = code_state_at_entry();
+	unsigned int wrong = 0;
+
+	while (start < end && wrong < WRONG_GUESSES_MAX) {
 		uint64_t room = size ? MIN(size, end - start) : end - start;
+		size_t n = c->n_functions;
 		int r = add_function(c, start, room, from);
 
-		if (r < 0 || c->n_functions == 0)
-			return r;
-		f = &c->functions[c->n_functions - 1];
-		r = follow(c, f, NULL, 0);
+		if (r == 0 && c->n_functions > n)
+			r = follow(c, size != 0, &entry);
 		if (r < 0)
 			return r;
-		if (!size)
-			room = MAX(c->flow.end, 1u);
-		start += room;
-		start += padding(image, start, end);
+		if (c->n_functions == n) {
+			/* What only looks like code may jump anywhere. */
+			c->unsupported += wrong++ == 0;
+			start = ALIGN_UP(start + 1, CODE_ALIGN);
+		} else {
+			wrong = 0;
+			start += size ? room : MAX(c->functions[n].size, 1u);
+		}
+		if (start < end)
+			start += padding(image, start, end);
 		from = CODE_FROM_GUESS;
 		size = 0;
 	}
@@ -274,6 +283,7 @@ int code_frames_collect(struct code_frames *c, const struct image *image,
 	if (r == 0)
 		r = code_starts_find(&c->starts, image);
 	c->flow.image = image;
+	c->flow.budget = c->bytes * STEPS_PER_BYTE;
 	c->flow.tables = c->starts.tables;
 	c->flow.n_tables = c->starts.n_tables;
 	for (size_t i = 0; r == 0 && i < c->starts.n_gaps; i++)

@@ -134,17 +134,17 @@ static int add_table(struct code_starts *s, uint64_t vaddr)
 	return r == -E2BIG ? 0 : r;
 }
 
-static int sweep(struct code_starts *s, const struct image *image, const struct code_gap *gap)
+static int sweep(struct code_starts *s, const struct image *image, uint64_t start, uint64_t end)
 {
-	struct cursor c = image_at_vaddr(image, gap->start);
+	struct cursor c = image_at_vaddr(image, start);
 	struct code_insn insn;
 	int r = 0;
 
 	if (c.bad)
 		return 0;
-	c.size = MIN(c.size, gap->end - gap->start);
+	c.size = MIN(c.size, end - start);
 	while (r == 0 && cursor_left(&c)) {
-		if (!code_decode(c, gap->start + c.pos, true, &insn)) {
+		if (!code_decode(c, start + c.pos, true, &insn)) {
 			cursor_skip(&c, 1);
 			continue;
 		}
@@ -160,6 +160,74 @@ static int sweep(struct code_starts *s, const struct image *image, const struct 
 		}
 	}
 	return r;
+}
+
+/* Is VADDR in a gap, but in none of the N functions of known size? */
+static bool is_open(const struct code_starts *s, size_t n, uint64_t vaddr)
+{
+	size_t low = 0, high = n;
+
+	if (!code_starts_gap(s, vaddr))
+		return false;
+	while (low < high) { /* the first that begins behind VADDR */
+		size_t middle = low + (high - low) / 2;
+
+		if (s->v[middle].vaddr <= vaddr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low == 0 || vaddr - s->v[low - 1].vaddr >= s->v[low - 1].size;
+}
+
+/*
+ * Inside of functions of known size a look at the bytes is enough: a call that is none, or an
+ * address that nobody takes, makes a guess that the code behind it has to confirm.
+ */
+static int scan(struct code_starts *s, size_t n, const struct image *image, uint64_t start,
+		uint64_t end)
+{
+	struct cursor c = image_at_vaddr(image, start);
+	int r = 0;
+
+	if (c.bad)
+		return 0;
+	c.size = MIN(c.size, end - start);
+	for (size_t i = 0; r == 0 && i + CODE_REFERENCE_MAX <= c.size; i++) {
+		size_t size = code_reference(c.data + i);
+		uint64_t target;
+		int32_t distance;
+
+		if (!size)
+			continue;
+		memcpy(&distance, c.data + i + size - sizeof(distance), sizeof(distance));
+		target = start + i + size + (uint64_t)(int64_t)distance;
+		if (is_open(s, n, target))
+			r = add(s, target, 0, CODE_FROM_GUESS);
+		else if (!image_is_code(image, target) && !image_at_vaddr(image, target).bad)
+			r = add_table(s, target);
+	}
+	return r;
+}
+
+static int read_gap(struct code_starts *s, size_t n, const struct image *image,
+		    const struct code_gap *gap, size_t *next)
+{
+	uint64_t at = gap->start;
+	int r = 0;
+
+	for (; r == 0 && *next < n && s->v[*next].vaddr < gap->end; (*next)++) {
+		struct code_start v = s->v[*next];
+		uint64_t end = MIN(v.vaddr + v.size, gap->end);
+
+		if (v.vaddr > at)
+			r = sweep(s, image, at, v.vaddr);
+		at = MAX(at, v.vaddr);
+		if (r == 0 && end > at)
+			r = scan(s, n, image, at, end);
+		at = MAX(at, end);
+	}
+	return r == 0 && at < gap->end ? sweep(s, image, at, gap->end) : r;
 }
 
 /* ---- all together -----------------------------------------------------------------------------
@@ -214,6 +282,7 @@ static void unify(struct code_starts *s)
 
 int code_starts_find(struct code_starts *s, const struct image *image)
 {
+	size_t n, next = 0;
 	int r;
 
 	if (s->n_gaps == 0)
@@ -223,8 +292,12 @@ int code_starts_find(struct code_starts *s, const struct image *image)
 		r = from_symbols(s, image, SHT_DYNSYM);
 	if (r == 0)
 		r = from_headers(s, image);
+	if (r < 0)
+		return r;
+	unify(s);
+	n = s->n; /* those that are sorted; more come behind them */
 	for (size_t i = 0; r == 0 && i < s->n_gaps; i++)
-		r = sweep(s, image, &s->gaps[i]);
+		r = read_gap(s, n, image, &s->gaps[i], &next);
 	if (r == 0)
 		unify(s);
 	return r;

@@ -74,3 +74,11 @@ bool code_state_join(struct code_state *to, const struct code_state *from);
 bool code_decode(struct cursor c, uint64_t vaddr, bool only_flow, struct code_insn *ret);
 /* Takes S behind the instruction. */
 void code_apply(const struct code_insn *insn, struct code_state *s);
+
+enum { CODE_REFERENCE_MAX = 7 }; /* bytes */
+
+/*
+ * Do these CODE_REFERENCE_MAX bytes look like a direct call, or like taking an address relative to
+ * the pc? Returns the size of that instruction, which ends with the distance in 4 bytes, or 0.
+ */
+size_t code_reference(const uint8_t *p);

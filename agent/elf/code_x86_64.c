@@ -504,3 +504,11 @@ bool code_decode(struct cursor c, uint64_t vaddr, bool only_flow, struct code_in
 	*ret = insn;
 	return true;
 }
+
+/* e8 distance; rex.w 8d modrm (rip) distance */
+size_t code_reference(const uint8_t *p)
+{
+	if (p[0] == 0xe8)
+		return 5;
+	return (p[0] == 0x48 || p[0] == 0x4c) && p[1] == 0x8d && (p[2] & 0xc7) == 0x05 ? 7 : 0;
+}

@@ -85,7 +85,8 @@ static void check_function(struct score *s, struct code_flow *flow, const struct
 		return;
 	}
 	flow->n_seeds = 0;
-	assert_int_equal(code_flow_run(flow, span->start, span->size, &entry, NULL, 0), 0);
+	flow->budget = UINT64_MAX;
+	assert_int_equal(code_flow_run(flow, span->start, span->size, true, &entry, NULL, 0), 0);
 	s->functions++;
 	s->clean += !flow->is_contradictory;
 	for (uint32_t offset = 0; offset < flow->size; offset += insn.size) {
