@@ -53,7 +53,7 @@ int main(int argc, char **argv)
 			usleep(1000);
 	printf("{\"pid\":%d,\"name\":\"threads\",\"chains\":[", (int)getpid());
 	for (int i = 0; i < 8; i++)
-		printf("%s{\"tid\":%d,\"min_share\":0.06,\"frames\":[\"leaf_%d\",{\"n\":%d,\"of\":["
+		printf("%s{\"tid\":%d,\"min_share\":0.03,\"frames\":[\"leaf_%d\",{\"n\":%d,\"of\":["
 		       "\"middle_%d\"]},"
 		       "\"worker_%d\"," WL_THREAD_ROOT "]}",
 		       i ? "," : "", tids[i], i, i + 1, i, i);
