@@ -54,7 +54,7 @@ def sums(run, directory, collector):
 @pytest.mark.parametrize("protocol, compression, generation", WAYS)
 def test_what_is_sampled_arrives(agent, collector, busy, tmp_path, protocol, compression, generation):
     collector.start()
-    a = agent("--duration", "6s", config=configuration(tmp_path, exporter(collector, protocol, compression, generation)))
+    a = agent("--duration", "4s", config=configuration(tmp_path, exporter(collector, protocol, compression, generation)))
     assert a.wait() == 0, a.stderr()
     got = sums(a, tmp_path, collector)
     assert len(set(got.values())) == 1, got
@@ -74,7 +74,7 @@ def test_every_generation_gets_the_same_samples(agent, busy, tmp_path, generatio
     """The agent's own bytes, not what a Collector made of them."""
     with Recorder() as recorder:
         text = configuration(tmp_path, RAW.format(url=recorder.url, generation=generation))
-        a = agent("--duration", "5s", config=text)
+        a = agent("--duration", "3s", config=text)
         assert a.wait() == 0, a.stderr()
     want = sum(s.value for s in a.samples())
     assert want > 100 and recorder.bodies
@@ -91,7 +91,7 @@ RAW = '  otlp_http: {{endpoint: "{url}", compression: none, proto_generation: {g
 
 def test_names_and_identity_of_a_workload(agent, collector, busy, tmp_path):
     collector.start()
-    a = agent("--duration", "8s", "--pid", busy.pid, "--service-name", "orchard", "--tags", "colour=red,size=4",
+    a = agent("--duration", "6s", "--pid", busy.pid, "--service-name", "orchard", "--tags", "colour=red,size=4",
               config=configuration(tmp_path, exporter(collector, "grpc")))
     assert a.wait() == 0, a.stderr()
     samples = collector.samples()
