@@ -79,7 +79,7 @@ static int prepare(struct code_flow *f)
 {
 	if (!f->buckets)
 		f->buckets = calloc(BUCKETS, sizeof(*f->buckets));
-	if (f->size > f->size_cap) {
+	if (f->size > f->size_cap || !f->size_cap) {
 		size_t cap = MAX(f->size_cap, (size_t)4096);
 
 		while (cap < f->size)
@@ -314,6 +314,9 @@ static bool take(struct code_flow *f, uint32_t offset, const struct code_insn *i
 		if (!state->is_outermost && !is_entry(state))
 			contradiction(f, *origin);
 		return false;
+	case CODE_HALT: /* musl's a_crash(): code goes on as if it returned */
+		*origin = offset + 1;
+		return f->is_sized && !f->no_return[offset];
 	case CODE_END:
 		return false;
 	}
@@ -370,8 +373,7 @@ static void follow_unreached(struct code_flow *f)
 	}
 }
 
-static void run_once(struct code_flow *f, const struct code_state *state,
-		     const struct code_seed *seeds, size_t n_seeds)
+static void run_once(struct code_flow *f, const struct code_state *state)
 {
 	forget_states(f);
 	memset(f->at, 0, f->touched * sizeof(*f->at));
@@ -382,15 +384,12 @@ static void run_once(struct code_flow *f, const struct code_state *state,
 	f->suspect = 0;
 	f->is_contradictory = false;
 	jump(f, f->start, state);
-	for (size_t i = 0; i < n_seeds; i++)
-		if (seeds[i].target - f->start < f->size)
-			jump(f, seeds[i].target, &seeds[i].state);
 	drain(f);
 	follow_unreached(f);
 }
 
 int code_flow_run(struct code_flow *f, uint64_t start, uint32_t size, bool is_sized,
-		  const struct code_state *state, const struct code_seed *seeds, size_t n_seeds)
+		  const struct code_state *state)
 {
 	size_t first_seed = f->n_seeds;
 	uint64_t before;
@@ -417,7 +416,7 @@ int code_flow_run(struct code_flow *f, uint64_t start, uint32_t size, bool is_si
 	f->n_insns = 0;
 	do {
 		f->n_seeds = first_seed;
-		run_once(f, state, seeds, n_seeds);
+		run_once(f, state);
 		if (f->suspect)
 			f->no_return[f->suspect - 1] = 1;
 	} while (f->suspect && f->steps && !f->error);

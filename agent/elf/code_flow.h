@@ -65,10 +65,9 @@ struct code_flow {
 };
 
 void code_flow_done(struct code_flow *f);
-/* Follows [start, start + size) from its first byte, where STATE holds, and from SEEDS inside. */
+/* Follows [start, start + size) from its first byte, where STATE holds. */
 int code_flow_run(struct code_flow *f, uint64_t start, uint32_t size, bool is_sized,
-		  const struct code_state *state, const struct code_seed *seeds,
-		  size_t n_seeds) _must_check_;
+		  const struct code_state *state) _must_check_;
 /* The instruction at OFFSET; false when it is none. */
 bool code_flow_insn(struct code_flow *f, uint32_t offset, struct code_insn *ret);
 /* The state before the instruction at OFFSET; NULL when none is reached there. */

@@ -214,7 +214,10 @@ static int add_function(struct code_frames *c, uint64_t start, uint64_t room, ui
 static int follow(struct code_frames *c, bool is_sized, const struct code_state *state)
 {
 	struct code_function *f = &c->functions[c->n_functions - 1];
-	int r = code_flow_run(&c->flow, f->start, f->room, is_sized, state, NULL, 0);
+	int r;
+
+	f->is_sized = is_sized;
+	r = code_flow_run(&c->flow, f->start, f->room, is_sized, state);
 
 	if (r < 0)
 		return r;
@@ -274,6 +277,41 @@ static int follow_gap(struct code_frames *c, const struct image *image, const st
 	return r;
 }
 
+static int compare_seeds(const void *a, const void *b)
+{
+	const struct code_seed *x = a, *y = b;
+
+	return x->target < y->target ? -1 : x->target > y->target;
+}
+
+/*
+ * Functions that are only jumped to, from the middle of another one, are parts of that one (gcc's
+ * .cold): read again with its state.
+ */
+static int follow_parts(struct code_frames *c)
+{
+	struct code_flow *flow = &c->flow;
+	size_t n = flow->n_seeds, next = 0;
+	int r = 0;
+
+	if (n)
+		qsort(flow->seeds, n, sizeof(*flow->seeds), compare_seeds);
+	for (size_t i = 0; r == 0 && i < c->n_functions && next < n; i++) {
+		struct code_function *f = &c->functions[i];
+		struct code_state state;
+
+		while (next < n && flow->seeds[next].target < f->start)
+			next++;
+		if (next == n || flow->seeds[next].target != f->start || f->from >= CODE_FROM_CALL)
+			continue;
+		state = flow->seeds[next].state;
+		r = code_flow_run(flow, f->start, f->room, f->is_sized, &state);
+		if (r == 0)
+			r = write_rows(c, f);
+	}
+	return r;
+}
+
 int code_frames_collect(struct code_frames *c, const struct image *image,
 			const struct spans *covered, struct spans *spans)
 {
@@ -288,6 +326,8 @@ int code_frames_collect(struct code_frames *c, const struct image *image,
 	c->flow.n_tables = c->starts.n_tables;
 	for (size_t i = 0; r == 0 && i < c->starts.n_gaps; i++)
 		r = follow_gap(c, image, &c->starts.gaps[i], &next);
+	if (r == 0)
+		r = follow_parts(c);
 	if (r == -E2BIG) /* rows beyond the limit: what there is counts */
 		r = 0;
 	for (size_t i = 0; r == 0 && i < c->n_functions; i++) {

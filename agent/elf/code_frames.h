@@ -26,6 +26,7 @@ struct code_function {
 	uint32_t room; /* bytes to the next function */
 	uint32_t first_row, n_rows;
 	uint8_t from; /* enum code_start_from */
+	bool is_sized;
 };
 
 struct code_frames {

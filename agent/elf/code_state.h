@@ -29,7 +29,8 @@ enum code_flow_kind {
 	CODE_INDIRECT, /* jumps to where a register or a table says */
 	CODE_CALL,     /* goes on behind itself when `target` (0: not known) returns */
 	CODE_RETURN,
-	CODE_END, /* does not go on: ud2, hlt */
+	CODE_END,  /* does not go on: ud2 */
+	CODE_HALT, /* does not go on either, but compilers do not know: hlt in assembler */
 };
 
 enum code_op {

@@ -464,8 +464,10 @@ static bool read_flow(const ZydisDecodedInstruction *in, uint64_t vaddr, struct 
 	case ZYDIS_MNEMONIC_UD0:
 	case ZYDIS_MNEMONIC_UD1:
 	case ZYDIS_MNEMONIC_UD2:
-	case ZYDIS_MNEMONIC_HLT:
 		insn->flow = CODE_END;
+		return true;
+	case ZYDIS_MNEMONIC_HLT:
+		insn->flow = CODE_HALT;
 		return true;
 	case ZYDIS_MNEMONIC_NOP:
 		insn->is_padding = true;

@@ -43,11 +43,10 @@ static void show(struct score *s, uint64_t pc, const char *what, const struct ki
 			      got->reg[ARCH_REG_BP], got->saved_bp, got->saved_bx);
 }
 
+/* A register that was not saved, or is restored already, still is the caller's. */
 static bool saved_right(bool is_saved, int off, int32_t reg, int32_t saved)
 {
-	if (reg == CODE_CALLER || (!is_saved && saved))
-		return true;
-	return is_saved && saved == -off * 8;
+	return !is_saved || reg == CODE_CALLER || saved == -off * 8;
 }
 
 static void check(struct score *s, uint64_t pc, const struct kiln_rule *want,
@@ -86,7 +85,7 @@ static void check_function(struct score *s, struct code_flow *flow, const struct
 	}
 	flow->n_seeds = 0;
 	flow->budget = UINT64_MAX;
-	assert_int_equal(code_flow_run(flow, span->start, span->size, true, &entry, NULL, 0), 0);
+	assert_int_equal(code_flow_run(flow, span->start, span->size, true, &entry), 0);
 	s->functions++;
 	s->clean += !flow->is_contradictory;
 	for (uint32_t offset = 0; offset < flow->size; offset += insn.size) {
