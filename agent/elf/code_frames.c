@@ -13,6 +13,7 @@
 
 enum {
 	CODE_ALIGN = 16,
+	PADDING_MAX = 4096,
 	WRONG_GUESSES_MAX = 16, /* one after the other: this is data */
 	STEPS_PER_BYTE = 16,
 };
@@ -53,8 +54,8 @@ static int add_gap(struct code_frames *c, const struct image *image, uint64_t st
 	struct code_starts *s = &c->starts;
 	int r;
 
-	if (end < start + CODE_GAP_MIN || c->bytes >= CODE_BYTES_MAX ||
-	    padding(image, start, end) == end - start)
+	if (c->bytes >= CODE_BYTES_MAX ||
+	    (end - start < PADDING_MAX && padding(image, start, end) == end - start))
 		return 0;
 	end = MIN(end, start + (CODE_BYTES_MAX - c->bytes));
 	r = grow_array((void **)&s->gaps, &s->gaps_cap, s->n_gaps + 1, sizeof(*s->gaps),
@@ -70,14 +71,18 @@ static int add_gap(struct code_frames *c, const struct image *image, uint64_t st
 static int add_gaps(struct code_frames *c, const struct image *image, const struct spans *covered,
 		    size_t *next, uint64_t at, uint64_t end)
 {
+	uint64_t first = at;
 	int r = 0;
 
 	while (r == 0 && at < end) {
 		while (*next < covered->n && span_end(&covered->v[*next]) <= at)
 			(*next)++;
 		if (*next == covered->n)
-			return add_gap(c, image, at, end);
-		if (covered->v[*next].start > at)
+			return at > first && end - at < CODE_GAP_MIN ? 0
+								     : add_gap(c, image, at, end);
+		/* Short ones between functions are padding. */
+		if (covered->v[*next].start > at &&
+		    (at == first || covered->v[*next].start - at >= CODE_GAP_MIN))
 			r = add_gap(c, image, at, MIN(end, covered->v[*next].start));
 		at = span_end(&covered->v[*next]);
 	}
