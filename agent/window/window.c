@@ -76,10 +76,8 @@ int window_add(struct window *w, struct stack *stack, struct process *process, u
 	key.process = process;
 	key.tid = tid;
 	key.policy = policy;
-	memcpy(key.comm, comm, sizeof(key.comm));
-	key.comm[sizeof(key.comm) - 1] = 0;
-	/* Bytes after the end would tell equal names apart. */
-	memset(key.comm + strlen(key.comm), 0, sizeof(key.comm) - strlen(key.comm));
+	/* The rest stays zero: bytes after the end would tell equal names apart. */
+	memcpy(key.comm, comm, strnlen(comm, sizeof(key.comm) - 1));
 	HASH_FIND(hh, w->counts, &key, sizeof(key), c);
 	if (!c) {
 		if (w->n >= WINDOW_COUNTS_MAX)
