@@ -16,6 +16,7 @@ enum {
 	ARCH_REG_SP = 7,
 	ARCH_REG_PC = 16,
 	ARCH_REGS = 17,
+	ARCH_LEAF_ROOM = 32,	 /* ARCH_REGS, rounded up to a power of two */
 	ARCH_UCONTEXT_REGS = 40, /* bytes */
 	ARCH_UCONTEXT_N = 17,	 /* r8..r15 rdi rsi rbp rbx rdx rax rcx rsp rip */
 };
@@ -72,5 +73,6 @@ static inline __attribute__((always_inline)) uint32_t arch_ucontext_dwarf(uint32
 
 /* Interrupted in user mode? Two low bits of cs are the privilege level. */
 #define ARCH_USER_MODE(p)  (((p)->cs & 3) == 3)
+#define ARCH_SP(p)	   ((p)->rsp)
 /* In a system call, as opposed to a fault or an interrupt? */
 #define ARCH_IN_SYSCALL(p) ((long)(p)->orig_rax >= 0)

@@ -111,7 +111,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, KILN_STAT_COUNT);
+	__uint(max_entries, 1);
 	__type(key, uint32_t);
-	__type(value, uint64_t);
+	__type(value, struct kiln_stats);
 } stats SEC(".maps");

@@ -62,18 +62,10 @@ KILN_INLINE int env_read(void *dst, uint32_t len, uint64_t address)
 
 KILN_INLINE struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t pc)
 {
-	uint32_t h = (uint32_t)((pc * 0x9e3779b97f4a7c15ULL) >> 40) ^ w->mapset;
+	uint32_t h = (uint32_t)(((pc + w->tag) * 0x9e3779b97f4a7c15ULL) >> 40);
 	uint32_t key = w->cpu * KILN_CACHE_ENTRIES + (h & (KILN_CACHE_ENTRIES - 1));
 
 	return bpf_map_lookup_elem(&frame_cache, &key);
-}
-
-static __always_inline void count(uint32_t stat, uint64_t n)
-{
-	uint64_t *v = bpf_map_lookup_elem(&stats, &stat);
-
-	if (v)
-		*v += n;
 }
 
 static __always_inline uint64_t task_cgroup_id(struct task_struct *task)
@@ -87,7 +79,7 @@ static __always_inline uint64_t task_cgroup_id(struct task_struct *task)
 }
 
 /* The policy that this hit is taken under, or a negative number: not at all. */
-static __always_inline int select_policy(uint64_t cgroup)
+static __always_inline int select_policy(uint64_t cgroup, struct kiln_stats *stat)
 {
 	uint32_t index = 0, *found, *credit;
 	struct kiln_policy *policy;
@@ -99,7 +91,7 @@ static __always_inline int select_policy(uint64_t cgroup)
 	}
 	policy = bpf_map_lookup_elem(&policies, &index);
 	if (!policy || policy->mode == KILN_POLICY_DISABLED) {
-		count(KILN_STAT_SKIPPED, 1);
+		stat->n[KILN_STAT_SKIPPED]++;
 		return -1;
 	}
 	if (policy->hz < base_hz) {
@@ -108,7 +100,7 @@ static __always_inline int select_policy(uint64_t cgroup)
 			return -1;
 		*credit += policy->hz;
 		if (*credit < base_hz) {
-			count(KILN_STAT_THINNED, 1);
+			stat->n[KILN_STAT_THINNED]++;
 			return -1;
 		}
 		*credit -= base_hz;
@@ -121,7 +113,7 @@ static __always_inline int select_policy(uint64_t cgroup)
  * set when user space has to be told of it.
  */
 static __always_inline struct kiln_process *find_process(uint32_t tgid, uint64_t exec_id,
-							 int *ret_new)
+							 struct kiln_stats *stat, int *ret_new)
 {
 	struct kiln_process pending = {.flags = KILN_PROCESS_PENDING, .exec_id = exec_id};
 	struct kiln_process *p = bpf_map_lookup_elem(&processes, &tgid);
@@ -129,7 +121,7 @@ static __always_inline struct kiln_process *find_process(uint32_t tgid, uint64_t
 	if (p && p->exec_id == exec_id)
 		return p;
 	if (bpf_map_update_elem(&processes, &tgid, &pending, BPF_ANY)) {
-		count(KILN_STAT_PROCESS_FULL, 1);
+		stat->n[KILN_STAT_PROCESS_FULL]++;
 		return 0;
 	}
 	*ret_new = 1;
@@ -142,18 +134,30 @@ static __always_inline struct kiln_process *find_process(uint32_t tgid, uint64_t
  * changes from round to round in memory, where the verifier does not follow it.
  */
 
-/* Copies the user stack from SP on into the record, from byte AT on. Returns the bytes copied. */
-__attribute__((noinline)) int dump_stack(uint32_t at, uint64_t sp)
+/*
+ * Puts a struct kiln_resume and the user stack from SP on into the record, from byte AT on. Returns
+ * the bytes of stack.
+ */
+__attribute__((noinline)) int dump_stack(uint32_t at)
 {
-	uint64_t address = (sp & ~7ULL) - KILN_RED_ZONE;
-	uint32_t zero = 0, done = 0;
+	uint32_t zero = 0, done = 0, to;
 	struct record_scratch *r = bpf_map_lookup_elem(&record_scratch, &zero);
+	struct kiln_walk *w = bpf_map_lookup_elem(&walk_scratch, &zero);
+	struct kiln_resume *resume;
+	uint64_t address;
 
-	if (!r)
+	if (!r || !w || at > KILN_RECORD_MAX - KILN_DUMP_MAX - sizeof(*resume))
 		return 0;
+	resume = (struct kiln_resume *)(r->bytes + at);
+	resume->regs = w->regs;
+	for (int i = 0; i < KILN_LEAF_REGS; i++)
+		resume->leaf[i] = i < ARCH_REGS ? w->leaf[i] : 0;
+	address = (w->regs.sp & ~7ULL) - KILN_RED_ZONE;
+	at += sizeof(*resume);
 	for (int i = 0; i < KILN_DUMP_MAX / KILN_PAGE + 1; i++) {
-		uint32_t len = KILN_PAGE - (uint32_t)(address & (KILN_PAGE - 1)), to = at + done;
+		uint32_t len = KILN_PAGE - (uint32_t)(address & (KILN_PAGE - 1));
 
+		to = at + done;
 		if (done >= KILN_DUMP_MAX)
 			break;
 		if (len > KILN_DUMP_MAX - done)
@@ -166,22 +170,6 @@ __attribute__((noinline)) int dump_stack(uint32_t at, uint64_t sp)
 		address += len;
 	}
 	return (int)done;
-}
-
-/* Adds N kernel addresses to the record's hash. */
-__attribute__((noinline)) int hash_kernel(uint32_t n)
-{
-	uint32_t zero = 0;
-	struct record_scratch *r = bpf_map_lookup_elem(&record_scratch, &zero);
-
-	if (!r)
-		return 0;
-	for (uint32_t i = 0; i < KILN_MAX_KERNEL_FRAMES; i++) {
-		if (i >= n)
-			break;
-		r->head.hash = walk_hash(r->head.hash, r->words[sizeof(r->head) / 8 + i]);
-	}
-	return 0;
 }
 
 /*
@@ -213,7 +201,6 @@ __attribute__((noinline)) int walk_user(uint32_t at, uint32_t syscall)
 		/* The compiler compares a copy and would drop the mask; the verifier needs it. */
 		asm volatile("" : "+r"(word));
 		r->words[word & (KILN_RECORD_MAX / 8 - 1)] = frame;
-		r->head.hash = walk_hash(r->head.hash, frame);
 		w->n++;
 		end = walk_step(w);
 		if (end) {
@@ -245,7 +232,7 @@ static __always_inline int user_registers(struct bpf_perf_event_data *ctx, struc
 		saved = (struct pt_regs *)bpf_task_pt_regs(task);
 		if (bpf_probe_read_kernel(&copy, sizeof(copy), saved))
 			return -1;
-		if (!copy.rsp)
+		if (!ARCH_SP(&copy))
 			return -1;
 		*ret_syscall = ARCH_IN_SYSCALL(&copy);
 		ARCH_REGS_FROM_PTREGS(w->leaf, &copy);
@@ -263,6 +250,7 @@ int sample(struct bpf_perf_event_data *ctx)
 	uint64_t id = bpf_get_current_pid_tgid(), cgroup, exec_id;
 	uint32_t tgid = id >> 32, zero = 0, n_kernel = 0, n_user = 0, size, syscall = 0;
 	struct kiln_process *process = 0;
+	struct kiln_stats *stat;
 	struct record_scratch *r;
 	struct kiln_walk *w;
 	int policy, fresh = 0, has_user;
@@ -270,21 +258,24 @@ int sample(struct bpf_perf_event_data *ctx)
 
 	if (!tgid)
 		return 0;
-	count(KILN_STAT_RUNS, 1);
-	cgroup = task_cgroup_id(task);
+	stat = bpf_map_lookup_elem(&stats, &zero);
+	if (!stat)
+		return 0;
+	stat->n[KILN_STAT_RUNS]++;
 	if (filter_pids && !bpf_map_lookup_elem(&pid_filter, &tgid)) {
-		count(KILN_STAT_SKIPPED, 1);
+		stat->n[KILN_STAT_SKIPPED]++;
 		return 0;
 	}
-	policy = select_policy(cgroup);
+	cgroup = cgroup_policies ? task_cgroup_id(task) : 0;
+	policy = select_policy(cgroup, stat);
 	if (policy < 0)
 		return 0;
 	has_user = task->mm != 0;
 	exec_id = task->self_exec_id;
 	if (has_user) {
-		process = find_process(tgid, exec_id, &fresh);
+		process = find_process(tgid, exec_id, stat, &fresh);
 		if (process && (process->flags & KILN_PROCESS_IGNORE)) {
-			count(KILN_STAT_SKIPPED, 1);
+			stat->n[KILN_STAT_SKIPPED]++;
 			return 0;
 		}
 	}
@@ -306,7 +297,6 @@ int sample(struct bpf_perf_event_data *ctx)
 	r->head.mapset = process ? process->mapset : 0;
 	r->head.dump_len = 0;
 	r->head.end = KILN_END_NONE;
-	r->head.hash = r->head.mapset;
 	bpf_get_current_comm(r->head.comm, sizeof(r->head.comm));
 
 	if (!ARCH_USER_MODE(&ctx->regs)) {
@@ -316,27 +306,23 @@ int sample(struct bpf_perf_event_data *ctx)
 			n_kernel = (uint32_t)got / 8;
 		if (n_kernel > KILN_MAX_KERNEL_FRAMES)
 			n_kernel = KILN_MAX_KERNEL_FRAMES;
-		hash_kernel(n_kernel);
 	}
 
 	if (has_user && !user_registers(ctx, task, w, &syscall)) {
-		for (int i = 0; i < ARCH_REGS; i++)
-			r->head.leaf[i] = w->leaf[i];
 		w->window_len = 0;
 		w->window_base = 0;
-		w->mapset = r->head.mapset;
 		w->first = process ? process->first : 0;
 		w->count = process ? process->count : 0;
-		w->epoch = cache_epoch & 0xffff;
+		w->tag = ((uint64_t)r->head.mapset << 32) | (uint32_t)(cache_epoch + 1);
 		w->cpu = r->head.cpu;
 		w->map_start = w->map_end = 0;
-		w->cache_hits = w->cache_misses = 0;
+		w->misses = 0;
 		n_user = (uint32_t)walk_user(sizeof(r->head) / 8 + n_kernel, syscall);
 		if (!r->head.mapset && w->end == KILN_END_NO_MAPPING)
 			w->end = KILN_END_NO_PROCESS;
 		r->head.end = w->end;
-		count(KILN_STAT_CACHE_HIT, w->cache_hits);
-		count(KILN_STAT_CACHE_MISS, w->cache_misses);
+		stat->n[KILN_STAT_CACHE_HIT] += n_user - w->misses;
+		stat->n[KILN_STAT_CACHE_MISS] += w->misses;
 	}
 	if (n_user > KILN_MAX_USER_FRAMES)
 		n_user = KILN_MAX_USER_FRAMES;
@@ -346,20 +332,19 @@ int sample(struct bpf_perf_event_data *ctx)
 
 	if (r->head.end == KILN_END_NO_PROCESS || r->head.end == KILN_END_NO_MAPPING ||
 	    r->head.end == KILN_END_NO_TABLE) {
-		r->head.resume = w->regs;
 		if (w->leaf_valid)
 			r->head.flags |= KILN_SAMPLE_FIRST_FRAME;
-		r->head.hash = 0;
-		r->head.dump_len = (uint32_t)dump_stack(size, w->regs.sp);
+		r->head.dump_len = (uint32_t)dump_stack(size);
 		if (r->head.dump_len > KILN_DUMP_MAX)
 			return 0;
-		size += r->head.dump_len;
+		if (r->head.dump_len)
+			size += sizeof(struct kiln_resume) + r->head.dump_len;
 	}
 	r->head.size = size;
 	if (size < sizeof(r->head) || size > KILN_RECORD_MAX)
 		return 0;
 	if (bpf_ringbuf_output(&ring, r, size, fresh ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP))
-		count(KILN_STAT_RING_FULL, 1);
+		stat->n[KILN_STAT_RING_FULL]++;
 	return 0;
 }
 

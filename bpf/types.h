@@ -27,6 +27,7 @@ enum {
 	KILN_MAX_USER_FRAMES = 1024,
 	KILN_MAX_KERNEL_FRAMES = 127, /* kernel.perf_event_max_stack's default */
 	KILN_COMM_LEN = 16,
+	KILN_LEAF_REGS = 33,   /* arm64 has that many; x86-64 17 */
 	KILN_DUMP_MAX = 20480, /* bytes of user stack in one record */
 	KILN_RED_ZONE =
 	    128, /* bytes below the stack pointer that leaf code may use (psABI 3.2.2) */
@@ -34,7 +35,7 @@ enum {
 	KILN_MAX_POLICIES = 256,
 	KILN_MAX_IMAGES = 4096,	   /* unwind tables that can be loaded at once */
 	KILN_SLOT_BYTES = 64,	   /* value size of the flat arrays: one cache line */
-	KILN_CACHE_ENTRIES = 1024, /* frame cache per CPU, 16 B each */
+	KILN_CACHE_ENTRIES = 1024, /* frame cache per CPU, 32 B each */
 };
 
 /* ---- unwind tables --------------------------------------------------------------------------- */
@@ -195,7 +196,7 @@ enum kiln_end {
 	KILN_END_COUNT
 };
 
-/* Registers at a frame, what a walk needs to go on. DWARF numbers of x86-64 in `leaf`. */
+/* Registers at a frame, what a walk needs to go on. */
 struct kiln_regs {
 	uint64_t pc, sp, bp, bx;
 };
@@ -207,15 +208,15 @@ enum kiln_record_type {
 
 enum kiln_sample_flags {
 	KILN_SAMPLE_KERNEL_MODE = 1, /* interrupted in the kernel */
-	KILN_SAMPLE_FIRST_FRAME = 2, /* `resume` still is the leaf: `leaf` registers hold */
+	KILN_SAMPLE_FIRST_FRAME = 2, /* the walk stands at the leaf: `leaf` registers hold */
 	KILN_SAMPLE_KTHREAD = 4,
 };
 
 /*
  * A sample. After the header: n_kernel kernel addresses, n_user user frame words (leaf first),
- * then, when the walk ended for want of a mapping or table, dump_len bytes of the user stack from
- * (resume.sp & ~7) - KILN_RED_ZONE on, so that user space can complete the walk once it has the
- * table.
+ * then, when the walk ended for want of a mapping or table, a struct kiln_resume and dump_len bytes
+ * of the user stack from (resume.regs.sp & ~7) - KILN_RED_ZONE on, so that user space can complete
+ * the walk once it has the table. No dump, no kiln_resume.
  */
 struct kiln_sample {
 	uint32_t type; /* enum kiln_record_type */
@@ -224,8 +225,7 @@ struct kiln_sample {
 	uint64_t
 	    start_time;	  /* of the process's leader: boot-time ns; tells one pid's owners apart */
 	uint64_t exec_id; /* task_struct.self_exec_id */
-	uint64_t cgroup;  /* cgroup id: v2, or v1 memory controller */
-	uint64_t hash;	  /* over mapset and every word of both stacks; 0 when dump_len > 0 */
+	uint64_t cgroup;  /* cgroup id: v2, or v1 memory controller; 0 while none has a policy */
 	uint32_t tgid, tid;
 	uint32_t mapset;
 	uint32_t policy;
@@ -234,14 +234,19 @@ struct kiln_sample {
 	uint16_t cpu;
 	uint32_t end; /* enum kiln_end */
 	uint32_t dump_len;
-	struct kiln_regs resume; /* where the walk ended; with a dump only */
-	uint64_t leaf[17];	 /* all registers at the interrupt, DWARF order; with a dump only */
 	char comm[KILN_COMM_LEN];
 	uint64_t words[];
 };
-KILN_ASSERT_SIZE(kiln_sample, 264);
+KILN_ASSERT_SIZE(kiln_sample, 88);
 
-/* `stats`: per-CPU counters, index by this; user space sums them up into /metrics. */
+/* Before the dump: what the walk needs to go on. */
+struct kiln_resume {
+	struct kiln_regs regs;	       /* where the walk ended */
+	uint64_t leaf[KILN_LEAF_REGS]; /* all registers at the interrupt, by DWARF number */
+};
+KILN_ASSERT_SIZE(kiln_resume, 296);
+
+/* `stats`: per-CPU counters, indexed by this; user space sums them up into /metrics. */
 enum kiln_stat {
 	KILN_STAT_RUNS,	     /* timer hits on tasks */
 	KILN_STAT_SKIPPED,   /* policy or process filter said no */
@@ -251,4 +256,8 @@ enum kiln_stat {
 	KILN_STAT_CACHE_MISS,
 	KILN_STAT_PROCESS_FULL, /* no room in `processes`: its samples stay incomplete */
 	KILN_STAT_COUNT
+};
+
+struct kiln_stats {
+	uint64_t n[KILN_STAT_COUNT];
 };

@@ -9,7 +9,12 @@
  *   const struct kiln_table *env_table(uint32_t image)       entry of tables, or NULL
  *   const uint32_t *env_slot(uint32_t slot)                  16 words of unwind_slab, or NULL
  *   int env_read(void *dst, uint32_t len, uint64_t address)  user memory; 0 when all was read
- *   struct kiln_cache_entry *env_cache(struct kiln_walk *, uint64_t pc)  or NULL: no cache
+ *   struct kiln_cache_entry *env_cache(struct kiln_walk *, uint64_t pc)  where the rule for pc is
+ *       kept, if it is known; never NULL where there is memory
+ *
+ * What is usual (a cached rule, a CFA by rsp or rbp, words that lie in the window) is inline and
+ * short: at low rates a sample costs the cache lines that it touches, of code as of data. The rest
+ * is in functions of its own.
  *
  * Invariants: the CFA only grows, except through a signal frame or a frame-pointer rule (which may
  * change stacks), so a walk ends; every loop has a constant bound.
@@ -33,32 +38,33 @@ enum {
 	KILN_PAGE = 4096,
 };
 
-/* (pc, epoch, mapset) -> where in the slab the rule is, in units of 16 bytes. */
+/* (pc, mapset, epoch) -> rule: neither mapping, table nor slab are looked at for a known pc. */
 struct kiln_cache_entry {
-	uint64_t key; /* pc in bits 47..0, epoch in bits 63..48 */
-	uint32_t mapset;
-	uint32_t rule;
+	uint64_t pc;
+	uint64_t tag; /* mapset in the high half; epoch + 1 in the low one: never 0, as empty */
+	struct kiln_rule rule;
 };
-KILN_ASSERT_SIZE(kiln_cache_entry, 16);
+KILN_ASSERT_SIZE(kiln_cache_entry, 32);
 
 struct kiln_walk {
 	struct kiln_regs regs; /* of the frame that is being left */
-	uint64_t leaf[32];     /* ARCH_REGS registers, room for the mask; hold while `leaf_valid` */
-	uint64_t window_base;
-	uint32_t window_len;	       /* bytes, a multiple of 8 */
-	uint32_t mapset, first, count; /* the process's mappings */
-	uint32_t epoch;
+	uint64_t tag;	       /* as in kiln_cache_entry */
+	uint64_t window_base;  /* a multiple of 8 */
+	uint32_t window_len;   /* bytes, a multiple of 8 */
 	uint32_t cpu;
-	uint32_t end;  /* enum kiln_end once step() returned non-zero */
+	uint32_t n;    /* frames so far */
+	uint32_t end;  /* enum kiln_end once walk_step() returned non-zero */
 	uint8_t exact; /* pc is where execution is, not a return address */
 	uint8_t leaf_valid;
 	uint8_t pad[2];
-	uint32_t n; /* frames so far */
-	uint32_t cache_hits, cache_misses;
+	uint32_t misses;       /* of the cache */
+	uint64_t value;	       /* what walk_refill() read */
+	uint32_t first, count; /* the process's mappings */
 	/* The mapping of the last lookup, and its table. */
 	uint64_t map_start, map_end, map_bias;
 	uint32_t map_image, map_flags;
 	struct kiln_table table;
+	uint64_t leaf[ARCH_LEAF_ROOM]; /* ARCH_REGS registers; hold while `leaf_valid` */
 	uint64_t window[KILN_WINDOW_WORDS];
 };
 
@@ -68,47 +74,64 @@ KILN_INLINE const uint32_t *env_slot(uint32_t slot);
 KILN_INLINE int env_read(void *dst, uint32_t len, uint64_t address);
 KILN_INLINE struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t pc);
 
+/* The 8 bytes at ADDRESS, which the window does not have, into w->value. 0, or -1. */
+KILN_GLOBAL int walk_refill(struct kiln_walk *w, uint64_t address)
+{
+	uint64_t base = address, len;
+
+	if (!w)
+		return -1;
+	if (address & 7)
+		return env_read(&w->value, 8, address) ? -1 : 0;
+	/* From the stack pointer on, when that is close below on the same page. */
+	if (w->regs.sp < address && (w->regs.sp ^ address) < KILN_PAGE &&
+	    address - w->regs.sp < KILN_WINDOW_WORDS * 8 - 8)
+		base = w->regs.sp & ~7ULL;
+	/* Never across a page's end: the next page may not be there. */
+	len = KILN_PAGE - (base & (KILN_PAGE - 1));
+	if (len > KILN_WINDOW_WORDS * 8)
+		len = KILN_WINDOW_WORDS * 8;
+	w->window_len = 0;
+	if (env_read(w->window, (uint32_t)len, base)) {
+		/* A dump may end inside the window: just the word then. */
+		base = address;
+		len = 8;
+		if (env_read(w->window, 8, base))
+			return -1;
+	}
+	w->window_base = base;
+	w->window_len = (uint32_t)len;
+	w->value = w->window[((address - base) >> 3) & (KILN_WINDOW_WORDS - 1)];
+	return 0;
+}
+
 /* The 8 bytes at ADDRESS, through the window. 0, or -1 when they cannot be read. */
 KILN_INLINE int walk_read(struct kiln_walk *w, uint64_t address, uint64_t *ret)
 {
-	uint64_t offset = address - w->window_base, base, len;
+	uint64_t offset = address - w->window_base;
 
-	if (offset + 8 > w->window_len || offset + 8 < 8 || (address & 7)) {
-		if (address & 7)
-			return env_read(ret, 8, address) ? -1 : 0;
-		/* From the stack pointer on, when that is close below on the same page. */
-		base = address;
-		if (w->regs.sp < address && (w->regs.sp ^ address) < KILN_PAGE &&
-		    address - w->regs.sp < KILN_WINDOW_WORDS * 8 - 8)
-			base = w->regs.sp & ~7ULL;
-		/* Never across a page's end: the next page may not be there. */
-		len = KILN_PAGE - (base & (KILN_PAGE - 1));
-		if (len > KILN_WINDOW_WORDS * 8)
-			len = KILN_WINDOW_WORDS * 8;
-		w->window_len = 0;
-		if (env_read(w->window, (uint32_t)len, base)) {
-			/* A dump may end inside the window: just the word then. */
-			base = address;
-			len = 8;
-			if (env_read(w->window, 8, base))
-				return -1;
-		}
-		w->window_base = base;
-		w->window_len = (uint32_t)len;
-		offset = address - base;
+	/* Both are multiples of 8: the last byte is in the window when the first one is. */
+	if (offset >= w->window_len || (offset & 7)) {
+		if (walk_refill(w, address))
+			return -1;
+		*ret = w->value;
+		return 0;
 	}
 	*ret = w->window[(offset >> 3) & (KILN_WINDOW_WORDS - 1)];
 	return 0;
 }
 
 /* Makes the mapping of PC the current one. 0, or an enum kiln_end. */
-KILN_INLINE int walk_find_mapping(struct kiln_walk *w, uint64_t pc)
+KILN_GLOBAL int walk_find_mapping(struct kiln_walk *w, uint64_t pc)
 {
-	uint32_t lo = w->first, hi = w->first + w->count;
 	const struct kiln_mapping *m;
 	const struct kiln_table *t;
-	uint32_t blocks;
+	uint32_t lo, hi, blocks;
 
+	if (!w)
+		return KILN_END_NO_MAPPING;
+	lo = w->first;
+	hi = w->first + w->count;
 	for (int i = 0; i < 16 && lo < hi; i++) {
 		uint32_t mid = (lo + hi) / 2;
 
@@ -181,45 +204,42 @@ KILN_INLINE int walk_find_row(struct kiln_walk *w, uint64_t vaddr, uint32_t *ret
 	return 0;
 }
 
-/* The rule for PC (already that of the call, for return addresses). 0 or an enum kiln_end. */
-KILN_INLINE int walk_find_rule(struct kiln_walk *w, uint64_t pc, struct kiln_rule *ret)
+/*
+ * Finds the rule for PC (already that of the call, for return addresses) and leaves it in PC's
+ * place of the cache. 0, or an enum kiln_end; the cache is untouched then.
+ */
+KILN_GLOBAL int walk_find_rule(struct kiln_walk *w, uint64_t pc)
 {
-	struct kiln_cache_entry *cached = env_cache(w, pc);
-	uint64_t key = pc | ((uint64_t)w->epoch << 48);
+	struct kiln_cache_entry *entry;
 	const uint32_t *slot;
 	uint32_t rule = KILN_BUILTIN_INVALID;
 	int r;
 
-	if (cached && cached->key == key && cached->mapset == w->mapset) {
-		rule = cached->rule;
-		w->cache_hits++;
+	if (!w)
+		return KILN_END_NO_RULE;
+	w->misses++;
+	if (pc < w->map_start || pc >= w->map_end) {
+		r = walk_find_mapping(w, pc);
+		if (r)
+			return r;
+	}
+	if (!w->map_image) {
+		if (!(w->map_flags & KILN_MAPPING_JIT))
+			return KILN_END_NO_RULE;
+		rule = KILN_BUILTIN_FP;
 	} else {
-		w->cache_misses++;
-		if (pc < w->map_start || pc >= w->map_end) {
-			r = walk_find_mapping(w, pc);
-			if (r)
-				return r;
-		}
-		if (!w->map_image) {
-			if (!(w->map_flags & KILN_MAPPING_JIT))
-				return KILN_END_NO_RULE;
-			rule = KILN_BUILTIN_FP;
-		} else {
-			if (!w->table.blocks)
-				return KILN_END_NO_TABLE;
-			if (walk_find_row(w, pc - w->map_bias, &rule))
-				return KILN_END_NO_RULE;
-		}
-		if (cached && !(pc >> 48)) {
-			cached->key = key;
-			cached->mapset = w->mapset;
-			cached->rule = rule;
-		}
+		if (!w->table.blocks)
+			return KILN_END_NO_TABLE;
+		if (walk_find_row(w, pc - w->map_bias, &rule))
+			return KILN_END_NO_RULE;
 	}
 	slot = env_slot(rule >> 2);
-	if (!slot)
+	entry = env_cache(w, pc);
+	if (!slot || !entry)
 		return KILN_END_NO_RULE;
-	*ret = *(const struct kiln_rule *)(slot + (rule & 3) * 4);
+	entry->pc = pc;
+	entry->tag = w->tag;
+	entry->rule = *(const struct kiln_rule *)(slot + (rule & 3) * 4);
 	return 0;
 }
 
@@ -235,17 +255,20 @@ KILN_INLINE int walk_register(const struct kiln_walk *w, uint32_t reg, uint64_t 
 	else if (w->leaf_valid && reg < ARCH_REGS) {
 		/* The compiler would drop the mask; the verifier needs it. */
 		asm volatile("" : "+r"(reg));
-		*ret = w->leaf[reg & 31];
+		*ret = w->leaf[reg & (ARCH_LEAF_ROOM - 1)];
 	} else
 		return -1;
 	return 0;
 }
 
 /* Through a signal frame: every register as it was when the signal came. */
-KILN_INLINE int walk_signal(struct kiln_walk *w, int32_t offset)
+KILN_GLOBAL int walk_signal(struct kiln_walk *w, int32_t offset)
 {
-	uint64_t at = w->regs.sp + (uint64_t)(int64_t)offset + ARCH_UCONTEXT_REGS, v;
+	uint64_t at, v;
 
+	if (!w)
+		return KILN_END_BAD_READ;
+	at = w->regs.sp + (uint64_t)(int64_t)offset + ARCH_UCONTEXT_REGS;
 	for (uint32_t i = 0; i < ARCH_UCONTEXT_N; i++) {
 		uint32_t reg = arch_ucontext_dwarf(i);
 
@@ -263,79 +286,11 @@ KILN_INLINE int walk_signal(struct kiln_walk *w, int32_t offset)
 	return 0;
 }
 
-/*
- * Goes from the frame in w->regs to its caller. 0: w->regs is the caller. Else an enum kiln_end,
- * and w->regs is untouched, so that the walk can be taken up again there.
- */
-KILN_GLOBAL int walk_step(struct kiln_walk *w)
+/* The caller is found. */
+KILN_INLINE int walk_enter(struct kiln_walk *w, uint64_t pc, uint64_t cfa, uint64_t bp, uint64_t bx)
 {
-	uint64_t cfa, saved, bp, bx, pc, ra_at;
-	struct kiln_rule rule;
-	int r;
-
-	if (!w)
-		return KILN_END_BAD_READ;
-	pc = w->regs.pc - (w->exact ? 0 : 1);
-	r = walk_find_rule(w, pc, &rule);
-	if (r)
-		return r;
-	bp = w->regs.bp;
-	bx = w->regs.bx;
-	switch (rule.kind) {
-	case KILN_RULE_STOP:
-		return KILN_END_ROOT;
-	case KILN_RULE_SIGNAL:
-		r = walk_signal(w, rule.cfa_off);
-		return r;
-	case KILN_RULE_FP:
-		if (!bp)
-			return KILN_END_ROOT;
-		if (walk_read(w, bp, &bp))
-			return KILN_END_BAD_READ;
-		ra_at = w->regs.bp + 8;
-		cfa = w->regs.bp + 16;
-		break;
-	case KILN_RULE_PLT:
-		cfa = w->regs.sp + 8 + ((w->regs.pc & 15) >= (uint64_t)rule.cfa_off ? 8 : 0);
-		ra_at = cfa - 8;
-		break;
-	case KILN_RULE_CFA:
-	case KILN_RULE_DEREF:
-	case KILN_RULE_RA_REG:
-		if (walk_register(w, rule.reg, &cfa))
-			return KILN_END_NO_RULE;
-		cfa += (uint64_t)(int64_t)rule.cfa_off;
-		if (rule.kind == KILN_RULE_DEREF) {
-			if (walk_read(w, cfa, &cfa))
-				return KILN_END_BAD_READ;
-			cfa += (uint64_t)(int64_t)rule.deref_off;
-		}
-		if (cfa <= w->regs.sp && rule.kind != KILN_RULE_RA_REG)
-			return KILN_END_BAD_CFA;
-		saved = rule.flags & KILN_RULE_SAVED_AT_RBP ? w->regs.bp : cfa;
-		/* The lowest slots first: the window then holds what comes after. */
-		if ((rule.flags & KILN_RULE_SAVED_RBX) &&
-		    walk_read(w, saved + (uint64_t)((int64_t)rule.rbx_off * 8), &bx))
-			return KILN_END_BAD_READ;
-		if ((rule.flags & KILN_RULE_SAVED_RBP) &&
-		    walk_read(w, saved + (uint64_t)((int64_t)rule.rbp_off * 8), &bp))
-			return KILN_END_BAD_READ;
-		ra_at = cfa + (uint64_t)(int64_t)rule.ra_off;
-		break;
-	default:
-		return KILN_END_NO_RULE;
-	}
-	if (rule.kind == KILN_RULE_RA_REG) {
-		if (walk_register(w, (uint32_t)rule.ra_off, &pc))
-			return KILN_END_NO_RULE;
-	} else if (walk_read(w, ra_at, &pc)) {
-		return KILN_END_BAD_READ;
-	}
 	if (!pc)
 		return KILN_END_ROOT;
-	if ((rule.flags & KILN_RULE_GUESS) && (pc - 1 < w->map_start || pc - 1 >= w->map_end) &&
-	    walk_find_mapping(w, pc - 1))
-		return KILN_END_NO_RULE;
 	w->regs.pc = pc;
 	w->regs.sp = cfa;
 	w->regs.bp = bp;
@@ -345,16 +300,100 @@ KILN_GLOBAL int walk_step(struct kiln_walk *w)
 	return 0;
 }
 
+/* The kinds of rule that few frames have. As walk_step(). */
+KILN_INLINE int walk_step_special(struct kiln_walk *w, const struct kiln_rule *rule)
+{
+	uint64_t cfa, bp = w->regs.bp, pc;
+
+	switch (rule->kind) {
+	case KILN_RULE_STOP:
+		return KILN_END_ROOT;
+	case KILN_RULE_SIGNAL:
+		return walk_signal(w, rule->cfa_off);
+	case KILN_RULE_FP:
+		if (!bp)
+			return KILN_END_ROOT;
+		cfa = bp + 16;
+		if (walk_read(w, bp, &bp) || walk_read(w, cfa - 8, &pc))
+			return KILN_END_BAD_READ;
+		break;
+	case KILN_RULE_PLT:
+		cfa = w->regs.sp + 8 + ((w->regs.pc & 15) >= (uint64_t)rule->cfa_off ? 8 : 0);
+		if (walk_read(w, cfa - 8, &pc))
+			return KILN_END_BAD_READ;
+		break;
+	case KILN_RULE_RA_REG:
+		if (walk_register(w, rule->reg, &cfa) ||
+		    walk_register(w, (uint32_t)rule->ra_off, &pc))
+			return KILN_END_NO_RULE;
+		cfa += (uint64_t)(int64_t)rule->cfa_off;
+		break;
+	default:
+		return KILN_END_NO_RULE;
+	}
+	if (pc && (rule->flags & KILN_RULE_GUESS) &&
+	    (pc - 1 < w->map_start || pc - 1 >= w->map_end) && walk_find_mapping(w, pc - 1))
+		return KILN_END_NO_RULE;
+	return walk_enter(w, pc, cfa, bp, w->regs.bx);
+}
+
+/*
+ * Goes from the frame in w->regs to its caller. 0: w->regs is the caller. Else an enum kiln_end,
+ * and w->regs is untouched, so that the walk can be taken up again there.
+ */
+KILN_GLOBAL int walk_step(struct kiln_walk *w)
+{
+	const struct kiln_cache_entry *entry;
+	const struct kiln_rule *rule;
+	uint64_t cfa, saved, bp, bx, pc;
+	int r;
+
+	if (!w)
+		return KILN_END_BAD_READ;
+	pc = w->regs.pc - (w->exact ? 0 : 1);
+	entry = env_cache(w, pc);
+	if (!entry)
+		return KILN_END_NO_RULE;
+	if (entry->pc != pc || entry->tag != w->tag) {
+		r = walk_find_rule(w, pc);
+		if (r)
+			return r;
+	}
+	rule = &entry->rule;
+	bp = w->regs.bp;
+	bx = w->regs.bx;
+	if (rule->kind == KILN_RULE_CFA && rule->reg == ARCH_REG_SP)
+		cfa = w->regs.sp;
+	else if (rule->kind == KILN_RULE_CFA && rule->reg == ARCH_REG_BP)
+		cfa = bp;
+	else if (rule->kind != KILN_RULE_CFA && rule->kind != KILN_RULE_DEREF)
+		return walk_step_special(w, rule);
+	else if (walk_register(w, rule->reg, &cfa))
+		return KILN_END_NO_RULE;
+	cfa += (uint64_t)(int64_t)rule->cfa_off;
+	if (rule->kind == KILN_RULE_DEREF) {
+		if (walk_read(w, cfa, &cfa))
+			return KILN_END_BAD_READ;
+		cfa += (uint64_t)(int64_t)rule->deref_off;
+	}
+	if (cfa <= w->regs.sp && !(rule->flags & KILN_RULE_SWITCH))
+		return KILN_END_BAD_CFA;
+	saved = rule->flags & KILN_RULE_SAVED_AT_RBP ? bp : cfa;
+	/* The lowest slots first: the window then holds what comes after. */
+	if ((rule->flags & KILN_RULE_SAVED_RBX) &&
+	    walk_read(w, saved + (uint64_t)((int64_t)rule->rbx_off * 8), &bx))
+		return KILN_END_BAD_READ;
+	if ((rule->flags & KILN_RULE_SAVED_RBP) &&
+	    walk_read(w, saved + (uint64_t)((int64_t)rule->rbp_off * 8), &bp))
+		return KILN_END_BAD_READ;
+	if (walk_read(w, cfa + (uint64_t)(int64_t)rule->ra_off, &pc))
+		return KILN_END_BAD_READ;
+	return walk_enter(w, pc, cfa, bp, bx);
+}
+
 /* The frame word of the frame in w->regs. */
 KILN_INLINE uint64_t walk_frame(const struct kiln_walk *w)
 {
 	return ((uint64_t)KILN_FRAME_NATIVE << KILN_FRAME_KIND_SHIFT) |
 	       (w->exact ? 0 : KILN_FRAME_RETURN) | (w->regs.pc & KILN_FRAME_PC_MASK);
-}
-
-/* Not for security: spreads stacks over hash buckets; equality is decided by comparing words. */
-KILN_INLINE uint64_t walk_hash(uint64_t h, uint64_t word)
-{
-	h = (h ^ word) * 0x9e3779b97f4a7c15ULL;
-	return h ^ (h >> 29);
 }

@@ -13,7 +13,8 @@ struct environment {
 	const uint8_t *dump;
 	uint64_t dump_at;
 	uint32_t dump_len;
-	struct kiln_mapping mapping; /* what env_mapping() returned last */
+	struct kiln_mapping mapping;  /* what env_mapping() returned last */
+	struct kiln_cache_entry rule; /* a cache of one */
 };
 
 static _Thread_local struct environment *current;
@@ -61,31 +62,33 @@ static inline int env_read(void *dst, uint32_t len, uint64_t address)
 
 static inline struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t pc)
 {
-	return NULL;
+	return &current->rule;
 }
 
 static void start_walk(struct kiln_walk *w, const struct kiln_sample *record,
-		       const struct mapset *mapset)
+		       const struct kiln_resume *resume, const struct mapset *mapset)
 {
+	_Static_assert((int)ARCH_REGS <= (int)KILN_LEAF_REGS, "registers");
 	*w = (struct kiln_walk){
-	    .regs = record->resume,
-	    .mapset = mapset->id,
+	    .regs = resume->regs,
+	    .tag = 1,
 	    .count = mapset->n,
 	    .exact = (record->flags & KILN_SAMPLE_FIRST_FRAME) != 0,
 	    .leaf_valid = (record->flags & KILN_SAMPLE_FIRST_FRAME) != 0,
 	};
-	memcpy(w->leaf, record->leaf, sizeof(record->leaf));
+	memcpy(w->leaf, resume->leaf, ARCH_REGS * sizeof(*w->leaf));
 }
 
 void finish_walk(const struct kernel_memory *memory, const struct mapset *mapset,
 		 const struct kiln_sample *record, uint32_t max_depth, struct finish_result *ret)
 {
 	const uint64_t *words = record->words + record->n_kernel;
+	const struct kiln_resume *resume = (const struct kiln_resume *)(words + record->n_user);
 	struct environment env = {
 	    .memory = memory,
 	    .mapset = mapset,
-	    .dump = (const uint8_t *)(words + record->n_user),
-	    .dump_at = (record->resume.sp & ~7ULL) - KILN_RED_ZONE,
+	    .dump = (const uint8_t *)(resume + 1),
+	    .dump_at = (resume->regs.sp & ~7ULL) - KILN_RED_ZONE,
 	    .dump_len = record->dump_len,
 	};
 	const struct mapset_range *range;
@@ -93,7 +96,7 @@ void finish_walk(const struct kernel_memory *memory, const struct mapset *mapset
 	int end = KILN_END_DEPTH;
 
 	current = &env;
-	start_walk(&w, record, mapset);
+	start_walk(&w, record, resume, mapset);
 	ret->wanted = NULL;
 	ret->n = MIN(record->n_user, KILN_MAX_USER_FRAMES);
 	memcpy(ret->words, words, ret->n * sizeof(*words));

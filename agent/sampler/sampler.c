@@ -429,18 +429,16 @@ static uint64_t map_memory_bytes(int fd)
 
 void sampler_read_stats(struct sampler *s, struct sampler_stats *ret)
 {
-	_cleanup_free_ uint64_t *values = calloc((size_t)s->n_cpus, sizeof(*values));
+	_cleanup_free_ struct kiln_stats *values = calloc((size_t)s->n_cpus, sizeof(*values));
 	struct bpf_prog_info info = {};
-	uint32_t len = sizeof(info);
+	uint32_t len = sizeof(info), zero = 0;
 	struct bpf_map *map;
 
 	*ret = (struct sampler_stats){.processes = s->processes};
-	for (uint32_t i = 0; values && i < KILN_STAT_COUNT; i++) {
-		if (bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.stats), &i, values) < 0)
-			continue;
+	if (values && !bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.stats), &zero, values))
 		for (int cpu = 0; cpu < s->n_cpus; cpu++)
-			ret->counts[i] += values[cpu];
-	}
+			for (uint32_t i = 0; i < KILN_STAT_COUNT; i++)
+				ret->counts[i] += values[cpu].n[i];
 	if (!bpf_obj_get_info_by_fd(bpf_program__fd(s->skel->progs.sample), &info, &len)) {
 		ret->run_ns = info.run_time_ns;
 		ret->runs = info.run_cnt;

@@ -86,6 +86,7 @@ int profiled_load(struct profiled *p, struct stored_image *image, struct error *
 int profiled_load_all(struct profiled *p, const struct mapset *m)
 {
 	struct error err = {};
+	uint64_t now = profiled_now_ns() / 1000000;
 	int loaded = 0;
 
 	for (uint32_t i = 0; i < m->n; i++) {
@@ -93,7 +94,7 @@ int profiled_load_all(struct profiled *p, const struct mapset *m)
 
 		if (!image)
 			continue;
-		if (unwind_store_state(p->unwind, image) == UNWIND_LOADED ||
+		if (unwind_store_state(p->unwind, image, now) == UNWIND_LOADED ||
 		    !profiled_load(p, image, &err))
 			loaded++;
 	}

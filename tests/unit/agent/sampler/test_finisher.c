@@ -18,7 +18,9 @@ static struct {
 	struct mapset mapset;
 	struct {
 		struct kiln_sample head;
-		uint64_t words[1 + KILN_RED_ZONE / 8 + DUMP_WORDS];
+		uint64_t words[1];
+		struct kiln_resume resume;
+		uint64_t dump[KILN_RED_ZONE / 8 + DUMP_WORDS];
 	} record;
 	uint64_t *stack; /* word 0 is at STACK */
 	struct finish_result result;
@@ -63,10 +65,10 @@ static int setup(void **state)
 	    .n_user = 1,
 	    .flags = KILN_SAMPLE_FIRST_FRAME,
 	    .dump_len = KILN_RED_ZONE + DUMP_WORDS * 8,
-	    .resume = {.pc = CODE + 0x10, .sp = STACK},
 	};
+	t.record.resume.regs = (struct kiln_regs){.pc = CODE + 0x10, .sp = STACK};
 	t.record.words[0] = ((uint64_t)KILN_FRAME_NATIVE << KILN_FRAME_KIND_SHIFT) | (CODE + 0x10);
-	t.stack = t.record.words + 1 + KILN_RED_ZONE / 8;
+	t.stack = t.record.dump + KILN_RED_ZONE / 8;
 	return 0;
 }
 
@@ -127,12 +129,12 @@ static void plt_rule_depends_on_the_place_in_the_stub(void **state)
 	const struct kiln_rule rules[] = {plt, stop};
 
 	load_rules(rules, 2);
-	t.record.head.resume.pc = CODE + 0x20 + 10; /* before the push */
+	t.record.resume.regs.pc = CODE + 0x20 + 10; /* before the push */
 	t.stack[0] = CODE + 0x410;
 	t.stack[1] = 0xbad;
 	walk();
 	assert_int_equal(t.result.end, KILN_END_ROOT);
-	t.record.head.resume.pc = CODE + 0x20 + 11; /* after it */
+	t.record.resume.regs.pc = CODE + 0x20 + 11; /* after it */
 	t.stack[0] = 0xbad;
 	t.stack[1] = CODE + 0x410;
 	walk();
@@ -190,7 +192,7 @@ static void saved_registers_may_lie_by_rbp(void **state)
 	const struct kiln_rule rules[] = {realigned, by_rbp, stop};
 
 	load_rules(rules, 3);
-	t.record.head.resume.bp = STACK + 0x40;
+	t.record.resume.regs.bp = STACK + 0x40;
 	t.stack[0x38 / 8] = STACK + 0x100; /* the CFA */
 	t.stack[0x40 / 8] = STACK + 0x180; /* the caller's rbp, where rbp points */
 	t.stack[0xf8 / 8] = CODE + 0x410;
@@ -205,8 +207,8 @@ static void jit_code_is_walked_by_frame_pointers(void **state)
 	const struct kiln_rule rules[] = {stop};
 
 	load_rules(rules, 1);
-	t.record.head.resume.pc = 0x50010;
-	t.record.head.resume.bp = STACK + 0x20;
+	t.record.resume.regs.pc = 0x50010;
+	t.record.resume.regs.bp = STACK + 0x20;
 	t.stack[4] = STACK + 0x40;
 	t.stack[5] = 0x50020;
 	t.stack[8] = 0;
@@ -221,8 +223,8 @@ static void a_frame_pointer_that_leads_nowhere_is_not_believed(void **state)
 	const struct kiln_rule rules[] = {stop};
 
 	load_rules(rules, 1);
-	t.record.head.resume.pc = 0x50010;
-	t.record.head.resume.bp = STACK + 0x20;
+	t.record.resume.regs.pc = 0x50010;
+	t.record.resume.regs.bp = STACK + 0x20;
 	t.stack[4] = 0x1234;
 	t.stack[5] = 0x99999;
 	walk();
@@ -239,19 +241,19 @@ static void every_failure_has_its_own_end(void **state)
 	const struct kiln_rule rules[] = {back, unknown_register, {.kind = KILN_RULE_INVALID}};
 
 	load_rules(rules, 3);
-	t.record.head.resume.bp = STACK - 0x100;
+	t.record.resume.regs.bp = STACK - 0x100;
 	walk();
 	assert_int_equal(t.result.end, KILN_END_BAD_CFA);
-	t.record.head.resume.bp = STACK + 0x100000;
+	t.record.resume.regs.bp = STACK + 0x100000;
 	walk();
 	assert_int_equal(t.result.end, KILN_END_BAD_READ);
-	t.record.head.resume.pc = CODE + 0x810;
+	t.record.resume.regs.pc = CODE + 0x810;
 	walk();
 	assert_int_equal(t.result.end, KILN_END_NO_RULE);
-	t.record.head.resume.pc = 0x99999999;
+	t.record.resume.regs.pc = 0x99999999;
 	walk();
 	assert_int_equal(t.result.end, KILN_END_NO_MAPPING);
-	t.record.head.resume.pc = CODE + 0x10;
+	t.record.resume.regs.pc = CODE + 0x10;
 	t.tables[IMAGE_SLOT].blocks = 0;
 	walk();
 	assert_int_equal(t.result.end, KILN_END_NO_TABLE);
@@ -259,7 +261,7 @@ static void every_failure_has_its_own_end(void **state)
 	/* A register that only the leaf knows. */
 	load_rules(rules, 3);
 	t.record.head.flags = 0;
-	t.record.head.resume.pc = CODE + 0x410;
+	t.record.resume.regs.pc = CODE + 0x410;
 	walk();
 	assert_int_equal(t.result.end, KILN_END_NO_RULE);
 }
@@ -269,7 +271,7 @@ static void endless_chain_ends_at_the_limit(void **state)
 	const struct kiln_rule rules[] = {{.kind = KILN_RULE_FP}};
 
 	load_rules(rules, 1);
-	t.record.head.resume.bp = STACK;
+	t.record.resume.regs.bp = STACK;
 	t.stack[0] = STACK;
 	t.stack[1] = CODE + 0x20;
 	walk();
