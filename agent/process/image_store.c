@@ -127,6 +127,10 @@ static int entry_open(struct image_store *store, struct entry *e, int proc_dirfd
 			else
 				r = image_open(fd, map->path, &image, NULL);
 		}
+		/* The headers were read with what lies around them; most files are not read
+		 * again. */
+		if (r == 0)
+			image_forget(image);
 	}
 	if (r == -ENOMEM || r == -ESRCH)
 		return r;
