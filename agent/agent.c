@@ -16,6 +16,7 @@
 
 #include "agent/elf/image.h"
 #include "agent/export/exporter.h"
+#include "agent/footprint.h"
 #include "agent/http/debug_pprof.h"
 #include "agent/http/health.h"
 #include "agent/process/procfs.h"
@@ -87,6 +88,9 @@ static void deliver(struct agent *a, struct batch *batch)
 	if (a->pprof)
 		debug_pprof_consume(a->pprof, batch);
 	metric_add(M_WINDOWS, 1);
+	/* The first window is the one that met every file. */
+	if (!a->reported)
+		footprint_trim();
 	a->reported = true;
 }
 
@@ -372,6 +376,7 @@ static int start(struct agent *a, struct error *err)
 	struct sampler_options options = sampler_options(c);
 	int r;
 
+	footprint_raise_files();
 	r = image_catch_faults(err);
 	if (r < 0)
 		return r;
@@ -402,6 +407,7 @@ static int start(struct agent *a, struct error *err)
 	r = start_handles(a, err);
 	if (r < 0)
 		return r;
+	footprint_trim();
 	r = sampler_start(a->sampler, err);
 	if (r < 0)
 		return r;

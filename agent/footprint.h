@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the process itself takes: descriptors, and memory that only the start needed. Any thread.
+ */
+#pragma once
+
+/* Raises the limit of open files as far as allowed: every profiled file stays open. */
+void footprint_raise_files(void);
+/*
+ * Gives back the pages of code and constants that linking and initialising the libraries read, and
+ * what the allocator holds in reserve. What is needed after all comes back with the next access.
+ */
+void footprint_trim(void);
