@@ -27,6 +27,8 @@ enum {
 	KEEP_MS = 60000,    /* stacks, processes and images that nothing uses */
 	REREAD_MIN_MS = 20, /* between two readings of one process's maps, at first */
 	REREAD_MAX_MS = 10000,
+	/* Files beyond this are compiled one at a time: each makes tens of MiB resident. */
+	BIG_IMAGE_BYTES = 8 << 20,
 };
 
 struct waiting {
@@ -44,7 +46,8 @@ struct compile_job {
 	struct unwind_table *table;
 	struct error err;
 	int result;
-	struct compile_job *next; /* of intake.ready */
+	bool big;
+	struct compile_job *next; /* of intake.ready or intake.big */
 };
 
 struct intake {
@@ -63,6 +66,8 @@ struct intake {
 	size_t n_waiting, waiting_bytes;
 	unsigned int jobs;
 	struct compile_job *ready; /* compiled, their room in the slab still rests */
+	struct compile_job *big;   /* big files that are to be compiled, in turn */
+	bool big_running;
 	bool filter;
 	regex_t process_filter;
 	int64_t boot_to_unix_ns; /* CLOCK_MONOTONIC to UNIX time */
@@ -259,12 +264,44 @@ static void finish_job(struct compile_job *job, int r)
 	free(job);
 }
 
+static void compile_done(uv_work_t *work, int status);
+
+/* Hands JOB to the thread pool, or lets it wait for its turn. */
+static int start_job(struct intake *in, struct compile_job *job)
+{
+	if (job->big && in->big_running) {
+		LL_APPEND(in->big, job);
+		return 0;
+	}
+	if (uv_queue_work(in->loop, &job->work, compile_table, compile_done) < 0)
+		return -EIO;
+	in->big_running |= job->big;
+	return 0;
+}
+
+static void start_next_big(struct intake *in)
+{
+	struct compile_job *job = in->big;
+
+	in->big_running = false;
+	while (job && !in->big_running) {
+		LL_DELETE(in->big, job);
+		if (start_job(in, job) < 0) {
+			unwind_store_set_state(in->unwind, job->stored, UNWIND_FAILED);
+			finish_job(job, -EIO);
+		}
+		job = in->big;
+	}
+}
+
 static void compile_done(uv_work_t *work, int status)
 {
 	struct compile_job *job = container_of(work, struct compile_job, work);
 	struct intake *in = job->intake;
 	int r = status < 0 ? -ECANCELED : job->result;
 
+	if (job->big)
+		start_next_big(in);
 	if (!r)
 		r = unwind_store_load(in->unwind, job->stored, job->table, now_ms());
 	else
@@ -317,8 +354,9 @@ static bool want_table(struct intake *in, struct stored_image *stored)
 	job->intake = in;
 	job->stored = stored;
 	job->image = image_ref(stored->image);
+	job->big = stored->image->size >= BIG_IMAGE_BYTES;
 	stored->refs++; /* given back by image_store_put() */
-	if (uv_queue_work(in->loop, &job->work, compile_table, compile_done) < 0) {
+	if (start_job(in, job) < 0) {
 		stored->refs--;
 		image_unref(job->image);
 		free(job);
