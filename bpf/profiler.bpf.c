@@ -162,6 +162,8 @@ __attribute__((noinline)) int dump_stack(uint32_t at)
 			break;
 		if (len > KILN_DUMP_MAX - done)
 			len = KILN_DUMP_MAX - done;
+		/* Before Linux 6.3 the verifier learns nothing from comparing two registers. */
+		asm volatile("" : "+r"(len), "+r"(to));
 		if (len == 0 || len > KILN_PAGE || to > KILN_RECORD_MAX - KILN_PAGE)
 			break;
 		if (bpf_probe_read_user(r->bytes + to, len, (const void *)address))
