@@ -82,8 +82,8 @@ class Sandbox:
 class Collector:
     """The real one, on ports that stay the same over restarts; each run writes a file of its own."""
 
-    def __init__(self, directory, binary, grpc=None, http=None, prefix=()):
-        self.directory, self.binary, self.prefix = pathlib.Path(directory), binary, prefix
+    def __init__(self, directory, binary, grpc=None, http=None, prefix=(), tls=None):
+        self.directory, self.binary, self.prefix, self.tls = pathlib.Path(directory), binary, prefix, tls
         self.grpc, self.http = grpc or free_port(), http or free_port()
         self.outputs, self.process = [], None
         self.log_path = self.directory / "collector.log"
@@ -91,12 +91,13 @@ class Collector:
     def start(self):
         output = self.directory / f"out-{len(self.outputs)}.json"
         self.outputs.append(output)
+        tls = f'tls: {{cert_file: "{self.tls[0]}", key_file: "{self.tls[1]}"}}, ' if self.tls else ""
         config = self.directory / "collector.yaml"
         config.write_text(f"""
 receivers:
   otlp:
     protocols:
-      grpc: {{endpoint: "127.0.0.1:{self.grpc}"}}
+      grpc: {{{tls}endpoint: "127.0.0.1:{self.grpc}"}}
       http: {{endpoint: "127.0.0.1:{self.http}"}}
 exporters:
   file: {{path: {output}}}
