@@ -15,7 +15,8 @@
 enum {
 	STEPS_PER_BYTE = 8,
 	STEPS_MIN = 1024,
-	BUCKETS = 1 << 17, /* at least twice CODE_STATES_MAX, a power of two */
+	TOUCHED_PER_STEP = 32, /* bytes to clear for the next function */
+	BUCKETS = 1 << 17,     /* at least twice CODE_STATES_MAX, a power of two */
 	TABLE_ENTRIES_MAX = 4096,
 };
 
@@ -419,7 +420,12 @@ int code_flow_run(struct code_flow *f, uint64_t start, uint32_t size, bool is_si
 		run_once(f, state);
 		if (f->suspect)
 			f->no_return[f->suspect - 1] = 1;
+		f->steps -= MIN(f->steps, (uint64_t)f->touched / TOUCHED_PER_STEP);
 	} while (f->suspect && f->steps && !f->error);
 	f->budget -= before - f->steps;
+	if (f->steps == 0) { /* not all paths have met */
+		f->is_contradictory = true;
+		f->end = 0;
+	}
 	return f->error;
 }

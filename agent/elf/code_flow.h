@@ -9,7 +9,7 @@
 #include "agent/elf/image.h"
 
 enum {
-	CODE_FUNCTION_MAX = 1 << 20, /* bytes of a function that are followed */
+	CODE_FUNCTION_MAX = 1 << 18, /* bytes of a function that are followed */
 	CODE_STATES_MAX = 65535,     /* different ones within a function */
 	CODE_SEEDS_MAX = 1 << 16,
 	CODE_LEAS_MAX = 64,

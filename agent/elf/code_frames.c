@@ -15,7 +15,6 @@ enum {
 	CODE_ALIGN = 16,
 	PADDING_MAX = 4096,
 	WRONG_GUESSES_MAX = 16, /* one after the other: this is data */
-	STEPS_PER_BYTE = 16,
 };
 
 void code_frames_done(struct code_frames *c)
@@ -196,7 +195,7 @@ static int write_rows(struct code_frames *c, struct code_function *f)
 		}
 		offset += insn.size;
 	}
-	c->unsupported += incomplete;
+	c->unsupported += incomplete || f->size == 0;
 	return r;
 }
 
@@ -240,7 +239,7 @@ static int follow_stretch(struct code_frames *c, const struct image *image, uint
 	struct code_state entry = code_state_at_entry();
 	unsigned int wrong = 0;
 
-	while (start < end && wrong < WRONG_GUESSES_MAX) {
+	while (start < end && wrong < WRONG_GUESSES_MAX && c->flow.budget) {
 		uint64_t room = size ? MIN(size, end - start) : end - start;
 		size_t n = c->n_functions;
 		int r = add_function(c, start, room, from);
@@ -326,7 +325,7 @@ int code_frames_collect(struct code_frames *c, const struct image *image,
 	if (r == 0)
 		r = code_starts_find(&c->starts, image);
 	c->flow.image = image;
-	c->flow.budget = c->bytes * STEPS_PER_BYTE;
+	c->flow.budget = c->bytes * CODE_STEPS_PER_BYTE;
 	c->flow.tables = c->starts.tables;
 	c->flow.n_tables = c->starts.n_tables;
 	for (size_t i = 0; r == 0 && i < c->starts.n_gaps; i++)

@@ -12,7 +12,8 @@
 #include "agent/elf/span.h"
 
 enum {
-	CODE_ROWS_MAX = 1 << 20,
+	CODE_ROWS_MAX = 1 << 19,
+	CODE_STEPS_PER_BYTE = 4, /* of all code; compilers' code takes about one */
 };
 
 struct code_row {
