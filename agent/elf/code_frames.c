@@ -309,6 +309,8 @@ static int follow_parts(struct code_frames *c)
 		if (next == n || flow->seeds[next].target != f->start || f->from >= CODE_FROM_CALL)
 			continue;
 		state = flow->seeds[next].state;
+		if (i + 1 < c->n_functions)
+			f->room = (uint32_t)MIN(f->room, f[1].start - f->start);
 		r = code_flow_run(flow, f->start, f->room, f->is_sized, &state);
 		if (r == 0)
 			r = write_rows(c, f);

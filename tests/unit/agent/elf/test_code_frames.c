@@ -510,6 +510,31 @@ static void test_what_is_no_code_has_no_rule(void **state)
 	at_sp(t, 33, 16);
 }
 
+/* Behind data that is taken for code no guess can be right; the calls say where functions are. */
+static void test_functions_that_are_called_need_no_guess(void **state)
+{
+	static const char code[] = "\xe8\x0a\x00\x00\x00" /* 0 call 15 */
+				   "\xe8\x08\x00\x00\x00" /* 5 call 18 */
+				   "\xc3"		  /* 10 ret */
+				   "\x50\x50\xb8\x01"	  /* 11 data: push; push; mov $..,%eax */
+				   "\x50\x58\xc3"	  /* 15 push; pop; ret */
+				   "\x51\x59\xc3";	  /* 18 push; pop; ret */
+	const struct table_symbol symbols[] = {{0, 11}};
+	_cleanup_(unwind_table_freep) struct unwind_table *sized = compile(code, sizeof(code) - 1,
+									   "", 0, symbols, 1),
+							  *stripped =
+							      compile(code, sizeof(code) - 1, "", 0,
+								      NULL, 0);
+
+	(void)state;
+	at_sp(sized, 15, 8);
+	at_sp(sized, 16, 16);
+	at_sp(sized, 19, 16);
+	at_sp(stripped, 15, 8);
+	at_sp(stripped, 16, 16);
+	at_sp(stripped, 19, 16);
+}
+
 /* ---- musl -------------------------------------------------------------------------------------
  */
 
@@ -571,6 +596,7 @@ int main(void)
 	    cmocka_unit_test(test_functions_with_symbols),
 	    cmocka_unit_test(test_part_of_a_function_that_lies_elsewhere),
 	    cmocka_unit_test(test_what_is_no_code_has_no_rule),
+	    cmocka_unit_test(test_functions_that_are_called_need_no_guess),
 	    cmocka_unit_test(test_musl),
 	};
 
