@@ -56,6 +56,7 @@ struct agent {
 	bool reported;	  /* a window went out */
 	bool has_handles; /* timers, signals and the ring's poll are initialised */
 	uint64_t settle_until_ms;
+	struct error failure; /* of an exporter; the run goes on, its exit code tells */
 	uv_timer_t drain_timer, window_timer, end_timer;
 	uv_poll_t ring_poll;
 	uv_signal_t sigint, sigterm;
@@ -70,6 +71,7 @@ static uint64_t clock_ns(clockid_t clock)
 }
 
 static void advance(struct agent *a);
+static void stop(struct agent *a);
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
@@ -142,6 +144,14 @@ static void on_window_timer(uv_timer_t *timer)
 	close_window(a);
 }
 
+static bool nobody_listens(const struct agent *a)
+{
+	for (size_t i = 0; i < a->n_exporters; i++)
+		if (!a->exporters[i]->gone)
+			return false;
+	return a->n_exporters > 0;
+}
+
 static void on_drain_timer(uv_timer_t *timer)
 {
 	struct agent *a = timer->data;
@@ -149,6 +159,8 @@ static void on_drain_timer(uv_timer_t *timer)
 	intake_drain(a->intake, &a->windows[a->current]);
 	if (a->phase != RUNNING)
 		advance(a);
+	else if (nobody_listens(a))
+		stop(a);
 }
 
 static void on_ring(uv_poll_t *poll, int status, int events)
@@ -186,6 +198,11 @@ static void flush_exporters(struct agent *a)
 static void close_everything(struct agent *a)
 {
 	a->phase = CLOSING;
+	for (size_t i = 0; i < a->n_exporters; i++)
+		if (a->exporters[i]->failed)
+			error_set(&a->failure, -EIO,
+				  "exporters.%s: not everything could be written",
+				  a->exporters[i]->name);
 	for (size_t i = 0; i < a->n_exporters; i++)
 		a->exporters[i] = a->exporters[i]->ops->destroy(a->exporters[i]);
 	a->n_exporters = 0;
@@ -314,8 +331,10 @@ static int create_exporters(struct agent *a, struct error *err)
 		return error_set(err, -ENOMEM, "out of memory");
 	for (size_t i = 0; i < c->n_exporters; i++) {
 		r = exporter_new(&c->exporters[i], &a->loop, &a->exporters[i], err);
+		/* What it asks for cannot be had: a wrong setting, whichever call found out. */
 		if (r < 0)
-			return error_wrap(err, r, "exporters.%s", c->exporters[i].id);
+			return error_wrap(err, r == -ENOMEM ? r : -EINVAL, "exporters.%s",
+					  c->exporters[i].id);
 		a->n_exporters++;
 	}
 	return 0;
@@ -386,6 +405,8 @@ static int start(struct agent *a, struct error *err)
 	r = create_exporters(a, err);
 	if (r < 0)
 		return r;
+	/* Before the sampler: loading the programs takes the most memory of the whole start. */
+	footprint_trim();
 	r = sampler_new(&options, &a->sampler, err);
 	if (r < 0)
 		return r;
@@ -445,6 +466,8 @@ int agent_run(const struct config *config, struct error *err)
 	finish(a);
 	if (uv_loop_close(&a->loop) < 0)
 		log_debug("agent", "some handles were left open");
+	if (!r && a->failure.code < 0)
+		r = error_set(err, a->failure.code, "%s", a->failure.message);
 	return r;
 }
 

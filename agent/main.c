@@ -9,10 +9,11 @@
 
 /*
  * jemalloc's settings (jemalloc(3), TUNING): few threads allocate, so two arenas do, and memory
- * that a big table took for a moment goes back soon. Without jemalloc this is an unused string.
+ * that a big table took for a moment goes back soon. No thread keeps big pieces for itself. Without
+ * jemalloc this is an unused string.
  */
 extern const char *malloc_conf;
-const char *malloc_conf = "narenas:2,dirty_decay_ms:1000,muzzy_decay_ms:0";
+const char *malloc_conf = "narenas:2,tcache_max:8192,dirty_decay_ms:1000,muzzy_decay_ms:0";
 
 /* docs/configuration.md: what scripts and units may rely on. */
 enum exit_code {

@@ -28,7 +28,7 @@ enum {
 	REREAD_MIN_MS = 20, /* between two readings of one process's maps, at first */
 	REREAD_MAX_MS = 10000,
 	/* Files beyond this are compiled one at a time: each makes tens of MiB resident. */
-	BIG_IMAGE_BYTES = 8 << 20,
+	BIG_IMAGE_BYTES = 4 << 20,
 };
 
 struct waiting {
@@ -67,7 +67,7 @@ struct intake {
 	unsigned int jobs;
 	struct compile_job *ready; /* compiled, their room in the slab still rests */
 	struct compile_job *big;   /* big files that are to be compiled, in turn */
-	bool big_running;
+	struct image *reading;	   /* the big file that is being compiled, or NULL */
 	bool filter;
 	regex_t process_filter;
 	int64_t boot_to_unix_ns; /* CLOCK_MONOTONIC to UNIX time */
@@ -269,13 +269,14 @@ static void compile_done(uv_work_t *work, int status);
 /* Hands JOB to the thread pool, or lets it wait for its turn. */
 static int start_job(struct intake *in, struct compile_job *job)
 {
-	if (job->big && in->big_running) {
+	if (job->big && in->reading) {
 		LL_APPEND(in->big, job);
 		return 0;
 	}
 	if (uv_queue_work(in->loop, &job->work, compile_table, compile_done) < 0)
 		return -EIO;
-	in->big_running |= job->big;
+	if (job->big)
+		in->reading = job->image;
 	return 0;
 }
 
@@ -283,8 +284,8 @@ static void start_next_big(struct intake *in)
 {
 	struct compile_job *job = in->big;
 
-	in->big_running = false;
-	while (job && !in->big_running) {
+	in->reading = NULL;
+	while (job && !in->reading) {
 		LL_DELETE(in->big, job);
 		if (start_job(in, job) < 0) {
 			unwind_store_set_state(in->unwind, job->stored, UNWIND_FAILED);
@@ -506,6 +507,9 @@ void intake_drain(struct intake *in, struct window *w)
 	/* First what changed, then the samples: none is read by mappings of the past. */
 	if (in->sideband)
 		sideband_drain(in->sideband);
+	/* The compiler goes once through the file: what it needs again comes back by itself. */
+	if (in->reading)
+		image_forget(in->reading);
 	load_ready(in);
 	(void)sampler_drain(in->sampler, consume_record, in);
 }
