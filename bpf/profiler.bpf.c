@@ -350,7 +350,10 @@ int sample(struct bpf_perf_event_data *ctx)
 	return 0;
 }
 
-/* A new process (not a thread) runs the same code in the same places as its parent. */
+/*
+ * A new process (not a thread) runs the same code in the same places as its parent. An entry that
+ * is there already was left behind by an earlier owner of the pid, whose exec id may be the same.
+ */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
@@ -360,8 +363,10 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	if (child->pid != child->tgid)
 		return 0;
 	p = bpf_map_lookup_elem(&processes, &from);
-	if (!p || (p->flags & KILN_PROCESS_PENDING) || p->exec_id != child->self_exec_id)
+	if (!p || (p->flags & KILN_PROCESS_PENDING) || p->exec_id != child->self_exec_id) {
+		bpf_map_delete_elem(&processes, &to);
 		return 0;
+	}
 	copy = *p;
 	bpf_map_update_elem(&processes, &to, &copy, BPF_ANY);
 	return 0;
