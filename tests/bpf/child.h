@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct child: a process that spins at the end of a call chain that it knows, so that its samples
+ * can be checked word by word. The test program executes itself for it: main() of every test calls
+ * child_main() when it has arguments.
+ */
+#pragma once
+
+#include "lib/base.h"
+
+#define NOINLINE_ __attribute__((noinline, noclone, noipa))
+
+enum { CHILD_DEPTH_MAX = 1100 };
+
+/* What the child tells about itself once it spins. */
+struct child_report {
+	uint32_t n;
+	uint32_t pad;
+	uint64_t leaf;			   /* the function that spins */
+	uint64_t returns[CHILD_DEPTH_MAX]; /* the frames above it, up to main() */
+	uint64_t words_from, words_to;	   /* stack memory where each word holds its address */
+};
+
+enum {
+	CHILD_ABOVE_MAIN = 3, /* __libc_start_call_main, __libc_start_main, _start */
+};
+
+struct child {
+	int pid;
+	int out; /* what it writes */
+	struct child_report report;
+};
+
+/*
+ * MODE: "spin"; SIGUSR1 makes it fork a process that spins likewise, SIGUSR2 execute itself anew.
+ *       "deep": as spin, with 64 KiB of words below main() that hold their addresses.
+ *       "threads": three threads spin; each SIGUSR1 ends one: a thread, the main one, the last.
+ * DEPTH: calls in the chain. CGROUP: directory of the cgroup that it runs in, or NULL.
+ * Returns when it spins. The process ends with the test, or after a minute.
+ */
+int child_start(const char *mode, int depth, const char *cgroup, struct child *ret) _must_check_;
+/* The pid of what it forked (blocks), or a negative errno. */
+int child_forked(struct child *c) _must_check_;
+void child_end(struct child *c);
+int child_main(int argc, char **argv);
+/* In this process: spins until it is killed. */
+void child_spin(void);

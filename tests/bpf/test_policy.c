@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who is sampled, and how often: policies of cgroups, thinning, the pid filter, the ignore flag.
+ * Cgroups are made below the memory controller's root (v1, hybrid) or the unified one.
+ */
+#include <signal.h>
+#include <sys/stat.h>
+
+#include "tests/bpf/watch.h"
+#include "tests/support/test.h"
+
+enum { RATE = 199, ENOUGH = 60 };
+
+static struct {
+	struct profiled *p;
+	struct child inside, outside; /* of the cgroup */
+	struct watch watches[2];      /* of these two */
+	char cgroup[256];
+	uint64_t cgroup_id;
+	enum cgroup_mode mode;
+} t;
+
+static struct watch *const in = &t.watches[0], *const out = &t.watches[1];
+
+static int make_cgroup(void)
+{
+	if (cgroup_mode_detect("/sys/fs/cgroup", &t.mode) < 0)
+		return -1;
+	snprintf(t.cgroup, sizeof(t.cgroup), "/sys/fs/cgroup%s/kiln-test-bpf-%d",
+		 t.mode == CGROUP_V2 ? "" : "/memory", getpid());
+	if (mkdir(t.cgroup, 0755) < 0)
+		return -1;
+	return cgroup_id_of(t.cgroup, &t.cgroup_id);
+}
+
+static int setup(void **state)
+{
+	memset(&t, 0, sizeof(t));
+	if (make_cgroup() < 0 || child_start("spin", 3, t.cgroup, &t.inside) < 0 ||
+	    child_start("spin", 3, NULL, &t.outside) < 0)
+		return -1;
+	*in = (struct watch){.tgid = (uint32_t)t.inside.pid};
+	*out = (struct watch){.tgid = (uint32_t)t.outside.pid};
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	t.p = profiled_free(t.p);
+	child_end(&t.inside);
+	child_end(&t.outside);
+	/* The last task may still be leaving. */
+	for (int i = 0; i < 200 && rmdir(t.cgroup) < 0 && errno == EBUSY; i++)
+		usleep(10000);
+	return 0;
+}
+
+static void prepare(const uint32_t *pids, size_t n)
+{
+	const struct sampler_options options = {
+	    .hz = RATE, .cgroup_mode = t.mode, .pids = pids, .n_pids = n};
+	struct error err = {};
+
+	if (profiled_new(&options, &t.p, &err) < 0)
+		fail_msg("%s", err.message);
+}
+
+static void start(void)
+{
+	struct error err = {};
+
+	if (sampler_start(t.p->sampler, &err) < 0)
+		fail_msg("%s", err.message);
+}
+
+static void set_policy(uint32_t index, enum kiln_policy_mode mode, uint32_t hz)
+{
+	const struct kiln_policy policy = {.mode = mode, .hz = hz, .tracers = ~0U};
+
+	assert_int_equal(sampler_set_policy(t.p->sampler, index, &policy), 0);
+	assert_int_equal(sampler_set_cgroup_policy(t.p->sampler, t.cgroup_id, index), 0);
+}
+
+static void every_process_is_sampled_by_default(void **state)
+{
+	struct sampler_stats stats;
+
+	prepare(NULL, 0);
+	start();
+	assert_true(watch_until(t.p, t.watches, 2, &in->records, ENOUGH));
+	assert_true(watch_until(t.p, t.watches, 2, &out->records, ENOUGH));
+	assert_int_equal(in->last.policy, 0);
+	sampler_read_stats(t.p->sampler, &stats);
+	assert_true(stats.counts[KILN_STAT_RUNS] >= 2 * ENOUGH);
+	assert_true(stats.runs > 0 && stats.run_ns > 0);
+}
+
+static void disabled_cgroup_gives_no_record(void **state)
+{
+	struct sampler_stats stats;
+
+	prepare(NULL, 0);
+	set_policy(1, KILN_POLICY_DISABLED, RATE);
+	start();
+	assert_true(watch_until(t.p, t.watches, 2, &out->records, ENOUGH));
+	assert_int_equal(in->records, 0);
+	sampler_read_stats(t.p->sampler, &stats);
+	assert_true(stats.counts[KILN_STAT_SKIPPED] > 0);
+}
+
+static void disabled_default_leaves_enabled_cgroups(void **state)
+{
+	const struct kiln_policy off = {.mode = KILN_POLICY_DISABLED, .hz = RATE};
+
+	prepare(NULL, 0);
+	assert_int_equal(sampler_set_policy(t.p->sampler, 0, &off), 0);
+	set_policy(2, KILN_POLICY_ENABLED, RATE);
+	start();
+	assert_true(watch_until(t.p, t.watches, 2, &in->records, ENOUGH));
+	assert_int_equal(out->records, 0);
+}
+
+static void deleted_policy_gives_way_to_the_default(void **state)
+{
+	prepare(NULL, 0);
+	set_policy(1, KILN_POLICY_DISABLED, RATE);
+	start();
+	assert_true(watch_until(t.p, t.watches, 2, &out->records, ENOUGH / 2));
+	assert_int_equal(in->records, 0);
+	assert_int_equal(sampler_delete_cgroup_policy(t.p->sampler, t.cgroup_id), 0);
+	assert_true(watch_until(t.p, t.watches, 2, &in->records, ENOUGH));
+	assert_int_equal(in->last.policy, 0);
+	assert_int_equal(sampler_delete_cgroup_policy(t.p->sampler, t.cgroup_id), -ENOENT);
+}
+
+static void record_names_policy_and_cgroup_as_user_space_does(void **state)
+{
+	prepare(NULL, 0);
+	set_policy(7, KILN_POLICY_ENABLED, RATE);
+	start();
+	assert_true(watch_until(t.p, t.watches, 2, &in->records, ENOUGH));
+	assert_true(watch_until(t.p, t.watches, 2, &out->records, ENOUGH));
+	assert_int_equal(in->first.cgroup, t.cgroup_id);
+	assert_int_equal(in->last.cgroup, t.cgroup_id);
+	assert_int_equal(in->last.policy, 7);
+	assert_int_not_equal(out->last.cgroup, t.cgroup_id);
+	assert_int_equal(out->last.policy, 0);
+}
+
+static void lower_rate_keeps_its_share_of_the_hits(void **state)
+{
+	struct sampler_stats stats;
+	uint64_t hits, slack = (uint64_t)sysconf(_SC_NPROCESSORS_CONF) * 5;
+
+	prepare(NULL, 0);
+	/* A rate that does not divide the timers': 1 of 4.975. */
+	set_policy(1, KILN_POLICY_ENABLED, 40);
+	start();
+	assert_true(watch_until(t.p, t.watches, 2, &in->records, ENOUGH));
+	sampler_stop(t.p->sampler);
+	watch_drain(t.p, t.watches, 2);
+	sampler_read_stats(t.p->sampler, &stats);
+	hits = stats.counts[KILN_STAT_THINNED] + in->records;
+	/* Exact, but for what each CPU has saved up for its next one. */
+	assert_in_range(in->records * RATE, (hits > slack ? hits - slack : 0) * 40,
+			(hits + slack) * 40);
+	assert_int_equal(stats.counts[KILN_STAT_RING_FULL], 0);
+}
+
+static void filter_leaves_only_its_pids(void **state)
+{
+	const uint32_t pid = (uint32_t)t.inside.pid;
+
+	prepare(&pid, 1);
+	start();
+	assert_true(watch_until(t.p, t.watches, 2, &in->records, ENOUGH));
+	assert_int_equal(out->records, 0);
+}
+
+static void ignored_process_is_not_sampled_until_it_executes_anew(void **state)
+{
+	prepare(NULL, 0);
+	start();
+	assert_true(watch_until(t.p, t.watches, 2, &in->records, 1));
+	assert_int_equal(sampler_ignore_process(t.p->sampler, in->tgid), 0);
+	/* What was on its way. */
+	assert_true(watch_until(t.p, t.watches, 2, &out->records, out->records + 3));
+	watch_reset(in);
+	watch_reset(out);
+	assert_true(watch_until(t.p, t.watches, 2, &out->records, ENOUGH));
+	assert_int_equal(in->records, 0);
+	kill(t.inside.pid, SIGUSR2);
+	assert_true(watch_until(t.p, t.watches, 2, &in->records, ENOUGH));
+	assert_int_equal(sampler_ignore_process(t.p->sampler, 0x7ffffff0), -ESRCH);
+}
+
+int main(int argc, char **argv)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+	    TEST(every_process_is_sampled_by_default),
+	    TEST(disabled_cgroup_gives_no_record),
+	    TEST(disabled_default_leaves_enabled_cgroups),
+	    TEST(deleted_policy_gives_way_to_the_default),
+	    TEST(record_names_policy_and_cgroup_as_user_space_does),
+	    TEST(lower_rate_keeps_its_share_of_the_hits),
+	    TEST(filter_leaves_only_its_pids),
+	    TEST(ignored_process_is_not_sampled_until_it_executes_anew),
+	};
+	int r = argc > 1 ? child_main(argc, argv) : cmocka_run_group_tests(tests, NULL, NULL);
+
+	/* A call, no jump: this frame is to be seen. */
+	__asm__ volatile("" ::: "memory");
+	return r;
+}
