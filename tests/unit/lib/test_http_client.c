@@ -66,7 +66,7 @@ static int silent_port(char url[64])
 static void test_the_end_with_requests_under_way_leaves_nothing(void **state)
 {
 	char url[64];
-	_cleanup_close_ int fd = silent_port(url);
+	_unused_ _cleanup_close_ int fd = silent_port(url);
 	struct http_client_options options = {.url = url};
 	struct http_client *client;
 	struct http_post *posts[3];
@@ -132,7 +132,7 @@ static struct seen post_once(const char *url, uint64_t timeout_ms)
 static void test_nobody_there_is_told_apart_from_silence(void **state)
 {
 	char url[64];
-	_cleanup_close_ int fd = silent_port(url);
+	_unused_ _cleanup_close_ int fd = silent_port(url);
 	struct seen seen = post_once(url, 50);
 
 	assert_true(seen.connected);
