@@ -30,8 +30,8 @@ struct unwind_table {
 /*
  * Compiles all unwind information of IMAGE: FDEs of .eh_frame (by section, or by PT_GNU_EH_FRAME
  * when sections are stripped) win; Go text takes its rows from .gopclntab; then .debug_frame; known
- * code without any (musl's and ld.so's _start, the signal trampoline) gets its rule from its bytes.
- * Code in executable segments that nothing covers is INVALID.
+ * code without any (musl's and ld.so's _start, the signal trampoline) gets its rule from its bytes;
+ * what is left is read as code (code_frames.h). Code that nothing covers is INVALID.
  * 0 also when an image has no unwind information at all (then one INVALID row). Ends with
  * image_forget().
  */
