@@ -34,6 +34,9 @@ struct exporter_ops {
 struct exporter {
 	const struct exporter_ops *ops;
 	const char *name; /* component id: "otlp_grpc/backend" */
+	/* Set by whatever thread finds out, never cleared. */
+	_Atomic bool failed; /* something could not be written for good; that was logged */
+	_Atomic bool gone;   /* whoever read the output has left: more is of no use */
 };
 
 extern const struct exporter_ops otlp_grpc_exporter_ops, otlp_http_exporter_ops, text_exporter_ops,

@@ -59,6 +59,18 @@ int local_open(struct local_exporter *l, const struct exporter_config *config, s
 /* ---- writing (pool thread) --------------------------------------------------------------------
  */
 
+/* Said once. A reader that has seen enough (head -1) is no failure. */
+static void fail_writing(struct local_exporter *l, int r)
+{
+	if (r == -EPIPE) {
+		atomic_store(&l->base.gone, true);
+	} else if (!l->broken) {
+		log_error("export", "%s: writing: %s", l->name, strerror(-r));
+		atomic_store(&l->base.failed, true);
+	}
+	l->broken = true;
+}
+
 /*
  * A pipe that polls writable takes PIPE_BUF bytes without blocking, so such chunks keep the job
  * able to end when the exporter is told to stop, with a descriptor that is in blocking mode.
@@ -85,9 +97,7 @@ int local_write(struct local_exporter *l, const void *data, size_t len)
 		if (n < 0) {
 			int r = -errno;
 
-			if (!l->broken)
-				log_error("export", "%s: writing: %s", l->name, strerror(-r));
-			l->broken = true;
+			fail_writing(l, r);
 			return r;
 		}
 		p += n;
@@ -112,6 +122,25 @@ static int write_file(const char *path, const void *data, size_t len)
 			return -errno;
 	}
 	return fsync(fd) < 0 && errno != EINVAL && errno != EROFS ? -errno : 0;
+}
+
+int local_check_path(const char *path, struct error *err)
+{
+	_cleanup_free_ char *dir = strdup(path);
+	char *slash = dir ? strrchr(dir, '/') : NULL;
+	struct stat st;
+
+	if (!dir)
+		return error_set(err, -ENOMEM, "out of memory");
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+		return 0; /* a device or a pipe, written in place */
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+		return error_set(err, -EISDIR, "path: %s: is a directory", path);
+	if (slash)
+		slash[slash == dir] = 0;
+	if (faccessat(AT_FDCWD, slash ? dir : ".", W_OK | X_OK, AT_EACCESS) < 0)
+		return error_set(err, -errno, "path: %s: %s", path, strerror(errno));
+	return 0;
 }
 
 int local_replace_file(const char *path, const void *data, size_t len, struct error *err)

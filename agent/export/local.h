@@ -56,6 +56,8 @@ int local_open(struct local_exporter *l, const struct exporter_config *config,
 	       struct error *err) _must_check_;
 /* Writes all of DATA, however slowly the reader reads; gives up only when the exporter stops. */
 int local_write(struct local_exporter *l, const void *data, size_t len);
+/* Whether local_replace_file() of PATH can work, as far as can be told beforehand. */
+int local_check_path(const char *path, struct error *err) _must_check_;
 /* Replaces the file at PATH whole: a reader sees the old file or the new one. */
 int local_replace_file(const char *path, const void *data, size_t len, struct error *err);
 

@@ -97,6 +97,8 @@ static void profile_file_finish(struct local_exporter *l)
 	}
 	if (f->dirty)
 		write_out(f);
+	if (f->dirty)
+		atomic_store(&f->local.base.failed, true);
 }
 
 static void profile_file_release(struct local_exporter *l)
@@ -118,10 +120,16 @@ int profile_file_create(const struct profile_format *format, const struct export
 			uv_loop_t *loop, struct exporter **ret, struct error *err)
 {
 	struct profile_file *f;
+	const char *mark;
 	int r;
 
 	if (!config->path || !config->path[0])
 		return error_set(err, -EINVAL, "path: must be given");
+	/* Better now than after an hour of profiling. A directory named by the time comes later. */
+	mark = strstr(config->path, "%s");
+	r = mark && strchr(mark, '/') ? 0 : local_check_path(config->path, err);
+	if (r < 0)
+		return r;
 	f = calloc(1, sizeof(*f));
 	if (!f)
 		return error_set(err, -ENOMEM, "out of memory");
