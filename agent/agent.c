@@ -43,6 +43,7 @@ struct agent {
 	struct window windows[2];
 	unsigned int current; /* of windows; the other is being named or empty */
 	bool naming_busy;
+	enum memory_pressure pressure;
 	uv_work_t naming_work;
 	struct batch *batch; /* what the worker made */
 	int naming_result;
@@ -96,6 +97,35 @@ static void deliver(struct agent *a, struct batch *batch)
 	a->reported = true;
 }
 
+/* The memory_limiter: near its limit the agent forgets what it can find again, at it takes nothing
+ * new. */
+static void limit_memory(struct agent *a)
+{
+	const struct processors_config *p = &a->config->processors;
+	uint64_t resident = p->memory_limit_bytes ? footprint_resident() : 0;
+	enum memory_pressure pressure = PRESSURE_NONE;
+
+	if (!p->memory_limit_bytes)
+		return;
+	if (resident > p->memory_limit_bytes)
+		pressure = PRESSURE_HARD;
+	else if (resident >
+		 p->memory_limit_bytes - MIN(p->memory_spike_bytes, p->memory_limit_bytes))
+		pressure = PRESSURE_SOFT;
+	if (pressure != a->pressure)
+		log_warn("agent", "memory_limiter: %llu MiB resident of %llu: %s",
+			 (unsigned long long)(resident >> 20),
+			 (unsigned long long)(p->memory_limit_bytes >> 20),
+			 pressure == PRESSURE_HARD   ? "new stacks are dropped"
+			 : pressure == PRESSURE_SOFT ? "caches are kept small"
+						     : "all is well again");
+	a->pressure = pressure;
+	metric_set(M_MEMORY_PRESSURE, pressure);
+	intake_set_pressure(a->intake, pressure);
+	if (pressure)
+		footprint_trim();
+}
+
 static void window_named(uv_work_t *work, int status)
 {
 	struct agent *a = container_of(work, struct agent, naming_work);
@@ -110,6 +140,7 @@ static void window_named(uv_work_t *work, int status)
 			  strerror(-a->naming_result));
 	}
 	a->batch = batch_unref(a->batch);
+	limit_memory(a);
 	intake_sweep(a->intake, w);
 	window_reset(w, 0, 0);
 	advance(a);
@@ -340,6 +371,14 @@ static int create_exporters(struct agent *a, struct error *err)
 	return 0;
 }
 
+/* What the configuration asks for and this version does not do. */
+static void warn_missing(const struct config *c)
+{
+	if (c->live.enabled)
+		log_warn("agent",
+			 "live: this version has no live page yet; /metrics, files and OTLP work");
+}
+
 static int listen_extensions(struct agent *a, struct error *err)
 {
 	const struct config *c = a->config;
@@ -396,6 +435,7 @@ static int start(struct agent *a, struct error *err)
 	int r;
 
 	footprint_raise_files();
+	warn_missing(c);
 	r = image_catch_faults(err);
 	if (r < 0)
 		return r;
@@ -424,12 +464,14 @@ static int start(struct agent *a, struct error *err)
 	window_init(&a->windows[0], c->receiver.timestamps);
 	window_init(&a->windows[1], c->receiver.timestamps);
 	window_reset(&a->windows[0], 1, clock_ns(CLOCK_REALTIME));
-	a->window_start_ns = clock_ns(CLOCK_MONOTONIC);
-	r = start_handles(a, err);
-	if (r < 0)
-		return r;
 	footprint_trim();
 	r = sampler_start(a->sampler, err);
+	if (r < 0)
+		return r;
+	/* Timers count from the loop's last look at the clock, which was before all of this. */
+	uv_update_time(&a->loop);
+	a->window_start_ns = clock_ns(CLOCK_MONOTONIC);
+	r = start_handles(a, err);
 	if (r < 0)
 		return r;
 	log_info("agent", "profiling at %u Hz, window %.3g s", c->receiver.samples_per_second,

@@ -55,3 +55,13 @@ void footprint_trim(void)
 	if (mallctl)
 		(void)mallctl("arena.4096.purge", NULL, NULL, NULL, 0);
 }
+
+uint64_t footprint_resident(void)
+{
+	_cleanup_fclose_ FILE *f = fopen("/proc/self/statm", "re");
+	unsigned long long size, resident;
+
+	if (!f || fscanf(f, "%llu %llu", &size, &resident) != 2)
+		return 0;
+	return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}

@@ -4,6 +4,8 @@
  */
 #pragma once
 
+#include <stdint.h>
+
 /* Raises the limit of open files as far as allowed: every profiled file stays open. */
 void footprint_raise_files(void);
 /*
@@ -11,3 +13,5 @@ void footprint_raise_files(void);
  * what the allocator holds in reserve. What is needed after all comes back with the next access.
  */
 void footprint_trim(void);
+/* The process's resident memory in bytes; 0 when it cannot be told. */
+uint64_t footprint_resident(void);

@@ -64,6 +64,7 @@ struct intake {
 	struct window *window; /* where samples go now */
 	struct waiting *waiting;
 	size_t n_waiting, waiting_bytes;
+	enum memory_pressure pressure;
 	unsigned int jobs;
 	struct compile_job *ready; /* compiled, their room in the slab still rests */
 	struct compile_job *big;   /* big files that are to be compiled, in turn */
@@ -218,7 +219,10 @@ static void account(struct intake *in, const struct kiln_sample *record, struct 
 		r = window_add(in->window, stack, process, record->tid, record->comm,
 			       record->policy, time);
 	if (r < 0)
-		metric_add(r == -ENOMEM ? M_DROPPED_NO_MEMORY : M_DROPPED_WINDOW_FULL, 1);
+		metric_add(r == -ENOMEM	  ? M_DROPPED_NO_MEMORY
+			   : r == -EDQUOT ? M_DROPPED_MEMORY_LIMIT
+					  : M_DROPPED_WINDOW_FULL,
+			   1);
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */
@@ -556,7 +560,7 @@ static void touch_tables(struct intake *in, const struct window *w)
 void intake_sweep(struct intake *in, const struct window *w)
 {
 	uint64_t interval = MAX(in->config->receiver.reporter_interval_ms, 1), now = now_ms();
-	uint32_t keep = (uint32_t)(KEEP_MS / interval) + 2;
+	uint32_t keep = in->pressure ? 1 : (uint32_t)(KEEP_MS / interval) + 2;
 	_cleanup_free_ uint32_t *named = NULL;
 	size_t n = 0;
 
@@ -566,7 +570,13 @@ void intake_sweep(struct intake *in, const struct window *w)
 		process_table_sweep(in->processes, w->number - keep);
 	if (!sampler_named_mapsets(in->sampler, in->proc_dirfd, &named, &n))
 		mapset_store_sweep(in->mapsets, named, n, now);
-	image_store_sweep(in->images, now, KEEP_MS);
+	image_store_sweep(in->images, now, in->pressure ? 1000 : KEEP_MS);
+}
+
+void intake_set_pressure(struct intake *in, enum memory_pressure pressure)
+{
+	in->pressure = pressure;
+	stack_table_refuse_new(in->stacks, pressure == PRESSURE_HARD);
 }
 
 void intake_read_stats(const struct intake *in, struct intake_stats *ret)

@@ -29,6 +29,15 @@ void intake_drain(struct intake *in, struct window *w);
 bool intake_busy(const struct intake *in);
 /* Takes what still waits as it is. For the end of a run. */
 void intake_give_up(struct intake *in, struct window *w);
+/* What the memory_limiter asks for: first what can be found again goes, then new stacks are
+ * refused. */
+enum memory_pressure {
+	PRESSURE_NONE,
+	PRESSURE_SOFT, /* keep only what the last window used */
+	PRESSURE_HARD, /* and take no stack that is not known: its samples are dropped and counted
+			*/
+};
+void intake_set_pressure(struct intake *in, enum memory_pressure pressure);
 /*
  * Between windows, while no worker reads stacks: W was named and is done with. Forgets what was not
  * seen for a minute.

@@ -10,6 +10,7 @@
 struct stack_table {
 	struct stack *stacks;
 	size_t bytes;
+	bool refuse_new;
 	union {
 		struct stack_key key;
 		uint64_t space[sizeof(struct stack_key) / 8 + SCRATCH_WORDS];
@@ -79,6 +80,8 @@ int stack_table_get(struct stack_table *t, struct mapset *mapset, enum kiln_end 
 		*ret = s;
 		return 0;
 	}
+	if (t->refuse_new)
+		return -EDQUOT;
 	if (HASH_COUNT(t->stacks) >= STACKS_MAX || t->bytes + size > STACK_BYTES_MAX)
 		return -ENOSPC;
 	s = malloc(sizeof(*s) + size);
@@ -111,4 +114,9 @@ size_t stack_table_count(const struct stack_table *t)
 size_t stack_table_bytes(const struct stack_table *t)
 {
 	return t->bytes;
+}
+
+void stack_table_refuse_new(struct stack_table *t, bool refuse)
+{
+	t->refuse_new = refuse;
 }

@@ -41,6 +41,8 @@ DEFINE_CLEANUP(struct stack_table *, stack_table_free)
 int stack_table_get(struct stack_table *t, struct mapset *mapset, enum kiln_end end,
 		    const uint64_t *kernel, uint16_t n_kernel, const uint64_t *user,
 		    uint16_t n_user, uint32_t window, struct stack **ret) _must_check_;
+/* While REFUSE, stack_table_get() finds only stacks that it knows; for others -EDQUOT. */
+void stack_table_refuse_new(struct stack_table *t, bool refuse);
 /* Forgets stacks that were not seen since BEFORE_WINDOW. Never while a worker runs. */
 void stack_table_sweep(struct stack_table *t, uint32_t before_window);
 size_t stack_table_count(const struct stack_table *t);

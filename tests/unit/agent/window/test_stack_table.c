@@ -76,12 +76,30 @@ static void too_deep_a_stack_is_refused(void **state)
 	assert_null(s);
 }
 
+static void refusing_takes_only_known_stacks(void **state)
+{
+	_cleanup_(stack_table_freep) struct stack_table *t = NULL;
+	uint64_t word = 1;
+	struct stack *s;
+
+	assert_int_equal(stack_table_new(&t), 0);
+	assert_int_equal(stack_table_get(t, NULL, KILN_END_ROOT, &word, 0, &word, 1, 1, &s), 0);
+	stack_table_refuse_new(t, true);
+	assert_int_equal(stack_table_get(t, NULL, KILN_END_ROOT, &word, 0, &word, 1, 1, &s), 0);
+	word = 2;
+	assert_int_equal(stack_table_get(t, NULL, KILN_END_ROOT, &word, 0, &word, 1, 1, &s),
+			 -EDQUOT);
+	stack_table_refuse_new(t, false);
+	assert_int_equal(stack_table_get(t, NULL, KILN_END_ROOT, &word, 0, &word, 1, 1, &s), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(equal_stacks_are_one),
 	    cmocka_unit_test(any_difference_makes_another),
 	    cmocka_unit_test(sweep_forgets_what_was_not_seen),
+	    cmocka_unit_test(refusing_takes_only_known_stacks),
 	    cmocka_unit_test(too_deep_a_stack_is_refused),
 	};
 
