@@ -85,7 +85,7 @@ class Collector:
     def __init__(self, directory, binary, grpc=None, http=None, prefix=(), tls=None):
         self.directory, self.binary, self.prefix, self.tls = pathlib.Path(directory), binary, prefix, tls
         self.grpc, self.http = grpc or free_port(), http or free_port()
-        self.outputs, self.process = [], None
+        self.outputs, self.process, self.decoded = [], None, None
         self.log_path = self.directory / "collector.log"
 
     def start(self):
@@ -139,14 +139,12 @@ service:
         return [line for line in self.log().splitlines()
                 if any(level in line.split("\t")[1:2] for level in ("warn", "error", "fatal", "panic"))]
 
-    def requests(self):
-        """Every request that came, decoded; it writes the rest on the way out."""
-        self.stop()
-        return [m for o in self.outputs if o.stat().st_size for m in otlp_decode.messages(o.read_bytes())]
-
     def samples(self):
+        """Read once: a Collector is not started again after this."""
         self.stop()
-        return [s for o in self.outputs if o.stat().st_size for s in otlp_decode.decode(str(o))]
+        if self.decoded is None:
+            self.decoded = [s for o in self.outputs if o.stat().st_size for s in otlp_decode.decode(str(o))]
+        return self.decoded
 
 
 class Recorder:
