@@ -24,6 +24,8 @@ struct process {
 	bool ignored;	      /* by the process filter */
 	bool kernel_thread;
 	bool known; /* /proc still told of it when it was read */
+	/* The naming worker's: indices in the batch that build NAMED_BUILD makes. */
+	uint32_t named_build, named_process, named_resource;
 	UT_hash_handle hh;
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One pass over the window's counts. What repeats is looked up once a build: a stack by a mark in
- * the stack itself, a frame in a hash of this build. The symbolizer keeps names over builds.
+ * One pass over the window's counts. What repeats is looked up once a build: stacks and
+ * processes by a mark in themselves, frames, functions and files in memos. The symbolizer keeps
+ * names over builds.
  *
  * A return address belongs to the call before it, so names are those of the address minus one; the
  * location's address is that too, so a backend that symbolizes again comes to the same function.
@@ -11,30 +12,23 @@
 #include <inttypes.h>
 
 #include "agent/symbol/symbolizer.h"
+#include "agent/window/memo.h"
 #include "agent/window/resource.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
 
-struct frame_key {
-	const void *where; /* image, mapset (frames of no image), or NULL: kernel */
-	uint64_t address;  /* as looked up */
-	uint32_t pid;	   /* JIT code: the process; else 0 */
-	uint32_t pad;
-};
-
-struct frame_entry {
-	struct frame_key key;
-	uint32_t location;
-	UT_hash_handle hh;
-};
-
 struct naming {
 	struct symbolizer *symbolizer;
 	struct resource_builder *resources;
-	struct frame_entry *frames; /* of this build */
+	/* Indices in this build's batch. Keys: */
+	struct memo frames;    /* image, mapset or stack (NULL: kernel), address, pid of JIT code */
+	struct memo functions; /* name (as symbolized: one pointer a function), line it starts at */
+	struct memo mappings;  /* image (NULL: kernel) */
 	struct batch_builder *batch;
 	uint32_t build;
-	bool by_process; /* the stack at hand has frames whose names depend on the process */
+	uint32_t root_tgid; /* of root */
+	char root[32];	    /* where that process's files are found */
+	bool by_process;    /* the stack at hand has frames whose names depend on the process */
 	/* One stack's locations while it is built. */
 	uint32_t locations[KILN_MAX_KERNEL_FRAMES + KILN_MAX_USER_FRAMES + 1];
 };
@@ -63,21 +57,13 @@ int naming_new(const struct config *config, struct naming **ret, struct error *e
 	return 0;
 }
 
-static void forget_frames(struct naming *n)
-{
-	struct frame_entry *e, *next;
-
-	HASH_ITER (hh, n->frames, e, next) {
-		HASH_DEL(n->frames, e);
-		free(e);
-	}
-}
-
 struct naming *naming_free(struct naming *n)
 {
 	if (!n)
 		return NULL;
-	forget_frames(n);
+	memo_done(&n->frames);
+	memo_done(&n->functions);
+	memo_done(&n->mappings);
 	resource_builder_free(n->resources);
 	symbolizer_free(n->symbolizer);
 	free(n);
@@ -86,7 +72,20 @@ struct naming *naming_free(struct naming *n)
 
 size_t naming_bytes(const struct naming *n)
 {
-	return symbolizer_bytes(n->symbolizer);
+	return symbolizer_bytes(n->symbolizer) + memo_bytes(&n->frames) +
+	       memo_bytes(&n->functions) + memo_bytes(&n->mappings);
+}
+
+static uint32_t add_function(struct naming *n, const struct symbol *s)
+{
+	uint32_t function;
+
+	/* Until the symbolizer is trimmed no two functions have one name at one place. */
+	if (memo_find(&n->functions, s->name, (uintptr_t)s->file, s->start_line, &function))
+		return function;
+	function = batch_add_function(n->batch, s->name, s->system_name, s->file, s->start_line);
+	(void)memo_add(&n->functions, s->name, (uintptr_t)s->file, s->start_line, function);
+	return function;
 }
 
 /* A location of the functions in SYM, or of FALLBACK when there are none. */
@@ -99,8 +98,7 @@ static uint32_t add_location(struct naming *n, uint32_t mapping, uint64_t addres
 	for (uint32_t i = 0; i < count; i++) {
 		const struct symbol *s = &sym->symbols[i];
 
-		lines[i].function =
-		    batch_add_function(n->batch, s->name, s->system_name, s->file, s->start_line);
+		lines[i].function = add_function(n, s);
 		lines[i].line = s->line;
 	}
 	if (!count) {
@@ -122,26 +120,32 @@ static uint32_t kernel_mapping(struct naming *n)
 	    .htlhash = "",
 	    .has_functions = true,
 	};
+	uint32_t mapping;
 
-	return batch_add_mapping(n->batch, &m);
+	if (memo_find(&n->mappings, NULL, 0, 0, &mapping))
+		return mapping;
+	mapping = batch_add_mapping(n->batch, &m);
+	(void)memo_add(&n->mappings, NULL, 0, 0, mapping);
+	return mapping;
 }
 
 static uint32_t name_kernel(struct naming *n, uint64_t address)
 {
 	struct symbol_result sym = {.type = FRAME_KERNEL};
 	const char *module = "";
-	char fallback[64];
+	char fallback[64] = "";
 
 	(void)symbolize_kernel(n->symbolizer, address, &sym, &module);
 	sym.type = FRAME_KERNEL;
-	if (!sym.n)
+	if (!sym.n) {
 		metric_add(M_SYMBOLIZATION_MISSES_KERNEL, 1);
-	snprintf(fallback, sizeof(fallback), "[kernel]+0x%" PRIx64, address);
+		snprintf(fallback, sizeof(fallback), "[kernel]+0x%" PRIx64, address);
+	}
 	return add_location(n, kernel_mapping(n), address, &sym, fallback);
 }
 
-static uint32_t image_mapping(struct naming *n, const struct image *image, bool has_functions,
-			      bool has_lines, bool has_inlines)
+/* Whether an image has functions must not differ from frame to frame: one mapping an image. */
+static uint32_t image_mapping(struct naming *n, const struct image *image)
 {
 	char build_id[2 * IMAGE_BUILD_ID_MAX + 1];
 	struct batch_mapping m = {
@@ -149,12 +153,15 @@ static uint32_t image_mapping(struct naming *n, const struct image *image, bool 
 	    .build_id_gnu = build_id,
 	    .build_id_go = image->go_build_id,
 	    .htlhash = image->htlhash,
-	    .has_functions = has_functions,
-	    .has_lines = has_lines,
-	    .has_inlines = has_inlines,
+	    .has_functions = true,
+	    .has_lines = image->is_go,
+	    .has_inlines = image->is_go,
 	};
+	uint32_t mapping;
 	bool any = false;
 
+	if (memo_find(&n->mappings, image, 0, 0, &mapping))
+		return mapping;
 	image_build_id_hex(image, build_id, sizeof(build_id));
 	for (size_t i = 0; i < image->n_segments; i++) {
 		const struct image_segment *s = &image->segments[i];
@@ -169,7 +176,9 @@ static uint32_t image_mapping(struct naming *n, const struct image *image, bool 
 			m.limit = s->vaddr + s->memsz;
 		any = true;
 	}
-	return batch_add_mapping(n->batch, &m);
+	mapping = batch_add_mapping(n->batch, &m);
+	(void)memo_add(&n->mappings, image, 0, 0, mapping);
+	return mapping;
 }
 
 static const char *base_name(const char *path)
@@ -183,18 +192,19 @@ static uint32_t name_image(struct naming *n, const struct mapset *mapset, struct
 			   uint64_t vaddr)
 {
 	struct symbol_result sym = {.type = FRAME_NATIVE};
-	char root[64], fallback[320];
-	uint32_t mapping;
+	char fallback[320] = "";
 
-	snprintf(root, sizeof(root), "/proc/%u/root", mapset->tgid);
-	(void)symbolize_image(n->symbolizer, image, root, vaddr, &sym);
-	if (!sym.n)
+	if (n->root_tgid != mapset->tgid) {
+		n->root_tgid = mapset->tgid;
+		snprintf(n->root, sizeof(n->root), "/proc/%u/root", mapset->tgid);
+	}
+	(void)symbolize_image(n->symbolizer, image, n->root, vaddr, &sym);
+	if (!sym.n) {
 		metric_add(M_SYMBOLIZATION_MISSES_NATIVE, 1);
-	/* Whether an image has functions must not differ from frame to frame: one mapping an image.
-	 */
-	mapping = image_mapping(n, image, true, image->is_go, image->is_go);
-	snprintf(fallback, sizeof(fallback), "%.255s+0x%" PRIx64, base_name(image->path), vaddr);
-	return add_location(n, mapping, vaddr, &sym, fallback);
+		snprintf(fallback, sizeof(fallback), "%.255s+0x%" PRIx64, base_name(image->path),
+			 vaddr);
+	}
+	return add_location(n, image_mapping(n, image), vaddr, &sym, fallback);
 }
 
 static uint32_t name_jit(struct naming *n, const struct process *p, uint64_t address)
@@ -207,32 +217,26 @@ static uint32_t name_jit(struct naming *n, const struct process *p, uint64_t add
 	return add_location(n, BATCH_NO_MAPPING, address, &sym, "[jit]");
 }
 
-/* The location of a frame, named when this build meets it first. */
-static uint32_t find_location(struct naming *n, const struct frame_key *key,
+/* The location of a frame, named when this build meets it first. PID: 0 unless it is JIT code. */
+static uint32_t find_location(struct naming *n, const void *where, uint64_t address, uint32_t pid,
 			      const struct stack *stack, const struct process *p,
 			      struct image *image)
 {
 	struct symbol_result none = {.type = FRAME_NATIVE};
-	struct frame_entry *e;
 	uint32_t location;
 
-	HASH_FIND(hh, n->frames, key, sizeof(*key), e);
-	if (e)
-		return e->location;
-	if (!key->where)
-		location = name_kernel(n, key->address);
+	if (memo_find(&n->frames, where, address, pid, &location))
+		return location;
+	if (!where)
+		location = name_kernel(n, address);
 	else if (image)
-		location = name_image(n, stack->mapset, image, key->address);
-	else if (key->pid)
-		location = name_jit(n, p, key->address);
+		location = name_image(n, stack->mapset, image, address);
+	else if (pid)
+		location = name_jit(n, p, address);
 	else
-		location = add_location(n, BATCH_NO_MAPPING, key->address, &none, "[unknown]");
-	e = calloc(1, sizeof(*e));
-	if (e) { /* without it the frame is looked up again */
-		e->key = *key;
-		e->location = location;
-		HASH_ADD(hh, n->frames, key, sizeof(e->key), e);
-	}
+		location = add_location(n, BATCH_NO_MAPPING, address, &none, "[unknown]");
+	/* Without memory for it the frame is looked up again. */
+	(void)memo_add(&n->frames, where, address, pid, location);
 	return location;
 }
 
@@ -241,32 +245,16 @@ static uint32_t user_location(struct naming *n, const struct stack *stack, const
 {
 	uint64_t pc = (word & KILN_FRAME_PC_MASK) - (word & KILN_FRAME_RETURN ? 1 : 0);
 	const struct mapset_range *range = stack->mapset ? mapset_find(stack->mapset, pc) : NULL;
-	struct frame_key key;
-	struct image *image = NULL;
+	struct image *image = range && range->image ? range->image->image : NULL;
 
-	memset(&key, 0, sizeof(key));
-	key.where = stack; /* unknown memory: not NULL, which is the kernel */
-	key.address = pc;
-	if (range && range->image && range->image->image) {
-		image = range->image->image;
-		key.where = image;
-		key.address = pc - range->bias;
-	} else if (range) {
-		key.where = stack->mapset;
-		key.pid = p->key.tgid;
+	if (image)
+		return find_location(n, image, pc - range->bias, 0, stack, p, image);
+	if (range) {
 		n->by_process = true;
+		return find_location(n, stack->mapset, pc, p->key.tgid, stack, p, NULL);
 	}
-	return find_location(n, &key, stack, p, image);
-}
-
-static uint32_t kernel_location(struct naming *n, const struct stack *stack,
-				const struct process *p, uint64_t address)
-{
-	struct frame_key key;
-
-	memset(&key, 0, sizeof(key));
-	key.address = address;
-	return find_location(n, &key, stack, p, NULL);
+	/* Unknown memory: any key but NULL, which is the kernel. */
+	return find_location(n, stack, pc, 0, stack, p, NULL);
 }
 
 static const char *const end_names[KILN_END_COUNT] = {
@@ -288,7 +276,8 @@ static uint32_t name_stack(struct naming *n, struct stack *stack, const struct p
 		return stack->named_stack;
 	n->by_process = false;
 	for (uint32_t i = 0; i < key->n_kernel; i++)
-		n->locations[len++] = kernel_location(n, stack, p, key->words[i] - (i ? 1 : 0));
+		n->locations[len++] =
+		    find_location(n, NULL, key->words[i] - (i ? 1 : 0), 0, stack, p, NULL);
 	for (uint32_t i = 0; i < key->n_user; i++)
 		n->locations[len++] = user_location(n, stack, p, key->words[key->n_kernel + i]);
 	if (key->end < KILN_END_COUNT && end_names[key->end]) {
@@ -304,6 +293,16 @@ static uint32_t name_stack(struct naming *n, struct stack *stack, const struct p
 	return stack->named_stack;
 }
 
+static void name_process(struct naming *n, struct process *p)
+{
+	if (p->named_build == n->build)
+		return;
+	p->named_process = batch_add_process(n->batch, p->key.tgid, p->info.executable_name,
+					     p->info.executable_path);
+	p->named_resource = resource_of(n->resources, n->batch, p);
+	p->named_build = n->build;
+}
+
 int naming_build(struct naming *n, const struct window *w, const uint32_t *hz, uint64_t duration_ns,
 		 struct batch **ret)
 {
@@ -312,12 +311,13 @@ int naming_build(struct naming *n, const struct window *w, const uint32_t *hz, u
 	if (r < 0)
 		return r;
 	n->build++;
+	memo_begin(&n->frames);
+	memo_begin(&n->functions);
+	memo_begin(&n->mappings);
 	for (struct count *c = w->list; c; c = c->next) {
-		const struct process *p = c->key.process;
+		struct process *p = c->key.process;
 		struct batch_sample sample = {
 		    .stack = name_stack(n, c->key.stack, p),
-		    .process = batch_add_process(n->batch, p->key.tgid, p->info.executable_name,
-						 p->info.executable_path),
 		    .tid = c->key.tid,
 		    .thread_name = c->key.comm,
 		    .value = c->value,
@@ -325,11 +325,12 @@ int naming_build(struct naming *n, const struct window *w, const uint32_t *hz, u
 		};
 		uint32_t rate = hz[c->key.policy % KILN_MAX_POLICIES];
 
-		batch_add_sample(n->batch, resource_of(n->resources, n->batch, p), PROFILE_CPU,
+		name_process(n, p);
+		sample.process = p->named_process;
+		batch_add_sample(n->batch, p->named_resource, PROFILE_CPU,
 				 1000000000ULL / MAX(rate, 1U), &sample);
 	}
 	r = batch_builder_finish(TAKE_PTR(n->batch), duration_ns, ret);
-	forget_frames(n);
 	symbolizer_trim(n->symbolizer);
 	return r;
 }
