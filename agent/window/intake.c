@@ -474,6 +474,11 @@ static void consume_record(const struct kiln_sample *record, void *arg)
 	struct process *process;
 	bool kernel_thread = record->flags & KILN_SAMPLE_KTHREAD, is_new;
 
+	if (record->end >= KILN_END_COUNT || record->n_kernel > KILN_MAX_KERNEL_FRAMES ||
+	    record->n_user > KILN_MAX_USER_FRAMES) {
+		metric_add(M_DROPPED_MALFORMED, 1);
+		return;
+	}
 	metric_add(M_SAMPLES, 1);
 	if (record->mapset)
 		mapset = mapset_store_find(in->mapsets, record->mapset);
