@@ -342,6 +342,7 @@ static struct sampler_options sampler_options(const struct config *c)
 	struct sampler_options options = {
 	    .hz = c->receiver.samples_per_second,
 	    .max_depth = c->receiver.max_stack_depth,
+	    .unwind_bytes = (size_t)c->receiver.unwind_table_mib << 20,
 	    .pids = c->receiver.pids,
 	    .n_pids = c->receiver.n_pids,
 	    .cgroup_mode = CGROUP_V2,

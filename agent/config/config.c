@@ -86,6 +86,7 @@ struct config *config_new(void)
 	    .tracers = (1u << TRACER_COUNT) - 1,
 	    .reporter_interval_ms = 5000,
 	    .max_stack_depth = STACK_DEPTH_MAX,
+	    .unwind_table_mib = 24,
 	};
 	c->pprof.port = 1777;
 	c->health_check.port = 13133;
