@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent tells of itself while it runs."""
+import json
+import re
+import time
+
+from parts import ROOT, agent as kiln, free_port, http_get, wait_until
+
+CONFIG = """
+receivers:
+  profiling: {samples_per_second: 97, reporter_interval: %s}
+exporters:
+  folded_file: {path: %s/x.folded}
+extensions:
+  health_check: {endpoint: "127.0.0.1:%d", path: /status}
+service:
+  extensions: [health_check]
+  pipelines:
+    profiles: {receivers: [profiling], exporters: [folded_file]}
+"""
+
+ROW = re.compile(r'^X\((\w+), (COUNTER|GAUGE), "(\w+)", "((?:[^"\\]|\\.)*)", "((?:[^"\\]|\\.)*)"\)$', re.M)
+SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:[a-zA-Z_]\w*="(?:[^"\\\n]|\\[\\"n])*",?)*)\})? (\S+)')
+
+
+def rows():
+    """(name, labels, kind) of every number that the sources know."""
+    text = (ROOT / "lib/metrics.def").read_text(encoding="utf-8")
+    found = [(m[3], m[4].replace('\\"', '"'), m[2].lower()) for m in ROW.finditer(text)]
+    assert len(found) == text.count("\nX(") and len(found) > 50
+    return found
+
+
+def exposition(text):
+    """{(name, labels): value} of a Prometheus text, version 0.0.4; fails where it breaks a rule."""
+    types, helps, out, closed, family = {}, set(), {}, set(), None
+    assert text.endswith("\n")
+    for number, line in enumerate(text[:-1].split("\n"), 1):
+        where = f"line {number}: {line!r}"
+        if line.startswith("# HELP "):
+            name = line.split(" ", 3)[2]
+            assert name not in helps, where
+            assert len(line.split(" ", 3)) == 4, where
+            helps.add(name)
+        elif line.startswith("# TYPE "):
+            _, _, name, kind = line.split(" ")
+            assert kind in ("counter", "gauge", "histogram", "summary", "untyped") and name not in types, where
+            types[name] = kind
+        elif line.startswith("#"):
+            continue
+        else:
+            match = SAMPLE.fullmatch(line)
+            assert match, where
+            name, labels = match[1], match[2] or ""
+            if name != family:
+                assert name not in closed, f"{where}: lines of one metric must stand together"
+                closed.add(family)
+                family = name
+            assert name in types and name in helps, where
+            assert (name, labels) not in out, where
+            out[name, labels] = float(match[3])
+            if types[name] == "counter":
+                assert name.endswith("_total") and out[name, labels] >= 0, where
+    return out, types
+
+
+def start(agent, tmp_path, interval, *arguments):
+    port = free_port()
+    a = agent(*arguments, config=CONFIG % (interval, tmp_path, port))
+    base = f"http://127.0.0.1:{port}"
+    wait_until("somebody listens", lambda: a.process.poll() is not None or http_get(base + "/healthz"))
+    assert a.process.poll() is None, a.stderr()
+    return a, base
+
+
+def test_ready_means_that_a_window_went_out(agent, busy, tmp_path):
+    a, base = start(agent, tmp_path, "6s")
+    begun = time.monotonic()
+    status, _, text = http_get(base + "/readyz")
+    early = time.monotonic() - begun < 3  # else the machine was too slow to look in time
+    if early:
+        assert status == 503 and "first window" in text, text
+        assert http_get(base + "/status")[0] == 503
+        assert kiln.metrics(base + "/metrics")["kiln_windows_total"] == 0
+    assert http_get(base + "/healthz")[0] == 200, "alive from the start"
+    wait_until("ready", lambda: http_get(base + "/readyz")[0] == 200)
+    assert kiln.metrics(base + "/metrics")["kiln_windows_total"] >= 1
+    status, kind, text = http_get(base + "/status")
+    assert status == 200 and kind.startswith("application/json")
+    assert set(json.loads(text)) == {"status", "upSince", "uptime"}
+    assert http_get(base + "/nothing")[0] == 404
+    assert a.stop() == 0, a.stderr()
+
+
+def test_metrics_are_all_there_and_well_formed(agent, busy, tmp_path):
+    a, base = start(agent, tmp_path, "1s")
+    a.wait_ready(url=base + "/readyz")
+    status, kind, text = http_get(base + "/metrics")
+    assert status == 200 and kind.startswith("text/plain; version=0.0.4")
+    got, types = exposition(text)
+    want = rows()
+    assert [(n, l) for n, l, _ in want if (n, l) not in got] == []
+    assert [n for n, _, k in want if types[n] != k] == []
+    names = {n for n, _, _ in want}
+    assert [n for n, _ in got if n.startswith("kiln_") and n not in names and not n.startswith("kiln_process_")] == []
+    for name in ("process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds"):
+        assert got[name, ""] > 0, name
+    for name in ("kiln_samples_total", "kiln_bpf_runs_total", "kiln_bpf_map_bytes", "kiln_processes", "kiln_images_loaded",
+                 "kiln_unwind_table_bytes", "kiln_stacks_interned", "kiln_symbol_tables_built_total"):
+        assert sum(v for (n, _), v in got.items() if n == name) > 0, name
+    # Counters never fall.
+    time.sleep(1.5)
+    later, _ = exposition(http_get(base + "/metrics")[2])
+    assert [k for k, v in got.items() if types[k[0]] == "counter" and later[k] < v] == []
+    assert later["kiln_samples_total", ""] > got["kiln_samples_total", ""]
+    # What the kernel says of its memory and what the agent says of the process are the same thing.
+    assert abs(got["process_resident_memory_bytes", ""] - a.rss_kib() * 1024) < 64 << 20
+    assert a.stop() == 0, a.stderr()

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent holds while processes come and go, and what it gives back when nothing runs any more."""
+import os
+import stat
+import time
+
+import pytest
+
+from parts import LONG, SANITIZER, agent as kiln, free_port, http_get, wait_until, workload
+
+SECONDS = 60 if LONG else 20
+SLACK = 8192 if SANITIZER else 4096  # KiB: the allocator's own breath
+CONFIG = """
+receivers:
+  profiling: {samples_per_second: 97, reporter_interval: 1s}
+exporters:
+  debug: {ignore_profiles_without_container_id: false, output: /dev/null}
+extensions:
+  health_check: {endpoint: "127.0.0.1:%d"}
+service:
+  extensions: [health_check]
+  pipelines:
+    profiles: {receivers: [profiling], exporters: [debug]}
+"""
+
+
+def start(agent, *arguments):
+    port = free_port()
+    a = agent(*arguments, config=CONFIG % port)
+    a.wait_ready(seconds=120, url=f"http://127.0.0.1:{port}/readyz")
+    return a, f"http://127.0.0.1:{port}/metrics"
+
+
+def descriptors(a):
+    """(how many are no files, {(device, inode): how many descriptors of that file})"""
+    other, files = 0, {}
+    for name in os.listdir(f"/proc/{a.pid}/fd"):
+        try:
+            st = os.stat(f"/proc/{a.pid}/fd/{name}")
+        except OSError:
+            continue  # closed meanwhile
+        if stat.S_ISREG(st.st_mode):
+            key = st.st_dev, st.st_ino
+            files[key] = files.get(key, 0) + 1
+        else:
+            other += 1
+    return other, files
+
+
+@pytest.mark.skipif(SANITIZER == "thread", reason="the shadow's memory is not the agent's")
+def test_a_storm_of_short_processes_leaves_nothing(agent):
+    a, url = start(agent, "--process-filter", "^wl-")
+    with workload.Workload("storm", "DIR", 200, seconds=SECONDS) as storm:
+        rss, others, known = [], [], []
+        while storm.process.poll() is None:
+            rss.append(a.rss_kib())
+            other, files = descriptors(a)
+            others.append(other)
+            # One descriptor for a program that a thousand processes run.
+            assert not [n for n in files.values() if n > 4], files
+            known.append(kiln.metrics(url)["kiln_processes"])
+            time.sleep(0.5)
+        said = storm.rest()[-1]
+    m = kiln.metrics(url)
+    assert said["failed"] == 0 and said["started"] > 60 * SECONDS, said
+    half = len(rss) // 2
+    warm, late = max(rss[half // 2:half]), max(rss[half:])
+    print(f"{said['started']} processes; RSS {rss[0]} first, {warm} at half time, {late} KiB at the end; "
+          f"{len(files)} files and {max(others)} other descriptors open; {max(known):.0f} processes known at once")
+    assert late <= warm + SLACK, rss
+    assert max(others) <= others[0] + 16, others
+    # Those of four programs and what they link with, not one a process.
+    assert m["kiln_images_loaded"] < 64
+    assert m["kiln_samples_total"] > 0
+    assert m["kiln_samples_dropped_total"] == 0
+    assert a.stop() == 0, a.stderr()
+
+
+@pytest.mark.long
+def test_what_is_gone_is_forgotten(agent):
+    """A minute after the last sample nothing of a process is left."""
+    a, url = start(agent, "--process-filter", "^wl-")
+    with workload.Workload("storm", "DIR", 100, seconds=10) as storm, workload.Workload("cxx", "calls", seconds=15) as cxx:
+        time.sleep(8)
+        full = kiln.metrics(url)
+        assert storm.process.wait(60) == 0 and cxx.process.wait(60) is not None
+    _, busy_files = descriptors(a)
+    names = ("kiln_processes", "kiln_images_loaded", "kiln_unwind_table_bytes", "kiln_stacks_interned")
+    assert all(full[n] > 0 for n in names)
+
+    def released():
+        now = kiln.metrics(url)
+        return now if all(now[n] <= full[n] * 0.2 for n in names) else None
+
+    try:
+        now = wait_until("everything is given back", released, 150)
+    except AssertionError:
+        now = kiln.metrics(url)
+        pytest.fail(f"kept: { {n: (full[n], now[n]) for n in names} }")
+    print({n: (full[n], now[n]) for n in names}, "files", len(busy_files), len(descriptors(a)[1]))
+    assert http_get(url)[0] == 200
+    assert a.stop() == 0, a.stderr()
