@@ -143,6 +143,7 @@ static void window_named(uv_work_t *work, int status)
 	limit_memory(a);
 	intake_sweep(a->intake, w);
 	window_reset(w, 0, 0);
+	footprint_decay();
 	advance(a);
 }
 

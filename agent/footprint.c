@@ -56,6 +56,12 @@ void footprint_trim(void)
 		(void)mallctl("arena.4096.purge", NULL, NULL, NULL, 0);
 }
 
+void footprint_decay(void)
+{
+	if (mallctl)
+		(void)mallctl("arena.4096.decay", NULL, NULL, NULL, 0);
+}
+
 uint64_t footprint_resident(void)
 {
 	_cleanup_fclose_ FILE *f = fopen("/proc/self/statm", "re");

@@ -13,5 +13,7 @@ void footprint_raise_files(void);
  * what the allocator holds in reserve. What is needed after all comes back with the next access.
  */
 void footprint_trim(void);
+/* Gives back what was freed a while ago: threads that allocate no more would keep it. */
+void footprint_decay(void);
 /* The process's resident memory in bytes; 0 when it cannot be told. */
 uint64_t footprint_resident(void);
