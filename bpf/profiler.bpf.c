@@ -180,37 +180,32 @@ __attribute__((noinline)) int dump_stack(uint32_t at)
  */
 __attribute__((noinline)) int walk_user(uint32_t at, uint32_t syscall)
 {
-	uint32_t zero = 0, limit = max_depth, word;
+	uint32_t zero = 0, limit = max_depth, word, n = 1;
 	struct record_scratch *r = bpf_map_lookup_elem(&record_scratch, &zero);
 	struct kiln_walk *w = bpf_map_lookup_elem(&walk_scratch, &zero);
-	uint64_t frame;
 	int end;
 
-	if (!r || !w)
+	if (!r || !w || at >= KILN_RECORD_MAX / 8)
 		return 0;
 	if (limit > KILN_MAX_USER_FRAMES)
 		limit = KILN_MAX_USER_FRAMES;
-	w->end = KILN_END_DEPTH;
-	w->n = 0;
-	for (int i = 0; i < KILN_MAX_USER_FRAMES; i++) {
-		word = at + w->n;
-		if (w->n >= limit || word >= KILN_RECORD_MAX / 8)
-			break;
-		frame = walk_frame(w);
-		/* After a system call instruction the name is that of the instruction before. */
-		if (i == 0 && syscall)
-			frame |= KILN_FRAME_RETURN;
-		/* The compiler compares a copy and would drop the mask; the verifier needs it. */
-		asm volatile("" : "+r"(word));
-		r->words[word & (KILN_RECORD_MAX / 8 - 1)] = frame;
-		w->n++;
+	/* After a system call instruction the name is that of the instruction before. */
+	r->words[at] = walk_frame(w) | (syscall ? KILN_FRAME_RETURN : 0);
+	for (; n <= KILN_MAX_USER_FRAMES; n++) {
 		end = walk_step(w);
 		if (end) {
 			w->end = (uint32_t)end;
-			break;
+			return (int)n;
 		}
+		word = at + n;
+		if (n >= limit || word >= KILN_RECORD_MAX / 8)
+			break;
+		/* The compiler compares a copy and would drop the mask; the verifier needs it. */
+		asm volatile("" : "+r"(word));
+		r->words[word & (KILN_RECORD_MAX / 8 - 1)] = walk_frame(w);
 	}
-	return (int)w->n;
+	w->end = KILN_END_DEPTH;
+	return (int)n;
 }
 
 static __always_inline void load_registers(struct kiln_walk *w, uint64_t *leaf)

@@ -52,7 +52,6 @@ struct kiln_walk {
 	uint64_t window_base;  /* a multiple of 8 */
 	uint32_t window_len;   /* bytes, a multiple of 8 */
 	uint32_t cpu;
-	uint32_t n;    /* frames so far */
 	uint32_t end;  /* enum kiln_end once walk_step() returned non-zero */
 	uint8_t exact; /* pc is where execution is, not a return address */
 	uint8_t leaf_valid;
