@@ -144,11 +144,16 @@ __attribute__((noinline)) int dump_stack(uint32_t at)
 	struct record_scratch *r = bpf_map_lookup_elem(&record_scratch, &zero);
 	struct kiln_walk *w = bpf_map_lookup_elem(&walk_scratch, &zero);
 	struct kiln_resume *resume;
-	uint64_t address;
+	uint64_t address, first;
 
-	if (!r || !w || at > KILN_RECORD_MAX - KILN_DUMP_MAX - sizeof(*resume))
+	if (!r || !w)
 		return 0;
-	resume = (struct kiln_resume *)(r->bytes + at);
+	/* 64 bits wide: older verifiers forget the bounds of a narrow value in the stack. */
+	first = at;
+	asm volatile("" : "+r"(first));
+	if (first > KILN_RECORD_MAX - KILN_DUMP_MAX - sizeof(*resume))
+		return 0;
+	resume = (struct kiln_resume *)(r->bytes + first);
 	resume->regs = w->regs;
 	for (int i = 0; i < KILN_LEAF_REGS; i++)
 		resume->leaf[i] = i < ARCH_REGS ? w->leaf[i] : 0;
@@ -185,12 +190,18 @@ __attribute__((noinline)) int walk_user(uint32_t at, uint32_t syscall)
 	struct kiln_walk *w = bpf_map_lookup_elem(&walk_scratch, &zero);
 	int end;
 
-	if (!r || !w || at >= KILN_RECORD_MAX / 8)
+	if (!r || !w)
 		return 0;
 	if (limit > KILN_MAX_USER_FRAMES)
 		limit = KILN_MAX_USER_FRAMES;
-	/* After a system call instruction the name is that of the instruction before. */
-	r->words[at] = walk_frame(w) | (syscall ? KILN_FRAME_RETURN : 0);
+	/*
+	 * The compiler compares copies and would drop the masks; the verifier needs them.
+	 * After a system call instruction the name is that of the instruction before.
+	 */
+	word = at;
+	asm volatile("" : "+r"(word));
+	r->words[word & (KILN_RECORD_MAX / 8 - 1)] =
+	    walk_frame(w) | (syscall ? KILN_FRAME_RETURN : 0);
 	for (; n <= KILN_MAX_USER_FRAMES; n++) {
 		end = walk_step(w);
 		if (end) {
@@ -200,7 +211,6 @@ __attribute__((noinline)) int walk_user(uint32_t at, uint32_t syscall)
 		word = at + n;
 		if (n >= limit || word >= KILN_RECORD_MAX / 8)
 			break;
-		/* The compiler compares a copy and would drop the mask; the verifier needs it. */
 		asm volatile("" : "+r"(word));
 		r->words[word & (KILN_RECORD_MAX / 8 - 1)] = walk_frame(w);
 	}
