@@ -155,7 +155,7 @@ static int on_record(void *arg, void *data, size_t size)
 
 static int load_error(struct error *err, int r)
 {
-	if (r == -EPERM || r == -EACCES)
+	if (r == -EPERM) /* -EACCES is the verifier's: see below */
 		return error_set(
 		    err, -EPERM,
 		    "the kernel refused to load the BPF programs: CAP_BPF and CAP_PERFMON "
