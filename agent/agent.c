@@ -157,6 +157,7 @@ static void close_window(struct agent *a)
 	a->duration_ns = now - a->window_start_ns;
 	a->window_start_ns = now;
 	a->current = 1 - a->current;
+	intake_use_window(a->intake, next);
 	a->naming_busy = true;
 	if (uv_queue_work(&a->loop, &a->naming_work, name_window, window_named) < 0) {
 		a->naming_busy = false;

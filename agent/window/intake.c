@@ -510,9 +510,14 @@ static void consume_record(const struct kiln_sample *record, void *arg)
 			record->words + record->n_kernel, record->n_user);
 }
 
-void intake_drain(struct intake *in, struct window *w)
+void intake_use_window(struct intake *in, struct window *w)
 {
 	in->window = w;
+}
+
+void intake_drain(struct intake *in, struct window *w)
+{
+	intake_use_window(in, w);
 	/* First what changed, then the samples: none is read by mappings of the past. */
 	if (in->sideband)
 		sideband_drain(in->sideband);

@@ -23,6 +23,11 @@ void intake_stop(struct intake *in);
 struct intake *intake_free(struct intake *in);
 DEFINE_CLEANUP(struct intake *, intake_free)
 
+/*
+ * From now on samples go to W, also those that waited for a table: to be called before the window
+ * that had them until now is given to somebody else.
+ */
+void intake_use_window(struct intake *in, struct window *w);
 /* Reads everything that is in the ring; samples go to W. */
 void intake_drain(struct intake *in, struct window *w);
 /* Samples that wait for a table, and jobs that make one: true while there are any. */
