@@ -3,11 +3,11 @@
 test like the rest: the processes come and go, the receiver is away for a while, and all add up in the end."""
 import time
 
-from parts import agent as kiln, folded, free_port, http_get, pprof_sum, textdump, values, wait_until, workload
+from parts import SANITIZER, agent as kiln, folded, free_port, http_get, pprof_sum, textdump, values, wait_until, workload
 
 CONFIG = """
 receivers:
-  profiling: {{samples_per_second: 197, reporter_interval: 1s}}
+  profiling: {{samples_per_second: 97, reporter_interval: 1s}}
 exporters:
   pprof_file: {{path: {directory}/x.pb.gz}}
   folded_file: {{path: {directory}/x.folded}}
@@ -24,10 +24,24 @@ service:
 """
 
 
+# gRPC's library locks by futexes of its own, which ThreadSanitizer does not see: everything it touches, and what
+# gets that memory after it, looks like a race.
+GRPC = SANITIZER != "thread"
+
+
+def metric(base, name):
+    """None when the answer takes long, as it does from a slow build on a busy machine."""
+    try:
+        return kiln.metrics(base + "/metrics")[name]
+    except OSError:
+        return None
+
+
 def test_everything_at_once(agent, collector, busy, tmp_path):
     collector.start()
     port, own = free_port(), free_port()
-    a = agent(config=CONFIG.format(directory=tmp_path, collector=collector, port=port, own=own))
+    text = CONFIG.format(directory=tmp_path, collector=collector, port=port, own=own)
+    a = agent(config=text if GRPC else text.replace(", otlp_grpc]", "]"))
     base = f"http://127.0.0.1:{port}"
     wait_until("a window", lambda: a.process.poll() is not None or (http_get(base + "/readyz") or [0])[0] == 200)
     assert a.process.poll() is None, a.stderr()[-6000:]
@@ -38,9 +52,9 @@ def test_everything_at_once(agent, collector, busy, tmp_path):
         collector.start()
         answer = http_get(f"http://127.0.0.1:{own}/debug/pprof/profile?seconds=0", timeout=1)
         assert answer is None or answer[0] in (200, 400)
-        assert kiln.metrics(base + "/metrics")["kiln_samples_total"] > 0
+        wait_until("samples", lambda: (metric(base, "kiln_samples_total") or 0) > 0)
         storm.process.wait(60)
-    wait_until("the queues are empty", lambda: kiln.metrics(base + "/metrics")["kiln_export_queue_requests"] == 0, 90)
+    wait_until("the queues are empty", lambda: metric(base, "kiln_export_queue_requests") == 0, 90)
     assert a.stop(120) == 0, a.stderr()[-6000:]
     lines = (tmp_path / "x.text").read_text().splitlines()
     got = {
@@ -50,5 +64,5 @@ def test_everything_at_once(agent, collector, busy, tmp_path):
     }
     assert len(set(got.values())) == 1, got
     assert got["text"] > 100
-    # Two exporters to one receiver.
-    assert values(collector.samples()) == 2 * got["text"]
+    # Each OTLP exporter sends all of it to the same receiver.
+    assert values(collector.samples()) == (2 if GRPC else 1) * got["text"]
