@@ -18,5 +18,6 @@ struct error {
 /* Sets MESSAGE and returns CODE (a negative errno). */
 int error_set(struct error *err, int code, const char *format, ...) _printf_(3, 4);
 
-/* Puts "PREFIX: " before the message that is there; returns err->code (or CODE when err is NULL). */
+/* Puts "PREFIX: " before the message that is there; returns err->code (or CODE when err is NULL).
+ */
 int error_wrap(struct error *err, int code, const char *format, ...) _printf_(3, 4);

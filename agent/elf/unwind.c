@@ -207,8 +207,7 @@ int unwind_compile(const struct image *image, struct unwind_table **ret, struct 
 	if (r < 0)
 		return error_set(err, r, "unwind table: %s", strerror(-r));
 	t->malformed += c.malformed + c.eh_frame.malformed + c.debug_frame.malformed;
-	t->unsupported +=
-	    c.eh_frame.unsupported + c.debug_frame.unsupported + c.flow.unsupported;
+	t->unsupported += c.eh_frame.unsupported + c.debug_frame.unsupported + c.flow.unsupported;
 	image_forget(image);
 	*ret = t;
 	return 0;

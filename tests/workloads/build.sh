@@ -76,7 +76,9 @@ cc jit jit.c
 cc many many.c
 mkdir -p "$out/right" "$out/wrong"
 for v in right wrong; do
-	"$CC" "${flags[@]}" -shared -fPIC -fvisibility=hidden -DNAME=$v $([ $v = wrong ] && echo -O0) \
+	level=()
+	[ "$v" != wrong ] || level=(-O0)
+	"$CC" "${flags[@]}" -shared -fPIC -fvisibility=hidden -DNAME="$v" "${level[@]}" \
 		"$src/trap.c" -Wl,-soname,libtrap.so -o "$out/$v/libtrap.so"
 done
 "$CC" "${flags[@]}" "$src/trapped.c" -o "$out/wl-chroot" "$out/right/libtrap.so" -Wl,-rpath,/kiln-trap
