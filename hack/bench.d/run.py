@@ -95,22 +95,29 @@ def bpf_stats():
 def bench_bpf(table, quick):
     """Each run hits the target: the helper's perf events are opened for its pid alone."""
     helper = tool("kiln-bench-bpf")
-    goals = {(30, 4999): 1000, (30, 99): 3000}
-    for frames in (10, 30, 100):
-        for hz in (99, 4999):
-            what = f"BPF time a sample, {frames} frames, {hz} Hz, target hits only"
-            if not helper:
-                table.lack(what, "kiln-bench-bpf is not built")
-                continue
-            # nest_leaf, DEPTH frames, main, three of libc and the C runtime
-            with workload.Workload("nest", frames - 5, seconds=120) as w, bpf_stats():
-                done = subprocess.run([helper, "--hz", str(hz), "--pid", str(w.pid), "--seconds", "4" if quick else "15"],
-                                      capture_output=True, text=True, check=False)
-            try:
-                said = json.loads(done.stdout)
-                table.add(what, float(said["avg_ns"]), "ns", goals.get((frames, hz)))
-            except (ValueError, KeyError, TypeError):
-                table.lack(what, f"kiln-bench-bpf: exit {done.returncode}: {done.stderr.strip()[-100:]}")
+    chain = tool("kiln-bench-chain")
+    goals = {(30, 4999, "spin"): 1000, (30, 99, "spin"): 3000, (30, 99, "thrash"): 15000}
+    seconds = 4 if quick else 15
+    rows = [(frames, hz, "spin") for frames in (10, 30, 100) for hz in (99, 4999)] + [(30, 99, "thrash")]
+    for frames, hz, kind in rows:
+        what = f"BPF time a sample, {frames} frames, {hz} Hz{', caches thrashed' if kind == 'thrash' else ''}, target hits only"
+        if not helper or not chain:
+            table.lack(what, "kiln-bench-bpf or kiln-bench-chain is not built")
+            continue
+        # A chain of distinct functions that calls itself anew all the time, on a CPU of its own.
+        target = subprocess.Popen([chain, str(seconds + 10), str(frames), kind], stdout=subprocess.DEVNULL)
+        try:
+            with bpf_stats():
+                done = subprocess.run([helper, "--hz", str(hz), "--pid", str(target.pid), "--seconds", str(seconds),
+                                       "--cpu", str(CPUS - 1)], capture_output=True, text=True, check=False)
+        finally:
+            target.kill()
+            target.wait()
+        try:
+            said = json.loads(done.stdout)
+            table.add(what, float(said["avg_ns"]), "ns", goals.get((frames, hz, kind)))
+        except (ValueError, KeyError, TypeError):
+            table.lack(what, f"kiln-bench-bpf: exit {done.returncode}: {done.stderr.strip()[-100:]}")
 
 
 BUSY = [("qsort", (60, 6)), ("nest", (31,)), ("go", ()), ("cxx", ("throw",)), ("kernel", ("urandom",)), ("rust-v0", ())]

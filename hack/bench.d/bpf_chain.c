@@ -77,8 +77,9 @@ static inline __attribute__((always_inline)) void go_on(int left)
 	ROW(each, 0)                                                                               \
 	ROW(each, 1)                                                                               \
 	ROW(each, 2)                                                                               \
-	ROW(each, 3) ROW(each, 4) ROW(each, 5) ROW(each, 6) ROW(each, 7) ROW(each, 8) ROW(each, 9) \
-	    ROW(each, a) ROW(each, b) ROW(each, c) ROW(each, d) ROW(each, e) ROW(each, f)
+	ROW(each, 3)                                                                               \
+	ROW(each, 4) ROW(each, 5) ROW(each, 6) ROW(each, 7) ROW(each, 8) ROW(each, 9) ROW(each, a) \
+	    ROW(each, b) ROW(each, c) ROW(each, d) ROW(each, e) ROW(each, f)
 ALL(STEP)
 #define NAME(n) step_##n,
 static step *const steps[FUNCTIONS] = {ALL(NAME)};
