@@ -95,7 +95,8 @@ class Names:
         if self.static and self.own:
             wanted |= self.own.names()
         wanted |= set(map(without_clone, wanted))
-        pattern = re.compile("(?:" + "|".join(map(re.escape, sos)) + ")" + OFFSET)
+        # The agent names the file, which may have a longer version: libstdc++.so.6.0.30.
+        pattern = re.compile("(?:" + "|".join(map(re.escape, sos)) + r")(?:\.[0-9]+)*" + OFFSET)
         cxx = re.compile(r"(std::|__cxxabiv1::|__gnu_cxx::|\(anonymous namespace\)|(read_|get_cie|base_from|size_of_enc|execute_|uw_|unwind).*|operator (new|delete)).*")
         demangles = "libstdc++.so.6" in sos
         return lambda frame: (frame in wanted or bool(pattern.fullmatch(frame))
