@@ -100,15 +100,15 @@ int main(int argc, char **argv)
 	if (argc > 2 && strcmp(argv[2], "throw") == 0) {
 		wl_describe("throw",
 			    "{\"frames\":[\"?cxx:shop::thrower(int)\",\"cxx:shop::passer(int)\","
-			    "\"cxx:void shop::catcher<std::runtime_error>(int)\"," WL_ROOT "],\"min_share\":0.05},"
+			    "\"cxx:void shop::catcher<std::runtime_error>(int)\"," WL_ROOT "],\"min_share\":0.01},"
 			    "{\"frames\":[\"?cxx:shop::Guard::~Guard()\",\"cxx:shop::passer(int)\","
 			    "\"cxx:void shop::catcher<std::runtime_error>(int)\"," WL_ROOT "]},"
 			    "{\"frames\":[\"?cxx:void shop::catcher<std::runtime_error>(int)\"," WL_ROOT
-			    "],\"min_share\":0.05},"
+			    "],\"min_share\":0.01},"
 			    // The unwinder at work, below the frame that threw or is cleaned up
 			    "{\"frames\":[\"?plt\",\"+lib:libstdc++.so.6,libgcc_s.so.1,libc.so.6,libm.so.6,ld-linux-x86-64.so.2\","
 			    "\"?plt\",\"?cxx:shop::thrower(int)\",\"?cxx:shop::passer(int)\","
-			    "\"cxx:void shop::catcher<std::runtime_error>(int)\"," WL_ROOT "],\"min_share\":0.05},"
+			    "\"cxx:void shop::catcher<std::runtime_error>(int)\"," WL_ROOT "],\"min_share\":0.01},"
 			    "{\"frames\":[\"plt\",\"*lib:libstdc++.so.6,libgcc_s.so.1\",\"?cxx:shop::thrower(int)\",\"?cxx:shop::passer(int)\","
 			    "\"cxx:void shop::catcher<std::runtime_error>(int)\"," WL_ROOT "]}");
 		for (int i = 0;; i = (i + 1) & 0xffff)
