@@ -73,13 +73,26 @@ static inline __attribute__((always_inline)) void go_on(int left)
 	each(h##0) each(h##1) each(h##2) each(h##3) each(h##4) each(h##5) each(h##6) each(h##7)    \
 	    each(h##8) each(h##9) each(h##a) each(h##b) each(h##c) each(h##d) each(h##e)           \
 		each(h##f)
-#define ALL(each)                                                                                  \
-	ROW(each, 0)                                                                               \
-	ROW(each, 1)                                                                               \
-	ROW(each, 2)                                                                               \
-	ROW(each, 3)                                                                               \
-	ROW(each, 4) ROW(each, 5) ROW(each, 6) ROW(each, 7) ROW(each, 8) ROW(each, 9) ROW(each, a) \
-	    ROW(each, b) ROW(each, c) ROW(each, d) ROW(each, e) ROW(each, f)
+/* It would move these lines on at every run. */
+/* clang-format off */
+#define ALL(each) \
+	ROW(each, 0) \
+	ROW(each, 1) \
+	ROW(each, 2) \
+	ROW(each, 3) \
+	ROW(each, 4) \
+	ROW(each, 5) \
+	ROW(each, 6) \
+	ROW(each, 7) \
+	ROW(each, 8) \
+	ROW(each, 9) \
+	ROW(each, a) \
+	ROW(each, b) \
+	ROW(each, c) \
+	ROW(each, d) \
+	ROW(each, e) \
+	ROW(each, f)
+/* clang-format on */
 ALL(STEP)
 #define NAME(n) step_##n,
 static step *const steps[FUNCTIONS] = {ALL(NAME)};

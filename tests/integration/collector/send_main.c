@@ -207,7 +207,7 @@ static int parse(int argc, char **argv, struct exporter_config *c, struct run *r
 		    [OPT_COMPRESSION - OPT_PROTOCOL] = &c->compression,
 		    [OPT_STORAGE - OPT_PROTOCOL] = &c->queue.storage,
 		    [OPT_GENERATION - OPT_PROTOCOL] = &c->proto_generation,
-		    [OPT_PROTOCOL - OPT_PROTOCOL] = &c->type,
+		    [0] = &c->type, /* OPT_PROTOCOL */
 		    [OPT_PREFIX - OPT_PROTOCOL] = NULL,
 		};
 		uint64_t *number[] = {

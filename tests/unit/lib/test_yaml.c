@@ -139,6 +139,7 @@ static void test_depth_is_capped(void **state)
 
 		text[2 * YAML_DEPTH_MAX] = 0;
 		root = load(text);
+		assert_non_null(root);
 	}
 	memset(text, '[', YAML_DEPTH_MAX + 2);
 	memset(text + YAML_DEPTH_MAX + 2, ']', YAML_DEPTH_MAX + 2);
