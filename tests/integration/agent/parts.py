@@ -44,6 +44,11 @@ def wait_until(what, check, seconds=WAIT):
     raise AssertionError(f"waited {seconds} s for: {what}")
 
 
+def profiling(a):
+    wait_until("the agent profiles", lambda: "profiling at" in a.stderr() or a.process.poll() is not None)
+    assert a.process.poll() is None, a.stderr()
+
+
 # ---- the network and the files of a test ------------------------------------------------------------
 
 

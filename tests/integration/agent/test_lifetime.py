@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from parts import (SANITIZER, WAIT, agent as kiln, folded, free_port, pprof_sum, wait_until)
+from parts import (SANITIZER, WAIT, agent as kiln, folded, free_port, pprof_sum, profiling)
 
 NEEDED = ("bpf", "perfmon", "sys_ptrace", "syslog", "dac_read_search", "checkpoint_restore")
 
@@ -17,11 +17,6 @@ NEEDED = ("bpf", "perfmon", "sys_ptrace", "syslog", "dac_read_search", "checkpoi
 def run(*arguments, prefix=(), **options):
     return subprocess.run([*prefix, kiln.binary(), *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True,
                           text=True, check=False, timeout=WAIT + 60, **options)
-
-
-def profiling(a):
-    wait_until("the agent profiles", lambda: "profiling at" in a.stderr() or a.process.poll() is not None)
-    assert a.process.poll() is None, a.stderr()
 
 
 def logged(a):

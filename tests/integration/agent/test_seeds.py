@@ -13,7 +13,7 @@ import uuid
 
 import pytest
 
-from parts import (HERE, ROOT, WAIT, Collector, Sandbox, contained, go, textdump, values, wait_until, workload)
+from parts import (HERE, ROOT, WAIT, Collector, Sandbox, contained, go, profiling, values, wait_until, workload)
 
 SEEDS = pathlib.Path(os.environ.get("KILN_SEEDS", ROOT.parent / "shared" / "seeds"))
 POD, CONTAINER = str(uuid.uuid4()), (uuid.uuid4().hex * 2)[:64]
@@ -211,6 +211,7 @@ def test_otlp_to_the_endpoint_by_name(agent, sandbox, busy, contained_nest, tmp_
     collector = Collector(tmp_path, collector_binary, grpc=port, prefix=sandbox.prefix).start()
     try:
         a = agent("--feature-gates=+service.profilesSupport", config=text, prefix=sandbox.prefix)
+        profiling(a)
         time.sleep(8)  # a window of five seconds, and what the end brings
         assert a.stop() == 0, a.stderr()
         samples = collector.samples()
@@ -283,6 +284,7 @@ def test_environment_of_the_standalone_profiler(agent, sandbox, tmp_path, collec
     try:
         with workload.Workload("qsort", 110, 11, seconds=60) as deep:
             a = agent(env=env, prefix=sandbox.prefix)
+            profiling(a)
             time.sleep(8)
             assert a.stop() == 0, a.stderr()
         samples = collector.samples()
@@ -325,6 +327,7 @@ def test_systemd_unit_of_the_standalone_profiler(agent, sandbox, busy, tmp_path,
     try:
         a = agent(*arguments, prefix=(*sandbox.prefix, "setpriv", bounding),
                   env={"OTEL_EXPORTER_OTLP_CERTIFICATE": str(crt)})
+        profiling(a)
         time.sleep(6)
         assert a.process.poll() is None, a.stderr()
         assert a.stop() == 0, a.stderr()  # long before the first window is over
@@ -361,6 +364,7 @@ def test_command_lines_of_the_standalone_profiler(agent, sandbox, tmp_path, coll
     try:
         with workload.Workload("nest", 11, seconds=60) as nest, workload.Workload("go", seconds=60) as gopher:
             a = agent(*arguments, "-disable-tls", prefix=sandbox.prefix)
+            profiling(a)
             time.sleep(6)
             assert a.stop() == 0, a.stderr()
         samples = collector.samples()
