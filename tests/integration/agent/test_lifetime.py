@@ -54,7 +54,7 @@ def test_without_a_destination_it_shows_the_top_and_writes_a_file(busy, tmp_path
     assert pprof_sum(tmp_path / "kiln.pb.gz")["samples"] > 10
 
 
-def test_a_second_interrupt_does_not_wait(agent):
+def test_a_second_interrupt_does_not_wait(agent, busy):
     """The receiver takes connections and never answers: the flush would last its ten seconds."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         a = agent("--collection-agent", f"127.0.0.1:{silent.getsockname()[1]}", "--disable-tls", "--reporter-interval", "1s")
@@ -68,7 +68,7 @@ def test_a_second_interrupt_does_not_wait(agent):
         assert "second interrupt" in a.stderr()
 
 
-def test_nobody_there_at_the_end_does_not_hold_it_for_ever(agent):
+def test_nobody_there_at_the_end_does_not_hold_it_for_ever(agent, busy):
     a = agent("--collection-agent", f"127.0.0.1:{free_port()}", "--disable-tls", "--reporter-interval", "1s", "--duration", "2s")
     assert a.wait(60) == 0, a.stderr()
     assert "unreachable" in a.stderr()
@@ -96,7 +96,7 @@ def test_a_reader_that_leaves_ends_it_quietly(where, busy, tmp_path):
         assert pprof_sum(tmp_path / "kiln.pb.gz")["samples"] > 10
 
 
-def test_a_full_disk_is_an_error_at_the_end():
+def test_a_full_disk_is_an_error_at_the_end(busy):
     with open("/dev/full", "wb") as full:
         done = subprocess.run([kiln.binary(), "--stdout", "--duration", "2s"], stdin=subprocess.DEVNULL, stdout=full,
                               stderr=subprocess.PIPE, text=True, timeout=WAIT + 60, check=False)
@@ -130,7 +130,7 @@ def test_a_file_that_cannot_be_written_is_told_at_the_start(flag, key, tmp_path,
     one_line(run(flag, tmp_path), 2, f"exporters.{key}", "path", tmp_path, "directory")
 
 
-def test_a_directory_that_goes_away_is_an_error_at_the_end(agent, tmp_path):
+def test_a_directory_that_goes_away_is_an_error_at_the_end(agent, busy, tmp_path):
     gone = tmp_path / "gone"
     gone.mkdir()
     a = agent("--folded-file", gone / "x", "--duration", "4s")
@@ -220,7 +220,7 @@ def test_root_without_them_is_told_too(copy):
 
 @pytest.mark.skipif(bool(SANITIZER), reason="says nothing about memory")
 @pytest.mark.parametrize("keep", [NEEDED, ("sys_admin", "perfmon", "sys_ptrace", "dac_read_search")], ids=["exact", "sys_admin"])
-def test_enough_capabilities_are_enough(copy, keep):
+def test_enough_capabilities_are_enough(copy, busy, keep):
     done = with_capabilities(copy, keep, "--stdout", "--duration", "2s")
     assert done.returncode == 0, done.stderr
     assert "New Sample" in done.stdout
