@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From configs to exactly one effective policy a pod: merge, select, clamp. A pure function of what
+ * it is given; the status writer and the node stream call the same one. The order is in
+ * docs/policy.md.
+ *
+ * struct policy_set holds the configs of the cluster, indexed by namespace; it owns them. Effective
+ * policies are interned: two pods of the same policy get the same pointer, and `id` (a hash of the
+ * contents) is the same in every replica and after every restart.
+ */
+#pragma once
+
+#include "operator/policy/config.h"
+
+#define POLICY_MODE_ANNOTATION "profiling.kiln.dev/mode"
+enum { POLICY_CLAMPED_MAX = 16, POLICY_DISTINCT_MAX = 4096 };
+
+struct label {
+	const char *key, *value;
+};
+/* What the policy wants to know of a pod. Label arrays in any order. */
+struct policy_subject {
+	const char *ns;
+	const struct label *namespace_labels;
+	size_t n_namespace_labels;
+	const struct label *pod_labels;
+	size_t n_pod_labels;
+	const char *mode_annotation; /* NULL: none */
+};
+
+struct policy_destination {
+	const char *ns; /* "" = the operator's namespace, else the tenant's (for its secrets) */
+	const struct destination *destination;
+};
+
+struct effective_policy {
+	uint64_t id;
+	bool enabled;
+	int hz, off_cpu_per_mille; /* 0 per mille: no off-CPU */
+	enum toggle tracers[TRACER_COUNT];
+	struct policy_destination destinations[CONFIG_DESTINATIONS_MAX];
+	size_t n_destinations;
+};
+
+/* One field of a config that the guard-rails changed. */
+struct policy_clamp {
+	char field[64], requested[128], effective[128], reason[128];
+};
+
+/* What became of one config, for its status. */
+struct policy_verdict {
+	bool accepted;
+	const char *reason; /* CamelCase, "Accepted", "Invalid", "Conflict", ... */
+	char message[512];
+	struct policy_clamp clamped[POLICY_CLAMPED_MAX];
+	size_t n_clamped;
+};
+
+struct policy_set;
+
+int policy_set_new(struct policy_set **ret) _must_check_;
+struct policy_set *policy_set_free(struct policy_set *set);
+DEFINE_CLEANUP(struct policy_set *, policy_set_free)
+
+/* Take ownership of the config. NULL removes the cluster's: then nothing is profiled. */
+int policy_set_cluster(struct policy_set *set, struct cluster_config *config) _must_check_;
+int policy_set_put(struct policy_set *set, struct namespace_config *config) _must_check_;
+void policy_set_remove(struct policy_set *set, const char *ns, const char *name);
+/* The object could not be parsed: it takes part in nothing; its verdict is CAUSE. */
+int policy_set_put_invalid(struct policy_set *set, const char *ns, const char *name,
+			   const char *cause) _must_check_;
+const struct cluster_config *policy_set_get_cluster(const struct policy_set *set);
+/* Goes up with every change: whoever caches a resolved policy compares it. */
+uint64_t policy_set_revision(const struct policy_set *set);
+
+/*
+ * The effective policy, which lives until the set is freed or changed (policy_set_revision), and,
+ * when RET_CONFIG is not NULL, the config of the namespace that decided last (NULL: only the
+ * cluster's).
+ */
+int policy_resolve(struct policy_set *set, const struct policy_subject *subject,
+		   const struct effective_policy **ret,
+		   const struct namespace_config **ret_config) _must_check_;
+/* The largest rate that any policy can ask for: the node's timer. 0: nothing is profiled. */
+int policy_set_max_hz(struct policy_set *set);
+/* Of a namespace's config by name; of the cluster's with ns "". -ENOENT. */
+int policy_verdict(struct policy_set *set, const char *ns, const char *name,
+		   struct policy_verdict *ret) _must_check_;
+bool selector_matches(const struct selector *selector, const struct label *labels, size_t n);
