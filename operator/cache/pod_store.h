@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct pod_store: every pod of the cluster in about 500 bytes each, with what identity and policy
+ * need: names, owner, labels, kept annotations, node, containers. Indexes: namespace/name, uid,
+ * container id, and lists by node and by namespace. Strings are interned. Loop thread only.
+ *
+ * Container ids of a pod's former containers stay findable until the pod goes or KEEP_IDS newer
+ * ones replaced them, so that the last window of a restarted container is named.
+ */
+#pragma once
+
+#include "operator/cache/intern.h"
+#include "operator/kube/decode.h"
+
+enum { POD_CONTAINERS_MAX = 64, POD_KEEP_IDS = 2 };
+
+struct pod_container {
+	interned name, image, image_id;
+	uint8_t id[32]; /* of "runtime://64 hex"; all zero: not told yet */
+	uint8_t previous_id[32];
+	uint32_t restart_count;
+	uint8_t type; /* enum container_type */
+};
+
+struct pod; /* read by the functions below */
+struct pod_store;
+
+struct pod_store_options {
+	struct intern *intern;
+	size_t max_pods; /* more are counted and left out */
+	/* Annotations that are kept: by exact key, and by prefix (ends with '/'). Labels all are.
+	 */
+	const char *const *annotations; /* ends with NULL */
+	/*
+	 * POD changed (OLD is how it was, NULL: new) or went (POD NULL). Unchanged ones are not
+	 * told, whatever their resourceVersion.
+	 */
+	void (*changed)(void *arg, const struct pod *pod, const struct pod *old);
+	void *arg;
+};
+
+int pod_store_new(const struct pod_store_options *options, struct pod_store **ret) _must_check_;
+struct pod_store *pod_store_free(struct pod_store *store);
+DEFINE_CLEANUP(struct pod_store *, pod_store_free)
+
+/* For struct informer_ops. */
+int pod_store_put(void *store, const struct kube_item *item, uint32_t generation);
+int pod_store_remove(void *store, const struct kube_item *item);
+void pod_store_replaced(void *store, uint32_t generation);
+
+size_t pod_store_count(const struct pod_store *store);
+/* Memory of records and indexes, without the interned strings. */
+size_t pod_store_bytes(const struct pod_store *store);
+uint64_t pod_store_dropped(const struct pod_store *store); /* beyond max_pods, or cut in decoding */
+
+const struct pod *pod_store_find(const struct pod_store *store, const char *ns, const char *name);
+const struct pod *pod_store_find_uid(const struct pod_store *store, const uint8_t uid[16]);
+const struct pod *pod_store_find_container(const struct pod_store *store, const uint8_t id[32],
+					   size_t *ret_container);
+/* In no order; FN returns non-zero to stop, which is passed on. It must not change the store. */
+int pod_store_each(const struct pod_store *store, int (*fn)(void *arg, const struct pod *pod),
+		   void *arg);
+int pod_store_each_on_node(const struct pod_store *store, const char *node,
+			   int (*fn)(void *arg, const struct pod *pod), void *arg);
+int pod_store_each_in_namespace(const struct pod_store *store, const char *ns,
+				int (*fn)(void *arg, const struct pod *pod), void *arg);
+
+/* A pod, unpacked. Strings are valid until the next change of the store. */
+struct pod_info {
+	const char *name, *ns, *node, *ip, *hostname;
+	uint8_t uid[16];
+	char uid_text[37]; /* as the API has it; also for uids that are not UUIDs (static pods) */
+	const char *owner_kind, *owner_name; /* the controller; "" without */
+	uint8_t owner_uid[16];
+	int64_t created;
+	bool host_network, deleting, terminated; /* phase Succeeded or Failed */
+	struct pod_label {
+		const char *key, *value;
+	} labels[VIEW_PAIRS_MAX], annotations[32];
+	size_t n_labels, n_annotations;
+	const struct pod_container *containers;
+	size_t n_containers;
+};
+void pod_unpack(const struct pod_store *store, const struct pod *pod, struct pod_info *ret);
