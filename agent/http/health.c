@@ -10,7 +10,7 @@
 
 #include <time.h>
 
-#include "agent/http/process_metrics.h"
+#include "lib/process_metrics.h"
 #include "lib/buf.h"
 #include "lib/httpd.h"
 #include "lib/metrics.h"

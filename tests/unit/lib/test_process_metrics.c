@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The process's own numbers, from a /proc made up here and from the real one. */
-#include "agent/http/process_metrics.h"
+#include "lib/process_metrics.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

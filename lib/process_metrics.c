@@ -3,7 +3,7 @@
  * Reads /proc/self/stat (proc(5): field numbers below), the directory of descriptors and the boot
  * time. Nothing is kept; any thread may call.
  */
-#include "agent/http/process_metrics.h"
+#include "lib/process_metrics.h"
 
 #include <dirent.h>
 #include <fcntl.h>
