@@ -27,17 +27,26 @@ struct work_queue_options {
 	double (*random)(void); /* tests; NULL: no jitter is drawn */
 };
 
+/* Upper bounds are 10 ns * 10^i, as controller-runtime has them; the last count has none. */
+enum { WORK_BUCKETS = 12, WORK_BUCKET_FIRST_NS = 10 };
+struct work_histogram {
+	uint64_t counts[WORK_BUCKETS + 1]; /* each alone, not added up */
+	double sum_s;
+};
+
 /* As controller-runtime exports them: workqueue_*. Durations in seconds. */
 struct work_queue_stats {
-	size_t depth, at_work;
+	size_t depth, at_work, waiting; /* waiting: for their delay, not part of depth */
 	uint64_t adds, retries, dropped;
 	double unfinished_s, longest_running_s;
+	struct work_histogram queue_duration, work_duration;
 };
 
 int work_queue_new(uv_loop_t *loop, const struct work_queue_options *options,
 		   struct work_queue **ret) _must_check_;
 struct work_queue *work_queue_free(struct work_queue *queue);
 DEFINE_CLEANUP(struct work_queue *, work_queue_free)
+/* -ENAMETOOLONG, -ENOBUFS (max_keys), -ENOMEM: counted as dropped. Work never starts inside. */
 int work_queue_add(struct work_queue *queue, const char *key);
 int work_queue_add_low(struct work_queue *queue, const char *key);
 int work_queue_add_after(struct work_queue *queue, const char *key, uint64_t delay_ms);
@@ -46,3 +55,4 @@ void work_queue_done(struct work_queue *queue, const char *key, int result);
 /* Nothing starts while paused (we are not the leader); keys are kept. */
 void work_queue_pause(struct work_queue *queue, bool paused);
 void work_queue_read_stats(struct work_queue *queue, struct work_queue_stats *ret);
+const char *work_queue_name(const struct work_queue *queue);
