@@ -13,7 +13,11 @@
 #include "operator/policy/config.h"
 
 #define POLICY_MODE_ANNOTATION "profiling.kiln.dev/mode"
-enum { POLICY_CLAMPED_MAX = 16, POLICY_DISTINCT_MAX = 4096 };
+enum {
+	POLICY_CLAMPED_MAX = 16,
+	POLICY_DISTINCT_MAX = 4096,
+	POLICY_CONFIGS_MAX = 1 << 16, /* in all namespaces, also the invalid ones */
+};
 
 struct label {
 	const char *key, *value;
@@ -26,6 +30,9 @@ struct policy_subject {
 	const struct label *pod_labels;
 	size_t n_pod_labels;
 	const char *mode_annotation; /* NULL: none */
+	/* Of the pod's node, from policy_node_group(); NULL: none. Its rate replaces the
+	 * defaults'. */
+	const struct node_group *group;
 };
 
 struct policy_destination {
@@ -62,11 +69,13 @@ int policy_set_new(struct policy_set **ret) _must_check_;
 struct policy_set *policy_set_free(struct policy_set *set);
 DEFINE_CLEANUP(struct policy_set *, policy_set_free)
 
-/* Take ownership of the config. NULL removes the cluster's: then nothing is profiled. */
+/* Take ownership of the config, also on failure (-ENOMEM, -E2BIG). NULL removes the cluster's: then
+ * nothing is profiled. */
 int policy_set_cluster(struct policy_set *set, struct cluster_config *config) _must_check_;
 int policy_set_put(struct policy_set *set, struct namespace_config *config) _must_check_;
 void policy_set_remove(struct policy_set *set, const char *ns, const char *name);
-/* The object could not be parsed: it takes part in nothing; its verdict is CAUSE. */
+/* The object could not be parsed: it takes part in nothing; its verdict is CAUSE. NS "" is the
+ * cluster's config, which is then missing. */
 int policy_set_put_invalid(struct policy_set *set, const char *ns, const char *name,
 			   const char *cause) _must_check_;
 const struct cluster_config *policy_set_get_cluster(const struct policy_set *set);
@@ -76,13 +85,21 @@ uint64_t policy_set_revision(const struct policy_set *set);
 /*
  * The effective policy, which lives until the set is freed or changed (policy_set_revision), and,
  * when RET_CONFIG is not NULL, the config of the namespace that decided last (NULL: only the
- * cluster's).
+ * cluster's). -E2BIG: more than POLICY_DISTINCT_MAX different policies.
  */
 int policy_resolve(struct policy_set *set, const struct policy_subject *subject,
 		   const struct effective_policy **ret,
 		   const struct namespace_config **ret_config) _must_check_;
 /* The largest rate that any policy can ask for: the node's timer. 0: nothing is profiled. */
 int policy_set_max_hz(struct policy_set *set);
+/* The same for the nodes of one group, or of none (NULL). */
+int policy_group_max_hz(struct policy_set *set, const struct node_group *group);
+/* The first group whose labels the node has; NULL: none. Lives as long as the cluster's config. */
+const struct node_group *policy_node_group(const struct policy_set *set,
+					   const struct label *node_labels, size_t n);
+/* May the namespace be profiled at all: is there a cluster config, does its namespaceSelector
+ * match? */
+bool policy_namespace_allowed(const struct policy_set *set, const struct label *labels, size_t n);
 /* Of a namespace's config by name; of the cluster's with ns "". -ENOENT. */
 int policy_verdict(struct policy_set *set, const char *ns, const char *name,
 		   struct policy_verdict *ret) _must_check_;

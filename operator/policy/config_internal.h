@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the parser share: one decoder a part of the objects. */
+#pragma once
+
+#include "operator/policy/config.h"
+#include "operator/policy/json_fields.h"
+
+/* Of json_row.decode; OUT is the part's struct, zeroed or with its ABSENT values. */
+int destination_decode(struct json_fields *f, const cJSON *node, void *out);	    /* cluster */
+int tenant_destination_decode(struct json_fields *f, const cJSON *node, void *out); /* no text */
+int agent_decode(struct json_fields *f, const cJSON *node, void *out);		    /* spec.agent */
+int groups_decode(struct json_fields *f, const cJSON *node, void *out);	  /* cluster_config */
+int selector_decode(struct json_fields *f, const cJSON *node, void *out); /* struct selector */
+/* {matchLabels: {...}} alone, of 1..MAX labels. */
+int label_selector_decode(struct json_fields *f, const cJSON *node, size_t max,
+			  struct selector *out);
+
+void agent_spec_init(struct agent_spec *a);
+void agent_spec_done(struct agent_spec *a);
+void profile_spec_init(struct profile_spec *p);
+void selector_done(struct selector *s);
+void destinations_free(struct destination *d, size_t n);
+
+extern const struct json_choice enabled_choices[]; /* TOGGLE_ENABLED, TOGGLE_DISABLED */

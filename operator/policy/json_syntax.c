@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The forms of Kubernetes' names, as its apimachinery checks them (validation.IsDNS1123Label,
+ * IsDNS1123Subdomain, IsQualifiedName, IsValidLabelValue): pure functions over a string.
+ */
+#include "operator/policy/json_fields.h"
+
+bool is_alnum(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+static bool is_upper(char c)
+{
+	return c >= 'A' && c <= 'Z';
+}
+
+/* N characters of letters, digits and those of INSIDE; the first and the last no such. */
+static bool is_name(const char *s, size_t n, size_t max, const char *inside, bool upper)
+{
+	if (!n || n > max || !is_alnum(s[0]) || !is_alnum(s[n - 1]))
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if ((!is_alnum(s[i]) && !strchr(inside, s[i])) || (!upper && is_upper(s[i])))
+			return false;
+	return true;
+}
+
+static bool is_dns_label(const char *s)
+{
+	return is_name(s, strlen(s), 63, "-", false);
+}
+
+static bool is_subdomain(const char *s, size_t n)
+{
+	return is_name(s, n, 253, "-.", false);
+}
+
+static bool is_dns_subdomain(const char *s)
+{
+	return is_subdomain(s, strlen(s));
+}
+
+static bool is_label_key(const char *s)
+{
+	const char *slash = strchr(s, '/');
+
+	if (slash && !is_subdomain(s, (size_t)(slash - s)))
+		return false;
+	s = slash ? slash + 1 : s;
+	return is_name(s, strlen(s), 63, "-_.", true);
+}
+
+static bool is_label_value(const char *s)
+{
+	return !*s || is_name(s, strlen(s), 63, "-_.", true);
+}
+
+const struct json_syntax syntax_dns_label = {"lower case letters, digits and \"-\"", is_dns_label};
+const struct json_syntax syntax_dns_subdomain = {"lower case letters, digits, \"-\" and \".\"",
+						 is_dns_subdomain};
+const struct json_syntax syntax_label_key = {"a key such as team or example.com/team",
+					     is_label_key};
+const struct json_syntax syntax_label_value = {"a label value", is_label_value};

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Layers into one profile and the guard-rails over it (docs/policy.md). Scalars patch one by one,
+ * lists replace; the guard-rails come last, so no layer can undo them. Names in destinationRefs
+ * mean what they mean to who wrote them: a list that is inherited keeps its author. Pure functions.
+ */
+#include "operator/policy/merge.h"
+
+#include <openssl/evp.h>
+
+#include "lib/buf.h"
+
+enum { BUILT_IN_HZ = 20, DIGEST_INPUT_MAX = 1 << 20 };
+
+static void apply_layer(struct merged_profile *m, const struct profile_spec *p,
+			const struct namespace_config *author)
+{
+	if (p->mode != MODE_ABSENT)
+		m->mode = p->mode;
+	if (p->hz != NUMBER_ABSENT)
+		m->hz = p->hz;
+	if (p->off_cpu != TOGGLE_ABSENT)
+		m->off_cpu = p->off_cpu;
+	if (p->off_cpu_per_mille != NUMBER_ABSENT)
+		m->off_cpu_per_mille = p->off_cpu_per_mille;
+	for (size_t i = 0; i < TRACER_COUNT; i++)
+		if (p->tracers[i] != TOGGLE_ABSENT)
+			m->tracers[i] = p->tracers[i];
+	if (p->destination_refs.set) {
+		m->refs = &p->destination_refs;
+		m->refs_of = author;
+	}
+}
+
+void profile_merge(const struct cluster_config *cluster, const struct node_group *group,
+		   const struct namespace_config *ns_default, const struct namespace_config *best,
+		   struct merged_profile *ret)
+{
+	*ret = (struct merged_profile){
+	    .mode = MODE_ENABLED, .hz = BUILT_IN_HZ, .off_cpu = TOGGLE_DISABLED};
+	for (size_t i = 0; i < TRACER_COUNT; i++)
+		ret->tracers[i] = TOGGLE_AUTO;
+	apply_layer(ret, &cluster->defaults, NULL);
+	if (group && group->hz != NUMBER_ABSENT)
+		ret->hz = group->hz;
+	if (ns_default)
+		apply_layer(ret, &ns_default->profile, ns_default);
+	if (best)
+		apply_layer(ret, &best->profile, best);
+}
+
+static const struct destination *find_in(const struct destination *d, size_t n, const char *name)
+{
+	for (size_t i = 0; i < n; i++)
+		if (streq(d[i].name, name))
+			return &d[i];
+	return NULL;
+}
+
+const struct destination *destination_find(const struct cluster_config *cluster,
+					   const struct namespace_config *config, const char *name,
+					   bool *ret_own)
+{
+	const struct destination *d = NULL;
+
+	if (config)
+		d = find_in(config->destinations, config->n_destinations, name);
+	*ret_own = d;
+	return d ? d : find_in(cluster->destinations, cluster->n_destinations, name);
+}
+
+const char *destination_refused(const struct guardrails *g, const char *name, bool own)
+{
+	if (own)
+		return g->tenant_destinations ? NULL : "guardrails.tenantDestinations is Forbidden";
+	if (!g->allowed_destinations.set)
+		return NULL;
+	for (size_t i = 0; i < g->allowed_destinations.n; i++)
+		if (streq(g->allowed_destinations.items[i], name))
+			return NULL;
+	return "guardrails.allowedDestinations does not name it";
+}
+
+static void add_destination(struct effective_policy *p, const char *ns, const struct destination *d)
+{
+	if (p->n_destinations < CONFIG_DESTINATIONS_MAX)
+		p->destinations[p->n_destinations++] =
+		    (struct policy_destination){.ns = ns, .destination = d};
+}
+
+static void clamp_destinations(const struct cluster_config *cluster, const struct merged_profile *m,
+			       struct effective_policy *ret)
+{
+	for (size_t i = 0; !m->refs && i < cluster->n_destinations; i++)
+		add_destination(ret, "", &cluster->destinations[i]);
+	for (size_t i = 0; m->refs && i < m->refs->n; i++) {
+		const char *name = m->refs->items[i];
+		bool own;
+		const struct destination *d = destination_find(cluster, m->refs_of, name, &own);
+
+		/* Only what a namespace asks for is railed in. */
+		if (d && (!m->refs_of || !destination_refused(&cluster->guardrails, name, own)))
+			add_destination(ret, own ? m->refs_of->id.ns : "", d);
+	}
+}
+
+int hz_clamp(const struct guardrails *g, int hz)
+{
+	return MIN(MAX(hz, g->min_hz), g->max_hz);
+}
+
+void profile_clamp(const struct cluster_config *cluster, const struct merged_profile *m,
+		   struct effective_policy *ret)
+{
+	const struct guardrails *g = &cluster->guardrails;
+
+	*ret = (struct effective_policy){.enabled = true, .hz = hz_clamp(g, m->hz)};
+	if (m->off_cpu == TOGGLE_ENABLED && !g->off_cpu_forbidden)
+		ret->off_cpu_per_mille = MIN(m->off_cpu_per_mille, g->max_off_cpu_per_mille);
+	for (size_t i = 0; i < TRACER_COUNT; i++)
+		ret->tracers[i] = g->tracer_denied[i] ? TOGGLE_DISABLED : m->tracers[i];
+	clamp_destinations(cluster, m, ret);
+}
+
+/* Each number as eight bytes, least significant first; each string with its length before it. */
+static void put_number(struct buf *b, int64_t v)
+{
+	uint8_t bytes[8];
+
+	for (size_t i = 0; i < 8; i++)
+		bytes[i] = (uint8_t)((uint64_t)v >> (8 * i));
+	buf_append(b, bytes, sizeof(bytes));
+}
+
+static void put_string(struct buf *b, const char *s)
+{
+	put_number(b, s ? (int64_t)strlen(s) : -1);
+	if (s)
+		buf_puts(b, s);
+}
+
+static void put_destination(struct buf *b, const struct policy_destination *p)
+{
+	const struct destination *d = p->destination;
+
+	put_string(b, p->ns);
+	put_string(b, d->name);
+	put_number(b, d->type);
+	put_string(b, d->endpoint);
+	put_number(b, d->protocol);
+	put_string(b, d->compression);
+	put_number(b, d->timeout_s);
+	put_number(b, d->tls);
+	put_string(b, d->server_name);
+	put_string(b, d->ca.name);
+	put_string(b, d->ca.key);
+	put_string(b, d->client_certificate_secret);
+	put_string(b, d->proto_generation);
+	put_number(b, (int64_t)d->n_headers);
+	for (size_t i = 0; i < d->n_headers; i++) {
+		put_string(b, d->headers[i].name);
+		put_string(b, d->headers[i].value);
+		put_string(b, d->headers[i].ref.name);
+		put_string(b, d->headers[i].ref.key);
+	}
+}
+
+int policy_digest(const struct effective_policy *p, uint8_t ret[POLICY_DIGEST_SIZE])
+{
+	_cleanup_(buf_done) struct buf b;
+	uint8_t digest[EVP_MAX_MD_SIZE];
+
+	buf_init(&b, DIGEST_INPUT_MAX);
+	put_number(&b, p->enabled);
+	put_number(&b, p->hz);
+	put_number(&b, p->off_cpu_per_mille);
+	for (size_t i = 0; i < TRACER_COUNT; i++)
+		put_number(&b, p->tracers[i]);
+	put_number(&b, (int64_t)p->n_destinations);
+	for (size_t i = 0; i < p->n_destinations; i++)
+		put_destination(&b, &p->destinations[i]);
+	if (buf_error(&b))
+		return buf_error(&b);
+	if (EVP_Digest(b.data, b.len, digest, NULL, EVP_sha256(), NULL) != 1)
+		return -ENOMEM;
+	memcpy(ret, digest, POLICY_DIGEST_SIZE);
+	return 0;
+}
+
+uint64_t policy_id(const uint8_t digest[POLICY_DIGEST_SIZE])
+{
+	uint64_t id = 0;
+
+	for (size_t i = 0; i < 8; i++)
+		id = id << 8 | digest[i];
+	return id ? id : 1; /* 0 is nobody's */
+}

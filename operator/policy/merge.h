@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The rules of docs/policy.md without any state: layers into one profile, the guard-rails over it,
+ * the digest of what comes out. policy_set.c keeps the configs and calls these; so does the
+ * verdict of each config.
+ */
+#pragma once
+
+#include "operator/policy/policy.h"
+
+/* A profile with nothing absent, before the guard-rails. */
+struct merged_profile {
+	enum profile_mode mode;
+	int hz;
+	enum toggle off_cpu;
+	int off_cpu_per_mille;
+	enum toggle tracers[TRACER_COUNT];
+	const struct string_list *refs;		/* NULL: all the cluster's destinations */
+	const struct namespace_config *refs_of; /* who wrote `refs`; NULL: the cluster */
+};
+
+/* Built-in <- CLUSTER <- GROUP's rate <- NS_DEFAULT <- BEST; the last three may be NULL. */
+void profile_merge(const struct cluster_config *cluster, const struct node_group *group,
+		   const struct namespace_config *ns_default, const struct namespace_config *best,
+		   struct merged_profile *ret);
+
+/* What a name in destinationRefs of CONFIG (NULL: of the cluster) means: its own come first. */
+const struct destination *destination_find(const struct cluster_config *cluster,
+					   const struct namespace_config *config, const char *name,
+					   bool *ret_own);
+/* NULL: the guard-rails let CONFIG send there; else why not. */
+const char *destination_refused(const struct guardrails *g, const char *name, bool own);
+
+int hz_clamp(const struct guardrails *g, int hz);
+/* The effective policy of an enabled pod. `id` stays 0. */
+void profile_clamp(const struct cluster_config *cluster, const struct merged_profile *merged,
+		   struct effective_policy *ret);
+
+enum { POLICY_DIGEST_SIZE = 32 };
+/* SHA-256 of the contents, destinations by value; no pointer, order or padding of this process. */
+int policy_digest(const struct effective_policy *policy,
+		  uint8_t ret[POLICY_DIGEST_SIZE]) _must_check_;
+uint64_t policy_id(const uint8_t digest[POLICY_DIGEST_SIZE]);
+
+/* What the guard-rails change of the fields that the config itself sets. */
+void clamps_of_cluster(const struct cluster_config *cluster, struct policy_verdict *v);
+void clamps_of_namespace(const struct cluster_config *cluster, const struct namespace_config *c,
+			 struct policy_verdict *v);

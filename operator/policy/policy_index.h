@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct policy_index: a namespace's configs with a podSelector, first come first served. Small
+ * ones are looked through; in large ones a config is found by one label that it requires, so that
+ * a thousand configs cost a pod no more than its labels.
+ */
+#pragma once
+
+#include "operator/policy/policy.h"
+
+struct policy_index_item {
+	const struct namespace_config *config;
+	void *entry;   /* the owner's */
+	uint32_t next; /* in the chain of its label, larger; INDEX_NONE: last */
+};
+struct policy_index {
+	struct policy_index_item *items;
+	uint32_t *chains; /* cap of them: the first item of each */
+	uint32_t loose;	  /* the first item that requires no label of one value */
+	uint32_t n, cap;  /* cap: 0 or a power of two */
+};
+
+/* Room for N items. What is in it stays. */
+int policy_index_reserve(struct policy_index *index, size_t n) _must_check_;
+void policy_index_done(struct policy_index *index);
+/* Empty it, add, then sort: by priority, older first, by name. Adding needs room. */
+void policy_index_clear(struct policy_index *index);
+void policy_index_add(struct policy_index *index, const struct namespace_config *config,
+		      void *entry);
+void policy_index_sort(struct policy_index *index);
+/* The entry of the first config whose selector matches; NULL: none. */
+void *policy_index_find(const struct policy_index *index, const struct label *labels, size_t n);

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A set's answers: the effective policy of a pod, the rate of a node's timer, the verdict on a
+ * config. A namespace is put in order when it is first asked about after a change; a config that
+ * is not accepted takes part in nothing, so that the next one in line applies. Loop thread.
+ */
+#include "operator/policy/set_internal.h"
+
+#include "lib/fields.h"
+
+/* The first name in destinationRefs that means nothing; NULL: all are fine. */
+static const char *unknown_ref(const struct policy_set *set, const struct namespace_config *c,
+			       size_t *ret_at)
+{
+	const struct string_list *refs = &c->profile.destination_refs;
+	bool own;
+
+	for (size_t i = 0; i < refs->n; i++)
+		if (!destination_find(set->cluster, c, refs->items[i], &own)) {
+			*ret_at = i;
+			return refs->items[i];
+		}
+	return NULL;
+}
+
+static enum standing standing_alone(const struct policy_set *set, const struct config_entry *e)
+{
+	size_t at;
+
+	if (!e->config)
+		return INVALID;
+	if (!set->cluster)
+		return NO_CLUSTER;
+	return unknown_ref(set, e->config, &at) ? NO_DESTINATION : ACCEPTED;
+}
+
+static bool is_older(const struct namespace_config *a, const struct namespace_config *b)
+{
+	if (a->id.created != b->id.created)
+		return a->id.created < b->id.created;
+	return strcmp(a->id.name, b->id.name) < 0;
+}
+
+static void put_in_order(struct policy_set *set, struct ns_entry *n)
+{
+	struct config_entry *e;
+
+	n->fallback = NULL;
+	policy_index_clear(&n->index);
+	for (e = n->configs; e; e = e->hh.next) {
+		e->standing = standing_alone(set, e);
+		if (e->standing != ACCEPTED)
+			continue;
+		if (e->config->pods.set) {
+			policy_index_add(&n->index, e->config, e);
+			continue;
+		}
+		if (n->fallback && is_older(n->fallback->config, e->config)) {
+			e->standing = CONFLICT;
+			continue;
+		}
+		if (n->fallback)
+			n->fallback->standing = CONFLICT;
+		n->fallback = e;
+	}
+	policy_index_sort(&n->index);
+	n->ordered = true;
+}
+
+static struct ns_entry *ordered_ns(struct policy_set *set, const char *ns)
+{
+	struct ns_entry *n = policy_set_find_ns(set, ns);
+
+	if (n && !n->ordered)
+		put_in_order(set, n);
+	return n;
+}
+
+static int intern(struct policy_set *set, struct effective_policy *policy,
+		  const struct effective_policy **ret)
+{
+	uint8_t digest[POLICY_DIGEST_SIZE];
+	struct interned *p;
+	int r = policy_digest(policy, digest);
+
+	if (r < 0)
+		return r;
+	HASH_FIND(hh, set->interned, digest, sizeof(digest), p);
+	if (!p) {
+		if (HASH_COUNT(set->interned) >= POLICY_DISTINCT_MAX)
+			return -E2BIG;
+		p = calloc(1, sizeof(*p));
+		if (!p)
+			return -ENOMEM;
+		p->policy = *policy;
+		p->policy.id = policy_id(digest);
+		memcpy(p->digest, digest, sizeof(digest));
+		HASH_ADD(hh, set->interned, digest, sizeof(p->digest), p);
+		if (!p->hh.tbl) {
+			free(p);
+			return -ENOMEM;
+		}
+	}
+	*ret = &p->policy;
+	return 0;
+}
+
+/* The place of a group in the arrays: 0 is no group (or one of a config that is gone). */
+static size_t group_slot(const struct policy_set *set, const struct node_group *group)
+{
+	for (size_t i = 0; group && set->cluster && i < set->cluster->n_groups; i++)
+		if (group == &set->cluster->groups[i])
+			return i + 1;
+	return 0;
+}
+
+static const struct node_group *group_at(const struct policy_set *set, size_t slot)
+{
+	return slot ? &set->cluster->groups[slot - 1] : NULL;
+}
+
+static const struct namespace_config *config_of(const struct config_entry *e)
+{
+	return e ? e->config : NULL;
+}
+
+/* BEST over FALLBACK over the cluster's, for an enabled pod; worked out once a revision. */
+static int answer(struct policy_set *set, const struct config_entry *fallback,
+		  struct config_entry *best, size_t slot, struct answer **ret)
+{
+	struct answer *a = best ? &best->answer : &set->base;
+	struct merged_profile merged;
+	struct effective_policy policy;
+	int r;
+
+	if (a->revision == set->revision && a->on[slot]) {
+		*ret = a;
+		return 0;
+	}
+	if (a->revision != set->revision)
+		*a = (struct answer){.revision = set->revision};
+	profile_merge(set->cluster, group_at(set, slot), config_of(fallback), config_of(best),
+		      &merged);
+	a->mode = merged.mode;
+	profile_clamp(set->cluster, &merged, &policy);
+	r = intern(set, &policy, &a->on[slot]);
+	if (r == 0)
+		*ret = a;
+	return r;
+}
+
+bool policy_namespace_allowed(const struct policy_set *set, const struct label *labels, size_t n)
+{
+	return set->cluster && selector_matches(&set->cluster->guardrails.namespaces, labels, n);
+}
+
+const struct node_group *policy_node_group(const struct policy_set *set,
+					   const struct label *node_labels, size_t n)
+{
+	for (size_t i = 0; set->cluster && i < set->cluster->n_groups; i++)
+		if (selector_matches(&set->cluster->groups[i].nodes, node_labels, n))
+			return &set->cluster->groups[i];
+	return NULL;
+}
+
+static bool is_on(const struct policy_set *set, enum profile_mode mode,
+		  const struct policy_subject *s)
+{
+	const char *asks = s->mode_annotation ? s->mode_annotation : "";
+
+	if (!policy_namespace_allowed(set, s->namespace_labels, s->n_namespace_labels))
+		return false;
+	if (mode == MODE_OPT_IN)
+		return streq(asks, "enabled");
+	if (streq(asks, "disabled") && !set->cluster->guardrails.pod_opt_out_forbidden)
+		return false;
+	return mode == MODE_ENABLED;
+}
+
+int policy_resolve(struct policy_set *set, const struct policy_subject *subject,
+		   const struct effective_policy **ret, const struct namespace_config **ret_config)
+{
+	struct config_entry *best = NULL, *fallback = NULL;
+	struct ns_entry *n;
+	struct answer *a;
+	int r;
+
+	if (!set->cluster) {
+		*ret = &set->off;
+		if (ret_config)
+			*ret_config = NULL;
+		return 0;
+	}
+	n = ordered_ns(set, subject->ns);
+	if (n) {
+		fallback = n->fallback;
+		best = policy_index_find(&n->index, subject->pod_labels, subject->n_pod_labels);
+	}
+	if (!best) {
+		best = fallback;
+		fallback = NULL;
+	}
+	r = answer(set, fallback, best, group_slot(set, subject->group), &a);
+	if (r < 0)
+		return r;
+	*ret = is_on(set, a->mode, subject) ? a->on[group_slot(set, subject->group)] : &set->off;
+	if (ret_config)
+		*ret_config = config_of(best);
+	return 0;
+}
+
+static void raise_hz(struct policy_set *set, const struct config_entry *fallback,
+		     const struct config_entry *best)
+{
+	for (size_t slot = 0; slot <= set->cluster->n_groups; slot++) {
+		struct merged_profile merged;
+
+		profile_merge(set->cluster, group_at(set, slot), config_of(fallback),
+			      config_of(best), &merged);
+		if (merged.mode != MODE_DISABLED)
+			set->max_hz[slot] =
+			    MAX(set->max_hz[slot], hz_clamp(&set->cluster->guardrails, merged.hz));
+	}
+}
+
+static void work_out_hz(struct policy_set *set)
+{
+	struct ns_entry *n;
+
+	if (set->hz_revision == set->revision)
+		return;
+	memset(set->max_hz, 0, sizeof(set->max_hz));
+	set->hz_revision = set->revision;
+	if (!set->cluster)
+		return;
+	raise_hz(set, NULL, NULL);
+	for (n = set->namespaces; n; n = n->hh.next) {
+		if (!n->ordered)
+			put_in_order(set, n);
+		if (n->fallback)
+			raise_hz(set, NULL, n->fallback);
+		for (uint32_t i = 0; i < n->index.n; i++)
+			raise_hz(set, n->fallback, n->index.items[i].entry);
+	}
+}
+
+int policy_group_max_hz(struct policy_set *set, const struct node_group *group)
+{
+	work_out_hz(set);
+	return set->max_hz[group_slot(set, group)];
+}
+
+int policy_set_max_hz(struct policy_set *set)
+{
+	int hz = 0;
+
+	work_out_hz(set);
+	for (size_t i = 0; i < ARRAY_SIZE(set->max_hz); i++)
+		hz = MAX(hz, set->max_hz[i]);
+	return hz;
+}
+
+#define SET_MESSAGE(v, ...) snprintf((v)->message, sizeof((v)->message), __VA_ARGS__)
+
+static void refuse(struct policy_verdict *v, const char *reason)
+{
+	v->accepted = false;
+	v->reason = reason;
+}
+
+static void accept(struct policy_verdict *v)
+{
+	v->accepted = true;
+	v->reason = "Accepted";
+	if (!v->n_clamped)
+		SET_MESSAGE(v, "accepted");
+	else if (v->n_clamped == 1)
+		SET_MESSAGE(v, "accepted; the guard-rails changed %s", v->clamped[0].field);
+	else
+		SET_MESSAGE(v, "accepted; the guard-rails changed %zu fields", v->n_clamped);
+}
+
+/* The names that CONFIG may use, for the one that was meant. */
+static const char *nearest_ref(const struct policy_set *set, const struct namespace_config *c,
+			       const char *name)
+{
+	const char *names[CONFIG_DESTINATIONS_MAX + CONFIG_TENANT_DESTINATIONS_MAX + 1];
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->n_destinations && n < CONFIG_TENANT_DESTINATIONS_MAX; i++)
+		names[n++] = c->destinations[i].name;
+	for (size_t i = 0; i < set->cluster->n_destinations && n < ARRAY_SIZE(names) - 1; i++)
+		names[n++] = set->cluster->destinations[i].name;
+	names[n] = NULL;
+	return nearest_choice(name, names);
+}
+
+static void explain_ref(const struct policy_set *set, const struct namespace_config *c,
+			struct policy_verdict *v)
+{
+	size_t at = 0;
+	const char *name = unknown_ref(set, c, &at), *nearest = nearest_ref(set, c, name);
+
+	refuse(v, "DestinationNotFound");
+	SET_MESSAGE(v,
+		    "spec.profile.destinationRefs[%zu]: want the name of a destination of the "
+		    "cluster's or of spec.destinations, got %s%s%s%s",
+		    at, quote_text(name).text, nearest ? "; did you mean " : "",
+		    nearest ? nearest : "", nearest ? "?" : "");
+}
+
+static int cluster_verdict(const struct policy_set *set, struct policy_verdict *v)
+{
+	if (set->cluster_cause) {
+		refuse(v, "Invalid");
+		SET_MESSAGE(v, "%s", set->cluster_cause);
+		return 0;
+	}
+	if (!set->cluster)
+		return -ENOENT;
+	clamps_of_cluster(set->cluster, v);
+	accept(v);
+	return 0;
+}
+
+int policy_verdict(struct policy_set *set, const char *ns, const char *name,
+		   struct policy_verdict *ret)
+{
+	const struct ns_entry *n = ordered_ns(set, ns);
+	const struct config_entry *e = policy_set_find(n, name);
+
+	if (!*ns && streq(name, "cluster") && (set->cluster || set->cluster_cause)) {
+		*ret = (struct policy_verdict){.n_clamped = 0};
+		return cluster_verdict(set, ret);
+	}
+	if (!e)
+		return -ENOENT;
+	*ret = (struct policy_verdict){.n_clamped = 0};
+	switch (e->standing) {
+	case ACCEPTED:
+		clamps_of_namespace(set->cluster, e->config, ret);
+		accept(ret);
+		break;
+	case INVALID:
+		refuse(ret, "Invalid");
+		SET_MESSAGE(ret, "%s", e->cause);
+		break;
+	case NO_CLUSTER:
+		refuse(ret, "NoClusterConfig");
+		SET_MESSAGE(ret, set->cluster_cause
+				     ? "ClusterProfilingConfig cluster is not accepted: nothing "
+				       "is profiled"
+				     : "there is no ClusterProfilingConfig cluster: nothing is "
+				       "profiled");
+		break;
+	case NO_DESTINATION:
+		explain_ref(set, e->config, ret);
+		break;
+	case CONFLICT:
+		refuse(ret, "Conflict");
+		SET_MESSAGE(ret,
+			    "spec.podSelector: absent, as in %s, which is the namespace's default: "
+			    "of several the oldest counts",
+			    n->fallback->name);
+		break;
+	}
+	return 0;
+}

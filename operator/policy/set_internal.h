@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is in a policy_set: policy_set.c stores, policy_resolve.c answers. */
+#pragma once
+
+#define HASH_NONFATAL_OOM 1 /* an element that could not be added has no hh.tbl */
+#include <uthash.h>
+
+#include "operator/policy/merge.h"
+#include "operator/policy/policy.h"
+#include "operator/policy/policy_index.h"
+
+/* By digest: equal digests are equal policies, also against who would like them to be. */
+struct interned {
+	struct effective_policy policy;
+	uint8_t digest[POLICY_DIGEST_SIZE];
+	UT_hash_handle hh;
+};
+
+/* What one choice of layers comes to, for nodes of no group and of each group; NULL: not yet. */
+struct answer {
+	uint64_t revision; /* of the set, when it was worked out */
+	enum profile_mode mode;
+	const struct effective_policy *on[CONFIG_GROUPS_MAX + 1];
+};
+
+enum standing { ACCEPTED, INVALID, NO_CLUSTER, NO_DESTINATION, CONFLICT };
+
+struct config_entry {
+	char *name;
+	struct namespace_config *config; /* NULL: INVALID */
+	char *cause;			 /* of INVALID */
+	enum standing standing;
+	struct answer answer;
+	UT_hash_handle hh;
+};
+
+struct ns_entry {
+	char *ns;
+	struct config_entry *configs;
+	bool ordered;		       /* what follows is up to date */
+	struct config_entry *fallback; /* the namespace's default */
+	struct policy_index index;     /* accepted configs with a podSelector */
+	UT_hash_handle hh;
+};
+
+struct policy_set {
+	struct cluster_config *cluster;
+	char *cluster_cause; /* why there is none, when it is invalid */
+	struct ns_entry *namespaces;
+	size_t n_configs;
+	uint64_t revision;
+	struct interned *interned;
+	struct effective_policy off;
+	struct answer base; /* the cluster's defaults alone */
+	uint64_t hz_revision;
+	int max_hz[CONFIG_GROUPS_MAX + 1];
+};
+
+struct ns_entry *policy_set_find_ns(const struct policy_set *set, const char *ns);
+struct config_entry *policy_set_find(const struct ns_entry *n, const char *name);
