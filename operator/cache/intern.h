@@ -16,9 +16,17 @@ struct intern *intern_free(struct intern *in);
 DEFINE_CLEANUP(struct intern *, intern_free)
 /* Takes a reference. -ENOSPC at the cap, which is counted. LEN 0 gives the empty string, not 0. */
 int intern_get(struct intern *in, const void *bytes, size_t len, interned *ret) _must_check_;
+/* The handle if it is known, else 0; no reference is taken. */
+interned intern_find(const struct intern *in, const void *bytes, size_t len);
 interned intern_ref(struct intern *in, interned s);
 void intern_unref(struct intern *in, interned s);
 /* NUL-terminated besides; valid while referenced. "" for 0. */
 const char *intern_text(const struct intern *in, interned s, size_t *ret_len);
 size_t intern_bytes(const struct intern *in); /* all memory it takes */
 size_t intern_count(const struct intern *in);
+uint64_t intern_refused(const struct intern *in); /* at the cap */
+/*
+ * For strings that hold handles themselves: who gets one with a count of 1 made it, and who gives
+ * back the last one gives back what it holds.
+ */
+uint32_t intern_refs(const struct intern *in, interned s);

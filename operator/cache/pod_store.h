@@ -28,12 +28,16 @@ struct pod_store;
 struct pod_store_options {
 	struct intern *intern;
 	size_t max_pods; /* more are counted and left out */
-	/* Annotations that are kept: by exact key, and by prefix (ends with '/'). Labels all are.
+	/*
+	 * Annotations that are kept beside Kiln's own (profiling.kiln.dev/), OpenTelemetry's
+	 * (resource.opentelemetry.io/) and kubernetes.io/config.mirror: by exact key, and by prefix
+	 * (ends with '/'). Labels all are.
 	 */
 	const char *const *annotations; /* ends with NULL */
 	/*
 	 * POD changed (OLD is how it was, NULL: new) or went (POD NULL). Unchanged ones are not
-	 * told, whatever their resourceVersion.
+	 * told, whatever their resourceVersion. A pod of the same name but another uid is told as
+	 * gone, then as new. It must not change the store.
 	 */
 	void (*changed)(void *arg, const struct pod *pod, const struct pod *old);
 	void *arg;
@@ -48,12 +52,35 @@ int pod_store_put(void *store, const struct kube_item *item, uint32_t generation
 int pod_store_remove(void *store, const struct kube_item *item);
 void pod_store_replaced(void *store, uint32_t generation);
 
+/* What put and remove do with a decoded object. -EBADMSG: names that no API server accepts. */
+int pod_store_put_view(struct pod_store *store, const struct pod_view *view, uint32_t generation);
+int pod_store_remove_view(struct pod_store *store, const struct meta_view *meta);
+/* Other keys from now on; pods that are there have them after the next list. Else untouched. */
+int pod_store_keep_annotations(struct pod_store *store, const char *const *keys) _must_check_;
+
 size_t pod_store_count(const struct pod_store *store);
 /* Memory of records and indexes, without the interned strings. */
 size_t pod_store_bytes(const struct pod_store *store);
 uint64_t pod_store_dropped(const struct pod_store *store); /* beyond max_pods, or cut in decoding */
 
+/* Each drop by its reason, and the memory by its use. */
+struct pod_store_stats {
+	uint64_t changes, unchanged;
+	uint64_t beyond_max;  /* events of pods that max_pods left out */
+	uint64_t no_room;     /* events that found no room for strings: the pod stays as it was */
+	uint64_t cut_pods;    /* events of pods with more labels, containers than a view holds */
+	uint64_t cut_values;  /* labels, annotations, images, ... that were left out */
+	uint64_t unindexed;   /* uids and container ids that too many pods claim */
+	size_t record_bytes, index_bytes;
+};
+void pod_store_read_stats(const struct pod_store *store, struct pod_store_stats *ret);
+
 const struct pod *pod_store_find(const struct pod_store *store, const char *ns, const char *name);
+/*
+ * A static pod is found by its config hash too (annotation kubernetes.io/config.mirror), which is
+ * what the path of its cgroup has. Of several pods that claim a uid or a container id: the one that
+ * has it now before one that had it, the one that runs, the younger, the smaller uid.
+ */
 const struct pod *pod_store_find_uid(const struct pod_store *store, const uint8_t uid[16]);
 const struct pod *pod_store_find_container(const struct pod_store *store, const uint8_t id[32],
 					   size_t *ret_container);
@@ -67,7 +94,8 @@ int pod_store_each_in_namespace(const struct pod_store *store, const char *ns,
 
 /* A pod, unpacked. Strings are valid until the next change of the store. */
 struct pod_info {
-	const char *name, *ns, *node, *ip, *hostname;
+	const char *name, *ns, *node, *hostname;
+	char ip[46]; /* canonical form; "" without */
 	uint8_t uid[16];
 	char uid_text[37]; /* as the API has it; also for uids that are not UUIDs (static pods) */
 	const char *owner_kind, *owner_name; /* the controller; "" without */
@@ -78,7 +106,7 @@ struct pod_info {
 		const char *key, *value;
 	} labels[VIEW_PAIRS_MAX], annotations[32];
 	size_t n_labels, n_annotations;
-	const struct pod_container *containers;
 	size_t n_containers;
+	struct pod_container containers[POD_CONTAINERS_MAX];
 };
 void pod_unpack(const struct pod_store *store, const struct pod *pod, struct pod_info *ret);

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Checks of foreign values and their packed forms.
+ *
+ * A set of pairs is, for each pair, the lengths of key and value in two bytes each, then both with
+ * a NUL, so that readers get C strings without copying. An owner is its uid (16 bytes) and then
+ * kind, name and the uid's text, each with a NUL. Nothing here keeps state; loop thread only, for
+ * the sake of struct intern.
+ */
+#include "operator/cache/kept.h"
+
+#include "operator/cache/pod_store.h"
+
+static const char *const always[] = {
+    "profiling.kiln.dev/",
+    "resource.opentelemetry.io/",
+    "kubernetes.io/config.mirror",
+};
+
+bool kept_is_name(struct slice s)
+{
+	if (!s.p || !s.n || s.n > KEPT_NAME_MAX)
+		return false;
+	for (size_t i = 0; i < s.n; i++)
+		if (s.p[i] <= ' ' || s.p[i] >= 0x7f || s.p[i] == '/')
+			return false;
+	return true;
+}
+
+/* The length of the UTF-8 sequence at P, 0 when it is none (RFC 3629: no surrogates, shortest). */
+static size_t utf8_sequence(const uint8_t *p, size_t left)
+{
+	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+	size_t n = *p < 0x80   ? 1
+		   : *p < 0xc2 ? 0
+		   : *p < 0xe0 ? 2
+		   : *p < 0xf0 ? 3
+		   : *p < 0xf5 ? 4
+			       : 0;
+	uint32_t c;
+
+	if (n <= 1)
+		return n;
+	if (n > left)
+		return 0;
+	c = *p & (0x7fu >> n);
+	for (size_t i = 1; i < n; i++) {
+		if ((p[i] & 0xc0) != 0x80)
+			return 0;
+		c = c << 6 | (p[i] & 0x3f);
+	}
+	return c < least[n] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? 0 : n;
+}
+
+bool kept_is_text(struct slice s, size_t max)
+{
+	const uint8_t *p = (const uint8_t *)s.p;
+	size_t n;
+
+	if (s.n > max)
+		return false;
+	for (size_t i = 0; i < s.n; i += n) {
+		n = p[i] ? utf8_sequence(p + i, s.n - i) : 0;
+		if (!n)
+			return false;
+	}
+	return true;
+}
+
+int kept_annotations_init(struct kept_annotations *a, const char *const *keys)
+{
+	*a = (struct kept_annotations){0};
+	for (; keys && *keys; keys++) {
+		if (a->n == KEPT_ANNOTATIONS_MAX) {
+			kept_annotations_done(a);
+			return -E2BIG;
+		}
+		a->keys[a->n] = strdup(*keys);
+		if (!a->keys[a->n]) {
+			kept_annotations_done(a);
+			return -ENOMEM;
+		}
+		a->n++;
+	}
+	return 0;
+}
+
+void kept_annotations_done(struct kept_annotations *a)
+{
+	for (size_t i = 0; i < a->n; i++)
+		free(a->keys[i]);
+	a->n = 0;
+}
+
+static bool key_matches(const char *pattern, struct slice key)
+{
+	size_t n = strlen(pattern);
+
+	if (!n || key.n < n || memcmp(key.p, pattern, n))
+		return false;
+	return key.n == n || pattern[n - 1] == '/';
+}
+
+bool kept_annotation(const struct kept_annotations *a, struct slice key)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(always); i++)
+		if (key_matches(always[i], key))
+			return true;
+	for (size_t i = 0; i < a->n; i++)
+		if (key_matches(a->keys[i], key))
+			return true;
+	return false;
+}
+
+static int compare_slices(struct slice a, struct slice b)
+{
+	size_t n = MIN(a.n, b.n);
+	int c = n ? memcmp(a.p, b.p, n) : 0;
+
+	return c ? c : (a.n > b.n) - (a.n < b.n);
+}
+
+/* Sorted by key, equal keys: the last one only. Servers send them sorted, so this is one pass. */
+static size_t sort_pairs(const struct slice_pair **order, size_t n)
+{
+	size_t out = 0;
+
+	for (size_t i = 1; i < n; i++) {
+		const struct slice_pair *p = order[i];
+		size_t j = i;
+
+		for (; j && compare_slices(order[j - 1]->key, p->key) > 0; j--)
+			order[j] = order[j - 1];
+		order[j] = p;
+	}
+	for (size_t i = 0; i < n; i++)
+		if (i + 1 == n || compare_slices(order[i]->key, order[i + 1]->key))
+			order[out++] = order[i];
+	return out;
+}
+
+int kept_pairs(struct intern *in, struct buf *scratch, const struct slice_pair *pairs, size_t n,
+	       const struct kept_annotations *only, size_t max, uint64_t *cut, interned *ret)
+{
+	const struct slice_pair *order[VIEW_PAIRS_MAX];
+	size_t n_order = 0, used = 0;
+	uint16_t lengths[2];
+
+	for (size_t i = 0; i < MIN(n, (size_t)VIEW_PAIRS_MAX); i++) {
+		if (only && !kept_annotation(only, pairs[i].key))
+			continue;
+		if (!pairs[i].key.n || !kept_is_text(pairs[i].key, KEPT_KEY_MAX) ||
+		    !kept_is_text(pairs[i].value, KEPT_VALUE_MAX))
+			++*cut;
+		else
+			order[n_order++] = &pairs[i];
+	}
+	n_order = sort_pairs(order, n_order);
+	buf_reset(scratch);
+	for (size_t i = 0; i < n_order; i++) {
+		const struct slice_pair *p = order[i];
+
+		if (used == max || scratch->len + sizeof(lengths) + p->key.n + p->value.n + 2 >
+				       KEPT_PAIRS_BYTES_MAX) {
+			++*cut;
+			continue;
+		}
+		lengths[0] = (uint16_t)p->key.n;
+		lengths[1] = (uint16_t)p->value.n;
+		(void)buf_append(scratch, lengths, sizeof(lengths));
+		(void)buf_append(scratch, p->key.p, p->key.n);
+		(void)buf_append(scratch, "", 1);
+		(void)buf_append(scratch, p->value.p, p->value.n);
+		(void)buf_append(scratch, "", 1);
+		used++;
+	}
+	if (buf_error(scratch))
+		return buf_error(scratch);
+	if (!used) {
+		*ret = 0;
+		return 0;
+	}
+	return intern_get(in, scratch->data, scratch->len, ret);
+}
+
+size_t kept_pairs_unpack(const struct intern *in, interned set, struct pod_label *ret, size_t max)
+{
+	size_t len, n = 0;
+	const char *p = intern_text(in, set, &len), *end = p + len;
+	uint16_t lengths[2];
+
+	for (; p < end && n < max; n++) {
+		memcpy(lengths, p, sizeof(lengths));
+		p += sizeof(lengths);
+		ret[n].key = p;
+		p += lengths[0] + 1;
+		ret[n].value = p;
+		p += lengths[1] + 1;
+	}
+	return n;
+}
+
+int kept_owner(struct intern *in, struct buf *scratch, const struct owner_view *owners, size_t n,
+	       interned *ret)
+{
+	const struct owner_view *owner = NULL;
+	uint8_t uid[16];
+
+	for (size_t i = 0; i < n && !owner; i++)
+		if (owners[i].controller)
+			owner = &owners[i];
+	if (!owner || !kept_is_name(owner->kind) || !kept_is_name(owner->name)) {
+		*ret = 0;
+		return 0;
+	}
+	(void)kept_uid(owner->uid, uid);
+	buf_reset(scratch);
+	(void)buf_append(scratch, uid, sizeof(uid));
+	(void)buf_append(scratch, owner->kind.p, owner->kind.n);
+	(void)buf_append(scratch, "", 1);
+	(void)buf_append(scratch, owner->name.p, owner->name.n);
+	(void)buf_append(scratch, "", 1);
+	if (kept_is_name(owner->uid))
+		(void)buf_append(scratch, owner->uid.p, owner->uid.n);
+	if (buf_error(scratch))
+		return buf_error(scratch);
+	return intern_get(in, scratch->data, scratch->len, ret);
+}
+
+void kept_owner_unpack(const struct intern *in, interned owner, struct kept_owner_fields *ret)
+{
+	const char *p = intern_text(in, owner, NULL);
+
+	*ret = (struct kept_owner_fields){.kind = "", .name = "", .uid_text = ""};
+	if (!owner)
+		return;
+	memcpy(ret->uid, p, sizeof(ret->uid));
+	ret->kind = p + sizeof(ret->uid);
+	ret->name = ret->kind + strlen(ret->kind) + 1;
+	ret->uid_text = ret->name + strlen(ret->name) + 1;
+}
+
+static int hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c |= 0x20;
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+bool kept_hex(const char *text, size_t n, uint8_t *ret)
+{
+	int high, low;
+
+	for (size_t i = 0; i < n; i++) {
+		high = hex_digit(text[2 * i]);
+		low = hex_digit(text[2 * i + 1]);
+		if (high < 0 || low < 0)
+			return false;
+		ret[i] = (uint8_t)(high << 4 | low);
+	}
+	return true;
+}
+
+static bool parse_uuid(const char *p, uint8_t ret[16])
+{
+	static const uint8_t groups[] = {4, 2, 2, 2, 6};
+	size_t out = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(groups); i++) {
+		if (i) {
+			if (*p != '-' && *p != '_')
+				return false;
+			p++;
+		}
+		if (!kept_hex(p, groups[i], ret + out))
+			return false;
+		out += groups[i];
+		p += 2 * groups[i];
+	}
+	return true;
+}
+
+bool kept_uid(struct slice text, uint8_t ret[16])
+{
+	uint8_t uid[16];
+	char back[37];
+	uint64_t h[2];
+
+	if (text.n == 36 && parse_uuid(text.p, uid)) {
+		memcpy(ret, uid, sizeof(uid));
+		kept_uid_text(ret, back);
+		return !memcmp(back, text.p, 36);
+	}
+	if (text.n == 32 && kept_hex(text.p, 16, uid)) {
+		memcpy(ret, uid, sizeof(uid));
+		return false;
+	}
+	h[0] = hash_bytes(text.p ? text.p : "", text.n, 0x6b696c6e);
+	h[1] = hash_bytes(text.p ? text.p : "", text.n, h[0] ^ 0x756964);
+	memcpy(ret, h, sizeof(h));
+	return false;
+}
+
+void kept_uid_text(const uint8_t uid[16], char ret[37])
+{
+	static const char digits[] = "0123456789abcdef";
+	char *p = ret;
+
+	for (size_t i = 0; i < 16; i++) {
+		if (i == 4 || i == 6 || i == 8 || i == 10)
+			*p++ = '-';
+		*p++ = digits[uid[i] >> 4];
+		*p++ = digits[uid[i] & 15];
+	}
+	*p = 0;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct ref_table: an open-addressing hash table of 32-bit names that are not 0, five bytes a
+ * slot. The key is wherever the name points; the owner tells its hash. Equal keys may stand in it
+ * several times. Beside each name stands a byte of its hash, so that a probe rarely looks at a
+ * foreign record. Loop thread only.
+ */
+#pragma once
+
+#include "lib/base.h"
+
+struct ref_table {
+	uint32_t *refs;
+	uint8_t *tags; /* 0: free */
+	uint32_t size; /* 0 or a power of two */
+	uint32_t count;
+	uint64_t (*hash)(const void *arg, uint32_t ref);
+	const void *arg;
+};
+
+void ref_table_done(struct ref_table *t);
+/* Room for N more, so that ref_table_insert() cannot fail. -ENOMEM. */
+int ref_table_reserve(struct ref_table *t, uint32_t n) _must_check_;
+void ref_table_insert(struct ref_table *t, uint64_t hash, uint32_t ref);
+/* False: it is not there. The hashes of all others must be told still. */
+bool ref_table_remove(struct ref_table *t, uint64_t hash, uint32_t ref);
+/* Gives memory back when few are left; not during a walk. */
+void ref_table_trim(struct ref_table *t);
+size_t ref_table_bytes(const struct ref_table *t);
+
+/*
+ * The names whose hash may be HASH, one a call, then 0:
+ *   for (pos = REF_TABLE_START; (ref = ref_table_next(t, hash, &pos));)
+ */
+#define REF_TABLE_START UINT32_MAX
+uint32_t ref_table_next(const struct ref_table *t, uint64_t hash, uint32_t *pos);
+
+/*
+ * Walks all names by slot, 0 for a free one. What is removed at slot I may be followed there by
+ * another: look at I again. No name is missed that way, though one may be met twice.
+ */
+static inline uint32_t ref_table_slot(const struct ref_table *t, uint32_t i)
+{
+	return t->tags[i] ? t->refs[i] : 0;
+}
