@@ -7,7 +7,8 @@
  * 5 a second with a burst of 10; ours is given at construction); watches do not.
  *
  * Every call ends exactly once: done() is called from the loop, never from inside kube_call(), or
- * the caller cancels it and hears no more of it.
+ * the caller cancels it and hears no more of it. Callbacks may make calls, cancel any call and free
+ * the client. The process must ignore SIGPIPE.
  */
 #pragma once
 
@@ -37,10 +38,13 @@ struct kube_client_options {
 	const char *user_agent;			    /* "kiln-operator/0.1.0 (linux/amd64)" */
 	double qps;				    /* 0: no limit */
 	unsigned int burst;
+	bool gzip;	     /* ask for compressed answers, unless the credentials say no */
+	uint64_t connect_ms; /* 0: 30 s */
+	uint64_t token_ms;   /* after which the token file is read again; 0: 60 s */
 };
 
 struct kube_answer {
-	int status;	     /* HTTP; 0: no answer came, MESSAGE says why */
+	int status; /* HTTP; 0: no whole answer came (a stream was cut), MESSAGE says why */
 	const char *message; /* of the answer's Status object when it is an error; one line */
 	const char *reason;  /* Status.reason: "NotFound", "Conflict", "Expired"; "" when none */
 	const char *content_type;
@@ -57,15 +61,16 @@ struct kube_request {
 	const char *content_type;
 	const void *body; /* copied */
 	size_t len;
-	uint64_t timeout_ms; /* whole; 0: 32 s (client-go's). Ignored for streams */
-	uint64_t idle_ms;    /* of a stream: no byte for so long ends it; 0: never */
-	bool unlimited;	     /* does not wait for the token bucket: leases, watches */
+	/* From leaving the queue on, further tries included; 0: 32 s. Ignored for streams. */
+	uint64_t timeout_ms;
+	uint64_t idle_ms; /* of a stream: no byte for so long ends it; 0: never */
+	bool unlimited;	  /* does not wait for the token bucket: leases, watches */
 	/*
 	 * When set, a 200 answer is streamed: bytes as they come, content type as answered.
 	 * Negative ends the call with that errno's text. Other statuses are collected as usual.
 	 */
 	int (*data)(void *arg, const char *content_type, const void *bytes, size_t len);
-	void (*done)(void *arg, const struct kube_answer *answer);
+	void (*done)(void *arg, const struct kube_answer *answer); /* may be NULL */
 	void *arg;
 	/* GETs are tried again after 429 and 5xx with Retry-After, up to 10 times, unless set. */
 	bool no_retry;
@@ -77,6 +82,7 @@ int kube_client_new(uv_loop_t *loop, const struct kube_client_options *options,
 struct kube_client *kube_client_free(struct kube_client *client);
 DEFINE_CLEANUP(struct kube_client *, kube_client_free)
 
+/* RET may be NULL. -EBUSY, -ENOMEM. */
 int kube_call(struct kube_client *client, const struct kube_request *request,
 	      struct kube_call **ret) _must_check_;
 void kube_cancel(struct kube_call *call);

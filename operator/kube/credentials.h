@@ -11,14 +11,15 @@
 #include "lib/error.h"
 
 struct kube_credentials {
-	char *server;		/* "https://10.96.0.1:443", brackets around IPv6; no path */
-	char *server_name;	/* tls-server-name; NULL: the host of `server` */
-	char *proxy_url;	/* NULL: from the environment */
+	char *server;	   /* "https://10.96.0.1:443", brackets around IPv6; no slash at the end */
+	char *server_name; /* tls-server-name; NULL: the host of `server` */
+	char *proxy_url;   /* NULL: from the environment */
 	char *ca_file, *ca_pem; /* at most one; none: the system's roots */
 	char *cert_file, *cert_pem, *key_file, *key_pem;
 	char *token_file, *token;
 	char *default_namespace; /* of the service account or the context; "default" */
 	bool skip_verify;
+	bool no_compression; /* disable-compression of a cluster */
 	bool in_cluster;
 };
 

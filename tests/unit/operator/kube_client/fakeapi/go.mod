@@ -1,0 +1,3 @@
+module kiln.dev/fakeapi
+
+go 1.21
