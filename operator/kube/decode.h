@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The few fields of an object that the operator keeps, as slices into the encoded bytes: nothing is
- * copied. Both encodings give the same view. Values are foreign: not NUL-terminated, any bytes;
- * lists longer than their cap are cut and `cut` says so.
+ * copied, but for JSON strings with escapes, which are unescaped into the item's scratch. Both
+ * encodings give the same view: an empty string is absent, but for the value of a pair, which is
+ * never NULL. Values are foreign: not NUL-terminated, any bytes; lists longer than their cap are
+ * cut and meta.cut says so.
  */
 #pragma once
 
@@ -69,8 +71,11 @@ struct status_view { /* meta.k8s.io/v1 Status, of errors */
 	int code;
 };
 
-/* -EBADMSG: not such an object. The views are large: keep them static or on the heap, not on deep
- * stacks. */
+/*
+ * -EBADMSG: not such an object; -ENOBUFS: see kube_item.scratch. The views are large: keep them
+ * static or on the heap, not on deep stacks; after a failure they hold nothing of use, and array
+ * elements past their count are never written.
+ */
 int kube_decode_meta(const struct kube_item *item, struct meta_view *ret) _must_check_;
 int kube_decode_pod(const struct kube_item *item, struct pod_view *ret) _must_check_;
 int kube_decode_endpoint_slice(const struct kube_item *item,

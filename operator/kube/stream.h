@@ -20,14 +20,21 @@ struct kube_item {
 	enum kube_encoding encoding;
 	const uint8_t *bytes; /* the object itself, without envelope; valid during the call */
 	size_t len;
+	/*
+	 * JSON: room for LEN bytes, where decoders unescape a string at the offset it has in BYTES,
+	 * so that slices stay plain and BYTES stays JSON. Streams give it when the object has a
+	 * '\\'; NULL: decoding a string that needs it fails with -ENOBUFS.
+	 */
+	uint8_t *scratch;
 };
 
 struct kube_stream_ops {
-	/* Negative ends the stream with that error. */
+	/* Negative ends the stream with that error. No call may free the stream. */
 	int (*item)(void *arg, const struct kube_item *item);
 	/*
-	 * Of a list, once, when known; in JSON it may come after the items. Valid during the call;
-	 * CONTINUE_TOKEN "" at the last page.
+	 * Of a list, once, when known: in protobuf before the items, in JSON after them. Valid
+	 * during the call; CONTINUE_TOKEN "" at the last page. A Status in the place of a list
+	 * comes as an item of type KUBE_ERROR instead.
 	 */
 	int (*list_meta)(void *arg, const char *resource_version, const char *continue_token);
 };
@@ -42,3 +49,10 @@ int kube_stream_feed(struct kube_stream *s, const char *content_type, const void
 		     size_t len) _must_check_;
 /* The body has ended: -EBADMSG when it ended inside an object or a list. */
 int kube_stream_end(struct kube_stream *s) _must_check_;
+
+/*
+ * A body that is one object (GET, errors) as an item of type KUBE_ADDED, taken out of the protobuf
+ * envelope. SCRATCH: LEN bytes, or NULL. -EBADMSG: neither encoding, or a broken envelope.
+ */
+int kube_item_of(const char *content_type, const uint8_t *bytes, size_t len, uint8_t *scratch,
+		 struct kube_item *ret) _must_check_;
