@@ -250,6 +250,22 @@ static __always_inline int user_registers(struct bpf_perf_event_data *ctx, struc
 	return 0;
 }
 
+/*
+ * A walk that leaves all known mappings may have gone wrong frames ago, by tables of a library that
+ * has just been replaced. So user space starts it over from the leaf, if the stack from there on is
+ * what the dump will hold. True: the walk stands at the leaf again.
+ */
+static __always_inline int rewind_walk(struct kiln_walk *w)
+{
+	uint64_t way = w->regs.sp - w->leaf[ARCH_REG_SP];
+
+	if (way >= KILN_DUMP_MAX / 2 && way < KILN_FAR_STACK)
+		return 0;
+	load_registers(w, w->leaf);
+	w->leaf_valid = 1;
+	return 1;
+}
+
 SEC("perf_event")
 int sample(struct bpf_perf_event_data *ctx)
 {
@@ -328,6 +344,8 @@ int sample(struct bpf_perf_event_data *ctx)
 		if (!r->head.mapset && w->end == KILN_END_NO_MAPPING)
 			w->end = KILN_END_NO_PROCESS;
 		r->head.end = w->end;
+		if (w->end == KILN_END_NO_MAPPING && rewind_walk(w))
+			n_user = 1;
 		stat->n[KILN_STAT_CACHE_HIT] += n_user - w->misses;
 		stat->n[KILN_STAT_CACHE_MISS] += w->misses;
 	}

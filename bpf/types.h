@@ -27,8 +27,9 @@ enum {
 	KILN_MAX_USER_FRAMES = 1024,
 	KILN_MAX_KERNEL_FRAMES = 127, /* kernel.perf_event_max_stack's default */
 	KILN_COMM_LEN = 16,
-	KILN_LEAF_REGS = 33,   /* arm64 has that many; x86-64 17 */
-	KILN_DUMP_MAX = 20480, /* bytes of user stack in one record */
+	KILN_LEAF_REGS = 33,	   /* arm64 has that many; x86-64 17 */
+	KILN_DUMP_MAX = 20480,	   /* bytes of user stack in one record */
+	KILN_FAR_STACK = 16 << 20, /* further up the walk has lost its way (default limit: 8 MiB) */
 	KILN_RED_ZONE =
 	    128, /* bytes below the stack pointer that leaf code may use (psABI 3.2.2) */
 	KILN_RECORD_MAX = 32768, /* one per-CPU scratch value: 32 KiB is the kernel's cap */

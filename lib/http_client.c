@@ -242,9 +242,14 @@ int http_client_post(struct http_client *c, const char *content_type, const char
 	return 0;
 }
 
-void http_post_cancel(struct http_post *p)
+bool http_post_cancel(struct http_post *p)
 {
+	curl_off_t before_us = 0;
+
+	/* Of all that comes before the first byte: name, connection, TLS. Zero while that lasts. */
+	curl_easy_getinfo(p->transfer.easy, CURLINFO_PRETRANSFER_TIME_T, &before_us);
 	post_drop(p);
+	return before_us > 0;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */

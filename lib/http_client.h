@@ -56,5 +56,8 @@ int http_client_post(struct http_client *client, const char *content_type,
 		     const char *content_encoding, const void *body, size_t len,
 		     uint64_t timeout_ms, void (*done)(const struct http_answer *answer, void *arg),
 		     void *arg, struct http_post **ret) _must_check_;
-/* Forgets the request; DONE is not called. */
-void http_post_cancel(struct http_post *post);
+/*
+ * Forgets the request; DONE is not called. False: certainly nothing of it reached the server, as
+ * with an answer's `connected`.
+ */
+bool http_post_cancel(struct http_post *post);

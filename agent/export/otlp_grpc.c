@@ -105,7 +105,7 @@ static int grpc_send(struct transport *transport, const struct payload *p, uint6
 				timeout_ms, on_answer, t, &t->call);
 }
 
-static void grpc_cancel(struct transport *transport)
+static bool grpc_cancel(struct transport *transport)
 {
 	struct grpc_transport *t = container_of(transport, struct grpc_transport, transport);
 
@@ -113,6 +113,7 @@ static void grpc_cancel(struct transport *transport)
 		t->cancelled = true;
 		grpc_unary_cancel(t->call);
 	}
+	return true; /* gRPC does not tell how far it was */
 }
 
 static struct transport *grpc_destroy(struct transport *transport)

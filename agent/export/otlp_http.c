@@ -108,13 +108,12 @@ static int http_send(struct transport *transport, const struct payload *p, uint6
 				on_answer, t, &t->post);
 }
 
-static void http_cancel(struct transport *transport)
+static bool http_cancel(struct transport *transport)
 {
 	struct http_transport *t = container_of(transport, struct http_transport, transport);
 	struct http_post *post = TAKE_PTR(t->post);
 
-	if (post)
-		http_post_cancel(post);
+	return post && http_post_cancel(post);
 }
 
 static struct transport *http_destroy(struct transport *transport)

@@ -354,8 +354,9 @@ static void stop_sending(struct sender *s)
 	uv_timer_stop(&s->wait);
 	s->waiting = false;
 	if (s->in_flight) {
-		s->transport->ops->cancel(s->transport);
 		s->in_flight = false;
+		if (!s->transport->ops->cancel(s->transport))
+			return;
 		s->stats.uncertain++;
 		metric_add(M_EXPORT_REQUESTS_UNCERTAIN, 1);
 	}

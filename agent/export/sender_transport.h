@@ -31,8 +31,8 @@ struct transport_ops {
 	 */
 	int (*send)(struct transport *t, const struct payload *p, uint64_t timeout_ms,
 		    void (*done)(const struct transport_answer *answer, void *arg), void *arg);
-	/* Forgets the request under way; its DONE is not called. */
-	void (*cancel)(struct transport *t);
+	/* Forgets the request under way; its DONE is not called. False: nothing of it was sent. */
+	bool (*cancel)(struct transport *t);
 	struct transport *(*destroy)(struct transport *t);
 };
 

@@ -7,7 +7,18 @@
  */
 #include "agent/sampler/mapset.h"
 
+#include "agent/sampler/sideband.h"
 #include "lib/metrics.h"
+
+enum {
+	CHANGES_KEPT = 1024,
+};
+#define CHANGE_MATTERS_NS 5000000000ULL /* samples wait in the ring for less */
+
+struct change {
+	uint32_t tgid, mapset;
+	uint64_t time;
+};
 
 struct mapset_store {
 	struct kernel_memory memory;
@@ -16,6 +27,8 @@ struct mapset_store {
 	struct range_alloc *room;
 	struct mapset *by_id;
 	uint32_t next_id;
+	uint64_t n_changes; /* ever */
+	struct change changes[CHANGES_KEPT];
 };
 
 int mapset_store_new(const struct kernel_memory *memory, struct image_store *images,
@@ -219,27 +232,48 @@ void mapset_store_forget(struct mapset_store *s, uint32_t tgid)
 	(void)s->memory.set_process(s->memory.arg, tgid, &entry);
 }
 
-void mapset_store_mapped(struct mapset_store *s, uint32_t tgid, uint64_t start, uint64_t length,
-			 uint64_t offset, uint32_t dev_major, uint32_t dev_minor, uint64_t inode)
+/* M has the mapping already. */
+static bool says(const struct mapset *m, const struct sideband_mapping *new)
+{
+	const struct mapset_range *range = mapset_find(m, new->start);
+	const struct stored_image *image = range ? range->image : NULL;
+
+	return range && range->start <= new->start && range->end >= new->start + new->length &&
+	       range->offset + (new->start - range->start) == new->offset &&
+	       (image ? image->inode == new->inode && image->dev_major == new->dev_major &&
+			    image->dev_minor == new->dev_minor
+		      : !new->inode);
+}
+
+void mapset_store_mapped(struct mapset_store *s, const struct sideband_mapping *mapping)
 {
 	struct kiln_process entry;
-	const struct mapset_range *range;
-	const struct stored_image *image;
 	const struct mapset *m;
 
-	if (s->memory.get_process(s->memory.arg, tgid, &entry) < 0 || !entry.mapset)
+	if (s->memory.get_process(s->memory.arg, mapping->tgid, &entry) < 0 || !entry.mapset)
 		return;
 	m = mapset_store_find(s, entry.mapset);
-	range = m ? mapset_find(m, start) : NULL;
-	image = range ? range->image : NULL;
-	if (range && range->start <= start && range->end >= start + length &&
-	    range->offset + (start - range->start) == offset &&
-	    (image ? image->inode == inode && image->dev_major == dev_major &&
-			 image->dev_minor == dev_minor
-		   : !inode))
+	if (m && says(m, mapping))
 		return;
 	metric_add(M_MAPSETS_OUTDATED, 1);
-	mapset_store_forget(s, tgid);
+	s->changes[s->n_changes++ % CHANGES_KEPT] =
+	    (struct change){mapping->tgid, entry.mapset, mapping->time};
+	mapset_store_forget(s, mapping->tgid);
+}
+
+bool mapset_store_was_outdated(const struct mapset_store *s, uint32_t tgid, uint32_t id,
+			       uint64_t time)
+{
+	for (uint64_t i = s->n_changes; i > 0 && s->n_changes - i < CHANGES_KEPT; i--) {
+		const struct change *c = &s->changes[(i - 1) % CHANGES_KEPT];
+
+		/* They are nearly in order: what is that old has no samples in the ring. */
+		if (c->time + CHANGE_MATTERS_NS < time)
+			return false;
+		if (c->tgid == tgid && c->mapset == id && c->time <= time)
+			return true;
+	}
+	return false;
 }
 
 static int compare_ids(const void *a, const void *b)

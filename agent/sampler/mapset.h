@@ -61,8 +61,14 @@ const struct mapset_range *mapset_find(const struct mapset *m, uint64_t pc);
  * A process has mapped code at [START, START + LENGTH) of this file. Unless its mapset says so
  * already, the kernel forgets the mapset: the process's next sample has its maps read anew.
  */
-void mapset_store_mapped(struct mapset_store *s, uint32_t tgid, uint64_t start, uint64_t length,
-			 uint64_t offset, uint32_t dev_major, uint32_t dev_minor, uint64_t inode);
+struct sideband_mapping;
+void mapset_store_mapped(struct mapset_store *s, const struct sideband_mapping *mapping);
+/*
+ * A sample of TGID at TIME was walked by the mapset ID although the process had mapped other code
+ * by then. Remembered for a while, until the samples of that moment have been read.
+ */
+bool mapset_store_was_outdated(const struct mapset_store *s, uint32_t tgid, uint32_t id,
+			       uint64_t time);
 /* The kernel forgets the mapset of TGID. */
 void mapset_store_forget(struct mapset_store *s, uint32_t tgid);
 

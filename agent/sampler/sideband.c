@@ -16,7 +16,8 @@
 
 enum {
 	RING_PAGES = 16,	  /* power of two; 64 KiB hold about 500 mappings */
-	WAKEUPS_PER_SECOND = 100, /* beyond that the timer has to do */
+	WAKEUPS_PER_SECOND = 100, /* beyond that a timer has to do, which is as often at most */
+	BUSY_MS = 10,
 	RECORD_MAX = 8192,
 };
 
@@ -35,6 +36,8 @@ struct sideband {
 	uint64_t second;
 	unsigned int wakeups;
 	uv_loop_t *loop;
+	uv_timer_t busy; /* reads the rings while they do not wake us */
+	bool has_timer;
 	uint8_t record[RECORD_MAX];
 };
 
@@ -65,6 +68,9 @@ static void read_record(struct sideband *s, size_t size)
 	m.dev_major = cursor_u32(&c);
 	m.dev_minor = cursor_u32(&c);
 	m.inode = cursor_u64(&c);
+	/* sample_id comes last: nothing but the time, as that is all we ask for. */
+	cursor_seek(&c, size - MIN(size, sizeof(m.time)));
+	m.time = cursor_u64(&c);
 	if (!c.bad)
 		s->callbacks.mapped(&m, s->callbacks.arg);
 }
@@ -91,7 +97,7 @@ static void drain_ring(struct sideband *s, struct ring *r)
 	__atomic_store_n(&r->page->data_tail, head, __ATOMIC_RELEASE);
 }
 
-static void set_polling(struct ring *r, bool on);
+static void set_busy(struct sideband *s, bool busy);
 
 static void on_readable(uv_poll_t *poll, int status, int events)
 {
@@ -105,8 +111,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 		s->wakeups = 0;
 	}
 	if (++s->wakeups > WAKEUPS_PER_SECOND)
-		for (size_t i = 0; i < s->n; i++)
-			set_polling(&s->rings[i], false);
+		set_busy(s, true);
 }
 
 static void set_polling(struct ring *r, bool on)
@@ -120,15 +125,29 @@ static void set_polling(struct ring *r, bool on)
 	r->polling = on;
 }
 
+static void on_busy(uv_timer_t *timer)
+{
+	struct sideband *s = container_of(timer, struct sideband, busy);
+
+	sideband_drain(s);
+	if (uv_now(s->loop) / 1000 != s->second)
+		set_busy(s, false);
+}
+
+static void set_busy(struct sideband *s, bool busy)
+{
+	for (size_t i = 0; i < s->n; i++)
+		set_polling(&s->rings[i], !busy);
+	if (busy)
+		(void)uv_timer_start(&s->busy, on_busy, BUSY_MS, BUSY_MS);
+	else
+		(void)uv_timer_stop(&s->busy);
+}
+
 void sideband_drain(struct sideband *s)
 {
-	uint64_t second = uv_now(s->loop) / 1000;
-
-	for (size_t i = 0; i < s->n; i++) {
+	for (size_t i = 0; i < s->n; i++)
 		drain_ring(s, &s->rings[i]);
-		if (second != s->second)
-			set_polling(&s->rings[i], true);
-	}
 }
 
 static int open_ring(struct sideband *s, int cpu, struct error *err)
@@ -140,6 +159,10 @@ static int open_ring(struct sideband *s, int cpu, struct error *err)
 	    .mmap = 1,
 	    .mmap2 = 1,
 	    .watermark = 1,
+	    .sample_id_all = 1,
+	    .sample_type = PERF_SAMPLE_TIME,
+	    .use_clockid = 1,
+	    .clockid = CLOCK_MONOTONIC,
 	    .wakeup_watermark = 1,
 	};
 	size_t size = (size_t)sysconf(_SC_PAGESIZE) + ring_bytes();
@@ -181,6 +204,9 @@ int sideband_new(uv_loop_t *loop, const struct sideband_callbacks *callbacks, st
 	}
 	s->loop = loop;
 	s->callbacks = *callbacks;
+	r = uv_timer_init(loop, &s->busy);
+	s->has_timer = !r;
+	s->open_handles += s->has_timer;
 	for (int cpu = 0; cpu < cpus && !r; cpu++)
 		r = open_ring(s, cpu, err);
 	if (r < 0) {
@@ -197,12 +223,20 @@ static void release(struct sideband *s)
 	free(s);
 }
 
-static void on_closed(uv_handle_t *handle)
+static void handle_closed(struct sideband *s)
 {
-	struct ring *r = container_of((uv_poll_t *)handle, struct ring, poll);
+	if (--s->open_handles == 0)
+		release(s);
+}
 
-	if (--r->sideband->open_handles == 0)
-		release(r->sideband);
+static void on_ring_closed(uv_handle_t *handle)
+{
+	handle_closed(container_of((uv_poll_t *)handle, struct ring, poll)->sideband);
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+	handle_closed(container_of((uv_timer_t *)handle, struct sideband, busy));
 }
 
 struct sideband *sideband_free(struct sideband *s)
@@ -211,10 +245,12 @@ struct sideband *sideband_free(struct sideband *s)
 		return NULL;
 	for (size_t i = 0; i < s->n; i++) {
 		if (s->rings[i].has_poll)
-			uv_close((uv_handle_t *)&s->rings[i].poll, on_closed);
+			uv_close((uv_handle_t *)&s->rings[i].poll, on_ring_closed);
 		munmap(s->rings[i].page, (size_t)sysconf(_SC_PAGESIZE) + ring_bytes());
 		close(s->rings[i].fd);
 	}
+	if (s->has_timer)
+		uv_close((uv_handle_t *)&s->busy, on_timer_closed);
 	if (!s->open_handles)
 		release(s);
 	return NULL;

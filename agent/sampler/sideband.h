@@ -2,8 +2,8 @@
 /*
  * struct sideband: the kernel's own notes of executable mappings (PERF_RECORD_MMAP2,
  * perf_event_open(2)), so that mappings that changed are not used a moment longer. Each new mapping
- * of code wakes the loop, as long as they are rare; while they come by the hundreds (builds), they
- * are read on a timer. Owned by the loop thread.
+ * of code wakes the loop while they are rare; when they come by the hundreds (builds), a timer
+ * reads them every few milliseconds. Owned by the loop thread.
  */
 #pragma once
 
@@ -17,6 +17,7 @@ struct sideband_mapping {
 	uint32_t dev_major, dev_minor;
 	uint64_t inode;			/* 0: no file */
 	uint64_t start, length, offset; /* bytes */
+	uint64_t time;			/* CLOCK_MONOTONIC, ns */
 };
 
 struct sideband_callbacks {

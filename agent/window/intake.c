@@ -106,8 +106,7 @@ static void on_mapped(const struct sideband_mapping *m, void *arg)
 {
 	struct intake *in = arg;
 
-	mapset_store_mapped(in->mapsets, m->tgid, m->start, m->length, m->offset, m->dev_major,
-			    m->dev_minor, m->inode);
+	mapset_store_mapped(in->mapsets, m);
 }
 
 static void on_mappings_lost(void *arg)
@@ -457,6 +456,19 @@ static struct mapset *learn_mappings(struct intake *in, const struct kiln_sample
 	return m;
 }
 
+/*
+ * The mapset that the kernel walked by, or, when the process had exchanged a library by then and we
+ * had not told the kernel yet, the one that holds since.
+ */
+static struct mapset *current_mapset(struct intake *in, const struct kiln_sample *record)
+{
+	struct mapset *fresh = NULL;
+
+	if (mapset_store_was_outdated(in->mapsets, record->tgid, record->mapset, record->time))
+		fresh = learn_mappings(in, record);
+	return fresh ? fresh : mapset_store_find(in->mapsets, record->mapset);
+}
+
 /* The main program is the first file that a process maps. */
 static const char *main_image_path(const struct mapset *m)
 {
@@ -481,7 +493,7 @@ static void consume_record(const struct kiln_sample *record, void *arg)
 	}
 	metric_add(M_SAMPLES, 1);
 	if (record->mapset)
-		mapset = mapset_store_find(in->mapsets, record->mapset);
+		mapset = current_mapset(in, record);
 	else if (!kernel_thread)
 		mapset = learn_mappings(in, record);
 	memset(&key, 0, sizeof(key));

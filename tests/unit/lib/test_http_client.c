@@ -83,7 +83,37 @@ static void test_the_end_with_requests_under_way_leaves_nothing(void **state)
 					 0);
 		for (k = 0; k < turns; k++)
 			uv_run(&loop, UV_RUN_NOWAIT);
-		http_post_cancel(posts[1]);
+		(void)http_post_cancel(posts[1]);
+		assert_null(http_client_free(client));
+		uv_run(&loop, UV_RUN_DEFAULT);
+		assert_int_equal(uv_loop_close(&loop), 0);
+	}
+}
+
+static void test_a_cancelled_request_tells_whether_it_was_on_its_way(void **state)
+{
+	char url[64], secure[72];
+	_unused_ _cleanup_close_ int fd = silent_port(url);
+	struct http_client_options options = {.url = url};
+	struct http_client *client;
+	struct http_post *post;
+	struct error err;
+	uv_loop_t loop;
+	int tls, i;
+
+	snprintf(secure, sizeof(secure), "https%s", url + strlen("http"));
+	for (tls = 0; tls < 2; tls++) {
+		options.url = tls ? secure : url;
+		assert_int_equal(uv_loop_init(&loop), 0);
+		assert_int_equal(http_client_new(&options, &loop, &client, &err), 0);
+		assert_int_equal(
+		    http_client_post(client, "a/b", NULL, "x", 1, 60000, never, NULL, &post), 0);
+		for (i = 0; i < 50; i++) {
+			uv_run(&loop, UV_RUN_NOWAIT);
+			usleep(1000);
+		}
+		/* Without TLS the request is on the wire; with it the handshake has not ended. */
+		assert_int_equal(http_post_cancel(post), !tls);
 		assert_null(http_client_free(client));
 		uv_run(&loop, UV_RUN_DEFAULT);
 		assert_int_equal(uv_loop_close(&loop), 0);
@@ -176,6 +206,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_settings_that_cannot_work),
 	    cmocka_unit_test(test_the_end_with_requests_under_way_leaves_nothing),
+	    cmocka_unit_test(test_a_cancelled_request_tells_whether_it_was_on_its_way),
 	    cmocka_unit_test(test_nobody_there_is_told_apart_from_silence),
 	    cmocka_unit_test(test_out_of_memory_at_any_allocation),
 	};

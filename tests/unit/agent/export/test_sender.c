@@ -71,13 +71,14 @@ static int fake_send(struct transport *t, const struct payload *p, uint64_t time
 	return 0;
 }
 
-static void fake_cancel(struct transport *t)
+static bool fake_cancel(struct transport *t)
 {
 	struct fake *f = container_of(t, struct fake, transport);
 
 	uv_timer_stop(&f->timer);
 	f->under_way--;
 	f->cancels++;
+	return true;
 }
 
 static struct transport *fake_destroy(struct transport *t)
