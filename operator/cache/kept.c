@@ -52,6 +52,16 @@ static size_t utf8_sequence(const uint8_t *p, size_t left)
 	return c < least[n] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? 0 : n;
 }
 
+/* Eight bytes of which none is 0 and none beyond ASCII. */
+static bool plain_word(const uint8_t *p)
+{
+	const uint64_t ones = 0x0101010101010101, highs = ones << 7;
+	uint64_t w;
+
+	memcpy(&w, p, sizeof(w));
+	return !((w | (w - ones)) & highs);
+}
+
 bool kept_is_text(struct slice s, size_t max)
 {
 	const uint8_t *p = (const uint8_t *)s.p;
@@ -60,7 +70,10 @@ bool kept_is_text(struct slice s, size_t max)
 	if (s.n > max)
 		return false;
 	for (size_t i = 0; i < s.n; i += n) {
-		n = p[i] ? utf8_sequence(p + i, s.n - i) : 0;
+		if (s.n - i >= 8 && plain_word(p + i))
+			n = 8;
+		else
+			n = p[i] ? utf8_sequence(p + i, s.n - i) : 0;
 		if (!n)
 			return false;
 	}
@@ -139,12 +152,26 @@ static size_t sort_pairs(const struct slice_pair **order, size_t n)
 	return out;
 }
 
+/* Bytes of a pair in the set. */
+static size_t packed_size(const struct slice_pair *p)
+{
+	return 2 * sizeof(uint16_t) + p->key.n + 1 + p->value.n + 1;
+}
+
+static char *pack_slice(char *out, struct slice s)
+{
+	if (s.n)
+		memcpy(out, s.p, s.n);
+	out[s.n] = 0;
+	return out + s.n + 1;
+}
+
 int kept_pairs(struct intern *in, struct buf *scratch, const struct slice_pair *pairs, size_t n,
 	       const struct kept_annotations *only, size_t max, uint64_t *cut, interned *ret)
 {
 	const struct slice_pair *order[VIEW_PAIRS_MAX];
-	size_t n_order = 0, used = 0;
-	uint16_t lengths[2];
+	size_t n_order = 0, used = 0, size = 0;
+	char *out;
 
 	for (size_t i = 0; i < MIN(n, (size_t)VIEW_PAIRS_MAX); i++) {
 		if (only && !kept_annotation(only, pairs[i].key))
@@ -156,29 +183,23 @@ int kept_pairs(struct intern *in, struct buf *scratch, const struct slice_pair *
 			order[n_order++] = &pairs[i];
 	}
 	n_order = sort_pairs(order, n_order);
-	buf_reset(scratch);
-	for (size_t i = 0; i < n_order; i++) {
-		const struct slice_pair *p = order[i];
-
-		if (used == max || scratch->len + sizeof(lengths) + p->key.n + p->value.n + 2 >
-				       KEPT_PAIRS_BYTES_MAX) {
-			++*cut;
-			continue;
-		}
-		lengths[0] = (uint16_t)p->key.n;
-		lengths[1] = (uint16_t)p->value.n;
-		(void)buf_append(scratch, lengths, sizeof(lengths));
-		(void)buf_append(scratch, p->key.p, p->key.n);
-		(void)buf_append(scratch, "", 1);
-		(void)buf_append(scratch, p->value.p, p->value.n);
-		(void)buf_append(scratch, "", 1);
-		used++;
-	}
-	if (buf_error(scratch))
-		return buf_error(scratch);
+	while (used < MIN(n_order, max) && size + packed_size(order[used]) <= KEPT_PAIRS_BYTES_MAX)
+		size += packed_size(order[used++]);
+	*cut += n_order - used;
 	if (!used) {
 		*ret = 0;
 		return 0;
+	}
+	buf_reset(scratch);
+	out = buf_extend(scratch, size);
+	if (!out)
+		return buf_error(scratch);
+	for (size_t i = 0; i < used; i++) {
+		const uint16_t lengths[] = {(uint16_t)order[i]->key.n, (uint16_t)order[i]->value.n};
+
+		memcpy(out, lengths, sizeof(lengths));
+		out = pack_slice(out + sizeof(lengths), order[i]->key);
+		out = pack_slice(out, order[i]->value);
 	}
 	return intern_get(in, scratch->data, scratch->len, ret);
 }
@@ -240,26 +261,25 @@ void kept_owner_unpack(const struct intern *in, interned owner, struct kept_owne
 	ret->uid_text = ret->name + strlen(ret->name) + 1;
 }
 
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
+/* The value of a digit plus one; 0 for what is none. */
+static const uint8_t hex_digits[256] = {
+    ['0'] = 1,	['1'] = 2,  ['2'] = 3,	['3'] = 4,  ['4'] = 5,	['5'] = 6,  ['6'] = 7,	['7'] = 8,
+    ['8'] = 9,	['9'] = 10, ['a'] = 11, ['b'] = 12, ['c'] = 13, ['d'] = 14, ['e'] = 15, ['f'] = 16,
+    ['A'] = 11, ['B'] = 12, ['C'] = 13, ['D'] = 14, ['E'] = 15, ['F'] = 16,
+};
 
 bool kept_hex(const char *text, size_t n, uint8_t *ret)
 {
-	int high, low;
+	const uint8_t *p = (const uint8_t *)text;
+	unsigned int bad = 0, high, low;
 
 	for (size_t i = 0; i < n; i++) {
-		high = hex_digit(text[2 * i]);
-		low = hex_digit(text[2 * i + 1]);
-		if (high < 0 || low < 0)
-			return false;
-		ret[i] = (uint8_t)(high << 4 | low);
+		high = hex_digits[p[2 * i]];
+		low = hex_digits[p[2 * i + 1]];
+		bad |= !high | !low;
+		ret[i] = (uint8_t)((high - 1) << 4 | ((low - 1) & 15));
 	}
-	return true;
+	return !bad;
 }
 
 static bool parse_uuid(const char *p, uint8_t ret[16])

@@ -2,7 +2,7 @@
 /*
  * Linear probing, at most 7/8 full, deletion by moving the followers back (Knuth 6.4, algorithm R),
  * so there are no tombstones and a table that lives long under churn stays as fast as a new one.
- * Halves when less than an eighth is used; when there is no memory for that, it stays.
+ * Shrinks when less than an eighth is used; when there is no memory for that, it stays.
  */
 #include "operator/cache/ref_table.h"
 
@@ -103,8 +103,12 @@ bool ref_table_remove(struct ref_table *t, uint64_t hash, uint32_t ref)
 
 void ref_table_trim(struct ref_table *t)
 {
-	if (t->size > SIZE_MIN && t->count < t->size / 8)
-		(void)resize(t, t->size / 2);
+	uint32_t size = t->size;
+
+	while (size > SIZE_MIN && t->count < size / 8)
+		size /= 2;
+	if (size != t->size)
+		(void)resize(t, size);
 }
 
 size_t ref_table_bytes(const struct ref_table *t)

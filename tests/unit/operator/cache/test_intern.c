@@ -231,8 +231,7 @@ static void table_gives_memory_back(void **unused)
 	(void)unused;
 	assert_int_equal(ref_table_reserve(&t, 10000), 0);
 	assert_true(ref_table_bytes(&t) >= 50000);
-	for (int i = 0; i < 20; i++)
-		ref_table_trim(&t);
+	ref_table_trim(&t);
 	assert_true(ref_table_bytes(&t) < 200);
 	ref_table_done(&t);
 }
