@@ -15,7 +15,11 @@
 #include "operator/kube/decode.h"
 
 struct informer_ops {
-	/* An object is there (added or changed): -EBADMSG counts it as undecodable and goes on. */
+	/*
+	 * An object is there (added or changed): -EBADMSG counts it as undecodable and goes on;
+	 * other failures end the request, and it comes again. ops may not free the informer, but
+	 * for synced().
+	 */
 	int (*put)(void *store, const struct kube_item *item, uint32_t generation);
 	int (*remove)(void *store, const struct kube_item *item);
 	/* A relist of GENERATION is whole: what has an older one is gone. */
@@ -32,13 +36,16 @@ struct informer_options {
 	bool metadata_only;	    /* PartialObjectMetadata */
 	unsigned int page;	    /* objects a page of a list; 0: 500 */
 	bool no_watch_list;	    /* tests: the classic way at once */
+	double (*random)(void);	    /* tests: [0, 1); NULL: real dice */
 };
 
 /* For /metrics and readiness. */
 struct informer_stats {
-	uint64_t lists, watches, events, bookmarks, undecodable, expired, errors;
+	uint64_t lists; /* times that all there is was asked for: WatchLists, first pages */
+	uint64_t watches, events, bookmarks, undecodable, expired, errors;
+	uint64_t too_large; /* objects that were left out */
 	bool synced;
-	bool connected;	       /* a watch is open now */
+	bool connected;	       /* a watch is under way */
 	int64_t last_event_ms; /* uv_now() of the last byte; 0: never */
 };
 

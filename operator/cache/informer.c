@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An informer on its loop: one request at a time, its bytes cut into objects as they come, each
+ * handed to the store. What to ask next is decided in informer_core.c; here is what ends mean.
+ *
+ * A request ends in on_done(), or here by cancelling it. Why we ended it ourselves is kept in `end`
+ * before data() refuses more bytes, because the client only knows that we did. The stream lives as
+ * long as the request. Loop thread throughout.
+ */
+#include "operator/cache/informer.h"
+
+#include "lib/log.h"
+#include "operator/cache/informer_core.h"
+
+enum {
+	IDLE_GRACE_MS = 30000,	/* a watch may be silent for its timeout and this much more */
+	LIST_IDLE_MS = 60000,	/* client-go's list has 60 s, too, but as a whole */
+	PATH_MAX_BYTES = 16384, /* continue tokens have some hundred bytes */
+	LOG_INTERVAL_S = 30,
+};
+#define UNSET INFORMER_ENDS
+
+struct informer {
+	uv_timer_t timer;
+	struct kube_client *client;
+	struct informer_options options;
+	char *ns, *field_selector, *label_selector;
+	struct informer_ops ops;
+	void *store;
+	struct informer_core core;
+	struct kube_call *call;
+	struct kube_stream *stream;
+	enum informer_end end; /* why we ended it; UNSET: we did not */
+	char why[256];
+	struct informer_stats stats;
+	struct log_limit log, object_log;
+	bool started, closing;
+};
+
+static double random_unit(void)
+{
+	uint32_t n = 0;
+
+	(void)uv_random(NULL, NULL, &n, sizeof(n), 0, NULL);
+	return (double)n / ((double)UINT32_MAX + 1);
+}
+
+static const char *kind_name(const struct informer *f)
+{
+	return kube_resources[f->options.kind].plural;
+}
+
+/* ---- objects --------------------------------------------------------------------------------- */
+
+static void whole(struct informer *f)
+{
+	bool first = !f->stats.synced;
+
+	f->ops.replaced(f->store, f->core.generation);
+	f->stats.synced = true;
+	if (first && f->ops.synced)
+		f->ops.synced(f->store);
+}
+
+static int end_with(struct informer *f, enum informer_end end, int code)
+{
+	f->end = end;
+	return code;
+}
+
+/* Versions of servers that are behind: k8s.io/apiserver v0.34 pkg/storage/errors.go. */
+static bool too_new(int code, const char *message, size_t len)
+{
+	static const char text[] = "Too large resource version";
+
+	return code == 504 && memmem(message, len, text, sizeof(text) - 1);
+}
+
+static enum informer_end end_of_status(int code, const char *message, size_t len)
+{
+	if (code == 410)
+		return INFORMER_END_EXPIRED;
+	if (code == 429)
+		return INFORMER_END_BUSY;
+	if (too_new(code, message, len))
+		return INFORMER_END_TOO_NEW;
+	if (code == 401 || (code >= 500 && code != 501))
+		return INFORMER_END_SERVER;
+	if (code == 400 || code == 405 || code == 406 || code == 415 || code == 422 || code == 501)
+		return INFORMER_END_UNSUPPORTED;
+	return INFORMER_END_REFUSED;
+}
+
+/* An ERROR event, or a Status where a list should be. */
+static int on_error_item(struct informer *f, const struct kube_item *item)
+{
+	struct status_view status;
+
+	if (kube_decode_status(item, &status) < 0) {
+		snprintf(f->why, sizeof(f->why), "an error that cannot be read");
+		return end_with(f, INFORMER_END_SERVER, -EPROTO);
+	}
+	snprintf(f->why, sizeof(f->why), "%d: %.*s", status.code, (int)MIN(status.message.n, 200U),
+		 status.message.p ? status.message.p : "");
+	return end_with(f, end_of_status(status.code, status.message.p, status.message.n),
+			-ECANCELED);
+}
+
+static int on_bookmark(struct informer *f, const struct kube_item *item)
+{
+	struct slice version;
+	bool end;
+
+	f->stats.bookmarks++;
+	if (kube_decode_bookmark(item, &version, &end) < 0 ||
+	    informer_core_version(&f->core, version.p, version.n) < 0) {
+		snprintf(f->why, sizeof(f->why), "a bookmark without resource version");
+		return end_with(f, INFORMER_END_CUT, -EBADMSG);
+	}
+	if (end && informer_core_initial_end(&f->core))
+		whole(f);
+	return 0;
+}
+
+static void on_undecodable(struct informer *f, size_t len)
+{
+	unsigned int held_back = 0;
+
+	f->stats.undecodable++;
+	if (log_allowed(&f->object_log, LOG_INTERVAL_S, &held_back))
+		log_warn("informer",
+			 "%s: an object of %zu bytes cannot be decoded, left out "
+			 "(%u more like it)",
+			 kind_name(f), len, held_back);
+}
+
+static int on_item(void *arg, const struct kube_item *item)
+{
+	struct informer *f = arg;
+	struct slice version = {0};
+	bool end;
+	int r;
+
+	if (item->type == KUBE_ERROR)
+		return on_error_item(f, item);
+	if (item->type == KUBE_BOOKMARK)
+		return on_bookmark(f, item);
+	f->stats.events++;
+	r = item->type == KUBE_DELETED ? f->ops.remove(f->store, item)
+				       : f->ops.put(f->store, item, f->core.generation);
+	if (f->closing)
+		return -ECANCELED;
+	if (r == -EBADMSG) {
+		on_undecodable(f, item->len);
+	} else if (r < 0) {
+		snprintf(f->why, sizeof(f->why), "the store: %s", strerror(-r));
+		return end_with(f, INFORMER_END_STORE, r);
+	}
+	/*
+	 * What a list or the beginning of a WatchList shows has versions of all ages. Of an object
+	 * whose version cannot be read the next one's counts.
+	 */
+	if (f->core.step != INFORMER_LIST && !f->core.initial &&
+	    kube_decode_bookmark(item, &version, &end) == 0 && version.p)
+		(void)informer_core_version(&f->core, version.p, version.n);
+	return 0;
+}
+
+static int on_list_meta(void *arg, const char *version, const char *token)
+{
+	struct informer *f = arg;
+
+	return informer_core_list_meta(&f->core, version, token);
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+static void advance(struct informer *f);
+
+static void ended(struct informer *f, enum informer_end end, uint64_t retry_after_ms)
+{
+	uint64_t now = uv_now(f->timer.loop);
+
+	f->call = NULL;
+	f->stats.connected = false;
+	if (end == INFORMER_END_EXPIRED)
+		f->stats.expired++;
+	else if (end == INFORMER_END_TOO_LARGE)
+		f->stats.too_large++;
+	else if (end != INFORMER_END_CLEAN)
+		f->stats.errors++;
+	if (informer_core_ended(&f->core, end, retry_after_ms, now))
+		whole(f);
+	if (!f->closing)
+		f->stream = kube_stream_free(f->stream);
+	advance(f);
+}
+
+static void complain(struct informer *f, enum informer_end end)
+{
+	static const char *const steps[] = {[INFORMER_WATCH_LIST] = "watch of what is there",
+					    [INFORMER_LIST] = "list",
+					    [INFORMER_WATCH] = "watch"};
+	unsigned int held_back = 0;
+
+	/* Watches are cut now and then, and servers without WatchList are not broken. */
+	if (end == INFORMER_END_CLEAN || end == INFORMER_END_EXPIRED ||
+	    (end == INFORMER_END_UNSUPPORTED && f->core.initial) ||
+	    !log_allowed(&f->log, LOG_INTERVAL_S, &held_back))
+		return;
+	log_warn("informer", "%s: %s: %s (%u more like it)", kind_name(f), steps[f->core.step],
+		 f->why, held_back);
+}
+
+static enum informer_end end_of_answer(struct informer *f, const struct kube_answer *answer)
+{
+	int r;
+
+	if (f->end != UNSET)
+		return f->end;
+	snprintf(f->why, sizeof(f->why), "%s", answer->message ? answer->message : "");
+	if (answer->status == 200) {
+		r = kube_stream_end(f->stream);
+		if (r < 0)
+			snprintf(f->why, sizeof(f->why), "it ended in the middle of an object");
+		return r < 0 ? INFORMER_END_CUT : INFORMER_END_CLEAN;
+	}
+	if (answer->status > 0) {
+		snprintf(f->why, sizeof(f->why), "HTTP %d: %s", answer->status,
+			 answer->message ? answer->message : "");
+		return end_of_status(answer->status, answer->message,
+				     answer->message ? strlen(answer->message) : 0);
+	}
+	return f->core.eventful ? INFORMER_END_CUT : INFORMER_END_NO_ANSWER;
+}
+
+static void on_done(void *arg, const struct kube_answer *answer)
+{
+	struct informer *f = arg;
+	enum informer_end end = end_of_answer(f, answer);
+
+	complain(f, end);
+	ended(f, end, answer->retry_after_ms);
+}
+
+static int on_data(void *arg, const char *content_type, const void *bytes, size_t len)
+{
+	struct informer *f = arg;
+	uint64_t now = uv_now(f->timer.loop);
+	int r;
+
+	f->stats.last_event_ms = (int64_t)now;
+	informer_core_bytes(&f->core, now);
+	r = kube_stream_feed(f->stream, content_type, bytes, len);
+	if (r >= 0 || f->end != UNSET || f->closing)
+		return r;
+	switch (r) {
+	case -E2BIG:
+		snprintf(f->why, sizeof(f->why), "an object of more than %d bytes",
+			 KUBE_OBJECT_MAX);
+		return end_with(f, INFORMER_END_TOO_LARGE, r);
+	case -ENOMEM:
+		snprintf(f->why, sizeof(f->why), "out of memory");
+		return end_with(f, INFORMER_END_STORE, r);
+	default:
+		snprintf(f->why, sizeof(f->why), "it is not what it should be");
+		return end_with(f, INFORMER_END_CUT, r);
+	}
+}
+
+static int make_path(const struct informer *f, struct buf *path)
+{
+	int r = kube_path(path, f->options.kind, f->ns, NULL, NULL);
+
+	if (r < 0)
+		return r;
+	if (f->field_selector)
+		kube_path_query(path, "fieldSelector", f->field_selector);
+	if (f->label_selector)
+		kube_path_query(path, "labelSelector", f->label_selector);
+	return informer_core_query(&f->core, path);
+}
+
+static int request(struct informer *f, enum informer_step step)
+{
+	static const struct kube_stream_ops ops = {.item = on_item, .list_meta = on_list_meta};
+	bool list = step == INFORMER_LIST;
+	struct kube_request request = {
+	    .method = "GET",
+	    .accept = !f->options.metadata_only ? KUBE_PROTOBUF_OR_JSON
+		      : list			? KUBE_PARTIAL_LIST
+						: KUBE_PARTIAL,
+	    .idle_ms = list ? LIST_IDLE_MS : f->core.timeout_s * 1000ULL + IDLE_GRACE_MS,
+	    .unlimited = true,
+	    .no_retry = true,
+	    .data = on_data,
+	    .done = on_done,
+	    .arg = f,
+	};
+	_cleanup_(buf_done) struct buf path;
+	int r;
+
+	buf_init(&path, PATH_MAX_BYTES);
+	f->end = UNSET;
+	f->stats.watches += !list;
+	f->stats.lists += f->core.initial || (list && !f->core.token);
+	r = make_path(f, &path);
+	if (r == 0)
+		r = kube_stream_new(list ? KUBE_LIST : KUBE_WATCH, &ops, f, &f->stream);
+	if (r < 0)
+		return r;
+	request.path = path.data;
+	r = kube_call(f->client, &request, &f->call);
+	f->stats.connected = r == 0 && !list;
+	return r;
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+	advance(timer->data);
+}
+
+/* A WatchList that has stopped before it showed all: given up. */
+static void give_up(struct informer *f)
+{
+	kube_cancel(f->call);
+	snprintf(f->why, sizeof(f->why), "nothing more comes");
+	complain(f, INFORMER_END_STALLED);
+	f->stats.errors++;
+	f->call = NULL;
+	f->stats.connected = false;
+	f->stream = kube_stream_free(f->stream);
+	(void)informer_core_ended(&f->core, INFORMER_END_STALLED, 0, uv_now(f->timer.loop));
+}
+
+/* Asks what is due, and sets the timer for what is next. */
+static void advance(struct informer *f)
+{
+	enum informer_step step;
+	uint64_t ms;
+
+	while (!f->closing) {
+		step = informer_core_next(&f->core, uv_now(f->timer.loop), &ms);
+		if (step == INFORMER_WAIT && ms > 0) {
+			if (ms == UINT64_MAX)
+				uv_timer_stop(&f->timer);
+			else
+				uv_timer_start(&f->timer, on_timer, ms, 0);
+			return;
+		}
+		if (step == INFORMER_WAIT) {
+			give_up(f);
+			continue;
+		}
+		if (request(f, step) < 0) {
+			f->stats.errors++;
+			f->stream = kube_stream_free(f->stream);
+			(void)informer_core_ended(&f->core, INFORMER_END_STORE, 0,
+						  uv_now(f->timer.loop));
+		}
+	}
+}
+
+/* ---- the informer ---------------------------------------------------------------------------- */
+
+static int copy(const char *text, char **ret)
+{
+	*ret = text ? strdup(text) : NULL;
+	return text && !*ret ? -ENOMEM : 0;
+}
+
+static void free_memory(struct informer *f)
+{
+	kube_stream_free(f->stream);
+	informer_core_done(&f->core);
+	free(f->ns);
+	free(f->field_selector);
+	free(f->label_selector);
+	free(f);
+}
+
+int informer_new(uv_loop_t *loop, struct kube_client *client,
+		 const struct informer_options *options, const struct informer_ops *ops,
+		 void *store, struct informer **ret, struct error *err)
+{
+	const struct informer_core_options core = {
+	    .page = options->page,
+	    .no_watch_list = options->no_watch_list,
+	    .random = options->random ? options->random : random_unit,
+	};
+	struct informer *f;
+
+	if (options->ns && !kube_resources[options->kind].namespaced)
+		return error_set(err, -EINVAL, "%s are in no namespace",
+				 kube_resources[options->kind].plural);
+	f = calloc(1, sizeof(*f));
+	if (!f)
+		return error_set(err, -ENOMEM, "out of memory");
+	if (copy(options->ns, &f->ns) < 0 ||
+	    copy(options->field_selector, &f->field_selector) < 0 ||
+	    copy(options->label_selector, &f->label_selector) < 0) {
+		free_memory(f);
+		return error_set(err, -ENOMEM, "out of memory");
+	}
+	f->client = client;
+	f->options = *options;
+	f->options.ns = f->options.field_selector = f->options.label_selector = NULL;
+	f->ops = *ops;
+	f->store = store;
+	informer_core_init(&f->core, &core, uv_now(loop));
+	(void)uv_timer_init(loop, &f->timer);
+	f->timer.data = f;
+	*ret = f;
+	return 0;
+}
+
+void informer_start(struct informer *f)
+{
+	if (f->started)
+		return;
+	f->started = true;
+	advance(f);
+}
+
+const struct informer_stats *informer_stats(const struct informer *f)
+{
+	return &f->stats;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+	free_memory(handle->data);
+}
+
+/* The stream may be what calls us, so it goes last. */
+struct informer *informer_free(struct informer *f)
+{
+	if (!f || f->closing)
+		return NULL;
+	f->closing = true;
+	if (f->call)
+		kube_cancel(f->call);
+	uv_close((uv_handle_t *)&f->timer, on_closed);
+	return NULL;
+}
