@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kiln-operator: options in, exit code out. Everything between is operator_run(). */
+#include "operator/operator.h"
+
+/* Memory that a first list took for a moment goes back soon; one thread allocates. */
+extern const char *malloc_conf;
+const char *malloc_conf = "narenas:1,tcache_max:4096,dirty_decay_ms:1000,muzzy_decay_ms:0";
+
+int main(int argc, char **argv)
+{
+	struct operator_options options;
+	enum options_action action;
+	struct error err = {0};
+	int r = options_parse(argc, argv, &options, &action, &err);
+
+	if (r < 0) {
+		fprintf(stderr, "kiln-operator: %s\n", err.message);
+		return 2;
+	}
+	if (action != OPTIONS_RUN) {
+		fputs(action == OPTIONS_SHOW_HELP ? options_help()
+						  : "kiln-operator " KILN_VERSION "\n",
+		      stdout);
+		return fflush(stdout) == 0 ? 0 : 1;
+	}
+	log_set_level(options.level);
+	r = operator_run(&options, &err);
+	if (r < 0)
+		fprintf(stderr, "kiln-operator: %s\n", err.message[0] ? err.message : strerror(-r));
+	return r == -EINVAL ? 2 : r < 0 ? 1 : 0;
+}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The operator's whole run: watch, decide, write. See operator.c. */
+#pragma once
+
+#include "operator/options.h"
+
+/*
+ * Runs until SIGTERM or SIGINT: 0. -EINVAL: what it was given is wrong. Other failures: -ECANCELED
+ * when another replica took the lead.
+ */
+int operator_run(const struct operator_options *options, struct error *err) _must_check_;

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Flags before environment before defaults. getopt_long does the syntax, we say what was wrong. */
+#include "operator/options.h"
+
+#include <getopt.h>
+
+#define IMAGE_DEFAULT "kiln-agent:" KILN_VERSION
+
+enum {
+	OPT_NAMESPACE = 256,
+	OPT_IMAGE,
+	OPT_KUBECONFIG,
+	OPT_CONTEXT,
+	OPT_HEALTH,
+	OPT_METRICS,
+	OPT_LEADER,
+	OPT_LEVEL,
+	OPT_VERSION,
+	OPT_HELP
+};
+
+static const struct option options[] = {
+    {"namespace", required_argument, NULL, OPT_NAMESPACE},
+    {"agent-image", required_argument, NULL, OPT_IMAGE},
+    {"kubeconfig", required_argument, NULL, OPT_KUBECONFIG},
+    {"context", required_argument, NULL, OPT_CONTEXT},
+    {"health-address", required_argument, NULL, OPT_HEALTH},
+    {"metrics-address", required_argument, NULL, OPT_METRICS},
+    {"leader-elect", required_argument, NULL, OPT_LEADER},
+    {"log-level", required_argument, NULL, OPT_LEVEL},
+    {"version", no_argument, NULL, OPT_VERSION},
+    {"help", no_argument, NULL, OPT_HELP},
+    {},
+};
+
+static const char *const levels[] = {"debug", "info", "warn", "error"};
+
+const char *options_help(void)
+{
+	return "kiln-operator: runs Kiln's agents in a Kubernetes cluster as ProfilingConfigs say\n"
+	       "\n"
+	       "  --namespace NS            where it and the agents live ($POD_NAMESPACE)\n"
+	       "  --agent-image IMAGE       the agents' image, unless the config names one "
+	       "($KILN_AGENT_IMAGE)\n"
+	       "  --kubeconfig FILE         instead of the pod's service account ($KUBECONFIG)\n"
+	       "  --context NAME            of the kubeconfig\n"
+	       "  --health-address ADDRESS  /healthz and /readyz (:8081)\n"
+	       "  --metrics-address ADDRESS /metrics (:8080)\n"
+	       "  --leader-elect BOOL       only one of several replicas writes (true)\n"
+	       "  --log-level LEVEL         debug, info, warn, error (info)\n"
+	       "  --version, --help\n"
+	       "\n"
+	       "Exit codes: 0 ended by a signal, 1 failed or lost the lead (start it again), 2 "
+	       "wrong usage.\n";
+}
+
+static int parse_address(const char *name, const char *text, struct host_port *ret,
+			 struct error *err)
+{
+	if (parse_host_port(text, ret) < 0)
+		return error_set(err, -EINVAL, "--%s: want HOST:PORT or :PORT, got \"%.64s\"", name,
+				 text);
+	return 0;
+}
+
+static int parse_level(const char *text, enum log_level *ret, struct error *err)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(levels); i++)
+		if (streq(text, levels[i])) {
+			*ret = (enum log_level)i;
+			return 0;
+		}
+	return error_set(err, -EINVAL,
+			 "--log-level: want debug, info, warn or error, got \"%.32s\"", text);
+}
+
+static int take_option(int opt, const char *value, struct operator_options *o,
+		       enum options_action *action, struct error *err)
+{
+	switch (opt) {
+	case OPT_NAMESPACE:
+		o->ns = value;
+		return 0;
+	case OPT_IMAGE:
+		o->agent_image = value;
+		return 0;
+	case OPT_KUBECONFIG:
+		o->kubeconfig = value;
+		return 0;
+	case OPT_CONTEXT:
+		o->context = value;
+		return 0;
+	case OPT_HEALTH:
+		return parse_address("health-address", value, &o->health, err);
+	case OPT_METRICS:
+		return parse_address("metrics-address", value, &o->metrics, err);
+	case OPT_LEADER:
+		if (parse_bool(value, &o->leader_elect) < 0)
+			return error_set(err, -EINVAL,
+					 "--leader-elect: want true or false, got \"%.32s\"",
+					 value);
+		return 0;
+	case OPT_LEVEL:
+		return parse_level(value, &o->level, err);
+	case OPT_VERSION:
+		*action = OPTIONS_SHOW_VERSION;
+		return 0;
+	case OPT_HELP:
+		*action = OPTIONS_SHOW_HELP;
+		return 0;
+	default:
+		return error_set(err, -EINVAL, "unknown option");
+	}
+}
+
+static const char *env_or(const char *name, const char *otherwise)
+{
+	const char *value = getenv(name);
+
+	return value && value[0] ? value : otherwise;
+}
+
+int options_parse(int argc, char *const *argv, struct operator_options *ret,
+		  enum options_action *ret_action, struct error *err)
+{
+	struct operator_options o = {.ns = env_or("POD_NAMESPACE", NULL),
+				     .pod_name = env_or("POD_NAME", NULL),
+				     .agent_image = env_or("KILN_AGENT_IMAGE", IMAGE_DEFAULT),
+				     .health = {.port = 8081},
+				     .metrics = {.port = 8080},
+				     .leader_elect = true,
+				     .level = LOG_INFO};
+	enum options_action action = OPTIONS_RUN;
+	int opt, r;
+
+	optind = 1;
+	opterr = 0;
+	while ((opt = getopt_long(argc, argv, ":", options, NULL)) != -1) {
+		if (opt == '?')
+			return error_set(err, -EINVAL, "%.64s: unknown option; see --help",
+					 argv[optind - 1]);
+		if (opt == ':')
+			return error_set(err, -EINVAL, "%.64s: wants a value", argv[optind - 1]);
+		r = take_option(opt, optarg, &o, &action, err);
+		if (r < 0)
+			return r;
+	}
+	if (optind < argc)
+		return error_set(err, -EINVAL, "%.64s: unexpected argument; see --help",
+				 argv[optind]);
+	*ret = o;
+	*ret_action = action;
+	return 0;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct objects: makes the cluster's objects be what render() says. It watches what the operator
+ * has rendered (by label, in the operator's namespace), applies what differs, deletes what nothing
+ * asks for, and writes nothing else. One pass at a time, one write at a time. Loop thread only.
+ *
+ * A write's effect comes back by the watch. Until it does the cached object is known to be behind
+ * and is left alone, so that one change is one write.
+ */
+#pragma once
+
+#include "operator/cache/informer.h"
+#include "operator/policy/policy.h"
+#include "operator/reconcile/recorder.h"
+#include "operator/render/render.h"
+
+struct objects;
+
+struct objects_options {
+	uv_loop_t *loop;
+	struct kube_client *client;
+	struct policy_set *policies;
+	struct recorder *events;
+	const char *ns, *image;
+	/* Something changed in what is rendered or in how far it is rolled out. */
+	void (*changed)(void *arg);
+	/* A rendered object or the world changed: a pass is due. */
+	void (*due)(void *arg);
+	void *arg;
+};
+
+/* Of the last pass, and of the DaemonSets as the API server has them. */
+struct objects_state {
+	char config_hash[17]; /* "" while nothing is rendered */
+	char error[512];      /* why the config cannot be rendered or applied; "" */
+	bool invalid;	      /* the error is the config's own fault */
+	bool applied;	      /* everything is written */
+	uint32_t desired, programmed, degraded; /* nodes */
+	uint64_t writes, deletes;
+};
+
+int objects_new(const struct objects_options *options, struct objects **ret,
+		struct error *err) _must_check_;
+void objects_start(struct objects *o); /* the informers */
+bool objects_synced(const struct objects *o);
+struct objects *objects_free(struct objects *o);
+DEFINE_CLEANUP(struct objects *, objects_free)
+
+/* One pass; DONE once, later or at once. Not while one is under way. */
+void objects_reconcile(struct objects *o, void (*done)(void *arg, int result), void *arg);
+void objects_read(struct objects *o, struct objects_state *ret);

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * status_build() says what a config's status should be, in the terms of the API (crds/); the writer
+ * compares it with what the object has and applies the difference.
+ *
+ * Conditions: Accepted, is the config itself right; Programmed, do the nodes run what it says;
+ * Overridden, did guard-rails or another config change what it asks for; Ready, all of it together.
+ * Before the agents report by the node stream, how far a namespace's config is programmed is
+ * Unknown, not guessed.
+ */
+#include "operator/reconcile/status.h"
+
+#include <time.h>
+
+#include "lib/log.h"
+#include "operator/reconcile/condition.h"
+
+struct status_write {
+	struct status_writer *owner;
+	struct kube_call *call;
+	char key[320]; /* "ns/name", "" while free */
+	void (*done)(void *arg, const char *key, int result);
+	void *arg;
+};
+
+struct status_writer {
+	struct status_writer_options options;
+	struct status_write writes[STATUS_WRITES_MAX];
+	uint64_t written;
+	struct policy_verdict verdict; /* scratch: it is large */
+};
+
+/* ---- what it should be ----------------------------------------------------------------------- */
+
+static struct condition accepted(const struct status_input *in)
+{
+	const struct objects_state *o = in->objects;
+
+	if (!in->verdict->accepted)
+		return (struct condition){"Accepted", CONDITION_FALSE, in->verdict->reason,
+					  in->verdict->message};
+	if (in->is_cluster && o->invalid && o->error[0])
+		return (struct condition){"Accepted", CONDITION_FALSE, "Invalid", o->error};
+	return (struct condition){"Accepted", CONDITION_TRUE, "Accepted",
+				  "The configuration is valid."};
+}
+
+static struct condition cluster_programmed(const struct objects_state *o, char *text, size_t size)
+{
+	if (o->error[0])
+		return (struct condition){"Programmed", CONDITION_FALSE, "ApplyFailed", o->error};
+	if (!o->applied)
+		return (struct condition){"Programmed", CONDITION_UNKNOWN, "Applying",
+					  "The agent's objects are being written."};
+	snprintf(text, size, "%u of %u nodes run this configuration.", o->programmed, o->desired);
+	if (!o->desired)
+		return (struct condition){"Programmed", CONDITION_UNKNOWN, "NoNodes",
+					  "No node is known to run an agent yet."};
+	if (o->programmed < o->desired)
+		return (struct condition){"Programmed", CONDITION_FALSE, "RollingOut", text};
+	return (struct condition){"Programmed", CONDITION_TRUE, "RolledOut", text};
+}
+
+static struct condition programmed(const struct status_input *in, bool is_accepted, char *text,
+				   size_t size)
+{
+	if (!is_accepted)
+		return (struct condition){"Programmed", CONDITION_FALSE, "NotAccepted",
+					  "The configuration is not accepted."};
+	if (in->is_cluster)
+		return cluster_programmed(in->objects, text, size);
+	if (!in->matches.pods)
+		return (struct condition){"Programmed", CONDITION_TRUE, "NoPods",
+					  "No running pod takes its policy from here."};
+	return (struct condition){"Programmed", CONDITION_UNKNOWN, "NoReports",
+				  "No agent has reported yet."};
+}
+
+static struct condition ready(const struct condition *is_accepted,
+			      const struct condition *is_programmed)
+{
+	const struct condition *cause =
+	    is_accepted->status != CONDITION_TRUE ? is_accepted : is_programmed;
+
+	if (cause->status == CONDITION_TRUE)
+		return (struct condition){"Ready", CONDITION_TRUE, "Ready",
+					  "The configuration is in effect."};
+	return (struct condition){"Ready", cause->status, cause->reason, cause->message};
+}
+
+static struct condition overridden(const struct policy_verdict *v, char *text, size_t size)
+{
+	if (!v->n_clamped)
+		return (struct condition){"Overridden", CONDITION_FALSE, "NotOverridden",
+					  "Everything is as asked for."};
+	snprintf(text, size,
+		 "%zu field%s limited by the cluster's guard-rails, see status.clamped.",
+		 v->n_clamped, v->n_clamped == 1 ? " is" : "s are");
+	return (struct condition){"Overridden", CONDITION_TRUE, "Clamped", text};
+}
+
+static int add_conditions(cJSON *status, const struct status_input *in)
+{
+	const cJSON *live = cJSON_GetObjectItemCaseSensitive(in->live, "conditions");
+	cJSON *out = cJSON_AddArrayToObject(status, "conditions");
+	char programmed_text[128], overridden_text[128];
+	struct condition conditions[4];
+	size_t n = 0;
+	int r = out ? 0 : -ENOMEM;
+
+	conditions[n++] = accepted(in);
+	conditions[n] = programmed(in, conditions[0].status == CONDITION_TRUE, programmed_text,
+				   sizeof(programmed_text));
+	n++;
+	if (!in->is_cluster)
+		conditions[n++] = overridden(in->verdict, overridden_text, sizeof(overridden_text));
+	conditions[n] = ready(&conditions[0], &conditions[1]);
+	n++;
+	for (size_t i = 0; i < n && !r; i++)
+		r = condition_append(out, &conditions[i], in->generation, live, in->now);
+	return r;
+}
+
+static int add_clamped(cJSON *status, const struct policy_verdict *v)
+{
+	cJSON *out;
+
+	if (!v->n_clamped)
+		return 0;
+	out = cJSON_AddArrayToObject(status, "clamped");
+	for (size_t i = 0; i < v->n_clamped; i++) {
+		const struct policy_clamp *c = &v->clamped[i];
+		cJSON *item = cJSON_CreateObject();
+
+		if (!cJSON_AddItemToArray(out, item)) {
+			cJSON_Delete(item);
+			return -ENOMEM;
+		}
+		if (!cJSON_AddStringToObject(item, "field", c->field) ||
+		    !cJSON_AddStringToObject(item, "requested", c->requested) ||
+		    !cJSON_AddStringToObject(item, "effective", c->effective) ||
+		    !cJSON_AddStringToObject(item, "reason", c->reason))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int add_nodes(cJSON *status, const struct status_input *in)
+{
+	const struct objects_state *o = in->objects;
+	uint32_t desired = in->is_cluster ? o->desired : in->matches.nodes;
+	cJSON *nodes = cJSON_AddObjectToObject(status, "nodes");
+
+	if (!cJSON_AddNumberToObject(nodes, "desired", desired) ||
+	    !cJSON_AddNumberToObject(nodes, "programmed", in->is_cluster ? o->programmed : 0) ||
+	    !cJSON_AddNumberToObject(nodes, "degraded", in->is_cluster ? o->degraded : 0))
+		return -ENOMEM;
+	return 0;
+}
+
+int status_build(const struct status_input *in, cJSON **ret)
+{
+	cJSON *status = cJSON_CreateObject();
+	int r = 0;
+
+	if (!cJSON_AddNumberToObject(status, "observedGeneration", (double)in->generation) ||
+	    !cJSON_AddNumberToObject(status, "matchedPods", in->matches.pods))
+		r = -ENOMEM;
+	if (!r && in->is_cluster && in->objects->config_hash[0] &&
+	    !cJSON_AddStringToObject(status, "configHash", in->objects->config_hash))
+		r = -ENOMEM;
+	if (!r)
+		r = add_nodes(status, in);
+	if (!r)
+		r = add_clamped(status, in->verdict);
+	if (!r)
+		r = add_conditions(status, in);
+	if (r < 0) {
+		cJSON_Delete(status);
+		return r;
+	}
+	*ret = status;
+	return 0;
+}
+
+/* ---- writing it ------------------------------------------------------------------------------ */
+
+static struct status_write *free_write(struct status_writer *w)
+{
+	for (size_t i = 0; i < STATUS_WRITES_MAX; i++)
+		if (!w->writes[i].key[0])
+			return &w->writes[i];
+	return NULL;
+}
+
+static void on_written(void *arg, const struct kube_answer *answer)
+{
+	struct status_write *write = arg, ended = *write;
+	bool ok = answer->status >= 200 && answer->status <= 299;
+
+	write->key[0] = 0;
+	write->call = NULL;
+	if (ok)
+		write->owner->written++;
+	else if (answer->status != 404)
+		log_warn("status", "%s: %s", ended.key, answer->message);
+	ended.done(ended.arg, ended.key, ok || answer->status == 404 ? 0 : -EIO);
+}
+
+static const char *meta_text(const cJSON *object, const char *key)
+{
+	const cJSON *meta = cJSON_GetObjectItemCaseSensitive(object, "metadata");
+	const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(meta, key));
+
+	return text ? text : "";
+}
+
+static const char *condition_text(const cJSON *status, const char *type, const char *key)
+{
+	const cJSON *c =
+	    condition_find(cJSON_GetObjectItemCaseSensitive(status, "conditions"), type);
+	const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(c, key));
+
+	return text ? text : "";
+}
+
+/* People hear of Accepted and Overridden when they turn, not of every count. */
+static void tell(struct status_writer *w, enum kube_kind kind, const cJSON *live,
+		 const cJSON *status)
+{
+	static const char *const types[] = {"Accepted", "Overridden"};
+	const cJSON *before = cJSON_GetObjectItemCaseSensitive(live, "status");
+
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+		const char *now = condition_text(status, types[i], "status");
+		bool is_bad = streq(now, i == 0 ? "False" : "True");
+
+		if (streq(now, condition_text(before, types[i], "status")) || (!is_bad && i == 1))
+			continue;
+		recorder_emit(
+		    w->options.events,
+		    (struct kube_event){.kind = kind,
+					.ns = meta_text(live, "namespace"),
+					.name = meta_text(live, "name"),
+					.uid = meta_text(live, "uid"),
+					.type = is_bad ? "Warning" : "Normal",
+					.reason = condition_text(status, types[i], "reason"),
+					.action = "Validate",
+					.note = condition_text(status, types[i], "message")});
+	}
+}
+
+static cJSON *apply_body(enum kube_kind kind, const char *ns, const char *name, cJSON *status)
+{
+	const struct kube_resource *resource = &kube_resources[kind];
+	cJSON *body = cJSON_CreateObject(), *meta;
+	char version[128];
+
+	snprintf(version, sizeof(version), "%s/%s", resource->group, resource->version);
+	if (!cJSON_AddItemToObject(body, "status", status)) {
+		cJSON_Delete(status);
+		cJSON_Delete(body);
+		return NULL;
+	}
+	meta = cJSON_AddObjectToObject(body, "metadata");
+	if (!cJSON_AddStringToObject(body, "apiVersion", version) ||
+	    !cJSON_AddStringToObject(body, "kind", resource->kind) ||
+	    !cJSON_AddStringToObject(meta, "name", name) ||
+	    (ns[0] && !cJSON_AddStringToObject(meta, "namespace", ns))) {
+		cJSON_Delete(body);
+		return NULL;
+	}
+	return body;
+}
+
+static int build(struct status_writer *w, const char *ns, const char *name, const cJSON *live,
+		 cJSON **ret)
+{
+	const cJSON *meta = cJSON_GetObjectItemCaseSensitive(live, "metadata");
+	const cJSON *generation = cJSON_GetObjectItemCaseSensitive(meta, "generation");
+	struct objects_state objects;
+	struct status_input in = {
+	    .verdict = &w->verdict,
+	    .objects = &objects,
+	    .is_cluster = !ns[0],
+	    .generation = cJSON_IsNumber(generation) ? (int64_t)generation->valuedouble : 0,
+	    .now = time(NULL),
+	    .live = cJSON_GetObjectItemCaseSensitive(live, "status"),
+	};
+	int r = policy_verdict(w->options.policies, ns, name, &w->verdict);
+
+	if (r < 0)
+		return r;
+	objects_read(w->options.objects, &objects);
+	in.matches = match_counts_read(w->options.matches, ns, ns[0] ? name : "");
+	return status_build(&in, ret);
+}
+
+/* Starts the write if there is one to do: 1; 0: all is said already. */
+static int start(struct status_writer *w, struct status_write *write, const char *ns,
+		 const char *name)
+{
+	enum kube_kind kind = ns[0] ? KUBE_CONFIGS : KUBE_CLUSTER_CONFIGS;
+	const cJSON *live =
+	    json_store_find(ns[0] ? w->options.configs : w->options.clusters, ns, name);
+	cJSON *status, *body;
+	int r;
+
+	if (!live)
+		return 0;
+	r = build(w, ns, name, live, &status);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	if (cJSON_Compare(status, cJSON_GetObjectItemCaseSensitive(live, "status"), true)) {
+		cJSON_Delete(status);
+		return 0;
+	}
+	tell(w, kind, live, status);
+	body = apply_body(kind, ns, name, status);
+	if (!body)
+		return -ENOMEM;
+	r = kube_apply_status(w->options.client, kind, ns[0] ? ns : NULL, name, body, on_written,
+			      write, &write->call);
+	cJSON_Delete(body);
+	return r < 0 ? r : 1;
+}
+
+void status_reconcile(struct status_writer *w, const char *ns, const char *name,
+		      void (*done)(void *arg, const char *key, int result), void *arg)
+{
+	struct status_write *write = free_write(w);
+	char key[sizeof(write->key)];
+	int r;
+
+	snprintf(key, sizeof(key), "%s%s%s", ns, ns[0] ? "/" : "", name);
+	r = write ? start(w, write, ns, name) : -EBUSY;
+	if (r <= 0) {
+		done(arg, key, r);
+		return;
+	}
+	write->owner = w;
+	write->done = done;
+	write->arg = arg;
+	memcpy(write->key, key, sizeof(key));
+}
+
+uint64_t status_writes(const struct status_writer *w)
+{
+	return w->written;
+}
+
+int status_writer_new(const struct status_writer_options *options, struct status_writer **ret)
+{
+	struct status_writer *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return -ENOMEM;
+	w->options = *options;
+	*ret = w;
+	return 0;
+}
+
+struct status_writer *status_writer_free(struct status_writer *w)
+{
+	if (!w)
+		return NULL;
+	for (size_t i = 0; i < STATUS_WRITES_MAX; i++)
+		if (w->writes[i].key[0])
+			kube_cancel(w->writes[i].call);
+	free(w);
+	return NULL;
+}

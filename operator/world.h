@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct world: what the operator knows of the cluster: the caches and the informers that keep
+ * them. Loop thread only.
+ */
+#pragma once
+
+#include "operator/cache/informer.h"
+#include "operator/cache/meta_store.h"
+
+enum world_part {
+	WORLD_NAMESPACES,
+	WORLD_NODES,
+	WORLD_CLUSTER_CONFIGS,
+	WORLD_CONFIGS,
+	WORLD_PODS, /* last: owners and policies before what they apply to */
+	WORLD_PARTS
+};
+
+struct world_events {
+	void (*pod)(void *arg, const struct pod *pod, const struct pod *old);
+	void (*namespace)(void *arg, const struct meta_object *object, bool removed);
+	/* OBJECT NULL: removed. NS "" for the cluster's config. */
+	void (*config)(void *arg, const char *ns, const char *name, const cJSON *object);
+	void *arg;
+};
+
+struct world_limits { /* zero: the defaults */
+	size_t pods, namespaces, nodes, configs;
+	size_t string_bytes;
+};
+
+struct world {
+	struct intern *strings;
+	struct pod_store *pods;
+	struct meta_store *namespaces, *nodes;
+	struct json_store *clusters, *configs;
+	struct informer *informers[WORLD_PARTS];
+	struct world_events events;
+};
+
+int world_init(struct world *w, uv_loop_t *loop, struct kube_client *client,
+	       const struct world_limits *limits, const struct world_events *events,
+	       struct error *err) _must_check_;
+void world_start(struct world *w);
+/* Every cache has been whole once; else *RET_MISSING names one that has not. */
+bool world_synced(const struct world *w, const char **ret_missing);
+void world_done(struct world *w); /* also of a half-made one */
+/* "pods": of world_part, for messages and metrics. */
+const char *world_part_name(enum world_part part);
