@@ -139,7 +139,7 @@ void clamps_of_cluster(const struct cluster_config *cluster, struct policy_verdi
 {
 	clamp_profile(&cluster->guardrails, &cluster->defaults, "defaults.", v);
 	for (size_t i = 0; i < cluster->n_groups; i++) {
-		char prefix[32];
+		char prefix[48];
 
 		snprintf(prefix, sizeof(prefix), "nodeGroups[%zu].", i);
 		clamp_hz(&cluster->guardrails, cluster->groups[i].hz, prefix, v);

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a set remembers: verdicts with their exact words, ids, revisions, rates, removal. */
+#include "tests/unit/operator/policy/support.h"
+
+#define DESTINATIONS                                                                               \
+	"'destinations':[{'name':'main','otlp':{'endpoint':'otel:4317'}},{'name':'log','text':{}}" \
+	"]"
+#define MINE "'destinations':[{'name':'mine','otlp':{'endpoint':'x:1'}}]"
+
+static const struct {
+	const char *cluster, *spec, *want;
+} verdicts[] = {
+    {"{}", "{}", "Accepted: accepted"},
+    {NULL, "{}",
+     "NoClusterConfig: there is no ClusterProfilingConfig cluster: nothing is profiled"},
+    {"{'guardrails':{'sampling':{'maxHz':97}}}", "{'profile':{'sampling':{'hz':97}}}",
+     "Accepted: accepted"},
+    {"{'guardrails':{'sampling':{'maxHz':97}}}", "{'profile':{'sampling':{'hz':499}}}",
+     "Accepted: accepted; the guard-rails changed sampling.hz\n"
+     "sampling.hz 499 -> 97: guardrails.sampling.maxHz is 97"},
+    {"{'guardrails':{'sampling':{'minHz':10}}}", "{'profile':{'sampling':{'hz':9}}}",
+     "Accepted: accepted; the guard-rails changed sampling.hz\n"
+     "sampling.hz 9 -> 10: guardrails.sampling.minHz is 10"},
+    /* Inherited, so the cluster's affair. */
+    {"{'defaults':{'sampling':{'hz':200}},'guardrails':{'sampling':{'maxHz':97}}}", "{}",
+     "Accepted: accepted"},
+    {"{'guardrails':{'offCPU':{'mode':'Forbidden','maxPerMille':50}}}",
+     "{'profile':{'offCPU':{'mode':'Enabled','perMille':51}}}",
+     "Accepted: accepted; the guard-rails changed 2 fields\n"
+     "offCPU.mode Enabled -> Disabled: guardrails.offCPU.mode is Forbidden\n"
+     "offCPU.perMille 51 -> 50: guardrails.offCPU.maxPerMille is 50"},
+    {"{'guardrails':{'offCPU':{'mode':'Forbidden'}}}",
+     "{'profile':{'offCPU':{'mode':'Disabled','perMille':51}}}", "Accepted: accepted"},
+    {"{'guardrails':{'deniedTracers':['go','python','perl']}}",
+     "{'profile':{'tracers':{'go':'Auto','python':'Enabled','perl':'Disabled','jvm':'Enabled'}}}",
+     "Accepted: accepted; the guard-rails changed 2 fields\n"
+     "tracers.go Auto -> Disabled: guardrails.deniedTracers has go\n"
+     "tracers.python Enabled -> Disabled: guardrails.deniedTracers has python"},
+    {"{" DESTINATIONS ",'guardrails':{'allowedDestinations':['log']}}",
+     "{'profile':{'destinationRefs':['main','log']}}",
+     "Accepted: accepted; the guard-rails changed destinationRefs\n"
+     "destinationRefs main, log -> log: main: guardrails.allowedDestinations does not name it"},
+    {"{" DESTINATIONS "}", "{" MINE ",'profile':{'destinationRefs':['mine']}}",
+     "Accepted: accepted; the guard-rails changed 2 fields\n"
+     "destinationRefs mine -> none: mine: guardrails.tenantDestinations is Forbidden\n"
+     "destinations mine -> none: guardrails.tenantDestinations is Forbidden"},
+    {"{" DESTINATIONS ",'guardrails':{'tenantDestinations':'SameNamespaceSecret'}}",
+     "{" MINE ",'profile':{'destinationRefs':['mine','main']}}", "Accepted: accepted"},
+    {"{" DESTINATIONS "}", "{" MINE ",'profile':{'destinationRefs':['main','mian']}}",
+     "DestinationNotFound: spec.profile.destinationRefs[1]: want the name of a destination of the "
+     "cluster's or of spec.destinations, got \"mian\"; did you mean main?"},
+    {"{" DESTINATIONS "}", "{'profile':{'destinationRefs':['elsewhere']}}",
+     "DestinationNotFound: spec.profile.destinationRefs[0]: want the name of a destination of the "
+     "cluster's or of spec.destinations, got \"elsewhere\""},
+};
+
+static void test_verdicts(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(verdicts); i++) {
+		struct policy_set *set = set_of(verdicts[i].cluster);
+		const char *got;
+
+		put(set, "prod", "a", 1, verdicts[i].spec);
+		got = verdict_of(set, "prod", "a");
+		if (!streq(got, verdicts[i].want))
+			fail_msg("%s:\nwant %s\ngot  %s", verdicts[i].spec, verdicts[i].want, got);
+		policy_set_free(set);
+	}
+}
+
+static void test_verdict_of_the_cluster(void **state)
+{
+	struct policy_set *set = set_of(NULL);
+
+	assert_string_equal(verdict_of(set, "", "cluster"), "none");
+	assert_int_equal(
+	    policy_set_cluster(
+		set,
+		cluster_of("{'defaults':{'sampling':{'hz':200},'tracers':{'go':'Auto'}},"
+			   "'guardrails':{'sampling':{'maxHz':97},'deniedTracers':['go']},"
+			   "'nodeGroups':[{'name':'a','nodeSelector':{'matchLabels':{'x':'y'}}},"
+			   "{'name':'b','nodeSelector':{'matchLabels':{'x':'z'}},"
+			   "'sampling':{'hz':98}}]}")),
+	    0);
+	assert_string_equal(
+	    verdict_of(set, "", "cluster"),
+	    "Accepted: accepted; the guard-rails changed 3 fields\n"
+	    "defaults.sampling.hz 200 -> 97: guardrails.sampling.maxHz is 97\n"
+	    "defaults.tracers.go Auto -> Disabled: guardrails.deniedTracers has go\n"
+	    "nodeGroups[1].sampling.hz 98 -> 97: guardrails.sampling.maxHz is 97");
+	put(set, "prod", "a", 1, "{}");
+	assert_int_equal(policy_set_put_invalid(set, "", "cluster", "spec.x: unknown field"), 0);
+	assert_string_equal(verdict_of(set, "", "cluster"), "Invalid: spec.x: unknown field");
+	assert_string_equal(verdict_of(set, "prod", "a"),
+			    "NoClusterConfig: ClusterProfilingConfig cluster is not accepted: "
+			    "nothing is profiled");
+	assert_null(policy_set_get_cluster(set));
+	policy_set_remove(set, "", "cluster");
+	assert_string_equal(verdict_of(set, "", "cluster"), "none");
+	policy_set_free(set);
+}
+
+/* Every field beyond the rails at once, with the longest names: all rows fit. */
+static void test_clamps_have_an_end(void **state)
+{
+	char spec[4096], name[CONFIG_DESTINATIONS_MAX][64];
+	struct policy_set *set = NULL;
+	struct policy_verdict v;
+	size_t n = 0;
+
+	n += (size_t)snprintf(spec + n, sizeof(spec) - n, "{'destinations':[");
+	for (size_t i = 0; i < CONFIG_DESTINATIONS_MAX; i++) {
+		memset(name[i], 'a' + (int)i, 63);
+		name[i][63] = 0;
+		n += (size_t)snprintf(spec + n, sizeof(spec) - n, "%s{'name':'%s','text':{}}",
+				      i ? "," : "", name[i]);
+	}
+	snprintf(spec + n, sizeof(spec) - n,
+		 "],'guardrails':{'sampling':{'maxHz':1},'offCPU':{'mode':'Forbidden',"
+		 "'maxPerMille':0},'deniedTracers':['native','go','jvm','python','v8','ruby',"
+		 "'php','perl','dotnet'],'allowedDestinations':['%s']}}",
+		 name[7]);
+	set = set_of(spec);
+	n = (size_t)snprintf(
+	    spec, sizeof(spec),
+	    "{" MINE ",'profile':{'sampling':{'hz':2},'offCPU':{'mode':'Enabled','perMille':1},"
+	    "'tracers':{'native':'Auto','go':'Auto','jvm':'Auto','python':'Auto','v8':'Auto',"
+	    "'ruby':'Auto','php':'Auto','perl':'Auto','dotnet':'Auto'},'destinationRefs':[");
+	for (size_t i = 0; i < CONFIG_DESTINATIONS_MAX; i++)
+		n += (size_t)snprintf(spec + n, sizeof(spec) - n, "%s'%s'", i ? "," : "", name[i]);
+	snprintf(spec + n, sizeof(spec) - n, "]}}");
+	put(set, "prod", "a", 1, spec);
+	assert_int_equal(policy_verdict(set, "prod", "a", &v), 0);
+	assert_int_equal(v.n_clamped, 14);
+	assert_string_equal(v.clamped[12].field, "destinationRefs");
+	assert_int_equal(strlen(v.clamped[12].requested), sizeof(v.clamped[12].requested) - 1);
+	assert_string_equal(v.clamped[12].requested + sizeof(v.clamped[12].requested) - 4, "...");
+	assert_string_equal(v.clamped[12].effective, name[7]);
+	assert_string_equal(v.clamped[13].field, "destinations");
+	policy_set_free(set);
+}
+
+static void test_conflict_moves_on(void **state)
+{
+	static const char conflict[] = "Conflict: spec.podSelector: absent, as in b, which is the "
+				       "namespace's default: of several the oldest counts";
+	struct policy_set *set = set_of("{}");
+
+	put(set, "prod", "a", 9, "{}");
+	put(set, "prod", "b", 3, "{'profile':{'sampling':{'hz':7}}}");
+	put(set, "prod", "c", 5, "{}");
+	put(set, "prod", "d", 1, "{'podSelector':{'matchLabels':{'a':'b'}}}");
+	put(set, "dev", "e", 1, "{}");
+	assert_string_equal(verdict_of(set, "prod", "a"), conflict);
+	assert_string_equal(verdict_of(set, "prod", "b"), "Accepted: accepted");
+	assert_string_equal(verdict_of(set, "prod", "c"), conflict);
+	assert_string_equal(verdict_of(set, "prod", "d"), "Accepted: accepted");
+	assert_string_equal(verdict_of(set, "dev", "e"), "Accepted: accepted");
+	policy_set_remove(set, "prod", "b");
+	assert_string_equal(verdict_of(set, "prod", "b"), "none");
+	assert_string_equal(verdict_of(set, "prod", "c"), "Accepted: accepted");
+	assert_int_equal(policy_set_put_invalid(set, "prod", "c", "spec.x: unknown field"), 0);
+	assert_string_equal(verdict_of(set, "prod", "c"), "Invalid: spec.x: unknown field");
+	assert_string_equal(verdict_of(set, "prod", "a"), "Accepted: accepted");
+	put(set, "prod", "c", 5, "{}");
+	assert_string_equal(verdict_of(set, "prod", "c"), "Accepted: accepted");
+	policy_set_free(set);
+}
+
+static void test_destinations_that_come_and_go(void **state)
+{
+	struct policy_set *set = set_of("{}");
+
+	put(set, "prod", "a", 1, "{'profile':{'sampling':{'hz':7},'destinationRefs':['main']}}");
+	assert_true(has_prefix(verdict_of(set, "prod", "a"), "DestinationNotFound: "));
+	assert_true(has_prefix(resolved(set, "prod", NULL, NULL, NULL), "on hz=20 "));
+	assert_int_equal(policy_set_cluster(set, cluster_of("{" DESTINATIONS "}")), 0);
+	assert_string_equal(verdict_of(set, "prod", "a"), "Accepted: accepted");
+	assert_true(has_prefix(resolved(set, "prod", NULL, NULL, NULL), "on hz=7 "));
+	assert_int_equal(policy_set_cluster(set, NULL), 0);
+	assert_true(has_prefix(resolved(set, "prod", NULL, NULL, NULL), "off "));
+	policy_set_free(set);
+}
+
+static void test_revision_goes_up_with_every_change(void **state)
+{
+	struct policy_set *set = set_of(NULL);
+	uint64_t before = policy_set_revision(set);
+
+#define CHANGED (policy_set_revision(set) > before && ((before = policy_set_revision(set)), true))
+	assert_int_equal(policy_set_cluster(set, cluster_of("{}")), 0);
+	assert_true(CHANGED);
+	put(set, "prod", "a", 1, "{}");
+	assert_true(CHANGED);
+	put(set, "prod", "a", 1, "{}");
+	assert_true(CHANGED);
+	resolved(set, "prod", NULL, NULL, NULL);
+	verdict_of(set, "prod", "a");
+	policy_set_remove(set, "prod", "other");
+	policy_set_remove(set, "dev", "a");
+	assert_false(CHANGED);
+	policy_set_remove(set, "prod", "a");
+	assert_true(CHANGED);
+	assert_int_equal(policy_set_put_invalid(set, "prod", "a", "cause"), 0);
+	assert_true(CHANGED);
+	policy_set_remove(set, "", "cluster");
+	assert_true(CHANGED);
+	policy_set_free(set);
+}
+
+static uint64_t id_in(struct policy_set *set, const char *ns, const char *labels, const char *mode)
+{
+	const struct effective_policy *p;
+	struct pod pod;
+
+	pod_init(&pod, ns, labels, NULL, mode);
+	assert_int_equal(policy_resolve(set, &pod.subject, &p, NULL), 0);
+	return p->id;
+}
+
+/* The ids are written down: they must never change between builds, replicas, orders of arrival. */
+static void test_ids_are_of_the_contents(void **state)
+{
+	struct policy_set *a = set_of("{" DESTINATIONS "}"), *b = set_of(NULL);
+
+	put(a, "prod", "x", 1, "{'profile':{'sampling':{'hz':50}}}");
+	put(a, "dev", "y", 2, "{'podSelector':{},'priority':3,'profile':{'sampling':{'hz':50}}}");
+	put(b, "dev", "other", 7, "{'profile':{'sampling':{'hz':50}}}");
+	id_in(b, "dev", NULL, NULL);
+	assert_int_equal(policy_set_cluster(b, cluster_of("{" DESTINATIONS "}")), 0);
+	assert_true(id_in(a, "prod", NULL, NULL) == id_in(a, "dev", "k=v", NULL));
+	assert_true(id_in(a, "prod", NULL, NULL) == id_in(b, "dev", NULL, NULL));
+	assert_true(id_in(a, "prod", NULL, NULL) != id_in(a, "other", NULL, NULL));
+	assert_true(id_in(a, "prod", NULL, "disabled") == id_in(b, "other", NULL, "disabled"));
+	print_message("id %016llx, off %016llx\n", (unsigned long long)id_in(a, "prod", NULL, NULL),
+		      (unsigned long long)id_in(a, "prod", NULL, "disabled"));
+	assert_true(id_in(a, "prod", NULL, NULL) == UINT64_C(0xaa0c2d32972b5339));
+	assert_true(id_in(a, "prod", NULL, "disabled") == UINT64_C(0x7a1b0b057bd589b1));
+	policy_set_free(a);
+	policy_set_free(b);
+}
+
+/* Each of these differs from the others: two policies, two ids. */
+static const char *const different[] = {
+    "{" DESTINATIONS "}",
+    "{" DESTINATIONS ",'defaults':{'sampling':{'hz':21}}}",
+    "{" DESTINATIONS ",'defaults':{'offCPU':{'mode':'Enabled','perMille':1}}}",
+    "{" DESTINATIONS ",'defaults':{'tracers':{'go':'Enabled'}}}",
+    "{" DESTINATIONS ",'defaults':{'tracers':{'go':'Disabled'}}}",
+    "{" DESTINATIONS ",'defaults':{'tracers':{'jvm':'Enabled'}}}",
+    "{" DESTINATIONS ",'defaults':{'destinationRefs':['log']}}",
+    "{" DESTINATIONS ",'defaults':{'destinationRefs':['log','main']}}",
+    "{'destinations':[{'name':'main','otlp':{'endpoint':'otel:4318'}}]}",
+    "{'destinations':[{'name':'main','otlp':{'endpoint':'otel:4318','compression':'Gzip'}}]}",
+    "{'destinations':[{'name':'main','otlp':{'endpoint':'otel:4318','timeoutSeconds':1}}]}",
+    "{'destinations':[{'name':'main','otlp':{'endpoint':'otel:4318','protoGeneration':'G4'}}]}",
+    "{'destinations':[{'name':'main','otlp':{'endpoint':'otel:4318','tls':{'mode':'SkipVerify'}}}]"
+    "}",
+    "{'destinations':[{'name':'main','otlp':{'endpoint':'otel:4318','tls':{'serverName':'x'}}}]}",
+    "{'destinations':[{'name':'main','otlp':{'endpoint':'otel:4318','tls':{'caSecretRef':"
+    "{'name':'x','key':'y'}}}}]}",
+    "{'destinations':[{'name':'main','otlp':{'endpoint':'otel:4318','tls':{'caSecretRef':"
+    "{'name':'x','key':'z'}}}}]}",
+    "{'destinations':[{'name':'main','otlp':{'endpoint':'otel:4318','tls':"
+    "{'clientCertificateSecretRef':{'name':'x'}}}}]}",
+    "{'destinations':[{'name':'main','otlp':{'endpoint':'otel:4318','headers':[{'name':'a',"
+    "'value':'b'}]}}]}",
+    "{'destinations':[{'name':'main','otlp':{'endpoint':'otel:4318','headers':[{'name':'a',"
+    "'value':'c'}]}}]}",
+    "{'destinations':[{'name':'main','otlp':{'endpoint':'otel:4318','headersFrom':[{'name':'a',"
+    "'secretRef':{'name':'b','key':'c'}}]}}]}",
+    "{'destinations':[{'name':'main','otlp':{'endpoint':'http://otel:4318'}}]}",
+    "{'destinations':[{'name':'main','otlp':{'endpoint':'http://otel:4318','protocol':'HTTP'}}]}",
+    "{'destinations':[{'name':'nain','otlp':{'endpoint':'otel:4318'}}]}",
+};
+
+static void test_different_policies_have_different_ids(void **state)
+{
+	uint64_t ids[ARRAY_SIZE(different)];
+	struct policy_set *set = set_of(NULL);
+
+	for (size_t i = 0; i < ARRAY_SIZE(different); i++) {
+		assert_int_equal(policy_set_cluster(set, cluster_of(different[i])), 0);
+		ids[i] = id_in(set, "prod", NULL, NULL);
+		for (size_t j = 0; j < i; j++)
+			if (ids[i] == ids[j])
+				fail_msg("%s\n%s", different[i], different[j]);
+	}
+	policy_set_free(set);
+}
+
+/* Two namespaces with a destination of one name are not each other's. */
+static void test_tenants_do_not_share_destinations(void **state)
+{
+	struct policy_set *set =
+	    set_of("{'guardrails':{'tenantDestinations':'SameNamespaceSecret'}}");
+
+	put(set, "prod", "a", 1, "{" MINE ",'profile':{'destinationRefs':['mine']}}");
+	put(set, "dev", "a", 1, "{" MINE ",'profile':{'destinationRefs':['mine']}}");
+	assert_true(id_in(set, "prod", NULL, NULL) != id_in(set, "dev", NULL, NULL));
+	assert_string_equal(resolved(set, "dev", NULL, NULL, NULL),
+			    "on hz=20 off=0 tracers=aaaaaaaaa to=dev/mine by=a");
+	policy_set_free(set);
+}
+
+#define GROUPS                                                                                     \
+	"'nodeGroups':[{'name':'a','nodeSelector':{'matchLabels':{'pool':'a'}},'sampling':"        \
+	"{'hz':50}},{'name':'b','nodeSelector':{'matchLabels':{'zone':'z'}}}]"
+
+static void test_node_groups_have_their_rate(void **state)
+{
+	const struct label both[] = {{"zone", "z"}, {"pool", "a"}}, zone[] = {{"zone", "z"}};
+	struct policy_set *set = set_of("{'defaults':{'sampling':{'hz':30}}," GROUPS "}");
+	const struct node_group *a = policy_node_group(set, both, 2),
+				*b = policy_node_group(set, zone, 1);
+	const struct effective_policy *p;
+	struct pod pod;
+
+	assert_string_equal(a->name, "a");
+	assert_string_equal(b->name, "b");
+	assert_null(policy_node_group(set, NULL, 0));
+	pod_init(&pod, "prod", NULL, NULL, NULL);
+	pod.subject.group = a;
+	assert_int_equal(policy_resolve(set, &pod.subject, &p, NULL), 0);
+	assert_int_equal(p->hz, 50);
+	pod.subject.group = b;
+	assert_int_equal(policy_resolve(set, &pod.subject, &p, NULL), 0);
+	assert_int_equal(p->hz, 30);
+	assert_int_equal(policy_group_max_hz(set, a), 50);
+	assert_int_equal(policy_group_max_hz(set, b), 30);
+	assert_int_equal(policy_group_max_hz(set, NULL), 30);
+	assert_int_equal(policy_set_max_hz(set), 50);
+	/* A namespace's wish comes after the group's. */
+	put(set, "prod", "x", 1, "{'profile':{'sampling':{'hz':40}}}");
+	pod.subject.group = a;
+	assert_int_equal(policy_resolve(set, &pod.subject, &p, NULL), 0);
+	assert_int_equal(p->hz, 40);
+	assert_int_equal(policy_group_max_hz(set, NULL), 40);
+	/* A group of a config that is gone is none. */
+	struct node_group gone = *a;
+
+	pod.subject.ns = "dev";
+	pod.subject.group = &gone;
+	assert_int_equal(policy_resolve(set, &pod.subject, &p, NULL), 0);
+	assert_int_equal(p->hz, 30);
+	policy_set_free(set);
+}
+
+static void test_max_hz(void **state)
+{
+	struct policy_set *set = set_of(NULL);
+
+	put(set, "prod", "a", 1, "{'profile':{'sampling':{'hz':50}}}");
+	assert_int_equal(policy_set_max_hz(set), 0);
+	assert_int_equal(
+	    policy_set_cluster(set, cluster_of("{'guardrails':{'sampling':{'maxHz':97}}}")), 0);
+	assert_int_equal(policy_set_max_hz(set), 50);
+	put(set, "prod", "b", 1, "{'podSelector':{},'profile':{'sampling':{'hz':60}}}");
+	assert_int_equal(policy_set_max_hz(set), 60);
+	put(set, "dev", "b", 1, "{'podSelector':{},'profile':{'sampling':{'hz':999}}}");
+	assert_int_equal(policy_set_max_hz(set), 97);
+	put(set, "dev", "b", 1,
+	    "{'podSelector':{},'profile':{'mode':'Disabled','sampling':{'hz':999}}}");
+	assert_int_equal(policy_set_max_hz(set), 60);
+	put(set, "dev", "b", 1,
+	    "{'podSelector':{},'profile':{'mode':'OptIn','sampling':{'hz':70}}}");
+	assert_int_equal(policy_set_max_hz(set), 70);
+	put(set, "dev", "b", 1, "{'profile':{'destinationRefs':['x'],'sampling':{'hz':90}}}");
+	assert_int_equal(policy_set_max_hz(set), 60);
+	assert_int_equal(policy_set_cluster(set, cluster_of("{'defaults':{'mode':'Disabled'}}")),
+			 0);
+	assert_int_equal(policy_set_max_hz(set), 0);
+	policy_set_free(set);
+}
+
+static void test_namespaces_that_may(void **state)
+{
+	const struct label yes[] = {{"kiln", "yes"}};
+	struct policy_set *set = set_of(NULL);
+
+	assert_false(policy_namespace_allowed(set, yes, 1));
+	assert_int_equal(
+	    policy_set_cluster(
+		set,
+		cluster_of("{'guardrails':{'namespaceSelector':{'matchLabels':{'kiln':'yes'}}}}")),
+	    0);
+	assert_true(policy_namespace_allowed(set, yes, 1));
+	assert_false(policy_namespace_allowed(set, NULL, 0));
+	policy_set_free(set);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_verdicts),
+	    cmocka_unit_test(test_verdict_of_the_cluster),
+	    cmocka_unit_test(test_clamps_have_an_end),
+	    cmocka_unit_test(test_conflict_moves_on),
+	    cmocka_unit_test(test_destinations_that_come_and_go),
+	    cmocka_unit_test(test_revision_goes_up_with_every_change),
+	    cmocka_unit_test(test_ids_are_of_the_contents),
+	    cmocka_unit_test(test_different_policies_have_different_ids),
+	    cmocka_unit_test(test_tenants_do_not_share_destinations),
+	    cmocka_unit_test(test_node_groups_have_their_rate),
+	    cmocka_unit_test(test_max_hz),
+	    cmocka_unit_test(test_namespaces_that_may),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
