@@ -102,6 +102,20 @@ void view_add_target(struct endpoint_slice_view *v, struct slice uid, struct sli
 	v->pod_names[v->n_pods++] = name;
 }
 
+/* Protobuf has app containers first, JSON init containers: sorted by type, stable. Few, so slow. */
+void view_order_containers(struct pod_view *v)
+{
+	for (size_t i = 1; i < v->n_containers; i++) {
+		struct container_view moved = v->containers[i];
+		size_t to = i;
+
+		for (; to > 0 && v->containers[to - 1].type > moved.type; to--)
+			v->containers[to] = v->containers[to - 1];
+		if (to != i)
+			v->containers[to] = moved;
+	}
+}
+
 /* An int32 that is never negative, from bytes that may say anything. */
 uint32_t view_restart_count(int64_t n)
 {

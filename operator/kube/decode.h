@@ -55,7 +55,7 @@ struct pod_view {
 	struct meta_view meta;
 	struct slice node_name, phase, pod_ip, hostname;
 	bool host_network;
-	struct container_view containers[VIEW_CONTAINERS_MAX];
+	struct container_view containers[VIEW_CONTAINERS_MAX]; /* app, init, ephemeral */
 	size_t n_containers;
 };
 

@@ -37,5 +37,6 @@ void view_add_container(struct pod_view *v, enum container_type type, struct sli
 /* A status whose container is not in the spec goes nowhere. */
 void view_set_status(struct pod_view *v, enum container_type type,
 		     const struct container_status *status);
+void view_order_containers(struct pod_view *v);
 void view_add_target(struct endpoint_slice_view *v, struct slice uid, struct slice name);
 uint32_t view_restart_count(int64_t n);

@@ -299,6 +299,7 @@ int json_decode_pod(const struct kube_item *item, struct pod_view *ret)
 		j.c.bad = late.c.bad;
 		j.no_scratch = late.no_scratch;
 	}
+	view_order_containers(ret);
 	return json_error(&j);
 }
 

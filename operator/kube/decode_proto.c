@@ -264,6 +264,7 @@ int proto_decode_pod(const struct kube_item *item, struct pod_view *ret)
 	}
 	c.bad |= read_spec(spec, ret).bad;
 	c.bad |= read_pod_status(status, ret).bad;
+	view_order_containers(ret);
 	return result(&c);
 }
 

@@ -187,17 +187,20 @@ static K8s__ContainerStatus **statuses(struct sample_random *r, K8s__Container *
 static void containers(struct sample_random *r, K8s__PodSpec *spec, K8s__PodStatus *status)
 {
 	K8s__Container *common[4];
+	uint32_t few;
 
 	spec->n_containers =
 	    sample_below(r, 30) == 0 ? VIEW_CONTAINERS_MAX + 2 : 1 + sample_below(r, 4);
 	LIST(spec->containers, spec->n_containers);
 	for (size_t i = 0; i < spec->n_containers; i++)
 		spec->containers[i] = container(r, "app", i);
-	spec->n_init_containers = sample_below(r, 3);
+	/* Which are cut depends on the order of the bytes: only one type then. */
+	few = spec->n_containers < VIEW_CONTAINERS_MAX ? 3 : 1;
+	spec->n_init_containers = sample_below(r, few);
 	LIST(spec->init_containers, spec->n_init_containers);
 	for (size_t i = 0; i < spec->n_init_containers; i++) /* the name of an app container too */
 		spec->init_containers[i] = container(r, sample_below(r, 2) ? "init" : "app", i);
-	spec->n_ephemeral_containers = sample_below(r, 3);
+	spec->n_ephemeral_containers = sample_below(r, few);
 	LIST(spec->ephemeral_containers, spec->n_ephemeral_containers);
 	for (size_t i = 0; i < spec->n_ephemeral_containers; i++) {
 		spec->ephemeral_containers[i] = NEW(EphemeralContainer, ephemeral_container);

@@ -147,15 +147,16 @@ void sample_pod_json(const K8s__Pod *pod, bool pretty, struct buf *out)
 
 	put_meta(o, pod->metadata);
 	spec = cJSON_AddObjectToObject(o, "spec");
+	/* In the order of the fields of Go's structs. */
+	list = cJSON_AddArrayToObject(spec, "initContainers");
+	for (size_t i = 0; i < pod->spec->n_init_containers; i++)
+		cJSON_AddItemToArray(list, container_json(pod->spec->init_containers[i]));
 	list = cJSON_AddArrayToObject(spec, "containers");
 	for (size_t i = 0; i < pod->spec->n_containers; i++)
 		cJSON_AddItemToArray(list, container_json(pod->spec->containers[i]));
 	if (pod->spec->host_network)
 		cJSON_AddTrueToObject(spec, "hostNetwork");
 	put(spec, "hostname", pod->spec->hostname);
-	list = cJSON_AddArrayToObject(spec, "initContainers");
-	for (size_t i = 0; i < pod->spec->n_init_containers; i++)
-		cJSON_AddItemToArray(list, container_json(pod->spec->init_containers[i]));
 	list = cJSON_AddArrayToObject(spec, "ephemeralContainers");
 	for (size_t i = 0; i < pod->spec->n_ephemeral_containers; i++)
 		cJSON_AddItemToArray(list,
@@ -276,7 +277,6 @@ void sample_expect_pod(const K8s__Pod *pod, struct buf *out)
 	line_str(out, "hostname", spec->hostname);
 	buf_printf(out, "host network %d containers %zu\n", spec->host_network,
 		   MIN(n, (size_t)VIEW_CONTAINERS_MAX));
-	/* In the order of the field numbers and of the JSON alike. */
 	for (size_t i = 0; i < spec->n_containers && left; i++, left--)
 		expect_container(CONTAINER_APP, spec->containers[i], st->container_statuses,
 				 st->n_container_statuses, out);
