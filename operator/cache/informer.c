@@ -173,6 +173,19 @@ static int on_list_meta(void *arg, const char *version, const char *token)
 	return informer_core_list_meta(&f->core, version, token);
 }
 
+/* Of a list; a watch ends with it, and then a list goes around it. */
+static void on_too_large(void *arg)
+{
+	struct informer *f = arg;
+	unsigned int held_back = 0;
+
+	f->stats.too_large++;
+	if (log_allowed(&f->object_log, LOG_INTERVAL_S, &held_back))
+		log_warn("informer",
+			 "%s: an object of more than %d bytes, left out (%u more like it)",
+			 kind_name(f), KUBE_OBJECT_MAX, held_back);
+}
+
 /* ---- requests -------------------------------------------------------------------------------- */
 
 static void advance(struct informer *f);
@@ -283,7 +296,8 @@ static int make_path(const struct informer *f, struct buf *path)
 
 static int request(struct informer *f, enum informer_step step)
 {
-	static const struct kube_stream_ops ops = {.item = on_item, .list_meta = on_list_meta};
+	static const struct kube_stream_ops ops = {
+	    .item = on_item, .list_meta = on_list_meta, .too_large = on_too_large};
 	bool list = step == INFORMER_LIST;
 	struct kube_request request = {
 	    .method = "GET",

@@ -128,6 +128,14 @@ int stream_scratch(struct kube_stream *s, size_t n)
 	return s->scratch ? 0 : -ENOMEM;
 }
 
+int stream_too_large(struct kube_stream *s)
+{
+	if (s->mode != KUBE_LIST || !s->ops.too_large)
+		return -E2BIG;
+	s->ops.too_large(s->arg);
+	return 0;
+}
+
 int stream_item(struct kube_stream *s, enum kube_event_type type, enum kube_encoding encoding,
 		const uint8_t *p, size_t n, bool escapes)
 {
@@ -135,7 +143,7 @@ int stream_item(struct kube_stream *s, enum kube_event_type type, enum kube_enco
 	int r;
 
 	if (n > KUBE_OBJECT_MAX)
-		return -E2BIG;
+		return stream_too_large(s);
 	if (encoding == KUBE_JSON && escapes) {
 		r = stream_scratch(s, n);
 		if (r < 0)

@@ -37,6 +37,9 @@ struct kube_stream_ops {
 	 * comes as an item of type KUBE_ERROR instead.
 	 */
 	int (*list_meta)(void *arg, const char *resource_version, const char *continue_token);
+	/* An object of a list was too large and is left out. NULL: it ends the stream, -E2BIG, as
+	 * one of a watch always does. */
+	void (*too_large)(void *arg);
 };
 
 struct kube_stream;

@@ -48,6 +48,7 @@ struct json_stream {
 	} at;
 	struct json_cut cut;
 	bool comma_due;
+	bool skipping; /* the item is too large */
 	/* Of the head: the last string at depth 1, which is a key until a value follows. */
 	struct buf head;
 	uint32_t depth;
@@ -86,6 +87,8 @@ void stream_taken(struct kube_stream *s);
 
 int stream_item(struct kube_stream *s, enum kube_event_type type, enum kube_encoding encoding,
 		const uint8_t *p, size_t n, bool escapes);
+/* 0: the object is to be skipped; -E2BIG. */
+int stream_too_large(struct kube_stream *s);
 int stream_list_meta(struct kube_stream *s, struct slice resource_version,
 		     struct slice continue_token);
 int stream_event_type(struct slice name, enum kube_event_type *ret);

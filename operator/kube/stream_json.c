@@ -180,6 +180,26 @@ static int on_event(struct kube_stream *s, const uint8_t *p, size_t n)
 	return stream_item(s, event, KUBE_JSON, object, len, s->json.cut.any_backslash);
 }
 
+/* The bytes of an item that does not fit go by. */
+static int skip_item(struct kube_stream *s)
+{
+	struct json_stream *st = &s->json;
+	int r;
+
+	if (!st->skipping) {
+		r = stream_too_large(s);
+		if (r < 0)
+			return r;
+		st->skipping = true;
+		stream_taken(s);
+	}
+	if (st->cut.depth == 0) {
+		st->skipping = false;
+		st->at = JSON_ITEMS;
+	}
+	return 0;
+}
+
 static int feed_item(struct kube_stream *s, struct cursor *in)
 {
 	struct json_stream *st = &s->json;
@@ -189,8 +209,8 @@ static int feed_item(struct kube_stream *s, struct cursor *in)
 
 	n = json_cut(&st->cut, p, left);
 	cursor_skip(in, n);
-	if (s->object.len + n > KUBE_OBJECT_MAX + STREAM_ENVELOPE_MAX)
-		return -E2BIG;
+	if (st->skipping || s->object.len + n > KUBE_OBJECT_MAX + STREAM_ENVELOPE_MAX)
+		return skip_item(s);
 	if (st->cut.depth || s->object.len) {
 		r = buf_append(&s->object, p, n);
 		if (r < 0)

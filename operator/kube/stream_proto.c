@@ -69,8 +69,9 @@ static int on_tag(struct proto_stream *p)
 	}
 }
 
-static int on_length(struct proto_stream *p)
+static int on_length(struct kube_stream *s)
 {
+	struct proto_stream *p = &s->proto;
 	size_t max = SIZE_MAX;
 	int r;
 
@@ -93,10 +94,11 @@ static int on_length(struct proto_stream *p)
 	r = count_list(p, p->varint);
 	if (r < 0)
 		return r;
-	if (p->varint > max)
-		return -E2BIG;
 	p->want = p->varint;
-	return 0;
+	if (p->varint <= max)
+		return 0;
+	p->at = PROTO_SKIP;
+	return p->in_list && p->field == 2 ? stream_too_large(s) : -E2BIG;
 }
 
 static int on_list_meta(struct kube_stream *s, const uint8_t *p, size_t n)
@@ -223,7 +225,7 @@ static int step(struct kube_stream *s, struct cursor *in)
 		r = step_varint(p, in);
 		if (r <= 0)
 			return r < 0 ? r : cursor_left(in) ? STEP_ON : STEP_MORE;
-		r = on_length(p);
+		r = on_length(s);
 		return r < 0 ? r : STEP_ON;
 	case PROTO_VARINT:
 		r = step_varint(p, in);
