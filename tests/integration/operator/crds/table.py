@@ -144,7 +144,9 @@ ROWS = [
     ("plaintext by mode", CLUSTER, to(tls={"mode": "Plaintext"}), ()),
     ("plaintext twice", CLUSTER, to("http://otel:4317", tls={"mode": "Plaintext"}), ()),
     ("IPv6", CLUSTER, to("[fd00::1]:4317"), ()),
-    ("URL without port, with a final slash", CLUSTER, to("https://otel.example.com/"), ()),
+    ("a host that begins like a URL", CLUSTER, to("httpd:4317"), ()),
+    ("URL with a final slash", CLUSTER, to("https://[fd00::1]:4317/"), ()),
+    ("URL without port, by HTTP", CLUSTER, to("https://otel.example.com/", protocol="HTTP"), ()),
     ("port 65535", CLUSTER, to("otel:65535"), ()),
     ("neither otlp nor text", CLUSTER, {"destinations": [{"name": "main"}]},
      ("spec.destinations[0]: Invalid value: want one of otlp and text, got none",)),
@@ -180,6 +182,11 @@ ROWS = [
     ("HTTP without scheme", CLUSTER, to("otel:4318", protocol="HTTP"),
      ("spec.destinations[0].otlp.endpoint: Invalid value: want http:// or https:// with protocol HTTP, got "
       '"otel:4318"',)),
+    ("HTTP to a host that begins like a URL", CLUSTER, to("httpd:4318", protocol="HTTP"),
+     ("spec.destinations[0].otlp.endpoint: Invalid value: want http:// or https:// with protocol HTTP, got "
+      '"httpd:4318"',)),
+    ("gRPC by URL without port", CLUSTER, to("https://[fd00::1]"),
+     ('spec.destinations[0].otlp.endpoint: Invalid value: want a port with protocol GRPC, got "https://[fd00::1]"',)),
     ("gRPC with a path", CLUSTER, to("https://otel:4317/v1/profiles"),
      ("spec.destinations[0].otlp.endpoint: Invalid value: want no path with protocol GRPC, got "
       '"https://otel:4317/v1/profiles"',)),
@@ -263,6 +270,10 @@ ROWS = [
      ('spec.agent.tolerations[0].value: Invalid value: want no value with operator Exists, got "b"',)),
     ("seconds without NoExecute", CLUSTER, agent(tolerations=[{"key": "a", "tolerationSeconds": 5}]),
      ("spec.agent.tolerations[0].tolerationSeconds: Invalid value: want effect NoExecute with tolerationSeconds",)),
+    ("toleration of a value that no taint has", CLUSTER, agent(tolerations=[{"key": "a", "value": "b c"}]),
+     ('spec.agent.tolerations[0].value: Invalid value: "b c": want a label value, got "b c"',)),
+    ("toleration of a key that no taint has", CLUSTER, agent(tolerations=[{"key": "a b", "operator": "Exists"}]),
+     ('spec.agent.tolerations[0].key: Invalid value: "a b": want a key such as team or example.com/team, got "a b"',)),
     ("the operator's own label", CLUSTER,
      agent(podLabels={"team": "a", "app.kubernetes.io/name": "x", "profiling.kiln.dev/group": "y"}),
      ("spec.agent.podLabels: Invalid value: want none of the keys that the operator sets itself, got "
@@ -344,6 +355,8 @@ ROWS = [
       UNCHECKED)),
     ("a destination twice", TENANT, {"profile": {"destinationRefs": ["a", "a"]}},
      ('spec.profile.destinationRefs[1]: Duplicate value: "a"',)),
+    ("refs to what no destination is called", TENANT, {"profile": {"destinationRefs": ["Main"]}},
+     ('spec.profile.destinationRefs[0]: Invalid value: "Main": want lower case letters, digits and "-", got "Main"',)),
     ("nine refs", TENANT, {"profile": {"destinationRefs": [f"d{i}" for i in range(9)]}},
      ("spec.profile.destinationRefs: Too many: 9: must have at most 8 items", UNCHECKED)),
     ("In without values", TENANT, select({"key": "app", "operator": "In"}),

@@ -43,3 +43,7 @@ ROWS = [
      [cluster(**groups(4, 4, 4))],
      "cluster", ("Accepted", "True", "Accepted", None)),
 ]
+
+# What the operator sees in one object alone.
+ONE_OBJECT = {"a label key that is none: keys of maps are not checked by the API server",
+              "the same for the agent's pods"}
