@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Configs in the order in which they win, chained by the hash of one required label ("app=api").
- * Chains go up, so that the first that matches ends the search of its chain, and a chain is left
- * as soon as it passes the best so far. Owned by policy_set, on its thread.
+ * Configs in the order in which they win, each in the chains of the labels by which it can be
+ * found: those of its In requirement ("app=api") that fewest configs share. A pod looks into the
+ * chains of its own labels. Chains go down the order, so that the first that matches ends the
+ * search of its chain, and a chain is left as soon as it passes the best so far. Hash collisions
+ * only lengthen chains. Owned by policy_set, on its thread.
  */
 #include "operator/policy/policy_index.h"
 
@@ -11,40 +13,31 @@ enum { INDEX_SMALL = 8 };
 
 int policy_index_reserve(struct policy_index *index, size_t n)
 {
-	struct policy_index_item *items;
-	uint32_t *chains;
-	size_t cap = index->cap ? index->cap : INDEX_SMALL;
+	size_t cap = index->cap;
+	void *items = index->items;
+	int r = grow_array(&items, &cap, n, sizeof(*index->items), POLICY_CONFIGS_MAX);
 
-	if (n <= index->cap)
-		return 0;
-	if (n > POLICY_CONFIGS_MAX)
-		return -E2BIG;
-	while (cap < n)
-		cap *= 2;
-	items = realloc(index->items, cap * sizeof(*items));
-	if (!items)
-		return -ENOMEM;
 	index->items = items;
-	chains = realloc(index->chains, cap * sizeof(*chains));
-	if (!chains)
-		return -ENOMEM;
-	index->chains = chains;
 	index->cap = (uint32_t)cap;
-	policy_index_sort(index);
-	return 0;
+	return r;
 }
 
 void policy_index_done(struct policy_index *index)
 {
 	free(index->items);
+	free(index->links);
 	free(index->chains);
 	*index = (struct policy_index){.items = NULL};
 }
 
 void policy_index_clear(struct policy_index *index)
 {
-	index->n = 0;
-	index->loose = INDEX_NONE;
+	free(index->links);
+	free(index->chains);
+	index->links = NULL;
+	index->chains = NULL;
+	index->chained = false;
+	index->n = index->n_links = index->n_chains = 0;
 }
 
 void policy_index_add(struct policy_index *index, const struct namespace_config *config,
@@ -67,41 +60,116 @@ static int compare_items(const void *a, const void *b)
 	return strcmp(x->id.name, y->id.name);
 }
 
-static uint32_t *chain_of(const struct policy_index *index, const char *key, const char *value)
+static uint32_t chain_of(const struct policy_index *index, const char *key, const char *value)
 {
 	uint64_t h = hash_bytes(value, strlen(value), hash_bytes(key, strlen(key), 0));
 
-	return &index->chains[h & (index->cap - 1)];
+	return (uint32_t)(h & (index->n_chains - 1));
+}
+
+/* How many configs the chains of an In requirement have; UINT64_MAX: it has none. */
+static uint64_t crowd(const struct policy_index *index, const uint32_t *counts,
+		      const struct selector_requirement *q)
+{
+	uint64_t sum = 0;
+
+	if (q->op != SELECTOR_IN)
+		return UINT64_MAX;
+	for (size_t i = 0; i < q->n_values; i++)
+		sum += counts[chain_of(index, q->key, q->values[i])];
+	return sum;
+}
+
+static const struct selector_requirement *
+least_crowded(const struct policy_index *index, const uint32_t *counts, const struct selector *s)
+{
+	const struct selector_requirement *best = NULL;
+	uint64_t best_crowd = UINT64_MAX;
+
+	for (size_t i = 0; i < s->n; i++) {
+		uint64_t n = crowd(index, counts, &s->requirements[i]);
+
+		if (n < best_crowd) {
+			best_crowd = n;
+			best = &s->requirements[i];
+		}
+	}
+	return best;
+}
+
+static void add_link(struct policy_index *index, uint32_t *chain, uint32_t item)
+{
+	index->links[index->n_links] = (struct policy_index_link){.item = item, .next = *chain};
+	*chain = index->n_links++;
+}
+
+/* From the last item to the first, each to the front of its chains. */
+static void link_items(struct policy_index *index, const uint32_t *counts)
+{
+	index->loose = INDEX_NONE;
+	for (uint32_t i = 0; i < index->n_chains; i++)
+		index->chains[i] = INDEX_NONE;
+	for (uint32_t i = index->n; i-- > 0;) {
+		const struct selector_requirement *q =
+		    least_crowded(index, counts, &index->items[i].config->pods);
+
+		if (!q)
+			add_link(index, &index->loose, i);
+		for (size_t j = 0; q && j < q->n_values; j++)
+			add_link(index, &index->chains[chain_of(index, q->key, q->values[j])], i);
+	}
+}
+
+static void make_chains(struct policy_index *index)
+{
+	_cleanup_free_ uint32_t *counts = NULL;
+	void *fitting;
+
+	index->n_chains = 16;
+	while (index->n_chains < 2 * index->n)
+		index->n_chains *= 2;
+	counts = calloc(index->n_chains, sizeof(*counts));
+	index->chains = calloc(index->n_chains, sizeof(*index->chains));
+	/* One requirement of each config, which has at most CONFIG_SELECTOR_MAX values. */
+	index->links = calloc((size_t)index->n * CONFIG_SELECTOR_MAX, sizeof(*index->links));
+	if (!counts || !index->chains || !index->links)
+		return;
+	for (uint32_t i = 0; i < index->n; i++) {
+		const struct selector *s = &index->items[i].config->pods;
+
+		for (size_t j = 0; j < s->n; j++)
+			for (size_t k = 0; s->requirements[j].op == SELECTOR_IN &&
+					   k < s->requirements[j].n_values;
+			     k++)
+				counts[chain_of(index, s->requirements[j].key,
+						s->requirements[j].values[k])]++;
+	}
+	link_items(index, counts);
+	fitting = realloc(index->links, index->n_links * sizeof(*index->links));
+	if (fitting)
+		index->links = fitting;
+	index->chained = true;
 }
 
 void policy_index_sort(struct policy_index *index)
 {
 	if (index->n > 1)
 		qsort(index->items, index->n, sizeof(*index->items), compare_items);
-	index->loose = INDEX_NONE;
-	for (uint32_t i = 0; i < index->cap; i++)
-		index->chains[i] = INDEX_NONE;
-	for (uint32_t i = index->n; i-- > 0;) {
-		const struct selector *s = &index->items[i].config->pods;
-		uint32_t *chain = &index->loose;
-
-		for (size_t j = 0; j < s->n && chain == &index->loose; j++)
-			if (s->requirements[j].op == SELECTOR_IN &&
-			    s->requirements[j].n_values == 1)
-				chain = chain_of(index, s->requirements[j].key,
-						 s->requirements[j].values[0]);
-		index->items[i].next = *chain;
-		*chain = i;
-	}
+	if (index->n > INDEX_SMALL)
+		make_chains(index);
 }
 
-/* The first match in the chain that starts at I, if it comes before BEST; else BEST. */
-static uint32_t first_match(const struct policy_index *index, uint32_t i, uint32_t best,
+/* The first match in the chain that starts at LINK, if it comes before BEST; else BEST. */
+static uint32_t first_match(const struct policy_index *index, uint32_t link, uint32_t best,
 			    const struct label *labels, size_t n)
 {
-	for (; i < best; i = index->items[i].next)
+	for (; link != INDEX_NONE && index->links[link].item < best;
+	     link = index->links[link].next) {
+		uint32_t i = index->links[link].item;
+
 		if (selector_matches(&index->items[i].config->pods, labels, n))
 			return i;
+	}
 	return best;
 }
 
@@ -109,15 +177,14 @@ void *policy_index_find(const struct policy_index *index, const struct label *la
 {
 	uint32_t best = INDEX_NONE;
 
-	if (index->n <= INDEX_SMALL) {
-		for (uint32_t i = 0; i < index->n && best == INDEX_NONE; i++)
-			if (selector_matches(&index->items[i].config->pods, labels, n))
-				best = i;
-	} else {
-		for (size_t i = 0; i < n; i++)
-			best = first_match(index, *chain_of(index, labels[i].key, labels[i].value),
-					   best, labels, n);
+	for (uint32_t i = 0; !index->chained && i < index->n && best == INDEX_NONE; i++)
+		if (selector_matches(&index->items[i].config->pods, labels, n))
+			best = i;
+	for (size_t i = 0; index->chained && i < n; i++)
+		best = first_match(index,
+				   index->chains[chain_of(index, labels[i].key, labels[i].value)],
+				   best, labels, n);
+	if (index->chained)
 		best = first_match(index, index->loose, best, labels, n);
-	}
 	return best == INDEX_NONE ? NULL : index->items[best].entry;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * struct policy_index: a namespace's configs with a podSelector, first come first served. Small
- * ones are looked through; in large ones a config is found by one label that it requires, so that
- * a thousand configs cost a pod no more than its labels.
+ * ones are looked through; in large ones a config is found by a label that it requires, so that a
+ * thousand configs cost a pod little more than its labels.
  */
 #pragma once
 
@@ -10,14 +10,23 @@
 
 struct policy_index_item {
 	const struct namespace_config *config;
-	void *entry;   /* the owner's */
-	uint32_t next; /* in the chain of its label, larger; INDEX_NONE: last */
+	void *entry; /* the owner's */
+};
+/* A config in the chain of a label; NEXT is a link to one further down, or INDEX_NONE. */
+struct policy_index_link {
+	uint32_t item, next;
 };
 struct policy_index {
 	struct policy_index_item *items;
-	uint32_t *chains; /* cap of them: the first item of each */
-	uint32_t loose;	  /* the first item that requires no label of one value */
-	uint32_t n, cap;  /* cap: 0 or a power of two */
+	uint32_t n, cap;
+	/* What follows is made by sorting; `chained` is false when it is not worth it or there
+	 * was no memory: then all items are looked through. */
+	bool chained;
+	struct policy_index_link *links;
+	uint32_t n_links;
+	uint32_t *chains; /* n_chains, a power of two: the first link of each */
+	uint32_t n_chains;
+	uint32_t loose; /* the first link of those that require no label of some value */
 };
 
 /* Room for N items. What is in it stays. */

@@ -232,8 +232,6 @@ static void test_ids_are_of_the_contents(void **state)
 	assert_true(id_in(a, "prod", NULL, NULL) == id_in(b, "dev", NULL, NULL));
 	assert_true(id_in(a, "prod", NULL, NULL) != id_in(a, "other", NULL, NULL));
 	assert_true(id_in(a, "prod", NULL, "disabled") == id_in(b, "other", NULL, "disabled"));
-	print_message("id %016llx, off %016llx\n", (unsigned long long)id_in(a, "prod", NULL, NULL),
-		      (unsigned long long)id_in(a, "prod", NULL, "disabled"));
 	assert_true(id_in(a, "prod", NULL, NULL) == UINT64_C(0xaa0c2d32972b5339));
 	assert_true(id_in(a, "prod", NULL, "disabled") == UINT64_C(0x7a1b0b057bd589b1));
 	policy_set_free(a);
