@@ -3,9 +3,9 @@
  * Checks of foreign values and their packed forms.
  *
  * A set of pairs is, for each pair, the lengths of key and value in two bytes each, then both with
- * a NUL, so that readers get C strings without copying. An owner is its uid (16 bytes) and then
- * kind, name and the uid's text, each with a NUL. Nothing here keeps state; loop thread only, for
- * the sake of struct intern.
+ * a NUL, so that readers get C strings without copying. An owner is its uid (16 bytes), a byte that
+ * tells whether that says all of it, then kind, name and else the uid's text, each with a NUL.
+ * Nothing here keeps state; loop thread only, for the sake of struct intern.
  */
 #include "operator/cache/kept.h"
 
@@ -226,6 +226,7 @@ int kept_owner(struct intern *in, struct buf *scratch, const struct owner_view *
 {
 	const struct owner_view *owner = NULL;
 	uint8_t uid[16];
+	bool canonical;
 
 	for (size_t i = 0; i < n && !owner; i++)
 		if (owners[i].controller)
@@ -234,14 +235,15 @@ int kept_owner(struct intern *in, struct buf *scratch, const struct owner_view *
 		*ret = 0;
 		return 0;
 	}
-	(void)kept_uid(owner->uid, uid);
+	canonical = kept_uid(owner->uid, uid);
 	buf_reset(scratch);
 	(void)buf_append(scratch, uid, sizeof(uid));
+	(void)buf_append(scratch, canonical ? "c" : "t", 1);
 	(void)buf_append(scratch, owner->kind.p, owner->kind.n);
 	(void)buf_append(scratch, "", 1);
 	(void)buf_append(scratch, owner->name.p, owner->name.n);
 	(void)buf_append(scratch, "", 1);
-	if (kept_is_name(owner->uid))
+	if (!canonical && kept_is_name(owner->uid))
 		(void)buf_append(scratch, owner->uid.p, owner->uid.n);
 	if (buf_error(scratch))
 		return buf_error(scratch);
@@ -252,13 +254,17 @@ void kept_owner_unpack(const struct intern *in, interned owner, struct kept_owne
 {
 	const char *p = intern_text(in, owner, NULL);
 
-	*ret = (struct kept_owner_fields){.kind = "", .name = "", .uid_text = ""};
+	*ret = (struct kept_owner_fields){.kind = "", .name = ""};
 	if (!owner)
 		return;
 	memcpy(ret->uid, p, sizeof(ret->uid));
-	ret->kind = p + sizeof(ret->uid);
+	ret->kind = p + sizeof(ret->uid) + 1;
 	ret->name = ret->kind + strlen(ret->kind) + 1;
-	ret->uid_text = ret->name + strlen(ret->name) + 1;
+	if (p[sizeof(ret->uid)] == 'c')
+		kept_uid_text(ret->uid, ret->uid_text);
+	else
+		(void)snprintf(ret->uid_text, sizeof(ret->uid_text), "%s",
+			       ret->name + strlen(ret->name) + 1);
 }
 
 /* The value of a digit plus one; 0 for what is none. */

@@ -51,7 +51,7 @@ int kept_owner(struct intern *in, struct buf *scratch, const struct owner_view *
 struct kept_owner_fields {
 	const char *kind, *name; /* "" without */
 	uint8_t uid[16];
-	const char *uid_text; /* as the API had it; "" without */
+	char uid_text[37]; /* as the API had it, cut when longer; "" without */
 };
 void kept_owner_unpack(const struct intern *in, interned owner, struct kept_owner_fields *ret);
 

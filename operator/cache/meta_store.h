@@ -14,7 +14,7 @@
 struct meta_store;
 struct meta_object {
 	const char *ns, *name, *uid;
-	const char *owner_kind, *owner_name; /* "" without */
+	const char *owner_kind, *owner_name, *owner_uid; /* "" without */
 	const struct pod_label *labels, *annotations;
 	size_t n_labels, n_annotations;
 	int64_t created;
@@ -22,9 +22,12 @@ struct meta_object {
 struct meta_store_options {
 	struct intern *intern;
 	size_t max_objects;
-	const char *const *annotations;
+	const char *const *annotations; /* kept ones, as in struct pod_store_options */
 	bool no_labels;
-	/* Told before removal too, with REMOVED. */
+	/*
+	 * Told before removal too, with REMOVED; not told of what changes in fields that are not
+	 * kept. Must not change the store nor look things up in it.
+	 */
 	void (*changed)(void *arg, const struct meta_object *object, bool removed);
 	void *arg;
 };
@@ -34,16 +37,28 @@ DEFINE_CLEANUP(struct meta_store *, meta_store_free)
 int meta_store_put(void *store, const struct kube_item *item, uint32_t generation);
 int meta_store_remove(void *store, const struct kube_item *item);
 void meta_store_replaced(void *store, uint32_t generation);
+/* What put and remove do with a decoded object. -EBADMSG: names that no API server accepts. */
+int meta_store_put_view(struct meta_store *store, const struct meta_view *view,
+			uint32_t generation);
+int meta_store_remove_view(struct meta_store *store, const struct meta_view *view);
 size_t meta_store_count(const struct meta_store *store);
+size_t meta_store_bytes(const struct meta_store *store); /* without interned strings */
+/* Events of objects beyond max_objects or without room for strings, and values left out. */
+uint64_t meta_store_dropped(const struct meta_store *store);
 /* *RET is valid until the next call of any function of the store. -ENOENT. */
 int meta_store_find(struct meta_store *store, const char *ns, const char *name,
 		    struct meta_object *ret) _must_check_;
 int meta_store_each(struct meta_store *store,
 		    int (*fn)(void *arg, const struct meta_object *object), void *arg);
 
+enum {
+	JSON_OBJECT_MAX = 1 << 20,	/* bytes of one object's text; etcd has 1.5 MiB at most */
+	JSON_STORE_BYTES_MAX = 32 << 20 /* of all texts; as cJSON they take several times that */
+};
 struct json_store;
 struct json_store_options {
 	size_t max_objects;
+	/* Must not change the store. Not told of what is byte for byte the same. */
 	void (*changed)(void *arg, const char *ns, const char *name,
 			const cJSON *object); /* NULL: removed */
 	void *arg;
@@ -51,10 +66,12 @@ struct json_store_options {
 int json_store_new(const struct json_store_options *options, struct json_store **ret) _must_check_;
 struct json_store *json_store_free(struct json_store *store);
 DEFINE_CLEANUP(struct json_store *, json_store_free)
+/* -EBADMSG: no JSON object with names. metadata.managedFields is left out. */
 int json_store_put(void *store, const struct kube_item *item, uint32_t generation);
 int json_store_remove(void *store, const struct kube_item *item);
 void json_store_replaced(void *store, uint32_t generation);
 size_t json_store_count(const struct json_store *store);
+uint64_t json_store_refused(const struct json_store *store); /* by the caps: they stay as before */
 const cJSON *json_store_find(const struct json_store *store, const char *ns, const char *name);
 int json_store_each(const struct json_store *store, int (*fn)(void *arg, const cJSON *object),
 		    void *arg);

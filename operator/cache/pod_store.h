@@ -66,11 +66,11 @@ uint64_t pod_store_dropped(const struct pod_store *store); /* beyond max_pods, o
 /* Each drop by its reason, and the memory by its use. */
 struct pod_store_stats {
 	uint64_t changes, unchanged;
-	uint64_t beyond_max;  /* events of pods that max_pods left out */
-	uint64_t no_room;     /* events that found no room for strings: the pod stays as it was */
-	uint64_t cut_pods;    /* events of pods with more labels, containers than a view holds */
-	uint64_t cut_values;  /* labels, annotations, images, ... that were left out */
-	uint64_t unindexed;   /* uids and container ids that too many pods claim */
+	uint64_t beyond_max; /* events of pods that max_pods left out */
+	uint64_t no_room;    /* events that found no room for strings: the pod stays as it was */
+	uint64_t cut_pods;   /* events of pods with more labels, containers than a view holds */
+	uint64_t cut_values; /* labels, annotations, images, ... that were left out */
+	uint64_t unindexed;  /* uids and container ids that too many pods claim */
 	size_t record_bytes, index_bytes;
 };
 void pod_store_read_stats(const struct pod_store *store, struct pod_store_stats *ret);
@@ -100,6 +100,7 @@ struct pod_info {
 	char uid_text[37]; /* as the API has it; also for uids that are not UUIDs (static pods) */
 	const char *owner_kind, *owner_name; /* the controller; "" without */
 	uint8_t owner_uid[16];
+	char owner_uid_text[37];
 	int64_t created;
 	bool host_network, deleting, terminated; /* phase Succeeded or Failed */
 	struct pod_label {

@@ -103,6 +103,7 @@ void pod_unpack(const struct pod_store *store, const struct pod *pod, struct pod
 	ret->owner_kind = owner.kind;
 	ret->owner_name = owner.name;
 	memcpy(ret->owner_uid, owner.uid, sizeof(ret->owner_uid));
+	memcpy(ret->owner_uid_text, owner.uid_text, sizeof(ret->owner_uid_text));
 	ret->created = pod->created;
 	ret->host_network = pod->flags & POD_HOST_NETWORK;
 	ret->deleting = pod->flags & POD_DELETING;
