@@ -62,13 +62,15 @@ class EnvTest:
         try:
             self.kubeconfig = self._script("up", *self.options, "--", *self.flags)
         except BaseException:
-            shutil.rmtree(self.dir, ignore_errors=True)
+            self.down()
             raise
         return self
 
     def down(self):
         if self.dir and os.path.exists(os.path.join(self.dir, "envtest.state")):
             self._script("down")
+        if self.dir:
+            shutil.rmtree(self.dir, ignore_errors=True)
         self.dir = self.kubeconfig = None
 
     def __enter__(self):
@@ -121,9 +123,9 @@ class EnvTest:
     def kill_apiserver(self):
         self._script("kill-apiserver")
 
-    def restart_apiserver(self, *flags):
+    def restart_apiserver(self, *flags, drop_flags=False):
         """The same port. FLAGS, when there are any, replace the ones before."""
-        self._script("restart-apiserver", *(["--", *flags] if flags else []))
+        self._script("restart-apiserver", *(["--", *flags] if flags or drop_flags else []))
 
     def freeze(self, server="apiserver"):
         """It holds its connections and answers nothing, as a node that hangs."""
