@@ -96,7 +96,7 @@ static int on_error_item(struct informer *f, const struct kube_item *item)
 {
 	struct status_view status;
 
-	if (kube_decode_status(item, &status) < 0) {
+	if (kube_decode_status(item, &status) < 0 || status.code == 0) {
 		snprintf(f->why, sizeof(f->why), "an error that cannot be read");
 		return end_with(f, INFORMER_END_SERVER, -EPROTO);
 	}

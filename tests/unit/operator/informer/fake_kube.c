@@ -9,12 +9,21 @@
 struct kube_call *fake_calls;
 int fake_refuse;
 
-static char *copy(const char *text)
+static void free_call(struct kube_call *call)
 {
-	char *s = text ? strdup(text) : NULL;
+	free(call->method);
+	free(call->path);
+	free(call->accept);
+	free(call->body);
+	free(call);
+}
 
-	assert_true(!text || s);
-	return s;
+static bool copy(const void *data, size_t len, char **ret)
+{
+	*ret = data ? calloc(1, len + 1) : NULL;
+	if (*ret)
+		memcpy(*ret, data, len);
+	return !data || *ret;
 }
 
 int kube_call(struct kube_client *client, const struct kube_request *request,
@@ -25,15 +34,15 @@ int kube_call(struct kube_client *client, const struct kube_request *request,
 	if (fake_refuse < 0)
 		return fake_refuse;
 	call = calloc(1, sizeof(*call));
-	assert_non_null(call);
+	if (!call)
+		return -ENOMEM;
 	call->request = *request;
-	call->method = copy(request->method);
-	call->path = copy(request->path);
-	call->accept = copy(request->accept);
-	if (request->body) {
-		call->body = calloc(1, request->len + 1);
-		assert_non_null(call->body);
-		memcpy(call->body, request->body, request->len);
+	if (!copy(request->method, strlen(request->method), &call->method) ||
+	    !copy(request->path, strlen(request->path), &call->path) ||
+	    !copy(request->accept, request->accept ? strlen(request->accept) : 0, &call->accept) ||
+	    !copy(request->body, request->len, &call->body)) {
+		free_call(call);
+		return -ENOMEM;
 	}
 	call->request.method = call->request.path = call->request.accept = NULL;
 	call->request.body = NULL;
@@ -117,13 +126,8 @@ void fake_reset(void)
 {
 	struct kube_call *call, *next;
 
-	LL_FOREACH_SAFE (fake_calls, call, next) {
-		free(call->method);
-		free(call->path);
-		free(call->accept);
-		free(call->body);
-		free(call);
-	}
+	LL_FOREACH_SAFE (fake_calls, call, next)
+		free_call(call);
 	fake_calls = NULL;
 	fake_refuse = 0;
 }
