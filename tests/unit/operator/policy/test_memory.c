@@ -111,7 +111,7 @@ static void test_parsing(void **state)
 static struct policy_set *build_set(unsigned long *failures)
 {
 	struct policy_set *set = NULL;
-	char spec[128], name[16];
+	char spec[160], name[24];
 	int r;
 
 	for (unsigned long n = 1; !set; n++) {
@@ -155,7 +155,7 @@ static void test_a_set(void **state)
 
 	assert_true(failures > 12 * 2);
 	for (int i = 0; i < 12; i++) {
-		char labels[16];
+		char labels[24];
 
 		snprintf(labels, sizeof(labels), "app=x%d", i);
 		pod_init(&pod, "prod", labels, NULL, NULL);

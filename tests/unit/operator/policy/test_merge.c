@@ -8,6 +8,22 @@
 #define AUTO "tracers=aaaaaaaaa"
 #define OFF  "off hz=0 off=0 tracers=ddddddddd to= by="
 
+/* The example of docs/policy.md. */
+#define EXAMPLE                                                                                    \
+	"{'defaults':{'sampling':{'hz':19},'destinationRefs':['main']},'destinations':[{'name':'"  \
+	"main','otlp':{'endpoint':'otel.observability:4317'}},{'name':'archive','otlp':{'"         \
+	"endpoint':'archive.observability:4317'}}],'guardrails':{'sampling':{'maxHz':97},'"        \
+	"deniedTracers':['perl']}}"
+#define EXAMPLE_CONFIGS(ns)                                                                        \
+	{                                                                                          \
+		{ns, "all", 1, "{'profile':{'tracers':{'python':'Disabled'}}}"},                   \
+		{                                                                                  \
+			ns, "api", 2,                                                              \
+			    "{'podSelector':{'matchLabels':{'app':'api'}},'profile':{'sampling':{" \
+			    "'hz':499},'destinationRefs':['main','archive']}}"                     \
+		}                                                                                  \
+	}
+
 struct config_text {
 	const char *ns, *name;
 	int64_t created;
@@ -204,6 +220,12 @@ static const struct rule rules[] = {
       {"prod", "b", 1,
        "{'podSelector':{},'profile':{'sampling':{'hz':60},'destinationRefs':['mian']}}"}},
      .want = "on hz=50 off=0 " AUTO " to=main,log by=a"},
+    {"the example: api in shop", EXAMPLE, EXAMPLE_CONFIGS("prod"), .labels = "app=api",
+     .want = "on hz=97 off=0 tracers=aaadaaada to=main,archive by=api"},
+    {"the example: web in shop", EXAMPLE, EXAMPLE_CONFIGS("prod"), .labels = "app=web",
+     .want = "on hz=19 off=0 tracers=aaadaaada to=main by=all"},
+    {"the example: elsewhere", EXAMPLE, EXAMPLE_CONFIGS("shop"), .labels = "app=api",
+     .want = "on hz=19 off=0 tracers=aaaaaaada to=main by=cluster"},
     {"nor as the namespace's default",
      "{" MAIN "}",
      {{"prod", "a", 1, "{'profile':{'sampling':{'hz':50},'destinationRefs':['mian']}}"},

@@ -201,7 +201,7 @@ static void new_config(struct world *w, struct policy_set *set)
 	int at = (int)any(CONFIGS_MAX);
 	struct world_config *c = &w->configs[at];
 	struct text t = {.n = 0};
-	char name[16];
+	char name[24];
 
 	snprintf(name, sizeof(name), "c%02d", at);
 	if (c->used && one_in(3)) {
@@ -311,7 +311,7 @@ static const char *oracle_resolve(const struct world *w, const struct oracle_pod
 	const struct profile *refs = w->defaults.refs_set ? &w->defaults : NULL;
 	int mode = 0, hz = 20, off_cpu = 0, per_mille = 0, tracers[TRACER_COUNT] = {0};
 	bool on, first = true;
-	char name[16];
+	char name[24];
 
 	t.n = 0;
 	snprintf(name, sizeof(name), by ? "c%02d" : "cluster", by ? (int)(by - w->configs) : 0);
@@ -421,7 +421,7 @@ static void test_random_worlds(void **test_state)
 
 		for (int step = 0; step < STEPS; step++) {
 			struct policy_verdict v;
-			char name[16];
+			char name[24];
 			int at = (int)any(CONFIGS_MAX);
 
 			if (step == 5 || one_in(10))

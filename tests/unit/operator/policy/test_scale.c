@@ -42,7 +42,7 @@ static void test_a_thousand_configs(void **state)
 
 	measure(set, "no config", LABELS "web");
 	for (int i = 0; i < 1000; i++) {
-		char name[16];
+		char name[24];
 
 		snprintf(name, sizeof(name), "c%03d", i);
 		snprintf(text, sizeof(text),
@@ -71,7 +71,7 @@ static void test_a_thousand_configs(void **state)
 		assert_string_equal(resolved(set, "prod", text, "team=a", NULL), want);
 	}
 	for (int i = 999; i >= 0; i -= 2) {
-		char name[16];
+		char name[24];
 
 		snprintf(name, sizeof(name), "c%03d", i);
 		policy_set_remove(set, "prod", name);
