@@ -1,0 +1,597 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The pod store one rule at a time: what is kept, what is told, and input that means harm. */
+#include "lib/base.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+#include "operator/cache/pod_store.h"
+#include "tests/unit/operator/cache/views.h"
+
+#define UID(n) "00000000-0000-0000-0000-0000000000" n
+#define ID(hex2)                                                                                   \
+	"containerd://" hex2 "00000000000000000000000000000000000000000000000000000000000000"
+
+static struct intern *in;
+static struct pod_store *store;
+static struct pod_view view;
+static struct pod_info info;
+static uint64_t told;
+static const char *const keys[] = {"team/", "note", NULL};
+
+static void on_change(void *arg, const struct pod *pod, const struct pod *old)
+{
+	(void)arg;
+	(void)pod;
+	(void)old;
+	told++;
+}
+
+static void start(size_t max_bytes, size_t max_pods)
+{
+	struct pod_store_options options = {
+	    .max_pods = max_pods, .annotations = keys, .changed = on_change};
+
+	assert_int_equal(intern_new(max_bytes, &in), 0);
+	options.intern = in;
+	assert_int_equal(pod_store_new(&options, &store), 0);
+	told = 0;
+}
+
+static int setup(void **unused)
+{
+	(void)unused;
+	start(16 << 20, 1000);
+	return 0;
+}
+
+static int teardown(void **unused)
+{
+	(void)unused;
+	store = pod_store_free(store);
+	assert_int_equal(intern_count(in), 0);
+	in = intern_free(in);
+	return 0;
+}
+
+static void put(void)
+{
+	assert_int_equal(pod_store_put_view(store, &view, 1), 0);
+}
+
+static const struct pod_info *get(const char *ns, const char *name)
+{
+	const struct pod *pod = pod_store_find(store, ns, name);
+
+	assert_non_null(pod);
+	pod_unpack(store, pod, &info);
+	return &info;
+}
+
+static struct pod_store_stats stats(void)
+{
+	struct pod_store_stats s;
+
+	pod_store_read_stats(store, &s);
+	return s;
+}
+
+static void id_of(uint8_t first, uint8_t ret[32])
+{
+	memset(ret, 0, 32);
+	ret[0] = first;
+}
+
+static void only_asked_annotations_are_kept(void **unused)
+{
+	(void)unused;
+	view_pod(&view, "shop", "web", UID("01"), "n1");
+	view_annotation(&view, "zzz", "not kept");
+	view_annotation(&view, "profiling.kiln.dev/mode", "disabled");
+	view_annotation(&view, "resource.opentelemetry.io/service.name", "api");
+	view_annotation(&view, "kubernetes.io/config.mirror", "x");
+	view_annotation(&view, "kubernetes.io/config.mirror.not", "x");
+	view_annotation(&view, "team/owner", "blue");
+	view_annotation(&view, "note", "");
+	view_annotation(&view, "note/more", "not kept");
+	put();
+	assert_int_equal(get("shop", "web")->n_annotations, 5);
+	/* Sorted, so that equal sets are one string in any order. */
+	assert_string_equal(info.annotations[0].key, "kubernetes.io/config.mirror");
+	assert_string_equal(info.annotations[1].key, "note");
+	assert_string_equal(info.annotations[1].value, "");
+	assert_string_equal(info.annotations[2].value, "disabled");
+	assert_string_equal(info.annotations[3].value, "api");
+	assert_string_equal(info.annotations[4].value, "blue");
+	assert_int_equal(pod_store_dropped(store), 0);
+}
+
+static void only_changes_of_kept_fields_are_told(void **unused)
+{
+	(void)unused;
+	view_pod(&view, "shop", "web", UID("01"), "n1");
+	view_label(&view, "b", "2");
+	view_label(&view, "a", "1");
+	view_container(&view, "app", "image:1", ID("aa"));
+	put();
+	assert_int_equal(told, 1);
+	view.meta.resource_version = text("77");
+	view.meta.generation = 5;
+	view_annotation(&view, "unknown", "other");
+	view.phase = text("Unknown");
+	put();
+	view.meta.labels[0] = (struct slice_pair){text("a"), text("1")}; /* another order */
+	view.meta.labels[1] = (struct slice_pair){text("b"), text("2")};
+	put();
+	assert_int_equal(told, 1);
+	assert_int_equal(stats().unchanged, 2);
+	view.containers[0].restart_count = 1;
+	put();
+	assert_int_equal(told, 2);
+	view.phase = text("Succeeded");
+	put();
+	assert_int_equal(told, 3);
+	assert_true(get("shop", "web")->terminated);
+}
+
+static void equal_sets_are_one_string(void **unused)
+{
+	size_t before;
+
+	(void)unused;
+	view_pod(&view, "shop", "web-1", UID("01"), "n1");
+	view_label(&view, "app", "web");
+	view_label(&view, "tier", "front");
+	view_container(&view, "app", "image:1", NULL);
+	view_owner(&view.meta, "ReplicaSet", "web", UID("99"));
+	put();
+	before = intern_count(in);
+	view.meta.name = text("web-2");
+	view.meta.uid = text(UID("02"));
+	put();
+	assert_int_equal(intern_count(in), before);
+	view.meta.labels[0].value = text("other");
+	put();
+	assert_int_equal(intern_count(in), before + 1);
+}
+
+static void restarted_containers_keep_one_former_id(void **unused)
+{
+	uint8_t id[32];
+	size_t container;
+
+	(void)unused;
+	view_pod(&view, "shop", "web", UID("01"), "n1");
+	view_container(&view, "init", "image:1", ID("01"));
+	view_container(&view, "app", "image:1", ID("aa"));
+	put();
+	view.containers[1].id = text(ID("bb"));
+	view.containers[1].restart_count = 1;
+	put();
+	id_of(0xaa, id);
+	assert_non_null(pod_store_find_container(store, id, &container));
+	assert_int_equal(container, 1);
+	view.containers[1].image = text("image:2"); /* the set of containers is another one */
+	put();
+	assert_non_null(pod_store_find_container(store, id, NULL));
+	view.containers[1].id = text(NULL); /* the kubelet does not tell for a while */
+	put();
+	id_of(0xbb, id);
+	assert_non_null(pod_store_find_container(store, id, &container));
+	assert_int_equal(container, 1);
+	view.containers[1].id = text(ID("cc"));
+	put();
+	assert_non_null(pod_store_find_container(store, id, NULL));
+	id_of(0xaa, id);
+	assert_null(pod_store_find_container(store, id, NULL));
+	/* A container may be added before it: an ephemeral one, or a reordered list. */
+	view.containers[2] = view.containers[1];
+	view.containers[1] = (struct container_view){
+	    .type = CONTAINER_EPHEMERAL, .name = text("debug"), .id = text(ID("dd"))};
+	view.n_containers = 3;
+	put();
+	id_of(0xbb, id);
+	assert_non_null(pod_store_find_container(store, id, &container));
+	assert_int_equal(container, 2);
+}
+
+static void another_pod_of_the_same_name_is_another_pod(void **unused)
+{
+	uint8_t id[32];
+
+	(void)unused;
+	view_pod(&view, "shop", "db-0", UID("01"), "n1");
+	view_container(&view, "app", "image:1", ID("aa"));
+	put();
+	view.meta.uid = text(UID("02"));
+	view.containers[0].id = text(ID("bb"));
+	put();
+	assert_int_equal(told, 3); /* new, gone, new */
+	id_of(0xaa, id);
+	assert_null(pod_store_find_container(store, id, NULL));
+	/* The end of the first one comes late. */
+	view.meta.uid = text(UID("01"));
+	assert_int_equal(pod_store_remove_view(store, &view.meta), 0);
+	assert_int_equal(pod_store_count(store), 1);
+	view.meta.uid = text(UID("02"));
+	assert_int_equal(pod_store_remove_view(store, &view.meta), 0);
+	assert_int_equal(pod_store_count(store), 0);
+	assert_int_equal(pod_store_remove_view(store, &view.meta), 0);
+}
+
+static int count(void *arg, const struct pod *pod)
+{
+	(void)pod;
+	++*(size_t *)arg;
+	return 0;
+}
+
+static void a_pod_moves_between_nodes(void **unused)
+{
+	size_t a = 0, b = 0, none = 0;
+
+	(void)unused;
+	view_pod(&view, "shop", "web", UID("01"), NULL);
+	put();
+	view.node_name = text("n1");
+	put();
+	assert_int_equal(pod_store_each_on_node(store, "n1", count, &a), 0);
+	assert_int_equal(a, 1);
+	view.node_name = text("n2");
+	put();
+	a = 0;
+	(void)pod_store_each_on_node(store, "n1", count, &a);
+	(void)pod_store_each_on_node(store, "n2", count, &b);
+	(void)pod_store_each_on_node(store, "", count, &none);
+	assert_int_equal(a, 0);
+	assert_int_equal(b, 1);
+	assert_int_equal(none, 0);
+	assert_int_equal(told, 3);
+}
+
+static int stop(void *arg, const struct pod *pod)
+{
+	(void)arg;
+	(void)pod;
+	return 42;
+}
+
+static void walks_stop_when_told(void **unused)
+{
+	(void)unused;
+	view_pod(&view, "shop", "web", UID("01"), "n1");
+	put();
+	assert_int_equal(pod_store_each(store, stop, NULL), 42);
+	assert_int_equal(pod_store_each_on_node(store, "n1", stop, NULL), 42);
+	assert_int_equal(pod_store_each_in_namespace(store, "shop", stop, NULL), 42);
+}
+
+static void pods_beyond_the_cap_are_counted(void **unused)
+{
+	char name[24];
+
+	(void)unused;
+	store = pod_store_free(store);
+	in = intern_free(in);
+	start(1 << 20, 3);
+	for (int i = 0; i < 5; i++) {
+		(void)snprintf(name, sizeof(name), "web-%d", i);
+		view_pod(&view, "shop", name, UID("01"), "n1");
+		put();
+	}
+	assert_int_equal(pod_store_count(store), 3);
+	assert_int_equal(stats().beyond_max, 2);
+	assert_int_equal(pod_store_dropped(store), 2);
+	/* Those that are in are still served, and room that is made is used. */
+	view_pod(&view, "shop", "web-1", UID("01"), "n2");
+	put();
+	assert_string_equal(get("shop", "web-1")->node, "n2");
+	assert_int_equal(pod_store_remove_view(store, &view.meta), 0);
+	view_pod(&view, "shop", "web-4", UID("01"), "n1");
+	put();
+	assert_int_equal(pod_store_count(store), 3);
+}
+
+static void without_room_for_strings_a_pod_stays_as_it_was(void **unused)
+{
+	uint64_t before = 0;
+	char value[4000];
+
+	(void)unused;
+	store = pod_store_free(store);
+	in = intern_free(in);
+	start(160 << 10, 100);
+	memset(value, 'v', sizeof(value));
+	value[sizeof(value) - 1] = 0;
+	view_pod(&view, "shop", "web", UID("01"), "n1");
+	put();
+	view_label(&view, "a", value);
+	for (int i = 0; i < 100 && !stats().no_room; i++) {
+		value[0] = (char)('A' + i % 50);
+		value[1] = (char)('A' + i / 50);
+		view.meta.n_annotations = 0;
+		for (int k = 0; k < 30; k++) {
+			static char many[30][24];
+
+			(void)snprintf(many[k], sizeof(many[k]), "team/%d", k);
+			view_annotation(&view, many[k], value);
+		}
+		before = told;
+		put();
+	}
+	assert_int_equal(stats().no_room, 1);
+	assert_int_equal(pod_store_count(store), 1);
+	assert_string_equal(get("shop", "web")->node, "n1");
+	assert_int_equal(told, before);
+	/* It was seen: a relist must not take it away. */
+	assert_int_equal(pod_store_put_view(store, &view, 2), 0);
+	pod_store_replaced(store, 2);
+	assert_int_equal(pod_store_count(store), 1);
+}
+
+static void hostile_names_are_no_pods(void **unused)
+{
+	static char long_name[300];
+	const struct {
+		struct slice s;
+	} table[] = {
+	    {{NULL, 0}},   {{"", 0}},	       {{"a b", 3}},	 {{"a/b", 3}},
+	    {{"a\0b", 3}}, {{"a\nb", 3}},      {{"a\x7f", 2}},	 {{"\xc3\xa9", 2}},
+	    {{"\xff", 1}}, {{long_name, 254}}, {{"../../x", 7}},
+	};
+
+	(void)unused;
+	memset(long_name, 'x', sizeof(long_name));
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		view_pod(&view, "shop", "web", UID("01"), "n1");
+		view.meta.name = table[i].s;
+		assert_int_equal(pod_store_put_view(store, &view, 1), -EBADMSG);
+		assert_int_equal(pod_store_remove_view(store, &view.meta), -EBADMSG);
+		view.meta.name = text("web");
+		view.meta.ns = table[i].s;
+		assert_int_equal(pod_store_put_view(store, &view, 1), -EBADMSG);
+	}
+	assert_int_equal(pod_store_count(store), 0);
+	view_pod(&view, "shop", "web", UID("01"), "n1");
+	view.meta.name = (struct slice){long_name, 253};
+	view.node_name = (struct slice){"a\0b", 3};
+	put();
+	assert_int_equal(pod_store_count(store), 1);
+	assert_int_equal(stats().cut_values, 1);
+}
+
+static void hostile_values_are_left_out(void **unused)
+{
+	static char mib[1 << 20];
+
+	(void)unused;
+	memset(mib, 'm', sizeof(mib));
+	view_pod(&view, "shop", "web", UID("01"), "n1");
+	view.meta.annotations[view.meta.n_annotations++] =
+	    (struct slice_pair){text("profiling.kiln.dev/big"), {mib, sizeof(mib)}};
+	view.meta.annotations[view.meta.n_annotations++] =
+	    (struct slice_pair){{mib, sizeof(mib)}, text("x")};
+	view.meta.annotations[view.meta.n_annotations++] =
+	    (struct slice_pair){text("profiling.kiln.dev/nul"), {"a\0b", 3}};
+	view.meta.annotations[view.meta.n_annotations++] =
+	    (struct slice_pair){text("profiling.kiln.dev/latin1"), {"\xe9", 1}};
+	view.meta.annotations[view.meta.n_annotations++] =
+	    (struct slice_pair){text("profiling.kiln.dev/surrogate"), {"\xed\xa0\x80", 3}};
+	view.meta.annotations[view.meta.n_annotations++] =
+	    (struct slice_pair){text("profiling.kiln.dev/overlong"), {"\xe0\x80\x80", 3}};
+	view_annotation(&view, "profiling.kiln.dev/utf8", "gr\xc3\xbc\xc3\x9f \xf0\x9f\x94\xa5\n");
+	view.meta.labels[view.meta.n_labels++] = (struct slice_pair){{NULL, 0}, text("no key")};
+	view_label(&view, "same", "first");
+	view_label(&view, "same", "last");
+	view_container(&view, "app", "", "containerd://tooshort");
+	view.containers[0].image = (struct slice){mib, sizeof(mib)};
+	view.hostname = text("bad name");
+	view.pod_ip = text("10.0.0.256");
+	put();
+	assert_int_equal(get("shop", "web")->n_annotations, 1);
+	assert_string_equal(info.annotations[0].value, "gr\xc3\xbc\xc3\x9f \xf0\x9f\x94\xa5\n");
+	assert_int_equal(info.n_labels, 1);
+	assert_string_equal(info.labels[0].value, "last");
+	assert_string_equal(info.ip, "");
+	assert_string_equal(info.hostname, "");
+	assert_int_equal(info.containers[0].image, 0);
+	assert_int_equal(stats().cut_values, 5 + 1 + 1 + 2);
+	assert_true(intern_bytes(in) + pod_store_bytes(store) < 400 << 10);
+}
+
+static void a_pod_of_everything_fits(void **unused)
+{
+	static char names[VIEW_PAIRS_MAX][16], ids[POD_CONTAINERS_MAX][2][80];
+	uint8_t id[32] = {0};
+	size_t container;
+
+	(void)unused;
+	view_pod(&view, "shop", "web", "not-a-uuid-but-thirty-six-characters", "n1");
+	view.hostname = text("another");
+	view.pod_ip = text("fd00:1:2:3:4:5:6:7");
+	for (size_t i = 0; i < VIEW_PAIRS_MAX; i++) {
+		(void)snprintf(names[i], sizeof(names[i]), "team/%zu", i);
+		view_label(&view, names[i], names[i]);
+		view_annotation(&view, names[i], names[i]);
+	}
+	for (size_t k = 0; k < 2; k++) {
+		view.n_containers = 0;
+		for (size_t i = 0; i < POD_CONTAINERS_MAX; i++) {
+			(void)snprintf(ids[i][k], sizeof(ids[i][k]), "containerd://%02zx%062zx",
+				       i + 1, k);
+			view_container(&view, names[i], names[i], ids[i][k]);
+			view.containers[i].restart_count = UINT32_MAX;
+		}
+		view.meta.cut = true;
+		put();
+	}
+	assert_int_equal(get("shop", "web")->n_labels, VIEW_PAIRS_MAX);
+	assert_int_equal(info.n_annotations, 32);
+	assert_int_equal(stats().cut_values, 2 * (VIEW_PAIRS_MAX - 32));
+	assert_int_equal(stats().cut_pods, 2);
+	assert_int_equal(info.n_containers, POD_CONTAINERS_MAX);
+	assert_int_equal(info.containers[63].restart_count, UINT32_MAX);
+	assert_string_equal(info.uid_text, "not-a-uuid-but-thirty-six-characters");
+	assert_string_equal(info.ip, "fd00:1:2:3:4:5:6:7");
+	for (size_t i = 0; i < POD_CONTAINERS_MAX; i++)
+		for (id[31] = 0; id[31] < 2; id[31]++) {
+			id[0] = (uint8_t)(i + 1);
+			assert_non_null(pod_store_find_container(store, id, &container));
+			assert_int_equal(container, i);
+		}
+}
+
+static void uids_need_not_be_uuids(void **unused)
+{
+	static const char *const uids[] = {
+	    "AAAAAAAA-0000-0000-0000-000000000001", "0123456789abcdef0123456789abcdef", "odd", "",
+	    "aaaaaaaa-0000-0000-0000-00000000000z",
+	};
+	char name[24];
+	uint8_t uid[16] = {0xaa, 0xaa, 0xaa, 0xaa};
+
+	(void)unused;
+	for (size_t i = 0; i < ARRAY_SIZE(uids); i++) {
+		(void)snprintf(name, sizeof(name), "p%zu", i);
+		view_pod(&view, "shop", name, uids[i], "n1");
+		put();
+		assert_string_equal(get("shop", name)->uid_text,
+				    *uids[i] ? uids[i] : info.uid_text);
+		assert_non_null(pod_store_find_uid(store, info.uid));
+		put();
+	}
+	assert_int_equal(told, ARRAY_SIZE(uids));
+	uid[15] = 1;
+	assert_non_null(pod_store_find_uid(store, uid));
+}
+
+static void static_pods_are_found_by_their_config_hash(void **unused)
+{
+	uint8_t hash[16];
+
+	(void)unused;
+	view_pod(&view, "kube-system", "etcd-n1", UID("01"), "n1");
+	view_annotation(&view, "kubernetes.io/config.mirror", "abababababababababababababababab");
+	put();
+	memset(hash, 0xab, sizeof(hash));
+	assert_ptr_equal(pod_store_find_uid(store, hash),
+			 pod_store_find(store, "kube-system", "etcd-n1"));
+	/* A pod that has it for its uid comes before one that says so. */
+	view_pod(&view, "shop", "real", "abababab-abab-abab-abab-abababababab", "n1");
+	put();
+	assert_ptr_equal(pod_store_find_uid(store, hash), pod_store_find(store, "shop", "real"));
+}
+
+static void one_container_id_in_two_pods(void **unused)
+{
+	uint8_t id[32];
+
+	(void)unused;
+	id_of(0xaa, id);
+	view_pod(&view, "shop", "old", UID("01"), "n1");
+	view.meta.created = 100;
+	view_container(&view, "app", "i", ID("aa"));
+	put();
+	view_pod(&view, "shop", "young", UID("02"), "n2");
+	view.meta.created = 200;
+	view_container(&view, "app", "i", ID("aa"));
+	put();
+	assert_ptr_equal(pod_store_find_container(store, id, NULL),
+			 pod_store_find(store, "shop", "young"));
+	view.phase = text("Failed");
+	put();
+	assert_ptr_equal(pod_store_find_container(store, id, NULL),
+			 pod_store_find(store, "shop", "old"));
+	/* Who goes does not take the other's entry along. */
+	assert_int_equal(pod_store_remove_view(store, &view.meta), 0);
+	assert_ptr_equal(pod_store_find_container(store, id, NULL),
+			 pod_store_find(store, "shop", "old"));
+}
+
+static void a_thousand_pods_with_one_id_cost_little(void **unused)
+{
+	char name[24], uid[40];
+	uint8_t id[32];
+
+	(void)unused;
+	for (int i = 0; i < 1000; i++) {
+		(void)snprintf(name, sizeof(name), "p%d", i);
+		(void)snprintf(uid, sizeof(uid), "00000000-0000-0000-0000-%012d", i);
+		view_pod(&view, "shop", name, uid, "n1");
+		view_container(&view, "app", "i", ID("aa"));
+		put();
+	}
+	id_of(0xaa, id);
+	assert_non_null(pod_store_find_container(store, id, NULL));
+	assert_int_equal(stats().unindexed, 1000 - 32);
+	assert_int_equal(pod_store_count(store), 1000);
+	pod_store_replaced(store, 2);
+	assert_null(pod_store_find_container(store, id, NULL));
+	assert_true(pod_store_bytes(store) < 100 << 10);
+}
+
+static void unknown_ids_find_nothing(void **unused)
+{
+	uint8_t id[32] = {0};
+
+	(void)unused;
+	assert_null(pod_store_find_container(store, id, NULL));
+	assert_null(pod_store_find_uid(store, id));
+	assert_null(pod_store_find(store, "", ""));
+	view_pod(&view, "shop", "web", UID("01"), "n1");
+	view_container(&view, "app", "i", NULL);
+	put();
+	assert_null(pod_store_find_container(store, id, NULL));
+	assert_null(pod_store_find(store, "shop", "we"));
+	assert_null(pod_store_find(store, "sho", "web"));
+}
+
+static void asked_annotations_can_change(void **unused)
+{
+	static const char *const other[] = {"zzz", NULL};
+	const char *many[66];
+
+	(void)unused;
+	view_pod(&view, "shop", "web", UID("01"), "n1");
+	view_annotation(&view, "zzz", "1");
+	view_annotation(&view, "note", "2");
+	put();
+	assert_string_equal(get("shop", "web")->annotations[0].key, "note");
+	assert_int_equal(pod_store_keep_annotations(store, other), 0);
+	put();
+	assert_int_equal(get("shop", "web")->n_annotations, 1);
+	assert_string_equal(info.annotations[0].key, "zzz");
+	for (size_t i = 0; i < 65; i++)
+		many[i] = "k";
+	many[65] = NULL;
+	assert_int_equal(pod_store_keep_annotations(store, many), -E2BIG);
+	put();
+	assert_int_equal(get("shop", "web")->n_annotations, 1);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    TEST(only_asked_annotations_are_kept),
+	    TEST(only_changes_of_kept_fields_are_told),
+	    TEST(equal_sets_are_one_string),
+	    TEST(restarted_containers_keep_one_former_id),
+	    TEST(another_pod_of_the_same_name_is_another_pod),
+	    TEST(a_pod_moves_between_nodes),
+	    TEST(walks_stop_when_told),
+	    TEST(pods_beyond_the_cap_are_counted),
+	    TEST(without_room_for_strings_a_pod_stays_as_it_was),
+	    TEST(hostile_names_are_no_pods),
+	    TEST(hostile_values_are_left_out),
+	    TEST(a_pod_of_everything_fits),
+	    TEST(uids_need_not_be_uuids),
+	    TEST(static_pods_are_found_by_their_config_hash),
+	    TEST(one_container_id_in_two_pods),
+	    TEST(a_thousand_pods_with_one_id_cost_little),
+	    TEST(unknown_ids_find_nothing),
+	    TEST(asked_annotations_can_change),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
