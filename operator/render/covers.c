@@ -4,8 +4,9 @@
  * managers add fields, and some values come back written another way:
  *
  *	quantities	"0.1" comes back as "100m", 1 as "1"; compared by value where they can be
- *	empty values	false, 0, "" and [] are not stored; they equal a missing field, but not a
- *			missing label, annotation or key of another map of strings
+ *	empty values	"" and [] are not stored; they equal a missing field, but not a missing
+ *			label, annotation or key of another map of strings. The false and 0 that we
+ *			render are values of pointers (runAsUser, allowPrivilegeEscalation): stored
  *	keyed lists	server-side apply merges these element by element (x-kubernetes-list-type
  *			map); elements that others added are theirs. All other lists are compared
  *			whole, in order.
@@ -79,8 +80,7 @@ static bool same_quantity(const cJSON *live, const cJSON *want)
 /* What the API server does not store. */
 static bool is_empty(const cJSON *want)
 {
-	return cJSON_IsFalse(want) || (cJSON_IsNumber(want) && want->valuedouble == 0) ||
-	       (cJSON_IsString(want) && !want->valuestring[0]) ||
+	return (cJSON_IsString(want) && !want->valuestring[0]) ||
 	       (cJSON_IsArray(want) && !want->child);
 }
 

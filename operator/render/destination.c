@@ -50,15 +50,26 @@ bool destination_has_files(const struct destination *d)
 	       (d->ca.name || d->client_certificate_secret);
 }
 
-/* HOST:PORT, or a URL whose port may be missing; a path only for HTTP. */
+/* HOST:PORT; a URL's port may be missing for HTTP only. */
+static bool has_host_port(const struct destination *d)
+{
+	const char *rest = after_scheme(d->endpoint), *host = rest ? rest : d->endpoint;
+	int n = (int)strcspn(host, "/?#");
+	char text[ENDPOINT_MAX + 8];
+	struct host_port hp;
+
+	snprintf(text, sizeof(text), "%.*s", n, host);
+	if (d->protocol == OTLP_HTTP && parse_host_port(text, &hp) < 0)
+		snprintf(text, sizeof(text), "%.*s:443", n, host);
+	return parse_host_port(text, &hp) == 0 && hp.host[0] && hp.port && !strchr(text, '@');
+}
+
 static int check_endpoint(const struct destination *d, struct error *err)
 {
-	const char *rest = d->endpoint ? after_scheme(d->endpoint) : NULL;
-	char host[PARSE_HOST_MAX + 16];
-	struct host_port hp;
-	size_t n;
+	const char *rest = d->endpoint ? after_scheme(d->endpoint) : NULL, *path;
 
-	if (!d->endpoint || !is_printable(d->endpoint) || strchr(d->endpoint, ' '))
+	if (!d->endpoint || strlen(d->endpoint) >= ENDPOINT_MAX || !is_printable(d->endpoint) ||
+	    strchr(d->endpoint, ' '))
 		return error_set(err, -EINVAL, "endpoint: want HOST:PORT or a URL");
 	if (!rest && d->protocol == OTLP_HTTP)
 		return error_set(err, -EINVAL,
@@ -66,19 +77,10 @@ static int check_endpoint(const struct destination *d, struct error *err)
 	if (d->tls == TLS_PLAINTEXT && has_prefix(d->endpoint, "https://"))
 		return error_set(err, -EINVAL,
 				 "tls.mode: want Verify or SkipVerify with an https:// endpoint");
-	n = strcspn(rest ? rest : d->endpoint, "/?#");
-	if (n + sizeof(":443") > sizeof(host))
-		return error_set(err, -EINVAL, "endpoint: the host is too long");
-	memcpy(host, rest ? rest : d->endpoint, n);
-	host[n] = 0;
-	if (d->protocol == OTLP_GRPC && rest && rest[n] && !streq(rest + n, "/"))
+	path = strpbrk(rest ? rest : d->endpoint, "/?#");
+	if (d->protocol == OTLP_GRPC && path && !(rest && streq(path, "/")))
 		return error_set(err, -EINVAL, "endpoint: want no path with protocol GRPC");
-	if (parse_host_port(host, &hp) < 0 && rest) {
-		memcpy(host + n, ":443", sizeof(":443"));
-	} else if (!rest && d->endpoint[n]) {
-		return error_set(err, -EINVAL, "endpoint: want HOST:PORT without a path");
-	}
-	if (parse_host_port(host, &hp) < 0 || !hp.host[0] || !hp.port || strchr(host, '@'))
+	if (!has_host_port(d))
 		return error_set(err, -EINVAL, "endpoint: want HOST:PORT or a URL");
 	return 0;
 }

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kustomize/: one command installs, a second one changes nothing; the roles allow what is needed and no more."""
+
+import json
+
+import pytest
+from conftest import OVERLAYS
+
+OPERATOR = "system:serviceaccount:kiln-system:kiln-operator"
+AGENT = "system:serviceaccount:kiln-system:kiln-agent"
+# kubectl sends a PodDisruptionBudget's selector each time ("patchStrategy: replace"); the server changes nothing.
+ALWAYS_SENT = {"poddisruptionbudget.policy/kiln-operator"}
+
+
+def versions(cluster, overlay="default"):
+    manifest = cluster.kubectl("kustomize", OVERLAYS / overlay)
+    items = json.loads(cluster.kubectl("get", "-f", "-", "-o", "json", input=manifest))["items"]
+    return {(i["kind"], i["metadata"]["name"]): i["metadata"]["resourceVersion"] for i in items}
+
+
+def test_one_command_installs(installed):
+    assert installed.returncode == 0, installed.stderr
+    assert "Warning" not in installed.stderr
+    lines = installed.stdout.splitlines()
+    assert len(lines) > 15 and all(line.endswith(" created") for line in lines), installed.stdout
+
+
+def test_a_second_apply_changes_nothing(cluster, installed):
+    before = versions(cluster)
+    said = cluster.kubectl("apply", "-k", OVERLAYS / "default").splitlines()
+    changed = {line.split()[0] for line in said if not line.endswith(" unchanged")}
+    assert changed <= ALWAYS_SENT
+    assert versions(cluster) == before
+    assert cluster.kubectl("diff", "-k", OVERLAYS / "default") == ""
+
+
+def test_server_side_apply_works_too(cluster, installed):
+    said = cluster.kubectl("apply", "--server-side", "--dry-run=server", "--force-conflicts", "-k",
+                           OVERLAYS / "default", check=False)
+    assert said.returncode == 0, said.stderr
+
+
+def test_dev_overlay_applies(cluster, installed):
+    cluster.kubectl("apply", "-k", OVERLAYS / "dev", "--dry-run=server")
+    objects = cluster.kubectl("kustomize", OVERLAYS / "dev")
+    assert "imagePullPolicy: Never" in objects and "replicas: 1\n" in objects and "- debug" in objects
+
+
+def test_the_first_config_is_one_that_the_server_takes(cluster, installed):
+    config = cluster.get("configmap", "-n", "kiln-system", "kiln-first-config")["data"]["cluster.yaml"]
+    assert config == (OVERLAYS / "default/cluster.yaml").read_text()
+    cluster.apply(config, "--dry-run=server")
+
+
+def test_the_operators_pods_are_restricted(cluster, installed):
+    """Pod Security's strictest level takes them."""
+    pod = cluster.get("deployment", "-n", "kiln-system", "kiln-operator")["spec"]["template"]
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {
+        "name": "strict", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}})
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe", "namespace": "strict"},
+           "spec": {**pod["spec"], "serviceAccountName": "default"}}
+    said = cluster.kubectl("apply", "--dry-run=server", "-f", "-", input=json.dumps(pod), check=False)
+    assert said.returncode == 0 and "would violate" not in said.stderr, said.stderr
+
+
+def allowed(cluster, who, verb, resource, namespace="", group="", name="", subresource=""):
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {
+        "user": who, "groups": ["system:serviceaccounts", "system:authenticated"],
+        "resourceAttributes": {"verb": verb, "resource": resource, "namespace": namespace, "group": group,
+                               "name": name, "subresource": subresource}}}
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    return json.loads(cluster.request(path, "POST", review))["status"]["allowed"]
+
+
+KILN = "profiling.kiln.dev"
+HERE = "kiln-system"
+MAY = (
+    [(v, r, "", "", "", "") for v in ("list", "watch") for r in ("pods", "namespaces", "nodes")] +
+    [(v, "endpointslices", "", "discovery.k8s.io", "", "") for v in ("list", "watch")] +
+    [(v, r, "", KILN, "", "") for v in ("list", "watch")
+     for r in ("clusterprofilingconfigs", "profilingconfigs", "profilingnodes")] +
+    [("patch", r, "", KILN, "", "status") for r in ("clusterprofilingconfigs", "profilingconfigs", "profilingnodes")] +
+    [(v, "profilingnodes", "", KILN, "", "") for v in ("create", "patch", "delete")] +
+    [("create", "clusterprofilingconfigs", "", KILN, "", ""), ("create", "events", "team", "events.k8s.io", "", ""),
+     ("create", "tokenreviews", "", "authentication.k8s.io", "", "")] +
+    [(v, r, HERE, "", "", "") for v in ("list", "watch", "create", "patch", "delete")
+     for r in ("configmaps", "serviceaccounts", "services")] +
+    [(v, "daemonsets", HERE, "apps", "", "") for v in ("list", "watch", "create", "patch", "delete")] +
+    [(v, "networkpolicies", HERE, "networking.k8s.io", "", "") for v in ("list", "watch", "create", "patch", "delete")] +
+    [("create", "leases", HERE, "coordination.k8s.io", "", "")] +
+    [(v, "leases", HERE, "coordination.k8s.io", "kiln-operator", "") for v in ("get", "update")]
+)
+MAY_NOT = (
+    [(v, "secrets", n, "", "", "") for v in ("get", "list", "watch", "create") for n in ("", HERE, "team")] +
+    [(v, "pods", n, "", "", s) for v in ("create", "patch", "delete") for n in (HERE, "team") for s in ("", "exec")] +
+    [(v, r, "team", "", "", "") for v in ("get", "list", "create", "patch", "delete")
+     for r in ("configmaps", "serviceaccounts", "services")] +
+    [(v, "daemonsets", "team", "apps", "", "") for v in ("list", "create", "patch", "delete")] +
+    [(v, "deployments", HERE, "apps", "", "") for v in ("create", "patch", "delete")] +
+    [(v, r, "", "rbac.authorization.k8s.io", "", "") for v in ("create", "patch", "escalate", "bind")
+     for r in ("clusterroles", "clusterrolebindings", "roles", "rolebindings")] +
+    [(v, r, "", KILN, "", "") for v in ("update", "patch", "delete")
+     for r in ("clusterprofilingconfigs", "profilingconfigs")] +
+    [("create", "profilingconfigs", "team", KILN, "", ""), ("update", "leases", HERE, "coordination.k8s.io", "other", ""),
+     ("delete", "leases", HERE, "coordination.k8s.io", "kiln-operator", ""), ("patch", "nodes", "", "", "", ""),
+     ("create", "serviceaccounts", HERE, "", "kiln-agent", "token"), ("get", "nodes", "", "", "", "proxy"),
+     ("impersonate", "users", "", "", "", "")]
+)
+
+
+@pytest.mark.parametrize("question", MAY, ids=lambda q: "-".join(filter(None, q)))
+def test_the_operator_may(cluster, installed, question):
+    verb, resource, namespace, group, name, sub = question
+    assert allowed(cluster, OPERATOR, verb, resource, namespace, group, name, sub)
+
+
+@pytest.mark.parametrize("question", MAY_NOT, ids=lambda q: "-".join(filter(None, q)))
+def test_the_operator_may_not(cluster, installed, question):
+    verb, resource, namespace, group, name, sub = question
+    assert not allowed(cluster, OPERATOR, verb, resource, namespace, group, name, sub)
+
+
+@pytest.mark.parametrize("question", [q for q in MAY + MAY_NOT], ids=lambda q: "-".join(filter(None, q)))
+def test_the_agent_may_nothing(cluster, installed, question):
+    verb, resource, namespace, group, name, sub = question
+    assert not allowed(cluster, AGENT, verb, resource, namespace, group, name, sub)
+
+
+def aggregated(cluster, role):
+    """The verbs on each resource of ours that ROLE gets; the controller that adds them up does not run here."""
+    roles = cluster.get("clusterroles")["items"]
+    selectors = next(r for r in roles if r["metadata"]["name"] == role)["aggregationRule"]["clusterRoleSelectors"]
+    verbs = {}
+    for each in roles:
+        labels = each["metadata"].get("labels", {})
+        if not any(s["matchLabels"].items() <= labels.items() for s in selectors):
+            continue
+        for rule in each.get("rules") or []:
+            if rule.get("apiGroups") == [KILN]:
+                for resource in rule["resources"]:
+                    verbs.setdefault(resource, set()).update(rule["verbs"])
+    return verbs
+
+
+READ = {"get", "list", "watch"}
+WRITE = {"create", "update", "patch", "delete", "deletecollection"}
+
+
+def test_roles_are_aggregated(cluster, installed):
+    """edit includes view's rules by itself, and admin edit's (their own aggregation labels)."""
+    kinds = {"clusterprofilingconfigs", "profilingconfigs", "profilingnodes"}
+    assert aggregated(cluster, "view") == {kind: READ for kind in kinds}
+    for role in ("edit", "admin"):
+        got = aggregated(cluster, role)
+        assert got["profilingconfigs"] == READ | WRITE
+        assert got["clusterprofilingconfigs"] == READ and got["profilingnodes"] == READ
+
+
+@pytest.mark.parametrize("resource, namespace, schema", [
+    ("leases", HERE, "kiln-operator-leases"), ("pods", "", "kiln-operator")])
+def test_requests_have_their_own_priority(cluster, installed, resource, namespace, schema):
+    """The API server names the FlowSchema that took a request by its uid."""
+    uid = cluster.get("flowschema", schema)["metadata"]["uid"]
+    kubeconfig = cluster.user(OPERATOR, "system:serviceaccounts", "system:authenticated")
+    path = {"leases": f"/apis/coordination.k8s.io/v1/namespaces/{HERE}/leases/kiln-operator",
+            "pods": "/api/v1/pods"}[resource]
+    said = cluster.kubectl("get", "--raw", path, "-v=9", kubeconfig=kubeconfig, check=False)
+    assert uid in said.stderr

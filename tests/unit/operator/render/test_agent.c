@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The real agent takes every configuration that is rendered, without a word about keys that it does
+ * not know. kiln-agent --check answers 2 to a bad configuration, and only then looks at the kernel:
+ * 3 (no privileges) is as good as 0 here.
+ */
+#include "tests/support/test.h"
+
+#include <sys/wait.h>
+
+#include "load.h"
+
+static char directory[] = "/tmp/kiln-render-XXXXXX";
+
+/* What it says on standard error; its exit code. */
+static int check(const char *yaml, char *says, size_t size)
+{
+	char path[64], command[1024];
+	FILE *f;
+	size_t n;
+
+	snprintf(path, sizeof(path), "%s/agent.yaml", directory);
+	f = fopen(path, "we");
+	assert_non_null(f);
+	assert_true(fputs(yaml, f) >= 0);
+	fclose(f);
+	snprintf(command, sizeof(command),
+		 "NODE_NAME=n KILN_MAIN_HEADER_0=a KILN_MAIN_HEADER_1=b %s --config %s --check "
+		 "2>&1 < /dev/null | grep -v ' debug '; exit ${PIPESTATUS[0]}",
+		 KILN_AGENT, path);
+	setenv("KILN_COMMAND", command, 1);
+	f = popen("bash -c \"$KILN_COMMAND\"", "re");
+	assert_non_null(f);
+	n = fread(says, 1, size - 1, f);
+	says[n] = 0;
+	unlink(path);
+	return WEXITSTATUS(pclose(f));
+}
+
+/* The two things that this version of the agent does not do yet, by name; nothing else. */
+static void expect_no_warning(char *says)
+{
+	char *rest = says, *line;
+
+	while ((line = strsep(&rest, "\n"))) {
+		if (strstr(line, " warn config") &&
+		    !strstr(line, "processors.k8sattributes: pod") &&
+		    !strstr(line, "off-CPU profiling is not"))
+			fail_msg("%s", line);
+	}
+}
+
+static void expect_accepted(const cJSON *object)
+{
+	struct cluster_config *config = load_config(object);
+	struct rendered *r = render_config(config);
+	unsigned int n = 0;
+
+	for (size_t i = 0; i < r->n; i++) {
+		static char says[1 << 16];
+		int code;
+
+		if (r->objects[i].kind != KUBE_CONFIG_MAPS)
+			continue;
+		code = check(agent_yaml(r, r->objects[i].name), says, sizeof(says));
+		if (code != 0 && code != 3)
+			fail_msg("%s: %d: %s", r->objects[i].name, code, says);
+		expect_no_warning(says);
+		n++;
+	}
+	assert_true(n > 0);
+	rendered_free(r);
+	cluster_config_free(config);
+}
+
+static void agent_takes_the_minimal_config(void **state)
+{
+	cJSON *object = load_json(RENDER_DATA "minimal.json");
+
+	expect_accepted(object);
+	cJSON_Delete(object);
+}
+
+static void agent_takes_the_full_config(void **state)
+{
+	cJSON *object = load_json(RENDER_DATA "full.json");
+
+	expect_accepted(object);
+	cJSON_Delete(object);
+}
+
+/* What users write is text, whatever is in it. */
+static void agent_takes_hostile_text(void **state)
+{
+	static const char *const texts[] = {
+	    "${env:HOME}", "$$",   "$",
+	    "${",	   "\\",   "\"",
+	    "'",	   "a: b", "# no comment",
+	    "{}",	   "[x]",  "&a",
+	    "*a",	   "!x",   "%",
+	    "|",	   ">",	   "@",
+	    "`",	   "~",	   "null",
+	    "true",	   "yes",  "1e3",
+	    "0x10",	   "",	   " ",
+	    "- a",	   "? a",  "\xc3\xa9\xe2\x82\xac\xf0\x9f\x94\xa5",
+	    "a,b=c",	   "</x>",
+	};
+	cJSON *object = load_json(RENDER_DATA "full.json");
+	cJSON *spec = cJSON_GetObjectItem(object, "spec");
+	cJSON *otlp = cJSON_GetObjectItem(
+	    cJSON_GetArrayItem(cJSON_GetObjectItem(spec, "destinations"), 0), "otlp");
+	cJSON *headers = cJSON_CreateArray();
+	struct cluster_config *config;
+	struct rendered *r;
+	const char *yaml;
+
+	cJSON_DeleteItemFromObject(spec, "nodeGroups");
+	cJSON_DeleteItemFromObject(otlp, "headers");
+	cJSON_AddItemToObject(otlp, "headers", headers);
+	config = load_config(object);
+	/* Past the parser's limits: render() is the last line of defence. */
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		struct destination_header one = {.value = (char *)texts[i]};
+		struct destination_header *before = config->destinations[0].headers;
+		size_t n_before = config->destinations[0].n_headers;
+		static char says[1 << 16];
+		int code;
+
+		one.name = (char *)"x";
+		config->destinations[0].headers = &one;
+		config->destinations[0].n_headers = 1;
+		r = render_config(config);
+		yaml = agent_yaml(r, "kiln-agent");
+		code = check(yaml, says, sizeof(says));
+		if (code != 0 && code != 3)
+			fail_msg("%s: %d: %s", texts[i], code, says);
+		expect_no_warning(says);
+		rendered_free(r);
+		config->destinations[0].headers = before;
+		config->destinations[0].n_headers = n_before;
+	}
+	cluster_config_free(config);
+	cJSON_Delete(object);
+}
+
+/* The test can fail. */
+static void agent_refuses_a_bad_config(void **state)
+{
+	static char says[1 << 16];
+
+	assert_int_equal(
+	    check("receivers: {profiling: {sampels_per_second: 1}}\n", says, sizeof(says)), 2);
+	assert_non_null(strstr(says, "kiln-agent: "));
+}
+
+static int set_up(void **state)
+{
+	return mkdtemp(directory) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+	return rmdir(directory);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(agent_takes_the_minimal_config),
+	    cmocka_unit_test(agent_takes_the_full_config),
+	    cmocka_unit_test(agent_takes_hostile_text),
+	    cmocka_unit_test(agent_refuses_a_bad_config),
+	};
+
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}
