@@ -274,10 +274,12 @@ ROWS = [
      ('spec.agent.tolerations[0].value: Invalid value: "b c": want a label value, got "b c"',)),
     ("toleration of a key that no taint has", CLUSTER, agent(tolerations=[{"key": "a b", "operator": "Exists"}]),
      ('spec.agent.tolerations[0].key: Invalid value: "a b": want a key such as team or example.com/team, got "a b"',)),
-    ("the operator's own label", CLUSTER,
-     agent(podLabels={"team": "a", "app.kubernetes.io/name": "x", "profiling.kiln.dev/group": "y"}),
+    ("the operator's own label", CLUSTER, agent(podLabels={"team": "a", "app.kubernetes.io/name": "x"}),
      ("spec.agent.podLabels: Invalid value: want none of the keys that the operator sets itself, got "
-      '["app.kubernetes.io/name", "profiling.kiln.dev/group"]',)),
+      '["app.kubernetes.io/name"]',)),
+    ("the operator's own annotation", CLUSTER, agent(podAnnotations={"profiling.kiln.dev/config-hash": "x"}),
+     ("spec.agent.podAnnotations: Invalid value: want none of the keys that the operator sets itself, got "
+      '["profiling.kiln.dev/config-hash"]',)),
     ("label value with a blank", CLUSTER, agent(podLabels={"team": "a b"}),
      ('spec.agent.podLabels[team]: Invalid value: "a b": want a label value, got "a b"',)),
     ("17 labels of nodes", CLUSTER, agent(nodeSelector={f"l{i}": "x" for i in range(17)}),

@@ -4,8 +4,9 @@
 A row is (title, objects, of, condition). OBJECTS are created in this order, a second apart when their age
 decides; OF is "namespace/name" of the ProfilingConfig (or "cluster") whose status is looked at; CONDITION is
 (type, status, reason, message) of the condition that it then has. test_table.py proves that the API server
-takes each object, without an operator. Reasons and messages are the operator's (operator/policy, operator/render):
-a message of None is not looked at.
+takes each object, without an operator; test_parser.py, which of them one object alone tells. The conditions are
+the operator's (policy_verdict() of operator/policy) and are compared where the whole operator runs; a message of None
+is not looked at.
 """
 
 from conftest import thing
@@ -21,18 +22,29 @@ def tenant(name, **spec):
 
 
 ROWS = [
+    ("no cluster config",
+     [tenant("a")],
+     "default/a", ("Accepted", "False", "NoClusterConfig",
+                   "there is no ClusterProfilingConfig cluster: nothing is profiled")),
     ("two defaults of a namespace: the older one counts",
      [cluster(), tenant("a", **hz(19)), tenant("b", **hz(29))],
-     "default/b", ("Accepted", "False", "Conflict", None)),
+     "default/b", ("Accepted", "False", "Conflict",
+                   "spec.podSelector: absent, as in a, which is the namespace's default: of several the oldest "
+                   "counts")),
     ("two selectors of the same priority are no conflict",
      [cluster(), tenant("a", **select(app="api"), **hz(19)), tenant("b", **select(app="api"), **hz(29))],
-     "default/b", ("Accepted", "True", "Accepted", None)),
+     "default/b", ("Accepted", "True", "Accepted", "accepted")),
     ("refers to a destination that nothing defines",
      [cluster(**to()), tenant("a", profile={"destinationRefs": ["mian"]})],
-     "default/a", ("Accepted", "False", "Invalid", None)),
-    ("refers to a destination of its own that the cluster forbids",
-     [cluster(**to()), tenant("a", destinations=[otlp(name="own")], profile={"destinationRefs": ["own"]})],
-     "default/a", ("Accepted", "False", "Invalid", None)),
+     "default/a", ("Accepted", "False", "DestinationNotFound",
+                   "spec.profile.destinationRefs[0]: want the name of a destination of the cluster's or of "
+                   'spec.destinations, got "mian"; did you mean main?')),
+    ("beyond the guard-rails in one field",
+     [cluster(guardrails={"sampling": {"maxHz": 97}}), tenant("a", **hz(499))],
+     "default/a", ("Accepted", "True", "Accepted", "accepted; the guard-rails changed sampling.hz")),
+    ("a destination of its own that the cluster forbids",
+     [cluster(**to()), tenant("a", destinations=[otlp(name="own")])],
+     "default/a", ("Accepted", "True", "Accepted", "accepted; the guard-rails changed destinations")),
     ("a label key that is none: keys of maps are not checked by the API server",
      [cluster(), tenant("a", **select(**{"my team": "x"}))],
      "default/a", ("Accepted", "False", "Invalid", None)),
@@ -41,7 +53,7 @@ ROWS = [
      "cluster", ("Accepted", "False", "Invalid", None)),
     ("node groups at the limit",
      [cluster(**groups(4, 4, 4))],
-     "cluster", ("Accepted", "True", "Accepted", None)),
+     "cluster", ("Accepted", "True", "Accepted", "accepted")),
 ]
 
 # What the operator sees in one object alone.
