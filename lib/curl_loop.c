@@ -129,7 +129,10 @@ static void socket_closed(uv_handle_t *handle)
 	free(container_of((uv_poll_t *)handle, struct curl_loop_socket, poll));
 }
 
-/* curl: watch this socket so, or no longer. */
+/*
+ * curl: watch this socket so, or no longer. Anything but 0 would be the end of the whole pool for
+ * curl; without memory the transfer hears nothing instead, and its time runs out.
+ */
 static int socket_changed(CURL *easy, curl_socket_t fd, int what, void *arg, void *socket)
 {
 	struct curl_loop *l = arg;
@@ -147,12 +150,12 @@ static int socket_changed(CURL *easy, curl_socket_t fd, int what, void *arg, voi
 	if (!s) {
 		s = calloc(1, sizeof(*s));
 		if (!s)
-			return -1;
+			return 0;
 		s->owner = l;
 		s->fd = fd;
 		if (uv_poll_init_socket(l->loop, &s->poll, fd) < 0) {
 			free(s);
-			return -1;
+			return 0;
 		}
 		curl_multi_assign(l->multi, fd, s);
 	}
@@ -160,7 +163,8 @@ static int socket_changed(CURL *easy, curl_socket_t fd, int what, void *arg, voi
 		events |= UV_WRITABLE;
 	if (what != CURL_POLL_OUT)
 		events |= UV_READABLE;
-	return uv_poll_start(&s->poll, events, on_socket) < 0 ? -1 : 0;
+	(void)uv_poll_start(&s->poll, events, on_socket); /* fails while closing only */
+	return 0;
 }
 
 /* curl: wake me after that long; never from inside this call, so 0 becomes the next turn. */

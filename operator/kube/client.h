@@ -85,6 +85,7 @@ DEFINE_CLEANUP(struct kube_client *, kube_client_free)
 /* RET may be NULL. -EBUSY, -ENOMEM. */
 int kube_call(struct kube_client *client, const struct kube_request *request,
 	      struct kube_call **ret) _must_check_;
+/* Over HTTP/2 the server hears of it with the next request at the latest (curl 7.88). */
 void kube_cancel(struct kube_call *call);
 
 /* For /metrics: rest_client_requests_total by method and code ("<error>" for none). */

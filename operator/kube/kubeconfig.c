@@ -9,6 +9,8 @@
  */
 #include "operator/kube/kubeconfig.h"
 
+#include <arpa/inet.h>
+
 #include "lib/buf.h"
 #include "lib/fields.h"
 #include "lib/parse.h"
@@ -403,15 +405,17 @@ static int load_user(const struct kubeconfig *k, const struct entry *e, struct k
 	return 0;
 }
 
+/* An address by number: names are whatever somebody says they are. */
 static bool loopback(const char *server)
 {
-	static const char *const hosts[] = {"http://127.", "http://[::1]", "http://localhost:"};
-	size_t i;
+	const char *host = server + strlen("http://");
+	struct in_addr v4;
+	char text[INET_ADDRSTRLEN];
 
-	for (i = 0; i < ARRAY_SIZE(hosts); i++)
-		if (has_prefix(server, hosts[i]))
-			return true;
-	return false;
+	if (has_prefix(host, "[::1]"))
+		return true;
+	snprintf(text, sizeof(text), "%.*s", (int)strcspn(host, ":/"), host);
+	return inet_pton(AF_INET, text, &v4) == 1 && ntohl(v4.s_addr) >> 24 == 127;
 }
 
 static int load_context(const struct kubeconfig *k, const char *name, struct kube_credentials *c)
