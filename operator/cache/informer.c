@@ -301,9 +301,10 @@ static int request(struct informer *f, enum informer_step step)
 	bool list = step == INFORMER_LIST;
 	struct kube_request request = {
 	    .method = "GET",
-	    .accept = !f->options.metadata_only ? KUBE_PROTOBUF_OR_JSON
-		      : list			? KUBE_PARTIAL_LIST
-						: KUBE_PARTIAL,
+	    .accept = f->options.json		  ? "application/json"
+		      : !f->options.metadata_only ? KUBE_PROTOBUF_OR_JSON
+		      : list			  ? KUBE_PARTIAL_LIST
+						  : KUBE_PARTIAL,
 	    .idle_ms = list ? LIST_IDLE_MS : f->core.timeout_s * 1000ULL + IDLE_GRACE_MS,
 	    .unlimited = true,
 	    .no_retry = true,

@@ -121,21 +121,21 @@ static int check_toleration(struct json_fields *f, const cJSON *node, _unused_ v
 	if (r < 0)
 		return r;
 	if ((!key || !*key) && !t.exists) {
-		json_enter(f, "operator");
+		json_path_enter(f, "operator");
 		return json_error(f, "want Exists without a key");
 	}
 	if (key && *key && !syntax_label_key.ok(key)) {
-		json_enter(f, "key");
+		json_path_enter(f, "key");
 		return json_error(f, "want %s, got %s", syntax_label_key.want,
 				  quote_text(key).text);
 	}
 	if (t.exists && value && *value) {
-		json_enter(f, "value");
+		json_path_enter(f, "value");
 		return json_error(f, "want no value with operator Exists, got %s",
 				  quote_text(value).text);
 	}
 	if (t.seconds != NUMBER_ABSENT && t.effect != EFFECT_NO_EXECUTE) {
-		json_enter(f, "tolerationSeconds");
+		json_path_enter(f, "tolerationSeconds");
 		return json_error(f, "want effect NoExecute with tolerationSeconds");
 	}
 	return 0;
@@ -174,7 +174,7 @@ static int decode_pull_secrets(struct json_fields *f, const cJSON *node, void *o
 			if (streq(json_get(a, "name")->valuestring,
 				  json_get(b, "name")->valuestring)) {
 				json_enter_index(f, i);
-				json_enter(f, "name");
+				json_path_enter(f, "name");
 				return json_error(
 				    f, "%s is given twice",
 				    quote_text(json_get(a, "name")->valuestring).text);
@@ -347,7 +347,7 @@ int groups_decode(struct json_fields *f, const cJSON *node, void *out)
 		for (size_t j = 0; j < i; j++)
 			if (streq(c->groups[i].name, c->groups[j].name)) {
 				json_enter_index(f, i);
-				json_enter(f, "name");
+				json_path_enter(f, "name");
 				return json_error(f, "%s is given twice",
 						  quote_text(c->groups[i].name).text);
 			}

@@ -119,7 +119,7 @@ static int one_header(struct json_fields *f, const cJSON *node, const struct jso
 	int r = json_decode(f, node, rows, h);
 
 	if (r == 0 && is_reserved_header(h->name)) {
-		json_enter(f, "name");
+		json_path_enter(f, "name");
 		return json_error(f,
 				  "want none of the headers that the exporter sets itself, got %s",
 				  quote_text(h->name).text);
@@ -159,7 +159,7 @@ static int add_headers(struct json_fields *f, const cJSON *node, struct destinat
 		for (size_t j = 0; r == 0 && j < d->n_headers; j++)
 			if (strcasecmp(d->headers[j].name, more.headers[i].name) == 0) {
 				json_enter_index(f, i);
-				json_enter(f, "name");
+				json_path_enter(f, "name");
 				r = json_error(f, "%s is given twice",
 					       quote_text(more.headers[i].name).text);
 			}
@@ -210,7 +210,7 @@ static const struct json_row otlp_rows[] = {
 /* Repeats no user:password@ of a URL. */
 static int bad_endpoint(struct json_fields *f, const char *endpoint, const char *want)
 {
-	json_enter(f, "endpoint");
+	json_path_enter(f, "endpoint");
 	if (strchr(endpoint, '@'))
 		return json_error(f, "want %s, got a URL with a user (not shown)", want);
 	return json_error(f, "want %s, got %s", want, quote_text(endpoint).text);
@@ -261,7 +261,7 @@ static int check_tls(struct json_fields *f, const cJSON *otlp, struct destinatio
 
 	if (plain && !tls)
 		d->tls = TLS_PLAINTEXT;
-	json_enter(f, "tls");
+	json_path_enter(f, "tls");
 	if (plain && d->tls != TLS_PLAINTEXT)
 		return json_error(f, "want mode Plaintext or no tls with an http:// endpoint");
 	if (d->tls == TLS_PLAINTEXT) {
@@ -269,13 +269,13 @@ static int check_tls(struct json_fields *f, const cJSON *otlp, struct destinatio
 			return json_error(f, "want no serverName, caSecretRef or "
 					     "clientCertificateSecretRef with mode Plaintext");
 		if (has_prefix(d->endpoint, "https://")) {
-			json_enter(f, "mode");
+			json_path_enter(f, "mode");
 			return json_error(f, "want Verify or SkipVerify with an https:// "
 					     "endpoint, got Plaintext");
 		}
 	}
 	if (d->tls == TLS_SKIP_VERIFY && d->ca.name) {
-		json_enter(f, "caSecretRef");
+		json_path_enter(f, "caSecretRef");
 		return json_error(f, "want no CA with mode SkipVerify, which does not verify");
 	}
 	return 0;
@@ -292,7 +292,7 @@ static int decode_otlp(struct json_fields *f, const cJSON *node, void *out)
 	if (r == 0)
 		r = check_tls(f, node, d);
 	if (r == 0)
-		json_leave(f, mark);
+		json_path_leave(f, mark);
 	return r;
 }
 

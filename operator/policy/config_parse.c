@@ -111,7 +111,7 @@ static int decode_denied_tracers(struct json_fields *f, const cJSON *node, void 
 		if (g->tracer_denied[t])
 			return json_error(f, "\"%s\" is given twice", name);
 		g->tracer_denied[t] = true;
-		json_leave(f, mark);
+		json_path_leave(f, mark);
 	}
 	return 0;
 }
@@ -143,7 +143,7 @@ static int decode_destinations(struct json_fields *f, const cJSON *node, size_t 
 		for (size_t j = 0; r == 0 && j < i; j++)
 			if (streq((*ret)[i].name, (*ret)[j].name)) {
 				json_enter_index(f, i);
-				json_enter(f, "name");
+				json_path_enter(f, "name");
 				r = json_error(f, "%s is given twice",
 					       quote_text((*ret)[i].name).text);
 			}
@@ -232,7 +232,7 @@ static int decode_metadata(struct json_fields *f, const cJSON *node, void *out)
 		return json_want(f, node, "an object");
 	for (const struct json_row *row = id_rows; row->type != JSON_END; row++) {
 		const cJSON *child = json_get(node, row->name);
-		size_t mark = json_enter(f, row->name);
+		size_t mark = json_path_enter(f, row->name);
 		int r = 0;
 
 		if (child)
@@ -241,7 +241,7 @@ static int decode_metadata(struct json_fields *f, const cJSON *node, void *out)
 			r = json_error(f, "required");
 		if (r < 0)
 			return r;
-		json_leave(f, mark);
+		json_path_leave(f, mark);
 	}
 	return 0;
 }
@@ -268,7 +268,7 @@ static int check_type(struct json_fields *f, const cJSON *object, const char *ki
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		const cJSON *node = json_get(object, names[i]);
 		const char *nearest = NULL;
-		size_t mark = json_enter(f, names[i]);
+		size_t mark = json_path_enter(f, names[i]);
 
 		if (node && (!cJSON_IsString(node) || !streq(node->valuestring, want[i]))) {
 			if (i == 1 && cJSON_IsString(node))
@@ -280,7 +280,7 @@ static int check_type(struct json_fields *f, const cJSON *object, const char *ki
 						  quote_text(node->valuestring).text, nearest);
 			return json_want(f, node, want[i]);
 		}
-		json_leave(f, mark);
+		json_path_leave(f, mark);
 	}
 	return 0;
 }
@@ -319,7 +319,7 @@ static int check_names(struct json_fields *f, const struct cluster_config *c, co
 			j++;
 		if (names[j])
 			continue;
-		json_enter(f, path);
+		json_path_enter(f, path);
 		json_enter_index(f, i);
 		nearest = nearest_choice(list->items[i], names);
 		if (nearest)
@@ -338,11 +338,11 @@ static int check_cluster(struct json_fields *f, const struct cluster_config *c)
 	int r;
 
 	if (!streq(c->id.name, "cluster")) {
-		json_enter(f, "metadata.name");
+		json_path_enter(f, "metadata.name");
 		return json_error(f, "want \"cluster\", got %s", quote_text(c->id.name).text);
 	}
 	if (g->min_hz > g->max_hz) {
-		json_enter(f, "spec.guardrails.sampling.minHz");
+		json_path_enter(f, "spec.guardrails.sampling.minHz");
 		return json_error(f, "want at most maxHz, %d, got %d", g->max_hz, g->min_hz);
 	}
 	r = check_names(f, c, "spec.defaults.destinationRefs", &c->defaults.destination_refs);
@@ -410,7 +410,7 @@ int namespace_config_parse(const cJSON *object, struct namespace_config **ret, s
 	if (r == 0)
 		r = finish_id(&f, &c->id, "default");
 	if (r == 0 && c->priority != NUMBER_ABSENT && !c->pods.set) {
-		json_enter(&f, "spec.priority");
+		json_path_enter(&f, "spec.priority");
 		r = json_error(&f, "want a priority only with podSelector, got %d", c->priority);
 	}
 	if (r < 0)

@@ -93,7 +93,7 @@ static int decode_requirement(struct json_fields *f, const cJSON *node, void *ou
 
 	if (r < 0)
 		return r;
-	json_enter(f, "values");
+	json_path_enter(f, "values");
 	if ((q->op == SELECTOR_IN || q->op == SELECTOR_NOT_IN) && !q->n_values)
 		return json_error(f, "want values with operator %s, got none",
 				  operators[q->op].name);
@@ -148,9 +148,9 @@ int label_selector_decode(struct json_fields *f, const cJSON *node, size_t max,
 	if (r < 0)
 		return r;
 	out->set = true;
-	mark = json_enter(f, "matchLabels");
+	mark = json_path_enter(f, "matchLabels");
 	r = decode_labels(f, json_get(node, "matchLabels"), 1, max, out);
 	if (r == 0)
-		json_leave(f, mark);
+		json_path_leave(f, mark);
 	return r;
 }

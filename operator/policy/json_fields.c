@@ -12,7 +12,7 @@
 #include "lib/fields.h"
 #include "lib/parse.h"
 
-size_t json_enter(struct json_fields *f, const char *name)
+size_t json_path_enter(struct json_fields *f, const char *name)
 {
 	size_t mark = f->path_len;
 
@@ -32,10 +32,10 @@ size_t json_enter_index(struct json_fields *f, size_t i)
 	char text[24];
 
 	snprintf(text, sizeof(text), "[%zu]", i);
-	return json_enter(f, text);
+	return json_path_enter(f, text);
 }
 
-void json_leave(struct json_fields *f, size_t mark)
+void json_path_leave(struct json_fields *f, size_t mark)
 {
 	f->path_len = mark;
 	if (mark < sizeof(f->path))
@@ -110,13 +110,13 @@ static int unknown_field(struct json_fields *f, const struct json_row *rows, con
 	while (rows[n].type != JSON_END)
 		n++;
 	nearest = nearest_name(name, n, row_name, rows);
-	mark = json_enter(f, quote_text(name).text);
+	mark = json_path_enter(f, quote_text(name).text);
 	/* The quotes are for blanks and the like; a plain name goes without. */
 	if (strlen(name) <= 64 &&
 	    strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 			 "0123456789_-") == strlen(name)) {
-		json_leave(f, mark);
-		json_enter(f, name);
+		json_path_leave(f, mark);
+		json_path_enter(f, name);
 	}
 	if (nearest)
 		return json_error(f, "unknown field; did you mean %s?", nearest);
@@ -139,7 +139,7 @@ int json_decode(struct json_fields *f, const cJSON *node, const struct json_row 
 			i++;
 		if (rows[i].type == JSON_END)
 			return unknown_field(f, rows, child->string);
-		mark = json_enter(f, rows[i].name);
+		mark = json_path_enter(f, rows[i].name);
 		if (seen & UINT64_C(1) << i)
 			return json_error(f, "given twice");
 		seen |= UINT64_C(1) << i;
@@ -149,12 +149,12 @@ int json_decode(struct json_fields *f, const cJSON *node, const struct json_row 
 			r = json_error(f, "required");
 		if (r < 0)
 			return r;
-		json_leave(f, mark);
+		json_path_leave(f, mark);
 	}
 	for (size_t i = 0; rows[i].type != JSON_END; i++) {
 		if (!rows[i].required || seen & UINT64_C(1) << i)
 			continue;
-		json_enter(f, rows[i].name);
+		json_path_enter(f, rows[i].name);
 		return json_error(f, "required");
 	}
 	return 0;
@@ -278,7 +278,7 @@ static int decode_strings(struct json_fields *f, const cJSON *node, const struct
 						  quote_text(child->valuestring).text);
 			}
 		out->n++;
-		json_leave(f, mark);
+		json_path_leave(f, mark);
 	}
 	return 0;
 }
@@ -331,7 +331,7 @@ int json_list(struct json_fields *f, const cJSON *node, size_t max, size_t size,
 
 		if (r < 0)
 			return r;
-		json_leave(f, mark);
+		json_path_leave(f, mark);
 	}
 	return 0;
 }
@@ -356,14 +356,14 @@ int json_check_map(struct json_fields *f, const cJSON *node, size_t min, size_t 
 		if (!syntax_label_key.ok(child->string))
 			return json_error(f, "want keys such as team or example.com/team, got %s",
 					  quote_text(child->string).text);
-		mark = json_enter(f, child->string);
+		mark = json_path_enter(f, child->string);
 		for (before = node->child; before != child; before = before->next)
 			if (streq(before->string, child->string))
 				return json_error(f, "given twice");
 		r = decode_string(f, child, value, &copy);
 		if (r < 0)
 			return r;
-		json_leave(f, mark);
+		json_path_leave(f, mark);
 	}
 	return 0;
 }

@@ -56,10 +56,10 @@ struct json_fields {
 	size_t path_len; /* what it would be uncut */
 };
 
-/* Appends ".NAME" to the path; returns what json_leave() takes to go back. */
-size_t json_enter(struct json_fields *f, const char *name);
+/* Appends ".NAME" to the path; returns what json_path_leave() takes to go back. */
+size_t json_path_enter(struct json_fields *f, const char *name);
 size_t json_enter_index(struct json_fields *f, size_t i);
-void json_leave(struct json_fields *f, size_t mark);
+void json_path_leave(struct json_fields *f, size_t mark);
 /* "PATH: message"; returns -EINVAL. */
 int json_error(struct json_fields *f, const char *format, ...) _printf_(2, 3);
 int json_no_memory(struct json_fields *f);

@@ -401,6 +401,7 @@ static int watch_kind(struct objects *o, enum kube_kind kind, struct error *err)
 	struct informer_options options = {
 	    .kind = kind,
 	    .ns = o->options.ns,
+	    .json = true,
 	    .label_selector = "app.kubernetes.io/managed-by=kiln-operator",
 	};
 	struct json_store_options store = {.max_objects = LIVE_MAX, .changed = on_object, .arg = k};
