@@ -81,6 +81,7 @@ struct pod_store {
 	struct ref_table nodes, namespaces; /* of groups */
 	size_t max_pods;
 	uint64_t seed;
+	interned last_containers; /* of the last draft, while its string lives; no reference */
 	struct kept_annotations annotations;
 	void (*changed)(void *arg, const struct pod *pod, const struct pod *old);
 	void *arg;

@@ -146,6 +146,7 @@ static void release_containers(struct pod_store *store, interned containers)
 		intern_unref(store->intern, s.name);
 		intern_unref(store->intern, s.image);
 		intern_unref(store->intern, s.image_id);
+		store->last_containers = 0; /* it may be the one that goes */
 	}
 	intern_unref(store->intern, containers);
 }
@@ -159,6 +160,35 @@ static void release_statics(struct pod_store *store, const struct container_stat
 	}
 }
 
+static bool value_is(const struct pod_store *store, interned s, struct slice v)
+{
+	size_t len;
+	const char *p = intern_text(store->intern, s, &len);
+
+	return len == v.n && (!len || !memcmp(p, v.p, len));
+}
+
+/* Whether the pod's containers are those of the one before it: lists go by workload. */
+static bool same_as_last(const struct pod_store *store, const struct pod_view *view, size_t n)
+{
+	size_t len;
+	const char *statics = intern_text(store->intern, store->last_containers, &len);
+	struct container_static s;
+
+	if (len != n * sizeof(s))
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		const struct container_view *v = &view->containers[i];
+
+		memcpy(&s, statics + i * sizeof(s), sizeof(s));
+		if (s.type != (uint32_t)v->type || !value_is(store, s.name, v->name) ||
+		    !value_is(store, s.image, v->image) ||
+		    !value_is(store, s.image_id, v->image_id))
+			return false;
+	}
+	return true;
+}
+
 static int draft_containers(struct pod_store *store, const struct pod_view *view, interned *ret)
 {
 	struct container_static s[POD_CONTAINERS_MAX];
@@ -169,6 +199,10 @@ static int draft_containers(struct pod_store *store, const struct pod_view *view
 	*ret = 0;
 	if (!n)
 		return 0;
+	if (same_as_last(store, view, n)) {
+		*ret = intern_ref(store->intern, store->last_containers);
+		return 0;
+	}
 	memset(s, 0, n * sizeof(*s));
 	for (size_t i = 0; i < n && !r; i++) {
 		const struct container_view *v = &view->containers[i];
@@ -186,7 +220,7 @@ static int draft_containers(struct pod_store *store, const struct pod_view *view
 		release_statics(store, s, n);
 	if (r)
 		return r;
-	*ret = set;
+	*ret = store->last_containers = set;
 	return 0;
 }
 

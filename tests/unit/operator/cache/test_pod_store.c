@@ -194,6 +194,24 @@ static void restarted_containers_keep_one_former_id(void **unused)
 	assert_int_equal(container, 2);
 }
 
+static void an_id_that_comes_back_is_no_former_one(void **unused)
+{
+	static const uint8_t none[32];
+
+	(void)unused;
+	view_pod(&view, "shop", "web", UID("01"), "n1");
+	view_container(&view, "app", "image:1", ID("aa"));
+	put();
+	view.containers[0].id = text(NULL);
+	put();
+	assert_memory_equal(get("shop", "web")->containers[0].id, none, 32);
+	assert_int_equal(info.containers[0].previous_id[0], 0xaa);
+	view.containers[0].id = text(ID("aa"));
+	put();
+	assert_int_equal(get("shop", "web")->containers[0].id[0], 0xaa);
+	assert_memory_equal(info.containers[0].previous_id, none, 32);
+}
+
 static void another_pod_of_the_same_name_is_another_pod(void **unused)
 {
 	uint8_t id[32];
@@ -577,6 +595,7 @@ int main(void)
 	    TEST(only_changes_of_kept_fields_are_told),
 	    TEST(equal_sets_are_one_string),
 	    TEST(restarted_containers_keep_one_former_id),
+	    TEST(an_id_that_comes_back_is_no_former_one),
 	    TEST(another_pod_of_the_same_name_is_another_pod),
 	    TEST(a_pod_moves_between_nodes),
 	    TEST(walks_stop_when_told),
