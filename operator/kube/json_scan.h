@@ -16,7 +16,7 @@
 struct json_cut {
 	uint32_t depth;	    /* of brackets, of either kind */
 	bool in_string;	    /* the piece ended inside one */
-	bool backslash;	    /* and behind a backslash */
+	bool backslash;	    /* the piece ended behind one */
 	bool any_backslash; /* the object has escapes */
 };
 
