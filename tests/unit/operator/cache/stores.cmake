@@ -3,3 +3,7 @@ unit_test(op_pod_store_model SOURCES test_pod_store_model.c DEPS kiln_op_cache)
 unit_test(op_identity SOURCES test_identity.c DEPS kiln_op_cache)
 unit_test(op_pod_store SOURCES test_pod_store.c DEPS kiln_op_cache)
 unit_test(op_stores SOURCES test_stores.c DEPS kiln_op_cache)
+unit_test(op_stores_memory
+  SOURCES test_stores_memory.c ${CMAKE_SOURCE_DIR}/tests/support/failalloc.c
+  DEPS kiln_op_cache)
+target_link_options(test_op_stores_memory PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
