@@ -2,9 +2,13 @@
 """kustomize/: one command installs, a second one changes nothing; the roles allow what is needed and no more."""
 
 import json
+import os
+import re
+import subprocess
+import time
 
 import pytest
-from conftest import OVERLAYS
+from conftest import OVERLAYS, ROOT
 
 OPERATOR = "system:serviceaccount:kiln-system:kiln-operator"
 AGENT = "system:serviceaccount:kiln-system:kiln-agent"
@@ -50,6 +54,72 @@ def test_the_first_config_is_one_that_the_server_takes(cluster, installed):
     config = cluster.get("configmap", "-n", "kiln-system", "kiln-first-config")["data"]["cluster.yaml"]
     assert config == (OVERLAYS / "default/cluster.yaml").read_text()
     cluster.apply(config, "--dry-run=server")
+
+
+def test_the_documented_overlay_names_both_images(cluster, tmp_path):
+    """docs/operator.md, "Install"."""
+    text = re.search(r"```yaml\n(resources:.*?)```", (ROOT / "docs/operator.md").read_text(), re.S).group(1)
+    relative = os.path.relpath(OVERLAYS / "default", tmp_path.resolve())
+    (tmp_path / "kustomization.yaml").write_text(text.replace("../default", relative))
+    made = cluster.kubectl("kustomize", tmp_path)
+    assert "image: registry.example/kiln-operator:0.1.0\n" in made
+    assert "value: registry.example/kiln-agent:0.1.0\n" in made and "value: kiln-agent:0.1.0" not in made
+
+
+def wait_for(what, condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.2)
+
+
+class Operator:
+    """The real one, with exactly the shipped roles."""
+
+    def __init__(self, cluster, log):
+        kubeconfig = cluster.user(OPERATOR, "system:serviceaccounts", "system:authenticated")
+        self.log = open(log, "w+", encoding="utf-8")
+        self.process = subprocess.Popen(
+            [os.environ["KILN_OPERATOR"], "--kubeconfig", kubeconfig, "--namespace", HERE, "--agent-image", "agent:1",
+             "--health-address", "127.0.0.1:0", "--metrics-address", "127.0.0.1:0"],
+            stdout=self.log, stderr=self.log, env={**os.environ, "POD_NAME": "operator-0"})
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait(60)
+        self.log.seek(0)
+        text = self.log.read()
+        assert "orbidden" not in text, text
+
+
+def used(cluster):
+    notes = cluster.get("configmap", "-n", HERE, "kiln-first-config")["metadata"]["annotations"]
+    return notes.get("profiling.kiln.dev/used") == "true"
+
+
+def exists(cluster, *what):
+    return cluster.kubectl("get", *what, check=False).returncode == 0
+
+
+@pytest.mark.skipif("KILN_OPERATOR" not in os.environ, reason="this build has no kiln-operator")
+def test_the_first_config_is_made_once(cluster, installed, tmp_path):
+    assert not exists(cluster, "cpc", "cluster")
+    with Operator(cluster, tmp_path / "first.log"):
+        wait_for("the first config", lambda: exists(cluster, "cpc", "cluster"))
+        wait_for("its mark", lambda: used(cluster))
+        wait_for("the agents", lambda: exists(cluster, "daemonset", "-n", HERE, "kiln-agent"))
+    cluster.kubectl("delete", "cpc", "cluster")
+    with Operator(cluster, tmp_path / "second.log") as second:
+        wait_for("the lead", lambda: "kiln-operator" in cluster.kubectl("get", "lease", "-n", HERE, "-o", "name"))
+        wait_for("the agents' end", lambda: not exists(cluster, "daemonset", "-n", HERE, "kiln-agent"))
+        assert second.process.poll() is None
+        assert not exists(cluster, "cpc", "cluster")
+    # What kubectl applied is as it was: the mark is the operator's own field.
+    assert "configmap/kiln-first-config unchanged" in cluster.kubectl("apply", "-k", OVERLAYS / "default")
+    assert used(cluster)
 
 
 def test_the_operators_pods_are_restricted(cluster, installed):
