@@ -339,6 +339,9 @@ static int churn(struct bench *b, size_t rss)
 	for (uint32_t s = 0; s < b->churn_seconds && !r; s++) {
 		for (uint32_t i = 0; i < STARTS_A_SECOND && !r; i++) {
 			at = (uint32_t)(mix64((uint64_t)s << 8 | i) % b->pods);
+			r = flush(b, &ns); /* it may be the same pod again */
+			if (r)
+				break;
 			make_item(b, pod_number(b, at), incarnation[at], 4, &item);
 			r = pod_store_remove(b->store, &item);
 			incarnation[at]++;
