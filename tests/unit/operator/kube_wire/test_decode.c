@@ -394,6 +394,14 @@ static void test_a_body_is_one_object(void **state)
 	    kube_item_of("text/plain", (const uint8_t *)"404 page not found", 18, NULL, &item),
 	    -EBADMSG);
 	assert_int_equal(kube_item_of(NULL, (const uint8_t *)json, 2, NULL, &item), -EBADMSG);
+	/* With a content encoding, and without an object. */
+	assert_int_equal(kube_item_of("application/vnd.kubernetes.protobuf",
+				      (const uint8_t *)"k8s\0\x12\x01x\x1a\x04gzip", 13, NULL,
+				      &item),
+			 -EBADMSG);
+	assert_int_equal(kube_item_of("application/vnd.kubernetes.protobuf",
+				      (const uint8_t *)"k8s\0\x1a\0", 6, NULL, &item),
+			 -EBADMSG);
 }
 
 int main(void)
