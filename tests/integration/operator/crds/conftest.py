@@ -95,11 +95,11 @@ def wait_until(what, check):
 def bare():
     """The API server without Kiln."""
     try:
-        cluster = envtest.EnvTest().up()
+        envtest.build()
     except RuntimeError as error:
         pytest.skip(f"integration/operator/crds: {error}")
-    yield cluster
-    cluster.down()
+    with envtest.EnvTest() as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")
