@@ -534,6 +534,57 @@ static void test_a_large_object_passes(void **state)
 	log_done(&l);
 }
 
+static void on_too_large(void *arg)
+{
+	((struct log *)arg)->items += 100;
+}
+
+/* Three items, the second too large: the others come, whatever the pieces. */
+static void test_a_list_may_go_around_what_is_too_large(void **state)
+{
+	static const struct kube_stream_ops around = {
+	    .item = on_item, .list_meta = on_list_meta, .too_large = on_too_large};
+	static const size_t steps[] = {64 << 20, 100000, 16384};
+	_cleanup_(buf_done) struct buf list;
+	struct buf bodies[2];
+	uint8_t *large;
+
+	(void)state;
+	buf_init(&list, 64 << 20);
+	for (int i = 0; i < 2; i++)
+		buf_init(&bodies[i], 64 << 20);
+	buf_append(&list, "\x0a\x03\x12\x01\x31\x12\x01x\x12\x80\x80\x80\x05", 13);
+	large = buf_extend(&list, 10 << 20);
+	assert_non_null(large);
+	memset(large, 'y', 10 << 20);
+	buf_append(&list, "\x12\x01z", 3);
+	sample_envelope("PodList", list.data, list.len, &bodies[0]);
+	buf_puts(&bodies[1], "{\"kind\":\"PodList\",\"items\":[{\"x\":1},{\"y\":\"");
+	large = buf_extend(&bodies[1], 10 << 20);
+	assert_non_null(large);
+	memset(large, 'y', 10 << 20);
+	buf_puts(&bodies[1], "\"},{\"z\":1}],\"metadata\":{\"resourceVersion\":\"1\"}}");
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(steps); i++) {
+		_cleanup_(kube_stream_freep) struct kube_stream *s = NULL;
+		_cleanup_(log_done) struct log l = {0};
+		const struct buf *body = &bodies[i % 2];
+
+		buf_init(&l.text, 1 << 20);
+		assert_int_equal(kube_stream_new(KUBE_LIST, &around, &l, &s), 0);
+		for (size_t at = 0; at < body->len; at += steps[i / 2])
+			assert_int_equal(feed(s, i % 2 ? JSON : PROTOBUF, body->data + at,
+					      MIN(steps[i / 2], body->len - at)),
+					 0);
+		assert_int_equal(kube_stream_end(s), 0);
+		assert_int_equal(l.items, 102);
+		assert_string_equal(
+		    l.text.data, i % 2 ? "0 0 7:{\"x\":1}\n0 0 7:{\"z\":1}\nlist rv=1 continue=\n"
+				       : "list rv=1 continue=\n0 1 1:x\n0 1 1:z\n");
+	}
+	buf_done(&bodies[0]);
+	buf_done(&bodies[1]);
+}
+
 static void test_the_items_error_ends_the_stream(void **state)
 {
 	_cleanup_(buf_done) struct buf body, want, json;
@@ -578,6 +629,7 @@ int main(void)
 	    cmocka_unit_test(test_what_is_no_watch_is_refused),
 	    cmocka_unit_test(test_objects_have_a_cap),
 	    cmocka_unit_test(test_a_large_object_passes),
+	    cmocka_unit_test(test_a_list_may_go_around_what_is_too_large),
 	    cmocka_unit_test(test_the_items_error_ends_the_stream),
 	    cmocka_unit_test(test_nothing_is_a_watch_but_no_list),
 	};
