@@ -116,16 +116,25 @@ void world_done(struct world *w)
 	assert_int_equal(uv_loop_close(&w->loop), 0);
 }
 
-static void ran_out(uv_timer_t *t)
+/* Beats, since what a timer's callback ends does not wake UV_RUN_ONCE from its wait for sockets. */
+static void on_beat(uv_timer_t *t)
 {
-	container_of(t, struct world, watchdog)->ran_out = true;
+	struct world *w = container_of(t, struct world, watchdog);
+
+	w->ran_out = uv_now(&w->loop) >= w->until_ms;
+}
+
+static void begin(struct world *w, uint64_t ms)
+{
+	w->ran_out = false;
+	uv_update_time(&w->loop);
+	w->until_ms = uv_now(&w->loop) + ms;
+	uv_timer_start(&w->watchdog, on_beat, MIN(ms, 5U), 5);
 }
 
 void world_run_until(struct world *w, const bool *flag)
 {
-	w->ran_out = false;
-	uv_update_time(&w->loop);
-	uv_timer_start(&w->watchdog, ran_out, WAIT_MS, 0);
+	begin(w, WAIT_MS);
 	while (!*flag && !w->ran_out)
 		uv_run(&w->loop, UV_RUN_ONCE);
 	uv_timer_stop(&w->watchdog);
@@ -134,11 +143,10 @@ void world_run_until(struct world *w, const bool *flag)
 
 void world_run_for(struct world *w, uint64_t ms)
 {
-	w->ran_out = false;
-	uv_update_time(&w->loop);
-	uv_timer_start(&w->watchdog, ran_out, ms, 0);
+	begin(w, ms);
 	while (!w->ran_out)
 		uv_run(&w->loop, UV_RUN_ONCE);
+	uv_timer_stop(&w->watchdog);
 }
 
 void got_done(struct got *g)

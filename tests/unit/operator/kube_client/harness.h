@@ -35,6 +35,7 @@ struct world {
 	struct kube_client *client;
 	struct kube_credentials credentials;
 	char server[64];
+	uint64_t until_ms;
 	bool ran_out;
 };
 /* Credentials for HTTP/2 at 127.0.0.1; change them, then world_connect(). */

@@ -138,8 +138,10 @@ static int silent_port(int *ret_port)
 
 static void test_servers_that_do_not_answer(void **state)
 {
-	struct got g = {0};
+	struct kube_request r = {.method = "GET", .path = "/x", .done = on_answer};
+	struct got g = {0}, many[5] = {{0}};
 	struct world w;
+	size_t i;
 	int port, fd = silent_port(&port);
 
 	world_init(&w);
@@ -172,6 +174,15 @@ static void test_servers_that_do_not_answer(void **state)
 	get_stream(&w, "/x", 0, &g);
 	assert_int_equal(g.status, 0);
 	got_done(&g);
+	/* Several, of which all but one wait for the first one's connection. */
+	for (i = 0; i < ARRAY_SIZE(many); i++) {
+		r.arg = &many[i];
+		assert_int_equal(kube_call(w.client, &r, NULL), 0);
+	}
+	for (i = 0; i < ARRAY_SIZE(many); i++) {
+		world_run_until(&w, &many[i].done);
+		assert_int_equal(many[i].status, 0);
+	}
 	world_done(&w);
 	close(fd);
 }
