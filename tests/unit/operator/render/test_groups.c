@@ -9,7 +9,7 @@
 
 #include "operator/render/internal.h"
 
-enum { KEYS = 4, VALUES = 3, NODES = 256 /* (VALUES + 1) ^ KEYS */, LAYOUTS = 3000 };
+enum { KEYS = 4, VALUES = 3, NODES = 256 /* (VALUES + 1) ^ KEYS */, LAYOUTS = 1200 };
 
 static const char *const keys[KEYS] = {"pool", "zone", "example.com/tier", "arch"};
 static const char *const values[VALUES] = {"a", "b", "c"};
