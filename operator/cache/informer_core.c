@@ -11,9 +11,10 @@
  * Waits: 0.8 s doubling to 30 s, with as much again at random, from the beginning after 2 minutes
  * without a failure, as client-go v0.34 has it (tools/cache/reflector.go). With one difference: a
  * server that cannot be reached, that fails, or that says itself when to come back, is asked at
- * least every 3.2 s (or as it said), so that the cache is right within 5 s of its return. Kiln has
- * two operators a cluster and no other client, so that there is no herd that longer waits would
- * spread; what an administrator has to repair first (403, 404) waits up to the minute.
+ * least every 2 s (or as it said), and a version that has expired is answered by a list at once,
+ * so that the cache is right within 5 s of the server's return. Kiln has two operators a cluster
+ * and no other client, so that there is no herd that longer waits would spread; what an
+ * administrator has to repair first (403, 404) waits up to the minute.
  *
  * A relist refers to the last version without a limit, which means "not older than" and is served
  * from memory; with a limit the same would mean "exactly", which is what has just been refused.
@@ -27,7 +28,8 @@ enum {
 	WATCH_TIMEOUT_S = 300, /* and as much again at random */
 	WAIT_MS = 800,
 	WAIT_MAX_MS = 30000,
-	WAIT_RETURN_MAX_MS = 1600,
+	WAIT_RETURN_MAX_MS = 1000,
+	RELIST_MS = 10000, /* lists at once are so far apart */
 	WAIT_RESET_MS = 120000,
 	RETRY_AFTER_MAX_MS = 300000,
 	SHORT_WATCH_MS = 1000,
@@ -69,6 +71,7 @@ enum informer_step informer_core_next(struct informer_core *c, uint64_t now_ms, 
 	c->eventful = c->meta_seen = false;
 	c->timeout_s = WATCH_TIMEOUT_S + (unsigned int)(WATCH_TIMEOUT_S * c->options.random());
 	c->initial = c->step == INFORMER_WATCH_LIST;
+	c->referred = (c->token && !c->unpaged) || (!c->from_scratch && c->version[0]);
 	if (c->initial || (c->step == INFORMER_LIST && !c->token))
 		c->generation++;
 	return c->step;
@@ -273,10 +276,27 @@ static bool page_ended(struct informer_core *c)
 	return true;
 }
 
+/* Another way is open, and it is not one that has just been gone. */
+static bool goes_on(struct informer_core *c, enum informer_end end, uint64_t now_ms)
+{
+	bool long_ago = c->started_over_ms == 0 || now_ms - c->started_over_ms >= RELIST_MS;
+
+	if (end != INFORMER_END_EXPIRED && end != INFORMER_END_TOO_NEW)
+		return false;
+	/* From nothing to refer to there is no other way; to it there is one. */
+	if (c->step != INFORMER_WATCH && c->referred)
+		return true;
+	if (c->step == INFORMER_WATCH && long_ago) {
+		c->started_over_ms = now_ms;
+		return true;
+	}
+	return false;
+}
+
 bool informer_core_ended(struct informer_core *c, enum informer_end end, uint64_t retry_after_ms,
 			 uint64_t now_ms)
 {
-	bool initial = c->initial, at_once = false, whole = false;
+	bool initial = c->initial, at_once = goes_on(c, end, now_ms), whole = false;
 
 	c->in_flight = c->initial = false;
 	if (c->step == INFORMER_LIST && end == INFORMER_END_CLEAN && c->meta_seen) {
@@ -286,13 +306,14 @@ bool informer_core_ended(struct informer_core *c, enum informer_end end, uint64_
 		list_failed(c, end);
 	} else if (initial) {
 		watch_list_ended(c, end);
-		at_once = end == INFORMER_END_UNSUPPORTED || end == INFORMER_END_STALLED;
+		at_once |= end == INFORMER_END_UNSUPPORTED || end == INFORMER_END_STALLED;
 	} else {
 		watch_ended(c, end);
 		/* Watches end, that is no failure; but not one after the other. */
-		at_once = (end == INFORMER_END_CLEAN || end == INFORMER_END_CUT) &&
-			  now_ms - c->started_ms >= SHORT_WATCH_MS;
+		at_once |= (end == INFORMER_END_CLEAN || end == INFORMER_END_CUT) &&
+			   now_ms - c->started_ms >= SHORT_WATCH_MS;
 	}
-	c->next_ms = at_once ? now_ms : now_ms + wait_ms(c, end, retry_after_ms, now_ms);
+	c->next_ms = now_ms + (at_once ? MIN(retry_after_ms, (uint64_t)RETRY_AFTER_MAX_MS)
+				       : wait_ms(c, end, retry_after_ms, now_ms));
 	return whole;
 }

@@ -50,11 +50,13 @@ struct informer_core {
 	char version[INFORMER_VERSION_MAX]; /* what a watch goes on from; "": nothing yet */
 	bool initial; /* the WatchList under way has not shown all there is yet */
 	bool no_more_watch_list;
-	unsigned int unfinished; /* WatchLists that ended in the middle, in a row */
-	bool from_scratch;	 /* the next list must not refer to `version` */
-	bool unpaged;		 /* pages have expired once: the next list is one answer */
-	char *token;		 /* of the next page; NULL: the first */
-	bool meta_seen;		 /* of the page under way */
+	unsigned int unfinished;  /* WatchLists that ended in the middle, in a row */
+	bool from_scratch;	  /* the next list must not refer to `version` */
+	bool referred;		  /* the request under way refers to it, or to a page */
+	uint64_t started_over_ms; /* when a watch last made way to a list without a wait */
+	bool unpaged;		  /* pages have expired once: the next list is one answer */
+	char *token;		  /* of the next page; NULL: the first */
+	bool meta_seen;		  /* of the page under way */
 	char list_version[INFORMER_VERSION_MAX];
 	char *next_token;
 	uint32_t generation;

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Caches against a real API server while it is killed, compacted, renewed, cut off and overloaded: each equals a
+fresh list within 5 s after recovery."""
+import http.server
+import json
+import os
+import ssl
+import threading
+import time
+
+import pytest
+
+from conftest import READY, config_map, equal, pod, wait_until
+
+
+@pytest.fixture(autouse=True)
+def objects(admin, cluster):
+    """Some to begin with; what a test leaves behind goes."""
+    for i in range(30):
+        admin.must("POST", "/api/v1/namespaces/default/pods", pod(f"first-{i}"))
+        admin.must("POST", "/api/v1/namespaces/default/configmaps", config_map(f"first-{i}"))
+    yield
+    for kind in ("pods", "configmaps"):
+        status, _ = admin("DELETE", f"/api/v1/namespaces/default/{kind}?gracePeriodSeconds=0")
+        assert status == 200
+
+
+def change(admin, name, n=5):
+    """Creates, updates and deletes of every kind."""
+    for i in range(n):
+        admin.must("POST", "/api/v1/namespaces/default/pods", pod(f"{name}-{i}"))
+        admin.must("POST", "/api/v1/namespaces/default/configmaps", config_map(f"{name}-{i}", text="x" * 3000))
+        admin.must("PATCH", f"/api/v1/namespaces/default/pods/first-{i}", {"metadata": {"labels": {"touched": name}}},
+                   content="application/merge-patch+json")
+        admin.must("DELETE", f"/api/v1/namespaces/default/configmaps/first-{i}")
+        admin.must("DELETE", f"/api/v1/namespaces/default/pods/first-{29 - i}?gracePeriodSeconds=0")
+
+
+def test_changes_arrive(admin, caches):
+    change(admin, "new")
+    equal(admin, caches)
+    first = {key: row["lists"] for key, row in caches[0].stats().items()}
+    assert set(first.values()) == {1}
+    # The classic way came in pages.
+    assert caches[1].count("errors") == 0
+
+
+def test_server_without_watch_list(cluster, admin, start):
+    cluster.restart_apiserver("--feature-gates=WatchList=false")
+    try:
+        driver = start("informers", "pods", "configmaps", "namespaces")
+        equal(admin, [driver], READY)
+        assert driver.count("lists") == 6  # one that was refused, and one in pages, of each kind
+        change(admin, "old")
+        equal(admin, [driver])
+    finally:
+        cluster.restart_apiserver("--feature-gates=WatchList=true")
+
+
+def test_server_killed_and_restarted(cluster, admin, caches):
+    for n in range(2):
+        cluster.kill_apiserver()
+        time.sleep(1)
+        cluster.restart_apiserver()
+        print("equal after", equal(admin, caches))
+        change(admin, f"killed-{n}", 2)
+        equal(admin, caches)
+        for i in range(2):  # what change() took away comes back
+            admin.must("POST", "/api/v1/namespaces/default/configmaps", config_map(f"first-{i}"))
+            admin.must("POST", "/api/v1/namespaces/default/pods", pod(f"first-{29 - i}"))
+        equal(admin, caches)
+
+
+def test_etcd_compacted_under_the_watch(cluster, admin, proxy, caches):
+    before = [driver.count("expired") for driver in caches]
+    proxy.refuse()
+    change(admin, "unseen")
+    cluster.compact()
+    cluster.restart_apiserver()  # and the server's memory of changes is gone too
+    admin.must("POST", "/api/v1/namespaces/default/pods", pod("unseen-too"))
+    proxy.allow()
+    print("equal after", equal(admin, caches))
+    for driver, count in zip(caches, before):
+        assert driver.count("expired") > count, driver.stats()
+    admin.must("POST", "/api/v1/namespaces/default/pods", pod("after"))
+    equal(admin, caches)
+
+
+def service_account(admin, name):
+    admin.must("POST", "/api/v1/namespaces/default/serviceaccounts",
+               {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}})
+
+
+def write(path, text):
+    """As the kubelet does it: never half of it."""
+    with open(path + ".new", "w", encoding="utf-8") as f:
+        f.write(text)
+    os.rename(path + ".new", path)
+
+
+def test_token_rotated(cluster, admin, proxy, start):
+    service_account(admin, "reader")
+    admin.must("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+               {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+                "metadata": {"name": "reader"},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+                "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": "default"}]})
+    token = os.path.join(cluster.dir, "reader.token")
+    write(token, cluster.token("default", "reader"))
+    kubeconfig = os.path.join(cluster.dir, "reader.kubeconfig")
+    write(kubeconfig, f"""apiVersion: v1
+kind: Config
+clusters: [{{name: c, cluster: {{server: "{cluster.url}", certificate-authority: "{cluster.ca}"}}}}]
+users: [{{name: u, user: {{tokenFile: "{token}"}}}}]
+contexts: [{{name: x, context: {{cluster: c, user: u}}}}]
+current-context: x
+""")
+    driver = start("informers", "pods", "configmaps", "namespaces", kubeconfig=kubeconfig)
+    equal(admin, [driver], READY)
+    # The account is another one of the same name: what was issued to the first is worth nothing.
+    admin.must("DELETE", "/api/v1/namespaces/default/serviceaccounts/reader")
+    service_account(admin, "reader")
+    change(admin, "rotated")
+    errors = driver.count("errors")
+
+    def refused():
+        proxy.cut()
+        return driver.count("errors") > errors + 2 and "401" in driver.said()
+
+    wait_until("the old token to be refused", refused)
+    write(token, cluster.token("default", "reader"))
+    print("equal after", equal(admin, [driver]))
+
+
+def test_ca_rotated(cluster, admin, caches):
+    cluster.rotate_ca()
+    admin.http = None
+    print("equal after", equal(admin, caches))
+    change(admin, "rotated")
+    equal(admin, caches)
+
+
+def test_connections_reset_in_the_middle_of_objects(admin, proxy, caches):
+    """Answers end after a random number of bytes, in TLS records and in objects alike."""
+    for n in range(4):
+        proxy.allowance = (3000, 30000)
+        proxy.cut()
+        for i in range(30):
+            admin.must("POST", "/api/v1/namespaces/default/configmaps",
+                       config_map(f"cut-{n}-{i}", text="y" * (100 * i)))
+            if i % 3 == 0:
+                proxy.cut(1)
+            time.sleep(0.05)
+        proxy.allow()
+        proxy.cut()
+        print("equal after", equal(admin, caches))
+    assert proxy.cut_answers > 0 and proxy.cuts > 20, (proxy.cut_answers, proxy.cuts)
+    assert all(driver.count("undecodable") == 0 for driver in caches)
+
+
+class Storm(http.server.BaseHTTPRequestHandler):
+    """Answers whatever is asked as the API server's flow control does when it has no seat left."""
+    protocol_version = "HTTP/1.1"
+    seen = 0
+
+    def do_GET(self):
+        type(self).seen += 1
+        body = json.dumps({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 429,
+                           "message": "too many requests, please try again later", "reason": "TooManyRequests"})
+        self.send_response(429)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Retry-After", "1")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, *_):
+        pass
+
+
+def storm(cluster, port):
+    """On PORT, with the API server's own certificate."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    pki = os.path.join(cluster.dir, "pki")
+    tls.load_cert_chain(os.path.join(pki, "apiserver.crt"), os.path.join(pki, "apiserver.key"))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Storm)
+    server.socket = tls.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    return server
+
+
+def test_storm_of_429(cluster, admin, proxy, caches):
+    proxy.refuse()
+    server = storm(cluster, proxy.port)
+    try:
+        change(admin, "storm")
+        errors = [driver.count("errors") for driver in caches]
+        wait_until("refusals", lambda: all(driver.count("errors") >= n + 15 for driver, n in zip(caches, errors)))
+        # "1 s" was heard: nobody asked more often than that.
+        start, before = time.monotonic(), Storm.seen
+        time.sleep(4)
+        watches = sum(len(driver.stats()) for driver in caches)
+        assert Storm.seen - before <= watches * (time.monotonic() - start + 2)
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert all("HTTP 429: too many requests" in driver.said() for driver in caches)
+    proxy.allow()
+    print("equal after", equal(admin, caches))
+
+
+@pytest.mark.skipif(not os.environ.get("KILN_CLOCK_SHIFT"), reason="the clock cannot be moved in this build")
+def test_wall_clock_jumps(cluster, admin, proxy, start):
+    """A day ahead and back again, with connections made anew each time."""
+    shift = os.path.join(cluster.dir, "shift")
+    write(shift, "0")
+    env = {"LD_PRELOAD": os.environ["KILN_CLOCK_SHIFT"], "KILN_CLOCK_SHIFT_FILE": shift}
+    driver = start("informers", "pods", "configmaps", "namespaces", **env)
+    equal(admin, [driver], READY)
+    for n, seconds in enumerate((86400, 0, 7 * 86400, 3600, 0)):
+        write(shift, str(seconds))
+        admin.must("POST", "/api/v1/namespaces/default/pods", pod(f"jump-{n}"))
+        equal(admin, [driver])
+        proxy.cut()
+        admin.must("POST", "/api/v1/namespaces/default/configmaps", config_map(f"jump-{n}"))
+        print("equal after", equal(admin, [driver]))
+    text = driver.said()
+    assert driver.count("lists") == 3, text  # all of it was done by going on
