@@ -206,9 +206,16 @@ static void on_cluster_config(struct operator* op, const char *name, const cJSON
 	struct cluster_config *config = NULL;
 	struct error err = {0};
 
-	if (object && cluster_config_parse(object, &config, &err) < 0)
-		invalid_config(op, "", name, &err);
-	else if (policy_set_cluster(op->policies, config) < 0)
+	if (object && cluster_config_parse(object, &config, &err) < 0) {
+		/* Pods keep the policies, and nodes the agents, of the last one that was right. */
+		objects_refuse(op->objects, err.message);
+		if (!policy_set_get_cluster(op->policies))
+			invalid_config(op, "", name, &err);
+		policies_changed(op);
+		return;
+	}
+	objects_refuse(op->objects, "");
+	if (policy_set_cluster(op->policies, config) < 0)
 		log_error("policy", "%s: out of memory", name);
 }
 
@@ -539,7 +546,7 @@ static int create_writers(struct operator* op)
 	objects.events = statuses.events = op->events;
 	if (!r)
 		r = match_counts_new(op->policies, op->world.pods, op->world.namespaces,
-				     &op->matches);
+				     op->world.nodes, &op->matches);
 	statuses.matches = op->matches;
 	if (r < 0)
 		return error_set(op->err, r, "%s", strerror(-r));

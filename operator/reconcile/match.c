@@ -24,7 +24,7 @@ struct count {
 struct match_counts {
 	struct policy_set *policies;
 	struct pod_store *pods;
-	struct meta_store *namespaces;
+	struct meta_store *namespaces, *nodes;
 	struct count *counts;
 	uint64_t revision;
 	bool valid;
@@ -92,14 +92,27 @@ static void count_one(struct match_counts *m, uint64_t config, uint64_t node, in
 	}
 }
 
+/* Copies the labels into OUT of VIEW_PAIRS_MAX. */
+static size_t labels_of(struct meta_store *store, const char *name, struct label *out)
+{
+	struct meta_object object;
+	size_t n = 0;
+
+	if (meta_store_find(store, "", name, &object) < 0)
+		return 0;
+	for (; n < object.n_labels && n < VIEW_PAIRS_MAX; n++)
+		out[n] = (struct label){object.labels[n].key, object.labels[n].value};
+	return n;
+}
+
 int match_resolve(struct policy_set *policies, struct meta_store *namespaces,
-		  const struct pod_info *pod, const struct effective_policy **ret,
-		  const struct namespace_config **ret_config)
+		  struct meta_store *nodes, const struct pod_info *pod,
+		  const struct effective_policy **ret, const struct namespace_config **ret_config)
 {
 	struct label labels[VIEW_PAIRS_MAX], ns_labels[VIEW_PAIRS_MAX];
+	const struct cluster_config *cluster;
 	struct policy_subject subject = {
 	    .ns = pod->ns, .pod_labels = labels, .namespace_labels = ns_labels};
-	struct meta_object ns;
 
 	for (size_t i = 0; i < pod->n_labels && i < VIEW_PAIRS_MAX; i++)
 		labels[subject.n_pod_labels++] =
@@ -107,10 +120,11 @@ int match_resolve(struct policy_set *policies, struct meta_store *namespaces,
 	for (size_t i = 0; i < pod->n_annotations; i++)
 		if (streq(pod->annotations[i].key, POLICY_MODE_ANNOTATION))
 			subject.mode_annotation = pod->annotations[i].value;
-	if (meta_store_find(namespaces, "", pod->ns, &ns) == 0)
-		for (size_t i = 0; i < ns.n_labels && i < VIEW_PAIRS_MAX; i++)
-			ns_labels[subject.n_namespace_labels++] =
-			    (struct label){ns.labels[i].key, ns.labels[i].value};
+	cluster = policy_set_get_cluster(policies);
+	if (cluster && cluster->n_groups && pod->node[0])
+		subject.group =
+		    policy_node_group(policies, ns_labels, labels_of(nodes, pod->node, ns_labels));
+	subject.n_namespace_labels = labels_of(namespaces, pod->ns, ns_labels);
 	return policy_resolve(policies, &subject, ret, ret_config);
 }
 
@@ -126,7 +140,7 @@ static bool place_of(struct match_counts *m, const struct pod *pod, uint64_t *re
 		return false;
 	pod_unpack(m->pods, pod, &m->info);
 	if (m->info.terminated ||
-	    match_resolve(m->policies, m->namespaces, &m->info, &policy, &config) < 0 ||
+	    match_resolve(m->policies, m->namespaces, m->nodes, &m->info, &policy, &config) < 0 ||
 	    !policy->enabled)
 		return false;
 	n = strlen(m->info.node);
@@ -192,7 +206,8 @@ struct match_result match_counts_read(struct match_counts *m, const char *ns, co
 }
 
 int match_counts_new(struct policy_set *policies, struct pod_store *pods,
-		     struct meta_store *namespaces, struct match_counts **ret)
+		     struct meta_store *namespaces, struct meta_store *nodes,
+		     struct match_counts **ret)
 {
 	struct match_counts *m = calloc(1, sizeof(*m));
 
@@ -201,6 +216,7 @@ int match_counts_new(struct policy_set *policies, struct pod_store *pods,
 	m->policies = policies;
 	m->pods = pods;
 	m->namespaces = namespaces;
+	m->nodes = nodes;
 	*ret = m;
 	return 0;
 }

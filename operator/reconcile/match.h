@@ -17,18 +17,20 @@ struct match_result {
 };
 
 int match_counts_new(struct policy_set *policies, struct pod_store *pods,
-		     struct meta_store *namespaces, struct match_counts **ret) _must_check_;
+		     struct meta_store *namespaces, struct meta_store *nodes,
+		     struct match_counts **ret) _must_check_;
 struct match_counts *match_counts_free(struct match_counts *m);
 DEFINE_CLEANUP(struct match_counts *, match_counts_free)
 
 /* From pod_store's `changed`: true when a count became another. */
 bool match_counts_pod(struct match_counts *m, const struct pod *pod, const struct pod *old);
-/* The labels of a namespace changed. */
+/* The labels of a namespace or a node changed. */
 void match_counts_invalidate(struct match_counts *m);
 /* NS "" and NAME "": all pods that are profiled. */
 struct match_result match_counts_read(struct match_counts *m, const char *ns, const char *name);
 
 /* The effective policy of a pod: what the node stream and the status both ask. */
 int match_resolve(struct policy_set *policies, struct meta_store *namespaces,
-		  const struct pod_info *pod, const struct effective_policy **ret,
+		  struct meta_store *nodes, const struct pod_info *pod,
+		  const struct effective_policy **ret,
 		  const struct namespace_config **ret_config) _must_check_;

@@ -43,6 +43,7 @@ struct objects {
 	struct pending pending[PENDING_MAX];
 	size_t n_pending;
 	struct objects_state state;
+	char refused[512]; /* why the config cannot be understood; "" */
 	/* The pass under way. */
 	struct rendered *want;
 	size_t next;
@@ -329,9 +330,12 @@ void objects_reconcile(struct objects *o, void (*done)(void *arg, int result), v
 	struct render_input input = {.config = config,
 				     .ns = o->options.ns,
 				     .image = o->options.image,
-				     .max_hz = policy_set_max_hz(o->options.policies)};
+				     .max_hz = policy_group_max_hz(o->options.policies, NULL)};
 	struct error err = {0};
 	int r = 0;
+
+	for (size_t i = 0; config && i < config->n_groups; i++)
+		input.group_hz[i] = policy_group_max_hz(o->options.policies, &config->groups[i]);
 
 	o->done = done;
 	o->done_arg = arg;
@@ -339,7 +343,9 @@ void objects_reconcile(struct objects *o, void (*done)(void *arg, int result), v
 	o->result = 0;
 	o->behind = false;
 	o->want = rendered_free(o->want);
-	if (config)
+	if (o->refused[0])
+		r = error_set(&err, -EINVAL, "%s", o->refused);
+	else if (config)
 		r = render(&input, &o->want, &err);
 	if (r < 0) {
 		/* What runs keeps running: nothing is half-applied. */
@@ -355,6 +361,11 @@ void objects_reconcile(struct objects *o, void (*done)(void *arg, int result), v
 	snprintf(o->state.config_hash, sizeof(o->state.config_hash), "%s",
 		 o->want ? o->want->config_hash : "");
 	step(o);
+}
+
+void objects_refuse(struct objects *o, const char *cause)
+{
+	snprintf(o->refused, sizeof(o->refused), "%s", cause);
 }
 
 /* ---- what the world says --------------------------------------------------------------------- */

@@ -46,6 +46,8 @@ bool objects_synced(const struct objects *o);
 struct objects *objects_free(struct objects *o);
 DEFINE_CLEANUP(struct objects *, objects_free)
 
+/* The cluster's config cannot be understood: what runs keeps running. CAUSE "": it can again. */
+void objects_refuse(struct objects *o, const char *cause);
 /* One pass; DONE once, later or at once. Not while one is under way. */
 void objects_reconcile(struct objects *o, void (*done)(void *arg, int result), void *arg);
 void objects_read(struct objects *o, struct objects_state *ret);

@@ -62,9 +62,13 @@ static struct agent_spec merge_agent(const struct agent_spec *base, const struct
 }
 
 /* A group's own rate, within the guard-rails; else what policies can ask for. */
-static int target_hz(const struct render_input *in, int group_hz)
+static int target_hz(const struct render_input *in, size_t index)
 {
 	const struct guardrails *g = &in->config->guardrails;
+	int group_hz = index < in->config->n_groups ? in->config->groups[index].hz : NUMBER_ABSENT;
+
+	if (index < in->config->n_groups && in->group_hz[index] > 0)
+		return in->group_hz[index];
 
 	if (group_hz == NUMBER_ABSENT)
 		return in->max_hz;
@@ -107,7 +111,7 @@ static int make_targets(const struct render_input *in, struct targets *ret, stru
 		*t = (struct agent_target){
 		    .group = g ? g->name : "",
 		    .agent = g ? merge_agent(&c->agent, &g->agent) : c->agent,
-		    .hz = target_hz(in, g ? g->hz : NUMBER_ABSENT),
+		    .hz = target_hz(in, i),
 		};
 		snprintf(t->name, sizeof(t->name), KILN_AGENT_NAME "%s%.200s", g ? "-" : "",
 			 t->group);

@@ -17,7 +17,9 @@ struct render_input {
 	const struct cluster_config *config;
 	const char *ns;	   /* the operator's, where everything goes */
 	const char *image; /* of the agent when the config names none */
-	int max_hz;	   /* the node's timer: what any policy can ask for */
+	int max_hz; /* the timer of nodes without a group: what any policy can ask for there */
+	int group_hz[CONFIG_GROUPS_MAX]; /* of a group's nodes; 0: the group's own rate, or max_hz
+					  */
 };
 
 struct rendered_object {

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One API server with Kiln installed by `kubectl apply -k`, and the operator's program beside it, which comes
+in with its ServiceAccount's token: what the shipped roles do not allow fails here too."""
+
+import json
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[4]
+sys.path.insert(0, str(ROOT / "tests/integration/lib"))
+import envtest  # noqa: E402
+
+OPERATOR = os.environ.get("KILN_OPERATOR", str(ROOT / "build/dev/bin/kiln-operator"))
+NAMESPACE = "kiln-system"
+USER = f"system:serviceaccount:{NAMESPACE}:kiln-operator"
+WAIT = 60  # seconds after which something that must come is taken for missing
+
+
+def wait_until(what, condition, timeout=WAIT):
+    """Its value, as soon as it is true."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no {what} after {timeout} s")
+        time.sleep(0.02)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Operator:
+    """A replica. KUBECONFIG says who it is; its output goes to a file."""
+
+    def __init__(self, kubeconfig, directory, name="operator-0", *options):
+        self.health, self.metrics_port, self.name = free_port(), free_port(), name
+        self.log_path = directory / f"{name}-{self.health}.log"
+        command = [OPERATOR, "--kubeconfig", kubeconfig, "--namespace", NAMESPACE, "--agent-image", "kiln-agent:test",
+                   "--health-address", f"127.0.0.1:{self.health}", "--metrics-address",
+                   f"127.0.0.1:{self.metrics_port}", *options]
+        with open(self.log_path, "w", encoding="utf-8") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            env={**os.environ, "POD_NAME": name})
+
+    @property
+    def log(self):
+        return self.log_path.read_text(encoding="utf-8", errors="replace")
+
+    def _get(self, port, path):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as e:
+            return e.code, e.read().decode()
+        except OSError as e:
+            return 0, str(e)
+
+    def ready(self):
+        assert self.process.poll() is None, f"the operator ended: {self.log[-3000:]}"
+        return self._get(self.health, "/readyz")[0] == 200
+
+    def metrics(self):
+        return self._get(self.metrics_port, "/metrics")[1]
+
+    def metric(self, name, **labels):
+        """The sum over all samples with these labels."""
+        total = 0.0
+        for line in self.metrics().splitlines():
+            match = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
+            if match and match[1] == name and all(f'{k}="{v}"' in (match[2] or "") for k, v in labels.items()):
+                total += float(match[3])
+        return total
+
+    def leads(self):
+        return self.metric("leader_election_master_status") == 1
+
+    def stop(self, sig=None):
+        """Its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(sig or 15)
+        try:
+            return self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+
+
+class Cluster(envtest.EnvTest):
+    def account(self, name, directory):
+        """The kubeconfig of a ServiceAccount, with its token in a file as in a pod."""
+        token = directory / f"{name}.token"
+        token.write_text(self.token(NAMESPACE, name), encoding="utf-8")
+        path = directory / f"{name}.kubeconfig"
+        path.write_text(json.dumps({
+            "apiVersion": "v1", "kind": "Config", "current-context": "x",
+            "clusters": [{"name": "x", "cluster": {"server": self.url, "certificate-authority": self.ca}}],
+            "users": [{"name": "x", "user": {"tokenFile": str(token)}}],
+            "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x", "namespace": NAMESPACE}}]}),
+            encoding="utf-8")
+        return str(path)
+
+    def object(self, kind, name, namespace=NAMESPACE):
+        """None when there is none."""
+        done = self.kubectl("get", kind, name, "-n", namespace, "-o", "json", "--ignore-not-found")
+        return json.loads(done) if done.strip() else None
+
+    def patch(self, kind, name, body, *options, namespace=NAMESPACE):
+        self.kubectl("patch", kind, name, "-n", namespace, "--type=merge", "-p", json.dumps(body), *options)
+
+    def condition(self, kind, name, condition, namespace=NAMESPACE):
+        """(status, reason, message) of a condition of the generation that is there; None before."""
+        thing = self.object(kind, name, namespace)
+        for c in (thing or {}).get("status", {}).get("conditions", []):
+            if c["type"] == condition and c["observedGeneration"] == thing["metadata"]["generation"]:
+                return c["status"], c["reason"], c["message"]
+        return None
+
+    def roll_out(self, nodes=3, ready=None):
+        """What the DaemonSet controller would say: there is none here."""
+        for ds in self.get("daemonsets", "-n", NAMESPACE)["items"]:
+            count = nodes if ready is None else ready
+            status = {"desiredNumberScheduled": nodes, "currentNumberScheduled": nodes, "numberMisscheduled": 0,
+                      "updatedNumberScheduled": count, "numberReady": count, "numberAvailable": count,
+                      "observedGeneration": ds["metadata"]["generation"]}
+            self.patch("daemonset", ds["metadata"]["name"], {"status": status}, "--subresource=status")
+
+    def reset(self, spec):
+        """The cluster's config, all of its spec."""
+        self.request("/apis/profiling.kiln.dev/v1alpha1/clusterprofilingconfigs/cluster", "PUT", {
+            "apiVersion": "profiling.kiln.dev/v1alpha1", "kind": "ClusterProfilingConfig",
+            "metadata": {"name": "cluster", "resourceVersion": self.object("cpc", "cluster")["metadata"][
+                "resourceVersion"]}, "spec": spec})
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    try:
+        envtest.build()
+    except RuntimeError as e:
+        pytest.skip(str(e))
+    with Cluster(audit=True) as c:
+        c.first_apply = c.kubectl("apply", "-k", str(ROOT / "kustomize/overlays/default"))
+        yield c
+
+
+@pytest.fixture(scope="session")
+def account(cluster, tmp_path_factory):
+    return cluster.account("kiln-operator", tmp_path_factory.mktemp("account"))
+
+
+@pytest.fixture
+def start(cluster, account, tmp_path):
+    """start(name, *options): a replica that is stopped with the test."""
+    started = []
+
+    def start(name="operator-0", *options, kubeconfig=None):
+        started.append(Operator(kubeconfig or account, tmp_path, name, *options))
+        return started[-1]
+
+    yield start
+    for operator in started:
+        if operator.process.poll() is None:
+            assert operator.stop() == 0, operator.log[-3000:]
+        assert "ERROR: AddressSanitizer" not in operator.log and "runtime error" not in operator.log
+        assert "WARNING: ThreadSanitizer" not in operator.log, operator.log[-5000:]
+
+
+@pytest.fixture
+def operator(cluster, start):
+    """One replica that leads, with a config that is rolled out."""
+    op = start("operator-0")
+    wait_until("readiness", op.ready)
+    wait_until("lead", op.leads)
+    wait_until("a first config", lambda: cluster.object("cpc", "cluster"))
+    cluster.reset({"destinations": [{"name": "logs", "text": {}}]})
+    settle(cluster)
+    return op
+
+
+def settle(cluster):
+    """Waits until the operator has done what the config asks for, and rolls it out."""
+    wait_until("acceptance", lambda: (cluster.condition("cpc", "cluster", "Accepted") or [""])[0] == "True")
+    wait_until("a DaemonSet", lambda: cluster.object("daemonset", "kiln-agent"))
+
+    def rolled_out():
+        cluster.roll_out()
+        return (cluster.condition("cpc", "cluster", "Ready") or [""])[0] == "True"
+
+    wait_until("Ready", rolled_out)
