@@ -118,7 +118,7 @@ static void test_a_key_that_adds_itself_does_not_stop_the_loop(void **state)
 	while (uv_run(&w->loop, UV_RUN_ONCE))
 		turns++;
 	assert_int_equal(w->started, 1000);
-	assert_true(turns >= 1000 / 64);
+	assert_true(turns >= 1000 / 64 / 2); /* a turn looks at its timers twice */
 }
 
 static void test_delays_and_pause(void **state)
