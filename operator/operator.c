@@ -19,7 +19,7 @@
 #include "operator/reconcile/status.h"
 #include "operator/render/first_config.h"
 #include "operator/work/queue.h"
-#include "operator/world.h"
+#include "operator/world_metrics.h"
 
 #define LEASE_NAME  "kiln-operator"
 #define OBJECTS_KEY "agents"
@@ -379,47 +379,6 @@ static bool is_ready(void *arg, char *reason, size_t size)
 	return false;
 }
 
-static void tell_informers(struct operator* op, struct buf *out)
-{
-	static const struct {
-		const char *name, *type, *help;
-		size_t offset;
-	} rows[] = {
-	    {"kiln_informer_lists_total", "counter", "Lists of a kind from the API server.",
-	     offsetof(struct informer_stats, lists)},
-	    {"kiln_informer_watches_total", "counter", "Watches that were opened.",
-	     offsetof(struct informer_stats, watches)},
-	    {"kiln_informer_events_total", "counter", "Objects that watches and lists brought.",
-	     offsetof(struct informer_stats, events)},
-	    {"kiln_informer_undecodable_total", "counter", "Objects that could not be read.",
-	     offsetof(struct informer_stats, undecodable)},
-	    {"kiln_informer_expired_total", "counter", "Resource versions that were too old (410).",
-	     offsetof(struct informer_stats, expired)},
-	    {"kiln_informer_errors_total", "counter", "Lists and watches that failed.",
-	     offsetof(struct informer_stats, errors)},
-	};
-
-	for (size_t row = 0; row < ARRAY_SIZE(rows); row++) {
-		prometheus_head(out, rows[row].name, rows[row].type, rows[row].help);
-		for (unsigned int i = 0; i < WORLD_PARTS; i++) {
-			const char *stats = (const char *)informer_stats(op->world.informers[i]);
-			char labels[64];
-			uint64_t n;
-
-			memcpy(&n, stats + rows[row].offset, sizeof(n));
-			snprintf(labels, sizeof(labels), "kind=\"%s\"", world_part_name(i));
-			prometheus_value(out, rows[row].name, labels, (double)n);
-		}
-	}
-}
-
-static void tell_value(struct buf *out, const char *name, const char *type, const char *help,
-		       double value)
-{
-	prometheus_head(out, name, type, help);
-	prometheus_value(out, name, "", value);
-}
-
 static void tell_metrics(void *arg, struct buf *out)
 {
 	struct operator* op = arg;
@@ -431,33 +390,24 @@ static void tell_metrics(void *arg, struct buf *out)
 	prometheus_queues(out, queues, ARRAY_SIZE(queues));
 	prometheus_reconciles(out, counts, ARRAY_SIZE(counts));
 	prometheus_requests(out, &op->requests);
-	tell_informers(op, out);
 	prometheus_head(out, "leader_election_master_status", "gauge",
 			"1 while this replica leads.");
 	prometheus_value(out, "leader_election_master_status", "name=\"" LEASE_NAME "\"",
 			 op->lease ? lease_held(op->lease) : 1);
-	tell_value(out, "kiln_pods", "gauge", "Pods in the cache.",
-		   (double)pod_store_count(op->world.pods));
-	tell_value(out, "kiln_pods_dropped_total", "counter",
-		   "Pods that the cache had no room for.",
-		   (double)pod_store_dropped(op->world.pods));
-	tell_value(out, "kiln_pod_cache_bytes", "gauge", "Bytes of pod records and their indexes.",
-		   (double)pod_store_bytes(op->world.pods));
-	tell_value(out, "kiln_string_cache_bytes", "gauge", "Bytes of interned strings.",
-		   (double)intern_bytes(op->world.strings));
-	tell_value(out, "kiln_object_writes_total", "counter",
-		   "Rendered objects that were written.", (double)state.writes);
-	tell_value(out, "kiln_object_deletes_total", "counter",
-		   "Rendered objects that were deleted.", (double)state.deletes);
-	tell_value(out, "kiln_status_writes_total", "counter", "Statuses that were written.",
-		   (double)status_writes(op->statuses));
-	tell_value(out, "kiln_events_sent_total", "counter", "Events that were sent.",
-		   (double)recorder_sent(op->events));
-	tell_value(out, "kiln_events_dropped_total", "counter", "Events beyond the limit.",
-		   (double)recorder_dropped(op->events));
-	tell_value(out, "kiln_invalid_configs_total", "counter",
-		   "Configs that could not be understood, each time they came.",
-		   (double)op->invalid_configs);
+	world_metrics(&op->world, state.cache_refused, out);
+	prometheus_single(out, "kiln_object_writes_total", "counter",
+			  "Rendered objects that were written.", (double)state.writes);
+	prometheus_single(out, "kiln_object_deletes_total", "counter",
+			  "Rendered objects that were deleted.", (double)state.deletes);
+	prometheus_single(out, "kiln_status_writes_total", "counter", "Statuses that were written.",
+			  (double)status_writes(op->statuses));
+	prometheus_single(out, "kiln_events_sent_total", "counter", "Events that were sent.",
+			  (double)recorder_sent(op->events));
+	prometheus_single(out, "kiln_events_dropped_total", "counter", "Events beyond the limit.",
+			  (double)recorder_dropped(op->events));
+	prometheus_single(out, "kiln_invalid_configs_total", "counter",
+			  "Configs that could not be understood, each time they came.",
+			  (double)op->invalid_configs);
 }
 
 static void on_request(void *arg, const char *method, int status)

@@ -10,7 +10,9 @@ enum {
 	NAMESPACES_MAX = 50000,
 	NODES_MAX = 20000,
 	CONFIGS_MAX = 50000,
-	STRINGS_MAX = 512 << 20, /* bytes */
+	SLICES_MAX = 100000,
+	ENDPOINTS_MAX = 2 * PODS_MAX, /* a pod backs one service or two */
+	STRINGS_MAX = 512 << 20,      /* bytes */
 };
 
 static const char *const no_annotations[] = {NULL};
@@ -24,6 +26,11 @@ static const char *const no_annotations[] = {NULL};
 	{                                                                                          \
 		.put = json_store_put, .remove = json_store_remove,                                \
 		.replaced = json_store_replaced                                                    \
+	}
+#define SERVICE_OPS                                                                                \
+	{                                                                                          \
+		.put = service_index_put, .remove = service_index_remove,                          \
+		.replaced = service_index_replaced                                                 \
 	}
 #define POD_OPS                                                                                    \
 	{                                                                                          \
@@ -40,6 +47,7 @@ static const struct part {
     [WORLD_NODES] = {"nodes", KUBE_NODES, true, META_OPS},
     [WORLD_CLUSTER_CONFIGS] = {"clusterprofilingconfigs", KUBE_CLUSTER_CONFIGS, false, JSON_OPS},
     [WORLD_CONFIGS] = {"profilingconfigs", KUBE_CONFIGS, false, JSON_OPS},
+    [WORLD_ENDPOINT_SLICES] = {"endpointslices", KUBE_ENDPOINT_SLICES, false, SERVICE_OPS},
     [WORLD_PODS] = {"pods", KUBE_PODS, false, POD_OPS},
 };
 
@@ -69,6 +77,14 @@ static void on_config(void *arg, const char *ns, const char *name, const cJSON *
 	w->events.config(w->events.arg, ns, name, object);
 }
 
+static void on_services(void *arg, const uint8_t uid[16])
+{
+	struct world *w = arg;
+
+	if (w->events.services)
+		w->events.services(w->events.arg, uid);
+}
+
 static size_t or_default(size_t given, size_t otherwise)
 {
 	return given ? given : otherwise;
@@ -89,9 +105,14 @@ static int create_stores(struct world *w, const struct world_limits *l)
 					   .annotations = no_annotations};
 	struct json_store_options configs = {
 	    .max_objects = or_default(l->configs, CONFIGS_MAX), .changed = on_config, .arg = w};
+	struct service_index_options services = {.max_slices = or_default(l->slices, SLICES_MAX),
+						 .max_endpoints =
+						     or_default(l->endpoints, ENDPOINTS_MAX),
+						 .changed = on_services,
+						 .arg = w};
 	int r = intern_new(or_default(l->string_bytes, STRINGS_MAX), &w->strings);
 
-	pods.intern = namespaces.intern = nodes.intern = w->strings;
+	pods.intern = namespaces.intern = nodes.intern = services.intern = w->strings;
 	if (!r)
 		r = pod_store_new(&pods, &w->pods);
 	if (!r)
@@ -102,6 +123,8 @@ static int create_stores(struct world *w, const struct world_limits *l)
 		r = json_store_new(&configs, &w->clusters);
 	if (!r)
 		r = json_store_new(&configs, &w->configs);
+	if (!r)
+		r = service_index_new(&services, &w->services);
 	return r;
 }
 
@@ -116,6 +139,8 @@ static void *store_of(const struct world *w, enum world_part part)
 		return w->clusters;
 	case WORLD_CONFIGS:
 		return w->configs;
+	case WORLD_ENDPOINT_SLICES:
+		return w->services;
 	default:
 		return w->pods;
 	}
@@ -168,5 +193,6 @@ void world_done(struct world *w)
 	w->nodes = meta_store_free(w->nodes);
 	w->clusters = json_store_free(w->clusters);
 	w->configs = json_store_free(w->configs);
+	w->services = service_index_free(w->services);
 	w->strings = intern_free(w->strings);
 }

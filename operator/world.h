@@ -7,12 +7,14 @@
 
 #include "operator/cache/informer.h"
 #include "operator/cache/meta_store.h"
+#include "operator/cache/service_index.h"
 
 enum world_part {
 	WORLD_NAMESPACES,
 	WORLD_NODES,
 	WORLD_CLUSTER_CONFIGS,
 	WORLD_CONFIGS,
+	WORLD_ENDPOINT_SLICES,
 	WORLD_PODS, /* last: owners and policies before what they apply to */
 	WORLD_PARTS
 };
@@ -22,11 +24,13 @@ struct world_events {
 	void (*namespace)(void *arg, const struct meta_object *object, bool removed);
 	/* OBJECT NULL: removed. NS "" for the cluster's config. */
 	void (*config)(void *arg, const char *ns, const char *name, const cJSON *object);
+	/* The services of the pod UID may be others. NULL: nobody asks. */
+	void (*services)(void *arg, const uint8_t uid[16]);
 	void *arg;
 };
 
 struct world_limits { /* zero: the defaults */
-	size_t pods, namespaces, nodes, configs;
+	size_t pods, namespaces, nodes, configs, slices, endpoints;
 	size_t string_bytes;
 };
 
@@ -35,6 +39,7 @@ struct world {
 	struct pod_store *pods;
 	struct meta_store *namespaces, *nodes;
 	struct json_store *clusters, *configs;
+	struct service_index *services;
 	struct informer *informers[WORLD_PARTS];
 	struct world_events events;
 };

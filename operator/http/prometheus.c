@@ -18,6 +18,13 @@ void prometheus_value(struct buf *out, const char *name, const char *labels, dou
 		buf_printf(out, "%s %.17g\n", name, value);
 }
 
+void prometheus_single(struct buf *out, const char *name, const char *type, const char *help,
+		       double value)
+{
+	prometheus_head(out, name, type, help);
+	prometheus_value(out, name, "", value);
+}
+
 /* COUNTS are each alone; Prometheus wants them added up. */
 static void histogram(struct buf *out, const char *name, const char *label, const char *value,
 		      const double *bounds, size_t n_bounds, const uint64_t *counts, double sum)

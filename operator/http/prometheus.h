@@ -38,6 +38,9 @@ enum reconcile_result { RECONCILE_SUCCESS, RECONCILE_ERROR, RECONCILE_REQUEUE };
 void reconcile_count(struct reconcile_counts *c, enum reconcile_result result, double seconds);
 void prometheus_reconciles(struct buf *out, const struct reconcile_counts *const *counts, size_t n);
 
-/* "# HELP", "# TYPE" and one sample. LABELS without braces, "" for none. */
+/* "# HELP", "# TYPE" and one sample; both of a metric that has only one. LABELS without braces, ""
+ * for none. */
 void prometheus_head(struct buf *out, const char *name, const char *type, const char *help);
 void prometheus_value(struct buf *out, const char *name, const char *labels, double value);
+void prometheus_single(struct buf *out, const char *name, const char *type, const char *help,
+		       double value);

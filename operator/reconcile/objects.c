@@ -392,6 +392,9 @@ void objects_read(struct objects *o, struct objects_state *ret)
 {
 	o->state.desired = o->state.programmed = o->state.degraded = 0;
 	json_store_each(store_of(o, KUBE_DAEMON_SETS), add_rollout, &o->state);
+	o->state.cache_refused = 0;
+	for (size_t i = 0; i < o->n_kinds; i++)
+		o->state.cache_refused += json_store_refused(o->kinds[i].store);
 	*ret = o->state;
 }
 

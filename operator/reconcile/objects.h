@@ -37,6 +37,7 @@ struct objects_state {
 	bool applied;	      /* everything is written */
 	uint32_t desired, programmed, degraded; /* nodes */
 	uint64_t writes, deletes;
+	uint64_t cache_refused; /* live objects beyond the caches' limits */
 };
 
 int objects_new(const struct objects_options *options, struct objects **ret,
