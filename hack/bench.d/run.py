@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures what Kiln costs on this machine and prints one table: what, measured, goal (docs: budgets).
 
-usage: hack/bench [--quick] [--only PART[,PART]] [--json FILE]
-PARTS: bpf cpu memory tables stacks bytes
+usage: hack/bench [--quick] [--only PART[,PART]] [--json FILE] [PART...]
+PARTS: bpf cpu memory tables stacks bytes operator
 
 Nothing here is a test: a goal that is missed is shown, not failed. What cannot be measured (a program is not
 built, the machine lacks something) is named, and the exit status is 1."""
@@ -26,6 +26,8 @@ import time
 ROOT = os.path.realpath(os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", ".."))
 sys.path[:0] = [os.path.join(ROOT, "tests", "integration", "lib"), os.path.join(ROOT, "tests", "integration", "stacks")]
 from kiln import agent, workload  # noqa: E402
+
+import bench_operator  # noqa: E402
 
 CPUS = os.cpu_count()
 CONFIG = """
@@ -286,7 +288,7 @@ def bench_bytes(table, quick):
 
 
 PARTS = {"bpf": bench_bpf, "cpu": bench_cpu, "memory": bench_memory, "tables": bench_tables, "stacks": bench_stacks,
-         "bytes": bench_bytes}
+         "bytes": bench_bytes, "operator": bench_operator.bench}
 
 
 def main():
@@ -294,12 +296,14 @@ def main():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only")
     parser.add_argument("--json")
+    parser.add_argument("part", nargs="*")
     options = parser.parse_args()
-    parts = options.only.split(",") if options.only else list(PARTS)
+    parts = (options.only.split(",") if options.only else []) + options.part or list(PARTS)
     if set(parts) - set(PARTS):
         parser.error(f"no part {', '.join(sorted(set(parts) - set(PARTS)))}")
     table = Table()
-    print(f"{os.uname().release}, {CPUS} CPUs, agent {agent.binary()}\n")
+    program = bench_operator.binary() if parts == ["operator"] else agent.binary()
+    print(f"{os.uname().release}, {CPUS} CPUs, {program}\n")
     table.head()
     for part in parts:
         try:
