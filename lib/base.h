@@ -75,6 +75,11 @@ static inline bool streq(const char *a, const char *b)
 	return strcmp(a, b) == 0;
 }
 
+static inline bool same_bytes(const void *a, const void *b, size_t n)
+{
+	return memcmp(a, b, n) == 0;
+}
+
 static inline bool has_prefix(const char *s, const char *prefix)
 {
 	return strncmp(s, prefix, strlen(prefix)) == 0;

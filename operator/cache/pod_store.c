@@ -137,7 +137,7 @@ int pod_store_put_view(struct pod_store *store, const struct pod_view *view, uin
 		return -EBADMSG;
 	old = find_meta(store, meta);
 	(void)kept_uid(meta->uid, uid);
-	if (old && memcmp(pod_at(store, old)->uid, uid, sizeof(uid))) {
+	if (old && !same_bytes(pod_at(store, old)->uid, uid, sizeof(uid))) {
 		forget(store, old);
 		old = 0;
 	}
@@ -176,7 +176,7 @@ int pod_store_remove_view(struct pod_store *store, const struct meta_view *meta)
 	ref = find_meta(store, meta);
 	(void)kept_uid(meta->uid, uid);
 	/* Another pod of that name came meanwhile: the one that is meant has gone already. */
-	if (!ref || (meta->uid.n && memcmp(pod_at(store, ref)->uid, uid, sizeof(uid))))
+	if (!ref || (meta->uid.n && !same_bytes(pod_at(store, ref)->uid, uid, sizeof(uid))))
 		return 0;
 	forget(store, ref);
 	trim(store);

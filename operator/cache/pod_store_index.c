@@ -271,7 +271,7 @@ const struct pod *pod_store_find_uid(const struct pod_store *store, const uint8_
 	uint32_t pos = REF_TABLE_START, ref;
 
 	while ((ref = ref_table_next(&store->uids, hash, &pos))) {
-		if (memcmp(slab_at(&store->records, ref), uid, 16))
+		if (!same_bytes(slab_at(&store->records, ref), uid, 16))
 			continue;
 		pod = pod_at(store, slab_base(&store->records, ref));
 		own = (const void *)pod == slab_at(&store->records, ref);
@@ -298,7 +298,7 @@ const struct pod *pod_store_find_container(const struct pod_store *store, const 
 		return NULL;
 	while ((ref = ref_table_next(&store->ids, hash, &pos))) {
 		place = slab_at(&store->records, ref);
-		if (memcmp(place, id, 32))
+		if (!same_bytes(place, id, 32))
 			continue;
 		pod = pod_at(store, slab_base(&store->records, ref));
 		container = pod_id_container(pod, (size_t)(place - pod->rest) / 32, &current);

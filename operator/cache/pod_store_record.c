@@ -36,7 +36,7 @@ size_t pod_id_container(const struct pod *pod, size_t k, bool *ret_current)
 	size_t at = 0;
 
 	for (size_t i = 0; i < pod->n_containers; i++) {
-		for (uint8_t bit = STATE_ID; bit <= STATE_PREVIOUS; bit <<= 1) {
+		for (unsigned int bit = STATE_ID; bit <= STATE_PREVIOUS; bit <<= 1) {
 			if (!(states[i] & bit))
 				continue;
 			if (at++ == k) {
@@ -242,9 +242,10 @@ static const uint8_t *previous_of(const struct pod_container *old, const uint8_t
 
 	if (!old)
 		return no_id;
-	previous =
-	    memcmp(old->id, id, 32) && memcmp(old->id, no_id, 32) ? old->id : old->previous_id;
-	return memcmp(previous, id, 32) ? previous : no_id;
+	previous = !same_bytes(old->id, id, 32) && !same_bytes(old->id, no_id, 32)
+		       ? old->id
+		       : old->previous_id;
+	return same_bytes(previous, id, 32) ? no_id : previous;
 }
 
 /* Ids, mirror hash, restart counts and states. Returns where they end. */
@@ -266,12 +267,12 @@ static uint8_t *draft_states(struct pod_store *store, const struct pod_view *vie
 		parse_container_id(v->id, id);
 		previous = previous_of(same_container(before, n_before, i, s.name, s.type), id);
 		states[i] = 0;
-		if (memcmp(id, no_id, 32)) {
+		if (!same_bytes(id, no_id, 32)) {
 			states[i] |= STATE_ID;
 			memcpy(out, id, 32);
 			out += 32;
 		}
-		if (memcmp(previous, no_id, 32)) {
+		if (!same_bytes(previous, no_id, 32)) {
 			states[i] |= STATE_PREVIOUS;
 			memcpy(out, previous, 32);
 			out += 32;
@@ -400,7 +401,7 @@ int pod_draft(struct pod_store *store, const struct pod_view *view, const struct
 		pod_release_strings(store, pod);
 		return r;
 	}
-	if (old && memcmp(old->uid, pod->uid, sizeof(pod->uid)))
+	if (old && !same_bytes(old->uid, pod->uid, sizeof(pod->uid)))
 		old = NULL;
 	pod->created = view->meta.created;
 	pod->flags =

@@ -233,7 +233,7 @@ static int draft(struct service_index *index, const struct endpoint_slice_view *
 	}
 	qsort(rec->uids, out, 16, compare_uids);
 	for (size_t i = 0; i < out; i++) /* one pod may be in a slice several times */
-		if (!i || memcmp(rec->uids + 16 * i, rec->uids + 16 * (i - 1), 16))
+		if (!i || !same_bytes(rec->uids + 16 * i, rec->uids + 16 * (i - 1), 16))
 			memmove(rec->uids + 16 * (size_t)rec->n_uids++, rec->uids + 16 * i, 16);
 	memcpy(rec->uids + 16 * (size_t)rec->n_uids, meta->name.p, meta->name.n);
 	rec->uids[16 * (size_t)rec->n_uids + meta->name.n] = 0;
