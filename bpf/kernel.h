@@ -34,7 +34,9 @@ struct signal_struct {
 	atomic_t live;
 } KERNEL_TYPE;
 
-struct mm_struct;
+struct mm_struct {
+	unsigned long start_stack;
+} KERNEL_TYPE;
 
 struct task_struct {
 	int pid, tgid;

@@ -87,8 +87,10 @@ struct {
 	__type(value, uint8_t);
 } pid_filter SEC(".maps");
 
+/* One a CPU, by its number: values of per-CPU arrays end at 32 KiB. max_entries is set to the CPUs.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, uint32_t);
 	__type(value, struct record_scratch);

@@ -28,11 +28,15 @@ enum {
 	KILN_MAX_KERNEL_FRAMES = 127, /* kernel.perf_event_max_stack's default */
 	KILN_COMM_LEN = 16,
 	KILN_LEAF_REGS = 33,	   /* arm64 has that many; x86-64 17 */
-	KILN_DUMP_MAX = 20480,	   /* bytes of user stack in one record */
+	KILN_DUMP_MAX = 28 * 4096, /* bytes of user stack in one record */
+	KILN_DUMP_SMALL = 20480,   /* ... when the ring fills, or many were sent this second */
+	KILN_DUMP_PAGES = 256,	   /* the pages of the stack that are looked at: 1 MiB */
+	KILN_DUMP_GAP = 16,    /* unreadable pages in a row that end a stack of unknown height */
+	KILN_DUMPS_LARGE = 32, /* large dumps a second and CPU */
 	KILN_FAR_STACK = 16 << 20, /* further up the walk has lost its way (default limit: 8 MiB) */
 	KILN_RED_ZONE =
 	    128, /* bytes below the stack pointer that leaf code may use (psABI 3.2.2) */
-	KILN_RECORD_MAX = 32768, /* one per-CPU scratch value: 32 KiB is the kernel's cap */
+	KILN_RECORD_MAX = 1 << 17, /* one scratch value for each CPU */
 	KILN_MAX_POLICIES = 256,
 	KILN_MAX_IMAGES = 4096,	   /* unwind tables that can be loaded at once */
 	KILN_SLOT_BYTES = 64,	   /* value size of the flat arrays: one cache line */
@@ -217,7 +221,8 @@ enum kiln_sample_flags {
  * A sample. After the header: n_kernel kernel addresses, n_user user frame words (leaf first),
  * then, when the walk ended for want of a mapping or table, a struct kiln_resume and dump_len bytes
  * of the user stack from (resume.regs.sp & ~7) - KILN_RED_ZONE on, so that user space can complete
- * the walk once it has the table. No dump, no kiln_resume.
+ * the walk once it has the table. Pages that could not be read are left out: what large frames
+ * leave untouched is not there. No dump, no kiln_resume.
  */
 struct kiln_sample {
 	uint32_t type; /* enum kiln_record_type */
@@ -244,8 +249,10 @@ KILN_ASSERT_SIZE(kiln_sample, 88);
 struct kiln_resume {
 	struct kiln_regs regs;	       /* where the walk ended */
 	uint64_t leaf[KILN_LEAF_REGS]; /* all registers at the interrupt, by DWARF number */
+	/* Bit i: page i of the stack is in the dump, from its first address on for page 0. */
+	uint64_t pages[KILN_DUMP_PAGES / 64];
 };
-KILN_ASSERT_SIZE(kiln_resume, 296);
+KILN_ASSERT_SIZE(kiln_resume, 328);
 
 /* `stats`: per-CPU counters, indexed by this; user space sums them up into /metrics. */
 enum kiln_stat {

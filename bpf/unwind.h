@@ -46,6 +46,16 @@ struct kiln_cache_entry {
 };
 KILN_ASSERT_SIZE(kiln_cache_entry, 32);
 
+/* How far the copy of the stack is (bpf/profiler.bpf.c). */
+struct kiln_dump {
+	uint64_t end;	      /* nothing from here on; 0: not known */
+	uint64_t second;      /* about; of `large` */
+	uint32_t large;	      /* large ones in it */
+	uint32_t limit, done; /* bytes */
+	uint32_t gap;	      /* unreadable pages in a row */
+};
+KILN_ASSERT_SIZE(kiln_dump, 32);
+
 struct kiln_walk {
 	struct kiln_regs regs; /* of the frame that is being left */
 	uint64_t tag;	       /* as in kiln_cache_entry */
@@ -56,7 +66,8 @@ struct kiln_walk {
 	uint8_t exact; /* pc is where execution is, not a return address */
 	uint8_t leaf_valid;
 	uint8_t pad[2];
-	uint32_t misses;       /* of the cache */
+	uint32_t misses; /* of the cache */
+	struct kiln_dump dump;
 	uint64_t value;	       /* what walk_refill() read */
 	uint32_t first, count; /* the process's mappings */
 	/* The mapping of the last lookup, and its table. */

@@ -10,6 +10,7 @@
 struct environment {
 	const struct kernel_memory *memory;
 	const struct mapset *mapset;
+	const uint64_t *pages; /* as in struct kiln_resume */
 	const uint8_t *dump;
 	uint64_t dump_at;
 	uint32_t dump_len;
@@ -47,16 +48,45 @@ static inline const uint32_t *env_slot(uint32_t slot)
 						  : NULL;
 }
 
+/* Where the byte at ADDRESS is in the dump, or a negative number when its page is not. */
+static int64_t dump_offset(uint64_t address)
+{
+	uint64_t first_page = current->dump_at / KILN_PAGE, page = address / KILN_PAGE - first_page,
+		 offset = address % KILN_PAGE;
+
+	if (address < current->dump_at || page >= KILN_DUMP_PAGES ||
+	    !(current->pages[page / 64] >> (page % 64) & 1))
+		return -1;
+	if (!page)
+		return (int64_t)(address - current->dump_at);
+	/* The pages below it that are there; the first one is not there as a whole. */
+	if (current->pages[0] & 1)
+		offset += KILN_PAGE - current->dump_at % KILN_PAGE;
+	for (uint64_t i = 0; i <= page / 64; i++) {
+		uint64_t below = current->pages[i];
+
+		if (i == 0)
+			below &= ~1ULL;
+		if (i == page / 64)
+			below &= (1ULL << (page % 64)) - 1;
+		offset += (uint64_t)__builtin_popcountll(below) * KILN_PAGE;
+	}
+	return (int64_t)offset;
+}
+
 static inline int env_read(void *dst, uint32_t len, uint64_t address)
 {
-	uint64_t offset = address - current->dump_at, have;
+	while (len > 0) {
+		uint32_t part = (uint32_t)MIN(len, KILN_PAGE - address % KILN_PAGE);
+		int64_t offset = dump_offset(address);
 
-	if (address < current->dump_at || offset >= current->dump_len)
-		return -1;
-	have = current->dump_len - offset;
-	if (have < len)
-		return -1;
-	memcpy(dst, current->dump + offset, len);
+		if (offset < 0 || (uint64_t)offset + part > current->dump_len)
+			return -1;
+		memcpy(dst, current->dump + offset, part);
+		dst = (uint8_t *)dst + part;
+		address += part;
+		len -= part;
+	}
 	return 0;
 }
 
@@ -87,6 +117,7 @@ void finish_walk(const struct kernel_memory *memory, const struct mapset *mapset
 	struct environment env = {
 	    .memory = memory,
 	    .mapset = mapset,
+	    .pages = resume->pages,
 	    .dump = (const uint8_t *)(resume + 1),
 	    .dump_at = (resume->regs.sp & ~7ULL) - KILN_RED_ZONE,
 	    .dump_len = record->dump_len,

@@ -127,6 +127,7 @@ static int configure(struct sampler *s, const struct sampler_options *o)
 				      (o->max_mappings ? o->max_mappings : 65536) / 2);
 	r |= bpf_map__set_max_entries(skel->maps.frame_cache,
 				      (uint32_t)(KILN_CACHE_ENTRIES * s->n_cpus));
+	r |= bpf_map__set_max_entries(skel->maps.record_scratch, (uint32_t)s->n_cpus);
 	if (o->n_pids)
 		r |= bpf_map__set_max_entries(skel->maps.pid_filter, (uint32_t)o->n_pids);
 	return r ? -EINVAL : 0;

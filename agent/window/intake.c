@@ -397,22 +397,29 @@ static struct mapset *reread_maps(struct intake *in, const struct kiln_sample *r
 static bool keep_waiting(struct intake *in, const struct kiln_sample *record,
 			 struct process *process, struct mapset *mapset)
 {
+	uint32_t size = record->size, cut = 0;
 	struct waiting *wait;
 
-	if (in->n_waiting >= WAITING_MAX || in->waiting_bytes + record->size > WAITING_BYTES_MAX) {
+	/* When many wait, the lower part of each stack is worth more than a few of them whole. */
+	if (in->waiting_bytes > WAITING_BYTES_MAX / 2 && record->dump_len > KILN_DUMP_SMALL)
+		cut = record->dump_len - KILN_DUMP_SMALL;
+	size -= cut;
+	if (in->n_waiting >= WAITING_MAX || in->waiting_bytes + size > WAITING_BYTES_MAX) {
 		metric_add(M_WAITING_FULL, 1);
 		return false;
 	}
-	wait = malloc(offsetof(struct waiting, record) + record->size);
+	wait = malloc(offsetof(struct waiting, record) + size);
 	if (!wait)
 		return false;
 	wait->process = process;
 	wait->mapset = mapset;
 	mapset->refs++;
-	memcpy(&wait->record, record, record->size);
+	memcpy(&wait->record, record, size);
+	wait->record.size = size;
+	wait->record.dump_len -= cut;
 	DL_APPEND(in->waiting, wait);
 	in->n_waiting++;
-	in->waiting_bytes += record->size;
+	in->waiting_bytes += size;
 	return true;
 }
 

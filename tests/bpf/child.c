@@ -12,7 +12,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-enum { LIFE_SECONDS = 60, WORDS = 8192 };
+enum { LIFE_SECONDS = 60, WORDS = 32768, HOLE_WORDS = 65536, EDGE_WORDS = 64 };
 
 static struct child_report report;
 static volatile sig_atomic_t usr1, usr2;
@@ -119,6 +119,25 @@ static NOINLINE_ void begin_deep(int depth)
 	sink += words[0];
 }
 
+/* Half a MiB of stack of which only the ends are touched. */
+static NOINLINE_ void begin_sparse(int depth)
+{
+	uint64_t words[HOLE_WORDS];
+
+	NOTE();
+	for (size_t i = 0; i < EDGE_WORDS; i++) {
+		size_t j = HOLE_WORDS - 1 - i;
+
+		((volatile uint64_t *)words)[i] = (uint64_t)(uintptr_t)&words[i];
+		((volatile uint64_t *)words)[j] = (uint64_t)(uintptr_t)&words[j];
+	}
+	report.words_from = (uint64_t)(uintptr_t)words;
+	report.words_to = (uint64_t)(uintptr_t)(words + HOLE_WORDS);
+	chain_odd(depth);
+	AFTER_CALL();
+	sink += words[0];
+}
+
 /* Ends once that many SIGUSR1 came. */
 static void *spin_until(void *arg)
 {
@@ -153,6 +172,8 @@ NOINLINE_ int child_main(int argc, char **argv)
 	NOTE();
 	if (streq(argv[1], "deep"))
 		begin_deep(depth);
+	else if (streq(argv[1], "sparse"))
+		begin_sparse(depth);
 	else
 		begin(depth);
 	AFTER_CALL();

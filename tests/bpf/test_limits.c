@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is full is counted, what is large arrives whole, and kernel threads have no user frames. */
+#include <bpf/libbpf.h>
 #include <fcntl.h>
 
 #include "tests/bpf/watch.h"
 #include "tests/support/test.h"
 
-enum { RATE = 999, ENOUGH = 20 };
+enum { RATE = 999, ENOUGH = 20, PAGE = 4096, EDGE = 64 };
 
 static struct {
 	struct profiled *p;
 	struct child children[2];
 	struct watch watches[2];
-	uint64_t bad_dumps, kernel_threads, bad_kernel_threads;
+	uint64_t bad_dumps, large_dumps, kernel_threads, bad_kernel_threads;
 } t;
 
 static struct watch *const w = &t.watches[0], *const other = &t.watches[1];
@@ -53,23 +54,52 @@ static const struct kiln_resume *resume_of(const struct kiln_sample *record)
 	return (const struct kiln_resume *)(record->words + record->n_kernel + record->n_user);
 }
 
-/* Each word of the child's pattern holds its own address. */
-static void check_dump(struct watch *self, const struct kiln_sample *record)
+/*
+ * EDGE words at each end of the child's pattern hold their own address. Returns how many of them
+ * the dump has.
+ */
+static uint32_t check_pattern(const struct kiln_sample *record, uint64_t edge)
 {
 	const struct child_report *said = &t.children[0].report;
 	const struct kiln_resume *resume = resume_of(record);
-	const uint64_t *words = (const uint64_t *)(resume + 1);
+	const uint64_t *word = (const uint64_t *)(resume + 1), *end = word + record->dump_len / 8;
 	uint64_t at = (resume->regs.sp & ~7ULL) - KILN_RED_ZONE;
 	uint32_t seen = 0;
 
-	for (uint32_t i = 0; i < record->dump_len / 8; i++, at += 8) {
-		if (at < said->words_from || at >= said->words_to)
+	for (uint32_t page = 0; page < KILN_DUMP_PAGES; page++) {
+		uint64_t next = (at / PAGE + 1) * PAGE;
+
+		if (!(resume->pages[page / 64] >> (page % 64) & 1)) {
+			at = next;
 			continue;
-		seen++;
-		t.bad_dumps += words[i] != at;
+		}
+		for (; at < next && word < end; at += 8, word++) {
+			if (at < said->words_from || at >= said->words_to ||
+			    (at >= said->words_from + edge * 8 && at < said->words_to - edge * 8))
+				continue;
+			seen++;
+			t.bad_dumps += *word != at;
+		}
+		t.bad_dumps += at < next; /* more pages than bytes */
 	}
-	t.bad_dumps += record->dump_len != KILN_DUMP_MAX;
-	t.bad_dumps += seen < KILN_DUMP_MAX / 8 * 3 / 4;
+	t.bad_dumps += word != end;
+	return seen;
+}
+
+static bool is_full(uint32_t len, uint32_t limit)
+{
+	return len <= limit && len > limit - PAGE;
+}
+
+static void check_dump(struct watch *self, const struct kiln_sample *record)
+{
+	const struct kiln_resume *resume = resume_of(record);
+	uint32_t seen = check_pattern(record, UINT32_MAX);
+
+	t.large_dumps += record->dump_len > KILN_DUMP_SMALL;
+	t.bad_dumps += !is_full(record->dump_len, KILN_DUMP_MAX) &&
+		       !is_full(record->dump_len, KILN_DUMP_SMALL);
+	t.bad_dumps += seen < record->dump_len / 8 / 2;
 	t.bad_dumps += record->size != sizeof(*record) + (record->n_kernel + record->n_user) * 8 +
 					   sizeof(*resume) + record->dump_len;
 	t.bad_dumps += resume->leaf[16] != resume->regs.pc;
@@ -83,6 +113,44 @@ static void largest_dump_arrives_whole(void **state)
 	assert_int_equal(child_start("deep", 3, NULL, &t.children[0]), 0);
 	start(&options);
 	w->each = check_dump;
+	assert_true(watch_until(t.p, w, 1, &w->with_dump, ENOUGH));
+	assert_int_equal(t.bad_dumps, 0);
+	assert_true(t.large_dumps > 0);
+}
+
+/* Two seconds' worth of large ones at most, whatever the rate is. */
+static void large_dumps_are_few(void **state)
+{
+	const struct sampler_options options = {
+	    .hz = RATE, .cgroup_mode = CGROUP_HYBRID, .ring_bytes = 16 << 20};
+	uint64_t from;
+
+	assert_int_equal(child_start("deep", 3, NULL, &t.children[0]), 0);
+	start(&options);
+	w->each = check_dump;
+	from = profiled_now_ns();
+	assert_true(watch_until(t.p, w, 1, &w->with_dump, RATE / 2));
+	assert_int_equal(t.bad_dumps, 0);
+	assert_in_range(t.large_dumps, 1,
+			(uint64_t)KILN_DUMPS_LARGE * libbpf_num_possible_cpus() *
+			    ((profiled_now_ns() - from) / 1000000000 + 2));
+	assert_true(t.large_dumps < w->with_dump);
+}
+
+static void check_sparse(struct watch *self, const struct kiln_sample *record)
+{
+	t.bad_dumps += check_pattern(record, EDGE) != 2 * EDGE;
+	t.bad_dumps += record->dump_len >= KILN_DUMP_MAX / 2;
+}
+
+static void pages_that_were_never_touched_take_no_room(void **state)
+{
+	const struct sampler_options options = {.hz = KILN_DUMPS_LARGE / 2,
+						.cgroup_mode = CGROUP_HYBRID};
+
+	assert_int_equal(child_start("sparse", 3, NULL, &t.children[0]), 0);
+	start(&options);
+	w->each = check_sparse;
 	assert_true(watch_until(t.p, w, 1, &w->with_dump, ENOUGH));
 	assert_int_equal(t.bad_dumps, 0);
 }
@@ -131,7 +199,7 @@ static void full_ring_is_counted(void **state)
 	    .hz = RATE, .cgroup_mode = CGROUP_HYBRID, .ring_bytes = 1};
 	uint64_t lost = 0;
 
-	/* Nobody learns them: 20 KiB a sample into 1 MiB. */
+	/* Nobody learns them: 20 KiB a sample and more into 1 MiB. */
 	assert_int_equal(child_start("deep", 3, NULL, &t.children[0]), 0);
 	start(&options);
 	w->each = check_dump;
@@ -210,6 +278,8 @@ int main(int argc, char **argv)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 	    TEST(largest_dump_arrives_whole),
+	    TEST(large_dumps_are_few),
+	    TEST(pages_that_were_never_touched_take_no_room),
 	    TEST(a_thousand_frames_arrive_whole),
 	    TEST(largest_record_has_a_thousand_frames_and_a_dump),
 	    TEST(full_ring_is_counted),

@@ -7,6 +7,7 @@
 #include "tests/support/test.h"
 
 enum { CODE = 0x10000, STACK = 0x7000, IMAGE_SLOT = 5, DUMP_WORDS = 128 };
+enum { PAGE = 4096, PAGES_OF_DUMP = 2 };
 
 static struct {
 	_Alignas(64) uint32_t slab[64 * 16];
@@ -20,7 +21,7 @@ static struct {
 		struct kiln_sample head;
 		uint64_t words[1];
 		struct kiln_resume resume;
-		uint64_t dump[KILN_RED_ZONE / 8 + DUMP_WORDS];
+		uint64_t dump[KILN_RED_ZONE / 8 + PAGES_OF_DUMP * PAGE / 8];
 	} record;
 	uint64_t *stack; /* word 0 is at STACK */
 	struct finish_result result;
@@ -67,6 +68,8 @@ static int setup(void **state)
 	    .dump_len = KILN_RED_ZONE + DUMP_WORDS * 8,
 	};
 	t.record.resume.regs = (struct kiln_regs){.pc = CODE + 0x10, .sp = STACK};
+	/* The red zone's page, and that of the stack pointer. */
+	t.record.resume.pages[0] = 3;
 	t.record.words[0] = ((uint64_t)KILN_FRAME_NATIVE << KILN_FRAME_KIND_SHIFT) | (CODE + 0x10);
 	t.stack = t.record.dump + KILN_RED_ZONE / 8;
 	return 0;
@@ -121,6 +124,69 @@ static void return_address_at_a_function_start_belongs_to_the_call_before(void *
 	t.stack[0] = CODE + 0x800;
 	walk();
 	assert_int_equal(t.result.end, KILN_END_ROOT);
+}
+
+/* A frame whose return address is on page 81 of the dump, the third that is there. */
+static const struct kiln_rule large_frame = {
+    .kind = KILN_RULE_CFA, .reg = 7, .ra_off = -8, .cfa_off = 0x50000 + 16};
+
+static void pages_that_are_not_there_are_left_out_of_the_dump(void **state)
+{
+	const struct kiln_rule rules[] = {large_frame, stop};
+	uint64_t *pages = t.record.resume.pages;
+
+	load_rules(rules, 2);
+	t.record.head.dump_len = sizeof(t.record.dump);
+	pages[1] = 1ULL << 17;
+	t.stack[PAGE / 8 + 1] = CODE + 0x410;
+	walk();
+	assert_int_equal(t.result.end, KILN_END_ROOT);
+	assert_int_equal(t.result.n, 2);
+	/* Without the red zone's, everything is that much earlier. */
+	pages[0] = 2;
+	walk();
+	assert_int_equal(t.result.end, KILN_END_ROOT);
+	assert_int_equal(t.result.n, 1);
+	t.record.dump[PAGE / 8 + 1] = CODE + 0x410;
+	walk();
+	assert_int_equal(t.result.words[1] & KILN_FRAME_PC_MASK, CODE + 0x410);
+}
+
+static void a_page_that_is_not_there_cannot_be_read(void **state)
+{
+	const struct kiln_rule rules[] = {large_frame, stop};
+
+	load_rules(rules, 2);
+	t.record.head.dump_len = sizeof(t.record.dump);
+	for (unsigned int bit = 0; bit < 64; bit++) {
+		t.record.resume.pages[1] = 1ULL << bit;
+		t.stack[PAGE / 8 + 1] = CODE + 0x410;
+		walk();
+		assert_int_equal(t.result.end, bit == 17 ? KILN_END_ROOT : KILN_END_BAD_READ);
+	}
+	/* Said to be there, but the dump was cut before it. */
+	t.record.resume.pages[1] = 1ULL << 17;
+	t.record.head.dump_len = KILN_RED_ZONE + PAGE + 8;
+	walk();
+	assert_int_equal(t.result.end, KILN_END_BAD_READ);
+}
+
+static void a_word_may_lie_on_two_pages(void **state)
+{
+	const struct kiln_rule odd = {
+	    .kind = KILN_RULE_CFA, .reg = 7, .ra_off = -8, .cfa_off = PAGE + 4};
+	const struct kiln_rule rules[] = {odd, stop};
+	const uint64_t pc = CODE + 0x410;
+
+	load_rules(rules, 2);
+	t.record.head.dump_len = sizeof(t.record.dump);
+	memcpy((uint8_t *)t.stack + PAGE - 4, &pc, sizeof(pc));
+	walk();
+	assert_int_equal(t.result.end, KILN_END_BAD_READ);
+	t.record.resume.pages[0] = 7;
+	walk();
+	assert_int_equal(t.result.end, KILN_END_ROOT);
+	assert_int_equal(t.result.words[1] & KILN_FRAME_PC_MASK, pc);
 }
 
 static void plt_rule_depends_on_the_place_in_the_stub(void **state)
@@ -287,6 +353,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    TEST(restores_rbp_and_stops_at_undefined_return_address),
 	    TEST(return_address_at_a_function_start_belongs_to_the_call_before),
+	    TEST(pages_that_are_not_there_are_left_out_of_the_dump),
+	    TEST(a_page_that_is_not_there_cannot_be_read),
+	    TEST(a_word_may_lie_on_two_pages),
 	    TEST(plt_rule_depends_on_the_place_in_the_stub),
 	    TEST(signal_frame_gives_all_registers_back),
 	    TEST(realigned_stack_is_found_through_memory),
