@@ -88,10 +88,22 @@ int grpc_queue_init(struct grpc_queue *q, uv_loop_t *loop, struct error *err)
 	return error_set(err, r, "completion queue: %s", uv_strerror(r));
 }
 
+int grpc_queue_add_thread(struct grpc_queue *q, struct error *err)
+{
+	int r = uv_thread_create(&q->second, wait_for_events, q);
+
+	if (r < 0)
+		return error_set(err, r, "completion queue: %s", uv_strerror(r));
+	q->has_second = true;
+	return 0;
+}
+
 void grpc_queue_stop(struct grpc_queue *q)
 {
 	grpc_completion_queue_shutdown(q->cq);
 	uv_thread_join(&q->thread);
+	if (q->has_second)
+		uv_thread_join(&q->second);
 }
 
 void grpc_queue_close(struct grpc_queue *q, void (*closed)(struct grpc_queue *q))

@@ -2,7 +2,8 @@
 /*
  * struct grpc_queue: a completion queue of the gRPC C core whose events arrive on a libuv loop. A
  * thread waits on the queue and does nothing but move finished tags onto a list under a lock and
- * wake the loop. Part of grpc_client and grpc_stream; all functions run on the loop thread.
+ * wake the loop. Part of grpc_client, grpc_stream and grpc_server; all functions run on the loop
+ * thread.
  */
 #pragma once
 
@@ -23,7 +24,8 @@ struct grpc_tag {
 
 struct grpc_queue {
 	uv_async_t wake; /* keeps the loop alive only between grpc_queue_hold() and _release() */
-	uv_thread_t thread;
+	uv_thread_t thread, second;
+	bool has_second;
 	grpc_completion_queue *cq;
 	pthread_mutex_t lock;
 	struct grpc_tag *done, **done_tail; /* finished, not yet seen by the loop */
@@ -32,6 +34,8 @@ struct grpc_queue {
 
 /* Nothing is left behind on failure. */
 int grpc_queue_init(struct grpc_queue *q, uv_loop_t *loop, struct error *err) _must_check_;
+/* One more thread, for a server: the core's own work is done by those that wait. */
+int grpc_queue_add_thread(struct grpc_queue *q, struct error *err) _must_check_;
 static inline void grpc_queue_hold(struct grpc_queue *q)
 {
 	uv_ref((uv_handle_t *)&q->wake);
