@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct cgroup_table: the cgroups of pods and containers by the id that the kernel side sees, and
+ * who runs in them. Pure; the loop thread's.
+ */
+#pragma once
+
+#include <uthash.h>
+
+#include "agent/process/container.h"
+
+enum {
+	CGROUPS_MAX = 8192,	/* as many as the kernel's map takes */
+	CGROUPS_POD_MAX = 512,	/* of one pod: a container may make cgroups of its own */
+	CGROUPS_KEEP_MS = 60000 /* after removal: samples of them may still be on their way */
+};
+
+/* What the cgroups of one pod have in common. */
+struct pod_cgroups {
+	char uid[40];	 /* as in struct container_identity: the manifest's hash for static pods */
+	uint32_t policy; /* the caller's; 0 at first */
+	uint32_t n;
+	struct cgroup *cgroups; /* by pod_next */
+	UT_hash_handle hh;
+};
+
+struct cgroup {
+	uint64_t id;
+	struct container_identity identity;
+	struct pod_cgroups *pod; /* NULL: a container outside of pods */
+	struct cgroup *pod_prev, *pod_next;
+	uint64_t removed_ms; /* 0: it is there */
+	bool seen;	     /* by the scan that runs */
+	UT_hash_handle hh;
+};
+
+struct cgroup_table;
+int cgroup_table_new(struct cgroup_table **ret) _must_check_;
+struct cgroup_table *cgroup_table_free(struct cgroup_table *t);
+DEFINE_CLEANUP(struct cgroup_table *, cgroup_table_free)
+
+/*
+ * PATH: from the hierarchy's root on. Positive and *ret set when it is a pod's or container's;
+ * 0 for any other, which is not kept; -E2BIG when a cap refuses it (counted), -ENOMEM.
+ */
+int cgroup_table_add(struct cgroup_table *t, uint64_t id, const char *path,
+		     struct cgroup **ret) _must_check_;
+/* It stays findable for CGROUPS_KEEP_MS. NULL when it is not known. */
+struct cgroup *cgroup_table_remove(struct cgroup_table *t, uint64_t id, uint64_t now_ms);
+struct cgroup *cgroup_table_find(const struct cgroup_table *t, uint64_t id);
+struct pod_cgroups *cgroup_table_find_pod(const struct cgroup_table *t, const char *uid);
+/* Forgets what was removed long enough ago. */
+void cgroup_table_sweep(struct cgroup_table *t, uint64_t now_ms);
+size_t cgroup_table_count(const struct cgroup_table *t);
+/* All of them, and all pods, for iteration: HASH_ITER over hh. */
+struct cgroup *cgroup_table_all(const struct cgroup_table *t);
+struct pod_cgroups *cgroup_table_pods(const struct cgroup_table *t);

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Everything follows from two facts: which cgroups a pod has (cgroup_table), and which policy it
+ * has (pod_table). When one of them changes, the pod's cgroups get the policy's entry. Cgroups of
+ * pods that nobody has told of have no entry in the kernel, nor have those outside of pods: for
+ * them the default counts.
+ *
+ * All disabled policies share one entry. What is not known may turn out to be disabled: samples
+ * that were taken meanwhile are taken back when their window closes (policies_identify()).
+ *
+ * The timers are made faster before a policy that wants it holds, and slower long after: a sample
+ * taken too seldom would stand for too little time, one thinned out of too many is exact.
+ */
+#include "agent/policy/policy.h"
+
+#include "agent/config/config.h"
+#include "agent/policy/slots.h"
+#include "lib/metrics.h"
+
+#define NO_POLICY UINT32_MAX /* of a pod: the default's */
+
+struct policies {
+	struct policy_kernel kernel;
+	const struct pod_table *pods;
+	struct cgroup_table *cgroups;
+	struct policy_slots slots;
+	uint32_t hz[KILN_MAX_POLICIES];
+	uint32_t default_index, rate;
+	uint64_t now_ms, lower_at_ms; /* 0: nothing to lower */
+	/* Which policies were defaults, for samples of before. */
+	uint64_t defaults[KILN_MAX_POLICIES / 64];
+};
+
+/* ---- policies -------------------------------------------------------------------------------- */
+
+/* As in the API (ProfilingConfig, spec.tracers). */
+static const struct {
+	const char *name;
+	enum kiln_tracer tracer;
+} tracer_names[] = {
+    {"native", TRACER_NATIVE}, {"go", TRACER_GO},     {"jvm", TRACER_HOTSPOT},
+    {"python", TRACER_PYTHON}, {"v8", TRACER_V8},     {"ruby", TRACER_RUBY},
+    {"php", TRACER_PHP},       {"perl", TRACER_PERL}, {"dotnet", TRACER_DOTNET},
+};
+
+static uint32_t tracers_of(const struct pod_policy *policy, uint32_t all)
+{
+	for (size_t i = 0; i < policy->n_disabled_tracers; i++)
+		for (size_t j = 0; j < ARRAY_SIZE(tracer_names); j++)
+			if (streq(policy->disabled_tracers[i], tracer_names[j].name))
+				all &= ~(1U << tracer_names[j].tracer);
+	return all;
+}
+
+static void write_slot(struct policies *p, uint32_t index, enum kiln_policy_mode mode)
+{
+	const struct policy_slot *slot = &p->slots.slots[index];
+	const struct kiln_policy policy = {.mode = mode, .hz = slot->hz, .tracers = slot->tracers};
+
+	p->hz[index] = slot->hz;
+	p->defaults[index / 64] &= ~(1ULL << index % 64);
+	if (p->kernel.set_policy(p->kernel.arg, index, &policy) < 0)
+		metric_add(M_POLICIES_FULL, 1);
+}
+
+/* The entry of POLICY, which is written when it is new. NULL: the default's. */
+static uint32_t want_policy(struct policies *p, const struct pod_policy *policy)
+{
+	uint32_t hz, tracers, index;
+	int r;
+
+	if (!policy)
+		return NO_POLICY;
+	if (!policy->enabled)
+		return POLICY_OFF;
+	hz = MIN(MAX(policy->hz, 1U), (uint32_t)POD_HZ_MAX);
+	tracers = tracers_of(policy, p->slots.slots[POLICY_OWN].tracers);
+	r = policy_slots_get(&p->slots, policy->id, hz, tracers, &index);
+	if (r < 0) {
+		/* Better no samples than samples by rules of somebody else. */
+		metric_add(M_POLICIES_FULL, 1);
+		return POLICY_OFF;
+	}
+	if (r > 0)
+		write_slot(p, index, KILN_POLICY_ENABLED);
+	return index;
+}
+
+static bool want_each(const struct pod_policy *policy, void *arg)
+{
+	(void)want_policy(arg, policy);
+	return true;
+}
+
+static void set_rate(struct policies *p, uint32_t hz)
+{
+	p->lower_at_ms = 0;
+	if (hz != p->rate && p->kernel.set_rate(p->kernel.arg, hz) == 0)
+		p->rate = hz;
+	metric_set(M_POLICY_RATE, p->rate);
+}
+
+static void adjust_rate(struct policies *p)
+{
+	uint32_t want = policy_slots_rate(&p->slots);
+
+	if (want >= p->rate)
+		set_rate(p, want);
+	else if (!p->lower_at_ms)
+		p->lower_at_ms = p->now_ms + POLICY_LOWER_MS;
+}
+
+static void set_default(struct policies *p, uint32_t index)
+{
+	p->defaults[index / 64] |= 1ULL << index % 64;
+	if (index != p->default_index && p->kernel.set_default(p->kernel.arg, index) == 0)
+		p->default_index = index;
+}
+
+/* ---- pods ------------------------------------------------------------------------------------ */
+
+static void set_cgroup(struct policies *p, const struct cgroup *c, uint32_t index)
+{
+	int r;
+
+	if (c->removed_ms)
+		return;
+	if (index == NO_POLICY)
+		r = p->kernel.delete_cgroup(p->kernel.arg, c->id);
+	else
+		r = p->kernel.set_cgroup(p->kernel.arg, c->id, index);
+	if (r < 0 && r != -ENOENT)
+		metric_add(M_CGROUPS_FULL, 1);
+}
+
+static uint32_t policy_of_pod(struct policies *p, const struct pod_cgroups *pod)
+{
+	const struct pod_entry *entry = p->pods ? pod_table_find_uid(p->pods, pod->uid) : NULL;
+
+	return entry ? want_policy(p, pod_table_policy(p->pods, entry->policy)) : NO_POLICY;
+}
+
+static void set_pod(struct policies *p, struct pod_cgroups *pod, uint32_t index)
+{
+	struct cgroup *c;
+
+	pod->policy = index;
+	for (c = pod->cgroups; c; c = c->pod_next)
+		set_cgroup(p, c, index);
+}
+
+void policies_cgroup_made(struct policies *p, uint64_t id, const char *path)
+{
+	struct cgroup *c;
+	uint32_t index;
+
+	if (cgroup_table_add(p->cgroups, id, path, &c) <= 0)
+		return;
+	c->seen = true;
+	metric_set(M_CGROUPS, (int64_t)cgroup_table_count(p->cgroups));
+	if (!c->pod)
+		return;
+	index = policy_of_pod(p, c->pod);
+	adjust_rate(p);
+	/* The kernel has given it its parent's entry already, which may be of the past. */
+	if (index != c->pod->policy)
+		set_pod(p, c->pod, index);
+	else
+		set_cgroup(p, c, index);
+}
+
+void policies_cgroup_removed(struct policies *p, uint64_t id, uint64_t now_ms)
+{
+	if (cgroup_table_remove(p->cgroups, id, now_ms))
+		(void)p->kernel.delete_cgroup(p->kernel.arg, id);
+}
+
+void policies_scan_begins(struct policies *p)
+{
+	struct cgroup *c, *next, *all = cgroup_table_all(p->cgroups);
+
+	HASH_ITER (hh, all, c, next)
+		c->seen = false;
+}
+
+void policies_scan_ends(struct policies *p, uint64_t now_ms)
+{
+	struct cgroup *c, *next, *all = cgroup_table_all(p->cgroups);
+
+	HASH_ITER (hh, all, c, next)
+		if (!c->seen && !c->removed_ms)
+			policies_cgroup_removed(p, c->id, now_ms);
+}
+
+void policies_changed(struct policies *p)
+{
+	struct pod_cgroups *pod, *next, *all = cgroup_table_pods(p->cgroups);
+	const struct pod_policy *fallback = p->pods ? pod_table_default_policy(p->pods) : NULL;
+	uint32_t index;
+
+	policy_slots_begin(&p->slots);
+	p->slots.slots[POLICY_OWN].wanted = !fallback;
+	if (p->pods)
+		pod_table_policies(p->pods, want_each, p);
+	index = fallback ? want_policy(p, fallback) : POLICY_OWN;
+	adjust_rate(p);
+	set_default(p, index);
+	HASH_ITER (hh, all, pod, next) {
+		index = policy_of_pod(p, pod);
+		if (index != pod->policy)
+			set_pod(p, pod, index);
+	}
+	policy_slots_end(&p->slots);
+	metric_set(M_POLICIES, policy_slots_count(&p->slots));
+}
+
+void policies_window(struct policies *p, uint32_t number, uint64_t now_ms)
+{
+	p->slots.window = number;
+	p->now_ms = now_ms;
+	cgroup_table_sweep(p->cgroups, now_ms);
+	metric_set(M_CGROUPS, (int64_t)cgroup_table_count(p->cgroups));
+	if (p->lower_at_ms && now_ms >= p->lower_at_ms)
+		set_rate(p, policy_slots_rate(&p->slots));
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+int policies_new(const struct policy_kernel *kernel, uint32_t hz, uint32_t tracers,
+		 const struct pod_table *pods, struct policies **ret)
+{
+	_cleanup_(policies_freep) struct policies *p = calloc(1, sizeof(*p));
+	int r = p ? cgroup_table_new(&p->cgroups) : -ENOMEM;
+
+	if (r < 0)
+		return r;
+	p->kernel = *kernel;
+	p->pods = pods;
+	p->rate = hz;
+	p->slots.slots[POLICY_OWN] =
+	    (struct policy_slot){.hz = hz, .tracers = tracers, .used = true, .wanted = true};
+	/* Its samples do not exist; a rate of 0 would be nobody's. */
+	p->slots.slots[POLICY_OFF] = (struct policy_slot){.hz = hz, .used = true};
+	write_slot(p, POLICY_OWN, KILN_POLICY_ENABLED);
+	write_slot(p, POLICY_OFF, KILN_POLICY_DISABLED);
+	p->default_index = POLICY_OWN;
+	policies_changed(p);
+	*ret = TAKE_PTR(p);
+	return 0;
+}
+
+struct policies *policies_free(struct policies *p)
+{
+	if (!p)
+		return NULL;
+	cgroup_table_free(p->cgroups);
+	free(p);
+	return NULL;
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+const uint32_t *policies_hz(const struct policies *p)
+{
+	return p->hz;
+}
+
+uint32_t policies_rate(const struct policies *p)
+{
+	return p->rate;
+}
+
+const struct container_identity *policies_cgroup(const struct policies *p, uint64_t id)
+{
+	const struct cgroup *c = cgroup_table_find(p->cgroups, id);
+
+	return c ? &c->identity : NULL;
+}
+
+bool policies_is_default(const struct policies *p, uint32_t index)
+{
+	return index < KILN_MAX_POLICIES && (p->defaults[index / 64] & 1ULL << index % 64);
+}
+
+static int nibble(char c)
+{
+	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Runtimes that do not use 64 hex digits are none of Kubernetes. */
+static bool container_bytes(const char *text, uint8_t ret[POD_CONTAINER_ID_BYTES])
+{
+	if (strlen(text) != (size_t)POD_CONTAINER_ID_BYTES * 2)
+		return false;
+	for (size_t i = 0; i < POD_CONTAINER_ID_BYTES; i++) {
+		int high = nibble(text[2 * i]), low = nibble(text[2 * i + 1]);
+
+		if (high < 0 || low < 0)
+			return false;
+		ret[i] = (uint8_t)(high << 4 | low);
+	}
+	return true;
+}
+
+enum policies_knowledge policies_identify(const struct policies *p,
+					  const struct container_identity *container,
+					  struct identity *ret)
+{
+	uint8_t id[POD_CONTAINER_ID_BYTES];
+	const struct pod_policy *policy;
+
+	*ret = (struct identity){};
+	if (!p->pods || (!container->pod_uid[0] && !container->container_id[0]))
+		return KNOWN_OUTSIDE;
+	if (container_bytes(container->container_id, id)) {
+		ret->pod = pod_table_find_container(p->pods, id);
+		if (ret->pod)
+			ret->container = pod_entry_container(ret->pod, id);
+	}
+	if (!ret->pod && container->pod_uid[0])
+		ret->pod = pod_table_find_uid(p->pods, container->pod_uid);
+	if (!ret->pod)
+		return container->pod_uid[0] ? KNOWN_NOTHING : KNOWN_OUTSIDE;
+	policy = pod_table_policy(p->pods, ret->pod->policy);
+	ret->forbidden = policy && !policy->enabled;
+	return ret->container ? KNOWN_CONTAINER : KNOWN_POD;
+}
+
+/* How many containers POD has: cgroups below a container's carry its id too. */
+static uint32_t count_containers(const struct pod_cgroups *pod)
+{
+	const struct cgroup *c, *other;
+	uint32_t n = 0;
+
+	for (c = pod->cgroups; c; c = c->pod_next) {
+		if (c->removed_ms || !c->identity.container_id[0])
+			continue;
+		for (other = pod->cgroups; other != c; other = other->pod_next)
+			if (!other->removed_ms &&
+			    streq(other->identity.container_id, c->identity.container_id))
+				break;
+		n += other == c;
+	}
+	return n;
+}
+
+void policies_applied(const struct policies *p,
+		      void (*each)(uint64_t id, uint32_t containers, void *arg), void *arg)
+{
+	struct pod_cgroups *pod, *next, *all = cgroup_table_pods(p->cgroups);
+	uint32_t counts[KILN_MAX_POLICIES] = {};
+
+	HASH_ITER (hh, all, pod, next)
+		if (pod->policy >= POLICY_FIRST && pod->policy < KILN_MAX_POLICIES)
+			counts[pod->policy] += count_containers(pod);
+	for (uint32_t i = POLICY_FIRST; i < KILN_MAX_POLICIES; i++)
+		if (counts[i])
+			each(p->slots.slots[i].id, counts[i], arg);
+}

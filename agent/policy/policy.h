@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct policies: which policy holds for which cgroup, in the kernel and here, and which pod a
+ * container is of. Fed by cgroup_watch and the pod table; live. Owned by the loop thread.
+ */
+#pragma once
+
+#include "agent/meta/pods.h"
+#include "agent/policy/cgroup_table.h"
+#include "bpf/types.h"
+
+enum {
+	POLICY_OWN, /* of the agent's own configuration: while the operator has told no default */
+	POLICY_OFF, /* all that are disabled */
+	POLICY_FIRST,
+	/* A slot is given out anew when no window can hold samples of its former owner. */
+	POLICY_REUSE_WINDOWS = 4,
+	POLICY_LOWER_MS = 10000, /* the timers stay fast that long when nobody asks for it */
+};
+
+/* What policies are put into: the sampler. Each returns 0 or a negative errno. */
+struct policy_kernel {
+	int (*set_policy)(void *arg, uint32_t index, const struct kiln_policy *policy);
+	int (*set_default)(void *arg, uint32_t index); /* for cgroups without one */
+	int (*set_cgroup)(void *arg, uint64_t cgroup, uint32_t index);
+	int (*delete_cgroup)(void *arg, uint64_t cgroup);
+	int (*set_rate)(void *arg, uint32_t hz); /* of the timers; 0: nobody wants a sample */
+	void *arg;
+};
+
+struct policies;
+/* The configuration's own policy: HZ, TRACERS. PODS may be NULL: then it holds for everything. */
+int policies_new(const struct policy_kernel *kernel, uint32_t hz, uint32_t tracers,
+		 const struct pod_table *pods, struct policies **ret) _must_check_;
+struct policies *policies_free(struct policies *p);
+DEFINE_CLEANUP(struct policies *, policies_free)
+
+/* A cgroup is there, or is gone: what cgroup_watch tells. */
+void policies_cgroup_made(struct policies *p, uint64_t id, const char *path);
+void policies_cgroup_removed(struct policies *p, uint64_t id, uint64_t now_ms);
+void policies_scan_begins(struct policies *p);
+void policies_scan_ends(struct policies *p, uint64_t now_ms);
+
+/* The pod table has changed. */
+void policies_changed(struct policies *p);
+/* Window NUMBER begins. */
+void policies_window(struct policies *p, uint32_t number, uint64_t now_ms);
+
+/* KILN_MAX_POLICIES rates. Any thread may read those of a window's samples. */
+const uint32_t *policies_hz(const struct policies *p);
+uint32_t policies_rate(const struct policies *p);
+/* Who runs in the cgroup ID: NULL when it is no pod's or container's. */
+const struct container_identity *policies_cgroup(const struct policies *p, uint64_t id);
+
+enum policies_knowledge {
+	KNOWN_OUTSIDE,	 /* in no pod: nobody will tell more */
+	KNOWN_NOTHING,	 /* in a pod of which nobody has told yet */
+	KNOWN_POD,	 /* the pod, but not this container of it */
+	KNOWN_CONTAINER, /* all */
+};
+
+struct identity {
+	const struct pod_entry *pod; /* NULL: not known */
+	const struct pod_container *container;
+	bool forbidden; /* its policy says: no samples */
+};
+
+/* Pointers are good until control goes back to the loop. */
+enum policies_knowledge policies_identify(const struct policies *p,
+					  const struct container_identity *container,
+					  struct identity *ret);
+/* Was a sample under INDEX taken because nothing was known of the pod? */
+bool policies_is_default(const struct policies *p, uint32_t index);
+
+/* EACH for every policy that holds for a container here, with the number of those. */
+void policies_applied(const struct policies *p,
+		      void (*each)(uint64_t id, uint32_t containers, void *arg), void *arg);

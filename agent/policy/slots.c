@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A window's samples name their policy by its entry, and its rate by the entry's. So an entry that
+ * nobody wants any more rests for as long as a window that is being named, one that waits for
+ * metadata and the current one may refer to it.
+ */
+#include "agent/policy/slots.h"
+
+#include "agent/policy/policy.h"
+
+void policy_slots_begin(struct policy_slots *s)
+{
+	for (uint32_t i = POLICY_FIRST; i < KILN_MAX_POLICIES; i++)
+		s->slots[i].wanted = false;
+}
+
+static bool is_free(const struct policy_slots *s, const struct policy_slot *slot)
+{
+	if (slot->wanted || slot->live)
+		return false;
+	return !slot->used || s->window - slot->retired_window >= POLICY_REUSE_WINDOWS;
+}
+
+int policy_slots_get(struct policy_slots *s, uint64_t id, uint32_t hz, uint32_t tracers,
+		     uint32_t *ret)
+{
+	uint32_t found = 0;
+
+	for (uint32_t i = POLICY_FIRST; i < KILN_MAX_POLICIES; i++) {
+		struct policy_slot *slot = &s->slots[i];
+
+		if (slot->used && slot->id == id && slot->hz == hz && slot->tracers == tracers) {
+			slot->wanted = slot->live = true;
+			*ret = i;
+			return 0;
+		}
+	}
+	for (uint32_t i = POLICY_FIRST; i < KILN_MAX_POLICIES && !found; i++)
+		if (is_free(s, &s->slots[i]))
+			found = i;
+	if (!found)
+		return -ENOSPC;
+	s->slots[found] = (struct policy_slot){
+	    .id = id, .hz = hz, .tracers = tracers, .used = true, .wanted = true, .live = true};
+	*ret = found;
+	return 1;
+}
+
+void policy_slots_end(struct policy_slots *s)
+{
+	for (uint32_t i = POLICY_FIRST; i < KILN_MAX_POLICIES; i++) {
+		struct policy_slot *slot = &s->slots[i];
+
+		if (slot->live && !slot->wanted)
+			slot->retired_window = s->window;
+		slot->live = slot->wanted;
+	}
+}
+
+uint32_t policy_slots_rate(const struct policy_slots *s)
+{
+	uint32_t rate = 0;
+
+	for (uint32_t i = 0; i < KILN_MAX_POLICIES; i++)
+		if (s->slots[i].wanted)
+			rate = MAX(rate, s->slots[i].hz);
+	return rate;
+}
+
+uint32_t policy_slots_count(const struct policy_slots *s)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < KILN_MAX_POLICIES; i++)
+		n += s->slots[i].wanted;
+	return n;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct policy_slots: the kernel's array of policies, and which policy of the operator each entry
+ * is. What an entry says never changes while samples of it may be around. Pure.
+ */
+#pragma once
+
+#include "bpf/types.h"
+#include "lib/base.h"
+
+struct policy_slot {
+	uint64_t id;
+	uint32_t hz, tracers;
+	bool used;   /* ever given out */
+	bool wanted; /* since the last begin */
+	bool live;   /* wanted, or was at the last end */
+	uint32_t retired_window;
+};
+
+struct policy_slots {
+	struct policy_slot slots[KILN_MAX_POLICIES];
+	uint32_t window;
+};
+
+/* All but those of the caller begin unwanted: get those that still count, then end. */
+void policy_slots_begin(struct policy_slots *s);
+/*
+ * The entry of the policy ID with these contents, in *ret. Positive when it is new: to be written.
+ * -ENOSPC when all are taken.
+ */
+int policy_slots_get(struct policy_slots *s, uint64_t id, uint32_t hz, uint32_t tracers,
+		     uint32_t *ret) _must_check_;
+void policy_slots_end(struct policy_slots *s);
+/* The highest rate of all that are wanted, 0 when none is. */
+uint32_t policy_slots_rate(const struct policy_slots *s);
+uint32_t policy_slots_count(const struct policy_slots *s);

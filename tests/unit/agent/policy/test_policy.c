@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the kernel is told when pods, policies and cgroups come, change and go, in any order. */
+#include "agent/policy/policy.h"
+
+#include "agent/config/config.h"
+#include "tests/support/test.h"
+#include "tests/unit/agent/policy/fake_pods.h"
+
+#define UID   "8f4e6a52-3b1c-4d7e-9a60-1f2e3d4c5b6a"
+#define OTHER "11111111-3b1c-4d7e-9a60-1f2e3d4c5b6a"
+#define ID    "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+#define POD   "/kubepods/burstable/pod" UID
+
+enum { IDS = 32, NONE = 9999 };
+
+/* The kernel, as it would be. */
+static struct {
+	struct kiln_policy policies[KILN_MAX_POLICIES];
+	uint32_t of[IDS]; /* entry of each cgroup id, NONE without */
+	uint32_t fallback, rate, rates;
+	uint32_t writes;
+} k;
+
+static struct pod_table pods;
+static struct policies *p;
+
+static int set_policy(void *arg, uint32_t index, const struct kiln_policy *policy)
+{
+	k.policies[index] = *policy;
+	return 0;
+}
+
+static int set_default(void *arg, uint32_t index)
+{
+	k.fallback = index;
+	return 0;
+}
+
+static int set_cgroup(void *arg, uint64_t id, uint32_t index)
+{
+	/* Never a policy that the timers are too slow for. */
+	assert_true(k.policies[index].mode == KILN_POLICY_DISABLED ||
+		    k.policies[index].hz <= k.rate);
+	k.of[id] = index;
+	k.writes++;
+	return 0;
+}
+
+static int delete_cgroup(void *arg, uint64_t id)
+{
+	if (k.of[id] == NONE)
+		return -ENOENT;
+	k.of[id] = NONE;
+	return 0;
+}
+
+static int set_rate(void *arg, uint32_t hz)
+{
+	k.rate = hz;
+	k.rates++;
+	return 0;
+}
+
+static int setup(void **state)
+{
+	const struct policy_kernel kernel = {set_policy,    set_default, set_cgroup,
+					     delete_cgroup, set_rate,	 NULL};
+
+	memset(&k, 0, sizeof(k));
+	for (size_t i = 0; i < IDS; i++)
+		k.of[i] = NONE;
+	k.rate = 20;
+	memset(&pods, 0, sizeof(pods));
+	return policies_new(&kernel, 20, ~0U, &pods, &p);
+}
+
+static int teardown(void **state)
+{
+	p = policies_free(p);
+	return 0;
+}
+
+static struct pod_policy *policy(uint64_t id, bool enabled, uint32_t hz)
+{
+	struct pod_policy *new = &pods.policies[pods.n_policies++];
+
+	*new = (struct pod_policy){.id = id, .enabled = enabled, .hz = hz};
+	return new;
+}
+
+static struct pod_entry *pod(const char *uid, uint64_t policy_id)
+{
+	struct pod_entry *new = &pods.pods[pods.n_pods++];
+
+	*new = (struct pod_entry){
+	    .uid = uid, .config_hash = "", .ns = "n", .name = "p", .policy = policy_id};
+	return new;
+}
+
+static uint32_t hz_of(uint64_t cgroup)
+{
+	return k.of[cgroup] == NONE ? 0 : k.policies[k.of[cgroup]].hz;
+}
+
+static void cgroup_of_a_known_pod_has_its_policy_at_once(void **state)
+{
+	policy(1, true, 97);
+	pod(UID, 1);
+	policies_changed(p);
+	assert_int_equal(k.rate, 97);
+	policies_cgroup_made(p, 3, "/kubepods/burstable");
+	policies_cgroup_made(p, 4, POD);
+	policies_cgroup_made(p, 5, POD "/" ID);
+	assert_int_equal(k.of[3], NONE);
+	assert_int_equal(hz_of(4), 97);
+	assert_int_equal(hz_of(5), 97);
+	assert_int_equal(policies_hz(p)[k.of[5]], 97);
+}
+
+static void cgroups_of_a_pod_learn_when_it_is_told(void **state)
+{
+	policies_cgroup_made(p, 4, POD);
+	policies_cgroup_made(p, 5, POD "/" ID);
+	assert_int_equal(k.of[4], NONE);
+	policy(1, true, 40);
+	pod(UID, 1);
+	policies_changed(p);
+	assert_int_equal(hz_of(4), 40);
+	assert_int_equal(hz_of(5), 40);
+	/* Nothing has changed: nothing is written. */
+	k.writes = 0;
+	policies_changed(p);
+	assert_int_equal(k.writes, 0);
+}
+
+static void change_of_a_policy_is_another_entry(void **state)
+{
+	uint32_t before;
+
+	policy(1, true, 20);
+	pod(UID, 1);
+	policies_cgroup_made(p, 4, POD);
+	policies_changed(p);
+	before = k.of[4];
+	pods.policies[0] = (struct pod_policy){.id = 2, .enabled = true, .hz = 97};
+	pods.pods[0].policy = 2;
+	policies_changed(p);
+	assert_int_not_equal(k.of[4], before);
+	assert_int_equal(hz_of(4), 97);
+	/* What was sampled under the old one still has its rate. */
+	assert_int_equal(policies_hz(p)[before], 20);
+	assert_int_equal(k.rate, 97);
+}
+
+static void disabled_pods_share_an_entry_that_is_off(void **state)
+{
+	policy(1, false, 97);
+	policy(2, false, 20);
+	pod(UID, 1);
+	pod(OTHER, 2);
+	policies_changed(p);
+	policies_cgroup_made(p, 4, POD);
+	policies_cgroup_made(p, 5, "/kubepods/pod" OTHER);
+	assert_int_equal(k.of[4], POLICY_OFF);
+	assert_int_equal(k.of[5], POLICY_OFF);
+	assert_int_equal(k.policies[POLICY_OFF].mode, KILN_POLICY_DISABLED);
+	/* Nor do they make the timers faster. */
+	assert_int_equal(k.rate, 20);
+}
+
+static void timers_slow_down_late_and_stop_when_nobody_samples(void **state)
+{
+	struct pod_policy off = {.id = 9, .enabled = false};
+
+	policies_window(p, 1, 1000);
+	policy(1, true, 97);
+	pods.fallback = &off;
+	policies_changed(p);
+	assert_int_equal(k.rate, 97);
+	assert_int_equal(k.fallback, POLICY_OFF);
+	pods.n_policies = 0;
+	policies_changed(p);
+	policies_window(p, 2, 1000 + POLICY_LOWER_MS - 1);
+	assert_int_equal(k.rate, 97);
+	policies_window(p, 3, 1000 + POLICY_LOWER_MS);
+	assert_int_equal(k.rate, 0);
+	pods.fallback = NULL;
+	policies_changed(p);
+	assert_int_equal(k.rate, 20);
+	assert_int_equal(k.fallback, POLICY_OWN);
+}
+
+static void short_want_of_a_lower_rate_changes_nothing(void **state)
+{
+	policies_window(p, 1, 1000);
+	policy(1, true, 97);
+	policies_changed(p);
+	pods.n_policies = 0;
+	policies_changed(p);
+	policies_window(p, 2, 6000);
+	pods.n_policies = 1;
+	policies_changed(p);
+	k.rates = 0;
+	policies_window(p, 3, 60000);
+	assert_int_equal(k.rate, 97);
+	assert_int_equal(k.rates, 0);
+}
+
+static void default_changes_by_another_entry(void **state)
+{
+	struct pod_policy a = {.id = 5, .enabled = true, .hz = 50},
+			  b = {.id = 6, .enabled = true, .hz = 60};
+	uint32_t first;
+
+	pods.fallback = &a;
+	policies_changed(p);
+	first = k.fallback;
+	assert_int_equal(k.policies[first].hz, 50);
+	assert_true(policies_is_default(p, first));
+	assert_true(policies_is_default(p, POLICY_OWN));
+	pods.fallback = &b;
+	policies_changed(p);
+	assert_int_not_equal(k.fallback, first);
+	assert_int_equal(policies_hz(p)[first], 50);
+	assert_true(policies_is_default(p, first));
+}
+
+static void removed_cgroup_has_no_entry(void **state)
+{
+	policy(1, true, 20);
+	pod(UID, 1);
+	policies_changed(p);
+	policies_cgroup_made(p, 4, POD);
+	policies_cgroup_removed(p, 4, 1000);
+	assert_int_equal(k.of[4], NONE);
+	/* It is still known who that was, and a change does not bring it back. */
+	assert_string_equal(policies_cgroup(p, 4)->pod_uid, UID);
+	pods.policies[0].hz = 21;
+	policies_changed(p);
+	assert_int_equal(k.of[4], NONE);
+	policies_window(p, 9, 1000 + CGROUPS_KEEP_MS);
+	assert_null(policies_cgroup(p, 4));
+}
+
+static void scan_finds_what_is_gone(void **state)
+{
+	policy(1, true, 20);
+	pod(UID, 1);
+	policies_changed(p);
+	policies_cgroup_made(p, 4, POD);
+	policies_cgroup_made(p, 5, POD "/" ID);
+	policies_scan_begins(p);
+	policies_cgroup_made(p, 4, POD);
+	policies_scan_ends(p, 1000);
+	assert_int_not_equal(k.of[4], NONE);
+	assert_int_equal(k.of[5], NONE);
+}
+
+static void pod_that_leaves_the_table_gets_the_default(void **state)
+{
+	policy(1, true, 20);
+	pod(UID, 1);
+	policies_changed(p);
+	policies_cgroup_made(p, 4, POD);
+	pods.n_pods = 0;
+	policies_changed(p);
+	assert_int_equal(k.of[4], NONE);
+}
+
+static void policies_beyond_the_kernels_room_are_off(void **state)
+{
+	for (uint64_t id = 1; id <= 300; id++)
+		policy(id, true, 20);
+	pod(UID, 300);
+	pod(OTHER, 1);
+	policies_changed(p);
+	policies_cgroup_made(p, 4, POD);
+	policies_cgroup_made(p, 5, "/kubepods/pod" OTHER);
+	assert_int_equal(k.of[4], POLICY_OFF);
+	assert_int_equal(hz_of(5), 20);
+}
+
+static void disabled_tracers_are_bits(void **state)
+{
+	static const char *const names[] = {"python", "jvm", "what-is-that"};
+	struct pod_policy *x = policy(1, true, 20);
+
+	x->disabled_tracers = names;
+	x->n_disabled_tracers = 3;
+	pod(UID, 1);
+	policies_changed(p);
+	policies_cgroup_made(p, 4, POD);
+	assert_int_equal(k.policies[k.of[4]].tracers,
+			 ~(1U << TRACER_PYTHON | 1U << TRACER_HOTSPOT));
+}
+
+static enum policies_knowledge identify(const char *path, struct identity *ret)
+{
+	struct container_identity id;
+
+	container_parse_path(path, &id);
+	return policies_identify(p, &id, ret);
+}
+
+static void identity_says_what_is_known(void **state)
+{
+	struct pod_container c = {.name = "c", .has_id = true};
+	struct identity who;
+
+	for (size_t i = 0; i < sizeof(c.id); i++)
+		c.id[i] = (uint8_t)(i % 8 * 0x22 + 0x01);
+	assert_int_equal(identify("/", &who), KNOWN_OUTSIDE);
+	assert_int_equal(identify("/docker/" ID, &who), KNOWN_OUTSIDE);
+	assert_int_equal(identify(POD "/" ID, &who), KNOWN_NOTHING);
+	policy(1, false, 20);
+	pod(UID, 1);
+	assert_int_equal(identify(POD "/" ID, &who), KNOWN_POD);
+	assert_ptr_equal(who.pod, &pods.pods[0]);
+	assert_true(who.forbidden);
+	pods.pods[0].containers = &c;
+	pods.pods[0].n_containers = 1;
+	pods.policies[0].enabled = true;
+	assert_int_equal(identify(POD "/" ID, &who), KNOWN_CONTAINER);
+	assert_ptr_equal(who.container, &c);
+	assert_false(who.forbidden);
+	/* By its id alone too: kubelet and runtime may not agree on the path. */
+	assert_int_equal(identify("/docker/" ID, &who), KNOWN_CONTAINER);
+}
+
+static uint64_t applied_id;
+static uint32_t applied_n, applied_calls;
+
+static void applied(uint64_t id, uint32_t containers, void *arg)
+{
+	applied_id = id;
+	applied_n = containers;
+	applied_calls++;
+}
+
+static void containers_of_a_policy_are_counted(void **state)
+{
+	policy(77, true, 20);
+	pod(UID, 77);
+	policies_changed(p);
+	policies_cgroup_made(p, 4, POD);
+	policies_cgroup_made(p, 5, POD "/" ID);
+	policies_cgroup_made(p, 6, POD "/" ID "/init");
+	policies_cgroup_made(
+	    p, 7, POD "/ffffffffffffffff0123456789abcdef0123456789abcdef0123456789abcdef");
+	applied_calls = 0;
+	policies_applied(p, applied, NULL);
+	assert_int_equal(applied_calls, 1);
+	assert_int_equal(applied_id, 77);
+	assert_int_equal(applied_n, 2);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+	    TEST(cgroup_of_a_known_pod_has_its_policy_at_once),
+	    TEST(cgroups_of_a_pod_learn_when_it_is_told),
+	    TEST(change_of_a_policy_is_another_entry),
+	    TEST(disabled_pods_share_an_entry_that_is_off),
+	    TEST(timers_slow_down_late_and_stop_when_nobody_samples),
+	    TEST(short_want_of_a_lower_rate_changes_nothing),
+	    TEST(default_changes_by_another_entry),
+	    TEST(removed_cgroup_has_no_entry),
+	    TEST(scan_finds_what_is_gone),
+	    TEST(pod_that_leaves_the_table_gets_the_default),
+	    TEST(policies_beyond_the_kernels_room_are_off),
+	    TEST(disabled_tracers_are_bits),
+	    TEST(identity_says_what_is_known),
+	    TEST(containers_of_a_policy_are_counted),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
