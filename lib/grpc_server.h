@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct stream_server: a gRPC server of one bidirectional method, over TLS, on the C core (libgrpc
+ * 1.51). All functions and callbacks run on the loop thread.
+ *
+ * Each stream sends one message at a time and reads one at a time, only when asked to: who does not
+ * read on holds the peer back by HTTP/2 flow control, and who keeps what waits to be sent decides
+ * what of it has become stale.
+ */
+#pragma once
+
+#include "lib/base.h" /* before uv.h: sys/param.h defines MIN and MAX too */
+
+#include <uv.h>
+
+#include "lib/error.h"
+#include "lib/grpc_client.h"
+
+struct stream_server;
+struct server_stream;
+
+struct stream_server_events {
+	/*
+	 * A stream that is within the limits. AUTHORIZATION is the header of that name, "" when
+	 * absent or there twice; it is secret, and like PEER valid during the call. The result is
+	 * the ARG of the other callbacks; NULL: refused as UNAVAILABLE, no callback comes.
+	 */
+	void *(*opened)(void *arg, struct server_stream *stream, const char *authorization,
+			const char *peer);
+	/* What server_stream_read() asked for. DATA NULL: the peer sends no more. */
+	void (*received)(void *stream_arg, const uint8_t *data, size_t len);
+	/* server_stream_send() takes the next. */
+	void (*sent)(void *stream_arg);
+	/* The last callback: the stream is gone afterwards. */
+	void (*closed)(void *stream_arg);
+	void *arg;
+};
+
+struct stream_server_options {
+	const char *address;		    /* "host:port", ":port" for all, port 0 for any */
+	const char *cert_pem, *key_pem;	    /* chain and key; both NULL: plaintext, for tests */
+	const char *method;		    /* "/package.Service/Method", borrowed */
+	size_t max_streams;		    /* more are refused with RESOURCE_EXHAUSTED */
+	size_t max_message;		    /* bytes that are received; more end the stream */
+	uint64_t idle_ms;		    /* connections without a stream are closed */
+	uint64_t keepalive_ms, ping_min_ms; /* our pings; the peer's may be so close together */
+};
+
+struct stream_server_counts {
+	uint64_t opened;
+	uint64_t refused;	 /* beyond max_streams */
+	uint64_t unknown_method; /* answered with UNIMPLEMENTED */
+	uint64_t cut;		 /* did not take the end that it was told, and were cut off */
+	size_t open;
+};
+
+int stream_server_new(const struct stream_server_options *options,
+		      const struct stream_server_events *events, uv_loop_t *loop,
+		      struct stream_server **ret, struct error *err) _must_check_;
+/*
+ * Cuts every stream off, without callbacks, and waits for the core. The memory is freed when the
+ * loop has closed the handles, so run the loop once more after this. Not from a callback.
+ */
+struct stream_server *stream_server_free(struct stream_server *server);
+int stream_server_port(const struct stream_server *server);
+/* For connections from now on; -EINVAL when they do not fit together: the old ones stay. */
+int stream_server_certificate(struct stream_server *server, const char *cert_pem,
+			      const char *key_pem, struct error *err) _must_check_;
+void stream_server_read(const struct stream_server *server, struct stream_server_counts *ret);
+
+/* DATA is copied. -EBUSY before sent(); -ENOTCONN once the stream ends. */
+int server_stream_send(struct server_stream *stream, const void *data, size_t len) _must_check_;
+/* One more message, please; does nothing when that was asked already. */
+void server_stream_read(struct server_stream *stream);
+/*
+ * Ends it with a status: nothing is received or sent any more, closed() follows, at the latest when
+ * the peer has had a few seconds to take what is under way. The first call counts.
+ */
+void server_stream_finish(struct server_stream *stream, int status, const char *message);
+bool server_stream_finishing(const struct server_stream *stream);
