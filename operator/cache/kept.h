@@ -61,5 +61,5 @@ void kept_owner_unpack(const struct intern *in, interned owner, struct kept_owne
  */
 bool kept_uid(struct slice text, uint8_t ret[16]);
 void kept_uid_text(const uint8_t uid[16], char ret[37]);
-/* 2 * N hexadecimal digits. */
+/* 2 * N hexadecimal digits; N is a multiple of 4. What is in RET is of no use when it fails. */
 bool kept_hex(const char *text, size_t n, uint8_t *ret);
