@@ -221,6 +221,25 @@ const struct mapset_range *mapset_find(const struct mapset *m, uint64_t pc)
 	return NULL;
 }
 
+static bool is_same_code(const struct mapset_range *a, const struct mapset_range *b)
+{
+	if (!a || !b)
+		return a == b;
+	return a->image == b->image && a->bias == b->bias && a->jit == b->jit;
+}
+
+uint32_t mapset_first_exchanged(const struct mapset *walked, const struct mapset *now,
+				const uint64_t *words, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t pc = (words[i] & KILN_FRAME_PC_MASK) - !!(words[i] & KILN_FRAME_RETURN);
+
+		if (!is_same_code(mapset_find(walked, pc), mapset_find(now, pc)))
+			return i;
+	}
+	return n;
+}
+
 void mapset_store_forget(struct mapset_store *s, uint32_t tgid)
 {
 	struct kiln_process entry;

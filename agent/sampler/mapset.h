@@ -56,6 +56,12 @@ int mapset_store_read(struct mapset_store *s, int proc_dirfd, uint32_t tgid, uin
 struct mapset *mapset_store_find(struct mapset_store *s, uint32_t id);
 /* The range that holds PC, or NULL. */
 const struct mapset_range *mapset_find(const struct mapset *m, uint64_t pc);
+/*
+ * Of N user frame words that were walked by WALKED while NOW held already: the first whose code is
+ * another's in NOW, so that what was found above it means nothing. N when there is none.
+ */
+uint32_t mapset_first_exchanged(const struct mapset *walked, const struct mapset *now,
+				const uint64_t *words, uint32_t n);
 
 /*
  * A process has mapped code at [START, START + LENGTH) of this file. Unless its mapset says so

@@ -476,6 +476,28 @@ static struct mapset *current_mapset(struct intake *in, const struct kiln_sample
 	return fresh ? fresh : mapset_store_find(in->mapsets, record->mapset);
 }
 
+/*
+ * The frames of RECORD, of which MAPSET may be another mapset than it was walked by: a walk through
+ * code by the rules of the code that was there before may even seem to have reached the root. What
+ * lies above such a frame is cut off, and the stack is incomplete. True: cut.
+ */
+static bool cut_exchanged(struct intake *in, const struct kiln_sample *record,
+			  const struct mapset *mapset, uint32_t *ret_n)
+{
+	const struct mapset *walked = mapset_store_find(in->mapsets, record->mapset);
+	uint32_t i;
+
+	if (!walked || walked == mapset)
+		return false;
+	i = mapset_first_exchanged(walked, mapset, record->words + record->n_kernel,
+				   record->n_user);
+	/* A walk that stands on that very frame is taken up there, by what holds now. */
+	if (i == record->n_user || (i + 1 == record->n_user && record->dump_len))
+		return false;
+	*ret_n = i + 1;
+	return true;
+}
+
 /* The main program is the first file that a process maps. */
 static const char *main_image_path(const struct mapset *m)
 {
@@ -492,6 +514,7 @@ static void consume_record(const struct kiln_sample *record, void *arg)
 	struct mapset *mapset = NULL;
 	struct process *process;
 	bool kernel_thread = record->flags & KILN_SAMPLE_KTHREAD, is_new;
+	uint32_t n_user = record->n_user;
 
 	if (record->end >= KILN_END_COUNT || record->n_kernel > KILN_MAX_KERNEL_FRAMES ||
 	    record->n_user > KILN_MAX_USER_FRAMES) {
@@ -522,11 +545,14 @@ static void consume_record(const struct kiln_sample *record, void *arg)
 		metric_add(M_SAMPLES_UNSELECTED, 1);
 		return;
 	}
-	if (record->dump_len && mapset)
+	if (mapset && cut_exchanged(in, record, mapset, &n_user))
+		account(in, record, process, mapset, KILN_END_NO_MAPPING,
+			record->words + record->n_kernel, n_user);
+	else if (record->dump_len && mapset)
 		finish_sample(in, record, process, mapset, true);
 	else
 		account(in, record, process, mapset, (enum kiln_end)record->end,
-			record->words + record->n_kernel, record->n_user);
+			record->words + record->n_kernel, n_user);
 }
 
 void intake_use_window(struct intake *in, struct window *w)
