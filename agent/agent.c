@@ -5,8 +5,10 @@
  * is exchanged for an empty one and named by a worker; the batch that comes back goes to every
  * exporter.
  *
- * Ending: stop sampling, drain, wait for the tables that samples lack, name the last window, flush
- * the exporters, close every handle. `phase` says where in that we are; only forward.
+ * A signal before the first sample ends the start instead, which has to wait for the loading of the
+ * programs alone. Ending: stop sampling, drain, wait for the tables that samples lack, name the
+ * last window, flush the exporters, close every handle. `phase` says where in that we are; only
+ * forward.
  */
 #include "agent/agent.h"
 
@@ -31,7 +33,7 @@ enum {
 	FLUSH_MS = 10000,      /* at the end, for the exporters */
 };
 
-enum phase { RUNNING, SETTLING, NAMING_LAST, FLUSHING, CLOSING };
+enum phase { STARTING, RUNNING, SETTLING, NAMING_LAST, FLUSHING, CLOSING };
 
 struct agent {
 	const struct config *config;
@@ -55,7 +57,8 @@ struct agent {
 	struct health *health;
 	struct debug_pprof *pprof;
 	bool reported;	  /* a window went out */
-	bool has_handles; /* timers, signals and the ring's poll are initialised */
+	bool has_signals; /* sigint and sigterm are initialised */
+	bool has_handles; /* timers and the ring's poll are */
 	uint64_t settle_until_ms;
 	struct error failure; /* of an exporter; the run goes on, its exit code tells */
 	uv_timer_t drain_timer, window_timer, end_timer;
@@ -242,14 +245,16 @@ static void close_everything(struct agent *a)
 	intake_stop(a->intake);
 	a->health = health_free(a->health);
 	a->pprof = debug_pprof_free(a->pprof);
+	if (a->has_signals) {
+		close_handle((uv_handle_t *)&a->sigint, NULL);
+		close_handle((uv_handle_t *)&a->sigterm, NULL);
+	}
 	if (!a->has_handles)
 		return;
 	close_handle((uv_handle_t *)&a->drain_timer, NULL);
 	close_handle((uv_handle_t *)&a->window_timer, NULL);
 	close_handle((uv_handle_t *)&a->end_timer, NULL);
 	close_handle((uv_handle_t *)&a->ring_poll, NULL);
-	close_handle((uv_handle_t *)&a->sigint, NULL);
-	close_handle((uv_handle_t *)&a->sigterm, NULL);
 }
 
 /* Takes the next step towards the end, if the one before is done. */
@@ -288,6 +293,10 @@ static void on_signal(uv_signal_t *handle, int signum)
 {
 	struct agent *a = handle->data;
 
+	if (a->phase == STARTING) {
+		a->phase = CLOSING; /* start() looks at it */
+		return;
+	}
 	if (a->phase != RUNNING && signum == SIGINT) {
 		/* Asked twice: do not wait for anybody. */
 		a->flushed = a->n_exporters;
@@ -303,7 +312,9 @@ static bool is_ready(void *arg, char *reason, size_t size)
 {
 	const struct agent *a = arg;
 
-	if (a->phase != RUNNING)
+	if (a->phase == STARTING)
+		snprintf(reason, size, "the agent is starting");
+	else if (a->phase != RUNNING)
 		snprintf(reason, size, "the agent is ending");
 	else if (!a->reported)
 		snprintf(reason, size, "the first window is not over yet");
@@ -406,6 +417,27 @@ static int listen_extensions(struct agent *a, struct error *err)
 	return 0;
 }
 
+/* Before anything that takes time: whoever asks us to end gets exit code 0 from then on. */
+static int start_signals(struct agent *a, struct error *err)
+{
+	int r = 0;
+
+	r |= uv_signal_init(&a->loop, &a->sigint);
+	r |= uv_signal_init(&a->loop, &a->sigterm);
+	a->has_signals = !r;
+	a->sigint.data = a->sigterm.data = a;
+	r |= uv_signal_start(&a->sigint, on_signal, SIGINT);
+	r |= uv_signal_start(&a->sigterm, on_signal, SIGTERM);
+	return r ? error_set(err, -EIO, "cannot set up the signal handlers") : 0;
+}
+
+/* Has a signal come while there was no loop to hear it? */
+static bool asked_to_end(struct agent *a)
+{
+	(void)uv_run(&a->loop, UV_RUN_NOWAIT);
+	return a->phase != STARTING;
+}
+
 static int start_handles(struct agent *a, struct error *err)
 {
 	const struct config *c = a->config;
@@ -414,29 +446,29 @@ static int start_handles(struct agent *a, struct error *err)
 	r |= uv_timer_init(&a->loop, &a->drain_timer);
 	r |= uv_timer_init(&a->loop, &a->window_timer);
 	r |= uv_timer_init(&a->loop, &a->end_timer);
-	r |= uv_signal_init(&a->loop, &a->sigint);
-	r |= uv_signal_init(&a->loop, &a->sigterm);
 	r |= uv_poll_init(&a->loop, &a->ring_poll, sampler_ring_fd(a->sampler));
 	a->has_handles = !r;
 	a->drain_timer.data = a->window_timer.data = a->end_timer.data = a;
-	a->sigint.data = a->sigterm.data = a->ring_poll.data = a;
+	a->ring_poll.data = a;
 	r |= uv_timer_start(&a->drain_timer, on_drain_timer, DRAIN_MS, DRAIN_MS);
 	r |= uv_timer_start(&a->window_timer, on_window_timer, c->receiver.reporter_interval_ms,
 			    c->receiver.reporter_interval_ms);
 	if (c->duration_ms)
 		r |= uv_timer_start(&a->end_timer, on_end_timer, c->duration_ms, 0);
-	r |= uv_signal_start(&a->sigint, on_signal, SIGINT);
-	r |= uv_signal_start(&a->sigterm, on_signal, SIGTERM);
 	r |= uv_poll_start(&a->ring_poll, UV_READABLE, on_ring);
 	return r ? error_set(err, -EIO, "cannot set up the event loop") : 0;
 }
 
+/* Up to RUNNING; or, after a signal, 0 with another phase and nothing begun. */
 static int start(struct agent *a, struct error *err)
 {
 	const struct config *c = a->config;
 	struct sampler_options options = sampler_options(c);
 	int r;
 
+	r = start_signals(a, err);
+	if (r < 0)
+		return r;
 	footprint_raise_files();
 	warn_missing(c);
 	r = image_catch_faults(err);
@@ -451,6 +483,8 @@ static int start(struct agent *a, struct error *err)
 	/* Before the sampler: loading the programs takes the most memory of the whole start. */
 	footprint_trim();
 	r = sampler_new(&options, &a->sampler, err);
+	if (asked_to_end(a))
+		return 0;
 	if (r < 0)
 		return r;
 	r = intake_new(c, a->sampler, &a->loop, &a->intake, err);
@@ -468,6 +502,9 @@ static int start(struct agent *a, struct error *err)
 	window_init(&a->windows[1], c->receiver.timestamps);
 	window_reset(&a->windows[0], 1, clock_ns(CLOCK_REALTIME));
 	footprint_trim();
+	if (asked_to_end(a))
+		return 0;
+	a->phase = RUNNING;
 	r = sampler_start(a->sampler, err);
 	if (r < 0)
 		return r;
@@ -505,7 +542,7 @@ int agent_run(const struct config *config, struct error *err)
 	if (uv_loop_init(&a->loop) < 0)
 		return error_set(err, -EIO, "cannot set up the event loop");
 	r = start(a, err);
-	if (r < 0)
+	if (r < 0 || a->phase != RUNNING)
 		close_everything(a);
 	uv_run(&a->loop, UV_RUN_DEFAULT);
 	finish(a);

@@ -39,6 +39,44 @@ def test_a_signal_flushes_everything(agent, busy, tmp_path, signum):
     assert logged(a) == []
 
 
+def catches(pid, signum):
+    with open(f"/proc/{pid}/status", encoding="ascii") as f:
+        caught = next(line.split()[1] for line in f if line.startswith("SigCgt:"))
+    return bool(int(caught, 16) >> (signum - 1) & 1)
+
+
+def has_bpf(pid):
+    links = []
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            links.append(os.readlink(f"/proc/{pid}/fd/{fd}"))
+        except OSError:
+            pass
+    return any("bpf" in link for link in links)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("loading", [False, True], ids=["before-the-load", "while-loading"])
+def test_a_signal_during_the_start_ends_it_with_0(signum, loading):
+    """The programs take most of a second to load; the one that asks then gets an orderly end as well."""
+    p = subprocess.Popen([kiln.binary(), "--stdout", "--reporter-interval", "60s"], stdin=subprocess.DEVNULL,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        until = time.monotonic() + WAIT
+        while not catches(p.pid, signum):
+            assert time.monotonic() < until and p.poll() is None
+        assert not has_bpf(p.pid), "signals are waited for only after the load began"
+        while loading and not has_bpf(p.pid):
+            assert time.monotonic() < until and p.poll() is None
+        p.send_signal(signum)
+        out, err = p.communicate(timeout=WAIT)
+    finally:
+        p.kill()
+        p.wait()
+    assert p.returncode == 0, err
+    assert "New Sample" not in out and "profiling at" not in err
+
+
 def test_duration_ends_with_0_and_the_last_window(agent, busy, tmp_path):
     a = agent("--pid", busy.pid, "--samples-per-second", 97, "--duration", "3s", "--pprof-file", tmp_path / "x.pb.gz")
     assert a.wait() == 0, a.stderr()
