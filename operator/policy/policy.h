@@ -70,7 +70,8 @@ struct policy_set *policy_set_free(struct policy_set *set);
 DEFINE_CLEANUP(struct policy_set *, policy_set_free)
 
 /* Take ownership of the config, also on failure (-ENOMEM, -E2BIG). NULL removes the cluster's: then
- * nothing is profiled. */
+ * nothing is profiled. One of the same uid and generation (above 0) changes nothing: its status was
+ * written, or its labels. */
 int policy_set_cluster(struct policy_set *set, struct cluster_config *config) _must_check_;
 int policy_set_put(struct policy_set *set, struct namespace_config *config) _must_check_;
 void policy_set_remove(struct policy_set *set, const char *ns, const char *name);

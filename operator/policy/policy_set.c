@@ -105,8 +105,19 @@ static void all_changed(struct policy_set *set)
 	changed(set, NULL);
 }
 
+/* What counts of an object is its spec, and each change of that is another generation. */
+static bool is_same(const struct object_id *a, const struct object_id *b)
+{
+	return a->generation > 0 && a->generation == b->generation && a->uid && b->uid &&
+	       streq(a->uid, b->uid) && streq(a->name, b->name);
+}
+
 int policy_set_cluster(struct policy_set *set, struct cluster_config *config)
 {
+	if (config && set->cluster && is_same(&config->id, &set->cluster->id)) {
+		cluster_config_free(config);
+		return 0;
+	}
 	all_changed(set);
 	cluster_config_free(set->cluster);
 	free(set->cluster_cause);
@@ -212,9 +223,12 @@ static int touch(struct policy_set *set, const char *ns, const char *name,
 int policy_set_put(struct policy_set *set, struct namespace_config *config)
 {
 	_cleanup_(namespace_config_freep) struct namespace_config *c = config;
-	struct config_entry *e;
-	int r = touch(set, c->id.ns, c->id.name, &e);
+	struct config_entry *e = policy_set_find(policy_set_find_ns(set, c->id.ns), c->id.name);
+	int r;
 
+	if (e && e->config && is_same(&c->id, &e->config->id))
+		return 0;
+	r = touch(set, c->id.ns, c->id.name, &e);
 	if (r < 0)
 		return r;
 	entry_done(e);
@@ -232,10 +246,15 @@ int policy_set_put_invalid(struct policy_set *set, const char *ns, const char *n
 	if (!copy)
 		return -ENOMEM;
 	if (!*ns) {
+		if (set->cluster_cause && streq(set->cluster_cause, cause))
+			return 0;
 		r = policy_set_cluster(set, NULL);
 		set->cluster_cause = TAKE_PTR(copy);
 		return r;
 	}
+	e = policy_set_find(policy_set_find_ns(set, ns), name);
+	if (e && e->cause && streq(e->cause, cause))
+		return 0;
 	r = touch(set, ns, name, &e);
 	if (r < 0)
 		return r;
