@@ -33,6 +33,7 @@ enum {
 	CLIENT_QPS = 50,  /* writes and lists; watches and the lease go beside */
 	CLIENT_BURST = 100,
 	FIRST_CONFIG_RETRY_MS = 5000,
+	INVALID_LOG_S = 60,
 };
 
 struct operator
@@ -61,6 +62,7 @@ struct operator
 	struct reconcile_counts object_counts, status_counts;
 	uint64_t object_started_ns;
 	uint64_t invalid_configs;
+	struct log_limit invalid_log;
 	int result;
 	struct error *err;
 };
@@ -192,45 +194,66 @@ static void on_namespace(void *arg, const struct meta_object *object, bool remov
 	statuses_due(op, COUNTS_MS);
 }
 
-static void invalid_config(struct operator* op, const char *ns, const char *name,
-			   const struct error *err)
+static void tell_invalid(struct operator* op, const char *ns, const char *name,
+			 const struct error *err)
 {
+	unsigned int held_back = 0;
+
 	op->invalid_configs++;
-	log_warn("policy", "%s%s%s: %s", ns, ns[0] ? "/" : "", name, err->message);
-	if (policy_set_put_invalid(op->policies, ns, name, err->message) < 0)
-		log_error("policy", "%s/%s: out of memory", ns, name);
+	/* Anybody's; the status has the text of each. */
+	if (ns[0] && !log_allowed(&op->invalid_log, INVALID_LOG_S, &held_back))
+		return;
+	log_warn("policy", "%s%s%s: %s (%u more like it)", ns, ns[0] ? "/" : "", name, err->message,
+		 held_back);
 }
 
-static void on_cluster_config(struct operator* op, const char *name, const cJSON *object)
+static int64_t generation_of(const cJSON *object)
+{
+	const cJSON *meta = cJSON_GetObjectItemCaseSensitive(object, "metadata");
+	const cJSON *number = cJSON_GetObjectItemCaseSensitive(meta, "generation");
+
+	return cJSON_IsNumber(number) ? (int64_t)number->valuedouble : 0;
+}
+
+/* True when something is another than before that the policies do not tell. */
+static bool on_cluster_config(struct operator* op, const char *name, const cJSON *object)
 {
 	struct cluster_config *config = NULL;
 	struct error err = {0};
+	bool news;
 
 	if (object && cluster_config_parse(object, &config, &err) < 0) {
 		/* Pods keep the policies, and nodes the agents, of the last one that was right. */
-		objects_refuse(op->objects, err.message);
-		if (!policy_set_get_cluster(op->policies))
-			invalid_config(op, "", name, &err);
-		policies_changed(op);
-		return;
+		news = objects_refuse(op->objects, generation_of(object), err.message);
+		if (!policy_set_get_cluster(op->policies) &&
+		    policy_set_put_invalid(op->policies, "", name, err.message) < 0)
+			log_error("policy", "%s: out of memory", name);
+		if (news)
+			tell_invalid(op, "", name, &err);
+		return news;
 	}
-	objects_refuse(op->objects, "");
+	news = objects_refuse(op->objects, 0, "");
 	if (policy_set_cluster(op->policies, config) < 0)
 		log_error("policy", "%s: out of memory", name);
+	return news;
 }
 
 static void on_namespace_config(struct operator* op, const char *ns, const char *name,
 				const cJSON *object)
 {
+	uint64_t revision = policy_set_revision(op->policies);
 	struct namespace_config *config = NULL;
 	struct error err = {0};
 
 	if (!object)
 		policy_set_remove(op->policies, ns, name);
-	else if (namespace_config_parse(object, &config, &err) < 0)
-		invalid_config(op, ns, name, &err);
-	else if (policy_set_put(op->policies, config) < 0)
-		log_error("policy", "%s/%s: out of memory", ns, name);
+	else if (namespace_config_parse(object, &config, &err) < 0) {
+		if (policy_set_put_invalid(op->policies, ns, name, err.message) < 0)
+			log_error("policy", "%s/%s: out of memory, or too many configs", ns, name);
+		if (policy_set_revision(op->policies) != revision)
+			tell_invalid(op, ns, name, &err);
+	} else if (policy_set_put(op->policies, config) < 0)
+		log_error("policy", "%s/%s: out of memory, or too many configs", ns, name);
 }
 
 /* Our own writes of a status come back as changes too: the policies do not care. */
@@ -238,12 +261,13 @@ static void on_config(void *arg, const char *ns, const char *name, const cJSON *
 {
 	struct operator* op = arg;
 	uint64_t revision = policy_set_revision(op->policies);
+	bool news = false;
 
 	if (ns[0])
 		on_namespace_config(op, ns, name, object);
 	else
-		on_cluster_config(op, name, object);
-	if (policy_set_revision(op->policies) != revision)
+		news = on_cluster_config(op, name, object);
+	if (news || policy_set_revision(op->policies) != revision)
 		policies_changed(op);
 	if (object)
 		add_status_key(op, object);
@@ -406,8 +430,7 @@ static void tell_metrics(void *arg, struct buf *out)
 	prometheus_single(out, "kiln_events_dropped_total", "counter", "Events beyond the limit.",
 			  (double)recorder_dropped(op->events));
 	prometheus_single(out, "kiln_invalid_configs_total", "counter",
-			  "Configs that could not be understood, each time they came.",
-			  (double)op->invalid_configs);
+			  "Configs that could not be understood.", (double)op->invalid_configs);
 }
 
 static void on_request(void *arg, const char *method, int status)

@@ -44,7 +44,9 @@ struct objects {
 	size_t n_pending;
 	struct objects_state state;
 	char refused[512]; /* why the config cannot be understood; "" */
+	int64_t refused_generation;
 	/* The pass under way. */
+	int64_t generation;
 	struct rendered *want;
 	size_t next;
 	struct kube_call *call;
@@ -170,6 +172,7 @@ static void finish(struct objects *o)
 	int result = o->result;
 
 	o->want = rendered_free(o->want);
+	o->state.generation = o->generation;
 	o->state.applied = !result && !o->behind;
 	if (!result)
 		o->state.error[0] = 0;
@@ -337,6 +340,7 @@ void objects_reconcile(struct objects *o, void (*done)(void *arg, int result), v
 	for (size_t i = 0; config && i < config->n_groups; i++)
 		input.group_hz[i] = policy_group_max_hz(o->options.policies, &config->groups[i]);
 
+	o->generation = o->refused[0] ? o->refused_generation : config ? config->id.generation : 0;
 	o->done = done;
 	o->done_arg = arg;
 	o->next = 0;
@@ -352,6 +356,7 @@ void objects_reconcile(struct objects *o, void (*done)(void *arg, int result), v
 		snprintf(o->state.error, sizeof(o->state.error), "%.500s", err.message);
 		o->state.invalid = r == -EINVAL;
 		o->state.applied = false;
+		o->state.generation = o->generation;
 		o->options.changed(o->options.arg);
 		/* Trying again cannot help; a change of the config comes by itself. */
 		done(arg, r == -EINVAL ? 0 : r);
@@ -363,24 +368,30 @@ void objects_reconcile(struct objects *o, void (*done)(void *arg, int result), v
 	step(o);
 }
 
-void objects_refuse(struct objects *o, const char *cause)
+bool objects_refuse(struct objects *o, int64_t generation, const char *cause)
 {
+	if (streq(o->refused, cause) && (!cause[0] || generation == o->refused_generation))
+		return false;
 	snprintf(o->refused, sizeof(o->refused), "%s", cause);
+	o->refused_generation = generation;
+	return true;
 }
 
 /* ---- what the world says --------------------------------------------------------------------- */
 
 static int add_rollout(void *arg, const cJSON *set)
 {
-	struct objects_state *state = arg;
+	struct objects *o = arg;
+	struct objects_state *state = &o->state;
 	uint32_t desired = status_number(set, "desiredNumberScheduled");
 	uint32_t updated = status_number(set, "updatedNumberScheduled");
 	uint32_t ready = status_number(set, "numberReady");
 	const cJSON *generation = cJSON_GetObjectItemCaseSensitive(meta_of(set), "generation");
 
-	/* The controller has not seen this generation: it has programmed no node with it. */
-	if (cJSON_IsNumber(generation) &&
-	    status_number(set, "observedGeneration") < generation->valuedouble)
+	/* The controller has not seen what we wrote: it has programmed no node with it. */
+	if (is_behind(o, KUBE_DAEMON_SETS, meta_text(set, "name"), set) ||
+	    (cJSON_IsNumber(generation) &&
+	     status_number(set, "observedGeneration") < generation->valuedouble))
 		updated = 0;
 	state->desired += desired;
 	state->programmed += MIN(updated, ready);
@@ -391,7 +402,7 @@ static int add_rollout(void *arg, const cJSON *set)
 void objects_read(struct objects *o, struct objects_state *ret)
 {
 	o->state.desired = o->state.programmed = o->state.degraded = 0;
-	json_store_each(store_of(o, KUBE_DAEMON_SETS), add_rollout, &o->state);
+	json_store_each(store_of(o, KUBE_DAEMON_SETS), add_rollout, o);
 	o->state.cache_refused = 0;
 	for (size_t i = 0; i < o->n_kinds; i++)
 		o->state.cache_refused += json_store_refused(o->kinds[i].store);

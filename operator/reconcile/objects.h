@@ -29,8 +29,9 @@ struct objects_options {
 	void *arg;
 };
 
-/* Of the last pass, and of the DaemonSets as the API server has them. */
+/* Of the last pass that ended, and of the DaemonSets as the API server has them. */
 struct objects_state {
+	int64_t generation;   /* of the config that it was for; 0: there was none */
 	char config_hash[17]; /* "" while nothing is rendered */
 	char error[512];      /* why the config cannot be rendered or applied; "" */
 	bool invalid;	      /* the error is the config's own fault */
@@ -47,8 +48,11 @@ bool objects_synced(const struct objects *o);
 struct objects *objects_free(struct objects *o);
 DEFINE_CLEANUP(struct objects *, objects_free)
 
-/* The cluster's config cannot be understood: what runs keeps running. CAUSE "": it can again. */
-void objects_refuse(struct objects *o, const char *cause);
+/*
+ * GENERATION of the cluster's config cannot be understood: what runs keeps running. CAUSE "": it
+ * can again. True when that is news.
+ */
+bool objects_refuse(struct objects *o, int64_t generation, const char *cause);
 /* One pass; DONE once, later or at once. Not while one is under way. */
 void objects_reconcile(struct objects *o, void (*done)(void *arg, int result), void *arg);
 void objects_read(struct objects *o, struct objects_state *ret);

@@ -26,15 +26,19 @@ static uint64_t hash_text(const char *text, uint64_t seed)
 	return hash_bytes(text ? text : "", text ? strlen(text) : 0, seed);
 }
 
-static bool said_already(struct recorder *r, uint64_t hash, uint64_t now)
+static bool said_already(const struct recorder *r, uint64_t hash, uint64_t now)
 {
 	for (size_t i = 0; i < RECORDER_REMEMBERED; i++)
 		if (r->said[i].hash == hash && now - r->said[i].said_ms < REPEAT_MS)
 			return true;
+	return false;
+}
+
+static void remember(struct recorder *r, uint64_t hash, uint64_t now)
+{
 	r->said[r->next].hash = hash;
 	r->said[r->next].said_ms = now;
 	r->next = (r->next + 1) % RECORDER_REMEMBERED;
-	return false;
 }
 
 void recorder_emit(struct recorder *r, struct kube_event event)
@@ -56,6 +60,7 @@ void recorder_emit(struct recorder *r, struct kube_event event)
 		r->dropped++;
 		return;
 	}
+	remember(r, hash, now);
 	r->in_minute++;
 	r->sent++;
 }

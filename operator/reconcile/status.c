@@ -41,8 +41,8 @@ static struct condition accepted(const struct status_input *in)
 					  in->verdict->message};
 	if (in->is_cluster && o->invalid && o->error[0])
 		return (struct condition){"Accepted", CONDITION_FALSE, "Invalid", o->error};
-	return (struct condition){"Accepted", CONDITION_TRUE, "Accepted",
-				  "The configuration is valid."};
+	return (struct condition){"Accepted", CONDITION_TRUE, in->verdict->reason,
+				  in->verdict->message};
 }
 
 static struct condition cluster_programmed(const struct objects_state *o, char *text, size_t size)
@@ -273,6 +273,7 @@ static cJSON *apply_body(enum kube_kind kind, const char *ns, const char *name, 
 	return body;
 }
 
+/* 1: not now, a pass over the objects is due that will ask again. */
 static int build(struct status_writer *w, const char *ns, const char *name, const cJSON *live,
 		 cJSON **ret)
 {
@@ -292,6 +293,9 @@ static int build(struct status_writer *w, const char *ns, const char *name, cons
 	if (r < 0)
 		return r;
 	objects_read(w->options.objects, &objects);
+	/* What was done for the config before says nothing of this one. */
+	if (in.is_cluster && in.verdict->accepted && objects.generation != in.generation)
+		return 1;
 	in.matches = match_counts_read(w->options.matches, ns, ns[0] ? name : "");
 	return status_build(&in, ret);
 }
@@ -309,8 +313,8 @@ static int start(struct status_writer *w, struct status_write *write, const char
 	if (!live)
 		return 0;
 	r = build(w, ns, name, live, &status);
-	if (r < 0)
-		return r == -ENOENT ? 0 : r;
+	if (r)
+		return r == -ENOENT || r > 0 ? 0 : r;
 	if (cJSON_Compare(status, cJSON_GetObjectItemCaseSensitive(live, "status"), true)) {
 		cJSON_Delete(status);
 		return 0;
