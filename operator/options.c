@@ -19,6 +19,7 @@ enum {
 	OPT_HELP
 };
 
+/* In the order of their numbers. */
 static const struct option options[] = {
     {"namespace", required_argument, NULL, OPT_NAMESPACE},
     {"agent-image", required_argument, NULL, OPT_IMAGE},
@@ -74,22 +75,50 @@ static int parse_level(const char *text, enum log_level *ret, struct error *err)
 			 "--log-level: want debug, info, warn or error, got \"%.32s\"", text);
 }
 
+static int parse_text(int opt, const char *text, const char **ret, struct error *err)
+{
+	if (!text[0])
+		return error_set(err, -EINVAL, "--%s: want a value, got \"\"",
+				 options[opt - OPT_NAMESPACE].name);
+	*ret = text;
+	return 0;
+}
+
+/* A DNS label: it goes into paths. */
+static int parse_namespace(const char *text, const char **ret, struct error *err)
+{
+	size_t n = strlen(text);
+
+	if (n < 1 || n > 63 || text[0] == '-' || text[n - 1] == '-' ||
+	    strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-") != n)
+		return error_set(err, -EINVAL,
+				 "--namespace: want a namespace's name, got \"%.64s\"", text);
+	*ret = text;
+	return 0;
+}
+
+static int refuse_option(char *const *argv, struct error *err)
+{
+	if (optopt >= OPT_NAMESPACE)
+		return error_set(err, -EINVAL, "--%s: takes no value",
+				 options[optopt - OPT_NAMESPACE].name);
+	if (optopt)
+		return error_set(err, -EINVAL, "-%c: unknown option; see --help", optopt);
+	return error_set(err, -EINVAL, "%.64s: unknown option; see --help", argv[optind - 1]);
+}
+
 static int take_option(int opt, const char *value, struct operator_options *o,
 		       enum options_action *action, struct error *err)
 {
 	switch (opt) {
 	case OPT_NAMESPACE:
-		o->ns = value;
-		return 0;
+		return parse_namespace(value, &o->ns, err);
 	case OPT_IMAGE:
-		o->agent_image = value;
-		return 0;
+		return parse_text(opt, value, &o->agent_image, err);
 	case OPT_KUBECONFIG:
-		o->kubeconfig = value;
-		return 0;
+		return parse_text(opt, value, &o->kubeconfig, err);
 	case OPT_CONTEXT:
-		o->context = value;
-		return 0;
+		return parse_text(opt, value, &o->context, err);
 	case OPT_HEALTH:
 		return parse_address("health-address", value, &o->health, err);
 	case OPT_METRICS:
@@ -137,8 +166,7 @@ int options_parse(int argc, char *const *argv, struct operator_options *ret,
 	opterr = 0;
 	while ((opt = getopt_long(argc, argv, ":", options, NULL)) != -1) {
 		if (opt == '?')
-			return error_set(err, -EINVAL, "%.64s: unknown option; see --help",
-					 argv[optind - 1]);
+			return refuse_option(argv, err);
 		if (opt == ':')
 			return error_set(err, -EINVAL, "%.64s: wants a value", argv[optind - 1]);
 		r = take_option(opt, optarg, &o, &action, err);

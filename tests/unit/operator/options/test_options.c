@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The command line, by running the program: what is wrong is said in one exact line, with exit
+ * code 2, before anything is connected to. What is right is read by options_parse().
+ */
+#include "operator/options.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+
+#include "tests/support/test.h"
+
+enum { ARGS_MAX = 8 };
+
+/* Both outputs of the program, one after the other; its exit code. */
+static int run(const char *const *args, char *out, size_t size)
+{
+	char *argv[ARGS_MAX + 2] = {(char *)(uintptr_t)PROGRAM};
+	int fds[2], status;
+	size_t n = 0;
+	ssize_t r;
+	pid_t pid;
+
+	for (size_t i = 0; i < ARGS_MAX && args[i]; i++)
+		argv[i + 1] = (char *)(uintptr_t)args[i];
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		alarm(30);
+		dup2(fds[1], 1);
+		dup2(fds[1], 2);
+		execv(PROGRAM, argv);
+		_exit(127);
+	}
+	close(fds[1]);
+	while ((r = read(fds[0], out + n, size - 1 - n)) > 0)
+		n += (size_t)r;
+	out[n] = 0;
+	close(fds[0]);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static const struct {
+	const char *args[ARGS_MAX];
+	const char *line;
+} wrong[] = {
+    {{"--nope"}, "--nope: unknown option; see --help"},
+    {{"--nope=1"}, "--nope=1: unknown option; see --help"},
+    {{"--l", "x"}, "--l: unknown option; see --help"}, /* two begin like it */
+    {{"-x"}, "-x: unknown option; see --help"},
+    {{"--log-level", "info", "-xy"}, "-x: unknown option; see --help"},
+    {{"run"}, "run: unexpected argument; see --help"},
+    {{"--version", "now"}, "now: unexpected argument; see --help"},
+    {{"--", "--help"}, "--help: unexpected argument; see --help"},
+    {{"--help=3"}, "--help: takes no value"},
+    {{"--version="}, "--version: takes no value"},
+    {{"--namespace"}, "--namespace: wants a value"},
+    {{"--agent-image"}, "--agent-image: wants a value"},
+    {{"--kubeconfig"}, "--kubeconfig: wants a value"},
+    {{"--context"}, "--context: wants a value"},
+    {{"--health-address"}, "--health-address: wants a value"},
+    {{"--metrics-address"}, "--metrics-address: wants a value"},
+    {{"--leader-elect"}, "--leader-elect: wants a value"},
+    {{"--log-level"}, "--log-level: wants a value"},
+    {{"--namespace="}, "--namespace: want a namespace's name, got \"\""},
+    {{"--namespace", "a/b"}, "--namespace: want a namespace's name, got \"a/b\""},
+    {{"--namespace", "-a"}, "--namespace: want a namespace's name, got \"-a\""},
+    {{"--namespace", "Kiln"}, "--namespace: want a namespace's name, got \"Kiln\""},
+    {{"--agent-image="}, "--agent-image: want a value, got \"\""},
+    {{"--kubeconfig="}, "--kubeconfig: want a value, got \"\""},
+    {{"--context="}, "--context: want a value, got \"\""},
+    {{"--health-address", "x"}, "--health-address: want HOST:PORT or :PORT, got \"x\""},
+    {{"--health-address", ":99999"}, "--health-address: want HOST:PORT or :PORT, got \":99999\""},
+    {{"--metrics-address", ":0x"}, "--metrics-address: want HOST:PORT or :PORT, got \":0x\""},
+    {{"--metrics-address="}, "--metrics-address: want HOST:PORT or :PORT, got \"\""},
+    {{"--leader-elect", "maybe"}, "--leader-elect: want true or false, got \"maybe\""},
+    {{"--leader-elect="}, "--leader-elect: want true or false, got \"\""},
+    {{"--log-level", "loud"}, "--log-level: want debug, info, warn or error, got \"loud\""},
+    {{"--log-level", "INFO"}, "--log-level: want debug, info, warn or error, got \"INFO\""},
+    {{"--kubeconfig", "/nonexistent/config"}, "/nonexistent/config: No such file or directory"},
+};
+
+static void test_each_wrong_option_is_named_in_one_line(void **state)
+{
+	char out[8192], want[512];
+
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+		int code = run(wrong[i].args, out, sizeof(out));
+
+		snprintf(want, sizeof(want), "kiln-operator: %s\n", wrong[i].line);
+		assert_string_equal(out, want);
+		assert_int_equal(code, 2);
+	}
+}
+
+static void test_help_and_version_are_printed(void **state)
+{
+	static const char *const help[ARGS_MAX] = {"--help"}, *const version[ARGS_MAX] = {
+								  "--version"};
+	char out[8192];
+
+	assert_int_equal(run(help, out, sizeof(out)), 0);
+	assert_string_equal(out, options_help());
+	for (const char *line = out; *line; line += strcspn(line, "\n") + 1)
+		assert_true(strcspn(line, "\n") <= 100);
+	assert_int_equal(run(version, out, sizeof(out)), 0);
+	assert_string_equal(out, "kiln-operator " KILN_VERSION "\n");
+}
+
+/* Every long option that the parser knows is in the help: tried by their names there. */
+static void test_help_names_every_option(void **state)
+{
+	static const char *const names[] = {
+	    "namespace",       "agent-image",  "kubeconfig", "context", "health-address",
+	    "metrics-address", "leader-elect", "log-level",  "version", "help"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		char name[64];
+
+		snprintf(name, sizeof(name), "--%s", names[i]);
+		assert_non_null(strstr(options_help(), name));
+	}
+}
+
+static int parse(struct operator_options *ret, const char *const *args)
+{
+	char *argv[ARGS_MAX + 2] = {(char *)(uintptr_t) "kiln-operator"};
+	enum options_action action = OPTIONS_SHOW_HELP;
+	struct error err = {0};
+	int argc = 1, r;
+
+	for (; args[argc - 1]; argc++)
+		argv[argc] = (char *)(uintptr_t)args[argc - 1];
+	r = options_parse(argc, argv, ret, &action, &err);
+	if (r == 0)
+		assert_int_equal(action, OPTIONS_RUN);
+	return r;
+}
+
+static void clear_environment(void)
+{
+	unsetenv("POD_NAMESPACE");
+	unsetenv("POD_NAME");
+	unsetenv("KILN_AGENT_IMAGE");
+}
+
+static void test_defaults(void **state)
+{
+	static const char *const none[] = {NULL};
+	struct operator_options o;
+
+	clear_environment();
+	assert_int_equal(parse(&o, none), 0);
+	assert_null(o.ns);
+	assert_null(o.pod_name);
+	assert_null(o.kubeconfig);
+	assert_null(o.context);
+	assert_string_equal(o.agent_image, "kiln-agent:" KILN_VERSION);
+	assert_int_equal(o.health.port, 8081);
+	assert_int_equal(o.metrics.port, 8080);
+	assert_true(o.leader_elect);
+	assert_int_equal(o.level, LOG_INFO);
+}
+
+static void test_flags_come_before_the_environment(void **state)
+{
+	static const char *const none[] = {NULL};
+	static const char *const args[] = {"--namespace=a",
+					   "--agent-image",
+					   "b:1",
+					   "--leader-elect=false",
+					   "--health-address=[::1]:1",
+					   "--log-level",
+					   "debug",
+					   NULL};
+	struct operator_options o;
+
+	setenv("POD_NAMESPACE", "env", 1);
+	setenv("POD_NAME", "pod-0", 1);
+	setenv("KILN_AGENT_IMAGE", "env:1", 1);
+	assert_int_equal(parse(&o, none), 0);
+	assert_string_equal(o.ns, "env");
+	assert_string_equal(o.pod_name, "pod-0");
+	assert_string_equal(o.agent_image, "env:1");
+	assert_int_equal(parse(&o, args), 0);
+	assert_string_equal(o.ns, "a");
+	assert_string_equal(o.agent_image, "b:1");
+	assert_string_equal(o.health.host, "::1");
+	assert_int_equal(o.health.port, 1);
+	assert_false(o.leader_elect);
+	assert_int_equal(o.level, LOG_DEBUG);
+	setenv("KILN_AGENT_IMAGE", "", 1); /* empty is unset */
+	assert_int_equal(parse(&o, none), 0);
+	assert_string_equal(o.agent_image, "kiln-agent:" KILN_VERSION);
+	clear_environment();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_each_wrong_option_is_named_in_one_line),
+	    cmocka_unit_test(test_help_and_version_are_printed),
+	    cmocka_unit_test(test_help_names_every_option),
+	    cmocka_unit_test(test_defaults),
+	    cmocka_unit_test(test_flags_come_before_the_environment),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
