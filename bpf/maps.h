@@ -67,17 +67,17 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
+	__uint(max_entries, KILN_MAX_CGROUPS);
 	__type(key, uint64_t);
 	__type(value, uint32_t);
 } cgroup_policy SEC(".maps");
 
-/* What each policy has saved up towards its next sample, on this CPU. */
+/* What each policy has saved up towards its next sample, on this CPU: see select_policy(). */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, KILN_MAX_POLICIES);
 	__type(key, uint32_t);
-	__type(value, uint32_t);
+	__type(value, uint64_t);
 } policy_credit SEC(".maps");
 
 struct {

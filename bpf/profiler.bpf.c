@@ -23,15 +23,18 @@
 #include "maps.h"
 
 /* Set between open and load. */
-const volatile uint32_t base_hz = 20; /* the rate of the timers */
 const volatile uint32_t max_depth = KILN_MAX_USER_FRAMES;
 const volatile uint8_t cgroup_v1 = 0;	/* cgroup ids of the v1 memory controller */
 const volatile uint8_t filter_pids = 0; /* only processes in pid_filter */
 const volatile uint32_t self_tgid = 0;
 
+#define NS_PER_SECOND 1000000000ULL
+
 /* Written by user space while running. */
-uint32_t cache_epoch;	  /* a new value makes every cached rule void */
-uint32_t cgroup_policies; /* entries in cgroup_policy */
+uint32_t cache_epoch;	 /* a new value makes every cached rule void */
+uint64_t timer_ns;	 /* between two hits of a timer: the time that a hit stands for */
+uint32_t default_policy; /* of cgroups that are not in cgroup_policy */
+uint32_t use_cgroups;	 /* cgroups have policies: look at the task's */
 
 KILN_INLINE const struct kiln_mapping *env_mapping(uint32_t index)
 {
@@ -78,13 +81,19 @@ static __always_inline uint64_t task_cgroup_id(struct task_struct *task)
 	return bpf_get_current_cgroup_id();
 }
 
-/* The policy that this hit is taken under, or a negative number: not at all. */
+/*
+ * The policy that this hit is taken under, or a negative number: not at all. A slower policy saves
+ * up the time of its hits (in hz * ns: a second's worth is one sample) and takes one when it has
+ * its period together; so its samples stand for the same time whatever the timers' rate is, and
+ * that may change at any moment.
+ */
 static __always_inline int select_policy(uint64_t cgroup, struct kiln_stats *stat)
 {
-	uint32_t index = 0, *found, *credit;
+	uint32_t index = default_policy, *found;
 	struct kiln_policy *policy;
+	uint64_t *credit;
 
-	if (cgroup_policies) {
+	if (use_cgroups) {
 		found = bpf_map_lookup_elem(&cgroup_policy, &cgroup);
 		if (found)
 			index = *found;
@@ -94,16 +103,17 @@ static __always_inline int select_policy(uint64_t cgroup, struct kiln_stats *sta
 		stat->n[KILN_STAT_SKIPPED]++;
 		return -1;
 	}
-	if (policy->hz < base_hz) {
+	/* The period is cut to whole ns: + 1, so that the timers' own rate is not below itself. */
+	if (policy->hz * (timer_ns + 1) < NS_PER_SECOND) {
 		credit = bpf_map_lookup_elem(&policy_credit, &index);
 		if (!credit)
 			return -1;
-		*credit += policy->hz;
-		if (*credit < base_hz) {
+		*credit += policy->hz * timer_ns;
+		if (*credit < NS_PER_SECOND) {
 			stat->n[KILN_STAT_THINNED]++;
 			return -1;
 		}
-		*credit -= base_hz;
+		*credit -= NS_PER_SECOND;
 	}
 	return (int)index;
 }
@@ -354,7 +364,7 @@ int sample(struct bpf_perf_event_data *ctx)
 		stat->n[KILN_STAT_SKIPPED]++;
 		return 0;
 	}
-	cgroup = cgroup_policies ? task_cgroup_id(task) : 0;
+	cgroup = use_cgroups ? task_cgroup_id(task) : 0;
 	policy = select_policy(cgroup, stat);
 	if (policy < 0)
 		return 0;

@@ -38,6 +38,7 @@ enum {
 	    128, /* bytes below the stack pointer that leaf code may use (psABI 3.2.2) */
 	KILN_RECORD_MAX = 1 << 17, /* one scratch value for each CPU */
 	KILN_MAX_POLICIES = 256,
+	KILN_MAX_CGROUPS = 8192,   /* that have a policy of their own */
 	KILN_MAX_IMAGES = 4096,	   /* unwind tables that can be loaded at once */
 	KILN_SLOT_BYTES = 64,	   /* value size of the flat arrays: one cache line */
 	KILN_CACHE_ENTRIES = 1024, /* frame cache per CPU, 32 B each */
@@ -165,7 +166,8 @@ enum kiln_process_flags {
 
 enum kiln_policy_mode { KILN_POLICY_DISABLED, KILN_POLICY_ENABLED };
 
-/* `policies`: index -> this; `cgroup_policy`: cgroup id -> index; index 0 is the default. */
+/* `policies`: index -> this; `cgroup_policy`: cgroup id -> index; of all others `default_policy`.
+ */
 struct kiln_policy {
 	uint32_t mode;
 	uint32_t hz;	  /* this policy's rate; the timers run at the highest of all */
@@ -231,7 +233,7 @@ struct kiln_sample {
 	uint64_t
 	    start_time;	  /* of the process's leader: boot-time ns; tells one pid's owners apart */
 	uint64_t exec_id; /* task_struct.self_exec_id */
-	uint64_t cgroup;  /* cgroup id: v2, or v1 memory controller; 0 while none has a policy */
+	uint64_t cgroup;  /* cgroup id: v2, or v1 memory controller; 0 while none is asked for */
 	uint32_t tgid, tid;
 	uint32_t mapset;
 	uint32_t policy;

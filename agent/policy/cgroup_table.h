@@ -8,9 +8,10 @@
 #include <uthash.h>
 
 #include "agent/process/container.h"
+#include "bpf/types.h"
 
 enum {
-	CGROUPS_MAX = 8192,	/* as many as the kernel's map takes */
+	CGROUPS_MAX = KILN_MAX_CGROUPS,
 	CGROUPS_POD_MAX = 512,	/* of one pod: a container may make cgroups of its own */
 	CGROUPS_KEEP_MS = 60000 /* after removal: samples of them may still be on their way */
 };

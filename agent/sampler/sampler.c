@@ -17,11 +17,14 @@
 #include "lib/log.h"
 #include "profiler.skel.h"
 
+#define NS_PER_SECOND 1000000000ULL
+
 struct sampler {
 	struct profiler *skel;
 	struct ring_buffer *ring;
 	struct kernel_memory memory;
 	struct bpf_link **links; /* one a CPU */
+	int *timers;		 /* their descriptors, which the links own; -1: none */
 	int n_cpus;
 	uint32_t hz, target_tid;
 	int stats_fd;
@@ -115,7 +118,7 @@ static int configure(struct sampler *s, const struct sampler_options *o)
 	size_t unwind = o->unwind_bytes ? o->unwind_bytes : 24 << 20;
 	int r = 0;
 
-	skel->rodata->base_hz = o->hz;
+	skel->bss->timer_ns = NS_PER_SECOND / o->hz;
 	skel->rodata->max_depth = o->max_depth ? o->max_depth : KILN_MAX_USER_FRAMES;
 	skel->rodata->cgroup_v1 = o->cgroup_mode != CGROUP_V2;
 	skel->rodata->filter_pids = o->n_pids > 0;
@@ -232,7 +235,7 @@ static int open_timer(uint32_t hz, pid_t tid, int cpu)
 	    .size = sizeof(attr),
 	    .type = PERF_TYPE_SOFTWARE,
 	    .config = PERF_COUNT_SW_CPU_CLOCK,
-	    .sample_period = 1000000000ULL / hz,
+	    .sample_period = NS_PER_SECOND / hz,
 	    .exclude_idle = 1,
 	    .disabled = 1,
 	};
@@ -244,7 +247,7 @@ static int open_timer(uint32_t hz, pid_t tid, int cpu)
 static int start_timer(struct sampler *s, int cpu, struct error *err)
 {
 	struct bpf_link *link;
-	int fd = open_timer(s->hz, cpu < 0 ? (pid_t)s->target_tid : -1, cpu), r;
+	int fd = open_timer(MAX(s->hz, 1U), cpu < 0 ? (pid_t)s->target_tid : -1, cpu), r;
 
 	if (fd < 0 && (errno == ENODEV || errno == ENXIO))
 		return 0; /* a possible CPU that is offline */
@@ -260,6 +263,7 @@ static int start_timer(struct sampler *s, int cpu, struct error *err)
 				 strerror(-r));
 	}
 	s->links[MAX(cpu, 0)] = link; /* owns FD */
+	s->timers[MAX(cpu, 0)] = fd;
 	return 1;
 }
 
@@ -274,8 +278,11 @@ int sampler_start(struct sampler *s, struct error *err)
 				 "cannot attach to sched_process_fork and sched_process_exit: %m "
 				 "(BTF tracepoints are needed)");
 	s->links = calloc((size_t)s->n_cpus, sizeof(*s->links));
-	if (!s->links)
+	s->timers = malloc((size_t)s->n_cpus * sizeof(*s->timers));
+	if (!s->links || !s->timers)
 		return error_set(err, -ENOMEM, "out of memory");
+	for (int cpu = 0; cpu < s->n_cpus; cpu++)
+		s->timers[cpu] = -1;
 	for (int cpu = first; cpu < end; cpu++) {
 		r = start_timer(s, cpu, err);
 		if (r < 0)
@@ -284,7 +291,26 @@ int sampler_start(struct sampler *s, struct error *err)
 	}
 	if (!started)
 		return error_set(err, -ENOTSUP, "no CPU has a usable timer event");
-	return 0;
+	return s->hz ? 0 : sampler_set_rate(s, 0);
+}
+
+int sampler_set_rate(struct sampler *s, uint32_t hz)
+{
+	uint64_t period = NS_PER_SECOND / MAX(hz, 1U);
+	int r = 0;
+
+	s->hz = hz;
+	/* First what a hit stands for: the next one may come at once. */
+	if (hz)
+		s->skel->bss->timer_ns = period;
+	for (int cpu = 0; s->timers && cpu < s->n_cpus; cpu++) {
+		if (s->timers[cpu] < 0)
+			continue;
+		if (hz)
+			r |= ioctl(s->timers[cpu], PERF_EVENT_IOC_PERIOD, &period);
+		r |= ioctl(s->timers[cpu], hz ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
+	}
+	return r ? -EIO : 0;
 }
 
 void sampler_stop(struct sampler *s)
@@ -292,6 +318,7 @@ void sampler_stop(struct sampler *s)
 	for (int cpu = 0; s->links && cpu < s->n_cpus; cpu++)
 		bpf_link__destroy(s->links[cpu]);
 	free(TAKE_PTR(s->links));
+	free(TAKE_PTR(s->timers));
 }
 
 const struct kernel_memory *sampler_memory(struct sampler *s)
@@ -319,22 +346,33 @@ int sampler_set_policy(struct sampler *s, uint32_t index, const struct kiln_poli
 	return 0;
 }
 
+void sampler_set_default_policy(struct sampler *s, uint32_t index)
+{
+	s->skel->bss->default_policy = index;
+}
+
+void sampler_use_cgroups(struct sampler *s)
+{
+	s->skel->bss->use_cgroups = 1;
+}
+
+int sampler_cgroup_policies_fd(const struct sampler *s)
+{
+	return bpf_map__fd(s->skel->maps.cgroup_policy);
+}
+
 int sampler_set_cgroup_policy(struct sampler *s, uint64_t cgroup, uint32_t index)
 {
-	int fd = bpf_map__fd(s->skel->maps.cgroup_policy);
-
-	if (bpf_map_update_elem(fd, &cgroup, &index, BPF_NOEXIST) == 0)
-		s->skel->bss->cgroup_policies++;
-	else if (errno != EEXIST || bpf_map_update_elem(fd, &cgroup, &index, BPF_EXIST) < 0)
+	if (bpf_map_update_elem(sampler_cgroup_policies_fd(s), &cgroup, &index, BPF_ANY) < 0)
 		return -errno;
+	sampler_use_cgroups(s);
 	return 0;
 }
 
 int sampler_delete_cgroup_policy(struct sampler *s, uint64_t cgroup)
 {
-	if (bpf_map_delete_elem(bpf_map__fd(s->skel->maps.cgroup_policy), &cgroup) < 0)
+	if (bpf_map_delete_elem(sampler_cgroup_policies_fd(s), &cgroup) < 0)
 		return -errno;
-	s->skel->bss->cgroup_policies--;
 	return 0;
 }
 

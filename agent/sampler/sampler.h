@@ -10,7 +10,7 @@
 #include "lib/error.h"
 
 struct sampler_options {
-	uint32_t hz;	    /* 1..: timers per second and CPU */
+	uint32_t hz;	    /* 1..: timers per second and CPU, at first; rate of policy 0 */
 	uint32_t max_depth; /* user frames */
 	enum cgroup_mode cgroup_mode;
 	const uint32_t *pids; /* only these; NULL: all */
@@ -45,11 +45,21 @@ int sampler_ring_fd(const struct sampler *s);
 int sampler_drain(struct sampler *s, void (*consume)(const struct kiln_sample *record, void *arg),
 		  void *arg);
 
-/* Policy INDEX; 0 is what every cgroup without one of its own gets. */
+/*
+ * The timers' rate from now on: at least that of every policy. No hit is lost but the one that each
+ * CPU was waiting for. 0 stops them.
+ */
+int sampler_set_rate(struct sampler *s, uint32_t hz) _must_check_;
 int sampler_set_policy(struct sampler *s, uint32_t index,
 		       const struct kiln_policy *policy) _must_check_;
+/* What every cgroup without a policy of its own gets; policy 0 at first. */
+void sampler_set_default_policy(struct sampler *s, uint32_t index);
 int sampler_set_cgroup_policy(struct sampler *s, uint64_t cgroup, uint32_t index) _must_check_;
 int sampler_delete_cgroup_policy(struct sampler *s, uint64_t cgroup);
+/* From now on records tell the cgroup; so they do once one has a policy. */
+void sampler_use_cgroups(struct sampler *s);
+/* The map from cgroup ids to policies, for bpf/cgroups.bpf.c. */
+int sampler_cgroup_policies_fd(const struct sampler *s);
 /* The mapset ids that `processes` names, sorted; *ret is allocated. Removes entries of processes
  * that are gone without the kernel having told (PROC_DIRFD). */
 int sampler_named_mapsets(struct sampler *s, int proc_dirfd, uint32_t **ret,
