@@ -17,7 +17,12 @@
 /* PROC_USER_INIT_INO of include/linux/proc_ns.h: the inode of the first user namespace. */
 static const ino_t first_user_namespace = 0xEFFFFFFD;
 
-/* Each needed capability, which others do instead, and what for. */
+/*
+ * Each needed capability, which others do instead, and what for. Where capable() asks for the new
+ * one or CAP_SYS_ADMIN, that does (bpf_capable(), perfmon_capable(),
+ * checkpoint_restore_ns_capable() in include/linux/capability.h); kernel addresses are for
+ * CAP_SYSLOG itself (kallsyms_show_value() in kernel/ksyms_common.c).
+ */
 static const struct {
 	unsigned int cap, instead; /* instead: CAP_LAST_CAP + 1 for none */
 	const char *name, *use;
@@ -25,7 +30,7 @@ static const struct {
     {CAP_BPF, CAP_SYS_ADMIN, "CAP_BPF", "load BPF programs"},
     {CAP_PERFMON, CAP_SYS_ADMIN, "CAP_PERFMON", "sample every CPU"},
     {CAP_SYS_PTRACE, CAP_LAST_CAP + 1, "CAP_SYS_PTRACE", "read the mappings of processes"},
-    {CAP_SYSLOG, CAP_SYS_ADMIN, "CAP_SYSLOG", "name kernel functions"},
+    {CAP_SYSLOG, CAP_LAST_CAP + 1, "CAP_SYSLOG", "name kernel functions"},
     {CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE, "CAP_DAC_READ_SEARCH", "read every binary"},
     {CAP_CHECKPOINT_RESTORE, CAP_SYS_ADMIN, "CAP_CHECKPOINT_RESTORE", "open mapped files"},
 };
@@ -41,18 +46,40 @@ static int read_effective(uint64_t *ret)
 	return 0;
 }
 
-/*
- * Root is the owner of nearly every binary, and may read those without DAC_READ_SEARCH. Units that
- * were written for other profilers start theirs so: User=root with a bounding set of three.
- */
-static bool is_dispensable(unsigned int cap)
-{
-	return cap == CAP_DAC_READ_SEARCH && geteuid() == 0;
-}
-
 static bool has_cap(uint64_t effective, unsigned int cap)
 {
 	return cap <= CAP_LAST_CAP && (effective >> cap & 1);
+}
+
+/* The number in PATH, or 99 when there is none. */
+static int setting(const char *path)
+{
+	_cleanup_(buf_done) struct buf text;
+
+	buf_init(&text, 64);
+	return proc_file_read(AT_FDCWD, path, &text) == 0 && text.len > 0 ? atoi(text.data) : 99;
+}
+
+/* The kernel shows its addresses to everyone (kallsyms_show_value()). */
+static bool kernel_is_open(void)
+{
+	return setting("/proc/sys/kernel/kptr_restrict") == 0 &&
+	       setting("/proc/sys/kernel/perf_event_paranoid") <= 1;
+}
+
+/*
+ * Root is the owner of nearly every binary, and may read those without DAC_READ_SEARCH. Units that
+ * were written for other profilers start theirs so: User=root with a bounding set of SYS_ADMIN,
+ * PERFMON and SYS_PTRACE. Under such a one kernel functions may have no names, which the symbolizer
+ * says when it finds their addresses hidden.
+ */
+static bool is_dispensable(uint64_t effective, unsigned int cap)
+{
+	bool root = geteuid() == 0;
+
+	if (cap == CAP_SYSLOG)
+		return (root && has_cap(effective, CAP_SYS_ADMIN)) || kernel_is_open();
+	return cap == CAP_DAC_READ_SEARCH && root;
 }
 
 /* ", kernel.perf_event_paranoid is N": why an ordinary user could not either. */
@@ -77,7 +104,7 @@ static int check_capabilities(struct error *err)
 	buf_init(&missing, 1024);
 	for (size_t i = 0; i < ARRAY_SIZE(needed); i++) {
 		if (has_cap(effective, needed[i].cap) || has_cap(effective, needed[i].instead) ||
-		    is_dispensable(needed[i].cap))
+		    is_dispensable(effective, needed[i].cap))
 			continue;
 		buf_printf(&missing, "%s%s (to %s", missing.len ? ", " : "", needed[i].name,
 			   needed[i].use);

@@ -273,10 +273,41 @@ static void root_may_profile(void **state)
 	assert_int_equal(host_check_privileges(NULL), 0);
 }
 
+/* Puts VALUE in the place of a setting of the kernel, for this process. */
+static int pretend(const char *path, const char *value)
+{
+	char name[] = "/tmp/kiln-setting-XXXXXX";
+	int fd = mkstemp(name), r;
+
+	r = fd < 0 || write(fd, value, strlen(value)) < 0 || fchmod(fd, 0644) < 0 ||
+	    mount(name, path, NULL, MS_BIND, NULL) < 0;
+	close(fd);
+	unlink(name);
+	return r;
+}
+
 /* Another user with all of root's capabilities. */
+static int become_user_under(const char *kptr_restrict, const char *paranoid)
+{
+	return unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	       pretend("/proc/sys/kernel/kptr_restrict", kptr_restrict) ||
+	       pretend("/proc/sys/kernel/perf_event_paranoid", paranoid) ||
+	       prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) || setresuid(65534, 65534, 65534);
+}
+
 static int become_another_user(void)
 {
-	return prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) || setresuid(65534, 65534, 65534);
+	return become_user_under("0\n", "2\n");
+}
+
+static int become_user_of_an_open_kernel(void)
+{
+	return become_user_under("0\n", "1\n");
+}
+
+static int become_user_of_a_kernel_that_restricts(void)
+{
+	return become_user_under("1\n", "-1\n");
 }
 
 static void each_missing_capability_is_named(void **state)
@@ -288,7 +319,7 @@ static void each_missing_capability_is_named(void **state)
 	    {{CAP_BPF, CAP_SYS_ADMIN}, "CAP_BPF"},
 	    {{CAP_PERFMON, CAP_SYS_ADMIN}, "CAP_PERFMON"},
 	    {{CAP_SYS_PTRACE, CAP_SYS_PTRACE}, "CAP_SYS_PTRACE"},
-	    {{CAP_SYSLOG, CAP_SYS_ADMIN}, "CAP_SYSLOG"},
+	    {{CAP_SYSLOG, CAP_SYSLOG}, "CAP_SYSLOG"}, /* SYS_ADMIN does not help */
 	    {{CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE}, "CAP_DAC_READ_SEARCH"},
 	    {{CAP_CHECKPOINT_RESTORE, CAP_SYS_ADMIN}, "CAP_CHECKPOINT_RESTORE"},
 	};
@@ -301,6 +332,21 @@ static void each_missing_capability_is_named(void **state)
 			if (j != i)
 				assert_null(strstr(err.message, rows[j].name));
 	}
+}
+
+/* kallsyms_show_value(): to all with kptr_restrict 0 and perf_event_paranoid 1 or less. */
+static void kernel_addresses_need_a_capability_unless_all_may_see_them(void **state)
+{
+	static const unsigned int syslog[] = {CAP_SYSLOG}, both[] = {CAP_SYSLOG, CAP_SYS_ADMIN};
+	struct error err;
+
+	assert_int_equal(check_without(syslog, 1, become_user_of_an_open_kernel, &err), 0);
+	assert_int_equal(check_without(both, 2, become_user_of_an_open_kernel, &err), 0);
+	assert_int_equal(check_without(syslog, 1, become_user_of_a_kernel_that_restricts, &err),
+			 -EPERM);
+	assert_int_equal(check_without(syslog, 1, become_another_user, &err), -EPERM);
+	/* Root with SYS_ADMIN starts without their names. */
+	assert_int_equal(check_without(syslog, 1, NULL, &err), 0);
 }
 
 /* As a unit with CAP_SYS_ADMIN, CAP_PERFMON and CAP_SYS_PTRACE alone starts it. */
@@ -383,6 +429,7 @@ int main(void)
 	    cmocka_unit_test(the_host_is_described),
 	    cmocka_unit_test(root_may_profile),
 	    cmocka_unit_test(each_missing_capability_is_named),
+	    cmocka_unit_test(kernel_addresses_need_a_capability_unless_all_may_see_them),
 	    cmocka_unit_test(root_may_profile_without_reading_files_of_others),
 	    cmocka_unit_test(all_missing_capabilities_are_named_at_once),
 	    cmocka_unit_test(capabilities_that_others_stand_in_for_are_not_missed),
