@@ -4,6 +4,7 @@
 #
 #   hack/lib/install.sh build    what building and running the agent takes
 #   hack/lib/install.sh test     and what the tests and the lint take
+#   hack/lib/install.sh node     what a Kubernetes node takes: hack/node, hack/e2e
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
@@ -28,6 +29,17 @@ toolchains()
 {
 	command -v go > /dev/null || echo golang-go
 	command -v rustc > /dev/null || echo rustc
+}
+
+# By their programs: those of others, such as containerd.io with Docker, are as good, and Debian's would
+# replace them.
+node_parts()
+{
+	command -v containerd > /dev/null || echo containerd
+	command -v runc > /dev/null || echo runc
+	command -v iptables > /dev/null || echo iptables
+	[ -x /opt/cni/bin/bridge ] || [ -x /usr/lib/cni/bridge ] || echo containernetworking-plugins
+	command -v ip > /dev/null || echo iproute2
 }
 
 # Prints those of its arguments that are not installed.
@@ -56,8 +68,10 @@ apt()
 case ${1-} in
 build) wanted=("${build_packages[@]}") ;;
 test) mapfile -t wanted < <(printf '%s\n' "${build_packages[@]}" "${test_packages[@]}"; toolchains) ;;
+node) mapfile -t wanted < <(node_parts) ;;
 *) usage; exit 2 ;;
 esac
+[ "${#wanted[@]}" -gt 0 ] || exit 0
 
 command -v dpkg-query > /dev/null || {
 	echo "$script: not a Debian system; these packages are needed, whatever they are called here:" >&2
