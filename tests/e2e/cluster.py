@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hack/node from Python: one real node, and the questions that the tests ask it."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/integration/lib"))
+from kiln import textdump  # noqa: E402
+
+SCRIPT = str(ROOT / "hack/node")
+NAMESPACE = "kiln-system"
+AGENTS = "app.kubernetes.io/name=kiln-agent"
+OPERATORS = "app.kubernetes.io/name=kiln-operator"
+TIMEOUT = 120  # seconds for what takes a few on an idle machine
+
+
+def missing():
+    """What this machine lacks for a node, or None."""
+    done = subprocess.run([SCRIPT, "check"], capture_output=True, text=True)
+    return done.stderr.strip() if done.returncode else None
+
+
+def programs():
+    """The folder with kiln-agent and kiln-operator: KILN_BIN, as ctest and hack/e2e set it, or the release."""
+    return pathlib.Path(os.environ.get("KILN_BIN") or ROOT / "build/release/bin")
+
+
+def run(*command, timeout=TIMEOUT, **options):
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=timeout, **options)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(map(str, command))}: status {done.returncode}: {done.stderr.strip()[-2000:]}")
+    return done.stdout
+
+
+def wait_for(what, question, timeout=TIMEOUT, interval=0.2):
+    """The first true answer of QUESTION; what it raises on the way counts as not yet."""
+    deadline, last = time.monotonic() + timeout, None
+    while time.monotonic() < deadline:
+        try:
+            last = question()
+            if last:
+                return last
+        except (RuntimeError, KeyError, IndexError, TypeError) as e:
+            last = e
+        time.sleep(interval)
+    raise AssertionError(f"{what}: not within {timeout} s; last: {last!r}")
+
+
+class Cluster:
+    """One node, from up() to down(). It goes down with the test's process too."""
+
+    def __init__(self):
+        self.dir = tempfile.mkdtemp(prefix="kiln-e2e-")
+        self.node_dir = self.dir + "/node"
+        self.times = []  # (what, seconds)
+
+    def up(self):
+        since = time.monotonic()
+        try:
+            run(SCRIPT, "up", self.node_dir, "--with", os.getpid(), timeout=1800)
+        except BaseException:
+            self.down()
+            raise
+        self.took("node Ready", since)
+        return self
+
+    def down(self):
+        if os.path.exists(self.node_dir + "/node.state"):
+            run(SCRIPT, "down", self.node_dir)
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def took(self, what, since):
+        self.times.append((what, time.monotonic() - since))
+
+    def images(self):
+        """Kiln's, and the one of the busy pods."""
+        run(ROOT / "hack/images", self.dir, programs())
+        busy = self.dir + "/kiln-busy"
+        run("gcc", "-O1", "-g", "-fno-optimize-sibling-calls", "-o", busy, ROOT / "tests/e2e/busy.c")
+        run(ROOT / "hack/node.d/image.py", "--name", "kiln.local/busy:1", "--output", self.dir + "/busy.tar",
+            "--entrypoint", "/usr/local/bin/kiln-busy", "--user", "65532:65532", busy + "=/usr/local/bin/kiln-busy")
+        run(SCRIPT, "import", self.node_dir, *(f"{self.dir}/{n}.tar" for n in ("kiln-agent", "kiln-operator", "busy")))
+
+    # ---- kubectl
+
+    def kubectl(self, *arguments, **options):
+        return run(SCRIPT, "run", self.node_dir, "--", "kubectl", *arguments, **options)
+
+    def get(self, *arguments):
+        return json.loads(self.kubectl("get", *arguments, "-o", "json"))
+
+    def patch(self, patch):
+        self.kubectl("patch", "cpc", "cluster", "--type=merge", "-p", json.dumps(patch))
+
+    def pods(self, selector):
+        """Those that are not on their way out."""
+        return [pod for pod in self.get("pods", "-n", NAMESPACE, "-l", selector)["items"]
+                if "deletionTimestamp" not in pod["metadata"]]
+
+    def agent(self):
+        """The one agent pod, when it is Ready."""
+        pods = self.pods(AGENTS)
+        return pods[0] if len(pods) == 1 and is_ready(pods[0]) else None
+
+    def busy_pod(self, name, *arguments):
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop"},
+               "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [
+                   {"name": "busy", "image": "kiln.local/busy:1", "imagePullPolicy": "Never",
+                    "args": list(arguments)}]}}
+        self.kubectl("apply", "-f", "-", input=json.dumps(pod))
+
+    def pod_ids(self, name):
+        """(pod uid, container id) of a busy pod."""
+        pod = self.get("pod", "-n", "shop", name)
+        return pod["metadata"]["uid"], pod["status"]["containerStatuses"][0]["containerID"].split("://")[1]
+
+    # ---- the agent's words
+
+    def log(self, *options):
+        return self.kubectl("logs", "-n", NAMESPACE, "ds/kiln-agent", *options)
+
+    def samples(self, container):
+        """Of one container, from all that this agent wrote. What is being written is not looked at."""
+        text = self.log()
+        end = text.rfind("--- End Sample ---")
+        return [s for s in textdump.parse(text[:text.find("\n", end) + 1].splitlines())
+                if s.resource.get("container.id") == container] if end >= 0 else []
+
+    def count(self, container):
+        return sum(s.value for s in self.samples(container))
+
+
+def is_ready(pod):
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", []))
+
+
+def host_pids(container):
+    """The machine's process ids in a container, from the kernel."""
+    pids = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if container in (entry / "cgroup").read_text():
+                    pids.append(int(entry.name))
+            except OSError:
+                pass
+    return pids

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`kubectl apply -k kustomize/overlays/simple` on a real node, as a user sees it: from nothing to profiles in
+`kubectl logs`, through changes and faults, to nothing."""
+import datetime
+import os
+import re
+import signal
+import time
+
+import pytest
+
+from cluster import AGENTS, NAMESPACE, OPERATORS, ROOT, host_pids, is_ready, wait_for
+
+CHAIN = ["busy_leaf", "busy_inner", "busy_outer", "main"]
+
+
+def condition(config, kind):
+    return next(c["status"] for c in config["status"]["conditions"] if c["type"] == kind)
+
+
+def is_in_effect(config):
+    status = config["status"]
+    return (status["observedGeneration"] == config["metadata"]["generation"] and condition(config, "Ready") == "True"
+            and status["nodes"] == {"desired": 1, "programmed": 1, "degraded": 0})
+
+
+def is_complete(sample):
+    """busy_leaf, or where the program is between two calls of it, down to _start."""
+    names = sample.user
+    at = names.index("main") if "main" in names else -1
+    return at >= 0 and names[:at + 1] == CHAIN[3 - at:] and names[-1] == "_start"
+
+
+def wait_for_config(cluster):
+    return wait_for("the config is in effect",
+                    lambda: (c := cluster.get("cpc", "cluster")) and is_in_effect(c) and c)
+
+
+def wait_for_samples(cluster, container, n, what):
+    return wait_for(f"{n} samples {what}", lambda: cluster.count(container) >= n and cluster.samples(container),
+                    interval=0.5)
+
+
+def test_two_operators_run_and_one_leads(cluster):
+    wait_for("two operators", lambda: len([p for p in cluster.pods(OPERATORS) if is_ready(p)]) == 2)
+    cluster.took("operator: both replicas Ready, since apply", cluster.applied)
+    lease = wait_for("a leader", lambda: cluster.get("lease", "-n", NAMESPACE, "kiln-operator"))
+    names = [p["metadata"]["name"] for p in cluster.pods(OPERATORS)]
+    assert any(lease["spec"]["holderIdentity"].startswith(name + "_") for name in names)
+
+
+def test_agent_becomes_ready(cluster):
+    agent = wait_for("the agent", cluster.agent)
+    cluster.took("agent: Ready, since apply", cluster.applied)
+    assert agent["status"]["containerStatuses"][0]["restartCount"] == 0
+    assert agent["spec"]["hostPID"] is True
+
+
+def test_samples_of_a_pod_are_its_own(cluster):
+    uid, container = cluster.pod_ids("busy")
+    wait_for_samples(cluster, container, 1, "of the busy pod")
+    cluster.took("first profile of the busy pod, since apply", cluster.applied)
+    samples = wait_for_samples(cluster, container, 200, "of the busy pod")
+    for s in samples:
+        assert s.resource["k8s.pod.uid"] == uid
+        assert s.resource["k8s.node.name"] == "kiln-node"
+        assert s.pid in host_pids(container)
+        assert (s.exe, s.attributes["process.executable.path"]) == ("kiln-busy", "/usr/local/bin/kiln-busy")
+    total = sum(s.value for s in samples)
+    complete = sum(s.value for s in samples if is_complete(s))
+    # The first sample of a process may come before its tables.
+    assert complete >= 0.99 * total - 3, [s.frames for s in samples if not is_complete(s)]
+
+
+def test_log_reads_like_the_seeds(cluster):
+    """Line by line; the keys and the order of the dump of OpenTelemetry's distribution."""
+    _, container = cluster.pod_ids("busy")
+    text = cluster.log()
+    block = text[text.rfind("--------------- New Resource Profile", 0, text.find(container)):]
+    block = block[:block.find("- End Sample -")]
+    want = [r"-{15} New Resource Profile -{14}", rf"  container\.id: {container} \(Str\)", r"(?:  \S+: .* \((?:Str|Slice|Int)\)\n)+"
+            r"-{19} New Profile -{19}", r"  ProfileID: 0{32}", r"  Dropped attributes count: 0", r"  SampleType: samples",
+            r"-{19} New Sample -{20}", r"  thread\.name: kiln-busy \(Str\)",
+            r"  process\.executable\.name: kiln-busy \(Str\)",
+            r"  process\.executable\.path: /usr/local/bin/kiln-busy \(Str\)", r"  process\.pid: \d+ \(Int\)",
+            r"  thread\.id: \d+ \(Int\)", r"  Values: \[\d+\]", r"-{51}",
+            r"(?:Instrumentation: (?:native|kernel), Function: .+\n)+-+"]
+    assert re.fullmatch("\n".join(want), block), block
+
+
+def test_a_pod_that_lives_two_seconds(cluster):
+    cluster.busy_pod("short", "2")
+    wait_for("its end", lambda: cluster.get("pod", "-n", "shop", "short")["status"]["phase"] == "Succeeded")
+    uid, container = cluster.pod_ids("short")
+    samples = wait_for_samples(cluster, container, 10, "of the short pod")
+    assert {s.resource["k8s.pod.uid"] for s in samples} == {uid}
+    total = sum(s.value for s in samples)
+    assert sum(s.value for s in samples if is_complete(s)) >= 0.9 * total - 3, [s.frames for s in samples]
+
+
+def test_status_says_so(cluster):
+    config = wait_for_config(cluster)
+    assert condition(config, "Accepted") == "True" and condition(config, "Programmed") == "True"
+    header, row = (re.split(r"\s{2,}", line) for line in cluster.kubectl("get", "cpc").splitlines())
+    columns = dict(zip(header, row))
+    assert (header[0], columns["HZ"], columns["NODES"]) == ("NAME", "20", "1")
+    assert row[-4:-1] == ["1", "True", "True"]  # Programmed, Accepted, Ready
+
+
+def test_killed_agent_comes_back(cluster):
+    before = wait_for("the agent", cluster.agent)
+    old = before["status"]["containerStatuses"][0]["containerID"].split("://")[1]
+    _, container = cluster.pod_ids("busy")
+    (pid,) = host_pids(old)
+    since, killed = time.monotonic(), time.time()
+    os.kill(pid, signal.SIGKILL)
+    wait_for("another container", lambda: cluster.pods(AGENTS)[0]["status"]["containerStatuses"][0]["restartCount"] == 1
+             and cluster.pods(AGENTS)[0]["status"]["containerStatuses"][0]["state"].get("running"))
+    assert cluster.pods(AGENTS)[0]["metadata"]["uid"] == before["metadata"]["uid"]
+    began = wait_for("sampling", lambda: re.search(r"^(\S+) info agent: profiling at", cluster.log(), re.M))
+    cluster.times.append(("agent killed with -9: samples again",
+                          datetime.datetime.fromisoformat(began[1]).timestamp() - killed))
+    wait_for_samples(cluster, container, 20, "after the agent was killed")
+    cluster.took("agent killed with -9: profiles in the log again", since)
+    wait_for("the agent", cluster.agent)
+
+
+@pytest.mark.parametrize("change, proof", [
+    ({"defaults": {"sampling": {"hz": 97}}}, r"profiling at 97 Hz"),
+    ({"agent": {"securityMode": "Privileged"}}, r"profiling at 97 Hz"),
+], ids=["rate", "privileged"])
+def test_a_change_rolls_out(cluster, change, proof):
+    _, container = cluster.pod_ids("busy")
+    before = wait_for("the agent", cluster.agent)["metadata"]["uid"]
+    since = time.monotonic()
+    cluster.patch({"spec": change})
+    wait_for("another agent", lambda: (a := cluster.agent()) and a["metadata"]["uid"] != before)
+    wait_for_config(cluster)
+    cluster.took(f"{next(iter(change))} changed: in effect", since)
+    assert re.search(proof, cluster.log())
+    samples = wait_for_samples(cluster, container, 200, "at the new rate")
+    assert sum(s.value for s in samples if is_complete(s)) >= 0.98 * sum(s.value for s in samples) - 3
+
+
+def test_no_operator_restarted_on_the_way(cluster):
+    for pod in cluster.pods(OPERATORS):
+        assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
+
+
+def test_a_killed_leader_is_replaced(cluster):
+    """Another one has the lease when it has run out, and works."""
+    def holder():
+        return cluster.get("lease", "-n", NAMESPACE, "kiln-operator")["spec"]["holderIdentity"]
+    before = holder()
+    leader = next(p for p in cluster.pods(OPERATORS) if before.startswith(p["metadata"]["name"] + "_"))
+    since = time.monotonic()
+    (pid,) = host_pids(leader["status"]["containerStatuses"][0]["containerID"].split("://")[1])
+    os.kill(pid, signal.SIGKILL)
+    wait_for("another leader", lambda: holder() not in ("", before))
+    cluster.took("leader killed with -9: another leads", since)
+    cluster.patch({"spec": {"defaults": {"sampling": {"hz": 20}}}})
+    wait_for_config(cluster)
+
+
+def test_deleting_the_config_ends_profiling(cluster):
+    since = time.monotonic()
+    cluster.kubectl("delete", "cpc", "cluster")
+    wait_for("no agent", lambda: not cluster.get("pods", "-n", NAMESPACE, "-l", AGENTS)["items"])
+    cluster.took("config deleted: no agent", since)
+    left = cluster.get("daemonset,configmap,service,serviceaccount,networkpolicy", "-n", NAMESPACE,
+                       "-l", "app.kubernetes.io/managed-by=kiln-operator")["items"]
+    assert left == [], [item["metadata"]["name"] for item in left]
+    # The first config is made once: it does not come back.
+    assert cluster.get("cpc")["items"] == []
+    assert len([p for p in cluster.pods(OPERATORS) if is_ready(p)]) >= 1
+
+
+def test_uninstall_leaves_nothing(cluster):
+    since = time.monotonic()
+    cluster.kubectl("delete", "-k", ROOT / "kustomize/overlays/simple")
+    cluster.took("delete -k", since)
+    assert cluster.get("namespaces", "--field-selector=metadata.name=kiln-system")["items"] == []
+    left = [line for kind in ("crd", "clusterrole", "clusterrolebinding", "validatingadmissionpolicy", "flowschema")
+            for line in cluster.kubectl("get", kind, "-o", "name").splitlines() if "kiln" in line]
+    assert left == []
