@@ -88,7 +88,7 @@ class Operator:
             with contextlib.suppress(OSError):  # an HTTPError is one
                 self._get(self.health, "/readyz")
                 return time.monotonic() - self.started
-            time.sleep(0.01)
+            time.sleep(0.05)
 
     def metrics(self):
         pairs = (line.rsplit(" ", 1) for line in self._get(self.metrics_port, "/metrics").splitlines()
@@ -190,6 +190,7 @@ def measure(cluster, server, churn, pods, seconds, timeout):
 
 def tell(table, label, pods, runs, goals):
     got = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
+    print(f"  ({len(runs)} runs: CPU until synced {' '.join(format(run['cpu'], '.2f') for run in runs)} s)")
     goals = goals or dict.fromkeys(("cpu", "bytes", "transient", "rss", "share"))
     table.add(f"operator, {label}: client CPU until synced", got["cpu"], "s", goals["cpu"])
     table.add("  time until synced", got["synced"], "s")
