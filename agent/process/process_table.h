@@ -14,6 +14,7 @@ enum { PROCESS_TABLE_MAX = 65536 };
 
 struct process_key {
 	uint64_t start_time, exec_id;
+	uint64_t cgroup; /* one that moves is another to its container; 0 where nobody asks */
 	uint32_t tgid, pad;
 };
 
@@ -24,6 +25,10 @@ struct process {
 	bool ignored;	      /* by the process filter */
 	bool kernel_thread;
 	bool known; /* /proc still told of it when it was read */
+	/* Of the window that was closed last: its number, who this is in it, what is known of it */
+	uint32_t identified_window, identity;
+	uint8_t knowledge; /* enum policies_knowledge */
+	bool forbidden;	   /* its policy says so */
 	/* The naming worker's: indices in the batch that build NAMED_BUILD makes. */
 	uint32_t named_build, named_process, named_resource;
 	UT_hash_handle hh;

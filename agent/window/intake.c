@@ -73,6 +73,8 @@ struct intake {
 	regex_t process_filter;
 	int64_t boot_to_unix_ns; /* CLOCK_MONOTONIC to UNIX time */
 	struct finish_result finish;
+	const struct container_identity *(*container_of_cgroup)(uint64_t cgroup, void *arg);
+	void *container_arg;
 };
 
 static uint64_t clock_ns(clockid_t clock)
@@ -507,6 +509,15 @@ static const char *main_image_path(const struct mapset *m)
 	return "";
 }
 
+/* The sample's own cgroup tells better than /proc, where the process may be gone or elsewhere. */
+static void set_container(struct intake *in, struct process *process, uint64_t cgroup)
+{
+	const struct container_identity *c = in->container_of_cgroup(cgroup, in->container_arg);
+
+	if (c)
+		process->info.container = *c;
+}
+
 static void consume_record(const struct kiln_sample *record, void *arg)
 {
 	struct intake *in = arg;
@@ -530,12 +541,15 @@ static void consume_record(const struct kiln_sample *record, void *arg)
 	key.tgid = record->tgid;
 	key.start_time = record->start_time;
 	key.exec_id = record->exec_id;
+	key.cgroup = record->cgroup;
 	if (process_table_get(in->processes, in->proc_dirfd, &key, record->comm,
 			      main_image_path(mapset), kernel_thread, in->window->number, &process,
 			      &is_new) < 0) {
 		metric_add(M_DROPPED_NO_MEMORY, 1);
 		return;
 	}
+	if (is_new && in->container_of_cgroup)
+		set_container(in, process, record->cgroup);
 	if (is_new && in->filter &&
 	    regexec(&in->process_filter, process->info.executable_name, 0, NULL, 0) &&
 	    regexec(&in->process_filter, process->info.comm, 0, NULL, 0))
@@ -553,6 +567,14 @@ static void consume_record(const struct kiln_sample *record, void *arg)
 	else
 		account(in, record, process, mapset, (enum kiln_end)record->end,
 			record->words + record->n_kernel, n_user);
+}
+
+void intake_set_containers(struct intake *in,
+			   const struct container_identity *(*who)(uint64_t cgroup, void *arg),
+			   void *arg)
+{
+	in->container_of_cgroup = who;
+	in->container_arg = arg;
 }
 
 void intake_use_window(struct intake *in, struct window *w)

@@ -17,6 +17,10 @@ struct intake;
 /* CONFIG and SAMPLER outlive it. */
 int intake_new(const struct config *config, struct sampler *sampler, uv_loop_t *loop,
 	       struct intake **ret, struct error *err) _must_check_;
+/* From now on WHO says which container a cgroup is (NULL: none), before /proc is believed. */
+void intake_set_containers(struct intake *in,
+			   const struct container_identity *(*who)(uint64_t cgroup, void *arg),
+			   void *arg);
 /* Closes its handles on the loop; before intake_free(), and before the loop's last run. */
 void intake_stop(struct intake *in);
 /* Only once no job runs (intake_busy()) and no window refers to its stacks and processes. */

@@ -293,13 +293,15 @@ static uint32_t name_stack(struct naming *n, struct stack *stack, const struct p
 	return stack->named_stack;
 }
 
-static void name_process(struct naming *n, struct process *p)
+static void name_process(struct naming *n, const struct window *w, struct process *p)
 {
+	const struct identity *who = p->identity ? &w->identities[p->identity] : NULL;
+
 	if (p->named_build == n->build)
 		return;
 	p->named_process = batch_add_process(n->batch, p->key.tgid, p->info.executable_name,
 					     p->info.executable_path);
-	p->named_resource = resource_of(n->resources, n->batch, p);
+	p->named_resource = resource_of(n->resources, n->batch, p, who);
 	p->named_build = n->build;
 }
 
@@ -325,7 +327,7 @@ int naming_build(struct naming *n, const struct window *w, const uint32_t *hz, u
 		};
 		uint32_t rate = hz[c->key.policy % KILN_MAX_POLICIES];
 
-		name_process(n, p);
+		name_process(n, w, p);
 		sample.process = p->named_process;
 		batch_add_sample(n->batch, p->named_resource, PROFILE_CPU,
 				 1000000000ULL / MAX(rate, 1U), &sample);

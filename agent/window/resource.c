@@ -2,9 +2,12 @@
 /*
  * The order is the order in which the text exporter shows them: what tells the container or the
  * executable first, what the configuration adds last. Later settings of a key win over earlier
- * ones.
+ * ones; but a service name from the configuration is for what has none of its own. Of a pod's
+ * attributes there is room for as many as leave the others theirs.
  */
 #include "agent/window/resource.h"
+
+#include "lib/metrics.h"
 
 struct resource_builder {
 	const struct config *config;
@@ -44,17 +47,25 @@ static struct attr *find(struct resource_builder *r, const char *key)
 	return NULL;
 }
 
+static void set_attr(struct resource_builder *r, const struct attr *attr, size_t max)
+{
+	struct attr *a = find(r, attr->key);
+
+	if (!a && r->n < max)
+		a = &r->attrs[r->n++];
+	if (a)
+		*a = *attr;
+	else
+		metric_add(M_RESOURCE_ATTRIBUTES_DROPPED, 1);
+}
+
 /* Sets KEY; an empty or NULL value sets nothing. */
 static void set(struct resource_builder *r, const char *key, const char *value)
 {
-	struct attr *a = find(r, key);
+	const struct attr attr = {.key = key, .type = ATTR_STR, .str = value};
 
-	if (!value || !value[0])
-		return;
-	if (!a && r->n < RESOURCE_ATTRS_MAX)
-		a = &r->attrs[r->n++];
-	if (a)
-		*a = (struct attr){.key = key, .type = ATTR_STR, .str = value};
+	if (value && value[0])
+		set_attr(r, &attr, RESOURCE_ATTRS_MAX);
 }
 
 static void remove_key(struct resource_builder *r, const char *key)
@@ -66,10 +77,23 @@ static void remove_key(struct resource_builder *r, const char *key)
 	memmove(a, a + 1, (size_t)(r->attrs + --r->n - a) * sizeof(*a));
 }
 
+/* From labels and annotations: which of them, the operator's configuration says. */
+static bool is_extracted(const char *key)
+{
+	static const char *const prefixes[] = {"k8s.pod.label.", "k8s.pod.annotation.",
+					       "k8s.namespace.label.", "k8s.namespace.annotation."};
+
+	for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
+		if (has_prefix(key, prefixes[i]))
+			return true;
+	return !has_prefix(key, "k8s.") && !has_prefix(key, "container.") &&
+	       !has_prefix(key, "service.");
+}
+
 /* With a k8sattributes processor only the metadata that it lists; else all that is known. */
 static bool wants(const struct config *c, const char *key)
 {
-	if (!c->processors.k8sattributes || !c->processors.k8s_metadata.n)
+	if (!c->processors.k8sattributes || !c->processors.k8s_metadata.n || is_extracted(key))
 		return true;
 	for (size_t i = 0; i < c->processors.k8s_metadata.n; i++)
 		if (streq(c->processors.k8s_metadata.items[i], key))
@@ -88,7 +112,37 @@ static void apply_action(struct resource_builder *r, const struct attr_action *a
 		set(r, a->key, a->value);
 }
 
-uint32_t resource_of(struct resource_builder *r, struct batch_builder *b, const struct process *p)
+/* How many the host, the configuration and its processors will want besides. */
+static size_t wanted_besides(const struct config *c)
+{
+	enum { HOST = 4, AT_LEAST_FOR_PODS = 16 };
+	size_t n = HOST + c->resource_attributes.n + c->processors.add_attributes.n +
+		   c->processors.n_resource + (c->service_name ? 1 : 0);
+
+	return MIN(n, (size_t)(RESOURCE_ATTRS_MAX - AT_LEAST_FOR_PODS));
+}
+
+static void set_metadata(struct resource_builder *r, const struct pod_attribute *attributes,
+			 size_t n)
+{
+	size_t max = RESOURCE_ATTRS_MAX - wanted_besides(r->config);
+
+	for (size_t i = 0; i < n; i++) {
+		const struct pod_attribute *from = &attributes[i];
+		struct attr attr = {.key = from->key, .type = ATTR_STR, .str = from->value};
+
+		if (from->values) {
+			attr.type = ATTR_STRS;
+			attr.strs = from->values;
+			attr.n_strs = from->n_values;
+		}
+		if (wants(r->config, from->key) && (from->values || from->value[0]))
+			set_attr(r, &attr, max);
+	}
+}
+
+uint32_t resource_of(struct resource_builder *r, struct batch_builder *b, const struct process *p,
+		     const struct identity *who)
 {
 	const struct config *c = r->config;
 	const struct container_identity *id = &p->info.container;
@@ -97,6 +151,11 @@ uint32_t resource_of(struct resource_builder *r, struct batch_builder *b, const 
 	set(r, "container.id", id->container_id);
 	if (wants(c, "k8s.pod.uid"))
 		set(r, "k8s.pod.uid", id->static_pod ? "" : id->pod_uid);
+	/* Of what both have, the container's stays. */
+	if (who && who->pod)
+		set_metadata(r, who->pod->attributes, who->pod->n_attributes);
+	if (who && who->container)
+		set_metadata(r, who->container->attributes, who->container->n_attributes);
 	if (c->node_name && wants(c, "k8s.node.name"))
 		set(r, "k8s.node.name", c->node_name);
 	if (!id->container_id[0]) {
@@ -109,7 +168,8 @@ uint32_t resource_of(struct resource_builder *r, struct batch_builder *b, const 
 	set(r, "os.type", "linux");
 	for (size_t i = 0; i < c->resource_attributes.n; i++)
 		set(r, c->resource_attributes.items[i].key, c->resource_attributes.items[i].value);
-	set(r, "service.name", c->service_name);
+	if (!who || !who->pod || !find(r, "service.name"))
+		set(r, "service.name", c->service_name);
 	for (size_t i = 0; i < c->processors.add_attributes.n; i++)
 		set(r, c->processors.add_attributes.items[i].key,
 		    c->processors.add_attributes.items[i].value);

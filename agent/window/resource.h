@@ -6,6 +6,7 @@
 #pragma once
 
 #include "agent/config/config.h"
+#include "agent/policy/policy.h"
 #include "agent/process/process_table.h"
 #include "agent/profile/batch.h"
 
@@ -16,5 +17,6 @@ struct resource_builder;
 int resource_builder_new(const struct config *config, struct resource_builder **ret) _must_check_;
 struct resource_builder *resource_builder_free(struct resource_builder *r);
 
-/* The index in B of the resource of P. */
-uint32_t resource_of(struct resource_builder *r, struct batch_builder *b, const struct process *p);
+/* The index in B of the resource of P. WHO: what the operator told of it, NULL for nothing. */
+uint32_t resource_of(struct resource_builder *r, struct batch_builder *b, const struct process *p,
+		     const struct identity *who);

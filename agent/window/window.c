@@ -18,11 +18,20 @@ static void free_list(struct count *c)
 	}
 }
 
+static void forget_identities(struct window *w)
+{
+	for (size_t i = 0; i < w->n_identities; i++)
+		pod_entry_unref(w->identities[i].pod);
+	w->n_identities = 0;
+}
+
 void window_done(struct window *w)
 {
 	HASH_CLEAR(hh, w->counts);
 	free_list(w->list);
 	free_list(w->spare);
+	forget_identities(w);
+	free(w->identities);
 	*w = (struct window){};
 }
 
@@ -31,6 +40,7 @@ void window_reset(struct window *w, uint32_t number, uint64_t start_unix_ns)
 	size_t kept = 0;
 
 	HASH_CLEAR(hh, w->counts);
+	forget_identities(w);
 	/* One unusual window must not hold its memory for ever: keep as many as were used now. */
 	free_list(w->spare);
 	w->spare = NULL;
@@ -91,6 +101,7 @@ int window_add(struct window *w, struct stack *stack, struct process *process, u
 			return -ENOMEM;
 		c->key = key;
 		c->value = 0;
+		c->waited = false;
 		c->next = w->list;
 		w->list = c;
 		w->n++;
@@ -103,4 +114,59 @@ int window_add(struct window *w, struct stack *stack, struct process *process, u
 	}
 	c->value++;
 	return 0;
+}
+
+static void keep_spare(struct window *w, struct count *c)
+{
+	free(TAKE_PTR(c->times));
+	c->cap_times = 0;
+	c->next = w->spare;
+	w->spare = c;
+}
+
+void window_sort(struct window *w, struct window *next,
+		 enum window_fate (*fate)(struct count *c, void *arg), void *arg)
+{
+	struct count **at = &w->list, *c;
+
+	while ((c = *at)) {
+		enum window_fate f = fate(c, arg);
+		size_t times = w->timestamps ? (size_t)c->value : 0;
+
+		if (f == WINDOW_KEEP) {
+			at = &c->next;
+			continue;
+		}
+		*at = c->next;
+		HASH_DEL(w->counts, c);
+		w->n--;
+		w->n_times -= times;
+		if (f == WINDOW_DROP) {
+			keep_spare(w, c);
+			continue;
+		}
+		c->waited = true;
+		/* Used in NEXT: the sweep between the two windows must leave them. */
+		c->key.stack->last_window = c->key.process->last_window = next->number;
+		c->next = next->list;
+		next->list = c;
+		next->n++;
+		next->n_times += times;
+		HASH_ADD(hh, next->counts, key, sizeof(c->key), c);
+	}
+}
+
+uint32_t window_add_identity(struct window *w, const struct identity *who)
+{
+	size_t want = MAX(w->n_identities, 1) + 1;
+
+	if (grow_array((void **)&w->identities, &w->cap_identities, want, sizeof(*who),
+		       PROCESS_TABLE_MAX + 1) < 0)
+		return 0;
+	if (!w->n_identities)
+		w->identities[w->n_identities++] = (struct identity){};
+	w->identities[w->n_identities] = *who;
+	if (who->pod)
+		pod_entry_ref(who->pod);
+	return (uint32_t)w->n_identities++;
 }

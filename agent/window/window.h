@@ -7,6 +7,7 @@
 
 #include <uthash.h>
 
+#include "agent/policy/policy.h"
 #include "agent/process/process_table.h"
 #include "agent/window/stack_table.h"
 
@@ -22,6 +23,7 @@ struct count_key {
 struct count {
 	struct count_key key;
 	int64_t value;
+	bool waited;	 /* a window for the metadata of its container */
 	uint64_t *times; /* UNIX ns, value of them; only when timestamps are wanted */
 	size_t cap_times;
 	struct count *next; /* of the window's list */
@@ -35,12 +37,24 @@ struct window {
 	struct count *list, *spare; /* used nodes, and nodes kept for reuse */
 	size_t n, n_times;
 	bool timestamps;
+	/* Of its processes, by process.identity; holds references. [0]: nobody told. */
+	struct identity *identities;
+	size_t n_identities, cap_identities;
 };
 
 void window_init(struct window *w, bool timestamps);
 void window_done(struct window *w);
 /* Empties it for the next use; keeps its memory. */
 void window_reset(struct window *w, uint32_t number, uint64_t start_unix_ns);
+enum window_fate { WINDOW_KEEP, WINDOW_WAIT, WINDOW_DROP };
+/*
+ * Asks FATE about every count of W: it stays, goes on to NEXT (which is new and empty), or is
+ * forgotten.
+ */
+void window_sort(struct window *w, struct window *next,
+		 enum window_fate (*fate)(struct count *c, void *arg), void *arg);
+/* The index of WHO, of whose pod W takes a reference; 0 without memory. */
+uint32_t window_add_identity(struct window *w, const struct identity *who);
 /* -ENOSPC when the window is full: the caller counts the loss. */
 int window_add(struct window *w, struct stack *stack, struct process *process, uint32_t tid,
 	       const char *comm, uint32_t policy, uint64_t time_unix_ns) _must_check_;

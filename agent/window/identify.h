@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A window that closes: whose its samples are, and which of them may go out. Loop thread. */
+#pragma once
+
+#include "agent/window/window.h"
+
+/*
+ * Gives every process of W its identity. Samples of a container that is not known yet go on to
+ * NEXT, once (LAST: not at all: there is no next); samples that the pod's policy, known meanwhile,
+ * forbids are dropped and counted.
+ */
+void window_identify(struct window *w, struct window *next, const struct policies *policies,
+		     bool last);
