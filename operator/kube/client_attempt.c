@@ -235,7 +235,12 @@ static void set_network(CURL *easy, const struct kube_call *call)
 	curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
 	curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
 	curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
-	curl_easy_setopt(easy, CURLOPT_PIPEWAIT, 1L); /* rather share than connect again */
+	/*
+	 * Rather share than connect again. Without TLS there is no HTTP/2 to share, and curl 7.88
+	 * would wait for the end of the first answer, which a watch does not have.
+	 */
+	curl_easy_setopt(easy, CURLOPT_PIPEWAIT,
+			 (long)!strncmp(c->credentials->server, "https:", 6));
 	curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
 	curl_easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, 30L);
 	curl_easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, 15L);
