@@ -16,7 +16,7 @@ enum {
 	IDLE_GRACE_MS = 30000,	/* a watch may be silent for its timeout and this much more */
 	LIST_IDLE_MS = 60000,	/* client-go's list has 60 s, too, but as a whole */
 	PATH_MAX_BYTES = 16384, /* continue tokens have some hundred bytes */
-	LOG_INTERVAL_S = 30,
+	LOG_INTERVAL_S = 60,
 };
 #define UNSET INFORMER_ENDS
 
