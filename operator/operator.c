@@ -129,6 +129,13 @@ static void work_on_status(void *arg, const char *key)
 
 /* ---- rendered objects ------------------------------------------------------------------------ */
 
+static bool may_write(void *arg)
+{
+	const struct operator* op = arg;
+
+	return !op->ending && (!op->lease || lease_held(op->lease));
+}
+
 static void objects_due(void *arg)
 {
 	struct operator* op = arg;
@@ -506,6 +513,7 @@ static int create_writers(struct operator* op)
 					  .policies = op->policies,
 					  .ns = op->ns,
 					  .image = op->options->agent_image,
+					  .may_write = may_write,
 					  .changed = objects_changed,
 					  .due = objects_due,
 					  .arg = op};
@@ -513,7 +521,9 @@ static int create_writers(struct operator* op)
 						 .client = op->client,
 						 .policies = op->policies,
 						 .clusters = op->world.clusters,
-						 .configs = op->world.configs};
+						 .configs = op->world.configs,
+						 .may_write = may_write,
+						 .arg = op};
 	int r = recorder_new(&op->loop, op->client, op->identity, &op->events);
 
 	objects.events = statuses.events = op->events;

@@ -314,7 +314,8 @@ static int apply_next(struct objects *o)
 
 static void step(struct objects *o)
 {
-	int r = delete_next(o);
+	/* After a long stop another may lead before our timers have told us. */
+	int r = o->options.may_write(o->options.arg) ? delete_next(o) : -ECANCELED;
 
 	if (r == 0)
 		r = apply_next(o);

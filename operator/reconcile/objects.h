@@ -22,6 +22,8 @@ struct objects_options {
 	struct policy_set *policies;
 	struct recorder *events;
 	const char *ns, *image;
+	/* Asked before each write: do we still lead? */
+	bool (*may_write)(void *arg);
 	/* Something changed in what is rendered or in how far it is rolled out. */
 	void (*changed)(void *arg);
 	/* A rendered object or the world changed: a pass is due. */

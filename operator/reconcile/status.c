@@ -337,7 +337,9 @@ void status_reconcile(struct status_writer *w, const char *ns, const char *name,
 	int r;
 
 	snprintf(key, sizeof(key), "%s%s%s", ns, ns[0] ? "/" : "", name);
-	r = write ? start(w, write, ns, name) : -EBUSY;
+	r = !w->options.may_write(w->options.arg) ? -ECANCELED
+	    : write				  ? start(w, write, ns, name)
+						  : -EBUSY;
 	if (r <= 0) {
 		done(arg, key, r);
 		return;

@@ -18,6 +18,8 @@ struct status_writer_options {
 	struct objects *objects;
 	struct recorder *events;
 	struct json_store *clusters, *configs; /* the live objects */
+	bool (*may_write)(void *arg);	       /* asked before each write: do we still lead? */
+	void *arg;
 };
 
 int status_writer_new(const struct status_writer_options *options,
