@@ -105,7 +105,11 @@ void process_table_sweep(struct process_table *t, uint32_t before_window)
 			process_drop(t, p);
 }
 
-size_t process_table_count(const struct process_table *t)
+size_t process_table_profiled(const struct process_table *t)
 {
-	return HASH_COUNT(t->by_key);
+	size_t n = 0;
+
+	for (const struct process *p = t->by_key; p; p = p->hh.next)
+		n += !p->ignored;
+	return n;
 }

@@ -49,4 +49,5 @@ int process_table_get(struct process_table *t, int proc_dirfd, const struct proc
 		      struct process **ret, bool *ret_new) _must_check_;
 /* Forgets processes that were not sampled since BEFORE_WINDOW. */
 void process_table_sweep(struct process_table *t, uint32_t before_window);
-size_t process_table_count(const struct process_table *t);
+/* Processes that the filter did not refuse. */
+size_t process_table_profiled(const struct process_table *t);

@@ -24,8 +24,9 @@
 enum {
 	WAITING_MAX = 1024,
 	WAITING_BYTES_MAX = 8 << 20,
-	KEEP_MS = 60000,    /* stacks, processes and images that nothing uses */
-	REREAD_MIN_MS = 20, /* between two readings of one process's maps, at first */
+	KEEP_MS = 60000,	/* stacks and processes that were not seen again */
+	IMAGES_KEEP_MS = 30000, /* open files that no process maps */
+	REREAD_MIN_MS = 20,	/* between two readings of one process's maps, at first */
 	REREAD_MAX_MS = 10000,
 	/* Files beyond this are compiled one at a time: each makes tens of MiB resident. */
 	BIG_IMAGE_BYTES = 4 << 20,
@@ -642,12 +643,13 @@ void intake_sweep(struct intake *in, const struct window *w)
 	size_t n = 0;
 
 	touch_tables(in, w);
-	stack_table_sweep(in->stacks, w->number - keep);
+	/* What W refers to stays until the next sweep. */
+	stack_table_sweep(in->stacks, w->number - keep, w->number);
 	if (!in->waiting)
 		process_table_sweep(in->processes, w->number - keep);
 	if (!sampler_named_mapsets(in->sampler, in->proc_dirfd, &named, &n))
 		mapset_store_sweep(in->mapsets, named, n, now);
-	image_store_sweep(in->images, now, in->pressure ? 1000 : KEEP_MS);
+	image_store_sweep(in->images, now, in->pressure ? 1000 : IMAGES_KEEP_MS);
 }
 
 void intake_set_pressure(struct intake *in, enum memory_pressure pressure)
@@ -659,7 +661,7 @@ void intake_set_pressure(struct intake *in, enum memory_pressure pressure)
 void intake_read_stats(const struct intake *in, struct intake_stats *ret)
 {
 	*ret = (struct intake_stats){
-	    .processes = process_table_count(in->processes),
+	    .processes = process_table_profiled(in->processes),
 	    .stacks = stack_table_count(in->stacks),
 	    .stack_bytes = stack_table_bytes(in->stacks),
 	    .mapsets = mapset_store_count(in->mapsets),

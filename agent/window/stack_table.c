@@ -97,13 +97,17 @@ int stack_table_get(struct stack_table *t, struct mapset *mapset, enum kiln_end 
 	return 0;
 }
 
-void stack_table_sweep(struct stack_table *t, uint32_t before_window)
+void stack_table_sweep(struct stack_table *t, uint32_t before_window, uint32_t ended_before)
 {
 	struct stack *s, *next;
 
-	HASH_ITER (hh, t->stacks, s, next)
-		if ((int32_t)(s->last_window - before_window) < 0)
+	HASH_ITER (hh, t->stacks, s, next) {
+		bool ended = s->mapset && s->mapset->unnamed_sweeps;
+		uint32_t before = ended ? ended_before : before_window;
+
+		if ((int32_t)(s->last_window - before) < 0)
 			drop(t, s);
+	}
 }
 
 size_t stack_table_count(const struct stack_table *t)

@@ -43,7 +43,11 @@ int stack_table_get(struct stack_table *t, struct mapset *mapset, enum kiln_end 
 		    uint16_t n_user, uint32_t window, struct stack **ret) _must_check_;
 /* While REFUSE, stack_table_get() finds only stacks that it knows; for others -EDQUOT. */
 void stack_table_refuse_new(struct stack_table *t, bool refuse);
-/* Forgets stacks that were not seen since BEFORE_WINDOW. Never while a worker runs. */
-void stack_table_sweep(struct stack_table *t, uint32_t before_window);
+/*
+ * Forgets stacks that were not seen since BEFORE_WINDOW; those of a mapset that no process has any
+ * more, and which therefore cannot come again, already when they were not since ENDED_BEFORE. Never
+ * while a worker runs.
+ */
+void stack_table_sweep(struct stack_table *t, uint32_t before_window, uint32_t ended_before);
 size_t stack_table_count(const struct stack_table *t);
 size_t stack_table_bytes(const struct stack_table *t);

@@ -56,10 +56,10 @@ static void sweep_forgets_what_was_not_seen(void **state)
 	assert_int_equal(stack_table_get(t, &m, KILN_END_ROOT, &word, 0, &word, 1, 1, &s), 0);
 	word = 2;
 	assert_int_equal(stack_table_get(t, &m, KILN_END_ROOT, &word, 0, &word, 1, 3, &s), 0);
-	stack_table_sweep(t, 3);
+	stack_table_sweep(t, 3, 3);
 	assert_int_equal(stack_table_count(t), 1);
 	assert_int_equal(m.refs, 1);
-	stack_table_sweep(t, 4);
+	stack_table_sweep(t, 4, 4);
 	assert_int_equal(m.refs, 0);
 	assert_int_equal(stack_table_bytes(t), 0);
 }
@@ -93,12 +93,42 @@ static void refusing_takes_only_known_stacks(void **state)
 	assert_int_equal(stack_table_get(t, NULL, KILN_END_ROOT, &word, 0, &word, 1, 1, &s), 0);
 }
 
+static void stacks_of_ended_processes_go_earlier(void **state)
+{
+	_cleanup_(stack_table_freep) struct stack_table *t = NULL;
+	struct mapset lives = {.id = 1}, ended = {.id = 2, .unnamed_sweeps = 1};
+	struct stack *s;
+
+	assert_int_equal(stack_table_new(&t), 0);
+	for (uint64_t word = 5; word < 8; word++) {
+		uint32_t window = (uint32_t)word;
+
+		assert_int_equal(
+		    stack_table_get(t, &lives, KILN_END_ROOT, &word, 0, &word, 1, window, &s), 0);
+		assert_int_equal(
+		    stack_table_get(t, &ended, KILN_END_ROOT, &word, 0, &word, 1, window, &s), 0);
+		assert_int_equal(
+		    stack_table_get(t, NULL, KILN_END_NONE, &word, 1, &word, 0, window, &s), 0);
+	}
+	stack_table_sweep(t, 2, 6);
+	assert_int_equal(stack_table_count(t), 8);
+	assert_int_equal(ended.refs, 2);
+	assert_int_equal(lives.refs, 3);
+	stack_table_sweep(t, 2, 8);
+	assert_int_equal(ended.refs, 0);
+	assert_int_equal(lives.refs, 3);
+	stack_table_sweep(t, 7, 8);
+	assert_int_equal(lives.refs, 1);
+	assert_int_equal(stack_table_count(t), 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(equal_stacks_are_one),
 	    cmocka_unit_test(any_difference_makes_another),
 	    cmocka_unit_test(sweep_forgets_what_was_not_seen),
+	    cmocka_unit_test(stacks_of_ended_processes_go_earlier),
 	    cmocka_unit_test(refusing_takes_only_known_stacks),
 	    cmocka_unit_test(too_deep_a_stack_is_refused),
 	};
