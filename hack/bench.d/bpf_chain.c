@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What kiln-bench-bpf looks at: a chain of FRAMES user frames, each a function of its own with its
- * own frame size, in random order, then spinning at the end of it. With "thrash" the leaf writes
- * all over 64 MiB instead, so that every sample finds the CPU's caches full of something else.
+ * own frame size, in random order, then spinning at the end of it. With "thrash" the leaf writes to
+ * every line of one page after the other instead, in random order, of several times what the last
+ * cache holds: that is as fast as the memory is, so that in the 10 ms between two samples at 99 Hz
+ * the caches and the TLB are filled with something else more than once.
  *
  *   kiln-bench-chain SECONDS FRAMES [spin|thrash [SEED]]
  *
@@ -18,7 +20,10 @@
 enum {
 	FUNCTIONS = 256,
 	BELOW = 5, /* _start, two of libc, main, and the leaf */
-	THRASH_WORDS = 8 << 20,
+	PAGE = 4096,
+	LINE = 64,
+	THRASH_MIN = 64 << 20,
+	THRASH_MAX = 256 << 20,
 };
 
 static volatile uint64_t sink;
@@ -33,17 +38,38 @@ static uint64_t next_random(void)
 	return seed;
 }
 
+static void fill_caches(volatile char *room, size_t pages)
+{
+	for (;;) {
+		volatile char *page = room + next_random() % pages * PAGE;
+
+		for (size_t i = 0; i < PAGE; i += LINE)
+			page[i]++;
+	}
+}
+
+/* Bytes: four times the last cache, as far as that is known. */
+static size_t thrash_bytes(void)
+{
+	long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+	size_t want = cache > 0 ? (size_t)cache * 4 : 0;
+
+	return want < THRASH_MIN ? THRASH_MIN : want > THRASH_MAX ? THRASH_MAX : want;
+}
+
 __attribute__((noinline, noclone)) static void leaf(void)
 {
-	uint64_t *room = thrash ? malloc(THRASH_WORDS * sizeof(*room)) : NULL;
+	size_t bytes = thrash ? thrash_bytes() : 0;
+	char *room = bytes ? malloc(bytes) : NULL;
 
+	if (bytes && !room)
+		exit(1);
+	if (room)
+		memset(room, 1, bytes);
 	printf("{\"pid\":%d}\n", (int)getpid());
 	fflush(stdout);
-	if (room) {
-		memset(room, 1, THRASH_WORDS * sizeof(*room));
-		for (;;)
-			room[next_random() % THRASH_WORDS] += 1;
-	}
+	if (room)
+		fill_caches(room, bytes / PAGE);
 	for (;;)
 		sink++;
 }
