@@ -61,6 +61,8 @@ static void connection_done(struct grpc_stream *s)
 	s->received = NULL;
 	grpc_metadata_array_destroy(&s->initial_metadata);
 	grpc_metadata_array_destroy(&s->trailing_metadata);
+	grpc_metadata_array_init(&s->initial_metadata);
+	grpc_metadata_array_init(&s->trailing_metadata);
 	grpc_slice_unref(s->status_message);
 	s->status_message = grpc_empty_slice();
 	if (s->call)
@@ -230,8 +232,6 @@ int grpc_stream_connect(struct grpc_stream *s, const struct grpc_stream_options 
 
 	if (s->call)
 		return error_set(err, -EBUSY, "there is a connection already");
-	grpc_metadata_array_init(&s->initial_metadata);
-	grpc_metadata_array_init(&s->trailing_metadata);
 	s->message_max = o->message_max;
 	r = grpc_headers_make(&o->client, &s->headers, err);
 	if (r == 0)

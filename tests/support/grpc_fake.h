@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A gRPC server on loopback for tests of clients, on the C core, with nothing of lib/ in it:
+ * streams of any method. It works while fake_pump() runs, on the test's own thread, in turns with
+ * the client's loop, so tests may assert anywhere.
+ */
+#pragma once
+
+#include "lib/base.h"
+
+#include <grpc/grpc.h>
+#include <uv.h>
+
+enum { FAKE_CALLS = 32, FAKE_MESSAGES = 256 };
+
+struct fake_server;
+
+struct fake_message {
+	uint8_t *data;
+	size_t len;
+};
+
+struct fake_call {
+	struct fake_server *server;
+	grpc_call *call;
+	char authorization[512], method[128]; /* "" without */
+	struct fake_message messages[FAKE_MESSAGES];
+	size_t n_messages;
+	bool ended; /* by the client, or finished */
+	/* Private. */
+	unsigned int pending;
+	bool sending, reading;
+	grpc_byte_buffer *received;
+	struct fake_message queue[FAKE_MESSAGES];
+	size_t queued, sent;
+	bool finish;
+	int status;
+	char status_message[128];
+	int was_cancelled;
+};
+
+struct fake_options {
+	const char *cert_pem, *key_pem; /* NULL: plaintext */
+	int port;			/* 0: any */
+	int refuse_status;		/* not 0: each call ends with it at once */
+	bool read_nothing;
+};
+
+int fake_server_start(const struct fake_options *options, struct fake_server **ret);
+struct fake_server *fake_server_stop(struct fake_server *s); /* at once: as if it were killed */
+int fake_server_port(const struct fake_server *s);
+size_t fake_server_calls(const struct fake_server *s);
+struct fake_call *fake_server_call(struct fake_server *s, size_t i); /* in order of arrival */
+
+void fake_send(struct fake_call *c, const void *data, size_t len);
+void fake_finish(struct fake_call *c, int status, const char *message);
+
+/* Runs server (may be NULL) and loop until COND, for at most SECONDS; whether it came. */
+bool fake_pump(struct fake_server *s, uv_loop_t *loop, bool (*cond)(void *arg), void *arg,
+	       unsigned int seconds);
+
+/* A CA and a server's certificate of it for NAME; PEM strings that the caller frees. */
+struct fake_pki {
+	char *ca_pem, *cert_pem, *key_pem;
+};
+int fake_pki_make(const char *name, struct fake_pki *ret);
+void fake_pki_done(struct fake_pki *p);
