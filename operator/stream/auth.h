@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct stream_auth: which node a token belongs to. The API server says whether the token is good
+ * (TokenReview, audience STREAM_AUDIENCE), whose it is (only the agents' ServiceAccount) and which
+ * node it is bound to; older servers name only the pod, whose node the cache knows. What the agent
+ * says of itself does not count.
+ *
+ * Answers are kept under the token's SHA-256: good ones until the token expires, at most
+ * STREAM_AUTH_KEEP_MS; refusals STREAM_AUTH_REFUSED_MS, so that nobody makes the operator ask again
+ * and again. Reviews under way are limited; checks beyond wait in order. Loop thread only.
+ */
+#pragma once
+
+#include "lib/base.h"
+#include "operator/cache/pod_store.h"
+#include "operator/kube/write.h"
+
+#define STREAM_AUDIENCE "kiln.dev/node-stream"
+#define STREAM_ACCOUNT	"kiln-agent"
+
+enum {
+	STREAM_AUTH_KEEP_MS = 300000,
+	STREAM_AUTH_REFUSED_MS = 10000,
+	STREAM_AUTH_RUNNING = 64,
+	STREAM_AUTH_CACHE = 32768, /* answers that are kept; the oldest goes first */
+	STREAM_NODE_MAX = 253,
+};
+
+/* Why not: enum, metric label, what the peer is told. */
+#define STREAM_REFUSALS(X)                                                                         \
+	X(NO_TOKEN, "no_token", "want authorization: Bearer TOKEN")                                \
+	X(MALFORMED, "malformed", "the token is no ServiceAccount token")                          \
+	X(EXPIRED, "expired", "the token has expired")                                             \
+	X(REJECTED, "rejected", "the API server does not take the token for this audience")        \
+	X(OTHER_ACCOUNT, "other_account", "the token is not of an agent's ServiceAccount")         \
+	X(NO_NODE, "no_node", "the token is not bound to a node or pod")                           \
+	X(UNKNOWN_POD, "unknown_pod", "the token's pod is not known (yet)")                        \
+	X(API_SERVER, "api_server", "the API server cannot be asked now")                          \
+	X(NO_MEMORY, "no_memory", "out of memory")
+
+enum stream_refusal {
+	STREAM_GRANTED,
+#define X(id, name, text) STREAM_##id,
+	STREAM_REFUSALS(X)
+#undef X
+	    STREAM_REFUSAL_COUNT
+};
+const char *stream_refusal_name(enum stream_refusal refusal); /* "granted", "no_token" */
+const char *stream_refusal_text(enum stream_refusal refusal);
+int stream_refusal_status(enum stream_refusal refusal); /* enum rpc_status */
+
+struct stream_grant {
+	enum stream_refusal refusal;
+	char node[STREAM_NODE_MAX + 1]; /* "" when refused */
+	uint64_t until_ms;		/* loop time: then it is to be checked again */
+	uint64_t token_until_ms;	/* loop time when the token expires */
+};
+
+struct stream_auth_options {
+	uv_loop_t *loop;
+	const char *ns; /* of the agents' ServiceAccount; borrowed */
+	const struct pod_store *pods;
+	/* As kube_review_token() and kube_cancel(), with ARG instead of the client. */
+	int (*review)(void *arg, const char *token,
+		      void (*done)(void *done_arg, const struct kube_token_review *review,
+				   const struct kube_answer *answer),
+		      void *done_arg, struct kube_call **ret);
+	void (*cancel)(void *arg, struct kube_call *call);
+	int64_t (*now_s)(void *arg); /* since the epoch; NULL: the system's */
+	void *arg;
+};
+
+struct stream_auth_counts {
+	uint64_t reviews, review_errors, cached;
+	size_t kept, running, waiting;
+};
+
+struct stream_auth;
+struct stream_check;
+
+int stream_auth_new(const struct stream_auth_options *options,
+		    struct stream_auth **ret) _must_check_;
+/* No check may be under way. */
+struct stream_auth *stream_auth_free(struct stream_auth *auth);
+DEFINE_CLEANUP(struct stream_auth *, stream_auth_free)
+
+/*
+ * AUTHORIZATION is the header's value. 1: *RET_GRANT is the answer. 0: DONE will be called once,
+ * and until then *RET_CHECK can be cancelled. A FRESH answer is not from what was kept.
+ */
+int stream_auth_check(struct stream_auth *auth, const char *authorization, bool fresh,
+		      void (*done)(void *arg, const struct stream_grant *grant), void *arg,
+		      struct stream_grant *ret_grant, struct stream_check **ret_check);
+void stream_check_cancel(struct stream_check *check);
+/* Now and then: forgets answers whose time is over, asks again what could not be asked. */
+void stream_auth_sweep(struct stream_auth *auth);
+void stream_auth_read(const struct stream_auth *auth, struct stream_auth_counts *ret);
+
+/* The claim "exp" of a JWT, seconds since the epoch. -EBADMSG: no JWT, or without it. */
+int stream_token_expiry(const char *token, int64_t *ret) _must_check_;

@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A pod is made as a tree of protobuf-c structs over strings that are borrowed from the caches, in
+ * scratch memory that is made once, and packed. Attributes that all containers share are told once,
+ * with the pod.
+ *
+ * Only strings of a sane length leave: what is longer is cut off, at the start of a character.
+ */
+#include "operator/stream/node_view.h"
+
+#include <uthash.h>
+
+#include "kiln/node/v1/node.pb-c.h"
+#include "operator/cache/identity.h"
+#include "operator/cache/kept.h"
+#include "operator/reconcile/match.h"
+
+enum { SCRATCH_SLACK = 1 << 20 }; /* attributes of the pod itself, names */
+
+#define NODE_MESSAGE(type) Kiln__Node__V1__##type
+
+struct policy_row {
+	struct view_policy *policy;
+	UT_hash_handle hh;
+};
+
+/* The attributes of one pod or container, with room for the values that had to be cut. */
+struct attribute_set {
+	struct identity identity;
+	NODE_MESSAGE(Attribute) items[VIEW_ATTRIBUTES_MAX];
+	NODE_MESSAGE(Attribute) * pointers[VIEW_ATTRIBUTES_MAX];
+	char *lists[VIEW_ATTRIBUTES_MAX];
+	char values[VIEW_ATTRIBUTES_MAX][VIEW_VALUE_MAX + 1];
+	size_t n;
+};
+
+struct node_view {
+	struct view_sources s;
+	struct view_counts counts;
+	struct policy_row *policies;
+	struct buf scratch;
+	char cluster_uid[64];
+	struct pod_info info;
+	struct attribute_set pod;
+	NODE_MESSAGE(Container) containers[POD_CONTAINERS_MAX];
+	NODE_MESSAGE(Container) * container_pointers[POD_CONTAINERS_MAX];
+	struct attribute_set sets[POD_CONTAINERS_MAX];
+};
+
+/* ---- policies -------------------------------------------------------------------------------- */
+
+static size_t encode_policy(const struct effective_policy *p, uint8_t *out)
+{
+	NODE_MESSAGE(Policy) m = KILN__NODE__V1__POLICY__INIT;
+	char *disabled[TRACER_COUNT];
+
+	m.id = p->id;
+	m.enabled = p->enabled;
+	m.hz = (uint32_t)p->hz;
+	m.off_cpu_per_mille = (uint32_t)p->off_cpu_per_mille;
+	m.disabled_tracers = disabled;
+	for (size_t i = 0; i < TRACER_COUNT; i++)
+		if (p->tracers[i] == TOGGLE_DISABLED)
+			disabled[m.n_disabled_tracers++] = (char *)tracer_names[i];
+	return out ? kiln__node__v1__policy__pack(&m, out)
+		   : kiln__node__v1__policy__get_packed_size(&m);
+}
+
+static struct view_policy *policy_ref(struct node_view *v, const struct effective_policy *p)
+{
+	struct policy_row *row;
+	size_t len;
+
+	HASH_FIND(hh, v->policies, &p->id, sizeof(p->id), row);
+	if (row) {
+		row->policy->refs++;
+		return row->policy;
+	}
+	len = encode_policy(p, NULL);
+	row = calloc(1, sizeof(*row));
+	if (row)
+		row->policy = malloc(sizeof(*row->policy) + len);
+	if (!row || !row->policy) {
+		free(row);
+		return NULL;
+	}
+	*row->policy =
+	    (struct view_policy){.id = p->id, .refs = 1, .len = (uint32_t)len, .hh = row};
+	(void)encode_policy(p, row->policy->bytes);
+	HASH_ADD_KEYPTR(hh, v->policies, &row->policy->id, sizeof(p->id), row);
+	v->counts.policies++;
+	return row->policy;
+}
+
+void node_view_unref(struct node_view *v, struct view_policy *policy)
+{
+	struct policy_row *row;
+
+	if (!policy || --policy->refs)
+		return;
+	row = policy->hh;
+	HASH_DEL(v->policies, row);
+	free(policy);
+	free(row);
+	v->counts.policies--;
+}
+
+int node_view_default(struct node_view *v, const char *node, struct view_policy **ret)
+{
+	const struct namespace_config *config;
+	const struct effective_policy *policy;
+
+	v->info.name = v->info.ns = "";
+	v->info.node = node;
+	v->info.n_labels = v->info.n_annotations = 0;
+	if (match_resolve(v->s.policies, v->s.namespaces, v->s.nodes, &v->info, &policy, &config) <
+	    0)
+		return -ENOENT;
+	*ret = policy_ref(v, policy);
+	return *ret ? 0 : -ENOMEM;
+}
+
+/* ---- attributes ------------------------------------------------------------------------------ */
+
+/* As a string that ends with NULL; ROOM for CONFIG_KEYS_MAX + 1. */
+static const char *const *keys(const struct string_list *list, const char **room)
+{
+	size_t n = 0;
+
+	for (; n < list->n && n < CONFIG_KEYS_MAX; n++)
+		room[n] = list->items[n];
+	room[n] = NULL;
+	return room;
+}
+
+struct key_room {
+	const char *lists[4][CONFIG_KEYS_MAX + 1];
+};
+
+static void identity_settings(const struct node_view *v, struct key_room *room,
+			      struct identity_options *ret)
+{
+	const struct cluster_config *cluster = policy_set_get_cluster(v->s.policies);
+	static const struct metadata_spec none = {.well_known_labels = TOGGLE_DISABLED,
+						  .otel_annotations = TOGGLE_ENABLED};
+	const struct metadata_spec *m = cluster ? &cluster->metadata : &none;
+
+	*ret = (struct identity_options){
+	    .well_known_labels = m->well_known_labels == TOGGLE_ENABLED,
+	    .otel_annotations = m->otel_annotations != TOGGLE_DISABLED,
+	    .pod_labels = keys(&m->pod_labels, room->lists[0]),
+	    .pod_annotations = keys(&m->pod_annotations, room->lists[1]),
+	    .namespace_labels = keys(&m->namespace_labels, room->lists[2]),
+	    .namespace_annotations = keys(&m->namespace_annotations, room->lists[3]),
+	};
+}
+
+/* VALUE, or its beginning in ROOM. */
+static const char *limited(const char *value, char room[VIEW_VALUE_MAX + 1])
+{
+	size_t n = strnlen(value, VIEW_VALUE_MAX + 1);
+
+	if (n <= VIEW_VALUE_MAX)
+		return value;
+	n = VIEW_VALUE_MAX;
+	while (n && ((unsigned char)value[n] & 0xc0) == 0x80)
+		n--;
+	memcpy(room, value, n);
+	room[n] = 0;
+	return room;
+}
+
+/* The same attribute of the pod, searched from where the last one was: both are in one order. */
+static bool pod_has(const struct identity *pod, const struct attribute *a, size_t *at)
+{
+	for (size_t i = 0; i < pod->n; i++) {
+		size_t k = (*at + i) % pod->n;
+
+		if (pod->attributes[k].key != a->key && !streq(pod->attributes[k].key, a->key))
+			continue;
+		*at = k + 1;
+		return pod->attributes[k].list == a->list &&
+		       streq(pod->attributes[k].value, a->value);
+	}
+	return false;
+}
+
+/* What IDENTITY has beyond POD (NULL: everything). */
+static void fill(struct node_view *v, struct attribute_set *set, const struct identity *pod)
+{
+	size_t at = 0;
+
+	set->n = 0;
+	v->counts.cut_attributes += set->identity.cut;
+	for (size_t i = 0; i < set->identity.n; i++) {
+		const struct attribute *a = &set->identity.attributes[i];
+		NODE_MESSAGE(Attribute) *m = &set->items[set->n];
+		const char *value;
+
+		if (pod && pod_has(pod, a, &at))
+			continue;
+		if (set->n == VIEW_ATTRIBUTES_MAX || strlen(a->key) > VIEW_KEY_MAX) {
+			v->counts.cut_attributes++;
+			continue;
+		}
+		value = limited(a->value, set->values[set->n]);
+		kiln__node__v1__attribute__init(m);
+		m->key = (char *)a->key;
+		if (a->list) {
+			set->lists[set->n] = (char *)value;
+			m->values = &set->lists[set->n];
+			m->n_values = 1;
+		} else {
+			m->value = (char *)value;
+		}
+		set->pointers[set->n++] = m;
+	}
+}
+
+/* ---- pods ------------------------------------------------------------------------------------ */
+
+struct search {
+	struct node_view *v;
+	const uint8_t *uid;
+	const struct pod *found;
+	int (*fn)(void *arg, const uint8_t uid[16], const char *uid_text);
+	void *arg;
+};
+
+static int compare_uid(void *arg, const struct pod *pod)
+{
+	struct search *s = arg;
+
+	pod_unpack(s->v->s.pods, pod, &s->v->info);
+	if (memcmp(s->v->info.uid, s->uid, sizeof(s->v->info.uid)))
+		return 0;
+	s->found = pod;
+	return 1;
+}
+
+/* By uid another pod may be found (mirror pods claim a second one): then NODE's are looked at. */
+static bool unpack(struct node_view *v, const char *node, const uint8_t uid[16])
+{
+	struct search s = {.v = v, .uid = uid, .found = pod_store_find_uid(v->s.pods, uid)};
+
+	if (!s.found)
+		return false;
+	pod_unpack(v->s.pods, s.found, &v->info);
+	if (memcmp(v->info.uid, uid, sizeof(v->info.uid))) {
+		s.found = NULL;
+		pod_store_each_on_node(v->s.pods, node, compare_uid, &s);
+	}
+	return s.found && streq(v->info.node, node);
+}
+
+static const char *config_hash(const struct pod_info *info)
+{
+	for (size_t i = 0; i < info->n_annotations; i++)
+		if (streq(info->annotations[i].key, "kubernetes.io/config.mirror") &&
+		    strlen(info->annotations[i].value) <= VIEW_KEY_MAX)
+			return info->annotations[i].value;
+	return "";
+}
+
+static bool has_id(const uint8_t id[32])
+{
+	static const uint8_t none[32];
+
+	return memcmp(id, none, sizeof(none)) != 0;
+}
+
+static void fill_container(struct node_view *v, size_t i, const struct identity_source *pod,
+			   const struct identity_options *options)
+{
+	struct pod_container *c = &v->info.containers[i];
+	NODE_MESSAGE(Container) *m = &v->containers[i];
+	struct identity_source source = *pod;
+
+	source.container = c;
+	identity_build(&source, options, &v->sets[i].identity);
+	fill(v, &v->sets[i], &v->pod.identity);
+	kiln__node__v1__container__init(m);
+	m->name = (char *)intern_text(v->s.strings, c->name, NULL);
+	if (has_id(c->id))
+		m->id = (ProtobufCBinaryData){sizeof(c->id), c->id};
+	if (has_id(c->previous_id))
+		m->previous_id = (ProtobufCBinaryData){sizeof(c->previous_id), c->previous_id};
+	m->attributes = v->sets[i].pointers;
+	m->n_attributes = v->sets[i].n;
+	v->container_pointers[i] = m;
+}
+
+static void fill_all(struct node_view *v)
+{
+	struct identity_source source = {.intern = v->s.strings, .pod = &v->info};
+	const char *services[SERVICE_NAMES_MAX];
+	struct identity_options options;
+	struct meta_object ns, node;
+	struct key_room room;
+
+	identity_settings(v, &room, &options);
+	source.cluster_uid = node_view_cluster_uid(v);
+	if (!meta_store_find(v->s.namespaces, "", v->info.ns, &ns))
+		source.namespace = &ns;
+	if (!meta_store_find(v->s.nodes, "", v->info.node, &node))
+		source.node = &node;
+	source.services = services;
+	if (v->s.services)
+		source.n_services = service_index_find(v->s.services, v->info.ns, v->info.uid,
+						       services, ARRAY_SIZE(services));
+	identity_build(&source, &options, &v->pod.identity);
+	fill(v, &v->pod, NULL);
+	for (size_t i = 0; i < v->info.n_containers; i++)
+		fill_container(v, i, &source, &options);
+}
+
+/* Containers that make the pod too large keep their names and ids. */
+static size_t limit_size(struct node_view *v, const NODE_MESSAGE(Pod) * m)
+{
+	size_t size = kiln__node__v1__pod__get_packed_size(m);
+
+	for (size_t i = m->n_containers; i-- > 0 && size > VIEW_POD_MAX;) {
+		if (!v->containers[i].n_attributes)
+			continue;
+		v->containers[i].n_attributes = 0;
+		v->counts.cut_containers++;
+		size = kiln__node__v1__pod__get_packed_size(m);
+	}
+	return size;
+}
+
+int node_view_pod(struct node_view *v, const char *node, const uint8_t uid[16], struct buf *out,
+		  struct view_policy **ret_policy)
+{
+	NODE_MESSAGE(Pod) m = KILN__NODE__V1__POD__INIT;
+	const struct effective_policy *effective = NULL;
+	const struct namespace_config *config;
+	struct view_policy *policy = NULL;
+	uint8_t *p;
+
+	if (!unpack(v, node, uid) || v->info.terminated)
+		return -ENOENT;
+	if (match_resolve(v->s.policies, v->s.namespaces, v->s.nodes, &v->info, &effective,
+			  &config) == 0)
+		policy = policy_ref(v, effective);
+	if (!policy)
+		v->counts.without_policy++;
+	fill_all(v);
+	m.uid = v->info.uid_text;
+	m.config_hash = (char *)config_hash(&v->info);
+	m.namespace_ = (char *)v->info.ns;
+	m.name = (char *)v->info.name;
+	m.policy = policy ? policy->id : 0;
+	m.attributes = v->pod.pointers;
+	m.n_attributes = v->pod.n;
+	m.containers = v->container_pointers;
+	m.n_containers = v->info.n_containers;
+	buf_reset(out);
+	p = buf_extend(out, limit_size(v, &m));
+	if (!p) {
+		node_view_unref(v, policy);
+		return -ENOMEM;
+	}
+	(void)kiln__node__v1__pod__pack(&m, p);
+	v->counts.pods++;
+	*ret_policy = policy;
+	return 0;
+}
+
+static int tell_uid(void *arg, const struct pod *pod)
+{
+	struct search *s = arg;
+
+	pod_unpack(s->v->s.pods, pod, &s->v->info);
+	return s->fn(s->arg, s->v->info.uid, s->v->info.uid_text);
+}
+
+int node_view_each(struct node_view *v, const char *node,
+		   int (*fn)(void *arg, const uint8_t uid[16], const char *uid_text), void *arg)
+{
+	struct search s = {.v = v, .fn = fn, .arg = arg};
+
+	return pod_store_each_on_node(v->s.pods, node, tell_uid, &s);
+}
+
+const char *node_view_cluster_uid(struct node_view *v)
+{
+	struct meta_object ns;
+
+	if (!v->cluster_uid[0] && !meta_store_find(v->s.namespaces, "", "kube-system", &ns))
+		snprintf(v->cluster_uid, sizeof(v->cluster_uid), "%s", ns.uid);
+	return v->cluster_uid;
+}
+
+struct buf *node_view_scratch(struct node_view *v)
+{
+	return &v->scratch;
+}
+
+void node_view_read(const struct node_view *v, struct view_counts *ret)
+{
+	*ret = v->counts;
+}
+
+int node_view_new(const struct view_sources *sources, struct node_view **ret)
+{
+	struct node_view *v = calloc(1, sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	v->s = *sources;
+	buf_init(&v->scratch, 2 * VIEW_POD_MAX + SCRATCH_SLACK);
+	*ret = v;
+	return 0;
+}
+
+struct node_view *node_view_free(struct node_view *v)
+{
+	struct policy_row *row, *next;
+
+	if (!v)
+		return NULL;
+	HASH_ITER (hh, v->policies, row, next) {
+		HASH_DEL(v->policies, row);
+		free(row->policy);
+		free(row);
+	}
+	buf_done(&v->scratch);
+	free(v);
+	return NULL;
+}

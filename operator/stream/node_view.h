@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct node_view: what a node is told of a pod, from the caches: identity and effective policy,
+ * encoded as kiln.node.v1.Pod and Policy. Policies are encoded once and shared by all nodes. Loop
+ * thread only.
+ */
+#pragma once
+
+#include "lib/buf.h"
+#include "operator/cache/meta_store.h"
+#include "operator/cache/pod_store.h"
+#include "operator/cache/service_index.h"
+#include "operator/policy/policy.h"
+
+enum {
+	VIEW_ATTRIBUTES_MAX = 64, /* of a pod, and of a container */
+	VIEW_KEY_MAX = 256,
+	VIEW_VALUE_MAX = 1024,
+	VIEW_POD_MAX = 512 << 10, /* bytes of a pod; then containers lose their attributes */
+};
+
+struct view_sources { /* borrowed */
+	struct pod_store *pods;
+	struct meta_store *namespaces, *nodes;
+	struct service_index *services; /* NULL: none */
+	struct policy_set *policies;
+	const struct intern *strings;
+};
+
+struct view_policy {
+	uint64_t id;
+	uint32_t refs, len;
+	void *hh; /* of the view's table */
+	uint8_t bytes[];
+};
+
+struct view_counts {
+	uint64_t pods;		 /* encoded */
+	uint64_t cut_attributes; /* beyond the limits above */
+	uint64_t cut_containers; /* whose attributes found no room in their pod */
+	uint64_t without_policy; /* pods whose policy could not be told: too many, or no memory */
+	size_t policies;
+};
+
+struct node_view;
+int node_view_new(const struct view_sources *sources, struct node_view **ret) _must_check_;
+struct node_view *node_view_free(struct node_view *view);
+DEFINE_CLEANUP(struct node_view *, node_view_free)
+
+/*
+ * The pod UID of NODE into OUT, which is emptied first, and its policy, a reference to be given
+ * back, NULL when it has none. -ENOENT: NODE has no such pod that can run; -ENOMEM.
+ */
+int node_view_pod(struct node_view *view, const char *node, const uint8_t uid[16], struct buf *out,
+		  struct view_policy **ret_policy) _must_check_;
+/* What holds for a node's processes that are in no pod. -ENOENT: nothing does. */
+int node_view_default(struct node_view *view, const char *node,
+		      struct view_policy **ret) _must_check_;
+void node_view_unref(struct node_view *view, struct view_policy *policy);
+/* For the OUT above: of no use across calls, and none of the caller's own memory. */
+struct buf *node_view_scratch(struct node_view *view);
+/* Every pod of NODE, in no order. UID_TEXT is valid during the call. */
+int node_view_each(struct node_view *view, const char *node,
+		   int (*fn)(void *arg, const uint8_t uid[16], const char *uid_text), void *arg);
+/* "" while the namespace kube-system is not known. Valid until the next call. */
+const char *node_view_cluster_uid(struct node_view *view);
+void node_view_read(const struct node_view *view, struct view_counts *ret);

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Nodes, and when their streams are looked at. The caches' callbacks may not look into the caches,
+ * so they only note what to look at (node_state_touch) and put the node into `ready`; a timer of 0
+ * ms pumps those from the loop, for PUMP_MS at a time, so that a policy that changes 150,000 pods
+ * does not keep the loop from everything else. What changes several times before its turn is sent
+ * once.
+ *
+ * A node's state stays for a while after its stream, to resume from. Revisions of a node only grow,
+ * also over a state that was forgotten (revision_base).
+ */
+#include "operator/stream/server_internal.h"
+
+#include <sys/random.h>
+
+#include "operator/http/prometheus.h"
+
+enum {
+	STREAMS_MAX = 8192,
+	SNAPSHOTS_MAX = 64,
+	NODES_MAX = 20000, /* states; the cluster's own limit is 5,000 nodes */
+	HELLO_MS = 10000,
+	AUTH_MS = 60000,
+	ACK_MS = 60000,
+	AGE_MS = 1800000,
+	KEEP_MS = 600000,
+	REPORT_INTERVAL_S = 10,
+	TICK_MS = 1000,
+	PUMP_MS = 4,
+	IDLE_MS = 60000,
+	KEEPALIVE_MS = 30000,
+	PING_MIN_MS = 5000,
+	UPDATE_BYTES_MAX = 4 << 20,
+};
+
+uint64_t server_now(const struct node_server *server)
+{
+	return uv_now(server->o.loop);
+}
+
+/* xorshift64* (S. Vigna, 2016): jitter, no secrets. */
+uint64_t server_random(struct node_server *server)
+{
+	uint64_t x = server->random;
+
+	x ^= x >> 12;
+	x ^= x << 25;
+	x ^= x >> 27;
+	server->random = x;
+	return x * 0x2545f4914f6cdd1dULL;
+}
+
+/* ---- nodes ----------------------------------------------------------------------------------- */
+
+static struct node *find_node(struct node_server *server, const char *name)
+{
+	struct node *node = NULL;
+
+	if (server->nodes)
+		HASH_FIND_STR(server->nodes, name, node);
+	return node;
+}
+
+static void node_forget(struct node_server *server, struct node *node)
+{
+	server->revision_base = MAX(server->revision_base, node_state_revision(node->state));
+	server->pods_refused += node_state_refused(node->state);
+	HASH_DEL(server->nodes, node);
+	node_state_free(node->state);
+	free(node);
+	server->stats.nodes--;
+}
+
+struct node *server_node(struct node_server *server, const char *name)
+{
+	struct node *node = find_node(server, name);
+
+	if (node)
+		return node;
+	if (server->stats.nodes >= NODES_MAX)
+		return NULL;
+	node = calloc(1, sizeof(*node));
+	if (!node || node_state_new(server->view, name, server->revision_base, &node->state) < 0) {
+		free(node);
+		return NULL;
+	}
+	name = node_state_name(node->state);
+	HASH_ADD_KEYPTR(hh, server->nodes, name, strlen(name), node);
+	server->stats.nodes++;
+	return node;
+}
+
+static void on_pump(uv_timer_t *timer);
+
+void server_ready(struct node_server *server, struct node *node)
+{
+	if (node->ready || !node->session)
+		return;
+	node->ready = true;
+	node->ready_next = NULL;
+	if (server->ready_last)
+		server->ready_last->ready_next = node;
+	else
+		server->ready = node;
+	server->ready_last = node;
+	if (!uv_is_active((uv_handle_t *)&server->pump))
+		uv_timer_start(&server->pump, on_pump, 0, 0);
+}
+
+static struct node *take_ready(struct node_server *server)
+{
+	struct node *node = server->ready;
+
+	server->ready = node->ready_next;
+	if (!server->ready)
+		server->ready_last = NULL;
+	node->ready = false;
+	return node;
+}
+
+static void on_pump(uv_timer_t *timer)
+{
+	struct node_server *server = container_of(timer, struct node_server, pump);
+	uint64_t until = uv_hrtime() + PUMP_MS * 1000000ULL;
+
+	while (server->ready && uv_hrtime() < until) {
+		struct node *node = take_ready(server);
+
+		if (node->session)
+			session_pump(node->session);
+	}
+	if (server->ready)
+		uv_timer_start(timer, on_pump, 0, 0);
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+	struct node_server *server = container_of(timer, struct node_server, tick);
+	uint64_t now = server_now(server);
+	struct node *node, *next_node;
+	struct session *s, *next;
+
+	stream_auth_sweep(server->auth);
+	for (s = server->sessions; s; s = next) {
+		next = s->next;
+		session_tick(s);
+	}
+	HASH_ITER (hh, server->nodes, node, next_node)
+		if (!node->session && !node->ready &&
+		    node->left_ms + server->o.limits.keep_ms <= now)
+			node_forget(server, node);
+}
+
+/* ---- what the caches tell -------------------------------------------------------------------- */
+
+static void touch(struct node_server *server, const struct pod_info *info)
+{
+	struct node *node = info->node[0] ? find_node(server, info->node) : NULL;
+
+	if (!node)
+		return;
+	node_state_touch(node->state, info->uid, info->uid_text);
+	server_ready(server, node);
+}
+
+static int touch_pod(void *arg, const struct pod *pod)
+{
+	struct node_server *server = arg;
+
+	pod_unpack(server->o.sources.pods, pod, &server->info);
+	touch(server, &server->info);
+	return 0;
+}
+
+void node_server_pod(struct node_server *server, const struct pod *pod, const struct pod *old)
+{
+	if (!server || !server->nodes)
+		return;
+	if (old)
+		touch_pod(server, old);
+	if (pod)
+		touch_pod(server, pod);
+}
+
+void node_server_namespace(struct node_server *server, const char *ns)
+{
+	if (server && server->nodes)
+		pod_store_each_in_namespace(server->o.sources.pods, ns, touch_pod, server);
+}
+
+static void touch_node(struct node_server *server, struct node *node)
+{
+	node->touch_all = true;
+	server_ready(server, node);
+}
+
+void node_server_node(struct node_server *server, const char *name)
+{
+	struct node *node = server ? find_node(server, name) : NULL;
+
+	if (node)
+		touch_node(server, node);
+}
+
+void node_server_services(struct node_server *server, const uint8_t uid[16])
+{
+	const struct pod *pod;
+
+	if (!server || !server->nodes)
+		return;
+	pod = pod_store_find_uid(server->o.sources.pods, uid);
+	if (pod)
+		touch_pod(server, pod);
+}
+
+void node_server_policies(struct node_server *server, const char *ns)
+{
+	struct node *node, *next;
+
+	if (!server)
+		return;
+	if (ns[0]) {
+		node_server_namespace(server, ns);
+		return;
+	}
+	HASH_ITER (hh, server->nodes, node, next)
+		touch_node(server, node);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static int review_by_client(void *arg, const char *token,
+			    void (*done)(void *done_arg, const struct kube_token_review *review,
+					 const struct kube_answer *answer),
+			    void *done_arg, struct kube_call **ret)
+{
+	return kube_review_token(arg, token, STREAM_AUDIENCE, done, done_arg, ret);
+}
+
+static void cancel_by_client(void *arg, struct kube_call *call)
+{
+	kube_cancel(call);
+}
+
+#define DEFAULT(field, value) ((field) = (field) ? (field) : (value))
+
+static void set_defaults(struct node_server *server)
+{
+	struct node_server_options *o = &server->o;
+
+	DEFAULT(o->limits.streams, STREAMS_MAX);
+	DEFAULT(o->limits.snapshots, SNAPSHOTS_MAX);
+	DEFAULT(o->limits.hello_ms, HELLO_MS);
+	DEFAULT(o->limits.auth_ms, AUTH_MS);
+	DEFAULT(o->limits.ack_ms, ACK_MS);
+	DEFAULT(o->limits.age_ms, AGE_MS);
+	DEFAULT(o->limits.keep_ms, KEEP_MS);
+	DEFAULT(o->report_interval_s, REPORT_INTERVAL_S);
+	if (o->client) {
+		o->auth.review = review_by_client;
+		o->auth.cancel = cancel_by_client;
+		o->auth.arg = o->client;
+	}
+	o->auth.loop = o->loop;
+	o->auth.ns = o->ns;
+	o->auth.pods = o->sources.pods;
+}
+
+static bool seed(struct node_server *server)
+{
+	uint64_t random[2];
+
+	if (getrandom(random, sizeof(random), 0) != sizeof(random))
+		return false;
+	server->random = random[0] | 1;
+	server->epoch = server->o.epoch ? server->o.epoch : random[1] | 1;
+	return true;
+}
+
+static int start(struct node_server *server, struct error *err)
+{
+	const struct node_server_options *o = &server->o;
+	struct stream_server_options options = {
+	    .address = o->address,
+	    .cert_pem = o->tls ? o->tls->cert_pem : NULL,
+	    .key_pem = o->tls ? o->tls->key_pem : NULL,
+	    .method = STREAM_METHOD,
+	    .max_streams = o->limits.streams,
+	    .max_message = SESSION_MESSAGE_MAX,
+	    .idle_ms = IDLE_MS,
+	    .keepalive_ms = KEEPALIVE_MS,
+	    .ping_min_ms = PING_MIN_MS,
+	};
+	struct stream_server_events events = session_events;
+	int r = node_view_new(&o->sources, &server->view);
+
+	events.arg = server;
+	if (!r)
+		r = stream_auth_new(&o->auth, &server->auth);
+	if (r < 0)
+		return error_set(err, r, "out of memory");
+	r = stream_server_new(&options, &events, o->loop, &server->streams, err);
+	if (r < 0)
+		return error_wrap(err, r, "node stream");
+	return 0;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+	struct node_server *server = handle->data;
+
+	if (!--server->open_handles)
+		free(server);
+}
+
+struct node_server *node_server_free(struct node_server *server)
+{
+	struct node *node, *next;
+
+	if (!server)
+		return NULL;
+	server->streams = stream_server_free(server->streams);
+	while (server->sessions)
+		session_free(server->sessions);
+	HASH_ITER (hh, server->nodes, node, next)
+		node_forget(server, node);
+	server->ready = server->ready_last = NULL;
+	server->auth = stream_auth_free(server->auth);
+	server->view = node_view_free(server->view);
+	buf_done(&server->update);
+	buf_done(&server->message);
+	server->open_handles = 2;
+	uv_close((uv_handle_t *)&server->pump, on_closed);
+	uv_close((uv_handle_t *)&server->tick, on_closed);
+	return NULL;
+}
+
+int node_server_new(const struct node_server_options *options, struct node_server **ret,
+		    struct error *err)
+{
+	struct node_server *server = calloc(1, sizeof(*server));
+	int r;
+
+	if (!server || !seed(server)) {
+		free(server);
+		return error_set(err, -ENOMEM, "out of memory");
+	}
+	server->o = *options;
+	if (options->epoch)
+		server->epoch = options->epoch;
+	set_defaults(server);
+	buf_init(&server->update, UPDATE_BYTES_MAX);
+	buf_init(&server->message, UPDATE_BYTES_MAX);
+	(void)uv_timer_init(options->loop, &server->pump);
+	(void)uv_timer_init(options->loop, &server->tick);
+	server->pump.data = server->tick.data = server;
+	r = start(server, err);
+	if (!r)
+		r = uv_timer_start(&server->tick, on_tick, TICK_MS, TICK_MS);
+	if (r < 0) {
+		node_server_free(server);
+		return r;
+	}
+	*ret = server;
+	return 0;
+}
+
+void node_server_drain(struct node_server *server)
+{
+	if (!server)
+		return;
+	server->draining = true;
+	for (struct session *s = server->sessions; s; s = s->next)
+		session_cut(s, CUT_ENDING);
+}
+
+int node_server_port(const struct node_server *server)
+{
+	return stream_server_port(server->streams);
+}
+
+int node_server_certificate(struct node_server *server, const struct stream_tls *tls,
+			    struct error *err)
+{
+	return stream_server_certificate(server->streams, tls->cert_pem, tls->key_pem, err);
+}
+
+/* ---- telling --------------------------------------------------------------------------------- */
+
+void node_server_read(struct node_server *server, struct node_server_stats *ret)
+{
+	struct node *node, *next;
+
+	*ret = server->stats;
+	ret->pods_refused = server->pods_refused;
+	stream_server_read(server->streams, &ret->streams);
+	stream_auth_read(server->auth, &ret->auth);
+	node_view_read(server->view, &ret->view);
+	HASH_ITER (hh, server->nodes, node, next) {
+		ret->pods += node_state_entries(node->state);
+		ret->state_bytes += node_state_bytes(node->state);
+		ret->pods_refused += node_state_refused(node->state);
+	}
+}

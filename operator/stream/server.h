@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct node_server: the operator's end of kiln.node.v1.NodeService/Connect. It tells each agent
+ * what its node's pods are and which policies hold for them, from the caches, and takes reports.
+ * docs/node-stream.md has the rules. Make it when the caches are whole: what they do not have is
+ * deleted on the nodes. Loop thread only.
+ */
+#pragma once
+
+#include "lib/buf.h"
+#include "lib/grpc_server.h"
+#include "operator/stream/auth.h"
+#include "operator/stream/node_view.h"
+#include "operator/stream/tls.h"
+
+#define STREAM_METHOD "/kiln.node.v1.NodeService/Connect"
+
+struct node_server;
+
+struct node_report {
+	const char *node;
+	const char *agent_version, *kernel, *cgroup_mode, *container_runtime; /* of its hello */
+	const void *message; /* Kiln__Node__V1__Report of node.pb-c.h; NULL: the hello is new */
+};
+
+struct node_server_limits { /* zero: the defaults, docs/node-stream.md */
+	size_t streams;
+	size_t snapshots; /* at once */
+	uint64_t hello_ms, auth_ms, ack_ms;
+	uint64_t age_ms;  /* of a stream, +-10 % */
+	uint64_t keep_ms; /* a node's state after its stream, to resume from */
+};
+
+struct node_server_options {
+	uv_loop_t *loop;
+	const char *address;	      /* "host:port" */
+	const struct stream_tls *tls; /* NULL: plaintext, for tests */
+	const char *ns;		      /* of the agents */
+	struct view_sources sources;
+	struct kube_client *client;	 /* for TokenReviews: one of its own, with a high rate */
+	struct stream_auth_options auth; /* only with client NULL, for tests: review, cancel */
+	struct node_server_limits limits;
+	uint64_t epoch; /* 0: a random one */
+	uint32_t report_interval_s;
+	void (*report)(void *arg, const struct node_report *report); /* may be NULL */
+	void *arg;
+};
+
+/* Why the operator ended a stream: enum, metric label, what the agent is told, with which status.
+ */
+#define STREAM_CUTS(X)                                                                             \
+	X(NO_HELLO, "no_hello", "want a Hello first, in time", RPC_DEADLINE_EXCEEDED)              \
+	X(SECOND_HELLO, "second_hello", "Hello comes once", RPC_INVALID_ARGUMENT)                  \
+	X(BAD_MESSAGE, "bad_message", "a message that cannot be understood", RPC_INVALID_ARGUMENT) \
+	X(BAD_ACK, "bad_ack", "an Ack of what was not sent", RPC_INVALID_ARGUMENT)                 \
+	X(OLD_PROTOCOL, "old_protocol", "the operator speaks protocol 1", RPC_FAILED_PRECONDITION) \
+	X(TOO_MUCH, "too_much", "too many messages or bytes", RPC_RESOURCE_EXHAUSTED)              \
+	X(NO_ACK, "no_ack", "no Ack in time", RPC_DEADLINE_EXCEEDED)                               \
+	X(REPLACED, "replaced", "another stream of this node came", RPC_ABORTED)                   \
+	X(AGE, "age", "rebalance", RPC_UNAVAILABLE)                                                \
+	X(ENDING, "ending", "the operator ends", RPC_UNAVAILABLE)                                  \
+	X(OUT_OF_MEMORY, "no_memory", "out of memory", RPC_RESOURCE_EXHAUSTED)
+
+enum stream_cut {
+#define X(id, name, text, status) CUT_##id,
+	STREAM_CUTS(X)
+#undef X
+	    STREAM_CUT_COUNT
+};
+
+struct node_server_stats {
+	struct stream_server_counts streams;
+	struct stream_auth_counts auth;
+	struct view_counts view;
+	uint64_t refused[STREAM_REFUSAL_COUNT]; /* [STREAM_GRANTED]: let in */
+	uint64_t cuts[STREAM_CUT_COUNT];
+	uint64_t snapshots, resumes, updates, bytes, acks, reports;
+	uint64_t reports_dropped; /* faster than wanted */
+	uint64_t pods_refused;	  /* beyond a node's cap, or without memory */
+	size_t nodes, live;	  /* states, and streams that have said hello */
+	size_t pods;		  /* that nodes were told */
+	size_t state_bytes;
+	size_t snapshots_running, snapshots_waiting;
+};
+
+int node_server_new(const struct node_server_options *options, struct node_server **ret,
+		    struct error *err) _must_check_;
+/* Run the loop on after this: its handles close there. */
+struct node_server *node_server_free(struct node_server *server);
+/* Every stream is told to go elsewhere; new ones are refused. */
+void node_server_drain(struct node_server *server);
+int node_server_port(const struct node_server *server);
+int node_server_certificate(struct node_server *server, const struct stream_tls *tls,
+			    struct error *err) _must_check_;
+
+/* From the caches' callbacks; they only note what is to be looked at. All take a NULL server. */
+void node_server_pod(struct node_server *server, const struct pod *pod, const struct pod *old);
+void node_server_namespace(struct node_server *server, const char *ns);
+void node_server_node(struct node_server *server, const char *node);
+void node_server_services(struct node_server *server, const uint8_t uid[16]);
+/* The configs of NS changed; "": the cluster's. */
+void node_server_policies(struct node_server *server, const char *ns);
+
+void node_server_read(struct node_server *server, struct node_server_stats *ret);
+void node_server_metrics(struct node_server *server, struct buf *out);

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What server.c (nodes, caches, clock) and session.c (one stream's protocol) share. */
+#pragma once
+
+#include <uthash.h>
+
+#include "operator/stream/node_state.h"
+#include "operator/stream/server.h"
+
+enum {
+	SESSION_WINDOW = 1 << 20, /* bytes that an agent has not acknowledged */
+	SESSION_UNACKED_MAX = 32, /* and messages */
+	SESSION_UPDATE_MAX = 64 << 10,
+	SESSION_MESSAGE_MAX = 128 << 10, /* of an agent's */
+};
+
+/* A token bucket in thousandths. */
+struct bucket {
+	uint64_t level, last_ms;
+};
+
+enum session_step {
+	STEP_AUTH,
+	STEP_HELLO,   /* the agent's is awaited */
+	STEP_WELCOME, /* ours is due, and so on */
+	STEP_BEGIN,
+	STEP_BODY,
+	STEP_END,
+	STEP_LIVE,
+};
+
+struct session {
+	struct node_server *server;
+	struct server_stream *stream; /* NULL: cannot be ended any more */
+	struct session *prev, *next;  /* server->sessions */
+	struct node *node;	      /* from Hello on */
+	enum session_step step;
+	bool resumes, sending, has_slot, waits;
+	char *authorization; /* secret: to verify again */
+	struct stream_check *check;
+	char node_name[STREAM_NODE_MAX + 1];
+	char *facts[4]; /* of its hello, in the order of struct node_report */
+	uint64_t deadline_ms, verify_ms, token_until_ms, end_ms;
+	uint64_t revision; /* what it has been sent */
+	uint64_t sending_since_ms;
+	struct {
+		uint64_t revision, sent_ms;
+		size_t bytes;
+	} unacked[SESSION_UNACKED_MAX]; /* a ring */
+	unsigned int first_unacked, n_unacked;
+	size_t unacked_bytes, snapshot_bytes;
+	struct bucket messages, bytes, reports;
+	struct session *slot_prev, *slot_next; /* server->slot_waiting */
+};
+
+/* A node that has a stream, or had one a while ago. */
+struct node {
+	struct node_state *state;
+	struct session *session; /* NULL: none */
+	uint64_t left_ms;	 /* since when */
+	bool ready;		 /* in server->ready */
+	bool touch_all;
+	struct node *ready_next;
+	UT_hash_handle hh; /* by node_state_name() */
+};
+
+struct node_server {
+	struct node_server_options o;
+	struct stream_server *streams;
+	struct stream_auth *auth;
+	struct node_view *view;
+	struct node *nodes;
+	struct node *ready, *ready_last;
+	struct session *sessions;
+	struct session *slot_waiting, *slot_waiting_last;
+	uv_timer_t pump, tick;
+	unsigned int open_handles;
+	bool draining;
+	uint64_t epoch, random;
+	uint64_t revision_base; /* no state that was forgotten got further */
+	uint64_t pods_refused;
+	struct node_server_stats stats;
+	struct pod_info info; /* scratch: it is large */
+	struct buf update, message;
+};
+
+/* server.c */
+uint64_t server_now(const struct node_server *server);
+uint64_t server_random(struct node_server *server);
+/* The node's state, made when there is none. NULL out of memory. */
+struct node *server_node(struct node_server *server, const char *name);
+/* session_pump() soon. */
+void server_ready(struct node_server *server, struct node *node);
+
+/* session.c */
+extern const struct stream_server_events session_events; /* ARG is to be set to the server */
+/* Sends the next message when there is one and it may. */
+void session_pump(struct session *s);
+/* Once a second. */
+void session_tick(struct session *s);
+void session_cut(struct session *s, enum stream_cut cut);
+void session_free(struct session *s); /* its stream is gone */
