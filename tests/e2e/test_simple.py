@@ -92,7 +92,7 @@ def test_a_pod_that_lives_two_seconds(cluster):
     cluster.busy_pod("short", "2")
     wait_for("its end", lambda: cluster.get("pod", "-n", "shop", "short")["status"]["phase"] == "Succeeded")
     uid, container = cluster.pod_ids("short")
-    samples = wait_for_samples(cluster, container, 10, "of the short pod")
+    samples = wait_for_samples(cluster, container, 5, "of the short pod")
     assert {s.resource["k8s.pod.uid"] for s in samples} == {uid}
     total = sum(s.value for s in samples)
     assert sum(s.value for s in samples if is_complete(s)) >= 0.9 * total - 3, [s.frames for s in samples]
