@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What status says in each situation, as a table; conditions and their times; the writer's writes.
+ */
+#include "operator/reconcile/status.h"
+
+#include "operator/reconcile/condition.h"
+#include "tests/support/test.h"
+
+/* "gen=.. pods=.. nodes=d/p/b hash=.. clamped=n | Type Status Reason: message | ..." */
+static const char *describe(const cJSON *status)
+{
+	const cJSON *nodes = cJSON_GetObjectItemCaseSensitive(status, "nodes"), *c;
+	const char *hash =
+	    cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(status, "configHash"));
+	static char text[4096];
+	size_t n;
+
+#define NUMBER(object, key) (int)cJSON_GetObjectItemCaseSensitive(object, key)->valuedouble
+	n = (size_t)snprintf(
+	    text, sizeof(text), "gen=%d pods=%d nodes=%d/%d/%d hash=%s clamped=%d",
+	    NUMBER(status, "observedGeneration"), NUMBER(status, "matchedPods"),
+	    NUMBER(nodes, "desired"), NUMBER(nodes, "programmed"), NUMBER(nodes, "degraded"),
+	    hash ? hash : "-",
+	    cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(status, "clamped")));
+	cJSON_ArrayForEach(c, cJSON_GetObjectItemCaseSensitive(status, "conditions"))
+	{
+#define TEXT(key) cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(c, key))
+		assert_int_equal(NUMBER(c, "observedGeneration"),
+				 NUMBER(status, "observedGeneration"));
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "\n%s %s %s: %s", TEXT("type"),
+				      TEXT("status"), TEXT("reason"), TEXT("message"));
+	}
+	return text;
+}
+
+#define GOOD                                                                                       \
+	{                                                                                          \
+		.accepted = true, .reason = "Accepted", .message = "accepted"                      \
+	}
+#define CLAMPED	 "accepted; the guard-rails changed sampling.hz"
+#define ACCEPTED "\nAccepted True Accepted: accepted"
+
+static const struct {
+	const char *title;
+	bool is_cluster;
+	struct policy_verdict verdict;
+	struct objects_state objects;
+	struct match_result matches;
+	const char *want;
+} rows[] = {
+    {"rolled out",
+     true,
+     GOOD,
+     {.config_hash = "00ff", .applied = true, .desired = 3, .programmed = 3},
+     {12, 3},
+     "gen=7 pods=12 nodes=3/3/0 hash=00ff clamped=0" ACCEPTED
+     "\nProgrammed True RolledOut: 3 of 3 nodes run this configuration."
+     "\nReady True Ready: The configuration is in effect."},
+    {"rolling out",
+     true,
+     GOOD,
+     {.config_hash = "00ff", .applied = true, .desired = 3, .programmed = 1, .degraded = 1},
+     {0, 0},
+     "gen=7 pods=0 nodes=3/1/1 hash=00ff clamped=0" ACCEPTED
+     "\nProgrammed False RollingOut: 1 of 3 nodes run this configuration."
+     "\nReady False RollingOut: 1 of 3 nodes run this configuration."},
+    {"no nodes",
+     true,
+     GOOD,
+     {.config_hash = "00ff", .applied = true},
+     {0, 0},
+     "gen=7 pods=0 nodes=0/0/0 hash=00ff clamped=0" ACCEPTED
+     "\nProgrammed Unknown NoNodes: No node is known to run an agent yet."
+     "\nReady Unknown NoNodes: No node is known to run an agent yet."},
+    {"being written",
+     true,
+     GOOD,
+     {.desired = 3, .programmed = 3},
+     {0, 0},
+     "gen=7 pods=0 nodes=3/3/0 hash=- clamped=0" ACCEPTED
+     "\nProgrammed Unknown Applying: The agent's objects are being written."
+     "\nReady Unknown Applying: The agent's objects are being written."},
+    {"a write failed",
+     true,
+     GOOD,
+     {.error = "apply DaemonSet: no", .applied = false},
+     {0, 0},
+     "gen=7 pods=0 nodes=0/0/0 hash=- clamped=0" ACCEPTED
+     "\nProgrammed False ApplyFailed: apply DaemonSet: no"
+     "\nReady False ApplyFailed: apply DaemonSet: no"},
+    {"cannot be rendered",
+     true,
+     GOOD,
+     {.error = "spec.nodeGroups: too many", .invalid = true, .desired = 3, .programmed = 3},
+     {0, 0},
+     "gen=7 pods=0 nodes=3/3/0 hash=- clamped=0"
+     "\nAccepted False Invalid: spec.nodeGroups: too many"
+     "\nProgrammed False NotAccepted: The configuration is not accepted."
+     "\nReady False Invalid: spec.nodeGroups: too many"},
+    {"cannot be understood",
+     true,
+     {.reason = "Invalid", .message = "spec.x: want y"},
+     {.desired = 0},
+     {0, 0},
+     "gen=7 pods=0 nodes=0/0/0 hash=- clamped=0"
+     "\nAccepted False Invalid: spec.x: want y"
+     "\nProgrammed False NotAccepted: The configuration is not accepted."
+     "\nReady False Invalid: spec.x: want y"},
+    {"a namespace's without pods",
+     false,
+     GOOD,
+     {.config_hash = "00ff", .applied = true, .desired = 3, .programmed = 3},
+     {0, 0},
+     "gen=7 pods=0 nodes=0/0/0 hash=- clamped=0" ACCEPTED
+     "\nProgrammed True NoPods: No running pod takes its policy from here."
+     "\nOverridden False NotOverridden: Everything is as asked for."
+     "\nReady True Ready: The configuration is in effect."},
+    {"a namespace's: the cluster's failures are not its own",
+     false,
+     GOOD,
+     {.error = "spec.nodeGroups: too many", .invalid = true},
+     {5, 2},
+     "gen=7 pods=5 nodes=2/0/0 hash=- clamped=0" ACCEPTED
+     "\nProgrammed Unknown NoReports: No agent has reported yet."
+     "\nOverridden False NotOverridden: Everything is as asked for."
+     "\nReady Unknown NoReports: No agent has reported yet."},
+    {"a namespace's, clamped",
+     false,
+     {.accepted = true,
+      .reason = "Accepted",
+      .message = CLAMPED,
+      .n_clamped = 1,
+      .clamped = {{"sampling.hz", "499", "97", "guardrails.sampling.maxHz is 97"}}},
+     {.applied = true},
+     {5, 2},
+     "gen=7 pods=5 nodes=2/0/0 hash=- clamped=1\nAccepted True Accepted: " CLAMPED
+     "\nProgrammed Unknown NoReports: No agent has reported yet."
+     "\nOverridden True Clamped: 1 field is limited by the cluster's guard-rails, see "
+     "status.clamped."
+     "\nReady Unknown NoReports: No agent has reported yet."},
+    {"a namespace's in conflict",
+     false,
+     {.reason = "Conflict", .message = "as in a"},
+     {.applied = true},
+     {0, 0},
+     "gen=7 pods=0 nodes=0/0/0 hash=- clamped=0\nAccepted False Conflict: as in a"
+     "\nProgrammed False NotAccepted: The configuration is not accepted."
+     "\nOverridden False NotOverridden: Everything is as asked for."
+     "\nReady False Conflict: as in a"},
+};
+
+static void test_what_status_says(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct status_input in = {.verdict = &rows[i].verdict,
+						.objects = &rows[i].objects,
+						.matches = rows[i].matches,
+						.is_cluster = rows[i].is_cluster,
+						.generation = 7,
+						.now = 1000000000};
+		cJSON *status;
+
+		assert_int_equal(status_build(&in, &status), 0);
+		if (!streq(describe(status), rows[i].want))
+			print_error("%s:\n", rows[i].title);
+		assert_string_equal(describe(status), rows[i].want);
+		cJSON_Delete(status);
+	}
+}
+
+static void test_what_is_said_already_is_the_same(void **state)
+{
+	struct policy_verdict verdict = GOOD;
+	struct objects_state objects = {.applied = true, .desired = 2, .programmed = 2};
+	struct status_input in = {.verdict = &verdict,
+				  .objects = &objects,
+				  .is_cluster = true,
+				  .generation = 1,
+				  .now = 1000000000};
+	cJSON *first, *second, *third;
+	const cJSON *ready;
+
+	assert_int_equal(status_build(&in, &first), 0);
+	in.live = first;
+	in.now += 3600;
+	assert_int_equal(status_build(&in, &second), 0);
+	assert_true(cJSON_Compare(first, second, true));
+	objects.programmed = 1;
+	assert_int_equal(status_build(&in, &third), 0);
+	assert_false(cJSON_Compare(first, third, true));
+	/* Only what turned has another time. */
+	ready = condition_find(cJSON_GetObjectItemCaseSensitive(third, "conditions"), "Ready");
+	assert_string_equal(
+	    cJSON_GetObjectItemCaseSensitive(ready, "lastTransitionTime")->valuestring,
+	    "2001-09-09T02:46:40Z");
+	ready = condition_find(cJSON_GetObjectItemCaseSensitive(third, "conditions"), "Accepted");
+	assert_string_equal(
+	    cJSON_GetObjectItemCaseSensitive(ready, "lastTransitionTime")->valuestring,
+	    "2001-09-09T01:46:40Z");
+	cJSON_Delete(first);
+	cJSON_Delete(second);
+	cJSON_Delete(third);
+}
+
+static void test_a_foreign_status_does_no_harm(void **state)
+{
+	static const char *const statuses[] = {
+	    "{}",
+	    "null",
+	    "[]",
+	    "{\"conditions\":{}}",
+	    "{\"conditions\":[5,null,{}]}",
+	    "{\"conditions\":[{\"type\":5},{\"type\":\"Ready\"},{\"type\":\"Ready\",\"status\":1}]"
+	    "}",
+	    "{\"conditions\":[{\"type\":\"Accepted\",\"status\":\"True\",\"lastTransitionTime\":"
+	    "\"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"}]}"};
+	struct policy_verdict verdict = GOOD;
+	struct objects_state objects = {.applied = true};
+
+	for (size_t i = 0; i < ARRAY_SIZE(statuses); i++) {
+		cJSON *live = cJSON_Parse(statuses[i]), *status;
+		struct status_input in = {.verdict = &verdict, .objects = &objects, .live = live};
+
+		assert_non_null(live);
+		assert_int_equal(status_build(&in, &status), 0);
+		assert_int_equal(
+		    cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(status, "conditions")), 4);
+		cJSON_Delete(status);
+		cJSON_Delete(live);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_what_status_says),
+	    cmocka_unit_test(test_what_is_said_already_is_the_same),
+	    cmocka_unit_test(test_a_foreign_status_does_no_harm),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
