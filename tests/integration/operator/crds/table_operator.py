@@ -52,8 +52,14 @@ ROWS = [
      [cluster(agent={"podLabels": {"my team": "x"}})],
      "cluster", ("Accepted", "False", "Invalid", None)),
     ("node groups at the limit",
-     [cluster(**groups(4, 4, 4))],
+     [cluster(nodeGroups=[{**g, "nodeSelector": {"matchLabels": {f"{g['name']}-{i}": "x" for i in range(4)}}}
+                          for g in groups(4, 4, 4)["nodeGroups"]])],
      "cluster", ("Accepted", "True", "Accepted", "accepted")),
+    ("a node group behind one that takes all its nodes",
+     [cluster(**groups(4, 4))],
+     "cluster", ("Accepted", "False", "Invalid",
+                 "spec.nodeGroups[g1]: no node can be in it, the groups before it have them all (the last of these: "
+                 "g0); put it before them")),
 ]
 
 # What the operator sees in one object alone.
