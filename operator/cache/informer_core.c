@@ -189,10 +189,15 @@ static bool returns(enum informer_end end, uint64_t retry_after_ms)
 static uint64_t wait_ms(struct informer_core *c, enum informer_end end, uint64_t retry_after_ms,
 			uint64_t now_ms)
 {
-	uint64_t max = returns(end, retry_after_ms) ? WAIT_RETURN_MAX_MS : WAIT_MAX_MS, ms;
+	bool back_soon = returns(end, retry_after_ms);
+	uint64_t max = back_soon ? WAIT_RETURN_MAX_MS : WAIT_MAX_MS, ms;
 
 	if (c->failures > 0 && now_ms - c->failed_ms > WAIT_RESET_MS)
 		c->failures = 0;
+	/* A server that has just returned refuses everything until it has read its roles. */
+	if (c->back_soon && !back_soon)
+		c->failures = 0;
+	c->back_soon = back_soon;
 	ms = MIN((uint64_t)WAIT_MS << MIN(c->failures, 10U), max);
 	ms += (uint64_t)((double)ms * c->options.random());
 	c->failures++;

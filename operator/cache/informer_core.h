@@ -64,6 +64,7 @@ struct informer_core {
 
 	unsigned int failures; /* in a row, see informer_core.c */
 	uint64_t failed_ms;
+	bool back_soon; /* the last failure was of a server that returns by itself */
 };
 
 void informer_core_init(struct informer_core *c, const struct informer_core_options *options,
