@@ -34,6 +34,7 @@ enum {
 	CLIENT_BURST = 100,
 	FIRST_CONFIG_RETRY_MS = 5000,
 	INVALID_LOG_S = 60,
+	OBJECTS_RETRY_MS = 3000,
 };
 
 struct operator
@@ -166,6 +167,9 @@ static void objects_done(void *arg, int result)
 			(double)(now_ns() - op->object_started_ns) / 1e9);
 	if (result == -EAGAIN)
 		(void)work_queue_add_after(op->object_queue, OBJECTS_KEY, 200);
+	else if (result < 0 && result != -EINVAL)
+		/* There is one such key: it need not wait as long as the server was away. */
+		(void)work_queue_add_after(op->object_queue, OBJECTS_KEY, OBJECTS_RETRY_MS);
 	work_queue_done(op->object_queue, OBJECTS_KEY, result == -EAGAIN ? 0 : result);
 }
 

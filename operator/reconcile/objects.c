@@ -19,6 +19,7 @@ enum {
 	PENDING_MAX = 2 * RENDER_OBJECTS_MAX,
 	KINDS_MAX = 16,
 	LIVE_MAX = 512, /* objects of one kind with our label */
+	LOG_INTERVAL_S = 60,
 };
 
 /* A write whose effect the cache has not shown yet. */
@@ -45,6 +46,7 @@ struct objects {
 	struct objects_state state;
 	char refused[512]; /* why the config cannot be understood; "" */
 	int64_t refused_generation;
+	struct log_limit log;
 	/* The pass under way. */
 	int64_t generation;
 	struct rendered *want;
@@ -186,10 +188,12 @@ static void failed(struct objects *o, const char *verb, enum kube_kind kind, con
 		   const struct kube_answer *answer)
 {
 	const char *why = answer->message && answer->message[0] ? answer->message : "no answer";
+	unsigned int held_back = 0;
 
 	snprintf(o->state.error, sizeof(o->state.error), "%s %s %s/%s: %.300s", verb,
 		 kube_resources[kind].kind, o->options.ns, name, why);
-	log_warn("objects", "%s", o->state.error);
+	if (log_allowed(&o->log, LOG_INTERVAL_S, &held_back))
+		log_warn("objects", "%s (%u more like it)", o->state.error, held_back);
 	tell_event(o, "Warning", "ApplyFailed", o->state.error);
 	o->result = answer->status == 422 || answer->status == 400 ? -EINVAL : -EIO;
 }

@@ -15,6 +15,8 @@
 #include "lib/log.h"
 #include "operator/reconcile/condition.h"
 
+enum { LOG_INTERVAL_S = 60 };
+
 struct status_write {
 	struct status_writer *owner;
 	struct kube_call *call;
@@ -27,6 +29,7 @@ struct status_writer {
 	struct status_writer_options options;
 	struct status_write writes[STATUS_WRITES_MAX];
 	uint64_t written;
+	struct log_limit log;
 	struct policy_verdict verdict; /* scratch: it is large */
 };
 
@@ -197,13 +200,16 @@ static void on_written(void *arg, const struct kube_answer *answer)
 {
 	struct status_write *write = arg, ended = *write;
 	bool ok = answer->status >= 200 && answer->status <= 299;
+	unsigned int held_back = 0;
 
 	write->key[0] = 0;
 	write->call = NULL;
 	if (ok)
 		write->owner->written++;
-	else if (answer->status != 404)
-		log_warn("status", "%s: %s", ended.key, answer->message);
+	else if (answer->status != 404 &&
+		 log_allowed(&ended.owner->log, LOG_INTERVAL_S, &held_back))
+		log_warn("status", "%s: %s (%u more like it)", ended.key, answer->message,
+			 held_back);
 	ended.done(ended.arg, ended.key, ok || answer->status == 404 ? 0 : -EIO);
 }
 
