@@ -299,7 +299,7 @@ int pod_content_put(struct pod_content *c, struct pod_object *o, uint64_t now_ms
 			r = MIN(ids_put(c, slot->object), r);
 		return r;
 	}
-	if (old && o->kind == POD_OBJECT_POD)
+	if (old && old != o && o->kind == POD_OBJECT_POD)
 		ids_retire(c, old, now_ms);
 	if (was_deleted)
 		old = pod_object_unref(old);
