@@ -43,6 +43,17 @@ def free_port():
         return s.getsockname()[1]
 
 
+def thing(kind, name, spec, namespace="default"):
+    meta = {"name": name, **({"namespace": namespace} if kind == "ProfilingConfig" else {})}
+    return {"apiVersion": "profiling.kiln.dev/v1alpha1", "kind": kind, "metadata": meta, "spec": spec}
+
+
+def pod(namespace, name, node, labels=None, annotations=None):
+    return {"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"namespace": namespace, "name": name, "labels": labels or {}, "annotations": annotations or {}},
+            "spec": {"nodeName": node, "containers": [{"name": "c", "image": "app:1"}]}}
+
+
 class Operator:
     """A replica. KUBECONFIG says who it is; its output goes to a file."""
 

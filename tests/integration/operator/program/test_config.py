@@ -4,7 +4,7 @@
 import json
 import time
 
-from conftest import NAMESPACE, ROOT, USER, settle, wait_until
+from conftest import NAMESPACE, ROOT, USER, pod, settle, wait_until
 
 RENDERED = [("configmap", "kiln-agent"), ("serviceaccount", "kiln-agent"), ("service", "kiln-agent-metrics"),
             ("networkpolicy", "kiln-agent"), ("daemonset", "kiln-agent")]
@@ -88,12 +88,6 @@ def test_a_namespace_beyond_the_rails_is_clamped_and_told(cluster, operator):
     cluster.patch("pcfg", "fast", {"spec": {"profile": {"sampling": {"hz": 49}}}}, namespace="team-a")
     wait_until("no clamp", lambda: (cluster.condition("pcfg", "fast", "Overridden", "team-a") or [""])[0] == "False")
     assert "clamped" not in cluster.object("pcfg", "fast", "team-a")["status"]
-
-
-def pod(namespace, name, node, labels=None, annotations=None):
-    return {"apiVersion": "v1", "kind": "Pod",
-            "metadata": {"namespace": namespace, "name": name, "labels": labels or {}, "annotations": annotations or {}},
-            "spec": {"nodeName": node, "containers": [{"name": "c", "image": "app:1"}]}}
 
 
 def test_matched_pods_follow_the_pods(cluster, operator):

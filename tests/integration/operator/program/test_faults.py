@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One operator, one fault after the other; after each of them a change is in effect within seconds."""
+
+import pathlib
+import time
+
+from conftest import NAMESPACE, ROOT, settle, wait_until
+
+RECOVERY = 5  # seconds from the end of the fault
+
+
+def effective(cluster, operator, what, hz):
+    """Changes the config; the new rate is in the agent's and the status speaks of it."""
+    started = time.monotonic()
+    cluster.patch("cpc", "cluster", {"spec": {"defaults": {"sampling": {"hz": hz}}}})
+
+    def done():
+        assert operator.process.poll() is None, operator.log[-3000:]
+        agent = cluster.object("configmap", "kiln-agent")
+        return (f"samples_per_second: {hz}" in agent["data"]["agent.yaml"]
+                and (cluster.condition("cpc", "cluster", "Accepted") or [""])[0] == "True")
+
+    wait_until(f"the new rate after {what}", done)
+    took = time.monotonic() - started
+    print(f"{what}: a change is in effect after {took:.2f} s")
+    return took
+
+
+def test_faults_pass(cluster, account, start):
+    token = pathlib.Path(account).with_name("kiln-operator.token")
+    op = start("operator-0", "--leader-elect=false")
+    wait_until("readiness", op.ready)
+    wait_until("a first config", lambda: cluster.object("cpc", "cluster"))
+    cluster.reset({"destinations": [{"name": "logs", "text": {}}]})
+    settle(cluster)
+    took = {"nothing": effective(cluster, op, "nothing", 21)}
+
+    cluster.kill_apiserver()
+    time.sleep(5)
+    cluster.restart_apiserver()
+    took["API server killed"] = effective(cluster, op, "API server killed", 22)
+
+    cluster.compact()
+    cluster.restart_apiserver()
+    took["compacted, restarted"] = effective(cluster, op, "compacted, restarted", 23)
+    assert op.metric("kiln_informer_expired_total") >= 0
+
+    # The account of the same name is another one: its old token is worth nothing.
+    cluster.kubectl("delete", "serviceaccount", "kiln-operator", "-n", NAMESPACE)
+    cluster.kubectl("apply", "-k", str(ROOT / "kustomize/overlays/default"))
+    old = token.read_text(encoding="utf-8")
+    token.write_text(cluster.token(NAMESPACE, "kiln-operator"), encoding="utf-8")
+    assert old != token.read_text(encoding="utf-8")
+    took["token revoked"] = effective(cluster, op, "token revoked", 24)
+
+    cluster.rotate_ca()
+    took["CA rotated"] = effective(cluster, op, "CA rotated", 25)
+
+    assert op.ready()
+    assert max(took.values()) <= RECOVERY, took
+    # All of it was told in a few lines.
+    assert op.log.count("\n") < 200, op.log[-5000:]
