@@ -16,6 +16,7 @@
 #include <time.h>
 #include <uv.h>
 
+#include "agent/cluster.h"
 #include "agent/elf/image.h"
 #include "agent/export/exporter.h"
 #include "agent/footprint.h"
@@ -42,6 +43,7 @@ struct agent {
 	struct sampler *sampler;
 	struct intake *intake;
 	struct naming *naming;
+	struct cluster *cluster; /* NULL: no operator */
 	struct window windows[2];
 	unsigned int current; /* of windows; the other is being named or empty */
 	bool naming_busy;
@@ -82,9 +84,10 @@ static void stop(struct agent *a);
 static void name_window(uv_work_t *work)
 {
 	struct agent *a = container_of(work, struct agent, naming_work);
+	const uint32_t *hz = a->cluster ? cluster_hz(a->cluster) : a->hz;
 
 	a->naming_result =
-	    naming_build(a->naming, &a->windows[1 - a->current], a->hz, a->duration_ns, &a->batch);
+	    naming_build(a->naming, &a->windows[1 - a->current], hz, a->duration_ns, &a->batch);
 }
 
 static void deliver(struct agent *a, struct batch *batch)
@@ -161,6 +164,9 @@ static void close_window(struct agent *a)
 	a->window_start_ns = now;
 	a->current = 1 - a->current;
 	intake_use_window(a->intake, next);
+	if (a->cluster)
+		cluster_close_window(a->cluster, &a->windows[1 - a->current], next,
+				     a->phase != RUNNING);
 	a->naming_busy = true;
 	if (uv_queue_work(&a->loop, &a->naming_work, name_window, window_named) < 0) {
 		a->naming_busy = false;
@@ -243,6 +249,7 @@ static void close_everything(struct agent *a)
 		a->exporters[i] = a->exporters[i]->ops->destroy(a->exporters[i]);
 	a->n_exporters = 0;
 	intake_stop(a->intake);
+	cluster_stop(a->cluster);
 	a->health = health_free(a->health);
 	a->pprof = debug_pprof_free(a->pprof);
 	if (a->has_signals) {
@@ -496,6 +503,12 @@ static int start(struct agent *a, struct error *err)
 	r = listen_extensions(a, err);
 	if (r < 0)
 		return r;
+	if (c->processors.node_stream.enabled) {
+		r = cluster_new(c, options.cgroup_mode, a->sampler, &a->loop, &a->cluster, err);
+		if (r < 0)
+			return r;
+		intake_set_containers(a->intake, cluster_container, a->cluster);
+	}
 	for (size_t i = 0; i < ARRAY_SIZE(a->hz); i++)
 		a->hz[i] = c->receiver.samples_per_second;
 	window_init(&a->windows[0], c->receiver.timestamps);
@@ -525,6 +538,7 @@ static void finish(struct agent *a)
 	window_done(&a->windows[1]);
 	naming_free(a->naming);
 	intake_free(a->intake);
+	cluster_free(a->cluster);
 	sampler_free(a->sampler);
 	free(a->exporters);
 }

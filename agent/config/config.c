@@ -47,6 +47,11 @@ static void processors_done(struct processors_config *p)
 	config_strings_done(&p->k8s_metadata);
 	config_strings_done(&p->k8s_labels);
 	config_strings_done(&p->k8s_annotations);
+	free(p->node_stream.endpoint);
+	free(p->node_stream.ca_file);
+	free(p->node_stream.token_file);
+	free(p->node_stream.snapshot_file);
+	free(p->node_stream.server_name);
 }
 
 struct config *config_free(struct config *c)

@@ -116,6 +116,16 @@ struct attr_action {		    /* resource processor */
 	char *key, *value, *action; /* insert, update, upsert, delete */
 };
 
+/* k8sattributes' `operator`: where metadata and policies of pods come from. */
+struct operator_config {
+	bool enabled;
+	char *endpoint;	     /* HOST:PORT; NULL: only what snapshot_file has */
+	char *ca_file;	     /* of the operator's certificate; read anew at each connection */
+	char *token_file;    /* ServiceAccount token; read anew at each connection */
+	char *snapshot_file; /* last known good state; NULL: none is kept */
+	char *server_name;   /* in the operator's certificate; NULL: the endpoint's host */
+};
+
 /* What all processors of the pipeline add up to. */
 struct processors_config {
 	struct config_pairs add_attributes; /* customprofilesexporter used as a processor */
@@ -124,6 +134,7 @@ struct processors_config {
 	bool k8sattributes;
 	struct config_strings k8s_metadata; /* extract.metadata */
 	struct config_strings k8s_labels, k8s_annotations;
+	struct operator_config node_stream;
 	uint64_t batch_timeout_ms;			 /* 0: every window goes out at once */
 	uint64_t memory_limit_bytes, memory_spike_bytes; /* 0: none */
 };

@@ -140,9 +140,38 @@ static const struct field extract_rows[] = {
     {},
 };
 
+static const struct field operator_rows[] = {
+    {"endpoint", FIELD_STRING, PROCESSORS(node_stream.endpoint)},
+    {"ca_file", FIELD_STRING, PROCESSORS(node_stream.ca_file)},
+    {"token_file", FIELD_STRING, PROCESSORS(node_stream.token_file)},
+    {"snapshot_file", FIELD_STRING, PROCESSORS(node_stream.snapshot_file)},
+    {"server_name", FIELD_STRING, PROCESSORS(node_stream.server_name)},
+    {},
+};
+
+static int decode_operator(struct fields *f, const struct yaml_node *node, void *out)
+{
+	struct config *c = out;
+	struct operator_config *o = &c->processors.node_stream;
+	int r = node->kind == YAML_NULL ? 0 : fields_want_map(f, node);
+
+	if (r == 0)
+		r = fields_decode(f, node, operator_rows, c);
+	if (r < 0)
+		return r;
+	if (!o->endpoint && !o->snapshot_file)
+		return fields_error(f, node, "want endpoint or snapshot_file");
+	if (o->endpoint && (!o->ca_file || !o->token_file))
+		return fields_error(f, node, "%s: required with endpoint",
+				    o->ca_file ? "token_file" : "ca_file");
+	o->enabled = true;
+	return 0;
+}
+
 /* How the Collector finds pods; here the operator streams them, matched by container id. */
 static const struct field k8s_rows[] = {
     {"extract", FIELD_MAP, 0, .rows = extract_rows},
+    {"operator", FIELD_CUSTOM, 0, .decode = decode_operator},
     {"auth_type", FIELD_QUIET},
     {"context", FIELD_QUIET},
     {"passthrough", FIELD_QUIET},
@@ -160,7 +189,7 @@ static int decode_k8s(struct fields *f, const struct yaml_node *node, struct con
 
 	if (r < 0)
 		return r;
-	if (!c->processors.k8sattributes)
+	if (!c->processors.k8sattributes && !c->processors.node_stream.enabled)
 		fields_warn(f, node,
 			    "pod metadata comes from the operator; without it only what the cgroup "
 			    "path tells (container.id, k8s.pod.uid) is attached");

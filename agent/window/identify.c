@@ -14,6 +14,7 @@ struct identifying {
 	struct window *window;
 	const struct policies *policies;
 	bool last;
+	uint64_t unresolved;
 };
 
 static enum policies_knowledge look_up(struct identifying *i, struct process *p)
@@ -24,6 +25,7 @@ static enum policies_knowledge look_up(struct identifying *i, struct process *p)
 	p->identified_window = i->window->number;
 	p->identity = known == KNOWN_OUTSIDE ? 0 : window_add_identity(i->window, &who);
 	p->knowledge = (uint8_t)known;
+	i->unresolved += known == KNOWN_NOTHING;
 	p->forbidden = who.forbidden;
 	return known;
 }
@@ -51,10 +53,11 @@ static enum window_fate fate_of(struct count *c, void *arg)
 	return WINDOW_KEEP;
 }
 
-void window_identify(struct window *w, struct window *next, const struct policies *policies,
-		     bool last)
+uint64_t window_identify(struct window *w, struct window *next, const struct policies *policies,
+			 bool last)
 {
 	struct identifying i = {.window = w, .policies = policies, .last = last};
 
 	window_sort(w, next, fate_of, &i);
+	return i.unresolved;
 }

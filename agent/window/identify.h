@@ -7,7 +7,7 @@
 /*
  * Gives every process of W its identity. Samples of a container that is not known yet go on to
  * NEXT, once (LAST: not at all: there is no next); samples that the pod's policy, known meanwhile,
- * forbids are dropped and counted.
+ * forbids are dropped and counted. Returns the number of processes whose container nobody told of.
  */
-void window_identify(struct window *w, struct window *next, const struct policies *policies,
-		     bool last);
+uint64_t window_identify(struct window *w, struct window *next, const struct policies *policies,
+			 bool last);

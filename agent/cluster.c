@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Joins what does not know each other: the pod table (agent/meta), policies and cgroups
+ * (agent/policy), the sampler. Order at the start: the last known good snapshot first, then the
+ * cgroups that are there, so that the first sample is taken under the policy of the last run; the
+ * operator's word follows when it comes.
+ */
+#include "agent/cluster.h"
+
+#include <time.h>
+
+#include "agent/meta/client.h"
+#include "agent/meta/snapshot.h"
+#include "agent/policy/cgroup_watch.h"
+#include "agent/policy/policy.h"
+#include "agent/window/identify.h"
+#include "lib/log.h"
+#include "lib/metrics.h"
+
+struct cluster {
+	const struct config *config;
+	uv_loop_t *loop;
+	struct sampler *sampler;
+	struct meta_client *client;   /* NULL: nobody to connect to, */
+	struct pod_table *own_pods;   /* only what the snapshot has */
+	const struct pod_table *pods; /* of one of them */
+	struct policies *policies;
+	struct cgroup_watch *watch;
+	int64_t started_s;
+	uint64_t unresolved; /* containers of the last window of which nobody has told */
+};
+
+/* ---- the sampler as policies see it ---------------------------------------------------------- */
+
+static int kernel_set_policy(void *arg, uint32_t index, const struct kiln_policy *policy)
+{
+	return sampler_set_policy(arg, index, policy);
+}
+
+static int kernel_set_default(void *arg, uint32_t index)
+{
+	sampler_set_default_policy(arg, index);
+	return 0;
+}
+
+static int kernel_set_cgroup(void *arg, uint64_t cgroup, uint32_t index)
+{
+	return sampler_set_cgroup_policy(arg, cgroup, index);
+}
+
+static int kernel_delete_cgroup(void *arg, uint64_t cgroup)
+{
+	return sampler_delete_cgroup_policy(arg, cgroup);
+}
+
+static int kernel_set_rate(void *arg, uint32_t hz)
+{
+	int r = sampler_set_rate(arg, hz);
+
+	if (r < 0)
+		log_error("policy", "the timers did not take the rate of %u Hz", hz);
+	else
+		log_info("policy", "timers at %u Hz", hz);
+	return r;
+}
+
+/* ---- news ------------------------------------------------------------------------------------ */
+
+static void on_settled(void *arg)
+{
+	struct cluster *c = arg;
+
+	if (c->policies)
+		policies_changed(c->policies);
+}
+
+static void on_made(uint64_t id, const char *path, void *arg)
+{
+	struct cluster *c = arg;
+
+	policies_cgroup_made(c->policies, id, path);
+}
+
+static void on_removed(uint64_t id, void *arg)
+{
+	struct cluster *c = arg;
+
+	policies_cgroup_removed(c->policies, id, uv_now(c->loop));
+}
+
+static void on_scan_begins(void *arg)
+{
+	struct cluster *c = arg;
+
+	policies_scan_begins(c->policies);
+}
+
+static void on_scan_ends(void *arg)
+{
+	struct cluster *c = arg;
+
+	policies_scan_ends(c->policies, uv_now(c->loop));
+}
+
+/* ---- the beginning --------------------------------------------------------------------------- */
+
+static void fill_report(struct meta_report *ret, void *arg);
+
+static int connect_operator(struct cluster *c, const struct pod_events *events,
+			    enum cgroup_mode mode, struct error *err)
+{
+	const struct operator_config *o = &c->config->processors.node_stream;
+	_cleanup_free_ char *kernel = host_kernel_release();
+	const struct meta_options options = {
+	    .endpoint = o->endpoint,
+	    .ca_file = o->ca_file,
+	    .server_name = o->server_name,
+	    .token_file = o->token_file,
+	    .snapshot_file = o->snapshot_file,
+	    .agent_version = KILN_VERSION,
+	    .kernel = kernel,
+	    .cgroup_mode = cgroup_mode_name(mode),
+	};
+	const struct meta_events meta_events = {.pods = *events, .report = fill_report, .arg = c};
+	int r = meta_client_new(&options, &meta_events, c->loop, &c->client, err);
+
+	if (r < 0)
+		return error_wrap(err, r, "processors.k8sattributes.operator");
+	c->pods = meta_client_table(c->client);
+	return 0;
+}
+
+/* Without a usable snapshot the agent works as well; it only knows less until the operator tells.
+ */
+static int read_snapshot(struct cluster *c, const struct pod_events *events, struct error *err)
+{
+	const char *path = c->config->processors.node_stream.snapshot_file;
+	struct error why = {};
+	int r = pod_table_new(events, &c->own_pods);
+
+	if (r < 0)
+		return error_set(err, r, "out of memory");
+	c->pods = c->own_pods;
+	r = snapshot_load(path, c->own_pods, uv_now(c->loop), &why);
+	if (r < 0)
+		log_warn("meta", "%s: %s", path, why.message[0] ? why.message : strerror(-r));
+	return 0;
+}
+
+static int follow_cgroups(struct cluster *c, enum cgroup_mode mode, struct error *err)
+{
+	const struct cgroup_watch_callbacks callbacks = {on_made, on_removed, on_scan_begins,
+							 on_scan_ends, c};
+	const struct cgroup_watch_options options = {
+	    .mode = mode, .policy_map = sampler_cgroup_policies_fd(c->sampler)};
+	struct error why;
+	int r = cgroup_watch_new(c->loop, &options, &callbacks, &c->watch, &why, err);
+
+	if (r < 0)
+		return r;
+	if (why.message[0])
+		log_warn("policy",
+			 "new cgroups are found by looking for them every few seconds: %s",
+			 why.message);
+	return 0;
+}
+
+int cluster_new(const struct config *config, enum cgroup_mode mode, struct sampler *sampler,
+		uv_loop_t *loop, struct cluster **ret, struct error *err)
+{
+	const struct policy_kernel kernel = {kernel_set_policy, kernel_set_default,
+					     kernel_set_cgroup, kernel_delete_cgroup,
+					     kernel_set_rate,	sampler};
+	struct cluster *c = calloc(1, sizeof(*c));
+	const struct pod_events events = {.settled = on_settled, .arg = c};
+	int r;
+
+	if (!c)
+		return error_set(err, -ENOMEM, "out of memory");
+	c->config = config;
+	c->sampler = sampler;
+	c->loop = loop;
+	c->started_s = time(NULL);
+	/* From here on the caller frees it: what has handles must be closed by the loop. */
+	*ret = c;
+	sampler_use_cgroups(sampler);
+	if (config->processors.node_stream.endpoint)
+		r = connect_operator(c, &events, mode, err);
+	else
+		r = read_snapshot(c, &events, err);
+	if (r < 0)
+		return r;
+	r = policies_new(&kernel, config->receiver.samples_per_second, ~0U, c->pods, &c->policies);
+	if (r < 0)
+		return error_set(err, r, "cannot set up policies: %s", strerror(-r));
+	return follow_cgroups(c, mode, err);
+}
+
+void cluster_stop(struct cluster *c)
+{
+	if (!c)
+		return;
+	c->watch = cgroup_watch_free(c->watch);
+	c->client = meta_client_free(c->client);
+	/* The client's table went with it; the last window's identities hold what they need. */
+	if (!c->own_pods)
+		c->pods = NULL;
+}
+
+struct cluster *cluster_free(struct cluster *c)
+{
+	if (!c)
+		return NULL;
+	cluster_stop(c);
+	policies_free(c->policies);
+	pod_table_free(c->own_pods);
+	free(c);
+	return NULL;
+}
+
+/* ---- telling the operator -------------------------------------------------------------------- */
+
+static void report_policy(uint64_t id, uint32_t containers, void *arg)
+{
+	struct meta_report *r = arg;
+
+	if (r->n_policies == META_POLICIES_MAX)
+		return;
+	r->policies[r->n_policies].id = id;
+	r->policies[r->n_policies++].containers = containers;
+}
+
+static void fill_report(struct meta_report *ret, void *arg)
+{
+	static const enum metric_id drops[] = {M_DROPPED_RING_FULL, M_DROPPED_MALFORMED,
+					       M_DROPPED_WINDOW_FULL, M_DROPPED_NO_MEMORY,
+					       M_DROPPED_MEMORY_LIMIT};
+	struct cluster *c = arg;
+
+	ret->started_s = c->started_s;
+	ret->samples = (uint64_t)metric_get(M_SAMPLES);
+	for (size_t i = 0; i < ARRAY_SIZE(drops); i++)
+		ret->dropped += (uint64_t)metric_get(drops[i]);
+	ret->truncated = (uint64_t)metric_get(M_STACKS_TRUNCATED);
+	ret->exported = (uint64_t)metric_get(M_EXPORT_SAMPLES_SENT);
+	ret->unresolved_containers = c->unresolved;
+	if (c->policies)
+		policies_applied(c->policies, report_policy, ret);
+}
+
+/* ---- windows --------------------------------------------------------------------------------- */
+
+void cluster_close_window(struct cluster *c, struct window *w, struct window *next, bool last)
+{
+	uint64_t now = uv_now(c->loop);
+
+	c->unresolved = window_identify(w, next, c->policies, last);
+	policies_window(c->policies, next->number, now);
+}
+
+const uint32_t *cluster_hz(const struct cluster *c)
+{
+	return policies_hz(c->policies);
+}
+
+const struct container_identity *cluster_container(uint64_t cgroup, void *arg)
+{
+	struct cluster *c = arg;
+
+	return policies_cgroup(c->policies, cgroup);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct cluster: the agent as part of a Kubernetes cluster: what the operator tells of this node's
+ * pods, and what follows for the kernel (policies of cgroups) and for samples (identity). Owned by
+ * the loop thread.
+ */
+#pragma once
+
+#include <uv.h>
+
+#include "agent/config/config.h"
+#include "agent/sampler/sampler.h"
+#include "agent/window/window.h"
+
+struct cluster;
+/*
+ * CONFIG has processors.node_stream.enabled and outlives it, as SAMPLER does, which is not started
+ * yet: when this returns the kernel has the policies of the cgroups that are there.
+ */
+int cluster_new(const struct config *config, enum cgroup_mode mode, struct sampler *sampler,
+		uv_loop_t *loop, struct cluster **ret, struct error *err) _must_check_;
+/* Closes its handles: before the loop's last run. Takes NULL. */
+void cluster_stop(struct cluster *c);
+struct cluster *cluster_free(struct cluster *c);
+
+/* W is over, NEXT (empty) begins. LAST: there is none after W, nothing can wait. */
+void cluster_close_window(struct cluster *c, struct window *w, struct window *next, bool last);
+/* The rate of each policy, for the naming worker. */
+const uint32_t *cluster_hz(const struct cluster *c);
+/* Which container the cgroup ID is; NULL: none. ARG: the cluster. */
+const struct container_identity *cluster_container(uint64_t cgroup, void *arg);

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator as an agent sees it: a real gRPC server with TLS that speaks proto/kiln/node/v1/node.proto and
+says what a test tells it to."""
+import concurrent.futures
+import os
+import pathlib
+import queue
+import subprocess
+import threading
+import uuid
+
+import grpc
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from parts import ROOT, wait_until
+
+_PROTO = "kiln/node/v1/node.proto"
+
+
+def _messages(directory):
+    out = pathlib.Path(directory) / "node.pb"
+    subprocess.run(["protoc", f"--proto_path={ROOT}/proto", f"--descriptor_set_out={out}", _PROTO], check=True)
+    files = descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes())
+    pool = descriptor_pool.DescriptorPool()
+    for f in files.file:
+        pool.Add(f)
+    return message_factory.GetMessages(files.file, pool=pool) if hasattr(message_factory, "GetMessages") else {
+        f"kiln.node.v1.{m.name}": message_factory.GetMessageClass(pool.FindMessageTypeByName(f"kiln.node.v1.{m.name}"))
+        for m in files.file[0].message_type}
+
+
+class Pod:
+    """One pod of one container, whose cgroup is PATH."""
+
+    def __init__(self, number, policy, name=None, container=True, attributes=None):
+        self.uid = str(uuid.uuid4())
+        self.container_id = uuid.uuid4().hex * 2
+        self.name = name or f"pod-{number}"
+        self.policy, self.container = policy, container
+        self.attributes = attributes or {}
+
+    @property
+    def path(self):
+        return f"/kiln-test-{os.getpid()}/kubepods/burstable/pod{self.uid}/{self.container_id}"
+
+
+class Operator:
+    def __init__(self, directory):
+        self.directory = pathlib.Path(directory)
+        m = _messages(directory)
+        self.types = {k.rsplit(".", 1)[1]: v for k, v in m.items()}
+        self.policies, self.pods, self.default = {}, {}, None
+        self.epoch, self.revision = 7, 1
+        self.lock, self.sessions = threading.Lock(), []
+        self.hellos, self.tokens, self.reports, self.acked = [], [], [], 0
+        self.certificate, key = self.directory / "operator.crt", self.directory / "operator.key"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                        "-days", "2", "-subj", "/CN=kiln-operator", "-addext", "subjectAltName=DNS:kiln-operator.kiln.svc",
+                        "-keyout", key, "-out", self.certificate], check=True, capture_output=True)
+        self.token = self.directory / "token"
+        self.token.write_text("a-token")
+        self.server = grpc.server(concurrent.futures.ThreadPoolExecutor(8))
+        handler = grpc.stream_stream_rpc_method_handler(self._connect, self.types["AgentMessage"].FromString,
+                                                        self.types["OperatorMessage"].SerializeToString)
+        self.server.add_generic_rpc_handlers(
+            [grpc.method_handlers_generic_handler("kiln.node.v1.NodeService", {"Connect": handler})])
+        credentials = grpc.ssl_server_credentials([(key.read_bytes(), self.certificate.read_bytes())])
+        self.port = self.server.add_secure_port("127.0.0.1:0", credentials)
+        self.server.start()
+
+    def close(self):
+        self.server.stop(0).wait()
+
+    def settings(self):
+        """The agent's `operator` map."""
+        return (f'{{endpoint: "127.0.0.1:{self.port}", ca_file: {self.certificate}, token_file: {self.token},'
+                f' server_name: kiln-operator.kiln.svc, snapshot_file: {self.directory}/pods.snapshot}}')
+
+    # ---- what it says -------------------------------------------------------------------------------
+
+    def _policy(self, policy_id):
+        enabled, hz = self.policies[policy_id]
+        return self.types["Policy"](id=policy_id, enabled=enabled, hz=hz)
+
+    def _pod(self, pod):
+        attribute = self.types["Attribute"]
+        known = {"k8s.namespace.name": "shop", "k8s.pod.name": pod.name, "k8s.pod.uid": pod.uid,
+                 "k8s.deployment.name": "orchard", "service.name": "orchard", **pod.attributes}
+        message = self.types["Pod"](uid=pod.uid, namespace="shop", name=pod.name, policy=pod.policy,
+                                    attributes=[attribute(key=k, value=v) for k, v in known.items()])
+        if pod.container:
+            message.containers.add(name="main", id=bytes.fromhex(pod.container_id), attributes=[
+                attribute(key="k8s.container.name", value="main"),
+                attribute(key="container.image.name", value="registry.example/orchard"),
+                attribute(key="container.image.repo_digests", values=["registry.example/orchard@sha256:1"])])
+        return message
+
+    def _everything(self):
+        update = self.types["Update"](policies=[self._policy(p) for p in self.policies],
+                                      pods=[self._pod(p) for p in self.pods.values()])
+        if self.default:
+            update.default_policy.CopyFrom(self.types["Policy"](id=99, enabled=self.default[0], hz=self.default[1]))
+        return update
+
+    def _connect(self, requests, context):
+        message = self.types["OperatorMessage"]
+        self.tokens.append(dict(context.invocation_metadata()).get("authorization"))
+        hello = next(requests)
+        assert hello.WhichOneof("message") == "hello"
+        self.hellos.append(hello.hello)
+        mine = queue.Queue()
+        with self.lock:
+            first = [message(welcome=self.types["Welcome"](protocol=1, operator_version="test", node_name="n",
+                                                           report_interval_s=1)),
+                     message(snapshot_begin=self.types["SnapshotBegin"](epoch=self.epoch)),
+                     message(update=self._everything()),
+                     message(snapshot_end=self.types["SnapshotEnd"](epoch=self.epoch, revision=self.revision))]
+            self.sessions.append(mine)
+        threading.Thread(target=self._listen, args=(requests, mine), daemon=True).start()
+        yield from first
+        while (item := mine.get()) is not None:
+            yield item
+
+    def _listen(self, requests, mine):
+        try:
+            for r in requests:
+                if r.WhichOneof("message") == "ack":
+                    self.acked = max(self.acked, r.ack.revision)
+                elif r.WhichOneof("message") == "report":
+                    self.reports.append(r.report)
+        except grpc.RpcError:
+            pass
+        mine.put(None)
+
+    # ---- what a test changes -------------------------------------------------------------------------
+
+    def tell(self, policies=None, pods=(), default=None, deleted=()):
+        """Changes the state; waits until every agent that is connected has it."""
+        with self.lock:
+            self.policies.update(policies or {})
+            for p in pods:
+                self.pods[p.uid] = p
+            for uid in deleted:
+                self.pods.pop(uid)
+            self.default = default or self.default
+            self.revision += 1
+            update = self.types["Update"](revision=self.revision, policies=[self._policy(p) for p in policies or {}],
+                                          pods=[self._pod(p) for p in pods], deleted_pods=deleted)
+            if default:
+                update.default_policy.CopyFrom(self.types["Policy"](id=100 + self.revision, enabled=default[0], hz=default[1]))
+            connected = bool(self.sessions)
+            for s in self.sessions:
+                s.put(self.types["OperatorMessage"](update=update))
+        if connected:
+            wait_until("the agent has the change", lambda: self.acked >= self.revision)
+
+    def connected(self):
+        wait_until("the agent has the state", lambda: self.acked >= self.revision)

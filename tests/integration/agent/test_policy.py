@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Policies of pods in the kernel, live, and the identity of their samples: a real agent, real cgroups as the
+kubelet makes them, an operator that says what the test wants, a real Collector."""
+import os
+import subprocess
+import time
+
+import pytest
+
+from node_operator import Operator, Pod
+from parts import LONG, ContainerCgroup, dump, profiling, values, wait_until, workload
+
+SECONDS = 60 if LONG else 30
+IDENTITY = {"k8s.namespace.name", "k8s.pod.name", "k8s.pod.uid", "k8s.deployment.name", "service.name", "container.id",
+            "k8s.container.name", "container.image.name", "container.image.repo_digests"}
+
+
+@pytest.fixture
+def operator(tmp_path):
+    o = Operator(tmp_path)
+    yield o
+    o.close()
+
+
+@pytest.fixture
+def pod():
+    """Starts busy loops in new pods; all that is left is removed."""
+    running = []
+
+    def start(p, seconds=300, loops=1):
+        running.append(Busy(p, seconds, loops))
+        return running[-1]
+
+    yield start
+    for r in running:
+        r.end()
+    for r in reversed(running):  # the first one made what all of them are in
+        r.cgroup.close()
+
+
+class Busy:
+    """Processes that compute in the container of a pod, from their first instruction on."""
+
+    def __init__(self, pod, seconds, loops):
+        self.cgroup = ContainerCgroup(pod.path, ["", "memory"])
+        join = "; ".join(f"echo $$ > {leaf}/cgroup.procs" for leaf in self.cgroup.leaves)
+        program = workload.path("frames")
+        self.processes = [subprocess.Popen(["sh", "-c", f"{join}; exec {program} {seconds}"], stdin=subprocess.DEVNULL,
+                                           stdout=subprocess.DEVNULL) for _ in range(loops)]
+
+    def end(self):
+        """Ends them; their CPU time in seconds."""
+        total = 0
+        for p in self.processes:
+            p.kill()
+            usage = os.wait4(p.pid, 0)[2]
+            p.returncode = -9
+            total += usage.ru_utime + usage.ru_stime
+        self.processes = []
+        return total
+
+
+def configuration(operator, collector, hz=20, interval="1s", processors="", timestamps=False):
+    return f"""
+receivers:
+  profiling: {{samples_per_second: {hz}, reporter_interval: {interval}, timestamps: {str(timestamps).lower()}}}
+processors:
+  k8sattributes: {{operator: {operator.settings()}{processors}}}
+exporters:
+  otlp_grpc: {{endpoint: "127.0.0.1:{collector.grpc}", tls: {{insecure: true}}}}
+service:
+  pipelines:
+    profiles: {{receivers: [profiling], processors: [k8sattributes], exporters: [otlp_grpc]}}
+"""
+
+
+def of(samples, pod):
+    return [s for s in samples if s["resource"].get("container.id") == pod.container_id]
+
+
+def cpu_seconds(samples):
+    return sum(s["value"] * s["period"][2] for s in samples) / 1e9
+
+
+def test_two_rates_tell_the_same_time(agent, collector, operator, pod):
+    slow, fast, off = Pod(1, policy=20), Pod(2, policy=97), Pod(3, policy=1)
+    operator.tell(policies={20: (True, 20), 97: (True, 97), 1: (False, 20)}, pods=[slow, fast, off])
+    collector.start()
+    a = agent(config=configuration(operator, collector))
+    profiling(a)
+    operator.connected()
+    busy = {p: pod(p) for p in (slow, fast, off)}
+    time.sleep(SECONDS)
+    used = {p: b.end() for p, b in busy.items()}
+    time.sleep(1)
+    assert a.stop() == 0, a.stderr()
+    samples = collector.samples()
+    for p, hz in ((slow, 20), (fast, 97)):
+        own = of(samples, p)
+        assert {s["period"] for s in own} == {("cpu", "nanoseconds", 10**9 // hz)}
+        assert used[p] > SECONDS / 20, used
+        assert cpu_seconds(own) == pytest.approx(used[p], rel=0.03), (hz, used, values(own))
+        for s in own:
+            assert IDENTITY <= set(s["resource"]), s["resource"]
+            assert s["resource"]["k8s.pod.name"] == p.name and s["resource"]["k8s.pod.uid"] == p.uid
+            assert s["resource"]["container.image.repo_digests"] == ["registry.example/orchard@sha256:1"]
+            assert len(s["resource"]) <= 30
+    assert used[off] > 1 and of(samples, off) == []
+    assert operator.tokens[0] == "Bearer a-token"
+
+
+def moments(samples):
+    """(UNIX time in seconds, period in ns) of every sample."""
+    return sorted((t / 1e9, s["period"][2]) for s in samples for t in s["timestamps"])
+
+
+def test_change_of_policy_is_live(agent, collector, operator, pod):
+    p = Pod(4, policy=20)
+    operator.tell(policies={20: (True, 20), 97: (True, 97), 1: (False, 20)}, pods=[p])
+    collector.start()
+    a = agent(config=configuration(operator, collector, timestamps=True))
+    profiling(a)
+    operator.connected()
+    busy = pod(p)
+    phases = []
+    for policy, period in ((20, 10**9 // 20), (97, 10**9 // 97), (1, None), (97, 10**9 // 97), (20, 10**9 // 20)):
+        p.policy = policy
+        begin = time.time()
+        operator.tell(pods=[p])
+        time.sleep(6)
+        phases.append((begin, time.time(), period))
+    busy.end()
+    time.sleep(1)
+    assert a.stop() == 0, a.stderr()
+    seen = moments(of(collector.samples(), p))
+    assert a.process.returncode == 0 and len(seen) > 100
+    for begin, end, period in phases:
+        settled = [s for s in seen if begin + 2 <= s[0] < end]
+        assert {s[1] for s in settled} == ({period} if period else set()), (period, dump(settled))
+        if period:
+            assert seen[0][0] < begin + 2 or any(begin <= s[0] < begin + 2 and s[1] == period for s in seen)
+
+
+def test_samples_of_an_unknown_pod_wait_one_window(agent, collector, operator, pod):
+    late, never, forbidden = Pod(5, policy=20), Pod(6, policy=20), Pod(7, policy=1)
+    operator.tell(policies={20: (True, 20), 1: (False, 20)}, default=(True, 50))
+    collector.start()
+    a = agent(config=configuration(operator, collector, interval="4s"))
+    profiling(a)
+    operator.connected()
+    for p in (late, never, forbidden):
+        pod(p)
+    time.sleep(1)
+    operator.tell(pods=[late, forbidden])
+    time.sleep(11)
+    assert a.stop() == 0, a.stderr()
+    samples = collector.samples()
+    # Taken under the default before, under its own afterwards; named all the same.
+    assert {s["resource"].get("k8s.pod.name") for s in of(samples, late)} == {late.name}
+    assert {s["period"][2] for s in of(samples, late)} == {10**9 // 50, 10**9 // 20}
+    assert of(samples, forbidden) == []
+    own = of(samples, never)
+    assert own and {s["resource"].get("k8s.pod.name") for s in own} == {None}
+    assert {s["resource"]["k8s.pod.uid"] for s in own} == {never.uid}
+    assert {s["period"][2] for s in own} == {10**9 // 50}
+
+
+def test_default_policy_is_for_the_node_itself(agent, collector, operator, pod, busy):
+    p = Pod(8, policy=20)
+    operator.tell(policies={20: (True, 20)}, pods=[p], default=(False, 20))
+    collector.start()
+    a = agent(config=configuration(operator, collector, hz=97))
+    profiling(a)
+    operator.connected()
+    time.sleep(2)
+    before = time.time_ns()
+    pod(p)
+    time.sleep(5)
+    assert a.stop() == 0, a.stderr()
+    samples = [s for s in collector.samples() if s["start"] > before + 1_500_000_000]
+    assert of(samples, p) and of(samples, p) == samples
+
+
+def test_report_tells_what_holds_here(agent, collector, operator, pod):
+    p = Pod(9, policy=20)
+    operator.tell(policies={20: (True, 20)}, pods=[p])
+    collector.start()
+    a = agent(config=configuration(operator, collector))
+    profiling(a)
+    operator.connected()
+    pod(p)
+    report = wait_until("a report with the container", lambda: next(
+        (r for r in operator.reports if r.samples and any(x.id == 20 and x.containers == 1 for x in r.policies)), None))
+    assert report.started > 0
+    assert a.stop() == 0, a.stderr()
