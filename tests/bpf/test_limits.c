@@ -7,6 +7,7 @@
 #include "tests/support/test.h"
 
 enum { RATE = 999, ENOUGH = 20, PAGE = 4096, EDGE = 64 };
+enum { SELDOM = KILN_DUMPS_LARGE / 2 }; /* every dump may be large */
 
 static struct {
 	struct profiled *p;
@@ -106,12 +107,23 @@ static void check_dump(struct watch *self, const struct kiln_sample *record)
 	t.bad_dumps += !(record->flags & KILN_SAMPLE_FIRST_FRAME);
 }
 
+/* Large dumps are rationed: other processes must not take them away. */
+static void start_child_alone(uint32_t hz)
+{
+	const uint32_t pid = (uint32_t)t.children[0].pid;
+	const struct sampler_options options = {.hz = hz,
+						.cgroup_mode = CGROUP_HYBRID,
+						.ring_bytes = 16 << 20,
+						.pids = &pid,
+						.n_pids = 1};
+
+	start(&options);
+}
+
 static void largest_dump_arrives_whole(void **state)
 {
-	const struct sampler_options options = {.hz = RATE, .cgroup_mode = CGROUP_HYBRID};
-
 	assert_int_equal(child_start("deep", 3, NULL, &t.children[0]), 0);
-	start(&options);
+	start_child_alone(SELDOM);
 	w->each = check_dump;
 	assert_true(watch_until(t.p, w, 1, &w->with_dump, ENOUGH));
 	assert_int_equal(t.bad_dumps, 0);
@@ -121,12 +133,10 @@ static void largest_dump_arrives_whole(void **state)
 /* Two seconds' worth of large ones at most, whatever the rate is. */
 static void large_dumps_are_few(void **state)
 {
-	const struct sampler_options options = {
-	    .hz = RATE, .cgroup_mode = CGROUP_HYBRID, .ring_bytes = 16 << 20};
 	uint64_t from;
 
 	assert_int_equal(child_start("deep", 3, NULL, &t.children[0]), 0);
-	start(&options);
+	start_child_alone(RATE);
 	w->each = check_dump;
 	from = profiled_now_ns();
 	assert_true(watch_until(t.p, w, 1, &w->with_dump, RATE / 2));
@@ -145,11 +155,8 @@ static void check_sparse(struct watch *self, const struct kiln_sample *record)
 
 static void pages_that_were_never_touched_take_no_room(void **state)
 {
-	const struct sampler_options options = {.hz = KILN_DUMPS_LARGE / 2,
-						.cgroup_mode = CGROUP_HYBRID};
-
 	assert_int_equal(child_start("sparse", 3, NULL, &t.children[0]), 0);
-	start(&options);
+	start_child_alone(SELDOM);
 	w->each = check_sparse;
 	assert_true(watch_until(t.p, w, 1, &w->with_dump, ENOUGH));
 	assert_int_equal(t.bad_dumps, 0);
