@@ -641,6 +641,15 @@ bool elf_symbols_at(const struct elf_symbols *t, size_t i, struct elf_symbol *re
 	return true;
 }
 
+uint32_t elf_symbols_holds(const struct elf_symbols *t, const struct image *image)
+{
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < ELF_SYMBOLS_INPUTS_MAX; i++)
+		n += t->files[i] == image;
+	return n;
+}
+
 size_t elf_symbols_bytes(const struct elf_symbols *t)
 {
 	return sizeof(*t) + (t->n_entries + t->n_plt) * sizeof(*t->entries) + t->blob.cap;

@@ -56,3 +56,5 @@ size_t elf_symbols_name(const struct elf_symbols *t, const struct elf_symbol *s,
 size_t elf_symbols_count(const struct elf_symbols *t);
 bool elf_symbols_at(const struct elf_symbols *t, size_t i, struct elf_symbol *ret);
 size_t elf_symbols_bytes(const struct elf_symbols *t);
+/* How many references to IMAGE the table has. */
+uint32_t elf_symbols_holds(const struct elf_symbols *t, const struct image *image);

@@ -175,6 +175,12 @@ int table_elf(struct table_cache *c, struct table *t, const char *root,
 	return 0;
 }
 
+/* The Go table holds one, and an ELF table one for each string table that its names lie in. */
+static int own_references(const struct table *t)
+{
+	return 1 + (t->go ? 1 : 0) + (t->elf ? (int)elf_symbols_holds(t->elf, t->image) : 0);
+}
+
 void table_cache_trim(struct table_cache *c)
 {
 	for (size_t i = 0; i < BUCKETS; i++) {
@@ -184,9 +190,8 @@ void table_cache_trim(struct table_cache *c)
 			/* Looking into a Go table made pages of the mapping resident. */
 			if (t->go && t->used == c->window)
 				image_forget(t->image);
-			/* The Go table holds a reference, too. */
-			if (atomic_load(&t->image->refs) <= (t->go ? 2 : 1) &&
-			    t->used != c->window) {
+			if (t->used != c->window &&
+			    atomic_load(&t->image->refs) <= own_references(t)) {
 				*p = t->next;
 				table_free(c, t);
 			} else {

@@ -5,6 +5,7 @@
  */
 #include "support.h"
 
+#include <fcntl.h>
 #include <elf.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -574,6 +575,30 @@ static void images_that_only_we_hold_are_let_go(void **state)
 	assert_true(symbolizer_bytes(s) < before + 10000);
 }
 
+/* Names lie in the file, so its table holds it open: no longer than anybody else does. */
+static void files_that_only_we_hold_are_closed(void **state)
+{
+	static const char *const paths[] = {"/usr/bin/perl", "/lib/x86_64-linux-gnu/libc.so.6",
+					    "/proc/self/exe"};
+	_cleanup_(symbolizer_freep) struct symbolizer *s = make_default();
+	struct symbol_result r;
+
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
+		struct image *image = open_image(paths[i]);
+		int fd = image->fd;
+
+		assert_int_equal(symbolize_image(s, image, NULL,
+						 image_section(image, ".text")->vaddr + 4096, &r),
+				 0);
+		symbolizer_trim(s);
+		symbolizer_trim(s);
+		assert_true(fcntl(fd, F_GETFD) >= 0);
+		image_unref(image);
+		symbolizer_trim(s);
+		assert_true(fcntl(fd, F_GETFD) < 0 && errno == EBADF);
+	}
+}
+
 static void the_clock_keeps_what_is_asked_for(void **state)
 {
 	_cleanup_(frame_cache_freep) struct frame_cache *c = NULL;
@@ -639,6 +664,7 @@ int main(void)
 	    cmocka_unit_test(small_caches_give_the_same_names),
 	    cmocka_unit_test(a_full_frame_cache_refuses_until_the_trim),
 	    cmocka_unit_test(images_that_only_we_hold_are_let_go),
+	    cmocka_unit_test(files_that_only_we_hold_are_closed),
 	    cmocka_unit_test(the_clock_keeps_what_is_asked_for),
 	};
 
