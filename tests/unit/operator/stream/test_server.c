@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/unit/operator/stream/rig.h"
+
+struct world_of_two {
+	struct rig rig;
+	struct agent a, b;
+};
+
+static int setup(void **state)
+{
+	struct world_of_two *w = calloc(1, sizeof(*w));
+
+	rig_init(&w->rig, NULL);
+	*state = w;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct world_of_two *w = *state;
+
+	if (w->a.stream)
+		agent_done(&w->a);
+	if (w->b.stream)
+		agent_done(&w->b);
+	rig_done(&w->rig);
+	free(w);
+	return 0;
+}
+
+static void test_a_node_is_told_its_own_pods_and_no_others(void **state)
+{
+	struct world_of_two *w = *state;
+	const struct seen_policy *policy;
+
+	rig_pod(&w->rig, "prod", "one", 1, "n1", 'a');
+	rig_pod(&w->rig, "prod", "two", 2, "n1", 0);
+	rig_pod(&w->rig, "prod", "other", 3, "n2", 'b');
+	agent_connect(&w->rig, &w->a, "node:n1");
+	agent_until_live(&w->a);
+	assert_string_equal(w->a.node, "n1");
+	assert_int_equal(w->a.n_pods, 2);
+	assert_string_equal(agent_pod(&w->a, 1)->name, "one");
+	assert_int_equal(agent_pod(&w->a, 1)->id, 0xaa);
+	assert_int_equal(agent_pod(&w->a, 2)->id, 0);
+	assert_null(agent_pod(&w->a, 3));
+	policy = agent_policy(&w->a, agent_pod(&w->a, 1)->policy);
+	assert_non_null(policy);
+	assert_true(policy->enabled && policy->hz == 20);
+	assert_true(w->a.fallback.enabled && w->a.fallback.hz == 20);
+}
+
+static void test_changes_follow_the_snapshot(void **state)
+{
+	struct world_of_two *w = *state;
+
+	rig_pod(&w->rig, "prod", "one", 1, "n1", 0);
+	agent_connect(&w->rig, &w->a, "node:n1");
+	agent_until_live(&w->a);
+	rig_pod(&w->rig, "prod", "two", 2, "n1", 'b');
+	rig_pod(&w->rig, "prod", "else", 3, "n2", 'b');
+	agent_until_pods(&w->a, 2);
+	rig_pod(&w->rig, "prod", "one", 1, "n1", 'c');
+	agent_until_revision(&w->a, w->a.revision);
+	assert_int_equal(agent_pod(&w->a, 1)->id, 0xcc);
+	rig_remove_pod(&w->rig, "prod", "two", 2);
+	agent_until_pods(&w->a, 1);
+	assert_int_equal(w->a.deletes, 1);
+	assert_int_equal(w->a.snapshots, 1);
+}
+
+static void test_a_pod_that_is_bound_later_or_has_ended_comes_and_goes(void **state)
+{
+	struct world_of_two *w = *state;
+
+	agent_connect(&w->rig, &w->a, "node:n1");
+	agent_until_live(&w->a);
+	rig_pod(&w->rig, "prod", "one", 1, "", 0);
+	rig_turns(&w->rig, 4);
+	assert_int_equal(w->a.n_pods, 0);
+	rig_pod(&w->rig, "prod", "one", 1, "n1", 'a');
+	agent_until_pods(&w->a, 1);
+	rig_pod(&w->rig, "prod", "one", 1, "n2", 'a');
+	agent_until_pods(&w->a, 0);
+}
+
+static void test_a_namespaces_policy_reaches_its_pods_and_the_old_one_goes(void **state)
+{
+	struct world_of_two *w = *state;
+	uint64_t before;
+
+	rig_namespace(&w->rig, "test", NULL);
+	rig_pod(&w->rig, "prod", "one", 1, "n1", 'a');
+	rig_pod(&w->rig, "test", "two", 2, "n1", 'b');
+	agent_connect(&w->rig, &w->a, "node:n1");
+	agent_until_live(&w->a);
+	before = agent_pod(&w->a, 1)->policy;
+	rig_policy(&w->rig, "prod", "{'profile':{'sampling':{'hz':97}}}");
+	agent_until_revision(&w->a, w->a.revision);
+	assert_int_equal(agent_policy(&w->a, agent_pod(&w->a, 1)->policy)->hz, 97);
+	assert_true(agent_pod(&w->a, 1)->policy_known);
+	assert_true(agent_pod(&w->a, 2)->policy == before);
+	assert_int_equal(w->a.updates, 2); /* the snapshot's and this */
+	rig_policy(&w->rig, "", "{'defaults':{'sampling':{'hz':31}}}");
+	agent_until_revision(&w->a, w->a.revision);
+	rig_turns(&w->rig, 10);
+	assert_int_equal(agent_policy(&w->a, agent_pod(&w->a, 2)->policy)->hz, 31);
+	assert_int_equal(w->a.fallback.hz, 31);
+	assert_null(agent_policy(&w->a, before));
+	assert_int_equal(w->a.n_policies, 2);
+}
+
+static void test_what_changes_nothing_is_not_sent(void **state)
+{
+	struct world_of_two *w = *state;
+	uint64_t revision;
+
+	rig_pod(&w->rig, "prod", "one", 1, "n1", 'a');
+	agent_connect(&w->rig, &w->a, "node:n1");
+	agent_until_live(&w->a);
+	rig_turns(&w->rig, 5);
+	revision = w->a.revision;
+	rig_namespace(&w->rig, "prod", "blue"); /* a label that nobody asked for */
+	rig_policy(&w->rig, "", "{'defaults':{'sampling':{'hz':20}}}");
+	rig_turns(&w->rig, 20);
+	assert_int_equal(w->a.revision, revision);
+}
+
+static void test_a_namespaces_label_reaches_its_pods(void **state)
+{
+	struct world_of_two *w = *state;
+
+	rig_namespace(&w->rig, "prod", "blue");
+	rig_policy(&w->rig, "",
+		   "{'defaults':{'sampling':{'hz':20}},'metadata':{'namespaceLabels':['team']}}");
+	rig_pod(&w->rig, "prod", "one", 1, "n1", 'a');
+	agent_connect(&w->rig, &w->a, "node:n1");
+	agent_until_live(&w->a);
+	assert_string_equal(agent_pod(&w->a, 1)->label, "blue");
+	rig_namespace(&w->rig, "prod", "red");
+	agent_until_revision(&w->a, w->a.revision);
+	assert_string_equal(agent_pod(&w->a, 1)->label, "red");
+}
+
+/* ---- coming back ----------------------------------------------------------------------------- */
+
+static void leave(struct agent *a)
+{
+	grpc_stream_disconnect(a->stream);
+	agent_until_closed(a);
+	rig_turns(a->rig, 10);
+}
+
+static void test_who_comes_back_is_told_only_what_changed(void **state)
+{
+	struct world_of_two *w = *state;
+
+	rig_pod(&w->rig, "prod", "one", 1, "n1", 'a');
+	rig_pod(&w->rig, "prod", "two", 2, "n1", 'b');
+	rig_pod(&w->rig, "prod", "three", 3, "n1", 'c');
+	agent_connect(&w->rig, &w->a, "node:n1");
+	agent_until_live(&w->a);
+	leave(&w->a);
+	rig_remove_pod(&w->rig, "prod", "two", 2);
+	rig_pod(&w->rig, "prod", "three", 3, "n1", 'd');
+	rig_pod(&w->rig, "prod", "four", 4, "n1", 'e');
+	agent_connect(&w->rig, &w->a, "node:n1");
+	agent_until_revision(&w->a, w->a.revision);
+	assert_int_equal(w->a.snapshots, 0);
+	assert_int_equal(w->a.n_pods, 3);
+	assert_int_equal(agent_pod(&w->a, 3)->id, 0xdd);
+	assert_true(agent_pod(&w->a, 1)->in_snapshot); /* as it was told then */
+	assert_int_equal(rig_stats(&w->rig).resumes, 1);
+}
+
+static void test_who_lost_the_last_updates_gets_them_again(void **state)
+{
+	struct world_of_two *w = *state;
+	uint64_t had;
+
+	rig_pod(&w->rig, "prod", "one", 1, "n1", 'a');
+	agent_connect(&w->rig, &w->a, "node:n1");
+	agent_until_live(&w->a);
+	had = w->a.revision;
+	rig_pod(&w->rig, "prod", "two", 2, "n1", 'b');
+	rig_policy(&w->rig, "prod", "{'profile':{'sampling':{'hz':97}}}");
+	agent_until_pods(&w->a, 2);
+	rig_remove_pod(&w->rig, "prod", "one", 1);
+	agent_until_pods(&w->a, 1);
+	leave(&w->a);
+	/* As if nothing since then had arrived. */
+	w->a.n_pods = w->a.n_policies = w->a.deletes = 0;
+	w->a.revision = had;
+	agent_connect(&w->rig, &w->a, "node:n1");
+	agent_until_revision(&w->a, had);
+	assert_int_equal(w->a.snapshots, 0);
+	assert_int_equal(w->a.n_pods, 1);
+	assert_int_equal(w->a.deletes, 1);
+	assert_true(agent_pod(&w->a, 2)->policy_known);
+}
+
+static void test_another_epoch_or_revision_gets_a_snapshot(void **state)
+{
+	struct world_of_two *w = *state;
+
+	rig_pod(&w->rig, "prod", "one", 1, "n1", 'a');
+	w->a.epoch = 77;
+	w->a.revision = 2;
+	agent_connect(&w->rig, &w->a, "node:n1");
+	agent_until_pods(&w->a, 1);
+	assert_int_equal(w->a.snapshots, 1);
+	assert_true(w->a.epoch != 77);
+	leave(&w->a);
+	w->a.revision += 1000;
+	agent_connect(&w->rig, &w->a, "node:n1");
+	rig_turns(&w->rig, 5);
+	agent_until_live(&w->a);
+	rig_turns(&w->rig, 5);
+	assert_int_equal(w->a.snapshots, 1);
+}
+
+static void test_more_deletions_than_are_kept_need_a_snapshot(void **state)
+{
+	struct world_of_two *w = *state;
+	uint64_t had;
+
+	for (unsigned int i = 0; i < 200; i++)
+		rig_pod(&w->rig, "prod", rig_uid(i), i, "n1", 'a');
+	agent_connect(&w->rig, &w->a, "node:n1");
+	agent_until_pods(&w->a, 200);
+	had = w->a.revision;
+	for (unsigned int i = 0; i < 190; i++)
+		rig_remove_pod(&w->rig, "prod", rig_uid(i), i);
+	agent_until_pods(&w->a, 10);
+	leave(&w->a);
+	w->a.revision = had;
+	agent_connect(&w->rig, &w->a, "node:n1");
+	agent_until_pods(&w->a, 10);
+	rig_turns(&w->rig, 5);
+	assert_int_equal(w->a.snapshots, 1);
+}
+
+static void test_of_two_streams_the_newer_wins(void **state)
+{
+	struct world_of_two *w = *state;
+
+	rig_pod(&w->rig, "prod", "one", 1, "n1", 'a');
+	agent_connect(&w->rig, &w->a, "node:n1");
+	agent_until_live(&w->a);
+	agent_connect(&w->rig, &w->b, "node:n1");
+	agent_until_live(&w->b);
+	agent_until_closed(&w->a);
+	assert_int_equal(w->a.status, RPC_ABORTED);
+	rig_pod(&w->rig, "prod", "two", 2, "n1", 'b');
+	agent_until_pods(&w->b, 2);
+	assert_int_equal(rig_stats(&w->rig).cuts[CUT_REPLACED], 1);
+	assert_int_equal(rig_stats(&w->rig).live, 1);
+}
+
+static void test_reports_are_passed_on_with_what_the_hello_said(void **state)
+{
+	struct world_of_two *w = *state;
+
+	agent_connect(&w->rig, &w->a, "node:n1");
+	agent_until_live(&w->a);
+	agent_report(&w->a, 42);
+	rig_turns(&w->rig, 10);
+	assert_string_equal(w->rig.last_report, "n1 9.9.9 6.1.0? 42");
+	for (unsigned int i = 0; i < 30; i++)
+		agent_report(&w->a, i);
+	rig_turns(&w->rig, 20);
+	assert_in_range(w->rig.n_reported, 10, 14); /* the hello's too */
+	assert_true(rig_stats(&w->rig).reports_dropped >= 15);
+	assert_int_equal(w->a.closes, 0);
+}
+
+static void test_ending_tells_every_agent_to_go_elsewhere(void **state)
+{
+	struct world_of_two *w = *state;
+
+	agent_connect(&w->rig, &w->a, "node:n1");
+	agent_until_live(&w->a);
+	node_server_drain(w->rig.server);
+	agent_until_closed(&w->a);
+	assert_int_equal(w->a.status, RPC_UNAVAILABLE);
+	agent_connect(&w->rig, &w->a, "node:n1");
+	agent_until_closed(&w->a);
+	assert_int_equal(w->a.status, RPC_UNAVAILABLE);
+}
+
+static void test_metrics_have_a_line_for_each_reason(void **state)
+{
+	struct world_of_two *w = *state;
+	struct buf out;
+
+	buf_init(&out, 1 << 20);
+	node_server_metrics(w->rig.server, &out);
+	assert_int_equal(buf_error(&out), 0);
+	assert_non_null(strstr(out.data, "kiln_stream_cuts_total{reason=\"no_ack\"} 0\n"));
+	assert_non_null(strstr(out.data, "kiln_stream_auth_total{result=\"other_account\"} 0\n"));
+	assert_non_null(strstr(out.data, "kiln_streams 0\n"));
+	buf_done(&out);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    TEST(test_a_node_is_told_its_own_pods_and_no_others),
+	    TEST(test_changes_follow_the_snapshot),
+	    TEST(test_a_pod_that_is_bound_later_or_has_ended_comes_and_goes),
+	    TEST(test_a_namespaces_policy_reaches_its_pods_and_the_old_one_goes),
+	    TEST(test_what_changes_nothing_is_not_sent),
+	    TEST(test_a_namespaces_label_reaches_its_pods),
+	    TEST(test_who_comes_back_is_told_only_what_changed),
+	    TEST(test_who_lost_the_last_updates_gets_them_again),
+	    TEST(test_another_epoch_or_revision_gets_a_snapshot),
+	    TEST(test_more_deletions_than_are_kept_need_a_snapshot),
+	    TEST(test_of_two_streams_the_newer_wins),
+	    TEST(test_reports_are_passed_on_with_what_the_hello_said),
+	    TEST(test_ending_tells_every_agent_to_go_elsewhere),
+	    TEST(test_metrics_have_a_line_for_each_reason),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
