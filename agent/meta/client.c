@@ -215,9 +215,10 @@ static void watch(struct meta_client *c, uint64_t now_ms)
 	if (!c->welcomed && silent_ms > c->options.answer_ms)
 		meta_give_up(c, "no answer within %llu s",
 			     (unsigned long long)c->options.answer_ms / 1000);
-	else if (pod_table_in_snapshot(c->table) &&
+	/* An operator that just started serves snapshots to a few agents at a time. */
+	else if ((!c->synced || pod_table_in_snapshot(c->table)) &&
 		 silent_ms > SNAPSHOT_PATIENCE * c->options.answer_ms)
-		meta_give_up(c, "a snapshot does not go on");
+		meta_give_up(c, "the operator does not go on");
 }
 
 static void on_tick(uv_timer_t *timer)

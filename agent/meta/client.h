@@ -30,8 +30,8 @@ struct meta_options {
 	uint64_t retry_initial_ms, retry_max_ms; /* [1000], [30000]: longest wait before the first
 						    and before any attempt; each waits 0 to that */
 	uint64_t keepalive_ms;			 /* [60000] */
-	uint64_t answer_ms;   /* [30000] for the operator's Welcome, [5 min] without progress of a
-				 snapshot is ten times this */
+	uint64_t answer_ms;   /* [30000] for the operator's Welcome; ten times that for each step of
+				 a snapshot, which may have to wait for its turn */
 	uint64_t stable_ms;   /* [10000] after a connection that lived so long the waits start
 				 over */
 	uint64_t snapshot_ms; /* [10000] between two writes */

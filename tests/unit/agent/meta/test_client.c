@@ -632,6 +632,10 @@ static void test_an_operator_that_says_nothing_is_left(void **state)
 	say_begin(fake_server_call(t.server, 1), 7);
 	(void)expect_call(&t, 2);
 	assert_non_null(strstr(status_of(&t).error, "does not go on"));
+	/* And before it. */
+	say_welcome(fake_server_call(t.server, 2));
+	(void)expect_call(&t, 3);
+	assert_non_null(strstr(status_of(&t).error, "does not go on"));
 	teardown(&t);
 }
 
