@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the pods of this test run: one thread that is always in busy_leaf <- busy_inner <- busy_outer <- main.
- * With an argument it ends after so many seconds.
+ * What the pods of this test run: one thread that is always in busy_leaf <- busy_inner <-
+ * busy_outer <- main. With an argument it ends after so many seconds.
  */
 #include <stdint.h>
 #include <stdlib.h>
