@@ -55,6 +55,7 @@ struct operator
 	struct lease *lease;
 	struct first_config *first_config;
 	struct operator_http *http;
+	struct stream_service *stream; /* from when the caches are whole */
 	uv_timer_t sync_timer, counts_timer, first_config_timer;
 	uv_signal_t sigint, sigterm;
 	bool has_handles;
@@ -189,10 +190,21 @@ static void policies_changed(struct operator* op)
 	statuses_due(op, POLICIES_MS);
 }
 
+static struct node_server *agents_of(struct operator* op)
+{
+	return stream_service_server(op->stream);
+}
+
+static void on_services(void *arg, const uint8_t uid[16])
+{
+	node_server_services(agents_of(arg), uid);
+}
+
 static void on_pod(void *arg, const struct pod *pod, const struct pod *old)
 {
 	struct operator* op = arg;
 
+	node_server_pod(agents_of(op), pod, old);
 	if (match_counts_pod(op->matches, pod, old))
 		statuses_due(op, COUNTS_MS);
 }
@@ -202,6 +214,7 @@ static void on_namespace(void *arg, const struct meta_object *object, bool remov
 	struct operator* op = arg;
 
 	match_counts_invalidate(op->matches);
+	node_server_namespace(agents_of(op), object->name);
 	statuses_due(op, COUNTS_MS);
 }
 
@@ -278,7 +291,13 @@ static void on_config(void *arg, const char *ns, const char *name, const cJSON *
 		on_namespace_config(op, ns, name, object);
 	else
 		news = on_cluster_config(op, name, object);
-	if (news || policy_set_revision(op->policies) != revision)
+	if (policy_set_revision(op->policies) != revision) {
+		if (!ns[0])
+			stream_keep_annotations(op->world.pods, op->policies);
+		node_server_policies(agents_of(op), ns);
+		news = true;
+	}
+	if (news)
 		policies_changed(op);
 	if (object)
 		add_status_key(op, object);
@@ -310,6 +329,7 @@ static void close_everything(struct operator* op)
 	op->first_config = first_config_free(op->first_config);
 	op->lease = lease_free(op->lease);
 	op->http = operator_http_free(op->http);
+	op->stream = stream_service_free(op->stream);
 	op->matches = match_counts_free(op->matches);
 	if (op->has_world)
 		world_done(&op->world);
@@ -390,6 +410,7 @@ static void on_signal(uv_signal_t *handle, int signum)
 	log_info("operator", "signal %d: ending", signum);
 	op->ending = true;
 	set_working(op, false);
+	node_server_drain(agents_of(op));
 	if (op->lease)
 		lease_release(op->lease, stop_loop, op);
 	else
@@ -442,6 +463,7 @@ static void tell_metrics(void *arg, struct buf *out)
 			  (double)recorder_dropped(op->events));
 	prometheus_single(out, "kiln_invalid_configs_total", "counter",
 			  "Configs that could not be understood.", (double)op->invalid_configs);
+	node_server_metrics(agents_of(op), out);
 }
 
 static void on_request(void *arg, const char *method, int status)
@@ -453,6 +475,19 @@ static void on_request(void *arg, const char *method, int status)
 
 /* ---- beginning ------------------------------------------------------------------------------- */
 
+/* Agents forget what they are not told of, so they are told of nothing before it is everything. */
+static int serve_agents(struct operator* op)
+{
+	const struct world *w = &op->world;
+	const struct view_sources sources = {w->pods,	  w->namespaces, w->nodes,
+					     w->services, op->policies,	 w->strings};
+
+	if (!op->options->stream.address)
+		return 0;
+	return stream_service_new(&op->loop, &op->options->stream, op->credentials, op->ns,
+				  &sources, &op->stream, op->err);
+}
+
 /* Writing starts when all caches are whole; until then there is nothing to compare with. */
 static void check_synced(uv_timer_t *timer)
 {
@@ -463,6 +498,12 @@ static void check_synced(uv_timer_t *timer)
 		return;
 	uv_timer_stop(timer);
 	log_info("operator", "caches are whole: %zu pods", pod_store_count(op->world.pods));
+	op->result = serve_agents(op);
+	if (op->result < 0) {
+		op->ending = true;
+		uv_stop(&op->loop);
+		return;
+	}
 	if (op->lease)
 		lease_start(op->lease);
 	else
@@ -580,8 +621,11 @@ static int create_handles(struct operator* op)
 
 static int start(struct operator* op)
 {
-	struct world_events events = {
-	    .pod = on_pod, .namespace = on_namespace, .config = on_config, .arg = op};
+	struct world_events events = {.pod = on_pod,
+				      .namespace = on_namespace,
+				      .config = on_config,
+				      .services = on_services,
+				      .arg = op};
 	struct operator_http_callbacks http = {is_ready, tell_metrics, op};
 	struct world_limits limits = {0};
 	int r = connect_to_server(op);

@@ -13,6 +13,10 @@ enum {
 	OPT_CONTEXT,
 	OPT_HEALTH,
 	OPT_METRICS,
+	OPT_STREAM,
+	OPT_STREAM_CERT,
+	OPT_STREAM_KEY,
+	OPT_STREAM_CA,
 	OPT_LEADER,
 	OPT_LEVEL,
 	OPT_VERSION,
@@ -27,6 +31,10 @@ static const struct option options[] = {
     {"context", required_argument, NULL, OPT_CONTEXT},
     {"health-address", required_argument, NULL, OPT_HEALTH},
     {"metrics-address", required_argument, NULL, OPT_METRICS},
+    {"stream-address", required_argument, NULL, OPT_STREAM},
+    {"stream-cert", required_argument, NULL, OPT_STREAM_CERT},
+    {"stream-key", required_argument, NULL, OPT_STREAM_KEY},
+    {"stream-ca", required_argument, NULL, OPT_STREAM_CA},
     {"leader-elect", required_argument, NULL, OPT_LEADER},
     {"log-level", required_argument, NULL, OPT_LEVEL},
     {"version", no_argument, NULL, OPT_VERSION},
@@ -47,6 +55,10 @@ const char *options_help(void)
 	       "  --context NAME            of the kubeconfig\n"
 	       "  --health-address ADDRESS  /healthz and /readyz (:8081)\n"
 	       "  --metrics-address ADDRESS /metrics (:8080)\n"
+	       "  --stream-address ADDRESS  where agents learn of their pods, over TLS (nowhere)\n"
+	       "  --stream-cert FILE        its certificate (made at each start)\n"
+	       "  --stream-key FILE         and key\n"
+	       "  --stream-ca FILE          what agents check it with\n"
 	       "  --leader-elect BOOL       only one of several replicas writes (true)\n"
 	       "  --log-level LEVEL         debug, info, warn, error (info)\n"
 	       "  --version, --help\n"
@@ -110,6 +122,8 @@ static int refuse_option(char *const *argv, struct error *err)
 static int take_option(int opt, const char *value, struct operator_options *o,
 		       enum options_action *action, struct error *err)
 {
+	struct host_port ignored;
+
 	switch (opt) {
 	case OPT_NAMESPACE:
 		return parse_namespace(value, &o->ns, err);
@@ -123,6 +137,15 @@ static int take_option(int opt, const char *value, struct operator_options *o,
 		return parse_address("health-address", value, &o->health, err);
 	case OPT_METRICS:
 		return parse_address("metrics-address", value, &o->metrics, err);
+	case OPT_STREAM:
+		o->stream.address = value;
+		return parse_address("stream-address", value, &ignored, err);
+	case OPT_STREAM_CERT:
+		return parse_text(opt, value, &o->stream.cert_file, err);
+	case OPT_STREAM_KEY:
+		return parse_text(opt, value, &o->stream.key_file, err);
+	case OPT_STREAM_CA:
+		return parse_text(opt, value, &o->stream.ca_file, err);
 	case OPT_LEADER:
 		if (parse_bool(value, &o->leader_elect) < 0)
 			return error_set(err, -EINVAL,
@@ -176,6 +199,8 @@ int options_parse(int argc, char *const *argv, struct operator_options *ret,
 	if (optind < argc)
 		return error_set(err, -EINVAL, "%.64s: unexpected argument; see --help",
 				 argv[optind]);
+	if (!o.stream.cert_file != !o.stream.key_file)
+		return error_set(err, -EINVAL, "--stream-cert, --stream-key: want both or none");
 	*ret = o;
 	*ret_action = action;
 	return 0;

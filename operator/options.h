@@ -6,6 +6,7 @@
 #include "lib/error.h"
 #include "lib/log.h"
 #include "lib/parse.h"
+#include "operator/stream/service.h"
 
 enum options_action { OPTIONS_RUN, OPTIONS_SHOW_HELP, OPTIONS_SHOW_VERSION };
 
@@ -16,6 +17,7 @@ struct operator_options {
 	const char *kubeconfig;	 /* --kubeconfig; NULL: $KUBECONFIG, in-cluster */
 	const char *context;	 /* --context */
 	struct host_port health, metrics;
+	struct stream_options stream; /* --stream-address, --stream-cert, --stream-key */
 	bool leader_elect;
 	enum log_level level;
 };
