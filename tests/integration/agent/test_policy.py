@@ -63,7 +63,8 @@ class Busy:
 def configuration(operator, collector, hz=20, interval="1s", processors="", timestamps=False):
     return f"""
 receivers:
-  profiling: {{samples_per_second: {hz}, reporter_interval: {interval}, timestamps: {str(timestamps).lower()}}}
+  profiling: {{samples_per_second: {hz}, reporter_interval: {interval}, timestamps: {str(timestamps).lower()},
+              process_filter: "^wl-"}}
 processors:
   k8sattributes: {{operator: {operator.settings()}{processors}}}
 exporters:
@@ -99,7 +100,8 @@ def test_two_rates_tell_the_same_time(agent, collector, operator, pod):
         own = of(samples, p)
         assert {s["period"] for s in own} == {("cpu", "nanoseconds", 10**9 // hz)}
         assert used[p] > SECONDS / 20, used
-        assert cpu_seconds(own) == pytest.approx(used[p], rel=0.03), (hz, used, values(own))
+        # On a busy machine a loop gets little: then what each CPU has saved up counts more than 3 %.
+        assert cpu_seconds(own) == pytest.approx(used[p], rel=0.03, abs=4 / hz), (hz, used, values(own))
         for s in own:
             assert IDENTITY <= set(s["resource"]), s["resource"]
             assert s["resource"]["k8s.pod.name"] == p.name and s["resource"]["k8s.pod.uid"] == p.uid

@@ -47,6 +47,56 @@ static void test_null_maps_give_the_documented_defaults(void **state)
 	load_done(&l);
 }
 
+#define OPERATOR(map)                                                                              \
+	"receivers: {profiling: }\nexporters: {debug: }\n"                                         \
+	"processors: {k8sattributes: {operator: " map "}}\n"                                       \
+	"service: {pipelines: {profiles: {receivers: [profiling], processors: [k8sattributes], "   \
+	"exporters: [debug]}}}\n"
+
+static void test_the_operator_is_named_by_the_k8sattributes_processor(void **state)
+{
+	const struct operator_config *o;
+	struct load l;
+
+	load_yaml(&l,
+		  OPERATOR("{endpoint: 'h:1', ca_file: /c, token_file: /t, snapshot_file: /s, "
+			   "server_name: n}"),
+		  NULL);
+	assert_int_equal(l.r, 0);
+	o = &l.config->processors.node_stream;
+	assert_true(o->enabled);
+	assert_string_equal(o->endpoint, "h:1");
+	assert_string_equal(o->ca_file, "/c");
+	assert_string_equal(o->token_file, "/t");
+	assert_string_equal(o->snapshot_file, "/s");
+	assert_string_equal(o->server_name, "n");
+	assert_int_equal(l.n_warnings, 0);
+	load_done(&l);
+	load_yaml(&l, OPERATOR("{snapshot_file: /s}"), NULL);
+	assert_int_equal(l.r, 0);
+	assert_null(l.config->processors.node_stream.endpoint);
+	load_done(&l);
+}
+
+static void test_an_operator_without_proof_of_who_it_is_is_refused(void **state)
+{
+	static const char *const bad[][2] = {
+	    {OPERATOR("{endpoint: 'h:1', token_file: /t}"), "ca_file: required"},
+	    {OPERATOR("{endpoint: 'h:1', ca_file: /c}"), "token_file: required"},
+	    {OPERATOR("{}"), "want endpoint or snapshot_file"},
+	    {OPERATOR("{endpint: x}"), "did you mean endpoint"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct load l;
+
+		load_yaml(&l, bad[i][0], NULL);
+		assert_int_equal(l.r, -EINVAL);
+		assert_non_null(strstr(l.err.message, bad[i][1]));
+		load_done(&l);
+	}
+}
+
 static void check_text(const struct config *c)
 {
 	const struct exporter_config *e = &c->exporters[0];
@@ -451,6 +501,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_null_maps_give_the_documented_defaults),
+	    cmocka_unit_test(test_the_operator_is_named_by_the_k8sattributes_processor),
+	    cmocka_unit_test(test_an_operator_without_proof_of_who_it_is_is_refused),
 	    cmocka_unit_test(test_the_text_pipeline_is_read),
 	    cmocka_unit_test(test_the_kubernetes_pipeline_is_read),
 	    cmocka_unit_test(test_the_otlp_pipeline_is_read),
