@@ -372,3 +372,15 @@ void agent_until_revision(struct agent *a, uint64_t above)
 {
 	rig_until(a->rig, is_beyond, &(struct wanted){a, above});
 }
+
+static bool has_snapshot(void *arg)
+{
+	const struct agent *a = arg;
+
+	return a->snapshots > 0;
+}
+
+void agent_until_snapshot(struct agent *a)
+{
+	rig_until(a->rig, has_snapshot, a);
+}

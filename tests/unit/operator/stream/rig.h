@@ -92,6 +92,7 @@ void agent_connect(struct rig *rig, struct agent *a, const char *token);
 void agent_done(struct agent *a);
 /* Runs the loop until it is so. */
 void agent_until_live(struct agent *a);
+void agent_until_snapshot(struct agent *a); /* of this connection */
 void agent_until_closed(struct agent *a);
 void agent_until_pods(struct agent *a, size_t n);
 void agent_until_revision(struct agent *a, uint64_t above);

@@ -213,10 +213,7 @@ static void test_another_epoch_or_revision_gets_a_snapshot(void **state)
 	leave(&w->a);
 	w->a.revision += 1000;
 	agent_connect(&w->rig, &w->a, "node:n1");
-	rig_turns(&w->rig, 5);
-	agent_until_live(&w->a);
-	rig_turns(&w->rig, 5);
-	assert_int_equal(w->a.snapshots, 1);
+	agent_until_snapshot(&w->a);
 }
 
 static void test_more_deletions_than_are_kept_need_a_snapshot(void **state)
@@ -235,9 +232,8 @@ static void test_more_deletions_than_are_kept_need_a_snapshot(void **state)
 	leave(&w->a);
 	w->a.revision = had;
 	agent_connect(&w->rig, &w->a, "node:n1");
-	agent_until_pods(&w->a, 10);
-	rig_turns(&w->rig, 5);
-	assert_int_equal(w->a.snapshots, 1);
+	agent_until_snapshot(&w->a);
+	assert_int_equal(w->a.n_pods, 10);
 }
 
 static void test_of_two_streams_the_newer_wins(void **state)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator's program on a real API server, with agents (agent_main.c) that come in with tokens of that server."""
+
+import importlib.util
+import json
+import os
+import pathlib
+import queue
+import subprocess
+import threading
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[4]
+# The program's own fixtures: cluster, account, start.
+spec = importlib.util.spec_from_file_location("program", ROOT / "tests/integration/operator/program/conftest.py")
+program = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(program)
+cluster, account, start = program.cluster, program.account, program.start  # noqa: F841
+NAMESPACE, WAIT = program.NAMESPACE, program.WAIT
+
+AGENT = os.environ.get("KILN_STREAM_AGENT", str(ROOT / "build/dev/bin/stream_agent"))
+AUDIENCE = "kiln.dev/node-stream"
+
+
+class Agent:
+    """What it is told, put together: pods by uid, policies by id."""
+
+    def __init__(self, port, ca, token, state=()):
+        self.process = subprocess.Popen([AGENT, f"127.0.0.1:{port}", str(ca), str(token), *map(str, state)],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.pods, self.policies, self.default_policy = {}, {}, None
+        self.node = self.state = self.closed = None
+        self.snapshots, self.updates, self.times = 0, 0, []
+        self.lines = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.put((time.monotonic(), json.loads(line)))
+
+    def _take(self, at, line):
+        (what, value), = line.items()
+        self.at = at
+        if what == "welcome":
+            self.node = value
+        elif what == "pod":
+            self.pods[value["uid"]] = value
+        elif what == "policy":
+            self.policies[value["id"]] = value
+        elif what == "default_policy":
+            self.default_policy = value
+        elif what == "deleted":
+            self.pods.pop(value, None)
+        elif what in ("snapshot", "update"):
+            self.state = (value["epoch"], value["revision"])
+            self.snapshots += what == "snapshot"
+            self.updates += what == "update"
+        elif what == "closed":
+            self.closed = (value["status"], value["message"])
+        else:
+            raise AssertionError(line)
+
+    def until(self, what, condition, timeout=WAIT):
+        """When the message came that made it true."""
+        deadline = time.monotonic() + timeout
+        while not condition(self):
+            try:
+                self._take(*self.lines.get(timeout=max(0.01, deadline - time.monotonic())))
+            except queue.Empty:
+                raise TimeoutError(f"no {what} after {timeout} s: {self.__dict__}") from None
+        return getattr(self, "at", 0)
+
+    def names(self):
+        return sorted(p["name"] for p in self.pods.values())
+
+    def policy_of(self, name):
+        pod, = (p for p in self.pods.values() if p["name"] == name)
+        return self.policies[pod["policy"]]
+
+    def stop(self):
+        self.process.stdin.close()
+        self.process.wait(20)
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    """(CA, certificate, key) of a server on 127.0.0.1."""
+    d = tmp_path_factory.mktemp("tls")
+    run = lambda *a: subprocess.run(["openssl", *a], cwd=d, check=True, capture_output=True)  # noqa: E731
+    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+    run("req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=ca")
+    run("req", *curve, "-keyout", "key.pem", "-out", "csr.pem", "-subj", "/CN=kiln-operator")
+    (d / "ext").write_text("subjectAltName=IP:127.0.0.1\n", encoding="utf-8")
+    run("x509", "-req", "-in", "csr.pem", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-out", "cert.pem",
+        "-days", "2", "-extfile", "ext")
+    return d / "ca.pem", d / "cert.pem", d / "key.pem"
+
+
+@pytest.fixture
+def serve(start, certificate):
+    """serve(): (operator, port of its node stream), ready."""
+    def serve(name="operator-0"):
+        port = program.free_port()
+        op = start(name, "--stream-address", f"127.0.0.1:{port}", "--stream-cert", str(certificate[1]),
+                   "--stream-key", str(certificate[2]))
+        program.wait_until("readiness", op.ready)
+        program.wait_until("a node stream", lambda: f"serves agents on 127.0.0.1:{port}" in op.log)
+        return op, port
+
+    return serve
+
+
+@pytest.fixture
+def connect(certificate):
+    """connect(port, token file or "-", [epoch, revision])"""
+    agents = []
+
+    def connect(port, token, state=()):
+        agents.append(Agent(port, certificate[0], token, state))
+        return agents[-1]
+
+    yield connect
+    for a in agents:
+        a.stop()
+
+
+@pytest.fixture
+def token(cluster, tmp_path):
+    """token(pod, ...): the file of a token as kubelet has it made: for our audience, bound to the pod."""
+    def make(pod=None, account="kiln-agent", audience=AUDIENCE):
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+        if audience:
+            body["spec"]["audiences"] = [audience]
+        if pod:
+            body["spec"]["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": pod}
+        answer = json.loads(cluster.request(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token", "POST", body))
+        path = tmp_path / f"{pod}-{account}-{len(list(tmp_path.iterdir()))}.token"
+        path.write_text(answer["status"]["token"], encoding="utf-8")
+        return path
+
+    return make

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Agents of two nodes, what they are told, and who is not told anything."""
+
+import time
+
+import pytest
+from conftest import NAMESPACE, program
+
+IDS = {"web": "a" * 64, "db": "b" * 64}
+
+
+def make_pod(cluster, namespace, name, node, account=None, labels=None):
+    pod = program.pod(namespace, name, node, labels)
+    if account:
+        pod["spec"]["serviceAccountName"] = account
+        pod["spec"]["automountServiceAccountToken"] = False
+    cluster.apply(pod)
+    return pod
+
+
+def run_container(cluster, namespace, name, container_id):
+    cluster.request(f"/api/v1/namespaces/{namespace}/pods/{name}/status", "PATCH", {"status": {
+        "phase": "Running", "containerStatuses": [{
+            "name": "c", "image": "app:1", "imageID": "", "ready": True, "restartCount": 0,
+            "containerID": f"containerd://{container_id}", "state": {"running": {}}}]}},
+        {"Content-Type": "application/strategic-merge-patch+json"})
+
+
+@pytest.fixture(scope="module")
+def nodes(cluster):
+    """Two nodes with an agent's pod each, and pods of a namespace."""
+    cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "kiln-agent",
+                                                                              "namespace": NAMESPACE}})
+    for name in ("n1", "n2"):
+        cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+        make_pod(cluster, NAMESPACE, f"agent-{name}", name, "kiln-agent")
+    cluster.kubectl("create", "namespace", "shop")
+    make_pod(cluster, "shop", "web", "n1", labels={"app.kubernetes.io/name": "web"})
+    make_pod(cluster, "shop", "db", "n2")
+
+
+def live(agent):
+    return agent.snapshots or agent.updates
+
+
+def test_an_agent_learns_of_its_nodes_pods_and_of_what_changes(cluster, nodes, serve, connect, token):
+    operator, port = serve()
+    a, b = connect(port, token("agent-n1")), connect(port, token("agent-n2"))
+    a.until("snapshot", live)
+    b.until("snapshot", live)
+    assert (a.node, b.node) == ("n1", "n2")
+    assert a.names() == ["agent-n1", "web"] and b.names() == ["agent-n2", "db"]
+    started = time.monotonic()
+    run_container(cluster, "shop", "web", IDS["web"])
+    at = a.until("container id", lambda a: any(c["id"] == IDS["web"] for p in a.pods.values()
+                                               for c in p["containers"]))
+    print(f"container id, from before the request to the agent: {(at - started) * 1e3:.1f} ms")
+    web, = (p for p in a.pods.values() if p["name"] == "web")
+    assert web["attributes"]["k8s.namespace.name"] == "shop" and web["attributes"]["k8s.node.name"] == "n1"
+    assert web["attributes"]["k8s.pod.uid"] == web["uid"]
+    assert web["containers"][0]["attributes"]["k8s.container.name"] == "c"
+    updates = b.updates
+    make_pod(cluster, "shop", "brief", "n1")
+    a.until("new pod", lambda a: "brief" in a.names())
+    cluster.kubectl("delete", "pod", "brief", "-n", "shop", "--grace-period=0", "--force")
+    a.until("its end", lambda a: "brief" not in a.names())
+    assert b.updates == updates and b.names() == ["agent-n2", "db"]
+    assert operator.metric("kiln_streams_live") == 2
+
+
+def test_a_policy_reaches_the_agents_live(cluster, nodes, serve, connect, token):
+    _, port = serve()
+    a = connect(port, token("agent-n1"))
+    a.until("snapshot", live)
+    started = time.monotonic()
+    cluster.apply(program.thing("ProfilingConfig", "fast", {"profile": {"sampling": {"hz": 97}}}, "shop"))
+    at = a.until("97 Hz", lambda a: a.policy_of("web")["hz"] == 97)
+    print(f"policy, from before kubectl apply to the agent: {(at - started) * 1e3:.1f} ms")
+    assert a.policy_of("agent-n1")["hz"] != 97
+    cluster.kubectl("delete", "profilingconfig", "fast", "-n", "shop")
+    a.until("the rate of before", lambda a: a.policy_of("web")["hz"] != 97)
+
+
+def test_who_is_refused(cluster, nodes, serve, connect, token, tmp_path):
+    operator, port = serve()
+    junk = tmp_path / "junk.token"
+    junk.write_text("e30.eyJleHAiOjQwMDAwMDAwMDB9.AAAA", encoding="utf-8")
+    cases = [("-", "UNAUTHENTICATED", "no_token"),
+             (junk, "UNAUTHENTICATED", "rejected"),
+             (token("agent-n1", audience=None), "UNAUTHENTICATED", "rejected"),
+             (token("agent-n1", audience="another"), "UNAUTHENTICATED", "rejected"),
+             (token(account="kiln-operator"), "PERMISSION_DENIED", "other_account"),
+             (token(), "PERMISSION_DENIED", "no_node")]
+    for what, status, result in cases:
+        before = operator.metric("kiln_stream_auth_total", result=result)
+        agent = connect(port, what)
+        agent.until("refusal", lambda a: a.closed)
+        assert agent.closed[0] == status, (what, agent.closed)
+        assert not agent.pods and agent.node is None
+        assert operator.metric("kiln_stream_auth_total", result=result) == before + 1
+        if what != "-":
+            assert what.read_text(encoding="utf-8") not in operator.log
+    assert operator.metric("kiln_stream_auth_total", result="granted") == 0
+
+
+def test_a_deleted_pods_token_is_of_no_use(cluster, nodes, serve, connect, token):
+    _, port = serve()
+    make_pod(cluster, NAMESPACE, "agent-old", "n1", "kiln-agent")
+    old = token("agent-old")
+    cluster.kubectl("delete", "pod", "agent-old", "-n", NAMESPACE, "--grace-period=0", "--force")
+    agent = connect(port, old)
+    agent.until("refusal", lambda a: a.closed)
+    assert agent.closed[0] == "UNAUTHENTICATED"
+
+
+def test_coming_back_resumes_and_another_operator_sends_everything(cluster, nodes, serve, connect, token):
+    operator, port = serve()
+    mine = token("agent-n1")
+    a = connect(port, mine)
+    a.until("snapshot", live)
+    a.stop()
+    make_pod(cluster, "shop", "later", "n1")
+    b = connect(port, mine, a.state)
+    b.until("update", live)
+    assert b.snapshots == 0 and b.names() == ["later"]
+    b.stop()
+    assert operator.stop() == 0
+    _, port = serve("operator-1")
+    c = connect(port, mine, b.state)
+    c.until("snapshot", live)
+    assert c.snapshots == 1 and c.names() == ["agent-n1", "later", "web"]
+    cluster.kubectl("delete", "pod", "later", "-n", "shop", "--grace-period=0", "--force")
+
+
+def test_ending_tells_agents_to_go_elsewhere(cluster, nodes, serve, connect, token):
+    operator, port = serve()
+    a = connect(port, token("agent-n1"))
+    a.until("snapshot", live)
+    assert operator.stop() == 0
+    a.until("end", lambda a: a.closed)
+    assert a.closed == ("UNAVAILABLE", "the operator ends")
