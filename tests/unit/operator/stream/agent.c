@@ -121,6 +121,7 @@ static void see_update(struct agent *a, const Kiln__Node__V1__Update *u)
 {
 	a->updates++;
 	assert_true(a->in_snapshot == (u->revision == 0));
+	assert_true(!a->in_snapshot || !(u->n_deleted_pods || u->n_deleted_policies));
 	for (size_t i = 0; i < u->n_policies; i++)
 		see_policy(a, u->policies[i]);
 	if (u->default_policy)
