@@ -246,6 +246,31 @@ static void test_after_disconnect_nothing_but_the_end(void **state)
 	client_end(&c);
 }
 
+static bool later(void *arg)
+{
+	return uv_hrtime() >= *(uint64_t *)arg;
+}
+
+static void test_a_message_that_waits_for_the_loop_is_dropped_by_disconnect(void **state)
+{
+	uint64_t until = uv_hrtime() + 300000000;
+	struct fake_options o = {0};
+	uv_loop_t other;
+	struct client c;
+
+	client_start(&c, &o);
+	connect_plain(&c);
+	fake_send(fake_server_call(c.server, 0), "x", 1);
+	/* The message arrives while the client's loop does not run. */
+	uv_loop_init(&other);
+	assert_true(fake_pump(c.server, &other, later, &until, WAIT_S));
+	assert_int_equal(uv_loop_close(&other), 0);
+	grpc_stream_disconnect(c.stream);
+	assert_true(fake_pump(c.server, &c.loop, is_closed, &c, WAIT_S));
+	assert_int_equal(c.n, 0);
+	client_end(&c);
+}
+
 static void test_freed_from_a_callback(void **state)
 {
 	struct fake_options o = {0};
@@ -322,6 +347,7 @@ int main(void)
 	    cmocka_unit_test(test_a_killed_server_is_noticed),
 	    cmocka_unit_test(test_nobody_there),
 	    cmocka_unit_test(test_after_disconnect_nothing_but_the_end),
+	    cmocka_unit_test(test_a_message_that_waits_for_the_loop_is_dropped_by_disconnect),
 	    cmocka_unit_test(test_freed_from_a_callback),
 	    cmocka_unit_test(test_tls_by_ca_and_name),
 	};
