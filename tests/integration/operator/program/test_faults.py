@@ -33,16 +33,16 @@ def test_faults_pass(cluster, account, start):
     wait_until("a first config", lambda: cluster.object("cpc", "cluster"))
     cluster.reset({"destinations": [{"name": "logs", "text": {}}]})
     settle(cluster)
-    took = {"nothing": effective(cluster, op, "nothing", 21)}
+    took = {"nothing": effective(cluster, op, "nothing", 121)}
 
     cluster.kill_apiserver()
     time.sleep(5)
     cluster.restart_apiserver()
-    took["API server killed"] = effective(cluster, op, "API server killed", 22)
+    took["API server killed"] = effective(cluster, op, "API server killed", 122)
 
     cluster.compact()
     cluster.restart_apiserver()
-    took["compacted, restarted"] = effective(cluster, op, "compacted, restarted", 23)
+    took["compacted, restarted"] = effective(cluster, op, "compacted, restarted", 123)
     assert op.metric("kiln_informer_expired_total") >= 0
 
     # The account of the same name is another one: its old token is worth nothing.
@@ -51,10 +51,10 @@ def test_faults_pass(cluster, account, start):
     old = token.read_text(encoding="utf-8")
     token.write_text(cluster.token(NAMESPACE, "kiln-operator"), encoding="utf-8")
     assert old != token.read_text(encoding="utf-8")
-    took["token revoked"] = effective(cluster, op, "token revoked", 24)
+    took["token revoked"] = effective(cluster, op, "token revoked", 124)
 
     cluster.rotate_ca()
-    took["CA rotated"] = effective(cluster, op, "CA rotated", 25)
+    took["CA rotated"] = effective(cluster, op, "CA rotated", 125)
 
     assert op.ready()
     assert max(took.values()) <= RECOVERY, took
