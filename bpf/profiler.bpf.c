@@ -71,14 +71,16 @@ KILN_INLINE struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t pc)
 	return bpf_map_lookup_elem(&frame_cache, &key);
 }
 
+/* Plain loads, which the kernel guards: a helper's call for each pointer would cost more than all
+ * that follows. */
 static __always_inline uint64_t task_cgroup_id(struct task_struct *task)
 {
-	if (cgroup_v1) {
-		uint32_t memory = bpf_core_enum_value(enum cgroup_subsys_id, memory_cgrp_id);
+	uint32_t memory;
 
-		return BPF_CORE_READ(task, cgroups, subsys[memory & 15], cgroup, kn, id);
-	}
-	return bpf_get_current_cgroup_id();
+	if (!cgroup_v1)
+		return bpf_get_current_cgroup_id();
+	memory = bpf_core_enum_value(enum cgroup_subsys_id, memory_cgrp_id);
+	return task->cgroups->subsys[memory & 15]->cgroup->kn->id;
 }
 
 /*

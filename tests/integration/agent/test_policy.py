@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Policies of pods in the kernel, live, and the identity of their samples: a real agent, real cgroups as the
 kubelet makes them, an operator that says what the test wants, a real Collector."""
+import math
 import os
 import subprocess
 import time
@@ -90,9 +91,12 @@ def test_two_rates_tell_the_same_time(agent, collector, operator, pod):
     a = agent(config=configuration(operator, collector))
     profiling(a)
     operator.connected()
-    busy = {p: pod(p) for p in (slow, fast, off)}
+    loop = pod(off)
+    time.sleep(3)
+    used = {off: loop.end()}
+    busy = {p: pod(p) for p in (slow, fast)}
     time.sleep(SECONDS)
-    used = {p: b.end() for p, b in busy.items()}
+    used |= {p: b.end() for p, b in busy.items()}
     time.sleep(1)
     assert a.stop() == 0, a.stderr()
     samples = collector.samples()
@@ -100,14 +104,15 @@ def test_two_rates_tell_the_same_time(agent, collector, operator, pod):
         own = of(samples, p)
         assert {s["period"] for s in own} == {("cpu", "nanoseconds", 10**9 // hz)}
         assert used[p] > SECONDS / 20, used
-        # On a busy machine a loop gets little: then what each CPU has saved up counts more than 3 %.
-        assert cpu_seconds(own) == pytest.approx(used[p], rel=0.03, abs=4 / hz), (hz, used, values(own))
+        # Where others compute too, whether a hit finds the loop running is chance: three deviations of that more.
+        chance = math.sqrt(used[p] * hz * max(0, 1 - used[p] / SECONDS)) / hz
+        assert abs(cpu_seconds(own) - used[p]) < 0.03 * used[p] + 3 * chance + 2 / hz, (hz, used, values(own))
         for s in own:
             assert IDENTITY <= set(s["resource"]), s["resource"]
             assert s["resource"]["k8s.pod.name"] == p.name and s["resource"]["k8s.pod.uid"] == p.uid
             assert s["resource"]["container.image.repo_digests"] == ["registry.example/orchard@sha256:1"]
             assert len(s["resource"]) <= 30
-    assert used[off] > 1 and of(samples, off) == []
+    assert used[off] > 0.1 and of(samples, off) == []
     assert operator.tokens[0] == "Bearer a-token"
 
 
