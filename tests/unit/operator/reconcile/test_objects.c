@@ -47,6 +47,7 @@ static struct cluster_config *config(int64_t generation, const char *spec)
 	struct cluster_config *c = cluster_of(spec);
 
 	c->id.generation = generation;
+	free(c->id.uid);
 	c->id.uid = strdup("u");
 	return c;
 }
