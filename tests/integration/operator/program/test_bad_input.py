@@ -2,8 +2,8 @@
 """What no API server should say, to the whole operator: it stays alive, within its memory, counts it, logs it
 once a minute for each kind, and is well again as soon as the server is."""
 
-import os
 import json
+import os
 import pathlib
 import re
 import struct
