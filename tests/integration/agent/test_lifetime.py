@@ -257,7 +257,7 @@ def test_root_without_them_is_told_too(copy):
 
 
 @pytest.mark.skipif(bool(SANITIZER), reason="says nothing about memory")
-@pytest.mark.parametrize("keep", [NEEDED, ("sys_admin", "perfmon", "sys_ptrace", "dac_read_search")], ids=["exact", "sys_admin"])
+@pytest.mark.parametrize("keep", [NEEDED, ("sys_admin", "perfmon", "sys_ptrace", "syslog", "dac_read_search")], ids=["exact", "sys_admin"])
 def test_enough_capabilities_are_enough(copy, busy, keep):
     done = with_capabilities(copy, keep, "--stdout", "--duration", "2s")
     assert done.returncode == 0, done.stderr
