@@ -39,9 +39,9 @@ static void wait_for_events(void *arg)
 		if (event.type == GRPC_QUEUE_SHUTDOWN)
 			return;
 		tag = event.tag;
+		pthread_mutex_lock(&q->lock);
 		tag->next = NULL;
 		tag->ok = event.success;
-		pthread_mutex_lock(&q->lock);
 		*q->done_tail = tag;
 		q->done_tail = &tag->next;
 		pthread_mutex_unlock(&q->lock);

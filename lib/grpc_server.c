@@ -93,6 +93,7 @@ struct stream_server {
 
 static bool start(struct server_stream *s, grpc_op *ops, size_t n, struct grpc_tag *tag)
 {
+	grpc_queue_hand_over(&s->server->queue);
 	if (grpc_call_start_batch(s->call, ops, n, tag, NULL) != GRPC_CALL_OK)
 		return false;
 	s->pending++;
@@ -298,6 +299,7 @@ static bool arm(struct accept *a)
 	grpc_metadata_array_init(&a->metadata);
 	a->call = NULL;
 	a->tag.done = on_accept;
+	grpc_queue_hand_over(&a->server->queue);
 	return grpc_server_request_call(a->server->core, &a->call, &a->details, &a->metadata,
 					a->server->queue.cq, a->server->queue.cq,
 					&a->tag) == GRPC_CALL_OK;

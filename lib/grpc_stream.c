@@ -40,6 +40,7 @@ struct grpc_stream {
 
 static bool start(struct grpc_stream *s, grpc_op *ops, size_t n, struct grpc_tag *tag)
 {
+	grpc_queue_hand_over(&s->queue);
 	if (grpc_call_start_batch(s->call, ops, n, tag, NULL) != GRPC_CALL_OK)
 		return false;
 	s->pending++;
