@@ -99,15 +99,19 @@ static bool outdated(const struct meta_client *c)
 void meta_saver_tick(struct meta_client *c, uint64_t now_ms)
 {
 	struct meta_saver *s = &c->saver;
+	int r;
 
 	if (!outdated(c) || (s->last_ms && now_ms - s->last_ms < c->options.snapshot_ms))
 		return;
 	if (!encode(c, now_ms))
 		return;
 	s->working = true;
-	s->result = uv_queue_work(c->loop, &s->work, write_work, after_work);
-	if (s->result < 0)
+	/* From here on the result is the worker's. */
+	r = uv_queue_work(c->loop, &s->work, write_work, after_work);
+	if (r < 0) {
+		s->result = r;
 		after_work(&s->work, 0); /* never under way */
+	}
 }
 
 void meta_saver_finish(struct meta_client *c)
