@@ -33,7 +33,7 @@ struct informer {
 	enum informer_end end; /* why we ended it; UNSET: we did not */
 	char why[256];
 	struct informer_stats stats;
-	struct log_limit log, object_log;
+	struct log_limit log, refusal_log, object_log;
 	bool started, closing;
 };
 
@@ -209,7 +209,8 @@ static void ended(struct informer *f, enum informer_end end, uint64_t retry_afte
 	advance(f);
 }
 
-static void complain(struct informer *f, enum informer_end end)
+/* A refusal is news after lost connections, so the two are held back apart. */
+static void complain(struct informer *f, enum informer_end end, int status)
 {
 	static const char *const steps[] = {[INFORMER_WATCH_LIST] = "watch of what is there",
 					    [INFORMER_LIST] = "list",
@@ -219,7 +220,7 @@ static void complain(struct informer *f, enum informer_end end)
 	/* Watches are cut now and then, and servers without WatchList are not broken. */
 	if (end == INFORMER_END_CLEAN || end == INFORMER_END_EXPIRED ||
 	    (end == INFORMER_END_UNSUPPORTED && f->core.initial) ||
-	    !log_allowed(&f->log, LOG_INTERVAL_S, &held_back))
+	    !log_allowed(status >= 400 ? &f->refusal_log : &f->log, LOG_INTERVAL_S, &held_back))
 		return;
 	log_warn("informer", "%s: %s: %s (%u more like it)", kind_name(f), steps[f->core.step],
 		 f->why, held_back);
@@ -252,7 +253,7 @@ static void on_done(void *arg, const struct kube_answer *answer)
 	struct informer *f = arg;
 	enum informer_end end = end_of_answer(f, answer);
 
-	complain(f, end);
+	complain(f, end, answer->status);
 	ended(f, end, answer->retry_after_ms);
 }
 
@@ -340,7 +341,7 @@ static void give_up(struct informer *f)
 {
 	kube_cancel(f->call);
 	snprintf(f->why, sizeof(f->why), "nothing more comes");
-	complain(f, INFORMER_END_STALLED);
+	complain(f, INFORMER_END_STALLED, 0);
 	f->stats.errors++;
 	f->call = NULL;
 	f->stats.connected = false;

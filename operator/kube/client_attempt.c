@@ -16,6 +16,8 @@
 
 /* ---- what comes ------------------------------------------------------------------------------ */
 
+enum { CUT_SHORT_MAX = 3 }; /* times a call goes out again whose body nobody wanted */
+
 static int http_status(CURL *easy)
 {
 	long status = 0;
@@ -96,6 +98,14 @@ static uint64_t retry_after(CURL *easy)
 	return MAX(ms, 1U);
 }
 
+/* After the token was read again. */
+static void again_at_once(struct kube_call *call)
+{
+	kube_attempt_done(call);
+	kube_call_move(call, KUBE_CALL_READY);
+	kube_client_wake(call->client);
+}
+
 /* The call waits and goes through its queue again. */
 static bool try_again(struct kube_call *call, int status, uint64_t wait_ms)
 {
@@ -104,9 +114,7 @@ static bool try_again(struct kube_call *call, int status, uint64_t wait_ms)
 
 	if (status == 401 && !call->refused && kube_auth_refused(&c->auth, now)) {
 		call->refused = true;
-		kube_attempt_done(call);
-		kube_call_move(call, KUBE_CALL_READY);
-		kube_client_wake(c);
+		again_at_once(call);
 		return true;
 	}
 	if (call->r.no_retry || !streq(call->r.method, "GET") || wait_ms == 0 ||
@@ -132,6 +140,22 @@ static const char *why_not(const struct kube_call *call, CURLcode code)
 	return call->error[0] ? call->error : curl_easy_strerror(code);
 }
 
+/*
+ * A server that refuses a request without reading its body answers, then resets the stream with
+ * NO_ERROR (RFC 9113 section 8.1). curl 7.88 (lib/http2.c, cf_h2_send) fails when it wants to send
+ * the rest, and the answer is lost. Nothing can have been done by halves, so the request may go out
+ * again; the usual reason is the token.
+ */
+static bool refused_early(struct kube_call *call, CURLcode code)
+{
+	curl_off_t sent = 0;
+
+	if (code != CURLE_HTTP2_STREAM || call->r.len == 0 ||
+	    curl_easy_getinfo(call->transfer.easy, CURLINFO_SIZE_UPLOAD_T, &sent) != CURLE_OK)
+		return false;
+	return (size_t)sent < call->r.len;
+}
+
 static void on_done(struct curl_transfer *t, CURLcode code)
 {
 	struct kube_call *call = container_of(t, struct kube_call, transfer);
@@ -144,6 +168,11 @@ static void on_done(struct curl_transfer *t, CURLcode code)
 	if (c->seen)
 		c->seen(c->seen_arg, call->r.method, answer.status);
 	if (answer.status == 0) {
+		if (refused_early(call, code) && call->cut_short++ < CUT_SHORT_MAX) {
+			kube_auth_refused(&c->auth, uv_now(c->loop));
+			again_at_once(call);
+			return;
+		}
 		answer.message = why_not(call, code);
 		answer.connection_reset = reset_by_peer(code);
 		kube_call_end(call, &answer);
