@@ -29,11 +29,11 @@ STARTS = 20  # pods a second; 5 events each, and one of the pod that makes room
 MIB = 1 << 20
 
 
-def build_cluster(directory):
+def build_cluster(directory, source=SOURCE):
     if not shutil.which("go"):
         raise RuntimeError("no Go: it builds the API server and the replay")
-    program = os.path.join(directory, "bench_operator_cluster")
-    done = subprocess.run(["go", "build", "-o", program, "."], cwd=SOURCE, capture_output=True, text=True, check=False)
+    program = os.path.join(directory, source.name)
+    done = subprocess.run(["go", "build", "-o", program, "."], cwd=source, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr[-500:])
     return program
@@ -53,14 +53,23 @@ def free_port():
         return s.getsockname()[1]
 
 
+def cpu_of(pid):
+    """Seconds of all threads, to the microsecond."""
+    total = 0
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{thread}/schedstat", encoding="utf-8") as f:
+            total += int(f.read().split()[0])
+    return total / 1e9
+
+
 class Operator:
-    def __init__(self, kubeconfig, directory):
+    def __init__(self, kubeconfig, directory, *flags):
         self.health, self.metrics_port = free_port(), free_port()
         self.log = os.path.join(directory, "operator.log")
         with open(self.log, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 [binary(), "--kubeconfig", kubeconfig, "--namespace", NAMESPACE, "--health-address",
-                 f"127.0.0.1:{self.health}", "--metrics-address", f"127.0.0.1:{self.metrics_port}"],
+                 f"127.0.0.1:{self.health}", "--metrics-address", f"127.0.0.1:{self.metrics_port}", *flags],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, "POD_NAME": "kiln-operator-0"})
         self.started = time.monotonic()
 
@@ -96,12 +105,7 @@ class Operator:
         return {name: float(value) for name, value in pairs}
 
     def cpu(self):
-        """Seconds of all threads, to the microsecond."""
-        total = 0
-        for thread in os.listdir(f"/proc/{self.process.pid}/task"):
-            with open(f"/proc/{self.process.pid}/task/{thread}/schedstat", encoding="utf-8") as f:
-                total += int(f.read().split()[0])
-        return total / 1e9
+        return cpu_of(self.process.pid)
 
     def memory(self):
         """RSS now, and its peak, in MiB."""
@@ -217,7 +221,7 @@ def replay(program, cluster, pods, nodes, *flags):
         url = process.stdout.readline().strip()
         if not url:
             raise RuntimeError("the replay does not start")
-        yield url
+        yield url, process.pid
     finally:
         process.kill()
         process.wait()
@@ -243,7 +247,7 @@ def bench_real(table, cluster, program, pods, seconds, repeat):
 def bench_replayed(table, cluster, program, pods, seconds, repeat, label, goals, *flags):
     runs = []
     for _ in range(repeat):
-        with replay(program, cluster, pods, max(pods // 30, 1), *flags) as url:
+        with replay(program, cluster, pods, max(pods // 30, 1), *flags) as (url, _):
             def churn(n, url=url):
                 query = f"/bench/churn?starts={STARTS}&seconds={n}"
                 done = subprocess.run(["curl", "-sSf", "--noproxy", "*", "--cacert", cluster.ca, url + query],

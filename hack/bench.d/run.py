@@ -3,7 +3,7 @@
 """Measures what Kiln costs on this machine and prints one table: what, measured, goal (docs: budgets).
 
 usage: hack/bench [--quick] [--only PART[,PART]] [--json FILE] [PART...]
-PARTS: bpf cpu memory tables stacks bytes operator
+PARTS: bpf cpu memory tables stacks bytes operator stream
 
 Nothing here is a test: a goal that is missed is shown, not failed. What cannot be measured (a program is not
 built, the machine lacks something) is named, and the exit status is 1."""
@@ -28,6 +28,7 @@ sys.path[:0] = [os.path.join(ROOT, "tests", "integration", "lib"), os.path.join(
 from kiln import agent, workload  # noqa: E402
 
 import bench_operator  # noqa: E402
+import bench_stream  # noqa: E402
 
 CPUS = os.cpu_count()
 CONFIG = """
@@ -288,7 +289,7 @@ def bench_bytes(table, quick):
 
 
 PARTS = {"bpf": bench_bpf, "cpu": bench_cpu, "memory": bench_memory, "tables": bench_tables, "stacks": bench_stacks,
-         "bytes": bench_bytes, "operator": bench_operator.bench}
+         "bytes": bench_bytes, "operator": bench_operator.bench, "stream": bench_stream.bench}
 
 
 def main():
@@ -302,7 +303,7 @@ def main():
     if set(parts) - set(PARTS):
         parser.error(f"no part {', '.join(sorted(set(parts) - set(PARTS)))}")
     table = Table()
-    program = bench_operator.binary() if parts == ["operator"] else agent.binary()
+    program = bench_operator.binary() if set(parts) <= {"operator", "stream"} else agent.binary()
     print(f"{os.uname().release}, {CPUS} CPUs, {program}\n")
     table.head()
     for part in parts:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The other side of hack/bench operator: pods of a synthetic cluster (about 8.8 KB each in protobuf, three managers,
+// The other side of hack/bench operator and stream: pods of a synthetic cluster (about 8.8 KB each in protobuf, three managers,
 // two containers and an init container), written to a real API server or replayed in its place.
 //
 //	bench_operator_cluster load|churn|replay [FLAG...]
