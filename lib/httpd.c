@@ -177,11 +177,15 @@ static void watch_conn(struct httpd_conn *conn)
 		drain(conn->wsi); /* unread input wakes the loop until it is taken */
 	if (uv_now(conn->server->loop) < conn->deadline_ms)
 		return;
-	if (kept) {
+	if (kept && conn->req->streaming) {
+		conn->req->stalled = true;
+		httpd_request_gone(conn);
+	} else if (kept) {
 		httpd_respond_error(conn, 504, NULL);
 		httpd_request_gone(conn);
 		return;
 	}
+	/* A stream, or what came before and after a request. */
 	lws_set_timeout(conn->wsi, PENDING_TIMEOUT_HTTP_CONTENT, LWS_TO_KILL_SYNC);
 }
 
@@ -217,6 +221,10 @@ static int send_some(struct httpd_conn *conn)
 	if (!conn->out)
 		return 0;
 	if (!lws_partial_buffered(conn->wsi)) {
+		if (!n && conn->req && conn->req->streaming) {
+			httpd_stream_sent(conn);
+			return 0;
+		}
 		if (!n) {
 			drain(conn->wsi);
 			return -1;

@@ -8,6 +8,8 @@
  * (the client went away, time is up, or the server closes); after either, the request no longer
  * exists.
  *
+ * A handler may also stream its answer: httpd_stream_start().
+ *
  * Every answer closes its connection. When all connections are taken, further clients wait in the
  * kernel's backlog.
  */
@@ -27,6 +29,8 @@ enum {
 	HTTPD_BODY_MAX = 65536,	     /* request body; more: 413 */
 	HTTPD_REPLY_MAX = 256 << 20, /* body of an answer */
 	HTTPD_KEEP_MAX_S = 3600,     /* longest time for which a request can be kept */
+	HTTPD_HEADER_MAX = 1024,     /* of a header that handlers see; longer: 400 */
+	HTTPD_STREAM_SNDBUF = 131072 /* what the kernel holds for a client that reads slowly */
 };
 
 enum httpd_method {
@@ -89,6 +93,15 @@ int httpd_request_param_u64(const struct httpd_request *req, const char *name, u
 			    uint64_t max, uint64_t fallback, uint64_t *ret, struct error *err);
 const void *httpd_request_body(const struct httpd_request *req, size_t *ret_len);
 
+enum httpd_request_header {
+	HTTPD_HOST,
+	HTTPD_ORIGIN,
+	HTTPD_AUTHORIZATION,
+	HTTPD_REQUEST_HEADERS
+};
+/* NULL when the client did not send it. */
+const char *httpd_request_header(const struct httpd_request *req, enum httpd_request_header which);
+
 struct httpd_header {
 	const char *name, *value;
 };
@@ -111,3 +124,25 @@ void httpd_reply_text(struct httpd_request *req, unsigned int status, const char
  */
 void httpd_keep(struct httpd_request *req, unsigned int timeout_s,
 		void (*on_gone)(struct httpd_request *req, void *user), void *user);
+
+/*
+ * An answer that comes in pieces, until one side ends it. One piece is under way at a time: that is
+ * all that a slow client can make the server hold. ON_SENT tells that the last piece (the headers
+ * count as one) went to the socket whole, and may send the next. A client that takes nothing of a
+ * piece for send_timeout_s is dropped. ON_GONE is called once, whichever way the stream ends but by
+ * httpd_stream_end().
+ */
+struct httpd_stream_callbacks {
+	void (*on_sent)(struct httpd_request *req, void *user);
+	void (*on_gone)(struct httpd_request *req, void *user);
+	void *user;
+};
+void httpd_stream_start(struct httpd_request *req, const char *content_type,
+			const struct httpd_header *headers, size_t n_headers,
+			const struct httpd_stream_callbacks *callbacks);
+/* DATA is copied. -EBUSY while a piece is under way, -ENOMEM, -E2BIG. */
+int httpd_stream_send(struct httpd_request *req, const void *data, size_t len) _must_check_;
+/* Closes; the request no longer exists. */
+void httpd_stream_end(struct httpd_request *req);
+/* In ON_GONE: whether it was dropped because it did not read. */
+bool httpd_stream_stalled(const struct httpd_request *req);

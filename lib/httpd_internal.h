@@ -29,7 +29,11 @@ struct httpd_request {
 	size_t n_params;
 	uint8_t *body;
 	size_t body_len, body_size; /* arrived, announced */
+	char *headers[HTTPD_REQUEST_HEADERS];
 	bool kept;
+	bool streaming; /* kept, too */
+	bool stalled;
+	void (*on_sent)(struct httpd_request *req, void *user);
 	void (*on_gone)(struct httpd_request *req, void *user);
 	void *gone_user;
 };
@@ -72,6 +76,10 @@ void httpd_request_begin(struct httpd_conn *conn); /* headers are complete */
 void httpd_request_data(struct httpd_conn *conn, const void *data, size_t len);
 void httpd_request_dispatch(struct httpd_conn *conn);
 void httpd_request_gone(struct httpd_conn *conn);
+struct buf;
+void httpd_render_headers(struct buf *b, unsigned int status, const char *content_type,
+			  const struct httpd_header *headers, size_t n, size_t len);
+void httpd_stream_sent(struct httpd_conn *conn); /* the piece in conn->out went out */
 /* An answer without a request: for what fails before there is one. */
 void httpd_respond(struct httpd_conn *conn, bool head, unsigned int status,
 		   const char *content_type, const struct httpd_header *headers, size_t n_headers,

@@ -19,6 +19,8 @@ static struct httpd_request *request_free(struct httpd_request *req)
 		return NULL;
 	for (size_t i = 0; i < req->n_params; i++)
 		free(req->param_text[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(req->headers); i++)
+		free(req->headers[i]);
 	free(req->path);
 	free(req->body);
 	free(req);
@@ -37,6 +39,7 @@ static const char *status_text(unsigned int status)
 	    {200, "OK"},
 	    {204, "No Content"},
 	    {400, "Bad Request"},
+	    {401, "Unauthorized"},
 	    {403, "Forbidden"},
 	    {404, "Not Found"},
 	    {405, "Method Not Allowed"},
@@ -64,7 +67,8 @@ static bool given(const struct httpd_header *headers, size_t n, const char *name
 	return false;
 }
 
-static void render_headers(struct buf *b, unsigned int status, const char *content_type,
+/* LEN SIZE_MAX: the body ends with the connection. */
+void httpd_render_headers(struct buf *b, unsigned int status, const char *content_type,
 			   const struct httpd_header *headers, size_t n, size_t len)
 {
 	static const struct httpd_header defaults[] = {
@@ -75,8 +79,9 @@ static void render_headers(struct buf *b, unsigned int status, const char *conte
 	    {"X-Frame-Options", "DENY"},
 	};
 
-	buf_printf(b, "HTTP/1.1 %u %s\r\nConnection: close\r\nContent-Length: %zu\r\n", status,
-		   status_text(status), len);
+	buf_printf(b, "HTTP/1.1 %u %s\r\nConnection: close\r\n", status, status_text(status));
+	if (len != SIZE_MAX)
+		buf_printf(b, "Content-Length: %zu\r\n", len);
 	if (content_type)
 		buf_printf(b, "Content-Type: %s\r\n", content_type);
 	for (size_t i = 0; i < ARRAY_SIZE(defaults); i++)
@@ -105,7 +110,7 @@ void httpd_respond(struct httpd_conn *conn, bool head, unsigned int status,
 		conn->deadline_ms = 0;
 		return;
 	}
-	render_headers(&b, status, content_type, headers, n_headers, len);
+	httpd_render_headers(&b, status, content_type, headers, n_headers, len);
 	if (!head)
 		buf_append(&b, body, len);
 	if (buf_error(&b)) {
@@ -276,6 +281,31 @@ static int read_length(struct lws *wsi, struct httpd_request *req)
 	return n && !req->body ? 500 : 0;
 }
 
+/* 0 or an HTTP status. */
+static int read_headers(struct lws *wsi, struct httpd_request *req)
+{
+	static const enum lws_token_indexes tokens[] = {
+	    [HTTPD_HOST] = WSI_TOKEN_HOST,
+	    [HTTPD_ORIGIN] = WSI_TOKEN_ORIGIN,
+	    [HTTPD_AUTHORIZATION] = WSI_TOKEN_HTTP_AUTHORIZATION,
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(tokens); i++) {
+		int n = lws_hdr_total_length(wsi, tokens[i]);
+
+		if (!n)
+			continue;
+		if (n > HTTPD_HEADER_MAX)
+			return 400;
+		req->headers[i] = calloc(1, (size_t)n + 1);
+		if (!req->headers[i])
+			return 500;
+		if (lws_hdr_copy(wsi, req->headers[i], n + 1, tokens[i]) < 0)
+			return 400;
+	}
+	return 0;
+}
+
 /* Splits the port off a Host header, in place. */
 static char *host_name(char *text)
 {
@@ -331,6 +361,8 @@ void httpd_request_begin(struct httpd_conn *conn)
 		status = read_params(conn->wsi, req);
 	if (!status)
 		status = read_length(conn->wsi, req);
+	if (!status)
+		status = read_headers(conn->wsi, req);
 	if (status) {
 		httpd_respond_error(conn, (unsigned int)status, NULL);
 		conn->req = request_free(req);
@@ -447,6 +479,11 @@ int httpd_request_param_u64(const struct httpd_request *req, const char *name, u
 				 (unsigned long long)min, (unsigned long long)max);
 	*ret = n;
 	return 0;
+}
+
+const char *httpd_request_header(const struct httpd_request *req, enum httpd_request_header which)
+{
+	return req->headers[which];
 }
 
 const void *httpd_request_body(const struct httpd_request *req, size_t *ret_len)

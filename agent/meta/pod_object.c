@@ -310,6 +310,7 @@ int pod_object_policy(const Kiln__Node__V1__Policy *m, struct pod_counters *coun
 			 POD_NAME_MAX, &p->n_disabled_tracers);
 	p->destinations = take_strings(&b, m->destinations, m->n_destinations, POD_POLICY_NAMES_MAX,
 				       2 * POD_NAME_MAX + 1, &p->n_destinations);
+	p->routed = m->routed || m->n_destinations > 0;
 	o->key = &p->id;
 	o->key_len = sizeof(p->id);
 	*ret = o;

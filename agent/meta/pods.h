@@ -78,6 +78,7 @@ struct pod_policy {
 	size_t n_disabled_tracers;
 	const char *const *destinations; /* pod_table_destination() */
 	size_t n_destinations;
+	bool routed; /* destinations counts, also when it is empty; else the configuration's */
 };
 
 enum pod_destination_kind { POD_DESTINATION_TEXT, POD_DESTINATION_GRPC, POD_DESTINATION_HTTP };

@@ -25,6 +25,10 @@ struct policies {
 	struct cgroup_table *cgroups;
 	struct policy_slots slots;
 	uint32_t hz[KILN_MAX_POLICIES];
+	/* Kept with the entry: a window's samples go where their policy said when they were taken. */
+	uint64_t routes[KILN_MAX_POLICIES];
+	policy_route route; /* NULL: nobody asks */
+	void *route_arg;
 	uint32_t default_index, rate;
 	uint64_t now_ms, lower_at_ms; /* 0: nothing to lower */
 	/* Which policies were defaults, for samples of before. */
@@ -83,6 +87,7 @@ static uint32_t want_policy(struct policies *p, const struct pod_policy *policy)
 	}
 	if (r > 0)
 		write_slot(p, index, KILN_POLICY_ENABLED);
+	p->routes[index] = p->route ? p->route(p->route_arg, policy) : 0;
 	return index;
 }
 
@@ -224,6 +229,28 @@ void policies_window(struct policies *p, uint32_t number, uint64_t now_ms)
 		set_rate(p, policy_slots_rate(&p->slots));
 }
 
+void policies_use_routes(struct policies *p, policy_route route, void *arg)
+{
+	p->route = route;
+	p->route_arg = arg;
+	policies_changed(p);
+}
+
+uint64_t policies_route_of(const struct policies *p, uint32_t index)
+{
+	return index < KILN_MAX_POLICIES ? p->routes[index] : 0;
+}
+
+uint64_t policies_routes(const struct policies *p)
+{
+	uint64_t all = 0;
+
+	for (uint32_t i = POLICY_FIRST; i < KILN_MAX_POLICIES; i++)
+		if (!policy_slots_free(&p->slots, i))
+			all |= p->routes[i];
+	return all;
+}
+
 /* ---- making ---------------------------------------------------------------------------------- */
 
 int policies_new(const struct policy_kernel *kernel, uint32_t hz, uint32_t tracers,
@@ -302,6 +329,14 @@ static bool container_bytes(const char *text, uint8_t ret[POD_CONTAINER_ID_BYTES
 	return true;
 }
 
+static uint64_t route_of_id(const struct policies *p, uint64_t id)
+{
+	for (uint32_t i = POLICY_FIRST; i < KILN_MAX_POLICIES; i++)
+		if (p->slots.slots[i].live && p->slots.slots[i].id == id)
+			return p->routes[i];
+	return 0;
+}
+
 enum policies_knowledge policies_identify(const struct policies *p,
 					  const struct container_identity *container,
 					  struct identity *ret)
@@ -323,6 +358,7 @@ enum policies_knowledge policies_identify(const struct policies *p,
 		return container->pod_uid[0] ? KNOWN_NOTHING : KNOWN_OUTSIDE;
 	policy = pod_table_policy(p->pods, ret->pod->policy);
 	ret->forbidden = policy && !policy->enabled;
+	ret->route = policy && policy->enabled ? route_of_id(p, policy->id) : 0;
 	return ret->container ? KNOWN_CONTAINER : KNOWN_POD;
 }
 

@@ -35,6 +35,14 @@ int policies_new(const struct policy_kernel *kernel, uint32_t hz, uint32_t trace
 struct policies *policies_free(struct policies *p);
 DEFINE_CLEANUP(struct policies *, policies_free)
 
+/* Where samples of POLICY go: bits whose meaning is the caller's (agent/export/route.h). */
+typedef uint64_t (*policy_route)(void *arg, const struct pod_policy *policy);
+void policies_use_routes(struct policies *p, policy_route route, void *arg);
+/* Of a policy's samples, as long as a window may have some. 0: no policy said anything. */
+uint64_t policies_route_of(const struct policies *p, uint32_t index);
+/* All bits of those. */
+uint64_t policies_routes(const struct policies *p);
+
 /* A cgroup is there, or is gone: what cgroup_watch tells. */
 void policies_cgroup_made(struct policies *p, uint64_t id, const char *path);
 void policies_cgroup_removed(struct policies *p, uint64_t id, uint64_t now_ms);
@@ -63,6 +71,7 @@ struct identity {
 	const struct pod_entry *pod; /* NULL: not known */
 	const struct pod_container *container;
 	bool forbidden; /* its policy says: no samples */
+	uint64_t route; /* its policy's, 0: none */
 };
 
 /* Pointers are good until control goes back to the loop. */

@@ -21,6 +21,11 @@ static bool is_free(const struct policy_slots *s, const struct policy_slot *slot
 	return !slot->used || s->window - slot->retired_window >= POLICY_REUSE_WINDOWS;
 }
 
+bool policy_slots_free(const struct policy_slots *s, uint32_t index)
+{
+	return is_free(s, &s->slots[index]);
+}
+
 int policy_slots_get(struct policy_slots *s, uint64_t id, uint32_t hz, uint32_t tracers,
 		     uint32_t *ret)
 {

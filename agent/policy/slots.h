@@ -30,6 +30,8 @@ void policy_slots_begin(struct policy_slots *s);
  */
 int policy_slots_get(struct policy_slots *s, uint64_t id, uint32_t hz, uint32_t tracers,
 		     uint32_t *ret) _must_check_;
+/* Nothing refers to entry INDEX any more. */
+bool policy_slots_free(const struct policy_slots *s, uint32_t index);
 void policy_slots_end(struct policy_slots *s);
 /* The highest rate of all that are wanted, 0 when none is. */
 uint32_t policy_slots_rate(const struct policy_slots *s);

@@ -27,7 +27,32 @@ static enum policies_knowledge look_up(struct identifying *i, struct process *p)
 	p->knowledge = (uint8_t)known;
 	i->unresolved += known == KNOWN_NOTHING;
 	p->forbidden = who.forbidden;
+	p->route = who.route;
 	return known;
+}
+
+/*
+ * Who gets it, as the policy said that it was taken under. Under a default's it was taken because
+ * nobody had told of the pod (or both have the same): then the pod's policy counts, by now known.
+ */
+static uint64_t route_of(const struct identifying *i, const struct count *c,
+			 enum policies_knowledge known)
+{
+	if (known == KNOWN_OUTSIDE)
+		return 0;
+	if (policies_is_default(i->policies, c->key.policy))
+		return c->key.process->route;
+	return policies_route_of(i->policies, c->key.policy);
+}
+
+static enum window_fate keep(const struct identifying *i, struct count *c,
+			     enum policies_knowledge known)
+{
+	c->route = route_of(i, c, known);
+	if (c->route != ROUTE_NOWHERE)
+		return WINDOW_KEEP;
+	metric_add(M_SAMPLES_NOWHERE, c->value);
+	return WINDOW_DROP;
 }
 
 static enum window_fate fate_of(struct count *c, void *arg)
@@ -43,14 +68,14 @@ static enum window_fate fate_of(struct count *c, void *arg)
 		return WINDOW_DROP;
 	}
 	if (known == KNOWN_OUTSIDE || known == KNOWN_CONTAINER)
-		return WINDOW_KEEP;
+		return keep(i, c, known);
 	if (!c->waited && !i->last) {
 		metric_add(M_SAMPLES_WAITED, c->value);
 		return WINDOW_WAIT;
 	}
 	if (known == KNOWN_NOTHING)
 		metric_add(M_SAMPLES_UNRESOLVED, c->value);
-	return WINDOW_KEEP;
+	return keep(i, c, known);
 }
 
 uint64_t window_identify(struct window *w, struct window *next, const struct policies *policies,

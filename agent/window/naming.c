@@ -305,8 +305,27 @@ static void name_process(struct naming *n, const struct window *w, struct proces
 	p->named_build = n->build;
 }
 
-int naming_build(struct naming *n, const struct window *w, const uint32_t *hz, uint64_t duration_ns,
-		 struct batch **ret)
+static void name_count(struct naming *n, const struct window *w, const uint32_t *hz,
+		       struct count *c)
+{
+	struct process *p = c->key.process;
+	struct batch_sample sample = {
+	    .stack = name_stack(n, c->key.stack, p),
+	    .tid = c->key.tid,
+	    .thread_name = c->key.comm,
+	    .value = c->value,
+	    .timestamps = c->times,
+	};
+	uint32_t rate = hz[c->key.policy % KILN_MAX_POLICIES];
+
+	name_process(n, w, p);
+	sample.process = p->named_process;
+	batch_add_sample(n->batch, p->named_resource, PROFILE_CPU, 1000000000ULL / MAX(rate, 1U),
+			 &sample);
+}
+
+int naming_build(struct naming *n, const struct window *w, uint64_t whose, const uint32_t *hz,
+		 uint64_t duration_ns, struct batch **ret)
 {
 	int r = batch_builder_new(w->start_unix_ns, &n->batch);
 
@@ -316,22 +335,9 @@ int naming_build(struct naming *n, const struct window *w, const uint32_t *hz, u
 	memo_begin(&n->frames);
 	memo_begin(&n->functions);
 	memo_begin(&n->mappings);
-	for (struct count *c = w->list; c; c = c->next) {
-		struct process *p = c->key.process;
-		struct batch_sample sample = {
-		    .stack = name_stack(n, c->key.stack, p),
-		    .tid = c->key.tid,
-		    .thread_name = c->key.comm,
-		    .value = c->value,
-		    .timestamps = c->times,
-		};
-		uint32_t rate = hz[c->key.policy % KILN_MAX_POLICIES];
-
-		name_process(n, w, p);
-		sample.process = p->named_process;
-		batch_add_sample(n->batch, p->named_resource, PROFILE_CPU,
-				 1000000000ULL / MAX(rate, 1U), &sample);
-	}
+	for (struct count *c = w->list; c; c = c->next)
+		if (!whose || (window_route(w, c) & whose))
+			name_count(n, w, hz, c);
 	r = batch_builder_finish(TAKE_PTR(n->batch), duration_ns, ret);
 	symbolizer_trim(n->symbolizer);
 	return r;

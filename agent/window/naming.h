@@ -15,7 +15,10 @@ int naming_new(const struct config *config, struct naming **ret, struct error *e
 struct naming *naming_free(struct naming *n);
 DEFINE_CLEANUP(struct naming *, naming_free)
 
-/* HZ: rate of each policy (KILN_MAX_POLICIES entries), for the profiles' periods. */
-int naming_build(struct naming *n, const struct window *w, const uint32_t *hz, uint64_t duration_ns,
-		 struct batch **ret) _must_check_;
+/*
+ * HZ: rate of each policy (KILN_MAX_POLICIES entries), for the profiles' periods. Of the counts
+ * only those whose route has a bit of WHOSE; 0: all.
+ */
+int naming_build(struct naming *n, const struct window *w, uint64_t whose, const uint32_t *hz,
+		 uint64_t duration_ns, struct batch **ret) _must_check_;
 size_t naming_bytes(const struct naming *n);

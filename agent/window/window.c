@@ -102,6 +102,7 @@ int window_add(struct window *w, struct stack *stack, struct process *process, u
 		c->key = key;
 		c->value = 0;
 		c->waited = false;
+		c->route = 0;
 		c->next = w->list;
 		w->list = c;
 		w->n++;

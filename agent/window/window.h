@@ -13,6 +13,9 @@
 
 enum { WINDOW_COUNTS_MAX = 262144, WINDOW_TIMES_MAX = 1 << 20 };
 
+/* A route of no one: what its policy says with an empty list. Else its other bits are who. */
+#define ROUTE_NOWHERE (1ULL << 63)
+
 struct count_key {
 	struct stack *stack;
 	struct process *process;
@@ -24,6 +27,7 @@ struct count {
 	struct count_key key;
 	int64_t value;
 	bool waited;	 /* a window for the metadata of its container */
+	uint64_t route;	 /* who gets it, as bits; 0: the window's default */
 	uint64_t *times; /* UNIX ns, value of them; only when timestamps are wanted */
 	size_t cap_times;
 	struct count *next; /* of the window's list */
@@ -37,10 +41,16 @@ struct window {
 	struct count *list, *spare; /* used nodes, and nodes kept for reuse */
 	size_t n, n_times;
 	bool timestamps;
+	uint64_t default_route; /* of what no policy routes; stays over resets */
 	/* Of its processes, by process.identity; holds references. [0]: nobody told. */
 	struct identity *identities;
 	size_t n_identities, cap_identities;
 };
+
+static inline uint64_t window_route(const struct window *w, const struct count *c)
+{
+	return c->route ? c->route : w->default_route;
+}
 
 void window_init(struct window *w, bool timestamps);
 void window_done(struct window *w);

@@ -16,7 +16,7 @@
 
 /* ---- what comes ------------------------------------------------------------------------------ */
 
-enum { CUT_SHORT_MAX = 3 }; /* times a call goes out again whose body nobody wanted */
+enum { CUT_SHORT_MAX = 3 }; /* times a call goes out again whose body did not */
 
 static int http_status(CURL *easy)
 {
@@ -98,7 +98,6 @@ static uint64_t retry_after(CURL *easy)
 	return MAX(ms, 1U);
 }
 
-/* After the token was read again. */
 static void again_at_once(struct kube_call *call)
 {
 	kube_attempt_done(call);
@@ -142,9 +141,9 @@ static const char *why_not(const struct kube_call *call, CURLcode code)
 
 /*
  * A server that refuses a request without reading its body answers, then resets the stream with
- * NO_ERROR (RFC 9113 section 8.1). curl 7.88 (lib/http2.c, cf_h2_send) fails when it wants to send
- * the rest, and the answer is lost. Nothing can have been done by halves, so the request may go out
- * again; the usual reason is the token.
+ * NO_ERROR (RFC 9113 section 8.1). After that curl 7.88 (lib/http2.c, cf_h2_send) takes every body
+ * on that connection for one of a closed stream, and fails before it was sent. Nothing can have
+ * been done by halves, so the request goes out again, on another connection.
  */
 static bool refused_early(struct kube_call *call, CURLcode code)
 {
@@ -169,7 +168,6 @@ static void on_done(struct curl_transfer *t, CURLcode code)
 		c->seen(c->seen_arg, call->r.method, answer.status);
 	if (answer.status == 0) {
 		if (refused_early(call, code) && call->cut_short++ < CUT_SHORT_MAX) {
-			kube_auth_refused(&c->auth, uv_now(c->loop));
 			again_at_once(call);
 			return;
 		}
@@ -351,6 +349,7 @@ static int setup(struct kube_call *call)
 	curl_easy_setopt(easy, CURLOPT_HEADERDATA, call);
 	set_method(easy, &call->r);
 	set_network(easy, call);
+	curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, call->cut_short ? 1L : 0L);
 	set_tls(easy, c->credentials, call->tls);
 	return 0;
 }

@@ -46,7 +46,7 @@ struct kube_call {
 	uint64_t due_ms, last_byte_ms;
 	unsigned int tries;
 	bool refused; /* once, with 401 */
-	unsigned int cut_short; /* times the body was not wanted to its end */
+	unsigned int cut_short; /* times its body could not be sent */
 	bool keep;    /* ended by us: the memory is still in use when curl lets go */
 };
 

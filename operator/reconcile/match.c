@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Counts live in two hash tables: config -> pods, and (config, node) -> pods; a node counts for a
- * config while its entry is above zero. Configs are told apart by the hash of "namespace/name", the
+ * config while its entry is above zero, and is in the config's list. All pods of a config on one
+ * node have the same policy: only annotations tell pods apart, and those that they disable do not
+ * count. Configs are told apart by the hash of "namespace/name", the
  * whole cluster by 0; a collision of 64-bit hashes would only make a count in a status wrong.
  *
  * A pod that changes is taken out as it was and put in as it is. That is right only while policies
@@ -10,6 +12,7 @@
 #include "operator/reconcile/match.h"
 
 #include <uthash.h>
+#include <utlist.h>
 
 enum { ALL_PODS = 0 };
 
@@ -18,6 +21,9 @@ struct count {
 		uint64_t config, node; /* node 0: of the config as a whole */
 	} key;
 	uint32_t pods, nodes; /* nodes: only of the config as a whole */
+	uint64_t policy;      /* of a part */
+	struct count *parts;  /* of the whole: its nodes */
+	struct count *prev, *next;
 	UT_hash_handle hh;
 };
 
@@ -39,6 +45,13 @@ static uint64_t config_hash(const char *ns, const char *name)
 		return ALL_PODS;
 	h = hash_bytes(name, strlen(name), hash_bytes(ns, strlen(ns), 1));
 	return h ? h : 1;
+}
+
+uint64_t match_node_key(const char *node)
+{
+	size_t n = strlen(node);
+
+	return n ? hash_bytes(node, n, 2) | 1 : 0;
 }
 
 static void forget(struct match_counts *m)
@@ -69,7 +82,8 @@ static struct count *find(struct match_counts *m, uint64_t config, uint64_t node
 }
 
 /* STEP is 1 or -1. Out of memory: the counts are made anew at the next question. */
-static void count_one(struct match_counts *m, uint64_t config, uint64_t node, int step)
+static void count_one(struct match_counts *m, uint64_t config, uint64_t node, uint64_t policy,
+		      int step)
 {
 	struct count *whole = find(m, config, 0, step > 0), *part = NULL;
 
@@ -82,11 +96,15 @@ static void count_one(struct match_counts *m, uint64_t config, uint64_t node, in
 	whole->pods += (uint32_t)step;
 	if (!part)
 		return;
-	if (step > 0 && !part->pods)
+	if (step > 0 && !part->pods) {
 		whole->nodes++;
+		DL_APPEND(whole->parts, part);
+	}
 	part->pods += (uint32_t)step;
+	part->policy = policy;
 	if (!part->pods) {
 		whole->nodes--;
+		DL_DELETE(whole->parts, part);
 		HASH_DEL(m->counts, part);
 		free(part);
 	}
@@ -128,13 +146,15 @@ int match_resolve(struct policy_set *policies, struct meta_store *namespaces,
 	return policy_resolve(policies, &subject, ret, ret_config);
 }
 
+struct place {
+	uint64_t config, node, policy;
+};
+
 /* What a pod counts for; false: nothing. */
-static bool place_of(struct match_counts *m, const struct pod *pod, uint64_t *ret_config,
-		     uint64_t *ret_node)
+static bool place_of(struct match_counts *m, const struct pod *pod, struct place *ret)
 {
 	const struct effective_policy *policy;
 	const struct namespace_config *config;
-	size_t n;
 
 	if (!pod)
 		return false;
@@ -143,46 +163,46 @@ static bool place_of(struct match_counts *m, const struct pod *pod, uint64_t *re
 	    match_resolve(m->policies, m->namespaces, m->nodes, &m->info, &policy, &config) < 0 ||
 	    !policy->enabled)
 		return false;
-	n = strlen(m->info.node);
-	*ret_node = n ? hash_bytes(m->info.node, n, 2) | 1 : 0;
-	*ret_config = config ? config_hash(config->id.ns, config->id.name) : ALL_PODS;
+	ret->node = match_node_key(m->info.node);
+	ret->config = config ? config_hash(config->id.ns, config->id.name) : ALL_PODS;
+	ret->policy = policy->id;
 	return true;
 }
 
-static void count_pod(struct match_counts *m, uint64_t config, uint64_t node, int step)
+static void count_pod(struct match_counts *m, const struct place *place, int step)
 {
-	count_one(m, ALL_PODS, node, step);
-	if (config != ALL_PODS)
-		count_one(m, config, node, step);
+	count_one(m, ALL_PODS, place->node, place->policy, step);
+	if (place->config != ALL_PODS)
+		count_one(m, place->config, place->node, place->policy, step);
 }
 
 bool match_counts_pod(struct match_counts *m, const struct pod *pod, const struct pod *old)
 {
-	uint64_t config[2] = {0}, node[2] = {0};
+	struct place before = {0}, now = {0};
 	bool was, is;
 
 	if (!m->valid || m->revision != policy_set_revision(m->policies)) {
 		m->valid = false;
 		return true;
 	}
-	was = place_of(m, old, &config[0], &node[0]);
-	is = place_of(m, pod, &config[1], &node[1]);
-	if (was == is && config[0] == config[1] && node[0] == node[1])
+	was = place_of(m, old, &before);
+	is = place_of(m, pod, &now);
+	if (was == is && before.config == now.config && before.node == now.node)
 		return false;
 	if (was)
-		count_pod(m, config[0], node[0], -1);
+		count_pod(m, &before, -1);
 	if (is)
-		count_pod(m, config[1], node[1], 1);
+		count_pod(m, &now, 1);
 	return true;
 }
 
 static int count_existing(void *arg, const struct pod *pod)
 {
 	struct match_counts *m = arg;
-	uint64_t config, node;
+	struct place place;
 
-	if (place_of(m, pod, &config, &node))
-		count_pod(m, config, node, 1);
+	if (place_of(m, pod, &place))
+		count_pod(m, &place, 1);
 	return 0;
 }
 
@@ -191,9 +211,12 @@ void match_counts_invalidate(struct match_counts *m)
 	m->valid = false;
 }
 
-struct match_result match_counts_read(struct match_counts *m, const char *ns, const char *name)
+struct match_result match_counts_read(struct match_counts *m, const char *ns, const char *name,
+				      const struct node_reports *reports)
 {
-	const struct count *c;
+	const struct count *c, *part;
+	struct match_result result;
+	unsigned int state;
 
 	if (!m->valid || m->revision != policy_set_revision(m->policies)) {
 		forget(m);
@@ -202,7 +225,17 @@ struct match_result match_counts_read(struct match_counts *m, const char *ns, co
 		pod_store_each(m->pods, count_existing, m);
 	}
 	c = find(m, config_hash(ns, name), 0, false);
-	return c ? (struct match_result){c->pods, c->nodes} : (struct match_result){0};
+	if (!c)
+		return (struct match_result){0};
+	result = (struct match_result){.pods = c->pods, .nodes = c->nodes};
+	if (!reports || !name[0]) /* the pods of all configs have several policies */
+		return result;
+	DL_FOREACH (c->parts, part) {
+		state = reports->state(reports->arg, part->key.node, part->policy);
+		result.programmed += (state & NODE_APPLIES) != 0;
+		result.degraded += (state & NODE_DEGRADED) != 0;
+	}
+	return result;
 }
 
 int match_counts_new(struct policy_set *policies, struct pod_store *pods,

@@ -14,7 +14,24 @@ struct match_counts;
 struct match_result {
 	uint32_t pods;	/* enabled ones, not terminated */
 	uint32_t nodes; /* distinct */
+	/* Of those nodes, by what their agents said; all 0 without node_reports. */
+	uint32_t programmed, degraded;
 };
+
+/* What agents have reported, from whoever keeps it (operator/nodes). NODE: match_node_key(). */
+enum { NODE_APPLIES = 1, NODE_DEGRADED = 2 };
+struct node_totals {
+	uint32_t nodes;	   /* whose agents have reported */
+	uint32_t applied;  /* that are connected and run the configuration of now */
+	uint32_t degraded; /* not Ready, or away */
+};
+struct node_reports {
+	/* Bits: does the agent of NODE apply POLICY, is it degraded? */
+	unsigned int (*state)(void *arg, uint64_t node, uint64_t policy);
+	void (*totals)(void *arg, struct node_totals *ret);
+	void *arg;
+};
+uint64_t match_node_key(const char *node);
 
 int match_counts_new(struct policy_set *policies, struct pod_store *pods,
 		     struct meta_store *namespaces, struct meta_store *nodes,
@@ -26,8 +43,9 @@ DEFINE_CLEANUP(struct match_counts *, match_counts_free)
 bool match_counts_pod(struct match_counts *m, const struct pod *pod, const struct pod *old);
 /* The labels of a namespace or a node changed. */
 void match_counts_invalidate(struct match_counts *m);
-/* NS "" and NAME "": all pods that are profiled. */
-struct match_result match_counts_read(struct match_counts *m, const char *ns, const char *name);
+/* NS "" and NAME "": all pods that are profiled. REPORTS may be NULL. */
+struct match_result match_counts_read(struct match_counts *m, const char *ns, const char *name,
+				      const struct node_reports *reports);
 
 /* The effective policy of a pod: what the node stream and the status both ask. */
 int match_resolve(struct policy_set *policies, struct meta_store *namespaces,

@@ -12,11 +12,12 @@
 #include <openssl/pem.h>
 #include <openssl/rand.h>
 #include <openssl/x509v3.h>
+#include <time.h>
 
 #include "lib/buf.h"
 #include "lib/tls.h"
 
-enum { CLOCK_SKEW_S = 3600, DAY_S = 86400, NAMES_MAX = 8192, SERIAL_BYTES = 16 };
+enum { YEAR_S = 365 * 86400, NAMES_MAX = 8192, SERIAL_BYTES = 16 };
 
 static void key_freep(EVP_PKEY **key)
 {
@@ -99,21 +100,21 @@ static bool add_extension(X509 *cert, X509 *issuer, int nid, const char *value)
 	return good;
 }
 
-static bool begin(X509 *cert, EVP_PKEY *key, const char *name, int64_t now, int days)
+static bool begin(X509 *cert, EVP_PKEY *key, const char *name, int64_t now, int64_t life_s)
 {
 	X509_NAME *subject = X509_get_subject_name(cert);
 
 	return X509_set_version(cert, X509_VERSION_3) && set_serial(cert) &&
-	       ASN1_TIME_set(X509_getm_notBefore(cert), (time_t)(now - CLOCK_SKEW_S)) &&
-	       ASN1_TIME_set(X509_getm_notAfter(cert), (time_t)(now + (int64_t)days * DAY_S)) &&
+	       ASN1_TIME_set(X509_getm_notBefore(cert), (time_t)(now - STREAM_CLOCK_SKEW_S)) &&
+	       ASN1_TIME_set(X509_getm_notAfter(cert), (time_t)(now + life_s)) &&
 	       X509_set_pubkey(cert, key) &&
 	       X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC, (const unsigned char *)name,
 					  -1, -1, 0);
 }
 
-static bool make_ca(X509 *ca, EVP_PKEY *key, int64_t now)
+static bool fill_ca(X509 *ca, EVP_PKEY *key, int64_t now, int64_t life_s)
 {
-	return begin(ca, key, "kiln node stream CA", now, STREAM_CA_DAYS) &&
+	return begin(ca, key, "kiln node stream CA", now, life_s) &&
 	       X509_set_issuer_name(ca, X509_get_subject_name(ca)) &&
 	       add_extension(ca, ca, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") &&
 	       add_extension(ca, ca, NID_key_usage, "critical,keyCertSign,cRLSign") &&
@@ -121,17 +122,16 @@ static bool make_ca(X509 *ca, EVP_PKEY *key, int64_t now)
 	       X509_sign(ca, key, EVP_sha256());
 }
 
-static bool make_leaf(X509 *cert, EVP_PKEY *key, X509 *ca, EVP_PKEY *ca_key, const char *names,
-		      int64_t now)
+static bool fill_leaf(X509 *cert, EVP_PKEY *key, X509 *ca, const char *names, int64_t now,
+		      int64_t life_s)
 {
-	return begin(cert, key, "kiln-operator", now, STREAM_CERTIFICATE_DAYS) &&
+	return begin(cert, key, "kiln-operator", now, life_s) &&
 	       X509_set_issuer_name(cert, X509_get_subject_name(ca)) &&
 	       add_extension(cert, ca, NID_basic_constraints, "critical,CA:FALSE") &&
 	       add_extension(cert, ca, NID_key_usage, "critical,digitalSignature") &&
 	       add_extension(cert, ca, NID_ext_key_usage, "serverAuth") &&
 	       add_extension(cert, ca, NID_authority_key_identifier, "keyid") &&
-	       add_extension(cert, ca, NID_subject_alt_name, names) &&
-	       X509_sign(cert, ca_key, EVP_sha256());
+	       add_extension(cert, ca, NID_subject_alt_name, names);
 }
 
 /* "DNS:a,IP:127.0.0.1"; a name with a comma would end up as two. */
@@ -150,29 +150,139 @@ static int join_names(const char *const *names, struct buf *ret, struct error *e
 	return buf_error(ret) ? error_set(err, buf_error(ret), "too many names") : 0;
 }
 
-int stream_tls_make(const char *const *names, int64_t now, struct stream_tls *ret,
-		    struct error *err)
+char *stream_key_free(char *key_pem)
 {
-	_cleanup_(key_freep) EVP_PKEY *ca_key = EVP_EC_gen("P-256"), *key = EVP_EC_gen("P-256");
-	_cleanup_(cert_freep) X509 *ca = X509_new(), *cert = X509_new();
+	if (key_pem)
+		explicit_bzero(key_pem, strlen(key_pem));
+	free(key_pem);
+	return NULL;
+}
+
+static X509 *read_cert(const char *pem)
+{
+	BIO *bio = BIO_new_mem_buf(pem, -1);
+	X509 *cert = bio ? PEM_read_bio_X509(bio, NULL, NULL, NULL) : NULL;
+
+	BIO_free(bio);
+	return cert;
+}
+
+/* Without a callback OpenSSL asks the terminal for the password of an encrypted key. */
+static int no_password(char *buf, int size, int rwflag, void *arg)
+{
+	return -1;
+}
+
+static EVP_PKEY *read_key(const char *pem)
+{
+	BIO *bio = BIO_new_mem_buf(pem, -1);
+	EVP_PKEY *key = bio ? PEM_read_bio_PrivateKey(bio, NULL, no_password, NULL) : NULL;
+
+	BIO_free(bio);
+	return key;
+}
+
+int stream_tls_make_ca(int64_t now, int64_t life_s, char **ret_cert_pem, char **ret_key_pem,
+		       struct error *err)
+{
+	_cleanup_(key_freep) EVP_PKEY *key = EVP_EC_gen("P-256");
+	_cleanup_(cert_freep) X509 *ca = X509_new();
+	char *cert_pem, *key_pem;
+
+	if (!key || !ca || !fill_ca(ca, key, now, life_s))
+		return failed(err, "CA of the node stream");
+	cert_pem = cert_text(ca);
+	key_pem = key_text(key);
+	if (!cert_pem || !key_pem) {
+		free(cert_pem);
+		stream_key_free(key_pem);
+		return error_set(err, -ENOMEM, "out of memory");
+	}
+	*ret_cert_pem = cert_pem;
+	*ret_key_pem = key_pem;
+	return 0;
+}
+
+int stream_tls_sign(const char *ca_pem, const char *ca_key_pem, const char *const *names,
+		    int64_t now, int64_t life_s, struct stream_tls *ret, struct error *err)
+{
+	_cleanup_(key_freep) EVP_PKEY *ca_key = read_key(ca_key_pem), *key = EVP_EC_gen("P-256");
+	_cleanup_(cert_freep) X509 *ca = read_cert(ca_pem), *cert = X509_new();
 	_cleanup_(buf_done) struct buf joined;
-	struct stream_tls made;
+	struct stream_tls made = {0};
 	int r;
 
 	buf_init(&joined, NAMES_MAX);
 	r = join_names(names, &joined, err);
 	if (r < 0)
 		return r;
-	if (!ca_key || !key || !ca || !cert || !make_ca(ca, ca_key, now) ||
-	    !make_leaf(cert, key, ca, ca_key, joined.data ? joined.data : "", now))
+	if (!ca_key || !key || !ca || !cert ||
+	    !fill_leaf(cert, key, ca, joined.data ? joined.data : "", now, life_s) ||
+	    !X509_sign(cert, ca_key, EVP_sha256()))
 		return failed(err, "certificate of the node stream");
-	made = (struct stream_tls){cert_text(ca), cert_text(cert), key_text(key)};
-	if (!made.ca_pem || !made.cert_pem || !made.key_pem) {
+	made.cert_pem = cert_text(cert);
+	made.key_pem = key_text(key);
+	if (!made.cert_pem || !made.key_pem) {
 		stream_tls_done(&made);
 		return error_set(err, -ENOMEM, "out of memory");
 	}
 	*ret = made;
 	return 0;
+}
+
+static int cert_time(const ASN1_TIME *time, int64_t *ret)
+{
+	struct tm tm;
+
+	if (!time || !ASN1_TIME_to_tm(time, &tm))
+		return -EINVAL;
+	*ret = (int64_t)timegm(&tm);
+	return 0;
+}
+
+int stream_tls_check_ca(const char *cert_pem, const char *key_pem, int64_t *ret_begin,
+			int64_t *ret_end, struct error *err)
+{
+	_cleanup_(cert_freep) X509 *cert = read_cert(cert_pem);
+	_cleanup_(key_freep) EVP_PKEY *key = key_pem ? read_key(key_pem) : NULL;
+	const char *first = strstr(cert_pem, "-----BEGIN");
+	const char *why = NULL;
+	int64_t begins = 0, ends = 0;
+
+	if (!cert)
+		why = "no certificate";
+	else if (!first || strstr(first + 1, "-----BEGIN"))
+		why = "more than one certificate";
+	else if (X509_check_ca(cert) != 1)
+		why = "not a CA's certificate";
+	else if (cert_time(X509_get0_notBefore(cert), &begins) < 0 ||
+		 cert_time(X509_get0_notAfter(cert), &ends) < 0)
+		why = "a certificate without its time";
+	else if (key_pem && (!key || X509_check_private_key(cert, key) != 1))
+		why = "a key that is not the certificate's";
+	ERR_clear_error();
+	if (why)
+		return error_set(err, -EINVAL, "%s", why);
+	*ret_begin = begins;
+	*ret_end = ends;
+	return 0;
+}
+
+int stream_tls_make(const char *const *names, int64_t now, struct stream_tls *ret,
+		    struct error *err)
+{
+	char *ca = NULL, *ca_key = NULL;
+	int r = stream_tls_make_ca(now, YEAR_S, &ca, &ca_key, err);
+
+	if (r < 0)
+		return r;
+	r = stream_tls_sign(ca, ca_key, names, now, YEAR_S, ret, err);
+	stream_key_free(ca_key);
+	if (r < 0)
+		free(ca);
+	else
+		ret->ca_pem = ca;
+	return r;
 }
 
 int stream_tls_load(const char *cert_file, const char *key_file, const char *ca_file,
@@ -195,9 +305,7 @@ int stream_tls_load(const char *cert_file, const char *key_file, const char *ca_
 
 void stream_tls_done(struct stream_tls *tls)
 {
-	if (tls->key_pem)
-		explicit_bzero(tls->key_pem, strlen(tls->key_pem));
-	free(tls->key_pem);
+	stream_key_free(tls->key_pem);
 	free(tls->cert_pem);
 	free(tls->ca_pem);
 	*tls = (struct stream_tls){0};

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * struct stream_tls: what the node stream's server shows, and the CA that agents check it with:
- * from files, or made here. The CA's key is thrown away once it has signed. Plain functions, any
- * thread.
+ * from files, or signed here by a CA that ca.h keeps. Plain functions, any thread.
  */
 #pragma once
 
 #include "lib/base.h"
 #include "lib/error.h"
 
-enum { STREAM_CA_DAYS = 3650, STREAM_CERTIFICATE_DAYS = 365 };
+enum { STREAM_CLOCK_SKEW_S = 3600 }; /* certificates begin so long before they are made */
 
 struct stream_tls {
 	char *ca_pem;	/* NULL when unknown: agents have it from elsewhere */
@@ -20,7 +19,21 @@ struct stream_tls {
 /* CA_FILE may be NULL. */
 int stream_tls_load(const char *cert_file, const char *key_file, const char *ca_file,
 		    struct stream_tls *ret, struct error *err) _must_check_;
-/* NAMES: DNS names and IP addresses, ends with NULL. NOW: seconds since the epoch. */
+/* A CA and its key. NOW: seconds since the epoch. The caller frees, the key by stream_key_free(). */
+int stream_tls_make_ca(int64_t now, int64_t life_s, char **ret_cert_pem, char **ret_key_pem,
+		       struct error *err) _must_check_;
+/* A certificate of that CA. NAMES: DNS names and IP addresses, ends with NULL. RET has no CA. */
+int stream_tls_sign(const char *ca_pem, const char *ca_key_pem, const char *const *names,
+		    int64_t now, int64_t life_s, struct stream_tls *ret,
+		    struct error *err) _must_check_;
+/*
+ * When a certificate begins to hold and ends. KEY_PEM NULL: a certificate alone. -EINVAL: no
+ * certificate of a CA, more than one, or not of that key.
+ */
+int stream_tls_check_ca(const char *cert_pem, const char *key_pem, int64_t *ret_begin,
+			int64_t *ret_end, struct error *err) _must_check_;
+/* Both at once, the CA's key is thrown away: for tests. A year. */
 int stream_tls_make(const char *const *names, int64_t now, struct stream_tls *ret,
 		    struct error *err) _must_check_;
+char *stream_key_free(char *key_pem); /* wiped; takes NULL */
 void stream_tls_done(struct stream_tls *tls);
