@@ -3,7 +3,8 @@
  * The order of things. One libuv loop owns all state. A timer drains the ring buffer; the ring's
  * descriptor wakes the loop only for new processes. At each reporting interval the current window
  * is exchanged for an empty one and named by a worker; the batch that comes back goes to every
- * exporter.
+ * exporter. Where policies say who gets a pod's samples (agent/export/route.h), a window becomes
+ * several.
  *
  * A signal before the first sample ends the start instead, which has to wait for the loading of the
  * programs alone. Ending: stop sampling, drain, wait for the tables that samples lack, name the
@@ -19,12 +20,14 @@
 #include "agent/cluster.h"
 #include "agent/elf/image.h"
 #include "agent/export/exporter.h"
+#include "agent/export/route.h"
 #include "agent/footprint.h"
 #include "agent/http/debug_pprof.h"
 #include "agent/http/health.h"
 #include "agent/process/procfs.h"
 #include "agent/window/intake.h"
 #include "agent/window/naming.h"
+#include "agent/window/split.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
 
@@ -49,13 +52,17 @@ struct agent {
 	bool naming_busy;
 	enum memory_pressure pressure;
 	uv_work_t naming_work;
-	struct batch *batch; /* what the worker made */
+	/* What the worker made; NULL: it could not. */
+	struct split split;
+	struct batch *batches[SPLIT_PARTS_MAX], *whole;
+	bool whole_wanted; /* by pprof: a window that is split, in one piece too */
 	int naming_result;
 	uint64_t duration_ns;
 	uint64_t window_start_ns; /* CLOCK_MONOTONIC */
 	uint32_t hz[KILN_MAX_POLICIES];
 	struct exporter **exporters;
-	size_t n_exporters, flushed;
+	size_t n_exporters, flushed; /* of n_exporters + 1: the router */
+	struct router *router;
 	struct health *health;
 	struct debug_pprof *pprof;
 	bool reported;	  /* a window went out */
@@ -85,17 +92,33 @@ static void name_window(uv_work_t *work)
 {
 	struct agent *a = container_of(work, struct agent, naming_work);
 	const uint32_t *hz = a->cluster ? cluster_hz(a->cluster) : a->hz;
+	const struct window *w = &a->windows[1 - a->current];
+	int r;
 
-	a->naming_result =
-	    naming_build(a->naming, &a->windows[1 - a->current], hz, a->duration_ns, &a->batch);
+	a->naming_result = 0;
+	window_split(w, &a->split);
+	for (size_t i = 0; i < a->split.n; i++) {
+		r = naming_build(a->naming, w, split_whose(&a->split, i), hz, a->duration_ns,
+				 &a->batches[i]);
+		a->naming_result = r < 0 ? r : a->naming_result;
+	}
+	if (!a->split.whole && a->whole_wanted &&
+	    naming_build(a->naming, w, 0, hz, a->duration_ns, &a->whole) < 0)
+		a->whole = NULL;
 }
 
-static void deliver(struct agent *a, struct batch *batch)
+static void deliver(struct agent *a)
 {
-	for (size_t i = 0; i < a->n_exporters; i++)
-		a->exporters[i]->ops->consume(a->exporters[i], batch);
-	if (a->pprof)
-		debug_pprof_consume(a->pprof, batch);
+	struct batch *all = a->split.whole ? a->batches[0] : a->whole;
+
+	for (size_t i = 0; i < a->split.n; i++)
+		if (a->batches[i])
+			router_deliver(a->router, a->split.parts[i], a->batches[i]);
+	if (a->pprof && all)
+		debug_pprof_consume(a->pprof, all);
+	for (size_t i = 0; i < a->split.n; i++)
+		a->batches[i] = batch_unref(a->batches[i]);
+	a->whole = batch_unref(a->whole);
 	metric_add(M_WINDOWS, 1);
 	/* The first window is the one that met every file. */
 	if (!a->reported)
@@ -138,14 +161,13 @@ static void window_named(uv_work_t *work, int status)
 	struct window *w = &a->windows[1 - a->current];
 
 	a->naming_busy = false;
-	if (!status && !a->naming_result) {
-		deliver(a, a->batch);
-	} else {
+	if (!status)
+		deliver(a);
+	if (status || a->naming_result) {
 		metric_add(M_WINDOWS_FAILED, 1);
 		log_error("agent", "a window of %zu stacks could not be named: %s", w->n,
 			  strerror(-a->naming_result));
 	}
-	a->batch = batch_unref(a->batch);
 	limit_memory(a);
 	intake_sweep(a->intake, w);
 	window_reset(w, 0, 0);
@@ -167,6 +189,7 @@ static void close_window(struct agent *a)
 	if (a->cluster)
 		cluster_close_window(a->cluster, &a->windows[1 - a->current], next,
 				     a->phase != RUNNING);
+	a->whole_wanted = a->pprof && debug_pprof_pending(a->pprof);
 	a->naming_busy = true;
 	if (uv_queue_work(&a->loop, &a->naming_work, name_window, window_named) < 0) {
 		a->naming_busy = false;
@@ -191,7 +214,7 @@ static bool nobody_listens(const struct agent *a)
 	for (size_t i = 0; i < a->n_exporters; i++)
 		if (!a->exporters[i]->gone)
 			return false;
-	return a->n_exporters > 0;
+	return a->n_exporters > 0 && !router_has_live(a->router);
 }
 
 static void on_drain_timer(uv_timer_t *timer)
@@ -235,6 +258,7 @@ static void flush_exporters(struct agent *a)
 	a->phase = FLUSHING;
 	for (size_t i = 0; i < n; i++)
 		a->exporters[i]->ops->flush(a->exporters[i], FLUSH_MS, on_flushed, a);
+	router_flush(a->router, FLUSH_MS, on_flushed, a);
 }
 
 static void close_everything(struct agent *a)
@@ -248,6 +272,7 @@ static void close_everything(struct agent *a)
 	for (size_t i = 0; i < a->n_exporters; i++)
 		a->exporters[i] = a->exporters[i]->ops->destroy(a->exporters[i]);
 	a->n_exporters = 0;
+	router_close(a->router);
 	intake_stop(a->intake);
 	cluster_stop(a->cluster);
 	a->health = health_free(a->health);
@@ -275,7 +300,7 @@ static void advance(struct agent *a)
 	}
 	if (a->phase == NAMING_LAST && !a->naming_busy)
 		flush_exporters(a);
-	if (a->phase == FLUSHING && a->flushed >= a->n_exporters)
+	if (a->phase == FLUSHING && a->flushed > a->n_exporters)
 		close_everything(a);
 }
 
@@ -306,7 +331,7 @@ static void on_signal(uv_signal_t *handle, int signum)
 	}
 	if (a->phase != RUNNING && signum == SIGINT) {
 		/* Asked twice: do not wait for anybody. */
-		a->flushed = a->n_exporters;
+		a->flushed = a->n_exporters + 1;
 		log_warn("agent", "second interrupt: leaving without flushing");
 		_exit(130);
 	}
@@ -389,7 +414,8 @@ static int create_exporters(struct agent *a, struct error *err)
 					  c->exporters[i].id);
 		a->n_exporters++;
 	}
-	return 0;
+	r = router_new(&a->loop, a->exporters, a->n_exporters, &a->router);
+	return r < 0 ? error_set(err, r, "out of memory") : 0;
 }
 
 /* What the configuration asks for and this version does not do. */
@@ -504,7 +530,8 @@ static int start(struct agent *a, struct error *err)
 	if (r < 0)
 		return r;
 	if (c->processors.node_stream.enabled) {
-		r = cluster_new(c, options.cgroup_mode, a->sampler, &a->loop, &a->cluster, err);
+		r = cluster_new(c, options.cgroup_mode, a->sampler, a->router, &a->loop,
+				&a->cluster, err);
 		if (r < 0)
 			return r;
 		intake_set_containers(a->intake, cluster_container, a->cluster);
@@ -513,6 +540,7 @@ static int start(struct agent *a, struct error *err)
 		a->hz[i] = c->receiver.samples_per_second;
 	window_init(&a->windows[0], c->receiver.timestamps);
 	window_init(&a->windows[1], c->receiver.timestamps);
+	a->windows[0].default_route = a->windows[1].default_route = router_default(a->router);
 	window_reset(&a->windows[0], 1, clock_ns(CLOCK_REALTIME));
 	footprint_trim();
 	if (asked_to_end(a))
@@ -540,6 +568,7 @@ static void finish(struct agent *a)
 	intake_free(a->intake);
 	cluster_free(a->cluster);
 	sampler_free(a->sampler);
+	router_free(a->router);
 	free(a->exporters);
 }
 

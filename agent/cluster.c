@@ -21,6 +21,7 @@ struct cluster {
 	const struct config *config;
 	uv_loop_t *loop;
 	struct sampler *sampler;
+	struct router *router;
 	struct meta_client *client;   /* NULL: nobody to connect to, */
 	struct pod_table *own_pods;   /* only what the snapshot has */
 	const struct pod_table *pods; /* of one of them */
@@ -70,8 +71,17 @@ static void on_settled(void *arg)
 {
 	struct cluster *c = arg;
 
-	if (c->policies)
-		policies_changed(c->policies);
+	if (!c->policies)
+		return;
+	policies_changed(c->policies);
+	router_update(c->router, c->pods);
+}
+
+static uint64_t route_of(void *arg, const struct pod_policy *policy)
+{
+	struct cluster *c = arg;
+
+	return router_route(c->router, c->pods, policy);
 }
 
 static void on_made(uint64_t id, const char *path, void *arg)
@@ -166,7 +176,7 @@ static int follow_cgroups(struct cluster *c, enum cgroup_mode mode, struct error
 }
 
 int cluster_new(const struct config *config, enum cgroup_mode mode, struct sampler *sampler,
-		uv_loop_t *loop, struct cluster **ret, struct error *err)
+		struct router *router, uv_loop_t *loop, struct cluster **ret, struct error *err)
 {
 	const struct policy_kernel kernel = {kernel_set_policy, kernel_set_default,
 					     kernel_set_cgroup, kernel_delete_cgroup,
@@ -179,6 +189,7 @@ int cluster_new(const struct config *config, enum cgroup_mode mode, struct sampl
 		return error_set(err, -ENOMEM, "out of memory");
 	c->config = config;
 	c->sampler = sampler;
+	c->router = router;
 	c->loop = loop;
 	c->started_s = time(NULL);
 	/* From here on the caller frees it: what has handles must be closed by the loop. */
@@ -193,6 +204,8 @@ int cluster_new(const struct config *config, enum cgroup_mode mode, struct sampl
 	r = policies_new(&kernel, config->receiver.samples_per_second, ~0U, c->pods, &c->policies);
 	if (r < 0)
 		return error_set(err, r, "cannot set up policies: %s", strerror(-r));
+	policies_use_routes(c->policies, route_of, c);
+	router_update(router, c->pods);
 	return follow_cgroups(c, mode, err);
 }
 
@@ -256,6 +269,7 @@ void cluster_close_window(struct cluster *c, struct window *w, struct window *ne
 
 	c->unresolved = window_identify(w, next, c->policies, last);
 	policies_window(c->policies, next->number, now);
+	router_sweep(c->router, policies_routes(c->policies));
 }
 
 const uint32_t *cluster_hz(const struct cluster *c)

@@ -9,16 +9,18 @@
 #include <uv.h>
 
 #include "agent/config/config.h"
+#include "agent/export/route.h"
 #include "agent/sampler/sampler.h"
 #include "agent/window/window.h"
 
 struct cluster;
 /*
- * CONFIG has processors.node_stream.enabled and outlives it, as SAMPLER does, which is not started
- * yet: when this returns the kernel has the policies of the cgroups that are there.
+ * CONFIG has processors.node_stream.enabled and outlives it, as ROUTER does, and SAMPLER, which is
+ * not started yet: when this returns the kernel has the policies of the cgroups that are there.
  */
 int cluster_new(const struct config *config, enum cgroup_mode mode, struct sampler *sampler,
-		uv_loop_t *loop, struct cluster **ret, struct error *err) _must_check_;
+		struct router *router, uv_loop_t *loop, struct cluster **ret,
+		struct error *err) _must_check_;
 /* Closes its handles: before the loop's last run. Takes NULL. */
 void cluster_stop(struct cluster *c);
 struct cluster *cluster_free(struct cluster *c);

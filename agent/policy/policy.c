@@ -25,7 +25,8 @@ struct policies {
 	struct cgroup_table *cgroups;
 	struct policy_slots slots;
 	uint32_t hz[KILN_MAX_POLICIES];
-	/* Kept with the entry: a window's samples go where their policy said when they were taken. */
+	/* Kept with the entry: a window's samples go where their policy said when they were taken.
+	 */
 	uint64_t routes[KILN_MAX_POLICIES];
 	policy_route route; /* NULL: nobody asks */
 	void *route_arg;

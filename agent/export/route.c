@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A receiver keeps its bit from the first policy that names it until the sweep that finds no route
+ * with it; its exporter may be another meanwhile, when the Destination changes. What the former one
+ * still has, it goes on sending where it was to go, for ROUTE_RETIRE_MS at most: a batch has one
+ * exporter for good when it is delivered.
+ *
+ * Without an exporter (the operator has not told the Destination yet, or the snapshot on disk lacks
+ * its secrets) batches wait; they are shared, so those that wait for several take their memory
+ * once.
+ */
+#include "agent/export/route.h"
+
+#include "agent/export/route_live.h"
+#include "agent/window/window.h"
+#include "lib/log.h"
+#include "lib/metrics.h"
+
+enum { RETIRING_MAX = 32, REFUSED_LOG_S = 60 };
+
+struct receiver {
+	char *id;			       /* NULL: free */
+	const struct pod_destination *made_of; /* of the exporter, or of the try that failed */
+	struct live_exporter *live;
+	struct batch *held[ROUTE_HELD_MAX]; /* oldest first */
+	size_t n_held;
+};
+
+struct router {
+	uv_loop_t *loop;
+	struct exporter *const *configured;
+	size_t n_configured, n_live;
+	struct receiver receivers[ROUTE_LIVE_MAX];
+	struct live_exporter *retiring[RETIRING_MAX];
+	size_t n_retiring, unflushed;
+	void (*flushed)(void *);
+	void *flushed_arg;
+	struct log_limit refused_log;
+};
+
+int router_new(uv_loop_t *loop, struct exporter *const *configured, size_t n, struct router **ret)
+{
+	struct router *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return -ENOMEM;
+	r->loop = loop;
+	r->configured = configured;
+	r->n_configured = n;
+	*ret = r;
+	return 0;
+}
+
+static uint64_t configured_bit(size_t i)
+{
+	return 1ULL << MIN(i, (size_t)ROUTE_CONFIGURED_MAX - 1);
+}
+
+static uint64_t live_bit(size_t i)
+{
+	return 1ULL << (ROUTE_CONFIGURED_MAX + i);
+}
+
+uint64_t router_default(const struct router *r)
+{
+	uint64_t all = 0;
+
+	for (size_t i = 0; i < r->n_configured; i++)
+		all |= configured_bit(i);
+	return all;
+}
+
+/* ---- who a policy means ---------------------------------------------------------------------- */
+
+/* D NULL: the operator has not told it (yet). */
+static bool is_configured_as(const struct exporter *e, const char *id,
+			     const struct pod_destination *d)
+{
+	const char *slash = strchr(e->name, '/');
+
+	return slash && streq(slash + 1, id) && (!d || streq(e->ops->type, live_type(d->kind)));
+}
+
+static void drop_held(struct receiver *v, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		metric_add(M_SAMPLES_NO_DESTINATION, batch_cpu_samples(v->held[i]));
+		batch_unref(v->held[i]);
+	}
+	v->n_held -= n;
+	memmove(v->held, v->held + n, v->n_held * sizeof(*v->held));
+}
+
+static uint64_t refuse(struct router *r, const char *id)
+{
+	unsigned int held_back;
+
+	metric_add(M_DESTINATIONS_FAILED, 1);
+	if (log_allowed(&r->refused_log, REFUSED_LOG_S, &held_back))
+		log_warn("export", "destination %s: no more than %d at once (%u more like it)", id,
+			 ROUTE_LIVE_MAX, held_back);
+	return 0;
+}
+
+static uint64_t find_live(struct router *r, const char *id)
+{
+	size_t spare = ROUTE_LIVE_MAX;
+
+	for (size_t i = ROUTE_LIVE_MAX; i-- > 0;) {
+		if (!r->receivers[i].id)
+			spare = i;
+		else if (streq(r->receivers[i].id, id))
+			return live_bit(i);
+	}
+	if (spare == ROUTE_LIVE_MAX)
+		return refuse(r, id);
+	r->receivers[spare].id = strdup(id);
+	if (!r->receivers[spare].id)
+		return refuse(r, id);
+	r->n_live++;
+	return live_bit(spare);
+}
+
+static uint64_t find_receiver(struct router *r, const struct pod_table *pods, const char *id)
+{
+	const struct pod_destination *d = pods ? pod_table_destination(pods, id) : NULL;
+
+	for (size_t i = 0; i < r->n_configured; i++)
+		if (is_configured_as(r->configured[i], id, d))
+			return configured_bit(i);
+	return find_live(r, id);
+}
+
+uint64_t router_route(struct router *r, const struct pod_table *pods,
+		      const struct pod_policy *policy)
+{
+	uint64_t route = ROUTE_NOWHERE;
+
+	if (!policy->routed)
+		return 0;
+	for (size_t i = 0; i < policy->n_destinations; i++)
+		route |= find_receiver(r, pods, policy->destinations[i]);
+	/* The same as the configuration's: windows of both are not to be split. */
+	return (route & ~ROUTE_NOWHERE) == router_default(r) && r->n_configured ? 0 : route;
+}
+
+/* ---- their exporters ------------------------------------------------------------------------- */
+
+static void forget_retired(struct router *r)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->n_retiring; i++) {
+		if (r->retiring[i]->flushed)
+			live_exporter_free(r->retiring[i]);
+		else
+			r->retiring[n++] = r->retiring[i];
+	}
+	r->n_retiring = n;
+}
+
+static void retire(struct router *r, struct live_exporter *l)
+{
+	if (!l)
+		return;
+	forget_retired(r);
+	if (r->n_retiring == RETIRING_MAX) {
+		live_exporter_free(r->retiring[0]);
+		memmove(r->retiring, r->retiring + 1, --r->n_retiring * sizeof(*r->retiring));
+	}
+	r->retiring[r->n_retiring++] = l;
+	live_flush(l, ROUTE_RETIRE_MS, NULL, NULL);
+}
+
+static void give_held(struct receiver *v)
+{
+	for (size_t i = 0; i < v->n_held; i++) {
+		v->live->exporter->ops->consume(v->live->exporter, v->held[i]);
+		batch_unref(v->held[i]);
+	}
+	v->n_held = 0;
+}
+
+/* A destination that cannot be had leaves its samples waiting, until it is another. */
+static void remake(struct router *r, struct receiver *v, const struct pod_destination *d)
+{
+	struct live_exporter *live = NULL;
+	struct error err = {};
+	int k = live_exporter_new(d, ROUTE_LIVE_QUEUE_BYTES, r->loop, &live, &err);
+
+	if (k < 0) {
+		metric_add(M_DESTINATIONS_FAILED, 1);
+		log_warn("export", "destination %s: %s", v->id, err.message);
+	} else {
+		log_info("export", "destination %s: %s", v->id, v->live ? "changed" : "new");
+	}
+	retire(r, v->live);
+	v->live = live;
+	pod_destination_unref(v->made_of);
+	v->made_of = pod_destination_ref(d);
+	if (live)
+		give_held(v);
+}
+
+static void count_live(const struct router *r)
+{
+	int64_t n = 0;
+
+	for (size_t i = 0; i < ROUTE_LIVE_MAX; i++)
+		n += r->receivers[i].live != NULL;
+	metric_set(M_DESTINATIONS, n);
+}
+
+void router_update(struct router *r, const struct pod_table *pods)
+{
+	for (size_t i = 0; i < ROUTE_LIVE_MAX; i++) {
+		struct receiver *v = &r->receivers[i];
+		const struct pod_destination *d = v->id ? pod_table_destination(pods, v->id) : NULL;
+
+		/* Deleted: samples of before may still be on their way to it. */
+		if (d && d != v->made_of && !d->incomplete)
+			remake(r, v, d);
+	}
+	count_live(r);
+}
+
+static void free_receiver(struct router *r, struct receiver *v)
+{
+	drop_held(v, v->n_held);
+	pod_destination_unref(v->made_of);
+	free(v->id);
+	*v = (struct receiver){};
+	r->n_live--;
+}
+
+void router_sweep(struct router *r, uint64_t in_use)
+{
+	forget_retired(r);
+	for (size_t i = 0; i < ROUTE_LIVE_MAX; i++) {
+		struct receiver *v = &r->receivers[i];
+
+		if (!v->id || (in_use & live_bit(i)))
+			continue;
+		if (v->live)
+			log_info("export", "destination %s: no policy names it any more", v->id);
+		retire(r, TAKE_PTR(v->live));
+		free_receiver(r, v);
+	}
+	count_live(r);
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+static void give(struct receiver *v, struct batch *batch)
+{
+	if (v->live) {
+		v->live->exporter->ops->consume(v->live->exporter, batch);
+	} else if (batch->n_samples) {
+		if (v->n_held == ROUTE_HELD_MAX)
+			drop_held(v, 1);
+		v->held[v->n_held++] = batch_ref(batch);
+	}
+}
+
+void router_deliver(struct router *r, uint64_t route, struct batch *batch)
+{
+	for (size_t i = 0; i < r->n_configured; i++)
+		if (route & configured_bit(i))
+			r->configured[i]->ops->consume(r->configured[i], batch);
+	for (size_t i = 0; i < ROUTE_LIVE_MAX; i++)
+		if ((route & live_bit(i)) && r->receivers[i].id)
+			give(&r->receivers[i], batch);
+}
+
+bool router_has_live(const struct router *r)
+{
+	return r->n_live > 0;
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static void one_flushed(void *arg)
+{
+	struct router *r = arg;
+	void (*flushed)(void *);
+
+	if (--r->unflushed)
+		return;
+	flushed = TAKE_PTR(r->flushed);
+	if (flushed)
+		flushed(r->flushed_arg);
+}
+
+void router_flush(struct router *r, uint64_t deadline_ms, void (*done)(void *), void *arg)
+{
+	r->flushed = done;
+	r->flushed_arg = arg;
+	r->unflushed = 1; /* this function */
+	forget_retired(r);
+	for (size_t i = 0; i < ROUTE_LIVE_MAX; i++)
+		r->unflushed += r->receivers[i].live != NULL;
+	r->unflushed += r->n_retiring;
+	for (size_t i = 0; i < ROUTE_LIVE_MAX; i++)
+		if (r->receivers[i].live)
+			live_flush(r->receivers[i].live, deadline_ms, one_flushed, r);
+	for (size_t i = 0; i < r->n_retiring; i++)
+		live_flush(r->retiring[i], deadline_ms, one_flushed, r);
+	one_flushed(r);
+}
+
+void router_close(struct router *r)
+{
+	if (!r)
+		return;
+	for (size_t i = 0; i < ROUTE_LIVE_MAX; i++) {
+		struct receiver *v = &r->receivers[i];
+
+		v->live = live_exporter_free(v->live);
+		if (v->id)
+			free_receiver(r, v);
+	}
+	for (size_t i = 0; i < r->n_retiring; i++)
+		live_exporter_free(r->retiring[i]);
+	r->n_retiring = 0;
+	r->n_configured = 0;
+}
+
+struct router *router_free(struct router *r)
+{
+	router_close(r);
+	free(r);
+	return NULL;
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The same exporters as the configuration's, with its defaults, but for three things: a queue in
+ * memory alone and of a share of the room, no end of trying (the queue's room decides), and an id
+ * that no component can have. Loop thread.
+ */
+#include "agent/export/route_live.h"
+
+#include <sys/mman.h>
+
+enum {
+	LIVE_TIMEOUT_GRPC_MS = 5000,
+	LIVE_TIMEOUT_HTTP_MS = 30000,
+	LIVE_QUEUE_REQUESTS = 1000,
+	LIVE_ID_MAX = 600, /* type, and 2 names of 253 bytes */
+	PEM_PATH_MAX = 32,
+};
+
+const char *live_type(enum pod_destination_kind kind)
+{
+	switch (kind) {
+	case POD_DESTINATION_GRPC:
+		return "otlp_grpc";
+	case POD_DESTINATION_HTTP:
+		return "otlp_http";
+	default:
+		return "customprofilesexporter";
+	}
+}
+
+/* PATH is how this process opens it. */
+static int put_pem(const char *text, int *ret_fd, char path[PEM_PATH_MAX])
+{
+	_cleanup_close_ int fd = memfd_create("kiln-pem", MFD_CLOEXEC);
+	size_t left = strlen(text);
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	for (; left; text += n, left -= (size_t)n) {
+		n = write(fd, text, left);
+		if (n < 0 && errno == EINTR)
+			n = 0;
+		if (n < 0)
+			return -errno;
+	}
+	snprintf(path, PEM_PATH_MAX, "/proc/self/fd/%d", fd);
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+static int set_tls(struct live_exporter *l, const struct pod_destination *d,
+		   char paths[LIVE_PEMS][PEM_PATH_MAX], struct tls_config *tls)
+{
+	const char *pems[LIVE_PEMS] = {d->ca_pem, d->certificate_pem, d->key_pem};
+	char **names[LIVE_PEMS] = {&tls->ca_file, &tls->cert_file, &tls->key_file};
+	int r;
+
+	tls->insecure = d->tls_mode == POD_TLS_PLAINTEXT;
+	tls->insecure_skip_verify = d->tls_mode == POD_TLS_SKIP_VERIFY;
+	tls->server_name_override = *d->server_name ? (char *)d->server_name : NULL;
+	for (size_t i = 0; i < LIVE_PEMS; i++) {
+		if (!pems[i])
+			continue;
+		r = put_pem(pems[i], &l->pems[i], paths[i]);
+		if (r < 0)
+			return r;
+		*names[i] = paths[i];
+	}
+	return 0;
+}
+
+static struct exporter_config config_of(const struct pod_destination *d, char *id,
+					uint64_t queue_bytes)
+{
+	bool http = d->kind == POD_DESTINATION_HTTP;
+
+	return (struct exporter_config){
+	    .type = (char *)live_type(d->kind),
+	    .id = id,
+	    .endpoint = (char *)d->endpoint,
+	    .compression = (char *)(*d->compression ? d->compression : "gzip"),
+	    .timeout_ms = d->timeout_ms ? d->timeout_ms
+			  : http	? LIVE_TIMEOUT_HTTP_MS
+					: LIVE_TIMEOUT_GRPC_MS,
+	    .retry = {.enabled = true,
+		      .initial_interval_ms = 5000,
+		      .multiplier = 1.5,
+		      .randomization_factor = 0.5,
+		      .max_interval_ms = 30000},
+	    .queue = {.enabled = true, .queue_size = LIVE_QUEUE_REQUESTS, .max_bytes = queue_bytes},
+	    .proto_generation = (char *)(*d->proto_generation ? d->proto_generation : "auto"),
+	    .export_resource_attributes = true,
+	    .export_profile_attributes = true,
+	    .export_sample_attributes = true,
+	    .export_stack_frames = true,
+	    .ignore_profiles_without_container_id = true,
+	};
+}
+
+static int create(struct live_exporter *l, const struct pod_destination *d, uint64_t queue_bytes,
+		  uv_loop_t *loop, struct error *err)
+{
+	struct config_pair pairs[CONFIG_HEADERS_MAX];
+	char paths[LIVE_PEMS][PEM_PATH_MAX], id[LIVE_ID_MAX];
+	struct exporter_config config = config_of(d, id, queue_bytes);
+	int r;
+
+	if (d->n_headers > CONFIG_HEADERS_MAX)
+		return error_set(err, -EINVAL, "more than %d headers", CONFIG_HEADERS_MAX);
+	for (size_t i = 0; i < d->n_headers; i++)
+		pairs[i] = (struct config_pair){.key = (char *)d->headers[i].name,
+						.value = (char *)d->headers[i].value};
+	config.headers = (struct config_pairs){.items = pairs, .n = d->n_headers};
+	/* No component's id begins like this, so none has its log lines. */
+	snprintf(id, sizeof(id), "destination/%s", d->id);
+	r = set_tls(l, d, paths, &config.tls);
+	if (r < 0)
+		return error_set(err, r, "tls: %s", strerror(-r));
+	return exporter_new(&config, loop, &l->exporter, err);
+}
+
+int live_exporter_new(const struct pod_destination *d, uint64_t queue_bytes, uv_loop_t *loop,
+		      struct live_exporter **ret, struct error *err)
+{
+	struct live_exporter *l = calloc(1, sizeof(*l));
+	int r;
+
+	if (!l)
+		return error_set(err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < LIVE_PEMS; i++)
+		l->pems[i] = -1;
+	r = create(l, d, queue_bytes, loop, err);
+	if (r < 0) {
+		live_exporter_free(l);
+		return r;
+	}
+	*ret = l;
+	return 0;
+}
+
+static void nobody(void *arg)
+{
+}
+
+static void on_flushed(void *arg)
+{
+	struct live_exporter *l = arg;
+	void (*done)(void *) = TAKE_PTR(l->done);
+
+	l->flushed = true;
+	if (done)
+		done(l->arg);
+}
+
+void live_flush(struct live_exporter *l, uint64_t deadline_ms, void (*done)(void *), void *arg)
+{
+	if (l->flushed) {
+		if (done)
+			done(arg);
+		return;
+	}
+	l->done = done ? done : nobody;
+	l->arg = arg;
+	l->exporter->ops->flush(l->exporter, deadline_ms, on_flushed, l);
+}
+
+struct live_exporter *live_exporter_free(struct live_exporter *l)
+{
+	if (!l)
+		return NULL;
+	/* The end of a flush may come after the end of the exporter, when we are gone. */
+	if (l->exporter && l->done)
+		l->exporter->ops->flush(l->exporter, 0, nobody, NULL);
+	if (l->exporter)
+		l->exporter->ops->destroy(l->exporter);
+	for (size_t i = 0; i < LIVE_PEMS; i++)
+		if (l->pems[i] >= 0)
+			close(l->pems[i]);
+	free(l);
+	return NULL;
+}
