@@ -69,7 +69,7 @@ static bool given(const struct httpd_header *headers, size_t n, const char *name
 
 /* LEN SIZE_MAX: the body ends with the connection. */
 void httpd_render_headers(struct buf *b, unsigned int status, const char *content_type,
-			   const struct httpd_header *headers, size_t n, size_t len)
+			  const struct httpd_header *headers, size_t n, size_t len)
 {
 	static const struct httpd_header defaults[] = {
 	    {"Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"},
