@@ -55,7 +55,8 @@ struct operator
 	struct lease *lease;
 	struct first_config *first_config;
 	struct operator_http *http;
-	struct stream_service *stream; /* from when the caches are whole */
+	struct stream_service *stream;
+	bool begun; /* the caches are whole */
 	uv_timer_t sync_timer, counts_timer, first_config_timer;
 	uv_signal_t sigint, sigterm;
 	bool has_handles;
@@ -383,6 +384,7 @@ static void lead_gained(void *arg)
 	set_working(op, true);
 	objects_due(op);
 	statuses_due(op, 0);
+	stream_service_lead(op->stream);
 	uv_timer_start(&op->first_config_timer, try_first_config, 0, 0);
 }
 
@@ -463,7 +465,7 @@ static void tell_metrics(void *arg, struct buf *out)
 			  (double)recorder_dropped(op->events));
 	prometheus_single(out, "kiln_invalid_configs_total", "counter",
 			  "Configs that could not be understood.", (double)op->invalid_configs);
-	node_server_metrics(agents_of(op), out);
+	stream_service_metrics(op->stream, out);
 }
 
 static void on_request(void *arg, const char *method, int status)
@@ -482,32 +484,53 @@ static int serve_agents(struct operator* op)
 	const struct view_sources sources = {w->pods,	  w->namespaces, w->nodes,
 					     w->services, op->policies,	 w->strings};
 
+	return op->stream ? stream_service_serve(op->stream, &sources, op->err) : 0;
+}
+
+static int create_stream(struct operator* op)
+{
+	const struct stream_service_options stream = {.stream = &op->options->stream,
+						      .credentials = op->credentials,
+						      .ns = op->ns,
+						      .events = op->events,
+						      .may_write = may_write,
+						      .arg = op};
+
 	if (!op->options->stream.address)
 		return 0;
-	return stream_service_new(&op->loop, &op->options->stream, op->credentials, op->ns,
-				  &sources, &op->stream, op->err);
+	return stream_service_new(&op->loop, &stream, &op->stream, op->err);
 }
 
 /* Writing starts when all caches are whole; until then there is nothing to compare with. */
-static void check_synced(uv_timer_t *timer)
+static void begin_work(struct operator* op)
 {
-	struct operator* op = timer->data;
-	char reason[256];
-
-	if (!is_ready(op, reason, sizeof(reason)))
-		return;
-	uv_timer_stop(timer);
+	op->begun = true;
 	log_info("operator", "caches are whole: %zu pods", pod_store_count(op->world.pods));
-	op->result = serve_agents(op);
-	if (op->result < 0) {
-		op->ending = true;
-		uv_stop(&op->loop);
-		return;
-	}
 	if (op->lease)
 		lease_start(op->lease);
 	else
 		lead_gained(op);
+}
+
+static void check_synced(uv_timer_t *timer)
+{
+	struct operator* op = timer->data;
+	char reason[256];
+	int r;
+
+	if (!op->begun && !is_ready(op, reason, sizeof(reason)))
+		return;
+	r = op->ending ? 0 : serve_agents(op);
+	if (!op->begun && (r == 0 || r == -EAGAIN))
+		begin_work(op);
+	if (r == -EAGAIN) /* the CA may need who leads */
+		return;
+	uv_timer_stop(timer);
+	if (r < 0) {
+		op->result = r;
+		op->ending = true;
+		uv_stop(&op->loop);
+	}
 }
 
 static int connect_to_server(struct operator* op)
@@ -558,6 +581,7 @@ static int create_writers(struct operator* op)
 					  .policies = op->policies,
 					  .ns = op->ns,
 					  .image = op->options->agent_image,
+					  .stream = op->options->stream.address != NULL,
 					  .may_write = may_write,
 					  .changed = objects_changed,
 					  .due = objects_due,
@@ -643,6 +667,8 @@ static int start(struct operator* op)
 		r = create_writers(op);
 	if (!r)
 		r = create_lease(op);
+	if (!r)
+		r = create_stream(op);
 	if (!r)
 		r = operator_http_new(&op->loop, &op->options->health, &op->options->metrics, &http,
 				      &op->http, op->err);

@@ -17,11 +17,14 @@ enum {
 	OPT_STREAM_CERT,
 	OPT_STREAM_KEY,
 	OPT_STREAM_CA,
+	OPT_STREAM_CA_LIFE,
 	OPT_LEADER,
 	OPT_LEVEL,
 	OPT_VERSION,
 	OPT_HELP
 };
+
+enum { LIFE_MIN = 24, LIFE_MAX = 1000000000 };
 
 /* In the order of their numbers. */
 static const struct option options[] = {
@@ -35,6 +38,7 @@ static const struct option options[] = {
     {"stream-cert", required_argument, NULL, OPT_STREAM_CERT},
     {"stream-key", required_argument, NULL, OPT_STREAM_KEY},
     {"stream-ca", required_argument, NULL, OPT_STREAM_CA},
+    {"stream-ca-life", required_argument, NULL, OPT_STREAM_CA_LIFE},
     {"leader-elect", required_argument, NULL, OPT_LEADER},
     {"log-level", required_argument, NULL, OPT_LEVEL},
     {"version", no_argument, NULL, OPT_VERSION},
@@ -56,9 +60,10 @@ const char *options_help(void)
 	       "  --health-address ADDRESS  /healthz and /readyz (:8081)\n"
 	       "  --metrics-address ADDRESS /metrics (:8080)\n"
 	       "  --stream-address ADDRESS  where agents learn of their pods, over TLS (nowhere)\n"
-	       "  --stream-cert FILE        its certificate (made at each start)\n"
+	       "  --stream-cert FILE        its certificate (of a CA in Secret kiln-stream-ca)\n"
 	       "  --stream-key FILE         and key\n"
 	       "  --stream-ca FILE          what agents check it with\n"
+	       "  --stream-ca-life SECONDS  of that CA, 24 or more; all its times follow (a year)\n"
 	       "  --leader-elect BOOL       only one of several replicas writes (true)\n"
 	       "  --log-level LEVEL         debug, info, warn, error (info)\n"
 	       "  --version, --help\n"
@@ -109,6 +114,17 @@ static int parse_namespace(const char *text, const char **ret, struct error *err
 	return 0;
 }
 
+static int parse_life(const char *text, int64_t *ret, struct error *err)
+{
+	int64_t seconds;
+
+	if (parse_i64(text, &seconds) < 0 || seconds < LIFE_MIN || seconds > LIFE_MAX)
+		return error_set(err, -EINVAL, "--stream-ca-life: want %d to %d, got \"%.32s\"",
+				 LIFE_MIN, LIFE_MAX, text);
+	*ret = seconds;
+	return 0;
+}
+
 static int refuse_option(char *const *argv, struct error *err)
 {
 	if (optopt >= OPT_NAMESPACE)
@@ -146,6 +162,8 @@ static int take_option(int opt, const char *value, struct operator_options *o,
 		return parse_text(opt, value, &o->stream.key_file, err);
 	case OPT_STREAM_CA:
 		return parse_text(opt, value, &o->stream.ca_file, err);
+	case OPT_STREAM_CA_LIFE:
+		return parse_life(value, &o->stream.ca_life_s, err);
 	case OPT_LEADER:
 		if (parse_bool(value, &o->leader_elect) < 0)
 			return error_set(err, -EINVAL,

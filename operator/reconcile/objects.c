@@ -338,6 +338,7 @@ void objects_reconcile(struct objects *o, void (*done)(void *arg, int result), v
 	struct render_input input = {.config = config,
 				     .ns = o->options.ns,
 				     .image = o->options.image,
+				     .stream = o->options.stream,
 				     .max_hz = policy_group_max_hz(o->options.policies, NULL)};
 	struct error err = {0};
 	int r = 0;

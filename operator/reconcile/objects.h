@@ -22,6 +22,7 @@ struct objects_options {
 	struct policy_set *policies;
 	struct recorder *events;
 	const char *ns, *image;
+	bool stream; /* agents are to come to the node stream */
 	/* Asked before each write: do we still lead? */
 	bool (*may_write)(void *arg);
 	/* Something changed in what is rendered or in how far it is rolled out. */

@@ -41,9 +41,11 @@ static const char *agent_tracer(enum tracer t)
 	return t == TRACER_JVM ? "hotspot" : tracer_names[t];
 }
 
-static void put_receiver(struct buf *out, const struct cluster_config *c,
+/* With the node stream a policy's own tracers come from there, live: here are all that may be. */
+static void put_receiver(struct buf *out, const struct render_input *in,
 			 const struct agent_target *target)
 {
+	const struct cluster_config *c = in->config;
 	int interval = target->agent.report_interval_s;
 	int off_cpu = c->defaults.off_cpu == TOGGLE_ENABLED && !c->guardrails.off_cpu_forbidden
 			  ? c->defaults.off_cpu_per_mille
@@ -55,8 +57,8 @@ static void put_receiver(struct buf *out, const struct cluster_config *c,
 	/* Every stack stands on the first two; the API has no switch for the last two. */
 	buf_puts(out, "    tracers: [native, kernel");
 	for (int t = 0; t < TRACER_COUNT; t++)
-		if (t != TRACER_NATIVE && c->defaults.tracers[t] != TOGGLE_DISABLED &&
-		    !c->guardrails.tracer_denied[t])
+		if (t != TRACER_NATIVE && !c->guardrails.tracer_denied[t] &&
+		    (in->stream || c->defaults.tracers[t] != TOGGLE_DISABLED))
 			buf_printf(out, ", %s", agent_tracer(t));
 	buf_printf(out, ", beam, luajit]\n    reporter_interval: %ds\n",
 		   interval == NUMBER_ABSENT ? 5 : interval);
@@ -119,9 +121,30 @@ static void put_keys(struct buf *out, const struct string_list *keys, const char
 	}
 }
 
-static void put_metadata(struct buf *out, const struct metadata_spec *m)
+/*
+ * By the cluster's DNS, and not by the Service's address in the environment: that would have to be
+ * there before the pod, and to stay as it is. Without the cluster's domain, which is not everywhere
+ * the same: the search list of the pod completes it.
+ */
+static void put_stream(struct buf *out, const char *ns)
 {
-	buf_puts(out, "  k8sattributes:\n    extract:\n      metadata:\n");
+	buf_printf(out,
+		   "    operator:\n"
+		   "      endpoint: kiln-operator-stream.%s.svc:8443\n"
+		   "      ca_file: " STREAM_DIR "/ca.crt\n"
+		   "      token_file: " STREAM_DIR "/token\n"
+		   "      snapshot_file: " STREAM_KEPT_DIR "/node.snapshot\n",
+		   ns);
+}
+
+static void put_metadata(struct buf *out, const struct render_input *in)
+{
+	const struct metadata_spec *m = &in->config->metadata;
+
+	buf_puts(out, "  k8sattributes:\n");
+	if (in->stream)
+		put_stream(out, in->ns);
+	buf_puts(out, "    extract:\n      metadata:\n");
 	for (size_t i = 0; i < ARRAY_SIZE(metadata_names); i++)
 		buf_printf(out, "        - %s\n", metadata_names[i]);
 	buf_printf(out, "      otel_annotations: %s\n",
@@ -263,10 +286,10 @@ int agent_config_text(const struct render_input *in, const struct agent_target *
 	buf_puts(&out,
 		 "# Made by kiln-operator from ClusterProfilingConfig/cluster, which is where "
 		 "to change it.\n");
-	put_receiver(&out, c, target);
+	put_receiver(&out, in, target);
 	buf_puts(&out, "processors:\n");
 	limiter = put_limiter(&out, target);
-	put_metadata(&out, &c->metadata);
+	put_metadata(&out, in);
 	/* Without the host's network the host's name is the pod's. */
 	buf_puts(&out, "  resource:\n    attributes:\n      - {key: host.name, "
 		       "value: \"${env:NODE_NAME}\", action: upsert}\n");

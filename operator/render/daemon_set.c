@@ -8,7 +8,9 @@
  *				by name, so that neither bpffs nor tracefs is mounted
  *	the cgroup tree		the host's /sys/fs/cgroup: a container's own shows its own part only
  *	settings, secrets	ConfigMap, projected Secrets, environment
- *	what waits for export	an emptyDir, the only place where it writes
+ *	what waits for export	an emptyDir
+ *	the operator's words	a projected token and CA; what it was told last is kept on the
+ *				host, so that the next pod has it before the operator is there
  *
  * It is root: Kubernetes gives added capabilities to root only. seccomp and AppArmor are off: the
  * default profile of CRI-O up to 2025 (containers/common PR 2534) refuses perf_event_open without
@@ -95,9 +97,35 @@ static int add_tls_volume(cJSON *volumes, cJSON *mounts, const struct destinatio
 				   path);
 }
 
-static int make_volumes(const struct cluster_config *c, const struct agent_target *target,
+/*
+ * No subPath, and no CA that has to be there: the kubelet refreshes both, and an agent without a CA
+ * tries again. The token is good at the operator alone.
+ */
+static int add_stream_volumes(cJSON *volumes, cJSON *mounts)
+{
+	int r = json_append(volumes,
+			    "{'name': 'operator', 'projected': {'defaultMode': 256, 'sources': ["
+			    "  {'serviceAccountToken': {'audience': '" STREAM_AUDIENCE "',"
+			    "    'expirationSeconds': 3600, 'path': 'token'}},"
+			    "  {'configMap': {'name': 'kiln-stream-ca', 'optional': true,"
+			    "    'items': [{'key': 'ca.crt', 'path': 'ca.crt'}]}}]}}");
+
+	if (r == 0)
+		r = json_append(volumes, "{'name': 'kept', 'hostPath': {"
+					 "  'path': '" STREAM_KEPT_DIR "',"
+					 "  'type': 'DirectoryOrCreate'}}");
+	if (r == 0)
+		r = json_append(mounts, "{'name': 'operator', 'mountPath': '" STREAM_DIR "',"
+					" 'readOnly': true}");
+	if (r == 0)
+		r = json_append(mounts, "{'name': 'kept', 'mountPath': '" STREAM_KEPT_DIR "'}");
+	return r;
+}
+
+static int make_volumes(const struct render_input *in, const struct agent_target *target,
 			cJSON **ret_volumes, cJSON **ret_mounts)
 {
+	const struct cluster_config *c = in->config;
 	_cleanup_json_ cJSON *volumes = NULL, *mounts = NULL;
 	char size[16];
 	int r;
@@ -115,6 +143,8 @@ static int make_volumes(const struct cluster_config *c, const struct agent_targe
 			      " {'name': 'state', 'mountPath': '/var/lib/kiln'},"
 			      " {'name': 'cgroup', 'mountPath': '/sys/fs/cgroup',"
 			      "  'readOnly': true}]");
+	if (r == 0 && in->stream)
+		r = add_stream_volumes(volumes, mounts);
 	for (size_t i = 0; r == 0 && i < c->n_destinations; i++)
 		if (destination_has_files(&c->destinations[i]))
 			r = add_tls_volume(volumes, mounts, &c->destinations[i], i);
@@ -199,7 +229,7 @@ static int make_pod_spec(const struct render_input *in, const struct agent_targe
 	const struct agent_spec *agent = &target->agent;
 	_cleanup_json_ cJSON *volumes = NULL, *mounts = NULL, *container = NULL, *selector = NULL;
 	_cleanup_json_ cJSON *everywhere = NULL;
-	int r = make_volumes(in->config, target, &volumes, &mounts);
+	int r = make_volumes(in, target, &volumes, &mounts);
 
 	if (r == 0)
 		r = make_container(in->config, target, agent->image ? agent->image : in->image,

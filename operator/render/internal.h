@@ -43,6 +43,11 @@ void header_env_name(const struct destination *d, size_t h, char ret[static HEAD
 /* Where the TLS files of D are mounted. */
 #define TLS_DIR "/etc/kiln-tls"
 
+/* The node stream: what the kubelet brings, what the agent keeps. docs/operator.md */
+#define STREAM_DIR	"/etc/kiln-operator"
+#define STREAM_AUDIENCE "kiln.dev/node-stream"
+#define STREAM_KEPT_DIR "/var/lib/kiln/agent"
+
 /* destination.c: -EINVAL with the field for what the agent would refuse at its start. */
 int destination_check(const struct destination *d, struct error *err) _must_check_;
 bool destination_is_plaintext(const struct destination *d);

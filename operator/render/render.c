@@ -9,6 +9,8 @@
  */
 #include "operator/render/internal.h"
 
+enum { STREAM_HZ = 20 }; /* the API's own default */
+
 const enum kube_kind render_kinds[] = {KUBE_SERVICE_ACCOUNTS, KUBE_NETWORK_POLICIES, KUBE_SERVICES,
 				       KUBE_CONFIG_MAPS, KUBE_DAEMON_SETS};
 const size_t n_render_kinds = ARRAY_SIZE(render_kinds);
@@ -61,15 +63,20 @@ static struct agent_spec merge_agent(const struct agent_spec *base, const struct
 	return a;
 }
 
-/* A group's own rate, within the guard-rails; else what policies can ask for. */
+/*
+ * A group's own rate, within the guard-rails; else what policies can ask for. With the node stream
+ * the rates come from there, live, and this one counts only until the operator has been heard: the
+ * same whatever the policies are, so that no agent restarts because of one.
+ */
 static int target_hz(const struct render_input *in, size_t index)
 {
 	const struct guardrails *g = &in->config->guardrails;
 	int group_hz = index < in->config->n_groups ? in->config->groups[index].hz : NUMBER_ABSENT;
 
+	if (in->stream)
+		return g->max_hz > 0 ? MIN(MAX(STREAM_HZ, g->min_hz), g->max_hz) : STREAM_HZ;
 	if (index < in->config->n_groups && in->group_hz[index] > 0)
 		return in->group_hz[index];
-
 	if (group_hz == NUMBER_ABSENT)
 		return in->max_hz;
 	if (g->max_hz > 0)

@@ -17,6 +17,7 @@ struct render_input {
 	const struct cluster_config *config;
 	const char *ns;	   /* the operator's, where everything goes */
 	const char *image; /* of the agent when the config names none */
+	bool stream;	   /* agents come to the operator for pods and policies */
 	int max_hz; /* the timer of nodes without a group: what any policy can ask for there */
 	int group_hz[CONFIG_GROUPS_MAX]; /* of a group's nodes; 0: the group's own rate, or max_hz
 					  */

@@ -2,71 +2,77 @@
 /* What belongs to the server and must outlive it. Loop thread only. */
 #include "operator/stream/service.h"
 
-#include <time.h>
-
 #include "lib/log.h"
+#include "operator/http/prometheus.h"
+#include "operator/stream/ca_keeper.h"
 
-enum {
-	REVIEWS_QPS = 500,
-	REVIEWS_BURST = 1000,
-	NAME_MAX_LEN = 128,
-};
+enum { REVIEWS_QPS = 500, REVIEWS_BURST = 1000 };
 
 struct stream_service {
+	uv_loop_t *loop;
+	struct stream_service_options options;
 	struct kube_client *client;
-	struct stream_tls tls;
+	struct stream_tls files;
+	struct ca_keeper *keeper; /* NULL: files, and no CA to publish */
 	struct node_server *server;
 };
 
-static int make_certificate(const char *ns, struct stream_tls *ret, struct error *err)
+/* Connections that are up stay; the next ones see it. */
+static void on_renewed(void *arg, const struct stream_tls *tls)
 {
-	char names[4][NAME_MAX_LEN];
-	const char *all[] = {names[0],	  names[1],    names[2], names[3],
-			     "localhost", "127.0.0.1", "::1",	 NULL};
+	struct stream_service *s = arg;
+	struct error err = {0};
 
-	snprintf(names[0], sizeof(names[0]), "kiln-operator.%s.svc", ns);
-	snprintf(names[1], sizeof(names[1]), "kiln-operator.%s.svc.cluster.local", ns);
-	snprintf(names[2], sizeof(names[2]), "kiln-operator.%s", ns);
-	snprintf(names[3], sizeof(names[3]), "kiln-operator");
-	return stream_tls_make(all, (int64_t)time(NULL), ret, err);
+	if (s->server && node_server_certificate(s->server, tls, &err) < 0)
+		log_error("stream", "%s", err.message);
 }
 
-static int start(struct stream_service *s, uv_loop_t *loop, const struct stream_options *o,
-		 const struct kube_credentials *credentials, const char *ns,
-		 const struct view_sources *sources, struct error *err)
+static bool may_write(void *arg)
 {
-	struct kube_client_options client = {.credentials = credentials,
+	const struct stream_service *s = arg;
+
+	return s->options.may_write(s->options.arg);
+}
+
+static int begin(struct stream_service *s, struct error *err)
+{
+	const struct stream_options *o = s->options.stream;
+	struct kube_client_options client = {.credentials = s->options.credentials,
 					     .user_agent = "kiln-operator/" KILN_VERSION " (linux)",
 					     .qps = REVIEWS_QPS,
 					     .burst = REVIEWS_BURST};
-	struct node_server_options server = {
-	    .loop = loop, .address = o->address, .ns = ns, .sources = *sources};
-	int r = o->cert_file ? stream_tls_load(o->cert_file, o->key_file, o->ca_file, &s->tls, err)
-			     : make_certificate(ns, &s->tls, err);
+	struct ca_keeper_options keeper = {.loop = s->loop,
+					   .events = s->options.events,
+					   .ns = s->options.ns,
+					   .life_s = o->ca_life_s,
+					   .may_write = may_write,
+					   .renewed = on_renewed,
+					   .arg = s};
+	int r = 0;
 
+	if (o->cert_file)
+		r = stream_tls_load(o->cert_file, o->key_file, o->ca_file, &s->files, err);
 	if (!r)
-		r = kube_client_new(loop, &client, &s->client, err);
-	if (r < 0)
+		r = kube_client_new(s->loop, &client, &s->client, err);
+	/* With a certificate from files and no CA, whoever made them publishes it. */
+	if (r < 0 || (o->cert_file && !o->ca_file))
 		return r;
-	server.tls = &s->tls;
-	server.client = s->client;
-	r = node_server_new(&server, &s->server, err);
-	if (!r)
-		log_info("stream", "serves agents on %s", o->address);
-	return r;
+	keeper.client = s->client;
+	keeper.bundle = s->files.ca_pem;
+	return ca_keeper_new(&keeper, &s->keeper, err);
 }
 
-int stream_service_new(uv_loop_t *loop, const struct stream_options *options,
-		       const struct kube_credentials *credentials, const char *ns,
-		       const struct view_sources *sources, struct stream_service **ret,
-		       struct error *err)
+int stream_service_new(uv_loop_t *loop, const struct stream_service_options *options,
+		       struct stream_service **ret, struct error *err)
 {
 	struct stream_service *s = calloc(1, sizeof(*s));
 	int r;
 
 	if (!s)
 		return error_set(err, -ENOMEM, "out of memory");
-	r = start(s, loop, options, credentials, ns, sources, err);
+	s->loop = loop;
+	s->options = *options;
+	r = begin(s, err);
 	if (r < 0) {
 		stream_service_free(s);
 		return r;
@@ -75,15 +81,83 @@ int stream_service_new(uv_loop_t *loop, const struct stream_options *options,
 	return 0;
 }
 
+int stream_service_serve(struct stream_service *s, const struct view_sources *sources,
+			 struct error *err)
+{
+	struct node_server_options server = {.loop = s->loop,
+					     .address = s->options.stream->address,
+					     .ns = s->options.ns,
+					     .sources = *sources,
+					     .client = s->client};
+	int r;
+
+	if (s->server)
+		return 0;
+	server.tls = s->files.cert_pem ? &s->files : ca_keeper_certificate(s->keeper);
+	if (!server.tls)
+		return -EAGAIN;
+	r = node_server_new(&server, &s->server, err);
+	if (!r)
+		log_info("stream", "serves agents on %s", server.address);
+	return r;
+}
+
+void stream_service_lead(struct stream_service *s)
+{
+	if (s)
+		ca_keeper_look(s->keeper);
+}
+
 struct stream_service *stream_service_free(struct stream_service *s)
 {
 	if (!s)
 		return NULL;
 	node_server_free(s->server);
+	ca_keeper_free(s->keeper);
 	kube_client_free(s->client);
-	stream_tls_done(&s->tls);
+	stream_tls_done(&s->files);
 	free(s);
 	return NULL;
+}
+
+static void keeper_metrics(const struct ca_keeper *keeper, struct buf *out)
+{
+	struct ca_keeper_counts c;
+
+	ca_keeper_read(keeper, &c);
+	const struct {
+		const char *name, *type, *help;
+		double value;
+	} values[] = {
+	    {"kiln_stream_certificates_total", "counter", "Certificates that were signed here.",
+	     (double)c.signed_certificates},
+	    {"kiln_stream_ca_writes_total", "counter", "Writes of the CA's Secret.",
+	     (double)c.rotations},
+	    {"kiln_stream_ca_repairs_total", "counter", "Times that the Secret was damaged.",
+	     (double)c.repairs},
+	    {"kiln_stream_ca_failures_total", "counter",
+	     "Requests about Secret and ConfigMap of the CA that failed.", (double)c.failures},
+	    {"kiln_stream_ca_end_seconds", "gauge", "When the CA expires, since the epoch.",
+	     (double)c.ca_end},
+	    {"kiln_stream_certificate_end_seconds", "gauge",
+	     "When this replica's certificate expires, since the epoch.",
+	     (double)c.certificate_end},
+	    {"kiln_stream_ca_certificates", "gauge", "CAs that agents believe.",
+	     (double)c.bundle_certificates},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(values); i++)
+		prometheus_single(out, values[i].name, values[i].type, values[i].help,
+				  values[i].value);
+}
+
+void stream_service_metrics(struct stream_service *s, struct buf *out)
+{
+	if (!s)
+		return;
+	node_server_metrics(s->server, out);
+	if (s->keeper)
+		keeper_metrics(s->keeper, out);
 }
 
 struct node_server *stream_service_server(struct stream_service *s)

@@ -1,27 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct stream_service: the node stream as the operator runs it: its certificate, its own client
- * for TokenReviews (5,000 agents that come at once must not wait behind the writes' limit), its
- * server. Loop thread only.
+ * struct stream_service: the node stream as the operator runs it: its CA and certificate
+ * (ca_keeper.h) or those from files, its own client for TokenReviews (5,000 agents that come at
+ * once must not wait behind the writes' limit), its server. Loop thread only.
  */
 #pragma once
 
+#include "operator/reconcile/recorder.h"
 #include "operator/stream/server.h"
+
+#define STREAM_SERVICE "kiln-operator-stream" /* the Service by which agents come */
+enum { STREAM_SERVICE_PORT = 8443 };
 
 struct stream_options {	     /* of the command line; strings are borrowed */
 	const char *address; /* NULL: no node stream */
-	/* All or none of the first two; without them a CA and a certificate are made here. */
+	/* All or none of the first two; without them the CA in the Secret signs. */
 	const char *cert_file, *key_file, *ca_file;
+	int64_t ca_life_s; /* 0: a year */
+};
+
+struct stream_service_options {
+	const struct stream_options *stream;
+	const struct kube_credentials *credentials;
+	const char *ns;
+	struct recorder *events;
+	bool (*may_write)(void *arg); /* do we lead? */
+	void *arg;
 };
 
 struct stream_service;
-int stream_service_new(uv_loop_t *loop, const struct stream_options *options,
-		       const struct kube_credentials *credentials, const char *ns,
-		       const struct view_sources *sources, struct stream_service **ret,
-		       struct error *err) _must_check_;
+/* Looks after the CA from now on. */
+int stream_service_new(uv_loop_t *loop, const struct stream_service_options *options,
+		       struct stream_service **ret, struct error *err) _must_check_;
+/*
+ * The caches are whole: agents may come. -EAGAIN: there is no certificate yet, ask again. After a
+ * success it does nothing.
+ */
+int stream_service_serve(struct stream_service *service, const struct view_sources *sources,
+			 struct error *err) _must_check_;
+/* The lead was gained. Takes NULL. */
+void stream_service_lead(struct stream_service *service);
 /* Run the loop on after this. */
 struct stream_service *stream_service_free(struct stream_service *service);
-/* For what the caches tell; NULL of NULL. */
+/* For what the caches tell; NULL of NULL, and before agents may come. */
 struct node_server *stream_service_server(struct stream_service *service);
+void stream_service_metrics(struct stream_service *service, struct buf *out);
 /* The pods' store keeps the annotations that the cluster's config asks for. */
 void stream_keep_annotations(struct pod_store *pods, const struct policy_set *policies);

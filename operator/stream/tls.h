@@ -19,7 +19,8 @@ struct stream_tls {
 /* CA_FILE may be NULL. */
 int stream_tls_load(const char *cert_file, const char *key_file, const char *ca_file,
 		    struct stream_tls *ret, struct error *err) _must_check_;
-/* A CA and its key. NOW: seconds since the epoch. The caller frees, the key by stream_key_free(). */
+/* A CA and its key. NOW: seconds since the epoch. The caller frees, the key by stream_key_free().
+ */
 int stream_tls_make_ca(int64_t now, int64_t life_s, char **ret_cert_pem, char **ret_key_pem,
 		       struct error *err) _must_check_;
 /* A certificate of that CA. NAMES: DNS names and IP addresses, ends with NULL. RET has no CA. */
