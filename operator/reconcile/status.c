@@ -5,8 +5,10 @@
  *
  * Conditions: Accepted, is the config itself right; Programmed, do the nodes run what it says;
  * Overridden, did guard-rails or another config change what it asks for; Ready, all of it together.
- * Before the agents report by the node stream, how far a namespace's config is programmed is
- * Unknown, not guessed.
+ * What agents said over the node stream counts where there is any: a node is programmed when its
+ * agent runs the configuration that is rendered for it (the cluster's), or applies the policy of
+ * the config's pods there (a namespace's). Without reports the DaemonSets tell of the cluster's,
+ * and how far a namespace's config is programmed is Unknown, not guessed.
  */
 #include "operator/reconcile/status.h"
 
@@ -48,18 +50,58 @@ static struct condition accepted(const struct status_input *in)
 				  in->verdict->message};
 }
 
-static struct condition cluster_programmed(const struct objects_state *o, char *text, size_t size)
+/* Nodes desired, programmed, degraded. */
+struct nodes_count {
+	uint32_t desired, programmed, degraded;
+};
+
+/* A node that is left of an earlier setting has reported too: never more than there should be. */
+static struct nodes_count count_nodes(const struct status_input *in)
 {
+	const struct objects_state *o = in->objects;
+	const struct match_result *m = &in->matches;
+
+	if (!in->is_cluster)
+		return (struct nodes_count){m->nodes, MIN(m->programmed, m->nodes),
+					    MIN(m->degraded, m->nodes)};
+	if (!in->agents.nodes)
+		return (struct nodes_count){o->desired, o->programmed, o->degraded};
+	return (struct nodes_count){o->desired, MIN(o->programmed, in->agents.applied),
+				    MIN(o->desired, MAX(o->degraded, in->agents.degraded))};
+}
+
+static struct condition cluster_programmed(const struct status_input *in, char *text, size_t size)
+{
+	const struct objects_state *o = in->objects;
+	struct nodes_count n = count_nodes(in);
+
 	if (o->error[0])
 		return (struct condition){"Programmed", CONDITION_FALSE, "ApplyFailed", o->error};
 	if (!o->applied)
 		return (struct condition){"Programmed", CONDITION_UNKNOWN, "Applying",
 					  "The agent's objects are being written."};
-	snprintf(text, size, "%u of %u nodes run this configuration.", o->programmed, o->desired);
-	if (!o->desired)
+	snprintf(text, size, "%u of %u nodes run this configuration.", n.programmed, n.desired);
+	if (!n.desired)
 		return (struct condition){"Programmed", CONDITION_UNKNOWN, "NoNodes",
 					  "No node is known to run an agent yet."};
-	if (o->programmed < o->desired)
+	if (n.programmed < n.desired)
+		return (struct condition){"Programmed", CONDITION_FALSE, "RollingOut", text};
+	return (struct condition){"Programmed", CONDITION_TRUE, "RolledOut", text};
+}
+
+static struct condition namespace_programmed(const struct status_input *in, char *text, size_t size)
+{
+	struct nodes_count n = count_nodes(in);
+
+	if (!in->matches.pods)
+		return (struct condition){"Programmed", CONDITION_TRUE, "NoPods",
+					  "No running pod takes its policy from here."};
+	if (!in->agents.nodes)
+		return (struct condition){"Programmed", CONDITION_UNKNOWN, "NoReports",
+					  "No agent has reported yet."};
+	snprintf(text, size, "%u of %u nodes apply this policy to its pods.", n.programmed,
+		 n.desired);
+	if (n.programmed < n.desired)
 		return (struct condition){"Programmed", CONDITION_FALSE, "RollingOut", text};
 	return (struct condition){"Programmed", CONDITION_TRUE, "RolledOut", text};
 }
@@ -70,25 +112,25 @@ static struct condition programmed(const struct status_input *in, bool is_accept
 	if (!is_accepted)
 		return (struct condition){"Programmed", CONDITION_FALSE, "NotAccepted",
 					  "The configuration is not accepted."};
-	if (in->is_cluster)
-		return cluster_programmed(in->objects, text, size);
-	if (!in->matches.pods)
-		return (struct condition){"Programmed", CONDITION_TRUE, "NoPods",
-					  "No running pod takes its policy from here."};
-	return (struct condition){"Programmed", CONDITION_UNKNOWN, "NoReports",
-				  "No agent has reported yet."};
+	return in->is_cluster ? cluster_programmed(in, text, size)
+			      : namespace_programmed(in, text, size);
 }
 
-static struct condition ready(const struct condition *is_accepted,
-			      const struct condition *is_programmed)
+static struct condition ready(const struct status_input *in, const struct condition *is_accepted,
+			      const struct condition *is_programmed, char *text, size_t size)
 {
+	struct nodes_count n = count_nodes(in);
 	const struct condition *cause =
 	    is_accepted->status != CONDITION_TRUE ? is_accepted : is_programmed;
 
-	if (cause->status == CONDITION_TRUE)
-		return (struct condition){"Ready", CONDITION_TRUE, "Ready",
-					  "The configuration is in effect."};
-	return (struct condition){"Ready", cause->status, cause->reason, cause->message};
+	if (cause->status != CONDITION_TRUE)
+		return (struct condition){"Ready", cause->status, cause->reason, cause->message};
+	snprintf(text, size, "%u of %u nodes %s degraded, see kubectl get profilingnodes.",
+		 n.degraded, n.desired, n.degraded == 1 ? "is" : "are");
+	if (in->agents.nodes && n.degraded)
+		return (struct condition){"Ready", CONDITION_FALSE, "NodesDegraded", text};
+	return (struct condition){"Ready", CONDITION_TRUE, "Ready",
+				  "The configuration is in effect."};
 }
 
 static struct condition overridden(const struct policy_verdict *v, char *text, size_t size)
@@ -106,7 +148,7 @@ static int add_conditions(cJSON *status, const struct status_input *in)
 {
 	const cJSON *live = cJSON_GetObjectItemCaseSensitive(in->live, "conditions");
 	cJSON *out = cJSON_AddArrayToObject(status, "conditions");
-	char programmed_text[128], overridden_text[128];
+	char programmed_text[128], overridden_text[128], ready_text[128];
 	struct condition conditions[4];
 	size_t n = 0;
 	int r = out ? 0 : -ENOMEM;
@@ -117,7 +159,7 @@ static int add_conditions(cJSON *status, const struct status_input *in)
 	n++;
 	if (!in->is_cluster)
 		conditions[n++] = overridden(in->verdict, overridden_text, sizeof(overridden_text));
-	conditions[n] = ready(&conditions[0], &conditions[1]);
+	conditions[n] = ready(in, &conditions[0], &conditions[1], ready_text, sizeof(ready_text));
 	n++;
 	for (size_t i = 0; i < n && !r; i++)
 		r = condition_append(out, &conditions[i], in->generation, live, in->now);
@@ -150,13 +192,12 @@ static int add_clamped(cJSON *status, const struct policy_verdict *v)
 
 static int add_nodes(cJSON *status, const struct status_input *in)
 {
-	const struct objects_state *o = in->objects;
-	uint32_t desired = in->is_cluster ? o->desired : in->matches.nodes;
+	struct nodes_count n = count_nodes(in);
 	cJSON *nodes = cJSON_AddObjectToObject(status, "nodes");
 
-	if (!cJSON_AddNumberToObject(nodes, "desired", desired) ||
-	    !cJSON_AddNumberToObject(nodes, "programmed", in->is_cluster ? o->programmed : 0) ||
-	    !cJSON_AddNumberToObject(nodes, "degraded", in->is_cluster ? o->degraded : 0))
+	if (!cJSON_AddNumberToObject(nodes, "desired", n.desired) ||
+	    !cJSON_AddNumberToObject(nodes, "programmed", n.programmed) ||
+	    !cJSON_AddNumberToObject(nodes, "degraded", n.degraded))
 		return -ENOMEM;
 	return 0;
 }
@@ -285,6 +326,7 @@ static int build(struct status_writer *w, const char *ns, const char *name, cons
 {
 	const cJSON *meta = cJSON_GetObjectItemCaseSensitive(live, "metadata");
 	const cJSON *generation = cJSON_GetObjectItemCaseSensitive(meta, "generation");
+	const struct node_reports *reports = w->options.reports;
 	struct objects_state objects;
 	struct status_input in = {
 	    .verdict = &w->verdict,
@@ -302,7 +344,9 @@ static int build(struct status_writer *w, const char *ns, const char *name, cons
 	/* What was done for the config before says nothing of this one. */
 	if (in.is_cluster && in.verdict->accepted && objects.generation != in.generation)
 		return 1;
-	in.matches = match_counts_read(w->options.matches, ns, ns[0] ? name : "");
+	in.matches = match_counts_read(w->options.matches, ns, ns[0] ? name : "", reports);
+	if (reports)
+		reports->totals(reports->arg, &in.agents);
 	return status_build(&in, ret);
 }
 

@@ -18,6 +18,7 @@ struct status_writer_options {
 	struct objects *objects;
 	struct recorder *events;
 	struct json_store *clusters, *configs; /* the live objects */
+	const struct node_reports *reports;    /* NULL: agents have no stream */
 	bool (*may_write)(void *arg);	       /* asked before each write: do we still lead? */
 	void *arg;
 };
@@ -41,6 +42,7 @@ struct status_input {
 	const struct policy_verdict *verdict;
 	const struct objects_state *objects;
 	struct match_result matches;
+	struct node_totals agents; /* nodes 0: nobody has reported */
 	bool is_cluster;
 	int64_t generation, now;
 	const cJSON *live; /* the status that the object has */

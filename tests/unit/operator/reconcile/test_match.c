@@ -198,7 +198,7 @@ static struct match_result count(struct model *m, const char *ns, const char *na
 static void compare(struct model *m, const char *ns, const char *name)
 {
 	struct match_result want = count(m, ns, name),
-			    is = match_counts_read(m->counts, ns ? ns : "", name);
+			    is = match_counts_read(m->counts, ns ? ns : "", name, NULL);
 
 	assert_int_equal(is.pods, want.pods);
 	assert_int_equal(is.nodes, want.nodes);
@@ -225,7 +225,7 @@ static void test_counts_are_those_of_counting_anew(void **state)
 		dice = world;
 		model_init(&m);
 		for (unsigned int step = 0; step < STEPS; step++) {
-			struct match_result before = match_counts_read(m.counts, "", "");
+			struct match_result before = match_counts_read(m.counts, "", "", NULL);
 
 			m.told = false;
 			if (any(5)) {
@@ -233,7 +233,7 @@ static void test_counts_are_those_of_counting_anew(void **state)
 				/* What is not told changes nothing. */
 				if (!m.told) {
 					struct match_result now =
-					    match_counts_read(m.counts, "", "");
+					    match_counts_read(m.counts, "", "", NULL);
 
 					assert_int_equal(before.pods, now.pods);
 					assert_int_equal(before.nodes, now.nodes);
@@ -247,7 +247,7 @@ static void test_counts_are_those_of_counting_anew(void **state)
 			if (any(3))
 				compare_all(&m);
 		}
-		pods += match_counts_read(m.counts, "", "").pods;
+		pods += match_counts_read(m.counts, "", "", NULL).pods;
 		model_done(&m);
 	}
 	/* The worlds were neither empty nor all noise. */
@@ -261,7 +261,7 @@ static void test_nothing_there_is_nothing(void **state)
 
 	dice = 1;
 	model_init(&m);
-	r = match_counts_read(m.counts, "nowhere", "nothing");
+	r = match_counts_read(m.counts, "nowhere", "nothing", NULL);
 	assert_int_equal(r.pods, 0);
 	assert_int_equal(r.nodes, 0);
 	model_done(&m);

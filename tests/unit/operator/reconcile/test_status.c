@@ -46,13 +46,15 @@ static const struct {
 	struct policy_verdict verdict;
 	struct objects_state objects;
 	struct match_result matches;
+	struct node_totals agents;
 	const char *want;
 } rows[] = {
     {"rolled out",
      true,
      GOOD,
      {.config_hash = "00ff", .applied = true, .desired = 3, .programmed = 3},
-     {12, 3},
+     {.pods = 12, .nodes = 3},
+     {0},
      "gen=7 pods=12 nodes=3/3/0 hash=00ff clamped=0" ACCEPTED
      "\nProgrammed True RolledOut: 3 of 3 nodes run this configuration."
      "\nReady True Ready: The configuration is in effect."},
@@ -60,7 +62,8 @@ static const struct {
      true,
      GOOD,
      {.config_hash = "00ff", .applied = true, .desired = 3, .programmed = 1, .degraded = 1},
-     {0, 0},
+     {.pods = 0, .nodes = 0},
+     {0},
      "gen=7 pods=0 nodes=3/1/1 hash=00ff clamped=0" ACCEPTED
      "\nProgrammed False RollingOut: 1 of 3 nodes run this configuration."
      "\nReady False RollingOut: 1 of 3 nodes run this configuration."},
@@ -68,7 +71,8 @@ static const struct {
      true,
      GOOD,
      {.config_hash = "00ff", .applied = true},
-     {0, 0},
+     {.pods = 0, .nodes = 0},
+     {0},
      "gen=7 pods=0 nodes=0/0/0 hash=00ff clamped=0" ACCEPTED
      "\nProgrammed Unknown NoNodes: No node is known to run an agent yet."
      "\nReady Unknown NoNodes: No node is known to run an agent yet."},
@@ -76,7 +80,8 @@ static const struct {
      true,
      GOOD,
      {.desired = 3, .programmed = 3},
-     {0, 0},
+     {.pods = 0, .nodes = 0},
+     {0},
      "gen=7 pods=0 nodes=3/3/0 hash=- clamped=0" ACCEPTED
      "\nProgrammed Unknown Applying: The agent's objects are being written."
      "\nReady Unknown Applying: The agent's objects are being written."},
@@ -84,7 +89,8 @@ static const struct {
      true,
      GOOD,
      {.error = "apply DaemonSet: no", .applied = false},
-     {0, 0},
+     {.pods = 0, .nodes = 0},
+     {0},
      "gen=7 pods=0 nodes=0/0/0 hash=- clamped=0" ACCEPTED
      "\nProgrammed False ApplyFailed: apply DaemonSet: no"
      "\nReady False ApplyFailed: apply DaemonSet: no"},
@@ -92,7 +98,8 @@ static const struct {
      true,
      GOOD,
      {.error = "spec.nodeGroups: too many", .invalid = true, .desired = 3, .programmed = 3},
-     {0, 0},
+     {.pods = 0, .nodes = 0},
+     {0},
      "gen=7 pods=0 nodes=3/3/0 hash=- clamped=0"
      "\nAccepted False Invalid: spec.nodeGroups: too many"
      "\nProgrammed False NotAccepted: The configuration is not accepted."
@@ -101,7 +108,8 @@ static const struct {
      true,
      {.reason = "Invalid", .message = "spec.x: want y"},
      {.desired = 0},
-     {0, 0},
+     {.pods = 0, .nodes = 0},
+     {0},
      "gen=7 pods=0 nodes=0/0/0 hash=- clamped=0"
      "\nAccepted False Invalid: spec.x: want y"
      "\nProgrammed False NotAccepted: The configuration is not accepted."
@@ -110,7 +118,8 @@ static const struct {
      false,
      GOOD,
      {.config_hash = "00ff", .applied = true, .desired = 3, .programmed = 3},
-     {0, 0},
+     {.pods = 0, .nodes = 0},
+     {0},
      "gen=7 pods=0 nodes=0/0/0 hash=- clamped=0" ACCEPTED
      "\nProgrammed True NoPods: No running pod takes its policy from here."
      "\nOverridden False NotOverridden: Everything is as asked for."
@@ -119,7 +128,8 @@ static const struct {
      false,
      GOOD,
      {.error = "spec.nodeGroups: too many", .invalid = true},
-     {5, 2},
+     {.pods = 5, .nodes = 2},
+     {0},
      "gen=7 pods=5 nodes=2/0/0 hash=- clamped=0" ACCEPTED
      "\nProgrammed Unknown NoReports: No agent has reported yet."
      "\nOverridden False NotOverridden: Everything is as asked for."
@@ -132,7 +142,8 @@ static const struct {
       .n_clamped = 1,
       .clamped = {{"sampling.hz", "499", "97", "guardrails.sampling.maxHz is 97"}}},
      {.applied = true},
-     {5, 2},
+     {.pods = 5, .nodes = 2},
+     {0},
      "gen=7 pods=5 nodes=2/0/0 hash=- clamped=1\nAccepted True Accepted: " CLAMPED
      "\nProgrammed Unknown NoReports: No agent has reported yet."
      "\nOverridden True Clamped: 1 field is limited by the cluster's guard-rails, see "
@@ -142,11 +153,69 @@ static const struct {
      false,
      {.reason = "Conflict", .message = "as in a"},
      {.applied = true},
-     {0, 0},
+     {.pods = 0, .nodes = 0},
+     {0},
      "gen=7 pods=0 nodes=0/0/0 hash=- clamped=0\nAccepted False Conflict: as in a"
      "\nProgrammed False NotAccepted: The configuration is not accepted."
      "\nOverridden False NotOverridden: Everything is as asked for."
      "\nReady False Conflict: as in a"},
+    {"agents have reported: all run it",
+     true,
+     GOOD,
+     {.config_hash = "00ff", .applied = true, .desired = 3, .programmed = 3},
+     {.pods = 12, .nodes = 3},
+     {.nodes = 3, .applied = 3},
+     "gen=7 pods=12 nodes=3/3/0 hash=00ff clamped=0" ACCEPTED
+     "\nProgrammed True RolledOut: 3 of 3 nodes run this configuration."
+     "\nReady True Ready: The configuration is in effect."},
+    {"pods are new, their agents run the old configuration",
+     true,
+     GOOD,
+     {.config_hash = "00ff", .applied = true, .desired = 3, .programmed = 3},
+     {.pods = 12, .nodes = 3},
+     {.nodes = 3, .applied = 1, .degraded = 2},
+     "gen=7 pods=12 nodes=3/1/2 hash=00ff clamped=0" ACCEPTED
+     "\nProgrammed False RollingOut: 1 of 3 nodes run this configuration."
+     "\nReady False RollingOut: 1 of 3 nodes run this configuration."},
+    {"one node is degraded, and one is left of an earlier setting",
+     true,
+     GOOD,
+     {.config_hash = "00ff", .applied = true, .desired = 1, .programmed = 1},
+     {.pods = 12, .nodes = 1},
+     {.nodes = 2, .applied = 2, .degraded = 2},
+     "gen=7 pods=12 nodes=1/1/1 hash=00ff clamped=0" ACCEPTED
+     "\nProgrammed True RolledOut: 1 of 1 nodes run this configuration."
+     "\nReady False NodesDegraded: 1 of 1 nodes is degraded, see kubectl get profilingnodes."},
+    {"a namespace's: one agent applies its policy",
+     false,
+     GOOD,
+     {.applied = true},
+     {.pods = 5, .nodes = 2, .programmed = 1},
+     {.nodes = 3, .applied = 3, .degraded = 1},
+     "gen=7 pods=5 nodes=2/1/0 hash=- clamped=0" ACCEPTED
+     "\nProgrammed False RollingOut: 1 of 2 nodes apply this policy to its pods."
+     "\nOverridden False NotOverridden: Everything is as asked for."
+     "\nReady False RollingOut: 1 of 2 nodes apply this policy to its pods."},
+    {"a namespace's: all do; another node's trouble is not its own",
+     false,
+     GOOD,
+     {.applied = true},
+     {.pods = 5, .nodes = 2, .programmed = 2},
+     {.nodes = 3, .applied = 2, .degraded = 1},
+     "gen=7 pods=5 nodes=2/2/0 hash=- clamped=0" ACCEPTED
+     "\nProgrammed True RolledOut: 2 of 2 nodes apply this policy to its pods."
+     "\nOverridden False NotOverridden: Everything is as asked for."
+     "\nReady True Ready: The configuration is in effect."},
+    {"a namespace's: its own nodes' trouble is",
+     false,
+     GOOD,
+     {.applied = true},
+     {.pods = 5, .nodes = 2, .programmed = 2, .degraded = 2},
+     {.nodes = 3, .applied = 2, .degraded = 2},
+     "gen=7 pods=5 nodes=2/2/2 hash=- clamped=0" ACCEPTED
+     "\nProgrammed True RolledOut: 2 of 2 nodes apply this policy to its pods."
+     "\nOverridden False NotOverridden: Everything is as asked for."
+     "\nReady False NodesDegraded: 2 of 2 nodes are degraded, see kubectl get profilingnodes."},
 };
 
 static void test_what_status_says(void **state)
@@ -155,6 +224,7 @@ static void test_what_status_says(void **state)
 		const struct status_input in = {.verdict = &rows[i].verdict,
 						.objects = &rows[i].objects,
 						.matches = rows[i].matches,
+						.agents = rows[i].agents,
 						.is_cluster = rows[i].is_cluster,
 						.generation = 7,
 						.now = 1000000000};

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What people read with `kubectl get pn`.
+ *
+ * Ready needs ConfigApplied, Exporting and MetadataSynced, and has the reason of the first that
+ * does not hold. A tracer that is not available keeps nobody from profiling the rest of the node,
+ * so that TracersLoaded tells and is no cause. A node without a stream is Unknown: its agent goes
+ * on with what it was told last, and nobody hears of it.
+ */
+#include "operator/nodes/node_status.h"
+
+#include "operator/reconcile/condition.h"
+
+enum {
+	VERSION_LENGTH = 64,
+	KERNEL_LENGTH = 128,
+	RUNTIME_LENGTH = 64,
+	HASH_LENGTH = 64,
+	TRACER_LENGTH = 16,
+	EXPORTER_LENGTH = 317, /* "namespace/name" */
+	REASON_LENGTH = 256,
+	MESSAGE_LENGTH = 1024,
+};
+#define NUMBER_MAX 9007199254740991ULL /* what JSON's readers keep exactly */
+
+const char *const node_condition_names[NODE_CONDITIONS] = {
+    [NODE_READY] = "Ready",
+    [NODE_CONFIG_APPLIED] = "ConfigApplied",
+    [NODE_TRACERS_LOADED] = "TracersLoaded",
+    [NODE_EXPORTING] = "Exporting",
+    [NODE_METADATA_SYNCED] = "MetadataSynced",
+};
+
+/* At most MAX characters of TEXT, in OUT of MAX + 1; what is not printable ASCII becomes '?'. */
+static const char *clean(const char *text, size_t max, char *out)
+{
+	size_t n = 0;
+
+	for (; text && text[n] && n < max; n++)
+		out[n] = text[n] >= ' ' && text[n] < 0x7f ? text[n] : '?';
+	out[n] = 0;
+	return out;
+}
+
+static bool add_text(cJSON *to, const char *key, const char *text, size_t max)
+{
+	char out[MESSAGE_LENGTH + 1];
+
+	return !text || !text[0] || cJSON_AddStringToObject(to, key, clean(text, max, out));
+}
+
+static bool add_number(cJSON *to, const char *key, uint64_t n)
+{
+	return cJSON_AddNumberToObject(to, key, (double)MIN(n, NUMBER_MAX));
+}
+
+/* A new item of the list-map KEY of TO; NULL: out of memory. */
+static cJSON *add_item(cJSON *list)
+{
+	cJSON *item = cJSON_CreateObject();
+
+	if (cJSON_AddItemToArray(list, item))
+		return item;
+	cJSON_Delete(item);
+	return NULL;
+}
+
+static bool has_item(const cJSON *list, const char *key, const char *value)
+{
+	const cJSON *item;
+
+	cJSON_ArrayForEach(item, list)
+	{
+		const char *text =
+		    cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, key));
+
+		if (text && streq(text, value))
+			return true;
+	}
+	return false;
+}
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+static bool add_tracers(cJSON *status, const Kiln__Node__V1__Report *r)
+{
+	static const char *const states[] = {[KILN__NODE__V1__TRACER__STATE__LOADED] = "Loaded",
+					     [KILN__NODE__V1__TRACER__STATE__DISABLED] = "Disabled",
+					     [KILN__NODE__V1__TRACER__STATE__UNAVAILABLE] =
+						 "Unavailable"};
+	cJSON *list = r->n_tracers ? cJSON_AddArrayToObject(status, "tracers") : NULL, *item;
+	char name[TRACER_LENGTH + 1];
+
+	for (size_t i = 0; i < r->n_tracers; i++) {
+		const Kiln__Node__V1__Tracer *t = r->tracers[i];
+
+		clean(t->name, TRACER_LENGTH, name);
+		if (!name[0] || (unsigned int)t->state >= ARRAY_SIZE(states) || !states[t->state] ||
+		    has_item(list, "name", name))
+			continue;
+		item = add_item(list);
+		if (!cJSON_AddStringToObject(item, "name", name) ||
+		    !cJSON_AddStringToObject(item, "state", states[t->state]) ||
+		    !add_text(item, "reason", t->reason, REASON_LENGTH))
+			return false;
+	}
+	return !r->n_tracers || list;
+}
+
+static bool add_exporters(cJSON *status, const Kiln__Node__V1__Report *r)
+{
+	cJSON *list = r->n_exporters ? cJSON_AddArrayToObject(status, "exporters") : NULL, *item;
+	char name[EXPORTER_LENGTH + 1];
+
+	for (size_t i = 0; i < r->n_exporters; i++) {
+		const Kiln__Node__V1__Exporter *e = r->exporters[i];
+
+		clean(e->destination, EXPORTER_LENGTH, name);
+		if (!name[0] || has_item(list, "name", name))
+			continue;
+		item = add_item(list);
+		if (!cJSON_AddStringToObject(item, "name", name) ||
+		    !cJSON_AddStringToObject(item, "state", e->healthy ? "Healthy" : "Failing") ||
+		    !(e->healthy || add_text(item, "error", e->error, REASON_LENGTH)))
+			return false;
+	}
+	return !r->n_exporters || list;
+}
+
+static bool add_policies(cJSON *status, const Kiln__Node__V1__Report *r)
+{
+	cJSON *list = r->n_policies ? cJSON_AddArrayToObject(status, "policies") : NULL, *item;
+	char id[17];
+
+	for (size_t i = 0; i < r->n_policies; i++) {
+		snprintf(id, sizeof(id), "%016llx", (unsigned long long)r->policies[i]->id);
+		if (has_item(list, "id", id))
+			continue;
+		item = add_item(list);
+		if (!cJSON_AddStringToObject(item, "id", id) ||
+		    !add_number(item, "containers", r->policies[i]->containers))
+			return false;
+	}
+	return !r->n_policies || list;
+}
+
+/* ---- conditions ------------------------------------------------------------------------------ */
+
+static struct condition config_applied(const struct node_status_input *in)
+{
+	const char *hash = in->report ? in->report->config_hash : "";
+
+	if (!hash[0] || !in->wanted_hash[0])
+		return (struct condition){NULL, CONDITION_UNKNOWN, "NotKnown",
+					  "It is not known which configuration the agent runs."};
+	if (!streq(hash, in->wanted_hash))
+		return (struct condition){NULL, CONDITION_FALSE, "OldConfig",
+					  "The agent runs another configuration than the one that "
+					  "is rendered for this node."};
+	return (struct condition){NULL, CONDITION_TRUE, "Applied",
+				  "The agent runs the configuration of now."};
+}
+
+static struct condition tracers_loaded(const struct node_status_input *in, char *text, size_t size)
+{
+	const Kiln__Node__V1__Report *r = in->report;
+	char name[TRACER_LENGTH + 1];
+	size_t n = 0;
+
+	if (!r || !r->n_tracers)
+		return (struct condition){NULL, CONDITION_UNKNOWN, "NotKnown",
+					  "The agent has not told of its tracers."};
+	for (size_t i = 0; i < r->n_tracers; i++)
+		if (r->tracers[i]->state == KILN__NODE__V1__TRACER__STATE__UNAVAILABLE && n < size)
+			n += (size_t)snprintf(text + n, size - n, "%s%s",
+					      n ? ", " : "Not available: ",
+					      clean(r->tracers[i]->name, TRACER_LENGTH, name));
+	if (n)
+		return (struct condition){NULL, CONDITION_FALSE, "TracersUnavailable", text};
+	return (struct condition){NULL, CONDITION_TRUE, "Loaded",
+				  "Every tracer that is asked for is loaded."};
+}
+
+static struct condition exporting(const struct node_status_input *in, char *text, size_t size)
+{
+	const Kiln__Node__V1__Report *r = in->report;
+	char name[EXPORTER_LENGTH + 1], error[REASON_LENGTH + 1];
+	size_t n_bad = 0;
+
+	if (!r || !r->n_exporters)
+		return (struct condition){NULL, CONDITION_UNKNOWN, "NotKnown",
+					  "The agent has not told of its destinations."};
+	for (size_t i = 0; i < r->n_exporters; i++) {
+		const Kiln__Node__V1__Exporter *e = r->exporters[i];
+
+		if (!e->healthy && !n_bad++)
+			snprintf(text, size, "%s: %s", clean(e->destination, EXPORTER_LENGTH, name),
+				 e->error[0] ? clean(e->error, REASON_LENGTH, error) : "failing");
+	}
+	if (n_bad)
+		return (struct condition){NULL, CONDITION_FALSE, "ExportFailing", text};
+	return (struct condition){NULL, CONDITION_TRUE, "Exporting",
+				  "Every destination takes what it is sent."};
+}
+
+static struct condition metadata_synced(const struct node_status_input *in)
+{
+	if (!in->replica[0])
+		return (struct condition){NULL, CONDITION_UNKNOWN, "Disconnected",
+					  "The agent has no stream to the operator."};
+	if (!in->report)
+		return (struct condition){NULL, CONDITION_UNKNOWN, "NotKnown",
+					  "The agent has not reported yet."};
+	return (struct condition){NULL, CONDITION_TRUE, "Synced",
+				  "The agent knows the node's pods."};
+}
+
+static struct condition ready(const struct node_status_input *in, const struct condition *all)
+{
+	static const enum node_condition causes[] = {NODE_METADATA_SYNCED, NODE_CONFIG_APPLIED,
+						     NODE_EXPORTING};
+
+	/* What an agent without a stream said last is not how it is. An agent that cannot tell its
+	 * configuration's hash, or has no destination, does all that it should. */
+	if (all[NODE_METADATA_SYNCED].status != CONDITION_TRUE)
+		return all[NODE_METADATA_SYNCED];
+	for (size_t i = 0; i < ARRAY_SIZE(causes); i++)
+		if (all[causes[i]].status == CONDITION_FALSE)
+			return all[causes[i]];
+	return (struct condition){NULL, CONDITION_TRUE, "Ready", "The agent does all it should."};
+}
+
+static int add_conditions(cJSON *status, const struct node_status_input *in,
+			  struct node_turns *turns)
+{
+	char tracers_text[MESSAGE_LENGTH], export_text[MESSAGE_LENGTH];
+	cJSON *list = cJSON_AddArrayToObject(status, "conditions");
+	struct condition all[NODE_CONDITIONS];
+	int r = list ? 0 : -ENOMEM;
+
+	all[NODE_CONFIG_APPLIED] = config_applied(in);
+	all[NODE_TRACERS_LOADED] = tracers_loaded(in, tracers_text, sizeof(tracers_text));
+	all[NODE_EXPORTING] = exporting(in, export_text, sizeof(export_text));
+	all[NODE_METADATA_SYNCED] = metadata_synced(in);
+	all[NODE_READY] = ready(in, all);
+	for (size_t i = 0; i < NODE_CONDITIONS && !r; i++) {
+		if (!turns->since[i] || turns->status[i] != all[i].status)
+			turns->since[i] = in->now;
+		turns->status[i] = (uint8_t)all[i].status;
+		all[i].type = node_condition_names[i];
+		r = condition_append(list, &all[i], 1, NULL, turns->since[i]);
+	}
+	return r;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static bool add_report(cJSON *status, const Kiln__Node__V1__Report *r)
+{
+	return add_text(status, "configHash", r->config_hash, HASH_LENGTH) &&
+	       add_number(status, "samples", r->samples) &&
+	       add_number(status, "dropped", r->dropped) &&
+	       add_number(status, "truncated", r->truncated) &&
+	       add_number(status, "exported", r->exported) &&
+	       add_number(status, "unresolvedContainers", r->unresolved_containers) &&
+	       add_tracers(status, r) && add_exporters(status, r) && add_policies(status, r);
+}
+
+static bool add_facts(cJSON *status, const struct node_status_input *in)
+{
+	static const char *const modes[] = {"v1", "v2", "hybrid"};
+	char time[32];
+
+	for (size_t i = 0; i < ARRAY_SIZE(modes); i++)
+		if (streq(in->cgroup_mode, modes[i]) &&
+		    !cJSON_AddStringToObject(status, "cgroupMode", modes[i]))
+			return false;
+	format_time(in->reported, time);
+	return add_text(status, "agentVersion", in->agent_version, VERSION_LENGTH) &&
+	       add_text(status, "kernel", in->kernel, KERNEL_LENGTH) &&
+	       add_text(status, "runtime", in->runtime, RUNTIME_LENGTH) &&
+	       add_text(status, "operator", in->replica, 253) &&
+	       (!in->reported || cJSON_AddStringToObject(status, "lastReportTime", time));
+}
+
+int node_status_build(const struct node_status_input *in, struct node_turns *turns, cJSON **ret)
+{
+	cJSON *status = cJSON_CreateObject();
+	int r =
+	    add_facts(status, in) && (!in->report || add_report(status, in->report)) ? 0 : -ENOMEM;
+
+	if (!r)
+		r = add_conditions(status, in, turns);
+	if (r < 0) {
+		cJSON_Delete(status);
+		return r;
+	}
+	*ret = status;
+	return 0;
+}
