@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// An OpenTelemetry Collector with just the parts that Kiln's tests need: the OTLP receiver, and
-// exporters that show or keep what came in. It is the real receiver that users run, so a request that
-// it accepts is a request that works.
+// An OpenTelemetry Collector with just the parts that Kiln's tests need: the OTLP receiver, exporters
+// that show or keep what came in, and what the gateway of kustomize/components/pyroscope is made of. It is
+// the real receiver that users run, so a request that it accepts is a request that works.
 package main
 
 import (
@@ -10,13 +10,18 @@ import (
 	"os"
 
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/fileexporter"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/healthcheckextension"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/provider/fileprovider"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/debugexporter"
 	"go.opentelemetry.io/collector/exporter/nopexporter"
+	"go.opentelemetry.io/collector/exporter/otlpexporter"
+	"go.opentelemetry.io/collector/extension"
 	"go.opentelemetry.io/collector/otelcol"
+	"go.opentelemetry.io/collector/processor"
+	"go.opentelemetry.io/collector/processor/memorylimiterprocessor"
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
@@ -31,14 +36,25 @@ func factories() (otelcol.Factories, error) {
 		debugexporter.NewFactory(),
 		fileexporter.NewFactory(),
 		nopexporter.NewFactory(),
+		otlpexporter.NewFactory(),
 	)
 	if err != nil {
 		return otelcol.Factories{}, err
 	}
+	processors, err := otelcol.MakeFactoryMap[processor.Factory](memorylimiterprocessor.NewFactory())
+	if err != nil {
+		return otelcol.Factories{}, err
+	}
+	extensions, err := otelcol.MakeFactoryMap[extension.Factory](healthcheckextension.NewFactory())
+	if err != nil {
+		return otelcol.Factories{}, err
+	}
 	return otelcol.Factories{
-		Receivers: receivers,
-		Exporters: exporters,
-		Telemetry: otelconftelemetry.NewFactory(),
+		Receivers:  receivers,
+		Processors: processors,
+		Exporters:  exporters,
+		Extensions: extensions,
+		Telemetry:  otelconftelemetry.NewFactory(),
 	}, nil
 }
 
