@@ -16,6 +16,7 @@
 #include "operator/http/prometheus.h"
 #include "operator/http/server.h"
 #include "operator/lease/lease.h"
+#include "operator/nodes/nodes.h"
 #include "operator/reconcile/status.h"
 #include "operator/render/first_config.h"
 #include "operator/work/queue.h"
@@ -55,6 +56,8 @@ struct operator
 	struct lease *lease;
 	struct first_config *first_config;
 	struct operator_http *http;
+	struct kube_client *nodes_client; /* of its own: thousands of nodes are written at a pace */
+	struct nodes *nodes;		  /* NULL: no node stream */
 	struct stream_service *stream;
 	bool begun; /* the caches are whole */
 	uv_timer_t sync_timer, counts_timer, first_config_timer;
@@ -152,6 +155,7 @@ static void objects_changed(void *arg)
 	const struct cluster_config *config;
 	struct operator* op = arg;
 
+	nodes_config_changed(op->nodes);
 	config = policy_set_get_cluster(op->policies);
 	if (config && !op->ending)
 		(void)work_queue_add(op->status_queue, config->id.name);
@@ -216,6 +220,21 @@ static void on_namespace(void *arg, const struct meta_object *object, bool remov
 
 	match_counts_invalidate(op->matches);
 	node_server_namespace(agents_of(op), object->name);
+	statuses_due(op, COUNTS_MS);
+}
+
+/* Its labels choose its group: another rate, another configuration. */
+static void on_node(void *arg, const struct meta_object *object, bool removed)
+{
+	const struct cluster_config *config;
+	struct operator* op = arg;
+
+	node_server_node(agents_of(op), object->name);
+	config = policy_set_get_cluster(op->policies);
+	if (!config || !config->n_groups)
+		return;
+	nodes_config_changed(op->nodes);
+	match_counts_invalidate(op->matches);
 	statuses_due(op, COUNTS_MS);
 }
 
@@ -304,6 +323,51 @@ static void on_config(void *arg, const char *ns, const char *name, const cJSON *
 		add_status_key(op, object);
 }
 
+/* ---- what agents report ---------------------------------------------------------------------- */
+
+static void on_report(void *arg, const struct node_report *report)
+{
+	struct operator* op = arg;
+
+	nodes_report(op->nodes, report);
+}
+
+static void on_left(void *arg, const char *node)
+{
+	struct operator* op = arg;
+
+	nodes_left(op->nodes, node);
+}
+
+static const char *uid_of_node(void *arg, const char *node)
+{
+	struct operator* op = arg;
+	struct meta_object object;
+
+	return meta_store_find(op->world.nodes, "", node, &object) < 0 ? NULL : object.uid;
+}
+
+static void config_of_node(void *arg, const char *node, char ret[static 17])
+{
+	const struct node_group *group = NULL;
+	struct label labels[VIEW_PAIRS_MAX];
+	struct operator* op = arg;
+	struct meta_object object;
+	size_t n = 0;
+
+	if (meta_store_find(op->world.nodes, "", node, &object) == 0) {
+		for (; n < object.n_labels && n < VIEW_PAIRS_MAX; n++)
+			labels[n] = (struct label){object.labels[n].key, object.labels[n].value};
+		group = policy_node_group(op->policies, labels, n);
+	}
+	snprintf(ret, 17, "%s", objects_config_hash(op->objects, group ? group->name : ""));
+}
+
+static void reports_turned(void *arg)
+{
+	statuses_due(arg, COUNTS_MS);
+}
+
 /* ---- leading and ending ---------------------------------------------------------------------- */
 
 static void close_handle(uv_handle_t *handle, void *arg)
@@ -330,11 +394,13 @@ static void close_everything(struct operator* op)
 	op->first_config = first_config_free(op->first_config);
 	op->lease = lease_free(op->lease);
 	op->http = operator_http_free(op->http);
+	op->nodes = nodes_free(op->nodes);
 	op->stream = stream_service_free(op->stream);
 	op->matches = match_counts_free(op->matches);
 	if (op->has_world)
 		world_done(&op->world);
 	op->has_world = false;
+	op->nodes_client = kube_client_free(op->nodes_client);
 	op->client = kube_client_free(op->client);
 	if (op->has_handles) {
 		close_handle((uv_handle_t *)&op->sync_timer, NULL);
@@ -432,6 +498,8 @@ static bool is_ready(void *arg, char *reason, size_t size)
 		snprintf(reason, size, "the cache of %s is not whole yet", missing);
 	else if (!objects_synced(op->objects))
 		snprintf(reason, size, "the cache of rendered objects is not whole yet");
+	else if (op->nodes && !nodes_synced(op->nodes))
+		snprintf(reason, size, "the cache of profilingnodes is not whole yet");
 	else
 		return true;
 	return false;
@@ -466,6 +534,7 @@ static void tell_metrics(void *arg, struct buf *out)
 	prometheus_single(out, "kiln_invalid_configs_total", "counter",
 			  "Configs that could not be understood.", (double)op->invalid_configs);
 	stream_service_metrics(op->stream, out);
+	nodes_metrics(op->nodes, out);
 }
 
 static void on_request(void *arg, const char *method, int status)
@@ -484,7 +553,11 @@ static int serve_agents(struct operator* op)
 	const struct view_sources sources = {w->pods,	  w->namespaces, w->nodes,
 					     w->services, op->policies,	 w->strings};
 
-	return op->stream ? stream_service_serve(op->stream, &sources, op->err) : 0;
+	int r = op->stream ? stream_service_serve(op->stream, &sources, op->err) : 0;
+
+	if (!r && op->stream)
+		node_server_on_report(agents_of(op), on_report, on_left, op);
+	return r;
 }
 
 static int create_stream(struct operator* op)
@@ -574,6 +647,29 @@ static int create_queues(struct operator* op)
 	return r;
 }
 
+static int create_nodes(struct operator* op)
+{
+	struct kube_client_options client = {
+	    .credentials = op->credentials, .user_agent = "kiln-operator/" KILN_VERSION " (linux)"};
+	struct nodes_options nodes = {.loop = &op->loop,
+				      .identity = op->identity,
+				      .uid = uid_of_node,
+				      .wanted = config_of_node,
+				      .leads = may_write,
+				      .turned = reports_turned,
+				      .arg = op};
+	int r;
+
+	if (!op->options->stream.address)
+		return 0;
+	r = kube_client_new(&op->loop, &client, &op->nodes_client, op->err);
+	if (r < 0)
+		return r;
+	kube_client_on_result(op->nodes_client, on_request, op);
+	nodes.client = op->nodes_client;
+	return nodes_new(&nodes, &op->nodes, op->err);
+}
+
 static int create_writers(struct operator* op)
 {
 	struct objects_options objects = {.loop = &op->loop,
@@ -591,6 +687,7 @@ static int create_writers(struct operator* op)
 						 .policies = op->policies,
 						 .clusters = op->world.clusters,
 						 .configs = op->world.configs,
+						 .reports = nodes_reports(op->nodes),
 						 .may_write = may_write,
 						 .arg = op};
 	int r = recorder_new(&op->loop, op->client, op->identity, &op->events);
@@ -647,6 +744,7 @@ static int start(struct operator* op)
 {
 	struct world_events events = {.pod = on_pod,
 				      .namespace = on_namespace,
+				      .node = on_node,
 				      .config = on_config,
 				      .services = on_services,
 				      .arg = op};
@@ -664,6 +762,8 @@ static int start(struct operator* op)
 	r = world_init(&op->world, &op->loop, op->client, &limits, &events, op->err);
 	op->has_world = !r;
 	if (!r)
+		r = create_nodes(op);
+	if (!r)
 		r = create_writers(op);
 	if (!r)
 		r = create_lease(op);
@@ -678,6 +778,8 @@ static int start(struct operator* op)
 		return r;
 	world_start(&op->world);
 	objects_start(op->objects);
+	if (op->nodes)
+		nodes_start(op->nodes);
 	return 0;
 }
 

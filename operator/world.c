@@ -70,6 +70,14 @@ static void on_namespace(void *arg, const struct meta_object *object, bool remov
 	w->events.namespace(w->events.arg, object, removed);
 }
 
+static void on_node(void *arg, const struct meta_object *object, bool removed)
+{
+	struct world *w = arg;
+
+	if (w->events.node)
+		w->events.node(w->events.arg, object, removed);
+}
+
 static void on_config(void *arg, const char *ns, const char *name, const cJSON *object)
 {
 	struct world *w = arg;
@@ -102,7 +110,9 @@ static int create_stores(struct world *w, const struct world_limits *l)
 						.changed = on_namespace,
 						.arg = w};
 	struct meta_store_options nodes = {.max_objects = or_default(l->nodes, NODES_MAX),
-					   .annotations = no_annotations};
+					   .annotations = no_annotations,
+					   .changed = on_node,
+					   .arg = w};
 	struct json_store_options configs = {
 	    .max_objects = or_default(l->configs, CONFIGS_MAX), .changed = on_config, .arg = w};
 	struct service_index_options services = {.max_slices = or_default(l->slices, SLICES_MAX),

@@ -22,6 +22,8 @@ enum world_part {
 struct world_events {
 	void (*pod)(void *arg, const struct pod *pod, const struct pod *old);
 	void (*namespace)(void *arg, const struct meta_object *object, bool removed);
+	/* Labels of a node changed, or it came or went. NULL: nobody asks. */
+	void (*node)(void *arg, const struct meta_object *object, bool removed);
 	/* OBJECT NULL: removed. NS "" for the cluster's config. */
 	void (*config)(void *arg, const char *ns, const char *name, const cJSON *object);
 	/* The services of the pod UID may be others. NULL: nobody asks. */

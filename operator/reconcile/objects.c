@@ -13,6 +13,7 @@
 #include "operator/cache/meta_store.h"
 
 #define APPLIED_HASH "profiling.kiln.dev/applied-hash"
+#define CONFIG_HASH  "profiling.kiln.dev/config-hash"
 
 enum {
 	BEHIND_MS = 2000, /* how long a cache may be behind a write before it counts as true */
@@ -415,12 +416,20 @@ void objects_read(struct objects *o, struct objects_state *ret)
 	*ret = o->state;
 }
 
+const char *objects_config_hash(const struct objects *o, const char *group)
+{
+	char name[254];
+
+	snprintf(name, sizeof(name), "kiln-agent%s%.200s", group[0] ? "-" : "", group);
+	return annotation(live_object(o, KUBE_CONFIG_MAPS, name), CONFIG_HASH);
+}
+
 static void on_object(void *arg, const char *ns, const char *name, const cJSON *object)
 {
 	struct watched_kind *k = arg;
 
 	k->owner->options.due(k->owner->options.arg);
-	if (k->kind == KUBE_DAEMON_SETS)
+	if (k->kind == KUBE_DAEMON_SETS || k->kind == KUBE_CONFIG_MAPS)
 		k->owner->options.changed(k->owner->options.arg);
 }
 

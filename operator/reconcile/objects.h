@@ -59,3 +59,5 @@ bool objects_refuse(struct objects *o, int64_t generation, const char *cause);
 /* One pass; DONE once, later or at once. Not while one is under way. */
 void objects_reconcile(struct objects *o, void (*done)(void *arg, int result), void *arg);
 void objects_read(struct objects *o, struct objects_state *ret);
+/* Of the agent's configuration that nodes of GROUP ("": of none) have at the API server; "". */
+const char *objects_config_hash(const struct objects *o, const char *group);

@@ -305,6 +305,15 @@ static int start(struct node_server *server, struct error *err)
 	return 0;
 }
 
+void node_server_on_report(struct node_server *server,
+			   void (*report)(void *arg, const struct node_report *report),
+			   void (*left)(void *arg, const char *node), void *arg)
+{
+	server->o.report = report;
+	server->o.left = left;
+	server->o.arg = arg;
+}
+
 static void on_closed(uv_handle_t *handle)
 {
 	struct node_server *server = handle->data;

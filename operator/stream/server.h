@@ -43,6 +43,7 @@ struct node_server_options {
 	uint64_t epoch; /* 0: a random one */
 	uint32_t report_interval_s;
 	void (*report)(void *arg, const struct node_report *report); /* may be NULL */
+	void (*left)(void *arg, const char *node); /* its stream is gone; may be NULL */
 	void *arg;
 };
 
@@ -87,6 +88,10 @@ int node_server_new(const struct node_server_options *options, struct node_serve
 		    struct error *err) _must_check_;
 /* Run the loop on after this: its handles close there. */
 struct node_server *node_server_free(struct node_server *server);
+/* REPORT, LEFT and ARG of the options, given later: before any agent has come. */
+void node_server_on_report(struct node_server *server,
+			   void (*report)(void *arg, const struct node_report *report),
+			   void (*left)(void *arg, const char *node), void *arg);
 /* Every stream is told to go elsewhere; new ones are refused. */
 void node_server_drain(struct node_server *server);
 int node_server_port(const struct node_server *server);

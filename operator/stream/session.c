@@ -103,6 +103,8 @@ static void detach(struct session *s)
 	node->session = NULL;
 	node->left_ms = server_now(s->server);
 	s->server->stats.live--;
+	if (s->server->o.left)
+		s->server->o.left(s->server->o.arg, s->node_name);
 }
 
 static void end(struct session *s, int status, const char *message)
