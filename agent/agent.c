@@ -24,6 +24,7 @@
 #include "agent/footprint.h"
 #include "agent/http/debug_pprof.h"
 #include "agent/http/health.h"
+#include "agent/live/live.h"
 #include "agent/process/procfs.h"
 #include "agent/window/intake.h"
 #include "agent/window/naming.h"
@@ -55,7 +56,7 @@ struct agent {
 	/* What the worker made; NULL: it could not. */
 	struct split split;
 	struct batch *batches[SPLIT_PARTS_MAX], *whole;
-	bool whole_wanted; /* by pprof: a window that is split, in one piece too */
+	bool whole_wanted; /* by pprof or the page: a window that is split, in one piece too */
 	int naming_result;
 	uint64_t duration_ns;
 	uint64_t window_start_ns; /* CLOCK_MONOTONIC */
@@ -65,6 +66,7 @@ struct agent {
 	struct router *router;
 	struct health *health;
 	struct debug_pprof *pprof;
+	struct live *live;
 	bool reported;	  /* a window went out */
 	bool has_signals; /* sigint and sigterm are initialised */
 	bool has_handles; /* timers and the ring's poll are */
@@ -116,6 +118,8 @@ static void deliver(struct agent *a)
 			router_deliver(a->router, a->split.parts[i], a->batches[i]);
 	if (a->pprof && all)
 		debug_pprof_consume(a->pprof, all);
+	if (a->live && all)
+		live_consume(a->live, all);
 	for (size_t i = 0; i < a->split.n; i++)
 		a->batches[i] = batch_unref(a->batches[i]);
 	a->whole = batch_unref(a->whole);
@@ -189,7 +193,7 @@ static void close_window(struct agent *a)
 	if (a->cluster)
 		cluster_close_window(a->cluster, &a->windows[1 - a->current], next,
 				     a->phase != RUNNING);
-	a->whole_wanted = a->pprof && debug_pprof_pending(a->pprof);
+	a->whole_wanted = a->live || (a->pprof && debug_pprof_pending(a->pprof));
 	a->naming_busy = true;
 	if (uv_queue_work(&a->loop, &a->naming_work, name_window, window_named) < 0) {
 		a->naming_busy = false;
@@ -277,6 +281,7 @@ static void close_everything(struct agent *a)
 	cluster_stop(a->cluster);
 	a->health = health_free(a->health);
 	a->pprof = debug_pprof_free(a->pprof);
+	a->live = live_free(a->live);
 	if (a->has_signals) {
 		close_handle((uv_handle_t *)&a->sigint, NULL);
 		close_handle((uv_handle_t *)&a->sigterm, NULL);
@@ -418,14 +423,6 @@ static int create_exporters(struct agent *a, struct error *err)
 	return r < 0 ? error_set(err, r, "out of memory") : 0;
 }
 
-/* What the configuration asks for and this version does not do. */
-static void warn_missing(const struct config *c)
-{
-	if (c->live.enabled)
-		log_warn("agent",
-			 "live: this version has no live page yet; /metrics, files and OTLP work");
-}
-
 static int listen_extensions(struct agent *a, struct error *err)
 {
 	const struct config *c = a->config;
@@ -446,6 +443,12 @@ static int listen_extensions(struct agent *a, struct error *err)
 			return r;
 		log_info("agent", "own profile on http://%s/debug/pprof/profile",
 			 debug_pprof_address(a->pprof));
+	}
+	if (c->live.enabled) {
+		r = live_new(&a->loop, &c->live, c->receiver.reporter_interval_ms, &a->live, err);
+		if (r < 0)
+			return r;
+		log_info("agent", "flame graph on http://%s/", live_address(a->live));
 	}
 	return 0;
 }
@@ -474,6 +477,9 @@ static bool asked_to_end(struct agent *a)
 static int start_handles(struct agent *a, struct error *err)
 {
 	const struct config *c = a->config;
+	uint64_t interval = c->receiver.reporter_interval_ms;
+	/* Whoever opened the page is waiting for it to show something. */
+	uint64_t first = c->live.enabled ? MIN(interval, (uint64_t)LIVE_FIRST_WINDOW_MS) : interval;
 	int r = 0;
 
 	r |= uv_timer_init(&a->loop, &a->drain_timer);
@@ -484,8 +490,7 @@ static int start_handles(struct agent *a, struct error *err)
 	a->drain_timer.data = a->window_timer.data = a->end_timer.data = a;
 	a->ring_poll.data = a;
 	r |= uv_timer_start(&a->drain_timer, on_drain_timer, DRAIN_MS, DRAIN_MS);
-	r |= uv_timer_start(&a->window_timer, on_window_timer, c->receiver.reporter_interval_ms,
-			    c->receiver.reporter_interval_ms);
+	r |= uv_timer_start(&a->window_timer, on_window_timer, first, interval);
 	if (c->duration_ms)
 		r |= uv_timer_start(&a->end_timer, on_end_timer, c->duration_ms, 0);
 	r |= uv_poll_start(&a->ring_poll, UV_READABLE, on_ring);
@@ -503,7 +508,6 @@ static int start(struct agent *a, struct error *err)
 	if (r < 0)
 		return r;
 	footprint_raise_files();
-	warn_missing(c);
 	r = image_catch_faults(err);
 	if (r < 0)
 		return r;

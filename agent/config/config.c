@@ -72,6 +72,7 @@ struct config *config_free(struct config *c)
 	for (size_t i = 0; i < ARRAY_SIZE(listeners); i++) {
 		free(listeners[i]->host);
 		free(listeners[i]->path);
+		free(listeners[i]->token_file);
 	}
 	pairs_done(&c->resource_attributes);
 	free(c->service_name);
@@ -228,6 +229,17 @@ static int settle_service_name(struct config *c, struct error *err)
 	return 0;
 }
 
+/* What the page shows is for this machine's users; others must know a secret. */
+static int check_live(const struct http_config *live, struct error *err)
+{
+	if (!live->enabled || live->token_file || is_loopback_host(live->host))
+		return 0;
+	return error_set(err, -EINVAL,
+			 "extensions.live.endpoint: %.253s:%u is not an address of this machine "
+			 "alone: extensions.live.token_file is required",
+			 live->host, live->port);
+}
+
 static int finish(struct loading *l, struct error *err)
 {
 	struct config *c = l->config;
@@ -239,6 +251,8 @@ static int finish(struct loading *l, struct error *err)
 		r = check_exporter(l, i, err);
 	if (r == 0)
 		r = settle_service_name(c, err);
+	if (r == 0)
+		r = check_live(&c->live, err);
 	if (c->receiver.off_cpu_threshold > 0)
 		loading_warn(l, "off_cpu_threshold: off-CPU profiling is not in this version; only "
 				"on-CPU samples are taken");

@@ -143,7 +143,8 @@ struct http_config { /* extensions that listen */
 	bool enabled;
 	char *host; /* "" = all addresses */
 	uint16_t port;
-	char *path; /* health_check */
+	char *path;	  /* health_check */
+	char *token_file; /* live; NULL: none, loopback only */
 };
 
 struct config {

@@ -67,6 +67,7 @@ static const struct field health_rows[] = {
 
 static const struct field live_rows[] = {
     {"endpoint", FIELD_CUSTOM, 0, .decode = decode_endpoint},
+    {"token_file", FIELD_STRING, offsetof(struct http_config, token_file)},
     {},
 };
 

@@ -111,5 +111,6 @@ int check_http_endpoint(const char *text, struct error *err) _must_check_;
 int check_header(const char *name, const char *value, struct error *err) _must_check_;
 int check_path_template(const char *text, struct error *err) _must_check_;
 int parse_address(const char *text, struct http_config *http, struct error *err) _must_check_;
+bool is_loopback_host(const char *host); /* an address, or localhost; no other name */
 
 extern const char *const compression_names[], *const otlp_generation_names[];

@@ -3,7 +3,10 @@
  * Values that may come from the file, the environment or a flag, checked the same way wherever they
  * come from. Messages name the cause only; the caller puts the place before them.
  */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <regex.h>
+#include <strings.h>
 
 #include "agent/config/internal.h"
 #include "lib/parse.h"
@@ -381,4 +384,16 @@ int parse_address(const char *text, struct http_config *http, struct error *err)
 		return error_set(err, -ENOMEM, "out of memory");
 	http->port = hp.port;
 	return 0;
+}
+
+bool is_loopback_host(const char *host)
+{
+	struct in_addr v4;
+	struct in6_addr v6;
+
+	if (strcasecmp(host, "localhost") == 0)
+		return true;
+	if (inet_pton(AF_INET, host, &v4) == 1)
+		return ntohl(v4.s_addr) >> 24 == 127;
+	return inet_pton(AF_INET6, host, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }

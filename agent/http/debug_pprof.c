@@ -17,11 +17,14 @@
 #include "lib/httpd.h"
 #include "lib/metrics.h"
 
+enum { CONTAINER_ID_MIN = 12, CONTAINER_ID_MAX = 128 };
+
 struct capture {
 	struct debug_pprof *owner; /* NULL: the slot is free */
 	struct httpd_request *req;
-	uint64_t start_ns, end_ns; /* UNIX */
-	uint32_t pid;		   /* 0: all */
+	uint64_t start_ns, end_ns;	      /* UNIX */
+	uint32_t pid;			      /* 0: all */
+	char container[CONTAINER_ID_MAX + 1]; /* "": all */
 	struct batch **batches;
 	size_t n_batches, cap;
 };
@@ -29,6 +32,7 @@ struct capture {
 struct debug_pprof {
 	struct httpd *server;
 	uint64_t window_ms;
+	uint32_t default_pid;
 	struct capture captures[DEBUG_PPROF_CAPTURES_MAX];
 	uv_timer_t *timer; /* ends captures for which no window comes; own memory: closes late */
 };
@@ -54,7 +58,7 @@ static void capture_finish(struct capture *c)
 	static const struct httpd_header headers[] = {
 	    {"Content-Disposition", "attachment; filename=\"profile.pb.gz\""},
 	};
-	const struct pprof_filter filter = {.pid = c->pid};
+	const struct pprof_filter filter = {.pid = c->pid, .container = c->container};
 	struct httpd_request *req = c->req;
 	struct error err = {0};
 	struct buf out;
@@ -108,17 +112,24 @@ static struct capture *free_slot(struct debug_pprof *d)
 	return NULL;
 }
 
-static void handle_profile(struct httpd_request *req, void *user)
+void debug_pprof_handle_profile(struct httpd_request *req, void *user)
 {
 	struct debug_pprof *d = user;
+	const char *container = httpd_request_param(req, "container");
 	struct capture *c;
 	struct error err = {0};
 	uint64_t seconds, pid;
 
 	if (httpd_request_param_u64(req, "seconds", 1, DEBUG_PPROF_SECONDS_MAX,
 				    DEBUG_PPROF_SECONDS_DEFAULT, &seconds, &err) < 0 ||
-	    httpd_request_param_u64(req, "pid", 0, INT32_MAX, (uint64_t)getpid(), &pid, &err) < 0) {
+	    httpd_request_param_u64(req, "pid", 0, INT32_MAX, d->default_pid, &pid, &err) < 0) {
 		httpd_reply_text(req, 400, "%s", err.message);
+		return;
+	}
+	if (container &&
+	    (strlen(container) < CONTAINER_ID_MIN || strlen(container) > CONTAINER_ID_MAX)) {
+		httpd_reply_text(req, 400, "container: want an id of %d to %d characters",
+				 CONTAINER_ID_MIN, CONTAINER_ID_MAX);
 		return;
 	}
 	if (httpd_request_method(req) == HTTPD_HEAD) { /* costs no capture */
@@ -133,6 +144,7 @@ static void handle_profile(struct httpd_request *req, void *user)
 		return;
 	}
 	*c = (struct capture){.owner = d, .req = req, .pid = (uint32_t)pid, .start_ns = now_ns()};
+	snprintf(c->container, sizeof(c->container), "%s", container ? container : "");
 	c->end_ns = c->start_ns + seconds * 1000000000ULL;
 	if (!uv_is_active((uv_handle_t *)d->timer))
 		uv_timer_start(d->timer, on_timer, 500, 500);
@@ -190,30 +202,43 @@ unsigned int debug_pprof_pending(const struct debug_pprof *d)
 	return n;
 }
 
+int debug_pprof_new_captures(uv_loop_t *loop, uint64_t window_ms, struct debug_pprof **ret,
+			     struct error *err)
+{
+	_cleanup_(debug_pprof_freep) struct debug_pprof *d = calloc(1, sizeof(*d));
+
+	if (!d)
+		return error_set(err, -ENOMEM, "out of memory");
+	d->timer = malloc(sizeof(*d->timer));
+	if (!d->timer)
+		return error_set(err, -ENOMEM, "out of memory");
+	uv_timer_init(loop, d->timer);
+	d->timer->data = d;
+	d->window_ms = window_ms;
+	*ret = TAKE_PTR(d);
+	return 0;
+}
+
 int debug_pprof_new(uv_loop_t *loop, const struct http_config *config, uint64_t window_ms,
 		    struct debug_pprof **ret, struct error *err)
 {
-	_cleanup_(debug_pprof_freep) struct debug_pprof *d = calloc(1, sizeof(*d));
+	_cleanup_(debug_pprof_freep) struct debug_pprof *d = NULL;
 	const struct httpd_options options = {.host = config->host, .port = config->port};
 	int r;
 
-	if (!d)
-		return error_set(err, -ENOMEM, "extensions.pprof: out of memory");
+	r = debug_pprof_new_captures(loop, window_ms, &d, err);
+	if (r < 0)
+		return error_wrap(err, r, "extensions.pprof");
+	d->default_pid = (uint32_t)getpid();
 	const struct httpd_route routes[] = {
 	    {"/", HTTPD_GET, handle_index, d},
 	    {"/debug/pprof", HTTPD_GET, handle_index, d},
 	    {"/debug/pprof/", HTTPD_GET, handle_index, d},
-	    {"/debug/pprof/profile", HTTPD_GET, handle_profile, d},
+	    {"/debug/pprof/profile", HTTPD_GET, debug_pprof_handle_profile, d},
 	};
-	d->window_ms = window_ms;
 	r = httpd_new(loop, &options, routes, ARRAY_SIZE(routes), &d->server, err);
 	if (r < 0)
 		return error_wrap(err, r, "extensions.pprof.endpoint");
-	d->timer = malloc(sizeof(*d->timer));
-	if (!d->timer)
-		return error_set(err, -ENOMEM, "extensions.pprof: out of memory");
-	uv_timer_init(loop, d->timer);
-	d->timer->data = d;
 	*ret = TAKE_PTR(d);
 	return 0;
 }

@@ -4,8 +4,8 @@
  * it.
  *
  *   GET /debug/pprof/                       what there is
- *   GET /debug/pprof/profile?seconds=N&pid=P  N 1..300 (30); P a process, 0 the whole node, default
- * the agent
+ *   GET /debug/pprof/profile?seconds=N&pid=P&container=C  N 1..300 (30); P a process, 0 the whole
+ * node, default the agent; C a container, by its id or the first 12 characters or more
  *
  * A capture keeps the reporting windows that overlap its time, whole, and answers when a window
  * that reaches its end has come. Loop's thread.
@@ -33,6 +33,15 @@ struct debug_pprof;
  */
 int debug_pprof_new(uv_loop_t *loop, const struct http_config *config, uint64_t window_ms,
 		    struct debug_pprof **ret, struct error *err) _must_check_;
+/*
+ * Only the captures, for a server that has a route of its own: without pid= the whole node. To be
+ * freed after that server.
+ */
+int debug_pprof_new_captures(uv_loop_t *loop, uint64_t window_ms, struct debug_pprof **ret,
+			     struct error *err) _must_check_;
+struct httpd_request;
+/* Answers REQ, now or when its windows have come. USER is the struct debug_pprof. */
+void debug_pprof_handle_profile(struct httpd_request *req, void *user);
 /* The memory of its server goes as the loop runs on (lib/httpd.h). Takes NULL, returns NULL. */
 struct debug_pprof *debug_pprof_free(struct debug_pprof *d);
 DEFINE_CLEANUP(struct debug_pprof *, debug_pprof_free)

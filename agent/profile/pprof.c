@@ -411,6 +411,8 @@ static int add_profile(struct pprof_builder *p, const struct source *from,
 	bool any = false;
 	int r;
 
+	if (filter && filter->container && !has_prefix(resource->container_id, filter->container))
+		return 0;
 	for (uint32_t i = 0; i < profile->n_samples; i++) {
 		const struct batch_sample *s = &batch->samples[profile->first_sample + i];
 		uint32_t index;

@@ -8,7 +8,8 @@
 
 /* Which samples go in. Zero-initialised: all CPU samples. */
 struct pprof_filter {
-	uint32_t pid; /* 0: all */
+	uint32_t pid;	       /* 0: all */
+	const char *container; /* id or its beginning; NULL or "": all */
 };
 
 /*

@@ -77,9 +77,9 @@ static void test_every_failed_allocation_is_reported(void **state)
 
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
 		char path[512];
-		const char *args[] = {"--config", path,	    "--pid",   "1,2",
-				      "--tags",	  "a=b",    "-stdout", "--pprof-file",
-				      "p",	  "--live", ":1",      NULL};
+		const char *args[] = {"--config", path,	    "--pid",	   "1,2",
+				      "--tags",	  "a=b",    "-stdout",	   "--pprof-file",
+				      "p",	  "--live", "127.0.0.1:1", NULL};
 
 		snprintf(path, sizeof(path), "%s/config/%s", TEST_DATA, files[i]);
 		assert_true(load_until_it_works(args, env) > 40);

@@ -355,12 +355,12 @@ static void test_pids_come_in_every_form(void **state)
 
 static void test_live_takes_an_address_only_when_one_follows(void **state)
 {
-	static const char *const with[] = {"--live", "[::]:80", NULL};
+	static const char *const with[] = {"--live", "[::1]:80", NULL};
 	static const char *const without[] = {"--live", "--stdout=false", NULL};
 	struct load l;
 
 	load_ok(&l, with, NULL);
-	assert_string_equal(l.config->live.host, "::");
+	assert_string_equal(l.config->live.host, "::1");
 	assert_int_equal(l.config->live.port, 80);
 	load_done(&l);
 	load_ok(&l, without, NULL);

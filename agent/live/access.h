@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who may have data of the live page: requests of the page itself and of programs, never those that
+ * another site's page makes its visitor's browser send; with a token, only who knows it. That a
+ * server on loopback is called by a local name is checked by lib/httpd.h.
+ */
+#pragma once
+
+#include "lib/base.h"
+#include "lib/error.h"
+
+enum { ACCESS_TOKEN_MIN = 16, ACCESS_TOKEN_MAX = 512 };
+
+struct access {
+	char token[ACCESS_TOKEN_MAX + 1]; /* "": none is asked for */
+};
+
+/* The first line of the file: ACCESS_TOKEN_MIN printable characters or more, no blanks. */
+int access_read_token(const char *path, struct access *ret, struct error *err) _must_check_;
+/* Values of the request's headers, NULL when not sent. 0, or the HTTP status to refuse with. */
+unsigned int access_check(const struct access *a, const char *host, const char *origin,
+			  const char *authorization);

@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Interning of a batch into the tables, and the ring of windows.
+ *
+ * The nodes of a batch's stacks are looked up once a stack, not once a sample. A refused entry is
+ * NONE and travels up: no string, no frame, no node; then the sample goes to "[other]" of its
+ * group, or, when even the group is refused, to row 0. Entries 0 of all tables and node 1 are made
+ * at the start, so that these always exist.
+ */
+#include "agent/live/aggregate.h"
+
+#include "agent/profile/strings.h"
+#include "agent/profile/wire.h"
+#include "lib/metrics.h"
+
+#define NONE INTERN_NONE
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+static const uint32_t table_max[] = {AGGREGATE_STRINGS_MAX, AGGREGATE_FRAMES_MAX,
+				     AGGREGATE_NODES_MAX, AGGREGATE_GROUPS_MAX, AGGREGATE_ROWS_MAX};
+
+#define DEFINE_EQUAL(name)                                                                         \
+	static bool name##_equal(const void *items, uint32_t i, const void *key)                   \
+	{                                                                                          \
+		return same_bytes((const struct name *)items + i, key, sizeof(struct name));       \
+	}
+DEFINE_EQUAL(live_frame)
+DEFINE_EQUAL(live_node)
+DEFINE_EQUAL(live_group)
+DEFINE_EQUAL(live_row)
+
+/* The index of the entry KEY (SIZE bytes), added when new; NONE when there is no room. */
+static uint32_t table_add(struct live_table *t, uint32_t max, const void *key, size_t size,
+			  intern_equal equal)
+{
+	uint64_t hash = hash_bytes(key, size, 0);
+	uint32_t i = intern_find(&t->index, hash, equal, t->items, key);
+
+	if (i != NONE)
+		return i;
+	if (t->n >= max || intern_reserve(&t->index) < 0 ||
+	    grow_array(&t->items, &t->cap, t->n + 1UL, size, max) < 0)
+		return NONE;
+	memcpy((char *)t->items + t->n * size, key, size);
+	intern_add(&t->index, hash, t->n);
+	return t->n++;
+}
+
+static void table_done(struct live_table *t)
+{
+	free(t->items);
+	intern_done(&t->index);
+	*t = (struct live_table){0};
+}
+
+struct text_key {
+	const char *s;
+	size_t len;
+};
+
+static bool string_equal(const void *owner, uint32_t i, const void *key)
+{
+	const struct aggregate *a = owner;
+	const struct text_key *k = key;
+	const struct live_string *s = aggregate_strings(a) + i;
+
+	return s->len == k->len && same_bytes(a->text.data + s->at, k->s, k->len);
+}
+
+/* At most AGGREGATE_STRING_MAX bytes, not cut inside a character. */
+static size_t cut(const char *s)
+{
+	size_t n = strnlen(s, AGGREGATE_STRING_MAX + 1);
+
+	if (n <= AGGREGATE_STRING_MAX)
+		return n;
+	for (n = AGGREGATE_STRING_MAX; n && ((unsigned char)s[n] & 0xc0) == 0x80;)
+		n--;
+	return n;
+}
+
+static uint32_t add_string(struct aggregate *a, const char *s)
+{
+	const struct text_key key = {s ? s : "", cut(s ? s : "")};
+	uint64_t hash = hash_bytes(key.s, key.len, 0);
+	struct live_table *t = &a->strings;
+	uint32_t i = intern_find(&t->index, hash, string_equal, a, &key);
+	struct live_string entry = {(uint32_t)a->text.len, (uint32_t)key.len};
+
+	if (i != NONE)
+		return i;
+	if (t->n >= AGGREGATE_STRINGS_MAX || a->text.len + key.len > AGGREGATE_TEXT_MAX ||
+	    intern_reserve(&t->index) < 0 ||
+	    grow_array(&t->items, &t->cap, t->n + 1UL, sizeof(entry), AGGREGATE_STRINGS_MAX) < 0)
+		return NONE;
+	buf_append(&a->text, key.s, key.len);
+	if (buf_error(&a->text)) {
+		a->text.error = 0;
+		return NONE;
+	}
+	((struct live_string *)t->items)[t->n] = entry;
+	intern_add(&t->index, hash, t->n);
+	return t->n++;
+}
+
+static uint32_t add_frame(struct aggregate *a, const char *name, const char *file,
+			  enum frame_type type)
+{
+	struct live_frame f = {add_string(a, name), add_string(a, file), type};
+
+	if (f.name == NONE || f.file == NONE)
+		return NONE;
+	return table_add(&a->frames, table_max[1], &f, sizeof(f), live_frame_equal);
+}
+
+static uint32_t add_node(struct aggregate *a, uint32_t parent, uint32_t frame)
+{
+	struct live_node n = {parent, frame};
+
+	if (frame == NONE)
+		return NONE;
+	return table_add(&a->nodes, table_max[2], &n, sizeof(n), live_node_equal);
+}
+
+/* A row, with room for its counts. */
+static uint32_t add_row(struct aggregate *a, uint32_t group, uint32_t node)
+{
+	struct live_row r = {group, node};
+	uint32_t i;
+	size_t old;
+
+	if (group == NONE || node == NONE)
+		return NONE;
+	old = a->totals_cap;
+	if (grow_array((void **)&a->totals, &a->totals_cap, a->rows.n + 1UL, sizeof(int64_t),
+		       AGGREGATE_ROWS_MAX + 1) < 0)
+		return NONE;
+	memset(a->totals + old, 0, (a->totals_cap - old) * sizeof(int64_t));
+	old = a->deltas_cap;
+	if (grow_array((void **)&a->deltas, &a->deltas_cap, a->rows.n + 1UL, sizeof(int64_t),
+		       AGGREGATE_ROWS_MAX + 1) < 0)
+		return NONE;
+	memset(a->deltas + old, 0, (a->deltas_cap - old) * sizeof(int64_t));
+	i = table_add(&a->rows, table_max[4], &r, sizeof(r), live_row_equal);
+	return i;
+}
+
+/* ---- a batch --------------------------------------------------------------------------------- */
+
+static const char *attribute(const struct batch_resource *r, const char *key)
+{
+	for (size_t i = 0; i < r->n_attrs; i++)
+		if (r->attrs[i].type == ATTR_STR && streq(r->attrs[i].key, key))
+			return r->attrs[i].str;
+	return "";
+}
+
+static uint32_t add_group(struct aggregate *a, const struct batch *b, const struct batch_profile *p,
+			  const struct batch_sample *s)
+{
+	const struct batch_resource *r = &b->resources[p->resource];
+	const struct batch_process *process = &b->processes[s->process];
+	struct live_group g = {
+	    .pid = process->pid,
+	    .process = add_string(a, process->executable_name),
+	    .thread = add_string(a, s->thread_name),
+	    .container = add_string(a, r->container_id),
+	    .container_name = add_string(a, attribute(r, "k8s.container.name")),
+	    .pod = add_string(a, attribute(r, "k8s.pod.name")),
+	    .k8s_namespace = add_string(a, attribute(r, "k8s.namespace.name")),
+	    .kind = p->kind,
+	    .period_ns = p->period_ns,
+	};
+
+	if (g.process == NONE || g.thread == NONE || g.container == NONE ||
+	    g.container_name == NONE || g.pod == NONE || g.k8s_namespace == NONE)
+		return NONE;
+	return table_add(&a->groups, table_max[3], &g, sizeof(g), live_group_equal);
+}
+
+static const char *file_of(const struct batch *b, const struct batch_location *l,
+			   const struct batch_function *f)
+{
+	if (l->mapping != BATCH_NO_MAPPING && b->mappings[l->mapping].filename[0])
+		return b->mappings[l->mapping].filename;
+	return f->file;
+}
+
+static uint32_t add_stack(struct aggregate *a, const struct batch *b,
+			  const struct batch_stack *stack)
+{
+	uint32_t node = 0;
+
+	for (uint32_t i = stack->len; i-- > 0 && node != NONE;) {
+		const struct batch_location *l =
+		    &b->locations[b->stack_locations[stack->first + i]];
+
+		for (uint32_t j = l->n_lines; j-- > 0 && node != NONE;) {
+			const struct batch_function *f =
+			    &b->functions[b->lines[l->first_line + j].function];
+
+			node = add_node(a, node, add_frame(a, f->name, file_of(b, l, f), l->type));
+		}
+	}
+	return node;
+}
+
+static int touch(struct aggregate *a, uint32_t row, int64_t value)
+{
+	if (!a->deltas[row]) {
+		int r = grow_array((void **)&a->touched, &a->touched_cap, a->n_touched + 1UL,
+				   sizeof(uint32_t), AGGREGATE_ROWS_MAX + 1);
+
+		if (r < 0)
+			return r;
+		a->touched[a->n_touched++] = row;
+	}
+	a->deltas[row] += value;
+	return 0;
+}
+
+static int add_sample(struct aggregate *a, const struct batch *b, const struct batch_profile *p,
+		      const struct batch_sample *s)
+{
+	uint32_t *node = &a->path[s->stack];
+	uint32_t group, row;
+
+	if (s->value <= 0)
+		return 0;
+	if (*node == NONE)
+		*node = add_stack(a, b, &b->stacks[s->stack]);
+	group = add_group(a, b, p, s);
+	row = add_row(a, group, *node);
+	if (row == NONE) {
+		row = add_row(a, group, AGGREGATE_OTHER);
+		if (row == NONE)
+			row = 0;
+		if (p->kind == PROFILE_CPU) {
+			a->overflow += s->value;
+			metric_add(M_LIVE_OVERFLOW, s->value);
+		}
+	}
+	return touch(a, row, s->value);
+}
+
+static int by_number(const void *x, const void *y)
+{
+	const uint32_t *a = x, *b = y;
+
+	return (*a > *b) - (*a < *b);
+}
+
+static void drop_oldest(struct aggregate *a)
+{
+	struct live_window *w = &a->windows[a->first_seq % AGGREGATE_HISTORY_WINDOWS];
+
+	a->window_bytes -= w->len;
+	free(w->data);
+	*w = (struct live_window){0};
+	a->first_seq++;
+}
+
+static void keep_window(struct aggregate *a, struct live_window *w)
+{
+	w->seq = a->next_seq;
+	a->window_bytes += w->len;
+	while (a->first_seq < a->next_seq &&
+	       (a->next_seq - a->first_seq >= AGGREGATE_HISTORY_WINDOWS ||
+		a->window_bytes > AGGREGATE_HISTORY_BYTES ||
+		aggregate_window(a, a->first_seq)->start_ms + AGGREGATE_HISTORY_MS < w->start_ms))
+		drop_oldest(a);
+	a->windows[a->next_seq++ % AGGREGATE_HISTORY_WINDOWS] = *w;
+}
+
+/* Moves the deltas into the totals and into a window. */
+static int close_window(struct aggregate *a, const struct batch *b)
+{
+	struct live_window w = {
+	    .start_ms = b->start_unix_ns / 1000000,
+	    .duration_ms = b->duration_ns / 1000000,
+	    .n_rows = a->n_touched,
+	};
+	struct buf out;
+	uint32_t last = 0;
+
+	buf_init(&out, AGGREGATE_ROWS_MAX * 16UL);
+	if (a->n_touched)
+		qsort(a->touched, a->n_touched, sizeof(uint32_t), by_number);
+	for (uint32_t i = 0; i < a->n_touched; i++) {
+		uint32_t row = a->touched[i];
+
+		wire_varint(&out, row - last);
+		wire_varint(&out, (uint64_t)a->deltas[row]);
+		a->totals[row] += a->deltas[row];
+		a->deltas[row] = 0;
+		last = row;
+	}
+	a->n_touched = 0;
+	if (!a->since_ms)
+		a->since_ms = w.start_ms;
+	if (buf_error(&out)) {
+		buf_done(&out);
+		return -ENOMEM;
+	}
+	w.len = out.len;
+	w.data = buf_take(&out);
+	keep_window(a, &w);
+	return 0;
+}
+
+int aggregate_add(struct aggregate *a, const struct batch *b)
+{
+	int r = 0, closed;
+
+	r = grow_array((void **)&a->path, &a->path_cap, b->n_stacks, sizeof(uint32_t), UINT32_MAX);
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < b->n_stacks; i++)
+		a->path[i] = NONE;
+	for (uint32_t i = 0; i < b->n_profiles; i++) {
+		const struct batch_profile *p = &b->profiles[i];
+
+		for (uint32_t j = 0; j < p->n_samples && r == 0; j++)
+			r = add_sample(a, b, p, &b->samples[p->first_sample + j]);
+	}
+	closed = close_window(a, b);
+	return r < 0 ? r : closed;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+/* The entries that always exist. */
+static int make_first(struct aggregate *a)
+{
+	struct live_group g = {0};
+
+	if (add_string(a, "") != 0 || add_frame(a, "[other]", "", FRAME_ABORT) != 0 ||
+	    add_node(a, NONE - 1, 0) != 0 || add_node(a, 0, 0) != AGGREGATE_OTHER)
+		return -ENOMEM;
+	g.process = aggregate_frames(a)[0].name;
+	if (table_add(&a->groups, table_max[3], &g, sizeof(g), live_group_equal) != 0 ||
+	    add_row(a, 0, AGGREGATE_OTHER) != 0)
+		return -ENOMEM;
+	return 0;
+}
+
+static void clear(struct aggregate *a)
+{
+	while (a->first_seq < a->next_seq)
+		drop_oldest(a);
+	buf_done(&a->text);
+	buf_init(&a->text, AGGREGATE_TEXT_MAX);
+	table_done(&a->strings);
+	table_done(&a->frames);
+	table_done(&a->nodes);
+	table_done(&a->groups);
+	table_done(&a->rows);
+	free(a->totals);
+	free(a->deltas);
+	free(a->touched);
+	free(a->path);
+	a->totals = a->deltas = NULL;
+	a->touched = a->path = NULL;
+	a->totals_cap = a->deltas_cap = a->touched_cap = a->path_cap = 0;
+	a->n_touched = 0;
+	a->since_ms = 0;
+	a->overflow = 0;
+}
+
+int aggregate_restart(struct aggregate *a)
+{
+	clear(a);
+	return make_first(a);
+}
+
+int aggregate_new(struct aggregate **ret)
+{
+	_cleanup_(aggregate_freep) struct aggregate *a = calloc(1, sizeof(*a));
+	int r;
+
+	if (!a)
+		return -ENOMEM;
+	a->first_seq = a->next_seq = 1;
+	r = aggregate_restart(a);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(a);
+	return 0;
+}
+
+struct aggregate *aggregate_free(struct aggregate *a)
+{
+	if (!a)
+		return NULL;
+	clear(a);
+	buf_done(&a->text);
+	free(a);
+	return NULL;
+}
+
+const struct live_window *aggregate_window(const struct aggregate *a, uint64_t seq)
+{
+	if (seq < a->first_seq || seq >= a->next_seq)
+		return NULL;
+	return &a->windows[seq % AGGREGATE_HISTORY_WINDOWS];
+}

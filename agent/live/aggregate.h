@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct aggregate: what the live page shows, since the start and window by window.
+ *
+ *   string   a name                                 frame   function name, type, file
+ *   node     parent node and frame: a stack trie    group   process, thread name, container, pod,
+ * kind row      group and node: what is counted
+ *
+ * Entries are numbered as they come and never change, so that a client which has the first N of a
+ * table lacks exactly the rest. Every table has a cap: what no longer fits is counted under the one
+ * frame "[other]", so that totals stay true. Loop's thread.
+ */
+#pragma once
+
+#include "agent/profile/batch.h"
+#include "agent/profile/intern.h"
+#include "lib/base.h"
+#include "lib/buf.h"
+
+enum {
+	AGGREGATE_STRINGS_MAX = 1 << 17,
+	AGGREGATE_TEXT_MAX = 8 << 20, /* bytes of all strings */
+	AGGREGATE_STRING_MAX = 400,   /* bytes of one; longer ones are cut */
+	AGGREGATE_FRAMES_MAX = 1 << 17,
+	AGGREGATE_NODES_MAX = 1 << 19,
+	AGGREGATE_GROUPS_MAX = 1 << 16,
+	AGGREGATE_ROWS_MAX = 1 << 17,
+	AGGREGATE_HISTORY_MS = 300000,
+	AGGREGATE_HISTORY_WINDOWS = 512,
+	AGGREGATE_HISTORY_BYTES = 8 << 20,
+	AGGREGATE_OTHER = 1, /* the node "[other]"; 0 is the root */
+};
+
+struct live_string {
+	uint32_t at, len; /* in text */
+};
+
+struct live_frame {
+	uint32_t name, file;
+	uint32_t type;
+};
+
+struct live_node {
+	uint32_t parent, frame;
+};
+
+struct live_group {
+	uint32_t pid, process, thread, container, container_name, pod, k8s_namespace;
+	uint32_t kind; /* enum profile_kind */
+	uint64_t period_ns;
+};
+
+struct live_row {
+	uint32_t group, node;
+};
+
+struct live_table {
+	void *items;
+	size_t cap;
+	uint32_t n;
+	struct intern index;
+};
+
+/* A window: (gap to the row before, value) as varints, rows ascending. */
+struct live_window {
+	uint64_t seq; /* 1 is the first */
+	uint64_t start_ms, duration_ms;
+	uint32_t n_rows;
+	char *data;
+	size_t len;
+};
+
+struct aggregate {
+	uint64_t since_ms; /* UNIX; 0 before the first window */
+	struct buf text;
+	struct live_table strings, frames, nodes, groups, rows;
+	int64_t *totals; /* a row's, as are deltas */
+	int64_t *deltas;
+	size_t totals_cap, deltas_cap;
+	uint32_t *touched; /* rows of the window being added */
+	size_t touched_cap;
+	uint32_t n_touched;
+	struct live_window windows[AGGREGATE_HISTORY_WINDOWS]; /* ring by seq */
+	uint64_t first_seq, next_seq;			       /* held: [first, next) */
+	size_t window_bytes;
+	int64_t overflow; /* samples under "[other]" */
+	uint32_t *path;	  /* scratch: nodes of the batch's stacks */
+	size_t path_cap;
+};
+
+int aggregate_new(struct aggregate **ret) _must_check_;
+struct aggregate *aggregate_free(struct aggregate *a);
+DEFINE_CLEANUP(struct aggregate *, aggregate_free)
+/* Adds a window. On -ENOMEM a part of it may be missing; the aggregate stays usable. */
+int aggregate_add(struct aggregate *a, const struct batch *b) _must_check_;
+/* Begins anew; sequence numbers go on. */
+int aggregate_restart(struct aggregate *a) _must_check_;
+
+const struct live_window *aggregate_window(const struct aggregate *a, uint64_t seq);
+static inline const struct live_string *aggregate_strings(const struct aggregate *a)
+{
+	return a->strings.items;
+}
+static inline const struct live_frame *aggregate_frames(const struct aggregate *a)
+{
+	return a->frames.items;
+}
+static inline const struct live_node *aggregate_nodes(const struct aggregate *a)
+{
+	return a->nodes.items;
+}
+static inline const struct live_group *aggregate_groups(const struct aggregate *a)
+{
+	return a->groups.items;
+}
+static inline const struct live_row *aggregate_rows(const struct aggregate *a)
+{
+	return a->rows.items;
+}

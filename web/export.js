@@ -1,0 +1,55 @@
+// Files to keep: an SVG of what is shown; the other formats come from the agent.
+
+import { ROW, colourOf, GROUP_COLOUR, byName } from "./flame.js";
+
+const escapes = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
+function escape(text) {
+	// Control characters are not allowed in XML at all.
+	return text.replace(/[&<>"]/g, (c) => escapes[c]).replace(/[\u0000-\u001f\ufffe\uffff]/g, " ");
+}
+
+/** The flame graph under ROOT as an SVG document of its own. */
+export function toSvg(root, types, title, icicle) {
+	const full = 1200, rects = [];
+	let depth = 0;
+	const place = (node, d, x, scale) => {
+		rects.push({ node, d, x, w: node.total * scale });
+		depth = Math.max(depth, d);
+		const list = [...(node.children?.values() || [])].filter((c) => c.total * scale >= 0.3).sort(byName);
+		for (const c of list) { place(c, d + 1, x, scale); x += c.total * scale; }
+	};
+	if (root.total > 0) place(root, 0, 0, full / root.total);
+	const height = (depth + 1) * ROW + 40, out = [];
+	out.push(`<svg xmlns="http://www.w3.org/2000/svg" width="${full}" height="${height}" viewBox="0 0 ${full} ${height}" font-family="sans-serif" font-size="11">`,
+		`<rect width="100%" height="100%" fill="#ffffff"/><text x="4" y="20" font-size="14">${escape(title)}</text>`);
+	for (const r of rects) {
+		const y = icicle ? 32 + r.d * ROW : height - 4 - (r.d + 1) * ROW;
+		const share = (100 * r.node.total / root.total).toFixed(2), name = escape(r.node.name);
+		const colour = r.node.type < 0 ? GROUP_COLOUR : colourOf(types[r.node.type]);
+		const room = Math.floor((r.w - 6) / 6.2);
+		const cut = r.node.name.length > room ? r.node.name.slice(0, Math.max(room - 1, 0)) + "…" : r.node.name;
+		const text = room >= 3 ? `<text x="${(r.x + 3).toFixed(1)}" y="${y + 12}">${escape(cut)}</text>` : "";
+		out.push(`<g><title>${name} ${share}%</title><rect x="${r.x.toFixed(1)}" y="${y}" width="${Math.max(r.w - 0.5, 0.3).toFixed(1)}" height="${ROW - 1}" fill="${colour}"/>${text}</g>`);
+	}
+	out.push("</svg>");
+	return out.join("\n");
+}
+
+export function save(blob, name) {
+	const link = document.createElement("a");
+	link.href = URL.createObjectURL(blob);
+	link.download = name;
+	document.body.append(link);
+	link.click();
+	link.remove();
+	setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+/** The query of /api/profile for what FILTER and SECONDS choose. */
+export function profileQuery(format, seconds, filter) {
+	const q = new URLSearchParams({ format, window: String(seconds) });
+	for (const key of ["thread", "namespace", "pod", "container"]) if (filter[key]) q.set(key, filter[key]);
+	if (filter.process?.startsWith("pid:")) q.set("pid", filter.process.slice(4));
+	else if (filter.process) q.set("process", filter.process.slice(5));
+	return q.toString();
+}

@@ -1,0 +1,201 @@
+// Draws a tree on a canvas: layout, colours, mouse, touch and keys. One instance for each canvas.
+
+export const ROW = 18;
+const MIN_WIDTH = 0.4; // pixels; narrower frames are not drawn
+const MAX_DEPTH = 500;
+
+// Okabe and Ito's colours that stay apart under all common colour blindness (jfly.uni-koeln.de/color),
+// and lighter or darker ones of them for the runtimes that are rarely seen together.
+const COLOURS = {
+	native: "#e69f00", kernel: "#e8714a", go: "#56b4e9", rust: "#cc79a7", cpython: "#2fae87", v8js: "#f0e442",
+	jvm: "#7ea6e0", ruby: "#e39ac2", php: "#9d9ad9", perl: "#b7c96a", dotnet: "#b08bd0", beam: "#d98f8f",
+	luajit: "#8fd0d9", "abort-marker": "#9aa0a6",
+};
+export const GROUP_COLOUR = "#c9ced6";
+export function colourOf(type) { return COLOURS[type] || GROUP_COLOUR; }
+
+function shade(hex, name) {
+	let h = 0;
+	for (let i = 0; i < name.length && i < 24; i++) h = (h * 31 + name.charCodeAt(i)) | 0;
+	const f = 0.93 + (Math.abs(h) % 100) / 100 * 0.12;
+	const part = (at) => Math.min(255, Math.round(parseInt(hex.slice(at, at + 2), 16) * f));
+	return `rgb(${part(1)},${part(3)},${part(5)})`;
+}
+
+/** Blue: less than in the base; orange: more. SHARE is the change as a part of the whole. */
+export function diffColour(share) {
+	const x = Math.max(-1, Math.min(1, share * 8)), t = Math.sqrt(Math.abs(x));
+	const to = x < 0 ? [0, 114, 178] : [213, 94, 0];
+	return `rgb(${to.map((c) => Math.round(235 + (c - 235) * t)).join(",")})`;
+}
+function isDark(colour) {
+	const [r, g, b] = colour.match(/\d+/g).map(Number);
+	return r * 0.3 + g * 0.59 + b * 0.11 < 120;
+}
+
+export const byName = (a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
+
+export class Flame {
+	/** options: {types, tip(node, x, y) or tip(null), choose(node), zoomed(path)} */
+	constructor(canvas, options) {
+		this.canvas = canvas;
+		this.options = options;
+		this.root = null;
+		this.zoom = [];       // keys from the root to the zoomed node
+		this.focus = null;    // rect under the keyboard
+		this.rects = [];
+		this.icicle = false;
+		this.diff = false;
+		this.matches = null;
+		canvas.addEventListener("mousemove", (e) => this.hover(e));
+		canvas.addEventListener("mouseleave", () => options.tip(null));
+		canvas.addEventListener("click", (e) => this.click(e));
+		canvas.addEventListener("keydown", (e) => this.key(e));
+		new ResizeObserver(() => this.draw()).observe(canvas.parentElement);
+	}
+
+	show(root) { this.root = root; this.draw(); }
+
+	/** The zoomed node and its ancestors, as far as the zoomed path still exists. */
+	line() {
+		const line = [this.root];
+		for (const key of this.zoom) {
+			const next = line[line.length - 1].children?.get(key);
+			if (!next) break;
+			line.push(next);
+		}
+		return line;
+	}
+
+	layout(full) {
+		this.rects = [];
+		if (!this.root) return 0;
+		const line = this.line();
+		let depth = 0;
+		line.slice(0, -1).forEach((node, d) => this.rects.push({ node, d, x: 0, w: full, keys: this.zoom.slice(0, d), above: d ? this.rects[d - 1] : null }));
+		const top = line[line.length - 1], d0 = line.length - 1;
+		const place = (node, d, x, scale, keys, above) => {
+			const rect = { node, d, x, w: node.total * scale, keys, above };
+
+			this.rects.push(rect);
+			depth = Math.max(depth, d);
+			if (!node.children || d >= MAX_DEPTH) return;
+			const list = [];
+			for (const [key, c] of node.children)
+				if (c.total * scale >= MIN_WIDTH) list.push([key, c]);
+			list.sort((a, b) => byName(a[1], b[1]));
+			for (const [key, c] of list) {
+				place(c, d + 1, x, scale, [...keys, key], rect);
+				x += c.total * scale;
+			}
+		};
+		if (top.total > 0) place(top, d0, 0, full / top.total, this.zoom.slice(0, d0), this.rects[d0 - 1] || null);
+		return Math.max(depth, d0) + 1;
+	}
+
+	draw() {
+		const { canvas } = this, box = canvas.parentElement, full = box.clientWidth;
+		if (!full || !this.root) return;
+		const rows = this.layout(full), ratio = Math.min(window.devicePixelRatio || 1, 2);
+		const height = Math.max(rows, 3) * ROW + 2, atEnd = box.scrollTop + box.clientHeight >= box.scrollHeight - 4;
+		if (canvas.width !== Math.round(full * ratio) || canvas.height !== Math.round(height * ratio)) {
+			canvas.width = Math.round(full * ratio);
+			canvas.height = Math.round(height * ratio);
+			canvas.style.height = height + "px";
+			if (!this.icicle && (atEnd || !this.drawn)) box.scrollTop = box.scrollHeight;
+		}
+		this.drawn = true;
+		const g = canvas.getContext("2d"), style = getComputedStyle(document.documentElement);
+		g.setTransform(ratio, 0, 0, ratio, 0, 0);
+		g.clearRect(0, 0, full, height);
+		g.font = "12px system-ui, sans-serif";
+		g.textBaseline = "middle";
+		this.height = height;
+		const highlight = style.getPropertyValue("--accent").trim();
+		for (const rect of this.rects) this.drawRect(g, rect, highlight);
+		if (!this.root.total) {
+			g.fillStyle = style.getPropertyValue("--dim").trim();
+			g.fillText("No samples here yet.", 8, ROW);
+		}
+		if (this.focus) {
+			const again = this.rects.find((r) => r.keys.join() === this.focus.keys.join());
+			this.focus = again || null;
+			if (again && document.activeElement === canvas) {
+				g.strokeStyle = style.getPropertyValue("--text").trim();
+				g.lineWidth = 2;
+				g.strokeRect(again.x + 1, this.top(again) + 1, Math.max(again.w - 2, 2), ROW - 2);
+			}
+		}
+	}
+
+	top(rect) { return this.icicle ? rect.d * ROW + 1 : this.height - (rect.d + 1) * ROW - 1; }
+
+	colour(node) {
+		if (this.diff && this.root.total) return diffColour((node.total - node.base) / this.root.total);
+		return shade(node.type < 0 ? GROUP_COLOUR : colourOf(this.options.types()[node.type]), node.name);
+	}
+
+	drawRect(g, rect, highlight) {
+		const y = this.top(rect), w = Math.max(rect.w - (rect.w > 3 ? 1 : 0), 0.5);
+		const hit = this.matches && rect.node.frame >= 0 && this.matches[rect.node.frame];
+		const fill = this.colour(rect.node);
+		g.globalAlpha = this.matches && !hit ? 0.45 : 1;
+		g.fillStyle = hit ? highlight : fill;
+		g.fillRect(rect.x, y, w, ROW - 1);
+		if (rect.w > 28) {
+			const dark = hit ? document.documentElement.dataset.theme !== "dark" : isDark(fill);
+			g.fillStyle = dark ? "#ffffff" : "#101418";
+			g.save();
+			g.beginPath();
+			g.rect(rect.x, y, w - 2, ROW);
+			g.clip();
+			g.fillText(rect.node.name, rect.x + 4, y + ROW / 2);
+			g.restore();
+		}
+		g.globalAlpha = 1;
+	}
+
+	at(event) {
+		const box = this.canvas.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
+		const d = this.icicle ? Math.floor((y - 1) / ROW) : Math.floor((this.height - 1 - y) / ROW);
+		return this.rects.find((r) => r.d === d && x >= r.x && x < r.x + Math.max(r.w, 1)) || null;
+	}
+
+	hover(event) {
+		const rect = this.at(event);
+		this.canvas.style.cursor = rect ? "pointer" : "default";
+		this.options.tip(rect ? rect.node : null, event.clientX, event.clientY);
+	}
+
+	click(event) {
+		const rect = this.at(event);
+		if (!rect) return;
+		this.focus = rect;
+		this.zoomTo(rect.keys);
+	}
+
+	zoomTo(keys) {
+		this.zoom = keys;
+		this.draw();
+		this.options.zoomed(this.line());
+	}
+
+	key(event) {
+		const { rects } = this, now = this.focus || rects[0];
+		if (!now) return;
+		const up = this.icicle ? "ArrowUp" : "ArrowDown", down = this.icicle ? "ArrowDown" : "ArrowUp";
+		let next = null;
+		if (event.key === up) next = now.above;
+		else if (event.key === down) next = rects.filter((r) => r.above === now).sort((a, b) => b.w - a.w)[0];
+		else if (event.key === "ArrowLeft") next = rects.filter((r) => r.d === now.d && r.x < now.x).pop();
+		else if (event.key === "ArrowRight") next = rects.find((r) => r.d === now.d && r.x > now.x);
+		else if (event.key === "Enter") { this.focus = now; this.zoomTo(now.keys); return event.preventDefault(); }
+		else if (event.key === "b") { this.options.choose(now.node); return event.stopPropagation(); }
+		else return;
+		event.preventDefault();
+		this.focus = next || now;
+		this.draw();
+		const box = this.canvas.getBoundingClientRect();
+		this.options.tip(this.focus.node, Math.max(box.left + this.focus.x, box.left), box.top + this.top(this.focus) + ROW);
+	}
+}
