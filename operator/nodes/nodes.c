@@ -522,7 +522,7 @@ static void look_for_stale(struct nodes *n, uint64_t now)
 
 static void fill(struct nodes *n, uint64_t now)
 {
-	uint64_t full = NODES_WRITES_S * 1000ULL;
+	uint64_t full = NODES_BURST * 1000ULL;
 	uint64_t elapsed = n->filled_ms ? MIN(now - n->filled_ms, 1000U) : 1000U;
 
 	n->filled_ms = now;

@@ -17,7 +17,8 @@
 
 enum {
 	NODES_TICK_MS = 250,
-	NODES_WRITES_S = 50,	   /* of one replica: its statuses a second, and at once */
+	NODES_WRITES_S = 50,	   /* of one replica: statuses a second; */
+	NODES_BURST = 25,	   /* and at once */
 	NODES_CALLS_MAX = 16,	   /* under way */
 	NODES_COUNTERS_MS = 60000, /* between two writes of a node's counters, at least; */
 	NODES_COUNTERS_PER_S = 50, /* and so long that all nodes together make so many a second */

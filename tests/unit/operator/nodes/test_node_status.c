@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a ProfilingNode says of a report, and what foreign words become in it. */
+#include "operator/nodes/node_status.h"
+
+#include "operator/reconcile/condition.h"
+#include "tests/support/test.h"
+
+#define LOADED	    KILN__NODE__V1__TRACER__STATE__LOADED
+#define UNAVAILABLE KILN__NODE__V1__TRACER__STATE__UNAVAILABLE
+
+static struct {
+	Kiln__Node__V1__Report report;
+	Kiln__Node__V1__Tracer tracer[2], *tracers[2];
+	Kiln__Node__V1__Exporter exporter[2], *exporters[2];
+	Kiln__Node__V1__AppliedPolicy policy[2], *policies[2];
+} parts;
+
+/* A node on which all is well. */
+static struct node_status_input good(void)
+{
+	static const char *const names[] = {"native", "python"}, *const to[] = {"main", "shop/x"};
+
+	memset(&parts, 0, sizeof(parts));
+	parts.report = (Kiln__Node__V1__Report)KILN__NODE__V1__REPORT__INIT;
+	for (size_t i = 0; i < 2; i++) {
+		parts.tracer[i] = (Kiln__Node__V1__Tracer)KILN__NODE__V1__TRACER__INIT;
+		parts.tracer[i].name = (char *)names[i];
+		parts.tracer[i].state = LOADED;
+		parts.tracers[i] = &parts.tracer[i];
+		parts.exporter[i] = (Kiln__Node__V1__Exporter)KILN__NODE__V1__EXPORTER__INIT;
+		parts.exporter[i].destination = (char *)to[i];
+		parts.exporter[i].healthy = true;
+		parts.exporters[i] = &parts.exporter[i];
+		parts.policy[i] =
+		    (Kiln__Node__V1__AppliedPolicy)KILN__NODE__V1__APPLIED_POLICY__INIT;
+		parts.policy[i].id = 0xfedcba9876543210 + i;
+		parts.policies[i] = &parts.policy[i];
+	}
+	parts.policy[0].containers = 3;
+	parts.report.tracers = parts.tracers;
+	parts.report.exporters = parts.exporters;
+	parts.report.policies = parts.policies;
+	parts.report.n_tracers = parts.report.n_exporters = parts.report.n_policies = 2;
+	parts.report.samples = 12;
+	parts.report.config_hash = (char *)"00ff";
+	return (struct node_status_input){.agent_version = "0.1.0",
+					  .kernel = "6.1.0",
+					  .cgroup_mode = "v2",
+					  .runtime = "containerd",
+					  .report = &parts.report,
+					  .wanted_hash = "00ff",
+					  .replica = "operator-0_1",
+					  .reported = 1000000000,
+					  .now = 1000000007};
+}
+
+static cJSON *build(const struct node_status_input *in)
+{
+	struct node_turns turns = {.status = {0}};
+	cJSON *status;
+
+	assert_int_equal(node_status_build(in, &turns, &status), 0);
+	return status;
+}
+
+/* "Ready True Ready|ConfigApplied ..." */
+static void expect_conditions(const struct node_status_input *in, const char *want)
+{
+	cJSON *status = build(in), *c;
+	char text[1024];
+	size_t n = 0;
+
+	cJSON_ArrayForEach(c, cJSON_GetObjectItemCaseSensitive(status, "conditions"))
+	{
+#define TEXT(key) cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(c, key))
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s %s %s", n ? "|" : "",
+				      TEXT("type"), TEXT("status"), TEXT("reason"));
+		assert_true(strlen(TEXT("message")) > 0);
+	}
+	assert_string_equal(text, want);
+	cJSON_Delete(status);
+}
+
+#define WELL                                                                                       \
+	"Ready True Ready|ConfigApplied True Applied|TracersLoaded True Loaded|"                   \
+	"Exporting True Exporting|MetadataSynced True Synced"
+
+static void test_a_status_is_all_that_was_reported(void **state)
+{
+	const struct node_status_input in = good();
+	cJSON *status = build(&in);
+	char *text;
+
+	cJSON_DeleteItemFromObject(status, "conditions");
+	text = cJSON_PrintUnformatted(status);
+	assert_string_equal(
+	    text, "{\"cgroupMode\":\"v2\",\"agentVersion\":\"0.1.0\",\"kernel\":\"6.1.0\","
+		  "\"runtime\":\"containerd\",\"operator\":\"operator-0_1\","
+		  "\"lastReportTime\":\"2001-09-09T01:46:40Z\",\"configHash\":\"00ff\","
+		  "\"samples\":12,\"dropped\":0,\"truncated\":0,\"exported\":0,"
+		  "\"unresolvedContainers\":0,"
+		  "\"tracers\":[{\"name\":\"native\",\"state\":\"Loaded\"},"
+		  "{\"name\":\"python\",\"state\":\"Loaded\"}],"
+		  "\"exporters\":[{\"name\":\"main\",\"state\":\"Healthy\"},"
+		  "{\"name\":\"shop/x\",\"state\":\"Healthy\"}],"
+		  "\"policies\":[{\"id\":\"fedcba9876543210\",\"containers\":3},"
+		  "{\"id\":\"fedcba9876543211\",\"containers\":0}]}");
+	free(text);
+	cJSON_Delete(status);
+	expect_conditions(&in, WELL);
+}
+
+static void test_each_condition_has_its_cause(void **state)
+{
+	struct node_status_input in = good();
+
+	parts.exporter[1].healthy = false;
+	expect_conditions(&in, "Ready False ExportFailing|ConfigApplied True Applied|TracersLoaded "
+			       "True Loaded|Exporting False ExportFailing|MetadataSynced True "
+			       "Synced");
+	in = good();
+	in.wanted_hash = "00fe";
+	expect_conditions(&in, "Ready False OldConfig|ConfigApplied False OldConfig|TracersLoaded "
+			       "True Loaded|Exporting True Exporting|MetadataSynced True Synced");
+	in = good();
+	parts.tracer[1].state = UNAVAILABLE; /* tells, and keeps nobody from profiling */
+	expect_conditions(&in, "Ready True Ready|ConfigApplied True Applied|TracersLoaded False "
+			       "TracersUnavailable|Exporting True Exporting|MetadataSynced True "
+			       "Synced");
+	in = good();
+	in.replica = "";
+	expect_conditions(&in, "Ready Unknown Disconnected|ConfigApplied True Applied|"
+			       "TracersLoaded True Loaded|Exporting True Exporting|"
+			       "MetadataSynced Unknown Disconnected");
+	in = good();
+	in.report = NULL;
+	expect_conditions(&in, "Ready Unknown NotKnown|ConfigApplied Unknown NotKnown|"
+			       "TracersLoaded Unknown NotKnown|Exporting Unknown NotKnown|"
+			       "MetadataSynced Unknown NotKnown");
+	in = good(); /* an agent that cannot tell its hash is not degraded for that */
+	parts.report.config_hash = (char *)"";
+	expect_conditions(&in, "Ready True Ready|ConfigApplied Unknown NotKnown|TracersLoaded True "
+			       "Loaded|Exporting True Exporting|MetadataSynced True Synced");
+}
+
+static void test_a_condition_keeps_its_time_until_it_turns(void **state)
+{
+	struct node_status_input in = good();
+	struct node_turns turns = {.status = {0}};
+	cJSON *status;
+
+	assert_int_equal(node_status_build(&in, &turns, &status), 0);
+	cJSON_Delete(status);
+	assert_int_equal(turns.since[NODE_READY], 1000000007);
+	in.now += 60;
+	parts.exporter[0].healthy = false;
+	assert_int_equal(node_status_build(&in, &turns, &status), 0);
+	cJSON_Delete(status);
+	assert_int_equal(turns.since[NODE_READY], 1000000067);
+	assert_int_equal(turns.since[NODE_CONFIG_APPLIED], 1000000007);
+	assert_int_equal(turns.status[NODE_READY], CONDITION_FALSE);
+}
+
+/* What the API server would refuse, an agent may say. */
+static void test_foreign_words_are_cut_and_cleaned(void **state)
+{
+	struct node_status_input in = good();
+	char longest[2000], wild[] = "x\n\x1b[31m\xff\xc3\xa9";
+	const cJSON *item, *list;
+	cJSON *status;
+
+	memset(longest, 'a', sizeof(longest) - 1);
+	longest[sizeof(longest) - 1] = 0;
+	in.kernel = longest;
+	in.agent_version = longest;
+	in.cgroup_mode = "v3";
+	parts.report.samples = UINT64_MAX;
+	parts.tracer[0].name = longest;
+	parts.tracer[0].reason = wild;
+	parts.tracer[1].name = longest; /* the same once it is cut: a list-map takes one */
+	parts.exporter[0].destination = (char *)"";
+	parts.exporter[1].healthy = false;
+	parts.exporter[1].error = longest;
+	parts.policy[1].id = parts.policy[0].id;
+	status = build(&in);
+#define STRING(o, key) cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, key))
+	assert_int_equal(strlen(STRING(status, "kernel")), 128);
+	assert_int_equal(strlen(STRING(status, "agentVersion")), 64);
+	assert_null(cJSON_GetObjectItemCaseSensitive(status, "cgroupMode"));
+	assert_true(cJSON_GetObjectItemCaseSensitive(status, "samples")->valuedouble ==
+		    9007199254740991.0);
+	list = cJSON_GetObjectItemCaseSensitive(status, "tracers");
+	assert_int_equal(cJSON_GetArraySize(list), 1);
+	item = cJSON_GetArrayItem(list, 0);
+	assert_int_equal(strlen(STRING(item, "name")), 16);
+	assert_string_equal(STRING(item, "reason"), "x??[31m???");
+	list = cJSON_GetObjectItemCaseSensitive(status, "exporters");
+	assert_int_equal(cJSON_GetArraySize(list), 1);
+	assert_int_equal(strlen(STRING(cJSON_GetArrayItem(list, 0), "error")), 256);
+	list = cJSON_GetObjectItemCaseSensitive(status, "policies");
+	assert_int_equal(cJSON_GetArraySize(list), 1);
+	cJSON_Delete(status);
+}
+
+static void test_a_report_is_told_from_its_counters(void **state)
+{
+	struct kept_report k = {NULL};
+	Kiln__Node__V1__Report *got;
+	uint64_t facts, counters;
+
+	good();
+	assert_int_equal(kept_report_set(&k, &parts.report), 0);
+	facts = k.facts;
+	counters = k.counters;
+	assert_int_equal(kept_report_set(&k, &parts.report), 0);
+	assert_true(k.facts == facts && k.counters == counters);
+	parts.report.samples++;
+	parts.policy[1].containers++;
+	assert_int_equal(kept_report_set(&k, &parts.report), 0);
+	assert_true(k.facts == facts && k.counters != counters);
+	parts.exporter[0].healthy = false;
+	assert_int_equal(kept_report_set(&k, &parts.report), 0);
+	assert_true(k.facts != facts);
+	got = kept_report_get(&k);
+	assert_int_equal(got->samples, 13);
+	assert_int_equal(got->policies[1]->containers, 1);
+	kiln__node__v1__report__free_unpacked(got, NULL);
+	kept_report_done(&k);
+}
+
+static void test_a_report_that_is_too_large_changes_nothing(void **state)
+{
+	static char huge[REPORT_BYTES_MAX + 1];
+	Kiln__Node__V1__AppliedPolicy *many[1000];
+	struct kept_report k = {NULL};
+	Kiln__Node__V1__Report *got;
+	size_t len;
+
+	good();
+	for (size_t i = 0; i < ARRAY_SIZE(many); i++)
+		many[i] = &parts.policy[0];
+	parts.report.policies = many;
+	parts.report.n_policies = ARRAY_SIZE(many);
+	assert_int_equal(kept_report_set(&k, &parts.report), 0);
+	got = kept_report_get(&k);
+	assert_int_equal(got->n_policies, REPORT_POLICIES_MAX);
+	kiln__node__v1__report__free_unpacked(got, NULL);
+	len = k.len;
+	memset(huge, 'a', sizeof(huge) - 1);
+	parts.exporter[0].error = huge;
+	assert_int_equal(kept_report_set(&k, &parts.report), -E2BIG);
+	assert_int_equal(k.len, len);
+	kept_report_done(&k);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_a_status_is_all_that_was_reported),
+	    cmocka_unit_test(test_each_condition_has_its_cause),
+	    cmocka_unit_test(test_a_condition_keeps_its_time_until_it_turns),
+	    cmocka_unit_test(test_foreign_words_are_cut_and_cleaned),
+	    cmocka_unit_test(test_a_report_is_told_from_its_counters),
+	    cmocka_unit_test(test_a_report_that_is_too_large_changes_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

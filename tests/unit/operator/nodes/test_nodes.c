@@ -1,0 +1,600 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When nodes are written, by whom, and how often: against an API server that is the test's own. */
+#include "operator/nodes/nodes.h"
+
+#include "operator/reconcile/condition.h"
+#include "operator/nodes/node_store.h"
+#include "operator/stream/server.h"
+#include "tests/support/test.h"
+#include "tests/unit/operator/reconcile/fakes.h"
+
+static struct {
+	struct nodes *nodes;
+	uint64_t started_ms;
+	bool leads, has_node;
+	char wanted[17];
+	unsigned int turned;
+	unsigned int writes, objects; /* answered */
+	int answer;		      /* to writes */
+	char last[8192];	      /* the newest status, as text */
+} rig;
+
+static const char *uid_of(void *arg, const char *node)
+{
+	static char uid[300];
+
+	snprintf(uid, sizeof(uid), "uid-%s", node);
+	return rig.has_node ? uid : NULL;
+}
+
+static void wanted_of(void *arg, const char *node, char ret[static 17])
+{
+	memcpy(ret, rig.wanted, 17);
+}
+
+static bool leads(void *arg)
+{
+	return rig.leads;
+}
+
+static void turned(void *arg)
+{
+	rig.turned++;
+}
+
+static int64_t clock_s(void)
+{
+	return (int64_t)(fakes.now_ms / 1000);
+}
+
+static int setup(void **state)
+{
+	struct nodes_options o = {.identity = "me",
+				  .uid = uid_of,
+				  .wanted = wanted_of,
+				  .leads = leads,
+				  .turned = turned,
+				  .now = clock_s};
+	struct error err;
+
+	fakes_reset();
+	memset(&rig, 0, sizeof(rig));
+	rig.has_node = true;
+	rig.answer = 200;
+	memcpy(rig.wanted, "00ff", 5);
+	assert_int_equal(nodes_new(&o, &rig.nodes, &err), 0);
+	fakes.informers[0].stats.synced = true;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	nodes_free(rig.nodes);
+	fakes_reset();
+	return 0;
+}
+
+/* ---- the API server -------------------------------------------------------------------------- */
+
+/* A node as it is there. STATUS is taken; NULL: none yet. */
+static void show(const char *name, cJSON *status)
+{
+	cJSON *o = cJSON_CreateObject(), *meta = cJSON_AddObjectToObject(o, "metadata"), *owner;
+	char uid[300];
+
+	snprintf(uid, sizeof(uid), "uid-%s", name);
+	cJSON_AddStringToObject(meta, "name", name);
+	owner = cJSON_CreateObject();
+	cJSON_AddStringToObject(owner, "uid", uid);
+	cJSON_AddItemToArray(cJSON_AddArrayToObject(meta, "ownerReferences"), owner);
+	if (status)
+		cJSON_AddItemToObject(o, "status", status);
+	fake_show(KUBE_PROFILING_NODES, o);
+	cJSON_Delete(o);
+}
+
+static void answer_one(struct kube_call *call)
+{
+	const cJSON *status = cJSON_GetObjectItemCaseSensitive(call->object, "status");
+
+	assert_int_equal(call->kind, KUBE_PROFILING_NODES);
+	if (rig.answer != 200) {
+		fake_done(call, rig.answer, "no");
+		return;
+	}
+	if (status) {
+		_cleanup_free_ char *text = cJSON_PrintUnformatted(status);
+
+		snprintf(rig.last, sizeof(rig.last), "%s", text);
+		rig.writes++;
+		show(call->name, cJSON_Duplicate(status, true));
+	} else {
+		rig.objects++;
+		show(call->name, NULL);
+	}
+	fake_done(call, 200, "");
+}
+
+static void answer_all(void)
+{
+	for (size_t i = 0; i < fakes.n_writes; i++)
+		if (!fakes.writes[i].over)
+			answer_one(&fakes.writes[i]);
+	for (size_t i = 0; i < fakes.n_writes; i++) {
+		cJSON_Delete(fakes.writes[i].object);
+		fakes.writes[i] = (struct kube_call){NULL};
+	}
+	fakes.n_writes = 0;
+}
+
+/* MS go by; what is asked for is answered at once. */
+static void run(uint64_t ms)
+{
+	for (uint64_t until = fakes.now_ms + ms; fakes.now_ms < until;) {
+		fakes.now_ms += NODES_TICK_MS;
+		nodes_tick(rig.nodes);
+		answer_all();
+	}
+}
+
+/* ---- agents ---------------------------------------------------------------------------------- */
+
+static void say(const char *node, uint64_t samples, bool healthy)
+{
+	Kiln__Node__V1__Exporter e = KILN__NODE__V1__EXPORTER__INIT, *list[] = {&e};
+	Kiln__Node__V1__AppliedPolicy p = KILN__NODE__V1__APPLIED_POLICY__INIT, *policies[] = {&p};
+	Kiln__Node__V1__Report r = KILN__NODE__V1__REPORT__INIT;
+	const struct node_report report = {.node = node,
+					   .agent_version = "1",
+					   .kernel = "6",
+					   .cgroup_mode = "v2",
+					   .container_runtime = "",
+					   .message = &r};
+
+	e.destination = (char *)"main";
+	e.healthy = healthy;
+	e.error = (char *)(healthy ? "" : "connection refused");
+	p.id = 7;
+	r.config_hash = (char *)"00ff";
+	r.samples = samples;
+	r.exporters = list;
+	r.policies = policies;
+	r.n_exporters = r.n_policies = 1;
+	nodes_report(rig.nodes, &report);
+}
+
+static void hello(const char *node)
+{
+	const struct node_report report = {.node = node,
+					   .agent_version = "1",
+					   .kernel = "6",
+					   .cgroup_mode = "v2",
+					   .container_runtime = ""};
+
+	nodes_report(rig.nodes, &report);
+}
+
+static bool last_has(const char *text)
+{
+	return strstr(rig.last, text) != NULL;
+}
+
+/* ---- tests ----------------------------------------------------------------------------------- */
+
+static void test_a_node_is_made_with_its_owner_and_then_told_of(void **state)
+{
+	const cJSON *meta, *owner;
+
+	hello("n1");
+	fakes.now_ms += NODES_TICK_MS;
+	nodes_tick(rig.nodes);
+	assert_int_equal(fakes.n_writes, 0); /* its report is awaited */
+	say("n1", 1, true);
+	nodes_tick(rig.nodes);
+	assert_int_equal(fakes.n_writes, 1);
+	assert_string_equal(fakes.writes[0].verb, "apply");
+	meta = cJSON_GetObjectItemCaseSensitive(fakes.writes[0].object, "metadata");
+	owner = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(meta, "ownerReferences"), 0);
+	assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(owner, "uid")), "uid-n1");
+	assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(owner, "kind")), "Node");
+	assert_null(cJSON_GetObjectItemCaseSensitive(owner, "blockOwnerDeletion"));
+	answer_all();
+	run(NODES_TICK_MS);
+	assert_int_equal(rig.objects, 1);
+	assert_int_equal(rig.writes, 1);
+	assert_true(last_has("\"operator\":\"me\"") && last_has("\"configHash\":\"00ff\""));
+	assert_true(rig.turned > 0);
+}
+
+static void test_a_node_that_is_there_is_not_made_again(void **state)
+{
+	show("n1", NULL);
+	say("n1", 1, true);
+	run(1000);
+	assert_int_equal(rig.objects, 0);
+	assert_int_equal(rig.writes, 1);
+}
+
+static void test_an_agent_that_only_said_hello_is_told_of_later(void **state)
+{
+	hello("n1");
+	run(NODES_SILENT_MS - NODES_TICK_MS);
+	assert_int_equal(rig.writes, 0);
+	run(1000);
+	assert_int_equal(rig.writes, 1);
+	assert_true(last_has("NotKnown"));
+}
+
+static void test_a_thousand_unchanged_reports_are_no_write(void **state)
+{
+	unsigned int turns;
+
+	say("n1", 1, true);
+	run(1000);
+	assert_int_equal(rig.writes, 1);
+	turns = rig.turned;
+	for (unsigned int i = 0; i < 1000; i++) {
+		say("n1", 1, true);
+		run(500);
+	}
+	assert_int_equal(rig.writes, 1);
+	assert_int_equal(rig.turned, turns);
+	/* After ten minutes they are told to be there still. */
+	for (unsigned int i = 0; i < 200; i++) {
+		say("n1", 1, true);
+		run(1000);
+	}
+	assert_int_equal(rig.writes, 2);
+}
+
+static void test_counters_are_written_once_a_minute(void **state)
+{
+	for (unsigned int i = 0; i < 600; i++) {
+		say("n1", i, true);
+		run(1000);
+	}
+	assert_in_range(rig.writes, 9, 11);
+	assert_int_equal(rig.objects, 1);
+}
+
+static void test_what_turns_is_written_at_once_and_not_more_often_than_agreed(void **state)
+{
+	say("n1", 1, true);
+	run(10000);
+	assert_int_equal(rig.writes, 1);
+	say("n1", 1, false);
+	run(NODES_TICK_MS);
+	assert_int_equal(rig.writes, 2);
+	assert_true(last_has("ExportFailing") && last_has("connection refused"));
+	for (unsigned int i = 0; i < 100; i++) { /* up and down, a second each */
+		say("n1", 1, i % 2);
+		run(1000);
+	}
+	assert_in_range(rig.writes, 10, 23);
+}
+
+static void test_the_configuration_that_nodes_should_have_turns_them(void **state)
+{
+	say("n1", 1, true);
+	run(10000);
+	assert_true(last_has("\"reason\":\"Applied\""));
+	memcpy(rig.wanted, "00fe", 5);
+	run(1000);
+	assert_int_equal(rig.writes, 1);
+	nodes_config_changed(rig.nodes);
+	run(1000);
+	assert_int_equal(rig.writes, 2);
+	assert_true(last_has("OldConfig"));
+}
+
+/* All of a large cluster, with counters that always grow. */
+static void test_five_thousand_nodes_are_fifty_writes_a_second(void **state)
+{
+	enum { NODES = 5000, SECONDS = 110 };
+	struct nodes_stats stats;
+	unsigned int before, most = 0;
+	char name[32];
+
+	for (unsigned int s = 0; s < 2 * SECONDS; s++) {
+		for (unsigned int i = 0; i < NODES; i++)
+			if (i % 10 == s % 10) { /* a report in ten seconds of each */
+				snprintf(name, sizeof(name), "node-%u", i);
+				say(name, s, true);
+			}
+		before = rig.writes;
+		run(1000);
+		if (s >= SECONDS)
+			most = MAX(most, rig.writes - before);
+		if (s + 1 == SECONDS)
+			rig.writes = 0;
+	}
+	nodes_read(rig.nodes, &stats);
+	assert_int_equal(stats.objects, NODES);
+	assert_int_equal(rig.objects, NODES);
+	assert_true(most <= 80);
+	/* And they are written: each of them once in 100 s. */
+	assert_in_range(rig.writes, 40 * SECONDS, 51 * SECONDS);
+}
+
+/* Nobody waits for ever while others turn all the time. */
+static void test_the_pace_is_shared_in_turn(void **state)
+{
+	enum { NODES = 1000 };
+	static unsigned int seen[NODES];
+	unsigned int missing = 0, node;
+	char name[32];
+
+	memset(seen, 0, sizeof(seen));
+	for (unsigned int s = 0; s < 60; s++) {
+		for (unsigned int i = 0; i < NODES; i++) {
+			snprintf(name, sizeof(name), "node-%u", i);
+			say(name, s, s % 2);
+		}
+		for (unsigned int t = 0; t < 4; t++) {
+			fakes.now_ms += NODES_TICK_MS;
+			nodes_tick(rig.nodes);
+			for (size_t i = 0; i < fakes.n_writes; i++)
+				if (sscanf(fakes.writes[i].name, "node-%u", &node) == 1)
+					seen[node]++;
+			answer_all();
+		}
+	}
+	for (unsigned int i = 0; i < NODES; i++)
+		missing += !seen[i];
+	assert_int_equal(missing, 0);
+}
+
+static void test_a_node_without_a_stream_is_away_after_a_while(void **state)
+{
+	say("n1", 1, true);
+	run(6000);
+	nodes_left(rig.nodes, "n1");
+	run(NODES_GRACE_MS - 1000);
+	assert_int_equal(rig.writes, 1);
+	run(2000);
+	assert_int_equal(rig.writes, 2);
+	assert_true(last_has("Disconnected") && !last_has("\"operator\""));
+	assert_true(last_has("\"samples\":1")); /* what it said last is still there */
+	run(NODES_BEAT_MS * 2);
+	assert_int_equal(rig.writes, 2);
+	/* And back again. */
+	say("n1", 2, true);
+	run(1000);
+	assert_int_equal(rig.writes, 3);
+	assert_true(last_has("\"operator\":\"me\""));
+}
+
+static void test_a_short_absence_is_no_news(void **state)
+{
+	say("n1", 1, true);
+	run(6000);
+	for (unsigned int i = 0; i < 20; i++) {
+		nodes_left(rig.nodes, "n1");
+		run(NODES_GRACE_MS / 2);
+		hello("n1");
+		say("n1", 1, true);
+		run(1000);
+	}
+	assert_int_equal(rig.writes, 1);
+}
+
+static cJSON *status_of(const char *replica, int64_t reported, const char *ready)
+{
+	cJSON *status = cJSON_CreateObject(), *list, *c = cJSON_CreateObject();
+	char time[32];
+
+	format_time(reported, time);
+	if (replica)
+		cJSON_AddStringToObject(status, "operator", replica);
+	cJSON_AddStringToObject(status, "lastReportTime", time);
+	list = cJSON_AddArrayToObject(status, "conditions");
+	cJSON_AddStringToObject(c, "type", "Ready");
+	cJSON_AddStringToObject(c, "status", ready);
+	cJSON_AddStringToObject(c, "lastTransitionTime", "2001-09-09T01:46:40Z");
+	cJSON_AddItemToArray(list, c);
+	return status;
+}
+
+static void test_a_node_that_went_to_another_replica_is_its(void **state)
+{
+	say("n1", 1, true);
+	run(6000);
+	nodes_left(rig.nodes, "n1");
+	show("n1", status_of("another", clock_s(), "True"));
+	run(NODES_BEAT_MS * 2);
+	assert_int_equal(rig.writes, 1);
+}
+
+/* Of two streams one is dead and has not been found out: it has no reports. */
+static void test_of_two_claims_the_one_with_reports_counts(void **state)
+{
+	say("n1", 1, true);
+	run(6000);
+	show("n1", status_of("another", clock_s() + 5, "True"));
+	run(NODES_BEAT_MS * 2);
+	assert_int_equal(rig.writes, 1);
+	say("n1", 2, true);
+	run(6000);
+	assert_int_equal(rig.writes, 2);
+	assert_true(last_has("\"operator\":\"me\""));
+	/* And a late claim over one that has heard since is not believed. */
+	say("n1", 2, true);
+	show("n1", status_of("another", clock_s() - 30, "True"));
+	run(6000);
+	assert_int_equal(rig.writes, 3);
+}
+
+static void test_conditions_of_another_replica_keep_their_times(void **state)
+{
+	show("n1", status_of("another", clock_s(), "True"));
+	say("n1", 1, true);
+	run(1000);
+	assert_int_equal(rig.writes, 1);
+	assert_true(last_has("\"type\":\"Ready\",\"status\":\"True\"") &&
+		    last_has("\"lastTransitionTime\":\"2001-09-09T01:46:40Z\""));
+}
+
+static void test_a_deleted_object_comes_again_while_there_is_its_node(void **state)
+{
+	cJSON *o = cJSON_Parse("{\"metadata\":{\"name\":\"n1\"}}");
+
+	say("n1", 1, true);
+	run(6000);
+	fake_gone(KUBE_PROFILING_NODES, o);
+	run(6000);
+	assert_int_equal(rig.objects, 2);
+	assert_int_equal(rig.writes, 2);
+	/* With its Node it does not. */
+	rig.has_node = false;
+	fake_gone(KUBE_PROFILING_NODES, o);
+	run(60000);
+	assert_int_equal(rig.objects, 2);
+	assert_int_equal(rig.writes, 2);
+	cJSON_Delete(o);
+}
+
+static void test_a_status_of_what_just_went_is_no_failure(void **state)
+{
+	struct nodes_stats stats;
+
+	say("n1", 1, true);
+	run(6000);
+	say("n1", 1, false);
+	rig.answer = 404;
+	run(NODES_TICK_MS);
+	nodes_read(rig.nodes, &stats);
+	assert_int_equal(stats.failures, 0);
+	rig.answer = 200;
+	run(NODES_RETRY_MS + 500);
+	assert_int_equal(rig.writes, 2);
+}
+
+static void test_failures_are_tried_again_later(void **state)
+{
+	struct nodes_stats stats;
+
+	rig.answer = 500;
+	say("n1", 1, true);
+	run(60000);
+	nodes_read(rig.nodes, &stats);
+	assert_in_range(stats.failures, 20, 31);
+	rig.answer = 200;
+	run(NODES_RETRY_MS + 500);
+	assert_int_equal(rig.writes, 1);
+}
+
+static void test_an_agent_of_no_node_is_not_written(void **state)
+{
+	struct nodes_stats stats;
+
+	rig.has_node = false;
+	say("n1", 1, true);
+	run(60000);
+	nodes_read(rig.nodes, &stats);
+	assert_true(stats.no_node > 0);
+	assert_int_equal(rig.objects + rig.writes, 0);
+	rig.has_node = true;
+	run(NODES_RETRY_MS + 500);
+	assert_int_equal(rig.writes, 1);
+}
+
+static void test_the_leader_marks_nodes_whose_replica_is_gone(void **state)
+{
+	show("n1", status_of("gone", clock_s(), "True"));
+	show("n2", status_of("gone", clock_s(), "True"));
+	show("n3", status_of(NULL, clock_s(), "Unknown")); /* told already */
+	run((NODES_STALE_S + 120) * 1000ULL);
+	assert_int_equal(rig.writes, 0); /* another leads */
+	show("n4", status_of("alive", clock_s(), "True"));
+	rig.leads = true;
+	run(120000);
+	assert_int_equal(rig.writes, 2);
+	assert_true(last_has("Disconnected"));
+	run(120000);
+	assert_int_equal(rig.writes, 2);
+}
+
+static void test_what_agents_said_is_added_up(void **state)
+{
+	const struct node_reports *reports = nodes_reports(rig.nodes);
+	struct node_totals t;
+
+	say("n1", 1, true);
+	say("n2", 1, false);
+	say("n3", 1, true);
+	run(6000);
+	nodes_left(rig.nodes, "n3");
+	run(NODES_GRACE_MS + 1000);
+	reports->totals(reports->arg, &t);
+	assert_int_equal(t.nodes, 3);
+	assert_int_equal(t.applied, 2);
+	assert_int_equal(t.degraded, 2);
+	assert_int_equal(reports->state(reports->arg, match_node_key("n1"), 7), NODE_APPLIES);
+	assert_int_equal(reports->state(reports->arg, match_node_key("n1"), 8), 0);
+	assert_int_equal(reports->state(reports->arg, match_node_key("n2"), 7),
+			 NODE_APPLIES | NODE_DEGRADED);
+	assert_int_equal(reports->state(reports->arg, match_node_key("n9"), 7), 0);
+	/* All of it goes with the objects. */
+	fakes.informers[0].ops.replaced(fakes.informers[0].store, 2);
+	reports->totals(reports->arg, &t);
+	assert_int_equal(t.nodes + t.applied + t.degraded, 0);
+}
+
+static void test_objects_of_anybody_do_no_harm(void **state)
+{
+	static const char *const texts[] = {
+	    "{}",
+	    "[]",
+	    "{\"metadata\":{\"name\":5}}",
+	    "{\"metadata\":{\"name\":\"a/b\"}}",
+	    "{\"metadata\":{\"name\":\"n1\"},\"status\":[]}",
+	    "{\"metadata\":{\"name\":\"n1\",\"ownerReferences\":{}},\"status\":{\"conditions\":[5,"
+	    "{}],\"policies\":[5,{\"id\":\"zz\"},{\"id\":5}],\"operator\":5,\"lastReportTime\":"
+	    "\"yesterday\"}}"};
+	uint8_t scratch[512];
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		struct kube_item item = {.type = KUBE_ADDED,
+					 .encoding = KUBE_JSON,
+					 .bytes = (const uint8_t *)texts[i],
+					 .len = strlen(texts[i]),
+					 .scratch = scratch};
+		int r = fakes.informers[0].ops.put(fakes.informers[0].store, &item, 1);
+
+		assert_int_equal(r, i < 4 ? -EBADMSG : 0);
+	}
+	say("n1", 1, true);
+	run(1000);
+	assert_int_equal(rig.writes, 1);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    T(test_a_node_is_made_with_its_owner_and_then_told_of),
+	    T(test_a_node_that_is_there_is_not_made_again),
+	    T(test_an_agent_that_only_said_hello_is_told_of_later),
+	    T(test_a_thousand_unchanged_reports_are_no_write),
+	    T(test_counters_are_written_once_a_minute),
+	    T(test_what_turns_is_written_at_once_and_not_more_often_than_agreed),
+	    T(test_the_configuration_that_nodes_should_have_turns_them),
+	    T(test_five_thousand_nodes_are_fifty_writes_a_second),
+	    T(test_the_pace_is_shared_in_turn),
+	    T(test_a_node_without_a_stream_is_away_after_a_while),
+	    T(test_a_short_absence_is_no_news),
+	    T(test_a_node_that_went_to_another_replica_is_its),
+	    T(test_of_two_claims_the_one_with_reports_counts),
+	    T(test_conditions_of_another_replica_keep_their_times),
+	    T(test_a_deleted_object_comes_again_while_there_is_its_node),
+	    T(test_a_status_of_what_just_went_is_no_failure),
+	    T(test_failures_are_tried_again_later),
+	    T(test_an_agent_of_no_node_is_not_written),
+	    T(test_the_leader_marks_nodes_whose_replica_is_gone),
+	    T(test_what_agents_said_is_added_up),
+	    T(test_objects_of_anybody_do_no_harm),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
