@@ -13,9 +13,9 @@
 #include "agent/meta/snapshot.h"
 #include "agent/policy/cgroup_watch.h"
 #include "agent/policy/policy.h"
+#include "agent/report.h"
 #include "agent/window/identify.h"
 #include "lib/log.h"
-#include "lib/metrics.h"
 
 struct cluster {
 	const struct config *config;
@@ -29,6 +29,8 @@ struct cluster {
 	struct cgroup_watch *watch;
 	int64_t started_s;
 	uint64_t unresolved; /* containers of the last window of which nobody has told */
+	uint64_t told;	     /* report_word() of the last report */
+	struct report_texts texts;
 };
 
 /* ---- the sampler as policies see it ---------------------------------------------------------- */
@@ -121,6 +123,7 @@ static int connect_operator(struct cluster *c, const struct pod_events *events,
 {
 	const struct operator_config *o = &c->config->processors.node_stream;
 	_cleanup_free_ char *kernel = host_kernel_release();
+	char hash[17] = "";
 	const struct meta_options options = {
 	    .endpoint = o->endpoint,
 	    .ca_file = o->ca_file,
@@ -130,10 +133,15 @@ static int connect_operator(struct cluster *c, const struct pod_events *events,
 	    .agent_version = KILN_VERSION,
 	    .kernel = kernel,
 	    .cgroup_mode = cgroup_mode_name(mode),
+	    .config_hash = hash,
 	};
 	const struct meta_events meta_events = {.pods = *events, .report = fill_report, .arg = c};
-	int r = meta_client_new(&options, &meta_events, c->loop, &c->client, err);
+	int r;
 
+	/* As the operator has it of the ConfigMap that it renders: operator/render/render.c. */
+	if (c->config->file_hash)
+		snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)c->config->file_hash);
+	r = meta_client_new(&options, &meta_events, c->loop, &c->client, err);
 	if (r < 0)
 		return error_wrap(err, r, "processors.k8sattributes.operator");
 	c->pods = meta_client_table(c->client);
@@ -233,32 +241,33 @@ struct cluster *cluster_free(struct cluster *c)
 
 /* ---- telling the operator -------------------------------------------------------------------- */
 
-static void report_policy(uint64_t id, uint32_t containers, void *arg)
+static void look(struct cluster *c, struct meta_report *ret)
 {
-	struct meta_report *r = arg;
+	const struct report_sources sources = {c->config, c->sampler, c->router, c->policies};
 
-	if (r->n_policies == META_POLICIES_MAX)
-		return;
-	r->policies[r->n_policies].id = id;
-	r->policies[r->n_policies++].containers = containers;
+	ret->started_s = c->started_s;
+	ret->unresolved_containers = c->unresolved;
+	report_fill(&sources, &c->texts, ret);
 }
 
 static void fill_report(struct meta_report *ret, void *arg)
 {
-	static const enum metric_id drops[] = {M_DROPPED_RING_FULL, M_DROPPED_MALFORMED,
-					       M_DROPPED_WINDOW_FULL, M_DROPPED_NO_MEMORY,
-					       M_DROPPED_MEMORY_LIMIT};
 	struct cluster *c = arg;
 
-	ret->started_s = c->started_s;
-	ret->samples = (uint64_t)metric_get(M_SAMPLES);
-	for (size_t i = 0; i < ARRAY_SIZE(drops); i++)
-		ret->dropped += (uint64_t)metric_get(drops[i]);
-	ret->truncated = (uint64_t)metric_get(M_STACKS_TRUNCATED);
-	ret->exported = (uint64_t)metric_get(M_EXPORT_SAMPLES_SENT);
-	ret->unresolved_containers = c->unresolved;
-	if (c->policies)
-		policies_applied(c->policies, report_policy, ret);
+	look(c, ret);
+	c->told = report_word(ret);
+}
+
+/* A destination failed or works again, another policy holds: the operator hears of it now. */
+static void report_turns(struct cluster *c)
+{
+	struct meta_report now = {0};
+
+	if (!c->client)
+		return;
+	look(c, &now);
+	if (report_word(&now) != c->told)
+		meta_client_report_soon(c->client);
 }
 
 /* ---- windows --------------------------------------------------------------------------------- */
@@ -270,6 +279,7 @@ void cluster_close_window(struct cluster *c, struct window *w, struct window *ne
 	c->unresolved = window_identify(w, next, c->policies, last);
 	policies_window(c->policies, next->number, now);
 	router_sweep(c->router, policies_routes(c->policies));
+	report_turns(c);
 }
 
 const uint32_t *cluster_hz(const struct cluster *c)

@@ -161,7 +161,8 @@ struct config {
 	uint64_t duration_ms; /* --duration; 0: until a signal */
 	bool check;
 	bool verbose;
-	bool embedded; /* no configuration was given: the built-in pipeline */
+	bool embedded;	    /* no configuration was given: the built-in pipeline */
+	uint64_t file_hash; /* hash_bytes() of the file as it was read; 0: there was none */
 };
 /* Frees everything; takes NULL. */
 struct config *config_free(struct config *c);

@@ -393,5 +393,6 @@ int config_read_file(struct loading *l, struct error *err)
 	if (size > CONFIG_FILE_MAX)
 		return error_set(err, -EINVAL, "%.256s: larger than %d bytes", l->file,
 				 CONFIG_FILE_MAX);
+	l->config->file_hash = hash_bytes(data, size, 0);
 	return config_read_bytes(l, data, size, err);
 }

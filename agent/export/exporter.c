@@ -15,3 +15,13 @@ int exporter_new(const struct exporter_config *config, uv_loop_t *loop, struct e
 			return exporter_ops_table[i]->create(config, loop, ret, err);
 	return error_set(err, -EINVAL, "unknown type \"%s\"", config->type);
 }
+
+bool exporter_healthy(const struct exporter *exporter, char *error, size_t size)
+{
+	if (exporter->ops->healthy)
+		return exporter->ops->healthy(exporter, error, size);
+	if (!exporter->failed)
+		return true;
+	snprintf(error, size, "it cannot be written, see the agent's log");
+	return false;
+}

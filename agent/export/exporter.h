@@ -28,6 +28,11 @@ struct exporter_ops {
 	void (*flush)(struct exporter *exporter, uint64_t deadline_ms, void (*done)(void *),
 		      void *arg);
 	struct exporter *(*destroy)(struct exporter *exporter);
+	/*
+	 * Did the last attempt work? If not, ERROR gets one line why, without secrets. NULL: it
+	 * does while `failed` is not set.
+	 */
+	bool (*healthy)(const struct exporter *exporter, char *error, size_t size);
 };
 
 /* Every exporter embeds this first. */
@@ -41,6 +46,8 @@ struct exporter {
 
 extern const struct exporter_ops otlp_grpc_exporter_ops, otlp_http_exporter_ops, text_exporter_ops,
     pprof_file_exporter_ops, folded_file_exporter_ops, top_exporter_ops;
+
+bool exporter_healthy(const struct exporter *exporter, char *error, size_t size);
 
 /* Looks the configured type up and creates it. */
 int exporter_new(const struct exporter_config *config, uv_loop_t *loop, struct exporter **ret,

@@ -90,3 +90,8 @@ struct tls_options otlp_tls_options(const struct tls_config *c)
 	    .min_version = c->min_version,
 	};
 }
+
+bool otlp_exporter_healthy(const struct exporter *exporter, char *error, size_t size)
+{
+	return sender_healthy(of(exporter)->sender, error, size);
+}

@@ -17,6 +17,8 @@ void otlp_exporter_flush(struct exporter *exporter, uint64_t deadline_ms, void (
 			 void *arg);
 struct exporter *otlp_exporter_destroy(struct exporter *exporter);
 
+bool otlp_exporter_healthy(const struct exporter *exporter, char *error, size_t size);
+
 /* For status pages and tests. */
 void otlp_exporter_stats(const struct exporter *exporter, struct sender_stats *ret);
 

@@ -191,4 +191,5 @@ const struct exporter_ops otlp_grpc_exporter_ops = {
     .consume = otlp_exporter_consume,
     .flush = otlp_exporter_flush,
     .destroy = otlp_exporter_destroy,
+    .healthy = otlp_exporter_healthy,
 };

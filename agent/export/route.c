@@ -16,6 +16,7 @@
 #include "lib/log.h"
 #include "lib/metrics.h"
 
+enum { ERROR_TEXT_MAX = 256 };
 enum { RETIRING_MAX = 32, REFUSED_LOG_S = 60 };
 
 struct receiver {
@@ -330,4 +331,37 @@ struct router *router_free(struct router *r)
 	router_close(r);
 	free(r);
 	return NULL;
+}
+
+/* ---- how they are ---------------------------------------------------------------------------- */
+
+void router_each(const struct router *r,
+		 void (*each)(const char *id, bool healthy, const char *error, void *arg),
+		 void *arg)
+{
+	char error[ERROR_TEXT_MAX];
+
+	for (size_t i = 0; i < r->n_configured; i++) {
+		const struct exporter *e = r->configured[i];
+		const char *slash = strchr(e->name, '/');
+		bool healthy = exporter_healthy(e, error, sizeof(error));
+
+		each(slash ? slash + 1 : e->name, healthy, healthy ? "" : error, arg);
+	}
+	for (size_t i = 0; i < ROUTE_LIVE_MAX; i++) {
+		const struct receiver *v = &r->receivers[i];
+
+		if (!v->id)
+			continue;
+		error[0] = 0;
+		if (v->live && exporter_healthy(v->live->exporter, error, sizeof(error)))
+			each(v->id, true, "", arg);
+		else if (v->live)
+			each(v->id, false, error, arg);
+		else
+			each(v->id, false,
+			     v->made_of ? "its settings cannot be used, see the agent's log"
+					: "the operator has not told how to reach it",
+			     arg);
+	}
 }

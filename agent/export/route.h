@@ -41,6 +41,11 @@ void router_update(struct router *r, const struct pod_table *pods);
 void router_sweep(struct router *r, uint64_t in_use);
 void router_deliver(struct router *r, uint64_t route, struct batch *batch);
 bool router_has_live(const struct router *r);
+/* EACH destination by its id (the configuration's by what follows the type); ERROR: why it fails,
+ * good during the call. */
+void router_each(const struct router *r,
+		 void (*each)(const char *id, bool healthy, const char *error, void *arg),
+		 void *arg);
 
 /* Of the live ones: as exporter_ops.flush. DONE once, maybe from inside. */
 void router_flush(struct router *r, uint64_t deadline_ms, void (*done)(void *), void *arg);

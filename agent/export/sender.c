@@ -148,8 +148,16 @@ static void wait_for(struct sender *s, uint64_t ms)
 	uv_timer_start(&s->wait, on_wait, ms, 0);
 }
 
+static void set_failing(struct sender *s, const char *how, const struct transport_answer *a)
+{
+	s->failing = true;
+	snprintf(s->last_error, sizeof(s->last_error), "%s: %s", how,
+		 a->message[0] ? a->message : "no reason given");
+}
+
 static void set_down(struct sender *s, const struct transport_answer *a)
 {
+	set_failing(s, a->away ? "unreachable" : "refuses for now", a);
 	if (!s->stats.down)
 		log_warn("export", "%s: %s %s: %s; will retry", s->name, s->endpoint,
 			 a->away ? "is unreachable" : "refuses for now", a->message);
@@ -170,6 +178,7 @@ static void head_sent(struct sender *s, const struct transport_answer *a)
 	unsigned int held_back = 0;
 
 	set_up(s);
+	s->failing = false;
 	s->stats.sent_requests++;
 	s->stats.sent_samples += s->queue->payload.samples;
 	metric_add(M_EXPORT_REQUESTS_SENT, 1);
@@ -193,6 +202,7 @@ static void head_rejected(struct sender *s, const struct transport_answer *a)
 	unsigned int held_back = 0;
 
 	set_up(s); /* it is there, it does answer */
+	set_failing(s, "rejects", a);
 	metric_add(M_EXPORT_REQUESTS_REJECTED, 1);
 	if (log_allowed(&s->reject_log, LOG_INTERVAL_S, &held_back))
 		log_warn("export", "%s: %s rejected a request of %lld samples: %s (%u more)",
@@ -447,6 +457,13 @@ void sender_consume(struct sender *s, struct batch *batch)
 void sender_get_stats(const struct sender *s, struct sender_stats *ret)
 {
 	*ret = s->stats;
+}
+
+bool sender_healthy(const struct sender *s, char *error, size_t size)
+{
+	if (s->failing)
+		snprintf(error, size, "%s", s->last_error);
+	return !s->failing;
 }
 
 static int open_spool(struct sender *s, const struct queue_config *q, struct error *err)

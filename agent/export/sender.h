@@ -66,5 +66,8 @@ void sender_consume(struct sender *s, struct batch *batch);
 /* See exporter_ops.flush. What cannot be sent is spooled, or dropped and counted. */
 void sender_flush(struct sender *s, uint64_t deadline_ms, void (*done)(void *), void *arg);
 void sender_get_stats(const struct sender *s, struct sender_stats *ret);
+/* The last answer was that of a receiver who takes what it is sent, or none came yet. Else ERROR
+ * gets its words. */
+bool sender_healthy(const struct sender *s, char *error, size_t size);
 /* Drops what is left. The memory goes when the loop has closed the handles: run it once more. */
 struct sender *sender_free(struct sender *s);

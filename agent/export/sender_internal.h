@@ -15,6 +15,8 @@ struct item { /* one request in memory */
 	bool spooled; /* a copy is on disk */
 };
 
+enum { SENDER_ERROR_MAX = 256 };
+
 enum job_type { JOB_ENCODE, JOB_SPOOL_PUT, JOB_SPOOL_LOAD, JOB_SPOOL_REMOVE };
 
 /*
@@ -71,6 +73,8 @@ struct sender {
 
 	struct log_limit reject_log, partial_log, drop_log;
 	struct sender_stats stats;
+	bool failing; /* the last answer was no */
+	char last_error[SENDER_ERROR_MAX];
 };
 
 /* sender_job.c */

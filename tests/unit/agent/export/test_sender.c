@@ -547,13 +547,17 @@ static void test_an_absent_receiver_is_not_waited_for_at_the_end_with_a_disk(voi
 {
 	const struct transport_answer *script[] = {&away, &away, &away, &away, &away, &away, NULL};
 	struct bench *b = *state;
+	char error[256];
 
 	b->config.queue.storage = b->dir;
 	b->config.retry.initial_interval_ms = b->config.retry.max_interval_ms = 100000;
 	b->fake.script = script;
 	assert_int_equal(start(b), 0);
+	assert_true(sender_healthy(b->sender, error, sizeof(error)));
 	consume(b, 1, 3);
 	run_until(b, b->st.down);
+	assert_false(sender_healthy(b->sender, error, sizeof(error)));
+	assert_int_equal(strncmp(error, "unreachable: ", 13), 0);
 	flush(b, 1000000000);		     /* would be felt */
 	assert_int_equal(b->fake.n_seen, 2); /* the first, and once more at the end */
 	stop(b);
@@ -562,6 +566,7 @@ static void test_an_absent_receiver_is_not_waited_for_at_the_end_with_a_disk(voi
 	assert_int_equal(start(b), 0);
 	flush(b, 60000);
 	assert_seen(b, 1, 3);
+	assert_true(sender_healthy(b->sender, error, sizeof(error)));
 }
 
 static void test_order_holds_through_memory_and_disk(void **state)

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A report is how things are at the moment when it is sent; nothing is kept for it. What this
+ * version cannot do is said to be unavailable, also when it is asked for: people would else wait
+ * for frames that never come.
+ */
+#include "agent/report.h"
+
+#include "lib/metrics.h"
+
+/* Names as in the API (ProfilingConfig, spec.profile.tracers), which has no switch for the last
+ * three. */
+static const struct {
+	const char *name;
+	enum kiln_tracer bit;
+	bool available;
+} tracers[] = {
+    {"native", TRACER_NATIVE, true},  {"kernel", TRACER_KERNEL, true},
+    {"go", TRACER_GO, true},	      {"jvm", TRACER_HOTSPOT, false},
+    {"python", TRACER_PYTHON, false}, {"v8", TRACER_V8, false},
+    {"ruby", TRACER_RUBY, false},     {"php", TRACER_PHP, false},
+    {"perl", TRACER_PERL, false},     {"dotnet", TRACER_DOTNET, false},
+    {"beam", TRACER_BEAM, false},     {"luajit", TRACER_LUAJIT, false},
+};
+
+static void add_tracers(const struct config *config, struct meta_report *ret)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(tracers) && ret->n_tracers < META_TRACERS_MAX; i++) {
+		size_t at = ret->n_tracers++;
+
+		ret->tracers[at].name = tracers[i].name;
+		/* Native, kernel and Go frames come from the same walk, which is always done. */
+		if (tracers[i].available) {
+			ret->tracers[at].state = META_TRACER_LOADED;
+		} else if (!(config->receiver.tracers & (1u << tracers[i].bit))) {
+			ret->tracers[at].state = META_TRACER_DISABLED;
+			ret->tracers[at].reason = "not asked for";
+		} else {
+			ret->tracers[at].state = META_TRACER_UNAVAILABLE;
+			ret->tracers[at].reason = "this version of the agent has none";
+		}
+	}
+}
+
+struct exporter_filling {
+	struct meta_report *report;
+	struct report_texts *texts;
+};
+
+static void add_exporter(const char *id, bool healthy, const char *error, void *arg)
+{
+	struct exporter_filling *f = arg;
+	size_t at = f->report->n_exporters;
+
+	if (at == META_EXPORTERS_MAX)
+		return;
+	snprintf(f->texts->names[at], REPORT_TEXT_MAX, "%s", id);
+	snprintf(f->texts->errors[at], REPORT_TEXT_MAX, "%s", error);
+	f->report->exporters[at].destination = f->texts->names[at];
+	f->report->exporters[at].error = f->texts->errors[at];
+	f->report->exporters[at].healthy = healthy;
+	f->report->n_exporters++;
+}
+
+static void add_policy(uint64_t id, uint32_t containers, void *arg)
+{
+	struct meta_report *r = arg;
+
+	if (r->n_policies == META_POLICIES_MAX)
+		return;
+	r->policies[r->n_policies].id = id;
+	r->policies[r->n_policies++].containers = containers;
+}
+
+static void add_counters(struct sampler *sampler, struct meta_report *ret)
+{
+	/* On every way from the kernel to a receiver; the ring's own counter is the kernel's. */
+	static const enum metric_id drops[] = {M_DROPPED_MALFORMED,	 M_DROPPED_WINDOW_FULL,
+					       M_DROPPED_NO_MEMORY,	 M_DROPPED_MEMORY_LIMIT,
+					       M_EXPORT_SAMPLES_DROPPED, M_OTLP_OVERSIZE_SAMPLES,
+					       M_TEXT_DROPPED,		 M_PPROF_FILE_DROPPED,
+					       M_FOLDED_FILE_DROPPED,	 M_SAMPLES_NO_DESTINATION};
+	struct sampler_stats kernel;
+
+	sampler_read_stats(sampler, &kernel);
+	ret->dropped = kernel.counts[KILN_STAT_RING_FULL];
+	for (size_t i = 0; i < ARRAY_SIZE(drops); i++)
+		ret->dropped += (uint64_t)metric_get(drops[i]);
+	ret->samples = (uint64_t)metric_get(M_SAMPLES);
+	ret->truncated = (uint64_t)metric_get(M_SAMPLES_INCOMPLETE);
+	ret->exported = (uint64_t)metric_get(M_EXPORT_SAMPLES_SENT);
+}
+
+void report_fill(const struct report_sources *from, struct report_texts *texts,
+		 struct meta_report *ret)
+{
+	struct exporter_filling filling = {ret, texts};
+
+	add_counters(from->sampler, ret);
+	add_tracers(from->config, ret);
+	router_each(from->router, add_exporter, &filling);
+	if (from->policies)
+		policies_applied(from->policies, add_policy, ret);
+}
+
+uint64_t report_word(const struct meta_report *r)
+{
+	uint64_t h = r->n_exporters;
+
+	for (size_t i = 0; i < r->n_exporters; i++) {
+		h = hash_bytes(r->exporters[i].destination, strlen(r->exporters[i].destination), h);
+		h ^= r->exporters[i].healthy;
+	}
+	for (size_t i = 0; i < r->n_policies; i++)
+		h = mix64(h ^ r->policies[i].id);
+	return h;
+}
