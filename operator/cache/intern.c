@@ -33,13 +33,6 @@ static struct entry *entry_of(const struct intern *in, interned s)
 	return slab_at(&in->slab, s);
 }
 
-static uint64_t table_hash(const void *arg, uint32_t ref)
-{
-	const struct intern *in = arg;
-
-	return mix64(entry_of(in, ref)->hash);
-}
-
 int intern_new(size_t max_bytes, struct intern **ret)
 {
 	struct intern *in = calloc(1, sizeof(*in));
@@ -49,8 +42,6 @@ int intern_new(size_t max_bytes, struct intern **ret)
 	in->max_bytes = max_bytes;
 	if (getrandom(&in->seed, sizeof(in->seed), GRND_NONBLOCK) != sizeof(in->seed))
 		in->seed = mix64((uintptr_t)in);
-	in->table.hash = table_hash;
-	in->table.arg = in;
 	*ret = in;
 	return 0;
 }

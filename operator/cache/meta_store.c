@@ -55,9 +55,8 @@ static uint64_t hash_name(const struct meta_store *store, interned ns, const cha
 	return hash_bytes(name, len, store->seed ^ mix64(ns));
 }
 
-static uint64_t names_hash(const void *arg, uint32_t ref)
+static uint64_t names_hash(const struct meta_store *store, uint32_t ref)
 {
-	const struct meta_store *store = arg;
 	const struct record *rec = record_at(store, ref);
 
 	return hash_name(store, rec->ns, rec->name, rec->name_len);
@@ -75,7 +74,6 @@ int meta_store_new(const struct meta_store_options *options, struct meta_store *
 	store->no_labels = options->no_labels;
 	store->changed = options->changed;
 	store->arg = options->arg;
-	store->names = (struct ref_table){.hash = names_hash, .arg = store};
 	buf_init(&store->scratch, KEPT_PAIRS_BYTES_MAX);
 	if (getrandom(&store->seed, sizeof(store->seed), GRND_NONBLOCK) != sizeof(store->seed))
 		store->seed = mix64((uintptr_t)store);

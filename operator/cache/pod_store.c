@@ -24,7 +24,6 @@ int pod_store_new(const struct pod_store_options *options, struct pod_store **re
 	store->changed = options->changed;
 	store->arg = options->arg;
 	buf_init(&store->scratch, KEPT_PAIRS_BYTES_MAX);
-	pod_index_init(store);
 	if (getrandom(&store->seed, sizeof(store->seed), GRND_NONBLOCK) != sizeof(store->seed))
 		store->seed = mix64((uintptr_t)store);
 	r = kept_annotations_init(&store->annotations, options->annotations);

@@ -3,7 +3,7 @@
  * The indexes of the pod store: three tables and two kinds of lists.
  *
  * The tables of uids and container ids hold the places of these bytes inside the records;
- * slab_base() leads back to the record, so a slot is one word. Uids and ids are told by nodes and
+ * slab_base() leads back to the record, so a slot is one name. Uids and ids are told by nodes and
  * may be claimed by several pods: all are indexed up to POD_SAME_MAX, look-ups choose by a rule
  * that does not depend on the order of events, so that all replicas agree.
  *
@@ -16,42 +16,11 @@ static uint64_t hash_name(const struct pod_store *store, interned ns, const char
 	return hash_bytes(name, len, store->seed ^ mix64(ns));
 }
 
-static uint64_t names_hash(const void *arg, uint32_t ref)
+static uint64_t names_hash(const struct pod_store *store, uint32_t ref)
 {
-	const struct pod_store *store = arg;
 	const struct pod *pod = pod_at(store, ref);
 
 	return hash_name(store, pod->ns, pod_name(pod), pod->name_len);
-}
-
-static uint64_t uids_hash(const void *arg, uint32_t ref)
-{
-	const struct pod_store *store = arg;
-
-	return hash_bytes(slab_at(&store->records, ref), 16, store->seed);
-}
-
-static uint64_t ids_hash(const void *arg, uint32_t ref)
-{
-	const struct pod_store *store = arg;
-
-	return hash_bytes(slab_at(&store->records, ref), 32, store->seed);
-}
-
-static uint64_t groups_hash(const void *arg, uint32_t ref)
-{
-	const struct pod_store *store = arg;
-
-	return mix64(((struct group *)slab_at(&store->groups, ref))->key ^ store->seed);
-}
-
-void pod_index_init(struct pod_store *store)
-{
-	store->names = (struct ref_table){.hash = names_hash, .arg = store};
-	store->uids = (struct ref_table){.hash = uids_hash, .arg = store};
-	store->ids = (struct ref_table){.hash = ids_hash, .arg = store};
-	store->nodes = (struct ref_table){.hash = groups_hash, .arg = store};
-	store->namespaces = (struct ref_table){.hash = groups_hash, .arg = store};
 }
 
 void pod_index_done(struct pod_store *store)

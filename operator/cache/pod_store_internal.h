@@ -118,7 +118,6 @@ int pod_draft(struct pod_store *store, const struct pod_view *view, const struct
 void pod_release_strings(struct pod_store *store, const struct pod *pod);
 bool pod_same(const struct pod *a, const struct pod *b);
 
-void pod_index_init(struct pod_store *store);
 void pod_index_done(struct pod_store *store);
 /* Room for all that pod_link() of such a pod takes. */
 int pod_index_reserve(struct pod_store *store, const struct pod *pod) _must_check_;

@@ -9,39 +9,36 @@
 enum { SIZE_MIN = 16 };
 static const uint32_t size_max = 1u << 30;
 
-static uint8_t tag_of(uint64_t hash)
+/* Where a name is at home, and how it is known: none is 0. */
+static uint32_t mark_of(uint64_t hash)
 {
-	uint8_t tag = (uint8_t)(hash >> 56);
+	uint32_t mark = (uint32_t)hash;
 
-	return tag ? tag : 1;
+	return mark ? mark : 1;
 }
 
-static void place(struct ref_table *t, uint64_t hash, uint32_t ref)
+static void place(struct ref_table *t, struct ref_slot slot)
 {
-	uint32_t mask = t->size - 1, i = (uint32_t)hash & mask;
+	uint32_t mask = t->size - 1, i = slot.mark & mask;
 
-	while (t->tags[i])
+	while (t->slots[i].mark)
 		i = (i + 1) & mask;
-	t->tags[i] = tag_of(hash);
-	t->refs[i] = ref;
+	t->slots[i] = slot;
 }
 
 static int resize(struct ref_table *t, uint32_t size)
 {
-	_cleanup_free_ uint32_t *refs = malloc((size_t)size * sizeof(*refs));
-	_cleanup_free_ uint8_t *tags = calloc(size, 1);
 	struct ref_table old = *t;
+	struct ref_slot *slots = calloc(size, sizeof(*slots));
 
-	if (!refs || !tags)
+	if (!slots)
 		return -ENOMEM;
-	t->refs = TAKE_PTR(refs);
-	t->tags = TAKE_PTR(tags);
+	t->slots = slots;
 	t->size = size;
 	for (uint32_t i = 0; i < old.size; i++)
-		if (old.tags[i])
-			place(t, t->hash(t->arg, old.refs[i]), old.refs[i]);
-	free(old.refs);
-	free(old.tags);
+		if (old.slots[i].mark)
+			place(t, old.slots[i]);
+	free(old.slots);
 	return 0;
 }
 
@@ -58,22 +55,21 @@ int ref_table_reserve(struct ref_table *t, uint32_t n)
 
 void ref_table_insert(struct ref_table *t, uint64_t hash, uint32_t ref)
 {
-	place(t, hash, ref);
+	place(t, (struct ref_slot){.mark = mark_of(hash), .ref = ref});
 	t->count++;
 }
 
 uint32_t ref_table_next(const struct ref_table *t, uint64_t hash, uint32_t *pos)
 {
-	uint32_t mask = t->size - 1, i;
-	uint8_t tag = tag_of(hash);
+	uint32_t mask = t->size - 1, mark = mark_of(hash), i;
 
 	if (!t->size)
 		return 0;
-	i = *pos == REF_TABLE_START ? (uint32_t)hash & mask : (*pos + 1) & mask;
-	for (; t->tags[i]; i = (i + 1) & mask)
-		if (t->tags[i] == tag) {
+	i = *pos == REF_TABLE_START ? mark & mask : (*pos + 1) & mask;
+	for (; t->slots[i].mark; i = (i + 1) & mask)
+		if (t->slots[i].mark == mark) {
 			*pos = i;
-			return t->refs[i];
+			return t->slots[i].ref;
 		}
 	return 0;
 }
@@ -87,16 +83,15 @@ bool ref_table_remove(struct ref_table *t, uint64_t hash, uint32_t ref)
 	if (!found)
 		return false;
 	hole = pos;
-	for (i = (hole + 1) & mask; t->tags[i]; i = (i + 1) & mask) {
-		home = (uint32_t)t->hash(t->arg, t->refs[i]) & mask;
+	for (i = (hole + 1) & mask; t->slots[i].mark; i = (i + 1) & mask) {
+		home = t->slots[i].mark & mask;
 		/* It may move to the hole unless its home lies after the hole, up to I. */
 		if (((i - home) & mask) < ((i - hole) & mask))
 			continue;
-		t->tags[hole] = t->tags[i];
-		t->refs[hole] = t->refs[i];
+		t->slots[hole] = t->slots[i];
 		hole = i;
 	}
-	t->tags[hole] = 0;
+	t->slots[hole].mark = 0;
 	t->count--;
 	return true;
 }
@@ -113,14 +108,12 @@ void ref_table_trim(struct ref_table *t)
 
 size_t ref_table_bytes(const struct ref_table *t)
 {
-	return (size_t)t->size * (sizeof(*t->refs) + sizeof(*t->tags));
+	return (size_t)t->size * sizeof(*t->slots);
 }
 
 void ref_table_done(struct ref_table *t)
 {
-	free(t->refs);
-	free(t->tags);
-	t->refs = NULL;
-	t->tags = NULL;
+	free(t->slots);
+	t->slots = NULL;
 	t->size = t->count = 0;
 }

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct ref_table: an open-addressing hash table of 32-bit names that are not 0, five bytes a
- * slot. The key is wherever the name points; the owner tells its hash. Equal keys may stand in it
- * several times. Beside each name stands a byte of its hash, so that a probe rarely looks at a
- * foreign record. Loop thread only.
+ * struct ref_table: an open-addressing hash table of 32-bit names that are not 0, eight bytes a
+ * slot. The key is wherever the name points; equal keys may stand in it several times. Beside each
+ * name stands half of its hash: a probe looks at one place and hardly ever at a foreign record, and
+ * a table grows without looking at any. Loop thread only.
  */
 #pragma once
 
 #include "lib/base.h"
 
 struct ref_table {
-	uint32_t *refs;
-	uint8_t *tags; /* 0: free */
+	struct ref_slot {
+		uint32_t mark; /* of the hash; 0: free */
+		uint32_t ref;
+	} * slots;
 	uint32_t size; /* 0 or a power of two */
 	uint32_t count;
-	uint64_t (*hash)(const void *arg, uint32_t ref);
-	const void *arg;
 };
 
 void ref_table_done(struct ref_table *t);
 /* Room for N more, so that ref_table_insert() cannot fail. -ENOMEM. */
 int ref_table_reserve(struct ref_table *t, uint32_t n) _must_check_;
 void ref_table_insert(struct ref_table *t, uint64_t hash, uint32_t ref);
-/* False: it is not there. The hashes of all others must be told still. */
+/* False: it is not there. */
 bool ref_table_remove(struct ref_table *t, uint64_t hash, uint32_t ref);
 /* Gives memory back when few are left; not during a walk. */
 void ref_table_trim(struct ref_table *t);
@@ -41,5 +41,5 @@ uint32_t ref_table_next(const struct ref_table *t, uint64_t hash, uint32_t *pos)
  */
 static inline uint32_t ref_table_slot(const struct ref_table *t, uint32_t i)
 {
-	return t->tags[i] ? t->refs[i] : 0;
+	return t->slots[i].mark ? t->slots[i].ref : 0;
 }

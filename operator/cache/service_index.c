@@ -60,9 +60,8 @@ static uint64_t hash_name(const struct service_index *index, interned ns, const 
 	return hash_bytes(name, len, index->seed ^ mix64(ns));
 }
 
-static uint64_t names_hash(const void *arg, uint32_t ref)
+static uint64_t names_hash(const struct service_index *index, uint32_t ref)
 {
-	const struct service_index *index = arg;
 	const struct slice_record *rec = record_at(index, ref);
 
 	return hash_name(index, rec->ns, record_name(rec), rec->name_len);
@@ -79,10 +78,8 @@ static const struct slice_record *record_of(const struct service_index *index, u
 	return record_at(index, slab_base(&index->records, place));
 }
 
-static uint64_t uids_hash(const void *arg, uint32_t ref)
+static uint64_t uids_hash(const struct service_index *index, uint32_t ref)
 {
-	const struct service_index *index = arg;
-
 	return hash_uid(index, record_of(index, ref)->ns, slab_at(&index->records, ref));
 }
 
@@ -97,8 +94,6 @@ int service_index_new(const struct service_index_options *options, struct servic
 	index->max_endpoints = options->max_endpoints;
 	index->changed = options->changed;
 	index->arg = options->arg;
-	index->names = (struct ref_table){.hash = names_hash, .arg = index};
-	index->uids = (struct ref_table){.hash = uids_hash, .arg = index};
 	if (getrandom(&index->seed, sizeof(index->seed), GRND_NONBLOCK) != sizeof(index->seed))
 		index->seed = mix64((uintptr_t)index);
 	*ret = index;
