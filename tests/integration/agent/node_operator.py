@@ -49,7 +49,7 @@ class Operator:
         self.directory = pathlib.Path(directory)
         m = _messages(directory)
         self.types = {k.rsplit(".", 1)[1]: v for k, v in m.items()}
-        self.policies, self.pods, self.default = {}, {}, None
+        self.policies, self.pods, self.destinations, self.default = {}, {}, {}, None
         self.epoch, self.revision = 7, 1
         self.lock, self.sessions = threading.Lock(), []
         self.hellos, self.tokens, self.reports, self.acked = [], [], [], 0
@@ -79,8 +79,17 @@ class Operator:
     # ---- what it says -------------------------------------------------------------------------------
 
     def _policy(self, policy_id):
-        enabled, hz = self.policies[policy_id]
-        return self.types["Policy"](id=policy_id, enabled=enabled, hz=hz)
+        """(enabled, Hz) or (enabled, Hz, [Destination.id])"""
+        enabled, hz, *where = self.policies[policy_id]
+        return self.types["Policy"](id=policy_id, enabled=enabled, hz=hz, routed=bool(where),
+                                    destinations=where[0] if where else [])
+
+    def _destination(self, name):
+        """{id: None or {field of Destination: value}, with headers and tls as maps}"""
+        fields = dict(self.destinations[name])
+        headers = [self.types["Header"](name=k, value=v) for k, v in fields.pop("headers", {}).items()]
+        tls = self.types["Tls"](**fields.pop("tls", {"mode": 2}))
+        return self.types["Destination"](id=name, headers=headers, tls=tls, **fields)
 
     def _pod(self, pod):
         attribute = self.types["Attribute"]
@@ -96,7 +105,8 @@ class Operator:
         return message
 
     def _everything(self):
-        update = self.types["Update"](policies=[self._policy(p) for p in self.policies],
+        update = self.types["Update"](destinations=[self._destination(d) for d in self.destinations],
+                                      policies=[self._policy(p) for p in self.policies],
                                       pods=[self._pod(p) for p in self.pods.values()])
         if self.default:
             update.default_policy.CopyFrom(self.types["Policy"](id=99, enabled=self.default[0], hz=self.default[1]))
@@ -134,10 +144,14 @@ class Operator:
 
     # ---- what a test changes -------------------------------------------------------------------------
 
-    def tell(self, policies=None, pods=(), default=None, deleted=()):
-        """Changes the state; waits until every agent that is connected has it."""
+    def tell(self, policies=None, pods=(), default=None, deleted=(), destinations=None, forgotten=()):
+        """Changes the state; waits until every agent that is connected has it. FORGOTTEN: policies and destinations
+        that are no more."""
         with self.lock:
             self.policies.update(policies or {})
+            self.destinations.update(destinations or {})
+            for name in forgotten:
+                self.policies.pop(name, None), self.destinations.pop(name, None)
             for p in pods:
                 self.pods[p.uid] = p
             for uid in deleted:
@@ -145,7 +159,10 @@ class Operator:
             self.default = default or self.default
             self.revision += 1
             update = self.types["Update"](revision=self.revision, policies=[self._policy(p) for p in policies or {}],
-                                          pods=[self._pod(p) for p in pods], deleted_pods=deleted)
+                                          destinations=[self._destination(d) for d in destinations or {}],
+                                          pods=[self._pod(p) for p in pods], deleted_pods=deleted,
+                                          deleted_policies=[f for f in forgotten if isinstance(f, int)],
+                                          deleted_destinations=[f for f in forgotten if isinstance(f, str)])
             if default:
                 update.default_policy.CopyFrom(self.types["Policy"](id=100 + self.revision, enabled=default[0], hz=default[1]))
             connected = bool(self.sessions)

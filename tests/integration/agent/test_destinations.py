@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where samples go: each policy's to its own destinations and nowhere else. A real agent, real cgroups, real
+Collectors as receivers, an operator that says what the test wants."""
+import math
+import pathlib
+import time
+
+import pytest
+
+from node_operator import Operator, Pod
+from parts import Collector, Recorder, dump, http_get, profiling, values, wait_until
+from test_policy import cpu_seconds, moments, of, pod  # noqa: F401
+
+SECRET = "hunter2-not-for-eyes"
+
+
+@pytest.fixture
+def operator(tmp_path):
+    o = Operator(tmp_path)
+    yield o
+    o.close()
+
+
+@pytest.fixture
+def collectors(tmp_path, collector_binary):
+    """Receivers of their own, by name."""
+    made = {}
+
+    def start(name, **options):
+        directory = tmp_path / name
+        directory.mkdir()
+        made[name] = Collector(directory, collector_binary, **options).start()
+        return made[name]
+
+    yield start
+    for c in made.values():
+        c.kill()
+
+
+def configuration(operator, default, timestamps=False, more=""):
+    return f"""
+receivers:
+  profiling: {{samples_per_second: 50, reporter_interval: 1s, timestamps: {str(timestamps).lower()},
+              process_filter: "^wl-"}}
+processors:
+  k8sattributes: {{operator: {operator.settings()}}}
+exporters:
+  otlp_grpc/main: {{endpoint: "127.0.0.1:{default.grpc}", tls: {{insecure: true}}}}
+extensions:
+  health_check: {{endpoint: "127.0.0.1:0"}}
+service:
+  extensions: [health_check]
+  pipelines:
+    profiles: {{receivers: [profiling], processors: [k8sattributes], exporters: [otlp_grpc/main]}}
+{more}"""
+
+
+def grpc(collector, **more):
+    return {"kind": 1, "endpoint": f"127.0.0.1:{collector.grpc}", **more}
+
+
+def http(collector, **more):
+    return {"kind": 2, "endpoint": f"http://127.0.0.1:{collector.http}", **more}
+
+
+def metrics(a):
+    address = wait_until("the metrics' address", lambda: next(
+        (line.rsplit(" ", 1)[1] for line in a.stderr().splitlines() if "health and metrics on" in line), None))
+    return http_get(address)[2]
+
+
+def metric(a, name):
+    return sum(float(line.rsplit(" ", 1)[1]) for line in metrics(a).splitlines()
+               if line.split("{")[0].split(" ")[0] == name)
+
+
+def pods_in(samples):
+    return {s["resource"].get("k8s.pod.name") for s in samples}
+
+
+def slack(used, began):
+    """What chance may do to the samples of a loop: on a busy machine a hit may find it waiting. Seconds, at 50 Hz."""
+    return 0.3 + 4 * math.sqrt(used * 50 * max(0, 1 - used / (time.time() - began))) / 50
+
+
+def test_samples_arrive_at_their_policys_destinations_only(agent, collectors, operator, pod, busy, tmp_path):
+    main, ours, theirs = collectors("main"), collectors("ours"), collectors("theirs")
+    a_pod, b_pod, both, plain, by_name, nowhere = (Pod(i, policy=i) for i in range(1, 7))
+    operator.tell(policies={1: (True, 50, ["shop/a"]), 2: (True, 50, ["bank/b"]), 3: (True, 50, ["shop/a", "bank/b"]),
+                            4: (True, 50), 5: (True, 50, ["main"]), 6: (True, 50, [])},
+                  destinations={"shop/a": grpc(ours, headers={"x-secret": SECRET}), "bank/b": http(theirs)},
+                  pods=[a_pod, b_pod, both, plain, by_name, nowhere])
+    a = agent(config=configuration(operator, main))
+    profiling(a)
+    operator.connected()
+    began, loops = time.time(), {p: pod(p) for p in (a_pod, b_pod, both, plain, by_name, nowhere)}
+    time.sleep(6)
+    used = {p: loop.end() for p, loop in loops.items()}
+    time.sleep(1.5)
+    text = metrics(a)
+    assert a.stop() == 0, a.stderr()
+    got = {"main": main.samples(), "ours": ours.samples(), "theirs": theirs.samples()}
+    assert pods_in(got["ours"]) == {a_pod.name, both.name}
+    assert pods_in(got["theirs"]) == {b_pod.name, both.name}
+    # What is in no pod too; "main" is the exporter that the configuration has: nothing comes twice.
+    assert pods_in(got["main"]) == {plain.name, by_name.name, None}
+    for p, names in ((a_pod, ["ours"]), (b_pod, ["theirs"]), (both, ["ours", "theirs"]), (plain, ["main"]),
+                     (by_name, ["main"]), (nowhere, [])):
+        for name, samples in got.items():
+            told = cpu_seconds(of(samples, p))
+            if name in names:
+                assert abs(told - used[p]) < 0.05 * used[p] + slack(used[p], began), (p.name, name, told, used[p])
+            else:
+                assert told == 0, (p.name, name)
+    assert values(of(got["ours"], both)) == values(of(got["theirs"], both))
+    assert "kiln_destinations 2" in text
+    leaks = [f for f in pathlib.Path(tmp_path).rglob("*") if f.is_file() and SECRET.encode() in f.read_bytes()]
+    assert leaks == [] and SECRET not in a.stderr() + text
+
+
+def test_a_destination_changes_live(agent, collectors, operator, pod):
+    """Every moment at which a loop that never rests was sampled is at one receiver, and at one only."""
+    main, first, second = collectors("main"), collectors("first"), collectors("second")
+    p = Pod(1, policy=1)
+    operator.tell(policies={1: (True, 50, ["shop/x"]), 2: (True, 50, ["shop/y"])}, pods=[p],
+                  destinations={"shop/x": grpc(first)})
+    a = agent(config=configuration(operator, main, timestamps=True))
+    profiling(a)
+    operator.connected()
+    began, loop = time.time(), pod(p)
+    time.sleep(3.3)
+    # Another policy for the pod, in the middle of a window; then what was is forgotten at once.
+    p.policy = 2
+    operator.tell(destinations={"shop/y": grpc(second)}, policies={2: (True, 50, ["shop/y"])}, pods=[p])
+    switched = time.time()
+    operator.tell(forgotten=[1, "shop/x"])
+    time.sleep(3.3)
+    # The same name is somewhere else.
+    operator.tell(destinations={"shop/y": http(first)})
+    moved = time.time()
+    time.sleep(3)
+    used = loop.end()
+    time.sleep(1.5)
+    wait_until("what is not used is gone", lambda: metric(a, "kiln_destinations") == 1)
+    assert a.stop() == 0, a.stderr()
+    got = {name: moments(of(c.samples(), p)) for name, c in (("main", main), ("first", first), ("second", second))}
+    assert got["main"] == []
+    # Of the policy that held when a sample was taken: the stream's word takes a moment.
+    assert all(t < switched + 0.5 or t > moved - 1.5 for t, _ in got["first"]), dump(got["first"])
+    assert all(switched - 0.5 < t < moved + 0.5 for t, _ in got["second"]), dump(got["second"])
+    assert any(t > switched - 1 and t < switched for t, _ in got["first"])
+    times = [t for name in got for t, _ in got[name]]
+    assert len(times) == len(set(times))
+    assert abs(len(times) / 50 - used) < 0.05 * used + slack(used, began), (len(times) / 50, used)
+
+
+def test_samples_wait_for_a_destination_that_is_not_told_yet(agent, collectors, operator, pod):
+    main, late = collectors("main"), collectors("late")
+    p, unknown = Pod(1, policy=1), Pod(2, policy=1)
+    operator.tell(policies={1: (True, 50, ["shop/late"])}, pods=[p], default=(True, 50))
+    a = agent(config=configuration(operator, main))
+    profiling(a)
+    operator.connected()
+    began, loops = time.time(), {p: pod(p), unknown: pod(unknown)}
+    time.sleep(0.5)
+    # Taken before anybody had told of the pod: its policy counts when it is known.
+    operator.tell(pods=[unknown])
+    time.sleep(2.5)
+    operator.tell(destinations={"shop/late": grpc(late)})
+    time.sleep(1)
+    used = {q: loop.end() for q, loop in loops.items()}
+    time.sleep(1.5)
+    assert a.stop() == 0, a.stderr()
+    samples = late.samples()
+    for q, seconds in used.items():
+        assert of(main.samples(), q) == []
+        told = cpu_seconds(of(samples, q))
+        assert abs(told - seconds) < 0.05 * seconds + slack(seconds, began), (told, seconds)
+
+
+def test_secrets_of_a_destination_are_not_on_disk(agent, collectors, operator, pod, tmp_path):
+    """An agent that starts with the operator away knows the destination but not its secret: it waits for the word."""
+    main = collectors("main")
+    p = Pod(1, policy=1)
+    with Recorder() as recorder:
+        operator.tell(policies={1: (True, 50, ["shop/a"])}, pods=[p], destinations={
+            "shop/a": {"kind": 2, "endpoint": recorder.url, "headers": {"authorization": SECRET}}})
+        a = agent(config=configuration(operator, main))
+        profiling(a)
+        operator.connected()
+        loop = pod(p)
+        wait_until("profiles", lambda: recorder.bodies)
+        assert a.stop() == 0, a.stderr()
+        snapshot = (tmp_path / "pods.snapshot").read_bytes()
+        assert b"shop/a" in snapshot and SECRET.encode() not in snapshot
+        operator.close()
+        n = len(recorder.bodies)
+        b = agent(config=configuration(operator, main))
+        profiling(b)
+        time.sleep(3)
+        assert metric(b, "kiln_destinations") == 0 and len(recorder.bodies) == n
+        loop.end()
+        assert b.stop() == 0, b.stderr()
+        assert of(main.samples(), p) == [] and SECRET not in a.stderr() + b.stderr()
