@@ -20,6 +20,6 @@ RUN apt-get update && \
 COPY --from=build /kiln-operator /usr/local/bin/kiln-operator
 # A number, so that the kubelet can tell that it is not root.
 USER 65532:65532
-# 8080 metrics, 8081 health
-EXPOSE 8080 8081
+# 8080 metrics, 8081 health, 8443 agents
+EXPOSE 8080 8081 8443
 ENTRYPOINT ["/usr/local/bin/kiln-operator"]

@@ -26,7 +26,7 @@ enum { PEM_MAX = 64 << 10, BUNDLE_MAX = 3 * PEM_MAX, DAY_S = 86400 };
 void ca_times_init(struct ca_times *ret, int64_t life_s)
 {
 	*ret = (struct ca_times){.life_s = life_s,
-				 .leaf_s = MAX(MIN((int64_t)30 * DAY_S, life_s / 12), 1),
+				 .leaf_s = MAX(MIN((int64_t)30 * DAY_S, life_s / 5), 1),
 				 .overlap_s = MAX(MIN((int64_t)3600, life_s / 24), 1)};
 	ret->poll_s = MAX(MIN((int64_t)60, ret->overlap_s / 4), 1);
 }

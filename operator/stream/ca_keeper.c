@@ -85,7 +85,7 @@ static void refused(struct ca_keeper *k, const char *what, const struct kube_ans
 static bool must_sign(const struct ca_keeper *k, int64_t now)
 {
 	return !k->tls.cert_pem || !k->signer || !streq(k->signer, k->ca.current.cert_pem) ||
-	       k->end - now < (k->end - k->begin) / 3;
+	       (k->end - now) * 3 <= k->end - k->begin;
 }
 
 static int sign(struct ca_keeper *k, struct error *err)

@@ -95,6 +95,9 @@ class Cluster:
     def get(self, *arguments):
         return json.loads(self.kubectl("get", *arguments, "-o", "json"))
 
+    def apply(self, thing):
+        self.kubectl("apply", "-f", "-", input=json.dumps(thing))
+
     def patch(self, patch):
         self.kubectl("patch", "cpc", "cluster", "--type=merge", "-p", json.dumps(patch))
 
@@ -115,7 +118,7 @@ class Cluster:
                     "args": list(arguments),
                     # A share of the processors: without a request it is two thousandths of everybody else's.
                     "resources": {"requests": {"cpu": "500m"}}}]}}
-        self.kubectl("apply", "-f", "-", input=json.dumps(pod))
+        self.apply(pod)
 
     def pod_ids(self, name):
         """(pod uid, container id) of a busy pod."""

@@ -2,6 +2,7 @@
 """`kubectl apply -k kustomize/overlays/simple` on a real node, as a user sees it: from nothing to profiles in
 `kubectl logs`, through changes and faults, to nothing."""
 import datetime
+import json
 import os
 import re
 import signal
@@ -125,20 +126,143 @@ def test_killed_agent_comes_back(cluster):
     wait_for("the agent", cluster.agent)
 
 
-@pytest.mark.parametrize("change, proof", [
-    ({"defaults": {"sampling": {"hz": 97}}}, r"profiling at 97 Hz"),
-    ({"agent": {"securityMode": "Privileged"}}, r"profiling at 97 Hz"),
-], ids=["rate", "privileged"])
-def test_a_change_rolls_out(cluster, change, proof):
+@pytest.fixture(scope="module")
+def web(cluster):
+    """A Deployment with one busy pod: (its pod, its container's id)."""
+    cluster.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop"}, "spec": {
+        "replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": {
+            "metadata": {"labels": {"app": "web", "app.kubernetes.io/name": "web"}},
+            "spec": {"terminationGracePeriodSeconds": 0, "containers": [{
+                "name": "server", "image": "kiln.local/busy:1", "imagePullPolicy": "Never",
+                "resources": {"requests": {"cpu": "200m"}, "limits": {"cpu": "500m"}}}]}}}})
+    pod = wait_for("the Deployment's pod", lambda: [
+        p for p in cluster.get("pods", "-n", "shop", "-l", "app=web")["items"] if is_ready(p)][0])
+    yield pod, pod["status"]["containerStatuses"][0]["containerID"].split("://")[1]
+    cluster.kubectl("delete", "deployment", "-n", "shop", "web", "--wait=false")
+
+
+def test_samples_say_whose_they_are(cluster, web):
+    """By what the operator's stream tells; the agent itself may ask nobody."""
+    pod, container = web
+    since = time.monotonic()
+    resource = wait_for_samples(cluster, container, 20, "of the Deployment")[-1].resource
+    cluster.took("a Deployment's pod Ready: its profile in the log", since)
+    owner, = pod["metadata"]["ownerReferences"]
+    want = {"k8s.namespace.name": "shop", "k8s.pod.name": pod["metadata"]["name"], "k8s.pod.uid": pod["metadata"]["uid"],
+            "k8s.container.name": "server", "k8s.deployment.name": "web", "k8s.replicaset.name": owner["name"],
+            "k8s.node.name": "kiln-node", "container.id": container, "container.image.name": "kiln.local/busy",
+            "service.name": "web", "service.namespace": "shop", "service.version": "1"}
+    assert {key: resource.get(key) for key in want} == want
+    # From the pod's first sample on: those of a container that is not known yet wait.
+    assert {s.resource.get("k8s.pod.name") for s in cluster.samples(container)} == {pod["metadata"]["name"]}
+    _, busy = cluster.pod_ids("busy")
+    resource = cluster.samples(busy)[-1].resource
+    assert (resource["k8s.pod.name"], resource["k8s.container.name"]) == ("busy", "busy")
+    assert "k8s.deployment.name" not in resource
+
+
+def same_agent(cluster, before):
+    """Neither another pod nor another process."""
+    after = wait_for("the agent", cluster.agent)
+    def who(pod): return pod["metadata"]["uid"], pod["status"]["containerStatuses"][0]["containerID"]
+    return who(after) == who(before)
+
+
+def rate(cluster, container, seconds=12):
+    """Samples for each second of processor time, from here on."""
+    (pid,) = host_pids(container)
+    window = 5.5  # what is sampled now is in the log by then
+    def cpu(): return sum(int(n) for n in open(f"/proc/{pid}/stat").read().rsplit(") ", 1)[1].split()[11:13]) / 100
+    time.sleep(window)
+    count, used = cluster.count(container), cpu()
+    time.sleep(seconds)
+    return (cluster.count(container) - count) / (cpu() - used)
+
+
+def test_the_clusters_rate_changes_live(cluster):
+    _, container = cluster.pod_ids("busy")
+    before = wait_for("the agent", cluster.agent)
+    since = time.monotonic()
+    cluster.patch({"spec": {"defaults": {"sampling": {"hz": 97}}}})
+    wait_for_config(cluster)
+    cluster.took("rate changed: in effect", since)
+    assert 80 < rate(cluster, container) < 115
+    cluster.patch({"spec": {"defaults": {"sampling": {"hz": 20}}}})
+    assert same_agent(cluster, before)
+
+
+def last_profile(cluster, container):
+    """When the log last had a profile of it, seconds since the epoch."""
+    lines = cluster.log("--timestamps").splitlines()
+    stamps = [line.split(" ", 1)[0] for line in lines if f"container.id: {container} " in line]
+    return datetime.datetime.fromisoformat(stamps[-1][:26] + "+00:00").timestamp()
+
+
+def test_a_namespaces_policy_holds_at_once(cluster, web):
+    """Disabled: its samples stop; another rate: that one; neither restarts the agent, nor touches other namespaces."""
+    _, container = cluster.pod_ids("busy")
+    cluster.patch({"spec": {"agent": {"reportIntervalSeconds": 1}}})
+    wait_for("the agent that reports each second",
+             lambda: "window 1 s" in cluster.log() and cluster.agent() and wait_for_config(cluster))
+    wait_for_samples(cluster, container, 50, "before the policy")
+    before = cluster.agent()
+    config = {"apiVersion": "profiling.kiln.dev/v1alpha1", "kind": "ProfilingConfig",
+              "metadata": {"name": "off", "namespace": "shop"}, "spec": {"mode": "Disabled"}}
+    cluster.apply(config)
+    applied = time.time()
+    time.sleep(8)
+    stopped = last_profile(cluster, container)
+    cluster.times.append(("namespace Disabled: last profile, its second included", stopped - applied))
+    assert stopped - applied < 6
+    counts = [cluster.count(container), cluster.count(web[1])]
+    time.sleep(5)
+    assert [cluster.count(container), cluster.count(web[1])] == counts, "samples of a namespace that is Disabled"
+    config["spec"] = {"mode": "Enabled", "sampling": {"hz": 97}}
+    cluster.apply(config)
+    applied = time.time()
+    wait_for("samples again", lambda: cluster.count(container) > counts[0], interval=0.1)
+    cluster.times.append(("namespace Enabled: first profile, its second included", time.time() - applied))
+    assert 80 < rate(cluster, container) < 115
+    assert same_agent(cluster, before)
+    cluster.kubectl("delete", "profilingconfig", "-n", "shop", "off")
+
+
+def test_the_agent_knows_its_pods_without_the_operator(cluster):
+    """Killed while no operator is there, it names samples by what it was told last."""
+    _, container = cluster.pod_ids("busy")
+    cluster.kubectl("scale", "deployment", "-n", NAMESPACE, "kiln-operator", "--replicas=0")
+    wait_for("no operator", lambda: not cluster.get("pods", "-n", NAMESPACE, "-l", OPERATORS)["items"])
+    before = wait_for("the agent", cluster.agent)["status"]["containerStatuses"][0]
+    (pid,) = host_pids(before["containerID"].split("://")[1])
+    os.kill(pid, signal.SIGKILL)
+    wait_for("another container", lambda: cluster.pods(AGENTS)[0]["status"]["containerStatuses"][0]["restartCount"]
+             == before["restartCount"] + 1 and cluster.agent())
+    samples = wait_for_samples(cluster, container, 20, "without the operator")
+    assert {s.resource.get("k8s.pod.name") for s in samples} == {"busy"}
+    cluster.kubectl("scale", "deployment", "-n", NAMESPACE, "kiln-operator", "--replicas=2")
+    wait_for("two operators", lambda: len([p for p in cluster.pods(OPERATORS) if is_ready(p)]) == 2)
+
+
+def test_nothing_secret_is_told(cluster):
+    """Neither the CA's key nor a token is in a ConfigMap or a log."""
+    secret = cluster.get("secret", "-n", NAMESPACE, "kiln-stream-ca")["data"]
+    said = json.dumps(cluster.get("configmaps,ds,cpc", "-n", NAMESPACE)) + cluster.log()
+    said += cluster.kubectl("logs", "-n", NAMESPACE, "-l", OPERATORS, "--tail=-1")
+    assert "PRIVATE KEY" not in said and "eyJ" not in said and secret["ca.key"] not in said
+    assert "BEGIN CERTIFICATE" in said
+
+
+def test_a_change_of_the_agent_rolls_out(cluster):
     _, container = cluster.pod_ids("busy")
     before = wait_for("the agent", cluster.agent)["metadata"]["uid"]
     since = time.monotonic()
-    cluster.patch({"spec": change})
+    cluster.patch({"spec": {"agent": {"securityMode": "Privileged", "reportIntervalSeconds": 5}}})
     wait_for("another agent", lambda: (a := cluster.agent()) and a["metadata"]["uid"] != before)
     wait_for_config(cluster)
-    cluster.took(f"{next(iter(change))} changed: in effect", since)
-    assert re.search(proof, cluster.log())
-    samples = wait_for_samples(cluster, container, 200, "at the new rate")
+    cluster.took("securityMode changed: in effect", since)
+    # The node's kept state: named from the first window of the new pod on.
+    samples = wait_for_samples(cluster, container, 100, "of the privileged agent")
+    assert {s.resource.get("k8s.pod.name") for s in samples} == {"busy"}
     assert sum(s.value for s in samples if is_complete(s)) >= 0.98 * sum(s.value for s in samples) - 3
 
 

@@ -158,10 +158,13 @@ MAY = (
     [(v, "daemonsets", HERE, "apps", "", "") for v in ("list", "watch", "create", "patch", "delete")] +
     [(v, "networkpolicies", HERE, "networking.k8s.io", "", "") for v in ("list", "watch", "create", "patch", "delete")] +
     [("create", "leases", HERE, "coordination.k8s.io", "", "")] +
-    [(v, "leases", HERE, "coordination.k8s.io", "kiln-operator", "") for v in ("get", "update")]
+    [(v, "leases", HERE, "coordination.k8s.io", "kiln-operator", "") for v in ("get", "update")] +
+    [("create", "secrets", HERE, "", "", "")] + [(v, "secrets", HERE, "", "kiln-stream-ca", "") for v in ("get", "update")]
 )
 MAY_NOT = (
-    [(v, "secrets", n, "", "", "") for v in ("get", "list", "watch", "create") for n in ("", HERE, "team")] +
+    [(v, "secrets", n, "", "", "") for v in ("get", "list", "watch", "patch", "delete") for n in ("", HERE, "team")] +
+    [(v, "secrets", HERE, "", "other", "") for v in ("get", "update")] + [("create", "secrets", "team", "", "", "")] +
+    [("get", "secrets", "team", "", "kiln-stream-ca", ""), ("delete", "secrets", HERE, "", "kiln-stream-ca", "")] +
     [(v, "pods", n, "", "", s) for v in ("create", "patch", "delete") for n in (HERE, "team") for s in ("", "exec")] +
     [(v, r, "team", "", "", "") for v in ("get", "list", "create", "patch", "delete")
      for r in ("configmaps", "serviceaccounts", "services")] +
