@@ -37,7 +37,7 @@ enum {
 	KEEPALIVE_TIMEOUT_MS = 20000,
 	HANDSHAKE_MS = 20000,
 	METADATA_MAX = 16 << 10,
-	FRAME_MAX = 4096, /* of TLS: larger ones cost memory for each connection */
+	FRAME_MAX = 16384, /* of TLS: see STREAM_SAFE_MESSAGE */
 	CONNECTION_STREAMS = 4,
 	ARGS_MAX = 20,
 	ADDRESS_MAX = PARSE_HOST_MAX + 16,
@@ -504,6 +504,8 @@ static grpc_server *create_core(const struct stream_server_options *o)
 	    arg_int(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
 	    arg_int(GRPC_ARG_HTTP2_BDP_PROBE, 0),
 	    arg_int(GRPC_ARG_TSI_MAX_FRAME_SIZE, FRAME_MAX),
+	    /* A message is sent once it is on its way, not when it is one more in memory. */
+	    arg_int(GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, 1),
 	    arg_int(GRPC_ARG_ENABLE_CHANNELZ, 0),
 	    arg_int(GRPC_ARG_ALLOW_REUSEPORT, 0),
 	    arg_int(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0),

@@ -16,6 +16,15 @@
 #include "lib/error.h"
 #include "lib/grpc_client.h"
 
+/*
+ * What fits, with HTTP/2's own bytes, into one TLS record's worth of the core's buffer. A write
+ * that ends exactly where that buffer does (16284 bytes, or a multiple) is followed by garbage:
+ * libgrpc 1.51, ssl_protector_protect_flush() leaves its length as it was when nothing is pending.
+ * No write of messages that are shorter than this can be as long as that, because one is under way
+ * at a time.
+ */
+enum { STREAM_SAFE_MESSAGE = 15 << 10 };
+
 struct stream_server;
 struct server_stream;
 
