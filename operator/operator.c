@@ -31,7 +31,8 @@ enum {
 	SYNC_CHECK_MS = 20,
 	COUNTS_MS = 1000, /* how soon a pod's change shows in a status */
 	POLICIES_MS = 50, /* and a policy's */
-	CLIENT_QPS = 50,  /* writes and lists; watches and the lease go beside */
+	PUT_OFF_MAX = 20,
+	CLIENT_QPS = 50, /* writes and lists; watches and the lease go beside */
 	CLIENT_BURST = 100,
 	FIRST_CONFIG_RETRY_MS = 5000,
 	INVALID_LOG_S = 60,
@@ -64,6 +65,7 @@ struct operator
 	uv_signal_t sigint, sigterm;
 	bool has_handles;
 	uint64_t counts_due_ms; /* 0: the timer rests */
+	unsigned int counts_put_off;
 	struct request_counts requests;
 	struct reconcile_counts object_counts, status_counts;
 	uint64_t object_started_ns;
@@ -76,6 +78,11 @@ struct operator
 static uint64_t now_ns(void)
 {
 	return uv_hrtime();
+}
+
+static struct node_server *agents_of(struct operator* op)
+{
+	return stream_service_server(op->stream);
 }
 
 /* ---- status ---------------------------------------------------------------------------------- */
@@ -97,6 +104,12 @@ static void check_all_statuses(uv_timer_t *timer)
 {
 	struct operator* op = timer->data;
 
+	/* Agents first: counting every pod anew keeps the loop from them. */
+	if (node_server_busy(agents_of(op)) && op->counts_put_off++ < PUT_OFF_MAX) {
+		uv_timer_start(timer, check_all_statuses, POLICIES_MS, 0);
+		return;
+	}
+	op->counts_put_off = 0;
 	op->counts_due_ms = 0;
 	json_store_each(op->world.clusters, add_status_key, op);
 	json_store_each(op->world.configs, add_status_key, op);
@@ -193,11 +206,6 @@ static void policies_changed(struct operator* op)
 {
 	objects_due(op);
 	statuses_due(op, POLICIES_MS);
-}
-
-static struct node_server *agents_of(struct operator* op)
-{
-	return stream_service_server(op->stream);
 }
 
 static void on_services(void *arg, const uint8_t uid[16])

@@ -39,6 +39,7 @@ static bool send_hello(struct meta_client *c)
 	hello.cgroup_mode = text(c->options.cgroup_mode);
 	hello.container_runtime = text(c->options.container_runtime);
 	hello.config_hash = text(c->options.config_hash);
+	hello.pod_policies = true;
 	/* What comes from disk without its secrets cannot be resumed: they would never come. */
 	if (!c->resync && !pod_table_incomplete(c->table))
 		pod_table_state(c->table, &hello.epoch, &hello.revision);

@@ -143,6 +143,27 @@ static void delete_one(struct pod_table *t, enum pod_object_kind kind, const voi
 	pod_object_unref(old);
 }
 
+/* The pod as it was with another policy: objects do not change. -ENOMEM. */
+static int put_pod_policy(struct pod_table *t, const Kiln__Node__V1__PodPolicy *m, uint64_t now_ms)
+{
+	const struct pod_content *c = t->in_snapshot ? &t->next : &t->now;
+	struct pod_object *old = pod_content_live(c->pods, m->uid, strlen(m->uid)), *o;
+	Kiln__Node__V1__Pod *pod;
+	int r;
+
+	if (!old) {
+		t->counters.pods_refused++;
+		return 0;
+	}
+	pod = kiln__node__v1__pod__unpack(NULL, old->wire_len, old->wire);
+	if (!pod)
+		return -ENOMEM;
+	pod->policy = m->policy;
+	r = pod_object_pod(pod, &t->counters, &o);
+	kiln__node__v1__pod__free_unpacked(pod, NULL);
+	return r < 0 ? r : put(t, o, now_ms);
+}
+
 static int apply_objects(struct pod_table *t, const Kiln__Node__V1__Update *u, uint64_t now_ms)
 {
 	struct pod_object *o;
@@ -169,6 +190,8 @@ static int apply_objects(struct pod_table *t, const Kiln__Node__V1__Update *u, u
 		if (r == 0)
 			r = put(t, o, now_ms);
 	}
+	for (i = 0; i < u->n_pod_policies && r != -ENOMEM; i++)
+		r = put_pod_policy(t, u->pod_policies[i], now_ms);
 	return r == -ENOMEM ? r : 0;
 }
 

@@ -22,6 +22,10 @@ enum {
 	UPDATE_DELETED_PODS = 5,
 	UPDATE_DELETED_POLICIES = 6,
 	UPDATE_DEFAULT_POLICY = 8,
+	UPDATE_POD_POLICIES = 9,
+	POD_POLICY = 5,
+	POD_POLICY_UID = 1,
+	POD_POLICY_POLICY = 2,
 };
 
 enum entry_kind { ENTRY_FREE, ENTRY_POD, ENTRY_POLICY, ENTRY_DEFAULT };
@@ -29,7 +33,7 @@ enum entry_kind { ENTRY_FREE, ENTRY_POD, ENTRY_POLICY, ENTRY_DEFAULT };
 struct entry {
 	uint8_t key[16]; /* a pod's uid, a policy's id */
 	uint64_t revision;
-	uint64_t hash;		    /* of a pod as it was told */
+	uint64_t hash;		    /* of a pod as told, but for its policy; 0: to be told whole */
 	struct view_policy *policy; /* a pod's; a policy itself, a tombstone's too */
 	char *uid_text;		    /* when the key does not give it back */
 	uint32_t refs;		    /* of a policy: pods and the default that refer to it */
@@ -38,6 +42,7 @@ struct entry {
 	uint16_t dirty_next;
 	uint8_t kind;
 	bool dirty, gone;
+	bool only_policy; /* what is dirty about it */
 };
 
 struct node_state {
@@ -51,6 +56,7 @@ struct node_state {
 	size_t n_dirty, n_pods, n_gone, n_idle; /* idle: told policies without a reference */
 	uint64_t revision, floor;
 	uint64_t refused;
+	bool brief;
 	uint16_t fallback;   /* the entry of kind DEFAULT */
 	struct buf *scratch; /* the view's */
 	char name[];
@@ -272,16 +278,49 @@ void node_state_touch(struct node_state *n, const uint8_t uid[16], const char *u
 		if (!is_canonical(uid_text, uid))
 			n->entries[i].uid_text = strdup(uid_text);
 	}
+	n->entries[i].only_policy = false;
 	set_dirty(n, i);
+}
+
+static void touch_policy(struct node_state *n, uint16_t i)
+{
+	struct entry *e = &n->entries[i];
+
+	if (e->dirty || e->gone)
+		return;
+	e->only_policy = true;
+	set_dirty(n, i);
+}
+
+void node_state_touch_policy(struct node_state *n, const uint8_t uid[16])
+{
+	uint16_t i = find(n, ENTRY_POD, uid);
+
+	if (i != NONE)
+		touch_policy(n, i);
+}
+
+void node_state_touch_policies(struct node_state *n)
+{
+	for (size_t i = 0; i < n->used; i++)
+		if (n->entries[i].kind == ENTRY_DEFAULT || n->entries[i].kind == ENTRY_POD)
+			touch_policy(n, (uint16_t)i);
+}
+
+void node_state_set_brief(struct node_state *n, bool brief)
+{
+	n->brief = brief;
 }
 
 void node_state_touch_all(struct node_state *n)
 {
 	for (size_t i = 0; i < n->used; i++) {
-		const struct entry *e = &n->entries[i];
+		struct entry *e = &n->entries[i];
 
-		if (e->kind == ENTRY_DEFAULT || (e->kind == ENTRY_POD && !e->gone))
-			set_dirty(n, (uint16_t)i);
+		if (e->kind != ENTRY_DEFAULT && (e->kind != ENTRY_POD || e->gone))
+			continue;
+		e->only_policy = false;
+		set_dirty(n, (uint16_t)i);
 	}
 }
 
@@ -304,18 +343,37 @@ static void tell_gone(const struct entry *e, struct buf *out)
 	}
 }
 
+/* The pod into the scratch; the policy is a reference, as of node_view_pod(). */
+static int view_pod(struct node_state *n, uint16_t i, uint64_t *ret_hash,
+		    struct view_policy **ret_policy)
+{
+	int r = node_view_pod(n->view, n->name, n->entries[i].key, n->scratch, ret_policy);
+
+	if (r < 0)
+		return r;
+	*ret_hash = hash_bytes(n->scratch->data, n->scratch->len, 1) | 1;
+	if (*ret_policy)
+		frame_fixed64(n->scratch, POD_POLICY, (*ret_policy)->id);
+	if (!buf_error(n->scratch))
+		return 0;
+	node_view_unref(n->view, *ret_policy);
+	return -ENOMEM;
+}
+
 static void tell_pod_again(struct node_state *n, uint16_t i, struct buf *out)
 {
 	struct entry *e = &n->entries[i];
 	struct view_policy *policy = NULL;
+	uint64_t hash;
 	int r = -EAGAIN;
 
 	if (!e->dirty)
-		r = node_view_pod(n->view, n->name, e->key, n->scratch, &policy);
+		r = view_pod(n, i, &hash, &policy);
 	if (!r && policy == e->policy) {
 		frame_bytes(out, UPDATE_PODS, n->scratch->data, n->scratch->len);
 	} else { /* it is another by now: told in its turn, after its policy */
 		e->hash = 0;
+		e->only_policy = false;
 		set_dirty(n, i);
 	}
 	if (!r)
@@ -438,13 +496,50 @@ static void pod_is_back(struct node_state *n, uint16_t i)
 	n->n_pods++;
 }
 
+static void tell_policy(const struct entry *e, struct buf *out)
+{
+	char uid[64];
+	size_t len;
+
+	uid_of(e, uid);
+	len = strlen(uid);
+	frame_varint(out, UPDATE_POD_POLICIES << 3 | 2);
+	frame_varint(out, 2 + len + (e->policy ? 9 : 0)); /* each tag is one byte */
+	frame_bytes(out, POD_POLICY_UID, uid, len);
+	if (e->policy)
+		frame_fixed64(out, POD_POLICY_POLICY, e->policy->id);
+}
+
+/* The agent has it, but for POLICY, a reference that is taken over. False: no memory. */
+static bool change_policy(struct node_state *n, uint16_t i, struct view_policy *policy,
+			  struct buf *out)
+{
+	if (policy == n->entries[i].policy) {
+		node_view_unref(n->view, policy);
+		return true;
+	}
+	if (!set_policy(n, i, policy, out)) {
+		n->refused++;
+		return false;
+	}
+	advance(n, i);
+	tell_policy(&n->entries[i], out);
+	return true;
+}
+
 /* False: to be looked at later: it is gone and a snapshot must be over first, or no memory. */
 static bool look_at_pod(struct node_state *n, uint16_t i, bool snapshot, struct buf *out)
 {
+	const struct entry *e = &n->entries[i];
+	bool has = e->hash && e->revision && !e->gone;
 	struct view_policy *policy = NULL;
 	uint64_t hash;
-	int r = node_view_pod(n->view, n->name, n->entries[i].key, n->scratch, &policy);
+	int r;
 
+	if (e->only_policy && has && n->brief &&
+	    !node_view_pod_policy(n->view, n->name, e->key, &policy))
+		return change_policy(n, i, policy, out);
+	r = view_pod(n, i, &hash, &policy);
 	if (r == -ENOENT) {
 		if (snapshot && n->entries[i].revision && !n->entries[i].gone)
 			return false;
@@ -455,11 +550,8 @@ static bool look_at_pod(struct node_state *n, uint16_t i, bool snapshot, struct 
 		n->refused++;
 		return false;
 	}
-	hash = hash_bytes(n->scratch->data, n->scratch->len, 1) | 1;
-	if (n->entries[i].hash == hash && n->entries[i].revision) {
-		node_view_unref(n->view, policy);
-		return true;
-	}
+	if (has && e->hash == hash && (n->brief || policy == e->policy))
+		return change_policy(n, i, policy, out);
 	if (!set_policy(n, i, policy, out)) {
 		n->refused++;
 		return false;

@@ -38,6 +38,11 @@ uint64_t node_state_refused(const struct node_state *n); /* pods beyond NODE_POD
 void node_state_touch(struct node_state *n, const uint8_t uid[16], const char *uid_text);
 /* About all of them. */
 void node_state_touch_all(struct node_state *n);
+/* Nothing but the policy; a pod that was never told is not told now. */
+void node_state_touch_policy(struct node_state *n, const uint8_t uid[16]);
+void node_state_touch_policies(struct node_state *n);
+/* From now on an agent is told that understands Update.pod_policies, or not. */
+void node_state_set_brief(struct node_state *n, bool brief);
 /* Nothing may be left to look at. */
 bool node_state_clean(const struct node_state *n);
 

@@ -155,6 +155,22 @@ static void identity_settings(const struct node_view *v, struct key_room *room,
 	};
 }
 
+uint64_t node_view_settings(const struct node_view *v)
+{
+	struct identity_options o;
+	struct key_room room;
+	uint64_t h;
+
+	identity_settings(v, &room, &o);
+	h = mix64(1 + o.well_known_labels + 2 * (uint64_t)o.otel_annotations);
+	for (size_t i = 0; i < ARRAY_SIZE(room.lists); i++) {
+		for (const char **key = room.lists[i]; *key; key++)
+			h = hash_bytes(*key, strlen(*key), h);
+		h = mix64(h + 1);
+	}
+	return h;
+}
+
 /* VALUE, or its beginning in ROOM. */
 static const char *limited(const char *value, char room[VIEW_VALUE_MAX + 1])
 {
@@ -329,28 +345,45 @@ static size_t limit_size(struct node_view *v, const NODE_MESSAGE(Pod) * m)
 	return size;
 }
 
-int node_view_pod(struct node_view *v, const char *node, const uint8_t uid[16], struct buf *out,
-		  struct view_policy **ret_policy)
+/* Of the pod that was unpacked; NULL: none. */
+static struct view_policy *policy_of_pod(struct node_view *v)
 {
-	NODE_MESSAGE(Pod) m = KILN__NODE__V1__POD__INIT;
 	const struct effective_policy *effective = NULL;
 	const struct namespace_config *config;
 	struct view_policy *policy = NULL;
-	uint8_t *p;
 
-	if (!unpack(v, node, uid) || v->info.terminated)
-		return -ENOENT;
 	if (match_resolve(v->s.policies, v->s.namespaces, v->s.nodes, &v->info, &effective,
 			  &config) == 0)
 		policy = policy_ref(v, effective);
 	if (!policy)
 		v->counts.without_policy++;
+	return policy;
+}
+
+int node_view_pod_policy(struct node_view *v, const char *node, const uint8_t uid[16],
+			 struct view_policy **ret)
+{
+	if (!unpack(v, node, uid) || v->info.terminated)
+		return -ENOENT;
+	*ret = policy_of_pod(v);
+	return 0;
+}
+
+int node_view_pod(struct node_view *v, const char *node, const uint8_t uid[16], struct buf *out,
+		  struct view_policy **ret_policy)
+{
+	NODE_MESSAGE(Pod) m = KILN__NODE__V1__POD__INIT;
+	struct view_policy *policy;
+	uint8_t *p;
+
+	if (!unpack(v, node, uid) || v->info.terminated)
+		return -ENOENT;
+	policy = policy_of_pod(v);
 	fill_all(v);
 	m.uid = v->info.uid_text;
 	m.config_hash = (char *)config_hash(&v->info);
 	m.namespace_ = (char *)v->info.ns;
 	m.name = (char *)v->info.name;
-	m.policy = policy ? policy->id : 0;
 	m.attributes = v->pod.pointers;
 	m.n_attributes = v->pod.n;
 	m.containers = v->container_pointers;

@@ -48,11 +48,16 @@ struct node_view *node_view_free(struct node_view *view);
 DEFINE_CLEANUP(struct node_view *, node_view_free)
 
 /*
- * The pod UID of NODE into OUT, which is emptied first, and its policy, a reference to be given
- * back, NULL when it has none. -ENOENT: NODE has no such pod that can run; -ENOMEM.
+ * The pod UID of NODE into OUT, which is emptied first, without its policy; that one is a reference
+ * to be given back, NULL when it has none. -ENOENT: NODE has no such pod that can run; -ENOMEM.
  */
 int node_view_pod(struct node_view *view, const char *node, const uint8_t uid[16], struct buf *out,
 		  struct view_policy **ret_policy) _must_check_;
+/* Only the policy, which costs a tenth. */
+int node_view_pod_policy(struct node_view *view, const char *node, const uint8_t uid[16],
+			 struct view_policy **ret) _must_check_;
+/* Another number when, by the cluster's config, pods have other attributes. */
+uint64_t node_view_settings(const struct node_view *view);
 /* What holds for a node's processes that are in no pod. -ENOENT: nothing does. */
 int node_view_default(struct node_view *view, const char *node,
 		      struct view_policy **ret) _must_check_;

@@ -213,18 +213,45 @@ void node_server_services(struct node_server *server, const uint8_t uid[16])
 		touch_pod(server, pod);
 }
 
+static int touch_policy(void *arg, const struct pod *pod)
+{
+	struct node_server *server = arg;
+	struct node *node;
+
+	pod_unpack(server->o.sources.pods, pod, &server->info);
+	node = server->info.node[0] ? find_node(server, server->info.node) : NULL;
+	if (!node)
+		return 0;
+	node_state_touch_policy(node->state, server->info.uid);
+	server_ready(server, node);
+	return 0;
+}
+
 void node_server_policies(struct node_server *server, const char *ns)
 {
 	struct node *node, *next;
+	uint64_t settings;
 
-	if (!server)
+	if (!server || !server->nodes)
 		return;
 	if (ns[0]) {
-		node_server_namespace(server, ns);
+		pod_store_each_in_namespace(server->o.sources.pods, ns, touch_policy, server);
 		return;
 	}
-	HASH_ITER (hh, server->nodes, node, next)
-		touch_node(server, node);
+	settings = node_view_settings(server->view);
+	HASH_ITER (hh, server->nodes, node, next) {
+		if (settings != server->settings)
+			node->touch_all = true;
+		else
+			node->touch_policies = true;
+		server_ready(server, node);
+	}
+	server->settings = settings;
+}
+
+bool node_server_busy(const struct node_server *server)
+{
+	return server && server->ready;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -364,6 +391,8 @@ int node_server_new(const struct node_server_options *options, struct node_serve
 	(void)uv_timer_init(options->loop, &server->tick);
 	server->pump.data = server->tick.data = server;
 	r = start(server, err);
+	if (!r)
+		server->settings = node_view_settings(server->view);
 	if (!r)
 		r = uv_timer_start(&server->tick, on_tick, TICK_MS, TICK_MS);
 	if (r < 0) {

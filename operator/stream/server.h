@@ -105,6 +105,8 @@ void node_server_node(struct node_server *server, const char *node);
 void node_server_services(struct node_server *server, const uint8_t uid[16]);
 /* The configs of NS changed; "": the cluster's. */
 void node_server_policies(struct node_server *server, const char *ns);
+/* Something waits for its turn on the loop. */
+bool node_server_busy(const struct node_server *server);
 
 void node_server_read(struct node_server *server, struct node_server_stats *ret);
 void node_server_metrics(struct node_server *server, struct buf *out);

@@ -8,9 +8,10 @@
 #include "operator/stream/server.h"
 
 enum {
-	SESSION_WINDOW = 1 << 20, /* bytes that an agent has not acknowledged */
-	SESSION_UNACKED_MAX = 32, /* and messages */
-	SESSION_UPDATE_MAX = 64 << 10,
+	SESSION_WINDOW = 1 << 20,     /* bytes that an agent has not acknowledged */
+	SESSION_UNACKED_MAX = 32,     /* and messages */
+	SESSION_UPDATE_MAX = 8 << 10, /* and one pod more: see STREAM_SAFE_MESSAGE */
+	SESSION_PADDING_MAX = 64,
 	SESSION_MESSAGE_MAX = 128 << 10, /* of an agent's */
 };
 
@@ -59,7 +60,7 @@ struct node {
 	struct session *session; /* NULL: none */
 	uint64_t left_ms;	 /* since when */
 	bool ready;		 /* in server->ready */
-	bool touch_all;
+	bool touch_all, touch_policies;
 	struct node *ready_next;
 	UT_hash_handle hh; /* by node_state_name() */
 };
@@ -77,6 +78,7 @@ struct node_server {
 	unsigned int open_handles;
 	bool draining;
 	uint64_t epoch, random;
+	uint64_t settings;	/* of the view, when pods were last looked at for their policies */
 	uint64_t revision_base; /* no state that was forgotten got further */
 	uint64_t pods_refused;
 	struct node_server_stats stats;

@@ -22,6 +22,7 @@ enum {
 	OPERATOR_UPDATE = 3,
 	OPERATOR_SNAPSHOT_END = 4,
 	UPDATE_REVISION = 1,
+	UPDATE_PADDING = 15,
 	SNAPSHOT_EPOCH = 1,
 	SNAPSHOT_REVISION = 2,
 	/* Of an agent, a second and at once: messages besides useful Acks, bytes, reports. */
@@ -264,6 +265,15 @@ static void send_end(struct session *s)
 	note_unacked(s, s->snapshot_bytes + b->len);
 }
 
+/* A large pod whose length the TLS layer cannot send has another length at the next try. */
+static void pad(struct node_server *server, struct buf *b)
+{
+	static const uint8_t zeros[SESSION_PADDING_MAX];
+
+	if (b->len >= STREAM_SAFE_MESSAGE)
+		frame_bytes(b, UPDATE_PADDING, zeros, server_random(server) % sizeof(zeros));
+}
+
 /* What the agent lacks, as one Update; false: nothing was sent. */
 static bool send_update(struct session *s, bool snapshot, size_t limit, bool *ret_more)
 {
@@ -279,7 +289,8 @@ static bool send_update(struct session *s, bool snapshot, size_t limit, bool *re
 		return false;
 	if (!snapshot)
 		frame_number(b, UPDATE_REVISION, s->revision);
-	else
+	pad(s->server, b);
+	if (snapshot)
 		s->snapshot_bytes += b->len;
 	s->server->stats.updates++;
 	send_field(s, OPERATOR_UPDATE, b->data, b->len);
@@ -320,6 +331,10 @@ void session_pump(struct session *s)
 	if (s->node->touch_all) {
 		s->node->touch_all = false;
 		node_state_touch_all(s->node->state);
+	}
+	if (s->node->touch_policies) {
+		s->node->touch_policies = false;
+		node_state_touch_policies(s->node->state);
 	}
 	switch (s->step) {
 	case STEP_WELCOME:
@@ -429,6 +444,7 @@ static void on_hello(struct session *s, const Kiln__Node__V1__Hello *hello)
 	s->resumes =
 	    hello->epoch == server->epoch && node_state_resumes(node->state, hello->revision);
 	server->stats.resumes += s->resumes;
+	node_state_set_brief(node->state, hello->pod_policies);
 	s->revision = s->resumes ? hello->revision : 0;
 	s->step = STEP_WELCOME;
 	server_ready(server, node);
