@@ -105,6 +105,7 @@ func (a *agent) hello() []byte {
 	m = field(m, 5, []byte("6.1.0-56-amd64"))
 	m = field(m, 6, []byte("v2"))
 	m = field(m, 7, []byte("containerd"))
+	m = number(m, 9, 1) // understands Update.pod_policies
 	return field(nil, 1, m)
 }
 
@@ -166,15 +167,15 @@ func (a *agent) connect(generation int) error {
 		return err
 	}
 	defer c.close()
+	if err := c.send(a.hello()); err != nil {
+		return err
+	}
 	a.mu.Lock()
 	current := a.generation == generation
-	a.call = c
+	a.call = c // for reports, which may not come before the Hello
 	a.mu.Unlock()
 	if !current {
 		return nil
-	}
-	if err := c.send(a.hello()); err != nil {
-		return err
 	}
 	return c.read(func(message []byte) error {
 		now := time.Now()

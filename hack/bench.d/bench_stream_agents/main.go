@@ -25,7 +25,7 @@ import (
 	"time"
 )
 
-const connectMax = 3 * time.Minute
+var connectMax = flag.Duration("patience", 3*time.Minute, "for connect")
 
 type fleet struct {
 	address string
@@ -85,7 +85,7 @@ func (f *fleet) connect(spread float64) map[string]any {
 		go a.run(a.generation, time.Duration(rand.Float64()*spread*1e9))
 		a.mu.Unlock()
 	}
-	timeout := time.After(connectMax)
+	timeout := time.After(*connectMax)
 	for n := 0; n < len(f.agents); n++ {
 		select {
 		case <-f.ready:
