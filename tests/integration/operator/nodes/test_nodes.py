@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What agents report, in ProfilingNodes and in the status of configs, as kubectl shows it."""
+
+import json
+import re
+import time
+
+from conftest import WELL, conditions, program, wait_until
+
+USER = program.USER
+
+
+def until_condition(cluster, kind, name, want, namespace=program.NAMESPACE):
+    """WANT: type, status, reason."""
+    try:
+        wait_until(f"{kind} {name} {want}",
+                   lambda: conditions(cluster, kind, name, namespace).get(want[0]) == tuple(want[1:]), 30)
+    except TimeoutError as e:
+        raise TimeoutError(f"{e}: {json.dumps(cluster.object(kind, name, namespace), indent=1)}") from None
+
+
+def status(cluster, kind, name, namespace=program.NAMESPACE):
+    return cluster.object(kind, name, namespace)["status"]
+
+
+def table(cluster, *what):
+    """The rows that kubectl prints, as lists of dictionaries by column; printed too."""
+    text = cluster.kubectl("get", *what)
+    print(text)
+    head, *rows = text.splitlines()
+    starts = [(m.group(), m.start()) for m in re.finditer(r"\S+", head)] + [("", None)]
+    return [{name: row[at:end].strip() for (name, at), (_, end) in zip(starts, starts[1:])} for row in rows]
+
+
+def node_writes(cluster, since):
+    return [w for w in cluster.writes(since, user=USER) if w[2].startswith("profilingnodes")]
+
+
+def test_two_nodes_report_one_degrades_and_leaves(cluster, configured, serve, connect):
+    cluster.apply(program.thing("ProfilingConfig", "fast", {"profile": {"sampling": {"hz": 97}}}, "shop"))
+    operator, port = serve()
+    configured(operator, {"destinations": [{"name": "main", "text": {}}], "agent": {"reportIntervalSeconds": 7}})
+    until_condition(cluster, "pcfg", "fast", ("Programmed", "Unknown", "NoReports"), "shop")
+    a, b = connect(port, "n1", 7), connect(port, "n2", 7)
+
+    # Both do all they should; the configs follow.
+    for name in ("n1", "n2"):
+        until_condition(cluster, "pn", name, ("Ready", "True", "Ready"))
+    node = cluster.object("pn", "n1")
+    assert node["spec"] == {"nodeName": "n1"}
+    owner, = node["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"]) == ("Node", cluster.object("node", "n1")["metadata"]["uid"])
+    s = node["status"]
+    assert s["operator"].startswith("operator-0_") and s["samples"] == WELL["samples"]
+    assert s["exporters"] == [{"name": "main", "state": "Healthy"}]
+    assert {"name": "python", "state": "Unavailable", "reason": "not in this version"} in s["tracers"]
+    # The agent's hash of its file is the operator's of what it rendered.
+    assert conditions(cluster, "pn", "n1")["ConfigApplied"] == ("True", "Applied")
+
+
+    def is_ready():
+        cluster.roll_out(nodes=2)  # of what was rendered last
+        return conditions(cluster, "cpc", "cluster")["Ready"] == ("True", "Ready")
+
+    wait_until("Ready", is_ready)
+    assert status(cluster, "cpc", "cluster")["nodes"] == {"desired": 2, "programmed": 2, "degraded": 0}
+    until_condition(cluster, "pcfg", "fast", ("Ready", "True", "Ready"), "shop")
+    s = status(cluster, "pcfg", "fast", "shop")
+    assert s["nodes"] == {"desired": 2, "programmed": 2, "degraded": 0} and s["matchedPods"] == 2
+
+    # What does not change is not written, however often it is said.
+    time.sleep(1.5)
+    since = cluster.mark()
+    for _ in range(4):
+        a.say()
+        time.sleep(0.3)
+    reports = operator.metric("kiln_stream_reports_total")
+    a.say()
+    wait_until("one more report", lambda: operator.metric("kiln_stream_reports_total") > reports)
+    assert node_writes(cluster, since) == []
+
+    # A destination fails on one of them: told within seconds.
+    b.say(exporters={"main": "unreachable: connection refused"}, dropped=7)
+    until_condition(cluster, "pn", "n2", ("Ready", "False", "ExportFailing"))
+    until_condition(cluster, "cpc", "cluster", ("Ready", "False", "NodesDegraded"))
+    until_condition(cluster, "pcfg", "fast", ("Ready", "False", "NodesDegraded"), "shop")
+    assert status(cluster, "cpc", "cluster")["nodes"] == {"desired": 2, "programmed": 2, "degraded": 1}
+    rows = table(cluster, "pn")
+    assert [(r["NAME"], r["AGENT"], r["CGROUP"], r["READY"], r["REASON"]) for r in rows] == [
+        ("n1", "0.1.0", "v2", "True", "Ready"), ("n2", "0.1.0", "v2", "False", "ExportFailing")]
+    assert [(r["SAMPLES"], r["DROPPED"]) for r in table(cluster, "pn", "-o", "wide")] == [("1000", "0"), ("1000", "7")]
+    row, = table(cluster, "cpc")
+    assert (row["PODS"], row["NODES"], row["PROGRAMMED"], row["READY"]) == ("4", "2", "2", "False")
+    row, = table(cluster, "pcfg", "-n", "shop")
+    assert (row["PODS"], row["PROGRAMMED"], row["READY"]) == ("2", "2", "False")
+
+    # It goes away: its last words stay, and nobody claims that it is well.
+    b.stop()
+    until_condition(cluster, "pn", "n2", ("Ready", "Unknown", "Disconnected"))
+    s = status(cluster, "pn", "n2")
+    assert "operator" not in s and s["dropped"] == 7
+    wait_until("one programmed node", lambda: status(cluster, "cpc", "cluster")["nodes"] == {
+        "desired": 2, "programmed": 1, "degraded": 1})
+    table(cluster, "pn")
+    assert operator.metric("kiln_node_write_failures_total") == 0
+    assert operator.metric("kiln_nodes_connected") == 1
+
+
+def test_a_node_moves_between_replicas_and_its_labels_reach_its_agent(cluster, configured, serve, connect):
+    cluster.kubectl("delete", "pcfg", "--all", "-n", "shop")
+    first, first_port = serve("operator-0")
+    spec = {"destinations": [{"name": "main", "text": {}}], "defaults": {"sampling": {"hz": 19}},
+            "agent": {"reportIntervalSeconds": 8},
+            "nodeGroups": [{"name": "busy", "nodeSelector": {"matchLabels": {"tier": "busy"}}, "sampling": {"hz": 50},
+                            "agent": {"reportIntervalSeconds": 10}}]}
+    configured(first, spec)
+    _, second_port = serve("operator-1")
+    a = connect(first_port, "n1", 8)
+    until_condition(cluster, "pn", "n1", ("Ready", "True", "Ready"))
+    wait_until("the first's name", lambda: status(cluster, "pn", "n1").get("operator", "").startswith("operator-0_"))
+    turned = {c["type"]: c["lastTransitionTime"] for c in status(cluster, "pn", "n1")["conditions"]}
+    a.stop()
+    b = connect(second_port, "n1", 8)
+    wait_until("the second's name", lambda: status(cluster, "pn", "n1").get("operator", "").startswith("operator-1_"))
+    assert {c["type"]: c["lastTransitionTime"] for c in status(cluster, "pn", "n1")["conditions"]} == turned
+
+    # Another group: another rate at once, and the configuration that the agent has is not its own any more.
+    b.until("the cluster's rate", lambda s: s["pods"].get("web") == 19)
+    cluster.kubectl("label", "node", "n1", "tier=busy")
+    b.until("the group's rate", lambda s: s["pods"].get("web") == 50)
+    until_condition(cluster, "pn", "n1", ("Ready", "False", "OldConfig"))
+    b.stop()
+    connect(second_port, "n1", 10, "busy")
+    until_condition(cluster, "pn", "n1", ("Ready", "True", "Ready"))
+    cluster.kubectl("label", "node", "n1", "tier-")
