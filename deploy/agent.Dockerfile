@@ -15,8 +15,9 @@ FROM debian:12-slim
 # libwebsockets loads its libuv plugin by name, so that no tool finds it missing but the program.
 RUN apt-get update && \
     apt-get install -y --no-install-recommends \
-        ca-certificates libbpf1 libcurl4 libelf1 libgrpc29 libjemalloc2 liblzma5 libssl3 libuv1 \
-        libwebsockets17 libwebsockets-evlib-uv libyaml-0-2 libzstd1 libzydis4.0 zlib1g && \
+        ca-certificates libbpf1 libcjson1 libcurl4 libgrpc29 libjemalloc2 liblzma5 libprotobuf-c1 \
+        libssl3 libuv1 libwebsockets17 libwebsockets-evlib-uv libyaml-0-2 libzstd1 libzydis4.0 \
+        zlib1g && \
     rm -rf /var/lib/apt/lists/*
 COPY --from=build /kiln-agent /usr/local/bin/kiln-agent
 # 13133 health and metrics

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""deploy/*.Dockerfile, of which no Docker is here to say anything: what they install is what the programs need, in step with
+what they are built from and with hack/images, which makes the same images without Docker."""
+
+import os
+import re
+import subprocess
+
+import pytest
+
+from conftest import ROOT
+
+PROGRAMS = {"agent": "KILN_AGENT", "operator": "KILN_OPERATOR"}
+# Debian's slim image has the first; the others are no library of ours: authorities for TLS, and what libwebsockets loads by name.
+OF_THE_BASE = {"libc6"}
+BESIDES = {"ca-certificates", "libwebsockets-evlib-uv"}
+
+
+def dockerfile(name):
+    """Its instructions, continued lines joined, without comments."""
+    text = (ROOT / f"deploy/{name}.Dockerfile").read_text()
+    return re.sub(r"\\\n\s*", "", "".join(line + "\n" for line in text.splitlines() if not line.startswith("#")))
+
+
+def installed(name):
+    """The packages of the image that runs."""
+    last = dockerfile(name).split("FROM ")[-1]
+    return set(re.search(r"apt-get install -y --no-install-recommends ([^&]*)&&", last).group(1).split())
+
+
+def binary(name):
+    path = os.environ.get(PROGRAMS[name], "")
+    if not os.path.exists(path):
+        pytest.skip(f"integration/operator/deploy: no {PROGRAMS[name]}")
+    return path
+
+
+def needed(path):
+    """Packages with the libraries that PATH itself names."""
+    names = re.findall(r"\(NEEDED\).*\[(.*)\]", subprocess.run(["readelf", "-d", path], capture_output=True, text=True,
+                                                              check=True).stdout)
+    files = dict(re.findall(r"(\S+) => (\S+)", subprocess.run(["ldd", path], capture_output=True, text=True,
+                                                              check=True).stdout))
+    packages = set()
+    for name in names:
+        for file in (os.path.realpath(files[name]), os.path.realpath(files[name]).removeprefix("/usr")):
+            found = subprocess.run(["dpkg", "-S", file], capture_output=True, text=True, check=False)
+            if found.returncode == 0:
+                packages.add(found.stdout.split(":")[0])
+                break
+        else:
+            pytest.skip(f"integration/operator/deploy: {name} is of no Debian package")
+    return packages
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_is_installed_is_what_is_needed(name):
+    if "ID=debian" not in (release := open("/etc/os-release", encoding="utf-8").read()) or 'VERSION_ID="12"' not in release:
+        pytest.skip("integration/operator/deploy: not Debian 12")
+    # With sanitizers or the compiler's other libraries it is not the program that ships.
+    ours = {p for p in needed(binary(name)) if not re.match(r"lib(asan|ubsan|tsan|gcc-s1|stdc\+\+)", p)}
+    assert installed(name) - BESIDES == ours - OF_THE_BASE
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_packages_are_debian_12s(name):
+    known = subprocess.run(["apt-cache", "show", "--no-all-versions", *installed(name)], capture_output=True, text=True,
+                           check=False)
+    if "No packages found" in known.stderr or not known.stdout:
+        pytest.skip("integration/operator/deploy: apt knows no packages here")
+    assert set(re.findall(r"^Package: (\S+)$", known.stdout, re.M)) == installed(name), known.stderr
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_it_is_what_hack_images_makes(name):
+    """Same program, entry point, user and ports."""
+    made = re.search(rf"^image kiln-{name}(.*)$", (ROOT / "hack/images").read_text(), re.M).group(1)
+    last = dockerfile(name).split("FROM ")[-1]
+    assert f'ENTRYPOINT ["/usr/local/bin/kiln-{name}"]' in last
+    assert re.findall(r"--user (\S+)", made) == re.findall(r"^USER (\S+)$", last, re.M)
+    ports = [p for line in re.findall(r"^EXPOSE (.*)$", last, re.M) for p in line.split()]
+    assert set(re.findall(r"--port (\d+)", made)) <= set(ports)
+    assert f"COPY --from=build /kiln-{name} /usr/local/bin/kiln-{name}" in last
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_it_runs_and_copies_is_in_the_tree(name):
+    first = dockerfile(name).split("FROM ")[1]
+    for source in re.findall(r"^COPY (?!--)(\S+) ", first, re.M):
+        assert (ROOT / source).exists(), source
+    assert os.access(ROOT / "hack/lib/install.sh", os.X_OK) and "hack/lib/install.sh build" in first
+    # What is copied before the rest is all that the script reads.
+    assert not re.search(r"hack/(?!lib/)", re.sub(r"^\s*#.*$", "", (ROOT / "hack/lib/install.sh").read_text(), flags=re.M))
+    assert f"--target kiln-{name}" in first and f"build/release/bin/kiln-{name}" in first
+    # Without .git nothing may ask for it; build/ is of this machine.
+    ignored = (ROOT / f"deploy/{name}.Dockerfile.dockerignore").read_text().split("\n")
+    assert {"/build", "/.git"} <= set(ignored)
+    assert all(text.startswith("debian:12-slim") for text in dockerfile(name).split("FROM ")[1:])
