@@ -168,15 +168,22 @@ def same_agent(cluster, before):
     return who(after) == who(before)
 
 
-def rate(cluster, container, seconds=12):
-    """Samples for each second of processor time, from here on."""
+def rate(cluster, container, seconds=10):
+    """Samples for each second of processor time, from one window's end in the log to another one's."""
     (pid,) = host_pids(container)
-    window = 5.5  # what is sampled now is in the log by then
-    def cpu(): return sum(int(n) for n in open(f"/proc/{pid}/stat").read().rsplit(") ", 1)[1].split()[11:13]) / 100
-    time.sleep(window)
-    count, used = cluster.count(container), cpu()
+
+    def cpu():
+        return sum(int(n) for n in open(f"/proc/{pid}/stat").read().rsplit(") ", 1)[1].split()[11:13]) / 100
+
+    def window_ends():
+        before = cluster.count(container)
+        return wait_for("a window's end", lambda: (n := cluster.count(container)) != before and (n, cpu()), interval=0.05)
+
+    window_ends()  # of one that began before
+    count, used = window_ends()
     time.sleep(seconds)
-    return (cluster.count(container) - count) / (cpu() - used)
+    end, used_then = window_ends()
+    return (end - count) / (used_then - used)
 
 
 def test_the_clusters_rate_changes_live(cluster):
@@ -207,7 +214,7 @@ def test_a_namespaces_policy_holds_at_once(cluster, web):
     wait_for_samples(cluster, container, 50, "before the policy")
     before = cluster.agent()
     config = {"apiVersion": "profiling.kiln.dev/v1alpha1", "kind": "ProfilingConfig",
-              "metadata": {"name": "off", "namespace": "shop"}, "spec": {"mode": "Disabled"}}
+              "metadata": {"name": "off", "namespace": "shop"}, "spec": {"profile": {"mode": "Disabled"}}}
     cluster.apply(config)
     applied = time.time()
     time.sleep(8)
@@ -217,7 +224,7 @@ def test_a_namespaces_policy_holds_at_once(cluster, web):
     counts = [cluster.count(container), cluster.count(web[1])]
     time.sleep(5)
     assert [cluster.count(container), cluster.count(web[1])] == counts, "samples of a namespace that is Disabled"
-    config["spec"] = {"mode": "Enabled", "sampling": {"hz": 97}}
+    config["spec"] = {"profile": {"mode": "Enabled", "sampling": {"hz": 97}}}
     cluster.apply(config)
     applied = time.time()
     wait_for("samples again", lambda: cluster.count(container) > counts[0], interval=0.1)

@@ -43,6 +43,7 @@ struct rendered *render_config(const struct cluster_config *config)
 	    .config = config,
 	    .ns = "kiln-system",
 	    .image = "registry.example/kiln-agent:1",
+	    .stream = true,
 	    .max_hz = config->defaults.hz > 0 ? config->defaults.hz : 20,
 	};
 	struct rendered *r;

@@ -64,12 +64,17 @@ static struct cluster_config *config_with(const char *file, const char *path, co
 	return c;
 }
 
+static bool stream; /* whether agents come to the operator */
+
 static struct rendered *rendered_with(const char *file, const char *path, const char *value,
 				      int max_hz)
 {
 	struct cluster_config *c = config_with(file, path, value);
-	const struct render_input in = {
-	    .config = c, .ns = "kiln-system", .image = "agent:1", .max_hz = max_hz};
+	const struct render_input in = {.config = c,
+					.ns = "kiln-system",
+					.image = "agent:1",
+					.stream = stream,
+					.max_hz = max_hz};
 	struct error err = {0};
 	struct rendered *r;
 
@@ -246,6 +251,64 @@ static void group_rates_keep_to_the_guard_rails(void **state)
 	rendered_free(r);
 }
 
+/* What the stream brings live must not restart an agent. */
+static void with_the_stream_rates_and_tracers_are_not_in_the_configuration(void **state)
+{
+	static const struct {
+		const char *path, *value;
+		int max_hz;
+		bool same;
+	} cases[] = {
+	    {NULL, NULL, 499, true},
+	    {"spec.defaults.sampling", "{\"hz\":97}", 97, true},
+	    {"spec.defaults.tracers", "{\"python\":\"Disabled\"}", 20, true},
+	    {"spec.defaults.mode", "\"Disabled\"", 20, true},
+	    {"spec.guardrails", "{\"sampling\":{\"maxHz\":19}}", 19, false},
+	    {"spec.agent", "{\"reportIntervalSeconds\":7}", 20, false},
+	};
+	struct rendered *before;
+
+	stream = true;
+	before = rendered_with(RENDER_DATA "minimal.json", NULL, NULL, 20);
+	assert_non_null(strstr(agent_yaml(before, "kiln-agent"), "samples_per_second: 20\n"));
+	assert_non_null(strstr(agent_yaml(before, "kiln-agent"), "go, hotspot, python, "));
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct rendered *r = rendered_with(RENDER_DATA "minimal.json", cases[i].path,
+						   cases[i].value, cases[i].max_hz);
+
+		assert_int_equal(changed(before, r, KUBE_DAEMON_SETS) == 0, cases[i].same);
+		assert_int_equal(streq(r->config_hash, before->config_hash), cases[i].same);
+		rendered_free(r);
+	}
+	rendered_free(before);
+	stream = false;
+}
+
+static void an_agent_gets_token_and_ca_only_with_the_stream(void **state)
+{
+	struct rendered *without = rendered_with(RENDER_DATA "minimal.json", NULL, NULL, 20), *with;
+	const struct rendered_object *set = find_object(without, KUBE_DAEMON_SETS, "kiln-agent");
+	char *text = cJSON_Print(set->object);
+
+	assert_null(strstr(text, "serviceAccountToken"));
+	assert_null(strstr(text, "/var/lib/kiln/agent"));
+	assert_null(strstr(agent_yaml(without, "kiln-agent"), "operator:"));
+	cJSON_free(text);
+	stream = true;
+	with = rendered_with(RENDER_DATA "minimal.json", NULL, NULL, 20);
+	stream = false;
+	text = cJSON_Print(find_object(with, KUBE_DAEMON_SETS, "kiln-agent")->object);
+	assert_non_null(strstr(text, "kiln.dev/node-stream"));
+	assert_non_null(strstr(text, "kiln-stream-ca"));
+	/* The kubelet refreshes neither through a subPath. */
+	assert_null(strstr(text, "subPath"));
+	assert_non_null(strstr(agent_yaml(with, "kiln-agent"),
+			       "endpoint: kiln-operator-stream.kiln-system.svc:8443\n"));
+	cJSON_free(text);
+	rendered_free(with);
+	rendered_free(without);
+}
+
 /* ---- what cannot be rendered ----------------------------------------------------------------- */
 
 static void mistakes_are_named(void **state)
@@ -330,6 +393,8 @@ int main(void)
 	    cmocka_unit_test(another_owner_changes_all_objects),
 	    cmocka_unit_test(the_rate_changes_the_agents),
 	    cmocka_unit_test(group_rates_keep_to_the_guard_rails),
+	    cmocka_unit_test(with_the_stream_rates_and_tracers_are_not_in_the_configuration),
+	    cmocka_unit_test(an_agent_gets_token_and_ca_only_with_the_stream),
 	    cmocka_unit_test(mistakes_are_named),
 	};
 
