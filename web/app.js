@@ -99,7 +99,7 @@ function find() {
 	const hit = model.strings.map((s) => s.toLowerCase().includes(text));
 	shown.matches = Uint8Array.from(model.frameName, (n, f) => (hit[n] || hit[model.frameFile[f]] ? 1 : 0));
 	const weight = matchedWeight(model, shown.weights, shown.matches);
-	$("matched").textContent = `found in ${percent(weight, shown.total)}`;
+	$("matched").textContent = weight ? `found in ${percent(weight, shown.total)}` : "not found";
 }
 
 // ---- drawing
@@ -107,8 +107,8 @@ function find() {
 const drawn = {
 	types: () => model.types,
 	tip: showTip,
-	choose: (node) => node.frame >= 0 && set({ view: "sandwich", chosen: node.name }),
-	zoomed: showCrumbs,
+	choose: (node) => node.frame >= 0 && set({ view: "sandwich", chosen: model.strings[model.frameName[node.frame]] }),
+	zoomed: (line) => state.view !== "sandwich" && showCrumbs(line),
 };
 const upper = new Flame($("upper").firstElementChild, drawn);
 const lower = new Flame($("lower").firstElementChild, { ...drawn, zoomed: () => {} });
@@ -125,6 +125,7 @@ function draw() {
 		$("upper-title").textContent = `Callers of ${state.chosen}`;
 		$("lower-title").textContent = "Callees";
 		upper.zoom = lower.zoom = [];
+		$("crumbs").replaceChildren("Choose a function in the table, or press b on a frame of the flame graph.");
 		upper.show(shown.callers);
 		lower.show(shown.callees);
 	} else {

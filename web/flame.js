@@ -35,6 +35,13 @@ function isDark(colour) {
 
 export const byName = (a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
 
+/** The keys that lead from the root to a rect. */
+function keysOf(rect) {
+	const keys = [];
+	for (let r = rect; r.above; r = r.above) keys.unshift(r.key);
+	return keys;
+}
+
 export class Flame {
 	/** options: {types, tip(node, x, y) or tip(null), choose(node), zoomed(path)} */
 	constructor(canvas, options) {
@@ -72,24 +79,23 @@ export class Flame {
 		if (!this.root) return 0;
 		const line = this.line();
 		let depth = 0;
-		line.slice(0, -1).forEach((node, d) => this.rects.push({ node, d, x: 0, w: full, keys: this.zoom.slice(0, d), above: d ? this.rects[d - 1] : null }));
+		line.slice(0, -1).forEach((node, d) => this.rects.push({ node, d, x: 0, w: full, key: this.zoom[d - 1], above: d ? this.rects[d - 1] : null }));
 		const top = line[line.length - 1], d0 = line.length - 1;
-		const place = (node, d, x, scale, keys, above) => {
-			const rect = { node, d, x, w: node.total * scale, keys, above };
-
+		const place = (node, d, x, scale, key, above) => {
+			const rect = { node, d, x, w: node.total * scale, key, above };
 			this.rects.push(rect);
 			depth = Math.max(depth, d);
 			if (!node.children || d >= MAX_DEPTH) return;
 			const list = [];
-			for (const [key, c] of node.children)
-				if (c.total * scale >= MIN_WIDTH) list.push([key, c]);
+			for (const [k, c] of node.children)
+				if (c.total * scale >= MIN_WIDTH) list.push([k, c]);
 			list.sort((a, b) => byName(a[1], b[1]));
-			for (const [key, c] of list) {
-				place(c, d + 1, x, scale, [...keys, key], rect);
+			for (const [k, c] of list) {
+				place(c, d + 1, x, scale, k, rect);
 				x += c.total * scale;
 			}
 		};
-		if (top.total > 0) place(top, d0, 0, full / top.total, this.zoom.slice(0, d0), this.rects[d0 - 1] || null);
+		if (top.total > 0) place(top, d0, 0, full / top.total, this.zoom[d0 - 1], this.rects[d0 - 1] || null);
 		return Math.max(depth, d0) + 1;
 	}
 
@@ -118,7 +124,8 @@ export class Flame {
 			g.fillText("No samples here yet.", 8, ROW);
 		}
 		if (this.focus) {
-			const again = this.rects.find((r) => r.keys.join() === this.focus.keys.join());
+			const path = keysOf(this.focus).join(), depth = this.focus.d;
+			const again = this.rects.find((r) => r.d === depth && keysOf(r).join() === path);
 			this.focus = again || null;
 			if (again && document.activeElement === canvas) {
 				g.strokeStyle = style.getPropertyValue("--text").trim();
@@ -171,7 +178,7 @@ export class Flame {
 		const rect = this.at(event);
 		if (!rect) return;
 		this.focus = rect;
-		this.zoomTo(rect.keys);
+		this.zoomTo(keysOf(rect));
 	}
 
 	zoomTo(keys) {
@@ -189,7 +196,7 @@ export class Flame {
 		else if (event.key === down) next = rects.filter((r) => r.above === now).sort((a, b) => b.w - a.w)[0];
 		else if (event.key === "ArrowLeft") next = rects.filter((r) => r.d === now.d && r.x < now.x).pop();
 		else if (event.key === "ArrowRight") next = rects.find((r) => r.d === now.d && r.x > now.x);
-		else if (event.key === "Enter") { this.focus = now; this.zoomTo(now.keys); return event.preventDefault(); }
+		else if (event.key === "Enter") { this.focus = now; this.zoomTo(keysOf(now)); return event.preventDefault(); }
 		else if (event.key === "b") { this.options.choose(now.node); return event.stopPropagation(); }
 		else return;
 		event.preventDefault();

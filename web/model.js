@@ -121,31 +121,65 @@ function child(node, key, make) {
 /**
  * The call tree of rows with these weights. HIDDEN: frame types that are left out. BASE: weights to
  * compare with, or null. GROUP: how roots are grouped.
+ *
+ * Within a group the agent's trie is the tree already: leaves get their rows' weights, and one pass
+ * from the newest node to the oldest adds each to its parent, which is always older.
  */
 export function buildTree(model, weights, base, hidden, group) {
-	const root = treeNode("all", -1, -1), { nodeParent, nodeFrame, frameType } = model;
-	const n = Math.max(weights.length, base ? base.length : 0), path = [];
+	const root = treeNode("all", -1, -1), labels = new Map();
+	const n = Math.max(weights.length, base ? base.length : 0);
 	for (let row = 0; row < n; row++) {
-		const w = weights[row] || 0, b = base ? base[row] || 0 : 0;
-		if (!w && !b) continue;
-		path.length = 0;
-		for (let node = model.rowNode[row]; node > 0; node = nodeParent[node])
-			if (!hidden.has(frameType[nodeFrame[node]])) path.push(nodeFrame[node]);
-		let at = root;
-		at.total += w; at.base += b;
-		if (group) {
-			const label = model.groupLabel(model.groups[model.rowGroup[row]], group);
-			at = child(at, "g" + label, () => treeNode(label, -1, -1));
-			at.total += w; at.base += b;
-		}
-		for (let i = path.length - 1; i >= 0; i--) {
-			const f = path[i];
-			at = child(at, f, () => treeNode(model.strings[model.frameName[f]], frameType[f], f));
-			at.total += w; at.base += b;
-		}
-		at.self += w;
+		if (!(weights[row] || (base && base[row]))) continue;
+		const label = group ? model.groupLabel(model.groups[model.rowGroup[row]], group) : "";
+		const rows = labels.get(label);
+		if (rows) rows.push(row); else labels.set(label, [row]);
+	}
+	const count = model.nodeParent.length, slot = new Int32Array(count).fill(-1);
+	for (const [label, rows] of labels) {
+		const top = group ? child(root, "g" + label, () => treeNode(label, -1, -1)) : root;
+		addRows(model, top, rows, weights, base, hidden, slot);
+		if (group) { root.total += top.total; root.base += top.base; }
 	}
 	return root;
+}
+
+function addRows(model, top, rows, weights, base, hidden, slot) {
+	const { nodeParent, nodeFrame, frameType } = model, found = [];
+	for (const row of rows)
+		for (let node = model.rowNode[row]; slot[node] < 0; node = nodeParent[node]) {
+			slot[node] = 0;
+			found.push(node);
+			if (node <= 0) break;
+		}
+	const touched = Int32Array.from(found).sort();
+	touched.forEach((node, i) => { slot[node] = i; });
+	const trees = new Array(touched.length), total = new Float64Array(touched.length);
+	const self = new Float64Array(touched.length), before = new Float64Array(touched.length);
+	for (const row of rows) {
+		const i = slot[model.rowNode[row]];
+		self[i] += weights[row] || 0;
+		total[i] += weights[row] || 0;
+		if (base) before[i] += base[row] || 0;
+	}
+	for (let i = touched.length - 1; i > 0; i--) {
+		const up = slot[nodeParent[touched[i]]];
+		total[up] += total[i];
+		before[up] += before[i];
+	}
+	touched.forEach((node, i) => {
+		const f = nodeFrame[node];
+		if (node === 0) trees[i] = top;
+		else {
+			const above = trees[slot[nodeParent[node]]];
+			// A hidden frame is its caller: what it called is the caller's.
+			if (hidden.has(frameType[f])) { trees[i] = above; above.self += self[i]; return; }
+			trees[i] = child(above, f, () => treeNode(model.strings[model.frameName[f]], frameType[f], f));
+		}
+		trees[i].total += total[i];
+		trees[i].base += before[i];
+		trees[i].self += self[i];
+	});
+	for (const node of touched) slot[node] = -1;
 }
 
 /** Callers (towards the roots) and callees of every frame that is called NAME. */
@@ -184,30 +218,31 @@ export function buildSandwich(model, weights, hidden, name) {
 /** Self and total of each function by name, a function on a stack twice counted once. */
 export function buildTable(model, weights, base, hidden) {
 	const { nodeParent, nodeFrame, frameType, frameName } = model;
-	const byName = new Map(), seen = new Map();
+	const byName = new Array(model.strings.length), seen = new Int32Array(model.strings.length).fill(-1), out = [];
+	const hide = Uint8Array.from(frameType, (t) => (hidden.has(t) ? 1 : 0));
 	const n = Math.max(weights.length, base ? base.length : 0);
 	for (let row = 0; row < n; row++) {
 		const w = weights[row] || 0, b = base ? base[row] || 0 : 0;
 		if (!w && !b) continue;
 		let leaf = true;
 		for (let node = model.rowNode[row]; node > 0; node = nodeParent[node]) {
-			const f = nodeFrame[node];
-			if (hidden.has(frameType[f])) continue;
-			const key = frameName[f];
-			let entry = byName.get(key);
+			const f = nodeFrame[node], key = frameName[f];
+			if (hide[f]) continue;
+			let entry = byName[key];
 			if (!entry) {
 				entry = { name: model.strings[key], type: frameType[f], file: model.strings[model.frameFile[f]], self: 0, total: 0, base: 0 };
-				byName.set(key, entry);
+				byName[key] = entry;
+				out.push(entry);
 			}
 			if (leaf) entry.self += w;
 			leaf = false;
-			if (seen.get(key) === row) continue;
-			seen.set(key, row);
+			if (seen[key] === row) continue;
+			seen[key] = row;
 			entry.total += w;
 			entry.base += b;
 		}
 	}
-	return [...byName.values()];
+	return out;
 }
 
 /** Weight of rows with a frame that MATCHES (an array over frames). */
