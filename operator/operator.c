@@ -568,6 +568,61 @@ static int serve_agents(struct operator* op)
 	return r;
 }
 
+/* Does OBJECT, a config of NS, declare the destination? */
+static bool declares(const cJSON *object, const char *ns, const char *name)
+{
+	const cJSON *meta = cJSON_GetObjectItemCaseSensitive(object, "metadata"), *i;
+	const cJSON *spec = cJSON_GetObjectItemCaseSensitive(object, "spec");
+	const char *own = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(meta, "namespace"));
+
+	if (!streq(own ? own : "", ns))
+		return false;
+	cJSON_ArrayForEach(i, cJSON_GetObjectItemCaseSensitive(spec, "destinations"))
+	{
+		const char *of = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(i, "name"));
+
+		if (of && streq(of, name))
+			return true;
+	}
+	return false;
+}
+
+struct left_out {
+	struct operator* op;
+	const char *ns, *name, *cause;
+};
+
+static int warn_config(void *arg, const cJSON *object)
+{
+	const cJSON *meta = cJSON_GetObjectItemCaseSensitive(object, "metadata");
+	const struct left_out *l = arg;
+	char note[DESTINATION_CAUSE_MAX + 128];
+
+	if (!declares(object, l->ns, l->name))
+		return 0;
+	snprintf(note, sizeof(note), "destination %s is left out: %s", l->name, l->cause);
+	recorder_emit(
+	    l->op->events,
+	    (struct kube_event){
+		.kind = l->ns[0] ? KUBE_CONFIGS : KUBE_CLUSTER_CONFIGS,
+		.ns = l->ns,
+		.name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(meta, "name")),
+		.uid = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(meta, "uid")),
+		.type = "Warning",
+		.reason = "DestinationLeftOut",
+		.action = "Resolve",
+		.note = note});
+	return 0;
+}
+
+static void on_left_out(void *arg, const char *ns, const char *name, const char *cause)
+{
+	struct left_out l = {arg, ns, name, cause};
+
+	log_warn("stream", "destination %s%s%s is left out: %s", ns, ns[0] ? "/" : "", name, cause);
+	json_store_each(ns[0] ? l.op->world.configs : l.op->world.clusters, warn_config, &l);
+}
+
 static int create_stream(struct operator* op)
 {
 	const struct stream_service_options stream = {.stream = &op->options->stream,
@@ -575,6 +630,7 @@ static int create_stream(struct operator* op)
 						      .ns = op->ns,
 						      .events = op->events,
 						      .may_write = may_write,
+						      .left_out = on_left_out,
 						      .arg = op};
 
 	if (!op->options->stream.address)

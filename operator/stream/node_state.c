@@ -17,10 +17,12 @@ enum {
 	ENTRIES_MAX = UINT16_MAX - 1,
 	ENTRIES_MIN = 16,
 	/* Fields of Update in node.proto. */
+	UPDATE_DESTINATIONS = 2,
 	UPDATE_POLICIES = 3,
 	UPDATE_PODS = 4,
 	UPDATE_DELETED_PODS = 5,
 	UPDATE_DELETED_POLICIES = 6,
+	UPDATE_DELETED_DESTINATIONS = 7,
 	UPDATE_DEFAULT_POLICY = 8,
 	UPDATE_POD_POLICIES = 9,
 	POD_POLICY = 5,
@@ -28,17 +30,20 @@ enum {
 	POD_POLICY_POLICY = 2,
 };
 
-enum entry_kind { ENTRY_FREE, ENTRY_POD, ENTRY_POLICY, ENTRY_DEFAULT };
+enum entry_kind { ENTRY_FREE, ENTRY_POD, ENTRY_POLICY, ENTRY_DEFAULT, ENTRY_DESTINATION };
 
 struct entry {
-	uint8_t key[16]; /* a pod's uid, a policy's id */
+	uint8_t key[16]; /* a pod's uid, a policy's id, hashes of a destination's id */
 	uint64_t revision;
-	uint64_t hash;		    /* of a pod as told, but for its policy; 0: to be told whole */
-	struct view_policy *policy; /* a pod's; a policy itself, a tombstone's too */
-	char *uid_text;		    /* when the key does not give it back */
-	uint32_t refs;		    /* of a policy: pods and the default that refer to it */
-	uint16_t chain;		    /* hash chain, or list of free ones */
-	uint16_t prev, next;	    /* by revision */
+	uint64_t hash; /* of a pod as it was told but for its policy; 0: to be told whole */
+	union {
+		struct view_policy *policy; /* a pod's; a policy itself, a tombstone's too */
+		struct view_destination *destination;
+	};
+	char *uid_text; /* when the key does not give it back */
+	uint32_t refs;	/* of a policy: pods and the default; of a destination: policies told */
+	uint16_t chain; /* hash chain, or list of free ones */
+	uint16_t prev, next; /* by revision */
 	uint16_t dirty_next;
 	uint8_t kind;
 	bool dirty, gone;
@@ -169,6 +174,14 @@ static void advance(struct node_state *n, uint16_t i)
 	n->newest = i;
 }
 
+static void unref(struct node_state *n, const struct entry *e)
+{
+	if (e->kind == ENTRY_DESTINATION)
+		destination_table_unref(node_view_destinations(n->view), e->destination);
+	else
+		node_view_unref(n->view, e->policy);
+}
+
 /* It must not be dirty. */
 static void forget(struct node_state *n, uint16_t i)
 {
@@ -176,7 +189,7 @@ static void forget(struct node_state *n, uint16_t i)
 
 	order_out(n, i);
 	hash_out(n, i);
-	node_view_unref(n->view, e->policy);
+	unref(n, e);
 	free(e->uid_text);
 	if (e->gone)
 		n->n_gone--;
@@ -219,7 +232,7 @@ static void limit_tombstones(struct node_state *n)
 
 	for (; n->n_gone > NODE_TOMBSTONES_MAX && i != NONE; i = next) {
 		next = n->entries[i].next;
-		if (!n->entries[i].gone || n->entries[i].dirty)
+		if (!n->entries[i].gone || n->entries[i].dirty || n->entries[i].refs)
 			continue;
 		n->floor = n->entries[i].revision;
 		forget(n, i);
@@ -324,6 +337,26 @@ void node_state_touch_all(struct node_state *n)
 	}
 }
 
+static void destination_key(const char *id, uint8_t ret[16])
+{
+	uint64_t hashes[2] = {hash_bytes(id, strlen(id), 5), hash_bytes(id, strlen(id), 6)};
+
+	memcpy(ret, hashes, sizeof(hashes));
+}
+
+bool node_state_touch_destination(struct node_state *n, const char *id)
+{
+	uint8_t key[16];
+	uint16_t i;
+
+	destination_key(id, key);
+	i = find(n, ENTRY_DESTINATION, key);
+	if (i == NONE || !n->entries[i].refs)
+		return false;
+	set_dirty(n, i);
+	return true;
+}
+
 bool node_state_clean(const struct node_state *n)
 {
 	return !n->n_dirty && !n->n_idle;
@@ -337,6 +370,10 @@ static void tell_gone(const struct entry *e, struct buf *out)
 
 	if (e->kind == ENTRY_POLICY) {
 		frame_fixed64(out, UPDATE_DELETED_POLICIES, e->policy->id);
+	} else if (e->kind == ENTRY_DESTINATION) {
+		const char *id = view_destination_id(e->destination);
+
+		frame_bytes(out, UPDATE_DELETED_DESTINATIONS, id, strlen(id));
 	} else if (e->kind == ENTRY_POD) {
 		uid_of(e, uid);
 		frame_bytes(out, UPDATE_DELETED_PODS, uid, strlen(uid));
@@ -380,16 +417,111 @@ static void tell_pod_again(struct node_state *n, uint16_t i, struct buf *out)
 		node_view_unref(n->view, policy);
 }
 
+/* It is another by now: told in its turn. */
+static void tell_destination_again(struct node_state *n, uint16_t i, struct buf *out)
+{
+	struct buf *b = node_view_secret_scratch(n->view);
+	const struct entry *e = &n->entries[i];
+
+	if (e->dirty ||
+	    destination_table_encode(node_view_destinations(n->view), e->destination, b) < 0)
+		return;
+	if (e->hash == (hash_bytes(b->data, b->len, 1) | 1))
+		frame_bytes(out, UPDATE_DESTINATIONS, b->data, b->len);
+	else
+		set_dirty(n, i);
+	explicit_bzero(b->data, b->len);
+}
+
 static void tell_again(struct node_state *n, uint16_t i, struct buf *out)
 {
 	const struct entry *e = &n->entries[i];
 
 	if (e->kind == ENTRY_POLICY)
 		frame_bytes(out, UPDATE_POLICIES, e->policy->bytes, e->policy->len);
+	else if (e->kind == ENTRY_DESTINATION)
+		tell_destination_again(n, i, out);
 	else if (e->kind == ENTRY_POD)
 		tell_pod_again(n, i, out);
 	else if (e->policy)
 		frame_bytes(out, UPDATE_DEFAULT_POLICY, e->policy->bytes, e->policy->len);
+}
+
+/*
+ * Told when it is another than was told. One that is left out is not taken back from who has it: a
+ * Secret that is gone for a while must not cost samples.
+ */
+static void tell_destination(struct node_state *n, uint16_t i, struct buf *out)
+{
+	struct buf *b = node_view_secret_scratch(n->view);
+	struct entry *e = &n->entries[i];
+	uint64_t hash;
+
+	if (destination_table_encode(node_view_destinations(n->view), e->destination, b) < 0)
+		return;
+	hash = hash_bytes(b->data, b->len, 1) | 1;
+	if (e->hash != hash || e->gone || !e->revision) {
+		n->n_gone -= e->gone;
+		e->gone = false;
+		e->hash = hash;
+		advance(n, i);
+		frame_bytes(out, UPDATE_DESTINATIONS, b->data, b->len);
+	}
+	explicit_bzero(b->data, b->len);
+}
+
+static void destination_hold(struct node_state *n, struct view_destination *d, struct buf *out)
+{
+	uint8_t key[16];
+	uint16_t i;
+
+	destination_key(view_destination_id(d), key);
+	i = find(n, ENTRY_DESTINATION, key);
+	if (i == NONE) {
+		i = make(n, ENTRY_DESTINATION, key);
+		if (i == NONE) {
+			n->refused++;
+			return;
+		}
+		n->entries[i].destination = view_destination_ref(d);
+	}
+	n->entries[i].refs++;
+	tell_destination(n, i, out);
+}
+
+static void destination_release(struct node_state *n, const struct view_destination *d)
+{
+	uint8_t key[16];
+	uint16_t i;
+
+	destination_key(view_destination_id(d), key);
+	i = find(n, ENTRY_DESTINATION, key);
+	if (i != NONE && n->entries[i].refs && !--n->entries[i].refs)
+		set_dirty(n, i);
+}
+
+/* False: it is not wanted any more, and a snapshot must be over first. */
+static bool look_at_destination(struct node_state *n, uint16_t i, bool snapshot, struct buf *out)
+{
+	struct entry *e = &n->entries[i];
+
+	if (e->refs) {
+		tell_destination(n, i, out);
+		return true;
+	}
+	if (e->gone)
+		return true;
+	if (!e->revision) {
+		forget(n, i);
+		return true;
+	}
+	if (snapshot)
+		return false;
+	e->hash = 0;
+	bury(n, i);
+	tell_gone(&n->entries[i], out);
+	limit_tombstones(n);
+	return true;
 }
 
 /* The policy has an entry that counts one more; it is told when the node has not got it. */
@@ -401,6 +533,9 @@ static bool policy_hold(struct node_state *n, struct view_policy *policy, struct
 
 	memcpy(key, &policy->id, sizeof(policy->id));
 	i = find(n, ENTRY_POLICY, key);
+	if (i == NONE || !n->entries[i].revision || n->entries[i].gone)
+		for (size_t k = 0; k < policy->n_destinations; k++)
+			destination_hold(n, policy->destinations[k], out);
 	if (i == NONE) {
 		i = make(n, ENTRY_POLICY, key);
 		if (i == NONE)
@@ -576,6 +711,8 @@ static void delete_idle_policies(struct node_state *n, struct buf *out)
 		n->n_idle--;
 		bury(n, i);
 		tell_gone(e, out);
+		for (size_t k = 0; k < e->policy->n_destinations; k++)
+			destination_release(n, e->policy->destinations[k]);
 	}
 	limit_tombstones(n);
 }
@@ -621,11 +758,16 @@ bool node_state_collect(struct node_state *n, bool snapshot, size_t limit, uint6
 		i = take_dirty(n);
 		if (n->entries[i].kind == ENTRY_DEFAULT)
 			look_at_default(n, i, out);
-		else if (!look_at_pod(n, i, snapshot, out))
+		else if (n->entries[i].kind == ENTRY_DESTINATION
+			     ? !look_at_destination(n, i, snapshot, out)
+			     : !look_at_pod(n, i, snapshot, out))
 			set_dirty(n, i);
 	}
-	if (!left && !snapshot && n->n_idle)
+	if (!left && !snapshot && n->n_idle) {
 		delete_idle_policies(n, out);
+		*revision = n->revision;
+		return n->n_dirty > 0; /* their destinations */
+	}
 	*revision = n->revision;
 	return left > 0;
 }
@@ -692,7 +834,7 @@ struct node_state *node_state_free(struct node_state *n)
 	for (size_t i = 0; i < n->used; i++) {
 		if (n->entries[i].kind == ENTRY_FREE)
 			continue;
-		node_view_unref(n->view, n->entries[i].policy);
+		unref(n, &n->entries[i]);
 		free(n->entries[i].uid_text);
 	}
 	free(n->entries);

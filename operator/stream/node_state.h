@@ -36,6 +36,8 @@ uint64_t node_state_refused(const struct node_state *n); /* pods beyond NODE_POD
 
 /* Something about the pod is, or may be, another. */
 void node_state_touch(struct node_state *n, const uint8_t uid[16], const char *uid_text);
+/* The destination is, or may be, another. False: the node needs none such. */
+bool node_state_touch_destination(struct node_state *n, const char *id);
 /* About all of them. */
 void node_state_touch_all(struct node_state *n);
 /* Nothing but the policy; a pod that was never told is not told now. */

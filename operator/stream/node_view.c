@@ -38,7 +38,9 @@ struct node_view {
 	struct view_sources s;
 	struct view_counts counts;
 	struct policy_row *policies;
-	struct buf scratch;
+	struct buf scratch, secret_scratch;
+	struct destination_table
+	    *destinations; /* NULL: agents send where their configuration says */
 	char cluster_uid[64];
 	struct pod_info info;
 	struct attribute_set pod;
@@ -49,10 +51,11 @@ struct node_view {
 
 /* ---- policies -------------------------------------------------------------------------------- */
 
-static size_t encode_policy(const struct effective_policy *p, uint8_t *out)
+static size_t encode_policy(const struct node_view *v, const struct effective_policy *p,
+			    const struct view_policy *where, uint8_t *out)
 {
 	NODE_MESSAGE(Policy) m = KILN__NODE__V1__POLICY__INIT;
-	char *disabled[TRACER_COUNT];
+	char *disabled[TRACER_COUNT], *ids[CONFIG_DESTINATIONS_MAX];
 
 	m.id = p->id;
 	m.enabled = p->enabled;
@@ -62,12 +65,35 @@ static size_t encode_policy(const struct effective_policy *p, uint8_t *out)
 	for (size_t i = 0; i < TRACER_COUNT; i++)
 		if (p->tracers[i] == TOGGLE_DISABLED)
 			disabled[m.n_disabled_tracers++] = (char *)tracer_names[i];
+	m.routed = v->destinations != NULL;
+	m.destinations = ids;
+	for (; m.n_destinations < where->n_destinations; m.n_destinations++)
+		ids[m.n_destinations] =
+		    (char *)view_destination_id(where->destinations[m.n_destinations]);
 	return out ? kiln__node__v1__policy__pack(&m, out)
 		   : kiln__node__v1__policy__get_packed_size(&m);
 }
 
+static void leave_destinations(struct node_view *v, struct view_policy *p)
+{
+	for (size_t i = 0; i < p->n_destinations; i++)
+		destination_table_unref(v->destinations, p->destinations[i]);
+	p->n_destinations = 0;
+}
+
+/* One that there is no room for is left out. */
+static void use_destinations(struct node_view *v, const struct effective_policy *p,
+			     struct view_policy *ret)
+{
+	for (size_t i = 0; v->destinations && i < p->n_destinations; i++)
+		if (destination_table_ref(v->destinations, &p->destinations[i],
+					  &ret->destinations[ret->n_destinations]) == 0)
+			ret->n_destinations++;
+}
+
 static struct view_policy *policy_ref(struct node_view *v, const struct effective_policy *p)
 {
+	struct view_policy where = {.id = p->id, .refs = 1};
 	struct policy_row *row;
 	size_t len;
 
@@ -76,17 +102,20 @@ static struct view_policy *policy_ref(struct node_view *v, const struct effectiv
 		row->policy->refs++;
 		return row->policy;
 	}
-	len = encode_policy(p, NULL);
+	use_destinations(v, p, &where);
+	len = encode_policy(v, p, &where, NULL);
 	row = calloc(1, sizeof(*row));
 	if (row)
 		row->policy = malloc(sizeof(*row->policy) + len);
 	if (!row || !row->policy) {
+		leave_destinations(v, &where);
 		free(row);
 		return NULL;
 	}
-	*row->policy =
-	    (struct view_policy){.id = p->id, .refs = 1, .len = (uint32_t)len, .hh = row};
-	(void)encode_policy(p, row->policy->bytes);
+	where.len = (uint32_t)len;
+	where.hh = row;
+	*row->policy = where;
+	(void)encode_policy(v, p, &where, row->policy->bytes);
 	HASH_ADD_KEYPTR(hh, v->policies, &row->policy->id, sizeof(p->id), row);
 	v->counts.policies++;
 	return row->policy;
@@ -100,6 +129,7 @@ void node_view_unref(struct node_view *v, struct view_policy *policy)
 		return;
 	row = policy->hh;
 	HASH_DEL(v->policies, row);
+	leave_destinations(v, policy);
 	free(policy);
 	free(row);
 	v->counts.policies--;
@@ -430,6 +460,21 @@ struct buf *node_view_scratch(struct node_view *v)
 	return &v->scratch;
 }
 
+void node_view_use_destinations(struct node_view *v, struct destination_table *destinations)
+{
+	v->destinations = destinations;
+}
+
+struct destination_table *node_view_destinations(const struct node_view *v)
+{
+	return v->destinations;
+}
+
+struct buf *node_view_secret_scratch(struct node_view *v)
+{
+	return &v->secret_scratch;
+}
+
 void node_view_read(const struct node_view *v, struct view_counts *ret)
 {
 	*ret = v->counts;
@@ -443,6 +488,7 @@ int node_view_new(const struct view_sources *sources, struct node_view **ret)
 		return -ENOMEM;
 	v->s = *sources;
 	buf_init(&v->scratch, 2 * VIEW_POD_MAX + SCRATCH_SLACK);
+	buf_init(&v->secret_scratch, SCRATCH_SLACK);
 	*ret = v;
 	return 0;
 }
@@ -455,10 +501,12 @@ struct node_view *node_view_free(struct node_view *v)
 		return NULL;
 	HASH_ITER (hh, v->policies, row, next) {
 		HASH_DEL(v->policies, row);
+		leave_destinations(v, row->policy);
 		free(row->policy);
 		free(row);
 	}
 	buf_done(&v->scratch);
+	buf_done(&v->secret_scratch);
 	free(v);
 	return NULL;
 }

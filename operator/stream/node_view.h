@@ -11,6 +11,7 @@
 #include "operator/cache/pod_store.h"
 #include "operator/cache/service_index.h"
 #include "operator/policy/policy.h"
+#include "operator/stream/destinations.h"
 
 enum {
 	VIEW_ATTRIBUTES_MAX = 64, /* of a pod, and of a container */
@@ -30,7 +31,9 @@ struct view_sources { /* borrowed */
 struct view_policy {
 	uint64_t id;
 	uint32_t refs, len;
-	void *hh; /* of the view's table */
+	void *hh;							/* of the view's table */
+	struct view_destination *destinations[CONFIG_DESTINATIONS_MAX]; /* references */
+	size_t n_destinations;
 	uint8_t bytes[];
 };
 
@@ -46,6 +49,12 @@ struct node_view;
 int node_view_new(const struct view_sources *sources, struct node_view **ret) _must_check_;
 struct node_view *node_view_free(struct node_view *view);
 DEFINE_CLEANUP(struct node_view *, node_view_free)
+
+/* Policies made from now on say where samples go. DESTINATIONS outlives the view. */
+void node_view_use_destinations(struct node_view *view, struct destination_table *destinations);
+struct destination_table *node_view_destinations(const struct node_view *view);
+/* For what destination_table_encode() gives; whoever has used it wipes it. */
+struct buf *node_view_secret_scratch(struct node_view *view);
 
 /*
  * The pod UID of NODE into OUT, which is emptied first, without its policy; that one is a reference

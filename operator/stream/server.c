@@ -304,6 +304,43 @@ static bool seed(struct node_server *server)
 	return true;
 }
 
+static void destination_changed(void *arg, const char *id)
+{
+	struct node_server *server = arg;
+	struct node *node, *next;
+
+	HASH_ITER (hh, server->nodes, node, next)
+		if (node_state_touch_destination(node->state, id))
+			server_ready(server, node);
+}
+
+static void destination_left_out(void *arg, const char *ns, const char *name, const char *cause)
+{
+	struct node_server *server = arg;
+
+	if (server->o.left_out)
+		server->o.left_out(server->o.left_out_arg, ns, name, cause);
+}
+
+void node_server_secret(struct node_server *server, const char *ns, const char *name)
+{
+	if (server && server->destinations)
+		destination_table_secret(server->destinations, ns, name);
+}
+
+static int use_destinations(struct node_server *server)
+{
+	const struct destination_table_options options = {.secrets = server->o.secrets,
+							  .ns = server->o.ns,
+							  .changed = destination_changed,
+							  .left_out = destination_left_out,
+							  .arg = server};
+	int r = server->o.secrets ? destination_table_new(&options, &server->destinations) : 0;
+
+	node_view_use_destinations(server->view, server->destinations);
+	return r;
+}
+
 static int start(struct node_server *server, struct error *err)
 {
 	const struct node_server_options *o = &server->o;
@@ -322,6 +359,8 @@ static int start(struct node_server *server, struct error *err)
 	int r = node_view_new(&o->sources, &server->view);
 
 	events.arg = server;
+	if (!r)
+		r = use_destinations(server);
 	if (!r)
 		r = stream_auth_new(&o->auth, &server->auth);
 	if (r < 0)
@@ -363,6 +402,7 @@ struct node_server *node_server_free(struct node_server *server)
 	server->ready = server->ready_last = NULL;
 	server->auth = stream_auth_free(server->auth);
 	server->view = node_view_free(server->view);
+	server->destinations = destination_table_free(server->destinations);
 	buf_done(&server->update);
 	buf_done(&server->message);
 	server->open_handles = 2;

@@ -39,6 +39,11 @@ struct node_server_options {
 	struct view_sources sources;
 	struct kube_client *client;	 /* for TokenReviews: one of its own, with a high rate */
 	struct stream_auth_options auth; /* only with client NULL, for tests: review, cancel */
+	/* What destinations need; NULL: agents send where their own configuration says. LEFT_OUT as
+	 * in destinations.h, may be NULL. */
+	struct secrets *secrets;
+	void (*left_out)(void *arg, const char *ns, const char *name, const char *cause);
+	void *left_out_arg;
 	struct node_server_limits limits;
 	uint64_t epoch; /* 0: a random one */
 	uint32_t report_interval_s;
@@ -103,6 +108,8 @@ void node_server_pod(struct node_server *server, const struct pod *pod, const st
 void node_server_namespace(struct node_server *server, const char *ns);
 void node_server_node(struct node_server *server, const char *node);
 void node_server_services(struct node_server *server, const uint8_t uid[16]);
+/* A Secret that a destination uses is another than before. */
+void node_server_secret(struct node_server *server, const char *ns, const char *name);
 /* The configs of NS changed; "": the cluster's. */
 void node_server_policies(struct node_server *server, const char *ns);
 /* Something waits for its turn on the loop. */

@@ -70,6 +70,7 @@ struct node_server {
 	struct stream_server *streams;
 	struct stream_auth *auth;
 	struct node_view *view;
+	struct destination_table *destinations; /* NULL: without o.secrets */
 	struct node *nodes;
 	struct node *ready, *ready_last;
 	struct session *sessions;

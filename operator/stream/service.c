@@ -14,6 +14,7 @@ struct stream_service {
 	struct kube_client *client;
 	struct stream_tls files;
 	struct ca_keeper *keeper; /* NULL: files, and no CA to publish */
+	struct secrets *secrets;  /* of destinations */
 	struct node_server *server;
 };
 
@@ -62,6 +63,22 @@ static int begin(struct stream_service *s, struct error *err)
 	return ca_keeper_new(&keeper, &s->keeper, err);
 }
 
+static void on_secret(void *arg, const char *ns, const char *name)
+{
+	struct stream_service *s = arg;
+
+	node_server_secret(s->server, ns, name);
+}
+
+static int begin_secrets(struct stream_service *s, struct error *err)
+{
+	const struct secrets_options options = {
+	    .loop = s->loop, .client = s->client, .changed = on_secret, .arg = s};
+	int r = secrets_new(&options, &s->secrets);
+
+	return r < 0 ? error_set(err, r, "out of memory") : 0;
+}
+
 int stream_service_new(uv_loop_t *loop, const struct stream_service_options *options,
 		       struct stream_service **ret, struct error *err)
 {
@@ -73,6 +90,8 @@ int stream_service_new(uv_loop_t *loop, const struct stream_service_options *opt
 	s->loop = loop;
 	s->options = *options;
 	r = begin(s, err);
+	if (!r)
+		r = begin_secrets(s, err);
 	if (r < 0) {
 		stream_service_free(s);
 		return r;
@@ -88,7 +107,10 @@ int stream_service_serve(struct stream_service *s, const struct view_sources *so
 					     .address = s->options.stream->address,
 					     .ns = s->options.ns,
 					     .sources = *sources,
-					     .client = s->client};
+					     .client = s->client,
+					     .secrets = s->secrets,
+					     .left_out = s->options.left_out,
+					     .left_out_arg = s->options.arg};
 	int r;
 
 	if (s->server)
@@ -113,6 +135,7 @@ struct stream_service *stream_service_free(struct stream_service *s)
 	if (!s)
 		return NULL;
 	node_server_free(s->server);
+	secrets_free(s->secrets);
 	ca_keeper_free(s->keeper);
 	kube_client_free(s->client);
 	stream_tls_done(&s->files);

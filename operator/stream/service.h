@@ -25,6 +25,8 @@ struct stream_service_options {
 	const char *ns;
 	struct recorder *events;
 	bool (*may_write)(void *arg); /* do we lead? */
+	/* As in destinations.h. */
+	void (*left_out)(void *arg, const char *ns, const char *name, const char *cause);
 	void *arg;
 };
 

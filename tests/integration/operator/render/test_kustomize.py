@@ -159,11 +159,13 @@ MAY = (
     [(v, "networkpolicies", HERE, "networking.k8s.io", "", "") for v in ("list", "watch", "create", "patch", "delete")] +
     [("create", "leases", HERE, "coordination.k8s.io", "", "")] +
     [(v, "leases", HERE, "coordination.k8s.io", "kiln-operator", "") for v in ("get", "update")] +
-    [("create", "secrets", HERE, "", "", "")] + [(v, "secrets", HERE, "", "kiln-stream-ca", "") for v in ("get", "update")]
+    [("create", "secrets", HERE, "", "", "")] + [(v, "secrets", HERE, "", "kiln-stream-ca", "") for v in ("get", "update")] +
+    [("get", "secrets", HERE, "", "", "")]
 )
 MAY_NOT = (
-    [(v, "secrets", n, "", "", "") for v in ("get", "list", "watch", "patch", "delete") for n in ("", HERE, "team")] +
-    [(v, "secrets", HERE, "", "other", "") for v in ("get", "update")] + [("create", "secrets", "team", "", "", "")] +
+    [(v, "secrets", n, "", "", "") for v in ("list", "watch", "patch", "delete") for n in ("", HERE, "team")] +
+    [("get", "secrets", n, "", "", "") for n in ("", "team")] +
+    [("update", "secrets", HERE, "", "other", "")] + [("create", "secrets", "team", "", "", "")] +
     [("get", "secrets", "team", "", "kiln-stream-ca", ""), ("delete", "secrets", HERE, "", "kiln-stream-ca", "")] +
     [(v, "pods", n, "", "", s) for v in ("create", "patch", "delete") for n in (HERE, "team") for s in ("", "exec")] +
     [(v, r, "team", "", "", "") for v in ("get", "list", "create", "patch", "delete")

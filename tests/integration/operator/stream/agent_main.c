@@ -126,6 +126,24 @@ static void print_policy(const char *as, const Kiln__Node__V1__Policy *policy)
 	list = cJSON_AddArrayToObject(p, "disabled_tracers");
 	for (size_t i = 0; i < policy->n_disabled_tracers; i++)
 		cJSON_AddItemToArray(list, cJSON_CreateString(policy->disabled_tracers[i]));
+	cJSON_AddBoolToObject(p, "routed", policy->routed);
+	list = cJSON_AddArrayToObject(p, "destinations");
+	for (size_t i = 0; i < policy->n_destinations; i++)
+		cJSON_AddItemToArray(list, cJSON_CreateString(policy->destinations[i]));
+	print(o);
+}
+
+static void print_destination(const Kiln__Node__V1__Destination *d)
+{
+	cJSON *o = cJSON_CreateObject(), *p = cJSON_AddObjectToObject(o, "destination"), *headers;
+
+	cJSON_AddStringToObject(p, "id", d->id);
+	cJSON_AddNumberToObject(p, "kind", d->kind);
+	cJSON_AddStringToObject(p, "endpoint", d->endpoint);
+	headers = cJSON_AddObjectToObject(p, "headers");
+	for (size_t i = 0; i < d->n_headers; i++)
+		cJSON_AddStringToObject(headers, d->headers[i]->name, d->headers[i]->value);
+	cJSON_AddNumberToObject(p, "ca_bytes", d->tls ? (double)d->tls->ca_pem.len : 0);
 	print(o);
 }
 
@@ -148,6 +166,8 @@ static void print_state(const char *what)
 
 static void on_update(const Kiln__Node__V1__Update *u)
 {
+	for (size_t i = 0; i < u->n_destinations; i++)
+		print_destination(u->destinations[i]);
 	for (size_t i = 0; i < u->n_policies; i++)
 		print_policy("policy", u->policies[i]);
 	if (u->default_policy)
@@ -156,6 +176,8 @@ static void on_update(const Kiln__Node__V1__Update *u)
 		print_pod(u->pods[i]);
 	for (size_t i = 0; i < u->n_deleted_pods; i++)
 		print_text("deleted", u->deleted_pods[i]);
+	for (size_t i = 0; i < u->n_deleted_destinations; i++)
+		print_text("deleted_destination", u->deleted_destinations[i]);
 	if (agent.in_snapshot)
 		return;
 	agent.revision = u->revision;

@@ -30,7 +30,7 @@ class Agent:
     def __init__(self, port, ca, token, state=()):
         self.process = subprocess.Popen([AGENT, f"127.0.0.1:{port}", str(ca), str(token), *map(str, state)],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.pods, self.policies, self.default_policy = {}, {}, None
+        self.pods, self.policies, self.destinations, self.default_policy = {}, {}, {}, None
         self.node = self.state = self.closed = None
         self.snapshots, self.updates, self.times = 0, 0, []
         self.lines = queue.Queue()
@@ -47,6 +47,10 @@ class Agent:
             self.node = value
         elif what == "pod":
             self.pods[value["uid"]] = value
+        elif what == "destination":
+            self.destinations[value["id"]] = value
+        elif what == "deleted_destination":
+            self.destinations.pop(value)
         elif what == "policy":
             self.policies[value["id"]] = value
         elif what == "default_policy":

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct destination_table: where policies send profiles, as agents are told:
+ * kiln.node.v1.Destination with the values of the Secrets that the config names. Those of the
+ * cluster are read from the operator's namespace, a tenant's from the tenant's own and nowhere
+ * else. Each is made once and shared by all nodes. Loop thread only.
+ *
+ * A destination whose Secret or key is missing is not told; the others are. Who asks is told which
+ * (by name, never a value).
+ */
+#pragma once
+
+#include "lib/buf.h"
+#include "operator/policy/policy.h"
+#include "operator/secrets/secrets.h"
+
+enum { DESTINATION_ID_MAX = 192, DESTINATION_CAUSE_MAX = 640 };
+
+struct destination_table_options {
+	struct secrets *secrets; /* NULL: none can be read */
+	const char *ns;		 /* the operator's */
+	/* What is told of ID may be another, or whether it is told at all. */
+	void (*changed)(void *arg, const char *id);
+	/* It is left out, because of CAUSE; NS "" for the cluster's. Once each time. */
+	void (*left_out)(void *arg, const char *ns, const char *name, const char *cause);
+	void *arg;
+};
+
+struct destination_table;
+int destination_table_new(const struct destination_table_options *options,
+			  struct destination_table **ret) _must_check_;
+struct destination_table *destination_table_free(struct destination_table *d);
+
+struct view_destination;
+/* A reference. -ENOMEM, -ENOSPC: no room for its Secrets. */
+int destination_table_ref(struct destination_table *d, const struct policy_destination *from,
+			  struct view_destination **ret) _must_check_;
+struct view_destination *destination_table_find(struct destination_table *d, const char *id);
+/* "main"; "namespace/name@12345678" for a tenant's: the settings are part of it, since two configs
+ * of a namespace may mean different things by one name. */
+const char *view_destination_id(const struct view_destination *v);
+struct view_destination *view_destination_ref(struct view_destination *v);
+void destination_table_unref(struct destination_table *d,
+			     struct view_destination *v); /* NULL is fine */
+/* Into OUT, which is emptied first. -ENOENT: it is left out. The caller wipes OUT. */
+int destination_table_encode(struct destination_table *d, struct view_destination *v,
+			     struct buf *out) _must_check_;
+/* A Secret is another than before. */
+void destination_table_secret(struct destination_table *d, const char *ns, const char *name);
+size_t destination_table_count(const struct destination_table *d);

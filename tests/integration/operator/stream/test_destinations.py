@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Destinations with what Secrets hold: who is told, what when a Secret changes or is not there."""
+
+import base64
+import json
+
+from conftest import NAMESPACE, program
+from test_stream import live, nodes  # noqa: F401
+
+FIRST, SECOND, THEIRS = "first-hush-4711", "second-hush-0815", "tenants-hush-42"
+
+
+def secret(cluster, namespace, name, **values):
+    cluster.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace},
+                   "data": {k: base64.b64encode(v.encode()).decode() for k, v in values.items()}})
+
+
+def otlp(name, endpoint, ref):
+    return {"name": name, "otlp": {"endpoint": endpoint, "tls": {"mode": "Plaintext"}, "headersFrom": [
+        {"name": "x-token", "secretRef": {"name": ref, "key": "token"}}]}}
+
+
+def header(agent, name):
+    return next((d["headers"].get("x-token") for i, d in agent.destinations.items() if i.split("@")[0] == name), None)
+
+
+def test_values_of_secrets_reach_the_nodes_that_need_them(cluster, nodes, serve, connect, token):  # noqa: F811
+    operator, port = serve()
+    before = program.wait_until("the first config", lambda: cluster.object("cpc", "cluster"))["spec"]
+    secret(cluster, NAMESPACE, "backend", token=FIRST)
+    secret(cluster, "shop", "ours", token=THEIRS)
+    try:
+        cluster.reset({"destinations": [otlp("main", "main.example:4317", "backend"),
+                                        otlp("vault", "vault.example:4317", "nowhere"),
+                                        {"name": "unused", "otlp": {"endpoint": "unused.example:4317"}}],
+                       "defaults": {"destinationRefs": ["main"]},
+                       "guardrails": {"tenantDestinations": "SameNamespaceSecret"}})
+        a, b = connect(port, token("agent-n1")), connect(port, token("agent-n2"))
+        for agent in (a, b):
+            agent.until("a snapshot", live)
+            agent.until("a header", lambda x: header(x, "main") == FIRST)
+            assert set(agent.destinations) == {"main"}
+            assert agent.policy_of("agent-n1" if agent is a else "agent-n2")["destinations"] == ["main"]
+        # Read again and again: a new value comes without anybody's doing.
+        secret(cluster, NAMESPACE, "backend", token=SECOND)
+        a.until("the new header", lambda x: header(x, "main") == SECOND)
+        # A tenant's own: only for the node that has such a pod, and only with the admin's leave.
+        program_config = program.thing("ProfilingConfig", "own", {
+            "podSelector": {"matchLabels": {"app.kubernetes.io/name": "web"}},
+            "destinations": [otlp("mine", "mine.example:4317", "ours")],
+            "profile": {"destinationRefs": ["mine", "vault"]}}, "shop")
+        cluster.apply(program_config)
+        a.until("the tenant's policy", lambda x: len(x.policy_of("web")["destinations"]) == 2)
+        assert a.policy_of("web")["routed"] and a.policy_of("web")["destinations"][1] == "vault"
+        program.wait_until("what is missing", lambda: "vault is left out: there is no Secret" in operator.log and
+                           "the operator may not read Secret shop/ours" in operator.log)
+        assert set(a.destinations) == {"main"}
+        note = program.wait_until("events", lambda: {
+            (e["regarding"]["kind"], e["note"]) for e in json.loads(cluster.kubectl(
+                "get", "events.events.k8s.io", "-A", "-o", "json"))["items"] if e["reason"] == "DestinationLeftOut"})
+        assert ("ClusterProfilingConfig",
+                f"destination vault is left out: there is no Secret {NAMESPACE}/nowhere") in note
+        allow(cluster, "shop")
+        a.until("the tenant's header", lambda x: header(x, "shop/mine") == THEIRS)
+        # It goes: who has it keeps it, and it is said.
+        cluster.kubectl("delete", "secret", "backend", "-n", NAMESPACE)
+        word = f"main is left out: there is no Secret {NAMESPACE}/backend"
+        program.wait_until("a word", lambda: word in operator.log)
+        assert header(a, "main") == SECOND
+        cluster.kubectl("delete", "profilingconfig", "own", "-n", "shop")
+        a.until("nothing of the tenant's", lambda x: set(x.destinations) == {"main"})
+        b.until("nothing more", lambda x: True)
+        assert set(b.destinations) == {"main"}
+        seen = operator.log + operator.metrics() + json.dumps(cluster.get("configmaps,cpc,pcfg,events", "-A"))
+        assert not [v for v in (FIRST, SECOND, THEIRS) if v in seen]
+    finally:
+        cluster.reset(before)
+
+
+def allow(cluster, namespace):
+    """As docs/policy.md has it."""
+    role = (program.ROOT / "kustomize/components/tenant-secrets/cluster_role.yaml").read_text(encoding="utf-8")
+    cluster.apply(role)
+    cluster.apply({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+                   "metadata": {"name": "kiln-operator-secrets", "namespace": namespace},
+                   "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                               "name": "kiln-operator-tenant-secrets"},
+                   "subjects": [{"kind": "ServiceAccount", "name": "kiln-operator", "namespace": NAMESPACE}]})
