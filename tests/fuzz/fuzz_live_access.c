@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Headers of a request to the live page: host, origin and authorization with NUL bytes between
+ * them. Nobody comes in by other words than "Bearer " and the token, or from another origin.
+ */
+#include <strings.h>
+
+#include "agent/live/access.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	const struct access open = {0}, closed = {.token = "0123456789abcdef"};
+	_cleanup_free_ char *text = calloc(1, size + 1);
+	const char *part[3] = {NULL, NULL, NULL};
+	size_t at = 0;
+	unsigned int with, without;
+
+	if (!text)
+		return 0;
+	if (size)
+		memcpy(text, data, size);
+	for (size_t i = 0; i < ARRAY_SIZE(part) && at <= size; i++) {
+		part[i] = text + at;
+		at += strlen(text + at) + 1;
+	}
+	without = access_check(&open, part[0], part[1], part[2]);
+	with = access_check(&closed, part[0], part[1], part[2]);
+	if (without != 0 && without != 403)
+		abort();
+	if (!with && (!part[2] || strncasecmp(part[2], "Bearer ", 7) != 0 ||
+		      !streq(part[2] + 7, closed.token)))
+		abort();
+	if (!without && part[1] && (!part[0] || strlen(part[1]) <= strlen(part[0])))
+		abort();
+	return 0;
+}

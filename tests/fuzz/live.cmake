@@ -1,0 +1,2 @@
+fuzz_test(live_access SOURCES ${CMAKE_CURRENT_LIST_DIR}/fuzz_live_access.c DEPS kiln_live
+          CORPUS ${CMAKE_CURRENT_LIST_DIR}/corpus/live_access)
