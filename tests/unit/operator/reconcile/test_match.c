@@ -160,11 +160,20 @@ static void change_policy(struct model *m)
 		put(m->set, ns, name, 1 + any(5), specs[any(5)]);
 }
 
+/* What agents said: something else for each node and policy. */
+static unsigned int said(void *arg, uint64_t node, uint64_t policy)
+{
+	return mix64(node ^ policy) & (NODE_APPLIES | NODE_DEGRADED);
+}
+
+static const struct node_reports reports = {.state = said};
+
 /* By hand. NS NULL: all. */
 static struct match_result count(struct model *m, const char *ns, const char *name)
 {
 	struct match_result result = {0};
 	bool nodes[NODES] = {false};
+	uint64_t policies[NODES] = {0};
 
 	for (unsigned int i = 0; i < NAMESPACES; i++)
 		for (unsigned int j = 0; j < NAMES; j++) {
@@ -187,21 +196,32 @@ static struct match_result count(struct model *m, const char *ns, const char *na
 			    (ns && (!by || !streq(by->id.ns, ns) || !streq(by->id.name, name))))
 				continue;
 			result.pods++;
-			if (m->pods[i][j].node < NODES)
-				nodes[m->pods[i][j].node] = true;
+			if (m->pods[i][j].node >= NODES)
+				continue;
+			nodes[m->pods[i][j].node] = true;
+			policies[m->pods[i][j].node] = policy->id;
 		}
 	for (unsigned int i = 0; i < NODES; i++)
 		result.nodes += nodes[i];
+	for (unsigned int i = 0; ns && i < NODES; i++)
+		if (nodes[i]) {
+			unsigned int state = said(NULL, match_node_key(node_names[i]), policies[i]);
+
+			result.programmed += (state & NODE_APPLIES) != 0;
+			result.degraded += (state & NODE_DEGRADED) != 0;
+		}
 	return result;
 }
 
 static void compare(struct model *m, const char *ns, const char *name)
 {
 	struct match_result want = count(m, ns, name),
-			    is = match_counts_read(m->counts, ns ? ns : "", name, NULL);
+			    is = match_counts_read(m->counts, ns ? ns : "", name, &reports);
 
 	assert_int_equal(is.pods, want.pods);
 	assert_int_equal(is.nodes, want.nodes);
+	assert_int_equal(is.programmed, want.programmed);
+	assert_int_equal(is.degraded, want.degraded);
 }
 
 static void compare_all(struct model *m)
