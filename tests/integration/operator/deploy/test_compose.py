@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""deploy/compose.yaml, of which no Docker is here to say anything: it has the cluster's parts in the cluster's versions,
-what it mounts is in the tree, and what it mounts as configuration is taken by the programs themselves."""
+"""deploy/compose.yaml, of which no Docker is here to say anything: it has the cluster's parts in the cluster's
+versions, what it mounts is in the tree, and what it mounts as configuration is taken by the programs themselves."""
 
 import re
 import subprocess
@@ -13,8 +13,8 @@ from parts import free_port, wait_until
 DEPLOY = ROOT / "deploy"
 SERVICES = {"agent", "collector", "pyroscope", "grafana"}
 # Of the Compose specification; any other key there is an error to Docker.
-KNOWN = {"image", "build", "pid", "cgroup", "uts", "cap_drop", "cap_add", "security_opt", "read_only", "volumes", "depends_on",
-         "mem_limit", "restart", "command", "environment", "ports"}
+KNOWN = {"image", "build", "pid", "cgroup", "uts", "cap_drop", "cap_add", "security_opt", "read_only", "volumes",
+         "depends_on", "mem_limit", "restart", "command", "environment", "ports"}
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,8 @@ def test_the_agent_has_what_it_needs(compose, cluster):
     """The capabilities of the unit, which the operator gives too."""
     agent = compose["services"]["agent"]
     unit = re.search(r"^CapabilityBoundingSet=(.*)$", (DEPLOY / "kiln-agent.service").read_text(), re.M).group(1)
-    rendered = re.search(r"'add': \[(.*?)\]", re.sub(r'"\s+"', "", (ROOT / "operator/render/daemon_set.c").read_text())).group(1)
+    source = re.sub(r'"\s+"', "", (ROOT / "operator/render/daemon_set.c").read_text())
+    rendered = re.search(r"'add': \[(.*?)\]", source).group(1)
     want = {c.removeprefix("CAP_") for c in unit.split()}
     assert set(agent["cap_add"]) == want == set(re.findall(r"\w+", rendered)) and agent["cap_drop"] == ["ALL"]
     assert agent["pid"] == agent["cgroup"] == agent["uts"] == "host" and agent["read_only"] is True
@@ -102,7 +103,8 @@ service: {{telemetry: {{metrics: {{level: none, readers: []}}}}}}
                                     *(f"--config={f}" for f in [*files, tmp_path / "here.yaml"])],
                                    stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
-        wait_until("it is ready or ends", lambda: "Everything is ready" in log_path.read_text() or process.poll() is not None)
+        wait_until("it is ready or ends",
+                   lambda: "Everything is ready" in log_path.read_text() or process.poll() is not None)
         return log_path.read_text()
     finally:
         process.kill()
@@ -111,8 +113,9 @@ service: {{telemetry: {{metrics: {{level: none, readers: []}}}}}}
 
 def test_the_collector_takes_its_configuration(collector, compose, tmp_path):
     """Both files, in the command's order; with them no certificate is asked for."""
-    mounted = {v.split(":")[1]: (DEPLOY / v.split(":")[0]).resolve() for v in compose["services"]["collector"]["volumes"]}
-    files = [mounted[a.removeprefix("--config=")] for a in compose["services"]["collector"]["command"] if "--config=" in a]
+    service = compose["services"]["collector"]
+    mounted = {v.split(":")[1]: (DEPLOY / v.split(":")[0]).resolve() for v in service["volumes"]}
+    files = [mounted[a.removeprefix("--config=")] for a in service["command"] if "--config=" in a]
     assert len(files) == 2
     assert "Everything is ready" in start_collector(collector, files, tmp_path)
     alone = start_collector(collector, files[:1], tmp_path)

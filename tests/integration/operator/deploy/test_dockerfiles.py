@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""deploy/*.Dockerfile, of which no Docker is here to say anything: what they install is what the programs need, in step with
-what they are built from and with hack/images, which makes the same images without Docker."""
+"""deploy/*.Dockerfile, of which no Docker is here to say anything: what they install is what the programs need, in step
+with what they are built from and with hack/images, which makes the same images without Docker."""
 
 import os
 import re
@@ -11,7 +11,8 @@ import pytest
 from conftest import ROOT
 
 PROGRAMS = {"agent": "KILN_AGENT", "operator": "KILN_OPERATOR"}
-# Debian's slim image has the first; the others are no library of ours: authorities for TLS, and what libwebsockets loads by name.
+# Debian's slim image has the first; the others are no library of ours:
+# authorities for TLS, and what libwebsockets loads by name.
 OF_THE_BASE = {"libc6"}
 BESIDES = {"ca-certificates", "libwebsockets-evlib-uv"}
 
@@ -51,7 +52,9 @@ def needed(path):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_is_installed_is_what_is_needed(name):
-    if "ID=debian" not in (release := open("/etc/os-release", encoding="utf-8").read()) or 'VERSION_ID="12"' not in release:
+    with open("/etc/os-release", encoding="utf-8") as f:
+        release = f.read()
+    if "ID=debian" not in release or 'VERSION_ID="12"' not in release:
         pytest.skip("integration/operator/deploy: not Debian 12")
     # With sanitizers or the compiler's other libraries it is not the program that ships.
     ours = {p for p in needed(binary(name)) if not re.match(r"lib(asan|ubsan|tsan|gcc-s1|stdc\+\+)", p)}
@@ -60,7 +63,8 @@ def test_what_is_installed_is_what_is_needed(name):
 
 def test_the_packages_are_debian_12s():
     wanted = installed("agent") | installed("operator")
-    known = subprocess.run(["apt-cache", "show", "--no-all-versions", *wanted], capture_output=True, text=True, check=False)
+    known = subprocess.run(["apt-cache", "show", "--no-all-versions", *wanted], capture_output=True, text=True,
+                           check=False)
     if not known.stdout:
         pytest.skip("integration/operator/deploy: apt knows no packages here")
     assert set(re.findall(r"^Package: (\S+)$", known.stdout, re.M)) == wanted, known.stderr
@@ -85,7 +89,8 @@ def test_what_it_runs_and_copies_is_in_the_tree(name):
         assert (ROOT / source).exists(), source
     assert os.access(ROOT / "hack/lib/install.sh", os.X_OK) and "hack/lib/install.sh build" in first
     # What is copied before the rest is all that the script reads.
-    assert not re.search(r"hack/(?!lib/)", re.sub(r"^\s*#.*$", "", (ROOT / "hack/lib/install.sh").read_text(), flags=re.M))
+    script = re.sub(r"^\s*#.*$", "", (ROOT / "hack/lib/install.sh").read_text(), flags=re.M)
+    assert not re.search(r"hack/(?!lib/)", script)
     assert f"--target kiln-{name}" in first and f"build/release/bin/kiln-{name}" in first
     # Without .git nothing may ask for it; build/ is of this machine.
     ignored = (ROOT / f"deploy/{name}.Dockerfile.dockerignore").read_text().split("\n")

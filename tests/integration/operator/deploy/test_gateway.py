@@ -60,7 +60,8 @@ exporters: {{otlp_grpc: {{endpoint: "unix://{directory}/backend"}}}}
             self.process = subprocess.Popen(
                 [*prefix, binary, "--feature-gates=service.profilesSupport", f"--config={directory}/collector.yaml",
                  f"--config={directory}/here.yaml"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        wait_until("the gateway is ready", lambda: "Everything is ready" in self.log() or self.process.poll() is not None)
+        wait_until("the gateway is ready",
+                   lambda: "Everything is ready" in self.log() or self.process.poll() is not None)
         assert self.process.poll() is None, self.log()[-3000:]
 
     def log(self):
@@ -98,7 +99,8 @@ def run(cluster, collector, rendered, secrets, tmp_path_factory):
         (directory / name).write_bytes(data)
     agent_yaml, collector_yaml = rendered
     # Files that a pod has mounted elsewhere; nothing else is changed.
-    text = agent_yaml.replace("/etc/kiln-tls/gateway", str(directory)).replace("/var/lib/kiln", str(directory / "state"))
+    text = agent_yaml.replace("/etc/kiln-tls/gateway", str(directory))
+    text = text.replace("/var/lib/kiln", str(directory / "state"))
     assert str(directory) in text and "gateway.pyroscope.svc:4317" in text
     try:
         sandbox = Sandbox(directory, ["gateway.pyroscope.svc"])
@@ -118,11 +120,13 @@ def run(cluster, collector, rendered, secrets, tmp_path_factory):
         assert a.stop(timeout=60) == 0, a.stderr()
         wait_until("the gateway has it", lambda: metric(sandbox, "otelcol_receiver_accepted_profile_samples"))
         accepted = metric(sandbox, "otelcol_receiver_accepted_profile_samples")
-        wait_until("it is due", lambda: "Will retry the request" in gateway.log() or "backend: connect" in gateway.log())
+        wait_until("it is due",
+                   lambda: "Will retry the request" in gateway.log() or "backend: connect" in gateway.log())
         backend = Backend(directory / "backend")
         wait_until("all is there", lambda: len(backend.samples()) >= accepted)
         numbers = {name: metric(sandbox, f"otelcol_{name}_profile_samples") for name in
-                   ("receiver_accepted", "receiver_refused", "receiver_failed", "exporter_send_failed", "exporter_sent")}
+                   ("receiver_accepted", "receiver_refused", "receiver_failed", "exporter_send_failed",
+                    "exporter_sent")}
         health = sandbox.get("http://127.0.0.1:13134/")
         gateway.stop()
         yield {"backend": backend, "gateway": numbers, "agent": a.stderr(), "health": health}
@@ -169,7 +173,8 @@ def test_who_does_not_trust_the_gateway_sends_nothing(cluster, collector, render
     agent_yaml, collector_yaml = rendered
     for name, data in secret_files(cluster, secrets).items():
         (tmp_path / name).write_bytes(data)
-    other = subprocess.run([ROOT / "hack/gateway-certs", "--days", "2"], capture_output=True, text=True, check=True).stdout
+    other = subprocess.run([ROOT / "hack/gateway-certs", "--days", "2"], capture_output=True, text=True,
+                           check=True).stdout
     (tmp_path / "other").mkdir()
     (tmp_path / "other/ca.crt").write_bytes(secret_files(cluster, other)["ca.crt"])
     try:
@@ -178,7 +183,8 @@ def test_who_does_not_trust_the_gateway_sends_nothing(cluster, collector, render
         pytest.skip(f"integration/operator/deploy: {error}")
     gateway = Gateway(tmp_path, collector, collector_yaml, sandbox.prefix)
     text = agent_yaml.replace("/etc/kiln-tls/gateway", str(tmp_path / "other"))
-    text = text.replace("/var/lib/kiln", str(tmp_path / "state")).replace("reporter_interval: 15s", "reporter_interval: 1s")
+    text = text.replace("/var/lib/kiln", str(tmp_path / "state"))
+    text = text.replace("reporter_interval: 15s", "reporter_interval: 1s")
     a = kiln.Agent(prefix=sandbox.prefix, config=text)
     try:
         wait_until("it says so", lambda: "unreachable" in a.stderr() or a.process.poll() is not None)
@@ -198,6 +204,7 @@ def test_the_certificate_is_for_the_service(cluster, secrets, tmp_path):
     check = ["openssl", "verify", "-x509_strict", "-purpose", "sslserver", "-CAfile", tmp_path / "ca.crt"]
     for host, good in (("gateway.pyroscope.svc", True), ("gateway.pyroscope.svc.cluster.local", True),
                        ("pyroscope.pyroscope.svc", False)):
-        done = subprocess.run([*check, "-verify_hostname", host, tmp_path / "tls.crt"], capture_output=True, check=False)
+        done = subprocess.run([*check, "-verify_hostname", host, tmp_path / "tls.crt"], capture_output=True,
+                              check=False)
         assert (done.returncode == 0) == good, (host, done.stderr)
     assert b"PRIVATE KEY" not in files["ca.crt"] + files["tls.crt"]

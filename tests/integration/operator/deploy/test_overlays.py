@@ -28,8 +28,9 @@ def test_production_applied_twice_changes_nothing(cluster, installed):
 
 def test_production_and_pyroscope_go_together(cluster, installed, tmp_path):
     """docs/deploy.md has this overlay."""
-    text = re.search(r"```yaml\n(resources:.*?)```", (ROOT / "docs/deploy.md").read_text(), re.S).group(1)
-    cluster_yaml = re.search(r"```yaml\n(apiVersion: profiling.*?)```", (ROOT / "docs/deploy.md").read_text(), re.S).group(1)
+    page = (ROOT / "docs/deploy.md").read_text()
+    text = re.search(r"```yaml\n(resources:.*?)```", page, re.S).group(1)
+    cluster_yaml = re.search(r"```yaml\n(apiVersion: profiling.*?)```", page, re.S).group(1)
     here = tmp_path.resolve()
     text = text.replace("../production", os.path.relpath(OVERLAYS / "production", here))
     text = text.replace("../../components/pyroscope", os.path.relpath(COMPONENT, here))
@@ -54,7 +55,8 @@ def test_images_are_pinned(cluster, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_first_config_is_one_that_server_and_agent_take(installed, cluster, name, tmp_path, secrets):
     config = first_config(cluster, cluster.build(OVERLAYS / name))
-    text = kind(render(cluster, cluster.build(OVERLAYS / name), tmp_path), "ConfigMap", "kiln-agent")[0]["data"]["agent.yaml"]
+    made = render(cluster, cluster.build(OVERLAYS / name), tmp_path)
+    text = kind(made, "ConfigMap", "kiln-agent")[0]["data"]["agent.yaml"]
     for destination in config["spec"]["destinations"]:
         (tmp_path / destination["name"]).mkdir()
         (tmp_path / destination["name"] / "ca.crt").write_bytes(secret_files(cluster, secrets)["ca.crt"])
@@ -184,7 +186,8 @@ def test_policies_let_through_what_is_needed(policies, what, source, target, por
 
 
 @pytest.mark.parametrize("source, port, protocol, want", [
-    (OPERATOR, 443, "TCP", True), (OPERATOR, 6443, "TCP", True), (OPERATOR, 53, "UDP", True), (OPERATOR, 80, "TCP", False),
+    (OPERATOR, 443, "TCP", True), (OPERATOR, 6443, "TCP", True), (OPERATOR, 53, "UDP", True),
+    (OPERATOR, 80, "TCP", False),
     (AGENT, 443, "TCP", True), (AGENT, 4317, "TCP", True), (AGENT, 53, "UDP", True), (AGENT, 80, "TCP", False),
     (GATEWAY, 53, "UDP", True), (GATEWAY, 443, "TCP", False), (GRAFANA, 443, "TCP", False),
     (PYROSCOPE, 443, "TCP", False)])
@@ -216,7 +219,8 @@ def test_production_is_bounded(cluster, installed, tmp_path):
     operator, = kind(items, "Deployment", "kiln-operator")
     assert operator["spec"]["replicas"] == 2
     spec = operator["spec"]["template"]["spec"]
-    assert spec["priorityClassName"] in classes and spec["topologySpreadConstraints"][0]["whenUnsatisfiable"] == "DoNotSchedule"
+    assert spec["priorityClassName"] in classes
+    assert spec["topologySpreadConstraints"][0]["whenUnsatisfiable"] == "DoNotSchedule"
     assert {"cpu", "memory"} == set(spec["containers"][0]["resources"]["limits"])
     daemon, = kind(render(cluster, items, tmp_path), "DaemonSet")
     agent = daemon["spec"]["template"]["spec"]
