@@ -166,7 +166,7 @@ function drawTable() {
 		const row = document.createElement("tr"), name = text("td", "", "name"), button = text("button", e.name), mark = text("i", "");
 		mark.style.background = colourOf(model.types[e.type]);
 		button.type = "button";
-		button.title = `${model.types[e.type]} · ${e.file}`;
+		button.title = `${e.name} · ${model.types[e.type]} · ${e.file}`;
 		name.append(mark, button);
 		row.append(name, text("td", percent(e.self, shown.total), "number"), text("td", percent(e.total, shown.total), "number"));
 		if (diff) row.append(text("td", (e.total >= e.base ? "+" : "−") + percent(Math.abs(e.total - e.base), shown.total), "number"));

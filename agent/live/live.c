@@ -406,7 +406,9 @@ int live_new(uv_loop_t *loop, const struct http_config *config, uint64_t window_
 	}
 	if (aggregate_new(&l->aggregate) < 0)
 		return error_set(err, -ENOMEM, "extensions.live: out of memory");
-	r = debug_pprof_new_captures(loop, window_ms, &l->captures, err);
+	/* Short windows come late on a machine that is busy: they are waited for as long ones are.
+	 */
+	r = debug_pprof_new_captures(loop, MAX(window_ms, 10000UL), &l->captures, err);
 	if (r < 0)
 		return error_wrap(err, r, "extensions.live");
 	r = listen_live(l, config, err);

@@ -22,6 +22,7 @@ test_packages=(
 	clang-format clang-tidy shellcheck
 	binutils elfutils xz-utils zstd musl-tools procps util-linux iproute2 libcap2-bin
 	qemu-system-x86 busybox-static cpio
+	chromium fonts-dejavu-core
 )
 
 # Toolchains from elsewhere are as good as Debian's.
