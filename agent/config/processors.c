@@ -41,6 +41,7 @@ static const char *const metadata_names[] = {
     "container.id",
     "container.image.name",
     "container.image.tag",
+    "container.image.tags",
     "container.image.repo_digests",
     "service.namespace",
     "service.name",

@@ -96,7 +96,10 @@ static bool wants(const struct config *c, const char *key)
 	if (!c->processors.k8sattributes || !c->processors.k8s_metadata.n || is_extracted(key))
 		return true;
 	for (size_t i = 0; i < c->processors.k8s_metadata.n; i++)
-		if (streq(c->processors.k8s_metadata.items[i], key))
+		if (streq(c->processors.k8s_metadata.items[i], key) ||
+		    /* The processor's older name of what is a list by now. */
+		    (streq(c->processors.k8s_metadata.items[i], "container.image.tag") &&
+		     streq(key, "container.image.tags")))
 			return true;
 	return false;
 }

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from cluster import AGENTS, NAMESPACE, OPERATORS, ROOT, host_pids, is_ready, wait_for
+from cluster import AGENTS, NAMESPACE, OPERATORS, host_pids, is_ready, wait_for
 
 CHAIN = ["busy_leaf", "busy_inner", "busy_outer", "main"]
 
@@ -291,26 +291,3 @@ def test_a_killed_leader_is_replaced(cluster):
     cluster.took("leader killed with -9: another leads", since)
     cluster.patch({"spec": {"defaults": {"sampling": {"hz": 20}}}})
     wait_for_config(cluster)
-
-
-def test_deleting_the_config_ends_profiling(cluster):
-    since = time.monotonic()
-    cluster.kubectl("delete", "cpc", "cluster")
-    wait_for("no agent", lambda: not cluster.get("pods", "-n", NAMESPACE, "-l", AGENTS)["items"])
-    cluster.took("config deleted: no agent", since)
-    left = cluster.get("daemonset,configmap,service,serviceaccount,networkpolicy", "-n", NAMESPACE,
-                       "-l", "app.kubernetes.io/managed-by=kiln-operator")["items"]
-    assert left == [], [item["metadata"]["name"] for item in left]
-    # The first config is made once: it does not come back.
-    assert cluster.get("cpc")["items"] == []
-    assert len([p for p in cluster.pods(OPERATORS) if is_ready(p)]) >= 1
-
-
-def test_uninstall_leaves_nothing(cluster):
-    since = time.monotonic()
-    cluster.kubectl("delete", "-k", ROOT / "kustomize/overlays/simple")
-    cluster.took("delete -k", since)
-    assert cluster.get("namespaces", "--field-selector=metadata.name=kiln-system")["items"] == []
-    left = [line for kind in ("crd", "clusterrole", "clusterrolebinding", "validatingadmissionpolicy", "flowschema")
-            for line in cluster.kubectl("get", kind, "-o", "name").splitlines() if "kiln" in line]
-    assert left == []
