@@ -45,9 +45,9 @@ struct kube_call {
 	uint64_t deadline_ms; /* from the first attempt on; 0: none */
 	uint64_t due_ms, last_byte_ms;
 	unsigned int tries;
-	bool refused; /* once, with 401 */
+	bool refused;		/* once, with 401 */
 	unsigned int cut_short; /* times its body could not be sent */
-	bool keep;    /* ended by us: the memory is still in use when curl lets go */
+	bool keep;		/* ended by us: the memory is still in use when curl lets go */
 };
 
 struct kube_client {
