@@ -122,6 +122,42 @@ static void test_a_pod_is_found_by_uid_hash_and_container(void **state)
 	assert_int_equal(told.settled, 1);
 }
 
+static void test_a_policy_changes_without_its_pod_being_told_again(void **state)
+{
+	Kiln__Node__V1__Update u = KILN__NODE__V1__UPDATE__INIT;
+	Kiln__Node__V1__PodPolicy changed[2] = {KILN__NODE__V1__POD_POLICY__INIT,
+						KILN__NODE__V1__POD_POLICY__INIT};
+	Kiln__Node__V1__PodPolicy *list[] = {&changed[0], &changed[1]};
+	struct sample_pod p;
+	struct told told;
+	_cleanup_(pod_table_freep) struct pod_table *t = table_new(&told);
+	const struct pod_entry *e;
+	struct error err;
+
+	begin_empty(t);
+	sample_pod(&p, "a", 5, 1, 2);
+	assert_int_equal(apply_pod(t, 2, p.list, 0), 0);
+	changed[0].uid = (char *)"uid-a";
+	changed[0].policy = 6;
+	changed[1].uid = (char *)"uid-nobody";
+	changed[1].policy = 6;
+	u.revision = 3;
+	u.n_pod_policies = 2;
+	u.pod_policies = list;
+	assert_int_equal(pod_table_apply(t, &u, 0, &err), 0);
+	e = by_id(t, 1);
+	assert_non_null(e);
+	assert_int_equal(e->policy, 6);
+	assert_string_equal(e->name, "a");
+	assert_string_equal(e->attributes[0].value, "a");
+	assert_ptr_equal(e, by_id(t, 2));
+	assert_ptr_equal(e, pod_table_find_uid(t, "uid-a"));
+	assert_int_equal(told.pods_new, 1);
+	assert_int_equal(told.pods_changed, 1);
+	assert_null(pod_table_find_uid(t, "uid-nobody"));
+	assert_int_equal(pod_table_count(t), 1);
+}
+
 static void test_a_deleted_pod_is_known_for_another_120_s(void **state)
 {
 	struct sample_pod p;
@@ -474,6 +510,7 @@ int main(void)
 	    cmocka_unit_test(test_a_snapshot_that_is_cut_off_changes_nothing),
 	    cmocka_unit_test(test_revisions_only_grow),
 	    cmocka_unit_test(test_policies_and_the_default),
+	    cmocka_unit_test(test_a_policy_changes_without_its_pod_being_told_again),
 	    cmocka_unit_test(test_limits_leave_out_and_count),
 	    cmocka_unit_test(test_memory_has_a_cap),
 	    cmocka_unit_test(test_an_entry_outlives_the_table_by_its_reference),
