@@ -302,7 +302,7 @@ int stream_auth_check(struct stream_auth *auth, const char *authorization, bool 
 	struct stream_check *c;
 	int64_t expiry, left_s;
 
-	if (strncasecmp(authorization, "Bearer ", strlen("Bearer ")) || !token[0])
+	if (strncasecmp(authorization, "Bearer ", strlen("Bearer ")) != 0 || !token[0])
 		return refuse(STREAM_NO_TOKEN, ret_grant);
 	if (stream_token_expiry(token, &expiry) < 0)
 		return refuse(STREAM_MALFORMED, ret_grant);

@@ -278,7 +278,7 @@ static int compare_uid(void *arg, const struct pod *pod)
 	struct search *s = arg;
 
 	pod_unpack(s->v->s.pods, pod, &s->v->info);
-	if (memcmp(s->v->info.uid, s->uid, sizeof(s->v->info.uid)))
+	if (memcmp(s->v->info.uid, s->uid, sizeof(s->v->info.uid)) != 0)
 		return 0;
 	s->found = pod;
 	return 1;
@@ -292,7 +292,7 @@ static bool unpack(struct node_view *v, const char *node, const uint8_t uid[16])
 	if (!s.found)
 		return false;
 	pod_unpack(v->s.pods, s.found, &v->info);
-	if (memcmp(v->info.uid, uid, sizeof(v->info.uid))) {
+	if (memcmp(v->info.uid, uid, sizeof(v->info.uid)) != 0) {
 		s.found = NULL;
 		pod_store_each_on_node(v->s.pods, node, compare_uid, &s);
 	}

@@ -257,7 +257,7 @@ int main(int argc, char **argv)
 
 	if (argc != 4 && argc != 6)
 		return 2;
-	if (strcmp(argv[3], "-"))
+	if (!streq(argv[3], "-"))
 		read_token(argv[3], authorization);
 	if (argc == 6) {
 		agent.epoch = strtoull(argv[4], NULL, 10);
