@@ -105,7 +105,7 @@ static void read_bucket(struct text *t, const char *suffix, const char *labels, 
 
 	if (n && labels[n - 1] == ',')
 		n--;
-	if (strlen(t->labels) != n || memcmp(t->labels, labels, n)) {
+	if (strlen(t->labels) != n || memcmp(t->labels, labels, n) != 0) {
 		snprintf(t->labels, sizeof(t->labels), "%.*s", (int)n, labels);
 		t->le = -1;
 		t->count = t->inf = -1;
