@@ -138,6 +138,7 @@ def test_a_rotation_refuses_nobody(cluster, replica):
     program.wait_until("the switch", lambda: secret(cluster)["ca.crt"] != began)
     assert began in bundle(cluster), "certificates of the old CA may still be shown"
     program.wait_until("the old CA's end", lambda: began not in bundle(cluster))
+    program.wait_until("agents that saw it", lambda: len(agents.bundles) >= 4)
     agents.ending = True
     agents.join()
     assert agents.refused == []

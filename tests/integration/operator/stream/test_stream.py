@@ -34,7 +34,7 @@ def nodes(cluster):
     for name in ("n1", "n2"):
         cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
         make_pod(cluster, NAMESPACE, f"agent-{name}", name, "kiln-agent")
-    cluster.kubectl("create", "namespace", "shop")
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
     make_pod(cluster, "shop", "web", "n1", labels={"app.kubernetes.io/name": "web"})
     make_pod(cluster, "shop", "db", "n2")
 
