@@ -74,7 +74,7 @@ def common(cluster, pod, status):
         "k8s.namespace.name": NAMESPACE, "k8s.pod.name": meta["name"], "k8s.pod.uid": meta["uid"],
         "k8s.pod.start_time": meta["creationTimestamp"], "k8s.node.name": "kiln-node", "k8s.container.name": status["name"],
         "container.id": status["containerID"].split("://")[1],
-        "container.image.name": "kiln.local/busy", "container.image.tags": ["1"],
+        "container.image.name": "kiln.local/busy", "container.image.tags": '["1"]',
         "service.namespace": NAMESPACE, "service.version": "1",
         "service.instance.id": f"{NAMESPACE}.{meta['name']}.{status['name']}",
     }

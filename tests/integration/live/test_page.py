@@ -189,7 +189,8 @@ def test_looks(browser, live):
                                              ("phone", 390, 844, True, True)):
         browser.page(live.url + "/", width, height, dark, phone)
         browser.wait(READY)
-        assert browser.js("document.documentElement.scrollWidth <= innerWidth"), f"{name} scrolls sideways"
+        assert browser.js(f"""[...document.querySelectorAll('button, input, select, canvas')]
+            .filter(e => e.getBoundingClientRect().right > {width}).map(e => e.outerHTML)""") == [], f"{name}: cut off"
         assert browser.js("document.documentElement.dataset.theme") == ("dark" if dark else "light")
         shot(browser, name)
         # Everything that can be pressed has a name, and texts stand out from what is behind them.
