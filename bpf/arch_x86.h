@@ -72,7 +72,10 @@ static inline __attribute__((always_inline)) uint32_t arch_ucontext_dwarf(uint32
 	} while (0)
 
 /* Interrupted in user mode? Two low bits of cs are the privilege level. */
-#define ARCH_USER_MODE(p)  (((p)->cs & 3) == 3)
-#define ARCH_SP(p)	   ((p)->rsp)
+#define ARCH_USER_MODE(p)	  (((p)->cs & 3) == 3)
+#define ARCH_SP(p)		  ((p)->rsp)
 /* In a system call, as opposed to a fault or an interrupt? */
-#define ARCH_IN_SYSCALL(p) ((long)(p)->orig_rax >= 0)
+#define ARCH_IN_SYSCALL(p)	  ((long)(p)->orig_rax >= 0)
+/* What thread-local variables are found by: as the kernel last saved it, when the thread was set up
+ * or switched away from. */
+#define ARCH_THREAD_POINTER(task) ((task)->thread.fsbase)

@@ -38,6 +38,10 @@ struct mm_struct {
 	unsigned long start_stack;
 } KERNEL_TYPE;
 
+struct thread_struct {
+	unsigned long fsbase; /* x86-64 */
+} KERNEL_TYPE;
+
 struct task_struct {
 	int pid, tgid;
 	struct mm_struct *mm;
@@ -46,6 +50,7 @@ struct task_struct {
 	uint64_t self_exec_id;
 	struct css_set *cgroups;
 	struct signal_struct *signal;
+	struct thread_struct thread;
 } KERNEL_TYPE;
 
 /* start_boottime was real_start_time before Linux 5.5; the floor is 5.15, so it is always there. */

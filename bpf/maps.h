@@ -59,6 +59,13 @@ struct {
 } processes SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, KILN_MAX_RUNTIMES);
+	__type(key, struct kiln_runtime_key);
+	__type(value, struct kiln_runtime);
+} runtimes SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, KILN_MAX_POLICIES);
 	__type(key, uint32_t);

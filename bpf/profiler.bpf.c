@@ -71,6 +71,21 @@ KILN_INLINE struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t pc)
 	return bpf_map_lookup_elem(&frame_cache, &key);
 }
 
+KILN_INLINE const struct kiln_runtime *env_runtime(struct kiln_walk *w, uint32_t id)
+{
+	struct kiln_runtime_key key = {.mapset = w->mapset, .id = id};
+
+	return bpf_map_lookup_elem(&runtimes, &key);
+}
+
+KILN_INLINE uint64_t *env_words(struct kiln_walk *w)
+{
+	uint32_t cpu = bpf_get_smp_processor_id();
+	struct record_scratch *r = bpf_map_lookup_elem(&record_scratch, &cpu);
+
+	return r ? r->words : 0;
+}
+
 /* Plain loads, which the kernel guards: a helper's call for each pointer would cost more than all
  * that follows. */
 static __always_inline uint64_t task_cgroup_id(struct task_struct *task)
@@ -89,7 +104,8 @@ static __always_inline uint64_t task_cgroup_id(struct task_struct *task)
  * its period together; so its samples stand for the same time whatever the timers' rate is, and
  * that may change at any moment.
  */
-static __always_inline int select_policy(uint64_t cgroup, struct kiln_stats *stat)
+static __always_inline int select_policy(uint64_t cgroup, struct kiln_stats *stat,
+					 uint32_t *ret_tracers)
 {
 	uint32_t index = default_policy, *found;
 	struct kiln_policy *policy;
@@ -117,6 +133,7 @@ static __always_inline int select_policy(uint64_t cgroup, struct kiln_stats *sta
 		}
 		*credit -= NS_PER_SECOND;
 	}
+	*ret_tracers = policy->tracers;
 	return (int)index;
 }
 
@@ -249,41 +266,22 @@ __attribute__((noinline)) int dump_stack(uint32_t at)
 
 /*
  * Walks the user stack of the registers in the walk scratch; frames go to the record from word AT
- * on. Returns their number; the walk's `end` tells why it ended.
+ * on. Returns the number of words; the walk's `end` tells why it ended.
  */
 __attribute__((noinline)) int walk_user(uint32_t at, uint32_t syscall)
 {
-	uint32_t zero = 0, limit = max_depth, word, n = 1;
-	struct record_scratch *r = own_record();
+	uint32_t zero = 0, limit = max_depth;
 	struct kiln_walk *w = bpf_map_lookup_elem(&walk_scratch, &zero);
-	int end;
 
-	if (!r || !w)
+	if (!w)
 		return 0;
 	if (limit > KILN_MAX_USER_FRAMES)
 		limit = KILN_MAX_USER_FRAMES;
-	/*
-	 * The compiler compares copies and would drop the masks; the verifier needs them.
-	 * After a system call instruction the name is that of the instruction before.
-	 */
-	word = at;
-	asm volatile("" : "+r"(word));
-	r->words[word & (KILN_RECORD_MAX / 8 - 1)] =
-	    walk_frame(w) | (syscall ? KILN_FRAME_RETURN : 0);
-	for (; n <= KILN_MAX_USER_FRAMES; n++) {
-		end = walk_step(w);
-		if (end) {
-			w->end = (uint32_t)end;
-			return (int)n;
-		}
-		word = at + n;
-		if (n >= limit || word >= KILN_RECORD_MAX / 8)
-			break;
-		asm volatile("" : "+r"(word));
-		r->words[word & (KILN_RECORD_MAX / 8 - 1)] = walk_frame(w);
-	}
-	w->end = KILN_END_DEPTH;
-	return (int)n;
+	walk_begin(w, at, limit);
+	/* After a system call instruction the name is that of the instruction before. */
+	(void)walk_put(w, walk_frame(w) | (syscall ? KILN_FRAME_RETURN : 0));
+	walk_on(w);
+	return (int)w->n;
 }
 
 static __always_inline void load_registers(struct kiln_walk *w, uint64_t *leaf)
@@ -348,7 +346,8 @@ int sample(struct bpf_perf_event_data *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	uint64_t id = bpf_get_current_pid_tgid(), cgroup, exec_id;
-	uint32_t tgid = id >> 32, zero = 0, n_kernel = 0, n_user = 0, size, syscall = 0;
+	uint32_t tgid = id >> 32, zero = 0, n_kernel = 0, n_user = 0, size, syscall = 0,
+		 tracers = 0;
 	struct kiln_process *process = 0;
 	struct kiln_stats *stat;
 	struct record_scratch *r;
@@ -367,7 +366,7 @@ int sample(struct bpf_perf_event_data *ctx)
 		return 0;
 	}
 	cgroup = use_cgroups ? task_cgroup_id(task) : 0;
-	policy = select_policy(cgroup, stat);
+	policy = select_policy(cgroup, stat, &tracers);
 	if (policy < 0)
 		return 0;
 	has_user = task->mm != 0;
@@ -417,17 +416,20 @@ int sample(struct bpf_perf_event_data *ctx)
 		w->cpu = r->head.cpu;
 		w->map_start = w->map_end = 0;
 		w->misses = 0;
+		w->mapset = r->head.mapset;
+		w->tracers = tracers;
+		w->thread_pointer = ARCH_THREAD_POINTER(task);
 		n_user = (uint32_t)walk_user(sizeof(r->head) / 8 + n_kernel, syscall);
 		if (!r->head.mapset && w->end == KILN_END_NO_MAPPING)
 			w->end = KILN_END_NO_PROCESS;
 		r->head.end = w->end;
 		if (w->end == KILN_END_NO_MAPPING && rewind_walk(w))
 			n_user = 1;
-		stat->n[KILN_STAT_CACHE_HIT] += n_user - w->misses;
+		stat->n[KILN_STAT_CACHE_HIT] += w->n - 2 * w->runtime_frames - w->misses;
 		stat->n[KILN_STAT_CACHE_MISS] += w->misses;
 	}
-	if (n_user > KILN_MAX_USER_FRAMES)
-		n_user = KILN_MAX_USER_FRAMES;
+	if (n_user > KILN_MAX_USER_WORDS)
+		n_user = KILN_MAX_USER_WORDS;
 	r->head.n_kernel = (uint16_t)n_kernel;
 	r->head.n_user = (uint16_t)n_user;
 	size = sizeof(r->head) + (n_kernel + n_user) * 8;

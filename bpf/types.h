@@ -38,10 +38,14 @@ enum {
 	    128, /* bytes below the stack pointer that leaf code may use (psABI 3.2.2) */
 	KILN_RECORD_MAX = 1 << 17, /* one scratch value for each CPU */
 	KILN_MAX_POLICIES = 256,
-	KILN_MAX_CGROUPS = 8192,   /* that have a policy of their own */
-	KILN_MAX_IMAGES = 4096,	   /* unwind tables that can be loaded at once */
-	KILN_SLOT_BYTES = 64,	   /* value size of the flat arrays: one cache line */
-	KILN_CACHE_ENTRIES = 1024, /* frame cache per CPU, 32 B each */
+	KILN_MAX_CGROUPS = 8192,    /* that have a policy of their own */
+	KILN_MAX_IMAGES = 4096,	    /* unwind tables that can be loaded at once */
+	KILN_SLOT_BYTES = 64,	    /* value size of the flat arrays: one cache line */
+	KILN_CACHE_ENTRIES = 1024,  /* frame cache per CPU, 32 B each */
+	KILN_MAX_USER_WORDS = 8192, /* of one sample's user frames */
+	KILN_RUNTIME_CREDIT = 4,    /* native frames that each runtime frame adds to the depth */
+	KILN_MAX_RUNTIMES = 2048,   /* entries of `runtimes` */
+	KILN_RUNTIME_BYTES = 240,   /* of one runtime's own data in an entry */
 };
 
 /* ---- unwind tables --------------------------------------------------------------------------- */
@@ -82,6 +86,9 @@ enum kiln_rule_flags {
 	KILN_RULE_SWITCH = 8,
 	/* A guess (JIT code by frame pointer): believed only if it leads into a known mapping. */
 	KILN_RULE_GUESS = 16,
+	/* Code of a runtime (enum kiln_runtime_id in deref_off): its walker runs before the step.
+	 */
+	KILN_RULE_RUNTIME = 32,
 };
 
 struct kiln_rule {
@@ -92,7 +99,7 @@ struct kiln_rule {
 	int32_t cfa_off;   /* bytes */
 	int16_t rbp_off;   /* in units of 8 bytes from the CFA */
 	int16_t rbx_off;   /* in units of 8 bytes from the CFA */
-	int32_t deref_off; /* bytes, KILN_RULE_DEREF only */
+	int32_t deref_off; /* bytes, KILN_RULE_DEREF only; with KILN_RULE_RUNTIME: which runtime */
 };
 KILN_ASSERT_SIZE(kiln_rule, 16);
 
@@ -140,6 +147,8 @@ KILN_ASSERT_SIZE(kiln_mapping, 32);
 
 enum kiln_mapping_flags {
 	KILN_MAPPING_JIT = 1, /* anonymous executable memory */
+	/* JIT code of this enum kiln_runtime_id: (flags >> SHIFT) & 15 */
+	KILN_MAPPING_RUNTIME_SHIFT = 8,
 };
 
 /*
@@ -176,18 +185,68 @@ struct kiln_policy {
 };
 KILN_ASSERT_SIZE(kiln_policy, 16);
 
+/* ---- runtimes -------------------------------------------------------------------------------- */
+
+/* The languages whose own frames are walked, each by a function of its own (bpf/python.h, ...). */
+enum kiln_runtime_id {
+	KILN_RUNTIME_NONE,
+	KILN_RUNTIME_PYTHON,
+	KILN_RUNTIME_V8,
+	KILN_RUNTIME_COUNT
+};
+
+/*
+ * `runtimes`: what the walker of one runtime has to know of the processes that share a mapset. By
+ * mapset, because that is new after every exec and mmap, and common to processes that forked.
+ */
+struct kiln_runtime_key {
+	uint32_t mapset;
+	uint32_t id; /* enum kiln_runtime_id */
+};
+
+struct kiln_runtime {
+	uint64_t data[KILN_RUNTIME_BYTES / 8]; /* struct kiln_python, struct kiln_v8, ... */
+};
+
+/* The bit in a policy's `tracers` (enum kiln_tracer of agent/config/config.h) that allows it. */
+static inline uint32_t kiln_runtime_tracer(uint32_t id)
+{
+	return id == KILN_RUNTIME_PYTHON ? 3 : 7;
+}
+
+/* Why frames of a runtime are not in a stack: in a KILN_FRAME_MISSING word. */
+enum kiln_missing {
+	KILN_MISSING_NONE,
+	/* The runtime was not read yet when the sample was taken, or nor were the mappings. */
+	KILN_MISSING_UNKNOWN,
+	KILN_MISSING_NO_THREAD, /* the thread's own state was not found */
+	KILN_MISSING_READ,	/* memory of the runtime could not be read */
+	KILN_MISSING_BROKEN,	/* its structures make no sense: cycles, wild pointers */
+	KILN_MISSING_BUDGET,	/* more frames than one walk may follow */
+	KILN_MISSING_COUNT
+};
+
 /* ---- records --------------------------------------------------------------------------------- */
 
 /*
- * A user frame is one 64-bit word (interpreter frames: that and more words, later issues):
- * bits 63..60 kind, bits 59..57 flags, bits 56..0 the pc.
+ * A user frame is one 64-bit word, or two when its kind says so. The first word: bits 63..60 kind,
+ * bits 59..57 flags, bits 56..0 the pc or another address.
  */
 enum kiln_frame_kind {
-	KILN_FRAME_NATIVE = 1,
+	KILN_FRAME_NATIVE = 1, /* one word */
+	KILN_FRAME_MISSING =
+	    2, /* one word: bits 15..8 enum kiln_runtime_id, 7..0 enum kiln_missing */
+	/* Two words; what they hold is told by the runtime's header: */
+	KILN_FRAME_PYTHON = 8, /* bpf/python.h */
+	KILN_FRAME_V8 = 9,     /* bpf/v8.h */
 };
-#define KILN_FRAME_KIND_SHIFT 60
-#define KILN_FRAME_RETURN     (1ULL << 59) /* a return address: name and line are those of pc - 1 */
-#define KILN_FRAME_PC_MASK    ((1ULL << 57) - 1)
+#define KILN_FRAME_KIND(word)	 ((uint32_t)((word) >> KILN_FRAME_KIND_SHIFT))
+#define KILN_FRAME_FLAGS(word)	 ((uint32_t)((word) >> 57) & 7)
+/* Is there a second word? */
+#define KILN_FRAME_HAS_TWO(word) ((word) >> 63)
+#define KILN_FRAME_KIND_SHIFT	 60
+#define KILN_FRAME_RETURN	 (1ULL << 59) /* a return address: name and line are those of pc - 1 */
+#define KILN_FRAME_PC_MASK	 ((1ULL << 57) - 1)
 
 /* Why the walk of the user stack ended. Also the label of kiln_unwind_end_total. */
 enum kiln_end {

@@ -11,6 +11,9 @@
  *   int env_read(void *dst, uint32_t len, uint64_t address)  user memory; 0 when all was read
  *   struct kiln_cache_entry *env_cache(struct kiln_walk *, uint64_t pc)  where the rule for pc is
  *       kept, if it is known; never NULL where there is memory
+ *   const struct kiln_runtime *env_runtime(struct kiln_walk *, uint32_t id)  entry of `runtimes`,
+ * or NULL uint64_t *env_words(struct kiln_walk *)  where frame words go: KILN_RECORD_WORDS of them,
+ * the first at w->at; or NULL
  *
  * What is usual (a cached rule, a CFA by rsp or rbp, words that lie in the window) is inline and
  * short: at low rates a sample costs the cache lines that it touches, of code as of data. The rest
@@ -36,6 +39,12 @@
 enum {
 	KILN_WINDOW_WORDS = 256, /* 2 KiB of stack are read at once */
 	KILN_PAGE = 4096,
+	KILN_RECORD_WORDS = KILN_RECORD_MAX / 8,
+	KILN_CHUNK_STEPS = 64, /* of one walk_chunk() */
+	/* Steps, and visits of runtimes, that the deepest walk makes. */
+	KILN_CHUNKS = (KILN_MAX_USER_FRAMES * (2 + KILN_RUNTIME_CREDIT)) / KILN_CHUNK_STEPS + 1,
+	/* walk_step(): the frame is a runtime's; walk_runtime() comes first. No enum kiln_end. */
+	KILN_STEP_RUNTIME = 64,
 };
 
 /* (pc, mapset, epoch) -> rule: neither mapping, table nor slab are looked at for a known pc. */
@@ -56,6 +65,12 @@ struct kiln_dump {
 };
 KILN_ASSERT_SIZE(kiln_dump, 32);
 
+/* Where each runtime's walker is in its own stack. Zero at the start of a sample. */
+struct kiln_runtime_cursor {
+	uint64_t python[6];
+	uint64_t v8[6];
+};
+
 struct kiln_walk {
 	struct kiln_regs regs; /* of the frame that is being left */
 	uint64_t tag;	       /* as in kiln_cache_entry */
@@ -65,8 +80,9 @@ struct kiln_walk {
 	uint32_t end;  /* enum kiln_end once walk_step() returned non-zero */
 	uint8_t exact; /* pc is where execution is, not a return address */
 	uint8_t leaf_valid;
-	uint8_t pad[2];
-	uint32_t misses; /* of the cache */
+	uint8_t runtime_done; /* walk_runtime() has seen this frame */
+	uint8_t hide_native;  /* set by a runtime: its frame stands for the native one */
+	uint32_t misses;      /* of the cache */
 	struct kiln_dump dump;
 	uint64_t value;	       /* what walk_refill() read */
 	uint32_t first, count; /* the process's mappings */
@@ -75,9 +91,23 @@ struct kiln_walk {
 	uint32_t map_image, map_flags;
 	struct kiln_table table;
 	uint64_t leaf[ARCH_LEAF_ROOM]; /* ARCH_REGS registers; hold while `leaf_valid` */
+	/* What was found: n words, of which `limit` may be; see walk_begin(). */
+	uint32_t at, n, limit;
+	uint32_t runtime_frames, max_frames;
+	uint32_t mapset, tracers; /* of the process; of the policy: a bit each */
+	uint32_t runtime_id;	  /* whose entry `runtime` is a copy of */
+	uint32_t missing_said;	  /* a bit for each runtime: one KILN_FRAME_MISSING a sample */
+	uint8_t full;		  /* a runtime's frame had no room any more */
+	uint8_t stepped;	  /* a runtime has set `regs` to the caller itself */
+	uint8_t pad[2];
+	uint64_t thread_pointer; /* the thread's fs base; 0: not known */
+	struct kiln_runtime_cursor cursor;
+	struct kiln_runtime runtime;
 	uint64_t window[KILN_WINDOW_WORDS];
 };
 
+KILN_INLINE const struct kiln_runtime *env_runtime(struct kiln_walk *w, uint32_t id);
+KILN_INLINE uint64_t *env_words(struct kiln_walk *w);
 KILN_INLINE const struct kiln_mapping *env_mapping(uint32_t index);
 KILN_INLINE const struct kiln_table *env_table(uint32_t image);
 KILN_INLINE const uint32_t *env_slot(uint32_t slot);
@@ -222,7 +252,7 @@ KILN_GLOBAL int walk_find_rule(struct kiln_walk *w, uint64_t pc)
 {
 	struct kiln_cache_entry *entry;
 	const uint32_t *slot;
-	uint32_t rule = KILN_BUILTIN_INVALID;
+	uint32_t rule = KILN_BUILTIN_INVALID, runtime = 0;
 	int r;
 
 	if (!w)
@@ -237,6 +267,7 @@ KILN_GLOBAL int walk_find_rule(struct kiln_walk *w, uint64_t pc)
 		if (!(w->map_flags & KILN_MAPPING_JIT))
 			return KILN_END_NO_RULE;
 		rule = KILN_BUILTIN_FP;
+		runtime = (w->map_flags >> KILN_MAPPING_RUNTIME_SHIFT) & 15;
 	} else {
 		if (!w->table.blocks)
 			return KILN_END_NO_TABLE;
@@ -250,6 +281,10 @@ KILN_GLOBAL int walk_find_rule(struct kiln_walk *w, uint64_t pc)
 	entry->pc = pc;
 	entry->tag = w->tag;
 	entry->rule = *(const struct kiln_rule *)(slot + (rule & 3) * 4);
+	if (runtime) {
+		entry->rule.flags |= KILN_RULE_RUNTIME;
+		entry->rule.deref_off = (int32_t)runtime;
+	}
 	return 0;
 }
 
@@ -293,6 +328,7 @@ KILN_GLOBAL int walk_signal(struct kiln_walk *w, int32_t offset)
 	w->regs.bx = w->leaf[ARCH_REG_BX];
 	w->exact = 1;
 	w->leaf_valid = 1;
+	w->runtime_done = 0;
 	return 0;
 }
 
@@ -307,6 +343,7 @@ KILN_INLINE int walk_enter(struct kiln_walk *w, uint64_t pc, uint64_t cfa, uint6
 	w->regs.bx = bx;
 	w->exact = 0;
 	w->leaf_valid = 0;
+	w->runtime_done = 0;
 	return 0;
 }
 
@@ -348,8 +385,8 @@ KILN_INLINE int walk_step_special(struct kiln_walk *w, const struct kiln_rule *r
 }
 
 /*
- * Goes from the frame in w->regs to its caller. 0: w->regs is the caller. Else an enum kiln_end,
- * and w->regs is untouched, so that the walk can be taken up again there.
+ * Goes from the frame in w->regs to its caller. 0: w->regs is the caller. Else an enum kiln_end or
+ * KILN_STEP_RUNTIME, and w->regs is untouched, so that the walk can be taken up again there.
  */
 KILN_GLOBAL int walk_step(struct kiln_walk *w)
 {
@@ -370,6 +407,10 @@ KILN_GLOBAL int walk_step(struct kiln_walk *w)
 			return r;
 	}
 	rule = &entry->rule;
+	if ((rule->flags & KILN_RULE_RUNTIME) && !w->runtime_done) {
+		w->value = (uint32_t)rule->deref_off;
+		return KILN_STEP_RUNTIME;
+	}
 	bp = w->regs.bp;
 	bx = w->regs.bx;
 	if (rule->kind == KILN_RULE_CFA && rule->reg == ARCH_REG_SP)
@@ -406,4 +447,176 @@ KILN_INLINE uint64_t walk_frame(const struct kiln_walk *w)
 {
 	return ((uint64_t)KILN_FRAME_NATIVE << KILN_FRAME_KIND_SHIFT) |
 	       (w->exact ? 0 : KILN_FRAME_RETURN) | (w->regs.pc & KILN_FRAME_PC_MASK);
+}
+
+/*
+ * ---- runtimes -----------------------------------------------------------------------------------
+ *
+ * A walker (python.h, v8.h) is called for each native frame whose rule says KILN_RULE_RUNTIME, leaf
+ * first. It
+ *   - finds what it has to know of the process in w->runtime.data,
+ *   - keeps where it is between two calls in its own part of struct kiln_runtime_cursor,
+ *   - emits its frames by walk_emit(), innermost first: they come before the native frame,
+ *   - may set w->hide_native when a frame of its own stands for the native one (JIT code), and
+ *     w->stepped when it has gone to the native caller by walk_enter(),
+ *   - says by walk_missing() what it could not do. It never ends the native walk.
+ * Every loop has a constant bound, and all that it reads is foreign and may be forged.
+ */
+
+/* Appends WORD. Non-zero: there is no more room. */
+KILN_INLINE int walk_put(struct kiln_walk *w, uint64_t word)
+{
+	uint64_t *words = env_words(w);
+	uint32_t i = w->at + w->n;
+
+	if (!words || w->n >= KILN_MAX_USER_WORDS)
+		return -1;
+	/* The compiler compares copies and would drop the mask; the verifier needs it. */
+	asm volatile("" : "+r"(i));
+	words[i & (KILN_RECORD_WORDS - 1)] = word;
+	w->n++;
+	return 0;
+}
+
+/*
+ * A runtime's frame of KIND (one with two words). Non-zero: the stack is as deep as it may be, and
+ * the walk ends with KILN_END_DEPTH.
+ */
+KILN_INLINE int walk_emit(struct kiln_walk *w, enum kiln_frame_kind kind, uint32_t flags,
+			  uint64_t address, uint64_t second)
+{
+	if (w->runtime_frames >= w->max_frames || w->n + 2 >= KILN_MAX_USER_WORDS) {
+		w->full = 1;
+		return -1;
+	}
+	if (walk_put(w, ((uint64_t)kind << KILN_FRAME_KIND_SHIFT) | ((uint64_t)(flags & 7) << 57) |
+			    (address & KILN_FRAME_PC_MASK)) ||
+	    walk_put(w, second))
+		return -1;
+	w->runtime_frames++;
+	w->limit += 2 + KILN_RUNTIME_CREDIT;
+	return 0;
+}
+
+/* Says in the stack, once a sample, why frames of the runtime ID are not in it. */
+KILN_INLINE void walk_missing(struct kiln_walk *w, uint32_t id, enum kiln_missing why)
+{
+	if (w->missing_said >> (id & 31) & 1)
+		return;
+	w->missing_said |= 1U << (id & 31);
+	(void)walk_put(w, ((uint64_t)KILN_FRAME_MISSING << KILN_FRAME_KIND_SHIFT) |
+			      ((id & 255) << 8) | (uint64_t)why);
+}
+
+#include "python.h"
+#include "v8.h"
+
+/* The frames of the runtime ID whose native frame is in w->regs. */
+KILN_GLOBAL int walk_runtime(struct kiln_walk *w, uint32_t id)
+{
+	const struct kiln_runtime *entry;
+
+	if (!w)
+		return 0;
+	w->runtime_done = 1;
+	w->hide_native = 0;
+	w->stepped = 0;
+	/* Off means not one read into the runtime's memory. */
+	if (!(w->tracers >> (kiln_runtime_tracer(id) & 31) & 1))
+		return 0;
+	if (w->runtime_id != id) {
+		entry = env_runtime(w, id);
+		if (!entry) {
+			walk_missing(w, id, KILN_MISSING_UNKNOWN);
+			return 0;
+		}
+		w->runtime = *entry;
+		w->runtime_id = id;
+	}
+	if (id == KILN_RUNTIME_PYTHON)
+		python_walk(w);
+	else if (id == KILN_RUNTIME_V8)
+		v8_walk(w);
+	return 0;
+}
+
+/* ---- the whole walk -------------------------------------------------------------------------- */
+
+/*
+ * Starts a walk at w->regs. The first word goes to AT. Of native frames there may be MAX_FRAMES and
+ * KILN_RUNTIME_CREDIT more for each frame of a runtime, because some interpreters call themselves
+ * for each; of those MAX_FRAMES.
+ */
+KILN_INLINE void walk_begin(struct kiln_walk *w, uint32_t at, uint32_t max_frames)
+{
+	w->at = at;
+	w->n = 0;
+	w->limit = w->max_frames = max_frames;
+	w->runtime_frames = 0;
+	w->runtime_id = 0;
+	w->missing_said = 0;
+	w->runtime_done = w->hide_native = w->full = w->stepped = 0;
+	for (int i = 0; i < 6; i++)
+		w->cursor.python[i] = w->cursor.v8[i] = 0;
+}
+
+/*
+ * KILN_CHUNK_STEPS further. The frame in w->regs has its word already. 0, or the enum kiln_end that
+ * the walk has come to. A function of its own, so that the verifier need not follow each round of
+ * the longest walk.
+ */
+KILN_GLOBAL int walk_chunk(struct kiln_walk *w)
+{
+	uint32_t n, i;
+	uint64_t *words, native;
+	int end;
+
+	if (!w)
+		return KILN_END_BAD_READ;
+	words = env_words(w);
+	if (!words)
+		return KILN_END_BAD_READ;
+	n = w->n;
+	for (int round = 0; round < KILN_CHUNK_STEPS; round++) {
+		end = walk_step(w);
+		if (end == KILN_STEP_RUNTIME) {
+			/* Its frames come before the native one. */
+			n--;
+			i = w->at + n;
+			asm volatile("" : "+r"(i));
+			native = words[i & (KILN_RECORD_WORDS - 1)];
+			w->n = n;
+			walk_runtime(w, (uint32_t)w->value);
+			if (!w->hide_native)
+				(void)walk_put(w, native);
+			n = w->n;
+			if (w->full)
+				return KILN_END_DEPTH;
+			if (!w->stepped)
+				continue;
+		} else if (end) {
+			w->n = n;
+			return end;
+		}
+		i = w->at + n;
+		if (n >= w->limit || n >= KILN_MAX_USER_WORDS || i >= KILN_RECORD_WORDS) {
+			w->n = n;
+			return KILN_END_DEPTH;
+		}
+		asm volatile("" : "+r"(i));
+		words[i & (KILN_RECORD_WORDS - 1)] = walk_frame(w);
+		n++;
+	}
+	w->n = n;
+	return KILN_END_NONE;
+}
+
+/* The walk from here to its end; w->end and w->n tell what came of it. */
+KILN_INLINE void walk_on(struct kiln_walk *w)
+{
+	int end = KILN_END_NONE;
+
+	for (int i = 0; i < KILN_CHUNKS && !end; i++)
+		end = walk_chunk(w);
+	w->end = (uint32_t)(end ? end : KILN_END_DEPTH);
 }

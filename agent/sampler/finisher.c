@@ -14,6 +14,7 @@ struct environment {
 	const uint8_t *dump;
 	uint64_t dump_at;
 	uint32_t dump_len;
+	uint64_t *words;
 	struct kiln_mapping mapping;  /* what env_mapping() returned last */
 	struct kiln_cache_entry rule; /* a cache of one */
 };
@@ -95,6 +96,17 @@ static inline struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t p
 	return &current->rule;
 }
 
+/* The runtimes' memory is not in a dump, and has moved on since. */
+static inline const struct kiln_runtime *env_runtime(struct kiln_walk *w, uint32_t id)
+{
+	return NULL;
+}
+
+static inline uint64_t *env_words(struct kiln_walk *w)
+{
+	return current->words;
+}
+
 static void start_walk(struct kiln_walk *w, const struct kiln_sample *record,
 		       const struct kiln_resume *resume, const struct mapset *mapset)
 {
@@ -121,30 +133,31 @@ void finish_walk(const struct kernel_memory *memory, const struct mapset *mapset
 	    .dump = (const uint8_t *)(resume + 1),
 	    .dump_at = (resume->regs.sp & ~7ULL) - KILN_RED_ZONE,
 	    .dump_len = record->dump_len,
+	    .words = ret->words,
 	};
 	const struct mapset_range *range;
 	struct kiln_walk w;
-	int end = KILN_END_DEPTH;
 
 	current = &env;
 	start_walk(&w, record, resume, mapset);
+	walk_begin(&w, 0, MIN(max_depth, KILN_MAX_USER_FRAMES));
 	ret->wanted = NULL;
-	ret->n = MIN(record->n_user, KILN_MAX_USER_FRAMES);
-	memcpy(ret->words, words, ret->n * sizeof(*words));
-	/* The record's last frame is the one that the walk stands at. */
-	while (ret->n <= MIN(max_depth, KILN_MAX_USER_FRAMES)) {
-		end = walk_step(&w);
-		if (end)
-			break;
-		end = KILN_END_DEPTH;
-		if (ret->n == MIN(max_depth, KILN_MAX_USER_FRAMES))
-			break;
-		ret->words[ret->n++] = walk_frame(&w);
+	w.n = MIN(record->n_user, KILN_MAX_USER_WORDS);
+	memcpy(ret->words, words, w.n * sizeof(*words));
+	/* What the kernel found of runtimes counts as it did there. */
+	for (uint32_t i = 0; i < w.n; i += KILN_FRAME_HAS_TWO(words[i]) ? 2 : 1) {
+		if (KILN_FRAME_HAS_TWO(words[i])) {
+			w.runtime_frames++;
+			w.limit += 2 + KILN_RUNTIME_CREDIT;
+		}
 	}
-	if (end == KILN_END_NO_TABLE) {
+	/* The record's last frame is the one that the walk stands at. */
+	walk_on(&w);
+	ret->n = w.n;
+	if (w.end == KILN_END_NO_TABLE) {
 		range = mapset_find(mapset, w.regs.pc - (w.exact ? 0 : 1));
 		ret->wanted = range ? range->image : NULL;
 	}
-	ret->end = (enum kiln_end)end;
+	ret->end = (enum kiln_end)w.end;
 	current = NULL;
 }

@@ -10,8 +10,8 @@
 struct finish_result {
 	enum kiln_end end;
 	struct stored_image *wanted; /* KILN_END_NO_TABLE: load this one's and try again */
-	uint32_t n;		     /* user frames in words, all of them */
-	uint64_t words[KILN_MAX_USER_FRAMES];
+	uint32_t n;		     /* words of user frames, all of them */
+	uint64_t words[KILN_RECORD_MAX / 8];
 };
 
 /*

@@ -529,7 +529,7 @@ static void consume_record(const struct kiln_sample *record, void *arg)
 	uint32_t n_user = record->n_user;
 
 	if (record->end >= KILN_END_COUNT || record->n_kernel > KILN_MAX_KERNEL_FRAMES ||
-	    record->n_user > KILN_MAX_USER_FRAMES) {
+	    record->n_user > KILN_MAX_USER_WORDS) {
 		metric_add(M_DROPPED_MALFORMED, 1);
 		return;
 	}

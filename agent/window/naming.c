@@ -30,7 +30,7 @@ struct naming {
 	char root[32];	    /* where that process's files are found */
 	bool by_process;    /* the stack at hand has frames whose names depend on the process */
 	/* One stack's locations while it is built. */
-	uint32_t locations[KILN_MAX_KERNEL_FRAMES + KILN_MAX_USER_FRAMES + 1];
+	uint32_t locations[KILN_MAX_KERNEL_FRAMES + KILN_MAX_USER_WORDS + 1];
 };
 
 int naming_new(const struct config *config, struct naming **ret, struct error *err)

@@ -5,7 +5,7 @@
  */
 #include "agent/window/stack_table.h"
 
-#define SCRATCH_WORDS (KILN_MAX_KERNEL_FRAMES + KILN_MAX_USER_FRAMES)
+#define SCRATCH_WORDS (KILN_MAX_KERNEL_FRAMES + KILN_MAX_USER_WORDS)
 
 struct stack_table {
 	struct stack *stacks;
@@ -62,7 +62,7 @@ int stack_table_get(struct stack_table *t, struct mapset *mapset, enum kiln_end 
 	struct stack *s;
 	size_t size;
 
-	if (n_kernel > KILN_MAX_KERNEL_FRAMES || n_user > KILN_MAX_USER_FRAMES)
+	if (n_kernel > KILN_MAX_KERNEL_FRAMES || n_user > KILN_MAX_USER_WORDS)
 		return -EINVAL;
 	*key = (struct stack_key){
 	    .mapset = mapset ? mapset->id : 0,

@@ -71,7 +71,7 @@ static void too_deep_a_stack_is_refused(void **state)
 
 	assert_int_equal(stack_table_new(&t), 0);
 	assert_int_equal(
-	    stack_table_get(t, NULL, KILN_END_ROOT, NULL, 0, NULL, KILN_MAX_USER_FRAMES + 1, 1, &s),
+	    stack_table_get(t, NULL, KILN_END_ROOT, NULL, 0, NULL, KILN_MAX_USER_WORDS + 1, 1, &s),
 	    -EINVAL);
 	assert_null(s);
 }

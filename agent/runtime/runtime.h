@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct interpreter_ops: one runtime whose own frames are walked (Python, V8). Its kernel side is
+ * bpf/NAME.h, its data there struct kiln_NAME. A runtime is a row of runtime_table[] and touches no
+ * other.
+ *
+ *   probe       is this file the runtime, and which version? Once a file, when its unwind table is
+ *               compiled.
+ *   attach      what the kernel's walker has to know of one process.
+ *   symbolize   the name of a frame, as soon as a stack with it was seen, because the process may
+ *               be gone and its objects moved when the window closes.
+ *   detach      the mapset is gone.
+ *
+ * Everything read from a process is foreign: lengths are capped, links counted, values checked.
+ * Nothing is ever written to it, and it is never stopped.
+ */
+#pragma once
+
+#include "agent/config/config.h"
+#include "agent/elf/image.h"
+#include "agent/profile/batch.h"
+#include "agent/symbol/symbolizer.h"
+#include "bpf/types.h"
+
+enum {
+	RUNTIME_RANGES_MAX = 8,
+	RUNTIME_VERSION_MAX = 32,
+};
+
+/* Code [start, end), ELF virtual addresses, whose frames are the runtime's (KILN_RULE_RUNTIME). */
+struct runtime_range {
+	uint64_t start, end;
+	bool frame_pointer; /* has no unwind information, and keeps rbp as a frame pointer */
+};
+
+/* What probe() found in a file. Immutable; freed with ops->forget(). */
+struct runtime_image {
+	const struct interpreter_ops *ops;
+	char version[RUNTIME_VERSION_MAX]; /* for people and status: "3.11" */
+	struct runtime_range ranges[RUNTIME_RANGES_MAX];
+	size_t n_ranges;
+	bool owns_jit; /* the anonymous executable memory of its processes is its code */
+	void *own;     /* the runtime's */
+};
+
+/* A process's memory. Also implemented over recorded memory, for tests. */
+struct target_memory {
+	/* LEN bytes at ADDRESS, all or nothing: 0, -EFAULT, -ESRCH, -EPERM. */
+	int (*read)(void *arg, uint64_t address, void *dst, size_t len);
+	void *arg;
+};
+
+static inline int target_read(const struct target_memory *m, uint64_t address, void *dst,
+			      size_t len)
+{
+	return m->read(m->arg, address, dst, len);
+}
+
+/* A process to attach to. */
+struct runtime_target {
+	struct target_memory memory;
+	uint32_t tgid;
+	uint64_t bias;		   /* of the runtime's image: address = ELF virtual address + bias */
+	const struct image *image; /* the runtime's */
+	/* The image that is loaded with this soname prefix ("libc.so", "ld-musl"), and its bias; for
+	 * what other libraries lay out. NULL: none. */
+	const struct image *(*find_image)(void *arg, const char *prefix, uint64_t *ret_bias);
+	/* Any mapping of /proc/PID/maps that holds ADDRESS, executable or not: its [start, end). */
+	int (*find_mapping)(void *arg, uint64_t address, uint64_t *ret_start, uint64_t *ret_end);
+	void *arg;
+	/* Set by attach(): code that the runtime will run, of which not all is executable yet. */
+	uint64_t code_start, code_end;
+};
+
+struct interpreter_ops {
+	const char *name; /* as in `tracers` */
+	enum kiln_runtime_id id;
+	enum kiln_tracer tracer; /* kiln_runtime_tracer() of id */
+	enum kiln_frame_kind kind;
+	enum frame_type type;
+
+	/*
+	 * Thread pool, many at once. -ENOENT: not this runtime. -ENOTSUP and ERR: it is, but of a version
+	 * that is not known; its native frames still come through, and status tells.
+	 */
+	int (*probe)(const struct image *image, struct runtime_image **ret, struct error *err);
+	void (*forget)(struct runtime_image *ri);
+
+	/* Loop thread, and so are the two below. -EAGAIN: not initialised yet, try again later. */
+	int (*attach)(const struct runtime_image *ri, struct runtime_target *target,
+		      struct kiln_runtime *ret_kernel, void **ret_state, struct error *err);
+	/*
+	 * The functions of the frame WORDS, innermost first. RET's strings may lie in SCRATCH (of
+	 * SCRATCH_SIZE bytes): the caller copies them at once. -EFAULT: the memory is not there or not what
+	 * it was (the cookie differs).
+	 */
+	int (*symbolize)(void *state, const struct target_memory *memory, const uint64_t words[2],
+			 char *scratch, size_t scratch_size, struct symbol_result *ret);
+	void (*detach)(void *state);
+};
+
+extern const struct interpreter_ops python_ops, v8_ops;
+extern const struct interpreter_ops *const runtime_table[]; /* NULL at the end */
