@@ -1,11 +1,447 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* The walk of Python frames; included by unwind.h, for BPF and for the host. */
+/*
+ * The walk of Python frames (CPython 3.6 to 3.14); included by unwind.h, for BPF and for the host.
+ *
+ * A native frame of _PyEval_EvalFrameDefault stands for one Python frame up to 3.10, and from 3.11
+ * on for all frames up to that which the C function was entered with. The chain begins at the
+ * thread's state and is followed one group for each native frame, so Python's frames lie between
+ * the C frames that called and were called. docs/unwinding/python.md has the sources of all this.
+ *
+ * A frame's words: the code object's address; the last instruction as the version counts it in the
+ * low half and kiln_python_cookie() of the code object in the high one. All that is read is
+ * foreign: a chain that turns back on itself is found by Brent's method, any other is bounded.
+ */
 #pragma once
 
-KILN_GLOBAL int python_walk(struct kiln_walk *w)
+#include "types.h"
+
+enum kiln_python_kind {
+	KILN_PYTHON_OBJECTS = 1, /* 3.6 - 3.10: a frame object for each native frame */
+	KILN_PYTHON_ENTRY = 2,	 /* 3.11: the frame that C entered with has a flag */
+	KILN_PYTHON_SHIM = 3,	 /* 3.12 on: a frame without code of its own, on the C stack */
+};
+
+enum kiln_python_flags {
+	KILN_PYTHON_HAS_CURRENT = 1, /* `current` */
+	KILN_PYTHON_HAS_TLS = 2,     /* `tls_*` */
+	KILN_PYTHON_HAS_TSD = 4,     /* `tsd_*` */
+	KILN_PYTHON_HAS_LIST = 8,    /* `interpreters` */
+};
+
+#define KILN_PYTHON_NONE 0xffffffffU
+
+enum {
+	KILN_PYTHON_CODE_WORDS = 16, /* of a code object, from its type on: what the cookie is of */
+	KILN_PYTHON_FRAME_BYTES = 128,
+	KILN_PYTHON_STEPS_MAX = 4096, /* frames looked at in one sample, shown or not */
+	KILN_PYTHON_THREADS_MAX = 64, /* looked at for want of a better way */
+	KILN_PYTHON_PROLOGUE =
+	    192, /* bytes of _PyEval_EvalFrameDefault before the frame is linked */
+};
+
+/* The process's data. Offsets in bytes; agent/runtime/python/layout.c has them by version. */
+struct kiln_python {
+	uint64_t current;      /* address of the pointer to the state that runs (3.6 - 3.11) */
+	uint64_t interpreters; /* address of the pointer to the first interpreter */
+	uint64_t code_type;    /* PyCode_Type; 0: not known */
+	uint64_t eval;	       /* where _PyEval_EvalFrameDefault begins */
+	int64_t tls_offset;    /* of the pointer to the state that runs, from the block's start */
+	uint32_t tls_module;   /* 0: the block is at the thread pointer */
+	uint32_t tls_shift;    /* log2 of an entry of the vector of blocks */
+	/* The thread's state for PyGILState: at second, or at second of what first points to. */
+	uint32_t tsd_first, tsd_second;
+	uint32_t interp_next, interp_threads;
+	uint32_t thread_next, thread_id, thread_frame;
+	/* 3.11, 3.12: from the struct that thread_frame leads to. 3.10: where the state has that
+	 * struct. KILN_PYTHON_NONE: there is none. */
+	uint32_t cframe_frame;
+	uint32_t code_from;   /* of the code object's words that are read; the first is its type */
+	uint32_t code_mask;   /* those that never change in its life */
+	uint32_t code_start;  /* of the instructions */
+	uint32_t code_copies; /* array of threads' own instructions; 0: none */
+	uint16_t frame_from, frame_len;
+	uint16_t frame_code, frame_previous, frame_instr, frame_owner,
+	    frame_copy;	    /* from frame_from */
+	uint8_t shim_owner; /* owners from this on have no code */
+	uint8_t kind;	    /* enum kiln_python_kind */
+	uint8_t flags;	    /* enum kiln_python_flags */
+	uint8_t pad[7];
+};
+_Static_assert(sizeof(struct kiln_python) <= KILN_RUNTIME_BYTES, "struct kiln_python");
+
+/* What tells a code object from another one that lies in the same place later. */
+static inline __attribute__((always_inline)) uint32_t kiln_python_cookie(const uint64_t *words,
+									 uint32_t mask)
 {
+	uint64_t h = 0;
+
+	for (uint32_t i = 0; i < KILN_PYTHON_CODE_WORDS; i++) {
+		h = (h ^ (words[i] & -(uint64_t)(mask >> i & 1))) * 0x9e3779b97f4a7c15ULL;
+		h ^= h >> 29;
+	}
+	return (uint32_t)(h >> 32);
+}
+
+#ifdef KILN_INLINE /* within unwind.h */
+
+/* What w->cursor.python holds. */
+enum {
+	PYTHON_STATE,	 /* the thread state */
+	PYTHON_FRAME,	 /* the next frame; 0: the chain is at its end */
+	PYTHON_CODE,	 /* the last frame's code object, whose cookie is known */
+	PYTHON_PROGRESS, /* cookie << 32 | frames looked at << 8 | enum python_stage */
+	PYTHON_ANCHOR,	 /* the interpreter's own struct on the C stack, of the group at hand */
+	PYTHON_TORTOISE, /* a frame seen earlier */
+};
+
+/* Where the state at hand was found; each is tried once. */
+enum python_stage { PYTHON_NEW, PYTHON_RUNNING, PYTHON_BOUND, PYTHON_LISTED, PYTHON_OVER };
+
+KILN_INLINE const struct kiln_python *python_data(const struct kiln_walk *w)
+{
+	return (const struct kiln_python *)w->runtime.data;
+}
+
+KILN_INLINE uint64_t python_word(uint64_t address)
+{
+	uint64_t v = 0;
+
+	return env_read(&v, 8, address) ? 0 : v;
+}
+
+/* N bytes at OFFSET of what was read into the scratch, within one word. */
+KILN_INLINE uint64_t python_field(const struct kiln_walk *w, uint32_t offset)
+{
+	uint32_t i = offset >> 3 & 15;
+
+	asm volatile("" : "+r"(i));
+	return w->scratch[i & 15] >> ((offset & 7) * 8);
+}
+
+KILN_INLINE uint32_t python_stage(const struct kiln_walk *w)
+{
+	return (uint32_t)w->cursor.python[PYTHON_PROGRESS] & 255;
+}
+
+KILN_INLINE void python_enter_stage(struct kiln_walk *w, uint32_t stage)
+{
+	w->cursor.python[PYTHON_PROGRESS] =
+	    (w->cursor.python[PYTHON_PROGRESS] & ~255ULL) | (stage & 255);
+}
+
+/* Is STATE this thread's? thread_id is what pthread_self() said. */
+KILN_INLINE int python_is_own(const struct kiln_walk *w, uint64_t state)
+{
+	return state && python_word(state + python_data(w)->thread_id) == w->thread_pointer;
+}
+
+/* The state that this thread runs, if it holds the interpreter's lock. */
+KILN_INLINE uint64_t python_running(const struct kiln_walk *w)
+{
+	const struct kiln_python *p = python_data(w);
+	uint64_t state = 0, block = w->thread_pointer;
+
+	if (p->flags & KILN_PYTHON_HAS_CURRENT)
+		state = python_word(p->current);
+	if (p->flags & KILN_PYTHON_HAS_TLS) {
+		/* The thread control block's second word is its vector of blocks (glibc, musl). */
+		if (p->tls_module) {
+			block = python_word(block + 8);
+			block =
+			    python_word(block + ((uint64_t)p->tls_module << (p->tls_shift & 7)));
+		}
+		state = block ? python_word(block + (uint64_t)p->tls_offset) : 0;
+	}
+	return python_is_own(w, state) ? state : 0;
+}
+
+/* The state that PyGILState has for this thread, whether it holds the lock or not. */
+KILN_INLINE uint64_t python_bound(const struct kiln_walk *w)
+{
+	const struct kiln_python *p = python_data(w);
+	uint64_t base = w->thread_pointer;
+
+	if (!(p->flags & KILN_PYTHON_HAS_TSD))
+		return 0;
+	if (p->tsd_first)
+		base = python_word(base + p->tsd_first);
+	return base ? python_word(base + p->tsd_second) : 0;
+}
+
+/* Another state of this thread, in w->value: of a further interpreter, or the only way there is. */
+KILN_GLOBAL int python_listed(struct kiln_walk *w)
+{
+	const struct kiln_python *p;
+	uint64_t interp, state;
+
+	if (!w)
+		return -1;
+	p = python_data(w);
+	w->value = 0;
+	if (!(p->flags & KILN_PYTHON_HAS_LIST))
+		return -1;
+	interp = python_word(p->interpreters);
+	/* One interpreter has one state for a thread, and that was found. */
+	if (!interp || (w->cursor.python[PYTHON_STATE] && !python_word(interp + p->interp_next)))
+		return -1;
+	state = python_word(interp + p->interp_threads);
+	for (int i = 0; i < KILN_PYTHON_THREADS_MAX; i++) {
+		if (!state) {
+			interp = python_word(interp + p->interp_next);
+			if (!interp)
+				return -1;
+			state = python_word(interp + p->interp_threads);
+			continue;
+		}
+		if (state != w->cursor.python[PYTHON_STATE] && python_is_own(w, state)) {
+			w->value = state;
+			return 0;
+		}
+		state = python_word(state + p->thread_next);
+	}
+	return -1;
+}
+
+/* Begins with STATE's chain. Non-zero: it has none. */
+KILN_INLINE int python_begin(struct kiln_walk *w, uint64_t state)
+{
+	const struct kiln_python *p = python_data(w);
+	uint64_t frame;
+
+	if (!state || state == w->cursor.python[PYTHON_STATE])
+		return -1;
+	frame = python_word(state + p->thread_frame);
+	w->cursor.python[PYTHON_STATE] = state;
+	w->cursor.python[PYTHON_ANCHOR] = 0;
+	if (p->cframe_frame != KILN_PYTHON_NONE && p->kind == KILN_PYTHON_OBJECTS) {
+		w->cursor.python[PYTHON_ANCHOR] = python_word(state + p->cframe_frame);
+	} else if (p->cframe_frame != KILN_PYTHON_NONE) {
+		w->cursor.python[PYTHON_ANCHOR] = frame;
+		frame = frame ? python_word(frame + p->cframe_frame) : 0;
+	}
+	w->cursor.python[PYTHON_FRAME] = frame;
+	w->cursor.python[PYTHON_TORTOISE] = 0;
+	return frame ? 0 : -1;
+}
+
+/* The next state of this thread that has frames. Non-zero: there is none. */
+KILN_GLOBAL int python_next_state(struct kiln_walk *w)
+{
+	uint32_t stage;
+
+	if (!w || !w->thread_pointer)
+		return -1;
+	stage = python_stage(w);
+	if (stage < PYTHON_RUNNING) {
+		python_enter_stage(w, PYTHON_RUNNING);
+		if (!python_begin(w, python_running(w)))
+			return 0;
+	}
+	if (stage < PYTHON_BOUND) {
+		python_enter_stage(w, PYTHON_BOUND);
+		if (!python_begin(w, python_bound(w)))
+			return 0;
+	}
+	if (stage < PYTHON_LISTED) {
+		python_enter_stage(w, PYTHON_LISTED);
+		if (!python_listed(w) && !python_begin(w, w->value))
+			return 0;
+	}
+	python_enter_stage(w, PYTHON_OVER);
+	return -1;
+}
+
+/* Is ADDRESS within the native frame in w->regs? 1 also when the frame's size is not known. */
+KILN_INLINE int python_in_native_frame(struct kiln_walk *w, uint64_t address)
+{
+	uint64_t pc = w->regs.pc - (w->exact ? 0 : 1), cfa;
+	const struct kiln_cache_entry *entry = env_cache(w, pc);
+
+	if (!entry || entry->pc != pc || entry->tag != w->tag || entry->rule.kind != KILN_RULE_CFA)
+		return 1;
+	if (entry->rule.reg == ARCH_REG_SP)
+		cfa = w->regs.sp;
+	else if (entry->rule.reg == ARCH_REG_BP)
+		cfa = w->regs.bp;
+	else
+		return 1;
+	cfa += (uint64_t)(int64_t)entry->rule.cfa_off;
+	return address >= w->regs.sp - KILN_RED_ZONE && address < cfa;
+}
+
+/* Is the frame object CANDIDATE, which a register holds, about to be linked in front of the chain?
+ */
+KILN_INLINE int python_is_pending(const struct kiln_walk *w, uint64_t candidate)
+{
+	const struct kiln_python *p = python_data(w);
+	uint64_t frame = w->cursor.python[PYTHON_FRAME];
+
+	return candidate && !(candidate & 7) && candidate != frame &&
+	       python_word(candidate + p->frame_from + p->frame_previous) == frame &&
+	       python_word(candidate + 8) == python_word(frame + 8);
+}
+
+/*
+ * Up to 3.9 nothing on the C stack tells which frame a native one is for. A function that has just
+ * been called has its frame still in a register.
+ */
+KILN_GLOBAL int python_take_pending(struct kiln_walk *w)
+{
+	const uint32_t di = 5, si = 4;
+
 	if (!w)
 		return 0;
-	walk_missing(w, KILN_RUNTIME_PYTHON, KILN_MISSING_UNKNOWN);
+	if (python_is_pending(w, w->leaf[di]))
+		w->cursor.python[PYTHON_FRAME] = w->leaf[di];
+	else if (python_is_pending(w, w->leaf[si]))
+		w->cursor.python[PYTHON_FRAME] = w->leaf[si];
+	else if (python_is_pending(w, w->leaf[ARCH_REG_BX]))
+		w->cursor.python[PYTHON_FRAME] = w->leaf[ARCH_REG_BX];
+	else if (python_is_pending(w, w->leaf[ARCH_REG_BP]))
+		w->cursor.python[PYTHON_FRAME] = w->leaf[ARCH_REG_BP];
+	else if (python_is_pending(w, w->leaf[12]))
+		w->cursor.python[PYTHON_FRAME] = w->leaf[12];
+	else if (python_is_pending(w, w->leaf[13]))
+		w->cursor.python[PYTHON_FRAME] = w->leaf[13];
+	else if (python_is_pending(w, w->leaf[14]))
+		w->cursor.python[PYTHON_FRAME] = w->leaf[14];
+	else if (python_is_pending(w, w->leaf[15]))
+		w->cursor.python[PYTHON_FRAME] = w->leaf[15];
 	return 0;
 }
+
+KILN_INLINE int python_stop(struct kiln_walk *w, enum kiln_missing why)
+{
+	w->cursor.python[PYTHON_FRAME] = 0;
+	python_enter_stage(w, PYTHON_OVER);
+	walk_missing(w, KILN_RUNTIME_PYTHON, why);
+	return 1;
+}
+
+/* Counts FRAME. Non-zero: the chain has come back to it, or has no end. */
+KILN_INLINE int python_count(struct kiln_walk *w, uint64_t frame)
+{
+	uint32_t n = ((uint32_t)w->cursor.python[PYTHON_PROGRESS] >> 8) + 1;
+
+	if (n > KILN_PYTHON_STEPS_MAX)
+		return python_stop(w, KILN_MISSING_BUDGET);
+	if (frame == w->cursor.python[PYTHON_TORTOISE])
+		return python_stop(w, KILN_MISSING_BROKEN);
+	if (!(n & (n - 1)))
+		w->cursor.python[PYTHON_TORTOISE] = frame;
+	w->cursor.python[PYTHON_PROGRESS] += 256;
+	return 0;
+}
+
+/* Where the instructions begin that INSTR is of. */
+KILN_INLINE uint64_t python_instructions(const struct kiln_walk *w, uint64_t code, uint32_t copy)
+{
+	const struct kiln_python *p = python_data(w);
+	uint64_t copies;
+
+	/* Free-threaded 3.14: struct _PyCodeArray {size, entries[]}; entry 0 is the object's own.
+	 */
+	if (!p->code_copies || !copy)
+		return code + p->code_start;
+	copies = python_word(code + p->code_copies);
+	return python_word(copies + 8 + (uint64_t)copy * 8);
+}
+
+/*
+ * Emits the frame at hand and goes on to the one before. 0: that belongs to the same native frame;
+ * 1: it does not, or there is none.
+ */
+KILN_GLOBAL int python_frame(struct kiln_walk *w)
+{
+	const struct kiln_python *p;
+	uint64_t frame, code, instr, owner;
+	uint32_t len, copy;
+
+	if (!w)
+		return 1;
+	p = python_data(w);
+	frame = w->cursor.python[PYTHON_FRAME];
+	if (!frame)
+		return 1;
+	if (python_count(w, frame))
+		return 1;
+	len = p->frame_len;
+	if (len > KILN_PYTHON_FRAME_BYTES)
+		len = KILN_PYTHON_FRAME_BYTES;
+	if (env_read(w->scratch, len, frame + p->frame_from))
+		return python_stop(w, KILN_MISSING_READ);
+	code = python_field(w, p->frame_code) & ~7ULL;
+	instr = python_field(w, p->frame_instr);
+	copy = (uint32_t)python_field(w, p->frame_copy);
+	owner = python_field(w, p->frame_owner) & 255;
+	w->cursor.python[PYTHON_FRAME] = python_field(w, p->frame_previous);
+	if (p->kind == KILN_PYTHON_SHIM && owner >= p->shim_owner) {
+		w->cursor.python[PYTHON_ANCHOR] = frame;
+		return 1;
+	}
+	if (code != w->cursor.python[PYTHON_CODE]) {
+		if (env_read(w->scratch, KILN_PYTHON_CODE_WORDS * 8, code + p->code_from))
+			return python_stop(w, KILN_MISSING_READ);
+		if (p->code_type && w->scratch[0] != p->code_type)
+			return python_stop(w, KILN_MISSING_BROKEN);
+		w->cursor.python[PYTHON_CODE] = code;
+		w->cursor.python[PYTHON_PROGRESS] =
+		    (w->cursor.python[PYTHON_PROGRESS] & 0xffffffffULL) |
+		    (uint64_t)kiln_python_cookie(w->scratch, p->code_mask) << 32;
+	}
+	if (p->kind != KILN_PYTHON_OBJECTS)
+		instr -= python_instructions(w, code, copy);
+	if (walk_emit(w, KILN_FRAME_PYTHON, 0, code,
+		      (w->cursor.python[PYTHON_PROGRESS] & ~0xffffffffULL) | (uint32_t)instr))
+		return 1;
+	return p->kind == KILN_PYTHON_OBJECTS || (p->kind == KILN_PYTHON_ENTRY && owner);
+}
+
+/* The frames of the native frame in w->regs. */
+KILN_GLOBAL int python_walk(struct kiln_walk *w)
+{
+	const struct kiln_python *p;
+	uint32_t n, frames, limit, fresh;
+	uint64_t start;
+
+	if (!w)
+		return 0;
+	p = python_data(w);
+	fresh = python_stage(w) == PYTHON_NEW;
+	if (!w->cursor.python[PYTHON_FRAME] && python_next_state(w)) {
+		/* Where frames were before, the native frame is one that is just entered or left.
+		 */
+		if (fresh)
+			walk_missing(w, KILN_RUNTIME_PYTHON, KILN_MISSING_NO_THREAD);
+		return 0;
+	}
+	start = w->cursor.python[PYTHON_FRAME];
+	if (fresh) {
+		if (w->cursor.python[PYTHON_ANCHOR] &&
+		    !python_in_native_frame(w, w->cursor.python[PYTHON_ANCHOR]))
+			return 0;
+		if (p->kind == KILN_PYTHON_OBJECTS && p->cframe_frame == KILN_PYTHON_NONE &&
+		    w->leaf_valid && w->regs.pc - p->eval < KILN_PYTHON_PROLOGUE)
+			python_take_pending(w);
+	}
+	n = w->n;
+	frames = w->runtime_frames;
+	limit = w->limit;
+	for (int i = 0; i < KILN_MAX_USER_FRAMES + 1; i++) {
+		if (python_frame(w))
+			break;
+	}
+	/* The shim is on the C stack of the native frame that these frames belong to. */
+	if (fresh && p->kind == KILN_PYTHON_SHIM && p->cframe_frame == KILN_PYTHON_NONE &&
+	    !w->full && w->cursor.python[PYTHON_ANCHOR] &&
+	    !python_in_native_frame(w, w->cursor.python[PYTHON_ANCHOR])) {
+		w->n = n;
+		w->runtime_frames = frames;
+		w->limit = limit;
+		w->cursor.python[PYTHON_FRAME] = start;
+		w->cursor.python[PYTHON_TORTOISE] = 0;
+	}
+	return 0;
+}
+
+#endif

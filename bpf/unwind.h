@@ -103,6 +103,7 @@ struct kiln_walk {
 	uint64_t thread_pointer; /* the thread's fs base; 0: not known */
 	struct kiln_runtime_cursor cursor;
 	struct kiln_runtime runtime;
+	uint64_t scratch[16]; /* of a runtime's walker, for as long as it is called */
 	uint64_t window[KILN_WINDOW_WORDS];
 };
 
