@@ -25,6 +25,7 @@
 #include "agent/http/debug_pprof.h"
 #include "agent/http/health.h"
 #include "agent/live/live.h"
+#include "agent/process/pid_namespace.h"
 #include "agent/process/procfs.h"
 #include "agent/window/intake.h"
 #include "agent/window/naming.h"
@@ -382,6 +383,7 @@ static void refresh_metrics(void *arg)
 	metric_set(M_UNWIND_TABLE_BYTES, (int64_t)in.table_bytes);
 	metric_set(M_PROCESSES, (int64_t)in.processes);
 	metric_set(M_STACKS_INTERNED, (int64_t)in.stacks);
+	metric_set(M_RUNTIME_NAME_BYTES, (int64_t)in.name_bytes);
 	metric_set(M_QUEUE_SAMPLES, (int64_t)in.waiting);
 }
 
@@ -448,7 +450,8 @@ static int listen_extensions(struct agent *a, struct error *err)
 		r = live_new(&a->loop, &c->live, c->receiver.reporter_interval_ms, &a->live, err);
 		if (r < 0)
 			return r;
-		log_info("agent", "flame graph on http://%s/", live_address(a->live));
+		log_info("agent", "flame graph on %s://%s/", c->live.cert_file ? "https" : "http",
+			 live_address(a->live));
 	}
 	return 0;
 }
@@ -514,6 +517,8 @@ static int start(struct agent *a, struct error *err)
 	r = host_check_privileges(err);
 	if (r < 0)
 		return r;
+	if (pid_namespace_is_nested("/proc"))
+		log_warn("agent", "%s", pid_namespace_advice());
 	r = create_exporters(a, err);
 	if (r < 0)
 		return r;
@@ -530,6 +535,7 @@ static int start(struct agent *a, struct error *err)
 	r = naming_new(c, &a->naming, err);
 	if (r < 0)
 		return r;
+	naming_use_runtimes(a->naming, intake_runtimes(a->intake));
 	r = listen_extensions(a, err);
 	if (r < 0)
 		return r;

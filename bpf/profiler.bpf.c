@@ -325,6 +325,9 @@ static __always_inline int rewind_walk(struct kiln_walk *w)
 {
 	uint64_t way = w->regs.sp - w->leaf[ARCH_REG_SP];
 
+	/* Frames of runtimes could not be found again from a dump. */
+	if (w->runtime_frames)
+		return 0;
 	if (way >= KILN_DUMP_SMALL / 2 && way < KILN_FAR_STACK)
 		return 0;
 	load_registers(w, w->leaf);
@@ -347,7 +350,7 @@ int sample(struct bpf_perf_event_data *ctx)
 	struct task_struct *task = bpf_get_current_task_btf();
 	uint64_t id = bpf_get_current_pid_tgid(), cgroup, exec_id;
 	uint32_t tgid = id >> 32, zero = 0, n_kernel = 0, n_user = 0, size, syscall = 0,
-		 tracers = 0;
+		 tracers = 0, native;
 	struct kiln_process *process = 0;
 	struct kiln_stats *stat;
 	struct record_scratch *r;
@@ -392,7 +395,8 @@ int sample(struct bpf_perf_event_data *ctx)
 	r->head.tid = (uint32_t)id;
 	r->head.policy = (uint32_t)policy;
 	r->head.cpu = (uint16_t)bpf_get_smp_processor_id();
-	r->head.flags = has_user ? 0 : KILN_SAMPLE_KTHREAD;
+	r->head.flags =
+	    (uint16_t)((has_user ? 0 : KILN_SAMPLE_KTHREAD) | tracers << KILN_SAMPLE_TRACERS_SHIFT);
 	r->head.mapset = process ? process->mapset : 0;
 	r->head.dump_len = 0;
 	r->head.end = KILN_END_NONE;
@@ -423,10 +427,15 @@ int sample(struct bpf_perf_event_data *ctx)
 		if (!r->head.mapset && w->end == KILN_END_NO_MAPPING)
 			w->end = KILN_END_NO_PROCESS;
 		r->head.end = w->end;
-		if (w->end == KILN_END_NO_MAPPING && rewind_walk(w))
-			n_user = 1;
-		stat->n[KILN_STAT_CACHE_HIT] += w->n - 2 * w->runtime_frames - w->misses;
+		native = w->n - 2 * w->runtime_frames;
+		stat->n[KILN_STAT_CACHE_HIT] += native > w->misses ? native - w->misses : 0;
 		stat->n[KILN_STAT_CACHE_MISS] += w->misses;
+		if (w->end == KILN_END_NO_MAPPING && rewind_walk(w)) {
+			w->n = 0;
+			w->exact = 1;
+			(void)walk_put(w, walk_frame(w) | (syscall ? KILN_FRAME_RETURN : 0));
+			n_user = w->n;
+		}
 	}
 	if (n_user > KILN_MAX_USER_WORDS)
 		n_user = KILN_MAX_USER_WORDS;

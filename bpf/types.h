@@ -209,9 +209,13 @@ struct kiln_runtime {
 };
 
 /* The bit in a policy's `tracers` (enum kiln_tracer of agent/config/config.h) that allows it. */
+enum kiln_runtime_tracers {
+	KILN_RUNTIME_TRACER_PYTHON = 3,
+	KILN_RUNTIME_TRACER_V8 = 7,
+};
 static inline uint32_t kiln_runtime_tracer(uint32_t id)
 {
-	return id == KILN_RUNTIME_PYTHON ? 3 : 7;
+	return id == KILN_RUNTIME_PYTHON ? KILN_RUNTIME_TRACER_PYTHON : KILN_RUNTIME_TRACER_V8;
 }
 
 /* Why frames of a runtime are not in a stack: in a KILN_FRAME_MISSING word. */
@@ -244,9 +248,14 @@ enum kiln_frame_kind {
 #define KILN_FRAME_FLAGS(word)	 ((uint32_t)((word) >> 57) & 7)
 /* Is there a second word? */
 #define KILN_FRAME_HAS_TWO(word) ((word) >> 63)
-#define KILN_FRAME_KIND_SHIFT	 60
-#define KILN_FRAME_RETURN	 (1ULL << 59) /* a return address: name and line are those of pc - 1 */
-#define KILN_FRAME_PC_MASK	 ((1ULL << 57) - 1)
+/* Words of the frame that begins with this one. */
+static inline uint32_t kiln_frame_words(uint64_t word)
+{
+	return (uint32_t)(1 + KILN_FRAME_HAS_TWO(word));
+}
+#define KILN_FRAME_KIND_SHIFT 60
+#define KILN_FRAME_RETURN     (1ULL << 59) /* a return address: name and line are those of pc - 1 */
+#define KILN_FRAME_PC_MASK    ((1ULL << 57) - 1)
 
 /* Why the walk of the user stack ended. Also the label of kiln_unwind_end_total. */
 enum kiln_end {
@@ -276,6 +285,8 @@ enum kiln_sample_flags {
 	KILN_SAMPLE_KERNEL_MODE = 1, /* interrupted in the kernel */
 	KILN_SAMPLE_FIRST_FRAME = 2, /* the walk stands at the leaf: `leaf` registers hold */
 	KILN_SAMPLE_KTHREAD = 4,
+	/* Above: `tracers` of the policy that it was taken under, 12 bits. */
+	KILN_SAMPLE_TRACERS_SHIFT = 4,
 };
 
 /*

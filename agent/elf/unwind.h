@@ -40,6 +40,20 @@ int unwind_compile(const struct image *image, struct unwind_table **ret,
 struct unwind_table *unwind_table_free(struct unwind_table *t);
 DEFINE_CLEANUP(struct unwind_table *, unwind_table_free)
 
+/* Code [start, end), ELF virtual addresses, whose frames a runtime walks. */
+struct unwind_range {
+	uint64_t start, end;
+	bool frame_pointer; /* has no unwind information, and keeps rbp as a frame pointer */
+};
+/*
+ * Makes *TABLE say KILN_RULE_RUNTIME of RUNTIME in N RANGES, in any order and of any size; rows are
+ * split at their borders. Code with a frame pointer gets KILN_RULE_FP, other code keeps its rule;
+ * KILN_RULE_DEREF and what another runtime has marked stay. *TABLE is exchanged; untouched on
+ * failure.
+ */
+int unwind_table_mark(struct unwind_table **table, const struct unwind_range *ranges, size_t n,
+		      uint32_t runtime) _must_check_;
+
 /* Bytes that the table takes in the slab, rules aligned to 16. */
 size_t unwind_table_bytes(const struct unwind_table *t);
 /* The rule for an ELF virtual address; the INVALID rule when there is none. */

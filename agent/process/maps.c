@@ -187,6 +187,34 @@ int maps_read(int proc_dirfd, uint32_t pid, struct maps *ret)
 	return r;
 }
 
+int maps_find(int proc_dirfd, uint32_t pid, uint64_t address, uint64_t *ret_start,
+	      uint64_t *ret_end)
+{
+	char path[32];
+	_cleanup_(buf_done) struct buf text;
+	struct cursor c, line;
+	uint64_t start, end;
+	int r;
+
+	buf_init(&text, MAPS_FILE_MAX);
+	snprintf(path, sizeof(path), "%u/maps", pid);
+	r = proc_file_read(proc_dirfd, path, &text);
+	if (r < 0 && r != -E2BIG)
+		return r;
+	if (text.len == 0)
+		return -ESRCH;
+	c = cursor_of(text.data, text.len);
+	while (text_line(&c, &line)) {
+		if (!text_number(&line, 16, &start) || !text_char(&line, '-') ||
+		    !text_number(&line, 16, &end) || address < start || address >= end)
+			continue;
+		*ret_start = start;
+		*ret_end = end;
+		return 0;
+	}
+	return -ENOENT;
+}
+
 void maps_done(struct maps *maps)
 {
 	for (size_t i = 0; i < maps->n; i++)

@@ -40,3 +40,6 @@ int maps_parse(const char *text, size_t len, struct maps *ret) _must_check_;
 /* Reads PROC_DIRFD's PID/maps. -ESRCH when the process is gone or has no memory of its own. */
 int maps_read(int proc_dirfd, uint32_t pid, struct maps *ret) _must_check_;
 void maps_done(struct maps *maps);
+/* The one mapping that holds ADDRESS, executable or not. -ENOENT: none; -ESRCH as above. */
+int maps_find(int proc_dirfd, uint32_t pid, uint64_t address, uint64_t *ret_start,
+	      uint64_t *ret_end) _must_check_;

@@ -60,10 +60,10 @@ static inline int target_read(const struct target_memory *m, uint64_t address, v
 struct runtime_target {
 	struct target_memory memory;
 	uint32_t tgid;
-	uint64_t bias;		   /* of the runtime's image: address = ELF virtual address + bias */
+	uint64_t bias; /* of the runtime's image: address = ELF virtual address + bias */
 	const struct image *image; /* the runtime's */
-	/* The image that is loaded with this soname prefix ("libc.so", "ld-musl"), and its bias; for
-	 * what other libraries lay out. NULL: none. */
+	/* The image that is loaded with this soname prefix ("libc.so", "ld-musl"), and its bias;
+	 * for what other libraries lay out. NULL: none. */
 	const struct image *(*find_image)(void *arg, const char *prefix, uint64_t *ret_bias);
 	/* Any mapping of /proc/PID/maps that holds ADDRESS, executable or not: its [start, end). */
 	int (*find_mapping)(void *arg, uint64_t address, uint64_t *ret_start, uint64_t *ret_end);
@@ -80,8 +80,8 @@ struct interpreter_ops {
 	enum frame_type type;
 
 	/*
-	 * Thread pool, many at once. -ENOENT: not this runtime. -ENOTSUP and ERR: it is, but of a version
-	 * that is not known; its native frames still come through, and status tells.
+	 * Thread pool, many at once. -ENOENT: not this runtime. -ENOTSUP and ERR: it is, but of a
+	 * version that is not known; its native frames still come through, and status tells.
 	 */
 	int (*probe)(const struct image *image, struct runtime_image **ret, struct error *err);
 	void (*forget)(struct runtime_image *ri);
@@ -91,8 +91,8 @@ struct interpreter_ops {
 		      struct kiln_runtime *ret_kernel, void **ret_state, struct error *err);
 	/*
 	 * The functions of the frame WORDS, innermost first. RET's strings may lie in SCRATCH (of
-	 * SCRATCH_SIZE bytes): the caller copies them at once. -EFAULT: the memory is not there or not what
-	 * it was (the cookie differs).
+	 * SCRATCH_SIZE bytes): the caller copies them at once. -EFAULT: the memory is not there or
+	 * not what it was (the cookie differs).
 	 */
 	int (*symbolize)(void *state, const struct target_memory *memory, const uint64_t words[2],
 			 char *scratch, size_t scratch_size, struct symbol_result *ret);

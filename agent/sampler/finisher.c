@@ -33,7 +33,7 @@ static inline const struct kiln_mapping *env_mapping(uint32_t index)
 	    .end = range->end,
 	    .bias = range->bias,
 	    .image = range->image && range->image->image ? range->image->slot : 0,
-	    .flags = range->jit ? KILN_MAPPING_JIT : 0,
+	    .flags = mapset_range_flags(range),
 	};
 	return &current->mapping;
 }
@@ -115,6 +115,7 @@ static void start_walk(struct kiln_walk *w, const struct kiln_sample *record,
 	    .regs = resume->regs,
 	    .tag = 1,
 	    .count = mapset->n,
+	    .tracers = record->flags >> KILN_SAMPLE_TRACERS_SHIFT,
 	    .exact = (record->flags & KILN_SAMPLE_FIRST_FRAME) != 0,
 	    .leaf_valid = (record->flags & KILN_SAMPLE_FIRST_FRAME) != 0,
 	};
@@ -149,6 +150,8 @@ void finish_walk(const struct kernel_memory *memory, const struct mapset *mapset
 		if (KILN_FRAME_HAS_TWO(words[i])) {
 			w.runtime_frames++;
 			w.limit += 2 + KILN_RUNTIME_CREDIT;
+		} else if (KILN_FRAME_KIND(words[i]) == KILN_FRAME_MISSING) {
+			w.missing_said |= 1U << (words[i] >> 8 & 31);
 		}
 	}
 	/* The record's last frame is the one that the walk stands at. */

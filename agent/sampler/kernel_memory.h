@@ -20,6 +20,10 @@ struct kernel_memory {
 	/* `processes`. SET: only over an entry that is there (-ENOENT: the process is gone). */
 	int (*set_process)(void *arg, uint32_t tgid, const struct kiln_process *p);
 	int (*get_process)(void *arg, uint32_t tgid, struct kiln_process *ret);
+	/* `runtimes`; may be NULL in tests that have none. */
+	int (*set_runtime)(void *arg, const struct kiln_runtime_key *key,
+			   const struct kiln_runtime *runtime);
+	void (*delete_runtime)(void *arg, const struct kiln_runtime_key *key);
 	void *arg;
 };
 

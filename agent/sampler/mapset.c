@@ -12,6 +12,7 @@
 
 enum {
 	CHANGES_KEPT = 1024,
+	STALE_MAX = 4096,
 };
 #define CHANGE_MATTERS_NS 5000000000ULL /* samples wait in the ring for less */
 
@@ -20,8 +21,16 @@ struct change {
 	uint64_t time;
 };
 
+/* A process that has more code than its mapset says. */
+struct stale {
+	uint32_t tgid, mapset;
+	UT_hash_handle hh;
+};
+
 struct mapset_store {
 	struct kernel_memory memory;
+	struct mapset_hooks hooks;
+	struct stale *stale;
 	struct image_store *images;
 	struct unwind_store *unwind;
 	struct range_alloc *room;
@@ -50,22 +59,43 @@ int mapset_store_new(const struct kernel_memory *memory, struct image_store *ima
 	return 0;
 }
 
-static void mapset_release(struct mapset_store *s, struct mapset *m, uint64_t now_ms)
+void mapset_store_set_hooks(struct mapset_store *s, const struct mapset_hooks *hooks)
+{
+	s->hooks = *hooks;
+}
+
+static void put_images(struct mapset_store *s, struct mapset *m, uint64_t now_ms)
 {
 	for (uint32_t i = 0; i < m->n; i++)
 		if (m->ranges[i].image)
 			image_store_put(s->images, m->ranges[i].image, now_ms);
+}
+
+static void mapset_release(struct mapset_store *s, struct mapset *m, uint64_t now_ms)
+{
+	if (s->hooks.gone)
+		s->hooks.gone(m, s->hooks.arg);
+	put_images(s, m, now_ms);
 	range_alloc_put(s->room, m->first, m->n, now_ms);
 	free(m->ranges);
 	free(m);
 }
 
+static void drop_stale(struct mapset_store *s, struct stale *stale)
+{
+	HASH_DEL(s->stale, stale);
+	free(stale);
+}
+
 struct mapset_store *mapset_store_free(struct mapset_store *s)
 {
+	struct stale *stale, *next_stale;
 	struct mapset *m, *next;
 
 	if (!s)
 		return NULL;
+	HASH_ITER (hh, s->stale, stale, next_stale)
+		drop_stale(s, stale);
 	HASH_ITER (hh, s->by_id, m, next) {
 		HASH_DEL(s->by_id, m);
 		mapset_release(s, m, 0);
@@ -122,10 +152,113 @@ static void publish_ranges(struct mapset_store *s, const struct mapset *m)
 		    .end = range->end,
 		    .bias = range->bias,
 		    .image = image,
-		    .flags = range->jit ? KILN_MAPPING_JIT : 0,
+		    .flags = mapset_range_flags(range),
 		};
 	}
 	kernel_memory_publish();
+}
+
+/* Memory without a file: nothing but the process itself knows what runs there. */
+static bool is_jit(const struct mapset_range *range)
+{
+	return range->jit && !range->image;
+}
+
+static bool claim_range(struct mapset_range *range, uint32_t runtime)
+{
+	if (!range->jit || range->runtime)
+		return false;
+	range->runtime = (uint8_t)runtime;
+	return true;
+}
+
+static struct mapset_range part_of(const struct mapset_range *range, uint64_t start, uint64_t end)
+{
+	struct mapset_range part = *range;
+
+	part.start = MAX(part.start, start);
+	part.end = MIN(part.end, end);
+	return part;
+}
+
+/* M's ranges, and [START, END) claimed wherever there is no file: what is known as JIT memory there
+ * melts into it. */
+static uint32_t widen(const struct mapset *m, uint32_t runtime, uint64_t start, uint64_t end,
+		      struct mapset_range *to)
+{
+	const struct mapset_range all = {
+	    .start = start, .end = end, .jit = true, .runtime = (uint8_t)runtime};
+	uint64_t at = start; /* claimed up to here */
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < m->n; i++) {
+		const struct mapset_range *r = &m->ranges[i];
+		bool melts = is_jit(r) && r->start < end && r->end > start;
+		uint64_t until = MIN(melts ? r->end : r->start, end);
+
+		if (melts && r->start < start)
+			to[n++] = part_of(r, 0, start);
+		if (melts && r->end <= end)
+			continue;
+		if (at < until)
+			to[n++] = part_of(&all, at, until);
+		at = MAX(at, MIN(r->end, end));
+		to[n++] = melts ? part_of(r, end, UINT64_MAX) : *r;
+	}
+	if (at < end)
+		to[n++] = part_of(&all, at, end);
+	return n;
+}
+
+int mapset_claim_jit(struct mapset *m, uint32_t runtime, uint64_t start, uint64_t end)
+{
+	struct mapset_range *wider;
+	uint32_t n;
+
+	for (uint32_t i = 0; i < m->n; i++)
+		(void)claim_range(&m->ranges[i], runtime);
+	if (start >= end)
+		return 0;
+	/* Each range that is there may have one before it, and two may be cut in two. */
+	wider = calloc(2 * (size_t)m->n + 3, sizeof(*wider));
+	if (!wider)
+		return -ENOMEM;
+	n = widen(m, runtime, start, end, wider);
+	if (n > MAPSET_RANGES_MAX) {
+		free(wider);
+		return -E2BIG;
+	}
+	free(m->ranges);
+	m->ranges = wider;
+	m->n = n;
+	return 0;
+}
+
+bool mapset_store_claim_jit(struct mapset_store *s, struct mapset *m, uint32_t runtime,
+			    uint64_t start, uint64_t end)
+{
+	const struct mapset_range *range = start < end ? mapset_find(m, start) : NULL;
+	bool changed = false;
+
+	for (uint32_t i = 0; i < m->n; i++) {
+		if (!claim_range(&m->ranges[i], runtime))
+			continue;
+		__atomic_store_n(&s->memory.mappings[m->first + i].flags,
+				 mapset_range_flags(&m->ranges[i]), __ATOMIC_RELEASE);
+		changed = true;
+	}
+	/* What caches have of these mappings is void. */
+	if (changed)
+		__atomic_fetch_add(s->memory.cache_epoch, 1, __ATOMIC_RELEASE);
+	return start >= end || (range && is_jit(range) && range->end >= end);
+}
+
+void mapset_store_each(struct mapset_store *s, void (*each)(struct mapset *m, void *arg), void *arg)
+{
+	struct mapset *m, *next;
+
+	HASH_ITER (hh, s->by_id, m, next)
+		each(m, arg);
 }
 
 /* Names M in the kernel's entry of TGID, unless that entry is no longer about this program. */
@@ -145,49 +278,72 @@ static int publish_process(struct mapset_store *s, const struct mapset *m)
 	return s->memory.set_process(s->memory.arg, m->tgid, &entry) < 0 ? -ESRCH : 0;
 }
 
+/* What MAPS say, without a place in the kernel. */
+static int mapset_new(struct mapset_store *s, int proc_dirfd, uint32_t tgid,
+		      const struct maps *maps, uint64_t now_ms, struct mapset **ret)
+{
+	struct mapset *m = calloc(1, sizeof(*m));
+
+	if (m)
+		m->ranges = calloc(MAX(maps->n, 1), sizeof(*m->ranges));
+	if (!m || !m->ranges) {
+		free(m);
+		return -ENOMEM;
+	}
+	m->tgid = tgid;
+	for (size_t i = 0; i < maps->n && m->n < MAPSET_RANGES_MAX; i++)
+		if (maps->entries[i].kind != MAPPING_OTHER &&
+		    add_range(s, m, proc_dirfd, &maps->entries[i], now_ms) < 0)
+			metric_add(M_MAPS_READ_PARTIAL, 1);
+	do {
+		m->id = s->next_id++;
+	} while (!m->id || mapset_store_find(s, m->id));
+	*ret = m;
+	return 0;
+}
+
+static void forget_stale(struct mapset_store *s, uint32_t tgid)
+{
+	struct stale *stale;
+
+	HASH_FIND(hh, s->stale, &tgid, sizeof(tgid), stale);
+	if (stale)
+		drop_stale(s, stale);
+}
+
 int mapset_store_read(struct mapset_store *s, int proc_dirfd, uint32_t tgid, uint64_t start_time,
 		      uint64_t exec_id, uint64_t now_ns, struct mapset **ret)
 {
+	uint64_t now_ms = now_ns / 1000000;
 	struct maps maps = {};
 	struct mapset *m;
 	int r = maps_read(proc_dirfd, tgid, &maps);
 
+	forget_stale(s, tgid);
 	if (r < 0) {
 		metric_add(M_MAPS_READ_FAILED, 1);
 		return r;
 	}
 	metric_add(M_MAPS_READ_OK, 1);
-	m = calloc(1, sizeof(*m));
-	if (m)
-		m->ranges = calloc(MAX(maps.n, 1), sizeof(*m->ranges));
-	if (!m || !m->ranges) {
-		free(m);
-		maps_done(&maps);
-		return -ENOMEM;
-	}
-	m->tgid = tgid;
+	r = mapset_new(s, proc_dirfd, tgid, &maps, now_ms, &m);
+	maps_done(&maps);
+	if (r < 0)
+		return r;
 	m->exec_id = exec_id;
 	m->start_time = start_time;
 	m->read_ns = now_ns;
-	for (size_t i = 0; i < maps.n && m->n < MAPSET_RANGES_MAX; i++)
-		if (maps.entries[i].kind != MAPPING_OTHER &&
-		    add_range(s, m, proc_dirfd, &maps.entries[i], now_ns / 1000000) < 0)
-			metric_add(M_MAPS_READ_PARTIAL, 1);
-	maps_done(&maps);
-	r = range_alloc_get(s->room, m->n, now_ns / 1000000, &m->first);
+	if (s->hooks.made)
+		s->hooks.made(m, s->hooks.arg);
+	r = range_alloc_get(s->room, m->n, now_ms, &m->first);
 	if (r < 0) {
-		m->first = 0;
-		for (uint32_t i = 0; i < m->n; i++)
-			if (m->ranges[i].image)
-				image_store_put(s->images, m->ranges[i].image, now_ns / 1000000);
+		if (s->hooks.gone)
+			s->hooks.gone(m, s->hooks.arg);
+		put_images(s, m, now_ms);
 		free(m->ranges);
 		free(m);
 		metric_add(M_MAPPING_SLAB_FULL, 1);
 		return r;
 	}
-	do {
-		m->id = s->next_id++;
-	} while (!m->id || mapset_store_find(s, m->id));
 	publish_ranges(s, m);
 	/* Kept even when the process is gone by now: samples of it are still to be named. */
 	(void)publish_process(s, m);
@@ -231,9 +387,11 @@ static bool is_same_code(const struct mapset_range *a, const struct mapset_range
 uint32_t mapset_first_exchanged(const struct mapset *walked, const struct mapset *now,
 				const uint64_t *words, uint32_t n)
 {
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < n; i += kiln_frame_words(words[i])) {
 		uint64_t pc = (words[i] & KILN_FRAME_PC_MASK) - !!(words[i] & KILN_FRAME_RETURN);
 
+		if (KILN_FRAME_KIND(words[i]) != KILN_FRAME_NATIVE)
+			continue;
 		if (!is_same_code(mapset_find(walked, pc), mapset_find(now, pc)))
 			return i;
 	}
@@ -257,11 +415,59 @@ static bool says(const struct mapset *m, const struct sideband_mapping *new)
 	const struct mapset_range *range = mapset_find(m, new->start);
 	const struct stored_image *image = range ? range->image : NULL;
 
-	return range && range->start <= new->start && range->end >= new->start + new->length &&
-	       range->offset + (new->start - range->start) == new->offset &&
+	if (!range || range->start > new->start || range->end < new->start + new->length)
+		return false;
+	/* Memory without a file has its own address as the offset. */
+	if (is_jit(range) && !new->inode)
+		return true;
+	return range->offset + (new->start - range->start) == new->offset &&
 	       (image ? image->inode == new->inode && image->dev_major == new->dev_major &&
 			    image->dev_minor == new->dev_minor
 		      : !new->inode);
+}
+
+/* M knows nothing of what is there now. */
+static bool lacks(const struct mapset *m, const struct sideband_mapping *new)
+{
+	uint32_t lo = 0, hi = m->n; /* the first range that ends behind the start */
+
+	while (lo < hi) {
+		uint32_t mid = (lo + hi) / 2;
+
+		if (m->ranges[mid].end <= new->start)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo == m->n || m->ranges[lo].start >= new->start + new->length;
+}
+
+static bool add_stale(struct mapset_store *s, uint32_t tgid, uint32_t mapset)
+{
+	struct stale *stale;
+
+	HASH_FIND(hh, s->stale, &tgid, sizeof(tgid), stale);
+	if (stale) {
+		stale->mapset = mapset;
+		return true;
+	}
+	stale = HASH_COUNT(s->stale) < STALE_MAX ? calloc(1, sizeof(*stale)) : NULL;
+	if (!stale)
+		return false;
+	stale->tgid = tgid;
+	stale->mapset = mapset;
+	HASH_ADD(hh, s->stale, tgid, sizeof(tgid), stale);
+	return true;
+}
+
+bool mapset_store_is_stale(const struct mapset_store *s, uint32_t tgid, uint32_t id)
+{
+	struct stale *stale;
+
+	if (!s->stale)
+		return false;
+	HASH_FIND(hh, s->stale, &tgid, sizeof(tgid), stale);
+	return stale && stale->mapset == id;
 }
 
 void mapset_store_mapped(struct mapset_store *s, const struct sideband_mapping *mapping)
@@ -275,6 +481,8 @@ void mapset_store_mapped(struct mapset_store *s, const struct sideband_mapping *
 	if (m && says(m, mapping))
 		return;
 	metric_add(M_MAPSETS_OUTDATED, 1);
+	if (m && lacks(m, mapping) && add_stale(s, mapping->tgid, entry.mapset))
+		return;
 	s->changes[s->n_changes++ % CHANGES_KEPT] =
 	    (struct change){mapping->tgid, entry.mapset, mapping->time};
 	mapset_store_forget(s, mapping->tgid);
@@ -304,8 +512,12 @@ static int compare_ids(const void *a, const void *b)
 
 void mapset_store_sweep(struct mapset_store *s, const uint32_t *named, size_t n, uint64_t now_ms)
 {
+	struct stale *stale, *next_stale;
 	struct mapset *m, *next;
 
+	HASH_ITER (hh, s->stale, stale, next_stale)
+		if (!bsearch(&stale->mapset, named, n, sizeof(*named), compare_ids))
+			drop_stale(s, stale);
 	HASH_ITER (hh, s->by_id, m, next) {
 		if (bsearch(&m->id, named, n, sizeof(*named), compare_ids)) {
 			m->unnamed_sweeps = 0;

@@ -24,9 +24,21 @@ struct mapset_range {
 	uint64_t offset;	    /* in the file, bytes */
 	struct stored_image *image; /* NULL: JIT or other memory without a file */
 	bool jit;
+	uint8_t runtime; /* enum kiln_runtime_id whose JIT code it is */
 };
 
+/* enum kiln_mapping_flags */
+static inline uint32_t mapset_range_flags(const struct mapset_range *range)
+{
+	return range->jit
+		   ? KILN_MAPPING_JIT | (uint32_t)range->runtime << KILN_MAPPING_RUNTIME_SHIFT
+		   : 0;
+}
+
 struct mapset {
+	/* Where names of its frames are, by enum kiln_runtime_id; see agent/runtime/runtimes.h. Set
+	 * by the loop once, read by anybody. */
+	_Atomic uint32_t name_space[KILN_RUNTIME_COUNT];
 	uint32_t id;   /* never 0 */
 	uint32_t tgid; /* the process whose maps were read */
 	uint64_t exec_id;
@@ -48,6 +60,30 @@ struct mapset_store *mapset_store_free(struct mapset_store *s);
 DEFINE_CLEANUP(struct mapset_store *, mapset_store_free)
 
 /*
+ * MADE is told of each mapset before the kernel knows of it (its id is valid, and it may claim JIT
+ * memory), GONE before it is freed.
+ */
+struct mapset_hooks {
+	void (*made)(struct mapset *m, void *arg);
+	void (*gone)(struct mapset *m, void *arg);
+	void *arg;
+};
+void mapset_store_set_hooks(struct mapset_store *s, const struct mapset_hooks *hooks);
+
+/*
+ * The JIT memory of M is RUNTIME's, unless it is another's already; and so is [START, END), if
+ * that is not empty, where there is no file, whether it can be executed already or not. For a
+ * mapset that is being made.
+ */
+int mapset_claim_jit(struct mapset *m, uint32_t runtime, uint64_t start, uint64_t end) _must_check_;
+/* The same for one that is published: memory that it has. False: [START, END) is more than that. */
+bool mapset_store_claim_jit(struct mapset_store *s, struct mapset *m, uint32_t runtime,
+			    uint64_t start, uint64_t end);
+/* EACH may not add or remove any. */
+void mapset_store_each(struct mapset_store *s, void (*each)(struct mapset *m, void *arg),
+		       void *arg);
+
+/*
  * Reads the maps of TGID and puts them into the kernel. -ESRCH when the process is gone or has
  * become another program meanwhile, -ENOSPC when the kernel's slab is full.
  */
@@ -64,8 +100,10 @@ uint32_t mapset_first_exchanged(const struct mapset *walked, const struct mapset
 				const uint64_t *words, uint32_t n);
 
 /*
- * A process has mapped code at [START, START + LENGTH) of this file. Unless its mapset says so
- * already, the kernel forgets the mapset: the process's next sample has its maps read anew.
+ * A process has mapped code at [START, START + LENGTH) of this file. When its mapset says so
+ * already, nothing happens. When nothing was known there, the mapset stays in force: what it says
+ * holds, and mapset_store_is_stale() tells that there is more. When the mapset says something else,
+ * the kernel forgets it. In both cases the process's next sample has its maps read anew.
  */
 struct sideband_mapping;
 void mapset_store_mapped(struct mapset_store *s, const struct sideband_mapping *mapping);
@@ -75,6 +113,8 @@ void mapset_store_mapped(struct mapset_store *s, const struct sideband_mapping *
  */
 bool mapset_store_was_outdated(const struct mapset_store *s, uint32_t tgid, uint32_t id,
 			       uint64_t time);
+/* TGID, whose mapset is ID, has mapped more code. Until its maps are read again. */
+bool mapset_store_is_stale(const struct mapset_store *s, uint32_t tgid, uint32_t id);
 /* The kernel forgets the mapset of TGID. */
 void mapset_store_forget(struct mapset_store *s, uint32_t tgid);
 

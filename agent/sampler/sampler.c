@@ -59,6 +59,21 @@ static int get_process(void *arg, uint32_t tgid, struct kiln_process *ret)
 	return bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.processes), &tgid, ret);
 }
 
+static int set_runtime(void *arg, const struct kiln_runtime_key *key,
+		       const struct kiln_runtime *runtime)
+{
+	struct sampler *s = arg;
+
+	return bpf_map_update_elem(bpf_map__fd(s->skel->maps.runtimes), key, runtime, BPF_ANY);
+}
+
+static void delete_runtime(void *arg, const struct kiln_runtime_key *key)
+{
+	struct sampler *s = arg;
+
+	(void)bpf_map_delete_elem(bpf_map__fd(s->skel->maps.runtimes), key);
+}
+
 /* The kernel rounds the mapping of an array map up to whole pages. */
 static void *map_array(const struct bpf_map *map, size_t *ret_len)
 {
@@ -81,6 +96,8 @@ static int map_memory(struct sampler *s, struct error *err)
 	s->memory.cache_epoch = &s->skel->bss->cache_epoch;
 	s->memory.set_process = set_process;
 	s->memory.get_process = get_process;
+	s->memory.set_runtime = set_runtime;
+	s->memory.delete_runtime = delete_runtime;
 	s->memory.arg = s;
 	if (!s->memory.slab || !s->memory.tables || !s->memory.mappings)
 		return error_set(err, -errno, "cannot map BPF arrays: %m");

@@ -18,6 +18,7 @@
 #include "agent/elf/unwind.h"
 #include "agent/sampler/finisher.h"
 #include "agent/sampler/sideband.h"
+#include "agent/window/runtime_frames.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
 
@@ -45,6 +46,7 @@ struct compile_job {
 	struct stored_image *stored;
 	struct image *image;
 	struct unwind_table *table;
+	struct runtime_probe probe;
 	struct error err;
 	int result;
 	bool big;
@@ -59,6 +61,8 @@ struct intake {
 	struct image_store *images;
 	struct unwind_store *unwind;
 	struct mapset_store *mapsets;
+	struct runtimes *runtimes;
+	struct runtime_frames *runtime_frames;
 	struct sideband *sideband;
 	struct process_table *processes;
 	struct stack_table *stacks;
@@ -119,6 +123,20 @@ static void on_mappings_lost(void *arg)
 	sampler_each_process(in->sampler, forget_mappings, in);
 }
 
+static int start_runtimes(struct intake *in)
+{
+	struct runtimes_options options = {
+	    .table = runtime_table,
+	    .tracers = in->config->receiver.tracers,
+	    .memory = sampler_memory(in->sampler),
+	    .mapsets = in->mapsets,
+	    .source = {.proc_dirfd = in->proc_dirfd},
+	};
+	int r = runtimes_new(&options, &in->runtimes);
+
+	return r < 0 ? r : runtime_frames_new(in->runtimes, &in->runtime_frames);
+}
+
 int intake_new(const struct config *config, struct sampler *sampler, uv_loop_t *loop,
 	       struct intake **ret, struct error *err)
 {
@@ -146,6 +164,8 @@ int intake_new(const struct config *config, struct sampler *sampler, uv_loop_t *
 		r = image_store_new(KILN_MAX_IMAGES - 1, on_image_drop, in, &in->images);
 	if (!r)
 		r = mapset_store_new(sampler_memory(sampler), in->images, in->unwind, &in->mapsets);
+	if (!r)
+		r = start_runtimes(in);
 	if (!r)
 		r = process_table_new(&in->processes);
 	if (!r)
@@ -183,6 +203,8 @@ struct intake *intake_free(struct intake *in)
 		forget_waiting(in, in->waiting);
 	stack_table_free(in->stacks);
 	process_table_free(in->processes);
+	runtime_frames_free(in->runtime_frames);
+	runtimes_free(in->runtimes);
 	mapset_store_free(in->mapsets);
 	image_store_free(in->images);
 	unwind_store_free(in->unwind);
@@ -217,6 +239,9 @@ static void account(struct intake *in, const struct kiln_sample *record, struct 
 	count_end(end);
 	r = stack_table_get(in->stacks, mapset, end, record->words, record->n_kernel, user,
 			    (uint16_t)n_user, in->window->number, &stack);
+	if (!r && stack->has_runtimes)
+		runtime_frames_see(in->runtime_frames, stack, mapset, record->tgid,
+				   in->window->number, clock_ns(CLOCK_MONOTONIC));
 	if (!r)
 		r = window_add(in->window, stack, process, record->tid, record->comm,
 			       record->policy, time);
@@ -237,7 +262,12 @@ static void compile_table(uv_work_t *work)
 {
 	struct compile_job *job = container_of(work, struct compile_job, work);
 
+	/* First the probe: compiling ends with giving the file's pages back. */
+	runtime_probe(runtime_table, job->intake->config->receiver.tracers, job->image,
+		      &job->probe);
 	job->result = unwind_compile(job->image, &job->table, &job->err);
+	if (!job->result)
+		job->result = runtime_mark(&job->probe, &job->table);
 }
 
 /* Tries every sample that waits; those that need another table wait on. */
@@ -267,6 +297,7 @@ static void finish_job(struct compile_job *job, int r)
 	image_store_put(in->images, job->stored, now_ms());
 	image_unref(job->image);
 	unwind_table_free(job->table);
+	runtime_probe_done(&job->probe);
 	free(job);
 }
 
@@ -309,6 +340,8 @@ static void compile_done(uv_work_t *work, int status)
 
 	if (job->big)
 		start_next_big(in);
+	if (!r)
+		runtimes_probed(in->runtimes, job->image, &job->probe, clock_ns(CLOCK_MONOTONIC));
 	if (!r)
 		r = unwind_store_load(in->unwind, job->stored, job->table, now_ms());
 	else
@@ -468,12 +501,19 @@ static struct mapset *learn_mappings(struct intake *in, const struct kiln_sample
 
 /*
  * The mapset that the kernel walked by, or, when the process had exchanged a library by then and we
- * had not told the kernel yet, the one that holds since.
+ * had not told the kernel yet, the one that holds since. When it has more code only, the new one is
+ * for the samples that come next, and for a walk that came there.
  */
 static struct mapset *current_mapset(struct intake *in, const struct kiln_sample *record)
 {
 	struct mapset *fresh = NULL;
 
+	if (mapset_store_is_stale(in->mapsets, record->tgid, record->mapset) &&
+	    !mapset_store_read(in->mapsets, in->proc_dirfd, record->tgid, record->start_time,
+			       record->exec_id, clock_ns(CLOCK_MONOTONIC), &fresh) &&
+	    record->end == KILN_END_NO_MAPPING)
+		return fresh;
+	fresh = NULL;
 	if (mapset_store_was_outdated(in->mapsets, record->tgid, record->mapset, record->time))
 		fresh = learn_mappings(in, record);
 	return fresh ? fresh : mapset_store_find(in->mapsets, record->mapset);
@@ -580,6 +620,8 @@ void intake_set_containers(struct intake *in,
 
 void intake_use_window(struct intake *in, struct window *w)
 {
+	if (in->window && in->window != w)
+		runtime_frames_finish(in->runtime_frames, in->window->number);
 	in->window = w;
 }
 
@@ -593,6 +635,7 @@ void intake_drain(struct intake *in, struct window *w)
 	if (in->reading)
 		image_forget(in->reading);
 	load_ready(in);
+	runtime_frames_begin(in->runtime_frames, w->number);
 	(void)sampler_drain(in->sampler, consume_record, in);
 }
 
@@ -625,9 +668,14 @@ static void touch_tables(struct intake *in, const struct window *w)
 	for (const struct count *c = w->list; c; c = c->next) {
 		const struct stack *s = c->key.stack;
 
-		for (uint32_t i = 0; s->mapset && i < s->key.n_user; i++) {
-			const struct mapset_range *range = mapset_find(
-			    s->mapset, s->key.words[s->key.n_kernel + i] & KILN_FRAME_PC_MASK);
+		const uint64_t *words = s->key.words + s->key.n_kernel;
+
+		for (uint32_t i = 0; s->mapset && i < s->key.n_user;
+		     i += kiln_frame_words(words[i])) {
+			const struct mapset_range *range =
+			    KILN_FRAME_KIND(words[i]) == KILN_FRAME_NATIVE
+				? mapset_find(s->mapset, words[i] & KILN_FRAME_PC_MASK)
+				: NULL;
 
 			if (range && range->image)
 				unwind_store_touch(in->unwind, range->image, now);
@@ -645,11 +693,17 @@ void intake_sweep(struct intake *in, const struct window *w)
 	touch_tables(in, w);
 	/* What W refers to stays until the next sweep. */
 	stack_table_sweep(in->stacks, w->number - keep, w->number);
+	runtime_frames_sweep(in->runtime_frames, w->number - keep);
 	if (!in->waiting)
 		process_table_sweep(in->processes, w->number - keep);
 	if (!sampler_named_mapsets(in->sampler, in->proc_dirfd, &named, &n))
 		mapset_store_sweep(in->mapsets, named, n, now);
 	image_store_sweep(in->images, now, in->pressure ? 1000 : IMAGES_KEEP_MS);
+}
+
+struct runtimes *intake_runtimes(const struct intake *in)
+{
+	return in->runtimes;
 }
 
 void intake_set_pressure(struct intake *in, enum memory_pressure pressure)
@@ -669,5 +723,6 @@ void intake_read_stats(const struct intake *in, struct intake_stats *ret)
 	    .waiting = in->n_waiting,
 	    .tables = unwind_store_loaded(in->unwind),
 	    .table_bytes = unwind_store_bytes(in->unwind),
+	    .name_bytes = runtime_names_bytes(runtimes_names(in->runtimes)),
 	};
 }

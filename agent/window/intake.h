@@ -9,6 +9,7 @@
 #include <uv.h>
 
 #include "agent/config/config.h"
+#include "agent/runtime/runtimes.h"
 #include "agent/sampler/sampler.h"
 #include "agent/window/window.h"
 
@@ -38,6 +39,8 @@ void intake_drain(struct intake *in, struct window *w);
 bool intake_busy(const struct intake *in);
 /* Takes what still waits as it is. For the end of a run. */
 void intake_give_up(struct intake *in, struct window *w);
+/* Names of runtimes' frames, for the naming; lives as long as IN. */
+struct runtimes *intake_runtimes(const struct intake *in);
 /* What the memory_limiter asks for: first what can be found again goes, then new stacks are
  * refused. */
 enum memory_pressure {
@@ -57,5 +60,6 @@ struct intake_stats {
 	size_t processes, stacks, stack_bytes, mapsets, images, waiting;
 	uint32_t tables;
 	size_t table_bytes;
+	size_t name_bytes; /* of runtimes' frames */
 };
 void intake_read_stats(const struct intake *in, struct intake_stats *ret);

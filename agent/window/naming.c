@@ -20,8 +20,11 @@
 struct naming {
 	struct symbolizer *symbolizer;
 	struct resource_builder *resources;
+	struct runtimes *runtimes; /* NULL: no names of runtimes' frames */
 	/* Indices in this build's batch. Keys: */
-	struct memo frames;    /* image, mapset or stack (NULL: kernel), address, pid of JIT code */
+	struct memo frames; /* image, mapset or stack (NULL: kernel), address, pid of JIT code */
+	/* Of runtimes: second word, first word, name space. What has no name is not there. */
+	struct memo runtime_frames;
 	struct memo functions; /* name (as symbolized: one pointer a function), line it starts at */
 	struct memo mappings;  /* image (NULL: kernel) */
 	struct batch_builder *batch;
@@ -62,6 +65,7 @@ struct naming *naming_free(struct naming *n)
 	if (!n)
 		return NULL;
 	memo_done(&n->frames);
+	memo_done(&n->runtime_frames);
 	memo_done(&n->functions);
 	memo_done(&n->mappings);
 	resource_builder_free(n->resources);
@@ -70,10 +74,16 @@ struct naming *naming_free(struct naming *n)
 	return NULL;
 }
 
+void naming_use_runtimes(struct naming *n, struct runtimes *rt)
+{
+	n->runtimes = rt;
+}
+
 size_t naming_bytes(const struct naming *n)
 {
 	return symbolizer_bytes(n->symbolizer) + memo_bytes(&n->frames) +
-	       memo_bytes(&n->functions) + memo_bytes(&n->mappings);
+	       memo_bytes(&n->runtime_frames) + memo_bytes(&n->functions) +
+	       memo_bytes(&n->mappings);
 }
 
 static uint32_t add_function(struct naming *n, const struct symbol *s)
@@ -257,6 +267,61 @@ static uint32_t user_location(struct naming *n, const struct stack *stack, const
 	return find_location(n, stack, pc, 0, stack, p, NULL);
 }
 
+/* A frame of a runtime, as it was read when the stack was first seen. */
+static uint32_t runtime_location(struct naming *n, const struct stack *stack,
+				 const uint64_t words[2])
+{
+	struct symbol_result sym = {.type = FRAME_ABORT};
+	const char *name = "runtime";
+	char fallback[64];
+	uint32_t space = 0, location;
+
+	if (n->runtimes)
+		space = runtimes_space(n->runtimes, stack->mapset, words[0], &name);
+	if (memo_find(&n->runtime_frames, (const void *)(uintptr_t)words[1], words[0], space,
+		      &location))
+		return location;
+	if (space)
+		(void)runtime_names_get(runtimes_names(n->runtimes), space, words, &sym);
+	snprintf(fallback, sizeof(fallback), "[%s: no name]", name);
+	location = add_location(n, BATCH_NO_MAPPING, 0, &sym, fallback);
+	(void)memo_add(&n->runtime_frames, (const void *)(uintptr_t)words[1], words[0], space,
+		       location);
+	return location;
+}
+
+static const char *const missing_names[KILN_MISSING_COUNT] = {
+    [KILN_MISSING_NONE] = "",
+    [KILN_MISSING_UNKNOWN] = "not read yet",
+    [KILN_MISSING_NO_THREAD] = "thread state not found",
+    [KILN_MISSING_READ] = "memory not readable",
+    [KILN_MISSING_BROKEN] = "structures make no sense",
+    [KILN_MISSING_BUDGET] = "more frames than one walk may follow",
+};
+
+static uint32_t missing_location(struct naming *n, uint64_t word)
+{
+	struct symbol_result sym = {.type = FRAME_ABORT};
+	const char *runtime = n->runtimes ? runtimes_name(n->runtimes, word >> 8 & 255) : "runtime";
+	char name[96];
+
+	snprintf(name, sizeof(name), "[%s: %s]", runtime,
+		 missing_names[(word & 255) % KILN_MISSING_COUNT]);
+	return add_location(n, BATCH_NO_MAPPING, 0, &sym, name);
+}
+
+/* The location of the user frame that begins with WORDS[AT]. */
+static uint32_t frame_location(struct naming *n, const struct stack *stack, const struct process *p,
+			       const uint64_t *words, uint32_t at)
+{
+	if (KILN_FRAME_KIND(words[at]) == KILN_FRAME_MISSING)
+		return missing_location(n, words[at]);
+	if (!KILN_FRAME_HAS_TWO(words[at]))
+		return user_location(n, stack, p, words[at]);
+	return runtime_location(
+	    n, stack, (uint64_t[2]){words[at], at + 1 < stack->key.n_user ? words[at + 1] : 0});
+}
+
 static const char *const end_names[KILN_END_COUNT] = {
     [KILN_END_NO_PROCESS] = "[incomplete: process not known]",
     [KILN_END_NO_MAPPING] = "[incomplete: code in no known mapping]",
@@ -270,6 +335,7 @@ static const char *const end_names[KILN_END_COUNT] = {
 static uint32_t name_stack(struct naming *n, struct stack *stack, const struct process *p)
 {
 	const struct stack_key *key = &stack->key;
+	const uint64_t *user = key->words + key->n_kernel;
 	uint32_t len = 0;
 
 	if (stack->named_build == n->build)
@@ -278,8 +344,8 @@ static uint32_t name_stack(struct naming *n, struct stack *stack, const struct p
 	for (uint32_t i = 0; i < key->n_kernel; i++)
 		n->locations[len++] =
 		    find_location(n, NULL, key->words[i] - (i ? 1 : 0), 0, stack, p, NULL);
-	for (uint32_t i = 0; i < key->n_user; i++)
-		n->locations[len++] = user_location(n, stack, p, key->words[key->n_kernel + i]);
+	for (uint32_t i = 0; i < key->n_user; i += kiln_frame_words(user[i]))
+		n->locations[len++] = frame_location(n, stack, p, user, i);
 	if (key->end < KILN_END_COUNT && end_names[key->end]) {
 		struct symbol_result cut = {.type = FRAME_ABORT};
 
@@ -333,6 +399,7 @@ int naming_build(struct naming *n, const struct window *w, uint64_t whose, const
 		return r;
 	n->build++;
 	memo_begin(&n->frames);
+	memo_begin(&n->runtime_frames);
 	memo_begin(&n->functions);
 	memo_begin(&n->mappings);
 	for (struct count *c = w->list; c; c = c->next)

@@ -7,6 +7,7 @@
 
 #include "agent/config/config.h"
 #include "agent/profile/batch.h"
+#include "agent/runtime/runtimes.h"
 #include "agent/window/window.h"
 
 struct naming;
@@ -14,6 +15,9 @@ struct naming;
 int naming_new(const struct config *config, struct naming **ret, struct error *err) _must_check_;
 struct naming *naming_free(struct naming *n);
 DEFINE_CLEANUP(struct naming *, naming_free)
+
+/* Where frames of runtimes have their names; RT outlives N. Without it they have none. */
+void naming_use_runtimes(struct naming *n, struct runtimes *rt);
 
 /*
  * HZ: rate of each policy (KILN_MAX_POLICIES entries), for the profiles' periods. Of the counts

@@ -53,6 +53,25 @@ struct stack_table *stack_table_free(struct stack_table *t)
 	return NULL;
 }
 
+/* What S has of runtimes. */
+static void count_runtimes(struct stack *s)
+{
+	const uint64_t *words = s->key.words + s->key.n_kernel;
+
+	for (uint32_t i = 0; i < s->key.n_user; i += kiln_frame_words(words[i])) {
+		uint32_t kind = KILN_FRAME_KIND(words[i]), id = 0;
+
+		if (kind == KILN_FRAME_MISSING) {
+			id = (words[i] >> 8 & 255) % KILN_RUNTIME_COUNT;
+			s->missing[id] = (words[i] & 255) % KILN_MISSING_COUNT;
+		} else if (KILN_FRAME_HAS_TWO(words[i])) {
+			id = (kind - KILN_FRAME_PYTHON + 1) % KILN_RUNTIME_COUNT;
+			s->runtime_frames[id]++;
+		}
+		s->has_runtimes |= id != 0;
+	}
+}
+
 int stack_table_get(struct stack_table *t, struct mapset *mapset, enum kiln_end end,
 		    const uint64_t *kernel, uint16_t n_kernel, const uint64_t *user,
 		    uint16_t n_user, uint32_t window, struct stack **ret)
@@ -89,6 +108,7 @@ int stack_table_get(struct stack_table *t, struct mapset *mapset, enum kiln_end 
 		return -ENOMEM;
 	*s = (struct stack){.mapset = mapset, .last_window = window};
 	memcpy(&s->key, key, size);
+	count_runtimes(s);
 	if (mapset)
 		mapset->refs++;
 	HASH_ADD_KEYPTR_BYHASHVALUE(hh, t->stacks, &s->key, size, hash, s);

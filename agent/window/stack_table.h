@@ -13,6 +13,9 @@
 
 enum { STACKS_MAX = 131072, STACK_BYTES_MAX = 48 << 20 };
 
+_Static_assert(KILN_FRAME_V8 - KILN_FRAME_PYTHON == KILN_RUNTIME_V8 - KILN_RUNTIME_PYTHON,
+	       "kinds of frames in the order of the runtimes");
+
 struct stack_key {
 	uint32_t mapset; /* id; 0: none was known */
 	uint32_t end;	 /* enum kiln_end */
@@ -25,6 +28,11 @@ struct stack {
 	struct mapset *mapset; /* one of its refs; NULL: none was known */
 	uint32_t last_window;
 	uint32_t named_build, named_stack; /* index in the batch that build NAMED_BUILD makes */
+	/* Runtimes: what its words hold of each, and the window that its frames were named for. */
+	uint16_t runtime_frames[KILN_RUNTIME_COUNT];
+	uint8_t missing[KILN_RUNTIME_COUNT]; /* enum kiln_missing */
+	bool has_runtimes;
+	uint32_t runtime_window;
 	UT_hash_handle hh;
 	struct stack_key key; /* last: has a flexible tail */
 };

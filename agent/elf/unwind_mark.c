@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A table is written anew, front to back, by the one writer of tables (rows.h): its rows, and
+ * between them the borders of the ranges. What a row says outside of the ranges stays word for
+ * word. Any thread; nothing is shared.
+ */
+#include "agent/elf/rows.h"
+
+/* Where something may change: a row, or the border of a range. */
+struct walker {
+	const struct unwind_table *t;
+	uint32_t row, block;
+};
+
+static uint64_t table_end(const struct unwind_table *t)
+{
+	return t->base + ((uint64_t)t->blocks << KILN_BLOCK_SHIFT);
+}
+
+/* The address of the row that the walker stands at. */
+static uint64_t row_address(struct walker *w)
+{
+	const struct unwind_table *t = w->t;
+
+	if (w->row >= t->n_rows)
+		return UINT64_MAX;
+	while (w->block + 1 < t->blocks && t->index[w->block + 1] <= w->row)
+		w->block++;
+	return t->base + ((uint64_t)w->block << KILN_BLOCK_SHIFT) +
+	       (t->rows[w->row].low & ((1U << KILN_BLOCK_SHIFT) - 1));
+}
+
+static const struct unwind_range *range_of(const struct unwind_range *ranges, size_t n, uint64_t pc)
+{
+	for (size_t i = 0; i < n; i++)
+		if (pc >= ranges[i].start && pc < ranges[i].end)
+			return &ranges[i];
+	return NULL;
+}
+
+static uint64_t next_border(const struct unwind_range *ranges, size_t n, uint64_t after)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (size_t i = 0; i < n; i++) {
+		if (ranges[i].start >= ranges[i].end)
+			continue;
+		if (ranges[i].start > after)
+			next = MIN(next, ranges[i].start);
+		if (ranges[i].end > after)
+			next = MIN(next, ranges[i].end);
+	}
+	return next;
+}
+
+static struct kiln_rule marked(const struct kiln_rule *rule, const struct unwind_range *range,
+			       uint32_t runtime)
+{
+	struct kiln_rule r = *rule;
+
+	/* The first runtime that claims code has it. */
+	if (!range || (r.flags & KILN_RULE_RUNTIME))
+		return r;
+	if (range->frame_pointer)
+		r = (struct kiln_rule){.kind = KILN_RULE_FP};
+	else if (r.kind == KILN_RULE_DEREF)
+		return r; /* has no place for the mark; signal trampolines and the like */
+	r.flags |= KILN_RULE_RUNTIME;
+	r.deref_off = (int32_t)runtime;
+	return r;
+}
+
+int unwind_table_mark(struct unwind_table **table, const struct unwind_range *ranges, size_t n,
+		      uint32_t runtime)
+{
+	struct unwind_table *old = *table;
+	_cleanup_(rows_done) struct rows rows = {0};
+	struct walker w = {.t = old};
+	uint32_t rule = 0;
+	uint64_t pc = old->base;
+	int r = rows_init(&rows, old->base, table_end(old));
+
+	while (r == 0 && pc < table_end(old)) {
+		const struct unwind_range *range = range_of(ranges, n, pc);
+		struct kiln_rule now;
+
+		while (row_address(&w) <= pc)
+			rule = old->rows[w.row++].rule;
+		now = marked(&old->rules[rule], range, runtime);
+		rows_add(&rows, pc, &now);
+		pc = MIN(row_address(&w), next_border(ranges, n, pc));
+	}
+	if (r == 0)
+		r = rows_finish(&rows, table);
+	if (r < 0)
+		return r;
+	(*table)->unsupported += old->unsupported;
+	(*table)->malformed += old->malformed;
+	unwind_table_free(old);
+	return 0;
+}

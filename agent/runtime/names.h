@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct runtime_names: the functions of runtimes' frames, kept from the moment when a frame was
+ * first seen. A frame is told by the space it is of (one for each process and runtime) and its two
+ * words. Functions are interned: equal ones have the same pointers.
+ *
+ * The loop fills it, the naming worker reads; a mutex guards each call. What was touched in window
+ * N stays until window N + RUNTIME_NAMES_WINDOWS begins, so what the worker got of a window that is
+ * being named holds while it works. Beyond MAX_BYTES what was not touched for longest goes first.
+ */
+#pragma once
+
+#include "agent/symbol/symbolizer.h"
+
+enum {
+	RUNTIME_NAMES_WINDOWS = 4,
+	RUNTIME_NAME_MAX = 4096, /* bytes of one name or file name; what is longer is cut */
+};
+
+struct runtime_names;
+int runtime_names_new(size_t max_bytes, struct runtime_names **ret) _must_check_;
+struct runtime_names *runtime_names_free(struct runtime_names *n);
+DEFINE_CLEANUP(struct runtime_names *, runtime_names_free)
+
+enum runtime_name_state {
+	RUNTIME_NAME_UNKNOWN, /* nobody asked yet */
+	RUNTIME_NAME_KNOWN,
+	RUNTIME_NAME_FAILED, /* could not be read in an earlier window: try again */
+	RUNTIME_NAME_FAILED_NOW,
+};
+/* What is known of a frame, which WINDOW uses. */
+enum runtime_name_state runtime_names_touch(struct runtime_names *n, uint32_t space,
+					    const uint64_t words[2], uint32_t window);
+/*
+ * The functions of a frame, copied; SYM NULL or without functions: it could not be read. What is
+ * there already is replaced. -ENOSPC: full of what is in use, -ENOMEM.
+ */
+int runtime_names_put(struct runtime_names *n, uint32_t space, const uint64_t words[2],
+		      const struct symbol_result *sym, uint32_t window) _must_check_;
+/* The functions of a frame; false when there are none. */
+bool runtime_names_get(struct runtime_names *n, uint32_t space, const uint64_t words[2],
+		       struct symbol_result *ret);
+/* Forgets what was not touched since BEFORE_WINDOW. */
+void runtime_names_sweep(struct runtime_names *n, uint32_t before_window);
+size_t runtime_names_bytes(struct runtime_names *n);
+size_t runtime_names_count(struct runtime_names *n);

@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files are known by their content (htlhash), as unwind tables are: the same build in a hundred
+ * containers is probed once. What is remembered of them stays; their number is capped.
+ *
+ * A name space is one process's (tgid, start, exec) frames of one runtime. It outlives mapsets, of
+ * which a process that maps code has one after the other, so that names need not be read again for
+ * each; the number of a space is never used twice.
+ *
+ * An attachment that could not be made yet (-EAGAIN: the runtime has not set itself up, or its
+ * memory could not be read) is tried again when samples come that lack its frames.
+ */
+#include "agent/runtime/runtimes.h"
+
+#include <uthash.h>
+
+#include "lib/log.h"
+#include "lib/metrics.h"
+
+enum { NS_PER_MS = 1000000, SCRATCH_BYTES = 64 << 10, LOGGED_VERSIONS_MAX = 64 };
+
+struct known_key {
+	char content[sizeof(((struct image *)0)->htlhash)];
+	uint8_t id;
+};
+
+/* A build of a runtime. */
+struct known {
+	struct known_key key;
+	const struct interpreter_ops *ops;
+	struct runtime_image *image; /* NULL: not supported */
+	UT_hash_handle hh;
+};
+
+struct space_key {
+	uint64_t start_time, exec_id;
+	uint32_t tgid, id;
+};
+
+struct space {
+	struct space_key key;
+	uint32_t number, refs;
+	struct attachment *last; /* of those that are attached; NULL: none is */
+	UT_hash_handle hh;
+};
+
+struct attachment_key {
+	uint32_t mapset, id;
+};
+
+struct attachment {
+	struct attachment_key key;
+	struct mapset *mapset;
+	struct space *space;
+	const struct known *known; /* the one that was attached to, or is to be tried again */
+	bool attached;
+	void *state;
+	uint64_t retry_ns, wait_ns; /* wait_ns 0: not again */
+	UT_hash_handle hh;
+};
+
+struct runtimes {
+	struct runtimes_options options;
+	const struct interpreter_ops *by_id[RUNTIME_MAX]; /* those that are on */
+	struct known *known;
+	struct space *spaces;
+	uint32_t next_space;
+	struct attachment *attachments;
+	struct runtime_names *names;
+	uint64_t attached_ever[RUNTIME_MAX];
+	uint32_t attached[RUNTIME_MAX];
+	char unsupported[RUNTIME_MAX][160];
+	uint32_t logged; /* versions */
+	struct symbol_result result;
+	char scratch[SCRATCH_BYTES];
+};
+
+_Static_assert((int)KILN_RUNTIME_TRACER_PYTHON == (int)TRACER_PYTHON &&
+		   (int)KILN_RUNTIME_TRACER_V8 == (int)TRACER_V8,
+	       "a runtime's tracer is the same on both sides");
+_Static_assert((int)M_RUNTIME_FRAMES_V8 - (int)M_RUNTIME_FRAMES_PYTHON ==
+		   KILN_RUNTIME_V8 - KILN_RUNTIME_PYTHON,
+	       "rows of metrics in the order of enum kiln_runtime_id");
+
+static void made(struct mapset *m, void *arg);
+static void gone(struct mapset *m, void *arg);
+
+int runtimes_new(const struct runtimes_options *options, struct runtimes **ret)
+{
+	_cleanup_(runtimes_freep) struct runtimes *rt = calloc(1, sizeof(*rt));
+	struct mapset_hooks hooks = {made, gone, rt};
+	size_t bytes = options->max_name_bytes ? options->max_name_bytes : RUNTIME_NAMES_BYTES;
+	int r;
+
+	if (!rt)
+		return -ENOMEM;
+	rt->options = *options;
+	rt->next_space = 1;
+	for (size_t i = 0; options->table[i]; i++) {
+		const struct interpreter_ops *ops = options->table[i];
+
+		if (ops->id >= KILN_RUNTIME_COUNT || kiln_runtime_tracer(ops->id) != ops->tracer)
+			return -EINVAL;
+		if (options->tracers >> ops->tracer & 1)
+			rt->by_id[ops->id] = ops;
+	}
+	r = runtime_names_new(bytes, &rt->names);
+	if (r < 0)
+		return r;
+	mapset_store_set_hooks(options->mapsets, &hooks);
+	*ret = TAKE_PTR(rt);
+	return 0;
+}
+
+/* ---- attachments ----------------------------------------------------------------------------- */
+
+static struct attachment *find_attachment(const struct runtimes *rt, uint32_t mapset, uint32_t id)
+{
+	struct attachment_key key = {mapset, id};
+	struct attachment *a;
+
+	HASH_FIND(hh, rt->attachments, &key, sizeof(key), a);
+	return a;
+}
+
+static struct space *get_space(struct runtimes *rt, const struct mapset *m, uint32_t id)
+{
+	struct space_key key = {
+	    .start_time = m->start_time, .exec_id = m->exec_id, .tgid = m->tgid, .id = id};
+	struct space *space;
+
+	HASH_FIND(hh, rt->spaces, &key, sizeof(key), space);
+	if (!space) {
+		space = calloc(1, sizeof(*space));
+		if (!space)
+			return NULL;
+		space->key = key;
+		space->number = rt->next_space++;
+		HASH_ADD(hh, rt->spaces, key, sizeof(space->key), space);
+	}
+	space->refs++;
+	return space;
+}
+
+static void put_space(struct runtimes *rt, struct space *space)
+{
+	if (--space->refs)
+		return;
+	HASH_DEL(rt->spaces, space);
+	free(space);
+}
+
+/* The attachment of M and the runtime of K, new and without effect when there was none. */
+static struct attachment *get_attachment(struct runtimes *rt, struct mapset *m,
+					 const struct known *k)
+{
+	struct attachment *a = find_attachment(rt, m->id, k->ops->id);
+
+	if (a)
+		return a;
+	a = calloc(1, sizeof(*a));
+	if (!a)
+		return NULL;
+	a->space = get_space(rt, m, k->ops->id);
+	if (!a->space) {
+		free(a);
+		return NULL;
+	}
+	a->key = (struct attachment_key){m->id, k->ops->id};
+	a->mapset = m;
+	a->known = k;
+	atomic_store(&m->name_space[k->ops->id], a->space->number);
+	HASH_ADD(hh, rt->attachments, key, sizeof(a->key), a);
+	return a;
+}
+
+static void detach(struct runtimes *rt, struct attachment *a)
+{
+	const struct kernel_memory *memory = rt->options.memory;
+	struct kiln_runtime_key key = {a->key.mapset, a->key.id};
+
+	if (!a->attached)
+		return;
+	if (memory->delete_runtime)
+		memory->delete_runtime(memory->arg, &key);
+	if (a->known->ops->detach)
+		a->known->ops->detach(a->state);
+	a->state = NULL;
+	a->attached = false;
+	rt->attached[a->key.id]--;
+	if (a->space->last == a)
+		a->space->last = NULL;
+}
+
+static void drop_attachment(struct runtimes *rt, struct attachment *a)
+{
+	detach(rt, a);
+	HASH_DEL(rt->attachments, a);
+	put_space(rt, a->space);
+	free(a);
+}
+
+struct runtimes *runtimes_free(struct runtimes *rt)
+{
+	struct attachment *a, *next_attachment;
+	struct known *k, *next_known;
+
+	if (!rt)
+		return NULL;
+	if (rt->names)
+		mapset_store_set_hooks(rt->options.mapsets, &(struct mapset_hooks){});
+	HASH_ITER (hh, rt->attachments, a, next_attachment)
+		drop_attachment(rt, a);
+	HASH_ITER (hh, rt->known, k, next_known) {
+		HASH_DEL(rt->known, k);
+		if (k->image)
+			k->ops->forget(k->image);
+		free(k);
+	}
+	runtime_names_free(rt->names);
+	free(rt);
+	return NULL;
+}
+
+/* When to try again, each time later. */
+static void back_off(struct attachment *a, uint64_t now_ns)
+{
+	uint64_t max = (uint64_t)RUNTIME_RETRY_MAX_MS * NS_PER_MS;
+
+	a->wait_ns = MIN(MAX(a->wait_ns * 2, (uint64_t)RUNTIME_RETRY_MIN_MS * NS_PER_MS), max);
+	a->retry_ns = now_ns + a->wait_ns;
+}
+
+static void attach_failed(struct attachment *a, int r, const struct error *err, uint64_t now_ns)
+{
+	bool again = r == -EAGAIN || r == -EFAULT;
+
+	metric_add(r == -EAGAIN			 ? M_RUNTIME_ATTACH_NOT_READY
+		   : r == -ENOTSUP		 ? M_RUNTIME_ATTACH_UNSUPPORTED
+		   : r == -E2BIG || r == -ENOMEM ? M_RUNTIME_ATTACH_FULL
+		   : r == -ESRCH		 ? M_RUNTIME_ATTACH_GONE
+						 : M_RUNTIME_ATTACH_UNREADABLE,
+		   1);
+	log_debug("runtime", "%s %s: cannot attach to process %u: %s", a->known->ops->name,
+		  a->known->image->version, a->mapset->tgid,
+		  err->message[0] ? err->message : strerror(-r));
+	if (again)
+		back_off(a, now_ns);
+	else
+		a->wait_ns = 0;
+}
+
+/*
+ * One try. PUBLISHED: the kernel walks by the mapset already. 0; -ESTALE: attached, but the mapset
+ * lacks memory that the runtime has told of.
+ */
+static int try_attach(struct runtimes *rt, struct attachment *a, const struct known *k,
+		      const struct mapset_range *range, bool published, uint64_t now_ns)
+{
+	const struct kernel_memory *memory = rt->options.memory;
+	struct kiln_runtime_key key = {a->key.mapset, a->key.id};
+	struct target t = {&rt->options.source, a->mapset, a->mapset->tgid};
+	struct runtime_target target = runtime_target_of(&t, range);
+	struct kiln_runtime kernel = {};
+	struct error err = {};
+	void *state = NULL;
+	bool whole = true;
+	int r;
+
+	a->known = k;
+	r = k->ops->attach(k->image, &target, &kernel, &state, &err);
+	if (r == 0 && memory->set_runtime && memory->set_runtime(memory->arg, &key, &kernel) < 0) {
+		if (k->ops->detach)
+			k->ops->detach(state);
+		r = -E2BIG;
+	}
+	if (r < 0) {
+		attach_failed(a, r, &err, now_ns);
+		return r;
+	}
+	a->attached = true;
+	a->state = state;
+	a->space->last = a;
+	rt->attached[a->key.id]++;
+	rt->attached_ever[a->key.id]++;
+	metric_add(M_RUNTIME_ATTACH_OK, 1);
+	if (!k->image->owns_jit)
+		return 0;
+	if (published)
+		whole = mapset_store_claim_jit(rt->options.mapsets, a->mapset, a->key.id,
+					       target.code_start, target.code_end);
+	else if (mapset_claim_jit(a->mapset, a->key.id, target.code_start, target.code_end) < 0)
+		metric_add(M_MAPS_READ_PARTIAL, 1);
+	return whole ? 0 : -ESTALE;
+}
+
+static struct known *find_known(const struct runtimes *rt, const struct image *image, uint32_t id)
+{
+	struct known_key key;
+	struct known *k;
+
+	memset(&key, 0, sizeof(key));
+	memcpy(key.content, image->htlhash, sizeof(key.content));
+	key.id = (uint8_t)id;
+	HASH_FIND(hh, rt->known, &key, sizeof(key), k);
+	return k;
+}
+
+/*
+ * Attaches the runtime ID to M: to the first of its images where that works. -ENOENT: M has none;
+ * else as try_attach().
+ */
+static int attach_mapset(struct runtimes *rt, struct mapset *m, uint32_t id, bool published,
+			 uint64_t now_ns)
+{
+	const struct stored_image *last = NULL;
+	struct attachment *a;
+	int r = -ENOENT;
+
+	for (uint32_t i = 0; i < m->n; i++) {
+		/* A copy: attaching may exchange the ranges. */
+		struct mapset_range range = m->ranges[i];
+		const struct known *k;
+
+		if (!range.image || !range.image->image || range.image == last)
+			continue;
+		last = range.image;
+		k = find_known(rt, range.image->image, id);
+		if (!k || !k->image)
+			continue;
+		a = get_attachment(rt, m, k);
+		if (!a)
+			return -ENOMEM;
+		if (a->attached)
+			return 0;
+		r = try_attach(rt, a, k, &range, published, now_ns);
+		if (a->attached)
+			return r;
+	}
+	return r;
+}
+
+static void made(struct mapset *m, void *arg)
+{
+	struct runtimes *rt = arg;
+
+	for (uint32_t id = 1; rt->known && id < RUNTIME_MAX; id++)
+		if (rt->by_id[id])
+			(void)attach_mapset(rt, m, id, false, m->read_ns);
+}
+
+static void gone(struct mapset *m, void *arg)
+{
+	struct runtimes *rt = arg;
+
+	for (uint32_t id = 1; id < RUNTIME_MAX; id++) {
+		struct attachment *a = find_attachment(rt, m->id, id);
+
+		if (a)
+			drop_attachment(rt, a);
+	}
+}
+
+/* M is in force, and its process has memory that only a new one can tell. */
+static void renew(struct runtimes *rt, struct mapset *m, uint64_t now_ns)
+{
+	const struct kernel_memory *memory = rt->options.memory;
+	struct kiln_process entry;
+	struct mapset *fresh;
+
+	if (memory->get_process(memory->arg, m->tgid, &entry) < 0 || entry.mapset != m->id)
+		return;
+	if (mapset_store_read(rt->options.mapsets, rt->options.source.proc_dirfd, m->tgid,
+			      m->start_time, m->exec_id, now_ns, &fresh) < 0)
+		return;
+	fresh->reread_ns = m->reread_ns;
+	fresh->reread_wait_ns = m->reread_wait_ns;
+}
+
+void runtimes_missed(struct runtimes *rt, struct mapset *m, uint32_t id, uint64_t now_ns)
+{
+	struct attachment *a = find_attachment(rt, m->id, id);
+
+	if (!a || a->attached || !a->wait_ns || now_ns < a->retry_ns)
+		return;
+	if (attach_mapset(rt, m, id, true, now_ns) == -ESTALE)
+		renew(rt, m, now_ns);
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+struct holders {
+	const struct image *image;
+	uint32_t *ids;
+	size_t n, cap;
+};
+
+static void add_holder(struct mapset *m, void *arg)
+{
+	struct holders *h = arg;
+
+	for (uint32_t i = 0; i < m->n; i++) {
+		const struct stored_image *stored = m->ranges[i].image;
+
+		if (!stored || !stored->image || !streq(stored->image->htlhash, h->image->htlhash))
+			continue;
+		if (grow_array((void **)&h->ids, &h->cap, h->n + 1, sizeof(*h->ids), 1 << 20) == 0)
+			h->ids[h->n++] = m->id;
+		return;
+	}
+}
+
+static void attach_holders(struct runtimes *rt, const struct image *image, uint32_t id,
+			   uint64_t now_ns)
+{
+	struct holders h = {.image = image};
+
+	/* By id: renewing one adds another. */
+	mapset_store_each(rt->options.mapsets, add_holder, &h);
+	for (size_t i = 0; i < h.n; i++) {
+		struct mapset *m = mapset_store_find(rt->options.mapsets, h.ids[i]);
+
+		if (m && attach_mapset(rt, m, id, true, now_ns) == -ESTALE)
+			renew(rt, m, now_ns);
+	}
+	free(h.ids);
+}
+
+static void note_unsupported(struct runtimes *rt, const struct interpreter_ops *ops,
+			     const struct image *image, const char *why)
+{
+	snprintf(rt->unsupported[ops->id], sizeof(rt->unsupported[0]), "%s", why);
+	metric_add(M_RUNTIME_ATTACH_UNSUPPORTED, 1);
+	/* Once a build, and not for ever. */
+	if (rt->logged++ < LOGGED_VERSIONS_MAX)
+		log_warn("runtime", "%s: %s: only its native frames are shown: %s", ops->name,
+			 image->path, why[0] ? why : "this version is not supported");
+}
+
+void runtimes_probed(struct runtimes *rt, const struct image *image, struct runtime_probe *probe,
+		     uint64_t now_ns)
+{
+	for (size_t i = 0; i < probe->n; i++) {
+		const struct interpreter_ops *ops = probe->found[i].ops;
+		struct known *k;
+
+		if (find_known(rt, image, ops->id))
+			continue;
+		if (HASH_COUNT(rt->known) >= RUNTIME_IMAGES_MAX || !(k = calloc(1, sizeof(*k)))) {
+			metric_add(M_RUNTIME_ATTACH_FULL, 1);
+			continue;
+		}
+		memcpy(k->key.content, image->htlhash, sizeof(k->key.content));
+		k->key.id = (uint8_t)ops->id;
+		k->ops = ops;
+		k->image = TAKE_PTR(probe->found[i].image);
+		HASH_ADD(hh, rt->known, key, sizeof(k->key), k);
+		if (!k->image)
+			note_unsupported(rt, ops, image, probe->found[i].why);
+		else
+			log_debug("runtime", "%s: %s %s", image->path, ops->name,
+				  k->image->version);
+		if (k->image)
+			attach_holders(rt, image, ops->id, now_ns);
+	}
+	runtime_probe_done(probe);
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static const struct interpreter_ops *ops_of(const struct runtimes *rt, uint64_t word)
+{
+	for (uint32_t id = 1; id < RUNTIME_MAX; id++)
+		if (rt->by_id[id] && rt->by_id[id]->kind == KILN_FRAME_KIND(word))
+			return rt->by_id[id];
+	return NULL;
+}
+
+uint32_t runtimes_space(const struct runtimes *rt, const struct mapset *m, uint64_t word,
+			const char **ret_name)
+{
+	const struct interpreter_ops *ops = ops_of(rt, word);
+
+	*ret_name = ops ? ops->name : "runtime";
+	return ops && m ? atomic_load(&((struct mapset *)m)->name_space[ops->id]) : 0;
+}
+
+/* Reads the name of one frame and keeps it, or that it has none. */
+static void read_name(struct runtimes *rt, const struct interpreter_ops *ops,
+		      const struct mapset *m, uint32_t space, uint32_t tgid,
+		      const uint64_t words[2], uint32_t window)
+{
+	const struct attachment *a = find_attachment(rt, m->id, ops->id);
+	struct target t = {&rt->options.source, m, tgid};
+	struct target_memory memory = target_memory_of(&t);
+	int r = -ESRCH;
+
+	/* The mapset is newer than the walk, and could not be attached to: what holds of the
+	 * process before. */
+	if (a && !a->attached)
+		a = a->space->last;
+	rt->result.n = 0;
+	rt->result.type = ops->type;
+	if (a)
+		r = ops->symbolize(a->state, &memory, words, rt->scratch, sizeof(rt->scratch),
+				   &rt->result);
+	if (r < 0)
+		rt->result.n = 0;
+	metric_add(rt->result.n ? M_RUNTIME_NAMES_READ : M_RUNTIME_NAMES_FAILED, 1);
+	if (runtime_names_put(rt->names, space, words, &rt->result, window) < 0)
+		metric_add(M_RUNTIME_NAMES_FULL, 1);
+}
+
+bool runtimes_see(struct runtimes *rt, const struct mapset *m, uint32_t tgid, const uint64_t *words,
+		  uint32_t n, uint32_t window, uint32_t *budget)
+{
+	for (uint32_t i = 0; i + 1 < n; i += kiln_frame_words(words[i])) {
+		const struct interpreter_ops *ops;
+		enum runtime_name_state state;
+		uint32_t space;
+
+		if (!KILN_FRAME_HAS_TWO(words[i]))
+			continue;
+		ops = ops_of(rt, words[i]);
+		space = ops ? atomic_load(&((struct mapset *)m)->name_space[ops->id]) : 0;
+		if (!space)
+			continue;
+		state = runtime_names_touch(rt->names, space, &words[i], window);
+		if (state == RUNTIME_NAME_KNOWN || state == RUNTIME_NAME_FAILED_NOW)
+			continue;
+		if (!*budget)
+			return false;
+		--*budget;
+		read_name(rt, ops, m, space, tgid, &words[i], window);
+	}
+	return true;
+}
+
+struct runtime_names *runtimes_names(struct runtimes *rt)
+{
+	return rt->names;
+}
+
+const char *runtimes_name(const struct runtimes *rt, uint32_t id)
+{
+	return id < RUNTIME_MAX && rt->by_id[id] ? rt->by_id[id]->name : "runtime";
+}
+
+bool runtimes_status(const struct runtimes *rt, enum kiln_tracer tracer, struct runtime_status *ret)
+{
+	for (size_t i = 0; rt->options.table[i]; i++) {
+		const struct interpreter_ops *ops = rt->options.table[i];
+
+		if (ops->tracer != tracer)
+			continue;
+		*ret = (struct runtime_status){
+		    .enabled = rt->by_id[ops->id] != NULL,
+		    .attached = rt->attached[ops->id],
+		    .attached_ever = rt->attached_ever[ops->id],
+		    .unsupported = rt->unsupported[ops->id],
+		};
+		return true;
+	}
+	return false;
+}

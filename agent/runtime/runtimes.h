@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct runtimes: which files are runtimes, which processes run one, what the kernel's walkers
+ * have to know of them, and the names of their frames. Owned by the loop thread; only
+ * runtimes_names() is also read by the naming worker.
+ *
+ * An attachment belongs to a mapset: it is made with it, before the kernel knows the mapset, and
+ * goes with it. Processes that forked share a mapset and thus the attachment, but their memory is
+ * read by the sample's own tgid.
+ */
+#pragma once
+
+#include "agent/runtime/names.h"
+#include "agent/runtime/probe.h"
+#include "agent/runtime/target.h"
+
+enum {
+	RUNTIME_IMAGES_MAX = 512,	/* distinct builds of runtimes that are remembered */
+	RUNTIME_NAMES_BYTES = 16 << 20, /* names kept */
+	RUNTIME_RETRY_MIN_MS = 20,	/* between two tries to attach, at first */
+	RUNTIME_RETRY_MAX_MS = 5000,
+};
+
+struct runtimes_options {
+	const struct interpreter_ops *const *table; /* NULL at the end */
+	uint32_t tracers;			    /* bits; whose is not in it does nothing */
+	const struct kernel_memory *memory;
+	struct mapset_store *mapsets; /* outlives it; its hooks become the runtimes' */
+	struct target_source source;
+	size_t max_name_bytes; /* 0: RUNTIME_NAMES_BYTES */
+};
+
+struct runtimes;
+int runtimes_new(const struct runtimes_options *options, struct runtimes **ret) _must_check_;
+/* Before the mapset store. */
+struct runtimes *runtimes_free(struct runtimes *rt);
+DEFINE_CLEANUP(struct runtimes *, runtimes_free)
+
+/*
+ * IMAGE's file was probed: takes what PROBE found, and attaches to the processes that run it. To be
+ * called before its marked table is loaded. NOW_NS: CLOCK_MONOTONIC.
+ */
+void runtimes_probed(struct runtimes *rt, const struct image *image, struct runtime_probe *probe,
+		     uint64_t now_ns);
+/* A sample that was walked by M lacks frames of the runtime ID because it was not attached to: try
+ * again, if it is time to. */
+void runtimes_missed(struct runtimes *rt, struct mapset *m, uint32_t id, uint64_t now_ns);
+
+/*
+ * Has the names of all runtimes' frames in WORDS (N user words that were walked by M) read from the
+ * memory of TGID, unless they are known; all of them are in use in WINDOW. *BUDGET: how many may be
+ * read, counted down. False: it did not suffice.
+ */
+bool runtimes_see(struct runtimes *rt, const struct mapset *m, uint32_t tgid, const uint64_t *words,
+		  uint32_t n, uint32_t window, uint32_t *budget);
+
+/* Any thread, while RT lives. */
+struct runtime_names *runtimes_names(struct runtimes *rt);
+/*
+ * The name space in which M's frames of the kind of WORD are; *RET_NAME is the runtime's. 0: of no
+ * runtime that is known. Any thread.
+ */
+uint32_t runtimes_space(const struct runtimes *rt, const struct mapset *m, uint64_t word,
+			const char **ret_name);
+/* The runtime's name, or "runtime". Any thread. */
+const char *runtimes_name(const struct runtimes *rt, uint32_t id);
+
+struct runtime_status {
+	bool enabled;	   /* the agent has the tracer on and built in */
+	uint32_t attached; /* attachments now */
+	uint64_t attached_ever;
+	const char *unsupported; /* the version that was refused last; "" when none was */
+};
+/* Of the runtime whose tracer is TRACER; false when there is none. */
+bool runtimes_status(const struct runtimes *rt, enum kiln_tracer tracer,
+		     struct runtime_status *ret);

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading is process_vm_readv(2): it never stops the process and cannot write. A tgid that was
+ * given to another process meanwhile is not noticed here; cookies in frames are there for that.
+ */
+#include "agent/runtime/target.h"
+
+#include <sys/uio.h>
+
+#include "agent/process/maps.h"
+
+static int read_process(uint32_t tgid, uint64_t address, void *dst, size_t len)
+{
+	struct iovec local = {.iov_base = dst, .iov_len = len},
+		     remote = {.iov_base = (void *)(uintptr_t)address, .iov_len = len};
+	ssize_t n = process_vm_readv((pid_t)tgid, &local, 1, &remote, 1, 0);
+
+	if (n < 0)
+		return errno == ESRCH || errno == EPERM ? -errno : -EFAULT;
+	return (size_t)n == len ? 0 : -EFAULT;
+}
+
+static int read_target(void *arg, uint64_t address, void *dst, size_t len)
+{
+	const struct target *t = arg;
+
+	if (address + len < address)
+		return -EFAULT;
+	if (t->source->read)
+		return t->source->read(t->source->arg, t->tgid, address, dst, len);
+	return read_process(t->tgid, address, dst, len);
+}
+
+struct target_memory target_memory_of(struct target *t)
+{
+	return (struct target_memory){.read = read_target, .arg = t};
+}
+
+static const struct image *find_image(void *arg, const char *prefix, uint64_t *ret_bias)
+{
+	const struct target *t = arg;
+
+	for (uint32_t i = 0; i < t->mapset->n; i++) {
+		const struct mapset_range *range = &t->mapset->ranges[i];
+		const struct stored_image *stored = range->image;
+		const char *slash;
+
+		if (!stored || !stored->image || !stored->path)
+			continue;
+		slash = strrchr(stored->path, '/');
+		if (!has_prefix(slash ? slash + 1 : stored->path, prefix))
+			continue;
+		*ret_bias = range->bias;
+		return stored->image;
+	}
+	return NULL;
+}
+
+static int find_mapping(void *arg, uint64_t address, uint64_t *ret_start, uint64_t *ret_end)
+{
+	const struct target *t = arg;
+
+	return maps_find(t->source->proc_dirfd, t->tgid, address, ret_start, ret_end);
+}
+
+struct runtime_target runtime_target_of(struct target *t, const struct mapset_range *range)
+{
+	return (struct runtime_target){
+	    .memory = target_memory_of(t),
+	    .tgid = t->tgid,
+	    .bias = range->bias,
+	    .image = range->image->image,
+	    .find_image = find_image,
+	    .find_mapping = find_mapping,
+	    .arg = t,
+	};
+}

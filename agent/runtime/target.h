@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What attach() is given of a process: its memory, its images, its mappings. Loop thread, for the
+ * time of one call.
+ */
+#pragma once
+
+#include "agent/runtime/runtime.h"
+#include "agent/sampler/mapset.h"
+
+/* Where the memory of processes comes from: theirs, or for tests what a test made up. */
+struct target_source {
+	/* As struct target_memory's. NULL: process_vm_readv(2). */
+	int (*read)(void *arg, uint32_t tgid, uint64_t address, void *dst, size_t len);
+	void *arg;
+	int proc_dirfd;
+};
+
+struct target {
+	const struct target_source *source;
+	const struct mapset *mapset; /* NULL: only memory is asked for */
+	uint32_t tgid;
+};
+
+struct target_memory target_memory_of(struct target *t);
+/* Of RANGE, which is one of the mapset's. */
+struct runtime_target runtime_target_of(struct target *t, const struct mapset_range *range);

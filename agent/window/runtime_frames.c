@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A stack that was looked at in this window is not looked at again, so the cost is a comparison a
+ * sample. What waits points to stacks of the current window, which no sweep frees; nothing waits
+ * any more once it is closed.
+ */
+#include "agent/window/runtime_frames.h"
+
+#include "lib/metrics.h"
+
+enum { PENDING_MAX = 16384 };
+
+struct pending {
+	struct stack *stack;
+	uint32_t tgid;
+};
+
+struct runtime_frames {
+	struct runtimes *runtimes;
+	uint32_t budget;
+	struct pending *pending;
+	size_t n, cap;
+};
+
+int runtime_frames_new(struct runtimes *rt, struct runtime_frames **ret)
+{
+	struct runtime_frames *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return -ENOMEM;
+	f->runtimes = rt;
+	f->budget = RUNTIME_FRAMES_PER_DRAIN;
+	*ret = f;
+	return 0;
+}
+
+struct runtime_frames *runtime_frames_free(struct runtime_frames *f)
+{
+	if (!f)
+		return NULL;
+	free(f->pending);
+	free(f);
+	return NULL;
+}
+
+static bool see(struct runtime_frames *f, const struct stack *s, uint32_t tgid, uint32_t window)
+{
+	return !s->mapset ||
+	       runtimes_see(f->runtimes, s->mapset, tgid, s->key.words + s->key.n_kernel,
+			    s->key.n_user, window, &f->budget);
+}
+
+static void work(struct runtime_frames *f, uint32_t window)
+{
+	size_t done = 0;
+
+	while (done < f->n && see(f, f->pending[done].stack, f->pending[done].tgid, window))
+		done++;
+	f->n -= done;
+	if (done && f->n)
+		memmove(f->pending, f->pending + done, f->n * sizeof(*f->pending));
+}
+
+void runtime_frames_begin(struct runtime_frames *f, uint32_t window)
+{
+	f->budget = RUNTIME_FRAMES_PER_DRAIN;
+	if (f->n)
+		work(f, window);
+}
+
+static void count(const struct stack *s)
+{
+	for (int id = 1; id < KILN_RUNTIME_COUNT; id++) {
+		if (s->runtime_frames[id])
+			metric_add((enum metric_id)(M_RUNTIME_FRAMES_PYTHON + id - 1),
+				   s->runtime_frames[id]);
+		if (s->missing[id])
+			metric_add((enum metric_id)(M_RUNTIME_MISSING_PYTHON_NOT_READ_YET +
+						    (id - 1) * (KILN_MISSING_COUNT - 1) +
+						    s->missing[id] - 1),
+				   1);
+	}
+}
+
+void runtime_frames_see(struct runtime_frames *f, struct stack *stack, struct mapset *mapset,
+			uint32_t tgid, uint32_t window, uint64_t now_ns)
+{
+	count(stack);
+	for (uint32_t id = 1; mapset && id < KILN_RUNTIME_COUNT; id++)
+		if (stack->missing[id] == KILN_MISSING_UNKNOWN)
+			runtimes_missed(f->runtimes, mapset, id, now_ns);
+	if (stack->runtime_window == window)
+		return;
+	stack->runtime_window = window;
+	if (see(f, stack, tgid, window))
+		return;
+	metric_add(M_RUNTIME_NAMES_LATE, 1);
+	if (grow_array((void **)&f->pending, &f->cap, f->n + 1, sizeof(*f->pending), PENDING_MAX) <
+	    0) {
+		metric_add(M_RUNTIME_NAMES_FULL, 1);
+		return;
+	}
+	f->pending[f->n++] = (struct pending){stack, tgid};
+}
+
+void runtime_frames_finish(struct runtime_frames *f, uint32_t window)
+{
+	f->budget = RUNTIME_FRAMES_PER_END;
+	work(f, window);
+	metric_add(M_RUNTIME_NAMES_FULL, (int64_t)f->n);
+	f->n = 0;
+}
+
+void runtime_frames_sweep(struct runtime_frames *f, uint32_t before_window)
+{
+	runtime_names_sweep(runtimes_names(f->runtimes), before_window);
+}
