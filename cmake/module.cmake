@@ -1,5 +1,6 @@
 # module(NAME SOURCES a.c b.c DEPS x y)        a folder's static library, seen as kiln_NAME
-# unit_test(NAME SOURCES test_x.c DEPS x y)    a cmocka program, run by ctest under the label "unit"
+# unit_test(NAME [ONE_THREAD] SOURCES test_x.c DEPS x y)   a cmocka program, run by ctest under the label "unit";
+#   ONE_THREAD: long and without threads, so ThreadSanitizer has nothing to find
 # fuzz_test(NAME SOURCES fuzz_x.c DEPS x CORPUS dir)
 #   with KILN_FUZZ a libFuzzer program; always a replay of the corpus, run by ctest ("fuzz-replay")
 function(module name)
@@ -10,7 +11,10 @@ function(module name)
 endfunction()
 
 function(unit_test name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "ONE_THREAD" "" "SOURCES;DEPS" ${ARGN})
+  if(ARG_ONE_THREAD AND KILN_SANITIZE STREQUAL "thread")
+    return()
+  endif()
   add_executable(test_${name} ${ARG_SOURCES})
   target_link_libraries(test_${name} PRIVATE ${ARG_DEPS} PkgConfig::CMOCKA)
   target_include_directories(test_${name} PRIVATE ${CMAKE_SOURCE_DIR})
