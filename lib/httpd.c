@@ -280,6 +280,10 @@ static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user,
 		return conn ? send_some(conn) : -1;
 	case LWS_CALLBACK_HTTP_CONFIRM_UPGRADE:
 		return refuse_upgrade(wsi);
+	case LWS_CALLBACK_OPENSSL_PERFORM_CLIENT_CERT_VERIFICATION:
+		/* Our answer replaces OpenSSL's, which is LEN: 0 accepts (libwebsockets 4.1.6,
+		 * lib/tls/openssl/openssl-server.c, OpenSSL_verify_callback()). */
+		return len ? 0 : 1;
 	case LWS_CALLBACK_FILTER_PROTOCOL_CONNECTION: /* WebSocket */
 	case LWS_CALLBACK_RAW_ADOPT: /* CONNECT turns a connection into a raw one */
 	case LWS_CALLBACK_RAW_CONNECTED:
@@ -368,7 +372,7 @@ static int new_context(struct httpd *h, struct lws_context_creation_info *info)
 	return r;
 }
 
-static int start_lws(struct httpd *h, struct error *err)
+static int start_lws(struct httpd *h, const struct httpd_tls *tls, struct error *err)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	void *loops[1] = {h->loop};
@@ -397,6 +401,9 @@ static int start_lws(struct httpd *h, struct error *err)
 	h->limits.token_limit[WSI_TOKEN_DELETE_URI] = HTTPD_PATH_MAX;
 	h->limits.token_limit[WSI_TOKEN_OPTIONS_URI] = HTTPD_PATH_MAX;
 	h->limits.token_limit[WSI_TOKEN_PATCH_URI] = HTTPD_PATH_MAX;
+	r = httpd_set_tls(tls, &info, err);
+	if (r < 0)
+		return r;
 	r = new_context(h, &info);
 	if (!h->lws)
 		return error_set(err, r < 0 ? r : -ENOSYS,
@@ -562,7 +569,7 @@ int httpd_new(uv_loop_t *loop, const struct httpd_options *options,
 	r = open_reserve(h);
 	if (r < 0)
 		return error_set(err, r, "%s: %s", h->address, strerror(-r));
-	r = start_lws(h, err);
+	r = start_lws(h, &options->tls, err);
 	if (r < 0)
 		return r;
 	r = uv_poll_start(&h->listener, UV_READABLE, on_listener);

@@ -71,6 +71,10 @@ int httpd_listen(const char *host, uint16_t port, int *ret_fd, char *ret_address
 		 size_t address_size, uint16_t *ret_port, bool *ret_loopback,
 		 struct error *err) _must_check_;
 
+/* httpd_tls.c: what libwebsockets is told; its strings are TLS's. */
+int httpd_set_tls(const struct httpd_tls *tls, struct lws_context_creation_info *info,
+		  struct error *err) _must_check_;
+
 /* httpd_request.c: the life of one request. */
 void httpd_request_begin(struct httpd_conn *conn); /* headers are complete */
 void httpd_request_data(struct httpd_conn *conn, const void *data, size_t len);

@@ -73,6 +73,9 @@ struct config *config_free(struct config *c)
 		free(listeners[i]->host);
 		free(listeners[i]->path);
 		free(listeners[i]->token_file);
+		free(listeners[i]->cert_file);
+		free(listeners[i]->key_file);
+		free(listeners[i]->client_ca_file);
 	}
 	pairs_done(&c->resource_attributes);
 	free(c->service_name);
@@ -232,11 +235,20 @@ static int settle_service_name(struct config *c, struct error *err)
 /* What the page shows is for this machine's users; others must know a secret. */
 static int check_live(const struct http_config *live, struct error *err)
 {
-	if (!live->enabled || live->token_file || is_loopback_host(live->host))
+	if (!live->enabled)
+		return 0;
+	if (!live->cert_file != !live->key_file)
+		return error_set(err, -EINVAL,
+				 "extensions.live.tls: cert_file and key_file come together");
+	if (live->client_ca_file && !live->cert_file)
+		return error_set(err, -EINVAL,
+				 "extensions.live.tls.client_ca_file: want cert_file and key_file, "
+				 "too");
+	if (live->token_file || live->client_ca_file || is_loopback_host(live->host))
 		return 0;
 	return error_set(err, -EINVAL,
 			 "extensions.live.endpoint: %.253s:%u is not an address of this machine "
-			 "alone: extensions.live.token_file is required",
+			 "alone: extensions.live.token_file or tls.client_ca_file is required",
 			 live->host, live->port);
 }
 

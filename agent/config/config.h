@@ -143,8 +143,9 @@ struct http_config { /* extensions that listen */
 	bool enabled;
 	char *host; /* "" = all addresses */
 	uint16_t port;
-	char *path;	  /* health_check */
-	char *token_file; /* live; NULL: none, loopback only */
+	char *path; /* health_check */
+	/* live; NULL: none. Without a token and a CA of clients only loopback. */
+	char *token_file, *cert_file, *key_file, *client_ca_file;
 };
 
 struct config {

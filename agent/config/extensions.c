@@ -65,9 +65,18 @@ static const struct field health_rows[] = {
     {},
 };
 
+/* Keys of the Collector's configtls.ServerConfig. */
+static const struct field live_tls_rows[] = {
+    {"cert_file", FIELD_STRING, offsetof(struct http_config, cert_file)},
+    {"key_file", FIELD_STRING, offsetof(struct http_config, key_file)},
+    {"client_ca_file", FIELD_STRING, offsetof(struct http_config, client_ca_file)},
+    {},
+};
+
 static const struct field live_rows[] = {
     {"endpoint", FIELD_CUSTOM, 0, .decode = decode_endpoint},
     {"token_file", FIELD_STRING, offsetof(struct http_config, token_file)},
+    {"tls", FIELD_MAP, 0, .rows = live_tls_rows},
     {},
 };
 

@@ -19,6 +19,7 @@
 #include "agent/live/assets.h"
 #include "agent/live/encode.h"
 #include "agent/live/profile.h"
+#include "agent/live/svg.h"
 #include "agent/profile/folded.h"
 #include "agent/profile/otlp.h"
 #include "agent/profile/pprof.h"
@@ -59,6 +60,13 @@ static const struct httpd_header page_headers[] = {
     {"Cross-Origin-Resource-Policy", "same-origin"},
     {"Cross-Origin-Opener-Policy", "same-origin"},
     {"Permissions-Policy", "camera=(), geolocation=(), microphone=()"},
+};
+
+/* nginx keeps an answer back until it has a buffer full, unless it is told this way
+ * (nginx.org, ngx_http_proxy_module, proxy_buffering). */
+static const struct httpd_header stream_headers[] = {
+    {"Cross-Origin-Resource-Policy", "same-origin"},
+    {"X-Accel-Buffering", "no"},
 };
 
 /* ---- the stream ------------------------------------------------------------------------------ */
@@ -217,8 +225,8 @@ static void handle_stream(struct httpd_request *req, void *user)
 	}
 	*c = (struct client){.owner = l, .req = req, .busy = true};
 	count_clients(l);
-	httpd_stream_start(req, "application/octet-stream", page_headers + 1,
-			   ARRAY_SIZE(page_headers) - 1, &callbacks);
+	httpd_stream_start(req, "application/octet-stream", stream_headers,
+			   ARRAY_SIZE(stream_headers), &callbacks);
 }
 
 /* ---- the page and profiles ------------------------------------------------------------------- */
@@ -270,10 +278,11 @@ static const struct format {
     {"pprof", "application/octet-stream", "attachment; filename=\"kiln.pb.gz\""},
     {"folded", "text/plain; charset=utf-8", "attachment; filename=\"kiln.folded\""},
     {"otlp", "application/x-protobuf", "attachment; filename=\"kiln.otlp.pb\""},
+    {"svg", "image/svg+xml", "attachment; filename=\"kiln.svg\""},
 };
 
-static void send_profile(struct httpd_request *req, const struct format *format,
-			 const struct batch *b)
+static void send_profile(const struct live *l, struct httpd_request *req,
+			 const struct format *format, enum profile_kind kind, const struct batch *b)
 {
 	const struct httpd_header headers[] = {{"Content-Disposition", format->file}};
 	struct error err = {0};
@@ -285,8 +294,10 @@ static void send_profile(struct httpd_request *req, const struct format *format,
 		r = pprof_encode(&b, 1, NULL, &out, &err);
 	else if (format == &formats[1])
 		r = encode_folded(b, &out);
-	else
+	else if (format == &formats[2])
 		r = encode_otlp(b, &out, &err);
+	else
+		r = svg_encode(b, kind, l->host, &out);
 	if (r < 0)
 		httpd_reply_text(req, 500, "profile: %s",
 				 err.message[0] ? err.message : strerror(-r));
@@ -308,6 +319,8 @@ static void handle_profile(struct httpd_request *req, void *user)
 {
 	struct live *l = user;
 	const struct format *format = find_format(httpd_request_param(req, "format"));
+	const char *kind = httpd_request_param(req, "kind");
+	bool off_cpu = streq(kind ? kind : "", "off-cpu");
 	_cleanup_(batch_unrefp) struct batch *b = NULL;
 	struct live_filter filter = {
 	    .process = httpd_request_param(req, "process"),
@@ -322,8 +335,10 @@ static void handle_profile(struct httpd_request *req, void *user)
 	if (!allowed(l, req))
 		return;
 	if (!format)
-		error_set(&err, -EINVAL, "format: want pprof, folded or otlp");
-	if (!format ||
+		error_set(&err, -EINVAL, "format: want pprof, folded, otlp or svg");
+	else if (kind && !off_cpu && !streq(kind, "cpu"))
+		error_set(&err, -EINVAL, "kind: want cpu or off-cpu");
+	if (err.message[0] ||
 	    httpd_request_param_u64(req, "window", 0, WINDOW_S_MAX, 0, &filter.window_ms, &err) <
 		0 ||
 	    httpd_request_param_u64(req, "pid", 0, INT32_MAX, 0, &filter.pid, &err) < 0) {
@@ -335,7 +350,7 @@ static void handle_profile(struct httpd_request *req, void *user)
 	if (r < 0)
 		httpd_reply_text(req, 500, "profile: %s", strerror(-r));
 	else
-		send_profile(req, format, b);
+		send_profile(l, req, format, off_cpu ? PROFILE_OFF_CPU : PROFILE_CPU, b);
 }
 
 static void handle_capture(struct httpd_request *req, void *user)
@@ -370,6 +385,7 @@ static int listen_live(struct live *l, const struct http_config *config, struct 
 	    .port = config->port,
 	    .max_connections = LIVE_CONNECTIONS_MAX,
 	    .send_timeout_s = LIVE_STALL_S,
+	    .tls = {config->cert_file, config->key_file, config->client_ca_file},
 	};
 	struct httpd_route routes[HTTPD_ROUTES_MAX] = {
 	    {"/api/stream", HTTPD_GET, handle_stream, l},
@@ -384,6 +400,8 @@ static int listen_live(struct live *l, const struct http_config *config, struct 
 		routes[n++] = (struct httpd_route){live_assets[i].path, HTTPD_GET, handle_asset,
 						   (void *)(uintptr_t)&live_assets[i]};
 	r = httpd_new(l->loop, &options, routes, n, &l->server, err);
+	if (r < 0 && config->cert_file)
+		return error_wrap(err, r, "extensions.live");
 	return r < 0 ? error_wrap(err, r, "extensions.live.endpoint") : 0;
 }
 

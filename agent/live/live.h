@@ -4,7 +4,7 @@
  *
  *   /, /app.js, ...            the page; holds nothing about this machine
  *   /api/stream                the aggregate, then every window as it comes (encode.h)
- *   /api/profile?format=F&window=S&pid=P&...    what is aggregated, as pprof, folded or OTLP
+ *   /api/profile?format=F&window=S&pid=P&...    what is aggregated, as pprof, folded, OTLP, SVG
  *   /debug/pprof/profile?seconds=N&pid=P&container=C    the coming N seconds, as pprof
  *
  * A slow client skips windows and gets the totals instead; one that does not read at all is
