@@ -1,11 +1,263 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* The walk of V8 frames; included by unwind.h, for BPF and for the host. */
+/*
+ * The walk of V8 frames; included by unwind.h, for BPF and for the host (docs/unwinding/v8.md).
+ *
+ * V8's code keeps rbp as a frame pointer, and one native frame is one JavaScript frame, or (code
+ * that was inlined) several, which user space tells apart. A frame is of JavaScript when the word
+ * below the frame pointer is a tagged context; else that word tells its type. Whether it is
+ * interpreted is told by the code it runs: V8's interpreter is entered through one built-in
+ * function, InterpreterEntryTrampoline, and all other JavaScript code lies in anonymous memory.
+ *
+ * The built-in functions have rules of their own (agent/elf/code_frames.h), exact at every
+ * instruction. For anonymous code there are none, so at the leaf the bytes around the program
+ * counter tell whether the frame is there already, or no more.
+ *
+ * Sources: V8 11.3 src/execution/frame-constants.h (CommonFrameConstants, StandardFrameConstants,
+ * UnoptimizedFrameConstants), src/execution/frames.h (StackFrame::MarkerToType).
+ */
 #pragma once
+
+#include "v8_types.h"
+
+enum {
+	V8_TAG = 1, /* of a pointer to an object; 0 in the low 32 bits: a small integer */
+	V8_TAG_MASK = 3,
+	/* From the frame pointer. */
+	V8_FP_CONTEXT = 8, /* or type << 1 */
+	V8_FP_FUNCTION = 16,
+	V8_FP_BYTECODE_OFFSET = 40,
+	V8_CODE_BEFORE = 16,  /* bytes of code that are looked at before ... */
+	V8_CODE_AFTER = 48,   /* ... and from the program counter on */
+	V8_CODE_ALIGN = 32,   /* of every function's first byte, at least */
+	V8_LEAF_FUNCTION = 5, /* DWARF number of rdi, where the callee is when it is entered */
+};
+
+/* FUNCTION's SharedFunctionInfo and its cookie. 0, or an enum kiln_missing. */
+KILN_INLINE int v8_shared(const struct kiln_v8 *v, uint64_t function, uint64_t *ret_shared,
+			  uint32_t *ret_cookie)
+{
+	uint64_t shared = 0, lengths = 0, flags = 0;
+
+	if ((function & V8_TAG_MASK) != V8_TAG)
+		return KILN_MISSING_BROKEN;
+	if (env_read(&shared, 8, function - V8_TAG + v->shared))
+		return KILN_MISSING_READ;
+	if ((shared & V8_TAG_MASK) != V8_TAG)
+		return KILN_MISSING_BROKEN;
+	if (env_read(&lengths, 8, shared - V8_TAG + v->lengths) ||
+	    env_read(&flags, 8, shared - V8_TAG + v->flags))
+		return KILN_MISSING_READ;
+	*ret_shared = shared;
+	*ret_cookie = v8_cookie(lengths, flags);
+	return 0;
+}
+
+/* Emits the frame of FUNCTION. Non-zero: there is none. */
+KILN_INLINE int v8_emit(struct kiln_walk *w, const struct kiln_v8 *v, uint32_t kind,
+			uint64_t function, uint64_t value)
+{
+	uint64_t shared = 0;
+	uint32_t cookie = 0;
+	int r = v8_shared(v, function, &shared, &cookie);
+
+	if (r) {
+		walk_missing(w, KILN_RUNTIME_V8, (enum kiln_missing)r);
+		return -1;
+	}
+	return walk_emit(w, KILN_FRAME_V8, kind, shared,
+			 KILN_V8_VALUE(value) | (uint64_t)cookie << 48);
+}
+
+/* A frame of the interpreter at FP, or one that is just about to be built (FP 0). */
+KILN_GLOBAL int v8_interpreted(struct kiln_walk *w, uint64_t fp)
+{
+	struct kiln_v8 *v;
+	uint64_t context, function, offset;
+
+	if (!w)
+		return 0;
+	v = (struct kiln_v8 *)w->runtime.data;
+	if (!fp)
+		return v8_emit(w, v, KILN_V8_BYTECODE, w->leaf[V8_LEAF_FUNCTION], 0);
+	/* The lowest first: the window then holds what comes after. */
+	if (walk_read(w, fp - V8_FP_BYTECODE_OFFSET, &offset) ||
+	    walk_read(w, fp - V8_FP_FUNCTION, &function) ||
+	    walk_read(w, fp - V8_FP_CONTEXT, &context)) {
+		walk_missing(w, KILN_RUNTIME_V8, KILN_MISSING_READ);
+		return -1;
+	}
+	if (!(context & V8_TAG))
+		return -1;
+	return v8_emit(w, v, KILN_V8_BYTECODE, function, offset & 0xffffffff ? 0 : offset >> 32);
+}
+
+/* A frame of anonymous code with frame pointer FP; FP 0: one that is just about to be built. */
+KILN_GLOBAL int v8_code(struct kiln_walk *w, uint64_t fp)
+{
+	struct kiln_v8 *v;
+	uint64_t context, function, pc, type;
+	uint32_t kind, stub = KILN_V8_OTHER;
+
+	if (!w)
+		return 0;
+	v = (struct kiln_v8 *)w->runtime.data;
+	pc = w->regs.pc - (w->exact ? 0 : 1);
+	kind = KILN_V8_CODE | (w->exact ? 0 : KILN_V8_RETURN);
+	if (!fp) {
+		function = w->leaf[V8_LEAF_FUNCTION];
+		/* Code that is no function's is entered with something else there. */
+		if ((function & V8_TAG_MASK) == V8_TAG)
+			return v8_emit(w, v, kind, function, pc);
+	} else {
+		if (walk_read(w, fp - V8_FP_FUNCTION, &function) ||
+		    walk_read(w, fp - V8_FP_CONTEXT, &context)) {
+			walk_missing(w, KILN_RUNTIME_V8, KILN_MISSING_READ);
+			return -1;
+		}
+		if ((context & V8_TAG) && (function & V8_TAG_MASK) == V8_TAG)
+			return v8_emit(w, v, kind, function, pc);
+		type = context >> 1;
+		if (type >= v->wasm_from && type < v->wasm_to)
+			stub = KILN_V8_WASM;
+		else if (v->regexp && type == v->regexp)
+			stub = KILN_V8_REGEXP;
+	}
+	return walk_emit(w, KILN_FRAME_V8, KILN_V8_STUB | (kind & KILN_V8_RETURN), pc, stub);
+}
+
+/* `push %rbp; mov %rsp,%rbp` at P, in either encoding. */
+KILN_INLINE int v8_is_entry(const uint8_t *p)
+{
+	return p[0] == 0x55 && p[1] == 0x48 &&
+	       ((p[2] == 0x89 && p[3] == 0xe5) || (p[2] == 0x8b && p[3] == 0xec));
+}
+
+/* `mov %rbp,%rsp; pop %rbp` or `leave` before P. */
+KILN_INLINE int v8_is_popped(const uint8_t *p)
+{
+	return p[-1] == 0xc9 || (p[-1] == 0x5d && ((p[-3] == 0x8b && p[-2] == 0xe5) ||
+						   (p[-3] == 0x89 && p[-2] == 0xec)));
+}
+
+enum v8_leaf {
+	V8_LEAF_FRAME,	/* has its frame */
+	V8_LEAF_BEFORE, /* has not pushed rbp: the return address is at rsp */
+	V8_LEAF_PUSHED, /* has pushed it, and not yet set */
+	V8_LEAF_POPPED, /* has popped it: the return address is at rsp */
+	V8_LEAF_TAKEN,	/* ... and the return address is in r10 (arguments are being dropped) */
+};
+
+/* Where in its life the frame of the code at PC is. Looks at bytes that may be forged. */
+KILN_GLOBAL int v8_leaf(struct kiln_walk *w, uint64_t pc)
+{
+	uint8_t code[V8_CODE_BEFORE + V8_CODE_AFTER] = {0};
+	const uint8_t *p = code + V8_CODE_BEFORE;
+	int popped = 0;
+
+	if (!w || env_read(code, sizeof(code), pc - V8_CODE_BEFORE))
+		return V8_LEAF_FRAME;
+	if (p[-1] == 0x55 && v8_is_entry(p - 1))
+		return V8_LEAF_PUSHED;
+	if (p[0] == 0xc3 || p[0] == 0xc2)
+		return V8_LEAF_POPPED;
+	for (int i = 0; i < 14; i++)
+		if (v8_is_popped(p - i))
+			popped = 1;
+	if (popped) {
+		/* lea (%rsp,%rcx,8),%rsp; push %r10 */
+		if (p[-2] == 0x41 && p[-1] == 0x5a)
+			return V8_LEAF_TAKEN;
+		if (p[0] == 0x41 && p[1] == 0x52)
+			return V8_LEAF_TAKEN;
+		for (int i = 0; i < 20; i++)
+			if (p[i] == 0xc3 || p[i] == 0xc2)
+				return V8_LEAF_POPPED;
+	}
+	for (int i = 0; i < V8_CODE_AFTER - 4; i++) {
+		/* The end of this function comes first. */
+		if (p[i] == 0xcc && p[i + 1] == 0xcc)
+			break;
+		if (v8_is_entry(p + i))
+			return V8_LEAF_BEFORE;
+	}
+	return V8_LEAF_FRAME;
+}
+
+/* Goes to the caller, whose address is at rsp + SKIP, or is KNOWN. */
+KILN_INLINE void v8_step(struct kiln_walk *w, uint64_t skip, uint64_t known)
+{
+	uint64_t pc = known, bp = w->regs.bp;
+
+	if (!pc && walk_read(w, w->regs.sp + skip, &pc))
+		return;
+	if (!walk_enter(w, pc, w->regs.sp + skip + (known ? 0 : 8), bp, w->regs.bx))
+		w->stepped = 1;
+}
+
+/* The frame of anonymous code where it was interrupted. */
+KILN_INLINE int v8_walk_leaf(struct kiln_walk *w)
+{
+	uint64_t sp = w->regs.sp, known = 0, skip = 0, fp = w->regs.bp;
+	int r = v8_leaf(w, w->regs.pc);
+
+	switch (r) {
+	case V8_LEAF_BEFORE:
+		fp = 0;
+		break;
+	case V8_LEAF_PUSHED:
+		fp = 0;
+		skip = 8;
+		break;
+	case V8_LEAF_POPPED:
+		/* What was in the frame is still below the stack pointer. */
+		fp = sp - 8;
+		break;
+	case V8_LEAF_TAKEN:
+		fp = sp - 16;
+		known = w->leaf[10];
+		break;
+	default:
+		break;
+	}
+	if (v8_code(w, fp))
+		return -1;
+	if (r != V8_LEAF_FRAME)
+		v8_step(w, skip, known);
+	return 0;
+}
 
 KILN_GLOBAL int v8_walk(struct kiln_walk *w)
 {
+	const struct kiln_cache_entry *entry;
+	struct kiln_v8 *v;
+	uint64_t pc, at, fp, caller;
+
 	if (!w)
 		return 0;
-	walk_missing(w, KILN_RUNTIME_V8, KILN_MISSING_UNKNOWN);
+	v = (struct kiln_v8 *)w->runtime.data;
+	pc = w->regs.pc - (w->exact ? 0 : 1);
+	fp = w->regs.bp;
+	if ((pc < w->map_start || pc >= w->map_end) && walk_find_mapping(w, pc))
+		return 0;
+	if (!w->map_image) {
+		/* A frame of V8 stands for the native one, which has no name. */
+		if (w->exact && w->leaf_valid)
+			w->hide_native = !v8_walk_leaf(w);
+		else
+			w->hide_native = !v8_code(w, fp);
+		return 0;
+	}
+	at = pc - w->map_bias - v->interpreter;
+	if (at < v->interpreter_size) {
+		if (at >= v->interpreter_frame)
+			w->hide_native = !v8_interpreted(w, fp);
+		else if (w->exact && w->leaf_valid)
+			w->hide_native = !v8_interpreted(w, 0);
+	}
+	/* Where the code did not tell how its stack is: by the frame pointer. */
+	entry = env_cache(w, pc);
+	if (entry && entry->rule.kind == KILN_RULE_INVALID && fp && !walk_read(w, fp, &at) &&
+	    !walk_read(w, fp + 8, &caller) && !walk_enter(w, caller, fp + 16, at, w->regs.bx))
+		w->stepped = 1;
 	return 0;
 }

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct v8_layout: where things are in one build of V8. Most of it the build says itself, in its
+ * v8dbg_ symbols (V8 tools/gen-postmortem-metadata.py); the rest is a table by version.
+ */
+#pragma once
+
+#include "agent/elf/image.h"
+
+enum {
+	V8_ANY = -1,	       /* not known */
+	V8_VERSIONS_MIN = 904, /* 100 * major + minor: Node.js 16 */
+	V8_VERSIONS_MAX = 1399,
+};
+
+/* Offsets are in bytes from an object's address, less the tag. */
+struct v8_layout {
+	int32_t major, minor, build, patch;
+	/* Instance types. */
+	int32_t type_bytecode_array, type_code, type_fixed_array, type_instruction_stream,
+	    type_scope_info, type_script, type_shared, type_shared_wrapper;
+	/* Type numbers of frames. */
+	int32_t frame_wasm, frame_wasm_end, frame_regexp;
+	/* Strings. */
+	int32_t first_non_string, representation_mask, encoding_mask, one_byte;
+	int32_t sequential, cons, external, sliced, thin;
+	int32_t string_length, one_byte_chars, two_byte_chars, cons_first, cons_second,
+	    sliced_parent, sliced_offset, thin_actual, external_data;
+	/* Other objects. */
+	int32_t map_type, array_length, array_data;
+	int32_t function_shared;
+	int32_t shared_data, shared_name, shared_script, shared_lengths, shared_token, shared_flags;
+	int32_t script_source, script_name, script_line_offset, script_line_ends;
+	int32_t scope_flags, scope_locals, scope_first, scope_positions, scope_class;
+	int32_t bytecode_positions, bytecode_data;
+	int32_t code_deopt, code_positions, code_start, code_size, code_flags, code_kind_mask,
+	    code_baseline;
+	int32_t stream_header; /* 0: instructions are in the Code object itself */
+	int32_t deopt_inlined_count, deopt_literals, deopt_inlining;
+};
+
+/* A symbol of the image, what it names: an address, a size. */
+struct v8_symbol {
+	const char *name;
+	uint64_t vaddr, size;
+};
+
+/* Where the built-in functions and tables of the file are. */
+struct v8_places {
+	struct v8_symbol version[4]; /* major, minor, build, patch */
+	struct v8_symbol builtins, builtins_size, interpreter, bytecode_sizes;
+};
+
+/*
+ * -ENOENT: this is not V8. -ENOTSUP with a message: not one that is known, or it does not say
+ * enough of itself.
+ */
+int v8_layout_read(const struct image *image, struct v8_layout *ret, struct v8_places *ret_places,
+		   struct error *err) _must_check_;
+/* The 4 bytes of the image at VADDR. */
+bool v8_image_int(const struct image *image, uint64_t vaddr, int32_t *ret);
