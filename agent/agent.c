@@ -545,6 +545,7 @@ static int start(struct agent *a, struct error *err)
 		if (r < 0)
 			return r;
 		intake_set_containers(a->intake, cluster_container, a->cluster);
+		cluster_use_runtimes(a->cluster, intake_runtimes(a->intake));
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(a->hz); i++)
 		a->hz[i] = c->receiver.samples_per_second;

@@ -30,6 +30,7 @@ struct cluster {
 	int64_t started_s;
 	uint64_t unresolved; /* containers of the last window of which nobody has told */
 	uint64_t told;	     /* report_word() of the last report */
+	const struct runtimes *runtimes;
 	struct report_texts texts;
 };
 
@@ -243,7 +244,8 @@ struct cluster *cluster_free(struct cluster *c)
 
 static void look(struct cluster *c, struct meta_report *ret)
 {
-	const struct report_sources sources = {c->config, c->sampler, c->router, c->policies};
+	const struct report_sources sources = {c->config, c->sampler, c->router, c->policies,
+					       c->runtimes};
 
 	ret->started_s = c->started_s;
 	ret->unresolved_containers = c->unresolved;
@@ -280,6 +282,11 @@ void cluster_close_window(struct cluster *c, struct window *w, struct window *ne
 	policies_window(c->policies, next->number, now);
 	router_sweep(c->router, policies_routes(c->policies));
 	report_turns(c);
+}
+
+void cluster_use_runtimes(struct cluster *c, const struct runtimes *rt)
+{
+	c->runtimes = rt;
 }
 
 const uint32_t *cluster_hz(const struct cluster *c)

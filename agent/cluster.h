@@ -10,6 +10,7 @@
 
 #include "agent/config/config.h"
 #include "agent/export/route.h"
+#include "agent/runtime/runtimes.h"
 #include "agent/sampler/sampler.h"
 #include "agent/window/window.h"
 
@@ -25,6 +26,8 @@ int cluster_new(const struct config *config, enum cgroup_mode mode, struct sampl
 void cluster_stop(struct cluster *c);
 struct cluster *cluster_free(struct cluster *c);
 
+/* Whose state reports tell; outlives the last report. */
+void cluster_use_runtimes(struct cluster *c, const struct runtimes *rt);
 /* W is over, NEXT (empty) begins. LAST: there is none after W, nothing can wait. */
 void cluster_close_window(struct cluster *c, struct window *w, struct window *next, bool last);
 /* The rate of each policy, for the naming worker. */

@@ -2,7 +2,8 @@
 /*
  * A report is how things are at the moment when it is sent; nothing is kept for it. What this
  * version cannot do is said to be unavailable, also when it is asked for: people would else wait
- * for frames that never come.
+ * for frames that never come. A runtime's tracer is loaded when it is asked for; when the node has
+ * only versions of it that are not supported, the reason names one.
  */
 #include "agent/report.h"
 
@@ -23,7 +24,21 @@ static const struct {
     {"beam", TRACER_BEAM, false},     {"luajit", TRACER_LUAJIT, false},
 };
 
-static void add_tracers(const struct config *config, struct meta_report *ret)
+static bool add_runtime(const struct runtimes *rt, enum kiln_tracer tracer, struct meta_report *ret,
+			size_t at)
+{
+	struct runtime_status status;
+
+	if (!rt || !runtimes_status(rt, tracer, &status) || !status.enabled)
+		return false;
+	ret->tracers[at].state = META_TRACER_LOADED;
+	if (!status.attached_ever && status.unsupported[0])
+		ret->tracers[at].reason = status.unsupported;
+	return true;
+}
+
+static void add_tracers(const struct config *config, const struct runtimes *rt,
+			struct meta_report *ret)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(tracers) && ret->n_tracers < META_TRACERS_MAX; i++) {
 		size_t at = ret->n_tracers++;
@@ -32,6 +47,8 @@ static void add_tracers(const struct config *config, struct meta_report *ret)
 		/* Native, kernel and Go frames come from the same walk, which is always done. */
 		if (tracers[i].available) {
 			ret->tracers[at].state = META_TRACER_LOADED;
+		} else if (add_runtime(rt, tracers[i].bit, ret, at)) {
+			continue;
 		} else if (!(config->receiver.tracers & (1u << tracers[i].bit))) {
 			ret->tracers[at].state = META_TRACER_DISABLED;
 			ret->tracers[at].reason = "not asked for";
@@ -97,7 +114,7 @@ void report_fill(const struct report_sources *from, struct report_texts *texts,
 	struct exporter_filling filling = {ret, texts};
 
 	add_counters(from->sampler, ret);
-	add_tracers(from->config, ret);
+	add_tracers(from->config, from->runtimes, ret);
 	router_each(from->router, add_exporter, &filling);
 	if (from->policies)
 		policies_applied(from->policies, add_policy, ret);

@@ -9,6 +9,7 @@
 #include "agent/export/route.h"
 #include "agent/meta/client.h"
 #include "agent/policy/policy.h"
+#include "agent/runtime/runtimes.h"
 #include "agent/sampler/sampler.h"
 
 enum { REPORT_TEXT_MAX = 256 };
@@ -24,6 +25,7 @@ struct report_sources {
 	struct sampler *sampler;
 	const struct router *router;
 	const struct policies *policies; /* may be NULL */
+	const struct runtimes *runtimes; /* may be NULL */
 };
 
 /* Everything but the time of the start and what the last window told. */

@@ -509,8 +509,12 @@ KILN_INLINE void walk_missing(struct kiln_walk *w, uint32_t id, enum kiln_missin
 			      ((id & 255) << 8) | (uint64_t)why);
 }
 
+#ifdef KILN_WALKERS /* a test's own */
+#include KILN_WALKERS
+#else
 #include "python.h"
 #include "v8.h"
+#endif
 
 /* The frames of the runtime ID whose native frame is in w->regs. */
 KILN_GLOBAL int walk_runtime(struct kiln_walk *w, uint32_t id)

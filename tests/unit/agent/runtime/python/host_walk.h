@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * bpf/python.h compiled for the host, over any struct target_memory. Only Python's own frames are
+ * walked: there are no native ones, so each native frame is thought to hold what it should.
+ */
+#pragma once
+
+#include "agent/runtime/python/python.h"
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+#include "bpf/unwind.h"
+#pragma GCC diagnostic pop
+
+static struct {
+	const struct target_memory *memory;
+	uint64_t words[KILN_RECORD_WORDS];
+	uint64_t reads;
+	struct kiln_walk walk;
+} host;
+
+KILN_INLINE const struct kiln_runtime *env_runtime(struct kiln_walk *w, uint32_t id)
+{
+	(void)id;
+	return &w->runtime;
+}
+
+KILN_INLINE uint64_t *env_words(struct kiln_walk *w)
+{
+	(void)w;
+	return host.words;
+}
+
+KILN_INLINE const struct kiln_mapping *env_mapping(uint32_t index)
+{
+	(void)index;
+	return NULL;
+}
+
+KILN_INLINE const struct kiln_table *env_table(uint32_t image)
+{
+	(void)image;
+	return NULL;
+}
+
+KILN_INLINE const uint32_t *env_slot(uint32_t slot)
+{
+	(void)slot;
+	return NULL;
+}
+
+KILN_INLINE int env_read(void *dst, uint32_t len, uint64_t address)
+{
+	host.reads++;
+	return target_read(host.memory, address, dst, len) < 0 ? -1 : 0;
+}
+
+KILN_INLINE struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t pc)
+{
+	(void)w;
+	(void)pc;
+	return NULL;
+}
+
+/*
+ * The Python frames of the thread at THREAD: two words each, in host.words. Returns the number of
+ * words; a KILN_FRAME_MISSING is one.
+ */
+static uint32_t host_walk(const struct target_memory *memory, const struct kiln_runtime *runtime,
+			  uint64_t thread)
+{
+	struct kiln_walk *w = &host.walk;
+
+	memset(w, 0, sizeof(*w));
+	host.memory = memory;
+	host.reads = 0;
+	w->tracers = ~0U;
+	w->mapset = 1;
+	w->thread_pointer = thread;
+	w->runtime = *runtime;
+	walk_begin(w, 0, KILN_MAX_USER_FRAMES);
+	w->runtime_id = KILN_RUNTIME_PYTHON;
+	/* One native frame after the other, until there is nothing more for them. */
+	for (int i = 0; i < 2 * KILN_MAX_USER_FRAMES; i++) {
+		uint32_t n = w->n;
+
+		walk_runtime(w, KILN_RUNTIME_PYTHON);
+		if (w->n == n || w->full)
+			break;
+	}
+	return w->n;
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Records what the walk and the names of one thread of a Python process are made of, so that a
+ * version can be tested without its interpreter: record PID THREAD-POINTER. Writes to standard
+ * output the facts of the file, the frames as found, and each piece of memory that was read:
+ *   image MINOR BIAS RUNTIME CURRENT INTERPS KEY CODE_TYPE EVAL TLS TLS_SLOT TLS_OFFSET
+ *   thread ADDRESS
+ *   frame LINE START-LINE NAME FILE
+ *   memory ADDRESS HEX
+ * Used by hack/record-python; the process must stand still.
+ */
+#include <fcntl.h>
+#include <sys/uio.h>
+
+#include "tests/unit/agent/runtime/python/host_walk.h"
+
+enum { RANGES_MAX = 8192 };
+
+static struct range {
+	uint64_t start, end;
+} ranges[RANGES_MAX];
+static size_t n_ranges;
+static pid_t pid;
+
+static int live(uint64_t address, void *dst, size_t len)
+{
+	struct iovec to = {dst, len}, from = {(void *)address, len};
+
+	return process_vm_readv(pid, &to, 1, &from, 1, 0) == (ssize_t)len ? 0 : -EFAULT;
+}
+
+static int recorded(void *arg, uint64_t address, void *dst, size_t len)
+{
+	int r = live(address, dst, len);
+
+	(void)arg;
+	if (r == 0 && n_ranges < RANGES_MAX)
+		ranges[n_ranges++] = (struct range){address, address + len};
+	return r;
+}
+
+static const struct target_memory memory = {recorded, NULL};
+
+/* The image of a mapping that is CPython. */
+static struct python_image *find(uint64_t *ret_bias)
+{
+	char path[64], line[4096], file[4096];
+	unsigned long long start, offset;
+	FILE *maps;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	maps = fopen(path, "re");
+	while (maps && fgets(line, sizeof(line), maps)) {
+		struct runtime_image *ri;
+		struct image *image;
+		uint64_t vaddr;
+
+		if (sscanf(line, "%llx-%*x r-xp %llx %*s %*s %4095s", &start, &offset, file) != 3 ||
+		    file[0] != '/')
+			continue;
+		if (image_open(open(file, O_RDONLY | O_CLOEXEC), file, &image, NULL) < 0)
+			continue;
+		if (python_probe(image, &ri, NULL) == 0 &&
+		    image_offset_to_vaddr(image, offset, &vaddr)) {
+			*ret_bias = start - vaddr;
+			return container_of(ri, struct python_image, base);
+		}
+		image_unref(image);
+	}
+	return NULL;
+}
+
+static int compare(const void *a, const void *b)
+{
+	const struct range *x = a, *y = b;
+
+	return x->start < y->start ? -1 : x->start > y->start;
+}
+
+static void write_memory(void)
+{
+	qsort(ranges, n_ranges, sizeof(*ranges), compare);
+	for (size_t i = 0; i < n_ranges;) {
+		uint64_t start = ranges[i].start, end = ranges[i].end;
+
+		while (++i < n_ranges && ranges[i].start <= end)
+			end = MAX(end, ranges[i].end);
+		printf("memory %#llx ", (unsigned long long)start);
+		for (; start < end; start++) {
+			uint8_t byte = 0;
+
+			(void)live(start, &byte, 1);
+			printf("%02x", byte);
+		}
+		printf("\n");
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct runtime_target target = {.memory = memory};
+	struct kiln_runtime kernel;
+	struct python_image *p;
+	struct error err = {0};
+	char scratch[8192];
+	uint64_t thread;
+	uint32_t n;
+	void *state;
+	int r;
+
+	if (argc != 3)
+		return 2;
+	pid = atoi(argv[1]);
+	thread = strtoull(argv[2], NULL, 0);
+	p = find(&target.bias);
+	if (!p)
+		return 1;
+	r = python_attach(&p->base, &target, &kernel, &state, &err);
+	if (r < 0) {
+		fprintf(stderr, "attach: %s %s\n", strerror(-r), err.message);
+		return 1;
+	}
+	printf("image %u %#llx %#llx %#llx %#llx %#llx %#llx %#llx %d %#llx %lld\n", p->minor,
+	       (unsigned long long)target.bias, (unsigned long long)p->runtime,
+	       (unsigned long long)p->current, (unsigned long long)p->interps,
+	       (unsigned long long)p->key, (unsigned long long)p->code_type,
+	       (unsigned long long)p->eval, p->tls, (unsigned long long)p->tls_slot,
+	       (long long)p->tls_offset);
+	for (size_t i = 0; i < p->base.n_ranges; i++)
+		fprintf(stderr, "%s: code %#llx-%#llx\n", p->base.version,
+			(unsigned long long)p->base.ranges[i].start,
+			(unsigned long long)p->base.ranges[i].end);
+	printf("thread %#llx\n", (unsigned long long)thread);
+	n = host_walk(&memory, &kernel, thread);
+	for (uint32_t i = 0; i < n; i += 2) {
+		struct symbol_result names;
+
+		if (KILN_FRAME_KIND(host.words[i]) != KILN_FRAME_PYTHON) {
+			fprintf(stderr, "missing: %#llx\n", (unsigned long long)host.words[i]);
+			break;
+		}
+		r = python_symbolize(state, &memory, host.words + i, scratch, sizeof(scratch), &names);
+		if (r < 0) {
+			fprintf(stderr, "frame %u: %s\n", i / 2, strerror(-r));
+			return 1;
+		}
+		printf("frame %u %u %s %s\n", names.symbols[0].line, names.symbols[0].start_line,
+		       names.symbols[0].name, names.symbols[0].file);
+	}
+	write_memory();
+	return 0;
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JIT memory of a process is its runtime's, also what /proc/PID/maps does not show as code yet;
+ * and what new mappings do to a mapset that is in force. */
+#include <sys/mman.h>
+
+#include "agent/sampler/sideband.h"
+#include "tests/unit/agent/runtime/fake.h"
+
+enum { V8 = KILN_RUNTIME_V8, PAGE = 4096, PAGES = 16 };
+
+static uint8_t *memory; /* PAGES of it, none of which is code at first */
+
+static int setup(void **state)
+{
+	memory = mmap(NULL, PAGES * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return memory == MAP_FAILED ? -1 : fake_setup(state);
+}
+
+static int teardown(void **state)
+{
+	munmap(memory, PAGES * PAGE);
+	return fake_teardown(state);
+}
+
+static void make_code(int page)
+{
+	assert_int_equal(mprotect(memory + page * PAGE, PAGE, PROT_READ | PROT_EXEC), 0);
+}
+
+static uint64_t at(int page)
+{
+	return (uint64_t)(uintptr_t)memory + (uint64_t)page * PAGE;
+}
+
+/* What the kernel's copy says of an address. */
+static const struct kiln_mapping *kernel_mapping(const struct mapset *m, uint64_t address)
+{
+	for (uint32_t i = 0; i < m->n; i++) {
+		const struct kiln_mapping *k = &fake.mappings[m->first + i];
+
+		if (address >= k->start && address < k->end)
+			return k;
+	}
+	return NULL;
+}
+
+static uint32_t owner(const struct mapset *m, uint64_t address)
+{
+	const struct kiln_mapping *k = kernel_mapping(m, address);
+
+	return k ? k->flags >> KILN_MAPPING_RUNTIME_SHIFT & 15 : 99;
+}
+
+static void assert_sorted(const struct mapset *m)
+{
+	for (uint32_t i = 0; i < m->n; i++) {
+		assert_true(m->ranges[i].start < m->ranges[i].end);
+		assert_true(!i || m->ranges[i - 1].end <= m->ranges[i].start);
+	}
+}
+
+static void jit_memory_belongs_to_the_runtime_that_owns_it(void **state)
+{
+	struct mapset *m;
+
+	make_code(3);
+	fake_probe(1);
+	assert_int_equal(owner(fake_read(2), at(3)), 0);
+	fake_restart(~0U);
+	fake.r[V8].owns_jit = true;
+	fake_probe(1);
+	m = fake_read(3);
+	assert_int_equal(owner(m, at(3)), V8);
+	assert_int_equal(kernel_mapping(m, at(3))->flags & 1, KILN_MAPPING_JIT);
+	assert_int_equal(owner(m, at(4)), 99);
+	assert_int_equal(owner(m, fake_own_range(m)->start), 0);
+	assert_sorted(m);
+}
+
+static void code_to_come_is_part_of_the_mapset(void **state)
+{
+	struct mapset *m;
+
+	fake.r[V8].owns_jit = true;
+	fake.r[V8].code_start = at(2);
+	fake.r[V8].code_end = at(10);
+	make_code(1);
+	make_code(4);
+	make_code(9);
+	make_code(10);
+	fake_probe(1);
+	m = fake_read(2);
+	assert_sorted(m);
+	for (int page = 0; page < PAGES; page++)
+		assert_int_equal(owner(m, at(page)), page >= 1 && page <= 10 ? V8 : 99);
+	/* One range, so that code which comes later changes nothing. */
+	assert_int_equal(mapset_find(m, at(2))->start, at(2));
+	assert_int_equal(mapset_find(m, at(2))->end, at(10));
+}
+
+static void a_range_that_crosses_a_border_is_cut_there(void **state)
+{
+	struct mapset *m;
+
+	fake.r[V8].owns_jit = true;
+	fake.r[V8].code_start = at(2);
+	fake.r[V8].code_end = at(10);
+	for (int page = 1; page < 4; page++)
+		make_code(page);
+	for (int page = 8; page < 12; page++)
+		make_code(page);
+	fake_probe(1);
+	m = fake_read(2);
+	assert_sorted(m);
+	for (int page = 0; page < PAGES; page++)
+		assert_int_equal(owner(m, at(page)), page >= 1 && page < 12 ? V8 : 99);
+	assert_int_equal(mapset_find(m, at(1))->end, at(2));
+	assert_int_equal(mapset_find(m, at(2))->end, at(10));
+	assert_int_equal(mapset_find(m, at(10))->end, at(12));
+}
+
+static void a_claim_never_takes_a_file(void **state)
+{
+	const struct mapset_range *own;
+	struct mapset *m = fake_read(1);
+	struct stored_image *image;
+	uint32_t n = m->n;
+	uint64_t start = fake_own_range(m)->start, end = fake_own_range(m)->end;
+
+	fake.r[V8].owns_jit = true;
+	fake.r[V8].code_start = start - PAGE;
+	fake.r[V8].code_end = end + PAGE;
+	fake_probe(1);
+	m = fake_read(2);
+	assert_sorted(m);
+	own = mapset_find(m, start);
+	image = own->image;
+	assert_non_null(image);
+	assert_int_equal(own->start, start);
+	assert_int_equal(own->end, end);
+	assert_int_equal(owner(m, start - 1), V8);
+	assert_int_equal(owner(m, end), V8);
+	assert_int_equal(m->n, n + 2);
+}
+
+static void a_whole_address_space_can_be_claimed(void **state)
+{
+	struct mapset *m;
+
+	fake.r[V8].owns_jit = true;
+	fake.r[V8].code_start = 1;
+	fake.r[V8].code_end = UINT64_MAX;
+	make_code(3);
+	fake_probe(1);
+	m = fake_read(2);
+	assert_sorted(m);
+	assert_int_equal(owner(m, at(0)), V8);
+	assert_int_equal(owner(m, 1), V8);
+	assert_int_equal(owner(m, fake_own_range(m)->start), 0);
+}
+
+static void a_mapset_in_force_is_marked_in_place_and_caches_are_void(void **state)
+{
+	struct mapset *m;
+	uint32_t epoch;
+
+	make_code(3);
+	m = fake_read(1);
+	assert_int_equal(owner(m, at(3)), 0);
+	epoch = fake.epoch;
+	fake.r[V8].owns_jit = true;
+	fake_probe(2);
+	assert_int_equal(owner(m, at(3)), V8);
+	assert_true(fake.epoch > epoch);
+}
+
+/* The process has a mapset without the code to come: it gets one that has it. */
+static void a_mapset_in_force_is_renewed_for_code_to_come(void **state)
+{
+	struct mapset *now;
+
+	(void)fake_read(1);
+	fake.r[V8].owns_jit = true;
+	fake.r[V8].code_start = at(2);
+	fake.r[V8].code_end = at(10);
+	fake_probe(2);
+	now = mapset_store_find(fake.mapsets, fake.process.mapset);
+	assert_non_null(now);
+	assert_int_equal(owner(now, at(5)), V8);
+	assert_non_null(fake_find(now, V8));
+}
+
+/* ---- new mappings ---------------------------------------------------------------------------- */
+
+static struct sideband_mapping mapped(uint64_t start, uint64_t length, uint64_t inode)
+{
+	return (struct sideband_mapping){.tgid = (uint32_t)getpid(),
+					 .start = start,
+					 .length = length,
+					 .offset = start,
+					 .inode = inode,
+					 .time = 5};
+}
+
+static void code_that_was_to_come_changes_nothing(void **state)
+{
+	struct sideband_mapping new = mapped(at(4), PAGE, 0);
+	struct mapset *m;
+
+	fake.r[V8].owns_jit = true;
+	fake.r[V8].code_start = at(2);
+	fake.r[V8].code_end = at(10);
+	fake_probe(1);
+	m = fake_read(2);
+	mapset_store_mapped(fake.mapsets, &new);
+	assert_int_equal(fake.process.mapset, m->id);
+	assert_false(mapset_store_is_stale(fake.mapsets, m->tgid, m->id));
+}
+
+static void code_where_nothing_was_leaves_the_mapset_in_force(void **state)
+{
+	struct sideband_mapping new = mapped(at(4), 2 * PAGE, 77);
+	struct mapset *m = fake_read(1), *fresh;
+
+	mapset_store_mapped(fake.mapsets, &new);
+	assert_int_equal(fake.process.mapset, m->id);
+	assert_true(mapset_store_is_stale(fake.mapsets, m->tgid, m->id));
+	assert_false(mapset_store_is_stale(fake.mapsets, m->tgid, m->id + 1));
+	assert_false(mapset_store_is_stale(fake.mapsets, m->tgid + 1, m->id));
+	/* What it says holds: samples that were walked by it need no other. */
+	assert_false(mapset_store_was_outdated(fake.mapsets, m->tgid, m->id, 6));
+	fresh = fake_read(2);
+	assert_false(mapset_store_is_stale(fake.mapsets, m->tgid, m->id));
+	assert_int_equal(fake.process.mapset, fresh->id);
+}
+
+static void code_in_the_place_of_other_code_makes_the_kernel_forget(void **state)
+{
+	struct sideband_mapping new;
+	struct mapset *m;
+
+	make_code(5);
+	m = fake_read(1);
+	/* Its last page meets what is known, and its first bytes do not. */
+	new = mapped(at(3), 3 * PAGE, 77);
+	mapset_store_mapped(fake.mapsets, &new);
+	assert_int_equal(fake.process.mapset, 0);
+	assert_true(mapset_store_was_outdated(fake.mapsets, m->tgid, m->id, 6));
+	assert_false(mapset_store_is_stale(fake.mapsets, m->tgid, m->id));
+}
+
+static void stale_processes_that_are_gone_are_forgotten(void **state)
+{
+	struct sideband_mapping new = mapped(at(4), PAGE, 77);
+	struct mapset *m = fake_read(1);
+	uint32_t tgid = m->tgid, id = m->id;
+
+	mapset_store_mapped(fake.mapsets, &new);
+	mapset_store_sweep(fake.mapsets, &id, 1, 10);
+	assert_true(mapset_store_is_stale(fake.mapsets, tgid, id));
+	mapset_store_sweep(fake.mapsets, NULL, 0, 10);
+	assert_false(mapset_store_is_stale(fake.mapsets, tgid, id));
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+	    TEST(jit_memory_belongs_to_the_runtime_that_owns_it),
+	    TEST(code_to_come_is_part_of_the_mapset),
+	    TEST(a_range_that_crosses_a_border_is_cut_there),
+	    TEST(a_claim_never_takes_a_file),
+	    TEST(a_whole_address_space_can_be_claimed),
+	    TEST(a_mapset_in_force_is_marked_in_place_and_caches_are_void),
+	    TEST(a_mapset_in_force_is_renewed_for_code_to_come),
+	    TEST(code_that_was_to_come_changes_nothing),
+	    TEST(code_where_nothing_was_leaves_the_mapset_in_force),
+	    TEST(code_in_the_place_of_other_code_makes_the_kernel_forget),
+	    TEST(stale_processes_that_are_gone_are_forgotten),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When processes are attached to, when not, and where the names of their frames come from. */
+#include "tests/unit/agent/runtime/fake.h"
+
+enum { PY = KILN_RUNTIME_PYTHON, V8 = KILN_RUNTIME_V8 };
+#define MS 1000000ULL
+
+static struct fake_runtime *const python = &fake.r[PY], *const v8 = &fake.r[V8];
+
+static void a_process_known_before_its_file_is_attached_to_once_that_is_probed(void **state)
+{
+	struct mapset *m = fake_read(1);
+	const struct fake_entry *e;
+
+	assert_null(fake_find(m, PY));
+	fake_probe(2);
+	e = fake_find(m, PY);
+	assert_non_null(e);
+	assert_int_equal(e->value.data[0], fake_own_range(m)->bias + PY);
+	assert_int_not_equal(python->bias, 0);
+}
+
+static void a_new_mapset_is_attached_to_before_the_kernel_walks_by_it(void **state)
+{
+	struct mapset *m;
+
+	fake_probe(1);
+	fake.published_bare = false;
+	m = fake_read(2);
+	assert_int_equal(fake.process.mapset, m->id);
+	assert_non_null(fake_find(m, PY));
+	assert_false(fake.published_bare);
+}
+
+static void two_runtimes_of_one_process_are_both_attached_to(void **state)
+{
+	struct mapset *m;
+
+	fake_probe(1);
+	m = fake_read(2);
+	assert_int_equal(fake_find(m, PY)->value.data[0] + V8 - PY,
+			 fake_find(m, V8)->value.data[0]);
+}
+
+static void a_runtime_that_is_not_ready_is_tried_again_and_each_time_later(void **state)
+{
+	struct mapset *m;
+	int tries;
+
+	fake_probe(1);
+	python->attach_result = -EAGAIN;
+	m = fake_read(1000 * MS);
+	assert_null(fake_find(m, PY));
+	tries = python->attaches;
+	runtimes_missed(fake.rt, m, PY, (1000 + RUNTIME_RETRY_MIN_MS) * MS - 1);
+	assert_int_equal(python->attaches, tries);
+	runtimes_missed(fake.rt, m, PY, (1000 + RUNTIME_RETRY_MIN_MS) * MS);
+	assert_int_equal(python->attaches, tries + 1);
+	runtimes_missed(fake.rt, m, PY, (1000 + 3 * RUNTIME_RETRY_MIN_MS) * MS - 1);
+	assert_int_equal(python->attaches, tries + 1);
+	python->attach_result = 0;
+	runtimes_missed(fake.rt, m, PY, (1000 + 3 * RUNTIME_RETRY_MIN_MS) * MS);
+	assert_non_null(fake_find(m, PY));
+	runtimes_missed(fake.rt, m, PY, 100000 * MS);
+	assert_int_equal(python->attaches, tries + 2);
+}
+
+static void what_fails_for_good_is_not_tried_again(void **state)
+{
+	struct mapset *m;
+	int tries;
+
+	fake_probe(1);
+	python->attach_result = -ENOTSUP;
+	m = fake_read(2);
+	tries = python->attaches;
+	runtimes_missed(fake.rt, m, PY, 100000 * MS);
+	assert_int_equal(python->attaches, tries);
+	assert_null(fake_find(m, PY));
+	assert_non_null(fake_find(m, V8));
+}
+
+static void a_version_that_is_not_supported_is_told(void **state)
+{
+	struct runtime_status status;
+
+	python->probe_result = -ENOTSUP;
+	fake_probe(1);
+	assert_null(fake_find(fake_read(2), PY));
+	assert_int_equal(python->attaches, 0);
+	assert_true(runtimes_status(fake.rt, TRACER_PYTHON, &status));
+	assert_string_equal(status.unsupported, "version 9.9 is not known");
+	assert_int_equal(status.attached_ever, 0);
+	assert_true(runtimes_status(fake.rt, TRACER_V8, &status));
+	assert_string_equal(status.unsupported, "");
+	assert_true(status.attached_ever > 0);
+}
+
+static void a_tracer_that_is_off_touches_nothing(void **state)
+{
+	struct runtime_status status;
+	struct mapset *m;
+
+	fake_restart(~(1U << TRACER_PYTHON));
+	fake_probe(1);
+	m = fake_read(2);
+	assert_int_equal(python->probes, 0);
+	assert_int_equal(python->attaches, 0);
+	assert_null(fake_find(m, PY));
+	assert_non_null(fake_find(m, V8));
+	assert_true(runtimes_status(fake.rt, TRACER_PYTHON, &status));
+	assert_false(status.enabled);
+	assert_false(runtimes_status(fake.rt, TRACER_RUBY, &status));
+}
+
+static void an_attachment_goes_with_its_mapset(void **state)
+{
+	struct runtime_status status;
+	struct mapset *m, *kept;
+	uint32_t named;
+
+	fake_probe(1);
+	m = fake_read(2);
+	kept = fake_read(3);
+	named = kept->id;
+	assert_non_null(fake_find(m, PY));
+	for (int i = 0; i < 3; i++)
+		mapset_store_sweep(fake.mapsets, &named, 1, 1000);
+	assert_int_equal(mapset_store_count(fake.mapsets), 1);
+	assert_non_null(fake_find(kept, PY));
+	assert_true(runtimes_status(fake.rt, TRACER_PYTHON, &status));
+	assert_int_equal(status.attached, 1);
+	assert_int_equal(fake.r[0].detaches, python->attaches + v8->attaches - 2);
+}
+
+static void a_full_kernel_map_costs_frames_and_nothing_else(void **state)
+{
+	struct mapset *m;
+
+	fake.max_runtimes = 0;
+	fake_probe(1);
+	m = fake_read(2);
+	assert_null(fake_find(m, PY));
+	/* What was attached in vain was given back. */
+	assert_int_equal(fake.r[0].detaches, python->attaches + v8->attaches);
+}
+
+static void one_build_is_probed_into_the_registry_once(void **state)
+{
+	struct runtime_status status;
+
+	fake_probe(1);
+	assert_true(runtimes_status(fake.rt, TRACER_PYTHON, &status));
+	fake_probe(2);
+	assert_int_equal(python->probes, 2);
+	/* One attachment for each of the two mapsets, not more. */
+	assert_int_equal(python->attaches, 2);
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static const char *name_of(const struct mapset *m, const uint64_t words[2])
+{
+	static struct symbol_result sym;
+	const char *runtime;
+	uint32_t space = runtimes_space(fake.rt, m, words[0], &runtime);
+
+	if (!space || !runtime_names_get(runtimes_names(fake.rt), space, words, &sym))
+		return NULL;
+	return sym.symbols[0].name;
+}
+
+static void frames_are_named_when_they_are_seen_and_once(void **state)
+{
+	const uint64_t words[] = {fake_word(KILN_FRAME_NATIVE, 2),
+				  fake_word(KILN_FRAME_PYTHON, 8),
+				  100,
+				  fake_word(KILN_FRAME_MISSING, 0x201),
+				  fake_word(KILN_FRAME_PYTHON, 8),
+				  102,
+				  fake_word(KILN_FRAME_V8, 8),
+				  104};
+	uint32_t budget = 10;
+	struct mapset *m;
+
+	fake_probe(1);
+	m = fake_read(2);
+	assert_true(runtimes_see(fake.rt, m, 4242, words, ARRAY_SIZE(words), 1, &budget));
+	assert_int_equal(budget, 7);
+	assert_int_equal(fake.last_tgid, 4242);
+	assert_string_equal(name_of(m, words + 1), "f100");
+	assert_string_equal(name_of(m, words + 4), "f102");
+	assert_string_equal(name_of(m, words + 6), "f104");
+	assert_true(runtimes_see(fake.rt, m, 1, words, ARRAY_SIZE(words), 1, &budget));
+	assert_true(runtimes_see(fake.rt, m, 1, words, ARRAY_SIZE(words), 2, &budget));
+	assert_int_equal(budget, 7);
+}
+
+static void what_is_beyond_the_budget_is_left_for_the_next_time(void **state)
+{
+	const uint64_t words[] = {fake_word(KILN_FRAME_PYTHON, 8), 100,
+				  fake_word(KILN_FRAME_PYTHON, 8), 102};
+	uint32_t budget = 1;
+	struct mapset *m;
+
+	fake_probe(1);
+	m = fake_read(2);
+	assert_false(runtimes_see(fake.rt, m, 1, words, 4, 1, &budget));
+	assert_string_equal(name_of(m, words), "f100");
+	assert_null(name_of(m, words + 2));
+	budget = 1;
+	assert_true(runtimes_see(fake.rt, m, 1, words, 4, 1, &budget));
+	assert_string_equal(name_of(m, words + 2), "f102");
+}
+
+static void memory_that_cannot_be_read_is_tried_once_a_window(void **state)
+{
+	const uint64_t words[] = {fake_word(KILN_FRAME_PYTHON, 8), 101};
+	uint32_t budget = 10;
+	struct mapset *m;
+
+	fake_probe(1);
+	m = fake_read(2);
+	for (int i = 0; i < 3; i++)
+		assert_true(runtimes_see(fake.rt, m, 1, words, 2, 1, &budget));
+	assert_int_equal(budget, 9);
+	assert_null(name_of(m, words));
+	assert_true(runtimes_see(fake.rt, m, 1, words, 2, 2, &budget));
+	assert_int_equal(budget, 8);
+}
+
+static void names_outlive_a_mapset_of_the_same_process(void **state)
+{
+	const uint64_t words[] = {fake_word(KILN_FRAME_PYTHON, 8), 100};
+	uint32_t budget = 10;
+	struct mapset *m, *fresh;
+
+	fake_probe(1);
+	m = fake_read(2);
+	assert_true(runtimes_see(fake.rt, m, 1, words, 2, 1, &budget));
+	fresh = fake_read(3);
+	assert_ptr_not_equal(fresh, m);
+	assert_true(runtimes_see(fake.rt, fresh, 1, words, 2, 1, &budget));
+	assert_int_equal(budget, 9);
+	assert_string_equal(name_of(fresh, words), "f100");
+}
+
+/* The walk was by the mapset before, which was attached to. */
+static void a_mapset_that_could_not_be_attached_to_uses_what_the_process_has(void **state)
+{
+	const uint64_t words[] = {fake_word(KILN_FRAME_PYTHON, 8), 100};
+	uint32_t budget = 10;
+	struct mapset *fresh;
+
+	fake_probe(1);
+	(void)fake_read(2);
+	python->attach_result = -EAGAIN;
+	fresh = fake_read(3);
+	assert_null(fake_find(fresh, PY));
+	assert_true(runtimes_see(fake.rt, fresh, 1, words, 2, 1, &budget));
+	assert_string_equal(name_of(fresh, words), "f100");
+}
+
+static void a_cut_frame_at_the_end_of_the_words_is_no_frame(void **state)
+{
+	const uint64_t words[] = {fake_word(KILN_FRAME_PYTHON, 8), 100};
+	uint32_t budget = 10;
+	struct mapset *m;
+
+	fake_probe(1);
+	m = fake_read(2);
+	assert_true(runtimes_see(fake.rt, m, 1, words, 1, 1, &budget));
+	assert_int_equal(budget, 10);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, fake_setup, fake_teardown)
+	const struct CMUnitTest tests[] = {
+	    TEST(a_process_known_before_its_file_is_attached_to_once_that_is_probed),
+	    TEST(a_new_mapset_is_attached_to_before_the_kernel_walks_by_it),
+	    TEST(two_runtimes_of_one_process_are_both_attached_to),
+	    TEST(a_runtime_that_is_not_ready_is_tried_again_and_each_time_later),
+	    TEST(what_fails_for_good_is_not_tried_again),
+	    TEST(a_version_that_is_not_supported_is_told),
+	    TEST(a_tracer_that_is_off_touches_nothing),
+	    TEST(an_attachment_goes_with_its_mapset),
+	    TEST(a_full_kernel_map_costs_frames_and_nothing_else),
+	    TEST(one_build_is_probed_into_the_registry_once),
+	    TEST(frames_are_named_when_they_are_seen_and_once),
+	    TEST(what_is_beyond_the_budget_is_left_for_the_next_time),
+	    TEST(memory_that_cannot_be_read_is_tried_once_a_window),
+	    TEST(names_outlive_a_mapset_of_the_same_process),
+	    TEST(a_mapset_that_could_not_be_attached_to_uses_what_the_process_has),
+	    TEST(a_cut_frame_at_the_end_of_the_words_is_no_frame),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

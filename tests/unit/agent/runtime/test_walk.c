@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The walk of bpf/unwind.h with runtimes in it, compiled for the host: in which order frames come,
+ * what may be hidden or gone past, and where it ends. Native frame N is at PC(N) and takes 16 bytes
+ * of stack; what is a runtime's is told by owner[].
+ */
+#include "tests/support/test.h"
+
+#define KILN_WALKERS "tests/unit/agent/runtime/walkers.h"
+#include "bpf/unwind.h"
+
+enum { PC0 = 0x100000, PC_STEP = 0x100, STACK = 0x7000, FRAMES = 3000, TRACERS = -1 };
+#define PC(n) ((uint64_t)PC0 + (uint64_t)(n)*PC_STEP)
+
+static struct {
+	uint64_t words[KILN_RECORD_WORDS];
+	uint64_t stack[2 * FRAMES];
+	uint8_t owner[FRAMES]; /* enum kiln_runtime_id */
+	uint32_t n;	       /* native frames; the last one is the root */
+	bool attached;
+	uint32_t lookups, calls;
+	struct kiln_cache_entry entry;
+	struct kiln_walk walk;
+} t;
+
+static inline const struct kiln_mapping *env_mapping(uint32_t index)
+{
+	return NULL;
+}
+
+static inline const struct kiln_table *env_table(uint32_t image)
+{
+	return NULL;
+}
+
+static inline const uint32_t *env_slot(uint32_t slot)
+{
+	return NULL;
+}
+
+static inline int env_read(void *dst, uint32_t len, uint64_t address)
+{
+	if (address < STACK || address + len > STACK + sizeof(t.stack))
+		return -1;
+	memcpy(dst, (const uint8_t *)t.stack + (address - STACK), len);
+	return 0;
+}
+
+static inline struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t pc)
+{
+	uint64_t n = (pc - PC0) / PC_STEP;
+
+	assert_true(n < t.n);
+	t.entry = (struct kiln_cache_entry){.pc = pc, .tag = w->tag};
+	if (n + 1 == t.n)
+		t.entry.rule = (struct kiln_rule){.kind = KILN_RULE_STOP};
+	else
+		t.entry.rule = (struct kiln_rule){
+		    .kind = KILN_RULE_CFA, .reg = ARCH_REG_SP, .cfa_off = 16, .ra_off = -8};
+	if (t.owner[n]) {
+		t.entry.rule.flags |= KILN_RULE_RUNTIME;
+		t.entry.rule.deref_off = t.owner[n];
+	}
+	return &t.entry;
+}
+
+static inline const struct kiln_runtime *env_runtime(struct kiln_walk *w, uint32_t id)
+{
+	static struct kiln_runtime runtime;
+
+	t.lookups++;
+	runtime.data[0] = id;
+	return t.attached ? &runtime : NULL;
+}
+
+static inline uint64_t *env_words(struct kiln_walk *w)
+{
+	return t.words;
+}
+
+static void no_walker(struct kiln_walk *w)
+{
+	fail_msg("nobody asked for this walker");
+}
+
+/* Emits one frame: the number of its call. */
+static void one_frame(struct kiln_walk *w)
+{
+	t.calls++;
+	walk_emit(w, KILN_FRAME_PYTHON, 0, t.calls, w->runtime.data[0]);
+}
+
+static int setup(void **state)
+{
+	memset(&t, 0, sizeof(t));
+	t.attached = true;
+	for (uint32_t i = 0; i + 1 < FRAMES; i++)
+		t.stack[2 * i + 1] = PC(i + 1) + 1;
+	walker_of[KILN_RUNTIME_PYTHON] = walker_of[KILN_RUNTIME_V8] = no_walker;
+	return 0;
+}
+
+static void walk(uint32_t n, uint32_t at, uint32_t max_frames, uint32_t tracers)
+{
+	t.n = n;
+	memset(&t.walk, 0, sizeof(t.walk));
+	t.walk.regs = (struct kiln_regs){.pc = PC(0), .sp = STACK};
+	t.walk.tag = 1;
+	t.walk.exact = 1;
+	t.walk.tracers = tracers;
+	walk_begin(&t.walk, at, max_frames);
+	assert_int_equal(walk_put(&t.walk, walk_frame(&t.walk)), 0);
+	walk_on(&t.walk);
+}
+
+static uint64_t native(uint32_t n)
+{
+	return ((uint64_t)KILN_FRAME_NATIVE << KILN_FRAME_KIND_SHIFT) |
+	       (n ? KILN_FRAME_RETURN | (PC(n) + 1) : PC(0));
+}
+
+static uint64_t python(uint64_t address)
+{
+	return ((uint64_t)KILN_FRAME_PYTHON << KILN_FRAME_KIND_SHIFT) | address;
+}
+
+static uint64_t missing(uint32_t id, enum kiln_missing why)
+{
+	return ((uint64_t)KILN_FRAME_MISSING << KILN_FRAME_KIND_SHIFT) | id << 8 | (uint64_t)why;
+}
+
+static void assert_words(const uint64_t *words, uint32_t n, uint32_t at)
+{
+	assert_int_equal(t.walk.n, n);
+	for (uint32_t i = 0; i < n; i++)
+		if (t.words[at + i] != words[i])
+			fail_msg("word %u is %#llx, not %#llx", i,
+				 (unsigned long long)t.words[at + i], (unsigned long long)words[i]);
+}
+
+static void frames_of_a_runtime_come_before_the_native_frame_that_ran_them(void **state)
+{
+	const uint64_t want[] = {native(0), python(1), 1,	  native(1), native(2),
+				 python(2), 1,	       native(3), native(4)};
+
+	t.owner[1] = t.owner[3] = KILN_RUNTIME_PYTHON;
+	walker_of[KILN_RUNTIME_PYTHON] = one_frame;
+	walk(5, 7, 100, (uint32_t)TRACERS);
+	assert_int_equal(t.walk.end, KILN_END_ROOT);
+	assert_words(want, ARRAY_SIZE(want), 7);
+	assert_int_equal(t.walk.runtime_frames, 2);
+	/* What the kernel knows of the process is looked up once a walk. */
+	assert_int_equal(t.lookups, 1);
+}
+
+static void the_leaf_and_the_root_may_be_a_runtimes(void **state)
+{
+	const uint64_t want[] = {python(1), 1, native(0), python(2), 1, native(1)};
+
+	t.owner[0] = t.owner[1] = KILN_RUNTIME_PYTHON;
+	walker_of[KILN_RUNTIME_PYTHON] = one_frame;
+	walk(2, 0, 100, (uint32_t)TRACERS);
+	assert_int_equal(t.walk.end, KILN_END_ROOT);
+	assert_words(want, ARRAY_SIZE(want), 0);
+}
+
+static void each_runtime_is_asked_for_its_own_frames(void **state)
+{
+	const uint64_t want[] = {python(1),	  KILN_RUNTIME_V8,     native(0), native(1),
+				 python(2),	  KILN_RUNTIME_PYTHON, native(2), python(3),
+				 KILN_RUNTIME_V8, native(3),	       native(4)};
+
+	t.owner[0] = t.owner[3] = KILN_RUNTIME_V8;
+	t.owner[2] = KILN_RUNTIME_PYTHON;
+	walker_of[KILN_RUNTIME_PYTHON] = walker_of[KILN_RUNTIME_V8] = one_frame;
+	walk(5, 0, 100, (uint32_t)TRACERS);
+	assert_words(want, ARRAY_SIZE(want), 0);
+}
+
+static void hiding(struct kiln_walk *w)
+{
+	one_frame(w);
+	w->hide_native = 1;
+}
+
+static void a_frame_that_stands_for_the_native_one_takes_its_place(void **state)
+{
+	const uint64_t want[] = {native(0), python(1), 1, python(2), 1, native(3)};
+
+	t.owner[1] = t.owner[2] = KILN_RUNTIME_PYTHON;
+	walker_of[KILN_RUNTIME_PYTHON] = hiding;
+	walk(4, 0, 100, (uint32_t)TRACERS);
+	assert_int_equal(t.walk.end, KILN_END_ROOT);
+	assert_words(want, ARRAY_SIZE(want), 0);
+}
+
+/* Past two native frames at once. */
+static void stepping(struct kiln_walk *w)
+{
+	uint64_t n = (w->regs.sp - STACK) / 16 + 2;
+
+	one_frame(w);
+	w->hide_native = 1;
+	w->stepped = !walk_enter(w, PC(n) + 1, STACK + n * 16, 0, 0);
+}
+
+static void a_walker_may_go_to_the_caller_itself(void **state)
+{
+	const uint64_t want[] = {native(0), python(1), 1, python(2), 1, native(5), native(6)};
+
+	t.owner[1] = t.owner[3] = KILN_RUNTIME_PYTHON;
+	walker_of[KILN_RUNTIME_PYTHON] = stepping;
+	walk(7, 0, 100, (uint32_t)TRACERS);
+	assert_int_equal(t.walk.end, KILN_END_ROOT);
+	assert_words(want, ARRAY_SIZE(want), 0);
+}
+
+static void a_runtime_that_is_not_known_yet_is_said_once(void **state)
+{
+	const uint64_t want[] = {native(0), missing(KILN_RUNTIME_PYTHON, KILN_MISSING_UNKNOWN),
+				 native(1), native(2),
+				 native(3), native(4)};
+
+	t.attached = false;
+	t.owner[1] = t.owner[2] = t.owner[3] = KILN_RUNTIME_PYTHON;
+	walk(5, 0, 100, (uint32_t)TRACERS);
+	assert_int_equal(t.walk.end, KILN_END_ROOT);
+	assert_words(want, ARRAY_SIZE(want), 0);
+}
+
+static void each_runtime_that_lacks_frames_says_so(void **state)
+{
+	const uint64_t want[] = {missing(KILN_RUNTIME_PYTHON, KILN_MISSING_UNKNOWN), native(0),
+				 missing(KILN_RUNTIME_V8, KILN_MISSING_UNKNOWN), native(1),
+				 native(2)};
+
+	t.attached = false;
+	t.owner[0] = KILN_RUNTIME_PYTHON;
+	t.owner[1] = KILN_RUNTIME_V8;
+	walk(3, 0, 100, (uint32_t)TRACERS);
+	assert_words(want, ARRAY_SIZE(want), 0);
+}
+
+static void a_tracer_that_a_policy_has_off_is_not_asked(void **state)
+{
+	const uint64_t want[] = {native(0), python(1), KILN_RUNTIME_V8, native(1), native(2)};
+
+	t.owner[0] = KILN_RUNTIME_PYTHON;
+	t.owner[1] = KILN_RUNTIME_V8;
+	walker_of[KILN_RUNTIME_V8] = one_frame;
+	walk(3, 0, 100, 1U << KILN_RUNTIME_TRACER_V8);
+	assert_int_equal(t.walk.end, KILN_END_ROOT);
+	assert_words(want, ARRAY_SIZE(want), 0);
+	assert_int_equal(t.lookups, 1);
+}
+
+static void endless(struct kiln_walk *w)
+{
+	t.calls++;
+	while (!walk_emit(w, KILN_FRAME_PYTHON, 0, 1, 1))
+		;
+}
+
+static void more_frames_than_may_be_end_the_walk_with_the_native_one_in_it(void **state)
+{
+	t.owner[1] = KILN_RUNTIME_PYTHON;
+	walker_of[KILN_RUNTIME_PYTHON] = endless;
+	walk(5, 0, 100, (uint32_t)TRACERS);
+	assert_int_equal(t.walk.end, KILN_END_DEPTH);
+	assert_int_equal(t.walk.runtime_frames, 100);
+	assert_int_equal(t.walk.n, 1 + 2 * 100 + 1);
+	assert_true(t.words[t.walk.n - 1] == native(1));
+	assert_int_equal(t.calls, 1);
+}
+
+static void native_frames_alone_are_limited_as_ever(void **state)
+{
+	walk(FRAMES, 0, 127, (uint32_t)TRACERS);
+	assert_int_equal(t.walk.end, KILN_END_DEPTH);
+	assert_int_equal(t.walk.n, 127);
+	assert_true(t.words[126] == native(126));
+}
+
+/* CPython before 3.11: some native frames for each of its own. */
+static void each_frame_of_a_runtime_allows_for_native_ones(void **state)
+{
+	uint32_t deep = KILN_MAX_USER_FRAMES, native_frames = 2 * deep;
+
+	for (uint32_t i = 0; i < native_frames; i += 2)
+		t.owner[i] = KILN_RUNTIME_PYTHON;
+	walker_of[KILN_RUNTIME_PYTHON] = one_frame;
+	walk(native_frames, 0, deep, (uint32_t)TRACERS);
+	assert_int_equal(t.walk.end, KILN_END_ROOT);
+	assert_int_equal(t.walk.runtime_frames, deep);
+	assert_int_equal(t.walk.n, native_frames + 2 * deep);
+}
+
+/* Whatever a walker says, the record holds it and the walk ends. */
+static void back(struct kiln_walk *w)
+{
+	t.calls++;
+	walk_emit(w, KILN_FRAME_PYTHON, 0, t.calls, 0);
+	w->stepped = !walk_enter(w, PC(1) + 1, STACK + 16, 0, 0);
+}
+
+static void a_walker_that_goes_in_circles_comes_to_an_end(void **state)
+{
+	t.owner[1] = KILN_RUNTIME_PYTHON;
+	walker_of[KILN_RUNTIME_PYTHON] = back;
+	walk(5, 0, KILN_MAX_USER_FRAMES, (uint32_t)TRACERS);
+	assert_int_equal(t.walk.end, KILN_END_DEPTH);
+	assert_true(t.walk.n <= KILN_MAX_USER_WORDS);
+	assert_true(t.calls <= KILN_CHUNKS * KILN_CHUNK_STEPS);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup(f, setup)
+	const struct CMUnitTest tests[] = {
+	    TEST(frames_of_a_runtime_come_before_the_native_frame_that_ran_them),
+	    TEST(the_leaf_and_the_root_may_be_a_runtimes),
+	    TEST(each_runtime_is_asked_for_its_own_frames),
+	    TEST(a_frame_that_stands_for_the_native_one_takes_its_place),
+	    TEST(a_walker_may_go_to_the_caller_itself),
+	    TEST(a_runtime_that_is_not_known_yet_is_said_once),
+	    TEST(each_runtime_that_lacks_frames_says_so),
+	    TEST(a_tracer_that_a_policy_has_off_is_not_asked),
+	    TEST(more_frames_than_may_be_end_the_walk_with_the_native_one_in_it),
+	    TEST(native_frames_alone_are_limited_as_ever),
+	    TEST(each_frame_of_a_runtime_allows_for_native_ones),
+	    TEST(a_walker_that_goes_in_circles_comes_to_an_end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
