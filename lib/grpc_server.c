@@ -29,6 +29,7 @@
 #include "lib/grpc_channel.h"
 #include "lib/grpc_queue.h"
 #include "lib/parse.h"
+#include "lib/tls_lean.h"
 
 enum {
 	ACCEPTS = 32,
@@ -175,21 +176,50 @@ bool server_stream_finishing(const struct server_stream *s)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
+/* What is sent may be secret: it is wiped when the core, on any of its threads, is done with it. */
+struct sent {
+	size_t len;
+	uint8_t bytes[];
+};
+
+static void wipe_sent(void *arg)
+{
+	struct sent *m = arg;
+
+	explicit_bzero(m->bytes, m->len);
+	free(m);
+}
+
+static grpc_byte_buffer *make_message(const void *data, size_t len)
+{
+	struct sent *m = malloc(sizeof(*m) + len);
+	grpc_byte_buffer *message;
+	grpc_slice bytes;
+
+	if (!m)
+		return NULL;
+	m->len = len;
+	memcpy(m->bytes, data, len);
+	bytes = grpc_slice_new_with_user_data(m->bytes, len, wipe_sent, m);
+	message = grpc_raw_byte_buffer_create(&bytes, 1);
+	grpc_slice_unref(bytes);
+	return message;
+}
+
 int server_stream_send(struct server_stream *s, const void *data, size_t len)
 {
 	grpc_op ops[2] = {{.op = GRPC_OP_SEND_INITIAL_METADATA}};
 	size_t n = s->has_headers ? 0 : 1;
 	grpc_byte_buffer *message;
-	grpc_slice bytes;
 	bool good;
 
 	if (s->finishing || s->closed)
 		return -ENOTCONN;
 	if (s->sending)
 		return -EBUSY;
-	bytes = grpc_slice_from_copied_buffer(data, len);
-	message = grpc_raw_byte_buffer_create(&bytes, 1);
-	grpc_slice_unref(bytes);
+	message = make_message(data, len);
+	if (!message)
+		return -ENOMEM;
 	ops[n++] = (grpc_op){.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = message};
 	good = start(s, ops, n, &s->send);
 	grpc_byte_buffer_destroy(message);
@@ -671,4 +701,5 @@ int stream_server_port(const struct stream_server *server)
 void stream_server_read(const struct stream_server *server, struct stream_server_counts *ret)
 {
 	*ret = server->counts;
+	ret->lean = tls_lean_contexts();
 }

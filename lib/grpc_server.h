@@ -60,6 +60,7 @@ struct stream_server_counts {
 	uint64_t refused;	 /* beyond max_streams */
 	uint64_t unknown_method; /* answered with UNIMPLEMENTED */
 	uint64_t cut;		 /* did not take the end that it was told, and were cut off */
+	uint64_t lean;		 /* TLS contexts whose connections give their buffers back */
 	size_t open;
 };
 
@@ -77,7 +78,8 @@ int stream_server_certificate(struct stream_server *server, const char *cert_pem
 			      const char *key_pem, struct error *err) _must_check_;
 void stream_server_read(const struct stream_server *server, struct stream_server_counts *ret);
 
-/* DATA is copied. -EBUSY before sent(); -ENOTCONN once the stream ends. */
+/* DATA is copied, and the copy wiped once it is sent; TLS encrypts in a buffer of its own, which
+ * the stream's next messages overwrite. -EBUSY before sent(); -ENOTCONN once the stream ends. */
 int server_stream_send(struct server_stream *stream, const void *data, size_t len) _must_check_;
 /* One more message, please; does nothing when that was asked already. */
 void server_stream_read(struct server_stream *stream);
