@@ -20,15 +20,34 @@ const char *identity_get(const struct identity *identity, const char *key)
 	return NULL;
 }
 
-/* Absent and empty values are no values; a key that is there stays as it is. */
-static void add(struct identity *id, const char *key, const char *value)
+static void append(struct identity *id, const char *key, const char *value)
 {
-	if (!key || !value || !*value || identity_get(id, key))
-		return;
 	if (id->n == IDENTITY_MAX)
 		id->cut++;
 	else
 		id->attributes[id->n++] = (struct attribute){.key = key, .value = value};
+}
+
+static bool is_last(const struct identity *id, const char *key)
+{
+	return id->n && streq(id->attributes[id->n - 1].key, key);
+}
+
+/*
+ * Absent and empty values are no values; a key that is there stays as it is. All that is asked for
+ * one of our own keys is asked in a row, so only the last attribute can have it.
+ */
+static void add(struct identity *id, const char *key, const char *value)
+{
+	if (value && *value && !is_last(id, key))
+		append(id, key, value);
+}
+
+/* Of a key that somebody else chose. */
+static void add_foreign(struct identity *id, const char *key, const char *value)
+{
+	if (key && value && *value && !identity_get(id, key))
+		append(id, key, value);
 }
 
 static void add_list(struct identity *id, const char *key, const char *value)
@@ -161,13 +180,33 @@ static const char *part(struct identity *id, struct image_part p)
 	return p.n ? say(id, "%.*s", (int)p.n, p.p) : NULL;
 }
 
+static void add_version(struct identity *id, const struct image_ref *image)
+{
+	if (is_last(id, "service.version"))
+		return;
+	if (image->tag.n && image->digest.n)
+		add(id, "service.version",
+		    say(id, "%.*s@%.*s", (int)image->tag.n, image->tag.p, (int)image->digest.n,
+			image->digest.p));
+	else
+		add(id, "service.version", part(id, image->tag.n ? image->tag : image->digest));
+}
+
+static void add_instance(struct identity *id, const struct identity_source *s)
+{
+	const char *container =
+	    s->container ? intern_text(s->intern, s->container->name, NULL) : "";
+
+	if (*container && !is_last(id, "service.instance.id"))
+		add(id, "service.instance.id",
+		    say(id, "%s.%s.%s", s->pod->ns, s->pod->name, container));
+}
+
 static void add_service(struct identity *id, const struct identity_source *s,
 			const struct identity_options *o, const struct workload *w,
 			const struct image_ref *image)
 {
 	const struct pod_info *pod = s->pod;
-	const char *container =
-	    s->container ? intern_text(s->intern, s->container->name, NULL) : "";
 
 	add(id, "service.name", otel_annotation(s, o, "service.name"));
 	if (o->well_known_labels) {
@@ -186,15 +225,9 @@ static void add_service(struct identity *id, const struct identity_source *s,
 	add(id, "service.version", otel_annotation(s, o, "service.version"));
 	if (o->well_known_labels)
 		add(id, "service.version", label(s, "app.kubernetes.io/version"));
-	if (image->tag.n && image->digest.n)
-		add(id, "service.version",
-		    say(id, "%.*s@%.*s", (int)image->tag.n, image->tag.p, (int)image->digest.n,
-			image->digest.p));
-	else
-		add(id, "service.version", part(id, image->tag.n ? image->tag : image->digest));
+	add_version(id, image);
 	add(id, "service.instance.id", otel_annotation(s, o, "service.instance.id"));
-	if (*container)
-		add(id, "service.instance.id", say(id, "%s.%s.%s", pod->ns, pod->name, container));
+	add_instance(id, s);
 }
 
 static const char *container_id(struct identity *id, const uint8_t bytes[32])
@@ -271,7 +304,7 @@ static void add_pairs(struct identity *id, const char *prefix, const char *const
 	for (; keys && *keys; keys++) {
 		value = find_pair(pairs, n, *keys);
 		if (value && *value)
-			add(id, say(id, "%s%s", prefix, *keys), value);
+			add_foreign(id, say(id, "%s%s", prefix, *keys), value);
 	}
 }
 
@@ -294,21 +327,42 @@ static void add_asked(struct identity *id, const struct identity_source *s,
 		const char *key = pod->annotations[i].key;
 
 		if (has_prefix(key, otel_prefix) && key[sizeof(otel_prefix) - 1])
-			add(id, key + sizeof(otel_prefix) - 1, pod->annotations[i].value);
+			add_foreign(id, key + sizeof(otel_prefix) - 1, pod->annotations[i].value);
 	}
+}
+
+static struct image_ref image_of(const struct identity_source *s)
+{
+	struct image_ref image = {0};
+
+	if (s->container &&
+	    image_ref_parse(intern_text(s->intern, s->container->image, NULL), &image))
+		image = (struct image_ref){0};
+	return image;
+}
+
+void identity_build_container(const struct identity_source *s, const struct identity *pod,
+			      struct identity *ret)
+{
+	struct image_ref image = image_of(s);
+
+	ret->n = ret->cut = ret->used = 0;
+	/* The pod has these only from annotations and labels, which come before the container. */
+	if (!identity_get(pod, "service.version"))
+		add_version(ret, &image);
+	if (!identity_get(pod, "service.instance.id"))
+		add_instance(ret, s);
+	add_container(ret, s, &image);
 }
 
 void identity_build(const struct identity_source *s, const struct identity_options *options,
 		    struct identity *ret)
 {
 	const struct pod_info *pod = s->pod;
-	struct image_ref image = {0};
+	struct image_ref image = image_of(s);
 	struct workload workload;
 
 	ret->n = ret->cut = ret->used = 0;
-	if (s->container &&
-	    image_ref_parse(intern_text(s->intern, s->container->image, NULL), &image))
-		image = (struct image_ref){0};
 	find_workload(ret, s, &workload);
 	add_service(ret, s, options, &workload, &image);
 	add(ret, "k8s.namespace.name", pod->ns);

@@ -56,5 +56,11 @@ struct identity {
 /* Valid as long as SOURCE's strings. */
 void identity_build(const struct identity_source *source, const struct identity_options *options,
 		    struct identity *ret);
+/*
+ * What the container of SOURCE has beyond, or other than, POD: what was built of SOURCE without a
+ * container. The two together say what identity_build() says, for a tenth of its price.
+ */
+void identity_build_container(const struct identity_source *source, const struct identity *pod,
+			      struct identity *ret);
 /* NULL: not there. */
 const char *identity_get(const struct identity *identity, const char *key);

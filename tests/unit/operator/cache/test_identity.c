@@ -57,11 +57,37 @@ static int teardown(void **unused)
 	return 0;
 }
 
+/* What is built of the pod once and of its container, which comes first, says the same. */
+static void check_parts(void)
+{
+	static struct identity whole, part;
+	struct identity_source only_pod = source;
+	const char *got;
+
+	only_pod.container = NULL;
+	identity_build(&only_pod, &options, &whole);
+	identity_build_container(&source, &whole, &part);
+	for (size_t i = 0; i < identity.n; i++) {
+		const struct attribute *a = &identity.attributes[i];
+
+		got = identity_get(&part, a->key);
+		got = got ? got : identity_get(&whole, a->key);
+		if (!got || !streq(got, a->value))
+			fail_msg("%s: %s, not %s", a->key, got ? got : "nothing", a->value);
+	}
+	for (size_t i = 0; i < part.n; i++)
+		assert_string_equal(identity_get(&identity, part.attributes[i].key),
+				    part.attributes[i].value);
+	for (size_t i = 0; i < whole.n; i++)
+		assert_non_null(identity_get(&identity, whole.attributes[i].key));
+}
+
 static void expect(const char *key, const char *value)
 {
 	const char *got;
 
 	identity_build(&source, &options, &identity);
+	check_parts();
 	got = identity_get(&identity, key);
 	if (!value) {
 		assert_null(got);
@@ -357,6 +383,7 @@ static void every_table_key_can_be_there(void **unused)
 	for (size_t k = 0; k < ARRAY_SIZE(kinds); k++) {
 		pod.owner_kind = kinds[k];
 		identity_build(&source, &options, &identity);
+		check_parts();
 		for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
 			seen[i] |= identity_get(&identity, keys[i]) != NULL;
 		for (size_t i = 0; i < identity.n; i++)
