@@ -621,6 +621,25 @@ static void on_left_out(void *arg, const char *ns, const char *name, const char 
 
 	log_warn("stream", "destination %s%s%s is left out: %s", ns, ns[0] ? "/" : "", name, cause);
 	json_store_each(ns[0] ? l.op->world.configs : l.op->world.clusters, warn_config, &l);
+	statuses_due(l.op, POLICIES_MS);
+}
+
+static void on_secret(void *arg)
+{
+	statuses_due(arg, COUNTS_MS);
+}
+
+static bool cause_of_destination(void *arg, const char *ns, const char *name,
+				 struct status_cause *ret)
+{
+	struct destination_cause cause;
+	struct operator* op = arg;
+
+	if (!node_server_destination_cause(agents_of(op), ns, name, &cause))
+		return false;
+	ret->reason = cause.reason;
+	snprintf(ret->text, sizeof(ret->text), "%s", cause.text);
+	return true;
 }
 
 static int create_stream(struct operator* op)
@@ -631,6 +650,7 @@ static int create_stream(struct operator* op)
 						      .events = op->events,
 						      .may_write = may_write,
 						      .left_out = on_left_out,
+						      .secret = on_secret,
 						      .arg = op};
 
 	if (!op->options->stream.address)
@@ -753,6 +773,7 @@ static int create_writers(struct operator* op)
 						 .configs = op->world.configs,
 						 .reports = nodes_reports(op->nodes),
 						 .may_write = may_write,
+						 .destination = cause_of_destination,
 						 .arg = op};
 	int r = recorder_new(&op->loop, op->client, op->identity, &op->events);
 

@@ -4,7 +4,8 @@
  * compares it with what the object has and applies the difference.
  *
  * Conditions: Accepted, is the config itself right; Programmed, do the nodes run what it says;
- * Overridden, did guard-rails or another config change what it asks for; Ready, all of it together.
+ * Overridden, did guard-rails or another config change what it asks for; Ready, all of it together;
+ * DestinationsResolved, since one of them was not: are the Secrets there that destinations name?
  * What agents said over the node stream counts where there is any: a node is programmed when its
  * agent runs the configuration that is rendered for it (the cluster's), or applies the policy of
  * the config's pods there (a namespace's). Without reports the DaemonSets tell of the cluster's,
@@ -125,6 +126,9 @@ static struct condition ready(const struct status_input *in, const struct condit
 
 	if (cause->status != CONDITION_TRUE)
 		return (struct condition){"Ready", cause->status, cause->reason, cause->message};
+	if (in->unresolved)
+		return (struct condition){"Ready", CONDITION_FALSE, in->unresolved->reason,
+					  in->unresolved->text};
 	snprintf(text, size, "%u of %u nodes %s degraded, see kubectl get profilingnodes.",
 		 n.degraded, n.desired, n.degraded == 1 ? "is" : "are");
 	if (in->agents.nodes && n.degraded)
@@ -144,12 +148,27 @@ static struct condition overridden(const struct policy_verdict *v, char *text, s
 	return (struct condition){"Overridden", CONDITION_TRUE, "Clamped", text};
 }
 
+/* Only of configs that it was False of; true when there is something to say. */
+static bool destinations_resolved(const struct status_input *in, const cJSON *live,
+				  struct condition *ret)
+{
+	if (in->unresolved)
+		*ret = (struct condition){"DestinationsResolved", CONDITION_FALSE,
+					  in->unresolved->reason, in->unresolved->text};
+	else if (condition_find(live, "DestinationsResolved"))
+		*ret = (struct condition){"DestinationsResolved", CONDITION_TRUE, "Resolved",
+					  "Every destination in use has its Secrets."};
+	else
+		return false;
+	return true;
+}
+
 static int add_conditions(cJSON *status, const struct status_input *in)
 {
 	const cJSON *live = cJSON_GetObjectItemCaseSensitive(in->live, "conditions");
 	cJSON *out = cJSON_AddArrayToObject(status, "conditions");
 	char programmed_text[128], overridden_text[128], ready_text[128];
-	struct condition conditions[4];
+	struct condition conditions[5];
 	size_t n = 0;
 	int r = out ? 0 : -ENOMEM;
 
@@ -159,6 +178,7 @@ static int add_conditions(cJSON *status, const struct status_input *in)
 	n++;
 	if (!in->is_cluster)
 		conditions[n++] = overridden(in->verdict, overridden_text, sizeof(overridden_text));
+	n += destinations_resolved(in, live, &conditions[n]);
 	conditions[n] = ready(in, &conditions[0], &conditions[1], ready_text, sizeof(ready_text));
 	n++;
 	for (size_t i = 0; i < n && !r; i++)
@@ -320,6 +340,29 @@ static cJSON *apply_body(enum kube_kind kind, const char *ns, const char *name, 
 	return body;
 }
 
+/* The first of LIVE's destinations that cannot be used; NULL: none is known. */
+static const struct status_cause *find_unresolved(struct status_writer *w, const char *ns,
+						  const cJSON *live, struct status_cause *room)
+{
+	const cJSON *spec = cJSON_GetObjectItemCaseSensitive(live, "spec"), *i;
+	struct status_cause cause;
+	const char *name;
+
+	if (!w->options.destination)
+		return NULL;
+	cJSON_ArrayForEach(i, cJSON_GetObjectItemCaseSensitive(spec, "destinations"))
+	{
+		name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(i, "name"));
+		if (!name || !w->options.destination(w->options.arg, ns, name, &cause))
+			continue;
+		room->reason = cause.reason;
+		snprintf(room->text, sizeof(room->text), "Destination %.63s is left out: %.900s.",
+			 name, cause.text);
+		return room;
+	}
+	return NULL;
+}
+
 /* 1: not now, a pass over the objects is due that will ask again. */
 static int build(struct status_writer *w, const char *ns, const char *name, const cJSON *live,
 		 cJSON **ret)
@@ -327,6 +370,7 @@ static int build(struct status_writer *w, const char *ns, const char *name, cons
 	const cJSON *meta = cJSON_GetObjectItemCaseSensitive(live, "metadata");
 	const cJSON *generation = cJSON_GetObjectItemCaseSensitive(meta, "generation");
 	const struct node_reports *reports = w->options.reports;
+	struct status_cause unresolved;
 	struct objects_state objects;
 	struct status_input in = {
 	    .verdict = &w->verdict,
@@ -347,6 +391,7 @@ static int build(struct status_writer *w, const char *ns, const char *name, cons
 	in.matches = match_counts_read(w->options.matches, ns, ns[0] ? name : "", reports);
 	if (reports)
 		reports->totals(reports->arg, &in.agents);
+	in.unresolved = find_unresolved(w, ns, live, &unresolved);
 	return status_build(&in, ret);
 }
 

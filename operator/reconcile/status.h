@@ -9,6 +9,11 @@
 #include "operator/reconcile/match.h"
 #include "operator/reconcile/objects.h"
 
+struct status_cause {
+	const char *reason; /* of a condition */
+	char text[1024];
+};
+
 struct status_writer;
 struct status_writer_options {
 	uv_loop_t *loop;
@@ -20,6 +25,9 @@ struct status_writer_options {
 	struct json_store *clusters, *configs; /* the live objects */
 	const struct node_reports *reports;    /* NULL: agents have no stream */
 	bool (*may_write)(void *arg);	       /* asked before each write: do we still lead? */
+	/* What keeps the destination NAME of the configs of NS from being used; false: nothing that
+	 * is known. May be NULL. */
+	bool (*destination)(void *arg, const char *ns, const char *name, struct status_cause *ret);
 	void *arg;
 };
 
@@ -42,7 +50,8 @@ struct status_input {
 	const struct policy_verdict *verdict;
 	const struct objects_state *objects;
 	struct match_result matches;
-	struct node_totals agents; /* nodes 0: nobody has reported */
+	struct node_totals agents;	       /* nodes 0: nobody has reported */
+	const struct status_cause *unresolved; /* of the config's destinations; NULL: none is */
 	bool is_cluster;
 	int64_t generation, now;
 	const cJSON *live; /* the status that the object has */

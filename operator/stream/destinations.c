@@ -291,22 +291,31 @@ static bool is_header_value(const char *s)
 	return true;
 }
 
-static void say_cause(const struct field *f, char ret[DESTINATION_CAUSE_MAX])
+/* Where, why, and what to do; never a value. */
+static void say_cause(const struct field *f, struct destination_cause *ret)
 {
 	const char *ns = secret_ns(f->secret), *name = secret_name(f->secret);
 
 	switch (secret_state(f->secret)) {
 	case SECRET_MISSING:
-		snprintf(ret, DESTINATION_CAUSE_MAX, "there is no Secret %s/%s", ns, name);
+		ret->reason = "SecretMissing";
+		snprintf(ret->text, sizeof(ret->text),
+			 "there is no Secret %s/%s: make it, with key %s, or refer to another", ns,
+			 name, f->key);
 		break;
 	case SECRET_FORBIDDEN:
-		snprintf(ret, DESTINATION_CAUSE_MAX, "the operator may not read Secret %s/%s", ns,
-			 name);
+		ret->reason = "SecretForbidden";
+		snprintf(ret->text, sizeof(ret->text),
+			 "the operator may not read Secret %s/%s: bind ClusterRole "
+			 "kiln-operator-tenant-secrets in that namespace (docs/policy.md)",
+			 ns, name);
 		break;
 	default:
-		snprintf(ret, DESTINATION_CAUSE_MAX,
-			 "Secret %s/%s has no key %s, or one that is no %s", ns, name, f->key,
-			 f->kind == FIELD_HEADER ? "value of a header" : "text");
+		ret->reason = "SecretKeyMissing";
+		snprintf(ret->text, sizeof(ret->text),
+			 "Secret %s/%s has no key %s, or one that is no %s: put it there, or refer "
+			 "to another",
+			 ns, name, f->key, f->kind == FIELD_HEADER ? "value of a header" : "text");
 		break;
 	}
 }
@@ -355,14 +364,30 @@ static void set_values(struct view_destination *v, bool lend)
 static void leave_out(struct destination_table *d, struct view_destination *v,
 		      const struct field *f)
 {
-	char cause[DESTINATION_CAUSE_MAX];
+	struct destination_cause cause;
 
 	if (v->told_cause || secret_state(f->secret) == SECRET_PENDING)
 		return;
 	v->told_cause = true;
-	say_cause(f, cause);
+	say_cause(f, &cause);
 	if (d->options.left_out)
-		d->options.left_out(d->options.arg, v->ns, v->name, cause);
+		d->options.left_out(d->options.arg, v->ns, v->name, cause.text);
+}
+
+bool destination_table_cause(const struct destination_table *d, const char *ns, const char *name,
+			     struct destination_cause *ret)
+{
+	const struct view_destination *v;
+	const struct field *f;
+
+	for (v = d->all; v; v = v->hh.next) {
+		f = streq(v->ns, ns) && streq(v->name, name) ? missing_field(v) : NULL;
+		if (!f || secret_state(f->secret) == SECRET_PENDING)
+			continue;
+		say_cause(f, ret);
+		return true;
+	}
+	return false;
 }
 
 int destination_table_encode(struct destination_table *d, struct view_destination *v,

@@ -14,7 +14,7 @@
 #include "operator/policy/policy.h"
 #include "operator/secrets/secrets.h"
 
-enum { DESTINATION_ID_MAX = 192, DESTINATION_CAUSE_MAX = 640 };
+enum { DESTINATION_ID_MAX = 192, DESTINATION_CAUSE_MAX = 896 };
 
 struct destination_table_options {
 	struct secrets *secrets; /* NULL: none can be read */
@@ -45,6 +45,14 @@ void destination_table_unref(struct destination_table *d,
 /* Into OUT, which is emptied first. -ENOENT: it is left out. The caller wipes OUT. */
 int destination_table_encode(struct destination_table *d, struct view_destination *v,
 			     struct buf *out) _must_check_;
+/* What is the matter with the destination NAME of the configs of NS ("": the cluster's), with a
+ * reason for a condition and what to do in the text; false: nothing, or nobody needs it here. */
+struct destination_cause {
+	const char *reason;
+	char text[DESTINATION_CAUSE_MAX];
+};
+bool destination_table_cause(const struct destination_table *d, const char *ns, const char *name,
+			     struct destination_cause *ret);
 /* A Secret is another than before. */
 void destination_table_secret(struct destination_table *d, const char *ns, const char *name);
 size_t destination_table_count(const struct destination_table *d);

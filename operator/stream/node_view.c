@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pod is made as a tree of protobuf-c structs over strings that are borrowed from the caches, in
- * scratch memory that is made once, and packed. Attributes that all containers share are told once,
- * with the pod.
- *
- * Only strings of a sane length leave: what is longer is cut off, at the start of a character.
+ * A pod is written from strings that are borrowed from the caches, in scratch memory that is made
+ * once. Attributes that all containers share are told once, with the pod.
  */
 #include "operator/stream/node_view.h"
 
@@ -12,8 +9,8 @@
 
 #include "kiln/node/v1/node.pb-c.h"
 #include "operator/cache/identity.h"
-#include "operator/cache/kept.h"
 #include "operator/reconcile/match.h"
+#include "operator/stream/pod_message.h"
 
 enum { SCRATCH_SLACK = 1 << 20 }; /* attributes of the pod itself, names */
 
@@ -24,29 +21,16 @@ struct policy_row {
 	UT_hash_handle hh;
 };
 
-/* The attributes of one pod or container, with room for the values that had to be cut. */
-struct attribute_set {
-	struct identity identity;
-	NODE_MESSAGE(Attribute) items[VIEW_ATTRIBUTES_MAX];
-	NODE_MESSAGE(Attribute) * pointers[VIEW_ATTRIBUTES_MAX];
-	char *lists[VIEW_ATTRIBUTES_MAX];
-	char values[VIEW_ATTRIBUTES_MAX][VIEW_VALUE_MAX + 1];
-	size_t n;
-};
-
 struct node_view {
 	struct view_sources s;
 	struct view_counts counts;
 	struct policy_row *policies;
-	struct buf scratch, secret_scratch;
+	struct buf scratch, container_scratch, secret_scratch;
 	struct destination_table
 	    *destinations; /* NULL: agents send where their configuration says */
 	char cluster_uid[64];
 	struct pod_info info;
-	struct attribute_set pod;
-	NODE_MESSAGE(Container) containers[POD_CONTAINERS_MAX];
-	NODE_MESSAGE(Container) * container_pointers[POD_CONTAINERS_MAX];
-	struct attribute_set sets[POD_CONTAINERS_MAX];
+	struct identity pod, container;
 };
 
 /* ---- policies -------------------------------------------------------------------------------- */
@@ -201,68 +185,6 @@ uint64_t node_view_settings(const struct node_view *v)
 	return h;
 }
 
-/* VALUE, or its beginning in ROOM. */
-static const char *limited(const char *value, char room[VIEW_VALUE_MAX + 1])
-{
-	size_t n = strnlen(value, VIEW_VALUE_MAX + 1);
-
-	if (n <= VIEW_VALUE_MAX)
-		return value;
-	n = VIEW_VALUE_MAX;
-	while (n && ((unsigned char)value[n] & 0xc0) == 0x80)
-		n--;
-	memcpy(room, value, n);
-	room[n] = 0;
-	return room;
-}
-
-/* The same attribute of the pod, searched from where the last one was: both are in one order. */
-static bool pod_has(const struct identity *pod, const struct attribute *a, size_t *at)
-{
-	for (size_t i = 0; i < pod->n; i++) {
-		size_t k = (*at + i) % pod->n;
-
-		if (pod->attributes[k].key != a->key && !streq(pod->attributes[k].key, a->key))
-			continue;
-		*at = k + 1;
-		return pod->attributes[k].list == a->list &&
-		       streq(pod->attributes[k].value, a->value);
-	}
-	return false;
-}
-
-/* What IDENTITY has beyond POD (NULL: everything). */
-static void fill(struct node_view *v, struct attribute_set *set, const struct identity *pod)
-{
-	size_t at = 0;
-
-	set->n = 0;
-	v->counts.cut_attributes += set->identity.cut;
-	for (size_t i = 0; i < set->identity.n; i++) {
-		const struct attribute *a = &set->identity.attributes[i];
-		NODE_MESSAGE(Attribute) *m = &set->items[set->n];
-		const char *value;
-
-		if (pod && pod_has(pod, a, &at))
-			continue;
-		if (set->n == VIEW_ATTRIBUTES_MAX || strlen(a->key) > VIEW_KEY_MAX) {
-			v->counts.cut_attributes++;
-			continue;
-		}
-		value = limited(a->value, set->values[set->n]);
-		kiln__node__v1__attribute__init(m);
-		m->key = (char *)a->key;
-		if (a->list) {
-			set->lists[set->n] = (char *)value;
-			m->values = &set->lists[set->n];
-			m->n_values = 1;
-		} else {
-			m->value = (char *)value;
-		}
-		set->pointers[set->n++] = m;
-	}
-}
-
 /* ---- pods ------------------------------------------------------------------------------------ */
 
 struct search {
@@ -299,44 +221,33 @@ static bool unpack(struct node_view *v, const char *node, const uint8_t uid[16])
 	return s.found && streq(v->info.node, node);
 }
 
-static const char *config_hash(const struct pod_info *info)
-{
-	for (size_t i = 0; i < info->n_annotations; i++)
-		if (streq(info->annotations[i].key, "kubernetes.io/config.mirror") &&
-		    strlen(info->annotations[i].value) <= VIEW_KEY_MAX)
-			return info->annotations[i].value;
-	return "";
-}
-
-static bool has_id(const uint8_t id[32])
-{
-	static const uint8_t none[32];
-
-	return memcmp(id, none, sizeof(none)) != 0;
-}
-
-static void fill_container(struct node_view *v, size_t i, const struct identity_source *pod,
-			   const struct identity_options *options)
+/* One that makes the pod too large keeps its name and ids. */
+static void add_container(struct node_view *v, const struct identity_source *pod, size_t i,
+			  struct buf *out)
 {
 	struct pod_container *c = &v->info.containers[i];
-	NODE_MESSAGE(Container) *m = &v->containers[i];
+	const char *name = intern_text(v->s.strings, c->name, NULL);
+	struct buf *b = &v->container_scratch;
 	struct identity_source source = *pod;
+	uint64_t cut = 0;
 
 	source.container = c;
-	identity_build(&source, options, &v->sets[i].identity);
-	fill(v, &v->sets[i], &v->pod.identity);
-	kiln__node__v1__container__init(m);
-	m->name = (char *)intern_text(v->s.strings, c->name, NULL);
-	if (has_id(c->id))
-		m->id = (ProtobufCBinaryData){sizeof(c->id), c->id};
-	if (has_id(c->previous_id))
-		m->previous_id = (ProtobufCBinaryData){sizeof(c->previous_id), c->previous_id};
-	m->attributes = v->sets[i].pointers;
-	m->n_attributes = v->sets[i].n;
-	v->container_pointers[i] = m;
+	identity_build_container(&source, &v->pod, &v->container);
+	buf_reset(b);
+	pod_message_container(b, name, c, &v->container, &cut);
+	if (out->len + b->len > VIEW_POD_MAX) {
+		buf_reset(b);
+		pod_message_container(b, name, c, NULL, &cut);
+		v->counts.cut_containers++;
+	}
+	v->counts.cut_attributes += cut;
+	if (buf_error(b))
+		out->error = out->error ? out->error : buf_error(b);
+	else
+		pod_message_add(out, b);
 }
 
-static void fill_all(struct node_view *v)
+static void write_pod(struct node_view *v, struct buf *out)
 {
 	struct identity_source source = {.intern = v->s.strings, .pod = &v->info};
 	const char *services[SERVICE_NAMES_MAX];
@@ -354,25 +265,11 @@ static void fill_all(struct node_view *v)
 	if (v->s.services)
 		source.n_services = service_index_find(v->s.services, v->info.ns, v->info.uid,
 						       services, ARRAY_SIZE(services));
-	identity_build(&source, &options, &v->pod.identity);
-	fill(v, &v->pod, NULL);
+	identity_build(&source, &options, &v->pod);
+	buf_reset(out);
+	pod_message_head(out, &v->info, &v->pod, &v->counts.cut_attributes);
 	for (size_t i = 0; i < v->info.n_containers; i++)
-		fill_container(v, i, &source, &options);
-}
-
-/* Containers that make the pod too large keep their names and ids. */
-static size_t limit_size(struct node_view *v, const NODE_MESSAGE(Pod) * m)
-{
-	size_t size = kiln__node__v1__pod__get_packed_size(m);
-
-	for (size_t i = m->n_containers; i-- > 0 && size > VIEW_POD_MAX;) {
-		if (!v->containers[i].n_attributes)
-			continue;
-		v->containers[i].n_attributes = 0;
-		v->counts.cut_containers++;
-		size = kiln__node__v1__pod__get_packed_size(m);
-	}
-	return size;
+		add_container(v, &source, i, out);
 }
 
 /* Of the pod that was unpacked; NULL: none. */
@@ -402,29 +299,16 @@ int node_view_pod_policy(struct node_view *v, const char *node, const uint8_t ui
 int node_view_pod(struct node_view *v, const char *node, const uint8_t uid[16], struct buf *out,
 		  struct view_policy **ret_policy)
 {
-	NODE_MESSAGE(Pod) m = KILN__NODE__V1__POD__INIT;
 	struct view_policy *policy;
-	uint8_t *p;
 
 	if (!unpack(v, node, uid) || v->info.terminated)
 		return -ENOENT;
 	policy = policy_of_pod(v);
-	fill_all(v);
-	m.uid = v->info.uid_text;
-	m.config_hash = (char *)config_hash(&v->info);
-	m.namespace_ = (char *)v->info.ns;
-	m.name = (char *)v->info.name;
-	m.attributes = v->pod.pointers;
-	m.n_attributes = v->pod.n;
-	m.containers = v->container_pointers;
-	m.n_containers = v->info.n_containers;
-	buf_reset(out);
-	p = buf_extend(out, limit_size(v, &m));
-	if (!p) {
+	write_pod(v, out);
+	if (buf_error(out)) {
 		node_view_unref(v, policy);
 		return -ENOMEM;
 	}
-	(void)kiln__node__v1__pod__pack(&m, p);
 	v->counts.pods++;
 	*ret_policy = policy;
 	return 0;
@@ -488,7 +372,13 @@ int node_view_new(const struct view_sources *sources, struct node_view **ret)
 		return -ENOMEM;
 	v->s = *sources;
 	buf_init(&v->scratch, 2 * VIEW_POD_MAX + SCRATCH_SLACK);
+	buf_init(&v->container_scratch, VIEW_POD_MAX);
 	buf_init(&v->secret_scratch, SCRATCH_SLACK);
+	/* It never moves: what it was before would not be wiped. */
+	if (!buf_extend(&v->secret_scratch, SCRATCH_SLACK - 1)) {
+		node_view_free(v);
+		return -ENOMEM;
+	}
 	*ret = v;
 	return 0;
 }
@@ -506,6 +396,7 @@ struct node_view *node_view_free(struct node_view *v)
 		free(row);
 	}
 	buf_done(&v->scratch);
+	buf_done(&v->container_scratch);
 	buf_done(&v->secret_scratch);
 	free(v);
 	return NULL;

@@ -328,6 +328,13 @@ void node_server_secret(struct node_server *server, const char *ns, const char *
 		destination_table_secret(server->destinations, ns, name);
 }
 
+bool node_server_destination_cause(const struct node_server *server, const char *ns,
+				   const char *name, struct destination_cause *ret)
+{
+	return server && server->destinations &&
+	       destination_table_cause(server->destinations, ns, name, ret);
+}
+
 static int use_destinations(struct node_server *server)
 {
 	const struct destination_table_options options = {.secrets = server->o.secrets,
@@ -411,6 +418,14 @@ struct node_server *node_server_free(struct node_server *server)
 	return NULL;
 }
 
+/* At once, and never moved: a message may hold secrets, and where it was would not be wiped. Pages
+ * that no message needs are not touched. */
+static bool reserve(struct buf *b)
+{
+	buf_init(b, UPDATE_BYTES_MAX);
+	return buf_extend(b, UPDATE_BYTES_MAX - 1) != NULL;
+}
+
 int node_server_new(const struct node_server_options *options, struct node_server **ret,
 		    struct error *err)
 {
@@ -425,8 +440,11 @@ int node_server_new(const struct node_server_options *options, struct node_serve
 	if (options->epoch)
 		server->epoch = options->epoch;
 	set_defaults(server);
-	buf_init(&server->update, UPDATE_BYTES_MAX);
-	buf_init(&server->message, UPDATE_BYTES_MAX);
+	if (!reserve(&server->update) || !reserve(&server->message)) {
+		buf_done(&server->update);
+		free(server);
+		return error_set(err, -ENOMEM, "out of memory");
+	}
 	(void)uv_timer_init(options->loop, &server->pump);
 	(void)uv_timer_init(options->loop, &server->tick);
 	server->pump.data = server->tick.data = server;

@@ -110,6 +110,9 @@ void node_server_node(struct node_server *server, const char *node);
 void node_server_services(struct node_server *server, const uint8_t uid[16]);
 /* A Secret that a destination uses is another than before. */
 void node_server_secret(struct node_server *server, const char *ns, const char *name);
+/* As in destinations.h, of what this server's nodes need. */
+bool node_server_destination_cause(const struct node_server *server, const char *ns,
+				   const char *name, struct destination_cause *ret);
 /* The configs of NS changed; "": the cluster's. */
 void node_server_policies(struct node_server *server, const char *ns);
 /* Something waits for its turn on the loop. */

@@ -162,10 +162,13 @@ static void send_field(struct session *s, unsigned int field, const void *data, 
 {
 	struct node_server *server = s->server;
 	struct buf *m = &server->message;
+	bool failed;
 
 	buf_reset(m);
 	frame_bytes(m, field, data, len);
-	if (buf_error(m) || server_stream_send(s->stream, m->data, m->len) < 0) {
+	failed = buf_error(m) || server_stream_send(s->stream, m->data, m->len) < 0;
+	explicit_bzero(m->data, m->len); /* it may be a destination's secrets */
+	if (failed) {
 		session_cut(s, CUT_OUT_OF_MEMORY);
 		return;
 	}
@@ -294,6 +297,7 @@ static bool send_update(struct session *s, bool snapshot, size_t limit, bool *re
 		s->snapshot_bytes += b->len;
 	s->server->stats.updates++;
 	send_field(s, OPERATOR_UPDATE, b->data, b->len);
+	explicit_bzero(b->data, b->len);
 	return true;
 }
 

@@ -59,9 +59,22 @@ def test_values_of_secrets_reach_the_nodes_that_need_them(cluster, nodes, serve,
             (e["regarding"]["kind"], e["note"]) for e in json.loads(cluster.kubectl(
                 "get", "events.events.k8s.io", "-A", "-o", "json"))["items"] if e["reason"] == "DestinationLeftOut"})
         assert ("ClusterProfilingConfig",
-                f"destination vault is left out: there is no Secret {NAMESPACE}/nowhere") in note
+                f"destination vault is left out: there is no Secret {NAMESPACE}/nowhere: make it, with key token, "
+                "or refer to another") in note
+        resolved(cluster, "cpc", "cluster", "False", "SecretMissing",
+                 f"Destination vault is left out: there is no Secret {NAMESPACE}/nowhere: make it, with key token")
+        resolved(cluster, "pcfg", "own", "False", "SecretForbidden", "Destination mine is left out: the operator may "
+                 "not read Secret shop/ours: bind ClusterRole kiln-operator-tenant-secrets", "shop")
+        assert cluster.condition("cpc", "cluster", "Ready")[0] == "False"
+        secret(cluster, NAMESPACE, "nowhere", other="x")
+        resolved(cluster, "cpc", "cluster", "False", "SecretKeyMissing", "nowhere has no key token")
+        secret(cluster, NAMESPACE, "nowhere", token=SECOND)
+        resolved(cluster, "cpc", "cluster", "True", "Resolved", "")
+        a.until("the vault", lambda x: header(x, "vault") == SECOND)
+        cluster.kubectl("delete", "secret", "nowhere", "-n", NAMESPACE)
         allow(cluster, "shop")
         a.until("the tenant's header", lambda x: header(x, "shop/mine") == THEIRS)
+        resolved(cluster, "pcfg", "own", "True", "Resolved", "", "shop")
         # It goes: who has it keeps it, and it is said.
         cluster.kubectl("delete", "secret", "backend", "-n", NAMESPACE)
         word = f"main is left out: there is no Secret {NAMESPACE}/backend"
@@ -75,6 +88,11 @@ def test_values_of_secrets_reach_the_nodes_that_need_them(cluster, nodes, serve,
         assert not [v for v in (FIRST, SECOND, THEIRS) if v in seen]
     finally:
         cluster.reset(before)
+
+
+def resolved(cluster, kind, name, status, reason, text, namespace=NAMESPACE):
+    program.wait_until(f"{reason} of {name}", lambda: (lambda c: c and c[:2] == (status, reason) and text in c[2])(
+        cluster.condition(kind, name, "DestinationsResolved", namespace)))
 
 
 def allow(cluster, namespace):

@@ -64,6 +64,12 @@ int kube_delete(struct kube_client *client, enum kube_kind kind, const char *ns,
 	return r;
 }
 
+int kube_get(struct kube_client *client, enum kube_kind kind, const char *ns, const char *name,
+	     kube_done_fn *done, void *arg, struct kube_call **ret)
+{
+	return keep("get", kind, ns, name, NULL, done, arg, ret);
+}
+
 void kube_cancel(struct kube_call *call)
 {
 	assert_false(call->over);
@@ -83,6 +89,20 @@ void fake_done(struct kube_call *call, int status, const char *message)
 {
 	const struct kube_answer answer = {
 	    .status = status, .message = message, .reason = "", .content_type = ""};
+
+	assert_false(call->over);
+	call->over = true;
+	call->done(call->arg, &answer);
+}
+
+void fake_found(struct kube_call *call, const char *body)
+{
+	const struct kube_answer answer = {.status = 200,
+					   .message = "",
+					   .reason = "",
+					   .content_type = "application/json",
+					   .body = (const void *)body,
+					   .len = strlen(body)};
 
 	assert_false(call->over);
 	call->over = true;

@@ -40,6 +40,7 @@ extern struct fakes {
 void fakes_reset(void);
 struct kube_call *fake_newest(void); /* the newest write, which must not be over */
 void fake_done(struct kube_call *call, int status, const char *message);
+void fake_found(struct kube_call *call, const char *body); /* what a "get" asked for */
 /* The object of KIND is there, or (as a deletion) is not. */
 void fake_show(enum kube_kind kind, const cJSON *object);
 void fake_gone(enum kube_kind kind, const cJSON *object);

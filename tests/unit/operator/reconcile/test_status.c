@@ -218,6 +218,36 @@ static const struct {
      "\nReady False NodesDegraded: 2 of 2 nodes are degraded, see kubectl get profilingnodes."},
 };
 
+/* A destination without its Secret: said, with what to do, and taken back once it is there. */
+static void test_a_destination_that_is_left_out(void **state)
+{
+	static const struct status_cause missing = {"SecretMissing",
+						    "there is no Secret a/b: make it"};
+	static const struct policy_verdict good = GOOD;
+	static const struct objects_state objects = {
+	    .config_hash = "00ff", .applied = true, .desired = 1, .programmed = 1};
+	struct status_input in = {.verdict = &good,
+				  .objects = &objects,
+				  .is_cluster = true,
+				  .generation = 7,
+				  .now = 1000000000,
+				  .unresolved = &missing};
+	cJSON *before, *after;
+
+	assert_int_equal(status_build(&in, &before), 0);
+	assert_non_null(strstr(describe(before),
+			       "\nDestinationsResolved False SecretMissing: there "
+			       "is no Secret a/b: make it\n"));
+	assert_non_null(strstr(describe(before), "\nReady False SecretMissing: there is no"));
+	in.unresolved = NULL;
+	in.live = before;
+	assert_int_equal(status_build(&in, &after), 0);
+	assert_non_null(strstr(describe(after), "\nDestinationsResolved True Resolved: "));
+	assert_non_null(strstr(describe(after), "\nReady True Ready: "));
+	cJSON_Delete(before);
+	cJSON_Delete(after);
+}
+
 static void test_what_status_says(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -304,6 +334,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_what_status_says),
+	    cmocka_unit_test(test_a_destination_that_is_left_out),
 	    cmocka_unit_test(test_what_is_said_already_is_the_same),
 	    cmocka_unit_test(test_a_foreign_status_does_no_harm),
 	};
