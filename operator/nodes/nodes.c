@@ -27,6 +27,8 @@
 enum {
 	NODES_MAX = 20000,
 	FACTS = 4,
+	FACT_RUNTIME = 3, /* of struct record's facts */
+	RUNTIME_MAX = 64,
 	LOG_INTERVAL_S = 60,
 	STALE_LOOK_MS = 60000,
 };
@@ -35,6 +37,7 @@ struct record {
 	UT_hash_handle hh;
 	struct nodes *owner;
 	char *facts[FACTS];   /* of its hello */
+	char *runtime;	      /* of its Node, when its agent does not tell; "": nor does that */
 	bool connected, lost; /* lost: another replica has the stream */
 	uint64_t since_ms;    /* connected or not */
 	struct kept_report report;
@@ -116,6 +119,7 @@ static void forget(struct nodes *n, struct record *r)
 	HASH_DEL(n->records, r);
 	for (size_t i = 0; i < FACTS; i++)
 		free(r->facts[i]);
+	free(r->runtime);
 	kept_report_done(&r->report);
 	free(r);
 }
@@ -136,7 +140,9 @@ static bool take_facts(struct record *r, const struct node_report *report)
 
 static const char *fact(const struct record *r, size_t i)
 {
-	return r->facts[i] ? r->facts[i] : "";
+	const char *told = r->facts[i] ? r->facts[i] : "";
+
+	return i == FACT_RUNTIME && !told[0] && r->runtime ? r->runtime : told;
 }
 
 void nodes_report(struct nodes *n, const struct node_report *report)
@@ -324,7 +330,7 @@ static int build_status(struct nodes *n, struct record *r, cJSON **ret)
 	    .agent_version = fact(r, 0),
 	    .kernel = fact(r, 1),
 	    .cgroup_mode = fact(r, 2),
-	    .runtime = fact(r, 3),
+	    .runtime = fact(r, FACT_RUNTIME),
 	    .report = report,
 	    .wanted_hash = r->wanted,
 	    .replica = r->connected ? n->o.identity : "",
@@ -384,6 +390,45 @@ static int write_object(struct nodes *n, struct record *r)
 			  &r->call);
 }
 
+/* "containerd://1.7.24", as the kubelet has it. A cgroup's path does not always tell. */
+static char *runtime_of(const struct kube_answer *a)
+{
+	_cleanup_(jsonp) cJSON *node =
+	    a->status == 200 ? cJSON_ParseWithLength((const char *)a->body, a->len) : NULL;
+	const cJSON *status = cJSON_GetObjectItemCaseSensitive(node, "status");
+	const cJSON *info = cJSON_GetObjectItemCaseSensitive(status, "nodeInfo");
+	const char *text =
+	    cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(info, "containerRuntimeVersion"));
+
+	return strndup(text ? text : "", RUNTIME_MAX);
+}
+
+static void failed(struct nodes *n, struct record *r, const char *why);
+
+static void on_node(void *arg, const struct kube_answer *answer)
+{
+	struct record *r = arg;
+	struct nodes *n = r->owner;
+	int e;
+
+	r->call = NULL;
+	n->calls--;
+	free(r->runtime);
+	r->runtime = runtime_of(answer);
+	e = r->runtime ? write_status(n, r) : -ENOMEM;
+	n->calls += !e;
+	if (e < 0)
+		failed(n, r, strerror(-e));
+}
+
+/* The Node is asked once, for what the agent does not tell. */
+static int write_next(struct nodes *n, struct record *r)
+{
+	if (!r->connected || r->runtime || fact(r, FACT_RUNTIME)[0])
+		return write_status(n, r);
+	return kube_get(n->o.client, KUBE_NODES, NULL, r->name, on_node, r, &r->call);
+}
+
 static void retry_later(struct nodes *n, struct record *r)
 {
 	r->not_before_ms = now_ms(n) + NODES_RETRY_MS;
@@ -424,7 +469,7 @@ static void on_written(void *arg, const struct kube_answer *answer)
 		failed(n, r, answer->message ? answer->message : "no answer");
 	} else if (r->creating) {
 		n->stats.writes++;
-		e = write_status(n, r);
+		e = write_next(n, r);
 		n->calls += !e;
 	} else {
 		written(n, r);
@@ -438,7 +483,7 @@ static void start_write(struct nodes *n, struct record *r)
 	int e = write_object(n, r);
 
 	if (e > 0)
-		e = write_status(n, r);
+		e = write_next(n, r);
 	if (e == -ENOENT) {
 		n->stats.no_node++;
 		retry_later(n, r);

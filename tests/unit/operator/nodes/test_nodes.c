@@ -16,6 +16,8 @@ static struct {
 	unsigned int turned;
 	unsigned int writes, objects; /* answered */
 	int answer;		      /* to writes */
+	const char *node_object;      /* NULL: nobody may read it */
+	unsigned int asked;	      /* for it */
 	char last[8192];	      /* the newest status, as text */
 } rig;
 
@@ -97,6 +99,15 @@ static void answer_one(struct kube_call *call)
 {
 	const cJSON *status = cJSON_GetObjectItemCaseSensitive(call->object, "status");
 
+	if (streq(call->verb, "get")) {
+		assert_int_equal(call->kind, KUBE_NODES);
+		rig.asked++;
+		if (rig.node_object)
+			fake_found(call, rig.node_object);
+		else
+			fake_done(call, 403, "no");
+		return;
+	}
 	assert_int_equal(call->kind, KUBE_PROFILING_NODES);
 	if (rig.answer != 200) {
 		fake_done(call, rig.answer, "no");
@@ -204,6 +215,38 @@ static void test_a_node_is_made_with_its_owner_and_then_told_of(void **state)
 	assert_int_equal(rig.writes, 1);
 	assert_true(last_has("\"operator\":\"me\"") && last_has("\"configHash\":\"00ff\""));
 	assert_true(rig.turned > 0);
+}
+
+static void test_the_runtime_is_the_nodes_word_when_the_agent_has_none(void **state)
+{
+	rig.node_object =
+	    "{\"status\":{\"nodeInfo\":{\"containerRuntimeVersion\":\"containerd://1.7.24\"}}}";
+	for (unsigned int i = 0; i < 100; i++) {
+		say("n1", i, i % 2);
+		run(1000);
+	}
+	assert_true(rig.writes > 2);
+	assert_true(last_has("\"runtime\":\"containerd://1.7.24\""));
+	assert_int_equal(rig.asked, 1);
+}
+
+/* One that cannot be read, or is no JSON, costs nothing but the word. */
+static void test_a_node_that_tells_no_runtime_is_asked_once(void **state)
+{
+	static const char *const objects[] = {NULL, "{", "{}", "{\"status\":{\"nodeInfo\":[]}}"};
+	char name[8];
+
+	for (size_t i = 0; i < ARRAY_SIZE(objects); i++) {
+		snprintf(name, sizeof(name), "n%zu", i);
+		rig.node_object = objects[i];
+		rig.asked = 0;
+		for (unsigned int k = 0; k < 20; k++) {
+			say(name, k, k % 2);
+			run(1000);
+		}
+		assert_int_equal(rig.asked, 1);
+		assert_true(last_has("\"kernel\"") && !last_has("\"runtime\""));
+	}
 }
 
 static void test_a_node_that_is_there_is_not_made_again(void **state)
@@ -574,6 +617,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    T(test_a_node_is_made_with_its_owner_and_then_told_of),
+	    T(test_the_runtime_is_the_nodes_word_when_the_agent_has_none),
+	    T(test_a_node_that_tells_no_runtime_is_asked_once),
 	    T(test_a_node_that_is_there_is_not_made_again),
 	    T(test_an_agent_that_only_said_hello_is_told_of_later),
 	    T(test_a_thousand_unchanged_reports_are_no_write),
