@@ -91,19 +91,19 @@ int v8_code_find(const struct v8_heap *h, uint64_t pc, uint64_t *hint, struct v8
 /* ---- position tables -------------------------------------------------------------------------
  */
 
-/* V8 src/base/vlq.h: 7 bits a byte, lowest first, the sign in the lowest bit. */
+/* 7 bits a byte, lowest first; the lowest bit turns the rest over (zig-zag). */
 static int64_t cursor_vlq(struct cursor *c)
 {
 	uint64_t v = cursor_uleb(c);
 
-	return (int64_t)(v >> 1) * (v & 1 ? -1 : 1);
+	return (int64_t)(v >> 1 ^ -(v & 1));
 }
 
 /* The last entry at or before OFFSET: as struct SourcePosition's bits. -ENOENT: none. */
 static int position_at(const struct v8_heap *h, uint64_t table, uint32_t offset, uint64_t *ret)
 {
 	_cleanup_free_ uint8_t *bytes = NULL;
-	int64_t at = 0, position = 0;
+	int64_t at = -1, position = 0; /* from "before the first instruction" on */
 	bool found = false;
 	struct cursor c;
 	size_t n;
