@@ -468,7 +468,7 @@ void runtimes_probed(struct runtimes *rt, const struct image *image, struct runt
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static const struct interpreter_ops *ops_of(const struct runtimes *rt, uint64_t word)
+const struct interpreter_ops *runtimes_ops(const struct runtimes *rt, uint64_t word)
 {
 	for (uint32_t id = 1; id < RUNTIME_MAX; id++)
 		if (rt->by_id[id] && rt->by_id[id]->kind == KILN_FRAME_KIND(word))
@@ -476,13 +476,10 @@ static const struct interpreter_ops *ops_of(const struct runtimes *rt, uint64_t 
 	return NULL;
 }
 
-uint32_t runtimes_space(const struct runtimes *rt, const struct mapset *m, uint64_t word,
-			const char **ret_name)
+uint32_t runtimes_space(const struct mapset *m, uint32_t id)
 {
-	const struct interpreter_ops *ops = ops_of(rt, word);
-
-	*ret_name = ops ? ops->name : "runtime";
-	return ops && m ? atomic_load(&((struct mapset *)m)->name_space[ops->id]) : 0;
+	return m && id < KILN_RUNTIME_COUNT ? atomic_load(&((struct mapset *)m)->name_space[id])
+					    : 0;
 }
 
 /* Reads the name of one frame and keeps it, or that it has none. */
@@ -521,8 +518,8 @@ bool runtimes_see(struct runtimes *rt, const struct mapset *m, uint32_t tgid, co
 
 		if (!KILN_FRAME_HAS_TWO(words[i]))
 			continue;
-		ops = ops_of(rt, words[i]);
-		space = ops ? atomic_load(&((struct mapset *)m)->name_space[ops->id]) : 0;
+		ops = runtimes_ops(rt, words[i]);
+		space = ops ? runtimes_space(m, ops->id) : 0;
 		if (!space)
 			continue;
 		state = runtime_names_touch(rt->names, space, &words[i], window);

@@ -56,12 +56,10 @@ bool runtimes_see(struct runtimes *rt, const struct mapset *m, uint32_t tgid, co
 
 /* Any thread, while RT lives. */
 struct runtime_names *runtimes_names(struct runtimes *rt);
-/*
- * The name space in which M's frames of the kind of WORD are; *RET_NAME is the runtime's. 0: of no
- * runtime that is known. Any thread.
- */
-uint32_t runtimes_space(const struct runtimes *rt, const struct mapset *m, uint64_t word,
-			const char **ret_name);
+/* The runtime of a frame whose first word is WORD; NULL: none that is on. Any thread. */
+const struct interpreter_ops *runtimes_ops(const struct runtimes *rt, uint64_t word);
+/* The name space in which M's frames of the runtime ID are; 0: it has none. Any thread. */
+uint32_t runtimes_space(const struct mapset *m, uint32_t id);
 /* The runtime's name, or "runtime". Any thread. */
 const char *runtimes_name(const struct runtimes *rt, uint32_t id);
 

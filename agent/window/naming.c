@@ -271,19 +271,18 @@ static uint32_t user_location(struct naming *n, const struct stack *stack, const
 static uint32_t runtime_location(struct naming *n, const struct stack *stack,
 				 const uint64_t words[2])
 {
-	struct symbol_result sym = {.type = FRAME_ABORT};
-	const char *name = "runtime";
+	const struct interpreter_ops *ops =
+	    n->runtimes ? runtimes_ops(n->runtimes, words[0]) : NULL;
+	struct symbol_result sym = {.type = ops ? ops->type : FRAME_ABORT};
+	uint32_t space = ops ? runtimes_space(stack->mapset, ops->id) : 0, location;
 	char fallback[64];
-	uint32_t space = 0, location;
 
-	if (n->runtimes)
-		space = runtimes_space(n->runtimes, stack->mapset, words[0], &name);
 	if (memo_find(&n->runtime_frames, (const void *)(uintptr_t)words[1], words[0], space,
 		      &location))
 		return location;
 	if (space)
 		(void)runtime_names_get(runtimes_names(n->runtimes), space, words, &sym);
-	snprintf(fallback, sizeof(fallback), "[%s: no name]", name);
+	snprintf(fallback, sizeof(fallback), "[%s: no name]", ops ? ops->name : "runtime");
 	location = add_location(n, BATCH_NO_MAPPING, 0, &sym, fallback);
 	(void)memo_add(&n->runtime_frames, (const void *)(uintptr_t)words[1], words[0], space,
 		       location);

@@ -12,7 +12,7 @@
 enum {
 	RUNTIME_FRAMES_PER_DRAIN = 1000, /* names that are read from processes */
 	/* At the end of a window, for all that is left: beyond it frames stay without a name. */
-	RUNTIME_FRAMES_PER_END = 20000,
+	RUNTIME_FRAMES_PER_END = 5000,
 };
 
 struct runtime_frames;

@@ -258,7 +258,7 @@ static void stale_processes_that_are_gone_are_forgotten(void **state)
 	mapset_store_mapped(fake.mapsets, &new);
 	mapset_store_sweep(fake.mapsets, &id, 1, 10);
 	assert_true(mapset_store_is_stale(fake.mapsets, tgid, id));
-	mapset_store_sweep(fake.mapsets, NULL, 0, 10);
+	mapset_store_sweep(fake.mapsets, &id, 0, 10);
 	assert_false(mapset_store_is_stale(fake.mapsets, tgid, id));
 }
 

@@ -162,8 +162,7 @@ static void one_build_is_probed_into_the_registry_once(void **state)
 static const char *name_of(const struct mapset *m, const uint64_t words[2])
 {
 	static struct symbol_result sym;
-	const char *runtime;
-	uint32_t space = runtimes_space(fake.rt, m, words[0], &runtime);
+	uint32_t space = runtimes_space(m, runtimes_ops(fake.rt, words[0])->id);
 
 	if (!space || !runtime_names_get(runtimes_names(fake.rt), space, words, &sym))
 		return NULL;

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the words of a stack with frames of runtimes to the locations of a batch. */
+#include "agent/window/naming.h"
+#include "agent/window/runtime_frames.h"
+#include "lib/metrics.h"
+#include "tests/unit/agent/runtime/fake.h"
+
+enum { PY = KILN_RUNTIME_PYTHON, V8 = KILN_RUNTIME_V8, TGID = 4242 };
+
+static struct {
+	struct config *config;
+	struct naming *naming;
+	struct stack_table *stacks;
+	struct runtime_frames *frames;
+	struct window window;
+	struct process process;
+	struct mapset *m;
+	uint32_t hz[KILN_MAX_POLICIES];
+	struct batch *batch;
+} t;
+
+static int setup(void **state)
+{
+	enum config_action action;
+
+	memset(&t, 0, sizeof(t));
+	if (fake_setup(state) < 0)
+		return -1;
+	fake_probe(1);
+	t.m = fake_read(2);
+	assert_int_equal(
+	    config_load(2, (char *const[]){(char *)"kiln-agent", (char *)"--stdout", NULL},
+			(const char *const[]){NULL}, &t.config, &action, NULL),
+	    0);
+	assert_int_equal(naming_new(t.config, &t.naming, NULL), 0);
+	naming_use_runtimes(t.naming, fake.rt);
+	assert_int_equal(stack_table_new(&t.stacks), 0);
+	assert_int_equal(runtime_frames_new(fake.rt, &t.frames), 0);
+	window_init(&t.window, false);
+	window_reset(&t.window, 1, 1);
+	t.process.key.tgid = TGID;
+	t.process.info.executable_name = (char *)"program";
+	t.process.info.executable_path = (char *)"/bin/program";
+	t.hz[0] = 97;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	t.batch = batch_unref(t.batch);
+	window_done(&t.window);
+	t.frames = runtime_frames_free(t.frames);
+	t.stacks = stack_table_free(t.stacks);
+	t.naming = naming_free(t.naming);
+	config_free(t.config);
+	return fake_teardown(state);
+}
+
+static struct stack *sample(const uint64_t *words, uint16_t n)
+{
+	struct stack *stack = NULL;
+
+	assert_int_equal(stack_table_get(t.stacks, t.m, KILN_END_ROOT, words, 0, words, n,
+					 t.window.number, &stack),
+			 0);
+	if (stack->has_runtimes)
+		runtime_frames_see(t.frames, stack, t.m, TGID, t.window.number, 3);
+	assert_int_equal(window_add(&t.window, stack, &t.process, 1, "main", 0, 1), 0);
+	return stack;
+}
+
+static void name(void)
+{
+	t.batch = batch_unref(t.batch);
+	assert_int_equal(naming_build(t.naming, &t.window, 0, t.hz, 1000, &t.batch), 0);
+}
+
+/* Function LINE of frame I of the only stack. */
+static const struct batch_function *function(uint32_t i, uint32_t line)
+{
+	const struct batch_location *l =
+	    &t.batch->locations[t.batch->stack_locations[t.batch->stacks[0].first + i]];
+
+	assert_true(i < t.batch->stacks[0].len);
+	assert_true(line < l->n_lines);
+	return &t.batch->functions[t.batch->lines[l->first_line + line].function];
+}
+
+static const struct batch_location *location(uint32_t i)
+{
+	return &t.batch->locations[t.batch->stack_locations[t.batch->stacks[0].first + i]];
+}
+
+static void frames_have_their_type_and_all_inlined_lines(void **state)
+{
+	const uint64_t native = fake_own_range(t.m)->start + 16;
+	const uint64_t words[] = {fake_word(KILN_FRAME_PYTHON, 8),
+				  100,
+				  fake_word(KILN_FRAME_NATIVE, native),
+				  fake_word(KILN_FRAME_V8, 8),
+				  200,
+				  fake_word(KILN_FRAME_NATIVE, native) | KILN_FRAME_RETURN};
+
+	sample(words, ARRAY_SIZE(words));
+	name();
+	assert_int_equal(t.batch->n_stacks, 1);
+	assert_int_equal(t.batch->stacks[0].len, 4);
+	assert_int_equal(location(0)->type, FRAME_CPYTHON);
+	assert_int_equal(location(0)->n_lines, 2);
+	assert_string_equal(function(0, 0)->name, "f100");
+	assert_string_equal(function(0, 0)->file, "a.py");
+	assert_int_equal(function(0, 0)->start_line, 5);
+	assert_int_equal(t.batch->lines[location(0)->first_line].line, 7);
+	assert_string_equal(function(0, 1)->name, "outer");
+	assert_int_equal(t.batch->lines[location(0)->first_line + 1].line, 9);
+	assert_int_equal(location(0)->mapping, BATCH_NO_MAPPING);
+	assert_int_equal(location(1)->type, FRAME_NATIVE);
+	assert_int_equal(location(2)->type, FRAME_V8JS);
+	assert_string_equal(function(2, 0)->name, "f200");
+	assert_int_equal(location(3)->type, FRAME_NATIVE);
+}
+
+/* A second word may look like any first one. */
+static void second_words_are_never_taken_for_frames(void **state)
+{
+	const uint64_t words[] = {fake_word(KILN_FRAME_PYTHON, 8),
+				  fake_word(KILN_FRAME_MISSING, PY << 8 | KILN_MISSING_READ),
+				  fake_word(KILN_FRAME_PYTHON, 8), fake_word(KILN_FRAME_V8, 16)};
+	struct stack *s = sample(words, ARRAY_SIZE(words));
+
+	assert_int_equal(s->runtime_frames[PY], 2);
+	assert_int_equal(s->runtime_frames[V8], 0);
+	assert_int_equal(s->missing[PY], 0);
+	name();
+	assert_int_equal(t.batch->stacks[0].len, 2);
+	assert_int_equal(location(0)->type, FRAME_CPYTHON);
+	assert_int_equal(location(1)->type, FRAME_CPYTHON);
+}
+
+static void frames_that_are_missing_say_why(void **state)
+{
+	const uint64_t words[] = {fake_word(KILN_FRAME_MISSING, PY << 8 | KILN_MISSING_UNKNOWN),
+				  fake_word(KILN_FRAME_MISSING, V8 << 8 | KILN_MISSING_READ),
+				  fake_word(KILN_FRAME_MISSING, PY << 8 | KILN_MISSING_BUDGET)};
+	int64_t before = metric_get(M_RUNTIME_MISSING_V8_UNREADABLE);
+
+	sample(words, ARRAY_SIZE(words));
+	name();
+	assert_int_equal(t.batch->stacks[0].len, 3);
+	assert_string_equal(function(0, 0)->name, "[python: not read yet]");
+	assert_string_equal(function(1, 0)->name, "[v8: memory not readable]");
+	assert_string_equal(function(2, 0)->name, "[python: more frames than one walk may follow]");
+	assert_int_equal(location(0)->type, FRAME_ABORT);
+	assert_int_equal(metric_get(M_RUNTIME_MISSING_V8_UNREADABLE), before + 1);
+}
+
+static void a_frame_without_a_name_says_so_and_is_counted(void **state)
+{
+	const uint64_t words[] = {fake_word(KILN_FRAME_PYTHON, 8), 101};
+	int64_t before = metric_get(M_RUNTIME_NAMES_FAILED);
+
+	sample(words, 2);
+	sample(words, 2);
+	name();
+	assert_string_equal(function(0, 0)->name, "[python: no name]");
+	assert_int_equal(location(0)->type, FRAME_CPYTHON);
+	assert_int_equal(metric_get(M_RUNTIME_NAMES_FAILED), before + 1);
+}
+
+/* What one drain may not read is read by the next, and at the window's end at the latest. */
+static void many_new_frames_at_once_all_get_names(void **state)
+{
+	enum { PER_STACK = 500, STACKS = 5, WORDS = 2 * PER_STACK };
+	static uint64_t words[STACKS][WORDS];
+	int64_t late = metric_get(M_RUNTIME_NAMES_LATE);
+	uint32_t unnamed = 0;
+
+	for (uint32_t s = 0; s < STACKS; s++) {
+		for (uint32_t i = 0; i < PER_STACK; i++) {
+			words[s][2 * i] = fake_word(KILN_FRAME_PYTHON, 8);
+			words[s][2 * i + 1] = 1000 + 2 * (s * PER_STACK + i);
+		}
+		sample(words[s], WORDS);
+	}
+	assert_int_equal(fake.r[PY].symbolizes, RUNTIME_FRAMES_PER_DRAIN);
+	assert_true(metric_get(M_RUNTIME_NAMES_LATE) > late);
+	runtime_frames_begin(t.frames, 1);
+	assert_int_equal(fake.r[PY].symbolizes, 2 * RUNTIME_FRAMES_PER_DRAIN);
+	runtime_frames_finish(t.frames, 1);
+	assert_int_equal(fake.r[PY].symbolizes, STACKS * PER_STACK);
+	name();
+	for (uint32_t i = 0; i < t.batch->n_functions; i++)
+		unnamed += streq(t.batch->functions[i].name, "[python: no name]");
+	assert_int_equal(unnamed, 0);
+}
+
+/* Its stack is known, so nobody looks at it as a new one; its names must be there all the same. */
+static void a_stack_that_comes_again_after_its_names_went_is_read_again(void **state)
+{
+	const uint64_t words[] = {fake_word(KILN_FRAME_PYTHON, 8), 100};
+
+	sample(words, 2);
+	runtime_frames_sweep(t.frames, 100);
+	window_reset(&t.window, 100, 1);
+	sample(words, 2);
+	name();
+	assert_string_equal(function(0, 0)->name, "f100");
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+	    TEST(frames_have_their_type_and_all_inlined_lines),
+	    TEST(second_words_are_never_taken_for_frames),
+	    TEST(frames_that_are_missing_say_why),
+	    TEST(a_frame_without_a_name_says_so_and_is_counted),
+	    TEST(many_new_frames_at_once_all_get_names),
+	    TEST(a_stack_that_comes_again_after_its_names_went_is_read_again),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
