@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 ATTRIBUTE = re.compile(r"  ([^:]+): (.*) \((Str|Int|Bool|Slice|Double|Map|Bytes|Empty)\)$")
 VALUES = re.compile(r"  Values: \[(\d+(?:[ ,]+\d+)*)\]$")
 FRAME = re.compile(r"Instrumentation: ([a-z0-9_-]+), Function: (.*)$")
-FILE = re.compile(r", File: [^,]*(?:, Line: \d+)?(?:, Column: \d+)?$")
+FILE = re.compile(r", File: ([^,]*)(?:, Line: (\d+))?(?:, Column: \d+)?$")
 RULER = re.compile(r"-+(?: ([A-Z][A-Za-z ]+) )?-+$")
 
 
@@ -15,6 +15,7 @@ class Sample:
     resource: dict
     attributes: dict = field(default_factory=dict)
     frames: list = field(default_factory=list)  # (type, name), leaf first
+    places: list = field(default_factory=list)  # (file, line) of each; ("", 0) when not known
     value: int = 1
 
     @property
@@ -102,6 +103,8 @@ def parse(lines):
             values = VALUES.fullmatch(line)
             if match:
                 sample.frames.append((match.group(1), FILE.sub("", match.group(2))))
+                place = FILE.search(match.group(2))
+                sample.places.append((place.group(1), int(place.group(2) or 0)) if place else ("", 0))
             elif values:
                 sample.value = sum(map(int, re.split(r"[ ,]+", values.group(1))))
             elif line:

@@ -5,7 +5,7 @@
  * output the facts of the file, the frames as found, and each piece of memory that was read:
  *   image MINOR BIAS RUNTIME CURRENT INTERPS KEY CODE_TYPE EVAL TLS TLS_SLOT TLS_OFFSET
  *   thread ADDRESS
- *   frame LINE START-LINE NAME FILE
+ *   frame LINE START-LINE NAME FILE        (without its directory)
  *   memory ADDRESS HEX
  * Used by hack/record-python; the process must stand still.
  */
@@ -139,13 +139,16 @@ int main(int argc, char **argv)
 			fprintf(stderr, "missing: %#llx\n", (unsigned long long)host.words[i]);
 			break;
 		}
-		r = python_symbolize(state, &memory, host.words + i, scratch, sizeof(scratch), &names);
+		r = python_symbolize(state, &memory, host.words + i, scratch, sizeof(scratch),
+				     &names);
 		if (r < 0) {
 			fprintf(stderr, "frame %u: %s\n", i / 2, strerror(-r));
 			return 1;
 		}
 		printf("frame %u %u %s %s\n", names.symbols[0].line, names.symbols[0].start_line,
-		       names.symbols[0].name, names.symbols[0].file);
+		       names.symbols[0].name,
+		       strrchr(names.symbols[0].file, '/') ? strrchr(names.symbols[0].file, '/') + 1
+							   : names.symbols[0].file);
 	}
 	write_memory();
 	return 0;

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python's interpreters of this machine, and whether a sample shows what python_work.py is written to do."""
+import glob
+import json
+import os
+import re
+import subprocess
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+EVAL = re.compile(r"_PyEval_EvalFrameDefault(\.cold)?")
+ROOTS = {"_start", "clone", "clone3", "__clone", "__clone3"}
+
+
+def interpreters():
+    """{version: path}; Debian's is called "debian"."""
+    found = {}
+    for path in glob.glob(os.path.expanduser("~/.pyenv/versions/3.*/bin/python3")):
+        found[path.split("/")[-3]] = path
+    if os.path.exists("/usr/bin/python3.11"):
+        found["debian"] = "/usr/bin/python3.11"
+    return dict(sorted(found.items(), key=lambda item: [int(n) for n in re.findall(r"\d+", item[0])]))
+
+
+class Program:
+    """python_work.py under one interpreter."""
+
+    def __init__(self, python, *arguments, script="python_work.py"):
+        self.process = subprocess.Popen([python, os.path.join(HERE, script), *arguments], stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{python} ended at once: {self.process.wait()}")
+        self.said = json.loads(line)
+        self.pid = self.said["pid"]
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def python_frames(sample):
+    """[name, file, line] of each of Python's own, leaf first."""
+    return [[name, *place] for (kind, name), place in zip(sample.frames, sample.places) if kind == "cpython"]
+
+
+def matches(frames, chain, file):
+    """Are FRAMES those of CHAIN? "*" stands for any frames."""
+    if not chain:
+        return not frames
+    if chain[0] == "*":
+        return any(matches(frames[i:], chain[1:], file) for i in range(len(frames) + 1))
+    if not frames:
+        return False
+    name, place, line = frames[0]
+    if name != chain[0][0] or place != file or line not in chain[0][1]:
+        return False
+    return matches(frames[1:], chain[1:], file)
+
+
+def wrong(sample, said):
+    """Why SAMPLE is none of the chains that the program has; None when it is one."""
+    kinds = [kind for kind, _ in sample.frames]
+    if "abort-marker" in kinds:
+        return "cut: " + sample.frames[kinds.index("abort-marker")][1]
+    if not sample.user or sample.user[-1] not in ROOTS and not re.search(r"\+0x[0-9a-f]+$", sample.user[-1]):
+        return "no root: " + (sample.user[-1] if sample.user else "no frames")
+    frames = python_frames(sample)
+    if not frames:
+        return "no frames of Python"
+    if not any(linear(frames, chain, said["file"]) for chain in said["chains"]):
+        return "other frames: " + " < ".join(f"{name}:{line}" for name, _, line in frames[:6])
+    # A native frame of the interpreter has the frames of its own, but one that is just entered or left.
+    evals = [i for i, (kind, name) in enumerate(sample.frames) if kind == "native" and EVAL.fullmatch(name)]
+    for i in evals[1:]:
+        if sample.frames[i - 1][0] != "cpython":
+            return "a native frame without Python's"
+    return None
+
+
+def linear(frames, chain, file):
+    """As matches(), without recursion where there is no "*"."""
+    i = 0
+    for i, want in enumerate(chain):
+        if want == "*":
+            return matches(frames[i:], chain[i:], file)
+        if i >= len(frames) or frames[i][0] != want[0] or frames[i][1] != file or frames[i][2] not in want[1]:
+            return False
+    return len(frames) == len(chain)
+
+
+def config(hz=97, seconds=2, more=""):
+    """Of an agent that prints names, files and lines."""
+    return f"""
+receivers:
+  profiling:
+    samples_per_second: {hz}
+    reporter_interval: {seconds}s
+{more}
+exporters:
+  debug: {{export_function_file: true, ignore_profiles_without_container_id: false}}
+service:
+  pipelines:
+    profiles: {{receivers: [profiling], exporters: [debug]}}
+"""
