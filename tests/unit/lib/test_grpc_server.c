@@ -2,6 +2,8 @@
 /* The server alone, in plaintext, with lib/grpc_stream as its peer. */
 #include "lib/grpc_server.h"
 
+#include <stdatomic.h>
+
 #include "lib/grpc_stream.h"
 #include "tests/support/test.h"
 
@@ -165,6 +167,30 @@ static void test_messages_go_both_ways_and_the_status_arrives(void **state)
 	end(&s);
 }
 
+/* explicit_bzero() of the server, which is linked to this. */
+static atomic_size_t wiped;
+void __wrap_explicit_bzero(void *p, size_t n);
+void __wrap_explicit_bzero(void *p, size_t n)
+{
+	memset(p, 0, n);
+	__asm__ volatile("" : : "r"(p) : "memory");
+	atomic_fetch_add(&wiped, n);
+}
+
+static void test_what_was_sent_is_wiped(void **state)
+{
+	struct scene s = {0};
+	size_t before;
+
+	begin(&s, 10);
+	connect_to(&s, METHOD);
+	UNTIL(&s, s.opened);
+	before = atomic_load(&wiped);
+	assert_int_equal(server_stream_send(s.served, "a secret", 8), 0);
+	UNTIL(&s, s.sent == 1 && s.echoed == 8 && atomic_load(&wiped) >= before + 8);
+	end(&s);
+}
+
 static void test_nothing_is_read_before_it_is_asked_for(void **state)
 {
 	struct scene s = {0};
@@ -283,6 +309,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_messages_go_both_ways_and_the_status_arrives),
+	    cmocka_unit_test(test_what_was_sent_is_wiped),
 	    cmocka_unit_test(test_nothing_is_read_before_it_is_asked_for),
 	    cmocka_unit_test(test_a_peer_that_goes_away_closes_its_stream),
 	    cmocka_unit_test(test_one_message_is_under_way_at_most),

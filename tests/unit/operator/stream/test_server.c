@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "operator/stream/server_internal.h"
 #include "tests/unit/operator/stream/rig.h"
 
 struct world_of_two {
@@ -284,6 +285,44 @@ static void test_ending_tells_every_agent_to_go_elsewhere(void **state)
 	assert_int_equal(w->a.status, RPC_UNAVAILABLE);
 }
 
+static bool is_empty(const struct buf *b)
+{
+	for (size_t i = 0; i < b->cap; i++)
+		if (b->data[i])
+			return false;
+	return b->cap > 0;
+}
+
+/* Any message may have the secrets of a destination. */
+static void test_nothing_that_was_sent_stays_in_the_buffers(void **state)
+{
+	struct world_of_two *w = *state;
+	const char *update = w->rig.server->update.data, *message = w->rig.server->message.data;
+
+	for (unsigned int i = 1; i < 100; i++)
+		rig_pod(&w->rig, "prod", "one", i, "n1", 0);
+	agent_connect(&w->rig, &w->a, "node:n1");
+	agent_until_live(&w->a);
+	rig_pod(&w->rig, "prod", "two", 200, "n1", 0);
+	agent_until_revision(&w->a, w->a.revision);
+	assert_true(is_empty(&w->rig.server->message));
+	/* Epoch and revision are the last that was made there; nothing of the messages is. */
+	assert_null(memmem(update, w->rig.server->update.cap, "prod", 4));
+	/* They are where they were: nothing was left behind at another address. */
+	assert_ptr_equal(w->rig.server->update.data, update);
+	assert_ptr_equal(w->rig.server->message.data, message);
+}
+
+static void test_connections_that_rest_give_their_buffers_back(void **state)
+{
+	struct world_of_two *w = *state;
+
+	agent_connect(&w->rig, &w->a, "node:n1");
+	agent_until_live(&w->a);
+	/* Zero: libgrpc took libssl's SSL_CTX_new(), not ours, and each agent costs 34 KiB more. */
+	assert_true(rig_stats(&w->rig).streams.lean > 0);
+}
+
 static void test_metrics_have_a_line_for_each_reason(void **state)
 {
 	struct world_of_two *w = *state;
@@ -316,6 +355,8 @@ int main(void)
 	    TEST(test_of_two_streams_the_newer_wins),
 	    TEST(test_reports_are_passed_on_with_what_the_hello_said),
 	    TEST(test_ending_tells_every_agent_to_go_elsewhere),
+	    TEST(test_nothing_that_was_sent_stays_in_the_buffers),
+	    TEST(test_connections_that_rest_give_their_buffers_back),
 	    TEST(test_metrics_have_a_line_for_each_reason),
 	};
 
