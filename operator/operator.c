@@ -31,7 +31,7 @@ enum {
 	SYNC_CHECK_MS = 20,
 	COUNTS_MS = 1000, /* how soon a pod's change shows in a status */
 	POLICIES_MS = 50, /* and a policy's */
-	PUT_OFF_MAX = 20,
+	PUT_OFF_MAX = 100,
 	CLIENT_QPS = 50, /* writes and lists; watches and the lease go beside */
 	CLIENT_BURST = 100,
 	FIRST_CONFIG_RETRY_MS = 5000,
