@@ -26,10 +26,10 @@ enum {
 	V8_FP_CONTEXT = 8, /* or type << 1 */
 	V8_FP_FUNCTION = 16,
 	V8_FP_BYTECODE_OFFSET = 40,
-	V8_CODE_BEFORE = 16,  /* bytes of code that are looked at before ... */
-	V8_CODE_AFTER = 48,   /* ... and from the program counter on */
-	V8_CODE_ALIGN = 32,   /* of every function's first byte, at least */
-	V8_LEAF_FUNCTION = 5, /* DWARF number of rdi, where the callee is when it is entered */
+	V8_CODE_BEFORE = 16,   /* bytes of code that are looked at before ... */
+	V8_CODE_AFTER = 48,    /* ... and from the program counter on */
+	V8_LEAF_ARGUMENTS = 2, /* of rcx, where their number is while they are dropped */
+	V8_LEAF_FUNCTION = 5,  /* DWARF number of rdi, where the callee is when it is entered */
 };
 
 /* FUNCTION's SharedFunctionInfo and its cookie. 0, or an enum kiln_missing. */
@@ -139,12 +139,76 @@ KILN_INLINE int v8_is_popped(const uint8_t *p)
 						   (p[-3] == 0x89 && p[-2] == 0xec)));
 }
 
+/*
+ * The length of the instruction that begins with the three BYTES (the first one lowest) when it is
+ * one of those that V8 drops the arguments with, once the frame is gone; 0: another one. A function
+ * of its own, so that the verifier need not follow what it was.
+ */
+KILN_GLOBAL int v8_drop_size(uint32_t bytes)
+{
+	switch (bytes & 0xff) {
+	case 0x59: /* pop %rcx */
+	case 0x51: /* push %rcx */
+		return 1;
+	case 0x7c: /* jl, jge, jle, jg */
+	case 0x7d:
+	case 0x7e:
+	case 0x7f:
+		return 2;
+	default:
+		break;
+	}
+	switch (bytes & 0xffff) {
+	case 0x5a41: /* pop %r10 */
+	case 0x5241: /* push %r10 */
+		return 2;
+	default:
+		break;
+	}
+	switch (bytes & 0xffffff) {
+	case 0xf98348: /* cmp $imm8,%rcx */
+	case 0x248d48: /* lea (%rsp,%rcx,8),%rsp */
+		return 4;
+	case 0x648d48: /* ... with a displacement */
+		return 5;
+	case 0xf98148: /* cmp $imm32,%rcx */
+		return 7;
+	default:
+		return 0;
+	}
+}
+
+/* From P on there is nothing but what drops the arguments, and then the return. */
+KILN_INLINE int v8_is_dropping(const uint8_t *p)
+{
+	uint32_t at = 0, size;
+
+	for (int i = 0; i < 8; i++) {
+		const uint8_t *q;
+
+		if (at > 31)
+			return 0;
+		asm volatile("" : "+r"(at));
+		q = p + (at & 31);
+		if (q[0] == 0xc3 || q[0] == 0xc2)
+			return 1;
+		size = (uint32_t)v8_drop_size(q[0] | (uint32_t)q[1] << 8 | (uint32_t)q[2] << 16);
+		if (!size || size > 7)
+			return 0;
+		at += size;
+	}
+	return 0;
+}
+
 enum v8_leaf {
 	V8_LEAF_FRAME,	/* has its frame */
 	V8_LEAF_BEFORE, /* has not pushed rbp: the return address is at rsp */
 	V8_LEAF_PUSHED, /* has pushed it, and not yet set */
 	V8_LEAF_POPPED, /* has popped it: the return address is at rsp */
-	V8_LEAF_TAKEN,	/* ... and the return address is in r10 (arguments are being dropped) */
+	/* ... and the return address is in r10, while the arguments are dropped: */
+	V8_LEAF_TAKEN, /* before that */
+	V8_LEAF_MOVED, /* after that */
+	V8_LEAF_PUT,   /* it is at rsp again */
 };
 
 /* Where in its life the frame of the code at PC is. Looks at bytes that may be forged. */
@@ -158,20 +222,20 @@ KILN_GLOBAL int v8_leaf(struct kiln_walk *w, uint64_t pc)
 		return V8_LEAF_FRAME;
 	if (p[-1] == 0x55 && v8_is_entry(p - 1))
 		return V8_LEAF_PUSHED;
-	if (p[0] == 0xc3 || p[0] == 0xc2)
+	if (p[0] == 0xc3)
+		return p[-2] == 0x41 && p[-1] == 0x52 ? V8_LEAF_PUT : V8_LEAF_POPPED;
+	if (p[0] == 0xc2)
 		return V8_LEAF_POPPED;
-	for (int i = 0; i < 14; i++)
-		if (v8_is_popped(p - i))
-			popped = 1;
-	if (popped) {
-		/* lea (%rsp,%rcx,8),%rsp; push %r10 */
+	if (v8_is_dropping(p)) {
+		if (p[0] == 0x41 && p[1] == 0x52)
+			return V8_LEAF_MOVED;
 		if (p[-2] == 0x41 && p[-1] == 0x5a)
 			return V8_LEAF_TAKEN;
-		if (p[0] == 0x41 && p[1] == 0x52)
-			return V8_LEAF_TAKEN;
-		for (int i = 0; i < 20; i++)
-			if (p[i] == 0xc3 || p[i] == 0xc2)
-				return V8_LEAF_POPPED;
+		for (int i = 0; i < 13; i++)
+			if (v8_is_popped(p - i))
+				popped = 1;
+		if (popped)
+			return V8_LEAF_POPPED;
 	}
 	for (int i = 0; i < V8_CODE_AFTER - 4; i++) {
 		/* The end of this function comes first. */
@@ -198,8 +262,11 @@ KILN_INLINE void v8_step(struct kiln_walk *w, uint64_t skip, uint64_t known)
 KILN_INLINE int v8_walk_leaf(struct kiln_walk *w)
 {
 	uint64_t sp = w->regs.sp, known = 0, skip = 0, fp = w->regs.bp;
+	/* In bytes; what is no number of arguments leads to no function. */
+	uint64_t arguments = (w->leaf[V8_LEAF_ARGUMENTS] & 0xffff) * 8;
 	int r = v8_leaf(w, w->regs.pc);
 
+	/* What was in the frame is still below the stack pointer when that is gone. */
 	switch (r) {
 	case V8_LEAF_BEFORE:
 		fp = 0;
@@ -209,12 +276,18 @@ KILN_INLINE int v8_walk_leaf(struct kiln_walk *w)
 		skip = 8;
 		break;
 	case V8_LEAF_POPPED:
-		/* What was in the frame is still below the stack pointer. */
 		fp = sp - 8;
 		break;
 	case V8_LEAF_TAKEN:
 		fp = sp - 16;
 		known = w->leaf[10];
+		break;
+	case V8_LEAF_MOVED:
+		fp = sp - 16 - arguments;
+		known = w->leaf[10];
+		break;
+	case V8_LEAF_PUT:
+		fp = sp - 8 - arguments;
 		break;
 	default:
 		break;

@@ -195,22 +195,16 @@ static uint32_t bytecode_size(const struct v8_bytecodes *sizes, struct cursor c)
 	return prefix + sizes->sizes[scale][code];
 }
 
-int32_t v8_baseline_offset(const struct v8_heap *h, const struct v8_code *code,
+int32_t v8_baseline_offset(const struct v8_heap *h, const struct v8_code *code, uint64_t array,
 			   const struct v8_bytecodes *sizes, uint32_t offset)
 {
 	const struct v8_layout *l = h->layout;
 	_cleanup_free_ uint8_t *table = NULL, *bytecodes = NULL;
-	uint64_t array, object, length, end;
+	uint64_t object, length, end;
 	struct cursor t, b;
 	int32_t ret = -1;
 	size_t n;
 
-	/* The function's own, or by way of InterpreterData. */
-	if (v8_word(h, code->object, l->code_deopt, &array) < 0)
-		return -1;
-	if (v8_type(h, array) != l->type_bytecode_array &&
-	    v8_field(h, array, 8, l->type_bytecode_array, &array) < 0)
-		return -1;
 	if (v8_word(h, code->object, l->code_positions, &object) < 0 ||
 	    v8_bytes(h, object, V8_TABLE_MAX, &table, &n) < 0)
 		return -1;

@@ -38,8 +38,11 @@ int v8_code_find(const struct v8_heap *h, uint64_t pc, uint64_t *hint, struct v8
 int v8_bytecode_of(const struct v8_heap *h, uint64_t shared, uint64_t *ret);
 /* The position in the script of the bytecode at OFFSET of ARRAY; -1: not known. */
 int32_t v8_bytecode_position(const struct v8_heap *h, uint64_t array, uint32_t offset);
-/* The offset of the bytecode whose baseline code holds OFFSET of CODE; -1: not known. */
-int32_t v8_baseline_offset(const struct v8_heap *h, const struct v8_code *code,
+/*
+ * The offset in the BytecodeArray ARRAY of the bytecode whose baseline code holds OFFSET of CODE;
+ * -1: not known.
+ */
+int32_t v8_baseline_offset(const struct v8_heap *h, const struct v8_code *code, uint64_t array,
 			   const struct v8_bytecodes *sizes, uint32_t offset);
 /*
  * The places at OFFSET of optimized CODE of the function SHARED, innermost first, at least one and
