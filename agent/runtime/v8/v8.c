@@ -203,8 +203,11 @@ static size_t code_places(struct v8_state *s, const struct v8_heap *h, uint64_t 
 		return 1;
 	if (!code.baseline)
 		return v8_optimized_places(h, &code, (uint32_t)(pc - code.start), shared, places);
-	offset = v8_baseline_offset(h, &code, &s->image->bytecodes, (uint32_t)(pc - code.start));
-	if (offset >= 0 && v8_bytecode_of(h, shared, &array) == 0)
+	if (v8_bytecode_of(h, shared, &array) < 0)
+		return 1;
+	offset =
+	    v8_baseline_offset(h, &code, array, &s->image->bytecodes, (uint32_t)(pc - code.start));
+	if (offset >= 0)
 		places[0].position = v8_bytecode_position(h, array, (uint32_t)offset);
 	return 1;
 }
