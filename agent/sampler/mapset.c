@@ -426,8 +426,9 @@ static bool says(const struct mapset *m, const struct sideband_mapping *new)
 		      : !new->inode);
 }
 
-/* M knows nothing of what is there now. */
-static bool lacks(const struct mapset *m, const struct sideband_mapping *new)
+/* What M says holds, though there is more: it knows nothing of the place, or that it is memory
+ * without a file, which has grown. */
+static bool still_holds(const struct mapset *m, const struct sideband_mapping *new)
 {
 	uint32_t lo = 0, hi = m->n; /* the first range that ends behind the start */
 
@@ -439,7 +440,10 @@ static bool lacks(const struct mapset *m, const struct sideband_mapping *new)
 		else
 			hi = mid;
 	}
-	return lo == m->n || m->ranges[lo].start >= new->start + new->length;
+	for (; lo < m->n && m->ranges[lo].start < new->start + new->length; lo++)
+		if (new->inode || !is_jit(&m->ranges[lo]))
+			return false;
+	return true;
 }
 
 static bool add_stale(struct mapset_store *s, uint32_t tgid, uint32_t mapset)
@@ -481,7 +485,7 @@ void mapset_store_mapped(struct mapset_store *s, const struct sideband_mapping *
 	if (m && says(m, mapping))
 		return;
 	metric_add(M_MAPSETS_OUTDATED, 1);
-	if (m && lacks(m, mapping) && add_stale(s, mapping->tgid, entry.mapset))
+	if (m && still_holds(m, mapping) && add_stale(s, mapping->tgid, entry.mapset))
 		return;
 	s->changes[s->n_changes++ % CHANGES_KEPT] =
 	    (struct change){mapping->tgid, entry.mapset, mapping->time};

@@ -101,9 +101,10 @@ uint32_t mapset_first_exchanged(const struct mapset *walked, const struct mapset
 
 /*
  * A process has mapped code at [START, START + LENGTH) of this file. When its mapset says so
- * already, nothing happens. When nothing was known there, the mapset stays in force: what it says
- * holds, and mapset_store_is_stale() tells that there is more. When the mapset says something else,
- * the kernel forgets it. In both cases the process's next sample has its maps read anew.
+ * already, nothing happens. When nothing was known there but memory without a file, the mapset
+ * stays in force: what it says holds, and mapset_store_is_stale() tells that there is more. When
+ * the mapset says something else, the kernel forgets it. In both cases the process's next sample
+ * has its maps read anew.
  */
 struct sideband_mapping;
 void mapset_store_mapped(struct mapset_store *s, const struct sideband_mapping *mapping);

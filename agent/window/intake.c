@@ -480,17 +480,24 @@ static void finish_sample(struct intake *in, const struct kiln_sample *record,
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-/* The mapset of a process that the kernel did not know when it took the sample. */
-static struct mapset *learn_mappings(struct intake *in, const struct kiln_sample *record)
+/* The mapset that the kernel walks the program of RECORD by now; NULL: none. */
+static struct mapset *mapset_in_force(struct intake *in, const struct kiln_sample *record)
 {
 	const struct kernel_memory *memory = sampler_memory(in->sampler);
 	struct kiln_process entry;
-	struct mapset *m = NULL;
 
+	if (memory->get_process(memory->arg, record->tgid, &entry) < 0 || !entry.mapset ||
+	    entry.exec_id != record->exec_id)
+		return NULL;
+	return mapset_store_find(in->mapsets, entry.mapset);
+}
+
+/* The mapset of a process that the kernel did not know when it took the sample. */
+static struct mapset *learn_mappings(struct intake *in, const struct kiln_sample *record)
+{
 	/* An earlier record of the same process may have brought them by now. */
-	if (!memory->get_process(memory->arg, record->tgid, &entry) && entry.mapset &&
-	    entry.exec_id == record->exec_id)
-		m = mapset_store_find(in->mapsets, entry.mapset);
+	struct mapset *m = mapset_in_force(in, record);
+
 	if (m)
 		return m;
 	if (mapset_store_read(in->mapsets, in->proc_dirfd, record->tgid, record->start_time,
@@ -501,21 +508,22 @@ static struct mapset *learn_mappings(struct intake *in, const struct kiln_sample
 
 /*
  * The mapset that the kernel walked by, or, when the process had exchanged a library by then and we
- * had not told the kernel yet, the one that holds since. When it has more code only, the new one is
- * for the samples that come next, and for a walk that came there.
+ * had not told the kernel yet, the one that holds since. When it only has more code, that is for
+ * the samples to come, and for a walk that left what was known.
  */
 static struct mapset *current_mapset(struct intake *in, const struct kiln_sample *record)
 {
 	struct mapset *fresh = NULL;
 
 	if (mapset_store_is_stale(in->mapsets, record->tgid, record->mapset) &&
-	    !mapset_store_read(in->mapsets, in->proc_dirfd, record->tgid, record->start_time,
-			       record->exec_id, clock_ns(CLOCK_MONOTONIC), &fresh) &&
-	    record->end == KILN_END_NO_MAPPING)
-		return fresh;
+	    mapset_store_read(in->mapsets, in->proc_dirfd, record->tgid, record->start_time,
+			      record->exec_id, clock_ns(CLOCK_MONOTONIC), &fresh) < 0)
+		return mapset_store_find(in->mapsets, record->mapset);
 	fresh = NULL;
 	if (mapset_store_was_outdated(in->mapsets, record->tgid, record->mapset, record->time))
 		fresh = learn_mappings(in, record);
+	else if (record->end == KILN_END_NO_MAPPING)
+		fresh = mapset_in_force(in, record);
 	return fresh ? fresh : mapset_store_find(in->mapsets, record->mapset);
 }
 

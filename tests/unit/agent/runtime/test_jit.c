@@ -234,6 +234,20 @@ static void code_where_nothing_was_leaves_the_mapset_in_force(void **state)
 	assert_int_equal(fake.process.mapset, fresh->id);
 }
 
+/* The kernel tells of the whole area when pages next to it become code. */
+static void jit_memory_that_grows_leaves_the_mapset_in_force(void **state)
+{
+	struct sideband_mapping new;
+	struct mapset *m;
+
+	make_code(5);
+	m = fake_read(1);
+	new = mapped(at(5), 2 * PAGE, 0);
+	mapset_store_mapped(fake.mapsets, &new);
+	assert_int_equal(fake.process.mapset, m->id);
+	assert_true(mapset_store_is_stale(fake.mapsets, m->tgid, m->id));
+}
+
 static void code_in_the_place_of_other_code_makes_the_kernel_forget(void **state)
 {
 	struct sideband_mapping new;
@@ -275,6 +289,7 @@ int main(void)
 	    TEST(a_mapset_in_force_is_renewed_for_code_to_come),
 	    TEST(code_that_was_to_come_changes_nothing),
 	    TEST(code_where_nothing_was_leaves_the_mapset_in_force),
+	    TEST(jit_memory_that_grows_leaves_the_mapset_in_force),
 	    TEST(code_in_the_place_of_other_code_makes_the_kernel_forget),
 	    TEST(stale_processes_that_are_gone_are_forgotten),
 	};
