@@ -7,28 +7,54 @@
  * Invariant: `inside` is set while curl may be on the stack below one of its callbacks. What comes
  * in then (transfers to add or to drop, the end of the pool) is noted on the lists `due` and
  * `gone` and in `closing`, and settle() does it after curl has returned.
+ *
+ * Reading ahead: OpenSSL then has bytes that the socket no longer has, and nobody calls for those.
+ * curl 7.88 takes one record each time that its socket is readable and goes on only when a part of
+ * that record is left (lib/transfer.c, readwrite_data; lib/vtls/openssl.c, ossl_data_pending). So
+ * whenever curl returns, it is told that the socket is readable, until OpenSSL has nothing left, or
+ * has asked the socket in vain for the rest of a record, or curl does not want to read: what makes
+ * it want to happens inside curl too, so it is asked again afterwards. After ROUNDS_MAX records the
+ * loop's other work comes first.
  */
 #include "lib/curl_loop.h"
 
+#include <openssl/ssl.h>
 #include <utlist.h>
+
+enum {
+	/* That OpenSSL reads at once: two of the largest records. More costs more than it saves,
+	 * for it moves all of them to the front for each (ssl/record/rec_layer_s3.c, 3.0). */
+	AHEAD_BYTES = 32 << 10,
+	ROUNDS_MAX = 64,
+	SOCKETS_MAX = 8, /* that are told; a pool that reads ahead has one or two */
+};
 
 struct curl_loop {
 	uv_timer_t timer;
+	uv_idle_t more; /* active when ROUNDS_MAX were not enough */
 	uv_loop_t *loop;
 	CURLM *multi;
 	struct curl_transfer *due, *gone; /* noted while inside */
+	struct curl_transfer *ahead;	  /* those in curl that read ahead */
+	struct curl_loop_socket *sockets;
 	bool inside, closing;
+	unsigned int handles; /* that are not closed */
+	uint64_t records;     /* of TLS that have come, of those that read ahead */
 };
 
 struct curl_loop_socket {
 	uv_poll_t poll;
 	struct curl_loop *owner;
 	curl_socket_t fd;
+	struct curl_loop_socket *prev, *next;
 };
 
 static void on_closed(uv_handle_t *handle)
 {
-	free(container_of((uv_timer_t *)handle, struct curl_loop, timer));
+	struct curl_loop *l = handle->data;
+
+	if (--l->handles == 0)
+		free(l);
 }
 
 static bool closed(const struct curl_loop *l)
@@ -40,12 +66,31 @@ static void close_now(struct curl_loop *l)
 {
 	curl_multi_cleanup(l->multi); /* closes its sockets through socket_changed() */
 	uv_close((uv_handle_t *)&l->timer, on_closed);
+	uv_close((uv_handle_t *)&l->more, on_closed);
+}
+
+static int take_in(struct curl_loop *l, struct curl_transfer *t)
+{
+	if (curl_multi_add_handle(l->multi, t->easy) != CURLM_OK)
+		return -ENOMEM;
+	t->state = CURL_TRANSFER_IN;
+	if (t->read_ahead)
+		DL_APPEND2(l->ahead, t, ahead_prev, ahead_next);
+	return 0;
+}
+
+static void take_out(struct curl_loop *l, struct curl_transfer *t)
+{
+	curl_multi_remove_handle(l->multi, t->easy);
+	t->state = CURL_TRANSFER_OUT;
+	if (t->read_ahead)
+		DL_DELETE2(l->ahead, t, ahead_prev, ahead_next);
 }
 
 static void drop_now(struct curl_loop *l, struct curl_transfer *t)
 {
 	if (t->state == CURL_TRANSFER_IN)
-		curl_multi_remove_handle(l->multi, t->easy);
+		take_out(l, t);
 	t->state = CURL_TRANSFER_OUT;
 	t->dropped(t);
 }
@@ -67,11 +112,9 @@ static void settle(struct curl_loop *l)
 	while (!closed(l) && l->due) {
 		t = l->due;
 		DL_DELETE(l->due, t);
-		t->state = CURL_TRANSFER_IN;
-		if (curl_multi_add_handle(l->multi, t->easy) != CURLM_OK) {
-			t->state = CURL_TRANSFER_OUT;
+		t->state = CURL_TRANSFER_OUT;
+		if (take_in(l, t) < 0)
 			t->done(t, CURLE_OUT_OF_MEMORY);
-		}
 	}
 }
 
@@ -88,11 +131,59 @@ static void tell_finished(struct curl_loop *l)
 		t = NULL;
 		code = m->data.result; /* the message goes with the handle */
 		curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &t);
-		curl_multi_remove_handle(l->multi, t->easy);
-		t->state = CURL_TRANSFER_OUT;
+		take_out(l, t);
 		t->done(t, code);
 	}
 }
+
+/* Whether OpenSSL holds bytes that nothing but a read of curl's will bring to light. */
+static bool holds_more(const struct curl_transfer *t)
+{
+	struct curl_tlssessioninfo *tls = NULL;
+
+	if (t->gone || curl_easy_getinfo(t->easy, CURLINFO_TLS_SSL_PTR, &tls) != CURLE_OK || !tls ||
+	    tls->backend != CURLSSLBACKEND_OPENSSL || !tls->internals)
+		return false;
+	return SSL_has_pending(tls->internals) && !BIO_should_read(SSL_get_rbio(tls->internals));
+}
+
+/*
+ * curl tells neither a transfer's socket (CURLINFO_ACTIVESOCKET is that of the one before, in 7.88)
+ * nor a socket's TLS, so all are said to be readable; which has nothing, says so.
+ */
+static void tell_readable(struct curl_loop *l)
+{
+	curl_socket_t fds[SOCKETS_MAX];
+	struct curl_loop_socket *s;
+	size_t n = 0;
+	int running;
+
+	DL_FOREACH (l->sockets, s) {
+		if (n < SOCKETS_MAX)
+			fds[n++] = s->fd;
+	}
+	for (size_t i = 0; i < n; i++)
+		curl_multi_socket_action(l->multi, fds[i], CURL_CSELECT_IN, &running);
+}
+
+/* False: there may be more, but others' turn has come. */
+static bool read_on(struct curl_loop *l)
+{
+	uint64_t enough = l->records + ROUNDS_MAX, before;
+	struct curl_transfer *t;
+
+	DL_FOREACH2(l->ahead, t, ahead_next)
+	{
+		do {
+			before = l->records;
+			if (holds_more(t))
+				tell_readable(l);
+		} while (l->records != before && l->records < enough);
+	}
+	return l->records < enough;
+}
+
+static void on_more(uv_idle_t *idle);
 
 static void act(struct curl_loop *l, curl_socket_t fd, int flags)
 {
@@ -100,9 +191,18 @@ static void act(struct curl_loop *l, curl_socket_t fd, int flags)
 
 	l->inside = true;
 	curl_multi_socket_action(l->multi, fd, flags, &running);
+	if (read_on(l))
+		uv_idle_stop(&l->more);
+	else
+		uv_idle_start(&l->more, on_more);
 	l->inside = false;
 	settle(l);
 	tell_finished(l);
+}
+
+static void on_more(uv_idle_t *idle)
+{
+	act(container_of(idle, struct curl_loop, more), CURL_SOCKET_TIMEOUT, 0);
 }
 
 static void on_socket(uv_poll_t *handle, int status, int events)
@@ -141,6 +241,7 @@ static int socket_changed(CURL *easy, curl_socket_t fd, int what, void *arg, voi
 
 	if (what == CURL_POLL_REMOVE) {
 		if (s) {
+			DL_DELETE(l->sockets, s);
 			uv_poll_stop(&s->poll);
 			uv_close((uv_handle_t *)&s->poll, socket_closed);
 			curl_multi_assign(l->multi, fd, NULL);
@@ -157,6 +258,7 @@ static int socket_changed(CURL *easy, curl_socket_t fd, int what, void *arg, voi
 			free(s);
 			return 0;
 		}
+		DL_APPEND(l->sockets, s);
 		curl_multi_assign(l->multi, fd, s);
 	}
 	if (what != CURL_POLL_IN)
@@ -189,12 +291,14 @@ int curl_loop_new(uv_loop_t *loop, unsigned int pool_max, struct curl_loop **ret
 	}
 	l->loop = loop;
 	l->multi = curl_multi_init();
-	if (!l->multi || uv_timer_init(loop, &l->timer) < 0) {
-		if (l->multi)
-			curl_multi_cleanup(l->multi);
+	if (!l->multi) {
 		free(l);
 		return -ENOMEM;
 	}
+	(void)uv_timer_init(loop, &l->timer); /* cannot fail */
+	(void)uv_idle_init(loop, &l->more);
+	l->timer.data = l->more.data = l;
+	l->handles = 2;
 	curl_multi_setopt(l->multi, CURLMOPT_SOCKETFUNCTION, socket_changed);
 	curl_multi_setopt(l->multi, CURLMOPT_SOCKETDATA, l);
 	curl_multi_setopt(l->multi, CURLMOPT_TIMERFUNCTION, timer_changed);
@@ -225,10 +329,35 @@ int curl_loop_add(struct curl_loop *l, struct curl_transfer *t)
 		DL_APPEND(l->due, t);
 		return 0;
 	}
-	if (curl_multi_add_handle(l->multi, t->easy) != CURLM_OK)
-		return -ENOMEM;
-	t->state = CURL_TRANSFER_IN;
-	return 0;
+	return take_in(l, t);
+}
+
+static void on_tls_message(int sent, int version, int type, const void *bytes, size_t len, SSL *tls,
+			   void *arg)
+{
+	struct curl_loop *l = arg;
+
+	l->records += !sent && type == SSL3_RT_HEADER;
+}
+
+/* The pool outlives its connections. */
+static CURLcode on_tls_made(CURL *easy, void *ctx, void *arg)
+{
+	SSL_CTX_set_read_ahead(ctx, 1);
+	SSL_CTX_set_default_read_buffer_len(ctx, AHEAD_BYTES);
+	SSL_CTX_set_msg_callback(ctx, on_tls_message);
+	SSL_CTX_set_msg_callback_arg(ctx, arg);
+	return CURLE_OK;
+}
+
+void curl_loop_read_ahead(struct curl_loop *l, struct curl_transfer *t)
+{
+	const char *tls = curl_version_info(CURLVERSION_NOW)->ssl_version;
+
+	t->read_ahead =
+	    tls && has_prefix(tls, "OpenSSL/") &&
+	    curl_easy_setopt(t->easy, CURLOPT_SSL_CTX_DATA, l) == CURLE_OK &&
+	    curl_easy_setopt(t->easy, CURLOPT_SSL_CTX_FUNCTION, on_tls_made) == CURLE_OK;
 }
 
 void curl_loop_drop(struct curl_loop *l, struct curl_transfer *t)

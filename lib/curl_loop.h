@@ -26,7 +26,8 @@ struct curl_transfer {
 	bool gone; /* dropped by its owner */
 	/* The pool's own. */
 	enum { CURL_TRANSFER_OUT, CURL_TRANSFER_DUE, CURL_TRANSFER_IN } state;
-	struct curl_transfer *prev, *next;
+	struct curl_transfer *prev, *next, *ahead_prev, *ahead_next;
+	bool read_ahead;
 };
 
 /* POOL_MAX: idle connections that are kept. -ENOMEM. */
@@ -34,6 +35,12 @@ int curl_loop_new(uv_loop_t *loop, unsigned int pool_max, struct curl_loop **ret
 /* Transfers must have been dropped. Run the loop on: its handles close there. */
 struct curl_loop *curl_loop_free(struct curl_loop *l);
 
+/*
+ * Before adding: TLS reads all that has come, not one record after the other with two calls of the
+ * kernel each. For a pool of its own, in which all transfers do so; not through a proxy that speaks
+ * TLS itself. Without OpenSSL below curl nothing changes.
+ */
+void curl_loop_read_ahead(struct curl_loop *l, struct curl_transfer *t);
 /* done() comes later, from the loop. -ENOMEM: it never will. */
 int curl_loop_add(struct curl_loop *l, struct curl_transfer *t) _must_check_;
 /* dropped() comes from inside this call, or as soon as curl returns. */

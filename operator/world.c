@@ -168,7 +168,8 @@ int world_init(struct world *w, uv_loop_t *loop, struct kube_client *client,
 		error_set(err, r, "caches: %s", strerror(-r));
 	for (unsigned int i = 0; i < WORLD_PARTS && !r; i++) {
 		struct informer_options options = {.kind = parts[i].kind,
-						   .metadata_only = parts[i].metadata_only};
+						   .metadata_only = parts[i].metadata_only,
+						   .bulk = i == WORLD_PODS};
 
 		r = informer_new(loop, client, &options, &parts[i].ops, store_of(w, i),
 				 &w->informers[i], err);

@@ -308,6 +308,7 @@ static int request(struct informer *f, enum informer_step step)
 						  : KUBE_PARTIAL,
 	    .idle_ms = list ? LIST_IDLE_MS : f->core.timeout_s * 1000ULL + IDLE_GRACE_MS,
 	    .unlimited = true,
+	    .bulk = f->options.bulk,
 	    .no_retry = true,
 	    .data = on_data,
 	    .done = on_done,

@@ -35,6 +35,7 @@ struct informer_options {
 	const char *label_selector; /* NULL: none */
 	bool metadata_only;	    /* PartialObjectMetadata */
 	bool json;		    /* also of kinds that the server has in protobuf */
+	bool bulk;		    /* many of them: kube_request.bulk */
 	unsigned int page;	    /* objects a page of a list; 0: 500 */
 	bool no_watch_list;	    /* tests: the classic way at once */
 	double (*random)(void);	    /* tests: [0, 1); NULL: real dice */

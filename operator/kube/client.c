@@ -117,6 +117,11 @@ int kube_call(struct kube_client *c, const struct kube_request *request, struct 
 	return kube_call_owning(c, request, NULL, ret);
 }
 
+struct curl_loop *kube_call_pool(const struct kube_call *call)
+{
+	return call->r.bulk ? call->client->bulk : call->client->pool;
+}
+
 void kube_cancel(struct kube_call *call)
 {
 	bool live = call->state == KUBE_CALL_LIVE;
@@ -125,7 +130,7 @@ void kube_cancel(struct kube_call *call)
 		return; /* from inside its own done() */
 	kube_call_move(call, KUBE_CALL_ENDED);
 	if (live)
-		curl_loop_drop(call->client->pool, &call->transfer); /* frees it */
+		curl_loop_drop(kube_call_pool(call), &call->transfer); /* frees it */
 	else
 		kube_call_free(call);
 }
@@ -162,7 +167,7 @@ static void end_silent(struct kube_call *call)
 	snprintf(text, sizeof(text), "no byte for %llu ms", (unsigned long long)call->r.idle_ms);
 	answer.message = text;
 	call->keep = true;
-	curl_loop_drop(call->client->pool, &call->transfer);
+	curl_loop_drop(kube_call_pool(call), &call->transfer);
 	kube_call_end(call, &answer);
 }
 
@@ -286,10 +291,13 @@ int kube_client_new(uv_loop_t *loop, const struct kube_client_options *options,
 	r = init(c, options, err);
 	if (r == 0) {
 		r = curl_loop_new(loop, KUBE_POOL_MAX, &c->pool);
+		if (r == 0)
+			r = curl_loop_new(loop, KUBE_BULK_POOL_MAX, &c->bulk);
 		if (r < 0)
 			error_set(err, r, "out of memory");
 	}
 	if (r < 0) {
+		curl_loop_free(c->pool);
 		free_memory(c);
 		return r;
 	}
@@ -313,6 +321,7 @@ struct kube_client *kube_client_free(struct kube_client *c)
 		while (c->calls[i])
 			kube_cancel(c->calls[i]);
 	curl_loop_free(c->pool);
+	curl_loop_free(c->bulk);
 	uv_close((uv_handle_t *)&c->tick, on_closed);
 	return NULL;
 }

@@ -65,6 +65,7 @@ struct kube_request {
 	uint64_t timeout_ms;
 	uint64_t idle_ms; /* of a stream: no byte for so long ends it; 0: never */
 	bool unlimited;	  /* does not wait for the token bucket: leases, watches */
+	bool bulk;	  /* so much comes that it gets a connection apart from the others' */
 	/*
 	 * When set, a 200 answer is streamed: bytes as they come, content type as answered.
 	 * Negative ends the call with that errno's text. Other statuses are collected as usual.

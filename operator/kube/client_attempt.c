@@ -319,6 +319,20 @@ static int make_headers(struct kube_call *call)
 	return 0;
 }
 
+/* Whether there may be one. curl(1), ENVIRONMENT, has the names. */
+static bool proxied(const struct kube_credentials *k)
+{
+	static const char *const names[] = {"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"};
+	const char *value;
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		value = getenv(names[i]);
+		if (value && *value)
+			return true;
+	}
+	return k->proxy_url != NULL;
+}
+
 static int setup(struct kube_call *call)
 {
 	struct kube_client *c = call->client;
@@ -351,6 +365,8 @@ static int setup(struct kube_call *call)
 	set_network(easy, call);
 	curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, call->cut_short ? 1L : 0L);
 	set_tls(easy, c->credentials, call->tls);
+	if (call->r.bulk && !proxied(c->credentials))
+		curl_loop_read_ahead(kube_call_pool(call), &call->transfer);
 	return 0;
 }
 
@@ -368,7 +384,7 @@ int kube_attempt_start(struct kube_call *call)
 	call->error[0] = 0;
 	call->broken = 0;
 	r = setup(call);
-	return r < 0 ? r : curl_loop_add(c->pool, &call->transfer);
+	return r < 0 ? r : curl_loop_add(kube_call_pool(call), &call->transfer);
 }
 
 void kube_attempt_done(struct kube_call *call)

@@ -14,7 +14,8 @@ enum {
 	KUBE_TRIES_MAX = 10,		/* client-go's, rest/request.go (0.34) */
 	KUBE_RETRY_WAIT_MAX_MS = 30000, /* a server that wants more: its answer is handed out */
 	KUBE_RETRY_WAIT_MIN_MS = 100,
-	KUBE_POOL_MAX = 8,	       /* idle connections */
+	KUBE_POOL_MAX = 8, /* idle connections */
+	KUBE_BULK_POOL_MAX = 1,
 	KUBE_STREAM_BUFFER = 64 << 10, /* bytes that curl reads at once */
 	KUBE_DEAD_MS = 45000, /* bytes that nobody acknowledges for so long: the peer is gone */
 };
@@ -53,7 +54,7 @@ struct kube_call {
 struct kube_client {
 	uv_timer_t tick;
 	uv_loop_t *loop;
-	struct curl_loop *pool;
+	struct curl_loop *pool, *bulk; /* connections; those of bulk requests */
 	const struct kube_credentials *credentials;
 	struct kube_auth auth;
 	struct kube_limit limit;
@@ -75,6 +76,7 @@ int kube_call_owning(struct kube_client *c, const struct kube_request *request,
 		     void (*free_arg)(void *arg), struct kube_call **ret) _must_check_;
 void kube_call_move(struct kube_call *call, enum kube_call_state to);
 void kube_call_free(struct kube_call *call);
+struct curl_loop *kube_call_pool(const struct kube_call *call);
 /* Takes it off its list, tells done(), frees it; the client may be gone afterwards. */
 void kube_call_end(struct kube_call *call, const struct kube_answer *answer);
 void kube_client_wake(struct kube_client *c); /* soon */

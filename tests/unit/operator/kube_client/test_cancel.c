@@ -100,7 +100,7 @@ static void scene_done(void *arg, const struct kube_answer *answer)
 	assert_true(strlen(answer->message) < 1024);
 }
 
-static void play(enum deed deed, bool in_done, bool http1)
+static void play(enum deed deed, bool in_done, bool http1, bool bulk)
 {
 	bool gone = deed == CANCEL_SELF || deed == CANCEL_ALL || deed == FREE_CLIENT ||
 		    deed == FREE_IN_ORDER;
@@ -114,6 +114,7 @@ static void play(enum deed deed, bool in_done, bool http1)
 	assert_int_equal(kube_call(s.w.client,
 				   &(struct kube_request){.method = "GET",
 							  .path = "/stream?n=40&gap=10&pad=3000",
+							  .bulk = bulk,
 							  .data = on_data,
 							  .done = on_answer,
 							  .arg = &s.other_got},
@@ -122,6 +123,7 @@ static void play(enum deed deed, bool in_done, bool http1)
 	assert_int_equal(kube_call(s.w.client,
 				   &(struct kube_request){.method = "GET",
 							  .path = "/stream?n=4&gap=10&pad=3000",
+							  .bulk = bulk,
 							  .data = scene_data,
 							  .done = scene_done,
 							  .arg = &s},
@@ -150,12 +152,11 @@ static void play(enum deed deed, bool in_done, bool http1)
 
 static void test_callbacks_may_end_anything(void **state)
 {
-	int deed, in_done, http1;
+	int deed, how;
 
 	for (deed = 0; deed < DEEDS; deed++)
-		for (in_done = 0; in_done < 2; in_done++)
-			for (http1 = 0; http1 < 2; http1++)
-				play((enum deed)deed, in_done, http1);
+		for (how = 0; how < 8; how++)
+			play((enum deed)deed, how & 1, how & 2, how & 4);
 }
 
 static void test_the_server_hears_of_it_with_the_next_request(void **state)
