@@ -310,6 +310,8 @@ KILN_GLOBAL int python_frame(struct kiln_walk *w)
 		w->cursor.python[PYTHON_ANCHOR] = frame;
 		return 1;
 	}
+	if (!code)
+		return python_stop(w, KILN_MISSING_BROKEN);
 	if (code != w->cursor.python[PYTHON_CODE]) {
 		if (env_read(w->scratch, KILN_PYTHON_CODE_WORDS * 8, code + p->code_from))
 			return python_stop(w, KILN_MISSING_READ);

@@ -252,6 +252,23 @@ static void what_is_no_code_object_is_said(void **unused)
 	}
 }
 
+static void a_frame_without_code_is_said(void **unused)
+{
+	(void)unused;
+	for (size_t v = 0; v < ARRAY_SIZE(versions); v++) {
+		struct fixture f = open_recording(versions[v]);
+		const struct kiln_python *k = (const struct kiln_python *)f.kernel.data;
+		uint64_t frame;
+
+		(void)host_walk(&f.memory, &f.kernel, f.r->thread);
+		frame = frame_address(&f, host.walk.cursor.python[PYTHON_STATE], 0);
+		recording_put(f.r, frame + k->frame_from + k->frame_code, 0);
+		assert_int_equal(host_walk(&f.memory, &f.kernel, f.r->thread), 1);
+		assert_int_equal(missing_in(1), KILN_MISSING_BROKEN);
+		close_recording(&f);
+	}
+}
+
 /* Memory that repeats itself for ever: each structure is full of pointers to another one. */
 static int endless(void *arg, uint64_t address, void *dst, size_t len)
 {
@@ -340,6 +357,7 @@ int main(void)
 	    cmocka_unit_test(a_cycle_ends),
 	    cmocka_unit_test(wild_pointers_are_said),
 	    cmocka_unit_test(what_is_no_code_object_is_said),
+	    cmocka_unit_test(a_frame_without_code_is_said),
 	    cmocka_unit_test(chains_without_end_are_bounded),
 	    cmocka_unit_test(nonsense_anywhere_does_no_harm),
 	};
