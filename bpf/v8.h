@@ -299,6 +299,14 @@ KILN_INLINE int v8_walk_leaf(struct kiln_walk *w)
 	return 0;
 }
 
+/* Is the frame pointer a better guide than RULE? */
+KILN_INLINE int v8_is_unsure(const struct kiln_rule *rule, uint32_t exact)
+{
+	if (rule->kind == KILN_RULE_CFA && rule->reg == ARCH_REG_BP)
+		return rule->cfa_off != 16;
+	return rule->kind == KILN_RULE_INVALID || !exact;
+}
+
 KILN_GLOBAL int v8_walk(struct kiln_walk *w)
 {
 	const struct kiln_cache_entry *entry;
@@ -327,9 +335,12 @@ KILN_GLOBAL int v8_walk(struct kiln_walk *w)
 		else if (w->exact && w->leaf_valid)
 			w->hide_native = !v8_interpreted(w, 0);
 	}
-	/* Where the code did not tell how its stack is: by the frame pointer. */
+	/*
+	 * A built-in function that calls has a frame, but how deep its stack is its code does not
+	 * always tell: some take the return address off, push arguments below, and put it back.
+	 */
 	entry = env_cache(w, pc);
-	if (entry && entry->rule.kind == KILN_RULE_INVALID && fp && !walk_read(w, fp, &at) &&
+	if (entry && fp && v8_is_unsure(&entry->rule, w->exact) && !walk_read(w, fp, &at) &&
 	    !walk_read(w, fp + 8, &caller) && !walk_enter(w, caller, fp + 16, at, w->regs.bx))
 		w->stepped = 1;
 	return 0;
