@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Python's interpreters of this machine, and whether a sample shows what python_work.py is written to do."""
+import contextlib
 import glob
 import json
 import os
 import re
+import signal
 import subprocess
 
 HERE = os.path.dirname(os.path.realpath(__file__))
@@ -22,19 +24,28 @@ def interpreters():
 
 
 class Program:
-    """python_work.py under one interpreter."""
+    """python_work.py under an interpreter, or another program that says as much of itself."""
 
-    def __init__(self, python, *arguments, script="python_work.py"):
-        self.process = subprocess.Popen([python, os.path.join(HERE, script), *arguments], stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.PIPE, text=True)
+    def __init__(self, program, *arguments, env=None):
+        script = [os.path.join(HERE, "python_work.py")] if re.search("python3[^/]*$", program) else []
+        self.process = subprocess.Popen([program, *script, *arguments], stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})},
+                                        start_new_session=True)
         line = self.process.stdout.readline()
         if not line:
-            raise RuntimeError(f"{python} ended at once: {self.process.wait()}")
+            raise RuntimeError(f"{program} ended at once: {self.process.wait()}")
         self.said = json.loads(line)
         self.pid = self.said["pid"]
 
-    def close(self):
+    def rest(self):
+        """Ends it; what it has said since, as JSON."""
         self.process.kill()
+        return [json.loads(line) for line in self.process.stdout if line.startswith("{")]
+
+    def close(self):
+        # Its workers too.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self.process.stdout.close()
 

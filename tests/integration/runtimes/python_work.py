@@ -5,7 +5,8 @@ Each chain is a list of [function, line], leaf first, Python's frames only; "wor
 the comment "at NAME" in the source; NAME is the function's, or what comes after a slash tells two apart. Where
 qualified names are not known (before 3.11) the function's own name stands.
 
-usage: python_work.py [--thread] [CHAIN...]"""
+usage: python_work.py [OPTION...] [CHAIN...]"""
+import asyncio
 import functools
 import hashlib
 import json
@@ -16,6 +17,7 @@ import threading
 import time
 
 DATA = bytes(1 << 20)
+SLICE = 0.2  # seconds of each chain
 HERE = os.path.realpath(__file__)
 QUALIFIED = sys.version_info >= (3, 11)
 
@@ -30,7 +32,7 @@ def work(until):
 
 
 def slice_end():
-    return time.perf_counter() + 0.05
+    return time.perf_counter() + SLICE
 
 
 # ---- recursion
@@ -86,7 +88,6 @@ def coroutines():
 
 
 def event_loop():
-    import asyncio
     loop = asyncio.new_event_loop()
     loop.run_until_complete(task())  # at event_loop
     loop.close()
@@ -161,6 +162,39 @@ def unlocked():
         hashlib.sha256(DATA).digest()  # at unlocked
 
 
+# ---- another interpreter in the same process and thread
+
+class Sub:
+    """None where Python has no module for it (before 3.8)."""
+    made = None
+
+    @classmethod
+    def make(cls):
+        try:
+            try:
+                import _interpreters as module
+            except ImportError:
+                import _xxsubinterpreters as module
+            cls.made = module, module.create()
+            cls.run("import sys; sys.path.insert(0, %r); import python_work" % os.path.dirname(HERE))
+        except ImportError:
+            cls.made = None
+        return cls.made
+
+    @classmethod
+    def run(cls, code):
+        cls.made[0].run_string(cls.made[1], code)
+
+
+def sub_leaf():
+    return work(slice_end())  # at sub_leaf
+
+
+def by_subinterpreter():
+    module, which = Sub.made
+    module.run_string(which, "python_work.sub_leaf()")  # at by_subinterpreter
+
+
 CHAINS = {
     "recursion": [["recurse", "recurse/end"], *[["recurse", "recurse/deeper"]] * 12, ["recursion"]],
     "deep": [["recurse", "recurse/end"], *[["recurse", "recurse/deeper"]] * 900, ["recursion"]],
@@ -174,6 +208,7 @@ CHAINS = {
                 ["Outer.Inner.method"], ["classes"]],
     "unicode": [["größe_名前_𐐷"], ["unicode"]],
     "unlocked": [["unlocked"]],
+    "by_subinterpreter": [["sub_leaf"], "*", ["by_subinterpreter"]],
 }
 DIRECT = {"unlocked"}  # do not call work()
 FUNCTIONS = {"deep": "recursion"}
@@ -216,17 +251,42 @@ def describe(name, tail):
     return out
 
 
+def say(pids, chains):
+    print(json.dumps({"pid": os.getpid(), "pids": pids, "file": HERE, "version": list(sys.version_info[:3]),
+                      "chains": chains}))
+    sys.stdout.flush()
+
+
 def main():
-    """The main thread does all chains in turn; with --thread another one does so as well."""
-    names = [name for name in sys.argv[1:] if name != "--thread"] or list(CHAINS)
-    chains = [describe(name, [["run"], ["main"], ["<module>"]]) for name in names]
+    """Options: --thread, another thread does the same; --embedded, others called main(); --fork N, children do it;
+    --exec PYTHON, after 3 s it is done by that interpreter in the same process; --ms N, it ends then."""
+    options = dict(zip(sys.argv[1:], sys.argv[2:]))
+    names = [name for name in sys.argv[1:] if name in CHAINS]
+    if not names:
+        names = [name for name in CHAINS if name != "by_subinterpreter"]
+        if Sub.make():
+            names.append("by_subinterpreter")
+    tail = [["run"], ["main"], ["<module>"]] + (["*"] if "--embedded" in sys.argv else [])
+    chains = [describe(name, tail) for name in names]
     sys.setrecursionlimit(5000)
     threading.stack_size(64 << 20)
+    pids = [os.getpid()]
+    for _ in range(int(options.get("--fork", 0))):
+        pid = os.fork()
+        if not pid:
+            time.sleep(1)
+            run(names)  # at main
+        pids.append(pid)
     if "--thread" in sys.argv:
-        chains += [describe(name, [["run"], ["started"], "*"]) for name in names]
-        threading.Thread(target=started, args=(names,), daemon=True).start()
-    print(json.dumps({"pid": os.getpid(), "file": HERE, "version": list(sys.version_info[:3]), "chains": chains}))
-    sys.stdout.flush()
+        others = [name for name in names if name != "by_subinterpreter"]
+        chains += [describe(name, [["run"], ["started"], "*"]) for name in others]
+        threading.Thread(target=started, args=(others,), daemon=True).start()
+    if "--exec" in sys.argv:
+        again = [options["--exec"], HERE] + names
+        threading.Timer(3, lambda: os.execv(again[0], again)).start()
+    if "--ms" in sys.argv:
+        threading.Timer(int(options["--ms"]) / 1000, lambda: os._exit(0)).start()
+    say(pids, chains)
     run(names)  # at main
 
 

@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Python's interpreters of this machine under the agent: what a sample shows is what the program does.
+usage: test_python.py [chains|special]   (exit 77: no interpreter)"""
+import collections
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
+from kiln import agent  # noqa: E402
+import python_stacks  # noqa: E402
+
+COMPLETE = 0.99
+SPECIAL = 0.95  # of processes that start, fork and load meanwhile
+NOT_READ = "cut: [python: not read yet]"
+PROGRAMS = os.environ.get("KILN_RUNTIME_PROGRAMS", "")
+WORK = os.path.join(python_stacks.HERE, "python_work.py")
+
+
+def judge(name, samples, said, least=40, complete=COMPLETE):
+    """Prints what became of a program's samples; [problem]. Before the interpreter is attached to there are no frames
+    of it, which is said in the stack and not counted here."""
+    why = collections.Counter()
+    total = shown = 0
+    for s in samples:
+        reason = python_stacks.wrong(s, said)
+        total += s.value
+        if reason != NOT_READ:
+            shown += s.value
+            why[reason] += s.value
+    right = why.pop(None, 0)
+    print(f"{name:22} {total:6} samples, {total - shown:4} before attaching, {right / max(shown, 1):8.2%} complete", flush=True)
+    for reason, n in why.most_common(3):
+        print(f"    {n:4} {reason}")
+    if shown < least:
+        return [f"{name}: {shown} samples are too few"]
+    if shown - right > max((1 - complete) * shown, 1):
+        return [f"{name}: {right / shown:.2%} of the samples are complete"]
+    return []
+
+
+def chains():
+    """Every interpreter, side by side."""
+    problems = []
+    with contextlib.ExitStack() as stack:
+        programs = {version: stack.enter_context(python_stacks.Program(python))
+                    for version, python in python_stacks.interpreters().items()}
+        pids = sum((["--pid", p.pid] for p in programs.values()), [])
+        with agent.Agent("--duration", "12s", *pids, config=python_stacks.config()) as a:
+            status = a.wait(90)
+            if status:
+                return [f"agent: exit {status}: {a.stderr()[-500:]}"]
+            samples = a.samples()
+    for version, program in programs.items():
+        problems += judge(version, [s for s in samples if s.pid == program.pid], program.said)
+    return problems
+
+
+class Short(threading.Thread):
+    """Interpreters that come and go, and die wherever they are."""
+
+    def __init__(self, python):
+        super().__init__(daemon=True)
+        self.python, self.over, self.n = python, threading.Event(), 0
+        self.start()
+
+    def run(self):
+        while not self.over.is_set():
+            with subprocess.Popen([self.python, WORK, "--ms", "300", "recursion"], stdout=subprocess.DEVNULL) as p:
+                time.sleep(0.25)
+                p.kill()
+            self.n += 1
+
+    def close(self):
+        self.over.set()
+        self.join()
+
+
+def special():
+    """Threads, workers, late loading, exec, processes that die, and one that only says that it is Python."""
+    found = python_stacks.interpreters()
+    newest, older = found.get("3.13.0") or found["debian"], found.get("3.9.18") or found["debian"]
+    library = next((p for p in [os.path.expanduser("~/.pyenv/versions/3.11.7/lib/libpython3.11.so.1.0"),
+                                "/usr/lib/x86_64-linux-gnu/libpython3.11.so.1.0"] if os.path.exists(p)), None)
+    problems, programs = [], {}
+    with contextlib.ExitStack() as stack:
+        def start(name, command, **environment):
+            programs[name] = stack.enter_context(python_stacks.Program(*command, env=environment))
+
+        start("threads", [newest, "--thread"])
+        with agent.Agent("--duration", "11s", "--process-filter", r"^(python3.*|python-.*)$",
+                         config=python_stacks.config()) as a:
+            time.sleep(1)
+            start("workers", [older, "--fork", "2", "recursion", "classes"])
+            start("exec", [older, "--exec", newest, "recursion", "generators"])
+            if library:
+                home = os.path.dirname(os.path.dirname(library)) if "pyenv" in library else "/usr"
+                start("late", [os.path.join(PROGRAMS, "python-embed"), library, WORK, "--embedded", "by_sorted"],
+                      PYTHONHOME=home)
+            start("forged", [os.path.join(PROGRAMS, "python-forged")])
+            short = Short(found.get("3.12.1") or found["debian"])
+            stack.callback(short.close)
+            status = a.wait(90)
+            if status:
+                return [f"agent: exit {status}: {a.stderr()[-500:]}"]
+            samples = a.samples()
+        after = programs["exec"].rest()
+    for name, program in programs.items():
+        said = program.said
+        mine = [s for s in samples if s.pid in said.get("pids", [said["pid"]])]
+        if name == "forged":
+            problems += judge_forged(mine)
+            continue
+        if name == "exec":
+            said = {**said, "chains": said["chains"] + sum((s["chains"] for s in after), [])}
+            mine = [s for s in mine if not starting(s)]
+        if name == "late":
+            mine = [s for s in mine if python_stacks.python_frames(s) and not starting(s)]
+        problems += judge(name, mine, said, least=15, complete=SPECIAL)
+    for name, needed in (("exec", 2), ("workers", 2)):
+        pids = programs[name].said["pids"]
+        seen = {(s.pid, s.exe) for s in samples if s.pid in pids and python_stacks.python_frames(s)}
+        if len(seen) < needed:
+            problems.append(f"{name}: Python's frames only in {seen}")
+    print(f"{short.n} short processes")
+    return problems + toggle(newest)
+
+
+def starting(sample):
+    """The interpreter imports its modules: before run()."""
+    frames = python_stacks.python_frames(sample)
+    return not any(name == "run" for name, _, _ in frames)
+
+
+def judge_forged(samples):
+    """Its stacks are cut and say so; there is something native in each, and none is deeper than allowed."""
+    problems = []
+    said = collections.Counter(name for s in samples for kind, name in s.frames if kind == "abort-marker")
+    print(f"{'forged':22} {sum(s.value for s in samples):6} samples: {dict(said)}")
+    if not samples or not all(any(kind == "native" for kind, _ in s.frames) for s in samples):
+        problems.append("forged: samples without native frames")
+    if any(len(s.frames) > 3 * 1024 for s in samples):
+        problems.append("forged: a stack of more than 3072 frames")
+    if len(set(said) - {NOT_READ[5:]}) < 2:
+        problems.append(f"forged: only {dict(said)} is said of the forged structures")
+    return problems
+
+
+def toggle(python):
+    """Without the tracer there are native frames only, and no word about Python's."""
+    with python_stacks.Program(python, "recursion") as p:
+        with agent.Agent("--duration", "3s", "--pid", p.pid, config=python_stacks.config(more='    tracers: "native,kernel"')) as a:
+            if a.wait(60):
+                return [f"agent: {a.stderr()[-500:]}"]
+            samples = a.samples()
+    kinds = {kind for s in samples for kind, _ in s.frames}
+    print(f"{'tracer off':22} {sum(s.value for s in samples):6} samples: {sorted(kinds)}")
+    if not samples or "cpython" in kinds or "abort-marker" in kinds:
+        return [f"tracer off: {len(samples)} samples with {sorted(kinds)}"]
+    return []
+
+
+def main():
+    if not python_stacks.interpreters():
+        return 77
+    problems = {"chains": chains, "special": special}[sys.argv[1] if len(sys.argv) > 1 else "chains"]()
+    for problem in problems:
+        print(f"FAILED: {problem}")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
