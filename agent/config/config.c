@@ -96,6 +96,7 @@ struct config *config_new(void)
 	    .reporter_interval_ms = 5000,
 	    .max_stack_depth = STACK_DEPTH_MAX,
 	    .unwind_table_mib = 24,
+	    .python = {.native_frames = true},
 	};
 	c->pprof.port = 1777;
 	c->health_check.port = 13133;

@@ -46,6 +46,10 @@ enum kiln_tracer {
 	TRACER_COUNT
 };
 
+struct python_config {
+	bool native_frames; /* of the interpreter's own file; default true */
+};
+
 /* receivers: profiling (and customprofilesreceiver for the window) */
 struct receiver_config {
 	uint32_t samples_per_second;   /* 1..1000, default 20 */
@@ -56,6 +60,7 @@ struct receiver_config {
 	double off_cpu_threshold;      /* 0..1, 0: off */
 	char *process_filter; /* POSIX extended regular expression on the name; NULL: all */
 	bool timestamps;
+	struct python_config python;
 	uint32_t *pids; /* --pid; NULL: all */
 	size_t n_pids;
 };

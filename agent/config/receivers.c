@@ -110,6 +110,11 @@ static int decode_interpreters(struct fields *f, const struct yaml_node *node, v
 	return r;
 }
 
+static const struct field python_rows[] = {
+    {"native_frames", FIELD_BOOL, offsetof(struct python_config, native_frames)},
+    {},
+};
+
 #define RECEIVER(member) offsetof(struct config, receiver.member)
 static const struct field profiling_rows[] = {
     {"samples_per_second", FIELD_U32, RECEIVER(samples_per_second), 1, SAMPLES_PER_SECOND_MAX},
@@ -122,6 +127,7 @@ static const struct field profiling_rows[] = {
     {"off_cpu_threshold", FIELD_DOUBLE, RECEIVER(off_cpu_threshold), 0, 1},
     {"process_filter", FIELD_CUSTOM, RECEIVER(process_filter), .decode = decode_filter},
     {"timestamps", FIELD_BOOL, RECEIVER(timestamps)},
+    {"python", FIELD_MAP, RECEIVER(python), .rows = python_rows},
     {"verbose_mode", FIELD_BOOL, offsetof(struct config, verbose)},
     {"reporter_jitter", FIELD_IGNORED},
     {"monitor_interval", FIELD_IGNORED},

@@ -31,6 +31,7 @@ struct naming {
 	uint32_t build;
 	uint32_t root_tgid; /* of root */
 	char root[32];	    /* where that process's files are found */
+	bool python_native; /* frames of Python's interpreter itself are shown */
 	bool by_process;    /* the stack at hand has frames whose names depend on the process */
 	/* One stack's locations while it is built. */
 	uint32_t locations[KILN_MAX_KERNEL_FRAMES + KILN_MAX_USER_WORDS + 1];
@@ -53,6 +54,7 @@ int naming_new(const struct config *config, struct naming **ret, struct error *e
 	r = symbolizer_new(&options, &n->symbolizer, err);
 	if (r < 0)
 		return r;
+	n->python_native = config->receiver.python.native_frames;
 	r = resource_builder_new(config, &n->resources);
 	if (r < 0)
 		return error_set(err, r, "out of memory");
@@ -331,10 +333,34 @@ static const char *const end_names[KILN_END_COUNT] = {
     [KILN_END_DEPTH] = "[truncated: deeper than the limit]",
 };
 
+static const struct image *image_of(const struct stack *stack, uint64_t word)
+{
+	uint64_t pc = (word & KILN_FRAME_PC_MASK) - (word & KILN_FRAME_RETURN ? 1 : 0);
+	const struct mapset_range *range = stack->mapset ? mapset_find(stack->mapset, pc) : NULL;
+
+	return range && range->image ? range->image->image : NULL;
+}
+
+/* The image whose frames are not to be seen: what runs Python's frames, which come before it. */
+static const struct image *hidden_image(const struct naming *n, const struct stack *stack,
+					const uint64_t *words)
+{
+	uint32_t next;
+
+	for (uint32_t i = 0; !n->python_native && i < stack->key.n_user; i = next) {
+		next = i + kiln_frame_words(words[i]);
+		if (KILN_FRAME_KIND(words[i]) == KILN_FRAME_PYTHON && next < stack->key.n_user &&
+		    KILN_FRAME_KIND(words[next]) == KILN_FRAME_NATIVE)
+			return image_of(stack, words[next]);
+	}
+	return NULL;
+}
+
 static uint32_t name_stack(struct naming *n, struct stack *stack, const struct process *p)
 {
 	const struct stack_key *key = &stack->key;
 	const uint64_t *user = key->words + key->n_kernel;
+	const struct image *hidden;
 	uint32_t len = 0;
 
 	if (stack->named_build == n->build)
@@ -343,8 +369,13 @@ static uint32_t name_stack(struct naming *n, struct stack *stack, const struct p
 	for (uint32_t i = 0; i < key->n_kernel; i++)
 		n->locations[len++] =
 		    find_location(n, NULL, key->words[i] - (i ? 1 : 0), 0, stack, p, NULL);
-	for (uint32_t i = 0; i < key->n_user; i += kiln_frame_words(user[i]))
+	hidden = hidden_image(n, stack, user);
+	for (uint32_t i = 0; i < key->n_user; i += kiln_frame_words(user[i])) {
+		if (hidden && KILN_FRAME_KIND(user[i]) == KILN_FRAME_NATIVE &&
+		    image_of(stack, user[i]) == hidden)
+			continue;
 		n->locations[len++] = frame_location(n, stack, p, user, i);
+	}
 	if (key->end < KILN_END_COUNT && end_names[key->end]) {
 		struct symbol_result cut = {.type = FRAME_ABORT};
 

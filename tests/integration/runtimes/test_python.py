@@ -151,18 +151,32 @@ def judge_forged(samples):
     return problems
 
 
-def toggle(python):
-    """Without the tracer there are native frames only, and no word about Python's."""
-    with python_stacks.Program(python, "recursion") as p:
-        with agent.Agent("--duration", "3s", "--pid", p.pid, config=python_stacks.config(more='    tracers: "native,kernel"')) as a:
+def seen(python, more):
+    """{(type, name)} of all frames of a program that does one chain."""
+    with python_stacks.Program(python, "by_sorted") as p:
+        with agent.Agent("--duration", "3s", "--pid", p.pid, config=python_stacks.config(more=more)) as a:
             if a.wait(60):
-                return [f"agent: {a.stderr()[-500:]}"]
+                raise RuntimeError(a.stderr()[-500:])
             samples = a.samples()
-    kinds = {kind for s in samples for kind, _ in s.frames}
-    print(f"{'tracer off':22} {sum(s.value for s in samples):6} samples: {sorted(kinds)}")
-    if not samples or "cpython" in kinds or "abort-marker" in kinds:
-        return [f"tracer off: {len(samples)} samples with {sorted(kinds)}"]
-    return []
+    complete = [s for s in samples if NOT_READ[5:] not in [name for _, name in s.frames]]
+    return {frame for s in complete for frame in s.frames if frame[0] != "kernel"}
+
+
+def toggle(python):
+    """Without the tracer there are native frames only, and no word about Python's. With native_frames off those of the
+    interpreter's own file go, and no others."""
+    off = seen(python, '    tracers: "native,kernel"')
+    hidden = seen(python, "    python: {native_frames: false}")
+    print(f"tracer off: {sorted(off)[:3]}; without native frames: {sorted(hidden)}")
+    problems = []
+    if not off or {kind for kind, _ in off} != {"native"}:
+        problems.append(f"tracer off: {sorted(off)}")
+    natives = {name for kind, name in hidden if kind == "native"}
+    if ("cpython", "by_sorted") not in hidden or "_start" not in natives:
+        problems.append(f"native_frames off: {sorted(hidden)}")
+    if any("Py" in name for name in natives):
+        problems.append(f"native_frames off: {sorted(natives)} are shown")
+    return problems
 
 
 def main():
