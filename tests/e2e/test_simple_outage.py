@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator away: both replicas killed, for 20 seconds or, with KILN_LONG=1, for five minutes, while pods come and go
+and the cluster's config changes. No sample is lost, each says whose it is, also those of an agent that starts meanwhile;
+and when operators are back that know other things, so do the agents."""
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from cluster import AGENTS, NAMESPACE, OPERATORS, SCRIPT, host_pids, is_ready, textdump, wait_for
+
+LONG = os.environ.get("KILN_LONG") == "1"
+AWAY = 300 if LONG else 20
+LOSSES = ("kiln_samples_dropped_total", "kiln_ring_full_total", "kiln_local_export_dropped_samples_total")
+HEADER = "--------------- New Resource Profile"
+
+
+class Follower:
+    """Everything that the agent writes from now on; `kubectl logs -f` goes on where the kubelet starts another file."""
+
+    def __init__(self, cluster, path):
+        self.path = path
+        with open(path, "wb") as out:
+            self.process = subprocess.Popen([SCRIPT, "run", cluster.node_dir, "--", "kubectl", "logs", "-f", "--tail=0",
+                                             "-n", NAMESPACE, "ds/kiln-agent"], stdout=out, stderr=subprocess.STDOUT)
+
+    def samples(self, container):
+        with open(self.path, encoding="utf-8", errors="replace") as f:
+            text = f.read()
+        end = text.rfind("--- End Sample ---")
+        begin = text.find(HEADER)
+        if end < begin or begin < 0:
+            return []
+        return [s for s in textdump.parse(text[begin:text.find("\n", end) + 1].splitlines())
+                if s.resource.get("container.id") == container]
+
+    def count(self, container):
+        return sum(s.value for s in self.samples(container))
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def cpu(container):
+    (pid,) = host_pids(container)
+    with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+        return sum(int(n) for n in f.read().rsplit(") ", 1)[1].split()[11:13]) / 100
+
+
+def at_a_windows_end(log, container):
+    """(samples so far, seconds of processor time) where a window has just been written."""
+    before = log.count(container)
+    wait_for("a window's end", lambda: log.count(container) != before, interval=0.1)
+    used = cpu(container)
+    time.sleep(0.7)  # what follows of it
+    return log.count(container), used
+
+
+def kill_operators(cluster):
+    """Both at once, with -9, and none comes back."""
+    pods = wait_for("two operators", lambda: (p := cluster.pods(OPERATORS)) and len(p) == 2 and all(map(is_ready, p)) and p)
+    pids = [pid for p in pods for pid in host_pids(p["status"]["containerStatuses"][0]["containerID"].split("://")[1])]
+    assert len(pids) == 2
+    cluster.kubectl("scale", "deployment", "-n", NAMESPACE, "kiln-operator", "--replicas=0")
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # it had ended by itself
+    wait_for("no operator", lambda: not cluster.get("pods", "-n", NAMESPACE, "-l", OPERATORS)["items"])
+
+
+def lost(cluster):
+    """Samples that the agent took and lost, as it counts them itself."""
+    text = cluster.kubectl("get", "--raw", f"/api/v1/namespaces/{NAMESPACE}/pods/"
+                           f"{cluster.pods(AGENTS)[0]['metadata']['name']}:13133/proxy/metrics")
+    rows = [line.rsplit(" ", 1) for line in text.splitlines() if line.startswith(LOSSES)]
+    assert {row[0].split("{")[0] for row in rows} == set(LOSSES)
+    return sum(float(value) for _, value in rows)
+
+
+def names(samples):
+    return {s.resource.get("k8s.pod.name") for s in samples}
+
+
+@pytest.fixture
+def outage(cluster, tmp_path):
+    """Since when no operator is there; they come back at the end, whatever happened."""
+    wait_for("the agent", cluster.agent)
+    log = Follower(cluster, str(tmp_path / "log"))
+    _, busy = cluster.pod_ids("busy")
+    wait_for("samples", lambda: log.count(busy) > 0)
+    kill_operators(cluster)
+    yield log, time.monotonic()
+    log.close()
+    for name in ("born", "doomed"):
+        cluster.kubectl("delete", "pod", "-n", "shop", name, "--ignore-not-found", "--wait=false")
+    cluster.kubectl("scale", "deployment", "-n", NAMESPACE, "kiln-operator", "--replicas=2")
+    cluster.patch({"spec": {"defaults": {"sampling": {"hz": 20}}}})
+
+
+@pytest.fixture
+def doomed(cluster):
+    cluster.busy_pod("doomed")
+    wait_for("the pod that will go", lambda: is_ready(cluster.get("pod", "-n", "shop", "doomed")))
+    _, container = cluster.pod_ids("doomed")
+    wait_for("its name", lambda: names(cluster.samples(container)) == {"doomed"})
+    return container
+
+
+def test_operators_are_away(cluster, doomed, outage):
+    log, since = outage
+    uid, busy = cluster.pod_ids("busy")
+    lost_before = lost(cluster)
+    hz = cluster.get("cpc", "cluster")["spec"]["defaults"]["sampling"]["hz"]
+    begun = at_a_windows_end(log, busy)
+    # Meanwhile: one pod goes, another comes, another rate is asked for.
+    cluster.kubectl("delete", "pod", "-n", "shop", "doomed", "--now")
+    cluster.busy_pod("born")
+    wait_for("the pod that came", lambda: is_ready(cluster.get("pod", "-n", "shop", "born")))
+    born_uid, born = cluster.pod_ids("born")
+    cluster.patch({"spec": {"defaults": {"sampling": {"hz": 97}}}})
+    time.sleep(max(0, AWAY * 2 / 3 - (time.monotonic() - since)))
+    ended = at_a_windows_end(log, busy)
+    samples, used = (after - before for after, before in zip(ended, begun))
+    cluster.times.append((f"operator away: samples for each of {used:.0f} s of CPU, at {hz} Hz", samples / used))
+    # Which task a processor's tick hits is chance: four standard deviations. What was taken is all there.
+    assert abs(samples - used * hz) <= 4 * (used * hz) ** 0.5 + 3, "samples lost, or too many"
+    assert lost(cluster) == lost_before
+    assert names(log.samples(busy)) == {"busy"}
+    assert names(log.samples(doomed)) <= {"doomed"}
+    # Nobody told of it: what its cgroup says.
+    unknown = log.samples(born)
+    assert unknown and {s.resource.get("k8s.pod.uid") for s in unknown} == {born_uid}
+    assert names(unknown) == {None}
+    cold_start(cluster, busy, born_uid)
+    time.sleep(max(0, AWAY - (time.monotonic() - since)))
+    assert names(cluster.samples(busy)) == {"busy"}
+    cluster.times.append(("operator away, in all", time.monotonic() - since))
+    come_back(cluster, born, busy, uid)
+
+
+def cold_start(cluster, busy, born_uid):
+    """An agent that starts while nobody is there names what the snapshot names."""
+    before = cluster.pods(AGENTS)[0]["status"]["containerStatuses"][0]
+    (pid,) = host_pids(before["containerID"].split("://")[1])
+    os.kill(pid, signal.SIGKILL)
+    wait_for("another container", lambda: cluster.pods(AGENTS)[0]["status"]["containerStatuses"][0]["restartCount"]
+             == before["restartCount"] + 1 and cluster.agent())
+    wait_for("samples without the operator", lambda: cluster.count(busy) >= 20, interval=0.5)
+    assert names(cluster.samples(busy)) == {"busy"}
+
+
+def come_back(cluster, born, busy, uid):
+    """Other processes, another epoch, other pods and another rate: a snapshot, and nobody is started anew."""
+    before = cluster.agent()["status"]["containerStatuses"][0]["containerID"]
+    cluster.kubectl("scale", "deployment", "-n", NAMESPACE, "kiln-operator", "--replicas=2")
+    wait_for("the name of the pod that came", lambda: cluster.samples(born)[-1].resource.get("k8s.pod.name") == "born")
+    assert names(cluster.samples(born)) <= {"born", None}
+    assert {s.resource["k8s.pod.uid"] for s in cluster.samples(busy)} == {uid} and names(cluster.samples(busy)) == {"busy"}
+
+    def rate():
+        count, used = cluster.count(busy), cpu(busy)
+        time.sleep(6)
+        return (cluster.count(busy) - count) / (cpu(busy) - used)
+    wait_for("the rate that was asked for meanwhile", lambda: 60 < rate() < 140)
+    assert cluster.agent()["status"]["containerStatuses"][0]["containerID"] == before
+    assert lost(cluster) == 0  # of this agent, since its start
+    assert not re.search(r"eyJ[A-Za-z0-9_-]{20}", cluster.log())
