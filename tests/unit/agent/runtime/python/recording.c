@@ -68,26 +68,33 @@ static bool parse_frame(struct recording *r, const char *line)
 		      f->file) == 4;
 }
 
+/* Negative: no digit. */
+static int nibble(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
 static bool parse_memory(struct recording *r, const char *line)
 {
 	struct recording_piece *p = &r->pieces[r->n_pieces];
 	const char *hex;
 	int at = 0;
 
-	if (r->n_pieces == RECORDING_PIECES_MAX ||
+	if (r->n_pieces >= RECORDING_PIECES_MAX ||
 	    sscanf(line, "memory %" SCNx64 " %n", &p->start, &at) != 1 || !at)
 		return false;
 	hex = line + at;
 	p->bytes = malloc(strlen(hex) / 2 + 1);
-	for (unsigned int byte; p->bytes && sscanf(hex, "%2x", &byte) == 1; hex += 2)
+	for (int byte; p->bytes && (byte = nibble(hex[0]) << 4 | nibble(hex[1])) >= 0; hex += 2)
 		p->bytes[p->size++] = (uint8_t)byte;
 	r->n_pieces++;
 	return p->bytes != NULL;
 }
 
-struct recording *recording_read(const char *path)
+struct recording *recording_parse(FILE *f)
 {
-	_cleanup_fclose_ FILE *f = fopen(path, "re");
 	struct recording *r = calloc(1, sizeof(*r));
 	_cleanup_free_ char *line = NULL;
 	size_t size = 0;
@@ -104,6 +111,13 @@ struct recording *recording_read(const char *path)
 			good = sscanf(line, "thread %" SCNx64, &r->thread) == 1;
 	}
 	return good ? r : recording_free(r);
+}
+
+struct recording *recording_read(const char *path)
+{
+	_cleanup_fclose_ FILE *f = fopen(path, "re");
+
+	return recording_parse(f);
 }
 
 struct recording *recording_free(struct recording *r)

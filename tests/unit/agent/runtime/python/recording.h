@@ -24,6 +24,7 @@ struct recording {
 
 /* NULL when the file is not there or damaged. */
 struct recording *recording_read(const char *path);
+struct recording *recording_parse(FILE *f); /* takes NULL */
 struct recording *recording_free(struct recording *r);
 struct target_memory recording_memory(struct recording *r);
 struct runtime_target recording_target(struct recording *r);
