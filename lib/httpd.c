@@ -149,6 +149,14 @@ static bool client_gone(struct lws *wsi)
 	return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL));
 }
 
+/* Whether the client has taken enough for more to be sent: then it is we who are late. */
+static bool client_takes(struct lws *wsi)
+{
+	struct pollfd p = {.fd = lws_get_socket_fd(wsi), .events = POLLOUT};
+
+	return poll(&p, 1, 0) > 0 && p.revents == POLLOUT;
+}
+
 /* Takes what the client still sends, bounded, so that closing does not reset the answer away. */
 static void drain(struct lws *wsi)
 {
@@ -177,6 +185,11 @@ static void watch_conn(struct httpd_conn *conn)
 		drain(conn->wsi); /* unread input wakes the loop until it is taken */
 	if (uv_now(conn->server->loop) < conn->deadline_ms)
 		return;
+	if (kept && conn->req->streaming && conn->out && client_takes(conn->wsi)) {
+		conn->deadline_ms =
+		    uv_now(conn->server->loop) + conn->server->send_timeout_s * 1000ULL;
+		return;
+	}
 	if (kept && conn->req->streaming) {
 		conn->req->stalled = true;
 		httpd_request_gone(conn);
@@ -388,6 +401,9 @@ static int start_lws(struct httpd *h, const struct httpd_tls *tls, struct error 
 	    .max_http_header_data = HTTPD_HEAD_MAX,
 	    .max_http_header_pool = (short)h->max_connections,
 	    .timeout_secs = h->request_timeout_s,
+	    /* One for the context; longer pieces would go out by 4 KiB, each with a turn of the
+	       loop. */
+	    .pt_serv_buf_size = SEND_CHUNK,
 	    .fd_limit_per_thread = h->max_connections + SPARE_FDS,
 	};
 	int r;
