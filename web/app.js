@@ -3,7 +3,7 @@
 
 import { Model, buildTree, buildSandwich, buildTable, matchedWeight, containerLabel } from "./model.js";
 import { follow } from "./stream.js";
-import { Flame, colourOf, diffColour } from "./flame.js";
+import { Flame, colourOf, labelOf, diffColour } from "./flame.js";
 import { toSvg, save, profileQuery } from "./export.js";
 
 const $ = (id) => document.getElementById(id);
@@ -132,6 +132,7 @@ function draw() {
 		upper.show(shown.tree);
 		showCrumbs(upper.line());
 	}
+	$("clear").hidden = ![...FILTERS, "hidden", "search"].some((key) => state[key]);
 	drawSummary();
 	drawTable();
 	drawLegend(diff);
@@ -166,7 +167,7 @@ function drawTable() {
 		const row = document.createElement("tr"), name = text("td", "", "name"), button = text("button", e.name), mark = text("i", "");
 		mark.style.background = colourOf(model.types[e.type]);
 		button.type = "button";
-		button.title = `${e.name} · ${model.types[e.type]} · ${e.file}`;
+		button.title = `${e.name} · ${labelOf(model.types[e.type])} · ${e.file}`;
 		name.append(mark, button);
 		row.append(name, text("td", percent(e.self, shown.total), "number"), text("td", percent(e.total, shown.total), "number"));
 		if (diff) row.append(text("td", (e.total >= e.base ? "+" : "−") + percent(Math.abs(e.total - e.base), shown.total), "number"));
@@ -182,7 +183,8 @@ function drawTable() {
 
 let legendKey = "";
 function drawLegend(diff) {
-	const present = [...new Set(model.frameType)].sort((a, b) => a - b);
+	// Frame 0 is "[other]", which is always known and seldom seen.
+	const present = [...new Set(model.frameType.slice(1))].sort((a, b) => a - b);
 	const key = JSON.stringify([diff, present, state.hidden]);
 	if (key === legendKey) return;
 	legendKey = key;
@@ -199,7 +201,7 @@ function drawLegend(diff) {
 		button.type = "button";
 		button.dataset.type = name;
 		button.setAttribute("aria-pressed", String(!off.includes(name)));
-		button.append(mark, name === "abort-marker" ? "incomplete" : name);
+		button.append(mark, labelOf(name));
 		li.append(button);
 		return li;
 	}));
@@ -209,7 +211,7 @@ function showTip(node, x, y) {
 	const tip = $("tip");
 	tip.hidden = !node;
 	if (!node) return;
-	const type = node.type >= 0 ? model.types[node.type] : "", file = node.frame >= 0 ? model.strings[model.frameFile[node.frame]] : "";
+	const type = node.type >= 0 ? labelOf(model.types[node.type]) : "", file = node.frame >= 0 ? model.strings[model.frameFile[node.frame]] : "";
 	const lines = [text("strong", node.name), text("div", [type, file].filter(Boolean).join(" · ")),
 		text("div", `total ${duration(node.total)}, ${percent(node.total, shown.total)} · self ${percent(node.self, shown.total)}`)];
 	if (shown.base && state.view !== "sandwich") lines.push(text("div", `before ${duration(node.base)}`));
@@ -262,6 +264,7 @@ function fillFilters() {
 	for (const key of Object.keys(values)) options($(key), sorted(values[key]), "all");
 	document.querySelectorAll(".kube").forEach((e) => { e.hidden = !values.namespace.size; });
 	document.querySelector(".box").hidden = !values.container.size;
+	$("kinds").hidden = state.kind === "0" && !model.groups.some((g) => g.kind === 1);
 }
 
 function showControls() {
@@ -306,6 +309,10 @@ function bind() {
 	$("search").addEventListener("input", () => {
 		clearTimeout(wait);
 		wait = setTimeout(() => { state.search = $("search").value; writeAddress(); if (shown) { find(); draw(); } }, 60);
+	});
+	$("more").addEventListener("click", () => {
+		const open = $("controls").classList.toggle("open");
+		$("more").setAttribute("aria-expanded", String(open));
 	});
 	$("pause").addEventListener("click", pause);
 	$("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));

@@ -1,6 +1,6 @@
 // Files to keep: an SVG of what is shown; the other formats come from the agent.
 
-import { ROW, colourOf, GROUP_COLOUR, byName } from "./flame.js";
+import { ROW, colourOf, inkOn, GROUP_COLOUR, byName } from "./flame.js";
 
 const escapes = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
 function escape(text) {
@@ -28,7 +28,7 @@ export function toSvg(root, types, title, icicle) {
 		const colour = r.node.type < 0 ? GROUP_COLOUR : colourOf(types[r.node.type]);
 		const room = Math.floor((r.w - 6) / 6.2);
 		const cut = r.node.name.length > room ? r.node.name.slice(0, Math.max(room - 1, 0)) + "…" : r.node.name;
-		const text = room >= 3 ? `<text x="${(r.x + 3).toFixed(1)}" y="${y + 12}">${escape(cut)}</text>` : "";
+		const text = room >= 3 ? `<text x="${(r.x + 3).toFixed(1)}" y="${y + 12}" fill="${inkOn(colour)}">${escape(cut)}</text>` : "";
 		out.push(`<g><title>${name} ${share}%</title><rect x="${r.x.toFixed(1)}" y="${y}" width="${Math.max(r.w - 0.5, 0.3).toFixed(1)}" height="${ROW - 1}" fill="${colour}"/>${text}</g>`);
 	}
 	out.push("</svg>");

@@ -4,13 +4,20 @@ export const ROW = 18;
 const MIN_WIDTH = 0.4; // pixels; narrower frames are not drawn
 const MAX_DEPTH = 500;
 
-// Okabe and Ito's colours that stay apart under all common colour blindness (jfly.uni-koeln.de/color),
-// and lighter or darker ones of them for the runtimes that are rarely seen together.
+// Okabe and Ito's colours (jfly.uni-koeln.de/color) for those that are seen most. The rest were searched for:
+// every two are 10 or more apart (CIEDE2000), for colour-blind people of all kinds too
+// (tests/integration/live/test_colours.py).
 const COLOURS = {
-	native: "#e69f00", kernel: "#e8714a", go: "#56b4e9", rust: "#cc79a7", cpython: "#2fae87", v8js: "#f0e442",
-	jvm: "#7ea6e0", ruby: "#e39ac2", php: "#9d9ad9", perl: "#b7c96a", dotnet: "#b08bd0", beam: "#d98f8f",
-	luajit: "#8fd0d9", "abort-marker": "#9aa0a6",
+	native: "#e69f00", kernel: "#d55e00", go: "#56b4e9", rust: "#cc79a7", cpython: "#009e73", v8js: "#f0e442",
+	jvm: "#0072b2", ruby: "#993333", php: "#33ffbb", perl: "#7777ff", dotnet: "#99bb77", beam: "#335577",
+	luajit: "#3333dd", "abort-marker": "#5f666e",
 };
+/** What the types are called where people read it; the rest is called as it is. */
+const LABELS = {
+	go: "Go", rust: "Rust", cpython: "Python", v8js: "JavaScript", jvm: "JVM", ruby: "Ruby", php: "PHP", perl: "Perl", dotnet: ".NET",
+	beam: "BEAM", luajit: "LuaJIT", "abort-marker": "incomplete",
+};
+export function labelOf(type) { return LABELS[type] || type; }
 export const GROUP_COLOUR = "#c9ced6";
 export function colourOf(type) { return COLOURS[type] || GROUP_COLOUR; }
 
@@ -28,9 +35,12 @@ export function diffColour(share) {
 	const to = x < 0 ? [0, 114, 178] : [213, 94, 0];
 	return `rgb(${to.map((c) => Math.round(235 + (c - 235) * t)).join(",")})`;
 }
-function isDark(colour) {
-	const [r, g, b] = colour.match(/\d+/g).map(Number);
-	return r * 0.3 + g * 0.59 + b * 0.11 < 120;
+/** What can be read on this colour, "#rrggbb" or "rgb(r,g,b)". */
+export function inkOn(colour) {
+	const parts = colour[0] === "#" ? [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16)) : colour.match(/\d+/g).map(Number);
+	// The relative luminance of WCAG 2; at 0.18 black and white stand out alike.
+	const [r, g, b] = parts.map((c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
+	return 0.2126 * r + 0.7152 * g + 0.0722 * b < 0.18 ? "#ffffff" : "#101418";
 }
 
 export const byName = (a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
@@ -116,9 +126,10 @@ export class Flame {
 		g.clearRect(0, 0, full, height);
 		g.font = "12px system-ui, sans-serif";
 		g.textBaseline = "middle";
+		const glyph = g.measureText("abcdefghijklmnopqrstuvwxyz_0123").width / 31;
 		this.height = height;
 		const highlight = style.getPropertyValue("--accent").trim();
-		for (const rect of this.rects) this.drawRect(g, rect, highlight);
+		for (const rect of this.rects) this.drawRect(g, rect, highlight, glyph);
 		if (!this.root.total) {
 			g.fillStyle = style.getPropertyValue("--dim").trim();
 			g.fillText("No samples here yet.", 8, ROW);
@@ -142,7 +153,7 @@ export class Flame {
 		return shade(node.type < 0 ? GROUP_COLOUR : colourOf(this.options.types()[node.type]), node.name);
 	}
 
-	drawRect(g, rect, highlight) {
+	drawRect(g, rect, highlight, glyph) {
 		const y = this.top(rect), w = Math.max(rect.w - (rect.w > 3 ? 1 : 0), 0.5);
 		const hit = this.matches && rect.node.frame >= 0 && this.matches[rect.node.frame];
 		const fill = this.colour(rect.node);
@@ -150,13 +161,13 @@ export class Flame {
 		g.fillStyle = hit ? highlight : fill;
 		g.fillRect(rect.x, y, w, ROW - 1);
 		if (rect.w > 28) {
-			const dark = hit ? document.documentElement.dataset.theme !== "dark" : isDark(fill);
-			g.fillStyle = dark ? "#ffffff" : "#101418";
+			g.fillStyle = inkOn(hit ? highlight : fill);
 			g.save();
 			g.beginPath();
 			g.rect(rect.x, y, w - 2, ROW);
 			g.clip();
-			g.fillText(rect.node.name, rect.x + 4, y + ROW / 2);
+			const room = Math.floor((w - 6) / glyph), name = rect.node.name;
+			g.fillText(name.length > room + 1 ? name.slice(0, Math.max(room - 2, 1)) + "…" : name, rect.x + 4, y + ROW / 2);
 			g.restore();
 		}
 		g.globalAlpha = 1;

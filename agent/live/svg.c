@@ -21,7 +21,7 @@ enum {
 	NO_TYPE = FRAME_TYPE_COUNT
 };
 
-#define NARROWEST  0.3 /* pixels */
+#define NARROWEST   0.3 /* pixels */
 #define GLYPH_WIDTH 6.2
 
 struct node {
