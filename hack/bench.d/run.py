@@ -3,7 +3,7 @@
 """Measures what Kiln costs on this machine and prints one table: what, measured, goal (docs: budgets).
 
 usage: hack/bench [--quick] [--only PART[,PART]] [--json FILE] [PART...]
-PARTS: bpf cpu memory tables stacks bytes operator stream
+PARTS: bpf cpu memory tables stacks bytes operator stream live
 
 Nothing here is a test: a goal that is missed is shown, not failed. What cannot be measured (a program is not
 built, the machine lacks something) is named, and the exit status is 1."""
@@ -27,6 +27,7 @@ ROOT = os.path.realpath(os.path.join(os.path.dirname(os.path.realpath(__file__))
 sys.path[:0] = [os.path.join(ROOT, "tests", "integration", "lib"), os.path.join(ROOT, "tests", "integration", "stacks")]
 from kiln import agent, workload  # noqa: E402
 
+import bench_live  # noqa: E402
 import bench_operator  # noqa: E402
 import bench_stream  # noqa: E402
 
@@ -289,7 +290,8 @@ def bench_bytes(table, quick):
 
 
 PARTS = {"bpf": bench_bpf, "cpu": bench_cpu, "memory": bench_memory, "tables": bench_tables, "stacks": bench_stacks,
-         "bytes": bench_bytes, "operator": bench_operator.bench, "stream": bench_stream.bench}
+         "bytes": bench_bytes, "operator": bench_operator.bench, "stream": bench_stream.bench,
+         "live": bench_live.bench}
 
 
 def main():

@@ -70,7 +70,7 @@ class Browser:
         if self.session and not method.startswith(("Browser.", "Target.")):
             message["sessionId"] = self.session
         os.write(self.to, json.dumps(message).encode() + b"\0")
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 180
         while True:
             answer = self.read(deadline)
             if answer.get("id") == self.number:

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long the page takes from an input to the picture that shows it."""
+
+# A frame's callbacks run before it is painted; a task that was made in one of them, after.
+PREPARE = """window.measure = async (act, times) => {
+    const took = [], pause = ms => new Promise(done => setTimeout(done, ms));
+    for (let i = 0; i < times; i++) {
+        await pause(130);
+        const began = performance.now();
+        await act(i, pause);
+        await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
+        took.push(performance.now() - began);
+    }
+    return took.sort((a, b) => a - b);
+};
+window.enter = (id, value, event) => {
+    const e = document.getElementById(id);
+    e.value = value;
+    e.dispatchEvent(new Event(event));
+};
+window.press = (selector, i) => document.querySelectorAll(selector)[i].click();"""
+
+ACTS = {
+    "time": "i => enter('window', i % 2 ? '10' : '0', 'change')",
+    "group": "i => enter('group', i % 2 ? 'process' : '', 'change')",
+    "filter": "i => enter('process', i % 2 ? '' : 'name:service-3', 'change')",
+    "type": "() => press('#legend button[data-type]', 0)",
+    "view": "i => press(`[data-view=${i % 2 ? 'flame' : 'icicle'}]`, 0)",
+    "sandwich": "i => press('#functions td.name button', i)",
+    "zoom": """i => {
+        const c = document.querySelector('#upper canvas'), r = c.getBoundingClientRect();
+        c.dispatchEvent(new MouseEvent('click', {clientX: r.left + 40 + i, clientY: r.bottom - 30 - 18 * (i % 2)}));
+    }""",
+    # It waits 60 ms for the next key.
+    "search": "(i, pause) => { enter('search', 'function_7' + i, 'input'); return pause(61); }",
+}
+
+
+def measure_page(browser, url, times=5):
+    """Milliseconds from input to paint, the middle of TIMES of each kind and the worst of all; what the page knew."""
+    browser.page(url + "/#window=0")
+    browser.wait("window.kiln?.model.rowNode.length >= 50000 && kiln.shown?.total > 0", 180)
+    browser.js(PREPARE)
+    out = {"worst": 0}
+    for name, act in ACTS.items():
+        if name == "zoom":
+            browser.js("(enter('process', '', 'change'), press('[data-view=flame]', 0))")
+        took = browser.js(f"measure({act}, {times})")
+        out[name] = round(took[len(took) // 2])
+        out["worst"] = max(out["worst"], round(took[-1]))
+    out["rows"], out["functions"] = browser.js("[kiln.model.rowNode.length, kiln.shown.table.length]")
+    return out
