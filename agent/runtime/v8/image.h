@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is known of one file with V8 in it: the same for all processes that run it. */
+#pragma once
+
+#include "agent/runtime/v8/code.h"
+#include "bpf/v8_types.h"
+
+struct v8_image {
+	struct v8_layout layout;
+	struct v8_bytecodes bytecodes;
+	struct kiln_v8 kernel;
+};

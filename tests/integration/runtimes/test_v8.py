@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Node.js of several versions side by side under one agent: each sample must have its program's call chain,
+with names, files and lines. usage: test_v8.py [chains|toggle]   (exit 77: no Node.js)"""
+import collections
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "lib"))
+from kiln import agent  # noqa: E402
+import v8_stacks  # noqa: E402
+
+SECONDS = 10
+WHOLE = 0.99  # of the samples inside the chains
+SHORT = 0.03  # of them, at most, were on the way to their leaf
+NOT_READ = "cut: [v8: not read yet]"
+SAMPLE = re.compile(r"  Values: \[(\d+)")
+PID = re.compile(r"  process\.pid: (\d+)")
+FRAME = re.compile(r"Instrumentation: (\S+), Function: (.*?)(?:, File: (.*), Line: (\d+), Column: \d+)?$")
+CONFIG = """
+receivers:
+  profiling: {{samples_per_second: 97, reporter_interval: 2s{more}}}
+extensions:
+  health_check: {{endpoint: "127.0.0.1:{port}"}}
+exporters:
+  debug: {{export_function_file: true, ignore_profiles_without_container_id: false}}
+service:
+  extensions: [health_check]
+  pipelines:
+    profiles: {{receivers: [profiling], exporters: [debug]}}
+"""
+
+
+def nodes():
+    """{major: program}: what hack/lib/install.sh has fetched, and the system's."""
+    cache = os.environ.get("KILN_CACHE") or os.path.expanduser("~/.cache/kiln")
+    programs = glob.glob(os.path.join(cache, "node", "node_modules", "n*", "bin", "node"))
+    programs += [p for p in (shutil.which("node"),) if p]
+    out = {}
+    for program in programs:
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
+        match = re.match(r"v(\d+)\.", said)
+        if match:
+            out.setdefault(int(match.group(1)), program)
+    return dict(sorted(out.items()))
+
+
+class Program:
+    def __init__(self, node, *arguments):
+        self.process = subprocess.Popen([node, os.path.join(HERE, "v8_work.js"), "120", *arguments],
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+                                        preexec_fn=lambda: os.nice(10))  # the agent has to get to its work
+        self.said = json.loads(self.process.stdout.readline())
+        self.pid = self.said["pid"]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+
+def samples(text):
+    """(pid, value, frames), frames as v8_stacks.judge() wants them."""
+    pid, value, frames = 0, 0, []
+    for line in text.splitlines():
+        if match := FRAME.match(line):
+            frames.append((match.group(1), match.group(2), match.group(3), int(match.group(4) or 0)))
+            continue
+        if frames:
+            yield pid, value, frames
+            frames = []
+        if match := SAMPLE.match(line):
+            value = int(match.group(1))
+        elif match := PID.match(line):
+            pid = int(match.group(1))
+    if frames:
+        yield pid, value, frames
+
+
+def text_of(programs, more="", attached=True):
+    """What the agent wrote within SECONDS, from when it had frames of JavaScript of all PROGRAMS on."""
+    port = 13900 + os.getpid() % 90
+    with agent.Agent(config=CONFIG.format(port=port, more=more)) as a:
+        a.wait_ready(60, f"http://127.0.0.1:{port}/readyz")
+        missing, deadline = {p.pid for p in programs if attached}, time.monotonic() + 90
+        while missing and time.monotonic() < deadline:
+            time.sleep(1)
+            for pid, _, frames in samples(a.stdout()):
+                if any(kind == "v8js" for kind, *_ in frames) and not any(kind == "abort-marker" for kind, *_ in frames):
+                    missing.discard(pid)
+        time.sleep(4)  # the windows that began before
+        before = len(a.stdout())
+        time.sleep(SECONDS)
+        if a.stop(60):
+            raise RuntimeError(f"agent: {a.stderr()[-500:]}")
+        return a.stdout()[before:]
+
+
+def chains():
+    found, known, problems = nodes(), v8_stacks.chains(), []
+    runs = {f"node {major}": Program(node) for major, node in found.items()}
+    runs[f"node {max(found)} worker"] = Program(found[max(found)], "worker")
+    try:
+        text = text_of(runs.values())
+    finally:
+        for run in runs.values():
+            run.__exit__()
+    verdicts = {name: collections.Counter() for name in runs}
+    names = {run.pid: name for name, run in runs.items()}
+    for pid, value, frames in samples(text):
+        if pid in names:
+            name = names[pid]
+            # Maglev's loops have the positions of the loop, not of what is in it.
+            verdicts[name][v8_stacks.judge(frames, known, exact=int(name.split()[1]) < 24)] += value
+    for name, verdict in verdicts.items():
+        # Before the agent knew the mappings that the process has made since.
+        unread = verdict.pop(NOT_READ, 0)
+        inside = sum(verdict.values()) - verdict["other"]
+        right = verdict["whole"] + verdict["short"]
+        print(f"{name:16} {inside:5} samples in chains: {right / max(inside, 1):.2%} right, "
+              f"{verdict['short']} short, {verdict['other']} elsewhere, {unread} not read yet", flush=True)
+        for why, n in verdict.most_common():
+            if why not in ("whole", "short", "other"):
+                print(f"    {n}: {why}")
+        if inside < 50:
+            problems.append(f"{name}: {inside} samples are too few to say anything")
+        elif inside - right > max((1 - WHOLE) * inside, 1):
+            problems.append(f"{name}: {right / inside:.2%} of the samples are right, want {WHOLE:.0%}")
+        elif verdict["short"] > SHORT * inside + 2:
+            problems.append(f"{name}: {verdict['short']} of {inside} samples lack their leaf")
+    return problems
+
+
+def toggle():
+    """Without the tracer there are native frames only, and no word about V8's."""
+    with Program(next(iter(nodes().values()))) as run:
+        text = text_of([run], more=', tracers: "native,kernel"', attached=False)
+    kinds = {kind for pid, _, frames in samples(text) if pid == run.pid for kind, *_ in frames}
+    if not kinds or kinds & {"v8js", "abort-marker"}:
+        return [f"tracer off: frames of {sorted(kinds)}"]
+    return []
+
+
+def main():
+    if not nodes():
+        return 77
+    problems = {"chains": chains, "toggle": toggle}[sys.argv[1] if len(sys.argv) > 1 else "chains"]()
+    for problem in problems:
+        print(f"FAILED: {problem}")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

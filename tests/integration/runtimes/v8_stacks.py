@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the stacks of v8_work.js must be, and whether a sample's is."""
+import os
+import re
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+WORK = os.path.join(HERE, "v8_work.js")
+MODULE = os.path.join(HERE, "v8_module.mjs")
+ROOTS = {"_start", "clone", "clone3", "__clone", "start_thread"}
+
+
+def marks(path):
+    """{mark: line} of the "AT x" comments."""
+    with open(path, encoding="utf-8") as f:
+        return {m.group(1): i for i, line in enumerate(f, 1) if (m := re.search(r"// AT (\w+)$", line))}
+
+
+def chains():
+    """{chain: frames}, leaf first: (function, file, lines). Below them come slice and what called it."""
+    at, module = marks(WORK), marks(MODULE)
+
+    def frame(name, *lines, file=WORK, upto=None):
+        lines = [(module if file == MODULE else at)[m] for m in lines]
+        return name, file, range(lines[0], at[upto] + 1) if upto else lines
+
+    burn = frame("burn", "burn_first", upto="burn_last")
+    out = {
+        "recursion": [burn, frame("recurse", "recurse_leaf")] + [frame("recurse", "recurse_call")] * 12 +
+                     [frame("recursion", "recursion")],
+        "closures": [burn, frame("adder", "adder"), frame("closures", "closures")],
+        "classes": [burn, frame("Shape.area", "shape_area"), frame("Circle.area", "circle_area"),
+                    frame("Shape.unit", "unit"), frame("classes", "classes")],
+        "parents": [burn, frame("Shape", "constructor"), frame("Circle", "circle"), frame("Shape.unit", "unit"),
+                    frame("classes", "classes")],
+        "later": [burn, frame("later", "later")],
+        "construct": [burn, frame("Shape", "constructor"), frame("construct", "construct")],
+        "generators": [burn, frame("innerNumbers", "inner_numbers"), frame("numbers", "numbers"),
+                       frame("generators", "generators")],
+        "callbacks": [burn, frame("mapped", "mapped"), frame("callbacks", "callbacks")],
+        "sorts": [burn, frame("(anonymous)", "comparator"), frame("sorts", "sorts")],
+        "reduces": [burn, frame("(anonymous)", "nested"), frame("folded", "folded"), frame("reduces", "reduces")],
+        "deopts": [burn, frame("poly", "poly"), frame("deopts", "deopts_a", "deopts_b")],
+        "inlining": [frame("third", "third_first", upto="third_last"), frame("second", "second"),
+                     frame("first", "first"), frame("inlining", "inlining")],
+        "longLoop": [frame("longLoop", "long_first", upto="long_last")],
+        "jsonLeaf": [frame("jsonLeaf", "json")],
+        "regexpLeaf": [frame("regexpLeaf", "regexp")],
+        "modules": [burn, frame("helper", "helper", file=MODULE), frame("moduleWork", "module_work", file=MODULE),
+                    frame("modules", "modules")],
+    }
+    return out
+
+
+# What V8 itself puts above or between: built-in functions, the C++ that they call, the C library.
+STUBS = {"(regular expression)", "(code)"}  # the latter before V8 11: its frames do not say what they are
+NEAR = 6  # lines of a short function around those that are marked
+
+
+def fits(frame, want, anywhere):
+    """Is FRAME (name, file, line) the function WANT, at one of its lines or (ANYWHERE) anywhere in it?"""
+    name, file, lines = want
+    if frame[0] != name and not name.endswith("." + frame[0]) or frame[1] != file:
+        return False
+    return frame[2] in lines or anywhere and min(lines) - NEAR <= frame[2] <= max(lines) + NEAR
+
+
+def judge(frames, known, exact=True):
+    """Of FRAMES, (type, name, file, line) leaf first: "whole", "short" (on the way to a chain's leaf), "other"
+    (none of the program's chains: V8's own threads, the loop around the chains), or what is wrong. Not EXACT: lines
+    of the callers may be some of the same function."""
+    if any(kind == "abort-marker" for kind, *_ in frames):
+        return "cut: " + next(name for kind, name, *_ in frames if kind == "abort-marker")
+    user = [f for f in frames if f[0] != "kernel"]
+    if not user or user[-1][1] not in ROOTS and not re.search(r"\+0x[0-9a-f]+$", user[-1][1]):
+        return "no root: " + (user[-1][1] if user else "no frames")
+    if any(name == "(code)" for _, name, *_ in user) and not any("RegExp" in name for _, name, *_ in user):
+        return "code that is no function's"
+    script = [(name, file, line) for kind, name, file, line in user if kind == "v8js" and name not in STUBS]
+    names = [name for name, *_ in script]
+    if "later" in names:
+        rest = script[:names.index("later") + 1]
+    elif "slice" in names:
+        rest = script[:names.index("slice")]
+        if not rest or rest[-1][0] not in known:
+            return "other"
+    else:
+        return "other"
+    for want in known.values():
+        if want[-1][0] != rest[-1][0]:
+            continue
+        tail = want[len(want) - len(rest):] if len(rest) <= len(want) else None
+        if tail and all(fits(f, w, i == 0 or not exact) for i, (f, w) in enumerate(zip(rest, tail))):
+            return "whole" if len(rest) == len(want) else "short"
+    return f"other frames: {' < '.join(f'{n}:{line}' for n, _, line in rest[:8])}"

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The walker and the names over recordings of program.js, one for each major version of Node.js:
+ * data/NN-KIND.rec was made by record_v8, and must give what is written here. Then the same with
+ * bytes of it changed: whatever comes of it, it ends.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "bpf/types.h"
+#include "tests/unit/agent/runtime/v8/world.h"
+
+static char out[1 << 16];
+
+/* The stack down to top(), each line a part of one of what is printed. */
+static const char *const expected[] = {
+    "leaf program.js:",
+    "step program.js:19\n",
+    "(anonymous) program.js:26\n",
+    "through program.js:25\n",
+    "recurse program.js:30\n",
+    "recurse program.js:30\n",
+    "recurse program.js:30\n",
+    "recurse program.js:30\n",
+    "top program.js:35\n",
+    "(anonymous) program.js:36\n",
+};
+
+/* Optimized; interpreted (--no-opt --no-sparkplug); baseline (--no-opt --always-sparkplug). */
+static const char *const names[] = {
+    "16",	   "18",	  "20",		 "22",		"24",
+    "16-interp",   "18-interp",	  "20-interp",	 "22-interp",	"24-interp",
+    "16-baseline", "18-baseline", "20-baseline", "22-baseline", "24-baseline",
+};
+
+static struct world *load(const char *name)
+{
+	char path[256];
+	struct world *w;
+
+	snprintf(path, sizeof(path), "%s/%s.rec", V8_DATA, name);
+	assert_int_equal(world_load(path, &w), 0);
+	return w;
+}
+
+static void stack_has_every_frame_with_name_file_and_line(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		_cleanup_(world_freep) struct world *w = load(names[i]);
+		const char *at = out;
+
+		world_stack(w, out, sizeof(out));
+		for (size_t k = 0; k < ARRAY_SIZE(expected); k++) {
+			const char *next = strstr(at, expected[k]);
+
+			if (!next)
+				fail_msg("node %s: no %s in\n%s", names[i], expected[k], out);
+			at = next + strlen(expected[k]);
+		}
+		assert_null(strstr(out, "?\n"));
+		assert_null(strstr(out, "missing"));
+	}
+}
+
+/* A generator of its own, so that a failure can be had again. */
+static uint64_t next_random(uint64_t *seed)
+{
+	*seed = *seed * 6364136223846793005ULL + 1442695040888963407ULL;
+	return *seed >> 33;
+}
+
+static void forged_memory_harms_nothing(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		_cleanup_(world_freep) struct world *w = load(names[i]);
+		uint64_t seed = i + 1;
+
+		for (int round = 0; round < 200; round++) {
+			uint32_t at = (uint32_t)(next_random(&seed) % w->n_reads);
+			struct world_read *r = &w->reads[at];
+			uint8_t before, *p;
+
+			if (r->at == UINT32_MAX)
+				continue;
+			p = w->bytes + r->at + next_random(&seed) % r->len;
+			before = *p;
+			*p = (uint8_t)next_random(&seed);
+			world_stack(w, out, sizeof(out));
+			*p = before;
+		}
+		/* And it is what it was. */
+		world_stack(w, out, sizeof(out));
+		assert_non_null(strstr(out, expected[0]));
+	}
+}
+
+/* The cookie: another function lies where this one was. */
+static void another_function_in_its_place_is_not_named(void **state)
+{
+	_cleanup_(world_freep) struct world *w = load("20");
+	const struct v8_layout *l = &w->image.layout;
+	uint32_t changed = 0;
+
+	world_stack(w, out, sizeof(out));
+	assert_non_null(strstr(out, expected[0]));
+	/* What the kernel read stays; user space, which reads the type first, finds other lengths.
+	 */
+	for (uint32_t i = 0; i < w->n_reads; i++)
+		if (w->reads[i].len == 2 && w->reads[i].at != UINT32_MAX) {
+			uint16_t type;
+
+			memcpy(&type, w->bytes + w->reads[i].at, sizeof(type));
+			if (type != l->type_shared)
+				continue;
+			type++;
+			memcpy(w->bytes + w->reads[i].at, &type, sizeof(type));
+			changed++;
+		}
+	assert_true(changed);
+	world_stack(w, out, sizeof(out));
+	assert_null(strstr(out, expected[0]));
+	assert_non_null(strstr(out, "?\n"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(stack_has_every_frame_with_name_file_and_line),
+	    cmocka_unit_test(forged_memory_harms_nothing),
+	    cmocka_unit_test(another_function_in_its_place_is_not_named),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
