@@ -37,6 +37,7 @@ enum {
 	DRAIN_MS = 100,
 	TABLES_WAIT_MS = 2000, /* at the end, for samples that lack a table */
 	FLUSH_MS = 10000,      /* at the end, for the exporters */
+	WARM_MS = 2000,	       /* at the start, for the tables of runtimes */
 };
 
 enum phase { STARTING, RUNNING, SETTLING, NAMING_LAST, FLUSHING, CLOSING };
@@ -500,6 +501,19 @@ static int start_handles(struct agent *a, struct error *err)
 	return r ? error_set(err, -EIO, "cannot set up the event loop") : 0;
 }
 
+/* Tables of runtimes that run already: their frames cannot be found after the fact. */
+static void warm_up(struct agent *a)
+{
+	uint64_t until = clock_ns(CLOCK_MONOTONIC) + WARM_MS * 1000000ULL;
+
+	/* Where policies select, most of it would be for nothing. */
+	if (a->cluster)
+		return;
+	intake_warm(a->intake);
+	while (intake_busy(a->intake) && clock_ns(CLOCK_MONOTONIC) < until && !asked_to_end(a))
+		usleep(1000);
+}
+
 /* Up to RUNNING; or, after a signal, 0 with another phase and nothing begun. */
 static int start(struct agent *a, struct error *err)
 {
@@ -553,6 +567,7 @@ static int start(struct agent *a, struct error *err)
 	window_init(&a->windows[1], c->receiver.timestamps);
 	a->windows[0].default_route = a->windows[1].default_route = router_default(a->router);
 	window_reset(&a->windows[0], 1, clock_ns(CLOCK_REALTIME));
+	warm_up(a);
 	footprint_trim();
 	if (asked_to_end(a))
 		return 0;

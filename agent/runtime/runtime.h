@@ -101,3 +101,5 @@ struct interpreter_ops {
 
 extern const struct interpreter_ops python_ops, v8_ops;
 extern const struct interpreter_ops *const runtime_table[]; /* NULL at the end */
+/* How the names of their files begin: a hint for where to look first, no more. NULL at the end. */
+extern const char *const runtime_files[];

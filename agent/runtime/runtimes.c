@@ -543,6 +543,14 @@ const char *runtimes_name(const struct runtimes *rt, uint32_t id)
 	return id < RUNTIME_MAX && rt->by_id[id] ? rt->by_id[id]->name : "runtime";
 }
 
+bool runtimes_any(const struct runtimes *rt)
+{
+	for (uint32_t id = 1; id < RUNTIME_MAX; id++)
+		if (rt->by_id[id])
+			return true;
+	return false;
+}
+
 bool runtimes_status(const struct runtimes *rt, enum kiln_tracer tracer, struct runtime_status *ret)
 {
 	for (size_t i = 0; rt->options.table[i]; i++) {

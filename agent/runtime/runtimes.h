@@ -63,6 +63,9 @@ uint32_t runtimes_space(const struct mapset *m, uint32_t id);
 /* The runtime's name, or "runtime". Any thread. */
 const char *runtimes_name(const struct runtimes *rt, uint32_t id);
 
+/* Is any runtime on? */
+bool runtimes_any(const struct runtimes *rt);
+
 struct runtime_status {
 	bool enabled;	   /* the agent has the tracer on and built in */
 	uint32_t attached; /* attachments now */

@@ -11,3 +11,5 @@ const struct interpreter_ops *const runtime_table[] = {
 #endif
     NULL,
 };
+
+const char *const runtime_files[] = {"python", "libpython", "node", "libnode", NULL};

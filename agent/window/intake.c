@@ -19,6 +19,7 @@
 #include "agent/sampler/finisher.h"
 #include "agent/sampler/sideband.h"
 #include "agent/window/runtime_frames.h"
+#include "agent/window/warm.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
 
@@ -405,6 +406,32 @@ static bool want_table(struct intake *in, struct stored_image *stored)
 	in->jobs++;
 	unwind_store_set_state(in->unwind, stored, UNWIND_WANTED);
 	return true;
+}
+
+/* The kernel does not know the process yet, so its mapset goes again if no sample comes. */
+static void warm_process(uint32_t pid, void *arg)
+{
+	struct intake *in = arg;
+	struct mapset *m;
+
+	if (mapset_store_read(in->mapsets, in->proc_dirfd, pid, 0, 0, clock_ns(CLOCK_MONOTONIC),
+			      &m) < 0)
+		return;
+	for (uint32_t i = 0; i < m->n; i++) {
+		struct stored_image *image = m->ranges[i].image;
+
+		if (image && image->image && warm_is_runtime(image->path, runtime_files))
+			(void)want_table(in, image);
+	}
+}
+
+void intake_warm(struct intake *in)
+{
+	const struct receiver_config *c = &in->config->receiver;
+
+	if (!runtimes_any(in->runtimes))
+		return;
+	warm_scan(in->proc_dirfd, c->pids, c->n_pids, runtime_files, warm_process, in);
 }
 
 /* ---- completing ------------------------------------------------------------------------------ */

@@ -39,6 +39,11 @@ void intake_drain(struct intake *in, struct window *w);
 bool intake_busy(const struct intake *in);
 /* Takes what still waits as it is. For the end of a run. */
 void intake_give_up(struct intake *in, struct window *w);
+/*
+ * Before anything is sampled: has the tables of runtimes made that run already (intake_busy() while
+ * that is under way), because their frames cannot be found after the fact.
+ */
+void intake_warm(struct intake *in);
 /* Names of runtimes' frames, for the naming; lives as long as IN. */
 struct runtimes *intake_runtimes(const struct intake *in);
 /* What the memory_limiter asks for: first what can be found again goes, then new stacks are
