@@ -213,31 +213,30 @@ KILN_INLINE int python_is_pending(const struct kiln_walk *w, uint64_t candidate)
 }
 
 /*
- * Up to 3.9 nothing on the C stack tells which frame a native one is for. A function that has just
- * been called has its frame still in a register.
+ * Up to 3.9 no struct on the C stack tells which frame a native one is for. But gcc keeps the frame
+ * in rbx for all of the function (seen in builds of 3.6 to 3.9), and at its very beginning it is an
+ * argument. One that is not linked, not yet or no more, comes in front of the chain.
  */
 KILN_GLOBAL int python_take_pending(struct kiln_walk *w)
 {
 	const uint32_t di = 5, si = 4;
+	uint64_t found;
 
 	if (!w)
 		return 0;
-	if (python_is_pending(w, w->leaf[di]))
-		w->cursor.python[PYTHON_FRAME] = w->leaf[di];
-	else if (python_is_pending(w, w->leaf[si]))
-		w->cursor.python[PYTHON_FRAME] = w->leaf[si];
-	else if (python_is_pending(w, w->leaf[ARCH_REG_BX]))
-		w->cursor.python[PYTHON_FRAME] = w->leaf[ARCH_REG_BX];
-	else if (python_is_pending(w, w->leaf[ARCH_REG_BP]))
-		w->cursor.python[PYTHON_FRAME] = w->leaf[ARCH_REG_BP];
-	else if (python_is_pending(w, w->leaf[12]))
-		w->cursor.python[PYTHON_FRAME] = w->leaf[12];
-	else if (python_is_pending(w, w->leaf[13]))
-		w->cursor.python[PYTHON_FRAME] = w->leaf[13];
-	else if (python_is_pending(w, w->leaf[14]))
-		w->cursor.python[PYTHON_FRAME] = w->leaf[14];
-	else if (python_is_pending(w, w->leaf[15]))
-		w->cursor.python[PYTHON_FRAME] = w->leaf[15];
+	found = w->regs.bx;
+	if (found == w->cursor.python[PYTHON_FRAME])
+		return 0;
+	if (!python_is_pending(w, found)) {
+		if (!w->leaf_valid || w->regs.pc - python_data(w)->eval >= KILN_PYTHON_PROLOGUE)
+			return 0;
+		found = w->leaf[di];
+		if (!python_is_pending(w, found))
+			found = w->leaf[si];
+		if (!python_is_pending(w, found))
+			return 0;
+	}
+	w->cursor.python[PYTHON_FRAME] = found;
 	return 0;
 }
 
@@ -353,8 +352,7 @@ KILN_GLOBAL int python_walk(struct kiln_walk *w)
 		if (w->cursor.python[PYTHON_ANCHOR] &&
 		    !python_in_native_frame(w, w->cursor.python[PYTHON_ANCHOR]))
 			return 0;
-		if (p->kind == KILN_PYTHON_OBJECTS && p->cframe_frame == KILN_PYTHON_NONE &&
-		    w->leaf_valid && w->regs.pc - p->eval < KILN_PYTHON_PROLOGUE)
+		if (p->kind == KILN_PYTHON_OBJECTS && p->cframe_frame == KILN_PYTHON_NONE)
 			python_take_pending(w);
 	}
 	n = w->n;

@@ -104,7 +104,7 @@ static bool read_symbols(struct probe *b, const struct image *image, const char 
 
 		memcpy(&s, cursor_bytes(&c, sizeof(s)), sizeof(s));
 		/* Most names are told apart by two letters. */
-		if (s.st_name + 4 > strings.size || strings.bad)
+		if (strings.bad || strings.size < 4 || s.st_name > strings.size - 4)
 			continue;
 		text = (const char *)strings.data + s.st_name;
 		if (!has_prefix(text, "_P") && !has_prefix(text, "Py") && !has_prefix(text, "_T") &&

@@ -87,7 +87,7 @@ static bool parse_memory(struct recording *r, const char *line)
 		return false;
 	hex = line + at;
 	p->bytes = malloc(strlen(hex) / 2 + 1);
-	for (int byte; p->bytes && (byte = nibble(hex[0]) << 4 | nibble(hex[1])) >= 0; hex += 2)
+	for (int byte; p->bytes && (byte = nibble(hex[0]) * 16 | nibble(hex[1])) >= 0; hex += 2)
 		p->bytes[p->size++] = (uint8_t)byte;
 	r->n_pieces++;
 	return p->bytes != NULL;
