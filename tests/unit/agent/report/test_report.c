@@ -14,6 +14,8 @@ static struct {
 	} exporters[META_EXPORTERS_MAX + 3];
 	size_t n_exporters;
 	size_t n_policies;
+	const struct runtimes *runtimes;
+	struct runtime_status python; /* the only runtime that is built in */
 } world;
 
 static struct config config;
@@ -41,10 +43,19 @@ void policies_applied(const struct policies *p,
 		each(100 + i, (uint32_t)i + 1, arg);
 }
 
+bool runtimes_status(const struct runtimes *rt, enum kiln_tracer tracer, struct runtime_status *ret)
+{
+	if (tracer != TRACER_PYTHON)
+		return false;
+	*ret = world.python;
+	return true;
+}
+
 static void fill(bool policies)
 {
-	const struct report_sources from = {
-	    .config = &config, .policies = policies ? (struct policies *)&world : NULL};
+	const struct report_sources from = {.config = &config,
+					    .policies = policies ? (struct policies *)&world : NULL,
+					    .runtimes = world.runtimes};
 
 	memset(&report, 0, sizeof(report));
 	report_fill(&from, &texts, &report);
@@ -79,6 +90,33 @@ static void every_tracer_is_named_once(void **state)
 	assert_int_equal(report.n_tracers, ARRAY_SIZE(names));
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		(void)tracer(names[i]);
+}
+
+static void a_runtime_is_loaded_and_names_the_version_that_it_cannot_read(void **state)
+{
+	world.runtimes = (const struct runtimes *)&world;
+	world.python = (struct runtime_status){.enabled = true, .unsupported = ""};
+	fill(false);
+	assert_int_equal(report.tracers[tracer("python")].state, META_TRACER_LOADED);
+	assert_null(report.tracers[tracer("python")].reason);
+	assert_int_equal(report.tracers[tracer("v8")].state, META_TRACER_UNAVAILABLE);
+	world.python.unsupported = "9.9 is not known";
+	fill(false);
+	assert_int_equal(report.tracers[tracer("python")].state, META_TRACER_LOADED);
+	assert_string_equal(report.tracers[tracer("python")].reason, "9.9 is not known");
+	/* Others are read: one that is not is no news. */
+	world.python.attached_ever = 1;
+	fill(false);
+	assert_null(report.tracers[tracer("python")].reason);
+}
+
+static void a_runtime_that_is_off_is_disabled(void **state)
+{
+	world.runtimes = (const struct runtimes *)&world;
+	world.python = (struct runtime_status){.enabled = false, .unsupported = ""};
+	config.receiver.tracers = 0;
+	fill(false);
+	assert_int_equal(report.tracers[tracer("python")].state, META_TRACER_DISABLED);
 }
 
 static void a_tracer_that_does_not_work_says_why(void **state)
@@ -206,6 +244,8 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 	    T(every_tracer_is_named_once),
+	    T(a_runtime_is_loaded_and_names_the_version_that_it_cannot_read),
+	    T(a_runtime_that_is_off_is_disabled),
 	    T(a_tracer_that_does_not_work_says_why),
 	    T(every_loss_counts),
 	    T(exporters_are_copied_and_cut),
