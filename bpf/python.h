@@ -213,9 +213,10 @@ KILN_INLINE int python_is_pending(const struct kiln_walk *w, uint64_t candidate)
 }
 
 /*
- * Up to 3.9 no struct on the C stack tells which frame a native one is for. But gcc keeps the frame
- * in rbx for all of the function (seen in builds of 3.6 to 3.9), and at its very beginning it is an
- * argument. One that is not linked, not yet or no more, comes in front of the chain.
+ * Up to 3.10 a frame object belongs to one native frame, but while that is entered or left it is
+ * not, or not any more, at the head of the chain. gcc keeps it in rbx for all of the function (seen
+ * in builds of 3.6 to 3.10), and at its very beginning it is an argument. 1: the head is that of
+ * the native frame in w->regs now; 0: not known.
  */
 KILN_GLOBAL int python_take_pending(struct kiln_walk *w)
 {
@@ -225,19 +226,19 @@ KILN_GLOBAL int python_take_pending(struct kiln_walk *w)
 	if (!w)
 		return 0;
 	found = w->regs.bx;
-	if (found == w->cursor.python[PYTHON_FRAME])
-		return 0;
-	if (!python_is_pending(w, found)) {
-		if (!w->leaf_valid || w->regs.pc - python_data(w)->eval >= KILN_PYTHON_PROLOGUE)
-			return 0;
-		found = w->leaf[di];
-		if (!python_is_pending(w, found))
+	if (w->leaf_valid && w->regs.pc - python_data(w)->eval < KILN_PYTHON_PROLOGUE) {
+		/* rbx may still be the caller's, which is such a function as well. */
+		if (python_is_pending(w, w->leaf[di]))
+			found = w->leaf[di];
+		else if (python_is_pending(w, w->leaf[si]))
 			found = w->leaf[si];
-		if (!python_is_pending(w, found))
-			return 0;
 	}
+	if (found == w->cursor.python[PYTHON_FRAME])
+		return 1;
+	if (!python_is_pending(w, found))
+		return 0;
 	w->cursor.python[PYTHON_FRAME] = found;
-	return 0;
+	return 1;
 }
 
 KILN_INLINE int python_stop(struct kiln_walk *w, enum kiln_missing why)
@@ -347,14 +348,11 @@ KILN_GLOBAL int python_walk(struct kiln_walk *w)
 			walk_missing(w, KILN_RUNTIME_PYTHON, KILN_MISSING_NO_THREAD);
 		return 0;
 	}
+	if (fresh && !(p->kind == KILN_PYTHON_OBJECTS && python_take_pending(w)) &&
+	    w->cursor.python[PYTHON_ANCHOR] &&
+	    !python_in_native_frame(w, w->cursor.python[PYTHON_ANCHOR]))
+		return 0;
 	start = w->cursor.python[PYTHON_FRAME];
-	if (fresh) {
-		if (w->cursor.python[PYTHON_ANCHOR] &&
-		    !python_in_native_frame(w, w->cursor.python[PYTHON_ANCHOR]))
-			return 0;
-		if (p->kind == KILN_PYTHON_OBJECTS && p->cframe_frame == KILN_PYTHON_NONE)
-			python_take_pending(w);
-	}
 	n = w->n;
 	frames = w->runtime_frames;
 	limit = w->limit;
