@@ -87,8 +87,8 @@ static bool parse_memory(struct recording *r, const char *line)
 		return false;
 	hex = line + at;
 	p->bytes = malloc(strlen(hex) / 2 + 1);
-	for (int byte; p->bytes && (byte = nibble(hex[0]) * 16 | nibble(hex[1])) >= 0; hex += 2)
-		p->bytes[p->size++] = (uint8_t)byte;
+	for (; p->bytes && nibble(hex[0]) >= 0 && nibble(hex[1]) >= 0; hex += 2)
+		p->bytes[p->size++] = (uint8_t)(nibble(hex[0]) << 4 | nibble(hex[1]));
 	r->n_pieces++;
 	return p->bytes != NULL;
 }
