@@ -68,7 +68,13 @@ export class Flame {
 		canvas.addEventListener("mouseleave", () => options.tip(null));
 		canvas.addEventListener("click", (e) => this.click(e));
 		canvas.addEventListener("keydown", (e) => this.key(e));
-		new ResizeObserver(() => this.draw()).observe(canvas.parentElement);
+		this.atEnd = true;    // a flame graph is looked at from its ground, until someone scrolls up
+		const box = canvas.parentElement;
+		box.addEventListener("scroll", () => {
+			if (box.scrollTop === this.placed) return; // we did it, and since then the box may have become lower
+			this.atEnd = box.scrollTop + box.clientHeight >= box.scrollHeight - 4;
+		}, { passive: true });
+		new ResizeObserver(() => this.draw()).observe(box);
 	}
 
 	show(root) { this.root = root; this.draw(); }
@@ -113,12 +119,15 @@ export class Flame {
 		const { canvas } = this, box = canvas.parentElement, full = box.clientWidth;
 		if (!full || !this.root) return;
 		const rows = this.layout(full), ratio = Math.min(window.devicePixelRatio || 1, 2);
-		const height = Math.max(rows, 3) * ROW + 2, atEnd = box.scrollTop + box.clientHeight >= box.scrollHeight - 4;
+		const height = Math.max(rows, 3) * ROW + 2, atEnd = this.atEnd;
 		if (canvas.width !== Math.round(full * ratio) || canvas.height !== Math.round(height * ratio)) {
 			canvas.width = Math.round(full * ratio);
 			canvas.height = Math.round(height * ratio);
 			canvas.style.height = height + "px";
-			if (!this.icicle && (atEnd || !this.drawn)) box.scrollTop = box.scrollHeight;
+		}
+		if (!this.icicle && (atEnd || !this.drawn)) {
+			box.scrollTop = box.scrollHeight;
+			this.placed = box.scrollTop;
 		}
 		this.drawn = true;
 		const g = canvas.getContext("2d"), style = getComputedStyle(document.documentElement);
