@@ -20,8 +20,8 @@ service:
 
 
 class Live(kiln_agent.Agent):
-    def __init__(self, folded, more=""):
-        super().__init__(config=CONFIG % (folded, more))
+    def __init__(self, folded, more="", arguments=()):
+        super().__init__(*arguments, config=CONFIG % (folded, more))
         deadline = time.monotonic() + 30
         while not re.search(r"profiling at", self.stderr()):
             assert self.process.poll() is None and time.monotonic() < deadline, self.stderr()

@@ -195,6 +195,8 @@ def test_looks(browser, live):
         assert browser.js(f"""[...document.querySelectorAll('button, input, select, canvas')]
             .filter(e => e.getBoundingClientRect().right > {width}).map(e => e.outerHTML)""") == [], f"{name}: cut off"
         assert browser.js("document.documentElement.dataset.theme") == ("dark" if dark else "light")
+        # A flame graph that is higher than its place shows its ground.
+        browser.wait("(b => b.scrollTop + b.clientHeight >= b.scrollHeight - 4)(document.getElementById('upper'))")
         assert browser.js(f"document.getElementById('legend').getBoundingClientRect().bottom < {height}"), name
         shot(browser, name)
         # Everything that can be pressed has a name, and texts stand out from what is behind them.
