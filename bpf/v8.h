@@ -32,23 +32,34 @@ enum {
 	V8_LEAF_FUNCTION = 5,  /* DWARF number of rdi, where the callee is when it is entered */
 };
 
+/* Of struct kiln_runtime_cursor's part: the function that was looked up last. */
+enum { V8_CURSOR_FUNCTION, V8_CURSOR_SHARED, V8_CURSOR_COOKIE };
+
 /* FUNCTION's SharedFunctionInfo and its cookie. 0, or an enum kiln_missing. */
-KILN_INLINE int v8_shared(const struct kiln_v8 *v, uint64_t function, uint64_t *ret_shared,
-			  uint32_t *ret_cookie)
+KILN_INLINE int v8_shared(struct kiln_walk *w, const struct kiln_v8 *v, uint64_t function,
+			  uint64_t *ret_shared, uint32_t *ret_cookie)
 {
-	uint64_t shared = 0, lengths = 0, flags = 0;
+	uint64_t shared = 0, words[2] = {0, 0};
 
 	if ((function & V8_TAG_MASK) != V8_TAG)
 		return KILN_MISSING_BROKEN;
+	/* Recursion: the last one again. */
+	if (w->cursor.v8[V8_CURSOR_FUNCTION] == function) {
+		*ret_shared = w->cursor.v8[V8_CURSOR_SHARED];
+		*ret_cookie = (uint32_t)w->cursor.v8[V8_CURSOR_COOKIE];
+		return 0;
+	}
 	if (env_read(&shared, 8, function - V8_TAG + v->shared))
 		return KILN_MISSING_READ;
 	if ((shared & V8_TAG_MASK) != V8_TAG)
 		return KILN_MISSING_BROKEN;
-	if (env_read(&lengths, 8, shared - V8_TAG + v->lengths) ||
-	    env_read(&flags, 8, shared - V8_TAG + v->flags))
+	if (env_read(words, sizeof(words), shared - V8_TAG + v->lengths))
 		return KILN_MISSING_READ;
 	*ret_shared = shared;
-	*ret_cookie = v8_cookie(lengths, flags);
+	*ret_cookie = v8_cookie(words[0], words[1]);
+	w->cursor.v8[V8_CURSOR_FUNCTION] = function;
+	w->cursor.v8[V8_CURSOR_SHARED] = shared;
+	w->cursor.v8[V8_CURSOR_COOKIE] = *ret_cookie;
 	return 0;
 }
 
@@ -58,7 +69,7 @@ KILN_INLINE int v8_emit(struct kiln_walk *w, const struct kiln_v8 *v, uint32_t k
 {
 	uint64_t shared = 0;
 	uint32_t cookie = 0;
-	int r = v8_shared(v, function, &shared, &cookie);
+	int r = v8_shared(w, v, function, &shared, &cookie);
 
 	if (r) {
 		walk_missing(w, KILN_RUNTIME_V8, (enum kiln_missing)r);

@@ -29,11 +29,10 @@ struct kiln_v8 {
 	uint32_t interpreter_size;  /* bytes */
 	uint32_t interpreter_frame; /* from here on in it the frame is there */
 	uint16_t shared;	    /* of JSFunction */
-	uint16_t lengths;	    /* of SharedFunctionInfo: three u16 */
-	uint16_t flags;		    /* of SharedFunctionInfo: two u32 */
+	uint16_t lengths; /* of SharedFunctionInfo: three u16, then at 8 two u32 of flags */
 	uint8_t wasm_from, wasm_to; /* frame types [from, to) */
 	uint8_t regexp;		    /* frame type; 0: has none */
-	uint8_t pad[7];
+	uint8_t pad[9];
 };
 KILN_ASSERT_SIZE(kiln_v8, 32);
 

@@ -273,6 +273,9 @@ static int check(const struct v8_layout *l, const struct v8_places *p, struct er
 			missing = "a constant of the version";
 	if (!p->builtins.name || !p->builtins_size.name || !p->interpreter.name)
 		missing = "the built-in functions (no symbol table)";
+	/* The walker reads both at once. */
+	if (l->shared_flags != l->shared_lengths + 8)
+		missing = "that flags come right after the lengths of a function";
 	if (!missing)
 		return 0;
 	return error_set(err, -ENOTSUP, "V8 %d.%d.%d: nothing says %s", l->major, l->minor,

@@ -65,7 +65,6 @@ static void tell_kernel(const struct v8_layout *l, struct kiln_v8 *k)
 {
 	k->shared = (uint16_t)l->function_shared;
 	k->lengths = (uint16_t)l->shared_lengths;
-	k->flags = (uint16_t)l->shared_flags;
 	k->wasm_from = (uint8_t)l->frame_wasm;
 	k->wasm_to = (uint8_t)l->frame_wasm_end;
 	k->regexp = (uint8_t)l->frame_regexp;

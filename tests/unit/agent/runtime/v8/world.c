@@ -64,6 +64,9 @@ int world_memory(void *arg, uint64_t address, void *dst, size_t len)
 			r = &w->reads[i];
 	if (!r && w->pid)
 		r = record_read(w, address, len);
+	/* Two words that were read one by one. */
+	if (!r && len == 16 && world_memory(w, address, dst, 8) == 0)
+		return world_memory(w, address + 8, (uint8_t *)dst + 8, 8);
 	if (!r || r->at == UINT32_MAX)
 		return -EFAULT;
 	memcpy(dst, w->bytes + r->at, len);
