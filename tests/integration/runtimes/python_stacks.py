@@ -10,6 +10,7 @@ import subprocess
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 EVAL = re.compile(r"_PyEval_EvalFrameDefault(\.cold)?")
+BETWEEN = "between two chains"
 ROOTS = {"_start", "clone", "clone3", "__clone", "__clone3"}
 
 
@@ -86,6 +87,10 @@ def wrong(sample, said):
     if not frames:
         return "no frames of Python"
     if not any(linear(frames, chain, said["file"]) for chain in said["chains"]):
+        # On the way from one chain to the next: whole, but not at work.
+        if frames[0][0] != "work" and any(linear(frames[-n:], chain[-n:], said["file"])
+                                          for chain in said["chains"] for n in [3] if "*" not in chain[-n:]):
+            return BETWEEN
         return "other frames: " + " < ".join(f"{name}:{line}" for name, _, line in frames[:6])
     # A native frame of the interpreter has the frames of its own, but one that is just entered or left.
     evals = [i for i, (kind, name) in enumerate(sample.frames) if kind == "native" and EVAL.fullmatch(name)]
@@ -113,6 +118,7 @@ receivers:
   profiling:
     samples_per_second: {hz}
     reporter_interval: {seconds}s
+    unwind_table_memory_mib: 96
 {more}
 exporters:
   debug: {{export_function_file: true, ignore_profiles_without_container_id: false}}

@@ -6,6 +6,7 @@ import collections
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -16,8 +17,10 @@ from kiln import agent  # noqa: E402
 import python_stacks  # noqa: E402
 
 COMPLETE = 0.99
+BETWEEN = 0.05  # of the samples may be taken on the way from one chain to the next
 SPECIAL = 0.95  # of processes that start, fork and load meanwhile
 NOT_READ = "cut: [python: not read yet]"
+BEFORE = {NOT_READ, "cut: [incomplete: no unwind table]", "cut: [incomplete: process not known]"}
 PROGRAMS = os.environ.get("KILN_RUNTIME_PROGRAMS", "")
 WORK = os.path.join(python_stacks.HERE, "python_work.py")
 
@@ -30,18 +33,41 @@ def judge(name, samples, said, least=40, complete=COMPLETE):
     for s in samples:
         reason = python_stacks.wrong(s, said)
         total += s.value
-        if reason != NOT_READ:
+        if reason not in BEFORE:
             shown += s.value
             why[reason] += s.value
-    right = why.pop(None, 0)
-    print(f"{name:22} {total:6} samples, {total - shown:4} before attaching, {right / max(shown, 1):8.2%} complete", flush=True)
+    right, between = why.pop(None, 0), why.pop(python_stacks.BETWEEN, 0)
+    shown -= between
+    print(f"{name:12} {total:6} samples, {total - shown - between:4} before attaching, {between:3} between chains, "
+          f"{right / max(shown, 1):8.2%} complete", flush=True)
     for reason, n in why.most_common(3):
         print(f"    {n:4} {reason}")
     if shown < least:
         return [f"{name}: {shown} samples are too few"]
     if shown - right > max((1 - complete) * shown, 1):
         return [f"{name}: {right / shown:.2%} of the samples are complete"]
+    if between > max(BETWEEN * shown, 4):
+        return [f"{name}: {between} of {shown} samples show no work"]
     return []
+
+
+def run_until_seen(a, pids, seconds):
+    """Waits until Python's frames of each of PIDS are shown, as long as that takes; SECONDS later the agent has ended.
+    A machine that has other work takes its time to compile tables. The samples, or raises."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and a.process.poll() is None:
+        seen = set()
+        for sample in a.stdout().split("New Sample")[1:]:
+            if "Instrumentation: cpython" in sample:
+                seen.update(map(int, re.findall(r"process\.pid: (\d+)", sample)))
+        if set(pids) <= seen:
+            break
+        time.sleep(0.5)
+    time.sleep(seconds)
+    status = a.stop()
+    if status:
+        raise RuntimeError(f"agent: exit {status}: {a.stderr()[-500:]}")
+    return a.samples()
 
 
 def chains():
@@ -51,11 +77,8 @@ def chains():
         programs = {version: stack.enter_context(python_stacks.Program(python))
                     for version, python in python_stacks.interpreters().items()}
         pids = sum((["--pid", p.pid] for p in programs.values()), [])
-        with agent.Agent("--duration", "12s", *pids, config=python_stacks.config()) as a:
-            status = a.wait(90)
-            if status:
-                return [f"agent: exit {status}: {a.stderr()[-500:]}"]
-            samples = a.samples()
+        with agent.Agent(*pids, config=python_stacks.config()) as a:
+            samples = run_until_seen(a, [p.pid for p in programs.values()], 10)
     for version, program in programs.items():
         problems += judge(version, [s for s in samples if s.pid == program.pid], program.said)
     return problems
@@ -87,13 +110,16 @@ def special():
     newest, older = found.get("3.13.0") or found["debian"], found.get("3.9.18") or found["debian"]
     library = next((p for p in [os.path.expanduser("~/.pyenv/versions/3.11.7/lib/libpython3.11.so.1.0"),
                                 "/usr/lib/x86_64-linux-gnu/libpython3.11.so.1.0"] if os.path.exists(p)), None)
+    brief = found.get("3.12.1") or found["debian"]
+    # Not all of Python on the machine: this program is some, too.
+    names = {re.escape(os.path.basename(os.path.realpath(p))) for p in (newest, older, brief)}
     problems, programs = [], {}
     with contextlib.ExitStack() as stack:
         def start(name, command, **environment):
             programs[name] = stack.enter_context(python_stacks.Program(*command, env=environment))
 
         start("threads", [newest, "--thread"])
-        with agent.Agent("--duration", "11s", "--process-filter", r"^(python3.*|python-.*)$",
+        with agent.Agent("--process-filter", f"^(python-.*|{'|'.join(sorted(names))})$",
                          config=python_stacks.config()) as a:
             time.sleep(1)
             start("workers", [older, "--fork", "2", "recursion", "classes"])
@@ -103,12 +129,10 @@ def special():
                 start("late", [os.path.join(PROGRAMS, "python-embed"), library, WORK, "--embedded", "by_sorted"],
                       PYTHONHOME=home)
             start("forged", [os.path.join(PROGRAMS, "python-forged")])
-            short = Short(found.get("3.12.1") or found["debian"])
+            short = Short(brief)
             stack.callback(short.close)
-            status = a.wait(90)
-            if status:
-                return [f"agent: exit {status}: {a.stderr()[-500:]}"]
-            samples = a.samples()
+            pids = sum((p.said.get("pids", []) for p in programs.values()), [])
+            samples = run_until_seen(a, [*pids, programs["forged"].pid], 7)
         after = programs["exec"].rest()
     for name, program in programs.items():
         said = program.said
@@ -122,11 +146,9 @@ def special():
         if name == "late":
             mine = [s for s in mine if python_stacks.python_frames(s) and not starting(s)]
         problems += judge(name, mine, said, least=15, complete=SPECIAL)
-    for name, needed in (("exec", 2), ("workers", 2)):
-        pids = programs[name].said["pids"]
-        seen = {(s.pid, s.exe) for s in samples if s.pid in pids and python_stacks.python_frames(s)}
-        if len(seen) < needed:
-            problems.append(f"{name}: Python's frames only in {seen}")
+    if not any(s.pid == programs["exec"].pid and s.exe != os.path.basename(os.path.realpath(older)) and
+               python_stacks.python_frames(s) for s in samples):
+        problems.append("exec: no Python's frames of the program that it became")
     print(f"{short.n} short processes")
     return problems + toggle(newest)
 
