@@ -138,6 +138,18 @@ def measure_policies(table, cluster, agents, meter, count, goals):
     print(f"    {middle['updates']} messages; {others(meter)}", flush=True)
 
 
+@contextlib.contextmanager
+def words_of(operator):
+    """What the operator said last, when it is the one that went."""
+    try:
+        yield
+    except (RuntimeError, KeyError, OSError) as e:
+        status = operator.process.poll()
+        with open(operator.log, encoding="utf-8") as f:
+            raise RuntimeError(f"{str(e)[:300]}; operator: {'runs' if status is None else f'status {status}'}: "
+                               f"{f.read()[-400:]}") from e
+
+
 def measure(table, cluster, url, process, program, pods, count, seconds):
     goals = {"cold": 30, "rss": 650 * max(count / 5000, 0.2), "share": 0.2, "event": 20, "broadcast": 1000}
 
@@ -152,6 +164,7 @@ def measure(table, cluster, url, process, program, pods, count, seconds):
         operator = stack.enter_context(base.Operator(cluster.kubeconfig_of(url, d), d, "--stream-address", address,
                                                      "--stream-cert", cert, "--stream-key", key))
         operator.wait_ready(300)
+        stack.enter_context(words_of(operator))
         base.wait("lead", lambda: operator.metrics()["leader_election_master_status{name=\"kiln-operator\"}"] == 1)
         time.sleep(4)
         table.add(f"node stream, {count} agents, {pods} pods: RSS before", operator.memory()[0], "MiB")
