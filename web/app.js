@@ -9,7 +9,7 @@ import { toSvg, save, profileQuery } from "./export.js";
 const $ = (id) => document.getElementById(id);
 const model = new Model();
 const FILTERS = ["process", "thread", "namespace", "pod", "container"];
-const TABLE_ROWS = 300, OPTIONS = 400, REDRAW_MS = 500;
+const TABLE_ROWS = 150, OPTIONS = 400, REDRAW_MS = 500;
 
 const state = {
 	view: "flame", window: "60", base: "", kind: "0", group: "process", search: "", chosen: "",
