@@ -356,6 +356,7 @@ int sample(struct bpf_perf_event_data *ctx)
 	struct record_scratch *r;
 	struct kiln_walk *w;
 	int policy, fresh = 0, has_user;
+	uint64_t len;
 	long got;
 
 	if (!tgid)
@@ -455,9 +456,16 @@ int sample(struct bpf_perf_event_data *ctx)
 			size += sizeof(struct kiln_resume) + r->head.dump_len;
 	}
 	r->head.size = size;
-	if (size < sizeof(r->head) || size > KILN_RECORD_MAX)
+	len = size;
+	/* One bound after the other and 64 bits wide: what the compiler makes of both at once is
+	 * more than older verifiers follow. */
+	asm volatile("" : "+r"(len));
+	if (len > KILN_RECORD_MAX)
 		return 0;
-	if (bpf_ringbuf_output(&ring, r, size, fresh ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP))
+	asm volatile("" : "+r"(len));
+	if (len < sizeof(r->head))
+		return 0;
+	if (bpf_ringbuf_output(&ring, r, len, fresh ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP))
 		stat->n[KILN_STAT_RING_FULL]++;
 	return 0;
 }

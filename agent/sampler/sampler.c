@@ -33,15 +33,25 @@ struct sampler {
 	void *consume_arg;
 };
 
+enum { VERIFIER_LINES = 60 }; /* of its log's end, where the reason is */
+
 static int libbpf_print(enum libbpf_print_level level, const char *format, va_list args)
 {
-	char line[512];
+	_cleanup_free_ char *text = NULL;
+	char *line, *from;
 
 	if (level > LIBBPF_INFO && log_get_level() > LOG_DEBUG)
 		return 0;
-	vsnprintf(line, sizeof(line), format, args);
-	line[strcspn(line, "\n")] = 0;
-	log_debug("libbpf", "%s", line);
+	/* One message holds the verifier's whole log. */
+	if (vasprintf(&text, format, args) < 0)
+		return 0;
+	from = text + strlen(text);
+	for (int i = 0; i <= VERIFIER_LINES && from > text; i++)
+		while (from > text && *--from != '\n')
+			;
+	while ((line = strsep(&from, "\n")))
+		if (*line)
+			log_debug("libbpf", "%s", line);
 	return 0;
 }
 
