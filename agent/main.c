@@ -5,6 +5,7 @@
  */
 #include "agent/agent.h"
 #include "agent/config/config.h"
+#include "lib/core_dump.h"
 #include "lib/log.h"
 
 /*
@@ -60,7 +61,8 @@ int main(int argc, char **argv)
 	_cleanup_(config_freep) struct config *config = NULL;
 	enum config_action action;
 	struct error err = {0};
-	int r = config_load(argc, argv, (const char *const *)environ, &config, &action, &err);
+	int no_core = core_dump_forbid(),
+	    r = config_load(argc, argv, (const char *const *)environ, &config, &action, &err);
 
 	if (r < 0)
 		return fail(r, &err);
@@ -70,6 +72,8 @@ int main(int argc, char **argv)
 		return print("kiln-agent " KILN_VERSION "\n");
 	if (config->verbose)
 		log_set_level(LOG_DEBUG);
+	if (no_core < 0)
+		log_warn("agent", "core files cannot be forbidden: %s", strerror(-no_core));
 	r = config->check ? agent_check(config, &err) : agent_run(config, &err);
 	return r < 0 ? fail(r, &err) : EXIT_DONE;
 }

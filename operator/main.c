@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kiln-operator: options in, exit code out. Everything between is operator_run(). */
+#include "lib/core_dump.h"
+#include "lib/log.h"
 #include "operator/operator.h"
 
 /*
@@ -14,7 +16,7 @@ int main(int argc, char **argv)
 	struct operator_options options;
 	enum options_action action;
 	struct error err = {0};
-	int r = options_parse(argc, argv, &options, &action, &err);
+	int no_core = core_dump_forbid(), r = options_parse(argc, argv, &options, &action, &err);
 
 	if (r < 0) {
 		fprintf(stderr, "kiln-operator: %s\n", err.message);
@@ -27,6 +29,8 @@ int main(int argc, char **argv)
 		return fflush(stdout) == 0 ? 0 : 1;
 	}
 	log_set_level(options.level);
+	if (no_core < 0)
+		log_warn("operator", "core files cannot be forbidden: %s", strerror(-no_core));
 	r = operator_run(&options, &err);
 	if (r < 0)
 		fprintf(stderr, "kiln-operator: %s\n", err.message[0] ? err.message : strerror(-r));

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the agent starts, ends, and refuses: exit codes, signals, files and ports that cannot be had."""
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -11,6 +12,13 @@ import pytest
 
 from parts import (SANITIZER, WAIT, agent as kiln, folded, free_port, pprof_sum, profiling)
 
+KUBECONFIG = """apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:%d"}}]
+users: [{name: u, user: {token: kiln-secret-of-the-test}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+"""
 NEEDED = ("bpf", "perfmon", "sys_ptrace", "syslog", "dac_read_search", "checkpoint_restore")
 
 
@@ -262,3 +270,31 @@ def test_enough_capabilities_are_enough(copy, busy, keep):
     done = with_capabilities(copy, keep, "--stdout", "--duration", "2s")
     assert done.returncode == 0, done.stderr
     assert "New Sample" in done.stdout
+
+
+def aborted_core(command, where, ready, **options):
+    """The core file that COMMAND leaves in WHERE when it is aborted, or None."""
+    p = subprocess.Popen(command, cwd=where, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY,) * 2), **options)
+    try:
+        time.sleep(ready)
+        p.send_signal(signal.SIGABRT)
+        assert p.wait(WAIT) == -signal.SIGABRT
+    finally:
+        p.kill()
+    cores = [name for name in os.listdir(where) if name.startswith("core")]
+    return os.path.join(where, cores[0]) if cores else None
+
+
+@pytest.mark.skipif(SANITIZER != "", reason="sanitizers take SIGABRT")
+def test_no_core_file_tells_a_secret(tmp_path):
+    for name in ("other", "agent", "operator"):
+        (tmp_path / name).mkdir()
+    if not aborted_core(["sleep", "60"], tmp_path / "other", 0.3):
+        pytest.skip("this machine writes no core files")
+    secret = {**os.environ, "OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer kiln-secret-of-the-test"}
+    command = [kiln.binary(), "--collection-agent", f"127.0.0.1:{free_port()}", "--disable-tls"]
+    assert aborted_core(command, tmp_path / "agent", 3, env=secret) is None
+    operator = [os.path.join(os.path.dirname(kiln.binary()), "kiln-operator"), "--kubeconfig", str(tmp_path / "config")]
+    (tmp_path / "config").write_text(KUBECONFIG % free_port())
+    assert aborted_core(operator, tmp_path / "operator", 2) is None
