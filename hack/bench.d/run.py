@@ -3,7 +3,7 @@
 """Measures what Kiln costs on this machine and prints one table: what, measured, goal (docs: budgets).
 
 usage: hack/bench [--quick] [--only PART[,PART]] [--json FILE] [PART...]
-PARTS: bpf cpu memory tables stacks bytes operator stream live
+PARTS: bpf cpu memory tables stacks bytes runtimes operator stream live
 
 Nothing here is a test: a goal that is missed is shown, not failed. What cannot be measured (a program is not
 built, the machine lacks something) is named, and the exit status is 1."""
@@ -29,6 +29,7 @@ from kiln import agent, workload  # noqa: E402
 
 import bench_live  # noqa: E402
 import bench_operator  # noqa: E402
+import bench_runtimes  # noqa: E402
 import bench_stream  # noqa: E402
 
 CPUS = os.cpu_count()
@@ -290,7 +291,7 @@ def bench_bytes(table, quick):
 
 
 PARTS = {"bpf": bench_bpf, "cpu": bench_cpu, "memory": bench_memory, "tables": bench_tables, "stacks": bench_stacks,
-         "bytes": bench_bytes, "operator": bench_operator.bench, "stream": bench_stream.bench,
+         "bytes": bench_bytes, "runtimes": bench_runtimes.bench, "operator": bench_operator.bench, "stream": bench_stream.bench,
          "live": bench_live.bench}
 
 

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What frames of runtimes cost: eight web servers in Python and eight in Node.js, each under load by itself, sampled with
+their tracers on and off in turn. Off, the same stacks are walked as native ones, on the same caches: so the time for
+a frame is compared, not that of another program."""
+import contextlib
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+
+from kiln import agent
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+PROCESSES, HZ = 8, 97
+CONFIG = """
+receivers:
+  profiling: {samples_per_second: %(hz)d, reporter_interval: 5s, tracers: "%(tracers)s", process_filter: "^(python|node|MainThread)"}
+exporters:
+  folded_file: {path: "%(path)s"}
+extensions:
+  health_check: {endpoint: "127.0.0.1:%(port)d"}
+service:
+  extensions: [health_check]
+  pipelines:
+    profiles: {receivers: [profiling], exporters: [folded_file]}
+"""
+
+
+@contextlib.contextmanager
+def servers(kinds, seconds):
+    running = [subprocess.Popen([program, os.path.join(HERE, script), str(seconds)], stdout=subprocess.DEVNULL)
+               for program, script in kinds for _ in range(PROCESSES)]
+    try:
+        time.sleep(5)  # compiled and warm
+        if any(p.poll() is not None for p in running):
+            raise RuntimeError("a web server ended at once")
+        yield
+    finally:
+        for p in running:
+            p.kill()
+            p.wait()
+
+
+def frames_a_sample(path):
+    samples = frames = 0
+    with open(path, encoding="utf-8") as f:
+        for line in f:
+            stack, _, n = line.rstrip().rpartition(" ")
+            samples += int(n)
+            frames += int(n) * (stack.count(";") + 1)
+    return frames / max(samples, 1)
+
+
+def measure(tracers, seconds, where):
+    """(ns a run, frames a sample, share of complete walks, RSS in MiB, frames that are missing)"""
+    path, port = os.path.join(where, "stacks.txt"), 13190 + os.getpid() % 500
+    with agent.Agent(config=CONFIG % {"hz": HZ, "tracers": tracers, "path": path, "port": port}) as a:
+        url = f"http://127.0.0.1:{port}"
+        a.wait_ready(url=url + "/readyz")
+        time.sleep(6)  # tables and names are there
+        before = agent.metrics(url + "/metrics")
+        time.sleep(seconds)
+        after = agent.metrics(url + "/metrics")
+        with open(f"/proc/{a.process.pid}/status", encoding="utf-8") as f:
+            rss = int(re.search(r"RssAnon:\s+(\d+)", f.read())[1]) / 1024
+
+    def grown(key):
+        return after.get(key, 0) - before.get(key, 0)
+
+    walks = grown("kiln_unwind_end_total") - grown('kiln_unwind_end_total{reason="none"}')
+    depth = frames_a_sample(path)
+    return (grown("kiln_bpf_run_nanoseconds_total") / max(grown("kiln_samples_total"), 1), depth,
+            grown('kiln_unwind_end_total{reason="root"}') / max(walks, 1), rss, grown("kiln_runtime_missing_total"))
+
+
+def bench(table, quick):
+    kinds = [(shutil.which(program), script) for program, script in (("python3", "web.py"), ("node", "web.js"))]
+    if not all(program for program, _ in kinds):
+        table.lack("frames of Python and Node.js", "python3 or node is not installed")
+        return
+    rounds, seconds = (1, 8) if quick else (3, 20)
+    got = {"all": [], "native,kernel,go": []}
+    with tempfile.TemporaryDirectory(prefix="kiln-bench-") as where, \
+            servers(kinds, rounds * 2 * (seconds + 30) + 60):
+        for _ in range(rounds):
+            for tracers, rows in got.items():
+                rows.append(measure(tracers, seconds, where))
+    on, off = ([statistics.median(column) for column in zip(*rows)] for rows in got.values())
+    table.add(f"BPF time a sample, {PROCESSES} Python + {PROCESSES} Node.js web servers, {HZ} Hz", on[0], "ns")
+    table.add("  with both tracers off", off[0], "ns")
+    table.add("  frames a sample", on[1], "")
+    table.add("  with both tracers off", off[1], "")
+    table.add("  BPF time a frame, on / off", on[0] / on[1] / (off[0] / off[1]), "x", 2)
+    table.add("  complete walks", on[2] * 100, "%", -99.5)
+    table.add("  agent's own memory (RssAnon)", on[3], "MiB")
+    table.add("  samples that say that frames are missing", on[4], "")
