@@ -71,11 +71,16 @@ def run_until_seen(a, pids, seconds):
 
 
 def chains():
-    """Every interpreter, side by side."""
+    """Every interpreter: side by side, or with KILN_LONG=1 one after the other, each with a CPU of its own."""
+    found = python_stacks.interpreters()
+    groups = [[version] for version in found] if os.environ.get("KILN_LONG") == "1" else [list(found)]
+    return sum((chains_of({version: found[version] for version in group}) for group in groups), [])
+
+
+def chains_of(found):
     problems = []
     with contextlib.ExitStack() as stack:
-        programs = {version: stack.enter_context(python_stacks.Program(python))
-                    for version, python in python_stacks.interpreters().items()}
+        programs = {version: stack.enter_context(python_stacks.Program(python)) for version, python in found.items()}
         pids = sum((["--pid", p.pid] for p in programs.values()), [])
         with agent.Agent(*pids, config=python_stacks.config()) as a:
             samples = run_until_seen(a, [p.pid for p in programs.values()], 10)

@@ -113,9 +113,17 @@ def text_of(programs, more="", of="v8js"):
 
 
 def chains():
-    found, known, problems = nodes(), v8_stacks.chains(), []
-    runs = {f"node {major}": Program(node) for major, node in found.items()}
-    runs[f"node {max(found)} worker"] = Program(found[max(found)], "worker")
+    """Every version: side by side, or with KILN_LONG=1 one after the other, each with a CPU of its own."""
+    found = nodes()
+    commands = {f"node {major}": (node,) for major, node in found.items()}
+    commands[f"node {max(found)} worker"] = (found[max(found)], "worker")
+    groups = [[name] for name in commands] if os.environ.get("KILN_LONG") == "1" else [list(commands)]
+    return sum((chains_of({name: commands[name] for name in group}) for group in groups), [])
+
+
+def chains_of(commands):
+    known, problems = v8_stacks.chains(), []
+    runs = {name: Program(*command) for name, command in commands.items()}
     try:
         text = text_of(runs.values())
     finally:
