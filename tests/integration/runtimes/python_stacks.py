@@ -31,7 +31,8 @@ class Program:
         script = [os.path.join(HERE, "python_work.py")] if re.search("python3[^/]*$", program) else []
         self.process = subprocess.Popen([program, *script, *arguments], stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})},
-                                        start_new_session=True)
+                                        start_new_session=True,
+                                        preexec_fn=lambda: os.nice(10))  # the agent has to get to its work
         line = self.process.stdout.readline()
         if not line:
             raise RuntimeError(f"{program} ended at once: {self.process.wait()}")

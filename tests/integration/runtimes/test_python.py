@@ -13,7 +13,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
-from kiln import agent  # noqa: E402
+from kiln import agent, textdump  # noqa: E402
 import python_stacks  # noqa: E402
 
 COMPLETE = 0.99
@@ -53,21 +53,20 @@ def judge(name, samples, said, least=40, complete=COMPLETE):
 
 def run_until_seen(a, pids, seconds):
     """Waits until Python's frames of each of PIDS are shown, as long as that takes; SECONDS later the agent has ended.
-    A machine that has other work takes its time to compile tables. The samples, or raises."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and a.process.poll() is None:
-        seen = set()
-        for sample in a.stdout().split("New Sample")[1:]:
-            if "Instrumentation: cpython" in sample:
-                seen.update(map(int, re.findall(r"process\.pid: (\d+)", sample)))
-        if set(pids) <= seen:
-            break
-        time.sleep(0.5)
+    A machine that has other work takes its time to compile tables. What it wrote, or raises."""
+    deadline, seen, rest = time.monotonic() + 60, set(), ""
+    with open(a.out_path, encoding="utf-8", errors="replace") as out:
+        while not set(pids) <= seen and time.monotonic() < deadline and a.process.poll() is None:
+            time.sleep(0.5)
+            *whole, rest = (rest + out.read()).split("New Sample")
+            for sample in whole:
+                if "Instrumentation: cpython" in sample:
+                    seen.update(map(int, re.findall(r"process\.pid: (\d+)", sample)))
     time.sleep(seconds)
     status = a.stop()
     if status:
         raise RuntimeError(f"agent: exit {status}: {a.stderr()[-500:]}")
-    return a.samples()
+    return a.stdout()
 
 
 def chains():
@@ -83,7 +82,8 @@ def chains_of(found):
         programs = {version: stack.enter_context(python_stacks.Program(python)) for version, python in found.items()}
         pids = sum((["--pid", p.pid] for p in programs.values()), [])
         with agent.Agent(*pids, config=python_stacks.config()) as a:
-            samples = run_until_seen(a, [p.pid for p in programs.values()], 10)
+            text = run_until_seen(a, [p.pid for p in programs.values()], 10)
+    samples = textdump.parse(text.splitlines())
     for version, program in programs.items():
         problems += judge(version, [s for s in samples if s.pid == program.pid], program.said)
     return problems
@@ -137,7 +137,7 @@ def special():
             short = Short(brief)
             stack.callback(short.close)
             pids = sum((p.said.get("pids", []) for p in programs.values()), [])
-            samples = run_until_seen(a, [*pids, programs["forged"].pid], 7)
+            samples = textdump.parse(run_until_seen(a, [*pids, programs["forged"].pid], 7).splitlines())
         after = programs["exec"].rest()
     for name, program in programs.items():
         said = program.said
