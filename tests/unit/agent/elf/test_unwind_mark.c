@@ -95,9 +95,23 @@ static uint64_t some_row(unsigned int n)
 	return pc - 1;
 }
 
+/* Where four bytes have one rule that can be marked. */
+static uint64_t inside_a_row(void)
+{
+	for (uint64_t pc = some_row(40); pc + 4 < end_of(before); pc++) {
+		const struct kiln_rule *rule = unwind_lookup(before, pc);
+
+		if (rule->kind == KILN_RULE_CFA && unwind_lookup(before, pc + 1) == rule &&
+		    unwind_lookup(before, pc + 2) == rule && unwind_lookup(before, pc + 3) == rule)
+			return pc;
+	}
+	fail_msg("no row of four bytes");
+	return 0;
+}
+
 static void a_range_within_one_row_splits_it(void **state)
 {
-	uint64_t at = some_row(40);
+	uint64_t at = inside_a_row();
 	const struct unwind_range range = {at + 1, at + 2, false};
 
 	mark_and_compare(&range, 1);
