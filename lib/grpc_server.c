@@ -25,6 +25,7 @@
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
+#include <stdatomic.h>
 
 #include "lib/grpc_channel.h"
 #include "lib/grpc_queue.h"
@@ -176,9 +177,13 @@ bool server_stream_finishing(const struct server_stream *s)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* What is sent may be secret: it is wiped when the core, on any of its threads, is done with it. */
+/*
+ * What is sent may be secret: it is wiped when the core, on any of its threads, is done with it.
+ * The core orders that after what was written here, and `len` says so to those who cannot see into
+ * it.
+ */
 struct sent {
-	size_t len;
+	_Atomic size_t len; /* stored last, loaded first */
 	uint8_t bytes[];
 };
 
@@ -186,7 +191,7 @@ static void wipe_sent(void *arg)
 {
 	struct sent *m = arg;
 
-	explicit_bzero(m->bytes, m->len);
+	explicit_bzero(m->bytes, atomic_load_explicit(&m->len, memory_order_acquire));
 	free(m);
 }
 
@@ -198,8 +203,8 @@ static grpc_byte_buffer *make_message(const void *data, size_t len)
 
 	if (!m)
 		return NULL;
-	m->len = len;
 	memcpy(m->bytes, data, len);
+	atomic_store_explicit(&m->len, len, memory_order_release);
 	bytes = grpc_slice_new_with_user_data(m->bytes, len, wipe_sent, m);
 	message = grpc_raw_byte_buffer_create(&bytes, 1);
 	grpc_slice_unref(bytes);
