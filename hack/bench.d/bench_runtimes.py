@@ -66,6 +66,8 @@ def measure(tracers, seconds, where):
         after = agent.metrics(url + "/metrics")
         with open(f"/proc/{a.process.pid}/status", encoding="utf-8") as f:
             rss = int(re.search(r"RssAnon:\s+(\d+)", f.read())[1]) / 1024
+        if a.stop(60):  # the file is written at the end
+            raise RuntimeError(f"agent: {a.stderr()[-300:]}")
 
     def grown(key):
         return after.get(key, 0) - before.get(key, 0)
