@@ -2,6 +2,10 @@
 /*
  * One hash table. The caller keeps entries alive by sampling them; the sweep runs only between
  * windows, when no worker holds an entry.
+ *
+ * Once a pid was free, whoever has it later is another process, of another start time: the entry of
+ * the one before is of no use but for records that were in the ring when it ended. So an entry that
+ * has ended stays so, even when the pid is there again at the next sweep.
  */
 #include "agent/process/process_table.h"
 
@@ -84,6 +88,7 @@ int process_table_get(struct process_table *t, int proc_dirfd, const struct proc
 	p->last_window = window;
 	r = process_info_read(proc_dirfd, key->tgid, &p->info);
 	p->known = r == 0;
+	p->ended = r == -ESRCH;
 	if (r < 0)
 		r = describe_gone(p, comm, executable);
 	if (r < 0) {
@@ -96,13 +101,25 @@ int process_table_get(struct process_table *t, int proc_dirfd, const struct proc
 	return 0;
 }
 
-void process_table_sweep(struct process_table *t, uint32_t before_window)
+void process_table_sweep(struct process_table *t, int proc_dirfd, uint32_t before_window,
+			 uint32_t named)
 {
 	struct process *p, *next;
 
-	HASH_ITER (hh, t->by_key, p, next)
-		if ((int32_t)(p->last_window - before_window) < 0)
+	HASH_ITER (hh, t->by_key, p, next) {
+		uint32_t before = p->ended ? named : before_window;
+
+		if ((int32_t)(p->last_window - before) < 0)
 			process_drop(t, p);
+		/* One that is sampled now need not be asked for. */
+		else if (!p->ended && (int32_t)(p->last_window - named) <= 0)
+			p->ended = process_is_gone(proc_dirfd, p->key.tgid);
+	}
+}
+
+size_t process_table_count(const struct process_table *t)
+{
+	return HASH_COUNT(t->by_key);
 }
 
 size_t process_table_profiled(const struct process_table *t)

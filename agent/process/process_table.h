@@ -25,6 +25,7 @@ struct process {
 	bool ignored;	      /* by the process filter */
 	bool kernel_thread;
 	bool known; /* /proc still told of it when it was read */
+	bool ended; /* its pid was free, or another's, by the last sweep */
 	/* Of the window that was closed last: its number, who this is in it, what is known of it */
 	uint32_t identified_window, identity;
 	uint8_t knowledge; /* enum policies_knowledge */
@@ -48,7 +49,14 @@ DEFINE_CLEANUP(struct process_table *, process_table_free)
 int process_table_get(struct process_table *t, int proc_dirfd, const struct process_key *key,
 		      const char *comm, const char *executable, bool kernel_thread, uint32_t window,
 		      struct process **ret, bool *ret_new) _must_check_;
-/* Forgets processes that were not sampled since BEFORE_WINDOW. */
-void process_table_sweep(struct process_table *t, uint32_t before_window);
+/*
+ * After window NAMED was named and all records of that time were read. Forgets processes that were
+ * not sampled since BEFORE_WINDOW; of those that have ended already what was not since NAMED. That
+ * a process has ended is seen at one sweep and counts at the next, when its last records have been
+ * read too.
+ */
+void process_table_sweep(struct process_table *t, int proc_dirfd, uint32_t before_window,
+			 uint32_t named);
+size_t process_table_count(const struct process_table *t);
 /* Processes that the filter did not refuse. */
 size_t process_table_profiled(const struct process_table *t);

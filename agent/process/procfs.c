@@ -135,6 +135,14 @@ static bool is_fatal(int r)
 	return r == -ESRCH || r == -ENOMEM;
 }
 
+bool process_is_gone(int proc_dirfd, uint32_t pid)
+{
+	char name[16];
+
+	snprintf(name, sizeof(name), "%u", pid);
+	return faccessat(proc_dirfd, name, F_OK, 0) < 0 && errno == ENOENT;
+}
+
 int process_info_read(int proc_dirfd, uint32_t pid, struct process_info *ret)
 {
 	_cleanup_(process_info_done) struct process_info info = {.ns_pid = pid};

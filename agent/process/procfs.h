@@ -13,6 +13,8 @@ struct process_info {
 	struct container_identity container;
 };
 
+/* No process or thread has the pid PID: whoever had it is gone for good, whoever gets it next. */
+bool process_is_gone(int proc_dirfd, uint32_t pid);
 /* -ESRCH when the process is gone. Missing parts (no permission) are left "". */
 int process_info_read(int proc_dirfd, uint32_t pid, struct process_info *ret) _must_check_;
 void process_info_done(struct process_info *info);

@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include "agent/process/procfs.h"
 #include "lib/log.h"
 #include "profiler.skel.h"
 
@@ -410,15 +411,6 @@ static int compare_ids(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* A process that is gone though its entry is there: the exit came before the entry did. */
-static bool process_gone(int proc_dirfd, uint32_t tgid)
-{
-	char name[16];
-
-	snprintf(name, sizeof(name), "%u", tgid);
-	return faccessat(proc_dirfd, name, F_OK, 0) < 0 && errno == ENOENT;
-}
-
 int sampler_named_mapsets(struct sampler *s, int proc_dirfd, uint32_t **ret, size_t *ret_n)
 {
 	int fd = bpf_map__fd(s->skel->maps.processes);
@@ -438,7 +430,8 @@ int sampler_named_mapsets(struct sampler *s, int proc_dirfd, uint32_t **ret, siz
 		return -ENOMEM;
 	s->processes = count;
 	for (uint32_t i = 0; i < count; i++) {
-		if (process_gone(proc_dirfd, keys[i]))
+		/* Its entry may be there though: the exit came before the entry did. */
+		if (process_is_gone(proc_dirfd, keys[i]))
 			bpf_map_delete_elem(fd, &keys[i]);
 		else if (values[i].mapset)
 			ids[n++] = values[i].mapset;

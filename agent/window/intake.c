@@ -2,8 +2,8 @@
 /*
  * A record is complete when it comes, or it carries the stack's bytes ("dump"). Those are completed
  * here: at once when mappings and tables are there by now, else the record is copied and waits
- * until the table that it lacks is compiled (in the thread pool). What waits is bounded; beyond
- * that a sample is taken with the frames that it has and counted as incomplete.
+ * (waiting.h) until the table that it lacks is compiled (in the thread pool). Where there is no
+ * room to wait a sample is taken with the frames that it has and counted as incomplete.
  *
  * No sample is ever thrown away for lack of a name or a table; only full tables lose samples, and
  * each loss has its counter.
@@ -19,26 +19,18 @@
 #include "agent/sampler/finisher.h"
 #include "agent/sampler/sideband.h"
 #include "agent/window/runtime_frames.h"
+#include "agent/window/waiting.h"
 #include "agent/window/warm.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
 
 enum {
-	WAITING_MAX = 1024,
-	WAITING_BYTES_MAX = 8 << 20,
-	KEEP_MS = 60000,	/* stacks and processes that were not seen again */
+	KEEP_MS = 60000,	/* stacks and processes that were not seen again, but may be */
 	IMAGES_KEEP_MS = 30000, /* open files that no process maps */
 	REREAD_MIN_MS = 20,	/* between two readings of one process's maps, at first */
 	REREAD_MAX_MS = 10000,
 	/* Files beyond this are compiled one at a time: each makes tens of MiB resident. */
 	BIG_IMAGE_BYTES = 4 << 20,
-};
-
-struct waiting {
-	struct process *process;
-	struct mapset *mapset; /* holds one ref */
-	struct waiting *prev, *next;
-	struct kiln_sample record; /* last: has a flexible tail */
 };
 
 struct compile_job {
@@ -68,8 +60,7 @@ struct intake {
 	struct process_table *processes;
 	struct stack_table *stacks;
 	struct window *window; /* where samples go now */
-	struct waiting *waiting;
-	size_t n_waiting, waiting_bytes;
+	struct waiting_list waiting;
 	enum memory_pressure pressure;
 	unsigned int jobs;
 	struct compile_job *ready; /* compiled, their room in the slab still rests */
@@ -180,15 +171,6 @@ int intake_new(const struct config *config, struct sampler *sampler, uv_loop_t *
 	return 0;
 }
 
-static void forget_waiting(struct intake *in, struct waiting *wait)
-{
-	DL_DELETE(in->waiting, wait);
-	in->n_waiting--;
-	in->waiting_bytes -= wait->record.size;
-	wait->mapset->refs--;
-	free(wait);
-}
-
 void intake_stop(struct intake *in)
 {
 	if (in)
@@ -200,8 +182,8 @@ struct intake *intake_free(struct intake *in)
 	if (!in)
 		return NULL;
 	intake_stop(in);
-	while (in->waiting)
-		forget_waiting(in, in->waiting);
+	while (in->waiting.first)
+		waiting_free(waiting_take(&in->waiting));
 	stack_table_free(in->stacks);
 	process_table_free(in->processes);
 	runtime_frames_free(in->runtime_frames);
@@ -238,6 +220,8 @@ static void account(struct intake *in, const struct kiln_sample *record, struct 
 	int r;
 
 	count_end(end);
+	/* It may have waited since the window of its record. */
+	process->last_window = in->window->number;
 	r = stack_table_get(in->stacks, mapset, end, record->words, record->n_kernel, user,
 			    (uint16_t)n_user, in->window->number, &stack);
 	if (!r && stack->has_runtimes)
@@ -274,15 +258,13 @@ static void compile_table(uv_work_t *work)
 /* Tries every sample that waits; those that need another table wait on. */
 static void retry_waiting(struct intake *in)
 {
-	struct waiting *list = in->waiting, *wait, *next;
+	struct waiting_list list = in->waiting;
+	struct waiting *wait;
 
-	in->waiting = NULL;
-	in->n_waiting = in->waiting_bytes = 0;
-	DL_FOREACH_SAFE (list, wait, next) {
-		DL_DELETE(list, wait);
+	in->waiting = (struct waiting_list){};
+	while ((wait = waiting_take(&list))) {
 		finish_sample(in, &wait->record, wait->process, wait->mapset, true);
-		wait->mapset->refs--;
-		free(wait);
+		waiting_free(wait);
 	}
 }
 
@@ -457,35 +439,6 @@ static struct mapset *reread_maps(struct intake *in, const struct kiln_sample *r
 	return fresh;
 }
 
-static bool keep_waiting(struct intake *in, const struct kiln_sample *record,
-			 struct process *process, struct mapset *mapset)
-{
-	uint32_t size = record->size, cut = 0;
-	struct waiting *wait;
-
-	/* When many wait, the lower part of each stack is worth more than a few of them whole. */
-	if (in->waiting_bytes > WAITING_BYTES_MAX / 2 && record->dump_len > KILN_DUMP_SMALL)
-		cut = record->dump_len - KILN_DUMP_SMALL;
-	size -= cut;
-	if (in->n_waiting >= WAITING_MAX || in->waiting_bytes + size > WAITING_BYTES_MAX) {
-		metric_add(M_WAITING_FULL, 1);
-		return false;
-	}
-	wait = malloc(offsetof(struct waiting, record) + size);
-	if (!wait)
-		return false;
-	wait->process = process;
-	wait->mapset = mapset;
-	mapset->refs++;
-	memcpy(&wait->record, record, size);
-	wait->record.size = size;
-	wait->record.dump_len -= cut;
-	DL_APPEND(in->waiting, wait);
-	in->n_waiting++;
-	in->waiting_bytes += size;
-	return true;
-}
-
 static void finish_sample(struct intake *in, const struct kiln_sample *record,
 			  struct process *process, struct mapset *mapset, bool may_wait)
 {
@@ -500,7 +453,7 @@ static void finish_sample(struct intake *in, const struct kiln_sample *record,
 			    in->config->receiver.max_stack_depth, f);
 	}
 	if (f->end == KILN_END_NO_TABLE && f->wanted && may_wait && want_table(in, f->wanted) &&
-	    keep_waiting(in, record, process, mapset))
+	    waiting_add(&in->waiting, record, process, mapset))
 		return;
 	account(in, record, process, mapset, f->end, f->words, f->n);
 }
@@ -676,17 +629,17 @@ void intake_drain(struct intake *in, struct window *w)
 
 bool intake_busy(const struct intake *in)
 {
-	return in->jobs > 0 || in->waiting;
+	return in->jobs > 0 || in->waiting.first;
 }
 
 void intake_give_up(struct intake *in, struct window *w)
 {
-	in->window = w;
-	while (in->waiting) {
-		struct waiting *wait = in->waiting;
+	struct waiting *wait;
 
+	in->window = w;
+	while ((wait = waiting_take(&in->waiting))) {
 		finish_sample(in, &wait->record, wait->process, wait->mapset, false);
-		forget_waiting(in, wait);
+		waiting_free(wait);
 	}
 }
 
@@ -729,8 +682,8 @@ void intake_sweep(struct intake *in, const struct window *w)
 	/* What W refers to stays until the next sweep. */
 	stack_table_sweep(in->stacks, w->number - keep, w->number);
 	runtime_frames_sweep(in->runtime_frames, w->number - keep);
-	if (!in->waiting)
-		process_table_sweep(in->processes, w->number - keep);
+	waiting_touch(&in->waiting, in->window->number);
+	process_table_sweep(in->processes, in->proc_dirfd, w->number - keep, w->number);
 	if (!sampler_named_mapsets(in->sampler, in->proc_dirfd, &named, &n))
 		mapset_store_sweep(in->mapsets, named, n, now);
 	image_store_sweep(in->images, now, in->pressure ? 1000 : IMAGES_KEEP_MS);
@@ -755,7 +708,7 @@ void intake_read_stats(const struct intake *in, struct intake_stats *ret)
 	    .stack_bytes = stack_table_bytes(in->stacks),
 	    .mapsets = mapset_store_count(in->mapsets),
 	    .images = image_store_count(in->images),
-	    .waiting = in->n_waiting,
+	    .waiting = in->waiting.n,
 	    .tables = unwind_store_loaded(in->unwind),
 	    .table_bytes = unwind_store_bytes(in->unwind),
 	    .name_bytes = runtime_names_bytes(runtimes_names(in->runtimes)),

@@ -57,7 +57,7 @@ enum memory_pressure {
 void intake_set_pressure(struct intake *in, enum memory_pressure pressure);
 /*
  * Between windows, while no worker reads stacks: W was named and is done with. Forgets what was not
- * seen for a minute.
+ * seen for a minute, and what has ended.
  */
 void intake_sweep(struct intake *in, const struct window *w);
 

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who is remembered for how long, over a directory that stands for /proc: pids come, go, come
+ * again. */
+#include "cm.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "agent/process/process_table.h"
+#include "victim.h"
+
+struct machine {
+	char *dir;
+	int fd;
+	struct process_table *table;
+	uint32_t window;
+};
+
+static int set_up(void **state)
+{
+	struct machine *m = calloc(1, sizeof(*m));
+
+	m->dir = dir_make();
+	m->fd = open(m->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	m->window = 1;
+	*state = m;
+	return m->fd < 0 || process_table_new(&m->table) < 0;
+}
+
+static int tear_down(void **state)
+{
+	struct machine *m = *state;
+
+	process_table_free(m->table);
+	close(m->fd);
+	dir_remove(m->dir);
+	free(m);
+	return 0;
+}
+
+static void write_below(const struct machine *m, uint32_t pid, const char *name, const char *text)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/%u/%s", m->dir, pid, name);
+	assert_int_equal(file_write(path, text), 0);
+}
+
+static void begin(const struct machine *m, uint32_t pid, const char *name)
+{
+	char path[256], text[64];
+
+	snprintf(path, sizeof(path), "%s/%u", m->dir, pid);
+	assert_int_equal(mkdir(path, 0700), 0);
+	snprintf(text, sizeof(text), "%s\n", name);
+	write_below(m, pid, "comm", text);
+	write_below(m, pid, "status", "");
+	write_below(m, pid, "cgroup", "0::/\n");
+	snprintf(path, sizeof(path), "%s/%u/exe", m->dir, pid);
+	snprintf(text, sizeof(text), "/bin/%s", name);
+	assert_int_equal(symlink(text, path), 0);
+}
+
+static void end(const struct machine *m, uint32_t pid)
+{
+	static const char *const files[] = {"comm", "status", "cgroup", "exe", ""};
+	char path[256];
+
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		snprintf(path, sizeof(path), "%s/%u/%s", m->dir, pid, files[i]);
+		assert_int_equal(remove(path), 0);
+	}
+}
+
+/* A sample of the process: its entry; *RET_NEW when it was not known. */
+static struct process *sample(struct machine *m, uint32_t pid, uint64_t start_time, bool *ret_new)
+{
+	const struct process_key key = {.tgid = pid, .start_time = start_time, .exec_id = 1};
+	struct process *p = NULL;
+
+	assert_int_equal(
+	    process_table_get(m->table, m->fd, &key, "comm", "", false, m->window, &p, ret_new), 0);
+	assert_int_equal(p->last_window, m->window);
+	return p;
+}
+
+static bool is_new(struct machine *m, uint32_t pid, uint64_t start_time)
+{
+	bool new;
+
+	(void)sample(m, pid, start_time, &new);
+	return new;
+}
+
+/* The window is over and named. A running process stays for KEEP windows. */
+static void next_window(struct machine *m, uint32_t keep)
+{
+	uint32_t named = m->window++;
+
+	process_table_sweep(m->table, m->fd, named - keep, named);
+}
+
+static void one_that_runs_is_remembered_for_as_long_as_asked(void **state)
+{
+	struct machine *m = *state;
+
+	begin(m, 7, "ash");
+	assert_true(is_new(m, 7, 100));
+	for (int i = 0; i < 5; i++) {
+		next_window(m, 4);
+		assert_int_equal(process_table_count(m->table), 1);
+	}
+	next_window(m, 4);
+	assert_int_equal(process_table_count(m->table), 0);
+}
+
+/* It ends in the window of its last sample: nothing is left when the window after that is named. */
+static void one_that_ended_is_forgotten_a_window_later(void **state)
+{
+	struct machine *m = *state;
+	bool new;
+
+	begin(m, 7, "ash");
+	begin(m, 8, "birch");
+	(void)sample(m, 7, 100, &new);
+	(void)sample(m, 8, 100, &new);
+	end(m, 7);
+	next_window(m, 100);
+	assert_int_equal(process_table_count(m->table), 2);
+	next_window(m, 100);
+	assert_int_equal(process_table_count(m->table), 1);
+	assert_false(is_new(m, 8, 100));
+}
+
+/* It sleeps for a while, and ends in its sleep. */
+static void one_that_ends_without_a_sample_is_forgotten_too(void **state)
+{
+	struct machine *m = *state;
+
+	begin(m, 7, "ash");
+	assert_true(is_new(m, 7, 100));
+	for (int i = 0; i < 10; i++)
+		next_window(m, 100);
+	end(m, 7);
+	next_window(m, 100);
+	assert_int_equal(process_table_count(m->table), 1);
+	next_window(m, 100);
+	assert_int_equal(process_table_count(m->table), 0);
+}
+
+/* Records that were in the ring when it ended: they have their name, and their window keeps it. */
+static void late_samples_have_their_name(void **state)
+{
+	struct machine *m = *state;
+	struct process *p;
+	bool new;
+
+	begin(m, 7, "ash");
+	assert_true(is_new(m, 7, 100));
+	end(m, 7);
+	next_window(m, 100);
+	p = sample(m, 7, 100, &new);
+	assert_false(new);
+	assert_string_equal(p->info.executable_path, "/bin/ash");
+	next_window(m, 100);
+	/* Of the window that is counted now, though the sweep was for the one before. */
+	p = sample(m, 7, 100, &new);
+	assert_false(new);
+	assert_string_equal(p->info.executable_path, "/bin/ash");
+	next_window(m, 100);
+	next_window(m, 100);
+	assert_int_equal(process_table_count(m->table), 0);
+}
+
+/* The pid is another's before anybody looked, or right after: each has its own name and its end. */
+static void a_pid_that_comes_again_is_another_process(void **state)
+{
+	struct machine *m = *state;
+	struct process *before, *after;
+	bool new;
+
+	begin(m, 7, "ash");
+	(void)sample(m, 7, 100, &new);
+	end(m, 7);
+	next_window(m, 100);
+	begin(m, 7, "birch");
+	after = sample(m, 7, 200, &new);
+	assert_true(new);
+	before = sample(m, 7, 100, &new);
+	assert_false(new);
+	assert_string_equal(before->info.executable_path, "/bin/ash");
+	assert_string_equal(after->info.executable_path, "/bin/birch");
+	next_window(m, 100);
+	assert_int_equal(process_table_count(m->table), 2);
+	next_window(m, 100);
+	/* The pid is there, and still the first of the two goes. */
+	assert_int_equal(process_table_count(m->table), 1);
+	after = sample(m, 7, 200, &new);
+	assert_false(new);
+	assert_string_equal(after->info.executable_path, "/bin/birch");
+	for (int i = 0; i < 20; i++)
+		next_window(m, 100);
+	assert_int_equal(process_table_count(m->table), 1);
+}
+
+/* Gone before it could be read: it needs no look to be known as ended. */
+static void one_that_was_gone_at_first_sight_is_named_and_forgotten(void **state)
+{
+	struct machine *m = *state;
+	struct process *p;
+	bool new;
+
+	p = sample(m, 7, 100, &new);
+	assert_true(new);
+	assert_false(p->known);
+	assert_string_equal(p->info.executable_name, "comm");
+	begin(m, 7, "birch");
+	next_window(m, 100);
+	assert_int_equal(process_table_count(m->table), 1);
+	next_window(m, 100);
+	assert_int_equal(process_table_count(m->table), 0);
+}
+
+/* 200 a second, each sampled once, in windows of five seconds: at no time more than two windows. */
+static void a_storm_leaves_two_windows_of_them(void **state)
+{
+	enum { A_WINDOW = 1000, WINDOWS = 20 };
+	struct machine *m = *state;
+	uint32_t pid = 1000;
+	bool new;
+
+	begin(m, 7, "ash");
+	for (int i = 0; i < WINDOWS; i++) {
+		for (int j = 0; j < A_WINDOW; j++)
+			(void)sample(m, pid++, 100, &new);
+		assert_false(is_new(m, 7, 100) && i);
+		assert_in_range(process_table_count(m->table), A_WINDOW + 1, 2 * A_WINDOW + 1);
+		next_window(m, 14);
+	}
+	next_window(m, 14);
+	assert_int_equal(process_table_count(m->table), 1);
+}
+
+#define test(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    test(one_that_runs_is_remembered_for_as_long_as_asked),
+	    test(one_that_ended_is_forgotten_a_window_later),
+	    test(one_that_ends_without_a_sample_is_forgotten_too),
+	    test(late_samples_have_their_name),
+	    test(a_pid_that_comes_again_is_another_process),
+	    test(one_that_was_gone_at_first_sight_is_named_and_forgotten),
+	    test(a_storm_leaves_two_windows_of_them),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
