@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the caches tell, passed on to whom it concerns: the policies (what configs say), the counts
+ * of what they match, the agents' streams, and the controllers. Loop thread only.
+ */
+#include "operator/operator_internal.h"
+
+enum { INVALID_LOG_S = 60 };
+
+static void policies_changed(struct operator* op)
+{
+	operator_objects_due(op);
+	operator_statuses_due(op, POLICIES_MS);
+}
+
+static void on_services(void *arg, const uint8_t uid[16])
+{
+	node_server_services(operator_agents(arg), uid);
+}
+
+static void on_pod(void *arg, const struct pod *pod, const struct pod *old)
+{
+	struct operator* op = arg;
+
+	node_server_pod(operator_agents(op), pod, old);
+	if (match_counts_pod(op->matches, pod, old))
+		operator_statuses_due(op, COUNTS_MS);
+}
+
+static void on_namespace(void *arg, const struct meta_object *object, bool removed)
+{
+	struct operator* op = arg;
+
+	match_counts_invalidate(op->matches);
+	node_server_namespace(operator_agents(op), object->name);
+	operator_statuses_due(op, COUNTS_MS);
+}
+
+/* Its labels choose its group: another rate, another configuration. */
+static void on_node(void *arg, const struct meta_object *object, bool removed)
+{
+	const struct cluster_config *config;
+	struct operator* op = arg;
+
+	node_server_node(operator_agents(op), object->name);
+	config = policy_set_get_cluster(op->policies);
+	if (!config || !config->n_groups)
+		return;
+	nodes_config_changed(op->nodes);
+	match_counts_invalidate(op->matches);
+	operator_statuses_due(op, COUNTS_MS);
+}
+
+/* ---- configs --------------------------------------------------------------------------------- */
+
+static void tell_invalid(struct operator* op, const char *ns, const char *name,
+			 const struct error *err)
+{
+	unsigned int held_back = 0;
+
+	op->invalid_configs++;
+	/* Anybody's; the status has the text of each. */
+	if (ns[0] && !log_allowed(&op->invalid_log, INVALID_LOG_S, &held_back))
+		return;
+	log_warn("policy", "%s%s%s: %s (%u more like it)", ns, ns[0] ? "/" : "", name, err->message,
+		 held_back);
+}
+
+static int64_t generation_of(const cJSON *object)
+{
+	const cJSON *meta = cJSON_GetObjectItemCaseSensitive(object, "metadata");
+	const cJSON *number = cJSON_GetObjectItemCaseSensitive(meta, "generation");
+
+	return cJSON_IsNumber(number) ? (int64_t)number->valuedouble : 0;
+}
+
+/* True when something is another than before that the policies do not tell. */
+static bool on_cluster_config(struct operator* op, const char *name, const cJSON *object)
+{
+	struct cluster_config *config = NULL;
+	struct error err = {0};
+	bool news;
+
+	if (object && cluster_config_parse(object, &config, &err) < 0) {
+		/* Pods keep the policies, and nodes the agents, of the last one that was right. */
+		news = objects_refuse(op->objects, generation_of(object), err.message);
+		if (!policy_set_get_cluster(op->policies) &&
+		    policy_set_put_invalid(op->policies, "", name, err.message) < 0)
+			log_error("policy", "%s: out of memory", name);
+		if (news)
+			tell_invalid(op, "", name, &err);
+		return news;
+	}
+	news = objects_refuse(op->objects, 0, "");
+	if (policy_set_cluster(op->policies, config) < 0)
+		log_error("policy", "%s: out of memory", name);
+	return news;
+}
+
+static void on_namespace_config(struct operator* op, const char *ns, const char *name,
+				const cJSON *object)
+{
+	uint64_t revision = policy_set_revision(op->policies);
+	struct namespace_config *config = NULL;
+	struct error err = {0};
+
+	if (!object)
+		policy_set_remove(op->policies, ns, name);
+	else if (namespace_config_parse(object, &config, &err) < 0) {
+		if (policy_set_put_invalid(op->policies, ns, name, err.message) < 0)
+			log_error("policy", "%s/%s: out of memory, or too many configs", ns, name);
+		if (policy_set_revision(op->policies) != revision)
+			tell_invalid(op, ns, name, &err);
+	} else if (policy_set_put(op->policies, config) < 0)
+		log_error("policy", "%s/%s: out of memory, or too many configs", ns, name);
+}
+
+/* Our own writes of a status come back as changes too: the policies do not care. */
+static void on_config(void *arg, const char *ns, const char *name, const cJSON *object)
+{
+	struct operator* op = arg;
+	uint64_t revision = policy_set_revision(op->policies);
+	bool news = false;
+
+	if (ns[0])
+		on_namespace_config(op, ns, name, object);
+	else
+		news = on_cluster_config(op, name, object);
+	if (policy_set_revision(op->policies) != revision) {
+		if (!ns[0])
+			stream_keep_annotations(op->world.pods, op->policies);
+		node_server_policies(operator_agents(op), ns);
+		news = true;
+	}
+	if (news)
+		policies_changed(op);
+	if (object)
+		operator_status_due(op, object);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+int operator_create_world(struct operator* op)
+{
+	const struct world_events events = {.pod = on_pod,
+					    .namespace = on_namespace,
+					    .node = on_node,
+					    .config = on_config,
+					    .services = on_services,
+					    .arg = op};
+	const struct world_limits limits = {0};
+	int r = world_init(&op->world, &op->loop, op->client, &limits, &events, op->err);
+
+	op->has_world = !r;
+	return r;
+}
