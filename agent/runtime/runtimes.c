@@ -71,6 +71,7 @@ struct runtimes {
 	uint32_t attached[RUNTIME_MAX];
 	char unsupported[RUNTIME_MAX][160];
 	uint32_t logged; /* versions */
+	uint32_t asked;	 /* tracers: of mapsets to be made */
 	struct symbol_result result;
 	char scratch[SCRATCH_BYTES];
 };
@@ -96,6 +97,7 @@ int runtimes_new(const struct runtimes_options *options, struct runtimes **ret)
 		return -ENOMEM;
 	rt->options = *options;
 	rt->next_space = 1;
+	rt->asked = UINT32_MAX;
 	for (size_t i = 0; options->table[i]; i++) {
 		const struct interpreter_ops *ops = options->table[i];
 
@@ -340,12 +342,23 @@ static int attach_mapset(struct runtimes *rt, struct mapset *m, uint32_t id, boo
 	return r;
 }
 
+void runtimes_asked(struct runtimes *rt, uint32_t tracers)
+{
+	rt->asked = tracers;
+}
+
+static bool is_asked_for(const struct mapset *m, uint32_t id)
+{
+	return m->tracers >> kiln_runtime_tracer(id) & 1;
+}
+
 static void made(struct mapset *m, void *arg)
 {
 	struct runtimes *rt = arg;
 
+	m->tracers = rt->asked;
 	for (uint32_t id = 1; rt->known && id < RUNTIME_MAX; id++)
-		if (rt->by_id[id])
+		if (rt->by_id[id] && is_asked_for(m, id))
 			(void)attach_mapset(rt, m, id, false, m->read_ns);
 }
 
@@ -370,6 +383,7 @@ static void renew(struct runtimes *rt, struct mapset *m, uint64_t now_ns)
 
 	if (memory->get_process(memory->arg, m->tgid, &entry) < 0 || entry.mapset != m->id)
 		return;
+	rt->asked = m->tracers;
 	if (mapset_store_read(rt->options.mapsets, rt->options.source.proc_dirfd, m->tgid,
 			      m->start_time, m->exec_id, now_ns, &fresh) < 0)
 		return;
@@ -380,8 +394,11 @@ static void renew(struct runtimes *rt, struct mapset *m, uint64_t now_ns)
 void runtimes_missed(struct runtimes *rt, struct mapset *m, uint32_t id, uint64_t now_ns)
 {
 	struct attachment *a = find_attachment(rt, m->id, id);
+	bool first = !is_asked_for(m, id);
 
-	if (!a || a->attached || !a->wait_ns || now_ns < a->retry_ns)
+	/* Samples of before were taken under a policy that had it off. */
+	m->tracers |= 1U << kiln_runtime_tracer(id);
+	if (first ? a != NULL : !a || a->attached || !a->wait_ns || now_ns < a->retry_ns)
 		return;
 	if (attach_mapset(rt, m, id, true, now_ns) == -ESTALE)
 		renew(rt, m, now_ns);
@@ -420,7 +437,7 @@ static void attach_holders(struct runtimes *rt, const struct image *image, uint3
 	for (size_t i = 0; i < h.n; i++) {
 		struct mapset *m = mapset_store_find(rt->options.mapsets, h.ids[i]);
 
-		if (m && attach_mapset(rt, m, id, true, now_ns) == -ESTALE)
+		if (m && is_asked_for(m, id) && attach_mapset(rt, m, id, true, now_ns) == -ESTALE)
 			renew(rt, m, now_ns);
 	}
 	free(h.ids);

@@ -37,13 +37,18 @@ struct runtimes *runtimes_free(struct runtimes *rt);
 DEFINE_CLEANUP(struct runtimes *, runtimes_free)
 
 /*
+ * Mapsets that are read from here on are for samples whose policy has these TRACERS on (bits of
+ * enum kiln_tracer; at first all): the memory of a runtime is read only when one asked for it.
+ */
+void runtimes_asked(struct runtimes *rt, uint32_t tracers);
+/*
  * IMAGE's file was probed: takes what PROBE found, and attaches to the processes that run it. To be
  * called before its marked table is loaded. NOW_NS: CLOCK_MONOTONIC.
  */
 void runtimes_probed(struct runtimes *rt, const struct image *image, struct runtime_probe *probe,
 		     uint64_t now_ns);
-/* A sample that was walked by M lacks frames of the runtime ID because it was not attached to: try
- * again, if it is time to. */
+/* A sample that was walked by M lacks frames of the runtime ID, which it asked for, because that
+ * was not attached to: try again, if it is time to. */
 void runtimes_missed(struct runtimes *rt, struct mapset *m, uint32_t id, uint64_t now_ns);
 
 /*

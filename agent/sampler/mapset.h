@@ -39,8 +39,9 @@ struct mapset {
 	/* Where names of its frames are, by enum kiln_runtime_id; see agent/runtime/runtimes.h. Set
 	 * by the loop once, read by anybody. */
 	_Atomic uint32_t name_space[KILN_RUNTIME_COUNT];
-	uint32_t id;   /* never 0 */
-	uint32_t tgid; /* the process whose maps were read */
+	uint32_t id;	  /* never 0 */
+	uint32_t tgid;	  /* the process whose maps were read */
+	uint32_t tracers; /* bits: runtimes that its samples asked for; agent/runtime/runtimes.h */
 	uint64_t exec_id;
 	uint64_t start_time;	     /* of that process */
 	uint64_t read_ns;	     /* CLOCK_MONOTONIC, before the maps were read */

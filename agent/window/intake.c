@@ -12,6 +12,7 @@
 
 #include <fcntl.h>
 #include <regex.h>
+#include <stdatomic.h>
 #include <time.h>
 #include <utlist.h>
 
@@ -48,6 +49,7 @@ struct compile_job {
 
 struct intake {
 	const struct config *config;
+	atomic_bool ending; /* no sample needs a table any more; the thread pool reads it */
 	struct sampler *sampler;
 	uv_loop_t *loop;
 	int proc_dirfd;
@@ -247,6 +249,10 @@ static void compile_table(uv_work_t *work)
 {
 	struct compile_job *job = container_of(work, struct compile_job, work);
 
+	if (atomic_load(&job->intake->ending)) {
+		job->result = -ECANCELED;
+		return;
+	}
 	/* First the probe: compiling ends with giving the file's pages back. */
 	runtime_probe(runtime_table, job->intake->config->receiver.tracers, job->image,
 		      &job->probe);
@@ -272,7 +278,8 @@ static void finish_job(struct compile_job *job, int r)
 {
 	struct intake *in = job->intake;
 
-	metric_add(r < 0 ? M_TABLES_FAILED : M_TABLES_LOADED, 1);
+	if (r != -ECANCELED)
+		metric_add(r < 0 ? M_TABLES_FAILED : M_TABLES_LOADED, 1);
 	if (r < 0)
 		log_debug("unwind", "%s: %s", job->image->path,
 			  job->err.message[0] ? job->err.message : strerror(-r));
@@ -396,6 +403,7 @@ static void warm_process(uint32_t pid, void *arg)
 	struct intake *in = arg;
 	struct mapset *m;
 
+	runtimes_asked(in->runtimes, in->config->receiver.tracers);
 	if (mapset_store_read(in->mapsets, in->proc_dirfd, pid, 0, 0, clock_ns(CLOCK_MONOTONIC),
 			      &m) < 0)
 		return;
@@ -418,6 +426,15 @@ void intake_warm(struct intake *in)
 
 /* ---- completing ------------------------------------------------------------------------------ */
 
+/* The mappings of the program of RECORD, with the runtimes that its policy asks for. */
+static int read_mappings(struct intake *in, const struct kiln_sample *record, uint64_t now_ns,
+			 struct mapset **ret)
+{
+	runtimes_asked(in->runtimes, record->flags >> KILN_SAMPLE_TRACERS_SHIFT);
+	return mapset_store_read(in->mapsets, in->proc_dirfd, record->tgid, record->start_time,
+				 record->exec_id, now_ns, ret);
+}
+
 /*
  * Reads the maps of the process again when that may tell more than MAPSET. New code is announced by
  * the kernel (sideband.h), so this seldom helps: each time the next one is further away.
@@ -430,8 +447,7 @@ static struct mapset *reread_maps(struct intake *in, const struct kiln_sample *r
 
 	if (mapset->read_ns > record->time || now < mapset->reread_ns)
 		return NULL;
-	if (mapset_store_read(in->mapsets, in->proc_dirfd, record->tgid, record->start_time,
-			      record->exec_id, now, &fresh) < 0)
+	if (read_mappings(in, record, now, &fresh) < 0)
 		return NULL;
 	wait = MAX(mapset->reread_wait_ns * 2, REREAD_MIN_MS * 1000000ULL);
 	fresh->reread_wait_ns = MIN(wait, REREAD_MAX_MS * 1000000ULL);
@@ -480,8 +496,7 @@ static struct mapset *learn_mappings(struct intake *in, const struct kiln_sample
 
 	if (m)
 		return m;
-	if (mapset_store_read(in->mapsets, in->proc_dirfd, record->tgid, record->start_time,
-			      record->exec_id, clock_ns(CLOCK_MONOTONIC), &m) < 0)
+	if (read_mappings(in, record, clock_ns(CLOCK_MONOTONIC), &m) < 0)
 		return NULL;
 	return m;
 }
@@ -496,8 +511,7 @@ static struct mapset *current_mapset(struct intake *in, const struct kiln_sample
 	struct mapset *fresh = NULL;
 
 	if (mapset_store_is_stale(in->mapsets, record->tgid, record->mapset) &&
-	    mapset_store_read(in->mapsets, in->proc_dirfd, record->tgid, record->start_time,
-			      record->exec_id, clock_ns(CLOCK_MONOTONIC), &fresh) < 0)
+	    read_mappings(in, record, clock_ns(CLOCK_MONOTONIC), &fresh) < 0)
 		return mapset_store_find(in->mapsets, record->mapset);
 	fresh = NULL;
 	if (mapset_store_was_outdated(in->mapsets, record->tgid, record->mapset, record->time))
@@ -637,6 +651,7 @@ void intake_give_up(struct intake *in, struct window *w)
 	struct waiting *wait;
 
 	in->window = w;
+	atomic_store(&in->ending, true);
 	while ((wait = waiting_take(&in->waiting))) {
 		finish_sample(in, &wait->record, wait->process, wait->mapset, false);
 		waiting_free(wait);

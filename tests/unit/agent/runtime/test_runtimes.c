@@ -113,6 +113,43 @@ static void a_tracer_that_is_off_touches_nothing(void **state)
 	assert_false(runtimes_status(fake.rt, TRACER_RUBY, &status));
 }
 
+static void a_process_whose_policy_has_the_tracer_off_is_attached_to_when_one_asks(void **state)
+{
+	struct mapset *m;
+
+	runtimes_asked(fake.rt, ~(1U << TRACER_PYTHON));
+	m = fake_read(1);
+	fake_probe(2); /* the file is probed after the process was met ... */
+	assert_int_equal(python->probes, 1);
+	assert_int_equal(python->attaches, 0);
+	fake_read(3); /* ... and before */
+	assert_int_equal(python->attaches, 0);
+	assert_null(fake_find(m, PY));
+	assert_non_null(fake_find(m, V8));
+	runtimes_missed(fake.rt, m, PY, 4);
+	assert_int_equal(python->attaches, 1);
+	assert_non_null(fake_find(m, PY));
+	runtimes_missed(fake.rt, m, PY, 100000 * MS);
+	assert_int_equal(python->attaches, 1);
+}
+
+static void what_is_asked_for_late_and_not_ready_is_tried_again(void **state)
+{
+	struct mapset *m;
+
+	runtimes_asked(fake.rt, 0);
+	fake_probe(1);
+	m = fake_read(2);
+	python->attach_result = -EAGAIN;
+	runtimes_missed(fake.rt, m, PY, 1000 * MS);
+	runtimes_missed(fake.rt, m, PY, 1000 * MS);
+	assert_int_equal(python->attaches, 1);
+	python->attach_result = 0;
+	runtimes_missed(fake.rt, m, PY, (1000 + RUNTIME_RETRY_MIN_MS) * MS);
+	assert_non_null(fake_find(m, PY));
+	assert_int_equal(v8->attaches, 0);
+}
+
 static void an_attachment_goes_with_its_mapset(void **state)
 {
 	struct runtime_status status;
@@ -283,6 +320,8 @@ int main(void)
 	    TEST(what_fails_for_good_is_not_tried_again),
 	    TEST(a_version_that_is_not_supported_is_told),
 	    TEST(a_tracer_that_is_off_touches_nothing),
+	    TEST(a_process_whose_policy_has_the_tracer_off_is_attached_to_when_one_asks),
+	    TEST(what_is_asked_for_late_and_not_ready_is_tried_again),
 	    TEST(an_attachment_goes_with_its_mapset),
 	    TEST(a_full_kernel_map_costs_frames_and_nothing_else),
 	    TEST(one_build_is_probed_into_the_registry_once),

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two policies on one node, one with the tracer of Python off: of a process under that one not a byte of the
+interpreter's memory is read, neither by the kernel nor by the agent, while its neighbours' Python is shown."""
+import collections
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "agent"))
+from node_operator import Operator, Pod  # noqa: E402
+from parts import ContainerCgroup, agent, profiling, wait_until  # noqa: E402
+import python_stacks  # noqa: E402
+
+ON, OFF = 1, 2
+PROGRAMS = os.environ.get("KILN_RUNTIME_PROGRAMS", "")
+PORT = 13990 + os.getpid() % 90
+
+
+class Node(Operator):
+    def _policy(self, policy_id):
+        policy = super()._policy(policy_id)
+        policy.disabled_tracers.extend(["python"] if policy_id == OFF else [])
+        return policy
+
+
+class InPod:
+    """A program in the container of a pod, from its first instruction on; what it says is kept with the time."""
+
+    def __init__(self, pod, *command):
+        self.pod, self.cgroup, self.said = pod, ContainerCgroup(pod.path, ["", "memory"]), []
+        join = "; ".join(f"echo $$ > {leaf}/cgroup.procs" for leaf in self.cgroup.leaves)
+        self.process = subprocess.Popen(["sh", "-c", f'{join}; exec "$@"', "sh", *command], stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, text=True)
+        self.thread = threading.Thread(target=self.listen, daemon=True)
+        self.thread.start()
+
+    def listen(self):
+        for line in self.process.stdout:
+            self.said.append((time.monotonic(), json.loads(line)))
+
+    def reads(self, begin, end):
+        """What was read of its structures, each time that it looked in between."""
+        return [said["read"] for at, said in list(self.said) if "read" in said and begin < at < end]
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+        self.thread.join()
+        self.cgroup.close()
+
+
+class Output:
+    """What the agent has written so far: {pid: {(type, name): samples}}."""
+
+    def __init__(self, a):
+        self.frames, self.rest = collections.defaultdict(collections.Counter), ""
+        self.file = open(a.out_path, encoding="utf-8", errors="replace")
+
+    def read(self):
+        *whole, self.rest = re.split(r"(?m)(?<=End Sample)(?= -+$\n)", self.rest + self.file.read())
+        for one in whole:
+            if pid := re.search(r"^  process\.pid: (\d+)", one, re.M):
+                self.frames[int(pid[1])].update(set(re.findall(r"Instrumentation: ([a-z0-9-]+), Function: ([^,\n]*)", one)))
+        return self.frames
+
+
+def is_pythons(frame):
+    return frame[0] == "cpython" or frame[0] == "abort-marker" and "python" in frame[1]
+
+
+def config(operator):
+    return f"""
+receivers:
+  profiling: {{samples_per_second: 97, reporter_interval: 1s, process_filter: "^python"}}
+processors:
+  k8sattributes: {{operator: {operator.settings()}}}
+exporters:
+  debug: {{}}
+extensions:
+  health_check: {{endpoint: "127.0.0.1:{PORT}"}}
+service:
+  extensions: [health_check]
+  pipelines:
+    profiles: {{receivers: [profiling], processors: [k8sattributes], exporters: [debug]}}
+"""
+
+
+def test_off_means_not_one_read(tmp_path):
+    operator, running = Node(tmp_path), []
+    pods = {name: Pod(i, policy) for i, (name, policy) in enumerate(
+        {"shown": ON, "hidden": OFF, "read": ON, "untouched": OFF}.items())}
+    python = next(iter(python_stacks.interpreters().values()), sys.executable)
+    work = [python, os.path.join(HERE, "python_work.py"), "by_sorted"]
+    forged = [os.path.join(PROGRAMS, "python-forged"), "--watch"]
+    try:
+        operator.tell(policies={ON: (True, 97), OFF: (True, 97)}, pods=list(pods.values()), default=(False, 20))
+        with agent.Agent(config=config(operator)) as a:
+            profiling(a)
+            operator.connected()
+            for name, pod in pods.items():
+                running.append(InPod(pod, *(work if name in ("shown", "hidden") else forged)))
+            shown, hidden, read, untouched = running
+            pids = [r.process.pid for r in running]
+            begin = time.monotonic()
+            out = Output(a)
+            wait_until("samples of all, and Python's frames where they are asked for", lambda: (
+                (f := out.read()) and all(sum(f[pid].values()) > 100 for pid in pids) and
+                any(kind == "cpython" for kind, _ in f[shown.process.pid]) and
+                len(untouched.reads(begin, time.monotonic())) > 3), 90)
+            assert any(read.reads(begin, time.monotonic())), "the test cannot tell that memory is read"
+            assert set(untouched.reads(begin, time.monotonic())) == {0}
+            for off in (hidden, untouched):
+                assert not any(map(is_pythons, out.frames[off.process.pid]))
+            assert any(kind == "cpython" and re.search("work", name) for kind, name in out.frames[shown.process.pid])
+            attached = agent.metrics(f"http://127.0.0.1:{PORT}/metrics")['kiln_runtime_attach_total{result="ok"}']
+            assert attached >= 2
+
+            # While both run, the policies are exchanged.
+            for name, pod in pods.items():
+                pod.policy = ON if pod.policy == OFF else OFF
+            operator.tell(pods=list(pods.values()))
+            before = time.monotonic()
+            wait_until("what was off is shown", lambda: any(untouched.reads(before, time.monotonic())) and any(
+                kind == "cpython" for kind, _ in out.read()[hidden.process.pid]), 60)
+            settled = time.monotonic() + 1  # names of a window's last stacks are read at its end
+            wait_until("it has looked a few times", lambda: len(read.reads(settled, time.monotonic())) > 3, 60)
+            assert set(read.reads(settled, time.monotonic())[1:]) == {0}
+            assert a.stop() == 0, a.stderr()
+    finally:
+        for r in running:
+            r.process.kill()
+        for r in reversed(running):  # the first one made what all of them are in
+            r.end()
+        operator.close()
