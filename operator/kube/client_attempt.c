@@ -155,6 +155,14 @@ static bool refused_early(struct kube_call *call, CURLcode code)
 	return (size_t)sent < call->r.len;
 }
 
+/* The first such answer may have come before the body was sent: it says enough to read the token.
+ */
+static bool refused_token(struct kube_call *call, CURLcode code)
+{
+	return !call->refused && refused_early(call, code) &&
+	       http_status(call->transfer.easy) == 401;
+}
+
 static void on_done(struct curl_transfer *t, CURLcode code)
 {
 	struct kube_call *call = container_of(t, struct kube_call, transfer);
@@ -162,7 +170,7 @@ static void on_done(struct curl_transfer *t, CURLcode code)
 	struct kube_answer answer = {.message = "", .reason = "", .content_type = ""};
 	struct kube_status status;
 
-	if (code == CURLE_OK)
+	if (code == CURLE_OK || refused_token(call, code))
 		answer.status = http_status(t->easy);
 	if (c->seen)
 		c->seen(c->seen_arg, call->r.method, answer.status);

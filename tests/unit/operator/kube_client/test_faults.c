@@ -258,7 +258,8 @@ static void test_a_refused_token_is_read_again(void **state)
 	ask(&w, (struct kube_request){.method = "POST", .path = "/auth", .body = "x", .len = 1},
 	    &g);
 	assert_int_equal(g.status, 200);
-	/* One more when curl trips over what it did not have to send the first time. */
+	/* One more when the connection is the one on which a body was not read (client_attempt.c).
+	 */
 	assert_in_range(fake_tell("requests") - before, 2, 3);
 	got_done(&g);
 	/* Once more only, however often it is refused; an empty file takes nothing away. */

@@ -293,6 +293,7 @@ func handle(w http.ResponseWriter, r *http.Request) {
 			status(w, r, 401, "Unauthorized", "Unauthorized")
 			return
 		}
+		io.Copy(io.Discard, r.Body) // as the API server does with who may write
 		io.WriteString(w, "known")
 	case "/gzip":
 		w.Header().Set("Content-Type", "application/json")
