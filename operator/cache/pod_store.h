@@ -111,3 +111,6 @@ struct pod_info {
 	struct pod_container containers[POD_CONTAINERS_MAX];
 };
 void pod_unpack(const struct pod_store *store, const struct pod *pod, struct pod_info *ret);
+/* Only what policies select by: name, ns, node, uid, flags, labels, annotations. The rest of RET is
+ * left as it was. A third of the time. */
+void pod_unpack_subject(const struct pod_store *store, const struct pod *pod, struct pod_info *ret);

@@ -99,19 +99,32 @@ static void ip_text(const uint8_t *ip, size_t len, char ret[static 46])
 		*p = 0;
 }
 
+void pod_unpack_subject(const struct pod_store *store, const struct pod *pod, struct pod_info *ret)
+{
+	const struct intern *in = store->intern;
+
+	ret->name = pod_tail(pod).name;
+	ret->ns = intern_text(in, pod->ns, NULL);
+	ret->node = intern_text(in, pod->node, NULL);
+	memcpy(ret->uid, pod->uid, sizeof(ret->uid));
+	ret->host_network = pod->flags & POD_HOST_NETWORK;
+	ret->deleting = pod->flags & POD_DELETING;
+	ret->terminated = pod->flags & POD_TERMINATED;
+	ret->n_labels = kept_pairs_unpack(in, pod->labels, ret->labels, ARRAY_SIZE(ret->labels));
+	ret->n_annotations =
+	    kept_pairs_unpack(in, pod->annotations, ret->annotations, ARRAY_SIZE(ret->annotations));
+}
+
 void pod_unpack(const struct pod_store *store, const struct pod *pod, struct pod_info *ret)
 {
 	const struct intern *in = store->intern;
 	struct pod_tail t = pod_tail(pod);
 	struct kept_owner_fields owner;
 
+	pod_unpack_subject(store, pod, ret);
 	kept_owner_unpack(in, pod->owner, &owner);
-	ret->name = t.name;
-	ret->ns = intern_text(in, pod->ns, NULL);
-	ret->node = intern_text(in, pod->node, NULL);
 	ret->hostname = t.hostname;
 	ip_text(t.ip, pod->ip_len, ret->ip);
-	memcpy(ret->uid, pod->uid, sizeof(ret->uid));
 	if (pod->uid_text)
 		(void)snprintf(ret->uid_text, sizeof(ret->uid_text), "%s",
 			       intern_text(in, pod->uid_text, NULL));
@@ -122,12 +135,6 @@ void pod_unpack(const struct pod_store *store, const struct pod *pod, struct pod
 	memcpy(ret->owner_uid, owner.uid, sizeof(ret->owner_uid));
 	memcpy(ret->owner_uid_text, owner.uid_text, sizeof(ret->owner_uid_text));
 	ret->created = pod->created;
-	ret->host_network = pod->flags & POD_HOST_NETWORK;
-	ret->deleting = pod->flags & POD_DELETING;
-	ret->terminated = pod->flags & POD_TERMINATED;
-	ret->n_labels = kept_pairs_unpack(in, pod->labels, ret->labels, ARRAY_SIZE(ret->labels));
-	ret->n_annotations =
-	    kept_pairs_unpack(in, pod->annotations, ret->annotations, ARRAY_SIZE(ret->annotations));
 	ret->n_containers = unpack_containers(store, pod, ret->containers);
 }
 

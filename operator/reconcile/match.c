@@ -158,7 +158,7 @@ static bool place_of(struct match_counts *m, const struct pod *pod, struct place
 
 	if (!pod)
 		return false;
-	pod_unpack(m->pods, pod, &m->info);
+	pod_unpack_subject(m->pods, pod, &m->info);
 	if (m->info.terminated ||
 	    match_resolve(m->policies, m->namespaces, m->nodes, &m->info, &policy, &config) < 0 ||
 	    !policy->enabled)

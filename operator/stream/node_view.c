@@ -199,26 +199,29 @@ static int compare_uid(void *arg, const struct pod *pod)
 {
 	struct search *s = arg;
 
-	pod_unpack(s->v->s.pods, pod, &s->v->info);
+	pod_unpack_subject(s->v->s.pods, pod, &s->v->info);
 	if (memcmp(s->v->info.uid, s->uid, sizeof(s->v->info.uid)) != 0)
 		return 0;
 	s->found = pod;
 	return 1;
 }
 
-/* By uid another pod may be found (mirror pods claim a second one): then NODE's are looked at. */
-static bool unpack(struct node_view *v, const char *node, const uint8_t uid[16])
+/*
+ * The pod on the node into the view's info, as far as policies need it; NULL: there is none. By uid
+ * another pod may be found (mirror pods claim a second one): then NODE's are looked at.
+ */
+static const struct pod *find(struct node_view *v, const char *node, const uint8_t uid[16])
 {
 	struct search s = {.v = v, .uid = uid, .found = pod_store_find_uid(v->s.pods, uid)};
 
 	if (!s.found)
-		return false;
-	pod_unpack(v->s.pods, s.found, &v->info);
+		return NULL;
+	pod_unpack_subject(v->s.pods, s.found, &v->info);
 	if (memcmp(v->info.uid, uid, sizeof(v->info.uid)) != 0) {
 		s.found = NULL;
 		pod_store_each_on_node(v->s.pods, node, compare_uid, &s);
 	}
-	return s.found && streq(v->info.node, node);
+	return s.found && streq(v->info.node, node) && !v->info.terminated ? s.found : NULL;
 }
 
 /* One that makes the pod too large keeps its name and ids. */
@@ -290,7 +293,7 @@ static struct view_policy *policy_of_pod(struct node_view *v)
 int node_view_pod_policy(struct node_view *v, const char *node, const uint8_t uid[16],
 			 struct view_policy **ret)
 {
-	if (!unpack(v, node, uid) || v->info.terminated)
+	if (!find(v, node, uid))
 		return -ENOENT;
 	*ret = policy_of_pod(v);
 	return 0;
@@ -299,10 +302,12 @@ int node_view_pod_policy(struct node_view *v, const char *node, const uint8_t ui
 int node_view_pod(struct node_view *v, const char *node, const uint8_t uid[16], struct buf *out,
 		  struct view_policy **ret_policy)
 {
+	const struct pod *pod = find(v, node, uid);
 	struct view_policy *policy;
 
-	if (!unpack(v, node, uid) || v->info.terminated)
+	if (!pod)
 		return -ENOENT;
+	pod_unpack(v->s.pods, pod, &v->info);
 	policy = policy_of_pod(v);
 	write_pod(v, out);
 	if (buf_error(out)) {

@@ -218,7 +218,7 @@ static int touch_policy(void *arg, const struct pod *pod)
 	struct node_server *server = arg;
 	struct node *node;
 
-	pod_unpack(server->o.sources.pods, pod, &server->info);
+	pod_unpack_subject(server->o.sources.pods, pod, &server->info);
 	node = server->info.node[0] ? find_node(server, server->info.node) : NULL;
 	if (!node)
 		return 0;
