@@ -318,6 +318,19 @@ KILN_INLINE int v8_is_unsure(const struct kiln_rule *rule, uint32_t exact)
 	return rule->kind == KILN_RULE_INVALID || !exact;
 }
 
+/*
+ * The interpreter's function was interrupted where its frame is no more, or where it leaves for
+ * other code without one: rbp is the caller's. Its rule, which counts from rbp as long as the frame
+ * is there, tells so.
+ */
+KILN_INLINE int v8_is_left(struct kiln_walk *w, uint64_t pc)
+{
+	const struct kiln_cache_entry *entry = env_cache(w, pc);
+
+	return w->exact && entry &&
+	       (entry->rule.kind != KILN_RULE_CFA || entry->rule.reg != ARCH_REG_BP);
+}
+
 KILN_GLOBAL int v8_walk(struct kiln_walk *w)
 {
 	const struct kiln_cache_entry *entry;
@@ -341,9 +354,9 @@ KILN_GLOBAL int v8_walk(struct kiln_walk *w)
 	}
 	at = pc - w->map_bias - v->interpreter;
 	if (at < v->interpreter_size) {
-		if (at >= v->interpreter_frame)
+		if (at >= v->interpreter_frame && !v8_is_left(w, pc))
 			w->hide_native = !v8_interpreted(w, fp);
-		else if (w->exact && w->leaf_valid)
+		else if (at < v->interpreter_frame && w->exact && w->leaf_valid)
 			w->hide_native = !v8_interpreted(w, 0);
 	}
 	/*

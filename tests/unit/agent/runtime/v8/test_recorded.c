@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "bpf/types.h"
+#include "bpf/arch_x86.h"
 #include "tests/unit/agent/runtime/v8/world.h"
 
 static char out[1 << 16];
@@ -62,6 +63,65 @@ static void stack_has_every_frame_with_name_file_and_line(void **state)
 		}
 		assert_null(strstr(out, "?\n"));
 		assert_null(strstr(out, "missing"));
+	}
+}
+
+/*
+ * The interpreter's function was interrupted between `leave` and the return, in a place that the
+ * recording has no rule for: rbp is the caller's by then. It is that of the frame FRAMES below the
+ * recorded leaf, which may be in a built-in function with a frame of its own.
+ */
+static void leave_interpreter(struct world *w, int frames)
+{
+	uint64_t bp = w->leaf[ARCH_REG_BP], at = 0;
+	const struct world_rule *in = NULL;
+	struct world_rule *rule;
+
+	for (uint32_t i = 0; i < w->n_rules && !in; i++)
+		if (w->rules[i].known && (w->rules[i].rule.flags & KILN_RULE_RUNTIME))
+			for (uint32_t k = 0; k < w->n_maps; k++) {
+				at = w->rules[i].pc - w->maps[k].bias - w->image.kernel.interpreter;
+				if (w->maps[k].image && at - w->image.kernel.interpreter_frame <
+							    w->image.kernel.interpreter_size -
+								w->image.kernel.interpreter_frame)
+					in = &w->rules[i];
+			}
+	assert_non_null(in);
+	assert_true(w->n_rules < WORLD_RULES_MAX);
+	for (; frames; frames--)
+		assert_int_equal(world_memory(w, bp, &bp, 8), 0);
+	rule = &w->rules[w->n_rules++];
+	*rule = *in;
+	rule->pc++;
+	rule->rule.kind = KILN_RULE_CFA;
+	rule->rule.reg = ARCH_REG_SP;
+	rule->rule.flags = KILN_RULE_RUNTIME;
+	rule->rule.cfa_off = 8;
+	rule->rule.ra_off = -8;
+	w->leaf[ARCH_REG_PC] = rule->pc;
+	w->leaf[ARCH_REG_SP] = bp + 8;
+	assert_int_equal(world_memory(w, bp, &w->leaf[ARCH_REG_BP], 8), 0);
+}
+
+static void an_interpreted_function_that_has_left_is_not_taken_for_its_caller(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		const char *step;
+
+		if (!strstr(names[i], "interp"))
+			continue;
+		out[0] = 0;
+		for (int frames = 0; frames < 4 && (!out[0] || strstr(out, expected[0]));
+		     frames++) {
+			_cleanup_(world_freep) struct world *w = load(names[i]);
+
+			leave_interpreter(w, frames);
+			world_stack(w, out, sizeof(out));
+		}
+		step = strstr(out, "step ");
+		if (strstr(out, expected[0]) || !step || strstr(step + 1, "step "))
+			fail_msg("node %s:\n%s", names[i], out);
+		assert_non_null(strstr(step, "top program.js:35\n"));
 	}
 }
 
@@ -129,6 +189,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(stack_has_every_frame_with_name_file_and_line),
+	    cmocka_unit_test(an_interpreted_function_that_has_left_is_not_taken_for_its_caller),
 	    cmocka_unit_test(forged_memory_harms_nothing),
 	    cmocka_unit_test(another_function_in_its_place_is_not_named),
 	};

@@ -64,6 +64,17 @@ int world_memory(void *arg, uint64_t address, void *dst, size_t len)
 			r = &w->reads[i];
 	if (!r && w->pid)
 		r = record_read(w, address, len);
+	/* A part of what was read at once. */
+	for (uint32_t i = 0; !r && i < w->n_reads; i++) {
+		const struct world_read *whole = &w->reads[i];
+
+		if (whole->at != UINT32_MAX && address >= whole->address &&
+		    address - whole->address <= whole->len &&
+		    len <= whole->len - (address - whole->address)) {
+			memcpy(dst, w->bytes + whole->at + (address - whole->address), len);
+			return 0;
+		}
+	}
 	/* Two words that were read one by one. */
 	if (!r && len == 16 && world_memory(w, address, dst, 8) == 0)
 		return world_memory(w, address + 8, (uint8_t *)dst + 8, 8);
