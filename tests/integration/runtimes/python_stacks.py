@@ -10,7 +10,8 @@ import subprocess
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 EVAL = re.compile(r"_PyEval_EvalFrameDefault(\.cold)?")
-BETWEEN = "between two chains"
+BETWEEN = "on the way"
+HELPERS = {"slice_end"}
 ROOTS = {"_start", "clone", "clone3", "__clone", "__clone3"}
 
 
@@ -88,10 +89,8 @@ def wrong(sample, said):
     if not frames:
         return "no frames of Python"
     if not any(linear(frames, chain, said["file"]) for chain in said["chains"]):
-        # On the way from one chain to the next: whole, but not at work.
-        if frames[0][0] != "work" and any(linear(frames[-n:], chain[-n:], said["file"])
-                                          for chain in said["chains"] for n in [3] if "*" not in chain[-n:]):
-            return BETWEEN
+        if any(on_the_way(frames, chain, said["file"]) for chain in said["chains"]):
+            return f"{BETWEEN}: {frames[0][0]}:{frames[0][2]}"
         return "other frames: " + " < ".join(f"{name}:{line}" for name, _, line in frames[:6])
     # A native frame of the interpreter has the frames of its own, but one that is just entered or left.
     evals = [i for i, (kind, name) in enumerate(sample.frames) if kind == "native" and EVAL.fullmatch(name)]
@@ -99,6 +98,22 @@ def wrong(sample, said):
         if sample.frames[i - 1][0] != "cpython":
             return "a native frame without Python's"
     return None
+
+
+def on_the_way(frames, chain, file):
+    """Is the thread on its way to CHAIN's leaf or back? The callers are those of the chain, each at its line; the leaf
+    is anywhere in its function, or it is another function that the last of the chain's calls to get there."""
+    below = list(frames)
+    if chain[-1] == "*":  # whatever called the program
+        while below and (below[-1][0] != chain[-2][0] or below[-1][1] != file):
+            below.pop()
+    chain = [want for want in chain if want != "*"]
+    for (name, place, line), want in zip(below[::-1], chain[::-1]):
+        if name != want[0] or place != file:
+            return name in HELPERS or place != file
+        if line not in want[1]:
+            return [name, place, line] == frames[0]
+    return 0 < len(below) < len(chain)
 
 
 def linear(frames, chain, file):

@@ -259,7 +259,8 @@ def say(pids, chains):
 
 def main():
     """Options: --thread, another thread does the same; --embedded, others called main(); --fork N, children do it;
-    --exec PYTHON, after 3 s it is done by that interpreter in the same process; --ms N, it ends then."""
+    --exec PYTHON, after 3 s it is done by that interpreter in the same process; --again, each second by a new one;
+    --respawn, children do it, each for 1.5 s; --ms N, it ends then."""
     options = dict(zip(sys.argv[1:], sys.argv[2:]))
     names = [name for name in sys.argv[1:] if name in CHAINS]
     if not names:
@@ -284,10 +285,29 @@ def main():
     if "--exec" in sys.argv:
         again = [options["--exec"], HERE] + names
         threading.Timer(3, lambda: os.execv(again[0], again)).start()
+    if "--again" in sys.argv:
+        threading.Timer(1, lambda: os.execv(sys.executable, [sys.executable] + sys.argv)).start()
     if "--ms" in sys.argv:
         threading.Timer(int(options["--ms"]) / 1000, lambda: os._exit(0)).start()
     say(pids, chains)
+    while "--respawn" in sys.argv:
+        if respawn():
+            break
     run(names)  # at main
+
+
+def respawn():
+    """Two workers, until they end. True: this is one of them."""
+    for _ in range(2):
+        pid = os.fork()
+        if not pid:
+            threading.Timer(1.5, lambda: os._exit(0)).start()
+            return True
+        print(json.dumps({"pid": pid}))
+        sys.stdout.flush()
+    for _ in range(2):
+        os.wait()
+    return False
 
 
 if __name__ == "__main__":

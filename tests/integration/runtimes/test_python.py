@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -17,7 +18,7 @@ from kiln import agent, textdump  # noqa: E402
 import python_stacks  # noqa: E402
 
 COMPLETE = 0.99
-BETWEEN = 0.05  # of the samples may be taken on the way from one chain to the next
+BETWEEN = 0.01  # of the samples may be taken on the way to a chain's leaf or back
 SPECIAL = 0.95  # of processes that start, fork and load meanwhile
 NOT_READ = "cut: [python: not read yet]"
 BEFORE = {NOT_READ, "cut: [incomplete: no unwind table]", "cut: [incomplete: process not known]"}
@@ -36,9 +37,10 @@ def judge(name, samples, said, least=40, complete=COMPLETE):
         if reason not in BEFORE:
             shown += s.value
             why[reason] += s.value
-    right, between = why.pop(None, 0), why.pop(python_stacks.BETWEEN, 0)
+    right = why.pop(None, 0)
+    between = sum(n for reason, n in why.items() if reason.startswith(python_stacks.BETWEEN))
     shown -= between
-    print(f"{name:12} {total:6} samples, {total - shown - between:4} before attaching, {between:3} between chains, "
+    print(f"{name:12} {total:6} samples, {total - shown - between:4} before attaching, {between:3} on the way, "
           f"{right / max(shown, 1):8.2%} complete", flush=True)
     for reason, n in why.most_common(3):
         print(f"    {n:4} {reason}")
@@ -124,29 +126,42 @@ def special():
             programs[name] = stack.enter_context(python_stacks.Program(*command, env=environment))
 
         start("threads", [newest, "--thread"])
+        venv = stack.enter_context(tempfile.TemporaryDirectory(prefix="kiln-test-"))
+        subprocess.run([newest, "-m", "venv", "--without-pip", venv], check=True)
         with agent.Agent("--process-filter", f"^(python-.*|{'|'.join(sorted(names))})$",
                          config=python_stacks.config()) as a:
             time.sleep(1)
             start("workers", [older, "--fork", "2", "recursion", "classes"])
             start("exec", [older, "--exec", newest, "recursion", "generators"])
+            start("venv", [os.path.join(venv, "bin", "python3"), "generators", "classes"])
+            start("again", [newest, "--again", "recursion", "classes"])
+            start("respawn", [older, "--respawn", "recursion", "classes"])
             if library:
                 home = os.path.dirname(os.path.dirname(library)) if "pyenv" in library else "/usr"
                 start("late", [os.path.join(PROGRAMS, "python-embed"), library, WORK, "--embedded", "by_sorted"],
                       PYTHONHOME=home)
+                start("unload", [os.path.join(PROGRAMS, "python-unload"), library, "1"], PYTHONHOME=home)
             start("forged", [os.path.join(PROGRAMS, "python-forged")])
             short = Short(brief)
             stack.callback(short.close)
-            pids = sum((p.said.get("pids", []) for p in programs.values()), [])
+            pids = sum((p.said.get("pids", []) for name, p in programs.items() if name != "respawn"), [])
             samples = textdump.parse(run_until_seen(a, [*pids, programs["forged"].pid], 7).splitlines())
         after = programs["exec"].rest()
+        programs["respawn"].said["pids"] = [said["pid"] for said in programs["respawn"].rest()]
+        unloaded = [said["unloaded"] for said in programs["unload"].rest()] if library else []
     for name, program in programs.items():
         said = program.said
         mine = [s for s in samples if s.pid in said.get("pids", [said["pid"]])]
         if name == "forged":
             problems += judge_forged(mine)
             continue
+        if name == "unload":
+            problems += judge_unload(mine, unloaded)
+            continue
         if name == "exec":
             said = {**said, "chains": said["chains"] + sum((s["chains"] for s in after), [])}
+            mine = [s for s in mine if not starting(s)]
+        if name in ("again", "venv"):
             mine = [s for s in mine if not starting(s)]
         if name == "late":
             mine = [s for s in mine if python_stacks.python_frames(s) and not starting(s)]
@@ -162,6 +177,30 @@ def starting(sample):
     """The interpreter imports its modules: before run()."""
     frames = python_stacks.python_frames(sample)
     return not any(name == "run" for name, _, _ in frames)
+
+
+def judge_unload(samples, unloaded):
+    """Each time the names are those of the functions that run then, and none when Python is not loaded."""
+    problems, seen = [], collections.Counter()
+    if not any(unloaded):
+        problems.append("unload: Python was never unloaded")
+    for s in samples:
+        names = {name for name, _, _ in python_stacks.python_frames(s)}
+        where = next((name for name in ("first", "second", "without") if name in s.user), "start")
+        number = {"first": "1", "second": "2"}.get(where)
+        if {f"leaf_{number}", f"caller_{number}"} <= names:
+            seen[where] += s.value
+        if any(re.fullmatch(r"(leaf|caller)_\d", name) and name[-1] != number for name in names):
+            problems.append(f"unload: {names} while {where} runs")
+        if where == "without":
+            seen[where] += s.value
+            if names or any(kind == "abort-marker" and "python" in name for kind, name in s.frames):
+                problems.append(f"unload: {s.frames[:3]} in a stack without Python")
+    print(f"{'unload':12} {sum(s.value for s in samples):6} samples: {dict(seen)}, unloaded {unloaded}")
+    for where in ("first", "second", "without"):
+        if seen[where] < 10:
+            problems.append(f"unload: {seen[where]} samples of {where}")
+    return problems[:5]
 
 
 def judge_forged(samples):
