@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "operator/cache/kept.h"
+#include "operator/kube/json.h"
 #include "operator/reconcile/condition.h"
 
 struct entry {
@@ -30,11 +31,6 @@ struct node_store {
 	struct node_totals totals;
 	uint64_t refused;
 };
-
-static void jsonp(cJSON **p)
-{
-	cJSON_Delete(*p);
-}
 
 uint64_t node_text_hash(const char *text)
 {
@@ -106,7 +102,7 @@ static void read_object(const cJSON *object, struct entry *ret)
 
 static int parse(const struct kube_item *item, cJSON **ret, const char **ret_name)
 {
-	_cleanup_(jsonp) cJSON *object = NULL;
+	_cleanup_(cJSON_Deletep) cJSON *object = NULL;
 	const char *name;
 
 	if (item->encoding != KUBE_JSON)
@@ -204,7 +200,7 @@ static void drop(struct node_store *s, struct entry *e)
 int node_store_put(void *store, const struct kube_item *item, uint32_t generation)
 {
 	struct node_store *s = store;
-	_cleanup_(jsonp) cJSON *object = NULL;
+	_cleanup_(cJSON_Deletep) cJSON *object = NULL;
 	struct entry *e, before = {.generation = 0};
 	const char *name;
 	int r = parse(item, &object, &name);
@@ -236,7 +232,7 @@ int node_store_put(void *store, const struct kube_item *item, uint32_t generatio
 int node_store_remove(void *store, const struct kube_item *item)
 {
 	struct node_store *s = store;
-	_cleanup_(jsonp) cJSON *object = NULL;
+	_cleanup_(cJSON_Deletep) cJSON *object = NULL;
 	struct entry *e;
 	const char *name;
 	int r = parse(item, &object, &name);

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which write is due, and whose turn it is. What turned is written soon, counters seldom, and the
+ * rest once in a while, for lastReportTime (the figures are in nodes.h).
+ *
+ * The pace: a bucket of NODES_WRITES_S a second, filled by ticks; records wait for it in turn. At
+ * most NODES_CALLS_MAX writes are under way. Loop thread only.
+ */
+#include "operator/nodes/nodes_internal.h"
+
+/* ---- what is due ----------------------------------------------------------------------------- */
+
+uint64_t node_record_content(struct nodes *n, struct node_record *r)
+{
+	uint64_t h = r->connected ? 1 : 2;
+
+	if (!r->wanted_known)
+		n->o.wanted(n->o.arg, r->name, r->wanted);
+	r->wanted_known = true;
+	for (size_t i = 0; i < FACTS; i++)
+		h = hash_bytes(node_record_fact(r, i), strlen(node_record_fact(r, i)), h);
+	h = hash_bytes(r->wanted, strlen(r->wanted), h);
+	h = mix64(h ^ r->report.facts);
+	return h ? h : 1;
+}
+
+/* 5,000 nodes: one write in 100 s of each, 50 a second of all. */
+static uint64_t counters_ms(const struct nodes *n)
+{
+	uint64_t all = MAX(node_store_count(n->store), n->connected);
+
+	return MAX((uint64_t)NODES_COUNTERS_MS, all * 1000 / NODES_COUNTERS_PER_S);
+}
+
+enum due { DUE_NOT, DUE_NOW, DUE_NEVER /* there is nothing more to say of it */ };
+
+static enum due due_away(struct nodes *n, const struct node_record *r, uint64_t now, uint64_t says)
+{
+	const struct stored_node *stored = node_store_find(n->store, r->name);
+
+	if (now < r->since_ms + NODES_GRACE_MS)
+		return DUE_NOT;
+	/* Never ours, another's by now, gone with its Node, or told. */
+	if (!r->written || r->lost || !stored ||
+	    (stored->has_status && stored->replica != n->identity) || r->written == says)
+		return DUE_NEVER;
+	return DUE_NOW;
+}
+
+static enum due due(struct nodes *n, struct node_record *r, uint64_t now)
+{
+	uint64_t says;
+
+	if (r->call || now < r->not_before_ms)
+		return DUE_NOT;
+	says = node_record_content(n, r);
+	if (!r->connected)
+		return due_away(n, r, now, says);
+	if (r->lost || (!r->report.bytes && now < r->since_ms + NODES_SILENT_MS))
+		return DUE_NOT;
+	if (r->written != says)
+		return !r->written || now >= r->written_ms + NODES_TURN_MS ? DUE_NOW : DUE_NOT;
+	if (r->written_counters != r->report.counters && now >= r->written_ms + counters_ms(n))
+		return DUE_NOW;
+	return now >= r->written_ms + NODES_BEAT_MS ? DUE_NOW : DUE_NOT;
+}
+
+/* ---- the pace -------------------------------------------------------------------------------- */
+
+static void fill(struct nodes *n, uint64_t now)
+{
+	uint64_t full = NODES_BURST * 1000ULL;
+	uint64_t elapsed = n->filled_ms ? MIN(now - n->filled_ms, 1000U) : 1000U;
+
+	n->filled_ms = now;
+	n->tokens = MIN(n->tokens + elapsed * NODES_WRITES_S, full);
+}
+
+void nodes_tick(struct nodes *n)
+{
+	uint64_t now = nodes_now_ms(n);
+	size_t left = HASH_COUNT(n->records), waiting = 0;
+	struct node_record *r = n->next, *next;
+
+	fill(n, now);
+	if (!nodes_synced(n))
+		return;
+	for (; left; left--, r = next) {
+		r = r ? r : n->records;
+		next = r->hh.next;
+		switch (due(n, r, now)) {
+		case DUE_NOT:
+			break;
+		case DUE_NEVER:
+			nodes_forget(n, r);
+			break;
+		case DUE_NOW:
+			if (n->tokens >= 1000 && n->calls < NODES_CALLS_MAX) {
+				node_record_write(n, r);
+				break;
+			}
+			/* It is the first that goes on at the next tick. */
+			if (!waiting++)
+				n->next = r;
+		}
+	}
+	n->stats.due = waiting;
+	nodes_look_for_stale(n, now);
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What nodes.c (records, life), node_schedule.c (what is due, the pace), node_writer.c (the writes
+ * of one record), node_stale.c (nodes that nobody has) and metrics.c share. Loop thread only.
+ */
+#pragma once
+
+#include "lib/base.h"
+
+#include <time.h>
+#include <uthash.h>
+
+#include "lib/log.h"
+#include "operator/cache/informer.h"
+#include "operator/kube/json.h"
+#include "operator/kube/write.h"
+#include "operator/nodes/node_store.h"
+#include "operator/nodes/nodes.h"
+
+enum { NODES_MAX = 20000 };
+
+enum node_fact { FACT_AGENT_VERSION, FACT_KERNEL, FACT_CGROUP_MODE, FACT_RUNTIME, FACTS };
+
+struct node_record {
+	UT_hash_handle hh;
+	struct nodes *owner;
+	char *facts[FACTS];   /* of its hello, by enum node_fact */
+	char *runtime;	      /* of its Node, when its agent does not tell; "": nor does that */
+	bool connected, lost; /* lost: another replica has the stream */
+	uint64_t since_ms;    /* connected or not */
+	struct kept_report report;
+	int64_t reported;
+	char wanted[17];
+	bool wanted_known;
+	struct node_turns turns;
+	uint64_t written, written_counters; /* hashes; 0: nothing is */
+	uint64_t written_ms, not_before_ms;
+	/* The write under way. */
+	struct kube_call *call;
+	bool creating;
+	uint64_t writing, writing_counters;
+	char name[];
+};
+
+struct nodes {
+	struct nodes_options o;
+	uint64_t identity;		    /* hash */
+	struct node_record *records, *next; /* next: whose turn it is; NULL: the first's */
+	struct node_store *store;
+	struct informer *informer;
+	struct node_reports reports;
+	uv_timer_t *timer;		       /* NULL: not started */
+	uint64_t tokens, filled_ms, looked_ms; /* tokens: thousandths */
+	size_t calls, connected;
+	/* The leader's write over a node that nobody has. */
+	struct kube_call *stale_call;
+	struct log_limit log;
+	struct nodes_stats stats;
+};
+
+static inline uint64_t nodes_now_ms(const struct nodes *n)
+{
+	return uv_now(n->o.loop);
+}
+
+static inline int64_t nodes_now_s(const struct nodes *n)
+{
+	return n->o.now ? n->o.now() : (int64_t)time(NULL);
+}
+
+/* nodes.c */
+struct node_record *nodes_find(struct nodes *n, const char *name);
+void nodes_forget(struct nodes *n, struct node_record *r);
+/* What the agent told, or its Node; "": neither did. */
+const char *node_record_fact(const struct node_record *r, enum node_fact i);
+
+/* node_schedule.c: the hash of what the status says besides counters; never 0. */
+uint64_t node_record_content(struct nodes *n, struct node_record *r);
+
+/* node_writer.c */
+void node_record_write(struct nodes *n, struct node_record *r);
+/* A ProfilingNode with nothing but its name; NULL: no memory. */
+cJSON *nodes_make_body(const char *name);
+
+/* node_stale.c */
+void nodes_look_for_stale(struct nodes *n, uint64_t now);
