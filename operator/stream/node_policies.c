@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The policies that a node was told, by how many of its pods, and its default, refer to each. One
+ * is told when it is first referred to, after its destinations; that nobody refers to it any more
+ * is told later, in node_policies_delete_idle(), for a pod is often back in a moment. Loop thread
+ * only.
+ */
+#include "operator/stream/node_state_internal.h"
+
+#include "operator/stream/frame.h"
+
+/* The policy has an entry that counts one more; it is told when the node has not got it. */
+static bool policy_hold(struct node_state *n, struct view_policy *policy, struct buf *out)
+{
+	uint8_t key[16] = {0};
+	struct entry *e;
+	uint16_t i;
+
+	memcpy(key, &policy->id, sizeof(policy->id));
+	i = node_entry_find(n, ENTRY_POLICY, key);
+	if (i == ENTRY_NONE || !n->entries[i].revision || n->entries[i].gone)
+		for (size_t k = 0; k < policy->n_destinations; k++)
+			node_destination_hold(n, policy->destinations[k], out);
+	if (i == ENTRY_NONE) {
+		i = node_entry_make(n, ENTRY_POLICY, key);
+		if (i == ENTRY_NONE)
+			return false;
+		n->entries[i].policy = policy;
+		policy->refs++;
+	}
+	e = &n->entries[i];
+	if (!e->revision || e->gone) {
+		if (e->gone)
+			n->n_gone--;
+		e->gone = false;
+		node_entry_advance(n, i);
+		frame_bytes(out, UPDATE_POLICIES, policy->bytes, policy->len);
+	} else if (!e->refs) {
+		n->n_idle--;
+	}
+	e->refs++;
+	return true;
+}
+
+void node_policy_release(struct node_state *n, struct view_policy *policy)
+{
+	uint8_t key[16] = {0};
+	uint16_t i;
+
+	if (!policy)
+		return;
+	memcpy(key, &policy->id, sizeof(policy->id));
+	i = node_entry_find(n, ENTRY_POLICY, key);
+	if (i != ENTRY_NONE && !--n->entries[i].refs)
+		n->n_idle++;
+	node_view_unref(n->view, policy);
+}
+
+/* POLICY, a reference that is taken over, becomes the entry's. */
+bool node_policy_set(struct node_state *n, uint16_t i, struct view_policy *policy, struct buf *out)
+{
+	if (policy == n->entries[i].policy) {
+		node_view_unref(n->view, policy);
+		return true;
+	}
+	if (policy && !policy_hold(n, policy, out)) {
+		node_view_unref(n->view, policy);
+		return false;
+	}
+	node_policy_release(n, n->entries[i].policy);
+	n->entries[i].policy = policy;
+	return true;
+}
+
+void node_policy_look_at_default(struct node_state *n, uint16_t i, struct buf *out)
+{
+	struct view_policy *policy = NULL;
+
+	if (node_view_default(n->view, n->name, &policy) < 0)
+		return; /* what was told holds on: nothing has been said against it */
+	if (n->entries[i].revision && n->entries[i].policy == policy) {
+		node_view_unref(n->view, policy);
+		return;
+	}
+	if (!node_policy_set(n, i, policy, out)) {
+		n->refused++;
+		return;
+	}
+	node_entry_advance(n, i);
+	frame_bytes(out, UPDATE_DEFAULT_POLICY, policy->bytes, policy->len);
+}
+
+void node_policies_delete_idle(struct node_state *n, struct buf *out)
+{
+	uint16_t i = n->oldest, next;
+
+	for (; i != ENTRY_NONE && n->n_idle; i = next) {
+		struct entry *e = &n->entries[i];
+
+		next = e->next;
+		if (e->kind != ENTRY_POLICY || e->refs || e->gone)
+			continue;
+		n->n_idle--;
+		node_entry_bury(n, i);
+		node_entry_tell_gone(e, out);
+		for (size_t k = 0; k < e->policy->n_destinations; k++)
+			node_destination_release(n, e->policy->destinations[k]);
+	}
+	node_entries_limit_tombstones(n);
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What node_state.c (Updates, life), node_entries.c (the table), node_pods.c, node_policies.c and
+ * node_destinations.c share. An entry is named by its index, for the array moves when it grows.
+ *
+ * A node_..._look() looks at an entry that was dirty and tells what is another. Where one returns
+ * false, the entry is to be looked at again: it is gone and the snapshot must be over first, or
+ * there was no memory. A node_..._tell_again() tells what was told before, as it is now. Loop
+ * thread only.
+ */
+#pragma once
+
+#include "operator/stream/node_state.h"
+
+enum {
+	ENTRY_NONE = UINT16_MAX,
+	/* Fields of Update in node.proto. */
+	UPDATE_DESTINATIONS = 2,
+	UPDATE_POLICIES = 3,
+	UPDATE_PODS = 4,
+	UPDATE_DELETED_PODS = 5,
+	UPDATE_DELETED_POLICIES = 6,
+	UPDATE_DELETED_DESTINATIONS = 7,
+	UPDATE_DEFAULT_POLICY = 8,
+	UPDATE_POD_POLICIES = 9,
+	POD_POLICY = 5,
+	POD_POLICY_UID = 1,
+	POD_POLICY_POLICY = 2,
+};
+
+enum entry_kind { ENTRY_FREE, ENTRY_POD, ENTRY_POLICY, ENTRY_DEFAULT, ENTRY_DESTINATION };
+
+struct entry {
+	uint8_t key[16]; /* a pod's uid, a policy's id, hashes of a destination's id */
+	uint64_t revision;
+	uint64_t hash; /* of a pod as it was told but for its policy; 0: to be told whole */
+	union {
+		struct view_policy *policy; /* a pod's; a policy itself, a tombstone's too */
+		struct view_destination *destination;
+	};
+	char *uid_text; /* when the key does not give it back */
+	uint32_t refs;	/* of a policy: pods and the default; of a destination: policies told */
+	uint16_t chain; /* hash chain, or list of free ones */
+	uint16_t prev, next; /* by revision */
+	uint16_t dirty_next;
+	uint8_t kind;
+	bool dirty, gone;
+	bool only_policy; /* what is dirty about it */
+};
+
+struct node_state {
+	struct node_view *view;
+	struct entry *entries;
+	uint16_t *buckets;
+	size_t cap, used;	 /* cap: a power of two; as many buckets */
+	uint16_t free_list;	 /* by chain */
+	uint16_t oldest, newest; /* by revision */
+	uint16_t dirty, dirty_last;
+	size_t n_dirty, n_pods, n_gone, n_idle; /* idle: told policies without a reference */
+	uint64_t revision, floor;
+	uint64_t refused;
+	bool brief;
+	uint16_t fallback;   /* the entry of kind DEFAULT */
+	struct buf *scratch; /* the view's */
+	char name[];
+};
+
+/* node_entries.c */
+uint16_t node_entry_find(const struct node_state *n, uint8_t kind, const uint8_t key[16]);
+/* ENTRY_NONE: there are as many as there may be, or no memory. */
+uint16_t node_entry_make(struct node_state *n, uint8_t kind, const uint8_t key[16]);
+/* It must not be dirty. */
+void node_entry_forget(struct node_state *n, uint16_t i);
+void node_entry_unref(struct node_state *n, const struct entry *e);
+/* A new revision: the last one of the order. */
+void node_entry_advance(struct node_state *n, uint16_t i);
+/* From here on a tombstone. */
+void node_entry_bury(struct node_state *n, uint16_t i);
+/* Forgets those beyond the cap. */
+void node_entries_limit_tombstones(struct node_state *n);
+void node_entry_set_dirty(struct node_state *n, uint16_t i);
+/* There must be one. */
+uint16_t node_entry_take_dirty(struct node_state *n);
+/* A pod's. */
+void node_entry_uid(const struct entry *e, char ret[64]);
+void node_entry_tell_gone(const struct entry *e, struct buf *out);
+
+/* node_pods.c */
+bool node_pod_look(struct node_state *n, uint16_t i, bool snapshot, struct buf *out);
+void node_pod_tell_again(struct node_state *n, uint16_t i, struct buf *out);
+
+/* node_policies.c */
+/* POLICY (NULL: none), a reference that is taken over, becomes the entry's; it is told first when
+ * the node has not got it. False: no memory. */
+bool node_policy_set(struct node_state *n, uint16_t i, struct view_policy *policy, struct buf *out);
+/* The reference of an entry that has it no more. */
+void node_policy_release(struct node_state *n, struct view_policy *policy);
+void node_policy_look_at_default(struct node_state *n, uint16_t i, struct buf *out);
+/* Tells that those are gone which nothing refers to. */
+void node_policies_delete_idle(struct node_state *n, struct buf *out);
+
+/* node_destinations.c */
+/* A policy that is told refers to it, or one that is deleted does no more. */
+void node_destination_hold(struct node_state *n, struct view_destination *d, struct buf *out);
+void node_destination_release(struct node_state *n, const struct view_destination *d);
+bool node_destination_look(struct node_state *n, uint16_t i, bool snapshot, struct buf *out);
+void node_destination_tell_again(struct node_state *n, uint16_t i, struct buf *out);
