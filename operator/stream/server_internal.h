@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What server.c (nodes, caches, clock) and session.c (one stream's protocol) share. */
+/*
+ * What server.c (nodes, caches, clock) and session.c, session_send.c and session_receive.c (one
+ * stream's protocol) share. Loop thread only.
+ */
 #pragma once
 
 #include <uthash.h>
@@ -8,6 +11,7 @@
 #include "operator/stream/server.h"
 
 enum {
+	STREAM_PROTOCOL = 1,
 	SESSION_WINDOW = 1 << 20, /* bytes that an agent has not acknowledged */
 	SESSION_UNACKED_MAX = 32, /* and messages */
 	/* And one pod more. What TLS and its buffers hold of a message stays touched: with 8 KiB a
@@ -99,9 +103,20 @@ void server_ready(struct node_server *server, struct node *node);
 
 /* session.c */
 extern const struct stream_server_events session_events; /* ARG is to be set to the server */
-/* Sends the next message when there is one and it may. */
-void session_pump(struct session *s);
 /* Once a second. */
 void session_tick(struct session *s);
+/* Neither does anything more once it has ended; its node may have another stream. */
 void session_cut(struct session *s, enum stream_cut cut);
+void session_end(struct session *s, int status, const char *message);
+bool session_has_ended(const struct session *s);
 void session_free(struct session *s); /* its stream is gone */
+
+/* session_send.c */
+/* Sends the next message when there is one and it may. */
+void session_pump(struct session *s);
+/* Its snapshot's, or its place in the queue for one. */
+void session_release_slot(struct session *s);
+void session_sent(void *arg);
+
+/* session_receive.c */
+void session_received(void *arg, const uint8_t *data, size_t len);
