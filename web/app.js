@@ -1,9 +1,11 @@
 // The page: state, controls, and what is computed when. The state is in the address after '#', so that
 // a link shows the same.
 
-import { Model, buildTree, buildSandwich, buildTable, matchedWeight, containerLabel } from "./model.js";
+import { Model, containerLabel } from "./model.js";
+import { buildTree, buildSandwich, matchedWeight } from "./tree.js";
 import { follow } from "./stream.js";
 import { Flame, colourOf, labelOf, diffColour } from "./flame.js";
+import { Table, percent } from "./table.js";
 import { toSvg, save, profileQuery } from "./export.js";
 
 const $ = (id) => document.getElementById(id);
@@ -52,7 +54,6 @@ function duration(ns) {
 	if (ns >= 1e6) return (ns / 1e6).toFixed(0) + " ms";
 	return (ns / 1e3).toFixed(0) + " µs";
 }
-const percent = (part, whole) => (whole > 0 ? (100 * part / whole).toFixed(part / whole < 0.1 ? 2 : 1) + "%" : "0%");
 
 // ---- computing: from the model to what is shown
 
@@ -75,16 +76,18 @@ function weigh() {
 let frozen = null;
 
 function compute() {
-	const started = performance.now();
-	const { weights, base, ms } = weigh(), hide = hidden();
-	shown = { weights, base, ms, hide };
-	shown.total = weights.reduce((a, b) => a + b, 0);
-	shown.tree = buildTree(model, weights, base, hide, state.group);
-	shown.table = buildTable(model, weights, base, hide);
-	shown.functions = new Map(shown.table.map((e) => [e.name, e]));
+	const started = performance.now(), hide = hidden();
+	// Another view of the same needs no other tree.
+	const of = JSON.stringify([paused ?? model.version, state.group, state.hidden, state.window, state.base, filter()]);
+	if (shown?.of !== of) {
+		const { weights, base, ms } = weigh();
+		shown = { of, weights, base, ms, ...buildTree(model, weights, base, hide, state.group) };
+		shown.total = shown.tree.total;
+		shown.functions = new Map(shown.table.map((e) => [e.name, e]));
+	}
 	if (state.view === "sandwich" && !shown.functions.has(state.chosen) && shown.table.length)
 		state.chosen = shown.table.reduce((a, b) => (b.self > a.self ? b : a)).name;
-	if (state.view === "sandwich") Object.assign(shown, buildSandwich(model, weights, hide, state.chosen));
+	if (state.view === "sandwich") Object.assign(shown, buildSandwich(model, shown.weights, hide, state.chosen));
 	find();
 	draw();
 	document.body.dataset.computeMs = String(Math.round(performance.now() - started));
@@ -93,11 +96,12 @@ function compute() {
 /** Frames that the search finds: a part of the name or of the file, without regard to case. */
 function find() {
 	const text = state.search.trim().toLowerCase();
-	shown.matches = null;
+	shown.matches = shown.hit = null;
 	$("matched").textContent = "";
 	if (!text) return;
-	const hit = model.strings.map((s) => s.toLowerCase().includes(text));
-	shown.matches = Uint8Array.from(model.frameName, (n, f) => (hit[n] || hit[model.frameFile[f]] ? 1 : 0));
+	const hit = shown.hit = model.containing(text), { frameName, frameFile } = model;
+	shown.matches = new Uint8Array(frameName.length);
+	for (let f = 0; f < frameName.length; f++) shown.matches[f] = hit[frameName[f]] | hit[frameFile[f]];
 	const weight = matchedWeight(model, shown.weights, shown.matches);
 	$("matched").textContent = weight ? `found in ${percent(weight, shown.total)}` : "not found";
 }
@@ -154,42 +158,28 @@ function text(tag, content, className) {
 	return e;
 }
 
+const functions = new Table($("functions").querySelector("tbody"));
 function drawTable() {
-	const diff = shown.base !== null, entries = shown.table;
+	const diff = shown.base !== null, { total, hit } = shown;
 	document.querySelector("th.change").hidden = !diff;
-	const key = { name: (e) => e.name, self: (e) => -e.self, total: (e) => -e.total, change: (e) => -Math.abs(e.total - e.base) }[sort];
-	const wanted = state.search.trim().toLowerCase();
-	const matches = (e) => wanted && (e.name.toLowerCase().includes(wanted) || e.file.toLowerCase().includes(wanted));
-	const ordered = entries.map((e) => [matches(e) ? 0 : 1, key(e), e])
-		.sort((a, b) => a[0] - b[0] || (a[1] < b[1] ? -1 : a[1] > b[1] ? 1 : 0)).slice(0, TABLE_ROWS);
-	const focus = document.activeElement?.closest?.("tr")?.dataset.name;
-	$("functions").querySelector("tbody").replaceChildren(...ordered.map(([unmatched, , e]) => {
-		const row = document.createElement("tr"), name = text("td", "", "name"), button = text("button", e.name), mark = text("i", "");
-		mark.style.background = colourOf(model.types[e.type]);
-		button.type = "button";
-		button.title = `${e.name} · ${labelOf(model.types[e.type])} · ${e.file}`;
-		name.append(mark, button);
-		row.append(name, text("td", percent(e.self, shown.total), "number"), text("td", percent(e.total, shown.total), "number"));
-		if (diff) row.append(text("td", (e.total >= e.base ? "+" : "−") + percent(Math.abs(e.total - e.base), shown.total), "number"));
-		row.dataset.name = e.name;
-		row.dataset.self = String(Math.round(e.self));
-		row.dataset.total = String(Math.round(e.total));
-		if (!unmatched) row.className = "match";
-		return row;
-	}));
-	if (focus) [...$("functions").querySelectorAll("tr")].find((r) => r.dataset.name === focus)?.querySelector("button")?.focus();
+	functions.show(shown.table, TABLE_ROWS, { types: model.types, total, diff, sort, hit });
 	document.querySelectorAll("th button").forEach((b) => b.parentElement.setAttribute("aria-sort", b.dataset.sort === sort ? "descending" : "none"));
 }
 
-let legendKey = "";
+let legendKey = "", present = [], presentOf = 0;
 function drawLegend(diff) {
 	// Frame 0 is "[other]", which is always known and seldom seen.
-	const present = [...new Set(model.frameType.slice(1))].sort((a, b) => a - b);
-	const key = JSON.stringify([diff, present, state.hidden]);
-	if (key === legendKey) return;
+	if (presentOf !== model.frameType.length) present = [...new Set(model.frameType.slice(1))].sort((a, b) => a - b);
+	presentOf = model.frameType.length;
+	const key = JSON.stringify([diff, present]), off = state.hidden.split(",");
+	if (key !== legendKey) fillLegend(diff);
 	legendKey = key;
+	document.querySelectorAll("#legend button").forEach((b) => b.setAttribute("aria-pressed", String(!off.includes(b.dataset.type))));
+}
+
+function fillLegend(diff) {
 	const items = diff ? [["less than before", diffColour(-0.06)], ["the same", diffColour(0)], ["more", diffColour(0.06)]] : [];
-	const off = state.hidden.split(",");
+	const focus = document.activeElement?.dataset.type;
 	$("legend").replaceChildren(...items.map(([label, colour]) => {
 		const li = text("li", ""), mark = text("i", "");
 		mark.style.cssText = `display:inline-block;background:${colour}`;
@@ -200,11 +190,11 @@ function drawLegend(diff) {
 		mark.style.background = colourOf(name);
 		button.type = "button";
 		button.dataset.type = name;
-		button.setAttribute("aria-pressed", String(!off.includes(name)));
 		button.append(mark, labelOf(name));
 		li.append(button);
 		return li;
 	}));
+	if (focus) $("legend").querySelector(`[data-type="${focus}"]`)?.focus();
 }
 
 function showTip(node, x, y) {
@@ -275,6 +265,7 @@ function showControls() {
 function pause() {
 	paused = paused === null ? model.end() : null;
 	frozen = paused === null ? null : model.counts(0);
+	if (frozen) frozen.counts = frozen.counts.slice();
 	$("pause").setAttribute("aria-pressed", String(paused !== null));
 	$("pause").textContent = paused === null ? "Pause" : "Go on";
 	compute();
@@ -305,10 +296,13 @@ function bind() {
 		$(key).addEventListener("change", () => { upper.zoom = []; set({ [key]: $(key).value }); });
 	$("controls").addEventListener("submit", (e) => e.preventDefault());
 	$("clear").addEventListener("click", () => { set(Object.fromEntries([...FILTERS, "hidden", "search"].map((k) => [k, ""]))); showControls(); });
-	let wait = 0;
+	let wait = 0, asked = 0;
 	$("search").addEventListener("input", () => {
+		state.search = $("search").value;
+		// At most once for each picture, however quick the keys are; browsers limit how often an address may change.
+		if (!asked) asked = requestAnimationFrame(() => { asked = 0; if (shown) { find(); draw(); } });
 		clearTimeout(wait);
-		wait = setTimeout(() => { state.search = $("search").value; writeAddress(); if (shown) { find(); draw(); } }, 60);
+		wait = setTimeout(writeAddress, 250);
 	});
 	$("more").addEventListener("click", () => {
 		const open = $("controls").classList.toggle("open");
@@ -328,7 +322,6 @@ function bind() {
 		const off = new Set(state.hidden.split(",").filter(Boolean));
 		if (!off.delete(type)) off.add(type);
 		set({ hidden: [...off].join(",") });
-		$("legend").querySelector(`[data-type="${type}"]`)?.focus();
 	});
 	$("functions").addEventListener("click", (e) => {
 		const by = e.target.closest("[data-sort]")?.dataset.sort, name = e.target.closest("td")?.parentElement.dataset.name;

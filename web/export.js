@@ -1,6 +1,7 @@
 // Files to keep: an SVG of what is shown; the other formats come from the agent.
 
-import { ROW, colourOf, inkOn, GROUP_COLOUR, byName } from "./flame.js";
+import { ROW, colourOf, inkOn, GROUP_COLOUR } from "./flame.js";
+import { byName } from "./tree.js";
 
 const escapes = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
 function escape(text) {
@@ -15,8 +16,7 @@ export function toSvg(root, types, title, icicle) {
 	const place = (node, d, x, scale) => {
 		rects.push({ node, d, x, w: node.total * scale });
 		depth = Math.max(depth, d);
-		const list = [...(node.children?.values() || [])].filter((c) => c.total * scale >= 0.3).sort(byName);
-		for (const c of list) { place(c, d + 1, x, scale); x += c.total * scale; }
+		for (const c of node.wide(0.3 / scale).map(([, c]) => c).sort(byName)) { place(c, d + 1, x, scale); x += c.total * scale; }
 	};
 	if (root.total > 0) place(root, 0, 0, full / root.total);
 	const height = (depth + 1) * ROW + 40, out = [];

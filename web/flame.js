@@ -1,5 +1,7 @@
 // Draws a tree on a canvas: layout, colours, mouse, touch and keys. One instance for each canvas.
 
+import { byName } from "./tree.js";
+
 export const ROW = 18;
 const MIN_WIDTH = 0.4; // pixels; narrower frames are not drawn
 const MAX_DEPTH = 500;
@@ -43,8 +45,6 @@ export function inkOn(colour) {
 	return 0.2126 * r + 0.7152 * g + 0.0722 * b < 0.18 ? "#ffffff" : "#101418";
 }
 
-export const byName = (a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
-
 /** The keys that lead from the root to a rect. */
 function keysOf(rect) {
 	const keys = [];
@@ -83,7 +83,7 @@ export class Flame {
 	line() {
 		const line = [this.root];
 		for (const key of this.zoom) {
-			const next = line[line.length - 1].children?.get(key);
+			const next = line[line.length - 1].child(key);
 			if (!next) break;
 			line.push(next);
 		}
@@ -101,12 +101,8 @@ export class Flame {
 			const rect = { node, d, x, w: node.total * scale, key, above };
 			this.rects.push(rect);
 			depth = Math.max(depth, d);
-			if (!node.children || d >= MAX_DEPTH) return;
-			const list = [];
-			for (const [k, c] of node.children)
-				if (c.total * scale >= MIN_WIDTH) list.push([k, c]);
-			list.sort((a, b) => byName(a[1], b[1]));
-			for (const [k, c] of list) {
+			if (d >= MAX_DEPTH) return;
+			for (const [k, c] of node.wide(MIN_WIDTH / scale).sort((a, b) => byName(a[1], b[1]))) {
 				place(c, d + 1, x, scale, k, rect);
 				x += c.total * scale;
 			}

@@ -1,7 +1,41 @@
 // What the agent told: tables that only grow, totals, and the windows of the last five minutes.
-// From it, by filters and times: weights of rows, trees, the table of functions. No DOM here.
+// From it, by filters and times: weights of rows. Trees and the table of functions: tree.js. No DOM here.
 
 const KEEP_MS = 305000;
+/** Seconds whose sums are kept as windows come and go, because the page offers them. */
+const SPANS = [10, 60, 300];
+
+/** The sum of the windows of the last SECONDS: what came is added, what is too old is taken off. */
+class Span {
+	constructor(seconds) {
+		this.seconds = seconds;
+		this.counts = new Float64Array(1024);
+		this.ms = this.first = 0; // first: the oldest window in it, by its number since the connection
+	}
+
+	come(w, rows, windows, gone) {
+		if (this.counts.length < rows) {
+			const grown = new Float64Array(rows * 2);
+			grown.set(this.counts);
+			this.counts = grown;
+		}
+		this.apply(w, 1);
+		const oldest = w.start + w.duration - this.seconds * 1000;
+		while (this.first < gone + windows.length && isBefore(windows[this.first - gone], oldest)) this.go(windows[this.first - gone]);
+	}
+	go(w) {
+		this.apply(w, -1);
+		this.first++;
+	}
+	apply({ rows, values, duration }, sign) {
+		const { counts } = this;
+		for (let i = 0; i < rows.length; i++) counts[rows[i]] += sign * values[i];
+		this.ms += sign * duration;
+	}
+}
+
+/** A window is where its middle is. */
+function isBefore(w, time) { return w.start + w.duration / 2 < time; }
 
 export class Model {
 	constructor() { this.received = 0; this.reset(); }
@@ -11,15 +45,27 @@ export class Model {
 		this.types = [];
 		this.frameName = []; this.frameFile = []; this.frameType = [];
 		this.nodeParent = []; this.nodeFrame = [];
+		this.nodeAgain = []; // 1: a caller of it has the same name
+		this.lowered = [];   // strings in lower case, as far as they were searched
 		this.groups = [];
 		this.rowGroup = []; this.rowNode = [];
 		this.totals = new Float64Array(1024);
-		this.windows = [];
+		this.windows = []; this.gone = 0; // windows that were here and are too old
+		this.spans = SPANS.map((seconds) => new Span(seconds));
+		this.disorder = -1; // the last window that is older than the one before it
 		this.since = 0; this.interval = 0; this.skipped = 0; this.host = "";
-		this.version = 0;
+		this.version = (this.version ?? 0) + 1; // of what the numbers come from
 	}
 	addFrame(name, file, type) { this.frameName.push(name); this.frameFile.push(file); this.frameType.push(type); }
-	addNode(distance, frame) { this.nodeParent.push(this.nodeParent.length - distance); this.nodeFrame.push(frame); }
+	addNode(distance, frame) {
+		const parent = this.nodeParent.length - distance, name = this.frameName[frame];
+		let up = parent;
+		while (up > 0 && this.frameName[this.nodeFrame[up]] !== name) up = this.nodeParent[up];
+		this.nodeAgain.push(up > 0 ? 1 : 0);
+		this.nodeParent.push(parent);
+		this.nodeFrame.push(frame);
+	}
+	nameOf(frame) { return this.strings[this.frameName[frame]]; }
 	addGroup(g) { this.groups.push(g); }
 	addRow(group, node) {
 		this.rowGroup.push(group);
@@ -32,28 +78,39 @@ export class Model {
 	}
 	setTotals({ rows, values }) {
 		this.totals.fill(0);
-		rows.forEach((row, i) => { this.totals[row] = values[i]; });
+		for (let i = 0; i < rows.length; i++) this.totals[rows[i]] = values[i];
 		this.version++;
 	}
 	addWindow(w, isNew) {
-		this.windows.push(w);
-		if (isNew) w.rows.forEach((row, i) => { this.totals[row] += w.values[i]; });
-		while (this.windows.length && this.windows[0].start + KEEP_MS < w.start) this.windows.shift();
+		const { windows, totals } = this, last = windows[windows.length - 1];
+		if (last && w.start < last.start) this.disorder = this.gone + windows.length;
+		windows.push(w);
+		if (isNew) for (let i = 0; i < w.rows.length; i++) totals[w.rows[i]] += w.values[i];
+		for (const span of this.spans) span.come(w, this.rowNode.length, windows, this.gone);
+		while (windows[0].start + KEEP_MS < w.start) {
+			for (const span of this.spans) if (span.first === this.gone) span.go(windows[0]);
+			windows.shift();
+			this.gone++;
+		}
 		this.version++;
 	}
 	end() { const w = this.windows[this.windows.length - 1]; return w ? w.start + w.duration : this.since; }
 
-	/** Counts of all rows in [end - seconds, end), or since the start when seconds is 0; and the time covered. */
+	/**
+	 * Counts of all rows in [end - seconds, end), or since the start when seconds is 0; and the time covered.
+	 * The counts are the model's own: they change when the next window comes.
+	 */
 	counts(seconds, end = this.end()) {
-		const out = new Float64Array(this.rowNode.length);
-		if (!seconds) {
-			out.set(this.totals.subarray(0, out.length));
-			return { counts: out, ms: Math.max(this.end() - this.since, 0) };
-		}
+		const n = this.rowNode.length;
+		if (!seconds) return { counts: this.totals.subarray(0, n), ms: Math.max(this.end() - this.since, 0) };
+		const span = this.spans.find((s) => s.seconds === seconds);
+		// When the clock was set back, the windows are not in the order of their times.
+		if (span && end === this.end() && this.disorder < this.gone && span.counts.length >= n)
+			return { counts: span.counts.subarray(0, n), ms: span.ms };
+		const out = new Float64Array(n);
 		let ms = 0;
 		for (const w of this.windows) {
-			const middle = w.start + w.duration / 2;
-			if (middle >= end || middle < end - seconds * 1000) continue;
+			if (!isBefore(w, end) || isBefore(w, end - seconds * 1000)) continue;
 			ms += w.duration;
 			for (let i = 0; i < w.rows.length; i++) out[w.rows[i]] += w.values[i];
 		}
@@ -80,11 +137,17 @@ export class Model {
 
 	/** Weights of rows in ns under FILTER. */
 	rowWeights(counts, filter) {
-		const ok = this.selected(filter), out = new Float64Array(counts.length);
-		for (let i = 0; i < counts.length; i++) {
-			const group = this.rowGroup[i];
-			if (counts[i] > 0 && ok[group]) out[i] = counts[i] * this.weight(this.groups[group]);
-		}
+		const ok = this.selected(filter), out = new Float64Array(counts.length), { rowGroup } = this;
+		const factor = Float64Array.from(this.groups, (g, i) => (ok[i] ? this.weight(g) : 0));
+		for (let i = 0; i < counts.length; i++) out[i] = counts[i] * factor[rowGroup[i]];
+		return out;
+	}
+
+	/** One byte for each string: whether it has TEXT, which is in lower case. */
+	containing(text) {
+		const { strings, lowered } = this, out = new Uint8Array(strings.length);
+		while (lowered.length < strings.length) lowered.push(strings[lowered.length].toLowerCase());
+		for (let i = 0; i < out.length; i++) out[i] = lowered[i].includes(text) ? 1 : 0;
 		return out;
 	}
 
@@ -106,152 +169,4 @@ export function containerLabel(model, g) {
 	const name = model.strings[g.containerName], pod = model.strings[g.pod], id = model.strings[g.container];
 	if (name) return pod ? `${pod}/${name}` : name;
 	return id ? id.slice(0, 12) : "[host]";
-}
-
-/** Trees: {key, name, type, file, self, total, base, children: Map, frame}. */
-function treeNode(name, type, frame) { return { name, type, frame, self: 0, total: 0, base: 0, children: null }; }
-
-function child(node, key, make) {
-	if (!node.children) node.children = new Map();
-	let c = node.children.get(key);
-	if (!c) { c = make(); node.children.set(key, c); }
-	return c;
-}
-
-/**
- * The call tree of rows with these weights. HIDDEN: frame types that are left out. BASE: weights to
- * compare with, or null. GROUP: how roots are grouped.
- *
- * Within a group the agent's trie is the tree already: leaves get their rows' weights, and one pass
- * from the newest node to the oldest adds each to its parent, which is always older.
- */
-export function buildTree(model, weights, base, hidden, group) {
-	const root = treeNode("all", -1, -1), labels = new Map();
-	const n = Math.max(weights.length, base ? base.length : 0);
-	for (let row = 0; row < n; row++) {
-		if (!(weights[row] || (base && base[row]))) continue;
-		const label = group ? model.groupLabel(model.groups[model.rowGroup[row]], group) : "";
-		const rows = labels.get(label);
-		if (rows) rows.push(row); else labels.set(label, [row]);
-	}
-	const count = model.nodeParent.length, slot = new Int32Array(count).fill(-1);
-	for (const [label, rows] of labels) {
-		const top = group ? child(root, "g" + label, () => treeNode(label, -1, -1)) : root;
-		addRows(model, top, rows, weights, base, hidden, slot);
-		if (group) { root.total += top.total; root.base += top.base; }
-	}
-	return root;
-}
-
-function addRows(model, top, rows, weights, base, hidden, slot) {
-	const { nodeParent, nodeFrame, frameType } = model, found = [];
-	for (const row of rows)
-		for (let node = model.rowNode[row]; slot[node] < 0; node = nodeParent[node]) {
-			slot[node] = 0;
-			found.push(node);
-			if (node <= 0) break;
-		}
-	const touched = Int32Array.from(found).sort();
-	touched.forEach((node, i) => { slot[node] = i; });
-	const trees = new Array(touched.length), total = new Float64Array(touched.length);
-	const self = new Float64Array(touched.length), before = new Float64Array(touched.length);
-	for (const row of rows) {
-		const i = slot[model.rowNode[row]];
-		self[i] += weights[row] || 0;
-		total[i] += weights[row] || 0;
-		if (base) before[i] += base[row] || 0;
-	}
-	for (let i = touched.length - 1; i > 0; i--) {
-		const up = slot[nodeParent[touched[i]]];
-		total[up] += total[i];
-		before[up] += before[i];
-	}
-	touched.forEach((node, i) => {
-		const f = nodeFrame[node];
-		if (node === 0) trees[i] = top;
-		else {
-			const above = trees[slot[nodeParent[node]]];
-			// A hidden frame is its caller: what it called is the caller's.
-			if (hidden.has(frameType[f])) { trees[i] = above; above.self += self[i]; return; }
-			trees[i] = child(above, f, () => treeNode(model.strings[model.frameName[f]], frameType[f], f));
-		}
-		trees[i].total += total[i];
-		trees[i].base += before[i];
-		trees[i].self += self[i];
-	});
-	for (const node of touched) slot[node] = -1;
-}
-
-/** Callers (towards the roots) and callees of every frame that is called NAME. */
-export function buildSandwich(model, weights, hidden, name) {
-	const callers = treeNode(name, -1, -1), callees = treeNode(name, -1, -1);
-	const { nodeParent, nodeFrame, frameType, frameName, strings } = model;
-	const wanted = new Uint8Array(frameName.length), path = [];
-	frameName.forEach((s, f) => { wanted[f] = strings[s] === name ? 1 : 0; });
-	for (let row = 0; row < weights.length; row++) {
-		const w = weights[row];
-		if (!w) continue;
-		path.length = 0;
-		for (let node = model.rowNode[row]; node > 0; node = nodeParent[node])
-			if (!hidden.has(frameType[nodeFrame[node]])) path.push(nodeFrame[node]);
-		// path is leaf first; recursion counts once: callers from the outermost, callees from the innermost.
-		let inner = -1, outer = -1;
-		for (let i = 0; i < path.length; i++)
-			if (wanted[path[i]]) { if (inner < 0) inner = i; outer = i; }
-		if (inner < 0) continue;
-		for (const [tree, from, step, end] of [[callers, outer + 1, 1, path.length], [callees, inner - 1, -1, -1]]) {
-			let at = tree;
-			at.type = frameType[path[inner]];
-			at.frame = path[inner];
-			at.total += w;
-			for (let i = from; i !== end; i += step) {
-				const f = path[i];
-				at = child(at, f, () => treeNode(strings[frameName[f]], frameType[f], f));
-				at.total += w;
-			}
-			at.self += w;
-		}
-	}
-	return { callers, callees };
-}
-
-/** Self and total of each function by name, a function on a stack twice counted once. */
-export function buildTable(model, weights, base, hidden) {
-	const { nodeParent, nodeFrame, frameType, frameName } = model;
-	const byName = new Array(model.strings.length), seen = new Int32Array(model.strings.length).fill(-1), out = [];
-	const hide = Uint8Array.from(frameType, (t) => (hidden.has(t) ? 1 : 0));
-	const n = Math.max(weights.length, base ? base.length : 0);
-	for (let row = 0; row < n; row++) {
-		const w = weights[row] || 0, b = base ? base[row] || 0 : 0;
-		if (!w && !b) continue;
-		let leaf = true;
-		for (let node = model.rowNode[row]; node > 0; node = nodeParent[node]) {
-			const f = nodeFrame[node], key = frameName[f];
-			if (hide[f]) continue;
-			let entry = byName[key];
-			if (!entry) {
-				entry = { name: model.strings[key], type: frameType[f], file: model.strings[model.frameFile[f]], self: 0, total: 0, base: 0 };
-				byName[key] = entry;
-				out.push(entry);
-			}
-			if (leaf) entry.self += w;
-			leaf = false;
-			if (seen[key] === row) continue;
-			seen[key] = row;
-			entry.total += w;
-			entry.base += b;
-		}
-	}
-	return out;
-}
-
-/** Weight of rows with a frame that MATCHES (an array over frames). */
-export function matchedWeight(model, weights, matches) {
-	let sum = 0;
-	for (let row = 0; row < weights.length; row++) {
-		if (!weights[row]) continue;
-		for (let node = model.rowNode[row]; node > 0; node = model.nodeParent[node])
-			if (matches[model.nodeFrame[node]]) { sum += weights[row]; break; }
-	}
-	return sum;
 }

@@ -15,6 +15,8 @@ ASSET(web_index_html, "index.html");
 ASSET(web_style_css, "style.css");
 ASSET(web_app_js, "app.js");
 ASSET(web_model_js, "model.js");
+ASSET(web_tree_js, "tree.js");
+ASSET(web_table_js, "table.js");
 ASSET(web_stream_js, "stream.js");
 ASSET(web_flame_js, "flame.js");
 ASSET(web_export_js, "export.js");
@@ -26,6 +28,8 @@ const struct live_asset live_assets[] = {
     {"/style.css", "text/css; charset=utf-8", web_style_css, web_style_css_end},
     {"/app.js", SCRIPT, web_app_js, web_app_js_end},
     {"/model.js", SCRIPT, web_model_js, web_model_js_end},
+    {"/tree.js", SCRIPT, web_tree_js, web_tree_js_end},
+    {"/table.js", SCRIPT, web_table_js, web_table_js_end},
     {"/stream.js", SCRIPT, web_stream_js, web_stream_js_end},
     {"/flame.js", SCRIPT, web_flame_js, web_flame_js_end},
     {"/export.js", SCRIPT, web_export_js, web_export_js_end},

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page's trees, table and sums of windows against the plainest way to count them, stack by stack,
+// over made-up stacks with much recursion. Returns what differs.
+async () => {
+	const [{ Model }, { buildTree, buildSandwich, matchedWeight }] = await Promise.all([import("/model.js"), import("/tree.js")]);
+	let seed = 12345;
+	const draw = (n) => { seed = (Math.imul(seed, 1103515245) + 12345) >>> 0; return (seed >>> 8) % n; };
+	const wrong = [];
+	const same = (what, ours, theirs) => { if (ours !== theirs && wrong.length < 20) wrong.push(`${what}: ${ours}, by hand ${theirs}`); };
+
+	function makeModel() {
+		const m = new Model(), known = new Map();
+		m.types = ["native", "kernel", "go"];
+		for (let i = 0; i < 12; i++) m.strings.push("Name" + i);
+		for (let f = 0; f < 20; f++) m.addFrame(f % 9, 9 + (f % 3), draw(3)); // names in several frames
+		m.addNode(0, 0);
+		for (let g = 0; g < 6; g++)
+			m.addGroup({ pid: g % 3, process: g % 3, thread: g, container: 0, containerName: 0, pod: 0, namespace: 0, kind: g === 5 ? 1 : 0, period: 10 });
+		for (let row = 0; row < 400; row++) {
+			let node = 0;
+			for (let depth = draw(12); depth >= 0; depth--) {
+				const f = draw(20), key = node + ":" + f;
+				if (!known.has(key)) {
+					known.set(key, m.nodeParent.length);
+					m.addNode(m.nodeParent.length - node, f);
+				}
+				node = known.get(key);
+			}
+			m.addRow(draw(6), node);
+		}
+		return m;
+	}
+
+	const nameOf = (m, f) => m.strings[m.frameName[f]];
+	const stackOf = (m, row, hidden) => {
+		const stack = [];
+		for (let node = m.rowNode[row]; node > 0; node = m.nodeParent[node])
+			if (!hidden.has(m.frameType[m.nodeFrame[node]])) stack.unshift(m.nodeFrame[node]);
+		return stack;
+	};
+	function put(tree, path, w, b) {
+		let at = tree;
+		for (const key of ["", ...path]) {
+			if (key !== "") {
+				if (!at.children.has(key)) at.children.set(key, { total: 0, self: 0, base: 0, children: new Map() });
+				at = at.children.get(key);
+			}
+			at.total += w;
+			at.base += b;
+		}
+		at.self += w;
+	}
+	const empty = () => ({ total: 0, self: 0, base: 0, children: new Map() });
+	function compare(what, ours, theirs, grouped) {
+		for (const key of ["total", "base", ...(grouped ? [] : ["self"])]) same(`${what} ${key}`, ours[key], theirs[key]);
+		const all = ours.children || new Map();
+		same(what + " children", [...all.keys()].sort().join(), [...theirs.children.keys()].sort().join());
+		for (const [key, child] of theirs.children) if (all.has(key)) compare(`${what}/${key}`, all.get(key), child);
+		// A frame that is asked for by width is the one that is asked for by name, whatever came first.
+		same(what + " wide", ours.wide(theirs.total / 3).length, [...theirs.children.values()].filter((c) => c.total >= theirs.total / 3).length);
+	}
+
+	for (let round = 0; round < 12; round++) {
+		const m = makeModel(), hidden = new Set([[], [1], [0, 2], [1, 2]][round % 4]), group = ["", "process", "thread"][round % 3];
+		for (let r = 0; r < 400; r++) m.totals[r] = draw(4);
+		const weights = m.rowWeights(m.counts(0).counts, { kind: 0, process: round % 2 ? "pid:1" : "" });
+		const base = round % 2 ? Float64Array.from(weights, () => draw(3)) : null, tree = empty(), table = new Map();
+		const chosen = "Name" + (round % 9), callers = empty(), callees = empty();
+		let found = 0;
+		for (let row = 0; row < 400; row++) {
+			const g = m.groups[m.rowGroup[row]], of = g.kind === 0 && (round % 2 === 0 || g.pid === 1);
+			same("weight", weights[row], of ? m.totals[row] * 10 : 0);
+			const w = weights[row], b = base ? base[row] : 0, stack = stackOf(m, row, hidden);
+			if (!w && !b) continue;
+			put(tree, [...(group ? ["g" + m.groupLabel(g, group)] : []), ...stack], w, b);
+			for (const name of new Set(stack.map((f) => nameOf(m, f)))) {
+				const e = table.get(name) || { self: 0, total: 0, base: 0 };
+				table.set(name, e);
+				e.total += w;
+				e.base += b;
+			}
+			if (stack.length) table.get(nameOf(m, stack[stack.length - 1])).self += w;
+			const names = stack.map((f) => nameOf(m, f)), first = names.indexOf(chosen), last = names.lastIndexOf(chosen);
+			if (w && first >= 0) {
+				put(callers, stack.slice(0, first).reverse(), w, 0);
+				put(callees, stack.slice(last + 1), w, 0);
+			}
+			if (stackOf(m, row, new Set()).some((f) => f % 5 === 0)) found += w;
+		}
+		const ours = buildTree(m, weights, base, hidden, group), sandwich = buildSandwich(m, weights, hidden, chosen);
+		compare(`round ${round}`, ours.tree, tree, group);
+		same("functions", ours.table.map((e) => e.name).sort().join(), [...table.keys()].sort().join());
+		for (const e of ours.table)
+			for (const key of ["self", "total", "base"]) same(`round ${round} ${e.name} ${key}`, e[key], table.get(e.name)?.[key]);
+		compare(`callers ${round}`, sandwich.callers, callers);
+		compare(`callees ${round}`, sandwich.callees, callees);
+		same("found", matchedWeight(m, weights, Uint8Array.from(m.frameName, (n, f) => (f % 5 === 0 ? 1 : 0))), found);
+	}
+
+	// The sums that are kept, when windows are of different lengths, when some are missing, and when the clock is set back.
+	const m = makeModel();
+	for (let i = 0, start = 1e12; i < 700; i++) {
+		const duration = [1000, 1000, 20, 5000][draw(4)], rows = Uint32Array.from([...new Array(400).keys()].filter(() => draw(3) === 0));
+		m.addWindow({ start, duration, rows, values: Float64Array.from(rows, () => draw(9)) }, true);
+		start += i === 300 ? -7000 : duration + (draw(40) === 0 ? draw(40000) : i === 500 ? 400000 : 0);
+		for (const seconds of [10, 60, 300]) {
+			const sum = new Float64Array(400), now = m.counts(seconds), end = m.end();
+			let ms = 0;
+			for (const w of m.windows) {
+				const middle = w.start + w.duration / 2;
+				if (middle >= end || middle < end - seconds * 1000) continue;
+				ms += w.duration;
+				w.rows.forEach((row, k) => { sum[row] += w.values[k]; });
+			}
+			same(`window ${i} ${seconds} s ms`, now.ms, ms);
+			same(`window ${i} ${seconds} s`, now.counts.join(), sum.join());
+		}
+	}
+	return wrong;
+}

@@ -1,0 +1,307 @@
+// Trees of what is chosen, made only where someone looks. No DOM here.
+//
+// The agent's trie is a tree already: what a choice adds are weights. A forest holds the part of the trie
+// that the choice has, in flat arrays, parents before children, so that one pass from the end to the
+// beginning adds each entry to its parent. Objects are made for a frame when it is drawn or asked for, and
+// for those of its children that are as wide as the caller wants: most of 50,000 stacks never get any.
+
+/** One byte for each frame: whether its type is left out. */
+function hiddenFrames(model, hidden) {
+	const { frameType } = model, hide = new Uint8Array(frameType.length);
+	if (hidden.size) for (let f = 0; f < hide.length; f++) hide[f] = hidden.has(frameType[f]) ? 1 : 0;
+	return hide;
+}
+
+class Forest {
+	constructor() {
+		this.count = this.size = 0;
+		this.grow(4096);
+	}
+
+	grow(size) {
+		const grown = (old, Kind) => { const a = new Kind(size); if (old) a.set(old); return a; };
+		for (const key of ["node", "parent", "first", "next"]) this[key] = grown(this[key], Int32Array);
+		for (const key of ["total", "self", "base"]) this[key] = grown(this[key], Float64Array);
+		this.size = size;
+	}
+
+	/** An entry for NODE of the trie under the entry PARENT, or -1. */
+	add(node, parent) {
+		if (this.count === this.size) this.grow(this.size * 2);
+		const i = this.count++;
+		this.node[i] = node;
+		this.parent[i] = parent;
+		this.first[i] = -1;
+		this.total[i] = this.self[i] = this.base[i] = 0;
+		if (parent >= 0) {
+			this.next[i] = this.first[parent];
+			this.first[parent] = i;
+		}
+		return i;
+	}
+
+	/**
+	 * Adds rows[from..to) and what is between them and the roots, which are the entries from START on.
+	 * SLOT: an array over the trie, whatever it holds. A frame that HIDE has gives its own weight to its caller.
+	 */
+	fill(model, rows, from, to, start, slot, { weights, base }, hide) {
+		const { nodeParent, nodeFrame, rowNode } = model, way = [];
+		for (let i = start; i < this.count; i++) slot[this.node[i]] = i;
+		for (let k = from; k < to; k++) {
+			const row = rows[k];
+			let node = rowNode[row], at = slot[node];
+			while (!(at >= start && at < this.count && this.node[at] === node)) {
+				way.push(node);
+				node = nodeParent[node];
+				at = slot[node];
+			}
+			while (way.length) {
+				node = way.pop();
+				at = this.add(node, at);
+				slot[node] = at;
+			}
+			if (row < weights.length) this.self[at] += weights[row];
+			if (base && row < base.length) this.base[at] += base[row];
+		}
+		const { parent, total, self, base: before, node: nodes } = this;
+		for (let i = this.count - 1; i >= start; i--) {
+			const up = parent[i];
+			total[i] += self[i];
+			if (up < 0) continue;
+			total[up] += total[i];
+			before[up] += before[i];
+			if (hide[nodeFrame[nodes[i]]]) {
+				total[up] -= self[i]; // it comes back as the caller's own
+				self[up] += self[i];
+				self[i] = 0;
+			}
+		}
+	}
+}
+
+/** Two by turns, because the tree before is still on the screen while the next one is made. */
+const turns = { tree: [new Forest(), new Forest()], callees: [new Forest(), new Forest()] };
+function nextForest(which) {
+	turns[which].reverse();
+	turns[which][0].count = 0;
+	return turns[which][0];
+}
+let slots = new Int32Array(0);
+function slotsFor(model) {
+	if (slots.length < model.nodeParent.length) slots = new Int32Array(model.nodeParent.length * 2);
+	return slots;
+}
+
+export const byName = (a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : a.frame - b.frame);
+
+/** A frame: {name, type, frame, self, total, base}, and those above or below it when they are asked for. */
+class Frame {
+	constructor(name, type, frame) {
+		this.name = name;
+		this.type = type;
+		this.frame = frame;
+		this.total = this.base = this.own = 0;
+		this.list = null;
+		this.floor = Infinity;
+	}
+
+	/** [[key, frame], ...] of those whose total is LEAST or more. */
+	wide(least) {
+		if (this.floor > least) {
+			this.list = this.make(least);
+			this.floor = least;
+		}
+		return this.floor === least ? this.list : this.list.filter(([, f]) => f.total >= least);
+	}
+	make() { return []; }
+	get self() { return this.own; }
+	child(key) { return this.wide(0).find(([k]) => k === key)?.[1]; }
+	get children() { const all = this.wide(0); return all.length ? new Map(all) : null; }
+}
+
+/** The same frame in one or several places of a forest that have the same callers, but for hidden ones. */
+class Callee extends Frame {
+	constructor(of, name, type, frame) {
+		super(name, type, frame);
+		this.of = of;
+		this.places = [];
+	}
+
+	add(place) {
+		const { forest } = this.of;
+		this.places.push(place);
+		this.total += forest.total[place];
+		this.own += forest.self[place];
+		this.base += forest.base[place];
+		return this;
+	}
+
+	make(least) {
+		const { model, forest, hide, hides } = this.of, { nodeFrame, frameType } = model, found = new Map();
+		const whole = !hides && this.places.length === 1; // then no two of its children are the same frame
+		const firsts = this.places.map((place) => forest.first[place]);
+		while (firsts.length)
+			for (let i = firsts.pop(); i >= 0; i = forest.next[i]) {
+				const f = nodeFrame[forest.node[i]];
+				if (hide[f]) { firsts.push(forest.first[i]); continue; }
+				if (whole && forest.total[i] < least) continue;
+				let frame = found.get(f);
+				if (!frame) found.set(f, frame = new Callee(this.of, model.nameOf(f), frameType[f], f));
+				frame.add(i);
+			}
+		return [...found].filter(([, frame]) => frame.total >= least);
+	}
+}
+
+/** Nodes of the trie and the weight that came through each; what is above them are their callers. */
+class Caller extends Frame {
+	constructor(of, name, type, frame) {
+		super(name, type, frame);
+		this.of = of;
+		this.nodes = [];
+		this.weights = [];
+	}
+
+	add(node, weight) {
+		this.nodes.push(node);
+		this.weights.push(weight);
+		this.total += weight;
+	}
+	/** What has no caller, which is known when they were looked for. */
+	get self() {
+		if (!this.list) this.wide(Number.MAX_VALUE);
+		return this.own;
+	}
+
+	make(least) {
+		const { model, hide } = this.of, { nodeParent, nodeFrame, frameType } = model, found = new Map();
+		this.own = 0;
+		this.nodes.forEach((node, i) => {
+			do node = nodeParent[node]; while (node > 0 && hide[nodeFrame[node]]);
+			if (node <= 0) { this.own += this.weights[i]; return; }
+			const f = nodeFrame[node];
+			let frame = found.get(f);
+			if (!frame) found.set(f, frame = new Caller(this.of, model.nameOf(f), frameType[f], f));
+			frame.add(node, this.weights[i]);
+		});
+		return [...found].filter(([, frame]) => frame.total >= least);
+	}
+}
+
+/** Rows that have a weight, those of the same label together; and where each label's begin. */
+function rowsByLabel(model, { weights, base }, group) {
+	const labels = [], numbers = new Map(), ofGroup = new Int32Array(model.groups.length).fill(-1);
+	const { rowGroup } = model, n = Math.max(weights.length, base ? base.length : 0), has = new Int32Array(n).fill(-1);
+	const starts = [];
+	for (let row = 0; row < n; row++) {
+		if (!(weights[row] || (base && base[row]))) continue;
+		const g = rowGroup[row];
+		if (ofGroup[g] < 0) {
+			const label = group ? model.groupLabel(model.groups[g], group) : "";
+			if (!numbers.has(label)) { numbers.set(label, labels.length); starts.push(0); labels.push(label); }
+			ofGroup[g] = numbers.get(label);
+		}
+		has[row] = ofGroup[g];
+		starts[has[row]]++;
+	}
+	let at = 0;
+	for (let i = 0; i < starts.length; i++) { const count = starts[i]; starts[i] = at; at += count; }
+	const rows = new Int32Array(at), fill = Int32Array.from(starts);
+	for (let row = 0; row < n; row++) if (has[row] >= 0) rows[fill[has[row]]++] = row;
+	return { labels, rows, starts };
+}
+
+/**
+ * The call tree of rows with these weights, and the functions in it. HIDDEN: frame types that are left out.
+ * BASE: weights to compare with, or null. GROUP: how roots are grouped.
+ */
+export function buildTree(model, weights, base, hidden, group) {
+	const { labels, rows, starts } = rowsByLabel(model, { weights, base }, group), slot = slotsFor(model);
+	const hide = hiddenFrames(model, hidden), forest = nextForest("tree");
+	const of = { model, forest, hide, hides: hide.includes(1) };
+	const tops = labels.map((label, i) => {
+		const top = forest.add(0, -1);
+		forest.fill(model, rows, starts[i], starts[i + 1] ?? rows.length, top, slot, { weights, base }, hide);
+		return ["g" + label, new Callee(of, label, -1, -1).add(top)];
+	});
+	const table = tableOf(model, forest, of);
+	if (!group && tops.length) { tops[0][1].name = "all"; return { tree: tops[0][1], table }; }
+	const root = new Frame("all", -1, -1);
+	root.list = tops;
+	root.floor = 0;
+	for (const [, top] of tops) { root.total += top.total; root.base += top.base; }
+	return { tree: root, table };
+}
+
+/** Self and total of each function by name, a function on a stack twice counted once. */
+function tableOf(model, forest, { hide, hides }) {
+	const { nodeFrame, frameName, frameType, frameFile, strings } = model, byName = new Int32Array(strings.length).fill(-1), out = [];
+	for (let i = 0; i < forest.count; i++) {
+		const node = forest.node[i], f = nodeFrame[node];
+		if (node <= 0 || hide[f]) continue;
+		const id = frameName[f];
+		if (byName[id] < 0) {
+			byName[id] = out.length;
+			out.push({ id, file: strings[frameFile[f]], fileId: frameFile[f], name: strings[id], type: frameType[f], self: 0, total: 0, base: 0 });
+		}
+		const entry = out[byName[id]];
+		entry.self += forest.self[i];
+		if (model.nodeAgain[node] && isAgain(model, node, id, hides && hide)) continue;
+		entry.total += forest.total[i];
+		entry.base += forest.base[i];
+	}
+	return out;
+}
+
+/** Whether a caller of NODE that is not hidden has its name. */
+function isAgain(model, node, name, hide) {
+	if (!hide) return true;
+	const { nodeParent, nodeFrame, frameName } = model;
+	for (let up = nodeParent[node]; up > 0; up = nodeParent[up])
+		if (frameName[nodeFrame[up]] === name && !hide[nodeFrame[up]]) return true;
+	return false;
+}
+
+/**
+ * Callers (towards the roots) and callees of every frame that is called NAME. Recursion counts once:
+ * callers from the outermost, callees from the innermost.
+ */
+export function buildSandwich(model, weights, hidden, name) {
+	const { nodeParent, nodeFrame, frameName, frameType, rowNode } = model, n = nodeParent.length;
+	const hide = hiddenFrames(model, hidden), id = model.strings.indexOf(name);
+	const outer = new Int32Array(n), inner = new Int32Array(n), forest = nextForest("callees");
+	const of = { model, forest, hide, hides: hide.includes(1) };
+	for (let node = 1; node < n; node++) {
+		const up = nodeParent[node], f = nodeFrame[node], wanted = frameName[f] === id && !hide[f];
+		outer[node] = outer[up] || (wanted ? node : 0);
+		inner[node] = wanted ? node : inner[up];
+	}
+	const through = new Float64Array(n), rows = [], innermost = new Uint8Array(n), slot = slotsFor(model);
+	for (let row = 0; row < weights.length; row++) {
+		const node = rowNode[row];
+		if (!weights[row] || !inner[node]) continue;
+		rows.push(row);
+		through[outer[node]] += weights[row];
+		innermost[inner[node]] = 1;
+	}
+	const callers = new Caller(of, name, -1, -1), callees = new Callee(of, name, -1, -1);
+	for (let node = 1; node < n; node++) {
+		if (through[node]) callers.add(node, through[node]);
+		if (innermost[node]) forest.add(node, -1);
+	}
+	const roots = forest.count;
+	if (roots) callers.frame = callees.frame = nodeFrame[forest.node[0]];
+	if (roots) callers.type = callees.type = frameType[callers.frame];
+	forest.fill(model, rows, 0, rows.length, 0, slot, { weights, base: null }, hide);
+	for (let i = 0; i < roots; i++) callees.add(i);
+	return { callers, callees };
+}
+
+/** Weight of rows with a frame that MATCHES (an array over frames). */
+export function matchedWeight(model, weights, matches) {
+	const { nodeParent, nodeFrame, rowNode } = model, n = nodeParent.length, has = new Uint8Array(n);
+	let sum = 0;
+	for (let node = 1; node < n; node++) has[node] = has[nodeParent[node]] | matches[nodeFrame[node]];
+	for (let row = 0; row < weights.length; row++) if (has[rowNode[row]]) sum += weights[row];
+	return sum;
+}
