@@ -45,6 +45,8 @@ def bench_page(table, seconds):
     for name in ("time", "group", "filter", "type", "view", "sandwich", "zoom", "search"):
         table.add(f"live page, {took['rows']} stacks: from input to paint, {name}", took[name], "ms", 200)
     table.add("  the longest of 40", took["worst"], "ms")
+    table.add("  typing for 5 s, a key every 100 ms: from key to paint", took["typing"], "ms", 200)
+    table.add("  the longest of 50", took["typing_worst"], "ms")
     table.add("  updates to one client", traffic, "KiB/s", 200)
 
 
