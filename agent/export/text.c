@@ -10,7 +10,7 @@
 #include "agent/export/local.h"
 #include "agent/export/render.h"
 
-enum { RENDER_MAX = 1 << 30, PIECE = 256 * 1024 };
+enum { RENDER_MAX = 1 << 30, PIECE = 32 * 1024 };
 
 struct text_exporter {
 	struct local_exporter local; /* first */
@@ -41,6 +41,9 @@ static void text_consume(struct local_exporter *l, struct batch *batch)
 		r = local_write(l, t->out.data, t->out.len);
 	if (r < 0)
 		metric_add(l->drops, batch_cpu_samples(batch));
+	/* One sample of very long names is no reason to keep so much. */
+	if (t->out.cap > 4 * PIECE)
+		buf_done(&t->out);
 }
 
 static void text_release(struct local_exporter *l)
