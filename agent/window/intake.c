@@ -26,7 +26,10 @@
 #include "lib/metrics.h"
 
 enum {
-	KEEP_MS = 60000,	/* stacks and processes that were not seen again, but may be */
+	/* What was not seen again, but may be: a process costs a few reads of /proc to describe it
+	 * again, a stack nothing, and there are many more of them. */
+	PROCESSES_KEEP_MS = 60000,
+	STACKS_KEEP_MS = 20000,
 	IMAGES_KEEP_MS = 30000, /* open files that no process maps */
 	REREAD_MIN_MS = 20,	/* between two readings of one process's maps, at first */
 	REREAD_MAX_MS = 10000,
@@ -686,19 +689,27 @@ static void touch_tables(struct intake *in, const struct window *w)
 	}
 }
 
+/* The window before NUMBER up to which is forgotten what is kept for KEEP_MS. */
+static uint32_t forget_before(const struct intake *in, uint32_t number, uint64_t keep_ms)
+{
+	uint64_t interval = MAX(in->config->receiver.reporter_interval_ms, 1);
+
+	return number - (in->pressure ? 1 : (uint32_t)(keep_ms / interval) + 2);
+}
+
 void intake_sweep(struct intake *in, const struct window *w)
 {
-	uint64_t interval = MAX(in->config->receiver.reporter_interval_ms, 1), now = now_ms();
-	uint32_t keep = in->pressure ? 1 : (uint32_t)(KEEP_MS / interval) + 2;
+	uint32_t processes = forget_before(in, w->number, PROCESSES_KEEP_MS);
+	uint64_t now = now_ms();
 	_cleanup_free_ uint32_t *named = NULL;
 	size_t n = 0;
 
 	touch_tables(in, w);
 	/* What W refers to stays until the next sweep. */
-	stack_table_sweep(in->stacks, w->number - keep, w->number);
-	runtime_frames_sweep(in->runtime_frames, w->number - keep);
+	stack_table_sweep(in->stacks, forget_before(in, w->number, STACKS_KEEP_MS), w->number);
+	runtime_frames_sweep(in->runtime_frames, processes);
 	waiting_touch(&in->waiting, in->window->number);
-	process_table_sweep(in->processes, in->proc_dirfd, w->number - keep, w->number);
+	process_table_sweep(in->processes, in->proc_dirfd, processes, w->number);
 	if (!sampler_named_mapsets(in->sampler, in->proc_dirfd, &named, &n))
 		mapset_store_sweep(in->mapsets, named, n, now);
 	image_store_sweep(in->images, now, in->pressure ? 1000 : IMAGES_KEEP_MS);

@@ -56,8 +56,8 @@ enum memory_pressure {
 };
 void intake_set_pressure(struct intake *in, enum memory_pressure pressure);
 /*
- * Between windows, while no worker reads stacks: W was named and is done with. Forgets what was not
- * seen for a minute, and what has ended.
+ * Between windows, while no worker reads stacks: W was named and is done with. Forgets what has
+ * ended, and what was not seen for a while.
  */
 void intake_sweep(struct intake *in, const struct window *w);
 
