@@ -138,7 +138,7 @@ bool client_read(int fd, struct buf *out)
 		char chunk[65536];
 		ssize_t n;
 
-		if (poll(&p, 1, 10000) <= 0)
+		if (poll(&p, 1, 60000) <= 0)
 			return false;
 		n = recv(fd, chunk, sizeof(chunk), 0);
 		if (n <= 0)

@@ -17,7 +17,7 @@ void loop_thread_free(struct loop_thread *t);
 
 int client_connect(uint16_t port);
 void client_send(int fd, const void *data, size_t len);
-/* Reads until the server closes; false when it was reset or nothing came for ten seconds. */
+/* Reads until the server closes; false when it was reset or nothing came for a minute. */
 bool client_read(int fd, struct buf *out);
 
 struct reply {
