@@ -253,7 +253,7 @@ static bool later(void *arg)
 
 static void test_a_message_that_waits_for_the_loop_is_dropped_by_disconnect(void **state)
 {
-	uint64_t until = uv_hrtime() + 300000000;
+	uint64_t until;
 	struct fake_options o = {0};
 	uv_loop_t other;
 	struct client c;
@@ -263,6 +263,7 @@ static void test_a_message_that_waits_for_the_loop_is_dropped_by_disconnect(void
 	fake_send(fake_server_call(c.server, 0), "x", 1);
 	/* The message arrives while the client's loop does not run. */
 	uv_loop_init(&other);
+	until = uv_hrtime() + 300000000;
 	assert_true(fake_pump(c.server, &other, later, &until, WAIT_S));
 	assert_int_equal(uv_loop_close(&other), 0);
 	grpc_stream_disconnect(c.stream);
