@@ -624,6 +624,49 @@ static void test_what_a_newer_operator_adds_is_skipped(void **state)
 	teardown(&t);
 }
 
+static void say_nothing(struct fake_call *c)
+{
+}
+
+static void say_welcome_and_begin(struct fake_call *c)
+{
+	say_welcome(c);
+	say_begin(c, 7);
+}
+
+static bool newest_said_hello(void *arg)
+{
+	struct test *t = arg;
+	size_t n = fake_server_calls(t->server);
+
+	return n > t->want && fake_server_call(t->server, n - 1)->n_messages > 0;
+}
+
+/* The newest call, which is not one of the first N. */
+static struct fake_call *expect_newest(struct test *t, size_t n)
+{
+	t->want = n;
+	assert_true(fake_pump(t->server, &t->loop, newest_said_hello, t, WAIT_S));
+	return fake_server_call(t->server, fake_server_calls(t->server) - 1);
+}
+
+/*
+ * On a busy machine a call may be left before its hello or its answer was read, which is the first
+ * case: then once more.
+ */
+static void expect_left(struct test *t, void (*say_first)(struct fake_call *), const char *error)
+{
+	int i;
+
+	for (i = 0; i < 8; i++) {
+		say_first(expect_newest(t, 0));
+		(void)expect_newest(t, fake_server_calls(t->server));
+		if (strstr(status_of(t).error, error))
+			return;
+	}
+	fail_msg("%s instead of: %s", status_of(t).error, error);
+}
+
 static void test_an_operator_that_says_nothing_is_left(void **state)
 {
 	struct test t;
@@ -631,18 +674,10 @@ static void test_an_operator_that_says_nothing_is_left(void **state)
 	setup(&t, NULL);
 	t.options.answer_ms = 200;
 	begin(&t);
-	(void)expect_call(&t, 0);
-	(void)expect_call(&t, 1);
-	assert_non_null(strstr(status_of(&t).error, "no answer"));
-	/* The same in the middle of a snapshot. */
-	say_welcome(fake_server_call(t.server, 1));
-	say_begin(fake_server_call(t.server, 1), 7);
-	(void)expect_call(&t, 2);
-	assert_non_null(strstr(status_of(&t).error, "does not go on"));
-	/* And before it. */
-	say_welcome(fake_server_call(t.server, 2));
-	(void)expect_call(&t, 3);
-	assert_non_null(strstr(status_of(&t).error, "does not go on"));
+	expect_left(&t, say_nothing, "no answer");
+	/* The same in the middle of a snapshot, and before it. */
+	expect_left(&t, say_welcome_and_begin, "does not go on");
+	expect_left(&t, say_welcome, "does not go on");
 	teardown(&t);
 }
 
@@ -666,10 +701,10 @@ static void test_a_slow_operator_is_waited_for(void **state)
 	c = expect_call(&t, 0);
 	say_welcome(c);
 	say_begin(c, 7);
-	for (i = 0; i < 20; i++) {
+	for (i = 0; i < 20; i++) { /* longer than answer_ms */
 		snprintf(name, sizeof(name), "p%d", i);
 		say_pod(c, 0, name);
-		t.want = uv_hrtime() + 20000000;
+		t.want = uv_hrtime() + 110000000;
 		fake_pump(t.server, &t.loop, one_message_later, &t, 1);
 	}
 	assert_int_equal(pod_table_count(meta_client_table(t.client)), 0);
