@@ -84,7 +84,7 @@ static bool wait_pending(unsigned int want)
 {
 	unsigned int n = ~want;
 
-	for (int i = 0; i < 5000 && n != want; i++) {
+	for (int i = 0; i < 60000 && n != want; i++) {
 		loop_thread_call(f.thread, get_pending, &n);
 		usleep(1000);
 	}
@@ -143,19 +143,20 @@ static void a_profile_holds_the_windows_that_overlap_it(void **state)
 	int fd;
 
 	give(start - 10 * SECOND, SECOND); /* before anybody asked */
-	fd = ask("/debug/pprof/profile?seconds=10");
+	/* It begins within 60 s of START, and ends within 60 s before END. */
+	fd = ask("/debug/pprof/profile?seconds=300");
 	assert_true(wait_pending(1));
-	end = now_ns() + 10 * SECOND;
-	give(start - 5 * SECOND, 4 * SECOND); /* over before the capture began */
-	give(start - SECOND, 5 * SECOND);     /* overlaps its start */
-	give(start + 4 * SECOND, 4 * SECOND); /* inside */
+	end = now_ns() + 300 * SECOND;
+	give(start - 5 * SECOND, 4 * SECOND);  /* over before the capture began */
+	give(start - SECOND, 61 * SECOND);     /* overlaps its start */
+	give(start + 80 * SECOND, 4 * SECOND); /* inside */
 	assert_true(wait_pending(1));
-	give(end - SECOND, 5 * SECOND); /* reaches its end: the answer */
+	give(end - 60 * SECOND, 61 * SECOND); /* reaches its end: the answer */
 	answer(fd, &r);
 	assert_int_equal(r.status, 200);
 	snprintf(want, sizeof(want), "pid=%d n=3 %llu %llu %llu", getpid(),
-		 (unsigned long long)(start - SECOND), (unsigned long long)(start + 4 * SECOND),
-		 (unsigned long long)(end - SECOND));
+		 (unsigned long long)(start - SECOND), (unsigned long long)(start + 80 * SECOND),
+		 (unsigned long long)(end - 60 * SECOND));
 	assert_string_equal(r.body, want);
 	assert_string_equal(reply_header(&r, "Content-Type", value, sizeof(value)),
 			    "application/octet-stream");
@@ -170,11 +171,11 @@ static void a_window_after_the_end_answers_without_being_in_it(void **state)
 	uint64_t start = now_ns();
 	struct reply r;
 	char want[64];
-	int fd = ask("/debug/pprof/profile?seconds=2&pid=77");
+	int fd = ask("/debug/pprof/profile?seconds=300&pid=77");
 
 	assert_true(wait_pending(1));
-	give(start, SECOND);
-	give(start + 60 * SECOND, SECOND);
+	give(start, 60 * SECOND);
+	give(start + 400 * SECOND, SECOND);
 	answer(fd, &r);
 	snprintf(want, sizeof(want), "pid=77 n=1 %llu", (unsigned long long)start);
 	assert_string_equal(r.body, want);
@@ -235,7 +236,7 @@ static void a_fifth_capture_is_refused_until_one_is_free(void **state)
 	close(fds[1]);		/* a client that leaves gives its capture back */
 	assert_true(wait_pending(DEBUG_PPROF_CAPTURES_MAX - 1));
 	assert_int_equal(metric_get(M_HTTP_CAPTURES_GONE), gone + 1);
-	fds[1] = ask("/debug/pprof/profile?seconds=2");
+	fds[1] = ask("/debug/pprof/profile?seconds=60");
 	assert_true(wait_pending(DEBUG_PPROF_CAPTURES_MAX));
 	give(now_ns() + 400 * SECOND, SECOND);
 	for (int i = 0; i < DEBUG_PPROF_CAPTURES_MAX; i++) {
@@ -255,7 +256,7 @@ static void kept_windows_are_bounded_and_the_rest_counted(void **state)
 
 	assert_true(wait_pending(1));
 	for (int i = 0; i < DEBUG_PPROF_BATCHES_MAX + 5; i++)
-		give(start, SECOND);
+		give(start, 60 * SECOND);
 	give(start + 400 * SECOND, SECOND);
 	answer(fd, &r);
 	snprintf(want, sizeof(want), "pid=1 n=%d ", DEBUG_PPROF_BATCHES_MAX);
@@ -273,11 +274,11 @@ static void an_encoder_that_fails_is_told(void **state)
 {
 	int64_t failed = metric_get(M_HTTP_CAPTURES_FAILED);
 	struct reply r;
-	int fd = ask("/debug/pprof/profile?seconds=1");
+	int fd = ask("/debug/pprof/profile?seconds=60");
 
 	assert_true(wait_pending(1));
 	loop_thread_call(f.thread, set_encoder_fails, NULL);
-	give(now_ns() + 60 * SECOND, SECOND);
+	give(now_ns() + 120 * SECOND, SECOND);
 	answer(fd, &r);
 	assert_int_equal(r.status, 500);
 	assert_string_equal(r.body, "profile: too big\n");

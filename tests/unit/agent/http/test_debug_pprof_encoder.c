@@ -47,7 +47,7 @@ static size_t fetch(struct loop_thread *thread, const char *target, char *out, s
 
 	snprintf(request, sizeof(request), "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", target);
 	client_send(fd, request, strlen(request));
-	for (int i = 0; i < 5000 && !pending; i++) {
+	for (int i = 0; i < 60000 && !pending; i++) {
 		loop_thread_call(thread, consume, &pending);
 		usleep(1000);
 	}
@@ -79,8 +79,9 @@ static void pid_chooses_the_samples(void **state)
 	/* The window spans now, whenever that is. */
 	batch->duration_ns = UINT64_MAX - batch->start_unix_ns;
 	thread = loop_thread_new(init, stop, NULL);
-	n_all = fetch(thread, "/debug/pprof/profile?seconds=1&pid=0", all, sizeof(all));
-	n_none = fetch(thread, "/debug/pprof/profile?seconds=1&pid=2147483647", none, sizeof(none));
+	n_all = fetch(thread, "/debug/pprof/profile?seconds=60&pid=0", all, sizeof(all));
+	n_none =
+	    fetch(thread, "/debug/pprof/profile?seconds=60&pid=2147483647", none, sizeof(none));
 	assert_non_null(memmem(all, n_all, "worker", 6));
 	assert_null(memmem(none, n_none, "worker", 6));
 	loop_thread_free(thread);
