@@ -153,11 +153,12 @@ static void read_all(void *arg)
 {
 	struct reader *r = arg;
 	char *data = calloc(1, 64 << 20);
+	size_t reads = 0;
 	ssize_t n;
 
 	while ((n = read(r->fd, data + r->bytes, r->slow ? 700 : 65536)) > 0) {
 		r->bytes += (size_t)n;
-		if (r->slow && r->bytes % 50 == 0)
+		if (r->slow && ++reads % 50 == 0)
 			usleep(1000);
 	}
 	r->samples = count(data, "\n------------------- End Sample --------------------\n");

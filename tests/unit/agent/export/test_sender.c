@@ -14,7 +14,7 @@
 #include "lib/metrics.h"
 #include "tests/support/failalloc.h"
 
-enum { SEEN_MAX = 4096, TURNS_MAX = 200000, SAMPLES = 3 };
+enum { SEEN_MAX = 4096, TURNS_MAX = 200000, SAMPLES = 3, WAIT_S = 60 };
 
 /* ---- the transport --------------------------------------------------------------------------- */
 
@@ -264,11 +264,12 @@ static void consume(struct bench *b, uint64_t first, size_t n)
 	}
 }
 
-/* Turns the loop until the condition holds. */
+/* Turns the loop until the condition holds, for WAIT_S at most. */
 #define run_until(b, condition)                                                                    \
 	do {                                                                                       \
+		uint64_t until_ = uv_hrtime() + WAIT_S * 1000000000ULL;                            \
 		int turns_;                                                                        \
-		for (turns_ = 0; turns_ < TURNS_MAX; turns_++) {                                   \
+		for (turns_ = 0; uv_hrtime() < until_; turns_++) {                                 \
 			sender_get_stats((b)->sender, &(b)->st);                                   \
 			if (condition)                                                             \
 				break;                                                             \
