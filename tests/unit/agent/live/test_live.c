@@ -128,7 +128,7 @@ static unsigned int read_messages(int fd, unsigned int n, unsigned char *kinds)
 
 static bool wait_metric(enum metric_id id, int64_t want)
 {
-	for (int i = 0; i < 20000 && metric_get(id) != want; i++)
+	for (int i = 0; i < 60000 && metric_get(id) != want; i++)
 		usleep(1000);
 	return metric_get(id) == want;
 }

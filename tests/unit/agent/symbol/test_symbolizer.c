@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <elf.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include "agent/symbol/elf_symbols.h"
@@ -447,15 +448,16 @@ static void node_s_functions_are_found_in_its_map(void **state)
 	write_file(in_scratch("hot.js"), "function hot(n) { let s = 0; for (let i = 0; i < n; i++) "
 					 "s += i % 7; return s; }\n"
 					 "for (let i = 0; i < 2000; i++) hot(2000);\n"
-					 "console.log('ready'); setTimeout(() => {}, 60000);\n");
+					 "console.log('ready'); setTimeout(() => {}, 600000);\n");
 	pid = fork();
 	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (!freopen(in_scratch("node.out"), "w", stdout))
 			_exit(1);
 		execlp("node", "node", "--perf-basic-prof", in_scratch("hot.js"), NULL);
 		_exit(1);
 	}
-	for (int i = 0; i < 600 && sh("grep -q ready '%s' 2>/dev/null", in_scratch("node.out"));
+	for (int i = 0; i < 2000 && sh("grep -q ready '%s' 2>/dev/null", in_scratch("node.out"));
 	     i++)
 		usleep(50000);
 	assert_int_equal(symbolizer_new(&options, &s, NULL), 0);
