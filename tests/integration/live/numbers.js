@@ -100,7 +100,7 @@ async () => {
 	// The sums that are kept, when windows are of different lengths, when some are missing, and when the clock is set back.
 	const m = makeModel();
 	for (let i = 0, start = 1e12; i < 700; i++) {
-		const duration = [1000, 1000, 20, 5000][draw(4)], rows = Uint32Array.from([...new Array(400).keys()].filter(() => draw(3) === 0));
+		const duration = [1000, 1000, 20, 5000, 1000, 30000][draw(6)], rows = Uint32Array.from([...new Array(400).keys()].filter(() => draw(3) === 0));
 		m.addWindow({ start, duration, rows, values: Float64Array.from(rows, () => draw(9)) }, true);
 		start += i === 300 ? -7000 : duration + (draw(40) === 0 ? draw(40000) : i === 500 ? 400000 : 0);
 		for (const seconds of [10, 60, 300]) {
