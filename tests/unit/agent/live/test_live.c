@@ -318,7 +318,8 @@ static void the_token_guards_data_and_not_the_page(void **state)
 
 static void the_page_may_load_nothing_from_elsewhere(void **state)
 {
-	static const char *const paths[] = {"/",	  "/style.css", "/app.js",   "/model.js",
+	static const char *const paths[] = {"/",	  "/style.css", "/app.js",
+					    "/model.js",  "/tree.js",	"/table.js",
 					    "/stream.js", "/flame.js",	"/export.js"};
 	char value[512];
 	struct reply r;
