@@ -314,3 +314,24 @@ struct node_server_stats rig_stats(struct rig *rig)
 	node_server_read(rig->server, &stats);
 	return stats;
 }
+
+struct wanted_count {
+	struct rig *rig;
+	size_t offset;
+	uint64_t value;
+};
+
+static bool has_count(void *arg)
+{
+	const struct wanted_count *w = arg;
+	struct node_server_stats stats = rig_stats(w->rig);
+	uint64_t value;
+
+	memcpy(&value, (const char *)&stats + w->offset, sizeof(value));
+	return value == w->value;
+}
+
+void rig_until_count(struct rig *rig, size_t offset, uint64_t value)
+{
+	rig_until(rig, has_count, &(struct wanted_count){rig, offset, value});
+}

@@ -44,6 +44,13 @@ void rig_done(struct rig *rig);
 void rig_until(struct rig *rig, bool (*is)(void *arg), void *arg);
 void rig_turns(struct rig *rig, unsigned int n); /* loop iterations, 5 ms apart */
 struct node_server_stats rig_stats(struct rig *rig);
+/* Until FIELD of those is VALUE, as rig_until(). */
+void rig_until_count(struct rig *rig, size_t offset, uint64_t value);
+#define rig_until_stat(rig, field, value)                                                          \
+	do {                                                                                       \
+		_Static_assert(sizeof(((struct node_server_stats *)0)->field) == 8, "a counter");  \
+		rig_until_count(rig, offsetof(struct node_server_stats, field), value);            \
+	} while (0)
 
 /* UID "a" becomes 0000000a-0000-4000-8000-000000000000. ID: hexadecimal digit that a container's id
  * consists of, 0: none. */

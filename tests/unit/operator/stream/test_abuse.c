@@ -126,12 +126,10 @@ static void test_who_leaves_while_the_token_is_reviewed_leaves_nothing(void **st
 
 	s->rig.hold_reviews = s->a.no_hello = true;
 	agent_connect(&s->rig, &s->a, "node:n1");
-	rig_turns(&s->rig, 20);
-	assert_int_equal(rig_stats(&s->rig).auth.running, 1);
+	rig_until_stat(&s->rig, auth.running, 1);
 	agent_done(&s->a);
-	rig_turns(&s->rig, 40);
-	assert_int_equal(rig_stats(&s->rig).auth.running, 0);
-	assert_int_equal(rig_stats(&s->rig).streams.open, 0);
+	rig_until_stat(&s->rig, auth.running, 0);
+	rig_until_stat(&s->rig, streams.open, 0);
 	scene_end(s);
 }
 
@@ -235,8 +233,7 @@ static void test_a_message_that_is_too_large(void **state)
 		rig_turns(&s->rig, 1);
 	agent_until_closed(&s->a);
 	free(large);
-	rig_turns(&s->rig, 20);
-	assert_int_equal(rig_stats(&s->rig).live, 0);
+	rig_until_stat(&s->rig, live, 0);
 	scene_end(s);
 }
 
@@ -342,6 +339,11 @@ static void test_what_a_slow_agent_missed_arrives_as_the_latest_only(void **stat
 	scene_end(s);
 }
 
+static bool is_welcome(void *arg)
+{
+	return ((struct agent *)arg)->welcomes > 0;
+}
+
 static void test_snapshots_are_served_one_after_another(void **state)
 {
 	struct scene *s = scene_new(&(struct node_server_limits){.snapshots = 1});
@@ -352,14 +354,13 @@ static void test_snapshots_are_served_one_after_another(void **state)
 	agent_connect(&s->rig, &s->a, "node:n1");
 	agent_until_live(&s->a);
 	agent_connect(&s->rig, &s->b, "node:n2");
-	rig_turns(&s->rig, 40);
-	assert_int_equal(s->b.welcomes, 1);
+	rig_until(&s->rig, is_welcome, &s->b);
+	rig_until_stat(&s->rig, snapshots_waiting, 1);
+	rig_turns(&s->rig, 10);
 	assert_int_equal(s->b.snapshots, 0);
-	assert_int_equal(rig_stats(&s->rig).snapshots_waiting, 1);
 	agent_ack(&s->a, s->a.epoch, s->a.revision);
 	agent_until_pods(&s->b, 1);
-	rig_turns(&s->rig, 20);
-	assert_int_equal(rig_stats(&s->rig).snapshots_running, 0);
+	rig_until_stat(&s->rig, snapshots_running, 0);
 	scene_end(s);
 }
 
