@@ -24,20 +24,35 @@ static bool is_canonical(const char *text, const uint8_t uid[16])
 	return !*p;
 }
 
+static uint16_t make_pod(struct node_state *n, const uint8_t uid[16], const char *uid_text)
+{
+	_cleanup_free_ char *text = NULL;
+	uint16_t i;
+
+	if (n->n_pods >= NODE_PODS_MAX)
+		return ENTRY_NONE;
+	if (!is_canonical(uid_text, uid)) {
+		text = strdup(uid_text);
+		if (!text)
+			return ENTRY_NONE;
+	}
+	i = node_entry_make(n, ENTRY_POD, uid);
+	if (i == ENTRY_NONE)
+		return i;
+	n->entries[i].uid_text = TAKE_PTR(text);
+	n->n_pods++;
+	return i;
+}
+
 void node_state_touch(struct node_state *n, const uint8_t uid[16], const char *uid_text)
 {
 	uint16_t i = node_entry_find(n, ENTRY_POD, uid);
 
+	if (i == ENTRY_NONE)
+		i = make_pod(n, uid, uid_text);
 	if (i == ENTRY_NONE) {
-		if (n->n_pods < NODE_PODS_MAX)
-			i = node_entry_make(n, ENTRY_POD, uid);
-		if (i == ENTRY_NONE) {
-			n->refused++;
-			return;
-		}
-		n->n_pods++;
-		if (!is_canonical(uid_text, uid))
-			n->entries[i].uid_text = strdup(uid_text);
+		n->refused++;
+		return;
 	}
 	n->entries[i].only_policy = false;
 	node_entry_set_dirty(n, i);
