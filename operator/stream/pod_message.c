@@ -37,7 +37,8 @@ static size_t limited(const char *value)
 	return n;
 }
 
-/* Lengths here are below 2^14: VIEW_KEY_MAX + VIEW_VALUE_MAX and some. */
+/* Lengths here take two bytes at most. */
+_Static_assert(VIEW_KEY_MAX + VIEW_VALUE_MAX + 8 < 1 << 14, "an attribute's length");
 static size_t length_size(size_t n)
 {
 	return n < 0x80 ? 1 : 2;
