@@ -9,6 +9,7 @@
 
 #include "operator/cache/kept.h"
 #include "operator/cache/meta_store.h"
+#include "operator/kube/json.h"
 
 struct entry {
 	UT_hash_handle hh;
@@ -27,11 +28,6 @@ struct json_store {
 	void (*changed)(void *arg, const char *ns, const char *name, const cJSON *object);
 	void *arg;
 };
-
-static void jsonp(cJSON **p)
-{
-	cJSON_Delete(*p);
-}
 
 int json_store_new(const struct json_store_options *options, struct json_store **ret)
 {
@@ -109,7 +105,7 @@ static int names_of(const cJSON *object, const char **ret_ns, const char **ret_n
 static int parse(const struct kube_item *item, cJSON **ret, const char **ret_ns,
 		 const char **ret_name)
 {
-	_cleanup_(jsonp) cJSON *object = NULL;
+	_cleanup_(cJSON_Deletep) cJSON *object = NULL;
 	int r;
 
 	if (item->encoding != KUBE_JSON)
@@ -151,7 +147,7 @@ int json_store_put(void *arg, const struct kube_item *item, uint32_t generation)
 {
 	struct json_store *store = arg;
 	uint64_t hash = hash_bytes(item->bytes, item->len, 0);
-	_cleanup_(jsonp) cJSON *object = NULL;
+	_cleanup_(cJSON_Deletep) cJSON *object = NULL;
 	const char *ns, *name;
 	struct entry *e;
 	int r;
@@ -204,7 +200,7 @@ static void forget(struct json_store *store, struct entry *e)
 int json_store_remove(void *arg, const struct kube_item *item)
 {
 	struct json_store *store = arg;
-	_cleanup_(jsonp) cJSON *object = NULL;
+	_cleanup_(cJSON_Deletep) cJSON *object = NULL;
 	const char *ns, *name;
 	struct entry *e;
 	int r;

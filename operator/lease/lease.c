@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "lib/log.h"
+#include "operator/kube/json.h"
 #include "operator/lease/lease_core.h"
 
 enum {
@@ -56,11 +57,6 @@ static double random_unit(void)
 
 	(void)uv_random(NULL, NULL, &n, sizeof(n), 0, NULL);
 	return (double)n / ((double)UINT32_MAX + 1);
-}
-
-static void cjson_deletep(cJSON **object)
-{
-	cJSON_Delete(*object);
 }
 
 /* ---- the object ------------------------------------------------------------------------------ */
@@ -119,7 +115,7 @@ static int set_item(cJSON *object, const char *key, cJSON *value)
 
 static int new_object(const struct lease *lease, cJSON **ret)
 {
-	_cleanup_(cjson_deletep) cJSON *object = cJSON_CreateObject();
+	_cleanup_(cJSON_Deletep) cJSON *object = cJSON_CreateObject();
 	cJSON *meta;
 
 	if (!cJSON_AddStringToObject(object, "apiVersion", "coordination.k8s.io/v1") ||
@@ -140,7 +136,7 @@ static int render(const struct lease *lease, enum lease_step step, char **ret)
 	bool give = step == LEASE_GIVE, same = step != LEASE_CREATE && lease_core_is_ours(core);
 	double transitions = step == LEASE_CREATE ? 0 : (double)core->seen.transitions + !same;
 	uint64_t duration_s = give ? 1 : (core->options.duration_ms + 999) / 1000;
-	_cleanup_(cjson_deletep) cJSON *object = NULL;
+	_cleanup_(cJSON_Deletep) cJSON *object = NULL;
 	char now[LEASE_TIME_MAX];
 	cJSON *spec;
 	int r = 0;
@@ -198,7 +194,7 @@ static void complain(struct lease *lease, const struct kube_answer *answer)
 static enum lease_outcome judge(struct lease *lease, const struct kube_answer *answer,
 				struct lease_record *ret)
 {
-	_cleanup_(cjson_deletep) cJSON *object = NULL;
+	_cleanup_(cJSON_Deletep) cJSON *object = NULL;
 
 	if (answer->status == 404)
 		return LEASE_NOT_FOUND;
