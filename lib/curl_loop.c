@@ -46,6 +46,7 @@ struct curl_loop_socket {
 	uv_poll_t poll;
 	struct curl_loop *owner;
 	curl_socket_t fd;
+	int events; /* what it is polled for */
 	struct curl_loop_socket *prev, *next;
 };
 
@@ -205,13 +206,21 @@ static void on_more(uv_idle_t *idle)
 	act(container_of(idle, struct curl_loop, more), CURL_SOCKET_TIMEOUT, 0);
 }
 
+/*
+ * libuv stops a poll whose socket has an error (src/unix/poll.c, uv__poll_io, 1.44).
+ * CURL_CSELECT_ERR would end one of the connection's transfers; the others would read what came
+ * before the error, be content, and wait for a socket that nobody watches. So the poll goes on, and
+ * all of them read until they meet the error themselves.
+ */
 static void on_socket(uv_poll_t *handle, int status, int events)
 {
 	struct curl_loop_socket *s = container_of(handle, struct curl_loop_socket, poll);
 	int flags = 0;
 
-	if (status < 0)
-		flags = CURL_CSELECT_ERR;
+	if (status < 0) {
+		(void)uv_poll_start(handle, s->events, on_socket);
+		events = UV_READABLE | UV_WRITABLE;
+	}
 	if (events & UV_READABLE)
 		flags |= CURL_CSELECT_IN;
 	if (events & UV_WRITABLE)
@@ -237,7 +246,6 @@ static int socket_changed(CURL *easy, curl_socket_t fd, int what, void *arg, voi
 {
 	struct curl_loop *l = arg;
 	struct curl_loop_socket *s = socket;
-	int events = 0;
 
 	if (what == CURL_POLL_REMOVE) {
 		if (s) {
@@ -261,11 +269,10 @@ static int socket_changed(CURL *easy, curl_socket_t fd, int what, void *arg, voi
 		DL_APPEND(l->sockets, s);
 		curl_multi_assign(l->multi, fd, s);
 	}
-	if (what != CURL_POLL_IN)
-		events |= UV_WRITABLE;
-	if (what != CURL_POLL_OUT)
-		events |= UV_READABLE;
-	(void)uv_poll_start(&s->poll, events, on_socket); /* fails while closing only */
+	s->events = what == CURL_POLL_IN    ? UV_READABLE
+		    : what == CURL_POLL_OUT ? UV_WRITABLE
+					    : UV_READABLE | UV_WRITABLE;
+	(void)uv_poll_start(&s->poll, s->events, on_socket); /* fails while closing only */
 	return 0;
 }
 

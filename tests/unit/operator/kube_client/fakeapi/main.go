@@ -221,6 +221,9 @@ func echo(w http.ResponseWriter, r *http.Request) {
 
 func stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json;stream=watch")
+	if ms := number(r, "reset", 0); ms > 0 {
+		time.AfterFunc(time.Duration(ms)*time.Millisecond, resetAll)
+	}
 	for i := 0; i < number(r, "n", 1); i++ {
 		fmt.Fprintf(w, "line %d%s\n", i, strings.Repeat(".", number(r, "pad", 0)))
 		w.(http.Flusher).Flush()
