@@ -526,13 +526,19 @@ KILN_GLOBAL int walk_runtime(struct kiln_walk *w, uint32_t id)
 	w->runtime_done = 1;
 	w->hide_native = 0;
 	w->stepped = 0;
-	/* Off means not one read into the runtime's memory. */
-	if (!(w->tracers >> (kiln_runtime_tracer(id) & 31) & 1))
+	/* Off means not one read into the runtime's memory; V8's own code has its frame pointers.
+	 */
+	if (!(w->tracers >> (kiln_runtime_tracer(id) & 31) & 1)) {
+		if (id == KILN_RUNTIME_V8)
+			v8_walk_native(w);
 		return 0;
+	}
 	if (w->runtime_id != id) {
 		entry = env_runtime(w, id);
 		if (!entry) {
 			walk_missing(w, id, KILN_MISSING_UNKNOWN);
+			if (id == KILN_RUNTIME_V8)
+				v8_walk_native(w);
 			return 0;
 		}
 		w->runtime = *entry;

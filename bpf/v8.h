@@ -331,11 +331,39 @@ KILN_INLINE int v8_is_left(struct kiln_walk *w, uint64_t pc)
 	       (entry->rule.kind != KILN_RULE_CFA || entry->rule.reg != ARCH_REG_BP);
 }
 
+/*
+ * A built-in function that calls has a frame, but how deep its stack is its code does not always
+ * tell: some take the return address off, push arguments below, and put it back.
+ */
+KILN_INLINE void v8_leave(struct kiln_walk *w, uint64_t pc)
+{
+	const struct kiln_cache_entry *entry = env_cache(w, pc);
+	uint64_t fp = w->regs.bp, bp, caller;
+
+	if (entry && fp && v8_is_unsure(&entry->rule, w->exact) && !walk_read(w, fp, &bp) &&
+	    !walk_read(w, fp + 8, &caller) && !walk_enter(w, caller, fp + 16, bp, w->regs.bx))
+		w->stepped = 1;
+}
+
+/* As v8_walk(), where nothing of V8's is known or may be read: native frames only. */
+KILN_GLOBAL int v8_walk_native(struct kiln_walk *w)
+{
+	uint64_t pc;
+
+	if (!w)
+		return 0;
+	pc = w->regs.pc - (w->exact ? 0 : 1);
+	if ((pc < w->map_start || pc >= w->map_end) && walk_find_mapping(w, pc))
+		return 0;
+	if (w->map_image)
+		v8_leave(w, pc);
+	return 0;
+}
+
 KILN_GLOBAL int v8_walk(struct kiln_walk *w)
 {
-	const struct kiln_cache_entry *entry;
 	struct kiln_v8 *v;
-	uint64_t pc, at, fp, caller;
+	uint64_t pc, at, fp;
 
 	if (!w)
 		return 0;
@@ -359,13 +387,6 @@ KILN_GLOBAL int v8_walk(struct kiln_walk *w)
 		else if (at < v->interpreter_frame && w->exact && w->leaf_valid)
 			w->hide_native = !v8_interpreted(w, 0);
 	}
-	/*
-	 * A built-in function that calls has a frame, but how deep its stack is its code does not
-	 * always tell: some take the return address off, push arguments below, and put it back.
-	 */
-	entry = env_cache(w, pc);
-	if (entry && fp && v8_is_unsure(&entry->rule, w->exact) && !walk_read(w, fp, &at) &&
-	    !walk_read(w, fp + 8, &caller) && !walk_enter(w, caller, fp + 16, at, w->regs.bx))
-		w->stepped = 1;
+	v8_leave(w, pc);
 	return 0;
 }

@@ -15,3 +15,8 @@ static int v8_walk(struct kiln_walk *w)
 	walker_of[KILN_RUNTIME_V8](w);
 	return 0;
 }
+
+static int v8_walk_native(struct kiln_walk *w)
+{
+	return 0;
+}

@@ -125,6 +125,22 @@ static void an_interpreted_function_that_has_left_is_not_taken_for_its_caller(vo
 	}
 }
 
+/* As in a walk from a copy of the stack, before a process was attached to. */
+static void native_frames_are_whole_when_nothing_is_known_of_v8(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		_cleanup_(world_freep) struct world *w = load(names[i]);
+
+		world_stack(w, out, sizeof(out));
+		assert_int_equal(w->end, KILN_END_ROOT);
+		w->unread = true;
+		world_stack(w, out, sizeof(out));
+		if (w->end != KILN_END_ROOT || !strstr(out, "missing 1\n"))
+			fail_msg("node %s: end %u\n%s", names[i], w->end, out);
+		assert_null(strstr(out, "program.js"));
+	}
+}
+
 /* A generator of its own, so that a failure can be had again. */
 static uint64_t next_random(uint64_t *seed)
 {
@@ -190,6 +206,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(stack_has_every_frame_with_name_file_and_line),
 	    cmocka_unit_test(an_interpreted_function_that_has_left_is_not_taken_for_its_caller),
+	    cmocka_unit_test(native_frames_are_whole_when_nothing_is_known_of_v8),
 	    cmocka_unit_test(forged_memory_harms_nothing),
 	    cmocka_unit_test(another_function_in_its_place_is_not_named),
 	};

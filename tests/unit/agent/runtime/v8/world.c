@@ -135,7 +135,7 @@ static inline struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t p
 
 static inline const struct kiln_runtime *env_runtime(struct kiln_walk *w, uint32_t id)
 {
-	return id == KILN_RUNTIME_V8 ? &runtime : NULL;
+	return id == KILN_RUNTIME_V8 && !current->unread ? &runtime : NULL;
 }
 
 static inline uint64_t *env_words(struct kiln_walk *w)
@@ -215,6 +215,7 @@ void world_stack(struct world *world, char *out, size_t size)
 	words[0] = walk_frame(&w);
 	w.n = 1;
 	walk_on(&w);
+	world->end = w.end;
 	name_frames(world, w.n, out, size);
 }
 
