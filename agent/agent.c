@@ -2,393 +2,24 @@
 /*
  * The order of things. One libuv loop owns all state. A timer drains the ring buffer; the ring's
  * descriptor wakes the loop only for new processes. At each reporting interval the current window
- * is exchanged for an empty one and named by a worker; the batch that comes back goes to every
- * exporter. Where policies say who gets a pod's samples (agent/export/route.h), a window becomes
- * several.
+ * is exchanged for an empty one (rotation.c). shutdown.c says how it ends, `phase` where in that we
+ * are; only forward.
  *
  * A signal before the first sample ends the start instead, which has to wait for the loading of the
- * programs alone. Ending: stop sampling, drain, wait for the tables that samples lack, name the
- * last window, flush the exporters, close every handle. `phase` says where in that we are; only
- * forward.
+ * programs alone.
  */
-#include "agent/agent.h"
+#include "agent/agent_internal.h"
 
 #include <signal.h>
-#include <time.h>
-#include <uv.h>
 
-#include "agent/cluster.h"
 #include "agent/elf/image.h"
-#include "agent/export/exporter.h"
-#include "agent/export/route.h"
-#include "agent/footprint.h"
-#include "agent/http/debug_pprof.h"
-#include "agent/http/health.h"
-#include "agent/live/live.h"
 #include "agent/process/pid_namespace.h"
 #include "agent/process/procfs.h"
-#include "agent/window/intake.h"
-#include "agent/window/naming.h"
-#include "agent/window/split.h"
-#include "lib/log.h"
-#include "lib/metrics.h"
 
 enum {
 	DRAIN_MS = 100,
-	TABLES_WAIT_MS = 2000, /* at the end, for samples that lack a table */
-	FLUSH_MS = 10000,      /* at the end, for the exporters */
-	WARM_MS = 2000,	       /* at the start, for the tables of runtimes */
+	WARM_MS = 2000, /* at the start, for the tables of runtimes */
 };
-
-enum phase { STARTING, RUNNING, SETTLING, NAMING_LAST, FLUSHING, CLOSING };
-
-struct agent {
-	const struct config *config;
-	uv_loop_t loop;
-	enum phase phase;
-	struct sampler *sampler;
-	struct intake *intake;
-	struct naming *naming;
-	struct cluster *cluster; /* NULL: no operator */
-	struct window windows[2];
-	unsigned int current; /* of windows; the other is being named or empty */
-	bool naming_busy;
-	enum memory_pressure pressure;
-	uv_work_t naming_work;
-	/* What the worker made; NULL: it could not. */
-	struct split split;
-	struct batch *batches[SPLIT_PARTS_MAX], *whole;
-	bool whole_wanted; /* by pprof or the page: a window that is split, in one piece too */
-	int naming_result;
-	uint64_t duration_ns;
-	uint64_t window_start_ns; /* CLOCK_MONOTONIC */
-	uint32_t hz[KILN_MAX_POLICIES];
-	struct exporter **exporters;
-	size_t n_exporters, flushed; /* of n_exporters + 1: the router */
-	struct router *router;
-	struct health *health;
-	struct debug_pprof *pprof;
-	struct live *live;
-	bool reported;	  /* a window went out */
-	bool has_signals; /* sigint and sigterm are initialised */
-	bool has_handles; /* timers and the ring's poll are */
-	uint64_t settle_until_ms;
-	struct error failure; /* of an exporter; the run goes on, its exit code tells */
-	uv_timer_t drain_timer, window_timer, end_timer;
-	uv_poll_t ring_poll;
-	uv_signal_t sigint, sigterm;
-};
-
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
-}
-
-static void advance(struct agent *a);
-static void stop(struct agent *a);
-
-/* ---- windows --------------------------------------------------------------------------------- */
-
-static void name_window(uv_work_t *work)
-{
-	struct agent *a = container_of(work, struct agent, naming_work);
-	const uint32_t *hz = a->cluster ? cluster_hz(a->cluster) : a->hz;
-	const struct window *w = &a->windows[1 - a->current];
-	int r;
-
-	a->naming_result = 0;
-	window_split(w, &a->split);
-	for (size_t i = 0; i < a->split.n; i++) {
-		r = naming_build(a->naming, w, split_whose(&a->split, i), hz, a->duration_ns,
-				 &a->batches[i]);
-		a->naming_result = r < 0 ? r : a->naming_result;
-	}
-	if (!a->split.whole && a->whole_wanted &&
-	    naming_build(a->naming, w, 0, hz, a->duration_ns, &a->whole) < 0)
-		a->whole = NULL;
-}
-
-static void deliver(struct agent *a)
-{
-	struct batch *all = a->split.whole ? a->batches[0] : a->whole;
-
-	for (size_t i = 0; i < a->split.n; i++)
-		if (a->batches[i])
-			router_deliver(a->router, a->split.parts[i], a->batches[i]);
-	if (a->pprof && all)
-		debug_pprof_consume(a->pprof, all);
-	if (a->live && all)
-		live_consume(a->live, all);
-	for (size_t i = 0; i < a->split.n; i++)
-		a->batches[i] = batch_unref(a->batches[i]);
-	a->whole = batch_unref(a->whole);
-	metric_add(M_WINDOWS, 1);
-	/* The first window is the one that met every file. */
-	if (!a->reported)
-		footprint_trim();
-	a->reported = true;
-}
-
-/* The memory_limiter: near its limit the agent forgets what it can find again, at it takes nothing
- * new. */
-static void limit_memory(struct agent *a)
-{
-	const struct processors_config *p = &a->config->processors;
-	uint64_t resident = p->memory_limit_bytes ? footprint_resident() : 0;
-	enum memory_pressure pressure = PRESSURE_NONE;
-
-	if (!p->memory_limit_bytes)
-		return;
-	if (resident > p->memory_limit_bytes)
-		pressure = PRESSURE_HARD;
-	else if (resident >
-		 p->memory_limit_bytes - MIN(p->memory_spike_bytes, p->memory_limit_bytes))
-		pressure = PRESSURE_SOFT;
-	if (pressure != a->pressure)
-		log_warn("agent", "memory_limiter: %llu MiB resident of %llu: %s",
-			 (unsigned long long)(resident >> 20),
-			 (unsigned long long)(p->memory_limit_bytes >> 20),
-			 pressure == PRESSURE_HARD   ? "new stacks are dropped"
-			 : pressure == PRESSURE_SOFT ? "caches are kept small"
-						     : "all is well again");
-	a->pressure = pressure;
-	metric_set(M_MEMORY_PRESSURE, pressure);
-	intake_set_pressure(a->intake, pressure);
-	if (pressure)
-		footprint_trim();
-}
-
-static void window_named(uv_work_t *work, int status)
-{
-	struct agent *a = container_of(work, struct agent, naming_work);
-	struct window *w = &a->windows[1 - a->current];
-
-	a->naming_busy = false;
-	if (!status)
-		deliver(a);
-	if (status || a->naming_result) {
-		metric_add(M_WINDOWS_FAILED, 1);
-		log_error("agent", "a window of %zu stacks could not be named: %s", w->n,
-			  strerror(-a->naming_result));
-	}
-	limit_memory(a);
-	intake_sweep(a->intake, w);
-	window_reset(w, 0, 0);
-	footprint_decay();
-	advance(a);
-}
-
-/* Exchanges the windows and has the full one named. */
-static void close_window(struct agent *a)
-{
-	struct window *next = &a->windows[1 - a->current];
-	uint64_t now = clock_ns(CLOCK_MONOTONIC);
-
-	window_reset(next, a->windows[a->current].number + 1, clock_ns(CLOCK_REALTIME));
-	a->duration_ns = now - a->window_start_ns;
-	a->window_start_ns = now;
-	a->current = 1 - a->current;
-	intake_use_window(a->intake, next);
-	if (a->cluster)
-		cluster_close_window(a->cluster, &a->windows[1 - a->current], next,
-				     a->phase != RUNNING);
-	a->whole_wanted = a->live || (a->pprof && debug_pprof_pending(a->pprof));
-	a->naming_busy = true;
-	if (uv_queue_work(&a->loop, &a->naming_work, name_window, window_named) < 0) {
-		a->naming_busy = false;
-		metric_add(M_WINDOWS_FAILED, 1);
-	}
-}
-
-static void on_window_timer(uv_timer_t *timer)
-{
-	struct agent *a = timer->data;
-
-	intake_drain(a->intake, &a->windows[a->current]);
-	if (a->naming_busy) {
-		metric_add(M_WINDOWS_LATE, 1);
-		return;
-	}
-	close_window(a);
-}
-
-static bool nobody_listens(const struct agent *a)
-{
-	for (size_t i = 0; i < a->n_exporters; i++)
-		if (!a->exporters[i]->gone)
-			return false;
-	return a->n_exporters > 0 && !router_has_live(a->router);
-}
-
-static void on_drain_timer(uv_timer_t *timer)
-{
-	struct agent *a = timer->data;
-
-	intake_drain(a->intake, &a->windows[a->current]);
-	if (a->phase != RUNNING)
-		advance(a);
-	else if (nobody_listens(a))
-		stop(a);
-}
-
-static void on_ring(uv_poll_t *poll, int status, int events)
-{
-	struct agent *a = poll->data;
-
-	intake_drain(a->intake, &a->windows[a->current]);
-}
-
-/* ---- the end --------------------------------------------------------------------------------- */
-
-static void close_handle(uv_handle_t *handle, void *arg)
-{
-	if (!uv_is_closing(handle))
-		uv_close(handle, NULL);
-}
-
-static void on_flushed(void *arg)
-{
-	struct agent *a = arg;
-
-	a->flushed++;
-	advance(a);
-}
-
-static void flush_exporters(struct agent *a)
-{
-	size_t n = a->n_exporters;
-
-	a->phase = FLUSHING;
-	for (size_t i = 0; i < n; i++)
-		a->exporters[i]->ops->flush(a->exporters[i], FLUSH_MS, on_flushed, a);
-	router_flush(a->router, FLUSH_MS, on_flushed, a);
-}
-
-static void close_everything(struct agent *a)
-{
-	a->phase = CLOSING;
-	for (size_t i = 0; i < a->n_exporters; i++)
-		if (a->exporters[i]->failed)
-			error_set(&a->failure, -EIO,
-				  "exporters.%s: not everything could be written",
-				  a->exporters[i]->name);
-	for (size_t i = 0; i < a->n_exporters; i++)
-		a->exporters[i] = a->exporters[i]->ops->destroy(a->exporters[i]);
-	a->n_exporters = 0;
-	router_close(a->router);
-	intake_stop(a->intake);
-	cluster_stop(a->cluster);
-	a->health = health_free(a->health);
-	a->pprof = debug_pprof_free(a->pprof);
-	a->live = live_free(a->live);
-	if (a->has_signals) {
-		close_handle((uv_handle_t *)&a->sigint, NULL);
-		close_handle((uv_handle_t *)&a->sigterm, NULL);
-	}
-	if (!a->has_handles)
-		return;
-	close_handle((uv_handle_t *)&a->drain_timer, NULL);
-	close_handle((uv_handle_t *)&a->window_timer, NULL);
-	close_handle((uv_handle_t *)&a->end_timer, NULL);
-	close_handle((uv_handle_t *)&a->ring_poll, NULL);
-}
-
-/* Takes the next step towards the end, if the one before is done. */
-static void advance(struct agent *a)
-{
-	if (a->phase == SETTLING && !a->naming_busy &&
-	    (!intake_busy(a->intake) || uv_now(&a->loop) >= a->settle_until_ms)) {
-		intake_give_up(a->intake, &a->windows[a->current]);
-		a->phase = NAMING_LAST;
-		close_window(a);
-	}
-	if (a->phase == NAMING_LAST && !a->naming_busy)
-		flush_exporters(a);
-	if (a->phase == FLUSHING && a->flushed > a->n_exporters)
-		close_everything(a);
-}
-
-static void stop(struct agent *a)
-{
-	if (a->phase != RUNNING)
-		return;
-	a->phase = SETTLING;
-	sampler_stop(a->sampler);
-	intake_drain(a->intake, &a->windows[a->current]);
-	uv_timer_stop(&a->window_timer);
-	a->settle_until_ms = uv_now(&a->loop) + TABLES_WAIT_MS;
-	advance(a);
-}
-
-static void on_end_timer(uv_timer_t *timer)
-{
-	stop(timer->data);
-}
-
-static void on_signal(uv_signal_t *handle, int signum)
-{
-	struct agent *a = handle->data;
-
-	if (a->phase == STARTING) {
-		a->phase = CLOSING; /* start() looks at it */
-		return;
-	}
-	if (a->phase != RUNNING && signum == SIGINT) {
-		/* Asked twice: do not wait for anybody. */
-		a->flushed = a->n_exporters + 1;
-		log_warn("agent", "second interrupt: leaving without flushing");
-		_exit(130);
-	}
-	stop(a);
-}
-
-/* ---- self-observation ------------------------------------------------------------------------ */
-
-static bool is_ready(void *arg, char *reason, size_t size)
-{
-	const struct agent *a = arg;
-
-	if (a->phase == STARTING)
-		snprintf(reason, size, "the agent is starting");
-	else if (a->phase != RUNNING)
-		snprintf(reason, size, "the agent is ending");
-	else if (!a->reported)
-		snprintf(reason, size, "the first window is not over yet");
-	else
-		return true;
-	return false;
-}
-
-static void refresh_metrics(void *arg)
-{
-	struct agent *a = arg;
-	struct sampler_stats s;
-	struct intake_stats in;
-
-	sampler_read_stats(a->sampler, &s);
-	intake_read_stats(a->intake, &in);
-	metric_set(M_SAMPLES_UNSELECTED, (int64_t)s.counts[KILN_STAT_SKIPPED]);
-	metric_set(M_SAMPLES_THINNED, (int64_t)s.counts[KILN_STAT_THINNED]);
-	metric_set(M_RING_FULL, (int64_t)s.counts[KILN_STAT_RING_FULL]);
-	metric_set(M_DROPPED_RING_FULL, (int64_t)s.counts[KILN_STAT_RING_FULL]);
-	metric_set(M_FRAME_CACHE_HITS, (int64_t)s.counts[KILN_STAT_CACHE_HIT]);
-	metric_set(M_FRAME_CACHE_MISSES, (int64_t)s.counts[KILN_STAT_CACHE_MISS]);
-	metric_set(M_PROCESSES_FULL, (int64_t)s.counts[KILN_STAT_PROCESS_FULL]);
-	metric_set(M_BPF_RUNS, (int64_t)s.runs);
-	metric_set(M_BPF_RUN_NS, (int64_t)s.run_ns);
-	metric_set(M_BPF_MAP_BYTES, (int64_t)s.map_bytes);
-	metric_set(M_IMAGES_LOADED, in.tables);
-	metric_set(M_UNWIND_TABLE_BYTES, (int64_t)in.table_bytes);
-	metric_set(M_PROCESSES, (int64_t)in.processes);
-	metric_set(M_STACKS_INTERNED, (int64_t)in.stacks);
-	metric_set(M_RUNTIME_NAME_BYTES, (int64_t)in.name_bytes);
-	metric_set(M_QUEUE_SAMPLES, (int64_t)in.waiting);
-}
-
-/* ---- the beginning --------------------------------------------------------------------------- */
 
 static struct sampler_options sampler_options(const struct config *c)
 {
@@ -429,7 +60,7 @@ static int create_exporters(struct agent *a, struct error *err)
 static int listen_extensions(struct agent *a, struct error *err)
 {
 	const struct config *c = a->config;
-	struct health_callbacks callbacks = {is_ready, refresh_metrics, a};
+	struct health_callbacks callbacks = {agent_is_ready, agent_refresh_metrics, a};
 	int r;
 
 	if (c->health_check.enabled) {
@@ -466,8 +97,8 @@ static int start_signals(struct agent *a, struct error *err)
 	r |= uv_signal_init(&a->loop, &a->sigterm);
 	a->has_signals = !r;
 	a->sigint.data = a->sigterm.data = a;
-	r |= uv_signal_start(&a->sigint, on_signal, SIGINT);
-	r |= uv_signal_start(&a->sigterm, on_signal, SIGTERM);
+	r |= uv_signal_start(&a->sigint, agent_on_signal, SIGINT);
+	r |= uv_signal_start(&a->sigterm, agent_on_signal, SIGTERM);
 	return r ? error_set(err, -EIO, "cannot set up the signal handlers") : 0;
 }
 
@@ -493,25 +124,53 @@ static int start_handles(struct agent *a, struct error *err)
 	a->has_handles = !r;
 	a->drain_timer.data = a->window_timer.data = a->end_timer.data = a;
 	a->ring_poll.data = a;
-	r |= uv_timer_start(&a->drain_timer, on_drain_timer, DRAIN_MS, DRAIN_MS);
-	r |= uv_timer_start(&a->window_timer, on_window_timer, first, interval);
+	r |= uv_timer_start(&a->drain_timer, agent_on_drain_timer, DRAIN_MS, DRAIN_MS);
+	r |= uv_timer_start(&a->window_timer, agent_on_window_timer, first, interval);
 	if (c->duration_ms)
-		r |= uv_timer_start(&a->end_timer, on_end_timer, c->duration_ms, 0);
-	r |= uv_poll_start(&a->ring_poll, UV_READABLE, on_ring);
+		r |= uv_timer_start(&a->end_timer, agent_on_end_timer, c->duration_ms, 0);
+	r |= uv_poll_start(&a->ring_poll, UV_READABLE, agent_on_ring);
 	return r ? error_set(err, -EIO, "cannot set up the event loop") : 0;
 }
 
 /* Tables of runtimes that run already: their frames cannot be found after the fact. */
 static void warm_up(struct agent *a)
 {
-	uint64_t until = clock_ns(CLOCK_MONOTONIC) + WARM_MS * 1000000ULL;
+	uint64_t until = agent_clock_ns(CLOCK_MONOTONIC) + WARM_MS * 1000000ULL;
 
 	/* Where policies select, most of it would be for nothing. */
 	if (a->cluster)
 		return;
 	intake_warm(a->intake);
-	while (intake_busy(a->intake) && clock_ns(CLOCK_MONOTONIC) < until && !asked_to_end(a))
+	while (intake_busy(a->intake) && agent_clock_ns(CLOCK_MONOTONIC) < until &&
+	       !asked_to_end(a))
 		usleep(1000);
+}
+
+static int join_cluster(struct agent *a, enum cgroup_mode mode, struct error *err)
+{
+	int r;
+
+	if (!a->config->processors.node_stream.enabled)
+		return 0;
+	r = cluster_new(a->config, mode, a->sampler, a->router, &a->loop, &a->cluster, err);
+	if (r < 0)
+		return r;
+	intake_set_containers(a->intake, cluster_container, a->cluster);
+	cluster_use_runtimes(a->cluster, intake_runtimes(a->intake));
+	return 0;
+}
+
+static void prepare_windows(struct agent *a)
+{
+	const struct receiver_config *receiver = &a->config->receiver;
+
+	for (size_t i = 0; i < ARRAY_SIZE(a->hz); i++)
+		a->hz[i] = receiver->samples_per_second;
+	for (size_t i = 0; i < ARRAY_SIZE(a->windows); i++) {
+		window_init(&a->windows[i], receiver->timestamps);
+		a->windows[i].default_route = router_default(a->router);
+	}
+	window_reset(&a->windows[0], 1, agent_clock_ns(CLOCK_REALTIME));
 }
 
 /* Up to RUNNING; or, after a signal, 0 with another phase and nothing begun. */
@@ -553,20 +212,10 @@ static int start(struct agent *a, struct error *err)
 	r = listen_extensions(a, err);
 	if (r < 0)
 		return r;
-	if (c->processors.node_stream.enabled) {
-		r = cluster_new(c, options.cgroup_mode, a->sampler, a->router, &a->loop,
-				&a->cluster, err);
-		if (r < 0)
-			return r;
-		intake_set_containers(a->intake, cluster_container, a->cluster);
-		cluster_use_runtimes(a->cluster, intake_runtimes(a->intake));
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(a->hz); i++)
-		a->hz[i] = c->receiver.samples_per_second;
-	window_init(&a->windows[0], c->receiver.timestamps);
-	window_init(&a->windows[1], c->receiver.timestamps);
-	a->windows[0].default_route = a->windows[1].default_route = router_default(a->router);
-	window_reset(&a->windows[0], 1, clock_ns(CLOCK_REALTIME));
+	r = join_cluster(a, options.cgroup_mode, err);
+	if (r < 0)
+		return r;
+	prepare_windows(a);
 	warm_up(a);
 	footprint_trim();
 	if (asked_to_end(a))
@@ -577,7 +226,7 @@ static int start(struct agent *a, struct error *err)
 		return r;
 	/* Timers count from the loop's last look at the clock, which was before all of this. */
 	uv_update_time(&a->loop);
-	a->window_start_ns = clock_ns(CLOCK_MONOTONIC);
+	a->window_start_ns = agent_clock_ns(CLOCK_MONOTONIC);
 	r = start_handles(a, err);
 	if (r < 0)
 		return r;
@@ -612,7 +261,7 @@ int agent_run(const struct config *config, struct error *err)
 		return error_set(err, -EIO, "cannot set up the event loop");
 	r = start(a, err);
 	if (r < 0 || a->phase != RUNNING)
-		close_everything(a);
+		agent_close(a);
 	uv_run(&a->loop, UV_RUN_DEFAULT);
 	finish(a);
 	if (uv_loop_close(&a->loop) < 0)

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct agent: what agent.c (the start), rotation.c (windows), shutdown.c (the end) and
+ * agent_metrics.c share. Loop thread only, but for what a window's worker has while it is busy.
+ */
+#pragma once
+
+#include "agent/agent.h"
+
+#include <time.h>
+#include <uv.h>
+
+#include "agent/cluster.h"
+#include "agent/export/exporter.h"
+#include "agent/export/route.h"
+#include "agent/footprint.h"
+#include "agent/http/debug_pprof.h"
+#include "agent/http/health.h"
+#include "agent/live/live.h"
+#include "agent/window/intake.h"
+#include "agent/window/naming.h"
+#include "agent/window/split.h"
+#include "lib/log.h"
+#include "lib/metrics.h"
+
+enum phase { STARTING, RUNNING, SETTLING, NAMING_LAST, FLUSHING, CLOSING };
+
+struct agent {
+	const struct config *config;
+	uv_loop_t loop;
+	enum phase phase;
+	struct sampler *sampler;
+	struct intake *intake;
+	struct naming *naming;
+	struct cluster *cluster; /* NULL: no operator */
+	struct window windows[2];
+	unsigned int current; /* of windows; the other is being named or empty */
+	bool naming_busy;
+	enum memory_pressure pressure;
+	uv_work_t naming_work;
+	/* What the worker made; NULL: it could not. */
+	struct split split;
+	struct batch *batches[SPLIT_PARTS_MAX], *whole;
+	bool whole_wanted; /* by pprof or the page: a window that is split, in one piece too */
+	int naming_result;
+	uint64_t duration_ns;
+	uint64_t window_start_ns; /* CLOCK_MONOTONIC */
+	uint32_t hz[KILN_MAX_POLICIES];
+	struct exporter **exporters;
+	size_t n_exporters, flushed; /* of n_exporters + 1: the router */
+	struct router *router;
+	struct health *health;
+	struct debug_pprof *pprof;
+	struct live *live;
+	bool reported;	  /* a window went out */
+	bool has_signals; /* sigint and sigterm are initialised */
+	bool has_handles; /* timers and the ring's poll are */
+	uint64_t settle_until_ms;
+	struct error failure; /* of an exporter; the run goes on, its exit code tells */
+	uv_timer_t drain_timer, window_timer, end_timer;
+	uv_poll_t ring_poll;
+	uv_signal_t sigint, sigterm;
+};
+
+static inline uint64_t agent_clock_ns(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
+}
+
+/* rotation.c */
+/* Exchanges the windows and has the full one named. */
+void agent_close_window(struct agent *a);
+void agent_on_window_timer(uv_timer_t *timer);
+void agent_on_drain_timer(uv_timer_t *timer);
+void agent_on_ring(uv_poll_t *poll, int status, int events);
+
+/* shutdown.c */
+/* Begins to end, once. */
+void agent_stop(struct agent *a);
+/* Takes the next step towards the end, if the one before is done. */
+void agent_advance(struct agent *a);
+/* The last step; also of a half-made one. */
+void agent_close(struct agent *a);
+void agent_on_end_timer(uv_timer_t *timer);
+void agent_on_signal(uv_signal_t *handle, int signum);
+
+/* agent_metrics.c: for the health extension. */
+bool agent_is_ready(void *arg, char *reason, size_t size);
+void agent_refresh_metrics(void *arg);

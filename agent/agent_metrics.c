@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the agent says of itself: is it ready, and what its parts have counted. Loop thread only. */
+#include "agent/agent_internal.h"
+
+bool agent_is_ready(void *arg, char *reason, size_t size)
+{
+	const struct agent *a = arg;
+
+	if (a->phase == STARTING)
+		snprintf(reason, size, "the agent is starting");
+	else if (a->phase != RUNNING)
+		snprintf(reason, size, "the agent is ending");
+	else if (!a->reported)
+		snprintf(reason, size, "the first window is not over yet");
+	else
+		return true;
+	return false;
+}
+
+void agent_refresh_metrics(void *arg)
+{
+	struct agent *a = arg;
+	struct sampler_stats s;
+	struct intake_stats in;
+
+	sampler_read_stats(a->sampler, &s);
+	intake_read_stats(a->intake, &in);
+	metric_set(M_SAMPLES_UNSELECTED, (int64_t)s.counts[KILN_STAT_SKIPPED]);
+	metric_set(M_SAMPLES_THINNED, (int64_t)s.counts[KILN_STAT_THINNED]);
+	metric_set(M_RING_FULL, (int64_t)s.counts[KILN_STAT_RING_FULL]);
+	metric_set(M_DROPPED_RING_FULL, (int64_t)s.counts[KILN_STAT_RING_FULL]);
+	metric_set(M_FRAME_CACHE_HITS, (int64_t)s.counts[KILN_STAT_CACHE_HIT]);
+	metric_set(M_FRAME_CACHE_MISSES, (int64_t)s.counts[KILN_STAT_CACHE_MISS]);
+	metric_set(M_PROCESSES_FULL, (int64_t)s.counts[KILN_STAT_PROCESS_FULL]);
+	metric_set(M_BPF_RUNS, (int64_t)s.runs);
+	metric_set(M_BPF_RUN_NS, (int64_t)s.run_ns);
+	metric_set(M_BPF_MAP_BYTES, (int64_t)s.map_bytes);
+	metric_set(M_IMAGES_LOADED, in.tables);
+	metric_set(M_UNWIND_TABLE_BYTES, (int64_t)in.table_bytes);
+	metric_set(M_PROCESSES, (int64_t)in.processes);
+	metric_set(M_STACKS_INTERNED, (int64_t)in.stacks);
+	metric_set(M_RUNTIME_NAME_BYTES, (int64_t)in.name_bytes);
+	metric_set(M_QUEUE_SAMPLES, (int64_t)in.waiting);
+}

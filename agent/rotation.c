@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Two windows that take turns: one takes samples while the other is named by a worker and
+ * delivered. The batch that comes back goes to every exporter; where policies say who gets a pod's
+ * samples (agent/export/route.h), a window becomes several. While the
+ * worker is not done, the other window goes on (M_WINDOWS_LATE). Loop thread, but for
+ * name_window().
+ */
+#include "agent/agent_internal.h"
+
+/* ---- naming ---------------------------------------------------------------------------------- */
+
+static void name_window(uv_work_t *work)
+{
+	struct agent *a = container_of(work, struct agent, naming_work);
+	const uint32_t *hz = a->cluster ? cluster_hz(a->cluster) : a->hz;
+	const struct window *w = &a->windows[1 - a->current];
+	int r;
+
+	a->naming_result = 0;
+	window_split(w, &a->split);
+	for (size_t i = 0; i < a->split.n; i++) {
+		r = naming_build(a->naming, w, split_whose(&a->split, i), hz, a->duration_ns,
+				 &a->batches[i]);
+		a->naming_result = r < 0 ? r : a->naming_result;
+	}
+	if (!a->split.whole && a->whole_wanted &&
+	    naming_build(a->naming, w, 0, hz, a->duration_ns, &a->whole) < 0)
+		a->whole = NULL;
+}
+
+static void deliver(struct agent *a)
+{
+	struct batch *all = a->split.whole ? a->batches[0] : a->whole;
+
+	for (size_t i = 0; i < a->split.n; i++)
+		if (a->batches[i])
+			router_deliver(a->router, a->split.parts[i], a->batches[i]);
+	if (a->pprof && all)
+		debug_pprof_consume(a->pprof, all);
+	if (a->live && all)
+		live_consume(a->live, all);
+	for (size_t i = 0; i < a->split.n; i++)
+		a->batches[i] = batch_unref(a->batches[i]);
+	a->whole = batch_unref(a->whole);
+	metric_add(M_WINDOWS, 1);
+	/* The first window is the one that met every file. */
+	if (!a->reported)
+		footprint_trim();
+	a->reported = true;
+}
+
+/* The memory_limiter: near its limit the agent forgets what it can find again, at it takes nothing
+ * new. */
+static void limit_memory(struct agent *a)
+{
+	const struct processors_config *p = &a->config->processors;
+	uint64_t resident = p->memory_limit_bytes ? footprint_resident() : 0;
+	enum memory_pressure pressure = PRESSURE_NONE;
+
+	if (!p->memory_limit_bytes)
+		return;
+	if (resident > p->memory_limit_bytes)
+		pressure = PRESSURE_HARD;
+	else if (resident >
+		 p->memory_limit_bytes - MIN(p->memory_spike_bytes, p->memory_limit_bytes))
+		pressure = PRESSURE_SOFT;
+	if (pressure != a->pressure)
+		log_warn("agent", "memory_limiter: %llu MiB resident of %llu: %s",
+			 (unsigned long long)(resident >> 20),
+			 (unsigned long long)(p->memory_limit_bytes >> 20),
+			 pressure == PRESSURE_HARD   ? "new stacks are dropped"
+			 : pressure == PRESSURE_SOFT ? "caches are kept small"
+						     : "all is well again");
+	a->pressure = pressure;
+	metric_set(M_MEMORY_PRESSURE, pressure);
+	intake_set_pressure(a->intake, pressure);
+	if (pressure)
+		footprint_trim();
+}
+
+static void window_named(uv_work_t *work, int status)
+{
+	struct agent *a = container_of(work, struct agent, naming_work);
+	struct window *w = &a->windows[1 - a->current];
+
+	a->naming_busy = false;
+	if (!status)
+		deliver(a);
+	if (status || a->naming_result) {
+		metric_add(M_WINDOWS_FAILED, 1);
+		log_error("agent", "a window of %zu stacks could not be named: %s", w->n,
+			  strerror(-a->naming_result));
+	}
+	limit_memory(a);
+	intake_sweep(a->intake, w);
+	window_reset(w, 0, 0);
+	footprint_decay();
+	agent_advance(a);
+}
+
+void agent_close_window(struct agent *a)
+{
+	struct window *next = &a->windows[1 - a->current];
+	uint64_t now = agent_clock_ns(CLOCK_MONOTONIC);
+
+	window_reset(next, a->windows[a->current].number + 1, agent_clock_ns(CLOCK_REALTIME));
+	a->duration_ns = now - a->window_start_ns;
+	a->window_start_ns = now;
+	a->current = 1 - a->current;
+	intake_use_window(a->intake, next);
+	if (a->cluster)
+		cluster_close_window(a->cluster, &a->windows[1 - a->current], next,
+				     a->phase != RUNNING);
+	a->whole_wanted = a->live || (a->pprof && debug_pprof_pending(a->pprof));
+	a->naming_busy = true;
+	if (uv_queue_work(&a->loop, &a->naming_work, name_window, window_named) < 0) {
+		a->naming_busy = false;
+		metric_add(M_WINDOWS_FAILED, 1);
+	}
+}
+
+/* ---- timers ---------------------------------------------------------------------------------- */
+
+void agent_on_window_timer(uv_timer_t *timer)
+{
+	struct agent *a = timer->data;
+
+	intake_drain(a->intake, &a->windows[a->current]);
+	if (a->naming_busy) {
+		metric_add(M_WINDOWS_LATE, 1);
+		return;
+	}
+	agent_close_window(a);
+}
+
+static bool nobody_listens(const struct agent *a)
+{
+	for (size_t i = 0; i < a->n_exporters; i++)
+		if (!a->exporters[i]->gone)
+			return false;
+	return a->n_exporters > 0 && !router_has_live(a->router);
+}
+
+void agent_on_drain_timer(uv_timer_t *timer)
+{
+	struct agent *a = timer->data;
+
+	intake_drain(a->intake, &a->windows[a->current]);
+	if (a->phase != RUNNING)
+		agent_advance(a);
+	else if (nobody_listens(a))
+		agent_stop(a);
+}
+
+void agent_on_ring(uv_poll_t *poll, int status, int events)
+{
+	struct agent *a = poll->data;
+
+	intake_drain(a->intake, &a->windows[a->current]);
+}
