@@ -6,6 +6,8 @@
 
 #include <libwebsockets.h>
 
+enum { HTTPD_SEND_CHUNK = 65536 };
+
 struct httpd_conn {
 	struct httpd *server;
 	struct lws *wsi; /* NULL once closed */
@@ -58,13 +60,26 @@ struct httpd {
 	const uv_handle_t *lws_handles[4]; /* the context's idle and timer handles */
 	size_t n_lws_handles;
 	int lws_wake_fd;    /* the context's eventfd */
-	int reserve_fds[4]; /* see close_lws() */
+	int reserve_fds[4]; /* httpd_context.c, close_lws() */
 	struct httpd_conn *conns;
 	unsigned int n_conns;
 	bool paused; /* not accepting: full, or out of descriptors */
 	struct lws_token_limits limits;
 	struct lws_protocols protocols[2];
 };
+
+/* httpd.c: one of its handles less; the last one takes the memory along. */
+void httpd_on_handle_closed(uv_handle_t *handle);
+
+/* httpd_context.c: when it could not be started it is stopped all the same. */
+int httpd_context_start(struct httpd *h, const struct httpd_tls *tls,
+			struct error *err) _must_check_;
+void httpd_context_stop(struct httpd *h);
+
+/* httpd_conn.c */
+void httpd_on_listener(uv_poll_t *poll, int status, int events);
+int httpd_on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
+		 size_t len);
 
 /* httpd_listen.c: a listening, non-blocking socket; its address as text. */
 int httpd_listen(const char *host, uint16_t port, int *ret_fd, char *ret_address,

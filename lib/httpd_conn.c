@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Connections: accepting, the libwebsockets callback, sending, deadlines. Connections are never
+ * kept alive: a scrape or a probe gains nothing by it, and libwebsockets 4.1.6 spins or asserts in
+ * some corners of pipelining.
+ *
+ * Facts about libwebsockets 4.1.6 that shape this file:
+ * - While a transaction waits for our answer the socket is not read, though it is polled: the end
+ * of the client would wake the loop for ever. So kept requests are taken out of polling, and the
+ * watch asks the socket itself.
+ * - Timeouts that are set from outside of its own callbacks do not arm its timer; we keep our own.
+ */
+#include "lib/httpd_internal.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+enum { WATCH_MS = 250, ACCEPT_BURST = 16, HALF_CLOSED_MS = 2000 };
+
+static void on_watch(uv_timer_t *timer);
+
+static struct httpd_conn *conn_free(struct httpd_conn *conn)
+{
+	if (!conn)
+		return NULL;
+	httpd_request_gone(conn);
+	*conn->link = conn->next;
+	if (conn->next)
+		conn->next->link = conn->link;
+	conn->server->n_conns--;
+	free(conn->out);
+	free(conn);
+	return NULL;
+}
+
+static struct httpd_conn *conn_new(struct httpd *h)
+{
+	struct httpd_conn *conn = calloc(1, sizeof(*conn));
+
+	if (!conn)
+		return NULL;
+	conn->server = h;
+	conn->deadline_ms = uv_now(h->loop) + h->request_timeout_s * 1000ULL;
+	conn->next = h->conns;
+	conn->link = &h->conns;
+	if (conn->next)
+		conn->next->link = &conn->next;
+	h->conns = conn;
+	h->n_conns++;
+	if (!uv_is_active((uv_handle_t *)&h->watch))
+		uv_timer_start(&h->watch, on_watch, WATCH_MS, WATCH_MS);
+	return conn;
+}
+
+static void pause_listener(struct httpd *h, bool pause)
+{
+	if (h->closing || h->paused == pause)
+		return;
+	h->paused = pause;
+	if (pause)
+		uv_poll_stop(&h->listener);
+	else
+		uv_poll_start(&h->listener, UV_READABLE, httpd_on_listener);
+}
+
+static void adopt(struct httpd *h, int fd)
+{
+	struct httpd_conn *conn = conn_new(h);
+
+	if (!conn) {
+		close(fd);
+		return;
+	}
+	conn->wsi = lws_adopt_socket_vhost(h->vhost, fd); /* closes fd on failure */
+	if (!conn->wsi) {
+		conn_free(conn);
+		return;
+	}
+	lws_set_opaque_user_data(conn->wsi, conn);
+}
+
+void httpd_on_listener(uv_poll_t *poll, int status, int events)
+{
+	struct httpd *h = poll->data;
+
+	for (int i = 0; i < ACCEPT_BURST; i++) {
+		int fd;
+
+		if (h->n_conns >= h->max_connections) {
+			pause_listener(h, true);
+			return;
+		}
+		fd = accept4(h->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		if (fd >= 0) {
+			adopt(h, fd);
+		} else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
+			   errno == ENOBUFS) {
+			/* The watch tries again; until then the level-triggered poll would spin. */
+			pause_listener(h, true);
+			uv_timer_start(&h->watch, on_watch, WATCH_MS, WATCH_MS);
+			return;
+		} else if (errno != EINTR && errno != ECONNABORTED) {
+			return;
+		}
+	}
+}
+
+/* ---- deadlines ------------------------------------------------------------------------------- */
+
+/* Whether the client will send nothing more: it left, or closed its half. */
+static bool client_gone(struct lws *wsi)
+{
+	struct pollfd p = {.fd = lws_get_socket_fd(wsi), .events = POLLRDHUP};
+
+	return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL));
+}
+
+/* Whether the client has taken enough for more to be sent: then it is we who are late. */
+static bool client_takes(struct lws *wsi)
+{
+	struct pollfd p = {.fd = lws_get_socket_fd(wsi), .events = POLLOUT};
+
+	return poll(&p, 1, 0) > 0 && p.revents == POLLOUT;
+}
+
+/* Takes what the client still sends, bounded, so that closing does not reset the answer away. */
+static void drain(struct lws *wsi)
+{
+	char sink[4096];
+
+	for (int i = 0; i < 32; i++)
+		if (recv(lws_get_socket_fd(wsi), sink, sizeof(sink), MSG_DONTWAIT) <= 0)
+			return;
+}
+
+/* Past its deadline, or its client is gone. The connection may be freed later, through the loop. */
+static void watch_conn(struct httpd_conn *conn)
+{
+	bool kept = conn->req && conn->req->kept;
+
+	if (!conn->wsi)
+		return;
+	/* Those that left and those that closed their half look alike; a pending answer is for
+	 * neither. */
+	if (kept && client_gone(conn->wsi)) {
+		httpd_request_gone(conn);
+		lws_set_timeout(conn->wsi, PENDING_TIMEOUT_HTTP_CONTENT, LWS_TO_KILL_SYNC);
+		return;
+	}
+	if (conn->out)
+		drain(conn->wsi); /* unread input wakes the loop until it is taken */
+	if (uv_now(conn->server->loop) < conn->deadline_ms)
+		return;
+	if (kept && conn->req->streaming && conn->out && client_takes(conn->wsi)) {
+		conn->deadline_ms =
+		    uv_now(conn->server->loop) + conn->server->send_timeout_s * 1000ULL;
+		return;
+	}
+	if (kept && conn->req->streaming) {
+		conn->req->stalled = true;
+		httpd_request_gone(conn);
+	} else if (kept) {
+		httpd_respond_error(conn, 504, NULL);
+		httpd_request_gone(conn);
+		return;
+	}
+	/* A stream, or what came before and after a request. */
+	lws_set_timeout(conn->wsi, PENDING_TIMEOUT_HTTP_CONTENT, LWS_TO_KILL_SYNC);
+}
+
+static void on_watch(uv_timer_t *timer)
+{
+	struct httpd *h = timer->data;
+
+	/* A connection leaves the list only in a closing callback of the loop, never in here. */
+	for (struct httpd_conn *conn = h->conns; conn; conn = conn->next)
+		watch_conn(conn);
+	if (h->n_conns < h->max_connections)
+		pause_listener(h, false);
+	if (!h->n_conns)
+		uv_timer_stop(timer);
+}
+
+/* ---- the protocol ---------------------------------------------------------------------------- */
+
+/* The end of a half-closed client's input cannot be taken: it wakes the loop until the answer is
+ * out. */
+static uint64_t send_timeout_ms(const struct httpd_conn *conn)
+{
+	uint64_t ms = conn->server->send_timeout_s * 1000ULL;
+
+	return client_gone(conn->wsi) ? MIN(ms, (uint64_t)HALF_CLOSED_MS) : ms;
+}
+
+/* Returns -1 to close. */
+static int send_some(struct httpd_conn *conn)
+{
+	size_t n = MIN(conn->out_len - conn->out_pos, (size_t)HTTPD_SEND_CHUNK);
+
+	if (!conn->out)
+		return 0;
+	if (!lws_partial_buffered(conn->wsi)) {
+		if (!n && conn->req && conn->req->streaming) {
+			httpd_stream_sent(conn);
+			return 0;
+		}
+		if (!n) {
+			drain(conn->wsi);
+			return -1;
+		}
+		/* The bytes before it may be overwritten: spare ones, or sent already. */
+		if (lws_write(conn->wsi, conn->out + LWS_PRE + conn->out_pos, n, LWS_WRITE_HTTP) <
+		    0)
+			return -1;
+		conn->out_pos += n;
+		conn->deadline_ms = uv_now(conn->server->loop) + send_timeout_ms(conn);
+	}
+	lws_callback_on_writable(conn->wsi);
+	return 0;
+}
+
+static void conn_closed(struct httpd_conn *conn)
+{
+	conn->wsi = NULL;
+	httpd_request_gone(conn);
+}
+
+static int refuse_upgrade(struct lws *wsi)
+{
+	static const char text[] = "HTTP/1.1 501 Not Implemented\r\nConnection: close\r\n"
+				   "Content-Length: 0\r\n\r\n";
+	uint8_t out[LWS_PRE + sizeof(text)];
+
+	memcpy(out + LWS_PRE, text, sizeof(text) - 1);
+	lws_write(wsi, out + LWS_PRE, sizeof(text) - 1, LWS_WRITE_HTTP);
+	return -1; /* close, written or not */
+}
+
+int httpd_on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
+		 size_t len)
+{
+	struct httpd_conn *conn = wsi ? lws_get_opaque_user_data(wsi) : NULL;
+
+	switch (reason) {
+	case LWS_CALLBACK_HTTP:
+		if (!conn)
+			return -1;
+		httpd_request_begin(conn);
+		return 0;
+	case LWS_CALLBACK_HTTP_BODY:
+		if (conn)
+			httpd_request_data(conn, in, len);
+		return 0;
+	case LWS_CALLBACK_HTTP_BODY_COMPLETION:
+		if (conn)
+			httpd_request_dispatch(conn);
+		return 0;
+	case LWS_CALLBACK_HTTP_WRITEABLE:
+		return conn ? send_some(conn) : -1;
+	case LWS_CALLBACK_HTTP_CONFIRM_UPGRADE:
+		return refuse_upgrade(wsi);
+	case LWS_CALLBACK_OPENSSL_PERFORM_CLIENT_CERT_VERIFICATION:
+		/* Our answer replaces OpenSSL's, which is LEN: 0 accepts (libwebsockets 4.1.6,
+		 * lib/tls/openssl/openssl-server.c, OpenSSL_verify_callback()). */
+		return len ? 0 : 1;
+	case LWS_CALLBACK_FILTER_PROTOCOL_CONNECTION: /* WebSocket */
+	case LWS_CALLBACK_RAW_ADOPT: /* CONNECT turns a connection into a raw one */
+	case LWS_CALLBACK_RAW_CONNECTED:
+	case LWS_CALLBACK_RAW_RX:
+		return -1;
+	case LWS_CALLBACK_CLOSED_HTTP:
+		if (conn)
+			conn_closed(conn);
+		return 0;
+	case LWS_CALLBACK_WSI_DESTROY:
+		if (conn) {
+			struct httpd *h = conn->server;
+
+			lws_set_opaque_user_data(wsi, NULL);
+			conn_free(conn);
+			pause_listener(h, false);
+		}
+		return 0;
+	default:
+		return 0;
+	}
+}
