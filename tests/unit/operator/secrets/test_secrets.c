@@ -5,7 +5,7 @@
 #include "operator/kube/write.h"
 #include "tests/support/test.h"
 
-enum { CALLS_MAX = 2 * SECRETS_MAX, DEADLINE_MS = 20000, REFRESH_MS = 10 };
+enum { CALLS_MAX = 2 * SECRETS_MAX, DEADLINE_MS = 120000, REFRESH_MS = 10 };
 
 /* ---- the API server -------------------------------------------------------------------------- */
 

@@ -13,7 +13,7 @@ struct cluster_config *cluster_of(const char *spec);
 struct namespace_config *config_of(const char *ns, const char *name, int64_t created,
 				   const char *spec);
 
-enum { DEADLINE_MS = 20000 };
+enum { DEADLINE_MS = 120000 };
 
 /* ---- the API server -------------------------------------------------------------------------- */
 
