@@ -52,7 +52,7 @@ def agent():
 @pytest.fixture
 def busy():
     """Eight threads that never rest."""
-    with parts.workload.Workload("threads", seconds=300) as w:
+    with parts.workload.Workload("threads", seconds=1200) as w:
         yield w
 
 

@@ -25,7 +25,7 @@ from kiln import agent, textdump, workload  # noqa: E402,F401
 
 LONG = os.environ.get("KILN_LONG") == "1"
 SANITIZER = os.environ.get("KILN_SANITIZE", "")
-WAIT = 120 if SANITIZER else 40  # seconds after which something that must come is taken for missing
+WAIT = 300 if SANITIZER else 120  # seconds after which something that must come is taken for missing
 
 
 def free_port():
@@ -314,7 +314,7 @@ def _rmdir(path):
 
 
 @contextlib.contextmanager
-def contained(path, name, *arguments, which=None, seconds=120):
+def contained(path, name, *arguments, which=None, seconds=600):
     """A workload in a container's cgroup."""
     cgroup = ContainerCgroup(path, which)
     try:
@@ -328,7 +328,7 @@ def contained(path, name, *arguments, which=None, seconds=120):
 # ---- HTTP ------------------------------------------------------------------------------------------
 
 
-def http_get(url, timeout=10):
+def http_get(url, timeout=60):
     """(status, content type, text); None when nobody answers."""
     try:
         with urllib.request.urlopen(url, timeout=timeout) as answer:

@@ -3,7 +3,7 @@
 test like the rest: the processes come and go, the receiver is away for a while, and all add up in the end."""
 import time
 
-from parts import SANITIZER, agent as kiln, folded, free_port, http_get, pprof_sum, textdump, values, wait_until, workload
+from parts import SANITIZER, WAIT, agent as kiln, folded, free_port, http_get, pprof_sum, textdump, values, wait_until, workload
 
 CONFIG = """
 receivers:
@@ -53,9 +53,9 @@ def test_everything_at_once(agent, collector, busy, tmp_path):
         answer = http_get(f"http://127.0.0.1:{own}/debug/pprof/profile?seconds=0", timeout=1)
         assert answer is None or answer[0] in (200, 400)
         wait_until("samples", lambda: (metric(base, "kiln_samples_total") or 0) > 0)
-        storm.process.wait(60)
-    wait_until("the queues are empty", lambda: metric(base, "kiln_export_queue_requests") == 0, 90)
-    assert a.stop(120) == 0, a.stderr()[-6000:]
+        storm.process.wait(WAIT)
+    wait_until("the queues are empty", lambda: metric(base, "kiln_export_queue_requests") == 0)
+    assert a.stop(WAIT) == 0, a.stderr()[-6000:]
     lines = (tmp_path / "x.text").read_text().splitlines()
     got = {
         "text": sum(s.value for s in textdump.parse(lines)),

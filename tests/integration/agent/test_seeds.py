@@ -179,7 +179,7 @@ def check_layout(lines):
 def test_text_of_containers(agent, sandbox, contained_nest, text):
     text = given(text)
     env = {"KUBERNETES_NODE_NAME": "meadow"}
-    with workload.Workload("nest", 11, seconds=120) as outside:
+    with workload.Workload("nest", 11, seconds=600) as outside:
         a = agent("--feature-gates=service.profilesSupport", config=text, prefix=sandbox.prefix, env=env)
         until_dumped(a, contained_nest.pid)
         assert a.stop() == 0, a.stderr()
@@ -282,7 +282,7 @@ def test_environment_of_the_standalone_profiler(agent, sandbox, tmp_path, collec
     assert set(env) == set(OWN_ENV)
     collector = Collector(tmp_path, collector_binary, grpc=4317, prefix=sandbox.prefix).start()
     try:
-        with workload.Workload("qsort", 110, 11, seconds=60) as deep:
+        with workload.Workload("qsort", 110, 11, seconds=600) as deep:
             a = agent(env=env, prefix=sandbox.prefix)
             profiling(a)
             time.sleep(8)
@@ -362,7 +362,7 @@ def test_command_lines_of_the_standalone_profiler(agent, sandbox, tmp_path, coll
     arguments = lines[i]
     collector = Collector(tmp_path, collector_binary, grpc=4317, prefix=sandbox.prefix).start()
     try:
-        with workload.Workload("nest", 11, seconds=60) as nest, workload.Workload("go", seconds=60) as gopher:
+        with workload.Workload("nest", 11, seconds=600) as nest, workload.Workload("go", seconds=600) as gopher:
             a = agent(*arguments, "-disable-tls", prefix=sandbox.prefix)
             profiling(a)
             time.sleep(6)

@@ -55,7 +55,7 @@ class Agent:
             self.process.wait()
             raise
 
-    def stop(self, timeout=30):
+    def stop(self, timeout=120):
         """As a service manager would: SIGTERM, then the exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
@@ -107,14 +107,14 @@ class Agent:
                 total += int(info.get("memlock", "0"))
         return total
 
-    def wait_ready(self, seconds=30, url="http://127.0.0.1:13133/readyz"):
+    def wait_ready(self, seconds=120, url="http://127.0.0.1:13133/readyz"):
         """Needs the health_check extension in the configuration."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 raise RuntimeError(f"agent ended with {self.process.returncode}: {self.stderr().strip()}")
             try:
-                with urllib.request.urlopen(url, timeout=2) as answer:
+                with urllib.request.urlopen(url, timeout=10) as answer:
                     if answer.status == 200:
                         return
             except OSError:
@@ -125,7 +125,7 @@ class Agent:
 
 def metrics(url="http://127.0.0.1:13133/metrics"):
     """{name: sum over labels} and {name{labels}: value} of the Prometheus text."""
-    with urllib.request.urlopen(url, timeout=5) as answer:
+    with urllib.request.urlopen(url, timeout=30) as answer:
         text = answer.read().decode()
     out = {}
     for line in text.splitlines():
