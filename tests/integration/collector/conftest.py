@@ -19,7 +19,7 @@ import otlp_decode  # noqa: E402
 
 SEND = os.environ.get("KILN_COLLECTOR_SEND", str(ROOT / "build/dev/tests/collector_send"))
 LONG = os.environ.get("KILN_LONG") == "1"
-WAIT = 30  # seconds after which something that must come is taken for missing
+WAIT = 120  # seconds after which something that must come is taken for missing
 
 
 def free_port():

@@ -243,7 +243,7 @@ def test_a_garbage_body_of_a_success_is_a_success(serve, send, kind, garbage):
 @pytest.mark.parametrize("kind", [Grpc, Http])
 def test_an_answer_that_never_comes_ends_at_the_timeout(serve, send, kind):
     server = serve(kind, "never", b"" if kind is Grpc else (200, {}, b""))
-    end = send(*server.args, "--timeout-ms", 400).end()
+    end = send(*server.args, "--timeout-ms", 2000).end()
     assert end["sent"] == end["made"] and end["retries"] == 1 and end["uncertain"] == 1
     assert len(server.requests) == 2 and server.requests[0] == server.requests[1]
 
@@ -332,7 +332,7 @@ def test_http_garbage_instead_of_an_answer_is_tried_again(serve, send, raw):
 
 def test_http_an_endless_answer_ends_at_the_timeout(serve, send):
     server = serve(Http, "endless", (200, {}, b""))
-    end = send(*server.args, "--timeout-ms", 700).end()
+    end = send(*server.args, "--timeout-ms", 2000).end()
     assert end["sent"] == end["made"] and end["retries"] == 1
 
 
