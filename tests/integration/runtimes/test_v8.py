@@ -20,7 +20,8 @@ import v8_stacks  # noqa: E402
 SECONDS = 10
 ENOUGH = 100  # samples of each program
 WHOLE = 0.99  # of the samples inside the chains
-SHORT = 0.03  # of them, at most, were on the way to their leaf
+SHORT = 0.02  # of them, at most, were on the way to their leaf or back: the callers are right, the leaf is one of them
+LINES = 0.9  # of the whole ones have all callers at their very lines (before Node.js 24: all that are right)
 NOT_READ = "cut: [v8: not read yet]"
 SAMPLE = re.compile(r"  Values: \[(\d+)")
 PID = re.compile(r"  process\.pid: (\d+)")
@@ -55,7 +56,7 @@ def nodes():
 
 class Program:
     def __init__(self, node, *arguments):
-        self.process = subprocess.Popen([node, os.path.join(HERE, "v8_work.js"), "120", *arguments],
+        self.process = subprocess.Popen([node, os.path.join(HERE, "v8_work.js"), "600", *arguments],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
                                         preexec_fn=lambda: os.nice(10))  # the agent has to get to its work
         self.said = json.loads(self.process.stdout.readline())
@@ -130,19 +131,35 @@ def chains_of(commands):
         for run in runs.values():
             run.__exit__()
     verdicts = {name: collections.Counter() for name in runs}
+    lines = {name: collections.Counter() for name in runs}
+    inexact = {name: collections.Counter() for name in runs}
+    tops = {name: collections.Counter() for name in runs}  # of the samples that were on the way
     names = {run.pid: name for name, run in runs.items()}
     for pid, value, frames in samples(text):
         if pid in names:
             name = names[pid]
             # Maglev's loops have the positions of the loop, not of what is in it.
-            verdicts[name][v8_stacks.judge(frames, known, exact=int(name.split()[1]) < 24)] += value
+            verdict = v8_stacks.judge(frames, known, exact=int(name.split()[1]) < 24)
+            verdicts[name][verdict] += value
+            if verdict == "short":
+                tops[name][" < ".join(frame for _, frame, *_ in frames[:3])] += value
+            if verdict == "whole":
+                lines[name]["callers"] += value * (v8_stacks.judge(frames, known) == "whole")
+                inexact[name].update(v8_stacks.elsewhere(frames, known))
+                lines[name]["leaf"] += value * v8_stacks.leaf_is_exact(frames, known)
     for name, verdict in verdicts.items():
         # Before the agent knew the mappings that the process has made since.
         unread = verdict.pop(NOT_READ, 0)
         inside = sum(verdict.values()) - verdict["other"]
         right = verdict["whole"] + verdict["short"]
         print(f"{name:16} {inside:5} samples in chains: {right / max(inside, 1):.2%} right, "
-              f"{verdict['short']} short, {verdict['other']} elsewhere, {unread} not read yet", flush=True)
+              f"{verdict['short']} short, {verdict['other']} elsewhere, {unread} not read yet; exact lines: "
+              f"callers {lines[name]['callers'] / max(verdict['whole'], 1):.1%}, "
+              f"leaf {lines[name]['leaf'] / max(verdict['whole'], 1):.1%}", flush=True)
+        for top, n in tops[name].most_common(5):
+            print(f"    {n} on the way: {top}")
+        for place, n in inexact[name].most_common(5):
+            print(f"    {n} callers at another line: {place}")
         for why, n in verdict.most_common():
             if why not in ("whole", "short", "other"):
                 print(f"    {n}: {why}")
@@ -150,8 +167,10 @@ def chains_of(commands):
             problems.append(f"{name}: {inside} samples are too few to say anything")
         elif inside - right > max((1 - WHOLE) * inside, 1):
             problems.append(f"{name}: {right / inside:.2%} of the samples are right, want {WHOLE:.0%}")
-        elif verdict["short"] > SHORT * inside + 2:
-            problems.append(f"{name}: {verdict['short']} of {inside} samples lack their leaf")
+        elif verdict["short"] > SHORT * inside + 3:
+            problems.append(f"{name}: {verdict['short']} of {inside} samples are not at their leaf")
+        elif lines[name]["callers"] < LINES * verdict["whole"] - 2:
+            problems.append(f"{name}: of {verdict['whole']} whole stacks {lines[name]['callers']} have all lines right")
     return problems
 
 

@@ -56,6 +56,23 @@ STUBS = {"(regular expression)", "(code)"}  # the latter before V8 11: its frame
 NEAR = 6  # lines of a short function around those that are marked
 
 
+def leaf_is_exact(frames, known):
+    """Is the leaf of FRAMES, which judge() finds whole, at a line of what it does, and not just in its function?"""
+    _, name, file, line = next(f for f in frames if f[0] == "v8js" and f[1] not in STUBS)
+    return any(fits((name, file, line), want[0], False) for want in known.values())
+
+
+def elsewhere(frames, known):
+    """Of the callers in FRAMES, which judge() finds whole, those that are at another line of their function."""
+    out = []
+    for _, name, file, line in [f for f in frames if f[0] == "v8js" and f[1] not in STUBS][1:]:
+        last = name.split(".")[-1]
+        places = [w[2] for chain in known.values() for w in chain if w[1] == file and w[0].split(".")[-1] == last]
+        if places and not any(line in lines for lines in places):
+            out.append(f"{name}:{line}")
+    return out
+
+
 def fits(frame, want, anywhere):
     """Is FRAME (name, file, line) the function WANT, at one of its lines or (ANYWHERE) anywhere in it?"""
     name, file, lines = want

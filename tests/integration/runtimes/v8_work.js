@@ -9,7 +9,7 @@ let sink = 0;
 
 function burn(n) { // AT burn_first
   let x = n | 0;
-  for (let i = 0; i < 3000; i++) {
+  for (let i = 0; i < 200000; i++) {
     x = (x * 31 + i) ^ (x >>> 3);
     x = x | 0;
   }
@@ -156,7 +156,7 @@ function deopts() {
 // ---- small functions, which are inlined
 function third(n) {
   let x = n;
-  for (let i = 0; i < 3000; i++) // AT third_first
+  for (let i = 0; i < 200000; i++) // AT third_first
     x = (x * 31 + i) ^ (x >>> 3);
   return x | 0; // AT third_last
 }
