@@ -96,7 +96,7 @@ class Browser:
             raise BrowserError(result["exceptionDetails"].get("exception", {}).get("description", str(result)))
         return result["result"].get("value")
 
-    def wait(self, expression, seconds=60):
+    def wait(self, expression, seconds=180):
         """Until the expression is true; its value, and how long it took."""
         began = time.monotonic()
         while True:
@@ -134,7 +134,7 @@ class Browser:
                 found.append(e["params"]["entry"]["text"])
         return found
 
-    def downloaded(self, ending, seconds=60):
+    def downloaded(self, ending, seconds=180):
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             for name in os.listdir(self.downloads):

@@ -11,7 +11,7 @@ from kiln import workload  # after running, which says where it is
 @pytest.fixture(scope="module")
 def busy():
     """Eight threads in functions of their own, on one CPU, which they leave to whoever wants it."""
-    with workload.Workload("threads", seconds=200) as w:
+    with workload.Workload("threads", seconds=1200) as w:
         for task in os.listdir(f"/proc/{w.pid}/task"):
             os.sched_setaffinity(int(task), {min(os.sched_getaffinity(0))})
             os.setpriority(os.PRIO_PROCESS, int(task), 10)

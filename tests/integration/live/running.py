@@ -22,7 +22,7 @@ service:
 class Live(kiln_agent.Agent):
     def __init__(self, folded, more="", arguments=()):
         super().__init__(*arguments, config=CONFIG % (folded, more))
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not re.search(r"profiling at", self.stderr()):
             assert self.process.poll() is None and time.monotonic() < deadline, self.stderr()
             time.sleep(0.02)

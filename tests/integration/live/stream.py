@@ -17,7 +17,7 @@ def connect(port, small=False):
     return s
 
 
-def ask(port, request, seconds=10):
+def ask(port, request, seconds=60):
     """The status of a raw request, 0 when the connection ends without one."""
     with connect(port) as s:
         s.settimeout(seconds)
