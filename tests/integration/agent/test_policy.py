@@ -3,6 +3,7 @@
 kubelet makes them, an operator that says what the test wants, a real Collector."""
 import math
 import os
+import pathlib
 import subprocess
 import time
 
@@ -49,6 +50,11 @@ class Busy:
         self.processes = [subprocess.Popen(["sh", "-c", f"{join}; exec {program} {seconds}"], stdin=subprocess.DEVNULL,
                                            stdout=subprocess.DEVNULL) for _ in range(loops)]
 
+    def used(self):
+        """Their CPU time so far, in seconds."""
+        fields = [pathlib.Path(f"/proc/{p.pid}/stat").read_text().rsplit(")", 1)[1].split() for p in self.processes]
+        return sum(int(f[11]) + int(f[12]) for f in fields) / os.sysconf("SC_CLK_TCK")
+
     def end(self):
         """Ends them; their CPU time in seconds."""
         total = 0
@@ -93,6 +99,7 @@ def test_two_rates_tell_the_same_time(agent, collector, operator, pod):
     operator.connected()
     loop = pod(off)
     time.sleep(3)
+    wait_until("the loop computes", lambda: loop.used() > 0.2)
     used = {off: loop.end()}
     busy = {p: pod(p) for p in (slow, fast)}
     time.sleep(SECONDS)
