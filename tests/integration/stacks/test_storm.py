@@ -19,9 +19,7 @@ def main():
     system = chains.Names("x").libraries(["libc.so.6", "ld-linux-x86-64.so.2"])
     ok = re.compile(r"main|_start|_init|__do_global_dtors_aux|frame_dummy|register_tm_clones|deregister_tm_clones"
                     r"|_dl_start_user|[^ ]+@plt|\[unknown\]|\[incomplete: [a-z ]+\]|call_fini|\[vdso\]\+0x[0-9a-f]+|__vdso_.*")
-    # Only the storm: whatever else the machine runs has tables and symbols of its own, which come and stay.
-    # Without the filter the bound below is missed by little: ended processes are remembered for a minute.
-    with agent.Agent("--stdout", "--samples-per-second", 97, "--reporter-interval", "1s", "--process-filter", "^wl-",
+    with agent.Agent("--stdout", "--samples-per-second", 97, "--reporter-interval", "1s",
                      "--duration", f"{SECONDS + 8}s") as a:
         time.sleep(3)
         with workload.Workload("storm", "DIR", 200, seconds=SECONDS) as w:
