@@ -96,7 +96,7 @@ def test_sigterm_hands_over_within_3_s(election):
         assert before <= HANDED_OVER
         assert election.candidates[last].process.wait(READY) == 0, election.candidates[last].said()
         last = identity
-    time.sleep(0.5)
+    wait_until("f writes", lambda: election.writes("f"))
     assert election.never_two() == list("abcdef")
     assert election.lease()["leaseTransitions"] == 5
     # Without a successor: emptied, and good for a second only.
@@ -135,6 +135,7 @@ def test_leader_without_a_server_gives_up_in_time(cluster, election):
     finally:
         cluster.restart_apiserver()
     lead(election.candidates["b"], REPLACED)
+    wait_until("b writes", lambda: election.writes("b"))
     assert election.never_two() == ["a", "b"]
 
 
