@@ -112,5 +112,5 @@ struct pod_info {
 };
 void pod_unpack(const struct pod_store *store, const struct pod *pod, struct pod_info *ret);
 /* Only what policies select by: name, ns, node, uid, flags, labels, annotations. The rest of RET is
- * left as it was. A third of the time. */
+ * left as it was. */
 void pod_unpack_subject(const struct pod_store *store, const struct pod *pod, struct pod_info *ret);
