@@ -15,6 +15,9 @@
  * has asked the socket in vain for the rest of a record, or curl does not want to read: what makes
  * it want to happens inside curl too, so it is asked again afterwards. After ROUNDS_MAX records the
  * loop's other work comes first.
+ *
+ * A peer that sends much, but more slowly than it is read, would wake the loop for each record. So
+ * after REST_RECORDS at once the sockets rest for REST_MS, and what comes meanwhile comes at once.
  */
 #include "lib/curl_loop.h"
 
@@ -27,11 +30,14 @@ enum {
 	AHEAD_BYTES = 32 << 10,
 	ROUNDS_MAX = 64,
 	SOCKETS_MAX = 8, /* that are told; a pool that reads ahead has one or two */
+	REST_RECORDS = 4,
+	REST_MS = 2,
 };
 
 struct curl_loop {
 	uv_timer_t timer;
-	uv_idle_t more; /* active when ROUNDS_MAX were not enough */
+	uv_idle_t more;	 /* active when ROUNDS_MAX were not enough */
+	uv_timer_t rest; /* active while the sockets are not polled */
 	uv_loop_t *loop;
 	CURLM *multi;
 	struct curl_transfer *due, *gone; /* noted while inside */
@@ -68,6 +74,7 @@ static void close_now(struct curl_loop *l)
 	curl_multi_cleanup(l->multi); /* closes its sockets through socket_changed() */
 	uv_close((uv_handle_t *)&l->timer, on_closed);
 	uv_close((uv_handle_t *)&l->more, on_closed);
+	uv_close((uv_handle_t *)&l->rest, on_closed);
 }
 
 static int take_in(struct curl_loop *l, struct curl_transfer *t)
@@ -184,18 +191,43 @@ static bool read_on(struct curl_loop *l)
 	return l->records < enough;
 }
 
+static void on_socket(uv_poll_t *handle, int status, int events);
+
+static void on_rested(uv_timer_t *handle)
+{
+	struct curl_loop *l = container_of(handle, struct curl_loop, rest);
+	struct curl_loop_socket *s;
+
+	DL_FOREACH (l->sockets, s)
+		(void)uv_poll_start(&s->poll, s->events, on_socket);
+}
+
+static void rest(struct curl_loop *l)
+{
+	struct curl_loop_socket *s;
+
+	DL_FOREACH (l->sockets, s)
+		uv_poll_stop(&s->poll);
+	uv_update_time(l->loop);
+	uv_timer_start(&l->rest, on_rested, REST_MS, 0);
+}
+
 static void on_more(uv_idle_t *idle);
 
 static void act(struct curl_loop *l, curl_socket_t fd, int flags)
 {
+	uint64_t before = l->records;
 	int running;
 
 	l->inside = true;
 	curl_multi_socket_action(l->multi, fd, flags, &running);
-	if (read_on(l))
-		uv_idle_stop(&l->more);
-	else
+	if (!read_on(l)) {
 		uv_idle_start(&l->more, on_more);
+	} else {
+		uv_idle_stop(&l->more);
+		if (l->records - before >= REST_RECORDS)
+			rest(l);
+	}
 	l->inside = false;
 	settle(l);
 	tell_finished(l);
@@ -304,8 +336,9 @@ int curl_loop_new(uv_loop_t *loop, unsigned int pool_max, struct curl_loop **ret
 	}
 	(void)uv_timer_init(loop, &l->timer); /* cannot fail */
 	(void)uv_idle_init(loop, &l->more);
-	l->timer.data = l->more.data = l;
-	l->handles = 2;
+	(void)uv_timer_init(loop, &l->rest);
+	l->timer.data = l->more.data = l->rest.data = l;
+	l->handles = 3;
 	curl_multi_setopt(l->multi, CURLMOPT_SOCKETFUNCTION, socket_changed);
 	curl_multi_setopt(l->multi, CURLMOPT_SOCKETDATA, l);
 	curl_multi_setopt(l->multi, CURLMOPT_TIMERFUNCTION, timer_changed);
