@@ -95,32 +95,55 @@ void pod_index_trim(struct pod_store *store, const struct pod *pod)
 	group_trim(store, &store->namespaces, pod->ns);
 }
 
-/* Puts the place of LEN bytes into T unless too many others have the same bytes. */
-static void key_link(struct pod_store *store, struct ref_table *t, uint32_t ref, size_t len)
-{
-	const void *bytes = slab_at(&store->records, ref);
-	uint64_t hash = hash_bytes(bytes, len, store->seed);
-	uint32_t pos = REF_TABLE_START, other;
-	unsigned int same = 0;
-
-	while ((other = ref_table_next(t, hash, &pos)))
-		if (!memcmp(slab_at(&store->records, other), bytes, len) &&
-		    ++same == POD_SAME_MAX) {
-			store->stats.unindexed++;
-			return;
-		}
-	ref_table_insert(t, hash, ref);
-}
-
-static void key_unlink(struct pod_store *store, struct ref_table *t, uint32_t ref, size_t len)
-{
-	(void)ref_table_remove(t, hash_bytes(slab_at(&store->records, ref), len, store->seed), ref);
-}
+/* Bytes inside a record that it is looked up by. */
+struct key {
+	struct ref_table *table;
+	uint32_t ref; /* their place */
+	uint32_t len;
+	uint64_t hash;
+};
+enum { KEYS_MAX = 2 + 2 * POD_CONTAINERS_MAX };
 
 /* The name of a place inside the record. */
 static uint32_t place_of(const struct pod *pod, uint32_t ref, const uint8_t *p)
 {
 	return ref + (uint32_t)((size_t)(p - (const uint8_t *)pod) / SLAB_UNIT);
+}
+
+/* All of a record but its name. Their slots are asked for at once: each lies anywhere in memory. */
+static size_t keys_of(struct pod_store *store, const struct pod *pod, uint32_t ref,
+		      struct key keys[static KEYS_MAX])
+{
+	struct pod_tail t = pod_tail(pod);
+	size_t n = 0;
+
+	keys[n++] = (struct key){&store->uids, ref, 16, 0};
+	if (pod->flags & POD_MIRROR)
+		keys[n++] = (struct key){&store->uids, place_of(pod, ref, t.mirror), 16, 0};
+	for (size_t i = 0; i < pod->n_ids; i++)
+		keys[n++] = (struct key){&store->ids, place_of(pod, ref, t.ids + 32 * i), 32, 0};
+	for (size_t i = 0; i < n; i++) {
+		keys[i].hash =
+		    hash_bytes(slab_at(&store->records, keys[i].ref), keys[i].len, store->seed);
+		ref_table_prefetch(keys[i].table, keys[i].hash);
+	}
+	return n;
+}
+
+/* Puts KEY into its table unless too many others have the same bytes. */
+static void key_link(struct pod_store *store, const struct key *key)
+{
+	const void *bytes = slab_at(&store->records, key->ref);
+	uint32_t pos = REF_TABLE_START, other;
+	unsigned int same = 0;
+
+	while ((other = ref_table_next(key->table, key->hash, &pos)))
+		if (!memcmp(slab_at(&store->records, other), bytes, key->len) &&
+		    ++same == POD_SAME_MAX) {
+			store->stats.unindexed++;
+			return;
+		}
+	ref_table_insert(key->table, key->hash, key->ref);
 }
 
 static void lists_link(struct pod_store *store, struct pod *pod, uint32_t ref)
@@ -172,28 +195,24 @@ static void lists_unlink(struct pod_store *store, struct pod *pod)
 void pod_link(struct pod_store *store, uint32_t ref)
 {
 	struct pod *pod = pod_at(store, ref);
-	struct pod_tail t = pod_tail(pod);
+	struct key keys[KEYS_MAX];
+	size_t n = keys_of(store, pod, ref, keys);
 
 	ref_table_insert(&store->names, names_hash(store, ref), ref);
-	key_link(store, &store->uids, ref, 16);
-	if (pod->flags & POD_MIRROR)
-		key_link(store, &store->uids, place_of(pod, ref, t.mirror), 16);
-	for (size_t i = 0; i < pod->n_ids; i++)
-		key_link(store, &store->ids, place_of(pod, ref, t.ids + 32 * i), 32);
+	for (size_t i = 0; i < n; i++)
+		key_link(store, &keys[i]);
 	lists_link(store, pod, ref);
 }
 
 void pod_unlink(struct pod_store *store, uint32_t ref)
 {
 	struct pod *pod = pod_at(store, ref);
-	struct pod_tail t = pod_tail(pod);
+	struct key keys[KEYS_MAX];
+	size_t n = keys_of(store, pod, ref, keys);
 
 	(void)ref_table_remove(&store->names, names_hash(store, ref), ref);
-	key_unlink(store, &store->uids, ref, 16);
-	if (pod->flags & POD_MIRROR)
-		key_unlink(store, &store->uids, place_of(pod, ref, t.mirror), 16);
-	for (size_t i = 0; i < pod->n_ids; i++)
-		key_unlink(store, &store->ids, place_of(pod, ref, t.ids + 32 * i), 32);
+	for (size_t i = 0; i < n; i++)
+		(void)ref_table_remove(keys[i].table, keys[i].hash, keys[i].ref);
 	lists_unlink(store, pod);
 }
 

@@ -59,6 +59,12 @@ void ref_table_insert(struct ref_table *t, uint64_t hash, uint32_t ref)
 	t->count++;
 }
 
+void ref_table_prefetch(const struct ref_table *t, uint64_t hash)
+{
+	if (t->size)
+		__builtin_prefetch(&t->slots[mark_of(hash) & (t->size - 1)]);
+}
+
 uint32_t ref_table_next(const struct ref_table *t, uint64_t hash, uint32_t *pos)
 {
 	uint32_t mask = t->size - 1, mark = mark_of(hash), i;

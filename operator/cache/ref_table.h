@@ -22,6 +22,8 @@ void ref_table_done(struct ref_table *t);
 /* Room for N more, so that ref_table_insert() cannot fail. -ENOMEM. */
 int ref_table_reserve(struct ref_table *t, uint32_t n) _must_check_;
 void ref_table_insert(struct ref_table *t, uint64_t hash, uint32_t ref);
+/* HASH will be looked for soon: its place is on the way from memory meanwhile. */
+void ref_table_prefetch(const struct ref_table *t, uint64_t hash);
 /* False: it is not there. */
 bool ref_table_remove(struct ref_table *t, uint64_t hash, uint32_t ref);
 /* Gives memory back when few are left; not during a walk. */
