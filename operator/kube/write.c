@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "operator/kube/client_internal.h"
+#include "operator/kube/json.h"
 
 enum { PATH_MAX_BYTES = 2048 };
 
@@ -115,17 +116,12 @@ int kube_update(struct kube_client *client, enum kube_kind kind, const char *ns,
 	return send_object(client, &t, KUBE_FIELD_MANAGER, false, object, &request, NULL, ret);
 }
 
-static void json_delete(cJSON **object)
-{
-	cJSON_Delete(*object);
-}
-
 int kube_delete(struct kube_client *client, enum kube_kind kind, const char *ns, const char *name,
 		const char *uid, kube_done_fn *done, void *arg, struct kube_call **ret)
 {
 	const struct target t = {.kind = kind, .ns = ns, .name = name};
 	struct kube_request request = {.method = "DELETE", .done = done, .arg = arg};
-	_cleanup_(json_delete) cJSON *options = cJSON_CreateObject();
+	_cleanup_(cJSON_Deletep) cJSON *options = cJSON_CreateObject();
 	cJSON *preconditions;
 
 	if (!cJSON_AddStringToObject(options, "apiVersion", "v1") ||
@@ -188,7 +184,7 @@ static void on_reviewed(void *arg, const struct kube_answer *answer)
 					   .pod_uid = "",
 					   .node_name = "",
 					   .node_uid = ""};
-	_cleanup_(json_delete) cJSON *root = NULL;
+	_cleanup_(cJSON_Deletep) cJSON *root = NULL;
 	const cJSON *status, *user;
 
 	if (answer->status != 200 && answer->status != 201) {
@@ -246,7 +242,7 @@ int kube_review_token(struct kube_client *client, const char *token, const char 
 {
 	const struct target t = {.kind = KUBE_TOKEN_REVIEWS};
 	struct kube_request request = {.method = "POST", .done = on_reviewed};
-	_cleanup_(json_delete) cJSON *object = NULL;
+	_cleanup_(cJSON_Deletep) cJSON *object = NULL;
 	struct review *review;
 	int r;
 
@@ -345,7 +341,7 @@ int kube_emit_event(struct kube_client *client, const struct kube_event *e, int6
 	/* Events about what has no namespace live in "default": the API server wants it so. */
 	const struct target t = {.kind = KUBE_EVENTS, .ns = e->ns && *e->ns ? e->ns : "default"};
 	struct kube_request request = {.method = "POST"};
-	_cleanup_(json_delete) cJSON *o = cJSON_CreateObject();
+	_cleanup_(cJSON_Deletep) cJSON *o = cJSON_CreateObject();
 
 	if (now_us <= client->last_event_us)
 		now_us = client->last_event_us + 1; /* names stay different */
