@@ -146,23 +146,33 @@ static char *runtime_of(const struct kube_answer *a)
 	return text ? strndup(text, RUNTIME_MAX) : strdup("");
 }
 
+/* Asking again would not give another answer. */
+static bool is_settled(int status)
+{
+	return status == 200 || status == 403 || status == 404;
+}
+
 static void on_node(void *arg, const struct kube_answer *answer)
 {
 	struct node_record *r = arg;
 	struct nodes *n = r->owner;
-	int e;
+	int e = 0;
 
 	r->call = NULL;
 	n->calls--;
-	free(r->runtime);
-	r->runtime = runtime_of(answer);
-	e = r->runtime ? write_status(n, r) : -ENOMEM;
+	if (is_settled(answer->status)) {
+		free(r->runtime);
+		r->runtime = runtime_of(answer);
+		e = r->runtime ? 0 : -ENOMEM;
+	}
+	if (!e)
+		e = write_status(n, r);
 	n->calls += !e;
 	if (e < 0)
 		failed(n, r, strerror(-e));
 }
 
-/* The Node is asked once, for what the agent does not tell. */
+/* The Node is asked for what the agent does not tell, until there is an answer. */
 static int write_next(struct nodes *n, struct node_record *r)
 {
 	if (!r->connected || r->runtime || node_record_fact(r, FACT_RUNTIME)[0])

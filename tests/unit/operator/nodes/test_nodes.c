@@ -16,7 +16,8 @@ static struct {
 	unsigned int turned;
 	unsigned int writes, objects; /* answered */
 	int answer;		      /* to writes */
-	const char *node_object;      /* NULL: nobody may read it */
+	const char *node_object;      /* NULL: node_answer */
+	int node_answer;	      /* 403: nobody may read it */
 	unsigned int asked;	      /* for it */
 	char last[8192];	      /* the newest status, as text */
 } rig;
@@ -63,6 +64,7 @@ static int setup(void **state)
 	memset(&rig, 0, sizeof(rig));
 	rig.has_node = true;
 	rig.answer = 200;
+	rig.node_answer = 403;
 	memcpy(rig.wanted, "00ff", 5);
 	assert_int_equal(nodes_new(&o, &rig.nodes, &err), 0);
 	fakes.informers[0].stats.synced = true;
@@ -105,7 +107,7 @@ static void answer_one(struct kube_call *call)
 		if (rig.node_object)
 			fake_found(call, rig.node_object);
 		else
-			fake_done(call, 403, "no");
+			fake_done(call, rig.node_answer, "no");
 		return;
 	}
 	assert_int_equal(call->kind, KUBE_PROFILING_NODES);
@@ -247,6 +249,26 @@ static void test_a_node_that_tells_no_runtime_is_asked_once(void **state)
 		assert_int_equal(rig.asked, 1);
 		assert_true(last_has("\"kernel\"") && !last_has("\"runtime\""));
 	}
+}
+
+static void test_a_node_is_asked_again_when_the_server_was_busy(void **state)
+{
+	static const int answers[] = {0, 429, 503};
+
+	for (size_t i = 0; i < ARRAY_SIZE(answers); i++) {
+		rig.node_answer = answers[i];
+		say("n1", 3 * i, true);
+		run(70000);
+		assert_true(last_has("\"kernel\"") && !last_has("\"runtime\""));
+	}
+	rig.node_object = "{\"status\":{\"nodeInfo\":{\"containerRuntimeVersion\":\"cri-o://1\"}}}";
+	rig.asked = 0;
+	for (unsigned int i = 0; i < 20; i++) {
+		say("n1", 100 + i, i % 2);
+		run(1000);
+	}
+	assert_true(last_has("\"runtime\":\"cri-o://1\""));
+	assert_int_equal(rig.asked, 1);
 }
 
 static void test_a_node_that_is_there_is_not_made_again(void **state)
@@ -619,6 +641,7 @@ int main(void)
 	    T(test_a_node_is_made_with_its_owner_and_then_told_of),
 	    T(test_the_runtime_is_the_nodes_word_when_the_agent_has_none),
 	    T(test_a_node_that_tells_no_runtime_is_asked_once),
+	    T(test_a_node_is_asked_again_when_the_server_was_busy),
 	    T(test_a_node_that_is_there_is_not_made_again),
 	    T(test_an_agent_that_only_said_hello_is_told_of_later),
 	    T(test_a_thousand_unchanged_reports_are_no_write),
