@@ -5,9 +5,10 @@
  * instructions has the map of its kind of object. Loop thread; keeps nothing.
  *
  * Sources: V8 src/codegen/source-position-table.cc (pairs of variable-length integers: code offset
- * delta, negative for expressions, and position delta), src/codegen/source-position.h (position + 1
- * in 30 bits from bit 1 on, inlining id + 1 in 16 bits from bit 31 on), src/objects/code.h,
- * src/baseline/bytecode-offset-iterator.h, src/interpreter/bytecodes.h.
+ * delta, negative for expressions or from V8 14 on above two flags, and position delta),
+ * src/codegen/source-position.h (position + 1 in 30 bits from bit 1 on, inlining id + 1 in 16 bits
+ * from bit 31 on), src/objects/code.h, src/baseline/bytecode-offset-iterator.h,
+ * src/interpreter/bytecodes.h.
  */
 #include "agent/runtime/v8/code.h"
 
@@ -99,6 +100,19 @@ static int64_t cursor_vlq(struct cursor *c)
 	return (int64_t)(v >> 1 ^ -(v & 1));
 }
 
+/* How far the code of an entry is from that of the one before. */
+static int64_t cursor_code_delta(struct cursor *c, const struct v8_layout *l)
+{
+	uint32_t flags = v8_position_flags(l);
+	int64_t code;
+
+	if (flags)
+		return (int64_t)(cursor_uleb(c) >> flags);
+	code = cursor_vlq(c);
+	/* Of -1 - n the sign says that it is an expression. */
+	return code < 0 ? -(code + 1) : code;
+}
+
 /* The last entry at or before OFFSET: as struct SourcePosition's bits. -ENOENT: none. */
 static int position_at(const struct v8_heap *h, uint64_t table, uint32_t offset, uint64_t *ret)
 {
@@ -113,10 +127,9 @@ static int position_at(const struct v8_heap *h, uint64_t table, uint32_t offset,
 		return r;
 	c = cursor_of(bytes, n);
 	while (cursor_left(&c)) {
-		int64_t code = cursor_vlq(&c), source = cursor_vlq(&c);
+		int64_t code = cursor_code_delta(&c, h->layout), source = cursor_vlq(&c);
 
-		/* Of -1 - n the sign says that it is an expression. */
-		at += code < 0 ? -(code + 1) : code;
+		at += code;
 		position += source;
 		if (c.bad || at > offset)
 			break;

@@ -94,35 +94,35 @@ struct constant {
 
 static const struct constant constants[] = {
     /* src/objects/string.tq ExternalString: resource, then resource_data. */
-    CONSTANT(904, 1399, external_data, 24),
+    CONSTANT(904, 1406, external_data, 24),
     /* src/objects/script.tq: source, name, line_offset. */
-    CONSTANT(904, 1399, script_source, 8),
-    CONSTANT(904, 1399, script_line_offset, 24),
+    CONSTANT(904, 1406, script_source, 8),
+    CONSTANT(904, 1406, script_line_offset, 24),
     /* src/objects/shared-function-info.tq: function_data comes first; trusted_function_data since.
      */
-    CONSTANT(904, 1399, shared_data, 8),
+    CONSTANT(904, 1406, shared_data, 8),
     /* src/objects/scope-info.tq: flags, parameter_count, context_local_count, names; from 12.5 on
      * position_info comes before the names, and the scopes' types are numbered anew. */
-    CONSTANT(904, 1399, scope_flags, 8),
-    CONSTANT(904, 1399, scope_locals, 24),
+    CONSTANT(904, 1406, scope_flags, 8),
+    CONSTANT(904, 1406, scope_locals, 24),
     CONSTANT(904, 1204, scope_first, 32),
-    CONSTANT(1205, 1399, scope_first, 48),
+    CONSTANT(1205, 1406, scope_first, 48),
     CONSTANT(904, 1204, scope_positions, 0),
-    CONSTANT(1205, 1399, scope_positions, 32),
+    CONSTANT(1205, 1406, scope_positions, 32),
     /* src/common/globals.h enum ScopeType: CLASS_SCOPE. */
     CONSTANT(904, 1204, scope_class, 0),
-    CONSTANT(1205, 1399, scope_class, 2),
+    CONSTANT(1205, 1406, scope_class, 2),
     /* src/objects/bytecode-array.tq: constant_pool, handler_table, source_position_table; from 12.1
      * on a TrustedObject: wrapper, source_position_table. */
     CONSTANT(904, 1200, bytecode_positions, 32),
-    CONSTANT(1201, 1399, bytecode_positions, 24),
+    CONSTANT(1201, 1406, bytecode_positions, 24),
     CONSTANT(904, 904, bytecode_data, 54),
     /* src/objects/code.h CODE_FIELDS: relocation info, deoptimization data, positions; without the
      * first since it is of the InstructionStream. */
     CONSTANT(904, 1200, code_deopt, 16),
     CONSTANT(904, 1200, code_positions, 24),
-    CONSTANT(1201, 1399, code_deopt, 8),
-    CONSTANT(1201, 1399, code_positions, 16),
+    CONSTANT(1201, 1406, code_deopt, 8),
+    CONSTANT(1201, 1406, code_positions, 16),
     CONSTANT(904, 1002, code_size, 40),
     CONSTANT(1100, 1200, code_size, 56),
     CONSTANT(1100, 1200, code_start, 40),
@@ -133,17 +133,22 @@ static const struct constant constants[] = {
     /* src/objects/instruction-stream.h: map, code; from 12.1 on relocation info and size too. */
     CONSTANT(904, 1002, stream_header, 0),
     CONSTANT(1100, 1200, stream_header, 16),
-    CONSTANT(1201, 1399, stream_header, 32),
+    CONSTANT(1201, 1406, stream_header, 32),
     CONSTANT(904, 1002, type_instruction_stream, 0),
     /* src/objects/code.h DeoptimizationData. */
     CONSTANT(904, 1002, deopt_inlined_count, 1),
     CONSTANT(904, 1002, deopt_literals, 2),
     CONSTANT(904, 1002, deopt_inlining, 7),
     /* No wrapper of SharedFunctionInfo before trusted space. */
-    CONSTANT(904, 1399, type_shared_wrapper, 0),
+    CONSTANT(904, 1406, type_shared_wrapper, 0),
     /* No frames of regular expressions before 11.0. */
-    CONSTANT(904, 1399, frame_regexp, 0),
+    CONSTANT(904, 1406, frame_regexp, 0),
 };
+
+uint32_t v8_position_flags(const struct v8_layout *l)
+{
+	return l->major >= 14 ? 2 : 0;
+}
 
 static int32_t *member(struct v8_layout *l, size_t at)
 {
@@ -300,7 +305,8 @@ int v8_layout_read(const struct image *image, struct v8_layout *ret, struct v8_p
 	if (!p.version[3].name || !v8_image_int(image, p.version[3].vaddr, &l.patch))
 		l.patch = 0;
 	version = l.major * 100 + l.minor;
-	if (l.major > 100 || version < V8_VERSIONS_MIN || version > V8_VERSIONS_MAX)
+	if (l.major > 100 || version < V8_VERSIONS_MIN || version > V8_VERSIONS_MAX ||
+	    (version > V8_VERSIONS_GAP && l.major < 14))
 		return error_set(err, -ENOTSUP, "V8 %d.%d.%d is not known", l.major, l.minor,
 				 l.build);
 	(void)has_symbols(image, &l, &p, SHT_SYMTAB);

@@ -8,9 +8,10 @@
 #include "agent/elf/image.h"
 
 enum {
-	V8_ANY = -1,	       /* not known */
-	V8_VERSIONS_MIN = 904, /* 100 * major + minor: Node.js 16 */
-	V8_VERSIONS_MAX = 1399,
+	V8_ANY = -1,		/* not known */
+	V8_VERSIONS_MIN = 904,	/* 100 * major + minor: Node.js 16 */
+	V8_VERSIONS_GAP = 1306, /* Node.js 24; nothing is known between it and 14.0 */
+	V8_VERSIONS_MAX = 1406, /* Node.js 26 */
 };
 
 /* Offsets are in bytes from an object's address, less the tag. */
@@ -57,5 +58,11 @@ struct v8_places {
  */
 int v8_layout_read(const struct image *image, struct v8_layout *ret, struct v8_places *ret_places,
 		   struct error *err) _must_check_;
+/*
+ * How many bits lie below the code offsets in position tables, for what the entry is: from V8 14 on
+ * two (statement, may have a breakpoint); 0: the sign tells statements from expressions
+ * (src/codegen/source-position-table.cc EncodeEntry).
+ */
+uint32_t v8_position_flags(const struct v8_layout *l);
 /* The 4 bytes of the image at VADDR. */
 bool v8_image_int(const struct image *image, uint64_t vaddr, int32_t *ret);

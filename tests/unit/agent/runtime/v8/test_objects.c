@@ -265,6 +265,23 @@ static void position_is_that_of_the_last_entry_before(void **state)
 	assert_int_equal(v8_bytecode_position(&h, array, 3), -1);
 }
 
+static void positions_of_v8_14_have_flags_below_the_offset(void **state)
+{
+	/* (-1, 55), (0, 61 statement), (7, 67), (11, 74 statement): as V8 14.6 codes them. */
+	static const uint8_t table[] = {2, 0xe0, 1, 7, 24, 30, 24, 19, 28};
+	uint64_t bytes = object(190, 32), array = object(191, 64);
+
+	layout.major = 14;
+	put(bytes, 8, (uint64_t)sizeof(table) << 32);
+	memcpy(heap + (bytes - 1) - HEAP + 16, table, sizeof(table));
+	put(array, 32, bytes);
+	assert_int_equal(v8_bytecode_position(&h, array, 0), 61);
+	assert_int_equal(v8_bytecode_position(&h, array, 6), 61);
+	assert_int_equal(v8_bytecode_position(&h, array, 7), 67);
+	assert_int_equal(v8_bytecode_position(&h, array, 10), 67);
+	assert_int_equal(v8_bytecode_position(&h, array, 11), 74);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -275,6 +292,7 @@ int main(void)
 	    cmocka_unit_test_setup(v8s_own_line_ends_are_taken, setup),
 	    cmocka_unit_test_setup(file_urls_are_paths, setup),
 	    cmocka_unit_test_setup(position_is_that_of_the_last_entry_before, setup),
+	    cmocka_unit_test_setup(positions_of_v8_14_have_flags_below_the_offset, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,9 +32,9 @@ static const char *const expected[] = {
 
 /* Optimized; interpreted (--no-opt --no-sparkplug); baseline (--no-opt --always-sparkplug). */
 static const char *const names[] = {
-    "16",	   "18",	  "20",		 "22",		"24",
-    "16-interp",   "18-interp",	  "20-interp",	 "22-interp",	"24-interp",
-    "16-baseline", "18-baseline", "20-baseline", "22-baseline", "24-baseline",
+    "16",	   "18",	  "20",		 "22",		"24",	       "26",
+    "16-interp",   "18-interp",	  "20-interp",	 "22-interp",	"24-interp",   "26-interp",
+    "16-baseline", "18-baseline", "20-baseline", "22-baseline", "24-baseline", "26-baseline",
 };
 
 static struct world *load(const char *name)
