@@ -208,7 +208,7 @@ static void take_symbol(const struct image *image, const char *name, uint64_t va
 			*member(l, f->at) = value;
 		if (strcmp(name + 6, "frametype_WasmToJsFrame") == 0 &&
 		    v8_image_int(image, vaddr, &value))
-			l->frame_wasm_end = value;
+			l->frame_wasm_end = value + 1;
 		if (strcmp(name + 6, "scopeinfo_idx_first_vars") == 0 &&
 		    v8_image_int(image, vaddr, &value))
 			l->scope_first = 8 + 8 * value;
