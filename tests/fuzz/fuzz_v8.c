@@ -111,12 +111,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct cursor heap = cursor_of(data, MIN(size, (size_t)ADDRESSES)), c = heap;
 	const struct target_memory memory = {.read = read_input, .arg = &heap};
+	struct v8_layout newer = layout; /* of V8 14 only how positions are coded */
 	const struct v8_heap h = {.memory = &memory, .layout = &layout};
+	const struct v8_heap h14 = {.memory = &memory, .layout = &newer};
 
+	newer.major = 14;
 	for (int i = 0; i < STARTS; i++) {
 		uint64_t object = cursor_u16(&c) | 1;
+		uint32_t offset = cursor_u16(&c);
 
-		read_all(&h, object, cursor_u16(&c));
+		read_all(&h, object, offset);
+		read_all(&h14, object, offset);
 	}
 	return 0;
 }
