@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The walk of Python frames (CPython 3.6 to 3.14); included by unwind.h, for BPF and for the host.
+ * The walk of Python frames (CPython 3.6 to 3.15); included by unwind.h, for BPF and for the host.
  *
  * A native frame of _PyEval_EvalFrameDefault stands for one Python frame up to 3.10, and from 3.11
  * on for all frames up to that which the C function was entered with. The chain begins at the
@@ -96,7 +96,7 @@ KILN_INLINE uint64_t python_bound(const struct kiln_walk *w)
 		return 0;
 	if (p->tsd_first)
 		base = python_word(base + p->tsd_first);
-	return base ? python_word(base + p->tsd_second) : 0;
+	return base ? python_word(base + (uint64_t)(int64_t)p->tsd_second) : 0;
 }
 
 /* Another state of this thread, in w->value: of a further interpreter, or the only way there is. */
@@ -330,6 +330,14 @@ KILN_GLOBAL int python_frame(struct kiln_walk *w)
 	return p->kind == KILN_PYTHON_OBJECTS || (p->kind == KILN_PYTHON_ENTRY && owner);
 }
 
+KILN_INLINE void python_group(struct kiln_walk *w)
+{
+	for (int i = 0; i < KILN_MAX_USER_FRAMES + 1; i++) {
+		if (python_frame(w))
+			break;
+	}
+}
+
 /* The frames of the native frame in w->regs. */
 KILN_GLOBAL int python_walk(struct kiln_walk *w)
 {
@@ -356,10 +364,10 @@ KILN_GLOBAL int python_walk(struct kiln_walk *w)
 	n = w->n;
 	frames = w->runtime_frames;
 	limit = w->limit;
-	for (int i = 0; i < KILN_MAX_USER_FRAMES + 1; i++) {
-		if (python_frame(w))
-			break;
-	}
+	python_group(w);
+	/* 3.15's chains end with a shim that no native frame has. */
+	if (!fresh && w->n == n && !w->cursor.python[PYTHON_FRAME] && !python_next_state(w))
+		python_group(w);
 	/* The shim is on the C stack of the native frame that these frames belong to. */
 	if (fresh && p->kind == KILN_PYTHON_SHIM && p->cframe_frame == KILN_PYTHON_NONE &&
 	    !w->full && w->cursor.python[PYTHON_ANCHOR] &&

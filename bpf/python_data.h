@@ -39,7 +39,8 @@ struct kiln_python {
 	uint32_t tls_module;   /* 0: the block is at the thread pointer */
 	uint32_t tls_shift;    /* log2 of an entry of the vector of blocks */
 	/* The thread's state for PyGILState: at second, or at second of what first points to. */
-	uint32_t tsd_first, tsd_second;
+	uint32_t tsd_first;
+	int32_t tsd_second;
 	uint32_t interp_next, interp_threads;
 	uint32_t thread_next, thread_id, thread_frame;
 	/* 3.11, 3.12: from the struct that thread_frame leads to. 3.10: where the state has that

@@ -4,10 +4,10 @@
  *
  * The state that runs is a global up to 3.11 and a thread's own variable from 3.12 on. A thread
  * that does not hold the interpreter's lock has none there; then its state is where PyGILState
- * keeps it (3.6 - 3.14: a key of pthread_key_create()). Where the C library has the values of keys
- * is not said by it, but each state names its thread by the address of the thread's control block
- * (pthread_self() on glibc and musl), so the place is found by looking for the state there, and is
- * known to be right. Loop thread.
+ * keeps it: a variable of the thread's own (3.15), before that a key of pthread_key_create(). Where
+ * the C library has the values of keys is not said by it, but each state names its thread by the
+ * address of the thread's control block (pthread_self() on glibc and musl), so the place is found
+ * by looking for the state there, and is known to be right. Loop thread.
  *
  * Places that are looked at: glibc's struct pthread has `specific_1stblock[32]` of {seq, data} at
  * 0x310 and `specific[32]` of pointers to further blocks at 0x510 (glibc 2.36, nptl/descr.h; the
@@ -55,16 +55,17 @@ static int read_layout(struct attachment *a, struct error *err)
 {
 	const struct python_layout *known = python_layout_of(a->image->minor);
 	uint8_t offsets[PYTHON_OFFSETS_BYTES];
+	size_t size = a->image->minor < 15 ? PYTHON_OFFSETS_BYTES_TO_3_14 : sizeof(offsets);
 	int r;
 
 	if (known) {
 		a->layout = *known;
 		return 0;
 	}
-	r = target_read(a->memory, loaded(a, a->image->runtime), offsets, sizeof(offsets));
+	r = target_read(a->memory, loaded(a, a->image->runtime), offsets, size);
 	if (r < 0)
 		return r;
-	return python_layout_read(offsets, sizeof(offsets), a->image->minor, &a->layout, err);
+	return python_layout_read(offsets, size, a->image->minor, &a->layout, err);
 }
 
 /* Addresses and offsets that the walker takes as they are. */
@@ -110,6 +111,19 @@ static int fill_kernel(struct attachment *a, struct error *err)
 /* ---- the state that runs ----------------------------------------------------------------------
  */
 
+/* How far VARIABLE is from the thread pointer; 0: not known, or not the same in all threads. */
+static int64_t from_thread(const struct attachment *a, const struct python_variable *variable)
+{
+	switch (variable->tls) {
+	case PYTHON_TLS_STATIC:
+		return variable->offset;
+	case PYTHON_TLS_INDIRECT:
+		return (int64_t)word_at(a, loaded(a, variable->slot));
+	default:
+		return 0;
+	}
+}
+
 static void find_running(struct attachment *a)
 {
 	const struct python_image *image = a->image;
@@ -122,13 +136,9 @@ static void find_running(struct attachment *a)
 		k->current = loaded(a, image->runtime) + a->layout.runtime_current;
 	if (k->current)
 		k->flags |= KILN_PYTHON_HAS_CURRENT;
-	if (image->tls == PYTHON_TLS_STATIC) {
-		k->tls_offset = image->tls_offset;
-	} else if (image->tls == PYTHON_TLS_INDIRECT) {
-		k->tls_offset = (int64_t)word_at(a, loaded(a, image->tls_slot));
-	} else if (image->tls == PYTHON_TLS_MODULE) {
-		k->tls_module = (uint32_t)word_at(a, loaded(a, image->tls_slot));
-		k->tls_offset = (int64_t)word_at(a, loaded(a, image->tls_slot) + 8);
+	if (image->running.tls == PYTHON_TLS_MODULE) {
+		k->tls_module = (uint32_t)word_at(a, loaded(a, image->running.slot));
+		k->tls_offset = (int64_t)word_at(a, loaded(a, image->running.slot) + 8);
 		/* A vector of {block, to free} in glibc (sysdeps/generic/dl-dtv.h), of blocks in
 		 * musl (src/internal/pthread_impl.h). */
 		k->tls_shift =
@@ -137,6 +147,8 @@ static void find_running(struct attachment *a)
 			: 4;
 		if (!k->tls_module)
 			return;
+	} else {
+		k->tls_offset = from_thread(a, &image->running);
 	}
 	if (k->tls_module || k->tls_offset)
 		k->flags |= KILN_PYTHON_HAS_TLS;
@@ -163,7 +175,7 @@ static void read_key(struct attachment *a)
 		a->key = NO_KEY;
 }
 
-static bool take_bound(struct attachment *a, uint32_t first, uint32_t second)
+static bool take_bound(struct attachment *a, uint32_t first, int32_t second)
 {
 	a->kernel.tsd_first = first;
 	a->kernel.tsd_second = second;
@@ -179,10 +191,10 @@ static bool try_glibc(struct attachment *a, uint64_t thread, uint64_t state, uin
 
 	if (block == 0)
 		return word_at(a, thread + GLIBC_FIRST + in) == state &&
-		       take_bound(a, 0, GLIBC_FIRST + in);
+		       take_bound(a, 0, (int32_t)(GLIBC_FIRST + in));
 	base = word_at(a, thread + GLIBC_BLOCKS + block * 8);
 	return base && word_at(a, base + in) == state &&
-	       take_bound(a, GLIBC_BLOCKS + block * 8, in);
+	       take_bound(a, GLIBC_BLOCKS + block * 8, (int32_t)in);
 }
 
 static bool try_musl(struct attachment *a, uint64_t thread, uint64_t state, uint32_t key)
@@ -191,13 +203,19 @@ static bool try_musl(struct attachment *a, uint64_t thread, uint64_t state, uint
 		uint64_t values = word_at(a, thread + at);
 
 		if (values && word_at(a, values + (uint64_t)key * 8) == state)
-			return take_bound(a, at, key * 8);
+			return take_bound(a, at, (int32_t)key * 8);
 	}
 	return false;
 }
 
 static bool find_bound(struct attachment *a, uint64_t thread, uint64_t state)
 {
+	int64_t offset = from_thread(a, &a->image->bound);
+
+	if (offset)
+		return offset == (int32_t)offset &&
+		       word_at(a, thread + (uint64_t)offset) == state &&
+		       take_bound(a, 0, (int32_t)offset);
 	if (a->key != NO_KEY)
 		return try_glibc(a, thread, state, (uint32_t)a->key) ||
 		       (a->key < MUSL_KEYS_MAX && try_musl(a, thread, state, (uint32_t)a->key));

@@ -7,11 +7,13 @@
  *   interpreter      Include/pystate.h, Include/internal/pycore_interp.h (3.9 on)
  *   _PyRuntime       Include/internal/pystate.h (3.7), pycore_pystate.h (3.8), pycore_runtime.h
  *   frame            Include/frameobject.h, Include/cpython/frameobject.h (3.9, 3.10),
- *                    Include/internal/pycore_frame.h (3.11 on), pycore_interpframe_structs.h (3.14)
+ *                    Include/internal/pycore_frame.h (3.11 on), pycore_interpframe_structs.h
+ *                    (3.14 on)
  *   code             Include/code.h, Include/cpython/code.h (3.8 on)
  *   str, bytes       Include/unicodeobject.h, Include/cpython/unicodeobject.h, bytesobject.h
  * From 3.13 on a process says itself where they are: struct _Py_DebugOffsets at the start of
- * _PyRuntime (3.13: Include/internal/pycore_runtime.h; 3.14: pycore_debug_offsets.h).
+ * _PyRuntime (3.13: Include/internal/pycore_runtime.h; 3.14 on: pycore_debug_offsets.h), whose
+ * places were checked against the headers of 3.14.8 and 3.15.0.
  * Any thread.
  */
 #include "agent/runtime/python/python.h"
@@ -176,31 +178,52 @@ const struct python_layout *python_layout_of(unsigned int minor)
 /* ---- 3.13 on ----------------------------------------------------------------------------------
  */
 
-/* Where the offsets are in struct _Py_DebugOffsets: parts that grew from 3.13 to 3.14. */
+/* Where the offsets are in struct _Py_DebugOffsets: parts that grew from each version to the next.
+ */
 struct offsets_places {
 	uint32_t interpreter, thread, frame, code, object, bytes, string;
+	uint32_t thread_id;
 	uint32_t copy, copies; /* 0: 3.13 has none */
 };
 
-static const struct offsets_places places_3_13 = {
-    .interpreter = 48,
-    .thread = 152,
-    .frame = 224,
-    .code = 272,
-    .object = 352,
-    .bytes = 512,
-    .string = 536,
-};
-static const struct offsets_places places_3_14 = {
-    .interpreter = 48,
-    .thread = 176,
-    .frame = 248,
-    .code = 312,
-    .object = 400,
-    .bytes = 592,
-    .string = 616,
-    .copy = 304,
-    .copies = 392,
+static const struct offsets_places places[PYTHON_MINOR_MAX - PYTHON_MINOR_OFFSETS + 1] = {
+    [13 - PYTHON_MINOR_OFFSETS] =
+	{
+	    .interpreter = 48,
+	    .thread = 152,
+	    .frame = 224,
+	    .code = 272,
+	    .object = 352,
+	    .bytes = 512,
+	    .string = 536,
+	    .thread_id = 192,
+	},
+    [14 - PYTHON_MINOR_OFFSETS] =
+	{
+	    .interpreter = 48,
+	    .thread = 176,
+	    .frame = 248,
+	    .code = 312,
+	    .object = 400,
+	    .bytes = 592,
+	    .string = 616,
+	    .thread_id = 216,
+	    .copy = 304,
+	    .copies = 392,
+	},
+    [15 - PYTHON_MINOR_OFFSETS] =
+	{
+	    .interpreter = 48,
+	    .thread = 176,
+	    .frame = 312,
+	    .code = 376,
+	    .object = 464,
+	    .bytes = 688,
+	    .string = 712,
+	    .thread_id = 240,
+	    .copy = 368,
+	    .copies = 456,
+	},
 };
 
 struct reader {
@@ -236,7 +259,7 @@ static void read_thread(struct reader *r, const struct offsets_places *at, struc
 	size = size_of(r, at->thread);
 	l->thread_next = field(r, at->thread, 2, size);
 	l->thread_frame = field(r, at->thread, 4, size);
-	l->thread_id = field(r, at->thread, 5, size);
+	l->thread_id = field(r, at->thread_id, 0, size);
 	l->cframe_frame = NONE;
 }
 
@@ -301,12 +324,14 @@ static void read_objects(struct reader *r, const struct offsets_places *at, stru
 int python_layout_read(const void *offsets, size_t size, unsigned int minor,
 		       struct python_layout *ret, struct error *err)
 {
-	const struct offsets_places *at =
-	    minor == PYTHON_MINOR_OFFSETS ? &places_3_13 : &places_3_14;
+	const struct offsets_places *at;
 	struct python_layout l = {.kind = KILN_PYTHON_SHIM, .shim_owner = 3};
 	struct reader r = {.c = cursor_of(offsets, size)};
 	uint64_t version;
 
+	if (minor < PYTHON_MINOR_OFFSETS || minor > PYTHON_MINOR_MAX)
+		return error_set(err, -ENOTSUP, "3.%u is not known", minor);
+	at = &places[minor - PYTHON_MINOR_OFFSETS];
 	if (size < WORD || memcmp(offsets, "xdebugpy", WORD) != 0)
 		return -EAGAIN;
 	cursor_seek(&r.c, WORD);

@@ -24,7 +24,7 @@ struct wanted {
 
 struct probe {
 	struct python_image *p;
-	uint64_t eval_size, version, getter;
+	uint64_t eval_size, version, getter, bound_getter;
 	uint64_t tail_start, tail_end, tail_bytes; /* 3.14's functions for each instruction */
 	bool has_symtab;
 };
@@ -48,6 +48,7 @@ static uint64_t *place_of(struct probe *b, const char *name)
 	    {"_PyThreadState_GetCurrent", &b->getter},
 	    {"PyThreadState_GetUnchecked", &b->getter},
 	    {"_PyThreadState_UncheckedGet", &b->getter},
+	    {"PyGILState_GetThisThreadState", &b->bound_getter},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
@@ -238,39 +239,38 @@ static int32_t distance(const uint8_t *p)
  * the thread pointer, by a word that has the distance, or by a pair {module, offset} (Drepper, "ELF
  * Handling For Thread-Local Storage", x86-64).
  */
-static void find_variable(struct probe *b, const struct image *image)
+static void find_variable(const struct image *image, uint64_t getter, struct python_variable *ret)
 {
 	static const uint8_t from_fs[] = {0x64, 0x48, 0x8b, 0x04, 0x25}; /* mov %fs:d, %rax */
-	struct cursor c = image_at_vaddr(image, b->getter);
+	struct cursor c = image_at_vaddr(image, getter);
 	uint8_t code[GETTER_BYTES + 16] = {0};
-	struct python_image *p = b->p;
 
-	if (!b->getter || c.bad)
+	if (!getter || c.bad)
 		return;
 	memcpy(code, c.data + c.pos, MIN(cursor_left(&c), GETTER_BYTES));
 	for (size_t i = 0; i < GETTER_BYTES - 16; i++) {
 		const uint8_t *at = code + i;
 
 		if (memcmp(at, from_fs, sizeof(from_fs)) == 0) {
-			p->tls = PYTHON_TLS_STATIC;
-			p->tls_offset = distance(at + 5);
+			ret->tls = PYTHON_TLS_STATIC;
+			ret->offset = distance(at + 5);
 			/* mov %fs:0, %rax and then lea or mov d(%rax), %rax */
-			if (!p->tls_offset && at[9] == 0x48 && (at[10] == 0x8d || at[10] == 0x8b) &&
+			if (!ret->offset && at[9] == 0x48 && (at[10] == 0x8d || at[10] == 0x8b) &&
 			    at[11] == 0x80)
-				p->tls_offset = distance(at + 12);
+				ret->offset = distance(at + 12);
 			return;
 		}
 		/* mov d(%rip), %rax; mov %fs:(%rax), %rax */
 		if (at[0] == 0x48 && at[1] == 0x8b && at[2] == 0x05 && at[7] == 0x64 &&
 		    at[8] == 0x48 && at[9] == 0x8b && at[10] == 0x00) {
-			p->tls = PYTHON_TLS_INDIRECT;
-			p->tls_slot = b->getter + i + 7 + (uint64_t)(int64_t)distance(at + 3);
+			ret->tls = PYTHON_TLS_INDIRECT;
+			ret->slot = getter + i + 7 + (uint64_t)(int64_t)distance(at + 3);
 			return;
 		}
 		/* data16 lea d(%rip), %rdi, for __tls_get_addr */
 		if (at[0] == 0x66 && at[1] == 0x48 && at[2] == 0x8d && at[3] == 0x3d) {
-			p->tls = PYTHON_TLS_MODULE;
-			p->tls_slot = b->getter + i + 8 + (uint64_t)(int64_t)distance(at + 4);
+			ret->tls = PYTHON_TLS_MODULE;
+			ret->slot = getter + i + 8 + (uint64_t)(int64_t)distance(at + 4);
 			return;
 		}
 	}
@@ -316,7 +316,9 @@ static int fill(struct probe *b, const struct image *image, struct error *err)
 		return error_set(err, -ENOTSUP, "CPython 3.%u without the symbol _PyRuntime",
 				 b->p->minor);
 	if (b->p->minor >= 12)
-		find_variable(b, image);
+		find_variable(image, b->getter, &b->p->running);
+	if (b->p->minor >= 15)
+		find_variable(image, b->bound_getter, &b->p->bound);
 	find_ranges(b, image);
 	return 0;
 }

@@ -11,9 +11,10 @@
 
 enum {
 	PYTHON_MINOR_MIN = 6,
-	PYTHON_MINOR_MAX = 14,
+	PYTHON_MINOR_MAX = 15,
 	PYTHON_MINOR_OFFSETS = 13, /* from here on the process has a table of its own offsets */
-	PYTHON_OFFSETS_BYTES = 648,
+	PYTHON_OFFSETS_BYTES = 744,
+	PYTHON_OFFSETS_BYTES_TO_3_14 = 648,
 	PYTHON_STRING_MAX = 2048,	 /* characters of a name or path; the rest is cut off */
 	PYTHON_LINE_TABLE_MAX = 1 << 20, /* bytes */
 };
@@ -49,8 +50,14 @@ const struct python_layout *python_layout_of(unsigned int minor);
 int python_layout_read(const void *offsets, size_t size, unsigned int minor,
 		       struct python_layout *ret, struct error *err) _must_check_;
 
-/* Where the pointer to the state that runs is, among the thread's own variables (3.12 on). */
+/* Where one of a thread's own variables is. */
 enum python_tls { PYTHON_TLS_NONE, PYTHON_TLS_STATIC, PYTHON_TLS_MODULE, PYTHON_TLS_INDIRECT };
+
+struct python_variable {
+	enum python_tls tls;
+	uint64_t slot;	/* MODULE: of a module id and an offset; INDIRECT: of an offset */
+	int64_t offset; /* STATIC */
+};
 
 /* What a file has; addresses are ELF virtual ones, 0: not there. */
 struct python_image {
@@ -62,9 +69,8 @@ struct python_image {
 	uint64_t key;	    /* autoTLSkey (3.6) */
 	uint64_t code_type; /* PyCode_Type */
 	uint64_t eval;
-	enum python_tls tls;
-	uint64_t tls_slot;  /* MODULE: of a module id and an offset; INDIRECT: of an offset */
-	int64_t tls_offset; /* STATIC */
+	struct python_variable running; /* the state that runs (3.12 on) */
+	struct python_variable bound;	/* PyGILState's (3.15) */
 };
 
 int python_probe(const struct image *image, struct runtime_image **ret,

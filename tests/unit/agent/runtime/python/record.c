@@ -3,7 +3,8 @@
  * Records what the walk and the names of one thread of a Python process are made of, so that a
  * version can be tested without its interpreter: record PID THREAD-POINTER. Writes to standard
  * output the facts of the file, the frames as found, and each piece of memory that was read:
- *   image MINOR BIAS RUNTIME CURRENT INTERPS KEY CODE_TYPE EVAL TLS TLS_SLOT TLS_OFFSET
+ *   image MINOR BIAS RUNTIME CURRENT INTERPS KEY CODE_TYPE EVAL RUNNING BOUND
+ *     RUNNING, BOUND: where a variable of the thread's own is: TLS SLOT OFFSET
  *   thread ADDRESS
  *   frame LINE START-LINE NAME FILE        (without its directory)
  *   memory ADDRESS HEX
@@ -96,6 +97,11 @@ static void write_memory(void)
 	}
 }
 
+static void print_variable(const struct python_variable *v)
+{
+	printf(" %d %#llx %lld", v->tls, (unsigned long long)v->slot, (long long)v->offset);
+}
+
 int main(int argc, char **argv)
 {
 	struct runtime_target target = {.memory = memory};
@@ -120,12 +126,14 @@ int main(int argc, char **argv)
 		fprintf(stderr, "attach: %s %s\n", strerror(-r), err.message);
 		return 1;
 	}
-	printf("image %u %#llx %#llx %#llx %#llx %#llx %#llx %#llx %d %#llx %lld\n", p->minor,
+	printf("image %u %#llx %#llx %#llx %#llx %#llx %#llx %#llx", p->minor,
 	       (unsigned long long)target.bias, (unsigned long long)p->runtime,
 	       (unsigned long long)p->current, (unsigned long long)p->interps,
 	       (unsigned long long)p->key, (unsigned long long)p->code_type,
-	       (unsigned long long)p->eval, p->tls, (unsigned long long)p->tls_slot,
-	       (long long)p->tls_offset);
+	       (unsigned long long)p->eval);
+	print_variable(&p->running);
+	print_variable(&p->bound);
+	printf("\n");
 	for (size_t i = 0; i < p->base.n_ranges; i++)
 		fprintf(stderr, "%s: code %#llx-%#llx\n", p->base.version,
 			(unsigned long long)p->base.ranges[i].start,

@@ -46,16 +46,18 @@ struct runtime_target recording_target(struct recording *r)
 static bool parse_image(struct recording *r, const char *line)
 {
 	struct python_image *p = &r->image;
-	int tls;
+	int running, bound = PYTHON_TLS_NONE;
 
 	p->base.ops = &python_ops;
 	if (sscanf(line,
 		   "image %u %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64
-		   " %" SCNx64 " %d %" SCNx64 " %" SCNd64,
+		   " %" SCNx64 " %d %" SCNx64 " %" SCNd64 " %d %" SCNx64 " %" SCNd64,
 		   &p->minor, &r->bias, &p->runtime, &p->current, &p->interps, &p->key,
-		   &p->code_type, &p->eval, &tls, &p->tls_slot, &p->tls_offset) != 11)
+		   &p->code_type, &p->eval, &running, &p->running.slot, &p->running.offset, &bound,
+		   &p->bound.slot, &p->bound.offset) < 11)
 		return false;
-	p->tls = (enum python_tls)tls;
+	p->running.tls = (enum python_tls)running;
+	p->bound.tls = (enum python_tls)bound;
 	return true;
 }
 
