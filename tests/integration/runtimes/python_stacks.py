@@ -5,8 +5,10 @@ import glob
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
+import tempfile
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 EVAL = re.compile(r"_PyEval_EvalFrameDefault(\.cold)?")
@@ -25,11 +27,28 @@ def interpreters():
     return dict(sorted(found.items(), key=lambda item: [int(n) for n in re.findall(r"\d+", item[0])]))
 
 
-class Program:
-    """python_work.py under an interpreter, or another program that says as much of itself."""
+def next_release():
+    """The root directory with the interpreters of Debian's next release, fetched when it is missing, and None; or None
+    and why it cannot be had."""
+    script = os.path.join(HERE, "..", "..", "..", "hack", "lib", "python.sh")
+    done = subprocess.run([script], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode == 77:
+        return None, done.stderr.strip()
+    if done.returncode:
+        raise RuntimeError(f"{script}: {done.stderr[-500:]}")
+    return done.stdout.strip(), None
 
-    def __init__(self, program, *arguments, env=None):
+
+class Program:
+    """python_work.py under an interpreter, or another program that says as much of itself; in ROOT as chroot has it."""
+
+    def __init__(self, program, *arguments, env=None, root=None):
         script = [os.path.join(HERE, "python_work.py")] if re.search("python3[^/]*$", program) else []
+        self.inside = None
+        if root:
+            self.inside = tempfile.mkdtemp(dir=os.path.join(root, "tmp"))
+            script = [os.path.relpath(shutil.copy(path, self.inside), root) for path in script]
+            program, script = "chroot", [root, program, *("/" + path for path in script)]
         self.process = subprocess.Popen([program, *script, *arguments], stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})},
                                         start_new_session=True,
@@ -51,6 +70,8 @@ class Program:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self.process.stdout.close()
+        if self.inside:
+            shutil.rmtree(self.inside)
 
     def __enter__(self):
         return self
@@ -127,8 +148,9 @@ def linear(frames, chain, file):
     return len(frames) == len(chain)
 
 
-def config(hz=97, seconds=2, more=""):
-    """Of an agent that prints names, files and lines."""
+def config(hz=97, seconds=2, more="", port=0):
+    """Of an agent that prints names, files and lines, and has its metrics at PORT when one is given."""
+    health = f'extensions:\n  health_check: {{endpoint: "127.0.0.1:{port}"}}' if port else ""
     return f"""
 receivers:
   profiling:
@@ -136,9 +158,11 @@ receivers:
     reporter_interval: {seconds}s
     unwind_table_memory_mib: 96
 {more}
+{health}
 exporters:
   debug: {{export_function_file: true, ignore_profiles_without_container_id: false}}
 service:
+  extensions: [{"health_check" if port else ""}]
   pipelines:
     profiles: {{receivers: [profiling], exporters: [debug]}}
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Python's interpreters of this machine under the agent: what a sample shows is what the program does.
-usage: test_python.py [chains|special]   (exit 77: no interpreter)"""
+usage: test_python.py [chains|special|3.MINOR]   (exit 77: no interpreter)"""
 import collections
 import contextlib
 import json
@@ -22,6 +22,7 @@ BETWEEN = 0.01  # of the samples may be taken on the way to a chain's leaf or ba
 SPECIAL = 0.95  # of processes that start, fork and load meanwhile
 NOT_READ = "cut: [python: not read yet]"
 BEFORE = {NOT_READ, "cut: [incomplete: no unwind table]", "cut: [incomplete: process not known]"}
+PORT = 13900 + os.getpid() % 90
 PROGRAMS = os.environ.get("KILN_RUNTIME_PROGRAMS", "")
 WORK = os.path.join(python_stacks.HERE, "python_work.py")
 
@@ -78,10 +79,11 @@ def chains():
     return sum((chains_of({version: found[version] for version in group}) for group in groups), [])
 
 
-def chains_of(found):
+def chains_of(found, *arguments, root=None):
     problems = []
     with contextlib.ExitStack() as stack:
-        programs = {version: stack.enter_context(python_stacks.Program(python)) for version, python in found.items()}
+        programs = {version: stack.enter_context(python_stacks.Program(python, *arguments, root=root))
+                    for version, python in found.items()}
         pids = sum((["--pid", p.pid] for p in programs.values()), [])
         with agent.Agent(*pids, config=python_stacks.config()) as a:
             text = run_until_seen(a, [p.pid for p in programs.values()], 10)
@@ -89,6 +91,16 @@ def chains_of(found):
     for version, program in programs.items():
         problems += judge(version, [s for s in samples if s.pid == program.pid], program.said)
     return problems
+
+
+def next_release(version):
+    """An interpreter of Debian's next release, which this machine does not have installed."""
+    root, why = python_stacks.next_release()
+    if not root:
+        print(f"SKIPPED: CPython {version}: {why}")
+        return None
+    python = f"/usr/bin/python{version}"
+    return chains_of({version: python}, root=root) + chains_of({f"{version} threads": python}, "--thread", root=root)
 
 
 class Short(threading.Thread):
@@ -170,7 +182,7 @@ def special():
                python_stacks.python_frames(s) for s in samples):
         problems.append("exec: no Python's frames of the program that it became")
     print(f"{short.n} short processes")
-    return problems + toggle(newest)
+    return problems + toggle(newest) + (unknown(found["debian"]) if "debian" in found else [])
 
 
 def starting(sample):
@@ -245,10 +257,46 @@ def toggle(python):
     return problems
 
 
+def unknown(python):
+    """A version that is not known yet: the interpreter that says so of itself has its native frames, whole, and log and
+    metrics say that it is not supported."""
+    with open(python, "rb") as f:
+        file = f.read()
+    version = int(subprocess.check_output([python, "-c", "import sys; print(sys.hexversion)"]))
+    with tempfile.TemporaryDirectory(prefix="kiln-test-") as directory:
+        newer = os.path.join(directory, "python3.99")
+        with open(newer, "wb") as f:
+            f.write(file.replace(version.to_bytes(4, "little"), bytes([0xf0, 0, 99, 3])))
+        os.chmod(newer, 0o755)
+        with python_stacks.Program(newer, "recursion", env={"PYTHONHOME": "/usr"}) as p:
+            with agent.Agent("--pid", p.pid, config=python_stacks.config(port=PORT)) as a:
+                time.sleep(6)
+                counted = agent.metrics(f"http://127.0.0.1:{PORT}/metrics")
+                if a.stop():
+                    raise RuntimeError(a.stderr()[-500:])
+                samples, said = a.samples(), a.stderr()
+    total = sum(s.value for s in samples)
+    whole = sum(s.value for s in samples if {kind for kind, _ in s.frames} <= {"native", "kernel"} and
+                s.user[-1] in python_stacks.ROOTS)
+    print(f"{'unknown':12} {total:6} samples, {whole / max(total, 1):8.2%} of native frames from the root on")
+    problems = []
+    if total < 40 or whole < COMPLETE * total - 4:  # the first ones come before the unwind tables
+        problems.append(f"unknown: {whole} of {total} samples are whole: {samples[-1].frames if samples else []}")
+    if not re.search(r"python3\.99: only its native frames are shown: CPython 3\.99: want 3\.6 to 3\.\d+", said):
+        problems.append(f"unknown: {said[-500:]}")
+    if counted['kiln_runtime_attach_total{result="unsupported"}'] != 1:
+        problems.append("unknown: not counted as unsupported")
+    return problems
+
+
 def main():
-    if not python_stacks.interpreters():
+    what = sys.argv[1] if len(sys.argv) > 1 else "chains"
+    if what.startswith("3."):
+        problems = next_release(what)
+    else:
+        problems = {"chains": chains, "special": special}[what]() if python_stacks.interpreters() else None
+    if problems is None:
         return 77
-    problems = {"chains": chains, "special": special}[sys.argv[1] if len(sys.argv) > 1 else "chains"]()
     for problem in problems:
         print(f"FAILED: {problem}")
     return 1 if problems else 0
