@@ -6,13 +6,16 @@
  * that was inlined) several, which user space tells apart. A frame is of JavaScript when the word
  * below the frame pointer is a tagged context; else that word tells its type. Whether it is
  * interpreted is told by the code it runs: V8's interpreter is entered through one built-in
- * function, InterpreterEntryTrampoline, and all other JavaScript code lies in anonymous memory.
+ * function, InterpreterEntryTrampoline, and all other JavaScript code lies in anonymous memory. A
+ * frame that deoptimization has made returns to the first instruction of another function, which
+ * goes on with the interpreter.
  *
  * The built-in functions have rules of their own (agent/elf/code_frames.h), exact at every
  * instruction. For anonymous code there are none, so at the leaf the bytes around the program
  * counter tell whether the frame is there already, or no more.
  *
- * Sources: V8 11.3 src/execution/frame-constants.h (CommonFrameConstants, StandardFrameConstants,
+ * Sources: V8 11.3 src/deoptimizer/deoptimizer.cc (DispatchBuiltinFor),
+ * src/execution/frame-constants.h (CommonFrameConstants, StandardFrameConstants,
  * UnoptimizedFrameConstants), src/execution/frames.h (StackFrame::MarkerToType).
  */
 #pragma once
@@ -331,17 +334,27 @@ KILN_INLINE int v8_is_left(struct kiln_walk *w, uint64_t pc)
 	       (entry->rule.kind != KILN_RULE_CFA || entry->rule.reg != ARCH_REG_BP);
 }
 
+/* Is the return address, TO from the interpreter's function on, that of a deoptimized frame? */
+KILN_INLINE int v8_is_entered(const struct kiln_v8 *v, uint64_t to)
+{
+	return (v->enter_either && to == (uint64_t)v->enter_either) ||
+	       (v->enter_next && to == (uint64_t)v->enter_next);
+}
+
 /*
  * A built-in function that calls has a frame, but how deep its stack is its code does not always
- * tell: some take the return address off, push arguments below, and put it back.
+ * tell: some take the return address off, push arguments below, and put it back. Deoptimization
+ * takes the whole frame off the stack while rbp still points to where it was: other frames are
+ * there by then.
  */
 KILN_INLINE void v8_leave(struct kiln_walk *w, uint64_t pc)
 {
 	const struct kiln_cache_entry *entry = env_cache(w, pc);
 	uint64_t fp = w->regs.bp, bp, caller;
 
-	if (entry && fp && v8_is_unsure(&entry->rule, w->exact) && !walk_read(w, fp, &bp) &&
-	    !walk_read(w, fp + 8, &caller) && !walk_enter(w, caller, fp + 16, bp, w->regs.bx))
+	if (entry && fp >= w->regs.sp && v8_is_unsure(&entry->rule, w->exact) &&
+	    !walk_read(w, fp, &bp) && !walk_read(w, fp + 8, &caller) &&
+	    !walk_enter(w, caller, fp + 16, bp, w->regs.bx))
 		w->stepped = 1;
 }
 
@@ -386,6 +399,8 @@ KILN_GLOBAL int v8_walk(struct kiln_walk *w)
 			w->hide_native = !v8_interpreted(w, fp);
 		else if (at < v->interpreter_frame && w->exact && w->leaf_valid)
 			w->hide_native = !v8_interpreted(w, 0);
+	} else if (!w->exact && v8_is_entered(v, at + 1)) {
+		w->hide_native = !v8_interpreted(w, fp);
 	}
 	v8_leave(w, pc);
 	return 0;

@@ -32,7 +32,12 @@ struct kiln_v8 {
 	uint16_t lengths; /* of SharedFunctionInfo: three u16, then at 8 two u32 of flags */
 	uint8_t wasm_from, wasm_to; /* frame types [from, to) */
 	uint8_t regexp;		    /* frame type; 0: has none */
-	uint8_t pad[9];
+	uint8_t pad;
+	/*
+	 * InterpreterEnterAtNextBytecode and (V8 up to 11)
+	 * BaselineOrInterpreterEnterAtNextBytecode, from `interpreter` on; 0: not there.
+	 */
+	int32_t enter_next, enter_either;
 };
 KILN_ASSERT_SIZE(kiln_v8, 32);
 

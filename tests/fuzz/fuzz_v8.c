@@ -5,6 +5,7 @@
  */
 #include "agent/runtime/v8/code.h"
 #include "agent/runtime/v8/function.h"
+#include "agent/runtime/v8/optimized.h"
 #include "agent/runtime/v8/script.h"
 
 enum { ADDRESSES = 1 << 16, STARTS = 4 };
@@ -86,6 +87,8 @@ static void read_all(const struct v8_heap *h, uint64_t object, uint32_t offset)
 {
 	static char room[1 << 16];
 	static const struct v8_bytecodes sizes = {.sizes = {{1, 2, 3, 4}, {2, 3, 4}, {4}}, .n = 4};
+	static const struct v8_opcodes opcodes = {
+	    .operands = {6, 4, 3, 3, 1, 0, 3, 3, 1, 2, 1}, .n = 11, .begin = 6};
 	struct v8_text text = {room, sizeof(room)};
 	struct v8_place places[V8_INLINE_MAX];
 	struct v8_scripts scripts = {0};
@@ -101,7 +104,10 @@ static void read_all(const struct v8_heap *h, uint64_t object, uint32_t offset)
 	(void)v8_bytecode_of(h, object, &array);
 	(void)v8_bytecode_position(h, object, offset);
 	(void)v8_baseline_offset(h, &code, object, &sizes, offset);
-	(void)v8_optimized_places(h, &code, offset, object, places);
+	for (int i = 0; i < 4; i++) {
+		code.maglev = i & 1;
+		(void)v8_optimized_places(h, &code, &opcodes, offset, i & 2, object, places);
+	}
 	(void)v8_code_find(h, object + offset, &hint, &code);
 	v8_scripts_done(&scripts);
 }

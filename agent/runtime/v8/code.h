@@ -22,7 +22,7 @@ struct v8_bytecodes {
 struct v8_code {
 	uint64_t object;      /* Code */
 	uint64_t start, size; /* of its instructions */
-	bool baseline;
+	bool baseline, maglev;
 };
 
 /* A place in source, and the function that it is in. */
@@ -44,9 +44,3 @@ int32_t v8_bytecode_position(const struct v8_heap *h, uint64_t array, uint32_t o
  */
 int32_t v8_baseline_offset(const struct v8_heap *h, const struct v8_code *code, uint64_t array,
 			   const struct v8_bytecodes *sizes, uint32_t offset);
-/*
- * The places at OFFSET of optimized CODE of the function SHARED, innermost first, at least one and
- * at most V8_INLINE_MAX.
- */
-size_t v8_optimized_places(const struct v8_heap *h, const struct v8_code *code, uint32_t offset,
-			   uint64_t shared, struct v8_place ret[V8_INLINE_MAX]);

@@ -3,10 +3,12 @@
 #pragma once
 
 #include "agent/runtime/v8/code.h"
+#include "agent/runtime/v8/deopt.h"
 #include "bpf/v8_types.h"
 
 struct v8_image {
 	struct v8_layout layout;
 	struct v8_bytecodes bytecodes;
 	struct kiln_v8 kernel;
+	struct v8_opcodes opcodes;
 };

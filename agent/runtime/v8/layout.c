@@ -192,8 +192,13 @@ static const struct {
     {"v8_Default_embedded_blob_code_", offsetof(struct v8_places, builtins)},
     {"v8_Default_embedded_blob_code_size_", offsetof(struct v8_places, builtins_size)},
     {"Builtins_InterpreterEntryTrampoline", offsetof(struct v8_places, interpreter)},
+    {"Builtins_InterpreterEnterAtNextBytecode", offsetof(struct v8_places, enter_next)},
+    {"Builtins_BaselineOrInterpreterEnterAtNextBytecode", offsetof(struct v8_places, enter_either)},
     {"_ZN2v88internal11interpreter9Bytecodes14kBytecodeSizesE",
      offsetof(struct v8_places, bytecode_sizes)},
+    /* A static array in a function of that name. */
+    {"_ZZN2v88internal29TranslationOpcodeOperandCountENS0_17TranslationOpcodeEE6counts",
+     offsetof(struct v8_places, opcodes)},
 };
 
 static void take_symbol(const struct image *image, const char *name, uint64_t vaddr, uint64_t size,

@@ -49,7 +49,8 @@ struct v8_symbol {
 /* Where the built-in functions and tables of the file are. */
 struct v8_places {
 	struct v8_symbol version[4]; /* major, minor, build, patch */
-	struct v8_symbol builtins, builtins_size, interpreter, bytecode_sizes;
+	struct v8_symbol builtins, builtins_size, interpreter, bytecode_sizes, opcodes;
+	struct v8_symbol enter_next, enter_either; /* the interpreter, from deoptimized code on */
 };
 
 /*

@@ -6,11 +6,13 @@
  */
 #include "agent/runtime/v8/function.h"
 #include "agent/runtime/v8/image.h"
+#include "agent/runtime/v8/optimized.h"
 #include "agent/runtime/v8/script.h"
 
 enum {
 	INTERPRETER_MAX = 1 << 16, /* bytes of InterpreterEntryTrampoline */
 	BUILTINS_MAX = 64 << 20,
+	V8_OPCODES_MIN = 1204, /* whose deoptimization data is known */
 };
 
 struct v8_state {
@@ -61,6 +63,18 @@ static void read_bytecodes(const struct image *image, const struct v8_symbol *s,
 	ret->n = (uint32_t)n;
 }
 
+/* What is not known is 0, and then the lines of calls in Maglev's code are those of its tables. */
+static void read_opcodes(const struct image *image, const struct v8_symbol *s,
+			 const struct v8_layout *l, struct v8_opcodes *ret)
+{
+	struct cursor c;
+
+	if (!s->name || l->major * 100 + l->minor < V8_OPCODES_MIN)
+		return;
+	c = image_at_vaddr(image, s->vaddr);
+	(void)v8_opcodes_init(ret, cursor_sub(&c, s->size));
+}
+
 static void tell_kernel(const struct v8_layout *l, struct kiln_v8 *k)
 {
 	k->shared = (uint16_t)l->function_shared;
@@ -68,6 +82,13 @@ static void tell_kernel(const struct v8_layout *l, struct kiln_v8 *k)
 	k->wasm_from = (uint8_t)l->frame_wasm;
 	k->wasm_to = (uint8_t)l->frame_wasm_end;
 	k->regexp = (uint8_t)l->frame_regexp;
+}
+
+static int32_t from_interpreter(const struct v8_places *p, const struct v8_symbol *s)
+{
+	int64_t distance = (int64_t)(s->vaddr - p->interpreter.vaddr);
+
+	return s->name && distance == (int32_t)distance ? (int32_t)distance : 0;
 }
 
 static void v8_forget(struct runtime_image *ri)
@@ -98,7 +119,10 @@ static int v8_probe(const struct image *image, struct runtime_image **ret, struc
 	    size > BUILTINS_MAX)
 		return error_set(err, -ENOTSUP, "V8's built-in functions have no size");
 	read_bytecodes(image, &places.bytecode_sizes, &v->bytecodes);
+	read_opcodes(image, &places.opcodes, &v->layout, &v->opcodes);
 	tell_kernel(&v->layout, &v->kernel);
+	v->kernel.enter_next = from_interpreter(&places, &places.enter_next);
+	v->kernel.enter_either = from_interpreter(&places, &places.enter_either);
 	ri->ops = &v8_ops;
 	snprintf(ri->version, sizeof(ri->version), "%d.%d.%d.%d", v->layout.major, v->layout.minor,
 		 v->layout.build, v->layout.patch);
@@ -184,7 +208,7 @@ static int add_symbol(struct v8_state *s, const struct v8_heap *h, const struct 
 
 /* The places of machine code at PC. */
 static size_t code_places(struct v8_state *s, const struct v8_heap *h, uint64_t shared, uint64_t pc,
-			  struct v8_place places[V8_INLINE_MAX])
+			  bool returns, struct v8_place places[V8_INLINE_MAX])
 {
 	struct v8_code code;
 	uint64_t array;
@@ -194,7 +218,8 @@ static size_t code_places(struct v8_state *s, const struct v8_heap *h, uint64_t 
 	if (v8_code_find(h, pc, &s->code_map, &code) < 0)
 		return 1;
 	if (!code.baseline)
-		return v8_optimized_places(h, &code, (uint32_t)(pc - code.start), shared, places);
+		return v8_optimized_places(h, &code, &s->image->opcodes,
+					   (uint32_t)(pc - code.start), returns, shared, places);
 	if (v8_bytecode_of(h, shared, &array) < 0)
 		return 1;
 	offset =
@@ -249,8 +274,10 @@ static int v8_symbolize(void *state, const struct target_memory *memory, const u
 		return stub_symbol(value, ret);
 	if (check_cookie(&h, address, KILN_V8_COOKIE(words[1])) < 0)
 		return -EFAULT;
-	n = kind == KILN_V8_BYTECODE ? bytecode_places(&h, address, value, places)
-				     : code_places(s, &h, address, value, places);
+	n = kind == KILN_V8_BYTECODE
+		? bytecode_places(&h, address, value, places)
+		: code_places(s, &h, address, value, KILN_FRAME_FLAGS(words[0]) & KILN_V8_RETURN,
+			      places);
 	for (size_t i = 0; i < n && r == 0; i++)
 		r = add_symbol(s, &h, &places[i], &text, ret);
 	/* Of a text that is full what fits is told. */

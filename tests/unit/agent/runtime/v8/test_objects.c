@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "agent/runtime/v8/code.h"
+#include "agent/runtime/v8/deopt.h"
 #include "agent/runtime/v8/script.h"
 
 enum { HEAP = 0x10000, HEAP_SIZE = 1 << 16 };
@@ -282,6 +283,31 @@ static void positions_of_v8_14_have_flags_below_the_offset(void **state)
 	assert_int_equal(v8_bytecode_position(&h, array, 11), 74);
 }
 
+/* As V8 13.6 has it, up to its last opcode. */
+static const uint32_t opcodes_13_6[] = {6, 4, 3, 3, 2, 1, 3, 4, 3, 3, 3, 1, 0, 0, 3, 3, 1, 1, 2, 1};
+
+static void a_table_of_opcodes_is_taken_when_it_is_one(void **state)
+{
+	uint32_t table[ARRAY_SIZE(opcodes_13_6)];
+	struct v8_opcodes o = {0};
+
+	assert_int_equal(v8_opcodes_init(&o, cursor_of(opcodes_13_6, sizeof(opcodes_13_6))), 0);
+	assert_int_equal(o.n, ARRAY_SIZE(opcodes_13_6));
+	assert_int_equal(o.begin, 14);
+	assert_int_equal(o.operands[0], 6);
+	/* Of another order, as that of V8 up to 12. */
+	memcpy(table, opcodes_13_6, sizeof(table));
+	table[0] = 1;
+	table[1] = 0;
+	assert_int_equal(v8_opcodes_init(&o, cursor_of(table, sizeof(table))), -ENOTSUP);
+	memcpy(table, opcodes_13_6, sizeof(table));
+	table[5] = UINT32_MAX;
+	assert_int_equal(v8_opcodes_init(&o, cursor_of(table, sizeof(table))), -ENOTSUP);
+	assert_int_equal(v8_opcodes_init(&o, cursor_of(table, 3)), -ENOTSUP);
+	assert_int_equal(v8_opcodes_init(&o, cursor_of(NULL, 0)), -ENOTSUP);
+	assert_int_equal(o.operands[0], 6);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -293,6 +319,7 @@ int main(void)
 	    cmocka_unit_test_setup(file_urls_are_paths, setup),
 	    cmocka_unit_test_setup(position_is_that_of_the_last_entry_before, setup),
 	    cmocka_unit_test_setup(positions_of_v8_14_have_flags_below_the_offset, setup),
+	    cmocka_unit_test(a_table_of_opcodes_is_taken_when_it_is_one),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

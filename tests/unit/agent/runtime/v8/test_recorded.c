@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The walker and the names over recordings of program.js, one for each major version of Node.js:
- * data/NN-KIND.rec was made by record_v8, and must give what is written here. Then the same with
- * bytes of it changed: whatever comes of it, it ends.
+ * The walker and the names over recordings of program.js, one for each major version of Node.js,
+ * of program_calls.js and program_given_up.js: data/NN-KIND.rec was made by record_v8, and must
+ * give what is written here. Then the same with bytes of it changed: whatever comes of it, it ends.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -37,6 +37,37 @@ static const char *const names[] = {
     "16-baseline", "18-baseline", "20-baseline", "22-baseline", "24-baseline", "26-baseline",
 };
 
+/* Of program_given_up.js: optimized code that is given up, and a frame that deoptimization has
+ * made. */
+static const char *const given_up[] = {
+    "leaf program_given_up.js:9\n",
+    "(anonymous) program_given_up.js:19\n",
+    "(anonymous) :3\n",
+    "middle program_given_up.js:25\n",
+    "outer program_given_up.js:32\n",
+    "top program_given_up.js:39\n",
+    NULL,
+};
+
+static const char *const names_given_up[] = {"16-given-up", "20-given-up", "22-given-up",
+					     "24-given-up"};
+
+/* Maglev (--maglev --no-turbofan), the innermost function called or inlined. */
+static const struct {
+	const char *name, *stack[5];
+} maglev[] = {
+    {"22-maglev",
+     {"leaf program_calls.js:", "middle program_calls.js:20\n", "loop program_calls.js:36\n",
+      "top program_calls.js:45\n"}},
+    {"24-maglev",
+     {"leaf program_calls.js:", "middle program_calls.js:20\n", "loop program_calls.js:36\n",
+      "top program_calls.js:45\n"}},
+    {"22-maglev-inner",
+     {"inner program_calls.js:", "loop program_calls.js:37\n", "top program_calls.js:45\n"}},
+    {"24-maglev-inner",
+     {"inner program_calls.js:", "loop program_calls.js:37\n", "top program_calls.js:45\n"}},
+};
+
 static struct world *load(const char *name)
 {
 	char path[256];
@@ -64,6 +95,68 @@ static void stack_has_every_frame_with_name_file_and_line(void **state)
 		assert_null(strstr(out, "?\n"));
 		assert_null(strstr(out, "missing"));
 	}
+}
+
+static bool has(const char *text, const char *const *lines)
+{
+	for (; text && *lines; lines++) {
+		text = strstr(text, *lines);
+		text = text ? text + strlen(*lines) : NULL;
+	}
+	return text;
+}
+
+/* The tables of positions are wrong in what Maglev makes of a loop. */
+static void callers_in_maglev_code_are_at_their_calls(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(maglev); i++) {
+		_cleanup_(world_freep) struct world *w = load(maglev[i].name);
+
+		world_stack(w, out, sizeof(out));
+		if (!has(out, maglev[i].stack))
+			fail_msg("node %s:\n%s", maglev[i].name, out);
+		assert_null(strstr(out, "?\n"));
+		/* A build that does not say how its translations are read. */
+		w->image.opcodes.n = 0;
+		world_stack(w, out, sizeof(out));
+		assert_non_null(strstr(out, maglev[i].stack[0]));
+		assert_null(strstr(out, "?\n"));
+	}
+}
+
+static void code_that_is_given_up_on_the_stack_has_all_its_functions(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(names_given_up); i++) {
+		_cleanup_(world_freep) struct world *w = load(names_given_up[i]);
+
+		world_stack(w, out, sizeof(out));
+		if (!has(out, given_up))
+			fail_msg("node %s:\n%s", names_given_up[i], out);
+	}
+}
+
+/* As deoptimization leaves it: the frame is gone, and rbp still points to where it was. */
+static void a_frame_pointer_below_the_stack_pointer_is_not_followed(void **state)
+{
+	_cleanup_(world_freep) struct world *w = load("22");
+	struct world_rule *in = NULL;
+	uint64_t frame[2], bp = w->leaf[ARCH_REG_SP] - 64;
+
+	for (uint32_t i = 0; i < w->n_rules && !in; i++)
+		if (w->rules[i].known && (w->rules[i].rule.flags & KILN_RULE_RUNTIME) &&
+		    w->rules[i].rule.kind == KILN_RULE_CFA)
+			in = &w->rules[i];
+	assert_non_null(in);
+	in->rule.kind = KILN_RULE_INVALID;
+	frame[0] = bp;
+	frame[1] = in->pc + 1;
+	world_put(w, bp, frame, sizeof(frame));
+	world_put(w, bp, frame, 8);
+	world_put(w, bp + 8, frame + 1, 8);
+	w->leaf[ARCH_REG_PC] = in->pc;
+	w->leaf[ARCH_REG_BP] = bp;
+	world_stack(w, out, sizeof(out));
+	assert_int_not_equal(w->end, KILN_END_DEPTH);
 }
 
 /*
@@ -148,29 +241,36 @@ static uint64_t next_random(uint64_t *seed)
 	return *seed >> 33;
 }
 
+static void forge(const char *name, const char *leaf, uint64_t seed)
+{
+	_cleanup_(world_freep) struct world *w = load(name);
+
+	for (int round = 0; round < 200; round++) {
+		uint32_t at = (uint32_t)(next_random(&seed) % w->n_reads);
+		struct world_read *r = &w->reads[at];
+		uint8_t before, *p;
+
+		if (r->at == UINT32_MAX)
+			continue;
+		p = w->bytes + r->at + next_random(&seed) % r->len;
+		before = *p;
+		*p = (uint8_t)next_random(&seed);
+		world_stack(w, out, sizeof(out));
+		*p = before;
+	}
+	/* And it is what it was. */
+	world_stack(w, out, sizeof(out));
+	assert_non_null(strstr(out, leaf));
+}
+
 static void forged_memory_harms_nothing(void **state)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		_cleanup_(world_freep) struct world *w = load(names[i]);
-		uint64_t seed = i + 1;
-
-		for (int round = 0; round < 200; round++) {
-			uint32_t at = (uint32_t)(next_random(&seed) % w->n_reads);
-			struct world_read *r = &w->reads[at];
-			uint8_t before, *p;
-
-			if (r->at == UINT32_MAX)
-				continue;
-			p = w->bytes + r->at + next_random(&seed) % r->len;
-			before = *p;
-			*p = (uint8_t)next_random(&seed);
-			world_stack(w, out, sizeof(out));
-			*p = before;
-		}
-		/* And it is what it was. */
-		world_stack(w, out, sizeof(out));
-		assert_non_null(strstr(out, expected[0]));
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		forge(names[i], expected[0], i + 1);
+	for (size_t i = 0; i < ARRAY_SIZE(maglev); i++)
+		forge(maglev[i].name, maglev[i].stack[0], i + 1);
+	for (size_t i = 0; i < ARRAY_SIZE(names_given_up); i++)
+		forge(names_given_up[i], given_up[0], i + 1);
 }
 
 /* The cookie: another function lies where this one was. */
@@ -205,6 +305,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(stack_has_every_frame_with_name_file_and_line),
+	    cmocka_unit_test(callers_in_maglev_code_are_at_their_calls),
+	    cmocka_unit_test(code_that_is_given_up_on_the_stack_has_all_its_functions),
+	    cmocka_unit_test(a_frame_pointer_below_the_stack_pointer_is_not_followed),
 	    cmocka_unit_test(an_interpreted_function_that_has_left_is_not_taken_for_its_caller),
 	    cmocka_unit_test(native_frames_are_whole_when_nothing_is_known_of_v8),
 	    cmocka_unit_test(forged_memory_harms_nothing),

@@ -84,6 +84,24 @@ int world_memory(void *arg, uint64_t address, void *dst, size_t len)
 	return 0;
 }
 
+void world_put(struct world *w, uint64_t address, const void *src, size_t len)
+{
+	const uint8_t *from = src;
+	struct world_read *r;
+
+	for (uint32_t i = 0; i < w->n_reads; i++)
+		for (size_t k = 0; k < len && w->reads[i].at != UINT32_MAX; k++)
+			if (address + k - w->reads[i].address < w->reads[i].len)
+				w->bytes[w->reads[i].at + (address + k - w->reads[i].address)] =
+				    from[k];
+	if (w->n_reads == WORLD_READS_MAX || len > BYTES_MAX - w->n_bytes)
+		return;
+	r = &w->reads[w->n_reads++];
+	*r = (struct world_read){.address = address, .len = (uint32_t)len, .at = w->n_bytes};
+	memcpy(w->bytes + w->n_bytes, src, len);
+	w->n_bytes += (uint32_t)len;
+}
+
 /* ---- the walk's environment ------------------------------------------------------------------
  */
 
@@ -250,15 +268,15 @@ int world_load(const char *path, struct world **ret)
 	if (!f || !w)
 		return -errno;
 	if (fread(head, sizeof(head), 1, f) != 1 || head[0] != MAGIC ||
-	    head[1] != sizeof(w->image) || head[2] > WORLD_READS_MAX || head[3] > WORLD_RULES_MAX ||
+	    head[1] > sizeof(w->image) || head[2] > WORLD_READS_MAX || head[3] > WORLD_RULES_MAX ||
 	    head[4] > WORLD_MAPS_MAX || head[5] > BYTES_MAX)
 		return -EBADMSG;
 	w->n_reads = head[2];
 	w->n_rules = head[3];
 	w->n_maps = head[4];
 	w->n_bytes = head[5];
-	if (fread(&w->image, sizeof(w->image), 1, f) != 1 ||
-	    fread(w->leaf, sizeof(w->leaf), 1, f) != 1 ||
+	/* What is known of an image may have grown since. */
+	if (fread(&w->image, head[1], 1, f) != 1 || fread(w->leaf, sizeof(w->leaf), 1, f) != 1 ||
 	    fread(w->reads, sizeof(*w->reads), w->n_reads, f) != w->n_reads ||
 	    fread(w->rules, sizeof(*w->rules), w->n_rules, f) != w->n_rules ||
 	    fread(w->maps, sizeof(*w->maps), w->n_maps, f) != w->n_maps ||

@@ -46,6 +46,8 @@ struct world *world_free(struct world *w);
 DEFINE_CLEANUP(struct world *, world_free)
 /* As struct target_memory's. */
 int world_memory(void *arg, uint64_t address, void *dst, size_t len);
+/* From now on these bytes are at ADDRESS, in whatever was read. */
+void world_put(struct world *w, uint64_t address, const void *src, size_t len);
 /* Walks from the leaf on and names the frames, a line each: "NAME FILE:LINE", or "native PC". */
 void world_stack(struct world *w, char *out, size_t size);
 int world_save(const struct world *w, const char *path);

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sources: V8 src/codegen/source-position-table.cc (pairs of variable-length integers: code offset
+ * delta, negative for expressions or from V8 14 on above two flags, and position delta),
+ * src/codegen/source-position.h (position + 1 in 30 bits from bit 1 on, inlining id + 1 in 16 bits
+ * from bit 31 on).
+ */
+#include "agent/runtime/v8/positions.h"
+
+/* 7 bits a byte, lowest first; the lowest bit turns the rest over (zig-zag). */
+static int64_t cursor_vlq(struct cursor *c)
+{
+	uint64_t v = cursor_uleb(c);
+
+	return (int64_t)(v >> 1 ^ -(v & 1));
+}
+
+/* How far the code of an entry is from that of the one before. */
+static int64_t cursor_code_delta(struct cursor *c, uint32_t flags)
+{
+	int64_t code;
+
+	if (flags)
+		return (int64_t)(cursor_uleb(c) >> flags);
+	code = cursor_vlq(c);
+	/* Of -1 - n the sign says that it is an expression. */
+	return code < 0 ? -(code + 1) : code;
+}
+
+struct v8_positions v8_positions_of(const struct v8_layout *l, const uint8_t *bytes, size_t n)
+{
+	/* It counts from "before the first instruction" on. */
+	return (struct v8_positions){
+	    .c = cursor_of(bytes, n), .flags = v8_position_flags(l), .at = -1};
+}
+
+bool v8_positions_next(struct v8_positions *p)
+{
+	int64_t code, source;
+
+	if (!cursor_left(&p->c))
+		return false;
+	code = cursor_code_delta(&p->c, p->flags);
+	source = cursor_vlq(&p->c);
+	if (p->c.bad)
+		return false;
+	p->at += code;
+	p->value += (uint64_t)source;
+	return true;
+}
+
+int v8_position_at(const struct v8_heap *h, uint64_t table, uint32_t offset, uint64_t *ret)
+{
+	_cleanup_free_ uint8_t *bytes = NULL;
+	struct v8_positions p;
+	bool found = false;
+	size_t n;
+	int r = v8_bytes(h, table, V8_TABLE_MAX, &bytes, &n);
+
+	if (r < 0)
+		return r;
+	p = v8_positions_of(h->layout, bytes, n);
+	while (v8_positions_next(&p) && p.at <= offset) {
+		*ret = p.value;
+		found = true;
+	}
+	return found ? 0 : -ENOENT;
+}
