@@ -20,8 +20,9 @@ import v8_stacks  # noqa: E402
 SECONDS = 10
 ENOUGH = 100  # samples of each program
 WHOLE = 0.99  # of the samples inside the chains
-SHORT = 0.02  # of them, at most, were on the way to their leaf or back: the callers are right, the leaf is one of them
-LINES = 0.9  # of the whole ones have all callers at their very lines (before Node.js 24: all that are right)
+SHORT = 0.01  # of them, at most, were on the way to their leaf or back: the callers are right, the leaf is one of them
+LEAF = 0.99  # of the whole ones have their leaf at a line of what it does
+EACH = 0.2  # of a function that is inlined at two places, which take as long, at least, are at each
 NOT_READ = "cut: [v8: not read yet]"
 SAMPLE = re.compile(r"  Values: \[(\d+)")
 PID = re.compile(r"  process\.pid: (\d+)")
@@ -56,7 +57,9 @@ def nodes():
 
 class Program:
     def __init__(self, node, *arguments):
-        self.process = subprocess.Popen([node, os.path.join(HERE, "v8_work.js"), "600", *arguments],
+        flags = [a for a in arguments if a.startswith("--")]
+        arguments = [a for a in arguments if a not in flags]
+        self.process = subprocess.Popen([node, *flags, os.path.join(HERE, "v8_work.js"), "600", *arguments],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
                                         preexec_fn=lambda: os.nice(10))  # the agent has to get to its work
         self.said = json.loads(self.process.stdout.readline())
@@ -118,6 +121,8 @@ def chains():
     found = nodes()
     commands = {f"node {major}": (node,) for major, node in found.items()}
     commands[f"node {max(found)} worker"] = (found[max(found)], "worker")
+    # Else Maglev's code is soon replaced by Turbofan's.
+    commands[f"node {max(found)} maglev"] = (found[max(found)], "--no-turbofan")
     groups = [[name] for name in commands] if os.environ.get("KILN_LONG") == "1" else [list(commands)]
     return sum((chains_of({name: commands[name] for name in group}) for group in groups), [])
 
@@ -131,35 +136,31 @@ def chains_of(commands):
         for run in runs.values():
             run.__exit__()
     verdicts = {name: collections.Counter() for name in runs}
-    lines = {name: collections.Counter() for name in runs}
-    inexact = {name: collections.Counter() for name in runs}
+    leaves = collections.Counter()  # whole ones whose leaf is at a line of what it does
+    places = {name: collections.Counter() for name in runs}  # of the call of what is inlined twice
     tops = {name: collections.Counter() for name in runs}  # of the samples that were on the way
     names = {run.pid: name for name, run in runs.items()}
     for pid, value, frames in samples(text):
         if pid in names:
             name = names[pid]
-            # Maglev's loops have the positions of the loop, not of what is in it.
-            verdict = v8_stacks.judge(frames, known, exact=int(name.split()[1]) < 24)
+            verdict = v8_stacks.judge(frames, known)
             verdicts[name][verdict] += value
             if verdict == "short":
                 tops[name][" < ".join(frame for _, frame, *_ in frames[:3])] += value
             if verdict == "whole":
-                lines[name]["callers"] += value * (v8_stacks.judge(frames, known) == "whole")
-                inexact[name].update(v8_stacks.elsewhere(frames, known))
-                lines[name]["leaf"] += value * v8_stacks.leaf_is_exact(frames, known)
+                leaves[name] += value * v8_stacks.leaf_is_exact(frames, known)
+                places[name].update({v8_stacks.caller_line(frames, "spin"): value})
     for name, verdict in verdicts.items():
         # Before the agent knew the mappings that the process has made since.
         unread = verdict.pop(NOT_READ, 0)
         inside = sum(verdict.values()) - verdict["other"]
         right = verdict["whole"] + verdict["short"]
+        each = [places[name][line] for line in known["loops"][1][2]]
         print(f"{name:16} {inside:5} samples in chains: {right / max(inside, 1):.2%} right, "
-              f"{verdict['short']} short, {verdict['other']} elsewhere, {unread} not read yet; exact lines: "
-              f"callers {lines[name]['callers'] / max(verdict['whole'], 1):.1%}, "
-              f"leaf {lines[name]['leaf'] / max(verdict['whole'], 1):.1%}", flush=True)
+              f"{verdict['short']} short, {verdict['other']} elsewhere, {unread} not read yet; leaf at its line: "
+              f"{leaves[name] / max(verdict['whole'], 1):.1%}; inlined twice: {each}", flush=True)
         for top, n in tops[name].most_common(5):
             print(f"    {n} on the way: {top}")
-        for place, n in inexact[name].most_common(5):
-            print(f"    {n} callers at another line: {place}")
         for why, n in verdict.most_common():
             if why not in ("whole", "short", "other"):
                 print(f"    {n}: {why}")
@@ -169,8 +170,10 @@ def chains_of(commands):
             problems.append(f"{name}: {right / inside:.2%} of the samples are right, want {WHOLE:.0%}")
         elif verdict["short"] > SHORT * inside + 3:
             problems.append(f"{name}: {verdict['short']} of {inside} samples are not at their leaf")
-        elif lines[name]["callers"] < LINES * verdict["whole"] - 2:
-            problems.append(f"{name}: of {verdict['whole']} whole stacks {lines[name]['callers']} have all lines right")
+        elif leaves[name] < LEAF * verdict["whole"] - 2:
+            problems.append(f"{name}: of {verdict['whole']} leaves {leaves[name]} are at their lines")
+        elif min(each) < EACH * (sum(each) - 20):
+            problems.append(f"{name}: of two calls that take as long there are {each} samples")
     return problems
 
 

@@ -40,11 +40,13 @@ def chains():
         "sorts": [burn, frame("(anonymous)", "comparator"), frame("sorts", "sorts")],
         "reduces": [burn, frame("(anonymous)", "nested"), frame("folded", "folded"), frame("reduces", "reduces")],
         "deopts": [burn, frame("poly", "poly"), frame("deopts", "deopts_a", "deopts_b")],
+        "deopts_new": [burn, frame("poly", "poly"), ("(anonymous)", "", [3]), frame("deopts", "deopts_new")],
         "inlining": [frame("third", "third_first", upto="third_last"), frame("second", "second"),
                      frame("first", "first"), frame("inlining", "inlining")],
+        "loops": [frame("spin", "spin_first", upto="spin_last"), frame("loops", "loops_once", "loops_twice")],
         "longLoop": [frame("longLoop", "long_first", upto="long_last")],
-        "jsonLeaf": [frame("jsonLeaf", "json")],
-        "regexpLeaf": [frame("regexpLeaf", "regexp")],
+        "jsonLeaf": [frame("jsonLeaf", "json_loop", upto="json")],
+        "regexpLeaf": [frame("regexpLeaf", "regexp_loop", upto="regexp")],
         "modules": [burn, frame("helper", "helper", file=MODULE), frame("moduleWork", "module_work", file=MODULE),
                     frame("modules", "modules")],
     }
@@ -62,15 +64,10 @@ def leaf_is_exact(frames, known):
     return any(fits((name, file, line), want[0], False) for want in known.values())
 
 
-def elsewhere(frames, known):
-    """Of the callers in FRAMES, which judge() finds whole, those that are at another line of their function."""
-    out = []
-    for _, name, file, line in [f for f in frames if f[0] == "v8js" and f[1] not in STUBS][1:]:
-        last = name.split(".")[-1]
-        places = [w[2] for chain in known.values() for w in chain if w[1] == file and w[0].split(".")[-1] == last]
-        if places and not any(line in lines for lines in places):
-            out.append(f"{name}:{line}")
-    return out
+def caller_line(frames, name):
+    """The line of what called NAME, if that is the leaf of FRAMES."""
+    script = [f for f in frames if f[0] == "v8js" and f[1] not in STUBS]
+    return script[1][3] if len(script) > 1 and script[0][1] == name else 0
 
 
 def fits(frame, want, anywhere):
@@ -81,10 +78,10 @@ def fits(frame, want, anywhere):
     return frame[2] in lines or anywhere and min(lines) - NEAR <= frame[2] <= max(lines) + NEAR
 
 
-def judge(frames, known, exact=True):
+def judge(frames, known):
     """Of FRAMES, (type, name, file, line) leaf first: "whole", "short" (on the way to a chain's leaf), "other"
-    (none of the program's chains: V8's own threads, the loop around the chains), or what is wrong. Not EXACT: lines
-    of the callers may be some of the same function."""
+    (none of the program's chains: V8's own threads, the loop around the chains), or what is wrong. All callers must
+    be at their very lines, the leaf in its function."""
     if any(kind == "abort-marker" for kind, *_ in frames):
         return "cut: " + next(name for kind, name, *_ in frames if kind == "abort-marker")
     user = [f for f in frames if f[0] != "kernel"]
@@ -106,6 +103,6 @@ def judge(frames, known, exact=True):
         if want[-1][0] != rest[-1][0]:
             continue
         tail = want[len(want) - len(rest):] if len(rest) <= len(want) else None
-        if tail and all(fits(f, w, i == 0 or not exact) for i, (f, w) in enumerate(zip(rest, tail))):
+        if tail and all(fits(f, w, i == 0) for i, (f, w) in enumerate(zip(rest, tail))):
             return "whole" if len(rest) == len(want) else "short"
     return f"other frames: {' < '.join(f'{n}:{line}' for n, _, line in rest[:8])}"

@@ -149,7 +149,7 @@ function deopts() {
   const key = 'k' + shapes;
   x += poly({[key]: 1, a: shapes % 3 ? 1.5 : 'text'}) ? 1 : 0; // AT deopts_b
   if (shapes % 5 === 0)
-    x += new Function('poly', 'return poly({z: 1, a: 2})')(poly);
+    x += new Function('poly', 'return poly({z: 1, a: 2})')(poly); // AT deopts_new
   return x;
 }
 
@@ -180,6 +180,25 @@ function inlining() {
   return x;
 }
 
+// ---- a small function that is inlined twice, in a loop
+function spin(n) { // AT spin_first
+  let x = n;
+  for (let i = 0; i < 100000; i++)
+    x = (x * 31 + i) ^ (x >>> 3);
+  return x | 0;
+} // AT spin_last
+
+function loops() {
+  let x = 0;
+  for (let i = 0; i < 20; i++) {
+    x += spin(i); // AT loops_once
+    x ^= 7;
+    x += spin(x); // AT loops_twice
+  }
+  sink ^= x;
+  return x;
+}
+
 // ---- a loop that is entered once and optimized as it runs
 function longLoop() { // AT long_first
   const end = Date.now() + 100;
@@ -197,14 +216,14 @@ const text = 'ab'.repeat(400) + 'c';
 
 function jsonLeaf() {
   let n = 0;
-  for (let i = 0; i < 20; i++)
+  for (let i = 0; i < 20; i++) // AT json_loop
     n += JSON.stringify(JSON.parse(JSON.stringify(record))).length; // AT json
   return n;
 }
 
 function regexpLeaf() {
   let n = 0;
-  for (let i = 0; i < 20; i++)
+  for (let i = 0; i < 20; i++) // AT regexp_loop
     n += /(?:a|b|ab)*c$/.test(text) ? 1 : 0; // AT regexp
   return n;
 }
@@ -217,7 +236,7 @@ function modules() {
 }
 
 const chains = {recursion, closures, classes, construct, generators, awaits, callbacks, sorts, reduces,
-  deopts, inlining, longLoop, jsonLeaf, regexpLeaf, modules};
+  deopts, inlining, loops, longLoop, jsonLeaf, regexpLeaf, modules};
 
 async function slice(run, ms) {
   const end = Date.now() + ms;
