@@ -64,7 +64,8 @@ enum {
  * registers come from its mcontext. KILN_RULE_RA_REG    the return address is in register ra_off
  * (vfork); CFA = reg + cfa_off. KILN_RULE_STOP      the outermost frame (return address undefined):
  * the walk is complete. KILN_RULE_INVALID   no rule for this code: the walk ends with
- * KILN_END_NO_RULE.
+ * KILN_END_NO_RULE. KILN_RULE_UNREAD  code without unwind information that nobody has read yet: the
+ * walk ends with KILN_END_NO_TABLE, and user space reads it (docs/unwinding/code-frames.md).
  */
 enum kiln_rule_kind {
 	KILN_RULE_INVALID,
@@ -75,6 +76,7 @@ enum kiln_rule_kind {
 	KILN_RULE_SIGNAL,
 	KILN_RULE_RA_REG,
 	KILN_RULE_STOP,
+	KILN_RULE_UNREAD,
 };
 
 enum kiln_rule_flags {
@@ -263,7 +265,7 @@ enum kiln_end {
 	KILN_END_ROOT,	     /* complete */
 	KILN_END_NO_PROCESS, /* mappings of the process are not known yet */
 	KILN_END_NO_MAPPING, /* pc lies in no known mapping */
-	KILN_END_NO_TABLE,   /* the image's table is not loaded */
+	KILN_END_NO_TABLE,   /* the table is not loaded, or not for this code */
 	KILN_END_NO_RULE,    /* no unwind information for this pc */
 	KILN_END_BAD_READ,   /* the stack could not be read there */
 	KILN_END_BAD_CFA,    /* the CFA does not move towards the caller, or is no stack address */

@@ -356,6 +356,8 @@ KILN_INLINE int walk_step_special(struct kiln_walk *w, const struct kiln_rule *r
 	switch (rule->kind) {
 	case KILN_RULE_STOP:
 		return KILN_END_ROOT;
+	case KILN_RULE_UNREAD:
+		return KILN_END_NO_TABLE;
 	case KILN_RULE_SIGNAL:
 		return walk_signal(w, rule->cfa_off);
 	case KILN_RULE_FP:

@@ -18,6 +18,7 @@ enum {
 	TOUCHED_PER_STEP = 32, /* bytes to clear for the next function */
 	BUCKETS = 1 << 17,     /* at least twice CODE_STATES_MAX, a power of two */
 	TABLE_ENTRIES_MAX = 4096,
+	FUNCTION_ALIGN = 16,
 };
 
 void code_flow_done(struct code_flow *f)
@@ -202,6 +203,8 @@ static void jump(struct code_flow *f, uint64_t target, const struct code_state *
 			add_work(f, offset);
 		return;
 	}
+	if (is_entry(state) && f->n_outs < CODE_OUTS_MAX)
+		f->outs[f->n_outs++] = target;
 	if (is_entry(state) || !has_rule(state) || state->is_outermost)
 		return;
 	r = grow_array((void **)&f->seeds, &f->seeds_cap, f->n_seeds + 1, sizeof(*f->seeds),
@@ -262,9 +265,12 @@ static void indirect_jump(struct code_flow *f, uint32_t offset, const struct cod
 		for (size_t i = 0; i < f->n_leas; i++)
 			if (f->leas[i] < offset && (best == SIZE_MAX || f->leas[i] > f->leas[best]))
 				best = i;
-		if (best != SIZE_MAX && follow_table(f, f->lea_targets[best], true, state))
+		if (best != SIZE_MAX && follow_table(f, f->lea_targets[best], true, state)) {
+			f->switches++;
 			return;
+		}
 	}
+	f->tails += is_entry(state);
 	if (!f->indirect && !is_entry(state)) {
 		f->indirect = offset + 1;
 		f->indirect_state = *state;
@@ -288,6 +294,15 @@ static void remember_lea(struct code_flow *f, uint32_t offset, uint64_t target)
 /* ---- one path ---------------------------------------------------------------------------------
  */
 
+/* Behind the call that ends at OFFSET may lie another function. */
+static bool is_gap(struct code_flow *f, uint32_t offset)
+{
+	struct code_insn insn;
+
+	return (f->start + offset) % FUNCTION_ALIGN == 0 || offset >= f->size ||
+	       (code_flow_insn(f, offset, &insn) && (insn.is_padding || insn.is_entry));
+}
+
 /* Takes one instruction, before which STATE holds. False when the path does not go on behind it. */
 static bool take(struct code_flow *f, uint32_t offset, const struct code_insn *insn,
 		 const struct code_state *state, uint32_t *origin)
@@ -308,8 +323,11 @@ static bool take(struct code_flow *f, uint32_t offset, const struct code_insn *i
 		indirect_jump(f, offset, insn, state);
 		return false;
 	case CODE_CALL:
+		f->calls++;
+		f->bare_calls += !state->saved_bp || state->reg[ARCH_REG_BP] != state->saved_bp;
 		*origin = offset + 1;
-		return !f->no_return[offset];
+		return !f->no_return[offset] &&
+		       !(f->ends_at_gaps && is_gap(f, offset + insn->size));
 	case CODE_RETURN:
 		f->returns++;
 		if (!state->is_outermost && !is_entry(state))
@@ -341,6 +359,7 @@ static void walk(struct code_flow *f, uint32_t offset)
 		if (!take(f, offset, &insn, &state, &origin))
 			return;
 		code_apply(&insn, &state);
+		f->is_outermost |= state.is_outermost;
 		if (memcmp(&state, &f->states[id - 1], sizeof(state)) != 0)
 			id = 0;
 		offset += insn.size;
@@ -382,8 +401,12 @@ static void run_once(struct code_flow *f, const struct code_state *state)
 	f->indirect = 0;
 	f->end = 0;
 	f->returns = 0;
+	f->tails = 0;
+	f->switches = 0;
+	f->calls = f->bare_calls = 0;
+	f->n_outs = 0;
 	f->suspect = 0;
-	f->is_contradictory = false;
+	f->is_contradictory = f->is_outermost = false;
 	jump(f, f->start, state);
 	drain(f);
 	follow_unreached(f);
@@ -415,11 +438,14 @@ int code_flow_run(struct code_flow *f, uint64_t start, uint32_t size, bool is_si
 	memset(f->at, 0, f->touched * sizeof(*f->at));
 	f->touched = 0;
 	f->n_insns = 0;
+	f->cuts = 0;
 	do {
 		f->n_seeds = first_seed;
 		run_once(f, state);
-		if (f->suspect)
+		if (f->suspect) {
 			f->no_return[f->suspect - 1] = 1;
+			f->cuts++;
+		}
 		f->steps -= MIN(f->steps, (uint64_t)f->touched / TOUCHED_PER_STEP);
 	} while (f->suspect && f->steps && !f->error);
 	f->budget -= before - f->steps;

@@ -13,6 +13,7 @@ enum {
 	CODE_STATES_MAX = 65535,     /* different ones within a function */
 	CODE_SEEDS_MAX = 1 << 16,
 	CODE_LEAS_MAX = 64,
+	CODE_OUTS_MAX = 16,
 };
 
 /* A jump out of the function, with a state that is not that of an entry. */
@@ -43,11 +44,13 @@ struct code_flow {
 	struct cursor code; /* the function's bytes */
 	uint64_t start;
 	uint32_t size;
-	bool is_sized;	  /* it is all the function's, else it is the room up to the next one */
-	uint32_t touched; /* of the arrays above, to be cleared for the next function */
-	uint64_t steps;	  /* left for this one */
-	uint64_t budget;  /* steps left for all functions; the caller sets it */
-	uint32_t suspect; /* a call that may not return, + 1 */
+	bool ends_at_gaps; /* the caller sets it: no call returns into padding or an aligned address
+			    */
+	bool is_sized;	   /* it is all the function's, else it is the room up to the next one */
+	uint32_t touched;  /* of the arrays above, to be cleared for the next function */
+	uint64_t steps;	   /* left for this one */
+	uint64_t budget;   /* steps left for all functions; the caller sets it */
+	uint32_t suspect;  /* a call that may not return, + 1 */
 	uint32_t leas[CODE_LEAS_MAX];
 	uint64_t lea_targets[CODE_LEAS_MAX];
 	size_t n_leas;
@@ -60,6 +63,15 @@ struct code_flow {
 	/* Results. */
 	uint32_t end; /* behind the last instruction that is reached */
 	uint32_t returns;
+	uint32_t switches; /* whose tables were followed */
+	uint32_t tails;	   /* indirect jumps in the state of an entry */
+	uint32_t calls;
+	uint32_t bare_calls; /* without a frame that rbp points to */
+	uint32_t cuts;	     /* calls that were taken not to return, after all */
+	/* Where it jumps to, outside of the function, in the state of an entry; some of them. */
+	uint64_t outs[CODE_OUTS_MAX];
+	size_t n_outs;
+	bool is_outermost;     /* has code that looks like the start of a thread or process */
 	bool is_contradictory; /* states that do not fit together, or bytes that are no code */
 	int error;
 };

@@ -5,7 +5,8 @@
  *
  * Where the code contradicts itself, or is none, the rows are invalid. A start that is only guessed
  * yields rows when all of its code fits together. All work is in proportion to the bytes of the
- * gaps, of which CODE_BYTES_MAX are read. Any thread; nothing is shared.
+ * gaps. When those are more than CODE_BYTES_MAX none is read here, but later those functions that
+ * samples are in (code_places.h). Any thread; nothing is shared.
  */
 #include "agent/elf/code_frames.h"
 
@@ -53,10 +54,8 @@ static int add_gap(struct code_frames *c, const struct image *image, uint64_t st
 	struct code_starts *s = &c->starts;
 	int r;
 
-	if (c->bytes >= CODE_BYTES_MAX ||
-	    (end - start < PADDING_MAX && padding(image, start, end) == end - start))
+	if (end - start < PADDING_MAX && padding(image, start, end) == end - start)
 		return 0;
-	end = MIN(end, start + (CODE_BYTES_MAX - c->bytes));
 	r = grow_array((void **)&s->gaps, &s->gaps_cap, s->n_gaps + 1, sizeof(*s->gaps),
 		       CODE_STARTS_MAX);
 	if (r < 0)
@@ -318,12 +317,31 @@ static int follow_parts(struct code_frames *c)
 	return r;
 }
 
+static int leave_unread(const struct code_frames *c, struct spans *spans)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < c->starts.n_gaps; i++) {
+		uint64_t at = c->starts.gaps[i].start, end = c->starts.gaps[i].end;
+
+		for (uint64_t size; r == 0 && at < end; at += size) {
+			size = MIN(end - at, (uint64_t)SPAN_SIZE_MAX);
+			r = spans_add(spans, &(struct span){.start = at,
+							    .size = (uint32_t)size & SPAN_SIZE_MAX,
+							    .source = SPAN_UNREAD});
+		}
+	}
+	return r;
+}
+
 int code_frames_collect(struct code_frames *c, const struct image *image,
 			const struct spans *covered, struct spans *spans)
 {
 	size_t next = 0;
 	int r = find_gaps(c, image, covered);
 
+	if (r == 0 && c->bytes > CODE_BYTES_MAX)
+		return leave_unread(c, spans);
 	if (r == 0)
 		r = code_starts_find(&c->starts, image);
 	c->flow.image = image;

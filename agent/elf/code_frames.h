@@ -37,13 +37,14 @@ struct code_frames {
 	size_t n_functions, functions_cap;
 	struct code_row *rows;
 	size_t n_rows, rows_cap;
-	uint64_t bytes;	      /* of code that was read */
+	uint64_t bytes;	      /* of the gaps */
 	uint32_t unsupported; /* functions that have instructions without a rule */
 };
 
 /*
  * Reads the code of IMAGE's executable segments that COVERED (sorted) leaves out, and adds a span
- * of source SPAN_FLOW for every function with rows, in order.
+ * of source SPAN_FLOW for every function with rows, in order. When that is more than CODE_BYTES_MAX
+ * it is not read, and the spans are of source SPAN_UNREAD.
  */
 int code_frames_collect(struct code_frames *c, const struct image *image,
 			const struct spans *covered, struct spans *spans) _must_check_;

@@ -10,10 +10,11 @@
 #include "lib/cursor.h"
 
 enum {
-	CODE_REGS = 16,		     /* by DWARF number */
-	CODE_UNKNOWN = INT32_MAX,    /* the register holds anything */
-	CODE_CALLER = INT32_MAX - 1, /* what it held at the function's entry */
-	CODE_OFFSET_MAX = 1 << 28,   /* frames are no larger */
+	CODE_REGS = 16,			     /* by DWARF number */
+	CODE_UNKNOWN = INT32_MAX,	     /* the register holds anything */
+	CODE_CALLER = INT32_MAX - 1,	     /* what it held at the function's entry */
+	CODE_RETURN_ADDRESS = INT32_MAX - 2, /* that, popped from the stack */
+	CODE_OFFSET_MAX = 1 << 28,	     /* frames are no larger */
 };
 
 struct code_state {
@@ -54,6 +55,7 @@ struct code_insn {
 	uint8_t flow; /* enum code_flow_kind */
 	uint8_t op;   /* enum code_op */
 	bool is_padding;
+	bool is_entry; /* only where indirect calls and jumps lead: endbr64 */
 	int8_t to, from; /* registers */
 	uint16_t writes; /* bit per register that becomes unknown */
 	int32_t value;	 /* bytes */

@@ -34,7 +34,7 @@ static void decoder_init(void)
 
 static bool is_known(int32_t value)
 {
-	return value < CODE_CALLER;
+	return value < CODE_RETURN_ADDRESS;
 }
 
 struct code_state code_state_at_entry(void)
@@ -167,8 +167,28 @@ static void clobber(const struct code_insn *insn, struct code_state *s)
 		s->reg[__builtin_ctz(w)] = CODE_UNKNOWN;
 }
 
+/*
+ * V8 takes the return address off the stack, changes what lies below it, and puts it back: from
+ * there on the function is as at its entry.
+ */
+static void put_back(struct code_state *s)
+{
+	bool is_callers = s->reg[ARCH_REG_BP] == CODE_CALLER;
+
+	for (int i = 0; i < CODE_REGS; i++)
+		if (is_known(s->reg[i]))
+			s->reg[i] = CODE_UNKNOWN;
+	s->saved_bp = s->saved_bx = 0;
+	if (is_callers)
+		s->reg[ARCH_REG_SP] = ENTRY_DEPTH;
+}
+
 static void push(struct code_state *s, int reg, int64_t size)
 {
+	if (reg >= 0 && size == WORD && s->reg[reg] == CODE_RETURN_ADDRESS) {
+		put_back(s);
+		return;
+	}
 	move_sp(s, size);
 	if (is_known(s->reg[ARCH_REG_SP]))
 		store(s, reg, s->reg[ARCH_REG_SP]);
@@ -176,6 +196,12 @@ static void push(struct code_state *s, int reg, int64_t size)
 
 static void pop(struct code_state *s, int reg, int64_t size)
 {
+	if (s->reg[ARCH_REG_SP] == ENTRY_DEPTH) {
+		s->reg[ARCH_REG_SP] = CODE_UNKNOWN;
+		if (reg >= 0 && reg != ARCH_REG_SP)
+			s->reg[reg] = size == WORD ? CODE_RETURN_ADDRESS : CODE_UNKNOWN;
+		return;
+	}
 	if (reg >= 0)
 		load(s, reg, size == WORD ? s->reg[ARCH_REG_SP] : 0);
 	if (reg != ARCH_REG_SP)
@@ -471,6 +497,9 @@ static bool read_flow(const ZydisDecodedInstruction *in, uint64_t vaddr, struct 
 		return true;
 	case ZYDIS_MNEMONIC_NOP:
 		insn->is_padding = true;
+		return true;
+	case ZYDIS_MNEMONIC_ENDBR64:
+		insn->is_entry = true;
 		return true;
 	case ZYDIS_MNEMONIC_XBEGIN:
 		read_jump(in, vaddr, insn);

@@ -8,7 +8,7 @@
 
 #include "lib/base.h"
 
-enum span_source { SPAN_EH_FRAME, SPAN_DEBUG_FRAME, SPAN_GO, SPAN_CODE, SPAN_FLOW };
+enum span_source { SPAN_EH_FRAME, SPAN_DEBUG_FRAME, SPAN_GO, SPAN_CODE, SPAN_FLOW, SPAN_UNREAD };
 
 struct span {
 	uint64_t start;	     /* ELF virtual address */

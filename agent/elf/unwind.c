@@ -151,6 +151,8 @@ static bool code_range(const struct image *image, uint64_t *ret_start, uint64_t 
 
 static void execute(struct compiler *c, const struct span *span, struct rows *rows)
 {
+	static const struct kiln_rule unread = {.kind = KILN_RULE_UNREAD};
+
 	switch ((enum span_source)span->source) {
 	case SPAN_EH_FRAME:
 		cfi_execute(&c->eh_frame, span, rows);
@@ -166,6 +168,9 @@ static void execute(struct compiler *c, const struct span *span, struct rows *ro
 		break;
 	case SPAN_FLOW:
 		code_frames_execute(&c->flow, span, rows);
+		break;
+	case SPAN_UNREAD:
+		rows_add(rows, span->start, &unread);
 		break;
 	}
 }

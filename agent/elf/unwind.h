@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "agent/elf/code_places.h"
 #include "agent/elf/image.h"
 #include "bpf/types.h"
 
@@ -31,7 +32,8 @@ struct unwind_table {
  * Compiles all unwind information of IMAGE: FDEs of .eh_frame (by section, or by PT_GNU_EH_FRAME
  * when sections are stripped) win; Go text takes its rows from .gopclntab; then .debug_frame; known
  * code without any (musl's and ld.so's _start, the signal trampoline) gets its rule from its bytes;
- * what is left is read as code (code_frames.h). Code that nothing covers is INVALID.
+ * what is left is read as code (code_frames.h), or UNREAD when that is too much: then places in it
+ * are read as they are met (code_places.h). Code that nothing covers is INVALID.
  * 0 also when an image has no unwind information at all (then one INVALID row). Ends with
  * image_forget().
  */
@@ -53,6 +55,13 @@ struct unwind_range {
  */
 int unwind_table_mark(struct unwind_table **table, const struct unwind_range *ranges, size_t n,
 		      uint32_t runtime) _must_check_;
+
+/*
+ * Says what PIECES (ascending, without overlaps) say wherever OLD says KILN_RULE_UNREAD, and what
+ * OLD says elsewhere; a runtime's mark stays. OLD is not changed: it may lie in the slab.
+ */
+int unwind_table_patch(const struct unwind_table *old, const struct code_piece *pieces, size_t n,
+		       struct unwind_table **ret) _must_check_;
 
 /* Bytes that the table takes in the slab, rules aligned to 16. */
 size_t unwind_table_bytes(const struct unwind_table *t);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A table is written anew, front to back, by the one writer of tables (rows.h): its rows, and
+ * Changes of a table that is there: a runtime's mark, and rules of code that was read later. It
+ * is written anew, front to back, by the one writer of tables (rows.h): its rows, and
  * between them the borders of the ranges. What a row says outside of the ranges stays word for
  * word. Any thread; nothing is shared.
  */
@@ -68,6 +69,56 @@ static struct kiln_rule marked(const struct kiln_rule *rule, const struct unwind
 	r.flags |= KILN_RULE_RUNTIME;
 	r.deref_off = (int32_t)runtime;
 	return r;
+}
+
+/* What PIECE (or NULL) makes of RULE. */
+static struct kiln_rule patched(const struct kiln_rule *rule, const struct code_piece *piece)
+{
+	struct kiln_rule r = *rule;
+
+	if (!piece || r.kind != KILN_RULE_UNREAD)
+		return r;
+	r = piece->rule;
+	if ((rule->flags & KILN_RULE_RUNTIME) && r.kind != KILN_RULE_DEREF) {
+		r.flags |= KILN_RULE_RUNTIME;
+		r.deref_off = rule->deref_off;
+	}
+	return r;
+}
+
+int unwind_table_patch(const struct unwind_table *old, const struct code_piece *pieces, size_t n,
+		       struct unwind_table **ret)
+{
+	_cleanup_(rows_done) struct rows rows = {0};
+	struct walker w = {.t = old};
+	uint32_t rule = 0;
+	uint64_t pc = old->base;
+	int r = rows_init(&rows, old->base, table_end(old));
+
+	for (size_t i = 0; r == 0 && pc < table_end(old);) {
+		const struct code_piece *piece = NULL;
+		uint64_t border = UINT64_MAX;
+		struct kiln_rule now;
+
+		while (row_address(&w) <= pc)
+			rule = old->rows[w.row++].rule;
+		while (i < n && pieces[i].end <= pc)
+			i++;
+		if (i < n) {
+			piece = pieces[i].start <= pc ? &pieces[i] : NULL;
+			border = piece ? piece->end : pieces[i].start;
+		}
+		now = patched(&old->rules[rule], piece);
+		rows_add(&rows, pc, &now);
+		pc = MIN(row_address(&w), border);
+	}
+	if (r == 0)
+		r = rows_finish(&rows, ret);
+	if (r < 0)
+		return r;
+	(*ret)->unsupported += old->unsupported;
+	(*ret)->malformed += old->malformed;
+	return 0;
 }
 
 int unwind_table_mark(struct unwind_table **table, const struct unwind_range *ranges, size_t n,

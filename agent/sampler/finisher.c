@@ -158,8 +158,10 @@ void finish_walk(const struct kernel_memory *memory, const struct mapset *mapset
 	walk_on(&w);
 	ret->n = w.n;
 	if (w.end == KILN_END_NO_TABLE) {
-		range = mapset_find(mapset, w.regs.pc - (w.exact ? 0 : 1));
+		ret->wanted_pc = w.regs.pc - (w.exact ? 0 : 1);
+		range = mapset_find(mapset, ret->wanted_pc);
 		ret->wanted = range ? range->image : NULL;
+		ret->wanted_vaddr = range ? ret->wanted_pc - range->bias : 0;
 	}
 	ret->end = (enum kiln_end)w.end;
 	current = NULL;

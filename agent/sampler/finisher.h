@@ -9,8 +9,10 @@
 
 struct finish_result {
 	enum kiln_end end;
-	struct stored_image *wanted; /* KILN_END_NO_TABLE: load this one's and try again */
-	uint32_t n;		     /* words of user frames, all of them */
+	/* KILN_END_NO_TABLE: load this one's and try again; it lacks a rule for that pc. */
+	struct stored_image *wanted;
+	uint64_t wanted_pc, wanted_vaddr; /* in the process; in the image */
+	uint32_t n;			  /* words of user frames, all of them */
 	uint64_t words[KILN_RECORD_MAX / 8];
 };
 

@@ -16,6 +16,7 @@ struct slot {
 	enum unwind_state state;
 	uint32_t at, n; /* in the slab, 64-byte units */
 	uint64_t used_ms;
+	uint64_t code_bytes;
 };
 
 struct unwind_store {
@@ -210,6 +211,30 @@ int unwind_store_load(struct unwind_store *s, struct stored_image *image,
 	slot->state = UNWIND_LOADED;
 	s->loaded++;
 	return 0;
+}
+
+bool unwind_store_view(const struct unwind_store *s, const struct stored_image *image,
+		       struct unwind_table *ret)
+{
+	const struct kiln_table *t = &s->memory.tables[image->slot];
+
+	if (!image->slot || s->slots[image->slot].state != UNWIND_LOADED)
+		return false;
+	*ret = (struct unwind_table){
+	    .base = t->base,
+	    .index = s->memory.slab + t->index_at,
+	    .blocks = t->blocks,
+	    .rows = (struct kiln_row *)(s->memory.slab + t->rows_at),
+	    .n_rows = t->rows,
+	    .rules = (struct kiln_rule *)(s->memory.slab + t->rules_at),
+	    .n_rules = t->rules,
+	};
+	return true;
+}
+
+uint64_t *unwind_store_code_bytes(struct unwind_store *s, const struct stored_image *image)
+{
+	return image->slot ? &s->slots[image->slot].code_bytes : NULL;
 }
 
 uint32_t unwind_store_loaded(const struct unwind_store *s)

@@ -45,6 +45,15 @@ void unwind_store_set_state(struct unwind_store *s, struct stored_image *image,
  */
 int unwind_store_load(struct unwind_store *s, struct stored_image *image,
 		      const struct unwind_table *table, uint64_t now_ms) _must_check_;
+/*
+ * IMAGE's table as it lies in the slab: *RET points there, and holds until the next call that
+ * changes the store. False: none is loaded.
+ */
+bool unwind_store_view(const struct unwind_store *s, const struct stored_image *image,
+		       struct unwind_table *ret);
+/* Where it is counted how much code of IMAGE was read where samples met it; NULL: it has no slot.
+ */
+uint64_t *unwind_store_code_bytes(struct unwind_store *s, const struct stored_image *image);
 /* IMAGE's table was used by a sample. */
 void unwind_store_touch(struct unwind_store *s, struct stored_image *image, uint64_t now_ms);
 

@@ -39,6 +39,30 @@ static void check(const struct image *image)
 		abort();
 }
 
+/* Places all over the code: pieces ascend, and every place that is no guess is in one. */
+static void check_places(const struct image *image, size_t size)
+{
+	_cleanup_(code_pieces_done) struct code_pieces p = {0};
+	struct code_place places[64];
+	uint64_t bytes;
+	size_t k = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++)
+		places[i] = (struct code_place){.vaddr = TEXT + i * 37 % (size + 2),
+						.is_guess = i % 3 == 1};
+	if (code_places_read(image, places, ARRAY_SIZE(places), &p, &bytes) < 0)
+		abort();
+	for (size_t i = 0; i < p.n; i++)
+		if (p.v[i].start >= p.v[i].end || (i && p.v[i - 1].end > p.v[i].start))
+			abort();
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		while (k < p.n && p.v[k].end <= places[i].vaddr)
+			k++;
+		if (!places[i].is_guess && (k == p.n || p.v[k].start > places[i].vaddr))
+			abort();
+	}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	_cleanup_(unwind_table_freep) struct unwind_table *t = NULL;
@@ -63,6 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!file || image_from_memory(file, file_size, "fuzz", &image, NULL) < 0)
 		abort();
 	check(image);
+	check_places(image, code);
 	if (unwind_compile(image, &t, NULL) < 0)
 		abort(); /* what is no code is skipped, never fatal */
 	for (uint32_t i = 0; i < t->n_rows; i++)

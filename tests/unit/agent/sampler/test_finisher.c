@@ -332,6 +332,26 @@ static void every_failure_has_its_own_end(void **state)
 	assert_int_equal(t.result.end, KILN_END_NO_RULE);
 }
 
+static void code_that_nobody_has_read_is_asked_for(void **state)
+{
+	const struct kiln_rule rules[] = {by_rbp, {.kind = KILN_RULE_UNREAD}};
+
+	load_rules(rules, 2);
+	t.record.resume.regs.bp = STACK;
+	t.stack[1] = CODE + 0x410;
+	walk();
+	assert_int_equal(t.result.end, KILN_END_NO_TABLE);
+	assert_int_equal(t.result.n, 2);
+	assert_ptr_equal(t.result.wanted, &t.stored);
+	/* Of a return address, the call. */
+	assert_int_equal(t.result.wanted_pc, CODE + 0x40f);
+	assert_int_equal(t.result.wanted_vaddr, 0x40f);
+	t.record.resume.regs.pc = CODE + 0x410;
+	walk();
+	assert_int_equal(t.result.end, KILN_END_NO_TABLE);
+	assert_int_equal(t.result.wanted_vaddr, 0x410);
+}
+
 static void endless_chain_ends_at_the_limit(void **state)
 {
 	const struct kiln_rule rules[] = {{.kind = KILN_RULE_FP}};
@@ -363,6 +383,7 @@ int main(void)
 	    TEST(jit_code_is_walked_by_frame_pointers),
 	    TEST(a_frame_pointer_that_leads_nowhere_is_not_believed),
 	    TEST(every_failure_has_its_own_end),
+	    TEST(code_that_nobody_has_read_is_asked_for),
 	    TEST(endless_chain_ends_at_the_limit),
 	};
 

@@ -183,6 +183,34 @@ static void equal_files_share_a_table(void **state)
 	assert_int_equal(f->tables[1].blocks, 0);
 }
 
+static void a_view_reads_what_was_loaded(void **state)
+{
+	struct fake *f = *state;
+	struct stored_image image = {}, other = {};
+	struct unwind_table t = table_of(100), view;
+
+	assert_false(unwind_store_view(f->store, &image, &view));
+	assert_null(unwind_store_code_bytes(f->store, &image));
+	assert_int_equal(unwind_store_add(f->store, &image), 0);
+	assert_false(unwind_store_view(f->store, &image, &view));
+	*unwind_store_code_bytes(f->store, &image) = 5;
+	assert_int_equal(unwind_store_load(f->store, &image, &t, 0), 0);
+	assert_true(unwind_store_view(f->store, &image, &view));
+	assert_int_equal(view.base, t.base);
+	assert_int_equal(view.blocks, t.blocks);
+	assert_int_equal(view.n_rows, t.n_rows);
+	assert_int_equal(view.n_rules, t.n_rules);
+	assert_memory_equal(view.rows, t.rows, t.n_rows * sizeof(*t.rows));
+	assert_memory_equal(view.rules, t.rules, t.n_rules * sizeof(*t.rules));
+	assert_memory_equal(view.index, t.index, (t.blocks + 1) * sizeof(*t.index));
+	/* What was read of a file is counted as long as it has a slot. */
+	assert_int_equal(*unwind_store_code_bytes(f->store, &image), 5);
+	unwind_store_remove(f->store, &image, 0);
+	assert_false(unwind_store_view(f->store, &image, &view));
+	assert_int_equal(unwind_store_add(f->store, &other), 0);
+	assert_int_equal(*unwind_store_code_bytes(f->store, &other), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -191,6 +219,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(tables_in_use_stay, setup, teardown),
 	    cmocka_unit_test_setup_teardown(equal_files_share_a_table, setup, teardown),
 	    cmocka_unit_test_setup_teardown(table_that_never_fits_fails_for_good, setup, teardown),
+	    cmocka_unit_test_setup_teardown(a_view_reads_what_was_loaded, setup, teardown),
 	    cmocka_unit_test_setup_teardown(removed_image_gives_its_slot_back, setup, teardown),
 	};
 

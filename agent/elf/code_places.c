@@ -1,0 +1,551 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Where does the function begin that holds a place? Backwards from there, every address is tried
+ * that a compiler or linker has aligned behind padding, or that a frame is set up at, the nearest
+ * first; from each, function after function is followed until one reaches the place.
+ *
+ * A wrong start must not become a rule. Where a frame is set up by rbp (push %rbp; mov %rsp,%rbp)
+ * the state is that of an entry: no code does so within a frame. Behind int3 bytes, with which
+ * linkers fill, a function begins too. Any other start could be a block within a function. If that
+ * function has a frame there, what follows takes down what the wrong start knows nothing of, and
+ * contradicts itself at the return. So such a start needs a return, or a jump to another function's
+ * start, and nothing that contradicts it. Behind a call that never returns lies another function,
+ * though, which contradicts nothing: so functions that call without a frame are not believed. In
+ * code with frame pointers there are none. Any thread; nothing is shared.
+ */
+#include "agent/elf/code_places.h"
+
+#include <elf.h>
+
+#include "agent/elf/arch.h"
+#include "agent/elf/code_flow.h"
+
+enum {
+	ALIGN = 16,
+	STARTS_MAX = 64,	   /* that are tried for one place */
+	FUNCTIONS_MAX = 64,	   /* that are followed from one start */
+	STEPS_PER_PLACE = 1 << 16, /* instructions */
+	STEPS_TO_LOOK = 16,	   /* what the search costs, at least */
+	TRAPS_BETWEEN = 2,	   /* int3 bytes that only lie between functions */
+	NOP_MAX = 15,
+	BETWEEN_MAX = 4, /* instructions that a compiler moves into the middle of a prologue */
+	INT3 = 0xcc,
+	STANDARD_FRAME = 16, /* of the CFA above rbp, behind push %rbp; mov %rsp,%rbp */
+};
+
+struct reader {
+	const struct image *image;
+	struct code_flow flow;
+	uint64_t first, end;  /* of the section or segment that holds the place */
+	const uint8_t *bytes; /* at `first` */
+	uint64_t room_end;    /* functions around the place end here */
+	size_t begun;	      /* the first piece of the last function that was read */
+	struct code_pieces *pieces;
+	struct code_pieces unknown; /* around places whose function was not found */
+};
+
+void code_pieces_done(struct code_pieces *p)
+{
+	free(p->v);
+	*p = (struct code_pieces){0};
+}
+
+int code_pieces_add(struct code_pieces *p, const struct code_piece *piece)
+{
+	struct code_piece *last = p->n ? &p->v[p->n - 1] : NULL;
+	int r;
+
+	if (last && last->end == piece->start &&
+	    memcmp(&last->rule, &piece->rule, sizeof(piece->rule)) == 0) {
+		last->end = piece->end;
+		return 0;
+	}
+	r = grow_array((void **)&p->v, &p->cap, p->n + 1, sizeof(*p->v), CODE_PIECES_MAX);
+	if (r == 0)
+		p->v[p->n++] = *piece;
+	return r;
+}
+
+/* ---- what the bytes tell ----------------------------------------------------------------------
+ */
+
+/* Takes the executable section around VADDR, or the segment where there are no sections. */
+static bool find_section(struct reader *r, uint64_t vaddr)
+{
+	const struct image *image = r->image;
+	struct cursor c;
+
+	if (vaddr >= r->first && vaddr < r->end)
+		return true;
+	r->first = r->end = 0;
+	for (size_t i = 0; i < image->n_sections; i++) {
+		const struct image_section *s = &image->sections[i];
+
+		if ((s->flags & SHF_EXECINSTR) && s->type != SHT_NOBITS && vaddr >= s->vaddr &&
+		    vaddr - s->vaddr < s->size) {
+			r->first = s->vaddr;
+			r->end = s->vaddr + s->size;
+		}
+	}
+	for (size_t i = 0; image->n_sections == 0 && i < image->n_segments; i++) {
+		const struct image_segment *s = &image->segments[i];
+
+		if ((s->flags & PF_X) && vaddr >= s->vaddr && vaddr - s->vaddr < s->filesz) {
+			r->first = s->vaddr;
+			r->end = s->vaddr + s->filesz;
+		}
+	}
+	c = image_at_vaddr(image, r->first);
+	if (r->first == r->end || c.bad || !image_is_code(image, vaddr) ||
+	    vaddr - r->first >= c.size - c.pos) {
+		r->first = r->end = 0;
+		return false;
+	}
+	r->end = r->first + MIN(r->end - r->first, (uint64_t)(c.size - c.pos));
+	r->bytes = c.data + c.pos;
+	return true;
+}
+
+static const uint8_t *at(const struct reader *r, uint64_t vaddr)
+{
+	return r->bytes + (vaddr - r->first);
+}
+
+static bool decode(const struct reader *r, uint64_t vaddr, bool only_flow, struct code_insn *ret)
+{
+	struct cursor c = {.data = at(r, vaddr), .size = (size_t)(r->end - vaddr)};
+
+	return code_decode(c, vaddr, only_flow, ret);
+}
+
+static bool has_bytes(const struct reader *r, uint64_t vaddr, const void *bytes, size_t n)
+{
+	return r->end - vaddr >= n && memcmp(at(r, vaddr), bytes, n) == 0;
+}
+
+static bool is_endbr64(const struct reader *r, uint64_t vaddr)
+{
+	return has_bytes(r, vaddr, "\xf3\x0f\x1e\xfa", 4);
+}
+
+/* [endbr64;] push %rbp; mov %rsp,%rbp, and perhaps a few others in between that do not matter. */
+static bool sets_frame(const struct reader *r, uint64_t vaddr)
+{
+	struct code_insn insn;
+
+	if (vaddr < r->first || vaddr >= r->end)
+		return false;
+	if (is_endbr64(r, vaddr))
+		vaddr += 4;
+	if (!has_bytes(r, vaddr, "\x55", 1))
+		return false;
+	vaddr++;
+	for (int i = 0; i <= BETWEEN_MAX; i++, vaddr += insn.size) {
+		if (has_bytes(r, vaddr, "\x48\x89\xe5", 3) ||
+		    has_bytes(r, vaddr, "\x48\x8b\xec", 3))
+			return true;
+		if (!decode(r, vaddr, false, &insn) || insn.flow != CODE_NEXT ||
+		    insn.op == CODE_OP_PUSH || insn.op == CODE_OP_POP ||
+		    (insn.writes & (1 << ARCH_REG_SP | 1 << ARCH_REG_BP)))
+			return false;
+	}
+	return false;
+}
+
+/* int3 bytes that end at VADDR; a few more or less do not matter. */
+static unsigned int traps_before(const struct reader *r, uint64_t vaddr)
+{
+	unsigned int n = 0;
+
+	while (n < TRAPS_BETWEEN && vaddr - n > r->first && at(r, vaddr)[-1 - (int)n] == INT3)
+		n++;
+	return n;
+}
+
+static bool nop_before(const struct reader *r, uint64_t vaddr)
+{
+	struct code_insn insn;
+
+	for (uint64_t n = 1; n <= NOP_MAX && vaddr - n >= r->first && n <= vaddr; n++)
+		if (decode(r, vaddr - n, true, &insn) && insn.is_padding && insn.size == n)
+			return true;
+	return false;
+}
+
+/* ret, jmp or a trap ends at VADDR, as far as its bytes tell. */
+static bool ends_before(const struct reader *r, uint64_t vaddr)
+{
+	const uint8_t *p = at(r, vaddr);
+	uint64_t n = vaddr - r->first;
+
+	return (n >= 1 && (p[-1] == 0xc3 || p[-1] == INT3)) ||
+	       (n >= 2 && (p[-2] == 0xeb || (p[-2] == 0x0f && p[-1] == 0x0b) ||
+			   (p[-2] == 0xff && (p[-1] & 0xf8) == 0xe0))) ||
+	       (n >= 5 && p[-5] == 0xe9);
+}
+
+/* Between functions for certain. */
+static bool is_border(const struct reader *r, uint64_t vaddr)
+{
+	return vaddr % ALIGN == 0 &&
+	       (traps_before(r, vaddr) >= TRAPS_BETWEEN || sets_frame(r, vaddr));
+}
+
+static bool may_start(const struct reader *r, uint64_t vaddr)
+{
+	if (*at(r, vaddr) == INT3)
+		return false;
+	if (vaddr == r->first || vaddr == r->image->entry || is_border(r, vaddr))
+		return true;
+	if (vaddr % ALIGN == 0)
+		return traps_before(r, vaddr) || nop_before(r, vaddr);
+	return ends_before(r, vaddr) && (is_endbr64(r, vaddr) || sets_frame(r, vaddr));
+}
+
+/* Could VADDR be a return address? call rel32, or call through a register or memory. */
+static bool is_behind_call(const struct reader *r, uint64_t vaddr)
+{
+	const uint8_t *p = at(r, vaddr);
+	uint64_t n = vaddr - r->first;
+
+	if (n >= 5 && p[-5] == 0xe8)
+		return true;
+	for (int i = 2; i <= 7 && (uint64_t)i <= n; i++)
+		if (p[-i] == 0xff && (p[1 - i] & 0x38) == 0x10)
+			return true;
+	return false;
+}
+
+/* ---- one function -----------------------------------------------------------------------------
+ */
+
+static bool leads_to_start(const struct reader *r, uint64_t vaddr)
+{
+	if (vaddr < r->first || vaddr >= r->end)
+		return image_is_code(r->image, vaddr); /* .plt, or another section's */
+	return sets_frame(r, vaddr) || is_border(r, vaddr);
+}
+
+/* Is there a jump to another function's start with the frame still there? */
+static bool leaves_frame(const struct reader *r)
+{
+	const struct code_flow *f = &r->flow;
+
+	for (size_t i = 0; i < f->n_seeds; i++)
+		if (leads_to_start(r, f->seeds[i].target))
+			return true;
+	return false;
+}
+
+/* Did the function show that it begins at START, or set up a frame of which STATE is? */
+static bool is_proven(const struct reader *r, uint64_t start, const struct code_state *state)
+{
+	const struct kiln_rule rule = code_state_rule(state);
+	const struct code_flow *f = &r->flow;
+
+	if (is_border(r, start) && traps_before(r, start) >= TRAPS_BETWEEN && !f->is_outermost)
+		return true;
+	if (start == r->image->entry)
+		return true;
+	/* What it ran into behind a call was another function. */
+	if (f->is_contradictory || leaves_frame(r))
+		return false;
+	if (sets_frame(r, start) || (rule.kind == KILN_RULE_CFA && rule.reg == ARCH_REG_BP &&
+				     rule.cfa_off == STANDARD_FRAME))
+		return true;
+	if (f->cuts || f->is_outermost)
+		return false;
+	/* A jump through a register could be a switch, what is behind a call another function. */
+	if (f->bare_calls || f->n_outs == CODE_OUTS_MAX)
+		return false;
+	for (size_t i = 0; i < f->n_outs; i++)
+		if (!leads_to_start(r, f->outs[i]))
+			return false;
+	return f->returns || f->n_outs;
+}
+
+/* The state at the instruction that VADDR lies in; NULL when no path leads there. */
+static const struct code_state *state_at(struct reader *r, uint64_t vaddr)
+{
+	struct code_flow *f = &r->flow;
+	struct code_insn insn;
+
+	for (uint64_t n = 0; n <= NOP_MAX && vaddr - n >= f->start; n++) {
+		uint32_t offset = (uint32_t)(vaddr - n - f->start);
+
+		if (offset < f->end && code_flow_at(f, offset) &&
+		    code_flow_insn(f, offset, &insn) && insn.size > n)
+			return code_flow_at(f, offset);
+	}
+	return NULL;
+}
+
+/* The rules of what was just followed, wherever a path leads. */
+static int add_pieces(struct reader *r)
+{
+	struct code_flow *f = &r->flow;
+	bool is_entry = f->start == r->image->entry;
+	int e = 0;
+
+	r->begun = r->pieces->n;
+	for (uint32_t offset = 0, size; e == 0 && offset < f->end; offset += size) {
+		const struct code_state *state = code_flow_at(f, offset);
+		struct code_piece piece = {.start = f->start + offset,
+					   .rule = {.kind = KILN_RULE_STOP}};
+		struct code_insn insn;
+
+		size = 1;
+		if (!state || !code_flow_insn(f, offset, &insn))
+			continue;
+		size = insn.size;
+		piece.end = piece.start + size;
+		if (!is_entry)
+			piece.rule = code_state_rule(state);
+		e = code_pieces_add(r->pieces, &piece);
+	}
+	return e;
+}
+
+static uint64_t skip_padding(const struct reader *r, uint64_t vaddr, uint64_t until)
+{
+	struct code_insn insn;
+
+	while (vaddr < until && decode(r, vaddr, true, &insn) && insn.is_padding)
+		vaddr += insn.size;
+	return vaddr;
+}
+
+static int compare_addresses(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Where one switch table ends is known once the next one has been seen: the second reading. */
+static int run(struct reader *r, uint64_t start, uint32_t room, const struct code_state *state)
+{
+	struct code_flow *f = &r->flow;
+	uint64_t tables[CODE_LEAS_MAX];
+	int e;
+
+	f->n_seeds = f->n_tables = 0;
+	e = code_flow_run(f, start, room, false, state);
+	if (e < 0 || !f->switches || f->n_leas < 2)
+		return e;
+	memcpy(tables, f->lea_targets, f->n_leas * sizeof(*tables));
+	qsort(tables, f->n_leas, sizeof(*tables), compare_addresses);
+	f->tables = tables;
+	f->n_tables = f->n_leas;
+	f->n_seeds = 0;
+	e = code_flow_run(f, start, room, false, state);
+	f->tables = NULL;
+	f->n_tables = 0;
+	return e;
+}
+
+/*
+ * Follows the function at START; *RET is the state at VADDR, or NULL. Where a call is followed by
+ * padding the function ends, or a loop begins. So at first it ends there, and if that does not lead
+ * to VADDR it goes on; then nothing may speak against it.
+ */
+static int reach(struct reader *r, uint64_t start, uint64_t vaddr, uint32_t room,
+		 const struct code_state **ret)
+{
+	struct code_state entry = code_state_at_entry();
+	struct code_flow *f = &r->flow;
+	int e;
+
+	f->ends_at_gaps = true;
+	e = run(r, start, room, &entry);
+	*ret = e < 0 ? NULL : state_at(r, vaddr);
+	if (e < 0 || *ret || !f->calls || !sets_frame(r, start))
+		return e;
+	f->ends_at_gaps = false;
+	e = run(r, start, room, &entry);
+	if (e == 0 && !f->is_contradictory && !f->cuts && !f->n_seeds)
+		*ret = state_at(r, vaddr);
+	if (e < 0 || *ret)
+		return e;
+	f->ends_at_gaps = true; /* where it ends is asked next */
+	return run(r, start, room, &entry);
+}
+
+/*
+ * Follows one function after the other from START on. 1: one of them reaches VADDR and has a rule
+ * there, and its pieces are added; 0: none does.
+ */
+static int follow_from(struct reader *r, uint64_t start, uint64_t vaddr)
+{
+	for (int i = 0; i < FUNCTIONS_MAX && start <= vaddr && r->flow.budget; i++) {
+		uint64_t room = MIN(r->room_end - start, (uint64_t)CODE_PLACE_ROOM);
+		const struct code_state *state;
+		int e;
+
+		e = reach(r, start, vaddr, (uint32_t)room, &state);
+		if (e < 0)
+			return e;
+		if (state) {
+			if (!is_proven(r, start, state) ||
+			    (code_state_rule(state).kind == KILN_RULE_INVALID &&
+			     start != r->image->entry))
+				return 0;
+			e = add_pieces(r);
+			return e < 0 ? e : 1;
+		}
+		if (r->flow.end == 0 || (r->flow.is_contradictory && !sets_frame(r, start)))
+			return 0;
+		start = skip_padding(r, start + r->flow.end, r->end);
+	}
+	return 0;
+}
+
+/* ---- places -----------------------------------------------------------------------------------
+ */
+
+static void find_room(struct reader *r, uint64_t vaddr)
+{
+	uint64_t limit = MIN(r->end, vaddr + CODE_PLACE_ROOM);
+
+	r->room_end = ALIGN_UP(vaddr + 1, (uint64_t)ALIGN);
+	while (r->room_end < limit && !is_border(r, r->room_end))
+		r->room_end += ALIGN;
+	r->room_end = MIN(r->room_end, limit);
+}
+
+/* As follow_from(), of all starts that come into question. */
+static int read_place(struct reader *r, uint64_t vaddr)
+{
+	uint64_t back = MIN(vaddr - r->first, (uint64_t)CODE_PLACE_BACK);
+	int tried = 0, e = 0;
+
+	find_room(r, vaddr);
+	for (uint64_t n = 0; e == 0 && n <= back && tried < STARTS_MAX && r->flow.budget; n++) {
+		uint64_t start = vaddr - n;
+
+		if (!may_start(r, start))
+			continue;
+		tried++;
+		e = follow_from(r, start, vaddr);
+		/* What lies before it is another function. */
+		if (is_border(r, start))
+			break;
+	}
+	return e;
+}
+
+static bool is_read(const struct reader *r, uint64_t vaddr)
+{
+	for (size_t i = r->begun; i < r->pieces->n; i++)
+		if (vaddr >= r->pieces->v[i].start && vaddr < r->pieces->v[i].end)
+			return true;
+	return false;
+}
+
+static int add_place(struct reader *r, const struct code_place *place, uint64_t *bytes)
+{
+	struct code_piece unknown = {.start = place->vaddr / ALIGN * ALIGN,
+				     .end = place->vaddr / ALIGN * ALIGN + ALIGN,
+				     .rule = {.kind = KILN_RULE_INVALID}};
+	int e = 0;
+
+	if (is_read(r, place->vaddr))
+		return 0;
+	if (find_section(r, place->vaddr)) {
+		if (place->is_guess && !is_behind_call(r, place->vaddr + 1))
+			return 0;
+		r->flow.budget = STEPS_PER_PLACE;
+		e = read_place(r, place->vaddr);
+		*bytes += (STEPS_PER_PLACE - r->flow.budget) * CODE_BYTES_PER_STEP;
+	}
+	*bytes += STEPS_TO_LOOK * CODE_BYTES_PER_STEP;
+	if (e == 0 && !place->is_guess)
+		e = code_pieces_add(&r->unknown, &unknown);
+	return MIN(e, 0);
+}
+
+static int compare_places(const void *a, const void *b)
+{
+	const struct code_place *x = a, *y = b;
+
+	if (x->vaddr != y->vaddr)
+		return x->vaddr < y->vaddr ? -1 : 1;
+	return x->is_guess - y->is_guess;
+}
+
+static int compare_pieces(const void *a, const void *b)
+{
+	const struct code_piece *x = a, *y = b;
+
+	return x->start < y->start ? -1 : x->start > y->start;
+}
+
+/* Two functions that share code were both found to reach it: the earlier piece is kept. */
+static void unify(struct code_pieces *p)
+{
+	uint64_t end = 0;
+	size_t n = 0;
+
+	if (p->n)
+		qsort(p->v, p->n, sizeof(*p->v), compare_pieces);
+	for (size_t i = 0; i < p->n; i++) {
+		struct code_piece piece = p->v[i];
+
+		piece.start = MAX(piece.start, end);
+		if (piece.start >= piece.end)
+			continue;
+		end = piece.end;
+		p->v[n++] = piece;
+	}
+	p->n = n;
+}
+
+/* Adds what P leaves of UNKNOWN. */
+static int add_unknown(struct code_pieces *p, struct code_pieces *unknown)
+{
+	size_t n = p->n, k = 0;
+	int e = 0;
+
+	unify(unknown);
+	for (size_t i = 0; i < unknown->n; i++) {
+		struct code_piece rest = unknown->v[i], part;
+
+		while (k < n && p->v[k].end <= rest.start)
+			k++;
+		for (size_t j = k; e == 0 && rest.start < rest.end; j++) {
+			part = rest;
+			if (j < n && p->v[j].start < rest.end) {
+				part.end = p->v[j].start;
+				rest.start = MAX(rest.start, p->v[j].end);
+			} else {
+				rest.start = rest.end;
+			}
+			if (part.start < part.end)
+				e = code_pieces_add(p, &part);
+		}
+	}
+	unify(p);
+	return e;
+}
+
+int code_places_read(const struct image *image, struct code_place *places, size_t n,
+		     struct code_pieces *ret, uint64_t *ret_bytes)
+{
+	struct reader r = {.image = image, .pieces = ret};
+	uint64_t bytes = 0;
+	int e = 0;
+
+	r.flow.image = image;
+	if (n)
+		qsort(places, n, sizeof(*places), compare_places);
+	for (size_t i = 0; e == 0 && i < MIN(n, (size_t)CODE_PLACES_MAX); i++)
+		if (i == 0 || places[i].vaddr != places[i - 1].vaddr)
+			e = add_place(&r, &places[i], &bytes);
+	code_flow_done(&r.flow);
+	unify(ret);
+	if (e == 0)
+		e = add_unknown(ret, &r.unknown);
+	code_pieces_done(&r.unknown);
+	*ret_bytes = bytes;
+	return e;
+}
