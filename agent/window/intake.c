@@ -19,6 +19,7 @@
 #include "agent/elf/unwind.h"
 #include "agent/sampler/finisher.h"
 #include "agent/sampler/sideband.h"
+#include "agent/window/code_reader.h"
 #include "agent/window/runtime_frames.h"
 #include "agent/window/waiting.h"
 #include "agent/window/warm.h"
@@ -66,6 +67,7 @@ struct intake {
 	struct stack_table *stacks;
 	struct window *window; /* where samples go now */
 	struct waiting_list waiting;
+	struct code_reader *code;
 	enum memory_pressure pressure;
 	unsigned int jobs;
 	struct compile_job *ready; /* compiled, their room in the slab still rests */
@@ -120,6 +122,13 @@ static void on_mappings_lost(void *arg)
 	sampler_each_process(in->sampler, forget_mappings, in);
 }
 
+static void retry_waiting(struct intake *in);
+
+static void code_was_read(void *arg)
+{
+	retry_waiting(arg);
+}
+
 static int start_runtimes(struct intake *in)
 {
 	struct runtimes_options options = {
@@ -162,6 +171,9 @@ int intake_new(const struct config *config, struct sampler *sampler, uv_loop_t *
 	if (!r)
 		r = mapset_store_new(sampler_memory(sampler), in->images, in->unwind, &in->mapsets);
 	if (!r)
+		r = code_reader_new(loop, sampler_memory(sampler), in->images, in->unwind,
+				    code_was_read, in, &in->code);
+	if (!r)
 		r = start_runtimes(in);
 	if (!r)
 		r = process_table_new(&in->processes);
@@ -193,6 +205,7 @@ struct intake *intake_free(struct intake *in)
 	process_table_free(in->processes);
 	runtime_frames_free(in->runtime_frames);
 	runtimes_free(in->runtimes);
+	code_reader_free(in->code);
 	mapset_store_free(in->mapsets);
 	image_store_free(in->images);
 	unwind_store_free(in->unwind);
@@ -275,6 +288,7 @@ static void retry_waiting(struct intake *in)
 		finish_sample(in, &wait->record, wait->process, wait->mapset, true);
 		waiting_free(wait);
 	}
+	code_reader_start(in->code);
 }
 
 static void finish_job(struct compile_job *job, int r)
@@ -458,6 +472,16 @@ static struct mapset *reread_maps(struct intake *in, const struct kiln_sample *r
 	return fresh;
 }
 
+/* What the walk lacks will be there: the table, or the rule for code that was not read yet. */
+static bool want_rule(struct intake *in, const struct kiln_sample *record,
+		      const struct mapset *mapset, const struct finish_result *f)
+{
+	if (unwind_store_state(in->unwind, f->wanted, now_ms()) == UNWIND_LOADED)
+		return code_reader_want(in->code, f->wanted, f->wanted_vaddr, f->wanted_pc, mapset,
+					record);
+	return want_table(in, f->wanted);
+}
+
 static void finish_sample(struct intake *in, const struct kiln_sample *record,
 			  struct process *process, struct mapset *mapset, bool may_wait)
 {
@@ -471,8 +495,8 @@ static void finish_sample(struct intake *in, const struct kiln_sample *record,
 		finish_walk(sampler_memory(in->sampler), mapset, record,
 			    in->config->receiver.max_stack_depth, f);
 	}
-	if (f->end == KILN_END_NO_TABLE && f->wanted && may_wait && want_table(in, f->wanted) &&
-	    waiting_add(&in->waiting, record, process, mapset))
+	if (f->end == KILN_END_NO_TABLE && f->wanted && may_wait &&
+	    want_rule(in, record, mapset, f) && waiting_add(&in->waiting, record, process, mapset))
 		return;
 	account(in, record, process, mapset, f->end, f->words, f->n);
 }
@@ -642,11 +666,12 @@ void intake_drain(struct intake *in, struct window *w)
 	load_ready(in);
 	runtime_frames_begin(in->runtime_frames, w->number);
 	(void)sampler_drain(in->sampler, consume_record, in);
+	code_reader_start(in->code);
 }
 
 bool intake_busy(const struct intake *in)
 {
-	return in->jobs > 0 || in->waiting.first;
+	return in->jobs > 0 || in->waiting.first || code_reader_busy(in->code);
 }
 
 void intake_give_up(struct intake *in, struct window *w)
@@ -655,6 +680,7 @@ void intake_give_up(struct intake *in, struct window *w)
 
 	in->window = w;
 	atomic_store(&in->ending, true);
+	code_reader_stop(in->code);
 	while ((wait = waiting_take(&in->waiting))) {
 		finish_sample(in, &wait->record, wait->process, wait->mapset, false);
 		waiting_free(wait);
