@@ -73,6 +73,17 @@ done
 cc tick tick.c
 cc tick-static tick.c -static
 cc jit jit.c
+# Frame pointers instead of unwind information, and its text larger than is read as a whole.
+bare=(-fno-asynchronous-unwind-tables -fno-unwind-tables -fno-omit-frame-pointer -momit-leaf-frame-pointer)
+ordered=(-fno-toplevel-reorder)
+cc bare bare.c "${bare[@]}" -fno-toplevel-reorder
+cc bare-cet bare.c "${bare[@]}" -fno-toplevel-reorder -fcf-protection=full -Os
+cp "$out/wl-bare" "$out/wl-bare-stripped" && strip --strip-all "$out/wl-bare-stripped"
+if command -v clang > /dev/null; then
+	clang "${flags[@]}" "${bare[@]}" -Wno-unknown-attributes -Wno-ignored-attributes "$src/bare.c" -o "$out/wl-bare-clang"
+else
+	missing bare-clang clang
+fi
 cc many many.c
 mkdir -p "$out/right" "$out/wrong"
 for v in right wrong; do
