@@ -306,12 +306,15 @@ static int add_pieces(struct reader *r)
 	return e;
 }
 
-static uint64_t skip_padding(const struct reader *r, uint64_t vaddr, uint64_t until)
+static uint64_t skip_padding(struct reader *r, uint64_t vaddr, uint64_t until)
 {
 	struct code_insn insn;
 
-	while (vaddr < until && decode(r, vaddr, true, &insn) && insn.is_padding)
+	for (; vaddr < until && r->flow.budget; r->flow.budget--) {
+		if (!decode(r, vaddr, true, &insn) || !insn.is_padding)
+			break;
 		vaddr += insn.size;
+	}
 	return vaddr;
 }
 
@@ -395,7 +398,7 @@ static int follow_from(struct reader *r, uint64_t start, uint64_t vaddr)
 		}
 		if (r->flow.end == 0 || (r->flow.is_contradictory && !sets_frame(r, start)))
 			return 0;
-		start = skip_padding(r, start + r->flow.end, r->end);
+		start = skip_padding(r, start + r->flow.end, vaddr + 1);
 	}
 	return 0;
 }
