@@ -144,7 +144,7 @@ int main(int argc, char **argv)
 		    "{\"frames\":[\"?bare_short\",\"bare_framed\"," BELOW "],\"min_share\":0.05},"
 		    "{\"frames\":[\"?bare_alloca\",{\"n\":13,\"of\":[\"?bare_recursive\"]},"
 		    "\"bare_forever\"," WL_ROOT "],\"max_share\":0.02},"
-		    "{\"frames\":[\"?bare_leaf\",\"bare_handler\",\"libc:__restore_rt\",\"*\","
+		    "{\"frames\":[\"?bare_leaf\",\"?bare_handler\",\"libc:__restore_rt\",\"*\","
 		    "\"bare_forever\"," WL_ROOT "],\"min_share\":0.01}");
 	memset(&sa, 0, sizeof(sa));
 	sa.sa_handler = bare_handler;
