@@ -114,7 +114,7 @@ NOINLINE uint64_t bare_recursive(int depth, unsigned int what)
 NOINLINE void bare_handler(int sig)
 {
 	(void)sig;
-	wl_sink += bare_leaf(100000);
+	wl_sink += bare_leaf(400000);
 	AFTER_CALL();
 }
 
