@@ -55,7 +55,7 @@ struct code_insn {
 	uint8_t flow; /* enum code_flow_kind */
 	uint8_t op;   /* enum code_op */
 	bool is_padding;
-	bool is_entry; /* only where indirect calls and jumps lead: endbr64 */
+	bool is_entry;	 /* only where indirect calls and jumps lead: endbr64 */
 	int8_t to, from; /* registers */
 	uint16_t writes; /* bit per register that becomes unknown */
 	int32_t value;	 /* bytes */
