@@ -141,7 +141,9 @@ def run(cluster, collector, rendered, secrets, tmp_path_factory):
 def test_everything_arrives_once(run):
     """Though the backend was away when the first request was due."""
     samples, numbers = run["backend"].samples(), run["gateway"]
-    assert len(samples) == numbers["receiver_accepted"] == numbers["exporter_sent"] > 20
+    assert len(samples) == numbers["receiver_accepted"] == numbers["exporter_sent"]
+    # Two CPUs at 20 Hz for seconds. How many different stacks that is depends on what else the machine does.
+    assert sum(s["value"] for s in samples) > 20
     assert not numbers["receiver_refused"] and not numbers["receiver_failed"] and not numbers["exporter_send_failed"]
     assert "rejected" not in run["agent"] and "unreachable" not in run["agent"], run["agent"]
 
