@@ -124,8 +124,8 @@ static void new_cgroup_has_its_parents_policy_before_anything_runs_in_it(void **
 	follow();
 	assert_int_equal(mkdir(t.inner, 0755), 0);
 	assert_int_equal(cgroup_id_of(t.inner, &id), 0);
-	start();
 	spin_in(t.inner);
+	start(); /* on its way there the child ran elsewhere */
 	assert_true(watch_until(t.p, &t.w, 1, &t.w.records, ENOUGH));
 	assert_int_equal(t.w.first.policy, 7);
 	assert_int_equal(t.w.first.cgroup, id);
