@@ -75,7 +75,6 @@ cc tick-static tick.c -static
 cc jit jit.c
 # Frame pointers instead of unwind information, and its text larger than is read as a whole.
 bare=(-fno-asynchronous-unwind-tables -fno-unwind-tables -fno-omit-frame-pointer -momit-leaf-frame-pointer)
-ordered=(-fno-toplevel-reorder)
 cc bare bare.c "${bare[@]}" -fno-toplevel-reorder
 cc bare-cet bare.c "${bare[@]}" -fno-toplevel-reorder -fcf-protection=full -Os
 cp "$out/wl-bare" "$out/wl-bare-stripped" && strip --strip-all "$out/wl-bare-stripped"
