@@ -133,7 +133,8 @@ def test_operators_are_away(cluster, doomed, outage):
     assert lost(cluster) == lost_before
     assert names(log.samples(busy)) == {"busy"}
     assert names(log.samples(doomed)) <= {"doomed"}
-    # Nobody told of it: what its cgroup says.
+    # Nobody told of it: what its cgroup says, a window later.
+    wait_for("samples of the pod that came", lambda: log.count(born) > 0)
     unknown = log.samples(born)
     assert unknown and {s.resource.get("k8s.pod.uid") for s in unknown} == {born_uid}
     assert names(unknown) == {None}
