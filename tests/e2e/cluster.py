@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -36,6 +37,11 @@ def run(*command, timeout=TIMEOUT, **options):
     if done.returncode:
         raise RuntimeError(f"{' '.join(map(str, command))}: status {done.returncode}: {done.stderr.strip()[-2000:]}")
     return done.stdout
+
+
+def dump_lines(text):
+    """What an agent dumped, without what it logged meanwhile: a pod's log has both, line by line."""
+    return [line for line in text.splitlines() if not re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z (debug|info|warn|error) ", line)]
 
 
 def wait_for(what, question, timeout=TIMEOUT, interval=0.2):
@@ -134,7 +140,7 @@ class Cluster:
         """Of one container, from all that this agent wrote. What is being written is not looked at."""
         text = self.log()
         end = text.rfind("--- End Sample ---")
-        return [s for s in textdump.parse(text[:text.find("\n", end) + 1].splitlines())
+        return [s for s in textdump.parse(dump_lines(text[:text.find("\n", end) + 1]))
                 if s.resource.get("container.id") == container] if end >= 0 else []
 
     def count(self, container):

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from cluster import AGENTS, NAMESPACE, OPERATORS, SCRIPT, host_pids, is_ready, textdump, wait_for
+from cluster import AGENTS, NAMESPACE, OPERATORS, SCRIPT, dump_lines, host_pids, is_ready, textdump, wait_for
 
 LONG = os.environ.get("KILN_LONG") == "1"
 AWAY = 300 if LONG else 20
@@ -34,7 +34,7 @@ class Follower:
         begin = text.find(HEADER)
         if end < begin or begin < 0:
             return []
-        return [s for s in textdump.parse(text[begin:text.find("\n", end) + 1].splitlines())
+        return [s for s in textdump.parse(dump_lines(text[begin:text.find("\n", end) + 1]))
                 if s.resource.get("container.id") == container]
 
     def count(self, container):
