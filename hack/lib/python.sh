@@ -39,12 +39,13 @@ if [ ! -e "$real/complete" ]; then
 	# shellcheck disable=SC2016
 	mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' 'Label: Debian' 'Identifier: Packages' \
 		2> /dev/null | sed -n 1p) || true
+	[ -n "$mirror" ] || not_here "apt knows no mirror of Debian"
 	work=$(mktemp -d)
 	trap 'rm -rf "$work"' EXIT
 	chmod 755 "$work" # apt fetches as a user of its own
 	mkdir -p "$work"/{lists,cache/archives}/partial
 	touch "$work/status"
-	echo "deb [signed-by=$keyring] ${mirror:-http://deb.debian.org/debian} $suite main" > "$work/sources.list"
+	echo "deb [signed-by=$keyring] $mirror $suite main" > "$work/sources.list"
 	cat > "$work/apt.conf" <<- END
 		Dir::Etc::sourcelist "$work/sources.list";
 		Dir::Etc::sourceparts "/dev/null";
