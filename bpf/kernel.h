@@ -35,7 +35,7 @@ struct signal_struct {
 } KERNEL_TYPE;
 
 struct mm_struct {
-	unsigned long start_stack;
+	unsigned long start_stack, env_end;
 } KERNEL_TYPE;
 
 struct thread_struct {

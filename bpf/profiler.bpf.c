@@ -344,6 +344,19 @@ static __always_inline uint64_t main_stack_end(struct task_struct *task, const s
 	return end - w->regs.sp < KILN_FAR_STACK ? end : 0;
 }
 
+/*
+ * Has the program in the task's memory begun? exec (Linux 6.18, fs/exec.c, fs/binfmt_elf.c)
+ * switches to the new memory long before the registers: until create_elf_tables() has laid out the
+ * arguments and, last, the environment, they are still those of the program before, and there is no
+ * user stack.
+ */
+static __always_inline int program_begun(struct task_struct *task)
+{
+	struct mm_struct *mm = task->mm;
+
+	return mm && mm->env_end;
+}
+
 SEC("perf_event")
 int sample(struct bpf_perf_event_data *ctx)
 {
@@ -412,7 +425,7 @@ int sample(struct bpf_perf_event_data *ctx)
 			n_kernel = KILN_MAX_KERNEL_FRAMES;
 	}
 
-	if (has_user && !user_registers(ctx, task, w, &syscall)) {
+	if (program_begun(task) && !user_registers(ctx, task, w, &syscall)) {
 		w->window_len = 0;
 		w->window_base = 0;
 		w->first = process ? process->first : 0;

@@ -261,7 +261,7 @@ static inline uint32_t kiln_frame_words(uint64_t word)
 
 /* Why the walk of the user stack ended. Also the label of kiln_unwind_end_total. */
 enum kiln_end {
-	KILN_END_NONE,	     /* no user stack (kernel thread) */
+	KILN_END_NONE,	     /* no user stack (kernel thread, exec under way) */
 	KILN_END_ROOT,	     /* complete */
 	KILN_END_NO_PROCESS, /* mappings of the process are not known yet */
 	KILN_END_NO_MAPPING, /* pc lies in no known mapping */
