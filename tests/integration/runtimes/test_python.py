@@ -175,6 +175,8 @@ def special():
             mine = [s for s in mine if not starting(s)]
         if name in ("again", "venv"):
             mine = [s for s in mine if not starting(s)]
+        if name in ("workers", "respawn"):
+            mine = [s for s in mine if not forking(s)]
         if name == "late":
             mine = [s for s in mine if python_stacks.python_frames(s) and not starting(s)]
         problems += judge(name, mine, said, least=15, complete=SPECIAL)
@@ -189,6 +191,13 @@ def starting(sample):
     """The interpreter imports its modules: before run()."""
     frames = python_stacks.python_frames(sample)
     return not any(name == "run" for name, _, _ in frames)
+
+
+def forking(sample):
+    """The program imports its modules, or a worker does what these want done after a fork: not yet in run(), and
+    whole."""
+    frames = python_stacks.python_frames(sample)
+    return frames and frames[-1][0] == "<module>" and starting(sample)
 
 
 def judge_unload(samples, unloaded):
