@@ -358,7 +358,7 @@ KILN_INLINE void v8_leave(struct kiln_walk *w, uint64_t pc)
 		w->stepped = 1;
 }
 
-/* As v8_walk(), where nothing of V8's is known or may be read: native frames only. */
+/* As v8_walk(), where nothing of V8's is known or may be read: native frames only. 0. */
 KILN_GLOBAL int v8_walk_native(struct kiln_walk *w)
 {
 	uint64_t pc;
@@ -381,6 +381,8 @@ KILN_GLOBAL int v8_walk(struct kiln_walk *w)
 	if (!w)
 		return 0;
 	v = (struct kiln_v8 *)w->runtime.data;
+	if (v->native_only)
+		return v8_walk_native(w);
 	pc = w->regs.pc - (w->exact ? 0 : 1);
 	fp = w->regs.bp;
 	if ((pc < w->map_start || pc >= w->map_end) && walk_find_mapping(w, pc))

@@ -32,7 +32,7 @@ struct kiln_v8 {
 	uint16_t lengths; /* of SharedFunctionInfo: three u16, then at 8 two u32 of flags */
 	uint8_t wasm_from, wasm_to; /* frame types [from, to) */
 	uint8_t regexp;		    /* frame type; 0: has none */
-	uint8_t pad;
+	uint8_t native_only;	    /* nothing else is known of this build */
 	/*
 	 * InterpreterEnterAtNextBytecode and (V8 up to 11)
 	 * BaselineOrInterpreterEnterAtNextBytecode, from `interpreter` on; 0: not there.

@@ -20,7 +20,7 @@ void runtime_probe(const struct interpreter_ops *const *table, uint32_t tracers,
 		if (r < 0 && r != -ENOTSUP)
 			continue;
 		ret->found[ret->n].ops = ops;
-		ret->found[ret->n].image = r < 0 ? NULL : found;
+		ret->found[ret->n].image = found;
 		snprintf(ret->found[ret->n].why, sizeof(ret->found[0].why), "%.159s", err.message);
 		ret->n++;
 	}

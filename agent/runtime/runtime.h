@@ -39,8 +39,9 @@ struct runtime_image {
 	char version[RUNTIME_VERSION_MAX]; /* for people and status: "3.11" */
 	struct runtime_range ranges[RUNTIME_RANGES_MAX];
 	size_t n_ranges;
-	bool owns_jit; /* the anonymous executable memory of its processes is its code */
-	void *own;     /* the runtime's */
+	bool owns_jit;	  /* the anonymous executable memory of its processes is its code */
+	bool native_only; /* of a version that is not known: there is no more than native frames */
+	void *own;	  /* the runtime's */
 };
 
 /* A process's memory. Also implemented over recorded memory, for tests. */
@@ -81,7 +82,8 @@ struct interpreter_ops {
 
 	/*
 	 * Thread pool, many at once. -ENOENT: not this runtime. -ENOTSUP and ERR: it is, but of a
-	 * version that is not known; its native frames still come through, and status tells.
+	 * version that is not known; its native frames still come through, and status tells. RET
+	 * then may be what these need to (native_only), or NULL.
 	 */
 	int (*probe)(const struct image *image, struct runtime_image **ret, struct error *err);
 	void (*forget)(struct runtime_image *ri);

@@ -28,7 +28,7 @@ struct known_key {
 struct known {
 	struct known_key key;
 	const struct interpreter_ops *ops;
-	struct runtime_image *image; /* NULL: not supported */
+	struct runtime_image *image; /* NULL: not supported, nothing to attach */
 	UT_hash_handle hh;
 };
 
@@ -189,7 +189,8 @@ static void detach(struct runtimes *rt, struct attachment *a)
 		a->known->ops->detach(a->state);
 	a->state = NULL;
 	a->attached = false;
-	rt->attached[a->key.id]--;
+	if (!a->known->image->native_only)
+		rt->attached[a->key.id]--;
 	if (a->space->last == a)
 		a->space->last = NULL;
 }
@@ -283,9 +284,11 @@ static int try_attach(struct runtimes *rt, struct attachment *a, const struct kn
 	a->attached = true;
 	a->state = state;
 	a->space->last = a;
-	rt->attached[a->key.id]++;
-	rt->attached_ever[a->key.id]++;
-	metric_add(M_RUNTIME_ATTACH_OK, 1);
+	if (!k->image->native_only) {
+		rt->attached[a->key.id]++;
+		rt->attached_ever[a->key.id]++;
+		metric_add(M_RUNTIME_ATTACH_OK, 1);
+	}
 	if (!k->image->owns_jit)
 		return 0;
 	if (published)
@@ -472,7 +475,7 @@ void runtimes_probed(struct runtimes *rt, const struct image *image, struct runt
 		k->ops = ops;
 		k->image = TAKE_PTR(probe->found[i].image);
 		HASH_ADD(hh, rt->known, key, sizeof(k->key), k);
-		if (!k->image)
+		if (!k->image || k->image->native_only)
 			note_unsupported(rt, ops, image, probe->found[i].why);
 		else
 			log_debug("runtime", "%s: %s %s", image->path, ops->name,

@@ -310,11 +310,13 @@ int v8_layout_read(const struct image *image, struct v8_layout *ret, struct v8_p
 	if (!p.version[3].name || !v8_image_int(image, p.version[3].vaddr, &l.patch))
 		l.patch = 0;
 	version = l.major * 100 + l.minor;
+	(void)has_symbols(image, &l, &p, SHT_SYMTAB);
+	*ret = l;
+	*ret_places = p;
 	if (l.major > 100 || version < V8_VERSIONS_MIN || version > V8_VERSIONS_MAX ||
 	    (version > V8_VERSIONS_GAP && l.major < 14))
 		return error_set(err, -ENOTSUP, "V8 %d.%d.%d is not known", l.major, l.minor,
 				 l.build);
-	(void)has_symbols(image, &l, &p, SHT_SYMTAB);
 	for (size_t i = 0; i < ARRAY_SIZE(constants); i++)
 		if (version >= constants[i].from && version <= constants[i].to &&
 		    *member(&l, constants[i].at) == V8_ANY)
@@ -325,6 +327,5 @@ int v8_layout_read(const struct image *image, struct v8_layout *ret, struct v8_p
 	if (check(&l, &p, err) < 0)
 		return -ENOTSUP;
 	*ret = l;
-	*ret_places = p;
 	return 0;
 }

@@ -55,7 +55,7 @@ struct v8_places {
 
 /*
  * -ENOENT: this is not V8. -ENOTSUP with a message: not one that is known, or it does not say
- * enough of itself.
+ * enough of itself; RET then has the version, and RET_PLACES what it says.
  */
 int v8_layout_read(const struct image *image, struct v8_layout *ret, struct v8_places *ret_places,
 		   struct error *err) _must_check_;

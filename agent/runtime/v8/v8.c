@@ -99,43 +99,69 @@ static void v8_forget(struct runtime_image *ri)
 	free(ri);
 }
 
+/* What the walk of V8's frames and their names need. */
+static int read_frames(const struct image *image, const struct v8_places *places,
+		       struct v8_image *v, struct error *err)
+{
+	int r = find_interpreter(image, &places->interpreter, &v->kernel, err);
+
+	if (r < 0)
+		return r;
+	read_bytecodes(image, &places->bytecode_sizes, &v->bytecodes);
+	read_opcodes(image, &places->opcodes, &v->layout, &v->opcodes);
+	tell_kernel(&v->layout, &v->kernel);
+	v->kernel.enter_next = from_interpreter(places, &places->enter_next);
+	v->kernel.enter_either = from_interpreter(places, &places->enter_either);
+	return 0;
+}
+
+/* The built-in functions: their rules are exact (agent/elf/code_frames.h). */
+static int read_builtins(const struct image *image, const struct v8_places *places,
+			 struct runtime_image *ri, struct error *err)
+{
+	int32_t size;
+
+	if (!places->builtins.name || !places->builtins_size.name ||
+	    !v8_image_int(image, places->builtins_size.vaddr, &size) || size <= 0 ||
+	    size > BUILTINS_MAX)
+		return error_set(err, -ENOTSUP, "V8's built-in functions have no size");
+	ri->ranges[0] = (struct runtime_range){
+	    .start = places->builtins.vaddr,
+	    .end = places->builtins.vaddr + (uint64_t)size,
+	};
+	ri->n_ranges = 1;
+	return 0;
+}
+
 static int v8_probe(const struct image *image, struct runtime_image **ret, struct error *err)
 {
 	_cleanup_free_ struct runtime_image *ri = calloc(1, sizeof(*ri));
 	_cleanup_free_ struct v8_image *v = calloc(1, sizeof(*v));
 	struct v8_places places;
-	int32_t size;
+	struct error ignored = {};
 	int r;
 
 	if (!ri || !v)
 		return -ENOMEM;
 	r = v8_layout_read(image, &v->layout, &places, err);
-	if (r < 0)
+	if (r < 0 && r != -ENOTSUP)
 		return r;
-	r = find_interpreter(image, &places.interpreter, &v->kernel, err);
-	if (r < 0)
-		return r;
-	if (!v8_image_int(image, places.builtins_size.vaddr, &size) || size <= 0 ||
-	    size > BUILTINS_MAX)
-		return error_set(err, -ENOTSUP, "V8's built-in functions have no size");
-	read_bytecodes(image, &places.bytecode_sizes, &v->bytecodes);
-	read_opcodes(image, &places.opcodes, &v->layout, &v->opcodes);
-	tell_kernel(&v->layout, &v->kernel);
-	v->kernel.enter_next = from_interpreter(&places, &places.enter_next);
-	v->kernel.enter_either = from_interpreter(&places, &places.enter_either);
+	if (r == 0)
+		r = read_frames(image, &places, v, err);
+	if (r == 0)
+		r = read_builtins(image, &places, ri, err);
+	else
+		(void)read_builtins(image, &places, ri, &ignored);
+	ri->native_only = r < 0;
+	if (ri->native_only)
+		v->kernel = (struct kiln_v8){.native_only = 1};
 	ri->ops = &v8_ops;
 	snprintf(ri->version, sizeof(ri->version), "%d.%d.%d.%d", v->layout.major, v->layout.minor,
 		 v->layout.build, v->layout.patch);
-	/* Their rules are exact: agent/elf/code_frames.h. */
-	ri->ranges[0] = (struct runtime_range){
-	    .start = places.builtins.vaddr,
-	    .end = places.builtins.vaddr + (uint64_t)size,
-	};
-	ri->n_ranges = 1;
 	ri->owns_jit = true;
 	ri->own = TAKE_PTR(v);
 	*ret = TAKE_PTR(ri);
-	return 0;
+	return r;
 }
 
 /* ---- processes -------------------------------------------------------------------------------

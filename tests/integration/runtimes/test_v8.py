@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Node.js of several versions side by side under one agent: each sample must have its program's call chain,
-with names, files and lines. usage: test_v8.py [chains|toggle]   (exit 77: no Node.js)"""
+with names, files and lines. usage: test_v8.py [chains|toggle|unknown]   (exit 77: no Node.js)"""
 import collections
 import glob
 import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.realpath(__file__))
@@ -23,6 +25,7 @@ WHOLE = 0.99  # of the samples inside the chains
 SHORT = 0.01  # of them, at most, were on the way to their leaf or back: the callers are right, the leaf is one of them
 LEAF = 0.99  # of the whole ones have their leaf at a line of what it does
 EACH = 0.2  # of a function that is inlined at two places, which take as long, at least, are at each
+BEFORE = {"[incomplete: no unwind table]", "[incomplete: process not known]", "[v8: not read yet]"}
 NOT_READ = "cut: [v8: not read yet]"
 SAMPLE = re.compile(r"  Values: \[(\d+)")
 PID = re.compile(r"  process\.pid: (\d+)")
@@ -188,10 +191,58 @@ def toggle():
     return []
 
 
+def of_unknown_version(node, copy):
+    """Makes a COPY of NODE that says of itself that the major version of its V8 is what is the build's number."""
+    said = subprocess.check_output(["nm", "-D", "--defined-only", node], text=True)
+    at = {name: int(address, 16) for address, name in
+          re.findall(r"^(\w+) \w _ZN2v88internal7Version6(major|build)_E$", said, re.M)}
+    # The value and size of a symbol; V8 itself does not look at it, and runs on.
+    symbol = {name: struct.pack("<QQ", address, 4) for name, address in at.items()}
+    with open(node, "rb") as f:
+        file = f.read()
+    with open(copy, "wb") as f:
+        f.write(file.replace(symbol["major"], symbol["build"]))
+    os.chmod(copy, 0o755)
+
+
+def unknown():
+    """Versions that are not known yet: native frames, whole, and log and metrics say that they are not supported."""
+    problems, found = [], nodes()
+    port = 13900 + os.getpid() % 90
+    for major in {min(found), max(found)}:
+        with tempfile.TemporaryDirectory(prefix="kiln-test-") as directory:
+            newer = os.path.join(directory, "node")
+            of_unknown_version(found[major], newer)
+            with Program(newer) as run, agent.Agent("--pid", run.pid, config=CONFIG.format(port=port, more="")) as a:
+                time.sleep(SECONDS)
+                counted = agent.metrics(f"http://127.0.0.1:{port}/metrics")
+                if a.stop(60):
+                    raise RuntimeError(f"agent: {a.stderr()[-500:]}")
+                text, said = a.stdout(), a.stderr()
+        total = whole = first = 0
+        for _, value, frames in samples(text):
+            total += value
+            names = [name for _, name, *_ in frames]
+            if {kind for kind, *_ in frames} <= {"native", "kernel"} and names[-1] in v8_stacks.ROOTS:
+                whole += value
+            elif BEFORE & set(names):
+                first += value
+            else:
+                print(f"    {value}: {frames}")
+        print(f"node {major} of a V8 that is not known: {whole} of {total} samples whole, {first} before tables were read")
+        if whole < ENOUGH / 2 or total - whole - first > max((1 - WHOLE) * total, 1) or first > 0.1 * total:
+            problems.append(f"node {major}, unknown: {whole} of {total} samples are whole")
+        if not re.search(r"v8: .*node: only its native frames are shown: V8 \d+\.\d+\.\d+ is not known", said):
+            problems.append(f"node {major}, unknown: {said[-500:]}")
+        if counted['kiln_runtime_attach_total{result="unsupported"}'] != 1:
+            problems.append(f"node {major}, unknown: not counted as unsupported")
+    return problems
+
+
 def main():
     if not nodes():
         return 77
-    problems = {"chains": chains, "toggle": toggle}[sys.argv[1] if len(sys.argv) > 1 else "chains"]()
+    problems = {"chains": chains, "toggle": toggle, "unknown": unknown}[sys.argv[1] if len(sys.argv) > 1 else "chains"]()
     for problem in problems:
         print(f"FAILED: {problem}")
     return 1 if problems else 0

@@ -20,15 +20,16 @@ static int probe(const struct interpreter_ops *ops, const struct image *image,
 	f->probes++;
 	if (!streq(image->path, own_path))
 		return -ENOENT;
-	if (f->probe_result < 0)
+	if (f->probe_result < 0 && !f->native_only)
 		return error_set(err, f->probe_result, "version 9.9 is not known");
 	ri = calloc(1, sizeof(*ri));
 	assert_non_null(ri);
 	ri->ops = ops;
 	snprintf(ri->version, sizeof(ri->version), "1.0");
 	ri->owns_jit = f->owns_jit;
+	ri->native_only = f->native_only;
 	*ret = ri;
-	return 0;
+	return f->native_only ? error_set(err, -ENOTSUP, "version 9.9 is not known") : 0;
 }
 
 static int probe_python(const struct image *image, struct runtime_image **ret, struct error *err)

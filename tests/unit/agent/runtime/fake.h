@@ -20,7 +20,7 @@ struct fake_entry {
 struct fake_runtime {
 	int probe_result, attach_result;
 	int probes, attaches, detaches, symbolizes;
-	bool owns_jit;
+	bool owns_jit, native_only; /* native_only: probe() has an image of what it does not know */
 	uint64_t code_start, code_end;
 	uint64_t bias; /* of the last attach */
 	int states;    /* that were handed out and not given back */

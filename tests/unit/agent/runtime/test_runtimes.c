@@ -96,6 +96,21 @@ static void a_version_that_is_not_supported_is_told(void **state)
 	assert_true(status.attached_ever > 0);
 }
 
+static void a_version_of_which_only_native_frames_are_walked_is_told_too(void **state)
+{
+	struct runtime_status status;
+	struct mapset *m;
+
+	python->native_only = true;
+	fake_probe(1);
+	m = fake_read(2);
+	assert_non_null(fake_find(m, PY));
+	assert_true(runtimes_status(fake.rt, TRACER_PYTHON, &status));
+	assert_string_equal(status.unsupported, "version 9.9 is not known");
+	assert_int_equal(status.attached, 0);
+	assert_int_equal(status.attached_ever, 0);
+}
+
 static void a_tracer_that_is_off_touches_nothing(void **state)
 {
 	struct runtime_status status;
@@ -319,6 +334,7 @@ int main(void)
 	    TEST(a_runtime_that_is_not_ready_is_tried_again_and_each_time_later),
 	    TEST(what_fails_for_good_is_not_tried_again),
 	    TEST(a_version_that_is_not_supported_is_told),
+	    TEST(a_version_of_which_only_native_frames_are_walked_is_told_too),
 	    TEST(a_tracer_that_is_off_touches_nothing),
 	    TEST(a_process_whose_policy_has_the_tracer_off_is_attached_to_when_one_asks),
 	    TEST(what_is_asked_for_late_and_not_ready_is_tried_again),
