@@ -12,15 +12,13 @@
 
 #include <fcntl.h>
 #include <regex.h>
-#include <stdatomic.h>
 #include <time.h>
-#include <utlist.h>
 
-#include "agent/elf/unwind.h"
 #include "agent/sampler/finisher.h"
 #include "agent/sampler/sideband.h"
 #include "agent/window/code_reader.h"
 #include "agent/window/runtime_frames.h"
+#include "agent/window/table_compiler.h"
 #include "agent/window/waiting.h"
 #include "agent/window/warm.h"
 #include "lib/log.h"
@@ -34,28 +32,11 @@ enum {
 	IMAGES_KEEP_MS = 30000, /* open files that no process maps */
 	REREAD_MIN_MS = 20,	/* between two readings of one process's maps, at first */
 	REREAD_MAX_MS = 10000,
-	/* Files beyond this are compiled one at a time: each makes tens of MiB resident. */
-	BIG_IMAGE_BYTES = 4 << 20,
-};
-
-struct compile_job {
-	uv_work_t work;
-	struct intake *intake;
-	struct stored_image *stored;
-	struct image *image;
-	struct unwind_table *table;
-	struct runtime_probe probe;
-	struct error err;
-	int result;
-	bool big;
-	struct compile_job *next; /* of intake.ready or intake.big */
 };
 
 struct intake {
 	const struct config *config;
-	atomic_bool ending; /* no sample needs a table any more; the thread pool reads it */
 	struct sampler *sampler;
-	uv_loop_t *loop;
 	int proc_dirfd;
 	struct image_store *images;
 	struct unwind_store *unwind;
@@ -68,11 +49,8 @@ struct intake {
 	struct window *window; /* where samples go now */
 	struct waiting_list waiting;
 	struct code_reader *code;
+	struct table_compiler *tables;
 	enum memory_pressure pressure;
-	unsigned int jobs;
-	struct compile_job *ready; /* compiled, their room in the slab still rests */
-	struct compile_job *big;   /* big files that are to be compiled, in turn */
-	struct image *reading;	   /* the big file that is being compiled, or NULL */
 	bool filter;
 	regex_t process_filter;
 	int64_t boot_to_unix_ns; /* CLOCK_MONOTONIC to UNIX time */
@@ -124,7 +102,7 @@ static void on_mappings_lost(void *arg)
 
 static void retry_waiting(struct intake *in);
 
-static void code_was_read(void *arg)
+static void tables_changed(void *arg)
 {
 	retry_waiting(arg);
 }
@@ -143,6 +121,24 @@ static int start_runtimes(struct intake *in)
 	return r < 0 ? r : runtime_frames_new(in->runtimes, &in->runtime_frames);
 }
 
+static int start_readers(struct intake *in, uv_loop_t *loop)
+{
+	struct table_compiler_options options = {
+	    .loop = loop,
+	    .images = in->images,
+	    .unwind = in->unwind,
+	    .runtimes = in->runtimes,
+	    .tracers = in->config->receiver.tracers,
+	    .changed = tables_changed,
+	    .arg = in,
+	};
+	int r = table_compiler_new(&options, &in->tables);
+
+	return r < 0 ? r
+		     : code_reader_new(loop, sampler_memory(in->sampler), in->images, in->unwind,
+				       tables_changed, in, &in->code);
+}
+
 int intake_new(const struct config *config, struct sampler *sampler, uv_loop_t *loop,
 	       struct intake **ret, struct error *err)
 {
@@ -154,7 +150,6 @@ int intake_new(const struct config *config, struct sampler *sampler, uv_loop_t *
 		return error_set(err, -ENOMEM, "out of memory");
 	in->config = config;
 	in->sampler = sampler;
-	in->loop = loop;
 	in->boot_to_unix_ns = (int64_t)(clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC));
 	in->proc_dirfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (in->proc_dirfd < 0)
@@ -171,10 +166,9 @@ int intake_new(const struct config *config, struct sampler *sampler, uv_loop_t *
 	if (!r)
 		r = mapset_store_new(sampler_memory(sampler), in->images, in->unwind, &in->mapsets);
 	if (!r)
-		r = code_reader_new(loop, sampler_memory(sampler), in->images, in->unwind,
-				    code_was_read, in, &in->code);
-	if (!r)
 		r = start_runtimes(in);
+	if (!r)
+		r = start_readers(in, loop);
 	if (!r)
 		r = process_table_new(&in->processes);
 	if (!r)
@@ -204,8 +198,9 @@ struct intake *intake_free(struct intake *in)
 	stack_table_free(in->stacks);
 	process_table_free(in->processes);
 	runtime_frames_free(in->runtime_frames);
-	runtimes_free(in->runtimes);
 	code_reader_free(in->code);
+	table_compiler_free(in->tables);
+	runtimes_free(in->runtimes);
 	mapset_store_free(in->mapsets);
 	image_store_free(in->images);
 	unwind_store_free(in->unwind);
@@ -255,27 +250,10 @@ static void account(struct intake *in, const struct kiln_sample *record, struct 
 			   1);
 }
 
-/* ---- tables ---------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 static void finish_sample(struct intake *in, const struct kiln_sample *record,
 			  struct process *process, struct mapset *mapset, bool may_wait);
-
-/* Thread pool. */
-static void compile_table(uv_work_t *work)
-{
-	struct compile_job *job = container_of(work, struct compile_job, work);
-
-	if (atomic_load(&job->intake->ending)) {
-		job->result = -ECANCELED;
-		return;
-	}
-	/* First the probe: compiling ends with giving the file's pages back. */
-	runtime_probe(runtime_table, job->intake->config->receiver.tracers, job->image,
-		      &job->probe);
-	job->result = unwind_compile(job->image, &job->table, &job->err);
-	if (!job->result)
-		job->result = runtime_mark(&job->probe, &job->table);
-}
 
 /* Tries every sample that waits; those that need another table wait on. */
 static void retry_waiting(struct intake *in)
@@ -289,129 +267,6 @@ static void retry_waiting(struct intake *in)
 		waiting_free(wait);
 	}
 	code_reader_start(in->code);
-}
-
-static void finish_job(struct compile_job *job, int r)
-{
-	struct intake *in = job->intake;
-
-	if (r != -ECANCELED)
-		metric_add(r < 0 ? M_TABLES_FAILED : M_TABLES_LOADED, 1);
-	if (r < 0)
-		log_debug("unwind", "%s: %s", job->image->path,
-			  job->err.message[0] ? job->err.message : strerror(-r));
-	in->jobs--;
-	image_store_put(in->images, job->stored, now_ms());
-	image_unref(job->image);
-	unwind_table_free(job->table);
-	runtime_probe_done(&job->probe);
-	free(job);
-}
-
-static void compile_done(uv_work_t *work, int status);
-
-/* Hands JOB to the thread pool, or lets it wait for its turn. */
-static int start_job(struct intake *in, struct compile_job *job)
-{
-	if (job->big && in->reading) {
-		LL_APPEND(in->big, job);
-		return 0;
-	}
-	if (uv_queue_work(in->loop, &job->work, compile_table, compile_done) < 0)
-		return -EIO;
-	if (job->big)
-		in->reading = job->image;
-	return 0;
-}
-
-static void start_next_big(struct intake *in)
-{
-	struct compile_job *job = in->big;
-
-	in->reading = NULL;
-	while (job && !in->reading) {
-		LL_DELETE(in->big, job);
-		if (start_job(in, job) < 0) {
-			unwind_store_set_state(in->unwind, job->stored, UNWIND_FAILED);
-			finish_job(job, -EIO);
-		}
-		job = in->big;
-	}
-}
-
-static void compile_done(uv_work_t *work, int status)
-{
-	struct compile_job *job = container_of(work, struct compile_job, work);
-	struct intake *in = job->intake;
-	int r = status < 0 ? -ECANCELED : job->result;
-
-	if (job->big)
-		start_next_big(in);
-	if (!r)
-		runtimes_probed(in->runtimes, job->image, &job->probe, clock_ns(CLOCK_MONOTONIC));
-	if (!r)
-		r = unwind_store_load(in->unwind, job->stored, job->table, now_ms());
-	else
-		unwind_store_set_state(in->unwind, job->stored, UNWIND_FAILED);
-	if (r == -EAGAIN) {
-		LL_PREPEND(in->ready, job);
-		return;
-	}
-	finish_job(job, r);
-	retry_waiting(in);
-}
-
-/* Loads the tables that had to wait for room. */
-static void load_ready(struct intake *in)
-{
-	struct compile_job *list = in->ready, *job, *next;
-
-	in->ready = NULL;
-	LL_FOREACH_SAFE (list, job, next) {
-		int r = unwind_store_load(in->unwind, job->stored, job->table, now_ms());
-
-		if (r == -EAGAIN)
-			LL_PREPEND(in->ready, job);
-		else
-			finish_job(job, r);
-	}
-	if (list)
-		retry_waiting(in);
-}
-
-/* Starts to compile the table of STORED, unless that is under way. False: it never will be there.
- */
-static bool want_table(struct intake *in, struct stored_image *stored)
-{
-	struct compile_job *job;
-
-	switch (unwind_store_state(in->unwind, stored, now_ms())) {
-	case UNWIND_FAILED:
-	case UNWIND_REFUSED:
-		return false;
-	case UNWIND_LOADED:
-	case UNWIND_WANTED:
-		return true;
-	case UNWIND_NONE:
-		break;
-	}
-	job = calloc(1, sizeof(*job));
-	if (!job)
-		return false;
-	job->intake = in;
-	job->stored = stored;
-	job->image = image_ref(stored->image);
-	job->big = stored->image->size >= BIG_IMAGE_BYTES;
-	stored->refs++; /* given back by image_store_put() */
-	if (start_job(in, job) < 0) {
-		stored->refs--;
-		image_unref(job->image);
-		free(job);
-		return false;
-	}
-	in->jobs++;
-	unwind_store_set_state(in->unwind, stored, UNWIND_WANTED);
-	return true;
 }
 
 /* The kernel does not know the process yet, so its mapset goes again if no sample comes. */
@@ -428,7 +283,7 @@ static void warm_process(uint32_t pid, void *arg)
 		struct stored_image *image = m->ranges[i].image;
 
 		if (image && image->image && warm_is_runtime(image->path, runtime_files))
-			(void)want_table(in, image);
+			(void)table_compiler_want(in->tables, image);
 	}
 }
 
@@ -479,7 +334,7 @@ static bool want_rule(struct intake *in, const struct kiln_sample *record,
 	if (unwind_store_state(in->unwind, f->wanted, now_ms()) == UNWIND_LOADED)
 		return code_reader_want(in->code, f->wanted, f->wanted_vaddr, f->wanted_pc, mapset,
 					record);
-	return want_table(in, f->wanted);
+	return table_compiler_want(in->tables, f->wanted);
 }
 
 static void finish_sample(struct intake *in, const struct kiln_sample *record,
@@ -660,10 +515,7 @@ void intake_drain(struct intake *in, struct window *w)
 	/* First what changed, then the samples: none is read by mappings of the past. */
 	if (in->sideband)
 		sideband_drain(in->sideband);
-	/* The compiler goes once through the file: what it needs again comes back by itself. */
-	if (in->reading)
-		image_forget(in->reading);
-	load_ready(in);
+	table_compiler_tick(in->tables);
 	runtime_frames_begin(in->runtime_frames, w->number);
 	(void)sampler_drain(in->sampler, consume_record, in);
 	code_reader_start(in->code);
@@ -671,7 +523,7 @@ void intake_drain(struct intake *in, struct window *w)
 
 bool intake_busy(const struct intake *in)
 {
-	return in->jobs > 0 || in->waiting.first || code_reader_busy(in->code);
+	return table_compiler_busy(in->tables) || in->waiting.first || code_reader_busy(in->code);
 }
 
 void intake_give_up(struct intake *in, struct window *w)
@@ -679,7 +531,7 @@ void intake_give_up(struct intake *in, struct window *w)
 	struct waiting *wait;
 
 	in->window = w;
-	atomic_store(&in->ending, true);
+	table_compiler_stop(in->tables);
 	code_reader_stop(in->code);
 	while ((wait = waiting_take(&in->waiting))) {
 		finish_sample(in, &wait->record, wait->process, wait->mapset, false);

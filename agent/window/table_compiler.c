@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The room of a table that goes rests for a while, because walks may be on their way through it
+ * (unwind_store.h): then one that is compiled waits in `ready`.
+ */
+#include "agent/window/table_compiler.h"
+
+#include <stdatomic.h>
+#include <utlist.h>
+
+#include "agent/elf/unwind.h"
+#include "lib/log.h"
+#include "lib/metrics.h"
+
+enum { BIG_IMAGE_BYTES = 4 << 20 /* files beyond this are compiled one at a time */ };
+
+struct job {
+	uv_work_t work;
+	struct table_compiler *compiler;
+	struct stored_image *stored;
+	struct image *image;
+	struct unwind_table *table;
+	struct runtime_probe probe;
+	struct error err;
+	int result;
+	bool big;
+	struct job *next; /* of ready or big */
+};
+
+struct table_compiler {
+	struct table_compiler_options options;
+	unsigned int jobs;
+	struct job *ready;     /* compiled, their room in the slab still rests */
+	struct job *big;       /* big files that are to be compiled, in turn */
+	struct image *reading; /* the big file that is being compiled, or NULL */
+	atomic_bool stopped;   /* the thread pool reads it */
+};
+
+static uint64_t now_ms(void)
+{
+	return uv_hrtime() / 1000000;
+}
+
+int table_compiler_new(const struct table_compiler_options *options, struct table_compiler **ret)
+{
+	struct table_compiler *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return -ENOMEM;
+	c->options = *options;
+	*ret = c;
+	return 0;
+}
+
+struct table_compiler *table_compiler_free(struct table_compiler *c)
+{
+	free(c);
+	return NULL;
+}
+
+/* Thread pool. */
+static void compile(uv_work_t *work)
+{
+	struct job *job = container_of(work, struct job, work);
+
+	if (atomic_load(&job->compiler->stopped)) {
+		job->result = -ECANCELED;
+		return;
+	}
+	/* First the probe: compiling ends with giving the file's pages back. */
+	runtime_probe(runtime_table, job->compiler->options.tracers, job->image, &job->probe);
+	job->result = unwind_compile(job->image, &job->table, &job->err);
+	if (!job->result)
+		job->result = runtime_mark(&job->probe, &job->table);
+}
+
+static void finish_job(struct job *job, int r)
+{
+	struct table_compiler *c = job->compiler;
+
+	if (r != -ECANCELED)
+		metric_add(r < 0 ? M_TABLES_FAILED : M_TABLES_LOADED, 1);
+	if (r < 0)
+		log_debug("unwind", "%s: %s", job->image->path,
+			  job->err.message[0] ? job->err.message : strerror(-r));
+	c->jobs--;
+	image_store_put(c->options.images, job->stored, now_ms());
+	image_unref(job->image);
+	unwind_table_free(job->table);
+	runtime_probe_done(&job->probe);
+	free(job);
+}
+
+static void compiled(uv_work_t *work, int status);
+
+/* Hands JOB to the thread pool, or lets it wait for its turn. */
+static int start_job(struct job *job)
+{
+	struct table_compiler *c = job->compiler;
+
+	if (job->big && c->reading) {
+		LL_APPEND(c->big, job);
+		return 0;
+	}
+	if (uv_queue_work(c->options.loop, &job->work, compile, compiled) < 0)
+		return -EIO;
+	if (job->big)
+		c->reading = job->image;
+	return 0;
+}
+
+static void start_next_big(struct table_compiler *c)
+{
+	struct job *job = c->big;
+
+	c->reading = NULL;
+	while (job && !c->reading) {
+		LL_DELETE(c->big, job);
+		if (start_job(job) < 0) {
+			unwind_store_set_state(c->options.unwind, job->stored, UNWIND_FAILED);
+			finish_job(job, -EIO);
+		}
+		job = c->big;
+	}
+}
+
+static void compiled(uv_work_t *work, int status)
+{
+	struct job *job = container_of(work, struct job, work);
+	struct table_compiler *c = job->compiler;
+	const struct table_compiler_options *o = &c->options;
+	int r = status < 0 ? -ECANCELED : job->result;
+
+	if (job->big)
+		start_next_big(c);
+	if (!r) {
+		runtimes_probed(o->runtimes, job->image, &job->probe, uv_hrtime());
+		r = unwind_store_load(o->unwind, job->stored, job->table, now_ms());
+	} else {
+		unwind_store_set_state(o->unwind, job->stored, UNWIND_FAILED);
+	}
+	if (r == -EAGAIN) {
+		LL_PREPEND(c->ready, job);
+		return;
+	}
+	finish_job(job, r);
+	o->changed(o->arg);
+}
+
+void table_compiler_tick(struct table_compiler *c)
+{
+	const struct table_compiler_options *o = &c->options;
+	struct job *list = c->ready, *job, *next;
+
+	/* The compiler goes once through the file: what it needs again comes back by itself. */
+	if (c->reading)
+		image_forget(c->reading);
+	c->ready = NULL;
+	LL_FOREACH_SAFE (list, job, next) {
+		int r = unwind_store_load(o->unwind, job->stored, job->table, now_ms());
+
+		if (r == -EAGAIN)
+			LL_PREPEND(c->ready, job);
+		else
+			finish_job(job, r);
+	}
+	if (list)
+		o->changed(o->arg);
+}
+
+bool table_compiler_want(struct table_compiler *c, struct stored_image *image)
+{
+	struct job *job;
+
+	switch (unwind_store_state(c->options.unwind, image, now_ms())) {
+	case UNWIND_FAILED:
+	case UNWIND_REFUSED:
+		return false;
+	case UNWIND_LOADED:
+	case UNWIND_WANTED:
+		return true;
+	case UNWIND_NONE:
+		break;
+	}
+	job = calloc(1, sizeof(*job));
+	if (!job)
+		return false;
+	job->compiler = c;
+	job->stored = image;
+	job->image = image_ref(image->image);
+	job->big = image->image->size >= BIG_IMAGE_BYTES;
+	image->refs++; /* given back by image_store_put() */
+	if (start_job(job) < 0) {
+		image->refs--;
+		image_unref(job->image);
+		free(job);
+		return false;
+	}
+	c->jobs++;
+	unwind_store_set_state(c->options.unwind, image, UNWIND_WANTED);
+	return true;
+}
+
+void table_compiler_stop(struct table_compiler *c)
+{
+	atomic_store(&c->stopped, true);
+}
+
+bool table_compiler_busy(const struct table_compiler *c)
+{
+	return c->jobs > 0;
+}
