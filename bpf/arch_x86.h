@@ -16,6 +16,7 @@ enum {
 	ARCH_REG_SP = 7,
 	ARCH_REG_PC = 16,
 	ARCH_REGS = 17,
+	ARCH_REGS_FREE = 12,	 /* below: those that a function may change (and bx, bp, sp) */
 	ARCH_LEAF_ROOM = 32,	 /* ARCH_REGS, rounded up to a power of two */
 	ARCH_UCONTEXT_REGS = 40, /* bytes */
 	ARCH_UCONTEXT_N = 17,	 /* r8..r15 rdi rsi rbp rbx rdx rax rcx rsp rip */

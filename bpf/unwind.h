@@ -80,6 +80,7 @@ struct kiln_walk {
 	uint32_t end;  /* enum kiln_end once walk_step() returned non-zero */
 	uint8_t exact; /* pc is where execution is, not a return address */
 	uint8_t leaf_valid;
+	uint8_t leaf_called;  /* this frame has called the one that `leaf` is of */
 	uint8_t runtime_done; /* walk_runtime() has seen this frame */
 	uint8_t hide_native;  /* set by a runtime: its frame stands for the native one */
 	uint32_t misses;      /* of the cache */
@@ -289,7 +290,11 @@ KILN_GLOBAL int walk_find_rule(struct kiln_walk *w, uint64_t pc)
 	return 0;
 }
 
-/* The value of DWARF register REG in this frame. 0, or -1 when it is not known here. */
+/*
+ * The value of DWARF register REG in this frame. 0, or -1 when it is not known here. A frame whose
+ * CFA is in a register that what it calls is free to change has called code that does not: assembly
+ * of the same hand (OpenSSL 3.0, crypto/modes/asm/aesni-gcm-x86_64.pl: rax).
+ */
 KILN_INLINE int walk_register(const struct kiln_walk *w, uint32_t reg, uint64_t *ret)
 {
 	if (reg == ARCH_REG_SP)
@@ -298,7 +303,7 @@ KILN_INLINE int walk_register(const struct kiln_walk *w, uint32_t reg, uint64_t 
 		*ret = w->regs.bp;
 	else if (reg == ARCH_REG_BX)
 		*ret = w->regs.bx;
-	else if (w->leaf_valid && reg < ARCH_REGS) {
+	else if ((w->leaf_valid && reg < ARCH_REGS) || (w->leaf_called && reg < ARCH_REGS_FREE)) {
 		/* The compiler would drop the mask; the verifier needs it. */
 		asm volatile("" : "+r"(reg));
 		*ret = w->leaf[reg & (ARCH_LEAF_ROOM - 1)];
@@ -343,6 +348,7 @@ KILN_INLINE int walk_enter(struct kiln_walk *w, uint64_t pc, uint64_t cfa, uint6
 	w->regs.bp = bp;
 	w->regs.bx = bx;
 	w->exact = 0;
+	w->leaf_called = w->leaf_valid;
 	w->leaf_valid = 0;
 	w->runtime_done = 0;
 	return 0;

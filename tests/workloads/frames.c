@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Frames that are not "rsp plus a constant": larger than 32 KiB and than 512 KiB, alloca (CFA from
- * rbp), realigned (CFA through r10, the DRAP register), longjmp out of a deep chain. usage: frames
- * SECONDS large|alloca|realign|longjmp
+ * rbp), realigned (CFA through r10, the DRAP register), in a register that what is called keeps by
+ * agreement, longjmp out of a deep chain. usage: frames SECONDS large|alloca|realign|kept|longjmp
  */
 #include <alloca.h>
 #include <setjmp.h>
@@ -99,6 +99,53 @@ NOINLINE void jump_loop(void)
 			jump_deep(19);
 }
 
+/* rax is the outer one's CFA, and the inner one knows; rbx and rbp are in use. */
+__asm__(".text\n"
+	"kept_inner:\n"
+	".type kept_inner, @function\n"
+	".cfi_startproc\n"
+	"	mov $1000000, %ecx\n"
+	"1:	dec %ecx\n"
+	"	jnz 1b\n"
+	"	ret\n"
+	".cfi_endproc\n"
+	".size kept_inner, . - kept_inner\n"
+	".globl kept_outer\n"
+	"kept_outer:\n"
+	".type kept_outer, @function\n"
+	".cfi_startproc\n"
+	"	mov %rsp, %rax\n"
+	".cfi_def_cfa_register %rax\n"
+	"	push %rbx\n"
+	".cfi_offset %rbx, -16\n"
+	"	push %rbp\n"
+	".cfi_offset %rbp, -24\n"
+	"	sub $1000, %rsp\n"
+	"	and $-128, %rsp\n"
+	"	xor %ebp, %ebp\n"
+	"	mov $20, %ebx\n"
+	"1:	call kept_inner\n"
+	"	dec %ebx\n"
+	"	jnz 1b\n"
+	"	mov -16(%rax), %rbp\n"
+	"	mov -8(%rax), %rbx\n"
+	"	lea (%rax), %rsp\n"
+	".cfi_def_cfa_register %rsp\n"
+	"	ret\n"
+	".cfi_endproc\n"
+	".size kept_outer, . - kept_outer\n");
+void kept_outer(void);
+
+NOINLINE void keep(size_t n)
+{
+	char *room = alloca(n); /* a frame by rbp, which the functions above it must bring back */
+
+	memset(room, 0, n);
+	__asm__ volatile("" ::"r"(room) : "memory");
+	for (;;)
+		kept_outer();
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 2 ? argv[2] : "large";
@@ -118,6 +165,12 @@ int main(int argc, char **argv)
 			    "{\"frames\":[\"spin\",{\"n\":5,\"of\":[\"frame_realigned\"]},"
 			    "{\"n\":3,\"of\":[\"frame_aligned\"]}," WL_ROOT "]}");
 		frame_aligned(2);
+	} else if (strcmp(what, "kept") == 0) {
+		wl_describe("kept", "{\"frames\":[\"kept_inner\",\"kept_outer\",\"keep\"," WL_ROOT
+				    "],\"min_share\":0.98},"
+				    "{\"frames\":[\"?kept_outer\",\"keep\"," WL_ROOT
+				    "],\"max_share\":0.02}");
+		keep(100);
 	} else {
 		wl_describe(
 		    "longjmp",

@@ -49,6 +49,7 @@ ROWS = [
     Row("frames-alloca", "frames", ("alloca",)),
     Row("frames-realign", "frames", ("realign",)),
     Row("frames-realign-avx", "frames-avx", ("realign",)),
+    Row("frames-kept", "frames", ("kept",)),
     Row("frames-longjmp", "frames", ("longjmp",)),
     Row("plt-lazy", "plt-lazy"),
     Row("plt-lazy-cet", "plt-lazy-cet"),
