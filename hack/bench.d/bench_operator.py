@@ -164,6 +164,24 @@ def measure_policy(cluster, operator, pods):
     return operator.cpu() - cpu - idle * (time.monotonic() - at), shown
 
 
+def transport(server, ca):
+    """CPU seconds of curl(1) until it has been sent all pods, of which it keeps nothing: what TLS, HTTP/2 and the kernel
+    take here and now, by the same libraries."""
+    pods = "/api/v1/pods?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+    process = subprocess.Popen(["curl", "-sSfN", "--noproxy", "*", "--cacert", ca, "-o", "/dev/null", "-H",
+                                "Accept: application/vnd.kubernetes.protobuf;stream=watch", "-H",
+                                "Authorization: Bearer none", server + pods], stdin=subprocess.DEVNULL)
+    try:
+        before, cpu = -1, 0
+        while cpu > before + 0.001:
+            time.sleep(1)
+            before, cpu = cpu, cpu_of(process.pid)
+        return cpu
+    finally:
+        process.kill()
+        process.wait()
+
+
 def measure(cluster, server, churn, pods, seconds, timeout):
     """One run: CHURN(seconds) lets pods start for as long."""
     with tempfile.TemporaryDirectory(prefix="kiln-bench-") as d, \
@@ -245,7 +263,7 @@ def bench_real(table, cluster, program, pods, seconds, repeat):
 
 
 def bench_replayed(table, cluster, program, pods, seconds, repeat, label, goals, *flags):
-    runs = []
+    runs, alone = [], []
     for _ in range(repeat):
         with replay(program, cluster, pods, max(pods // 30, 1), *flags) as (url, _):
             def churn(n, url=url):
@@ -254,8 +272,12 @@ def bench_replayed(table, cluster, program, pods, seconds, repeat, label, goals,
                                       capture_output=True, text=True, check=False)
                 if done.returncode:
                     raise RuntimeError(done.stderr.strip())
+            if not flags:
+                alone.append(transport(url, cluster.ca))
             runs.append(measure(cluster, url, churn, pods, seconds, 300))
     tell(table, f"{pods} pods replayed, {label}", pods, runs, goals)
+    if alone:
+        table.add("  CPU of curl(1) for the same bytes, in the same minutes", statistics.median(alone), "s")
 
 
 def bench(table, quick):
