@@ -12,18 +12,23 @@ struct kernfs_node {
 	uint64_t id;
 } KERNEL_TYPE;
 
-struct cgroup {
-	struct kernfs_node *kn;
-} KERNEL_TYPE;
+struct cgroup;
 
 struct cgroup_subsys_state {
 	struct cgroup *cgroup;
+	uint64_t serial_nr;
+} KERNEL_TYPE;
+
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn;
 } KERNEL_TYPE;
 
 enum cgroup_subsys_id { memory_cgrp_id = 1 };
 
 struct css_set {
 	struct cgroup_subsys_state *subsys[16];
+	struct cgroup *dfl_cgrp; /* of the v2 hierarchy */
 } KERNEL_TYPE;
 
 typedef struct {

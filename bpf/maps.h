@@ -118,9 +118,12 @@ struct {
 	__type(value, struct kiln_cache_entry);
 } frame_cache SEC(".maps");
 
+/* An array that is aligned to cache lines, which per-CPU ones are not. max_entries is set to the
+ * CPUs. */
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, uint32_t);
-	__type(value, struct kiln_stats);
-} stats SEC(".maps");
+	__type(value, struct kiln_cpu);
+} cpus SEC(".maps");

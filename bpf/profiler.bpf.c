@@ -2,10 +2,10 @@
 /*
  * The kernel side: a timer hit on a CPU becomes one record in the ring buffer.
  *
- * Order matters for cost: policy and process filter first, so that what nobody selected pays two
- * hash lookups; then the kernel stack, the user registers, the walk (unwind.h), one ring-buffer
- * copy without wakeup. User space drains on a timer; it is woken only for a process that it does
- * not know yet, because that may be gone soon.
+ * Order matters for cost: policy and process filter first, so that what nobody selected pays for
+ * little more than the interrupt; then the kernel stack, the user registers, the walk (unwind.h),
+ * one ring-buffer copy without wakeup. User space drains on a timer; it is woken only for a process
+ * that it does not know yet, because that may be gone soon.
  *
  * A walk that ends for want of mappings or of a table sends the stack's bytes along, and user space
  * completes it: a process's first samples are as good as its later ones.
@@ -24,17 +24,22 @@
 
 /* Set between open and load. */
 const volatile uint32_t max_depth = KILN_MAX_USER_FRAMES;
-const volatile uint8_t cgroup_v1 = 0;	/* cgroup ids of the v1 memory controller */
-const volatile uint8_t filter_pids = 0; /* only processes in pid_filter */
 const volatile uint32_t self_tgid = 0;
 
 #define NS_PER_SECOND 1000000000ULL
 
-/* Written by user space while running. */
+/*
+ * Written by user space; the first two before loading, but they are here because a hit that is not
+ * taken should not touch a second cache line for its switches.
+ */
+uint8_t cgroup_v1;	 /* cgroup ids of the v1 memory controller */
+uint8_t filter_pids;	 /* only processes in pid_filter */
 uint32_t cache_epoch;	 /* a new value makes every cached rule void */
 uint64_t timer_ns;	 /* between two hits of a timer: the time that a hit stands for */
 uint32_t default_policy; /* of cgroups that are not in cgroup_policy */
 uint32_t use_cgroups;	 /* cgroups have policies: look at the task's */
+uint32_t policy_epoch;	 /* a new value, after a change of the above or of the maps, makes every
+			  * verdict void; never 0 */
 
 KILN_INLINE const struct kiln_mapping *env_mapping(uint32_t index)
 {
@@ -86,55 +91,81 @@ KILN_INLINE uint64_t *env_words(struct kiln_walk *w)
 	return r ? r->words : 0;
 }
 
-/* Plain loads, which the kernel guards: a helper's call for each pointer would cost more than all
- * that follows. */
-static __always_inline uint64_t task_cgroup_id(struct task_struct *task)
-{
-	uint32_t memory;
-
-	if (!cgroup_v1)
-		return bpf_get_current_cgroup_id();
-	memory = bpf_core_enum_value(enum cgroup_subsys_id, memory_cgrp_id);
-	return task->cgroups->subsys[memory & 15]->cgroup->kn->id;
-}
-
 /*
- * The policy that this hit is taken under, or a negative number: not at all. A slower policy saves
- * up the time of its hits (in hz * ns: a second's worth is one sample) and takes one when it has
- * its period together; so its samples stand for the same time whatever the timers' rate is, and
- * that may change at any moment.
+ * Looks up what a hit in the task's cgroup comes under. The cgroup's state is that of the hierarchy
+ * that counts. Plain loads, which the kernel guards: a helper's call for each pointer would cost
+ * more than all that follows.
  */
-static __always_inline int select_policy(uint64_t cgroup, struct kiln_stats *stat,
-					 uint32_t *ret_tracers)
+static __attribute__((noinline)) void decide(struct task_struct *task, uint64_t css, uint32_t epoch,
+					     struct kiln_verdict *v)
 {
-	uint32_t index = default_policy, *found;
+	uint32_t index = default_policy, *found, memory;
 	struct kiln_policy *policy;
-	uint64_t *credit;
+	uint64_t cgroup = 0;
 
 	if (use_cgroups) {
+		memory = bpf_core_enum_value(enum cgroup_subsys_id, memory_cgrp_id);
+		cgroup = cgroup_v1 ? task->cgroups->subsys[memory & 15]->cgroup->kn->id
+				   : task->cgroups->dfl_cgrp->kn->id;
 		found = bpf_map_lookup_elem(&cgroup_policy, &cgroup);
 		if (found)
 			index = *found;
 	}
 	policy = bpf_map_lookup_elem(&policies, &index);
-	if (!policy || policy->mode == KILN_POLICY_DISABLED) {
-		stat->n[KILN_STAT_SKIPPED]++;
-		return -1;
+	v->css = css;
+	v->cgroup = cgroup;
+	v->epoch = epoch;
+	v->index = index;
+	v->policy.mode = policy ? policy->mode : KILN_POLICY_DISABLED;
+	v->policy.hz = policy ? policy->hz : 0;
+	v->policy.tracers = policy ? policy->tracers : 0;
+}
+
+static __always_inline uint64_t task_css(struct task_struct *task)
+{
+	uint32_t memory;
+
+	if (!use_cgroups)
+		return 0;
+	if (!cgroup_v1)
+		return task->cgroups->dfl_cgrp->self.serial_nr;
+	memory = bpf_core_enum_value(enum cgroup_subsys_id, memory_cgrp_id);
+	return task->cgroups->subsys[memory & 15]->serial_nr;
+}
+
+/*
+ * Whether this hit is taken; the CPU's verdict says under which policy. A slower policy saves up
+ * the time of its hits (in hz * ns: a second's worth is one sample) and takes one when it has its
+ * period together; so its samples stand for the same time whatever the timers' rate is, and that
+ * may change at any moment.
+ */
+static __always_inline int select_policy(struct task_struct *task, struct kiln_cpu *cpu)
+{
+	/* Before anything that it vouches for. */
+	uint32_t epoch = *(volatile uint32_t *)&policy_epoch, index;
+	struct kiln_verdict *v = &cpu->verdict;
+	uint64_t css = task_css(task), *credit;
+
+	if (v->css != css || v->epoch != epoch)
+		decide(task, css, epoch, v);
+	if (v->policy.mode == KILN_POLICY_DISABLED) {
+		cpu->stats.n[KILN_STAT_SKIPPED]++;
+		return 0;
 	}
 	/* The period is cut to whole ns: + 1, so that the timers' own rate is not below itself. */
-	if (policy->hz * (timer_ns + 1) < NS_PER_SECOND) {
+	if (v->policy.hz * (timer_ns + 1) < NS_PER_SECOND) {
+		index = v->index;
 		credit = bpf_map_lookup_elem(&policy_credit, &index);
 		if (!credit)
-			return -1;
-		*credit += policy->hz * timer_ns;
+			return 0;
+		*credit += v->policy.hz * timer_ns;
 		if (*credit < NS_PER_SECOND) {
-			stat->n[KILN_STAT_THINNED]++;
-			return -1;
+			cpu->stats.n[KILN_STAT_THINNED]++;
+			return 0;
 		}
 		*credit -= NS_PER_SECOND;
 	}
-	*ret_tracers = policy->tracers;
-	return (int)index;
+	return 1;
 }
 
 /*
@@ -357,35 +388,22 @@ static __always_inline int program_begun(struct task_struct *task)
 	return mm && mm->env_end;
 }
 
-SEC("perf_event")
-int sample(struct bpf_perf_event_data *ctx)
+/* What a hit that is taken becomes. No part of sample(), which has little code to fetch so. */
+static __attribute__((noinline)) int take_sample(struct bpf_perf_event_data *ctx,
+						 struct kiln_cpu *cpu)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	uint64_t id = bpf_get_current_pid_tgid(), cgroup, exec_id;
-	uint32_t tgid = id >> 32, zero = 0, n_kernel = 0, n_user = 0, size, syscall = 0,
-		 tracers = 0, native;
+	uint64_t exec_id;
+	uint32_t tgid = (uint32_t)task->tgid, zero = 0, n_kernel = 0, n_user = 0, size, syscall = 0,
+		 native;
+	struct kiln_stats *stat = &cpu->stats;
 	struct kiln_process *process = 0;
-	struct kiln_stats *stat;
 	struct record_scratch *r;
 	struct kiln_walk *w;
-	int policy, fresh = 0, has_user;
+	int fresh = 0, has_user;
 	uint64_t len;
 	long got;
 
-	if (!tgid)
-		return 0;
-	stat = bpf_map_lookup_elem(&stats, &zero);
-	if (!stat)
-		return 0;
-	stat->n[KILN_STAT_RUNS]++;
-	if (filter_pids && !bpf_map_lookup_elem(&pid_filter, &tgid)) {
-		stat->n[KILN_STAT_SKIPPED]++;
-		return 0;
-	}
-	cgroup = use_cgroups ? task_cgroup_id(task) : 0;
-	policy = select_policy(cgroup, stat, &tracers);
-	if (policy < 0)
-		return 0;
 	has_user = task->mm != 0;
 	exec_id = task->self_exec_id;
 	if (has_user) {
@@ -404,13 +422,13 @@ int sample(struct bpf_perf_event_data *ctx)
 	r->head.time = bpf_ktime_get_ns();
 	r->head.start_time = task->group_leader->start_boottime;
 	r->head.exec_id = exec_id;
-	r->head.cgroup = cgroup;
+	r->head.cgroup = cpu->verdict.cgroup;
 	r->head.tgid = tgid;
-	r->head.tid = (uint32_t)id;
-	r->head.policy = (uint32_t)policy;
+	r->head.tid = (uint32_t)task->pid;
+	r->head.policy = cpu->verdict.index;
 	r->head.cpu = (uint16_t)bpf_get_smp_processor_id();
-	r->head.flags =
-	    (uint16_t)((has_user ? 0 : KILN_SAMPLE_KTHREAD) | tracers << KILN_SAMPLE_TRACERS_SHIFT);
+	r->head.flags = (uint16_t)((has_user ? 0 : KILN_SAMPLE_KTHREAD) |
+				   cpu->verdict.policy.tracers << KILN_SAMPLE_TRACERS_SHIFT);
 	r->head.mapset = process ? process->mapset : 0;
 	r->head.dump_len = 0;
 	r->head.end = KILN_END_NONE;
@@ -435,7 +453,7 @@ int sample(struct bpf_perf_event_data *ctx)
 		w->map_start = w->map_end = 0;
 		w->misses = 0;
 		w->mapset = r->head.mapset;
-		w->tracers = tracers;
+		w->tracers = cpu->verdict.policy.tracers;
 		w->thread_pointer = ARCH_THREAD_POINTER(task);
 		n_user = (uint32_t)walk_user(sizeof(r->head) / 8 + n_kernel, syscall);
 		if (!r->head.mapset && w->end == KILN_END_NO_MAPPING)
@@ -481,6 +499,26 @@ int sample(struct bpf_perf_event_data *ctx)
 	if (bpf_ringbuf_output(&ring, r, len, fresh ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP))
 		stat->n[KILN_STAT_RING_FULL]++;
 	return 0;
+}
+
+SEC("perf_event")
+int sample(struct bpf_perf_event_data *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	uint32_t tgid = (uint32_t)task->tgid, number = bpf_get_smp_processor_id();
+	struct kiln_cpu *cpu;
+
+	if (!tgid)
+		return 0;
+	cpu = bpf_map_lookup_elem(&cpus, &number);
+	if (!cpu)
+		return 0;
+	cpu->stats.n[KILN_STAT_RUNS]++;
+	if (filter_pids && !bpf_map_lookup_elem(&pid_filter, &tgid)) {
+		cpu->stats.n[KILN_STAT_SKIPPED]++;
+		return 0;
+	}
+	return select_policy(task, cpu) ? take_sample(ctx, cpu) : 0;
 }
 
 /*

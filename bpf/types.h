@@ -328,7 +328,7 @@ struct kiln_resume {
 };
 KILN_ASSERT_SIZE(kiln_resume, 328);
 
-/* `stats`: per-CPU counters, indexed by this; user space sums them up into /metrics. */
+/* Counters, each CPU's own; user space sums them up into /metrics. */
 enum kiln_stat {
 	KILN_STAT_RUNS,	     /* timer hits on tasks */
 	KILN_STAT_SKIPPED,   /* policy or process filter said no */
@@ -343,3 +343,23 @@ enum kiln_stat {
 struct kiln_stats {
 	uint64_t n[KILN_STAT_COUNT];
 };
+
+/*
+ * The policy that the last hit on a CPU came under. It holds for the next one too while the task's
+ * cgroup is the same and no policy was changed: most hits look nothing up.
+ */
+struct kiln_verdict {
+	uint64_t css;	 /* cgroup_subsys_state.serial_nr, which the kernel gives only once */
+	uint64_t cgroup; /* the kernfs id of its directory */
+	uint32_t epoch;	 /* policy_epoch at that time; the first is 1 */
+	uint32_t index;
+	struct kiln_policy policy; /* what `policies` has at the index; Disabled if nothing */
+};
+
+/* `cpus`: CPU number -> this. What a hit on an unselected task touches is in the first 64 bytes. */
+struct kiln_cpu {
+	struct kiln_verdict verdict;
+	struct kiln_stats stats;
+	uint64_t pad[4];
+};
+KILN_ASSERT_SIZE(kiln_cpu, 128);

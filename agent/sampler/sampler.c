@@ -24,8 +24,9 @@ struct sampler {
 	struct profiler *skel;
 	struct ring_buffer *ring;
 	struct kernel_memory memory;
-	struct bpf_link **links; /* one a CPU */
-	int *timers;		 /* their descriptors, which the links own; -1: none */
+	const struct kiln_cpu *cpus; /* the kernel's counters, n_cpus */
+	struct bpf_link **links;     /* one a CPU */
+	int *timers;		     /* their descriptors, which the links own; -1: none */
 	int n_cpus;
 	uint32_t hz, target_tid;
 	int stats_fd;
@@ -104,13 +105,14 @@ static int map_memory(struct sampler *s, struct error *err)
 	s->memory.tables = map_array(s->skel->maps.tables, &len);
 	s->memory.mappings = map_array(s->skel->maps.mapping_slab, &len);
 	s->memory.n_mappings = bpf_map__max_entries(s->skel->maps.mapping_slab) * 2;
+	s->cpus = map_array(s->skel->maps.cpus, &len);
 	s->memory.cache_epoch = &s->skel->bss->cache_epoch;
 	s->memory.set_process = set_process;
 	s->memory.get_process = get_process;
 	s->memory.set_runtime = set_runtime;
 	s->memory.delete_runtime = delete_runtime;
 	s->memory.arg = s;
-	if (!s->memory.slab || !s->memory.tables || !s->memory.mappings)
+	if (!s->memory.slab || !s->memory.tables || !s->memory.mappings || !s->cpus)
 		return error_set(err, -errno, "cannot map BPF arrays: %m");
 	return 0;
 }
@@ -119,6 +121,8 @@ static void unmap_memory(struct sampler *s)
 {
 	size_t slot = KILN_SLOT_BYTES;
 
+	if (s->cpus)
+		munmap((void *)s->cpus, ALIGN_UP((size_t)s->n_cpus * sizeof(*s->cpus), 4096));
 	if (s->memory.slab)
 		munmap(s->memory.slab, ALIGN_UP(s->memory.slab_slots * slot, 4096));
 	if (s->memory.tables)
@@ -147,9 +151,10 @@ static int configure(struct sampler *s, const struct sampler_options *o)
 	int r = 0;
 
 	skel->bss->timer_ns = NS_PER_SECOND / o->hz;
+	skel->bss->policy_epoch = 1;
 	skel->rodata->max_depth = o->max_depth ? o->max_depth : KILN_MAX_USER_FRAMES;
-	skel->rodata->cgroup_v1 = o->cgroup_mode != CGROUP_V2;
-	skel->rodata->filter_pids = o->n_pids > 0;
+	skel->bss->cgroup_v1 = o->cgroup_mode != CGROUP_V2;
+	skel->bss->filter_pids = o->n_pids > 0;
 	r |= bpf_map__set_max_entries(skel->maps.ring, (uint32_t)ring_size(o, s->n_cpus));
 	r |= bpf_map__set_max_entries(skel->maps.unwind_slab, (uint32_t)(unwind / KILN_SLOT_BYTES));
 	r |= bpf_map__set_max_entries(skel->maps.processes,
@@ -159,6 +164,7 @@ static int configure(struct sampler *s, const struct sampler_options *o)
 	r |= bpf_map__set_max_entries(skel->maps.frame_cache,
 				      (uint32_t)(KILN_CACHE_ENTRIES * s->n_cpus));
 	r |= bpf_map__set_max_entries(skel->maps.record_scratch, (uint32_t)s->n_cpus);
+	r |= bpf_map__set_max_entries(skel->maps.cpus, (uint32_t)s->n_cpus);
 	if (o->n_pids)
 		r |= bpf_map__set_max_entries(skel->maps.pid_filter, (uint32_t)o->n_pids);
 	return r ? -EINVAL : 0;
@@ -367,21 +373,33 @@ int sampler_drain(struct sampler *s, void (*consume)(const struct kiln_sample *r
 	return ring_buffer__consume(s->ring);
 }
 
+/* What the kernel decided before holds no more. */
+static void forget_verdicts(struct sampler *s)
+{
+	uint32_t *epoch = &s->skel->bss->policy_epoch;
+
+	if (__atomic_add_fetch(epoch, 1, __ATOMIC_RELEASE) == 0)
+		__atomic_store_n(epoch, 1, __ATOMIC_RELEASE);
+}
+
 int sampler_set_policy(struct sampler *s, uint32_t index, const struct kiln_policy *policy)
 {
 	if (bpf_map_update_elem(bpf_map__fd(s->skel->maps.policies), &index, policy, BPF_ANY) < 0)
 		return -errno;
+	forget_verdicts(s);
 	return 0;
 }
 
 void sampler_set_default_policy(struct sampler *s, uint32_t index)
 {
 	s->skel->bss->default_policy = index;
+	forget_verdicts(s);
 }
 
 void sampler_use_cgroups(struct sampler *s)
 {
 	s->skel->bss->use_cgroups = 1;
+	forget_verdicts(s);
 }
 
 int sampler_cgroup_policies_fd(const struct sampler *s)
@@ -401,6 +419,7 @@ int sampler_delete_cgroup_policy(struct sampler *s, uint64_t cgroup)
 {
 	if (bpf_map_delete_elem(sampler_cgroup_policies_fd(s), &cgroup) < 0)
 		return -errno;
+	forget_verdicts(s);
 	return 0;
 }
 
@@ -488,16 +507,14 @@ static uint64_t map_memory_bytes(int fd)
 
 void sampler_read_stats(struct sampler *s, struct sampler_stats *ret)
 {
-	_cleanup_free_ struct kiln_stats *values = calloc((size_t)s->n_cpus, sizeof(*values));
 	struct bpf_prog_info info = {};
-	uint32_t len = sizeof(info), zero = 0;
+	uint32_t len = sizeof(info);
 	struct bpf_map *map;
 
 	*ret = (struct sampler_stats){.processes = s->processes};
-	if (values && !bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.stats), &zero, values))
-		for (int cpu = 0; cpu < s->n_cpus; cpu++)
-			for (uint32_t i = 0; i < KILN_STAT_COUNT; i++)
-				ret->counts[i] += values[cpu].n[i];
+	for (int cpu = 0; cpu < s->n_cpus; cpu++)
+		for (uint32_t i = 0; i < KILN_STAT_COUNT; i++)
+			ret->counts[i] += s->cpus[cpu].stats.n[i];
 	if (!bpf_obj_get_info_by_fd(bpf_program__fd(s->skel->progs.sample), &info, &len)) {
 		ret->run_ns = info.run_time_ns;
 		ret->runs = info.run_cnt;

@@ -3,6 +3,8 @@
  * Who is sampled, and how often: policies of cgroups, thinning, the pid filter, the ignore flag.
  * Cgroups are made below the memory controller's root (v1, hybrid) or the unified one.
  */
+#include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/stat.h>
 
@@ -147,6 +149,94 @@ static void record_names_policy_and_cgroup_as_user_space_does(void **state)
 	assert_int_equal(out->last.policy, 0);
 }
 
+static void pin_to_first_cpu(const struct child *c)
+{
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(0, &one);
+	assert_int_equal(sched_setaffinity(c->pid, sizeof(one), &one), 0);
+}
+
+/* ARG: the index that its records have to be under; what is not is counted as wrong. */
+static void compare_policy(struct watch *w, const struct kiln_sample *record)
+{
+	const uint32_t *index = w->arg;
+	bool inside = w == in && *index != 0;
+
+	w->wrong += record->policy != *index || (record->cgroup == t.cgroup_id) != inside;
+}
+
+/* What was decided for the one is not taken for the other, though they take turns on a CPU. */
+static void tasks_of_two_cgroups_on_one_cpu_keep_their_policies(void **state)
+{
+	uint32_t seven = 7, none = 0;
+
+	prepare(NULL, 0);
+	set_policy(7, KILN_POLICY_ENABLED, RATE);
+	in->each = out->each = compare_policy;
+	in->arg = &seven;
+	out->arg = &none;
+	pin_to_first_cpu(&t.inside);
+	pin_to_first_cpu(&t.outside);
+	start();
+	assert_true(watch_until(t.p, t.watches, 2, &in->records, ENOUGH));
+	assert_true(watch_until(t.p, t.watches, 2, &out->records, ENOUGH));
+	assert_int_equal(in->wrong, 0);
+	assert_int_equal(out->wrong, 0);
+}
+
+static void write_pid(const char *cgroup, int pid)
+{
+	char path[320], text[16];
+	int fd, n = snprintf(text, sizeof(text), "%d", pid);
+
+	snprintf(path, sizeof(path), "%s/cgroup.procs", cgroup);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, (size_t)n), n);
+	close(fd);
+}
+
+/* One task that never sleeps: the CPU has no other reason to look again. */
+static void change_holds_for_a_task_that_goes_on(void **state)
+{
+	const struct kiln_policy off = {.mode = KILN_POLICY_DISABLED, .hz = RATE};
+
+	prepare(NULL, 0);
+	set_policy(1, KILN_POLICY_ENABLED, RATE);
+	start();
+	assert_true(watch_until(t.p, t.watches, 2, &in->records, 5));
+	assert_int_equal(in->last.policy, 1);
+	/* Another one. */
+	set_policy(2, KILN_POLICY_ENABLED, RATE);
+	watch_drain(t.p, t.watches, 2);
+	watch_reset(in);
+	assert_true(watch_until(t.p, t.watches, 2, &in->records, 5));
+	assert_int_equal(in->first.policy, 2);
+	/* The same one, with another content. */
+	assert_int_equal(sampler_set_policy(t.p->sampler, 2, &off), 0);
+	watch_drain(t.p, t.watches, 2);
+	watch_reset(in);
+	watch_reset(out);
+	assert_true(watch_until(t.p, t.watches, 2, &out->records, ENOUGH / 2));
+	assert_int_equal(in->records, 0);
+	/* The task goes to where another one holds. */
+	*strrchr(t.cgroup, '/') = '\0';
+	write_pid(t.cgroup, t.inside.pid);
+	t.cgroup[strlen(t.cgroup)] = '/';
+	assert_true(watch_until(t.p, t.watches, 2, &in->records, 5));
+	assert_int_equal(in->first.policy, 0);
+	assert_int_not_equal(in->first.cgroup, t.cgroup_id);
+	/* The default. */
+	sampler_set_default_policy(t.p->sampler, 2);
+	watch_drain(t.p, t.watches, 2);
+	watch_reset(in);
+	usleep(300000);
+	watch_drain(t.p, t.watches, 2);
+	assert_int_equal(in->records, 0);
+}
+
 static void lower_rate_keeps_its_share_of_the_hits(void **state)
 {
 	struct sampler_stats stats;
@@ -203,6 +293,8 @@ int main(int argc, char **argv)
 	    TEST(disabled_default_leaves_enabled_cgroups),
 	    TEST(deleted_policy_gives_way_to_the_default),
 	    TEST(record_names_policy_and_cgroup_as_user_space_does),
+	    TEST(tasks_of_two_cgroups_on_one_cpu_keep_their_policies),
+	    TEST(change_holds_for_a_task_that_goes_on),
 	    TEST(lower_rate_keeps_its_share_of_the_hits),
 	    TEST(filter_leaves_only_its_pids),
 	    TEST(ignored_process_is_not_sampled_until_it_executes_anew),
