@@ -24,7 +24,6 @@
 
 /* Set between open and load. */
 const volatile uint32_t max_depth = KILN_MAX_USER_FRAMES;
-const volatile uint32_t self_tgid = 0;
 
 #define NS_PER_SECOND 1000000000ULL
 
