@@ -90,46 +90,42 @@ KILN_INLINE uint64_t *env_words(struct kiln_walk *w)
 	return r ? r->words : 0;
 }
 
-/*
- * Looks up what a hit in the task's cgroup comes under. The cgroup's state is that of the hierarchy
- * that counts. Plain loads, which the kernel guards: a helper's call for each pointer would cost
- * more than all that follows.
- */
-static __attribute__((noinline)) void decide(struct task_struct *task, uint64_t css, uint32_t epoch,
-					     struct kiln_verdict *v)
+/* The task's state in the hierarchy that counts. Plain loads, which the kernel guards: a helper's
+ * call for each pointer would cost more than all that follows. */
+static __always_inline struct cgroup_subsys_state *task_css(struct task_struct *task)
 {
-	uint32_t index = default_policy, *found, memory;
+	uint32_t memory = bpf_core_enum_value(enum cgroup_subsys_id, memory_cgrp_id);
+
+	if (!cgroup_v1)
+		return &task->cgroups->dfl_cgrp->self;
+	return task->cgroups->subsys[memory & 15];
+}
+
+/*
+ * Looks up what a hit comes under in the cgroup of CSS (0: cgroups have no policies), whose serial
+ * number is SERIAL. The task is not asked again: it may have been moved meanwhile.
+ */
+static __attribute__((noinline)) void decide(struct cgroup_subsys_state *css, uint64_t serial,
+					     uint32_t epoch, struct kiln_verdict *v)
+{
+	uint32_t index = default_policy, *found;
 	struct kiln_policy *policy;
 	uint64_t cgroup = 0;
 
-	if (use_cgroups) {
-		memory = bpf_core_enum_value(enum cgroup_subsys_id, memory_cgrp_id);
-		cgroup = cgroup_v1 ? task->cgroups->subsys[memory & 15]->cgroup->kn->id
-				   : task->cgroups->dfl_cgrp->kn->id;
+	if (css) {
+		cgroup = css->cgroup->kn->id;
 		found = bpf_map_lookup_elem(&cgroup_policy, &cgroup);
 		if (found)
 			index = *found;
 	}
 	policy = bpf_map_lookup_elem(&policies, &index);
-	v->css = css;
+	v->css = serial;
 	v->cgroup = cgroup;
 	v->epoch = epoch;
 	v->index = index;
 	v->policy.mode = policy ? policy->mode : KILN_POLICY_DISABLED;
 	v->policy.hz = policy ? policy->hz : 0;
 	v->policy.tracers = policy ? policy->tracers : 0;
-}
-
-static __always_inline uint64_t task_css(struct task_struct *task)
-{
-	uint32_t memory;
-
-	if (!use_cgroups)
-		return 0;
-	if (!cgroup_v1)
-		return task->cgroups->dfl_cgrp->self.serial_nr;
-	memory = bpf_core_enum_value(enum cgroup_subsys_id, memory_cgrp_id);
-	return task->cgroups->subsys[memory & 15]->serial_nr;
 }
 
 /*
@@ -143,10 +139,15 @@ static __always_inline int select_policy(struct task_struct *task, struct kiln_c
 	/* Before anything that it vouches for. */
 	uint32_t epoch = *(volatile uint32_t *)&policy_epoch, index;
 	struct kiln_verdict *v = &cpu->verdict;
-	uint64_t css = task_css(task), *credit;
+	struct cgroup_subsys_state *css = 0;
+	uint64_t serial = 0, *credit;
 
-	if (v->css != css || v->epoch != epoch)
-		decide(task, css, epoch, v);
+	if (use_cgroups) {
+		css = task_css(task);
+		serial = css->serial_nr;
+	}
+	if (v->css != serial || v->epoch != epoch)
+		decide(css, serial, epoch, v);
 	if (v->policy.mode == KILN_POLICY_DISABLED) {
 		cpu->stats.n[KILN_STAT_SKIPPED]++;
 		return 0;
