@@ -5,11 +5,13 @@
 #include "operator/operator.h"
 
 /*
- * Memory that a first list took for a moment goes back soon; one thread allocates. OpenSSL takes
- * and gives back 17 KiB for each TLS record: the thread's cache holds that.
+ * OpenSSL takes and gives back 17 KiB for each TLS record: the thread's cache holds that. What does
+ * not fit there goes back to the kernel at once (dirty_decay_ms:0): gRPC uses the first page or two
+ * of a connection's larger buffers, but pages that something else has touched stay touched. With
+ * 1000 ms, 5,000 streams that are cut and come again take 650 MiB and more each time, else 550.
  */
 extern const char *malloc_conf;
-const char *malloc_conf = "narenas:1,tcache_max:32768,dirty_decay_ms:1000,muzzy_decay_ms:0";
+const char *malloc_conf = "narenas:1,tcache_max:32768,dirty_decay_ms:0,muzzy_decay_ms:0";
 
 int main(int argc, char **argv)
 {

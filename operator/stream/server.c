@@ -25,6 +25,7 @@ enum {
 	AGE_MS = 1800000,
 	KEEP_MS = 600000,
 	REPORT_INTERVAL_S = 10,
+	REPORTS_PER_S = 100, /* of all nodes: what turns, an agent reports at once anyway */
 	TICK_MS = 1000,
 	PUMP_MS = 4,
 	IDLE_MS = 60000,
@@ -48,6 +49,13 @@ uint64_t server_random(struct node_server *server)
 	x ^= x >> 27;
 	server->random = x;
 	return x * 0x2545f4914f6cdd1dULL;
+}
+
+uint32_t server_report_interval_s(const struct node_server *server)
+{
+	size_t all = meta_store_count(server->o.sources.nodes);
+
+	return (uint32_t)MAX((size_t)REPORT_INTERVAL_S, all / REPORTS_PER_S);
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
@@ -282,7 +290,6 @@ static void set_defaults(struct node_server *server)
 	DEFAULT(o->limits.ack_ms, ACK_MS);
 	DEFAULT(o->limits.age_ms, AGE_MS);
 	DEFAULT(o->limits.keep_ms, KEEP_MS);
-	DEFAULT(o->report_interval_s, REPORT_INTERVAL_S);
 	if (o->client) {
 		o->auth.review = review_by_client;
 		o->auth.cancel = cancel_by_client;

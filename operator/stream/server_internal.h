@@ -96,6 +96,8 @@ struct node_server {
 /* server.c */
 uint64_t server_now(const struct node_server *server);
 uint64_t server_random(struct node_server *server);
+/* How often a node's agent is to report, in seconds: rarer in a large cluster. */
+uint32_t server_report_interval_s(const struct node_server *server);
 /* The node's state, made when there is none. NULL out of memory. */
 struct node *server_node(struct node_server *server, const char *name);
 /* session_pump() soon. */

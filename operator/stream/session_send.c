@@ -126,7 +126,7 @@ static void send_welcome(struct session *s)
 	m.node_name = s->node_name;
 	m.node_uid = uid;
 	m.cluster_uid = (char *)node_view_cluster_uid(server->view);
-	m.report_interval_s = server->o.report_interval_s;
+	m.report_interval_s = server_report_interval_s(server);
 	buf_reset(&server->update);
 	p = buf_extend(&server->update, kiln__node__v1__welcome__get_packed_size(&m));
 	if (!p) {

@@ -188,6 +188,12 @@ func (a *agent) connect(generation int) error {
 
 func (a *agent) take(c *call, now time.Time, kind int, body []byte) error {
 	switch kind {
+	case 1: // Welcome
+		return walk(body, func(n int, value uint64, _ []byte) {
+			if n == 6 {
+				a.fleet.interval.Store(int64(value))
+			}
+		})
 	case 2: // SnapshotBegin
 		a.snapshot = true
 	case 3: // Update

@@ -22,6 +22,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -32,6 +33,8 @@ type fleet struct {
 	config  *tls.Config
 	agents  []*agent
 	ready   chan struct{}
+
+	interval atomic.Int64 // seconds between two reports of an agent, as the operator asks for
 
 	mu       sync.Mutex
 	problems map[string]int
@@ -146,13 +149,15 @@ func (f *fleet) broadcast(since int64) map[string]any {
 	return got
 }
 
-// Every agent once in INTERVAL.
-func (f *fleet) report(interval time.Duration) {
-	const tick = 10 * time.Millisecond
-	began, next := time.Now(), 0
-	for range time.Tick(tick) {
-		due := int(float64(len(f.agents)) * float64(time.Since(began)) / float64(interval))
-		for ; next < due; next++ {
+// Every agent once in the interval.
+func (f *fleet) report() {
+	next, due, last := 0, 0.0, time.Now()
+	for now := range time.Tick(10 * time.Millisecond) {
+		if seconds := f.interval.Load(); seconds > 0 {
+			due += float64(len(f.agents)) * now.Sub(last).Seconds() / float64(seconds)
+		}
+		last = now
+		for ; next < int(due); next++ {
 			f.agents[next%len(f.agents)].report()
 		}
 	}
@@ -183,7 +188,6 @@ func main() {
 	f := &fleet{problems: map[string]int{}}
 	count := flag.Int("agents", 5000, "")
 	ca := flag.String("ca", "", "the server's")
-	interval := flag.Duration("report", 10*time.Second, "how often an agent reports")
 	flag.StringVar(&f.address, "address", "", "of the node stream")
 	flag.Parse()
 	roots, err := os.ReadFile(*ca)
@@ -199,7 +203,7 @@ func main() {
 		node := fmt.Sprintf("node-%d.example.internal", i)
 		f.agents = append(f.agents, &agent{fleet: f, token: makeToken(node), marks: map[int64]bool{}})
 	}
-	go f.report(*interval)
+	go f.report()
 	out := json.NewEncoder(os.Stdout)
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		_ = out.Encode(f.command(in.Text()))

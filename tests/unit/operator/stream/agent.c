@@ -153,6 +153,7 @@ static void on_message(const uint8_t *data, size_t len, void *arg)
 	case KILN__NODE__V1__OPERATOR_MESSAGE__MESSAGE_WELCOME:
 		assert_int_equal(a->welcomes++, 0);
 		snprintf(a->node, sizeof(a->node), "%s", m->welcome->node_name);
+		a->report_interval_s = m->welcome->report_interval_s;
 		break;
 	case KILN__NODE__V1__OPERATOR_MESSAGE__MESSAGE_SNAPSHOT_BEGIN:
 		a->in_snapshot = true;

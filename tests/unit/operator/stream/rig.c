@@ -160,6 +160,16 @@ void rig_remove_pod(struct rig *rig, const char *ns, const char *name, unsigned 
 	free(v);
 }
 
+void rig_node(struct rig *rig, const char *name)
+{
+	struct meta_view *v = calloc(1, sizeof(*v));
+
+	v->name = text(name);
+	v->uid = text(rig_uid((unsigned int)hash_bytes(name, strlen(name), 1)));
+	assert_int_equal(meta_store_put_view(rig->nodes, v, 1), 0);
+	free(v);
+}
+
 void rig_namespace(struct rig *rig, const char *name, const char *label_value)
 {
 	struct meta_view *v = calloc(1, sizeof(*v));
@@ -198,7 +208,7 @@ static void make_stores(struct rig *rig)
 	static const char *const none[] = {NULL};
 	struct pod_store_options pods = {
 	    .max_pods = 20000, .annotations = none, .changed = pod_changed, .arg = rig};
-	struct meta_store_options metas = {.max_objects = 1000, .annotations = none};
+	struct meta_store_options metas = {.max_objects = 5000, .annotations = none};
 	struct service_index_options services = {
 	    .max_slices = 1000, .max_endpoints = 1000, .changed = services_changed, .arg = rig};
 

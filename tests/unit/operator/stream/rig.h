@@ -59,6 +59,7 @@ void rig_pod(struct rig *rig, const char *ns, const char *name, unsigned int uid
 void rig_pod_labeled(struct rig *rig, const char *ns, const char *name, unsigned int uid,
 		     const char *node, const char *value);
 void rig_remove_pod(struct rig *rig, const char *ns, const char *name, unsigned int uid);
+void rig_node(struct rig *rig, const char *name);
 void rig_namespace(struct rig *rig, const char *name, const char *label_value);
 /* NS "": the cluster's. */
 void rig_policy(struct rig *rig, const char *ns, const char *spec);
@@ -88,7 +89,8 @@ struct agent {
 	unsigned int welcomes, snapshots, updates, deletes, closes;
 	size_t bytes, largest;
 	bool connected, in_snapshot, no_hello, no_ack, ack_due;
-	unsigned int protocol; /* 0: 1 */
+	unsigned int report_interval_s; /* that the welcome asks for */
+	unsigned int protocol;		/* 0: 1 */
 	int status;
 	char message[256];
 };

@@ -300,6 +300,23 @@ static void test_reports_are_passed_on_with_what_the_hello_said(void **state)
 	assert_int_equal(w->a.closes, 0);
 }
 
+static void test_in_a_large_cluster_agents_report_more_rarely(void **state)
+{
+	struct world_of_two *w = *state;
+	char name[16];
+
+	agent_connect(&w->rig, &w->a, "node:n1");
+	agent_until_live(&w->a);
+	assert_int_equal(w->a.report_interval_s, 10);
+	for (unsigned int i = 0; i < 3000; i++) {
+		snprintf(name, sizeof(name), "n%u", i);
+		rig_node(&w->rig, name);
+	}
+	agent_connect(&w->rig, &w->b, "node:n2");
+	agent_until_live(&w->b);
+	assert_int_equal(w->b.report_interval_s, 30);
+}
+
 static void test_ending_tells_every_agent_to_go_elsewhere(void **state)
 {
 	struct world_of_two *w = *state;
@@ -380,6 +397,7 @@ int main(void)
 	    TEST(test_more_deletions_than_are_kept_need_a_snapshot),
 	    TEST(test_of_two_streams_the_newer_wins),
 	    TEST(test_reports_are_passed_on_with_what_the_hello_said),
+	    TEST(test_in_a_large_cluster_agents_report_more_rarely),
 	    TEST(test_ending_tells_every_agent_to_go_elsewhere),
 	    TEST(test_nothing_that_was_sent_stays_in_the_buffers),
 	    TEST(test_connections_that_rest_give_their_buffers_back),
