@@ -10,10 +10,11 @@
 
 static bool stay;
 
+/* 1 to 3 of the timer's 10 ms. */
 NOINLINE void handler_spin(void)
 {
 	do
-		WL_SPIN(1000000);
+		WL_SPIN(5000000);
 	while (stay);
 }
 
