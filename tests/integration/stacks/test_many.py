@@ -28,10 +28,12 @@ def path_of(frames):
 
 
 def chi_square(observed, expected):
-    """(statistic, degrees of freedom), cells joined until each expects at least five."""
+    """(statistic, degrees of freedom), paths joined until each cell expects at least five. They are joined in an order
+    that has nothing to do with the paths nor with what was measured: a sample takes time itself, so that where a fast
+    machine needs the same time for each visit, the order of times is the order of samples."""
     statistic, cells, o, e = 0.0, 0, 0.0, 0.0
-    for seen, want in sorted(zip(observed, expected), key=lambda cell: cell[1]):
-        o, e = o + seen, e + want
+    for path in sorted(range(PATHS), key=lambda path: path * 2654435761 % 2**32):
+        o, e = o + observed[path], e + expected[path]
         if e >= 5:
             statistic, cells, o, e = statistic + (o - e) ** 2 / e, cells + 1, 0.0, 0.0
     return statistic + (o - e) ** 2 / max(e, 1), cells
