@@ -44,7 +44,7 @@ def main():
     with agent.Agent("--stdout", "--samples-per-second", HZ, "--reporter-interval", "2s",
                      "--process-filter", "^wl-many$") as a:
         time.sleep(8)  # longer than the agent takes to attach, on a slow machine too
-        with workload.Workload("many", 100000, seconds=6) as w:
+        with workload.Workload("many", 100000, seconds=30) as w:
             said = w.rest(timeout=200)
             pid, expect = w.pid, w.chains
         if a.process.poll() is not None:
