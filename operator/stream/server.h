@@ -45,7 +45,8 @@ struct node_server_options {
 	void (*left_out)(void *arg, const char *ns, const char *name, const char *cause);
 	void *left_out_arg;
 	struct node_server_limits limits;
-	uint64_t epoch;						     /* 0: a random one */
+	/* Of revisions; 0: a random one. */
+	uint64_t epoch;
 	void (*report)(void *arg, const struct node_report *report); /* may be NULL */
 	void (*left)(void *arg, const char *node); /* its stream is gone; may be NULL */
 	void *arg;
