@@ -1,4 +1,4 @@
-# bpf_object(NAME source.bpf.c HEADERS ...): compiles to BPF, strips DWARF (keeps BTF), and
+# bpf_object(NAME source.bpf.c): compiles to BPF, strips DWARF (keeps BTF), and
 # generates NAME.skel.h. Link kiln_bpf_NAME to include it.
 find_program(KILN_CLANG NAMES clang clang-14 clang-16 clang-19 REQUIRED)
 find_program(KILN_LLVM_STRIP NAMES llvm-strip llvm-strip-14 REQUIRED)
@@ -11,7 +11,6 @@ else()
 endif()
 
 function(bpf_object name source)
-  cmake_parse_arguments(ARG "" "" "HEADERS" ${ARGN})
   set(obj ${CMAKE_CURRENT_BINARY_DIR}/${name}.bpf.o)
   set(skel ${CMAKE_CURRENT_BINARY_DIR}/${name}.skel.h)
   execute_process(COMMAND ${CMAKE_C_COMPILER} -print-multiarch OUTPUT_VARIABLE multiarch
@@ -22,9 +21,11 @@ function(bpf_object name source)
             -Wno-unused-parameter -D__TARGET_ARCH_${KILN_BPF_ARCH}
             -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/bpf
             -idirafter /usr/include/${multiarch}
+            -MD -MF ${obj}.d -MT ${obj}
             -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${obj}
     COMMAND ${KILN_LLVM_STRIP} -g ${obj}
-    DEPENDS ${source} ${ARG_HEADERS}
+    DEPENDS ${source}
+    DEPFILE ${obj}.d
     COMMENT "BPF ${source}" VERBATIM)
   add_custom_command(
     OUTPUT ${skel}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The copy of the user stack that goes along when a walk ends for want of a mapping or table, so
+ * that user space can complete it.
+ */
+#pragma once
+
+/*
+ * The loops below are global functions: the verifier looks at each once, with unknown arguments,
+ * instead of once for every way that leads to it. They find the scratch themselves, and keep what
+ * changes from round to round in memory, where the verifier does not follow it.
+ */
+
+static __always_inline struct record_scratch *own_record(void)
+{
+	uint32_t cpu = bpf_get_smp_processor_id();
+
+	return bpf_map_lookup_elem(&record_scratch, &cpu);
+}
+
+/*
+ * Copies page I of the dump, if it can be read, into the record from byte AT on. Non-zero: the dump
+ * ends there.
+ */
+__attribute__((noinline)) int dump_page(uint32_t at, uint32_t i)
+{
+	uint32_t zero = 0;
+	struct record_scratch *r = own_record();
+	struct kiln_walk *w = bpf_map_lookup_elem(&walk_scratch, &zero);
+	struct kiln_resume *resume;
+	uint64_t address, first, len = KILN_PAGE, to;
+
+	if (!r || !w)
+		return 1;
+	address = (w->regs.sp & ~7ULL) - KILN_RED_ZONE;
+	if (i) {
+		address = (address & ~(KILN_PAGE - 1ULL)) + (uint64_t)i * KILN_PAGE;
+		if (w->dump.end && address >= w->dump.end)
+			return 1;
+	} else {
+		len -= address & (KILN_PAGE - 1);
+	}
+	first = at;
+	to = first + sizeof(*resume) + w->dump.done;
+	/* 64 bits wide: older verifiers forget the bounds of a narrow value in the stack. */
+	asm volatile("" : "+r"(first), "+r"(to), "+r"(len));
+	if (w->dump.done + len > w->dump.limit)
+		return 1;
+	if (len == 0 || len > KILN_PAGE || to > KILN_RECORD_MAX - KILN_PAGE ||
+	    first > KILN_RECORD_MAX - KILN_DUMP_MAX - sizeof(*resume))
+		return 1;
+	if (bpf_probe_read_user(r->bytes + to, (uint32_t)len, (const void *)address))
+		/* The end of a stack that is not the main one is where nothing is any more. */
+		return (!w->dump.end || w->dump.limit < KILN_DUMP_MAX) &&
+		       ++w->dump.gap > KILN_DUMP_GAP;
+	resume = (struct kiln_resume *)(r->bytes + first);
+	resume->pages[(i / 64) & (KILN_DUMP_PAGES / 64 - 1)] |= 1ULL << (i & 63);
+	w->dump.done += (uint32_t)len;
+	w->dump.gap = 0;
+	return 0;
+}
+
+/*
+ * How much of the stack this sample may take along. Large dumps are for the moment in which a
+ * process is new; code that never gets a table must not cost that at each sample, and what fills
+ * the ring takes the place of others' samples.
+ */
+static __always_inline uint32_t dump_limit(struct kiln_walk *w, uint64_t now)
+{
+	if (w->dump.second != now >> 30) {
+		w->dump.second = now >> 30;
+		w->dump.large = 0;
+	}
+	if (w->dump.large >= KILN_DUMPS_LARGE || bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) * 4 >
+						     bpf_ringbuf_query(&ring, BPF_RB_RING_SIZE))
+		return KILN_DUMP_SMALL;
+	return KILN_DUMP_MAX;
+}
+
+/*
+ * Puts a struct kiln_resume and the user stack from SP on into the record, from byte AT on. Returns
+ * the bytes of stack.
+ */
+__attribute__((noinline)) int dump_stack(uint32_t at)
+{
+	uint32_t zero = 0;
+	struct record_scratch *r = own_record();
+	struct kiln_walk *w = bpf_map_lookup_elem(&walk_scratch, &zero);
+	struct kiln_resume *resume;
+	uint64_t first = at;
+
+	if (!r || !w)
+		return 0;
+	asm volatile("" : "+r"(first));
+	if (first > KILN_RECORD_MAX - KILN_DUMP_MAX - sizeof(*resume))
+		return 0;
+	resume = (struct kiln_resume *)(r->bytes + first);
+	resume->regs = w->regs;
+	for (int i = 0; i < KILN_LEAF_REGS; i++)
+		resume->leaf[i] = i < ARCH_REGS ? w->leaf[i] : 0;
+	for (int i = 0; i < KILN_DUMP_PAGES / 64; i++)
+		resume->pages[i] = 0;
+	w->dump.done = w->dump.gap = 0;
+	w->dump.limit = dump_limit(w, r->head.time);
+	for (uint32_t i = 0; i < KILN_DUMP_PAGES; i++) {
+		if (dump_page(at, i))
+			break;
+		/* Large is what costs much, which unreadable pages do as well. */
+		if (i == KILN_DUMP_SMALL / KILN_PAGE + 1)
+			w->dump.large++;
+	}
+	return (int)w->dump.done;
+}
+
+/*
+ * A walk that leaves all known mappings may have gone wrong frames ago, by tables of a library that
+ * has just been replaced. So user space starts it over from the leaf, if the stack from there on is
+ * what the dump will hold. True: the walk stands at the leaf again.
+ */
+static __always_inline int rewind_walk(struct kiln_walk *w)
+{
+	uint64_t way = w->regs.sp - w->leaf[ARCH_REG_SP];
+
+	/* Frames of runtimes could not be found again from a dump. */
+	if (w->runtime_frames)
+		return 0;
+	if (way >= KILN_DUMP_SMALL / 2 && way < KILN_FAR_STACK)
+		return 0;
+	load_registers(w, w->leaf);
+	w->leaf_valid = 1;
+	return 1;
+}
+
+/* Where the main thread's stack ends, if that is what the walk stands on. Else 0. */
+static __always_inline uint64_t main_stack_end(struct task_struct *task, const struct kiln_walk *w)
+{
+	struct mm_struct *mm = task->mm;
+	uint64_t end = mm ? mm->start_stack : 0;
+
+	return end - w->regs.sp < KILN_FAR_STACK ? end : 0;
+}

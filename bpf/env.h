@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the walk of unwind.h needs from where it runs, over the BPF maps; the last file that it is
+ * put together from.
+ */
+#pragma once
+
+KILN_INLINE const struct kiln_mapping *env_mapping(uint32_t index)
+{
+	uint32_t key = index >> 1;
+	struct mapping_pair *pair = bpf_map_lookup_elem(&mapping_slab, &key);
+
+	return pair ? &pair->m[index & 1] : 0;
+}
+
+KILN_INLINE const struct kiln_table *env_table(uint32_t image)
+{
+	return bpf_map_lookup_elem(&tables, &image);
+}
+
+KILN_INLINE const uint32_t *env_slot(uint32_t slot)
+{
+	struct slot *s = bpf_map_lookup_elem(&unwind_slab, &slot);
+
+	return s ? s->words : 0;
+}
+
+KILN_INLINE int env_read(void *dst, uint32_t len, uint64_t address)
+{
+	if (len > KILN_WINDOW_WORDS * 8)
+		return -1;
+	return (int)bpf_probe_read_user(dst, len, (const void *)address);
+}
+
+KILN_INLINE struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t pc)
+{
+	uint32_t h = (uint32_t)(((pc + w->tag) * 0x9e3779b97f4a7c15ULL) >> 40);
+	uint32_t key = w->cpu * KILN_CACHE_ENTRIES + (h & (KILN_CACHE_ENTRIES - 1));
+
+	return bpf_map_lookup_elem(&frame_cache, &key);
+}
+
+KILN_INLINE const struct kiln_runtime *env_runtime(struct kiln_walk *w, uint32_t id)
+{
+	struct kiln_runtime_key key = {.mapset = w->mapset, .id = id};
+
+	return bpf_map_lookup_elem(&runtimes, &key);
+}
+
+KILN_INLINE uint64_t *env_words(struct kiln_walk *w)
+{
+	uint32_t cpu = bpf_get_smp_processor_id();
+	struct record_scratch *r = bpf_map_lookup_elem(&record_scratch, &cpu);
+
+	return r ? r->words : 0;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The user registers of the task that was interrupted, and whether it has a user stack yet. */
+#pragma once
+
+static __always_inline void load_registers(struct kiln_walk *w, uint64_t *leaf)
+{
+	w->regs.pc = leaf[ARCH_REG_PC];
+	w->regs.sp = leaf[ARCH_REG_SP];
+	w->regs.bp = leaf[ARCH_REG_BP];
+	w->regs.bx = leaf[ARCH_REG_BX];
+}
+
+static __always_inline int user_registers(struct bpf_perf_event_data *ctx, struct task_struct *task,
+					  struct kiln_walk *w, uint32_t *ret_syscall)
+{
+	struct pt_regs *saved;
+
+	if (ARCH_USER_MODE(&ctx->regs)) {
+		ARCH_REGS_FROM_PTREGS(w->leaf, &ctx->regs);
+	} else {
+		struct pt_regs copy;
+
+		saved = (struct pt_regs *)bpf_task_pt_regs(task);
+		if (bpf_probe_read_kernel(&copy, sizeof(copy), saved))
+			return -1;
+		if (!ARCH_SP(&copy))
+			return -1;
+		*ret_syscall = ARCH_IN_SYSCALL(&copy);
+		ARCH_REGS_FROM_PTREGS(w->leaf, &copy);
+	}
+	load_registers(w, w->leaf);
+	w->exact = 1;
+	w->leaf_valid = 1;
+	return 0;
+}
+
+/*
+ * Has the program in the task's memory begun? exec (Linux 6.18, fs/exec.c, fs/binfmt_elf.c)
+ * switches to the new memory long before the registers: until create_elf_tables() has laid out the
+ * arguments and, last, the environment, they are still those of the program before, and there is no
+ * user stack.
+ */
+static __always_inline int program_begun(struct task_struct *task)
+{
+	struct mm_struct *mm = task->mm;
+
+	return mm && mm->env_end;
+}
