@@ -100,7 +100,13 @@ int httpd_request_param_u64(const struct httpd_request *req, const char *name, u
 			    uint64_t max, uint64_t fallback, uint64_t *ret, struct error *err);
 const void *httpd_request_body(const struct httpd_request *req, size_t *ret_len);
 
-enum httpd_request_header { HTTPD_HOST, HTTPD_ORIGIN, HTTPD_AUTHORIZATION, HTTPD_REQUEST_HEADERS };
+enum httpd_request_header {
+	HTTPD_HOST,
+	HTTPD_ORIGIN,
+	HTTPD_AUTHORIZATION,
+	HTTPD_SEC_FETCH_SITE,
+	HTTPD_REQUEST_HEADERS
+};
 /* NULL when the client did not send it. */
 const char *httpd_request_header(const struct httpd_request *req, enum httpd_request_header which);
 

@@ -15,7 +15,12 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-enum { WATCH_MS = 250, ACCEPT_BURST = 16, HALF_CLOSED_MS = 2000 };
+enum {
+	WATCH_MS = 250,
+	ACCEPT_BURST = 16,
+	HALF_CLOSED_MS = 2000,
+	IDLE_GRACE_MS = 1000, /* for the head of a request, while others wait for the connection */
+};
 
 static void on_watch(uv_timer_t *timer);
 
@@ -79,6 +84,24 @@ static void adopt(struct httpd *h, int fd)
 	lws_set_opaque_user_data(conn->wsi, conn);
 }
 
+/*
+ * All connections are taken and another client waits: the oldest connection that has sent no whole
+ * request within IDLE_GRACE_MS gives way. It leaves by a later turn of the loop.
+ */
+static void evict_idle(struct httpd *h)
+{
+	uint64_t now = uv_now(h->loop), timeout = h->request_timeout_s * 1000ULL;
+	struct httpd_conn *oldest = NULL;
+
+	/* Newest first. Without a request the deadline is still that of the connection's start. */
+	for (struct httpd_conn *conn = h->conns; conn; conn = conn->next)
+		if (conn->wsi && !conn->req && !conn->out &&
+		    now + timeout >= conn->deadline_ms + IDLE_GRACE_MS)
+			oldest = conn;
+	if (oldest)
+		lws_set_timeout(oldest->wsi, PENDING_TIMEOUT_HTTP_CONTENT, LWS_TO_KILL_SYNC);
+}
+
 void httpd_on_listener(uv_poll_t *poll, int status, int events)
 {
 	struct httpd *h = poll->data;
@@ -88,6 +111,7 @@ void httpd_on_listener(uv_poll_t *poll, int status, int events)
 
 		if (h->n_conns >= h->max_connections) {
 			pause_listener(h, true);
+			evict_idle(h);
 			return;
 		}
 		fd = accept4(h->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -175,8 +199,8 @@ static void on_watch(uv_timer_t *timer)
 	/* A connection leaves the list only in a closing callback of the loop, never in here. */
 	for (struct httpd_conn *conn = h->conns; conn; conn = conn->next)
 		watch_conn(conn);
-	if (h->n_conns < h->max_connections)
-		pause_listener(h, false);
+	/* With all connections taken the listener only looks again for one that gives way. */
+	pause_listener(h, false);
 	if (!h->n_conns)
 		uv_timer_stop(timer);
 }

@@ -8,6 +8,7 @@
  */
 #include "lib/httpd_internal.h"
 
+#include <arpa/inet.h>
 #include <stdarg.h>
 #include <strings.h>
 
@@ -74,6 +75,7 @@ void httpd_render_headers(struct buf *b, unsigned int status, const char *conten
 	static const struct httpd_header defaults[] = {
 	    {"Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"},
 	    {"Cache-Control", "no-store"},
+	    {"Cross-Origin-Resource-Policy", "same-origin"},
 	    {"Referrer-Policy", "no-referrer"},
 	    {"X-Content-Type-Options", "nosniff"},
 	    {"X-Frame-Options", "DENY"},
@@ -281,6 +283,23 @@ static int read_length(struct lws *wsi, struct httpd_request *req)
 	return n && !req->body ? 500 : 0;
 }
 
+/* libwebsockets knows no token for this header: it is found by its name, in lower case. */
+static int read_fetch_site(struct lws *wsi, struct httpd_request *req)
+{
+	static const char name[] = "sec-fetch-site:";
+	int n = lws_hdr_custom_length(wsi, name, sizeof(name) - 1);
+	char *value;
+
+	if (n <= 0)
+		return 0;
+	if (n > HTTPD_HEADER_MAX)
+		return 400;
+	value = req->headers[HTTPD_SEC_FETCH_SITE] = calloc(1, (size_t)n + 1);
+	if (!value)
+		return 500;
+	return lws_hdr_custom_copy(wsi, value, n + 1, name, sizeof(name) - 1) < 0 ? 400 : 0;
+}
+
 /* 0 or an HTTP status. */
 static int read_headers(struct lws *wsi, struct httpd_request *req)
 {
@@ -303,7 +322,7 @@ static int read_headers(struct lws *wsi, struct httpd_request *req)
 		if (lws_hdr_copy(wsi, req->headers[i], n + 1, tokens[i]) < 0)
 			return 400;
 	}
-	return 0;
+	return read_fetch_site(wsi, req);
 }
 
 /* Splits the port off a Host header, in place. */
@@ -313,18 +332,31 @@ static char *host_name(char *text)
 
 	if (text[0] == '[') {
 		end = strchr(text, ']');
-		if (end)
-			*end = 0;
+		if (!end)
+			return text;
+		*end = 0;
 		return text + 1;
 	}
 	text[strcspn(text, ":")] = 0;
 	return text;
 }
 
+/* Is TEXT an address of the loopback range? A name that only begins like one is not. */
+static bool is_loopback_address(const char *text)
+{
+	struct in6_addr v6;
+	struct in_addr v4;
+
+	if (inet_pton(AF_INET, text, &v4) == 1)
+		return ntohl(v4.s_addr) >> 24 == 127;
+	return inet_pton(AF_INET6, text, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
 /*
- * A web page elsewhere may make its visitor's browser ask servers on the visitor's own machine, by
- * a name that it lets point to 127.0.0.1 (DNS rebinding). A server for local clients only is called
- * by a local name.
+ * DNS rebinding: a web page elsewhere lets a name of its own point to 127.0.0.1, and so makes its
+ * visitor's browser ask servers on the visitor's own machine. A server that listens on loopback
+ * therefore answers only when the Host header is a loopback address, "localhost", or the name that
+ * it was configured with.
  */
 static bool host_allowed(const struct httpd *h, struct lws *wsi)
 {
@@ -335,8 +367,8 @@ static bool host_allowed(const struct httpd *h, struct lws *wsi)
 	if (lws_hdr_copy(wsi, text, sizeof(text), WSI_TOKEN_HOST) <= 0)
 		return false;
 	name = host_name(text);
-	return strcasecmp(name, "localhost") == 0 || streq(name, "::1") ||
-	       has_prefix(name, "127.") || (h->host && strcasecmp(name, h->host) == 0);
+	return strcasecmp(name, "localhost") == 0 || is_loopback_address(name) ||
+	       (h->host && strcasecmp(name, h->host) == 0);
 }
 
 void httpd_request_begin(struct httpd_conn *conn)

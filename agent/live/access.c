@@ -54,14 +54,26 @@ static bool same_token(const char *want, const char *given)
 	return !differs;
 }
 
-unsigned int access_check(const struct access *a, const char *host, const char *origin,
-			  const char *authorization)
+/*
+ * Browsers say with each request who made it. An image or script tag of another site's page sends
+ * no Origin, but it sends "cross-site" or "same-site" here. "none" is the user: an address that was
+ * typed, a bookmark.
+ */
+static bool from_other_site(const char *fetch_site)
 {
-	if (origin && !same_origin(host, origin))
+	return fetch_site && strcasecmp(fetch_site, "same-origin") != 0 &&
+	       strcasecmp(fetch_site, "none") != 0;
+}
+
+unsigned int access_check(const struct access *a, const struct access_request *req)
+{
+	if (req->origin && !same_origin(req->host, req->origin))
+		return 403;
+	if (from_other_site(req->fetch_site))
 		return 403;
 	if (!a->token[0])
 		return 0;
-	if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0)
+	if (!req->authorization || strncasecmp(req->authorization, "Bearer ", 7) != 0)
 		return 401;
-	return same_token(a->token, authorization + 7) ? 0 : 401;
+	return same_token(a->token, req->authorization + 7) ? 0 : 401;
 }

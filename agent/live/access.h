@@ -17,6 +17,11 @@ struct access {
 
 /* The first line of the file: ACCESS_TOKEN_MIN printable characters or more, no blanks. */
 int access_read_token(const char *path, struct access *ret, struct error *err) _must_check_;
-/* Values of the request's headers, NULL when not sent. 0, or the HTTP status to refuse with. */
-unsigned int access_check(const struct access *a, const char *host, const char *origin,
-			  const char *authorization);
+/* Values of a request's headers; NULL when not sent. */
+struct access_request {
+	const char *host, *origin, *authorization;
+	const char *fetch_site; /* Sec-Fetch-Site (W3C Fetch Metadata, section 2.2) */
+};
+
+/* 0, or the HTTP status to refuse with. */
+unsigned int access_check(const struct access *a, const struct access_request *req);

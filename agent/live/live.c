@@ -57,7 +57,6 @@ static const struct httpd_header page_headers[] = {
     {"Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; "
 				"img-src 'self' data:; connect-src 'self'; base-uri 'none'; "
 				"form-action 'none'; frame-ancestors 'none'"},
-    {"Cross-Origin-Resource-Policy", "same-origin"},
     {"Cross-Origin-Opener-Policy", "same-origin"},
     {"Permissions-Policy", "camera=(), geolocation=(), microphone=()"},
 };
@@ -65,7 +64,6 @@ static const struct httpd_header page_headers[] = {
 /* nginx keeps an answer back until it has a buffer full, unless it is told this way
  * (nginx.org, ngx_http_proxy_module, proxy_buffering). */
 static const struct httpd_header stream_headers[] = {
-    {"Cross-Origin-Resource-Policy", "same-origin"},
     {"X-Accel-Buffering", "no"},
 };
 
@@ -188,9 +186,13 @@ static bool allowed(struct live *l, struct httpd_request *req)
 	static const struct httpd_header challenge = {"WWW-Authenticate", "Bearer"};
 	static const char *const texts[] = {"the page of another site has no access here\n",
 					    "a bearer token is required\n"};
-	unsigned int status = access_check(&l->access, httpd_request_header(req, HTTPD_HOST),
-					   httpd_request_header(req, HTTPD_ORIGIN),
-					   httpd_request_header(req, HTTPD_AUTHORIZATION));
+	const struct access_request asked = {
+	    .host = httpd_request_header(req, HTTPD_HOST),
+	    .origin = httpd_request_header(req, HTTPD_ORIGIN),
+	    .authorization = httpd_request_header(req, HTTPD_AUTHORIZATION),
+	    .fetch_site = httpd_request_header(req, HTTPD_SEC_FETCH_SITE),
+	};
+	unsigned int status = access_check(&l->access, &asked);
 	const char *text = texts[status == 401];
 
 	if (!status)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Headers of a request to the live page: host, origin and authorization with NUL bytes between
- * them. Nobody comes in by other words than "Bearer " and the token, or from another origin.
+ * Headers of a request to the live page: host, origin, authorization and Sec-Fetch-Site with NUL
+ * bytes between them. Nobody comes in by other words than "Bearer " and the token, from another
+ * origin, or for another site.
  */
 #include <strings.h>
 
@@ -13,7 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const struct access open = {0}, closed = {.token = "0123456789abcdef"};
 	_cleanup_free_ char *text = calloc(1, size + 1);
-	const char *part[3] = {NULL, NULL, NULL};
+	const char *part[4] = {NULL, NULL, NULL, NULL};
+	struct access_request req;
 	size_t at = 0;
 	unsigned int with, without;
 
@@ -25,14 +27,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		part[i] = text + at;
 		at += strlen(text + at) + 1;
 	}
-	without = access_check(&open, part[0], part[1], part[2]);
-	with = access_check(&closed, part[0], part[1], part[2]);
+	req = (struct access_request){part[0], part[1], part[2], part[3]};
+	without = access_check(&open, &req);
+	with = access_check(&closed, &req);
 	if (without != 0 && without != 403)
 		abort();
 	if (!with && (!part[2] || strncasecmp(part[2], "Bearer ", 7) != 0 ||
 		      !streq(part[2] + 7, closed.token)))
 		abort();
 	if (!without && part[1] && (!part[0] || strlen(part[1]) <= strlen(part[0])))
+		abort();
+	if (!without && part[3] && strcasecmp(part[3], "same-origin") != 0 &&
+	    strcasecmp(part[3], "none") != 0)
 		abort();
 	return 0;
 }
