@@ -84,8 +84,8 @@ static bool on_cluster_config(struct operator* op, const char *name, const cJSON
 	if (object && cluster_config_parse(object, &config, &err) < 0) {
 		/* Pods keep the policies, and nodes the agents, of the last one that was right. */
 		news = objects_refuse(op->objects, generation_of(object), err.message);
-		if (!policy_set_get_cluster(op->policies) &&
-		    policy_set_put_invalid(op->policies, "", name, err.message) < 0)
+		if (policy_set_refuse_cluster(op->policies, cluster_config_is_disabled(object),
+					      err.message) < 0)
 			log_error("policy", "%s: out of memory", name);
 		if (news)
 			tell_invalid(op, "", name, &err);
@@ -97,22 +97,35 @@ static bool on_cluster_config(struct operator* op, const char *name, const cJSON
 	return news;
 }
 
+static int refuse_config(struct operator* op, const cJSON *object, const char *cause)
+{
+	struct namespace_config *standin;
+	bool disabled;
+	int r = namespace_config_salvage(object, &standin, &disabled);
+
+	return r < 0 ? r : policy_set_refuse(op->policies, standin, disabled, cause);
+}
+
 static void on_namespace_config(struct operator* op, const char *ns, const char *name,
 				const cJSON *object)
 {
 	uint64_t revision = policy_set_revision(op->policies);
 	struct namespace_config *config = NULL;
 	struct error err = {0};
+	int r = 0;
 
 	if (!object)
 		policy_set_remove(op->policies, ns, name);
 	else if (namespace_config_parse(object, &config, &err) < 0) {
-		if (policy_set_put_invalid(op->policies, ns, name, err.message) < 0)
-			log_error("policy", "%s/%s: out of memory, or too many configs", ns, name);
+		r = refuse_config(op, object, err.message);
 		if (policy_set_revision(op->policies) != revision)
 			tell_invalid(op, ns, name, &err);
-	} else if (policy_set_put(op->policies, config) < 0)
-		log_error("policy", "%s/%s: out of memory, or too many configs", ns, name);
+	} else {
+		r = policy_set_put(op->policies, config);
+	}
+	if (r < 0)
+		log_error("policy", "%s/%s: %s", ns, name,
+			  r == -E2BIG ? "too many configs" : strerror(-r));
 }
 
 /* Our own writes of a status come back as changes too: the policies do not care. */

@@ -80,6 +80,7 @@ static void object_id_done(struct object_id *id)
 	free(id->ns);
 	free(id->name);
 	free(id->uid);
+	free(id->ignored);
 }
 
 struct cluster_config *cluster_config_free(struct cluster_config *c)

@@ -20,6 +20,8 @@ enum {
 	CONFIG_KEYS_MAX = 32, /* metadata keys of each kind */
 	CONFIG_GROUPS_MAX = 8,
 	CONFIG_SELECTOR_MAX = 16, /* labels, expressions, values */
+	CONFIG_PRIORITY_MIN = 0,
+	CONFIG_PRIORITY_MAX = 1000,
 };
 
 /* The names in the API, in its order: tracer_names[TRACER_PYTHON] is "python". */
@@ -138,6 +140,7 @@ struct object_id {
 	char *uid;
 	int64_t generation;
 	int64_t created; /* seconds since the epoch */
+	char *ignored;	 /* the unknown fields of the object: the first of them; NULL: none */
 };
 
 struct cluster_config {
@@ -163,13 +166,22 @@ struct namespace_config {
 
 /*
  * A whole object (metadata and spec) -> struct. -EINVAL with the place and cause, as it goes into
- * the condition Accepted: "spec.sampling.hz: want 1..1000, got 5000". Unknown fields are an error
- * with the nearest known name (the API server prunes them; files given to --check do not).
+ * the condition Accepted: "spec.sampling.hz: want 1..1000, got 5000". Unknown fields are ignored
+ * and noted in object_id.ignored: the object may be of a newer schema than this program.
  */
 int cluster_config_parse(const cJSON *object, struct cluster_config **ret,
 			 struct error *err) _must_check_;
 int namespace_config_parse(const cJSON *object, struct namespace_config **ret,
 			   struct error *err) _must_check_;
+/*
+ * What a refused ProfilingConfig stands for: mode Disabled for the pods that its selector matches,
+ * for the whole namespace and before all other configs where selector or priority cannot be read.
+ * RET_DISABLED: the object itself says mode: Disabled. The object must have a name. -ENOMEM.
+ */
+int namespace_config_salvage(const cJSON *object, struct namespace_config **ret,
+			     bool *ret_disabled) _must_check_;
+/* Does the refused ClusterProfilingConfig say defaults.mode: Disabled? */
+bool cluster_config_is_disabled(const cJSON *object);
 struct cluster_config *cluster_config_free(struct cluster_config *c);
 struct namespace_config *namespace_config_free(struct namespace_config *c);
 DEFINE_CLEANUP(struct cluster_config *, cluster_config_free)

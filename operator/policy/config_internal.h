@@ -9,8 +9,11 @@
 int destination_decode(struct json_fields *f, const cJSON *node, void *out);	    /* cluster */
 int tenant_destination_decode(struct json_fields *f, const cJSON *node, void *out); /* no text */
 int agent_decode(struct json_fields *f, const cJSON *node, void *out);		    /* spec.agent */
-int groups_decode(struct json_fields *f, const cJSON *node, void *out);	  /* cluster_config */
-int selector_decode(struct json_fields *f, const cJSON *node, void *out); /* struct selector */
+int groups_decode(struct json_fields *f, const cJSON *node, void *out);	   /* cluster_config */
+int selector_decode(struct json_fields *f, const cJSON *node, void *out);  /* struct selector */
+int object_id_decode(struct json_fields *f, const cJSON *node, void *out); /* metadata */
+/* What metadata did not say gets its default: the namespace is NS, the uid "". */
+int object_id_finish(struct json_fields *f, struct object_id *id, const char *ns);
 /* {matchLabels: {...}} alone, of 1..MAX labels. */
 int label_selector_decode(struct json_fields *f, const cJSON *node, size_t max,
 			  struct selector *out);

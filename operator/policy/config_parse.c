@@ -226,7 +226,7 @@ static const struct json_row id_rows[] = {
      .decode = decode_created},
     {}};
 
-static int decode_metadata(struct json_fields *f, const cJSON *node, void *out)
+int object_id_decode(struct json_fields *f, const cJSON *node, void *out)
 {
 	if (!cJSON_IsObject(node))
 		return json_want(f, node, "an object");
@@ -246,7 +246,7 @@ static int decode_metadata(struct json_fields *f, const cJSON *node, void *out)
 	return 0;
 }
 
-static int finish_id(struct json_fields *f, struct object_id *id, const char *ns)
+int object_id_finish(struct json_fields *f, struct object_id *id, const char *ns)
 {
 	if (id->ns && (!*id->ns || !*ns)) {
 		free(id->ns);
@@ -256,6 +256,11 @@ static int finish_id(struct json_fields *f, struct object_id *id, const char *ns
 		id->ns = strdup(ns);
 	if (!id->uid)
 		id->uid = strdup("");
+	if (f->n_unknown &&
+	    asprintf(&id->ignored, "%s%s", f->unknown, f->n_unknown > 1 ? " (and more)" : "") < 0) {
+		id->ignored = NULL;
+		return json_no_memory(f);
+	}
 	return id->ns && id->uid ? 0 : json_no_memory(f);
 }
 
@@ -297,7 +302,7 @@ static const struct json_row cluster_spec_rows[] = {
 static const struct json_row cluster_rows[] = {
     {"apiVersion", .type = JSON_IGNORED},
     {"kind", .type = JSON_IGNORED},
-    {"metadata", JSON_CUSTOM, AT(id), .decode = decode_metadata, .required = true},
+    {"metadata", JSON_CUSTOM, AT(id), .decode = object_id_decode, .required = true},
     {"spec", JSON_OBJECT, .rows = cluster_spec_rows, .required = true},
     {"status", .type = JSON_IGNORED},
     {}};
@@ -370,7 +375,7 @@ int cluster_config_parse(const cJSON *object, struct cluster_config **ret, struc
 	if (r == 0)
 		r = json_decode(&f, object, cluster_rows, c);
 	if (r == 0)
-		r = finish_id(&f, &c->id, "");
+		r = object_id_finish(&f, &c->id, "");
 	if (r == 0)
 		r = check_cluster(&f, c);
 	if (r == 0)
@@ -381,14 +386,14 @@ int cluster_config_parse(const cJSON *object, struct cluster_config **ret, struc
 #define AT(member) offsetof(struct namespace_config, member)
 static const struct json_row namespace_spec_rows[] = {
     {"podSelector", JSON_CUSTOM, AT(pods), .decode = selector_decode},
-    {"priority", JSON_INT, AT(priority), .min = 0, .max = 1000},
+    {"priority", JSON_INT, AT(priority), .min = CONFIG_PRIORITY_MIN, .max = CONFIG_PRIORITY_MAX},
     {"profile", JSON_OBJECT, AT(profile), .rows = profile_rows},
     {"destinations", JSON_CUSTOM, .decode = decode_tenant_destinations},
     {}};
 static const struct json_row namespace_rows[] = {
     {"apiVersion", .type = JSON_IGNORED},
     {"kind", .type = JSON_IGNORED},
-    {"metadata", JSON_CUSTOM, AT(id), .decode = decode_metadata, .required = true},
+    {"metadata", JSON_CUSTOM, AT(id), .decode = object_id_decode, .required = true},
     {"spec", JSON_OBJECT, .rows = namespace_spec_rows, .required = true},
     {"status", .type = JSON_IGNORED},
     {}};
@@ -408,7 +413,7 @@ int namespace_config_parse(const cJSON *object, struct namespace_config **ret, s
 	if (r == 0)
 		r = json_decode(&f, object, namespace_rows, c);
 	if (r == 0)
-		r = finish_id(&f, &c->id, "default");
+		r = object_id_finish(&f, &c->id, "default");
 	if (r == 0 && c->priority != NUMBER_ABSENT && !c->pods.set) {
 		json_path_enter(&f, "spec.priority");
 		r = json_error(&f, "want a priority only with podSelector, got %d", c->priority);

@@ -102,11 +102,13 @@ static const char *choice_name(const void *arg, size_t i)
 	return ((const struct json_choice *)arg)[i].name;
 }
 
-static int unknown_field(struct json_fields *f, const struct json_row *rows, const char *name)
+static void note_unknown(struct json_fields *f, const struct json_row *rows, const char *name)
 {
 	size_t n = 0, mark;
 	const char *nearest;
 
+	if (f->n_unknown++)
+		return;
 	while (rows[n].type != JSON_END)
 		n++;
 	nearest = nearest_name(name, n, row_name, rows);
@@ -118,13 +120,14 @@ static int unknown_field(struct json_fields *f, const struct json_row *rows, con
 		json_path_leave(f, mark);
 		json_path_enter(f, name);
 	}
-	if (nearest)
-		return json_error(f, "unknown field; did you mean %s?", nearest);
-	return json_error(f, "unknown field");
+	snprintf(f->unknown, sizeof(f->unknown), "%s: unknown field%s%s%s", f->path,
+		 nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
+	json_path_leave(f, mark);
 }
 
 int json_decode(struct json_fields *f, const cJSON *node, const struct json_row *rows, void *out)
 {
+	size_t n_unknown = f->n_unknown;
 	uint64_t seen = 0;
 	const cJSON *child;
 
@@ -137,8 +140,10 @@ int json_decode(struct json_fields *f, const cJSON *node, const struct json_row 
 
 		while (rows[i].type != JSON_END && !streq(rows[i].name, child->string))
 			i++;
-		if (rows[i].type == JSON_END)
-			return unknown_field(f, rows, child->string);
+		if (rows[i].type == JSON_END) {
+			note_unknown(f, rows, child->string);
+			continue;
+		}
 		mark = json_path_enter(f, rows[i].name);
 		if (seen & UINT64_C(1) << i)
 			return json_error(f, "given twice");
@@ -154,6 +159,9 @@ int json_decode(struct json_fields *f, const cJSON *node, const struct json_row 
 	for (size_t i = 0; rows[i].type != JSON_END; i++) {
 		if (!rows[i].required || seen & UINT64_C(1) << i)
 			continue;
+		/* A misspelt name is the better cause. */
+		if (!n_unknown && f->n_unknown)
+			return error_set(f->err, -EINVAL, "%s", f->unknown);
 		json_path_enter(f, rows[i].name);
 		return json_error(f, "required");
 	}

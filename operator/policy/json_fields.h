@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Table-driven decoding of a JSON object into a struct, one table row a field. Names are exact, as
- * the API server takes them; null counts as absent. An unknown field is an error with the nearest
- * known name, and so is a field that is given twice. Every message is one line, "PATH: cause", in
- * the words of the schema's CEL rules; values in it are cut and made printable, and left out for
- * rows that are `secret`. Pure functions.
+ * the API server takes them; null counts as absent. A field that is given twice is an error. An
+ * unknown field is left alone and noted with the nearest known name: a newer schema may have it.
+ * Every message is one line, "PATH: cause", in the words of the schema's CEL rules; values in it
+ * are cut and made printable, and left out for rows that are `secret`. Pure functions.
  */
 #pragma once
 
@@ -54,6 +54,8 @@ struct json_fields {
 	struct error *err;
 	char path[256];	 /* of what is being decoded; cut when longer */
 	size_t path_len; /* what it would be uncut */
+	size_t n_unknown;
+	char unknown[320]; /* the first unknown field: "PATH: unknown field; did you mean NAME?" */
 };
 
 /* Appends ".NAME" to the path; returns what json_path_leave() takes to go back. */

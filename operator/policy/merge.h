@@ -42,6 +42,10 @@ int policy_digest(const struct effective_policy *policy,
 		  uint8_t ret[POLICY_DIGEST_SIZE]) _must_check_;
 uint64_t policy_id(const uint8_t digest[POLICY_DIGEST_SIZE]);
 
+/* What the config asks for and nobody does, into V->ineffective. */
+void ineffective_of_cluster(const struct cluster_config *cluster, struct policy_verdict *v);
+void ineffective_of_namespace(const struct namespace_config *c, struct policy_verdict *v);
+
 /* What the guard-rails change of the fields that the config itself sets. */
 void clamps_of_cluster(const struct cluster_config *cluster, struct policy_verdict *v);
 void clamps_of_namespace(const struct cluster_config *cluster, const struct namespace_config *c,

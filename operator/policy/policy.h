@@ -15,8 +15,9 @@
 #define POLICY_MODE_ANNOTATION "profiling.kiln.dev/mode"
 enum {
 	POLICY_CLAMPED_MAX = 16,
-	POLICY_DISTINCT_MAX = 4096,
-	POLICY_CONFIGS_MAX = 1 << 16, /* in all namespaces, also the invalid ones */
+	POLICY_DISTINCT_MAX = 1 << 16,
+	POLICY_CONFIGS_MAX = 1 << 16,	     /* in all namespaces, also the refused ones */
+	POLICY_NAMESPACE_CONFIGS_MAX = 1024, /* enabled ones of a namespace, the oldest */
 };
 
 struct label {
@@ -58,7 +59,10 @@ struct policy_clamp {
 struct policy_verdict {
 	bool accepted;
 	const char *reason; /* CamelCase, "Accepted", "Invalid", "Conflict", ... */
-	char message[512];
+	char message[768];
+	/* What the config asks for and nobody does: unknown fields, parts that agents of this
+	 * version lack. "": nothing. */
+	char ineffective[768];
 	struct policy_clamp clamped[POLICY_CLAMPED_MAX];
 	size_t n_clamped;
 };
@@ -75,10 +79,17 @@ DEFINE_CLEANUP(struct policy_set *, policy_set_free)
 int policy_set_cluster(struct policy_set *set, struct cluster_config *config) _must_check_;
 int policy_set_put(struct policy_set *set, struct namespace_config *config) _must_check_;
 void policy_set_remove(struct policy_set *set, const char *ns, const char *name);
-/* The object could not be parsed: it takes part in nothing; its verdict is CAUSE. NS "" is the
- * cluster's config, which is then missing. */
-int policy_set_put_invalid(struct policy_set *set, const char *ns, const char *name,
-			   const char *cause) _must_check_;
+/*
+ * The object was refused; its verdict is CAUSE. What takes part in its place: STANDIN
+ * (namespace_config_salvage()) when the object says DISABLED, else the last version of the same
+ * object that was accepted, else STANDIN. Takes ownership of it, also on failure.
+ */
+int policy_set_refuse(struct policy_set *set, struct namespace_config *standin, bool disabled,
+		      const char *cause) _must_check_;
+/* The same for the cluster's: the last accepted one stays, with its defaults Disabled if the
+ * refused one says so. Without one nothing is profiled. */
+int policy_set_refuse_cluster(struct policy_set *set, bool disabled,
+			      const char *cause) _must_check_;
 const struct cluster_config *policy_set_get_cluster(const struct policy_set *set);
 /* Goes up with every change: whoever caches a resolved policy compares it. */
 uint64_t policy_set_revision(const struct policy_set *set);
@@ -86,11 +97,13 @@ uint64_t policy_set_revision(const struct policy_set *set);
 /*
  * The effective policy, which lives until the set is freed or changed (policy_set_revision), and,
  * when RET_CONFIG is not NULL, the config of the namespace that decided last (NULL: only the
- * cluster's). -E2BIG: more than POLICY_DISTINCT_MAX different policies.
+ * cluster's). A policy for which there is no room (POLICY_DISTINCT_MAX) is off. -ENOMEM.
  */
 int policy_resolve(struct policy_set *set, const struct policy_subject *subject,
 		   const struct effective_policy **ret,
 		   const struct namespace_config **ret_config) _must_check_;
+/* How often a pod was off because there was no room for its policy. */
+uint64_t policy_set_without_room(const struct policy_set *set);
 /* The largest rate that any policy can ask for: the node's timer. 0: nothing is profiled. */
 int policy_set_max_hz(struct policy_set *set);
 /* The same for the nodes of one group, or of none (NULL). */

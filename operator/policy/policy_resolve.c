@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A set's answers: the effective policy of a pod, the rate of a node's timer, the verdict on a
- * config. A namespace is put in order when it is first asked about after a change; a config that
- * is not accepted takes part in nothing, so that the next one in line applies. Loop thread.
+ * config. A namespace is put in order when it is first asked about after a change. A config whose
+ * newest version was refused goes on with its last good one, or stands for Disabled: what is wrong
+ * with a config never profiles a pod that its author did not ask for. Loop thread.
  */
 #include "operator/policy/set_internal.h"
 
@@ -27,7 +28,7 @@ static enum standing standing_alone(const struct policy_set *set, const struct c
 {
 	size_t at;
 
-	if (!e->config)
+	if (e->cause)
 		return INVALID;
 	if (!set->cluster)
 		return NO_CLUSTER;
@@ -41,27 +42,40 @@ static bool is_older(const struct namespace_config *a, const struct namespace_co
 	return strcmp(a->id.name, b->id.name) < 0;
 }
 
+static int compare_age(const struct config_entry *a, const struct config_entry *b)
+{
+	return is_older(a->config, b->config) ? -1 : 1;
+}
+
+/* Without a podSelector the oldest counts. */
+static void propose_fallback(struct ns_entry *n, struct config_entry *e)
+{
+	if (!n->fallback)
+		n->fallback = e;
+	else if (e->standing != INVALID)
+		e->standing = CONFLICT;
+}
+
+/* By age, so that what a quota leaves out depends on nothing but the objects. */
 static void put_in_order(struct policy_set *set, struct ns_entry *n)
 {
 	struct config_entry *e;
+	size_t counted = 0;
 
 	n->fallback = NULL;
 	policy_index_clear(&n->index);
+	HASH_SRT(hh, n->configs, compare_age);
 	for (e = n->configs; e; e = e->hh.next) {
 		e->standing = standing_alone(set, e);
-		if (e->standing != ACCEPTED)
+		if (!set->cluster)
 			continue;
-		if (e->config->pods.set) {
+		if (e->config->profile.mode != MODE_DISABLED &&
+		    ++counted > POLICY_NAMESPACE_CONFIGS_MAX)
+			e->standing = TOO_MANY;
+		if (e->config->pods.set)
 			policy_index_add(&n->index, e->config, e);
-			continue;
-		}
-		if (n->fallback && is_older(n->fallback->config, e->config)) {
-			e->standing = CONFLICT;
-			continue;
-		}
-		if (n->fallback)
-			n->fallback->standing = CONFLICT;
-		n->fallback = e;
+		else
+			propose_fallback(n, e);
 	}
 	policy_index_sort(&n->index);
 	n->ordered = true;
@@ -124,28 +138,43 @@ static const struct namespace_config *config_of(const struct config_entry *e)
 	return e ? e->config : NULL;
 }
 
-/* BEST over FALLBACK over the cluster's, for an enabled pod; worked out once a revision. */
-static int answer(struct policy_set *set, const struct config_entry *fallback,
-		  struct config_entry *best, size_t slot, struct answer **ret)
+/* What the choice of layers comes to: its mode, worked out once a revision. */
+static struct answer *answer(struct policy_set *set, const struct config_entry *fallback,
+			     struct config_entry *best)
 {
 	struct answer *a = best ? &best->answer : &set->base;
 	struct merged_profile merged;
-	struct effective_policy policy;
-	int r;
 
-	if (a->revision == set->revision && a->on[slot]) {
-		*ret = a;
+	if (a->revision == set->revision)
+		return a;
+	profile_merge(set->cluster, NULL, config_of(fallback), config_of(best), &merged);
+	*a = (struct answer){.revision = set->revision, .mode = merged.mode};
+	return a;
+}
+
+/* The policy of an enabled pod: BEST over FALLBACK over the cluster's. */
+static int policy_on(struct policy_set *set, const struct config_entry *fallback,
+		     const struct config_entry *best, size_t slot, struct answer *a,
+		     const struct effective_policy **ret)
+{
+	struct merged_profile merged;
+	struct effective_policy policy;
+	int r = 0;
+
+	if (!a->on[slot]) {
+		profile_merge(set->cluster, group_at(set, slot), config_of(fallback),
+			      config_of(best), &merged);
+		profile_clamp(set->cluster, &merged, &policy);
+		r = intern(set, &policy, &a->on[slot]);
+	}
+	if (r == -E2BIG) {
+		a->no_room = true;
+		set->without_room++;
+		*ret = &set->off;
 		return 0;
 	}
-	if (a->revision != set->revision)
-		*a = (struct answer){.revision = set->revision};
-	profile_merge(set->cluster, group_at(set, slot), config_of(fallback), config_of(best),
-		      &merged);
-	a->mode = merged.mode;
-	profile_clamp(set->cluster, &merged, &policy);
-	r = intern(set, &policy, &a->on[slot]);
 	if (r == 0)
-		*ret = a;
+		*ret = a->on[slot];
 	return r;
 }
 
@@ -177,13 +206,19 @@ static bool is_on(const struct policy_set *set, enum profile_mode mode,
 	return mode == MODE_ENABLED;
 }
 
+/* Beyond the namespace's quota: what it matches is off. */
+static bool is_left_out(const struct config_entry *e)
+{
+	return e && e->standing == TOO_MANY;
+}
+
 int policy_resolve(struct policy_set *set, const struct policy_subject *subject,
 		   const struct effective_policy **ret, const struct namespace_config **ret_config)
 {
 	struct config_entry *best = NULL, *fallback = NULL;
 	struct ns_entry *n;
 	struct answer *a;
-	int r;
+	int r = 0;
 
 	if (!set->cluster) {
 		*ret = &set->off;
@@ -200,18 +235,21 @@ int policy_resolve(struct policy_set *set, const struct policy_subject *subject,
 		best = fallback;
 		fallback = NULL;
 	}
-	r = answer(set, fallback, best, group_slot(set, subject->group), &a);
-	if (r < 0)
-		return r;
-	*ret = is_on(set, a->mode, subject) ? a->on[group_slot(set, subject->group)] : &set->off;
-	if (ret_config)
+	a = answer(set, fallback, best);
+	if (is_left_out(fallback) || is_left_out(best) || !is_on(set, a->mode, subject))
+		*ret = &set->off;
+	else
+		r = policy_on(set, fallback, best, group_slot(set, subject->group), a, ret);
+	if (r == 0 && ret_config)
 		*ret_config = config_of(best);
-	return 0;
+	return r;
 }
 
 static void raise_hz(struct policy_set *set, const struct config_entry *fallback,
 		     const struct config_entry *best)
 {
+	if (is_left_out(fallback) || is_left_out(best))
+		return;
 	for (size_t slot = 0; slot <= set->cluster->n_groups; slot++) {
 		struct merged_profile merged;
 
@@ -304,9 +342,10 @@ static void explain_ref(const struct policy_set *set, const struct namespace_con
 	refuse(v, "DestinationNotFound");
 	SET_MESSAGE(v,
 		    "spec.profile.destinationRefs[%zu]: want the name of a destination of the "
-		    "cluster's or of spec.destinations, got %s%s%s%s",
+		    "cluster's or of spec.destinations, got %s%s%s%s Nothing is sent there; the "
+		    "rest of the config is in effect",
 		    at, quote_text(name).text, nearest ? "; did you mean " : "",
-		    nearest ? nearest : "", nearest ? "?" : "");
+		    nearest ? nearest : "", nearest ? "?" : ".");
 }
 
 static int cluster_verdict(const struct policy_set *set, struct policy_verdict *v)
@@ -319,6 +358,7 @@ static int cluster_verdict(const struct policy_set *set, struct policy_verdict *
 	if (!set->cluster)
 		return -ENOENT;
 	clamps_of_cluster(set->cluster, v);
+	ineffective_of_cluster(set->cluster, v);
 	accept(v);
 	return 0;
 }
@@ -336,14 +376,32 @@ int policy_verdict(struct policy_set *set, const char *ns, const char *name,
 	if (!e)
 		return -ENOENT;
 	*ret = (struct policy_verdict){.n_clamped = 0};
+	if (!e->cause)
+		ineffective_of_namespace(e->config, ret);
 	switch (e->standing) {
 	case ACCEPTED:
 		clamps_of_namespace(set->cluster, e->config, ret);
 		accept(ret);
+		if (e->answer.revision != set->revision || !e->answer.no_room)
+			break;
+		refuse(ret, "TooManyPolicies");
+		SET_MESSAGE(ret,
+			    "the cluster has more than %d different policies: the pods of this "
+			    "config are not profiled",
+			    POLICY_DISTINCT_MAX);
 		break;
 	case INVALID:
 		refuse(ret, "Invalid");
-		SET_MESSAGE(ret, "%s", e->cause);
+		SET_MESSAGE(ret, "%s; %s", e->cause,
+			    !e->stands_in ? "the last accepted version stays in effect"
+					  : "its pods are not profiled");
+		break;
+	case TOO_MANY:
+		refuse(ret, "TooManyConfigs");
+		SET_MESSAGE(ret,
+			    "namespace %s has more than %d configs that enable profiling: of this "
+			    "one, and all that are younger, the pods are not profiled",
+			    n->ns, POLICY_NAMESPACE_CONFIGS_MAX);
 		break;
 	case NO_CLUSTER:
 		refuse(ret, "NoClusterConfig");

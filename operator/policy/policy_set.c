@@ -48,6 +48,7 @@ static void entry_done(struct config_entry *e)
 	e->config = NULL;
 	free(e->cause);
 	e->cause = NULL;
+	e->stands_in = false;
 }
 
 static void ns_free(struct ns_entry *n)
@@ -226,7 +227,7 @@ int policy_set_put(struct policy_set *set, struct namespace_config *config)
 	struct config_entry *e = policy_set_find(policy_set_find_ns(set, c->id.ns), c->id.name);
 	int r;
 
-	if (e && e->config && is_same(&c->id, &e->config->id))
+	if (e && !e->cause && is_same(&c->id, &e->config->id))
 		return 0;
 	r = touch(set, c->id.ns, c->id.name, &e);
 	if (r < 0)
@@ -236,30 +237,53 @@ int policy_set_put(struct policy_set *set, struct namespace_config *config)
 	return 0;
 }
 
-int policy_set_put_invalid(struct policy_set *set, const char *ns, const char *name,
-			   const char *cause)
+int policy_set_refuse(struct policy_set *set, struct namespace_config *standin, bool disabled,
+		      const char *cause)
 {
+	_cleanup_(namespace_config_freep) struct namespace_config *c = standin;
 	_cleanup_free_ char *copy = strdup(cause);
-	struct config_entry *e;
+	struct config_entry *e = policy_set_find(policy_set_find_ns(set, c->id.ns), c->id.name);
+	bool same_object = e && streq(e->config->id.uid, c->id.uid);
 	int r;
 
 	if (!copy)
 		return -ENOMEM;
-	if (!*ns) {
-		if (set->cluster_cause && streq(set->cluster_cause, cause))
-			return 0;
-		r = policy_set_cluster(set, NULL);
-		set->cluster_cause = TAKE_PTR(copy);
-		return r;
-	}
-	e = policy_set_find(policy_set_find_ns(set, ns), name);
-	if (e && e->cause && streq(e->cause, cause))
+	if (same_object && e->cause && streq(e->cause, cause) && c->id.generation > 0 &&
+	    e->refused_generation == c->id.generation)
 		return 0;
-	r = touch(set, ns, name, &e);
+	r = touch(set, c->id.ns, c->id.name, &e);
 	if (r < 0)
 		return r;
-	entry_done(e);
+	free(e->cause);
 	e->cause = TAKE_PTR(copy);
+	e->refused_generation = c->id.generation;
+	if (same_object && !e->stands_in && !disabled)
+		return 0; /* the last good version stays */
+	namespace_config_free(e->config);
+	e->config = TAKE_PTR(c);
+	e->stands_in = true;
+	return 0;
+}
+
+int policy_set_refuse_cluster(struct policy_set *set, bool disabled, const char *cause)
+{
+	_cleanup_free_ char *copy = NULL;
+
+	if (set->cluster) {
+		if (disabled && set->cluster->defaults.mode != MODE_DISABLED) {
+			all_changed(set);
+			set->cluster->defaults.mode = MODE_DISABLED;
+		}
+		return 0;
+	}
+	if (set->cluster_cause && streq(set->cluster_cause, cause))
+		return 0;
+	copy = strdup(cause);
+	if (!copy)
+		return -ENOMEM;
+	all_changed(set);
+	free(set->cluster_cause);
+	set->cluster_cause = TAKE_PTR(copy);
 	return 0;
 }
 
@@ -286,6 +310,11 @@ void policy_set_remove(struct policy_set *set, const char *ns, const char *name)
 const struct cluster_config *policy_set_get_cluster(const struct policy_set *set)
 {
 	return set->cluster;
+}
+
+uint64_t policy_set_without_room(const struct policy_set *set)
+{
+	return set->without_room;
 }
 
 uint64_t policy_set_revision(const struct policy_set *set)

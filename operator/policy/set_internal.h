@@ -20,15 +20,20 @@ struct interned {
 struct answer {
 	uint64_t revision; /* of the set, when it was worked out */
 	enum profile_mode mode;
+	bool no_room; /* for one of its policies */
 	const struct effective_policy *on[CONFIG_GROUPS_MAX + 1];
 };
 
-enum standing { ACCEPTED, INVALID, NO_CLUSTER, NO_DESTINATION, CONFLICT };
+enum standing { ACCEPTED, INVALID, NO_CLUSTER, NO_DESTINATION, CONFLICT, TOO_MANY };
 
 struct config_entry {
 	char *name;
-	struct namespace_config *config; /* NULL: INVALID */
-	char *cause;			 /* of INVALID */
+	/* What takes part: the object's newest version, or, when that was refused, the last good
+	 * one, or a stand-in that is Disabled. */
+	struct namespace_config *config;
+	bool stands_in;
+	char *cause;		    /* why the newest version was refused; NULL: it was not */
+	int64_t refused_generation; /* of that version */
 	enum standing standing;
 	struct answer answer;
 	UT_hash_handle hh;
@@ -51,7 +56,8 @@ struct policy_set {
 	uint64_t revision;
 	struct interned *interned;
 	struct effective_policy off;
-	struct answer base; /* the cluster's defaults alone */
+	uint64_t without_room; /* see policy_set_without_room() */
+	struct answer base;    /* the cluster's defaults alone */
 	uint64_t hz_revision;
 	int max_hz[CONFIG_GROUPS_MAX + 1];
 };

@@ -6,6 +6,7 @@
  * Conditions: Accepted, is the config itself right; Programmed, do the nodes run what it says;
  * Overridden, did guard-rails or another config change what it asks for; Ready, all of it together;
  * DestinationsResolved, since one of them was not: are the Secrets there that destinations name?
+ * Effective, since one was not: has every field that is set an effect?
  * What agents said over the node stream counts where there is any: a node is programmed when its
  * agent runs the configuration that is rendered for it (the cluster's), or applies the policy of
  * the config's pods there (a namespace's). Without reports the DaemonSets tell of the cluster's,
@@ -163,12 +164,26 @@ static bool destinations_resolved(const struct status_input *in, const cJSON *li
 	return true;
 }
 
+/* Only of configs that it was False of; true when there is something to say. */
+static bool effective(const struct status_input *in, const cJSON *live, struct condition *ret)
+{
+	if (in->verdict->ineffective[0])
+		*ret = (struct condition){"Effective", CONDITION_FALSE, "PartlyIneffective",
+					  in->verdict->ineffective};
+	else if (condition_find(live, "Effective"))
+		*ret = (struct condition){"Effective", CONDITION_TRUE, "Effective",
+					  "Every field that is set has an effect."};
+	else
+		return false;
+	return true;
+}
+
 static int add_conditions(cJSON *status, const struct status_input *in)
 {
 	const cJSON *live = cJSON_GetObjectItemCaseSensitive(in->live, "conditions");
 	cJSON *out = cJSON_AddArrayToObject(status, "conditions");
 	char programmed_text[128], overridden_text[128], ready_text[128];
-	struct condition conditions[5];
+	struct condition conditions[6];
 	size_t n = 0;
 	int r = out ? 0 : -ENOMEM;
 
@@ -178,6 +193,7 @@ static int add_conditions(cJSON *status, const struct status_input *in)
 	n++;
 	if (!in->is_cluster)
 		conditions[n++] = overridden(in->verdict, overridden_text, sizeof(overridden_text));
+	n += effective(in, live, &conditions[n]);
 	n += destinations_resolved(in, live, &conditions[n]);
 	conditions[n] = ready(in, &conditions[0], &conditions[1], ready_text, sizeof(ready_text));
 	n++;
@@ -291,18 +307,18 @@ static const char *condition_text(const cJSON *status, const char *type, const c
 	return text ? text : "";
 }
 
-/* People hear of Accepted and Overridden when they turn, not of every count. */
+/* People hear of these when they turn, not of every count. */
 static void tell(struct status_writer *w, enum kube_kind kind, const cJSON *live,
 		 const cJSON *status)
 {
-	static const char *const types[] = {"Accepted", "Overridden"};
+	static const char *const types[] = {"Accepted", "Overridden", "Effective"};
 	const cJSON *before = cJSON_GetObjectItemCaseSensitive(live, "status");
 
 	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
 		const char *now = condition_text(status, types[i], "status");
-		bool is_bad = streq(now, i == 0 ? "False" : "True");
+		bool is_bad = streq(now, i == 1 ? "True" : "False");
 
-		if (streq(now, condition_text(before, types[i], "status")) || (!is_bad && i == 1))
+		if (streq(now, condition_text(before, types[i], "status")) || (!is_bad && i > 0))
 			continue;
 		recorder_emit(
 		    w->options.events,

@@ -66,16 +66,18 @@ static void fuzz_namespace(const cJSON *object)
 	struct error err = {0};
 	_cleanup_free_ char *ns = NULL, *name = NULL;
 	int r = namespace_config_parse(object, &c, &err);
+	bool disabled = false;
 	cJSON *json;
 
 	check_error(r, &err);
-	if (r < 0)
+	if (r < 0 && namespace_config_salvage(object, &c, &disabled) < 0)
 		return;
 	json = cJSON_Parse(cluster_text);
 	ns = strdup(c->id.ns);
 	name = strdup(c->id.name);
 	if (policy_set_new(&set) < 0 || cluster_config_parse(json, &cluster, NULL) < 0 ||
-	    policy_set_cluster(set, cluster) < 0 || policy_set_put(set, c) < 0)
+	    policy_set_cluster(set, cluster) < 0 ||
+	    (r < 0 ? policy_set_refuse(set, c, disabled, "why") : policy_set_put(set, c)) < 0)
 		abort();
 	cJSON_Delete(json);
 	check_policy(set, ns, name);

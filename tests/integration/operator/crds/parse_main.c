@@ -9,15 +9,26 @@
 
 #include "operator/policy/config.h"
 
+/* An unknown field is no error for the operator, but strict clients of the API server get one. */
+static int check_ignored(const struct object_id *id, struct error *err)
+{
+	return id->ignored ? error_set(err, -EINVAL, "%s", id->ignored) : 0;
+}
+
 static int parse(const cJSON *object, struct error *err)
 {
+	int r;
+
 	_cleanup_(cluster_config_freep) struct cluster_config *cluster = NULL;
 	_cleanup_(namespace_config_freep) struct namespace_config *tenant = NULL;
 	const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "kind"));
 
-	if (kind && streq(kind, "ClusterProfilingConfig"))
-		return cluster_config_parse(object, &cluster, err);
-	return namespace_config_parse(object, &tenant, err);
+	if (kind && streq(kind, "ClusterProfilingConfig")) {
+		r = cluster_config_parse(object, &cluster, err);
+		return r < 0 ? r : check_ignored(&cluster->id, err);
+	}
+	r = namespace_config_parse(object, &tenant, err);
+	return r < 0 ? r : check_ignored(&tenant->id, err);
 }
 
 int main(void)

@@ -38,7 +38,12 @@ ROWS = [
      [cluster(**to()), tenant("a", profile={"destinationRefs": ["mian"]})],
      "default/a", ("Accepted", "False", "DestinationNotFound",
                    "spec.profile.destinationRefs[0]: want the name of a destination of the cluster's or of "
-                   'spec.destinations, got "mian"; did you mean main?')),
+                   'spec.destinations, got "mian"; did you mean main? Nothing is sent there; the rest of the config is '
+                   'in effect')),
+    ("what agents cannot do is told",
+     [cluster(), tenant("a", profile={"offCPU": {"mode": "Enabled", "perMille": 1}})],
+     "default/a", ("Effective", "False", "PartlyIneffective",
+                   "spec.profile.offCPU: agents of this version do not profile off-CPU time")),
     ("beyond the guard-rails in one field",
      [cluster(guardrails={"sampling": {"maxHz": 97}}), tenant("a", **hz(499))],
      "default/a", ("Accepted", "True", "Accepted", "accepted; the guard-rails changed sampling.hz")),

@@ -81,6 +81,34 @@ def test_a_policy_reaches_the_agents_live(cluster, nodes, serve, connect, token)
     a.until("the rate of before", lambda a: a.policy_of("web")["hz"] != 97)
 
 
+def test_a_refused_config_profiles_nobody(cluster, nodes, serve, connect, token):
+    """Keys of labels are refused by the operator alone; a removed destination by nobody when it is removed."""
+    _, port = serve()
+    a = connect(port, token("agent-n1"))
+    a.until("snapshot", live)
+    a.until("profiled by default", lambda a: a.policy_of("web")["enabled"])
+    bad = {"podSelector": {"matchLabels": {"my team": "x"}}}
+    for mode in ("Disabled", "Enabled"):
+        cluster.apply(program.thing("ProfilingConfig", "bad", {**bad, "profile": {"mode": mode}}, "shop"))
+        a.until(f"off: {mode} that cannot be read", lambda a: not a.policy_of("web")["enabled"])
+        assert a.policy_of("agent-n1")["enabled"]
+        cluster.kubectl("delete", "profilingconfig", "bad", "-n", "shop")
+        a.until("on again", lambda a: a.policy_of("web")["enabled"])
+    cluster.apply(program.thing("ProfilingConfig", "bad", {"profile": {"sampling": {"hz": 97}}}, "shop"))
+    a.until("97 Hz", lambda a: a.policy_of("web")["hz"] == 97)
+    cluster.apply(program.thing("ProfilingConfig", "bad", {**bad, "profile": {"sampling": {"hz": 49}}}, "shop"))
+    wait = program.wait_until
+    wait("a refusal", lambda: (cluster.condition("pcfg", "bad", "Accepted", "shop") or [""])[0] == "False")
+    make_pod(cluster, "shop", "later", "n1")
+    a.until("what came after", lambda a: "later" in a.names())
+    assert a.policy_of("web")["hz"] == a.policy_of("later")["hz"] == 97
+    cluster.kubectl("delete", "pod", "later", "-n", "shop", "--grace-period=0", "--force")
+    cluster.apply(program.thing("ProfilingConfig", "bad", {
+        "profile": {"mode": "Disabled", "destinationRefs": ["removed"]}}, "shop"))
+    a.until("off: Disabled with a destination that is gone", lambda a: not a.policy_of("web")["enabled"])
+    cluster.kubectl("delete", "profilingconfig", "bad", "-n", "shop")
+
+
 def test_who_is_refused(cluster, nodes, serve, connect, token, tmp_path):
     operator, port = serve()
     junk = tmp_path / "junk.token"

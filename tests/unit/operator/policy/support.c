@@ -42,25 +42,42 @@ struct cluster_config *cluster_of(const char *spec)
 	return c;
 }
 
-struct namespace_config *config_of(const char *ns, const char *name, int64_t created,
-				   const char *spec)
+static cJSON *object_of(const char *ns, const char *name, int64_t created, const char *spec)
 {
 	_cleanup_free_ char *text = NULL;
-	struct namespace_config *c = NULL;
-	struct error err = {0};
 	char when[32];
-	cJSON *object;
 
 	format_time(created, when);
 	assert_true(asprintf(&text,
 			     "{'metadata':{'name':'%s','namespace':'%s','uid':'u',"
 			     "'creationTimestamp':'%s'},'spec':%s}",
 			     name, ns, when, spec) > 0);
-	object = json_of(text);
+	return json_of(text);
+}
+
+struct namespace_config *config_of(const char *ns, const char *name, int64_t created,
+				   const char *spec)
+{
+	cJSON *object = object_of(ns, name, created, spec);
+	struct namespace_config *c = NULL;
+	struct error err = {0};
+
 	if (namespace_config_parse(object, &c, &err) < 0)
 		fail_msg("%s: %s", spec, err.message);
 	cJSON_Delete(object);
 	return c;
+}
+
+int refuse(struct policy_set *set, const char *ns, const char *name, int64_t created,
+	   const char *spec, const char *cause)
+{
+	cJSON *object = object_of(ns, name, created, spec);
+	struct namespace_config *standin = NULL;
+	bool disabled = false;
+
+	assert_int_equal(namespace_config_salvage(object, &standin, &disabled), 0);
+	cJSON_Delete(object);
+	return policy_set_refuse(set, standin, disabled, cause);
 }
 
 struct policy_set *set_of(const char *cluster_spec)

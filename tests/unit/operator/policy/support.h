@@ -16,6 +16,10 @@ struct policy_set *set_of(const char *cluster_spec); /* NULL: no cluster config 
 void put(struct policy_set *set, const char *ns, const char *name, int64_t created,
 	 const char *spec);
 
+/* The object of SPEC was refused because of CAUSE. */
+int refuse(struct policy_set *set, const char *ns, const char *name, int64_t created,
+	   const char *spec, const char *cause);
+
 enum { TEST_LABELS_MAX = 16 };
 struct pod {
 	struct policy_subject subject;

@@ -107,6 +107,9 @@ static void test_parsing(void **state)
 	assert_true(parse_until_it_works(namespace_text, false) > 40);
 }
 
+/* Of a refused config: it matches no pod of the tests. */
+#define NOTHING "{'podSelector':{'matchLabels':{'no':'pod'}},'x':1}"
+
 /* A set with twelve configs of "prod", put one by one although each allocation fails once. */
 static struct policy_set *build_set(unsigned long *failures)
 {
@@ -163,7 +166,8 @@ static void test_a_set(void **state)
 		r = -ENOMEM;
 		/* The index is made anew each time, or does without when there is no memory. */
 		for (unsigned long n = 1; r < 0 && n < 100; n++) {
-			assert_int_equal(policy_set_put_invalid(set, "prod", "bad", "why"), 0);
+			policy_set_remove(set, "prod", "bad");
+			assert_int_equal(refuse(set, "prod", "bad", 1, NOTHING, "why"), 0);
 			countdown = n;
 			r = policy_resolve(set, &pod.subject, &p, NULL);
 			countdown = 0;
@@ -173,8 +177,10 @@ static void test_a_set(void **state)
 		assert_int_equal(r, 0);
 	}
 	for (unsigned long n = 1; n < 10; n++) {
+		struct namespace_config *c = config_of("new", "cluster", 1, "{}");
+
 		countdown = n;
-		r = policy_set_put_invalid(set, n % 2 ? "new" : "", "cluster", "cause");
+		r = policy_set_refuse(set, c, false, "cause");
 		countdown = 0;
 		failures += r == -ENOMEM;
 		policy_set_remove(set, "new", "cluster");

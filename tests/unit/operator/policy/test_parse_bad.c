@@ -311,8 +311,17 @@ static void check(const char *text, bool cluster, const char *want, const char *
 	int r = cluster ? cluster_config_parse(object, &c, &err)
 			: namespace_config_parse(object, &n, &err);
 
-	if (want && (r != -EINVAL || !streq(err.message, want)))
+	const char *ignored = c ? c->id.ignored : n ? n->id.ignored : NULL;
+
+	/* An unknown field is noted, and everything else read. */
+	if (want && r == 0 && strstr(want, ": unknown field")) {
+		if (!ignored || !streq(ignored, want))
+			fail_msg("%s:\nwant %s\ngot  %d %s", shown, want, r,
+				 ignored ? ignored : err.message);
+		want = NULL;
+	} else if (want && (r != -EINVAL || !streq(err.message, want))) {
 		fail_msg("%s:\nwant %s\ngot  %d %s", shown, want, r, err.message);
+	}
 	if (!want && r < 0)
 		fail_msg("%s: %s", shown, err.message);
 	if (want && (c || n))
@@ -418,9 +427,11 @@ static void test_hostile_sizes(void **state)
 		struct error err = {0};
 		cJSON *object = json_of(closed);
 
-		assert_int_equal(namespace_config_parse(object, &c, &err), -EINVAL);
+		/* The first is an unknown field in a selector, however deep. */
+		assert_int_equal(namespace_config_parse(object, &c, &err), i ? -EINVAL : 0);
 		assert_true(strlen(err.message) < 100);
 		cJSON_Delete(object);
+		namespace_config_free(c);
 	}
 }
 

@@ -35,7 +35,7 @@ struct profile {
 	int refs[4];
 };
 struct world_config {
-	bool used, invalid, selects, has_own;
+	bool used, invalid, stands_in, selects, has_own;
 	int ns, priority, created, name;
 	/* label key k<key> must have a value of the bits of `values`; or not, or exist, or not */
 	size_t n_terms;
@@ -128,15 +128,20 @@ static void write_bits(struct text *t, unsigned int bits, const char *const *nam
 		}
 }
 
+static int remove_and_refuse_cluster(struct policy_set *set)
+{
+	policy_set_remove(set, "", "cluster");
+	return policy_set_refuse_cluster(set, false, "why");
+}
+
 static void new_cluster(struct world *w, struct policy_set *set)
 {
 	struct text t = {.n = 0};
 
 	w->cluster = !one_in(10);
 	if (!w->cluster) {
-		assert_int_equal(one_in(2) ? policy_set_cluster(set, NULL)
-					   : policy_set_put_invalid(set, "", "cluster", "why"),
-				 0);
+		assert_int_equal(
+		    one_in(2) ? policy_set_cluster(set, NULL) : remove_and_refuse_cluster(set), 0);
 		return;
 	}
 	w->tenants = one_in(2);
@@ -196,6 +201,33 @@ static void write_selector(struct text *t, const struct world_config *c)
 	add(t, "]}");
 }
 
+/* The last good version stays, unless the object says Disabled; else it stands for Disabled. */
+static void new_refused_config(struct world_config *c, struct policy_set *set, const char *name)
+{
+	bool disabled = one_in(2), selects = one_in(2);
+	char spec[256];
+
+	if (!c->used)
+		*c = (struct world_config){.ns = (int)any(NAMESPACES), .created = (int)any(4)};
+	snprintf(spec, sizeof(spec), "{%s'profile':{'mode':'%s','sampling':{'hz':0}}}",
+		 selects ? "'priority':2,'podSelector':{'matchLabels':{'k0':'v1'}}," : "",
+		 disabled ? "Disabled" : "Enabled");
+	assert_int_equal(refuse(set, ns_names[c->ns], name, c->created, spec, "why"), 0);
+	if (!c->used || c->stands_in || disabled) {
+		*c = (struct world_config){
+		    .ns = c->ns,
+		    .created = c->created,
+		    .stands_in = true,
+		    .selects = selects,
+		    .priority = selects ? 2 : 0,
+		    .n_terms = selects,
+		    .terms = {{.key = 0, .op = 0, .values = 2}},
+		    .profile = {.mode = 1, .hz = -1, .off = -1, .per_mille = -1}};
+		memset(c->profile.tracers, -1, sizeof(c->profile.tracers));
+	}
+	c->used = c->invalid = true;
+}
+
 static void new_config(struct world *w, struct policy_set *set)
 {
 	int at = (int)any(CONFIGS_MAX);
@@ -209,17 +241,16 @@ static void new_config(struct world *w, struct policy_set *set)
 		c->used = false;
 		return;
 	}
+	if (one_in(10)) {
+		new_refused_config(c, set, name);
+		return;
+	}
 	/* An object keeps its namespace and age when it changes. */
 	*c = (struct world_config){.used = true,
 				   .ns = c->used     ? c->ns
 					 : one_in(3) ? (int)any(NAMESPACES)
 						     : 0,
 				   .created = c->used ? c->created : (int)any(4)};
-	c->invalid = one_in(10);
-	if (c->invalid) {
-		assert_int_equal(policy_set_put_invalid(set, ns_names[c->ns], name, "why"), 0);
-		return;
-	}
 	c->selects = !one_in(8);
 	c->priority = c->selects ? (int)any(4) : 0;
 	c->n_terms = c->selects ? any(3) : 0;
@@ -263,10 +294,8 @@ static bool oracle_matches(const struct world_config *c, const struct oracle_pod
 	return true;
 }
 
-static bool oracle_accepts(const struct world *w, const struct world_config *c)
+static bool oracle_knows_its_destinations(const struct world *w, const struct world_config *c)
 {
-	if (!c->used || c->invalid || !w->cluster)
-		return false;
 	for (size_t i = 0; i < c->profile.n_refs; i++) {
 		int ref = c->profile.refs[i];
 
@@ -294,7 +323,7 @@ static const struct world_config *oracle_best(const struct world *w, const struc
 	for (size_t i = 0; i < CONFIGS_MAX; i++) {
 		const struct world_config *c = &w->configs[i];
 
-		if (oracle_accepts(w, c) && c->ns == pod->ns && c->selects == selects &&
+		if (w->cluster && c->used && c->ns == pod->ns && c->selects == selects &&
 		    (!selects || oracle_matches(c, pod)) && (!best || oracle_before(c, best)))
 			best = c;
 	}
@@ -359,7 +388,9 @@ static const char *oracle_resolve(const struct world *w, const struct oracle_pod
 
 		for (size_t j = 0; refs && j < refs->n_refs; j++)
 			used = used || refs->refs[j] == d;
-		if (author && d == 2 && !w->tenants)
+		if (d == 2 && (!author || !author->has_own || !w->tenants))
+			used = false;
+		if (d < 2 && !(w->present >> d & 1))
 			used = false;
 		if (author && d < 2 && w->allowed_set && !(w->allowed >> d & 1))
 			used = false;
@@ -381,10 +412,10 @@ static const char *oracle_reason(const struct world *w, const struct world_confi
 		return "Invalid";
 	if (!w->cluster)
 		return "NoClusterConfig";
-	if (!oracle_accepts(w, c))
-		return "DestinationNotFound";
 	if (!c->selects && oracle_best(w, &nobody, false) != c)
 		return "Conflict";
+	if (!oracle_knows_its_destinations(w, c))
+		return "DestinationNotFound";
 	return "Accepted";
 }
 

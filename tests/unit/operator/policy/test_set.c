@@ -48,10 +48,13 @@ static const struct {
      "{" MINE ",'profile':{'destinationRefs':['mine','main']}}", "Accepted: accepted"},
     {"{" DESTINATIONS "}", "{" MINE ",'profile':{'destinationRefs':['main','mian']}}",
      "DestinationNotFound: spec.profile.destinationRefs[1]: want the name of a destination of the "
-     "cluster's or of spec.destinations, got \"mian\"; did you mean main?"},
+     "cluster's or of spec.destinations, got \"mian\"; did you mean main? Nothing is sent there; "
+     "the rest "
+     "of the config is in effect"},
     {"{" DESTINATIONS "}", "{'profile':{'destinationRefs':['elsewhere']}}",
      "DestinationNotFound: spec.profile.destinationRefs[0]: want the name of a destination of the "
-     "cluster's or of spec.destinations, got \"elsewhere\""},
+     "cluster's or of spec.destinations, got \"elsewhere\". Nothing is sent there; the rest of the "
+     "config is in effect"},
 };
 
 static void test_verdicts(void **state)
@@ -89,8 +92,9 @@ static void test_verdict_of_the_cluster(void **state)
 	    "defaults.tracers.go Auto -> Disabled: guardrails.deniedTracers has go\n"
 	    "nodeGroups[1].sampling.hz 98 -> 97: guardrails.sampling.maxHz is 97");
 	put(set, "prod", "a", 1, "{}");
-	assert_int_equal(policy_set_put_invalid(set, "", "cluster", "spec.x: unknown field"), 0);
-	assert_string_equal(verdict_of(set, "", "cluster"), "Invalid: spec.x: unknown field");
+	policy_set_remove(set, "", "cluster");
+	assert_int_equal(policy_set_refuse_cluster(set, false, "spec.x: no"), 0);
+	assert_string_equal(verdict_of(set, "", "cluster"), "Invalid: spec.x: no");
 	assert_string_equal(verdict_of(set, "prod", "a"),
 			    "NoClusterConfig: ClusterProfilingConfig cluster is not accepted: "
 			    "nothing is profiled");
@@ -159,11 +163,8 @@ static void test_conflict_moves_on(void **state)
 	policy_set_remove(set, "prod", "b");
 	assert_string_equal(verdict_of(set, "prod", "b"), "none");
 	assert_string_equal(verdict_of(set, "prod", "c"), "Accepted: accepted");
-	assert_int_equal(policy_set_put_invalid(set, "prod", "c", "spec.x: unknown field"), 0);
-	assert_string_equal(verdict_of(set, "prod", "c"), "Invalid: spec.x: unknown field");
+	policy_set_remove(set, "prod", "c");
 	assert_string_equal(verdict_of(set, "prod", "a"), "Accepted: accepted");
-	put(set, "prod", "c", 5, "{}");
-	assert_string_equal(verdict_of(set, "prod", "c"), "Accepted: accepted");
 	policy_set_free(set);
 }
 
@@ -173,12 +174,129 @@ static void test_destinations_that_come_and_go(void **state)
 
 	put(set, "prod", "a", 1, "{'profile':{'sampling':{'hz':7},'destinationRefs':['main']}}");
 	assert_true(has_prefix(verdict_of(set, "prod", "a"), "DestinationNotFound: "));
-	assert_true(has_prefix(resolved(set, "prod", NULL, NULL, NULL), "on hz=20 "));
+	assert_string_equal(resolved(set, "prod", NULL, NULL, NULL),
+			    "on hz=7 off=0 tracers=aaaaaaaaa to= by=a");
+	put(set, "dev", "b", 1, "{'profile':{'mode':'Disabled','destinationRefs':['main']}}");
+	assert_true(has_prefix(resolved(set, "dev", NULL, NULL, NULL), "off "));
 	assert_int_equal(policy_set_cluster(set, cluster_of("{" DESTINATIONS "}")), 0);
 	assert_string_equal(verdict_of(set, "prod", "a"), "Accepted: accepted");
 	assert_true(has_prefix(resolved(set, "prod", NULL, NULL, NULL), "on hz=7 "));
 	assert_int_equal(policy_set_cluster(set, NULL), 0);
 	assert_true(has_prefix(resolved(set, "prod", NULL, NULL, NULL), "off "));
+	policy_set_free(set);
+}
+
+/* What a refused object stands for, pod by pod: "app=a", "app=b". */
+static void test_a_refused_config_never_profiles(void **state)
+{
+#define A "'podSelector':{'matchLabels':{'app':'a'}}"
+	static const struct {
+		const char *spec, *a, *b;
+	} table[] = {
+	    {"{" A ",'profile':{'mode':'Disabled','sampling':{'hz':0}}}", "off ", "on "},
+	    {"{'profile':{'mode':'Disabled','sampling':{'hz':0}}}", "off ", "off "},
+	    {"{" A ",'profile':{'mode':'Enabled','sampling':{'hz':0}}}", "off ", "on "},
+	    {"{" A ",'profile':[]}", "off ", "on "},
+	    {"{'podSelector':{'matchLabels':{'a b':'c'}},'profile':{'mode':'Disabled'}}", "off ",
+	     "off "},
+	    {"{'podSelector':{'matchLabels':{'a b':'c'}},'profile':{'mode':'Enabled'}}", "off ",
+	     "off "},
+	    {"{" A ",'priority':5000,'profile':{'mode':'Disabled'}}", "off ", "off "},
+	    {"7", "off ", "off "},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		struct policy_set *set = set_of("{}");
+
+		put(set, "prod", "all", 9, "{'podSelector':{},'priority':0}");
+		put(set, "prod", "young", 9, "{}");
+		assert_int_equal(refuse(set, "prod", "x", 1, table[i].spec, "why"), 0);
+		if (!has_prefix(resolved(set, "prod", "app=a", NULL, NULL), table[i].a))
+			fail_msg("%s: app=a", table[i].spec);
+		/* A namespace's default is a layer below: the pods' own config may enable. */
+		policy_set_remove(set, "prod", "all");
+		if (!has_prefix(resolved(set, "prod", "app=b", NULL, NULL), table[i].b))
+			fail_msg("%s: app=b", table[i].spec);
+		assert_true(has_prefix(resolved(set, "dev", "app=a", NULL, NULL), "on "));
+		assert_string_equal(verdict_of(set, "prod", "x"),
+				    "Invalid: why; its pods are not profiled");
+		policy_set_free(set);
+	}
+}
+
+static void test_a_refused_config_keeps_its_last_good_version(void **state)
+{
+	struct policy_set *set = set_of("{}");
+
+	put(set, "prod", "x", 1, "{'profile':{'sampling':{'hz':7}}}");
+	assert_int_equal(refuse(set, "prod", "x", 1, "{'profile':{'sampling':{'hz':0}}}", "why"),
+			 0);
+	assert_true(has_prefix(resolved(set, "prod", NULL, NULL, NULL), "on hz=7 "));
+	assert_string_equal(verdict_of(set, "prod", "x"),
+			    "Invalid: why; the last accepted version stays in effect");
+	assert_int_equal(refuse(set, "prod", "x", 1, "{'profile':{'mode':'Disabled'}}", "worse"),
+			 0);
+	assert_true(has_prefix(resolved(set, "prod", NULL, NULL, NULL), "off "));
+	/* The version before is forgotten; only a good one starts profiling again. */
+	assert_int_equal(refuse(set, "prod", "x", 1, "{'profile':{'mode':'Enabled'}}", "bad"), 0);
+	assert_true(has_prefix(resolved(set, "prod", NULL, NULL, NULL), "off "));
+	put(set, "prod", "x", 1, "{'profile':{'sampling':{'hz':8}}}");
+	assert_true(has_prefix(resolved(set, "prod", NULL, NULL, NULL), "on hz=8 "));
+	assert_string_equal(verdict_of(set, "prod", "x"), "Accepted: accepted");
+	policy_set_free(set);
+}
+
+static void test_a_refused_cluster_config(void **state)
+{
+	struct policy_set *set = set_of("{'defaults':{'sampling':{'hz':7}}}");
+
+	put(set, "dev", "x", 1, "{'profile':{'mode':'Enabled'}}");
+	assert_int_equal(policy_set_refuse_cluster(set, false, "why"), 0);
+	assert_true(has_prefix(resolved(set, "prod", NULL, NULL, NULL), "on hz=7 "));
+	assert_int_equal(policy_set_refuse_cluster(set, true, "why"), 0);
+	assert_true(has_prefix(resolved(set, "prod", NULL, NULL, NULL), "off "));
+	assert_true(has_prefix(resolved(set, "dev", NULL, NULL, NULL), "on hz=7 "));
+	policy_set_free(set);
+}
+
+static void test_unknown_fields_are_told(void **state)
+{
+	struct policy_set *set = set_of("{'defaults':{'new':1,'sampling':{'hz':7}}}");
+	struct policy_verdict v;
+
+	assert_int_equal(policy_verdict(set, "", "cluster", &v), 0);
+	assert_true(v.accepted);
+	assert_string_equal(v.ineffective, "Ignored: spec.defaults.new: unknown field");
+	put(set, "prod", "x", 1, "{'profile':{'sampling':{'hz':8},'sampilng':{}},'y':1}");
+	assert_true(has_prefix(resolved(set, "prod", NULL, NULL, NULL), "on hz=8 "));
+	assert_int_equal(policy_verdict(set, "prod", "x", &v), 0);
+	assert_true(v.accepted);
+	assert_string_equal(v.ineffective, "Ignored: spec.profile.sampilng: unknown field; did you "
+					   "mean sampling? (and more)");
+	policy_set_free(set);
+}
+
+static void test_what_agents_cannot_do_is_told(void **state)
+{
+	struct policy_set *set = set_of("{'defaults':{'offCPU':{'mode':'Enabled','perMille':1}},"
+					"'guardrails':{'deniedTracers':['go','php']}}");
+	struct policy_verdict v;
+
+	assert_int_equal(policy_verdict(set, "", "cluster", &v), 0);
+	assert_string_equal(v.ineffective,
+			    "spec.defaults.offCPU: agents of this version do not profile off-CPU "
+			    "time. spec.guardrails.deniedTracers: go cannot be disabled");
+	put(set, "prod", "x", 1,
+	    "{'profile':{'tracers':{'jvm':'Enabled','ruby':'Auto','perl':'Disabled',"
+	    "'v8':'Enabled','native':'Disabled'}}}");
+	assert_int_equal(policy_verdict(set, "prod", "x", &v), 0);
+	assert_string_equal(v.ineffective,
+			    "spec.profile.tracers.native: cannot be disabled, use mode: Disabled. "
+			    "spec.profile.tracers.jvm: agents of this version do not walk its "
+			    "stacks");
+	put(set, "prod", "y", 1, "{'podSelector':{},'profile':{'tracers':{'jvm':'Auto'}}}");
+	assert_int_equal(policy_verdict(set, "prod", "y", &v), 0);
+	assert_string_equal(v.ineffective, "");
 	policy_set_free(set);
 }
 
@@ -201,7 +319,7 @@ static void test_revision_goes_up_with_every_change(void **state)
 	assert_false(CHANGED);
 	policy_set_remove(set, "prod", "a");
 	assert_true(CHANGED);
-	assert_int_equal(policy_set_put_invalid(set, "prod", "a", "cause"), 0);
+	assert_int_equal(refuse(set, "prod", "a", 1, "{}", "cause"), 0);
 	assert_true(CHANGED);
 	policy_set_remove(set, "", "cluster");
 	assert_true(CHANGED);
@@ -364,7 +482,7 @@ static void test_max_hz(void **state)
 	    "{'podSelector':{},'profile':{'mode':'OptIn','sampling':{'hz':70}}}");
 	assert_int_equal(policy_set_max_hz(set), 70);
 	put(set, "dev", "b", 1, "{'profile':{'destinationRefs':['x'],'sampling':{'hz':90}}}");
-	assert_int_equal(policy_set_max_hz(set), 60);
+	assert_int_equal(policy_set_max_hz(set), 90);
 	assert_int_equal(policy_set_cluster(set, cluster_of("{'defaults':{'mode':'Disabled'}}")),
 			 0);
 	assert_int_equal(policy_set_max_hz(set), 0);
@@ -395,6 +513,11 @@ int main(void)
 	    cmocka_unit_test(test_clamps_have_an_end),
 	    cmocka_unit_test(test_conflict_moves_on),
 	    cmocka_unit_test(test_destinations_that_come_and_go),
+	    cmocka_unit_test(test_a_refused_config_never_profiles),
+	    cmocka_unit_test(test_a_refused_config_keeps_its_last_good_version),
+	    cmocka_unit_test(test_a_refused_cluster_config),
+	    cmocka_unit_test(test_unknown_fields_are_told),
+	    cmocka_unit_test(test_what_agents_cannot_do_is_told),
 	    cmocka_unit_test(test_revision_goes_up_with_every_change),
 	    cmocka_unit_test(test_ids_are_of_the_contents),
 	    cmocka_unit_test(test_different_policies_have_different_ids),

@@ -248,6 +248,26 @@ static void test_a_destination_that_is_left_out(void **state)
 	cJSON_Delete(after);
 }
 
+static void test_a_field_without_effect(void **state)
+{
+	static const struct objects_state objects = {.applied = true};
+	struct policy_verdict verdict = GOOD;
+	struct status_input in = {.verdict = &verdict, .objects = &objects, .generation = 7};
+	cJSON *before, *after;
+
+	strcpy(verdict.ineffective, "Ignored: spec.new: unknown field");
+	assert_int_equal(status_build(&in, &before), 0);
+	assert_non_null(strstr(describe(before), "\nEffective False PartlyIneffective: Ignored: "
+						 "spec.new: unknown field\n"));
+	assert_non_null(strstr(describe(before), "\nReady True "));
+	verdict.ineffective[0] = 0;
+	in.live = before;
+	assert_int_equal(status_build(&in, &after), 0);
+	assert_non_null(strstr(describe(after), "\nEffective True Effective: "));
+	cJSON_Delete(before);
+	cJSON_Delete(after);
+}
+
 static void test_what_status_says(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -333,6 +353,7 @@ static void test_a_foreign_status_does_no_harm(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_a_field_without_effect),
 	    cmocka_unit_test(test_what_status_says),
 	    cmocka_unit_test(test_a_destination_that_is_left_out),
 	    cmocka_unit_test(test_what_is_said_already_is_the_same),

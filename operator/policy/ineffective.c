@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a config asks for and the agents of this version do not do. A switch that is accepted works,
+ * or its condition says that it does not. Pure functions.
+ */
+#include <stdarg.h>
+
+#include "operator/policy/merge.h"
+
+/* The runtimes that agents of this version walk: agent/runtime/runtimes.c. */
+static const bool has_walker[TRACER_COUNT] = {
+    [TRACER_NATIVE] = true, [TRACER_GO] = true, [TRACER_PYTHON] = true, [TRACER_V8] = true};
+
+static void add(struct policy_verdict *v, const char *format, ...) _printf_(2, 3);
+static void add(struct policy_verdict *v, const char *format, ...)
+{
+	size_t n = strlen(v->ineffective), room = sizeof(v->ineffective) - n;
+	va_list ap;
+
+	if (n)
+		n += (size_t)snprintf(v->ineffective + n, room, ". ");
+	if (n >= sizeof(v->ineffective))
+		return;
+	va_start(ap, format);
+	vsnprintf(v->ineffective + n, sizeof(v->ineffective) - n, format, ap);
+	va_end(ap);
+}
+
+/* Native and Go frames come from the one walk that is always done. */
+static bool is_always_walked(size_t tracer)
+{
+	return tracer == TRACER_NATIVE || tracer == TRACER_GO;
+}
+
+static void add_profile(const struct profile_spec *p, const char *path, struct policy_verdict *v)
+{
+	if (p->off_cpu == TOGGLE_ENABLED)
+		add(v, "%s.offCPU: agents of this version do not profile off-CPU time", path);
+	for (size_t i = 0; i < TRACER_COUNT; i++) {
+		if (p->tracers[i] == TOGGLE_ENABLED && !has_walker[i])
+			add(v, "%s.tracers.%s: agents of this version do not walk its stacks", path,
+			    tracer_names[i]);
+		if (p->tracers[i] == TOGGLE_DISABLED && is_always_walked(i))
+			add(v, "%s.tracers.%s: cannot be disabled, use mode: Disabled", path,
+			    tracer_names[i]);
+	}
+}
+
+void ineffective_of_cluster(const struct cluster_config *cluster, struct policy_verdict *v)
+{
+	if (cluster->id.ignored)
+		add(v, "Ignored: %s", cluster->id.ignored);
+	add_profile(&cluster->defaults, "spec.defaults", v);
+	for (size_t i = 0; i < TRACER_COUNT; i++)
+		if (cluster->guardrails.tracer_denied[i] && is_always_walked(i))
+			add(v, "spec.guardrails.deniedTracers: %s cannot be disabled",
+			    tracer_names[i]);
+}
+
+void ineffective_of_namespace(const struct namespace_config *c, struct policy_verdict *v)
+{
+	if (c->id.ignored)
+		add(v, "Ignored: %s", c->id.ignored);
+	add_profile(&c->profile, "spec.profile", v);
+}
