@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The images that processes map, each opened once. Owned by the loop thread.
+ * The images that processes map, each opened once. The mutex guards the table, the lists and the
+ * counts of references as they leave and reach 0; what an entry says of its file never changes once
+ * it is in the table.
  *
  * An entry is keyed by the device and inode that /proc/PID/maps shows, not by those of fstat(): on
  * overlayfs and btrfs the two differ, and maps is what every lookup starts from. An entry is either
  *
- *   listed    in the table, found by its key, or
- *   detached  its file was rewritten in place while it was used; gone at its last put.
+ *   listed    in the table, found by its key,
+ *   detached  its file was rewritten in place while it was used; gone at its last put, or
+ *   dropped   without users and not found any more; the loop frees it.
  *
  * Entries without users are on the idle list, longest idle first, and stay openable from there
  * until the sweep, or until their place is needed. Files that could not be opened have an entry
@@ -14,6 +17,8 @@
  */
 #include "agent/process/image_store.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 #include <uthash.h>
 #include <utlist.h>
@@ -34,13 +39,14 @@ struct entry {
 	off_t size;
 	uint64_t retry_at_ms; /* when image is NULL */
 	bool detached;
-	struct entry *prev, *next; /* idle list */
+	struct entry *prev, *next; /* idle or dropped */
 	UT_hash_handle hh;
 };
 
 struct image_store {
+	pthread_mutex_t mutex;
 	struct entry *table;
-	struct entry *idle;
+	struct entry *idle, *dropped;
 	size_t max;
 	size_t detached;
 	void (*on_drop)(struct stored_image *, void *);
@@ -54,6 +60,7 @@ int image_store_new(size_t max, void (*on_drop)(struct stored_image *, void *), 
 
 	if (!store)
 		return -ENOMEM;
+	pthread_mutex_init(&store->mutex, NULL);
 	store->max = max;
 	store->on_drop = on_drop;
 	store->arg = arg;
@@ -68,19 +75,27 @@ static void entry_free(struct entry *e)
 	free(e);
 }
 
-/* Frees an entry that is on no list any more. */
-static void drop(struct image_store *store, struct entry *e)
-{
-	if (store->on_drop)
-		store->on_drop(&e->stored, store->arg);
-	entry_free(e);
-}
-
+/* With the mutex. */
 static void drop_idle(struct image_store *store, struct entry *e)
 {
 	DL_DELETE(store->idle, e);
 	HASH_DEL(store->table, e);
-	drop(store, e);
+	DL_APPEND(store->dropped, e);
+}
+
+void image_store_reap(struct image_store *store)
+{
+	struct entry *list, *e, *next;
+
+	pthread_mutex_lock(&store->mutex);
+	list = store->dropped;
+	store->dropped = NULL;
+	pthread_mutex_unlock(&store->mutex);
+	DL_FOREACH_SAFE (list, e, next) {
+		if (store->on_drop)
+			store->on_drop(&e->stored, store->arg);
+		entry_free(e);
+	}
 }
 
 struct image_store *image_store_free(struct image_store *store)
@@ -91,8 +106,12 @@ struct image_store *image_store_free(struct image_store *store)
 		return NULL;
 	HASH_ITER (hh, store->table, e, next) {
 		HASH_DEL(store->table, e);
-		drop(store, e);
+		if (e->stored.refs == 0)
+			DL_DELETE(store->idle, e);
+		DL_APPEND(store->dropped, e);
 	}
+	image_store_reap(store);
+	pthread_mutex_destroy(&store->mutex);
 	free(store);
 	return NULL;
 }
@@ -101,6 +120,23 @@ struct image_store *image_store_free(struct image_store *store)
 static bool is_passing(int error)
 {
 	return error == -ESTALE || error == -EMFILE || error == -ENFILE;
+}
+
+/* Idle images hold descriptors that others may have. False: none is idle. */
+static bool give_descriptor(struct image_store *store)
+{
+	struct image *image = NULL;
+	struct entry *e;
+
+	pthread_mutex_lock(&store->mutex);
+	e = store->idle;
+	if (e) {
+		drop_idle(store, e);
+		image = TAKE_PTR(e->stored.image);
+	}
+	pthread_mutex_unlock(&store->mutex);
+	image_unref(image);
+	return e;
 }
 
 /* Sets image or error from what the process maps. Fails only with -ENOMEM and -ESRCH. */
@@ -115,11 +151,8 @@ static int entry_open(struct image_store *store, struct entry *e, int proc_dirfd
 		r = image_vdso(&image, NULL);
 	} else {
 		r = map_file_open(proc_dirfd, pid, map, &fd);
-		/* Idle images hold descriptors that this one may have. */
-		if ((r == -EMFILE || r == -ENFILE) && store->idle) {
-			drop_idle(store, store->idle);
+		if ((r == -EMFILE || r == -ENFILE) && give_descriptor(store))
 			r = map_file_open(proc_dirfd, pid, map, &fd);
-		}
 		if (r == 0) {
 			r = fstat(fd, &st) < 0 ? -errno : 0;
 			if (r < 0)
@@ -152,30 +185,95 @@ static bool was_rewritten(const struct entry *e)
 	       st.st_mtim.tv_nsec != e->mtime.tv_nsec;
 }
 
-/* Others keep using a rewritten image as it was; new users get a new entry. */
-static void retire(struct image_store *store, struct entry *e)
+/* With the mutex. */
+static void put(struct image_store *store, struct entry *e, uint64_t now_ms)
 {
-	if (e->stored.refs == 0) {
-		drop_idle(store, e);
+	if (atomic_fetch_sub(&e->stored.refs, 1) > 1)
+		return;
+	if (e->detached) {
+		store->detached--;
+		DL_APPEND(store->dropped, e);
 		return;
 	}
-	HASH_DEL(store->table, e);
-	e->detached = true;
-	store->detached++;
+	e->stored.idle_since_ms = now_ms;
+	DL_APPEND(store->idle, e);
+}
+
+/* With the mutex. */
+static void take(struct image_store *store, struct entry *e)
+{
+	if (atomic_fetch_add(&e->stored.refs, 1) == 0)
+		DL_DELETE(store->idle, e);
+}
+
+static struct entry *find(struct image_store *store, const struct file_key *key)
+{
+	struct entry *e = NULL;
+
+	pthread_mutex_lock(&store->mutex);
+	HASH_FIND(hh, store->table, key, sizeof(*key), e);
+	if (e)
+		take(store, e);
+	pthread_mutex_unlock(&store->mutex);
+	return e;
+}
+
+/* Others keep using E as it was; new users get a new entry. Gives E's reference back. */
+static void retire(struct image_store *store, struct entry *e, uint64_t now_ms)
+{
+	pthread_mutex_lock(&store->mutex);
+	if (!e->detached) {
+		HASH_DEL(store->table, e);
+		e->detached = true;
+		store->detached++;
+	}
+	put(store, e, now_ms);
+	pthread_mutex_unlock(&store->mutex);
+}
+
+static size_t count(const struct image_store *store)
+{
+	return HASH_COUNT(store->table) + store->detached;
+}
+
+/* With the mutex. */
+static bool make_room(struct image_store *store)
+{
+	if (count(store) >= store->max && store->idle)
+		drop_idle(store, store->idle);
+	return count(store) < store->max;
+}
+
+/* Lists E, or finds that another thread was first: *ret_listed has a reference. */
+static int list_entry(struct image_store *store, struct entry *e, struct entry **ret_listed)
+{
+	struct entry *other = NULL;
+	int r = 0;
+
+	pthread_mutex_lock(&store->mutex);
+	HASH_FIND(hh, store->table, &e->key, sizeof(e->key), other);
+	if (other) {
+		take(store, other);
+	} else if (make_room(store)) {
+		e->stored.refs = 1;
+		HASH_ADD(hh, store->table, key, sizeof(e->key), e);
+		other = e;
+	} else {
+		r = -ENOSPC;
+	}
+	pthread_mutex_unlock(&store->mutex);
+	if (!r)
+		*ret_listed = other;
+	return r;
 }
 
 static int entry_new(struct image_store *store, int proc_dirfd, uint32_t pid,
 		     const struct map_entry *map, const struct file_key *key, uint64_t now_ms,
 		     struct entry **ret)
 {
-	struct entry *e;
+	struct entry *e = calloc(1, sizeof(*e)), *listed = NULL;
 	int r;
 
-	if (image_store_count(store) >= store->max && store->idle)
-		drop_idle(store, store->idle);
-	if (image_store_count(store) >= store->max)
-		return -ENOSPC;
-	e = calloc(1, sizeof(*e));
 	if (!e)
 		return -ENOMEM;
 	e->key = *key;
@@ -184,26 +282,13 @@ static int entry_new(struct image_store *store, int proc_dirfd, uint32_t pid,
 	e->stored.inode = key->inode;
 	e->stored.path = strdup(map->path);
 	r = e->stored.path ? entry_open(store, e, proc_dirfd, pid, map, now_ms) : -ENOMEM;
-	if (r < 0) {
+	if (!r)
+		r = list_entry(store, e, &listed);
+	if (listed != e)
 		entry_free(e);
-		return r;
-	}
-	HASH_ADD(hh, store->table, key, sizeof(e->key), e);
-	*ret = e;
-	return 0;
-}
-
-/* The entry of KEY as it is now: one whose file was rewritten is not it any more. */
-static struct entry *find(struct image_store *store, const struct file_key *key)
-{
-	struct entry *e = NULL;
-
-	HASH_FIND(hh, store->table, key, sizeof(*key), e);
-	if (e && was_rewritten(e)) {
-		retire(store, e);
-		return NULL;
-	}
-	return e;
+	if (!r)
+		*ret = listed;
+	return r;
 }
 
 int image_store_get(struct image_store *store, int proc_dirfd, uint32_t pid,
@@ -218,43 +303,53 @@ int image_store_get(struct image_store *store, int proc_dirfd, uint32_t pid,
 	else if (map->kind != MAPPING_VDSO)
 		return -EINVAL;
 	e = find(store, &key);
+	if (e && (e->stored.image ? was_rewritten(e) : now_ms >= e->retry_at_ms)) {
+		retire(store, e, now_ms);
+		e = NULL;
+	}
 	if (!e) {
 		r = entry_new(store, proc_dirfd, pid, map, &key, now_ms, &e);
 		if (r < 0)
 			return r;
-	} else if (e->stored.refs == 0) {
-		DL_DELETE(store->idle, e);
 	}
-	e->stored.refs++;
-	if (!e->stored.image && now_ms >= e->retry_at_ms)
-		/* It stays without an image when this fails too. */
-		(void)entry_open(store, e, proc_dirfd, pid, map, now_ms);
 	*ret = &e->stored;
 	return 0;
 }
 
+void image_store_ref(struct stored_image *image)
+{
+	atomic_fetch_add(&image->refs, 1);
+}
+
 void image_store_put(struct image_store *store, struct stored_image *image, uint64_t now_ms)
 {
-	struct entry *e = container_of(image, struct entry, stored);
+	uint32_t refs = atomic_load(&image->refs);
 
-	if (--e->stored.refs > 0)
-		return;
-	if (e->detached) {
-		store->detached--;
-		drop(store, e);
-		return;
-	}
-	e->stored.idle_since_ms = now_ms;
-	DL_APPEND(store->idle, e);
+	while (refs > 1)
+		if (atomic_compare_exchange_weak(&image->refs, &refs, refs - 1))
+			return;
+	/* It may be the last, which only the mutex can tell. */
+	pthread_mutex_lock(&store->mutex);
+	put(store, container_of(image, struct entry, stored), now_ms);
+	pthread_mutex_unlock(&store->mutex);
+	image_store_reap(store);
 }
 
 void image_store_sweep(struct image_store *store, uint64_t now_ms, uint64_t idle_ms)
 {
+	pthread_mutex_lock(&store->mutex);
 	while (store->idle && now_ms - store->idle->stored.idle_since_ms >= idle_ms)
 		drop_idle(store, store->idle);
+	pthread_mutex_unlock(&store->mutex);
+	image_store_reap(store);
 }
 
-size_t image_store_count(const struct image_store *store)
+size_t image_store_count(struct image_store *store)
 {
-	return HASH_COUNT(store->table) + store->detached;
+	size_t n;
+
+	pthread_mutex_lock(&store->mutex);
+	n = count(store);
+	pthread_mutex_unlock(&store->mutex);
+	return n;
 }

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * struct image_store: the images that profiled processes map, one for each file, found by device
- * and inode. Owned by the loop thread. An image's file stays open while it is in the store, so its
- * inode cannot be given to another file.
+ * and inode. An image's file stays open while it is in the store, so its inode cannot be given to
+ * another file.
+ *
+ * image_store_get() touches files, which may hang: it is for any thread, and no lock is held
+ * meanwhile. Everything else is for the loop's thread.
  */
 #pragma once
 
@@ -20,11 +23,11 @@ struct stored_image {
 	int error;     /* negative errno when image is NULL */
 	uint32_t slot; /* of `tables` in BPF; 0: none yet */
 	void *user;
-	uint32_t refs;		/* mapsets that use it */
+	_Atomic uint32_t refs;	/* mapsets and jobs that use it; the store's */
 	uint64_t idle_since_ms; /* when refs became 0 */
 };
 
-/* MAX: entries; the longest idle are dropped first, ON_DROP is called before. */
+/* MAX: entries; the longest idle are dropped first, ON_DROP is called before (by the loop). */
 int image_store_new(size_t max, void (*on_drop)(struct stored_image *, void *), void *arg,
 		    struct image_store **ret) _must_check_;
 /* All references have to be given back before. */
@@ -34,14 +37,19 @@ struct image_store *image_store_free(struct image_store *store);
  * The image of mapping E (kind MAPPING_FILE or MAPPING_VDSO, else -EINVAL) of PID, opened when it
  * is new; map_file.h tells how. A file that cannot be opened is remembered too (image NULL), and
  * tried again after 60 s; at the next get when only the mapping is gone or descriptors ran out. A
- * file that was rewritten in place since it was opened gets a new image, others keep the old one.
+ * file that was rewritten in place since it was opened, or can be opened now, gets a new image;
+ * others keep the old one.
  * The caller gets a reference; image_store_put() gives it back.
  * -ESRCH when the process is gone, -ENOSPC when MAX images are in use, -ENOMEM.
  */
 int image_store_get(struct image_store *store, int proc_dirfd, uint32_t pid,
 		    const struct map_entry *e, uint64_t now_ms,
 		    struct stored_image **ret) _must_check_;
+/* One more reference, by whoever has one. */
+void image_store_ref(struct stored_image *image);
 void image_store_put(struct image_store *store, struct stored_image *image, uint64_t now_ms);
+/* Frees what made room in image_store_get(). */
+void image_store_reap(struct image_store *store);
 /* Drops images that nobody used for IDLE_MS. */
 void image_store_sweep(struct image_store *store, uint64_t now_ms, uint64_t idle_ms);
-size_t image_store_count(const struct image_store *store);
+size_t image_store_count(struct image_store *store);

@@ -126,7 +126,7 @@ static struct job *job_of(struct code_reader *r, struct stored_image *image)
 	job->reader = r;
 	job->stored = image;
 	job->image = image_ref(image->image);
-	image->refs++; /* given back by image_store_put() */
+	image_store_ref(image); /* given back by image_store_put() */
 	LL_APPEND(r->jobs, job);
 	r->n++;
 	return job;

@@ -189,9 +189,9 @@ bool table_compiler_want(struct table_compiler *c, struct stored_image *image)
 	job->stored = image;
 	job->image = image_ref(image->image);
 	job->big = image->image->size >= BIG_IMAGE_BYTES;
-	image->refs++; /* given back by image_store_put() */
+	image_store_ref(image); /* given back by image_store_put() */
 	if (start_job(job) < 0) {
-		image->refs--;
+		image_store_put(c->options.images, image, now_ms());
 		image_unref(job->image);
 		free(job);
 		return false;
