@@ -1,12 +1,28 @@
+# folder_headers(TARGET SCOPE)   TARGET and, by SCOPE, who links it see the headers of this folder, by their path
+#   from the top ("agent/elf/image.h"), and of no other: an include of a folder that is not among the DEPS does not
+#   compile. The headers are symbolic links below include/ of the build tree, one directory for each folder.
 # module(NAME SOURCES a.c b.c DEPS x y)        a folder's static library, seen as kiln_NAME
 # unit_test(NAME [ONE_THREAD] SOURCES test_x.c DEPS x y)   a cmocka program, run by ctest under the label "unit";
 #   ONE_THREAD: long and without threads, so ThreadSanitizer has nothing to find
 # fuzz_test(NAME SOURCES fuzz_x.c DEPS x CORPUS dir)
 #   with KILN_FUZZ a libFuzzer program; always a replay of the corpus, run by ctest ("fuzz-replay")
+function(folder_headers target scope)
+  file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  string(REPLACE "/" "-" dir ${folder})
+  set(dir ${CMAKE_BINARY_DIR}/include/${dir})
+  file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.h *.def)
+  file(REMOVE_RECURSE ${dir})
+  file(MAKE_DIRECTORY ${dir}/${folder})
+  foreach(header IN LISTS headers)
+    file(CREATE_LINK ${CMAKE_CURRENT_SOURCE_DIR}/${header} ${dir}/${folder}/${header} SYMBOLIC)
+  endforeach()
+  target_include_directories(${target} ${scope} ${dir})
+endfunction()
+
 function(module name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_library(kiln_${name} STATIC ${ARG_SOURCES})
-  target_include_directories(kiln_${name} PUBLIC ${CMAKE_SOURCE_DIR})
+  folder_headers(kiln_${name} PUBLIC)
   target_link_libraries(kiln_${name} PUBLIC ${ARG_DEPS})
 endfunction()
 

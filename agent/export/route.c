@@ -12,7 +12,7 @@
 #include "agent/export/route.h"
 
 #include "agent/export/route_live.h"
-#include "agent/window/window.h"
+#include "agent/policy/policy.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
 

@@ -9,6 +9,12 @@
 #include "agent/policy/cgroup_table.h"
 #include "bpf/types.h"
 
+/*
+ * A route: one bit for each destination that gets the samples. This bit is set when the policy's
+ * list of destinations is empty: the samples are exported nowhere.
+ */
+#define ROUTE_NOWHERE (1ULL << 63)
+
 enum {
 	POLICY_OWN, /* of the agent's own configuration: while the operator has told no default */
 	POLICY_OFF, /* all that are disabled */

@@ -13,9 +13,6 @@
 
 enum { WINDOW_COUNTS_MAX = 262144, WINDOW_TIMES_MAX = 1 << 20 };
 
-/* A route of no one: what its policy says with an empty list. Else its other bits are who. */
-#define ROUTE_NOWHERE (1ULL << 63)
-
 struct count_key {
 	struct stack *stack;
 	struct process *process;
