@@ -7,8 +7,10 @@
 
 KILN_INLINE const struct kiln_mapping *env_mapping(uint32_t index)
 {
-	uint32_t key = index >> 1;
-	struct mapping_pair *pair = bpf_map_lookup_elem(&mapping_slab, &key);
+	uint32_t shard = index / 2 / KILN_MAPPING_SHARD_PAIRS,
+		 key = index / 2 % KILN_MAPPING_SHARD_PAIRS;
+	void *pairs = bpf_map_lookup_elem(&mapping_slab, &shard);
+	struct mapping_pair *pair = pairs ? bpf_map_lookup_elem(pairs, &key) : 0;
 
 	return pair ? &pair->m[index & 1] : 0;
 }
@@ -20,7 +22,9 @@ KILN_INLINE const struct kiln_table *env_table(uint32_t image)
 
 KILN_INLINE const uint32_t *env_slot(uint32_t slot)
 {
-	struct slot *s = bpf_map_lookup_elem(&unwind_slab, &slot);
+	uint32_t shard = slot / KILN_UNWIND_SHARD_SLOTS, key = slot % KILN_UNWIND_SHARD_SLOTS;
+	void *slots = bpf_map_lookup_elem(&unwind_slab, &shard);
+	struct slot *s = slots ? bpf_map_lookup_elem(slots, &key) : 0;
 
 	return s ? s->words : 0;
 }

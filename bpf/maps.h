@@ -27,13 +27,39 @@ struct {
 	__uint(max_entries, 1 << 20);
 } ring SEC(".maps");
 
-struct {
+/*
+ * The slabs: flat arrays that grow and shrink a shard at a time, while the programs run. User space
+ * adds shards and takes them away (agent/sampler/slab.h); where none is a lookup finds nothing.
+ */
+struct unwind_shard {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 16384);
+	__uint(max_entries, KILN_UNWIND_SHARD_SLOTS);
+	__uint(key_size, sizeof(uint32_t));
+	__uint(value_size, sizeof(struct slot));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
 	__type(key, uint32_t);
-	__type(value, struct slot);
+	__array(values, struct unwind_shard);
 } unwind_slab SEC(".maps");
+
+struct mapping_shard {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, KILN_MAPPING_SHARD_PAIRS);
+	__uint(key_size, sizeof(uint32_t));
+	__uint(value_size, sizeof(struct mapping_pair));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__array(values, struct mapping_shard);
+} mapping_slab SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -42,14 +68,6 @@ struct {
 	__type(key, uint32_t);
 	__type(value, struct kiln_table);
 } tables SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 8192);
-	__type(key, uint32_t);
-	__type(value, struct mapping_pair);
-} mapping_slab SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

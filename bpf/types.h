@@ -38,14 +38,16 @@ enum {
 	    128, /* bytes below the stack pointer that leaf code may use (psABI 3.2.2) */
 	KILN_RECORD_MAX = 1 << 17, /* one scratch value for each CPU */
 	KILN_MAX_POLICIES = 256,
-	KILN_MAX_CGROUPS = 8192,    /* that have a policy of their own */
-	KILN_MAX_IMAGES = 4096,	    /* unwind tables that can be loaded at once */
-	KILN_SLOT_BYTES = 64,	    /* value size of the flat arrays: one cache line */
-	KILN_CACHE_ENTRIES = 1024,  /* frame cache per CPU, 32 B each */
-	KILN_MAX_USER_WORDS = 8192, /* of one sample's user frames */
-	KILN_RUNTIME_CREDIT = 4,    /* native frames that each runtime frame adds to the depth */
-	KILN_MAX_RUNTIMES = 2048,   /* entries of `runtimes` */
-	KILN_RUNTIME_BYTES = 240,   /* of one runtime's own data in an entry */
+	KILN_MAX_CGROUPS = 8192,	 /* that have a policy of their own */
+	KILN_MAX_IMAGES = 4096,		 /* unwind tables that can be loaded at once */
+	KILN_SLOT_BYTES = 64,		 /* value size of the flat arrays: one cache line */
+	KILN_UNWIND_SHARD_SLOTS = 8192,	 /* 512 KiB; a power of 2 */
+	KILN_MAPPING_SHARD_PAIRS = 4096, /* 256 KiB; a power of 2 */
+	KILN_CACHE_ENTRIES = 1024,	 /* frame cache per CPU, 32 B each */
+	KILN_MAX_USER_WORDS = 8192,	 /* of one sample's user frames */
+	KILN_RUNTIME_CREDIT = 4,  /* native frames that each runtime frame adds to the depth */
+	KILN_MAX_RUNTIMES = 2048, /* entries of `runtimes` */
+	KILN_RUNTIME_BYTES = 240, /* of one runtime's own data in an entry */
 };
 
 /* ---- unwind tables --------------------------------------------------------------------------- */
@@ -120,7 +122,7 @@ enum {
 };
 
 /*
- * One image's table. Everything lies in the flat array `unwind_slab`, addressed in 4-byte words.
+ * One image's table. Everything lies in the slab `unwind_slab`, addressed in 4-byte words.
  * index[b] is the number of rows before block b (one extra entry at the end holds the total), so
  * the rows of block b are [index[b], index[b + 1]); a pc before the first of them belongs to the
  * row before (index[b] - 1), or to none when index[b] is 0.

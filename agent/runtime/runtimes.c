@@ -236,7 +236,7 @@ static void back_off(struct attachment *a, uint64_t now_ns)
 
 static void attach_failed(struct attachment *a, int r, const struct error *err, uint64_t now_ns)
 {
-	bool again = r == -EAGAIN || r == -EFAULT;
+	bool again = r == -EAGAIN || r == -EFAULT || r == -E2BIG || r == -ENOMEM;
 
 	metric_add(r == -EAGAIN			 ? M_RUNTIME_ATTACH_NOT_READY
 		   : r == -ENOTSUP		 ? M_RUNTIME_ATTACH_UNSUPPORTED

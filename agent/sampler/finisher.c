@@ -5,6 +5,7 @@
  */
 #include "agent/sampler/finisher.h"
 
+#include "agent/sampler/slab.h"
 #include "bpf/unwind.h"
 
 struct environment {
@@ -45,8 +46,11 @@ static inline const struct kiln_table *env_table(uint32_t image)
 
 static inline const uint32_t *env_slot(uint32_t slot)
 {
-	return slot < current->memory->slab_slots ? current->memory->slab + (size_t)slot * 16
-						  : NULL;
+	const struct kernel_memory *memory = current->memory;
+
+	return slot < memory->slab_slots && slab_is_backed(memory->slab_shards, slot)
+		   ? memory->slab + (size_t)slot * 16
+		   : NULL;
 }
 
 /* Where the byte at ADDRESS is in the dump, or a negative number when its page is not. */

@@ -10,7 +10,11 @@
 #include "bpf/types.h"
 #include "lib/base.h"
 
+struct slab;
+
 struct kernel_memory {
+	/* The slabs (agent/sampler/slab.h): what SHARDS backs of them may be touched. NULL: all. */
+	struct slab *slab_shards, *mapping_shards;
 	uint32_t *slab; /* unwind_slab: slab_slots * 16 words */
 	uint32_t slab_slots;
 	struct kiln_table *tables;     /* KILN_MAX_IMAGES */

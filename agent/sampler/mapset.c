@@ -8,11 +8,13 @@
 #include "agent/sampler/mapset.h"
 
 #include "agent/sampler/sideband.h"
+#include "agent/sampler/slab.h"
 #include "lib/metrics.h"
 
 enum {
 	CHANGES_KEPT = 1024,
 	STALE_MAX = 4096,
+	MAPPINGS_TRIM_MAX = 4, /* shards that one trim gives back */
 };
 #define CHANGE_MATTERS_NS 5000000000ULL /* samples wait in the ring for less */
 
@@ -311,6 +313,22 @@ static void forget_stale(struct mapset_store *s, uint32_t tgid)
 		drop_stale(s, stale);
 }
 
+/* N places that are backed by memory. */
+static int get_room(struct mapset_store *s, uint32_t n, uint64_t now_ms, uint32_t *ret)
+{
+	uint32_t at;
+	int r = range_alloc_get(s->room, n, now_ms, &at);
+
+	if (r < 0)
+		return r;
+	r = slab_back(s->memory.mapping_shards, at, n);
+	if (r < 0)
+		range_alloc_cancel(s->room, at, n);
+	else
+		*ret = at;
+	return r;
+}
+
 int mapset_store_read(struct mapset_store *s, int proc_dirfd, uint32_t tgid, uint64_t start_time,
 		      uint64_t exec_id, uint64_t now_ns, struct mapset **ret)
 {
@@ -334,7 +352,7 @@ int mapset_store_read(struct mapset_store *s, int proc_dirfd, uint32_t tgid, uin
 	m->read_ns = now_ns;
 	if (s->hooks.made)
 		s->hooks.made(m, s->hooks.arg);
-	r = range_alloc_get(s->room, m->n, now_ms, &m->first);
+	r = get_room(s, m->n, now_ms, &m->first);
 	if (r < 0) {
 		if (s->hooks.gone)
 			s->hooks.gone(m, s->hooks.arg);
@@ -533,6 +551,11 @@ void mapset_store_sweep(struct mapset_store *s, const uint32_t *named, size_t n,
 		HASH_DEL(s->by_id, m);
 		mapset_release(s, m, now_ms);
 	}
+}
+
+void mapset_store_trim(struct mapset_store *s, uint64_t now_ms)
+{
+	slab_trim(s->memory.mapping_shards, s->room, now_ms, MAPPINGS_TRIM_MAX);
 }
 
 size_t mapset_store_count(const struct mapset_store *s)

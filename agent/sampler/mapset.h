@@ -123,4 +123,6 @@ void mapset_store_forget(struct mapset_store *s, uint32_t tgid);
 /* NAMED: ids that the kernel's map names now, N of them, sorted. Frees what nothing names or holds.
  */
 void mapset_store_sweep(struct mapset_store *s, const uint32_t *named, size_t n, uint64_t now_ms);
+/* Gives back memory of the kernel's mappings that no mapset uses. */
+void mapset_store_trim(struct mapset_store *s, uint64_t now_ms);
 size_t mapset_store_count(const struct mapset_store *s);

@@ -19,7 +19,7 @@ struct range_alloc {
 	size_t n_free, cap_free;
 	struct resting *resting; /* oldest first */
 	size_t n_resting, cap_resting;
-	uint32_t used, total;
+	uint32_t used, first, total;
 };
 
 int range_alloc_new(uint32_t first, uint32_t count, struct range_alloc **ret)
@@ -30,6 +30,7 @@ int range_alloc_new(uint32_t first, uint32_t count, struct range_alloc **ret)
 		return -ENOMEM;
 	a->free[0] = (struct range){first, count};
 	a->n_free = 1;
+	a->first = first;
 	a->total = count;
 	*ret = TAKE_PTR(a);
 	return 0;
@@ -113,6 +114,25 @@ void range_alloc_put(struct range_alloc *a, uint32_t at, uint32_t n, uint64_t no
 		       SIZE_MAX))
 		return; /* lost, never reused: safe */
 	a->resting[a->n_resting++] = (struct resting){{at, n}, now_ms + RANGE_REST_MS};
+}
+
+void range_alloc_cancel(struct range_alloc *a, uint32_t at, uint32_t n)
+{
+	if (!n)
+		return;
+	a->used -= n;
+	release(a, (struct range){at, n});
+}
+
+bool range_alloc_is_free(struct range_alloc *a, uint32_t at, uint32_t n, uint64_t now_ms)
+{
+	uint32_t from = MAX(at, a->first), to = MIN(at + n, a->first + a->total);
+
+	wake_rested(a, now_ms);
+	for (size_t i = 0; i < a->n_free; i++)
+		if (a->free[i].at <= from && to <= a->free[i].at + a->free[i].n)
+			return true;
+	return false;
 }
 
 uint32_t range_alloc_used(const struct range_alloc *a)

@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 
 #include "agent/process/procfs.h"
+#include "agent/sampler/slab.h"
 #include "lib/log.h"
 #include "profiler.skel.h"
 
@@ -24,6 +25,7 @@ struct sampler {
 	struct profiler *skel;
 	struct ring_buffer *ring;
 	struct kernel_memory memory;
+	struct slab_shape unwind_shape, mapping_shape;
 	const struct kiln_cpu *cpus; /* the kernel's counters, n_cpus */
 	struct bpf_link **links;     /* one a CPU */
 	int *timers;		     /* their descriptors, which the links own; -1: none */
@@ -35,6 +37,10 @@ struct sampler {
 	void *consume_arg;
 };
 
+enum {
+	UNWIND_BYTES_MAX = 512 << 20, /* addresses, not memory */
+	MAPPINGS_MAX = 4 << 20,
+};
 enum { VERIFIER_LINES = 60 }; /* of its log's end, where the reason is */
 
 static int libbpf_print(enum libbpf_print_level level, const char *format, va_list args)
@@ -99,12 +105,20 @@ static void *map_array(const struct bpf_map *map, size_t *ret_len)
 static int map_memory(struct sampler *s, struct error *err)
 {
 	size_t len;
+	int r;
 
-	s->memory.slab = map_array(s->skel->maps.unwind_slab, &len);
-	s->memory.slab_slots = bpf_map__max_entries(s->skel->maps.unwind_slab);
+	r = slab_new(bpf_map__fd(s->skel->maps.unwind_slab), &s->unwind_shape,
+		     &s->memory.slab_shards);
+	if (!r)
+		r = slab_new(bpf_map__fd(s->skel->maps.mapping_slab), &s->mapping_shape,
+			     &s->memory.mapping_shards);
+	if (r < 0)
+		return error_set(err, r, "cannot reserve addresses: %s", strerror(-r));
+	s->memory.slab = slab_memory(s->memory.slab_shards);
+	s->memory.slab_slots = slab_units(s->memory.slab_shards);
+	s->memory.mappings = slab_memory(s->memory.mapping_shards);
+	s->memory.n_mappings = slab_units(s->memory.mapping_shards);
 	s->memory.tables = map_array(s->skel->maps.tables, &len);
-	s->memory.mappings = map_array(s->skel->maps.mapping_slab, &len);
-	s->memory.n_mappings = bpf_map__max_entries(s->skel->maps.mapping_slab) * 2;
 	s->cpus = map_array(s->skel->maps.cpus, &len);
 	s->memory.cache_epoch = &s->skel->bss->cache_epoch;
 	s->memory.set_process = set_process;
@@ -112,25 +126,20 @@ static int map_memory(struct sampler *s, struct error *err)
 	s->memory.set_runtime = set_runtime;
 	s->memory.delete_runtime = delete_runtime;
 	s->memory.arg = s;
-	if (!s->memory.slab || !s->memory.tables || !s->memory.mappings || !s->cpus)
+	if (!s->memory.tables || !s->cpus)
 		return error_set(err, -errno, "cannot map BPF arrays: %m");
 	return 0;
 }
 
 static void unmap_memory(struct sampler *s)
 {
-	size_t slot = KILN_SLOT_BYTES;
-
 	if (s->cpus)
 		munmap((void *)s->cpus, ALIGN_UP((size_t)s->n_cpus * sizeof(*s->cpus), 4096));
-	if (s->memory.slab)
-		munmap(s->memory.slab, ALIGN_UP(s->memory.slab_slots * slot, 4096));
 	if (s->memory.tables)
 		munmap(s->memory.tables,
 		       ALIGN_UP(KILN_MAX_IMAGES * sizeof(struct kiln_table), 4096));
-	if (s->memory.mappings)
-		munmap(s->memory.mappings,
-		       ALIGN_UP((size_t)s->memory.n_mappings * sizeof(struct kiln_mapping), 4096));
+	slab_free(s->memory.slab_shards);
+	slab_free(s->memory.mapping_shards);
 }
 
 /* Half a second of samples of usual depth on every CPU. */
@@ -147,8 +156,21 @@ static size_t ring_size(const struct sampler_options *o, int cpus)
 static int configure(struct sampler *s, const struct sampler_options *o)
 {
 	struct profiler *skel = s->skel;
-	size_t unwind = o->unwind_bytes ? o->unwind_bytes : 24 << 20;
 	int r = 0;
+
+	s->unwind_shape = (struct slab_shape){
+	    .element_bytes = KILN_SLOT_BYTES,
+	    .shard_elements = KILN_UNWIND_SHARD_SLOTS,
+	    .unit_bytes = KILN_SLOT_BYTES,
+	    .units = (uint32_t)((o->unwind_bytes ? o->unwind_bytes : UNWIND_BYTES_MAX) /
+				KILN_SLOT_BYTES),
+	};
+	s->mapping_shape = (struct slab_shape){
+	    .element_bytes = 2 * sizeof(struct kiln_mapping),
+	    .shard_elements = KILN_MAPPING_SHARD_PAIRS,
+	    .unit_bytes = sizeof(struct kiln_mapping),
+	    .units = o->max_mappings ? o->max_mappings : MAPPINGS_MAX,
+	};
 
 	skel->bss->timer_ns = NS_PER_SECOND / o->hz;
 	skel->bss->policy_epoch = 1;
@@ -156,11 +178,10 @@ static int configure(struct sampler *s, const struct sampler_options *o)
 	skel->bss->cgroup_v1 = o->cgroup_mode != CGROUP_V2;
 	skel->bss->filter_pids = o->n_pids > 0;
 	r |= bpf_map__set_max_entries(skel->maps.ring, (uint32_t)ring_size(o, s->n_cpus));
-	r |= bpf_map__set_max_entries(skel->maps.unwind_slab, (uint32_t)(unwind / KILN_SLOT_BYTES));
+	r |= bpf_map__set_max_entries(skel->maps.unwind_slab, slab_shards(&s->unwind_shape));
+	r |= bpf_map__set_max_entries(skel->maps.mapping_slab, slab_shards(&s->mapping_shape));
 	r |= bpf_map__set_max_entries(skel->maps.processes,
 				      o->max_processes ? o->max_processes : 16384);
-	r |= bpf_map__set_max_entries(skel->maps.mapping_slab,
-				      (o->max_mappings ? o->max_mappings : 65536) / 2);
 	r |= bpf_map__set_max_entries(skel->maps.frame_cache,
 				      (uint32_t)(KILN_CACHE_ENTRIES * s->n_cpus));
 	r |= bpf_map__set_max_entries(skel->maps.record_scratch, (uint32_t)s->n_cpus);
@@ -521,4 +542,5 @@ void sampler_read_stats(struct sampler *s, struct sampler_stats *ret)
 	}
 	bpf_object__for_each_map(map, s->skel->obj) ret->map_bytes +=
 	    map_memory_bytes(bpf_map__fd(map));
+	ret->map_bytes += slab_bytes(s->memory.slab_shards) + slab_bytes(s->memory.mapping_shards);
 }

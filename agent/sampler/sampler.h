@@ -15,10 +15,10 @@ struct sampler_options {
 	enum cgroup_mode cgroup_mode;
 	const uint32_t *pids; /* only these; NULL: all */
 	size_t n_pids;
-	size_t unwind_bytes;	/* room for unwind tables; 0: 24 MiB */
+	size_t unwind_bytes;	/* room for unwind tables; 0: 512 MiB; taken when it is needed */
 	size_t ring_bytes;	/* 0: by rate and CPUs */
 	uint32_t max_processes; /* 0: 16384 */
-	uint32_t max_mappings;	/* 0: 65536 */
+	uint32_t max_mappings;	/* room for executable mappings; 0: 4 million, as above */
 	uint32_t target_tid;	/* one timer for this thread, wherever it runs; 0: one a CPU */
 };
 

@@ -7,6 +7,7 @@
  */
 #include "agent/sampler/unwind_store.h"
 
+#include "agent/sampler/slab.h"
 #include "lib/metrics.h"
 
 /* One file's table. Files of equal content (an image layer of many containers) share one. */
@@ -38,6 +39,9 @@ int unwind_store_new(const struct kernel_memory *memory, struct unwind_store **r
 	s->memory = *memory;
 	s->next = 1;
 	r = range_alloc_new(1, memory->slab_slots - 1, &s->room);
+	if (r < 0)
+		return r;
+	r = slab_back(memory->slab_shards, 0, 1);
 	if (r < 0)
 		return r;
 	builtin[KILN_BUILTIN_INVALID] = (struct kiln_rule){.kind = KILN_RULE_INVALID};
@@ -162,6 +166,33 @@ static bool evict_oldest(struct unwind_store *s, uint64_t now_ms)
 	return true;
 }
 
+void unwind_store_trim(struct unwind_store *s, uint64_t now_ms)
+{
+	slab_trim(s->memory.slab_shards, s->room, now_ms, UNWIND_TRIM_MAX);
+}
+
+/* N slots that are backed by memory. */
+static int get_room(struct unwind_store *s, uint32_t n, uint64_t now_ms, uint32_t *ret)
+{
+	uint32_t at;
+	int r = range_alloc_get(s->room, n, now_ms, &at);
+
+	if (r < 0)
+		return r;
+	r = slab_back(s->memory.slab_shards, at, n);
+	if (r < 0) {
+		/* Whole shards that went free elsewhere may pay for the new ones. */
+		unwind_store_trim(s, now_ms);
+		r = slab_back(s->memory.slab_shards, at, n);
+	}
+	if (r < 0) {
+		range_alloc_cancel(s->room, at, n);
+		return r;
+	}
+	*ret = at;
+	return 0;
+}
+
 int unwind_store_load(struct unwind_store *s, struct stored_image *image,
 		      const struct unwind_table *table, uint64_t now_ms)
 {
@@ -181,7 +212,7 @@ int unwind_store_load(struct unwind_store *s, struct stored_image *image,
 		slot->state = UNWIND_FAILED;
 		return -ENOSPC;
 	}
-	while ((r = range_alloc_get(s->room, n, now_ms, &at)) == -ENOSPC) {
+	while ((r = get_room(s, n, now_ms, &at)) < 0) {
 		/* What was evicted just now rests first. */
 		if (range_alloc_resting(s->room) && range_alloc_spare(s->room) >= n)
 			return -EAGAIN;

@@ -15,6 +15,7 @@
 enum {
 	UNWIND_KEEP_MS = 10000,	   /* a table that was used so lately is not evicted */
 	UNWIND_PATIENCE_MS = 5000, /* after a refusal nobody asks again for so long */
+	UNWIND_TRIM_MAX = 4, /* shards that one trim gives back; each waits some milliseconds */
 };
 
 enum unwind_state {
@@ -56,6 +57,9 @@ bool unwind_store_view(const struct unwind_store *s, const struct stored_image *
 uint64_t *unwind_store_code_bytes(struct unwind_store *s, const struct stored_image *image);
 /* IMAGE's table was used by a sample. */
 void unwind_store_touch(struct unwind_store *s, struct stored_image *image, uint64_t now_ms);
+
+/* Gives back memory of the slab that no table uses. */
+void unwind_store_trim(struct unwind_store *s, uint64_t now_ms);
 
 uint32_t unwind_store_loaded(const struct unwind_store *s); /* tables */
 size_t unwind_store_bytes(const struct unwind_store *s);

@@ -591,6 +591,8 @@ void intake_sweep(struct intake *in, const struct window *w)
 	if (!sampler_named_mapsets(in->sampler, in->proc_dirfd, &named, &n))
 		mapset_store_sweep(in->mapsets, named, n, now);
 	image_store_sweep(in->images, now, in->pressure ? 1000 : IMAGES_KEEP_MS);
+	mapset_store_trim(in->mapsets, now);
+	unwind_store_trim(in->unwind, now);
 }
 
 struct runtimes *intake_runtimes(const struct intake *in)

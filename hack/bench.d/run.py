@@ -16,7 +16,6 @@ import json
 import os
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,7 @@ sys.path[:0] = [os.path.join(ROOT, "tests", "integration", "lib"), os.path.join(
 from kiln import agent, workload  # noqa: E402
 
 import bench_live  # noqa: E402
+import bench_memory as bench_memory_load  # noqa: E402
 import bench_operator  # noqa: E402
 import bench_runtimes  # noqa: E402
 import bench_stream  # noqa: E402
@@ -74,10 +74,10 @@ def tool(name):
 
 
 @contextlib.contextmanager
-def running_agent(hz, exporter="folded_file: {path: /dev/null}", arguments=()):
+def running_agent(hz, exporter="folded_file: {path: /dev/null}", prefix=()):
     port = 13190 + os.getpid() % 500
     name = exporter.split(":")[0]
-    with agent.Agent(*arguments, config=CONFIG % {"hz": hz, "exporter": exporter, "name": name, "port": port}) as a:
+    with agent.Agent(prefix=prefix, config=CONFIG % {"hz": hz, "exporter": exporter, "name": name, "port": port}) as a:
         a.url = f"http://127.0.0.1:{port}"
         a.wait_ready(url=a.url + "/readyz")
         yield a
@@ -163,58 +163,8 @@ def bench_cpu(table, quick):
                     table.add(f"  complete user stacks, mixed load, at {hz} Hz", ends.get("root", 0) / walks * 100, "%", -99.5)
 
 
-def build_id_at(data):
-    """Offset of the GNU build id's bytes in an ELF file, or None."""
-    at = data.find(b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0")
-    return at + 16 if at >= 0 else None
-
-
-def mapped_maps_mib(pid):
-    """The part of the RSS that is BPF maps: the kernel puts all pages of a mapped array into it at once."""
-    total, is_map = 0, False
-    with open(f"/proc/{pid}/smaps", encoding="utf-8") as f:
-        for line in f:
-            if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
-                is_map = "bpf-map" in line or "bpf_map" in line
-            elif is_map and line.startswith("Rss:"):
-                total += int(line.split()[1])
-    return total / 1024
-
-
 def bench_memory(table, quick):
-    """N processes; every second one runs a binary of its own (at most 200), with its own build id. Mapped BPF
-    arrays are counted as maps, and taken out of the RSS."""
-    for count, goal in ((10, None), (100, 64), (500, 100)):
-        with tempfile.TemporaryDirectory(prefix="kiln-bench-") as d, contextlib.ExitStack() as stack:
-            processes, distinct = [], min(200, max(count // 2, 1))
-            for i in range(distinct):
-                source = workload.path("tick-static" if i % 2 else "tick")
-                with open(source, "rb") as f:
-                    data = bytearray(f.read())
-                at = build_id_at(data)
-                if at:
-                    data[at:at + 8] = struct.pack("<Q", i + 1)
-                with open(f"{d}/tick-{i}", "wb") as f:
-                    f.write(data)
-                os.chmod(f"{d}/tick-{i}", 0o755)
-            stack.callback(lambda procs=processes: [(p.kill(), p.wait()) for p in procs])
-            for i in range(count):
-                processes.append(subprocess.Popen([f"{d}/tick-{i % distinct}", "600", str(count)],
-                                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL))
-            with running_agent(97) as a:
-                time.sleep(15 if quick else 45)
-                mapped = mapped_maps_mib(a.pid)
-                rss, maps = a.rss_kib() / 1024 - mapped, a.map_bytes() / 2 ** 20
-                with open(f"/proc/{a.pid}/status", encoding="utf-8") as f:
-                    peak = int(f.read().split("VmHWM:")[1].split()[0]) / 1024 - mapped
-                known = agent.metrics(a.url + "/metrics")
-            label = f"{count} processes, {distinct} binaries"
-            table.add(f"agent's RSS without mapped BPF arrays, {label}", rss, "MiB")
-            table.add(f"  BPF maps, {label}", maps, "MiB")
-            table.add(f"  both together, {label}", rss + maps, "MiB", goal)
-            table.add(f"  peak / steady, {label}", (peak + maps) / (rss + maps), "x", 1.5)
-            print(f"  (the agent knows {known.get('kiln_processes', 0):.0f} processes, "
-                  f"{known.get('kiln_images_loaded', 0):.0f} images, {known.get('kiln_unwind_table_bytes', 0) / 2 ** 20:.1f} MiB of tables)")
+    bench_memory_load.bench(table, quick, running_agent, tool("kiln-bench-crowd"))
 
 
 def bench_tables(table, quick):

@@ -197,6 +197,20 @@ static void a_full_kernel_map_costs_frames_and_nothing_else(void **state)
 	assert_int_equal(fake.r[0].detaches, python->attaches + v8->attaches);
 }
 
+static void a_full_map_is_tried_again_when_there_is_room(void **state)
+{
+	struct mapset *m;
+
+	fake.max_runtimes = 0;
+	fake_probe(1);
+	m = fake_read(2);
+	runtimes_missed(fake.rt, m, PY, 100000 * MS);
+	assert_null(fake_find(m, PY));
+	fake.max_runtimes = FAKE_RUNTIMES;
+	runtimes_missed(fake.rt, m, PY, 200000 * MS);
+	assert_non_null(fake_find(m, PY));
+}
+
 static void one_build_is_probed_into_the_registry_once(void **state)
 {
 	struct runtime_status status;
@@ -340,6 +354,7 @@ int main(void)
 	    TEST(what_is_asked_for_late_and_not_ready_is_tried_again),
 	    TEST(an_attachment_goes_with_its_mapset),
 	    TEST(a_full_kernel_map_costs_frames_and_nothing_else),
+	    TEST(a_full_map_is_tried_again_when_there_is_room),
 	    TEST(one_build_is_probed_into_the_registry_once),
 	    TEST(frames_are_named_when_they_are_seen_and_once),
 	    TEST(what_is_beyond_the_budget_is_left_for_the_next_time),
