@@ -213,6 +213,8 @@ int cluster_new(const struct config *config, enum cgroup_mode mode, struct sampl
 	r = policies_new(&kernel, config->receiver.samples_per_second, ~0U, c->pods, &c->policies);
 	if (r < 0)
 		return error_set(err, r, "cannot set up policies: %s", strerror(-r));
+	if (config->processors.node_stream.export_untold)
+		policies_export_untold(c->policies);
 	policies_use_routes(c->policies, route_of, c);
 	router_update(router, c->pods);
 	return follow_cgroups(c, mode, err);

@@ -129,6 +129,7 @@ struct operator_config {
 	char *token_file;    /* ServiceAccount token; read anew at each connection */
 	char *snapshot_file; /* last known good state; NULL: none is kept */
 	char *server_name;   /* in the operator's certificate; NULL: the endpoint's host */
+	bool export_untold;  /* when_unknown: default */
 };
 
 /* What all processors of the pipeline add up to. */

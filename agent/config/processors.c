@@ -141,12 +141,25 @@ static const struct field extract_rows[] = {
     {},
 };
 
+static int decode_when_unknown(struct fields *f, const struct yaml_node *node, void *out)
+{
+	static const char *const choices[] = {"hold", "default", NULL};
+	const char *text = node->kind == YAML_SCALAR ? node->text : "";
+
+	if (!streq(text, choices[0]) && !streq(text, choices[1]))
+		return fields_error(f, node, "want hold or default");
+	*(bool *)out = streq(text, choices[1]);
+	return 0;
+}
+
 static const struct field operator_rows[] = {
     {"endpoint", FIELD_STRING, PROCESSORS(node_stream.endpoint)},
     {"ca_file", FIELD_STRING, PROCESSORS(node_stream.ca_file)},
     {"token_file", FIELD_STRING, PROCESSORS(node_stream.token_file)},
     {"snapshot_file", FIELD_STRING, PROCESSORS(node_stream.snapshot_file)},
     {"server_name", FIELD_STRING, PROCESSORS(node_stream.server_name)},
+    {"when_unknown", FIELD_CUSTOM, PROCESSORS(node_stream.export_untold),
+     .decode = decode_when_unknown},
     {},
 };
 

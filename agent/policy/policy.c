@@ -6,7 +6,8 @@
  * them the default counts.
  *
  * All disabled policies share one entry. What is not known may turn out to be disabled: samples
- * that were taken meanwhile are taken back when their window closes (policies_identify()).
+ * that were taken meanwhile are held until the pod's policy is known, and given up when that does
+ * not come (policies_identify(), agent/window/identify.c).
  *
  * The timers are made faster before a policy that wants it holds, and slower long after: a sample
  * taken too seldom would stand for too little time, one thinned out of too many is exact.
@@ -28,6 +29,7 @@ struct policies {
 	/* Kept with the entry: a window's samples go where their policy said when they were taken.
 	 */
 	uint64_t routes[KILN_MAX_POLICIES];
+	bool export_untold;
 	policy_route route; /* NULL: nobody asks */
 	void *route_arg;
 	uint32_t default_index, rate;
@@ -310,6 +312,11 @@ bool policies_is_default(const struct policies *p, uint32_t index)
 	return index < KILN_MAX_POLICIES && (p->defaults[index / 64] & 1ULL << index % 64);
 }
 
+void policies_export_untold(struct policies *p)
+{
+	p->export_untold = true;
+}
+
 static int nibble(char c)
 {
 	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
@@ -343,10 +350,10 @@ enum policies_knowledge policies_identify(const struct policies *p,
 					  struct identity *ret)
 {
 	uint8_t id[POD_CONTAINER_ID_BYTES];
-	const struct pod_policy *policy;
+	const struct pod_policy *policy = NULL;
 
 	*ret = (struct identity){};
-	if (!p->pods || (!container->pod_uid[0] && !container->container_id[0]))
+	if (!p->pods)
 		return KNOWN_OUTSIDE;
 	if (container_bytes(container->container_id, id)) {
 		ret->pod = pod_table_find_container(p->pods, id);
@@ -355,10 +362,14 @@ enum policies_knowledge policies_identify(const struct policies *p,
 	}
 	if (!ret->pod && container->pod_uid[0])
 		ret->pod = pod_table_find_uid(p->pods, container->pod_uid);
+	if (ret->pod)
+		policy = pod_table_policy(p->pods, ret->pod->policy);
+	else if (!container->pod_uid[0])
+		policy = pod_table_default_policy(p->pods);
+	ret->forbidden = policy && !policy->enabled;
+	ret->untold = !policy && !p->export_untold;
 	if (!ret->pod)
 		return container->pod_uid[0] ? KNOWN_NOTHING : KNOWN_OUTSIDE;
-	policy = pod_table_policy(p->pods, ret->pod->policy);
-	ret->forbidden = policy && !policy->enabled;
 	ret->route = policy && policy->enabled ? route_of_id(p, policy->id) : 0;
 	return ret->container ? KNOWN_CONTAINER : KNOWN_POD;
 }

@@ -20,7 +20,10 @@ enum {
 	POLICY_OFF, /* all that are disabled */
 	POLICY_FIRST,
 	/* A slot is given out anew when no window can hold samples of its former owner. */
-	POLICY_REUSE_WINDOWS = 4,
+	POLICY_REUSE_WINDOWS = 6,
+	/* So many windows a sample waits for the policy of its pod. One that is being named and the
+	 * current one come on top: POLICY_REUSE_WINDOWS. */
+	POLICY_HOLD_WINDOWS = 3,
 	POLICY_LOWER_MS = 10000, /* the timers stay fast that long when nobody asks for it */
 };
 
@@ -77,6 +80,7 @@ struct identity {
 	const struct pod_entry *pod; /* NULL: not known */
 	const struct pod_container *container;
 	bool forbidden; /* its policy says: no samples */
+	bool untold;	/* the operator has told no policy: no sample may leave the node */
 	uint64_t route; /* its policy's, 0: none */
 };
 
@@ -86,6 +90,9 @@ enum policies_knowledge policies_identify(const struct policies *p,
 					  struct identity *ret);
 /* Was a sample under INDEX taken because nothing was known of the pod? */
 bool policies_is_default(const struct policies *p, uint32_t index);
+/* Samples that no policy was told for are exported as the default says (`when_unknown: default`),
+ * instead of held and given up. Without an operator they are exported in any case. */
+void policies_export_untold(struct policies *p);
 
 /* EACH for every policy that holds for a container here, with the number of those. */
 void policies_applied(const struct policies *p,

@@ -30,6 +30,7 @@ struct process {
 	uint32_t identified_window, identity;
 	uint8_t knowledge; /* enum policies_knowledge */
 	bool forbidden;	   /* its policy says so */
+	bool untold;	   /* the operator has told no policy for it */
 	uint64_t route;	   /* of its pod's policy */
 	/* The naming worker's: indices in the batch that build NAMED_BUILD makes. */
 	uint32_t named_build, named_process, named_resource;

@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The pod of a container is known before the container runs, but by the operator; its word may come
- * after the first samples. What the wait is for is the container's name too, which the kubelet
- * reports only once it runs. So everything about a pod that is not wholly known waits, one window.
+ * Which samples of a window are exported, which wait and which are dropped.
  *
- * A process is looked up once a window.
+ * A sample may leave the node only when the operator has told a policy that allows it: the pod's
+ * own, or the node's default for what is in no pod. A pod exists before the operator tells of it,
+ * so its first samples are taken under the default policy; they are held until its policy comes,
+ * POLICY_HOLD_WINDOWS windows at most. Samples of one stack share a count, which waits as long as
+ * its oldest one.
+ *
+ * A pod that has a policy may still lack a container's name, which the kubelet reports only once
+ * the container runs: such samples wait one window, then go without the name.
+ *
+ * A process is looked up once a window. Loop thread.
  */
 #include "agent/window/identify.h"
 
@@ -27,13 +34,15 @@ static enum policies_knowledge look_up(struct identifying *i, struct process *p)
 	p->knowledge = (uint8_t)known;
 	i->unresolved += known == KNOWN_NOTHING;
 	p->forbidden = who.forbidden;
+	p->untold = who.untold;
 	p->route = who.route;
 	return known;
 }
 
 /*
- * Who gets it, as the policy said that it was taken under. Under a default's it was taken because
- * nobody had told of the pod (or both have the same): then the pod's policy counts, by now known.
+ * Where the sample goes: as the policy says under which it was taken. A sample in a pod under the
+ * default policy was taken before the pod was known (or both policies are the same): then the pod's
+ * policy counts.
  */
 static uint64_t route_of(const struct identifying *i, const struct count *c,
 			 enum policies_knowledge known)
@@ -55,6 +64,24 @@ static enum window_fate keep(const struct identifying *i, struct count *c,
 	return WINDOW_DROP;
 }
 
+static enum window_fate wait_up_to(const struct identifying *i, const struct count *c,
+				   uint8_t windows)
+{
+	if (c->waits >= windows || i->last)
+		return WINDOW_DROP;
+	metric_add(M_SAMPLES_WAITED, c->value);
+	return WINDOW_WAIT;
+}
+
+/* Was it taken before the operator's word on it was known here? */
+static bool is_early(const struct identifying *i, const struct count *c,
+		     enum policies_knowledge known)
+{
+	if (known == KNOWN_OUTSIDE)
+		return c->key.policy == POLICY_OWN;
+	return policies_is_default(i->policies, c->key.policy);
+}
+
 static enum window_fate fate_of(struct count *c, void *arg)
 {
 	struct identifying *i = arg;
@@ -62,17 +89,22 @@ static enum window_fate fate_of(struct count *c, void *arg)
 	enum policies_knowledge known = p->identified_window == i->window->number
 					    ? (enum policies_knowledge)p->knowledge
 					    : look_up(i, p);
+	enum window_fate fate;
 
-	if (p->forbidden && policies_is_default(i->policies, c->key.policy)) {
+	if (p->forbidden && is_early(i, c, known)) {
 		metric_add(M_SAMPLES_TAKEN_BACK, c->value);
 		return WINDOW_DROP;
 	}
+	if (p->untold && is_early(i, c, known)) {
+		fate = wait_up_to(i, c, POLICY_HOLD_WINDOWS);
+		if (fate == WINDOW_DROP)
+			metric_add(M_SAMPLES_WITHOUT_POLICY, c->value);
+		return fate;
+	}
 	if (known == KNOWN_OUTSIDE || known == KNOWN_CONTAINER)
 		return keep(i, c, known);
-	if (!c->waited && !i->last) {
-		metric_add(M_SAMPLES_WAITED, c->value);
+	if (wait_up_to(i, c, 1) == WINDOW_WAIT)
 		return WINDOW_WAIT;
-	}
 	if (known == KNOWN_NOTHING)
 		metric_add(M_SAMPLES_UNRESOLVED, c->value);
 	return keep(i, c, known);

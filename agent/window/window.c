@@ -101,7 +101,7 @@ int window_add(struct window *w, struct stack *stack, struct process *process, u
 			return -ENOMEM;
 		c->key = key;
 		c->value = 0;
-		c->waited = false;
+		c->waits = 0;
 		c->route = 0;
 		c->next = w->list;
 		w->list = c;
@@ -146,7 +146,7 @@ void window_sort(struct window *w, struct window *next,
 			keep_spare(w, c);
 			continue;
 		}
-		c->waited = true;
+		c->waits += c->waits < UINT8_MAX;
 		/* Used in NEXT: the sweep between the two windows must leave them. */
 		c->key.stack->last_window = c->key.process->last_window = next->number;
 		c->next = next->list;

@@ -23,7 +23,7 @@ struct count_key {
 struct count {
 	struct count_key key;
 	int64_t value;
-	bool waited;	 /* a window for the metadata of its container */
+	uint8_t waits;	 /* windows so far, for metadata or policy of its container */
 	uint64_t route;	 /* who gets it, as bits; 0: the window's default */
 	uint64_t *times; /* UNIX ns, value of them; only when timestamps are wanted */
 	size_t cap_times;

@@ -67,6 +67,7 @@ void agent_spec_done(struct agent_spec *a)
 	free(a->log_level);
 	free(a->max_unavailable);
 	free(a->security_mode);
+	free(a->when_unknown);
 	cJSON_Delete(a->image_pull_secrets);
 	cJSON_Delete(a->node_selector);
 	cJSON_Delete(a->tolerations);

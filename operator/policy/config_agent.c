@@ -270,6 +270,8 @@ static const struct json_choice security_modes[] = {
     {"Capabilities", 0, NULL}, {"Privileged", 0, NULL}, {}};
 static const struct json_choice log_levels[] = {
     {"Debug", 0, NULL}, {"Info", 0, NULL}, {"Warn", 0, NULL}, {"Error", 0, NULL}, {}};
+static const struct json_choice unknown_choices[] = {
+    {"Hold", 0, "hold"}, {"Default", 0, "default"}, {}};
 
 #define AGENT_ROWS(node_selector_decoder)                                                          \
 	{                                                                                          \
@@ -288,6 +290,7 @@ static const struct json_choice log_levels[] = {
 		     .max = 253,	  .syntax = &syntax_dns_subdomain},                        \
 		    {"updateStrategy", JSON_OBJECT, .rows = update_rows},                          \
 		    {"logLevel", JSON_TEXT, AT(log_level), .choices = log_levels},                 \
+		    {"whenUnknown", JSON_TEXT, AT(when_unknown), .choices = unknown_choices},      \
 		    {"reportIntervalSeconds", JSON_INT, AT(report_interval_s), .min = 1,           \
 		     .max = 60},                                                                   \
 		    {"podLabels", JSON_CUSTOM, AT(pod_labels), .decode = decode_pod_labels},       \

@@ -126,7 +126,7 @@ static void put_keys(struct buf *out, const struct string_list *keys, const char
  * there before the pod, and to stay as it is. Without the cluster's domain, which is not everywhere
  * the same: the search list of the pod completes it.
  */
-static void put_stream(struct buf *out, const char *ns)
+static void put_stream(struct buf *out, const char *ns, const struct agent_spec *agent)
 {
 	buf_printf(out,
 		   "    operator:\n"
@@ -135,15 +135,18 @@ static void put_stream(struct buf *out, const char *ns)
 		   "      token_file: " STREAM_DIR "/token\n"
 		   "      snapshot_file: " STREAM_KEPT_DIR "/node.snapshot\n",
 		   ns);
+	if (agent->when_unknown)
+		buf_printf(out, "      when_unknown: %s\n", agent->when_unknown);
 }
 
-static void put_metadata(struct buf *out, const struct render_input *in)
+static void put_metadata(struct buf *out, const struct render_input *in,
+			 const struct agent_spec *agent)
 {
 	const struct metadata_spec *m = &in->config->metadata;
 
 	buf_puts(out, "  k8sattributes:\n");
 	if (in->stream)
-		put_stream(out, in->ns);
+		put_stream(out, in->ns, agent);
 	buf_puts(out, "    extract:\n      metadata:\n");
 	for (size_t i = 0; i < ARRAY_SIZE(metadata_names); i++)
 		buf_printf(out, "        - %s\n", metadata_names[i]);
@@ -289,7 +292,7 @@ int agent_config_text(const struct render_input *in, const struct agent_target *
 	put_receiver(&out, in, target);
 	buf_puts(&out, "processors:\n");
 	limiter = put_limiter(&out, target);
-	put_metadata(&out, in);
+	put_metadata(&out, in, &target->agent);
 	/* Without the host's network the host's name is the pod's. */
 	buf_puts(&out, "  resource:\n    attributes:\n      - {key: host.name, "
 		       "value: \"${env:NODE_NAME}\", action: upsert}\n");

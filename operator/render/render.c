@@ -47,6 +47,7 @@ static struct agent_spec merge_agent(const struct agent_spec *base, const struct
 	OVER(image_pull_policy);
 	OVER(priority_class);
 	OVER(log_level);
+	OVER(when_unknown);
 	OVER(max_unavailable);
 	OVER(security_mode);
 	OVER(metrics_service);

@@ -71,10 +71,10 @@ class Operator:
     def close(self):
         self.server.stop(0).wait()
 
-    def settings(self):
-        """The agent's `operator` map."""
+    def settings(self, more=""):
+        """The agent's `operator` map; MORE: ", key: value"."""
         return (f'{{endpoint: "127.0.0.1:{self.port}", ca_file: {self.certificate}, token_file: {self.token},'
-                f' server_name: kiln-operator.kiln.svc, snapshot_file: {self.directory}/pods.snapshot}}')
+                f' server_name: kiln-operator.kiln.svc, snapshot_file: {self.directory}/pods.snapshot{more}}}')
 
     # ---- what it says -------------------------------------------------------------------------------
 

@@ -89,7 +89,7 @@ def test_samples_arrive_at_their_policys_destinations_only(agent, collectors, op
     operator.tell(policies={1: (True, 50, ["shop/a"]), 2: (True, 50, ["bank/b"]), 3: (True, 50, ["shop/a", "bank/b"]),
                             4: (True, 50), 5: (True, 50, ["main"]), 6: (True, 50, [])},
                   destinations={"shop/a": grpc(ours, headers={"x-secret": SECRET}), "bank/b": http(theirs)},
-                  pods=[a_pod, b_pod, both, plain, by_name, nowhere])
+                  pods=[a_pod, b_pod, both, plain, by_name, nowhere], default=(True, 20))
     a = agent(config=configuration(operator, main))
     profiling(a)
     operator.connected()

@@ -67,13 +67,13 @@ class Busy:
         return total
 
 
-def configuration(operator, collector, hz=20, interval="1s", processors="", timestamps=False):
+def configuration(operator, collector, hz=20, interval="1s", processors="", timestamps=False, more=""):
     return f"""
 receivers:
   profiling: {{samples_per_second: {hz}, reporter_interval: {interval}, timestamps: {str(timestamps).lower()},
               process_filter: "^wl-"}}
 processors:
-  k8sattributes: {{operator: {operator.settings()}{processors}}}
+  k8sattributes: {{operator: {operator.settings(more)}{processors}}}
 exporters:
   otlp_grpc: {{endpoint: "127.0.0.1:{collector.grpc}", tls: {{insecure: true}}}}
 service:
@@ -156,18 +156,19 @@ def test_change_of_policy_is_live(agent, collector, operator, pod):
             assert seen[0][0] < told + 2 or any(begin <= s[0] < told + 2 and s[1] == period for s in seen)
 
 
-def test_samples_of_an_unknown_pod_wait_one_window(agent, collector, operator, pod):
+@pytest.mark.parametrize("when_unknown", ["hold", "default"])
+def test_samples_of_an_unknown_pod_wait_for_its_policy(agent, collector, operator, pod, when_unknown):
     late, never, forbidden = Pod(5, policy=20), Pod(6, policy=20), Pod(7, policy=1)
     operator.tell(policies={20: (True, 20), 1: (False, 20)}, default=(True, 50))
     collector.start()
-    a = agent(config=configuration(operator, collector, interval="4s"))
+    a = agent(config=configuration(operator, collector, interval="4s", more=f", when_unknown: {when_unknown}"))
     profiling(a)
     operator.connected()
     for p in (late, never, forbidden):
         pod(p)
     time.sleep(1)
     operator.tell(pods=[late, forbidden])
-    time.sleep(11)
+    time.sleep(11 if when_unknown == "default" else 19)
     assert a.stop() == 0, a.stderr()
     samples = collector.samples()
     # Taken under the default before, under its own afterwards; named all the same.
@@ -175,9 +176,24 @@ def test_samples_of_an_unknown_pod_wait_one_window(agent, collector, operator, p
     assert {s["period"][2] for s in of(samples, late)} == {10**9 // 50, 10**9 // 20}
     assert of(samples, forbidden) == []
     own = of(samples, never)
+    if when_unknown == "hold":
+        assert own == []
+        return
     assert own and {s["resource"].get("k8s.pod.name") for s in own} == {None}
     assert {s["resource"]["k8s.pod.uid"] for s in own} == {never.uid}
     assert {s["period"][2] for s in own} == {10**9 // 50}
+
+
+def test_a_fresh_node_exports_nothing_before_the_operator_is_heard(agent, collector, operator, pod, tmp_path):
+    """No snapshot, nobody at the endpoint: also what runs outside of pods waits, and is dropped."""
+    operator.server.stop(0).wait()
+    collector.start()
+    a = agent(config=configuration(operator, collector, hz=97).replace('process_filter: "^wl-"', "off_cpu_threshold: 0"))
+    profiling(a)
+    pod(Pod(10, policy=20))
+    time.sleep(8)
+    assert a.stop() == 0, a.stderr()
+    assert collector.samples() == []
 
 
 def test_default_policy_is_for_the_node_itself(agent, collector, operator, pod, busy):

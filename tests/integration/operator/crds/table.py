@@ -255,6 +255,14 @@ ROWS = [
     ("negative memory", CLUSTER, agent(resources={"limits": {"memory": "-1Gi"}}),
      ('spec.agent.resources.limits.memory: Invalid value: "-1Gi": want a quantity of 0 or more, such as 500m or '
       '256Mi, got "-1Gi"',)),
+    ("memory in which no agent starts", CLUSTER, agent(resources={"limits": {"memory": "1Mi"}}),
+     ("spec.agent.resources.limits.memory: Invalid value: want 128Mi or more, got 1Mi",)),
+    ("memory in bytes in which no agent starts", CLUSTER, agent(resources={"limits": {"memory": 1048576}}),
+     ("spec.agent.resources.limits.memory: Invalid value: want 128Mi or more, got 1048576",)),
+    ("the least memory", CLUSTER, agent(resources={"limits": {"memory": "128Mi"}}), ()),
+    ("what is not known is dropped", CLUSTER, agent(whenUnknown="Drop"),
+     ('spec.agent.whenUnknown: Unsupported value: "Drop": supported values: "Hold", "Default"', UNCHECKED)),
+    ("what is not known has the default", CLUSTER, agent(whenUnknown="Default"), ()),
     ("memory of unknown unit", CLUSTER, agent(resources={"limits": {"memory": "1GB"}}),
      ('spec.agent.resources.limits.memory: Invalid value: "1GB": want a quantity of 0 or more, such as 500m or '
       '256Mi, got "1GB"',)),

@@ -68,5 +68,5 @@ def test_of_other_objects_the_parser_knows_nothing():
         assert any(said) == (title in table_operator.ONE_OBJECT), (title, said)
 
 
-# Left to the API server: it would refuse the DaemonSet too.
-SERVER_ONLY = {"request above the limit"}
+# Left to the API server.
+SERVER_ONLY = {"request above the limit", "memory in which no agent starts", "memory in bytes in which no agent starts"}

@@ -70,7 +70,12 @@ static void test_the_operator_is_named_by_the_k8sattributes_processor(void **sta
 	assert_string_equal(o->token_file, "/t");
 	assert_string_equal(o->snapshot_file, "/s");
 	assert_string_equal(o->server_name, "n");
+	assert_false(o->export_untold);
 	assert_int_equal(l.n_warnings, 0);
+	load_done(&l);
+	load_yaml(&l, OPERATOR("{snapshot_file: /s, when_unknown: default}"), NULL);
+	assert_int_equal(l.r, 0);
+	assert_true(l.config->processors.node_stream.export_untold);
 	load_done(&l);
 	load_yaml(&l, OPERATOR("{snapshot_file: /s}"), NULL);
 	assert_int_equal(l.r, 0);
@@ -85,6 +90,7 @@ static void test_an_operator_without_proof_of_who_it_is_is_refused(void **state)
 	    {OPERATOR("{endpoint: 'h:1', ca_file: /c}"), "token_file: required"},
 	    {OPERATOR("{}"), "want endpoint or snapshot_file"},
 	    {OPERATOR("{endpint: x}"), "did you mean endpoint"},
+	    {OPERATOR("{snapshot_file: /s, when_unknown: drop}"), "want hold or default"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {

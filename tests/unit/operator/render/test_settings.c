@@ -284,6 +284,26 @@ static void with_the_stream_rates_and_tracers_are_not_in_the_configuration(void 
 	stream = false;
 }
 
+static void what_is_not_known_is_for_agents_with_a_stream(void **state)
+{
+	struct rendered *before, *after;
+
+	before = rendered_with(RENDER_DATA "full.json", NULL, NULL, 199);
+	after =
+	    rendered_with(RENDER_DATA "full.json", "spec.agent.whenUnknown", "\"Default\"", 199);
+	assert_int_equal(difference(before, after), NOTHING);
+	rendered_free(before);
+	rendered_free(after);
+	stream = true;
+	before = rendered_with(RENDER_DATA "full.json", NULL, NULL, 199);
+	after =
+	    rendered_with(RENDER_DATA "full.json", "spec.agent.whenUnknown", "\"Default\"", 199);
+	stream = false;
+	assert_int_equal(difference(before, after), AGENTS);
+	rendered_free(before);
+	rendered_free(after);
+}
+
 static void an_agent_gets_token_and_ca_only_with_the_stream(void **state)
 {
 	struct rendered *without = rendered_with(RENDER_DATA "minimal.json", NULL, NULL, 20), *with;
@@ -394,6 +414,7 @@ int main(void)
 	    cmocka_unit_test(the_rate_changes_the_agents),
 	    cmocka_unit_test(group_rates_keep_to_the_guard_rails),
 	    cmocka_unit_test(with_the_stream_rates_and_tracers_are_not_in_the_configuration),
+	    cmocka_unit_test(what_is_not_known_is_for_agents_with_a_stream),
 	    cmocka_unit_test(an_agent_gets_token_and_ca_only_with_the_stream),
 	    cmocka_unit_test(mistakes_are_named),
 	};
