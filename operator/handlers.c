@@ -151,6 +151,23 @@ static void on_config(void *arg, const char *ns, const char *name, const cJSON *
 		operator_status_due(op, object);
 }
 
+/* The namespace's configs do not all fit: what is missing might be an opt-out. */
+static void on_over_quota(void *arg, const char *ns, bool over)
+{
+	struct operator* op = arg;
+	unsigned int held_back = 0;
+
+	if (policy_set_close(op->policies, ns, over) < 0)
+		log_error("policy", "namespace %s: out of memory", ns);
+	if (over && log_allowed(&op->quota_log, INVALID_LOG_S, &held_back))
+		log_warn("policy",
+			 "namespace %s: its ProfilingConfigs are too many or too large, nothing in "
+			 "it is profiled (%u more like it)",
+			 ns, held_back);
+	node_server_policies(operator_agents(op), ns);
+	policies_changed(op);
+}
+
 /* ---- life ------------------------------------------------------------------------------------ */
 
 int operator_create_world(struct operator* op)
@@ -159,6 +176,7 @@ int operator_create_world(struct operator* op)
 					    .namespace = on_namespace,
 					    .node = on_node,
 					    .config = on_config,
+					    .over_quota = on_over_quota,
 					    .services = on_services,
 					    .arg = op};
 	const struct world_limits limits = {0};

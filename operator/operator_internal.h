@@ -53,7 +53,7 @@ struct operator
 	struct reconcile_counts object_counts, status_counts;
 	uint64_t object_started_ns;
 	uint64_t invalid_configs;
-	struct log_limit invalid_log;
+	struct log_limit invalid_log, quota_log;
 	int result;
 	struct error *err;
 };

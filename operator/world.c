@@ -10,6 +10,8 @@ enum {
 	NAMESPACES_MAX = 50000,
 	NODES_MAX = 20000,
 	CONFIGS_MAX = 50000,
+	NAMESPACE_CONFIGS_MAX = 2048,
+	NAMESPACE_CONFIGS_COST = 4 << 20, /* bytes of memory */
 	SLICES_MAX = 100000,
 	ENDPOINTS_MAX = 2 * PODS_MAX, /* a pod backs one service or two */
 	STRINGS_MAX = 512 << 20,      /* bytes */
@@ -85,6 +87,13 @@ static void on_config(void *arg, const char *ns, const char *name, const cJSON *
 	w->events.config(w->events.arg, ns, name, object);
 }
 
+static void on_over(void *arg, const char *ns, bool over)
+{
+	struct world *w = arg;
+
+	w->events.over_quota(w->events.arg, ns, over);
+}
+
 static void on_services(void *arg, const uint8_t uid[16])
 {
 	struct world *w = arg;
@@ -113,8 +122,13 @@ static int create_stores(struct world *w, const struct world_limits *l)
 					   .annotations = no_annotations,
 					   .changed = on_node,
 					   .arg = w};
-	struct json_store_options configs = {
-	    .max_objects = or_default(l->configs, CONFIGS_MAX), .changed = on_config, .arg = w};
+	struct json_store_options configs = {.max_objects = or_default(l->configs, CONFIGS_MAX),
+					     .max_ns_objects = NAMESPACE_CONFIGS_MAX,
+					     .max_ns_cost = NAMESPACE_CONFIGS_COST,
+					     .lean = true,
+					     .changed = on_config,
+					     .over = on_over,
+					     .arg = w};
 	struct service_index_options services = {.max_slices = or_default(l->slices, SLICES_MAX),
 						 .max_endpoints =
 						     or_default(l->endpoints, ENDPOINTS_MAX),

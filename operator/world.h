@@ -26,6 +26,8 @@ struct world_events {
 	void (*node)(void *arg, const struct meta_object *object, bool removed);
 	/* OBJECT NULL: removed. NS "" for the cluster's config. */
 	void (*config)(void *arg, const char *ns, const char *name, const cJSON *object);
+	/* The configs of NS do not all fit, or do again. */
+	void (*over_quota)(void *arg, const char *ns, bool over);
 	/* The services of the pod UID may be others. NULL: nobody asks. */
 	void (*services)(void *arg, const uint8_t uid[16]);
 	void *arg;

@@ -152,6 +152,8 @@ static int on_item(void *arg, const struct kube_item *item)
 		return -ECANCELED;
 	if (r == -EBADMSG) {
 		on_undecodable(f, item->len);
+	} else if (r == -ESTALE) {
+		return end_with(f, INFORMER_END_EXPIRED, r);
 	} else if (r < 0) {
 		snprintf(f->why, sizeof(f->why), "the store: %s", strerror(-r));
 		return end_with(f, INFORMER_END_STORE, r);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Whole objects of our own kinds as cJSON: there are few, and all of their fields count. Bounded in
- * number and in bytes of text; what the caps refuse leaves the store as it was and is counted.
- * Loop thread only.
+ * Objects of our own kinds as cJSON: there are few, and most of their fields count. Bounded in
+ * number and in memory, as a whole and for each namespace, so that one namespace cannot take the
+ * room of the others. An object beyond a cap leaves the store as it was, and its namespace is over
+ * quota until a list shows that all of it fits: what the store does not have it cannot answer for.
+ * When such a namespace may have room again the store asks for a list (-ESTALE). Loop thread only.
  */
 #define HASH_NONFATAL_OOM 1 /* an element that could not be added has no hh.tbl */
 #include <uthash.h>
@@ -15,18 +17,28 @@ struct entry {
 	UT_hash_handle hh;
 	char *ns, *name; /* of the key's memory */
 	cJSON *object;
+	struct account *account;
 	uint64_t text_hash;
-	size_t text_len;
+	size_t text_len, cost;
 	uint32_t generation;
 	char key[]; /* "ns\0name\0" */
 };
 
+/* What a namespace has in the store; there is one while it has anything or is over quota. */
+struct account {
+	UT_hash_handle hh;
+	size_t objects, cost;
+	bool over;
+	uint32_t over_generation; /* of the newest object that was refused */
+	char ns[];
+};
+
 struct json_store {
 	struct entry *entries;
-	size_t max_objects, bytes;
+	struct account *accounts;
+	struct json_store_options options;
+	size_t cost;
 	uint64_t refused;
-	void (*changed)(void *arg, const char *ns, const char *name, const cJSON *object);
-	void *arg;
 };
 
 int json_store_new(const struct json_store_options *options, struct json_store **ret)
@@ -35,29 +47,117 @@ int json_store_new(const struct json_store_options *options, struct json_store *
 
 	if (!store)
 		return -ENOMEM;
-	store->max_objects = options->max_objects;
-	store->changed = options->changed;
-	store->arg = options->arg;
+	store->options = *options;
+	if (!store->options.max_ns_objects)
+		store->options.max_ns_objects = options->max_objects;
+	if (!store->options.max_ns_cost)
+		store->options.max_ns_cost = JSON_STORE_COST_MAX;
 	*ret = store;
 	return 0;
 }
 
+/* ---- accounts -------------------------------------------------------------------------------- */
+
+static int get_account(struct json_store *store, const char *ns, struct account **ret)
+{
+	size_t len = strlen(ns);
+	struct account *a;
+
+	HASH_FIND(hh, store->accounts, ns, len, a);
+	if (!a) {
+		a = calloc(1, sizeof(*a) + len + 1);
+		if (!a)
+			return -ENOMEM;
+		memcpy(a->ns, ns, len);
+		HASH_ADD_KEYPTR(hh, store->accounts, a->ns, len, a);
+		if (!a->hh.tbl) {
+			free(a);
+			return -ENOMEM;
+		}
+	}
+	*ret = a;
+	return 0;
+}
+
+static void drop_idle_account(struct json_store *store, struct account *a)
+{
+	if (a->objects || a->over)
+		return;
+	HASH_DEL(store->accounts, a);
+	free(a);
+}
+
+static void charge(struct json_store *store, struct entry *e, size_t cost)
+{
+	store->cost += cost - e->cost;
+	e->account->cost += cost - e->cost;
+	e->cost = cost;
+}
+
+static void set_over(struct json_store *store, struct account *a, bool over)
+{
+	if (a->over == over)
+		return;
+	a->over = over;
+	if (store->options.over)
+		store->options.over(store->options.arg, a->ns, over);
+}
+
+/* May the namespace have COST more, and one object more if IS_NEW? */
+static bool has_room(const struct json_store *store, const struct account *a, size_t cost,
+		     bool is_new)
+{
+	const struct json_store_options *o = &store->options;
+
+	return (!is_new ||
+		(HASH_COUNT(store->entries) < o->max_objects && a->objects < o->max_ns_objects)) &&
+	       a->cost + cost <= o->max_ns_cost && store->cost + cost <= JSON_STORE_COST_MAX;
+}
+
+/* Memory, about: what malloc() takes for a node and its strings. */
+static size_t cost_of(const cJSON *node)
+{
+	enum { MALLOC_OVERHEAD = 16 };
+	size_t sum = 0;
+
+	for (; node; node = node->next) {
+		sum += sizeof(*node) + MALLOC_OVERHEAD;
+		if (node->string)
+			sum += strlen(node->string) + MALLOC_OVERHEAD;
+		if (node->valuestring)
+			sum += strlen(node->valuestring) + MALLOC_OVERHEAD;
+		sum += cost_of(node->child);
+	}
+	return sum;
+}
+
+/* ---- entries --------------------------------------------------------------------------------- */
+
 static void entry_free(struct json_store *store, struct entry *e)
 {
+	struct account *a = e->account;
+
+	charge(store, e, 0);
+	a->objects--;
 	HASH_DEL(store->entries, e);
-	store->bytes -= e->text_len;
 	cJSON_Delete(e->object);
 	free(e);
+	drop_idle_account(store, a);
 }
 
 struct json_store *json_store_free(struct json_store *store)
 {
+	struct account *a, *next_account;
 	struct entry *e, *next;
 
 	if (!store)
 		return NULL;
 	HASH_ITER (hh, store->entries, e, next)
 		entry_free(store, e);
+	HASH_ITER (hh, store->accounts, a, next_account) {
+		HASH_DEL(store->accounts, a);
+		free(a);
+	}
 	free(store);
 	return NULL;
 }
@@ -120,10 +220,11 @@ static int parse(const struct kube_item *item, cJSON **ret, const char **ret_ns,
 	return 0;
 }
 
-static int add(struct json_store *store, const char *ns, const char *name, struct entry **ret)
+static int add(struct json_store *store, struct account *account, const char *name,
+	       struct entry **ret)
 {
 	char key[KEY_MAX];
-	size_t len = make_key(ns, name, key);
+	size_t len = make_key(account->ns, name, key);
 	struct entry *e;
 
 	if (!len)
@@ -139,8 +240,60 @@ static int add(struct json_store *store, const char *ns, const char *name, struc
 		free(e);
 		return -ENOMEM;
 	}
+	e->account = account;
+	account->objects++;
 	*ret = e;
 	return 0;
+}
+
+/* Of metadata stays what the operator reads: anybody may put megabytes into the rest. */
+static void strip(const struct json_store *store, cJSON *object)
+{
+	static const char *const keep[] = {"name",	 "namespace",	      "uid",
+					   "generation", "creationTimestamp", NULL};
+	cJSON *meta = cJSON_GetObjectItemCaseSensitive(object, "metadata"), *field, *next;
+
+	cJSON_DeleteItemFromObjectCaseSensitive(meta, "managedFields");
+	for (field = store->options.lean ? meta->child : NULL; field; field = next) {
+		size_t i = 0;
+
+		next = field->next;
+		while (keep[i] && !streq(keep[i], field->string))
+			i++;
+		if (!keep[i])
+			cJSON_Delete(cJSON_DetachItemViaPointer(meta, field));
+	}
+}
+
+/* Takes *OBJECT when it is kept. */
+static int put_object(struct json_store *store, struct account *a, struct entry *e,
+		      const char *name, const struct kube_item *item, cJSON **object,
+		      uint32_t generation)
+{
+	size_t cost = cost_of(*object);
+	bool shrinks = e && cost < e->cost;
+	int r;
+
+	if (!has_room(store, a, cost - (e ? e->cost : 0), !e)) {
+		store->refused++;
+		a->over_generation = generation;
+		set_over(store, a, true);
+		return 0;
+	}
+	if (!e) {
+		r = add(store, a, name, &e);
+		if (r)
+			return r;
+	}
+	charge(store, e, cost);
+	cJSON_Delete(e->object);
+	e->object = TAKE_PTR(*object);
+	e->text_hash = hash_bytes(item->bytes, item->len, 0);
+	e->text_len = item->len;
+	e->generation = generation;
+	if (store->options.changed)
+		store->options.changed(store->options.arg, e->ns, e->name, e->object);
+	return a->over && shrinks ? -ESTALE : 0;
 }
 
 int json_store_put(void *arg, const struct kube_item *item, uint32_t generation)
@@ -149,6 +302,7 @@ int json_store_put(void *arg, const struct kube_item *item, uint32_t generation)
 	uint64_t hash = hash_bytes(item->bytes, item->len, 0);
 	_cleanup_(cJSON_Deletep) cJSON *object = NULL;
 	const char *ns, *name;
+	struct account *a;
 	struct entry *e;
 	int r;
 
@@ -165,36 +319,31 @@ int json_store_put(void *arg, const struct kube_item *item, uint32_t generation)
 		if (e->text_hash == hash && e->text_len == item->len)
 			return 0;
 	}
-	if ((!e && HASH_COUNT(store->entries) >= store->max_objects) ||
-	    store->bytes - (e ? e->text_len : 0) + item->len > JSON_STORE_BYTES_MAX) {
-		store->refused++;
-		return 0;
-	}
-	if (!e) {
-		r = add(store, ns, name, &e);
-		if (r)
-			return r;
-	}
-	cJSON_DeleteItemFromObjectCaseSensitive(
-	    cJSON_GetObjectItemCaseSensitive(object, "metadata"), "managedFields");
-	store->bytes = store->bytes - e->text_len + item->len;
-	cJSON_Delete(e->object);
-	e->object = TAKE_PTR(object);
-	e->text_hash = hash;
-	e->text_len = item->len;
-	e->generation = generation;
-	if (store->changed)
-		store->changed(store->arg, e->ns, e->name, e->object);
-	return 0;
+	strip(store, object);
+	r = get_account(store, ns, &a);
+	if (r)
+		return r;
+	r = put_object(store, a, e, name, item, &object, generation);
+	drop_idle_account(store, a);
+	return r;
 }
 
 static void forget(struct json_store *store, struct entry *e)
 {
 	cJSON_Delete(e->object);
 	e->object = NULL;
-	if (store->changed)
-		store->changed(store->arg, e->ns, e->name, NULL);
+	if (store->options.changed)
+		store->options.changed(store->options.arg, e->ns, e->name, NULL);
 	entry_free(store, e);
+}
+
+/* Also of an object that did not fit: without it the others may. */
+static bool is_over(const struct json_store *store, const char *ns)
+{
+	const struct account *a;
+
+	HASH_FIND(hh, store->accounts, ns, strlen(ns), a);
+	return a && a->over;
 }
 
 int json_store_remove(void *arg, const struct kube_item *item)
@@ -211,17 +360,23 @@ int json_store_remove(void *arg, const struct kube_item *item)
 	e = find(store, ns, name);
 	if (e)
 		forget(store, e);
-	return 0;
+	return is_over(store, ns) ? -ESTALE : 0;
 }
 
 void json_store_replaced(void *arg, uint32_t generation)
 {
 	struct json_store *store = arg;
+	struct account *a, *next_account;
 	struct entry *e, *next;
 
 	HASH_ITER (hh, store->entries, e, next)
 		if (e->generation != generation)
 			forget(store, e);
+	HASH_ITER (hh, store->accounts, a, next_account) {
+		if (a->over_generation != generation)
+			set_over(store, a, false);
+		drop_idle_account(store, a);
+	}
 }
 
 size_t json_store_count(const struct json_store *store)

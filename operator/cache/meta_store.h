@@ -2,7 +2,7 @@
 /*
  * struct meta_store: objects of which only metadata counts (namespaces, nodes, replica sets, jobs):
  * name, uid, labels, kept annotations, controller. And struct json_store, for our own kinds: the
- * whole object as cJSON, bounded in number and bytes. Both fit struct informer_ops. Loop thread
+ * object as cJSON, bounded in number and memory. Both fit struct informer_ops. Loop thread
  * only.
  */
 #pragma once
@@ -52,21 +52,26 @@ int meta_store_each(struct meta_store *store,
 		    int (*fn)(void *arg, const struct meta_object *object), void *arg);
 
 enum {
-	JSON_OBJECT_MAX = 1 << 20,	/* bytes of one object's text; etcd has 1.5 MiB at most */
-	JSON_STORE_BYTES_MAX = 32 << 20 /* of all texts; as cJSON they take several times that */
+	JSON_OBJECT_MAX = 4 << 20,     /* bytes of one object's text; etcd has 1.5 MiB at most */
+	JSON_STORE_COST_MAX = 64 << 20 /* bytes of memory of all objects */
 };
 struct json_store;
 struct json_store_options {
 	size_t max_objects;
+	size_t max_ns_objects, max_ns_cost; /* of one namespace; 0: as for all */
+	bool lean; /* of metadata only name, namespace, uid, generation, creationTimestamp */
 	/* Must not change the store. Not told of what is byte for byte the same. */
 	void (*changed)(void *arg, const char *ns, const char *name,
 			const cJSON *object); /* NULL: removed */
+	/* Objects of NS did not fit, or now all do. May be NULL. */
+	void (*over)(void *arg, const char *ns, bool over);
 	void *arg;
 };
 int json_store_new(const struct json_store_options *options, struct json_store **ret) _must_check_;
 struct json_store *json_store_free(struct json_store *store);
 DEFINE_CLEANUP(struct json_store *, json_store_free)
-/* -EBADMSG: no JSON object with names. metadata.managedFields is left out. */
+/* -EBADMSG: no JSON object with names. -ESTALE: done, and it takes a list to know what fits now.
+ * metadata.managedFields is left out. */
 int json_store_put(void *store, const struct kube_item *item, uint32_t generation);
 int json_store_remove(void *store, const struct kube_item *item);
 void json_store_replaced(void *store, uint32_t generation);

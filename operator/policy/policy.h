@@ -90,6 +90,9 @@ int policy_set_refuse(struct policy_set *set, struct namespace_config *standin, 
  * refused one says so. Without one nothing is profiled. */
 int policy_set_refuse_cluster(struct policy_set *set, bool disabled,
 			      const char *cause) _must_check_;
+/* Not all configs of the namespace are known: nothing in it is profiled until it is CLOSED no more.
+ */
+int policy_set_close(struct policy_set *set, const char *ns, bool closed) _must_check_;
 const struct cluster_config *policy_set_get_cluster(const struct policy_set *set);
 /* Goes up with every change: whoever caches a resolved policy compares it. */
 uint64_t policy_set_revision(const struct policy_set *set);

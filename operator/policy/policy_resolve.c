@@ -236,7 +236,8 @@ int policy_resolve(struct policy_set *set, const struct policy_subject *subject,
 		fallback = NULL;
 	}
 	a = answer(set, fallback, best);
-	if (is_left_out(fallback) || is_left_out(best) || !is_on(set, a->mode, subject))
+	if ((n && n->closed) || is_left_out(fallback) || is_left_out(best) ||
+	    !is_on(set, a->mode, subject))
 		*ret = &set->off;
 	else
 		r = policy_on(set, fallback, best, group_slot(set, subject->group), a, ret);
@@ -273,6 +274,8 @@ static void work_out_hz(struct policy_set *set)
 		return;
 	raise_hz(set, NULL, NULL);
 	for (n = set->namespaces; n; n = n->hh.next) {
+		if (n->closed)
+			continue;
 		if (!n->ordered)
 			put_in_order(set, n);
 		if (n->fallback)
@@ -376,6 +379,14 @@ int policy_verdict(struct policy_set *set, const char *ns, const char *name,
 	if (!e)
 		return -ENOENT;
 	*ret = (struct policy_verdict){.n_clamped = 0};
+	if (n->closed) {
+		refuse(ret, "NamespaceOverQuota");
+		SET_MESSAGE(ret,
+			    "the ProfilingConfigs of namespace %s are too many or too large: "
+			    "nothing in it is profiled until some of them are deleted",
+			    n->ns);
+		return 0;
+	}
 	if (!e->cause)
 		ineffective_of_namespace(e->config, ret);
 	switch (e->standing) {

@@ -164,7 +164,7 @@ static int add_ns(struct policy_set *set, const char *ns, struct ns_entry **ret)
 
 static void drop_empty_ns(struct policy_set *set, struct ns_entry *n)
 {
-	if (n->configs)
+	if (n->configs || n->closed)
 		return;
 	HASH_DEL(set->namespaces, n);
 	ns_free(n);
@@ -262,6 +262,21 @@ int policy_set_refuse(struct policy_set *set, struct namespace_config *standin, 
 	namespace_config_free(e->config);
 	e->config = TAKE_PTR(c);
 	e->stands_in = true;
+	return 0;
+}
+
+int policy_set_close(struct policy_set *set, const char *ns, bool closed)
+{
+	struct ns_entry *n = policy_set_find_ns(set, ns);
+	int r = 0;
+
+	if (!n && closed)
+		r = add_ns(set, ns, &n);
+	if (r < 0 || !n || n->closed == closed)
+		return r;
+	n->closed = closed;
+	changed(set, n);
+	drop_empty_ns(set, n);
 	return 0;
 }
 

@@ -42,6 +42,7 @@ struct config_entry {
 struct ns_entry {
 	char *ns;
 	struct config_entry *configs;
+	bool closed;		       /* see policy_set_close() */
 	bool ordered;		       /* what follows is up to date */
 	struct config_entry *fallback; /* the namespace's default */
 	struct policy_index index;     /* accepted configs with a podSelector */

@@ -186,6 +186,113 @@ static void json_objects_are_kept_whole(void **unused)
 	assert_int_equal(json_store_count(store), 1);
 }
 
+static struct {
+	char ns[64];
+	bool over;
+	unsigned int calls;
+} quota_told;
+
+static void on_over(void *arg, const char *ns, bool over)
+{
+	(void)arg;
+	(void)snprintf(quota_told.ns, sizeof(quota_told.ns), "%s", ns);
+	quota_told.over = over;
+	quota_told.calls++;
+}
+
+/* An object of NS with LEN bytes of TEXT in its metadata (an annotation) or its spec. */
+static int put_sized(struct json_store *store, const char *ns, const char *name, size_t len,
+		     bool in_spec, uint32_t generation)
+{
+	_cleanup_free_ char *filler = calloc(1, len + 1), *s = NULL;
+
+	assert_non_null(filler);
+	memset(filler, 'x', len);
+	assert_true(
+	    asprintf(&s,
+		     "{\"metadata\":{\"namespace\":\"%s\",\"name\":\"%s\",\"labels\":{"
+		     "\"a\":\"b\"},\"annotations\":{\"a\":\"%s\"}},\"hz\":1,\"spec\":\"%s\"}",
+		     ns, name, in_spec ? "" : filler, in_spec ? filler : "") > 0);
+	return put_json(store, s, generation);
+}
+
+static int remove_named(struct json_store *store, const char *ns, const char *name)
+{
+	char s[256];
+	struct kube_item item = {.encoding = KUBE_JSON, .bytes = (const uint8_t *)s};
+
+	item.len = (size_t)snprintf(
+	    s, sizeof(s), "{\"metadata\":{\"namespace\":\"%s\",\"name\":\"%s\"}}", ns, name);
+	return json_store_remove(store, &item);
+}
+
+/* The fact: 128 objects with 256 KiB of annotations took the room of all namespaces. */
+static void annotations_take_no_room(void **unused)
+{
+	const struct json_store_options options = {
+	    .max_objects = 1000, .max_ns_cost = 1 << 20, .lean = true, .over = on_over};
+	_cleanup_(json_store_freep) struct json_store *store = NULL;
+	const cJSON *metadata;
+	char name[16];
+
+	(void)unused;
+	memset(&quota_told, 0, sizeof(quota_told));
+	assert_int_equal(json_store_new(&options, &store), 0);
+	for (int i = 0; i < 150; i++) {
+		(void)snprintf(name, sizeof(name), "c%d", i);
+		assert_int_equal(put_sized(store, "evil", name, 256 << 10, false, 1), 0);
+	}
+	assert_int_equal(json_store_count(store), 150);
+	assert_int_equal(quota_told.calls, 0);
+	metadata = cJSON_GetObjectItem(json_store_find(store, "evil", "c7"), "metadata");
+	assert_int_equal(cJSON_GetArraySize(metadata), 2);
+}
+
+static void a_namespace_has_a_quota(void **unused)
+{
+	const struct json_store_options options = {.max_objects = 1000,
+						   .max_ns_objects = 3,
+						   .max_ns_cost = 64 << 10,
+						   .lean = true,
+						   .over = on_over};
+	_cleanup_(json_store_freep) struct json_store *store = NULL;
+
+	(void)unused;
+	memset(&quota_told, 0, sizeof(quota_told));
+	assert_int_equal(json_store_new(&options, &store), 0);
+	assert_int_equal(put_sized(store, "evil", "a", 30 << 10, true, 1), 0);
+	assert_int_equal(put_sized(store, "evil", "b", 30 << 10, true, 1), 0);
+	assert_int_equal(quota_told.calls, 0);
+	assert_int_equal(put_sized(store, "evil", "c", 30 << 10, true, 1), 0);
+	assert_int_equal(put_sized(store, "evil", "d", 30 << 10, true, 1), 0);
+	assert_int_equal(quota_told.calls, 1);
+	assert_string_equal(quota_told.ns, "evil");
+	assert_true(quota_told.over);
+	assert_int_equal(json_store_refused(store), 2);
+	/* Nobody else feels it. */
+	assert_int_equal(put_sized(store, "shop", "a", 30 << 10, true, 1), 0);
+	assert_int_equal(remove_named(store, "shop", "a"), 0);
+	/* What went makes room: the list tells for what. It also goes for one that did not fit. */
+	assert_int_equal(remove_named(store, "evil", "d"), -ESTALE);
+	assert_int_equal(put_sized(store, "evil", "a", 30 << 10, true, 2), 0);
+	assert_int_equal(put_sized(store, "evil", "b", 30 << 10, true, 2), 0);
+	assert_int_equal(put_sized(store, "evil", "c", 30 << 10, true, 2), 0);
+	json_store_replaced(store, 2);
+	assert_int_equal(quota_told.calls, 1);
+	assert_int_equal(put_sized(store, "evil", "a", 1, true, 2), -ESTALE);
+	assert_int_equal(put_sized(store, "evil", "a", 1, true, 3), 0);
+	assert_int_equal(put_sized(store, "evil", "b", 30 << 10, true, 3), 0);
+	assert_int_equal(put_sized(store, "evil", "c", 30 << 10, true, 3), 0);
+	json_store_replaced(store, 3);
+	assert_int_equal(quota_told.calls, 2);
+	assert_false(quota_told.over);
+	assert_int_equal(remove_named(store, "evil", "a"), 0);
+	/* By number. */
+	assert_int_equal(put_sized(store, "evil", "a", 1, true, 3), 0);
+	assert_int_equal(put_sized(store, "evil", "d", 1, true, 3), 0);
+	assert_true(quota_told.over);
+}
+
 static void bad_json_is_refused(void **unused)
 {
 	static const char *const table[] = {
@@ -438,6 +545,8 @@ int main(void)
 	    TEST(metadata_is_kept_and_told),
 	    TEST(cluster_objects_have_no_namespace),
 	    TEST(json_objects_are_kept_whole),
+	    TEST(annotations_take_no_room),
+	    TEST(a_namespace_has_a_quota),
 	    TEST(bad_json_is_refused),
 	    TEST(services_of_a_pod),
 	    TEST(slices_are_bounded),

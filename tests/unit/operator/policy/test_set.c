@@ -259,6 +259,24 @@ static void test_a_refused_cluster_config(void **state)
 	policy_set_free(set);
 }
 
+static void test_a_closed_namespace_is_off(void **state)
+{
+	struct policy_set *set = set_of("{}");
+
+	assert_int_equal(policy_set_close(set, "evil", true), 0);
+	assert_true(has_prefix(resolved(set, "evil", NULL, NULL, NULL), "off "));
+	put(set, "evil", "a", 1, "{'profile':{'sampling':{'hz':999}}}");
+	assert_true(has_prefix(resolved(set, "evil", NULL, NULL, NULL), "off "));
+	assert_true(has_prefix(resolved(set, "shop", NULL, NULL, NULL), "on "));
+	assert_true(has_prefix(verdict_of(set, "evil", "a"), "NamespaceOverQuota: the "));
+	assert_int_equal(policy_set_max_hz(set), 20);
+	policy_set_remove(set, "evil", "a");
+	assert_true(has_prefix(resolved(set, "evil", NULL, NULL, NULL), "off "));
+	assert_int_equal(policy_set_close(set, "evil", false), 0);
+	assert_true(has_prefix(resolved(set, "evil", NULL, NULL, NULL), "on "));
+	policy_set_free(set);
+}
+
 static void test_unknown_fields_are_told(void **state)
 {
 	struct policy_set *set = set_of("{'defaults':{'new':1,'sampling':{'hz':7}}}");
@@ -516,6 +534,7 @@ int main(void)
 	    cmocka_unit_test(test_a_refused_config_never_profiles),
 	    cmocka_unit_test(test_a_refused_config_keeps_its_last_good_version),
 	    cmocka_unit_test(test_a_refused_cluster_config),
+	    cmocka_unit_test(test_a_closed_namespace_is_off),
 	    cmocka_unit_test(test_unknown_fields_are_told),
 	    cmocka_unit_test(test_what_agents_cannot_do_is_told),
 	    cmocka_unit_test(test_revision_goes_up_with_every_change),
