@@ -79,4 +79,4 @@ static inline __attribute__((always_inline)) uint32_t arch_ucontext_dwarf(uint32
 #define ARCH_IN_SYSCALL(p)	  ((long)(p)->orig_rax >= 0)
 /* What thread-local variables are found by: as the kernel last saved it, when the thread was set up
  * or switched away from. */
-#define ARCH_THREAD_POINTER(task) ((task)->thread.fsbase)
+#define ARCH_THREAD_POINTER(task) kernel_read(task, thread.fsbase)

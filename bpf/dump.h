@@ -11,22 +11,14 @@
  * changes from round to round in memory, where the verifier does not follow it.
  */
 
-static __always_inline struct record_scratch *own_record(void)
-{
-	uint32_t cpu = bpf_get_smp_processor_id();
-
-	return bpf_map_lookup_elem(&record_scratch, &cpu);
-}
-
 /*
  * Copies page I of the dump, if it can be read, into the record from byte AT on. Non-zero: the dump
  * ends there.
  */
-__attribute__((noinline)) int dump_page(uint32_t at, uint32_t i)
+__attribute__((noinline)) int dump_page(uint32_t slot, uint32_t at, uint32_t i)
 {
-	uint32_t zero = 0;
-	struct record_scratch *r = own_record();
-	struct kiln_walk *w = bpf_map_lookup_elem(&walk_scratch, &zero);
+	struct record_scratch *r = env_record(slot);
+	struct kiln_walk *w = env_walk(slot);
 	struct kiln_resume *resume;
 	uint64_t address, first, len = KILN_PAGE, to;
 
@@ -81,11 +73,10 @@ static __always_inline uint32_t dump_limit(struct kiln_walk *w, uint64_t now)
  * Puts a struct kiln_resume and the user stack from SP on into the record, from byte AT on. Returns
  * the bytes of stack.
  */
-__attribute__((noinline)) int dump_stack(uint32_t at)
+__attribute__((noinline)) int dump_stack(uint32_t slot, uint32_t at)
 {
-	uint32_t zero = 0;
-	struct record_scratch *r = own_record();
-	struct kiln_walk *w = bpf_map_lookup_elem(&walk_scratch, &zero);
+	struct record_scratch *r = env_record(slot);
+	struct kiln_walk *w = env_walk(slot);
 	struct kiln_resume *resume;
 	uint64_t first = at;
 
@@ -103,7 +94,7 @@ __attribute__((noinline)) int dump_stack(uint32_t at)
 	w->dump.done = w->dump.gap = 0;
 	w->dump.limit = dump_limit(w, r->head.time);
 	for (uint32_t i = 0; i < KILN_DUMP_PAGES; i++) {
-		if (dump_page(at, i))
+		if (dump_page(slot, at, i))
 			break;
 		/* Large is what costs much, which unreadable pages do as well. */
 		if (i == KILN_DUMP_SMALL / KILN_PAGE + 1)
@@ -134,8 +125,8 @@ static __always_inline int rewind_walk(struct kiln_walk *w)
 /* Where the main thread's stack ends, if that is what the walk stands on. Else 0. */
 static __always_inline uint64_t main_stack_end(struct task_struct *task, const struct kiln_walk *w)
 {
-	struct mm_struct *mm = task->mm;
-	uint64_t end = mm ? mm->start_stack : 0;
+	struct mm_struct *mm = kernel_read(task, mm);
+	uint64_t end = mm ? kernel_read(mm, start_stack) : 0;
 
 	return end - w->regs.sp < KILN_FAR_STACK ? end : 0;
 }

@@ -5,6 +5,16 @@
  */
 #pragma once
 
+KILN_INLINE struct kiln_walk *env_walk(uint32_t slot)
+{
+	return bpf_map_lookup_elem(&walk_scratch, &slot);
+}
+
+static __always_inline struct record_scratch *env_record(uint32_t slot)
+{
+	return bpf_map_lookup_elem(&record_scratch, &slot);
+}
+
 KILN_INLINE const struct kiln_mapping *env_mapping(uint32_t index)
 {
 	uint32_t shard = index / 2 / KILN_MAPPING_SHARD_PAIRS,
@@ -53,8 +63,7 @@ KILN_INLINE const struct kiln_runtime *env_runtime(struct kiln_walk *w, uint32_t
 
 KILN_INLINE uint64_t *env_words(struct kiln_walk *w)
 {
-	uint32_t cpu = bpf_get_smp_processor_id();
-	struct record_scratch *r = bpf_map_lookup_elem(&record_scratch, &cpu);
+	struct record_scratch *r = env_record(w->slot);
 
 	return r ? r->words : 0;
 }

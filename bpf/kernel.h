@@ -53,9 +53,47 @@ struct task_struct {
 	struct task_struct *group_leader;
 	uint64_t start_boottime;
 	uint64_t self_exec_id;
+	void *stack;
 	struct css_set *cgroups;
 	struct signal_struct *signal;
 	struct thread_struct thread;
 } KERNEL_TYPE;
 
-/* start_boottime was real_start_time before Linux 5.5; the floor is 5.15, so it is always there. */
+/* start_boottime was real_start_time before Linux 5.5; the floor is 5.10, so it is always there. */
+
+/*
+ * Does this kernel have the helper? Asked of its BTF when the program is loaded: the verifier then
+ * sees a constant and drops the branch that is not taken.
+ */
+#define KERNEL_HAS(helper) bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_##helper)
+
+/*
+ * The task that is interrupted. From Linux 5.11 on a pointer that the program itself may follow;
+ * before, a number for the helpers that read kernel memory. kernel_read() does what goes.
+ */
+static __always_inline struct task_struct *current_task(void)
+{
+	if (KERNEL_HAS(get_current_task_btf))
+		return bpf_get_current_task_btf();
+	return (struct task_struct *)bpf_get_current_task();
+}
+
+/* The FIELD of what P points to, which was reached from current_task(). */
+#define kernel_read(p, field)                                                                      \
+	({                                                                                         \
+		__typeof__(p) p_ = (p);                                                            \
+		KERNEL_HAS(get_current_task_btf) ? p_->field : BPF_CORE_READ(p_, field);           \
+	})
+
+/*
+ * Where the kernel saved the user registers of TASK. Before Linux 5.15 no helper tells: they are at
+ * the top of its stack, of 16 KiB and without padding on x86-64 (arch/x86/include/asm/processor.h,
+ * task_pt_regs(); page_64_types.h, THREAD_SIZE: only KASAN makes it larger).
+ */
+static __always_inline struct pt_regs *saved_registers(struct task_struct *task)
+{
+	if (KERNEL_HAS(task_pt_regs))
+		return (struct pt_regs *)bpf_task_pt_regs(task);
+	return (struct pt_regs *)((uint64_t)BPF_CORE_READ(task, stack) + 16384 -
+				  sizeof(struct pt_regs));
+}

@@ -112,7 +112,9 @@ struct {
 	__type(value, uint8_t);
 } pid_filter SEC(".maps");
 
-/* One a CPU, by its number: values of per-CPU arrays end at 32 KiB. max_entries is set to the CPUs.
+/*
+ * One a CPU, by its number: values of per-CPU arrays end at 32 KiB. max_entries of this and the
+ * next is set to the CPUs.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -121,8 +123,9 @@ struct {
 	__type(value, struct record_scratch);
 } record_scratch SEC(".maps");
 
+/* By the same number. Every kernel puts the lookup in a plain array into the program itself. */
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, uint32_t);
 	__type(value, struct kiln_walk);

@@ -2,15 +2,18 @@
 /* Which policy a hit comes under, and whether it is taken. */
 #pragma once
 
-/* The task's state in the hierarchy that counts. Plain loads, which the kernel guards: a helper's
- * call for each pointer would cost more than all that follows. */
+/*
+ * The task's state in the hierarchy that counts. Plain loads where the kernel has them, which it
+ * guards: a helper's call for each pointer would cost more than all that follows.
+ */
 static __always_inline struct cgroup_subsys_state *task_css(struct task_struct *task)
 {
 	uint32_t memory = bpf_core_enum_value(enum cgroup_subsys_id, memory_cgrp_id);
+	struct css_set *set = kernel_read(task, cgroups);
 
 	if (!cgroup_v1)
-		return &task->cgroups->dfl_cgrp->self;
-	return task->cgroups->subsys[memory & 15];
+		return &kernel_read(set, dfl_cgrp)->self;
+	return kernel_read(set, subsys[memory & 15]);
 }
 
 /*
@@ -25,7 +28,9 @@ static __attribute__((noinline)) void decide(struct cgroup_subsys_state *css, ui
 	uint64_t cgroup = 0;
 
 	if (css) {
-		cgroup = css->cgroup->kn->id;
+		struct kernfs_node *node = kernel_read(kernel_read(css, cgroup), kn);
+
+		cgroup = kernel_read(node, id);
 		found = bpf_map_lookup_elem(&cgroup_policy, &cgroup);
 		if (found)
 			index = *found;
@@ -56,7 +61,7 @@ static __always_inline int select_policy(struct task_struct *task, struct kiln_c
 
 	if (use_cgroups) {
 		css = task_css(task);
-		serial = css->serial_nr;
+		serial = kernel_read(css, serial_nr);
 	}
 	if (v->css != serial || v->epoch != epoch)
 		decide(css, serial, epoch, v);

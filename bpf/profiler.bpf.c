@@ -69,10 +69,10 @@ static __always_inline struct kiln_process *find_process(uint32_t tgid, uint64_t
  * Walks the user stack of the registers in the walk scratch; frames go to the record from word AT
  * on. Returns the number of words; the walk's `end` tells why it ended.
  */
-__attribute__((noinline)) int walk_user(uint32_t at, uint32_t syscall)
+__attribute__((noinline)) int walk_user(uint32_t slot, uint32_t at, uint32_t syscall)
 {
-	uint32_t zero = 0, limit = max_depth;
-	struct kiln_walk *w = bpf_map_lookup_elem(&walk_scratch, &zero);
+	uint32_t limit = max_depth;
+	struct kiln_walk *w = env_walk(slot);
 
 	if (!w)
 		return 0;
@@ -89,10 +89,10 @@ __attribute__((noinline)) int walk_user(uint32_t at, uint32_t syscall)
 static __attribute__((noinline)) int take_sample(struct bpf_perf_event_data *ctx,
 						 struct kiln_cpu *cpu)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = current_task();
 	uint64_t exec_id;
-	uint32_t tgid = (uint32_t)task->tgid, zero = 0, n_kernel = 0, n_user = 0, size, syscall = 0,
-		 native;
+	uint32_t tgid = (uint32_t)kernel_read(task, tgid), n_kernel = 0, n_user = 0, size,
+		 syscall = 0, native, slot = bpf_get_smp_processor_id();
 	struct kiln_stats *stat = &cpu->stats;
 	struct kiln_process *process = 0;
 	struct record_scratch *r;
@@ -101,8 +101,8 @@ static __attribute__((noinline)) int take_sample(struct bpf_perf_event_data *ctx
 	uint64_t len;
 	long got;
 
-	has_user = task->mm != 0;
-	exec_id = task->self_exec_id;
+	has_user = kernel_read(task, mm) != 0;
+	exec_id = kernel_read(task, self_exec_id);
 	if (has_user) {
 		process = find_process(tgid, exec_id, stat, &fresh);
 		if (process && (process->flags & KILN_PROCESS_IGNORE)) {
@@ -110,20 +110,20 @@ static __attribute__((noinline)) int take_sample(struct bpf_perf_event_data *ctx
 			return 0;
 		}
 	}
-	r = own_record();
-	w = bpf_map_lookup_elem(&walk_scratch, &zero);
+	r = env_record(slot);
+	w = env_walk(slot);
 	if (!r || !w)
 		return 0;
 
 	r->head.type = KILN_RECORD_SAMPLE;
 	r->head.time = bpf_ktime_get_ns();
-	r->head.start_time = task->group_leader->start_boottime;
+	r->head.start_time = kernel_read(kernel_read(task, group_leader), start_boottime);
 	r->head.exec_id = exec_id;
 	r->head.cgroup = cpu->verdict.cgroup;
 	r->head.tgid = tgid;
-	r->head.tid = (uint32_t)task->pid;
+	r->head.tid = (uint32_t)kernel_read(task, pid);
 	r->head.policy = cpu->verdict.index;
-	r->head.cpu = (uint16_t)bpf_get_smp_processor_id();
+	r->head.cpu = (uint16_t)slot;
 	r->head.flags = (uint16_t)((has_user ? 0 : KILN_SAMPLE_KTHREAD) |
 				   cpu->verdict.policy.tracers << KILN_SAMPLE_TRACERS_SHIFT);
 	r->head.mapset = process ? process->mapset : 0;
@@ -141,6 +141,7 @@ static __attribute__((noinline)) int take_sample(struct bpf_perf_event_data *ctx
 	}
 
 	if (program_begun(task) && !user_registers(ctx, task, w, &syscall)) {
+		w->slot = slot;
 		w->window_len = 0;
 		w->window_base = 0;
 		w->first = process ? process->first : 0;
@@ -152,7 +153,7 @@ static __attribute__((noinline)) int take_sample(struct bpf_perf_event_data *ctx
 		w->mapset = r->head.mapset;
 		w->tracers = cpu->verdict.policy.tracers;
 		w->thread_pointer = ARCH_THREAD_POINTER(task);
-		n_user = (uint32_t)walk_user(sizeof(r->head) / 8 + n_kernel, syscall);
+		n_user = (uint32_t)walk_user(slot, sizeof(r->head) / 8 + n_kernel, syscall);
 		if (!r->head.mapset && w->end == KILN_END_NO_MAPPING)
 			w->end = KILN_END_NO_PROCESS;
 		r->head.end = w->end;
@@ -177,7 +178,7 @@ static __attribute__((noinline)) int take_sample(struct bpf_perf_event_data *ctx
 		if (w->leaf_valid)
 			r->head.flags |= KILN_SAMPLE_FIRST_FRAME;
 		w->dump.end = main_stack_end(task, w);
-		r->head.dump_len = (uint32_t)dump_stack(size);
+		r->head.dump_len = (uint32_t)dump_stack(slot, size);
 		if (r->head.dump_len > KILN_DUMP_MAX)
 			return 0;
 		if (r->head.dump_len)
@@ -201,8 +202,8 @@ static __attribute__((noinline)) int take_sample(struct bpf_perf_event_data *ctx
 SEC("perf_event")
 int sample(struct bpf_perf_event_data *ctx)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	uint32_t tgid = (uint32_t)task->tgid, number = bpf_get_smp_processor_id();
+	struct task_struct *task = current_task();
+	uint32_t tgid = (uint32_t)kernel_read(task, tgid), number = bpf_get_smp_processor_id();
 	struct kiln_cpu *cpu;
 
 	if (!tgid)

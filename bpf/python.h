@@ -100,8 +100,9 @@ KILN_INLINE uint64_t python_bound(const struct kiln_walk *w)
 }
 
 /* Another state of this thread, in w->value: of a further interpreter, or the only way there is. */
-KILN_GLOBAL int python_listed(struct kiln_walk *w)
+KILN_GLOBAL int python_listed(uint32_t slot)
 {
+	struct kiln_walk *w = env_walk(slot);
 	const struct kiln_python *p;
 	uint64_t interp, state;
 
@@ -156,8 +157,9 @@ KILN_INLINE int python_begin(struct kiln_walk *w, uint64_t state)
 }
 
 /* The next state of this thread that has frames. Non-zero: there is none. */
-KILN_GLOBAL int python_next_state(struct kiln_walk *w)
+KILN_GLOBAL int python_next_state(uint32_t slot)
 {
+	struct kiln_walk *w = env_walk(slot);
 	uint32_t stage;
 
 	if (!w || !w->thread_pointer)
@@ -175,7 +177,7 @@ KILN_GLOBAL int python_next_state(struct kiln_walk *w)
 	}
 	if (stage < PYTHON_LISTED) {
 		python_enter_stage(w, PYTHON_LISTED);
-		if (!python_listed(w) && !python_begin(w, w->value))
+		if (!python_listed(w->slot) && !python_begin(w, w->value))
 			return 0;
 	}
 	python_enter_stage(w, PYTHON_OVER);
@@ -218,8 +220,9 @@ KILN_INLINE int python_is_pending(const struct kiln_walk *w, uint64_t candidate)
  * in builds of 3.6 to 3.10), and at its very beginning it is an argument. 1: the head is that of
  * the native frame in w->regs now; 0: not known.
  */
-KILN_GLOBAL int python_take_pending(struct kiln_walk *w)
+KILN_GLOBAL int python_take_pending(uint32_t slot)
 {
+	struct kiln_walk *w = env_walk(slot);
 	const uint32_t di = 5, si = 4;
 	uint64_t found;
 
@@ -282,8 +285,9 @@ KILN_INLINE uint64_t python_instructions(const struct kiln_walk *w, uint64_t cod
  * Emits the frame at hand and goes on to the one before. 0: that belongs to the same native frame;
  * 1: it does not, or there is none.
  */
-KILN_GLOBAL int python_frame(struct kiln_walk *w)
+KILN_GLOBAL int python_frame(uint32_t slot)
 {
+	struct kiln_walk *w = env_walk(slot);
 	const struct kiln_python *p;
 	uint64_t frame, code, instr, owner;
 	uint32_t len, copy;
@@ -333,14 +337,15 @@ KILN_GLOBAL int python_frame(struct kiln_walk *w)
 KILN_INLINE void python_group(struct kiln_walk *w)
 {
 	for (int i = 0; i < KILN_MAX_USER_FRAMES + 1; i++) {
-		if (python_frame(w))
+		if (python_frame(w->slot))
 			break;
 	}
 }
 
 /* The frames of the native frame in w->regs. */
-KILN_GLOBAL int python_walk(struct kiln_walk *w)
+KILN_GLOBAL int python_walk(uint32_t slot)
 {
+	struct kiln_walk *w = env_walk(slot);
 	const struct kiln_python *p;
 	uint32_t n, frames, limit, fresh;
 	uint64_t start;
@@ -349,14 +354,14 @@ KILN_GLOBAL int python_walk(struct kiln_walk *w)
 		return 0;
 	p = python_data(w);
 	fresh = python_stage(w) == PYTHON_NEW;
-	if (!w->cursor.python[PYTHON_FRAME] && python_next_state(w)) {
+	if (!w->cursor.python[PYTHON_FRAME] && python_next_state(w->slot)) {
 		/* Where frames were before, the native frame is one that is just entered or left.
 		 */
 		if (fresh)
 			walk_missing(w, KILN_RUNTIME_PYTHON, KILN_MISSING_NO_THREAD);
 		return 0;
 	}
-	if (fresh && !(p->kind == KILN_PYTHON_OBJECTS && python_take_pending(w)) &&
+	if (fresh && !(p->kind == KILN_PYTHON_OBJECTS && python_take_pending(w->slot)) &&
 	    w->cursor.python[PYTHON_ANCHOR] &&
 	    !python_in_native_frame(w, w->cursor.python[PYTHON_ANCHOR]))
 		return 0;
@@ -366,7 +371,7 @@ KILN_GLOBAL int python_walk(struct kiln_walk *w)
 	limit = w->limit;
 	python_group(w);
 	/* 3.15's chains end with a shim that no native frame has. */
-	if (!fresh && w->n == n && !w->cursor.python[PYTHON_FRAME] && !python_next_state(w))
+	if (!fresh && w->n == n && !w->cursor.python[PYTHON_FRAME] && !python_next_state(w->slot))
 		python_group(w);
 	/* The shim is on the C stack of the native frame that these frames belong to. */
 	if (fresh && p->kind == KILN_PYTHON_SHIM && p->cframe_frame == KILN_PYTHON_NONE &&

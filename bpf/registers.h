@@ -20,7 +20,7 @@ static __always_inline int user_registers(struct bpf_perf_event_data *ctx, struc
 	} else {
 		struct pt_regs copy;
 
-		saved = (struct pt_regs *)bpf_task_pt_regs(task);
+		saved = saved_registers(task);
 		if (bpf_probe_read_kernel(&copy, sizeof(copy), saved))
 			return -1;
 		if (!ARCH_SP(&copy))
@@ -42,7 +42,7 @@ static __always_inline int user_registers(struct bpf_perf_event_data *ctx, struc
  */
 static __always_inline int program_begun(struct task_struct *task)
 {
-	struct mm_struct *mm = task->mm;
+	struct mm_struct *mm = kernel_read(task, mm);
 
-	return mm && mm->env_end;
+	return mm && kernel_read(mm, env_end);
 }

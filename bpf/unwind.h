@@ -5,6 +5,7 @@
  * space).
  *
  * Whoever includes this defines:
+ *   struct kiln_walk *env_walk(uint32_t slot)                the walk in that slot, or NULL
  *   const struct kiln_mapping *env_mapping(uint32_t index)   entry of mapping_slab, or NULL
  *   const struct kiln_table *env_table(uint32_t image)       entry of tables, or NULL
  *   const uint32_t *env_slot(uint32_t slot)                  16 words of unwind_slab, or NULL
@@ -12,8 +13,9 @@
  *   struct kiln_cache_entry *env_cache(struct kiln_walk *, uint64_t pc)  where the rule for pc is
  *       kept, if it is known; never NULL where there is memory
  *   const struct kiln_runtime *env_runtime(struct kiln_walk *, uint32_t id)  entry of `runtimes`,
- * or NULL uint64_t *env_words(struct kiln_walk *)  where frame words go: KILN_RECORD_WORDS of them,
- * the first at w->at; or NULL
+ *       or NULL
+ *   uint64_t *env_words(struct kiln_walk *)  where frame words go: KILN_RECORD_WORDS of them, the
+ *       first at w->at; or NULL
  *
  * What is usual (a cached rule, a CFA by rsp or rbp, words that lie in the window) is inline and
  * short: at low rates a sample costs the cache lines that it touches, of code as of data. The rest
@@ -29,7 +31,10 @@
 
 #ifdef __bpf__
 #define KILN_INLINE static inline __attribute__((always_inline))
-/* A global function is verified once, on its own, however often it is called. */
+/*
+ * A global function is verified once, on its own, however often it is called. It takes numbers
+ * only: before Linux 5.13 it could not take a pointer. So it is told the slot of the walk.
+ */
 #define KILN_GLOBAL __attribute__((noinline))
 #else
 #define KILN_INLINE static inline
@@ -84,6 +89,7 @@ struct kiln_walk {
 	uint8_t runtime_done; /* walk_runtime() has seen this frame */
 	uint8_t hide_native;  /* set by a runtime: its frame stands for the native one */
 	uint32_t misses;      /* of the cache */
+	uint32_t slot;	      /* this walk's own: see env_walk() */
 	struct kiln_dump dump;
 	uint64_t value;	       /* what walk_refill() read */
 	uint32_t first, count; /* the process's mappings */
@@ -108,6 +114,7 @@ struct kiln_walk {
 	uint64_t window[KILN_WINDOW_WORDS];
 };
 
+KILN_INLINE struct kiln_walk *env_walk(uint32_t slot);
 KILN_INLINE const struct kiln_runtime *env_runtime(struct kiln_walk *w, uint32_t id);
 KILN_INLINE uint64_t *env_words(struct kiln_walk *w);
 KILN_INLINE const struct kiln_mapping *env_mapping(uint32_t index);
@@ -117,8 +124,9 @@ KILN_INLINE int env_read(void *dst, uint32_t len, uint64_t address);
 KILN_INLINE struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t pc);
 
 /* The 8 bytes at ADDRESS, which the window does not have, into w->value. 0, or -1. */
-KILN_GLOBAL int walk_refill(struct kiln_walk *w, uint64_t address)
+KILN_GLOBAL int walk_refill(uint32_t slot, uint64_t address)
 {
+	struct kiln_walk *w = env_walk(slot);
 	uint64_t base = address, len;
 
 	if (!w)
@@ -154,7 +162,7 @@ KILN_INLINE int walk_read(struct kiln_walk *w, uint64_t address, uint64_t *ret)
 
 	/* Both are multiples of 8: the last byte is in the window when the first one is. */
 	if (offset >= w->window_len || (offset & 7)) {
-		if (walk_refill(w, address))
+		if (walk_refill(w->slot, address))
 			return -1;
 		*ret = w->value;
 		return 0;
@@ -164,8 +172,9 @@ KILN_INLINE int walk_read(struct kiln_walk *w, uint64_t address, uint64_t *ret)
 }
 
 /* Makes the mapping of PC the current one. 0, or an enum kiln_end. */
-KILN_GLOBAL int walk_find_mapping(struct kiln_walk *w, uint64_t pc)
+KILN_GLOBAL int walk_find_mapping(uint32_t slot, uint64_t pc)
 {
+	struct kiln_walk *w = env_walk(slot);
 	const struct kiln_mapping *m;
 	const struct kiln_table *t;
 	uint32_t lo, hi, blocks;
@@ -250,10 +259,11 @@ KILN_INLINE int walk_find_row(struct kiln_walk *w, uint64_t vaddr, uint32_t *ret
  * Finds the rule for PC (already that of the call, for return addresses) and leaves it in PC's
  * place of the cache. 0, or an enum kiln_end; the cache is untouched then.
  */
-KILN_GLOBAL int walk_find_rule(struct kiln_walk *w, uint64_t pc)
+KILN_GLOBAL int walk_find_rule(uint32_t slot, uint64_t pc)
 {
+	struct kiln_walk *w = env_walk(slot);
 	struct kiln_cache_entry *entry;
-	const uint32_t *slot;
+	const uint32_t *found;
 	uint32_t rule = KILN_BUILTIN_INVALID, runtime = 0;
 	int r;
 
@@ -261,7 +271,7 @@ KILN_GLOBAL int walk_find_rule(struct kiln_walk *w, uint64_t pc)
 		return KILN_END_NO_RULE;
 	w->misses++;
 	if (pc < w->map_start || pc >= w->map_end) {
-		r = walk_find_mapping(w, pc);
+		r = walk_find_mapping(w->slot, pc);
 		if (r)
 			return r;
 	}
@@ -276,13 +286,13 @@ KILN_GLOBAL int walk_find_rule(struct kiln_walk *w, uint64_t pc)
 		if (walk_find_row(w, pc - w->map_bias, &rule))
 			return KILN_END_NO_RULE;
 	}
-	slot = env_slot(rule >> 2);
+	found = env_slot(rule >> 2);
 	entry = env_cache(w, pc);
-	if (!slot || !entry)
+	if (!found || !entry)
 		return KILN_END_NO_RULE;
 	entry->pc = pc;
 	entry->tag = w->tag;
-	entry->rule = *(const struct kiln_rule *)(slot + (rule & 3) * 4);
+	entry->rule = *(const struct kiln_rule *)(found + (rule & 3) * 4);
 	if (runtime) {
 		entry->rule.flags |= KILN_RULE_RUNTIME;
 		entry->rule.deref_off = (int32_t)runtime;
@@ -313,8 +323,9 @@ KILN_INLINE int walk_register(const struct kiln_walk *w, uint32_t reg, uint64_t 
 }
 
 /* Through a signal frame: every register as it was when the signal came. */
-KILN_GLOBAL int walk_signal(struct kiln_walk *w, int32_t offset)
+KILN_GLOBAL int walk_signal(uint32_t slot, int32_t offset)
 {
+	struct kiln_walk *w = env_walk(slot);
 	uint64_t at, v;
 
 	if (!w)
@@ -365,7 +376,7 @@ KILN_INLINE int walk_step_special(struct kiln_walk *w, const struct kiln_rule *r
 	case KILN_RULE_UNREAD:
 		return KILN_END_NO_TABLE;
 	case KILN_RULE_SIGNAL:
-		return walk_signal(w, rule->cfa_off);
+		return walk_signal(w->slot, rule->cfa_off);
 	case KILN_RULE_FP:
 		if (!bp)
 			return KILN_END_ROOT;
@@ -388,7 +399,7 @@ KILN_INLINE int walk_step_special(struct kiln_walk *w, const struct kiln_rule *r
 		return KILN_END_NO_RULE;
 	}
 	if (pc && (rule->flags & KILN_RULE_GUESS) &&
-	    (pc - 1 < w->map_start || pc - 1 >= w->map_end) && walk_find_mapping(w, pc - 1))
+	    (pc - 1 < w->map_start || pc - 1 >= w->map_end) && walk_find_mapping(w->slot, pc - 1))
 		return KILN_END_NO_RULE;
 	return walk_enter(w, pc, cfa, bp, w->regs.bx);
 }
@@ -397,8 +408,9 @@ KILN_INLINE int walk_step_special(struct kiln_walk *w, const struct kiln_rule *r
  * Goes from the frame in w->regs to its caller. 0: w->regs is the caller. Else an enum kiln_end or
  * KILN_STEP_RUNTIME, and w->regs is untouched, so that the walk can be taken up again there.
  */
-KILN_GLOBAL int walk_step(struct kiln_walk *w)
+KILN_GLOBAL int walk_step(uint32_t slot)
 {
+	struct kiln_walk *w = env_walk(slot);
 	const struct kiln_cache_entry *entry;
 	const struct kiln_rule *rule;
 	uint64_t cfa, saved, bp, bx, pc;
@@ -411,7 +423,7 @@ KILN_GLOBAL int walk_step(struct kiln_walk *w)
 	if (!entry)
 		return KILN_END_NO_RULE;
 	if (entry->pc != pc || entry->tag != w->tag) {
-		r = walk_find_rule(w, pc);
+		r = walk_find_rule(w->slot, pc);
 		if (r)
 			return r;
 	}
@@ -525,8 +537,9 @@ KILN_INLINE void walk_missing(struct kiln_walk *w, uint32_t id, enum kiln_missin
 #endif
 
 /* The frames of the runtime ID whose native frame is in w->regs. */
-KILN_GLOBAL int walk_runtime(struct kiln_walk *w, uint32_t id)
+KILN_GLOBAL int walk_runtime(uint32_t slot, uint32_t id)
 {
+	struct kiln_walk *w = env_walk(slot);
 	const struct kiln_runtime *entry;
 
 	if (!w)
@@ -538,7 +551,7 @@ KILN_GLOBAL int walk_runtime(struct kiln_walk *w, uint32_t id)
 	 */
 	if (!(w->tracers >> (kiln_runtime_tracer(id) & 31) & 1)) {
 		if (id == KILN_RUNTIME_V8)
-			v8_walk_native(w);
+			v8_walk_native(w->slot);
 		return 0;
 	}
 	if (w->runtime_id != id) {
@@ -546,16 +559,16 @@ KILN_GLOBAL int walk_runtime(struct kiln_walk *w, uint32_t id)
 		if (!entry) {
 			walk_missing(w, id, KILN_MISSING_UNKNOWN);
 			if (id == KILN_RUNTIME_V8)
-				v8_walk_native(w);
+				v8_walk_native(w->slot);
 			return 0;
 		}
 		w->runtime = *entry;
 		w->runtime_id = id;
 	}
 	if (id == KILN_RUNTIME_PYTHON)
-		python_walk(w);
+		python_walk(w->slot);
 	else if (id == KILN_RUNTIME_V8)
-		v8_walk(w);
+		v8_walk(w->slot);
 	return 0;
 }
 
@@ -584,8 +597,9 @@ KILN_INLINE void walk_begin(struct kiln_walk *w, uint32_t at, uint32_t max_frame
  * the walk has come to. A function of its own, so that the verifier need not follow each round of
  * the longest walk.
  */
-KILN_GLOBAL int walk_chunk(struct kiln_walk *w)
+KILN_GLOBAL int walk_chunk(uint32_t slot)
 {
+	struct kiln_walk *w = env_walk(slot);
 	uint32_t n, i;
 	uint64_t *words, native;
 	int end;
@@ -597,7 +611,7 @@ KILN_GLOBAL int walk_chunk(struct kiln_walk *w)
 		return KILN_END_BAD_READ;
 	n = w->n;
 	for (int round = 0; round < KILN_CHUNK_STEPS; round++) {
-		end = walk_step(w);
+		end = walk_step(slot);
 		if (end == KILN_STEP_RUNTIME) {
 			/* Its frames come before the native one. */
 			n--;
@@ -605,7 +619,7 @@ KILN_GLOBAL int walk_chunk(struct kiln_walk *w)
 			asm volatile("" : "+r"(i));
 			native = words[i & (KILN_RECORD_WORDS - 1)];
 			w->n = n;
-			walk_runtime(w, (uint32_t)w->value);
+			walk_runtime(slot, (uint32_t)w->value);
 			if (!w->hide_native)
 				(void)walk_put(w, native);
 			n = w->n;
@@ -636,6 +650,6 @@ KILN_INLINE void walk_on(struct kiln_walk *w)
 	int end = KILN_END_NONE;
 
 	for (int i = 0; i < KILN_CHUNKS && !end; i++)
-		end = walk_chunk(w);
+		end = walk_chunk(w->slot);
 	w->end = (uint32_t)(end ? end : KILN_END_DEPTH);
 }

@@ -83,8 +83,9 @@ KILN_INLINE int v8_emit(struct kiln_walk *w, const struct kiln_v8 *v, uint32_t k
 }
 
 /* A frame of the interpreter at FP, or one that is just about to be built (FP 0). */
-KILN_GLOBAL int v8_interpreted(struct kiln_walk *w, uint64_t fp)
+KILN_GLOBAL int v8_interpreted(uint32_t slot, uint64_t fp)
 {
+	struct kiln_walk *w = env_walk(slot);
 	struct kiln_v8 *v;
 	uint64_t context, function, offset;
 
@@ -106,8 +107,9 @@ KILN_GLOBAL int v8_interpreted(struct kiln_walk *w, uint64_t fp)
 }
 
 /* A frame of anonymous code with frame pointer FP; FP 0: one that is just about to be built. */
-KILN_GLOBAL int v8_code(struct kiln_walk *w, uint64_t fp)
+KILN_GLOBAL int v8_code(uint32_t slot, uint64_t fp)
 {
+	struct kiln_walk *w = env_walk(slot);
 	struct kiln_v8 *v;
 	uint64_t context, function, pc, type;
 	uint32_t kind, stub = KILN_V8_OTHER;
@@ -226,8 +228,9 @@ enum v8_leaf {
 };
 
 /* Where in its life the frame of the code at PC is. Looks at bytes that may be forged. */
-KILN_GLOBAL int v8_leaf(struct kiln_walk *w, uint64_t pc)
+KILN_GLOBAL int v8_leaf(uint32_t slot, uint64_t pc)
 {
+	struct kiln_walk *w = env_walk(slot);
 	uint8_t code[V8_CODE_BEFORE + V8_CODE_AFTER] = {0};
 	const uint8_t *p = code + V8_CODE_BEFORE;
 	int popped = 0;
@@ -278,7 +281,7 @@ KILN_INLINE int v8_walk_leaf(struct kiln_walk *w)
 	uint64_t sp = w->regs.sp, known = 0, skip = 0, fp = w->regs.bp;
 	/* In bytes; what is no number of arguments leads to no function. */
 	uint64_t arguments = (w->leaf[V8_LEAF_ARGUMENTS] & 0xffff) * 8;
-	int r = v8_leaf(w, w->regs.pc);
+	int r = v8_leaf(w->slot, w->regs.pc);
 
 	/* What was in the frame is still below the stack pointer when that is gone. */
 	switch (r) {
@@ -306,7 +309,7 @@ KILN_INLINE int v8_walk_leaf(struct kiln_walk *w)
 	default:
 		break;
 	}
-	if (v8_code(w, fp))
+	if (v8_code(w->slot, fp))
 		return -1;
 	if (r != V8_LEAF_FRAME)
 		v8_step(w, skip, known);
@@ -359,22 +362,24 @@ KILN_INLINE void v8_leave(struct kiln_walk *w, uint64_t pc)
 }
 
 /* As v8_walk(), where nothing of V8's is known or may be read: native frames only. 0. */
-KILN_GLOBAL int v8_walk_native(struct kiln_walk *w)
+KILN_GLOBAL int v8_walk_native(uint32_t slot)
 {
+	struct kiln_walk *w = env_walk(slot);
 	uint64_t pc;
 
 	if (!w)
 		return 0;
 	pc = w->regs.pc - (w->exact ? 0 : 1);
-	if ((pc < w->map_start || pc >= w->map_end) && walk_find_mapping(w, pc))
+	if ((pc < w->map_start || pc >= w->map_end) && walk_find_mapping(w->slot, pc))
 		return 0;
 	if (w->map_image)
 		v8_leave(w, pc);
 	return 0;
 }
 
-KILN_GLOBAL int v8_walk(struct kiln_walk *w)
+KILN_GLOBAL int v8_walk(uint32_t slot)
 {
+	struct kiln_walk *w = env_walk(slot);
 	struct kiln_v8 *v;
 	uint64_t pc, at, fp;
 
@@ -382,27 +387,27 @@ KILN_GLOBAL int v8_walk(struct kiln_walk *w)
 		return 0;
 	v = (struct kiln_v8 *)w->runtime.data;
 	if (v->native_only)
-		return v8_walk_native(w);
+		return v8_walk_native(w->slot);
 	pc = w->regs.pc - (w->exact ? 0 : 1);
 	fp = w->regs.bp;
-	if ((pc < w->map_start || pc >= w->map_end) && walk_find_mapping(w, pc))
+	if ((pc < w->map_start || pc >= w->map_end) && walk_find_mapping(w->slot, pc))
 		return 0;
 	if (!w->map_image) {
 		/* A frame of V8 stands for the native one, which has no name. */
 		if (w->exact && w->leaf_valid)
 			w->hide_native = !v8_walk_leaf(w);
 		else
-			w->hide_native = !v8_code(w, fp);
+			w->hide_native = !v8_code(w->slot, fp);
 		return 0;
 	}
 	at = pc - w->map_bias - v->interpreter;
 	if (at < v->interpreter_size) {
 		if (at >= v->interpreter_frame && !v8_is_left(w, pc))
-			w->hide_native = !v8_interpreted(w, fp);
+			w->hide_native = !v8_interpreted(w->slot, fp);
 		else if (at < v->interpreter_frame && w->exact && w->leaf_valid)
-			w->hide_native = !v8_interpreted(w, 0);
+			w->hide_native = !v8_interpreted(w->slot, 0);
 	} else if (!w->exact && v8_is_entered(v, at + 1)) {
-		w->hide_native = !v8_interpreted(w, fp);
+		w->hide_native = !v8_interpreted(w->slot, fp);
 	}
 	v8_leave(w, pc);
 	return 0;

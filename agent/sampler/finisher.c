@@ -18,9 +18,15 @@ struct environment {
 	uint64_t *words;
 	struct kiln_mapping mapping;  /* what env_mapping() returned last */
 	struct kiln_cache_entry rule; /* a cache of one */
+	struct kiln_walk walk;
 };
 
 static _Thread_local struct environment *current;
+
+static inline struct kiln_walk *env_walk(uint32_t slot)
+{
+	return &current->walk;
+}
 
 static inline const struct kiln_mapping *env_mapping(uint32_t index)
 {
@@ -141,32 +147,32 @@ void finish_walk(const struct kernel_memory *memory, const struct mapset *mapset
 	    .words = ret->words,
 	};
 	const struct mapset_range *range;
-	struct kiln_walk w;
+	struct kiln_walk *w = &env.walk;
 
 	current = &env;
-	start_walk(&w, record, resume, mapset);
-	walk_begin(&w, 0, MIN(max_depth, KILN_MAX_USER_FRAMES));
+	start_walk(w, record, resume, mapset);
+	walk_begin(w, 0, MIN(max_depth, KILN_MAX_USER_FRAMES));
 	ret->wanted = NULL;
-	w.n = MIN(record->n_user, KILN_MAX_USER_WORDS);
-	memcpy(ret->words, words, w.n * sizeof(*words));
+	w->n = MIN(record->n_user, KILN_MAX_USER_WORDS);
+	memcpy(ret->words, words, w->n * sizeof(*words));
 	/* What the kernel found of runtimes counts as it did there. */
-	for (uint32_t i = 0; i < w.n; i += KILN_FRAME_HAS_TWO(words[i]) ? 2 : 1) {
+	for (uint32_t i = 0; i < w->n; i += KILN_FRAME_HAS_TWO(words[i]) ? 2 : 1) {
 		if (KILN_FRAME_HAS_TWO(words[i])) {
-			w.runtime_frames++;
-			w.limit += 2 + KILN_RUNTIME_CREDIT;
+			w->runtime_frames++;
+			w->limit += 2 + KILN_RUNTIME_CREDIT;
 		} else if (KILN_FRAME_KIND(words[i]) == KILN_FRAME_MISSING) {
-			w.missing_said |= 1U << (words[i] >> 8 & 31);
+			w->missing_said |= 1U << (words[i] >> 8 & 31);
 		}
 	}
 	/* The record's last frame is the one that the walk stands at. */
-	walk_on(&w);
-	ret->n = w.n;
-	if (w.end == KILN_END_NO_TABLE) {
-		ret->wanted_pc = w.regs.pc - (w.exact ? 0 : 1);
+	walk_on(w);
+	ret->n = w->n;
+	if (w->end == KILN_END_NO_TABLE) {
+		ret->wanted_pc = w->regs.pc - (w->exact ? 0 : 1);
 		range = mapset_find(mapset, ret->wanted_pc);
 		ret->wanted = range ? range->image : NULL;
 		ret->wanted_vaddr = range ? ret->wanted_pc - range->bias : 0;
 	}
-	ret->end = (enum kiln_end)w.end;
+	ret->end = (enum kiln_end)w->end;
 	current = NULL;
 }

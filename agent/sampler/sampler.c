@@ -3,7 +3,8 @@
  * Loading is the probing: what the kernel lacks shows as a load or attach error, which is turned
  * into the name of the missing piece here. CPU clock events are used everywhere: a cycle counter
  * would count at another rate than the period that profiles tell. Nothing here needs
- * CAP_SYS_RESOURCE: since Linux 5.11 BPF memory is charged to the cgroup, not to RLIMIT_MEMLOCK.
+ * CAP_SYS_RESOURCE: since Linux 5.11 BPF memory is charged to the cgroup, not to RLIMIT_MEMLOCK,
+ * which libbpf raises on older kernels.
  */
 #include "agent/sampler/sampler.h"
 
@@ -185,6 +186,7 @@ static int configure(struct sampler *s, const struct sampler_options *o)
 	r |= bpf_map__set_max_entries(skel->maps.frame_cache,
 				      (uint32_t)(KILN_CACHE_ENTRIES * s->n_cpus));
 	r |= bpf_map__set_max_entries(skel->maps.record_scratch, (uint32_t)s->n_cpus);
+	r |= bpf_map__set_max_entries(skel->maps.walk_scratch, (uint32_t)s->n_cpus);
 	r |= bpf_map__set_max_entries(skel->maps.cpus, (uint32_t)s->n_cpus);
 	if (o->n_pids)
 		r |= bpf_map__set_max_entries(skel->maps.pid_filter, (uint32_t)o->n_pids);
@@ -223,7 +225,7 @@ static int load_error(struct error *err, int r)
 		return error_set(err, -ENOMEM, "not enough memory for the BPF maps");
 	return error_set(
 	    err, -ENOTSUP,
-	    "the kernel does not accept the BPF programs (%s): Linux 5.15 or newer with BTF "
+	    "the kernel does not accept the BPF programs (%s): Linux 5.10 or newer with BTF "
 	    "(CONFIG_DEBUG_INFO_BTF) is needed; --verbose shows the verifier's reason",
 	    strerror(-r));
 }

@@ -23,6 +23,11 @@ static struct {
 	struct kiln_walk walk;
 } t;
 
+static inline struct kiln_walk *env_walk(uint32_t slot)
+{
+	return &t.walk;
+}
+
 static inline const struct kiln_mapping *env_mapping(uint32_t index)
 {
 	return NULL;

@@ -4,19 +4,19 @@
 
 static void (*walker_of[KILN_RUNTIME_COUNT])(struct kiln_walk *w);
 
-static int python_walk(struct kiln_walk *w)
+static int python_walk(uint32_t slot)
 {
-	walker_of[KILN_RUNTIME_PYTHON](w);
+	walker_of[KILN_RUNTIME_PYTHON](env_walk(slot));
 	return 0;
 }
 
-static int v8_walk(struct kiln_walk *w)
+static int v8_walk(uint32_t slot)
 {
-	walker_of[KILN_RUNTIME_V8](w);
+	walker_of[KILN_RUNTIME_V8](env_walk(slot));
 	return 0;
 }
 
-static int v8_walk_native(struct kiln_walk *w)
+static int v8_walk_native(uint32_t slot)
 {
 	return 0;
 }

@@ -19,6 +19,12 @@ static struct {
 	struct kiln_walk walk;
 } host;
 
+KILN_INLINE struct kiln_walk *env_walk(uint32_t slot)
+{
+	(void)slot;
+	return &host.walk;
+}
+
 KILN_INLINE const struct kiln_runtime *env_runtime(struct kiln_walk *w, uint32_t id)
 {
 	(void)id;
@@ -84,7 +90,7 @@ static uint32_t host_walk(const struct target_memory *memory, const struct kiln_
 	for (int i = 0; i < 2 * KILN_MAX_USER_FRAMES; i++) {
 		uint32_t n = w->n;
 
-		walk_runtime(w, KILN_RUNTIME_PYTHON);
+		walk_runtime(0, KILN_RUNTIME_PYTHON);
 		if (w->n == n || w->full)
 			break;
 	}

@@ -148,7 +148,7 @@ static void a_toggle_that_is_off_reads_nothing(void **unused)
 	w->runtime_id = KILN_RUNTIME_PYTHON;
 	w->tracers = ~(1U << kiln_runtime_tracer(KILN_RUNTIME_PYTHON));
 	host.reads = 0;
-	walk_runtime(w, KILN_RUNTIME_PYTHON);
+	walk_runtime(0, KILN_RUNTIME_PYTHON);
 	assert_int_equal(w->n, 0);
 	assert_int_equal(host.reads, 0);
 	close_recording(&f);

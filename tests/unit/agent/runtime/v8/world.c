@@ -15,6 +15,7 @@ static struct world *current;
 static struct kiln_cache_entry cached;
 static uint64_t words[KILN_RECORD_WORDS];
 static struct kiln_runtime runtime;
+static struct kiln_walk walk;
 
 struct world *world_new(void)
 {
@@ -108,6 +109,11 @@ void world_put(struct world *w, uint64_t address, const void *src, size_t len)
 static inline int env_read(void *dst, uint32_t len, uint64_t address)
 {
 	return world_memory(current, address, dst, len);
+}
+
+static inline struct kiln_walk *env_walk(uint32_t slot)
+{
+	return &walk;
 }
 
 static inline const struct kiln_mapping *env_mapping(uint32_t index)
@@ -215,26 +221,26 @@ static void name_frames(struct world *w, uint32_t n, char *out, size_t size)
 
 void world_stack(struct world *world, char *out, size_t size)
 {
-	static struct kiln_walk w;
+	struct kiln_walk *w = &walk;
 
 	current = world;
-	memset(&w, 0, sizeof(w));
+	memset(w, 0, sizeof(*w));
 	memcpy(runtime.data, &world->image.kernel, sizeof(world->image.kernel));
-	w.regs = (struct kiln_regs){.pc = world->leaf[ARCH_REG_PC],
-				    .sp = world->leaf[ARCH_REG_SP],
-				    .bp = world->leaf[ARCH_REG_BP],
-				    .bx = world->leaf[ARCH_REG_BX]};
-	memcpy(w.leaf, world->leaf, sizeof(w.leaf));
-	w.exact = w.leaf_valid = 1;
-	w.tag = 1;
-	w.count = world->n_maps;
-	w.tracers = UINT32_MAX;
-	walk_begin(&w, 0, KILN_MAX_USER_FRAMES);
-	words[0] = walk_frame(&w);
-	w.n = 1;
-	walk_on(&w);
-	world->end = w.end;
-	name_frames(world, w.n, out, size);
+	w->regs = (struct kiln_regs){.pc = world->leaf[ARCH_REG_PC],
+				     .sp = world->leaf[ARCH_REG_SP],
+				     .bp = world->leaf[ARCH_REG_BP],
+				     .bx = world->leaf[ARCH_REG_BX]};
+	memcpy(w->leaf, world->leaf, sizeof(w->leaf));
+	w->exact = w->leaf_valid = 1;
+	w->tag = 1;
+	w->count = world->n_maps;
+	w->tracers = UINT32_MAX;
+	walk_begin(w, 0, KILN_MAX_USER_FRAMES);
+	words[0] = walk_frame(w);
+	w->n = 1;
+	walk_on(w);
+	world->end = w->end;
+	name_frames(world, w->n, out, size);
 }
 
 /* ---- files -----------------------------------------------------------------------------------
