@@ -17,6 +17,7 @@
 
 #include <openssl/sha.h>
 
+#include "agent/elf/content.h"
 #include "agent/elf/image_fault.h"
 
 #if defined(__x86_64__)
@@ -368,6 +369,40 @@ int image_from_memory(const void *data, size_t size, const char *path, struct im
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(image);
+	return 0;
+}
+
+int image_copy(const struct image *image, struct image **ret, struct error *err)
+{
+	_cleanup_(image_unrefp) struct image *copy = NULL;
+	size_t done = 0;
+	uint8_t *data;
+	ssize_t n;
+	int r;
+
+	if (image->fd < 0)
+		return image_from_memory(image->data, image->size, image->path, ret, err);
+	if (image->size > IMAGE_COPY_MAX)
+		return error_set(err, -EFBIG, "file of %zu bytes", image->size);
+	copy = image_new(image->path);
+	data = copy ? malloc(image->size + 1) : NULL;
+	if (!data)
+		return error_set(err, -ENOMEM, "out of memory");
+	copy->data = data;
+	copy->size = image->size;
+	while (done < image->size) {
+		n = pread(image->fd, data + done, image->size - done, (off_t)done);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return error_set(err, n < 0 ? -errno : -EIO, "cannot read the file");
+		done += (size_t)n;
+	}
+	data[done] = 0; /* strings end, as in mapped files */
+	r = read_all(copy, err);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(copy);
 	return 0;
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * struct image: one ELF file (or the vDSO) that some process executes: mapped read-only, its
- * section and segment headers checked, its build id read. Immutable once made, reference counted
- * with atomics, so the loop and the worker threads may share it.
+ * section and segment headers checked, its build id read. Immutable once made but for its content,
+ * which is found later; that and the reference count are atomic, so the loop and the worker threads
+ * may share it.
  *
  * All bytes are foreign: every offset is checked against the file's size at opening. A file is
  * mapped MAP_PRIVATE and followed by a page of zeros, so that strings end even when the file
@@ -36,6 +37,11 @@ struct image_section {
 	uint64_t flags;
 };
 
+/* A keyed hash of an image's bytes; content.h. */
+struct image_content {
+	uint8_t hash[16];
+};
+
 struct image {
 	char *path;	     /* as the process sees it, for people; "[vdso]" for the vDSO */
 	const uint8_t *data; /* the whole file */
@@ -55,6 +61,8 @@ struct image {
 	char htlhash[33];      /* hex, semantic conventions: SHA256(first 4096, last 4096, BE64
 				  size)[:16] */
 	bool is_go, is_rust;
+	struct image_content content; /* content.h: image_content() */
+	_Atomic int content_state;
 	_Atomic int refs;
 };
 

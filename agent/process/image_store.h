@@ -14,15 +14,16 @@
 
 struct image_store;
 
-/* One file. `slot` and `user` belong to the unwind store. */
+/* One file. `slot` and `unwind_state` belong to the unwind store. */
 struct stored_image {
 	struct image *image; /* NULL: could not be opened or is no ELF file; `error` tells */
 	uint32_t dev_major, dev_minor;
 	uint64_t inode;
 	char *path;
-	int error;     /* negative errno when image is NULL */
-	uint32_t slot; /* of `tables` in BPF; 0: none yet */
-	void *user;
+	int error;		/* negative errno when image is NULL */
+	uint32_t slot;		/* of `tables` in BPF; 0: none yet */
+	int unwind_state;	/* enum unwind_state while its content is not known */
+	bool is_stale;		/* its file has other bytes now: nothing of it may be shared */
 	_Atomic uint32_t refs;	/* mapsets and jobs that use it; the store's */
 	uint64_t idle_since_ms; /* when refs became 0 */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files are known by their content (htlhash), as unwind tables are: the same build in a hundred
+ * Files are known by their content (content.h), as unwind tables are: the same build in a hundred
  * containers is probed once. What is remembered of them stays; their number is capped.
  *
  * A name space is one process's (tgid, start, exec) frames of one runtime. It outlives mapsets, of
@@ -14,13 +14,14 @@
 
 #include <uthash.h>
 
+#include "agent/elf/content.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
 
 enum { NS_PER_MS = 1000000, SCRATCH_BYTES = 64 << 10, LOGGED_VERSIONS_MAX = 64 };
 
 struct known_key {
-	char content[sizeof(((struct image *)0)->htlhash)];
+	struct image_content content;
 	uint8_t id;
 };
 
@@ -301,11 +302,14 @@ static int try_attach(struct runtimes *rt, struct attachment *a, const struct kn
 
 static struct known *find_known(const struct runtimes *rt, const struct image *image, uint32_t id)
 {
+	const struct image_content *content = image_content(image);
 	struct known_key key;
 	struct known *k;
 
+	if (!content)
+		return NULL;
 	memset(&key, 0, sizeof(key));
-	memcpy(key.content, image->htlhash, sizeof(key.content));
+	key.content = *content;
 	key.id = (uint8_t)id;
 	HASH_FIND(hh, rt->known, &key, sizeof(key), k);
 	return k;
@@ -421,8 +425,10 @@ static void add_holder(struct mapset *m, void *arg)
 
 	for (uint32_t i = 0; i < m->n; i++) {
 		const struct stored_image *stored = m->ranges[i].image;
+		const struct image_content *content =
+		    stored && stored->image ? image_content(stored->image) : NULL;
 
-		if (!stored || !stored->image || !streq(stored->image->htlhash, h->image->htlhash))
+		if (!content || memcmp(content, image_content(h->image), sizeof(*content)) != 0)
 			continue;
 		if (grow_array((void **)&h->ids, &h->cap, h->n + 1, sizeof(*h->ids), 1 << 20) == 0)
 			h->ids[h->n++] = m->id;
@@ -460,7 +466,9 @@ static void note_unsupported(struct runtimes *rt, const struct interpreter_ops *
 void runtimes_probed(struct runtimes *rt, const struct image *image, struct runtime_probe *probe,
 		     uint64_t now_ns)
 {
-	for (size_t i = 0; i < probe->n; i++) {
+	const struct image_content *content = image_content(image);
+
+	for (size_t i = 0; content && i < probe->n; i++) {
 		const struct interpreter_ops *ops = probe->found[i].ops;
 		struct known *k;
 
@@ -470,7 +478,7 @@ void runtimes_probed(struct runtimes *rt, const struct image *image, struct runt
 			metric_add(M_RUNTIME_ATTACH_FULL, 1);
 			continue;
 		}
-		memcpy(k->key.content, image->htlhash, sizeof(k->key.content));
+		k->key.content = *content;
 		k->key.id = (uint8_t)ops->id;
 		k->ops = ops;
 		k->image = TAKE_PTR(probe->found[i].image);
@@ -484,6 +492,16 @@ void runtimes_probed(struct runtimes *rt, const struct image *image, struct runt
 			attach_holders(rt, image, ops->id, now_ns);
 	}
 	runtime_probe_done(probe);
+}
+
+void runtimes_identified(struct runtimes *rt, const struct image *image, uint64_t now_ns)
+{
+	for (uint32_t id = 1; rt->known && id < RUNTIME_MAX; id++) {
+		const struct known *k = find_known(rt, image, id);
+
+		if (k && k->image)
+			attach_holders(rt, image, id, now_ns);
+	}
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */

@@ -42,8 +42,13 @@ DEFINE_CLEANUP(struct runtimes *, runtimes_free)
  */
 void runtimes_asked(struct runtimes *rt, uint32_t tracers);
 /*
- * IMAGE's file was probed: takes what PROBE found, and attaches to the processes that run it. To be
- * called before its marked table is loaded. NOW_NS: CLOCK_MONOTONIC.
+ * The content of IMAGE is known now: attaches what was found in another file of this content to the
+ * processes that run it.
+ */
+void runtimes_identified(struct runtimes *rt, const struct image *image, uint64_t now_ns);
+/*
+ * IMAGE's file, whose content is known, was probed: takes what PROBE found, and attaches to the
+ * processes that run it. To be called before its marked table is loaded. NOW_NS: CLOCK_MONOTONIC.
  */
 void runtimes_probed(struct runtimes *rt, const struct image *image, struct runtime_probe *probe,
 		     uint64_t now_ns);

@@ -128,8 +128,7 @@ static int add_range(struct mapset_store *s, struct mapset *m, int proc_dirfd,
 			return r;
 		if (image->image && image_offset_to_vaddr(image->image, e->offset, &vaddr)) {
 			range->bias = e->start - vaddr;
-			if (unwind_store_add(s->unwind, image) < 0)
-				metric_add(M_UNWIND_SLOTS_FULL, 1);
+			unwind_store_expect(s->unwind, image);
 		} else if (!image->image) {
 			/* Not ELF: code that a runtime wrote to a file and mapped. */
 			range->jit = true;
@@ -158,6 +157,22 @@ static void publish_ranges(struct mapset_store *s, const struct mapset *m)
 		};
 	}
 	kernel_memory_publish();
+}
+
+void mapset_store_renumber(struct mapset_store *s)
+{
+	struct mapset *m, *next;
+
+	HASH_ITER (hh, s->by_id, m, next) {
+		struct kiln_mapping *mappings = s->memory.mappings + m->first;
+
+		for (uint32_t i = 0; i < m->n; i++) {
+			const struct stored_image *image = m->ranges[i].image;
+
+			if (image && image->image && mappings[i].image != image->slot)
+				__atomic_store_n(&mappings[i].image, image->slot, __ATOMIC_RELEASE);
+		}
+	}
 }
 
 /* Memory without a file: nothing but the process itself knows what runs there. */

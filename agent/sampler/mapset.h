@@ -90,6 +90,8 @@ void mapset_store_each(struct mapset_store *s, void (*each)(struct mapset *m, vo
  */
 int mapset_store_read(struct mapset_store *s, int proc_dirfd, uint32_t tgid, uint64_t start_time,
 		      uint64_t exec_id, uint64_t now_ns, struct mapset **ret) _must_check_;
+/* The kernel gets the slots that images have now; they had others when their mapset was made. */
+void mapset_store_renumber(struct mapset_store *s);
 struct mapset *mapset_store_find(struct mapset_store *s, uint32_t id);
 /* The range that holds PC, or NULL. */
 const struct mapset_range *mapset_find(const struct mapset *m, uint64_t pc);

@@ -3,28 +3,37 @@
  * The kernel reads `tables` and the slab while we write. A table is written first and its entry
  * published last, block count at the very end; a table that goes has its entry cleared first, then
  * the frame caches are made void by a new epoch, and its room rests before it is used again
- * (range_alloc.h). Slot 0 of `tables` means "no file"; the slab's first slot holds built-in rules.
+ * (range_alloc.h). Slot 0 of `tables` means "no file", slot 1 one whose content is not known yet;
+ * the slab's first slot holds built-in rules.
  */
 #include "agent/sampler/unwind_store.h"
+
+#include <uthash.h>
 
 #include "agent/sampler/slab.h"
 #include "lib/metrics.h"
 
+enum { FIRST_SLOT = UNWIND_SLOT_UNKNOWN + 1 };
+
 /* One file's table. Files of equal content (an image layer of many containers) share one. */
 struct slot {
 	uint32_t users; /* images; 0: free */
-	char content[sizeof(((struct image *)0)->htlhash)];
+	bool is_shared; /* it is in by_content */
+	struct image_content content;
 	enum unwind_state state;
 	uint32_t at, n; /* in the slab, 64-byte units */
 	uint64_t used_ms;
 	uint64_t code_bytes;
+	UT_hash_handle hh;
 };
 
 struct unwind_store {
 	struct kernel_memory memory;
 	struct range_alloc *room;
 	struct slot slots[KILN_MAX_IMAGES];
+	struct slot *by_content;
 	uint32_t next; /* where the search for a free slot begins */
+	uint32_t taken;
 	uint32_t loaded;
 };
 
@@ -37,7 +46,7 @@ int unwind_store_new(const struct kernel_memory *memory, struct unwind_store **r
 	if (!s)
 		return -ENOMEM;
 	s->memory = *memory;
-	s->next = 1;
+	s->next = FIRST_SLOT;
 	r = range_alloc_new(1, memory->slab_slots - 1, &s->room);
 	if (r < 0)
 		return r;
@@ -55,44 +64,56 @@ struct unwind_store *unwind_store_free(struct unwind_store *s)
 {
 	if (!s)
 		return NULL;
+	HASH_CLEAR(hh, s->by_content);
 	range_alloc_free(s->room);
 	free(s);
 	return NULL;
 }
 
-static uint32_t find_slot(const struct unwind_store *s, const char *content)
+/* Of an image whose content is known; NULL: it is not. */
+static struct slot *slot_of(const struct unwind_store *s, const struct stored_image *image)
 {
-	for (uint32_t i = 1; i < KILN_MAX_IMAGES; i++)
-		if (s->slots[i].users && content[0] && streq(s->slots[i].content, content))
-			return i;
-	for (uint32_t i = 0; i < KILN_MAX_IMAGES - 1; i++) {
-		uint32_t slot = 1 + (s->next - 1 + i) % (KILN_MAX_IMAGES - 1);
+	return image->slot >= FIRST_SLOT ? (struct slot *)&s->slots[image->slot] : NULL;
+}
 
-		if (!s->slots[slot].users)
-			return slot;
-	}
-	return 0;
+static struct slot *free_slot(struct unwind_store *s)
+{
+	if (s->taken == KILN_MAX_IMAGES - FIRST_SLOT)
+		return NULL;
+	while (s->slots[s->next].users)
+		s->next = s->next + 1 < KILN_MAX_IMAGES ? s->next + 1 : FIRST_SLOT;
+	s->taken++;
+	s->slots[s->next] = (struct slot){};
+	return &s->slots[s->next];
+}
+
+void unwind_store_expect(struct unwind_store *s, struct stored_image *image)
+{
+	if (!image->slot)
+		image->slot = UNWIND_SLOT_UNKNOWN;
 }
 
 int unwind_store_add(struct unwind_store *s, struct stored_image *image)
 {
-	const char *content = image->image ? image->image->htlhash : "";
-	struct slot *slot;
-	uint32_t at;
+	const struct image_content *content = image->image ? image_content(image->image) : NULL;
+	struct slot *slot = NULL;
 
-	if (image->slot)
+	if (slot_of(s, image))
 		return 0;
-	at = find_slot(s, content);
-	if (!at)
-		return -ENOSPC;
-	slot = &s->slots[at];
-	if (!slot->users) {
-		*slot = (struct slot){};
-		snprintf(slot->content, sizeof(slot->content), "%s", content);
-		s->next = at % (KILN_MAX_IMAGES - 1) + 1;
+	if (content)
+		HASH_FIND(hh, s->by_content, content, sizeof(*content), slot);
+	if (!slot) {
+		slot = free_slot(s);
+		if (!slot)
+			return -ENOSPC;
+		if (content) {
+			slot->is_shared = true;
+			slot->content = *content;
+			HASH_ADD(hh, s->by_content, content, sizeof(slot->content), slot);
+		}
 	}
 	slot->users++;
-	image->slot = at;
+	image->slot = (uint32_t)(slot - s->slots);
 	return 0;
 }
 
@@ -111,24 +132,27 @@ static void unload(struct unwind_store *s, struct slot *slot, uint64_t now_ms)
 
 void unwind_store_remove(struct unwind_store *s, struct stored_image *image, uint64_t now_ms)
 {
-	struct slot *slot = &s->slots[image->slot];
+	struct slot *slot = slot_of(s, image);
 
-	if (!image->slot)
-		return;
 	image->slot = 0;
-	if (--slot->users)
+	if (!slot || --slot->users)
 		return;
 	unload(s, slot, now_ms);
+	if (slot->is_shared)
+		HASH_DEL(s->by_content, slot);
+	s->taken--;
 	*slot = (struct slot){};
 }
 
 enum unwind_state unwind_store_state(const struct unwind_store *s, const struct stored_image *image,
 				     uint64_t now_ms)
 {
-	const struct slot *slot = &s->slots[image->slot];
+	const struct slot *slot = slot_of(s, image);
 
 	if (!image->slot)
 		return UNWIND_FAILED;
+	if (!slot)
+		return (enum unwind_state)image->unwind_state;
 	if (slot->state == UNWIND_REFUSED && now_ms >= slot->used_ms + UNWIND_PATIENCE_MS)
 		return UNWIND_NONE;
 	return slot->state;
@@ -137,14 +161,20 @@ enum unwind_state unwind_store_state(const struct unwind_store *s, const struct 
 void unwind_store_set_state(struct unwind_store *s, struct stored_image *image,
 			    enum unwind_state state)
 {
-	if (image->slot)
-		s->slots[image->slot].state = state;
+	struct slot *slot = slot_of(s, image);
+
+	if (slot)
+		slot->state = state;
+	else
+		image->unwind_state = (int)state;
 }
 
 void unwind_store_touch(struct unwind_store *s, struct stored_image *image, uint64_t now_ms)
 {
-	if (image->slot)
-		s->slots[image->slot].used_ms = now_ms;
+	struct slot *slot = slot_of(s, image);
+
+	if (slot)
+		slot->used_ms = now_ms;
 }
 
 /* Unloads the table that was not used for the longest time. False when all are in use. */
@@ -152,7 +182,7 @@ static bool evict_oldest(struct unwind_store *s, uint64_t now_ms)
 {
 	struct slot *oldest = NULL;
 
-	for (uint32_t i = 1; i < KILN_MAX_IMAGES; i++) {
+	for (uint32_t i = FIRST_SLOT; i < KILN_MAX_IMAGES; i++) {
 		struct slot *slot = &s->slots[i];
 
 		if (slot->users && slot->state == UNWIND_LOADED &&
@@ -196,7 +226,7 @@ static int get_room(struct unwind_store *s, uint32_t n, uint64_t now_ms, uint32_
 int unwind_store_load(struct unwind_store *s, struct stored_image *image,
 		      const struct unwind_table *table, uint64_t now_ms)
 {
-	struct slot *slot = &s->slots[image->slot];
+	struct slot *slot = slot_of(s, image);
 	uint32_t index_words = table->blocks + 1, row_words = table->n_rows,
 		 rules_at = (uint32_t)ALIGN_UP((size_t)index_words + row_words, 4),
 		 words = rules_at + table->n_rules * 4,
@@ -205,7 +235,7 @@ int unwind_store_load(struct unwind_store *s, struct stored_image *image,
 	uint32_t *to;
 	int r;
 
-	if (!image->slot)
+	if (!slot)
 		return -EINVAL;
 	unload(s, slot, now_ms);
 	if (n > s->memory.slab_slots - 1) {
@@ -248,8 +278,9 @@ bool unwind_store_view(const struct unwind_store *s, const struct stored_image *
 		       struct unwind_table *ret)
 {
 	const struct kiln_table *t = &s->memory.tables[image->slot];
+	const struct slot *slot = slot_of(s, image);
 
-	if (!image->slot || s->slots[image->slot].state != UNWIND_LOADED)
+	if (!slot || slot->state != UNWIND_LOADED)
 		return false;
 	*ret = (struct unwind_table){
 	    .base = t->base,
@@ -265,7 +296,9 @@ bool unwind_store_view(const struct unwind_store *s, const struct stored_image *
 
 uint64_t *unwind_store_code_bytes(struct unwind_store *s, const struct stored_image *image)
 {
-	return image->slot ? &s->slots[image->slot].code_bytes : NULL;
+	struct slot *slot = slot_of(s, image);
+
+	return slot ? &slot->code_bytes : NULL;
 }
 
 uint32_t unwind_store_loaded(const struct unwind_store *s)

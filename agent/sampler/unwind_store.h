@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct unwind_store: which images have their unwind table in the kernel. Each image that a
- * process maps gets a slot number (what BPF calls it); its table is copied into the slab once some
- * sample needs it. When the slab is full, tables that were not used for the longest time go first.
- * Owned by the loop thread.
+ * struct unwind_store: which images have their unwind table in the kernel. Images of equal content
+ * (content.h) share a slot, whose number is what BPF calls them. An image that a process maps has
+ * the slot UNWIND_SLOT_UNKNOWN until some sample needs its table and its content was read; the
+ * table is copied into the slab then. When the slab is full, tables that were not used for the
+ * longest time go first. Owned by the loop thread.
  */
 #pragma once
 
+#include "agent/elf/content.h"
 #include "agent/elf/unwind.h"
 #include "agent/process/image_store.h"
 #include "agent/sampler/kernel_memory.h"
 #include "agent/sampler/range_alloc.h"
 
 enum {
+	UNWIND_SLOT_UNKNOWN = 1,   /* in `tables` it never has a block: the walk asks for a table */
 	UNWIND_KEEP_MS = 10000,	   /* a table that was used so lately is not evicted */
 	UNWIND_PATIENCE_MS = 5000, /* after a refusal nobody asks again for so long */
 	UNWIND_TRIM_MAX = 4, /* shards that one trim gives back; each waits some milliseconds */
@@ -31,7 +34,12 @@ int unwind_store_new(const struct kernel_memory *memory, struct unwind_store **r
 struct unwind_store *unwind_store_free(struct unwind_store *s);
 DEFINE_CLEANUP(struct unwind_store *, unwind_store_free)
 
-/* Gives IMAGE a slot when it has none; -ENOSPC when all are taken. */
+/* IMAGE has code: its slot is UNWIND_SLOT_UNKNOWN unless it has one. */
+void unwind_store_expect(struct unwind_store *s, struct stored_image *image);
+/*
+ * Gives IMAGE the slot of its content, or one of its own when its content is not known: which of
+ * both does not change later. -ENOSPC when all are taken.
+ */
 int unwind_store_add(struct unwind_store *s, struct stored_image *image) _must_check_;
 /* IMAGE leaves: its table and slot are free for others. */
 void unwind_store_remove(struct unwind_store *s, struct stored_image *image, uint64_t now_ms);

@@ -30,7 +30,7 @@ struct job {
 	struct unwind_table *table; /* its room in the slab still rests */
 	uint64_t bytes;
 	int result;
-	bool running;
+	bool running, is_stale;
 	struct job *next;
 };
 
@@ -177,8 +177,8 @@ bool code_reader_want(struct code_reader *r, struct stored_image *image, uint64_
 	struct unwind_table table;
 	struct job *job;
 
-	if (atomic_load(&r->stopped) || !range || !spent || *spent >= CODE_PLACES_BYTES_MAX ||
-	    !unwind_store_view(r->unwind, image, &table))
+	if (atomic_load(&r->stopped) || image->is_stale || !range || !spent ||
+	    *spent >= CODE_PLACES_BYTES_MAX || !unwind_store_view(r->unwind, image, &table))
 		return false;
 	job = job_of(r, image);
 	if (!job)
@@ -195,12 +195,26 @@ bool code_reader_want(struct code_reader *r, struct stored_image *image, uint64_
 static void read_code(uv_work_t *work)
 {
 	struct job *job = container_of(work, struct job, work);
+	_cleanup_(image_unrefp) struct image *copy = NULL;
+	const struct image *image = job->image;
+	int r;
 
 	job->result = -ECANCELED;
 	if (atomic_load(&job->reader->stopped))
 		return;
-	job->result = code_places_read(job->image, job->places, job->n, &job->pieces, &job->bytes);
-	image_forget(job->image);
+	r = image_copy(job->image, &copy, NULL);
+	if (r == 0) {
+		image = copy;
+	} else if (r != -EFBIG) {
+		job->result = r;
+		return;
+	}
+	job->result = code_places_read(image, job->places, job->n, &job->pieces, &job->bytes);
+	/* Others share the table: it may not get code that this file did not have at first. */
+	if (job->result == 0)
+		job->result = image_content_check(job->image, image);
+	job->is_stale = job->result == -ESTALE;
+	image_forget(image);
 }
 
 /* The table of JOB's image with what was read; without any unread code when that was enough. */
@@ -252,6 +266,10 @@ static void read_done(uv_work_t *work, int status)
 	bool is_last = false;
 
 	job->running = false;
+	if (job->is_stale) {
+		job->stored->is_stale = true;
+		metric_add(M_IMAGES_CHANGED, 1);
+	}
 	if (spent) {
 		is_last =
 		    *spent < CODE_PLACES_BYTES_MAX && *spent + job->bytes >= CODE_PLACES_BYTES_MAX;

@@ -107,6 +107,13 @@ static void tables_changed(void *arg)
 	retry_waiting(arg);
 }
 
+static void renumber_mappings(void *arg)
+{
+	struct intake *in = arg;
+
+	mapset_store_renumber(in->mapsets);
+}
+
 static int start_runtimes(struct intake *in)
 {
 	struct runtimes_options options = {
@@ -129,6 +136,7 @@ static int start_readers(struct intake *in, uv_loop_t *loop)
 	    .unwind = in->unwind,
 	    .runtimes = in->runtimes,
 	    .tracers = in->config->receiver.tracers,
+	    .renumber = renumber_mappings,
 	    .changed = tables_changed,
 	    .arg = in,
 	};

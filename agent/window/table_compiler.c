@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
+ * Two jobs in the thread pool for each image. The first reads its content. Where that is known, the
+ * image shares the slot of those that have it, and whatever table they have or wait for; else the
+ * second job compiles the table. Its bytes are hashed once more, and must be those of the content:
+ * a small file is parsed from a copy that is hashed itself, a large one is hashed again afterwards.
+ *
  * The room of a table that goes rests for a while, because walks may be on their way through it
  * (unwind_store.h): then one that is compiled waits in `ready`.
  */
@@ -8,6 +13,7 @@
 #include <stdatomic.h>
 #include <utlist.h>
 
+#include "agent/elf/content.h"
 #include "agent/elf/unwind.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
@@ -22,8 +28,9 @@ struct job {
 	struct unwind_table *table;
 	struct runtime_probe probe;
 	struct error err;
+	struct image_content content;
 	int result;
-	bool big;
+	bool identified, big;
 	struct job *next; /* of ready or big */
 };
 
@@ -59,30 +66,47 @@ struct table_compiler *table_compiler_free(struct table_compiler *c)
 }
 
 /* Thread pool. */
+static void identify(uv_work_t *work)
+{
+	struct job *job = container_of(work, struct job, work);
+
+	job->result = atomic_load(&job->compiler->stopped)
+			  ? -ECANCELED
+			  : image_identify(job->image, &job->content);
+}
+
+/* Thread pool. */
 static void compile(uv_work_t *work)
 {
 	struct job *job = container_of(work, struct job, work);
+	_cleanup_(image_unrefp) struct image *copy = NULL;
+	const struct image *image = job->image;
+	int r;
 
 	if (atomic_load(&job->compiler->stopped)) {
 		job->result = -ECANCELED;
 		return;
 	}
-	/* First the probe: compiling ends with giving the file's pages back. */
-	runtime_probe(runtime_table, job->compiler->options.tracers, job->image, &job->probe);
-	job->result = unwind_compile(job->image, &job->table, &job->err);
+	r = image_copy(job->image, &copy, &job->err);
+	if (r == 0)
+		image = copy;
+	else if (r != -EFBIG)
+		job->result = r;
+	if (r == 0 || r == -EFBIG) {
+		/* First the probe: compiling ends with giving the file's pages back. */
+		runtime_probe(runtime_table, job->compiler->options.tracers, image, &job->probe);
+		job->result = unwind_compile(image, &job->table, &job->err);
+	}
 	if (!job->result)
 		job->result = runtime_mark(&job->probe, &job->table);
+	if (!job->result)
+		job->result = image_content_check(job->image, image);
 }
 
-static void finish_job(struct job *job, int r)
+static void drop_job(struct job *job)
 {
 	struct table_compiler *c = job->compiler;
 
-	if (r != -ECANCELED)
-		metric_add(r < 0 ? M_TABLES_FAILED : M_TABLES_LOADED, 1);
-	if (r < 0)
-		log_debug("unwind", "%s: %s", job->image->path,
-			  job->err.message[0] ? job->err.message : strerror(-r));
 	c->jobs--;
 	image_store_put(c->options.images, job->stored, now_ms());
 	image_unref(job->image);
@@ -91,6 +115,17 @@ static void finish_job(struct job *job, int r)
 	free(job);
 }
 
+static void finish_job(struct job *job, int r)
+{
+	if (r != -ECANCELED)
+		metric_add(r < 0 ? M_TABLES_FAILED : M_TABLES_LOADED, 1);
+	if (r < 0)
+		log_debug("unwind", "%s: %s", job->image->path,
+			  job->err.message[0] ? job->err.message : strerror(-r));
+	drop_job(job);
+}
+
+static void identified(uv_work_t *work, int status);
 static void compiled(uv_work_t *work, int status);
 
 /* Hands JOB to the thread pool, or lets it wait for its turn. */
@@ -98,6 +133,9 @@ static int start_job(struct job *job)
 {
 	struct table_compiler *c = job->compiler;
 
+	if (!job->identified)
+		return uv_queue_work(c->options.loop, &job->work, identify, identified) < 0 ? -EIO
+											    : 0;
 	if (job->big && c->reading) {
 		LL_APPEND(c->big, job);
 		return 0;
@@ -124,6 +162,65 @@ static void start_next_big(struct table_compiler *c)
 	}
 }
 
+/*
+ * The image has a slot now. 0: nobody has asked for its table yet; 1: somebody has, or the image
+ * can have none.
+ */
+static int find_others(struct job *job)
+{
+	const struct table_compiler_options *o = &job->compiler->options;
+
+	if (unwind_store_add(o->unwind, job->stored) < 0) {
+		metric_add(M_UNWIND_SLOTS_FULL, 1);
+		unwind_store_set_state(o->unwind, job->stored, UNWIND_NONE);
+		return 1;
+	}
+	o->renumber(o->arg);
+	runtimes_identified(o->runtimes, job->image, uv_hrtime());
+	return unwind_store_state(o->unwind, job->stored, now_ms()) != UNWIND_NONE;
+}
+
+static void identified(uv_work_t *work, int status)
+{
+	struct job *job = container_of(work, struct job, work);
+	struct table_compiler *c = job->compiler;
+	const struct table_compiler_options *o = &c->options;
+	int r = status < 0 ? -ECANCELED : job->result;
+
+	if (r == -ECANCELED) {
+		finish_job(job, r);
+		return;
+	}
+	/* What cannot be read as a whole has a slot of its own. */
+	metric_add(r < 0 ? M_IMAGES_NOT_IDENTIFIED : M_IMAGES_IDENTIFIED, 1);
+	job->identified = true;
+	if (find_others(job)) {
+		drop_job(job);
+	} else {
+		unwind_store_set_state(o->unwind, job->stored, UNWIND_WANTED);
+		r = start_job(job);
+		if (r == 0)
+			return;
+		unwind_store_set_state(o->unwind, job->stored, UNWIND_FAILED);
+		finish_job(job, r);
+	}
+	o->changed(o->arg);
+}
+
+/* Its file is another now than the one whose slot it has: others may still have that one. */
+static void leave_slot(struct job *job)
+{
+	const struct table_compiler_options *o = &job->compiler->options;
+
+	unwind_store_set_state(o->unwind, job->stored, UNWIND_NONE);
+	unwind_store_remove(o->unwind, job->stored, now_ms());
+	unwind_store_expect(o->unwind, job->stored);
+	unwind_store_set_state(o->unwind, job->stored, UNWIND_FAILED);
+	job->stored->is_stale = true;
+	metric_add(M_IMAGES_CHANGED, 1);
+	o->renumber(o->arg);
+}
+
 static void compiled(uv_work_t *work, int status)
 {
 	struct job *job = container_of(work, struct job, work);
@@ -136,6 +233,8 @@ static void compiled(uv_work_t *work, int status)
 	if (!r) {
 		runtimes_probed(o->runtimes, job->image, &job->probe, uv_hrtime());
 		r = unwind_store_load(o->unwind, job->stored, job->table, now_ms());
+	} else if (r == -ESTALE) {
+		leave_slot(job);
 	} else {
 		unwind_store_set_state(o->unwind, job->stored, UNWIND_FAILED);
 	}
@@ -189,6 +288,7 @@ bool table_compiler_want(struct table_compiler *c, struct stored_image *image)
 	job->stored = image;
 	job->image = image_ref(image->image);
 	job->big = image->image->size >= BIG_IMAGE_BYTES;
+	job->identified = image->slot != UNWIND_SLOT_UNKNOWN;
 	image_store_ref(image); /* given back by image_store_put() */
 	if (start_job(job) < 0) {
 		image_store_put(c->options.images, image, now_ms());

@@ -17,6 +17,8 @@ struct table_compiler_options {
 	struct unwind_store *unwind;
 	struct runtimes *runtimes; /* is told what a file is, before its table is loaded */
 	uint32_t tracers;	   /* the runtimes that files are probed for */
+	/* The slots of images have changed: the kernel's mappings must have them. */
+	void (*renumber)(void *arg);
 	/* A table is there, or will not be: samples that wait may be tried again. */
 	void (*changed)(void *arg);
 	void *arg;

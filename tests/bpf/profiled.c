@@ -72,6 +72,7 @@ int profiled_learn(struct profiled *p, const struct kiln_sample *record, struct 
 int profiled_load(struct profiled *p, struct stored_image *image, struct error *err)
 {
 	_cleanup_(unwind_table_freep) struct unwind_table *table = NULL;
+	struct image_content content;
 	int r;
 
 	if (!image->image)
@@ -79,6 +80,12 @@ int profiled_load(struct profiled *p, struct stored_image *image, struct error *
 	r = unwind_compile(image->image, &table, err);
 	if (r < 0)
 		return r;
+	r = image_identify(image->image, &content);
+	if (r == 0)
+		r = unwind_store_add(p->unwind, image);
+	if (r < 0)
+		return error_set(err, r, "%s: %s", image->path, strerror(-r));
+	mapset_store_renumber(p->mapsets);
 	r = unwind_store_load(p->unwind, image, table, profiled_now_ns() / 1000000);
 	return r < 0 ? error_set(err, r, "%s: %s", image->path, strerror(-r)) : 0;
 }

@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 
+#include "agent/elf/content.h"
+
 struct fake fake;
 
 static char own_path[512];
@@ -280,6 +282,7 @@ void fake_probe(uint64_t now_ns)
 {
 	struct mapset *any = fake_read(now_ns);
 	struct image *image = image_ref(fake_own_range(any)->image->image);
+	struct image_content content;
 	struct runtime_probe found;
 	uint32_t tracers = 0;
 
@@ -289,6 +292,7 @@ void fake_probe(uint64_t now_ns)
 		assert_true(runtimes_status(fake.rt, fake_table[i]->tracer, &status));
 		tracers |= (uint32_t)status.enabled << fake_table[i]->tracer;
 	}
+	assert_int_equal(image_identify(image, &content), 0);
 	runtime_probe(fake_table, tracers, image, &found);
 	runtimes_probed(fake.rt, image, &found, now_ns);
 	image_unref(image);

@@ -152,7 +152,8 @@ static void removed_image_gives_its_slot_back(void **state)
 	static struct stored_image images[KILN_MAX_IMAGES];
 
 	memset(images, 0, sizeof(images));
-	for (uint32_t i = 0; i < KILN_MAX_IMAGES - 1; i++)
+	/* Two are for "no file" and "not known". */
+	for (uint32_t i = 0; i < KILN_MAX_IMAGES - 2; i++)
 		assert_int_equal(unwind_store_add(f->store, &images[i]), 0);
 	assert_int_equal(unwind_store_add(f->store, &images[KILN_MAX_IMAGES - 1]), -ENOSPC);
 	unwind_store_remove(f->store, &images[17], 0);
@@ -161,14 +162,17 @@ static void removed_image_gives_its_slot_back(void **state)
 }
 
 /* The same file in two containers: two inodes, one table. */
-static void equal_files_share_a_table(void **state)
+static void images_of_equal_content_share_a_table(void **state)
 {
+	static const struct image_content same = {{1, 2, 3}}, other = {{1, 2, 4}};
 	struct fake *f = *state;
-	struct image x = {.htlhash = "0123456789abcdef0123456789abcdef"}, y = x,
-		     z = {.htlhash = "00000000000000000000000000000000"};
+	struct image x = {}, y = {}, z = {};
 	struct stored_image a = {.image = &x}, b = {.image = &y}, c = {.image = &z};
 	struct unwind_table t = table_of(100);
 
+	image_content_set(&x, &same);
+	image_content_set(&y, &same);
+	image_content_set(&z, &other);
 	assert_int_equal(unwind_store_add(f->store, &a), 0);
 	assert_int_equal(unwind_store_add(f->store, &b), 0);
 	assert_int_equal(unwind_store_add(f->store, &c), 0);
@@ -180,7 +184,50 @@ static void equal_files_share_a_table(void **state)
 	assert_int_equal(unwind_store_state(f->store, &b, 0), UNWIND_LOADED);
 	unwind_store_remove(f->store, &b, 0);
 	assert_int_equal(unwind_store_loaded(f->store), 0);
-	assert_int_equal(f->tables[1].blocks, 0);
+	/* The content is forgotten with its last image. */
+	assert_int_equal(unwind_store_add(f->store, &a), 0);
+	assert_int_equal(unwind_store_state(f->store, &a, 0), UNWIND_NONE);
+}
+
+/* Build id, head, tail and size are what anybody can write into a file. */
+static void images_without_content_share_nothing(void **state)
+{
+	struct fake *f = *state;
+	struct image x = {.htlhash = "0123456789abcdef0123456789abcdef", .build_id_len = 20}, y = x;
+	struct stored_image a = {.image = &x}, b = {.image = &y};
+
+	assert_int_equal(unwind_store_add(f->store, &a), 0);
+	assert_int_equal(unwind_store_add(f->store, &b), 0);
+	assert_int_not_equal(a.slot, b.slot);
+}
+
+/* Until its content is known, the walk finds an entry without blocks, and asks. */
+static void an_expected_image_has_no_table(void **state)
+{
+	static const struct image_content content = {{7}};
+	struct fake *f = *state;
+	struct image x = {};
+	struct stored_image a = {.image = &x}, b = {};
+	struct unwind_table t = table_of(100), view;
+
+	unwind_store_expect(f->store, &a);
+	unwind_store_expect(f->store, &b);
+	assert_int_equal(a.slot, UNWIND_SLOT_UNKNOWN);
+	assert_int_equal(unwind_store_state(f->store, &a, 0), UNWIND_NONE);
+	unwind_store_set_state(f->store, &a, UNWIND_WANTED);
+	assert_int_equal(unwind_store_state(f->store, &a, 0), UNWIND_WANTED);
+	assert_int_equal(unwind_store_state(f->store, &b, 0), UNWIND_NONE);
+	assert_int_equal(unwind_store_load(f->store, &a, &t, 0), -EINVAL);
+	assert_false(unwind_store_view(f->store, &a, &view));
+	assert_null(unwind_store_code_bytes(f->store, &a));
+	unwind_store_touch(f->store, &a, 0);
+	image_content_set(&x, &content);
+	assert_int_equal(unwind_store_add(f->store, &a), 0);
+	assert_int_equal(unwind_store_state(f->store, &a, 0), UNWIND_NONE);
+	assert_int_equal(unwind_store_load(f->store, &a, &t, 0), 0);
+	assert_int_equal(f->tables[UNWIND_SLOT_UNKNOWN].blocks, 0);
+	unwind_store_remove(f->store, &b, 0);
+	assert_int_equal(b.slot, 0);
 }
 
 static void a_view_reads_what_was_loaded(void **state)
@@ -217,7 +264,9 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(loaded_table_is_in_the_slab_as_given, setup, teardown),
 	    cmocka_unit_test_setup_teardown(full_slab_evicts_the_longest_unused, setup, teardown),
 	    cmocka_unit_test_setup_teardown(tables_in_use_stay, setup, teardown),
-	    cmocka_unit_test_setup_teardown(equal_files_share_a_table, setup, teardown),
+	    cmocka_unit_test_setup_teardown(images_of_equal_content_share_a_table, setup, teardown),
+	    cmocka_unit_test_setup_teardown(images_without_content_share_nothing, setup, teardown),
+	    cmocka_unit_test_setup_teardown(an_expected_image_has_no_table, setup, teardown),
 	    cmocka_unit_test_setup_teardown(table_that_never_fits_fails_for_good, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_view_reads_what_was_loaded, setup, teardown),
 	    cmocka_unit_test_setup_teardown(removed_image_gives_its_slot_back, setup, teardown),

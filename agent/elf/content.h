@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct image_content: which bytes an image has, so that what is made of them (unwind tables,
+ * symbol tables, runtimes' layouts) can be shared by all files that have the same. Another
+ * container's file may have any build id, size, head and tail that its owner likes, so none of
+ * those decides.
+ */
+#pragma once
+
+#include "agent/elf/image.h"
+
+enum {
+	IMAGE_CONTENT_BYTES_MAX = 1 << 30, /* of one file; larger ones are shared with nobody */
+	IMAGE_COPY_MAX = 4 << 20,	   /* bytes of a file that image_copy() takes */
+};
+
+/*
+ * Reads IMAGE's file with pread (a copy: from memory) and hashes all that the agent reads of it:
+ * headers, section names, every loaded segment, every section but .debug_* (other than
+ * .debug_frame), which nothing here reads. Any thread; may hang with the file's filesystem.
+ * -EIO: the file is shorter now; -EFBIG; -ENOMEM; or why it cannot be read.
+ */
+int image_content_read(const struct image *image, struct image_content *ret) _must_check_;
+
+/* What was set; NULL: not known yet. Any thread. */
+const struct image_content *image_content(const struct image *image);
+/* Only the first call has an effect. Any thread. */
+void image_content_set(struct image *image, const struct image_content *content);
+/* Both in one: reads and sets it, unless it is known. */
+int image_identify(struct image *image, struct image_content *ret) _must_check_;
+
+/*
+ * PARSED, which is IMAGE or a copy of it, was parsed: 0 when its bytes are what IMAGE's content
+ * says, or that is not known; -ESTALE when the file has changed, so that nothing may be shared;
+ * else as image_content_read().
+ */
+int image_content_check(const struct image *image, const struct image *parsed) _must_check_;
+
+/*
+ * IMAGE with its bytes in memory, read now: they are parsed as they were hashed, whoever writes to
+ * the file meanwhile. -EFBIG: the file is larger than IMAGE_COPY_MAX.
+ */
+int image_copy(const struct image *image, struct image **ret, struct error *err) _must_check_;

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Which files are the same: all bytes that the agent reads decide, and nothing that is claimed. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "agent/elf/content.h"
+#include "tests/fuzz/elf_image.h"
+
+static const char libc_path[] = "/lib/x86_64-linux-gnu/libc.so.6";
+
+static struct image *open_image(const char *path)
+{
+	struct image *image = NULL;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(image_open(fd, path, &image, NULL), 0);
+	return image;
+}
+
+static struct image *from_memory(const void *data, size_t size)
+{
+	struct image *image = NULL;
+
+	assert_int_equal(image_from_memory(data, size, "crafted", &image, NULL), 0);
+	return image;
+}
+
+static struct image_content content_of(const struct image *image)
+{
+	struct image_content content;
+
+	assert_int_equal(image_content_read(image, &content), 0);
+	return content;
+}
+
+static bool same(const struct image *a, const struct image *b)
+{
+	struct image_content x = content_of(a), y = content_of(b);
+
+	return memcmp(&x, &y, sizeof(x)) == 0;
+}
+
+static void a_file_and_its_copies_are_the_same(void **state)
+{
+	_cleanup_(image_unrefp) struct image *one = open_image(libc_path),
+					     *again = open_image(libc_path), *copy = NULL;
+
+	assert_int_equal(image_copy(one, &copy, NULL), 0);
+	assert_int_equal(copy->fd, -1);
+	assert_true(same(one, again));
+	assert_true(same(one, copy));
+}
+
+/* Changes one byte in the middle of NAME: build id, head, tail and size stay libc's. */
+static void expect_other(const struct image *libc, const char *name)
+{
+	const struct image_section *section = image_section(libc, name);
+	_cleanup_(image_unrefp) struct image *crafted = NULL;
+	_cleanup_free_ uint8_t *bytes = malloc(libc->size);
+
+	assert_non_null(bytes);
+	assert_non_null(section);
+	memcpy(bytes, libc->data, libc->size);
+	bytes[section->offset + section->size / 2] ^= 1;
+	crafted = from_memory(bytes, libc->size);
+	assert_string_equal(crafted->htlhash, libc->htlhash);
+	assert_int_equal(crafted->build_id_len, libc->build_id_len);
+	assert_memory_equal(crafted->build_id, libc->build_id, libc->build_id_len);
+	if (same(crafted, libc))
+		fail_msg("%s may be another's", name);
+}
+
+static void a_crafted_libc_is_another_file(void **state)
+{
+	static const char *const names[] = {".eh_frame", ".eh_frame_hdr", ".text",    ".rodata",
+					    ".dynsym",	 ".dynstr",	  ".rela.plt"};
+	_cleanup_(image_unrefp) struct image *libc = open_image(libc_path);
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		expect_other(libc, names[i]);
+}
+
+static uint8_t *make(const char *debug_name, const char *debug, const char *symbols, size_t *size)
+{
+	static const uint8_t text[256] = {0xc3};
+	const struct elf_image_section sections[] = {
+	    {".text", text, sizeof(text), 0x401000, SHF_ALLOC | SHF_EXECINSTR, 0},
+	    {debug_name, debug, strlen(debug), 0, 0, 0},
+	    {".symtab", symbols, strlen(symbols), 0, 0, SHT_SYMTAB},
+	};
+	uint8_t *file = elf_image_make(sections, ARRAY_SIZE(sections), 0x401010, size);
+
+	assert_non_null(file);
+	return file;
+}
+
+static bool same_made(const char *name, const char *debug, const char *symbols)
+{
+	size_t size;
+	_cleanup_free_ uint8_t *first = make(name, "debug", "table", &size),
+			       *second = make(name, debug, symbols, &size);
+	_cleanup_(image_unrefp) struct image *a = from_memory(first, size),
+					     *b = from_memory(second, size);
+
+	return same(a, b);
+}
+
+static void only_debug_information_may_differ(void **state)
+{
+	assert_true(same_made(".debug_info", "debug", "table"));
+	assert_true(same_made(".debug_info", "DEBUG", "table"));
+	assert_false(same_made(".debug_info", "debug", "TABLE"));
+	assert_false(same_made(".debug_frame", "DEBUG", "table"));
+	assert_false(same_made(".gnu_debugdata", "DEBUG", "table"));
+	assert_false(same_made(".gopclntab", "DEBUG", "table"));
+}
+
+/* Nothing is skipped that a symbol table can name as its strings. */
+static void strings_count_whatever_they_are_called(void **state)
+{
+	bool equal[2];
+
+	for (int linked = 0; linked < 2; linked++) {
+		struct image *images[2];
+
+		for (int i = 0; i < 2; i++) {
+			size_t size;
+			_cleanup_free_ uint8_t *file =
+			    make(".debug_str", i ? "DEBUG" : "debug", "table", &size);
+			Elf64_Shdr *sh = (Elf64_Shdr *)(file + ((Elf64_Ehdr *)file)->e_shoff);
+
+			sh[3].sh_link = linked ? 2 : 0;
+			images[i] = from_memory(file, size);
+		}
+		equal[linked] = same(images[0], images[1]);
+		image_unref(images[0]);
+		image_unref(images[1]);
+	}
+	assert_true(equal[0]);
+	assert_false(equal[1]);
+}
+
+static void program_headers_count(void **state)
+{
+	size_t size;
+	_cleanup_free_ uint8_t *file = make(".x", "", "table", &size);
+	_cleanup_(image_unrefp) struct image *a = from_memory(file, size), *b = NULL;
+
+	((Elf64_Phdr *)(file + sizeof(Elf64_Ehdr)))->p_vaddr += 0x1000;
+	b = from_memory(file, size);
+	assert_false(same(a, b));
+}
+
+static void a_file_that_changed_is_told(void **state)
+{
+	char path[] = "/tmp/kiln-content-XXXXXX";
+	_cleanup_(image_unrefp) struct image *image = NULL, *before = NULL;
+	struct image_content content;
+	_cleanup_close_ int fd = mkstemp(path);
+	size_t size;
+	_cleanup_free_ uint8_t *file = make(".debug_info", "debug", "table", &size);
+	uint64_t at;
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, file, size), size);
+	image = open_image(path);
+	assert_int_equal(unlink(path), 0);
+	/* Not known yet: shared with nobody, so nothing can go wrong. */
+	assert_null(image_content(image));
+	assert_int_equal(image_content_check(image, image), 0);
+	assert_int_equal(image_identify(image, &content), 0);
+	assert_memory_equal(image_content(image), &content, sizeof(content));
+	assert_int_equal(image_copy(image, &before, NULL), 0);
+	assert_int_equal(image_content_check(image, image), 0);
+	at = image_section(image, ".text")->offset;
+	assert_int_equal(pwrite(fd, "\x90", 1, (off_t)at), 1);
+	assert_int_equal(image_content_check(image, image), -ESTALE);
+	/* What was read before stays as it was. */
+	assert_int_equal(image_content_check(image, before), 0);
+	/* What was set first stays. */
+	assert_int_equal(image_identify(image, &content), 0);
+	assert_int_equal(image_content_check(image, before), 0);
+	assert_int_equal(ftruncate(fd, 100), 0);
+	assert_int_equal(image_content_check(image, image), -EIO);
+}
+
+/* A thousand sections of the whole file must not keep a thread busy. */
+static void overlapping_sections_are_bounded(void **state)
+{
+	enum { SECTIONS = 1200, SIZE = 1 << 20 };
+	size_t at = SIZE - SECTIONS * sizeof(Elf64_Shdr), small;
+	_cleanup_free_ uint8_t *file = calloc(1, SIZE), *head = make(".x", "", "t", &small);
+	_cleanup_(image_unrefp) struct image *image = NULL;
+	Elf64_Shdr *sh = (Elf64_Shdr *)(file + at);
+	struct image_content content;
+
+	assert_non_null(file);
+	memcpy(file, head, small);
+	((Elf64_Ehdr *)file)->e_shoff = at;
+	((Elf64_Ehdr *)file)->e_shnum = SECTIONS;
+	((Elf64_Ehdr *)file)->e_shstrndx = 0;
+	for (size_t i = 1; i < SECTIONS; i++)
+		sh[i] = (Elf64_Shdr){.sh_type = SHT_PROGBITS, .sh_size = SIZE};
+	image = from_memory(file, SIZE);
+	assert_int_equal(image->n_sections, SECTIONS);
+	assert_int_equal(image_content_read(image, &content), -EFBIG);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_file_and_its_copies_are_the_same),
+	    cmocka_unit_test(a_crafted_libc_is_another_file),
+	    cmocka_unit_test(only_debug_information_may_differ),
+	    cmocka_unit_test(strings_count_whatever_they_are_called),
+	    cmocka_unit_test(program_headers_count),
+	    cmocka_unit_test(a_file_that_changed_is_told),
+	    cmocka_unit_test(overlapping_sections_are_bounded),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
