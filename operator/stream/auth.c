@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A check waits, runs or is answered. The token is in the check only, wiped with it; what is kept
- * has its SHA-256. Loop thread only.
+ * A check waits in one of two queues, runs or is answered. The token is in the check only, wiped
+ * with it; what is kept has its SHA-256. A check has drawn its review from the budget exactly while
+ * it runs; what was granted is given back. Loop thread only.
  */
 #include "operator/stream/auth.h"
 
 #include <openssl/sha.h>
 #include <time.h>
-#include <uthash.h>
 
 #include "lib/grpc_client.h"
 #include "operator/cache/kept.h"
+#include "operator/stream/grant_cache.h"
+#include "operator/stream/review_budget.h"
 
-struct kept_grant {
-	uint8_t key[SHA256_DIGEST_LENGTH];
-	enum stream_refusal refusal;
-	uint64_t until_ms, token_until_ms;
-	UT_hash_handle hh;
-	char node[];
-};
+/* AGENTS: tokens that claim to be of an agent's pod which the cache knows. Those go first. */
+enum lane { LANE_AGENTS, LANE_OTHERS, LANE_COUNT };
 
 struct stream_check {
 	struct stream_auth *auth;
-	struct stream_check *prev, *next; /* auth->waiting, while it does */
+	struct stream_check *prev, *next; /* of its queue, while it waits */
 	struct kube_call *call;		  /* while it runs */
 	bool running;
+	enum lane lane;
+	uint8_t pod_uid[16]; /* LANE_AGENTS: the pod that the token claims */
+	struct review_account account;
 	uint8_t key[SHA256_DIGEST_LENGTH];
 	uint64_t token_until_ms;
 	void (*done)(void *arg, const struct stream_grant *grant);
@@ -34,8 +34,12 @@ struct stream_check {
 
 struct stream_auth {
 	struct stream_auth_options o;
-	struct kept_grant *kept;
-	struct stream_check *waiting, *waiting_last;
+	struct grant_cache *kept;
+	struct review_budget *budget;
+	struct {
+		struct stream_check *first, *last;
+		size_t waiting, running;
+	} lanes[LANE_COUNT];
 	struct stream_auth_counts counts;
 	struct pod_info info; /* scratch: it is large */
 };
@@ -68,6 +72,7 @@ int stream_refusal_status(enum stream_refusal refusal)
 		return RPC_PERMISSION_DENIED;
 	case STREAM_UNKNOWN_POD:
 	case STREAM_API_SERVER:
+	case STREAM_BUSY:
 	case STREAM_NO_MEMORY:
 		return RPC_UNAVAILABLE;
 	default:
@@ -77,24 +82,15 @@ int stream_refusal_status(enum stream_refusal refusal)
 
 /* ---- what is kept ---------------------------------------------------------------------------- */
 
-static void drop(struct stream_auth *auth, struct kept_grant *k)
-{
-	HASH_DEL(auth->kept, k);
-	free(k);
-	auth->counts.kept--;
-}
-
-static void run_waiting(struct stream_auth *auth);
+static bool run_waiting(struct stream_auth *auth);
 
 void stream_auth_sweep(struct stream_auth *auth)
 {
 	uint64_t now = uv_now(auth->o.loop);
-	struct kept_grant *k, *next;
 
-	HASH_ITER (hh, auth->kept, k, next)
-		if (k->until_ms <= now)
-			drop(auth, k);
-	run_waiting(auth);
+	grant_cache_sweep(auth->kept, now);
+	review_budget_sweep(auth->budget, now);
+	(void)run_waiting(auth);
 }
 
 static bool worth_keeping(enum stream_refusal refusal)
@@ -103,41 +99,18 @@ static bool worth_keeping(enum stream_refusal refusal)
 	       refusal == STREAM_OTHER_ACCOUNT || refusal == STREAM_NO_NODE;
 }
 
-/* Without memory it is asked again next time. */
 static void keep(struct stream_auth *auth, const uint8_t *key, const struct stream_grant *grant)
 {
-	size_t n = strlen(grant->node) + 1;
-	struct kept_grant *k;
-
-	HASH_FIND(hh, auth->kept, key, SHA256_DIGEST_LENGTH, k);
-	if (k)
-		drop(auth, k);
-	if (!worth_keeping(grant->refusal))
-		return;
-	if (auth->counts.kept >= STREAM_AUTH_CACHE)
-		drop(auth, auth->kept); /* the first of the table is the oldest */
-	k = malloc(sizeof(*k) + n);
-	if (!k)
-		return;
-	memcpy(k->key, key, sizeof(k->key));
-	memcpy(k->node, grant->node, n);
-	k->refusal = grant->refusal;
-	k->until_ms = grant->until_ms;
-	k->token_until_ms = grant->token_until_ms;
-	HASH_ADD(hh, auth->kept, key, sizeof(k->key), k);
-	auth->counts.kept++;
+	if (worth_keeping(grant->refusal))
+		grant_cache_put(auth->kept, key, grant);
+	else
+		grant_cache_drop(auth->kept, key);
 }
 
 static bool recall(struct stream_auth *auth, const uint8_t *key, struct stream_grant *ret)
 {
-	struct kept_grant *k;
-
-	HASH_FIND(hh, auth->kept, key, SHA256_DIGEST_LENGTH, k);
-	if (!k || k->until_ms <= uv_now(auth->o.loop))
+	if (!grant_cache_get(auth->kept, key, uv_now(auth->o.loop), ret))
 		return false;
-	*ret = (struct stream_grant){
-	    .refusal = k->refusal, .until_ms = k->until_ms, .token_until_ms = k->token_until_ms};
-	snprintf(ret->node, sizeof(ret->node), "%s", k->node);
 	auth->counts.cached++;
 	return true;
 }
@@ -209,29 +182,35 @@ static void check_free(struct stream_check *c)
 	free(c);
 }
 
-static void enqueue(struct stream_auth *auth, struct stream_check *c)
+static void enqueue(struct stream_auth *auth, struct stream_check *c, bool first)
 {
-	c->prev = auth->waiting_last;
-	if (c->prev)
-		c->prev->next = c;
-	else
-		auth->waiting = c;
-	auth->waiting_last = c;
+	struct stream_check **head = &auth->lanes[c->lane].first,
+			    **tail = &auth->lanes[c->lane].last;
+
+	c->prev = first ? NULL : *tail;
+	c->next = first ? *head : NULL;
+	*(c->prev ? &c->prev->next : head) = c;
+	*(c->next ? &c->next->prev : tail) = c;
+	auth->lanes[c->lane].waiting++;
 	auth->counts.waiting++;
 }
 
 static void dequeue(struct stream_auth *auth, struct stream_check *c)
 {
-	if (c->prev)
-		c->prev->next = c->next;
-	else
-		auth->waiting = c->next;
-	if (c->next)
-		c->next->prev = c->prev;
-	else
-		auth->waiting_last = c->prev;
+	*(c->prev ? &c->prev->next : &auth->lanes[c->lane].first) = c->next;
+	*(c->next ? &c->next->prev : &auth->lanes[c->lane].last) = c->prev;
 	c->prev = c->next = NULL;
+	auth->lanes[c->lane].waiting--;
 	auth->counts.waiting--;
+}
+
+static void set_running(struct stream_check *c, bool running)
+{
+	struct stream_auth *auth = c->auth;
+
+	c->running = running;
+	auth->lanes[c->lane].running += running ? 1 : -1;
+	auth->counts.running += running ? 1 : -1;
 }
 
 static void on_reviewed(void *arg, const struct kube_token_review *review,
@@ -241,10 +220,12 @@ static void on_reviewed(void *arg, const struct kube_token_review *review,
 	struct stream_auth *auth = c->auth;
 	struct stream_grant grant;
 
-	auth->counts.running--;
+	set_running(c, false);
 	judge(c, review, answer, &grant);
+	if (grant.refusal == STREAM_GRANTED)
+		review_budget_give_back(auth->budget, &c->account, uv_now(auth->o.loop));
 	keep(auth, c->key, &grant);
-	run_waiting(auth);
+	(void)run_waiting(auth);
 	c->done(c->arg, &grant);
 	check_free(c);
 }
@@ -255,31 +236,55 @@ static bool run(struct stream_check *c)
 
 	if (auth->o.review(auth->o.arg, c->token, on_reviewed, c, &c->call) < 0)
 		return false;
-	c->running = true;
-	auth->counts.running++;
+	set_running(c, true);
 	auth->counts.reviews++;
 	return true;
 }
 
-/* One that cannot be asked now stays the first, for when another one is back. */
-static void run_waiting(struct stream_auth *auth)
+static bool draw(struct stream_check *c)
+{
+	struct stream_auth *auth = c->auth;
+	const uint8_t *uid = c->lane == LANE_AGENTS ? c->pod_uid : NULL;
+
+	return review_budget_draw(auth->budget, uid, uv_now(auth->o.loop), &c->account);
+}
+
+/*
+ * Runs what waits in LANE, at most MAX at once. A token whose pod's account is empty (it was
+ * refused again and again, or somebody forges that pod's claims) waits among the others from then
+ * on. False: the API server cannot be asked now.
+ */
+static bool run_lane(struct stream_auth *auth, enum lane lane, size_t max)
 {
 	struct stream_check *c;
 
-	while (auth->waiting && auth->counts.running < STREAM_AUTH_RUNNING) {
-		c = auth->waiting;
+	while ((c = auth->lanes[lane].first) && auth->lanes[lane].running < max &&
+	       auth->counts.running < STREAM_AUTH_RUNNING) {
 		dequeue(auth, c);
+		if (!draw(c)) {
+			c->lane = LANE_OTHERS;
+			enqueue(auth, c, lane == LANE_OTHERS);
+			if (lane == LANE_OTHERS)
+				return true;
+			continue;
+		}
 		if (run(c))
 			continue;
-		c->next = auth->waiting;
-		if (c->next)
-			c->next->prev = c;
-		else
-			auth->waiting_last = c;
-		auth->waiting = c;
-		auth->counts.waiting++;
-		return;
+		review_budget_give_back(auth->budget, &c->account, uv_now(auth->o.loop));
+		enqueue(auth, c, true);
+		return false;
 	}
+	return true;
+}
+
+/*
+ * What cannot be asked now stays where it is, for when another answer comes or the next sweep.
+ * False: the API server cannot be asked now.
+ */
+static bool run_waiting(struct stream_auth *auth)
+{
+	return run_lane(auth, LANE_AGENTS, STREAM_AUTH_RUNNING) &&
+	       run_lane(auth, LANE_OTHERS, STREAM_AUTH_OTHERS_RUNNING);
 }
 
 static int refuse(enum stream_refusal refusal, struct stream_grant *ret)
@@ -293,37 +298,71 @@ static int64_t wall_s(const struct stream_auth *auth)
 	return auth->o.now_s ? auth->o.now_s(auth->o.arg) : (int64_t)time(NULL);
 }
 
+/* Does the token claim to be of an agent's pod that the cache knows? Its uid then. */
+static bool claims_agent(struct stream_auth *auth, const struct stream_claims *claims,
+			 uint8_t ret_uid[16])
+{
+	struct slice text = {claims->pod_uid, strlen(claims->pod_uid)};
+	const struct pod *pod;
+
+	if (!claims->for_us || !text.n || !is_agent(auth, claims->account))
+		return false;
+	(void)kept_uid(text, ret_uid);
+	pod = pod_store_find_uid(auth->o.pods, ret_uid);
+	if (!pod)
+		return false;
+	pod_unpack(auth->o.pods, pod, &auth->info);
+	return streq(auth->info.ns, auth->o.ns);
+}
+
+static struct stream_check *check_new(struct stream_auth *auth, const char *token,
+				      const struct stream_claims *claims, int64_t left_s)
+{
+	struct stream_check *c = calloc(1, sizeof(*c) + strlen(token) + 1);
+
+	if (!c)
+		return NULL;
+	c->auth = auth;
+	c->lane = claims_agent(auth, claims, c->pod_uid) ? LANE_AGENTS : LANE_OTHERS;
+	c->token_until_ms = uv_now(auth->o.loop) + (uint64_t)left_s * 1000;
+	memcpy(c->token, token, strlen(token) + 1);
+	return c;
+}
+
 int stream_auth_check(struct stream_auth *auth, const char *authorization, bool fresh,
 		      void (*done)(void *arg, const struct stream_grant *grant), void *arg,
 		      struct stream_grant *ret_grant, struct stream_check **ret_check)
 {
 	const char *token = authorization + strlen("Bearer ");
 	uint8_t key[SHA256_DIGEST_LENGTH];
+	struct stream_claims claims;
 	struct stream_check *c;
-	int64_t expiry, left_s;
+	int64_t left_s;
 
 	if (strncasecmp(authorization, "Bearer ", strlen("Bearer ")) != 0 || !token[0])
 		return refuse(STREAM_NO_TOKEN, ret_grant);
-	if (stream_token_expiry(token, &expiry) < 0)
+	if (stream_token_claims(token, &claims) < 0)
 		return refuse(STREAM_MALFORMED, ret_grant);
-	left_s = expiry - wall_s(auth);
+	left_s = claims.expiry - wall_s(auth);
 	if (left_s <= 0)
 		return refuse(STREAM_EXPIRED, ret_grant);
 	SHA256((const unsigned char *)token, strlen(token), key);
 	if (!fresh && recall(auth, key, ret_grant))
 		return 1;
-	c = calloc(1, sizeof(*c) + strlen(token) + 1);
+	c = check_new(auth, token, &claims, left_s);
 	if (!c)
 		return refuse(STREAM_NO_MEMORY, ret_grant);
-	c->auth = auth;
+	if (c->lane == LANE_OTHERS &&
+	    auth->lanes[LANE_OTHERS].waiting >= STREAM_AUTH_OTHERS_WAITING) {
+		check_free(c);
+		return refuse(STREAM_BUSY, ret_grant);
+	}
 	c->done = done;
 	c->arg = arg;
-	c->token_until_ms = uv_now(auth->o.loop) + (uint64_t)left_s * 1000;
 	memcpy(c->key, key, sizeof(key));
-	memcpy(c->token, token, strlen(token) + 1);
-	enqueue(auth, c);
-	run_waiting(auth);
-	if (!c->running && !auth->counts.running) { /* nothing will come back to try it again */
+	enqueue(auth, c, false);
+	if (!run_waiting(auth) && !c->running && !auth->counts.running) {
+		/* No answer will come back to try it again. */
 		dequeue(auth, c);
 		check_free(c);
 		return refuse(STREAM_API_SERVER, ret_grant);
@@ -338,8 +377,8 @@ void stream_check_cancel(struct stream_check *c)
 
 	if (c->running) {
 		auth->o.cancel(auth->o.arg, c->call);
-		auth->counts.running--;
-		run_waiting(auth);
+		set_running(c, false);
+		(void)run_waiting(auth);
 	} else {
 		dequeue(auth, c);
 	}
@@ -349,6 +388,7 @@ void stream_check_cancel(struct stream_check *c)
 void stream_auth_read(const struct stream_auth *auth, struct stream_auth_counts *ret)
 {
 	*ret = auth->counts;
+	ret->kept = grant_cache_count(auth->kept);
 }
 
 int stream_auth_new(const struct stream_auth_options *options, struct stream_auth **ret)
@@ -358,18 +398,20 @@ int stream_auth_new(const struct stream_auth_options *options, struct stream_aut
 	if (!auth)
 		return -ENOMEM;
 	auth->o = *options;
+	if (review_budget_new(&auth->budget) < 0 || grant_cache_new(&auth->kept) < 0) {
+		stream_auth_free(auth);
+		return -ENOMEM;
+	}
 	*ret = auth;
 	return 0;
 }
 
 struct stream_auth *stream_auth_free(struct stream_auth *auth)
 {
-	struct kept_grant *k, *next;
-
 	if (!auth)
 		return NULL;
-	HASH_ITER (hh, auth->kept, k, next)
-		drop(auth, k);
+	grant_cache_free(auth->kept);
+	review_budget_free(auth->budget);
 	free(auth);
 	return NULL;
 }

@@ -7,7 +7,9 @@
  *
  * Answers are kept under the token's SHA-256: good ones until the token expires, at most
  * STREAM_AUTH_KEEP_MS; refusals STREAM_AUTH_REFUSED_MS, so that nobody makes the operator ask again
- * and again. Reviews under way are limited; checks beyond wait in order. Loop thread only.
+ * and again. Reviews under way are limited; checks beyond wait in order. What worthless tokens may
+ * cost is limited too (review_budget.h): tokens whose own claims name an agent's pod that the cache
+ * knows wait in a queue of their own, before all others. Loop thread only.
  */
 #pragma once
 
@@ -22,7 +24,9 @@ enum {
 	STREAM_AUTH_KEEP_MS = 300000,
 	STREAM_AUTH_REFUSED_MS = 10000,
 	STREAM_AUTH_RUNNING = 64,
-	STREAM_AUTH_CACHE = 32768, /* answers that are kept; the oldest goes first */
+	STREAM_AUTH_OTHERS_RUNNING = 16,  /* of tokens that claim no pod that is known */
+	STREAM_AUTH_OTHERS_WAITING = 512, /* more are refused as BUSY */
+	STREAM_AUTH_CACHE = 32768,	  /* answers that are kept; the oldest goes first */
 	STREAM_NODE_MAX = 253,
 };
 
@@ -36,6 +40,7 @@ enum {
 	X(NO_NODE, "no_node", "the token is not bound to a node or pod")                           \
 	X(UNKNOWN_POD, "unknown_pod", "the token's pod is not known (yet)")                        \
 	X(API_SERVER, "api_server", "the API server cannot be asked now")                          \
+	X(BUSY, "busy", "too many tokens wait to be reviewed, try again later")                    \
 	X(NO_MEMORY, "no_memory", "out of memory")
 
 enum stream_refusal {
@@ -96,5 +101,13 @@ void stream_check_cancel(struct stream_check *check);
 void stream_auth_sweep(struct stream_auth *auth);
 void stream_auth_read(const struct stream_auth *auth, struct stream_auth_counts *ret);
 
-/* The claim "exp" of a JWT, seconds since the epoch. -EBADMSG: no JWT, or without it. */
-int stream_token_expiry(const char *token, int64_t *ret) _must_check_;
+/* What a ServiceAccount token says of itself; nothing of it is proven. */
+struct stream_claims {
+	int64_t expiry;	   /* "exp", seconds since the epoch */
+	bool for_us;	   /* "aud" has STREAM_AUDIENCE */
+	char account[320]; /* "sub": "system:serviceaccount:NAMESPACE:NAME"; "" when absent or
+			      longer */
+	char pod_uid[64];  /* "kubernetes.io".pod.uid; "" when absent or longer */
+};
+/* -EBADMSG: no JWT, or one without "exp". */
+int stream_token_claims(const char *token, struct stream_claims *ret) _must_check_;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When a token expires, read from the token itself. Nothing here says that the token is good; the
- * API server does. It saves asking for what has expired, and what is kept of the answer does not
- * outlive the token.
+ * What a token says of itself (Kubernetes pkg/serviceaccount/claims.go). Nothing here says that the
+ * token is good; the API server does. It saves asking for what has expired, what is kept of the
+ * answer does not outlive the token, and a token that claims to be an agent's is asked about before
+ * others.
  */
 #include <cjson/cJSON.h>
 
@@ -37,29 +38,64 @@ static int decode_base64url(const char *s, size_t n, char *out)
 	return len;
 }
 
-int stream_token_expiry(const char *token, int64_t *ret)
+static void copy_text(const cJSON *item, char *out, size_t size)
+{
+	const char *text = cJSON_GetStringValue(item);
+
+	if (text && strlen(text) < size)
+		memcpy(out, text, strlen(text) + 1);
+}
+
+/* One audience is a text, several are a list of them (RFC 7519 section 4.1.3). */
+static bool has_audience(const cJSON *aud)
+{
+	const char *text = cJSON_GetStringValue(aud);
+	const cJSON *each;
+
+	if (text)
+		return streq(text, STREAM_AUDIENCE);
+	cJSON_ArrayForEach(each, aud) if (streq(cJSON_IsString(each) ? each->valuestring : "",
+						STREAM_AUDIENCE)) return true;
+	return false;
+}
+
+static int read_claims(const cJSON *root, struct stream_claims *ret)
+{
+	const cJSON *exp = cJSON_GetObjectItemCaseSensitive(root, "exp"),
+		    *bound = cJSON_GetObjectItemCaseSensitive(root, "kubernetes.io"),
+		    *pod = cJSON_GetObjectItemCaseSensitive(bound, "pod");
+	struct stream_claims claims = {0};
+
+	if (!cJSON_IsNumber(exp) || exp->valuedouble <= 0 || exp->valuedouble >= 1e15)
+		return -EBADMSG;
+	claims.expiry = (int64_t)exp->valuedouble;
+	claims.for_us = has_audience(cJSON_GetObjectItemCaseSensitive(root, "aud"));
+	copy_text(cJSON_GetObjectItemCaseSensitive(root, "sub"), claims.account,
+		  sizeof(claims.account));
+	copy_text(cJSON_GetObjectItemCaseSensitive(pod, "uid"), claims.pod_uid,
+		  sizeof(claims.pod_uid));
+	*ret = claims;
+	return 0;
+}
+
+int stream_token_claims(const char *token, struct stream_claims *ret)
 {
 	const char *first = strchr(token, '.'), *second = first ? strchr(first + 1, '.') : NULL;
-	char claims[CLAIMS_MAX];
-	const cJSON *exp;
+	char text[CLAIMS_MAX];
 	cJSON *root;
 	size_t n;
-	int len, r = -EBADMSG;
+	int len, r;
 
 	if (!second || first == token || !second[1] || strchr(second + 1, '.'))
 		return -EBADMSG;
 	n = (size_t)(second - first - 1);
-	if (n == 0 || n / 4 * 3 + 3 > sizeof(claims))
+	if (n == 0 || n / 4 * 3 + 3 > sizeof(text))
 		return -EBADMSG;
-	len = decode_base64url(first + 1, n, claims);
+	len = decode_base64url(first + 1, n, text);
 	if (len < 0)
 		return len;
-	root = cJSON_ParseWithLength(claims, (size_t)len);
-	exp = cJSON_GetObjectItemCaseSensitive(root, "exp");
-	if (cJSON_IsNumber(exp) && exp->valuedouble > 0 && exp->valuedouble < 1e15) {
-		*ret = (int64_t)exp->valuedouble;
-		r = 0;
-	}
+	root = cJSON_ParseWithLength(text, (size_t)len);
+	r = read_claims(root, ret);
 	cJSON_Delete(root);
 	return r;
 }

@@ -23,17 +23,25 @@ static size_t base64url(const char *in, char *out)
 	return n;
 }
 
+/* "pod:NAME:UID" has the claims that kubelet's tokens for an agent have; of others only "exp". */
 static void make_token(const char *what, char out[1024])
 {
 	bool expired = has_prefix(what, "expired:");
-	char claims[128], encoded[256];
+	long long expiry = (long long)time(NULL) + (expired ? -10 : 3600);
+	char claims[384], encoded[640];
 
 	if (streq(what, "opaque")) {
 		snprintf(out, 1024, "Bearer 0123456789abcdef");
 		return;
 	}
-	snprintf(claims, sizeof(claims), "{\"exp\":%lld}",
-		 (long long)time(NULL) + (expired ? -10 : 3600));
+	if (has_prefix(what, "pod:"))
+		snprintf(claims, sizeof(claims),
+			 "{\"exp\":%lld,\"aud\":[\"" STREAM_AUDIENCE
+			 "\"],\"sub\":\"system:serviceaccount:kiln:" STREAM_ACCOUNT
+			 "\",\"kubernetes.io\":{\"pod\":{\"uid\":\"%s\"}}}",
+			 expiry, strrchr(what, ':') + 1);
+	else
+		snprintf(claims, sizeof(claims), "{\"exp\":%lld}", expiry);
 	base64url(claims, encoded);
 	snprintf(out, 1024, "Bearer e30.%s.%s", encoded, expired ? "node:n1" : what);
 }

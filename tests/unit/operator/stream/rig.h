@@ -39,6 +39,8 @@ struct rig {
 
 /* LIMITS may be NULL. Cluster policy: everything at 20 Hz. */
 void rig_init(struct rig *rig, const struct node_server_limits *limits);
+/* Answers the reviews that were held, and no longer holds any. */
+void rig_release_reviews(struct rig *rig);
 void rig_done(struct rig *rig);
 /* Runs the loop until IS(ARG); fails the test after 20 s. */
 void rig_until(struct rig *rig, bool (*is)(void *arg), void *arg);

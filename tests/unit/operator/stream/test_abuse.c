@@ -120,6 +120,37 @@ static void test_an_api_server_that_is_away_lets_nobody_new_in(void **state)
 	scene_end(s);
 }
 
+static void test_worthless_tokens_hold_up_no_agent(void **state)
+{
+	enum { JUNK = STREAM_AUTH_OTHERS_RUNNING + 8 };
+	struct agent *junk = calloc(JUNK, sizeof(*junk));
+	struct scene *s = scene_new(NULL);
+	char token[32];
+
+	rig_pod(&s->rig, "kiln", "agent-x", 0xbeef, "n1", 'a');
+	s->rig.hold_reviews = true;
+	for (unsigned int i = 0; i < JUNK; i++) {
+		snprintf(token, sizeof(token), "bad%u", i);
+		junk[i].no_hello = true;
+		agent_connect(&s->rig, &junk[i], token);
+	}
+	rig_until_stat(&s->rig, auth.waiting, JUNK - STREAM_AUTH_OTHERS_RUNNING);
+	assert_int_equal(rig_stats(&s->rig).auth.running, STREAM_AUTH_OTHERS_RUNNING);
+	/* The agent's token is asked about at once, before those that came earlier. */
+	agent_connect(&s->rig, &s->a, "pod:agent-x:0000beef-0000-4000-8000-000000000000");
+	rig_until_stat(&s->rig, auth.running, STREAM_AUTH_OTHERS_RUNNING + 1);
+	rig_release_reviews(&s->rig);
+	agent_until_live(&s->a);
+	/* All are answered in the end. */
+	for (unsigned int i = 0; i < JUNK; i++) {
+		agent_until_closed(&junk[i]);
+		assert_int_equal(junk[i].status, RPC_UNAUTHENTICATED);
+		agent_done(&junk[i]);
+	}
+	free(junk);
+	scene_end(s);
+}
+
 static void test_who_leaves_while_the_token_is_reviewed_leaves_nothing(void **state)
 {
 	struct scene *s = scene_new(NULL);
@@ -449,6 +480,7 @@ int main(void)
 	    cmocka_unit_test(test_a_refused_token_is_not_asked_for_again_at_once),
 	    cmocka_unit_test(test_the_node_is_the_bound_pods_when_the_token_names_none),
 	    cmocka_unit_test(test_an_api_server_that_is_away_lets_nobody_new_in),
+	    cmocka_unit_test(test_worthless_tokens_hold_up_no_agent),
 	    cmocka_unit_test(test_who_leaves_while_the_token_is_reviewed_leaves_nothing),
 	    cmocka_unit_test(test_no_hello_in_time),
 	    cmocka_unit_test(test_a_second_hello),
