@@ -181,26 +181,34 @@ static struct condition tracers_loaded(const struct node_status_input *in, char 
 				  "Every tracer that is asked for is loaded."};
 }
 
+/* NAMESPACE/NAME is a tenant's destination: it is said at the config that declares it, and says
+ * nothing of the node. */
+static bool is_tenants(const Kiln__Node__V1__Exporter *e)
+{
+	return strchr(e->destination, '/') != NULL;
+}
+
 static struct condition exporting(const struct node_status_input *in, char *text, size_t size)
 {
 	const Kiln__Node__V1__Report *r = in->report;
 	char name[EXPORTER_LENGTH + 1], error[REASON_LENGTH + 1];
-	size_t n_bad = 0;
+	size_t n = 0, n_bad = 0;
 
-	if (!r || !r->n_exporters)
-		return (struct condition){NULL, CONDITION_UNKNOWN, "NotKnown",
-					  "The agent has not told of its destinations."};
-	for (size_t i = 0; i < r->n_exporters; i++) {
+	for (size_t i = 0; r && i < r->n_exporters; i++) {
 		const Kiln__Node__V1__Exporter *e = r->exporters[i];
 
-		if (!e->healthy && !n_bad++)
+		n += !is_tenants(e);
+		if (!e->healthy && !is_tenants(e) && !n_bad++)
 			snprintf(text, size, "%s: %s", clean(e->destination, EXPORTER_LENGTH, name),
 				 e->error[0] ? clean(e->error, REASON_LENGTH, error) : "failing");
 	}
+	if (!n)
+		return (struct condition){NULL, CONDITION_UNKNOWN, "NotKnown",
+					  "The agent has not told of its destinations."};
 	if (n_bad)
 		return (struct condition){NULL, CONDITION_FALSE, "ExportFailing", text};
 	return (struct condition){NULL, CONDITION_TRUE, "Exporting",
-				  "Every destination takes what it is sent."};
+				  "Every destination of the cluster takes what it is sent."};
 }
 
 static struct condition metadata_synced(const struct node_status_input *in)

@@ -15,6 +15,8 @@
 #include "operator/kube/json.h"
 #include "operator/reconcile/condition.h"
 
+enum { FAILING_MAX = 16 }; /* an agent has no more: agent/export/route.h */
+
 struct entry {
 	struct stored_node node; /* first */
 	UT_hash_handle hh, hh_key;
@@ -22,13 +24,25 @@ struct entry {
 	uint32_t generation;
 	uint16_t n_policies;
 	uint64_t policies[REPORT_POLICIES_MAX];
+	/* Tenants' destinations that do not take what the agent sends: node_text_hash() of
+	 * "NAMESPACE/NAME". */
+	uint16_t n_failing;
+	uint64_t failing[FAILING_MAX];
 	char name[];
+};
+
+/* On how many nodes a destination fails. */
+struct failing {
+	uint64_t destination;
+	uint32_t nodes;
+	UT_hash_handle hh;
 };
 
 struct node_store {
 	struct entry *by_name, *by_key;
 	struct node_store_options options;
 	struct node_totals totals;
+	struct failing *failing;
 	uint64_t refused;
 };
 
@@ -86,6 +100,19 @@ static void read_policies(const cJSON *list, struct entry *ret)
 	}
 }
 
+static void read_failing(const cJSON *list, struct entry *ret)
+{
+	const cJSON *item;
+
+	ret->n_failing = 0;
+	cJSON_ArrayForEach(item, list)
+	{
+		if (ret->n_failing < FAILING_MAX && strchr(text_of(item, "name"), '/') &&
+		    streq(text_of(item, "state"), "Failing"))
+			ret->failing[ret->n_failing++] = node_text_hash(text_of(item, "name"));
+	}
+}
+
 static void read_object(const cJSON *object, struct entry *ret)
 {
 	const cJSON *status = member(object, "status"), *meta = member(object, "metadata");
@@ -98,6 +125,7 @@ static void read_object(const cJSON *object, struct entry *ret)
 	n->reported = parse_time(text_of(status, "lastReportTime"));
 	read_conditions(member(status, "conditions"), &n->turns);
 	read_policies(member(status, "policies"), ret);
+	read_failing(member(status, "exporters"), ret);
 }
 
 static int parse(const struct kube_item *item, cJSON **ret, const char **ret_name)
@@ -130,11 +158,42 @@ static bool is_applied(const struct stored_node *n)
 	       n->turns.status[NODE_CONFIG_APPLIED] != CONDITION_FALSE;
 }
 
-static void count(struct node_store *s, const struct stored_node *n, uint32_t step)
+static void count_failing(struct node_store *s, uint64_t destination, uint32_t step)
 {
+	struct failing *f = NULL;
+
+	if (s->failing)
+		HASH_FIND(hh, s->failing, &destination, sizeof(destination), f);
+	if (!f && step == 1) {
+		f = calloc(1, sizeof(*f));
+		if (!f)
+			return;
+		f->destination = destination;
+		HASH_ADD(hh, s->failing, destination, sizeof(f->destination), f);
+		if (!f->hh.tbl) {
+			free(f);
+			return;
+		}
+	}
+	if (!f)
+		return;
+	f->nodes += step;
+	if (f->nodes)
+		return;
+	HASH_DEL(s->failing, f);
+	free(f);
+}
+
+/* STEP is 1, or -1 as an unsigned number. */
+static void count(struct node_store *s, const struct entry *e, uint32_t step)
+{
+	const struct stored_node *n = &e->node;
+
 	s->totals.nodes += n->has_status ? step : 0;
 	s->totals.applied += is_applied(n) ? step : 0;
 	s->totals.degraded += is_degraded(n) ? step : 0;
+	for (size_t i = 0; i < e->n_failing; i++)
+		count_failing(s, e->failing[i], step);
 }
 
 static bool same_word(const struct entry *a, const struct entry *b)
@@ -142,7 +201,9 @@ static bool same_word(const struct entry *a, const struct entry *b)
 	return a->node.has_status == b->node.has_status &&
 	       is_applied(&a->node) == is_applied(&b->node) &&
 	       is_degraded(&a->node) == is_degraded(&b->node) && a->n_policies == b->n_policies &&
-	       same_bytes(a->policies, b->policies, a->n_policies * sizeof(a->policies[0]));
+	       same_bytes(a->policies, b->policies, a->n_policies * sizeof(a->policies[0])) &&
+	       a->n_failing == b->n_failing &&
+	       same_bytes(a->failing, b->failing, a->n_failing * sizeof(a->failing[0]));
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -188,7 +249,7 @@ static int add(struct node_store *s, const char *name, struct entry **ret)
 
 static void drop(struct node_store *s, struct entry *e)
 {
-	count(s, &e->node, (uint32_t)-1);
+	count(s, e, (uint32_t)-1);
 	HASH_DELETE(hh, s->by_name, e);
 	if (find_key(s, e->key) == e)
 		HASH_DELETE(hh_key, s->by_key, e);
@@ -218,10 +279,10 @@ int node_store_put(void *store, const struct kube_item *item, uint32_t generatio
 			return r;
 	}
 	before = *e;
-	count(s, &e->node, (uint32_t)-1);
+	count(s, e, (uint32_t)-1);
 	e->generation = generation;
 	read_object(object, e);
-	count(s, &e->node, 1);
+	count(s, e, 1);
 	if (s->options.changed)
 		s->options.changed(s->options.arg, e->name);
 	if (!same_word(&before, e) && s->options.turned)
@@ -315,6 +376,20 @@ void node_store_totals(void *store, struct node_totals *ret)
 	const struct node_store *s = store;
 
 	*ret = s->totals;
+}
+
+uint32_t node_store_failing(void *store, const char *ns, const char *name)
+{
+	const struct node_store *s = store;
+	struct failing *f = NULL;
+	char text[320];
+	uint64_t hash;
+
+	snprintf(text, sizeof(text), "%s/%s", ns, name);
+	hash = node_text_hash(text);
+	if (s->failing)
+		HASH_FIND(hh, s->failing, &hash, sizeof(hash), f);
+	return f ? f->nodes : 0;
 }
 
 int node_store_new(const struct node_store_options *options, struct node_store **ret)

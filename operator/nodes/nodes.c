@@ -186,7 +186,8 @@ int nodes_new(const struct nodes_options *options, struct nodes **ret, struct er
 	}
 	n->o = *options;
 	n->identity = node_text_hash(options->identity);
-	n->reports = (struct node_reports){node_store_state, node_store_totals, n->store};
+	n->reports = (struct node_reports){node_store_state, node_store_totals, node_store_failing,
+					   n->store};
 	r = informer_new(options->loop, options->client, &watch, &ops, n->store, &n->informer, err);
 	if (r < 0) {
 		nodes_free(n);

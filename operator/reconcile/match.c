@@ -3,8 +3,9 @@
  * Counts live in two hash tables: config -> pods, and (config, node) -> pods; a node counts for a
  * config while its entry is above zero, and is in the config's list. All pods of a config on one
  * node have the same policy: only annotations tell pods apart, and those that they disable do not
- * count. Configs are told apart by the hash of "namespace/name", the
- * whole cluster by 0; a collision of 64-bit hashes would only make a count in a status wrong.
+ * count. Pods that a Disabled config holds off count for it alone, apart from the others. Configs
+ * are told apart by the hash of "namespace/name", the whole cluster by 0; a collision of 64-bit
+ * hashes would only make a count in a status wrong.
  *
  * A pod that changes is taken out as it was and put in as it is. That is right only while policies
  * are those that it was counted with: `revision` says which, and any other starts from zero.
@@ -21,6 +22,7 @@ struct count {
 		uint64_t config, node; /* node 0: of the config as a whole */
 	} key;
 	uint32_t pods, nodes; /* nodes: only of the config as a whole */
+	uint32_t held_off;    /* pods that a Disabled config keeps from being profiled; as nodes */
 	uint64_t policy;      /* of a part */
 	struct count *parts;  /* of the whole: its nodes */
 	struct count *prev, *next;
@@ -148,6 +150,7 @@ int match_resolve(struct policy_set *policies, struct meta_store *namespaces,
 
 struct place {
 	uint64_t config, node, policy;
+	bool held_off;
 };
 
 /* What a pod counts for; false: nothing. */
@@ -160,8 +163,10 @@ static bool place_of(struct match_counts *m, const struct pod *pod, struct place
 		return false;
 	pod_unpack_subject(m->pods, pod, &m->info);
 	if (m->info.terminated ||
-	    match_resolve(m->policies, m->namespaces, m->nodes, &m->info, &policy, &config) < 0 ||
-	    !policy->enabled)
+	    match_resolve(m->policies, m->namespaces, m->nodes, &m->info, &policy, &config) < 0)
+		return false;
+	ret->held_off = !policy->enabled;
+	if (ret->held_off && (!config || config->profile.mode != MODE_DISABLED))
 		return false;
 	ret->node = match_node_key(m->info.node);
 	ret->config = config ? config_hash(config->id.ns, config->id.name) : ALL_PODS;
@@ -171,6 +176,16 @@ static bool place_of(struct match_counts *m, const struct pod *pod, struct place
 
 static void count_pod(struct match_counts *m, const struct place *place, int step)
 {
+	struct count *whole;
+
+	if (place->held_off) {
+		whole = find(m, place->config, 0, step > 0);
+		if (whole)
+			whole->held_off += (uint32_t)step;
+		else
+			m->valid = false;
+		return;
+	}
 	count_one(m, ALL_PODS, place->node, place->policy, step);
 	if (place->config != ALL_PODS)
 		count_one(m, place->config, place->node, place->policy, step);
@@ -187,7 +202,8 @@ bool match_counts_pod(struct match_counts *m, const struct pod *pod, const struc
 	}
 	was = place_of(m, old, &before);
 	is = place_of(m, pod, &now);
-	if (was == is && before.config == now.config && before.node == now.node)
+	if (was == is && before.config == now.config && before.node == now.node &&
+	    before.held_off == now.held_off)
 		return false;
 	if (was)
 		count_pod(m, &before, -1);
@@ -227,7 +243,7 @@ struct match_result match_counts_read(struct match_counts *m, const char *ns, co
 	c = find(m, config_hash(ns, name), 0, false);
 	if (!c)
 		return (struct match_result){0};
-	result = (struct match_result){.pods = c->pods, .nodes = c->nodes};
+	result = (struct match_result){.pods = c->pods, .nodes = c->nodes, .held_off = c->held_off};
 	if (!reports || !name[0]) /* the pods of all configs have several policies */
 		return result;
 	DL_FOREACH (c->parts, part) {

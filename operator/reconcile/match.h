@@ -14,6 +14,8 @@ struct match_counts;
 struct match_result {
 	uint32_t pods;	/* enabled ones, not terminated */
 	uint32_t nodes; /* distinct */
+	/* Pods that are not profiled because the config is Disabled. */
+	uint32_t held_off;
 	/* Of those nodes, by what their agents said; all 0 without node_reports. */
 	uint32_t programmed, degraded;
 };
@@ -29,6 +31,8 @@ struct node_reports {
 	/* Bits: does the agent of NODE apply POLICY, is it degraded? */
 	unsigned int (*state)(void *arg, uint64_t node, uint64_t policy);
 	void (*totals)(void *arg, struct node_totals *ret);
+	/* On how many nodes the destination NAME of the tenant NS takes nothing. */
+	uint32_t (*failing)(void *arg, const char *ns, const char *name);
 	void *arg;
 };
 uint64_t match_node_key(const char *node);

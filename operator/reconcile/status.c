@@ -6,7 +6,8 @@
  * Conditions: Accepted, is the config itself right; Programmed, do the nodes run what it says;
  * Overridden, did guard-rails or another config change what it asks for; Ready, all of it together;
  * DestinationsResolved, since one of them was not: are the Secrets there that destinations name?
- * Effective, since one was not: has every field that is set an effect?
+ * Effective, since one was not: has every field that is set an effect? Exporting, since one was
+ * not: do the tenant's own destinations take what they are sent? That says nothing of the nodes.
  * What agents said over the node stream counts where there is any: a node is programmed when its
  * agent runs the configuration that is rendered for it (the cluster's), or applies the policy of
  * the config's pods there (a namespace's). Without reports the DaemonSets tell of the cluster's,
@@ -95,6 +96,11 @@ static struct condition namespace_programmed(const struct status_input *in, char
 {
 	struct nodes_count n = count_nodes(in);
 
+	if (in->matches.held_off) {
+		snprintf(text, size, "%u pod%s profiled because of this config.",
+			 in->matches.held_off, in->matches.held_off == 1 ? " is not" : "s are not");
+		return (struct condition){"Programmed", CONDITION_TRUE, "HeldOff", text};
+	}
 	if (!in->matches.pods)
 		return (struct condition){"Programmed", CONDITION_TRUE, "NoPods",
 					  "No running pod takes its policy from here."};
@@ -130,6 +136,9 @@ static struct condition ready(const struct status_input *in, const struct condit
 	if (in->unresolved)
 		return (struct condition){"Ready", CONDITION_FALSE, in->unresolved->reason,
 					  in->unresolved->text};
+	if (in->failing)
+		return (struct condition){"Ready", CONDITION_FALSE, in->failing->reason,
+					  in->failing->text};
 	snprintf(text, size, "%u of %u nodes %s degraded, see kubectl get profilingnodes.",
 		 n.degraded, n.desired, n.degraded == 1 ? "is" : "are");
 	if (in->agents.nodes && n.degraded)
@@ -178,12 +187,27 @@ static bool effective(const struct status_input *in, const cJSON *live, struct c
 	return true;
 }
 
+/* The same of destinations that do not take what they are sent. */
+static bool exporting(const struct status_input *in, const cJSON *live, struct condition *ret)
+{
+	if (in->failing)
+		*ret = (struct condition){"Exporting", CONDITION_FALSE, in->failing->reason,
+					  in->failing->text};
+	else if (condition_find(live, "Exporting"))
+		*ret =
+		    (struct condition){"Exporting", CONDITION_TRUE, "Exporting",
+				       "Every destination of this config takes what it is sent."};
+	else
+		return false;
+	return true;
+}
+
 static int add_conditions(cJSON *status, const struct status_input *in)
 {
 	const cJSON *live = cJSON_GetObjectItemCaseSensitive(in->live, "conditions");
 	cJSON *out = cJSON_AddArrayToObject(status, "conditions");
 	char programmed_text[128], overridden_text[128], ready_text[128];
-	struct condition conditions[6];
+	struct condition conditions[7];
 	size_t n = 0;
 	int r = out ? 0 : -ENOMEM;
 
@@ -195,6 +219,7 @@ static int add_conditions(cJSON *status, const struct status_input *in)
 		conditions[n++] = overridden(in->verdict, overridden_text, sizeof(overridden_text));
 	n += effective(in, live, &conditions[n]);
 	n += destinations_resolved(in, live, &conditions[n]);
+	n += exporting(in, live, &conditions[n]);
 	conditions[n] = ready(in, &conditions[0], &conditions[1], ready_text, sizeof(ready_text));
 	n++;
 	for (size_t i = 0; i < n && !r; i++)
@@ -244,7 +269,8 @@ int status_build(const struct status_input *in, cJSON **ret)
 	int r = 0;
 
 	if (!cJSON_AddNumberToObject(status, "observedGeneration", (double)in->generation) ||
-	    !cJSON_AddNumberToObject(status, "matchedPods", in->matches.pods))
+	    !cJSON_AddNumberToObject(status, "matchedPods",
+				     in->matches.pods + in->matches.held_off))
 		r = -ENOMEM;
 	if (!r && in->is_cluster && in->objects->config_hash[0] &&
 	    !cJSON_AddStringToObject(status, "configHash", in->objects->config_hash))
@@ -379,6 +405,32 @@ static const struct status_cause *find_unresolved(struct status_writer *w, const
 	return NULL;
 }
 
+/* The first of LIVE's destinations that takes nothing on some node; NULL: none is known. What it
+ * answers is not for the tenant: it may be anything that the nodes can reach. */
+static const struct status_cause *find_failing(const struct node_reports *reports, const char *ns,
+					       const cJSON *live, struct status_cause *room)
+{
+	const cJSON *spec = cJSON_GetObjectItemCaseSensitive(live, "spec"), *i;
+
+	if (!reports || !ns[0])
+		return NULL;
+	cJSON_ArrayForEach(i, cJSON_GetObjectItemCaseSensitive(spec, "destinations"))
+	{
+		const char *name =
+		    cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(i, "name"));
+		uint32_t nodes = name ? reports->failing(reports->arg, ns, name) : 0;
+
+		if (!nodes)
+			continue;
+		room->reason = "ExportFailing";
+		snprintf(room->text, sizeof(room->text),
+			 "Destination %.63s does not take what %u node%s it.", name, nodes,
+			 nodes == 1 ? " sends" : "s send");
+		return room;
+	}
+	return NULL;
+}
+
 /* 1: not now, a pass over the objects is due that will ask again. */
 static int build(struct status_writer *w, const char *ns, const char *name, const cJSON *live,
 		 cJSON **ret)
@@ -386,7 +438,7 @@ static int build(struct status_writer *w, const char *ns, const char *name, cons
 	const cJSON *meta = cJSON_GetObjectItemCaseSensitive(live, "metadata");
 	const cJSON *generation = cJSON_GetObjectItemCaseSensitive(meta, "generation");
 	const struct node_reports *reports = w->options.reports;
-	struct status_cause unresolved;
+	struct status_cause unresolved, failing;
 	struct objects_state objects;
 	struct status_input in = {
 	    .verdict = &w->verdict,
@@ -408,6 +460,7 @@ static int build(struct status_writer *w, const char *ns, const char *name, cons
 	if (reports)
 		reports->totals(reports->arg, &in.agents);
 	in.unresolved = find_unresolved(w, ns, live, &unresolved);
+	in.failing = find_failing(reports, ns, live, &failing);
 	return status_build(&in, ret);
 }
 

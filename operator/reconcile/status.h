@@ -52,6 +52,7 @@ struct status_input {
 	struct match_result matches;
 	struct node_totals agents;	       /* nodes 0: nobody has reported */
 	const struct status_cause *unresolved; /* of the config's destinations; NULL: none is */
+	const struct status_cause *failing;    /* one of a tenant's that takes nothing */
 	bool is_cluster;
 	int64_t generation, now;
 	const cJSON *live; /* the status that the object has */

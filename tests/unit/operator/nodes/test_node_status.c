@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a ProfilingNode says of a report, and what foreign words become in it. */
 #include "operator/nodes/node_status.h"
+#include "operator/nodes/node_store.h"
 
 #include "operator/reconcile/condition.h"
 #include "tests/support/test.h"
@@ -114,7 +115,10 @@ static void test_each_condition_has_its_cause(void **state)
 {
 	struct node_status_input in = good();
 
-	parts.exporter[1].healthy = false;
+	parts.exporter[1].healthy = false; /* a tenant's: that is no fault of the node */
+	expect_conditions(&in, WELL);
+	in = good();
+	parts.exporter[0].healthy = false;
 	expect_conditions(&in, "Ready False ExportFailing|ConfigApplied True Applied|TracersLoaded "
 			       "True Loaded|Exporting False ExportFailing|MetadataSynced True "
 			       "Synced");
@@ -141,6 +145,48 @@ static void test_each_condition_has_its_cause(void **state)
 	parts.report.config_hash = (char *)"";
 	expect_conditions(&in, "Ready True Ready|ConfigApplied Unknown NotKnown|TracersLoaded True "
 			       "Loaded|Exporting True Exporting|MetadataSynced True Synced");
+}
+
+static void put_node(struct node_store *store, const char *name, const char *exporters)
+{
+	_cleanup_free_ char *text = NULL;
+	struct kube_item item = {.encoding = KUBE_JSON};
+
+	assert_true(asprintf(&text,
+			     "{\"metadata\":{\"name\":\"%s\"},\"status\":{\"exporters\":[%s]}}",
+			     name, exporters) > 0);
+	item.bytes = (const uint8_t *)text;
+	item.len = strlen(text);
+	assert_int_equal(node_store_put(store, &item, 1), 0);
+}
+
+static void count_turn(void *arg)
+{
+	(*(unsigned int *)arg)++;
+}
+
+static void test_failing_destinations_of_tenants_are_counted(void **state)
+{
+#define FAILING(name) "{\"name\":\"" name "\",\"state\":\"Failing\"}"
+#define HEALTHY(name) "{\"name\":\"" name "\",\"state\":\"Healthy\"}"
+	unsigned int turns = 0;
+	const struct node_store_options options = {
+	    .max_nodes = 9, .turned = count_turn, .arg = &turns};
+	struct node_store *store;
+
+	assert_int_equal(node_store_new(&options, &store), 0);
+	put_node(store, "a", FAILING("shop/x") "," HEALTHY("shop/y") "," FAILING("main"));
+	put_node(store, "b", FAILING("shop/x"));
+	assert_int_equal(turns, 2);
+	assert_int_equal(node_store_failing(store, "shop", "x"), 2);
+	assert_int_equal(node_store_failing(store, "shop", "y"), 0);
+	assert_int_equal(node_store_failing(store, "other", "x"), 0);
+	put_node(store, "b", HEALTHY("shop/x"));
+	assert_int_equal(turns, 3);
+	assert_int_equal(node_store_failing(store, "shop", "x"), 1);
+	node_store_replaced(store, 2);
+	assert_int_equal(node_store_failing(store, "shop", "x"), 0);
+	node_store_free(store);
 }
 
 static void test_a_condition_keeps_its_time_until_it_turns(void **state)
@@ -258,6 +304,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_a_status_is_all_that_was_reported),
 	    cmocka_unit_test(test_each_condition_has_its_cause),
+	    cmocka_unit_test(test_failing_destinations_of_tenants_are_counted),
 	    cmocka_unit_test(test_a_condition_keeps_its_time_until_it_turns),
 	    cmocka_unit_test(test_foreign_words_are_cut_and_cleaned),
 	    cmocka_unit_test(test_a_report_is_told_from_its_counters),

@@ -28,6 +28,7 @@ static const char *const modes[] = {NULL, "enabled", "disabled", "odd"};
 static const char *const values[] = {"x", "y", "z"};
 
 struct model {
+	unsigned int held_off; /* that were compared */
 	struct {
 		bool there, ended;
 		unsigned int node, app, mode, uid;
@@ -192,6 +193,9 @@ static struct match_result count(struct model *m, const char *ns, const char *na
 			if (!m->pods[i][j].there || m->pods[i][j].ended)
 				continue;
 			assert_int_equal(policy_resolve(m->set, &subject, &policy, &by), 0);
+			if (!policy->enabled && ns && by && streq(by->id.ns, ns) &&
+			    streq(by->id.name, name) && by->profile.mode == MODE_DISABLED)
+				result.held_off++;
 			if (!policy->enabled ||
 			    (ns && (!by || !streq(by->id.ns, ns) || !streq(by->id.name, name))))
 				continue;
@@ -220,6 +224,8 @@ static void compare(struct model *m, const char *ns, const char *name)
 
 	assert_int_equal(is.pods, want.pods);
 	assert_int_equal(is.nodes, want.nodes);
+	assert_int_equal(is.held_off, want.held_off);
+	m->held_off += is.held_off;
 	assert_int_equal(is.programmed, want.programmed);
 	assert_int_equal(is.degraded, want.degraded);
 }
@@ -239,7 +245,7 @@ static void compare_all(struct model *m)
 static void test_counts_are_those_of_counting_anew(void **state)
 {
 	static struct model m;
-	unsigned int quiet = 0, pods = 0;
+	unsigned int quiet = 0, pods = 0, held_off = 0;
 
 	for (unsigned int world = 0; world < WORLDS; world++) {
 		dice = world;
@@ -268,10 +274,11 @@ static void test_counts_are_those_of_counting_anew(void **state)
 				compare_all(&m);
 		}
 		pods += match_counts_read(m.counts, "", "", NULL).pods;
+		held_off += m.held_off;
 		model_done(&m);
 	}
 	/* The worlds were neither empty nor all noise. */
-	assert_true(pods > WORLDS * 5 && quiet > WORLDS * 5);
+	assert_true(pods > WORLDS * 5 && quiet > WORLDS * 5 && held_off > WORLDS);
 }
 
 static void test_nothing_there_is_nothing(void **state)

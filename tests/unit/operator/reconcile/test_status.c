@@ -268,6 +268,43 @@ static void test_a_field_without_effect(void **state)
 	cJSON_Delete(after);
 }
 
+static void test_a_tenants_destination_that_takes_nothing(void **state)
+{
+	static const struct status_cause failing = {"ExportFailing", "Destination x: 2 nodes"};
+	static const struct objects_state objects = {.applied = true};
+	struct policy_verdict verdict = GOOD;
+	struct status_input in = {
+	    .verdict = &verdict, .objects = &objects, .generation = 7, .failing = &failing};
+	cJSON *before, *after;
+
+	assert_int_equal(status_build(&in, &before), 0);
+	assert_non_null(
+	    strstr(describe(before), "\nExporting False ExportFailing: Destination x: "));
+	assert_non_null(strstr(describe(before), "\nReady False ExportFailing: Destination x: "));
+	in.failing = NULL;
+	in.live = before;
+	assert_int_equal(status_build(&in, &after), 0);
+	assert_non_null(strstr(describe(after), "\nExporting True Exporting: "));
+	assert_non_null(strstr(describe(after), "\nReady True Ready: "));
+	cJSON_Delete(before);
+	cJSON_Delete(after);
+}
+
+static void test_a_config_tells_how_many_pods_it_holds_off(void **state)
+{
+	static const struct objects_state objects = {.applied = true};
+	struct policy_verdict verdict = GOOD;
+	struct status_input in = {
+	    .verdict = &verdict, .objects = &objects, .generation = 7, .matches = {.held_off = 3}};
+	cJSON *status;
+
+	assert_int_equal(status_build(&in, &status), 0);
+	assert_non_null(strstr(describe(status), "gen=7 pods=3 "));
+	assert_non_null(strstr(describe(status), "\nProgrammed True HeldOff: 3 pods are not "
+						 "profiled because of this config.\n"));
+	cJSON_Delete(status);
+}
+
 static void test_what_status_says(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -354,6 +391,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_a_field_without_effect),
+	    cmocka_unit_test(test_a_tenants_destination_that_takes_nothing),
+	    cmocka_unit_test(test_a_config_tells_how_many_pods_it_holds_off),
 	    cmocka_unit_test(test_what_status_says),
 	    cmocka_unit_test(test_a_destination_that_is_left_out),
 	    cmocka_unit_test(test_what_is_said_already_is_the_same),

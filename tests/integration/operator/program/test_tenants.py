@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the owner of one namespace does to himself stays with him."""
+
+import pytest
+from conftest import wait_until
+
+CONFIGS = "/apis/profiling.kiln.dev/v1alpha1/namespaces/{}/profilingconfigs"
+
+
+def config(name, spec, annotations=None):
+    return {"apiVersion": "profiling.kiln.dev/v1alpha1", "kind": "ProfilingConfig",
+            "metadata": {"name": name, "annotations": annotations or {}}, "spec": spec}
+
+
+@pytest.fixture
+def evil(cluster):
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "evil"}})
+    yield "evil"
+    cluster.kubectl("delete", "pcfg", "--all", "-n", "evil")
+
+
+def is_accepted(cluster, name, namespace, wanted=("True", "Accepted")):
+    return (cluster.condition("pcfg", name, "Accepted", namespace) or [])[:2] == wanted
+
+
+def others_are_served(cluster, namespace):
+    cluster.kubectl("create", "namespace", namespace)
+    cluster.request(CONFIGS.format(namespace), "POST", config("off", {"profile": {"mode": "Disabled"}}))
+    wait_until("another tenant's config", lambda: is_accepted(cluster, "off", namespace), 10)
+
+
+def test_annotations_of_one_namespace_take_no_room(cluster, operator, evil):
+    for i in range(140):
+        cluster.request(CONFIGS.format(evil), "POST", config(
+            f"c{i}", {"podSelector": {"matchLabels": {"n": str(i)}}}, {"filler": "x" * (250 << 10)}))
+    others_are_served(cluster, "beside-annotations")
+    wait_until("the last one", lambda: is_accepted(cluster, "c139", evil), 20)
+
+
+def test_a_namespace_beyond_its_quota_is_told_and_heals(cluster, operator, evil):
+    headers = [{"name": f"h{i}", "value": "x" * 4000} for i in range(16)]
+    spec = {"destinations": [{"name": f"d{i}", "otlp": {"endpoint": "x:1", "headers": headers}} for i in range(4)]}
+    for i in range(20):
+        cluster.request(CONFIGS.format(evil), "POST", config(
+            f"c{i}", {**spec, "podSelector": {"matchLabels": {"n": str(i)}}}))
+    wait_until("the refusal", lambda: is_accepted(cluster, "c0", evil, ("False", "NamespaceOverQuota")), 20)
+    others_are_served(cluster, "beside-quota")
+    for i in range(8, 20):
+        cluster.kubectl("delete", "pcfg", f"c{i}", "-n", evil)
+    wait_until("all of them again", lambda: all(is_accepted(cluster, f"c{i}", evil) for i in range(8)), 30)
