@@ -23,7 +23,7 @@
 
 enum { CHUNK = 64 << 10, KEY_BYTES = 16, NONCE_BYTES = 12 };
 
-enum { CONTENT_UNKNOWN, CONTENT_BEING_SET, CONTENT_KNOWN };
+enum { CONTENT_UNKNOWN, CONTENT_BEING_SET, CONTENT_KNOWN, CONTENT_REVOKED };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint8_t key[KEY_BYTES];
@@ -251,12 +251,24 @@ const struct image_content *image_content(const struct image *image)
 
 void image_content_set(struct image *image, const struct image_content *content)
 {
-	int unknown = CONTENT_UNKNOWN;
+	int unknown = CONTENT_UNKNOWN, being_set;
 
 	if (!atomic_compare_exchange_strong(&image->content_state, &unknown, CONTENT_BEING_SET))
 		return;
 	image->content = *content;
-	atomic_store_explicit(&image->content_state, CONTENT_KNOWN, memory_order_release);
+	being_set = CONTENT_BEING_SET;
+	/* Unless it was revoked meanwhile. */
+	atomic_compare_exchange_strong(&image->content_state, &being_set, CONTENT_KNOWN);
+}
+
+void image_content_revoke(struct image *image)
+{
+	atomic_store_explicit(&image->content_state, CONTENT_REVOKED, memory_order_release);
+}
+
+static bool is_revoked(const struct image *image)
+{
+	return atomic_load_explicit(&image->content_state, memory_order_acquire) == CONTENT_REVOKED;
 }
 
 int image_identify(struct image *image, struct image_content *ret)
@@ -269,6 +281,8 @@ int image_identify(struct image *image, struct image_content *ret)
 		*ret = *known;
 		return 0;
 	}
+	if (is_revoked(image))
+		return -ESTALE;
 	r = image_content_read(image, &content);
 	if (r < 0)
 		return r;
@@ -284,7 +298,7 @@ int image_content_check(const struct image *image, const struct image *parsed)
 	int r;
 
 	if (!want)
-		return 0;
+		return is_revoked(image) ? -ESTALE : 0;
 	r = image_content_read(parsed, &now);
 	if (r < 0)
 		return r;

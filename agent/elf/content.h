@@ -26,12 +26,14 @@ int image_content_read(const struct image *image, struct image_content *ret) _mu
 const struct image_content *image_content(const struct image *image);
 /* Only the first call has an effect. Any thread. */
 void image_content_set(struct image *image, const struct image_content *content);
-/* Both in one: reads and sets it, unless it is known. */
+/* The file was rewritten: its content is not known any more, for good. Any thread. */
+void image_content_revoke(struct image *image);
+/* Both in one: reads and sets it, unless it is known. -ESTALE: it was revoked. */
 int image_identify(struct image *image, struct image_content *ret) _must_check_;
 
 /*
  * PARSED, which is IMAGE or a copy of it, was parsed: 0 when its bytes are what IMAGE's content
- * says, or that is not known; -ESTALE when the file has changed, so that nothing may be shared;
+ * says, or that was never known; -ESTALE when the file has changed, so that nothing may be shared;
  * else as image_content_read().
  */
 int image_content_check(const struct image *image, const struct image *parsed) _must_check_;

@@ -414,7 +414,7 @@ void runtimes_missed(struct runtimes *rt, struct mapset *m, uint32_t id, uint64_
 /* ---- files ----------------------------------------------------------------------------------- */
 
 struct holders {
-	const struct image *image;
+	struct image_content content;
 	uint32_t *ids;
 	size_t n, cap;
 };
@@ -428,7 +428,7 @@ static void add_holder(struct mapset *m, void *arg)
 		const struct image_content *content =
 		    stored && stored->image ? image_content(stored->image) : NULL;
 
-		if (!content || memcmp(content, image_content(h->image), sizeof(*content)) != 0)
+		if (!content || memcmp(content, &h->content, sizeof(*content)) != 0)
 			continue;
 		if (grow_array((void **)&h->ids, &h->cap, h->n + 1, sizeof(*h->ids), 1 << 20) == 0)
 			h->ids[h->n++] = m->id;
@@ -439,7 +439,12 @@ static void add_holder(struct mapset *m, void *arg)
 static void attach_holders(struct runtimes *rt, const struct image *image, uint32_t id,
 			   uint64_t now_ns)
 {
-	struct holders h = {.image = image};
+	const struct image_content *content = image_content(image);
+	struct holders h = {};
+
+	if (!content)
+		return;
+	h.content = *content;
 
 	/* By id: renewing one adds another. */
 	mapset_store_each(rt->options.mapsets, add_holder, &h);

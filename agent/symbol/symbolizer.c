@@ -153,7 +153,7 @@ static int intern_native(struct symbolizer *s, const char *system_name, struct f
 }
 
 /* *RET_N: 0 when no function is there. */
-static int resolve(struct symbolizer *s, struct table *table, const char *root, uint64_t vaddr,
+static int resolve(struct symbolizer *s, struct table *table, uint64_t vaddr,
 		   struct frame_line *lines, size_t *ret_n)
 {
 	struct gopclntab_frame go_frames[SYMBOL_INLINE_MAX];
@@ -170,7 +170,7 @@ static int resolve(struct symbolizer *s, struct table *table, const char *root, 
 	n = go ? gopclntab_symbolize(go, vaddr, go_frames, SYMBOL_INLINE_MAX) : 0;
 	if (n)
 		return intern_go(s, go_frames, n, lines, ret_n);
-	r = table_elf(s->tables, table, root, &elf);
+	r = table_elf(s->tables, table, &elf);
 	if (r < 0)
 		return r;
 	if (elf && elf_symbols_find(elf, vaddr, &symbol) &&
@@ -180,32 +180,45 @@ static int resolve(struct symbolizer *s, struct table *table, const char *root, 
 	return 0;
 }
 
+/* -ESTALE: a file that the table was made from has changed; the table is gone. */
+static int find_frame(struct symbolizer *s, struct image *image, const char *root, uint64_t vaddr,
+		      const struct frame **ret)
+{
+	struct frame_line lines[SYMBOL_INLINE_MAX];
+	struct table *table;
+	size_t n;
+	int r = table_cache_get(s->tables, image, root, &table);
+
+	if (r < 0)
+		return r;
+	*ret = frame_cache_get(s->frames, table->id, vaddr);
+	if (*ret)
+		return 0;
+	r = resolve(s, table, vaddr, lines, &n);
+	if (r == 0)
+		r = table_check(table);
+	if (r == -ESTALE)
+		table_cache_drop(s->tables, table);
+	return r < 0 ? r : frame_cache_put(s->frames, table->id, vaddr, lines, n, ret);
+}
+
 int symbolize_image(struct symbolizer *s, struct image *image, const char *root, uint64_t vaddr,
 		    struct symbol_result *ret)
 {
-	struct frame_line lines[SYMBOL_INLINE_MAX];
 	const struct frame *frame;
-	struct table *table;
-	size_t n;
-	int r;
+	int r = -ESTALE;
 
-	r = table_cache_get(s->tables, image, &table);
+	/* Another file of this content, then this one by itself. */
+	for (int tries = 0; r == -ESTALE && tries < 3; tries++)
+		r = find_frame(s, image, root, vaddr, &frame);
+	if (r == -E2BIG || r == -ESTALE) { /* without a name rather than without the frame */
+		metric_add(r == -E2BIG ? M_SYMBOLS_CAPPED_FRAMES : M_IMAGES_CHANGED, 1);
+		ret->n = 0;
+		ret->type = FRAME_NATIVE;
+		return 0;
+	}
 	if (r < 0)
 		return r;
-	frame = frame_cache_get(s->frames, table->id, vaddr);
-	if (!frame) {
-		r = resolve(s, table, root, vaddr, lines, &n);
-		if (r == 0)
-			r = frame_cache_put(s->frames, table->id, vaddr, lines, n, &frame);
-		if (r == -E2BIG) { /* without a name rather than without the frame */
-			metric_add(M_SYMBOLS_CAPPED_FRAMES, 1);
-			ret->n = 0;
-			ret->type = FRAME_NATIVE;
-			return 0;
-		}
-		if (r < 0)
-			return r;
-	}
 	fill_result(frame, ret);
 	return 0;
 }

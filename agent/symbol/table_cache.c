@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Tables are found by the image's address: the record holds a reference, so the address is not used
- * for another image meanwhile. Dropping a table does no harm but time, since frames that were
- * resolved stay in the frame cache; so the cap also holds while a window is being resolved.
+ * A table is found in two steps. What decides is the content of the image and that of its debug
+ * file; but which debug file an image has depends on the container (its root) and the image's path
+ * there, and to look for it costs some system calls. So an origin remembers, for a content, a root
+ * and a path, what was found. A container's debug file names only frames of those who have the very
+ * same: it cannot put names into the stacks of others.
+ *
+ * Dropping a table does no harm but time, since frames that were resolved stay in the frame cache;
+ * so the cap also holds while a window is being resolved.
  */
 #include "agent/symbol/table_cache.h"
 
@@ -11,13 +16,29 @@
 #include "agent/symbol/debug_file.h"
 #include "lib/metrics.h"
 
-enum { BUCKETS = 1024 };
+enum { ORIGIN_IDLE_WINDOWS = 16 };
+
+struct origin_key {
+	struct image_content image;
+	uint64_t root_device, root_inode; /* 0: it needs no debug file */
+	uint64_t path;			  /* hash */
+};
+
+struct origin {
+	struct origin_key key;
+	struct table *table;
+	uint32_t used; /* window */
+	UT_hash_handle hh;
+};
 
 struct table_cache {
-	struct table *buckets[BUCKETS];
+	struct table *tables;
+	struct origin *origins;
 	size_t max_bytes, bytes; /* of the ELF tables */
 	char *debug_root;
 	uint32_t last_id, window;
+	char root[64]; /* the root that was asked for last, in this window */
+	uint64_t root_device, root_inode;
 };
 
 int table_cache_new(size_t max_bytes, const char *debug_root, struct table_cache **ret)
@@ -43,66 +64,199 @@ static void drop_elf(struct table_cache *c, struct table *t)
 	t->elf_tried = false;
 }
 
+static void drop_origin(struct table_cache *c, struct origin *o)
+{
+	HASH_DEL(c->origins, o);
+	free(o);
+}
+
 static void table_free(struct table_cache *c, struct table *t)
 {
+	struct origin *o, *next;
+
+	HASH_ITER (hh, c->origins, o, next)
+		if (o->table == t)
+			drop_origin(c, o);
+	HASH_DEL(c->tables, t);
 	drop_elf(c, t);
 	gopclntab_free(t->go);
-	image_unref(t->image);
+	witness_done(&t->image);
+	witness_done(&t->debug);
 	free(t);
 }
 
 struct table_cache *table_cache_free(struct table_cache *c)
 {
+	struct table *t, *next;
+
 	if (!c)
 		return NULL;
-	for (size_t i = 0; i < BUCKETS; i++) {
-		while (c->buckets[i]) {
-			struct table *t = c->buckets[i];
-
-			c->buckets[i] = t->next;
-			table_free(c, t);
-		}
-	}
+	HASH_ITER (hh, c->tables, t, next)
+		table_free(c, t);
 	free(c->debug_root);
 	free(c);
 	return NULL;
 }
 
-int table_cache_get(struct table_cache *c, struct image *image, struct table **ret)
-{
-	struct table **bucket = &c->buckets[mix64((uintptr_t)image) % BUCKETS], *t;
+/* ---- finding a table --------------------------------------------------------------------------
+ */
 
-	for (t = *bucket; t; t = t->next) {
-		if (t->image == image) {
-			t->used = c->window;
-			*ret = t;
-			return 0;
-		}
-	}
-	t = calloc(1, sizeof(*t));
+static struct table *find_table(struct table_cache *c, const struct table_key *key)
+{
+	struct table *t;
+
+	HASH_FIND(hh, c->tables, key, sizeof(*key), t);
+	return t;
+}
+
+/* Keeps DEBUG (or NULL) with it. */
+static int add_table(struct table_cache *c, const struct table_key *key, struct image *image,
+		     struct image *debug, struct table **ret)
+{
+	struct table *t = calloc(1, sizeof(*t));
+	int r;
+
 	if (!t)
 		return -ENOMEM;
-	t->image = image_ref(image);
+	t->key = *key;
+	r = witness_init(&t->image, image);
+	if (r == 0 && debug)
+		r = witness_init(&t->debug, debug);
+	if (r < 0) {
+		witness_done(&t->image);
+		free(t);
+		return r;
+	}
 	t->id = ++c->last_id;
-	t->used = c->window;
-	t->next = *bucket;
-	*bucket = t;
+	HASH_ADD(hh, c->tables, key, sizeof(t->key), t);
 	*ret = t;
 	return 0;
 }
+
+/* Whoever has symbols of their own, or nothing by which a debug file could be known, needs none. */
+static bool needs_debug_file(const struct image *image)
+{
+	return elf_symbols_listed(image, false) <= 1 &&
+	       (image->build_id_len || image_section(image, ".gnu_debuglink"));
+}
+
+static int identify_root(struct table_cache *c, const char *root)
+{
+	struct stat st;
+
+	if (!root || streq(root, c->root))
+		return 0;
+	if (stat(root, &st) < 0)
+		return -errno;
+	snprintf(c->root, sizeof(c->root), "%s", root);
+	c->root_device = st.st_dev;
+	c->root_inode = st.st_ino;
+	return 0;
+}
+
+/* Those of a root that cannot be told from others have the host's debug files only. */
+static struct origin_key origin_of(struct table_cache *c, const struct image *image,
+				   const struct image_content *content, const char **root)
+{
+	struct origin_key key;
+
+	memset(&key, 0, sizeof(key));
+	key.image = *content;
+	if (!needs_debug_file(image))
+		return key;
+	if (identify_root(c, *root) < 0)
+		*root = NULL;
+	if (*root) {
+		key.root_device = c->root_device;
+		key.root_inode = c->root_inode;
+	}
+	key.path = hash_bytes(image->path, strlen(image->path), 1);
+	return key;
+}
+
+/* Looks for the debug file of IMAGE, and for the table of both. */
+static int find_by_content(struct table_cache *c, struct image *image, struct table_key *key,
+			   const char *root, struct table **ret)
+{
+	_cleanup_(image_unrefp) struct image *debug = NULL;
+	int r;
+
+	if (needs_debug_file(image)) {
+		r = debug_file_find(image, root, c->debug_root, &debug);
+		if (r == -ENOMEM)
+			return r;
+		/* Without knowing what is in it, it is not used. */
+		if (r == 0 && image_identify(debug, &key->debug) < 0)
+			debug = image_unref(debug);
+	}
+	*ret = find_table(c, key);
+	return *ret ? 0 : add_table(c, key, image, debug, ret);
+}
+
+static int get_shared(struct table_cache *c, struct image *image, struct table_key *key,
+		      const char *root, struct table **ret)
+{
+	struct origin_key where = origin_of(c, image, &key->image, &root);
+	struct origin *o;
+	int r;
+
+	HASH_FIND(hh, c->origins, &where, sizeof(where), o);
+	if (!o) {
+		r = find_by_content(c, image, key, root, ret);
+		if (r < 0)
+			return r;
+		o = calloc(1, sizeof(*o));
+		if (!o)
+			return -ENOMEM;
+		o->key = where;
+		o->table = *ret;
+		HASH_ADD(hh, c->origins, key, sizeof(o->key), o);
+	}
+	o->used = c->window;
+	*ret = o->table;
+	return 0;
+}
+
+int table_cache_get(struct table_cache *c, struct image *image, const char *root,
+		    struct table **ret)
+{
+	struct table_key key;
+	struct table *t;
+	int r;
+
+	memset(&key, 0, sizeof(key));
+	r = image_identify(image, &key.image);
+	if (r == -ENOMEM)
+		return r;
+	if (r == 0) {
+		r = get_shared(c, image, &key, root, &t);
+	} else {
+		key.own = (uintptr_t)image;
+		t = find_table(c, &key);
+		r = t ? 0 : find_by_content(c, image, &key, root, &t);
+	}
+	if (r == -ESTALE)
+		image_content_revoke(image);
+	if (r < 0)
+		return r;
+	t->used = c->window;
+	*ret = t;
+	return 0;
+}
+
+/* ---- tables -----------------------------------------------------------------------------------
+ */
 
 /* Frees tables, the oldest first, until what is left fits; never KEEP's. */
 static void enforce_cap(struct table_cache *c, const struct table *keep)
 {
 	while (c->bytes > c->max_bytes) {
-		struct table *oldest = NULL;
+		struct table *oldest = NULL, *t, *next;
 
-		for (size_t i = 0; i < BUCKETS; i++) {
-			for (struct table *t = c->buckets[i]; t; t = t->next) {
-				if (t->elf && t != keep &&
-				    (!oldest || c->window - t->used > c->window - oldest->used))
-					oldest = t;
-			}
+		HASH_ITER (hh, c->tables, t, next) {
+			if (t->elf && t != keep &&
+			    (!oldest || c->window - t->used > c->window - oldest->used))
+				oldest = t;
 		}
 		if (!oldest)
 			return;
@@ -115,7 +269,7 @@ int table_go(struct table_cache *c, struct table *t, const struct gopclntab **re
 	int r;
 
 	if (!t->go_tried) {
-		r = gopclntab_open(t->image, &t->go, NULL);
+		r = gopclntab_open(t->image.image, &t->go, NULL);
 		if (r == -ENOMEM)
 			return r;
 		t->go_tried = true;
@@ -124,10 +278,10 @@ int table_go(struct table_cache *c, struct table *t, const struct gopclntab **re
 	return 0;
 }
 
-static int build(struct table_cache *c, struct image *image, const char *root,
-		 struct elf_symbols **ret)
+static int build(const struct table *t, struct elf_symbols **ret)
 {
-	_cleanup_(image_unrefp) struct image *debug = NULL, *data = NULL;
+	struct image *image = t->image.image, *debug = t->debug.image;
+	_cleanup_(image_unrefp) struct image *data = NULL;
 	struct elf_symbols_input inputs[ELF_SYMBOLS_INPUTS_MAX];
 	size_t n = 0;
 	int r;
@@ -137,10 +291,8 @@ static int build(struct table_cache *c, struct image *image, const char *root,
 		/* Partly stripped: what is exported may be missing. */
 		if (elf_symbols_listed(image, false) < elf_symbols_listed(image, true))
 			inputs[n++] = (struct elf_symbols_input){.image = image, .dynamic = true};
-	} else if ((r = debug_file_find(image, root, c->debug_root, &debug)) == 0) {
+	} else if (debug) {
 		inputs[n++] = (struct elf_symbols_input){.image = debug};
-	} else if (r == -ENOMEM) {
-		return r;
 	} else {
 		/* .gnu_debugdata leaves out what .dynsym has. */
 		r = debug_data_unpack(image, &data, NULL);
@@ -157,13 +309,12 @@ static int build(struct table_cache *c, struct image *image, const char *root,
 	return r;
 }
 
-int table_elf(struct table_cache *c, struct table *t, const char *root,
-	      const struct elf_symbols **ret)
+int table_elf(struct table_cache *c, struct table *t, const struct elf_symbols **ret)
 {
 	int r;
 
 	if (!t->elf_tried) {
-		r = build(c, t->image, root, &t->elf);
+		r = build(t, &t->elf);
 		if (r < 0)
 			return r;
 		t->elf_tried = true;
@@ -175,35 +326,59 @@ int table_elf(struct table_cache *c, struct table *t, const char *root,
 	return 0;
 }
 
+int table_check(struct table *t)
+{
+	int r = 0;
+
+	if (!t->key.own)
+		r = image_content(t->image.image) ? witness_check(&t->image) : -ESTALE;
+	return r < 0 ? r : witness_check(&t->debug);
+}
+
+void table_cache_drop(struct table_cache *c, struct table *t)
+{
+	metric_add(M_IMAGES_CHANGED, 1);
+	if (witness_check(&t->image) == -ESTALE)
+		image_content_revoke(t->image.image);
+	table_free(c, t);
+}
+
+/* ---- trimming ---------------------------------------------------------------------------------
+ */
+
 /* The Go table holds one, and an ELF table one for each string table that its names lie in. */
 static int own_references(const struct table *t)
 {
-	return 1 + (t->go ? 1 : 0) + (t->elf ? (int)elf_symbols_holds(t->elf, t->image) : 0);
+	return 1 + (t->go ? 1 : 0) + (t->elf ? (int)elf_symbols_holds(t->elf, t->image.image) : 0);
 }
 
 void table_cache_trim(struct table_cache *c)
 {
-	for (size_t i = 0; i < BUCKETS; i++) {
-		struct table **p = &c->buckets[i], *t;
+	struct origin *o, *next_origin;
+	struct table *t, *next;
 
-		while ((t = *p)) {
-			/* Looking into a Go table made pages of the mapping resident. */
-			if (t->go && t->used == c->window)
-				image_forget(t->image);
-			if (t->used != c->window &&
-			    atomic_load(&t->image->refs) <= own_references(t)) {
-				*p = t->next;
-				table_free(c, t);
-			} else {
-				p = &t->next;
-			}
-		}
+	HASH_ITER (hh, c->tables, t, next) {
+		/* Looking into a Go table made pages of the mapping resident. */
+		if (t->go && t->used == c->window)
+			image_forget(t->image.image);
+		if (t->used != c->window && atomic_load(&t->image.image->refs) <= own_references(t))
+			table_free(c, t);
 	}
+	HASH_ITER (hh, c->origins, o, next_origin)
+		if (c->window - o->used >= ORIGIN_IDLE_WINDOWS)
+			drop_origin(c, o);
 	enforce_cap(c, NULL);
+	c->root[0] = 0; /* a pid may be another process's in the next window */
 	c->window++;
+}
+
+size_t table_cache_count(const struct table_cache *c)
+{
+	return HASH_COUNT(c->tables);
 }
 
 size_t table_cache_bytes(const struct table_cache *c)
 {
-	return sizeof(*c) + c->bytes;
+	return sizeof(*c) + c->bytes + HASH_COUNT(c->tables) * sizeof(struct table) +
+	       HASH_COUNT(c->origins) * sizeof(struct origin);
 }

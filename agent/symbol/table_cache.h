@@ -1,22 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * struct table_cache: the symbol tables of images, built when first asked for, the least recently
- * used ones dropped over a byte cap. An image that nobody else uses any more goes at the next trim.
- * One thread at a time.
+ * used ones dropped over a byte cap. Images of equal content (content.h) with equal debug files
+ * share one. An image that nobody else uses any more goes at the next trim. One thread at a time.
  */
 #pragma once
 
+#include <uthash.h>
+
 #include "agent/elf/gopclntab.h"
 #include "agent/symbol/elf_symbols.h"
+#include "agent/symbol/witness.h"
+
+/* Zero bytes where there is none. */
+struct table_key {
+	struct image_content image, debug;
+	uint64_t own; /* address of an image whose content is not known: shared with nobody */
+};
 
 struct table {
-	struct table *next; /* of the cache */
-	struct image *image;
-	uint32_t id;   /* never used again */
-	uint32_t used; /* window */
+	struct table_key key;
+	struct witness image, debug; /* the files that it is made from */
+	uint32_t id;		     /* never used again */
+	uint32_t used;		     /* window */
 	struct gopclntab *go;
 	struct elf_symbols *elf;
 	bool go_tried, elf_tried;
+	UT_hash_handle hh;
 };
 
 struct table_cache;
@@ -25,12 +35,23 @@ int table_cache_new(size_t max_bytes, const char *debug_root,
 struct table_cache *table_cache_free(struct table_cache *c);
 DEFINE_CLEANUP(struct table_cache *, table_cache_free)
 
-/* The image's record, new if need be; lives until the trim. */
-int table_cache_get(struct table_cache *c, struct image *image, struct table **ret) _must_check_;
-/* Build if need be; NULL in *RET when the image has no such table. ROOT as in symbolize_image(). */
+/*
+ * The record of the image's content, new if need be; lives until the trim, or table_cache_drop().
+ * ROOT as in symbolize_image(). -ESTALE: as below.
+ */
+int table_cache_get(struct table_cache *c, struct image *image, const char *root,
+		    struct table **ret) _must_check_;
+/* Build if need be; NULL in *RET when the image has no such table. */
 int table_go(struct table_cache *c, struct table *t, const struct gopclntab **ret) _must_check_;
-int table_elf(struct table_cache *c, struct table *t, const char *root,
-	      const struct elf_symbols **ret) _must_check_;
+int table_elf(struct table_cache *c, struct table *t, const struct elf_symbols **ret) _must_check_;
+/*
+ * To be called after T was read, and before anything of it is kept: -ESTALE when a file that it is
+ * made from has changed, so that it may have said anything. Then table_cache_drop().
+ */
+int table_check(struct table *t) _must_check_;
+/* T is not found any more, and its image, which has changed, shares with nobody from now on. */
+void table_cache_drop(struct table_cache *c, struct table *t);
 
 void table_cache_trim(struct table_cache *c);
+size_t table_cache_count(const struct table_cache *c);
 size_t table_cache_bytes(const struct table_cache *c);

@@ -268,6 +268,7 @@ static void read_done(uv_work_t *work, int status)
 	job->running = false;
 	if (job->is_stale) {
 		job->stored->is_stale = true;
+		image_content_revoke(job->image);
 		metric_add(M_IMAGES_CHANGED, 1);
 	}
 	if (spent) {

@@ -217,6 +217,7 @@ static void leave_slot(struct job *job)
 	unwind_store_expect(o->unwind, job->stored);
 	unwind_store_set_state(o->unwind, job->stored, UNWIND_FAILED);
 	job->stored->is_stale = true;
+	image_content_revoke(job->image);
 	metric_add(M_IMAGES_CHANGED, 1);
 	o->renumber(o->arg);
 }
