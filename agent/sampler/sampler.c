@@ -16,7 +16,7 @@
 #include <sys/syscall.h>
 
 #include "agent/process/procfs.h"
-#include "agent/sampler/slab.h"
+#include "agent/sampler/map_sizes.h"
 #include "lib/log.h"
 #include "profiler.skel.h"
 
@@ -26,7 +26,6 @@ struct sampler {
 	struct profiler *skel;
 	struct ring_buffer *ring;
 	struct kernel_memory memory;
-	struct slab_shape unwind_shape, mapping_shape;
 	const struct kiln_cpu *cpus; /* the kernel's counters, n_cpus */
 	struct bpf_link **links;     /* one a CPU */
 	int *timers;		     /* their descriptors, which the links own; -1: none */
@@ -39,10 +38,10 @@ struct sampler {
 };
 
 enum {
-	UNWIND_BYTES_MAX = 512 << 20, /* addresses, not memory */
-	MAPPINGS_MAX = 4 << 20,
+	VERIFIER_LINES = 60, /* of its log's end, where the reason is */
+	/* Of `processes`, read at once: more than one bucket of its hash table ever holds. */
+	ENTRIES_AT_ONCE = 1024,
 };
-enum { VERIFIER_LINES = 60 }; /* of its log's end, where the reason is */
 
 static int libbpf_print(enum libbpf_print_level level, const char *format, va_list args)
 {
@@ -103,15 +102,15 @@ static void *map_array(const struct bpf_map *map, size_t *ret_len)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-static int map_memory(struct sampler *s, struct error *err)
+static int map_memory(struct sampler *s, const struct sampler_options *o, struct error *err)
 {
+	const struct slab_shape unwind = map_sizes_unwind(o), mappings = map_sizes_mappings(o);
 	size_t len;
 	int r;
 
-	r = slab_new(bpf_map__fd(s->skel->maps.unwind_slab), &s->unwind_shape,
-		     &s->memory.slab_shards);
+	r = slab_new(bpf_map__fd(s->skel->maps.unwind_slab), &unwind, &s->memory.slab_shards);
 	if (!r)
-		r = slab_new(bpf_map__fd(s->skel->maps.mapping_slab), &s->mapping_shape,
+		r = slab_new(bpf_map__fd(s->skel->maps.mapping_slab), &mappings,
 			     &s->memory.mapping_shards);
 	if (r < 0)
 		return error_set(err, r, "cannot reserve addresses: %s", strerror(-r));
@@ -143,54 +142,16 @@ static void unmap_memory(struct sampler *s)
 	slab_free(s->memory.mapping_shards);
 }
 
-/* Half a second of samples of usual depth on every CPU. */
-static size_t ring_size(const struct sampler_options *o, int cpus)
-{
-	size_t want = o->ring_bytes ? o->ring_bytes : (size_t)o->hz * (size_t)cpus * 600 / 2,
-	       n = 1 << 20;
-
-	while (n < want && n < (16U << 20))
-		n *= 2;
-	return n;
-}
-
 static int configure(struct sampler *s, const struct sampler_options *o)
 {
 	struct profiler *skel = s->skel;
-	int r = 0;
-
-	s->unwind_shape = (struct slab_shape){
-	    .element_bytes = KILN_SLOT_BYTES,
-	    .shard_elements = KILN_UNWIND_SHARD_SLOTS,
-	    .unit_bytes = KILN_SLOT_BYTES,
-	    .units = (uint32_t)((o->unwind_bytes ? o->unwind_bytes : UNWIND_BYTES_MAX) /
-				KILN_SLOT_BYTES),
-	};
-	s->mapping_shape = (struct slab_shape){
-	    .element_bytes = 2 * sizeof(struct kiln_mapping),
-	    .shard_elements = KILN_MAPPING_SHARD_PAIRS,
-	    .unit_bytes = sizeof(struct kiln_mapping),
-	    .units = o->max_mappings ? o->max_mappings : MAPPINGS_MAX,
-	};
 
 	skel->bss->timer_ns = NS_PER_SECOND / o->hz;
 	skel->bss->policy_epoch = 1;
 	skel->rodata->max_depth = o->max_depth ? o->max_depth : KILN_MAX_USER_FRAMES;
 	skel->bss->cgroup_v1 = o->cgroup_mode != CGROUP_V2;
 	skel->bss->filter_pids = o->n_pids > 0;
-	r |= bpf_map__set_max_entries(skel->maps.ring, (uint32_t)ring_size(o, s->n_cpus));
-	r |= bpf_map__set_max_entries(skel->maps.unwind_slab, slab_shards(&s->unwind_shape));
-	r |= bpf_map__set_max_entries(skel->maps.mapping_slab, slab_shards(&s->mapping_shape));
-	r |= bpf_map__set_max_entries(skel->maps.processes,
-				      o->max_processes ? o->max_processes : 16384);
-	r |= bpf_map__set_max_entries(skel->maps.frame_cache,
-				      (uint32_t)(KILN_CACHE_ENTRIES * s->n_cpus));
-	r |= bpf_map__set_max_entries(skel->maps.record_scratch, (uint32_t)s->n_cpus);
-	r |= bpf_map__set_max_entries(skel->maps.walk_scratch, (uint32_t)s->n_cpus);
-	r |= bpf_map__set_max_entries(skel->maps.cpus, (uint32_t)s->n_cpus);
-	if (o->n_pids)
-		r |= bpf_map__set_max_entries(skel->maps.pid_filter, (uint32_t)o->n_pids);
-	return r ? -EINVAL : 0;
+	return map_sizes_set(skel, o, (uint32_t)s->n_cpus);
 }
 
 static int fill_filter(struct sampler *s, const struct sampler_options *o)
@@ -255,7 +216,7 @@ int sampler_new(const struct sampler_options *options, struct sampler **ret, str
 	r = profiler__load(s->skel);
 	if (r < 0)
 		return load_error(err, r);
-	r = map_memory(s, err);
+	r = map_memory(s, options, err);
 	if (r < 0)
 		return r;
 	r = fill_filter(s, options);
@@ -453,52 +414,95 @@ static int compare_ids(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-int sampler_named_mapsets(struct sampler *s, int proc_dirfd, uint32_t **ret, size_t *ret_n)
+/* EACH for every entry of `processes`; it may delete that entry. */
+static int each_entry(struct sampler *s,
+		      void (*each)(void *arg, uint32_t tgid, const struct kiln_process *entry),
+		      void *arg)
 {
 	int fd = bpf_map__fd(s->skel->maps.processes);
-	uint32_t max = bpf_map__max_entries(s->skel->maps.processes), batch, count = max;
-	_cleanup_free_ uint32_t *keys = malloc(max * sizeof(*keys));
-	_cleanup_free_ struct kiln_process *values = malloc(max * sizeof(*values));
-	_cleanup_free_ uint32_t *ids = NULL;
-	size_t n = 0;
+	_cleanup_free_ uint32_t *keys = malloc(ENTRIES_AT_ONCE * sizeof(*keys));
+	_cleanup_free_ struct kiln_process *values = malloc(ENTRIES_AT_ONCE * sizeof(*values));
+	uint32_t batch, count;
+	bool more = true;
 
 	if (!keys || !values)
 		return -ENOMEM;
-	if (bpf_map_lookup_batch(fd, NULL, &batch, keys, values, &count, NULL) < 0 &&
-	    errno != ENOENT)
-		return -errno;
-	ids = malloc(MAX(count, 1) * sizeof(*ids));
-	if (!ids)
-		return -ENOMEM;
-	s->processes = count;
-	for (uint32_t i = 0; i < count; i++) {
-		/* Its entry may be there though: the exit came before the entry did. */
-		if (process_is_gone(proc_dirfd, keys[i]))
-			bpf_map_delete_elem(fd, &keys[i]);
-		else if (values[i].mapset)
-			ids[n++] = values[i].mapset;
+	for (bool first = true; more; first = false) {
+		count = ENTRIES_AT_ONCE;
+		if (bpf_map_lookup_batch(fd, first ? NULL : &batch, &batch, keys, values, &count,
+					 NULL) < 0) {
+			if (errno != ENOENT)
+				return -errno;
+			more = false;
+		}
+		for (uint32_t i = 0; i < count; i++)
+			each(arg, keys[i], &values[i]);
 	}
-	qsort(ids, n, sizeof(*ids), compare_ids);
-	*ret = TAKE_PTR(ids);
-	*ret_n = n;
 	return 0;
+}
+
+struct named {
+	struct sampler *sampler;
+	int proc_dirfd, result;
+	uint32_t *ids;
+	size_t n, cap;
+};
+
+static void add_named(void *arg, uint32_t tgid, const struct kiln_process *entry)
+{
+	struct named *named = arg;
+
+	named->sampler->processes++;
+	/* Its entry may be there though: the exit came before the entry did. */
+	if (process_is_gone(named->proc_dirfd, tgid)) {
+		bpf_map_delete_elem(bpf_map__fd(named->sampler->skel->maps.processes), &tgid);
+		return;
+	}
+	if (!entry->mapset || named->result < 0)
+		return;
+	named->result = grow_array((void **)&named->ids, &named->cap, named->n + 1,
+				   sizeof(*named->ids), SIZE_MAX);
+	if (!named->result)
+		named->ids[named->n++] = entry->mapset;
+}
+
+int sampler_named_mapsets(struct sampler *s, int proc_dirfd, uint32_t **ret, size_t *ret_n)
+{
+	struct named named = {.sampler = s, .proc_dirfd = proc_dirfd};
+	int r;
+
+	s->processes = 0;
+	r = each_entry(s, add_named, &named);
+	if (r >= 0)
+		r = named.result;
+	if (r < 0) {
+		free(named.ids);
+		return r;
+	}
+	if (named.n)
+		qsort(named.ids, named.n, sizeof(*named.ids), compare_ids);
+	*ret = named.ids;
+	*ret_n = named.n;
+	return 0;
+}
+
+struct each_tgid {
+	void (*each)(uint32_t tgid, void *arg);
+	void *arg;
+};
+
+static void call_each(void *arg, uint32_t tgid, const struct kiln_process *entry)
+{
+	const struct each_tgid *to = arg;
+
+	to->each(tgid, to->arg);
 }
 
 int sampler_each_process(struct sampler *s, void (*each)(uint32_t tgid, void *arg), void *arg)
 {
-	int fd = bpf_map__fd(s->skel->maps.processes);
-	uint32_t max = bpf_map__max_entries(s->skel->maps.processes), batch, count = max;
-	_cleanup_free_ uint32_t *keys = malloc(max * sizeof(*keys));
-	_cleanup_free_ struct kiln_process *values = malloc(max * sizeof(*values));
+	struct each_tgid to = {each, arg};
 
-	if (!keys || !values)
-		return -ENOMEM;
-	if (bpf_map_lookup_batch(fd, NULL, &batch, keys, values, &count, NULL) < 0 &&
-	    errno != ENOENT)
-		return -errno;
-	for (uint32_t i = 0; i < count; i++)
-		each(keys[i], arg);
-	return 0;
+	return each_entry(s, call_each, &to);
 }
 
 int sampler_ignore_process(struct sampler *s, uint32_t tgid)

@@ -17,7 +17,7 @@ struct sampler_options {
 	size_t n_pids;
 	size_t unwind_bytes;	/* room for unwind tables; 0: 512 MiB; taken when it is needed */
 	size_t ring_bytes;	/* 0: by rate and CPUs */
-	uint32_t max_processes; /* 0: 16384 */
+	uint32_t max_processes; /* 0: by the memory of the machine */
 	uint32_t max_mappings;	/* room for executable mappings; 0: 4 million, as above */
 	uint32_t target_tid;	/* one timer for this thread, wherever it runs; 0: one a CPU */
 };

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the agent takes of memory: anonymous memory and what the kernel holds for it (BPF maps included), by the
-memory cgroup that it runs in. Four loads, each with an agent of its own, and what is left when the load is gone."""
+memory cgroup that it runs in. Four loads, each with an agent of its own, and what is left when the load is gone.
+Only the processes of the load are profiled, so that the figures do not depend on what else the machine runs."""
 import contextlib
 import os
 import struct
@@ -95,7 +96,8 @@ def crowd(helper):
 
 @contextlib.contextmanager
 def agent_in(cgroup, running_agent):
-    with running_agent(97, prefix=("sh", "-c", f'echo $$ > {cgroup.path}/cgroup.procs; exec "$@"', "sh")) as a:
+    with running_agent(97, prefix=("sh", "-c", f'echo $$ > {cgroup.path}/cgroup.procs; exec "$@"', "sh"),
+                       more=", process_filter: '^(tick|kiln-bench-crowd)'") as a:
         yield a
 
 

@@ -35,7 +35,7 @@ import bench_stream  # noqa: E402
 CPUS = os.cpu_count()
 CONFIG = """
 receivers:
-  profiling: {samples_per_second: %(hz)d, reporter_interval: 5s}
+  profiling: {samples_per_second: %(hz)d, reporter_interval: 5s%(more)s}
 exporters:
   %(exporter)s
 extensions:
@@ -74,10 +74,10 @@ def tool(name):
 
 
 @contextlib.contextmanager
-def running_agent(hz, exporter="folded_file: {path: /dev/null}", prefix=()):
+def running_agent(hz, exporter="folded_file: {path: /dev/null}", prefix=(), more=""):
     port = 13190 + os.getpid() % 500
     name = exporter.split(":")[0]
-    with agent.Agent(prefix=prefix, config=CONFIG % {"hz": hz, "exporter": exporter, "name": name, "port": port}) as a:
+    with agent.Agent(prefix=prefix, config=CONFIG % {"hz": hz, "exporter": exporter, "name": name, "port": port, "more": more}) as a:
         a.url = f"http://127.0.0.1:{port}"
         a.wait_ready(url=a.url + "/readyz")
         yield a

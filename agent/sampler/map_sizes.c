@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Hash maps allocate their entries when these come, where the kernel lets programs of perf events
+ * use such maps: since Linux 6.1 (bpf_mem_alloc; before, the verifier demanded preallocated ones).
+ * One tiny program is loaded to find out. Loop thread, at the start.
+ */
+#include "agent/sampler/map_sizes.h"
+
+#include <bpf/bpf.h>
+#include <linux/bpf.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include "profiler.skel.h"
+
+enum {
+	UNWIND_BYTES_MAX = 512 << 20, /* addresses, not memory */
+	MAPPINGS_MAX = 4 << 20,
+	PROCESSES_MIN = 4096,
+	PROCESSES_MAX = 65536,
+	BYTES_PER_PROCESS = 2 << 20, /* no machine is full of smaller ones */
+	RING_MIN = 1 << 20,
+	RING_MAX = 16 << 20,
+	RECORD_BYTES = 600, /* a sample of usual depth */
+};
+
+struct slab_shape map_sizes_unwind(const struct sampler_options *o)
+{
+	size_t bytes = o->unwind_bytes ? o->unwind_bytes : UNWIND_BYTES_MAX;
+
+	return (struct slab_shape){
+	    .element_bytes = KILN_SLOT_BYTES,
+	    .shard_elements = KILN_UNWIND_SHARD_SLOTS,
+	    .unit_bytes = KILN_SLOT_BYTES,
+	    .units = (uint32_t)(bytes / KILN_SLOT_BYTES),
+	};
+}
+
+struct slab_shape map_sizes_mappings(const struct sampler_options *o)
+{
+	return (struct slab_shape){
+	    .element_bytes = 2 * sizeof(struct kiln_mapping),
+	    .shard_elements = KILN_MAPPING_SHARD_PAIRS,
+	    .unit_bytes = sizeof(struct kiln_mapping),
+	    .units = o->max_mappings ? o->max_mappings : MAPPINGS_MAX,
+	};
+}
+
+uint32_t map_sizes_processes(uint64_t memory_bytes)
+{
+	uint32_t n = PROCESSES_MIN;
+
+	while (n < PROCESSES_MAX && n < memory_bytes / BYTES_PER_PROCESS)
+		n *= 2;
+	return n;
+}
+
+static uint64_t machine_memory(void)
+{
+	struct sysinfo info;
+
+	return sysinfo(&info) < 0 ? 0 : (uint64_t)info.totalram * info.mem_unit;
+}
+
+/* Half a second of samples of usual depth on every CPU. */
+static uint32_t ring_bytes(const struct sampler_options *o, uint32_t cpus)
+{
+	size_t want = o->ring_bytes ? o->ring_bytes : (size_t)o->hz * cpus * RECORD_BYTES / 2;
+	uint32_t n = RING_MIN;
+
+	while (n < want && n < RING_MAX)
+		n *= 2;
+	return n;
+}
+
+/* Does the kernel load a perf event's program that uses a hash map without preallocated entries? */
+static bool can_allocate_late(void)
+{
+	LIBBPF_OPTS(bpf_map_create_opts, options, .map_flags = BPF_F_NO_PREALLOC);
+	_cleanup_close_ int map = bpf_map_create(BPF_MAP_TYPE_HASH, "kiln_probe", sizeof(uint32_t),
+						 sizeof(uint32_t), 1, &options);
+	/* Two slots: r1 = map; then r0 = 0; exit. */
+	const struct bpf_insn program[] = {
+	    {.code = BPF_LD | BPF_DW | BPF_IMM,
+	     .dst_reg = BPF_REG_1,
+	     .src_reg = BPF_PSEUDO_MAP_FD,
+	     .imm = map},
+	    {},
+	    {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0},
+	    {.code = BPF_JMP | BPF_EXIT},
+	};
+	_cleanup_close_ int loaded = -1;
+
+	if (map < 0)
+		return false;
+	loaded = bpf_prog_load(BPF_PROG_TYPE_PERF_EVENT, "kiln_probe", "GPL", program,
+			       ARRAY_SIZE(program), NULL);
+	return loaded >= 0;
+}
+
+static int allocate_late(struct profiler *skel)
+{
+	struct bpf_map *const maps[] = {skel->maps.processes, skel->maps.runtimes,
+					skel->maps.cgroup_policy, skel->maps.pid_filter};
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(maps); i++)
+		r |= bpf_map__set_map_flags(maps[i],
+					    bpf_map__map_flags(maps[i]) | BPF_F_NO_PREALLOC);
+	return r;
+}
+
+int map_sizes_set(struct profiler *skel, const struct sampler_options *o, uint32_t cpus)
+{
+	const struct slab_shape unwind = map_sizes_unwind(o), mappings = map_sizes_mappings(o);
+	uint32_t processes =
+	    o->max_processes ? o->max_processes : map_sizes_processes(machine_memory());
+	int r = 0;
+
+	r |= bpf_map__set_max_entries(skel->maps.ring, ring_bytes(o, cpus));
+	r |= bpf_map__set_max_entries(skel->maps.unwind_slab, slab_shards(&unwind));
+	r |= bpf_map__set_max_entries(skel->maps.mapping_slab, slab_shards(&mappings));
+	r |= bpf_map__set_max_entries(skel->maps.processes, processes);
+	r |= bpf_map__set_max_entries(skel->maps.frame_cache, KILN_CACHE_ENTRIES * cpus);
+	r |= bpf_map__set_max_entries(skel->maps.record_scratch, cpus);
+	r |= bpf_map__set_max_entries(skel->maps.walk_scratch, cpus);
+	r |= bpf_map__set_max_entries(skel->maps.cpus, cpus);
+	r |= bpf_map__set_max_entries(skel->maps.pid_filter, (uint32_t)MAX(o->n_pids, 1));
+	if (can_allocate_late())
+		r |= allocate_late(skel);
+	return r ? -EINVAL : 0;
+}
