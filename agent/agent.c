@@ -11,7 +11,9 @@
 #include "agent/agent_internal.h"
 
 #include <signal.h>
+#include <sys/sysinfo.h>
 
+#include "agent/budget.h"
 #include "agent/elf/image.h"
 #include "agent/process/pid_namespace.h"
 #include "agent/process/procfs.h"
@@ -173,6 +175,19 @@ static void prepare_windows(struct agent *a)
 	window_reset(&a->windows[0], 1, agent_clock_ns(CLOCK_REALTIME));
 }
 
+/* Until the first window is measured the slabs may take all of it. */
+static void set_budget(struct agent *a)
+{
+	struct sysinfo machine = {};
+
+	(void)sysinfo(&machine);
+	a->memory_budget = a->config->receiver.memory_budget_mib
+			       ? (uint64_t)a->config->receiver.memory_budget_mib << 20
+			       : budget_default((uint64_t)machine.totalram * machine.mem_unit);
+	sampler_limit_slabs(a->sampler, budget_for_slabs(a->memory_budget, 0));
+	metric_set(M_MEMORY_BUDGET_BYTES, (int64_t)a->memory_budget);
+}
+
 /* Up to RUNNING; or, after a signal, 0 with another phase and nothing begun. */
 static int start(struct agent *a, struct error *err)
 {
@@ -216,6 +231,7 @@ static int start(struct agent *a, struct error *err)
 	if (r < 0)
 		return r;
 	prepare_windows(a);
+	set_budget(a);
 	warm_up(a);
 	footprint_trim();
 	if (asked_to_end(a))

@@ -37,6 +37,7 @@ struct agent {
 	unsigned int current; /* of windows; the other is being named or empty */
 	bool naming_busy;
 	enum memory_pressure pressure;
+	uint64_t memory_budget; /* bytes; budget.h */
 	uv_work_t naming_work;
 	/* What the worker made; NULL: it could not. */
 	struct split split;

@@ -62,6 +62,17 @@ void footprint_decay(void)
 		(void)mallctl("arena.4096.decay", NULL, NULL, NULL, 0);
 }
 
+/* Source: proc(5), /proc/PID/statm: size, resident, shared (file pages and shared memory). */
+uint64_t footprint_anonymous(void)
+{
+	_cleanup_fclose_ FILE *f = fopen("/proc/self/statm", "re");
+	unsigned long long size, resident, shared;
+
+	if (!f || fscanf(f, "%llu %llu %llu", &size, &resident, &shared) != 3)
+		return 0;
+	return (resident - shared) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
 uint64_t footprint_resident(void)
 {
 	_cleanup_fclose_ FILE *f = fopen("/proc/self/statm", "re");

@@ -8,6 +8,8 @@
  */
 #include "agent/agent_internal.h"
 
+#include "agent/budget.h"
+
 /* ---- naming ---------------------------------------------------------------------------------- */
 
 static void name_window(uv_work_t *work)
@@ -50,25 +52,36 @@ static void deliver(struct agent *a)
 	a->reported = true;
 }
 
-/* The memory_limiter: near its limit the agent forgets what it can find again, at it takes nothing
- * new. */
+static enum memory_pressure limiter_pressure(const struct processors_config *p)
+{
+	uint64_t resident = p->memory_limit_bytes ? footprint_resident() : 0;
+
+	if (resident > p->memory_limit_bytes)
+		return PRESSURE_HARD;
+	return resident > p->memory_limit_bytes - MIN(p->memory_spike_bytes, p->memory_limit_bytes)
+		   ? PRESSURE_SOFT
+		   : PRESSURE_NONE;
+}
+
+/*
+ * Near the budget, or the memory_limiter's limit, the agent forgets what it can find again; beyond
+ * it takes nothing new.
+ */
 static void limit_memory(struct agent *a)
 {
-	const struct processors_config *p = &a->config->processors;
-	uint64_t resident = p->memory_limit_bytes ? footprint_resident() : 0;
-	enum memory_pressure pressure = PRESSURE_NONE;
+	uint64_t budget = a->memory_budget, used;
+	enum memory_pressure pressure;
+	struct sampler_stats stats;
 
-	if (!p->memory_limit_bytes)
-		return;
-	if (resident > p->memory_limit_bytes)
-		pressure = PRESSURE_HARD;
-	else if (resident >
-		 p->memory_limit_bytes - MIN(p->memory_spike_bytes, p->memory_limit_bytes))
-		pressure = PRESSURE_SOFT;
+	sampler_read_stats(a->sampler, &stats);
+	used = footprint_anonymous() + stats.map_bytes;
+	sampler_limit_slabs(a->sampler, budget_for_slabs(budget, used - stats.slab_bytes));
+	pressure = MAX(budget_pressure(budget, used), limiter_pressure(&a->config->processors));
+	metric_set(M_MEMORY_USED_BYTES, (int64_t)used);
 	if (pressure != a->pressure)
-		log_warn("agent", "memory_limiter: %llu MiB resident of %llu: %s",
-			 (unsigned long long)(resident >> 20),
-			 (unsigned long long)(p->memory_limit_bytes >> 20),
+		log_warn("agent", "memory: %llu MiB of a budget of %llu, %llu MiB resident: %s",
+			 (unsigned long long)(used >> 20), (unsigned long long)(budget >> 20),
+			 (unsigned long long)(footprint_resident() >> 20),
 			 pressure == PRESSURE_HARD   ? "new stacks are dropped"
 			 : pressure == PRESSURE_SOFT ? "caches are kept small"
 						     : "all is well again");

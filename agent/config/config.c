@@ -95,7 +95,7 @@ struct config *config_new(void)
 	    .tracers = (1u << TRACER_COUNT) - 1,
 	    .reporter_interval_ms = 5000,
 	    .max_stack_depth = STACK_DEPTH_MAX,
-	    .unwind_table_mib = 24,
+	    .unwind_table_mib = 512,
 	    .python = {.native_frames = true},
 	};
 	c->pprof.port = 1777;

@@ -56,7 +56,8 @@ struct receiver_config {
 	uint32_t tracers;	       /* bits; default all */
 	uint64_t reporter_interval_ms; /* default 5000 */
 	uint32_t max_stack_depth;      /* user frames, 1..1024, default 1024 */
-	uint32_t unwind_table_mib;     /* room for unwind tables, 4..1024, default 24 */
+	uint32_t unwind_table_mib;     /* room for unwind tables, 4..1024, default 512 */
+	uint32_t memory_budget_mib;    /* 16..65536; 0: by the machine */
 	double off_cpu_threshold;      /* 0..1, 0: off */
 	char *process_filter; /* POSIX extended regular expression on the name; NULL: all */
 	bool timestamps;

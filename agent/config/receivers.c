@@ -124,6 +124,7 @@ static const struct field profiling_rows[] = {
      REPORTER_INTERVAL_MIN_MS, REPORTER_INTERVAL_MAX_MS},
     {"max_stack_depth", FIELD_U32, RECEIVER(max_stack_depth), 1, STACK_DEPTH_MAX},
     {"unwind_table_memory_mib", FIELD_U32, RECEIVER(unwind_table_mib), 4, 1024},
+    {"memory_budget_mib", FIELD_U32, RECEIVER(memory_budget_mib), 16, 65536},
     {"off_cpu_threshold", FIELD_DOUBLE, RECEIVER(off_cpu_threshold), 0, 1},
     {"process_filter", FIELD_CUSTOM, RECEIVER(process_filter), .decode = decode_filter},
     {"timestamps", FIELD_BOOL, RECEIVER(timestamps)},

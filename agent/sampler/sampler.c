@@ -26,6 +26,7 @@ struct sampler {
 	struct profiler *skel;
 	struct ring_buffer *ring;
 	struct kernel_memory memory;
+	struct slab_budget slabs;
 	const struct kiln_cpu *cpus; /* the kernel's counters, n_cpus */
 	struct bpf_link **links;     /* one a CPU */
 	int *timers;		     /* their descriptors, which the links own; -1: none */
@@ -108,9 +109,10 @@ static int map_memory(struct sampler *s, const struct sampler_options *o, struct
 	size_t len;
 	int r;
 
-	r = slab_new(bpf_map__fd(s->skel->maps.unwind_slab), &unwind, &s->memory.slab_shards);
+	r = slab_new(bpf_map__fd(s->skel->maps.unwind_slab), &unwind, &s->slabs,
+		     &s->memory.slab_shards);
 	if (!r)
-		r = slab_new(bpf_map__fd(s->skel->maps.mapping_slab), &mappings,
+		r = slab_new(bpf_map__fd(s->skel->maps.mapping_slab), &mappings, &s->slabs,
 			     &s->memory.mapping_shards);
 	if (r < 0)
 		return error_set(err, r, "cannot reserve addresses: %s", strerror(-r));
@@ -203,6 +205,7 @@ int sampler_new(const struct sampler_options *options, struct sampler **ret, str
 	s->hz = options->hz;
 	s->target_tid = options->target_tid;
 	s->stats_fd = -1;
+	s->slabs.limit = SIZE_MAX;
 	s->n_cpus = libbpf_num_possible_cpus();
 	if (s->n_cpus < 1)
 		return error_set(err, -ENOSYS, "cannot tell the number of CPUs");
@@ -515,6 +518,16 @@ int sampler_ignore_process(struct sampler *s, uint32_t tgid)
 	return set_process(s, tgid, &entry) < 0 ? -ESRCH : 0;
 }
 
+void sampler_limit_slabs(struct sampler *s, size_t bytes)
+{
+	s->slabs.limit = bytes;
+}
+
+bool sampler_slabs_are_tight(const struct sampler *s)
+{
+	return s->slabs.used >= s->slabs.limit / 2;
+}
+
 /* "memlock:" of a map's fdinfo: the memory that it takes. */
 static uint64_t map_memory_bytes(int fd)
 {
@@ -548,5 +561,6 @@ void sampler_read_stats(struct sampler *s, struct sampler_stats *ret)
 	}
 	bpf_object__for_each_map(map, s->skel->obj) ret->map_bytes +=
 	    map_memory_bytes(bpf_map__fd(map));
-	ret->map_bytes += slab_bytes(s->memory.slab_shards) + slab_bytes(s->memory.mapping_shards);
+	ret->slab_bytes = s->slabs.used;
+	ret->map_bytes += ret->slab_bytes;
 }

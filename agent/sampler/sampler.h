@@ -73,6 +73,11 @@ struct sampler_stats {
 	uint64_t counts[KILN_STAT_COUNT];
 	uint64_t run_ns, runs; /* of the sampling program; 0 unless kernel.bpf_stats_enabled */
 	uint64_t map_bytes;    /* memory of all maps */
+	uint64_t slab_bytes;   /* of it: unwind tables and mappings, whose memory follows need */
 	uint64_t processes;    /* entries of `processes` at the last sampler_named_mapsets() */
 };
+/* Unwind tables and mappings may take so many bytes together. No limit at first. */
+void sampler_limit_slabs(struct sampler *s, size_t bytes);
+/* They take half of it and more: somebody should know which tables are in use. */
+bool sampler_slabs_are_tight(const struct sampler *s);
 void sampler_read_stats(struct sampler *s, struct sampler_stats *ret);

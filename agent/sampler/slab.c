@@ -15,6 +15,7 @@
 struct slab {
 	int outer_fd;
 	struct slab_shape shape;
+	struct slab_budget *budget; /* or NULL */
 	uint8_t *base;
 	size_t shard_bytes;
 	uint32_t shard_units, n_shards;
@@ -32,7 +33,8 @@ uint32_t slab_shards(const struct slab_shape *shape)
 	return (uint32_t)(((uint64_t)shape->units + shard_units(shape) - 1) / shard_units(shape));
 }
 
-int slab_new(int outer_fd, const struct slab_shape *shape, struct slab **ret)
+int slab_new(int outer_fd, const struct slab_shape *shape, struct slab_budget *budget,
+	     struct slab **ret)
 {
 	_cleanup_(slab_freep) struct slab *s = calloc(1, sizeof(*s));
 	void *base;
@@ -41,6 +43,7 @@ int slab_new(int outer_fd, const struct slab_shape *shape, struct slab **ret)
 		return -ENOMEM;
 	s->outer_fd = outer_fd;
 	s->shape = *shape;
+	s->budget = budget;
 	s->shard_bytes = (size_t)shape->shard_elements * shape->element_bytes;
 	s->shard_units = shard_units(shape);
 	s->n_shards = slab_shards(shape);
@@ -88,12 +91,14 @@ static void unmap_shard(struct slab *s, uint32_t shard)
 static int add_shard(struct slab *s, uint32_t shard)
 {
 	LIBBPF_OPTS(bpf_map_create_opts, options, .map_flags = BPF_F_MMAPABLE);
-	_cleanup_close_ int fd =
-	    bpf_map_create(BPF_MAP_TYPE_ARRAY, "kiln_shard", sizeof(uint32_t),
-			   s->shape.element_bytes, s->shape.shard_elements, &options);
+	_cleanup_close_ int fd = -1;
 	uint32_t inner;
 	int r;
 
+	if (s->budget && s->budget->used + s->shard_bytes > s->budget->limit)
+		return -ENOSPC;
+	fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "kiln_shard", sizeof(uint32_t),
+			    s->shape.element_bytes, s->shape.shard_elements, &options);
 	if (fd < 0)
 		return -errno;
 	if (mmap(s->base + shard * s->shard_bytes, s->shard_bytes, PROT_READ | PROT_WRITE,
@@ -107,6 +112,8 @@ static int add_shard(struct slab *s, uint32_t shard)
 	}
 	s->backed[shard] = true;
 	s->n_backed++;
+	if (s->budget)
+		s->budget->used += s->shard_bytes;
 	return 0;
 }
 
@@ -117,6 +124,8 @@ static void remove_shard(struct slab *s, uint32_t shard)
 	unmap_shard(s, shard);
 	s->backed[shard] = false;
 	s->n_backed--;
+	if (s->budget)
+		s->budget->used -= s->shard_bytes;
 }
 
 int slab_back(struct slab *s, uint32_t at, uint32_t n)

@@ -18,13 +18,19 @@ struct slab_shape {
 	uint32_t units;		 /* at most; rounded up to whole shards */
 };
 
+/* What slabs may take together. Outlives them. */
+struct slab_budget {
+	size_t limit, used; /* bytes; a limit below what is used takes nothing away */
+};
+
 /* What max_entries of the array of maps has to be. */
 uint32_t slab_shards(const struct slab_shape *shape);
 /*
  * OUTER_FD: the array of maps, as loaded; it must have room for all shards. The slab uses it but
- * does not own it.
+ * does not own it. BUDGET: NULL for none.
  */
-int slab_new(int outer_fd, const struct slab_shape *shape, struct slab **ret) _must_check_;
+int slab_new(int outer_fd, const struct slab_shape *shape, struct slab_budget *budget,
+	     struct slab **ret) _must_check_;
 struct slab *slab_free(struct slab *s);
 DEFINE_CLEANUP(struct slab *, slab_free)
 

@@ -196,6 +196,12 @@ static bool evict_oldest(struct unwind_store *s, uint64_t now_ms)
 	return true;
 }
 
+void unwind_store_evict_unused(struct unwind_store *s, uint64_t now_ms)
+{
+	while (evict_oldest(s, now_ms))
+		;
+}
+
 void unwind_store_trim(struct unwind_store *s, uint64_t now_ms)
 {
 	slab_trim(s->memory.slab_shards, s->room, now_ms, UNWIND_TRIM_MAX);

@@ -66,6 +66,8 @@ uint64_t *unwind_store_code_bytes(struct unwind_store *s, const struct stored_im
 /* IMAGE's table was used by a sample. */
 void unwind_store_touch(struct unwind_store *s, struct stored_image *image, uint64_t now_ms);
 
+/* Memory is short: unloads the tables that were not used for UNWIND_KEEP_MS. */
+void unwind_store_evict_unused(struct unwind_store *s, uint64_t now_ms);
 /* Gives back memory of the slab that no table uses. */
 void unwind_store_trim(struct unwind_store *s, uint64_t now_ms);
 

@@ -555,7 +555,8 @@ static void touch_tables(struct intake *in, const struct window *w)
 	const struct kernel_memory *memory = sampler_memory(in->sampler);
 	uint64_t now = now_ms();
 
-	if (unwind_store_bytes(in->unwind) < (size_t)memory->slab_slots * KILN_SLOT_BYTES / 2)
+	if (!in->pressure && !sampler_slabs_are_tight(in->sampler) &&
+	    unwind_store_bytes(in->unwind) < (size_t)memory->slab_slots * KILN_SLOT_BYTES / 2)
 		return;
 	for (const struct count *c = w->list; c; c = c->next) {
 		const struct stack *s = c->key.stack;
@@ -591,6 +592,8 @@ void intake_sweep(struct intake *in, const struct window *w)
 	size_t n = 0;
 
 	touch_tables(in, w);
+	if (in->pressure)
+		unwind_store_evict_unused(in->unwind, now);
 	/* What W refers to stays until the next sweep. */
 	stack_table_sweep(in->stacks, forget_before(in, w->number, STACKS_KEEP_MS), w->number);
 	runtime_frames_sweep(in->runtime_frames, processes);

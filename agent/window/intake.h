@@ -46,8 +46,8 @@ void intake_give_up(struct intake *in, struct window *w);
 void intake_warm(struct intake *in);
 /* Names of runtimes' frames, for the naming; lives as long as IN. */
 struct runtimes *intake_runtimes(const struct intake *in);
-/* What the memory_limiter asks for: first what can be found again goes, then new stacks are
- * refused. */
+/* What the memory budget and the memory_limiter ask for: first what can be found again goes, then
+ * new stacks are refused. */
 enum memory_pressure {
 	PRESSURE_NONE,
 	PRESSURE_SOFT, /* keep only what the last window used */

@@ -20,6 +20,7 @@ enum {
 static struct {
 	int outer;
 	struct slab *slab;
+	struct slab_budget budget;
 	struct range_alloc *room;
 	struct profiled *p;
 	struct child child;
@@ -35,12 +36,13 @@ static int setup(void **state)
 	int inner;
 
 	memset(&t, 0, sizeof(t));
+	t.budget.limit = SIZE_MAX;
 	inner = bpf_map_create(BPF_MAP_TYPE_ARRAY, "template", 4, ELEMENT, SHARD, &mmapable);
 	LIBBPF_OPTS(bpf_map_create_opts, options, .inner_map_fd = (uint32_t)inner);
 	t.outer = bpf_map_create(BPF_MAP_TYPE_ARRAY_OF_MAPS, "outer", 4, 4, slab_shards(&shape),
 				 &options);
 	close(inner);
-	if (t.outer < 0 || slab_new(t.outer, &shape, &t.slab) < 0)
+	if (t.outer < 0 || slab_new(t.outer, &shape, &t.budget, &t.slab) < 0)
 		return -1;
 	return range_alloc_new(0, UNITS, &t.room);
 }
@@ -102,6 +104,22 @@ static void a_shard_goes_when_all_of_it_is_free_and_has_rested(void **state)
 	assert_int_equal(memory[0], 0);
 }
 
+static void no_shard_is_added_beyond_the_budget(void **state)
+{
+	t.budget.limit = 2 * SHARD * ELEMENT;
+	assert_int_equal(slab_back(t.slab, 0, 2 * SHARD), 0);
+	assert_int_equal(t.budget.used, 2 * SHARD * ELEMENT);
+	assert_int_equal(slab_back(t.slab, 2 * SHARD, 1), -ENOSPC);
+	assert_int_equal(slab_bytes(t.slab), t.budget.used);
+	/* What is free pays for what is asked. */
+	slab_trim(t.slab, t.room, 0, 1);
+	assert_int_equal(t.budget.used, SHARD * ELEMENT);
+	assert_int_equal(slab_back(t.slab, 2 * SHARD, 1), 0);
+	/* A lower limit takes nothing away. */
+	t.budget.limit = 0;
+	assert_true(slab_is_backed(t.slab, 2 * SHARD));
+}
+
 /* Leaves nothing free in the first shard of either slab. */
 static void fill_first_shards(struct profiled *p)
 {
@@ -155,6 +173,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 	    TEST(memory_comes_with_the_first_unit_of_a_shard),
 	    TEST(a_shard_goes_when_all_of_it_is_free_and_has_rested),
+	    TEST(no_shard_is_added_beyond_the_budget),
 	    TEST(walks_read_shards_that_were_added_later),
 	};
 

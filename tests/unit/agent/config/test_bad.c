@@ -164,6 +164,8 @@ static const struct {
 	 "c.yaml:3: receivers.profiling.reporter_interval: want a duration such as 5s or 1m30s, got \"-5s\""},
 	{RX("max_stack_depth: 1025"),
 	 "c.yaml:3: receivers.profiling.max_stack_depth: want 1..1024, got 1025"},
+	{RX("memory_budget_mib: 15"),
+	 "c.yaml:3: receivers.profiling.memory_budget_mib: want 16..65536, got 15"},
 	{RX("unwind_table_memory_mib: 3"),
 	 "c.yaml:3: receivers.profiling.unwind_table_memory_mib: want 4..1024, got 3"},
 	{RX("off_cpu_threshold: 1.5"),

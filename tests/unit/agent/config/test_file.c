@@ -28,7 +28,7 @@ static void test_null_maps_give_the_documented_defaults(void **state)
 	assert_int_equal(l.config->receiver.tracers, ALL_TRACERS);
 	assert_int_equal(l.config->receiver.reporter_interval_ms, 5000);
 	assert_int_equal(l.config->receiver.max_stack_depth, 1024);
-	assert_int_equal(l.config->receiver.unwind_table_mib, 24);
+	assert_int_equal(l.config->receiver.unwind_table_mib, 512);
 	assert_null(l.config->receiver.process_filter);
 	assert_int_equal(l.config->n_exporters, 1);
 	assert_string_equal(l.config->exporters[0].type, "customprofilesexporter");
@@ -210,6 +210,7 @@ static void test_the_otlp_pipeline_is_read(void **state)
 	assert_int_equal(c->receiver.reporter_interval_ms, 90000);
 	assert_int_equal(c->receiver.max_stack_depth, 64);
 	assert_int_equal(c->receiver.unwind_table_mib, 48);
+	assert_int_equal(c->receiver.memory_budget_mib, 96);
 	assert_string_equal(c->receiver.process_filter, "^(java|node)$");
 	assert_int_equal(c->receiver.tracers, BASE | 1 << TRACER_HOTSPOT);
 	assert_int_equal(c->processors.memory_limit_bytes, 1024 << 20);

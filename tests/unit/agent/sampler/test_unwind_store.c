@@ -132,6 +132,22 @@ static void tables_in_use_stay(void **state)
 	assert_int_equal(unwind_store_loaded(f->store), 2);
 }
 
+static void only_unused_tables_go_when_memory_is_short(void **state)
+{
+	struct fake *f = *state;
+	struct stored_image a = {}, b = {};
+	struct unwind_table t = table_of(100);
+
+	assert_int_equal(unwind_store_add(f->store, &a), 0);
+	assert_int_equal(unwind_store_add(f->store, &b), 0);
+	assert_int_equal(unwind_store_load(f->store, &a, &t, 10), 0);
+	assert_int_equal(unwind_store_load(f->store, &b, &t, 10), 0);
+	unwind_store_touch(f->store, &b, 20);
+	unwind_store_evict_unused(f->store, 10 + UNWIND_KEEP_MS);
+	assert_int_equal(unwind_store_state(f->store, &a, 20), UNWIND_NONE);
+	assert_int_equal(unwind_store_state(f->store, &b, 20), UNWIND_LOADED);
+}
+
 static void table_that_never_fits_fails_for_good(void **state)
 {
 	struct fake *f = *state;
@@ -267,6 +283,8 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(images_of_equal_content_share_a_table, setup, teardown),
 	    cmocka_unit_test_setup_teardown(images_without_content_share_nothing, setup, teardown),
 	    cmocka_unit_test_setup_teardown(an_expected_image_has_no_table, setup, teardown),
+	    cmocka_unit_test_setup_teardown(only_unused_tables_go_when_memory_is_short, setup,
+					    teardown),
 	    cmocka_unit_test_setup_teardown(table_that_never_fits_fails_for_good, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_view_reads_what_was_loaded, setup, teardown),
 	    cmocka_unit_test_setup_teardown(removed_image_gives_its_slot_back, setup, teardown),

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The memory budget: anonymous memory and BPF maps together. Numbers only; rotation.c measures at
+ * the end of each window and acts on them.
+ */
+#pragma once
+
+#include "agent/window/intake.h"
+
+/* Of a machine with so much memory: 1/64 of it, 128 MiB to 1 GiB. */
+uint64_t budget_default(uint64_t machine_bytes);
+/* Near the budget caches shrink, beyond it no new stacks are taken. */
+enum memory_pressure budget_pressure(uint64_t budget, uint64_t used);
+/*
+ * What the slabs of the kernel side may take when the rest of the agent takes OTHER: never so much
+ * that the slabs alone bring about pressure, always enough for a few tables.
+ */
+uint64_t budget_for_slabs(uint64_t budget, uint64_t other);
