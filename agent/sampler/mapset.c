@@ -14,7 +14,7 @@
 enum {
 	CHANGES_KEPT = 1024,
 	STALE_MAX = 4096,
-	MAPPINGS_TRIM_MAX = 4, /* shards that one trim gives back */
+	MAPPINGS_TRIM_MAX = 2, /* shards that one trim gives back */
 };
 #define CHANGE_MATTERS_NS 5000000000ULL /* samples wait in the ring for less */
 

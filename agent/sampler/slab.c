@@ -88,33 +88,65 @@ static void unmap_shard(struct slab *s, uint32_t shard)
 		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
-static int add_shard(struct slab *s, uint32_t shard)
+/* Creates a shard and maps it; the kernel does not know it yet. */
+static int create_shard(struct slab *s, uint32_t shard, int *ret_fd)
 {
 	LIBBPF_OPTS(bpf_map_create_opts, options, .map_flags = BPF_F_MMAPABLE);
-	_cleanup_close_ int fd = -1;
-	uint32_t inner;
-	int r;
+	_cleanup_close_ int fd =
+	    bpf_map_create(BPF_MAP_TYPE_ARRAY, "kiln_shard", sizeof(uint32_t),
+			   s->shape.element_bytes, s->shape.shard_elements, &options);
 
-	if (s->budget && s->budget->used + s->shard_bytes > s->budget->limit)
-		return -ENOSPC;
-	fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "kiln_shard", sizeof(uint32_t),
-			    s->shape.element_bytes, s->shape.shard_elements, &options);
 	if (fd < 0)
 		return -errno;
 	if (mmap(s->base + shard * s->shard_bytes, s->shard_bytes, PROT_READ | PROT_WRITE,
 		 MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
 		return -errno;
-	inner = (uint32_t)fd;
-	if (bpf_map_update_elem(s->outer_fd, &shard, &inner, BPF_ANY) < 0) {
-		r = -errno;
-		unmap_shard(s, shard);
-		return r;
-	}
-	s->backed[shard] = true;
-	s->n_backed++;
-	if (s->budget)
-		s->budget->used += s->shard_bytes;
+	*ret_fd = TAKE_FD(fd);
 	return 0;
+}
+
+/*
+ * One grace period for all N where the kernel knows how (bpf_map_update_batch() of arrays of maps,
+ * Linux 5.14; it waits once since 6.8). Returns how many are published, from the first on.
+ */
+static uint32_t publish_shards(struct slab *s, uint32_t *shards, int *fds, uint32_t n)
+{
+	uint32_t done = n;
+
+	if (n > 1 && !bpf_map_update_batch(s->outer_fd, shards, fds, &done, NULL))
+		return n;
+	for (done = 0; done < n; done++)
+		if (bpf_map_update_elem(s->outer_fd, &shards[done], &fds[done], BPF_ANY) < 0)
+			break;
+	return done;
+}
+
+static int add_shards(struct slab *s, uint32_t *shards, int *fds, uint32_t n)
+{
+	uint32_t created = 0, published;
+	int r = 0;
+
+	if (s->budget && (s->budget->used > s->budget->limit ||
+			  n > (s->budget->limit - s->budget->used) / s->shard_bytes))
+		return -ENOSPC;
+	while (created < n && !r) {
+		r = create_shard(s, shards[created], &fds[created]);
+		created += !r;
+	}
+	published = r ? 0 : publish_shards(s, shards, fds, n);
+	if (!r && published < n)
+		r = -errno;
+	for (uint32_t i = 0; i < created; i++) {
+		close(fds[i]);
+		if (i >= published)
+			unmap_shard(s, shards[i]);
+		else
+			s->backed[shards[i]] = true;
+	}
+	s->n_backed += published;
+	if (s->budget)
+		s->budget->used += published * s->shard_bytes;
+	return r;
 }
 
 static void remove_shard(struct slab *s, uint32_t shard)
@@ -130,17 +162,29 @@ static void remove_shard(struct slab *s, uint32_t shard)
 
 int slab_back(struct slab *s, uint32_t at, uint32_t n)
 {
+	_cleanup_free_ uint32_t *shards = NULL;
+	_cleanup_free_ int *fds = NULL;
+	uint32_t first, last, missing = 0;
+
 	if (!s || !n)
 		return 0;
 	if (n > slab_units(s) || at > slab_units(s) - n)
 		return -ENOSPC;
-	for (uint32_t i = at / s->shard_units; i <= (at + n - 1) / s->shard_units; i++) {
-		int r = s->backed[i] ? 0 : add_shard(s, i);
-
-		if (r < 0)
-			return r;
-	}
-	return 0;
+	first = at / s->shard_units;
+	last = (at + n - 1) / s->shard_units;
+	for (uint32_t i = first; i <= last; i++)
+		missing += !s->backed[i];
+	if (!missing)
+		return 0;
+	shards = calloc(missing, sizeof(*shards));
+	fds = calloc(missing, sizeof(*fds));
+	if (!shards || !fds)
+		return -ENOMEM;
+	missing = 0;
+	for (uint32_t i = first; i <= last; i++)
+		if (!s->backed[i])
+			shards[missing++] = i;
+	return add_shards(s, shards, fds, missing);
 }
 
 bool slab_is_backed(const struct slab *s, uint32_t unit)

@@ -38,9 +38,9 @@ DEFINE_CLEANUP(struct slab *, slab_free)
 void *slab_memory(const struct slab *s);
 uint32_t slab_units(const struct slab *s);
 /*
- * Backs units [AT, AT + N) with memory, zeroed where it is new. Each new shard waits for a grace
- * period of RCU (some milliseconds). -ENOSPC: beyond the slab or its budget; -ENOMEM. A NULL slab
- * is plain memory: always backed.
+ * Backs units [AT, AT + N) with memory, zeroed where it is new. New shards are waited for together,
+ * a grace period of RCU (some 12 ms; each its own before Linux 6.8). -ENOSPC: beyond the slab or
+ * its budget; -ENOMEM. A NULL slab is plain memory: always backed.
  */
 int slab_back(struct slab *s, uint32_t at, uint32_t n) _must_check_;
 bool slab_is_backed(const struct slab *s, uint32_t unit);

@@ -18,7 +18,7 @@ enum {
 	UNWIND_SLOT_UNKNOWN = 1,   /* in `tables` it never has a block: the walk asks for a table */
 	UNWIND_KEEP_MS = 10000,	   /* a table that was used so lately is not evicted */
 	UNWIND_PATIENCE_MS = 5000, /* after a refusal nobody asks again for so long */
-	UNWIND_TRIM_MAX = 4, /* shards that one trim gives back; each waits some milliseconds */
+	UNWIND_TRIM_MAX = 2, /* shards that one trim gives back; each waits some milliseconds */
 };
 
 enum unwind_state {
