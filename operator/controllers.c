@@ -44,6 +44,7 @@ static void check_all_statuses(uv_timer_t *timer)
 	}
 	op->counts_put_off = 0;
 	op->counts_due_ms = 0;
+	op->counted_ms = uv_now(&op->loop);
 	json_store_each(op->world.clusters, operator_status_due, op);
 	json_store_each(op->world.configs, operator_status_due, op);
 }
@@ -56,6 +57,36 @@ void operator_statuses_due(struct operator* op, uint64_t delay_ms)
 		return;
 	op->counts_due_ms = due;
 	uv_timer_start(&op->counts_timer, check_all_statuses, delay_ms, 0);
+}
+
+void operator_counts_due(struct operator* op)
+{
+	uint64_t now = uv_now(&op->loop), next = op->counted_ms + COUNTS_EVERY_MS;
+
+	operator_statuses_due(op,
+			      op->counted_ms && next > now + COUNTS_MS ? next - now : COUNTS_MS);
+}
+
+/*
+ * Of a thousand configs in a busy cluster every count is another at each look. One write a second
+ * is for them; so that each config has its turn, as many as fit COUNTS_EVERY_MS have it at a time.
+ */
+static bool may_write_counts(void *arg, const char *ns, const char *name)
+{
+	enum { WRITE_MS = 1000, AT_A_TIME = COUNTS_EVERY_MS / WRITE_MS };
+	struct operator* op = arg;
+	uint64_t now = uv_now(&op->loop);
+	uint64_t turns = json_store_count(op->world.configs) / AT_A_TIME + 1;
+	uint64_t h = hash_bytes(name, strlen(name), hash_bytes(ns, strlen(ns), 0));
+
+	if (op->count_credit_ms + COUNTS_EVERY_MS < now)
+		op->count_credit_ms = now - COUNTS_EVERY_MS;
+	if ((h + now / COUNTS_EVERY_MS) % turns == 0 && op->count_credit_ms + WRITE_MS <= now) {
+		op->count_credit_ms += WRITE_MS;
+		return true;
+	}
+	operator_counts_due(op);
+	return false;
 }
 
 static void status_done(void *arg, const char *key, int result)
@@ -172,6 +203,7 @@ int operator_create_writers(struct operator* op)
 						 .configs = op->world.configs,
 						 .reports = nodes_reports(op->nodes),
 						 .may_write = operator_may_write,
+						 .may_write_counts = may_write_counts,
 						 .destination = operator_destination_cause,
 						 .arg = op};
 	int r = recorder_new(&op->loop, op->client, op->identity, &op->events);

@@ -24,7 +24,7 @@ static void on_pod(void *arg, const struct pod *pod, const struct pod *old)
 
 	node_server_pod(operator_agents(op), pod, old);
 	if (match_counts_pod(op->matches, pod, old))
-		operator_statuses_due(op, COUNTS_MS);
+		operator_counts_due(op);
 }
 
 static void on_namespace(void *arg, const struct meta_object *object, bool removed)
@@ -128,6 +128,34 @@ static void on_namespace_config(struct operator* op, const char *ns, const char 
 			  r == -E2BIG ? "too many configs" : strerror(-r));
 }
 
+static void list_keys(const struct string_list *list, const char *keys[CONFIG_KEYS_MAX + 1])
+{
+	size_t n = 0;
+
+	for (; list && n < list->n && n < CONFIG_KEYS_MAX; n++)
+		keys[n] = list->items[n];
+	keys[n] = NULL;
+}
+
+/* The caches keep the annotations that the cluster's config asks for: other ones take a list. */
+static void keep_annotations(struct operator* op)
+{
+	const struct cluster_config *c = policy_set_get_cluster(op->policies);
+	const char *keys[CONFIG_KEYS_MAX + 1];
+	int pods, namespaces;
+
+	list_keys(c ? &c->metadata.pod_annotations : NULL, keys);
+	pods = pod_store_keep_annotations(op->world.pods, keys);
+	list_keys(c ? &c->metadata.namespace_annotations : NULL, keys);
+	namespaces = meta_store_keep_annotations(op->world.namespaces, keys);
+	if (pods < 0 || namespaces < 0)
+		log_error("operator", "out of memory: the annotations of before are kept");
+	if (pods > 0)
+		informer_relist(op->world.informers[WORLD_PODS]);
+	if (namespaces > 0)
+		informer_relist(op->world.informers[WORLD_NAMESPACES]);
+}
+
 /* Our own writes of a status come back as changes too: the policies do not care. */
 static void on_config(void *arg, const char *ns, const char *name, const cJSON *object)
 {
@@ -141,7 +169,7 @@ static void on_config(void *arg, const char *ns, const char *name, const cJSON *
 		news = on_cluster_config(op, name, object);
 	if (policy_set_revision(op->policies) != revision) {
 		if (!ns[0])
-			stream_keep_annotations(op->world.pods, op->policies);
+			keep_annotations(op);
 		node_server_policies(operator_agents(op), ns);
 		news = true;
 	}

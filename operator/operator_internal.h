@@ -18,8 +18,9 @@
 #define OPERATOR_USER_AGENT "kiln-operator/" KILN_VERSION " (linux)"
 
 enum {
-	COUNTS_MS = 1000, /* how soon a pod's change shows in a status */
-	POLICIES_MS = 50, /* and a policy's */
+	COUNTS_MS = 1000,	/* how soon a pod's change shows in a status */
+	COUNTS_EVERY_MS = 5000, /* and how soon the next one */
+	POLICIES_MS = 50,	/* and a policy's */
 };
 
 struct operator
@@ -49,6 +50,8 @@ struct operator
 	bool has_handles;
 	uint64_t counts_due_ms; /* 0: the timer rests */
 	unsigned int counts_put_off;
+	uint64_t counted_ms;	  /* when all statuses were looked at last */
+	uint64_t count_credit_ms; /* operator_may_write_counts() */
 	struct request_counts requests;
 	struct reconcile_counts object_counts, status_counts;
 	uint64_t object_started_ns;
@@ -73,6 +76,8 @@ void operator_set_working(struct operator* op, bool working);
 int operator_status_due(void *arg, const cJSON *object);
 /* Any status may be another in DELAY_MS: one look at all of them then, however often asked. */
 void operator_statuses_due(struct operator* op, uint64_t delay_ms);
+/* The same for numbers of pods, which change without end in a busy cluster. */
+void operator_counts_due(struct operator* op);
 void operator_objects_due(void *arg);
 
 /* handlers.c */

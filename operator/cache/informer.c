@@ -35,6 +35,7 @@ struct informer {
 	struct informer_stats stats;
 	struct log_limit log, refusal_log, object_log;
 	bool started, closing;
+	bool relist; /* when the list that is under way is whole: informer_relist() */
 };
 
 static double random_unit(void)
@@ -143,6 +144,10 @@ static int on_item(void *arg, const struct kube_item *item)
 
 	if (item->type == KUBE_ERROR)
 		return on_error_item(f, item);
+	if (f->relist && f->core.step == INFORMER_WATCH && !f->core.initial) {
+		f->relist = false;
+		return end_with(f, INFORMER_END_EXPIRED, -ESTALE);
+	}
 	if (item->type == KUBE_BOOKMARK)
 		return on_bookmark(f, item);
 	f->stats.events++;
@@ -452,6 +457,17 @@ static void on_closed(uv_handle_t *handle)
 }
 
 /* The stream may be what calls us, so it goes last. */
+void informer_relist(struct informer *f)
+{
+	if (!f->stats.lists) /* nothing has come yet */
+		return;
+	f->relist = !f->call || f->core.step != INFORMER_WATCH || f->core.initial;
+	if (f->closing || f->relist) /* after the list that is under way: on_item() */
+		return;
+	kube_cancel(f->call);
+	ended(f, INFORMER_END_EXPIRED, 0);
+}
+
 struct informer *informer_free(struct informer *f)
 {
 	if (!f || f->closing)

@@ -56,6 +56,8 @@ int informer_new(uv_loop_t *loop, struct kube_client *client,
 		 const struct informer_options *options, const struct informer_ops *ops,
 		 void *store, struct informer **ret, struct error *err) _must_check_;
 void informer_start(struct informer *informer);
+/* The store wants all objects anew: it keeps more of them than before. */
+void informer_relist(struct informer *informer);
 struct informer *informer_free(struct informer *informer);
 DEFINE_CLEANUP(struct informer *, informer_free)
 const struct informer_stats *informer_stats(const struct informer *informer);

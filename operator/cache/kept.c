@@ -98,6 +98,22 @@ int kept_annotations_init(struct kept_annotations *a, const char *const *keys)
 	return 0;
 }
 
+int kept_annotations_set(struct kept_annotations *a, const char *const *keys)
+{
+	struct kept_annotations now;
+	bool same;
+	int r = kept_annotations_init(&now, keys);
+
+	if (r)
+		return r;
+	same = now.n == a->n;
+	for (size_t i = 0; same && i < now.n; i++)
+		same = streq(now.keys[i], a->keys[i]);
+	kept_annotations_done(a);
+	*a = now;
+	return !same;
+}
+
 void kept_annotations_done(struct kept_annotations *a)
 {
 	for (size_t i = 0; i < a->n; i++)

@@ -29,6 +29,8 @@ struct kept_annotations {
 	char *keys[KEPT_ANNOTATIONS_MAX]; /* exact, or a prefix that ends with '/' */
 	size_t n;
 };
+/* 1: they are others than before; 0: the same. -E2BIG, -ENOMEM: untouched. */
+int kept_annotations_set(struct kept_annotations *a, const char *const *keys);
 /* KEYS ends with NULL and may be NULL. -E2BIG, -ENOMEM. */
 int kept_annotations_init(struct kept_annotations *a, const char *const *keys) _must_check_;
 void kept_annotations_done(struct kept_annotations *a);

@@ -93,6 +93,11 @@ static void release_strings(struct meta_store *store, const struct record *rec)
 	intern_unref(store->intern, rec->uid_text);
 }
 
+int meta_store_keep_annotations(struct meta_store *store, const char *const *keys)
+{
+	return kept_annotations_set(&store->annotations, keys);
+}
+
 struct meta_store *meta_store_free(struct meta_store *store)
 {
 	uint32_t ref;

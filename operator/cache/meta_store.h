@@ -33,6 +33,8 @@ struct meta_store_options {
 };
 int meta_store_new(const struct meta_store_options *options, struct meta_store **ret) _must_check_;
 struct meta_store *meta_store_free(struct meta_store *store);
+/* As pod_store_keep_annotations(). */
+int meta_store_keep_annotations(struct meta_store *store, const char *const *keys) _must_check_;
 DEFINE_CLEANUP(struct meta_store *, meta_store_free)
 int meta_store_put(void *store, const struct kube_item *item, uint32_t generation);
 int meta_store_remove(void *store, const struct kube_item *item);

@@ -55,14 +55,7 @@ struct pod_store *pod_store_free(struct pod_store *store)
 
 int pod_store_keep_annotations(struct pod_store *store, const char *const *keys)
 {
-	struct kept_annotations annotations;
-	int r = kept_annotations_init(&annotations, keys);
-
-	if (r)
-		return r;
-	kept_annotations_done(&store->annotations);
-	store->annotations = annotations;
-	return 0;
+	return kept_annotations_set(&store->annotations, keys);
 }
 
 static void tell(struct pod_store *store, const struct pod *pod, const struct pod *old)

@@ -55,7 +55,8 @@ void pod_store_replaced(void *store, uint32_t generation);
 /* What put and remove do with a decoded object. -EBADMSG: names that no API server accepts. */
 int pod_store_put_view(struct pod_store *store, const struct pod_view *view, uint32_t generation);
 int pod_store_remove_view(struct pod_store *store, const struct meta_view *meta);
-/* Other keys from now on; pods that are there have them after the next list. Else untouched. */
+/* Other keys from now on: 1 when they are others, and pods that are there have them after the next
+ * list; 0. Else untouched. */
 int pod_store_keep_annotations(struct pod_store *store, const char *const *keys) _must_check_;
 
 size_t pod_store_count(const struct pod_store *store);

@@ -59,6 +59,8 @@ struct policy_clamp {
 struct policy_verdict {
 	bool accepted;
 	const char *reason; /* CamelCase, "Accepted", "Invalid", "Conflict", ... */
+	/* Of a namespace's config: id of the policy of its pods on nodes of no group; 0: none. */
+	uint64_t effective;
 	char message[768];
 	/* What the config asks for and nobody does: unknown fields, parts that agents of this
 	 * version lack. "": nothing. */

@@ -366,11 +366,24 @@ static int cluster_verdict(const struct policy_set *set, struct policy_verdict *
 	return 0;
 }
 
+/* The policy of the pods that E decides for, whatever their annotations. */
+static uint64_t effective_id(struct policy_set *set, const struct ns_entry *n,
+			     struct config_entry *e)
+{
+	const struct config_entry *fallback = e == n->fallback ? NULL : n->fallback;
+	const struct effective_policy *policy = &set->off;
+	struct answer *a = answer(set, fallback, e);
+
+	if (a->mode != MODE_DISABLED && policy_on(set, fallback, e, 0, a, &policy) < 0)
+		return 0;
+	return policy->id;
+}
+
 int policy_verdict(struct policy_set *set, const char *ns, const char *name,
 		   struct policy_verdict *ret)
 {
 	const struct ns_entry *n = ordered_ns(set, ns);
-	const struct config_entry *e = policy_set_find(n, name);
+	struct config_entry *e = policy_set_find(n, name);
 
 	if (!*ns && streq(name, "cluster") && (set->cluster || set->cluster_cause)) {
 		*ret = (struct policy_verdict){.n_clamped = 0};
@@ -391,6 +404,7 @@ int policy_verdict(struct policy_set *set, const char *ns, const char *name,
 		ineffective_of_namespace(e->config, ret);
 	switch (e->standing) {
 	case ACCEPTED:
+		ret->effective = effective_id(set, n, e);
 		clamps_of_namespace(set->cluster, e->config, ret);
 		accept(ret);
 		if (e->answer.revision != set->revision || !e->answer.no_room)

@@ -28,6 +28,9 @@ struct status_writer_options {
 	/* What keeps the destination NAME of the configs of NS from being used; false: nothing that
 	 * is known. May be NULL. */
 	bool (*destination)(void *arg, const char *ns, const char *name, struct status_cause *ret);
+	/* May a status be written of which only counts are others? Asked before such a write; the
+	 * next pass over the statuses asks again. NULL: always. */
+	bool (*may_write_counts)(void *arg, const char *ns, const char *name);
 	void *arg;
 };
 
@@ -58,3 +61,5 @@ struct status_input {
 	const cJSON *live; /* the status that the object has */
 };
 int status_build(const struct status_input *input, cJSON **ret) _must_check_;
+/* Do the two differ in numbers of pods and nodes alone (and the texts that tell them)? */
+bool status_differs_in_counts(const cJSON *before, const cJSON *now);

@@ -189,15 +189,3 @@ struct node_server *stream_service_server(struct stream_service *s)
 {
 	return s ? s->server : NULL;
 }
-
-void stream_keep_annotations(struct pod_store *pods, const struct policy_set *policies)
-{
-	const struct cluster_config *cluster = policy_set_get_cluster(policies);
-	const char *keys[CONFIG_KEYS_MAX + 1] = {NULL};
-
-	for (size_t i = 0; cluster && i < cluster->metadata.pod_annotations.n; i++)
-		if (i < CONFIG_KEYS_MAX)
-			keys[i] = cluster->metadata.pod_annotations.items[i];
-	if (pod_store_keep_annotations(pods, keys) < 0)
-		log_error("stream", "out of memory: pods keep the annotations of before");
-}

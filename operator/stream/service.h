@@ -49,5 +49,3 @@ struct stream_service *stream_service_free(struct stream_service *service);
 /* For what the caches tell; NULL of NULL, and before agents may come. */
 struct node_server *stream_service_server(struct stream_service *service);
 void stream_service_metrics(struct stream_service *service, struct buf *out);
-/* The pods' store keeps the annotations that the cluster's config asks for. */
-void stream_keep_annotations(struct pod_store *pods, const struct policy_set *policies);

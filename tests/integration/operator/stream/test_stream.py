@@ -109,6 +109,27 @@ def test_a_refused_config_profiles_nobody(cluster, nodes, serve, connect, token)
     cluster.kubectl("delete", "profilingconfig", "bad", "-n", "shop")
 
 
+def test_annotations_that_are_asked_for_later_reach_the_agents(cluster, nodes, serve, connect, token):
+    """Of pods and namespaces that are there already: nobody changes them."""
+    cluster.kubectl("annotate", "namespace", "shop", "team=fruit")
+    cluster.kubectl("annotate", "pod", "web", "-n", "shop", "note=ripe")
+    _, port = serve()
+    a = connect(port, token("agent-n1"))
+    a.until("snapshot", live)
+
+    def attributes(a):
+        pod, = (p for p in a.pods.values() if p["name"] == "web")
+        return (pod["attributes"].get("k8s.namespace.annotation.team"),
+                pod["attributes"].get("k8s.pod.annotation.note"))
+
+    assert attributes(a) == (None, None)
+    cluster.patch("cpc", "cluster", {"spec": {"metadata": {"namespaceAnnotations": ["team"],
+                                                           "podAnnotations": ["note"]}}})
+    a.until("both", lambda a: attributes(a) == ("fruit", "ripe"))
+    cluster.patch("cpc", "cluster", {"spec": {"metadata": None}})
+    a.until("neither", lambda a: attributes(a) == (None, None))
+
+
 def test_who_is_refused(cluster, nodes, serve, connect, token, tmp_path):
     operator, port = serve()
     junk = tmp_path / "junk.token"

@@ -621,6 +621,7 @@ static void asked_annotations_can_change(void **unused)
 	view_annotation(&view, "note", "2");
 	put();
 	assert_string_equal(get("shop", "web")->annotations[0].key, "note");
+	assert_int_equal(pod_store_keep_annotations(store, other), 1);
 	assert_int_equal(pod_store_keep_annotations(store, other), 0);
 	put();
 	assert_int_equal(get("shop", "web")->n_annotations, 1);

@@ -277,6 +277,32 @@ static void test_a_closed_namespace_is_off(void **state)
 	policy_set_free(set);
 }
 
+static void test_a_verdict_names_the_effective_policy(void **state)
+{
+	struct policy_set *set = set_of("{}");
+	const struct effective_policy *p;
+	struct policy_verdict v;
+	struct pod pod;
+
+	put(set, "prod", "all", 1, "{'profile':{'sampling':{'hz':7}}}");
+	put(set, "prod", "off", 1,
+	    "{'podSelector':{'matchLabels':{'a':'b'}},'profile':{'mode':"
+	    "'Disabled'}}");
+	put(set, "prod", "opt", 1,
+	    "{'podSelector':{'matchLabels':{'a':'c'}},'profile':{'mode':"
+	    "'OptIn'}}");
+	for (int i = 0; i < 3; i++) {
+		static const char *const names[] = {"all", "off", "opt"};
+		static const char *const labels[] = {"a=a", "a=b", "a=c"};
+
+		pod_init(&pod, "prod", labels[i], NULL, i == 2 ? "enabled" : NULL);
+		assert_int_equal(policy_resolve(set, &pod.subject, &p, NULL), 0);
+		assert_int_equal(policy_verdict(set, "prod", names[i], &v), 0);
+		assert_true(p->id && v.effective == p->id);
+	}
+	policy_set_free(set);
+}
+
 static void test_unknown_fields_are_told(void **state)
 {
 	struct policy_set *set = set_of("{'defaults':{'new':1,'sampling':{'hz':7}}}");
@@ -535,6 +561,7 @@ int main(void)
 	    cmocka_unit_test(test_a_refused_config_keeps_its_last_good_version),
 	    cmocka_unit_test(test_a_refused_cluster_config),
 	    cmocka_unit_test(test_a_closed_namespace_is_off),
+	    cmocka_unit_test(test_a_verdict_names_the_effective_policy),
 	    cmocka_unit_test(test_unknown_fields_are_told),
 	    cmocka_unit_test(test_what_agents_cannot_do_is_told),
 	    cmocka_unit_test(test_revision_goes_up_with_every_change),

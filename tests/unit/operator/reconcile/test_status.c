@@ -305,6 +305,40 @@ static void test_a_config_tells_how_many_pods_it_holds_off(void **state)
 	cJSON_Delete(status);
 }
 
+static void test_counts_alone_are_told_apart(void **state)
+{
+	static const struct objects_state objects = {.applied = true};
+	struct policy_verdict verdict = GOOD;
+	struct status_input in = {.verdict = &verdict,
+				  .objects = &objects,
+				  .generation = 7,
+				  .matches = {.pods = 5, .nodes = 2, .programmed = 2},
+				  .agents = {.nodes = 9}};
+	cJSON *before, *now;
+
+	verdict.effective = 0xab;
+	assert_int_equal(status_build(&in, &before), 0);
+	assert_string_equal(
+	    cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(before, "effectiveHash")),
+	    "00000000000000ab");
+	in.matches = (struct match_result){.pods = 6, .nodes = 3, .programmed = 3};
+	assert_int_equal(status_build(&in, &now), 0);
+	assert_false(cJSON_Compare(before, now, true));
+	assert_true(status_differs_in_counts(before, now));
+	cJSON_Delete(now);
+	in.matches.programmed = 2; /* no longer rolled out: that is news */
+	assert_int_equal(status_build(&in, &now), 0);
+	assert_false(status_differs_in_counts(before, now));
+	cJSON_Delete(now);
+	in.matches.programmed = 3;
+	verdict.effective = 0xac;
+	assert_int_equal(status_build(&in, &now), 0);
+	assert_false(status_differs_in_counts(before, now));
+	assert_false(status_differs_in_counts(NULL, now));
+	cJSON_Delete(now);
+	cJSON_Delete(before);
+}
+
 static void test_what_status_says(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -393,6 +427,7 @@ int main(void)
 	    cmocka_unit_test(test_a_field_without_effect),
 	    cmocka_unit_test(test_a_tenants_destination_that_takes_nothing),
 	    cmocka_unit_test(test_a_config_tells_how_many_pods_it_holds_off),
+	    cmocka_unit_test(test_counts_alone_are_told_apart),
 	    cmocka_unit_test(test_what_status_says),
 	    cmocka_unit_test(test_a_destination_that_is_left_out),
 	    cmocka_unit_test(test_what_is_said_already_is_the_same),
