@@ -138,7 +138,7 @@ static int put_term(cJSON *terms, const struct atoms *atoms, uint64_t own, uint6
 
 	/* The machines that the agent is built for. */
 	if (r == 0)
-		r = json_make(&arches, "['amd64', 'arm64']");
+		r = json_make(&arches, "['amd64']");
 	if (r == 0)
 		r = put_expression(list, "kubernetes.io/arch", "In", arches);
 	for (size_t i = 0; r == 0 && i < atoms->n; i++) {
