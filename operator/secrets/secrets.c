@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One timer looks for what is due. While the API server does not answer, what was read last counts;
- * a Secret that is gone, or that may not be read any more, loses its values at once.
+ * a Secret that is gone loses its values at once. Refusals (401, 403) come from API servers that
+ * restart or whose authorizer is away, too: a Secret that was read loses its values when refusals
+ * have been all there was for a while.
  */
 #include "operator/secrets/secrets.h"
 
@@ -27,6 +29,7 @@ struct secret {
 	size_t n;
 	struct kube_call *call;
 	uint64_t due_ms;
+	uint64_t refused_since_ms; /* 0: the last answer was no refusal */
 	UT_hash_handle hh;
 };
 
@@ -129,15 +132,34 @@ static bool lose(struct secret *s, enum secret_state state)
 	return news;
 }
 
+static bool is_refusal(const struct kube_answer *a)
+{
+	return a->status == 403 || a->status == 401;
+}
+
+static bool understand_refusal(struct secret *s)
+{
+	const struct secrets_options *o = &s->owner->options;
+	uint64_t now = uv_now(o->loop);
+
+	if (!s->refused_since_ms)
+		s->refused_since_ms = now;
+	if (s->state == SECRET_FOUND && now - s->refused_since_ms < o->grace_ms)
+		return false;
+	return lose(s, SECRET_FORBIDDEN);
+}
+
 static bool understand(struct secret *s, const struct kube_answer *a)
 {
 	cJSON *object;
 	bool news;
 
+	if (is_refusal(a))
+		return understand_refusal(s);
+	if (a->status == 200 || a->status == 404)
+		s->refused_since_ms = 0;
 	if (a->status == 404)
 		return lose(s, SECRET_MISSING);
-	if (a->status == 403 || a->status == 401)
-		return lose(s, SECRET_FORBIDDEN);
 	if (a->status != 200)
 		return false;
 	object = cJSON_ParseWithLength((const char *)a->body, a->len);
@@ -161,7 +183,7 @@ static void on_answer(void *arg, const struct kube_answer *a)
 {
 	struct secret *s = arg;
 	struct secrets *all = s->owner;
-	bool answered = a->status == 200 || (a->status >= 401 && a->status <= 404);
+	bool answered = a->status == 200 || a->status == 404 || is_refusal(a);
 
 	s->call = NULL;
 	s->due_ms = uv_now(all->options.loop) + (answered ? interval(all) : SECRETS_RETRY_MS);
@@ -278,6 +300,8 @@ int secrets_new(const struct secrets_options *options, struct secrets **ret)
 	all->options = *options;
 	if (!all->options.refresh_ms)
 		all->options.refresh_ms = SECRETS_REFRESH_MS;
+	if (!all->options.grace_ms)
+		all->options.grace_ms = SECRETS_GRACE_MS;
 	uv_timer_init(options->loop, &all->timer); /* cannot fail */
 	all->timer.data = all;
 	uv_timer_start(&all->timer, on_timer, TICK_MS, TICK_MS);

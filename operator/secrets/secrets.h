@@ -19,6 +19,7 @@ enum {
 	SECRETS_REFRESH_MS = 15000,  /* how often each is read again, */
 	SECRETS_SPACING_MS = 100,    /* but all of them together no more often than this */
 	SECRETS_RETRY_MS = 2000,     /* after no answer */
+	SECRETS_GRACE_MS = 60000,    /* values outlive refusals that long */
 };
 
 enum secret_state {
@@ -32,6 +33,7 @@ struct secrets_options {
 	uv_loop_t *loop;
 	struct kube_client *client;
 	uint64_t refresh_ms; /* 0: SECRETS_REFRESH_MS */
+	uint64_t grace_ms;   /* 0: SECRETS_GRACE_MS */
 	/* The Secret NS/NAME is another than before, or its state is. */
 	void (*changed)(void *arg, const char *ns, const char *name);
 	void *arg;

@@ -85,15 +85,27 @@ static void on_alarm(uv_timer_t *timer)
 	rig.timed_out = true;
 }
 
-static int setup(void **state)
+static int setup_with_grace(uint64_t grace_ms)
 {
-	const struct secrets_options o = {
-	    .loop = &rig.loop, .refresh_ms = REFRESH_MS, .changed = on_changed};
+	const struct secrets_options o = {.loop = &rig.loop,
+					  .refresh_ms = REFRESH_MS,
+					  .grace_ms = grace_ms,
+					  .changed = on_changed};
 
 	memset(&rig, 0, sizeof(rig));
 	uv_loop_init(&rig.loop);
 	uv_timer_init(&rig.loop, &rig.alarm);
 	return secrets_new(&o, &rig.secrets);
+}
+
+static int setup(void **state)
+{
+	return setup_with_grace(0);
+}
+
+static int setup_short_grace(void **state)
+{
+	return setup_with_grace(1);
 }
 
 static int teardown(void **state)
@@ -238,7 +250,7 @@ static void test_one_that_goes_loses_its_values_at_once(void **state)
 	static const struct {
 		int status;
 		enum secret_state state;
-	} rows[] = {{404, SECRET_MISSING}, {403, SECRET_FORBIDDEN}, {401, SECRET_FORBIDDEN}};
+	} rows[] = {{404, SECRET_MISSING}};
 	struct secret *s = use("shop", "backend");
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -252,6 +264,45 @@ static void test_one_that_goes_loses_its_values_at_once(void **state)
 		assert_null(secret_get(s, "token"));
 		run_until_asked(rig.n_calls + 1);
 	}
+	secrets_leave(rig.secrets, s);
+}
+
+/* An API server that restarts refuses for a while, in turns with worse. */
+static void test_a_storm_of_refusals_changes_nothing(void **state)
+{
+	static const int storm[] = {401, 403, 500, 401, 403};
+	struct secret *s = use("shop", "backend");
+
+	answer(newest(), 200, GOOD);
+	for (size_t i = 0; i < ARRAY_SIZE(storm); i++) {
+		run_until_asked(rig.n_calls + 1);
+		answer(newest(), storm[i], "{}");
+		assert_string_equal(secret_get(s, "token"), "hush");
+		assert_int_equal(secret_state(s), SECRET_FOUND);
+	}
+	run_until_asked(rig.n_calls + 1);
+	answer(newest(), 200, GOOD);
+	assert_int_equal(rig.changes, 1);
+	run_until_asked(rig.n_calls + 1);
+	secrets_leave(rig.secrets, s);
+}
+
+static void test_one_that_is_refused_for_long_loses_its_values(void **state)
+{
+	struct secret *s = use("shop", "backend");
+
+	answer(newest(), 200, GOOD);
+	run_until_asked(2);
+	answer(newest(), 403, "{}");
+	assert_string_equal(secret_get(s, "token"), "hush");
+	run_until_asked(3);
+	answer(newest(), 401, "{}");
+	assert_int_equal(secret_state(s), SECRET_FORBIDDEN);
+	assert_null(secret_get(s, "token"));
+	assert_int_equal(rig.changes, 2);
+	run_until_asked(4);
+	answer(newest(), 200, GOOD);
+	assert_string_equal(secret_get(s, "token"), "hush");
 	secrets_leave(rig.secrets, s);
 }
 
@@ -320,6 +371,9 @@ int main(void)
 	    T(test_it_is_read_again_and_only_news_are_told),
 	    T(test_without_an_answer_the_last_one_counts),
 	    T(test_one_that_goes_loses_its_values_at_once),
+	    T(test_a_storm_of_refusals_changes_nothing),
+	    cmocka_unit_test_setup_teardown(test_one_that_is_refused_for_long_loses_its_values,
+					    setup_short_grace, teardown),
 	    T(test_users_share_one_and_the_last_ends_it),
 	    T(test_no_more_than_the_cap),
 	    T(test_a_client_that_refuses_is_asked_again),
