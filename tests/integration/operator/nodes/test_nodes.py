@@ -79,6 +79,21 @@ def test_two_nodes_report_one_degrades_and_leaves(cluster, configured, serve, co
     wait_until("one more report", lambda: operator.metric("kiln_stream_reports_total") > reports)
     assert node_writes(cluster, since) == []
 
+    # A tenant's destination fails: the config that declares it says so, and nobody else.
+    cluster.apply(program.thing("ProfilingConfig", "own", {
+        "podSelector": {"matchLabels": {"no": "pod"}},
+        "destinations": [{"name": "own", "otlp": {"endpoint": "x:1"}}]}, "shop"))
+    b.say(exporters={"main": "", "shop/own": "secret of the node's network"})
+    until_condition(cluster, "pcfg", "own", ("Exporting", "False", "ExportFailing"), "shop")
+    until_condition(cluster, "pcfg", "own", ("Ready", "False", "ExportFailing"), "shop")
+    assert "secret" not in json.dumps(status(cluster, "pcfg", "own", "shop"))
+    for kind, name, namespace in (("pn", "n2", program.NAMESPACE), ("cpc", "cluster", program.NAMESPACE),
+                                  ("pcfg", "fast", "shop")):
+        assert conditions(cluster, kind, name, namespace)["Ready"] == ("True", "Ready")
+    b.say(exporters={"main": "", "shop/own": ""})
+    until_condition(cluster, "pcfg", "own", ("Exporting", "True", "Exporting"), "shop")
+    cluster.kubectl("delete", "pcfg", "own", "-n", "shop")
+
     # A destination fails on one of them: told within seconds.
     b.say(exporters={"main": "unreachable: connection refused"}, dropped=7)
     until_condition(cluster, "pn", "n2", ("Ready", "False", "ExportFailing"))
