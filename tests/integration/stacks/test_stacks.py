@@ -108,8 +108,8 @@ def show_wrong(verdict):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=int, default=10)
-    parser.add_argument("--hz", type=int, default=97)
+    parser.add_argument("--seconds", type=int, default=5)
+    parser.add_argument("--hz", type=int, default=193)
     parser.add_argument("--json")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("ids", nargs="*")
