@@ -43,6 +43,7 @@ static __attribute__((noinline)) void decide(struct cgroup_subsys_state *css, ui
 	v->policy.mode = policy ? policy->mode : KILN_POLICY_DISABLED;
 	v->policy.hz = policy ? policy->hz : 0;
 	v->policy.tracers = policy ? policy->tracers : 0;
+	v->policy.runtimes = policy ? policy->runtimes : 0;
 }
 
 /*

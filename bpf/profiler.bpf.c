@@ -151,7 +151,7 @@ static __attribute__((noinline)) int take_sample(struct bpf_perf_event_data *ctx
 		w->map_start = w->map_end = 0;
 		w->misses = 0;
 		w->mapset = r->head.mapset;
-		w->tracers = cpu->verdict.policy.tracers;
+		w->runtimes = cpu->verdict.policy.runtimes;
 		w->thread_pointer = ARCH_THREAD_POINTER(task);
 		n_user = (uint32_t)walk_user(slot, sizeof(r->head) / 8 + n_kernel, syscall);
 		if (!r->head.mapset && w->end == KILN_END_NO_MAPPING)

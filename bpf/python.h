@@ -328,7 +328,7 @@ KILN_GLOBAL int python_frame(uint32_t slot)
 	}
 	if (p->kind != KILN_PYTHON_OBJECTS)
 		instr -= python_instructions(w, code, copy);
-	if (walk_emit(w, KILN_FRAME_PYTHON, 0, code,
+	if (walk_emit(w, KILN_RUNTIME_PYTHON, 0, code,
 		      (w->cursor.python[PYTHON_PROGRESS] & ~0xffffffffULL) | (uint32_t)instr))
 		return 1;
 	return p->kind == KILN_PYTHON_OBJECTS || (p->kind == KILN_PYTHON_ENTRY && owner);

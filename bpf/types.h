@@ -185,19 +185,22 @@ struct kiln_policy {
 	uint32_t mode;
 	uint32_t hz;	  /* this policy's rate; the timers run at the highest of all */
 	uint32_t tracers; /* bit per enum kiln_tracer */
-	uint32_t pad;
+	/* Those of the runtimes: bit per enum kiln_runtime_id; set by sampler_set_policy(). */
+	uint32_t runtimes;
 };
 KILN_ASSERT_SIZE(kiln_policy, 16);
 
 /* ---- runtimes -------------------------------------------------------------------------------- */
 
-/* The languages whose own frames are walked, each by a function of its own (bpf/python.h, ...). */
+/* The languages whose own frames are walked: the rows of runtimes.def. */
 enum kiln_runtime_id {
 	KILN_RUNTIME_NONE,
-	KILN_RUNTIME_PYTHON,
-	KILN_RUNTIME_V8,
-	KILN_RUNTIME_COUNT
+#define KILN_RUNTIME_ROW(NAME, name, id, tracer) KILN_RUNTIME_##NAME = (id),
+#include "runtimes.def"
+#undef KILN_RUNTIME_ROW
+	KILN_RUNTIME_COUNT /* all are below */
 };
+_Static_assert(KILN_RUNTIME_COUNT <= 32, "five bits of a frame word, a bit of a mask");
 
 /*
  * `runtimes`: what the walker of one runtime has to know of the processes that share a mapset. By
@@ -212,14 +215,29 @@ struct kiln_runtime {
 	uint64_t data[KILN_RUNTIME_BYTES / 8]; /* struct kiln_python, struct kiln_v8, ... */
 };
 
-/* The bit in a policy's `tracers` (enum kiln_tracer of agent/config/config.h) that allows it. */
-enum kiln_runtime_tracers {
-	KILN_RUNTIME_TRACER_PYTHON = 3,
-	KILN_RUNTIME_TRACER_V8 = 7,
-};
+/* The bit in `tracers` (enum kiln_tracer of agent/config/config.h) that allows the runtime ID. */
 static inline uint32_t kiln_runtime_tracer(uint32_t id)
 {
-	return id == KILN_RUNTIME_PYTHON ? KILN_RUNTIME_TRACER_PYTHON : KILN_RUNTIME_TRACER_V8;
+	switch (id) {
+#define KILN_RUNTIME_ROW(NAME, name, id, tracer)                                                   \
+	case id:                                                                                   \
+		return tracer;
+#include "runtimes.def"
+#undef KILN_RUNTIME_ROW
+	default:
+		return 31; /* no tracer has that one */
+	}
+}
+
+/* A bit for each runtime (1 << id) that TRACERS allow. */
+static inline uint32_t kiln_runtimes_of(uint32_t tracers)
+{
+	uint32_t mask = 0;
+
+#define KILN_RUNTIME_ROW(NAME, name, id, tracer) mask |= (tracers >> (tracer)&1) << (id);
+#include "runtimes.def"
+#undef KILN_RUNTIME_ROW
+	return mask;
 }
 
 /* Why frames of a runtime are not in a stack: in a KILN_FRAME_MISSING word. */
@@ -237,29 +255,48 @@ enum kiln_missing {
 /* ---- records --------------------------------------------------------------------------------- */
 
 /*
- * A user frame is one 64-bit word, or two when its kind says so. The first word: bits 63..60 kind,
- * bits 59..57 flags, bits 56..0 the pc or another address.
+ * A user frame is one 64-bit word, or up to four. The first one: bits 63..62 how many follow; bits
+ * 61..57 what it is, enum kiln_frame_kind when none follows, else the enum kiln_runtime_id whose
+ * header tells what the words hold (bpf/python.h, bpf/v8.h: two words); bits 56..54 flags; bits
+ * 53..0 the pc or another address.
  */
 enum kiln_frame_kind {
-	KILN_FRAME_NATIVE = 1, /* one word */
-	KILN_FRAME_MISSING =
-	    2, /* one word: bits 15..8 enum kiln_runtime_id, 7..0 enum kiln_missing */
-	/* Two words; what they hold is told by the runtime's header: */
-	KILN_FRAME_PYTHON = 8, /* bpf/python.h */
-	KILN_FRAME_V8 = 9,     /* bpf/v8.h */
+	KILN_FRAME_NATIVE = 1,
+	KILN_FRAME_MISSING = 2, /* bits 15..8 enum kiln_runtime_id, 7..0 enum kiln_missing */
 };
-#define KILN_FRAME_KIND(word)	 ((uint32_t)((word) >> KILN_FRAME_KIND_SHIFT))
-#define KILN_FRAME_FLAGS(word)	 ((uint32_t)((word) >> 57) & 7)
-/* Is there a second word? */
-#define KILN_FRAME_HAS_TWO(word) ((word) >> 63)
+#define KILN_FRAME_KIND_SHIFT  57
+#define KILN_FRAME_FLAG_SHIFT  54
+#define KILN_FRAME_RETURN      (1ULL << 56) /* a return address: name and line are those of pc - 1 */
+#define KILN_FRAME_PC_MASK     ((1ULL << KILN_FRAME_FLAG_SHIFT) - 1)
+#define KILN_FRAME_FLAGS(word) ((uint32_t)((word) >> KILN_FRAME_FLAG_SHIFT) & 7)
+/* What KILN_FRAME_KIND() is of a frame with two words of the runtime ID. */
+#define KILN_FRAME_RUNTIME(id) (1U << 5 | (uint32_t)(id))
+/* The upper seven bits: enum kiln_frame_kind or KILN_FRAME_RUNTIME(). */
+#define KILN_FRAME_KIND(word)  ((uint32_t)((word) >> KILN_FRAME_KIND_SHIFT))
+
 /* Words of the frame that begins with this one. */
 static inline uint32_t kiln_frame_words(uint64_t word)
 {
-	return (uint32_t)(1 + KILN_FRAME_HAS_TWO(word));
+	return 1 + (uint32_t)(word >> 62);
 }
-#define KILN_FRAME_KIND_SHIFT 60
-#define KILN_FRAME_RETURN     (1ULL << 59) /* a return address: name and line are those of pc - 1 */
-#define KILN_FRAME_PC_MASK    ((1ULL << 57) - 1)
+
+/* The runtime whose frame begins with this word: enum kiln_runtime_id; 0: it is no runtime's. */
+static inline uint32_t kiln_frame_runtime(uint64_t word)
+{
+	return kiln_frame_words(word) > 1 ? KILN_FRAME_KIND(word) & 31 : 0;
+}
+
+/* The runtime whose frames the KILN_FRAME_MISSING word says to be missing. */
+static inline uint32_t kiln_missing_runtime(uint64_t word)
+{
+	return (uint32_t)(word >> 8) & 31;
+}
+
+/* ... and why: enum kiln_missing. */
+static inline uint32_t kiln_missing_reason(uint64_t word)
+{
+	return (uint32_t)(word & 255) % KILN_MISSING_COUNT;
+}
 
 /* Why the walk of the user stack ended. Also the label of kiln_unwind_end_total. */
 enum kiln_end {

@@ -101,11 +101,12 @@ struct kiln_walk {
 	/* What was found: n words, of which `limit` may be; see walk_begin(). */
 	uint32_t at, n, limit;
 	uint32_t runtime_frames, max_frames;
-	uint32_t mapset, tracers; /* of the process; of the policy: a bit each */
-	uint32_t runtime_id;	  /* whose entry `runtime` is a copy of */
-	uint32_t missing_said;	  /* a bit for each runtime: one KILN_FRAME_MISSING a sample */
-	uint8_t full;		  /* a runtime's frame had no room any more */
-	uint8_t stepped;	  /* a runtime has set `regs` to the caller itself */
+	uint32_t mapset;       /* of the process */
+	uint32_t runtimes;     /* that the policy allows: a bit for each enum kiln_runtime_id */
+	uint32_t runtime_id;   /* whose entry `runtime` is a copy of */
+	uint32_t missing_said; /* a bit for each runtime: one KILN_FRAME_MISSING a sample */
+	uint8_t full;	       /* a runtime's frame had no room any more */
+	uint8_t stepped;       /* a runtime has set `regs` to the caller itself */
 	uint8_t pad[2];
 	uint64_t thread_pointer; /* the thread's fs base; 0: not known */
 	struct kiln_runtime_cursor cursor;
@@ -500,17 +501,18 @@ KILN_INLINE int walk_put(struct kiln_walk *w, uint64_t word)
 }
 
 /*
- * A runtime's frame of KIND (one with two words). Non-zero: the stack is as deep as it may be, and
+ * A frame of two words of the runtime ID. Non-zero: the stack is as deep as it may be, and
  * the walk ends with KILN_END_DEPTH.
  */
-KILN_INLINE int walk_emit(struct kiln_walk *w, enum kiln_frame_kind kind, uint32_t flags,
+KILN_INLINE int walk_emit(struct kiln_walk *w, enum kiln_runtime_id id, uint32_t flags,
 			  uint64_t address, uint64_t second)
 {
 	if (w->runtime_frames >= w->max_frames || w->n + 2 >= KILN_MAX_USER_WORDS) {
 		w->full = 1;
 		return -1;
 	}
-	if (walk_put(w, ((uint64_t)kind << KILN_FRAME_KIND_SHIFT) | ((uint64_t)(flags & 7) << 57) |
+	if (walk_put(w, ((uint64_t)KILN_FRAME_RUNTIME(id) << KILN_FRAME_KIND_SHIFT) |
+			    ((uint64_t)(flags & 7) << KILN_FRAME_FLAG_SHIFT) |
 			    (address & KILN_FRAME_PC_MASK)) ||
 	    walk_put(w, second))
 		return -1;
@@ -526,7 +528,7 @@ KILN_INLINE void walk_missing(struct kiln_walk *w, uint32_t id, enum kiln_missin
 		return;
 	w->missing_said |= 1U << (id & 31);
 	(void)walk_put(w, ((uint64_t)KILN_FRAME_MISSING << KILN_FRAME_KIND_SHIFT) |
-			      ((id & 255) << 8) | (uint64_t)why);
+			      ((id & 31) << 8) | (uint64_t)why);
 }
 
 #ifdef KILN_WALKERS /* a test's own */
@@ -549,7 +551,7 @@ KILN_GLOBAL int walk_runtime(uint32_t slot, uint32_t id)
 	w->stepped = 0;
 	/* Off means not one read into the runtime's memory; V8's own code has its frame pointers.
 	 */
-	if (!(w->tracers >> (kiln_runtime_tracer(id) & 31) & 1)) {
+	if (!(w->runtimes >> (id & 31) & 1)) {
 		if (id == KILN_RUNTIME_V8)
 			v8_walk_native(w->slot);
 		return 0;
@@ -565,10 +567,16 @@ KILN_GLOBAL int walk_runtime(uint32_t slot, uint32_t id)
 		w->runtime = *entry;
 		w->runtime_id = id;
 	}
-	if (id == KILN_RUNTIME_PYTHON)
-		python_walk(w->slot);
-	else if (id == KILN_RUNTIME_V8)
-		v8_walk(w->slot);
+	switch (id) {
+#define KILN_RUNTIME_ROW(NAME, name, id, tracer)                                                   \
+	case id:                                                                                   \
+		name##_walk(slot);                                                                 \
+		break;
+#include "runtimes.def"
+#undef KILN_RUNTIME_ROW
+	default:
+		break;
+	}
 	return 0;
 }
 

@@ -78,7 +78,7 @@ KILN_INLINE int v8_emit(struct kiln_walk *w, const struct kiln_v8 *v, uint32_t k
 		walk_missing(w, KILN_RUNTIME_V8, (enum kiln_missing)r);
 		return -1;
 	}
-	return walk_emit(w, KILN_FRAME_V8, kind, shared,
+	return walk_emit(w, KILN_RUNTIME_V8, kind, shared,
 			 KILN_V8_VALUE(value) | (uint64_t)cookie << 48);
 }
 
@@ -138,7 +138,7 @@ KILN_GLOBAL int v8_code(uint32_t slot, uint64_t fp)
 		else if (v->regexp && type == v->regexp)
 			stub = KILN_V8_REGEXP;
 	}
-	return walk_emit(w, KILN_FRAME_V8, KILN_V8_STUB | (kind & KILN_V8_RETURN), pc, stub);
+	return walk_emit(w, KILN_RUNTIME_V8, KILN_V8_STUB | (kind & KILN_V8_RETURN), pc, stub);
 }
 
 /* `push %rbp; mov %rsp,%rbp` at P, in either encoding. */

@@ -77,7 +77,6 @@ struct interpreter_ops {
 	const char *name; /* as in `tracers` */
 	enum kiln_runtime_id id;
 	enum kiln_tracer tracer; /* kiln_runtime_tracer() of id */
-	enum kiln_frame_kind kind;
 	enum frame_type type;
 
 	/*
@@ -101,7 +100,9 @@ struct interpreter_ops {
 	void (*detach)(void *state);
 };
 
-extern const struct interpreter_ops python_ops, v8_ops;
+#define KILN_RUNTIME_ROW(NAME, name, id, tracer) extern const struct interpreter_ops name##_ops;
+#include "bpf/runtimes.def"
+#undef KILN_RUNTIME_ROW
 extern const struct interpreter_ops *const runtime_table[]; /* NULL at the end */
 /* How the names of their files begin: a hint for where to look first, no more. NULL at the end. */
 extern const char *const runtime_files[];

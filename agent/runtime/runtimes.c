@@ -77,12 +77,10 @@ struct runtimes {
 	char scratch[SCRATCH_BYTES];
 };
 
-_Static_assert((int)KILN_RUNTIME_TRACER_PYTHON == (int)TRACER_PYTHON &&
-		   (int)KILN_RUNTIME_TRACER_V8 == (int)TRACER_V8,
-	       "a runtime's tracer is the same on both sides");
-_Static_assert((int)M_RUNTIME_FRAMES_V8 - (int)M_RUNTIME_FRAMES_PYTHON ==
-		   KILN_RUNTIME_V8 - KILN_RUNTIME_PYTHON,
-	       "rows of metrics in the order of enum kiln_runtime_id");
+#define KILN_RUNTIME_ROW(NAME, name, id, tracer)                                                   \
+	_Static_assert((tracer) == (int)TRACER_##NAME, "the tracer of " #name);
+#include "bpf/runtimes.def"
+#undef KILN_RUNTIME_ROW
 
 static void made(struct mapset *m, void *arg);
 static void gone(struct mapset *m, void *arg);
@@ -513,10 +511,9 @@ void runtimes_identified(struct runtimes *rt, const struct image *image, uint64_
 
 const struct interpreter_ops *runtimes_ops(const struct runtimes *rt, uint64_t word)
 {
-	for (uint32_t id = 1; id < RUNTIME_MAX; id++)
-		if (rt->by_id[id] && rt->by_id[id]->kind == KILN_FRAME_KIND(word))
-			return rt->by_id[id];
-	return NULL;
+	uint32_t id = kiln_frame_runtime(word);
+
+	return id < RUNTIME_MAX ? rt->by_id[id] : NULL;
 }
 
 uint32_t runtimes_space(const struct mapset *m, uint32_t id)
@@ -559,7 +556,7 @@ bool runtimes_see(struct runtimes *rt, const struct mapset *m, uint32_t tgid, co
 		enum runtime_name_state state;
 		uint32_t space;
 
-		if (!KILN_FRAME_HAS_TWO(words[i]))
+		if (!kiln_frame_runtime(words[i]))
 			continue;
 		ops = runtimes_ops(rt, words[i]);
 		space = ops ? runtimes_space(m, ops->id) : 0;

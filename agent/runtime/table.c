@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runtimes that this agent knows: one row each. */
+/* The runtimes that this agent knows: the rows of bpf/runtimes.def. */
 #include "agent/runtime/runtime.h"
 
 const struct interpreter_ops *const runtime_table[] = {
-#ifdef KILN_RUNTIME_PYTHON_BUILT
-    &python_ops,
-#endif
-#ifdef KILN_RUNTIME_V8_BUILT
-    &v8_ops,
-#endif
+#define KILN_RUNTIME_ROW(NAME, name, id, tracer) &name##_ops,
+#include "bpf/runtimes.def"
+#undef KILN_RUNTIME_ROW
     NULL,
 };
 

@@ -125,7 +125,7 @@ static void start_walk(struct kiln_walk *w, const struct kiln_sample *record,
 	    .regs = resume->regs,
 	    .tag = 1,
 	    .count = mapset->n,
-	    .tracers = record->flags >> KILN_SAMPLE_TRACERS_SHIFT,
+	    .runtimes = kiln_runtimes_of(record->flags >> KILN_SAMPLE_TRACERS_SHIFT),
 	    .exact = (record->flags & KILN_SAMPLE_FIRST_FRAME) != 0,
 	    .leaf_valid = (record->flags & KILN_SAMPLE_FIRST_FRAME) != 0,
 	};
@@ -156,12 +156,12 @@ void finish_walk(const struct kernel_memory *memory, const struct mapset *mapset
 	w->n = MIN(record->n_user, KILN_MAX_USER_WORDS);
 	memcpy(ret->words, words, w->n * sizeof(*words));
 	/* What the kernel found of runtimes counts as it did there. */
-	for (uint32_t i = 0; i < w->n; i += KILN_FRAME_HAS_TWO(words[i]) ? 2 : 1) {
-		if (KILN_FRAME_HAS_TWO(words[i])) {
+	for (uint32_t i = 0; i < w->n; i += kiln_frame_words(words[i])) {
+		if (kiln_frame_runtime(words[i])) {
 			w->runtime_frames++;
 			w->limit += 2 + KILN_RUNTIME_CREDIT;
 		} else if (KILN_FRAME_KIND(words[i]) == KILN_FRAME_MISSING) {
-			w->missing_said |= 1U << (words[i] >> 8 & 31);
+			w->missing_said |= 1U << kiln_missing_runtime(words[i]);
 		}
 	}
 	/* The record's last frame is the one that the walk stands at. */

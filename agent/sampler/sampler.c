@@ -371,7 +371,10 @@ static void forget_verdicts(struct sampler *s)
 
 int sampler_set_policy(struct sampler *s, uint32_t index, const struct kiln_policy *policy)
 {
-	if (bpf_map_update_elem(bpf_map__fd(s->skel->maps.policies), &index, policy, BPF_ANY) < 0)
+	struct kiln_policy kernel = *policy;
+
+	kernel.runtimes = kiln_runtimes_of(policy->tracers);
+	if (bpf_map_update_elem(bpf_map__fd(s->skel->maps.policies), &index, &kernel, BPF_ANY) < 0)
 		return -errno;
 	forget_verdicts(s);
 	return 0;

@@ -317,7 +317,7 @@ static uint32_t frame_location(struct naming *n, const struct stack *stack, cons
 {
 	if (KILN_FRAME_KIND(words[at]) == KILN_FRAME_MISSING)
 		return missing_location(n, words[at]);
-	if (!KILN_FRAME_HAS_TWO(words[at]))
+	if (!kiln_frame_runtime(words[at]))
 		return user_location(n, stack, p, words[at]);
 	return runtime_location(
 	    n, stack, (uint64_t[2]){words[at], at + 1 < stack->key.n_user ? words[at + 1] : 0});
@@ -349,8 +349,8 @@ static const struct image *hidden_image(const struct naming *n, const struct sta
 
 	for (uint32_t i = 0; !n->python_native && i < stack->key.n_user; i = next) {
 		next = i + kiln_frame_words(words[i]);
-		if (KILN_FRAME_KIND(words[i]) == KILN_FRAME_PYTHON && next < stack->key.n_user &&
-		    KILN_FRAME_KIND(words[next]) == KILN_FRAME_NATIVE)
+		if (kiln_frame_runtime(words[i]) == KILN_RUNTIME_PYTHON &&
+		    next < stack->key.n_user && KILN_FRAME_KIND(words[next]) == KILN_FRAME_NATIVE)
 			return image_of(stack, words[next]);
 	}
 	return NULL;

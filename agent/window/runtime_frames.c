@@ -68,16 +68,23 @@ void runtime_frames_begin(struct runtime_frames *f, uint32_t window)
 		work(f, window);
 }
 
+/* By runtime: its row of frames, and the first of those of what is missing. */
+static const struct {
+	enum metric_id frames, missing;
+} metric_rows[KILN_RUNTIME_COUNT] = {
+#define KILN_RUNTIME_ROW(NAME, name, id, tracer)                                                   \
+	[id] = {M_RUNTIME_FRAMES_##NAME, M_RUNTIME_MISSING_##NAME##_NOT_READ_YET},
+#include "bpf/runtimes.def"
+#undef KILN_RUNTIME_ROW
+};
+
 static void count(const struct stack *s)
 {
 	for (int id = 1; id < KILN_RUNTIME_COUNT; id++) {
 		if (s->runtime_frames[id])
-			metric_add((enum metric_id)(M_RUNTIME_FRAMES_PYTHON + id - 1),
-				   s->runtime_frames[id]);
+			metric_add(metric_rows[id].frames, s->runtime_frames[id]);
 		if (s->missing[id])
-			metric_add((enum metric_id)(M_RUNTIME_MISSING_PYTHON_NOT_READ_YET +
-						    (id - 1) * (KILN_MISSING_COUNT - 1) +
-						    s->missing[id] - 1),
+			metric_add((enum metric_id)(metric_rows[id].missing + s->missing[id] - 1),
 				   1);
 	}
 }

@@ -59,13 +59,13 @@ static void count_runtimes(struct stack *s)
 	const uint64_t *words = s->key.words + s->key.n_kernel;
 
 	for (uint32_t i = 0; i < s->key.n_user; i += kiln_frame_words(words[i])) {
-		uint32_t kind = KILN_FRAME_KIND(words[i]), id = 0;
+		uint32_t id = kiln_frame_runtime(words[i]);
 
-		if (kind == KILN_FRAME_MISSING) {
-			id = (words[i] >> 8 & 255) % KILN_RUNTIME_COUNT;
-			s->missing[id] = (words[i] & 255) % KILN_MISSING_COUNT;
-		} else if (KILN_FRAME_HAS_TWO(words[i])) {
-			id = (kind - KILN_FRAME_PYTHON + 1) % KILN_RUNTIME_COUNT;
+		if (KILN_FRAME_KIND(words[i]) == KILN_FRAME_MISSING) {
+			id = kiln_missing_runtime(words[i]) % KILN_RUNTIME_COUNT;
+			s->missing[id] = (uint8_t)kiln_missing_reason(words[i]);
+		} else if (id) {
+			id %= KILN_RUNTIME_COUNT;
 			s->runtime_frames[id]++;
 		}
 		s->has_runtimes |= id != 0;

@@ -13,9 +13,6 @@
 
 enum { STACKS_MAX = 131072, STACK_BYTES_MAX = 48 << 20 };
 
-_Static_assert(KILN_FRAME_V8 - KILN_FRAME_PYTHON == KILN_RUNTIME_V8 - KILN_RUNTIME_PYTHON,
-	       "kinds of frames in the order of the runtimes");
-
 struct stack_key {
 	uint32_t mapset; /* id; 0: none was known */
 	uint32_t end;	 /* enum kiln_end */

@@ -41,11 +41,11 @@ static void walk(struct recording *r, const struct kiln_runtime *kernel, void *s
 	check(host.walk.runtime_frames <= KILN_MAX_USER_FRAMES);
 	check(host.reads <= READS_MAX);
 	for (uint32_t i = 0, named = 0; i < n && named < 64;
-	     i += KILN_FRAME_HAS_TWO(host.words[i]) ? 2 : 1, named++) {
+	     i += kiln_frame_words(host.words[i]), named++) {
 		struct symbol_result got = {0};
 		char scratch[256];
 
-		if (!KILN_FRAME_HAS_TWO(host.words[i]) ||
+		if (!kiln_frame_runtime(host.words[i]) ||
 		    python_symbolize(state, &memory, host.words + i, scratch, sizeof(scratch),
 				     &got) < 0)
 			continue;

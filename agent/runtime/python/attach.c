@@ -313,7 +313,6 @@ const struct interpreter_ops python_ops = {
     .name = "python",
     .id = KILN_RUNTIME_PYTHON,
     .tracer = TRACER_PYTHON,
-    .kind = KILN_FRAME_PYTHON,
     .type = FRAME_CPYTHON,
     .probe = python_probe,
     .forget = python_forget,

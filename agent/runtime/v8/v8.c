@@ -314,7 +314,6 @@ const struct interpreter_ops v8_ops = {
     .name = "v8",
     .id = KILN_RUNTIME_V8,
     .tracer = TRACER_V8,
-    .kind = KILN_FRAME_V8,
     .type = FRAME_V8JS,
     .probe = v8_probe,
     .forget = v8_forget,

@@ -97,7 +97,6 @@ static const struct interpreter_ops fake_python = {
     .name = "python",
     .id = KILN_RUNTIME_PYTHON,
     .tracer = TRACER_PYTHON,
-    .kind = KILN_FRAME_PYTHON,
     .type = FRAME_CPYTHON,
     .probe = probe_python,
     .forget = forget,
@@ -110,7 +109,6 @@ static const struct interpreter_ops fake_v8 = {
     .name = "v8",
     .id = KILN_RUNTIME_V8,
     .tracer = TRACER_V8,
-    .kind = KILN_FRAME_V8,
     .type = FRAME_V8JS,
     .probe = probe_v8,
     .forget = forget,
@@ -305,7 +303,7 @@ const struct fake_entry *fake_find(const struct mapset *m, uint32_t id)
 	return find(&key);
 }
 
-uint64_t fake_word(enum kiln_frame_kind kind, uint64_t address)
+uint64_t fake_word(uint32_t kind, uint64_t address)
 {
 	return ((uint64_t)kind << KILN_FRAME_KIND_SHIFT) | address;
 }

@@ -62,4 +62,4 @@ void fake_probe(uint64_t now_ns);
 const struct fake_entry *fake_find(const struct mapset *m, uint32_t id);
 /* The image of this program in M. */
 const struct mapset_range *fake_own_range(const struct mapset *m);
-uint64_t fake_word(enum kiln_frame_kind kind, uint64_t address);
+uint64_t fake_word(uint32_t kind, uint64_t address);

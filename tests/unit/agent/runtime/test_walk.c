@@ -9,7 +9,7 @@
 #define KILN_WALKERS "tests/unit/agent/runtime/walkers.h"
 #include "bpf/unwind.h"
 
-enum { PC0 = 0x100000, PC_STEP = 0x100, STACK = 0x7000, FRAMES = 3000, TRACERS = -1 };
+enum { PC0 = 0x100000, PC_STEP = 0x100, STACK = 0x7000, FRAMES = 3000, RUNTIMES = -1 };
 #define PC(n) ((uint64_t)PC0 + (uint64_t)(n)*PC_STEP)
 
 static struct {
@@ -92,7 +92,7 @@ static void no_walker(struct kiln_walk *w)
 static void one_frame(struct kiln_walk *w)
 {
 	t.calls++;
-	walk_emit(w, KILN_FRAME_PYTHON, 0, t.calls, w->runtime.data[0]);
+	walk_emit(w, KILN_RUNTIME_PYTHON, 0, t.calls, w->runtime.data[0]);
 }
 
 static int setup(void **state)
@@ -105,14 +105,14 @@ static int setup(void **state)
 	return 0;
 }
 
-static void walk(uint32_t n, uint32_t at, uint32_t max_frames, uint32_t tracers)
+static void walk(uint32_t n, uint32_t at, uint32_t max_frames, uint32_t runtimes)
 {
 	t.n = n;
 	memset(&t.walk, 0, sizeof(t.walk));
 	t.walk.regs = (struct kiln_regs){.pc = PC(0), .sp = STACK};
 	t.walk.tag = 1;
 	t.walk.exact = 1;
-	t.walk.tracers = tracers;
+	t.walk.runtimes = runtimes;
 	walk_begin(&t.walk, at, max_frames);
 	assert_int_equal(walk_put(&t.walk, walk_frame(&t.walk)), 0);
 	walk_on(&t.walk);
@@ -126,12 +126,42 @@ static uint64_t native(uint32_t n)
 
 static uint64_t python(uint64_t address)
 {
-	return ((uint64_t)KILN_FRAME_PYTHON << KILN_FRAME_KIND_SHIFT) | address;
+	return ((uint64_t)KILN_FRAME_RUNTIME(KILN_RUNTIME_PYTHON) << KILN_FRAME_KIND_SHIFT) |
+	       address;
 }
 
 static uint64_t missing(uint32_t id, enum kiln_missing why)
 {
 	return ((uint64_t)KILN_FRAME_MISSING << KILN_FRAME_KIND_SHIFT) | id << 8 | (uint64_t)why;
+}
+
+static void a_word_has_room_for_every_runtime(void **unused)
+{
+	(void)unused;
+	for (uint32_t id = 1; id < 32; id++) {
+		memset(&t.walk, 0, sizeof(t.walk));
+		walk_begin(&t.walk, 0, 4);
+		assert_int_equal(walk_emit(&t.walk, id, 5, KILN_FRAME_PC_MASK, UINT64_MAX), 0);
+		walk_missing(&t.walk, id, KILN_MISSING_BUDGET);
+		assert_int_equal(t.walk.n, 3);
+		assert_int_equal(kiln_frame_words(t.words[0]), 2);
+		assert_int_equal(kiln_frame_runtime(t.words[0]), id);
+		assert_int_equal(KILN_FRAME_FLAGS(t.words[0]), 5);
+		assert_int_equal(t.words[0] & KILN_FRAME_PC_MASK, KILN_FRAME_PC_MASK);
+		assert_int_equal(kiln_frame_words(t.words[2]), 1);
+		assert_int_equal(kiln_frame_runtime(t.words[2]), 0);
+		assert_int_equal(KILN_FRAME_KIND(t.words[2]), KILN_FRAME_MISSING);
+		assert_int_equal(kiln_missing_runtime(t.words[2]), id);
+		assert_int_equal(kiln_missing_reason(t.words[2]), KILN_MISSING_BUDGET);
+	}
+}
+
+static void tracers_allow_their_runtimes_alone(void **unused)
+{
+	(void)unused;
+	assert_int_equal(kiln_runtimes_of(0), 0);
+	for (uint32_t id = 1; id < KILN_RUNTIME_COUNT; id++)
+		assert_int_equal(kiln_runtimes_of(1U << kiln_runtime_tracer(id)), 1U << id);
 }
 
 static void assert_words(const uint64_t *words, uint32_t n, uint32_t at)
@@ -150,7 +180,7 @@ static void frames_of_a_runtime_come_before_the_native_frame_that_ran_them(void 
 
 	t.owner[1] = t.owner[3] = KILN_RUNTIME_PYTHON;
 	walker_of[KILN_RUNTIME_PYTHON] = one_frame;
-	walk(5, 7, 100, (uint32_t)TRACERS);
+	walk(5, 7, 100, (uint32_t)RUNTIMES);
 	assert_int_equal(t.walk.end, KILN_END_ROOT);
 	assert_words(want, ARRAY_SIZE(want), 7);
 	assert_int_equal(t.walk.runtime_frames, 2);
@@ -164,7 +194,7 @@ static void the_leaf_and_the_root_may_be_a_runtimes(void **state)
 
 	t.owner[0] = t.owner[1] = KILN_RUNTIME_PYTHON;
 	walker_of[KILN_RUNTIME_PYTHON] = one_frame;
-	walk(2, 0, 100, (uint32_t)TRACERS);
+	walk(2, 0, 100, (uint32_t)RUNTIMES);
 	assert_int_equal(t.walk.end, KILN_END_ROOT);
 	assert_words(want, ARRAY_SIZE(want), 0);
 }
@@ -178,7 +208,7 @@ static void each_runtime_is_asked_for_its_own_frames(void **state)
 	t.owner[0] = t.owner[3] = KILN_RUNTIME_V8;
 	t.owner[2] = KILN_RUNTIME_PYTHON;
 	walker_of[KILN_RUNTIME_PYTHON] = walker_of[KILN_RUNTIME_V8] = one_frame;
-	walk(5, 0, 100, (uint32_t)TRACERS);
+	walk(5, 0, 100, (uint32_t)RUNTIMES);
 	assert_words(want, ARRAY_SIZE(want), 0);
 }
 
@@ -194,7 +224,7 @@ static void a_frame_that_stands_for_the_native_one_takes_its_place(void **state)
 
 	t.owner[1] = t.owner[2] = KILN_RUNTIME_PYTHON;
 	walker_of[KILN_RUNTIME_PYTHON] = hiding;
-	walk(4, 0, 100, (uint32_t)TRACERS);
+	walk(4, 0, 100, (uint32_t)RUNTIMES);
 	assert_int_equal(t.walk.end, KILN_END_ROOT);
 	assert_words(want, ARRAY_SIZE(want), 0);
 }
@@ -215,7 +245,7 @@ static void a_walker_may_go_to_the_caller_itself(void **state)
 
 	t.owner[1] = t.owner[3] = KILN_RUNTIME_PYTHON;
 	walker_of[KILN_RUNTIME_PYTHON] = stepping;
-	walk(7, 0, 100, (uint32_t)TRACERS);
+	walk(7, 0, 100, (uint32_t)RUNTIMES);
 	assert_int_equal(t.walk.end, KILN_END_ROOT);
 	assert_words(want, ARRAY_SIZE(want), 0);
 }
@@ -228,7 +258,7 @@ static void a_runtime_that_is_not_known_yet_is_said_once(void **state)
 
 	t.attached = false;
 	t.owner[1] = t.owner[2] = t.owner[3] = KILN_RUNTIME_PYTHON;
-	walk(5, 0, 100, (uint32_t)TRACERS);
+	walk(5, 0, 100, (uint32_t)RUNTIMES);
 	assert_int_equal(t.walk.end, KILN_END_ROOT);
 	assert_words(want, ARRAY_SIZE(want), 0);
 }
@@ -242,7 +272,7 @@ static void each_runtime_that_lacks_frames_says_so(void **state)
 	t.attached = false;
 	t.owner[0] = KILN_RUNTIME_PYTHON;
 	t.owner[1] = KILN_RUNTIME_V8;
-	walk(3, 0, 100, (uint32_t)TRACERS);
+	walk(3, 0, 100, (uint32_t)RUNTIMES);
 	assert_words(want, ARRAY_SIZE(want), 0);
 }
 
@@ -253,7 +283,7 @@ static void a_tracer_that_a_policy_has_off_is_not_asked(void **state)
 	t.owner[0] = KILN_RUNTIME_PYTHON;
 	t.owner[1] = KILN_RUNTIME_V8;
 	walker_of[KILN_RUNTIME_V8] = one_frame;
-	walk(3, 0, 100, 1U << KILN_RUNTIME_TRACER_V8);
+	walk(3, 0, 100, 1U << KILN_RUNTIME_V8);
 	assert_int_equal(t.walk.end, KILN_END_ROOT);
 	assert_words(want, ARRAY_SIZE(want), 0);
 	assert_int_equal(t.lookups, 1);
@@ -262,7 +292,7 @@ static void a_tracer_that_a_policy_has_off_is_not_asked(void **state)
 static void endless(struct kiln_walk *w)
 {
 	t.calls++;
-	while (!walk_emit(w, KILN_FRAME_PYTHON, 0, 1, 1))
+	while (!walk_emit(w, KILN_RUNTIME_PYTHON, 0, 1, 1))
 		;
 }
 
@@ -270,7 +300,7 @@ static void more_frames_than_may_be_end_the_walk_with_the_native_one_in_it(void 
 {
 	t.owner[1] = KILN_RUNTIME_PYTHON;
 	walker_of[KILN_RUNTIME_PYTHON] = endless;
-	walk(5, 0, 100, (uint32_t)TRACERS);
+	walk(5, 0, 100, (uint32_t)RUNTIMES);
 	assert_int_equal(t.walk.end, KILN_END_DEPTH);
 	assert_int_equal(t.walk.runtime_frames, 100);
 	assert_int_equal(t.walk.n, 1 + 2 * 100 + 1);
@@ -280,7 +310,7 @@ static void more_frames_than_may_be_end_the_walk_with_the_native_one_in_it(void 
 
 static void native_frames_alone_are_limited_as_ever(void **state)
 {
-	walk(FRAMES, 0, 127, (uint32_t)TRACERS);
+	walk(FRAMES, 0, 127, (uint32_t)RUNTIMES);
 	assert_int_equal(t.walk.end, KILN_END_DEPTH);
 	assert_int_equal(t.walk.n, 127);
 	assert_true(t.words[126] == native(126));
@@ -294,7 +324,7 @@ static void each_frame_of_a_runtime_allows_for_native_ones(void **state)
 	for (uint32_t i = 0; i < native_frames; i += 2)
 		t.owner[i] = KILN_RUNTIME_PYTHON;
 	walker_of[KILN_RUNTIME_PYTHON] = one_frame;
-	walk(native_frames, 0, deep, (uint32_t)TRACERS);
+	walk(native_frames, 0, deep, (uint32_t)RUNTIMES);
 	assert_int_equal(t.walk.end, KILN_END_ROOT);
 	assert_int_equal(t.walk.runtime_frames, deep);
 	assert_int_equal(t.walk.n, native_frames + 2 * deep);
@@ -304,7 +334,7 @@ static void each_frame_of_a_runtime_allows_for_native_ones(void **state)
 static void back(struct kiln_walk *w)
 {
 	t.calls++;
-	walk_emit(w, KILN_FRAME_PYTHON, 0, t.calls, 0);
+	walk_emit(w, KILN_RUNTIME_PYTHON, 0, t.calls, 0);
 	w->stepped = !walk_enter(w, PC(1) + 1, STACK + 16, 0, 0);
 }
 
@@ -312,7 +342,7 @@ static void a_walker_that_goes_in_circles_comes_to_an_end(void **state)
 {
 	t.owner[1] = KILN_RUNTIME_PYTHON;
 	walker_of[KILN_RUNTIME_PYTHON] = back;
-	walk(5, 0, KILN_MAX_USER_FRAMES, (uint32_t)TRACERS);
+	walk(5, 0, KILN_MAX_USER_FRAMES, (uint32_t)RUNTIMES);
 	assert_int_equal(t.walk.end, KILN_END_DEPTH);
 	assert_true(t.walk.n <= KILN_MAX_USER_WORDS);
 	assert_true(t.calls <= KILN_CHUNKS * KILN_CHUNK_STEPS);
@@ -322,6 +352,8 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup(f, setup)
 	const struct CMUnitTest tests[] = {
+	    TEST(a_word_has_room_for_every_runtime),
+	    TEST(tracers_allow_their_runtimes_alone),
 	    TEST(frames_of_a_runtime_come_before_the_native_frame_that_ran_them),
 	    TEST(the_leaf_and_the_root_may_be_a_runtimes),
 	    TEST(each_runtime_is_asked_for_its_own_frames),

@@ -80,7 +80,7 @@ static uint32_t host_walk(const struct target_memory *memory, const struct kiln_
 	memset(w, 0, sizeof(*w));
 	host.memory = memory;
 	host.reads = 0;
-	w->tracers = ~0U;
+	w->runtimes = ~0U;
 	w->mapset = 1;
 	w->thread_pointer = thread;
 	w->runtime = *runtime;

@@ -143,7 +143,7 @@ int main(int argc, char **argv)
 	for (uint32_t i = 0; i < n; i += 2) {
 		struct symbol_result names;
 
-		if (KILN_FRAME_KIND(host.words[i]) != KILN_FRAME_PYTHON) {
+		if (KILN_FRAME_KIND(host.words[i]) != KILN_FRAME_RUNTIME(KILN_RUNTIME_PYTHON)) {
 			fprintf(stderr, "missing: %#llx\n", (unsigned long long)host.words[i]);
 			break;
 		}

@@ -51,7 +51,7 @@ static void close_recording(struct fixture *f)
 
 static enum kiln_missing missing_in(uint32_t n)
 {
-	for (uint32_t i = 0; i < n; i += KILN_FRAME_HAS_TWO(host.words[i]) ? 2 : 1) {
+	for (uint32_t i = 0; i < n; i += kiln_frame_words(host.words[i])) {
 		if (KILN_FRAME_KIND(host.words[i]) == KILN_FRAME_MISSING)
 			return (enum kiln_missing)(host.words[i] & 255);
 	}
@@ -146,7 +146,7 @@ static void a_toggle_that_is_off_reads_nothing(void **unused)
 	(void)host_walk(&f.memory, &f.kernel, f.r->thread);
 	walk_begin(w, 0, KILN_MAX_USER_FRAMES);
 	w->runtime_id = KILN_RUNTIME_PYTHON;
-	w->tracers = ~(1U << kiln_runtime_tracer(KILN_RUNTIME_PYTHON));
+	w->runtimes = ~(1U << KILN_RUNTIME_PYTHON);
 	host.reads = 0;
 	walk_runtime(0, KILN_RUNTIME_PYTHON);
 	assert_int_equal(w->n, 0);
@@ -330,7 +330,7 @@ static void nonsense_anywhere_does_no_harm(void **unused)
 					struct symbol_result got;
 					char scratch[512];
 
-					if (!KILN_FRAME_HAS_TWO(host.words[k]))
+					if (!kiln_frame_runtime(host.words[k]))
 						break;
 					(void)python_symbolize(f.state, &f.memory, host.words + k,
 							       scratch, sizeof(scratch), &got);

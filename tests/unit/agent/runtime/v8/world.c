@@ -200,7 +200,7 @@ static void name_frames(struct world *w, uint32_t n, char *out, size_t size)
 	for (uint32_t i = 0; i < n && frames < WORLD_FRAMES && size > 1; frames++) {
 		int len = 0;
 
-		if (KILN_FRAME_KIND(words[i]) == KILN_FRAME_V8) {
+		if (KILN_FRAME_KIND(words[i]) == KILN_FRAME_RUNTIME(KILN_RUNTIME_V8)) {
 			sym.n = 0;
 			if (v8_ops.symbolize(state, &target.memory, &words[i], scratch,
 					     sizeof(scratch), &sym) < 0)
@@ -214,7 +214,7 @@ static void name_frames(struct world *w, uint32_t n, char *out, size_t size)
 		len = (int)MIN((size_t)MAX(len, 0), size - 1);
 		out += len;
 		size -= (size_t)len;
-		i += 1 + (uint32_t)KILN_FRAME_HAS_TWO(words[i]);
+		i += kiln_frame_words(words[i]);
 	}
 	v8_ops.detach(state);
 }
@@ -234,7 +234,7 @@ void world_stack(struct world *world, char *out, size_t size)
 	w->exact = w->leaf_valid = 1;
 	w->tag = 1;
 	w->count = world->n_maps;
-	w->tracers = UINT32_MAX;
+	w->runtimes = UINT32_MAX;
 	walk_begin(w, 0, KILN_MAX_USER_FRAMES);
 	words[0] = walk_frame(w);
 	w->n = 1;
