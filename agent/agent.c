@@ -15,11 +15,11 @@
 
 #include "agent/budget.h"
 #include "agent/elf/image.h"
+#include "agent/meta/pods.h"
 #include "agent/process/pid_namespace.h"
 #include "agent/process/procfs.h"
 
 enum {
-	DRAIN_MS = 100,
 	WARM_MS = 2000, /* at the start, for the tables of runtimes */
 };
 
@@ -27,6 +27,7 @@ static struct sampler_options sampler_options(const struct config *c)
 {
 	struct sampler_options options = {
 	    .hz = c->receiver.samples_per_second,
+	    .max_hz = c->processors.node_stream.enabled ? POD_HZ_MAX : 0,
 	    .max_depth = c->receiver.max_stack_depth,
 	    .unwind_bytes = (size_t)c->receiver.unwind_table_mib << 20,
 	    .pids = c->receiver.pids,

@@ -23,6 +23,7 @@
 #include "lib/log.h"
 #include "lib/metrics.h"
 
+enum { DRAIN_MS = 100 }; /* between two drains of the ring, at most */
 enum phase { STARTING, RUNNING, SETTLING, NAMING_LAST, FLUSHING, CLOSING };
 
 struct agent {

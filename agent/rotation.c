@@ -135,11 +135,18 @@ void agent_close_window(struct agent *a)
 
 /* ---- timers ---------------------------------------------------------------------------------- */
 
+/* What is left in the ring has its turn when the loop has looked at everything else. */
+static void drain(struct agent *a)
+{
+	if (intake_drain(a->intake, &a->windows[a->current]))
+		(void)uv_timer_start(&a->drain_timer, agent_on_drain_timer, 0, DRAIN_MS);
+}
+
 void agent_on_window_timer(uv_timer_t *timer)
 {
 	struct agent *a = timer->data;
 
-	intake_drain(a->intake, &a->windows[a->current]);
+	drain(a);
 	if (a->naming_busy) {
 		metric_add(M_WINDOWS_LATE, 1);
 		return;
@@ -159,7 +166,7 @@ void agent_on_drain_timer(uv_timer_t *timer)
 {
 	struct agent *a = timer->data;
 
-	intake_drain(a->intake, &a->windows[a->current]);
+	drain(a);
 	if (a->phase != RUNNING)
 		agent_advance(a);
 	else if (nobody_listens(a))
@@ -168,7 +175,5 @@ void agent_on_drain_timer(uv_timer_t *timer)
 
 void agent_on_ring(uv_poll_t *poll, int status, int events)
 {
-	struct agent *a = poll->data;
-
-	intake_drain(a->intake, &a->windows[a->current]);
+	drain(poll->data);
 }

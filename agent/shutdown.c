@@ -84,7 +84,8 @@ void agent_stop(struct agent *a)
 		return;
 	a->phase = SETTLING;
 	sampler_stop(a->sampler);
-	intake_drain(a->intake, &a->windows[a->current]);
+	while (intake_drain(a->intake, &a->windows[a->current]))
+		;
 	uv_timer_stop(&a->window_timer);
 	a->settle_until_ms = uv_now(&a->loop) + TABLES_WAIT_MS;
 	agent_advance(a);

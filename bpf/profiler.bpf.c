@@ -4,8 +4,8 @@
  *
  * Order matters for cost: policy and process filter first, so that what nobody selected pays for
  * little more than the interrupt; then the kernel stack, the user registers, the walk (unwind.h),
- * one ring-buffer copy without wakeup. User space drains on a timer; it is woken only for a process
- * that it does not know yet, because that may be gone soon.
+ * one ring-buffer copy. User space drains on a timer; it is woken for a process that it does not
+ * know yet, because that may be gone soon, and while the ring is more than half full.
  *
  * A walk that ends for want of mappings or of a table sends the stack's bytes along, and user space
  * completes it: a process's first samples are as good as its later ones.
@@ -83,6 +83,15 @@ __attribute__((noinline)) int walk_user(uint32_t slot, uint32_t at, uint32_t sys
 	(void)walk_put(w, walk_frame(w) | (syscall ? KILN_FRAME_RETURN : 0));
 	walk_on(w);
 	return (int)w->n;
+}
+
+/* The flags of a record's output: the reader is woken when it must not wait for its timer. */
+static __always_inline uint64_t wakeup(int fresh)
+{
+	if (fresh || bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) * 2 >
+			 bpf_ringbuf_query(&ring, BPF_RB_RING_SIZE))
+		return BPF_RB_FORCE_WAKEUP;
+	return BPF_RB_NO_WAKEUP;
 }
 
 /* What a hit that is taken becomes. No part of sample(), which has little code to fetch so. */
@@ -194,7 +203,7 @@ static __attribute__((noinline)) int take_sample(struct bpf_perf_event_data *ctx
 	asm volatile("" : "+r"(len));
 	if (len < sizeof(r->head))
 		return 0;
-	if (bpf_ringbuf_output(&ring, r, len, fresh ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP))
+	if (bpf_ringbuf_output(&ring, r, len, wakeup(fresh)))
 		stat->n[KILN_STAT_RING_FULL]++;
 	return 0;
 }

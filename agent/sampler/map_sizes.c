@@ -62,11 +62,18 @@ static uint64_t machine_memory(void)
 	return sysinfo(&info) < 0 ? 0 : (uint64_t)info.totalram * info.mem_unit;
 }
 
-/* Half a second of samples of usual depth on every CPU. */
+/*
+ * Half a second of samples of usual depth on every CPU, and an eighth of one at the highest rate.
+ * The reader is woken at half of it; the other half is for the time that it takes.
+ */
 static uint32_t ring_bytes(const struct sampler_options *o, uint32_t cpus)
 {
-	size_t want = o->ring_bytes ? o->ring_bytes : (size_t)o->hz * cpus * RECORD_BYTES / 2;
+	size_t second = (size_t)RECORD_BYTES * cpus,
+	       want = MAX(o->hz * second / 2, o->max_hz * second / 8);
 	uint32_t n = RING_MIN;
+
+	if (o->ring_bytes)
+		want = o->ring_bytes;
 
 	while (n < want && n < RING_MAX)
 		n *= 2;

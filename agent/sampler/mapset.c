@@ -344,12 +344,11 @@ static int get_room(struct mapset_store *s, uint32_t n, uint64_t now_ms, uint32_
 	return r;
 }
 
-int mapset_store_read(struct mapset_store *s, int proc_dirfd, uint32_t tgid, uint64_t start_time,
-		      uint64_t exec_id, uint64_t now_ns, struct mapset **ret)
+/* The maps of TGID as a mapset of which nobody else knows yet. */
+static int read_maps(struct mapset_store *s, int proc_dirfd, uint32_t tgid, uint64_t now_ms,
+		     struct mapset **ret)
 {
-	uint64_t now_ms = now_ns / 1000000;
 	struct maps maps = {};
-	struct mapset *m;
 	int r = maps_read(proc_dirfd, tgid, &maps);
 
 	forget_stale(s, tgid);
@@ -358,22 +357,30 @@ int mapset_store_read(struct mapset_store *s, int proc_dirfd, uint32_t tgid, uin
 		return r;
 	}
 	metric_add(M_MAPS_READ_OK, 1);
-	r = mapset_new(s, proc_dirfd, tgid, &maps, now_ms, &m);
+	r = mapset_new(s, proc_dirfd, tgid, &maps, now_ms, ret);
 	maps_done(&maps);
-	if (r < 0)
-		return r;
-	m->exec_id = exec_id;
-	m->start_time = start_time;
-	m->read_ns = now_ns;
+	return r;
+}
+
+static void discard(struct mapset_store *s, struct mapset *m, uint64_t now_ms)
+{
+	put_images(s, m, now_ms);
+	free(m->ranges);
+	free(m);
+}
+
+/* Gives M a place in the kernel and puts it in force for its process. M is freed on failure. */
+static int put_in_force(struct mapset_store *s, struct mapset *m, uint64_t now_ms)
+{
+	int r;
+
 	if (s->hooks.made)
 		s->hooks.made(m, s->hooks.arg);
 	r = get_room(s, m->n, now_ms, &m->first);
 	if (r < 0) {
 		if (s->hooks.gone)
 			s->hooks.gone(m, s->hooks.arg);
-		put_images(s, m, now_ms);
-		free(m->ranges);
-		free(m);
+		discard(s, m, now_ms);
 		metric_add(M_MAPPING_SLAB_FULL, 1);
 		return r;
 	}
@@ -381,8 +388,68 @@ int mapset_store_read(struct mapset_store *s, int proc_dirfd, uint32_t tgid, uin
 	/* Kept even when the process is gone by now: samples of it are still to be named. */
 	(void)publish_process(s, m);
 	HASH_ADD(hh, s->by_id, id, sizeof(m->id), m);
+	return 0;
+}
+
+int mapset_store_read(struct mapset_store *s, int proc_dirfd, uint32_t tgid, uint64_t start_time,
+		      uint64_t exec_id, uint64_t now_ns, struct mapset **ret)
+{
+	struct mapset *m;
+	int r = read_maps(s, proc_dirfd, tgid, now_ns / 1000000, &m);
+
+	if (r < 0)
+		return r;
+	m->exec_id = exec_id;
+	m->start_time = start_time;
+	m->read_ns = now_ns;
+	r = put_in_force(s, m, now_ns / 1000000);
+	if (r < 0)
+		return r;
 	*ret = m;
 	return 0;
+}
+
+static bool is_same_code(const struct mapset_range *a, const struct mapset_range *b)
+{
+	if (!a || !b)
+		return a == b;
+	return a->image == b->image && a->bias == b->bias && a->jit == b->jit;
+}
+
+/* Is every piece of code that A has in B, at the same place? */
+static bool has_all_of(const struct mapset *b, const struct mapset *a)
+{
+	for (uint32_t i = 0; i < a->n; i++) {
+		const struct mapset_range *x = &a->ranges[i], *y = mapset_find(b, x->start);
+
+		if (!is_same_code(x, y) || y->end < x->end)
+			return false;
+	}
+	return true;
+}
+
+int mapset_store_check(struct mapset_store *s, int proc_dirfd, uint32_t tgid,
+		       const struct mapset *old, uint64_t since_ns, uint64_t now_ns)
+{
+	struct mapset *m;
+	int r = read_maps(s, proc_dirfd, tgid, now_ns / 1000000, &m);
+
+	metric_add(M_MAPSETS_CHECKED, 1);
+	if (r < 0)
+		return r;
+	if (has_all_of(old, m)) {
+		discard(s, m, now_ns / 1000000);
+		return 0;
+	}
+	m->exec_id = old->exec_id;
+	m->start_time = old->start_time;
+	m->read_ns = now_ns;
+	metric_add(M_MAPSETS_OUTDATED, 1);
+	if (!has_all_of(m, old))
+		s->changes[s->n_changes++ % CHANGES_KEPT] =
+		    (struct change){tgid, old->id, MAX(since_ns, now_ns - CHANGE_MATTERS_NS / 2)};
+	r = put_in_force(s, m, now_ns / 1000000);
+	return r < 0 ? r : 1;
 }
 
 struct mapset *mapset_store_find(struct mapset_store *s, uint32_t id)
@@ -408,13 +475,6 @@ const struct mapset_range *mapset_find(const struct mapset *m, uint64_t pc)
 			return &m->ranges[mid];
 	}
 	return NULL;
-}
-
-static bool is_same_code(const struct mapset_range *a, const struct mapset_range *b)
-{
-	if (!a || !b)
-		return a == b;
-	return a->image == b->image && a->bias == b->bias && a->jit == b->jit;
 }
 
 uint32_t mapset_first_exchanged(const struct mapset *walked, const struct mapset *now,

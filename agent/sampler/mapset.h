@@ -92,6 +92,14 @@ int mapset_store_read(struct mapset_store *s, int proc_dirfd, uint32_t tgid, uin
 		      uint64_t exec_id, uint64_t now_ns, struct mapset **ret) _must_check_;
 /* The kernel gets the slots that images have now; they had others when their mapset was made. */
 void mapset_store_renumber(struct mapset_store *s);
+/*
+ * Reads the maps of TGID, for which OLD is in force, because code may have been mapped since
+ * SINCE_NS of which nobody told. 0: OLD has all of it and stays in force. 1: a new mapset is in
+ * force; when OLD says something else, mapset_store_was_outdated() from SINCE_NS on. Negative as
+ * mapset_store_read().
+ */
+int mapset_store_check(struct mapset_store *s, int proc_dirfd, uint32_t tgid,
+		       const struct mapset *old, uint64_t since_ns, uint64_t now_ns);
 struct mapset *mapset_store_find(struct mapset_store *s, uint32_t id);
 /* The range that holds PC, or NULL. */
 const struct mapset_range *mapset_find(const struct mapset *m, uint64_t pc);

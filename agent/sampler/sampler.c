@@ -14,6 +14,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #include "agent/process/procfs.h"
 #include "agent/sampler/map_sizes.h"
@@ -36,6 +37,7 @@ struct sampler {
 	uint64_t processes;
 	void (*consume)(const struct kiln_sample *record, void *arg);
 	void *consume_arg;
+	uint64_t drain_until_ns; /* CLOCK_MONOTONIC */
 };
 
 enum {
@@ -167,6 +169,14 @@ static int fill_filter(struct sampler *s, const struct sampler_options *o)
 	return 0;
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * NS_PER_SECOND + (uint64_t)t.tv_nsec;
+}
+
 static int on_record(void *arg, void *data, size_t size)
 {
 	const struct kiln_sample *record = data;
@@ -174,7 +184,8 @@ static int on_record(void *arg, void *data, size_t size)
 
 	if (size >= sizeof(*record) && record->type == KILN_RECORD_SAMPLE && record->size <= size)
 		s->consume(record, s->consume_arg);
-	return 0;
+	/* An error ends the drain behind this record. */
+	return now_ns() < s->drain_until_ns ? 0 : -ECANCELED;
 }
 
 static int load_error(struct error *err, int r)
@@ -352,12 +363,13 @@ int sampler_ring_fd(const struct sampler *s)
 	return ring_buffer__epoll_fd(s->ring);
 }
 
-int sampler_drain(struct sampler *s, void (*consume)(const struct kiln_sample *record, void *arg),
-		  void *arg)
+bool sampler_drain(struct sampler *s, void (*consume)(const struct kiln_sample *record, void *arg),
+		   void *arg)
 {
 	s->consume = consume;
 	s->consume_arg = arg;
-	return ring_buffer__consume(s->ring);
+	s->drain_until_ns = now_ns() + SAMPLER_DRAIN_MS * 1000000ULL;
+	return ring_buffer__consume(s->ring) == -ECANCELED;
 }
 
 /* What the kernel decided before holds no more. */
@@ -490,25 +502,6 @@ int sampler_named_mapsets(struct sampler *s, int proc_dirfd, uint32_t **ret, siz
 	*ret = named.ids;
 	*ret_n = named.n;
 	return 0;
-}
-
-struct each_tgid {
-	void (*each)(uint32_t tgid, void *arg);
-	void *arg;
-};
-
-static void call_each(void *arg, uint32_t tgid, const struct kiln_process *entry)
-{
-	const struct each_tgid *to = arg;
-
-	to->each(tgid, to->arg);
-}
-
-int sampler_each_process(struct sampler *s, void (*each)(uint32_t tgid, void *arg), void *arg)
-{
-	struct each_tgid to = {each, arg};
-
-	return each_entry(s, call_each, &to);
 }
 
 int sampler_ignore_process(struct sampler *s, uint32_t tgid)

@@ -11,6 +11,7 @@
 
 struct sampler_options {
 	uint32_t hz;	    /* 1..: timers per second and CPU, at first; rate of policy 0 */
+	uint32_t max_hz;    /* the highest rate that sampler_set_rate() may get; 0: HZ */
 	uint32_t max_depth; /* user frames */
 	enum cgroup_mode cgroup_mode;
 	const uint32_t *pids; /* only these; NULL: all */
@@ -38,12 +39,18 @@ int sampler_start(struct sampler *s, struct error *err) _must_check_;
 void sampler_stop(struct sampler *s);
 
 const struct kernel_memory *sampler_memory(struct sampler *s);
-/* Becomes readable when the kernel met a process that is not in `processes`. */
-int sampler_ring_fd(const struct sampler *s);
-/* Gives every record in the ring to CONSUME; RECORD is valid during the call. Returns the number.
+/*
+ * Becomes readable when the kernel met a process that is not in `processes`, and when the ring is
+ * more than half full; stays so until the ring is empty.
  */
-int sampler_drain(struct sampler *s, void (*consume)(const struct kiln_sample *record, void *arg),
-		  void *arg);
+int sampler_ring_fd(const struct sampler *s);
+/*
+ * Gives the records in the ring to CONSUME, in order, for about SAMPLER_DRAIN_MS at most, so that
+ * the loop's other work goes on; RECORD is valid during the call. True: there may be more.
+ */
+enum { SAMPLER_DRAIN_MS = 20 };
+bool sampler_drain(struct sampler *s, void (*consume)(const struct kiln_sample *record, void *arg),
+		   void *arg);
 
 /*
  * The timers' rate from now on: at least that of every policy. No hit is lost but the one that each
@@ -64,8 +71,6 @@ int sampler_cgroup_policies_fd(const struct sampler *s);
  * that are gone without the kernel having told (PROC_DIRFD). */
 int sampler_named_mapsets(struct sampler *s, int proc_dirfd, uint32_t **ret,
 			  size_t *ret_n) _must_check_;
-/* EACH for every process that the kernel knows. */
-int sampler_each_process(struct sampler *s, void (*each)(uint32_t tgid, void *arg), void *arg);
 /* Never sample TGID again (until it executes another program). */
 int sampler_ignore_process(struct sampler *s, uint32_t tgid);
 

@@ -15,7 +15,10 @@
 #include "lib/metrics.h"
 
 enum {
-	RING_PAGES = 16,	  /* power of two; 64 KiB hold about 500 mappings */
+	RING_PAGES = 16, /* power of two; 64 KiB hold about 500 mappings */
+	RING_PAGES_MAX = 256,
+	ALL_PAGES_MAX = 1024,	  /* of rings that have grown, together */
+	LOST_AGAIN_MS = 10000,	  /* a ring that loses again within that time grows */
 	WAKEUPS_PER_SECOND = 100, /* beyond that a timer has to do, which is as often at most */
 	BUSY_MS = 10,
 	RECORD_MAX = 8192,
@@ -26,7 +29,11 @@ struct ring {
 	uv_poll_t poll;
 	bool has_poll, polling;
 	int fd;
-	struct perf_event_mmap_page *page;
+	size_t pages;			   /* of data */
+	struct perf_event_mmap_page *page; /* NULL: it has none for want of memory */
+	bool lost;			   /* in this reading */
+	uint64_t lost_ms;		   /* before this reading; 0: never */
+	uint64_t full_ns;		   /* when it was full, was read before; 0: it was not */
 };
 
 struct sideband {
@@ -35,18 +42,70 @@ struct sideband {
 	size_t n, open_handles;
 	uint64_t second;
 	unsigned int wakeups;
+	size_t grown_pages;
+	bool lost; /* in this reading */
+	uint64_t lost_since_ns;
+	uint64_t read_ns; /* the last time that all rings were empty */
 	uv_loop_t *loop;
 	uv_timer_t busy; /* reads the rings while they do not wake us */
 	bool has_timer;
 	uint8_t record[RECORD_MAX];
 };
 
-static size_t ring_bytes(void)
+static size_t ring_bytes(const struct ring *r)
 {
-	return (size_t)RING_PAGES * (size_t)sysconf(_SC_PAGESIZE);
+	return r->pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-static void read_record(struct sideband *s, size_t size)
+static void *map_ring(int fd, size_t pages)
+{
+	size_t size = (pages + 1) * (size_t)sysconf(_SC_PAGESIZE);
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static void unmap_ring(struct ring *r)
+{
+	if (r->page)
+		munmap(r->page, (size_t)sysconf(_SC_PAGESIZE) + ring_bytes(r));
+	r->page = NULL;
+}
+
+/* The kernel makes a new ring when the old one is not mapped any more; what it would have noted
+ * between the two is lost as well. */
+static void grow_ring(struct sideband *s, struct ring *r)
+{
+	if (r->pages >= RING_PAGES_MAX || s->grown_pages + r->pages > ALL_PAGES_MAX)
+		return;
+	unmap_ring(r);
+	r->page = map_ring(r->fd, r->pages * 2);
+	if (!r->page) {
+		r->page = map_ring(r->fd, r->pages);
+		return;
+	}
+	s->grown_pages += r->pages;
+	r->pages *= 2;
+	metric_add(M_SIDEBAND_GROWN, 1);
+}
+
+static void count_loss(struct sideband *s, struct ring *r)
+{
+	uint64_t now = uv_now(s->loop), since;
+
+	r->lost = false;
+	/* The kernel notes a loss with the next mapping, which may be much later. */
+	since = r->full_ns ? r->full_ns : s->read_ns;
+	s->lost_since_ns = s->lost ? MIN(s->lost_since_ns, since) : since;
+	s->lost = true;
+	r->full_ns = 0;
+	metric_add(M_SIDEBAND_LOST, 1);
+	if (r->lost_ms && now - r->lost_ms < LOST_AGAIN_MS)
+		grow_ring(s, r);
+	r->lost_ms = MAX(now, 1U);
+}
+
+static void read_record(struct sideband *s, struct ring *r, size_t size)
 {
 	struct cursor c = cursor_of(s->record, size);
 	uint32_t type = cursor_u32(&c);
@@ -54,8 +113,7 @@ static void read_record(struct sideband *s, size_t size)
 
 	cursor_skip(&c, 4); /* misc, size */
 	if (type == PERF_RECORD_LOST) {
-		metric_add(M_SIDEBAND_LOST, 1);
-		s->callbacks.lost(s->callbacks.arg);
+		r->lost = true;
 		return;
 	}
 	if (type != PERF_RECORD_MMAP2)
@@ -78,10 +136,15 @@ static void read_record(struct sideband *s, size_t size)
 static void drain_ring(struct sideband *s, struct ring *r)
 {
 	const uint8_t *data = (const uint8_t *)r->page + sysconf(_SC_PAGESIZE);
-	uint64_t head = __atomic_load_n(&r->page->data_head, __ATOMIC_ACQUIRE),
-		 tail = r->page->data_tail;
-	size_t mask = ring_bytes() - 1;
+	uint64_t head, tail;
+	size_t mask = ring_bytes(r) - 1;
+	bool full;
 
+	if (!r->page)
+		return;
+	head = __atomic_load_n(&r->page->data_head, __ATOMIC_ACQUIRE);
+	tail = r->page->data_tail;
+	full = head - tail > ring_bytes(r) - RECORD_MAX;
 	while (tail < head) {
 		uint16_t size;
 
@@ -91,10 +154,22 @@ static void drain_ring(struct sideband *s, struct ring *r)
 			break; /* cannot be: give the rest up */
 		for (size_t i = 0; i < MIN(size, (size_t)RECORD_MAX); i += 8)
 			memcpy(s->record + i, data + ((tail + i) & mask), 8);
-		read_record(s, MIN(size, (size_t)RECORD_MAX));
+		read_record(s, r, MIN(size, (size_t)RECORD_MAX));
 		tail += size;
 	}
 	__atomic_store_n(&r->page->data_tail, head, __ATOMIC_RELEASE);
+	if (r->lost)
+		count_loss(s, r);
+	if (full && !r->full_ns)
+		r->full_ns = s->read_ns;
+}
+
+/* Told of once, however many records of it there were. */
+static void tell_lost(struct sideband *s)
+{
+	if (s->lost)
+		s->callbacks.lost(s->lost_since_ns, s->callbacks.arg);
+	s->lost = false;
 }
 
 static void set_busy(struct sideband *s, bool busy);
@@ -106,6 +181,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 	uint64_t second = uv_now(s->loop) / 1000;
 
 	drain_ring(s, r);
+	tell_lost(s);
 	if (second != s->second) {
 		s->second = second;
 		s->wakeups = 0;
@@ -146,8 +222,12 @@ static void set_busy(struct sideband *s, bool busy)
 
 void sideband_drain(struct sideband *s)
 {
+	uint64_t now = uv_hrtime();
+
 	for (size_t i = 0; i < s->n; i++)
 		drain_ring(s, &s->rings[i]);
+	tell_lost(s);
+	s->read_ns = now;
 }
 
 static int open_ring(struct sideband *s, int cpu, struct error *err)
@@ -165,7 +245,6 @@ static int open_ring(struct sideband *s, int cpu, struct error *err)
 	    .clockid = CLOCK_MONOTONIC,
 	    .wakeup_watermark = 1,
 	};
-	size_t size = (size_t)sysconf(_SC_PAGESIZE) + ring_bytes();
 	struct ring *r = &s->rings[s->n];
 	int fd = (int)syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 
@@ -173,8 +252,9 @@ static int open_ring(struct sideband *s, int cpu, struct error *err)
 		return 0; /* offline */
 	if (fd < 0)
 		return error_set(err, -errno, "perf_event_open for mappings on CPU %d: %m", cpu);
-	r->page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (r->page == MAP_FAILED) {
+	r->pages = RING_PAGES;
+	r->page = map_ring(fd, r->pages);
+	if (!r->page) {
 		close(fd);
 		return error_set(err, -errno, "ring buffer for mappings on CPU %d: %m", cpu);
 	}
@@ -246,7 +326,7 @@ struct sideband *sideband_free(struct sideband *s)
 	for (size_t i = 0; i < s->n; i++) {
 		if (s->rings[i].has_poll)
 			uv_close((uv_handle_t *)&s->rings[i].poll, on_ring_closed);
-		munmap(s->rings[i].page, (size_t)sysconf(_SC_PAGESIZE) + ring_bytes());
+		unmap_ring(&s->rings[i]);
 		close(s->rings[i].fd);
 	}
 	if (s->has_timer)

@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "agent/sampler/finisher.h"
+#include "agent/sampler/recheck.h"
 #include "agent/sampler/sideband.h"
 #include "agent/window/code_reader.h"
 #include "agent/window/runtime_frames.h"
@@ -44,6 +45,7 @@ struct intake {
 	struct runtimes *runtimes;
 	struct runtime_frames *runtime_frames;
 	struct sideband *sideband;
+	struct recheck *recheck;
 	struct process_table *processes;
 	struct stack_table *stacks;
 	struct window *window; /* where samples go now */
@@ -79,13 +81,6 @@ static void on_image_drop(struct stored_image *image, void *arg)
 	unwind_store_remove(in->unwind, image, now_ms());
 }
 
-static void forget_mappings(uint32_t tgid, void *arg)
-{
-	struct intake *in = arg;
-
-	mapset_store_forget(in->mapsets, tgid);
-}
-
 static void on_mapped(const struct sideband_mapping *m, void *arg)
 {
 	struct intake *in = arg;
@@ -93,11 +88,11 @@ static void on_mapped(const struct sideband_mapping *m, void *arg)
 	mapset_store_mapped(in->mapsets, m);
 }
 
-static void on_mappings_lost(void *arg)
+static void on_mappings_lost(uint64_t since_ns, void *arg)
 {
 	struct intake *in = arg;
 
-	sampler_each_process(in->sampler, forget_mappings, in);
+	recheck_lost(in->recheck, since_ns, clock_ns(CLOCK_MONOTONIC));
 }
 
 static void retry_waiting(struct intake *in);
@@ -174,6 +169,8 @@ int intake_new(const struct config *config, struct sampler *sampler, uv_loop_t *
 	if (!r)
 		r = mapset_store_new(sampler_memory(sampler), in->images, in->unwind, &in->mapsets);
 	if (!r)
+		r = recheck_new(&in->recheck);
+	if (!r)
 		r = start_runtimes(in);
 	if (!r)
 		r = start_readers(in, loop);
@@ -209,6 +206,7 @@ struct intake *intake_free(struct intake *in)
 	code_reader_free(in->code);
 	table_compiler_free(in->tables);
 	runtimes_free(in->runtimes);
+	recheck_free(in->recheck);
 	mapset_store_free(in->mapsets);
 	image_store_free(in->images);
 	unwind_store_free(in->unwind);
@@ -391,6 +389,19 @@ static struct mapset *learn_mappings(struct intake *in, const struct kiln_sample
 	return m;
 }
 
+/* Notes of its mappings may have been lost since they were read. */
+static void recheck_mappings(struct intake *in, const struct kiln_sample *record)
+{
+	const struct mapset *m = mapset_store_find(in->mapsets, record->mapset);
+	uint64_t now = clock_ns(CLOCK_MONOTONIC), since;
+
+	if (!m || !recheck_due(in->recheck, record->tgid, m->read_ns, now, &since))
+		return;
+	runtimes_asked(in->runtimes, record->flags >> KILN_SAMPLE_TRACERS_SHIFT);
+	/* A process that is gone keeps what it had. */
+	(void)mapset_store_check(in->mapsets, in->proc_dirfd, record->tgid, m, since, now);
+}
+
 /*
  * The mapset that the kernel walked by, or, when the process had exchanged a library by then and we
  * had not told the kernel yet, the one that holds since. When it only has more code, that is for
@@ -400,6 +411,7 @@ static struct mapset *current_mapset(struct intake *in, const struct kiln_sample
 {
 	struct mapset *fresh = NULL;
 
+	recheck_mappings(in, record);
 	if (mapset_store_is_stale(in->mapsets, record->tgid, record->mapset) &&
 	    read_mappings(in, record, clock_ns(CLOCK_MONOTONIC), &fresh) < 0)
 		return mapset_store_find(in->mapsets, record->mapset);
@@ -517,16 +529,19 @@ void intake_use_window(struct intake *in, struct window *w)
 	in->window = w;
 }
 
-void intake_drain(struct intake *in, struct window *w)
+bool intake_drain(struct intake *in, struct window *w)
 {
+	bool more;
+
 	intake_use_window(in, w);
 	/* First what changed, then the samples: none is read by mappings of the past. */
 	if (in->sideband)
 		sideband_drain(in->sideband);
 	table_compiler_tick(in->tables);
 	runtime_frames_begin(in->runtime_frames, w->number);
-	(void)sampler_drain(in->sampler, consume_record, in);
+	more = sampler_drain(in->sampler, consume_record, in);
 	code_reader_start(in->code);
+	return more;
 }
 
 bool intake_busy(const struct intake *in)

@@ -2,11 +2,13 @@
 /* What is full is counted, what is large arrives whole, and kernel threads have no user frames. */
 #include <bpf/libbpf.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/resource.h>
 
 #include "tests/bpf/watch.h"
 #include "tests/support/test.h"
 
-enum { RATE = 999, ENOUGH = 20, PAGE = 4096, EDGE = 64 };
+enum { RATE = 999, ENOUGH = 20, PAGE = 4096, EDGE = 64, WAKEUP_MS = 10000 };
 enum { SELDOM = KILN_DUMPS_LARGE / 2 }; /* every dump may be large */
 
 static struct {
@@ -108,12 +110,12 @@ static void check_dump(struct watch *self, const struct kiln_sample *record)
 }
 
 /* Large dumps are rationed: other processes must not take them away. */
-static void start_child_alone(uint32_t hz)
+static void start_child_alone(uint32_t hz, size_t ring_bytes)
 {
 	const uint32_t pid = (uint32_t)t.children[0].pid;
 	const struct sampler_options options = {.hz = hz,
 						.cgroup_mode = CGROUP_HYBRID,
-						.ring_bytes = 16 << 20,
+						.ring_bytes = ring_bytes,
 						.pids = &pid,
 						.n_pids = 1};
 
@@ -123,7 +125,7 @@ static void start_child_alone(uint32_t hz)
 static void largest_dump_arrives_whole(void **state)
 {
 	assert_int_equal(child_start("deep", 3, NULL, &t.children[0]), 0);
-	start_child_alone(SELDOM);
+	start_child_alone(SELDOM, 16 << 20);
 	w->each = check_dump;
 	assert_true(watch_until(t.p, w, 1, &w->with_dump, ENOUGH));
 	assert_int_equal(t.bad_dumps, 0);
@@ -136,7 +138,7 @@ static void large_dumps_are_few(void **state)
 	uint64_t from;
 
 	assert_int_equal(child_start("deep", 3, NULL, &t.children[0]), 0);
-	start_child_alone(RATE);
+	start_child_alone(RATE, 16 << 20);
 	w->each = check_dump;
 	from = profiled_now_ns();
 	assert_true(watch_until(t.p, w, 1, &w->with_dump, RATE / 2));
@@ -156,7 +158,7 @@ static void check_sparse(struct watch *self, const struct kiln_sample *record)
 static void pages_that_were_never_touched_take_no_room(void **state)
 {
 	assert_int_equal(child_start("sparse", 3, NULL, &t.children[0]), 0);
-	start_child_alone(SELDOM);
+	start_child_alone(SELDOM, 16 << 20);
 	w->each = check_sparse;
 	assert_true(watch_until(t.p, w, 1, &w->with_dump, ENOUGH));
 	assert_int_equal(t.bad_dumps, 0);
@@ -220,6 +222,27 @@ static void full_ring_is_counted(void **state)
 	assert_true(w->records > 0);
 	assert_true(watch_until(t.p, w, 1, &w->records, w->records + ENOUGH));
 	assert_int_equal(t.bad_dumps, 0);
+}
+
+/*
+ * A thousand frames a sample fill the ring within tens of milliseconds. Nobody looks at it but when
+ * the kernel says so, which it does while half of the ring is still free.
+ */
+static void reader_is_woken_before_the_ring_is_full(void **state)
+{
+	struct pollfd fd = {.events = POLLIN};
+
+	assert_int_equal(child_start("spin", 1000, NULL, &t.children[0]), 0);
+	/* On a machine that is busy this process runs first. */
+	assert_int_equal(setpriority(PRIO_PROCESS, (id_t)t.children[0].pid, 10), 0);
+	start_child_alone(RATE, 1 << 20);
+	w->learn = true;
+	assert_true(watch_until(t.p, w, 1, &w->complete, 1));
+	fd.fd = sampler_ring_fd(t.p->sampler);
+	while (w->complete < 2 * RATE && poll(&fd, 1, WAKEUP_MS) == 1)
+		watch_drain(t.p, w, 1);
+	assert_true(w->complete >= 2 * RATE);
+	assert_int_equal(counted(KILN_STAT_RING_FULL), 0);
 }
 
 static void full_processes_map_is_counted_and_loses_no_sample(void **state)
@@ -290,6 +313,7 @@ int main(int argc, char **argv)
 	    TEST(a_thousand_frames_arrive_whole),
 	    TEST(largest_record_has_a_thousand_frames_and_a_dump),
 	    TEST(full_ring_is_counted),
+	    TEST(reader_is_woken_before_the_ring_is_full),
 	    TEST(full_processes_map_is_counted_and_loses_no_sample),
 	    TEST(kernel_threads_have_no_user_frames),
 	};

@@ -46,6 +46,8 @@ static void start(const char *mode, const uint32_t *pids, size_t n)
 	const struct sampler_options options = {.hz = RATE,
 						.cgroup_mode = CGROUP_HYBRID,
 						.max_processes = PROCESSES,
+						/* Half of it is never in use, which would wake. */
+						.ring_bytes = 16 << 20,
 						.pids = pids,
 						.n_pids = n};
 	struct error err = {};

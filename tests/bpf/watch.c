@@ -57,7 +57,8 @@ void watch_drain(struct profiled *p, struct watch *watches, size_t n)
 {
 	struct drain d = {p, watches, n};
 
-	(void)sampler_drain(p->sampler, take, &d);
+	while (sampler_drain(p->sampler, take, &d))
+		;
 }
 
 void watch_reset(struct watch *w)

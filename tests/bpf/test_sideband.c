@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kernel's notes of mappings when there are more of them than the rings hold. */
+#include <sched.h>
+#include <sys/mman.h>
+
+#include "agent/sampler/sideband.h"
+#include "tests/bpf/child.h"
+#include "tests/bpf/profiled.h"
+#include "tests/support/test.h"
+
+enum { STORM = 4000, PAGE = 4096 };
+
+static struct {
+	uv_loop_t loop;
+	struct sideband *sideband;
+	uint64_t losses, notes, since_ns, last_note;
+	struct profiled *p;
+	struct child child;
+} t;
+
+static void on_mapped(const struct sideband_mapping *m, void *arg)
+{
+	if (m->tgid != (uint32_t)getpid())
+		return;
+	t.notes++;
+	t.last_note = m->start;
+}
+
+static void on_lost(uint64_t since_ns, void *arg)
+{
+	t.losses++;
+	t.since_ns = since_ns;
+}
+
+static int setup(void **state)
+{
+	const struct sideband_callbacks callbacks = {on_mapped, on_lost, NULL};
+	struct error err = {};
+
+	memset(&t, 0, sizeof(t));
+	if (uv_loop_init(&t.loop) < 0)
+		return -1;
+	if (sideband_new(&t.loop, &callbacks, &t.sideband, &err) < 0)
+		fail_msg("%s", err.message);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	t.sideband = sideband_free(t.sideband);
+	uv_run(&t.loop, UV_RUN_DEFAULT);
+	uv_loop_close(&t.loop);
+	t.p = profiled_free(t.p);
+	child_end(&t.child);
+	return 0;
+}
+
+/* N notes by this process. */
+static uint64_t map_code(int n)
+{
+	void *at = NULL;
+
+	for (int i = 0; i < n; i++) {
+		at = mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		assert_true(at != MAP_FAILED);
+		munmap(at, PAGE);
+	}
+	return (uint64_t)(uintptr_t)at;
+}
+
+static void run_on(int cpu)
+{
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+}
+
+static void a_storm_is_told_of_once_a_reading(void **state)
+{
+	int cpus = (int)MIN(sysconf(_SC_NPROCESSORS_ONLN), 2);
+	uint64_t from;
+
+	sideband_drain(t.sideband);
+	from = profiled_now_ns();
+	for (int cpu = 0; cpu < cpus; cpu++) {
+		run_on(cpu);
+		map_code(STORM);
+	}
+	sideband_drain(t.sideband);
+	/* The note of a loss comes with the next that finds room: after that reading. */
+	for (int cpu = 0; cpu < cpus; cpu++) {
+		run_on(cpu);
+		map_code(1);
+	}
+	t.losses = 0;
+	sideband_drain(t.sideband);
+	assert_int_equal(t.losses, 1);
+	assert_true(t.since_ns <= from);
+	sideband_drain(t.sideband);
+	assert_int_equal(t.losses, 1);
+}
+
+/* On one CPU: each has a ring of its own. */
+static void rings_that_lose_again_grow_until_they_hold_the_storm(void **state)
+{
+	uint64_t at;
+	int round;
+
+	run_on(0);
+	for (round = 0; round < 20; round++) {
+		map_code(STORM);
+		sideband_drain(t.sideband);
+		t.losses = t.notes = 0;
+		at = map_code(1);
+		sideband_drain(t.sideband);
+		assert_int_equal(t.last_note, at);
+		if (!t.losses)
+			break;
+	}
+	assert_in_range(round, 1, 6);
+	map_code(STORM);
+	sideband_drain(t.sideband);
+	assert_int_equal(t.notes, STORM + 1);
+	assert_int_equal(t.losses, 0);
+}
+
+static void start_child(struct mapset **ret)
+{
+	const struct sampler_options options = {.hz = 20, .cgroup_mode = CGROUP_HYBRID};
+	struct error err = {};
+
+	assert_int_equal(child_start("spin", 3, NULL, &t.child), 0);
+	if (profiled_new(&options, &t.p, &err) < 0)
+		fail_msg("%s", err.message);
+	assert_int_equal(mapset_store_read(t.p->mapsets, t.p->proc_dirfd, (uint32_t)t.child.pid, 0,
+					   0, profiled_now_ns(), ret),
+			 0);
+}
+
+static void a_process_without_new_code_keeps_its_mapset(void **state)
+{
+	uint32_t pid, first;
+	struct mapset *m;
+	uint64_t now;
+
+	start_child(&m);
+	pid = (uint32_t)t.child.pid;
+	now = profiled_now_ns();
+	assert_int_equal(mapset_store_check(t.p->mapsets, t.p->proc_dirfd, pid, m, now, now), 0);
+	assert_int_equal(mapset_store_count(t.p->mapsets), 1);
+	assert_false(mapset_store_was_outdated(t.p->mapsets, pid, m->id, now + 1));
+
+	/* As if it had mapped its first file since: there is more, and what was known holds. */
+	first = m->n--;
+	m->ranges++;
+	assert_int_equal(mapset_store_check(t.p->mapsets, t.p->proc_dirfd, pid, m, now, now), 1);
+	assert_int_equal(mapset_store_count(t.p->mapsets), 2);
+	assert_false(mapset_store_was_outdated(t.p->mapsets, pid, m->id, now + 1));
+	m->ranges--;
+	m->n = first;
+
+	/* As if another file were there now. */
+	m->ranges[0].bias += PAGE;
+	assert_int_equal(mapset_store_check(t.p->mapsets, t.p->proc_dirfd, pid, m, now, now), 1);
+	assert_true(mapset_store_was_outdated(t.p->mapsets, pid, m->id, now + 1));
+	assert_false(mapset_store_was_outdated(t.p->mapsets, pid, m->id, now - 10000000000));
+}
+
+int main(int argc, char **argv)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+	    TEST(a_storm_is_told_of_once_a_reading),
+	    TEST(rings_that_lose_again_grow_until_they_hold_the_storm),
+	    TEST(a_process_without_new_code_keeps_its_mapset),
+	};
+
+	return argc > 1 ? child_main(argc, argv) : cmocka_run_group_tests(tests, NULL, NULL);
+}
