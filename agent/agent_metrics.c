@@ -29,6 +29,9 @@ void agent_refresh_metrics(void *arg)
 	metric_set(M_SAMPLES_THINNED, (int64_t)s.counts[KILN_STAT_THINNED]);
 	metric_set(M_RING_FULL, (int64_t)s.counts[KILN_STAT_RING_FULL]);
 	metric_set(M_DROPPED_RING_FULL, (int64_t)s.counts[KILN_STAT_RING_FULL]);
+	metric_set(M_DROPPED_RING_SHARE, (int64_t)s.counts[KILN_STAT_SHED_SAMPLE]);
+	metric_set(M_SHED_DUMPS, (int64_t)s.counts[KILN_STAT_SHED_DUMP]);
+	metric_set(M_SHED_FRAMES, (int64_t)s.counts[KILN_STAT_SHED_FRAMES]);
 	metric_set(M_FRAME_CACHE_HITS, (int64_t)s.counts[KILN_STAT_CACHE_HIT]);
 	metric_set(M_FRAME_CACHE_MISSES, (int64_t)s.counts[KILN_STAT_CACHE_MISS]);
 	metric_set(M_PROCESSES_FULL, (int64_t)s.counts[KILN_STAT_PROCESS_FULL]);

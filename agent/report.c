@@ -100,7 +100,7 @@ static void add_counters(struct sampler *sampler, struct meta_report *ret)
 	struct sampler_stats kernel;
 
 	sampler_read_stats(sampler, &kernel);
-	ret->dropped = kernel.counts[KILN_STAT_RING_FULL];
+	ret->dropped = kernel.counts[KILN_STAT_RING_FULL] + kernel.counts[KILN_STAT_SHED_SAMPLE];
 	for (size_t i = 0; i < ARRAY_SIZE(drops); i++)
 		ret->dropped += (uint64_t)metric_get(drops[i]);
 	ret->samples = (uint64_t)metric_get(M_SAMPLES);

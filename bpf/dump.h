@@ -54,26 +54,24 @@ __attribute__((noinline)) int dump_page(uint32_t slot, uint32_t at, uint32_t i)
 
 /*
  * How much of the stack this sample may take along. Large dumps are for the moment in which a
- * process is new; code that never gets a table must not cost that at each sample, and what fills
- * the ring takes the place of others' samples.
+ * process is new; code that never gets a table must not cost that at each sample.
  */
-static __always_inline uint32_t dump_limit(struct kiln_walk *w, uint64_t now)
+static __always_inline uint32_t dump_limit(struct kiln_walk *w, uint64_t now, uint32_t small)
 {
 	if (w->dump.second != now >> 30) {
 		w->dump.second = now >> 30;
 		w->dump.large = 0;
 	}
-	if (w->dump.large >= KILN_DUMPS_LARGE || bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) * 4 >
-						     bpf_ringbuf_query(&ring, BPF_RB_RING_SIZE))
+	if (small || w->dump.large >= KILN_DUMPS_LARGE)
 		return KILN_DUMP_SMALL;
 	return KILN_DUMP_MAX;
 }
 
 /*
- * Puts a struct kiln_resume and the user stack from SP on into the record, from byte AT on. Returns
- * the bytes of stack.
+ * Puts a struct kiln_resume and the user stack from SP on into the record, from byte AT on; of the
+ * stack no more than a SMALL part if that is set. Returns the bytes of stack.
  */
-__attribute__((noinline)) int dump_stack(uint32_t slot, uint32_t at)
+__attribute__((noinline)) int dump_stack(uint32_t slot, uint32_t at, uint32_t small)
 {
 	struct record_scratch *r = env_record(slot);
 	struct kiln_walk *w = env_walk(slot);
@@ -92,7 +90,7 @@ __attribute__((noinline)) int dump_stack(uint32_t slot, uint32_t at)
 	for (int i = 0; i < KILN_DUMP_PAGES / 64; i++)
 		resume->pages[i] = 0;
 	w->dump.done = w->dump.gap = 0;
-	w->dump.limit = dump_limit(w, r->head.time);
+	w->dump.limit = dump_limit(w, r->head.time, small);
 	for (uint32_t i = 0; i < KILN_DUMP_PAGES; i++) {
 		if (dump_page(slot, at, i))
 			break;

@@ -44,6 +44,7 @@ uint32_t policy_epoch;	 /* a new value, after a change of the above or of the ma
 #include "policy.h"
 #include "registers.h"
 #include "dump.h"
+#include "share.h"
 
 /*
  * The process's entry when it is this very program's (exec changes exec_id). Else NULL; *ret_new is
@@ -88,10 +89,7 @@ __attribute__((noinline)) int walk_user(uint32_t slot, uint32_t at, uint32_t sys
 /* The flags of a record's output: the reader is woken when it must not wait for its timer. */
 static __always_inline uint64_t wakeup(int fresh)
 {
-	if (fresh || bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) * 2 >
-			 bpf_ringbuf_query(&ring, BPF_RB_RING_SIZE))
-		return BPF_RB_FORCE_WAKEUP;
-	return BPF_RB_NO_WAKEUP;
+	return fresh || ring_fill() >= FILL_CHARGE ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 }
 
 /* What a hit that is taken becomes. No part of sample(), which has little code to fetch so. */
@@ -101,7 +99,7 @@ static __attribute__((noinline)) int take_sample(struct bpf_perf_event_data *ctx
 	struct task_struct *task = current_task();
 	uint64_t exec_id;
 	uint32_t tgid = (uint32_t)kernel_read(task, tgid), n_kernel = 0, n_user = 0, size,
-		 syscall = 0, native, slot = bpf_get_smp_processor_id();
+		 syscall = 0, native, dump, less, slot = bpf_get_smp_processor_id();
 	struct kiln_stats *stat = &cpu->stats;
 	struct kiln_process *process = 0;
 	struct record_scratch *r;
@@ -178,21 +176,37 @@ static __attribute__((noinline)) int take_sample(struct bpf_perf_event_data *ctx
 	}
 	if (n_user > KILN_MAX_USER_WORDS)
 		n_user = KILN_MAX_USER_WORDS;
+	dump = r->head.end == KILN_END_NO_PROCESS || r->head.end == KILN_END_NO_MAPPING ||
+	       r->head.end == KILN_END_NO_TABLE;
+	less = (uint32_t)shed(dump);
+	if (less == SHED_SAMPLE) {
+		stat->n[KILN_STAT_SHED_SAMPLE]++;
+		return 0;
+	}
+	if (less == SHED_FRAMES) {
+		stat->n[KILN_STAT_SHED_FRAMES]++;
+		n_user = (uint32_t)short_words(slot, sizeof(r->head) / 8 + n_kernel, n_user);
+		if (n_user > KILN_MAX_USER_WORDS)
+			return 0;
+		r->head.end = KILN_END_SHED;
+	}
+	if (less == SHED_DUMP)
+		stat->n[KILN_STAT_SHED_DUMP]++;
 	r->head.n_kernel = (uint16_t)n_kernel;
 	r->head.n_user = (uint16_t)n_user;
 	size = sizeof(r->head) + (n_kernel + n_user) * 8;
 
-	if (r->head.end == KILN_END_NO_PROCESS || r->head.end == KILN_END_NO_MAPPING ||
-	    r->head.end == KILN_END_NO_TABLE) {
+	if (dump && less < SHED_DUMP) {
 		if (w->leaf_valid)
 			r->head.flags |= KILN_SAMPLE_FIRST_FRAME;
 		w->dump.end = main_stack_end(task, w);
-		r->head.dump_len = (uint32_t)dump_stack(slot, size);
+		r->head.dump_len = (uint32_t)dump_stack(slot, size, less);
 		if (r->head.dump_len > KILN_DUMP_MAX)
 			return 0;
 		if (r->head.dump_len)
 			size += sizeof(struct kiln_resume) + r->head.dump_len;
 	}
+	(void)charge_share(size, r->head.dump_len);
 	r->head.size = size;
 	len = size;
 	/* One bound after the other and 64 bits wide: what the compiler makes of both at once is

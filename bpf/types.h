@@ -31,8 +31,9 @@ enum {
 	KILN_DUMP_MAX = 28 * 4096, /* bytes of user stack in one record */
 	KILN_DUMP_SMALL = 20480,   /* ... when the ring fills, or many were sent this second */
 	KILN_DUMP_PAGES = 256,	   /* the pages of the stack that are looked at: 1 MiB */
-	KILN_DUMP_GAP = 16,    /* unreadable pages in a row that end a stack of unknown height */
-	KILN_DUMPS_LARGE = 32, /* large dumps a second and CPU */
+	KILN_DUMP_GAP = 16,	/* unreadable pages in a row that end a stack of unknown height */
+	KILN_DUMPS_LARGE = 32,	/* large dumps a second and CPU */
+	KILN_SHARE_FREE = 2048, /* bytes of a record that no cgroup is charged for: bpf/share.h */
 	KILN_FAR_STACK = 16 << 20, /* further up the walk has lost its way (default limit: 8 MiB) */
 	KILN_RED_ZONE =
 	    128, /* bytes below the stack pointer that leaf code may use (psABI 3.2.2) */
@@ -309,6 +310,7 @@ enum kiln_end {
 	KILN_END_BAD_READ,   /* the stack could not be read there */
 	KILN_END_BAD_CFA,    /* the CFA does not move towards the caller, or is no stack address */
 	KILN_END_DEPTH,	     /* deeper than the limit */
+	KILN_END_SHED,	     /* cut: the ring was nearly full, and by this cgroup (bpf/share.h) */
 	KILN_END_COUNT
 };
 
@@ -376,6 +378,10 @@ enum kiln_stat {
 	KILN_STAT_CACHE_HIT, /* frames answered by the frame cache */
 	KILN_STAT_CACHE_MISS,
 	KILN_STAT_PROCESS_FULL, /* no room in `processes`: its samples stay incomplete */
+	/* The ring filled up, and the sample's cgroup had put more than its share into it: */
+	KILN_STAT_SHED_DUMP,   /* the copy of the stack was left out */
+	KILN_STAT_SHED_FRAMES, /* only the frames next to the leaf were sent */
+	KILN_STAT_SHED_SAMPLE, /* nothing was sent */
 	KILN_STAT_COUNT
 };
 
@@ -399,6 +405,6 @@ struct kiln_verdict {
 struct kiln_cpu {
 	struct kiln_verdict verdict;
 	struct kiln_stats stats;
-	uint64_t pad[4];
+	uint64_t pad;
 };
 KILN_ASSERT_SIZE(kiln_cpu, 128);
