@@ -310,7 +310,8 @@ enum kiln_end {
 	KILN_END_BAD_READ,   /* the stack could not be read there */
 	KILN_END_BAD_CFA,    /* the CFA does not move towards the caller, or is no stack address */
 	KILN_END_DEPTH,	     /* deeper than the limit */
-	KILN_END_SHED,	     /* cut: the ring was nearly full, and by this cgroup (bpf/share.h) */
+	KILN_END_SHED, /* cut: a shared room is nearly full, and its cgroup has more than its share
+			*/
 	KILN_END_COUNT
 };
 

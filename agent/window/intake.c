@@ -230,6 +230,12 @@ static void count_end(enum kiln_end end)
 		metric_add(M_SAMPLES_INCOMPLETE, 1);
 }
 
+/* Whom the table's room is charged to: the process where cgroups are not asked for. */
+static uint64_t owner_of(const struct kiln_sample *record)
+{
+	return record->cgroup ? record->cgroup : 1ULL << 63 | record->tgid;
+}
+
 /* Puts one finished sample into the window. */
 static void account(struct intake *in, const struct kiln_sample *record, struct process *process,
 		    struct mapset *mapset, enum kiln_end end, const uint64_t *user, uint32_t n_user)
@@ -241,8 +247,8 @@ static void account(struct intake *in, const struct kiln_sample *record, struct 
 	count_end(end);
 	/* It may have waited since the window of its record. */
 	process->last_window = in->window->number;
-	r = stack_table_get(in->stacks, mapset, end, record->words, record->n_kernel, user,
-			    (uint16_t)n_user, in->window->number, &stack);
+	r = stack_table_get(in->stacks, owner_of(record), mapset, end, record->words,
+			    record->n_kernel, user, (uint16_t)n_user, in->window->number, &stack);
 	if (!r && stack->has_runtimes)
 		runtime_frames_see(in->runtime_frames, stack, mapset, record->tgid,
 				   in->window->number, clock_ns(CLOCK_MONOTONIC));

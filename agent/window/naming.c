@@ -331,7 +331,7 @@ static const char *const end_names[KILN_END_COUNT] = {
     [KILN_END_BAD_READ] = "[incomplete: stack not readable]",
     [KILN_END_BAD_CFA] = "[incomplete: stack pointer out of order]",
     [KILN_END_DEPTH] = "[truncated: deeper than the limit]",
-    [KILN_END_SHED] = "[truncated: its cgroup filled the ring]",
+    [KILN_END_SHED] = "[truncated: its cgroup exceeded its share]",
 };
 
 static const struct image *image_of(const struct stack *stack, uint64_t word)

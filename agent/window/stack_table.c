@@ -5,11 +5,23 @@
  */
 #include "agent/window/stack_table.h"
 
+#include "lib/metrics.h"
+
 #define SCRATCH_WORDS (KILN_MAX_KERNEL_FRAMES + KILN_MAX_USER_WORDS)
+
+enum { SHORT_FRAMES = 4, SHORT_KERNEL = 4 };
+
+/* There while it has stacks. */
+struct stack_owner {
+	uint64_t id;
+	size_t stacks, bytes;
+	UT_hash_handle hh;
+};
 
 struct stack_table {
 	struct stack *stacks;
-	size_t bytes;
+	struct stack_owner *owners;
+	size_t bytes, max_stacks, max_bytes;
 	bool refuse_new;
 	union {
 		struct stack_key key;
@@ -23,8 +35,29 @@ int stack_table_new(struct stack_table **ret)
 
 	if (!t)
 		return -ENOMEM;
+	stack_table_limit(t, STACKS_MAX, STACK_BYTES_MAX);
 	*ret = t;
 	return 0;
+}
+
+void stack_table_limit(struct stack_table *t, size_t stacks, size_t bytes)
+{
+	t->max_stacks = stacks;
+	t->max_bytes = bytes;
+}
+
+/* How full the table is: in eighths. */
+static size_t fill(const struct stack_table *t)
+{
+	return MAX(t->bytes * 8 / t->max_bytes, HASH_COUNT(t->stacks) * 8 / t->max_stacks);
+}
+
+/* Has more than an even part of the table. Another owner may come at any time. */
+static bool is_over(const struct stack_table *t, const struct stack_owner *o)
+{
+	size_t n = MAX(HASH_COUNT(t->owners), 2U);
+
+	return o && (o->bytes > t->max_bytes / n || o->stacks > t->max_stacks / n);
 }
 
 static size_t key_size(const struct stack_key *key)
@@ -32,10 +65,22 @@ static size_t key_size(const struct stack_key *key)
 	return sizeof(*key) + (size_t)(key->n_kernel + key->n_user) * sizeof(key->words[0]);
 }
 
+static size_t stack_size(const struct stack *s)
+{
+	return sizeof(*s) + key_size(&s->key);
+}
+
 static void drop(struct stack_table *t, struct stack *s)
 {
+	struct stack_owner *o = s->owner;
+
 	HASH_DEL(t->stacks, s);
-	t->bytes -= sizeof(*s) + key_size(&s->key);
+	t->bytes -= stack_size(s);
+	o->bytes -= stack_size(s);
+	if (--o->stacks == 0) {
+		HASH_DEL(t->owners, o);
+		free(o);
+	}
 	if (s->mapset)
 		s->mapset->refs--;
 	free(s);
@@ -72,14 +117,98 @@ static void count_runtimes(struct stack *s)
 	}
 }
 
-int stack_table_get(struct stack_table *t, struct mapset *mapset, enum kiln_end end,
+static struct stack *find(struct stack_table *t)
+{
+	size_t size = key_size(&t->scratch.key);
+	struct stack *s;
+
+	HASH_FIND_BYHASHVALUE(hh, t->stacks, &t->scratch.key, size,
+			      (unsigned int)hash_bytes(&t->scratch.key, size, 0), s);
+	return s;
+}
+
+static struct stack_owner *owner_of(struct stack_table *t, uint64_t id)
+{
+	struct stack_owner *o;
+
+	HASH_FIND(hh, t->owners, &id, sizeof(id), o);
+	return o;
+}
+
+/* The stack of the scratch key, which is not there yet. NULL: no memory. */
+static struct stack *insert(struct stack_table *t, uint64_t owner, struct mapset *mapset)
+{
+	const struct stack_key *key = &t->scratch.key;
+	size_t size = key_size(key);
+	struct stack_owner *o = owner_of(t, owner), *fresh = NULL;
+	struct stack *s = malloc(sizeof(*s) + size);
+
+	if (s && !o)
+		o = fresh = calloc(1, sizeof(*fresh));
+	if (!s || !o) {
+		free(s);
+		return NULL;
+	}
+	if (fresh) {
+		fresh->id = owner;
+		HASH_ADD(hh, t->owners, id, sizeof(fresh->id), fresh);
+	}
+	*s = (struct stack){.mapset = mapset, .owner = o};
+	memcpy(&s->key, key, size);
+	count_runtimes(s);
+	if (mapset)
+		mapset->refs++;
+	HASH_ADD_KEYPTR_BYHASHVALUE(hh, t->stacks, &s->key, size,
+				    (unsigned int)hash_bytes(key, size, 0), s);
+	t->bytes += stack_size(s);
+	o->bytes += stack_size(s);
+	o->stacks++;
+	return s;
+}
+
+/* Keeps the frames next to the leaf of the scratch key. */
+static void shorten(struct stack_key *key)
+{
+	const uint64_t *user = key->words + key->n_kernel;
+	uint16_t n = 0, kernel = MIN(key->n_kernel, SHORT_KERNEL);
+
+	for (int i = 0; i < SHORT_FRAMES && n < key->n_user; i++)
+		n += (uint16_t)kiln_frame_words(user[n]);
+	n = MIN(n, key->n_user);
+	memmove(key->words + kernel, user, n * sizeof(*user));
+	key->n_kernel = kernel;
+	key->n_user = n;
+	key->end = KILN_END_SHED;
+}
+
+/* What the scratch key becomes, which is not in the table; *MAPSET is that of the result. */
+static struct stack *get_new(struct stack_table *t, uint64_t owner, struct mapset **mapset)
+{
+	struct stack_key *key = &t->scratch.key;
+	size_t full = fill(t);
+	bool over = full >= 6 && is_over(t, owner_of(t, owner));
+	struct stack *s;
+
+	if (!over && full < 8)
+		return insert(t, owner, *mapset);
+	if (full < 7) {
+		metric_add(M_STACKS_SHORTENED, 1);
+		shorten(key);
+	} else {
+		metric_add(M_STACKS_BARE, 1);
+		*key = (struct stack_key){.end = KILN_END_SHED};
+		*mapset = NULL;
+	}
+	s = find(t);
+	return s ? s : insert(t, owner, *mapset);
+}
+
+int stack_table_get(struct stack_table *t, uint64_t owner, struct mapset *mapset, enum kiln_end end,
 		    const uint64_t *kernel, uint16_t n_kernel, const uint64_t *user,
 		    uint16_t n_user, uint32_t window, struct stack **ret)
 {
 	struct stack_key *key = &t->scratch.key;
-	unsigned int hash;
 	struct stack *s;
-	size_t size;
 
 	if (n_kernel > KILN_MAX_KERNEL_FRAMES || n_user > KILN_MAX_USER_WORDS)
 		return -EINVAL;
@@ -91,39 +220,27 @@ int stack_table_get(struct stack_table *t, struct mapset *mapset, enum kiln_end 
 	};
 	memcpy(key->words, kernel, n_kernel * sizeof(*kernel));
 	memcpy(key->words + n_kernel, user, n_user * sizeof(*user));
-	size = key_size(key);
-	hash = (unsigned int)hash_bytes(key, size, 0);
-	HASH_FIND_BYHASHVALUE(hh, t->stacks, key, size, hash, s);
-	if (s) {
-		s->last_window = window;
-		*ret = s;
-		return 0;
-	}
-	if (t->refuse_new)
+	s = find(t);
+	if (!s && t->refuse_new)
 		return -EDQUOT;
-	if (HASH_COUNT(t->stacks) >= STACKS_MAX || t->bytes + size > STACK_BYTES_MAX)
-		return -ENOSPC;
-	s = malloc(sizeof(*s) + size);
+	if (!s)
+		s = get_new(t, owner, &mapset);
 	if (!s)
 		return -ENOMEM;
-	*s = (struct stack){.mapset = mapset, .last_window = window};
-	memcpy(&s->key, key, size);
-	count_runtimes(s);
-	if (mapset)
-		mapset->refs++;
-	HASH_ADD_KEYPTR_BYHASHVALUE(hh, t->stacks, &s->key, size, hash, s);
-	t->bytes += sizeof(*s) + size;
+	s->last_window = window;
 	*ret = s;
 	return 0;
 }
 
 void stack_table_sweep(struct stack_table *t, uint32_t before_window, uint32_t ended_before)
 {
+	bool nearly_full = fill(t) >= 6;
 	struct stack *s, *next;
 
 	HASH_ITER (hh, t->stacks, s, next) {
 		bool ended = s->mapset && s->mapset->unnamed_sweeps;
-		uint32_t before = ended ? ended_before : before_window;
+		bool early = ended || (nearly_full && is_over(t, s->owner));
+		uint32_t before = early ? ended_before : before_window;
 
 		if ((int32_t)(s->last_window - before) < 0)
 			drop(t, s);

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The distinct stacks, interned. Two stacks are one only when the mapset, the way they ended, and
- * every word of every frame are equal. Owned by the loop thread; `named_*` belong to the naming
- * worker while it runs, and no stack is freed then.
+ * every word of every frame are equal.
+ *
+ * Each stack is charged to an owner, a cgroup. When three quarters of the table are in use, an
+ * owner that has more than its even part of the whole table gets no new stacks but short ones (the
+ * frames next to the leaf); in the last eighth, and anybody in a full table, the one stack without
+ * frames. So a full table costs detail and never a sample. Owned by the loop thread; `named_*`
+ * belong to the naming worker while it runs, and no stack is freed then.
  */
 #pragma once
 
@@ -21,8 +26,11 @@ struct stack_key {
 	uint64_t words[]; /* kernel addresses, then user frame words; leaf first */
 };
 
+struct stack_owner;
+
 struct stack {
 	struct mapset *mapset; /* one of its refs; NULL: none was known */
+	struct stack_owner *owner;
 	uint32_t last_window;
 	uint32_t named_build, named_stack; /* index in the batch that build NAMED_BUILD makes */
 	/* Runtimes: what its words hold of each, and the window that its frames were named for. */
@@ -36,22 +44,24 @@ struct stack {
 
 struct stack_table;
 int stack_table_new(struct stack_table **ret) _must_check_;
+/* Other limits than STACKS_MAX and STACK_BYTES_MAX. */
+void stack_table_limit(struct stack_table *t, size_t stacks, size_t bytes);
 struct stack_table *stack_table_free(struct stack_table *t);
 DEFINE_CLEANUP(struct stack_table *, stack_table_free)
 
 /*
- * The interned stack. KERNEL and USER: n_kernel and n_user words. No allocation when it is known.
- * -ENOSPC when the table is full.
+ * The interned stack, charged to OWNER if it is new. KERNEL and USER: n_kernel and n_user words. No
+ * allocation when it is known. What the table has no room for is shortened and counted.
  */
-int stack_table_get(struct stack_table *t, struct mapset *mapset, enum kiln_end end,
+int stack_table_get(struct stack_table *t, uint64_t owner, struct mapset *mapset, enum kiln_end end,
 		    const uint64_t *kernel, uint16_t n_kernel, const uint64_t *user,
 		    uint16_t n_user, uint32_t window, struct stack **ret) _must_check_;
 /* While REFUSE, stack_table_get() finds only stacks that it knows; for others -EDQUOT. */
 void stack_table_refuse_new(struct stack_table *t, bool refuse);
 /*
  * Forgets stacks that were not seen since BEFORE_WINDOW; those of a mapset that no process has any
- * more, and which therefore cannot come again, already when they were not since ENDED_BEFORE. Never
- * while a worker runs.
+ * more, and which therefore cannot come again, already when they were not since ENDED_BEFORE; so do
+ * those of owners that have too much of a table that is nearly full. Never while a worker runs.
  */
 void stack_table_sweep(struct stack_table *t, uint32_t before_window, uint32_t ended_before);
 size_t stack_table_count(const struct stack_table *t);

@@ -60,7 +60,7 @@ static struct stack *sample(const uint64_t *words, uint16_t n)
 {
 	struct stack *stack = NULL;
 
-	assert_int_equal(stack_table_get(t.stacks, t.m, KILN_END_ROOT, words, 0, words, n,
+	assert_int_equal(stack_table_get(t.stacks, 1, t.m, KILN_END_ROOT, words, 0, words, n,
 					 t.window.number, &stack),
 			 0);
 	if (stack->has_runtimes)
