@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """What one noisy neighbour does to the profiles of the others: nothing."""
+import contextlib
+import os
+import subprocess
 import time
 
-from parts import LONG, agent as kiln, free_port, workload
+import pytest
+
+from parts import LONG, ContainerCgroup, agent as kiln, contained, free_port, textdump, workload
 
 SECONDS = 60 if LONG else 8
+CROWD, CROWD_SECONDS, CROWD_HZ = (2000, 600, 99) if LONG else (300, 12, 97)
 CONFIG = """
 receivers:
-  profiling: {samples_per_second: 97, reporter_interval: 1s}
+  profiling: {samples_per_second: %d, reporter_interval: 1s}
 exporters:
-  debug: {ignore_profiles_without_container_id: false, output: /dev/null}
+  debug: {ignore_profiles_without_container_id: false, output: %s}
 extensions:
   health_check: {endpoint: "127.0.0.1:%d"}
 service:
@@ -19,9 +25,9 @@ service:
 """
 
 
-def start(agent, *arguments):
+def start(agent, *arguments, hz=97, output="/dev/null"):
     port = free_port()
-    a = agent(*arguments, config=CONFIG % port)
+    a = agent(*arguments, config=CONFIG % (hz, output, port))
     a.wait_ready(seconds=120, url=f"http://127.0.0.1:{port}/readyz")
     return a, f"http://127.0.0.1:{port}/metrics"
 
@@ -51,3 +57,67 @@ def test_a_storm_of_mappings_costs_the_others_nothing(agent):
     assert 0 < m["kiln_mapsets_checked_total"] <= 6 * (5 if not LONG else 8)
     assert m["kiln_maps_reads_total"] <= m["kiln_mapsets_checked_total"] + 4
     assert a.stop() == 0, a.stderr()
+
+
+def path_of(letter):
+    return f"/kubepods/pod00000000-0000-0000-0000-00000000000{letter}/" + letter * 64
+
+
+@contextlib.contextmanager
+def crowd_of(n, where, seconds):
+    """N processes with 100 mappings of code each, born in a cgroup of their own."""
+    cgroup = ContainerCgroup(where)
+    pid = None
+    try:
+        def enter():
+            for leaf in cgroup.leaves:
+                with open(os.path.join(leaf, "cgroup.procs"), "w", encoding="utf-8") as f:
+                    f.write("0")
+
+        with subprocess.Popen([workload.path("crowd"), str(seconds), str(n), "100", str(max(n, 200))],
+                              stdout=subprocess.PIPE, preexec_fn=enter) as crowd:
+            pid = crowd
+            yield crowd
+    finally:
+        if pid:
+            pid.kill()
+            pid.wait()
+        time.sleep(1)
+        cgroup.close()
+
+
+def losses(m):
+    return {k: v for k, v in m.items() if v and ("dropped" in k or "shed" in k or "ring" in k or "not_waited" in k)}
+
+
+def test_a_crowd_is_the_only_one_to_lose(agent, tmp_path):
+    """Many processes with many mappings in one cgroup come at once; others in their own lose nothing."""
+    output = tmp_path / "dump.txt"
+    with contextlib.ExitStack() as stack:
+        try:
+            quiet = [stack.enter_context(contained(path_of(c), "nest", 11, seconds=CROWD_SECONDS + 120)) for c in "abc"]
+        except FileNotFoundError as error:
+            pytest.skip(str(error))
+        a, url = start(agent, hz=CROWD_HZ, output=output)
+        time.sleep(4)
+        before = kiln.metrics(url)
+        crowd = stack.enter_context(crowd_of(CROWD, path_of("d"), CROWD_SECONDS + 120))
+        assert f'"started":{CROWD}' in crowd.stdout.readline().decode()
+        time.sleep(CROWD_SECONDS)
+        m = change(url, before)
+        crowd.kill()
+        assert a.stop() == 0, a.stderr()
+    samples = textdump.parse(output.read_text(encoding="utf-8").splitlines())
+    pids = {w.pid for w in quiet}
+    mine = [s for s in samples if s.pid in pids]
+    cut = [s for s in mine if s.frames[-1][1].startswith(("[incomplete", "[truncated"))]
+    theirs = [s for s in samples if s.exe == "wl-crowd"]
+    print(f"{sum(s.value for s in mine)} samples of others; {sum(s.value for s in theirs)} of the crowd, of "
+          f"{len({s.pid for s in theirs})} processes; {losses(m)}")
+    assert {s.pid for s in mine} == pids
+    assert len({s.pid for s in theirs}) > CROWD / 2, "the crowd was none"
+    assert sum(s.value for s in theirs) > 20 * CROWD_SECONDS
+    assert not cut, cut[:3]
+    # Whatever the crowd lost it lost as detail: none of its samples is missing.
+    assert m["kiln_samples_dropped_total"] == 0, losses(m)
+    assert all(s.frames for s in theirs)

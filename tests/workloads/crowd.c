@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * N processes, each with M mappings of code of its own, that all run a little, all the time. Ends
+ * with its parent.
+ * usage: crowd SECONDS N M MILLISECONDS: of sleep between two bursts of about one
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+
+#include "wl.h"
+
+enum { PAGE = 4096, BURST = 400000 };
+
+NOINLINE static void crowd_burst(void)
+{
+	for (int i = 0; i < BURST; i++)
+		wl_sink++;
+}
+
+NOINLINE static void crowd_member(int mappings, int nap_ms)
+{
+	int fd = open("/proc/self/exe", O_RDONLY);
+
+	for (int i = 0; i < mappings; i++) {
+		/* With a page between two, so that the kernel does not join them. */
+		mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+		mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	}
+	for (;;) {
+		crowd_burst();
+		usleep((useconds_t)nap_ms * 1000);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	int n = wl_arg(argc, argv, 2, 300), mappings = wl_arg(argc, argv, 3, 100);
+	int nap_ms = wl_arg(argc, argv, 4, 200), started = 0;
+
+	wl_deadline(argc, argv);
+	for (; started < n; started++) {
+		pid_t pid = fork();
+
+		if (pid < 0)
+			break;
+		if (pid == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			crowd_member(mappings, nap_ms);
+		}
+	}
+	printf("{\"pid\":%d,\"name\":\"crowd\",\"chains\":[],\"started\":%d}\n", (int)getpid(),
+	       started);
+	fflush(stdout);
+	for (;;)
+		pause();
+}
