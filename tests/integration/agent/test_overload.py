@@ -55,7 +55,6 @@ def test_a_storm_of_mappings_costs_the_others_nothing(agent):
     assert m["kiln_samples_incomplete_total"] == 0 and m["kiln_samples_dropped_total"] == 0
     # Losses in a row count at 0, 1, 3, 7, 15, ... seconds; each process is looked at once for one of them.
     assert 0 < m["kiln_mapsets_checked_total"] <= 6 * (5 if not LONG else 8)
-    assert m["kiln_maps_reads_total"] <= m["kiln_mapsets_checked_total"] + 4
     assert a.stop() == 0, a.stderr()
 
 
@@ -74,7 +73,7 @@ def crowd_of(n, where, seconds):
                 with open(os.path.join(leaf, "cgroup.procs"), "w", encoding="utf-8") as f:
                     f.write("0")
 
-        with subprocess.Popen([workload.path("crowd"), str(seconds), str(n), "100", str(max(n, 200))],
+        with subprocess.Popen([workload.path("crowd"), str(seconds), str(n), "100", str(n // 4)],
                               stdout=subprocess.PIPE, preexec_fn=enter) as crowd:
             pid = crowd
             yield crowd
