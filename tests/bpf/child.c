@@ -12,10 +12,17 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-enum { LIFE_SECONDS = 60, WORDS = 32768, HOLE_WORDS = 65536, EDGE_WORDS = 64 };
+enum {
+	LIFE_SECONDS = 60,
+	LONG_LIFE_SECONDS = 600,
+	WORDS = 32768,
+	HOLE_WORDS = 65536,
+	EDGE_WORDS = 64
+};
 
 static struct child_report report;
 static volatile sig_atomic_t usr1, usr2;
+static unsigned int life = LIFE_SECONDS;
 static volatile uint64_t sink;
 
 /* No tail call. */
@@ -51,7 +58,7 @@ static void fork_once(void)
 		return;
 	}
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	alarm(LIFE_SECONDS);
+	alarm(life);
 }
 
 static NOINLINE_ void spin_leaf(void)
@@ -161,9 +168,12 @@ static int spin_threads(void)
 NOINLINE_ int child_main(int argc, char **argv)
 {
 	int depth = argc > 2 ? atoi(argv[2]) : 3;
+	const char *is_long = getenv("KILN_LONG");
 
+	if (is_long && streq(is_long, "1"))
+		life = LONG_LIFE_SECONDS;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	alarm(LIFE_SECONDS);
+	alarm(life);
 	signal(SIGUSR1, on_signal);
 	signal(SIGUSR2, on_signal);
 	if (streq(argv[1], "threads"))

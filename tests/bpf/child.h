@@ -36,7 +36,8 @@ struct child {
  *       "deep": as spin, with 64 KiB of words below main() that hold their addresses.
  *       "threads": three threads spin; each SIGUSR1 ends one: a thread, the main one, the last.
  * DEPTH: calls in the chain. CGROUP: directory of the cgroup that it runs in, or NULL.
- * Returns when it spins. The process ends with the test, or after a minute.
+ * Returns when it spins. The process ends with the test, or after a minute (ten with
+ * KILN_LONG=1).
  */
 int child_start(const char *mode, int depth, const char *cgroup, struct child *ret) _must_check_;
 /* The pid of what it forked (blocks), or a negative errno. */

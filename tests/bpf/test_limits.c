@@ -109,6 +109,13 @@ static void check_dump(struct watch *self, const struct kiln_sample *record)
 	t.bad_dumps += !(record->flags & KILN_SAMPLE_FIRST_FRAME);
 }
 
+/* Who fills the ring sends none after a while: test_share.c. */
+static void check_dump_if_any(struct watch *self, const struct kiln_sample *record)
+{
+	if (record->dump_len)
+		check_dump(self, record);
+}
+
 /* Large dumps are rationed: other processes must not take them away. */
 static void start_child_alone(uint32_t hz, size_t ring_bytes)
 {
@@ -211,7 +218,7 @@ static void full_ring_is_counted(void **state)
 	/* Nobody learns them: 20 KiB a sample and more into 1 MiB. */
 	assert_int_equal(child_start("deep", 3, NULL, &t.children[0]), 0);
 	start(&options);
-	w->each = check_dump;
+	w->each = check_dump_if_any;
 	for (int i = 0; i < 3000 && !lost; i++) {
 		usleep(10000);
 		lost = counted(KILN_STAT_RING_FULL);

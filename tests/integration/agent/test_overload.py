@@ -10,7 +10,7 @@ import pytest
 from parts import LONG, ContainerCgroup, agent as kiln, contained, free_port, textdump, workload
 
 SECONDS = 60 if LONG else 8
-CROWD, CROWD_SECONDS, CROWD_HZ = (2000, 600, 99) if LONG else (300, 12, 97)
+CROWD, CROWD_SECONDS, CROWD_HZ = (2000, 600, 99) if LONG else (300, 10, 97)
 CONFIG = """
 receivers:
   profiling: {samples_per_second: %d, reporter_interval: 1s}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * As many samples as 128 CPUs take at 99 Hz, from as many CPUs as there are: every one that is
+ * taken is read, and is whole. Read as the agent does, every 100 ms or when woken. With KILN_LONG=1
+ * for five minutes.
+ */
+#include <bpf/libbpf.h>
+#include <poll.h>
+#include <sys/resource.h>
+
+#include "tests/bpf/watch.h"
+#include "tests/support/test.h"
+
+enum { ALL_HZ = 128 * 99, PROCESSES = 40, DRAIN_MS = 100, SECONDS = 3, LONG_SECONDS = 300 };
+
+static struct {
+	struct profiled *p;
+	struct child children[PROCESSES];
+	struct watch watches[PROCESSES];
+} t;
+
+static int teardown(void **state)
+{
+	t.p = profiled_free(t.p);
+	for (size_t i = 0; i < PROCESSES; i++)
+		child_end(&t.children[i]);
+	return 0;
+}
+
+static void start(void)
+{
+	uint32_t pids[PROCESSES];
+	const struct sampler_options options = {
+	    .hz = ALL_HZ / (uint32_t)sysconf(_SC_NPROCESSORS_ONLN),
+	    .cgroup_mode = CGROUP_HYBRID,
+	    .pids = pids,
+	    .n_pids = PROCESSES,
+	};
+	struct error err = {};
+
+	for (size_t i = 0; i < PROCESSES; i++) {
+		assert_int_equal(child_start("spin", 10 + (int)i, NULL, &t.children[i]), 0);
+		pids[i] = (uint32_t)t.children[i].pid;
+		assert_int_equal(setpriority(PRIO_PROCESS, (id_t)pids[i], 10), 0);
+		t.watches[i] =
+		    (struct watch){.tgid = pids[i], .learn = true, .child = &t.children[i]};
+	}
+	if (profiled_new(&options, &t.p, &err) < 0 || sampler_start(t.p->sampler, &err) < 0)
+		fail_msg("%s", err.message);
+}
+
+static void read_for(uint32_t seconds)
+{
+	struct pollfd fd = {.fd = sampler_ring_fd(t.p->sampler), .events = POLLIN};
+	uint64_t until = profiled_now_ns() + seconds * 1000000000ULL;
+
+	while (profiled_now_ns() < until) {
+		(void)poll(&fd, 1, DRAIN_MS);
+		watch_drain(t.p, t.watches, PROCESSES);
+	}
+}
+
+static void every_sample_arrives_whole(void **state)
+{
+	const char *is_long = getenv("KILN_LONG");
+	uint64_t records = 0, incomplete = 0, wrong = 0;
+	struct sampler_stats stats;
+
+	start();
+	for (size_t i = 0; i < PROCESSES; i++)
+		assert_true(watch_until(t.p, t.watches, PROCESSES, &t.watches[i].complete, 1));
+	for (size_t i = 0; i < PROCESSES; i++) {
+		records += t.watches[i].records;
+		watch_reset(&t.watches[i]);
+	}
+	read_for(is_long && streq(is_long, "1") ? LONG_SECONDS : SECONDS);
+	sampler_stop(t.p->sampler);
+	watch_drain(t.p, t.watches, PROCESSES);
+	for (size_t i = 0; i < PROCESSES; i++) {
+		records += t.watches[i].records;
+		incomplete += t.watches[i].records - t.watches[i].complete;
+		wrong += t.watches[i].wrong;
+	}
+	sampler_read_stats(t.p->sampler, &stats);
+	print_message("%llu samples\n", (unsigned long long)records);
+	assert_int_equal(stats.counts[KILN_STAT_RING_FULL], 0);
+	assert_int_equal(records, stats.counts[KILN_STAT_RUNS] - stats.counts[KILN_STAT_SKIPPED]);
+	assert_int_equal(incomplete, 0);
+	assert_int_equal(wrong, 0);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_teardown(every_sample_arrives_whole, teardown),
+	};
+	int r = argc > 1 ? child_main(argc, argv) : cmocka_run_group_tests(tests, NULL, NULL);
+
+	__asm__ volatile("" ::: "memory");
+	return r;
+}
