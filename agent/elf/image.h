@@ -22,7 +22,7 @@ enum {
 	IMAGE_BUILD_ID_MAX = 64, /* bytes; GNU ld writes 20, lld up to 32 */
 	IMAGE_SECTIONS_MAX = 65536,
 	IMAGE_SEGMENTS_MAX = 128,
-	IMAGE_MAPPED_MAX = 8192, /* images mapped at once */
+	IMAGE_MAPPED_MAX = 20480, /* images mapped at once */
 };
 
 struct image_segment { /* PT_LOAD */

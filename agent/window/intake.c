@@ -30,6 +30,7 @@ enum {
 	 * again, a stack nothing, and there are many more of them. */
 	PROCESSES_KEEP_MS = 60000,
 	STACKS_KEEP_MS = 20000,
+	IMAGES_MAX = 16384,	/* files at once: 500 containers of 20 libraries are 10,000 */
 	IMAGES_KEEP_MS = 30000, /* open files that no process maps */
 	REREAD_MIN_MS = 20,	/* between two readings of one process's maps, at first */
 	REREAD_MAX_MS = 10000,
@@ -165,7 +166,7 @@ int intake_new(const struct config *config, struct sampler *sampler, uv_loop_t *
 	}
 	r = unwind_store_new(sampler_memory(sampler), &in->unwind);
 	if (!r)
-		r = image_store_new(KILN_MAX_IMAGES - 1, on_image_drop, in, &in->images);
+		r = image_store_new(IMAGES_MAX, on_image_drop, in, &in->images);
 	if (!r)
 		r = mapset_store_new(sampler_memory(sampler), in->images, in->unwind, &in->mapsets);
 	if (!r)

@@ -40,6 +40,7 @@ struct table_compiler {
 	struct job *ready;     /* compiled, their room in the slab still rests */
 	struct job *big;       /* big files that are to be compiled, in turn */
 	struct image *reading; /* the big file that is being compiled, or NULL */
+	bool renumber;	       /* images have other slots since the last tick */
 	atomic_bool stopped;   /* the thread pool reads it */
 };
 
@@ -175,7 +176,8 @@ static int find_others(struct job *job)
 		unwind_store_set_state(o->unwind, job->stored, UNWIND_NONE);
 		return 1;
 	}
-	o->renumber(o->arg);
+	/* Until the next tick the kernel sends stacks of it along, and they are finished here. */
+	job->compiler->renumber = true;
 	runtimes_identified(o->runtimes, job->image, uv_hrtime());
 	return unwind_store_state(o->unwind, job->stored, now_ms()) != UNWIND_NONE;
 }
@@ -252,6 +254,9 @@ void table_compiler_tick(struct table_compiler *c)
 	const struct table_compiler_options *o = &c->options;
 	struct job *list = c->ready, *job, *next;
 
+	if (c->renumber)
+		o->renumber(o->arg);
+	c->renumber = false;
 	/* The compiler goes once through the file: what it needs again comes back by itself. */
 	if (c->reading)
 		image_forget(c->reading);
