@@ -457,6 +457,27 @@ static int apply_receiver(struct receiver_config *rx, const struct flags *flags,
 	return 0;
 }
 
+/* Runtimes that were asked for by name, of which there will be no frames. */
+static void warn_of_tracers(struct loading *l, const struct flags *flags)
+{
+	static const struct {
+		enum kiln_tracer tracer;
+		const char *name;
+	} missing[] = {{TRACER_RUBY, "ruby"},	  {TRACER_PHP, "php"},
+		       {TRACER_PERL, "perl"},	  {TRACER_HOTSPOT, "hotspot"},
+		       {TRACER_DOTNET, "dotnet"}, {TRACER_BEAM, "beam"},
+		       {TRACER_LUAJIT, "luajit"}};
+
+	if (!flags->have_tracers || flags->tracers == (1u << TRACER_COUNT) - 1)
+		return;
+	for (size_t i = 0; i < ARRAY_SIZE(missing); i++)
+		if (flags->tracers & 1u << missing[i].tracer)
+			loading_warn(l,
+				     "--tracers: %s has no effect: this version does not walk its "
+				     "stacks",
+				     missing[i].name);
+}
+
 int flags_apply(struct loading *l, const struct flags *flags, struct error *err)
 {
 	struct config *c = l->config;
@@ -476,6 +497,7 @@ int flags_apply(struct loading *l, const struct flags *flags, struct error *err)
 		if (flags->live_address)
 			r = parse_address(flags->live_address, &c->live, err);
 	}
+	warn_of_tracers(l, flags);
 	if (flags->duration_ms)
 		c->duration_ms = flags->duration_ms;
 	c->check = flags->check;

@@ -114,6 +114,21 @@ static void test_nothing_given_is_the_embedded_pipeline(void **state)
 	load_done(&l);
 }
 
+static void test_a_tracer_that_does_nothing_is_told(void **state)
+{
+	static const char *const some[] = {"--duration=1s", "-t", "python,ruby,go", NULL};
+	static const char *const all[] = {"--duration=1s", "-t", "all", NULL};
+	struct load l;
+
+	load_ok(&l, some, NULL);
+	assert_int_equal(l.n_warnings, 1);
+	assert_non_null(strstr(l.warnings, "--tracers: ruby has no effect"));
+	load_done(&l);
+	load_ok(&l, all, NULL);
+	assert_int_equal(l.n_warnings, 0);
+	load_done(&l);
+}
+
 static void test_destinations_given_by_flag_replace_the_embedded_ones(void **state)
 {
 	static const char *const args[] = {
@@ -388,6 +403,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_flags_win_over_environment_over_file_over_defaults),
 	    cmocka_unit_test(test_nothing_given_is_the_embedded_pipeline),
+	    cmocka_unit_test(test_a_tracer_that_does_nothing_is_told),
 	    cmocka_unit_test(test_destinations_given_by_flag_replace_the_embedded_ones),
 	    cmocka_unit_test(test_a_flag_hides_the_variable_that_it_replaces),
 	    cmocka_unit_test(test_the_standalone_profilers_command_line_is_taken),
