@@ -53,23 +53,26 @@ enum {
 
 /* ---- unwind tables --------------------------------------------------------------------------- */
 
+/* clang-format off: it would reflow the table. */
 /*
  * How to step from a frame to its caller. Registers are numbered as DWARF does on the architecture
  * (x86-64 psABI fig. 3.36: 3 = rbx, 6 = rbp, 7 = rsp, 16 = return address).
  *
- * KILN_RULE_CFA       CFA = reg + cfa_off; return address at CFA + ra_off; rbp at CFA + rbp_off and
- *                     rbx at CFA + rbx_off when the flags say that they were saved.
- * KILN_RULE_DEREF     as CFA, but CFA = *(reg + cfa_off) + deref_off (stack realignment, OpenSSL).
- * KILN_RULE_PLT       CFA = rsp + 8 + ((pc & 15) >= cfa_off ? 8 : 0): the expression of .plt
- *                     (binutils bfd/elfxx-x86.c, elf_x86_64 eh_frame_plt).
- * KILN_RULE_FP        CFA = rbp + 16; return address at rbp + 8, caller's rbp at rbp (Go, JIT
- * code). KILN_RULE_SIGNAL    rsp points to the rt signal frame's ucontext at rsp + cfa_off; all
- * registers come from its mcontext. KILN_RULE_RA_REG    the return address is in register ra_off
- * (vfork); CFA = reg + cfa_off. KILN_RULE_STOP      the outermost frame (return address undefined):
- * the walk is complete. KILN_RULE_INVALID   no rule for this code: the walk ends with
- * KILN_END_NO_RULE. KILN_RULE_UNREAD  code without unwind information that nobody has read yet: the
- * walk ends with KILN_END_NO_TABLE, and user space reads it (docs/unwinding/code-frames.md).
+ * KILN_RULE_CFA      CFA = reg + cfa_off; return address at CFA + ra_off; rbp at CFA + rbp_off and
+ *                    rbx at CFA + rbx_off when the flags say that they were saved.
+ * KILN_RULE_DEREF    as CFA, but CFA = *(reg + cfa_off) + deref_off (stack realignment, OpenSSL).
+ * KILN_RULE_PLT      CFA = rsp + 8 + ((pc & 15) >= cfa_off ? 8 : 0): the expression of .plt
+ *                    (binutils bfd/elfxx-x86.c, elf_x86_64 eh_frame_plt).
+ * KILN_RULE_FP       CFA = rbp + 16; return address at rbp + 8, caller's rbp at rbp (Go, JIT code).
+ * KILN_RULE_SIGNAL   rsp points to the rt signal frame's ucontext at rsp + cfa_off; all registers
+ *                    come from its mcontext.
+ * KILN_RULE_RA_REG   the return address is in register ra_off (vfork); CFA = reg + cfa_off.
+ * KILN_RULE_STOP     the outermost frame (return address undefined): the walk is complete.
+ * KILN_RULE_INVALID  no rule for this code: the walk ends with KILN_END_NO_RULE.
+ * KILN_RULE_UNREAD   code without unwind information that nobody has read yet: the walk ends with
+ *                    KILN_END_NO_TABLE, and user space reads it (docs/unwinding/code-frames.md).
  */
+/* clang-format on */
 enum kiln_rule_kind {
 	KILN_RULE_INVALID,
 	KILN_RULE_CFA,

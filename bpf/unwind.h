@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* clang-format off: it would reflow the table. */
 /*
  * The walk: from one frame to its caller by the tables of types.h. Compiled twice from this one
  * text: into the BPF program, and for the host (tests; the finisher that completes walks in user
@@ -24,6 +25,7 @@
  * Invariants: the CFA only grows, except through a signal frame or a frame-pointer rule (which may
  * change stacks), so a walk ends; every loop has a constant bound.
  */
+/* clang-format on */
 #pragma once
 
 #include "types.h"

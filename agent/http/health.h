@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* clang-format off: it would reflow the table. */
 /*
  * The health_check extension: is the agent alive, is it ready, what does it count.
  *
  *   /healthz        200 "ok" whenever the loop runs
  *   /readyz         200 "ok", or 503 with the reason, one line
- *   health_check.path ("/")  the Collector's answer: JSON with status, upSince, uptime; 200 when
- * ready, else 503 /metrics        Prometheus text: every row of lib/metrics.def, and the process's
- * own numbers
+ *   /metrics        Prometheus text: every row of lib/metrics.def, and the process's own numbers
+ *   health_check.path ("/")
+ *                   the Collector's answer: JSON with status, upSince, uptime; 200 when ready, else
+ *                   503
  *
  * Loop's thread. The callbacks run on it too, while an answer is made: they must not block.
  */
+/* clang-format on */
 #pragma once
 
 #include "agent/config/config.h"

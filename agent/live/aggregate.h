@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* clang-format off: it would reflow the table. */
 /*
  * struct aggregate: what the live page shows, since the start and window by window.
  *
- *   string   a name                                 frame   function name, type, file
- *   node     parent node and frame: a stack trie    group   process, thread name, container, pod,
- * kind row      group and node: what is counted
+ *   string   a name
+ *   frame    function name, type, file
+ *   node     parent node and frame: a stack trie
+ *   group    process, thread name, container, pod, kind
+ *   row      group and node: what is counted
  *
  * Entries are numbered as they come and never change, so that a client which has the first N of a
  * table lacks exactly the rest. Every table has a cap: what no longer fits is counted under the one
  * frame "[other]", so that totals stay true. Loop's thread.
  */
+/* clang-format on */
 #pragma once
 
 #include "agent/profile/batch.h"
