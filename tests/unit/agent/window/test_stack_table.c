@@ -197,7 +197,7 @@ static void bytes_fill_the_table_too(void **state)
 static void a_short_stack_keeps_whole_frames(void **state)
 {
 	_cleanup_(stack_table_freep) struct stack_table *t = NULL;
-	const uint64_t two = (uint64_t)KILN_FRAME_PYTHON << KILN_FRAME_KIND_SHIFT;
+	const uint64_t two = (uint64_t)KILN_FRAME_RUNTIME(1) << KILN_FRAME_KIND_SHIFT;
 	const uint64_t user[] = {1, two, 2, 3, two, 4, 5, 6}, kernel[] = {7, 8, 9, 10, 11, 12};
 	struct stack *s;
 
