@@ -167,8 +167,6 @@ static void prepare_windows(struct agent *a)
 {
 	const struct receiver_config *receiver = &a->config->receiver;
 
-	for (size_t i = 0; i < ARRAY_SIZE(a->hz); i++)
-		a->hz[i] = receiver->samples_per_second;
 	for (size_t i = 0; i < ARRAY_SIZE(a->windows); i++) {
 		window_init(&a->windows[i], receiver->timestamps);
 		a->windows[i].default_route = router_default(a->router);

@@ -47,13 +47,13 @@ struct agent {
 	int naming_result;
 	uint64_t duration_ns;
 	uint64_t window_start_ns; /* CLOCK_MONOTONIC */
-	uint32_t hz[KILN_MAX_POLICIES];
 	struct exporter **exporters;
 	size_t n_exporters, flushed; /* of n_exporters + 1: the router */
 	struct router *router;
 	struct health *health;
 	struct debug_pprof *pprof;
 	struct live *live;
+	bool cpus_failed; /* to follow them, when the last window ended */
 	bool reported;	  /* a window went out */
 	bool has_signals; /* sigint and sigterm are initialised */
 	bool has_handles; /* timers and the ring's poll are */

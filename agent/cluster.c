@@ -291,11 +291,6 @@ void cluster_use_runtimes(struct cluster *c, const struct runtimes *rt)
 	c->runtimes = rt;
 }
 
-const uint32_t *cluster_hz(const struct cluster *c)
-{
-	return policies_hz(c->policies);
-}
-
 const struct container_identity *cluster_container(uint64_t cgroup, void *arg)
 {
 	struct cluster *c = arg;

@@ -30,7 +30,5 @@ struct cluster *cluster_free(struct cluster *c);
 void cluster_use_runtimes(struct cluster *c, const struct runtimes *rt);
 /* W is over, NEXT (empty) begins. LAST: there is none after W, nothing can wait. */
 void cluster_close_window(struct cluster *c, struct window *w, struct window *next, bool last);
-/* The rate of each policy, for the naming worker. */
-const uint32_t *cluster_hz(const struct cluster *c);
 /* Which container the cgroup ID is; NULL: none. ARG: the cluster. */
 const struct container_identity *cluster_container(uint64_t cgroup, void *arg);

@@ -15,19 +15,18 @@
 static void name_window(uv_work_t *work)
 {
 	struct agent *a = container_of(work, struct agent, naming_work);
-	const uint32_t *hz = a->cluster ? cluster_hz(a->cluster) : a->hz;
 	const struct window *w = &a->windows[1 - a->current];
 	int r;
 
 	a->naming_result = 0;
 	window_split(w, &a->split);
 	for (size_t i = 0; i < a->split.n; i++) {
-		r = naming_build(a->naming, w, split_whose(&a->split, i), hz, a->duration_ns,
+		r = naming_build(a->naming, w, split_whose(&a->split, i), a->duration_ns,
 				 &a->batches[i]);
 		a->naming_result = r < 0 ? r : a->naming_result;
 	}
 	if (!a->split.whole && a->whole_wanted &&
-	    naming_build(a->naming, w, 0, hz, a->duration_ns, &a->whole) < 0)
+	    naming_build(a->naming, w, 0, a->duration_ns, &a->whole) < 0)
 		a->whole = NULL;
 }
 
@@ -135,6 +134,17 @@ void agent_close_window(struct agent *a)
 
 /* ---- timers ---------------------------------------------------------------------------------- */
 
+/* Logs the first failure of a row: the next window tries again. */
+static void follow_cpus(struct agent *a)
+{
+	struct error err = {};
+	bool failed = a->phase == RUNNING && sampler_refresh_cpus(a->sampler, &err) < 0;
+
+	if (failed && !a->cpus_failed)
+		log_warn("agent", "a CPU that came online is not sampled: %s", err.message);
+	a->cpus_failed = failed;
+}
+
 /* What is left in the ring has its turn when the loop has looked at everything else. */
 static void drain(struct agent *a)
 {
@@ -146,6 +156,7 @@ void agent_on_window_timer(uv_timer_t *timer)
 {
 	struct agent *a = timer->data;
 
+	follow_cpus(a);
 	drain(a);
 	if (a->naming_busy) {
 		metric_add(M_WINDOWS_LATE, 1);

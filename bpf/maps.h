@@ -97,7 +97,8 @@ struct {
 	__type(value, uint32_t);
 } cgroup_policy SEC(".maps");
 
-/* What each policy has saved up towards its next sample, on this CPU: see select_policy(). */
+/* The ns that each policy has saved up towards its next sample, on this CPU: see select_policy().
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, KILN_MAX_POLICIES);

@@ -40,25 +40,40 @@ static __attribute__((noinline)) void decide(struct cgroup_subsys_state *css, ui
 	v->cgroup = cgroup;
 	v->epoch = epoch;
 	v->index = index;
-	v->policy.mode = policy ? policy->mode : KILN_POLICY_DISABLED;
-	v->policy.hz = policy ? policy->hz : 0;
-	v->policy.tracers = policy ? policy->tracers : 0;
-	v->policy.runtimes = policy ? policy->runtimes : 0;
+	v->period = 0;
+	v->tracers = v->runtimes = 0;
+	if (policy && policy->mode != KILN_POLICY_DISABLED && policy->hz) {
+		v->period = (uint32_t)(NS_PER_SECOND / policy->hz);
+		v->tracers = policy->tracers;
+		v->runtimes = policy->runtimes;
+	}
+}
+
+/* What the timer's last change of rate left over, when this is the first hit since: ns. */
+static __attribute__((noinline)) uint64_t take_carry(struct kiln_cpu *cpu)
+{
+	uint64_t carry = cpu->carry;
+
+	cpu->carry = 0;
+	return bpf_ktime_get_ns() < cpu->carry_until ? carry : 0;
 }
 
 /*
- * Whether this hit is taken; the CPU's verdict says under which policy. A slower policy saves up
- * the time of its hits (in hz * ns: a second's worth is one sample) and takes one when it has its
- * period together; so its samples stand for the same time whatever the timers' rate is, and that
- * may change at any moment.
+ * The ns of CPU time that the sample stands for which this hit becomes; 0: none is taken. The CPU's
+ * verdict tells the policy.
+ *
+ * A hit stands for the timer's period. A policy whose period is another saves up the time of its
+ * hits, and takes a sample when it has its period together, or one for several periods when it has
+ * as many. What it saved up is ns, not hits: both periods may change at any moment, and the sum of
+ * a policy's samples is the time of its hits, but for less than one period a CPU.
  */
-static __always_inline int select_policy(struct task_struct *task, struct kiln_cpu *cpu)
+static __always_inline uint64_t select_policy(struct task_struct *task, struct kiln_cpu *cpu)
 {
 	/* Before anything that it vouches for. */
 	uint32_t epoch = *(volatile uint32_t *)&policy_epoch, index;
 	struct kiln_verdict *v = &cpu->verdict;
 	struct cgroup_subsys_state *css = 0;
-	uint64_t serial = 0, *credit;
+	uint64_t serial = 0, *credit, carry = 0, value;
 
 	if (use_cgroups) {
 		css = task_css(task);
@@ -66,22 +81,24 @@ static __always_inline int select_policy(struct task_struct *task, struct kiln_c
 	}
 	if (v->css != serial || v->epoch != epoch)
 		decide(css, serial, epoch, v);
-	if (v->policy.mode == KILN_POLICY_DISABLED) {
+	if (cpu->carry)
+		carry = take_carry(cpu);
+	if (!v->period) {
 		cpu->stats.n[KILN_STAT_SKIPPED]++;
 		return 0;
 	}
-	/* The period is cut to whole ns: + 1, so that the timers' own rate is not below itself. */
-	if (v->policy.hz * (timer_ns + 1) < NS_PER_SECOND) {
-		index = v->index;
-		credit = bpf_map_lookup_elem(&policy_credit, &index);
-		if (!credit)
-			return 0;
-		*credit += v->policy.hz * timer_ns;
-		if (*credit < NS_PER_SECOND) {
-			cpu->stats.n[KILN_STAT_THINNED]++;
-			return 0;
-		}
-		*credit -= NS_PER_SECOND;
+	if (v->period == timer_ns && !carry)
+		return v->period;
+	index = v->index;
+	credit = bpf_map_lookup_elem(&policy_credit, &index);
+	if (!credit)
+		return 0;
+	*credit += timer_ns + carry;
+	if (*credit < v->period) {
+		cpu->stats.n[KILN_STAT_THINNED]++;
+		return 0;
 	}
-	return 1;
+	value = *credit - *credit % v->period;
+	*credit -= value;
+	return value;
 }

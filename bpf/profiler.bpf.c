@@ -94,7 +94,7 @@ static __always_inline uint64_t wakeup(int fresh)
 
 /* What a hit that is taken becomes. No part of sample(), which has little code to fetch so. */
 static __attribute__((noinline)) int take_sample(struct bpf_perf_event_data *ctx,
-						 struct kiln_cpu *cpu)
+						 struct kiln_cpu *cpu, uint64_t value)
 {
 	struct task_struct *task = current_task();
 	uint64_t exec_id;
@@ -130,9 +130,13 @@ static __attribute__((noinline)) int take_sample(struct bpf_perf_event_data *ctx
 	r->head.tgid = tgid;
 	r->head.tid = (uint32_t)kernel_read(task, pid);
 	r->head.policy = cpu->verdict.index;
+	r->head.origin = KILN_ORIGIN_CPU;
+	r->head.value = value;
+	r->head.period = cpu->verdict.period;
+	r->head.label = 0;
 	r->head.cpu = (uint16_t)slot;
 	r->head.flags = (uint16_t)((has_user ? 0 : KILN_SAMPLE_KTHREAD) |
-				   cpu->verdict.policy.tracers << KILN_SAMPLE_TRACERS_SHIFT);
+				   cpu->verdict.tracers << KILN_SAMPLE_TRACERS_SHIFT);
 	r->head.mapset = process ? process->mapset : 0;
 	r->head.dump_len = 0;
 	r->head.end = KILN_END_NONE;
@@ -158,12 +162,12 @@ static __attribute__((noinline)) int take_sample(struct bpf_perf_event_data *ctx
 		w->map_start = w->map_end = 0;
 		w->misses = 0;
 		w->mapset = r->head.mapset;
-		w->runtimes = cpu->verdict.policy.runtimes;
+		w->runtimes = cpu->verdict.runtimes;
 		w->thread_pointer = ARCH_THREAD_POINTER(task);
 		n_user = (uint32_t)walk_user(slot, sizeof(r->head) / 8 + n_kernel, syscall);
 		if (!r->head.mapset && w->end == KILN_END_NO_MAPPING)
 			w->end = KILN_END_NO_PROCESS;
-		r->head.end = w->end;
+		r->head.end = (uint16_t)w->end;
 		native = w->n - 2 * w->runtime_frames;
 		stat->n[KILN_STAT_CACHE_HIT] += native > w->misses ? native - w->misses : 0;
 		stat->n[KILN_STAT_CACHE_MISS] += w->misses;
@@ -228,6 +232,7 @@ int sample(struct bpf_perf_event_data *ctx)
 	struct task_struct *task = current_task();
 	uint32_t tgid = (uint32_t)kernel_read(task, tgid), number = bpf_get_smp_processor_id();
 	struct kiln_cpu *cpu;
+	uint64_t value;
 
 	if (!tgid)
 		return 0;
@@ -239,7 +244,8 @@ int sample(struct bpf_perf_event_data *ctx)
 		cpu->stats.n[KILN_STAT_SKIPPED]++;
 		return 0;
 	}
-	return select_policy(task, cpu) ? take_sample(ctx, cpu) : 0;
+	value = select_policy(task, cpu);
+	return value ? take_sample(ctx, cpu, value) : 0;
 }
 
 /*

@@ -336,8 +336,21 @@ enum kiln_sample_flags {
 	KILN_SAMPLE_TRACERS_SHIFT = 4,
 };
 
+/* What made the kernel take a sample. A row for each in agent/profile/batch.c, with its unit. */
+enum kiln_origin {
+	KILN_ORIGIN_CPU,     /* the CPU clock; value in ns of CPU time */
+	KILN_ORIGIN_OFF_CPU, /* a thread was scheduled out; value in ns that it did not run */
+	KILN_ORIGIN_PROBE,   /* a probe was hit; value in hits */
+	KILN_ORIGIN_COUNT
+};
+
 /*
- * A sample. After the header: n_kernel kernel addresses, n_user user frame words (leaf first),
+ * A sample. `value` is what it stands for, in the unit of its origin. Where `period` is not 0 the
+ * origin samples at a rate: value is a multiple of period, and value / period samples are counted.
+ * The period is told by each sample, so that rates may change at any moment. Where it is 0, value
+ * was measured and one sample is counted.
+ *
+ * After the header: n_kernel kernel addresses, n_user user frame words (leaf first),
  * then, when the walk ended for want of a mapping or table, a struct kiln_resume and dump_len bytes
  * of the user stack from (resume.regs.sp & ~7) - KILN_RED_ZONE on, so that user space can complete
  * the walk once it has the table. Pages that could not be read are left out: what large frames
@@ -351,18 +364,21 @@ struct kiln_sample {
 	    start_time;	  /* of the process's leader: boot-time ns; tells one pid's owners apart */
 	uint64_t exec_id; /* task_struct.self_exec_id */
 	uint64_t cgroup;  /* cgroup id: v2, or v1 memory controller; 0 while none is asked for */
+	uint64_t value, period;
+	uint64_t label; /* id of a set of labels; 0: none */
 	uint32_t tgid, tid;
 	uint32_t mapset;
 	uint32_t policy;
 	uint16_t n_kernel, n_user;
 	uint16_t flags; /* enum kiln_sample_flags */
 	uint16_t cpu;
-	uint32_t end; /* enum kiln_end */
+	uint16_t end;	 /* enum kiln_end */
+	uint16_t origin; /* enum kiln_origin */
 	uint32_t dump_len;
 	char comm[KILN_COMM_LEN];
 	uint64_t words[];
 };
-KILN_ASSERT_SIZE(kiln_sample, 88);
+KILN_ASSERT_SIZE(kiln_sample, 112);
 
 /* Before the dump: what the walk needs to go on. */
 struct kiln_resume {
@@ -402,13 +418,22 @@ struct kiln_verdict {
 	uint64_t cgroup; /* the kernfs id of its directory */
 	uint32_t epoch;	 /* policy_epoch at that time; the first is 1 */
 	uint32_t index;
-	struct kiln_policy policy; /* what `policies` has at the index; Disabled if nothing */
+	uint32_t period;   /* ns of CPU time that one of its samples stands for; 0: takes none */
+	uint32_t tracers;  /* of the policy, and */
+	uint32_t runtimes; /* its mask of runtimes */
+	uint32_t pad;
 };
 
 /* `cpus`: CPU number -> this. What a hit on an unselected task touches is in the first 64 bytes. */
 struct kiln_cpu {
 	struct kiln_verdict verdict;
 	struct kiln_stats stats;
-	uint64_t pad;
+	/*
+	 * Time that passed between the timer's last hit and a change of its rate, which starts it
+	 * anew: ns. The next hit stands for it too, if it comes before carry_until (monotonic ns):
+	 * a later one is not the next, which found the CPU idle. Written by user space, taken here.
+	 */
+	uint64_t carry, carry_until;
+	uint64_t pad[7];
 };
-KILN_ASSERT_SIZE(kiln_cpu, 128);
+KILN_ASSERT_SIZE(kiln_cpu, 192);

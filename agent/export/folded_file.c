@@ -6,7 +6,7 @@
 static int folded_file_new(void **ret)
 {
 	struct folded *f;
-	int r = folded_new(PROFILE_FILE_MAX, &f);
+	int r = folded_new(PROFILE_FILE_MAX, PROFILE_CPU, &f);
 
 	if (!r)
 		*ret = f;

@@ -115,6 +115,9 @@ static void put_sample(struct buf *out, const struct batch *b, const struct batc
 		put_str(out, "process.executable.path", p->executable_path);
 		put_int(out, "process.pid", p->pid);
 		put_int(out, "thread.id", s->tid);
+		for (size_t i = 0; i < b->label_sets[s->labels].n; i++)
+			put_str(out, b->label_sets[s->labels].labels[i].key,
+				b->label_sets[s->labels].labels[i].value);
 	}
 	buf_printf(out, "  Values: [%lld]\n", (long long)s->value);
 	if (o->sample_attributes)
@@ -126,7 +129,7 @@ static void put_sample(struct buf *out, const struct batch *b, const struct batc
 
 static const char *type_of(const struct batch_profile *p)
 {
-	return p->kind == PROFILE_CPU ? "samples" : "off_cpu";
+	return profile_type_of(p->kind)->sample_type;
 }
 
 static bool wanted(const struct batch *b, const struct batch_profile *p,

@@ -241,10 +241,10 @@ static void handle_asset(struct httpd_request *req, void *user)
 		    asset->data, (size_t)(asset->end - asset->data));
 }
 
-static int encode_folded(const struct batch *b, struct buf *out)
+static int encode_folded(const struct batch *b, enum profile_kind kind, struct buf *out)
 {
 	struct folded *f = NULL;
-	int r = folded_new(PROFILE_BYTES_MAX, &f);
+	int r = folded_new(PROFILE_BYTES_MAX, kind, &f);
 
 	if (r < 0)
 		return r;
@@ -295,7 +295,7 @@ static void send_profile(const struct live *l, struct httpd_request *req,
 	if (format == &formats[0])
 		r = pprof_encode(&b, 1, NULL, &out, &err);
 	else if (format == &formats[1])
-		r = encode_folded(b, &out);
+		r = encode_folded(b, kind, &out);
 	else if (format == &formats[2])
 		r = encode_otlp(b, &out, &err);
 	else

@@ -105,7 +105,7 @@ static int fill(struct trie *t, const struct batch *b, enum profile_kind kind)
 
 	for (uint32_t i = 0; i < b->n_profiles && r == 0; i++) {
 		const struct batch_profile *p = &b->profiles[i];
-		int64_t unit = kind == PROFILE_CPU ? (int64_t)p->period_ns : 1;
+		int64_t unit = profile_type_of(kind)->period_type ? (int64_t)p->period_ns : 1;
 
 		for (uint32_t j = 0; j < p->n_samples && p->kind == kind && r == 0; j++) {
 			const struct batch_sample *s = &b->samples[p->first_sample + j];

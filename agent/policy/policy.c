@@ -25,7 +25,6 @@ struct policies {
 	const struct pod_table *pods;
 	struct cgroup_table *cgroups;
 	struct policy_slots slots;
-	uint32_t hz[KILN_MAX_POLICIES];
 	/* Kept with the entry: a window's samples go where their policy said when they were taken.
 	 */
 	uint64_t routes[KILN_MAX_POLICIES];
@@ -64,7 +63,6 @@ static void write_slot(struct policies *p, uint32_t index, enum kiln_policy_mode
 	const struct policy_slot *slot = &p->slots.slots[index];
 	const struct kiln_policy policy = {.mode = mode, .hz = slot->hz, .tracers = slot->tracers};
 
-	p->hz[index] = slot->hz;
 	p->defaults[index / 64] &= ~(1ULL << index % 64);
 	if (p->kernel.set_policy(p->kernel.arg, index, &policy) < 0)
 		metric_add(M_POLICIES_FULL, 1);
@@ -289,11 +287,6 @@ struct policies *policies_free(struct policies *p)
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
-
-const uint32_t *policies_hz(const struct policies *p)
-{
-	return p->hz;
-}
 
 uint32_t policies_rate(const struct policies *p)
 {

@@ -63,8 +63,6 @@ void policies_changed(struct policies *p);
 /* Window NUMBER begins. */
 void policies_window(struct policies *p, uint32_t number, uint64_t now_ms);
 
-/* KILN_MAX_POLICIES rates. Any thread may read those of a window's samples. */
-const uint32_t *policies_hz(const struct policies *p);
 uint32_t policies_rate(const struct policies *p);
 /* Who runs in the cgroup ID: NULL when it is no pod's or container's. */
 const struct container_identity *policies_cgroup(const struct policies *p, uint64_t id);

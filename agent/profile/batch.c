@@ -22,6 +22,17 @@ const char *frame_type_name(enum frame_type type)
 	return (unsigned int)type < FRAME_TYPE_COUNT ? frame_type_names[type] : "native";
 }
 
+static const struct profile_type profile_types[PROFILE_KIND_COUNT] = {
+    [PROFILE_CPU] = {"samples", "count", "cpu", "nanoseconds"},
+    [PROFILE_OFF_CPU] = {"off_cpu", "nanoseconds", NULL, NULL},
+    [PROFILE_PROBE] = {"events", "count", NULL, NULL},
+};
+
+const struct profile_type *profile_type_of(enum profile_kind kind)
+{
+	return &profile_types[(unsigned int)kind < PROFILE_KIND_COUNT ? kind : PROFILE_CPU];
+}
+
 int frame_type_parse(const char *name, enum frame_type *ret)
 {
 	for (int i = 0; i < FRAME_TYPE_COUNT; i++)
@@ -50,6 +61,7 @@ struct batch *batch_unref(struct batch *b)
 	free(b->stack_locations);
 	free(b->processes);
 	free(b->resources);
+	free(b->label_sets);
 	free(b->profiles);
 	free(b->samples);
 	batch_arena_free(b->arena);

@@ -93,22 +93,44 @@ struct batch_resource {		  /* one per container, or per executable outside of co
 	const char *container_id; /* "" outside of containers */
 };
 
+/* What the program itself says about a sample: trace context, custom labels. */
+struct batch_label {
+	const char *key, *value;
+};
+
+struct batch_label_set {
+	const struct batch_label *labels;
+	size_t n;
+};
+
+#define BATCH_NO_LABELS 0 /* the first set is empty */
+
 struct batch_sample {
 	uint32_t stack;
 	uint32_t process;
 	uint32_t tid;
+	uint32_t labels; /* into label_sets */
 	const char *thread_name;
-	int64_t value; /* sampled events (CPU), ns (off-CPU) */
+	int64_t value; /* in the unit of its profile's type */
 	/* When timestamps are wanted: `value` times, UNIX ns; else NULL. */
 	const uint64_t *timestamps;
 };
 
-enum profile_kind { PROFILE_CPU, PROFILE_OFF_CPU };
+enum profile_kind { PROFILE_CPU, PROFILE_OFF_CPU, PROFILE_PROBE, PROFILE_KIND_COUNT };
+
+/* What the values of a kind of profile are, in OTLP's and pprof's words. */
+struct profile_type {
+	const char *sample_type, *sample_unit;
+	/* Values count samples that stand for one period each, in this unit; NULL: they were
+	 * measured. */
+	const char *period_type, *period_unit;
+};
+const struct profile_type *profile_type_of(enum profile_kind kind);
 
 struct batch_profile {
 	uint32_t resource;
 	enum profile_kind kind;
-	uint64_t period_ns;		  /* CPU: 1e9 / rate of the policy; 0 otherwise */
+	uint64_t period_ns;		  /* 0 when the type has none */
 	uint32_t first_sample, n_samples; /* into samples */
 };
 
@@ -122,10 +144,11 @@ struct batch {
 	uint32_t *stack_locations;
 	struct batch_process *processes;
 	struct batch_resource *resources;
-	struct batch_profile *profiles; /* sorted by resource; none is empty */
+	struct batch_label_set *label_sets; /* [BATCH_NO_LABELS] is there when there are samples */
+	struct batch_profile *profiles;	    /* sorted by resource; none is empty */
 	struct batch_sample *samples;
 	uint32_t n_functions, n_lines, n_mappings, n_locations, n_stacks, n_stack_locations,
-	    n_processes, n_resources, n_profiles, n_samples;
+	    n_processes, n_resources, n_label_sets, n_profiles, n_samples;
 	struct batch_arena *arena;
 	_Atomic int refs;
 };
@@ -160,6 +183,8 @@ uint32_t batch_add_process(struct batch_builder *b, uint32_t pid, const char *ex
 /* Attributes are copied with their strings. Equal attribute lists give the same resource. */
 uint32_t batch_add_resource(struct batch_builder *b, const struct attr *attrs, size_t n,
 			    const char *container_id);
+/* Labels are copied with their strings. Equal lists give the same set. */
+uint32_t batch_add_labels(struct batch_builder *b, const struct batch_label *labels, size_t n);
 /* TIMESTAMPS: value entries or NULL, copied. Equal samples (all but value) are added up. */
 void batch_add_sample(struct batch_builder *b, uint32_t resource, enum profile_kind kind,
 		      uint64_t period_ns, const struct batch_sample *sample);

@@ -23,6 +23,7 @@ enum {
 	STACK_DEPTH_MAX = 4096,
 	LINES_MAX = 1024,	  /* of one location */
 	ATTRS_MAX = 1024,	  /* of one resource */
+	LABELS_MAX = 64,	  /* of one sample */
 	TIMESTAMPS_MAX = 1 << 20, /* of one sample */
 };
 #define ARENA_MAX ((size_t)256 << 20)
@@ -47,8 +48,8 @@ struct batch_builder {
 	int error;
 	struct batch_arena *arena;
 	struct strings strings;
-	struct entries functions, mappings, locations, stacks, processes, resources, profiles,
-	    samples;
+	struct entries functions, mappings, locations, stacks, processes, resources, label_sets,
+	    profiles, samples;
 	struct batch_line *lines;
 	size_t lines_cap;
 	uint32_t n_lines;
@@ -420,6 +421,53 @@ uint32_t batch_add_resource(struct batch_builder *b, const struct attr *attrs, s
 	return index;
 }
 
+/* ---- labels -----------------------------------------------------------------------------------
+ */
+
+static bool equal_labels(const void *owner, uint32_t index, const void *key)
+{
+	const struct batch_builder *b = owner;
+	const struct batch_label_set *a = key,
+				     *s = &((struct batch_label_set *)b->label_sets.items)[index];
+
+	if (a->n != s->n)
+		return false;
+	for (size_t i = 0; i < a->n; i++)
+		if (a->labels[i].key != s->labels[i].key ||
+		    a->labels[i].value != s->labels[i].value)
+			return false;
+	return true;
+}
+
+uint32_t batch_add_labels(struct batch_builder *b, const struct batch_label *labels, size_t n)
+{
+	struct batch_label interned[LABELS_MAX], *copy;
+	struct batch_label_set set = {.labels = interned, .n = n};
+	uint64_t h = n;
+	uint32_t index;
+	bool added;
+
+	if (n > LABELS_MAX)
+		fail(b, -E2BIG);
+	if (n && !b->label_sets.n)
+		(void)batch_add_labels(b, NULL, 0);
+	for (size_t i = 0; i < n && !b->error; i++) {
+		interned[i].key = batch_string(b, labels[i].key);
+		interned[i].value = batch_string(b, labels[i].value);
+		h = hash_ptr(hash_ptr(h, interned[i].key), interned[i].value);
+	}
+	index = add_entry(b, &b->label_sets, h, equal_labels, &set, sizeof(set), &added);
+	if (!added)
+		return index;
+	copy = n ? arena_alloc(b, n * sizeof(*copy)) : NULL;
+	if (n && !copy)
+		return 0;
+	if (n)
+		memcpy(copy, interned, n * sizeof(*copy));
+	((struct batch_label_set *)b->label_sets.items)[index].labels = copy;
+	return index;
+}
+
 /* ---- samples ----------------------------------------------------------------------------------
  */
 
@@ -438,7 +486,7 @@ static bool equal_sample(const void *owner, uint32_t index, const void *key)
 	const struct built_sample *a = key, *s = &((struct built_sample *)b->samples.items)[index];
 
 	return s->profile == a->profile && s->s.stack == a->s.stack &&
-	       s->s.process == a->s.process && s->s.tid == a->s.tid &&
+	       s->s.process == a->s.process && s->s.tid == a->s.tid && s->s.labels == a->s.labels &&
 	       s->s.thread_name == a->s.thread_name && s->timed == a->timed;
 }
 
@@ -470,10 +518,11 @@ static void add_times(struct batch_builder *b, struct built_sample *s, const uin
 void batch_add_sample(struct batch_builder *b, uint32_t resource, enum profile_kind kind,
 		      uint64_t period_ns, const struct batch_sample *sample)
 {
+	const struct profile_type *type = profile_type_of(kind);
 	struct batch_profile profile = {
 	    .resource = resource,
 	    .kind = kind,
-	    .period_ns = kind == PROFILE_CPU ? period_ns : 0,
+	    .period_ns = type->period_type ? period_ns : 0,
 	};
 	struct built_sample s = {.s = *sample}, *all;
 	uint32_t index;
@@ -482,16 +531,20 @@ void batch_add_sample(struct batch_builder *b, uint32_t resource, enum profile_k
 	if (b->error || sample->value <= 0 || !valid(b, resource, b->resources.n) ||
 	    !valid(b, sample->stack, b->stacks.n) || !valid(b, sample->process, b->processes.n))
 		return;
+	if (sample->labels == BATCH_NO_LABELS && !b->label_sets.n)
+		(void)batch_add_labels(b, NULL, 0);
+	if (!valid(b, sample->labels, b->label_sets.n))
+		return;
 	h = hash_u64(hash_u64(resource, kind), profile.period_ns);
 	s.profile = add_entry(b, &b->profiles, h, equal_profile, &profile, sizeof(profile), NULL);
 	s.s.thread_name = batch_string(b, sample->thread_name);
 	s.s.timestamps = NULL;
 	s.s.value = 0;
-	s.timed =
-	    kind == PROFILE_CPU && sample->timestamps; /* of off-CPU time a count has no sense */
+	/* A time for each unit of the value makes sense for counted samples only. */
+	s.timed = type->period_type && sample->timestamps;
 	h = hash_ptr(hash_u64(hash_u64(s.profile, sample->stack), sample->process),
 		     s.s.thread_name);
-	h = hash_u64(hash_u64(h, sample->tid), s.timed);
+	h = hash_u64(hash_u64(hash_u64(h, sample->tid), sample->labels), s.timed);
 	index = add_entry(b, &b->samples, h, equal_sample, &s, sizeof(s), NULL);
 	if (b->error)
 		return;
@@ -538,6 +591,7 @@ struct batch_builder *batch_builder_free(struct batch_builder *b)
 	entries_done(&b->stacks);
 	entries_done(&b->processes);
 	entries_done(&b->resources);
+	entries_done(&b->label_sets);
 	entries_done(&b->profiles);
 	entries_done(&b->samples);
 	strings_done(&b->strings);
@@ -625,6 +679,7 @@ int batch_builder_finish(struct batch_builder *builder, uint64_t duration_ns, st
 	TAKE(stacks);
 	TAKE(processes);
 	TAKE(resources);
+	TAKE(label_sets);
 	TAKE(profiles);
 #undef TAKE
 	batch->lines = TAKE_PTR(b->lines);

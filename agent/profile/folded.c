@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines are unique by content in a wire_table (its framing is not used); counts stand beside it. */
+/*
+ * Lines are unique by content in a wire_table (its framing is not used); weights stand beside it,
+ * in ns where the kind has a period. They are written in units of the shortest period, so that no
+ * sample is rounded to nothing.
+ */
 #include "agent/profile/folded.h"
 
 #include "agent/profile/wire.h"
@@ -8,19 +12,22 @@ enum { LINES_MAX = 1 << 30 };
 
 struct folded {
 	size_t max_bytes;
+	enum profile_kind kind;
 	struct wire_table lines;
-	int64_t *counts;
-	size_t counts_cap;
-	struct buf line; /* scratch */
+	int64_t *weights;
+	size_t weights_cap;
+	uint64_t period_ns; /* the shortest; 0: none yet */
+	struct buf line;    /* scratch */
 };
 
-int folded_new(size_t max_bytes, struct folded **ret)
+int folded_new(size_t max_bytes, enum profile_kind kind, struct folded **ret)
 {
 	struct folded *f = calloc(1, sizeof(*f));
 
 	if (!f)
 		return -ENOMEM;
 	f->max_bytes = max_bytes;
+	f->kind = kind;
 	wire_table_init(&f->lines, 1, false, LINES_MAX);
 	buf_init(&f->line, LINES_MAX);
 	*ret = f;
@@ -33,7 +40,7 @@ struct folded *folded_free(struct folded *f)
 		return NULL;
 	wire_table_done(&f->lines);
 	buf_done(&f->line);
-	free(f->counts);
+	free(f->weights);
 	free(f);
 	return NULL;
 }
@@ -41,8 +48,9 @@ struct folded *folded_free(struct folded *f)
 void folded_reset(struct folded *f)
 {
 	wire_table_reset(&f->lines);
-	if (f->counts)
-		memset(f->counts, 0, f->counts_cap * sizeof(*f->counts));
+	f->period_ns = 0;
+	if (f->weights)
+		memset(f->weights, 0, f->weights_cap * sizeof(*f->weights));
 }
 
 /* NAME as one field: the separator becomes ':', control characters a space. */
@@ -70,28 +78,29 @@ static void put_stack(struct buf *out, const struct batch *b, const struct batch
 	}
 }
 
-/* Counts the line in f->line; -ENOENT when it is new and nothing new is taken. */
-static int count_line(struct folded *f, int64_t value)
+/* Adds WEIGHT to the line in f->line; -ENOENT when it is new and nothing new is taken. */
+static int weigh_line(struct folded *f, int64_t weight)
 {
-	size_t old = f->counts_cap;
+	size_t old = f->weights_cap;
 	uint32_t index;
 	int r;
 
-	/* Room first, so that no line is without its count. */
-	r = grow_array((void **)&f->counts, &f->counts_cap, (size_t)f->lines.n + 1,
-		       sizeof(*f->counts), LINES_MAX);
+	/* Room first, so that no line is without its weight. */
+	r = grow_array((void **)&f->weights, &f->weights_cap, (size_t)f->lines.n + 1,
+		       sizeof(*f->weights), LINES_MAX);
 	if (r < 0)
 		return r;
-	memset(f->counts + old, 0, (f->counts_cap - old) * sizeof(*f->counts));
+	memset(f->weights + old, 0, (f->weights_cap - old) * sizeof(*f->weights));
 	index = wire_table_add_buf(&f->lines, &f->line);
 	if (index == INTERN_NONE)
 		return f->lines.bytes.error ? f->lines.bytes.error : -ENOENT;
-	if (__builtin_add_overflow(f->counts[index], value, &f->counts[index]))
-		f->counts[index] = INT64_MAX;
+	if (__builtin_add_overflow(f->weights[index], weight, &f->weights[index]))
+		f->weights[index] = INT64_MAX;
 	return 0;
 }
 
-static int add_sample(struct folded *f, const struct batch *b, const struct batch_sample *s)
+static int add_sample(struct folded *f, const struct batch *b, const struct batch_sample *s,
+		      int64_t weight)
 {
 	const char *process = b->processes[s->process].executable_name;
 	int r;
@@ -100,14 +109,23 @@ static int add_sample(struct folded *f, const struct batch *b, const struct batc
 	put_name(&f->line, process[0] ? process : "[unknown]");
 	put_stack(&f->line, b, s);
 	f->lines.sealed = f->lines.bytes.len + f->lines.n * (size_t)40 >= f->max_bytes;
-	r = count_line(f, s->value);
+	r = weigh_line(f, weight);
 	if (r != -ENOENT)
 		return r;
 	buf_reset(&f->line);
 	put_name(&f->line, process[0] ? process : "[unknown]");
 	buf_puts(&f->line, ";[profile full]");
 	f->lines.sealed = false;
-	return count_line(f, s->value);
+	return weigh_line(f, weight);
+}
+
+static int64_t weight_of(const struct batch_profile *p, const struct batch_sample *s)
+{
+	int64_t ns;
+
+	if (!p->period_ns)
+		return s->value;
+	return __builtin_mul_overflow(s->value, (int64_t)p->period_ns, &ns) ? INT64_MAX : ns;
 }
 
 int folded_add(struct folded *f, const struct batch *b)
@@ -117,8 +135,15 @@ int folded_add(struct folded *f, const struct batch *b)
 	for (uint32_t i = 0; i < b->n_profiles; i++) {
 		const struct batch_profile *p = &b->profiles[i];
 
-		for (uint32_t j = 0; j < p->n_samples && p->kind == PROFILE_CPU && !r; j++)
-			r = add_sample(f, b, &b->samples[p->first_sample + j]);
+		if (p->kind != f->kind)
+			continue;
+		if (p->period_ns && (!f->period_ns || p->period_ns < f->period_ns))
+			f->period_ns = p->period_ns;
+		for (uint32_t j = 0; j < p->n_samples && !r; j++) {
+			const struct batch_sample *s = &b->samples[p->first_sample + j];
+
+			r = add_sample(f, b, s, weight_of(p, s));
+		}
 	}
 	if (r < 0)
 		wire_table_repair(&f->lines);
@@ -139,6 +164,7 @@ static int compare_lines(const void *a, const void *b, void *arg)
 int folded_write(const struct folded *f, struct buf *out)
 {
 	_cleanup_free_ uint32_t *order = malloc(((size_t)f->lines.n + 1) * sizeof(*order));
+	long long unit = f->period_ns ? (long long)f->period_ns : 1;
 	size_t len;
 
 	if (!order)
@@ -150,7 +176,7 @@ int folded_write(const struct folded *f, struct buf *out)
 		const char *line = wire_table_get(&f->lines, order[i], &len);
 
 		buf_append(out, line, len);
-		buf_printf(out, " %lld\n", (long long)f->counts[order[i]]);
+		buf_printf(out, " %lld\n", (f->weights[order[i]] + unit / 2) / unit);
 	}
 	return out->error;
 }

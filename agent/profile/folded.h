@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Folded stacks, the input of flamegraph.pl, inferno and speedscope: one line a stack,
- * "process;root frame;...;leaf frame count". CPU samples only.
+ * "process;root frame;...;leaf frame weight", of the samples of one kind. The weight of CPU samples
+ * is their number; where rates differ, as if all had been taken at the highest of them. That of
+ * others is their value.
  */
 #pragma once
 
@@ -13,7 +15,7 @@
  * counted as "process;[profile full]". One thread at a time.
  */
 struct folded;
-int folded_new(size_t max_bytes, struct folded **ret) _must_check_;
+int folded_new(size_t max_bytes, enum profile_kind kind, struct folded **ret) _must_check_;
 struct folded *folded_free(struct folded *f);
 int folded_add(struct folded *f, const struct batch *batch) _must_check_;
 /* Appends all lines, sorted, so that equal profiles give equal files. */

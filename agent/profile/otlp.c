@@ -163,14 +163,14 @@ static void open_profile(struct otlp_encoder *e, const struct batch_profile *p)
 /* With the profile's first sample: a request without one must not hold the names. */
 static void name_profile(struct otlp_encoder *e)
 {
-	bool cpu = e->profile->kind == PROFILE_CPU;
+	const struct profile_type *type = profile_type_of(e->profile->kind);
 
-	e->sample_type = otlp_add_string(e, cpu ? "samples" : "off_cpu");
-	e->sample_unit = otlp_add_string(e, cpu ? "count" : "nanoseconds");
+	e->sample_type = otlp_add_string(e, type->sample_type);
+	e->sample_unit = otlp_add_string(e, type->sample_unit);
 	e->period_type = e->period_unit = 0;
-	if (cpu && e->profile->period_ns) {
-		e->period_type = otlp_add_string(e, "cpu");
-		e->period_unit = otlp_add_string(e, "nanoseconds");
+	if (e->profile->period_ns) {
+		e->period_type = otlp_add_string(e, type->period_type);
+		e->period_unit = otlp_add_string(e, type->period_unit);
 	}
 }
 
@@ -207,10 +207,13 @@ static void close_profile(struct otlp_encoder *e)
 	e->n_samples = 0;
 }
 
+enum { SAMPLE_ATTRIBUTES_MAX = 5 + 64 /* labels */ };
+
 static size_t sample_attributes(struct otlp_encoder *e, const struct batch_sample *s,
-				uint32_t ret[5])
+				uint32_t ret[SAMPLE_ATTRIBUTES_MAX])
 {
 	const struct batch_process *p = &e->batch->processes[s->process];
+	const struct batch_label_set *set = &e->batch->label_sets[s->labels];
 	size_t n = 0;
 
 	if (s->thread_name[0])
@@ -221,6 +224,8 @@ static size_t sample_attributes(struct otlp_encoder *e, const struct batch_sampl
 		ret[n++] = otlp_add_attribute(e, "process.executable.path", p->executable_path, 0);
 	ret[n++] = otlp_add_attribute(e, "process.pid", NULL, p->pid);
 	ret[n++] = otlp_add_attribute(e, "thread.id", NULL, s->tid);
+	for (size_t i = 0; i < set->n && n < SAMPLE_ATTRIBUTES_MAX; i++)
+		ret[n++] = otlp_add_attribute(e, set->labels[i].key, set->labels[i].value, 0);
 	return n;
 }
 
@@ -232,7 +237,7 @@ static size_t sample_attributes(struct otlp_encoder *e, const struct batch_sampl
 static void add_sample(struct otlp_encoder *e, const struct batch_sample *s)
 {
 	bool g6 = e->generation == OTLP_G6;
-	uint32_t attributes[5], stack = otlp_add_stack(e, s->stack);
+	uint32_t attributes[SAMPLE_ATTRIBUTES_MAX], stack = otlp_add_stack(e, s->stack);
 	size_t n = sample_attributes(e, s, attributes), value_len;
 	struct buf *out = &e->a;
 

@@ -18,8 +18,11 @@ enum {
 	ATTRIBUTES_MAX = 128,	 /* of the first resource */
 };
 
+/* The columns of a sample. Those of CPU samples are always there, others when a sample has one. */
+enum column { COLUMN_SAMPLES, COLUMN_CPU, COLUMN_OFF_CPU, COLUMN_EVENTS, COLUMN_COUNT };
+
 struct values {
-	int64_t count, ns;
+	int64_t of[COLUMN_COUNT];
 };
 
 struct pprof_builder {
@@ -32,6 +35,7 @@ struct pprof_builder {
 	size_t ids_cap;
 	uint64_t start_unix_ns, end_unix_ns, period_ns;
 	int64_t overflow;
+	bool used[COLUMN_COUNT]; /* columns of other than CPU samples */
 	/* `comments` holds "key=value" of the first resource; how many resources had each. */
 	uint32_t comment_counts[ATTRIBUTES_MAX], n_resources;
 	bool full;
@@ -61,6 +65,7 @@ static void start(struct pprof_builder *p)
 	add_string(p, "");
 	p->start_unix_ns = p->end_unix_ns = p->period_ns = 0;
 	p->overflow = 0;
+	memset(p->used, 0, sizeof(p->used));
 	p->n_resources = 0;
 	memset(p->comment_counts, 0, sizeof(p->comment_counts));
 	p->full = false;
@@ -274,6 +279,7 @@ static uint32_t add_sample(struct pprof_builder *p, const struct source *from,
 {
 	const struct batch_stack *stack = &from->batch->stacks[s->stack];
 	const struct batch_process *process = &from->batch->processes[s->process];
+	const struct batch_label_set *labels = &from->batch->label_sets[s->labels];
 	size_t len = 0;
 
 	if (grow_array((void **)&p->ids, &p->ids_cap, stack->len, sizeof(*p->ids), 1 << 20) < 0) {
@@ -299,6 +305,9 @@ static uint32_t add_sample(struct pprof_builder *p, const struct source *from,
 	    !put_label(p, &p->a, "process", process->executable_name, 0) ||
 	    !put_label(p, &p->a, "container_id", container_id, 0))
 		return INTERN_NONE;
+	for (size_t i = 0; i < labels->n; i++)
+		if (!put_label(p, &p->a, labels->labels[i].key, labels->labels[i].value, 0))
+			return INTERN_NONE;
 	return wire_table_add_buf(&p->samples, &p->a);
 }
 
@@ -340,15 +349,32 @@ static int reserve_values(struct pprof_builder *p)
 	return 0;
 }
 
-static void count_sample(struct values *v, int64_t value, uint64_t period_ns)
+/* The column that holds the values of a kind as they are. */
+static const enum column column_of[PROFILE_KIND_COUNT] = {
+    [PROFILE_CPU] = COLUMN_SAMPLES,
+    [PROFILE_OFF_CPU] = COLUMN_OFF_CPU,
+    [PROFILE_PROBE] = COLUMN_EVENTS,
+};
+
+static void add_value(struct values *v, enum column column, int64_t value)
 {
+	if (__builtin_add_overflow(v->of[column], value, &v->of[column]))
+		v->of[column] = INT64_MAX;
+}
+
+static void count_sample(struct pprof_builder *p, uint32_t index,
+			 const struct batch_profile *profile, int64_t value)
+{
+	struct values *v = &p->values[index];
 	int64_t ns;
 
-	if (__builtin_mul_overflow(value, (int64_t)period_ns, &ns) ||
-	    __builtin_add_overflow(v->ns, ns, &v->ns))
-		v->ns = INT64_MAX;
-	if (__builtin_add_overflow(v->count, value, &v->count))
-		v->count = INT64_MAX;
+	add_value(v, column_of[profile->kind], value);
+	p->used[column_of[profile->kind]] = true;
+	if (profile->kind != PROFILE_CPU)
+		return;
+	if (__builtin_mul_overflow(value, (int64_t)profile->period_ns, &ns))
+		ns = INT64_MAX;
+	add_value(v, COLUMN_CPU, ns);
 }
 
 static void put_attribute(struct buf *out, const struct attr *a)
@@ -437,7 +463,7 @@ static int add_profile(struct pprof_builder *p, const struct source *from,
 		r = builder_error(p);
 		if (r < 0)
 			return r;
-		count_sample(&p->values[index], s->value, profile->period_ns);
+		count_sample(p, index, profile, s->value);
 	}
 	if (any && !p->period_ns)
 		p->period_ns = profile->period_ns;
@@ -453,8 +479,7 @@ int pprof_builder_add(struct pprof_builder *p, const struct batch *batch,
 	int r = ids ? 0 : -ENOMEM;
 
 	for (uint32_t i = 0; i < batch->n_profiles && !r; i++)
-		if (batch->profiles[i].kind == PROFILE_CPU)
-			r = add_profile(p, &from, &batch->profiles[i], filter);
+		r = add_profile(p, &from, &batch->profiles[i], filter);
 	if (r < 0) {
 		clear_errors(p);
 		return r;
@@ -477,20 +502,43 @@ static void put_value_type(struct pprof_builder *p, struct buf *out, unsigned in
 	wire_bytes(out, field, p->a.data, p->a.len);
 }
 
+static bool has_column(const struct pprof_builder *p, unsigned int column)
+{
+	return column <= COLUMN_CPU || p->used[column];
+}
+
 static void put_samples(struct pprof_builder *p, struct buf *out)
 {
 	for (uint32_t i = 0; i < p->samples.n; i++) {
-		uint64_t count = (uint64_t)p->values[i].count, ns = (uint64_t)p->values[i].ns;
-		size_t len, values_len = wire_varint_len(count) + wire_varint_len(ns);
+		const int64_t *values = p->values[i].of;
+		size_t len, values_len = 0;
 		const char *message = wire_table_get(&p->samples, i, &len);
 
+		for (unsigned int c = 0; c < COLUMN_COUNT; c++)
+			if (has_column(p, c))
+				values_len += wire_varint_len((uint64_t)values[c]);
 		wire_varint(out, 2 << 3 | 2);
 		wire_varint(out, len + 1 + wire_varint_len(values_len) + values_len);
 		buf_append(out, message, len);
 		wire_varint(out, 2 << 3 | 2);
 		wire_varint(out, values_len);
-		wire_varint(out, count);
-		wire_varint(out, ns);
+		for (unsigned int c = 0; c < COLUMN_COUNT; c++)
+			if (has_column(p, c))
+				wire_varint(out, (uint64_t)values[c]);
+	}
+}
+
+static void put_value_types(struct pprof_builder *p, struct buf *out)
+{
+	const struct profile_type *cpu = profile_type_of(PROFILE_CPU);
+
+	put_value_type(p, out, 1, cpu->sample_type, cpu->sample_unit);
+	put_value_type(p, out, 1, cpu->period_type, cpu->period_unit);
+	for (unsigned int kind = PROFILE_CPU + 1; kind < PROFILE_KIND_COUNT; kind++) {
+		const struct profile_type *type = profile_type_of((enum profile_kind)kind);
+
+		if (p->used[column_of[kind]])
+			put_value_type(p, out, 1, type->sample_type, type->sample_unit);
 	}
 }
 
@@ -501,8 +549,7 @@ static void put_samples(struct pprof_builder *p, struct buf *out)
 static void put_profile(struct pprof_builder *p, struct buf *out)
 {
 	seal(p, false);
-	put_value_type(p, out, 1, "samples", "count");
-	put_value_type(p, out, 1, "cpu", "nanoseconds");
+	put_value_types(p, out);
 	put_samples(p, out);
 	buf_append(out, p->mappings.bytes.data, p->mappings.bytes.len);
 	buf_append(out, p->locations.bytes.data, p->locations.bytes.len);

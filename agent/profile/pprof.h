@@ -6,16 +6,17 @@
 #include "lib/buf.h"
 #include "lib/error.h"
 
-/* Which samples go in. Zero-initialised: all CPU samples. */
+/* Which samples go in. Zero-initialised: all. */
 struct pprof_filter {
 	uint32_t pid;	       /* 0: all */
 	const char *container; /* id or its beginning; NULL or "": all */
 };
 
 /*
- * Gzipped pprof of CPU samples: sample types samples/count and cpu/nanoseconds, labels pid, thread
- * (tid), thread_name, process, container_id; a comment line with the
- * attributes that all resources share; default type cpu.
+ * Gzipped pprof: sample types samples/count and cpu/nanoseconds, and off_cpu/nanoseconds or
+ * events/count when there are such samples (each has its own values and 0 for the others); labels
+ * pid, thread (tid), thread_name, process, container_id; a comment line with the attributes that
+ * all resources share; default type cpu.
  */
 int pprof_encode(const struct batch *const *batches, size_t n, const struct pprof_filter *filter,
 		 struct buf *out, struct error *err) _must_check_;

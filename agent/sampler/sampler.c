@@ -1,23 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Loading is the probing: what the kernel lacks shows as a load or attach error, which is turned
- * into the name of the missing piece here. CPU clock events are used everywhere: a cycle counter
- * would count at another rate than the period that profiles tell. Nothing here needs
- * CAP_SYS_RESOURCE: since Linux 5.11 BPF memory is charged to the cgroup, not to RLIMIT_MEMLOCK,
- * which libbpf raises on older kernels.
+ * into the name of the missing piece here. Nothing here needs CAP_SYS_RESOURCE: since Linux 5.11
+ * BPF memory is charged to the cgroup, not to RLIMIT_MEMLOCK, which libbpf raises on older kernels.
  */
 #include "agent/sampler/sampler.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <linux/perf_event.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <time.h>
 
 #include "agent/process/procfs.h"
 #include "agent/sampler/map_sizes.h"
+#include "agent/sampler/timers.h"
 #include "lib/log.h"
 #include "profiler.skel.h"
 
@@ -28,9 +24,9 @@ struct sampler {
 	struct ring_buffer *ring;
 	struct kernel_memory memory;
 	struct slab_budget slabs;
-	const struct kiln_cpu *cpus; /* the kernel's counters, n_cpus */
-	struct bpf_link **links;     /* one a CPU */
-	int *timers;		     /* their descriptors, which the links own; -1: none */
+	struct kiln_cpu *cpus; /* shared with the kernel, n_cpus */
+	struct timers *timers; /* NULL: not started, or stopped */
+	const char *online;
 	int n_cpus;
 	uint32_t hz, target_tid;
 	int stats_fd;
@@ -138,7 +134,7 @@ static int map_memory(struct sampler *s, const struct sampler_options *o, struct
 static void unmap_memory(struct sampler *s)
 {
 	if (s->cpus)
-		munmap((void *)s->cpus, ALIGN_UP((size_t)s->n_cpus * sizeof(*s->cpus), 4096));
+		munmap(s->cpus, ALIGN_UP((size_t)s->n_cpus * sizeof(*s->cpus), 4096));
 	if (s->memory.tables)
 		munmap(s->memory.tables,
 		       ALIGN_UP(KILN_MAX_IMAGES * sizeof(struct kiln_table), 4096));
@@ -215,6 +211,7 @@ int sampler_new(const struct sampler_options *options, struct sampler **ret, str
 		return error_set(err, -ENOMEM, "out of memory");
 	s->hz = options->hz;
 	s->target_tid = options->target_tid;
+	s->online = options->online;
 	s->stats_fd = -1;
 	s->slabs.limit = SIZE_MAX;
 	s->n_cpus = libbpf_num_possible_cpus();
@@ -261,47 +258,17 @@ struct sampler *sampler_free(struct sampler *s)
 	return NULL;
 }
 
-static int open_timer(uint32_t hz, pid_t tid, int cpu)
-{
-	struct perf_event_attr attr = {
-	    .size = sizeof(attr),
-	    .type = PERF_TYPE_SOFTWARE,
-	    .config = PERF_COUNT_SW_CPU_CLOCK,
-	    .sample_period = NS_PER_SECOND / hz,
-	    .exclude_idle = 1,
-	    .disabled = 1,
-	};
-
-	return (int)syscall(SYS_perf_event_open, &attr, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
-}
-
-/* CPU -1: the target thread's timer. */
-static int start_timer(struct sampler *s, int cpu, struct error *err)
-{
-	struct bpf_link *link;
-	int fd = open_timer(MAX(s->hz, 1U), cpu < 0 ? (pid_t)s->target_tid : -1, cpu), r;
-
-	if (fd < 0 && (errno == ENODEV || errno == ENXIO))
-		return 0; /* a possible CPU that is offline */
-	if (fd < 0)
-		return error_set(
-		    err, errno == EACCES ? -EPERM : -errno, "perf_event_open on CPU %d: %m%s", cpu,
-		    errno == EACCES || errno == EPERM ? " (CAP_PERFMON is needed)" : "");
-	link = bpf_program__attach_perf_event(s->skel->progs.sample, fd);
-	if (!link) {
-		r = -errno;
-		close(fd);
-		return error_set(err, r, "cannot attach to the timer of CPU %d: %s", cpu,
-				 strerror(-r));
-	}
-	s->links[MAX(cpu, 0)] = link; /* owns FD */
-	s->timers[MAX(cpu, 0)] = fd;
-	return 1;
-}
-
 int sampler_start(struct sampler *s, struct error *err)
 {
-	int first = s->target_tid ? -1 : 0, end = s->target_tid ? 0 : s->n_cpus, started = 0, r;
+	const struct timers_options options = {
+	    .program = s->skel->progs.sample,
+	    .cpus = s->cpus,
+	    .timer_ns = &s->skel->bss->timer_ns,
+	    .n_cpus = s->n_cpus,
+	    .hz = s->hz,
+	    .target_tid = s->target_tid,
+	    .online = s->online,
+	};
 
 	s->skel->links.on_fork = bpf_program__attach(s->skel->progs.on_fork);
 	s->skel->links.on_exit = bpf_program__attach(s->skel->progs.on_exit);
@@ -309,48 +276,27 @@ int sampler_start(struct sampler *s, struct error *err)
 		return error_set(err, -ENOTSUP,
 				 "cannot attach to sched_process_fork and sched_process_exit: %m "
 				 "(BTF tracepoints are needed)");
-	s->links = calloc((size_t)s->n_cpus, sizeof(*s->links));
-	s->timers = malloc((size_t)s->n_cpus * sizeof(*s->timers));
-	if (!s->links || !s->timers)
-		return error_set(err, -ENOMEM, "out of memory");
-	for (int cpu = 0; cpu < s->n_cpus; cpu++)
-		s->timers[cpu] = -1;
-	for (int cpu = first; cpu < end; cpu++) {
-		r = start_timer(s, cpu, err);
-		if (r < 0)
-			return r;
-		started += r;
-	}
-	if (!started)
-		return error_set(err, -ENOTSUP, "no CPU has a usable timer event");
-	return s->hz ? 0 : sampler_set_rate(s, 0);
+	return timers_new(&options, &s->timers, err);
 }
 
 int sampler_set_rate(struct sampler *s, uint32_t hz)
 {
-	uint64_t period = NS_PER_SECOND / MAX(hz, 1U);
-	int r = 0;
-
 	s->hz = hz;
-	/* First what a hit stands for: the next one may come at once. */
+	if (s->timers)
+		return timers_set_rate(s->timers, hz);
 	if (hz)
-		s->skel->bss->timer_ns = period;
-	for (int cpu = 0; s->timers && cpu < s->n_cpus; cpu++) {
-		if (s->timers[cpu] < 0)
-			continue;
-		if (hz)
-			r |= ioctl(s->timers[cpu], PERF_EVENT_IOC_PERIOD, &period);
-		r |= ioctl(s->timers[cpu], hz ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
-	}
-	return r ? -EIO : 0;
+		s->skel->bss->timer_ns = NS_PER_SECOND / hz;
+	return 0;
+}
+
+int sampler_refresh_cpus(struct sampler *s, struct error *err)
+{
+	return s->timers ? timers_refresh(s->timers, err) : 0;
 }
 
 void sampler_stop(struct sampler *s)
 {
-	for (int cpu = 0; s->links && cpu < s->n_cpus; cpu++)
-		bpf_link__destroy(s->links[cpu]);
-	free(TAKE_PTR(s->links));
-	free(TAKE_PTR(s->timers));
+	s->timers = timers_free(s->timers);
 }
 
 const struct kernel_memory *sampler_memory(struct sampler *s)

@@ -21,6 +21,7 @@ struct sampler_options {
 	uint32_t max_processes; /* 0: by the memory of the machine */
 	uint32_t max_mappings;	/* room for executable mappings; 0: 4 million, as above */
 	uint32_t target_tid;	/* one timer for this thread, wherever it runs; 0: one a CPU */
+	const char *online;	/* list of the CPUs that are online; NULL: the kernel's */
 };
 
 struct sampler;
@@ -36,6 +37,8 @@ DEFINE_CLEANUP(struct sampler *, sampler_free)
 
 /* Starts sampling on every CPU that is online. */
 int sampler_start(struct sampler *s, struct error *err) _must_check_;
+/* Follows CPUs that came or went; to be called every few seconds: see timers_refresh(). */
+int sampler_refresh_cpus(struct sampler *s, struct error *err) _must_check_;
 void sampler_stop(struct sampler *s);
 
 const struct kernel_memory *sampler_memory(struct sampler *s);
@@ -52,10 +55,7 @@ enum { SAMPLER_DRAIN_MS = 20 };
 bool sampler_drain(struct sampler *s, void (*consume)(const struct kiln_sample *record, void *arg),
 		   void *arg);
 
-/*
- * The timers' rate from now on: at least that of every policy. No hit is lost but the one that each
- * CPU was waiting for. 0 stops them.
- */
+/* The timers' rate from now on: at least that of every policy. 0 stops them. */
 int sampler_set_rate(struct sampler *s, uint32_t hz) _must_check_;
 int sampler_set_policy(struct sampler *s, uint32_t index,
 		       const struct kiln_policy *policy) _must_check_;

@@ -60,7 +60,7 @@ static enum window_fate keep(const struct identifying *i, struct count *c,
 	c->route = route_of(i, c, known);
 	if (c->route != ROUTE_NOWHERE)
 		return WINDOW_KEEP;
-	metric_add(M_SAMPLES_NOWHERE, c->value);
+	metric_add(M_SAMPLES_NOWHERE, c->samples);
 	return WINDOW_DROP;
 }
 
@@ -69,7 +69,7 @@ static enum window_fate wait_up_to(const struct identifying *i, const struct cou
 {
 	if (c->waits >= windows || i->last)
 		return WINDOW_DROP;
-	metric_add(M_SAMPLES_WAITED, c->value);
+	metric_add(M_SAMPLES_WAITED, c->samples);
 	return WINDOW_WAIT;
 }
 
@@ -92,13 +92,13 @@ static enum window_fate fate_of(struct count *c, void *arg)
 	enum window_fate fate;
 
 	if (p->forbidden && is_early(i, c, known)) {
-		metric_add(M_SAMPLES_TAKEN_BACK, c->value);
+		metric_add(M_SAMPLES_TAKEN_BACK, c->samples);
 		return WINDOW_DROP;
 	}
 	if (p->untold && is_early(i, c, known)) {
 		fate = wait_up_to(i, c, POLICY_HOLD_WINDOWS);
 		if (fate == WINDOW_DROP)
-			metric_add(M_SAMPLES_WITHOUT_POLICY, c->value);
+			metric_add(M_SAMPLES_WITHOUT_POLICY, c->samples);
 		return fate;
 	}
 	if (known == KNOWN_OUTSIDE || known == KNOWN_CONTAINER)
@@ -106,7 +106,7 @@ static enum window_fate fate_of(struct count *c, void *arg)
 	if (wait_up_to(i, c, 1) == WINDOW_WAIT)
 		return WINDOW_WAIT;
 	if (known == KNOWN_NOTHING)
-		metric_add(M_SAMPLES_UNRESOLVED, c->value);
+		metric_add(M_SAMPLES_UNRESOLVED, c->samples);
 	return keep(i, c, known);
 }
 

@@ -241,25 +241,34 @@ static uint64_t owner_of(const struct kiln_sample *record)
 static void account(struct intake *in, const struct kiln_sample *record, struct process *process,
 		    struct mapset *mapset, enum kiln_end end, const uint64_t *user, uint32_t n_user)
 {
-	uint64_t time = record->time + (uint64_t)in->boot_to_unix_ns;
-	struct stack *stack;
+	struct window_sample s = {
+	    .process = process,
+	    .tid = record->tid,
+	    .policy = record->policy,
+	    .origin = (enum kiln_origin)record->origin,
+	    .comm = record->comm,
+	    .value = record->value,
+	    .period = record->period,
+	    .label = record->label,
+	    .time_unix_ns = record->time + (uint64_t)in->boot_to_unix_ns,
+	};
 	int r;
 
 	count_end(end);
 	/* It may have waited since the window of its record. */
 	process->last_window = in->window->number;
 	r = stack_table_get(in->stacks, owner_of(record), mapset, end, record->words,
-			    record->n_kernel, user, (uint16_t)n_user, in->window->number, &stack);
-	if (!r && stack->has_runtimes)
-		runtime_frames_see(in->runtime_frames, stack, mapset, record->tgid,
+			    record->n_kernel, user, (uint16_t)n_user, in->window->number, &s.stack);
+	if (!r && s.stack->has_runtimes)
+		runtime_frames_see(in->runtime_frames, s.stack, mapset, record->tgid,
 				   in->window->number, clock_ns(CLOCK_MONOTONIC));
 	if (!r)
-		r = window_add(in->window, stack, process, record->tid, record->comm,
-			       record->policy, time);
+		r = window_add(in->window, &s);
 	if (r < 0)
-		metric_add(r == -ENOMEM	  ? M_DROPPED_NO_MEMORY
-			   : r == -EDQUOT ? M_DROPPED_MEMORY_LIMIT
-					  : M_DROPPED_WINDOW_FULL,
+		metric_add(r == -ENOMEM	   ? M_DROPPED_NO_MEMORY
+			   : r == -EBADMSG ? M_DROPPED_MALFORMED
+			   : r == -EDQUOT  ? M_DROPPED_MEMORY_LIMIT
+					   : M_DROPPED_WINDOW_FULL,
 			   1);
 }
 
@@ -479,8 +488,8 @@ static void consume_record(const struct kiln_sample *record, void *arg)
 	bool kernel_thread = record->flags & KILN_SAMPLE_KTHREAD, is_new;
 	uint32_t n_user = record->n_user;
 
-	if (record->end >= KILN_END_COUNT || record->n_kernel > KILN_MAX_KERNEL_FRAMES ||
-	    record->n_user > KILN_MAX_USER_WORDS) {
+	if (record->end >= KILN_END_COUNT || record->origin >= KILN_ORIGIN_COUNT ||
+	    record->n_kernel > KILN_MAX_KERNEL_FRAMES || record->n_user > KILN_MAX_USER_WORDS) {
 		metric_add(M_DROPPED_MALFORMED, 1);
 		return;
 	}

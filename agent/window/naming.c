@@ -402,27 +402,33 @@ static void name_process(struct naming *n, const struct window *w, struct proces
 	p->named_build = n->build;
 }
 
-static void name_count(struct naming *n, const struct window *w, const uint32_t *hz,
-		       struct count *c)
+/* The profile that samples of each origin go into. */
+static const enum profile_kind kind_of[KILN_ORIGIN_COUNT] = {
+    [KILN_ORIGIN_CPU] = PROFILE_CPU,
+    [KILN_ORIGIN_OFF_CPU] = PROFILE_OFF_CPU,
+    [KILN_ORIGIN_PROBE] = PROFILE_PROBE,
+};
+
+static void name_count(struct naming *n, const struct window *w, struct count *c)
 {
 	struct process *p = c->key.process;
+	enum profile_kind kind = kind_of[c->key.origin % KILN_ORIGIN_COUNT];
 	struct batch_sample sample = {
 	    .stack = name_stack(n, c->key.stack, p),
 	    .tid = c->key.tid,
 	    .thread_name = c->key.comm,
-	    .value = c->value,
+	    .value =
+		profile_type_of(kind)->period_type ? c->samples : (int64_t)MIN(c->value, INT64_MAX),
 	    .timestamps = c->times,
 	};
-	uint32_t rate = hz[c->key.policy % KILN_MAX_POLICIES];
 
 	name_process(n, w, p);
 	sample.process = p->named_process;
-	batch_add_sample(n->batch, p->named_resource, PROFILE_CPU, 1000000000ULL / MAX(rate, 1U),
-			 &sample);
+	batch_add_sample(n->batch, p->named_resource, kind, c->key.period, &sample);
 }
 
-int naming_build(struct naming *n, const struct window *w, uint64_t whose, const uint32_t *hz,
-		 uint64_t duration_ns, struct batch **ret)
+int naming_build(struct naming *n, const struct window *w, uint64_t whose, uint64_t duration_ns,
+		 struct batch **ret)
 {
 	int r = batch_builder_new(w->start_unix_ns, &n->batch);
 
@@ -435,7 +441,7 @@ int naming_build(struct naming *n, const struct window *w, uint64_t whose, const
 	memo_begin(&n->mappings);
 	for (struct count *c = w->list; c; c = c->next)
 		if (!whose || (window_route(w, c) & whose))
-			name_count(n, w, hz, c);
+			name_count(n, w, c);
 	r = batch_builder_finish(TAKE_PTR(n->batch), duration_ns, ret);
 	symbolizer_trim(n->symbolizer);
 	return r;

@@ -19,10 +19,7 @@ DEFINE_CLEANUP(struct naming *, naming_free)
 /* Where frames of runtimes have their names; RT outlives N. Without it they have none. */
 void naming_use_runtimes(struct naming *n, struct runtimes *rt);
 
-/*
- * HZ: rate of each policy (KILN_MAX_POLICIES entries), for the profiles' periods. Of the counts
- * only those whose route has a bit of WHOSE; 0: all.
- */
-int naming_build(struct naming *n, const struct window *w, uint64_t whose, const uint32_t *hz,
-		 uint64_t duration_ns, struct batch **ret) _must_check_;
+/* Of the counts only those whose route has a bit of WHOSE; 0: all. */
+int naming_build(struct naming *n, const struct window *w, uint64_t whose, uint64_t duration_ns,
+		 struct batch **ret) _must_check_;
 size_t naming_bytes(const struct naming *n);

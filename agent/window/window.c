@@ -59,61 +59,79 @@ void window_reset(struct window *w, uint32_t number, uint64_t start_unix_ns)
 	w->start_unix_ns = start_unix_ns;
 }
 
-static int add_time(struct window *w, struct count *c, uint64_t time_unix_ns)
+/* TIME for each of N samples. */
+static int add_times(struct window *w, struct count *c, uint64_t time_unix_ns, uint64_t n)
 {
 	int r;
 
-	if (w->n_times >= WINDOW_TIMES_MAX)
+	if (n > WINDOW_TIMES_MAX - w->n_times)
 		return -ENOSPC;
-	r = grow_array((void **)&c->times, &c->cap_times, (size_t)c->value + 1, sizeof(*c->times),
+	r = grow_array((void **)&c->times, &c->cap_times, (size_t)c->samples + n, sizeof(*c->times),
 		       WINDOW_TIMES_MAX);
 	if (r < 0)
 		return r;
-	c->times[c->value] = time_unix_ns;
-	w->n_times++;
+	for (uint64_t i = 0; i < n; i++)
+		c->times[(size_t)c->samples + i] = time_unix_ns;
+	w->n_times += n;
 	return 0;
 }
 
-int window_add(struct window *w, struct stack *stack, struct process *process, uint32_t tid,
-	       const char *comm, uint32_t policy, uint64_t time_unix_ns)
+/* A new entry; from those kept for reuse while there are any. */
+static int add_count(struct window *w, const struct count_key *key, struct count **ret)
 {
+	struct count *c = w->spare;
+
+	if (w->n >= WINDOW_COUNTS_MAX)
+		return -ENOSPC;
+	if (c)
+		w->spare = c->next;
+	else
+		c = calloc(1, sizeof(*c));
+	if (!c)
+		return -ENOMEM;
+	c->key = *key;
+	c->samples = 0;
+	c->value = 0;
+	c->waits = 0;
+	c->route = 0;
+	c->next = w->list;
+	w->list = c;
+	w->n++;
+	HASH_ADD(hh, w->counts, key, sizeof(c->key), c);
+	*ret = c;
+	return 0;
+}
+
+int window_add(struct window *w, const struct window_sample *s)
+{
+	uint64_t n = window_sample_count(s);
 	struct count_key key;
 	struct count *c;
-	int r;
+	int r = 0;
 
+	if (!n || n > INT64_MAX)
+		return -EBADMSG;
 	memset(&key, 0, sizeof(key));
-	key.stack = stack;
-	key.process = process;
-	key.tid = tid;
-	key.policy = policy;
+	key.stack = s->stack;
+	key.process = s->process;
+	key.period = s->period;
+	key.label = s->label;
+	key.tid = s->tid;
+	key.policy = s->policy;
+	key.origin = s->origin;
 	/* The rest stays zero: bytes after the end would tell equal names apart. */
-	memcpy(key.comm, comm, strnlen(comm, sizeof(key.comm) - 1));
+	memcpy(key.comm, s->comm, strnlen(s->comm, sizeof(key.comm) - 1));
 	HASH_FIND(hh, w->counts, &key, sizeof(key), c);
-	if (!c) {
-		if (w->n >= WINDOW_COUNTS_MAX)
-			return -ENOSPC;
-		c = w->spare;
-		if (c)
-			w->spare = c->next;
-		else
-			c = calloc(1, sizeof(*c));
-		if (!c)
-			return -ENOMEM;
-		c->key = key;
-		c->value = 0;
-		c->waits = 0;
-		c->route = 0;
-		c->next = w->list;
-		w->list = c;
-		w->n++;
-		HASH_ADD(hh, w->counts, key, sizeof(c->key), c);
-	}
-	if (w->timestamps) {
-		r = add_time(w, c, time_unix_ns);
-		if (r < 0)
-			return r;
-	}
-	c->value++;
+	if (!c)
+		r = add_count(w, &key, &c);
+	if (!r && w->timestamps)
+		r = add_times(w, c, s->time_unix_ns, n);
+	if (r < 0)
+		return r;
+	if (__builtin_add_overflow(c->samples, (int64_t)n, &c->samples))
+		c->samples = INT64_MAX;
+	if (__builtin_add_overflow(c->value, s->value, &c->value))
+		c->value = UINT64_MAX;
 	return 0;
 }
 
@@ -132,7 +150,7 @@ void window_sort(struct window *w, struct window *next,
 
 	while ((c = *at)) {
 		enum window_fate f = fate(c, arg);
-		size_t times = w->timestamps ? (size_t)c->value : 0;
+		size_t times = w->timestamps ? (size_t)c->samples : 0;
 
 		if (f == WINDOW_KEEP) {
 			at = &c->next;

@@ -13,19 +13,33 @@
 
 enum { WINDOW_COUNTS_MAX = 262144, WINDOW_TIMES_MAX = 1 << 20 };
 
-struct count_key {
+/* One sample as it is counted. Units of value and period: struct kiln_sample in bpf/types.h. */
+struct window_sample {
 	struct stack *stack;
 	struct process *process;
 	uint32_t tid, policy;
+	enum kiln_origin origin;
+	const char *comm; /* KILN_COMM_LEN bytes at most */
+	uint64_t value, period, label, time_unix_ns;
+};
+
+/* All that makes two samples different; so those of one entry stand for the same period. */
+struct count_key {
+	struct stack *stack;
+	struct process *process;
+	uint64_t period, label;
+	uint32_t tid, policy;
+	uint32_t origin, pad;
 	char comm[KILN_COMM_LEN];
 };
 
 struct count {
 	struct count_key key;
-	int64_t value;
+	int64_t samples; /* how many: periods, where the origin has one */
+	uint64_t value;	 /* their sum */
 	uint8_t waits;	 /* windows so far, for metadata or policy of its container */
 	uint64_t route;	 /* who gets it, as bits; 0: the window's default */
-	uint64_t *times; /* UNIX ns, value of them; only when timestamps are wanted */
+	uint64_t *times; /* UNIX ns, one for each of samples; only when timestamps are wanted */
 	size_t cap_times;
 	struct count *next; /* of the window's list */
 	UT_hash_handle hh;
@@ -62,6 +76,16 @@ void window_sort(struct window *w, struct window *next,
 		 enum window_fate (*fate)(struct count *c, void *arg), void *arg);
 /* The index of WHO, of whose pod W takes a reference; 0 without memory. */
 uint32_t window_add_identity(struct window *w, const struct identity *who);
-/* -ENOSPC when the window is full: the caller counts the loss. */
-int window_add(struct window *w, struct stack *stack, struct process *process, uint32_t tid,
-	       const char *comm, uint32_t policy, uint64_t time_unix_ns) _must_check_;
+/* How many samples S counts as: 0 when its value is no multiple of its period, which is malformed.
+ */
+static inline uint64_t window_sample_count(const struct window_sample *s)
+{
+	if (!s->period)
+		return 1;
+	return s->value % s->period ? 0 : s->value / s->period;
+}
+/*
+ * -ENOSPC when the window is full, -ENOMEM, -EBADMSG when S is malformed: the caller counts the
+ * loss.
+ */
+int window_add(struct window *w, const struct window_sample *s) _must_check_;

@@ -48,7 +48,7 @@ static char *folded_of(const struct batch *b)
 	struct buf out;
 
 	buf_init(&out, 1 << 24);
-	assert_int_equal(folded_new(1 << 24, &f), 0);
+	assert_int_equal(folded_new(1 << 24, PROFILE_CPU, &f), 0);
 	assert_int_equal(folded_add(f, b), 0);
 	assert_int_equal(folded_write(f, &out), 0);
 	folded_free(f);

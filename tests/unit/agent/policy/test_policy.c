@@ -114,7 +114,7 @@ static void cgroup_of_a_known_pod_has_its_policy_at_once(void **state)
 	assert_int_equal(k.of[3], NONE);
 	assert_int_equal(hz_of(4), 97);
 	assert_int_equal(hz_of(5), 97);
-	assert_int_equal(policies_hz(p)[k.of[5]], 97);
+	assert_int_equal(k.policies[k.of[5]].hz, 97);
 }
 
 static void cgroups_of_a_pod_learn_when_it_is_told(void **state)
@@ -148,7 +148,7 @@ static void change_of_a_policy_is_another_entry(void **state)
 	assert_int_not_equal(k.of[4], before);
 	assert_int_equal(hz_of(4), 97);
 	/* What was sampled under the old one still has its rate. */
-	assert_int_equal(policies_hz(p)[before], 20);
+	assert_int_equal(k.policies[before].hz, 20);
 	assert_int_equal(k.rate, 97);
 }
 
@@ -221,7 +221,7 @@ static void default_changes_by_another_entry(void **state)
 	pods.fallback = &b;
 	policies_changed(p);
 	assert_int_not_equal(k.fallback, first);
-	assert_int_equal(policies_hz(p)[first], 50);
+	assert_int_equal(k.policies[first].hz, 50);
 	assert_true(policies_is_default(p, first));
 }
 

@@ -272,9 +272,45 @@ static void frame_types_have_their_semantic_convention_names(void **state)
 	assert_int_equal(frame_type_parse("python", &type), -ENOENT);
 }
 
+static void labels_tell_samples_apart_and_are_kept(void **state)
+{
+	const struct batch_label a[] = {{"trace_id", "01"}, {"user", "x"}}, b2[] = {{"user", "y"}};
+	_cleanup_(batch_unrefp) struct batch *batch = NULL;
+	struct batch_builder *b;
+	struct batch_sample s = {.value = 1};
+	uint32_t r, none, first, second;
+
+	assert_int_equal(batch_builder_new(1, &b), 0);
+	s.stack = batch_add_stack(b, NULL, 0);
+	s.process = batch_add_process(b, 1, "p", "");
+	r = batch_add_resource(b, NULL, 0, "");
+	first = batch_add_labels(b, a, 2);
+	second = batch_add_labels(b, b2, 1);
+	none = batch_add_labels(b, NULL, 0);
+	assert_int_equal(none, BATCH_NO_LABELS);
+	assert_int_equal(batch_add_labels(b, a, 2), first);
+	for (int i = 0; i < 2; i++) {
+		s.labels = first;
+		batch_add_sample(b, r, PROFILE_CPU, 1, &s);
+		s.labels = second;
+		batch_add_sample(b, r, PROFILE_CPU, 1, &s);
+		s.labels = none;
+		batch_add_sample(b, r, PROFILE_CPU, 1, &s);
+	}
+	assert_int_equal(batch_builder_finish(b, 1, &batch), 0);
+	assert_int_equal(batch->n_samples, 3);
+	assert_int_equal(batch->n_label_sets, 3);
+	assert_int_equal(batch->label_sets[batch->samples[0].labels].n, 2);
+	assert_string_equal(batch->label_sets[batch->samples[0].labels].labels[1].key, "user");
+	assert_string_equal(batch->label_sets[batch->samples[1].labels].labels[0].value, "y");
+	assert_int_equal(batch->label_sets[batch->samples[2].labels].n, 0);
+	assert_int_equal(batch->samples[2].value, 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(labels_tell_samples_apart_and_are_kept),
 	    cmocka_unit_test(equal_entries_have_one_index),
 	    cmocka_unit_test(resources_differ_by_any_attribute),
 	    cmocka_unit_test(equal_samples_add_up_and_profiles_are_sorted),

@@ -414,6 +414,37 @@ static void split_requests_lose_nothing_and_stand_alone(void **state)
 	assert_int_equal(metric_get(M_OTLP_OVERSIZE_SAMPLES), dropped);
 }
 
+static void labels_of_a_sample_are_attributes(void **state)
+{
+	const struct batch_label labels[] = {{"trace_id", "0af7"}, {"user", "x"}};
+	_cleanup_(batch_unrefp) struct batch *batch = NULL;
+	struct otlp_request *requests;
+	const Otlp__Sample *sample;
+	struct batch_builder *b;
+	struct batch_sample s = {.value = 5};
+	Request *r;
+	size_t n;
+
+	assert_int_equal(batch_builder_new(1, &b), 0);
+	s.stack = batch_add_stack(b, NULL, 0);
+	s.process = batch_add_process(b, 1, "p", "");
+	s.labels = batch_add_labels(b, labels, 2);
+	batch_add_sample(b, batch_add_resource(b, NULL, 0, ""), PROFILE_CPU, 1, &s);
+	assert_int_equal(batch_builder_finish(b, 1, &batch), 0);
+	requests = encode_batch(batch, OTLP_G6, 0, &n);
+	assert_int_equal(n, 1);
+	r = decode(requests);
+	sample = r->resource_profiles[0]->scope_profiles[0]->profiles[0]->samples[0];
+	assert_str(attribute(r->dictionary, sample->attribute_indices, sample->n_attribute_indices,
+			     "trace_id"),
+		   "0af7");
+	assert_str(attribute(r->dictionary, sample->attribute_indices, sample->n_attribute_indices,
+			     "user"),
+		   "x");
+	free_request(r);
+	otlp_requests_free(requests, n);
+}
+
 static void a_sample_that_never_fits_is_dropped_and_counted(void **state)
 {
 	_cleanup_(batch_unrefp) struct batch *batch = NULL;
@@ -578,6 +609,7 @@ static void generations_are_known_by_name(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(labels_of_a_sample_are_attributes),
 	    cmocka_unit_test(entry_0_of_every_table_is_the_empty_message),
 	    cmocka_unit_test(resources_have_plain_keys_and_typed_values),
 	    cmocka_unit_test(profiles_have_type_period_and_time),

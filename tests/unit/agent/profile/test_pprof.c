@@ -81,7 +81,7 @@ static void a_profile_has_samples_labels_and_lines(void **state)
 	const Pprof__Function *f = p->function[leaf->line[0]->function_id - 1];
 
 	check_references(p);
-	assert_int_equal(p->n_sample, 3); /* both batches in one, without off-CPU time */
+	assert_int_equal(p->n_sample, 3); /* both batches in one, off-CPU time with the CPU time */
 	assert_string_equal(name(p, p->sample_type[0]->type), "samples");
 	assert_string_equal(name(p, p->sample_type[1]->type), "cpu");
 	assert_string_equal(name(p, p->sample_type[1]->unit), "nanoseconds");
@@ -301,6 +301,32 @@ static void go_tool_pprof_opens_it(void **state)
 	buf_done(&out);
 }
 
+static void labels_of_a_sample_are_labels(void **state)
+{
+	const struct batch_label labels[] = {{"trace_id", "0af7"}};
+	_cleanup_(batch_unrefp) struct batch *batch = NULL;
+	const struct batch *batches[1];
+	struct batch_builder *b;
+	struct batch_sample s = {.value = 1};
+	struct buf out;
+
+	assert_int_equal(batch_builder_new(1, &b), 0);
+	s.stack = batch_add_stack(b, NULL, 0);
+	s.process = batch_add_process(b, 1, "p", "");
+	s.labels = batch_add_labels(b, labels, 1);
+	batch_add_sample(b, batch_add_resource(b, NULL, 0, ""), PROFILE_CPU, 1, &s);
+	assert_int_equal(batch_builder_finish(b, 1, &batch), 0);
+	batches[0] = batch;
+	buf_init(&out, 1 << 20);
+	assert_int_equal(pprof_encode(batches, 1, NULL, &out, NULL), 0);
+	Pprof__Profile *p = decode(&out);
+
+	assert_int_equal(p->n_sample, 1);
+	assert_string_equal(name(p, label(p, p->sample[0], "trace_id")->str), "0af7");
+	pprof__profile__free_unpacked(p, NULL);
+	buf_done(&out);
+}
+
 /* ---- folded -----------------------------------------------------------------------------------
  */
 
@@ -311,7 +337,7 @@ static void folded_lines_are_root_first(void **state)
 	struct buf out;
 
 	assert_int_equal(sample_batch_build(&batch), 0);
-	assert_int_equal(folded_new(1 << 20, &f), 0);
+	assert_int_equal(folded_new(1 << 20, PROFILE_CPU, &f), 0);
 	assert_int_equal(folded_add(f, batch), 0);
 	assert_int_equal(folded_add(f, batch), 0);
 	buf_init(&out, 1 << 20);
@@ -345,7 +371,7 @@ static void folded_names_cannot_break_a_line(void **state)
 	s.process = batch_add_process(b, 1, "a;b", "");
 	batch_add_sample(b, batch_add_resource(b, NULL, 0, ""), PROFILE_CPU, 1, &s);
 	assert_int_equal(batch_builder_finish(b, 1, &batch), 0);
-	assert_int_equal(folded_new(1 << 20, &f), 0);
+	assert_int_equal(folded_new(1 << 20, PROFILE_CPU, &f), 0);
 	assert_int_equal(folded_add(f, batch), 0);
 	buf_init(&out, 1 << 20);
 	assert_int_equal(folded_write(f, &out), 0);
@@ -362,7 +388,7 @@ static void a_full_folded_profile_keeps_totals(void **state)
 	char *line, *rest;
 
 	assert_int_equal(sample_batch_large(500, &batch), 0);
-	assert_int_equal(folded_new(30000, &f), 0);
+	assert_int_equal(folded_new(30000, PROFILE_CPU, &f), 0);
 	assert_int_equal(folded_add(f, batch), 0);
 	assert_int_equal(folded_add(f, batch), 0);
 	buf_init(&out, 1 << 20);
@@ -378,6 +404,7 @@ static void a_full_folded_profile_keeps_totals(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(labels_of_a_sample_are_labels),
 	    cmocka_unit_test(a_profile_has_samples_labels_and_lines),
 	    cmocka_unit_test(a_filter_takes_one_process),
 	    cmocka_unit_test(the_comment_is_what_all_resources_share),

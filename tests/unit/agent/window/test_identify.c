@@ -78,7 +78,13 @@ static struct window *current(void)
 
 static void sample(struct process *process, uint32_t policy)
 {
-	assert_int_equal(window_add(current(), &stack, process, 7, "main", policy, 0), 0);
+	assert_int_equal(window_add(current(), &(struct window_sample){.stack = &stack,
+								       .process = process,
+								       .tid = 7,
+								       .comm = "main",
+								       .policy = policy,
+								       .value = 1}),
+			 0);
 }
 
 /* Closes the window; how many samples of it leave the node. */
@@ -90,7 +96,7 @@ static int64_t exported(bool last)
 	window_reset(next, ++number, 0);
 	window_identify(w, next, p, last);
 	for (const struct count *c = w->list; c; c = c->next)
-		sum += c->value;
+		sum += c->samples;
 	return sum;
 }
 

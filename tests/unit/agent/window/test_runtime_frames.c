@@ -15,7 +15,6 @@ static struct {
 	struct window window;
 	struct process process;
 	struct mapset *m;
-	uint32_t hz[KILN_MAX_POLICIES];
 	struct batch *batch;
 } t;
 
@@ -41,7 +40,6 @@ static int setup(void **state)
 	t.process.key.tgid = TGID;
 	t.process.info.executable_name = (char *)"program";
 	t.process.info.executable_path = (char *)"/bin/program";
-	t.hz[0] = 97;
 	return 0;
 }
 
@@ -65,14 +63,20 @@ static struct stack *sample(const uint64_t *words, uint16_t n)
 			 0);
 	if (stack->has_runtimes)
 		runtime_frames_see(t.frames, stack, t.m, TGID, t.window.number, 3);
-	assert_int_equal(window_add(&t.window, stack, &t.process, 1, "main", 0, 1), 0);
+	assert_int_equal(window_add(&t.window, &(struct window_sample){.stack = stack,
+								       .process = &t.process,
+								       .tid = 1,
+								       .comm = "main",
+								       .value = 1000,
+								       .period = 1000}),
+			 0);
 	return stack;
 }
 
 static void name(void)
 {
 	t.batch = batch_unref(t.batch);
-	assert_int_equal(naming_build(t.naming, &t.window, 0, t.hz, 1000, &t.batch), 0);
+	assert_int_equal(naming_build(t.naming, &t.window, 0, 1000, &t.batch), 0);
 }
 
 /* Function LINE of frame I of the only stack. */

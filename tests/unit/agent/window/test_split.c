@@ -10,7 +10,12 @@ static struct process process;
 static void add(struct window *w, uint32_t tid, uint64_t route, int64_t value)
 {
 	for (int64_t i = 0; i < value; i++)
-		assert_int_equal(window_add(w, &stack, &process, tid, "x", 0, 0), 0);
+		assert_int_equal(window_add(w, &(struct window_sample){.stack = &stack,
+								       .process = &process,
+								       .tid = tid,
+								       .comm = "x",
+								       .value = 5}),
+				 0);
 	for (struct count *c = w->list; c; c = c->next)
 		if (c->key.tid == tid)
 			c->route = route;
@@ -37,7 +42,7 @@ static int64_t received(const struct window *w, const struct split *s, uint64_t 
 		parts++;
 		for (const struct count *c = w->list; c; c = c->next)
 			if (!whose || (window_route(w, c) & whose))
-				sum += c->value;
+				sum += c->samples;
 	}
 	assert_true(parts <= 1);
 	return sum;

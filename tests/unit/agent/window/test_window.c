@@ -5,24 +5,90 @@
 static struct stack s1, s2;
 static struct process p1, p2;
 
-static void counts_by_stack_thread_process_and_policy(void **state)
+enum { PERIOD = 50000000 };
+
+static const struct window_sample base = {
+    .stack = &s1,
+    .process = &p1,
+    .tid = 7,
+    .comm = "main",
+    .value = PERIOD,
+    .period = PERIOD,
+};
+
+static void add(struct window *w, const struct window_sample *s)
+{
+	assert_int_equal(window_add(w, s), 0);
+}
+
+static void all_that_makes_samples_different_is_counted_apart(void **state)
 {
 	struct window w;
-	int64_t sum = 0;
+	int64_t samples = 0;
+	uint64_t value = 0;
+	struct window_sample others[9];
 
 	window_init(&w, false);
 	window_reset(&w, 1, 0);
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		others[i] = base;
+	others[0].stack = &s2;
+	others[1].process = &p2;
+	others[2].tid = 8;
+	others[3].comm = "other";
+	others[4].policy = 1;
+	others[5].origin = KILN_ORIGIN_OFF_CPU;
+	others[6].label = 1;
+	others[7].period = others[7].value = PERIOD / 5;
+	others[8].period = 0;
 	for (int i = 0; i < 3; i++)
-		assert_int_equal(window_add(&w, &s1, &p1, 7, "main", 0, 0), 0);
-	assert_int_equal(window_add(&w, &s2, &p1, 7, "main", 0, 0), 0);
-	assert_int_equal(window_add(&w, &s1, &p2, 7, "main", 0, 0), 0);
-	assert_int_equal(window_add(&w, &s1, &p1, 8, "main", 0, 0), 0);
-	assert_int_equal(window_add(&w, &s1, &p1, 7, "other", 0, 0), 0);
-	assert_int_equal(window_add(&w, &s1, &p1, 7, "main", 1, 0), 0);
-	assert_int_equal(w.n, 6);
-	for (struct count *c = w.list; c; c = c->next)
-		sum += c->value;
-	assert_int_equal(sum, 8);
+		add(&w, &base);
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		add(&w, &others[i]);
+	assert_int_equal(w.n, 1 + ARRAY_SIZE(others));
+	for (struct count *c = w.list; c; c = c->next) {
+		samples += c->samples;
+		value += c->value;
+		if (c->key.period)
+			assert_int_equal(c->value, (uint64_t)c->samples * c->key.period);
+	}
+	assert_int_equal(samples, 3 + ARRAY_SIZE(others));
+	assert_int_equal(value, 3 * PERIOD + 8UL * PERIOD + PERIOD / 5);
+	window_done(&w);
+}
+
+/* When a timer became slower than its policy, or time was left over. */
+static void a_sample_of_several_periods_counts_as_many(void **state)
+{
+	struct window_sample s = base;
+	struct window w;
+
+	window_init(&w, true);
+	window_reset(&w, 1, 0);
+	s.value = 3UL * PERIOD;
+	s.time_unix_ns = 9;
+	add(&w, &s);
+	add(&w, &base);
+	assert_int_equal(w.n, 1);
+	assert_int_equal(w.list->samples, 4);
+	assert_int_equal(w.list->value, 4UL * PERIOD);
+	assert_int_equal(w.list->times[2], 9);
+	assert_int_equal(w.list->times[3], 0);
+	window_done(&w);
+}
+
+static void a_value_that_is_no_multiple_of_its_period_is_refused(void **state)
+{
+	struct window_sample s = base;
+	struct window w;
+
+	window_init(&w, false);
+	window_reset(&w, 1, 0);
+	s.value = PERIOD + 1;
+	assert_int_equal(window_add(&w, &s), -EBADMSG);
+	s.value = 0;
+	assert_int_equal(window_add(&w, &s), -EBADMSG);
+	assert_int_equal(w.n, 0);
 	window_done(&w);
 }
 
@@ -30,55 +96,66 @@ static void counts_by_stack_thread_process_and_policy(void **state)
 static void bytes_after_the_name_do_not_matter(void **state)
 {
 	char a[KILN_COMM_LEN] = "x\0aaaa", b[KILN_COMM_LEN] = "x\0bbbb";
+	struct window_sample s = base;
 	struct window w;
 
 	window_init(&w, false);
 	window_reset(&w, 1, 0);
-	assert_int_equal(window_add(&w, &s1, &p1, 7, a, 0, 0), 0);
-	assert_int_equal(window_add(&w, &s1, &p1, 7, b, 0, 0), 0);
+	s.comm = a;
+	add(&w, &s);
+	s.comm = b;
+	add(&w, &s);
 	assert_int_equal(w.n, 1);
 	window_done(&w);
 }
 
 static void times_are_kept_when_wanted(void **state)
 {
+	struct window_sample s = base;
 	struct window w;
 
 	window_init(&w, true);
 	window_reset(&w, 1, 0);
-	for (uint64_t i = 0; i < 100; i++)
-		assert_int_equal(window_add(&w, &s1, &p1, 7, "main", 0, 1000 + i), 0);
-	assert_int_equal(w.list->value, 100);
+	for (uint64_t i = 0; i < 100; i++) {
+		s.time_unix_ns = 1000 + i;
+		add(&w, &s);
+	}
+	assert_int_equal(w.list->samples, 100);
 	for (uint64_t i = 0; i < 100; i++)
 		assert_int_equal(w.list->times[i], 1000 + i);
 	window_reset(&w, 2, 0);
-	assert_int_equal(window_add(&w, &s1, &p1, 7, "main", 0, 5), 0);
-	assert_int_equal(w.list->value, 1);
+	s.time_unix_ns = 5;
+	add(&w, &s);
+	assert_int_equal(w.list->samples, 1);
 	assert_int_equal(w.list->times[0], 5);
 	window_done(&w);
 }
 
 static void reset_empties(void **state)
 {
+	struct window_sample s = base;
 	struct window w;
 
 	window_init(&w, false);
 	window_reset(&w, 1, 0);
-	for (uint32_t i = 0; i < 1000; i++)
-		assert_int_equal(window_add(&w, &s1, &p1, i, "main", 0, 0), 0);
+	for (s.tid = 0; s.tid < 1000; s.tid++)
+		add(&w, &s);
 	window_reset(&w, 2, 5);
 	assert_int_equal(w.n, 0);
 	assert_null(w.list);
 	assert_int_equal(w.number, 2);
-	assert_int_equal(window_add(&w, &s1, &p1, 1, "main", 0, 0), 0);
-	assert_int_equal(w.list->value, 1);
+	add(&w, &s);
+	assert_int_equal(w.list->samples, 1);
+	assert_int_equal(w.list->value, PERIOD);
 	window_done(&w);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(counts_by_stack_thread_process_and_policy),
+	    cmocka_unit_test(all_that_makes_samples_different_is_counted_apart),
+	    cmocka_unit_test(a_sample_of_several_periods_counts_as_many),
+	    cmocka_unit_test(a_value_that_is_no_multiple_of_its_period_is_refused),
 	    cmocka_unit_test(bytes_after_the_name_do_not_matter),
 	    cmocka_unit_test(times_are_kept_when_wanted),
 	    cmocka_unit_test(reset_empties),

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The CPUs of the machine as they come and go. A poll of a small file at each window needs no
+ * privilege and no socket; an event that died between two polls, while the list is the same again
+ * (suspend takes every CPU but one down and up), is found by its clock that stands still.
+ */
+#include "agent/sampler/cpus.h"
+
+#include <fcntl.h>
+
+#include "lib/cursor.h"
+
+enum { LIST_MAX = 4096 }; /* the kernel gives at most one page */
+
+/* The next byte, which stays; 0 at the end. */
+static uint8_t peek(const struct cursor *c)
+{
+	return cursor_left(c) ? c->data[c->pos] : 0;
+}
+
+static bool is_digit(uint8_t c)
+{
+	return c >= '0' && c <= '9';
+}
+
+static int read_number(struct cursor *c, size_t *ret)
+{
+	size_t v = 0;
+
+	if (!is_digit(peek(c)))
+		return -EBADMSG;
+	while (is_digit(peek(c)) && v < 1000000)
+		v = v * 10 + (size_t)(cursor_u8(c) - '0');
+	*ret = v;
+	return 0;
+}
+
+static int read_range(struct cursor *c, bool *online, size_t n)
+{
+	size_t first, last;
+	int r = read_number(c, &first);
+
+	last = first;
+	if (!r && peek(c) == '-') {
+		cursor_skip(c, 1);
+		r = read_number(c, &last);
+	}
+	for (size_t i = first; !r && i <= last && i < n; i++)
+		online[i] = true;
+	return r;
+}
+
+int cpus_read(const char *path, bool *ret_online, size_t n)
+{
+	_cleanup_free_ bool *online = calloc(MAX(n, 1), sizeof(*online));
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	char text[LIST_MAX];
+	struct cursor c;
+	ssize_t len;
+	int r = 0;
+
+	if (!online)
+		return -ENOMEM;
+	if (fd < 0)
+		return -errno;
+	len = read(fd, text, sizeof(text));
+	if (len < 0)
+		return -errno;
+	c = cursor_of(text, (size_t)len);
+	while (!r && peek(&c) && peek(&c) != '\n') {
+		r = read_range(&c, online, n);
+		if (!r && peek(&c) == ',')
+			cursor_skip(&c, 1);
+		else if (!r && peek(&c) && peek(&c) != '\n')
+			r = -EBADMSG;
+	}
+	if (r < 0)
+		return r;
+	memcpy(ret_online, online, n * sizeof(*online));
+	return 0;
+}
+
+bool cpus_event_is_alive(int fd, uint64_t *enabled)
+{
+	uint64_t values[2], before = *enabled; /* value, time enabled */
+
+	if (read(fd, values, sizeof(values)) != sizeof(values))
+		return false;
+	*enabled = values[1];
+	return values[1] != before;
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * CPU clock events are used everywhere: a cycle counter would count at another rate than the period
+ * that profiles tell.
+ *
+ * A change of the rate starts a timer anew (the kernel's perf_event_period()): the time since its
+ * last hit would be lost, half a period on average. So we keep the time at which each timer was
+ * started, from which all its hits lie whole periods apart, also those that found the CPU idle, and
+ * hand what is left over to the timer's next hit (struct kiln_cpu).
+ */
+#include "agent/sampler/timers.h"
+
+#include <bpf/libbpf.h>
+#include <linux/perf_event.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "agent/sampler/cpus.h"
+
+#define NS_PER_SECOND 1000000000ULL
+
+struct timer {
+	struct bpf_link *link; /* owns fd; NULL: no timer */
+	int fd;
+	uint64_t start_ns; /* CLOCK_MONOTONIC; 0: stopped */
+	uint64_t enabled;  /* see cpus_event_is_alive() */
+};
+
+struct timers {
+	struct timers_options options;
+	uint32_t hz;
+	struct timer *timers; /* n_cpus */
+	bool *online;	      /* scratch, n_cpus */
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * NS_PER_SECOND + (uint64_t)t.tv_nsec;
+}
+
+static int open_event(uint32_t hz, pid_t tid, int cpu)
+{
+	struct perf_event_attr attr = {
+	    .size = sizeof(attr),
+	    .type = PERF_TYPE_SOFTWARE,
+	    .config = PERF_COUNT_SW_CPU_CLOCK,
+	    .sample_period = NS_PER_SECOND / MAX(hz, 1U),
+	    .read_format = CPUS_READ_FORMAT,
+	    .exclude_idle = 1,
+	    .disabled = 1,
+	};
+
+	return (int)syscall(SYS_perf_event_open, &attr, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+/* CPU -1: the target thread's timer. Returns the number of timers started. */
+static int start_timer(struct timers *t, int cpu, struct error *err)
+{
+	struct timer *timer = &t->timers[MAX(cpu, 0)];
+	int fd = open_event(t->hz, cpu < 0 ? (pid_t)t->options.target_tid : -1, cpu), r;
+
+	if (fd < 0 && (errno == ENODEV || errno == ENXIO))
+		return 0; /* a possible CPU that is offline */
+	if (fd < 0)
+		return error_set(
+		    err, errno == EACCES ? -EPERM : -errno, "perf_event_open on CPU %d: %m%s", cpu,
+		    errno == EACCES || errno == EPERM ? " (CAP_PERFMON is needed)" : "");
+	timer->link = bpf_program__attach_perf_event(t->options.program, fd);
+	if (!timer->link) {
+		r = -errno;
+		close(fd);
+		return error_set(err, r, "cannot attach to the timer of CPU %d: %s", cpu,
+				 strerror(-r));
+	}
+	timer->fd = fd;
+	timer->start_ns = now_ns();
+	timer->enabled = 0;
+	if (!t->hz) {
+		timer->start_ns = 0;
+		(void)ioctl(fd, PERF_EVENT_IOC_DISABLE, 0);
+	}
+	return 1;
+}
+
+static void stop_timer(struct timer *timer)
+{
+	if (timer->link)
+		bpf_link__destroy(timer->link);
+	*timer = (struct timer){};
+}
+
+int timers_new(const struct timers_options *options, struct timers **ret, struct error *err)
+{
+	_cleanup_(timers_freep) struct timers *t = calloc(1, sizeof(*t));
+	int started = 0, r;
+
+	if (t) {
+		t->options = *options;
+		t->hz = options->hz;
+		t->timers = calloc((size_t)options->n_cpus, sizeof(*t->timers));
+		t->online = calloc((size_t)options->n_cpus, sizeof(*t->online));
+	}
+	if (!t || !t->timers || !t->online)
+		return error_set(err, -ENOMEM, "out of memory");
+	for (int cpu = options->target_tid ? -1 : 0;
+	     cpu < (options->target_tid ? 0 : t->options.n_cpus); cpu++) {
+		r = start_timer(t, cpu, err);
+		if (r < 0)
+			return r;
+		started += r;
+	}
+	if (!started)
+		return error_set(err, -ENOTSUP, "no CPU has a usable timer event");
+	*ret = TAKE_PTR(t);
+	return 0;
+}
+
+struct timers *timers_free(struct timers *t)
+{
+	if (!t)
+		return NULL;
+	for (int cpu = 0; t->timers && cpu < t->options.n_cpus; cpu++)
+		stop_timer(&t->timers[cpu]);
+	free(t->timers);
+	free(t->online);
+	free(t);
+	return NULL;
+}
+
+/* Hands the next hit of CPU what has passed since the last one. A thread's timer stands still
+ * while the thread does: of that we know nothing. */
+static void carry_over(struct timers *t, int cpu, uint64_t old_period, uint64_t period)
+{
+	struct timer *timer = &t->timers[cpu];
+	uint64_t now = now_ns();
+
+	if (timer->start_ns && !t->options.target_tid) {
+		struct kiln_cpu *c = &t->options.cpus[cpu];
+		uint64_t left = (now - timer->start_ns) % old_period;
+
+		/* What the timer has not handed over yet, because two changes were that close. */
+		if (now < c->carry_until)
+			left += c->carry;
+		__atomic_store_n(&c->carry_until, now + period + period / 2, __ATOMIC_RELAXED);
+		__atomic_store_n(&c->carry, left, __ATOMIC_RELEASE);
+	}
+	timer->start_ns = now;
+}
+
+int timers_set_rate(struct timers *t, uint32_t hz)
+{
+	uint64_t old = NS_PER_SECOND / MAX(t->hz, 1U), period = NS_PER_SECOND / MAX(hz, 1U);
+	int r = 0;
+
+	t->hz = hz;
+	/* First what a hit stands for: the next one may come at once. */
+	if (hz)
+		*t->options.timer_ns = period;
+	for (int cpu = 0; cpu < t->options.n_cpus; cpu++) {
+		struct timer *timer = &t->timers[cpu];
+
+		if (!timer->link)
+			continue;
+		if (hz)
+			r |= ioctl(timer->fd, PERF_EVENT_IOC_PERIOD, &period);
+		r |= ioctl(timer->fd, hz ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
+		if (hz)
+			carry_over(t, cpu, old, period);
+		else
+			timer->start_ns = 0;
+	}
+	return r ? -EIO : 0;
+}
+
+int timers_refresh(struct timers *t, struct error *err)
+{
+	int r, started = 0, failed = 0;
+
+	if (t->options.target_tid)
+		return 0;
+	r = cpus_read(t->options.online ? t->options.online : CPUS_ONLINE, t->online,
+		      (size_t)t->options.n_cpus);
+	if (r < 0)
+		return error_set(err, r, "cannot read the list of CPUs: %s", strerror(-r));
+	for (int cpu = 0; cpu < t->options.n_cpus; cpu++) {
+		struct timer *timer = &t->timers[cpu];
+
+		if (timer->link && (!t->online[cpu] ||
+				    (t->hz && !cpus_event_is_alive(timer->fd, &timer->enabled))))
+			stop_timer(timer);
+		if (timer->link || !t->online[cpu])
+			continue;
+		r = start_timer(t, cpu, failed ? NULL : err);
+		if (r < 0)
+			failed = failed ? failed : r;
+		else
+			started += r;
+	}
+	return failed ? failed : started;
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the samples of a CPU stand for is the time that passed on it, whatever happens to the rates
+ * and to the CPU. Every CPU is kept busy, so that no time is idle and all of it is to be found.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <sched.h>
+
+#include "tests/bpf/watch.h"
+#include "tests/support/test.h"
+
+enum { CPUS_MAX = 256, RATE = 199 };
+
+static struct {
+	struct profiled *p;
+	struct child children[CPUS_MAX];
+	int n_cpus;
+	uint64_t time[CPUS_MAX]; /* ns that samples stand for */
+	uint64_t samples[CPUS_MAX], malformed;
+} t;
+
+static void keep_busy(int cpu, struct child *child)
+{
+	cpu_set_t set;
+
+	assert_int_equal(child_start("spin", 3, NULL, child), 0);
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	assert_int_equal(sched_setaffinity(child->pid, sizeof(set), &set), 0);
+}
+
+static int setup(void **state)
+{
+	const struct sampler_options options = {.hz = RATE, .cgroup_mode = CGROUP_HYBRID};
+	struct error err = {};
+
+	memset(&t, 0, sizeof(t));
+	t.n_cpus = (int)MIN(sysconf(_SC_NPROCESSORS_ONLN), CPUS_MAX);
+	for (int cpu = 0; cpu < t.n_cpus; cpu++)
+		keep_busy(cpu, &t.children[cpu]);
+	if (profiled_new(&options, &t.p, &err) < 0)
+		fail_msg("%s", err.message);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	t.p = profiled_free(t.p);
+	for (int cpu = 0; cpu < t.n_cpus; cpu++)
+		child_end(&t.children[cpu]);
+	return 0;
+}
+
+static void start(void)
+{
+	struct error err = {};
+
+	if (sampler_start(t.p->sampler, &err) < 0)
+		fail_msg("%s", err.message);
+}
+
+static void set_rate_of_policy(uint32_t hz)
+{
+	const struct kiln_policy policy = {.mode = KILN_POLICY_ENABLED, .hz = hz, .tracers = ~0U};
+
+	assert_int_equal(sampler_set_policy(t.p->sampler, 0, &policy), 0);
+}
+
+static void take(const struct kiln_sample *record, void *arg)
+{
+	t.malformed += record->origin != KILN_ORIGIN_CPU || !record->period || !record->value ||
+		       record->value % record->period || record->label;
+	if (record->cpu >= CPUS_MAX)
+		return;
+	t.time[record->cpu] += record->value;
+	t.samples[record->cpu]++;
+}
+
+static void drain_for(uint64_t ns)
+{
+	uint64_t end = profiled_now_ns() + ns;
+
+	do {
+		(void)sampler_drain(t.p->sampler, take, NULL);
+		usleep(2000);
+	} while (profiled_now_ns() < end);
+	(void)sampler_drain(t.p->sampler, take, NULL);
+}
+
+static void sums_are_the_time_that_passed_whatever_the_rates_do(void **state)
+{
+	static const struct {
+		uint32_t timers, policy;
+	} rates[] = {{199, 199}, {97, 40},  {100, 100}, {61, 40},  {250, 19},
+		     {71, 71},	 {199, 97}, {53, 53},	{150, 20}, {97, 97}};
+	enum { ROUNDS = 5, STEP_MS = 77 };
+	/* The slowest policy has begun a sample, and the slowest timer a period. */
+	const uint64_t open = 1000000000 / 19 + 1000000000 / 53;
+	struct sampler_stats stats;
+	uint64_t begin, passed;
+
+	start();
+	begin = profiled_now_ns();
+	for (size_t i = 0; i < ROUNDS * ARRAY_SIZE(rates); i++) {
+		size_t at = i % ARRAY_SIZE(rates);
+
+		set_rate_of_policy(rates[at].policy);
+		assert_int_equal(sampler_set_rate(t.p->sampler, rates[at].timers), 0);
+		drain_for(STEP_MS * 1000000ULL);
+	}
+	passed = profiled_now_ns() - begin;
+	sampler_stop(t.p->sampler);
+	drain_for(1);
+	sampler_read_stats(t.p->sampler, &stats);
+	assert_int_equal(stats.counts[KILN_STAT_RING_FULL], 0);
+	assert_int_equal(t.malformed, 0);
+	for (int cpu = 0; cpu < t.n_cpus; cpu++) {
+		print_message("CPU %d: %.1f ms passed, %.1f ms in %llu samples\n", cpu,
+			      (double)passed / 1e6, (double)t.time[cpu] / 1e6,
+			      (unsigned long long)t.samples[cpu]);
+		assert_in_range(t.time[cpu], passed - open, passed + open);
+	}
+}
+
+int main(int argc, char **argv)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+	    TEST(sums_are_the_time_that_passed_whatever_the_rates_do),
+	};
+
+	return argc > 1 ? child_main(argc, argv) : cmocka_run_group_tests(tests, NULL, NULL);
+}
