@@ -21,6 +21,7 @@
 #include "agent/window/runtime_frames.h"
 #include "agent/window/table_compiler.h"
 #include "agent/window/waiting.h"
+#include "agent/window/wall_clock.h"
 #include "agent/window/warm.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
@@ -56,7 +57,7 @@ struct intake {
 	enum memory_pressure pressure;
 	bool filter;
 	regex_t process_filter;
-	int64_t boot_to_unix_ns; /* CLOCK_MONOTONIC to UNIX time */
+	struct wall_clock wall_clock;
 	struct finish_result finish;
 	const struct container_identity *(*container_of_cgroup)(uint64_t cgroup, void *arg);
 	void *container_arg;
@@ -154,7 +155,8 @@ int intake_new(const struct config *config, struct sampler *sampler, uv_loop_t *
 		return error_set(err, -ENOMEM, "out of memory");
 	in->config = config;
 	in->sampler = sampler;
-	in->boot_to_unix_ns = (int64_t)(clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC));
+	in->wall_clock.now_ns = clock_ns;
+	wall_clock_read(&in->wall_clock);
 	in->proc_dirfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (in->proc_dirfd < 0)
 		return error_set(err, -errno, "cannot open /proc: %m");
@@ -250,7 +252,7 @@ static void account(struct intake *in, const struct kiln_sample *record, struct 
 	    .value = record->value,
 	    .period = record->period,
 	    .label = record->label,
-	    .time_unix_ns = record->time + (uint64_t)in->boot_to_unix_ns,
+	    .time_unix_ns = wall_clock_unix_ns(&in->wall_clock, record->time),
 	};
 	int r;
 
@@ -550,6 +552,7 @@ bool intake_drain(struct intake *in, struct window *w)
 	bool more;
 
 	intake_use_window(in, w);
+	wall_clock_read(&in->wall_clock);
 	/* First what changed, then the samples: none is read by mappings of the past. */
 	if (in->sideband)
 		sideband_drain(in->sideband);

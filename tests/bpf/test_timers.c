@@ -3,7 +3,6 @@
  * What the samples of a CPU stand for is the time that passed on it, whatever happens to the rates
  * and to the CPU. Every CPU is kept busy, so that no time is idle and all of it is to be found.
  */
-#include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
 
@@ -123,11 +122,87 @@ static void sums_are_the_time_that_passed_whatever_the_rates_do(void **state)
 	}
 }
 
+/* ---- CPUs that come and go ------------------------------------------------------------------- */
+
+static void set_online(bool online)
+{
+	int fd = open("/sys/devices/system/cpu/cpu1/online", O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, online ? "1" : "0", 1) != 1) {
+		if (fd >= 0)
+			close(fd);
+		print_message("CPU 1 cannot be taken off line here\n");
+		skip();
+	}
+	close(fd);
+}
+
+/* How many samples come of CPU 1 while it is busy for a while. */
+static uint64_t samples_of_cpu_1(void)
+{
+	uint64_t before;
+
+	drain_for(50000000);
+	before = t.samples[1];
+	drain_for(500000000);
+	return t.samples[1] - before;
+}
+
+static int refresh(void)
+{
+	struct error err = {};
+
+	return sampler_refresh_cpus(t.p->sampler, &err);
+}
+
+/* A child that was bound to a CPU which went away runs anywhere. */
+static void bind_again(void)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(1, &set);
+	assert_int_equal(sched_setaffinity(t.children[1].pid, sizeof(set), &set), 0);
+}
+
+static void a_cpu_that_went_and_came_back_is_sampled_again(void **state)
+{
+	if (t.n_cpus < 2)
+		skip();
+	start();
+	assert_true(samples_of_cpu_1() > 0);
+	set_online(false);
+	assert_int_equal(refresh(), 0);
+	assert_int_equal(samples_of_cpu_1(), 0);
+	set_online(true);
+	assert_int_equal(refresh(), 1);
+	bind_again();
+	assert_true(samples_of_cpu_1() > 0);
+}
+
+/* Between two looks at the list, which is the same again. */
+static void a_cpu_that_went_and_came_back_unseen_is_sampled_again(void **state)
+{
+	if (t.n_cpus < 2)
+		skip();
+	start();
+	assert_int_equal(refresh(), 0);
+	set_online(false);
+	set_online(true);
+	bind_again();
+	assert_int_equal(samples_of_cpu_1(), 0); /* its event is dead */
+	/* The first look reads the clock at which it stopped. */
+	assert_int_equal(refresh() + refresh(), 1);
+	assert_true(samples_of_cpu_1() > 0);
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 	    TEST(sums_are_the_time_that_passed_whatever_the_rates_do),
+	    TEST(a_cpu_that_went_and_came_back_is_sampled_again),
+	    TEST(a_cpu_that_went_and_came_back_unseen_is_sampled_again),
 	};
 
 	return argc > 1 ? child_main(argc, argv) : cmocka_run_group_tests(tests, NULL, NULL);
