@@ -86,10 +86,20 @@ __attribute__((noinline)) int walk_user(uint32_t slot, uint32_t at, uint32_t sys
 	return (int)w->n;
 }
 
-/* The flags of a record's output: the reader is woken when it must not wait for its timer. */
-static __always_inline uint64_t wakeup(int fresh)
+/*
+ * The flags of the output of a record of LEN bytes: the reader is woken when it must not wait for
+ * its timer. From half full on that is once for each sixteenth of the ring, because a wakeup costs
+ * more than a sample.
+ */
+static __always_inline uint64_t wakeup(int fresh, uint64_t len)
 {
-	return fresh || ring_fill() >= FILL_CHARGE ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+	uint64_t size = bpf_ringbuf_query(&ring, BPF_RB_RING_SIZE),
+		 before = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) * 16,
+		 after = (before + len * 16) / size;
+
+	before /= size;
+	return fresh || (after >= FILL_CHARGE && after != before) ? BPF_RB_FORCE_WAKEUP
+								  : BPF_RB_NO_WAKEUP;
 }
 
 /* What a hit that is taken becomes. No part of sample(), which has little code to fetch so. */
@@ -221,7 +231,7 @@ static __attribute__((noinline)) int take_sample(struct bpf_perf_event_data *ctx
 	asm volatile("" : "+r"(len));
 	if (len < sizeof(r->head))
 		return 0;
-	if (bpf_ringbuf_output(&ring, r, len, wakeup(fresh)))
+	if (bpf_ringbuf_output(&ring, r, len, wakeup(fresh, len)))
 		stat->n[KILN_STAT_RING_FULL]++;
 	return 0;
 }

@@ -427,13 +427,16 @@ struct kiln_verdict {
 /* `cpus`: CPU number -> this. What a hit on an unselected task touches is in the first 64 bytes. */
 struct kiln_cpu {
 	struct kiln_verdict verdict;
-	struct kiln_stats stats;
 	/*
 	 * Time that passed between the timer's last hit and a change of its rate, which starts it
 	 * anew: ns. The next hit stands for it too, if it comes before carry_until (monotonic ns):
 	 * a later one is not the next, which found the CPU idle. Written by user space, taken here.
 	 */
-	uint64_t carry, carry_until;
+	uint64_t carry;
+	struct kiln_stats stats;
+	uint64_t carry_until;
 	uint64_t pad[7];
 };
+_Static_assert(__builtin_offsetof(struct kiln_cpu, stats.n[KILN_STAT_SKIPPED]) + 8 <= 64,
+	       "an unselected hit touches one cache line");
 KILN_ASSERT_SIZE(kiln_cpu, 192);
