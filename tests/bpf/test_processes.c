@@ -133,7 +133,9 @@ static void forked_process_has_its_parents_mappings_at_once(void **state)
 	assert_int_equal(other->first.mapset, w->mapset->id);
 	assert_int_equal(other->unknown, 0);
 	assert_int_equal(other->complete, other->records);
-	assert_int_equal(other->wrong, 0);
+	/* Before its own loop the child is on its way out of fork(). */
+	assert_int_equal(other->strayed, 0);
+	assert_in_range(other->wrong, 0, 2);
 	assert_int_not_equal(other->first.start_time, w->first.start_time);
 }
 

@@ -45,8 +45,12 @@ static void take(const struct kiln_sample *record, void *arg)
 	w->with_dump += record->dump_len > 0;
 	w->complete += record->end == KILN_END_ROOT;
 	w->by_end[MIN(record->end, KILN_END_COUNT - 1u)]++;
-	if (w->child && record->end == KILN_END_ROOT)
-		w->wrong += !watch_stack_is_right(record, &w->child->report);
+	if (w->child && record->end == KILN_END_ROOT) {
+		bool wrong = !watch_stack_is_right(record, &w->child->report);
+
+		w->strayed += wrong && w->wrong < w->complete - 1;
+		w->wrong += wrong;
+	}
 	if (w->each)
 		w->each(w, record);
 	if (w->learn && !record->mapset && !profiled_learn(d->p, record, &w->mapset))

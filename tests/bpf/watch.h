@@ -15,6 +15,7 @@ struct watch {
 	uint64_t with_dump;
 	uint64_t complete; /* to the root */
 	uint64_t wrong;	   /* complete, and not what the process is written to do */
+	uint64_t strayed;  /* ... after one that was right */
 	uint64_t by_end[KILN_END_COUNT];
 	struct kiln_sample first, last; /* headers */
 	struct mapset *mapset;		/* what was learned */
