@@ -33,11 +33,16 @@ KILN_INLINE const struct kiln_python *python_data(const struct kiln_walk *w)
 	return (const struct kiln_python *)w->runtime.data;
 }
 
-KILN_INLINE uint64_t python_word(uint64_t address)
+/* The word at ADDRESS; 0 when it cannot be read, which w->unreadable tells from a word that is 0.
+ */
+KILN_INLINE uint64_t python_word(struct kiln_walk *w, uint64_t address)
 {
 	uint64_t v = 0;
 
-	return env_read(&v, 8, address) ? 0 : v;
+	if (!env_read(&v, 8, address))
+		return v;
+	w->unreadable = 1;
+	return 0;
 }
 
 /* N bytes at OFFSET of what was read into the scratch, within one word. */
@@ -61,33 +66,36 @@ KILN_INLINE void python_enter_stage(struct kiln_walk *w, uint32_t stage)
 }
 
 /* Is STATE this thread's? thread_id is what pthread_self() said. */
-KILN_INLINE int python_is_own(const struct kiln_walk *w, uint64_t state)
+KILN_INLINE int python_is_own(struct kiln_walk *w, uint64_t state)
 {
-	return state && python_word(state + python_data(w)->thread_id) == w->thread_pointer;
+	return state && python_word(w, state + python_data(w)->thread_id) == w->thread_pointer;
 }
 
 /* The state that this thread runs, if it holds the interpreter's lock. */
-KILN_INLINE uint64_t python_running(const struct kiln_walk *w)
+KILN_INLINE uint64_t python_running(struct kiln_walk *w)
 {
 	const struct kiln_python *p = python_data(w);
 	uint64_t state = 0, block = w->thread_pointer;
 
 	if (p->flags & KILN_PYTHON_HAS_CURRENT)
-		state = python_word(p->current);
+		state = python_word(w, p->current);
 	if (p->flags & KILN_PYTHON_HAS_TLS) {
 		/* The thread control block's second word is its vector of blocks (glibc, musl). */
 		if (p->tls_module) {
-			block = python_word(block + 8);
+			block = python_word(w, block + 8);
 			block =
-			    python_word(block + ((uint64_t)p->tls_module << (p->tls_shift & 7)));
+			    python_word(w, block + ((uint64_t)p->tls_module << (p->tls_shift & 7)));
+			/* Not allocated yet (glibc 2.36, elf/dl-tls.c: TLS_DTV_UNALLOCATED). */
+			if (block == ~0ULL)
+				block = 0;
 		}
-		state = block ? python_word(block + (uint64_t)p->tls_offset) : 0;
+		state = block ? python_word(w, block + (uint64_t)p->tls_offset) : 0;
 	}
 	return python_is_own(w, state) ? state : 0;
 }
 
 /* The state that PyGILState has for this thread, whether it holds the lock or not. */
-KILN_INLINE uint64_t python_bound(const struct kiln_walk *w)
+KILN_INLINE uint64_t python_bound(struct kiln_walk *w)
 {
 	const struct kiln_python *p = python_data(w);
 	uint64_t base = w->thread_pointer;
@@ -95,8 +103,8 @@ KILN_INLINE uint64_t python_bound(const struct kiln_walk *w)
 	if (!(p->flags & KILN_PYTHON_HAS_TSD))
 		return 0;
 	if (p->tsd_first)
-		base = python_word(base + p->tsd_first);
-	return base ? python_word(base + (uint64_t)(int64_t)p->tsd_second) : 0;
+		base = python_word(w, base + p->tsd_first);
+	return base ? python_word(w, base + (uint64_t)(int64_t)p->tsd_second) : 0;
 }
 
 /* Another state of this thread, in w->value: of a further interpreter, or the only way there is. */
@@ -112,24 +120,24 @@ KILN_GLOBAL int python_listed(uint32_t slot)
 	w->value = 0;
 	if (!(p->flags & KILN_PYTHON_HAS_LIST))
 		return -1;
-	interp = python_word(p->interpreters);
+	interp = python_word(w, p->interpreters);
 	/* One interpreter has one state for a thread, and that was found. */
-	if (!interp || (w->cursor.python[PYTHON_STATE] && !python_word(interp + p->interp_next)))
+	if (!interp || (w->cursor.python[PYTHON_STATE] && !python_word(w, interp + p->interp_next)))
 		return -1;
-	state = python_word(interp + p->interp_threads);
+	state = python_word(w, interp + p->interp_threads);
 	for (int i = 0; i < KILN_PYTHON_THREADS_MAX; i++) {
 		if (!state) {
-			interp = python_word(interp + p->interp_next);
+			interp = python_word(w, interp + p->interp_next);
 			if (!interp)
 				return -1;
-			state = python_word(interp + p->interp_threads);
+			state = python_word(w, interp + p->interp_threads);
 			continue;
 		}
 		if (state != w->cursor.python[PYTHON_STATE] && python_is_own(w, state)) {
 			w->value = state;
 			return 0;
 		}
-		state = python_word(state + p->thread_next);
+		state = python_word(w, state + p->thread_next);
 	}
 	return -1;
 }
@@ -142,14 +150,14 @@ KILN_INLINE int python_begin(struct kiln_walk *w, uint64_t state)
 
 	if (!state || state == w->cursor.python[PYTHON_STATE])
 		return -1;
-	frame = python_word(state + p->thread_frame);
+	frame = python_word(w, state + p->thread_frame);
 	w->cursor.python[PYTHON_STATE] = state;
 	w->cursor.python[PYTHON_ANCHOR] = 0;
 	if (p->cframe_frame != KILN_PYTHON_NONE && p->kind == KILN_PYTHON_OBJECTS) {
-		w->cursor.python[PYTHON_ANCHOR] = python_word(state + p->cframe_frame);
+		w->cursor.python[PYTHON_ANCHOR] = python_word(w, state + p->cframe_frame);
 	} else if (p->cframe_frame != KILN_PYTHON_NONE) {
 		w->cursor.python[PYTHON_ANCHOR] = frame;
-		frame = frame ? python_word(frame + p->cframe_frame) : 0;
+		frame = frame ? python_word(w, frame + p->cframe_frame) : 0;
 	}
 	w->cursor.python[PYTHON_FRAME] = frame;
 	w->cursor.python[PYTHON_TORTOISE] = 0;
@@ -204,14 +212,14 @@ KILN_INLINE int python_in_native_frame(struct kiln_walk *w, uint64_t address)
 
 /* Is the frame object CANDIDATE, which a register holds, about to be linked in front of the chain?
  */
-KILN_INLINE int python_is_pending(const struct kiln_walk *w, uint64_t candidate)
+KILN_INLINE int python_is_pending(struct kiln_walk *w, uint64_t candidate)
 {
 	const struct kiln_python *p = python_data(w);
 	uint64_t frame = w->cursor.python[PYTHON_FRAME];
 
 	return candidate && !(candidate & 7) && candidate != frame &&
-	       python_word(candidate + p->frame_from + p->frame_previous) == frame &&
-	       python_word(candidate + 8) == python_word(frame + 8);
+	       python_word(w, candidate + p->frame_from + p->frame_previous) == frame &&
+	       python_word(w, candidate + 8) == python_word(w, frame + 8);
 }
 
 /*
@@ -268,7 +276,7 @@ KILN_INLINE int python_count(struct kiln_walk *w, uint64_t frame)
 }
 
 /* Where the instructions begin that INSTR is of. */
-KILN_INLINE uint64_t python_instructions(const struct kiln_walk *w, uint64_t code, uint32_t copy)
+KILN_INLINE uint64_t python_instructions(struct kiln_walk *w, uint64_t code, uint32_t copy)
 {
 	const struct kiln_python *p = python_data(w);
 	uint64_t copies;
@@ -277,8 +285,8 @@ KILN_INLINE uint64_t python_instructions(const struct kiln_walk *w, uint64_t cod
 	 */
 	if (!p->code_copies || !copy)
 		return code + p->code_start;
-	copies = python_word(code + p->code_copies);
-	return python_word(copies + 8 + (uint64_t)copy * 8);
+	copies = python_word(w, code + p->code_copies);
+	return python_word(w, copies + 8 + (uint64_t)copy * 8);
 }
 
 /*
@@ -326,8 +334,12 @@ KILN_GLOBAL int python_frame(uint32_t slot)
 		    (w->cursor.python[PYTHON_PROGRESS] & 0xffffffffULL) |
 		    (uint64_t)kiln_python_cookie(w->scratch, p->code_mask) << 32;
 	}
-	if (p->kind != KILN_PYTHON_OBJECTS)
+	if (p->kind != KILN_PYTHON_OBJECTS) {
+		w->unreadable = 0;
 		instr -= python_instructions(w, code, copy);
+		if (w->unreadable)
+			return python_stop(w, KILN_MISSING_READ);
+	}
 	if (walk_emit(w, KILN_RUNTIME_PYTHON, 0, code,
 		      (w->cursor.python[PYTHON_PROGRESS] & ~0xffffffffULL) | (uint32_t)instr))
 		return 1;
@@ -354,11 +366,13 @@ KILN_GLOBAL int python_walk(uint32_t slot)
 		return 0;
 	p = python_data(w);
 	fresh = python_stage(w) == PYTHON_NEW;
+	w->unreadable = 0;
 	if (!w->cursor.python[PYTHON_FRAME] && python_next_state(w->slot)) {
 		/* Where frames were before, the native frame is one that is just entered or left.
 		 */
 		if (fresh)
-			walk_missing(w, KILN_RUNTIME_PYTHON, KILN_MISSING_NO_THREAD);
+			walk_missing(w, KILN_RUNTIME_PYTHON,
+				     w->unreadable ? KILN_MISSING_READ : KILN_MISSING_NO_THREAD);
 		return 0;
 	}
 	if (fresh && !(p->kind == KILN_PYTHON_OBJECTS && python_take_pending(w->slot)) &&

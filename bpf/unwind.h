@@ -109,7 +109,8 @@ struct kiln_walk {
 	uint32_t missing_said; /* a bit for each runtime: one KILN_FRAME_MISSING a sample */
 	uint8_t full;	       /* a runtime's frame had no room any more */
 	uint8_t stepped;       /* a runtime has set `regs` to the caller itself */
-	uint8_t pad[2];
+	uint8_t unreadable;    /* a runtime's word could not be read */
+	uint8_t pad[1];
 	uint64_t thread_pointer; /* the thread's fs base; 0: not known */
 	struct kiln_runtime_cursor cursor;
 	struct kiln_runtime runtime;

@@ -129,10 +129,30 @@ static void another_thread_has_no_frames_of_this_one(void **unused)
 	(void)unused;
 	for (size_t v = 0; v < ARRAY_SIZE(versions); v++) {
 		struct fixture f = open_recording(versions[v]);
+		struct kiln_python *k = (struct kiln_python *)f.kernel.data;
+		uint8_t flags = k->flags;
 
+		/* The recording has nothing of other threads' memory. */
+		k->flags &= KILN_PYTHON_HAS_CURRENT;
 		assert_int_equal(host_walk(&f.memory, &f.kernel, f.r->thread + 4096), 1);
 		assert_int_equal(missing_in(1), KILN_MISSING_NO_THREAD);
+		k->flags = flags;
 		assert_int_equal(host_walk(&f.memory, &f.kernel, 0), 1);
+		close_recording(&f);
+	}
+}
+
+static void memory_that_cannot_be_read_is_no_thread_without_python(void **unused)
+{
+	(void)unused;
+	for (size_t v = 0; v < ARRAY_SIZE(versions); v++) {
+		struct fixture f = open_recording(versions[v]);
+		struct kiln_python *k = (struct kiln_python *)f.kernel.data;
+
+		k->flags = KILN_PYTHON_HAS_LIST;
+		k->interpreters = 8;
+		assert_int_equal(host_walk(&f.memory, &f.kernel, f.r->thread), 1);
+		assert_int_equal(missing_in(1), KILN_MISSING_READ);
 		close_recording(&f);
 	}
 }
@@ -352,6 +372,7 @@ int main(void)
 	    cmocka_unit_test(the_bound_state_does_without_the_running_one),
 	    cmocka_unit_test(the_list_of_threads_does_without_both),
 	    cmocka_unit_test(another_thread_has_no_frames_of_this_one),
+	    cmocka_unit_test(memory_that_cannot_be_read_is_no_thread_without_python),
 	    cmocka_unit_test(a_toggle_that_is_off_reads_nothing),
 	    cmocka_unit_test(a_replaced_code_object_is_noticed),
 	    cmocka_unit_test(a_cycle_ends),
