@@ -218,8 +218,11 @@ int stack_table_get(struct stack_table *t, uint64_t owner, struct mapset *mapset
 	    .n_kernel = n_kernel,
 	    .n_user = n_user,
 	};
-	memcpy(key->words, kernel, n_kernel * sizeof(*kernel));
-	memcpy(key->words + n_kernel, user, n_user * sizeof(*user));
+	/* Without frames their pointers may be NULL. */
+	if (n_kernel)
+		memcpy(key->words, kernel, n_kernel * sizeof(*kernel));
+	if (n_user)
+		memcpy(key->words + n_kernel, user, n_user * sizeof(*user));
 	s = find(t);
 	if (!s && t->refuse_new)
 		return -EDQUOT;

@@ -4,16 +4,16 @@
 const struct pod_entry *pod_table_find_container(const struct pod_table *t, const uint8_t id[32])
 {
 	for (size_t i = 0; i < t->n_pods; i++)
-		if (pod_entry_container(&t->pods[i], id))
-			return &t->pods[i];
+		if (pod_entry_container(&t->pods[i].pod, id))
+			return &t->pods[i].pod;
 	return NULL;
 }
 
 const struct pod_entry *pod_table_find_uid(const struct pod_table *t, const char *uid)
 {
 	for (size_t i = 0; i < t->n_pods; i++)
-		if (streq(t->pods[i].uid, uid))
-			return &t->pods[i];
+		if (streq(t->pods[i].pod.uid, uid))
+			return &t->pods[i].pod;
 	return NULL;
 }
 

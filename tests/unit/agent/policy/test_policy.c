@@ -90,7 +90,7 @@ static struct pod_policy *policy(uint64_t id, bool enabled, uint32_t hz)
 
 static struct pod_entry *pod(const char *uid, uint64_t policy_id)
 {
-	struct pod_entry *new = &pods.pods[pods.n_pods++];
+	struct pod_entry *new = &pods.pods[pods.n_pods++].pod;
 
 	*new = (struct pod_entry){
 	    .uid = uid, .config_hash = "", .ns = "n", .name = "p", .policy = policy_id};
@@ -143,7 +143,7 @@ static void change_of_a_policy_is_another_entry(void **state)
 	policies_changed(p);
 	before = k.of[4];
 	pods.policies[0] = (struct pod_policy){.id = 2, .enabled = true, .hz = 97};
-	pods.pods[0].policy = 2;
+	pods.pods[0].pod.policy = 2;
 	policies_changed(p);
 	assert_int_not_equal(k.of[4], before);
 	assert_int_equal(hz_of(4), 97);
@@ -315,10 +315,10 @@ static void identity_says_what_is_known(void **state)
 	policy(1, false, 20);
 	pod(UID, 1);
 	assert_int_equal(identify(POD "/" ID, &who), KNOWN_POD);
-	assert_ptr_equal(who.pod, &pods.pods[0]);
+	assert_ptr_equal(who.pod, &pods.pods[0].pod);
 	assert_true(who.forbidden);
-	pods.pods[0].containers = &c;
-	pods.pods[0].n_containers = 1;
+	pods.pods[0].pod.containers = &c;
+	pods.pods[0].pod.n_containers = 1;
 	pods.policies[0].enabled = true;
 	assert_int_equal(identify(POD "/" ID, &who), KNOWN_CONTAINER);
 	assert_ptr_equal(who.container, &c);

@@ -113,7 +113,9 @@ static void tell_pod(bool enabled)
 {
 	pods.policies[0] = (struct pod_policy){.id = 1, .enabled = enabled, .hz = 20};
 	pods.n_policies = 1;
-	pods.pods[0] =
+	if (!pods.n_pods)
+		pods.pods[0].refs = 1; /* the table's own */
+	pods.pods[0].pod =
 	    (struct pod_entry){.uid = UID, .config_hash = "", .ns = "n", .name = "p", .policy = 1};
 	pods.n_pods = 1;
 	policies_changed(p);
