@@ -73,11 +73,12 @@ def first_config(cluster, items):
     return cluster.parse(config["data"]["cluster.yaml"])
 
 
-def render(cluster, items, directory):
-    """What the operator makes of it. The API server has to know the kind."""
+def render(cluster, items, directory, agent=()):
+    """What the operator makes of it, with these fields of spec.agent. The API server has to know the kind."""
     config, = kind(items, "ConfigMap", "kiln-first-config")
     taken = json.loads(cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-",
                                        input=config["data"]["cluster.yaml"]))
+    taken["spec"].setdefault("agent", {}).update(agent)
     taken["metadata"].setdefault("uid", "00000000-0000-4000-8000-000000000000")
     (directory / "cluster.json").write_text(json.dumps(taken))
     done = subprocess.run([DUMP, directory / "cluster.json"], capture_output=True, text=True, check=False)
