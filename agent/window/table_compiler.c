@@ -18,7 +18,10 @@
 #include "lib/log.h"
 #include "lib/metrics.h"
 
-enum { BIG_IMAGE_BYTES = 4 << 20 /* files beyond this are compiled one at a time */ };
+enum {
+	BIG_IMAGE_BYTES = 4 << 20, /* files beyond this are compiled one at a time */
+	RENUMBER_SHARE = 20,	   /* renumbering takes at most one part in so many of the time */
+};
 
 struct job {
 	uv_work_t work;
@@ -40,7 +43,8 @@ struct table_compiler {
 	struct job *ready;     /* compiled, their room in the slab still rests */
 	struct job *big;       /* big files that are to be compiled, in turn */
 	struct image *reading; /* the big file that is being compiled, or NULL */
-	bool renumber;	       /* images have other slots since the last tick */
+	bool renumber;	       /* images have other slots than the kernel's mappings say */
+	uint64_t renumber_ns;  /* uv_hrtime(): not before then, but at a tick */
 	atomic_bool stopped;   /* the thread pool reads it */
 };
 
@@ -163,6 +167,28 @@ static void start_next_big(struct table_compiler *c)
 	}
 }
 
+static void renumber(struct table_compiler *c)
+{
+	const struct table_compiler_options *o = &c->options;
+	uint64_t began = uv_hrtime(), ended;
+
+	c->renumber = false;
+	o->renumber(o->arg);
+	ended = uv_hrtime();
+	c->renumber_ns = ended + (ended - began) * RENUMBER_SHARE;
+}
+
+/*
+ * A table is there: the kernel should walk by it at once, because a stack that is finished from its
+ * copy ends where it goes on elsewhere (cgo). On a node with very many mappings it waits for a
+ * tick.
+ */
+static void renumber_if_cheap(struct table_compiler *c)
+{
+	if (c->renumber && uv_hrtime() >= c->renumber_ns)
+		renumber(c);
+}
+
 /*
  * The image has a slot now. 0: nobody has asked for its table yet; 1: somebody has, or the image
  * can have none.
@@ -176,7 +202,7 @@ static int find_others(struct job *job)
 		unwind_store_set_state(o->unwind, job->stored, UNWIND_NONE);
 		return 1;
 	}
-	/* Until the next tick the kernel sends stacks of it along, and they are finished here. */
+	/* Until then the kernel sends stacks of it along, and they are finished here. */
 	job->compiler->renumber = true;
 	runtimes_identified(o->runtimes, job->image, uv_hrtime());
 	return unwind_store_state(o->unwind, job->stored, now_ms()) != UNWIND_NONE;
@@ -198,6 +224,7 @@ static void identified(uv_work_t *work, int status)
 	job->identified = true;
 	if (find_others(job)) {
 		drop_job(job);
+		renumber_if_cheap(c);
 	} else {
 		unwind_store_set_state(o->unwind, job->stored, UNWIND_WANTED);
 		r = start_job(job);
@@ -236,6 +263,7 @@ static void compiled(uv_work_t *work, int status)
 	if (!r) {
 		runtimes_probed(o->runtimes, job->image, &job->probe, uv_hrtime());
 		r = unwind_store_load(o->unwind, job->stored, job->table, now_ms());
+		renumber_if_cheap(c);
 	} else if (r == -ESTALE) {
 		leave_slot(job);
 	} else {
@@ -255,8 +283,7 @@ void table_compiler_tick(struct table_compiler *c)
 	struct job *list = c->ready, *job, *next;
 
 	if (c->renumber)
-		o->renumber(o->arg);
-	c->renumber = false;
+		renumber(c);
 	/* The compiler goes once through the file: what it needs again comes back by itself. */
 	if (c->reading)
 		image_forget(c->reading);
