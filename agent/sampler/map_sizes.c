@@ -88,7 +88,7 @@ static bool can_allocate_late(void)
 						 sizeof(uint32_t), 1, &options);
 	/* Two slots: r1 = map; then r0 = 0; exit. */
 	const struct bpf_insn program[] = {
-	    {.code = BPF_LD | BPF_DW | BPF_IMM,
+	    {.code = BPF_DW | BPF_IMM, /* BPF_LD is 0 as well */
 	     .dst_reg = BPF_REG_1,
 	     .src_reg = BPF_PSEUDO_MAP_FD,
 	     .imm = map},
