@@ -19,7 +19,7 @@ uint64_t budget_default(uint64_t machine_bytes)
 	return MIN(MAX(machine_bytes / 64, BUDGET_MIN), BUDGET_MAX);
 }
 
-/* Seven eighths: the rest is for what one window brings. */
+/* Caches shrink from 7/8 of the budget on: the last eighth is for one window's new data. */
 static uint64_t soft_limit(uint64_t budget)
 {
 	return budget - budget / 8;

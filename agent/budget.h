@@ -7,7 +7,7 @@
 
 #include "agent/window/intake.h"
 
-/* Of a machine with so much memory: 1/64 of it, 128 MiB to 1 GiB. */
+/* The default budget, bytes: 1/64 of the machine's memory, at least 128 MiB, at most 1 GiB. */
 uint64_t budget_default(uint64_t machine_bytes);
 /* Near the budget caches shrink, beyond it no new stacks are taken. */
 enum memory_pressure budget_pressure(uint64_t budget, uint64_t used);
