@@ -11,6 +11,7 @@
  * that image_catch_faults() installs puts zero pages there instead, so readers see zeros and no
  * lock or longjmp is needed. The pages that a bulk reader touched count as resident memory: it ends
  * with image_forget(), which gives them back (the kernel's page cache still has them).
+ * Not libelf: docs/architecture.md, "Files of other processes", says why, with the figures.
  */
 #pragma once
 
