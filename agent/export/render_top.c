@@ -6,7 +6,7 @@
  */
 #include "agent/export/render.h"
 
-#include "agent/profile/intern.h"
+#include "lib/ref_table.h"
 #include "agent/profile/strings.h"
 
 enum {
@@ -28,7 +28,7 @@ struct rows {
 	struct row *items;
 	size_t cap;
 	uint32_t n;
-	struct intern index;
+	struct ref_table index;
 };
 
 static bool equal(const void *owner, uint32_t index, const void *key)
@@ -43,16 +43,16 @@ static struct row *find_row(struct rows *rows, const char *process, const char *
 {
 	struct row key = {.process = process, .function = function, .type = type};
 	uint64_t h = mix64((uintptr_t)process) ^ mix64((uintptr_t)function + type);
-	uint32_t index = intern_find(&rows->index, h, equal, rows, &key);
+	uint32_t index = ref_table_index(&rows->index, h, equal, rows, &key);
 
-	if (index != INTERN_NONE)
+	if (index != REF_TABLE_NONE)
 		return &rows->items[index];
 	if (grow_array((void **)&rows->items, &rows->cap, (size_t)rows->n + 1, sizeof(*rows->items),
 		       ROWS_MAX) < 0 ||
-	    intern_reserve(&rows->index) < 0)
+	    ref_table_reserve(&rows->index, 1) < 0)
 		return NULL;
 	rows->items[rows->n] = key;
-	intern_add(&rows->index, h, rows->n);
+	ref_table_insert(&rows->index, h, rows->n + 1);
 	return &rows->items[rows->n++];
 }
 
@@ -194,6 +194,6 @@ int render_top(const struct batch *b, const struct top_options *o, struct buf *o
 		r = out->error;
 	}
 	free(rows.items);
-	intern_done(&rows.index);
+	ref_table_done(&rows.index);
 	return r;
 }

@@ -13,7 +13,7 @@
 #include "agent/profile/wire.h"
 #include "lib/metrics.h"
 
-#define NONE INTERN_NONE
+#define NONE REF_TABLE_NONE
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
@@ -32,25 +32,25 @@ DEFINE_EQUAL(live_row)
 
 /* The index of the entry KEY (SIZE bytes), added when new; NONE when there is no room. */
 static uint32_t table_add(struct live_table *t, uint32_t max, const void *key, size_t size,
-			  intern_equal equal)
+			  ref_table_equal equal)
 {
 	uint64_t hash = hash_bytes(key, size, 0);
-	uint32_t i = intern_find(&t->index, hash, equal, t->items, key);
+	uint32_t i = ref_table_index(&t->index, hash, equal, t->items, key);
 
 	if (i != NONE)
 		return i;
-	if (t->n >= max || intern_reserve(&t->index) < 0 ||
+	if (t->n >= max || ref_table_reserve(&t->index, 1) < 0 ||
 	    grow_array(&t->items, &t->cap, t->n + 1UL, size, max) < 0)
 		return NONE;
 	memcpy((char *)t->items + t->n * size, key, size);
-	intern_add(&t->index, hash, t->n);
+	ref_table_insert(&t->index, hash, t->n + 1);
 	return t->n++;
 }
 
 static void table_done(struct live_table *t)
 {
 	free(t->items);
-	intern_done(&t->index);
+	ref_table_done(&t->index);
 	*t = (struct live_table){0};
 }
 
@@ -85,13 +85,13 @@ static uint32_t add_string(struct aggregate *a, const char *s)
 	const struct text_key key = {s ? s : "", cut(s ? s : "")};
 	uint64_t hash = hash_bytes(key.s, key.len, 0);
 	struct live_table *t = &a->strings;
-	uint32_t i = intern_find(&t->index, hash, string_equal, a, &key);
+	uint32_t i = ref_table_index(&t->index, hash, string_equal, a, &key);
 	struct live_string entry = {(uint32_t)a->text.len, (uint32_t)key.len};
 
 	if (i != NONE)
 		return i;
 	if (t->n >= AGGREGATE_STRINGS_MAX || a->text.len + key.len > AGGREGATE_TEXT_MAX ||
-	    intern_reserve(&t->index) < 0 ||
+	    ref_table_reserve(&t->index, 1) < 0 ||
 	    grow_array(&t->items, &t->cap, t->n + 1UL, sizeof(entry), AGGREGATE_STRINGS_MAX) < 0)
 		return NONE;
 	buf_append(&a->text, key.s, key.len);
@@ -100,7 +100,7 @@ static uint32_t add_string(struct aggregate *a, const char *s)
 		return NONE;
 	}
 	((struct live_string *)t->items)[t->n] = entry;
-	intern_add(&t->index, hash, t->n);
+	ref_table_insert(&t->index, hash, t->n + 1);
 	return t->n++;
 }
 

@@ -17,7 +17,7 @@
 #pragma once
 
 #include "agent/profile/batch.h"
-#include "agent/profile/intern.h"
+#include "lib/ref_table.h"
 #include "lib/base.h"
 #include "lib/buf.h"
 
@@ -62,7 +62,7 @@ struct live_table {
 	void *items;
 	size_t cap;
 	uint32_t n;
-	struct intern index;
+	struct ref_table index;
 };
 
 /* A window: (gap to the row before, value) as varints, rows ascending. */

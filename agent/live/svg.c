@@ -9,7 +9,7 @@
  */
 #include "agent/live/svg.h"
 
-#include "agent/profile/intern.h"
+#include "lib/ref_table.h"
 #include "agent/profile/strings.h"
 
 enum {
@@ -36,7 +36,7 @@ struct trie {
 	struct node *nodes; /* 0 is the root */
 	size_t cap;
 	uint32_t n, depth;
-	struct intern index;
+	struct ref_table index;
 };
 
 /* ---- the trie -------------------------------------------------------------------------------- */
@@ -55,24 +55,24 @@ static int child(struct trie *t, uint32_t parent, const char *name, uint32_t typ
 {
 	struct node key = {.name = name, .parent = parent, .pid = pid, .type = type};
 	uint64_t h = mix64((uintptr_t)name) ^ mix64((uint64_t)parent << 32 | pid) ^ mix64(type);
-	uint32_t index = intern_find(&t->index, h, equal, t, &key);
+	uint32_t index = ref_table_index(&t->index, h, equal, t, &key);
 	int r;
 
-	if (index == INTERN_NONE && t->n == NODES_MAX)
+	if (index == REF_TABLE_NONE && t->n == NODES_MAX)
 		index = parent;
-	if (index != INTERN_NONE) {
+	if (index != REF_TABLE_NONE) {
 		*ret = index;
 		return 0;
 	}
 	r = grow_array((void **)&t->nodes, &t->cap, t->n + 1UL, sizeof(*t->nodes), NODES_MAX);
 	if (r == 0)
-		r = intern_reserve(&t->index);
+		r = ref_table_reserve(&t->index, 1);
 	if (r < 0)
 		return r;
 	key.depth = t->n ? t->nodes[parent].depth + 1 : 0;
 	t->depth = MAX(t->depth, key.depth);
 	t->nodes[t->n] = key;
-	intern_add(&t->index, h, t->n);
+	ref_table_insert(&t->index, h, t->n + 1);
 	*ret = t->n++;
 	return 0;
 }
@@ -263,6 +263,6 @@ int svg_encode(const struct batch *b, enum profile_kind kind, const char *host, 
 			r = buf_error(out);
 	}
 	free(t.nodes);
-	intern_done(&t.index);
+	ref_table_done(&t.index);
 	return r;
 }

@@ -2,8 +2,8 @@
 /*
  * Building a batch.
  *
- * The builder fills growing arrays and one arena; each array has an intern table beside it, so
- * equal entries exist once.
+ * The builder fills growing arrays and one arena; each array has an index (lib/ref_table.h) beside
+ * it, so equal entries exist once.
  *
  * Invariants: every index in an array is smaller than the length of the array that it points into
  * (a caller that breaks this gets -EINVAL from finish); after the first failure nothing is added.
@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 
 #include "agent/profile/arena.h"
-#include "agent/profile/intern.h"
+#include "lib/ref_table.h"
 #include "agent/profile/strings.h"
 
 enum {
@@ -32,7 +32,7 @@ struct entries { /* one growing array and what makes its entries unique */
 	void *items;
 	size_t cap;
 	uint32_t n;
-	struct intern index;
+	struct ref_table index;
 };
 
 struct built_sample {
@@ -83,7 +83,7 @@ static void *arena_alloc(struct batch_builder *b, size_t size)
  * when the builder has no error. The equal function looks at the fields that count.
  */
 static uint32_t add_entry(struct batch_builder *b, struct entries *e, uint64_t hash,
-			  intern_equal equal, const void *entry, size_t size, bool *ret_new)
+			  ref_table_equal equal, const void *entry, size_t size, bool *ret_new)
 {
 	uint32_t index;
 	int r;
@@ -92,18 +92,18 @@ static uint32_t add_entry(struct batch_builder *b, struct entries *e, uint64_t h
 		*ret_new = false;
 	if (b->error)
 		return 0;
-	index = intern_find(&e->index, hash, equal, b, entry);
-	if (index != INTERN_NONE)
+	index = ref_table_index(&e->index, hash, equal, b, entry);
+	if (index != REF_TABLE_NONE)
 		return index;
 	r = grow_array(&e->items, &e->cap, (size_t)e->n + 1, size, ENTRIES_MAX);
 	if (!r)
-		r = intern_reserve(&e->index);
+		r = ref_table_reserve(&e->index, 1);
 	if (r < 0) {
 		fail(b, r);
 		return 0;
 	}
 	memcpy((char *)e->items + e->n * size, entry, size);
-	intern_add(&e->index, hash, e->n);
+	ref_table_insert(&e->index, hash, e->n + 1);
 	if (ret_new)
 		*ret_new = true;
 	return e->n++;
@@ -578,7 +578,7 @@ int batch_builder_new(uint64_t start_unix_ns, struct batch_builder **ret)
 static void entries_done(struct entries *e)
 {
 	free(e->items);
-	intern_done(&e->index);
+	ref_table_done(&e->index);
 }
 
 struct batch_builder *batch_builder_free(struct batch_builder *b)

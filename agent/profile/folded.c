@@ -92,7 +92,7 @@ static int weigh_line(struct folded *f, int64_t weight)
 		return r;
 	memset(f->weights + old, 0, (f->weights_cap - old) * sizeof(*f->weights));
 	index = wire_table_add_buf(&f->lines, &f->line);
-	if (index == INTERN_NONE)
+	if (index == REF_TABLE_NONE)
 		return f->lines.bytes.error ? f->lines.bytes.error : -ENOENT;
 	if (__builtin_add_overflow(f->weights[index], weight, &f->weights[index]))
 		f->weights[index] = INT64_MAX;

@@ -179,7 +179,7 @@ static void seal(struct pprof_builder *p, bool sealed)
 
 static uint64_t id_of(uint32_t index)
 {
-	return index == INTERN_NONE ? 0 : (uint64_t)index + 1;
+	return index == REF_TABLE_NONE ? 0 : (uint64_t)index + 1;
 }
 
 /* Appends FIELD = string's index. Whether it could. */
@@ -187,7 +187,7 @@ static bool put_string(struct pprof_builder *p, struct buf *out, unsigned int fi
 {
 	uint32_t index = wire_table_add_str(&p->strings, s);
 
-	if (index == INTERN_NONE)
+	if (index == REF_TABLE_NONE)
 		return false;
 	wire_uint(out, field, index);
 	return true;
@@ -273,7 +273,7 @@ static bool put_label(struct pprof_builder *p, struct buf *out, const char *key,
 /* ---- samples ----------------------------------------------------------------------------------
  */
 
-/* Sample {1 location_id, 2 value, 3 label} without the values, or INTERN_NONE. */
+/* Sample {1 location_id, 2 value, 3 label} without the values, or REF_TABLE_NONE. */
 static uint32_t add_sample(struct pprof_builder *p, const struct source *from,
 			   const struct batch_sample *s, const char *container_id)
 {
@@ -284,12 +284,12 @@ static uint32_t add_sample(struct pprof_builder *p, const struct source *from,
 
 	if (grow_array((void **)&p->ids, &p->ids_cap, stack->len, sizeof(*p->ids), 1 << 20) < 0) {
 		p->samples.bytes.error = -ENOMEM;
-		return INTERN_NONE;
+		return REF_TABLE_NONE;
 	}
 	for (uint32_t i = 0; i < stack->len; i++) {
 		p->ids[i] = add_location(p, from, from->batch->stack_locations[stack->first + i]);
 		if (!p->ids[i])
-			return INTERN_NONE;
+			return REF_TABLE_NONE;
 		len += wire_varint_len(p->ids[i]);
 	}
 	buf_reset(&p->a);
@@ -304,10 +304,10 @@ static uint32_t add_sample(struct pprof_builder *p, const struct source *from,
 	    !put_label(p, &p->a, "thread_name", s->thread_name, 0) ||
 	    !put_label(p, &p->a, "process", process->executable_name, 0) ||
 	    !put_label(p, &p->a, "container_id", container_id, 0))
-		return INTERN_NONE;
+		return REF_TABLE_NONE;
 	for (size_t i = 0; i < labels->n; i++)
 		if (!put_label(p, &p->a, labels->labels[i].key, labels->labels[i].value, 0))
-			return INTERN_NONE;
+			return REF_TABLE_NONE;
 	return wire_table_add_buf(&p->samples, &p->a);
 }
 
@@ -315,7 +315,7 @@ static uint32_t add_sample(struct pprof_builder *p, const struct source *from,
 static uint32_t overflow_sample(struct pprof_builder *p)
 {
 	const struct batch_function f = {"[profile full]", "[profile full]", "", 0};
-	uint32_t index = INTERN_NONE;
+	uint32_t index = REF_TABLE_NONE;
 	uint64_t id;
 
 	seal(p, false);
@@ -403,7 +403,7 @@ static void count_attributes(struct pprof_builder *p, const struct batch_resourc
 		put_attribute(&p->b, &r->attrs[i]);
 		p->comments.sealed = p->n_resources || p->comments.n == ATTRIBUTES_MAX;
 		index = wire_table_add_buf(&p->comments, &p->b);
-		if (index != INTERN_NONE)
+		if (index != REF_TABLE_NONE)
 			p->comment_counts[index]++;
 	}
 	p->n_resources++;
@@ -456,7 +456,7 @@ static int add_profile(struct pprof_builder *p, const struct source *from,
 		if (r < 0)
 			return r;
 		index = add_sample(p, from, s, resource->container_id);
-		if (index == INTERN_NONE && p->full && !builder_error(p)) {
+		if (index == REF_TABLE_NONE && p->full && !builder_error(p)) {
 			index = overflow_sample(p);
 			p->overflow += s->value;
 		}

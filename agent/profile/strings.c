@@ -4,7 +4,7 @@
 
 void strings_done(struct strings *t)
 {
-	intern_done(&t->index);
+	ref_table_done(&t->index);
 	free(t->items);
 	*t = (struct strings){0};
 }
@@ -76,11 +76,11 @@ static int add_clean(struct strings *t, struct batch_arena *arena, const char *s
 {
 	struct key key = {s, len};
 	uint64_t hash = hash_bytes(s, len, 1);
-	uint32_t index = intern_find(&t->index, hash, equal, t, &key);
+	uint32_t index = ref_table_index(&t->index, hash, equal, t, &key);
 	char *copy;
 	int r;
 
-	if (index != INTERN_NONE) {
+	if (index != REF_TABLE_NONE) {
 		*ret = t->items[index];
 		return 0;
 	}
@@ -88,7 +88,7 @@ static int add_clean(struct strings *t, struct batch_arena *arena, const char *s
 		       STRINGS_MAX);
 	if (r < 0)
 		return r;
-	r = intern_reserve(&t->index);
+	r = ref_table_reserve(&t->index, 1);
 	if (r < 0)
 		return r;
 	copy = batch_arena_alloc(arena, len + 1);
@@ -97,7 +97,7 @@ static int add_clean(struct strings *t, struct batch_arena *arena, const char *s
 	memcpy(copy, s, len);
 	copy[len] = 0;
 	t->items[t->n] = copy;
-	intern_add(&t->index, hash, t->n++);
+	ref_table_insert(&t->index, hash, ++t->n);
 	*ret = copy;
 	return 0;
 }

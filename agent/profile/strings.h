@@ -7,12 +7,12 @@
 #pragma once
 
 #include "agent/profile/arena.h"
-#include "agent/profile/intern.h"
+#include "lib/ref_table.h"
 
 enum { STRINGS_LEN_MAX = 16384, STRINGS_MAX = 1 << 22 };
 
 struct strings {
-	struct intern index;
+	struct ref_table index;
 	const char **items;
 	size_t cap;
 	uint32_t n;

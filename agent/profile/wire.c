@@ -92,14 +92,14 @@ void wire_table_done(struct wire_table *t)
 {
 	buf_done(&t->bytes);
 	free(t->entries);
-	intern_done(&t->index);
+	ref_table_done(&t->index);
 	wire_table_init(t, t->field, t->ids, t->bytes.max);
 }
 
 void wire_table_reset(struct wire_table *t)
 {
 	buf_reset(&t->bytes);
-	intern_clear(&t->index);
+	ref_table_clear(&t->index);
 	t->n = 0;
 }
 
@@ -121,20 +121,20 @@ uint32_t wire_table_add(struct wire_table *t, const void *message, size_t len)
 {
 	struct key key = {message, len};
 	uint64_t hash = len ? hash_bytes(message, len, 0) : 0;
-	uint32_t index = intern_find(&t->index, hash, equal, t, &key);
+	uint32_t index = ref_table_index(&t->index, hash, equal, t, &key);
 	uint8_t id[11];
 	size_t id_len = 0;
 	int r;
 
-	if (index != INTERN_NONE || t->sealed || t->bytes.error)
+	if (index != REF_TABLE_NONE || t->sealed || t->bytes.error)
 		return index;
 	r = grow_array((void **)&t->entries, &t->cap, (size_t)t->n + 1, sizeof(*t->entries),
 		       TABLE_MAX);
 	if (!r)
-		r = intern_reserve(&t->index);
+		r = ref_table_reserve(&t->index, 1);
 	if (r < 0) {
 		t->bytes.error = r;
-		return INTERN_NONE;
+		return REF_TABLE_NONE;
 	}
 	if (t->ids) {
 		id[0] = 1 << 3 | TYPE_VARINT;
@@ -145,9 +145,9 @@ uint32_t wire_table_add(struct wire_table *t, const void *message, size_t len)
 	buf_append(&t->bytes, id, id_len);
 	buf_append(&t->bytes, message, len);
 	if (t->bytes.error)
-		return INTERN_NONE;
+		return REF_TABLE_NONE;
 	t->entries[t->n] = (struct wire_entry){.at = t->bytes.len - len, .len = len};
-	intern_add(&t->index, hash, t->n);
+	ref_table_insert(&t->index, hash, t->n + 1);
 	return t->n++;
 }
 
@@ -156,7 +156,7 @@ uint32_t wire_table_add_buf(struct wire_table *t, const struct buf *message)
 	if (message->error && !t->bytes.error)
 		t->bytes.error = message->error;
 	if (t->bytes.error)
-		return INTERN_NONE;
+		return REF_TABLE_NONE;
 	return wire_table_add(t, message->data, message->len);
 }
 

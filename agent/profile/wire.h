@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "agent/profile/intern.h"
+#include "lib/ref_table.h"
 #include "lib/buf.h"
 
 void wire_varint(struct buf *out, uint64_t v);
@@ -26,20 +26,20 @@ size_t wire_varint_len(uint64_t v);
 struct wire_table {
 	unsigned int field;
 	bool ids;
-	bool sealed; /* nothing new is taken: wire_table_add() then gives INTERN_NONE */
+	bool sealed; /* nothing new is taken: wire_table_add() then gives REF_TABLE_NONE */
 	struct buf bytes;
 	struct wire_entry {
 		size_t at, len; /* in bytes, without tag, length and id */
 	} * entries;
 	size_t cap;
 	uint32_t n;
-	struct intern index;
+	struct ref_table index;
 };
 
 void wire_table_init(struct wire_table *t, unsigned int field, bool ids, size_t max_bytes);
 void wire_table_done(struct wire_table *t);
 void wire_table_reset(struct wire_table *t);
-/* The index of the message, added when new. On failure INTERN_NONE, and bytes.error is set. */
+/* The index of the message, added when new. On failure REF_TABLE_NONE, and bytes.error is set. */
 uint32_t wire_table_add(struct wire_table *t, const void *message, size_t len);
 uint32_t wire_table_add_buf(struct wire_table *t, const struct buf *message);
 uint32_t wire_table_add_str(struct wire_table *t, const char *s);

@@ -10,7 +10,7 @@
 
 #include <sys/random.h>
 
-#include "operator/cache/ref_table.h"
+#include "lib/ref_table.h"
 #include "operator/cache/slab.h"
 
 struct entry {

@@ -9,7 +9,7 @@
 #include <sys/random.h>
 
 #include "operator/cache/kept.h"
-#include "operator/cache/ref_table.h"
+#include "lib/ref_table.h"
 #include "operator/cache/slab.h"
 
 enum { META_ANNOTATIONS_MAX = 64 };

@@ -4,7 +4,7 @@
 
 #include "operator/cache/kept.h"
 #include "operator/cache/pod_store.h"
-#include "operator/cache/ref_table.h"
+#include "lib/ref_table.h"
 #include "operator/cache/slab.h"
 
 /*

@@ -10,7 +10,7 @@
 #include <sys/random.h>
 
 #include "operator/cache/kept.h"
-#include "operator/cache/ref_table.h"
+#include "lib/ref_table.h"
 #include "operator/cache/slab.h"
 
 /* Followed by n_uids sorted uids of 16 bytes and the slice's name with a NUL. */

@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "operator/cache/intern.h"
-#include "operator/cache/ref_table.h"
+#include "lib/ref_table.h"
 #include "operator/cache/slab.h"
 
 static uint64_t state;

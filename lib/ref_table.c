@@ -4,7 +4,7 @@
  * so there are no tombstones and a table that lives long under churn stays as fast as a new one.
  * Shrinks when less than an eighth is used; when there is no memory for that, it stays.
  */
-#include "operator/cache/ref_table.h"
+#include "lib/ref_table.h"
 
 enum { SIZE_MIN = 16 };
 static const uint32_t size_max = 1u << 30;
@@ -80,6 +80,17 @@ uint32_t ref_table_next(const struct ref_table *t, uint64_t hash, uint32_t *pos)
 	return 0;
 }
 
+uint32_t ref_table_index(const struct ref_table *t, uint64_t hash, ref_table_equal equal,
+			 const void *owner, const void *key)
+{
+	uint32_t pos = REF_TABLE_START, name;
+
+	while ((name = ref_table_next(t, hash, &pos)))
+		if (equal(owner, name - 1, key))
+			return name - 1;
+	return REF_TABLE_NONE;
+}
+
 bool ref_table_remove(struct ref_table *t, uint64_t hash, uint32_t ref)
 {
 	uint32_t mask = t->size - 1, pos = REF_TABLE_START, found, hole, i, home;
@@ -122,4 +133,11 @@ void ref_table_done(struct ref_table *t)
 	free(t->slots);
 	t->slots = NULL;
 	t->size = t->count = 0;
+}
+
+void ref_table_clear(struct ref_table *t)
+{
+	if (t->slots)
+		memset(t->slots, 0, ref_table_bytes(t));
+	t->count = 0;
 }
