@@ -6,10 +6,7 @@
  */
 #include "agent/elf/rows.h"
 
-enum {
-	BLOCK = 1 << KILN_BLOCK_SHIFT,
-	FIRST_BUCKETS = 256,
-};
+enum { BLOCK = 1 << KILN_BLOCK_SHIFT };
 
 int rows_init(struct rows *r, uint64_t start, uint64_t end)
 {
@@ -17,12 +14,11 @@ int rows_init(struct rows *r, uint64_t start, uint64_t end)
 	struct kiln_rule invalid = {.kind = KILN_RULE_INVALID};
 	uint64_t blocks = (end - base + BLOCK - 1) >> KILN_BLOCK_SHIFT;
 
-	*r = (struct rows){.n_buckets = FIRST_BUCKETS};
+	*r = (struct rows){};
 	if (end <= base || end - base > UNWIND_SPAN_MAX)
 		return -E2BIG;
 	r->t = calloc(1, sizeof(*r->t));
-	r->buckets = calloc(r->n_buckets, sizeof(*r->buckets));
-	if (!r->t || !r->buckets)
+	if (!r->t)
 		return -ENOMEM;
 	r->t->base = base;
 	r->t->blocks = (uint32_t)blocks;
@@ -36,7 +32,7 @@ int rows_init(struct rows *r, uint64_t start, uint64_t end)
 void rows_done(struct rows *r)
 {
 	unwind_table_free(r->t);
-	free(r->buckets);
+	ref_table_done(&r->rules);
 	*r = (struct rows){0};
 }
 
@@ -49,40 +45,23 @@ static uint64_t rule_hash(const struct kiln_rule *rule)
 	return mix64(w[0] ^ w[1] * 0x9e3779b97f4a7c15ULL);
 }
 
-static uint32_t *bucket_of(struct rows *r, const struct kiln_rule *rule)
+static bool same_rule(const void *table, uint32_t index, const void *rule)
 {
-	uint32_t i = (uint32_t)rule_hash(rule) & (r->n_buckets - 1);
+	const struct unwind_table *t = table;
 
-	while (r->buckets[i] && memcmp(&r->t->rules[r->buckets[i] - 1], rule, sizeof(*rule)) != 0)
-		i = (i + 1) & (r->n_buckets - 1);
-	return &r->buckets[i];
-}
-
-static int grow_buckets(struct rows *r)
-{
-	uint32_t *old = r->buckets;
-
-	r->buckets = calloc(r->n_buckets * 2, sizeof(*r->buckets));
-	if (!r->buckets) {
-		r->buckets = old;
-		return -ENOMEM;
-	}
-	r->n_buckets *= 2;
-	for (uint32_t i = 0; i < r->t->n_rules; i++)
-		*bucket_of(r, &r->t->rules[i]) = i + 1;
-	free(old);
-	return 0;
+	return memcmp(&t->rules[index], rule, sizeof(t->rules[index])) == 0;
 }
 
 /* The id of RULE. When there are too many rules the row cannot be expressed: 0, the invalid one. */
 static int intern(struct rows *r, const struct kiln_rule *rule, uint16_t *ret)
 {
 	struct unwind_table *t = r->t;
-	uint32_t *bucket = bucket_of(r, rule);
+	uint64_t hash = rule_hash(rule);
+	uint32_t index = ref_table_index(&r->rules, hash, same_rule, t, rule);
 	int e;
 
-	if (*bucket) {
-		*ret = (uint16_t)(*bucket - 1);
+	if (index != REF_TABLE_NONE) {
+		*ret = (uint16_t)index;
 		return 0;
 	}
 	if (t->n_rules == UNWIND_RULES_MAX) {
@@ -90,18 +69,15 @@ static int intern(struct rows *r, const struct kiln_rule *rule, uint16_t *ret)
 		*ret = 0;
 		return 0;
 	}
-	if (t->n_rules * 2 >= r->n_buckets) {
-		e = grow_buckets(r);
-		if (e < 0)
-			return e;
-		bucket = bucket_of(r, rule);
-	}
+	e = ref_table_reserve(&r->rules, 1);
+	if (e < 0)
+		return e;
 	e = grow_array((void **)&t->rules, &r->rules_cap, t->n_rules + 1, sizeof(*rule),
 		       UNWIND_RULES_MAX);
 	if (e < 0)
 		return e;
 	t->rules[t->n_rules++] = *rule;
-	*bucket = t->n_rules;
+	ref_table_insert(&r->rules, hash, t->n_rules);
 	*ret = (uint16_t)(t->n_rules - 1);
 	return 0;
 }

@@ -7,13 +7,13 @@
 #pragma once
 
 #include "agent/elf/unwind.h"
+#include "lib/ref_table.h"
 
 struct rows {
 	struct unwind_table *t;
 	size_t rows_cap, rules_cap;
-	uint32_t *buckets; /* rule id + 1, open addressing */
-	uint32_t n_buckets;
-	uint32_t next_block; /* index entries below are filled in */
+	struct ref_table rules; /* by their content */
+	uint32_t next_block;	/* index entries below are filled in */
 	uint64_t last_pc;
 	bool row_at_last; /* the last row stands exactly at last_pc */
 	int error;

@@ -12,11 +12,9 @@
 
 #include "lib/log.h"
 #include "lib/metrics.h"
+#include "lib/ref_table.h"
 
-enum {
-	JOBS_MAX = 64,
-	BUCKETS = 2 * CODE_PLACES_MAX, /* a power of two */
-};
+enum { JOBS_MAX = 64 };
 
 struct job {
 	uv_work_t work;
@@ -25,7 +23,7 @@ struct job {
 	struct image *image;
 	struct code_place places[CODE_PLACES_MAX];
 	size_t n;
-	uint16_t buckets[BUCKETS]; /* places + 1, by address; only while it is not running */
+	struct ref_table by_address; /* of places; only while it is not running */
 	struct code_pieces pieces;
 	struct unwind_table *table; /* its room in the slab still rests */
 	uint64_t bytes;
@@ -81,6 +79,7 @@ static void job_free(struct job *job)
 	image_store_put(r->images, job->stored, now_ms());
 	image_unref(job->image);
 	code_pieces_done(&job->pieces);
+	ref_table_done(&job->by_address);
 	unwind_table_free(job->table);
 	free(job);
 }
@@ -132,23 +131,25 @@ static struct job *job_of(struct code_reader *r, struct stored_image *image)
 	return job;
 }
 
-/* False: it is in the job already, or the job is full. */
+static bool same_place(const void *job, uint32_t index, const void *vaddr)
+{
+	return ((const struct job *)job)->places[index].vaddr == *(const uint64_t *)vaddr;
+}
+
+/* False: it is in the job already, or there is no room. */
 static bool add_place(struct job *job, uint64_t vaddr, bool is_guess)
 {
-	uint32_t i = (uint32_t)mix64(vaddr) & (BUCKETS - 1);
+	uint64_t hash = mix64(vaddr);
+	uint32_t i = ref_table_index(&job->by_address, hash, same_place, job, &vaddr);
 
-	for (; job->buckets[i]; i = (i + 1) & (BUCKETS - 1)) {
-		struct code_place *place = &job->places[job->buckets[i] - 1];
-
-		if (place->vaddr != vaddr)
-			continue;
-		place->is_guess &= is_guess;
+	if (i != REF_TABLE_NONE) {
+		job->places[i].is_guess &= is_guess;
 		return false;
 	}
-	if (job->n == CODE_PLACES_MAX)
+	if (job->n == CODE_PLACES_MAX || ref_table_reserve(&job->by_address, 1) < 0)
 		return false;
 	job->places[job->n++] = (struct code_place){.vaddr = vaddr, .is_guess = is_guess};
-	job->buckets[i] = (uint16_t)job->n;
+	ref_table_insert(&job->by_address, hash, (uint32_t)job->n);
 	return true;
 }
 

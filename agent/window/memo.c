@@ -1,90 +1,61 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Open addressing, linear probing. A slot carries the number of the round that wrote it, so to
- * forget everything costs nothing; nothing is ever deleted alone.
- */
+/* An array of entries and the index to find them; nothing is ever forgotten alone. */
 #include "agent/window/memo.h"
 
-enum { CAP_MIN = 1024 };
+enum { CAP_KEPT = 1024, ENTRIES_MAX = 1 << 24 };
 
 void memo_done(struct memo *m)
 {
-	free(m->slots);
+	ref_table_done(&m->index);
+	free(m->entries);
 	*m = (struct memo){};
 }
 
 void memo_begin(struct memo *m)
 {
-	m->round++;
-	/* A round number that comes again would bring old slots back. */
-	if ((m->cap > CAP_MIN && m->n < m->cap / 16) || !m->round) {
+	if (m->cap > CAP_KEPT && m->n < m->cap / 8)
 		memo_done(m);
-		m->round = 1;
-	}
+	ref_table_clear(&m->index);
 	m->n = 0;
 }
 
-/* The slot of the key, or the free one where it belongs. */
-static struct memo_slot *probe(const struct memo *m, const void *where, uint64_t address,
-			       uint32_t pid)
+static uint64_t hash_of(const void *where, uint64_t address, uint32_t pid)
 {
-	size_t i = mix64(address ^ mix64((uintptr_t)where + pid));
-
-	for (;; i++) {
-		struct memo_slot *s = &m->slots[i & (m->cap - 1)];
-
-		if (s->round != m->round ||
-		    (s->address == address && s->where == where && s->pid == pid))
-			return s;
-	}
+	return mix64(address ^ mix64((uintptr_t)where + pid));
 }
 
-static bool grow(struct memo *m)
+static bool equal(const void *memo, uint32_t index, const void *key)
 {
-	struct memo bigger = {.cap = MAX(m->cap * 2, (size_t)CAP_MIN), .n = m->n};
+	const struct memo_entry *a = ((const struct memo *)memo)->entries + index, *b = key;
 
-	bigger.round = m->round;
-	bigger.slots = calloc(bigger.cap, sizeof(*bigger.slots));
-	if (!bigger.slots)
-		return false;
-	for (size_t i = 0; i < m->cap; i++) {
-		const struct memo_slot *s = &m->slots[i];
-
-		if (s->round == m->round)
-			*probe(&bigger, s->where, s->address, s->pid) = *s;
-	}
-	free(m->slots);
-	*m = bigger;
-	return true;
+	return a->address == b->address && a->where == b->where && a->pid == b->pid;
 }
 
 bool memo_add(struct memo *m, const void *where, uint64_t address, uint32_t pid, uint32_t value)
 {
-	if (!m->round)
-		m->round = 1;
-	if (m->n >= m->cap / 2 && !grow(m))
+	if (grow_array((void **)&m->entries, &m->cap, (size_t)m->n + 1, sizeof(*m->entries),
+		       ENTRIES_MAX) < 0 ||
+	    ref_table_reserve(&m->index, 1) < 0)
 		return false;
-	*probe(m, where, address, pid) = (struct memo_slot){
-	    .where = where, .address = address, .pid = pid, .value = value, .round = m->round};
-	m->n++;
+	m->entries[m->n] =
+	    (struct memo_entry){.where = where, .address = address, .pid = pid, .value = value};
+	ref_table_insert(&m->index, hash_of(where, address, pid), ++m->n);
 	return true;
 }
 
 bool memo_find(const struct memo *m, const void *where, uint64_t address, uint32_t pid,
 	       uint32_t *ret)
 {
-	const struct memo_slot *s;
+	const struct memo_entry key = {.where = where, .address = address, .pid = pid};
+	uint32_t i = ref_table_index(&m->index, hash_of(where, address, pid), equal, m, &key);
 
-	if (!m->cap)
+	if (i == REF_TABLE_NONE)
 		return false;
-	s = probe(m, where, address, pid);
-	if (s->round != m->round)
-		return false;
-	*ret = s->value;
+	*ret = m->entries[i].value;
 	return true;
 }
 
 size_t memo_bytes(const struct memo *m)
 {
-	return m->cap * sizeof(*m->slots);
+	return m->cap * sizeof(*m->entries) + ref_table_bytes(&m->index);
 }

@@ -5,20 +5,19 @@
  */
 #pragma once
 
-#include "lib/base.h"
+#include "lib/ref_table.h"
 
-struct memo_slot {
+struct memo_entry {
 	const void *where;
 	uint64_t address;
 	uint32_t pid, value;
-	uint32_t round; /* the slot is taken when it is the memo's */
-	uint32_t pad;
 };
 
 struct memo {
-	struct memo_slot *slots; /* cap of them, a power of two; at most half are taken */
-	size_t cap, n;
-	uint32_t round;
+	struct memo_entry *entries; /* n of them in this round */
+	size_t cap;
+	uint32_t n;
+	struct ref_table index;
 };
 
 void memo_done(struct memo *m);
