@@ -16,8 +16,8 @@ enum {
 };
 
 struct frame_function {
-	struct frame_function *next; /* of the cache */
 	uint64_t hash;
+	uint32_t place; /* in the cache's array */
 	uint32_t refs;
 	uint32_t start_line;
 	uint32_t size; /* bytes of text */
@@ -32,7 +32,6 @@ struct frame_line {
 };
 
 struct frame {
-	struct frame *next; /* of the cache */
 	uint64_t address;
 	uint32_t owner;
 	uint16_t n;

@@ -10,6 +10,7 @@
 #include "agent/symbol/symbolizer.h"
 
 #include <time.h>
+#include <uthash.h>
 
 #include "agent/symbol/demangle.h"
 #include "agent/symbol/frame_cache.h"
@@ -18,25 +19,23 @@
 #include "agent/symbol/table_cache.h"
 #include "lib/metrics.h"
 
-enum {
-	JIT_BUCKETS = 256,
-	JIT_IDLE_WINDOWS = 32, /* a map that is not asked for goes */
-};
+enum { JIT_IDLE_WINDOWS = 32 /* a map that is not asked for goes */ };
 
 struct jit {
-	struct jit *next; /* of the bucket */
-	uint32_t pid;
-	uint64_t start_time;
+	struct jit_key { /* no padding: it is compared as bytes */
+		uint64_t pid, start_time;
+	} key;
 	uint32_t used;	  /* window */
 	uint32_t checked; /* window in which the file was looked at, plus 1 */
 	struct perf_map *map;
+	UT_hash_handle hh;
 };
 
 struct symbolizer {
 	struct frame_cache *frames;
 	struct table_cache *tables;
 	struct kernel_symbols *kernel;
-	struct jit *jit[JIT_BUCKETS];
+	struct jit *jit; /* by key */
 	size_t max_table_bytes;
 	char *proc;
 	uint32_t window;
@@ -65,24 +64,21 @@ int symbolizer_new(const struct symbolizer_options *options, struct symbolizer *
 	return 0;
 }
 
-static void jit_free(struct jit *j)
+static void drop_jit(struct symbolizer *s, struct jit *j)
 {
+	HASH_DEL(s->jit, j);
 	perf_map_free(j->map);
 	free(j);
 }
 
 struct symbolizer *symbolizer_free(struct symbolizer *s)
 {
+	struct jit *j, *next;
+
 	if (!s)
 		return NULL;
-	for (size_t i = 0; i < JIT_BUCKETS; i++) {
-		while (s->jit[i]) {
-			struct jit *j = s->jit[i];
-
-			s->jit[i] = j->next;
-			jit_free(j);
-		}
-	}
+	HASH_ITER (hh, s->jit, j, next)
+		drop_jit(s, j);
 	frame_cache_free(s->frames);
 	table_cache_free(s->tables);
 	kernel_symbols_free(s->kernel);
@@ -262,14 +258,14 @@ int symbolize_kernel(struct symbolizer *s, uint64_t address, struct symbol_resul
 
 static int get_jit(struct symbolizer *s, uint32_t pid, uint64_t start_time, struct jit **ret)
 {
-	struct jit **bucket = &s->jit[mix64(pid) % JIT_BUCKETS], *j;
+	const struct jit_key key = {.pid = pid, .start_time = start_time};
+	struct jit *j;
 	int r;
 
-	for (j = *bucket; j; j = j->next) {
-		if (j->pid == pid && j->start_time == start_time) {
-			*ret = j;
-			return 0;
-		}
+	HASH_FIND(hh, s->jit, &key, sizeof(key), j);
+	if (j) {
+		*ret = j;
+		return 0;
 	}
 	j = calloc(1, sizeof(*j));
 	if (!j)
@@ -279,10 +275,8 @@ static int get_jit(struct symbolizer *s, uint32_t pid, uint64_t start_time, stru
 		free(j);
 		return r;
 	}
-	j->pid = pid;
-	j->start_time = start_time;
-	j->next = *bucket;
-	*bucket = j;
+	j->key = key;
+	HASH_ADD(hh, s->jit, key, sizeof(j->key), j);
 	*ret = j;
 	return 0;
 }
@@ -316,28 +310,19 @@ static size_t jit_bytes(const struct symbolizer *s)
 {
 	size_t bytes = 0;
 
-	for (size_t i = 0; i < JIT_BUCKETS; i++) {
-		for (const struct jit *j = s->jit[i]; j; j = j->next)
-			bytes += sizeof(*j) + perf_map_bytes(j->map);
-	}
+	for (const struct jit *j = s->jit; j; j = j->hh.next)
+		bytes += sizeof(*j) + perf_map_bytes(j->map);
 	return bytes;
 }
 
 /* Drops the maps that were idle for at least IDLE windows. */
-static void drop_jit(struct symbolizer *s, uint32_t idle)
+static void drop_idle_jit(struct symbolizer *s, uint32_t idle)
 {
-	for (size_t i = 0; i < JIT_BUCKETS; i++) {
-		struct jit **p = &s->jit[i], *j;
+	struct jit *j, *next;
 
-		while ((j = *p)) {
-			if (s->window - j->used < idle) {
-				p = &j->next;
-				continue;
-			}
-			*p = j->next;
-			jit_free(j);
-		}
-	}
+	HASH_ITER (hh, s->jit, j, next)
+		if (s->window - j->used >= idle)
+			drop_jit(s, j);
 }
 
 void symbolizer_trim(struct symbolizer *s)
@@ -347,11 +332,11 @@ void symbolizer_trim(struct symbolizer *s)
 	frame_cache_trim(s->frames);
 	table_cache_trim(s->tables);
 	kernel_symbols_trim(s->kernel);
-	drop_jit(s, idle);
+	drop_idle_jit(s, idle);
 	/* Perf maps have as much room again as symbol tables; the idle ones make place first. */
 	while (idle > 0 && jit_bytes(s) > s->max_table_bytes) {
 		idle /= 2;
-		drop_jit(s, idle);
+		drop_idle_jit(s, idle);
 	}
 	s->window++;
 	metric_set(M_SYMBOL_BYTES, (int64_t)symbolizer_bytes(s));
