@@ -141,7 +141,7 @@ int main(int argc, char **argv)
 		    "{\"frames\":[\"?bare_leaf\"," BELOW "],\"min_share\":0.05},"
 		    "{\"frames\":[\"bare_behind_tail\"," BELOW "],\"min_share\":0.05},"
 		    "{\"frames\":[\"bare_tail\"," BELOW "]},"
-		    "{\"frames\":[\"?bare_short\",\"bare_framed\"," BELOW "],\"min_share\":0.05},"
+		    "{\"frames\":[\"?bare_short\",\"bare_framed\"," BELOW "],\"min_share\":0.03},"
 		    "{\"frames\":[\"?bare_alloca\",{\"n\":13,\"of\":[\"?bare_recursive\"]},"
 		    "\"bare_forever\"," WL_ROOT "],\"max_share\":0.02},"
 		    "{\"frames\":[\"?bare_leaf\",\"?bare_handler\",\"libc:__restore_rt\",\"*\","

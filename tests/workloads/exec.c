@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One pid, two programs in turn: each spins for half a second and then execs the other. Both are
+ * One pid, two programs in turn: each spins for an eighth of a second and then execs the other. Both are
  * built from this file, not PIE, so that the same addresses mean other functions after each exec.
  * usage: exec SECONDS DIRECTORY
  */
@@ -23,7 +23,7 @@ NOINLINE void PASTE(NAME, _leaf)(void)
 
 	__asm__ volatile("" ::"r"(room) : "memory");
 #endif
-	WL_SPIN(600000000);
+	WL_SPIN(150000000);
 }
 
 NOINLINE void PASTE(NAME, _middle)(void)
