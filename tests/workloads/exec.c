@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One pid, two programs in turn: each spins for an eighth of a second and then execs the other. Both are
- * built from this file, not PIE, so that the same addresses mean other functions after each exec.
- * usage: exec SECONDS DIRECTORY
+ * One pid, two programs in turn: each spins for an eighth of a second and then execs the other.
+ * Both are built from this file, not PIE, so that the same addresses mean other functions after
+ * each exec. usage: exec SECONDS DIRECTORY
  */
 #include "wl.h"
 
