@@ -9,7 +9,7 @@
 
 /* The default budget, bytes: 1/64 of the machine's memory, at least 128 MiB, at most 1 GiB. */
 uint64_t budget_default(uint64_t machine_bytes);
-/* Near the budget caches shrink, beyond it no new stacks are taken. */
+/* Near the budget caches shrink, beyond it new stacks are counted without frames. */
 enum memory_pressure budget_pressure(uint64_t budget, uint64_t used);
 /*
  * What the slabs of the kernel side may take when the rest of the agent takes OTHER: never so much

@@ -92,11 +92,10 @@ static void add_policy(uint64_t id, uint32_t containers, void *arg)
 static void add_counters(struct sampler *sampler, struct meta_report *ret)
 {
 	/* On every way from the kernel to a receiver; the ring's own counter is the kernel's. */
-	static const enum metric_id drops[] = {M_DROPPED_MALFORMED,	 M_DROPPED_WINDOW_FULL,
-					       M_DROPPED_NO_MEMORY,	 M_DROPPED_MEMORY_LIMIT,
-					       M_EXPORT_SAMPLES_DROPPED, M_OTLP_OVERSIZE_SAMPLES,
-					       M_TEXT_DROPPED,		 M_PPROF_FILE_DROPPED,
-					       M_FOLDED_FILE_DROPPED,	 M_SAMPLES_NO_DESTINATION};
+	static const enum metric_id drops[] = {
+	    M_DROPPED_MALFORMED,      M_DROPPED_WINDOW_FULL,   M_DROPPED_NO_MEMORY,
+	    M_EXPORT_SAMPLES_DROPPED, M_OTLP_OVERSIZE_SAMPLES, M_TEXT_DROPPED,
+	    M_PPROF_FILE_DROPPED,     M_FOLDED_FILE_DROPPED,   M_SAMPLES_NO_DESTINATION};
 	struct sampler_stats kernel;
 
 	sampler_read_stats(sampler, &kernel);

@@ -64,7 +64,7 @@ static enum memory_pressure limiter_pressure(const struct processors_config *p)
 
 /*
  * Near the budget, or the memory_limiter's limit, the agent forgets what it can find again; beyond
- * it takes nothing new.
+ * it counts new stacks without their frames.
  */
 static void limit_memory(struct agent *a)
 {
@@ -81,7 +81,7 @@ static void limit_memory(struct agent *a)
 		log_warn("agent", "memory: %llu MiB of a budget of %llu, %llu MiB resident: %s",
 			 (unsigned long long)(used >> 20), (unsigned long long)(budget >> 20),
 			 (unsigned long long)(footprint_resident() >> 20),
-			 pressure == PRESSURE_HARD   ? "new stacks are dropped"
+			 pressure == PRESSURE_HARD   ? "new stacks lose their frames"
 			 : pressure == PRESSURE_SOFT ? "caches are kept small"
 						     : "all is well again");
 	a->pressure = pressure;

@@ -269,7 +269,6 @@ static void account(struct intake *in, const struct kiln_sample *record, struct 
 	if (r < 0)
 		metric_add(r == -ENOMEM	   ? M_DROPPED_NO_MEMORY
 			   : r == -EBADMSG ? M_DROPPED_MALFORMED
-			   : r == -EDQUOT  ? M_DROPPED_MEMORY_LIMIT
 					   : M_DROPPED_WINDOW_FULL,
 			   1);
 }
@@ -648,7 +647,7 @@ struct runtimes *intake_runtimes(const struct intake *in)
 void intake_set_pressure(struct intake *in, enum memory_pressure pressure)
 {
 	in->pressure = pressure;
-	stack_table_refuse_new(in->stacks, pressure == PRESSURE_HARD);
+	stack_table_set_full(in->stacks, pressure == PRESSURE_HARD);
 }
 
 void intake_read_stats(const struct intake *in, struct intake_stats *ret)

@@ -47,7 +47,7 @@ void intake_warm(struct intake *in);
 /* Names of runtimes' frames, for the naming; lives as long as IN. */
 struct runtimes *intake_runtimes(const struct intake *in);
 /* What the memory budget and the memory_limiter ask for: first what can be found again goes, then
- * new stacks are refused. */
+ * new stacks are counted without frames. */
 enum memory_pressure {
 	PRESSURE_NONE,
 	PRESSURE_SOFT, /* keep only what the last window used */

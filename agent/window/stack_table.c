@@ -22,7 +22,7 @@ struct stack_table {
 	struct stack *stacks;
 	struct stack_owner *owners;
 	size_t bytes, max_stacks, max_bytes;
-	bool refuse_new;
+	bool full; /* whatever the limits */
 	union {
 		struct stack_key key;
 		uint64_t space[sizeof(struct stack_key) / 8 + SCRATCH_WORDS];
@@ -49,6 +49,8 @@ void stack_table_limit(struct stack_table *t, size_t stacks, size_t bytes)
 /* How full the table is: in eighths. */
 static size_t fill(const struct stack_table *t)
 {
+	if (t->full)
+		return 8;
 	return MAX(t->bytes * 8 / t->max_bytes, HASH_COUNT(t->stacks) * 8 / t->max_stacks);
 }
 
@@ -224,8 +226,6 @@ int stack_table_get(struct stack_table *t, uint64_t owner, struct mapset *mapset
 	if (n_user)
 		memcpy(key->words + n_kernel, user, n_user * sizeof(*user));
 	s = find(t);
-	if (!s && t->refuse_new)
-		return -EDQUOT;
 	if (!s)
 		s = get_new(t, owner, &mapset);
 	if (!s)
@@ -260,7 +260,7 @@ size_t stack_table_bytes(const struct stack_table *t)
 	return t->bytes;
 }
 
-void stack_table_refuse_new(struct stack_table *t, bool refuse)
+void stack_table_set_full(struct stack_table *t, bool full)
 {
-	t->refuse_new = refuse;
+	t->full = full;
 }

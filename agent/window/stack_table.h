@@ -56,8 +56,8 @@ DEFINE_CLEANUP(struct stack_table *, stack_table_free)
 int stack_table_get(struct stack_table *t, uint64_t owner, struct mapset *mapset, enum kiln_end end,
 		    const uint64_t *kernel, uint16_t n_kernel, const uint64_t *user,
 		    uint16_t n_user, uint32_t window, struct stack **ret) _must_check_;
-/* While REFUSE, stack_table_get() finds only stacks that it knows; for others -EDQUOT. */
-void stack_table_refuse_new(struct stack_table *t, bool refuse);
+/* While FULL, the table takes no new stacks, as if its limits were reached: memory is out. */
+void stack_table_set_full(struct stack_table *t, bool full);
 /*
  * Forgets stacks that were not seen since BEFORE_WINDOW; those of a mapset that no process has any
  * more, and which therefore cannot come again, already when they were not since ENDED_BEFORE; so do

