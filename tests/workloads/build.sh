@@ -51,6 +51,7 @@ cc signal-static signal.c -static
 cc kernel kernel.c
 cc mmaps mmaps.c
 cc crowd crowd.c
+cc forks forks.c
 libs=-pthread cc threads threads.c
 libs=-pthread cc threads-static threads.c -static
 cc plugin-red.so plugin.c -shared -fPIC -fvisibility=hidden -DNAME=red

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * N processes, each with M mappings of code of its own, that all run a little, all the time. Ends
- * with its parent.
+ * N processes, each with M mappings of code of its own, that all run a little, all the time. They
+ * begin when all are there: busy ones would leave their parent no time to start the rest. Ends with
+ * its parent.
  * usage: crowd SECONDS N M MILLISECONDS: of sleep between two bursts of about one
  */
 #include <fcntl.h>
@@ -19,10 +20,15 @@ NOINLINE static void crowd_burst(void)
 		wl_sink++;
 }
 
-NOINLINE static void crowd_member(int mappings, int nap_ms)
+/* GATE: the end of a pipe that is closed when all are there. */
+NOINLINE static void crowd_member(int gate, int mappings, int nap_ms)
 {
 	int fd = open("/proc/self/exe", O_RDONLY);
+	char c;
 
+	if (read(gate, &c, 1) < 0)
+		_exit(1);
+	close(gate);
 	for (int i = 0; i < mappings; i++) {
 		/* With a page between two, so that the kernel does not join them. */
 		mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
@@ -37,9 +43,11 @@ NOINLINE static void crowd_member(int mappings, int nap_ms)
 int main(int argc, char **argv)
 {
 	int n = wl_arg(argc, argv, 2, 300), mappings = wl_arg(argc, argv, 3, 100);
-	int nap_ms = wl_arg(argc, argv, 4, 200), started = 0;
+	int nap_ms = wl_arg(argc, argv, 4, 200), started = 0, gate[2];
 
 	wl_deadline(argc, argv);
+	if (pipe(gate) < 0)
+		return 1;
 	for (; started < n; started++) {
 		pid_t pid = fork();
 
@@ -47,9 +55,11 @@ int main(int argc, char **argv)
 			break;
 		if (pid == 0) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
-			crowd_member(mappings, nap_ms);
+			close(gate[1]);
+			crowd_member(gate[0], mappings, nap_ms);
 		}
 	}
+	close(gate[1]);
 	printf("{\"pid\":%d,\"name\":\"crowd\",\"chains\":[],\"started\":%d}\n", (int)getpid(),
 	       started);
 	fflush(stdout);
