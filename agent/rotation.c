@@ -138,7 +138,8 @@ void agent_close_window(struct agent *a)
 static void follow_cpus(struct agent *a)
 {
 	struct error err = {};
-	bool failed = a->phase == RUNNING && sampler_refresh_cpus(a->sampler, &err) < 0;
+	bool failed = a->phase == RUNNING && (sampler_refresh_cpus(a->sampler, &err) < 0 ||
+					      intake_refresh_cpus(a->intake, &err) < 0);
 
 	if (failed && !a->cpus_failed)
 		log_warn("agent", "a CPU that came online is not sampled: %s", err.message);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One dummy event a CPU, with a ring of its own. The record layouts are those of the kernel's
+ * One dummy event a CPU that is online, with a ring of its own. A CPU that goes offline takes its
+ * event along (cpus.h); when it comes back it gets another one, and what it did meanwhile is a loss
+ * of notes like any other. The record layouts are those of the kernel's
  * include/uapi/linux/perf_event.h. A record may wrap around the ring's end: its bytes are put
  * together in a buffer and read by a cursor.
  */
@@ -11,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include "agent/sampler/cpus.h"
 #include "lib/cursor.h"
 #include "lib/metrics.h"
 
@@ -22,13 +25,17 @@ enum {
 	WAKEUPS_PER_SECOND = 100, /* beyond that a timer has to do, which is as often at most */
 	BUSY_MS = 10,
 	RECORD_MAX = 8192,
+	CLOCKS_DIFFER_NS = 10000000, /* perf's from CLOCK_MONOTONIC, at most */
 };
 
 struct ring {
 	struct sideband *sideband;
-	uv_poll_t poll;
-	bool has_poll, polling;
-	int fd;
+	uv_poll_t *poll; /* freed when the loop has closed it */
+	bool polling;
+	int fd; /* -1: the CPU is offline */
+	uint64_t opened_ns;
+	uint64_t enabled;		   /* for how long: see cpus_event_is_alive() */
+	uint64_t ended_ns;		   /* while it has none: since when */
 	size_t pages;			   /* of data */
 	struct perf_event_mmap_page *page; /* NULL: it has none for want of memory */
 	bool lost;			   /* in this reading */
@@ -38,8 +45,9 @@ struct ring {
 
 struct sideband {
 	struct sideband_callbacks callbacks;
-	struct ring *rings;
+	struct ring *rings; /* by CPU */
 	size_t n, open_handles;
+	bool *online; /* scratch, n */
 	uint64_t second;
 	unsigned int wakeups;
 	size_t grown_pages;
@@ -89,15 +97,19 @@ static void grow_ring(struct sideband *s, struct ring *r)
 	metric_add(M_SIDEBAND_GROWN, 1);
 }
 
+static void note_loss(struct sideband *s, uint64_t since_ns)
+{
+	s->lost_since_ns = s->lost ? MIN(s->lost_since_ns, since_ns) : since_ns;
+	s->lost = true;
+}
+
 static void count_loss(struct sideband *s, struct ring *r)
 {
-	uint64_t now = uv_now(s->loop), since;
+	uint64_t now = uv_now(s->loop);
 
 	r->lost = false;
 	/* The kernel notes a loss with the next mapping, which may be much later. */
-	since = r->full_ns ? r->full_ns : s->read_ns;
-	s->lost_since_ns = s->lost ? MIN(s->lost_since_ns, since) : since;
-	s->lost = true;
+	note_loss(s, r->full_ns ? r->full_ns : s->read_ns);
 	r->full_ns = 0;
 	metric_add(M_SIDEBAND_LOST, 1);
 	if (r->lost_ms && now - r->lost_ms < LOST_AGAIN_MS)
@@ -176,7 +188,7 @@ static void set_busy(struct sideband *s, bool busy);
 
 static void on_readable(uv_poll_t *poll, int status, int events)
 {
-	struct ring *r = container_of(poll, struct ring, poll);
+	struct ring *r = poll->data;
 	struct sideband *s = r->sideband;
 	uint64_t second = uv_now(s->loop) / 1000;
 
@@ -192,12 +204,12 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 
 static void set_polling(struct ring *r, bool on)
 {
-	if (r->polling == on || !r->has_poll)
+	if (r->polling == on || !r->poll)
 		return;
 	if (on)
-		on = uv_poll_start(&r->poll, UV_READABLE, on_readable) == 0;
+		on = uv_poll_start(r->poll, UV_READABLE, on_readable) == 0;
 	else
-		uv_poll_stop(&r->poll);
+		uv_poll_stop(r->poll);
 	r->polling = on;
 }
 
@@ -230,12 +242,13 @@ void sideband_drain(struct sideband *s)
 	s->read_ns = now;
 }
 
-static int open_ring(struct sideband *s, int cpu, struct error *err)
+static int open_event(int cpu)
 {
 	struct perf_event_attr attr = {
 	    .size = sizeof(attr),
 	    .type = PERF_TYPE_SOFTWARE,
 	    .config = PERF_COUNT_SW_DUMMY,
+	    .read_format = CPUS_READ_FORMAT,
 	    .mmap = 1,
 	    .mmap2 = 1,
 	    .watermark = 1,
@@ -245,61 +258,14 @@ static int open_ring(struct sideband *s, int cpu, struct error *err)
 	    .clockid = CLOCK_MONOTONIC,
 	    .wakeup_watermark = 1,
 	};
-	struct ring *r = &s->rings[s->n];
-	int fd = (int)syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 
-	if (fd < 0 && (errno == ENODEV || errno == ENXIO))
-		return 0; /* offline */
-	if (fd < 0)
-		return error_set(err, -errno, "perf_event_open for mappings on CPU %d: %m", cpu);
-	r->pages = RING_PAGES;
-	r->page = map_ring(fd, r->pages);
-	if (!r->page) {
-		close(fd);
-		return error_set(err, -errno, "ring buffer for mappings on CPU %d: %m", cpu);
-	}
-	r->fd = fd;
-	r->sideband = s;
-	s->n++;
-	if (uv_poll_init(s->loop, &r->poll, fd) < 0)
-		return error_set(err, -EIO, "cannot watch the mappings of CPU %d", cpu);
-	r->has_poll = true;
-	s->open_handles++;
-	set_polling(r, true);
-	return 0;
-}
-
-int sideband_new(uv_loop_t *loop, const struct sideband_callbacks *callbacks, struct sideband **ret,
-		 struct error *err)
-{
-	long cpus = sysconf(_SC_NPROCESSORS_CONF);
-	struct sideband *s = calloc(1, sizeof(*s));
-	int r = 0;
-
-	if (s)
-		s->rings = calloc((size_t)MAX(cpus, 1L), sizeof(*s->rings));
-	if (!s || !s->rings) {
-		free(s);
-		return error_set(err, -ENOMEM, "out of memory");
-	}
-	s->loop = loop;
-	s->callbacks = *callbacks;
-	r = uv_timer_init(loop, &s->busy);
-	s->has_timer = !r;
-	s->open_handles += s->has_timer;
-	for (int cpu = 0; cpu < cpus && !r; cpu++)
-		r = open_ring(s, cpu, err);
-	if (r < 0) {
-		sideband_free(s);
-		return r;
-	}
-	*ret = s;
-	return 0;
+	return (int)syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
 static void release(struct sideband *s)
 {
 	free(s->rings);
+	free(s->online);
 	free(s);
 }
 
@@ -309,9 +275,12 @@ static void handle_closed(struct sideband *s)
 		release(s);
 }
 
-static void on_ring_closed(uv_handle_t *handle)
+static void on_poll_closed(uv_handle_t *handle)
 {
-	handle_closed(container_of((uv_poll_t *)handle, struct ring, poll)->sideband);
+	struct ring *r = handle->data;
+
+	handle_closed(r->sideband);
+	free(handle);
 }
 
 static void on_timer_closed(uv_handle_t *handle)
@@ -319,16 +288,123 @@ static void on_timer_closed(uv_handle_t *handle)
 	handle_closed(container_of((uv_timer_t *)handle, struct sideband, busy));
 }
 
+static void close_ring(struct ring *r)
+{
+	if (r->poll)
+		uv_close((uv_handle_t *)TAKE_PTR(r->poll), on_poll_closed);
+	unmap_ring(r);
+	if (r->fd >= 0)
+		close(r->fd);
+	r->fd = -1;
+	r->polling = false;
+}
+
+static int watch_ring(struct sideband *s, struct ring *r)
+{
+	_cleanup_free_ uv_poll_t *poll = calloc(1, sizeof(*poll));
+
+	if (!poll || uv_poll_init(s->loop, poll, r->fd) < 0)
+		return -ENOMEM;
+	poll->data = r;
+	r->poll = TAKE_PTR(poll);
+	s->open_handles++;
+	set_polling(r, true);
+	return 0;
+}
+
+/* 1: CPU has a ring now, 0: it is offline. */
+static int open_ring(struct sideband *s, int cpu, struct error *err)
+{
+	struct ring *r = &s->rings[cpu];
+	int fd = open_event(cpu);
+
+	if (fd < 0 && (errno == ENODEV || errno == ENXIO))
+		return 0;
+	if (fd < 0)
+		return error_set(err, -errno, "perf_event_open for mappings on CPU %d: %m", cpu);
+	*r = (struct ring){.sideband = s, .fd = fd, .pages = RING_PAGES, .opened_ns = uv_hrtime()};
+	r->page = map_ring(fd, r->pages);
+	if (!r->page || watch_ring(s, r) < 0) {
+		close_ring(r);
+		return error_set(err, -ENOMEM, "ring buffer for mappings on CPU %d", cpu);
+	}
+	return 1;
+}
+
+/* The event's time stood still when its CPU went. */
+static void end_ring(struct sideband *s, struct ring *r)
+{
+	drain_ring(s, r);
+	close_ring(r);
+	r->ended_ns = r->opened_ns + r->enabled - MIN(r->enabled, CLOCKS_DIFFER_NS);
+}
+
+int sideband_refresh(struct sideband *s, const char *online, struct error *err)
+{
+	int r = cpus_read(online ? online : CPUS_ONLINE, s->online, s->n), failed = 0;
+	uint64_t since;
+
+	if (r < 0)
+		return error_set(err, r, "cannot read the list of CPUs: %s", strerror(-r));
+	for (size_t cpu = 0; cpu < s->n; cpu++) {
+		struct ring *ring = &s->rings[cpu];
+
+		if (ring->fd >= 0 &&
+		    (!cpus_event_is_alive(ring->fd, &ring->enabled) || !s->online[cpu]))
+			end_ring(s, ring);
+		if (ring->fd >= 0 || !s->online[cpu])
+			continue;
+		since = ring->ended_ns;
+		r = open_ring(s, (int)cpu, failed ? NULL : err);
+		if (r > 0)
+			note_loss(s, since);
+		else if (r < 0)
+			failed = r;
+	}
+	tell_lost(s);
+	return failed;
+}
+
+int sideband_new(uv_loop_t *loop, const struct sideband_callbacks *callbacks, struct sideband **ret,
+		 struct error *err)
+{
+	long cpus = MAX(sysconf(_SC_NPROCESSORS_CONF), 1L);
+	struct sideband *s = calloc(1, sizeof(*s));
+	int r = 0;
+
+	if (s) {
+		s->rings = calloc((size_t)cpus, sizeof(*s->rings));
+		s->online = calloc((size_t)cpus, sizeof(*s->online));
+	}
+	if (!s || !s->rings || !s->online) {
+		if (s)
+			release(s);
+		return error_set(err, -ENOMEM, "out of memory");
+	}
+	s->n = (size_t)cpus;
+	for (size_t i = 0; i < s->n; i++)
+		s->rings[i] = (struct ring){.fd = -1, .ended_ns = uv_hrtime()};
+	s->loop = loop;
+	s->callbacks = *callbacks;
+	r = uv_timer_init(loop, &s->busy);
+	s->has_timer = !r;
+	s->open_handles += s->has_timer;
+	for (int cpu = 0; cpu < cpus && r >= 0; cpu++)
+		r = open_ring(s, cpu, err);
+	if (r < 0) {
+		sideband_free(s);
+		return r;
+	}
+	*ret = s;
+	return 0;
+}
+
 struct sideband *sideband_free(struct sideband *s)
 {
 	if (!s)
 		return NULL;
-	for (size_t i = 0; i < s->n; i++) {
-		if (s->rings[i].has_poll)
-			uv_close((uv_handle_t *)&s->rings[i].poll, on_ring_closed);
-		unmap_ring(&s->rings[i]);
-		close(s->rings[i].fd);
-	}
+	for (size_t i = 0; i < s->n; i++)
+		close_ring(&s->rings[i]);
 	if (s->has_timer)
 		uv_close((uv_handle_t *)&s->busy, on_timer_closed);
 	if (!s->open_handles)

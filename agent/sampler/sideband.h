@@ -35,5 +35,10 @@ int sideband_new(uv_loop_t *loop, const struct sideband_callbacks *callbacks, st
 /* The memory goes once the loop has closed its handles. Takes NULL, returns NULL. */
 struct sideband *sideband_free(struct sideband *s);
 
+/*
+ * Follows CPUs that went and came; to be called now and then. ONLINE: see cpus_read(), NULL:
+ * CPUS_ONLINE. -errno: a CPU has no ring, it is tried again the next time.
+ */
+int sideband_refresh(struct sideband *s, const char *online, struct error *err) _must_check_;
 /* Reads what is there. To be called before samples are read. */
 void sideband_drain(struct sideband *s);

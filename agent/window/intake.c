@@ -562,6 +562,11 @@ bool intake_drain(struct intake *in, struct window *w)
 	return more;
 }
 
+int intake_refresh_cpus(struct intake *in, struct error *err)
+{
+	return in->sideband ? sideband_refresh(in->sideband, NULL, err) : 0;
+}
+
 bool intake_busy(const struct intake *in)
 {
 	return table_compiler_busy(in->tables) || in->waiting.first || code_reader_busy(in->code);

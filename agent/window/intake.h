@@ -35,6 +35,8 @@ DEFINE_CLEANUP(struct intake *, intake_free)
 void intake_use_window(struct intake *in, struct window *w);
 /* Reads what is in the ring; samples go to W. True: its time is over and there may be more. */
 bool intake_drain(struct intake *in, struct window *w);
+/* Follows CPUs that went and came: see sideband_refresh(). */
+int intake_refresh_cpus(struct intake *in, struct error *err) _must_check_;
 /* Samples that wait for a table, and jobs that make one: true while there are any. */
 bool intake_busy(const struct intake *in);
 /* Takes what still waits as it is. For the end of a run. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernel's notes of mappings when there are more of them than the rings hold. */
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
 
@@ -126,6 +127,56 @@ static void rings_that_lose_again_grow_until_they_hold_the_storm(void **state)
 	assert_int_equal(t.losses, 0);
 }
 
+static void set_online(bool online)
+{
+	int fd = open("/sys/devices/system/cpu/cpu1/online", O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, online ? "1" : "0", 1) != 1) {
+		if (fd >= 0)
+			close(fd);
+		print_message("CPU 1 cannot be taken off line here\n");
+		skip();
+	}
+	close(fd);
+}
+
+static int refresh(void)
+{
+	struct error err = {};
+
+	return sideband_refresh(t.sideband, NULL, &err);
+}
+
+/* What was mapped on a CPU while it had no ring is lost, and said so. */
+static void a_cpu_that_went_and_came_back_has_a_ring_again(void **state)
+{
+	uint64_t at, from;
+
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		skip();
+	for (int seen = 0; seen < 2; seen++) {
+		assert_int_equal(refresh(), 0);
+		t.losses = 0;
+		run_on(0);
+		set_online(false);
+		from = profiled_now_ns();
+		if (seen)
+			assert_int_equal(refresh(), 0);
+		assert_int_equal(t.losses, 0);
+		set_online(true);
+		run_on(1);
+		map_code(1);
+		/* The first look reads the clock at which an event that died unseen stopped. */
+		assert_int_equal(refresh() | refresh(), 0);
+		assert_int_equal(t.losses, 1);
+		assert_true(t.since_ns <= from);
+		at = map_code(1);
+		sideband_drain(t.sideband);
+		assert_int_equal(t.last_note, at);
+		uv_run(&t.loop, UV_RUN_NOWAIT); /* frees what was closed */
+	}
+}
+
 static void start_child(struct mapset **ret)
 {
 	const struct sampler_options options = {.hz = 20, .cgroup_mode = CGROUP_HYBRID};
@@ -173,6 +224,7 @@ int main(int argc, char **argv)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 	    TEST(a_storm_is_told_of_once_a_reading),
+	    TEST(a_cpu_that_went_and_came_back_has_a_ring_again),
 	    TEST(rings_that_lose_again_grow_until_they_hold_the_storm),
 	    TEST(a_process_without_new_code_keeps_its_mapset),
 	};
