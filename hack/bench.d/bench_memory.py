@@ -47,17 +47,18 @@ def build_id_at(data):
     return at + 16 if at >= 0 else None
 
 
-def make_programs(directory, n):
-    """N files of distinct content, with build ids of their own; every second one is linked statically."""
+def make_programs(directory, n, names=("tick", "tick-static")):
+    """N files of distinct content, with build ids of their own, of these workloads in turn."""
     for i in range(n):
-        with open(workload.path("tick-static" if i % 2 else "tick"), "rb") as f:
+        with open(workload.path(names[i % len(names)]), "rb") as f:
             data = bytearray(f.read())
         at = build_id_at(data)
         if at:
             data[at:at + 8] = struct.pack("<Q", i + 1)
-        with open(f"{directory}/tick-{i}", "wb") as f:
+        program = f"{directory}/{names[0]}-{i}"
+        with open(program, "wb") as f:
             f.write(data)
-        os.chmod(f"{directory}/tick-{i}", 0o755)
+        os.chmod(program, 0o755)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 """Measures what Kiln costs on this machine and prints one table: what, measured, goal (docs: budgets).
 
 usage: hack/bench [--quick] [--only PART[,PART]] [--json FILE] [PART...]
-PARTS: bpf cpu memory tables stacks bytes runtimes operator stream live
+PARTS: bpf cpu rate memory tables stacks bytes runtimes operator stream live
 
 Nothing here is a test: a goal that is missed is shown, not failed. What cannot be measured (a program is not
 built, the machine lacks something) is named, and the exit status is 1."""
@@ -29,6 +29,7 @@ from kiln import agent, workload  # noqa: E402
 import bench_live  # noqa: E402
 import bench_memory as bench_memory_load  # noqa: E402
 import bench_operator  # noqa: E402
+import bench_rate as bench_rate_load  # noqa: E402
 import bench_runtimes  # noqa: E402
 import bench_stream  # noqa: E402
 
@@ -163,6 +164,10 @@ def bench_cpu(table, quick):
                     table.add(f"  complete user stacks, mixed load, at {hz} Hz", ends.get("root", 0) / walks * 100, "%", -99.5)
 
 
+def bench_rate(table, quick):
+    bench_rate_load.bench(table, quick, running_agent, bpf_stats, tool("libkiln-bench-many-cpus.so"))
+
+
 def bench_memory(table, quick):
     bench_memory_load.bench(table, quick, running_agent, tool("kiln-bench-crowd"))
 
@@ -240,7 +245,7 @@ def bench_bytes(table, quick):
     server.shutdown()
 
 
-PARTS = {"bpf": bench_bpf, "cpu": bench_cpu, "memory": bench_memory, "tables": bench_tables, "stacks": bench_stacks,
+PARTS = {"bpf": bench_bpf, "cpu": bench_cpu, "rate": bench_rate, "memory": bench_memory, "tables": bench_tables, "stacks": bench_stacks,
          "bytes": bench_bytes, "runtimes": bench_runtimes.bench, "operator": bench_operator.bench, "stream": bench_stream.bench,
          "live": bench_live.bench}
 

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""As many samples as 128 CPUs take, from as many CPUs as there are: how many are lost, and what one costs compared
+with 97 Hz, over 40 busy programs of 31 frames, which alone are profiled. The agent is made to
+believe that it has so many (bench_many_cpus.c)."""
+import contextlib
+import os
+import subprocess
+import tempfile
+import time
+
+from bench_memory import Cgroup, make_programs
+from kiln import agent
+
+PROGRAMS, DEPTH, CPUS_MEANT = 40, 30, 128
+WARM_SECONDS = 15  # tables and symbols of all programs are made
+
+
+@contextlib.contextmanager
+def busy_programs():
+    with tempfile.TemporaryDirectory(prefix="kiln-bench-") as d:
+        make_programs(d, PROGRAMS, ("nest", "nest-static"))
+        # Of their own: what the rest of the machine puts into the ring is not charged to them.
+        cgroup = Cgroup("kiln-bench-rate")
+        processes = [subprocess.Popen(["sh", "-c", 'echo $$ > "$1"; shift; exec "$@"', "sh", f"{cgroup.path}/cgroup.procs",
+                                       f"{d}/nest-{i}", "3600", str(DEPTH)], stdin=subprocess.DEVNULL,
+                                      stdout=subprocess.DEVNULL) for i in range(PROGRAMS)]
+        try:
+            yield
+        finally:
+            for p in processes:
+                p.kill()
+            for p in processes:
+                p.wait()
+            cgroup.remove()
+
+
+def change(url, before):
+    now = agent.metrics(url)
+    return {name: now[name] - before.get(name, 0) for name in now}
+
+
+def run(table, hz, times, seconds, base, running_agent, preload):
+    """Returns the nanoseconds that a sample cost."""
+    prefix = ("env", f"LD_PRELOAD={preload}", f"KILN_BENCH_CPUS={CPUS_MEANT}") if times > 1 else ()
+    with running_agent(hz, prefix=prefix, more=", process_filter: '^nest-'") as a:
+        url = a.url + "/metrics"
+        time.sleep(WARM_SECONDS)
+        cpu, at, before = a.cpu_seconds(), time.monotonic(), agent.metrics(url)
+        time.sleep(seconds)
+        took, cpu, m = time.monotonic() - at, a.cpu_seconds() - cpu, change(url, before)
+    samples = m["kiln_samples_total"]
+    taken = m["kiln_bpf_runs_total"] / took
+    label = f"{hz * times * os.cpu_count()} samples/s" if times > 1 else f"{hz} Hz"
+    if not samples or (times > 1 and taken < hz * times * os.cpu_count() * 0.8):
+        table.lack(f"{label}, {PROGRAMS} programs", f"only {taken:.0f} timer hits a second: idle CPUs, or slow ones")
+        return None
+    table.add(f"samples lost of {samples:.0f}, {label}, {PROGRAMS} programs", m["kiln_samples_dropped_total"], "", 0)
+    table.add("  incomplete", m["kiln_samples_incomplete_total"], "", 0)
+    user, kernel = cpu * 1e9 / samples, m["kiln_bpf_run_nanoseconds_total"] / samples
+    table.add("  cost a sample, program and BPF", user + kernel, "ns", base)
+    print(f"  (program {user:.0f}, BPF {kernel:.0f} ns; {taken:.0f} timer hits and {samples / took:.0f} samples a second; "
+          f"ring full {m['kiln_ring_full_total']:.0f}, copies of stacks left out {m['kiln_detail_shed_total']:.0f})",
+          flush=True)
+    return user + kernel
+
+
+def bench(table, quick, running_agent, bpf_stats, preload):
+    seconds = 30 if quick else 300
+    if not preload:
+        table.lack("samples as of 128 CPUs", "libkiln-bench-many-cpus.so is not built")
+        return
+    times = CPUS_MEANT // os.cpu_count()
+    with busy_programs(), bpf_stats():
+        base = run(table, 97, 1, seconds, None, running_agent, preload)
+        for hz in (20, 99):
+            run(table, hz, times, seconds, base, running_agent, preload)
