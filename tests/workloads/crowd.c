@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * N processes, each with M mappings of code of its own, that all run a little, all the time. They
- * begin when all are there: busy ones would leave their parent no time to start the rest. Ends with
- * its parent.
- * usage: crowd SECONDS N M MILLISECONDS: of sleep between two bursts of about one
+ * begin when all are there: busy ones would leave their parent no time to start the rest. Each is a
+ * program of its own (exec), so that none can be walked by its parent's mappings. Ends with its
+ * parent. usage: crowd SECONDS N M MILLISECONDS: of sleep between two bursts of about one
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -12,7 +12,7 @@
 
 #include "wl.h"
 
-enum { PAGE = 4096, BURST = 400000 };
+enum { PAGE = 4096, BURST = 400000, GATE = 0 };
 
 NOINLINE static void crowd_burst(void)
 {
@@ -20,15 +20,14 @@ NOINLINE static void crowd_burst(void)
 		wl_sink++;
 }
 
-/* GATE: the end of a pipe that is closed when all are there. */
-NOINLINE static void crowd_member(int gate, int mappings, int nap_ms)
+/* GATE is the end of a pipe that is closed when all are there. */
+NOINLINE static void crowd_member(int mappings, int nap_ms)
 {
 	int fd = open("/proc/self/exe", O_RDONLY);
 	char c;
 
-	if (read(gate, &c, 1) < 0)
+	if (read(GATE, &c, 1) < 0)
 		_exit(1);
-	close(gate);
 	for (int i = 0; i < mappings; i++) {
 		/* With a page between two, so that the kernel does not join them. */
 		mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
@@ -42,11 +41,12 @@ NOINLINE static void crowd_member(int gate, int mappings, int nap_ms)
 
 int main(int argc, char **argv)
 {
-	int n = wl_arg(argc, argv, 2, 300), mappings = wl_arg(argc, argv, 3, 100);
-	int nap_ms = wl_arg(argc, argv, 4, 200), started = 0, gate[2];
+	int n = wl_arg(argc, argv, 2, 300), started = 0, gate[2];
 
+	if (argc == 4 && !strcmp(argv[1], "member"))
+		crowd_member(atoi(argv[2]), atoi(argv[3]));
 	wl_deadline(argc, argv);
-	if (pipe(gate) < 0)
+	if (argc < 5 || pipe(gate) < 0)
 		return 1;
 	for (; started < n; started++) {
 		pid_t pid = fork();
@@ -56,7 +56,9 @@ int main(int argc, char **argv)
 		if (pid == 0) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
 			close(gate[1]);
-			crowd_member(gate[0], mappings, nap_ms);
+			dup2(gate[0], GATE);
+			execl(argv[0], argv[0], "member", argv[3], argv[4], (char *)NULL);
+			_exit(1);
 		}
 	}
 	close(gate[1]);
