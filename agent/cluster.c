@@ -210,7 +210,8 @@ int cluster_new(const struct config *config, enum cgroup_mode mode, struct sampl
 		r = read_snapshot(c, &events, err);
 	if (r < 0)
 		return r;
-	r = policies_new(&kernel, config->receiver.samples_per_second, ~0U, c->pods, &c->policies);
+	r = policies_new(&kernel, config->receiver.samples_per_second, ~0U, config->known_tracers,
+			 c->pods, &c->policies);
 	if (r < 0)
 		return error_set(err, r, "cannot set up policies: %s", strerror(-r));
 	if (config->processors.node_stream.export_untold)

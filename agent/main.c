@@ -5,6 +5,7 @@
  */
 #include "agent/agent.h"
 #include "agent/config/config.h"
+#include "agent/runtime/tracers.h"
 #include "lib/core_dump.h"
 #include "lib/log.h"
 
@@ -56,18 +57,30 @@ static enum exit_code print(const char *text)
 	return EXIT_DONE;
 }
 
+static enum exit_code print_help(void)
+{
+	struct buf text;
+	enum exit_code code;
+
+	buf_init(&text, 1 << 16);
+	code = config_help(runtime_tracers(), &text) < 0 ? EXIT_FAILED : print(text.data);
+	buf_done(&text);
+	return code;
+}
+
 int main(int argc, char **argv)
 {
 	_cleanup_(config_freep) struct config *config = NULL;
 	enum config_action action;
 	struct error err = {0};
 	int no_core = core_dump_forbid(),
-	    r = config_load(argc, argv, (const char *const *)environ, &config, &action, &err);
+	    r = config_load(argc, argv, (const char *const *)environ, runtime_tracers(), &config,
+			    &action, &err);
 
 	if (r < 0)
 		return fail(r, &err);
 	if (action == CONFIG_SHOW_HELP)
-		return print(config_help());
+		return print_help();
 	if (action == CONFIG_SHOW_VERSION)
 		return print("kiln-agent " KILN_VERSION "\n");
 	if (config->verbose)

@@ -9,27 +9,11 @@
 
 #include "lib/metrics.h"
 
-/* Names as in the API (ProfilingConfig, spec.profile.tracers), which has no switch for the last
- * three. */
-static const struct {
-	const char *name;
-	enum kiln_tracer bit;
-	bool available;
-} tracers[] = {
-    {"native", TRACER_NATIVE, true},  {"kernel", TRACER_KERNEL, true},
-    {"go", TRACER_GO, true},	      {"jvm", TRACER_HOTSPOT, false},
-    {"python", TRACER_PYTHON, false}, {"v8", TRACER_V8, false},
-    {"ruby", TRACER_RUBY, false},     {"php", TRACER_PHP, false},
-    {"perl", TRACER_PERL, false},     {"dotnet", TRACER_DOTNET, false},
-    {"beam", TRACER_BEAM, false},     {"luajit", TRACER_LUAJIT, false},
-};
-
-static bool add_runtime(const struct runtimes *rt, enum kiln_tracer tracer, struct meta_report *ret,
-			size_t at)
+static bool add_runtime(const struct runtimes *rt, uint32_t id, struct meta_report *ret, size_t at)
 {
 	struct runtime_status status;
 
-	if (!rt || !runtimes_status(rt, tracer, &status) || !status.enabled)
+	if (!rt || !runtimes_status(rt, id, &status) || !status.enabled)
 		return false;
 	ret->tracers[at].state = META_TRACER_LOADED;
 	if (!status.attached_ever && status.unsupported[0])
@@ -40,16 +24,17 @@ static bool add_runtime(const struct runtimes *rt, enum kiln_tracer tracer, stru
 static void add_tracers(const struct config *config, const struct runtimes *rt,
 			struct meta_report *ret)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(tracers) && ret->n_tracers < META_TRACERS_MAX; i++) {
+	for (const struct tracer *t = config->known_tracers;
+	     t->name && ret->n_tracers < META_TRACERS_MAX; t++) {
 		size_t at = ret->n_tracers++;
 
-		ret->tracers[at].name = tracers[i].name;
+		ret->tracers[at].name = t->api_name;
 		/* Native, kernel and Go frames come from the same walk, which is always done. */
-		if (tracers[i].available) {
+		if (!t->id) {
 			ret->tracers[at].state = META_TRACER_LOADED;
-		} else if (add_runtime(rt, tracers[i].bit, ret, at)) {
+		} else if (add_runtime(rt, t->id, ret, at)) {
 			continue;
-		} else if (!(config->receiver.tracers & (1u << tracers[i].bit))) {
+		} else if (!(config->receiver.tracers & 1U << t->id)) {
 			ret->tracers[at].state = META_TRACER_DISABLED;
 			ret->tracers[at].reason = "not asked for";
 		} else {

@@ -41,10 +41,9 @@ static __attribute__((noinline)) void decide(struct cgroup_subsys_state *css, ui
 	v->epoch = epoch;
 	v->index = index;
 	v->period = 0;
-	v->tracers = v->runtimes = 0;
+	v->runtimes = 0;
 	if (policy && policy->mode != KILN_POLICY_DISABLED && policy->hz) {
 		v->period = (uint32_t)(NS_PER_SECOND / policy->hz);
-		v->tracers = policy->tracers;
 		v->runtimes = policy->runtimes;
 	}
 }

@@ -139,14 +139,14 @@ static __attribute__((noinline)) int take_sample(struct bpf_perf_event_data *ctx
 	r->head.cgroup = cpu->verdict.cgroup;
 	r->head.tgid = tgid;
 	r->head.tid = (uint32_t)kernel_read(task, pid);
-	r->head.policy = cpu->verdict.index;
+	r->head.policy = (uint16_t)cpu->verdict.index;
 	r->head.origin = KILN_ORIGIN_CPU;
 	r->head.value = value;
 	r->head.period = cpu->verdict.period;
 	r->head.label = 0;
 	r->head.cpu = (uint16_t)slot;
-	r->head.flags = (uint16_t)((has_user ? 0 : KILN_SAMPLE_KTHREAD) |
-				   cpu->verdict.tracers << KILN_SAMPLE_TRACERS_SHIFT);
+	r->head.flags = has_user ? 0 : KILN_SAMPLE_KTHREAD;
+	r->head.runtimes = cpu->verdict.runtimes;
 	r->head.mapset = process ? process->mapset : 0;
 	r->head.dump_len = 0;
 	r->head.end = KILN_END_NONE;

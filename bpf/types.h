@@ -155,7 +155,7 @@ KILN_ASSERT_SIZE(kiln_mapping, 32);
 
 enum kiln_mapping_flags {
 	KILN_MAPPING_JIT = 1, /* anonymous executable memory */
-	/* JIT code of this enum kiln_runtime_id: (flags >> SHIFT) & 15 */
+	/* JIT code of this enum kiln_runtime_id: (flags >> SHIFT) & 31 */
 	KILN_MAPPING_RUNTIME_SHIFT = 8,
 };
 
@@ -187,10 +187,9 @@ enum kiln_policy_mode { KILN_POLICY_DISABLED, KILN_POLICY_ENABLED };
  */
 struct kiln_policy {
 	uint32_t mode;
-	uint32_t hz;	  /* this policy's rate; the timers run at the highest of all */
-	uint32_t tracers; /* bit per enum kiln_tracer */
-	/* Those of the runtimes: bit per enum kiln_runtime_id; set by sampler_set_policy(). */
-	uint32_t runtimes;
+	uint32_t hz;	   /* this policy's rate; the timers run at the highest of all */
+	uint32_t runtimes; /* whose frames are walked: a bit for each enum kiln_runtime_id */
+	uint32_t pad;
 };
 KILN_ASSERT_SIZE(kiln_policy, 16);
 
@@ -199,12 +198,11 @@ KILN_ASSERT_SIZE(kiln_policy, 16);
 /* The languages whose own frames are walked: the rows of runtimes.def. */
 enum kiln_runtime_id {
 	KILN_RUNTIME_NONE,
-#define KILN_RUNTIME_ROW(NAME, name, id, tracer) KILN_RUNTIME_##NAME = (id),
+#define KILN_RUNTIME_ROW(NAME, name, id) KILN_RUNTIME_##NAME = (id),
 #include "runtimes.def"
 #undef KILN_RUNTIME_ROW
-	KILN_RUNTIME_COUNT /* all are below */
+	KILN_RUNTIME_MAX = 32 /* all are below: five bits of a frame word, a bit of a mask */
 };
-_Static_assert(KILN_RUNTIME_COUNT <= 32, "five bits of a frame word, a bit of a mask");
 
 /*
  * `runtimes`: what the walker of one runtime has to know of the processes that share a mapset. By
@@ -218,31 +216,6 @@ struct kiln_runtime_key {
 struct kiln_runtime {
 	uint64_t data[KILN_RUNTIME_BYTES / 8]; /* struct kiln_python, struct kiln_v8, ... */
 };
-
-/* The bit in `tracers` (enum kiln_tracer of agent/config/config.h) that allows the runtime ID. */
-static inline uint32_t kiln_runtime_tracer(uint32_t id)
-{
-	switch (id) {
-#define KILN_RUNTIME_ROW(NAME, name, id, tracer)                                                   \
-	case id:                                                                                   \
-		return tracer;
-#include "runtimes.def"
-#undef KILN_RUNTIME_ROW
-	default:
-		return 31; /* no tracer has that one */
-	}
-}
-
-/* A bit for each runtime (1 << id) that TRACERS allow. */
-static inline uint32_t kiln_runtimes_of(uint32_t tracers)
-{
-	uint32_t mask = 0;
-
-#define KILN_RUNTIME_ROW(NAME, name, id, tracer) mask |= (tracers >> (tracer)&1) << (id);
-#include "runtimes.def"
-#undef KILN_RUNTIME_ROW
-	return mask;
-}
 
 /* Why frames of a runtime are not in a stack: in a KILN_FRAME_MISSING word. */
 enum kiln_missing {
@@ -332,8 +305,6 @@ enum kiln_sample_flags {
 	KILN_SAMPLE_KERNEL_MODE = 1, /* interrupted in the kernel */
 	KILN_SAMPLE_FIRST_FRAME = 2, /* the walk stands at the leaf: `leaf` registers hold */
 	KILN_SAMPLE_KTHREAD = 4,
-	/* Above: `tracers` of the policy that it was taken under, 12 bits. */
-	KILN_SAMPLE_TRACERS_SHIFT = 4,
 };
 
 /* What made the kernel take a sample. A row for each in agent/profile/batch.c, with its unit. */
@@ -357,9 +328,10 @@ enum kiln_origin {
  * leave untouched is not there. No dump, no kiln_resume.
  */
 struct kiln_sample {
-	uint32_t type; /* enum kiln_record_type */
-	uint32_t size; /* of the whole record, bytes */
-	uint64_t time; /* CLOCK_MONOTONIC, ns */
+	uint16_t type;	 /* enum kiln_record_type */
+	uint16_t policy; /* index of the policy that it was taken under */
+	uint32_t size;	 /* of the whole record, bytes */
+	uint64_t time;	 /* CLOCK_MONOTONIC, ns */
 	uint64_t
 	    start_time;	  /* of the process's leader: boot-time ns; tells one pid's owners apart */
 	uint64_t exec_id; /* task_struct.self_exec_id */
@@ -368,7 +340,7 @@ struct kiln_sample {
 	uint64_t label; /* id of a set of labels; 0: none */
 	uint32_t tgid, tid;
 	uint32_t mapset;
-	uint32_t policy;
+	uint32_t runtimes; /* of the policy */
 	uint16_t n_kernel, n_user;
 	uint16_t flags; /* enum kiln_sample_flags */
 	uint16_t cpu;
@@ -419,9 +391,7 @@ struct kiln_verdict {
 	uint32_t epoch;	 /* policy_epoch at that time; the first is 1 */
 	uint32_t index;
 	uint32_t period;   /* ns of CPU time that one of its samples stands for; 0: takes none */
-	uint32_t tracers;  /* of the policy, and */
-	uint32_t runtimes; /* its mask of runtimes */
-	uint32_t pad;
+	uint32_t runtimes; /* of the policy */
 };
 
 /* `cpus`: CPU number -> this. What a hit on an unselected task touches is in the first 64 bytes. */
@@ -435,7 +405,7 @@ struct kiln_cpu {
 	uint64_t carry;
 	struct kiln_stats stats;
 	uint64_t carry_until;
-	uint64_t pad[7];
+	uint64_t pad[8];
 };
 _Static_assert(__builtin_offsetof(struct kiln_cpu, stats.n[KILN_STAT_SKIPPED]) + 8 <= 64,
 	       "an unselected hit touches one cache line");

@@ -283,7 +283,7 @@ KILN_GLOBAL int walk_find_rule(uint32_t slot, uint64_t pc)
 		if (!(w->map_flags & KILN_MAPPING_JIT))
 			return KILN_END_NO_RULE;
 		rule = KILN_BUILTIN_FP;
-		runtime = (w->map_flags >> KILN_MAPPING_RUNTIME_SHIFT) & 15;
+		runtime = (w->map_flags >> KILN_MAPPING_RUNTIME_SHIFT) & 31;
 	} else {
 		if (!w->table.blocks)
 			return KILN_END_NO_TABLE;
@@ -571,7 +571,7 @@ KILN_GLOBAL int walk_runtime(uint32_t slot, uint32_t id)
 		w->runtime_id = id;
 	}
 	switch (id) {
-#define KILN_RUNTIME_ROW(NAME, name, id, tracer)                                                   \
+#define KILN_RUNTIME_ROW(NAME, name, id)                                                           \
 	case id:                                                                                   \
 		name##_walk(slot);                                                                 \
 		break;

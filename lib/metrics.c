@@ -3,6 +3,7 @@
 #include "lib/metrics.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 
 _Atomic int64_t metric_values[M_COUNT];
 
@@ -15,13 +16,56 @@ static const struct {
 #undef X
 };
 
+static struct metric_family *families;
+
+void metric_series_label(struct metric_series *s, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(s->labels, sizeof(s->labels), format, args);
+	va_end(args);
+}
+
+void metrics_add_family(struct metric_family *f)
+{
+	if (f->added)
+		return;
+	f->added = true;
+	f->next = families;
+	families = f;
+}
+
+int64_t metric_family_get(const char *name, const char *labels)
+{
+	for (const struct metric_family *f = families; f; f = f->next)
+		for (size_t i = 0; streq(f->name, name) && i < f->n; i++)
+			if (streq(f->series[i].labels, labels))
+				return atomic_load_explicit(&f->series[i].value,
+							    memory_order_relaxed);
+	return 0;
+}
+
+static void render_head(struct buf *out, enum metric_kind kind, const char *name, const char *help)
+{
+	buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name,
+		   kind == METRIC_COUNTER ? "counter" : "gauge");
+}
+
+static void render_family(struct buf *out, const struct metric_family *f)
+{
+	render_head(out, f->kind, f->name, f->help);
+	for (size_t i = 0; i < f->n; i++)
+		if (f->series[i].labels[0])
+			buf_printf(out, "%s{%s} %" PRId64 "\n", f->name, f->series[i].labels,
+				   atomic_load_explicit(&f->series[i].value, memory_order_relaxed));
+}
+
 int metrics_render(struct buf *out)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		if (i == 0 || !streq(rows[i].name, rows[i - 1].name))
-			buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", rows[i].name, rows[i].help,
-				   rows[i].name,
-				   rows[i].kind == METRIC_COUNTER ? "counter" : "gauge");
+			render_head(out, rows[i].kind, rows[i].name, rows[i].help);
 		if (rows[i].labels[0])
 			buf_printf(out, "%s{%s} %" PRId64 "\n", rows[i].name, rows[i].labels,
 				   metric_get((enum metric_id)i));
@@ -29,5 +73,7 @@ int metrics_render(struct buf *out)
 			buf_printf(out, "%s %" PRId64 "\n", rows[i].name,
 				   metric_get((enum metric_id)i));
 	}
+	for (const struct metric_family *f = families; f; f = f->next)
+		render_family(out, f);
 	return buf_error(out);
 }

@@ -39,5 +39,34 @@ static inline int64_t metric_get(enum metric_id id)
 	return atomic_load_explicit(&metric_values[id], memory_order_relaxed);
 }
 
+/*
+ * Metrics of one name whose labels are known only when the program runs. Families are static; they
+ * are added, and their series get labels, before other threads use them.
+ */
+struct metric_series {
+	char labels[64]; /* "": not shown */
+	_Atomic int64_t value;
+};
+
+struct metric_family {
+	enum metric_kind kind;
+	const char *name, *help;
+	struct metric_series *series;
+	size_t n;
+	struct metric_family *next; /* set by metrics_add_family() */
+	bool added;
+};
+
+void metric_series_label(struct metric_series *s, const char *format, ...) _printf_(2, 3);
+/* Shows F after the rows of the list; adding it again does nothing. */
+void metrics_add_family(struct metric_family *f);
+/* The value with these labels; 0 when there is none. */
+int64_t metric_family_get(const char *name, const char *labels);
+
+static inline void metric_series_add(struct metric_series *s, int64_t n)
+{
+	atomic_fetch_add_explicit(&s->value, n, memory_order_relaxed);
+}
+
 /* Prometheus text format 0.0.4 (prometheus/docs, instrumenting/exposition_formats). */
 int metrics_render(struct buf *out);

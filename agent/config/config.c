@@ -84,20 +84,22 @@ struct config *config_free(struct config *c)
 	return NULL;
 }
 
-struct config *config_new(void)
+struct config *config_new(const struct tracer *tracers)
 {
 	_cleanup_(config_freep) struct config *c = calloc(1, sizeof(*c));
 
 	if (!c)
 		return NULL;
+	c->known_tracers = tracers;
 	c->receiver = (struct receiver_config){
 	    .samples_per_second = 20,
-	    .tracers = (1u << TRACER_COUNT) - 1,
+	    .tracers = TRACERS_ALL,
 	    .reporter_interval_ms = 5000,
 	    .max_stack_depth = STACK_DEPTH_MAX,
 	    .unwind_table_mib = 512,
-	    .python = {.native_frames = true},
 	};
+	for (size_t i = 0; i < CONFIG_RUNTIMES_MAX; i++)
+		c->receiver.runtimes[i].native_frames = true;
 	c->pprof.port = 1777;
 	c->health_check.port = 13133;
 	c->live.port = 7070;
@@ -273,10 +275,11 @@ static int finish(struct loading *l, struct error *err)
 }
 
 int config_load_with(int argc, char *const *argv, const char *const *envp,
-		     void (*warn)(void *arg, const char *line), void *arg, struct config **ret,
-		     enum config_action *ret_action, struct error *err)
+		     const struct tracer *tracers, void (*warn)(void *arg, const char *line),
+		     void *arg, struct config **ret, enum config_action *ret_action,
+		     struct error *err)
 {
-	_cleanup_(config_freep) struct config *c = config_new();
+	_cleanup_(config_freep) struct config *c = config_new(tracers);
 	struct loading l = {.config = c, .envp = envp, .warn = warn, .arg = arg};
 	enum config_action action = CONFIG_RUN;
 	_cleanup_free_ struct flags *flags = calloc(1, sizeof(*flags));
@@ -311,8 +314,8 @@ static void warn_to_log(void *arg, const char *line)
 	log_warn("config", "%s", line);
 }
 
-int config_load(int argc, char *const *argv, const char *const *envp, struct config **ret,
-		enum config_action *ret_action, struct error *err)
+int config_load(int argc, char *const *argv, const char *const *envp, const struct tracer *tracers,
+		struct config **ret, enum config_action *ret_action, struct error *err)
 {
-	return config_load_with(argc, argv, envp, warn_to_log, NULL, ret, ret_action, err);
+	return config_load_with(argc, argv, envp, tracers, warn_to_log, NULL, ret, ret_action, err);
 }

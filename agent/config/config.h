@@ -6,6 +6,7 @@
 #pragma once
 
 #include "lib/base.h"
+#include "lib/buf.h"
 #include "lib/error.h"
 
 enum {
@@ -13,6 +14,7 @@ enum {
 	CONFIG_COMPONENTS_MAX = 64,
 	CONFIG_LIST_MAX = 256,
 	CONFIG_HEADERS_MAX = 64,
+	CONFIG_RUNTIMES_MAX = 32,
 };
 
 struct config_pair {
@@ -29,31 +31,29 @@ struct config_strings {
 	size_t n;
 };
 
-/* Tracer names of the receiver's `tracers`, as bits (design §4.1). */
-enum kiln_tracer {
-	TRACER_NATIVE,
-	TRACER_KERNEL,
-	TRACER_GO,
-	TRACER_PYTHON,
-	TRACER_RUBY,
-	TRACER_PHP,
-	TRACER_PERL,
-	TRACER_V8,
-	TRACER_HOTSPOT,
-	TRACER_DOTNET,
-	TRACER_BEAM,
-	TRACER_LUAJIT,
-	TRACER_COUNT
+/* What `tracers` can name. */
+struct tracer {
+	const char *name;
+	const char *api_name; /* in ProfilingConfig and ProfilingNode */
+	/*
+	 * The runtime whose frames it lets through, 1..31: bit 1 << id of masks of tracers. 0: it
+	 * is part of the native walk, which is always done.
+	 */
+	uint32_t id;
+	bool walked; /* false: the name is known, but this version does not walk its stacks */
 };
 
-struct python_config {
+#define TRACERS_ALL UINT32_MAX
+
+/* The settings of one runtime: receivers.profiling.NAME. */
+struct runtime_config {
 	bool native_frames; /* of the interpreter's own file; default true */
 };
 
 /* receivers: profiling (and customprofilesreceiver for the window) */
 struct receiver_config {
 	uint32_t samples_per_second;   /* 1..1000, default 20 */
-	uint32_t tracers;	       /* bits; default all */
+	uint32_t tracers;	       /* a bit for each runtime; default TRACERS_ALL */
 	uint64_t reporter_interval_ms; /* default 5000 */
 	uint32_t max_stack_depth;      /* user frames, 1..1024, default 1024 */
 	uint32_t unwind_table_mib;     /* room for unwind tables, 4..1024, default 512 */
@@ -61,8 +61,8 @@ struct receiver_config {
 	double off_cpu_threshold;      /* 0..1, 0: off */
 	char *process_filter; /* POSIX extended regular expression on the name; NULL: all */
 	bool timestamps;
-	struct python_config python;
-	uint32_t *pids; /* --pid; NULL: all */
+	struct runtime_config runtimes[CONFIG_RUNTIMES_MAX]; /* by struct tracer's id */
+	uint32_t *pids;					     /* --pid; NULL: all */
 	size_t n_pids;
 };
 
@@ -156,6 +156,7 @@ struct http_config { /* extensions that listen */
 };
 
 struct config {
+	const struct tracer *known_tracers; /* as given to config_load() */
 	struct receiver_config receiver;
 	struct processors_config processors;
 	struct exporter_config *exporters; /* in pipeline order */
@@ -179,9 +180,13 @@ DEFINE_CLEANUP(struct config *, config_free)
 /* Everything that a command line gives. Environment is passed in so that tests need none. */
 enum config_action { CONFIG_RUN, CONFIG_SHOW_HELP, CONFIG_SHOW_VERSION };
 /*
- * Reads flags, environment, and the file. On a mistake -EINVAL and one line that names place and
- * cause. Positive only through *ret_action. Warnings (known keys that do not apply) are logged.
+ * Reads flags, environment, and the file. TRACERS, which outlive the configuration, are the names
+ * that `tracers` and `interpreters` know, up to one without a name. On a mistake -EINVAL and one
+ * line that names place and cause. Positive only through *ret_action. Warnings (known keys that do
+ * not apply) are logged.
  */
-int config_load(int argc, char *const *argv, const char *const *envp, struct config **ret,
-		enum config_action *ret_action, struct error *err) _must_check_;
-const char *config_help(void);
+int config_load(int argc, char *const *argv, const char *const *envp, const struct tracer *tracers,
+		struct config **ret, enum config_action *ret_action,
+		struct error *err) _must_check_;
+/* The text of --help. */
+int config_help(const struct tracer *tracers, struct buf *out);

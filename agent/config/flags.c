@@ -89,7 +89,7 @@ static int flag_duration(const char *text, struct flags *flags, struct error *wh
 static int flag_tracers(const char *text, struct flags *flags, struct error *why)
 {
 	flags->have_tracers = true;
-	return parse_tracers(text, &flags->tracers, why);
+	return parse_tracers(flags->known_tracers, text, &flags->tracers, why);
 }
 
 static int flag_filter(const char *text, struct flags *flags, struct error *why)
@@ -354,6 +354,7 @@ int flags_parse(struct loading *l, int argc, char *const *argv, struct flags *re
 	struct line line = {.argc = argc, .next = 1, .argv = argv};
 	enum config_action action = CONFIG_RUN;
 
+	ret->known_tracers = l->config->known_tracers;
 	while (line.next < argc && action == CONFIG_RUN) {
 		int r = next_flag(l, &line, ret, &action, err);
 
@@ -457,27 +458,6 @@ static int apply_receiver(struct receiver_config *rx, const struct flags *flags,
 	return 0;
 }
 
-/* Runtimes that were asked for by name, of which there will be no frames. */
-static void warn_of_tracers(struct loading *l, const struct flags *flags)
-{
-	static const struct {
-		enum kiln_tracer tracer;
-		const char *name;
-	} missing[] = {{TRACER_RUBY, "ruby"},	  {TRACER_PHP, "php"},
-		       {TRACER_PERL, "perl"},	  {TRACER_HOTSPOT, "hotspot"},
-		       {TRACER_DOTNET, "dotnet"}, {TRACER_BEAM, "beam"},
-		       {TRACER_LUAJIT, "luajit"}};
-
-	if (!flags->have_tracers || flags->tracers == (1u << TRACER_COUNT) - 1)
-		return;
-	for (size_t i = 0; i < ARRAY_SIZE(missing); i++)
-		if (flags->tracers & 1u << missing[i].tracer)
-			loading_warn(l,
-				     "--tracers: %s has no effect: this version does not walk its "
-				     "stacks",
-				     missing[i].name);
-}
-
 int flags_apply(struct loading *l, const struct flags *flags, struct error *err)
 {
 	struct config *c = l->config;
@@ -497,7 +477,8 @@ int flags_apply(struct loading *l, const struct flags *flags, struct error *err)
 		if (flags->live_address)
 			r = parse_address(flags->live_address, &c->live, err);
 	}
-	warn_of_tracers(l, flags);
+	if (flags->have_tracers)
+		warn_of_tracers(l, flags->tracers);
 	if (flags->duration_ms)
 		c->duration_ms = flags->duration_ms;
 	c->check = flags->check;

@@ -28,11 +28,12 @@ void loading_warn(struct loading *l, const char *format, ...) _printf_(2, 3);
 
 /* config_load() with a place for warnings instead of the log. */
 int config_load_with(int argc, char *const *argv, const char *const *envp,
-		     void (*warn)(void *arg, const char *line), void *arg, struct config **ret,
-		     enum config_action *ret_action, struct error *err) _must_check_;
+		     const struct tracer *tracers, void (*warn)(void *arg, const char *line),
+		     void *arg, struct config **ret, enum config_action *ret_action,
+		     struct error *err) _must_check_;
 
 /* config.c */
-struct config *config_new(void); /* defaults; NULL: out of memory */
+struct config *config_new(const struct tracer *tracers); /* defaults; NULL: out of memory */
 int config_add_exporter(struct config *c, const char *type, const char *id,
 			struct exporter_config **ret) _must_check_;
 
@@ -75,6 +76,7 @@ struct flags {
 	const char *tags[CONFIG_LIST_MAX];
 	size_t n_tags;
 	uint32_t samples_per_second; /* 0: not given */
+	const struct tracer *known_tracers;
 	uint32_t tracers;
 	bool have_tracers;
 	uint64_t reporter_interval_ms; /* 0: not given */
@@ -91,6 +93,7 @@ int flags_parse(struct loading *l, int argc, char *const *argv, struct flags *re
 int flags_apply(struct loading *l, const struct flags *flags, struct error *err) _must_check_;
 
 /* values.c: parts of values that file, environment and flags share. The error has no place yet. */
+char *trim_space(char *s); /* in place: without white space at both ends */
 int set_string(char **to, const char *from) _must_check_; /* 0 or -ENOMEM */
 int config_strings_add(struct config_strings *s,
 		       const char *text) _must_check_; /* -E2BIG, -ENOMEM */
@@ -103,7 +106,11 @@ void config_strings_done(struct config_strings *s);
 /* "k=v,k2=v2". The message names the pair's number and key, never a value. */
 int pairs_parse(struct config_pairs *p, const char *text, bool percent, size_t max,
 		struct error *err) _must_check_;
-int parse_tracers(const char *text, uint32_t *ret, struct error *err) _must_check_;
+/* tracers.c: the bits of a list of names. */
+int parse_tracers(const struct tracer *known, const char *text, uint32_t *ret,
+		  struct error *err) _must_check_;
+/* Logs which runtimes of BITS, which were asked for by name, this version does not walk. */
+void warn_of_tracers(struct loading *l, uint32_t bits);
 int check_process_filter(const char *text, struct error *err) _must_check_;
 /* Also tells what the scheme says: 1 plaintext (http://), 0 nothing, -1 TLS (https://). */
 int check_grpc_endpoint(const char *text, int *ret_plaintext, struct error *err) _must_check_;

@@ -19,7 +19,7 @@ const struct component_type receiver_types[] = {
     {},
 };
 
-static int decode_tracers(struct fields *f, const struct yaml_node *node, void *out)
+static int decode_tracers(struct fields *f, const struct yaml_node *node, struct config *c)
 {
 	char joined[1024];
 	struct error why = {0};
@@ -38,7 +38,7 @@ static int decode_tracers(struct fields *f, const struct yaml_node *node, void *
 			n += (size_t)snprintf(joined + n, sizeof(joined) - n, "%s,", i->text);
 	}
 	joined[n] = 0;
-	if (parse_tracers(joined, out, &why) == -ENOMEM)
+	if (parse_tracers(c->known_tracers, joined, &c->receiver.tracers, &why) == -ENOMEM)
 		return fields_no_memory(f);
 	return why.code ? fields_error(f, node, "%s", why.message) : 0;
 }
@@ -75,51 +75,37 @@ static const struct field interpreter_rows[] = {
     {},
 };
 
-struct interpreters {
-	struct interpreter items[TRACER_COUNT];
-};
-
-#define INTERPRETER(name_, tracer)                                                                 \
-	{                                                                                          \
-		name_, FIELD_MAP, offsetof(struct interpreters, items[tracer]),                    \
-		    .rows = interpreter_rows                                                       \
-	}
-static const struct field interpreters_rows[] = {
-    INTERPRETER("python", TRACER_PYTHON),
-    INTERPRETER("perl", TRACER_PERL),
-    INTERPRETER("php", TRACER_PHP),
-    INTERPRETER("hotspot", TRACER_HOTSPOT),
-    INTERPRETER("ruby", TRACER_RUBY),
-    INTERPRETER("v8", TRACER_V8),
-    INTERPRETER("dotnet", TRACER_DOTNET),
-    INTERPRETER("go", TRACER_GO),
-    INTERPRETER("beam", TRACER_BEAM),
-    INTERPRETER("luajit", TRACER_LUAJIT),
-    {},
-};
-
-static int decode_interpreters(struct fields *f, const struct yaml_node *node, void *out)
+static int decode_interpreters(struct fields *f, const struct yaml_node *node, struct config *c)
 {
-	struct interpreters v = {0};
-	uint32_t *tracers = out;
-	int r = fields_decode(f, node, interpreters_rows, &v);
+	struct interpreter interpreters[CONFIG_RUNTIMES_MAX] = {0};
+	/* The first is go's, whose frames come from the native walk: it switches nothing. */
+	struct field rows[CONFIG_RUNTIMES_MAX + 1] = {
+	    {"go", FIELD_MAP, 0, .rows = interpreter_rows}};
+	size_t n = 1;
+	int r;
 
-	for (size_t i = 0; r == 0 && i < TRACER_COUNT; i++)
-		if (v.items[i].disabled)
-			*tracers &= ~(1u << i);
+	for (const struct tracer *t = c->known_tracers; t->name && n < CONFIG_RUNTIMES_MAX; t++)
+		if (t->id)
+			rows[n++] =
+			    (struct field){t->name, FIELD_MAP, t->id * sizeof(interpreters[0]),
+					   .rows = interpreter_rows};
+	r = fields_decode(f, node, rows, interpreters);
+	for (uint32_t id = 1; r == 0 && id < CONFIG_RUNTIMES_MAX; id++)
+		if (interpreters[id].disabled)
+			c->receiver.tracers &= ~(1U << id);
 	return r;
 }
 
-static const struct field python_rows[] = {
-    {"native_frames", FIELD_BOOL, offsetof(struct python_config, native_frames)},
+static const struct field runtime_rows[] = {
+    {"native_frames", FIELD_BOOL, offsetof(struct runtime_config, native_frames)},
     {},
 };
 
 #define RECEIVER(member) offsetof(struct config, receiver.member)
 static const struct field profiling_rows[] = {
     {"samples_per_second", FIELD_U32, RECEIVER(samples_per_second), 1, SAMPLES_PER_SECOND_MAX},
-    {"tracers", FIELD_CUSTOM, RECEIVER(tracers), .decode = decode_tracers},
-    {"interpreters", FIELD_QUIET}, /* after tracers, see receiver_decode */
+    {"tracers", FIELD_QUIET},	   /* decode_profiling() reads it, */
+    {"interpreters", FIELD_QUIET}, /* ... and this afterwards */
     {"reporter_interval", FIELD_DURATION_MS, RECEIVER(reporter_interval_ms),
      REPORTER_INTERVAL_MIN_MS, REPORTER_INTERVAL_MAX_MS},
     {"max_stack_depth", FIELD_U32, RECEIVER(max_stack_depth), 1, STACK_DEPTH_MAX},
@@ -128,7 +114,6 @@ static const struct field profiling_rows[] = {
     {"off_cpu_threshold", FIELD_DOUBLE, RECEIVER(off_cpu_threshold), 0, 1},
     {"process_filter", FIELD_CUSTOM, RECEIVER(process_filter), .decode = decode_filter},
     {"timestamps", FIELD_BOOL, RECEIVER(timestamps)},
-    {"python", FIELD_MAP, RECEIVER(python), .rows = python_rows},
     {"verbose_mode", FIELD_BOOL, offsetof(struct config, verbose)},
     {"reporter_jitter", FIELD_IGNORED},
     {"monitor_interval", FIELD_IGNORED},
@@ -163,20 +148,43 @@ static const struct field window_rows[] = {
     {},
 };
 
-/* Whichever of the two keys stands first: what is disabled stays out of the list. */
-static int decode_profiling(struct fields *f, const struct yaml_node *node, struct config *c)
+static int decode_key(struct fields *f, const struct yaml_node *node, const char *key,
+		      int (*decode)(struct fields *f, const struct yaml_node *node,
+				    struct config *c),
+		      struct config *c)
 {
-	const struct yaml_node *interpreters = fields_find(node, "interpreters");
+	const struct yaml_node *value = fields_find(node, key);
 	size_t mark;
-	int r = fields_decode(f, node, profiling_rows, c);
+	int r;
 
-	if (r < 0 || !interpreters)
-		return r;
-	mark = fields_enter(f, "interpreters");
-	r = decode_interpreters(f, interpreters, &c->receiver.tracers);
+	if (!value)
+		return 0;
+	mark = fields_enter(f, key);
+	r = decode(f, value, c);
 	if (r == 0)
 		fields_leave(f, mark);
 	return r;
+}
+
+/*
+ * Beside the fixed keys there is one for each runtime, under its name. Whichever of `tracers` and
+ * `interpreters` stands first: what is disabled stays out of the list.
+ */
+static int decode_profiling(struct fields *f, const struct yaml_node *node, struct config *c)
+{
+	struct field rows[ARRAY_SIZE(profiling_rows) + CONFIG_RUNTIMES_MAX] = {0};
+	size_t n = ARRAY_SIZE(profiling_rows) - 1;
+	int r;
+
+	memcpy(rows, profiling_rows, sizeof(profiling_rows));
+	for (const struct tracer *t = c->known_tracers; t->name && n < ARRAY_SIZE(rows) - 1; t++)
+		if (t->id && t->walked)
+			rows[n++] = (struct field){t->name, FIELD_MAP, RECEIVER(runtimes[t->id]),
+						   .rows = runtime_rows};
+	r = fields_decode(f, node, rows, c);
+	if (r == 0)
+		r = decode_key(f, node, "tracers", decode_tracers, c);
+	return r ? r : decode_key(f, node, "interpreters", decode_interpreters, c);
 }
 
 int receiver_decode(struct fields *f, const struct component_type *type,

@@ -104,7 +104,7 @@ void pairs_done(struct config_pairs *p)
 	*p = (struct config_pairs){0};
 }
 
-static char *trim(char *s)
+char *trim_space(char *s)
 {
 	char *end;
 
@@ -134,7 +134,7 @@ int pairs_parse(struct config_pairs *p, const char *text, bool percent, size_t m
 	if (!copy)
 		return error_set(err, -ENOMEM, "out of memory");
 	while ((item = strsep(&rest, ","))) {
-		char *key = trim(item), *equals = strchr(key, '='), *value;
+		char *key = trim_space(item), *equals = strchr(key, '='), *value;
 		int r;
 
 		number++;
@@ -144,8 +144,8 @@ int pairs_parse(struct config_pairs *p, const char *text, bool percent, size_t m
 			return error_set(err, -EINVAL, "want KEY=VALUE,..., but pair %u is not one",
 					 number);
 		*equals = 0;
-		key = trim(key);
-		value = trim(equals + 1);
+		key = trim_space(key);
+		value = trim_space(equals + 1);
 		if (percent && (parse_percent_decode(key) < 0 || parse_percent_decode(value) < 0))
 			return error_set(err, -EINVAL, "pair %u has a broken %%XX escape", number);
 		if (!*key || !printable(key))
@@ -156,55 +156,6 @@ int pairs_parse(struct config_pairs *p, const char *text, bool percent, size_t m
 		if (r < 0)
 			return error_set(err, r, "out of memory");
 	}
-	return 0;
-}
-
-int parse_tracers(const char *text, uint32_t *ret, struct error *err)
-{
-	static const struct {
-		const char *name;
-		uint32_t bits;
-	} known[] = {
-	    {"all", (1u << TRACER_COUNT) - 1}, {"native", 1u << TRACER_NATIVE},
-	    {"kernel", 1u << TRACER_KERNEL},   {"go", 1u << TRACER_GO},
-	    {"python", 1u << TRACER_PYTHON},   {"ruby", 1u << TRACER_RUBY},
-	    {"php", 1u << TRACER_PHP},	       {"perl", 1u << TRACER_PERL},
-	    {"v8", 1u << TRACER_V8},	       {"hotspot", 1u << TRACER_HOTSPOT},
-	    {"dotnet", 1u << TRACER_DOTNET},   {"beam", 1u << TRACER_BEAM},
-	    {"luajit", 1u << TRACER_LUAJIT},
-	};
-	/* Every stack stands on these two; a list chooses interpreters. */
-	uint32_t bits = 1u << TRACER_NATIVE | 1u << TRACER_KERNEL;
-	const char *names[ARRAY_SIZE(known) + 1] = {NULL}, *nearest;
-	_cleanup_free_ char *copy = strdup(text);
-	char *rest = copy, *item;
-	unsigned int n = 0;
-
-	if (!copy)
-		return error_set(err, -ENOMEM, "out of memory");
-	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
-		names[i] = known[i].name;
-	while ((item = strsep(&rest, ","))) {
-		size_t i = 0;
-
-		item = trim(item);
-		if (!*item)
-			continue;
-		while (i < ARRAY_SIZE(known) && strcasecmp(known[i].name, item) != 0)
-			i++;
-		if (i < ARRAY_SIZE(known)) {
-			bits |= known[i].bits;
-			n++;
-			continue;
-		}
-		nearest = nearest_choice(item, names);
-		return error_set(err, -EINVAL, "unknown tracer %s%s%s%s", quote_text(item).text,
-				 nearest ? "; did you mean " : "", nearest ? nearest : "",
-				 nearest ? "?" : "");
-	}
-	if (!n)
-		return error_set(err, -EINVAL, "want names of tracers, or all");
-	*ret = bits;
 	return 0;
 }
 

@@ -22,6 +22,7 @@
 
 struct policies {
 	struct policy_kernel kernel;
+	const struct tracer *known_tracers; /* up to one without a name */
 	const struct pod_table *pods;
 	struct cgroup_table *cgroups;
 	struct policy_slots slots;
@@ -39,29 +40,21 @@ struct policies {
 
 /* ---- policies -------------------------------------------------------------------------------- */
 
-/* As in the API (ProfilingConfig, spec.tracers). */
-static const struct {
-	const char *name;
-	enum kiln_tracer tracer;
-} tracer_names[] = {
-    {"native", TRACER_NATIVE}, {"go", TRACER_GO},     {"jvm", TRACER_HOTSPOT},
-    {"python", TRACER_PYTHON}, {"v8", TRACER_V8},     {"ruby", TRACER_RUBY},
-    {"php", TRACER_PHP},       {"perl", TRACER_PERL}, {"dotnet", TRACER_DOTNET},
-};
-
-static uint32_t tracers_of(const struct pod_policy *policy, uint32_t all)
+static uint32_t tracers_of(const struct policies *p, const struct pod_policy *policy)
 {
+	uint32_t all = p->slots.slots[POLICY_OWN].tracers;
+
 	for (size_t i = 0; i < policy->n_disabled_tracers; i++)
-		for (size_t j = 0; j < ARRAY_SIZE(tracer_names); j++)
-			if (streq(policy->disabled_tracers[i], tracer_names[j].name))
-				all &= ~(1U << tracer_names[j].tracer);
+		for (const struct tracer *t = p->known_tracers; t->name; t++)
+			if (t->id && streq(policy->disabled_tracers[i], t->api_name))
+				all &= ~(1U << t->id);
 	return all;
 }
 
 static void write_slot(struct policies *p, uint32_t index, enum kiln_policy_mode mode)
 {
 	const struct policy_slot *slot = &p->slots.slots[index];
-	const struct kiln_policy policy = {.mode = mode, .hz = slot->hz, .tracers = slot->tracers};
+	const struct kiln_policy policy = {.mode = mode, .hz = slot->hz, .runtimes = slot->tracers};
 
 	p->defaults[index / 64] &= ~(1ULL << index % 64);
 	if (p->kernel.set_policy(p->kernel.arg, index, &policy) < 0)
@@ -79,7 +72,7 @@ static uint32_t want_policy(struct policies *p, const struct pod_policy *policy)
 	if (!policy->enabled)
 		return POLICY_OFF;
 	hz = MIN(MAX(policy->hz, 1U), (uint32_t)POD_HZ_MAX);
-	tracers = tracers_of(policy, p->slots.slots[POLICY_OWN].tracers);
+	tracers = tracers_of(p, policy);
 	r = policy_slots_get(&p->slots, policy->id, hz, tracers, &index);
 	if (r < 0) {
 		/* Better no samples than samples by rules of somebody else. */
@@ -255,7 +248,8 @@ uint64_t policies_routes(const struct policies *p)
 /* ---- making ---------------------------------------------------------------------------------- */
 
 int policies_new(const struct policy_kernel *kernel, uint32_t hz, uint32_t tracers,
-		 const struct pod_table *pods, struct policies **ret)
+		 const struct tracer *known_tracers, const struct pod_table *pods,
+		 struct policies **ret)
 {
 	_cleanup_(policies_freep) struct policies *p = calloc(1, sizeof(*p));
 	int r = p ? cgroup_table_new(&p->cgroups) : -ENOMEM;
@@ -263,6 +257,7 @@ int policies_new(const struct policy_kernel *kernel, uint32_t hz, uint32_t trace
 	if (r < 0)
 		return r;
 	p->kernel = *kernel;
+	p->known_tracers = known_tracers;
 	p->pods = pods;
 	p->rate = hz;
 	p->slots.slots[POLICY_OWN] =

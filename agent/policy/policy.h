@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "agent/config/config.h"
 #include "agent/meta/pods.h"
 #include "agent/policy/cgroup_table.h"
 #include "bpf/types.h"
@@ -38,9 +39,13 @@ struct policy_kernel {
 };
 
 struct policies;
-/* The configuration's own policy: HZ, TRACERS. PODS may be NULL: then it holds for everything. */
+/*
+ * The configuration's own policy: HZ, TRACERS. The pods' policies name tracers as KNOWN_TRACERS do.
+ * PODS may be NULL: then the own policy holds for everything.
+ */
 int policies_new(const struct policy_kernel *kernel, uint32_t hz, uint32_t tracers,
-		 const struct pod_table *pods, struct policies **ret) _must_check_;
+		 const struct tracer *known_tracers, const struct pod_table *pods,
+		 struct policies **ret) _must_check_;
 struct policies *policies_free(struct policies *p);
 DEFINE_CLEANUP(struct policies *, policies_free)
 

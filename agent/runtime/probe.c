@@ -12,7 +12,7 @@ void runtime_probe(const struct interpreter_ops *const *table, uint32_t tracers,
 		struct error err = {};
 		int r;
 
-		if (!(tracers >> ops->tracer & 1))
+		if (!(tracers >> ops->id & 1))
 			continue;
 		r = ops->probe(image, &found, &err);
 		/* A file that cannot be read is as good as none: only the runtime's own are told.

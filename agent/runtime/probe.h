@@ -5,7 +5,7 @@
 #include "agent/elf/unwind.h"
 #include "agent/runtime/runtime.h"
 
-enum { RUNTIME_MAX = KILN_RUNTIME_COUNT };
+enum { RUNTIME_MAX = KILN_RUNTIME_MAX };
 
 /* What a file was found to be; n of them, one for each runtime at most. */
 struct runtime_probe {
@@ -17,7 +17,7 @@ struct runtime_probe {
 	size_t n;
 };
 
-/* Asks the runtimes of TABLE whose bit is in TRACERS. */
+/* Asks the runtimes of TABLE whose bit (1 << id) is in TRACERS. */
 void runtime_probe(const struct interpreter_ops *const *table, uint32_t tracers,
 		   const struct image *image, struct runtime_probe *ret);
 /* Marks the code of what was found. -ENOMEM: *TABLE may have some marks and not others. */

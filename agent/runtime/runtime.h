@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct interpreter_ops: one runtime whose own frames are walked (Python, V8). Its kernel side is
- * bpf/NAME.h, its data there struct kiln_NAME. A runtime is a row of runtime_table[] and touches no
- * other.
+ * struct interpreter_ops: one runtime whose own frames are walked (Python, V8). It has a folder,
+ * where `runtime(NAME ...)` of cmake/runtime.cmake makes NAME_ops a row of runtime_table[]; no
+ * other file knows it (docs/adding-a-runtime.md). Its kernel side is bpf/NAME.h, its data there
+ * struct kiln_NAME.
  *
  *   probe       is this file the runtime, and which version? Once a file, when its unwind table is
  *               compiled.
@@ -74,10 +75,12 @@ struct runtime_target {
 };
 
 struct interpreter_ops {
-	const char *name; /* as in `tracers` */
-	enum kiln_runtime_id id;
-	enum kiln_tracer tracer; /* kiln_runtime_tracer() of id */
-	enum frame_type type;
+	const char *name;	  /* as in `tracers`, metrics and the log */
+	const char *api_name;	  /* as in ProfilingConfig; NULL: the same */
+	uint32_t id;		  /* 1..31; its bit in `tracers` is 1 << id */
+	enum frame_type type;	  /* of its frames */
+	const char *const *files; /* how names of its files begin, which are looked for at the
+				   * start; only a hint. NULL at the end, or NULL: none */
 
 	/*
 	 * Thread pool, many at once. -ENOENT: not this runtime. -ENOTSUP and ERR: it is, but of a
@@ -100,9 +103,4 @@ struct interpreter_ops {
 	void (*detach)(void *state);
 };
 
-#define KILN_RUNTIME_ROW(NAME, name, id, tracer) extern const struct interpreter_ops name##_ops;
-#include "bpf/runtimes.def"
-#undef KILN_RUNTIME_ROW
 extern const struct interpreter_ops *const runtime_table[]; /* NULL at the end */
-/* How the names of their files begin: a hint for where to look first, no more. NULL at the end. */
-extern const char *const runtime_files[];

@@ -15,6 +15,7 @@
 #include <uthash.h>
 
 #include "agent/elf/content.h"
+#include "agent/runtime/metrics.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
 
@@ -77,11 +78,6 @@ struct runtimes {
 	char scratch[SCRATCH_BYTES];
 };
 
-#define KILN_RUNTIME_ROW(NAME, name, id, tracer)                                                   \
-	_Static_assert((tracer) == (int)TRACER_##NAME, "the tracer of " #name);
-#include "bpf/runtimes.def"
-#undef KILN_RUNTIME_ROW
-
 static void made(struct mapset *m, void *arg);
 static void gone(struct mapset *m, void *arg);
 
@@ -90,6 +86,7 @@ int runtimes_new(const struct runtimes_options *options, struct runtimes **ret)
 	_cleanup_(runtimes_freep) struct runtimes *rt = calloc(1, sizeof(*rt));
 	struct mapset_hooks hooks = {made, gone, rt};
 	size_t bytes = options->max_name_bytes ? options->max_name_bytes : RUNTIME_NAMES_BYTES;
+	uint32_t all = 0;
 	int r;
 
 	if (!rt)
@@ -100,11 +97,13 @@ int runtimes_new(const struct runtimes_options *options, struct runtimes **ret)
 	for (size_t i = 0; options->table[i]; i++) {
 		const struct interpreter_ops *ops = options->table[i];
 
-		if (ops->id >= KILN_RUNTIME_COUNT || kiln_runtime_tracer(ops->id) != ops->tracer)
+		if (!ops->id || ops->id >= RUNTIME_MAX || all & 1U << ops->id)
 			return -EINVAL;
-		if (options->tracers >> ops->tracer & 1)
+		all |= 1U << ops->id;
+		if (options->tracers & 1U << ops->id)
 			rt->by_id[ops->id] = ops;
 	}
+	runtime_metrics_init(options->table);
 	r = runtime_names_new(bytes, &rt->names);
 	if (r < 0)
 		return r;
@@ -354,7 +353,7 @@ void runtimes_asked(struct runtimes *rt, uint32_t tracers)
 
 static bool is_asked_for(const struct mapset *m, uint32_t id)
 {
-	return m->tracers >> kiln_runtime_tracer(id) & 1;
+	return m->tracers >> id & 1;
 }
 
 static void made(struct mapset *m, void *arg)
@@ -372,7 +371,7 @@ static void gone(struct mapset *m, void *arg)
 	struct runtimes *rt = arg;
 
 	for (uint32_t id = 1; id < RUNTIME_MAX; id++) {
-		struct attachment *a = find_attachment(rt, m->id, id);
+		struct attachment *a = rt->by_id[id] ? find_attachment(rt, m->id, id) : NULL;
 
 		if (a)
 			drop_attachment(rt, a);
@@ -402,7 +401,7 @@ void runtimes_missed(struct runtimes *rt, struct mapset *m, uint32_t id, uint64_
 	bool first = !is_asked_for(m, id);
 
 	/* Samples of before were taken under a policy that had it off. */
-	m->tracers |= 1U << kiln_runtime_tracer(id);
+	m->tracers |= 1U << id;
 	if (first ? a != NULL : !a || a->attached || !a->wait_ns || now_ns < a->retry_ns)
 		return;
 	if (attach_mapset(rt, m, id, true, now_ns) == -ESTALE)
@@ -518,8 +517,7 @@ const struct interpreter_ops *runtimes_ops(const struct runtimes *rt, uint64_t w
 
 uint32_t runtimes_space(const struct mapset *m, uint32_t id)
 {
-	return m && id < KILN_RUNTIME_COUNT ? atomic_load(&((struct mapset *)m)->name_space[id])
-					    : 0;
+	return m && id < RUNTIME_MAX ? atomic_load(&((struct mapset *)m)->name_space[id]) : 0;
 }
 
 /* Reads the name of one frame and keeps it, or that it has none. */
@@ -591,12 +589,12 @@ bool runtimes_any(const struct runtimes *rt)
 	return false;
 }
 
-bool runtimes_status(const struct runtimes *rt, enum kiln_tracer tracer, struct runtime_status *ret)
+bool runtimes_status(const struct runtimes *rt, uint32_t id, struct runtime_status *ret)
 {
 	for (size_t i = 0; rt->options.table[i]; i++) {
 		const struct interpreter_ops *ops = rt->options.table[i];
 
-		if (ops->tracer != tracer)
+		if (ops->id != id)
 			continue;
 		*ret = (struct runtime_status){
 		    .enabled = rt->by_id[ops->id] != NULL,

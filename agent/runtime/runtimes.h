@@ -23,7 +23,7 @@ enum {
 
 struct runtimes_options {
 	const struct interpreter_ops *const *table; /* NULL at the end */
-	uint32_t tracers;			    /* bits; whose is not in it does nothing */
+	uint32_t tracers; /* bits, 1 << id; a runtime whose bit is not set does nothing */
 	const struct kernel_memory *memory;
 	struct mapset_store *mapsets; /* outlives it; its hooks become the runtimes' */
 	struct target_source source;
@@ -37,8 +37,8 @@ struct runtimes *runtimes_free(struct runtimes *rt);
 DEFINE_CLEANUP(struct runtimes *, runtimes_free)
 
 /*
- * Mapsets that are read from here on are for samples whose policy has these TRACERS on (bits of
- * enum kiln_tracer; at first all): the memory of a runtime is read only when one asked for it.
+ * Mapsets that are read from here on are for samples whose policy has these TRACERS on (bits,
+ * 1 << id; at first all): the memory of a runtime is read only when one asked for it.
  */
 void runtimes_asked(struct runtimes *rt, uint32_t tracers);
 /*
@@ -82,6 +82,5 @@ struct runtime_status {
 	uint64_t attached_ever;
 	const char *unsupported; /* the version that was refused last; "" when none was */
 };
-/* Of the runtime whose tracer is TRACER; false when there is none. */
-bool runtimes_status(const struct runtimes *rt, enum kiln_tracer tracer,
-		     struct runtime_status *ret);
+/* Of the runtime ID; false when there is none. */
+bool runtimes_status(const struct runtimes *rt, uint32_t id, struct runtime_status *ret);

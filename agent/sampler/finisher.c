@@ -125,7 +125,7 @@ static void start_walk(struct kiln_walk *w, const struct kiln_sample *record,
 	    .regs = resume->regs,
 	    .tag = 1,
 	    .count = mapset->n,
-	    .runtimes = kiln_runtimes_of(record->flags >> KILN_SAMPLE_TRACERS_SHIFT),
+	    .runtimes = record->runtimes,
 	    .exact = (record->flags & KILN_SAMPLE_FIRST_FRAME) != 0,
 	    .leaf_valid = (record->flags & KILN_SAMPLE_FIRST_FRAME) != 0,
 	};

@@ -38,7 +38,7 @@ static inline uint32_t mapset_range_flags(const struct mapset_range *range)
 struct mapset {
 	/* Where names of its frames are, by enum kiln_runtime_id; see agent/runtime/runtimes.h. Set
 	 * by the loop once, read by anybody. */
-	_Atomic uint32_t name_space[KILN_RUNTIME_COUNT];
+	_Atomic uint32_t name_space[KILN_RUNTIME_MAX];
 	uint32_t id;	  /* never 0 */
 	uint32_t tgid;	  /* the process whose maps were read */
 	uint32_t tracers; /* bits: runtimes that its samples asked for; agent/runtime/runtimes.h */

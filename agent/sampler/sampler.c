@@ -204,7 +204,7 @@ int sampler_new(const struct sampler_options *options, struct sampler **ret, str
 {
 	_cleanup_(sampler_freep) struct sampler *s = calloc(1, sizeof(*s));
 	struct kiln_policy policy = {
-	    .mode = KILN_POLICY_ENABLED, .hz = options->hz, .tracers = ~0U};
+	    .mode = KILN_POLICY_ENABLED, .hz = options->hz, .runtimes = ~0U};
 	int r;
 
 	if (!s)
@@ -329,10 +329,7 @@ static void forget_verdicts(struct sampler *s)
 
 int sampler_set_policy(struct sampler *s, uint32_t index, const struct kiln_policy *policy)
 {
-	struct kiln_policy kernel = *policy;
-
-	kernel.runtimes = kiln_runtimes_of(policy->tracers);
-	if (bpf_map_update_elem(bpf_map__fd(s->skel->maps.policies), &index, &kernel, BPF_ANY) < 0)
+	if (bpf_map_update_elem(bpf_map__fd(s->skel->maps.policies), &index, policy, BPF_ANY) < 0)
 		return -errno;
 	forget_verdicts(s);
 	return 0;

@@ -261,7 +261,7 @@ static void account(struct intake *in, const struct kiln_sample *record, struct 
 	process->last_window = in->window->number;
 	r = stack_table_get(in->stacks, owner_of(record), mapset, end, record->words,
 			    record->n_kernel, user, (uint16_t)n_user, in->window->number, &s.stack);
-	if (!r && s.stack->has_runtimes)
+	if (!r && s.stack->runtimes[0].id)
 		runtime_frames_see(in->runtime_frames, s.stack, mapset, record->tgid,
 				   in->window->number, clock_ns(CLOCK_MONOTONIC));
 	if (!r)
@@ -305,7 +305,7 @@ static void warm_process(uint32_t pid, void *arg)
 	for (uint32_t i = 0; i < m->n; i++) {
 		struct stored_image *image = m->ranges[i].image;
 
-		if (image && image->image && warm_is_runtime(image->path, runtime_files))
+		if (image && image->image && warm_is_runtime(image->path, runtime_table))
 			(void)table_compiler_want(in->tables, image);
 	}
 }
@@ -316,7 +316,7 @@ void intake_warm(struct intake *in)
 
 	if (!runtimes_any(in->runtimes))
 		return;
-	warm_scan(in->proc_dirfd, c->pids, c->n_pids, runtime_files, warm_process, in);
+	warm_scan(in->proc_dirfd, c->pids, c->n_pids, runtime_table, warm_process, in);
 }
 
 /* ---- completing ------------------------------------------------------------------------------ */
@@ -325,7 +325,7 @@ void intake_warm(struct intake *in)
 static int read_mappings(struct intake *in, const struct kiln_sample *record, uint64_t now_ns,
 			 struct mapset **ret)
 {
-	runtimes_asked(in->runtimes, record->flags >> KILN_SAMPLE_TRACERS_SHIFT);
+	runtimes_asked(in->runtimes, record->runtimes);
 	return mapset_store_read(in->mapsets, in->proc_dirfd, record->tgid, record->start_time,
 				 record->exec_id, now_ns, ret);
 }
@@ -414,7 +414,7 @@ static void recheck_mappings(struct intake *in, const struct kiln_sample *record
 
 	if (!m || !recheck_due(in->recheck, record->tgid, m->read_ns, now, &since))
 		return;
-	runtimes_asked(in->runtimes, record->flags >> KILN_SAMPLE_TRACERS_SHIFT);
+	runtimes_asked(in->runtimes, record->runtimes);
 	/* A process that is gone keeps what it had. */
 	(void)mapset_store_check(in->mapsets, in->proc_dirfd, record->tgid, m, since, now);
 }

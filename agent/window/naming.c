@@ -29,10 +29,10 @@ struct naming {
 	struct memo mappings;  /* image (NULL: kernel) */
 	struct batch_builder *batch;
 	uint32_t build;
-	uint32_t root_tgid; /* of root */
-	char root[32];	    /* where that process's files are found */
-	bool python_native; /* frames of Python's interpreter itself are shown */
-	bool by_process;    /* the stack at hand has frames whose names depend on the process */
+	uint32_t root_tgid;   /* of root */
+	char root[32];	      /* where that process's files are found */
+	uint32_t hide_native; /* runtimes whose interpreter's own frames are not shown: 1 << id */
+	bool by_process;      /* the stack at hand has frames whose names depend on the process */
 	/* One stack's locations while it is built. */
 	uint32_t locations[KILN_MAX_KERNEL_FRAMES + KILN_MAX_USER_WORDS + 1];
 };
@@ -54,7 +54,9 @@ int naming_new(const struct config *config, struct naming **ret, struct error *e
 	r = symbolizer_new(&options, &n->symbolizer, err);
 	if (r < 0)
 		return r;
-	n->python_native = config->receiver.python.native_frames;
+	for (uint32_t id = 1; id < CONFIG_RUNTIMES_MAX; id++)
+		if (!config->receiver.runtimes[id].native_frames)
+			n->hide_native |= 1U << id;
 	r = resource_builder_new(config, &n->resources);
 	if (r < 0)
 		return error_set(err, r, "out of memory");
@@ -303,11 +305,11 @@ static const char *const missing_names[KILN_MISSING_COUNT] = {
 static uint32_t missing_location(struct naming *n, uint64_t word)
 {
 	struct symbol_result sym = {.type = FRAME_ABORT};
-	const char *runtime = n->runtimes ? runtimes_name(n->runtimes, word >> 8 & 255) : "runtime";
+	const char *runtime =
+	    n->runtimes ? runtimes_name(n->runtimes, kiln_missing_runtime(word)) : "runtime";
 	char name[96];
 
-	snprintf(name, sizeof(name), "[%s: %s]", runtime,
-		 missing_names[(word & 255) % KILN_MISSING_COUNT]);
+	snprintf(name, sizeof(name), "[%s: %s]", runtime, missing_names[kiln_missing_reason(word)]);
 	return add_location(n, BATCH_NO_MAPPING, 0, &sym, name);
 }
 
@@ -342,15 +344,18 @@ static const struct image *image_of(const struct stack *stack, uint64_t word)
 	return range && range->image ? range->image->image : NULL;
 }
 
-/* The image whose frames are not to be seen: what runs Python's frames, which come before it. */
+/*
+ * The image whose frames are not shown: the interpreter's, whose own frame comes after the frames
+ * of the program that it runs.
+ */
 static const struct image *hidden_image(const struct naming *n, const struct stack *stack,
 					const uint64_t *words)
 {
 	uint32_t next;
 
-	for (uint32_t i = 0; !n->python_native && i < stack->key.n_user; i = next) {
+	for (uint32_t i = 0; n->hide_native && i < stack->key.n_user; i = next) {
 		next = i + kiln_frame_words(words[i]);
-		if (kiln_frame_runtime(words[i]) == KILN_RUNTIME_PYTHON &&
+		if (n->hide_native >> kiln_frame_runtime(words[i]) & 1 &&
 		    next < stack->key.n_user && KILN_FRAME_KIND(words[next]) == KILN_FRAME_NATIVE)
 			return image_of(stack, words[next]);
 	}

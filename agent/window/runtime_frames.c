@@ -6,6 +6,7 @@
  */
 #include "agent/window/runtime_frames.h"
 
+#include "agent/runtime/metrics.h"
 #include "lib/metrics.h"
 
 enum { PENDING_MAX = 16384 };
@@ -68,24 +69,15 @@ void runtime_frames_begin(struct runtime_frames *f, uint32_t window)
 		work(f, window);
 }
 
-/* By runtime: its row of frames, and the first of those of what is missing. */
-static const struct {
-	enum metric_id frames, missing;
-} metric_rows[KILN_RUNTIME_COUNT] = {
-#define KILN_RUNTIME_ROW(NAME, name, id, tracer)                                                   \
-	[id] = {M_RUNTIME_FRAMES_##NAME, M_RUNTIME_MISSING_##NAME##_NOT_READ_YET},
-#include "bpf/runtimes.def"
-#undef KILN_RUNTIME_ROW
-};
-
 static void count(const struct stack *s)
 {
-	for (int id = 1; id < KILN_RUNTIME_COUNT; id++) {
-		if (s->runtime_frames[id])
-			metric_add(metric_rows[id].frames, s->runtime_frames[id]);
-		if (s->missing[id])
-			metric_add((enum metric_id)(metric_rows[id].missing + s->missing[id] - 1),
-				   1);
+	for (size_t i = 0; i < STACK_RUNTIMES && s->runtimes[i].id; i++) {
+		const struct stack_runtime *of = &s->runtimes[i];
+
+		if (of->frames)
+			runtime_metrics_frames(of->id, of->frames);
+		if (of->missing)
+			runtime_metrics_missing(of->id, of->missing);
 	}
 }
 
@@ -93,9 +85,9 @@ void runtime_frames_see(struct runtime_frames *f, struct stack *stack, struct ma
 			uint32_t tgid, uint32_t window, uint64_t now_ns)
 {
 	count(stack);
-	for (uint32_t id = 1; mapset && id < KILN_RUNTIME_COUNT; id++)
-		if (stack->missing[id] == KILN_MISSING_UNKNOWN)
-			runtimes_missed(f->runtimes, mapset, id, now_ns);
+	for (size_t i = 0; mapset && i < STACK_RUNTIMES; i++)
+		if (stack->runtimes[i].missing == KILN_MISSING_UNKNOWN)
+			runtimes_missed(f->runtimes, mapset, stack->runtimes[i].id, now_ns);
 	if (stack->runtime_window == window)
 		return;
 	stack->runtime_window = window;

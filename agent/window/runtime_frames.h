@@ -22,7 +22,7 @@ struct runtime_frames *runtime_frames_free(struct runtime_frames *f);
 
 /* A new drain begins: first what was left by the last. */
 void runtime_frames_begin(struct runtime_frames *f, uint32_t window);
-/* A sample of the process TGID has STACK, which has_runtimes. */
+/* A sample of the process TGID has STACK, which has frames of runtimes. */
 void runtime_frames_see(struct runtime_frames *f, struct stack *stack, struct mapset *mapset,
 			uint32_t tgid, uint32_t window, uint64_t now_ns);
 /* WINDOW is about to be named. */

@@ -100,22 +100,31 @@ struct stack_table *stack_table_free(struct stack_table *t)
 	return NULL;
 }
 
-/* What S has of runtimes. */
+/* What S has of the runtime ID; NULL: S has frames of too many. */
+static struct stack_runtime *get_runtime(struct stack *s, uint32_t id)
+{
+	for (size_t i = 0; i < STACK_RUNTIMES; i++)
+		if (!s->runtimes[i].id || s->runtimes[i].id == id) {
+			s->runtimes[i].id = (uint8_t)id;
+			return &s->runtimes[i];
+		}
+	return NULL;
+}
+
 static void count_runtimes(struct stack *s)
 {
 	const uint64_t *words = s->key.words + s->key.n_kernel;
 
 	for (uint32_t i = 0; i < s->key.n_user; i += kiln_frame_words(words[i])) {
-		uint32_t id = kiln_frame_runtime(words[i]);
+		bool missing = KILN_FRAME_KIND(words[i]) == KILN_FRAME_MISSING;
+		uint32_t id =
+		    missing ? kiln_missing_runtime(words[i]) : kiln_frame_runtime(words[i]);
+		struct stack_runtime *of = id ? get_runtime(s, id) : NULL;
 
-		if (KILN_FRAME_KIND(words[i]) == KILN_FRAME_MISSING) {
-			id = kiln_missing_runtime(words[i]) % KILN_RUNTIME_COUNT;
-			s->missing[id] = (uint8_t)kiln_missing_reason(words[i]);
-		} else if (id) {
-			id %= KILN_RUNTIME_COUNT;
-			s->runtime_frames[id]++;
-		}
-		s->has_runtimes |= id != 0;
+		if (of && missing)
+			of->missing = (uint8_t)kiln_missing_reason(words[i]);
+		else if (of)
+			of->frames++;
 	}
 }
 

@@ -16,7 +16,12 @@
 #include "agent/sampler/mapset.h"
 #include "bpf/types.h"
 
-enum { STACKS_MAX = 131072, STACK_BYTES_MAX = 48 << 20 };
+enum {
+	STACKS_MAX = 131072,
+	STACK_BYTES_MAX = 48 << 20,
+	STACK_RUNTIMES =
+	    4, /* that are counted of one stack; frames of more are named all the same */
+};
 
 struct stack_key {
 	uint32_t mapset; /* id; 0: none was known */
@@ -28,15 +33,21 @@ struct stack_key {
 
 struct stack_owner;
 
+/* What a stack has of one runtime. */
+struct stack_runtime {
+	uint8_t id;
+	uint8_t missing; /* enum kiln_missing */
+	uint16_t frames;
+};
+
 struct stack {
 	struct mapset *mapset; /* one of its refs; NULL: none was known */
 	struct stack_owner *owner;
 	uint32_t last_window;
 	uint32_t named_build, named_stack; /* index in the batch that build NAMED_BUILD makes */
-	/* Runtimes: what its words hold of each, and the window that its frames were named for. */
-	uint16_t runtime_frames[KILN_RUNTIME_COUNT];
-	uint8_t missing[KILN_RUNTIME_COUNT]; /* enum kiln_missing */
-	bool has_runtimes;
+	/* The runtimes of its frames, up to one without an id; the window that they were named for.
+	 */
+	struct stack_runtime runtimes[STACK_RUNTIMES];
 	uint32_t runtime_window;
 	UT_hash_handle hh;
 	struct stack_key key; /* last: has a flexible tail */

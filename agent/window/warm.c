@@ -5,17 +5,18 @@
 #include <dirent.h>
 #include <fcntl.h>
 
-bool warm_is_runtime(const char *path, const char *const *files)
+bool warm_is_runtime(const char *path, const struct interpreter_ops *const *table)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 
-	for (; *files; files++)
-		if (has_prefix(name, *files))
-			return true;
+	for (; *table; table++)
+		for (const char *const *f = (*table)->files; f && *f; f++)
+			if (has_prefix(name, *f))
+				return true;
 	return false;
 }
 
-static bool runs_one(int proc_dirfd, uint32_t pid, const char *const *files)
+static bool runs_one(int proc_dirfd, uint32_t pid, const struct interpreter_ops *const *table)
 {
 	struct maps maps = {};
 	bool runs = false;
@@ -24,25 +25,27 @@ static bool runs_one(int proc_dirfd, uint32_t pid, const char *const *files)
 		return false;
 	for (size_t i = 0; i < maps.n && !runs; i++)
 		runs = maps.entries[i].kind == MAPPING_FILE &&
-		       warm_is_runtime(maps.entries[i].path, files);
+		       warm_is_runtime(maps.entries[i].path, table);
 	maps_done(&maps);
 	return runs;
 }
 
-static void scan_pids(int proc_dirfd, const uint32_t *pids, size_t n, const char *const *files,
+static void scan_pids(int proc_dirfd, const uint32_t *pids, size_t n,
+		      const struct interpreter_ops *const *table,
 		      void (*found)(uint32_t pid, void *arg), void *arg)
 {
 	size_t left = WARM_PROCESSES_MAX;
 
 	for (size_t i = 0; i < MIN(n, (size_t)WARM_SCAN_MAX) && left; i++)
-		if (runs_one(proc_dirfd, pids[i], files)) {
+		if (runs_one(proc_dirfd, pids[i], table)) {
 			found(pids[i], arg);
 			left--;
 		}
 }
 
-void warm_scan(int proc_dirfd, const uint32_t *pids, size_t n_pids, const char *const *files,
-	       void (*found)(uint32_t pid, void *arg), void *arg)
+void warm_scan(int proc_dirfd, const uint32_t *pids, size_t n_pids,
+	       const struct interpreter_ops *const *table, void (*found)(uint32_t pid, void *arg),
+	       void *arg)
 {
 	_cleanup_free_ uint32_t *all = NULL;
 	struct dirent *entry;
@@ -51,7 +54,7 @@ void warm_scan(int proc_dirfd, const uint32_t *pids, size_t n_pids, const char *
 	int fd;
 
 	if (pids) {
-		scan_pids(proc_dirfd, pids, n_pids, files, found, arg);
+		scan_pids(proc_dirfd, pids, n_pids, table, found, arg);
 		return;
 	}
 	all = malloc(WARM_SCAN_MAX * sizeof(*all));
@@ -67,5 +70,5 @@ void warm_scan(int proc_dirfd, const uint32_t *pids, size_t n_pids, const char *
 	}
 	if (dir)
 		closedir(dir);
-	scan_pids(proc_dirfd, all, n, files, found, arg);
+	scan_pids(proc_dirfd, all, n, table, found, arg);
 }

@@ -7,14 +7,16 @@
 #pragma once
 
 #include "agent/process/maps.h"
+#include "agent/runtime/runtime.h"
 
 enum { WARM_PROCESSES_MAX = 64, WARM_SCAN_MAX = 4096 };
 
-/* Does the last part of PATH begin with one of FILES (NULL at the end)? */
-bool warm_is_runtime(const char *path, const char *const *files);
+/* Does the last part of PATH begin as files of a runtime of TABLE do? */
+bool warm_is_runtime(const char *path, const struct interpreter_ops *const *table);
 /*
  * FOUND for the processes below PROC_DIRFD (or of PIDS, N_PIDS of them, when that is not NULL) that
  * map such a file as code: at most WARM_PROCESSES_MAX.
  */
-void warm_scan(int proc_dirfd, const uint32_t *pids, size_t n_pids, const char *const *files,
-	       void (*found)(uint32_t pid, void *arg), void *arg);
+void warm_scan(int proc_dirfd, const uint32_t *pids, size_t n_pids,
+	       const struct interpreter_ops *const *table, void (*found)(uint32_t pid, void *arg),
+	       void *arg);

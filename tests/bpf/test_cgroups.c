@@ -79,7 +79,7 @@ static void start(void)
 
 static void set_policy(uint32_t index, enum kiln_policy_mode mode, uint32_t hz)
 {
-	const struct kiln_policy policy = {.mode = mode, .hz = hz, .tracers = ~0U};
+	const struct kiln_policy policy = {.mode = mode, .hz = hz, .runtimes = ~0U};
 
 	assert_int_equal(sampler_set_policy(t.p->sampler, index, &policy), 0);
 	assert_int_equal(sampler_set_cgroup_policy(t.p->sampler, t.id, index), 0);

@@ -61,7 +61,7 @@ static void start(void)
 
 static void set_rate_of_policy(uint32_t hz)
 {
-	const struct kiln_policy policy = {.mode = KILN_POLICY_ENABLED, .hz = hz, .tracers = ~0U};
+	const struct kiln_policy policy = {.mode = KILN_POLICY_ENABLED, .hz = hz, .runtimes = ~0U};
 
 	assert_int_equal(sampler_set_policy(t.p->sampler, 0, &policy), 0);
 }

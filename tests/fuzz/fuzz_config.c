@@ -15,8 +15,10 @@ static void drop_warning(void *arg, const char *line)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	static const struct tracer tracers[] = {
+	    {"go", "go", 0, true}, {"python", "python", 1, true}, {"ruby", "ruby", 3, false}, {}};
 	static const char *const env[] = {"A=one", "EMPTY=", "LIST=[a, b]", NULL};
-	_cleanup_(config_freep) struct config *config = config_new();
+	_cleanup_(config_freep) struct config *config = config_new(tracers);
 	struct loading l = {.config = config, .envp = env, .warn = drop_warning, .file = "f"};
 	struct error err = {0};
 	int r;

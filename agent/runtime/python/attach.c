@@ -312,7 +312,7 @@ void python_detach(void *state)
 const struct interpreter_ops python_ops = {
     .name = "python",
     .id = KILN_RUNTIME_PYTHON,
-    .tracer = TRACER_PYTHON,
+    .files = (const char *const[]){"python", "libpython", NULL},
     .type = FRAME_CPYTHON,
     .probe = python_probe,
     .forget = python_forget,

@@ -88,6 +88,8 @@ struct python_process {
 	uint32_t code_from;
 };
 
+extern const struct interpreter_ops python_ops;
+
 int python_attach(const struct runtime_image *ri, struct runtime_target *target,
 		  struct kiln_runtime *ret_kernel, void **ret_state,
 		  struct error *err) _must_check_;

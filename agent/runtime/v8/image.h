@@ -12,3 +12,5 @@ struct v8_image {
 	struct kiln_v8 kernel;
 	struct v8_opcodes opcodes;
 };
+
+extern const struct interpreter_ops v8_ops;

@@ -313,7 +313,7 @@ static int v8_symbolize(void *state, const struct target_memory *memory, const u
 const struct interpreter_ops v8_ops = {
     .name = "v8",
     .id = KILN_RUNTIME_V8,
-    .tracer = TRACER_V8,
+    .files = (const char *const[]){"node", "libnode", NULL},
     .type = FRAME_V8JS,
     .probe = v8_probe,
     .forget = v8_forget,

@@ -1,6 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/unit/agent/config/load.h"
 
+const struct tracer load_tracers[] = {
+    {"native", "native", 0, true},
+    {"kernel", "kernel", 0, true},
+    {"go", "go", 0, true},
+    {"python", "python", LOAD_PYTHON, true},
+    {"v8", "v8", LOAD_V8, true},
+    {"ruby", "ruby", LOAD_RUBY, false},
+    {"perl", "perl", LOAD_PERL, false},
+    {"hotspot", "jvm", LOAD_HOTSPOT, false},
+    {"beam", "beam", LOAD_BEAM, false},
+    {"luajit", "luajit", LOAD_LUAJIT, false},
+    {"php", "php", LOAD_PHP, false},
+    {"dotnet", "dotnet", LOAD_DOTNET, false},
+    {"toy", "toy", LOAD_LAST, true},
+    {},
+};
+
 static char directory[] = "/tmp/kiln-config-XXXXXX";
 
 int load_setup(void **state)
@@ -46,7 +63,8 @@ void load_run(struct load *l, const char *const *args, const char *const *env)
 		argv[argc++] = (char *)*args;
 	}
 	*l = (struct load){.r = 0};
-	l->r = config_load_with(argc, argv, env, keep_warning, l, &l->config, &l->action, &l->err);
+	l->r = config_load_with(argc, argv, env, load_tracers, keep_warning, l, &l->config,
+				&l->action, &l->err);
 	/* Outputs stay untouched on failure, and a failure says why in one line. */
 	assert_true((l->r == 0) == (l->config != NULL));
 	if (l->r < 0) {

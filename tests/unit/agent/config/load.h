@@ -13,6 +13,21 @@
 
 enum { LOAD_ARGS_MAX = 24 };
 
+/* The tracers that configurations can name here. */
+enum {
+	LOAD_PYTHON = 1,
+	LOAD_V8,
+	LOAD_RUBY,
+	LOAD_PERL,
+	LOAD_HOTSPOT,
+	LOAD_BEAM,
+	LOAD_LUAJIT,
+	LOAD_PHP,
+	LOAD_DOTNET,
+	LOAD_LAST = 31,
+};
+extern const struct tracer load_tracers[];
+
 struct load {
 	struct config *config; /* NULL after a failure */
 	enum config_action action;

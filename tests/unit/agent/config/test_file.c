@@ -3,7 +3,6 @@
 #include "tests/unit/agent/config/load.h"
 
 #define SEEDS TEST_DATA "/../../../shared/seeds/"
-enum { ALL_TRACERS = (1 << TRACER_COUNT) - 1, BASE = 1 << TRACER_NATIVE | 1 << TRACER_KERNEL };
 
 static void load_data(struct load *l, const char *name, const char *const *env)
 {
@@ -25,7 +24,7 @@ static void test_null_maps_give_the_documented_defaults(void **state)
 	load_yaml(&l, MINIMAL, NULL);
 	assert_int_equal(l.r, 0);
 	assert_int_equal(l.config->receiver.samples_per_second, 20);
-	assert_int_equal(l.config->receiver.tracers, ALL_TRACERS);
+	assert_int_equal(l.config->receiver.tracers, TRACERS_ALL);
 	assert_int_equal(l.config->receiver.reporter_interval_ms, 5000);
 	assert_int_equal(l.config->receiver.max_stack_depth, 1024);
 	assert_int_equal(l.config->receiver.unwind_table_mib, 512);
@@ -107,8 +106,9 @@ static void check_text(const struct config *c)
 {
 	const struct exporter_config *e = &c->exporters[0];
 
-	assert_int_equal(c->receiver.tracers,
-			 ALL_TRACERS & ~(1 << TRACER_BEAM | 1 << TRACER_LUAJIT));
+	assert_int_equal(c->receiver.tracers, 1U << LOAD_PYTHON | 1U << LOAD_V8 | 1U << LOAD_RUBY |
+						  1U << LOAD_PERL | 1U << LOAD_HOTSPOT |
+						  1U << LOAD_PHP | 1U << LOAD_DOTNET);
 	assert_int_equal(c->processors.add_attributes.n, 1);
 	assert_int_equal(c->n_exporters, 1);
 	assert_string_equal(e->type, "customprofilesexporter");
@@ -139,7 +139,7 @@ static void test_the_kubernetes_pipeline_is_read(void **state)
 
 	load_data(&l, "kubernetes.yaml", NULL);
 	p = &l.config->processors;
-	assert_int_equal(l.config->receiver.tracers, BASE | 1 << TRACER_PYTHON | 1 << TRACER_GO);
+	assert_int_equal(l.config->receiver.tracers, 1U << LOAD_PYTHON);
 	assert_true(p->k8sattributes);
 	assert_int_equal(p->k8s_metadata.n, 3);
 	assert_string_equal(p->k8s_metadata.items[2], "container.image.repo_digests");
@@ -197,6 +197,35 @@ static void check_http(const struct exporter_config *e)
 	assert_int_equal(e->queue.storage_max_bytes, 2ULL << 30);
 }
 
+#define PROFILING(keys)                                                                            \
+	"receivers: {profiling: {" keys "}}\nexporters: {debug: }\n"                               \
+	"service: {pipelines: {profiles: {receivers: [profiling], exporters: [debug]}}}\n"
+
+/* No file of the configuration knows "toy": it comes from the caller's list. */
+static void test_names_of_runtimes_are_those_of_the_list(void **state)
+{
+	struct load l;
+
+	load_yaml(&l, PROFILING("tracers: [native, toy]"), NULL);
+	assert_int_equal(l.r, 0);
+	assert_int_equal(l.config->receiver.tracers, 1U << LOAD_LAST);
+	assert_true(l.config->receiver.runtimes[LOAD_LAST].native_frames);
+	load_done(&l);
+	load_yaml(&l, PROFILING("interpreters: {toy: {disabled: true}, go: {disabled: true}}"),
+		  NULL);
+	assert_int_equal(l.r, 0);
+	assert_int_equal(l.config->receiver.tracers, ~(1U << LOAD_LAST));
+	load_done(&l);
+	load_yaml(&l, PROFILING("toy: {native_frames: false}"), NULL);
+	assert_int_equal(l.r, 0);
+	assert_false(l.config->receiver.runtimes[LOAD_LAST].native_frames);
+	assert_true(l.config->receiver.runtimes[LOAD_PYTHON].native_frames);
+	load_done(&l);
+	/* A runtime that is not walked has no settings. */
+	load_yaml(&l, PROFILING("ruby: {native_frames: false}"), NULL);
+	assert_int_equal(l.r, -EINVAL);
+}
+
 static void test_the_otlp_pipeline_is_read(void **state)
 {
 	/* What a variable brings in is not expanded again. */
@@ -212,7 +241,7 @@ static void test_the_otlp_pipeline_is_read(void **state)
 	assert_int_equal(c->receiver.unwind_table_mib, 48);
 	assert_int_equal(c->receiver.memory_budget_mib, 96);
 	assert_string_equal(c->receiver.process_filter, "^(java|node)$");
-	assert_int_equal(c->receiver.tracers, BASE | 1 << TRACER_HOTSPOT);
+	assert_int_equal(c->receiver.tracers, 1U << LOAD_HOTSPOT);
 	assert_int_equal(c->processors.memory_limit_bytes, 1024 << 20);
 	assert_int_equal(c->processors.memory_spike_bytes, 256 << 20);
 	assert_int_equal(c->processors.batch_timeout_ms, 15000);
@@ -512,6 +541,7 @@ int main(void)
 	    cmocka_unit_test(test_an_operator_without_proof_of_who_it_is_is_refused),
 	    cmocka_unit_test(test_the_text_pipeline_is_read),
 	    cmocka_unit_test(test_the_kubernetes_pipeline_is_read),
+	    cmocka_unit_test(test_names_of_runtimes_are_those_of_the_list),
 	    cmocka_unit_test(test_the_otlp_pipeline_is_read),
 	    cmocka_unit_test(test_known_keys_without_effect_warn_once_each),
 	    cmocka_unit_test(test_variables_expand_as_the_collector_does),

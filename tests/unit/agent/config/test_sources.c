@@ -69,9 +69,9 @@ static void test_flags_win_over_environment_over_file_over_defaults(void **state
 		assert_int_equal(c->receiver.reporter_interval_ms, from & IN_FLAG   ? 9000
 								   : from & IN_FILE ? 3000
 										    : 5000);
-		assert_int_equal(!!(c->receiver.tracers & 1 << TRACER_PERL),
+		assert_int_equal(!!(c->receiver.tracers & 1 << LOAD_PERL),
 				 !(from & IN_FLAG)); /* all, or perl */
-		assert_int_equal(!!(c->receiver.tracers & 1 << TRACER_RUBY),
+		assert_int_equal(!!(c->receiver.tracers & 1 << LOAD_RUBY),
 				 from == 0 || from == IN_ENV || from & IN_FLAG);
 		if (from & (IN_FLAG | IN_FILE))
 			assert_string_equal(c->receiver.process_filter,

@@ -61,6 +61,9 @@ static int set_rate(void *arg, uint32_t hz)
 	return 0;
 }
 
+static const struct tracer known_tracers[] = {
+    {"native", "native", 0, true}, {"python", "python", 1, true}, {"hotspot", "jvm", 6, false}, {}};
+
 static int setup(void **state)
 {
 	const struct policy_kernel kernel = {set_policy,    set_default, set_cgroup,
@@ -71,7 +74,7 @@ static int setup(void **state)
 		k.of[i] = NONE;
 	k.rate = 20;
 	memset(&pods, 0, sizeof(pods));
-	return policies_new(&kernel, 20, ~0U, &pods, &p);
+	return policies_new(&kernel, 20, ~0U, known_tracers, &pods, &p);
 }
 
 static int teardown(void **state)
@@ -290,8 +293,7 @@ static void disabled_tracers_are_bits(void **state)
 	pod(UID, 1);
 	policies_changed(p);
 	policies_cgroup_made(p, 4, POD);
-	assert_int_equal(k.policies[k.of[4]].tracers,
-			 ~(1U << TRACER_PYTHON | 1U << TRACER_HOTSPOT));
+	assert_int_equal(k.policies[k.of[4]].runtimes, ~(1U << 1 | 1U << 6));
 }
 
 static enum policies_knowledge identify(const char *path, struct identity *ret)

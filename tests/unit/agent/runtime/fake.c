@@ -72,7 +72,7 @@ static int symbolize(void *state, const struct target_memory *memory, const uint
 	uint64_t number;
 
 	assert_non_null(state);
-	for (int i = 1; i < KILN_RUNTIME_COUNT; i++)
+	for (int i = 1; i < KILN_RUNTIME_MAX; i++)
 		fake.r[i].symbolizes++;
 	if (target_read(memory, words[1], &number, sizeof(number)) < 0)
 		return -EFAULT;
@@ -96,7 +96,6 @@ static void detach(void *state)
 static const struct interpreter_ops fake_python = {
     .name = "python",
     .id = KILN_RUNTIME_PYTHON,
-    .tracer = TRACER_PYTHON,
     .type = FRAME_CPYTHON,
     .probe = probe_python,
     .forget = forget,
@@ -108,7 +107,6 @@ static const struct interpreter_ops fake_python = {
 static const struct interpreter_ops fake_v8 = {
     .name = "v8",
     .id = KILN_RUNTIME_V8,
-    .tracer = TRACER_V8,
     .type = FRAME_V8JS,
     .probe = probe_v8,
     .forget = forget,
@@ -243,7 +241,7 @@ int fake_teardown(void **state)
 
 	stop();
 	close(fake.proc_dirfd);
-	for (size_t i = 0; i < KILN_RUNTIME_COUNT; i++)
+	for (size_t i = 0; i < KILN_RUNTIME_MAX; i++)
 		states += fake.r[i].states;
 	for (size_t i = 0; i < FAKE_RUNTIMES; i++)
 		assert_false(fake.runtimes[i].used);
@@ -287,8 +285,8 @@ void fake_probe(uint64_t now_ns)
 	for (size_t i = 0; fake_table[i]; i++) {
 		struct runtime_status status;
 
-		assert_true(runtimes_status(fake.rt, fake_table[i]->tracer, &status));
-		tracers |= (uint32_t)status.enabled << fake_table[i]->tracer;
+		assert_true(runtimes_status(fake.rt, fake_table[i]->id, &status));
+		tracers |= (uint32_t)status.enabled << fake_table[i]->id;
 	}
 	assert_int_equal(image_identify(image, &content), 0);
 	runtime_probe(fake_table, tracers, image, &found);

@@ -38,7 +38,7 @@ struct fake {
 	size_t max_runtimes;
 	uint32_t epoch;
 	bool published_bare; /* a process was given a mapset that had no entry in `runtimes` yet */
-	struct fake_runtime r[KILN_RUNTIME_COUNT];
+	struct fake_runtime r[KILN_RUNTIME_MAX];
 	uint32_t last_tgid; /* whose memory was read */
 	int proc_dirfd;
 	_Alignas(64) uint32_t slab[64 * 16];

@@ -48,7 +48,7 @@ static uint32_t owner(const struct mapset *m, uint64_t address)
 {
 	const struct kiln_mapping *k = kernel_mapping(m, address);
 
-	return k ? k->flags >> KILN_MAPPING_RUNTIME_SHIFT & 15 : 99;
+	return k ? k->flags >> KILN_MAPPING_RUNTIME_SHIFT & 31 : 99;
 }
 
 static void assert_sorted(const struct mapset *m)

@@ -88,10 +88,10 @@ static void a_version_that_is_not_supported_is_told(void **state)
 	fake_probe(1);
 	assert_null(fake_find(fake_read(2), PY));
 	assert_int_equal(python->attaches, 0);
-	assert_true(runtimes_status(fake.rt, TRACER_PYTHON, &status));
+	assert_true(runtimes_status(fake.rt, PY, &status));
 	assert_string_equal(status.unsupported, "version 9.9 is not known");
 	assert_int_equal(status.attached_ever, 0);
-	assert_true(runtimes_status(fake.rt, TRACER_V8, &status));
+	assert_true(runtimes_status(fake.rt, V8, &status));
 	assert_string_equal(status.unsupported, "");
 	assert_true(status.attached_ever > 0);
 }
@@ -105,7 +105,7 @@ static void a_version_of_which_only_native_frames_are_walked_is_told_too(void **
 	fake_probe(1);
 	m = fake_read(2);
 	assert_non_null(fake_find(m, PY));
-	assert_true(runtimes_status(fake.rt, TRACER_PYTHON, &status));
+	assert_true(runtimes_status(fake.rt, PY, &status));
 	assert_string_equal(status.unsupported, "version 9.9 is not known");
 	assert_int_equal(status.attached, 0);
 	assert_int_equal(status.attached_ever, 0);
@@ -116,23 +116,23 @@ static void a_tracer_that_is_off_touches_nothing(void **state)
 	struct runtime_status status;
 	struct mapset *m;
 
-	fake_restart(~(1U << TRACER_PYTHON));
+	fake_restart(~(1U << PY));
 	fake_probe(1);
 	m = fake_read(2);
 	assert_int_equal(python->probes, 0);
 	assert_int_equal(python->attaches, 0);
 	assert_null(fake_find(m, PY));
 	assert_non_null(fake_find(m, V8));
-	assert_true(runtimes_status(fake.rt, TRACER_PYTHON, &status));
+	assert_true(runtimes_status(fake.rt, PY, &status));
 	assert_false(status.enabled);
-	assert_false(runtimes_status(fake.rt, TRACER_RUBY, &status));
+	assert_false(runtimes_status(fake.rt, 3, &status));
 }
 
 static void a_process_whose_policy_has_the_tracer_off_is_attached_to_when_one_asks(void **state)
 {
 	struct mapset *m;
 
-	runtimes_asked(fake.rt, ~(1U << TRACER_PYTHON));
+	runtimes_asked(fake.rt, ~(1U << PY));
 	m = fake_read(1);
 	fake_probe(2); /* the file is probed after the process was met ... */
 	assert_int_equal(python->probes, 1);
@@ -180,7 +180,7 @@ static void an_attachment_goes_with_its_mapset(void **state)
 		mapset_store_sweep(fake.mapsets, &named, 1, 1000);
 	assert_int_equal(mapset_store_count(fake.mapsets), 1);
 	assert_non_null(fake_find(kept, PY));
-	assert_true(runtimes_status(fake.rt, TRACER_PYTHON, &status));
+	assert_true(runtimes_status(fake.rt, PY, &status));
 	assert_int_equal(status.attached, 1);
 	assert_int_equal(fake.r[0].detaches, python->attaches + v8->attaches - 2);
 }
@@ -216,7 +216,7 @@ static void one_build_is_probed_into_the_registry_once(void **state)
 	struct runtime_status status;
 
 	fake_probe(1);
-	assert_true(runtimes_status(fake.rt, TRACER_PYTHON, &status));
+	assert_true(runtimes_status(fake.rt, PY, &status));
 	fake_probe(2);
 	assert_int_equal(python->probes, 2);
 	/* One attachment for each of the two mapsets, not more. */

@@ -156,14 +156,6 @@ static void a_word_has_room_for_every_runtime(void **unused)
 	}
 }
 
-static void tracers_allow_their_runtimes_alone(void **unused)
-{
-	(void)unused;
-	assert_int_equal(kiln_runtimes_of(0), 0);
-	for (uint32_t id = 1; id < KILN_RUNTIME_COUNT; id++)
-		assert_int_equal(kiln_runtimes_of(1U << kiln_runtime_tracer(id)), 1U << id);
-}
-
 static void assert_words(const uint64_t *words, uint32_t n, uint32_t at)
 {
 	assert_int_equal(t.walk.n, n);
@@ -353,7 +345,6 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup(f, setup)
 	const struct CMUnitTest tests[] = {
 	    TEST(a_word_has_room_for_every_runtime),
-	    TEST(tracers_allow_their_runtimes_alone),
 	    TEST(frames_of_a_runtime_come_before_the_native_frame_that_ran_them),
 	    TEST(the_leaf_and_the_root_may_be_a_runtimes),
 	    TEST(each_runtime_is_asked_for_its_own_frames),

@@ -2,7 +2,7 @@
 /* Included by bpf/unwind.h in the place of the runtimes' own walkers. */
 #pragma once
 
-static void (*walker_of[KILN_RUNTIME_COUNT])(struct kiln_walk *w);
+static void (*walker_of[KILN_RUNTIME_MAX])(struct kiln_walk *w);
 
 static int python_walk(uint32_t slot)
 {

@@ -41,6 +41,8 @@ static int ignore_rate(void *arg, uint32_t hz)
 	return 0;
 }
 
+static const struct tracer no_tracers[] = {{}};
+
 static int setup(void **state)
 {
 	static const struct policy_kernel kernel = {
@@ -60,7 +62,7 @@ static int setup(void **state)
 	for (size_t i = 0; i < 2; i++)
 		window_init(&windows[i], false);
 	window_reset(&windows[0], number, 0);
-	return policies_new(&kernel, 20, ~0U, &pods, &p);
+	return policies_new(&kernel, 20, ~0U, no_tracers, &pods, &p);
 }
 
 static int teardown(void **state)
@@ -236,7 +238,7 @@ static void without_an_operator_everything_is_exported(void **state)
 	};
 
 	policies_free(p);
-	assert_int_equal(policies_new(&kernel, 20, ~0U, NULL, &p), 0);
+	assert_int_equal(policies_new(&kernel, 20, ~0U, no_tracers, NULL, &p), 0);
 	sample(&outside, POLICY_OWN);
 	sample(&in_pod, POLICY_OWN);
 	assert_int_equal(exported(false), 2);

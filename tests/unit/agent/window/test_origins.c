@@ -28,6 +28,8 @@ static struct {
 	struct buf out;
 } t;
 
+static const struct tracer no_tracers[] = {{}};
+
 static int setup(void **state)
 {
 	const uint64_t word = (uint64_t)KILN_FRAME_NATIVE << KILN_FRAME_KIND_SHIFT | 0x1234;
@@ -36,7 +38,7 @@ static int setup(void **state)
 	memset(&t, 0, sizeof(t));
 	assert_int_equal(
 	    config_load(2, (char *const[]){(char *)"kiln-agent", (char *)"--stdout", NULL},
-			(const char *const[]){NULL}, &t.config, &action, NULL),
+			(const char *const[]){NULL}, no_tracers, &t.config, &action, NULL),
 	    0);
 	assert_int_equal(naming_new(t.config, &t.naming, NULL), 0);
 	assert_int_equal(stack_table_new(&t.stacks), 0);

@@ -18,6 +18,8 @@ static struct {
 	struct batch *batch;
 } t;
 
+static const struct tracer no_tracers[] = {{}};
+
 static int setup(void **state)
 {
 	enum config_action action;
@@ -29,7 +31,7 @@ static int setup(void **state)
 	t.m = fake_read(2);
 	assert_int_equal(
 	    config_load(2, (char *const[]){(char *)"kiln-agent", (char *)"--stdout", NULL},
-			(const char *const[]){NULL}, &t.config, &action, NULL),
+			(const char *const[]){NULL}, no_tracers, &t.config, &action, NULL),
 	    0);
 	assert_int_equal(naming_new(t.config, &t.naming, NULL), 0);
 	naming_use_runtimes(t.naming, fake.rt);
@@ -61,7 +63,7 @@ static struct stack *sample(const uint64_t *words, uint16_t n)
 	assert_int_equal(stack_table_get(t.stacks, 1, t.m, KILN_END_ROOT, words, 0, words, n,
 					 t.window.number, &stack),
 			 0);
-	if (stack->has_runtimes)
+	if (stack->runtimes[0].id)
 		runtime_frames_see(t.frames, stack, t.m, TGID, t.window.number, 3);
 	assert_int_equal(window_add(&t.window, &(struct window_sample){.stack = stack,
 								       .process = &t.process,
@@ -133,13 +135,20 @@ static void second_words_are_never_taken_for_frames(void **state)
 				  fake_word(KILN_FRAME_RUNTIME(KILN_RUNTIME_V8), 16)};
 	struct stack *s = sample(words, ARRAY_SIZE(words));
 
-	assert_int_equal(s->runtime_frames[PY], 2);
-	assert_int_equal(s->runtime_frames[V8], 0);
-	assert_int_equal(s->missing[PY], 0);
+	assert_int_equal(s->runtimes[0].id, PY);
+	assert_int_equal(s->runtimes[0].frames, 2);
+	assert_int_equal(s->runtimes[0].missing, 0);
+	assert_int_equal(s->runtimes[1].id, 0);
 	name();
 	assert_int_equal(t.batch->stacks[0].len, 2);
 	assert_int_equal(location(0)->type, FRAME_CPYTHON);
 	assert_int_equal(location(1)->type, FRAME_CPYTHON);
+}
+
+static int64_t v8_unreadable(void)
+{
+	return metric_family_get("kiln_runtime_missing_total",
+				 "runtime=\"v8\",reason=\"unreadable\"");
 }
 
 static void frames_that_are_missing_say_why(void **state)
@@ -147,7 +156,7 @@ static void frames_that_are_missing_say_why(void **state)
 	const uint64_t words[] = {fake_word(KILN_FRAME_MISSING, PY << 8 | KILN_MISSING_UNKNOWN),
 				  fake_word(KILN_FRAME_MISSING, V8 << 8 | KILN_MISSING_READ),
 				  fake_word(KILN_FRAME_MISSING, PY << 8 | KILN_MISSING_BUDGET)};
-	int64_t before = metric_get(M_RUNTIME_MISSING_V8_UNREADABLE);
+	int64_t before = v8_unreadable();
 
 	sample(words, ARRAY_SIZE(words));
 	name();
@@ -156,7 +165,7 @@ static void frames_that_are_missing_say_why(void **state)
 	assert_string_equal(function(1, 0)->name, "[v8: memory not readable]");
 	assert_string_equal(function(2, 0)->name, "[python: more frames than one walk may follow]");
 	assert_int_equal(location(0)->type, FRAME_ABORT);
-	assert_int_equal(metric_get(M_RUNTIME_MISSING_V8_UNREADABLE), before + 1);
+	assert_int_equal(v8_unreadable(), before + 1);
 }
 
 static void a_frame_without_a_name_says_so_and_is_counted(void **state)

@@ -6,7 +6,10 @@
 #include "agent/window/warm.h"
 #include "tests/support/test.h"
 
-static const char *const files[] = {"python", "libpython", NULL};
+static const struct interpreter_ops nameless = {.name = "nameless"},
+				    python = {.files = (const char *const[]){"python", "libpython",
+									     NULL}};
+static const struct interpreter_ops *const table[] = {&nameless, &python, NULL};
 
 static char dir[] = "/tmp/kiln-warm-XXXXXX";
 static int fd;
@@ -63,12 +66,12 @@ static bool is_found(uint32_t pid)
 
 static void names_are_told_by_how_their_last_part_begins(void **state)
 {
-	assert_true(warm_is_runtime("/usr/bin/python3.11", files));
-	assert_true(warm_is_runtime("/usr/lib/libpython3.13.so.1.0", files));
-	assert_true(warm_is_runtime("python", files));
-	assert_false(warm_is_runtime("/opt/python/bin/bash", files));
-	assert_false(warm_is_runtime("/usr/bin/ipython", files));
-	assert_false(warm_is_runtime("", files));
+	assert_true(warm_is_runtime("/usr/bin/python3.11", table));
+	assert_true(warm_is_runtime("/usr/lib/libpython3.13.so.1.0", table));
+	assert_true(warm_is_runtime("python", table));
+	assert_false(warm_is_runtime("/opt/python/bin/bash", table));
+	assert_false(warm_is_runtime("/usr/bin/ipython", table));
+	assert_false(warm_is_runtime("", table));
 }
 
 static void processes_that_map_one_as_code_are_found(void **state)
@@ -79,7 +82,7 @@ static void processes_that_map_one_as_code_are_found(void **state)
 	add("13", "no maps at all");
 	add("14", "");
 	add("self", LINE("r-xp", "/usr/bin/python3"));
-	warm_scan(fd, NULL, 0, files, on_found, NULL);
+	warm_scan(fd, NULL, 0, table, on_found, NULL);
 	assert_int_equal(n_found, 2);
 	assert_true(is_found(10) && is_found(12));
 }
@@ -90,7 +93,7 @@ static void only_those_that_were_asked_for_are_looked_at(void **state)
 
 	add("20", LINE("r-xp", "/usr/bin/python3"));
 	add("21", LINE("r-xp", "/usr/bin/python3"));
-	warm_scan(fd, pids, ARRAY_SIZE(pids), files, on_found, NULL);
+	warm_scan(fd, pids, ARRAY_SIZE(pids), table, on_found, NULL);
 	assert_int_equal(n_found, 1);
 	assert_true(is_found(21));
 }
@@ -103,7 +106,7 @@ static void there_is_an_end_to_it(void **state)
 		snprintf(pid, sizeof(pid), "%d", 100 + i);
 		add(pid, LINE("r-xp", "/usr/bin/python3"));
 	}
-	warm_scan(fd, NULL, 0, files, on_found, NULL);
+	warm_scan(fd, NULL, 0, table, on_found, NULL);
 	assert_int_equal(n_found, WARM_PROCESSES_MAX);
 }
 
