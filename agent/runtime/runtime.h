@@ -11,6 +11,7 @@
  *   symbolize   the name of a frame, as soon as a stack with it was seen, because the process may
  *               be gone and its objects moved when the window closes.
  *   detach      the mapset is gone.
+ *   owns        which memory without an ELF file holds its code.
  *
  * Everything read from a process is foreign: lengths are capped, links counted, values checked.
  * Nothing is ever written to it, and it is never stopped.
@@ -20,6 +21,7 @@
 #include "agent/config/config.h"
 #include "agent/elf/image.h"
 #include "agent/profile/batch.h"
+#include "agent/sampler/mapset.h"
 #include "agent/symbol/symbolizer.h"
 #include "bpf/types.h"
 
@@ -40,7 +42,6 @@ struct runtime_image {
 	char version[RUNTIME_VERSION_MAX]; /* for people and status: "3.11" */
 	struct runtime_range ranges[RUNTIME_RANGES_MAX];
 	size_t n_ranges;
-	bool owns_jit;	  /* the anonymous executable memory of its processes is its code */
 	bool native_only; /* of a version that is not known: there is no more than native frames */
 	void *own;	  /* the runtime's */
 };
@@ -101,6 +102,13 @@ struct interpreter_ops {
 	int (*symbolize)(void *state, const struct target_memory *memory, const uint64_t words[2],
 			 char *scratch, size_t scratch_size, struct symbol_result *ret);
 	void (*detach)(void *state);
+	/*
+	 * Does [START, END) hold code of the runtime? It is one mapping of a process that is
+	 * attached to, executable and without an ELF file: anonymous memory, memfd, /dev/zero,
+	 * files that a runtime has written. MEMORY may be read. NULL: the runtime makes no code.
+	 */
+	enum jit_claim (*owns)(void *state, const struct target_memory *memory, uint64_t start,
+			       uint64_t end);
 };
 
 extern const struct interpreter_ops *const runtime_table[]; /* NULL at the end */

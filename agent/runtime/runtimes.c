@@ -251,6 +251,39 @@ static void attach_failed(struct attachment *a, int r, const struct error *err, 
 		a->wait_ns = 0;
 }
 
+struct claimant {
+	const struct attachment *a;
+	const struct target_memory *memory;
+};
+
+static enum jit_claim ask_owner(void *arg, uint64_t start, uint64_t end)
+{
+	const struct claimant *c = arg;
+
+	return c->a->known->ops->owns(c->a->state, c->memory, start, end);
+}
+
+/* A's runtime, which is attached, gets its JIT memory. As try_attach(). */
+static int claim_jit(struct runtimes *rt, struct attachment *a, const struct runtime_target *target,
+		     bool published)
+{
+	struct claimant claimant = {a, &target->memory};
+	const struct jit_claims claims = {.runtime = a->key.id,
+					  .claim = ask_owner,
+					  .arg = &claimant,
+					  .code_start = target->code_start,
+					  .code_end = target->code_end};
+
+	if (!a->known->ops->owns)
+		return 0;
+	if (published)
+		return mapset_store_claim_jit(rt->options.mapsets, a->mapset, &claims) ? 0
+										       : -ESTALE;
+	if (mapset_claim_jit(a->mapset, &claims) < 0)
+		metric_add(M_MAPS_READ_PARTIAL, 1);
+	return 0;
+}
+
 /*
  * One try. PUBLISHED: the kernel walks by the mapset already. 0; -ESTALE: attached, but the mapset
  * lacks memory that the runtime has told of.
@@ -265,7 +298,6 @@ static int try_attach(struct runtimes *rt, struct attachment *a, const struct kn
 	struct kiln_runtime kernel = {};
 	struct error err = {};
 	void *state = NULL;
-	bool whole = true;
 	int r;
 
 	a->known = k;
@@ -287,14 +319,7 @@ static int try_attach(struct runtimes *rt, struct attachment *a, const struct kn
 		rt->attached_ever[a->key.id]++;
 		metric_add(M_RUNTIME_ATTACH_OK, 1);
 	}
-	if (!k->image->owns_jit)
-		return 0;
-	if (published)
-		whole = mapset_store_claim_jit(rt->options.mapsets, a->mapset, a->key.id,
-					       target.code_start, target.code_end);
-	else if (mapset_claim_jit(a->mapset, a->key.id, target.code_start, target.code_end) < 0)
-		metric_add(M_MAPS_READ_PARTIAL, 1);
-	return whole ? 0 : -ESTALE;
+	return claim_jit(rt, a, &target, published);
 }
 
 static struct known *find_known(const struct runtimes *rt, const struct image *image, uint32_t id)

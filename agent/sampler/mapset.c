@@ -181,11 +181,28 @@ static bool is_jit(const struct mapset_range *range)
 	return range->jit && !range->image;
 }
 
-static bool claim_range(struct mapset_range *range, uint32_t runtime)
+/* Would RUNTIME, whose claim is CLAIM, win RANGE? */
+static bool is_won(const struct mapset_range *range, uint32_t runtime, enum jit_claim claim)
 {
-	if (!range->jit || range->runtime)
+	if (!range->runtime || (uint32_t)claim != range->claim)
+		return (uint32_t)claim > range->claim;
+	return runtime < range->runtime;
+}
+
+/* True: the range has a new owner. */
+static bool claim_range(struct mapset_range *range, const struct jit_claims *claims)
+{
+	enum jit_claim claim;
+
+	if (!range->jit)
 		return false;
-	range->runtime = (uint8_t)runtime;
+	claim = range->start >= claims->code_start && range->end <= claims->code_end
+		    ? JIT_CERTAIN
+		    : claims->claim(claims->arg, range->start, range->end);
+	if (claim == JIT_NONE || !is_won(range, claims->runtime, claim))
+		return false;
+	range->runtime = (uint8_t)claims->runtime;
+	range->claim = (uint8_t)claim;
 	return true;
 }
 
@@ -198,19 +215,27 @@ static struct mapset_range part_of(const struct mapset_range *range, uint64_t st
 	return part;
 }
 
-/* M's ranges, and [START, END) claimed wherever there is no file: what is known as JIT memory there
- * melts into it. */
-static uint32_t widen(const struct mapset *m, uint32_t runtime, uint64_t start, uint64_t end,
+/*
+ * M's ranges, and the code to come wherever there is no file and no other runtime's code: JIT
+ * memory there becomes part of it.
+ */
+static uint32_t widen(const struct mapset *m, const struct jit_claims *claims,
 		      struct mapset_range *to)
 {
-	const struct mapset_range all = {
-	    .start = start, .end = end, .jit = true, .runtime = (uint8_t)runtime};
+	const uint64_t start = claims->code_start, end = claims->code_end;
+	const struct mapset_range all = {.start = start,
+					 .end = end,
+					 .jit = true,
+					 .runtime = (uint8_t)claims->runtime,
+					 .claim = JIT_CERTAIN};
 	uint64_t at = start; /* claimed up to here */
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < m->n; i++) {
 		const struct mapset_range *r = &m->ranges[i];
-		bool melts = is_jit(r) && r->start < end && r->end > start;
+		bool melts =
+		    is_jit(r) && r->start < end && r->end > start &&
+		    (r->runtime == claims->runtime || is_won(r, claims->runtime, JIT_CERTAIN));
 		uint64_t until = MIN(melts ? r->end : r->start, end);
 
 		if (melts && r->start < start)
@@ -227,20 +252,20 @@ static uint32_t widen(const struct mapset *m, uint32_t runtime, uint64_t start, 
 	return n;
 }
 
-int mapset_claim_jit(struct mapset *m, uint32_t runtime, uint64_t start, uint64_t end)
+int mapset_claim_jit(struct mapset *m, const struct jit_claims *claims)
 {
 	struct mapset_range *wider;
 	uint32_t n;
 
 	for (uint32_t i = 0; i < m->n; i++)
-		(void)claim_range(&m->ranges[i], runtime);
-	if (start >= end)
+		(void)claim_range(&m->ranges[i], claims);
+	if (claims->code_start >= claims->code_end)
 		return 0;
 	/* Each range that is there may have one before it, and two may be cut in two. */
 	wider = calloc(2 * (size_t)m->n + 3, sizeof(*wider));
 	if (!wider)
 		return -ENOMEM;
-	n = widen(m, runtime, start, end, wider);
+	n = widen(m, claims, wider);
 	if (n > MAPSET_RANGES_MAX) {
 		free(wider);
 		return -E2BIG;
@@ -251,14 +276,15 @@ int mapset_claim_jit(struct mapset *m, uint32_t runtime, uint64_t start, uint64_
 	return 0;
 }
 
-bool mapset_store_claim_jit(struct mapset_store *s, struct mapset *m, uint32_t runtime,
-			    uint64_t start, uint64_t end)
+bool mapset_store_claim_jit(struct mapset_store *s, struct mapset *m,
+			    const struct jit_claims *claims)
 {
+	const uint64_t start = claims->code_start, end = claims->code_end;
 	const struct mapset_range *range = start < end ? mapset_find(m, start) : NULL;
 	bool changed = false;
 
 	for (uint32_t i = 0; i < m->n; i++) {
-		if (!claim_range(&m->ranges[i], runtime))
+		if (!claim_range(&m->ranges[i], claims))
 			continue;
 		__atomic_store_n(&s->memory.mappings[m->first + i].flags,
 				 mapset_range_flags(&m->ranges[i]), __ATOMIC_RELEASE);

@@ -25,6 +25,23 @@ struct mapset_range {
 	struct stored_image *image; /* NULL: JIT or other memory without a file */
 	bool jit;
 	uint8_t runtime; /* enum kiln_runtime_id whose JIT code it is */
+	uint8_t claim;	 /* enum jit_claim of that runtime */
+};
+
+/* How sure a runtime is that memory without an ELF file holds its code. */
+enum jit_claim {
+	JIT_NONE,
+	JIT_LIKELY, /* it has code in such memory, and nothing tells this range from others */
+	JIT_CERTAIN,
+};
+
+/* What one runtime claims of a process. */
+struct jit_claims {
+	uint32_t runtime;						  /* enum kiln_runtime_id */
+	enum jit_claim (*claim)(void *arg, uint64_t start, uint64_t end); /* of one mapping */
+	void *arg;
+	/* Where code will be, of which not all is executable yet; certain. Empty: nowhere. */
+	uint64_t code_start, code_end;
 };
 
 /* enum kiln_mapping_flags */
@@ -72,14 +89,15 @@ struct mapset_hooks {
 void mapset_store_set_hooks(struct mapset_store *s, const struct mapset_hooks *hooks);
 
 /*
- * The JIT memory of M is RUNTIME's, unless it is another's already; and so is [START, END), if
- * that is not empty, where there is no file, whether it can be executed already or not. For a
- * mapset that is being made.
+ * Each range of JIT memory of M belongs to the runtime that is surest of it, of two that are alike
+ * to the one with the lower id, in whatever order they claim. The code to come of CLAIMS becomes
+ * part of M where there is no file, whether it can be executed already or not. For a mapset that is
+ * being made.
  */
-int mapset_claim_jit(struct mapset *m, uint32_t runtime, uint64_t start, uint64_t end) _must_check_;
-/* The same for one that is published: memory that it has. False: [START, END) is more than that. */
-bool mapset_store_claim_jit(struct mapset_store *s, struct mapset *m, uint32_t runtime,
-			    uint64_t start, uint64_t end);
+int mapset_claim_jit(struct mapset *m, const struct jit_claims *claims) _must_check_;
+/* The same for one that is published: memory that it has. False: the code to come is more. */
+bool mapset_store_claim_jit(struct mapset_store *s, struct mapset *m,
+			    const struct jit_claims *claims);
 /* EACH may not add or remove any. */
 void mapset_store_each(struct mapset_store *s, void (*each)(struct mapset *m, void *arg),
 		       void *arg);

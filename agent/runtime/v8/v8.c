@@ -158,7 +158,6 @@ static int v8_probe(const struct image *image, struct runtime_image **ret, struc
 	ri->ops = &v8_ops;
 	snprintf(ri->version, sizeof(ri->version), "%d.%d.%d.%d", v->layout.major, v->layout.minor,
 		 v->layout.build, v->layout.patch);
-	ri->owns_jit = true;
 	ri->own = TAKE_PTR(v);
 	*ret = TAKE_PTR(ri);
 	return r;
@@ -310,6 +309,13 @@ static int v8_symbolize(void *state, const struct target_memory *memory, const u
 	return ret->n && r == -ENOSPC ? 0 : r;
 }
 
+/* V8's code lies in its code range, but that of WebAssembly, which may be anywhere. */
+static enum jit_claim v8_owns(void *state, const struct target_memory *memory, uint64_t start,
+			      uint64_t end)
+{
+	return JIT_LIKELY;
+}
+
 const struct interpreter_ops v8_ops = {
     .name = "v8",
     .id = KILN_RUNTIME_V8,
@@ -320,4 +326,5 @@ const struct interpreter_ops v8_ops = {
     .attach = v8_attach,
     .symbolize = v8_symbolize,
     .detach = v8_detach,
+    .owns = v8_owns,
 };

@@ -28,7 +28,6 @@ static int probe(const struct interpreter_ops *ops, const struct image *image,
 	assert_non_null(ri);
 	ri->ops = ops;
 	snprintf(ri->version, sizeof(ri->version), "1.0");
-	ri->owns_jit = f->owns_jit;
 	ri->native_only = f->native_only;
 	*ret = ri;
 	return f->native_only ? error_set(err, -ENOTSUP, "version 9.9 is not known") : 0;
@@ -85,6 +84,27 @@ static int symbolize(void *state, const struct target_memory *memory, const uint
 	return 0;
 }
 
+static enum jit_claim claim(const struct fake_runtime *f, uint64_t start, uint64_t end)
+{
+	if (start >= f->jit_start && end <= f->jit_end)
+		return JIT_CERTAIN;
+	return f->owns_jit ? JIT_LIKELY : JIT_NONE;
+}
+
+static enum jit_claim python_owns(void *state, const struct target_memory *memory, uint64_t start,
+				  uint64_t end)
+{
+	assert_non_null(state);
+	return claim(&fake.r[KILN_RUNTIME_PYTHON], start, end);
+}
+
+static enum jit_claim v8_owns(void *state, const struct target_memory *memory, uint64_t start,
+			      uint64_t end)
+{
+	assert_non_null(state);
+	return claim(&fake.r[KILN_RUNTIME_V8], start, end);
+}
+
 static void detach(void *state)
 {
 	/* Which one's it was does not matter: the sum of both is looked at. */
@@ -102,6 +122,7 @@ static const struct interpreter_ops fake_python = {
     .attach = attach,
     .symbolize = symbolize,
     .detach = detach,
+    .owns = python_owns,
 };
 
 static const struct interpreter_ops fake_v8 = {
@@ -113,6 +134,7 @@ static const struct interpreter_ops fake_v8 = {
     .attach = attach,
     .symbolize = symbolize,
     .detach = detach,
+    .owns = v8_owns,
 };
 
 static const struct interpreter_ops *const fake_table[] = {&fake_python, &fake_v8, NULL};

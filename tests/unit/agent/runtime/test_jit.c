@@ -6,7 +6,7 @@
 #include "agent/sampler/sideband.h"
 #include "tests/unit/agent/runtime/fake.h"
 
-enum { V8 = KILN_RUNTIME_V8, PAGE = 4096, PAGES = 16 };
+enum { PY = KILN_RUNTIME_PYTHON, V8 = KILN_RUNTIME_V8, PAGE = 4096, PAGES = 16 };
 
 static uint8_t *memory; /* PAGES of it, none of which is code at first */
 
@@ -75,6 +75,74 @@ static void jit_memory_belongs_to_the_runtime_that_owns_it(void **state)
 	assert_int_equal(owner(m, at(4)), 99);
 	assert_int_equal(owner(m, fake_own_range(m)->start), 0);
 	assert_sorted(m);
+}
+
+/* Whatever the order in which they are attached to. */
+static void memory_belongs_to_the_runtime_that_is_surest_of_it(void **state)
+{
+	struct mapset *m;
+
+	make_code(2);
+	make_code(4);
+	make_code(6);
+	fake.r[V8].owns_jit = true;
+	fake.r[PY].jit_start = at(4);
+	fake.r[PY].jit_end = at(5);
+	fake.r[V8].jit_start = at(6);
+	fake.r[V8].jit_end = at(7);
+	fake_probe(1);
+	m = fake_read(2);
+	assert_int_equal(owner(m, at(2)), V8);
+	assert_int_equal(owner(m, at(4)), PY);
+	assert_int_equal(owner(m, at(6)), V8);
+	fake.r[PY].owns_jit = true;
+	m = fake_read(3);
+	assert_int_equal(owner(m, at(2)), PY);
+	assert_int_equal(owner(m, at(4)), PY);
+	assert_int_equal(owner(m, at(6)), V8);
+}
+
+static void of_two_claims_that_are_alike_the_lower_id_wins(void **state)
+{
+	struct mapset *m;
+	uint32_t epoch;
+
+	make_code(4);
+	m = fake_read(1);
+	fake.r[PY].attach_result = -EAGAIN;
+	for (int i = PY; i <= V8; i++) {
+		fake.r[i].jit_start = at(4);
+		fake.r[i].jit_end = at(5);
+	}
+	fake_probe(2);
+	assert_int_equal(owner(m, at(4)), V8);
+	/* Python comes second, and the mapset is in force. */
+	epoch = fake.epoch;
+	fake.r[PY].attach_result = 0;
+	runtimes_missed(fake.rt, m, PY, 3000000000);
+	assert_int_equal(owner(m, at(4)), PY);
+	assert_true(fake.epoch > epoch);
+	assert_int_equal(owner(fake_read(4), at(4)), PY);
+}
+
+/* Code to come does not cover what is certainly another's. */
+static void code_to_come_leaves_out_the_code_of_others(void **state)
+{
+	struct mapset *m;
+
+	make_code(5);
+	make_code(7);
+	fake.r[PY].jit_start = at(5);
+	fake.r[PY].jit_end = at(6);
+	fake.r[V8].code_start = at(2);
+	fake.r[V8].code_end = at(10);
+	fake_probe(1);
+	m = fake_read(2);
+	assert_sorted(m);
+	for (int page = 0; page < PAGES; page++)
+		assert_int_equal(owner(m, at(page)), page == 5		      ? PY
+						     : page >= 2 && page < 10 ? V8
+									      : 99);
 }
 
 static void code_to_come_is_part_of_the_mapset(void **state)
@@ -281,6 +349,9 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 	    TEST(jit_memory_belongs_to_the_runtime_that_owns_it),
+	    TEST(memory_belongs_to_the_runtime_that_is_surest_of_it),
+	    TEST(of_two_claims_that_are_alike_the_lower_id_wins),
+	    TEST(code_to_come_leaves_out_the_code_of_others),
 	    TEST(code_to_come_is_part_of_the_mapset),
 	    TEST(a_range_that_crosses_a_border_is_cut_there),
 	    TEST(a_claim_never_takes_a_file),
