@@ -7,7 +7,8 @@
 
 #include "operator/policy/merge.h"
 
-/* The runtimes that agents of this version walk: agent/runtime/runtimes.c. */
+/* The runtimes that agents of this version walk: the folders of agent/runtime/ (hack/lint
+ * compares). */
 static const bool has_walker[TRACER_COUNT] = {
     [TRACER_NATIVE] = true, [TRACER_GO] = true, [TRACER_PYTHON] = true, [TRACER_V8] = true};
 
