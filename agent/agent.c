@@ -135,7 +135,7 @@ static int start_handles(struct agent *a, struct error *err)
 	return r ? error_set(err, -EIO, "cannot set up the event loop") : 0;
 }
 
-/* Tables of runtimes that run already: their frames cannot be found after the fact. */
+/* Tables and walkers of runtimes that run already: their frames cannot be found after the fact. */
 static void warm_up(struct agent *a)
 {
 	uint64_t until = agent_clock_ns(CLOCK_MONOTONIC) + WARM_MS * 1000000ULL;
@@ -144,8 +144,8 @@ static void warm_up(struct agent *a)
 	if (a->cluster)
 		return;
 	intake_warm(a->intake);
-	while (intake_busy(a->intake) && agent_clock_ns(CLOCK_MONOTONIC) < until &&
-	       !asked_to_end(a))
+	while ((intake_busy(a->intake) || sampler_loads_walkers(a->sampler)) &&
+	       agent_clock_ns(CLOCK_MONOTONIC) < until && !asked_to_end(a))
 		usleep(1000);
 }
 

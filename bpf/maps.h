@@ -114,6 +114,17 @@ struct {
 } pid_filter SEC(".maps");
 
 /*
+ * Programs that a sample goes on with in a tail call: by enum kiln_runtime_id the walker of that
+ * runtime, while it is loaded; at 0 the program that ends the sample. User space fills it.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 32);
+	__uint(key_size, sizeof(uint32_t));
+	__uint(value_size, sizeof(uint32_t));
+} walkers SEC(".maps");
+
+/*
  * One a CPU, by its number: values of per-CPU arrays end at 32 KiB. max_entries of this and the
  * next is set to the CPUs.
  */

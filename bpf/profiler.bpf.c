@@ -4,8 +4,10 @@
  *
  * Order matters for cost: policy and process filter first, so that what nobody selected pays for
  * little more than the interrupt; then the kernel stack, the user registers, the walk (unwind.h),
- * one ring-buffer copy. User space drains on a timer; it is woken for a process that it does not
- * know yet, because that may be gone soon, and while the ring is more than half full.
+ * one ring-buffer copy. Where the user stack has frames of a runtime, the walk goes on in that
+ * runtime's walker, a program of its own that is loaded when it is needed (switch.h). User space
+ * drains on a timer; it is woken for a process that it does not know yet, because that may be gone
+ * soon, and while the ring is more than half full.
  *
  * A walk that ends for want of mappings or of a table sends the stack's bytes along, and user space
  * completes it: a process's first samples are as good as its later ones.
@@ -45,6 +47,7 @@ uint32_t policy_epoch;	 /* a new value, after a change of the above or of the ma
 #include "registers.h"
 #include "dump.h"
 #include "share.h"
+#include "switch.h"
 
 /*
  * The process's entry when it is this very program's (exec changes exec_id). Else NULL; *ret_new is
@@ -66,24 +69,11 @@ static __always_inline struct kiln_process *find_process(uint32_t tgid, uint64_t
 	return 0;
 }
 
-/*
- * Walks the user stack of the registers in the walk scratch; frames go to the record from word AT
- * on. Returns the number of words; the walk's `end` tells why it ended.
- */
-__attribute__((noinline)) int walk_user(uint32_t slot, uint32_t at, uint32_t syscall)
+/* The word of the frame where the thread was interrupted. */
+static __always_inline void put_leaf(struct kiln_walk *w)
 {
-	uint32_t limit = max_depth;
-	struct kiln_walk *w = env_walk(slot);
-
-	if (!w)
-		return 0;
-	if (limit > KILN_MAX_USER_FRAMES)
-		limit = KILN_MAX_USER_FRAMES;
-	walk_begin(w, at, limit);
 	/* After a system call instruction the name is that of the instruction before. */
-	(void)walk_put(w, walk_frame(w) | (syscall ? KILN_FRAME_RETURN : 0));
-	walk_on(w);
-	return (int)w->n;
+	(void)walk_put(w, walk_frame(w) | (w->syscall ? KILN_FRAME_RETURN : 0));
 }
 
 /*
@@ -102,35 +92,36 @@ static __always_inline uint64_t wakeup(int fresh, uint64_t len)
 								  : BPF_RB_NO_WAKEUP;
 }
 
-/* What a hit that is taken becomes. No part of sample(), which has little code to fetch so. */
-static __attribute__((noinline)) int take_sample(struct bpf_perf_event_data *ctx,
-						 struct kiln_cpu *cpu, uint64_t value)
+/*
+ * What a hit that is taken becomes: all but its user stack, whose walk is begun. No part of
+ * sample(), which has little code to fetch so. Negative: nothing; 1: there is a user stack to walk.
+ */
+static __attribute__((noinline)) int begin_sample(struct bpf_perf_event_data *ctx,
+						  struct kiln_cpu *cpu, uint64_t value)
 {
 	struct task_struct *task = current_task();
 	uint64_t exec_id;
-	uint32_t tgid = (uint32_t)kernel_read(task, tgid), n_kernel = 0, n_user = 0, size,
-		 syscall = 0, native, dump, less, slot = bpf_get_smp_processor_id();
-	struct kiln_stats *stat = &cpu->stats;
+	uint32_t tgid = (uint32_t)kernel_read(task, tgid), n_kernel = 0, syscall = 0,
+		 limit = max_depth, slot = bpf_get_smp_processor_id();
 	struct kiln_process *process = 0;
 	struct record_scratch *r;
 	struct kiln_walk *w;
 	int fresh = 0, has_user;
-	uint64_t len;
 	long got;
 
 	has_user = kernel_read(task, mm) != 0;
 	exec_id = kernel_read(task, self_exec_id);
 	if (has_user) {
-		process = find_process(tgid, exec_id, stat, &fresh);
+		process = find_process(tgid, exec_id, &cpu->stats, &fresh);
 		if (process && (process->flags & KILN_PROCESS_IGNORE)) {
-			stat->n[KILN_STAT_SKIPPED]++;
-			return 0;
+			cpu->stats.n[KILN_STAT_SKIPPED]++;
+			return -1;
 		}
 	}
 	r = env_record(slot);
 	w = env_walk(slot);
 	if (!r || !w)
-		return 0;
+		return -1;
 
 	r->head.type = KILN_RECORD_SAMPLE;
 	r->head.time = bpf_ktime_get_ns();
@@ -149,7 +140,6 @@ static __attribute__((noinline)) int take_sample(struct bpf_perf_event_data *ctx
 	r->head.runtimes = cpu->verdict.runtimes;
 	r->head.mapset = process ? process->mapset : 0;
 	r->head.dump_len = 0;
-	r->head.end = KILN_END_NONE;
 	bpf_get_current_comm(r->head.comm, sizeof(r->head.comm));
 
 	if (!ARCH_USER_MODE(&ctx->regs)) {
@@ -160,34 +150,65 @@ static __attribute__((noinline)) int take_sample(struct bpf_perf_event_data *ctx
 		if (n_kernel > KILN_MAX_KERNEL_FRAMES)
 			n_kernel = KILN_MAX_KERNEL_FRAMES;
 	}
+	r->head.n_kernel = (uint16_t)n_kernel;
 
-	if (program_begun(task) && !user_registers(ctx, task, w, &syscall)) {
-		w->slot = slot;
-		w->window_len = 0;
-		w->window_base = 0;
-		w->first = process ? process->first : 0;
-		w->count = process ? process->count : 0;
-		w->tag = ((uint64_t)r->head.mapset << 32) | (uint32_t)(cache_epoch + 1);
-		w->cpu = r->head.cpu;
-		w->map_start = w->map_end = 0;
-		w->misses = 0;
-		w->mapset = r->head.mapset;
-		w->runtimes = cpu->verdict.runtimes;
-		w->thread_pointer = ARCH_THREAD_POINTER(task);
-		n_user = (uint32_t)walk_user(slot, sizeof(r->head) / 8 + n_kernel, syscall);
-		if (!r->head.mapset && w->end == KILN_END_NO_MAPPING)
-			w->end = KILN_END_NO_PROCESS;
-		r->head.end = (uint16_t)w->end;
+	w->slot = slot;
+	w->cpu = slot;
+	w->fresh = (uint8_t)fresh;
+	w->end = KILN_END_NONE;
+	if (limit > KILN_MAX_USER_FRAMES)
+		limit = KILN_MAX_USER_FRAMES;
+	walk_begin(w, sizeof(r->head) / 8 + n_kernel, limit);
+	if (!program_begun(task) || user_registers(ctx, task, w, &syscall))
+		return 0;
+	w->syscall = (uint8_t)syscall;
+	w->window_len = 0;
+	w->window_base = 0;
+	w->first = process ? process->first : 0;
+	w->count = process ? process->count : 0;
+	w->tag = ((uint64_t)r->head.mapset << 32) | (uint32_t)(cache_epoch + 1);
+	w->map_start = w->map_end = 0;
+	w->misses = 0;
+	w->mapset = r->head.mapset;
+	w->runtimes = cpu->verdict.runtimes;
+	w->thread_pointer = ARCH_THREAD_POINTER(task);
+	put_leaf(w);
+	return 1;
+}
+
+/*
+ * The user stack is walked as far as it goes: the walk's part of the record, the copy of the stack
+ * where the walk lacked something, and the output.
+ */
+static __attribute__((noinline)) int end_sample(uint32_t slot)
+{
+	struct kiln_cpu *cpu = bpf_map_lookup_elem(&cpus, &slot);
+	struct record_scratch *r = env_record(slot);
+	struct kiln_walk *w = env_walk(slot);
+	uint32_t n_kernel, n_user, size, native, dump, less;
+	struct kiln_stats *stat;
+	uint64_t len;
+
+	if (!cpu || !r || !w)
+		return 0;
+	stat = &cpu->stats;
+	if (!r->head.mapset && w->end == KILN_END_NO_MAPPING)
+		w->end = KILN_END_NO_PROCESS;
+	r->head.end = (uint16_t)w->end;
+	if (w->end) {
 		native = w->n - 2 * w->runtime_frames;
 		stat->n[KILN_STAT_CACHE_HIT] += native > w->misses ? native - w->misses : 0;
 		stat->n[KILN_STAT_CACHE_MISS] += w->misses;
-		if (w->end == KILN_END_NO_MAPPING && rewind_walk(w)) {
-			w->n = 0;
-			w->exact = 1;
-			(void)walk_put(w, walk_frame(w) | (syscall ? KILN_FRAME_RETURN : 0));
-			n_user = w->n;
-		}
 	}
+	if (w->end == KILN_END_NO_MAPPING && rewind_walk(w)) {
+		w->n = 0;
+		w->exact = 1;
+		put_leaf(w);
+	}
+	n_kernel = r->head.n_kernel;
+	if (n_kernel > KILN_MAX_KERNEL_FRAMES)
+		return 0;
+	n_user = w->n;
 	if (n_user > KILN_MAX_USER_WORDS)
 		n_user = KILN_MAX_USER_WORDS;
 	dump = r->head.end == KILN_END_NO_PROCESS || r->head.end == KILN_END_NO_MAPPING ||
@@ -206,14 +227,13 @@ static __attribute__((noinline)) int take_sample(struct bpf_perf_event_data *ctx
 	}
 	if (less == SHED_DUMP)
 		stat->n[KILN_STAT_SHED_DUMP]++;
-	r->head.n_kernel = (uint16_t)n_kernel;
 	r->head.n_user = (uint16_t)n_user;
 	size = sizeof(r->head) + (n_kernel + n_user) * 8;
 
 	if (dump && less < SHED_DUMP) {
 		if (w->leaf_valid)
 			r->head.flags |= KILN_SAMPLE_FIRST_FRAME;
-		w->dump.end = main_stack_end(task, w);
+		w->dump.end = main_stack_end(current_task(), w);
 		r->head.dump_len = (uint32_t)dump_stack(slot, size, less);
 		if (r->head.dump_len > KILN_DUMP_MAX)
 			return 0;
@@ -231,7 +251,7 @@ static __attribute__((noinline)) int take_sample(struct bpf_perf_event_data *ctx
 	asm volatile("" : "+r"(len));
 	if (len < sizeof(r->head))
 		return 0;
-	if (bpf_ringbuf_output(&ring, r, len, wakeup(fresh, len)))
+	if (bpf_ringbuf_output(&ring, r, len, wakeup(w->fresh, len)))
 		stat->n[KILN_STAT_RING_FULL]++;
 	return 0;
 }
@@ -242,7 +262,9 @@ int sample(struct bpf_perf_event_data *ctx)
 	struct task_struct *task = current_task();
 	uint32_t tgid = (uint32_t)kernel_read(task, tgid), number = bpf_get_smp_processor_id();
 	struct kiln_cpu *cpu;
+	struct kiln_walk *w;
 	uint64_t value;
+	int begun;
 
 	if (!tgid)
 		return 0;
@@ -255,7 +277,22 @@ int sample(struct bpf_perf_event_data *ctx)
 		return 0;
 	}
 	value = select_policy(task, cpu);
-	return value ? take_sample(ctx, cpu, value) : 0;
+	if (!value)
+		return 0;
+	begun = begin_sample(ctx, cpu, value);
+	if (begun < 0)
+		return 0;
+	w = env_walk(number);
+	if (begun && w)
+		walk_on(ctx, number, w);
+	return end_sample(number);
+}
+
+/* The end of a sample whose walk has ended in a runtime's walker. */
+SEC("perf_event")
+int finish(struct bpf_perf_event_data *ctx)
+{
+	return end_sample(bpf_get_smp_processor_id());
 }
 
 /*

@@ -97,6 +97,9 @@ enum kiln_rule_flags {
 	/* Code of a runtime (enum kiln_runtime_id in deref_off): its walker runs before the step.
 	 */
 	KILN_RULE_RUNTIME = 32,
+	/* With KILN_RULE_RUNTIME: the code keeps rbp as a frame pointer where it calls, which is
+	 * a better guide there than the rule. */
+	KILN_RULE_FRAME_POINTER = 64,
 };
 
 struct kiln_rule {
@@ -222,10 +225,12 @@ enum kiln_missing {
 	KILN_MISSING_NONE,
 	/* The runtime was not read yet when the sample was taken, or nor were the mappings. */
 	KILN_MISSING_UNKNOWN,
-	KILN_MISSING_NO_THREAD, /* the thread's own state was not found */
-	KILN_MISSING_READ,	/* memory of the runtime could not be read */
-	KILN_MISSING_BROKEN,	/* its structures make no sense: cycles, wild pointers */
-	KILN_MISSING_BUDGET,	/* more frames than one walk may follow */
+	KILN_MISSING_NO_THREAD,	 /* the thread's own state was not found */
+	KILN_MISSING_READ,	 /* memory of the runtime could not be read */
+	KILN_MISSING_BROKEN,	 /* its structures make no sense: cycles, wild pointers */
+	KILN_MISSING_BUDGET,	 /* more frames than one walk may follow */
+	KILN_MISSING_NOT_LOADED, /* the runtime's walker is not in the kernel (yet) */
+	KILN_MISSING_SWITCHES,	 /* the stack goes from runtime to runtime too often */
 	KILN_MISSING_COUNT
 };
 
@@ -234,8 +239,8 @@ enum kiln_missing {
 /*
  * A user frame is one 64-bit word, or up to four. The first one: bits 63..62 how many follow; bits
  * 61..57 what it is, enum kiln_frame_kind when none follows, else the enum kiln_runtime_id whose
- * header tells what the words hold (bpf/python.h, bpf/v8.h: two words); bits 56..54 flags; bits
- * 53..0 the pc or another address.
+ * header tells what the words hold (agent/runtime/NAME/walker_data.h: two words); bits 56..54
+ * flags; bits 53..0 the pc or another address.
  */
 enum kiln_frame_kind {
 	KILN_FRAME_NATIVE = 1,

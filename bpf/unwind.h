@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /* clang-format off: it would reflow the table. */
 /*
- * The walk: from one frame to its caller by the tables of types.h. Compiled twice from this one
- * text: into the BPF program, and for the host (tests; the finisher that completes walks in user
- * space).
+ * The walk: from one frame to its caller by the tables of types.h. Compiled several times from this
+ * one text: into the BPF programs, and for the host (tests; the finisher that completes walks in
+ * user space).
  *
  * Whoever includes this defines:
  *   struct kiln_walk *env_walk(uint32_t slot)                the walk in that slot, or NULL
@@ -50,8 +50,14 @@ enum {
 	KILN_CHUNK_STEPS = 64, /* of one walk_chunk() */
 	/* Steps, and visits of runtimes, that the deepest walk makes. */
 	KILN_CHUNKS = (KILN_MAX_USER_FRAMES * (2 + KILN_RUNTIME_CREDIT)) / KILN_CHUNK_STEPS + 1,
-	/* walk_step(): the frame is a runtime's; walk_runtime() comes first. No enum kiln_end. */
+	/* The frame is of the runtime whose number is in w->value, and the runtime's walker comes
+	 * first: see walk_chunk(). No enum kiln_end. */
 	KILN_STEP_RUNTIME = 64,
+	KILN_CURSOR_WORDS = 6,
+	KILN_CURSORS = 4, /* runtimes that a stack can go back to */
+	/* From one walker to another in one stack. The kernel allows 32 tail calls or 33; the last
+	 * one ends the sample. */
+	KILN_SWITCHES_MAX = 28,
 };
 
 /* (pc, mapset, epoch) -> rule: neither mapping, table nor slab are looked at for a known pc. */
@@ -72,10 +78,9 @@ struct kiln_dump {
 };
 KILN_ASSERT_SIZE(kiln_dump, 32);
 
-/* Where each runtime's walker is in its own stack. Zero at the start of a sample. */
-struct kiln_runtime_cursor {
-	uint64_t python[6];
-	uint64_t v8[6];
+/* Where a runtime's walker is in its own stack; all 0 at its first frame of a sample. */
+struct kiln_cursor {
+	uint64_t words[KILN_CURSOR_WORDS];
 };
 
 struct kiln_walk {
@@ -88,7 +93,7 @@ struct kiln_walk {
 	uint8_t exact; /* pc is where execution is, not a return address */
 	uint8_t leaf_valid;
 	uint8_t leaf_called;  /* this frame has called the one that `leaf` is of */
-	uint8_t runtime_done; /* walk_runtime() has seen this frame */
+	uint8_t runtime_done; /* the walker has seen this frame */
 	uint8_t hide_native;  /* set by a runtime: its frame stands for the native one */
 	uint32_t misses;      /* of the cache */
 	uint32_t slot;	      /* this walk's own: see env_walk() */
@@ -105,15 +110,22 @@ struct kiln_walk {
 	uint32_t runtime_frames, max_frames;
 	uint32_t mapset;       /* of the process */
 	uint32_t runtimes;     /* that the policy allows: a bit for each enum kiln_runtime_id */
-	uint32_t runtime_id;   /* whose entry `runtime` is a copy of */
+	uint32_t runtime_id;   /* whose `runtime` and `cursor` are; 0: nobody's yet */
 	uint32_t missing_said; /* a bit for each runtime: one KILN_FRAME_MISSING a sample */
 	uint8_t full;	       /* a runtime's frame had no room any more */
 	uint8_t stepped;       /* a runtime has set `regs` to the caller itself */
 	uint8_t unreadable;    /* a runtime's word could not be read */
-	uint8_t pad[1];
+	uint8_t syscall;       /* the thread is in a system call */
+	uint8_t fresh;	       /* the process is new: the reader is woken */
+	uint8_t switches;      /* from walker to walker */
+	uint8_t parked;	       /* cursors in `park` */
+	uint8_t pad;
 	uint64_t thread_pointer; /* the thread's fs base; 0: not known */
-	struct kiln_runtime_cursor cursor;
+	struct kiln_cursor cursor;
 	struct kiln_runtime runtime;
+	/* Cursors of runtimes that the walk has left for another one. */
+	struct kiln_cursor park[KILN_CURSORS];
+	uint32_t park_id[KILN_CURSORS];
 	uint64_t scratch[16]; /* of a runtime's walker, for as long as it is called */
 	uint64_t window[KILN_WINDOW_WORDS];
 };
@@ -369,6 +381,31 @@ KILN_INLINE int walk_enter(struct kiln_walk *w, uint64_t pc, uint64_t cfa, uint6
 	return 0;
 }
 
+/*
+ * The caller by the frame pointer, of code that keeps one (KILN_RULE_FRAME_POINTER). Negative: it
+ * leads nowhere. Else as walk_step().
+ */
+KILN_GLOBAL int walk_frame_pointer(uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+	uint64_t fp, bp, pc;
+
+	if (!w)
+		return -1;
+	fp = w->regs.bp;
+	if (fp < w->regs.sp || walk_read(w, fp, &bp) || walk_read(w, fp + 8, &pc) || !pc)
+		return -1;
+	return walk_enter(w, pc, fp + 16, bp, w->regs.bx);
+}
+
+/* Is the frame pointer of code that keeps one a better guide than RULE? */
+KILN_INLINE int walk_is_unsure(const struct kiln_rule *rule, uint32_t exact)
+{
+	if (rule->kind == KILN_RULE_CFA && rule->reg == ARCH_REG_BP)
+		return rule->cfa_off != 16;
+	return rule->kind == KILN_RULE_INVALID || !exact;
+}
+
 /* The kinds of rule that few frames have. As walk_step(). */
 KILN_INLINE int walk_step_special(struct kiln_walk *w, const struct kiln_rule *rule)
 {
@@ -432,9 +469,16 @@ KILN_GLOBAL int walk_step(uint32_t slot)
 			return r;
 	}
 	rule = &entry->rule;
-	if ((rule->flags & KILN_RULE_RUNTIME) && !w->runtime_done) {
-		w->value = (uint32_t)rule->deref_off;
-		return KILN_STEP_RUNTIME;
+	if (rule->flags & KILN_RULE_RUNTIME) {
+		if (!w->runtime_done) {
+			w->value = (uint32_t)rule->deref_off;
+			return KILN_STEP_RUNTIME;
+		}
+		if ((rule->flags & KILN_RULE_FRAME_POINTER) && walk_is_unsure(rule, w->exact)) {
+			r = walk_frame_pointer(slot);
+			if (r >= 0)
+				return r;
+		}
 	}
 	bp = w->regs.bp;
 	bx = w->regs.bx;
@@ -474,20 +518,6 @@ KILN_INLINE uint64_t walk_frame(const struct kiln_walk *w)
 	       (w->exact ? 0 : KILN_FRAME_RETURN) | (w->regs.pc & KILN_FRAME_PC_MASK);
 }
 
-/*
- * ---- runtimes -----------------------------------------------------------------------------------
- *
- * A walker (python.h, v8.h) is called for each native frame whose rule says KILN_RULE_RUNTIME, leaf
- * first. It
- *   - finds what it has to know of the process in w->runtime.data,
- *   - keeps where it is between two calls in its own part of struct kiln_runtime_cursor,
- *   - emits its frames by walk_emit(), innermost first: they come before the native frame,
- *   - may set w->hide_native when a frame of its own stands for the native one (JIT code), and
- *     w->stepped when it has gone to the native caller by walk_enter(),
- *   - says by walk_missing() what it could not do. It never ends the native walk.
- * Every loop has a constant bound, and all that it reads is foreign and may be forged.
- */
-
 /* Appends WORD. Non-zero: there is no more room. */
 KILN_INLINE int walk_put(struct kiln_walk *w, uint64_t word)
 {
@@ -503,85 +533,7 @@ KILN_INLINE int walk_put(struct kiln_walk *w, uint64_t word)
 	return 0;
 }
 
-/*
- * A frame of two words of the runtime ID. Non-zero: the stack is as deep as it may be, and
- * the walk ends with KILN_END_DEPTH.
- */
-KILN_INLINE int walk_emit(struct kiln_walk *w, enum kiln_runtime_id id, uint32_t flags,
-			  uint64_t address, uint64_t second)
-{
-	if (w->runtime_frames >= w->max_frames || w->n + 2 >= KILN_MAX_USER_WORDS) {
-		w->full = 1;
-		return -1;
-	}
-	if (walk_put(w, ((uint64_t)KILN_FRAME_RUNTIME(id) << KILN_FRAME_KIND_SHIFT) |
-			    ((uint64_t)(flags & 7) << KILN_FRAME_FLAG_SHIFT) |
-			    (address & KILN_FRAME_PC_MASK)) ||
-	    walk_put(w, second))
-		return -1;
-	w->runtime_frames++;
-	w->limit += 2 + KILN_RUNTIME_CREDIT;
-	return 0;
-}
-
-/* Says in the stack, once a sample, why frames of the runtime ID are not in it. */
-KILN_INLINE void walk_missing(struct kiln_walk *w, uint32_t id, enum kiln_missing why)
-{
-	if (w->missing_said >> (id & 31) & 1)
-		return;
-	w->missing_said |= 1U << (id & 31);
-	(void)walk_put(w, ((uint64_t)KILN_FRAME_MISSING << KILN_FRAME_KIND_SHIFT) |
-			      ((id & 31) << 8) | (uint64_t)why);
-}
-
-#ifdef KILN_WALKERS /* a test's own */
-#include KILN_WALKERS
-#else
-#include "python.h"
-#include "v8.h"
-#endif
-
-/* The frames of the runtime ID whose native frame is in w->regs. */
-KILN_GLOBAL int walk_runtime(uint32_t slot, uint32_t id)
-{
-	struct kiln_walk *w = env_walk(slot);
-	const struct kiln_runtime *entry;
-
-	if (!w)
-		return 0;
-	w->runtime_done = 1;
-	w->hide_native = 0;
-	w->stepped = 0;
-	/* Off means not one read into the runtime's memory; V8's own code has its frame pointers.
-	 */
-	if (!(w->runtimes >> (id & 31) & 1)) {
-		if (id == KILN_RUNTIME_V8)
-			v8_walk_native(w->slot);
-		return 0;
-	}
-	if (w->runtime_id != id) {
-		entry = env_runtime(w, id);
-		if (!entry) {
-			walk_missing(w, id, KILN_MISSING_UNKNOWN);
-			if (id == KILN_RUNTIME_V8)
-				v8_walk_native(w->slot);
-			return 0;
-		}
-		w->runtime = *entry;
-		w->runtime_id = id;
-	}
-	switch (id) {
-#define KILN_RUNTIME_ROW(NAME, name, id)                                                           \
-	case id:                                                                                   \
-		name##_walk(slot);                                                                 \
-		break;
-#include "runtimes.def"
-#undef KILN_RUNTIME_ROW
-	default:
-		break;
-	}
-	return 0;
-}
+#include "runtime_frames.h"
 
 /* ---- the whole walk -------------------------------------------------------------------------- */
 
@@ -599,20 +551,19 @@ KILN_INLINE void walk_begin(struct kiln_walk *w, uint32_t at, uint32_t max_frame
 	w->runtime_id = 0;
 	w->missing_said = 0;
 	w->runtime_done = w->hide_native = w->full = w->stepped = 0;
-	for (int i = 0; i < 6; i++)
-		w->cursor.python[i] = w->cursor.v8[i] = 0;
+	w->switches = w->parked = 0;
 }
 
 /*
- * KILN_CHUNK_STEPS further. The frame in w->regs has its word already. 0, or the enum kiln_end that
- * the walk has come to. A function of its own, so that the verifier need not follow each round of
- * the longest walk.
+ * KILN_CHUNK_STEPS further. The frame in w->regs has its word already. 0; the enum kiln_end that
+ * the walk has come to; or KILN_STEP_RUNTIME: walk_switch() comes next. A function of its own, so
+ * that the verifier need not follow each round of the longest walk.
  */
 KILN_GLOBAL int walk_chunk(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
 	uint32_t n, i;
-	uint64_t *words, native;
+	uint64_t *words;
 	int end;
 
 	if (!w)
@@ -624,21 +575,25 @@ KILN_GLOBAL int walk_chunk(uint32_t slot)
 	for (int round = 0; round < KILN_CHUNK_STEPS; round++) {
 		end = walk_step(slot);
 		if (end == KILN_STEP_RUNTIME) {
-			/* Its frames come before the native one. */
-			n--;
-			i = w->at + n;
-			asm volatile("" : "+r"(i));
-			native = words[i & (KILN_RECORD_WORDS - 1)];
-			w->n = n;
-			walk_runtime(slot, (uint32_t)w->value);
-			if (!w->hide_native)
-				(void)walk_put(w, native);
-			n = w->n;
-			if (w->full)
-				return KILN_END_DEPTH;
-			if (!w->stepped)
+			/* Off means not one read into the runtime's memory. */
+			if (!(w->runtimes >> (w->value & 31) & 1)) {
+				w->runtime_done = 1;
 				continue;
-		} else if (end) {
+			}
+#ifdef KILN_WALKER
+			if (w->value == w->runtime_id) {
+				w->n = n;
+				walk_own(w, slot);
+				n = w->n;
+				if (w->full)
+					return KILN_END_DEPTH;
+				if (!w->stepped)
+					continue;
+				end = 0;
+			}
+#endif
+		}
+		if (end) {
 			w->n = n;
 			return end;
 		}
@@ -655,12 +610,21 @@ KILN_GLOBAL int walk_chunk(uint32_t slot)
 	return KILN_END_NONE;
 }
 
-/* The walk from here to its end; w->end and w->n tell what came of it. */
+#ifndef __bpf__
+/*
+ * The walk from here to its end; w->end and w->n tell what came of it. On the host all walkers that
+ * there are have been compiled in; the BPF programs' way is walk_on() of switch.h.
+ */
 KILN_INLINE void walk_on(struct kiln_walk *w)
 {
 	int end = KILN_END_NONE;
 
-	for (int i = 0; i < KILN_CHUNKS && !end; i++)
+	for (int i = 0;
+	     i < KILN_CHUNKS + KILN_SWITCHES_MAX + 32 && (!end || end == KILN_STEP_RUNTIME); i++) {
 		end = walk_chunk(w->slot);
+		if (end == KILN_STEP_RUNTIME)
+			(void)walk_switch(w->slot);
+	}
 	w->end = (uint32_t)(end ? end : KILN_END_DEPTH);
 }
+#endif

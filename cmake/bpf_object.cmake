@@ -1,5 +1,7 @@
 # bpf_object(NAME source.bpf.c): compiles to BPF, strips DWARF (keeps BTF), and
 # generates NAME.skel.h. Link kiln_bpf_NAME to include it.
+# walker_object(NAME source.bpf.c): compiles a runtime's walker (bpf/walker.h) and makes its bytes
+# the `const struct walker_object NAME_walker` (agent/sampler/walkers.h). Link kiln_walker_NAME.
 find_program(KILN_CLANG NAMES clang clang-14 clang-16 clang-19 REQUIRED)
 find_program(KILN_LLVM_STRIP NAMES llvm-strip llvm-strip-14 REQUIRED)
 find_program(KILN_BPFTOOL NAMES bpftool PATHS /usr/sbin REQUIRED)
@@ -10,9 +12,7 @@ else()
   set(KILN_BPF_ARCH x86)
 endif()
 
-function(bpf_object name source)
-  set(obj ${CMAKE_CURRENT_BINARY_DIR}/${name}.bpf.o)
-  set(skel ${CMAKE_CURRENT_BINARY_DIR}/${name}.skel.h)
+function(bpf_compile obj source)
   execute_process(COMMAND ${CMAKE_C_COMPILER} -print-multiarch OUTPUT_VARIABLE multiarch
                   OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
   add_custom_command(
@@ -27,6 +27,12 @@ function(bpf_object name source)
     DEPENDS ${source}
     DEPFILE ${obj}.d
     COMMENT "BPF ${source}" VERBATIM)
+endfunction()
+
+function(bpf_object name source)
+  set(obj ${CMAKE_CURRENT_BINARY_DIR}/${name}.bpf.o)
+  set(skel ${CMAKE_CURRENT_BINARY_DIR}/${name}.skel.h)
+  bpf_compile(${obj} ${source})
   add_custom_command(
     OUTPUT ${skel}
     COMMAND ${KILN_BPFTOOL} gen skeleton ${obj} name ${name} > ${skel}
@@ -37,4 +43,14 @@ function(bpf_object name source)
   add_dependencies(kiln_bpf_${name} kiln_bpf_${name}_skel)
   target_include_directories(kiln_bpf_${name} INTERFACE ${CMAKE_CURRENT_BINARY_DIR})
   target_link_libraries(kiln_bpf_${name} INTERFACE kiln_bpf PkgConfig::LIBBPF)
+endfunction()
+
+function(walker_object name source)
+  set(obj ${CMAKE_CURRENT_BINARY_DIR}/${name}_walker.bpf.o)
+  set(embed ${CMAKE_CURRENT_BINARY_DIR}/${name}_walker.c)
+  bpf_compile(${obj} ${source})
+  configure_file(${CMAKE_SOURCE_DIR}/cmake/walker.c.in ${embed} @ONLY)
+  set_source_files_properties(${embed} PROPERTIES OBJECT_DEPENDS ${obj})
+  add_library(kiln_walker_${name} STATIC ${embed})
+  target_link_libraries(kiln_walker_${name} PUBLIC kiln_sampler)
 endfunction()

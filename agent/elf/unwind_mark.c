@@ -66,7 +66,7 @@ static struct kiln_rule marked(const struct kiln_rule *rule, const struct unwind
 		r = (struct kiln_rule){.kind = KILN_RULE_FP};
 	else if (r.kind == KILN_RULE_DEREF)
 		return r; /* has no place for the mark; signal trampolines and the like */
-	r.flags |= KILN_RULE_RUNTIME;
+	r.flags |= KILN_RULE_RUNTIME | (range->keeps_rbp ? KILN_RULE_FRAME_POINTER : 0);
 	r.deref_off = (int32_t)runtime;
 	return r;
 }
@@ -80,7 +80,7 @@ static struct kiln_rule patched(const struct kiln_rule *rule, const struct code_
 		return r;
 	r = piece->rule;
 	if ((rule->flags & KILN_RULE_RUNTIME) && r.kind != KILN_RULE_DEREF) {
-		r.flags |= KILN_RULE_RUNTIME;
+		r.flags |= rule->flags & (KILN_RULE_RUNTIME | KILN_RULE_FRAME_POINTER);
 		r.deref_off = rule->deref_off;
 	}
 	return r;

@@ -2,8 +2,8 @@
 /*
  * struct interpreter_ops: one runtime whose own frames are walked (Python, V8). It has a folder,
  * where `runtime(NAME ...)` of cmake/runtime.cmake makes NAME_ops a row of runtime_table[]; no
- * other file knows it (docs/adding-a-runtime.md). Its kernel side is bpf/NAME.h, its data there
- * struct kiln_NAME.
+ * other file knows it (docs/adding-a-runtime.md). Its kernel side is NAME/walker.h, its data
+ * there struct kiln_NAME.
  *
  *   probe       is this file the runtime, and which version? Once a file, when its unwind table is
  *               compiled.
@@ -22,6 +22,7 @@
 #include "agent/elf/image.h"
 #include "agent/profile/batch.h"
 #include "agent/sampler/mapset.h"
+#include "agent/sampler/walkers.h"
 #include "agent/symbol/symbolizer.h"
 #include "bpf/types.h"
 
@@ -34,6 +35,7 @@ enum {
 struct runtime_range {
 	uint64_t start, end;
 	bool frame_pointer; /* has no unwind information, and keeps rbp as a frame pointer */
+	bool keeps_rbp;	    /* KILN_RULE_FRAME_POINTER: where it calls rbp is its frame pointer */
 };
 
 /* What probe() found in a file. Immutable; freed with ops->forget(). */
@@ -76,10 +78,11 @@ struct runtime_target {
 };
 
 struct interpreter_ops {
-	const char *name;	  /* as in `tracers`, metrics and the log */
-	const char *api_name;	  /* as in ProfilingConfig; NULL: the same */
-	uint32_t id;		  /* 1..31; its bit in `tracers` is 1 << id */
-	enum frame_type type;	  /* of its frames */
+	const char *name;		    /* as in `tracers`, metrics and the log */
+	const char *api_name;		    /* as in ProfilingConfig; NULL: the same */
+	uint32_t id;			    /* 1..31; its bit in `tracers` is 1 << id */
+	const struct walker_object *walker; /* the program that walks its frames in the kernel */
+	enum frame_type type;		    /* of its frames */
 	const char *const *files; /* how names of its files begin, which are looked for at the
 				   * start; only a hint. NULL at the end, or NULL: none */
 

@@ -311,6 +311,8 @@ static int try_attach(struct runtimes *rt, struct attachment *a, const struct kn
 		attach_failed(a, r, &err, now_ns);
 		return r;
 	}
+	if (memory->need_walker)
+		memory->need_walker(memory->arg, k->ops->id, k->ops->walker);
 	a->attached = true;
 	a->state = state;
 	a->space->last = a;

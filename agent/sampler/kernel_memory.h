@@ -11,6 +11,7 @@
 #include "lib/base.h"
 
 struct slab;
+struct walker_object;
 
 struct kernel_memory {
 	/* The slabs (agent/sampler/slab.h): what SHARDS backs of them may be touched. NULL: all. */
@@ -28,6 +29,10 @@ struct kernel_memory {
 	int (*set_runtime)(void *arg, const struct kiln_runtime_key *key,
 			   const struct kiln_runtime *runtime);
 	void (*delete_runtime)(void *arg, const struct kiln_runtime_key *key);
+	/* Has the walker of the runtime ID loaded; may be NULL likewise. */
+	void (*need_walker)(void *arg, uint32_t id, const struct walker_object *walker);
+	/* Why that failed, or NULL. */
+	const char *(*walker_failure)(void *arg, uint32_t id);
 	void *arg;
 };
 

@@ -14,6 +14,7 @@
 #include "agent/process/procfs.h"
 #include "agent/sampler/map_sizes.h"
 #include "agent/sampler/timers.h"
+#include "agent/sampler/walkers.h"
 #include "lib/log.h"
 #include "profiler.skel.h"
 
@@ -26,6 +27,7 @@ struct sampler {
 	struct slab_budget slabs;
 	struct kiln_cpu *cpus; /* shared with the kernel, n_cpus */
 	struct timers *timers; /* NULL: not started, or stopped */
+	struct walkers *walkers;
 	const char *online;
 	int n_cpus;
 	uint32_t hz, target_tid;
@@ -91,6 +93,42 @@ static void delete_runtime(void *arg, const struct kiln_runtime_key *key)
 	(void)bpf_map_delete_elem(bpf_map__fd(s->skel->maps.runtimes), key);
 }
 
+static void need_walker(void *arg, uint32_t id, const struct walker_object *walker)
+{
+	struct sampler *s = arg;
+
+	walkers_need(s->walkers, id, walker);
+}
+
+static const char *walker_failure(void *arg, uint32_t id)
+{
+	struct sampler *s = arg;
+
+	return walkers_failure(s->walkers, id);
+}
+
+int sampler_load_walker(struct sampler *s, uint32_t id, const struct walker_object *walker,
+			struct error *err)
+{
+	return walkers_load(s->walkers, id, walker, err);
+}
+
+bool sampler_loads_walkers(struct sampler *s)
+{
+	return walkers_busy(s->walkers);
+}
+
+/* Where walkers jump to at the end. */
+static int set_finish(struct sampler *s)
+{
+	int fd = bpf_program__fd(s->skel->progs.finish);
+	uint32_t first = 0;
+
+	if (bpf_map_update_elem(bpf_map__fd(s->skel->maps.walkers), &first, &fd, BPF_ANY) < 0)
+		return -errno;
+	return walkers_new(s->skel->obj, &s->walkers);
+}
+
 /* The kernel rounds the mapping of an array map up to whole pages. */
 static void *map_array(const struct bpf_map *map, size_t *ret_len)
 {
@@ -125,6 +163,8 @@ static int map_memory(struct sampler *s, const struct sampler_options *o, struct
 	s->memory.get_process = get_process;
 	s->memory.set_runtime = set_runtime;
 	s->memory.delete_runtime = delete_runtime;
+	s->memory.need_walker = need_walker;
+	s->memory.walker_failure = walker_failure;
 	s->memory.arg = s;
 	if (!s->memory.tables || !s->cpus)
 		return error_set(err, -errno, "cannot map BPF arrays: %m");
@@ -232,6 +272,8 @@ int sampler_new(const struct sampler_options *options, struct sampler **ret, str
 		return r;
 	r = fill_filter(s, options);
 	if (!r)
+		r = set_finish(s);
+	if (!r)
 		r = sampler_set_policy(s, 0, &policy);
 	if (r < 0)
 		return error_set(err, r, "cannot fill the BPF maps: %s", strerror(-r));
@@ -249,6 +291,7 @@ struct sampler *sampler_free(struct sampler *s)
 	if (!s)
 		return NULL;
 	sampler_stop(s);
+	walkers_free(s->walkers);
 	ring_buffer__free(s->ring);
 	unmap_memory(s);
 	profiler__destroy(s->skel);

@@ -35,6 +35,13 @@ int sampler_new(const struct sampler_options *options, struct sampler **ret,
 struct sampler *sampler_free(struct sampler *s);
 DEFINE_CLEANUP(struct sampler *, sampler_free)
 
+/* Loads the program that walks the frames of the runtime ID, and waits for it: see walkers.h. */
+int sampler_load_walker(struct sampler *s, uint32_t id, const struct walker_object *walker,
+			struct error *err) _must_check_;
+
+/* Is one being loaded, for processes that need it? */
+bool sampler_loads_walkers(struct sampler *s);
+
 /* Starts sampling on every CPU that is online. */
 int sampler_start(struct sampler *s, struct error *err) _must_check_;
 /* Follows CPUs that came or went; to be called every few seconds: see timers_refresh(). */

@@ -300,6 +300,8 @@ static const char *const missing_names[KILN_MISSING_COUNT] = {
     [KILN_MISSING_READ] = "memory not readable",
     [KILN_MISSING_BROKEN] = "structures make no sense",
     [KILN_MISSING_BUDGET] = "more frames than one walk may follow",
+    [KILN_MISSING_NOT_LOADED] = "walker not loaded",
+    [KILN_MISSING_SWITCHES] = "too many changes of runtime",
 };
 
 static uint32_t missing_location(struct naming *n, uint64_t word)

@@ -3,7 +3,7 @@
 """Measures what Kiln costs on this machine and prints one table: what, measured, goal (docs: budgets).
 
 usage: hack/bench [--quick] [--only PART[,PART]] [--json FILE] [PART...]
-PARTS: bpf cpu rate memory tables stacks bytes runtimes operator stream live
+PARTS: bpf verifier cpu rate memory tables stacks bytes runtimes operator stream live
 
 Nothing here is a test: a goal that is missed is shown, not failed. What cannot be measured (a program is not
 built, the machine lacks something) is named, and the exit status is 1."""
@@ -130,6 +130,17 @@ BUSY = [("qsort", (60, 6)), ("nest", (31,)), ("go", ()), ("cxx", ("throw",)), ("
 
 
 @contextlib.contextmanager
+def bench_verifier(table, _quick):
+    """What each BPF program takes of the verifier's limits on this kernel; hack/vm prints it for others."""
+    done = subprocess.run([tool("test_bpf_verifier")], stdout=subprocess.PIPE, text=True, check=False)
+    for line in done.stdout.splitlines():
+        got = json.loads(line)
+        for what, limit in (("frames", 8), ("stack", 512), ("instructions", 1000000)):
+            table.add(f"verifier: {got['program']}: {what} of {limit}", got[what], "", limit * 3 // 4)
+    if not done.stdout:
+        table.lack("verifier", "no program was loaded")
+
+
 def busy_machine(seconds):
     with contextlib.ExitStack() as stack:
         for name, arguments in BUSY:
@@ -245,7 +256,8 @@ def bench_bytes(table, quick):
     server.shutdown()
 
 
-PARTS = {"bpf": bench_bpf, "cpu": bench_cpu, "rate": bench_rate, "memory": bench_memory, "tables": bench_tables, "stacks": bench_stacks,
+PARTS = {"bpf": bench_bpf, "verifier": bench_verifier, "cpu": bench_cpu, "rate": bench_rate, "memory": bench_memory,
+         "tables": bench_tables, "stacks": bench_stacks,
          "bytes": bench_bytes, "runtimes": bench_runtimes.bench, "operator": bench_operator.bench, "stream": bench_stream.bench,
          "live": bench_live.bench}
 

@@ -309,9 +309,12 @@ void python_detach(void *state)
 	free(state);
 }
 
+extern const struct walker_object python_walker;
+
 const struct interpreter_ops python_ops = {
     .name = "python",
     .id = KILN_RUNTIME_PYTHON,
+    .walker = &python_walker,
     .files = (const char *const[]){"python", "libpython", NULL},
     .type = FRAME_CPYTHON,
     .probe = python_probe,

@@ -114,7 +114,8 @@ size_t python_find_pieces(const struct image *image, uint64_t start, uint64_t en
 		for (size_t k = 0; k < n; k++)
 			known |= pieces[k].start == span->start;
 		if (!known && begins_within(&f, span))
-			pieces[n++] = (struct runtime_range){span->start, span_end(span), false};
+			pieces[n++] =
+			    (struct runtime_range){span->start, span_end(span), false, false};
 	}
 	return n;
 }

@@ -63,7 +63,8 @@ static void add_range(struct probe *b, uint64_t start, uint64_t size)
 	struct runtime_image *ri = &b->p->base;
 
 	if (size && ri->n_ranges < RUNTIME_RANGES_MAX)
-		ri->ranges[ri->n_ranges++] = (struct runtime_range){start, start + size, false};
+		ri->ranges[ri->n_ranges++] =
+		    (struct runtime_range){start, start + size, false, false};
 }
 
 static void take_symbol(struct probe *b, const char *name, const Elf64_Sym *s)

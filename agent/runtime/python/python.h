@@ -6,7 +6,7 @@
 #pragma once
 
 #include "agent/runtime/runtime.h"
-#include "bpf/python_data.h"
+#include "agent/runtime/python/walker_data.h"
 #include "lib/cursor.h"
 
 enum {

@@ -4,7 +4,7 @@
 
 #include "agent/runtime/v8/code.h"
 #include "agent/runtime/v8/deopt.h"
-#include "bpf/v8_types.h"
+#include "agent/runtime/v8/walker_data.h"
 
 struct v8_image {
 	struct v8_layout layout;

@@ -128,6 +128,7 @@ static int read_builtins(const struct image *image, const struct v8_places *plac
 	ri->ranges[0] = (struct runtime_range){
 	    .start = places->builtins.vaddr,
 	    .end = places->builtins.vaddr + (uint64_t)size,
+	    .keeps_rbp = true,
 	};
 	ri->n_ranges = 1;
 	return 0;
@@ -315,10 +316,12 @@ static enum jit_claim v8_owns(void *state, const struct target_memory *memory, u
 {
 	return JIT_LIKELY;
 }
+extern const struct walker_object v8_walker;
 
 const struct interpreter_ops v8_ops = {
     .name = "v8",
     .id = KILN_RUNTIME_V8,
+    .walker = &v8_walker,
     .files = (const char *const[]){"node", "libnode", NULL},
     .type = FRAME_V8JS,
     .probe = v8_probe,

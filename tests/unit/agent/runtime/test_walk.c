@@ -6,8 +6,10 @@
  */
 #include "tests/support/test.h"
 
-#define KILN_WALKERS "tests/unit/agent/runtime/walkers.h"
+#define KILN_WALKER test_walker
 #include "bpf/unwind.h"
+
+#include "tests/unit/agent/runtime/walkers.h"
 
 enum { PC0 = 0x100000, PC_STEP = 0x100, STACK = 0x7000, FRAMES = 3000, RUNTIMES = -1 };
 #define PC(n) ((uint64_t)PC0 + (uint64_t)(n)*PC_STEP)
@@ -92,7 +94,7 @@ static void no_walker(struct kiln_walk *w)
 static void one_frame(struct kiln_walk *w)
 {
 	t.calls++;
-	walk_emit(w, KILN_RUNTIME_PYTHON, 0, t.calls, w->runtime.data[0]);
+	walk_emit(w, 0, t.calls, w->runtime.data[0]);
 }
 
 static int setup(void **state)
@@ -124,10 +126,19 @@ static uint64_t native(uint32_t n)
 	       (n ? KILN_FRAME_RETURN | (PC(n) + 1) : PC(0));
 }
 
+static uint64_t frame_of(uint32_t id, uint64_t address)
+{
+	return ((uint64_t)KILN_FRAME_RUNTIME(id) << KILN_FRAME_KIND_SHIFT) | address;
+}
+
 static uint64_t python(uint64_t address)
 {
-	return ((uint64_t)KILN_FRAME_RUNTIME(KILN_RUNTIME_PYTHON) << KILN_FRAME_KIND_SHIFT) |
-	       address;
+	return frame_of(KILN_RUNTIME_PYTHON, address);
+}
+
+static uint64_t v8(uint64_t address)
+{
+	return frame_of(KILN_RUNTIME_V8, address);
 }
 
 static uint64_t missing(uint32_t id, enum kiln_missing why)
@@ -141,8 +152,9 @@ static void a_word_has_room_for_every_runtime(void **unused)
 	for (uint32_t id = 1; id < 32; id++) {
 		memset(&t.walk, 0, sizeof(t.walk));
 		walk_begin(&t.walk, 0, 4);
-		assert_int_equal(walk_emit(&t.walk, id, 5, KILN_FRAME_PC_MASK, UINT64_MAX), 0);
-		walk_missing(&t.walk, id, KILN_MISSING_BUDGET);
+		t.walk.runtime_id = id;
+		assert_int_equal(walk_emit(&t.walk, 5, KILN_FRAME_PC_MASK, UINT64_MAX), 0);
+		walk_missing(&t.walk, KILN_MISSING_BUDGET);
 		assert_int_equal(t.walk.n, 3);
 		assert_int_equal(kiln_frame_words(t.words[0]), 2);
 		assert_int_equal(kiln_frame_runtime(t.words[0]), id);
@@ -193,8 +205,8 @@ static void the_leaf_and_the_root_may_be_a_runtimes(void **state)
 
 static void each_runtime_is_asked_for_its_own_frames(void **state)
 {
-	const uint64_t want[] = {python(1),	  KILN_RUNTIME_V8,     native(0), native(1),
-				 python(2),	  KILN_RUNTIME_PYTHON, native(2), python(3),
+	const uint64_t want[] = {v8(1),		  KILN_RUNTIME_V8,     native(0), native(1),
+				 python(2),	  KILN_RUNTIME_PYTHON, native(2), v8(3),
 				 KILN_RUNTIME_V8, native(3),	       native(4)};
 
 	t.owner[0] = t.owner[3] = KILN_RUNTIME_V8;
@@ -270,7 +282,7 @@ static void each_runtime_that_lacks_frames_says_so(void **state)
 
 static void a_tracer_that_a_policy_has_off_is_not_asked(void **state)
 {
-	const uint64_t want[] = {native(0), python(1), KILN_RUNTIME_V8, native(1), native(2)};
+	const uint64_t want[] = {native(0), v8(1), KILN_RUNTIME_V8, native(1), native(2)};
 
 	t.owner[0] = KILN_RUNTIME_PYTHON;
 	t.owner[1] = KILN_RUNTIME_V8;
@@ -284,7 +296,7 @@ static void a_tracer_that_a_policy_has_off_is_not_asked(void **state)
 static void endless(struct kiln_walk *w)
 {
 	t.calls++;
-	while (!walk_emit(w, KILN_RUNTIME_PYTHON, 0, 1, 1))
+	while (!walk_emit(w, 0, 1, 1))
 		;
 }
 
@@ -326,7 +338,7 @@ static void each_frame_of_a_runtime_allows_for_native_ones(void **state)
 static void back(struct kiln_walk *w)
 {
 	t.calls++;
-	walk_emit(w, KILN_RUNTIME_PYTHON, 0, t.calls, 0);
+	walk_emit(w, 0, t.calls, 0);
 	w->stepped = !walk_enter(w, PC(1) + 1, STACK + 16, 0, 0);
 }
 

@@ -1,22 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Included by bpf/unwind.h in the place of the runtimes' own walkers. */
+/* A walker for bpf/unwind.h that is each runtime's own: walker_of[] by number. */
 #pragma once
 
 static void (*walker_of[KILN_RUNTIME_MAX])(struct kiln_walk *w);
 
-static int python_walk(uint32_t slot)
+static int test_walker(uint32_t slot)
 {
-	walker_of[KILN_RUNTIME_PYTHON](env_walk(slot));
-	return 0;
-}
+	struct kiln_walk *w = env_walk(slot);
 
-static int v8_walk(uint32_t slot)
-{
-	walker_of[KILN_RUNTIME_V8](env_walk(slot));
-	return 0;
-}
-
-static int v8_walk_native(uint32_t slot)
-{
+	walker_of[w->runtime_id](w);
 	return 0;
 }

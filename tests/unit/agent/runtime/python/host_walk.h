@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bpf/python.h compiled for the host, over any struct target_memory. Only Python's own frames are
- * walked: there are no native ones, so each native frame is thought to hold what it should.
+ * agent/runtime/python/walker.h compiled for the host, over any struct target_memory. Only Python's
+ * own frames are walked: there are no native ones, so each native frame is thought to hold what it
+ * should.
  */
 #pragma once
 
@@ -9,7 +10,10 @@
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-function"
+#define KILN_WALKER python_walk
 #include "bpf/unwind.h"
+
+#include "agent/runtime/python/walker.h"
 #pragma GCC diagnostic pop
 
 static struct {
@@ -90,7 +94,7 @@ static uint32_t host_walk(const struct target_memory *memory, const struct kiln_
 	for (int i = 0; i < 2 * KILN_MAX_USER_FRAMES; i++) {
 		uint32_t n = w->n;
 
-		walk_runtime(0, KILN_RUNTIME_PYTHON);
+		(void)python_walk(0);
 		if (w->n == n || w->full)
 			break;
 	}

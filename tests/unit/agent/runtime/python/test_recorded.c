@@ -157,23 +157,6 @@ static void memory_that_cannot_be_read_is_no_thread_without_python(void **unused
 	}
 }
 
-static void a_toggle_that_is_off_reads_nothing(void **unused)
-{
-	struct fixture f = open_recording("3.11.7");
-	struct kiln_walk *w = &host.walk;
-
-	(void)unused;
-	(void)host_walk(&f.memory, &f.kernel, f.r->thread);
-	walk_begin(w, 0, KILN_MAX_USER_FRAMES);
-	w->runtime_id = KILN_RUNTIME_PYTHON;
-	w->runtimes = ~(1U << KILN_RUNTIME_PYTHON);
-	host.reads = 0;
-	walk_runtime(0, KILN_RUNTIME_PYTHON);
-	assert_int_equal(w->n, 0);
-	assert_int_equal(host.reads, 0);
-	close_recording(&f);
-}
-
 static void a_replaced_code_object_is_noticed(void **unused)
 {
 	(void)unused;
@@ -222,7 +205,7 @@ static void a_cycle_ends(void **unused)
 		uint32_t n;
 
 		(void)host_walk(&f.memory, &f.kernel, f.r->thread);
-		state = host.walk.cursor.python[PYTHON_STATE];
+		state = host.walk.cursor.words[PYTHON_STATE];
 		first = frame_address(&f, state, 1);
 		last = frame_address(&f, state, 9);
 		recording_put(f.r, last + k->frame_from + k->frame_previous, first);
@@ -246,7 +229,7 @@ static void wild_pointers_are_said(void **unused)
 			uint32_t n;
 
 			(void)host_walk(&f.memory, &f.kernel, f.r->thread);
-			frame = frame_address(&f, host.walk.cursor.python[PYTHON_STATE], 2);
+			frame = frame_address(&f, host.walk.cursor.words[PYTHON_STATE], 2);
 			recording_put(f.r, frame + k->frame_from + k->frame_previous, wild[i]);
 			n = host_walk(&f.memory, &f.kernel, f.r->thread);
 			assert_int_equal(missing_in(n), KILN_MISSING_READ);
@@ -281,7 +264,7 @@ static void a_frame_without_code_is_said(void **unused)
 		uint64_t frame;
 
 		(void)host_walk(&f.memory, &f.kernel, f.r->thread);
-		frame = frame_address(&f, host.walk.cursor.python[PYTHON_STATE], 0);
+		frame = frame_address(&f, host.walk.cursor.words[PYTHON_STATE], 0);
 		recording_put(f.r, frame + k->frame_from + k->frame_code, 0);
 		assert_int_equal(host_walk(&f.memory, &f.kernel, f.r->thread), 1);
 		assert_int_equal(missing_in(1), KILN_MISSING_BROKEN);
@@ -373,7 +356,6 @@ int main(void)
 	    cmocka_unit_test(the_list_of_threads_does_without_both),
 	    cmocka_unit_test(another_thread_has_no_frames_of_this_one),
 	    cmocka_unit_test(memory_that_cannot_be_read_is_no_thread_without_python),
-	    cmocka_unit_test(a_toggle_that_is_off_reads_nothing),
 	    cmocka_unit_test(a_replaced_code_object_is_noticed),
 	    cmocka_unit_test(a_cycle_ends),
 	    cmocka_unit_test(wild_pointers_are_said),

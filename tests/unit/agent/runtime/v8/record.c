@@ -99,7 +99,7 @@ static int find_rule(uint64_t pc, struct kiln_rule *ret)
 		ri = files[m->image - 1].runtime;
 		if (ri && vaddr >= ri->ranges[0].start && vaddr < ri->ranges[0].end &&
 		    ret->kind != KILN_RULE_DEREF) {
-			ret->flags |= KILN_RULE_RUNTIME;
+			ret->flags |= KILN_RULE_RUNTIME | KILN_RULE_FRAME_POINTER;
 			ret->deref_off = KILN_RUNTIME_V8;
 		}
 		return 0;

@@ -7,7 +7,10 @@
 
 #include <sys/uio.h>
 
+#define KILN_WALKER v8_walk
 #include "bpf/unwind.h"
+
+#include "agent/runtime/v8/walker.h"
 
 enum { BYTES_MAX = 8 << 20, MAGIC = 0x6b38764b };
 
@@ -154,6 +157,9 @@ static inline struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t p
 	cached = (struct kiln_cache_entry){.pc = pc, .tag = w->tag};
 	if (r && r->known)
 		cached.rule = r->rule;
+	/* The recordings are older than this flag. */
+	if ((cached.rule.flags & KILN_RULE_RUNTIME) && cached.rule.kind != KILN_RULE_FP)
+		cached.rule.flags |= KILN_RULE_FRAME_POINTER;
 	return &cached;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The walk of Python frames (CPython 3.6 to 3.15); included by unwind.h, for BPF and for the host.
+ * The walk of Python frames (CPython 3.6 to 3.15), on top of bpf/unwind.h; for BPF and for the
+ * host.
  *
  * A native frame of _PyEval_EvalFrameDefault stands for one Python frame up to 3.10, and from 3.11
  * on for all frames up to that which the C function was entered with. The chain begins at the
@@ -13,9 +14,9 @@
  */
 #pragma once
 
-#include "python_data.h"
+#include "agent/runtime/python/walker_data.h"
 
-/* What w->cursor.python holds. */
+/* What w->cursor holds. */
 enum {
 	PYTHON_STATE,	 /* the thread state */
 	PYTHON_FRAME,	 /* the next frame; 0: the chain is at its end */
@@ -56,13 +57,13 @@ KILN_INLINE uint64_t python_field(const struct kiln_walk *w, uint32_t offset)
 
 KILN_INLINE uint32_t python_stage(const struct kiln_walk *w)
 {
-	return (uint32_t)w->cursor.python[PYTHON_PROGRESS] & 255;
+	return (uint32_t)w->cursor.words[PYTHON_PROGRESS] & 255;
 }
 
 KILN_INLINE void python_enter_stage(struct kiln_walk *w, uint32_t stage)
 {
-	w->cursor.python[PYTHON_PROGRESS] =
-	    (w->cursor.python[PYTHON_PROGRESS] & ~255ULL) | (stage & 255);
+	w->cursor.words[PYTHON_PROGRESS] =
+	    (w->cursor.words[PYTHON_PROGRESS] & ~255ULL) | (stage & 255);
 }
 
 /* Is STATE this thread's? thread_id is what pthread_self() said. */
@@ -122,7 +123,7 @@ KILN_GLOBAL int python_listed(uint32_t slot)
 		return -1;
 	interp = python_word(w, p->interpreters);
 	/* One interpreter has one state for a thread, and that was found. */
-	if (!interp || (w->cursor.python[PYTHON_STATE] && !python_word(w, interp + p->interp_next)))
+	if (!interp || (w->cursor.words[PYTHON_STATE] && !python_word(w, interp + p->interp_next)))
 		return -1;
 	state = python_word(w, interp + p->interp_threads);
 	for (int i = 0; i < KILN_PYTHON_THREADS_MAX; i++) {
@@ -133,7 +134,7 @@ KILN_GLOBAL int python_listed(uint32_t slot)
 			state = python_word(w, interp + p->interp_threads);
 			continue;
 		}
-		if (state != w->cursor.python[PYTHON_STATE] && python_is_own(w, state)) {
+		if (state != w->cursor.words[PYTHON_STATE] && python_is_own(w, state)) {
 			w->value = state;
 			return 0;
 		}
@@ -148,19 +149,19 @@ KILN_INLINE int python_begin(struct kiln_walk *w, uint64_t state)
 	const struct kiln_python *p = python_data(w);
 	uint64_t frame;
 
-	if (!state || state == w->cursor.python[PYTHON_STATE])
+	if (!state || state == w->cursor.words[PYTHON_STATE])
 		return -1;
 	frame = python_word(w, state + p->thread_frame);
-	w->cursor.python[PYTHON_STATE] = state;
-	w->cursor.python[PYTHON_ANCHOR] = 0;
+	w->cursor.words[PYTHON_STATE] = state;
+	w->cursor.words[PYTHON_ANCHOR] = 0;
 	if (p->cframe_frame != KILN_PYTHON_NONE && p->kind == KILN_PYTHON_OBJECTS) {
-		w->cursor.python[PYTHON_ANCHOR] = python_word(w, state + p->cframe_frame);
+		w->cursor.words[PYTHON_ANCHOR] = python_word(w, state + p->cframe_frame);
 	} else if (p->cframe_frame != KILN_PYTHON_NONE) {
-		w->cursor.python[PYTHON_ANCHOR] = frame;
+		w->cursor.words[PYTHON_ANCHOR] = frame;
 		frame = frame ? python_word(w, frame + p->cframe_frame) : 0;
 	}
-	w->cursor.python[PYTHON_FRAME] = frame;
-	w->cursor.python[PYTHON_TORTOISE] = 0;
+	w->cursor.words[PYTHON_FRAME] = frame;
+	w->cursor.words[PYTHON_TORTOISE] = 0;
 	return frame ? 0 : -1;
 }
 
@@ -215,7 +216,7 @@ KILN_INLINE int python_in_native_frame(struct kiln_walk *w, uint64_t address)
 KILN_INLINE int python_is_pending(struct kiln_walk *w, uint64_t candidate)
 {
 	const struct kiln_python *p = python_data(w);
-	uint64_t frame = w->cursor.python[PYTHON_FRAME];
+	uint64_t frame = w->cursor.words[PYTHON_FRAME];
 
 	return candidate && !(candidate & 7) && candidate != frame &&
 	       python_word(w, candidate + p->frame_from + p->frame_previous) == frame &&
@@ -244,34 +245,34 @@ KILN_GLOBAL int python_take_pending(uint32_t slot)
 		else if (python_is_pending(w, w->leaf[si]))
 			found = w->leaf[si];
 	}
-	if (found == w->cursor.python[PYTHON_FRAME])
+	if (found == w->cursor.words[PYTHON_FRAME])
 		return 1;
 	if (!python_is_pending(w, found))
 		return 0;
-	w->cursor.python[PYTHON_FRAME] = found;
+	w->cursor.words[PYTHON_FRAME] = found;
 	return 1;
 }
 
 KILN_INLINE int python_stop(struct kiln_walk *w, enum kiln_missing why)
 {
-	w->cursor.python[PYTHON_FRAME] = 0;
+	w->cursor.words[PYTHON_FRAME] = 0;
 	python_enter_stage(w, PYTHON_OVER);
-	walk_missing(w, KILN_RUNTIME_PYTHON, why);
+	walk_missing(w, why);
 	return 1;
 }
 
 /* Counts FRAME. Non-zero: the chain has come back to it, or has no end. */
 KILN_INLINE int python_count(struct kiln_walk *w, uint64_t frame)
 {
-	uint32_t n = ((uint32_t)w->cursor.python[PYTHON_PROGRESS] >> 8) + 1;
+	uint32_t n = ((uint32_t)w->cursor.words[PYTHON_PROGRESS] >> 8) + 1;
 
 	if (n > KILN_PYTHON_STEPS_MAX)
 		return python_stop(w, KILN_MISSING_BUDGET);
-	if (frame == w->cursor.python[PYTHON_TORTOISE])
+	if (frame == w->cursor.words[PYTHON_TORTOISE])
 		return python_stop(w, KILN_MISSING_BROKEN);
 	if (!(n & (n - 1)))
-		w->cursor.python[PYTHON_TORTOISE] = frame;
-	w->cursor.python[PYTHON_PROGRESS] += 256;
+		w->cursor.words[PYTHON_TORTOISE] = frame;
+	w->cursor.words[PYTHON_PROGRESS] += 256;
 	return 0;
 }
 
@@ -303,7 +304,7 @@ KILN_GLOBAL int python_frame(uint32_t slot)
 	if (!w)
 		return 1;
 	p = python_data(w);
-	frame = w->cursor.python[PYTHON_FRAME];
+	frame = w->cursor.words[PYTHON_FRAME];
 	if (!frame)
 		return 1;
 	if (python_count(w, frame))
@@ -317,21 +318,21 @@ KILN_GLOBAL int python_frame(uint32_t slot)
 	instr = python_field(w, p->frame_instr);
 	copy = (uint32_t)python_field(w, p->frame_copy);
 	owner = python_field(w, p->frame_owner) & 255;
-	w->cursor.python[PYTHON_FRAME] = python_field(w, p->frame_previous);
+	w->cursor.words[PYTHON_FRAME] = python_field(w, p->frame_previous);
 	if (p->kind == KILN_PYTHON_SHIM && owner >= p->shim_owner) {
-		w->cursor.python[PYTHON_ANCHOR] = frame;
+		w->cursor.words[PYTHON_ANCHOR] = frame;
 		return 1;
 	}
 	if (!code)
 		return python_stop(w, KILN_MISSING_BROKEN);
-	if (code != w->cursor.python[PYTHON_CODE]) {
+	if (code != w->cursor.words[PYTHON_CODE]) {
 		if (env_read(w->scratch, KILN_PYTHON_CODE_WORDS * 8, code + p->code_from))
 			return python_stop(w, KILN_MISSING_READ);
 		if (p->code_type && w->scratch[0] != p->code_type)
 			return python_stop(w, KILN_MISSING_BROKEN);
-		w->cursor.python[PYTHON_CODE] = code;
-		w->cursor.python[PYTHON_PROGRESS] =
-		    (w->cursor.python[PYTHON_PROGRESS] & 0xffffffffULL) |
+		w->cursor.words[PYTHON_CODE] = code;
+		w->cursor.words[PYTHON_PROGRESS] =
+		    (w->cursor.words[PYTHON_PROGRESS] & 0xffffffffULL) |
 		    (uint64_t)kiln_python_cookie(w->scratch, p->code_mask) << 32;
 	}
 	if (p->kind != KILN_PYTHON_OBJECTS) {
@@ -340,8 +341,8 @@ KILN_GLOBAL int python_frame(uint32_t slot)
 		if (w->unreadable)
 			return python_stop(w, KILN_MISSING_READ);
 	}
-	if (walk_emit(w, KILN_RUNTIME_PYTHON, 0, code,
-		      (w->cursor.python[PYTHON_PROGRESS] & ~0xffffffffULL) | (uint32_t)instr))
+	if (walk_emit(w, 0, code,
+		      (w->cursor.words[PYTHON_PROGRESS] & ~0xffffffffULL) | (uint32_t)instr))
 		return 1;
 	return p->kind == KILN_PYTHON_OBJECTS || (p->kind == KILN_PYTHON_ENTRY && owner);
 }
@@ -367,35 +368,34 @@ KILN_GLOBAL int python_walk(uint32_t slot)
 	p = python_data(w);
 	fresh = python_stage(w) == PYTHON_NEW;
 	w->unreadable = 0;
-	if (!w->cursor.python[PYTHON_FRAME] && python_next_state(w->slot)) {
+	if (!w->cursor.words[PYTHON_FRAME] && python_next_state(w->slot)) {
 		/* Where frames were before, the native frame is one that is just entered or left.
 		 */
 		if (fresh)
-			walk_missing(w, KILN_RUNTIME_PYTHON,
-				     w->unreadable ? KILN_MISSING_READ : KILN_MISSING_NO_THREAD);
+			walk_missing(w, w->unreadable ? KILN_MISSING_READ : KILN_MISSING_NO_THREAD);
 		return 0;
 	}
 	if (fresh && !(p->kind == KILN_PYTHON_OBJECTS && python_take_pending(w->slot)) &&
-	    w->cursor.python[PYTHON_ANCHOR] &&
-	    !python_in_native_frame(w, w->cursor.python[PYTHON_ANCHOR]))
+	    w->cursor.words[PYTHON_ANCHOR] &&
+	    !python_in_native_frame(w, w->cursor.words[PYTHON_ANCHOR]))
 		return 0;
-	start = w->cursor.python[PYTHON_FRAME];
+	start = w->cursor.words[PYTHON_FRAME];
 	n = w->n;
 	frames = w->runtime_frames;
 	limit = w->limit;
 	python_group(w);
 	/* 3.15's chains end with a shim that no native frame has. */
-	if (!fresh && w->n == n && !w->cursor.python[PYTHON_FRAME] && !python_next_state(w->slot))
+	if (!fresh && w->n == n && !w->cursor.words[PYTHON_FRAME] && !python_next_state(w->slot))
 		python_group(w);
 	/* The shim is on the C stack of the native frame that these frames belong to. */
 	if (fresh && p->kind == KILN_PYTHON_SHIM && p->cframe_frame == KILN_PYTHON_NONE &&
-	    !w->full && w->cursor.python[PYTHON_ANCHOR] &&
-	    !python_in_native_frame(w, w->cursor.python[PYTHON_ANCHOR])) {
+	    !w->full && w->cursor.words[PYTHON_ANCHOR] &&
+	    !python_in_native_frame(w, w->cursor.words[PYTHON_ANCHOR])) {
 		w->n = n;
 		w->runtime_frames = frames;
 		w->limit = limit;
-		w->cursor.python[PYTHON_FRAME] = start;
-		w->cursor.python[PYTHON_TORTOISE] = 0;
+		w->cursor.words[PYTHON_FRAME] = start;
+		w->cursor.words[PYTHON_TORTOISE] = 0;
 	}
 	return 0;
 }

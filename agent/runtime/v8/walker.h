@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The walk of V8 frames; included by unwind.h, for BPF and for the host (docs/unwinding/v8.md).
+ * The walk of V8 frames, on top of bpf/unwind.h; for BPF and for the host (docs/unwinding/v8.md).
  *
  * V8's code keeps rbp as a frame pointer, and one native frame is one JavaScript frame, or (code
  * that was inlined) several, which user space tells apart. A frame is of JavaScript when the word
@@ -10,9 +10,12 @@
  * frame that deoptimization has made returns to the first instruction of another function, which
  * goes on with the interpreter.
  *
- * The built-in functions have rules of their own (agent/elf/code_frames.h), exact at every
- * instruction. For anonymous code there are none, so at the leaf the bytes around the program
- * counter tell whether the frame is there already, or no more.
+ * The built-in functions have rules of their own (agent/elf/code_frames.h). A built-in function
+ * that calls has a frame, but how deep its stack is its code does not always tell: some take the
+ * return address off, push arguments below, and put it back. Deoptimization takes the whole frame
+ * off the stack while rbp still points to where it was: other frames are there by then. So their
+ * rules say KILN_RULE_FRAME_POINTER. For anonymous code there are none, so at the leaf the bytes
+ * around the program counter tell whether the frame is there already, or no more.
  *
  * Sources: V8 11.3 src/deoptimizer/deoptimizer.cc (DispatchBuiltinFor),
  * src/execution/frame-constants.h (CommonFrameConstants, StandardFrameConstants,
@@ -20,7 +23,7 @@
  */
 #pragma once
 
-#include "v8_types.h"
+#include "agent/runtime/v8/walker_data.h"
 
 enum {
 	V8_TAG = 1, /* of a pointer to an object; 0 in the low 32 bits: a small integer */
@@ -35,7 +38,7 @@ enum {
 	V8_LEAF_FUNCTION = 5,  /* DWARF number of rdi, where the callee is when it is entered */
 };
 
-/* Of struct kiln_runtime_cursor's part: the function that was looked up last. */
+/* What w->cursor holds: the function that was looked up last. */
 enum { V8_CURSOR_FUNCTION, V8_CURSOR_SHARED, V8_CURSOR_COOKIE };
 
 /* FUNCTION's SharedFunctionInfo and its cookie. 0, or an enum kiln_missing. */
@@ -47,9 +50,9 @@ KILN_INLINE int v8_shared(struct kiln_walk *w, const struct kiln_v8 *v, uint64_t
 	if ((function & V8_TAG_MASK) != V8_TAG)
 		return KILN_MISSING_BROKEN;
 	/* Recursion: the last one again. */
-	if (w->cursor.v8[V8_CURSOR_FUNCTION] == function) {
-		*ret_shared = w->cursor.v8[V8_CURSOR_SHARED];
-		*ret_cookie = (uint32_t)w->cursor.v8[V8_CURSOR_COOKIE];
+	if (w->cursor.words[V8_CURSOR_FUNCTION] == function) {
+		*ret_shared = w->cursor.words[V8_CURSOR_SHARED];
+		*ret_cookie = (uint32_t)w->cursor.words[V8_CURSOR_COOKIE];
 		return 0;
 	}
 	if (env_read(&shared, 8, function - V8_TAG + v->shared))
@@ -60,9 +63,9 @@ KILN_INLINE int v8_shared(struct kiln_walk *w, const struct kiln_v8 *v, uint64_t
 		return KILN_MISSING_READ;
 	*ret_shared = shared;
 	*ret_cookie = v8_cookie(words[0], words[1]);
-	w->cursor.v8[V8_CURSOR_FUNCTION] = function;
-	w->cursor.v8[V8_CURSOR_SHARED] = shared;
-	w->cursor.v8[V8_CURSOR_COOKIE] = *ret_cookie;
+	w->cursor.words[V8_CURSOR_FUNCTION] = function;
+	w->cursor.words[V8_CURSOR_SHARED] = shared;
+	w->cursor.words[V8_CURSOR_COOKIE] = *ret_cookie;
 	return 0;
 }
 
@@ -75,11 +78,10 @@ KILN_INLINE int v8_emit(struct kiln_walk *w, const struct kiln_v8 *v, uint32_t k
 	int r = v8_shared(w, v, function, &shared, &cookie);
 
 	if (r) {
-		walk_missing(w, KILN_RUNTIME_V8, (enum kiln_missing)r);
+		walk_missing(w, (enum kiln_missing)r);
 		return -1;
 	}
-	return walk_emit(w, KILN_RUNTIME_V8, kind, shared,
-			 KILN_V8_VALUE(value) | (uint64_t)cookie << 48);
+	return walk_emit(w, kind, shared, KILN_V8_VALUE(value) | (uint64_t)cookie << 48);
 }
 
 /* A frame of the interpreter at FP, or one that is just about to be built (FP 0). */
@@ -98,7 +100,7 @@ KILN_GLOBAL int v8_interpreted(uint32_t slot, uint64_t fp)
 	if (walk_read(w, fp - V8_FP_BYTECODE_OFFSET, &offset) ||
 	    walk_read(w, fp - V8_FP_FUNCTION, &function) ||
 	    walk_read(w, fp - V8_FP_CONTEXT, &context)) {
-		walk_missing(w, KILN_RUNTIME_V8, KILN_MISSING_READ);
+		walk_missing(w, KILN_MISSING_READ);
 		return -1;
 	}
 	if (!(context & V8_TAG))
@@ -127,7 +129,7 @@ KILN_GLOBAL int v8_code(uint32_t slot, uint64_t fp)
 	} else {
 		if (walk_read(w, fp - V8_FP_FUNCTION, &function) ||
 		    walk_read(w, fp - V8_FP_CONTEXT, &context)) {
-			walk_missing(w, KILN_RUNTIME_V8, KILN_MISSING_READ);
+			walk_missing(w, KILN_MISSING_READ);
 			return -1;
 		}
 		if ((context & V8_TAG) && (function & V8_TAG_MASK) == V8_TAG)
@@ -138,7 +140,7 @@ KILN_GLOBAL int v8_code(uint32_t slot, uint64_t fp)
 		else if (v->regexp && type == v->regexp)
 			stub = KILN_V8_REGEXP;
 	}
-	return walk_emit(w, KILN_RUNTIME_V8, KILN_V8_STUB | (kind & KILN_V8_RETURN), pc, stub);
+	return walk_emit(w, KILN_V8_STUB | (kind & KILN_V8_RETURN), pc, stub);
 }
 
 /* `push %rbp; mov %rsp,%rbp` at P, in either encoding. */
@@ -316,14 +318,6 @@ KILN_INLINE int v8_walk_leaf(struct kiln_walk *w)
 	return 0;
 }
 
-/* Is the frame pointer a better guide than RULE? */
-KILN_INLINE int v8_is_unsure(const struct kiln_rule *rule, uint32_t exact)
-{
-	if (rule->kind == KILN_RULE_CFA && rule->reg == ARCH_REG_BP)
-		return rule->cfa_off != 16;
-	return rule->kind == KILN_RULE_INVALID || !exact;
-}
-
 /*
  * The interpreter's function was interrupted where its frame is no more, or where it leaves for
  * other code without one: rbp is the caller's. Its rule, which counts from rbp as long as the frame
@@ -344,39 +338,6 @@ KILN_INLINE int v8_is_entered(const struct kiln_v8 *v, uint64_t to)
 	       (v->enter_next && to == (uint64_t)v->enter_next);
 }
 
-/*
- * A built-in function that calls has a frame, but how deep its stack is its code does not always
- * tell: some take the return address off, push arguments below, and put it back. Deoptimization
- * takes the whole frame off the stack while rbp still points to where it was: other frames are
- * there by then.
- */
-KILN_INLINE void v8_leave(struct kiln_walk *w, uint64_t pc)
-{
-	const struct kiln_cache_entry *entry = env_cache(w, pc);
-	uint64_t fp = w->regs.bp, bp, caller;
-
-	if (entry && fp >= w->regs.sp && v8_is_unsure(&entry->rule, w->exact) &&
-	    !walk_read(w, fp, &bp) && !walk_read(w, fp + 8, &caller) &&
-	    !walk_enter(w, caller, fp + 16, bp, w->regs.bx))
-		w->stepped = 1;
-}
-
-/* As v8_walk(), where nothing of V8's is known or may be read: native frames only. 0. */
-KILN_GLOBAL int v8_walk_native(uint32_t slot)
-{
-	struct kiln_walk *w = env_walk(slot);
-	uint64_t pc;
-
-	if (!w)
-		return 0;
-	pc = w->regs.pc - (w->exact ? 0 : 1);
-	if ((pc < w->map_start || pc >= w->map_end) && walk_find_mapping(w->slot, pc))
-		return 0;
-	if (w->map_image)
-		v8_leave(w, pc);
-	return 0;
-}
-
 KILN_GLOBAL int v8_walk(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -387,7 +348,7 @@ KILN_GLOBAL int v8_walk(uint32_t slot)
 		return 0;
 	v = (struct kiln_v8 *)w->runtime.data;
 	if (v->native_only)
-		return v8_walk_native(w->slot);
+		return 0;
 	pc = w->regs.pc - (w->exact ? 0 : 1);
 	fp = w->regs.bp;
 	if ((pc < w->map_start || pc >= w->map_end) && walk_find_mapping(w->slot, pc))
@@ -409,6 +370,5 @@ KILN_GLOBAL int v8_walk(uint32_t slot)
 	} else if (!w->exact && v8_is_entered(v, at + 1)) {
 		w->hide_native = !v8_interpreted(w->slot, fp);
 	}
-	v8_leave(w, pc);
 	return 0;
 }

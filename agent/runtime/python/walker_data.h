@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* What user space tells the walker of bpf/python.h of a process, and what a code object's cookie
+/* What user space tells the walker of a process, and what a code object's cookie
  * is. */
 #pragma once
 
-#include "types.h"
+#include "bpf/types.h"
 
 enum kiln_python_kind {
 	KILN_PYTHON_OBJECTS = 1, /* 3.6 - 3.10: a frame object for each native frame */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* What the walk of V8 frames (v8.h) and user space (agent/runtime/v8/) agree on. */
+/* What the walk of V8 frames (walker.h) and user space agree on. */
 #pragma once
 
-#include "types.h"
+#include "bpf/types.h"
 
 enum kiln_v8_frame {
 	/* Address: a SharedFunctionInfo. Value: where in its bytecode, from the array's start. */

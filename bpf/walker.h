@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the program of a runtime's walker is made of. Its source is
+ *
+ *   #define KILN_WALKER name_walk
+ *   #include "bpf/walker.h"
+ *   #include "walker.h"          the function itself: see runtime_frames.h
+ *   KILN_WALKER_PROGRAM(name)
+ *
+ * and cmake/bpf_object.cmake's walker_object(name source) compiles it. The maps are those of
+ * profiler.bpf.c, by name.
+ */
+#pragma once
+
+#include <linux/types.h>
+#include <linux/bpf.h>
+#include <linux/bpf_perf_event.h>
+#include <bpf/bpf_helpers.h>
+
+#include "bpf/types.h"
+#include "bpf/unwind.h"
+#include "bpf/maps.h"
+#include "bpf/env.h"
+#include "bpf/switch.h"
+
+#define KILN_WALKER_PROGRAM(name)                                                                  \
+	SEC("perf_event")                                                                          \
+	int name(struct bpf_perf_event_data *ctx)                                                  \
+	{                                                                                          \
+		uint32_t slot = bpf_get_smp_processor_id();                                        \
+		struct kiln_walk *w = env_walk(slot);                                              \
+                                                                                                   \
+		if (!w)                                                                            \
+			return 0;                                                                  \
+		walk_on(ctx, slot, w);                                                             \
+		bpf_tail_call_static(ctx, &walkers, END_SAMPLE);                                   \
+		return 0;                                                                          \
+	}                                                                                          \
+	char LICENSE[] SEC("license") = "GPL"
