@@ -77,7 +77,10 @@ static void remove_key(struct resource_builder *r, const char *key)
 	memmove(a, a + 1, (size_t)(r->attrs + --r->n - a) * sizeof(*a));
 }
 
-/* From labels and annotations: which of them, the operator's configuration says. */
+/*
+ * No name of extract.metadata: from labels and annotations, which the operator's configuration
+ * chooses, and the Service, which the operator tells of when a pod has one.
+ */
 static bool is_extracted(const char *key)
 {
 	static const char *const prefixes[] = {"k8s.pod.label.", "k8s.pod.annotation.",
@@ -86,6 +89,8 @@ static bool is_extracted(const char *key)
 	for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
 		if (has_prefix(key, prefixes[i]))
 			return true;
+	if (streq(key, "k8s.service.name"))
+		return true;
 	return !has_prefix(key, "k8s.") && !has_prefix(key, "container.") &&
 	       !has_prefix(key, "service.");
 }

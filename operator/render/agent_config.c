@@ -98,11 +98,27 @@ static bool put_limiter(struct buf *out, const struct agent_target *target)
 }
 
 static const char *const metadata_names[] = {
-    "k8s.namespace.name",  "k8s.pod.name",	   "k8s.pod.uid",	   "k8s.pod.start_time",
-    "k8s.deployment.name", "k8s.replicaset.name",  "k8s.statefulset.name", "k8s.daemonset.name",
-    "k8s.job.name",	   "k8s.cronjob.name",	   "k8s.node.name",	   "k8s.container.name",
-    "container.id",	   "container.image.name", "container.image.tag",  "service.namespace",
-    "service.name",	   "service.version",	   "service.instance.id",
+    "k8s.namespace.name",
+    "k8s.pod.name",
+    "k8s.pod.uid",
+    "k8s.pod.start_time",
+    "k8s.deployment.name",
+    "k8s.replicaset.name",
+    "k8s.statefulset.name",
+    "k8s.daemonset.name",
+    "k8s.job.name",
+    "k8s.cronjob.name",
+    "k8s.node.name",
+    "k8s.cluster.uid",
+    "k8s.container.name",
+    "container.id",
+    "container.image.name",
+    "container.image.tag",
+    "container.image.repo_digests",
+    "service.namespace",
+    "service.name",
+    "service.version",
+    "service.instance.id",
 };
 
 static void put_keys(struct buf *out, const struct string_list *keys, const char *from,

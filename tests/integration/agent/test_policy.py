@@ -4,13 +4,14 @@ kubelet makes them, an operator that says what the test wants, a real Collector.
 import math
 import os
 import pathlib
+import re
 import subprocess
 import time
 
 import pytest
 
 from node_operator import Operator, Pod
-from parts import LONG, ContainerCgroup, dump, profiling, values, wait_until, workload
+from parts import LONG, ROOT, ContainerCgroup, dump, profiling, values, wait_until, workload
 
 SECONDS = 60 if LONG else 30
 IDENTITY = {"k8s.namespace.name", "k8s.pod.name", "k8s.pod.uid", "k8s.deployment.name", "service.name", "container.id",
@@ -90,11 +91,19 @@ def cpu_seconds(samples):
     return sum(s["value"] * s["period"][2] for s in samples) / 1e9
 
 
+def rendered_metadata():
+    """extract.metadata as the operator renders it for every agent."""
+    golden = (ROOT / "tests/data/render/minimal.golden").read_text()
+    names = re.search(r"\n +metadata:\n((?: +- [a-z_0-9.]+\n)+)", golden)[1]
+    return ", extract: {metadata: [" + ", ".join(names.replace("- ", "").split()) + "]}"
+
+
 def test_two_rates_tell_the_same_time(agent, collector, operator, pod):
-    slow, fast, off = Pod(1, policy=20), Pod(2, policy=97), Pod(3, policy=1)
+    told = {"k8s.service.name": "orchard-web", "k8s.cluster.uid": "the-cluster"}
+    slow, fast, off = Pod(1, policy=20, attributes=told), Pod(2, policy=97, attributes=told), Pod(3, policy=1)
     operator.tell(policies={20: (True, 20), 97: (True, 97), 1: (False, 20)}, pods=[slow, fast, off])
     collector.start()
-    a = agent(config=configuration(operator, collector))
+    a = agent(config=configuration(operator, collector, processors=rendered_metadata()))
     profiling(a)
     operator.connected()
     loop = pod(off)
@@ -118,6 +127,7 @@ def test_two_rates_tell_the_same_time(agent, collector, operator, pod):
             assert IDENTITY <= set(s["resource"]), s["resource"]
             assert s["resource"]["k8s.pod.name"] == p.name and s["resource"]["k8s.pod.uid"] == p.uid
             assert s["resource"]["container.image.repo_digests"] == ["registry.example/orchard@sha256:1"]
+            assert told.items() <= s["resource"].items(), s["resource"]
             assert len(s["resource"]) <= 30
     assert used[off] > 0.1 and of(samples, off) == []
     assert operator.tokens[0] == "Bearer a-token"
