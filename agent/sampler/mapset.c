@@ -593,22 +593,23 @@ bool mapset_store_is_stale(const struct mapset_store *s, uint32_t tgid, uint32_t
 	return stale && stale->mapset == id;
 }
 
-void mapset_store_mapped(struct mapset_store *s, const struct sideband_mapping *mapping)
+bool mapset_store_mapped(struct mapset_store *s, const struct sideband_mapping *mapping)
 {
 	struct kiln_process entry;
 	const struct mapset *m;
 
 	if (s->memory.get_process(s->memory.arg, mapping->tgid, &entry) < 0 || !entry.mapset)
-		return;
+		return false;
 	m = mapset_store_find(s, entry.mapset);
 	if (m && says(m, mapping))
-		return;
+		return true;
 	metric_add(M_MAPSETS_OUTDATED, 1);
 	if (m && still_holds(m, mapping) && add_stale(s, mapping->tgid, entry.mapset))
-		return;
+		return true;
 	s->changes[s->n_changes++ % CHANGES_KEPT] =
 	    (struct change){mapping->tgid, entry.mapset, mapping->time};
 	mapset_store_forget(s, mapping->tgid);
+	return true;
 }
 
 bool mapset_store_was_outdated(const struct mapset_store *s, uint32_t tgid, uint32_t id,

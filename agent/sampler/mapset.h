@@ -133,10 +133,10 @@ uint32_t mapset_first_exchanged(const struct mapset *walked, const struct mapset
  * already, nothing happens. When nothing was known there but memory without a file, the mapset
  * stays in force: what it says holds, and mapset_store_is_stale() tells that there is more. When
  * the mapset says something else, the kernel forgets it. In both cases the process's next sample
- * has its maps read anew.
+ * has its maps read anew. False: the process has no mapset.
  */
 struct sideband_mapping;
-void mapset_store_mapped(struct mapset_store *s, const struct sideband_mapping *mapping);
+bool mapset_store_mapped(struct mapset_store *s, const struct sideband_mapping *mapping);
 /*
  * A sample of TGID at TIME was walked by the mapset ID although the process had mapped other code
  * by then. Remembered for a while, until the samples of that moment have been read.

@@ -20,10 +20,11 @@
 enum {
 	RING_PAGES = 16, /* power of two; 64 KiB hold about 500 mappings */
 	RING_PAGES_MAX = 256,
-	ALL_PAGES_MAX = 1024,	  /* of rings that have grown, together */
-	LOST_AGAIN_MS = 10000,	  /* a ring that loses again within that time grows */
-	WAKEUPS_PER_SECOND = 100, /* beyond that a timer has to do, which is as often at most */
-	BUSY_MS = 10,
+	ALL_PAGES_MAX = 1024,	 /* of rings that have grown, together */
+	LOST_AGAIN_MS = 10000,	 /* a ring that loses again within that time grows */
+	WAKEUPS_PER_SECOND = 20, /* beyond that a timer has to do */
+	BUSY_MS = 10,		 /* between two readings while notes matter */
+	BUILD_MS = 50,		 /* while all are of processes that nobody has sampled yet */
 	RECORD_MAX = 8192,
 	CLOCKS_DIFFER_NS = 10000000, /* perf's from CLOCK_MONOTONIC, at most */
 };
@@ -54,6 +55,8 @@ struct sideband {
 	bool lost; /* in this reading */
 	uint64_t lost_since_ns;
 	uint64_t read_ns; /* the last time that all rings were empty */
+	bool matters;	  /* a note since the last reading was of a known process */
+	uint32_t unknown; /* the process of the last note, which nobody knows; in this reading */
 	uv_loop_t *loop;
 	uv_timer_t busy; /* reads the rings while they do not wake us */
 	bool has_timer;
@@ -141,8 +144,13 @@ static void read_record(struct sideband *s, struct ring *r, size_t size)
 	/* sample_id comes last: nothing but the time, as that is all we ask for. */
 	cursor_seek(&c, size - MIN(size, sizeof(m.time)));
 	m.time = cursor_u64(&c);
-	if (!c.bad)
-		s->callbacks.mapped(&m, s->callbacks.arg);
+	/* A program that starts maps a dozen files in a row. */
+	if (c.bad || m.tgid == s->unknown)
+		return;
+	if (s->callbacks.mapped(&m, s->callbacks.arg))
+		s->matters = true;
+	else
+		s->unknown = m.tgid;
 }
 
 static void drain_ring(struct sideband *s, struct ring *r)
@@ -154,6 +162,7 @@ static void drain_ring(struct sideband *s, struct ring *r)
 
 	if (!r->page)
 		return;
+	s->unknown = 0;
 	head = __atomic_load_n(&r->page->data_head, __ATOMIC_ACQUIRE);
 	tail = r->page->data_tail;
 	full = head - tail > ring_bytes(r) - RECORD_MAX;
@@ -217,9 +226,12 @@ static void on_busy(uv_timer_t *timer)
 {
 	struct sideband *s = container_of(timer, struct sideband, busy);
 
+	s->matters = false;
 	sideband_drain(s);
 	if (uv_now(s->loop) / 1000 != s->second)
 		set_busy(s, false);
+	else
+		uv_timer_set_repeat(timer, s->matters ? BUSY_MS : BUILD_MS);
 }
 
 static void set_busy(struct sideband *s, bool busy)

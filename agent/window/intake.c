@@ -83,11 +83,11 @@ static void on_image_drop(struct stored_image *image, void *arg)
 	unwind_store_remove(in->unwind, image, now_ms());
 }
 
-static void on_mapped(const struct sideband_mapping *m, void *arg)
+static bool on_mapped(const struct sideband_mapping *m, void *arg)
 {
 	struct intake *in = arg;
 
-	mapset_store_mapped(in->mapsets, m);
+	return mapset_store_mapped(in->mapsets, m);
 }
 
 static void on_mappings_lost(uint64_t since_ns, void *arg)

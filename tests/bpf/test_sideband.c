@@ -19,12 +19,13 @@ static struct {
 	struct child child;
 } t;
 
-static void on_mapped(const struct sideband_mapping *m, void *arg)
+static bool on_mapped(const struct sideband_mapping *m, void *arg)
 {
 	if (m->tgid != (uint32_t)getpid())
-		return;
+		return false;
 	t.notes++;
 	t.last_note = m->start;
+	return true;
 }
 
 static void on_lost(uint64_t since_ns, void *arg)
