@@ -9,8 +9,11 @@ enum { REASONS = KILN_MISSING_COUNT };
 static const char *const reason_names[REASONS] = {
     [KILN_MISSING_UNKNOWN] = "not_read_yet", [KILN_MISSING_NO_THREAD] = "no_thread",
     [KILN_MISSING_READ] = "unreadable",	     [KILN_MISSING_BROKEN] = "broken",
-    [KILN_MISSING_BUDGET] = "budget",
+    [KILN_MISSING_BUDGET] = "budget",	     [KILN_MISSING_NOT_LOADED] = "not_loaded",
+    [KILN_MISSING_SWITCHES] = "switches",
 };
+
+_Static_assert(KILN_MISSING_SWITCHES == REASONS - 1, "each reason has a name");
 
 static struct metric_series frames[KILN_RUNTIME_MAX], missing[KILN_RUNTIME_MAX * REASONS];
 static struct metric_family families[] = {
