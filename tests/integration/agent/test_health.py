@@ -31,6 +31,18 @@ def rows():
     return found
 
 
+def rows_of_runtimes():
+    """The same of what the agent counts for each of its runtimes (agent/runtime/metrics.c)."""
+    runtimes = sorted(d.name for d in (ROOT / "agent/runtime").iterdir() if (d / "walker.bpf.c").exists())
+    source = (ROOT / "agent/runtime/metrics.c").read_text(encoding="utf-8")
+    reasons = re.findall(r"\[KILN_MISSING_\w+\] = \"(\w+)\"", source)
+    assert runtimes and len(reasons) > 5
+    for name in runtimes:
+        yield "kiln_runtime_frames_total", f'runtime="{name}"', "counter"
+        for reason in reasons:
+            yield "kiln_runtime_missing_total", f'runtime="{name}",reason="{reason}"', "counter"
+
+
 def exposition(text):
     """{(name, labels): value} of a Prometheus text, version 0.0.4; fails where it breaks a rule."""
     types, helps, out, closed, family = {}, set(), {}, set(), None
@@ -107,11 +119,11 @@ def test_metrics_are_all_there_and_well_formed(agent, busy, tmp_path):
     status, kind, text = http_get(base + "/metrics")
     assert status == 200 and kind.startswith("text/plain; version=0.0.4")
     got, types = exposition(text)
-    want = rows()
+    want = [*rows(), *rows_of_runtimes()]
     assert [(n, l) for n, l, _ in want if (n, l) not in got] == []
     assert [n for n, _, k in want if types[n] != k] == []
-    names = {n for n, _, _ in want}
-    assert [n for n, _ in got if n.startswith("kiln_") and n not in names and not n.startswith("kiln_process_")] == []
+    known = {(n, l) for n, l, _ in want}
+    assert [k for k in got if k[0].startswith("kiln_") and not k[0].startswith("kiln_process_") and k not in known] == []
     for name in ("process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds"):
         assert got[name, ""] > 0, name
 
