@@ -10,10 +10,10 @@
  */
 #pragma once
 
-#include <uthash.h>
 #include <uv.h>
 
 #include "lib/base.h"
+#include "lib/uthash.h"
 
 enum {
 	DISCOVERY_THREADS = 3,

@@ -7,9 +7,9 @@
 #pragma once
 
 #define HASH_NONFATAL_OOM 1 /* an element that could not be added has no hh.tbl */
-#include <uthash.h>
 
 #include "agent/meta/pod_object.h"
+#include "lib/uthash.h"
 
 enum { POD_BYTES_MAX = 64 << 20 }; /* of all objects of a table */
 

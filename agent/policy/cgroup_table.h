@@ -5,10 +5,9 @@
  */
 #pragma once
 
-#include <uthash.h>
-
 #include "agent/process/container.h"
 #include "bpf/types.h"
+#include "lib/uthash.h"
 
 enum {
 	CGROUPS_MAX = KILN_MAX_CGROUPS,

@@ -20,10 +20,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
-#include <uthash.h>
 #include <utlist.h>
 
 #include "agent/process/map_file.h"
+#include "lib/uthash.h"
 
 enum { RETRY_AFTER_MS = 60000 };
 

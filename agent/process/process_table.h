@@ -6,9 +6,8 @@
  */
 #pragma once
 
-#include <uthash.h>
-
 #include "agent/process/procfs.h"
+#include "lib/uthash.h"
 
 enum { PROCESS_TABLE_MAX = 65536 };
 

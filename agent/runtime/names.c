@@ -9,10 +9,10 @@
 #include "agent/runtime/names.h"
 
 #include <pthread.h>
-#include <uthash.h>
 #include <utlist.h>
 
 #include "lib/metrics.h"
+#include "lib/uthash.h"
 
 struct function {
 	uint32_t refs, start_line;

@@ -12,12 +12,11 @@
  */
 #include "agent/runtime/runtimes.h"
 
-#include <uthash.h>
-
 #include "agent/elf/content.h"
 #include "agent/runtime/metrics.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
+#include "lib/uthash.h"
 
 enum { NS_PER_MS = 1000000, SCRATCH_BYTES = 64 << 10, LOGGED_VERSIONS_MAX = 64 };
 

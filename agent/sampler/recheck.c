@@ -6,7 +6,7 @@
  */
 #include "agent/sampler/recheck.h"
 
-#include <uthash.h>
+#include "lib/uthash.h"
 
 #define NS_PER_MS     1000000ULL
 #define NS_PER_SECOND 1000000000ULL

@@ -8,10 +8,9 @@
  */
 #include "agent/sampler/unwind_store.h"
 
-#include <uthash.h>
-
 #include "agent/sampler/slab.h"
 #include "lib/metrics.h"
+#include "lib/uthash.h"
 
 enum { FIRST_SLOT = UNWIND_SLOT_UNKNOWN + 1 };
 

@@ -10,7 +10,6 @@
 #include "agent/symbol/symbolizer.h"
 
 #include <time.h>
-#include <uthash.h>
 
 #include "agent/symbol/demangle.h"
 #include "agent/symbol/frame_cache.h"
@@ -18,6 +17,7 @@
 #include "agent/symbol/perf_map.h"
 #include "agent/symbol/table_cache.h"
 #include "lib/metrics.h"
+#include "lib/uthash.h"
 
 enum { JIT_IDLE_WINDOWS = 32 /* a map that is not asked for goes */ };
 

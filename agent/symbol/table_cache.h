@@ -6,11 +6,10 @@
  */
 #pragma once
 
-#include <uthash.h>
-
 #include "agent/elf/gopclntab.h"
 #include "agent/symbol/elf_symbols.h"
 #include "agent/symbol/witness.h"
+#include "lib/uthash.h"
 
 /* Zero bytes where there is none. */
 struct table_key {

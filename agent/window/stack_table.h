@@ -11,10 +11,9 @@
  */
 #pragma once
 
-#include <uthash.h>
-
 #include "agent/sampler/mapset.h"
 #include "bpf/types.h"
+#include "lib/uthash.h"
 
 enum {
 	STACKS_MAX = 131072,

@@ -5,11 +5,10 @@
  */
 #pragma once
 
-#include <uthash.h>
-
 #include "agent/policy/policy.h"
 #include "agent/process/process_table.h"
 #include "agent/window/stack_table.h"
+#include "lib/uthash.h"
 
 enum { WINDOW_COUNTS_MAX = 262144, WINDOW_TIMES_MAX = 1 << 20 };
 

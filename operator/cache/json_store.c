@@ -7,9 +7,9 @@
  * When such a namespace may have room again the store asks for a list (-ESTALE). Loop thread only.
  */
 #define HASH_NONFATAL_OOM 1 /* an element that could not be added has no hh.tbl */
-#include <uthash.h>
 
 #include "operator/cache/kept.h"
+#include "lib/uthash.h"
 #include "operator/cache/meta_store.h"
 #include "operator/kube/json.h"
 

@@ -7,10 +7,9 @@
 #define HASH_NONFATAL_OOM 1 /* an element that could not be added has no hh.tbl */
 #include "operator/nodes/node_store.h"
 
-#include <uthash.h>
-
 #include <time.h>
 
+#include "lib/uthash.h"
 #include "operator/cache/kept.h"
 #include "operator/kube/json.h"
 #include "operator/reconcile/condition.h"

@@ -8,9 +8,9 @@
 #include "lib/base.h"
 
 #include <time.h>
-#include <uthash.h>
 
 #include "lib/log.h"
+#include "lib/uthash.h"
 #include "operator/cache/informer.h"
 #include "operator/kube/json.h"
 #include "operator/kube/write.h"

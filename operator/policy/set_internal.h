@@ -3,8 +3,8 @@
 #pragma once
 
 #define HASH_NONFATAL_OOM 1 /* an element that could not be added has no hh.tbl */
-#include <uthash.h>
 
+#include "lib/uthash.h"
 #include "operator/policy/merge.h"
 #include "operator/policy/policy.h"
 #include "operator/policy/policy_index.h"

@@ -12,8 +12,9 @@
  */
 #include "operator/reconcile/match.h"
 
-#include <uthash.h>
 #include <utlist.h>
+
+#include "lib/uthash.h"
 
 enum { ALL_PODS = 0 };
 

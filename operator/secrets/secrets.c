@@ -9,8 +9,8 @@
 
 #include <cjson/cJSON.h>
 #include <openssl/evp.h>
-#include <uthash.h>
 
+#include "lib/uthash.h"
 #include "operator/kube/write.h"
 
 enum { TICK_MS = 250, KEYS_MAX = 64, FULL_NAME_MAX = 320 };

@@ -6,9 +6,8 @@
  */
 #include "operator/stream/destinations.h"
 
-#include <uthash.h>
-
 #include "kiln/node/v1/node.pb-c.h"
+#include "lib/uthash.h"
 
 #define NODE_MESSAGE(type) Kiln__Node__V1__##type
 

@@ -3,7 +3,8 @@
 #include "operator/stream/grant_cache.h"
 
 #include <openssl/sha.h>
-#include <uthash.h>
+
+#include "lib/uthash.h"
 
 struct entry {
 	uint8_t key[SHA256_DIGEST_LENGTH];

@@ -5,9 +5,8 @@
  */
 #include "operator/stream/node_view.h"
 
-#include <uthash.h>
-
 #include "kiln/node/v1/node.pb-c.h"
+#include "lib/uthash.h"
 #include "operator/cache/identity.h"
 #include "operator/reconcile/match.h"
 #include "operator/stream/pod_message.h"

@@ -5,7 +5,7 @@
  */
 #include "operator/stream/review_budget.h"
 
-#include <uthash.h>
+#include "lib/uthash.h"
 
 enum { COMMON_REFILL_MS = 1000 / REVIEW_COMMON_RATE };
 

@@ -5,8 +5,7 @@
  */
 #pragma once
 
-#include <uthash.h>
-
+#include "lib/uthash.h"
 #include "operator/stream/node_state.h"
 #include "operator/stream/server.h"
 

@@ -20,8 +20,9 @@
 	do {                                                                                       \
 		(void)(element);                                                                   \
 	} while (0)
-#include <uthash.h>
 #include <utlist.h>
+
+#include "lib/uthash.h"
 
 #define NS_PER_S  1000000000ULL
 #define NS_PER_MS 1000000ULL

@@ -2,7 +2,7 @@
 /* Objects by namespace and name. Out of memory ends the program: it is a test. */
 #include "tests/integration/operator/faults/driver_store.h"
 
-#include <uthash.h>
+#include "lib/uthash.h"
 
 struct object {
 	UT_hash_handle hh;
