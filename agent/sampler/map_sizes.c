@@ -63,18 +63,19 @@ static uint64_t machine_memory(void)
 }
 
 /*
- * Half a second of samples of usual depth on every CPU, and an eighth of one at the highest rate.
- * The reader is woken at half of it; the other half is for the time that it takes.
+ * Half a second of samples of usual depth on every CPU, and an eighth of one at the highest rate;
+ * but two copies of stacks for each CPU, however low the rate: each may meet a new process. The
+ * reader is woken at half of it; the other half is for the time that it takes.
  */
-static uint32_t ring_bytes(const struct sampler_options *o, uint32_t cpus)
+uint32_t map_sizes_ring(const struct sampler_options *o, uint32_t cpus)
 {
 	size_t second = (size_t)RECORD_BYTES * cpus,
 	       want = MAX(o->hz * second / 2, o->max_hz * second / 8);
 	uint32_t n = RING_MIN;
 
+	want = MAX(want, (size_t)cpus * 2 * KILN_DUMP_SMALL);
 	if (o->ring_bytes)
 		want = o->ring_bytes;
-
 	while (n < want && n < RING_MAX)
 		n *= 2;
 	return n;
@@ -124,7 +125,7 @@ int map_sizes_set(struct profiler *skel, const struct sampler_options *o, uint32
 	    o->max_processes ? o->max_processes : map_sizes_processes(machine_memory());
 	int r = 0;
 
-	r |= bpf_map__set_max_entries(skel->maps.ring, ring_bytes(o, cpus));
+	r |= bpf_map__set_max_entries(skel->maps.ring, map_sizes_ring(o, cpus));
 	r |= bpf_map__set_max_entries(skel->maps.unwind_slab, slab_shards(&unwind));
 	r |= bpf_map__set_max_entries(skel->maps.mapping_slab, slab_shards(&mappings));
 	r |= bpf_map__set_max_entries(skel->maps.processes, processes);

@@ -12,6 +12,8 @@ struct profiler; /* the skeleton of bpf/profiler.bpf.c */
 
 struct slab_shape map_sizes_unwind(const struct sampler_options *o);
 struct slab_shape map_sizes_mappings(const struct sampler_options *o);
+/* Bytes of the ring, a power of 2. */
+uint32_t map_sizes_ring(const struct sampler_options *o, uint32_t cpus);
 /* CPUS: possible ones, by which per-CPU entries are addressed. */
 int map_sizes_set(struct profiler *skel, const struct sampler_options *o,
 		  uint32_t cpus) _must_check_;

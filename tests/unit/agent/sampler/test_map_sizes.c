@@ -28,10 +28,26 @@ static void slabs_have_room_for_what_is_asked(void **state)
 	assert_true(unwind.units > 5600000 / (KILN_SLOT_BYTES / sizeof(struct kiln_row)));
 }
 
+static void the_ring_follows_rate_and_cpus(void **state)
+{
+	const struct sampler_options slow = {.hz = 20}, usual = {.hz = 99},
+				     any = {.hz = 20, .max_hz = 1000},
+				     fixed = {.hz = 99, .ring_bytes = 4 << 20};
+
+	assert_int_equal(map_sizes_ring(&slow, 2), 1 << 20);
+	assert_int_equal(map_sizes_ring(&usual, 64), 4 << 20);
+	/* Few samples, but each of the CPUs may have a copy of a stack to send. */
+	assert_int_equal(map_sizes_ring(&slow, 128), 8 << 20);
+	assert_int_equal(map_sizes_ring(&any, 128), 16 << 20);
+	assert_int_equal(map_sizes_ring(&any, 4096), 16 << 20);
+	assert_int_equal(map_sizes_ring(&fixed, 4096), 4 << 20);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(processes_grow_with_the_machine_within_bounds),
+	    cmocka_unit_test(the_ring_follows_rate_and_cpus),
 	    cmocka_unit_test(slabs_have_room_for_what_is_asked),
 	};
 
