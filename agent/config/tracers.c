@@ -39,7 +39,7 @@ int parse_tracers(const struct tracer *known, const char *text, uint32_t *ret, s
 	if (!copy)
 		return error_set(err, -ENOMEM, "out of memory");
 	while ((item = strsep(&rest, ","))) {
-		uint32_t bits;
+		uint32_t bits = 0;
 		int r;
 
 		item = trim_space(item);
