@@ -3,12 +3,11 @@
 # runtime(NAME SOURCES a.c b.c DEPS x y)   in a runtime's folder: its library kiln_runtime_NAME, which has NAME_ops
 # runtime_table(TARGET NAME...)            TARGET has the rows of these runtimes as its runtime_table[], and their libraries
 #
-# The agent's own table has all that runtime() was called for below agent/runtime: the global property KILN_RUNTIMES.
-# A program that wants more rows gets a table of its own, which the linker takes instead of the agent's.
+# The agent's own table has the folders of agent/runtime: the global property KILN_RUNTIMES. A program that wants more rows gets a table of
+# its own, which the linker takes instead of the agent's.
 function(runtime name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   module(runtime_${name} SOURCES ${ARG_SOURCES} DEPS kiln_runtime ${ARG_DEPS})
-  set_property(GLOBAL APPEND PROPERTY KILN_RUNTIMES ${name})
 endfunction()
 
 function(runtime_table target)
