@@ -198,13 +198,13 @@ KILN_ASSERT_SIZE(kiln_policy, 16);
 
 /* ---- runtimes -------------------------------------------------------------------------------- */
 
-/* The languages whose own frames are walked: the rows of runtimes.def. */
+/*
+ * The languages whose own frames are walked have numbers below this, from 1 on; each says its own
+ * in agent/runtime/NAME/walker_data.h.
+ */
 enum kiln_runtime_id {
 	KILN_RUNTIME_NONE,
-#define KILN_RUNTIME_ROW(NAME, name, id) KILN_RUNTIME_##NAME = (id),
-#include "runtimes.def"
-#undef KILN_RUNTIME_ROW
-	KILN_RUNTIME_MAX = 32 /* all are below: five bits of a frame word, a bit of a mask */
+	KILN_RUNTIME_MAX = 32 /* five bits of a frame word, a bit of a mask */
 };
 
 /*

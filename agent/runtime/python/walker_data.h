@@ -5,6 +5,8 @@
 
 #include "bpf/types.h"
 
+enum { KILN_RUNTIME_PYTHON = 1 }; /* enum kiln_runtime_id */
+
 enum kiln_python_kind {
 	KILN_PYTHON_OBJECTS = 1, /* 3.6 - 3.10: a frame object for each native frame */
 	KILN_PYTHON_ENTRY = 2,	 /* 3.11: the frame that C entered with has a flag */

@@ -4,6 +4,8 @@
 
 #include "bpf/types.h"
 
+enum { KILN_RUNTIME_V8 = 2 }; /* enum kiln_runtime_id */
+
 enum kiln_v8_frame {
 	/* Address: a SharedFunctionInfo. Value: where in its bytecode, from the array's start. */
 	KILN_V8_BYTECODE = 0,

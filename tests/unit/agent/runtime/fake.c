@@ -95,14 +95,14 @@ static enum jit_claim python_owns(void *state, const struct target_memory *memor
 				  uint64_t end)
 {
 	assert_non_null(state);
-	return claim(&fake.r[KILN_RUNTIME_PYTHON], start, end);
+	return claim(&fake.r[FAKE_PYTHON], start, end);
 }
 
 static enum jit_claim v8_owns(void *state, const struct target_memory *memory, uint64_t start,
 			      uint64_t end)
 {
 	assert_non_null(state);
-	return claim(&fake.r[KILN_RUNTIME_V8], start, end);
+	return claim(&fake.r[FAKE_V8], start, end);
 }
 
 static void detach(void *state)
@@ -115,7 +115,7 @@ static void detach(void *state)
 
 static const struct interpreter_ops fake_python = {
     .name = "python",
-    .id = KILN_RUNTIME_PYTHON,
+    .id = FAKE_PYTHON,
     .type = FRAME_CPYTHON,
     .probe = probe_python,
     .forget = forget,
@@ -127,7 +127,7 @@ static const struct interpreter_ops fake_python = {
 
 static const struct interpreter_ops fake_v8 = {
     .name = "v8",
-    .id = KILN_RUNTIME_V8,
+    .id = FAKE_V8,
     .type = FRAME_V8JS,
     .probe = probe_v8,
     .forget = forget,
@@ -181,7 +181,7 @@ static int get_process(void *arg, uint32_t tgid, struct kiln_process *ret)
 
 static int set_process(void *arg, uint32_t tgid, const struct kiln_process *p)
 {
-	struct kiln_runtime_key key = {p->mapset, KILN_RUNTIME_PYTHON};
+	struct kiln_runtime_key key = {p->mapset, FAKE_PYTHON};
 
 	fake.process = *p;
 	if (p->mapset && !find(&key))

@@ -9,6 +9,7 @@
 #include "agent/runtime/runtimes.h"
 #include "tests/support/test.h"
 
+enum { FAKE_PYTHON = 1, FAKE_V8 = 2 }; /* enum kiln_runtime_id */
 enum { FAKE_RUNTIMES = 8, FAKE_MAPPINGS = 2048 };
 
 struct fake_entry {

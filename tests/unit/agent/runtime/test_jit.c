@@ -6,7 +6,7 @@
 #include "agent/sampler/sideband.h"
 #include "tests/unit/agent/runtime/fake.h"
 
-enum { PY = KILN_RUNTIME_PYTHON, V8 = KILN_RUNTIME_V8, PAGE = 4096, PAGES = 16 };
+enum { PY = FAKE_PYTHON, V8 = FAKE_V8, PAGE = 4096, PAGES = 16 };
 
 static uint8_t *memory; /* PAGES of it, none of which is code at first */
 

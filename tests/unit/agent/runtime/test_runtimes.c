@@ -2,7 +2,7 @@
 /* When processes are attached to, when not, and where the names of their frames come from. */
 #include "tests/unit/agent/runtime/fake.h"
 
-enum { PY = KILN_RUNTIME_PYTHON, V8 = KILN_RUNTIME_V8 };
+enum { PY = FAKE_PYTHON, V8 = FAKE_V8 };
 #define MS 1000000ULL
 
 static struct fake_runtime *const python = &fake.r[PY], *const v8 = &fake.r[V8];
@@ -238,12 +238,12 @@ static const char *name_of(const struct mapset *m, const uint64_t words[2])
 static void frames_are_named_when_they_are_seen_and_once(void **state)
 {
 	const uint64_t words[] = {fake_word(KILN_FRAME_NATIVE, 2),
-				  fake_word(KILN_FRAME_RUNTIME(KILN_RUNTIME_PYTHON), 8),
+				  fake_word(KILN_FRAME_RUNTIME(FAKE_PYTHON), 8),
 				  100,
 				  fake_word(KILN_FRAME_MISSING, 0x201),
-				  fake_word(KILN_FRAME_RUNTIME(KILN_RUNTIME_PYTHON), 8),
+				  fake_word(KILN_FRAME_RUNTIME(FAKE_PYTHON), 8),
 				  102,
-				  fake_word(KILN_FRAME_RUNTIME(KILN_RUNTIME_V8), 8),
+				  fake_word(KILN_FRAME_RUNTIME(FAKE_V8), 8),
 				  104};
 	uint32_t budget = 10;
 	struct mapset *m;
@@ -263,8 +263,8 @@ static void frames_are_named_when_they_are_seen_and_once(void **state)
 
 static void what_is_beyond_the_budget_is_left_for_the_next_time(void **state)
 {
-	const uint64_t words[] = {fake_word(KILN_FRAME_RUNTIME(KILN_RUNTIME_PYTHON), 8), 100,
-				  fake_word(KILN_FRAME_RUNTIME(KILN_RUNTIME_PYTHON), 8), 102};
+	const uint64_t words[] = {fake_word(KILN_FRAME_RUNTIME(FAKE_PYTHON), 8), 100,
+				  fake_word(KILN_FRAME_RUNTIME(FAKE_PYTHON), 8), 102};
 	uint32_t budget = 1;
 	struct mapset *m;
 
@@ -280,7 +280,7 @@ static void what_is_beyond_the_budget_is_left_for_the_next_time(void **state)
 
 static void memory_that_cannot_be_read_is_tried_once_a_window(void **state)
 {
-	const uint64_t words[] = {fake_word(KILN_FRAME_RUNTIME(KILN_RUNTIME_PYTHON), 8), 101};
+	const uint64_t words[] = {fake_word(KILN_FRAME_RUNTIME(FAKE_PYTHON), 8), 101};
 	uint32_t budget = 10;
 	struct mapset *m;
 
@@ -296,7 +296,7 @@ static void memory_that_cannot_be_read_is_tried_once_a_window(void **state)
 
 static void names_outlive_a_mapset_of_the_same_process(void **state)
 {
-	const uint64_t words[] = {fake_word(KILN_FRAME_RUNTIME(KILN_RUNTIME_PYTHON), 8), 100};
+	const uint64_t words[] = {fake_word(KILN_FRAME_RUNTIME(FAKE_PYTHON), 8), 100};
 	uint32_t budget = 10;
 	struct mapset *m, *fresh;
 
@@ -313,7 +313,7 @@ static void names_outlive_a_mapset_of_the_same_process(void **state)
 /* The walk was by the mapset before, which was attached to. */
 static void a_mapset_that_could_not_be_attached_to_uses_what_the_process_has(void **state)
 {
-	const uint64_t words[] = {fake_word(KILN_FRAME_RUNTIME(KILN_RUNTIME_PYTHON), 8), 100};
+	const uint64_t words[] = {fake_word(KILN_FRAME_RUNTIME(FAKE_PYTHON), 8), 100};
 	uint32_t budget = 10;
 	struct mapset *fresh;
 
@@ -328,7 +328,7 @@ static void a_mapset_that_could_not_be_attached_to_uses_what_the_process_has(voi
 
 static void a_cut_frame_at_the_end_of_the_words_is_no_frame(void **state)
 {
-	const uint64_t words[] = {fake_word(KILN_FRAME_RUNTIME(KILN_RUNTIME_PYTHON), 8), 100};
+	const uint64_t words[] = {fake_word(KILN_FRAME_RUNTIME(FAKE_PYTHON), 8), 100};
 	uint32_t budget = 10;
 	struct mapset *m;
 

@@ -103,7 +103,7 @@ static int setup(void **state)
 	t.attached = true;
 	for (uint32_t i = 0; i + 1 < FRAMES; i++)
 		t.stack[2 * i + 1] = PC(i + 1) + 1;
-	walker_of[KILN_RUNTIME_PYTHON] = walker_of[KILN_RUNTIME_V8] = no_walker;
+	walker_of[FIRST] = walker_of[SECOND] = no_walker;
 	return 0;
 }
 
@@ -133,12 +133,12 @@ static uint64_t frame_of(uint32_t id, uint64_t address)
 
 static uint64_t python(uint64_t address)
 {
-	return frame_of(KILN_RUNTIME_PYTHON, address);
+	return frame_of(FIRST, address);
 }
 
 static uint64_t v8(uint64_t address)
 {
-	return frame_of(KILN_RUNTIME_V8, address);
+	return frame_of(SECOND, address);
 }
 
 static uint64_t missing(uint32_t id, enum kiln_missing why)
@@ -182,8 +182,8 @@ static void frames_of_a_runtime_come_before_the_native_frame_that_ran_them(void 
 	const uint64_t want[] = {native(0), python(1), 1,	  native(1), native(2),
 				 python(2), 1,	       native(3), native(4)};
 
-	t.owner[1] = t.owner[3] = KILN_RUNTIME_PYTHON;
-	walker_of[KILN_RUNTIME_PYTHON] = one_frame;
+	t.owner[1] = t.owner[3] = FIRST;
+	walker_of[FIRST] = one_frame;
 	walk(5, 7, 100, (uint32_t)RUNTIMES);
 	assert_int_equal(t.walk.end, KILN_END_ROOT);
 	assert_words(want, ARRAY_SIZE(want), 7);
@@ -196,8 +196,8 @@ static void the_leaf_and_the_root_may_be_a_runtimes(void **state)
 {
 	const uint64_t want[] = {python(1), 1, native(0), python(2), 1, native(1)};
 
-	t.owner[0] = t.owner[1] = KILN_RUNTIME_PYTHON;
-	walker_of[KILN_RUNTIME_PYTHON] = one_frame;
+	t.owner[0] = t.owner[1] = FIRST;
+	walker_of[FIRST] = one_frame;
 	walk(2, 0, 100, (uint32_t)RUNTIMES);
 	assert_int_equal(t.walk.end, KILN_END_ROOT);
 	assert_words(want, ARRAY_SIZE(want), 0);
@@ -205,13 +205,12 @@ static void the_leaf_and_the_root_may_be_a_runtimes(void **state)
 
 static void each_runtime_is_asked_for_its_own_frames(void **state)
 {
-	const uint64_t want[] = {v8(1),		  KILN_RUNTIME_V8,     native(0), native(1),
-				 python(2),	  KILN_RUNTIME_PYTHON, native(2), v8(3),
-				 KILN_RUNTIME_V8, native(3),	       native(4)};
+	const uint64_t want[] = {v8(1),	    SECOND, native(0), native(1), python(2), FIRST,
+				 native(2), v8(3),  SECOND,    native(3), native(4)};
 
-	t.owner[0] = t.owner[3] = KILN_RUNTIME_V8;
-	t.owner[2] = KILN_RUNTIME_PYTHON;
-	walker_of[KILN_RUNTIME_PYTHON] = walker_of[KILN_RUNTIME_V8] = one_frame;
+	t.owner[0] = t.owner[3] = SECOND;
+	t.owner[2] = FIRST;
+	walker_of[FIRST] = walker_of[SECOND] = one_frame;
 	walk(5, 0, 100, (uint32_t)RUNTIMES);
 	assert_words(want, ARRAY_SIZE(want), 0);
 }
@@ -226,8 +225,8 @@ static void a_frame_that_stands_for_the_native_one_takes_its_place(void **state)
 {
 	const uint64_t want[] = {native(0), python(1), 1, python(2), 1, native(3)};
 
-	t.owner[1] = t.owner[2] = KILN_RUNTIME_PYTHON;
-	walker_of[KILN_RUNTIME_PYTHON] = hiding;
+	t.owner[1] = t.owner[2] = FIRST;
+	walker_of[FIRST] = hiding;
 	walk(4, 0, 100, (uint32_t)RUNTIMES);
 	assert_int_equal(t.walk.end, KILN_END_ROOT);
 	assert_words(want, ARRAY_SIZE(want), 0);
@@ -247,8 +246,8 @@ static void a_walker_may_go_to_the_caller_itself(void **state)
 {
 	const uint64_t want[] = {native(0), python(1), 1, python(2), 1, native(5), native(6)};
 
-	t.owner[1] = t.owner[3] = KILN_RUNTIME_PYTHON;
-	walker_of[KILN_RUNTIME_PYTHON] = stepping;
+	t.owner[1] = t.owner[3] = FIRST;
+	walker_of[FIRST] = stepping;
 	walk(7, 0, 100, (uint32_t)RUNTIMES);
 	assert_int_equal(t.walk.end, KILN_END_ROOT);
 	assert_words(want, ARRAY_SIZE(want), 0);
@@ -256,12 +255,12 @@ static void a_walker_may_go_to_the_caller_itself(void **state)
 
 static void a_runtime_that_is_not_known_yet_is_said_once(void **state)
 {
-	const uint64_t want[] = {native(0), missing(KILN_RUNTIME_PYTHON, KILN_MISSING_UNKNOWN),
+	const uint64_t want[] = {native(0), missing(FIRST, KILN_MISSING_UNKNOWN),
 				 native(1), native(2),
 				 native(3), native(4)};
 
 	t.attached = false;
-	t.owner[1] = t.owner[2] = t.owner[3] = KILN_RUNTIME_PYTHON;
+	t.owner[1] = t.owner[2] = t.owner[3] = FIRST;
 	walk(5, 0, 100, (uint32_t)RUNTIMES);
 	assert_int_equal(t.walk.end, KILN_END_ROOT);
 	assert_words(want, ARRAY_SIZE(want), 0);
@@ -269,25 +268,24 @@ static void a_runtime_that_is_not_known_yet_is_said_once(void **state)
 
 static void each_runtime_that_lacks_frames_says_so(void **state)
 {
-	const uint64_t want[] = {missing(KILN_RUNTIME_PYTHON, KILN_MISSING_UNKNOWN), native(0),
-				 missing(KILN_RUNTIME_V8, KILN_MISSING_UNKNOWN), native(1),
-				 native(2)};
+	const uint64_t want[] = {missing(FIRST, KILN_MISSING_UNKNOWN), native(0),
+				 missing(SECOND, KILN_MISSING_UNKNOWN), native(1), native(2)};
 
 	t.attached = false;
-	t.owner[0] = KILN_RUNTIME_PYTHON;
-	t.owner[1] = KILN_RUNTIME_V8;
+	t.owner[0] = FIRST;
+	t.owner[1] = SECOND;
 	walk(3, 0, 100, (uint32_t)RUNTIMES);
 	assert_words(want, ARRAY_SIZE(want), 0);
 }
 
 static void a_tracer_that_a_policy_has_off_is_not_asked(void **state)
 {
-	const uint64_t want[] = {native(0), v8(1), KILN_RUNTIME_V8, native(1), native(2)};
+	const uint64_t want[] = {native(0), v8(1), SECOND, native(1), native(2)};
 
-	t.owner[0] = KILN_RUNTIME_PYTHON;
-	t.owner[1] = KILN_RUNTIME_V8;
-	walker_of[KILN_RUNTIME_V8] = one_frame;
-	walk(3, 0, 100, 1U << KILN_RUNTIME_V8);
+	t.owner[0] = FIRST;
+	t.owner[1] = SECOND;
+	walker_of[SECOND] = one_frame;
+	walk(3, 0, 100, 1U << SECOND);
 	assert_int_equal(t.walk.end, KILN_END_ROOT);
 	assert_words(want, ARRAY_SIZE(want), 0);
 	assert_int_equal(t.lookups, 1);
@@ -302,8 +300,8 @@ static void endless(struct kiln_walk *w)
 
 static void more_frames_than_may_be_end_the_walk_with_the_native_one_in_it(void **state)
 {
-	t.owner[1] = KILN_RUNTIME_PYTHON;
-	walker_of[KILN_RUNTIME_PYTHON] = endless;
+	t.owner[1] = FIRST;
+	walker_of[FIRST] = endless;
 	walk(5, 0, 100, (uint32_t)RUNTIMES);
 	assert_int_equal(t.walk.end, KILN_END_DEPTH);
 	assert_int_equal(t.walk.runtime_frames, 100);
@@ -326,8 +324,8 @@ static void each_frame_of_a_runtime_allows_for_native_ones(void **state)
 	uint32_t deep = KILN_MAX_USER_FRAMES, native_frames = 2 * deep;
 
 	for (uint32_t i = 0; i < native_frames; i += 2)
-		t.owner[i] = KILN_RUNTIME_PYTHON;
-	walker_of[KILN_RUNTIME_PYTHON] = one_frame;
+		t.owner[i] = FIRST;
+	walker_of[FIRST] = one_frame;
 	walk(native_frames, 0, deep, (uint32_t)RUNTIMES);
 	assert_int_equal(t.walk.end, KILN_END_ROOT);
 	assert_int_equal(t.walk.runtime_frames, deep);
@@ -344,8 +342,8 @@ static void back(struct kiln_walk *w)
 
 static void a_walker_that_goes_in_circles_comes_to_an_end(void **state)
 {
-	t.owner[1] = KILN_RUNTIME_PYTHON;
-	walker_of[KILN_RUNTIME_PYTHON] = back;
+	t.owner[1] = FIRST;
+	walker_of[FIRST] = back;
 	walk(5, 0, KILN_MAX_USER_FRAMES, (uint32_t)RUNTIMES);
 	assert_int_equal(t.walk.end, KILN_END_DEPTH);
 	assert_true(t.walk.n <= KILN_MAX_USER_WORDS);

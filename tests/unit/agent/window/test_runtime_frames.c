@@ -5,7 +5,7 @@
 #include "lib/metrics.h"
 #include "tests/unit/agent/runtime/fake.h"
 
-enum { PY = KILN_RUNTIME_PYTHON, V8 = KILN_RUNTIME_V8, TGID = 4242 };
+enum { PY = FAKE_PYTHON, V8 = FAKE_V8, TGID = 4242 };
 
 static struct {
 	struct config *config;
@@ -100,10 +100,10 @@ static const struct batch_location *location(uint32_t i)
 static void frames_have_their_type_and_all_inlined_lines(void **state)
 {
 	const uint64_t native = fake_own_range(t.m)->start + 16;
-	const uint64_t words[] = {fake_word(KILN_FRAME_RUNTIME(KILN_RUNTIME_PYTHON), 8),
+	const uint64_t words[] = {fake_word(KILN_FRAME_RUNTIME(FAKE_PYTHON), 8),
 				  100,
 				  fake_word(KILN_FRAME_NATIVE, native),
-				  fake_word(KILN_FRAME_RUNTIME(KILN_RUNTIME_V8), 8),
+				  fake_word(KILN_FRAME_RUNTIME(FAKE_V8), 8),
 				  200,
 				  fake_word(KILN_FRAME_NATIVE, native) | KILN_FRAME_RETURN};
 
@@ -129,10 +129,10 @@ static void frames_have_their_type_and_all_inlined_lines(void **state)
 /* A second word may look like any first one. */
 static void second_words_are_never_taken_for_frames(void **state)
 {
-	const uint64_t words[] = {fake_word(KILN_FRAME_RUNTIME(KILN_RUNTIME_PYTHON), 8),
+	const uint64_t words[] = {fake_word(KILN_FRAME_RUNTIME(FAKE_PYTHON), 8),
 				  fake_word(KILN_FRAME_MISSING, PY << 8 | KILN_MISSING_READ),
-				  fake_word(KILN_FRAME_RUNTIME(KILN_RUNTIME_PYTHON), 8),
-				  fake_word(KILN_FRAME_RUNTIME(KILN_RUNTIME_V8), 16)};
+				  fake_word(KILN_FRAME_RUNTIME(FAKE_PYTHON), 8),
+				  fake_word(KILN_FRAME_RUNTIME(FAKE_V8), 16)};
 	struct stack *s = sample(words, ARRAY_SIZE(words));
 
 	assert_int_equal(s->runtimes[0].id, PY);
@@ -170,7 +170,7 @@ static void frames_that_are_missing_say_why(void **state)
 
 static void a_frame_without_a_name_says_so_and_is_counted(void **state)
 {
-	const uint64_t words[] = {fake_word(KILN_FRAME_RUNTIME(KILN_RUNTIME_PYTHON), 8), 101};
+	const uint64_t words[] = {fake_word(KILN_FRAME_RUNTIME(FAKE_PYTHON), 8), 101};
 	int64_t before = metric_get(M_RUNTIME_NAMES_FAILED);
 
 	sample(words, 2);
@@ -191,7 +191,7 @@ static void many_new_frames_at_once_all_get_names(void **state)
 
 	for (uint32_t s = 0; s < STACKS; s++) {
 		for (uint32_t i = 0; i < PER_STACK; i++) {
-			words[s][2 * i] = fake_word(KILN_FRAME_RUNTIME(KILN_RUNTIME_PYTHON), 8);
+			words[s][2 * i] = fake_word(KILN_FRAME_RUNTIME(FAKE_PYTHON), 8);
 			words[s][2 * i + 1] = 1000 + 2 * (s * PER_STACK + i);
 		}
 		sample(words[s], WORDS);
@@ -211,7 +211,7 @@ static void many_new_frames_at_once_all_get_names(void **state)
 /* Its stack is known, so nobody looks at it as a new one; its names must be there all the same. */
 static void a_stack_that_comes_again_after_its_names_went_is_read_again(void **state)
 {
-	const uint64_t words[] = {fake_word(KILN_FRAME_RUNTIME(KILN_RUNTIME_PYTHON), 8), 100};
+	const uint64_t words[] = {fake_word(KILN_FRAME_RUNTIME(FAKE_PYTHON), 8), 100};
 
 	sample(words, 2);
 	runtime_frames_sweep(t.frames, 100);
