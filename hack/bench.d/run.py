@@ -129,7 +129,6 @@ def bench_bpf(table, quick):
 BUSY = [("qsort", (60, 6)), ("nest", (31,)), ("go", ()), ("cxx", ("throw",)), ("kernel", ("urandom",)), ("rust-v0", ())]
 
 
-@contextlib.contextmanager
 def bench_verifier(table, _quick):
     """What each BPF program takes of the verifier's limits on this kernel; hack/vm prints it for others."""
     done = subprocess.run([tool("test_bpf_verifier")], stdout=subprocess.PIPE, text=True, check=False)
@@ -141,6 +140,7 @@ def bench_verifier(table, _quick):
         table.lack("verifier", "no program was loaded")
 
 
+@contextlib.contextmanager
 def busy_machine(seconds):
     with contextlib.ExitStack() as stack:
         for name, arguments in BUSY:
