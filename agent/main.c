@@ -73,10 +73,11 @@ int main(int argc, char **argv)
 	_cleanup_(config_freep) struct config *config = NULL;
 	enum config_action action;
 	struct error err = {0};
-	int no_core = core_dump_forbid(),
-	    r = config_load(argc, argv, (const char *const *)environ, runtime_tracers(), &config,
-			    &action, &err);
+	int no_core = core_dump_forbid(), r = runtime_table_check(runtime_table, &err);
 
+	if (r == 0)
+		r = config_load(argc, argv, (const char *const *)environ, runtime_tracers(),
+				&config, &action, &err);
 	if (r < 0)
 		return fail(r, &err);
 	if (action == CONFIG_SHOW_HELP)

@@ -85,7 +85,6 @@ int runtimes_new(const struct runtimes_options *options, struct runtimes **ret)
 	_cleanup_(runtimes_freep) struct runtimes *rt = calloc(1, sizeof(*rt));
 	struct mapset_hooks hooks = {made, gone, rt};
 	size_t bytes = options->max_name_bytes ? options->max_name_bytes : RUNTIME_NAMES_BYTES;
-	uint32_t all = 0;
 	int r;
 
 	if (!rt)
@@ -96,9 +95,6 @@ int runtimes_new(const struct runtimes_options *options, struct runtimes **ret)
 	for (size_t i = 0; options->table[i]; i++) {
 		const struct interpreter_ops *ops = options->table[i];
 
-		if (!ops->id || ops->id >= RUNTIME_MAX || all & 1U << ops->id)
-			return -EINVAL;
-		all |= 1U << ops->id;
 		if (options->tracers & 1U << ops->id)
 			rt->by_id[ops->id] = ops;
 	}

@@ -22,7 +22,8 @@ enum {
 };
 
 struct runtimes_options {
-	const struct interpreter_ops *const *table; /* NULL at the end */
+	const struct interpreter_ops *const
+	    *table;	  /* runtime_table_check() had nothing against it */
 	uint32_t tracers; /* bits, 1 << id; a runtime whose bit is not set does nothing */
 	const struct kernel_memory *memory;
 	struct mapset_store *mapsets; /* outlives it; its hooks become the runtimes' */

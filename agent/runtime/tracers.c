@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The list is made once and never changes. A runtime that gets a folder takes the place of the name
- * that was kept for it, if its id is the same.
+ * The list is made once and never changes. A runtime that gets a folder takes the id that is kept
+ * for its name.
  */
 #include "agent/runtime/tracers.h"
 
 #include <pthread.h>
-
-#include "agent/runtime/runtime.h"
 
 /* Names of the reference profiler and of the API (crds/) for which there is no runtime yet. */
 static const struct tracer kept_names[] = {
@@ -16,6 +14,39 @@ static const struct tracer kept_names[] = {
     {"dotnet", "dotnet", 7, false}, {"beam", "beam", 8, false},
     {"luajit", "luajit", 9, false}, {},
 };
+
+static int check_row(const struct interpreter_ops *row, struct error *err)
+{
+	if (!row->id || row->id >= KILN_RUNTIME_MAX)
+		return error_set(err, -EINVAL, "runtime %s: its id is %u, want 1..%u", row->name,
+				 row->id, KILN_RUNTIME_MAX - 1);
+	for (const struct tracer *k = kept_names; k->name; k++)
+		if ((k->id == row->id) != streq(k->name, row->name))
+			return error_set(err, -EINVAL,
+					 "runtime %s: its id is %u, but %u is kept for %s",
+					 row->name, row->id, k->id, k->name);
+	return 0;
+}
+
+int runtime_table_check(const struct interpreter_ops *const *table, struct error *err)
+{
+	for (size_t i = 0; table[i]; i++) {
+		int r = check_row(table[i], err);
+
+		if (r < 0)
+			return r;
+		for (size_t j = 0; j < i; j++) {
+			if (table[j]->id == table[i]->id)
+				return error_set(err, -EINVAL,
+						 "runtimes %s and %s: both have the id %u",
+						 table[j]->name, table[i]->name, table[i]->id);
+			if (streq(table[j]->name, table[i]->name))
+				return error_set(err, -EINVAL, "two runtimes are called %s",
+						 table[i]->name);
+		}
+	}
+	return 0;
+}
 
 static struct tracer list[3 + KILN_RUNTIME_MAX + 1];
 static pthread_once_t list_once = PTHREAD_ONCE_INIT;

@@ -6,6 +6,13 @@
 #pragma once
 
 #include "agent/config/config.h"
+#include "agent/runtime/runtime.h"
 
 /* Up to one without a name. Any thread. */
 const struct tracer *runtime_tracers(void);
+
+/*
+ * Does each row of TABLE (NULL at its end) have an id and a name of its own, and none that is kept
+ * for another? -EINVAL: no; ERR names the rows. All else trusts the table.
+ */
+int runtime_table_check(const struct interpreter_ops *const *table, struct error *err) _must_check_;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is made from the list of runtimes, of a list that is this test's own. */
 #include "agent/runtime/metrics.h"
-#include "agent/runtime/runtimes.h"
 #include "agent/runtime/tracers.h"
 #include "lib/metrics.h"
 #include "tests/support/test.h"
@@ -9,10 +8,7 @@
 enum { LAST = 31, RUBY = 3 };
 
 static const struct interpreter_ops last = {.name = "last", .api_name = "latest", .id = LAST},
-				    ruby = {.name = "rubinius", .id = RUBY},
-				    twin = {.name = "twin", .id = LAST},
-				    nobody = {.name = "nobody"},
-				    far = {.name = "far", .id = KILN_RUNTIME_MAX};
+				    ruby = {.name = "ruby", .api_name = "rb", .id = RUBY};
 
 const struct interpreter_ops *const runtime_table[] = {&last, &ruby, NULL};
 
@@ -45,13 +41,12 @@ static void the_native_walk_has_no_id(void **state)
 	}
 }
 
-static void a_row_takes_the_place_of_the_name_that_was_kept(void **state)
+static void a_row_takes_the_id_that_was_kept_for_its_name(void **state)
 {
 	uint32_t seen = 0;
 
-	assert_null(find("ruby"));
-	assert_string_equal(find("rubinius")->api_name, "rubinius");
-	assert_true(find("rubinius")->walked);
+	assert_string_equal(find("ruby")->api_name, "rb");
+	assert_true(find("ruby")->walked);
 	assert_false(find("hotspot")->walked);
 	assert_string_equal(find("hotspot")->api_name, "jvm");
 	for (const struct tracer *t = runtime_tracers(); t->name; t++) {
@@ -60,18 +55,33 @@ static void a_row_takes_the_place_of_the_name_that_was_kept(void **state)
 	}
 }
 
-static void two_rows_with_one_id_are_refused(void **state)
+static void a_table_that_makes_no_sense_is_refused_with_the_rows_names(void **state)
 {
-	const struct interpreter_ops *const tables[][3] = {
-	    {&last, &twin, NULL}, {&nobody, NULL}, {&far, NULL}};
+	static const struct interpreter_ops nobody = {.name = "nobody"},
+					    far = {.name = "far", .id = KILN_RUNTIME_MAX},
+					    twin = {.name = "twin", .id = LAST},
+					    again = {.name = "last", .id = LAST - 1},
+					    rubinius = {.name = "rubinius", .id = RUBY},
+					    php = {.name = "php", .id = RUBY + 20};
+	static const struct {
+		const struct interpreter_ops *table[3];
+		const char *message;
+	} cases[] = {
+	    {{&nobody, NULL}, "runtime nobody: its id is 0, want 1..31"},
+	    {{&far, NULL}, "runtime far: its id is 32, want 1..31"},
+	    {{&last, &twin, NULL}, "runtimes last and twin: both have the id 31"},
+	    {{&last, &again, NULL}, "two runtimes are called last"},
+	    {{&rubinius, NULL}, "runtime rubinius: its id is 3, but 3 is kept for ruby"},
+	    {{&php, NULL}, "runtime php: its id is 23, but 4 is kept for php"},
+	};
 
-	for (size_t i = 0; i < ARRAY_SIZE(tables); i++) {
-		const struct runtimes_options options = {.table = tables[i]};
-		struct runtimes *rt = NULL;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct error err = {0};
 
-		assert_int_equal(runtimes_new(&options, &rt), -EINVAL);
-		assert_null(rt);
+		assert_int_equal(runtime_table_check(cases[i].table, &err), -EINVAL);
+		assert_string_equal(err.message, cases[i].message);
 	}
+	assert_int_equal(runtime_table_check(runtime_table, NULL), 0);
 }
 
 static int64_t value(const char *labels)
@@ -92,10 +102,10 @@ static void each_row_has_metrics_and_nobody_else(void **state)
 		runtime_metrics_missing(LAST, (enum kiln_missing)why);
 	runtime_metrics_missing(LAST, KILN_MISSING_COUNT);
 	assert_int_equal(value("runtime=\"last\",reason=\"broken\""), 1);
-	assert_int_equal(value("runtime=\"rubinius\",reason=\"broken\""), 0);
+	assert_int_equal(value("runtime=\"ruby\",reason=\"broken\""), 0);
 	assert_int_equal(metrics_render(&out), 0);
 	assert_non_null(strstr(out.data, "\nkiln_runtime_frames_total{runtime=\"last\"} 7\n"));
-	assert_non_null(strstr(out.data, "\nkiln_runtime_frames_total{runtime=\"rubinius\"} 0\n"));
+	assert_non_null(strstr(out.data, "\nkiln_runtime_frames_total{runtime=\"ruby\"} 0\n"));
 	assert_null(strstr(out.data, "runtime=\"python\""));
 	assert_null(strstr(out.data, "(null)"));
 	assert_null(strstr(out.data, "{}"));
@@ -110,8 +120,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(rows_are_tracers_with_their_id),
 	    cmocka_unit_test(the_native_walk_has_no_id),
-	    cmocka_unit_test(a_row_takes_the_place_of_the_name_that_was_kept),
-	    cmocka_unit_test(two_rows_with_one_id_are_refused),
+	    cmocka_unit_test(a_row_takes_the_id_that_was_kept_for_its_name),
+	    cmocka_unit_test(a_table_that_makes_no_sense_is_refused_with_the_rows_names),
 	    cmocka_unit_test(each_row_has_metrics_and_nobody_else),
 	};
 
