@@ -121,6 +121,35 @@ static inline uint64_t mix64(uint64_t h)
 	return h;
 }
 
+/* The 128 bits of A * B, folded. */
+static inline uint64_t fold_multiply(uint64_t a, uint64_t b)
+{
+	__extension__ typedef unsigned __int128 u128;
+	u128 product = (u128)a * b;
+
+	return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+/*
+ * For hash tables whose keys are long: four words cost two multiplications that do not wait for
+ * each other, hash_bytes() takes eight that do. Whoever chooses the words and does not know SEED
+ * cannot make keys collide. The folded product is that of wyhash (public domain, Wang Yi); the
+ * constants are digits of the square roots of 2, 3, 5 and 7.
+ */
+static inline uint64_t hash_words(const uint64_t *words, size_t n, uint64_t seed)
+{
+	const uint64_t c = seed ^ 0x6a09e667f3bcc909, d = seed ^ 0xbb67ae8584caa73b;
+	uint64_t a = n ^ 0x3c6ef372fe94f82b, b = seed ^ 0xa54ff53a5f1d36f1;
+
+	for (; n >= 4; words += 4, n -= 4) {
+		a = fold_multiply(a ^ words[0], c ^ words[1]);
+		b = fold_multiply(b ^ words[2], d ^ words[3]);
+	}
+	for (; n; words++, n--)
+		a = fold_multiply(a ^ *words, c);
+	return fold_multiply(a ^ d, b ^ c);
+}
+
 static inline uint64_t hash_bytes(const void *data, size_t len, uint64_t seed)
 {
 	const unsigned char *p = data;

@@ -148,18 +148,53 @@ static int intern_native(struct symbolizer *s, const char *system_name, struct f
 	return 0;
 }
 
-/* *RET_N: 0 when no function is there. */
+/* The name of a function is read from the file once: a frame at its start keeps it for the others.
+ */
+static int resolve_elf(struct symbolizer *s, const struct table *table,
+		       const struct elf_symbols *elf, uint64_t vaddr, struct frame_line *lines,
+		       size_t *ret_n, bool *ret_read)
+{
+	char system_name[DEMANGLE_MAX];
+	const struct frame *known;
+	struct elf_symbol symbol;
+	int r;
+
+	*ret_n = 0;
+	*ret_read = false;
+	if (!elf_symbols_find(elf, vaddr, &symbol))
+		return 0;
+	known = frame_cache_get(s->frames, table_functions_id(table), symbol.start);
+	if (known) {
+		lines[0] = known->lines[0];
+		*ret_n = known->n;
+		return 0;
+	}
+	*ret_read = true;
+	if (!elf_symbols_name(elf, &symbol, system_name, sizeof(system_name)))
+		return 0;
+	r = intern_native(s, system_name, lines, ret_n);
+	if (r < 0)
+		return r;
+	return frame_cache_put(s->frames, table_functions_id(table), symbol.start, lines, *ret_n,
+			       &known);
+}
+
+/*
+ * *RET_N: 0 when no function is there. *RET_READ: the table's files were looked into, not only what
+ * is kept of them.
+ */
 static int resolve(struct symbolizer *s, struct table *table, uint64_t vaddr,
-		   struct frame_line *lines, size_t *ret_n)
+		   struct frame_line *lines, size_t *ret_n, bool *ret_read)
 {
 	struct gopclntab_frame go_frames[SYMBOL_INLINE_MAX];
-	char system_name[DEMANGLE_MAX];
+	bool is_new = !table->go_tried || !table->elf_tried, name_read;
 	const struct elf_symbols *elf;
 	const struct gopclntab *go;
-	struct elf_symbol symbol;
 	size_t n;
 	int r;
 
+	*ret_n = 0;
+	*ret_read = true;
 	r = table_go(s->tables, table, &go);
 	if (r < 0)
 		return r;
@@ -167,13 +202,11 @@ static int resolve(struct symbolizer *s, struct table *table, uint64_t vaddr,
 	if (n)
 		return intern_go(s, go_frames, n, lines, ret_n);
 	r = table_elf(s->tables, table, &elf);
-	if (r < 0)
+	if (r < 0 || !elf)
 		return r;
-	if (elf && elf_symbols_find(elf, vaddr, &symbol) &&
-	    elf_symbols_name(elf, &symbol, system_name, sizeof(system_name)))
-		return intern_native(s, system_name, lines, ret_n);
-	*ret_n = 0;
-	return 0;
+	r = resolve_elf(s, table, elf, vaddr, lines, ret_n, &name_read);
+	*ret_read = is_new || go || name_read;
+	return r;
 }
 
 /* -ESTALE: a file that the table was made from has changed; the table is gone. */
@@ -182,6 +215,7 @@ static int find_frame(struct symbolizer *s, struct image *image, const char *roo
 {
 	struct frame_line lines[SYMBOL_INLINE_MAX];
 	struct table *table;
+	bool read;
 	size_t n;
 	int r = table_cache_get(s->tables, image, root, &table);
 
@@ -190,8 +224,8 @@ static int find_frame(struct symbolizer *s, struct image *image, const char *roo
 	*ret = frame_cache_get(s->frames, table->id, vaddr);
 	if (*ret)
 		return 0;
-	r = resolve(s, table, vaddr, lines, &n);
-	if (r == 0)
+	r = resolve(s, table, vaddr, lines, &n, &read);
+	if (r == 0 && read)
 		r = table_check(table);
 	if (r == -ESTALE)
 		table_cache_drop(s->tables, table);

@@ -16,7 +16,13 @@
 #include "agent/symbol/debug_file.h"
 #include "lib/metrics.h"
 
-enum { ORIGIN_IDLE_WINDOWS = 16 };
+enum { ORIGIN_IDLE_WINDOWS = 16, ROOTS = 64 };
+
+/* A pid may be another process's in the next window, so a root is looked at once in each. */
+struct root {
+	uint64_t name; /* hash; 0: none */
+	uint64_t device, inode;
+};
 
 struct origin_key {
 	struct image_content image;
@@ -37,8 +43,7 @@ struct table_cache {
 	size_t max_bytes, bytes; /* of the ELF tables */
 	char *debug_root;
 	uint32_t last_id, window;
-	char root[64]; /* the root that was asked for last, in this window */
-	uint64_t root_device, root_inode;
+	struct root roots[ROOTS]; /* those that were asked for in this window, by hash */
 };
 
 int table_cache_new(size_t max_bytes, const char *debug_root, struct table_cache **ret)
@@ -127,7 +132,7 @@ static int add_table(struct table_cache *c, const struct table_key *key, struct 
 		free(t);
 		return r;
 	}
-	t->id = ++c->last_id;
+	t->id = c->last_id += 2; /* table_functions_id() is the other */
 	HASH_ADD(hh, c->tables, key, sizeof(t->key), t);
 	*ret = t;
 	return 0;
@@ -140,35 +145,38 @@ static bool needs_debug_file(const struct image *image)
 	       (image->build_id_len || image_section(image, ".gnu_debuglink"));
 }
 
-static int identify_root(struct table_cache *c, const char *root)
+/* NULL: it cannot be told from others. */
+static const struct root *identify_root(struct table_cache *c, const char *path)
 {
+	uint64_t name = hash_bytes(path, strlen(path), 1) | 1;
+	struct root *root = &c->roots[name >> 32 & (ROOTS - 1)];
 	struct stat st;
 
-	if (!root || streq(root, c->root))
-		return 0;
-	if (stat(root, &st) < 0)
-		return -errno;
-	snprintf(c->root, sizeof(c->root), "%s", root);
-	c->root_device = st.st_dev;
-	c->root_inode = st.st_ino;
-	return 0;
+	if (root->name == name)
+		return root;
+	if (stat(path, &st) < 0)
+		return NULL;
+	*root = (struct root){.name = name, .device = st.st_dev, .inode = st.st_ino};
+	return root;
 }
 
 /* Those of a root that cannot be told from others have the host's debug files only. */
 static struct origin_key origin_of(struct table_cache *c, const struct image *image,
 				   const struct image_content *content, const char **root)
 {
+	const struct root *known;
 	struct origin_key key;
 
 	memset(&key, 0, sizeof(key));
 	key.image = *content;
 	if (!needs_debug_file(image))
 		return key;
-	if (identify_root(c, *root) < 0)
+	known = *root ? identify_root(c, *root) : NULL;
+	if (known) {
+		key.root_device = known->device;
+		key.root_inode = known->inode;
+	} else {
 		*root = NULL;
-	if (*root) {
-		key.root_device = c->root_device;
-		key.root_inode = c->root_inode;
 	}
 	key.path = hash_bytes(image->path, strlen(image->path), 1);
 	return key;
@@ -368,7 +376,7 @@ void table_cache_trim(struct table_cache *c)
 		if (c->window - o->used >= ORIGIN_IDLE_WINDOWS)
 			drop_origin(c, o);
 	enforce_cap(c, NULL);
-	c->root[0] = 0; /* a pid may be another process's in the next window */
+	memset(c->roots, 0, sizeof(c->roots));
 	c->window++;
 }
 

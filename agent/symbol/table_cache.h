@@ -20,13 +20,19 @@ struct table_key {
 struct table {
 	struct table_key key;
 	struct witness image, debug; /* the files that it is made from */
-	uint32_t id;		     /* never used again */
+	uint32_t id;		     /* owner of its frames in a frame cache; never used again */
 	uint32_t used;		     /* window */
 	struct gopclntab *go;
 	struct elf_symbols *elf;
 	bool go_tried, elf_tried;
 	UT_hash_handle hh;
 };
+
+/* The owner of the frames at the starts of its functions. */
+static inline uint32_t table_functions_id(const struct table *t)
+{
+	return t->id + 1;
+}
 
 struct table_cache;
 int table_cache_new(size_t max_bytes, const char *debug_root,

@@ -5,6 +5,8 @@
  */
 #include "agent/window/stack_table.h"
 
+#include <sys/random.h>
+
 #include "lib/metrics.h"
 
 #define SCRATCH_WORDS (KILN_MAX_KERNEL_FRAMES + KILN_MAX_USER_WORDS)
@@ -22,7 +24,8 @@ struct stack_table {
 	struct stack *stacks;
 	struct stack_owner *owners;
 	size_t bytes, max_stacks, max_bytes;
-	bool full; /* whatever the limits */
+	bool full;     /* whatever the limits */
+	uint64_t seed; /* of the hash: programs choose the words of their stacks */
 	union {
 		struct stack_key key;
 		uint64_t space[sizeof(struct stack_key) / 8 + SCRATCH_WORDS];
@@ -35,6 +38,8 @@ int stack_table_new(struct stack_table **ret)
 
 	if (!t)
 		return -ENOMEM;
+	if (getrandom(&t->seed, sizeof(t->seed), GRND_NONBLOCK) < 0)
+		t->seed = (uintptr_t)t;
 	stack_table_limit(t, STACKS_MAX, STACK_BYTES_MAX);
 	*ret = t;
 	return 0;
@@ -128,13 +133,18 @@ static void count_runtimes(struct stack *s)
 	}
 }
 
-static struct stack *find(struct stack_table *t)
+static unsigned int hash_of(const struct stack_table *t, const struct stack_key *key)
+{
+	return (unsigned int)hash_words((const uint64_t *)key, key_size(key) / sizeof(uint64_t),
+					t->seed);
+}
+
+static struct stack *find(struct stack_table *t, unsigned int hash)
 {
 	size_t size = key_size(&t->scratch.key);
 	struct stack *s;
 
-	HASH_FIND_BYHASHVALUE(hh, t->stacks, &t->scratch.key, size,
-			      (unsigned int)hash_bytes(&t->scratch.key, size, 0), s);
+	HASH_FIND_BYHASHVALUE(hh, t->stacks, &t->scratch.key, size, hash, s);
 	return s;
 }
 
@@ -147,7 +157,8 @@ static struct stack_owner *owner_of(struct stack_table *t, uint64_t id)
 }
 
 /* The stack of the scratch key, which is not there yet. NULL: no memory. */
-static struct stack *insert(struct stack_table *t, uint64_t owner, struct mapset *mapset)
+static struct stack *insert(struct stack_table *t, unsigned int hash, uint64_t owner,
+			    struct mapset *mapset)
 {
 	const struct stack_key *key = &t->scratch.key;
 	size_t size = key_size(key);
@@ -169,8 +180,7 @@ static struct stack *insert(struct stack_table *t, uint64_t owner, struct mapset
 	count_runtimes(s);
 	if (mapset)
 		mapset->refs++;
-	HASH_ADD_KEYPTR_BYHASHVALUE(hh, t->stacks, &s->key, size,
-				    (unsigned int)hash_bytes(key, size, 0), s);
+	HASH_ADD_KEYPTR_BYHASHVALUE(hh, t->stacks, &s->key, size, hash, s);
 	t->bytes += stack_size(s);
 	o->bytes += stack_size(s);
 	o->stacks++;
@@ -192,8 +202,10 @@ static void shorten(struct stack_key *key)
 	key->end = KILN_END_SHED;
 }
 
-/* What the scratch key becomes, which is not in the table; *MAPSET is that of the result. */
-static struct stack *get_new(struct stack_table *t, uint64_t owner, struct mapset **mapset)
+/* What the scratch key of HASH becomes, which is not in the table; *MAPSET is that of the result.
+ */
+static struct stack *get_new(struct stack_table *t, unsigned int hash, uint64_t owner,
+			     struct mapset **mapset)
 {
 	struct stack_key *key = &t->scratch.key;
 	size_t full = fill(t);
@@ -201,7 +213,7 @@ static struct stack *get_new(struct stack_table *t, uint64_t owner, struct mapse
 	struct stack *s;
 
 	if (!over && full < 8)
-		return insert(t, owner, *mapset);
+		return insert(t, hash, owner, *mapset);
 	if (full < 7) {
 		metric_add(M_STACKS_SHORTENED, 1);
 		shorten(key);
@@ -210,8 +222,9 @@ static struct stack *get_new(struct stack_table *t, uint64_t owner, struct mapse
 		*key = (struct stack_key){.end = KILN_END_SHED};
 		*mapset = NULL;
 	}
-	s = find(t);
-	return s ? s : insert(t, owner, *mapset);
+	hash = hash_of(t, key);
+	s = find(t, hash);
+	return s ? s : insert(t, hash, owner, *mapset);
 }
 
 int stack_table_get(struct stack_table *t, uint64_t owner, struct mapset *mapset, enum kiln_end end,
@@ -219,6 +232,7 @@ int stack_table_get(struct stack_table *t, uint64_t owner, struct mapset *mapset
 		    uint16_t n_user, uint32_t window, struct stack **ret)
 {
 	struct stack_key *key = &t->scratch.key;
+	unsigned int hash;
 	struct stack *s;
 
 	if (n_kernel > KILN_MAX_KERNEL_FRAMES || n_user > KILN_MAX_USER_WORDS)
@@ -234,9 +248,10 @@ int stack_table_get(struct stack_table *t, uint64_t owner, struct mapset *mapset
 		memcpy(key->words, kernel, n_kernel * sizeof(*kernel));
 	if (n_user)
 		memcpy(key->words + n_kernel, user, n_user * sizeof(*user));
-	s = find(t);
+	hash = hash_of(t, key);
+	s = find(t, hash);
 	if (!s)
-		s = get_new(t, owner, &mapset);
+		s = get_new(t, hash, owner, &mapset);
 	if (!s)
 		return -ENOMEM;
 	s->last_window = window;

@@ -86,6 +86,44 @@ static void cxx_functions_are_demangled(void **state)
 	}
 }
 
+/* Calls of read() and its like that this process has made. */
+static long reads(void)
+{
+	_cleanup_fclose_ FILE *f = fopen("/proc/self/io", "r");
+	char line[64];
+	long n = -1;
+
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "syscr: %ld", &n) == 1)
+			break;
+	assert_true(n >= 0);
+	return n;
+}
+
+static void a_function_s_name_is_read_once(void **state)
+{
+	_cleanup_(symbolizer_freep) struct symbolizer *s = make_default();
+	_cleanup_(image_unrefp) struct image *image = open_image(in_scratch("cxx"));
+	uint64_t main_at = address_of(in_scratch("cxx"), " main");
+	struct symbol_result r;
+	long idle = -reads(), before, after;
+
+	idle += reads(); /* what the counting itself costs */
+	assert_int_equal(symbolize_image(s, image, NULL, main_at, &r), 0);
+	before = reads();
+	for (uint64_t i = 1; i < 8; i++) {
+		assert_int_equal(symbolize_image(s, image, NULL, main_at + i, &r), 0);
+		assert_int_equal(r.n, 1);
+		assert_string_equal(r.symbols[0].name, "main");
+	}
+	after = reads();
+	assert_int_equal(after - before, idle);
+	assert_int_equal(
+	    symbolize_image(s, image, NULL, address_of(in_scratch("cxx"), "workE"), &r), 0);
+	assert_string_equal(r.symbols[0].name, "app::Box<int>::work(int, char const*)");
+}
+
 static void rust_functions_are_told_apart(void **state)
 {
 	static const char *const options[] = {
@@ -653,6 +691,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(cxx_functions_are_demangled),
+	    cmocka_unit_test(a_function_s_name_is_read_once),
 	    cmocka_unit_test(rust_functions_are_told_apart),
 	    cmocka_unit_test(go_functions_have_files_lines_and_inlined_calls),
 	    cmocka_unit_test(the_function_keyword_s_line_is_known),
