@@ -2,11 +2,14 @@
 /*
  * What each BPF program takes of the verifier's limits on the running kernel: call frames of
  * MAX_CALL_FRAMES, bytes of stack of MAX_BPF_STACK (as older kernels count: each frame rounded up
- * to 32), instructions followed of BPF_COMPLEXITY_LIMIT_INSNS (include/linux/bpf_verifier.h,
- * filter.h, bpf.h). Exit status 1: a program cannot be loaded, or takes more than 75 % of one.
+ * to 32), bytes of stack above a function that makes a tail call of 256, instructions followed of
+ * BPF_COMPLEXITY_LIMIT_INSNS (include/linux/bpf_verifier.h, filter.h, bpf.h; the 256 are in
+ * check_max_stack_depth() of kernel/bpf/verifier.c). Exit status 1: a program cannot be loaded, or
+ * takes more than 75 % of one.
  *
- * One line of JSON a program. Frames and stack are those of the deepest chains of calls. The calls
- * are read from the program, the functions' stacks and the instructions from the verifier's log.
+ * One line of JSON a program, each program of each object and the walkers of all runtimes. Frames
+ * and stack are those of the deepest chains of calls. The calls are read from the program, the
+ * functions' stacks and the instructions from the verifier's log.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -14,6 +17,7 @@
 
 #include "agent/runtime/runtime.h"
 #include "lib/base.h"
+#include "cgroups.skel.h"
 #include "profiler.skel.h"
 
 enum {
@@ -22,8 +26,10 @@ enum {
 	FUNCTIONS_MAX = 128,
 	FRAMES_MAX = 8,
 	STACK_MAX = 512,
+	TAIL_STACK_MAX = 256, /* of the callers of a function that is not the program's first */
 	INSTRUCTIONS_MAX = 1000000,
 	PERCENT_MAX = 75,
+	PROGRAMS_MAX = 16, /* of an object */
 };
 
 static char log_text[LOG_BYTES];
@@ -32,7 +38,10 @@ static bool too_much;
 struct function {
 	uint32_t begin, end; /* instructions */
 	uint32_t stack;
-	uint32_t frames_below, stack_below; /* of the deepest chain from here on, with itself */
+	/* Of the deepest chain from here on, with itself. */
+	uint32_t frames_below, stack_below;
+	/* The same down to a function that makes a tail call, without that one's own; -1: none. */
+	int32_t tail_below;
 	bool done;
 };
 
@@ -45,6 +54,11 @@ struct program {
 static bool is_call(const struct bpf_insn *i)
 {
 	return i->code == (BPF_JMP | BPF_CALL) && i->src_reg == BPF_PSEUDO_CALL;
+}
+
+static bool is_tail_call(const struct bpf_insn *i)
+{
+	return i->code == (BPF_JMP | BPF_CALL) && !i->src_reg && i->imm == BPF_FUNC_tail_call;
 }
 
 static int add_function(struct program *p, uint32_t begin)
@@ -88,13 +102,16 @@ static struct function *function_at(struct program *p, uint32_t begin)
 // NOLINTNEXTLINE(misc-no-recursion)
 static void measure(struct program *p, struct function *f)
 {
-	uint32_t frames = 0, stack = 0;
+	uint32_t frames = 0, stack = 0, own = (uint32_t)ALIGN_UP(MAX(f->stack, 1U), 32);
+	int32_t tail = -1;
 
 	if (f->done)
 		return;
 	for (uint32_t i = f->begin; i < f->end; i++) {
 		struct function *called;
 
+		if (is_tail_call(&p->code[i]))
+			tail = MAX(tail, 0);
 		if (!is_call(&p->code[i]))
 			continue;
 		called = function_at(p, (uint32_t)((int32_t)i + 1 + p->code[i].imm));
@@ -103,9 +120,12 @@ static void measure(struct program *p, struct function *f)
 		measure(p, called);
 		frames = MAX(frames, called->frames_below);
 		stack = MAX(stack, called->stack_below);
+		if (called->tail_below >= 0)
+			tail = MAX(tail, called->tail_below + (int32_t)own);
 	}
 	f->frames_below = frames + 1;
-	f->stack_below = stack + (uint32_t)ALIGN_UP(MAX(f->stack, 1U), 32);
+	f->stack_below = stack + own;
+	f->tail_below = tail;
 	f->done = true;
 }
 
@@ -126,12 +146,18 @@ static bool read_stacks(struct program *p)
 	return at != NULL;
 }
 
+static bool is_above(unsigned long got, unsigned long limit)
+{
+	return got * 100 > limit * PERCENT_MAX;
+}
+
 static void print_program(const char *name, const struct bpf_program *program)
 {
 	static struct program p;
 	const char *processed = strstr(log_text, "processed ");
 	unsigned long instructions = processed ? strtoul(processed + 10, NULL, 10) : 0;
 	const struct function *main = &p.functions[0];
+	uint32_t tail_stack;
 
 	p = (struct program){.code = bpf_program__insns(program),
 			     .n_code = (uint32_t)bpf_program__insn_cnt(program)};
@@ -141,44 +167,24 @@ static void print_program(const char *name, const struct bpf_program *program)
 		return;
 	}
 	measure(&p, &p.functions[0]);
-	printf("{\"program\": \"%s\", \"frames\": %u, \"stack\": %u, \"instructions\": %lu}\n",
-	       name, main->frames_below, main->stack_below, instructions);
-	too_much |= main->frames_below * 100 > FRAMES_MAX * PERCENT_MAX ||
-		    main->stack_below * 100 > STACK_MAX * PERCENT_MAX ||
-		    instructions * 100 > (unsigned long)INSTRUCTIONS_MAX * PERCENT_MAX;
+	tail_stack = main->tail_below > 0 ? (uint32_t)main->tail_below : 0;
+	printf("{\"program\": \"%s\", \"frames\": %u, \"stack\": %u, \"tail_stack\": %u, "
+	       "\"instructions\": %lu}\n",
+	       name, main->frames_below, main->stack_below, tail_stack, instructions);
+	too_much |=
+	    is_above(main->frames_below, FRAMES_MAX) || is_above(main->stack_below, STACK_MAX) ||
+	    is_above(tail_stack, TAIL_STACK_MAX) || is_above(instructions, INSTRUCTIONS_MAX);
 }
 
-/* Loads OBJECT once for each of its programs: the log's buffer is one. */
-static int measure_object(struct bpf_object *object, const char *only)
-{
-	struct bpf_program *program;
-	int r;
-
-	bpf_object__for_each_program(program, object)
-	{
-		bool wanted = strcmp(bpf_program__name(program), only) == 0;
-
-		bpf_program__set_autoload(program, wanted);
-		if (!wanted)
-			continue;
-		bpf_program__set_log_level(program, LOG_STATISTICS);
-		bpf_program__set_log_buf(program, log_text, sizeof(log_text));
-	}
-	memset(log_text, 0, sizeof(log_text));
-	r = bpf_object__load(object);
-	bpf_object__for_each_program(program, object)
-	{
-		if (strcmp(bpf_program__name(program), only) != 0)
-			continue;
-		if (r == 0) {
-			print_program(only, program);
-			continue;
-		}
-		fprintf(stderr, "%s: not loaded: %s\n%s\n", only, strerror(-r), log_text);
-		too_much = true;
-	}
-	return r;
-}
+/*
+ * Where programs come from. Its maps are those of MAPS_OF, loaded, where that has them (NULL: its
+ * own).
+ */
+struct source {
+	const void *bytes;
+	size_t size;
+	const struct bpf_object *maps_of;
+};
 
 static void share_maps(const struct bpf_object *main, struct bpf_object *object)
 {
@@ -193,27 +199,97 @@ static void share_maps(const struct bpf_object *main, struct bpf_object *object)
 	}
 }
 
+static struct bpf_object *open_source(const struct source *source)
+{
+	struct bpf_object *object = bpf_object__open_mem(source->bytes, source->size, NULL);
+
+	if (!object) {
+		fprintf(stderr, "an object cannot be opened: %s\n", strerror(errno));
+		too_much = true;
+	} else if (source->maps_of) {
+		share_maps(source->maps_of, object);
+	}
+	return object;
+}
+
+/* Loads the INDEXth program of the object alone: the log's buffer is one. False: there is none. */
+static bool measure_program(const struct source *source, size_t index)
+{
+	struct bpf_object *object = open_source(source);
+	struct bpf_program *program, *found = NULL;
+	size_t i = 0;
+	int r;
+
+	if (!object)
+		return false;
+	bpf_object__for_each_program(program, object)
+	{
+		bool wanted = i++ == index;
+
+		bpf_program__set_autoload(program, wanted);
+		if (wanted)
+			found = program;
+	}
+	if (found) {
+		memset(log_text, 0, sizeof(log_text));
+		bpf_program__set_log_level(found, LOG_STATISTICS);
+		bpf_program__set_log_buf(found, log_text, sizeof(log_text));
+		r = bpf_object__load(object);
+		if (r == 0) {
+			print_program(bpf_program__name(found), found);
+		} else {
+			fprintf(stderr, "%s: not loaded: %s\n%s\n", bpf_program__name(found),
+				strerror(-r), log_text);
+			too_much = true;
+		}
+	}
+	bpf_object__close(object);
+	return found != NULL;
+}
+
+static void measure_object(const struct source *source)
+{
+	for (size_t i = 0; i < PROGRAMS_MAX && measure_program(source, i); i++)
+		;
+}
+
+/* Does the kernel take OBJECT's program as the walker of ID? */
+static void try_as_walker(const struct bpf_object *main, const struct source *source, uint32_t id)
+{
+	struct bpf_object *object = open_source(source);
+	int walkers = bpf_object__find_map_fd_by_name(main, "walkers"), fd;
+
+	if (!object)
+		return;
+	fd = bpf_object__load(object) == 0 ? bpf_program__fd(bpf_object__next_program(object, NULL))
+					   : -1;
+	if (fd < 0 || bpf_map_update_elem(walkers, &id, &fd, BPF_ANY) < 0) {
+		fprintf(stderr, "the walker of runtime %u: not taken\n", id);
+		too_much = true;
+	}
+	bpf_object__close(object);
+}
+
 int main(void)
 {
-	static const char *const programs[] = {"sample", "finish", "on_fork", "on_exit"};
-	struct profiler *profiler = NULL;
+	struct source source = {};
+	struct profiler *profiler = profiler__open_and_load();
 
-	for (size_t i = 0; i < ARRAY_SIZE(programs); i++) {
-		profiler__destroy(profiler);
-		profiler = profiler__open();
-		if (!profiler || measure_object(profiler->obj, programs[i]) < 0)
-			return 1;
+	if (!profiler) {
+		fprintf(stderr, "the profiler's programs: not loaded together\n");
+		too_much = true;
 	}
-	for (size_t i = 0; runtime_table[i]; i++) {
+	source.bytes = profiler__elf_bytes(&source.size);
+	measure_object(&source);
+	source.bytes = cgroups__elf_bytes(&source.size);
+	measure_object(&source);
+	for (size_t i = 0; profiler && runtime_table[i]; i++) {
 		const struct walker_object *walker = runtime_table[i]->walker;
-		struct bpf_object *object = bpf_object__open_mem(
-		    walker->bytes, (size_t)(walker->end - walker->bytes), NULL);
 
-		if (!object)
-			return 1;
-		share_maps(profiler->obj, object);
-		(void)measure_object(object, walker->name);
-		bpf_object__close(object);
+		source = (struct source){walker->bytes, (size_t)(walker->end - walker->bytes),
+					 profiler->obj};
+		measure_object(&source);
+		try_as_walker(profiler->obj, &source, runtime_table[i]->id);
 	}
 	profiler__destroy(profiler);
 	return too_much;
