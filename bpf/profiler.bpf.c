@@ -26,6 +26,7 @@
 
 /* Set between open and load. */
 const volatile uint32_t max_depth = KILN_MAX_USER_FRAMES;
+const volatile uint32_t ring_shift = 20; /* log2 of the ring's bytes */
 
 #define NS_PER_SECOND 1000000000ULL
 
@@ -77,17 +78,14 @@ static __always_inline void put_leaf(struct kiln_walk *w)
 }
 
 /*
- * The flags of the output of a record of LEN bytes: the reader is woken when it must not wait for
- * its timer. From half full on that is once for each sixteenth of the ring, because a wakeup costs
- * more than a sample.
+ * The flags for a record of LEN bytes in the ring, of which USED bytes are taken: whether to wake
+ * the reader. From half full on it is woken once for each sixteenth of the ring, because a wakeup
+ * costs more than a sample.
  */
-static __always_inline uint64_t wakeup(int fresh, uint64_t len)
+static __always_inline uint64_t wakeup(int fresh, uint64_t used, uint64_t len)
 {
-	uint64_t size = bpf_ringbuf_query(&ring, BPF_RB_RING_SIZE),
-		 before = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) * 16,
-		 after = (before + len * 16) / size;
+	uint32_t before = ring_fill(used), after = ring_fill(used + len);
 
-	before /= size;
 	return fresh || (after >= FILL_CHARGE && after != before) ? BPF_RB_FORCE_WAKEUP
 								  : BPF_RB_NO_WAKEUP;
 }
@@ -185,9 +183,9 @@ static __attribute__((noinline)) int end_sample(uint32_t slot)
 	struct kiln_cpu *cpu = bpf_map_lookup_elem(&cpus, &slot);
 	struct record_scratch *r = env_record(slot);
 	struct kiln_walk *w = env_walk(slot);
-	uint32_t n_kernel, n_user, size, native, dump, less;
+	uint32_t n_kernel, n_user, size, native, dump, fill, less = SHED_NOTHING;
 	struct kiln_stats *stat;
-	uint64_t len;
+	uint64_t len, used;
 
 	if (!cpu || !r || !w)
 		return 0;
@@ -213,7 +211,10 @@ static __attribute__((noinline)) int end_sample(uint32_t slot)
 		n_user = KILN_MAX_USER_WORDS;
 	dump = r->head.end == KILN_END_NO_PROCESS || r->head.end == KILN_END_NO_MAPPING ||
 	       r->head.end == KILN_END_NO_TABLE;
-	less = (uint32_t)shed(dump);
+	used = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
+	fill = ring_fill(used);
+	if (fill >= FILL_SMALL)
+		less = (uint32_t)shed(fill, dump);
 	if (less == SHED_SAMPLE) {
 		stat->n[KILN_STAT_SHED_SAMPLE]++;
 		return 0;
@@ -240,7 +241,8 @@ static __attribute__((noinline)) int end_sample(uint32_t slot)
 		if (r->head.dump_len)
 			size += sizeof(struct kiln_resume) + r->head.dump_len;
 	}
-	(void)charge_share(size, r->head.dump_len);
+	if (r->head.dump_len || fill >= FILL_CHARGE)
+		(void)charge_share(fill, size, r->head.dump_len);
 	r->head.size = size;
 	len = size;
 	/* One bound after the other and 64 bits wide: what the compiler makes of both at once is
@@ -251,7 +253,7 @@ static __attribute__((noinline)) int end_sample(uint32_t slot)
 	asm volatile("" : "+r"(len));
 	if (len < sizeof(r->head))
 		return 0;
-	if (bpf_ringbuf_output(&ring, r, len, wakeup(w->fresh, len)))
+	if (bpf_ringbuf_output(&ring, r, len, wakeup(w->fresh, used, len)))
 		stat->n[KILN_STAT_RING_FULL]++;
 	return 0;
 }

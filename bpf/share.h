@@ -37,10 +37,10 @@ struct {
 	__type(value, struct share);
 } shares SEC(".maps");
 
-static __always_inline uint64_t ring_fill(void)
+/* USED bytes of the ring in sixteenths of it. */
+static __always_inline uint32_t ring_fill(uint64_t used)
 {
-	return bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) * 16 /
-	       bpf_ringbuf_query(&ring, BPF_RB_RING_SIZE);
+	return (uint32_t)(used >> (ring_shift - 4));
 }
 
 /* That of the current task's cgroup; NULL: the map has no room for it. */
@@ -62,13 +62,16 @@ static __attribute__((noinline)) struct share *own_share(void)
 	return s;
 }
 
-/* May be called with any numbers: a global function, which the verifier looks at once. */
-__attribute__((noinline)) int shed(uint32_t needs_dump)
+/*
+ * What to leave out while the ring is FILL full, FILL_SMALL at least. May be called with any
+ * numbers: a global function, which the verifier looks at once.
+ */
+__attribute__((noinline)) int shed(uint32_t fill, uint32_t needs_dump)
 {
-	uint64_t fill = ring_fill(), most = bpf_ringbuf_query(&ring, BPF_RB_RING_SIZE);
+	uint64_t most = 1ULL << ring_shift;
 	struct share *s;
 
-	if (fill < FILL_SMALL || (!needs_dump && fill < FILL_SHORT))
+	if (!needs_dump && fill < FILL_SHORT)
 		return SHED_NOTHING;
 	if (fill < FILL_CHARGE)
 		most *= 4;
@@ -82,13 +85,13 @@ __attribute__((noinline)) int shed(uint32_t needs_dump)
 	return fill >= FILL_SHORT ? SHED_FRAMES : SHED_DUMP;
 }
 
-/* A record of SIZE bytes, DUMP of them of stack, goes into the ring. */
-__attribute__((noinline)) int charge_share(uint32_t size, uint32_t dump)
+/* A record of SIZE bytes, DUMP of them of stack, goes into the ring, which is FILL full. */
+__attribute__((noinline)) int charge_share(uint32_t fill, uint32_t size, uint32_t dump)
 {
 	uint32_t bytes = dump;
 	struct share *s;
 
-	if (size > dump && size - dump > KILN_SHARE_FREE && ring_fill() >= FILL_CHARGE)
+	if (size > dump && size - dump > KILN_SHARE_FREE && fill >= FILL_CHARGE)
 		bytes += size - dump - KILN_SHARE_FREE;
 	s = bytes ? own_share() : 0;
 	if (s)

@@ -406,11 +406,18 @@ KILN_INLINE int walk_is_unsure(const struct kiln_rule *rule, uint32_t exact)
 	return rule->kind == KILN_RULE_INVALID || !exact;
 }
 
-/* The kinds of rule that few frames have. As walk_step(). */
-KILN_INLINE int walk_step_special(struct kiln_walk *w, const struct kiln_rule *rule)
+/* The kinds of rule that few frames have, of the frame at PC. As walk_step(). */
+KILN_GLOBAL int walk_step_special(uint32_t slot, uint64_t at)
 {
-	uint64_t cfa, bp = w->regs.bp, pc;
+	struct kiln_walk *w = env_walk(slot);
+	const struct kiln_cache_entry *entry = w ? env_cache(w, at) : 0;
+	const struct kiln_rule *rule;
+	uint64_t cfa, bp, pc;
 
+	if (!w || !entry)
+		return KILN_END_NO_RULE;
+	rule = &entry->rule;
+	bp = w->regs.bp;
 	switch (rule->kind) {
 	case KILN_RULE_STOP:
 		return KILN_END_ROOT;
@@ -449,16 +456,13 @@ KILN_INLINE int walk_step_special(struct kiln_walk *w, const struct kiln_rule *r
  * Goes from the frame in w->regs to its caller. 0: w->regs is the caller. Else an enum kiln_end or
  * KILN_STEP_RUNTIME, and w->regs is untouched, so that the walk can be taken up again there.
  */
-KILN_GLOBAL int walk_step(uint32_t slot)
+KILN_INLINE int walk_step(struct kiln_walk *w)
 {
-	struct kiln_walk *w = env_walk(slot);
 	const struct kiln_cache_entry *entry;
 	const struct kiln_rule *rule;
 	uint64_t cfa, saved, bp, bx, pc;
 	int r;
 
-	if (!w)
-		return KILN_END_BAD_READ;
 	pc = w->regs.pc - (w->exact ? 0 : 1);
 	entry = env_cache(w, pc);
 	if (!entry)
@@ -475,7 +479,7 @@ KILN_GLOBAL int walk_step(uint32_t slot)
 			return KILN_STEP_RUNTIME;
 		}
 		if ((rule->flags & KILN_RULE_FRAME_POINTER) && walk_is_unsure(rule, w->exact)) {
-			r = walk_frame_pointer(slot);
+			r = walk_frame_pointer(w->slot);
 			if (r >= 0)
 				return r;
 		}
@@ -487,7 +491,7 @@ KILN_GLOBAL int walk_step(uint32_t slot)
 	else if (rule->kind == KILN_RULE_CFA && rule->reg == ARCH_REG_BP)
 		cfa = bp;
 	else if (rule->kind != KILN_RULE_CFA && rule->kind != KILN_RULE_DEREF)
-		return walk_step_special(w, rule);
+		return walk_step_special(w->slot, pc);
 	else if (walk_register(w, rule->reg, &cfa))
 		return KILN_END_NO_RULE;
 	cfa += (uint64_t)(int64_t)rule->cfa_off;
@@ -573,7 +577,7 @@ KILN_GLOBAL int walk_chunk(uint32_t slot)
 		return KILN_END_BAD_READ;
 	n = w->n;
 	for (int round = 0; round < KILN_CHUNK_STEPS; round++) {
-		end = walk_step(slot);
+		end = walk_step(w);
 		if (end == KILN_STEP_RUNTIME) {
 			/* Off means not one read into the runtime's memory. */
 			if (!(w->runtimes >> (w->value & 31) & 1)) {

@@ -123,9 +123,11 @@ int map_sizes_set(struct profiler *skel, const struct sampler_options *o, uint32
 	const struct slab_shape unwind = map_sizes_unwind(o), mappings = map_sizes_mappings(o);
 	uint32_t processes =
 	    o->max_processes ? o->max_processes : map_sizes_processes(machine_memory());
+	uint32_t ring = map_sizes_ring(o, cpus);
 	int r = 0;
 
-	r |= bpf_map__set_max_entries(skel->maps.ring, map_sizes_ring(o, cpus));
+	r |= bpf_map__set_max_entries(skel->maps.ring, ring);
+	skel->rodata->ring_shift = (uint32_t)__builtin_ctz(ring);
 	r |= bpf_map__set_max_entries(skel->maps.unwind_slab, slab_shards(&unwind));
 	r |= bpf_map__set_max_entries(skel->maps.mapping_slab, slab_shards(&mappings));
 	r |= bpf_map__set_max_entries(skel->maps.processes, processes);
