@@ -18,7 +18,7 @@
 enum {
 	KEEPALIVE_TIMEOUT_MS = 20000,
 	RECONNECT_MIN_MS = 500,
-	CHANNEL_ARGS_MAX = 12,
+	CHANNEL_ARGS_MAX = 16,
 };
 
 static const char *const status_names[] = {
@@ -268,6 +268,8 @@ int grpc_channel_open(const struct grpc_client_options *o, uint64_t keepalive_ms
 	items[args.num_args++] =
 	    arg_int(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, (int)MIN(message_max, INT32_MAX));
 	items[args.num_args++] = arg_int(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, -1);
+	/* It measures how much to receive at once, by a timer: almost nothing is received. */
+	items[args.num_args++] = arg_int(GRPC_ARG_HTTP2_BDP_PROBE, 0);
 	/* Two exporters to one endpoint must not share a connection with other credentials. */
 	items[args.num_args++] = arg_int(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
 	if (o->gzip)

@@ -20,8 +20,8 @@ enum { ORIGIN_IDLE_WINDOWS = 16, ROOTS = 64 };
 
 /* A pid may be another process's in the next window, so a root is looked at once in each. */
 struct root {
-	uint64_t name; /* hash; 0: none */
-	uint64_t device, inode;
+	uint64_t name;		/* hash; 0: none */
+	uint64_t device, inode; /* 0: its process is gone */
 };
 
 struct origin_key {
@@ -145,7 +145,7 @@ static bool needs_debug_file(const struct image *image)
 	       (image->build_id_len || image_section(image, ".gnu_debuglink"));
 }
 
-/* NULL: it cannot be told from others. */
+/* Whether it can be told from others is told by its inode. */
 static const struct root *identify_root(struct table_cache *c, const char *path)
 {
 	uint64_t name = hash_bytes(path, strlen(path), 1) | 1;
@@ -154,9 +154,11 @@ static const struct root *identify_root(struct table_cache *c, const char *path)
 
 	if (root->name == name)
 		return root;
-	if (stat(path, &st) < 0)
-		return NULL;
-	*root = (struct root){.name = name, .device = st.st_dev, .inode = st.st_ino};
+	*root = (struct root){.name = name};
+	if (stat(path, &st) == 0) {
+		root->device = st.st_dev;
+		root->inode = st.st_ino;
+	}
 	return root;
 }
 
@@ -172,7 +174,7 @@ static struct origin_key origin_of(struct table_cache *c, const struct image *im
 	if (!needs_debug_file(image))
 		return key;
 	known = *root ? identify_root(c, *root) : NULL;
-	if (known) {
+	if (known && known->inode) {
 		key.root_device = known->device;
 		key.root_inode = known->inode;
 	} else {
