@@ -64,6 +64,20 @@ int elf_source_init(struct elf_source *s, const struct image *image,
 	return 0;
 }
 
+int elf_source_load(struct elf_source *s, size_t max)
+{
+	void *bytes;
+
+	if (s->unpacked || !s->size || s->size > max)
+		return 0;
+	bytes = malloc(s->size);
+	if (!bytes)
+		return -ENOMEM;
+	s->size = elf_read(s->image, s->offset, bytes, s->size);
+	s->unpacked = bytes;
+	return 0;
+}
+
 void elf_source_done(struct elf_source *s)
 {
 	free(s->unpacked);

@@ -22,6 +22,11 @@ struct elf_source {
 int elf_source_init(struct elf_source *s, const struct image *image,
 		    const struct image_section *section, size_t max,
 		    struct error *err) _must_check_;
+/*
+ * Reads all of S into memory, where it is no larger than MAX, for who reads many small pieces of
+ * it. S ends where the file ends by now. -ENOMEM; S is then as before.
+ */
+int elf_source_load(struct elf_source *s, size_t max) _must_check_;
 void elf_source_done(struct elf_source *s);
 /* As elf_read(), OFFSET within the section. */
 size_t elf_source_read(const struct elf_source *s, uint64_t offset, void *out, size_t size);

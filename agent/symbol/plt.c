@@ -16,6 +16,12 @@
 #include "agent/symbol/demangle.h"
 #include "agent/symbol/elf_read.h"
 
+/*
+ * A section is read as a whole up to this size: a large library has thousands of stubs, each with a
+ * relocation, a symbol and a name. (libcrypto 3.0: 15,000 reads become 5.)
+ */
+enum { SECTION_LOAD_MAX = 4 << 20 };
+
 struct slot {
 	uint64_t address;
 	uint32_t symbol; /* 0: IRELATIVE */
@@ -169,12 +175,13 @@ static int walk_section(struct plt *p, const struct image_section *section, size
 	_cleanup_(elf_source_done) struct elf_source source = {0};
 	uint8_t code[24];
 	uint64_t slot;
-	int r = 0;
+	int r;
 
 	if (!arm && streq(section->name, ".plt.got") && section->entsize == 8)
 		step = 8;
 	if (elf_source_init(&source, p->image, section, 1, NULL) < 0)
 		return 0;
+	r = elf_source_load(&source, SECTION_LOAD_MAX);
 	for (uint64_t at = arm ? 32 : 0; r == 0 && at + step <= section->size && *budget;
 	     at += step) {
 		size_t got = elf_source_read(&source, at, code, arm ? sizeof(code) : step);
@@ -223,6 +230,9 @@ int plt_stubs(const struct image *image, int (*fn)(const struct plt_stub *stub, 
 	    (elf_source_init(&p.symbols, image, dynsym, 1, NULL) < 0 ||
 	     elf_source_init(&p.strings, image, &image->sections[dynsym->link], 1, NULL) < 0))
 		return 0;
+	if (dynsym && (elf_source_load(&p.symbols, SECTION_LOAD_MAX) < 0 ||
+		       elf_source_load(&p.strings, SECTION_LOAD_MAX) < 0))
+		return -ENOMEM;
 	if (rela_plt)
 		r = read_relocations(&p, rela_plt);
 	if (r == 0 && rela_dyn && image_section(image, ".plt.got"))
