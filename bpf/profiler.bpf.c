@@ -171,6 +171,10 @@ static __attribute__((noinline)) int begin_sample(struct bpf_perf_event_data *ct
 	w->runtimes = cpu->verdict.runtimes;
 	w->thread_pointer = ARCH_THREAD_POINTER(task);
 	put_leaf(w);
+	if (process && process->flags & KILN_PROCESS_UNRESOLVED) {
+		w->end = KILN_END_UNRESOLVED;
+		return 0;
+	}
 	return 1;
 }
 

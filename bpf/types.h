@@ -180,6 +180,8 @@ KILN_ASSERT_SIZE(kiln_process, 24);
 enum kiln_process_flags {
 	KILN_PROCESS_IGNORE = 1,  /* the process filter said no: cost nothing more */
 	KILN_PROCESS_PENDING = 2, /* seen, announced to user space, mappings not there yet */
+	/* Its mappings cannot be had now: no walk, no dump, a record with its leaf only. */
+	KILN_PROCESS_UNRESOLVED = 4,
 };
 
 /* ---- policies -------------------------------------------------------------------------------- */
@@ -293,6 +295,7 @@ enum kiln_end {
 	KILN_END_DEPTH,	     /* deeper than the limit */
 	KILN_END_SHED, /* cut: a shared room is nearly full, and its cgroup has more than its share
 			*/
+	KILN_END_UNRESOLVED, /* the mappings of the process cannot be had: only the leaf */
 	KILN_END_COUNT
 };
 

@@ -12,6 +12,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <utlist.h>
 
@@ -20,6 +21,7 @@
 enum {
 	STACK_BYTES = 512 << 10,
 	CHECKS_PER_DEADLINE = 4,
+	NICE = -10, /* a short process is gone while a thread waits for a busy CPU */
 };
 
 /* Of their own, because libuv frees them later than the loop leaves the pool. */
@@ -117,6 +119,8 @@ static void *work(void *arg)
 	struct discovery_pool *p = arg;
 	bool last;
 
+	/* Of this thread. Without the privilege it goes on as it is. */
+	(void)setpriority(PRIO_PROCESS, 0, NICE);
 	pthread_mutex_lock(&p->mutex);
 	while (!is_surplus(p)) {
 		if (p->queue) {
@@ -309,6 +313,9 @@ int discovery_touch(struct discovery_job *job, uint64_t device)
 	struct discovery_job *other;
 	int r = 0;
 
+	/* A job that is run without a pool. */
+	if (!p)
+		return 0;
 	pthread_mutex_lock(&p->mutex);
 	DL_FOREACH (p->running, other)
 		if (other != job && other->state == DISCOVERY_LATE && other->device == device)

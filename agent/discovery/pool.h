@@ -19,7 +19,7 @@ enum {
 	DISCOVERY_THREADS = 3,
 	DISCOVERY_THREADS_LATE_MAX = 16, /* that late jobs hold; more are not replaced */
 	DISCOVERY_QUEUE_MAX = 4096,	 /* jobs that wait for a thread */
-	DISCOVERY_DEADLINE_MS = 1000,
+	DISCOVERY_DEADLINE_MS = 2000,
 };
 
 /* What a job is about: a process (start time, pid), a file (inode, device). {0, 0}: nothing. */

@@ -62,20 +62,32 @@ static int describe_gone(struct process *p, const char *comm, const char *execut
 	return p->info.executable_path && p->info.executable_name ? 0 : -ENOMEM;
 }
 
-int process_table_get(struct process_table *t, int proc_dirfd, const struct process_key *key,
-		      const char *comm, const char *executable, bool kernel_thread, uint32_t window,
-		      struct process **ret, bool *ret_new)
+static int copy_info(struct process *p, const struct process_info *info)
+{
+	p->info = *info;
+	p->info.executable_path = strdup(info->executable_path);
+	p->info.executable_name = strdup(info->executable_name);
+	return p->info.executable_path && p->info.executable_name ? 0 : -ENOMEM;
+}
+
+struct process *process_table_find(struct process_table *t, const struct process_key *key,
+				   uint32_t window)
+{
+	struct process *p;
+
+	HASH_FIND(hh, t->by_key, key, sizeof(*key), p);
+	if (p)
+		p->last_window = window;
+	return p;
+}
+
+int process_table_add(struct process_table *t, const struct process_key *key,
+		      const struct process_info *info, int info_error, const char *comm,
+		      const char *executable, uint32_t window, struct process **ret)
 {
 	struct process *p;
 	int r;
 
-	HASH_FIND(hh, t->by_key, key, sizeof(*key), p);
-	*ret_new = !p;
-	if (p) {
-		p->last_window = window;
-		*ret = p;
-		return 0;
-	}
 	if (HASH_COUNT(t->by_key) >= PROCESS_TABLE_MAX) {
 		metric_add(M_PROCESS_TABLE_FULL, 1);
 		return -ENOSPC;
@@ -84,13 +96,10 @@ int process_table_get(struct process_table *t, int proc_dirfd, const struct proc
 	if (!p)
 		return -ENOMEM;
 	p->key = *key;
-	p->kernel_thread = kernel_thread;
 	p->last_window = window;
-	r = process_info_read(proc_dirfd, key->tgid, &p->info);
-	p->known = r == 0;
-	p->ended = r == -ESRCH;
-	if (r < 0)
-		r = describe_gone(p, comm, executable);
+	p->known = info != NULL;
+	p->ended = info_error == -ESRCH;
+	r = info ? copy_info(p, info) : describe_gone(p, comm, executable);
 	if (r < 0) {
 		process_info_done(&p->info);
 		free(p);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The processes that were sampled: who they are, read from /proc at their first sample. A process
+ * The processes that were sampled: who they are, as /proc said at their first sample. A process
  * is told by pid, start time and exec id, so a reused pid or a new program is another entry. Owned
  * by the loop thread; the naming worker reads entries that its samples refer to.
  */
@@ -14,7 +14,8 @@ enum { PROCESS_TABLE_MAX = 65536 };
 struct process_key {
 	uint64_t start_time, exec_id;
 	uint64_t cgroup; /* one that moves is another to its container; 0 where nobody asks */
-	uint32_t tgid, pad;
+	uint32_t tgid;
+	uint32_t stand_in; /* 1: an entry for samples of a process that nothing is known of yet */
 };
 
 struct process {
@@ -41,14 +42,17 @@ int process_table_new(struct process_table **ret) _must_check_;
 struct process_table *process_table_free(struct process_table *t);
 DEFINE_CLEANUP(struct process_table *, process_table_free)
 
+/* The entry of a sample that was taken in WINDOW; NULL: there is none. */
+struct process *process_table_find(struct process_table *t, const struct process_key *key,
+				   uint32_t window);
 /*
- * The entry of a sample; read from /proc when it is new (*ret_new). COMM stands in for what a
- * process that is gone already cannot tell. EXECUTABLE: path of its main image when known from
- * elsewhere.
+ * Adds the entry of KEY, which is not there yet. INFO: what process_info_read() gave, copied; NULL
+ * when it failed with INFO_ERROR: then COMM and EXECUTABLE (the path of the main image, or "")
+ * stand in for it.
  */
-int process_table_get(struct process_table *t, int proc_dirfd, const struct process_key *key,
-		      const char *comm, const char *executable, bool kernel_thread, uint32_t window,
-		      struct process **ret, bool *ret_new) _must_check_;
+int process_table_add(struct process_table *t, const struct process_key *key,
+		      const struct process_info *info, int info_error, const char *comm,
+		      const char *executable, uint32_t window, struct process **ret) _must_check_;
 /*
  * After window NAMED was named and all records of that time were read. Forgets processes that were
  * not sampled since BEFORE_WINDOW; of those that have ended already what was not since NAMED. That

@@ -15,7 +15,9 @@
 enum {
 	SMALL_FILE_MAX = 64 << 10,
 	KERNEL_THREAD = 0x00200000, /* PF_KTHREAD, include/linux/sched.h */
-	STAT_FIELDS_TO_FLAGS = 6,   /* state ppid pgrp session tty tpgid come before flags */
+	STAT_FLAGS = 9,		    /* fields of stat, counted from 1 as in proc(5) */
+	STAT_STARTTIME = 22,
+	STAT_AFTER_NAME = 3, /* the first field behind the name */
 };
 
 static int read_comm(int dirfd, char *out, size_t size)
@@ -59,29 +61,37 @@ static int read_ns_pid(int dirfd, uint32_t *ret)
 	return 0;
 }
 
-/* The name in stat may hold blanks and parentheses, so fields are counted from its last ')'. */
-static bool is_kernel_thread(int dirfd)
+/* Field FIELD of stat. The name may hold blanks and parentheses: counted from its last ')'. */
+static int read_stat_field(int dirfd, unsigned int field, uint64_t *ret)
 {
 	_cleanup_(buf_done) struct buf text;
 	struct cursor c;
 	const char *end;
-	uint64_t flags;
+	int r;
 
 	buf_init(&text, SMALL_FILE_MAX);
-	if (proc_file_read(dirfd, "stat", &text) < 0 || text.len == 0)
-		return false;
-	end = memrchr(text.data, ')', text.len);
+	r = proc_file_read(dirfd, "stat", &text);
+	if (r < 0)
+		return r;
+	end = text.len ? memrchr(text.data, ')', text.len) : NULL;
 	if (!end)
-		return false;
+		return -EINVAL;
 	c = cursor_of(text.data, text.len);
 	cursor_seek(&c, (size_t)(end - text.data) + 1);
-	for (unsigned int i = 0; i < STAT_FIELDS_TO_FLAGS; i++) {
+	for (unsigned int i = STAT_AFTER_NAME; i < field; i++) {
 		text_skip_blanks(&c);
 		while (cursor_left(&c) > 0 && text_at(&c, c.pos) != ' ')
 			cursor_skip(&c, 1);
 	}
 	text_skip_blanks(&c);
-	return text_number(&c, 10, &flags) && (flags & KERNEL_THREAD);
+	return text_number(&c, 10, ret) ? 0 : -EINVAL;
+}
+
+static bool is_kernel_thread(int dirfd)
+{
+	uint64_t flags;
+
+	return read_stat_field(dirfd, STAT_FLAGS, &flags) == 0 && (flags & KERNEL_THREAD);
 }
 
 /* Takes PATH. */
@@ -135,6 +145,27 @@ static bool is_fatal(int r)
 	return r == -ESRCH || r == -ENOMEM;
 }
 
+static int open_process(int proc_dirfd, uint32_t pid, int *ret)
+{
+	char path[16];
+	int fd;
+
+	snprintf(path, sizeof(path), "%u", pid);
+	fd = openat(proc_dirfd, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	*ret = fd;
+	return 0;
+}
+
+int process_start_ticks(int proc_dirfd, uint32_t pid, uint64_t *ret)
+{
+	_cleanup_close_ int dirfd = -1;
+	int r = open_process(proc_dirfd, pid, &dirfd);
+
+	return r < 0 ? r : read_stat_field(dirfd, STAT_STARTTIME, ret);
+}
+
 bool process_is_gone(int proc_dirfd, uint32_t pid)
 {
 	char name[16];
@@ -147,13 +178,13 @@ int process_info_read(int proc_dirfd, uint32_t pid, struct process_info *ret)
 {
 	_cleanup_(process_info_done) struct process_info info = {.ns_pid = pid};
 	_cleanup_close_ int dirfd = -1;
-	char path[16];
-	int r;
+	int r = open_process(proc_dirfd, pid, &dirfd);
 
-	snprintf(path, sizeof(path), "%u", pid);
-	dirfd = openat(proc_dirfd, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (dirfd < 0)
-		return errno == ENOENT ? -ESRCH : -errno;
+	if (r < 0)
+		return r;
+	r = read_stat_field(dirfd, STAT_STARTTIME, &info.start_ticks);
+	if (is_fatal(r))
+		return r;
 	r = read_comm(dirfd, info.comm, sizeof(info.comm));
 	if (is_fatal(r))
 		return r;

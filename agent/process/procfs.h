@@ -9,10 +9,16 @@ struct process_info {
 	char *executable_path; /* readlink of exe, " (deleted)" cut off; "" for kernel threads */
 	char *executable_name; /* last part of the path; the comm in brackets for kernel threads */
 	char comm[16];
-	uint32_t ns_pid; /* the pid in the innermost pid namespace (NSpid of status) */
+	uint64_t start_ticks; /* after boot, in units of KILN_TICK_NS: field 22 of stat, proc(5) */
+	uint32_t ns_pid;      /* the pid in the innermost pid namespace (NSpid of status) */
 	struct container_identity container;
 };
 
+/* /proc counts in USER_HZ, which is 100 on every architecture that Kiln runs on. */
+#define KILN_TICK_NS 10000000ULL
+
+/* When the process PID began, as process_info tells. -ESRCH when there is none. */
+int process_start_ticks(int proc_dirfd, uint32_t pid, uint64_t *ret) _must_check_;
 /* No process or thread has the pid PID: whoever had it is gone for good, whoever gets it next. */
 bool process_is_gone(int proc_dirfd, uint32_t pid);
 /* -ESRCH when the process is gone. Missing parts (no permission) are left "". */

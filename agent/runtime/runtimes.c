@@ -400,23 +400,6 @@ static void gone(struct mapset *m, void *arg)
 	}
 }
 
-/* M is in force, and its process has memory that only a new one can tell. */
-static void renew(struct runtimes *rt, struct mapset *m, uint64_t now_ns)
-{
-	const struct kernel_memory *memory = rt->options.memory;
-	struct kiln_process entry;
-	struct mapset *fresh;
-
-	if (memory->get_process(memory->arg, m->tgid, &entry) < 0 || entry.mapset != m->id)
-		return;
-	rt->asked = m->tracers;
-	if (mapset_store_read(rt->options.mapsets, rt->options.source.proc_dirfd, m->tgid,
-			      m->start_time, m->exec_id, now_ns, &fresh) < 0)
-		return;
-	fresh->reread_ns = m->reread_ns;
-	fresh->reread_wait_ns = m->reread_wait_ns;
-}
-
 void runtimes_missed(struct runtimes *rt, struct mapset *m, uint32_t id, uint64_t now_ns)
 {
 	struct attachment *a = find_attachment(rt, m->id, id);
@@ -427,7 +410,7 @@ void runtimes_missed(struct runtimes *rt, struct mapset *m, uint32_t id, uint64_
 	if (first ? a != NULL : !a || a->attached || !a->wait_ns || now_ns < a->retry_ns)
 		return;
 	if (attach_mapset(rt, m, id, true, now_ns) == -ESTALE)
-		renew(rt, m, now_ns);
+		rt->options.renew(m, rt->options.arg);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -471,7 +454,7 @@ static void attach_holders(struct runtimes *rt, const struct image *image, uint3
 		struct mapset *m = mapset_store_find(rt->options.mapsets, h.ids[i]);
 
 		if (m && is_asked_for(m, id) && attach_mapset(rt, m, id, true, now_ns) == -ESTALE)
-			renew(rt, m, now_ns);
+			rt->options.renew(m, rt->options.arg);
 	}
 	free(h.ids);
 }

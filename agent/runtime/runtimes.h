@@ -28,6 +28,9 @@ struct runtimes_options {
 	const struct kernel_memory *memory;
 	struct mapset_store *mapsets; /* outlives it; its hooks become the runtimes' */
 	struct target_source source;
+	/* The process of M has memory that M lacks: has its mappings read again. */
+	void (*renew)(struct mapset *m, void *arg);
+	void *arg;
 	size_t max_name_bytes; /* 0: RUNTIME_NAMES_BYTES */
 };
 

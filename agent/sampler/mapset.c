@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading maps into mapsets. The order of publication: slab entries, then the process's entry that
- * names them. An entry is written only over one that is there (BPF made it when it met the process,
- * exit deletes it), and carries the exec id of the sample that asked: if the process became another
- * program meanwhile, BPF sees that the entry is void.
+ * From a process's mappings to what the kernel walks by. The order of publication: slab entries,
+ * then the process's entry that names them. An entry is written only over one that is there (BPF
+ * made it when it met the process, exit deletes it), and carries the exec id of the sample that
+ * asked: if the process became another program meanwhile, BPF sees that the entry is void.
  */
 #include "agent/sampler/mapset.h"
 
@@ -11,35 +11,16 @@
 #include "agent/sampler/slab.h"
 #include "lib/metrics.h"
 
-enum {
-	CHANGES_KEPT = 1024,
-	STALE_MAX = 4096,
-	MAPPINGS_TRIM_MAX = 2, /* shards that one trim gives back */
-};
-#define CHANGE_MATTERS_NS 5000000000ULL /* samples wait in the ring for less */
-
-struct change {
-	uint32_t tgid, mapset;
-	uint64_t time;
-};
-
-/* A process that has more code than its mapset says. */
-struct stale {
-	uint32_t tgid, mapset;
-	UT_hash_handle hh;
-};
+enum { MAPPINGS_TRIM_MAX = 2 /* shards that one trim gives back */ };
 
 struct mapset_store {
 	struct kernel_memory memory;
 	struct mapset_hooks hooks;
-	struct stale *stale;
 	struct image_store *images;
 	struct unwind_store *unwind;
 	struct range_alloc *room;
 	struct mapset *by_id;
 	uint32_t next_id;
-	uint64_t n_changes; /* ever */
-	struct change changes[CHANGES_KEPT];
 };
 
 int mapset_store_new(const struct kernel_memory *memory, struct image_store *images,
@@ -83,21 +64,12 @@ static void mapset_release(struct mapset_store *s, struct mapset *m, uint64_t no
 	free(m);
 }
 
-static void drop_stale(struct mapset_store *s, struct stale *stale)
-{
-	HASH_DEL(s->stale, stale);
-	free(stale);
-}
-
 struct mapset_store *mapset_store_free(struct mapset_store *s)
 {
-	struct stale *stale, *next_stale;
 	struct mapset *m, *next;
 
 	if (!s)
 		return NULL;
-	HASH_ITER (hh, s->stale, stale, next_stale)
-		drop_stale(s, stale);
 	HASH_ITER (hh, s->by_id, m, next) {
 		HASH_DEL(s->by_id, m);
 		mapset_release(s, m, 0);
@@ -107,39 +79,37 @@ struct mapset_store *mapset_store_free(struct mapset_store *s)
 	return NULL;
 }
 
-/* One mapping of the process; its image is opened when it is new. */
-static int add_range(struct mapset_store *s, struct mapset *m, int proc_dirfd,
-		     const struct map_entry *e, uint64_t now_ms)
+/* Mapping I of the process. */
+static void add_range(struct mapset_store *s, struct mapset *m, const struct mapset_source *source,
+		      size_t i)
 {
+	const struct map_entry *e = &source->maps->entries[i];
 	struct mapset_range *range = &m->ranges[m->n];
-	struct stored_image *image = NULL;
+	struct stored_image *image = TAKE_PTR(source->images[i]);
 	uint64_t vaddr;
 
+	if (!image && e->kind != MAPPING_ANON) {
+		metric_add(M_MAPS_READ_PARTIAL, 1);
+		return;
+	}
 	*range = (struct mapset_range){
 	    .start = e->start,
 	    .end = e->end,
 	    .offset = e->kind == MAPPING_FILE ? e->offset : 0,
 	    .jit = e->kind == MAPPING_ANON,
+	    .image = image,
 	};
-	if (e->kind == MAPPING_FILE || e->kind == MAPPING_VDSO) {
-		int r = image_store_get(s->images, proc_dirfd, m->tgid, e, now_ms, &image);
-
-		if (r < 0)
-			return r;
-		if (image->image && image_offset_to_vaddr(image->image, e->offset, &vaddr)) {
-			range->bias = e->start - vaddr;
-			unwind_store_expect(s->unwind, image);
-		} else if (!image->image) {
-			/* Not ELF: code that a runtime wrote to a file and mapped. */
-			range->jit = true;
-			range->bias = e->start - e->offset;
-		} else {
-			range->bias = e->start - e->offset;
-		}
-		range->image = image;
-	}
 	m->n++;
-	return 0;
+	if (!image)
+		return;
+	range->bias = e->start - e->offset;
+	if (!image->image) {
+		/* Not ELF: code that a runtime wrote to a file and mapped. */
+		range->jit = true;
+	} else if (image_offset_to_vaddr(image->image, e->offset, &vaddr)) {
+		range->bias = e->start - vaddr;
+		unwind_store_expect(s->unwind, image);
+	}
 }
 
 static void publish_ranges(struct mapset_store *s, const struct mapset *m)
@@ -317,41 +287,34 @@ static int publish_process(struct mapset_store *s, const struct mapset *m)
 	entry.first = m->first;
 	entry.count = m->n;
 	entry.mapset = m->id;
-	entry.flags &= ~(uint32_t)KILN_PROCESS_PENDING;
+	entry.flags &= ~(uint32_t)(KILN_PROCESS_PENDING | KILN_PROCESS_UNRESOLVED);
 	return s->memory.set_process(s->memory.arg, m->tgid, &entry) < 0 ? -ESRCH : 0;
 }
 
-/* What MAPS say, without a place in the kernel. */
-static int mapset_new(struct mapset_store *s, int proc_dirfd, uint32_t tgid,
-		      const struct maps *maps, uint64_t now_ms, struct mapset **ret)
+/* What SOURCE says, without a place in the kernel. */
+static int mapset_new(struct mapset_store *s, const struct mapset_source *source,
+		      struct mapset **ret)
 {
 	struct mapset *m = calloc(1, sizeof(*m));
 
 	if (m)
-		m->ranges = calloc(MAX(maps->n, 1), sizeof(*m->ranges));
+		m->ranges = calloc(MAX(source->maps->n, (size_t)1), sizeof(*m->ranges));
 	if (!m || !m->ranges) {
 		free(m);
 		return -ENOMEM;
 	}
-	m->tgid = tgid;
-	for (size_t i = 0; i < maps->n && m->n < MAPSET_RANGES_MAX; i++)
-		if (maps->entries[i].kind != MAPPING_OTHER &&
-		    add_range(s, m, proc_dirfd, &maps->entries[i], now_ms) < 0)
-			metric_add(M_MAPS_READ_PARTIAL, 1);
+	m->tgid = source->tgid;
+	m->exec_id = source->exec_id;
+	m->start_time = source->start_time;
+	m->read_ns = source->read_ns;
+	for (size_t i = 0; i < source->maps->n && m->n < MAPSET_RANGES_MAX; i++)
+		if (source->maps->entries[i].kind != MAPPING_OTHER)
+			add_range(s, m, source, i);
 	do {
 		m->id = s->next_id++;
 	} while (!m->id || mapset_store_find(s, m->id));
 	*ret = m;
 	return 0;
-}
-
-static void forget_stale(struct mapset_store *s, uint32_t tgid)
-{
-	struct stale *stale;
-
-	HASH_FIND(hh, s->stale, &tgid, sizeof(tgid), stale);
-	if (stale)
-		drop_stale(s, stale);
 }
 
 /* N places that are backed by memory. */
@@ -367,24 +330,6 @@ static int get_room(struct mapset_store *s, uint32_t n, uint64_t now_ms, uint32_
 		range_alloc_cancel(s->room, at, n);
 	else
 		*ret = at;
-	return r;
-}
-
-/* The maps of TGID as a mapset of which nobody else knows yet. */
-static int read_maps(struct mapset_store *s, int proc_dirfd, uint32_t tgid, uint64_t now_ms,
-		     struct mapset **ret)
-{
-	struct maps maps = {};
-	int r = maps_read(proc_dirfd, tgid, &maps);
-
-	forget_stale(s, tgid);
-	if (r < 0) {
-		metric_add(M_MAPS_READ_FAILED, 1);
-		return r;
-	}
-	metric_add(M_MAPS_READ_OK, 1);
-	r = mapset_new(s, proc_dirfd, tgid, &maps, now_ms, ret);
-	maps_done(&maps);
 	return r;
 }
 
@@ -417,22 +362,17 @@ static int put_in_force(struct mapset_store *s, struct mapset *m, uint64_t now_m
 	return 0;
 }
 
-int mapset_store_read(struct mapset_store *s, int proc_dirfd, uint32_t tgid, uint64_t start_time,
-		      uint64_t exec_id, uint64_t now_ns, struct mapset **ret)
+int mapset_store_make(struct mapset_store *s, const struct mapset_source *source,
+		      struct mapset **ret)
 {
 	struct mapset *m;
-	int r = read_maps(s, proc_dirfd, tgid, now_ns / 1000000, &m);
+	int r = mapset_new(s, source, &m);
 
-	if (r < 0)
-		return r;
-	m->exec_id = exec_id;
-	m->start_time = start_time;
-	m->read_ns = now_ns;
-	r = put_in_force(s, m, now_ns / 1000000);
-	if (r < 0)
-		return r;
-	*ret = m;
-	return 0;
+	if (!r)
+		r = put_in_force(s, m, source->read_ns / 1000000);
+	if (!r)
+		*ret = m;
+	return r;
 }
 
 static bool is_same_code(const struct mapset_range *a, const struct mapset_range *b)
@@ -454,28 +394,29 @@ static bool has_all_of(const struct mapset *b, const struct mapset *a)
 	return true;
 }
 
-int mapset_store_check(struct mapset_store *s, int proc_dirfd, uint32_t tgid,
-		       const struct mapset *old, uint64_t since_ns, uint64_t now_ns)
+int mapset_store_check(struct mapset_store *s, const struct mapset_source *source,
+		       struct mapset *old, struct mapset **ret)
 {
+	uint64_t now_ms = source->read_ns / 1000000;
+	enum mapset_change change;
 	struct mapset *m;
-	int r = read_maps(s, proc_dirfd, tgid, now_ns / 1000000, &m);
+	int r = mapset_new(s, source, &m);
 
 	metric_add(M_MAPSETS_CHECKED, 1);
 	if (r < 0)
 		return r;
 	if (has_all_of(old, m)) {
-		discard(s, m, now_ns / 1000000);
-		return 0;
+		discard(s, m, now_ms);
+		*ret = old;
+		return MAPSET_HOLDS;
 	}
-	m->exec_id = old->exec_id;
-	m->start_time = old->start_time;
-	m->read_ns = now_ns;
 	metric_add(M_MAPSETS_OUTDATED, 1);
-	if (!has_all_of(m, old))
-		s->changes[s->n_changes++ % CHANGES_KEPT] =
-		    (struct change){tgid, old->id, MAX(since_ns, now_ns - CHANGE_MATTERS_NS / 2)};
-	r = put_in_force(s, m, now_ns / 1000000);
-	return r < 0 ? r : 1;
+	change = has_all_of(m, old) ? MAPSET_EXTENDED : MAPSET_EXCHANGED;
+	r = put_in_force(s, m, now_ms);
+	if (r < 0)
+		return r;
+	*ret = m;
+	return (int)change;
 }
 
 struct mapset *mapset_store_find(struct mapset_store *s, uint32_t id)
@@ -528,8 +469,29 @@ void mapset_store_forget(struct mapset_store *s, uint32_t tgid)
 	(void)s->memory.set_process(s->memory.arg, tgid, &entry);
 }
 
+void mapset_store_give_up(struct mapset_store *s, uint32_t tgid, uint64_t exec_id)
+{
+	struct kiln_process entry;
+
+	if (s->memory.get_process(s->memory.arg, tgid, &entry) < 0 || entry.exec_id != exec_id ||
+	    entry.mapset)
+		return;
+	entry.flags |= KILN_PROCESS_UNRESOLVED;
+	(void)s->memory.set_process(s->memory.arg, tgid, &entry);
+}
+
+struct mapset *mapset_store_in_force(struct mapset_store *s, uint32_t tgid, uint64_t exec_id)
+{
+	struct kiln_process entry;
+
+	if (s->memory.get_process(s->memory.arg, tgid, &entry) < 0 || !entry.mapset ||
+	    entry.exec_id != exec_id)
+		return NULL;
+	return mapset_store_find(s, entry.mapset);
+}
+
 /* M has the mapping already. */
-static bool says(const struct mapset *m, const struct sideband_mapping *new)
+static bool has_mapping(const struct mapset *m, const struct sideband_mapping *new)
 {
 	const struct mapset_range *range = mapset_find(m, new->start);
 	const struct stored_image *image = range ? range->image : NULL;
@@ -545,9 +507,8 @@ static bool says(const struct mapset *m, const struct sideband_mapping *new)
 		      : !new->inode);
 }
 
-/* What M says holds, though there is more: it knows nothing of the place, or that it is memory
- * without a file, which has grown. */
-static bool still_holds(const struct mapset *m, const struct sideband_mapping *new)
+/* M has nothing in the place, or memory without a file, which has grown. */
+static bool is_vacant(const struct mapset *m, const struct sideband_mapping *new)
 {
 	uint32_t lo = 0, hi = m->n; /* the first range that ends behind the start */
 
@@ -565,66 +526,11 @@ static bool still_holds(const struct mapset *m, const struct sideband_mapping *n
 	return true;
 }
 
-static bool add_stale(struct mapset_store *s, uint32_t tgid, uint32_t mapset)
+enum mapset_change mapset_compare(const struct mapset *m, const struct sideband_mapping *mapping)
 {
-	struct stale *stale;
-
-	HASH_FIND(hh, s->stale, &tgid, sizeof(tgid), stale);
-	if (stale) {
-		stale->mapset = mapset;
-		return true;
-	}
-	stale = HASH_COUNT(s->stale) < STALE_MAX ? calloc(1, sizeof(*stale)) : NULL;
-	if (!stale)
-		return false;
-	stale->tgid = tgid;
-	stale->mapset = mapset;
-	HASH_ADD(hh, s->stale, tgid, sizeof(tgid), stale);
-	return true;
-}
-
-bool mapset_store_is_stale(const struct mapset_store *s, uint32_t tgid, uint32_t id)
-{
-	struct stale *stale;
-
-	if (!s->stale)
-		return false;
-	HASH_FIND(hh, s->stale, &tgid, sizeof(tgid), stale);
-	return stale && stale->mapset == id;
-}
-
-bool mapset_store_mapped(struct mapset_store *s, const struct sideband_mapping *mapping)
-{
-	struct kiln_process entry;
-	const struct mapset *m;
-
-	if (s->memory.get_process(s->memory.arg, mapping->tgid, &entry) < 0 || !entry.mapset)
-		return false;
-	m = mapset_store_find(s, entry.mapset);
-	if (m && says(m, mapping))
-		return true;
-	metric_add(M_MAPSETS_OUTDATED, 1);
-	if (m && still_holds(m, mapping) && add_stale(s, mapping->tgid, entry.mapset))
-		return true;
-	s->changes[s->n_changes++ % CHANGES_KEPT] =
-	    (struct change){mapping->tgid, entry.mapset, mapping->time};
-	mapset_store_forget(s, mapping->tgid);
-	return true;
-}
-
-bool mapset_store_was_outdated(const struct mapset_store *s, uint32_t tgid, uint32_t id,
-			       uint64_t time)
-{
-	for (uint64_t i = s->n_changes; i > 0 && s->n_changes - i < CHANGES_KEPT; i--) {
-		const struct change *c = &s->changes[(i - 1) % CHANGES_KEPT];
-
-		/* They are nearly in order: what is that old has no samples in the ring. */
-		if (c->time + CHANGE_MATTERS_NS < time)
-			return false;
-		if (c->tgid == tgid && c->mapset == id && c->time <= time)
-			return true;
-	}
-	return false;
+	if (has_mapping(m, mapping))
+		return MAPSET_HOLDS;
+	return is_vacant(m, mapping) ? MAPSET_EXTENDED : MAPSET_EXCHANGED;
 }
 
 static int compare_ids(const void *a, const void *b)
@@ -636,12 +542,8 @@ static int compare_ids(const void *a, const void *b)
 
 void mapset_store_sweep(struct mapset_store *s, const uint32_t *named, size_t n, uint64_t now_ms)
 {
-	struct stale *stale, *next_stale;
 	struct mapset *m, *next;
 
-	HASH_ITER (hh, s->stale, stale, next_stale)
-		if (!bsearch(&stale->mapset, named, n, sizeof(*named), compare_ids))
-			drop_stale(s, stale);
 	HASH_ITER (hh, s->by_id, m, next) {
 		if (bsearch(&m->id, named, n, sizeof(*named), compare_ids)) {
 			m->unnamed_sweeps = 0;

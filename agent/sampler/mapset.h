@@ -11,10 +11,11 @@
  */
 #pragma once
 
+#include <uthash.h>
+
 #include "agent/process/image_store.h"
 #include "agent/sampler/kernel_memory.h"
 #include "agent/sampler/unwind_store.h"
-#include "lib/uthash.h"
 
 enum { MAPSET_RANGES_MAX = 8192 };
 
@@ -63,10 +64,9 @@ struct mapset {
 	uint64_t read_ns;	     /* CLOCK_MONOTONIC, before the maps were read */
 	struct mapset_range *ranges; /* sorted */
 	uint32_t n;
-	uint64_t reread_ns, reread_wait_ns; /* not read again before; how long that was */
-	uint32_t first;			    /* in the kernel's mapping slab; n of them */
-	uint32_t refs;			    /* stacks that were walked by it */
-	uint32_t unnamed_sweeps;	    /* sweeps since an entry of `processes` named it */
+	uint32_t first;		 /* in the kernel's mapping slab; n of them */
+	uint32_t refs;		 /* stacks that were walked by it, samples that wait */
+	uint32_t unnamed_sweeps; /* sweeps since an entry of `processes` named it */
 	UT_hash_handle hh;
 };
 
@@ -101,22 +101,34 @@ bool mapset_store_claim_jit(struct mapset_store *s, struct mapset *m,
 void mapset_store_each(struct mapset_store *s, void (*each)(struct mapset *m, void *arg),
 		       void *arg);
 
+/* A process's mappings as they were read, and their images (NULL: none, or it cannot be kept). */
+struct mapset_source {
+	uint32_t tgid;
+	uint64_t start_time, exec_id, read_ns; /* as in struct mapset */
+	const struct maps *maps;
+	struct stored_image **images; /* of each; the mapset takes their references */
+};
 /*
- * Reads the maps of TGID and puts them into the kernel. -ESRCH when the process is gone or has
- * become another program meanwhile, -ENOSPC when the kernel's slab is full.
+ * Makes a mapset and puts it into the kernel, for the process too if that is still the same
+ * program. -ENOSPC when the kernel's slab is full, -ENOMEM: SOURCE keeps what references are left.
  */
-int mapset_store_read(struct mapset_store *s, int proc_dirfd, uint32_t tgid, uint64_t start_time,
-		      uint64_t exec_id, uint64_t now_ns, struct mapset **ret) _must_check_;
+int mapset_store_make(struct mapset_store *s, const struct mapset_source *source,
+		      struct mapset **ret) _must_check_;
+/* What new mappings of code mean for a mapset that was read before. */
+enum mapset_change {
+	MAPSET_HOLDS,	  /* the mapset has it */
+	MAPSET_EXTENDED,  /* nothing was known there but memory without a file */
+	MAPSET_EXCHANGED, /* the mapset has something else there */
+};
+/*
+ * SOURCE was read because OLD, which is in force, may lack code that was mapped since. Returns an
+ * enum mapset_change: when OLD holds it stays and is *RET, else *RET is a new mapset as
+ * mapset_store_make() makes it. Negative as there.
+ */
+int mapset_store_check(struct mapset_store *s, const struct mapset_source *source,
+		       struct mapset *old, struct mapset **ret) _must_check_;
 /* The kernel gets the slots that images have now; they had others when their mapset was made. */
 void mapset_store_renumber(struct mapset_store *s);
-/*
- * Reads the maps of TGID, for which OLD is in force, because code may have been mapped since
- * SINCE_NS of which nobody told. 0: OLD has all of it and stays in force. 1: a new mapset is in
- * force; when OLD says something else, mapset_store_was_outdated() from SINCE_NS on. Negative as
- * mapset_store_read().
- */
-int mapset_store_check(struct mapset_store *s, int proc_dirfd, uint32_t tgid,
-		       const struct mapset *old, uint64_t since_ns, uint64_t now_ns);
 struct mapset *mapset_store_find(struct mapset_store *s, uint32_t id);
 /* The range that holds PC, or NULL. */
 const struct mapset_range *mapset_find(const struct mapset *m, uint64_t pc);
@@ -127,25 +139,14 @@ const struct mapset_range *mapset_find(const struct mapset *m, uint64_t pc);
 uint32_t mapset_first_exchanged(const struct mapset *walked, const struct mapset *now,
 				const uint64_t *words, uint32_t n);
 
-/*
- * A process has mapped code at [START, START + LENGTH) of this file. When its mapset says so
- * already, nothing happens. When nothing was known there but memory without a file, the mapset
- * stays in force: what it says holds, and mapset_store_is_stale() tells that there is more. When
- * the mapset says something else, the kernel forgets it. In both cases the process's next sample
- * has its maps read anew. False: the process has no mapset.
- */
 struct sideband_mapping;
-bool mapset_store_mapped(struct mapset_store *s, const struct sideband_mapping *mapping);
-/*
- * A sample of TGID at TIME was walked by the mapset ID although the process had mapped other code
- * by then. Remembered for a while, until the samples of that moment have been read.
- */
-bool mapset_store_was_outdated(const struct mapset_store *s, uint32_t tgid, uint32_t id,
-			       uint64_t time);
-/* TGID, whose mapset is ID, has mapped more code. Until its maps are read again. */
-bool mapset_store_is_stale(const struct mapset_store *s, uint32_t tgid, uint32_t id);
+enum mapset_change mapset_compare(const struct mapset *m, const struct sideband_mapping *mapping);
+/* The mapset of TGID in the kernel, if that process runs the program EXEC_ID; else NULL. */
+struct mapset *mapset_store_in_force(struct mapset_store *s, uint32_t tgid, uint64_t exec_id);
 /* The kernel forgets the mapset of TGID. */
 void mapset_store_forget(struct mapset_store *s, uint32_t tgid);
+/* The kernel sends short records of TGID, program EXEC_ID, until a mapset is published. */
+void mapset_store_give_up(struct mapset_store *s, uint32_t tgid, uint64_t exec_id);
 
 /* NAMED: ids that the kernel's map names now, N of them, sorted. Frees what nothing names or holds.
  */

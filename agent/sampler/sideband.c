@@ -120,30 +120,41 @@ static void count_loss(struct sideband *s, struct ring *r)
 	r->lost_ms = MAX(now, 1U);
 }
 
+/* sample_id comes last: nothing but the time, as that is all we ask for. */
+static uint64_t last_u64(struct cursor *c, size_t size)
+{
+	cursor_seek(c, size - MIN(size, sizeof(uint64_t)));
+	return cursor_u64(c);
+}
+
 static void read_record(struct sideband *s, struct ring *r, size_t size)
 {
 	struct cursor c = cursor_of(s->record, size);
-	uint32_t type = cursor_u32(&c);
+	uint32_t type = cursor_u32(&c), misc = cursor_u16(&c);
 	struct sideband_mapping m;
 
-	cursor_skip(&c, 4); /* misc, size */
+	cursor_skip(&c, 2); /* size */
 	if (type == PERF_RECORD_LOST) {
 		r->lost = true;
 		return;
 	}
-	if (type != PERF_RECORD_MMAP2)
+	if (type != PERF_RECORD_MMAP2 && type != PERF_RECORD_COMM)
 		return;
 	m.tgid = cursor_u32(&c);
 	cursor_skip(&c, 4); /* tid */
+	if (type == PERF_RECORD_COMM) {
+		m.time = last_u64(&c, size);
+		if (!c.bad && (misc & PERF_RECORD_MISC_COMM_EXEC))
+			s->callbacks.executed(m.tgid, m.time, s->callbacks.arg);
+		return;
+	}
 	m.start = cursor_u64(&c);
 	m.length = cursor_u64(&c);
 	m.offset = cursor_u64(&c);
 	m.dev_major = cursor_u32(&c);
 	m.dev_minor = cursor_u32(&c);
 	m.inode = cursor_u64(&c);
-	/* sample_id comes last: nothing but the time, as that is all we ask for. */
-	cursor_seek(&c, size - MIN(size, sizeof(m.time)));
-	m.time = cursor_u64(&c);
+	m.time = last_u64(&c, size);
 	/* A program that starts maps a dozen files in a row. */
 	if (c.bad || m.tgid == s->unknown)
 		return;
@@ -263,6 +274,8 @@ static int open_event(int cpu)
 	    .read_format = CPUS_READ_FORMAT,
 	    .mmap = 1,
 	    .mmap2 = 1,
+	    .comm = 1,
+	    .comm_exec = 1,
 	    .watermark = 1,
 	    .sample_id_all = 1,
 	    .sample_type = PERF_SAMPLE_TIME,

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct sideband: the kernel's own notes of executable mappings (PERF_RECORD_MMAP2,
- * perf_event_open(2)), so that mappings that changed are not used a moment longer. Each new mapping
- * of code wakes the loop while they are rare; when they come by the dozens (builds), a timer
- * reads them every few milliseconds, less often while they are of processes that nobody knows. A
- * ring that loses notes twice within seconds is made larger. Owned by the loop thread.
+ * struct sideband: the kernel's own notes of executable mappings and of execs (PERF_RECORD_MMAP2
+ * and PERF_RECORD_COMM, perf_event_open(2)), so that mappings that changed are not used a moment
+ * longer. Each new mapping of code wakes the loop while they are rare; when they come by the dozens
+ * (builds), a timer reads them every few milliseconds, less often while they are of processes that
+ * nobody knows. A ring that loses notes twice within seconds is made larger. Owned by the loop
+ * thread.
  */
 #pragma once
 
@@ -24,6 +25,8 @@ struct sideband_mapping {
 struct sideband_callbacks {
 	/* False: nobody knows the process, and its other notes of this reading are not told. */
 	bool (*mapped)(const struct sideband_mapping *m, void *arg);
+	/* The process has executed a program. TIME: CLOCK_MONOTONIC, ns. */
+	void (*executed)(uint32_t tgid, uint64_t time, void *arg);
 	/* Notes that were made since SINCE_NS (CLOCK_MONOTONIC) were lost: any process may have new
 	 * mappings. Once a reading of the rings. */
 	void (*lost)(uint64_t since_ns, void *arg);

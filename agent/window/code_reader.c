@@ -37,7 +37,7 @@ struct code_reader {
 	struct kernel_memory memory;
 	struct image_store *images;
 	struct unwind_store *unwind;
-	void (*done)(void *arg);
+	void (*done)(const struct stored_image *image, uint32_t slot, void *arg);
 	void *arg;
 	struct job *jobs;
 	unsigned int n;
@@ -53,8 +53,9 @@ static uint64_t now_ms(void)
 }
 
 int code_reader_new(uv_loop_t *loop, const struct kernel_memory *memory, struct image_store *images,
-		    struct unwind_store *unwind, void (*done)(void *arg), void *arg,
-		    struct code_reader **ret)
+		    struct unwind_store *unwind,
+		    void (*done)(const struct stored_image *image, uint32_t slot, void *arg),
+		    void *arg, struct code_reader **ret)
 {
 	struct code_reader *r = calloc(1, sizeof(*r));
 
@@ -258,6 +259,16 @@ static bool load(struct job *job)
 	return true;
 }
 
+static void finish_job(struct job *job)
+{
+	struct code_reader *r = job->reader;
+	const struct stored_image *image = job->stored;
+	uint32_t slot = image->slot;
+
+	job_free(job);
+	r->done(image, slot, r->arg);
+}
+
 static void read_done(uv_work_t *work, int status)
 {
 	struct job *job = container_of(work, struct job, work);
@@ -290,8 +301,7 @@ static void read_done(uv_work_t *work, int status)
 		*spent = CODE_PLACES_BYTES_MAX;
 	if (e == 0 && !load(job))
 		return;
-	job_free(job);
-	r->done(r->arg);
+	finish_job(job);
 }
 
 static bool is_under_way(const struct code_reader *r, const struct job *job)
@@ -307,22 +317,20 @@ static bool is_under_way(const struct code_reader *r, const struct job *job)
 
 void code_reader_start(struct code_reader *r)
 {
-	struct job *job, *next;
-	bool changed = false;
+	struct job *job, *next, *loaded = NULL;
 
 	LL_FOREACH_SAFE (r->jobs, job, next) {
 		if (job->running)
 			continue;
 		if (job->table) {
-			if (load(job)) {
-				job_free(job);
-				changed = true;
-			}
+			if (!loaded && load(job))
+				loaded = job;
 		} else if (!is_under_way(r, job)) {
 			job->running =
 			    uv_queue_work(r->loop, &job->work, read_code, read_done) == 0;
 		}
 	}
-	if (changed)
-		r->done(r->arg);
+	/* Whoever is told of it asks for more, and comes here again. */
+	if (loaded)
+		finish_job(loaded);
 }

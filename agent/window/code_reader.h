@@ -17,8 +17,9 @@ enum { CODE_READER_GUESSES_MAX = 128 /* from one stack */ };
 struct code_reader;
 /* DONE is told when a table has changed, or will not: samples that wait may be tried again. */
 int code_reader_new(uv_loop_t *loop, const struct kernel_memory *memory, struct image_store *images,
-		    struct unwind_store *unwind, void (*done)(void *arg), void *arg,
-		    struct code_reader **ret) _must_check_;
+		    struct unwind_store *unwind,
+		    void (*done)(const struct stored_image *image, uint32_t slot, void *arg),
+		    void *arg, struct code_reader **ret) _must_check_;
 /* Only when it is not busy. */
 struct code_reader *code_reader_free(struct code_reader *r);
 DEFINE_CLEANUP(struct code_reader *, code_reader_free)

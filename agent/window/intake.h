@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Intake: from the ring buffer's records to the counts of the current window. Knows which process a
- * sample belongs to, reads mappings of new ones, has unwind tables compiled when samples need them,
- * and completes the samples that had to wait for that. Owned by the loop thread.
+ * sample belongs to, has new ones read (discovery.h) and unwind tables compiled when samples need
+ * them, and completes the samples that had to wait for that. Owned by the loop thread.
  */
 #pragma once
 
@@ -37,7 +37,7 @@ void intake_use_window(struct intake *in, struct window *w);
 bool intake_drain(struct intake *in, struct window *w);
 /* Follows CPUs that went and came: see sideband_refresh(). */
 int intake_refresh_cpus(struct intake *in, struct error *err) _must_check_;
-/* Samples that wait for a table, and jobs that make one: true while there are any. */
+/* Samples that wait for something, and jobs that make it: true while there are any. */
 bool intake_busy(const struct intake *in);
 /* Takes what still waits as it is. For the end of a run. */
 void intake_give_up(struct intake *in, struct window *w);

@@ -336,6 +336,7 @@ static const char *const end_names[KILN_END_COUNT] = {
     [KILN_END_BAD_CFA] = "[incomplete: stack pointer out of order]",
     [KILN_END_DEPTH] = "[truncated: deeper than the limit]",
     [KILN_END_SHED] = "[truncated: its cgroup exceeded its share]",
+    [KILN_END_UNRESOLVED] = "[incomplete: process cannot be read]",
 };
 
 static const struct image *image_of(const struct stack *stack, uint64_t word)

@@ -34,6 +34,7 @@ struct job {
 	struct image_content content;
 	int result;
 	bool identified, big;
+	uint32_t slot;	  /* that its table was compiled for; the image may have left it since */
 	struct job *next; /* of ready or big */
 };
 
@@ -111,6 +112,8 @@ static void compile(uv_work_t *work)
 static void drop_job(struct job *job)
 {
 	struct table_compiler *c = job->compiler;
+	const struct stored_image *image = job->stored;
+	uint32_t slot = job->slot ? job->slot : image->slot;
 
 	c->jobs--;
 	image_store_put(c->options.images, job->stored, now_ms());
@@ -118,6 +121,7 @@ static void drop_job(struct job *job)
 	unwind_table_free(job->table);
 	runtime_probe_done(&job->probe);
 	free(job);
+	c->options.changed(image, slot, c->options.arg);
 }
 
 static void finish_job(struct job *job, int r)
@@ -233,7 +237,6 @@ static void identified(uv_work_t *work, int status)
 		unwind_store_set_state(o->unwind, job->stored, UNWIND_FAILED);
 		finish_job(job, r);
 	}
-	o->changed(o->arg);
 }
 
 /* Its file is another now than the one whose slot it has: others may still have that one. */
@@ -258,6 +261,7 @@ static void compiled(uv_work_t *work, int status)
 	const struct table_compiler_options *o = &c->options;
 	int r = status < 0 ? -ECANCELED : job->result;
 
+	job->slot = job->stored->slot;
 	if (job->big)
 		start_next_big(c);
 	if (!r) {
@@ -274,7 +278,6 @@ static void compiled(uv_work_t *work, int status)
 		return;
 	}
 	finish_job(job, r);
-	o->changed(o->arg);
 }
 
 void table_compiler_tick(struct table_compiler *c)
@@ -296,8 +299,6 @@ void table_compiler_tick(struct table_compiler *c)
 		else
 			finish_job(job, r);
 	}
-	if (list)
-		o->changed(o->arg);
 }
 
 bool table_compiler_want(struct table_compiler *c, struct stored_image *image)

@@ -19,8 +19,11 @@ struct table_compiler_options {
 	uint32_t tracers;	   /* the runtimes that files are probed for */
 	/* The slots of images have changed: the kernel's mappings must have them. */
 	void (*renumber)(void *arg);
-	/* A table is there, or will not be: samples that wait may be tried again. */
-	void (*changed)(void *arg);
+	/*
+	 * The table of IMAGE (only its address), and of all that have this slot of the unwind
+	 * store, is there, will not be, or can be asked for: samples that wait may be tried again.
+	 */
+	void (*changed)(const struct stored_image *image, uint32_t slot, void *arg);
 	void *arg;
 };
 

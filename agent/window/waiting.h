@@ -1,35 +1,53 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct waiting_list: samples that wait until a table is compiled which their stack needs, as
- * copies of their records. Bounded in number and in bytes. Each holds its mapset; its process stays
- * as long as waiting_touch() is called before each sweep. Owned by the loop thread.
+ * struct waiting_room: samples that wait for a process to be read or a table to be compiled, as
+ * copies of their records, found by what they wait for. Bounded in number and in bytes, for each
+ * cgroup too. Each holds its mapset; its process stays as long as waiting_touch() is called before
+ * each sweep. Owned by the loop thread.
  */
 #pragma once
+
+#include <uthash.h>
 
 #include "agent/process/process_table.h"
 #include "agent/sampler/mapset.h"
 #include "bpf/types.h"
 
-enum { WAITING_MAX = 1024, WAITING_BYTES_MAX = 8 << 20 };
+enum { WAITING_MAX = 4096, WAITING_BYTES_MAX = 8 << 20 };
+
+/*
+ * What samples wait for: the table of a slot of the unwind store (`number`), that of an image whose
+ * slot is not known yet (`id`: its address), or a process (tgid) that runs one program (exec id).
+ */
+enum waiting_kind { WAITING_TABLE, WAITING_IMAGE, WAITING_PROCESS };
+struct waiting_key {
+	uint64_t id;
+	uint32_t kind;
+	uint32_t number;
+};
 
 struct waiting {
-	struct process *process;
-	struct mapset *mapset; /* one of its refs */
+	struct process *process; /* NULL: not known yet */
+	struct mapset *mapset;	 /* one of its refs; NULL: not known yet */
 	struct waiting *prev, *next;
+	struct waiting_share *share;
 	struct kiln_sample record; /* last: has a flexible tail */
 };
 
-struct waiting_list {
-	struct waiting *first;
+struct waiting_room {
+	struct waiting_queue *queues;
+	struct waiting_share *shares;
 	size_t n, bytes; /* of records */
 };
 
 /* A copy of RECORD, of the end of whose stack only a part when much waits. False: no room for it,
  * which is counted. */
-bool waiting_add(struct waiting_list *l, const struct kiln_sample *record, struct process *process,
-		 struct mapset *mapset);
-/* The oldest, which is the caller's from now on; NULL: there is none. */
-struct waiting *waiting_take(struct waiting_list *l);
+bool waiting_add(struct waiting_room *room, struct waiting_key key,
+		 const struct kiln_sample *record, struct process *process, struct mapset *mapset);
+/* All that wait for KEY, oldest first, linked by `next`: the caller's from now on. */
+struct waiting *waiting_take(struct waiting_room *room, struct waiting_key key);
+/* All that wait for anything. */
+struct waiting *waiting_take_all(struct waiting_room *room);
 struct waiting *waiting_free(struct waiting *w);
 /* The processes of those that wait are in use in window NUMBER. */
-void waiting_touch(const struct waiting_list *l, uint32_t number);
+void waiting_touch(const struct waiting_room *room, uint32_t number);

@@ -63,10 +63,40 @@ struct profiled *profiled_free(struct profiled *p)
 	return NULL;
 }
 
+/* OLD: NULL, or the mapset that is checked. */
+static int read_process(struct profiled *p, const struct kiln_sample *record, struct mapset *old,
+			struct mapset **ret)
+{
+	struct process_reading reading = {.proc_dirfd = p->proc_dirfd,
+					  .images = p->images,
+					  .tgid = record->tgid,
+					  .start_ns = record->start_time};
+	struct mapset_source source = {.tgid = record->tgid,
+				       .start_time = record->start_time,
+				       .exec_id = record->exec_id,
+				       .maps = &reading.maps};
+	int r;
+
+	process_reading_init(&reading);
+	reading.job.run(&reading.job);
+	source.read_ns = reading.read_ns;
+	source.images = reading.images_of;
+	r = reading.result < 0 ? reading.result
+	    : old	       ? mapset_store_check(p->mapsets, &source, old, ret)
+			       : mapset_store_make(p->mapsets, &source, ret);
+	process_reading_done(&reading, profiled_now_ns() / 1000000);
+	return r;
+}
+
 int profiled_learn(struct profiled *p, const struct kiln_sample *record, struct mapset **ret)
 {
-	return mapset_store_read(p->mapsets, p->proc_dirfd, record->tgid, record->start_time,
-				 record->exec_id, profiled_now_ns(), ret);
+	return read_process(p, record, NULL, ret);
+}
+
+int profiled_check(struct profiled *p, const struct kiln_sample *record, struct mapset *old,
+		   struct mapset **ret)
+{
+	return read_process(p, record, old, ret);
 }
 
 int profiled_load(struct profiled *p, struct stored_image *image, struct error *err)

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "agent/discovery/process_reader.h"
 #include "agent/sampler/mapset.h"
 #include "agent/sampler/sampler.h"
 
@@ -24,6 +25,9 @@ DEFINE_CLEANUP(struct profiled *, profiled_free)
 
 /* Reads the mappings of the process that RECORD is of; the kernel knows them afterwards. */
 int profiled_learn(struct profiled *p, const struct kiln_sample *record,
+		   struct mapset **ret) _must_check_;
+/* Reads them again: mapset_store_check(). */
+int profiled_check(struct profiled *p, const struct kiln_sample *record, struct mapset *old,
 		   struct mapset **ret) _must_check_;
 /* Compiles the table of IMAGE and puts it into the kernel, over the one that may be there. */
 int profiled_load(struct profiled *p, struct stored_image *image, struct error *err) _must_check_;

@@ -28,6 +28,10 @@ static bool on_mapped(const struct sideband_mapping *m, void *arg)
 	return true;
 }
 
+static void on_executed(uint32_t tgid, uint64_t time, void *arg)
+{
+}
+
 static void on_lost(uint64_t since_ns, void *arg)
 {
 	t.losses++;
@@ -36,7 +40,7 @@ static void on_lost(uint64_t since_ns, void *arg)
 
 static int setup(void **state)
 {
-	const struct sideband_callbacks callbacks = {on_mapped, on_lost, NULL};
+	const struct sideband_callbacks callbacks = {on_mapped, on_executed, on_lost, NULL};
 	struct error err = {};
 
 	memset(&t, 0, sizeof(t));
@@ -178,46 +182,42 @@ static void a_cpu_that_went_and_came_back_has_a_ring_again(void **state)
 	}
 }
 
-static void start_child(struct mapset **ret)
+static struct kiln_sample start_child(struct mapset **ret)
 {
 	const struct sampler_options options = {.hz = 20, .cgroup_mode = CGROUP_HYBRID};
+	struct kiln_sample record = {};
 	struct error err = {};
 
 	assert_int_equal(child_start("spin", 3, NULL, &t.child), 0);
 	if (profiled_new(&options, &t.p, &err) < 0)
 		fail_msg("%s", err.message);
-	assert_int_equal(mapset_store_read(t.p->mapsets, t.p->proc_dirfd, (uint32_t)t.child.pid, 0,
-					   0, profiled_now_ns(), ret),
-			 0);
+	record.tgid = (uint32_t)t.child.pid;
+	assert_int_equal(profiled_learn(t.p, &record, ret), 0);
+	return record;
 }
 
 static void a_process_without_new_code_keeps_its_mapset(void **state)
 {
-	uint32_t pid, first;
-	struct mapset *m;
-	uint64_t now;
+	struct mapset *m, *now;
+	struct kiln_sample record = start_child(&m);
+	uint32_t first;
 
-	start_child(&m);
-	pid = (uint32_t)t.child.pid;
-	now = profiled_now_ns();
-	assert_int_equal(mapset_store_check(t.p->mapsets, t.p->proc_dirfd, pid, m, now, now), 0);
+	assert_int_equal(profiled_check(t.p, &record, m, &now), MAPSET_HOLDS);
+	assert_ptr_equal(now, m);
 	assert_int_equal(mapset_store_count(t.p->mapsets), 1);
-	assert_false(mapset_store_was_outdated(t.p->mapsets, pid, m->id, now + 1));
 
 	/* As if it had mapped its first file since: there is more, and what was known holds. */
 	first = m->n--;
 	m->ranges++;
-	assert_int_equal(mapset_store_check(t.p->mapsets, t.p->proc_dirfd, pid, m, now, now), 1);
+	assert_int_equal(profiled_check(t.p, &record, m, &now), MAPSET_EXTENDED);
+	assert_ptr_not_equal(now, m);
 	assert_int_equal(mapset_store_count(t.p->mapsets), 2);
-	assert_false(mapset_store_was_outdated(t.p->mapsets, pid, m->id, now + 1));
 	m->ranges--;
 	m->n = first;
 
 	/* As if another file were there now. */
 	m->ranges[0].bias += PAGE;
-	assert_int_equal(mapset_store_check(t.p->mapsets, t.p->proc_dirfd, pid, m, now, now), 1);
-	assert_true(mapset_store_was_outdated(t.p->mapsets, pid, m->id, now + 1));
-	assert_false(mapset_store_was_outdated(t.p->mapsets, pid, m->id, now - 10000000000));
+	assert_int_equal(profiled_check(t.p, &record, m, &now), MAPSET_EXCHANGED);
 }
 
 int main(int argc, char **argv)

@@ -132,6 +132,7 @@ static void fill_first_shards(struct profiled *p)
 					 .n_rows = ARRAY_SIZE(rows),
 					 .rules = &rule,
 					 .n_rules = 1};
+	const struct kiln_sample own = {.tgid = (uint32_t)getpid()};
 	static struct stored_image image;
 	struct mapset *m;
 
@@ -139,9 +140,7 @@ static void fill_first_shards(struct profiled *p)
 	assert_int_equal(unwind_store_add(p->unwind, &image), 0);
 	assert_int_equal(unwind_store_load(p->unwind, &image, &big, 0), 0);
 	do {
-		assert_int_equal(mapset_store_read(p->mapsets, p->proc_dirfd, (uint32_t)getpid(), 0,
-						   0, profiled_now_ns(), &m),
-				 0);
+		assert_int_equal(profiled_learn(p, &own, &m), 0);
 	} while (m->first + m->n <= SHARD_MAPPINGS);
 }
 

@@ -54,6 +54,7 @@ static void begin(const struct machine *m, uint32_t pid, const char *name)
 	assert_int_equal(mkdir(path, 0700), 0);
 	snprintf(text, sizeof(text), "%s\n", name);
 	write_below(m, pid, "comm", text);
+	write_below(m, pid, "stat", "");
 	write_below(m, pid, "status", "");
 	write_below(m, pid, "cgroup", "0::/\n");
 	snprintf(path, sizeof(path), "%s/%u/exe", m->dir, pid);
@@ -63,7 +64,7 @@ static void begin(const struct machine *m, uint32_t pid, const char *name)
 
 static void end(const struct machine *m, uint32_t pid)
 {
-	static const char *const files[] = {"comm", "status", "cgroup", "exe", ""};
+	static const char *const files[] = {"comm", "stat", "status", "cgroup", "exe", ""};
 	char path[256];
 
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
@@ -76,10 +77,18 @@ static void end(const struct machine *m, uint32_t pid)
 static struct process *sample(struct machine *m, uint32_t pid, uint64_t start_time, bool *ret_new)
 {
 	const struct process_key key = {.tgid = pid, .start_time = start_time, .exec_id = 1};
-	struct process *p = NULL;
+	struct process *p = process_table_find(m->table, &key, m->window);
+	struct process_info info = {};
+	int r;
 
-	assert_int_equal(
-	    process_table_get(m->table, m->fd, &key, "comm", "", false, m->window, &p, ret_new), 0);
+	*ret_new = !p;
+	if (!p) {
+		r = process_info_read(m->fd, pid, &info);
+		assert_int_equal(process_table_add(m->table, &key, r ? NULL : &info, r, "comm", "",
+						   m->window, &p),
+				 0);
+		process_info_done(&info);
+	}
 	assert_int_equal(p->last_window, m->window);
 	return p;
 }

@@ -205,10 +205,20 @@ static void image_dropped(struct stored_image *image, void *arg)
 	unwind_store_remove(fake.unwind, image, 0);
 }
 
+/* As discovery does when the mapset is still in force. */
+static void renew(struct mapset *m, void *arg)
+{
+	if (mapset_store_in_force(fake.mapsets, m->tgid, m->exec_id) != m)
+		return;
+	runtimes_asked(fake.rt, m->tracers);
+	(void)fake_read(m->read_ns + 1);
+}
+
 static void start(uint32_t tracers)
 {
 	struct runtimes_options options = {
 	    .table = fake_table,
+	    .renew = renew,
 	    .tracers = tracers,
 	    .memory = &fake.memory,
 	    .source = {.read = read_memory, .proc_dirfd = fake.proc_dirfd},
@@ -281,9 +291,17 @@ struct mapset *fake_read(uint64_t now_ns)
 {
 	struct mapset *m = NULL;
 
-	assert_int_equal(
-	    mapset_store_read(fake.mapsets, fake.proc_dirfd, (uint32_t)getpid(), 1, 0, now_ns, &m),
-	    0);
+	struct process_reading reading = {
+	    .proc_dirfd = fake.proc_dirfd, .images = fake.images, .tgid = (uint32_t)getpid()};
+	struct mapset_source source = {
+	    .tgid = (uint32_t)getpid(), .start_time = 1, .read_ns = now_ns, .maps = &reading.maps};
+
+	process_reading_init(&reading);
+	reading.job.run(&reading.job);
+	assert_int_equal(reading.result, 0);
+	source.images = reading.images_of;
+	assert_int_equal(mapset_store_make(fake.mapsets, &source, &m), 0);
+	process_reading_done(&reading, 0);
 	return m;
 }
 

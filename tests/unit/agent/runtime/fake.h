@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "agent/discovery/process_reader.h"
 #include "agent/runtime/runtimes.h"
 #include "tests/support/test.h"
 

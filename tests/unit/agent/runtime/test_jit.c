@@ -280,26 +280,14 @@ static void code_that_was_to_come_changes_nothing(void **state)
 	fake.r[V8].code_end = at(10);
 	fake_probe(1);
 	m = fake_read(2);
-	mapset_store_mapped(fake.mapsets, &new);
-	assert_int_equal(fake.process.mapset, m->id);
-	assert_false(mapset_store_is_stale(fake.mapsets, m->tgid, m->id));
+	assert_int_equal(mapset_compare(m, &new), MAPSET_HOLDS);
 }
 
 static void code_where_nothing_was_leaves_the_mapset_in_force(void **state)
 {
 	struct sideband_mapping new = mapped(at(4), 2 * PAGE, 77);
-	struct mapset *m = fake_read(1), *fresh;
 
-	mapset_store_mapped(fake.mapsets, &new);
-	assert_int_equal(fake.process.mapset, m->id);
-	assert_true(mapset_store_is_stale(fake.mapsets, m->tgid, m->id));
-	assert_false(mapset_store_is_stale(fake.mapsets, m->tgid, m->id + 1));
-	assert_false(mapset_store_is_stale(fake.mapsets, m->tgid + 1, m->id));
-	/* What it says holds: samples that were walked by it need no other. */
-	assert_false(mapset_store_was_outdated(fake.mapsets, m->tgid, m->id, 6));
-	fresh = fake_read(2);
-	assert_false(mapset_store_is_stale(fake.mapsets, m->tgid, m->id));
-	assert_int_equal(fake.process.mapset, fresh->id);
+	assert_int_equal(mapset_compare(fake_read(1), &new), MAPSET_EXTENDED);
 }
 
 /* The kernel tells of the whole area when pages next to it become code. */
@@ -311,12 +299,10 @@ static void jit_memory_that_grows_leaves_the_mapset_in_force(void **state)
 	make_code(5);
 	m = fake_read(1);
 	new = mapped(at(5), 2 * PAGE, 0);
-	mapset_store_mapped(fake.mapsets, &new);
-	assert_int_equal(fake.process.mapset, m->id);
-	assert_true(mapset_store_is_stale(fake.mapsets, m->tgid, m->id));
+	assert_int_equal(mapset_compare(m, &new), MAPSET_EXTENDED);
 }
 
-static void code_in_the_place_of_other_code_makes_the_kernel_forget(void **state)
+static void code_in_the_place_of_other_code_is_an_exchange(void **state)
 {
 	struct sideband_mapping new;
 	struct mapset *m;
@@ -325,23 +311,10 @@ static void code_in_the_place_of_other_code_makes_the_kernel_forget(void **state
 	m = fake_read(1);
 	/* Its last page meets what is known, and its first bytes do not. */
 	new = mapped(at(3), 3 * PAGE, 77);
-	mapset_store_mapped(fake.mapsets, &new);
+	assert_int_equal(mapset_compare(m, &new), MAPSET_EXCHANGED);
+	mapset_store_forget(fake.mapsets, m->tgid);
 	assert_int_equal(fake.process.mapset, 0);
-	assert_true(mapset_store_was_outdated(fake.mapsets, m->tgid, m->id, 6));
-	assert_false(mapset_store_is_stale(fake.mapsets, m->tgid, m->id));
-}
-
-static void stale_processes_that_are_gone_are_forgotten(void **state)
-{
-	struct sideband_mapping new = mapped(at(4), PAGE, 77);
-	struct mapset *m = fake_read(1);
-	uint32_t tgid = m->tgid, id = m->id;
-
-	mapset_store_mapped(fake.mapsets, &new);
-	mapset_store_sweep(fake.mapsets, &id, 1, 10);
-	assert_true(mapset_store_is_stale(fake.mapsets, tgid, id));
-	mapset_store_sweep(fake.mapsets, &id, 0, 10);
-	assert_false(mapset_store_is_stale(fake.mapsets, tgid, id));
+	assert_null(mapset_store_in_force(fake.mapsets, m->tgid, m->exec_id));
 }
 
 int main(void)
@@ -361,8 +334,7 @@ int main(void)
 	    TEST(code_that_was_to_come_changes_nothing),
 	    TEST(code_where_nothing_was_leaves_the_mapset_in_force),
 	    TEST(jit_memory_that_grows_leaves_the_mapset_in_force),
-	    TEST(code_in_the_place_of_other_code_makes_the_kernel_forget),
-	    TEST(stale_processes_that_are_gone_are_forgotten),
+	    TEST(code_in_the_place_of_other_code_is_an_exchange),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -34,7 +34,7 @@ struct world {
 	int done;
 };
 
-static void on_done(void *arg)
+static void on_done(const struct stored_image *image, uint32_t slot, void *arg)
 {
 	((struct world *)arg)->done++;
 }

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The order of reading: first the mappings, because the process may be gone in a moment; then who
+ * it is, so that samples of a process whose files hang are at least its own; then the files, one
+ * device after the other. The start time is looked at after each: the pid was the same process's
+ * all the while.
+ */
+#include "agent/discovery/process_reader.h"
+
+#include <sys/sysmacros.h>
+#include <time.h>
+
+#include "lib/metrics.h"
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
+}
+
+static bool is_same_start(const struct process_reading *r, uint64_t ticks)
+{
+	return !r->start_ns || ticks == r->start_ns / KILN_TICK_NS;
+}
+
+static void describe(struct process_reading *r)
+{
+	r->info_result = process_info_read(r->proc_dirfd, r->tgid, &r->info);
+	if (r->info_result == 0 && !is_same_start(r, r->info.start_ticks)) {
+		process_info_done(&r->info);
+		r->info_result = -ESRCH;
+		r->is_other = true;
+	}
+	atomic_store_explicit(&r->described, true, memory_order_release);
+}
+
+/* The image of one mapping; without one when its file cannot be kept. */
+static int open_image(struct process_reading *r, size_t i)
+{
+	const struct map_entry *e = &r->maps.entries[i];
+	int error;
+
+	if (e->kind != MAPPING_FILE && e->kind != MAPPING_VDSO)
+		return 0;
+	if (e->kind == MAPPING_FILE &&
+	    discovery_touch(&r->job, makedev(e->dev_major, e->dev_minor)) < 0)
+		return -EHOSTDOWN;
+	error = image_store_get(r->images, r->proc_dirfd, r->tgid, e, r->read_ns / 1000000,
+				&r->images_of[i]);
+	return error == -ENOMEM ? error : 0;
+}
+
+static int open_images(struct process_reading *r)
+{
+	uint64_t ticks;
+	int e;
+
+	r->images_of = calloc(MAX(r->maps.n, (size_t)1), sizeof(struct stored_image *));
+	if (!r->images_of)
+		return -ENOMEM;
+	/* Files that others map too are found even when the process is gone by now. */
+	for (size_t i = 0; i < r->maps.n; i++) {
+		e = open_image(r, i);
+		if (e < 0)
+			return e;
+	}
+	if (r->start_ns && process_start_ticks(r->proc_dirfd, r->tgid, &ticks) == 0 &&
+	    !is_same_start(r, ticks))
+		return -ESRCH;
+	return 0;
+}
+
+static void run(struct discovery_job *job)
+{
+	struct process_reading *r = container_of(job, struct process_reading, job);
+
+	r->read_ns = now_ns();
+	if (!r->without_mappings)
+		r->result = maps_read(r->proc_dirfd, r->tgid, &r->maps);
+	describe(r);
+	/* One that has gone since has told enough. */
+	if (r->info_result == -ESRCH && (r->without_mappings || r->is_other))
+		r->result = -ESRCH;
+	if (r->without_mappings)
+		return;
+	if (r->result == 0)
+		r->result = open_images(r);
+	metric_add(r->result == 0	 ? M_MAPS_READ_OK
+		   : r->result == -ESRCH ? M_MAPS_READ_GONE
+					 : M_MAPS_READ_FAILED,
+		   1);
+}
+
+void process_reading_init(struct process_reading *r)
+{
+	r->job.run = run;
+}
+
+void process_reading_done(struct process_reading *r, uint64_t now_ms)
+{
+	for (size_t i = 0; r->images_of && i < r->maps.n; i++)
+		if (r->images_of[i])
+			image_store_put(r->images, r->images_of[i], now_ms);
+	free(r->images_of);
+	maps_done(&r->maps);
+	process_info_done(&r->info);
+}

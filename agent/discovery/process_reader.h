@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct process_reading: a job of the pool that reads what /proc tells of one process, and opens
+ * the files that it maps.
+ */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "agent/discovery/pool.h"
+#include "agent/process/image_store.h"
+#include "agent/process/procfs.h"
+
+struct process_reading {
+	struct discovery_job job; /* `late`, `done`, `drop` and `key` are the caller's to set */
+	/* What is asked: */
+	int proc_dirfd;
+	struct image_store *images;
+	uint32_t tgid;
+	uint64_t start_ns;     /* boot time; 0: whoever has the pid */
+	bool without_mappings; /* only who it is */
+	/*
+	 * Who it is, found before a file of the process is opened: from `described` on the loop's,
+	 * even while the job still runs. -ESRCH: gone, or the pid is another's.
+	 */
+	atomic_bool described;
+	int info_result;
+	bool is_other; /* the pid is another's */
+	struct process_info info;
+	/*
+	 * Its mappings, once the job has run. -ESRCH as above, -EHOSTDOWN: a file lies where
+	 * another reading hangs, -ENOMEM, or what reading the maps failed with.
+	 */
+	int result;
+	uint64_t read_ns; /* CLOCK_MONOTONIC, before they were read; else when the job began */
+	struct maps maps;
+	struct stored_image **images_of; /* of each mapping, or NULL; references */
+};
+
+/* READING is zeroed but for what is asked. Sets job.run. */
+void process_reading_init(struct process_reading *reading);
+/* Gives the references back that nobody took (set to NULL). Loop. */
+void process_reading_done(struct process_reading *reading, uint64_t now_ms);

@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whether a mapset holds is one notion: the kernel tells of every new mapping of code (sideband.h),
+ * and what it means for the mapset in force is noted with the program: `extended` (it has more), or
+ * an exchange (from then on the mapset is wrong; the kernel forgets it at once). What comes while
+ * the program is read is noted in `changed_ns`, and it is read again then.
+ *
+ * Two things could mix programs up, and both are looked at before a reading is believed: the start
+ * time, by the reader, and an exec (`executed_ns`) between the sample that asked and the reading.
+ */
+#include "agent/window/discovery.h"
+
+#include <time.h>
+
+#include "agent/sampler/recheck.h"
+#include "lib/metrics.h"
+
+enum {
+	PROGRAMS_MAX = 32768,
+	ROUNDS_MAX = 3, /* readings in a row of mappings that change meanwhile */
+	REREAD_MIN_MS = 20,
+	REREAD_MAX_MS = 10000,
+	RETRY_MIN_MS = 1000,
+	RETRY_MAX_MS = 60000,
+	KEEP_MS = 5000,	    /* samples wait in the ring for less; UNRESOLVED: beyond the next try */
+	EXCHANGES_KEPT = 8, /* of one program; each had a reading of its mappings in between */
+};
+#define NS_PER_MS 1000000ULL
+
+struct program_key {
+	uint64_t exec_id;
+	uint32_t tgid, pad;
+};
+
+/* From NS on the mapset was wrong. */
+struct exchange {
+	uint32_t mapset;
+	uint64_t ns;
+};
+
+struct program {
+	struct program_key key;
+	uint64_t start_time; /* 0: not known yet */
+	enum process_stage stage;
+	struct reading *reading; /* even when UNRESOLVED, if that is because it is late */
+	bool is_late;
+	bool extended, wants_mappings;
+	uint32_t mapset;			   /* in force since it was read last; 0: none */
+	struct exchange exchanges[EXCHANGES_KEPT]; /* a ring */
+	unsigned int n_exchanges;		   /* ever */
+	uint64_t changed_ns, executed_ns;	   /* the last and the first since READING */
+	unsigned int rounds;
+	uint32_t tracers;
+	uint64_t retry_ns, retry_wait_ms; /* UNRESOLVED: not before; how long that was */
+	uint64_t reread_ns, reread_wait_ms;
+	uint32_t suspect; /* a mapset that is in force and may lack code since: it is checked */
+	uint64_t suspect_since_ns;
+	uint64_t sampled_ns; /* its last record that asked */
+	uint64_t used_ns;
+	UT_hash_handle hh;
+};
+
+struct reading {
+	struct process_reading process;
+	struct discovery *discovery;
+	struct program *program; /* NULL: nobody wants to know any more */
+};
+
+struct discovery {
+	struct discovery_of of;
+	struct discovery_pool *pool;
+	struct recheck *recheck;
+	struct program *programs;
+	size_t n_reading; /* that are not late */
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
+}
+
+int discovery_new(const struct discovery_of *of, struct discovery **ret)
+{
+	struct discovery *d = calloc(1, sizeof(*d));
+	struct discovery_options options = {.loop = of->loop};
+	int r;
+
+	if (!d)
+		return -ENOMEM;
+	d->of = *of;
+	r = recheck_new(&d->recheck);
+	if (!r)
+		r = discovery_pool_new(&options, &d->pool);
+	if (r < 0) {
+		recheck_free(d->recheck);
+		free(d);
+		return r;
+	}
+	*ret = d;
+	return 0;
+}
+
+unsigned int discovery_stop(struct discovery *d)
+{
+	return d ? discovery_pool_free(TAKE_PTR(d->pool)) : 0;
+}
+
+struct discovery *discovery_free(struct discovery *d)
+{
+	struct program *p, *next;
+
+	if (!d)
+		return NULL;
+	HASH_ITER (hh, d->programs, p, next) {
+		HASH_DEL(d->programs, p);
+		free(p);
+	}
+	recheck_free(d->recheck);
+	free(d);
+	return NULL;
+}
+
+/* ---- programs -------------------------------------------------------------------------------- */
+
+static struct program *find_program(const struct discovery *d, uint32_t tgid, uint64_t exec_id)
+{
+	struct program_key key = {.exec_id = exec_id, .tgid = tgid};
+	struct program *p;
+
+	HASH_FIND(hh, d->programs, &key, sizeof(key), p);
+	return p;
+}
+
+static struct program *get_program(struct discovery *d, uint32_t tgid, uint64_t exec_id)
+{
+	struct program *p = find_program(d, tgid, exec_id);
+
+	if (!p && HASH_COUNT(d->programs) < PROGRAMS_MAX && (p = calloc(1, sizeof(*p)))) {
+		p->key = (struct program_key){.exec_id = exec_id, .tgid = tgid};
+		HASH_ADD(hh, d->programs, key, sizeof(p->key), p);
+	}
+	if (p)
+		p->used_ns = now_ns();
+	return p;
+}
+
+static void answer(struct discovery *d, const struct program *p, struct mapset *mapset,
+		   const struct process_reading *r, int info_error)
+{
+	struct discovery_answer a = {
+	    .exec_id = p->key.exec_id,
+	    .tgid = p->key.tgid,
+	    .mapset = mapset,
+	    .info = info_error < 0 ? NULL : &r->info,
+	    .info_error = info_error,
+	};
+
+	d->of.callbacks.answer(&a, d->of.callbacks.arg);
+}
+
+static void set_unresolved(struct discovery *d, struct program *p, enum unresolved_reason reason)
+{
+	metric_add((enum metric_id)(M_UNRESOLVED_GONE + (int)reason), 1);
+	p->stage = PROCESS_UNRESOLVED;
+	p->rounds = 0;
+	p->suspect = 0; /* what it had is all there is */
+	p->retry_wait_ms =
+	    MIN(MAX(p->retry_wait_ms * 2, (uint64_t)RETRY_MIN_MS), (uint64_t)RETRY_MAX_MS);
+	p->retry_ns = now_ns() + p->retry_wait_ms * NS_PER_MS;
+	mapset_store_give_up(d->of.mapsets, p->key.tgid, p->key.exec_id);
+}
+
+/* The pid is another process's than it was: what was asked of the one before stays unanswered. */
+static void reset_program(struct discovery *d, struct program *p)
+{
+	struct program fresh = {.key = p->key, .used_ns = p->used_ns, .hh = p->hh};
+
+	if (p->reading) {
+		p->reading->program = NULL;
+		d->n_reading -= !p->is_late;
+	}
+	answer(d, p, NULL, NULL, -ESRCH);
+	*p = fresh;
+}
+
+static struct program *program_of(struct discovery *d, const struct kiln_sample *record)
+{
+	struct program *p = get_program(d, record->tgid, record->exec_id);
+
+	if (!p)
+		return NULL;
+	if (p->start_time && p->start_time != record->start_time)
+		reset_program(d, p);
+	p->start_time = record->start_time;
+	p->tracers = record->runtimes;
+	p->sampled_ns = MAX(p->sampled_ns, record->time);
+	return p;
+}
+
+static void note_exchange(struct program *p, uint32_t mapset, uint64_t time)
+{
+	p->exchanges[p->n_exchanges++ % EXCHANGES_KEPT] = (struct exchange){mapset, time};
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static enum unresolved_reason reason_of(int r)
+{
+	return r == -ESRCH	 ? UNRESOLVED_GONE
+	       : r == -EHOSTDOWN ? UNRESOLVED_FILES_HANG
+	       : r == -ENOSPC	 ? UNRESOLVED_NO_ROOM
+				 : UNRESOLVED_UNREADABLE;
+}
+
+static int make_mapset(struct discovery *d, struct program *p, struct process_reading *r,
+		       struct mapset **ret)
+{
+	struct mapset_source source = {
+	    .tgid = p->key.tgid,
+	    .start_time = p->start_time,
+	    .exec_id = p->key.exec_id,
+	    .read_ns = r->read_ns,
+	    .maps = &r->maps,
+	    .images = r->images_of,
+	};
+
+	struct mapset *old = p->suspect ? mapset_store_find(d->of.mapsets, p->suspect) : NULL;
+	int change;
+
+	p->suspect = 0;
+	runtimes_asked(d->of.runtimes, p->tracers);
+	if (!old)
+		return mapset_store_make(d->of.mapsets, &source, ret);
+	change = mapset_store_check(d->of.mapsets, &source, old, ret);
+	if (change == MAPSET_EXCHANGED)
+		note_exchange(p, old->id, p->suspect_since_ns);
+	return MIN(change, 0);
+}
+
+static int start_reading(struct discovery *d, struct program *p, bool without_mappings);
+
+/* Again because it changed meanwhile, or because less was asked for. True: under way. */
+static bool read_again(struct discovery *d, struct program *p, const struct process_reading *r)
+{
+	bool changed = !r->without_mappings && p->changed_ns > r->read_ns;
+
+	if (r->without_mappings ? !p->wants_mappings : !changed || p->rounds >= ROUNDS_MAX)
+		return false;
+	p->rounds++;
+	return start_reading(d, p, false) == 0;
+}
+
+static void finish(struct discovery *d, struct program *p, struct process_reading *r)
+{
+	struct mapset *m = NULL;
+	int error = r->result;
+
+	if (p->executed_ns && p->executed_ns <= r->read_ns)
+		error = r->info_result = -ESRCH;
+	if (!error && read_again(d, p, r))
+		return;
+	if (!error && !r->without_mappings)
+		error = make_mapset(d, p, r, &m);
+	if (m) {
+		p->mapset = m->id;
+		p->extended = p->changed_ns > r->read_ns;
+		p->retry_wait_ms = 0;
+	}
+	p->rounds = 0;
+	p->wants_mappings = false;
+	if (error < 0)
+		set_unresolved(d, p, reason_of(error));
+	else
+		p->stage = PROCESS_KNOWN;
+	answer(d, p, m, r, r->info_result);
+}
+
+static void on_read(struct discovery_job *job)
+{
+	struct reading *r = container_of(job, struct reading, process.job);
+	struct discovery *d = r->discovery;
+	struct program *p;
+
+	d->of.callbacks.before(d->of.callbacks.arg);
+	image_store_reap(d->of.images);
+	p = r->program;
+	if (p) {
+		d->n_reading -= !p->is_late;
+		p->reading = NULL;
+		p->is_late = false;
+		finish(d, p, &r->process);
+	}
+	process_reading_done(&r->process, now_ns() / NS_PER_MS);
+	free(r);
+}
+
+static void on_late(struct discovery_job *job)
+{
+	struct reading *r = container_of(job, struct reading, process.job);
+	struct discovery *d = r->discovery;
+	struct program *p = r->program;
+	bool described = atomic_load_explicit(&r->process.described, memory_order_acquire);
+
+	if (!p)
+		return;
+	p->is_late = true;
+	d->n_reading--;
+	set_unresolved(d, p, UNRESOLVED_FILES_HANG);
+	answer(d, p, NULL, &r->process, described ? r->process.info_result : -EAGAIN);
+}
+
+/* The stores go too, or stay for good: nothing is given back. */
+static void on_drop(struct discovery_job *job)
+{
+	free(container_of(job, struct reading, process.job));
+}
+
+static int start_reading(struct discovery *d, struct program *p, bool without_mappings)
+{
+	struct reading *r = calloc(1, sizeof(*r));
+	int e;
+
+	if (!r)
+		return -ENOMEM;
+	r->discovery = d;
+	r->program = p;
+	r->process = (struct process_reading){
+	    .job = {.key = {p->start_time, (uint64_t)p->key.tgid << 32 | (uint32_t)p->key.exec_id},
+		    .late = on_late,
+		    .done = on_read,
+		    .drop = on_drop},
+	    .proc_dirfd = d->of.proc_dirfd,
+	    .images = d->of.images,
+	    .tgid = p->key.tgid,
+	    .start_ns = p->start_time,
+	    .without_mappings = without_mappings,
+	};
+	process_reading_init(&r->process);
+	e = d->pool ? discovery_submit(d->pool, &r->process.job) : -ESHUTDOWN;
+	if (e < 0) {
+		free(r);
+		set_unresolved(d, p, UNRESOLVED_REFUSED);
+		return -EAGAIN;
+	}
+	p->reading = r;
+	p->stage = PROCESS_READING;
+	p->is_late = false;
+	p->changed_ns = p->executed_ns = 0;
+	d->n_reading++;
+	return 0;
+}
+
+static int ask(struct discovery *d, struct program *p, bool without_mappings)
+{
+	switch (p->stage) {
+	case PROCESS_READING:
+		p->wants_mappings |= !without_mappings;
+		return 0;
+	case PROCESS_UNRESOLVED:
+		/* This sample is short, so no answer would help it. */
+		if (!p->reading && now_ns() >= p->retry_ns)
+			(void)start_reading(d, p, false);
+		return -EAGAIN;
+	case PROCESS_NEW:
+	case PROCESS_KNOWN:
+		break;
+	}
+	return start_reading(d, p, without_mappings);
+}
+
+int discovery_ask(struct discovery *d, const struct kiln_sample *record, bool without_mappings)
+{
+	struct program *p = program_of(d, record);
+
+	return p ? ask(d, p, without_mappings) : -ENOMEM;
+}
+
+bool discovery_ask_more(struct discovery *d, const struct kiln_sample *record,
+			const struct mapset *mapset)
+{
+	uint64_t now = now_ns();
+	struct program *p;
+
+	if (mapset->read_ns > record->time)
+		return false;
+	p = program_of(d, record);
+	if (!p || p->stage == PROCESS_UNRESOLVED)
+		return false;
+	if (p->stage != PROCESS_READING) {
+		if (now < p->reread_ns)
+			return false;
+		p->reread_wait_ms = MIN(MAX(p->reread_wait_ms * 2, (uint64_t)REREAD_MIN_MS),
+					(uint64_t)REREAD_MAX_MS);
+		p->reread_ns = now + p->reread_wait_ms * NS_PER_MS;
+	}
+	return ask(d, p, false) == 0;
+}
+
+void discovery_renew(struct discovery *d, const struct mapset *m)
+{
+	struct program *p;
+
+	if (mapset_store_in_force(d->of.mapsets, m->tgid, m->exec_id) != m)
+		return;
+	p = get_program(d, m->tgid, m->exec_id);
+	if (!p)
+		return;
+	p->start_time = m->start_time;
+	p->tracers = m->tracers;
+	(void)ask(d, p, false);
+}
+
+void discovery_warm(struct discovery *d, uint32_t tgid)
+{
+	struct program *p = get_program(d, tgid, 0);
+
+	if (!p)
+		return;
+	p->tracers = UINT32_MAX;
+	(void)ask(d, p, false);
+}
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+static bool was_exchanged(const struct program *p, uint32_t mapset, uint64_t time)
+{
+	unsigned int n = MIN(p->n_exchanges, (unsigned int)EXCHANGES_KEPT);
+
+	for (unsigned int i = 0; i < n; i++)
+		if (p->exchanges[i].mapset == mapset && p->exchanges[i].ns <= time)
+			return true;
+	return false;
+}
+
+/* Notes of its mappings may have been lost since MAPSET was read: it has to be looked at. */
+static struct program *suspect(struct discovery *d, const struct kiln_sample *record,
+			       const struct mapset *mapset)
+{
+	struct program *p;
+	uint64_t since;
+
+	if (!recheck_due(d->recheck, record->tgid, mapset->read_ns, now_ns(), &since))
+		return NULL;
+	p = program_of(d, record);
+	if (p && mapset_store_in_force(d->of.mapsets, record->tgid, record->exec_id) == mapset) {
+		p->suspect = mapset->id;
+		p->suspect_since_ns = since;
+	}
+	return p;
+}
+
+bool discovery_holds(struct discovery *d, const struct kiln_sample *record,
+		     const struct mapset *mapset)
+{
+	struct program *p = suspect(d, record, mapset);
+
+	if (!p && d->programs)
+		p = find_program(d, record->tgid, record->exec_id);
+	if (!p)
+		return true;
+	if (p->start_time && p->start_time != record->start_time)
+		return false;
+	/* What is known holds. The rest is for the samples to come. */
+	if (p->extended && p->stage != PROCESS_READING) {
+		p->start_time = record->start_time;
+		p->tracers = record->runtimes;
+		(void)ask(d, p, false);
+		p->extended = p->stage != PROCESS_READING;
+	}
+	return p->suspect != mapset->id && !was_exchanged(p, mapset->id, record->time);
+}
+
+struct mapset *discovery_mapset(struct discovery *d, const struct kiln_sample *record)
+{
+	const struct program *p = find_program(d, record->tgid, record->exec_id);
+	struct mapset *m = NULL;
+
+	if (p && p->start_time == record->start_time && p->mapset)
+		m = mapset_store_find(d->of.mapsets, p->mapset);
+	if (!m)
+		m = mapset_store_in_force(d->of.mapsets, record->tgid, record->exec_id);
+	return m && p && p->suspect == m->id ? NULL : m;
+}
+
+bool discovery_mapped(struct discovery *d, const struct sideband_mapping *mapping)
+{
+	const struct kernel_memory *memory = d->of.memory;
+	enum mapset_change change = MAPSET_EXCHANGED;
+	struct kiln_process entry;
+	const struct mapset *m;
+	struct program *p;
+
+	if (memory->get_process(memory->arg, mapping->tgid, &entry) < 0)
+		return false;
+	p = find_program(d, mapping->tgid, entry.exec_id);
+	if (p && p->reading)
+		p->changed_ns = mapping->time;
+	if (!entry.mapset)
+		return p && p->reading;
+	m = mapset_store_find(d->of.mapsets, entry.mapset);
+	if (m)
+		change = mapset_compare(m, mapping);
+	if (change == MAPSET_HOLDS)
+		return true;
+	metric_add(M_MAPSETS_OUTDATED, 1);
+	p = get_program(d, mapping->tgid, entry.exec_id);
+	if (p && p->stage == PROCESS_NEW)
+		p->stage = PROCESS_KNOWN;
+	if (p && change == MAPSET_EXTENDED) {
+		p->extended = true;
+		return true;
+	}
+	if (p) {
+		note_exchange(p, entry.mapset, mapping->time);
+		p->mapset = 0;
+	}
+	mapset_store_forget(d->of.mapsets, mapping->tgid);
+	return true;
+}
+
+void discovery_lost(struct discovery *d, uint64_t since_ns)
+{
+	struct program *p, *next;
+	uint64_t now = now_ns();
+
+	recheck_lost(d->recheck, since_ns, now);
+	HASH_ITER (hh, d->programs, p, next)
+		if (p->reading)
+			p->changed_ns = now;
+}
+
+static void note_exec(struct program *p, uint64_t time)
+{
+	if (p && p->reading && !p->executed_ns && time > p->sampled_ns)
+		p->executed_ns = time;
+}
+
+void discovery_executed(struct discovery *d, uint32_t tgid, uint64_t time)
+{
+	const struct kernel_memory *memory = d->of.memory;
+	struct kiln_process entry;
+
+	if (memory->get_process(memory->arg, tgid, &entry) < 0)
+		return;
+	/* The entry may be the new program's already; each exec adds one to the number. */
+	note_exec(find_program(d, tgid, entry.exec_id), time);
+	note_exec(find_program(d, tgid, entry.exec_id - 1), time);
+}
+
+/* How long something may still depend on what is noted of P. */
+static uint64_t keep_until(const struct program *p)
+{
+	uint64_t until = MAX(p->used_ns + KEEP_MS * NS_PER_MS, p->reread_ns);
+
+	/* One that still runs is sampled, and tried, before that. */
+	return p->stage == PROCESS_UNRESOLVED
+		   ? MAX(until, p->retry_ns + p->retry_wait_ms * NS_PER_MS)
+		   : until;
+}
+
+void discovery_sweep(struct discovery *d)
+{
+	struct program *p, *next;
+	uint64_t now = now_ns();
+
+	HASH_ITER (hh, d->programs, p, next) {
+		if (p->reading || now < keep_until(p))
+			continue;
+		/* Until it is sampled again, or gone. */
+		if (p->extended &&
+		    mapset_store_in_force(d->of.mapsets, p->key.tgid, p->key.exec_id))
+			continue;
+		HASH_DEL(d->programs, p);
+		free(p);
+	}
+}
+
+bool discovery_busy(const struct discovery *d)
+{
+	return d->n_reading > 0;
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct discovery: the one door for everything that is not known of a process. It is asked for a
+ * program (a process between two execs), has it read by the pool (agent/discovery/), makes the
+ * mapset, and answers. Between, a program is in one of these stages:
+ *
+ *   NEW         nothing was asked yet
+ *   READING     a thread reads it; samples wait for the answer
+ *   KNOWN       its mapset is in the kernel, or it never had one of its own (fork)
+ *   UNRESOLVED  it cannot be read: the kernel sends short records; tried again with the next sample
+ *               after a time that doubles
+ *
+ * A program that is not in the table is known, and nothing is known to have changed. Owned by the
+ * loop thread.
+ */
+#pragma once
+
+#include "agent/discovery/process_reader.h"
+#include "agent/runtime/runtimes.h"
+#include "agent/sampler/mapset.h"
+#include "agent/sampler/sideband.h"
+
+enum process_stage { PROCESS_NEW, PROCESS_READING, PROCESS_KNOWN, PROCESS_UNRESOLVED };
+
+/* In the order of the metrics' rows. */
+enum unresolved_reason {
+	UNRESOLVED_GONE,
+	UNRESOLVED_FILES_HANG, /* beyond the deadline, or where another reading hangs */
+	UNRESOLVED_UNREADABLE,
+	UNRESOLVED_NO_ROOM, /* for its mappings in the kernel */
+	UNRESOLVED_REFUSED, /* the pool has no thread, or its queue is full */
+};
+
+/* Of the program EXEC_ID of the process TGID. */
+struct discovery_answer {
+	uint64_t exec_id;
+	uint32_t tgid;
+	struct mapset *mapset;		 /* NULL: not asked for, or unresolved */
+	const struct process_info *info; /* NULL: info_error tells why */
+	int info_error;
+};
+
+struct discovery_callbacks {
+	/* An answer is about to be given: changes that the kernel has told of are to be passed on
+	 * first. */
+	void (*before)(void *arg);
+	void (*answer)(const struct discovery_answer *answer, void *arg);
+	void *arg;
+};
+
+struct discovery_of {
+	uv_loop_t *loop;
+	const struct kernel_memory *memory;
+	int proc_dirfd;
+	struct image_store *images;
+	struct mapset_store *mapsets;
+	struct runtimes *runtimes;
+	struct discovery_callbacks callbacks;
+};
+
+struct discovery;
+int discovery_new(const struct discovery_of *of, struct discovery **ret) _must_check_;
+/* Closes the handles on the loop. Returns how many threads hang and use images and proc_dirfd. */
+unsigned int discovery_stop(struct discovery *d);
+/* After discovery_stop(). */
+struct discovery *discovery_free(struct discovery *d);
+
+/* MAPSET, which RECORD was walked by, held then. False: discovery_ask(), or discovery_mapset(). */
+bool discovery_holds(struct discovery *d, const struct kiln_sample *record,
+		     const struct mapset *mapset);
+/* The mapset that holds for the program of RECORD by now; NULL: none is known, or it is checked. */
+struct mapset *discovery_mapset(struct discovery *d, const struct kiln_sample *record);
+/*
+ * Has the program of RECORD read. 0: there will be an answer. -EAGAIN: not now, it is unresolved;
+ * -ENOMEM.
+ */
+int discovery_ask(struct discovery *d, const struct kiln_sample *record,
+		  bool without_mappings) _must_check_;
+/*
+ * The walk of RECORD left all mappings of MAPSET. True: they are read again, and an answer will
+ * come. New code is announced by the kernel, so this seldom helps: each time the next is further
+ * away.
+ */
+bool discovery_ask_more(struct discovery *d, const struct kiln_sample *record,
+			const struct mapset *mapset);
+/* The process of M has memory that only a new mapset can tell. */
+void discovery_renew(struct discovery *d, const struct mapset *m);
+/* A process that was not sampled yet: makes its mapset, which goes again if no sample comes. */
+void discovery_warm(struct discovery *d, uint32_t tgid);
+
+/* What the kernel tells (sideband.h). False: the process was not sampled yet. */
+bool discovery_mapped(struct discovery *d, const struct sideband_mapping *mapping);
+/*
+ * Any process may have new mappings since SINCE_NS (CLOCK_MONOTONIC). Each is looked at when it is
+ * sampled next (agent/sampler/recheck.h); its samples wait for that.
+ */
+void discovery_lost(struct discovery *d, uint64_t since_ns);
+void discovery_executed(struct discovery *d, uint32_t tgid, uint64_t time);
+
+/* Forgets programs of which nothing is open. */
+void discovery_sweep(struct discovery *d);
+/* Readings that are not late: their answers come soon. */
+bool discovery_busy(const struct discovery *d);

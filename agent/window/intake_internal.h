@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct intake: what intake.c (beginning and end), records.c (a known sample's way), completion.c
+ * (everything else) and forgetting.c share. Loop thread only.
+ */
+#pragma once
+
+#include "agent/window/intake.h"
+
+#include <regex.h>
+#include <time.h>
+
+#include "agent/sampler/finisher.h"
+#include "agent/sampler/sideband.h"
+#include "agent/window/code_reader.h"
+#include "agent/window/discovery.h"
+#include "agent/window/runtime_frames.h"
+#include "agent/window/table_compiler.h"
+#include "agent/window/waiting.h"
+#include "agent/window/wall_clock.h"
+
+struct intake {
+	const struct config *config;
+	struct sampler *sampler;
+	int proc_dirfd;
+	struct image_store *images;
+	struct unwind_store *unwind;
+	struct mapset_store *mapsets;
+	struct runtimes *runtimes;
+	struct runtime_frames *runtime_frames;
+	struct sideband *sideband;
+	struct process_table *processes;
+	struct stack_table *stacks;
+	struct window *window; /* where samples go now */
+	struct discovery *discovery;
+	struct waiting_room waiting;
+	struct code_reader *code;
+	struct table_compiler *tables;
+	unsigned int hung_threads; /* left behind by `discovery` */
+	enum memory_pressure pressure;
+	bool warming;	/* nothing is sampled yet */
+	bool giving_up; /* nothing waits any more */
+	bool filter;
+	regex_t process_filter;
+	struct wall_clock wall_clock;
+	struct finish_result finish;
+	const struct container_identity *(*container_of_cgroup)(uint64_t cgroup, void *arg);
+	void *container_arg;
+};
+
+static inline uint64_t intake_now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
+}
+
+static inline uint64_t intake_now_ms(void)
+{
+	return intake_now_ns() / 1000000;
+}
+
+/* records.c */
+/* One record of the ring. */
+void intake_consume(const struct kiln_sample *record, void *arg);
+/*
+ * Counts a sample. MAPSET: what the USER frames, N_USER words, are to be read by; NULL: none is
+ * known.
+ */
+void intake_count(struct intake *in, const struct kiln_sample *record, struct process *process,
+		  struct mapset *mapset, enum kiln_end end, const uint64_t *user, uint32_t n_user);
+
+/* The process filter refused PROCESS: the sample is done with, and the kernel takes no more. */
+bool intake_is_unselected(struct intake *in, const struct kiln_sample *record,
+			  const struct process *process);
+
+/* completion.c */
+/* PROCESS and MAPSET (that it was walked by): what is known of the sample; NULL: nothing. */
+void intake_discover(struct intake *in, const struct kiln_sample *record, struct process *process,
+		     struct mapset *mapset);
+/* The walk of a sample with a dump is completed by what is known now, or the sample waits. */
+void intake_complete(struct intake *in, const struct kiln_sample *record, struct process *process,
+		     struct mapset *mapset);
+/* Answers: of discovery, and of the makers of tables, for the samples that wait for one. */
+void intake_on_answer(const struct discovery_answer *answer, void *arg);
+void intake_on_table(const struct stored_image *image, uint32_t slot, void *arg);

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A known sample's way, a straight line: the ring's record, its process, its mapset, whether that
+ * still holds, its stack, its count (docs/architecture.md has it as a list of functions). What is
+ * not known, or not complete, leaves through intake_discover() or intake_complete().
+ */
+#include "agent/window/intake_internal.h"
+
+#include "lib/metrics.h"
+
+static void count_end(enum kiln_end end)
+{
+	/* One row a reason, in the order of enum kiln_end. */
+	metric_add((enum metric_id)(M_UNWIND_END_NONE + (int)end), 1);
+	if (end == KILN_END_DEPTH)
+		metric_add(M_STACKS_TRUNCATED, 1);
+	if (end != KILN_END_NONE && end != KILN_END_ROOT)
+		metric_add(M_SAMPLES_INCOMPLETE, 1);
+}
+
+/* Whom the table's room is charged to: the process where cgroups are not asked for. */
+static uint64_t owner_of(const struct kiln_sample *record)
+{
+	return record->cgroup ? record->cgroup : 1ULL << 63 | record->tgid;
+}
+
+void intake_count(struct intake *in, const struct kiln_sample *record, struct process *process,
+		  struct mapset *mapset, enum kiln_end end, const uint64_t *user, uint32_t n_user)
+{
+	struct window_sample s = {
+	    .process = process,
+	    .tid = record->tid,
+	    .policy = record->policy,
+	    .origin = (enum kiln_origin)record->origin,
+	    .comm = record->comm,
+	    .value = record->value,
+	    .period = record->period,
+	    .label = record->label,
+	    .time_unix_ns = wall_clock_unix_ns(&in->wall_clock, record->time),
+	};
+	int r;
+
+	count_end(end);
+	/* It may have waited since the window of its record. */
+	process->last_window = in->window->number;
+	r = stack_table_get(in->stacks, owner_of(record), mapset, end, record->words,
+			    record->n_kernel, user, (uint16_t)n_user, in->window->number, &s.stack);
+	if (!r && s.stack->runtimes[0].id)
+		runtime_frames_see(in->runtime_frames, s.stack, mapset, record->tgid,
+				   in->window->number, intake_now_ns());
+	if (!r)
+		r = window_add(in->window, &s);
+	if (r < 0)
+		metric_add(r == -ENOMEM	   ? M_DROPPED_NO_MEMORY
+			   : r == -EBADMSG ? M_DROPPED_MALFORMED
+					   : M_DROPPED_WINDOW_FULL,
+			   1);
+}
+
+bool intake_is_unselected(struct intake *in, const struct kiln_sample *record,
+			  const struct process *process)
+{
+	if (!process->ignored)
+		return false;
+	(void)sampler_ignore_process(in->sampler, record->tgid);
+	metric_add(M_SAMPLES_UNSELECTED, 1);
+	return true;
+}
+
+static bool is_well_formed(const struct kiln_sample *record)
+{
+	return record->end < KILN_END_COUNT && record->origin < KILN_ORIGIN_COUNT &&
+	       record->n_kernel <= KILN_MAX_KERNEL_FRAMES && record->n_user <= KILN_MAX_USER_WORDS;
+}
+
+void intake_consume(const struct kiln_sample *record, void *arg)
+{
+	struct intake *in = arg;
+	const struct process_key key = {
+	    .start_time = record->start_time,
+	    .exec_id = record->exec_id,
+	    .cgroup = record->cgroup,
+	    .tgid = record->tgid,
+	};
+	struct mapset *mapset = NULL;
+	struct process *process;
+
+	if (!is_well_formed(record)) {
+		metric_add(M_DROPPED_MALFORMED, 1);
+		return;
+	}
+	metric_add(M_SAMPLES, 1);
+	process = process_table_find(in->processes, &key, in->window->number);
+	if (record->mapset)
+		mapset = mapset_store_find(in->mapsets, record->mapset);
+	if (!process || (!mapset && !(record->flags & KILN_SAMPLE_KTHREAD)) ||
+	    (mapset && !discovery_holds(in->discovery, record, mapset)))
+		intake_discover(in, record, process, mapset);
+	else if (intake_is_unselected(in, record, process))
+		return;
+	else if (record->dump_len && mapset)
+		intake_complete(in, record, process, mapset);
+	else
+		intake_count(in, record, process, mapset, (enum kiln_end)record->end,
+			     record->words + record->n_kernel, record->n_user);
+}

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A filesystem that never answers costs its own processes their names, and nothing else: the agent goes on, is
+healthy, and names everybody else; once the filesystem answers, its processes are named too. 15 s of silence; 5
+minutes with KILN_LONG=1."""
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+from parts import LONG, ROOT, agent as kiln, free_port, http_get, wait_until, workload
+
+SILENCE = 300 if LONG else 15  # seconds
+PROGRAMS = 5
+BOUND = 2.0  # seconds for an answer of /healthz; what it took is printed
+CONFIG = """
+receivers:
+  profiling: {samples_per_second: 49, reporter_interval: 1s}
+exporters:
+  debug: {ignore_profiles_without_container_id: false}
+extensions:
+  health_check: {endpoint: "127.0.0.1:%d"}
+service:
+  extensions: [health_check]
+  pipelines:
+    profiles: {receivers: [profiling], exporters: [debug]}
+"""
+
+
+class SilentFilesystem:
+    """The mount, with the programs silent-0, silent-1, ... in it."""
+
+    def __init__(self, directory):
+        source, self.mount = directory / "source", directory / "mount"
+        source.mkdir()
+        self.mount.mkdir()
+        for i in range(PROGRAMS):
+            shutil.copy(workload.path("nest-static"), source / f"silent-{i}")
+        self.server = subprocess.Popen(
+            [sys.executable, ROOT / "tests/integration/lib/kiln/silent_fuse.py", source, self.mount],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.hear("mounted")
+
+    def hear(self, word):
+        assert self.server.stdout.readline() == word + "\n", f"silent_fuse.py does not say {word}"
+
+    def tell(self, word):
+        self.server.stdin.write(word + "\n")
+        self.server.stdin.flush()
+        self.hear(word)
+
+    def close(self):
+        self.server.stdin.close()
+        self.server.wait()
+        self.server.stdout.close()
+
+
+@pytest.fixture
+def silent(tmp_path):
+    if not os.path.exists("/dev/fuse"):
+        pytest.skip("no /dev/fuse")
+    fs = SilentFilesystem(tmp_path)
+    yield fs
+    fs.close()
+
+
+@pytest.fixture
+def programs(silent):
+    started = [subprocess.Popen([silent.mount / f"silent-{i}", "3600"], stdout=subprocess.PIPE) for i in range(PROGRAMS)]
+    for p in started:
+        assert p.stdout.readline(), "a program of the mount ended at once"
+    time.sleep(1)  # until they have read of their files what they need
+    yield started
+    for p in started:
+        p.kill()
+        p.wait()
+        p.stdout.close()
+
+
+def is_unnamed(sample):
+    return any(f.startswith("[incomplete") or f.startswith("[unknown") or "+0x" in f for f in sample.user if "vdso" not in f)
+
+
+def look_at_health(url, seconds, sample):
+    """The times that answers took. SAMPLE is called now and then."""
+    took, end = [], time.monotonic() + seconds
+    while time.monotonic() < end:
+        begun = time.monotonic()
+        assert http_get(url)[0] == 200
+        took.append(time.monotonic() - begun)
+        sample()
+        time.sleep(0.05)
+    return sorted(took)
+
+
+def test_a_filesystem_that_hangs_loses_its_own_names_only(agent, silent, programs):
+    port = free_port()
+    base = f"http://127.0.0.1:{port}"
+    threads = []
+    silent.tell("hang")
+    with workload.Workload("nest", seconds=3600) as healthy:
+        a = agent(config=CONFIG % port)
+        a.wait_ready(url=base + "/readyz")
+        took = look_at_health(base + "/healthz", SILENCE, lambda: threads.append(
+            len(os.listdir(f"/proc/{a.pid}/task"))))
+        metrics = kiln.metrics(base + "/metrics")
+        silent.tell("answer")
+
+        def named():
+            complete = {s.pid for s in a.samples() if (s.exe or "").startswith("silent-") and not is_unnamed(s) and s.user}
+            return len(complete) == PROGRAMS
+
+        # The time between two tries doubles while nothing answers, up to a minute.
+        wait_until("the programs of the filesystem have their names", named)
+        assert a.stop() == 0, a.stderr()
+        samples = a.samples()
+    others = [s for s in samples if s.pid == healthy.pid]
+    unnamed = [s for s in others if is_unnamed(s) or not s.user]
+    mine = [s for s in samples if s.pid in [p.pid for p in programs]]
+    cut = sum(s.value for s in mine if "[incomplete: process cannot be read]" in s.user)
+    print(f"{SILENCE} s of silence: /healthz took {took[-1] * 1000:.1f} ms at most, {took[len(took) // 2] * 1000:.1f} ms in the middle"
+          f" ({len(took)} times); {max(threads)} threads; {sum(s.value for s in others)} samples of the other process,"
+          f" {len(unnamed)} stacks of it incomplete; {sum(s.value for s in mine)} samples of the hung ones, {cut} with their leaf only;"
+          f" ring full {metrics['kiln_ring_full_total']:.0f} times, {metrics['kiln_discovery_late_total']:.0f} readings late")
+    assert took[-1] < BOUND
+    assert metrics["kiln_ring_full_total"] == 0
+    assert metrics["kiln_discovery_late_total"] >= 1, "the filesystem did not hang"
+    assert sum(s.value for s in others) > SILENCE, "the other process was not sampled"
+    assert not unnamed, unnamed[:3]
+    assert {s.exe for s in mine} == {f"silent-{i}" for i in range(PROGRAMS)}
+    assert cut > SILENCE, "what hangs is counted too"
+    # A thread or two for the whole filesystem, not one for each try.
+    assert max(threads) - min(threads) <= 6

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A FUSE filesystem that stops answering when it is told to: one directory with the files of another.
+
+  silent_fuse.py SOURCE MOUNTPOINT     lines on stdin: "hang", "answer"; each is repeated on stdout once it is so
+
+Speaks the kernel's protocol itself (include/uapi/linux/fuse.h, version 7.31), read-only, one request at a time. The
+mount goes with the process."""
+import ctypes
+import errno
+import os
+import select
+import stat
+import struct
+import sys
+
+LOOKUP, FORGET, GETATTR, OPEN, READ, STATFS, RELEASE, FLUSH, INIT, OPENDIR, READDIR, RELEASEDIR, ACCESS = (
+    1, 2, 3, 14, 15, 17, 18, 25, 26, 27, 28, 29, 34)
+INTERRUPT, BATCH_FORGET = 36, 42
+MS_NOSUID, MS_NODEV, MNT_DETACH = 2, 4, 2
+HEADER = struct.Struct("=IIQQIIII")  # len opcode unique nodeid uid gid pid padding
+BUFFER = (1 << 17) + 4096
+ROOT = 1
+
+
+class Files:
+    """Node ids: 1 is the directory, the files are 2, 3, ... in the order of their names."""
+
+    def __init__(self, source):
+        self.source = source
+        self.names = sorted(os.listdir(source))
+
+    def node(self, name):
+        return self.names.index(name) + 2
+
+    def path(self, node):
+        return self.source if node == ROOT else os.path.join(self.source, self.names[node - 2])
+
+    def attr(self, node):
+        s = os.stat(self.path(node))
+        mode = (stat.S_IFDIR if node == ROOT else stat.S_IFREG) | 0o755
+        # struct fuse_attr
+        return struct.pack("=QQQQQQIIIIIIIIII", node, s.st_size, s.st_size // 512 + 1, int(s.st_atime),
+                           int(s.st_mtime), int(s.st_ctime), 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0)
+
+
+def answer(files, opcode, node, body):
+    """The bytes behind the header, or a negative errno. None: no answer is expected."""
+    if opcode in (FORGET, BATCH_FORGET, INTERRUPT):
+        return None
+    if opcode == INIT:
+        # struct fuse_init_out: major minor max_readahead flags max_background congestion max_write granularity ...
+        return struct.pack("=IIIIHHIIHHI28x", 7, 31, 1 << 17, 0, 12, 9, 1 << 17, 1, 0, 0, 0)
+    if opcode == LOOKUP:
+        name = body.rstrip(b"\0").decode()
+        if node != ROOT or name not in files.names:
+            return -errno.ENOENT
+        # struct fuse_entry_out. Nothing may be remembered: each look at a file is a question.
+        return struct.pack("=QQQQII", files.node(name), 0, 0, 0, 0, 0) + files.attr(files.node(name))
+    if opcode == GETATTR:
+        return struct.pack("=QII", 0, 0, 0) + files.attr(node)
+    if opcode in (OPEN, OPENDIR):
+        return struct.pack("=QII", 0, 2, 0)  # FOPEN_KEEP_CACHE
+    if opcode == READ:
+        _, offset, size = struct.unpack_from("=QQI", body)
+        with open(files.path(node), "rb") as f:
+            f.seek(offset)
+            return f.read(size)
+    if opcode == STATFS:
+        return bytes(80)
+    if opcode in (RELEASE, FLUSH, RELEASEDIR, ACCESS, READDIR):
+        return b""
+    return -errno.ENOSYS
+
+
+def serve(fd, files):
+    hangs = False
+    while True:
+        readable = select.select([sys.stdin] if hangs else [sys.stdin, fd], [], [])[0]
+        if sys.stdin in readable:
+            word = sys.stdin.readline()
+            if not word:
+                return
+            hangs = word == "hang\n"
+            print(word, end="", flush=True)
+            continue
+        request = os.read(fd, BUFFER)
+        _, opcode, unique, node, *_ = HEADER.unpack_from(request)
+        got = answer(files, opcode, node, request[HEADER.size:])
+        if got is None:
+            continue
+        error, data = (got, b"") if isinstance(got, int) else (0, got)
+        try:
+            os.write(fd, struct.pack("=IiQ", 16 + len(data), error, unique) + data)
+        except FileNotFoundError:
+            pass  # nobody waits for it any more
+
+
+def main():
+    source, target = sys.argv[1:3]
+    libc = ctypes.CDLL(None, use_errno=True)
+    fd = os.open("/dev/fuse", os.O_RDWR)
+    options = f"fd={fd},rootmode=40000,user_id=0,group_id=0,allow_other"
+    if libc.mount(b"kiln-silent", target.encode(), b"fuse.kiln", MS_NOSUID | MS_NODEV, options.encode()):
+        raise OSError(ctypes.get_errno(), "mount")
+    try:
+        print("mounted", flush=True)
+        serve(fd, Files(source))
+    finally:
+        libc.umount2(target.encode(), MNT_DETACH)
+
+
+main()

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* This process is the one that is asked for; the kernel is tests/unit/agent/runtime/fake.c. */
+#include "agent/window/discovery.h"
+#include "lib/metrics.h"
+
+#include "tests/unit/agent/runtime/fake.h"
+
+enum { EXEC = 3 };
+
+static struct {
+	uv_loop_t loop;
+	struct discovery *d;
+	struct kiln_sample record;
+	struct sideband_mapping late_mapping; /* what `before` tells of, if it has a time */
+	unsigned int answers;
+	struct discovery_answer last;
+	char last_name[64];
+} t;
+
+static void before(void *arg)
+{
+	if (t.late_mapping.time)
+		discovery_mapped(t.d, &t.late_mapping);
+}
+
+static void on_answer(const struct discovery_answer *answer, void *arg)
+{
+	t.answers++;
+	t.last = *answer;
+	if (answer->info)
+		snprintf(t.last_name, sizeof(t.last_name), "%s", answer->info->executable_name);
+}
+
+static int setup(void **state)
+{
+	struct discovery_of of = {
+	    .loop = &t.loop,
+	    .memory = &fake.memory,
+	    .callbacks = {before, on_answer, NULL},
+	};
+	uint64_t ticks;
+
+	if (fake_setup(state))
+		return -1;
+	memset(&t, 0, sizeof(t));
+	of.proc_dirfd = fake.proc_dirfd;
+	of.images = fake.images;
+	of.mapsets = fake.mapsets;
+	of.runtimes = fake.rt;
+	assert_int_equal(uv_loop_init(&t.loop), 0);
+	assert_int_equal(discovery_new(&of, &t.d), 0);
+	assert_int_equal(process_start_ticks(fake.proc_dirfd, (uint32_t)getpid(), &ticks), 0);
+	t.record = (struct kiln_sample){
+	    .tgid = (uint32_t)getpid(),
+	    .start_time = ticks * KILN_TICK_NS + 12345,
+	    .exec_id = EXEC,
+	    .time = 1,
+	};
+	fake.process = (struct kiln_process){.flags = KILN_PROCESS_PENDING, .exec_id = EXEC};
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	assert_int_equal(discovery_stop(t.d), 0);
+	uv_run(&t.loop, UV_RUN_DEFAULT);
+	assert_int_equal(uv_loop_close(&t.loop), 0);
+	discovery_free(t.d);
+	return fake_teardown(state);
+}
+
+static void ask(int want)
+{
+	assert_int_equal(discovery_ask(t.d, &t.record, false), want);
+	uv_run(&t.loop, UV_RUN_DEFAULT);
+}
+
+static bool holds(void)
+{
+	return discovery_holds(t.d, &t.record, mapset_store_find(fake.mapsets, t.record.mapset));
+}
+
+static bool is_given_up(void)
+{
+	return fake.process.flags & KILN_PROCESS_UNRESOLVED;
+}
+
+static void a_process_is_read_once_and_its_mapset_published(void **state)
+{
+	assert_int_equal(discovery_ask(t.d, &t.record, false), 0);
+	assert_int_equal(discovery_ask(t.d, &t.record, false), 0);
+	assert_true(discovery_busy(t.d));
+	uv_run(&t.loop, UV_RUN_DEFAULT);
+	assert_false(discovery_busy(t.d));
+	assert_int_equal(t.answers, 1);
+	assert_non_null(t.last.mapset);
+	assert_string_equal(t.last_name, "test_window_discovery");
+	assert_int_equal(fake.process.mapset, t.last.mapset->id);
+	assert_int_equal(fake.process.flags, 0);
+	assert_non_null(fake_own_range(t.last.mapset));
+	assert_ptr_equal(discovery_mapset(t.d, &t.record), t.last.mapset);
+}
+
+/* Its mappings are its parent's, and known. */
+static void who_it_is_can_be_asked_alone(void **state)
+{
+	assert_int_equal(discovery_ask(t.d, &t.record, true), 0);
+	uv_run(&t.loop, UV_RUN_DEFAULT);
+	assert_int_equal(t.answers, 1);
+	assert_null(t.last.mapset);
+	assert_string_equal(t.last_name, "test_window_discovery");
+	assert_false(is_given_up());
+}
+
+static void a_later_owner_of_the_pid_is_not_taken_for_it(void **state)
+{
+	t.record.start_time -= 5 * KILN_TICK_NS;
+	ask(0);
+	assert_int_equal(t.answers, 1);
+	assert_null(t.last.mapset);
+	assert_null(t.last.info);
+	assert_int_equal(t.last.info_error, -ESRCH);
+	assert_int_equal(fake.process.mapset, 0);
+	/* And the one that has it now is read when it is sampled. */
+	t.record.start_time += 5 * KILN_TICK_NS;
+	fake.process.flags = KILN_PROCESS_PENDING;
+	ask(0);
+	assert_non_null(t.last.mapset);
+}
+
+static void a_program_executed_since_the_sample_is_not_taken_for_it(void **state)
+{
+	assert_int_equal(discovery_ask(t.d, &t.record, false), 0);
+	discovery_executed(t.d, t.record.tgid, t.record.time + 1);
+	uv_run(&t.loop, UV_RUN_DEFAULT);
+	assert_int_equal(t.answers, 1);
+	assert_null(t.last.mapset);
+	assert_null(t.last.info);
+	assert_int_equal(fake.process.mapset, 0);
+}
+
+/* The new program was sampled, so the kernel's entry is its own already. */
+static void the_exec_is_the_one_of_the_program_before(void **state)
+{
+	assert_int_equal(discovery_ask(t.d, &t.record, false), 0);
+	fake.process.exec_id = EXEC + 1;
+	t.record.exec_id = EXEC + 1;
+	t.record.time = 10;
+	assert_int_equal(discovery_ask(t.d, &t.record, false), 0);
+	discovery_executed(t.d, t.record.tgid, 5);
+	while (t.answers < 2)
+		uv_run(&t.loop, UV_RUN_ONCE);
+	assert_int_not_equal(fake.process.mapset, 0);
+	assert_non_null(discovery_mapset(t.d, &t.record));
+	t.record.exec_id = EXEC;
+	assert_null(discovery_mapset(t.d, &t.record));
+}
+
+static void mappings_that_change_meanwhile_are_read_again(void **state)
+{
+	int64_t ok = metric_get(M_MAPS_READ_OK);
+
+	t.late_mapping = (struct sideband_mapping){
+	    .tgid = t.record.tgid, .start = 0x1000, .length = 0x1000, .time = UINT64_MAX};
+	ask(0);
+	/* Not for ever: then at the next sample. */
+	assert_int_equal(t.answers, 1);
+	assert_in_range(metric_get(M_MAPS_READ_OK) - ok, 2, 10);
+	t.late_mapping.time = 0;
+	t.record.mapset = fake.process.mapset;
+	assert_true(holds());
+	assert_true(discovery_busy(t.d));
+	uv_run(&t.loop, UV_RUN_DEFAULT);
+	assert_int_equal(t.answers, 2);
+	assert_true(holds());
+	assert_false(discovery_busy(t.d));
+}
+
+static void what_finds_no_room_is_given_up_for_a_while(void **state)
+{
+	struct mapset_source all = {.tgid = 1, .maps = &(struct maps){}, .exec_id = 1};
+	struct map_entry entries[FAKE_MAPPINGS / 2] = {};
+	struct maps maps = {.entries = entries, .n = ARRAY_SIZE(entries)};
+	struct stored_image *none[ARRAY_SIZE(entries)] = {};
+	struct mapset *m;
+
+	for (size_t i = 0; i < ARRAY_SIZE(entries); i++)
+		entries[i] = (struct map_entry){
+		    .start = i << 12, .end = (i + 1) << 12, .kind = MAPPING_ANON};
+	all.maps = &maps;
+	all.images = none;
+	while (mapset_store_make(fake.mapsets, &all, &m) == 0)
+		maps.n = maps.n > 1 ? maps.n / 2 : 1;
+	ask(0);
+	assert_int_equal(t.answers, 1);
+	assert_null(t.last.mapset);
+	/* Who it is is known all the same. */
+	assert_string_equal(t.last_name, "test_window_discovery");
+	assert_true(is_given_up());
+	ask(-EAGAIN);
+	assert_int_equal(t.answers, 1);
+}
+
+static void an_exchange_is_in_force_from_its_time_on(void **state)
+{
+	struct sideband_mapping other = {.tgid = t.record.tgid, .inode = 77, .time = 1000};
+	const struct mapset_range *own;
+
+	ask(0);
+	own = fake_own_range(t.last.mapset);
+	other.start = own->start;
+	other.length = own->end - own->start;
+	t.record.mapset = t.last.mapset->id;
+	discovery_mapped(t.d, &other);
+	assert_int_equal(fake.process.mapset, 0);
+	assert_true(fake.process.flags & KILN_PROCESS_PENDING);
+	t.record.time = 999;
+	assert_true(holds());
+	t.record.time = 1000;
+	assert_false(holds());
+	assert_null(discovery_mapset(t.d, &t.record));
+	ask(0);
+	assert_int_equal(t.answers, 2);
+	/* By the old one still, and it was wrong by then; the new one holds. */
+	assert_false(holds());
+	assert_ptr_equal(discovery_mapset(t.d, &t.record), t.last.mapset);
+	t.record.mapset = t.last.mapset->id;
+	assert_true(holds());
+}
+
+static void when_notes_were_lost_a_process_is_looked_at_once(void **state)
+{
+	struct mapset *m;
+
+	ask(0);
+	m = t.last.mapset;
+	t.record.mapset = m->id;
+	assert_true(holds());
+	discovery_lost(t.d, m->read_ns);
+	assert_false(holds());
+	assert_null(discovery_mapset(t.d, &t.record));
+	ask(0);
+	assert_int_equal(t.answers, 2);
+	/* Nothing was mapped: it stays. */
+	assert_ptr_equal(t.last.mapset, m);
+	assert_int_equal(fake.process.mapset, m->id);
+	assert_true(holds());
+	assert_false(discovery_busy(t.d));
+}
+
+static void an_exchange_whose_note_was_lost_holds_from_the_loss_on(void **state)
+{
+	struct mapset *m;
+
+	ask(0);
+	m = t.last.mapset;
+	t.record.mapset = m->id;
+	t.record.time = m->read_ns + 1;
+	/* As if another file were there now. */
+	m->ranges[0].bias += 4096;
+	discovery_lost(t.d, m->read_ns + 1);
+	assert_false(holds());
+	ask(0);
+	assert_ptr_not_equal(t.last.mapset, m);
+	assert_int_equal(fake.process.mapset, t.last.mapset->id);
+	assert_false(holds());
+	t.record.time = m->read_ns;
+	assert_true(holds());
+}
+
+/* The process is gone: what it had is all there will be. */
+static void a_process_that_cannot_be_looked_at_keeps_its_mapset(void **state)
+{
+	struct mapset *m;
+
+	ask(0);
+	m = t.last.mapset;
+	t.record.mapset = m->id;
+	discovery_lost(t.d, m->read_ns);
+	assert_false(holds());
+	discovery_executed(t.d, t.record.tgid, 2);
+	assert_int_equal(discovery_ask(t.d, &t.record, false), 0);
+	discovery_executed(t.d, t.record.tgid, 2);
+	uv_run(&t.loop, UV_RUN_DEFAULT);
+	assert_null(t.last.mapset);
+	assert_int_equal(fake.process.mapset, m->id);
+	assert_false(is_given_up());
+	assert_true(holds());
+	assert_ptr_equal(discovery_mapset(t.d, &t.record), m);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+	    TEST(a_process_is_read_once_and_its_mapset_published),
+	    TEST(who_it_is_can_be_asked_alone),
+	    TEST(a_later_owner_of_the_pid_is_not_taken_for_it),
+	    TEST(a_program_executed_since_the_sample_is_not_taken_for_it),
+	    TEST(the_exec_is_the_one_of_the_program_before),
+	    TEST(mappings_that_change_meanwhile_are_read_again),
+	    TEST(what_finds_no_room_is_given_up_for_a_while),
+	    TEST(when_notes_were_lost_a_process_is_looked_at_once),
+	    TEST(an_exchange_whose_note_was_lost_holds_from_the_loss_on),
+	    TEST(a_process_that_cannot_be_looked_at_keeps_its_mapset),
+	    TEST(an_exchange_is_in_force_from_its_time_on),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
