@@ -14,6 +14,11 @@
  * Entries without users are on the idle list, longest idle first, and stay openable from there
  * until the sweep, or until their place is needed. Files that could not be opened have an entry
  * too, so that a broken one costs one attempt a minute, not one a mapping.
+ *
+ * Of a file on a filesystem that may stop answering the image is a copy in memory, made here, where
+ * a thread may hang: everything that is read of the image afterwards (by the loop, by the worker
+ * that names frames) is there. No descriptor of the file is kept, because closing it asks the
+ * filesystem too. Such copies have COPIES_MAX bytes together; what is beyond is read in place.
  */
 #include "agent/process/image_store.h"
 
@@ -23,9 +28,11 @@
 #include <utlist.h>
 
 #include "agent/process/map_file.h"
+#include "agent/process/remote_file.h"
+#include "lib/metrics.h"
 #include "lib/uthash.h"
 
-enum { RETRY_AFTER_MS = 60000 };
+enum { RETRY_AFTER_MS = 60000, COPIES_MAX = 64 << 20 };
 
 struct file_key {
 	uint32_t dev_major, dev_minor;
@@ -37,6 +44,8 @@ struct entry {
 	struct file_key key;
 	struct timespec mtime; /* of the opened file; a change means other content */
 	off_t size;
+	struct image_store *store;
+	size_t copied;	      /* bytes of the image's copy; 0: it is the file itself */
 	uint64_t retry_at_ms; /* when image is NULL */
 	bool detached;
 	struct entry *prev, *next; /* idle or dropped */
@@ -49,6 +58,8 @@ struct image_store {
 	struct entry *idle, *dropped;
 	size_t max;
 	size_t detached;
+	_Atomic size_t copied; /* of all entries */
+	bool (*is_remote)(int fd);
 	void (*on_drop)(struct stored_image *, void *);
 	void *arg;
 };
@@ -62,15 +73,23 @@ int image_store_new(size_t max, void (*on_drop)(struct stored_image *, void *), 
 		return -ENOMEM;
 	pthread_mutex_init(&store->mutex, NULL);
 	store->max = max;
+	store->is_remote = remote_file_is;
 	store->on_drop = on_drop;
 	store->arg = arg;
 	*ret = store;
 	return 0;
 }
 
+static void give_copy_room(struct entry *e)
+{
+	atomic_fetch_sub(&e->store->copied, e->copied);
+	e->copied = 0;
+}
+
 static void entry_free(struct entry *e)
 {
 	image_unref(e->stored.image);
+	give_copy_room(e);
 	free(e->stored.path);
 	free(e);
 }
@@ -96,6 +115,11 @@ void image_store_reap(struct image_store *store)
 			store->on_drop(&e->stored, store->arg);
 		entry_free(e);
 	}
+}
+
+void image_store_set_remote(struct image_store *store, bool (*is_remote)(int fd))
+{
+	store->is_remote = is_remote;
 }
 
 struct image_store *image_store_free(struct image_store *store)
@@ -139,32 +163,80 @@ static bool give_descriptor(struct image_store *store)
 	return e;
 }
 
+static bool take_copy_room(struct image_store *store, size_t size)
+{
+	if (size > COPIES_MAX)
+		return false;
+	if (atomic_fetch_add(&store->copied, size) <= COPIES_MAX - size)
+		return true;
+	atomic_fetch_sub(&store->copied, size);
+	return false;
+}
+
+/* In place of *FD, which E's file is, a copy of it if the file is a remote one. */
+static int copy_remote(struct image_store *store, struct entry *e, int *fd, const struct stat *st)
+{
+	size_t size = (size_t)st->st_size;
+	int copy, r;
+
+	if (!S_ISREG(st->st_mode) || !store->is_remote(*fd))
+		return 0;
+	if (!take_copy_room(store, size)) {
+		metric_add(M_IMAGES_REMOTE_IN_PLACE, 1);
+		return 0;
+	}
+	e->copied = size;
+	r = remote_file_copy(*fd, size, &copy);
+	if (r < 0)
+		return r;
+	close(*fd);
+	*fd = copy;
+	metric_add(M_IMAGES_REMOTE_COPIED, 1);
+	return 0;
+}
+
+/* The file behind MAP, as it is now. */
+static int open_file(struct image_store *store, int proc_dirfd, uint32_t pid,
+		     const struct map_entry *map, int *ret_fd, struct stat *ret_stat)
+{
+	_cleanup_close_ int fd = -1;
+	int r = map_file_open(proc_dirfd, pid, map, &fd);
+
+	if ((r == -EMFILE || r == -ENFILE) && give_descriptor(store))
+		r = map_file_open(proc_dirfd, pid, map, &fd);
+	if (r < 0)
+		return r;
+	if (fstat(fd, ret_stat) < 0)
+		return -errno;
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
 /* Sets image or error from what the process maps. Fails only with -ENOMEM and -ESRCH. */
 static int entry_open(struct image_store *store, struct entry *e, int proc_dirfd, uint32_t pid,
 		      const struct map_entry *map, uint64_t now_ms)
 {
 	struct image *image = NULL;
 	struct stat st = {0};
-	int fd, r;
+	int r;
 
 	if (map->kind == MAPPING_VDSO) {
 		r = image_vdso(&image, NULL);
 	} else {
-		r = map_file_open(proc_dirfd, pid, map, &fd);
-		if ((r == -EMFILE || r == -ENFILE) && give_descriptor(store))
-			r = map_file_open(proc_dirfd, pid, map, &fd);
-		if (r == 0) {
-			r = fstat(fd, &st) < 0 ? -errno : 0;
-			if (r < 0)
-				close(fd);
-			else
-				r = image_open(fd, map->path, &image, NULL);
-		}
+		_cleanup_close_ int fd = -1;
+
+		r = open_file(store, proc_dirfd, pid, map, &fd, &st);
+		if (r == 0)
+			r = copy_remote(store, e, &fd, &st);
+		if (r == 0)
+			r = image_open(TAKE_FD(fd), map->path, &image, NULL);
 		/* The headers were read with what lies around them; most files are not read
 		 * again. */
 		if (r == 0)
 			image_forget(image);
 	}
+	if (r < 0)
+		give_copy_room(e);
 	if (r == -ENOMEM || r == -ESRCH)
 		return r;
 	e->stored.image = image;
@@ -175,11 +247,23 @@ static int entry_open(struct image_store *store, struct entry *e, int proc_dirfd
 	return 0;
 }
 
-static bool was_rewritten(const struct entry *e)
+/* A copy does not tell: the file is opened again. */
+static int stat_file(struct image_store *store, const struct entry *e, int proc_dirfd, uint32_t pid,
+		     const struct map_entry *map, struct stat *ret)
+{
+	_cleanup_close_ int fd = -1;
+
+	if (e->copied)
+		return open_file(store, proc_dirfd, pid, map, &fd, ret);
+	return e->stored.image->fd < 0 || fstat(e->stored.image->fd, ret) < 0 ? -ENOENT : 0;
+}
+
+static bool was_rewritten(struct image_store *store, const struct entry *e, int proc_dirfd,
+			  uint32_t pid, const struct map_entry *map)
 {
 	struct stat st;
 
-	if (!e->stored.image || e->stored.image->fd < 0 || fstat(e->stored.image->fd, &st) < 0)
+	if (stat_file(store, e, proc_dirfd, pid, map, &st) < 0)
 		return false;
 	return st.st_size != e->size || st.st_mtim.tv_sec != e->mtime.tv_sec ||
 	       st.st_mtim.tv_nsec != e->mtime.tv_nsec;
@@ -276,6 +360,7 @@ static int entry_new(struct image_store *store, int proc_dirfd, uint32_t pid,
 
 	if (!e)
 		return -ENOMEM;
+	e->store = store;
 	e->key = *key;
 	e->stored.dev_major = key->dev_major;
 	e->stored.dev_minor = key->dev_minor;
@@ -303,7 +388,8 @@ int image_store_get(struct image_store *store, int proc_dirfd, uint32_t pid,
 	else if (map->kind != MAPPING_VDSO)
 		return -EINVAL;
 	e = find(store, &key);
-	if (e && (e->stored.image ? was_rewritten(e) : now_ms >= e->retry_at_ms)) {
+	if (e && (e->stored.image ? was_rewritten(store, e, proc_dirfd, pid, map)
+				  : now_ms >= e->retry_at_ms)) {
 		retire(store, e, now_ms);
 		e = NULL;
 	}

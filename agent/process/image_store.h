@@ -5,7 +5,8 @@
  * another file.
  *
  * image_store_get() touches files, which may hang: it is for any thread, and no lock is held
- * meanwhile. Everything else is for the loop's thread.
+ * meanwhile. Everything else is for the loop's thread. What is read of an image later does not
+ * touch a remote filesystem (remote_file.h): the image of such a file is a copy in memory.
  */
 #pragma once
 
@@ -31,6 +32,8 @@ struct stored_image {
 /* MAX: entries; the longest idle are dropped first, ON_DROP is called before (by the loop). */
 int image_store_new(size_t max, void (*on_drop)(struct stored_image *, void *), void *arg,
 		    struct image_store **ret) _must_check_;
+/* What decides in place of remote_file_is(). For tests; before the first image. */
+void image_store_set_remote(struct image_store *store, bool (*is_remote)(int fd));
 /* All references have to be given back before. */
 struct image_store *image_store_free(struct image_store *store);
 

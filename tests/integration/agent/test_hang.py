@@ -38,6 +38,9 @@ class SilentFilesystem:
         self.mount.mkdir()
         for i in range(PROGRAMS):
             shutil.copy(workload.path("nest-static"), source / f"silent-{i}")
+            # What no program runs and no header tells of: nobody but the agent reads it.
+            with open(source / f"silent-{i}", "ab") as f:
+                f.write(os.urandom(2 << 20))
         self.server = subprocess.Popen(
             [sys.executable, ROOT / "tests/integration/lib/kiln/silent_fuse.py", source, self.mount],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -95,6 +98,36 @@ def look_at_health(url, seconds, sample):
     return sorted(took)
 
 
+def all_named(samples):
+    """True when every program of the filesystem has a complete stack."""
+    complete = {s.pid for s in samples if (s.exe or "").startswith("silent-") and not is_unnamed(s) and s.user}
+    return len(complete) == PROGRAMS
+
+
+def test_a_file_that_hangs_in_its_middle_holds_up_no_other(agent, silent, programs):
+    """Its headers can be read, so it seems to be there; what is read later is not."""
+    port = free_port()
+    base = f"http://127.0.0.1:{port}"
+    silent.tell("hang-middle")
+    a = agent(config=CONFIG % port)
+    a.wait_ready(url=base + "/readyz")
+    took = look_at_health(base + "/healthz", 3, lambda: None)
+    with workload.Workload("nest", seconds=3600) as healthy:
+        took += look_at_health(base + "/healthz", SILENCE, lambda: None)
+        said = a.samples()
+        metrics = kiln.metrics(base + "/metrics")
+    others = [s for s in said if s.pid == healthy.pid]
+    unnamed = [s for s in others if is_unnamed(s) or not s.user]
+    print(f"{SILENCE} s: /healthz took {max(took) * 1000:.1f} ms at most; {sum(s.value for s in others)} samples of the other"
+          f" process, {len(unnamed)} stacks of it incomplete; {metrics['kiln_windows_late_total']:.0f} windows late")
+    silent.tell("answer")
+    wait_until("the programs of the filesystem have their names", lambda: all_named(a.samples()))
+    assert a.stop() == 0, a.stderr()
+    assert max(took) < BOUND
+    assert sum(s.value for s in others) > SILENCE, "the other process was not sampled, or not named"
+    assert not unnamed, unnamed[:3]
+
+
 def test_a_filesystem_that_hangs_loses_its_own_names_only(agent, silent, programs):
     port = free_port()
     base = f"http://127.0.0.1:{port}"
@@ -108,12 +141,8 @@ def test_a_filesystem_that_hangs_loses_its_own_names_only(agent, silent, program
         metrics = kiln.metrics(base + "/metrics")
         silent.tell("answer")
 
-        def named():
-            complete = {s.pid for s in a.samples() if (s.exe or "").startswith("silent-") and not is_unnamed(s) and s.user}
-            return len(complete) == PROGRAMS
-
         # The time between two tries doubles while nothing answers, up to a minute.
-        wait_until("the programs of the filesystem have their names", named)
+        wait_until("the programs of the filesystem have their names", lambda: all_named(a.samples()))
         assert a.stop() == 0, a.stderr()
         samples = a.samples()
     others = [s for s in samples if s.pid == healthy.pid]

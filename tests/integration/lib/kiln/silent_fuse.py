@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A FUSE filesystem that stops answering when it is told to: one directory with the files of another.
 
-  silent_fuse.py SOURCE MOUNTPOINT     lines on stdin: "hang", "answer"; each is repeated on stdout once it is so
+  silent_fuse.py SOURCE MOUNTPOINT     lines on stdin: "hang", "hang-middle" (only reads of bytes beyond the first MiB
+                                       of a file, but for its end), "answer"; each is repeated on stdout once it
+                                       is so
 
 Speaks the kernel's protocol itself (include/uapi/linux/fuse.h, version 7.31), read-only, one request at a time. The
 mount goes with the process."""
@@ -20,6 +22,7 @@ INTERRUPT, BATCH_FORGET = 36, 42
 MS_NOSUID, MS_NODEV, MNT_DETACH = 2, 4, 2
 HEADER = struct.Struct("=IIQQIIII")  # len opcode unique nodeid uid gid pid padding
 BUFFER = (1 << 17) + 4096
+HEAD, TAIL = 1 << 20, 1 << 18  # bytes: what lies between is the middle; both more than the kernel reads ahead
 ROOT = 1
 
 
@@ -73,27 +76,45 @@ def answer(files, opcode, node, body):
     return -errno.ENOSYS
 
 
+def reply(fd, files, request):
+    _, opcode, unique, node, *_ = HEADER.unpack_from(request)
+    got = answer(files, opcode, node, request[HEADER.size:])
+    if got is None:
+        return
+    error, data = (got, b"") if isinstance(got, int) else (0, got)
+    try:
+        os.write(fd, struct.pack("=IiQ", 16 + len(data), error, unique) + data)
+    except FileNotFoundError:
+        pass  # nobody waits for it any more
+
+
+def is_in_the_middle(files, request):
+    _, opcode, _, node, *_ = HEADER.unpack_from(request)
+    if opcode != READ:
+        return False
+    _, offset, size = struct.unpack_from("=QQI", request, HEADER.size)
+    return offset >= HEAD and offset + size <= os.stat(files.path(node)).st_size - TAIL
+
+
 def serve(fd, files):
-    hangs = False
+    mode, held = "answer\n", []
     while True:
-        readable = select.select([sys.stdin] if hangs else [sys.stdin, fd], [], [])[0]
+        readable = select.select([sys.stdin] if mode == "hang\n" else [sys.stdin, fd], [], [])[0]
         if sys.stdin in readable:
-            word = sys.stdin.readline()
-            if not word:
+            mode = sys.stdin.readline()
+            if not mode:
                 return
-            hangs = word == "hang\n"
-            print(word, end="", flush=True)
+            if mode == "answer\n":
+                for request in held:
+                    reply(fd, files, request)
+                held = []
+            print(mode, end="", flush=True)
             continue
         request = os.read(fd, BUFFER)
-        _, opcode, unique, node, *_ = HEADER.unpack_from(request)
-        got = answer(files, opcode, node, request[HEADER.size:])
-        if got is None:
-            continue
-        error, data = (got, b"") if isinstance(got, int) else (0, got)
-        try:
-            os.write(fd, struct.pack("=IiQ", 16 + len(data), error, unique) + data)
-        except FileNotFoundError:
-            pass  # nobody waits for it any more
+        if mode == "hang-middle\n" and is_in_the_middle(files, request):
+            held.append(request)
+        else:
+            reply(fd, files, request)
 
 
 def main():

@@ -12,6 +12,7 @@
 
 #include "agent/process/image_store.h"
 #include "agent/process/map_file.h"
+#include "lib/metrics.h"
 #include "victim.h"
 
 /* What map_files needs; without these the path has to do. */
@@ -144,6 +145,70 @@ static void a_deleted_file_is_opened(void **state)
 	image = get(f, mapping(f, "/gone"), 0);
 	assert_same_build(image->image, f->cat);
 	assert_string_equal(image->path, path_in(f, "gone"));
+}
+
+static bool every_file_is_remote(int fd)
+{
+	return true;
+}
+
+static bool is_open_here(const char *path)
+{
+	char link[64], target[512];
+	bool found = false;
+	ssize_t n;
+
+	for (int fd = 0; fd < 256 && !found; fd++) {
+		snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+		n = readlink(link, target, sizeof(target) - 1);
+		found = n > 0 && (size_t)n == strlen(path) && memcmp(target, path, (size_t)n) == 0;
+	}
+	return found;
+}
+
+static void of_a_remote_file_there_is_a_copy_and_no_descriptor(void **state)
+{
+	struct fixture *f = *state;
+	struct stored_image *image;
+
+	image_store_set_remote(f->store, every_file_is_remote);
+	start_copy(f, "/bin/cat", "prog");
+	image = get(f, mapping(f, "/prog"), 0);
+	assert_same_build(image->image, f->cat);
+	assert_int_equal(image->image->size, f->cat->size);
+	assert_memory_equal(image->image->data, f->cat->data, f->cat->size);
+	assert_false(is_open_here(path_in(f, "prog")));
+	assert_ptr_equal(get(f, mapping(f, "/prog"), 1), image);
+}
+
+static void a_remote_file_that_was_rewritten_gets_a_new_copy(void **state)
+{
+	const struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+	struct fixture *f = *state;
+	struct stored_image *image;
+
+	image_store_set_remote(f->store, every_file_is_remote);
+	start_copy(f, "/bin/cat", "prog");
+	image = get(f, mapping(f, "/prog"), 0);
+	assert_int_equal(utimensat(AT_FDCWD, path_in(f, "prog"), times, 0), 0);
+	assert_ptr_not_equal(get(f, mapping(f, "/prog"), 1), image);
+}
+
+/* More than all copies may have together. */
+static void a_remote_file_without_room_for_a_copy_is_read_in_place(void **state)
+{
+	int64_t before = metric_get(M_IMAGES_REMOTE_IN_PLACE);
+	struct fixture *f = *state;
+	struct stored_image *image;
+
+	image_store_set_remote(f->store, every_file_is_remote);
+	assert_int_equal(file_copy("/bin/cat", path_in(f, "prog")), 0);
+	assert_int_equal(truncate(path_in(f, "prog"), (64 << 20) + 1), 0);
+	assert_int_equal(victim_start(path_in(f, "prog"), NULL, NULL, &f->victim), 0);
+	image = get(f, mapping(f, "/prog"), 0);
+	assert_same_build(image->image, f->cat);
+	assert_true(is_open_here(path_in(f, "prog")));
+	assert_int_equal(metric_get(M_IMAGES_REMOTE_IN_PLACE), before + 1);
 }
 
 static void a_replaced_file_is_the_one_that_was_mapped(void **state)
@@ -589,6 +654,9 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 	    TEST(one_file_of_two_processes_is_one_image),
 	    TEST(a_deleted_file_is_opened),
+	    TEST(of_a_remote_file_there_is_a_copy_and_no_descriptor),
+	    TEST(a_remote_file_that_was_rewritten_gets_a_new_copy),
+	    TEST(a_remote_file_without_room_for_a_copy_is_read_in_place),
 	    TEST(a_replaced_file_is_the_one_that_was_mapped),
 	    TEST(a_replaced_file_is_never_mistaken_by_its_path),
 	    TEST(without_map_files_the_path_does),
