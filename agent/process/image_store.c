@@ -179,7 +179,8 @@ static int copy_remote(struct image_store *store, struct entry *e, int *fd, cons
 	size_t size = (size_t)st->st_size;
 	int copy, r;
 
-	if (!S_ISREG(st->st_mode) || !store->is_remote(*fd))
+	e->stored.is_remote = S_ISREG(st->st_mode) && store->is_remote(*fd);
+	if (!e->stored.is_remote)
 		return 0;
 	if (!take_copy_room(store, size)) {
 		metric_add(M_IMAGES_REMOTE_IN_PLACE, 1);

@@ -22,6 +22,7 @@ struct stored_image {
 	uint64_t inode;
 	char *path;
 	int error;		/* negative errno when image is NULL */
+	bool is_remote;		/* its filesystem may stop answering */
 	uint32_t slot;		/* of `tables` in BPF; 0: none yet */
 	int unwind_state;	/* enum unwind_state while its content is not known */
 	bool is_stale;		/* its file has other bytes now: nothing of it may be shared */

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading is process_vm_readv(2): it never stops the process and cannot write. A tgid that was
- * given to another process meanwhile is not noticed here; cookies in frames are there for that.
+ * Reading is process_vm_readv(2): it never stops the process and cannot write. It would wait for a
+ * page that a filesystem does not deliver, so of a process that maps remote files only pages that
+ * are there are read. A tgid that was given to another process meanwhile is not noticed here;
+ * cookies in frames are there for that.
  */
 #include "agent/runtime/target.h"
 
 #include <sys/uio.h>
 
 #include "agent/process/maps.h"
+#include "agent/process/resident.h"
 
 static int read_process(uint32_t tgid, uint64_t address, void *dst, size_t len)
 {
@@ -25,6 +28,10 @@ static int read_target(void *arg, uint64_t address, void *dst, size_t len)
 	const struct target *t = arg;
 
 	if (address + len < address)
+		return -EFAULT;
+	/* A page that is not there would be read from the file, on this thread. */
+	if (t->mapset && t->mapset->is_remote &&
+	    !memory_is_resident(t->source->proc_dirfd, t->tgid, address, len))
 		return -EFAULT;
 	if (t->source->read)
 		return t->source->read(t->source->arg, t->tgid, address, dst, len);

@@ -102,6 +102,7 @@ static void add_range(struct mapset_store *s, struct mapset *m, const struct map
 	m->n++;
 	if (!image)
 		return;
+	m->is_remote |= image->is_remote;
 	range->bias = e->start - e->offset;
 	if (!image->image) {
 		/* Not ELF: code that a runtime wrote to a file and mapped. */

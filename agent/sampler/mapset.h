@@ -64,6 +64,7 @@ struct mapset {
 	uint64_t read_ns;	     /* CLOCK_MONOTONIC, before the maps were read */
 	struct mapset_range *ranges; /* sorted */
 	uint32_t n;
+	bool is_remote;		 /* it maps a file whose filesystem may stop answering */
 	uint32_t first;		 /* in the kernel's mapping slab; n of them */
 	uint32_t refs;		 /* stacks that were walked by it, samples that wait */
 	uint32_t unnamed_sweeps; /* sweeps since an entry of `processes` named it */

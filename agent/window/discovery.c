@@ -70,6 +70,7 @@ struct discovery {
 	struct discovery_of of;
 	struct discovery_pool *pool;
 	struct recheck *recheck;
+	bool has_lost; /* notes, once at least: `recheck` is to be asked */
 	struct program *programs;
 	size_t n_reading; /* that are not late */
 };
@@ -442,7 +443,8 @@ static struct program *suspect(struct discovery *d, const struct kiln_sample *re
 	struct program *p;
 	uint64_t since;
 
-	if (!recheck_due(d->recheck, record->tgid, mapset->read_ns, now_ns(), &since))
+	if (!d->has_lost ||
+	    !recheck_due(d->recheck, record->tgid, mapset->read_ns, now_ns(), &since))
 		return NULL;
 	p = program_of(d, record);
 	if (p && mapset_store_in_force(d->of.mapsets, record->tgid, record->exec_id) == mapset) {
@@ -527,6 +529,7 @@ void discovery_lost(struct discovery *d, uint64_t since_ns)
 	uint64_t now = now_ns();
 
 	recheck_lost(d->recheck, since_ns, now);
+	d->has_lost = true;
 	HASH_ITER (hh, d->programs, p, next)
 		if (p->reading)
 			p->changed_ns = now;

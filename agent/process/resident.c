@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One entry of 8 bytes a page: bit 63, in memory; bit 62, in swap. Any thread. */
+#include "agent/process/resident.h"
+
+#include <fcntl.h>
+
+#define PAGE_THERE (3ULL << 62)
+
+enum { PAGES_AT_ONCE = 64 };
+
+static bool are_there(int fd, uint64_t page, uint64_t n)
+{
+	uint64_t entries[PAGES_AT_ONCE];
+	size_t bytes = (size_t)n * sizeof(entries[0]);
+
+	if (pread(fd, entries, bytes, (off_t)(page * sizeof(entries[0]))) != (ssize_t)bytes)
+		return false;
+	for (uint64_t i = 0; i < n; i++)
+		if (!(entries[i] & PAGE_THERE))
+			return false;
+	return true;
+}
+
+bool memory_is_resident(int proc_dirfd, uint32_t tgid, uint64_t address, size_t len)
+{
+	uint64_t size = (uint64_t)sysconf(_SC_PAGESIZE), page = address / size, n, end;
+	_cleanup_close_ int fd = -1;
+	char path[32];
+
+	if (!len || address + len < address)
+		return !len;
+	end = (address + len - 1) / size + 1;
+	snprintf(path, sizeof(path), "%u/pagemap", tgid);
+	fd = openat(proc_dirfd, path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	for (; page < end; page += n) {
+		n = MIN(end - page, (uint64_t)PAGES_AT_ONCE);
+		if (!are_there(fd, page, n))
+			return false;
+	}
+	return true;
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whether memory of a process is there, so that reading it (process_vm_readv(2)) waits for no
+ * filesystem. A page that is mapped from a file and not there yet would be read from the file.
+ * Source: Linux, Documentation/admin-guide/mm/pagemap.rst.
+ */
+#pragma once
+
+#include "lib/base.h"
+
+/* All pages of LEN bytes at ADDRESS are in memory or in swap. False too when that cannot be told.
+ */
+bool memory_is_resident(int proc_dirfd, uint32_t tgid, uint64_t address, size_t len);
