@@ -11,11 +11,10 @@
  */
 #pragma once
 
-#include <uthash.h>
-
 #include "agent/process/image_store.h"
 #include "agent/sampler/kernel_memory.h"
 #include "agent/sampler/unwind_store.h"
+#include "lib/uthash.h"
 
 enum { MAPSET_RANGES_MAX = 8192 };
 

@@ -7,11 +7,10 @@
  */
 #pragma once
 
-#include <uthash.h>
-
 #include "agent/process/process_table.h"
 #include "agent/sampler/mapset.h"
 #include "bpf/types.h"
+#include "lib/uthash.h"
 
 enum { WAITING_MAX = 4096, WAITING_BYTES_MAX = 8 << 20 };
 
