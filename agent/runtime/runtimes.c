@@ -5,7 +5,9 @@
  *
  * A name space is one process's (tgid, start, exec) frames of one runtime. It outlives mapsets, of
  * which a process that maps code has one after the other, so that names need not be read again for
- * each; the number of a space is never used twice.
+ * each; the number of a space is never used twice. When a process maps a runtime's file again, the
+ * runtime may have been unloaded in between, and another function may lie where one lay, alike but
+ * for its name: the process gets another space.
  *
  * An attachment that could not be made yet (-EAGAIN: the runtime has not set itself up, or its
  * memory could not be read) is tried again when samples come that lack its frames.
@@ -14,6 +16,7 @@
 
 #include "agent/elf/content.h"
 #include "agent/runtime/metrics.h"
+#include "agent/sampler/sideband.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
 #include "lib/uthash.h"
@@ -41,6 +44,7 @@ struct space_key {
 struct space {
 	struct space_key key;
 	uint32_t number, refs;
+	bool retired;		 /* no more found by its key */
 	struct attachment *last; /* of those that are attached; NULL: none is */
 	UT_hash_handle hh;
 };
@@ -137,11 +141,19 @@ static struct space *get_space(struct runtimes *rt, const struct mapset *m, uint
 	return space;
 }
 
+static void retire_space(struct runtimes *rt, struct space *space)
+{
+	if (space->retired)
+		return;
+	HASH_DEL(rt->spaces, space);
+	space->retired = true;
+}
+
 static void put_space(struct runtimes *rt, struct space *space)
 {
 	if (--space->refs)
 		return;
-	HASH_DEL(rt->spaces, space);
+	retire_space(rt, space);
 	free(space);
 }
 
@@ -398,6 +410,25 @@ static void gone(struct mapset *m, void *arg)
 		if (a)
 			drop_attachment(rt, a);
 	}
+}
+
+bool runtimes_mapped(struct runtimes *rt, const struct mapset *m,
+		     const struct sideband_mapping *mapping)
+{
+	const struct image *image = mapset_image_of(m, mapping);
+	bool again = false;
+
+	if (!image || mapping->time <= m->read_ns)
+		return false;
+	for (uint32_t id = 1; id < RUNTIME_MAX; id++) {
+		struct attachment *a = rt->by_id[id] ? find_attachment(rt, m->id, id) : NULL;
+
+		if (!a || !a->attached || find_known(rt, image, id) != a->known)
+			continue;
+		retire_space(rt, a->space);
+		again = true;
+	}
+	return again;
 }
 
 void runtimes_missed(struct runtimes *rt, struct mapset *m, uint32_t id, uint64_t now_ns)

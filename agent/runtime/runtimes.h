@@ -56,6 +56,14 @@ void runtimes_identified(struct runtimes *rt, const struct image *image, uint64_
  */
 void runtimes_probed(struct runtimes *rt, const struct image *image, struct runtime_probe *probe,
 		     uint64_t now_ns);
+/*
+ * A process whose mapset is M has mapped MAPPING. True: since M was read it has mapped the file of
+ * a runtime again that it runs, so its frames' names are read anew from the next mapset on, and M
+ * holds no more.
+ */
+struct sideband_mapping;
+bool runtimes_mapped(struct runtimes *rt, const struct mapset *m,
+		     const struct sideband_mapping *mapping);
 /* A sample that was walked by M lacks frames of the runtime ID, which it asked for, because that
  * was not attached to: try again, if it is time to. */
 void runtimes_missed(struct runtimes *rt, struct mapset *m, uint32_t id, uint64_t now_ns);

@@ -491,6 +491,12 @@ struct mapset *mapset_store_in_force(struct mapset_store *s, uint32_t tgid, uint
 	return mapset_store_find(s, entry.mapset);
 }
 
+static bool is_file(const struct stored_image *image, const struct sideband_mapping *mapping)
+{
+	return image->inode == mapping->inode && image->dev_major == mapping->dev_major &&
+	       image->dev_minor == mapping->dev_minor;
+}
+
 /* M has the mapping already. */
 static bool has_mapping(const struct mapset *m, const struct sideband_mapping *new)
 {
@@ -503,9 +509,7 @@ static bool has_mapping(const struct mapset *m, const struct sideband_mapping *n
 	if (is_jit(range) && !new->inode)
 		return true;
 	return range->offset + (new->start - range->start) == new->offset &&
-	       (image ? image->inode == new->inode && image->dev_major == new->dev_major &&
-			    image->dev_minor == new->dev_minor
-		      : !new->inode);
+	       (image ? is_file(image, new) : !new->inode);
 }
 
 /* M has nothing in the place, or memory without a file, which has grown. */
@@ -525,6 +529,17 @@ static bool is_vacant(const struct mapset *m, const struct sideband_mapping *new
 		if (new->inode || !is_jit(&m->ranges[lo]))
 			return false;
 	return true;
+}
+
+const struct image *mapset_image_of(const struct mapset *m, const struct sideband_mapping *mapping)
+{
+	for (uint32_t i = 0; mapping->inode && i < m->n; i++) {
+		const struct stored_image *image = m->ranges[i].image;
+
+		if (image && is_file(image, mapping))
+			return image->image;
+	}
+	return NULL;
 }
 
 enum mapset_change mapset_compare(const struct mapset *m, const struct sideband_mapping *mapping)

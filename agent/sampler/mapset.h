@@ -141,6 +141,8 @@ uint32_t mapset_first_exchanged(const struct mapset *walked, const struct mapset
 
 struct sideband_mapping;
 enum mapset_change mapset_compare(const struct mapset *m, const struct sideband_mapping *mapping);
+/* The image of MAPPING's file where M has that file anywhere; else NULL. */
+const struct image *mapset_image_of(const struct mapset *m, const struct sideband_mapping *mapping);
 /* The mapset of TGID in the kernel, if that process runs the program EXEC_ID; else NULL. */
 struct mapset *mapset_store_in_force(struct mapset_store *s, uint32_t tgid, uint64_t exec_id);
 /* The kernel forgets the mapset of TGID. */

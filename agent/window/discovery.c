@@ -503,7 +503,7 @@ bool discovery_mapped(struct discovery *d, const struct sideband_mapping *mappin
 	if (!entry.mapset)
 		return p && p->reading;
 	m = mapset_store_find(d->of.mapsets, entry.mapset);
-	if (m)
+	if (m && !runtimes_mapped(d->of.runtimes, m, mapping))
 		change = mapset_compare(m, mapping);
 	if (change == MAPSET_HOLDS)
 		return true;

@@ -228,6 +228,43 @@ static void an_exchange_is_in_force_from_its_time_on(void **state)
 	assert_true(holds());
 }
 
+/* Another function may lie where one lay, alike but for its name. */
+static void a_runtime_that_is_loaded_again_has_its_names_read_again(void **state)
+{
+	const uint64_t words[] = {fake_word(KILN_FRAME_RUNTIME(FAKE_PYTHON), 8), 100};
+	struct sideband_mapping again = {.tgid = t.record.tgid};
+	const struct mapset_range *own;
+	uint32_t budget = 10;
+	struct mapset *m;
+
+	fake_probe(1);
+	t.record.runtimes = UINT32_MAX;
+	ask(0);
+	m = t.last.mapset;
+	assert_true(runtimes_see(fake.rt, m, t.record.tgid, words, 2, 1, &budget));
+	assert_int_equal(budget, 9);
+	own = fake_own_range(m);
+	again.dev_major = own->image->dev_major;
+	again.dev_minor = own->image->dev_minor;
+	again.inode = own->image->inode;
+	again.start = own->start;
+	again.length = own->end - own->start;
+	again.offset = own->offset;
+	/* The note of what was there when it was read. */
+	again.time = m->read_ns;
+	assert_true(discovery_mapped(t.d, &again));
+	assert_int_equal(fake.process.mapset, m->id);
+	again.time = m->read_ns + 1;
+	assert_true(discovery_mapped(t.d, &again));
+	assert_int_equal(fake.process.mapset, 0);
+	t.record.time = again.time + 1;
+	ask(0);
+	assert_int_not_equal(runtimes_space(t.last.mapset, FAKE_PYTHON),
+			     runtimes_space(m, FAKE_PYTHON));
+	assert_true(runtimes_see(fake.rt, t.last.mapset, t.record.tgid, words, 2, 1, &budget));
+	assert_int_equal(budget, 8);
+}
+
 static void when_notes_were_lost_a_process_is_looked_at_once(void **state)
 {
 	struct mapset *m;
@@ -300,6 +337,7 @@ int main(void)
 	    TEST(the_exec_is_the_one_of_the_program_before),
 	    TEST(mappings_that_change_meanwhile_are_read_again),
 	    TEST(what_finds_no_room_is_given_up_for_a_while),
+	    TEST(a_runtime_that_is_loaded_again_has_its_names_read_again),
 	    TEST(when_notes_were_lost_a_process_is_looked_at_once),
 	    TEST(an_exchange_whose_note_was_lost_holds_from_the_loss_on),
 	    TEST(a_process_that_cannot_be_looked_at_keeps_its_mapset),
