@@ -206,7 +206,8 @@ int operator_create_writers(struct operator* op)
 						 .may_write_counts = may_write_counts,
 						 .destination = operator_destination_cause,
 						 .arg = op};
-	int r = recorder_new(&op->loop, op->client, op->identity, &op->events);
+	int r =
+	    recorder_new(&op->loop, op->client, op->identity, operator_may_write, op, &op->events);
 
 	objects.events = statuses.events = op->events;
 	if (!r)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What was said is remembered as a hash in a ring with the time, oldest out first. The loop's clock
- * paces; the wall clock only stamps.
+ * The ring `said` holds the hash and the time of the events that were sent; a new one replaces the
+ * oldest. The loop's clock paces; the wall clock only stamps.
  */
 #include "operator/reconcile/recorder.h"
 
@@ -13,6 +13,8 @@ struct recorder {
 	uv_loop_t *loop;
 	struct kube_client *client;
 	char *instance;
+	bool (*may_write)(void *);
+	void *arg;
 	struct {
 		uint64_t hash, said_ms;
 	} said[RECORDER_REMEMBERED];
@@ -46,6 +48,8 @@ void recorder_emit(struct recorder *r, struct kube_event event)
 	uint64_t now = uv_now(r->loop), hash;
 	struct timespec t;
 
+	if (!r->may_write(r->arg))
+		return;
 	hash = hash_text(event.note, hash_text(event.reason, hash_text(event.uid, event.kind)));
 	if (said_already(r, hash, now))
 		return;
@@ -76,7 +80,7 @@ uint64_t recorder_dropped(const struct recorder *r)
 }
 
 int recorder_new(uv_loop_t *loop, struct kube_client *client, const char *instance,
-		 struct recorder **ret)
+		 bool (*may_write)(void *arg), void *arg, struct recorder **ret)
 {
 	_cleanup_(recorder_freep) struct recorder *r = calloc(1, sizeof(*r));
 
@@ -84,6 +88,8 @@ int recorder_new(uv_loop_t *loop, struct kube_client *client, const char *instan
 		return -ENOMEM;
 	r->loop = loop;
 	r->client = client;
+	r->may_write = may_write;
+	r->arg = arg;
 	*ret = TAKE_PTR(r);
 	return 0;
 }

@@ -90,6 +90,36 @@ def test_values_of_secrets_reach_the_nodes_that_need_them(cluster, nodes, serve,
         cluster.reset(before)
 
 
+def left_out_events(cluster, destination):
+    """The replicas (reportingInstance) that sent an Event about the destination."""
+    events = json.loads(cluster.kubectl("get", "events.events.k8s.io", "-A", "-o", "json"))["items"]
+    return {e["reportingInstance"] for e in events
+            if e["reason"] == "DestinationLeftOut" and f"destination {destination} is" in e["note"]}
+
+
+def test_only_the_leader_sends_events(cluster, nodes, serve, connect, token):  # noqa: F811
+    leader, leader_port = serve("operator-a")
+    program.wait_until("lead", leader.leads)
+    follower, follower_port = serve("operator-b")
+    before = program.wait_until("the first config", lambda: cluster.object("cpc", "cluster"))["spec"]
+    missing = "missing is left out: there is no Secret"
+    try:
+        cluster.reset({"destinations": [otlp("missing", "vault.example:4317", "no-such-secret")],
+                       "defaults": {"destinationRefs": ["missing"]}})
+        # Both replicas learn the cause from their own agents, the follower first.
+        connect(follower_port, token("agent-n1")).until("a snapshot", live)
+        program.wait_until("the follower's log line", lambda: missing in follower.log)
+        connect(leader_port, token("agent-n2")).until("a snapshot", live)
+        program.wait_until("the leader's log line", lambda: missing in leader.log)
+        program.wait_until("an event", lambda: left_out_events(cluster, "missing"))
+        assert not follower.leads()
+        assert follower.metric("kiln_events_sent_total") == 0
+        instance, = left_out_events(cluster, "missing")
+        assert instance.startswith("operator-a")
+    finally:
+        cluster.reset(before)
+
+
 def resolved(cluster, kind, name, status, reason, text, namespace=NAMESPACE):
     program.wait_until(f"{reason} of {name}", lambda: (lambda c: c and c[:2] == (status, reason) and text in c[2])(
         cluster.condition(kind, name, "DestinationsResolved", namespace)))

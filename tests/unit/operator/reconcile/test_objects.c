@@ -66,7 +66,7 @@ static int setup(void **state)
 	fakes_reset();
 	memset(&w, 0, sizeof(w));
 	w.set = set_of(NULL);
-	assert_int_equal(recorder_new(NULL, NULL, "pod-0", &w.events), 0);
+	assert_int_equal(recorder_new(NULL, NULL, "pod-0", may_write, &w, &w.events), 0);
 	options.policies = w.set;
 	options.events = w.events;
 	assert_int_equal(objects_new(&options, &w.objects, &err), 0);

@@ -1,16 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events: the same is not told twice, and not too many. The clock is the test's. */
+/* Events: from the leader alone, the same not twice, and not too many. The clock is the test's. */
 #include "operator/reconcile/recorder.h"
 
 #include "tests/support/test.h"
 #include "tests/unit/operator/reconcile/fakes.h"
+
+static bool leads;
+
+static bool may_write(void *arg)
+{
+	assert_ptr_equal(arg, &leads);
+	return leads;
+}
 
 static int setup(void **state)
 {
 	struct recorder *r;
 
 	fakes_reset();
-	if (recorder_new(NULL, NULL, "pod-0", &r) < 0)
+	leads = true;
+	if (recorder_new(NULL, NULL, "pod-0", may_write, &leads, &r) < 0)
 		return -1;
 	*state = r;
 	return 0;
@@ -103,6 +112,24 @@ static void test_memory_is_bounded(void **state)
 	assert_int_equal(fakes.n_events, 0); /* the newest are remembered */
 }
 
+static void test_only_the_leader_sends(void **state)
+{
+	struct recorder *r = *state;
+
+	leads = false;
+	emit(r, "u", "note");
+	assert_int_equal(fakes.n_events, 0);
+	assert_int_equal(recorder_sent(r), 0);
+	assert_int_equal(recorder_dropped(r), 0);
+	/* A follower's event was not sent: the new leader sends it. */
+	leads = true;
+	emit(r, "u", "note");
+	assert_int_equal(fakes.n_events, 1);
+	leads = false;
+	emit(r, "u", "another note");
+	assert_int_equal(fakes.n_events, 1);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -111,6 +138,7 @@ int main(void)
 	    TEST(test_at_most_so_many_a_minute),
 	    TEST(test_what_cannot_be_sent_is_counted),
 	    TEST(test_memory_is_bounded),
+	    TEST(test_only_the_leader_sends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
