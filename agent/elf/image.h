@@ -62,6 +62,7 @@ struct image {
 	char htlhash[33];      /* hex, semantic conventions: SHA256(first 4096, last 4096, BE64
 				  size)[:16] */
 	bool is_go, is_rust;
+	bool is_remote; /* its filesystem may stop answering: nothing is looked for beside it */
 	struct image_content content; /* content.h: image_content() */
 	_Atomic int content_state;
 	_Atomic int refs;

@@ -233,8 +233,10 @@ static int entry_open(struct image_store *store, struct entry *e, int proc_dirfd
 			r = image_open(TAKE_FD(fd), map->path, &image, NULL);
 		/* The headers were read with what lies around them; most files are not read
 		 * again. */
-		if (r == 0)
+		if (r == 0) {
+			image->is_remote = e->stored.is_remote;
 			image_forget(image);
+		}
 	}
 	if (r < 0)
 		give_copy_room(e);

@@ -109,13 +109,14 @@ static int try_build_id(const struct search *s, int root_fd, struct image **ret)
 static int try_link(const struct search *s, int root_fd, struct image **ret)
 {
 	const char *file = s->image->path, *slash = strrchr(file, '/');
+	/* The first two are the image's own directory. */
 	const char *const formats[][2] = {{"", ""}, {"", "/.debug"}, {s->debug_root, ""}};
 	char path[PATH_MAX];
 	int r = -ENOENT;
 
 	if (!s->link[0] || file[0] != '/')
 		return -ENOENT;
-	for (size_t i = 0; r == -ENOENT && i < ARRAY_SIZE(formats); i++) {
+	for (size_t i = s->image->is_remote ? 2 : 0; r == -ENOENT && i < ARRAY_SIZE(formats); i++) {
 		if (snprintf(path, sizeof(path), "%s%.*s%s/%s", formats[i][0], (int)(slash - file),
 			     file, formats[i][1], s->link) < (int)sizeof(path))
 			r = try_path(s, root_fd, path, true, ret);
@@ -131,7 +132,8 @@ int debug_file_find(const struct image *image, const char *root, const char *deb
 	int r = -ENOENT;
 
 	read_link(&s);
-	for (size_t i = root ? 0 : 1; r == -ENOENT && i < ARRAY_SIZE(roots); i++) {
+	for (size_t i = root && !image->is_remote ? 0 : 1; r == -ENOENT && i < ARRAY_SIZE(roots);
+	     i++) {
 		_cleanup_close_ int fd = root_open(roots[i]);
 
 		if (fd < 0)

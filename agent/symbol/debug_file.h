@@ -15,7 +15,8 @@ enum {
  * The debug file of IMAGE that has a .symtab. In this order, in ROOT (see symbolize_image()) and
  * then on the host: DEBUG_ROOT/.build-id/xx/yyyy.debug; the file that .gnu_debuglink names in the
  * image's directory, its .debug directory, and below DEBUG_ROOT. Build ids must be equal where both
- * have one; else the checksum of the link must be right. -ENOENT when there is none.
+ * have one; else the checksum of the link must be right. -ENOENT when there is none. Of a remote
+ * IMAGE neither ROOT nor its directory is touched: whoever does may never return.
  */
 int debug_file_find(const struct image *image, const char *root, const char *debug_root,
 		    struct image **ret) _must_check_;

@@ -173,7 +173,7 @@ static struct origin_key origin_of(struct table_cache *c, const struct image *im
 	key.image = *content;
 	if (!needs_debug_file(image))
 		return key;
-	known = *root ? identify_root(c, *root) : NULL;
+	known = *root && !image->is_remote ? identify_root(c, *root) : NULL;
 	if (known && known->inode) {
 		key.root_device = known->device;
 		key.root_inode = known->inode;

@@ -30,14 +30,14 @@ service:
 
 
 class SilentFilesystem:
-    """The mount, with the programs silent-0, silent-1, ... in it."""
+    """The mount, with the programs silent-0, silent-1, ... in it, which are this workload."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, name):
         source, self.mount = directory / "source", directory / "mount"
         source.mkdir()
         self.mount.mkdir()
         for i in range(PROGRAMS):
-            shutil.copy(workload.path("nest-static"), source / f"silent-{i}")
+            shutil.copy(workload.path(name), source / f"silent-{i}")
             # What no program runs and no header tells of: nobody but the agent reads it.
             with open(source / f"silent-{i}", "ab") as f:
                 f.write(os.urandom(2 << 20))
@@ -61,17 +61,18 @@ class SilentFilesystem:
 
 
 @pytest.fixture
-def silent(tmp_path):
+def silent(tmp_path, request):
     if not os.path.exists("/dev/fuse"):
         pytest.skip("no /dev/fuse")
-    fs = SilentFilesystem(tmp_path)
+    fs = SilentFilesystem(tmp_path, getattr(request, "param", "nest-static"))
     yield fs
     fs.close()
 
 
 @pytest.fixture
-def programs(silent):
-    started = [subprocess.Popen([silent.mount / f"silent-{i}", "3600"], stdout=subprocess.PIPE) for i in range(PROGRAMS)]
+def programs(silent, request):
+    arguments = getattr(request, "param", [])
+    started = [subprocess.Popen([silent.mount / f"silent-{i}", "3600", *arguments], stdout=subprocess.PIPE) for i in range(PROGRAMS)]
     for p in started:
         assert p.stdout.readline(), "a program of the mount ended at once"
     time.sleep(1)  # until they have read of their files what they need
@@ -126,6 +127,32 @@ def test_a_file_that_hangs_in_its_middle_holds_up_no_other(agent, silent, progra
     assert max(took) < BOUND
     assert sum(s.value for s in others) > SILENCE, "the other process was not sampled, or not named"
     assert not unnamed, unnamed[:3]
+
+
+@pytest.mark.parametrize("silent, programs", [("qsort-debuglink", ["30", "3"])], indirect=True)
+def test_nothing_is_looked_for_beside_a_file_that_may_hang(agent, silent, programs):
+    """The programs' files were read before, and one beside each is said to have its symbols."""
+    port = free_port()
+    base = f"http://127.0.0.1:{port}"
+    a = agent(config=(CONFIG % port).replace("reporter_interval: 1s", "reporter_interval: 5s"))
+    a.wait_ready(url=base + "/healthz")  # before the first window is exported
+    wait_until("the programs' files were read",
+               lambda: kiln.metrics(base + "/metrics")['kiln_images_remote_total{read="copy"}'] >= PROGRAMS)
+    assert not [s for s in a.samples() if s.pid in [p.pid for p in programs]], "they were named before they hung"
+    silent.tell("hang")
+    with workload.Workload("nest", seconds=3600) as healthy:
+        took = look_at_health(base + "/healthz", SILENCE, lambda: None)
+        said = a.samples()
+    silent.tell("answer")
+    assert a.stop() == 0, a.stderr()
+    others = [s for s in said if s.pid == healthy.pid]
+    unnamed = [s for s in others if is_unnamed(s) or not s.user]
+    print(f"{SILENCE} s: /healthz took {max(took) * 1000:.1f} ms at most; {sum(s.value for s in others)} samples of the other"
+          f" process, {len(unnamed)} stacks of it incomplete")
+    assert max(took) < BOUND
+    assert others, "nothing was named any more"
+    assert not unnamed, unnamed[:3]
+    assert {s.exe for s in said if s.pid in [p.pid for p in programs]} == {f"silent-{i}" for i in range(PROGRAMS)}
 
 
 def test_a_filesystem_that_hangs_loses_its_own_names_only(agent, silent, programs):
