@@ -33,6 +33,12 @@ struct exporter_ops {
 	 * does while `failed` is not set.
 	 */
 	bool (*healthy)(const struct exporter *exporter, char *error, size_t size);
+	/*
+	 * From the next request on, use CONFIG's endpoint, TLS and headers; what is queued and the
+	 * queue stay. On failure nothing changes. NULL: this type sends nowhere.
+	 */
+	int (*redirect)(struct exporter *exporter, const struct exporter_config *config,
+			uv_loop_t *loop, struct error *err);
 };
 
 /* Every exporter embeds this first. */

@@ -60,6 +60,11 @@ void otlp_exporter_flush(struct exporter *exporter, uint64_t deadline_ms, void (
 	sender_flush(of(exporter)->sender, deadline_ms, done, arg);
 }
 
+void otlp_exporter_set_transport(struct exporter *exporter, struct transport *transport)
+{
+	sender_set_transport(of(exporter)->sender, transport);
+}
+
 struct exporter *otlp_exporter_destroy(struct exporter *exporter)
 {
 	struct otlp_exporter *e;

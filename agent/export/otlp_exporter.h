@@ -17,6 +17,8 @@ void otlp_exporter_flush(struct exporter *exporter, uint64_t deadline_ms, void (
 			 void *arg);
 struct exporter *otlp_exporter_destroy(struct exporter *exporter);
 
+/* See sender_set_transport(). Takes TRANSPORT. */
+void otlp_exporter_set_transport(struct exporter *exporter, struct transport *transport);
 bool otlp_exporter_healthy(const struct exporter *exporter, char *error, size_t size);
 
 /* For status pages and tests. */

@@ -185,6 +185,17 @@ static int create(const struct exporter_config *config, uv_loop_t *loop, struct 
 				 1u << PAYLOAD_PLAIN | 1u << PAYLOAD_GZIP, loop, ret, err);
 }
 
+static int redirect(struct exporter *exporter, const struct exporter_config *config,
+		    uv_loop_t *loop, struct error *err)
+{
+	struct transport *transport;
+	int r = otlp_grpc_transport_new(config, loop, &transport, err);
+
+	if (r == 0)
+		otlp_exporter_set_transport(exporter, transport);
+	return r;
+}
+
 const struct exporter_ops otlp_grpc_exporter_ops = {
     .type = "otlp_grpc",
     .create = create,
@@ -192,4 +203,5 @@ const struct exporter_ops otlp_grpc_exporter_ops = {
     .flush = otlp_exporter_flush,
     .destroy = otlp_exporter_destroy,
     .healthy = otlp_exporter_healthy,
+    .redirect = redirect,
 };

@@ -198,6 +198,17 @@ static int create(const struct exporter_config *config, uv_loop_t *loop, struct 
 				 (1u << PAYLOAD_ENCODINGS) - 1, loop, ret, err);
 }
 
+static int redirect(struct exporter *exporter, const struct exporter_config *config,
+		    uv_loop_t *loop, struct error *err)
+{
+	struct transport *transport;
+	int r = otlp_http_transport_new(config, loop, &transport, err);
+
+	if (r == 0)
+		otlp_exporter_set_transport(exporter, transport);
+	return r;
+}
+
 const struct exporter_ops otlp_http_exporter_ops = {
     .type = "otlp_http",
     .create = create,
@@ -205,4 +216,5 @@ const struct exporter_ops otlp_http_exporter_ops = {
     .flush = otlp_exporter_flush,
     .destroy = otlp_exporter_destroy,
     .healthy = otlp_exporter_healthy,
+    .redirect = redirect,
 };

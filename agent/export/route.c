@@ -5,6 +5,10 @@
  * still has, it goes on sending where it was to go, for ROUTE_RETIRE_MS at most: a batch has one
  * exporter for good when it is delivered.
  *
+ * An exporter of the configuration keeps its queue and its disk. Where it sends, and with what
+ * certificates and headers, is the operator's word once the Destination of its name is streamed:
+ * the file has what Secrets held when the pod began.
+ *
  * Without an exporter (the operator has not told the Destination yet, or the snapshot on disk lacks
  * its secrets) batches wait; they are shared, so those that wait for several take their memory
  * once.
@@ -27,9 +31,17 @@ struct receiver {
 	size_t n_held;
 };
 
+/* What the operator told of an exporter of the configuration. */
+struct told {
+	const struct pod_destination *made_of; /* NULL: as the file says */
+	int pems[LIVE_PEMS];
+};
+
 struct router {
 	uv_loop_t *loop;
 	struct exporter *const *configured;
+	struct told *told; /* n_told, beside `configured` */
+	size_t n_told;
 	size_t n_configured, n_live;
 	struct receiver receivers[ROUTE_LIVE_MAX];
 	struct live_exporter *retiring[RETIRING_MAX];
@@ -45,6 +57,14 @@ int router_new(uv_loop_t *loop, struct exporter *const *configured, size_t n, st
 
 	if (!r)
 		return -ENOMEM;
+	r->told = calloc(MAX(n, 1), sizeof(*r->told));
+	if (!r->told) {
+		free(r);
+		return -ENOMEM;
+	}
+	for (r->n_told = 0; r->n_told < n; r->n_told++)
+		for (size_t i = 0; i < LIVE_PEMS; i++)
+			r->told[r->n_told].pems[i] = -1;
 	r->loop = loop;
 	r->configured = configured;
 	r->n_configured = n;
@@ -212,8 +232,41 @@ static void count_live(const struct router *r)
 	metric_set(M_DESTINATIONS, n);
 }
 
+static void redirect(struct router *r, size_t i, const struct pod_destination *d)
+{
+	struct exporter *e = r->configured[i];
+	struct told *told = &r->told[i];
+	struct error err = {};
+
+	if (live_redirect(e, d, r->loop, told->pems, &err) < 0) {
+		metric_add(M_DESTINATIONS_FAILED, 1);
+		log_warn("export", "%s: what the operator told of it cannot be used: %s", e->name,
+			 err.message);
+	} else {
+		log_info("export", "%s: endpoint, certificates and headers are the operator's",
+			 e->name);
+	}
+	pod_destination_unref(told->made_of);
+	told->made_of = pod_destination_ref(d);
+}
+
+static void update_configured(struct router *r, const struct pod_table *pods)
+{
+	for (size_t i = 0; i < r->n_configured; i++) {
+		const struct exporter *e = r->configured[i];
+		const char *slash = strchr(e->name, '/');
+		const struct pod_destination *d =
+		    slash && e->ops->redirect ? pod_table_destination(pods, slash + 1) : NULL;
+
+		if (d && !d->incomplete && d != r->told[i].made_of &&
+		    is_configured_as(e, slash + 1, d))
+			redirect(r, i, d);
+	}
+}
+
 void router_update(struct router *r, const struct pod_table *pods)
 {
+	update_configured(r, pods);
 	for (size_t i = 0; i < ROUTE_LIVE_MAX; i++) {
 		struct receiver *v = &r->receivers[i];
 		const struct pod_destination *d = v->id ? pod_table_destination(pods, v->id) : NULL;
@@ -329,6 +382,12 @@ void router_close(struct router *r)
 struct router *router_free(struct router *r)
 {
 	router_close(r);
+	for (size_t i = 0; r && i < r->n_told; i++) {
+		pod_destination_unref(r->told[i].made_of);
+		live_close_pems(r->told[i].pems);
+	}
+	if (r)
+		free(r->told);
 	free(r);
 	return NULL;
 }

@@ -4,9 +4,9 @@
  * one made for a Destination of the node stream, each with a bit; a route is a set of them
  * (agent/window/window.h). Loop thread only.
  *
- * A destination of the cluster that the configuration has too (component TYPE/ID) is that exporter:
- * nothing goes out twice. The others are made when a policy names them and destroyed when no window
- * can hold samples of such a policy any more.
+ * A destination of the cluster that the configuration has too (component TYPE/ID) is that exporter,
+ * sent to as the operator says: nothing goes out twice. The others are made when a policy names
+ * them and destroyed when no window can hold samples of such a policy any more.
  */
 #pragma once
 

@@ -49,7 +49,7 @@ static int put_pem(const char *text, int *ret_fd, char path[PEM_PATH_MAX])
 	return 0;
 }
 
-static int set_tls(struct live_exporter *l, const struct pod_destination *d,
+static int set_tls(int fds[static LIVE_PEMS], const struct pod_destination *d,
 		   char paths[LIVE_PEMS][PEM_PATH_MAX], struct tls_config *tls)
 {
 	const char *pems[LIVE_PEMS] = {d->ca_pem, d->certificate_pem, d->key_pem};
@@ -62,7 +62,7 @@ static int set_tls(struct live_exporter *l, const struct pod_destination *d,
 	for (size_t i = 0; i < LIVE_PEMS; i++) {
 		if (!pems[i])
 			continue;
-		r = put_pem(pems[i], &l->pems[i], paths[i]);
+		r = put_pem(pems[i], &fds[i], paths[i]);
 		if (r < 0)
 			return r;
 		*names[i] = paths[i];
@@ -98,8 +98,15 @@ static struct exporter_config config_of(const struct pod_destination *d, char *i
 	};
 }
 
-static int create(struct live_exporter *l, const struct pod_destination *d, uint64_t queue_bytes,
-		  uv_loop_t *loop, struct error *err)
+struct user {
+	int (*use)(const struct exporter_config *config, struct user *u, struct error *err);
+	uv_loop_t *loop;
+	struct exporter *exporter;
+};
+
+/* CONFIG is good during the call of U's function, the files in PEMS as long as they are open. */
+static int with_config(const struct pod_destination *d, uint64_t queue_bytes,
+		       int pems[static LIVE_PEMS], struct user *u, struct error *err)
 {
 	struct config_pair pairs[CONFIG_HEADERS_MAX];
 	char paths[LIVE_PEMS][PEM_PATH_MAX], id[LIVE_ID_MAX];
@@ -114,15 +121,48 @@ static int create(struct live_exporter *l, const struct pod_destination *d, uint
 	config.headers = (struct config_pairs){.items = pairs, .n = d->n_headers};
 	/* No component's id begins like this, so none has its log lines. */
 	snprintf(id, sizeof(id), "destination/%s", d->id);
-	r = set_tls(l, d, paths, &config.tls);
+	r = set_tls(pems, d, paths, &config.tls);
 	if (r < 0)
 		return error_set(err, r, "tls: %s", strerror(-r));
-	return exporter_new(&config, loop, &l->exporter, err);
+	return u->use(&config, u, err);
+}
+
+static int create(const struct exporter_config *config, struct user *u, struct error *err)
+{
+	return exporter_new(config, u->loop, &u->exporter, err);
+}
+
+static int redirect(const struct exporter_config *config, struct user *u, struct error *err)
+{
+	return u->exporter->ops->redirect(u->exporter, config, u->loop, err);
+}
+
+void live_close_pems(int pems[static LIVE_PEMS])
+{
+	for (size_t i = 0; i < LIVE_PEMS; i++) {
+		if (pems[i] >= 0)
+			close(pems[i]);
+		pems[i] = -1;
+	}
+}
+
+int live_redirect(struct exporter *e, const struct pod_destination *d, uv_loop_t *loop,
+		  int pems[static LIVE_PEMS], struct error *err)
+{
+	struct user u = {.use = redirect, .loop = loop, .exporter = e};
+	int fresh[LIVE_PEMS] = {-1, -1, -1};
+	int r = with_config(d, 0, fresh, &u, err);
+
+	live_close_pems(r < 0 ? fresh : pems);
+	if (r == 0)
+		memcpy(pems, fresh, sizeof(fresh));
+	return r;
 }
 
 int live_exporter_new(const struct pod_destination *d, uint64_t queue_bytes, uv_loop_t *loop,
 		      struct live_exporter **ret, struct error *err)
 {
+	struct user u = {.use = create, .loop = loop};
 	struct live_exporter *l = calloc(1, sizeof(*l));
 	int r;
 
@@ -130,7 +170,8 @@ int live_exporter_new(const struct pod_destination *d, uint64_t queue_bytes, uv_
 		return error_set(err, -ENOMEM, "out of memory");
 	for (size_t i = 0; i < LIVE_PEMS; i++)
 		l->pems[i] = -1;
-	r = create(l, d, queue_bytes, loop, err);
+	r = with_config(d, queue_bytes, l->pems, &u, err);
+	l->exporter = u.exporter;
 	if (r < 0) {
 		live_exporter_free(l);
 		return r;
@@ -174,9 +215,7 @@ struct live_exporter *live_exporter_free(struct live_exporter *l)
 		l->exporter->ops->flush(l->exporter, 0, nobody, NULL);
 	if (l->exporter)
 		l->exporter->ops->destroy(l->exporter);
-	for (size_t i = 0; i < LIVE_PEMS; i++)
-		if (l->pems[i] >= 0)
-			close(l->pems[i]);
+	live_close_pems(l->pems);
 	free(l);
 	return NULL;
 }

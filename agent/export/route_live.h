@@ -22,6 +22,13 @@ struct live_exporter {
 /* On the heap: its address must not change. -EINVAL, -ENOMEM, -EIO; messages tell no secrets. */
 int live_exporter_new(const struct pod_destination *d, uint64_t queue_bytes, uv_loop_t *loop,
 		      struct live_exporter **ret, struct error *err) _must_check_;
+/*
+ * E, of the same type as D, goes on with D's endpoint, TLS and headers, and with its own queue.
+ * PEMS: its memory files of before (-1: none), which are replaced. On failure nothing changes.
+ */
+int live_redirect(struct exporter *e, const struct pod_destination *d, uv_loop_t *loop,
+		  int pems[static LIVE_PEMS], struct error *err) _must_check_;
+void live_close_pems(int pems[static LIVE_PEMS]);
 /* May be asked again with another deadline; the last DONE counts. */
 void live_flush(struct live_exporter *l, uint64_t deadline_ms, void (*done)(void *), void *arg);
 /* Drops and counts what is left. The loop must run on. Takes NULL. */

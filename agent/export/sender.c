@@ -238,6 +238,7 @@ static void on_answer(const struct transport_answer *answer, void *arg)
 
 	uv_update_time(s->loop);
 	s->in_flight = false;
+	s->answering = true;
 	switch (answer->result) {
 	case TRANSPORT_SENT:
 		head_sent(s, answer);
@@ -251,13 +252,27 @@ static void on_answer(const struct transport_answer *answer, void *arg)
 	}
 	queue_refill(s);
 	try_send(s);
+	s->answering = false;
 	check_flushed(s);
+}
+
+static void replace_transport(struct sender *s)
+{
+	s->transport->ops->destroy(s->transport);
+	s->transport = TAKE_PTR(s->next);
 }
 
 static void try_send(struct sender *s)
 {
 	if (s->in_flight || s->waiting || s->spilling || s->freed)
 		return;
+	if (s->next && s->answering) {
+		s->wait_asked = false;
+		wait_for(s, 0);
+		return;
+	}
+	if (s->next)
+		replace_transport(s);
 	/* A spool may hold what an earlier configuration wrote for another transport. */
 	while (s->queue && !(s->options.encodings & (1u << s->queue->payload.encoding)))
 		queue_drop(s, s->queue, DROP_ENCODING);
@@ -572,6 +587,18 @@ int sender_new(const struct sender_options *o, struct transport *transport, uv_l
 	return 0;
 }
 
+void sender_set_transport(struct sender *s, struct transport *transport)
+{
+	if (s->next)
+		s->next->ops->destroy(s->next);
+	s->next = transport;
+	if (s->waiting && !s->wait_asked) {
+		uv_timer_stop(&s->wait);
+		s->waiting = false;
+	}
+	try_send(s);
+}
+
 struct sender *sender_free(struct sender *s)
 {
 	struct item *item, *next;
@@ -592,6 +619,8 @@ struct sender *sender_free(struct sender *s)
 	s->stats.spool_requests = 0;
 	s->stats.spool_bytes = 0;
 	s->transport->ops->destroy(s->transport);
+	if (s->next)
+		s->next->ops->destroy(s->next);
 	uv_close((uv_handle_t *)&s->wait, on_closed);
 	uv_close((uv_handle_t *)&s->deadline, on_closed);
 	return NULL;

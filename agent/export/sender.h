@@ -62,6 +62,9 @@ struct sender_options {
 /* Takes TRANSPORT in any case. Opens the spool, so what an earlier run left goes out at once. */
 int sender_new(const struct sender_options *options, struct transport *transport, uv_loop_t *loop,
 	       struct sender **ret, struct error *err) _must_check_;
+/* The next request, and all after it, go by TRANSPORT (taken), which sends the same encodings: an
+ * address or credentials are new. A wait that the receiver did not ask for ends. */
+void sender_set_transport(struct sender *s, struct transport *transport);
 void sender_consume(struct sender *s, struct batch *batch);
 /* See exporter_ops.flush. What cannot be sent is spooled, or dropped and counted. */
 void sender_flush(struct sender *s, uint64_t deadline_ms, void (*done)(void *), void *arg);

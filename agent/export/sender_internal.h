@@ -45,6 +45,7 @@ struct sender {
 	uv_loop_t *loop;
 	char *name, *endpoint;
 	struct transport *transport;
+	struct transport *next;	       /* takes over before the next request; NULL: none */
 	struct sender_options options; /* without config */
 	struct retry_config retry;
 	uint64_t timeout_ms, max_bytes;
@@ -62,6 +63,7 @@ struct sender {
 	uv_timer_t wait;     /* backoff */
 	uv_timer_t deadline; /* of flush */
 	bool in_flight, waiting, flushing, spilling, freed;
+	bool answering;	 /* a callback of the transport runs: it cannot be destroyed */
 	bool wait_asked; /* the receiver asked for this wait */
 	int handles_open;
 	uint64_t attempt_at_ms;

@@ -118,6 +118,28 @@ def test_samples_arrive_at_their_policys_destinations_only(agent, collectors, op
     assert leaks == [] and SECRET not in a.stderr() + text
 
 
+def test_what_the_operator_tells_of_the_configurations_exporter_counts(agent, collectors, operator, pod):
+    """A Secret that rotates reaches the exporter of the file: endpoint and headers are the stream's, the queue stays."""
+    filed, told, turned = collectors("filed"), collectors("told"), collectors("turned")
+    p = Pod(1, policy=1)
+    operator.tell(policies={1: (True, 50, ["main"])}, pods=[p], destinations={"main": grpc(told)})
+    a = agent(config=configuration(operator, filed))
+    profiling(a)
+    operator.connected()
+    loop = pod(p)
+    time.sleep(4)
+    operator.tell(destinations={"main": grpc(turned, headers={"x-token": SECRET})})
+    time.sleep(4)
+    loop.end()
+    time.sleep(1.5)
+    text = metrics(a)
+    assert a.stop() == 0, a.stderr()
+    got = {c: len(of(c.samples(), p)) for c in (filed, told, turned)}
+    assert not got[filed] and got[told] and got[turned], (list(got.values()), a.stderr())
+    assert "kiln_destinations 0" in text  # no exporter besides the file's
+    assert SECRET not in a.stderr() + text
+
+
 def test_a_destination_changes_live(agent, collectors, operator, pod):
     """Every moment at which a loop that never rests was sampled is at one receiver, and at one only."""
     main, first, second = collectors("main"), collectors("first"), collectors("second")

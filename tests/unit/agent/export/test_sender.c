@@ -723,6 +723,57 @@ static void test_a_transport_that_cannot_begin_is_asked_again(void **state)
 	assert_seen(b, 1, 1);
 }
 
+static struct transport *second_transport(struct bench *b, struct fake *f)
+{
+	*f = (struct fake){.transport.ops = &fake_ops};
+	uv_timer_init(&b->loop, &f->timer);
+	return &f->transport;
+}
+
+static void test_a_new_transport_takes_over_after_the_answer(void **state)
+{
+	struct bench *b = *state;
+	struct fake second, third;
+
+	b->fake.silent = true;
+	assert_int_equal(start(b), 0);
+	consume(b, 1, 3);
+	run_until(b, b->fake.under_way == 1);
+	sender_set_transport(b->sender, second_transport(b, &second));
+	sender_set_transport(b->sender, second_transport(b, &third)); /* before the second began */
+	assert_int_equal(second.destroyed, 1);
+	assert_int_equal(b->fake.destroyed, 0); /* its answer is still to come */
+	uv_timer_start(&b->fake.timer, answer_now, 0, 0);
+	run_until(b, b->st.sent_requests == 3);
+	assert_int_equal(b->fake.destroyed, 1);
+	assert_int_equal(b->fake.cancels, 0);
+	assert_seen(b, 1, 1);
+	assert_int_equal(second.n_seen, 0);
+	assert_int_equal(third.n_seen, 2);
+	assert_int_equal(third.seen[0], 2);
+	stop(b);
+	assert_int_equal(third.destroyed, 1);
+	assert_int_equal(dropped(b), 0);
+}
+
+static void test_a_new_transport_does_not_wait_for_the_former_receiver(void **state)
+{
+	static const struct transport_answer *script[] = {&away, NULL};
+	struct bench *b = *state;
+	struct fake second;
+
+	b->config.retry.initial_interval_ms = b->config.retry.max_interval_ms = 3600 * 1000;
+	b->fake.script = script;
+	assert_int_equal(start(b), 0);
+	consume(b, 1, 1);
+	run_until(b, b->st.down);
+	sender_set_transport(b->sender, second_transport(b, &second));
+	run_until(b, b->st.sent_requests == 1);
+	assert_int_equal(second.n_seen, 1);
+	stop(b);
+	assert_int_equal(second.destroyed, 1);
+}
+
 static void test_partial_success_is_counted_and_the_request_is_gone(void **state)
 {
 	static struct transport_answer partial = {
@@ -814,6 +865,8 @@ int main(void)
 	    test(test_a_batch_that_cannot_be_encoded_is_counted),
 	    test(test_too_many_batches_at_once_drop_the_oldest),
 	    test(test_a_transport_that_cannot_begin_is_asked_again),
+	    test(test_a_new_transport_takes_over_after_the_answer),
+	    test(test_a_new_transport_does_not_wait_for_the_former_receiver),
 	    test(test_partial_success_is_counted_and_the_request_is_gone),
 	    test(test_free_at_any_moment_leaves_nothing),
 	    test(test_free_from_inside_the_callback_of_flush),
