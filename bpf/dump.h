@@ -17,13 +17,14 @@
  */
 __attribute__((noinline)) int dump_page(uint32_t slot, uint32_t at, uint32_t i)
 {
-	struct record_scratch *r = env_record(slot);
 	struct kiln_walk *w = env_walk(slot);
+	struct record *r;
 	struct kiln_resume *resume;
 	uint64_t address, first, len = KILN_PAGE, to;
 
-	if (!r || !w)
+	if (!w)
 		return 1;
+	r = env_record(w);
 	address = (w->regs.sp & ~7ULL) - KILN_RED_ZONE;
 	if (i) {
 		address = (address & ~(KILN_PAGE - 1ULL)) + (uint64_t)i * KILN_PAGE;
@@ -73,13 +74,14 @@ static __always_inline uint32_t dump_limit(struct kiln_walk *w, uint64_t now, ui
  */
 __attribute__((noinline)) int dump_stack(uint32_t slot, uint32_t at, uint32_t small)
 {
-	struct record_scratch *r = env_record(slot);
 	struct kiln_walk *w = env_walk(slot);
+	struct record *r;
 	struct kiln_resume *resume;
 	uint64_t first = at;
 
-	if (!r || !w)
+	if (!w)
 		return 0;
+	r = env_record(w);
 	asm volatile("" : "+r"(first));
 	if (first > KILN_RECORD_MAX - KILN_DUMP_MAX - sizeof(*resume))
 		return 0;

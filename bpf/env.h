@@ -7,12 +7,15 @@
 
 KILN_INLINE struct kiln_walk *env_walk(uint32_t slot)
 {
-	return bpf_map_lookup_elem(&walk_scratch, &slot);
+	struct scratch *s = bpf_map_lookup_elem(&scratch, &slot);
+
+	return s ? &s->walk : 0;
 }
 
-static __always_inline struct record_scratch *env_record(uint32_t slot)
+/* The record that the walk W is a part of. */
+static __always_inline struct record *env_record(struct kiln_walk *w)
 {
-	return bpf_map_lookup_elem(&record_scratch, &slot);
+	return &((struct scratch *)w)->record;
 }
 
 KILN_INLINE const struct kiln_mapping *env_mapping(uint32_t index)
@@ -48,10 +51,10 @@ KILN_INLINE int env_read(void *dst, uint32_t len, uint64_t address)
 
 KILN_INLINE struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t pc)
 {
-	uint32_t h = (uint32_t)(((pc + w->tag) * 0x9e3779b97f4a7c15ULL) >> 40);
-	uint32_t key = w->cpu * KILN_CACHE_ENTRIES + (h & (KILN_CACHE_ENTRIES - 1));
+	const uint64_t mask = (KILN_CACHE_ENTRIES - 1) * sizeof(struct kiln_cache_entry);
+	uint64_t at = ((pc + w->tag) * 0x9e3779b97f4a7c15ULL) >> 35 & mask;
 
-	return bpf_map_lookup_elem(&frame_cache, &key);
+	return (void *)((char *)((struct scratch *)w)->rules + at);
 }
 
 KILN_INLINE const struct kiln_runtime *env_runtime(struct kiln_walk *w, uint32_t id)
@@ -63,7 +66,5 @@ KILN_INLINE const struct kiln_runtime *env_runtime(struct kiln_walk *w, uint32_t
 
 KILN_INLINE uint64_t *env_words(struct kiln_walk *w)
 {
-	struct record_scratch *r = env_record(w->slot);
-
-	return r ? r->words : 0;
+	return env_record(w)->words;
 }

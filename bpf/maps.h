@@ -14,12 +14,19 @@ struct mapping_pair {
 	struct kiln_mapping m[2];
 };
 
-struct record_scratch {
+struct record {
 	union {
 		struct kiln_sample head;
 		uint8_t bytes[KILN_RECORD_MAX];
 		uint64_t words[KILN_RECORD_MAX / 8];
 	};
+};
+
+/* What one walk works with. In one value, so that one lookup finds all of it. */
+struct scratch {
+	struct kiln_walk walk;
+	struct kiln_cache_entry rules[KILN_CACHE_ENTRIES] __attribute__((aligned(64)));
+	struct record record;
 };
 
 struct {
@@ -125,34 +132,18 @@ struct {
 } walkers SEC(".maps");
 
 /*
- * One a CPU, by its number: values of per-CPU arrays end at 32 KiB. max_entries of this and the
- * next is set to the CPUs.
+ * One a CPU, by its number; max_entries of this and the next is set to the CPUs. No per-CPU arrays:
+ * their values end at 32 KiB, and only of plain ones does every kernel put the lookup into the
+ * program itself. Mappable, because such memory is aligned to cache lines.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, uint32_t);
-	__type(value, struct record_scratch);
-} record_scratch SEC(".maps");
+	__type(value, struct scratch);
+} scratch SEC(".maps");
 
-/* By the same number. Every kernel puts the lookup in a plain array into the program itself. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, uint32_t);
-	__type(value, struct kiln_walk);
-} walk_scratch SEC(".maps");
-
-/* KILN_CACHE_ENTRIES a CPU; max_entries is set to that times the CPUs. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, KILN_CACHE_ENTRIES);
-	__type(key, uint32_t);
-	__type(value, struct kiln_cache_entry);
-} frame_cache SEC(".maps");
-
-/* An array that is aligned to cache lines, which per-CPU ones are not. max_entries is set to the
- * CPUs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);

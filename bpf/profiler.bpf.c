@@ -102,7 +102,7 @@ static __attribute__((noinline)) int begin_sample(struct bpf_perf_event_data *ct
 	uint32_t tgid = (uint32_t)kernel_read(task, tgid), n_kernel = 0, syscall = 0,
 		 limit = max_depth, slot = bpf_get_smp_processor_id();
 	struct kiln_process *process = 0;
-	struct record_scratch *r;
+	struct record *r;
 	struct kiln_walk *w;
 	int fresh = 0, has_user;
 	long got;
@@ -116,10 +116,10 @@ static __attribute__((noinline)) int begin_sample(struct bpf_perf_event_data *ct
 			return -1;
 		}
 	}
-	r = env_record(slot);
 	w = env_walk(slot);
-	if (!r || !w)
+	if (!w)
 		return -1;
+	r = env_record(w);
 
 	r->head.type = KILN_RECORD_SAMPLE;
 	r->head.time = bpf_ktime_get_ns();
@@ -151,7 +151,6 @@ static __attribute__((noinline)) int begin_sample(struct bpf_perf_event_data *ct
 	r->head.n_kernel = (uint16_t)n_kernel;
 
 	w->slot = slot;
-	w->cpu = slot;
 	w->fresh = (uint8_t)fresh;
 	w->end = KILN_END_NONE;
 	if (limit > KILN_MAX_USER_FRAMES)
@@ -185,14 +184,15 @@ static __attribute__((noinline)) int begin_sample(struct bpf_perf_event_data *ct
 static __attribute__((noinline)) int end_sample(uint32_t slot)
 {
 	struct kiln_cpu *cpu = bpf_map_lookup_elem(&cpus, &slot);
-	struct record_scratch *r = env_record(slot);
 	struct kiln_walk *w = env_walk(slot);
+	struct record *r;
 	uint32_t n_kernel, n_user, size, native, dump, fill, less = SHED_NOTHING;
 	struct kiln_stats *stat;
 	uint64_t len, used;
 
-	if (!cpu || !r || !w)
+	if (!cpu || !w)
 		return 0;
+	r = env_record(w);
 	stat = &cpu->stats;
 	if (!r->head.mapset && w->end == KILN_END_NO_MAPPING)
 		w->end = KILN_END_NO_PROCESS;

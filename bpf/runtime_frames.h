@@ -71,14 +71,14 @@ KILN_INLINE uint64_t walk_take(struct kiln_walk *w)
 KILN_GLOBAL int KILN_WALKER(uint32_t slot);
 
 /* The frames of this program's runtime whose native frame is in w->regs. */
-KILN_INLINE void walk_own(struct kiln_walk *w, uint32_t slot)
+KILN_INLINE void walk_own(struct kiln_walk *w)
 {
 	uint64_t native = walk_take(w);
 
 	w->runtime_done = 1;
 	w->hide_native = 0;
 	w->stepped = 0;
-	(void)KILN_WALKER(slot);
+	(void)KILN_WALKER(w->slot);
 	if (!w->hide_native)
 		(void)walk_put(w, native);
 }

@@ -102,10 +102,11 @@ __attribute__((noinline)) int charge_share(uint32_t fill, uint32_t size, uint32_
 /* Words of the SHORT_FRAMES frames that begin at word AT of the record, of N. */
 __attribute__((noinline)) int short_words(uint32_t slot, uint32_t at, uint32_t n)
 {
-	struct record_scratch *r = env_record(slot);
+	struct kiln_walk *w = env_walk(slot);
+	uint64_t *words = w ? env_words(w) : 0;
 	uint32_t kept = 0;
 
-	for (int i = 0; r && i < SHORT_FRAMES && kept < n; i++)
-		kept += kiln_frame_words(r->words[(at + kept) & (KILN_RECORD_MAX / 8 - 1)]);
+	for (int i = 0; words && i < SHORT_FRAMES && kept < n; i++)
+		kept += kiln_frame_words(words[(at + kept) & (KILN_RECORD_WORDS - 1)]);
 	return kept < n ? (int)kept : (int)n;
 }

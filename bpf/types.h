@@ -114,6 +114,18 @@ struct kiln_rule {
 };
 KILN_ASSERT_SIZE(kiln_rule, 16);
 
+/* Kind, reg, flags and ra_off in one word, as they lie in memory. */
+enum { KILN_HEAD_FLAGS = 16 };
+#define KILN_HEAD(kind, reg, ra_off)                                                               \
+	((uint32_t)(kind) | (uint32_t)(reg) << 8 | (uint32_t)(uint8_t)(ra_off) << 24)
+static inline uint32_t kiln_rule_head(const struct kiln_rule *rule)
+{
+	uint32_t head;
+
+	__builtin_memcpy(&head, rule, sizeof(head));
+	return head;
+}
+
 /* The slab's slot 0 holds these, so that 0 never is the place of a table. */
 enum kiln_builtin_rule { KILN_BUILTIN_INVALID, KILN_BUILTIN_FP };
 

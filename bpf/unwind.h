@@ -18,9 +18,9 @@
  *   uint64_t *env_words(struct kiln_walk *)  where frame words go: KILN_RECORD_WORDS of them, the
  *       first at w->at; or NULL
  *
- * What is usual (a cached rule, a CFA by rsp or rbp, words that lie in the window) is inline and
- * short: at low rates a sample costs the cache lines that it touches, of code as of data. The rest
- * is in functions of its own.
+ * What is usual (a cached rule, a CFA by rsp or rbp, words that lie in the window) is a loop
+ * without a call, walk_usual_step(); all else is walk_step(), a function of its own, which can do
+ * any step: at low rates a sample costs the cache lines that it touches, of code as of data.
  *
  * Invariants: the CFA only grows, except through a signal frame or a frame-pointer rule (which may
  * change stacks), so a walk ends; every loop has a constant bound.
@@ -44,7 +44,7 @@
 #endif
 
 enum {
-	KILN_WINDOW_WORDS = 256, /* 2 KiB of stack are read at once */
+	KILN_WINDOW_WORDS = 512, /* a page of stack is read at once */
 	KILN_PAGE = 4096,
 	KILN_RECORD_WORDS = KILN_RECORD_MAX / 8,
 	KILN_CHUNK_STEPS = 64, /* of one walk_chunk() */
@@ -88,15 +88,14 @@ struct kiln_walk {
 	uint64_t tag;	       /* as in kiln_cache_entry */
 	uint64_t window_base;  /* a multiple of 8 */
 	uint32_t window_len;   /* bytes, a multiple of 8 */
-	uint32_t cpu;
-	uint32_t end;  /* enum kiln_end once walk_step() returned non-zero */
-	uint8_t exact; /* pc is where execution is, not a return address */
+	uint32_t slot;	       /* this walk's own: see env_walk() */
+	uint32_t end;	       /* enum kiln_end once walk_step() returned non-zero */
+	uint8_t exact;	       /* pc is where execution is, not a return address */
 	uint8_t leaf_valid;
 	uint8_t leaf_called;  /* this frame has called the one that `leaf` is of */
 	uint8_t runtime_done; /* the walker has seen this frame */
 	uint8_t hide_native;  /* set by a runtime: its frame stands for the native one */
 	uint32_t misses;      /* of the cache */
-	uint32_t slot;	      /* this walk's own: see env_walk() */
 	struct kiln_dump dump;
 	uint64_t value;	       /* what walk_refill() read */
 	uint32_t first, count; /* the process's mappings */
@@ -171,19 +170,26 @@ KILN_GLOBAL int walk_refill(uint32_t slot, uint64_t address)
 	return 0;
 }
 
-/* The 8 bytes at ADDRESS, through the window. 0, or -1 when they cannot be read. */
-KILN_INLINE int walk_read(struct kiln_walk *w, uint64_t address, uint64_t *ret)
+/* The 8 bytes at ADDRESS, a multiple of 8, if the window has them. 0, or -1. */
+KILN_INLINE int walk_peek(const struct kiln_walk *w, uint64_t address, uint64_t *ret)
 {
 	uint64_t offset = address - w->window_base;
 
-	/* Both are multiples of 8: the last byte is in the window when the first one is. */
-	if (offset >= w->window_len || (offset & 7)) {
-		if (walk_refill(w->slot, address))
-			return -1;
-		*ret = w->value;
-		return 0;
-	}
+	/* All are multiples of 8: the last byte is in the window when the first one is. */
+	if (offset >= w->window_len)
+		return -1;
 	*ret = w->window[(offset >> 3) & (KILN_WINDOW_WORDS - 1)];
+	return 0;
+}
+
+/* The 8 bytes at ADDRESS, through the window. 0, or -1 when they cannot be read. */
+KILN_INLINE int walk_read(struct kiln_walk *w, uint64_t address, uint64_t *ret)
+{
+	if (!(address & 7) && !walk_peek(w, address, ret))
+		return 0;
+	if (walk_refill(w->slot, address))
+		return -1;
+	*ret = w->value;
 	return 0;
 }
 
@@ -456,13 +462,16 @@ KILN_GLOBAL int walk_step_special(uint32_t slot, uint64_t at)
  * Goes from the frame in w->regs to its caller. 0: w->regs is the caller. Else an enum kiln_end or
  * KILN_STEP_RUNTIME, and w->regs is untouched, so that the walk can be taken up again there.
  */
-KILN_INLINE int walk_step(struct kiln_walk *w)
+KILN_GLOBAL int walk_step(uint32_t slot)
 {
+	struct kiln_walk *w = env_walk(slot);
 	const struct kiln_cache_entry *entry;
 	const struct kiln_rule *rule;
 	uint64_t cfa, saved, bp, bx, pc;
 	int r;
 
+	if (!w)
+		return KILN_END_NO_RULE;
 	pc = w->regs.pc - (w->exact ? 0 : 1);
 	entry = env_cache(w, pc);
 	if (!entry)
@@ -515,11 +524,71 @@ KILN_INLINE int walk_step(struct kiln_walk *w)
 	return walk_enter(w, pc, cfa, bp, bx);
 }
 
+/*
+ * The step of nearly every frame, as walk_step() would do it: no call, and nothing in memory but
+ * the window and the rule. From the frame whose pc is the return address *PC and whose stack
+ * pointer is *SP; rbp and rbx are those of w->regs. Negative: walk_step() has to do it, and nothing
+ * has changed.
+ */
+KILN_INLINE int walk_usual_step(struct kiln_walk *w, uint64_t *pc, uint64_t *sp)
+{
+	const uint32_t saved = KILN_RULE_SAVED_RBP | KILN_RULE_SAVED_RBX;
+	const struct kiln_cache_entry *entry = env_cache(w, *pc - 1);
+	uint64_t cfa, ra, wild, bp = 0, bx;
+	const struct kiln_rule *rule;
+	uint32_t head;
+
+	/* Else the compiler computes the address anew for each member. */
+	asm volatile("" : "+r"(entry));
+	if (!entry || entry->pc != *pc - 1 || entry->tag != w->tag)
+		return -1;
+	rule = &entry->rule;
+	head = kiln_rule_head(rule);
+	switch (head & ~(saved << KILN_HEAD_FLAGS)) {
+	case KILN_HEAD(KILN_RULE_CFA, ARCH_REG_SP, -8):
+		cfa = *sp;
+		break;
+	case KILN_HEAD(KILN_RULE_CFA, ARCH_REG_BP, -8):
+		cfa = w->regs.bp;
+		break;
+	default:
+		return -1;
+	}
+	/* A negative offset leads out of the window. */
+	cfa += (uint32_t)rule->cfa_off;
+	if (walk_peek(w, cfa - 8, &ra))
+		return -1;
+	/* Not as comparisons: the verifier would learn from them of ra and cfa, differently in each
+	 * round, and follow every round anew. */
+	wild = (cfa & 7) | ~(*sp - cfa) >> 63 | (ra - 1) >> KILN_FRAME_FLAG_SHIFT;
+	asm volatile("" : "+r"(wild));
+	if (wild)
+		return -1;
+	if (head & saved << KILN_HEAD_FLAGS) {
+		if ((head & KILN_RULE_SAVED_RBP << KILN_HEAD_FLAGS) &&
+		    walk_peek(w, cfa + (uint64_t)((int64_t)rule->rbp_off * 8), &bp))
+			return -1;
+		if (head & KILN_RULE_SAVED_RBX << KILN_HEAD_FLAGS) {
+			if (walk_peek(w, cfa + (uint64_t)((int64_t)rule->rbx_off * 8), &bx))
+				return -1;
+			w->regs.bx = bx;
+		}
+		if (head & KILN_RULE_SAVED_RBP << KILN_HEAD_FLAGS)
+			w->regs.bp = bp;
+	}
+	*pc = ra;
+	*sp = cfa;
+	return 0;
+}
+
+/* The word, with the pc, of a native frame that called another one. */
+#define KILN_CALLER (((uint64_t)KILN_FRAME_NATIVE << KILN_FRAME_KIND_SHIFT) | KILN_FRAME_RETURN)
+
 /* The frame word of the frame in w->regs. */
 KILN_INLINE uint64_t walk_frame(const struct kiln_walk *w)
 {
-	return ((uint64_t)KILN_FRAME_NATIVE << KILN_FRAME_KIND_SHIFT) |
-	       (w->exact ? 0 : KILN_FRAME_RETURN) | (w->regs.pc & KILN_FRAME_PC_MASK);
+	return (w->exact ? KILN_CALLER & ~KILN_FRAME_RETURN : KILN_CALLER) |
+	       (w->regs.pc & KILN_FRAME_PC_MASK);
 }
 
 /* Appends WORD. Non-zero: there is no more room. */
@@ -558,6 +627,41 @@ KILN_INLINE void walk_begin(struct kiln_walk *w, uint32_t at, uint32_t max_frame
 	w->switches = w->parked = 0;
 }
 
+/* The words that usual steps may fill: none from where execution is. */
+KILN_INLINE uint32_t walk_room(const struct kiln_walk *w)
+{
+	uint32_t n = w->limit < KILN_MAX_USER_WORDS ? w->limit : KILN_MAX_USER_WORDS;
+
+	return w->exact ? 0 : n;
+}
+
+/* One step of any kind, or one call of the program's own runtime. As walk_chunk(). */
+KILN_INLINE int walk_any_step(struct kiln_walk *w)
+{
+	int end = walk_step(w->slot);
+
+	if (end == KILN_STEP_RUNTIME) {
+		/* Off means not one read into the runtime's memory. */
+		if (!(w->runtimes >> (w->value & 31) & 1)) {
+			w->runtime_done = 1;
+			return 0;
+		}
+#ifdef KILN_WALKER
+		if (w->value == w->runtime_id) {
+			walk_own(w);
+			if (w->full)
+				return KILN_END_DEPTH;
+			if (!w->stepped)
+				return 0;
+			end = 0;
+		}
+#endif
+	}
+	if (end)
+		return end;
+	return w->n >= w->limit || walk_put(w, walk_frame(w)) ? KILN_END_DEPTH : 0;
+}
+
 /*
  * KILN_CHUNK_STEPS further. The frame in w->regs has its word already. 0; the enum kiln_end that
  * the walk has come to; or KILN_STEP_RUNTIME: walk_switch() comes next. A function of its own, so
@@ -566,51 +670,39 @@ KILN_INLINE void walk_begin(struct kiln_walk *w, uint32_t at, uint32_t max_frame
 KILN_GLOBAL int walk_chunk(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
-	uint32_t n, i;
-	uint64_t *words;
-	int end;
+	uint64_t pc, sp, *words;
+	uint32_t at, room;
+	int end = KILN_END_NONE;
 
 	if (!w)
 		return KILN_END_BAD_READ;
 	words = env_words(w);
 	if (!words)
 		return KILN_END_BAD_READ;
-	n = w->n;
+	pc = w->regs.pc;
+	sp = w->regs.sp;
+	at = w->at;
+	room = walk_room(w);
 	for (int round = 0; round < KILN_CHUNK_STEPS; round++) {
-		end = walk_step(w);
-		if (end == KILN_STEP_RUNTIME) {
-			/* Off means not one read into the runtime's memory. */
-			if (!(w->runtimes >> (w->value & 31) & 1)) {
-				w->runtime_done = 1;
-				continue;
-			}
-#ifdef KILN_WALKER
-			if (w->value == w->runtime_id) {
-				w->n = n;
-				walk_own(w, slot);
-				n = w->n;
-				if (w->full)
-					return KILN_END_DEPTH;
-				if (!w->stepped)
-					continue;
-				end = 0;
-			}
-#endif
+		if (w->n < room && !walk_usual_step(w, &pc, &sp)) {
+			uint32_t i = at + w->n++;
+
+			asm volatile("" : "+r"(i));
+			words[i & (KILN_RECORD_WORDS - 1)] = KILN_CALLER | pc;
+			w->leaf_called = w->runtime_done = 0;
+			continue;
 		}
-		if (end) {
-			w->n = n;
+		w->regs.pc = pc;
+		w->regs.sp = sp;
+		end = walk_any_step(w);
+		if (end)
 			return end;
-		}
-		i = w->at + n;
-		if (n >= w->limit || n >= KILN_MAX_USER_WORDS || i >= KILN_RECORD_WORDS) {
-			w->n = n;
-			return KILN_END_DEPTH;
-		}
-		asm volatile("" : "+r"(i));
-		words[i & (KILN_RECORD_WORDS - 1)] = walk_frame(w);
-		n++;
+		pc = w->regs.pc;
+		sp = w->regs.sp;
+		room = walk_room(w);
 	}
-	w->n = n;
+	w->regs.pc = pc;
+	w->regs.sp = sp;
 	return KILN_END_NONE;
 }
 

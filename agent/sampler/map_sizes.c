@@ -131,9 +131,7 @@ int map_sizes_set(struct profiler *skel, const struct sampler_options *o, uint32
 	r |= bpf_map__set_max_entries(skel->maps.unwind_slab, slab_shards(&unwind));
 	r |= bpf_map__set_max_entries(skel->maps.mapping_slab, slab_shards(&mappings));
 	r |= bpf_map__set_max_entries(skel->maps.processes, processes);
-	r |= bpf_map__set_max_entries(skel->maps.frame_cache, KILN_CACHE_ENTRIES * cpus);
-	r |= bpf_map__set_max_entries(skel->maps.record_scratch, cpus);
-	r |= bpf_map__set_max_entries(skel->maps.walk_scratch, cpus);
+	r |= bpf_map__set_max_entries(skel->maps.scratch, cpus);
 	r |= bpf_map__set_max_entries(skel->maps.cpus, cpus);
 	r |= bpf_map__set_max_entries(skel->maps.pid_filter, (uint32_t)MAX(o->n_pids, 1));
 	if (can_allocate_late())
