@@ -11,7 +11,7 @@
  *   symbolize   the name of a frame, as soon as a stack with it was seen, because the process may
  *               be gone and its objects moved when the window closes.
  *   detach      the mapset is gone.
- *   owns        which memory without an ELF file holds its code.
+ *   owns        which memory that is no ELF segment holds its code.
  *
  * Everything read from a process is foreign: lengths are capped, links counted, values checked.
  * Nothing is ever written to it, and it is never stopped.
@@ -107,8 +107,9 @@ struct interpreter_ops {
 	void (*detach)(void *state);
 	/*
 	 * Does [START, END) hold code of the runtime? It is one mapping of a process that is
-	 * attached to, executable and without an ELF file: anonymous memory, memfd, /dev/zero,
-	 * files that a runtime has written. MEMORY may be read. NULL: the runtime makes no code.
+	 * attached to, executable and no segment of an ELF file: anonymous memory, memfd,
+	 * /dev/zero, a file of the runtime's own format, the part of an ELF file that no segment
+	 * has (a program and its libraries in one file). MEMORY may be read. NULL: it has none.
 	 */
 	enum jit_claim (*owns)(void *state, const struct target_memory *memory, uint64_t start,
 			       uint64_t end);

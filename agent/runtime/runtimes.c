@@ -362,7 +362,7 @@ static int attach_mapset(struct runtimes *rt, struct mapset *m, uint32_t id, boo
 		struct mapset_range range = m->ranges[i];
 		const struct known *k;
 
-		if (!range.image || !range.image->image || range.image == last)
+		if (!mapset_range_elf(&range) || range.image == last)
 			continue;
 		last = range.image;
 		k = find_known(rt, range.image->image, id);

@@ -52,7 +52,7 @@ static const struct image *find_image(void *arg, const char *prefix, uint64_t *r
 		const struct stored_image *stored = range->image;
 		const char *slash;
 
-		if (!stored || !stored->image || !stored->path)
+		if (!mapset_range_elf(range) || !stored->path)
 			continue;
 		slash = strrchr(stored->path, '/');
 		if (!has_prefix(slash ? slash + 1 : stored->path, prefix))

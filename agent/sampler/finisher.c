@@ -39,7 +39,7 @@ static inline const struct kiln_mapping *env_mapping(uint32_t index)
 	    .start = range->start,
 	    .end = range->end,
 	    .bias = range->bias,
-	    .image = range->image && range->image->image ? range->image->slot : 0,
+	    .image = mapset_range_elf(range) ? range->image->slot : 0,
 	    .flags = mapset_range_flags(range),
 	};
 	return &current->mapping;

@@ -104,20 +104,21 @@ static void add_range(struct mapset_store *s, struct mapset *m, const struct map
 		return;
 	m->is_remote |= image->is_remote;
 	range->bias = e->start - e->offset;
-	if (!image->image) {
-		/* Not ELF: code that a runtime wrote to a file and mapped. */
+	if (!image->image || !image_offset_to_vaddr(image->image, e->offset, &vaddr)) {
+		/* Code that a runtime has in a file of its own format, or behind the segments of an
+		 * ELF file (a program and its libraries in one file). */
 		range->jit = true;
-	} else if (image_offset_to_vaddr(image->image, e->offset, &vaddr)) {
-		range->bias = e->start - vaddr;
-		unwind_store_expect(s->unwind, image);
+		return;
 	}
+	range->bias = e->start - vaddr;
+	unwind_store_expect(s->unwind, image);
 }
 
 static void publish_ranges(struct mapset_store *s, const struct mapset *m)
 {
 	for (uint32_t i = 0; i < m->n; i++) {
 		const struct mapset_range *range = &m->ranges[i];
-		uint32_t image = range->image && range->image->image ? range->image->slot : 0;
+		uint32_t image = mapset_range_elf(range) ? range->image->slot : 0;
 
 		s->memory.mappings[m->first + i] = (struct kiln_mapping){
 		    .start = range->start,
@@ -140,7 +141,7 @@ void mapset_store_renumber(struct mapset_store *s)
 		for (uint32_t i = 0; i < m->n; i++) {
 			const struct stored_image *image = m->ranges[i].image;
 
-			if (image && image->image && mappings[i].image != image->slot)
+			if (mapset_range_elf(&m->ranges[i]) && mappings[i].image != image->slot)
 				__atomic_store_n(&mappings[i].image, image->slot, __ATOMIC_RELEASE);
 		}
 	}

@@ -22,12 +22,12 @@ struct mapset_range {
 	uint64_t start, end, bias;
 	uint64_t offset;	    /* in the file, bytes */
 	struct stored_image *image; /* NULL: JIT or other memory without a file */
-	bool jit;
-	uint8_t runtime; /* enum kiln_runtime_id whose JIT code it is */
-	uint8_t claim;	 /* enum jit_claim of that runtime */
+	bool jit;		    /* no segment of an ELF file: a runtime may claim it */
+	uint8_t runtime;	    /* enum kiln_runtime_id whose JIT code it is */
+	uint8_t claim;		    /* enum jit_claim of that runtime */
 };
 
-/* How sure a runtime is that memory without an ELF file holds its code. */
+/* How sure a runtime is that memory that is no ELF segment holds its code. */
 enum jit_claim {
 	JIT_NONE,
 	JIT_LIKELY, /* it has code in such memory, and nothing tells this range from others */
@@ -42,6 +42,12 @@ struct jit_claims {
 	/* Where code will be, of which not all is executable yet; certain. Empty: nowhere. */
 	uint64_t code_start, code_end;
 };
+
+/* The ELF file that RANGE is a segment of, or NULL. A file may hold code that no segment has. */
+static inline struct image *mapset_range_elf(const struct mapset_range *range)
+{
+	return range->image && !range->jit ? range->image->image : NULL;
+}
 
 /* enum kiln_mapping_flags */
 static inline uint32_t mapset_range_flags(const struct mapset_range *range)

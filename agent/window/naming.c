@@ -262,7 +262,7 @@ static uint32_t user_location(struct naming *n, const struct stack *stack, const
 {
 	uint64_t pc = (word & KILN_FRAME_PC_MASK) - (word & KILN_FRAME_RETURN ? 1 : 0);
 	const struct mapset_range *range = stack->mapset ? mapset_find(stack->mapset, pc) : NULL;
-	struct image *image = range && range->image ? range->image->image : NULL;
+	struct image *image = range ? mapset_range_elf(range) : NULL;
 
 	if (image)
 		return find_location(n, image, pc - range->bias, 0, stack, p, image);
@@ -347,7 +347,7 @@ static const struct image *image_of(const struct stack *stack, uint64_t word)
 	uint64_t pc = (word & KILN_FRAME_PC_MASK) - (word & KILN_FRAME_RETURN ? 1 : 0);
 	const struct mapset_range *range = stack->mapset ? mapset_find(stack->mapset, pc) : NULL;
 
-	return range && range->image ? range->image->image : NULL;
+	return range ? mapset_range_elf(range) : NULL;
 }
 
 /*

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JIT memory of a process is its runtime's, also what /proc/PID/maps does not show as code yet;
  * and what new mappings do to a mapset that is in force. */
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include "agent/sampler/sideband.h"
 #include "tests/unit/agent/runtime/fake.h"
@@ -187,7 +190,7 @@ static void a_range_that_crosses_a_border_is_cut_there(void **state)
 	assert_int_equal(mapset_find(m, at(10))->end, at(12));
 }
 
-static void a_claim_never_takes_a_file(void **state)
+static void a_claim_never_takes_a_segment_of_a_file(void **state)
 {
 	const struct mapset_range *own;
 	struct mapset *m = fake_read(1);
@@ -209,6 +212,71 @@ static void a_claim_never_takes_a_file(void **state)
 	assert_int_equal(owner(m, start - 1), V8);
 	assert_int_equal(owner(m, end), V8);
 	assert_int_equal(m->n, n + 2);
+}
+
+/* Maps the page of FD at OFFSET as code, instead of PAGE of the memory. */
+static struct sideband_mapping map_file(int fd, uint64_t offset, int page)
+{
+	struct stat st;
+
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_ptr_equal(mmap(memory + page * PAGE, PAGE, PROT_READ | PROT_EXEC,
+			      MAP_PRIVATE | MAP_FIXED, fd, (off_t)offset),
+			 memory + page * PAGE);
+	return (struct sideband_mapping){.tgid = (uint32_t)getpid(),
+					 .dev_major = major(st.st_dev),
+					 .dev_minor = minor(st.st_dev),
+					 .inode = st.st_ino,
+					 .start = at(page),
+					 .length = PAGE,
+					 .offset = offset,
+					 .time = 5};
+}
+
+static void a_file_that_is_no_elf_can_be_claimed(void **state)
+{
+	FILE *file = tmpfile();
+	struct sideband_mapping mapping;
+	struct mapset *m;
+
+	assert_non_null(file);
+	assert_int_equal(ftruncate(fileno(file), PAGE), 0);
+	mapping = map_file(fileno(file), 0, 3);
+	fake.r[V8].jit_start = at(3);
+	fake.r[V8].jit_end = at(4);
+	fake_probe(1);
+	m = fake_read(2);
+	assert_int_equal(owner(m, at(3)), V8);
+	assert_int_equal(kernel_mapping(m, at(3))->image, 0);
+	assert_int_equal(mapset_compare(m, &mapping), MAPSET_HOLDS);
+	fclose(file);
+}
+
+/* As in a program and its libraries in one file: its last page is of no segment. */
+static void what_no_segment_of_an_elf_file_has_can_be_claimed(void **state)
+{
+	_cleanup_close_ int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	const struct mapset_range *own;
+	struct sideband_mapping mapping;
+	struct mapset *m;
+	struct stat st;
+
+	assert_true(fd >= 0 && fstat(fd, &st) == 0);
+	mapping = map_file(fd, (uint64_t)(st.st_size - 1) / PAGE * PAGE, 3);
+	fake.r[V8].jit_start = at(3);
+	fake.r[V8].jit_end = at(4);
+	fake_probe(1);
+	m = fake_read(2);
+	assert_int_equal(owner(m, at(3)), V8);
+	/* The file's table and symbols say nothing of it. */
+	assert_null(mapset_range_elf(mapset_find(m, at(3))));
+	assert_int_equal(kernel_mapping(m, at(3))->image, 0);
+	assert_int_equal(mapset_compare(m, &mapping), MAPSET_HOLDS);
+	/* They say all of its segments, as before. */
+	own = fake_own_range(m);
+	assert_non_null(mapset_range_elf(own));
+	assert_int_equal(owner(m, own->start), 0);
+	assert_true(kernel_mapping(m, own->start)->image > 0);
 }
 
 static void a_whole_address_space_can_be_claimed(void **state)
@@ -327,7 +395,9 @@ int main(void)
 	    TEST(code_to_come_leaves_out_the_code_of_others),
 	    TEST(code_to_come_is_part_of_the_mapset),
 	    TEST(a_range_that_crosses_a_border_is_cut_there),
-	    TEST(a_claim_never_takes_a_file),
+	    TEST(a_claim_never_takes_a_segment_of_a_file),
+	    TEST(a_file_that_is_no_elf_can_be_claimed),
+	    TEST(what_no_segment_of_an_elf_file_has_can_be_claimed),
 	    TEST(a_whole_address_space_can_be_claimed),
 	    TEST(a_mapset_in_force_is_marked_in_place_and_caches_are_void),
 	    TEST(a_mapset_in_force_is_renewed_for_code_to_come),
