@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Runs one program of the toy language for ever: outer calls middle, which calls bridge(), which is
+ * native; that calls bundled, which was compiled ahead of time and calls run_inner(), which is
  * native; that runs inner, which calls leaf, which calls work(), which is native again.
  *
  *   usage: toy-program [LIBPYTHON]   work() is done by Python then
@@ -8,14 +9,19 @@
  * Prints a line when it begins.
  */
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "tests/integration/toy/walker_data.h"
 
-enum { CALLS_MAX = 16, STEPS_MAX = 3, WORK_MS = 20 };
+enum { CALLS_MAX = 16, STEPS_MAX = 3, WORK_MS = 20, PAGE = 4096 };
 
 enum operation { RETURN, CALL, NATIVE };
 
@@ -109,9 +115,18 @@ static void work(void)
 static const struct toy_source leaf = {{"leaf"}, {{NATIVE, 9, NULL, work}, {.operation = RETURN}}};
 static const struct toy_source inner = {{"inner"}, {{CALL, 5, &leaf, NULL}, {.operation = RETURN}}};
 
-static void bridge(void)
+static void run_inner(void)
 {
 	toy_run(&inner);
+	__asm__ volatile("");
+}
+
+static const struct toy_function bundled = {"bundled"};
+static struct toy_bundle bundle __attribute__((section("toy_bundle"), used));
+
+static void bridge(void)
+{
+	((void (*)(void (*)(void)))(uintptr_t)bundle.start)(run_inner);
 	__asm__ volatile("");
 }
 
@@ -141,9 +156,41 @@ static int start_python(const char *path)
 			  "        sum(range(2000))\n");
 }
 
+/* Maps code that calls its argument out of a copy of this program, from behind its segments. */
+static int map_bundle(void)
+{
+	/* push rbp; mov rbp, rsp; call rdi; pop rbp; ret */
+	static const unsigned char code[PAGE] = {0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3};
+	char path[] = "/tmp/toy-bundle-XXXXXX";
+	int from = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), to = mkstemp(path);
+	struct stat st;
+	void *at = MAP_FAILED;
+	off_t end;
+
+	if (from >= 0 && to >= 0 && fstat(from, &st) == 0 &&
+	    sendfile(to, from, NULL, (size_t)st.st_size) == st.st_size) {
+		end = (st.st_size + PAGE - 1) / PAGE * PAGE;
+		if (pwrite(to, code, sizeof(code), end) == sizeof(code))
+			at = mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE, to, end);
+	}
+	if (to >= 0) {
+		unlink(path);
+		close(to);
+	}
+	if (from >= 0)
+		close(from);
+	if (at == MAP_FAILED)
+		return -1;
+	bundle = (struct toy_bundle){.start = (uintptr_t)at,
+				     .end = (uintptr_t)at + PAGE,
+				     .function = (uintptr_t)&bundled,
+				     .line = 11};
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
-	if (argc > 1 && start_python(argv[1]))
+	if (map_bundle() || (argc > 1 && start_python(argv[1])))
 		return 1;
 	puts("ready");
 	fflush(stdout);

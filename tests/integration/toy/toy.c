@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The toy's row. A file is the toy when it has the sections toy_code, which is the code of the
- * interpreter's loop, and toy_top. Nothing of a process is kept, so there is nothing to detach
- * from.
+ * interpreter's loop, toy_top and toy_bundle. Of a process is kept where its compiled code is.
  */
 #include "agent/runtime/runtime.h"
 #include "tests/integration/toy/walker_data.h"
 
 struct toy_image {
 	struct runtime_image base;
-	uint64_t top; /* ELF virtual address */
+	uint64_t top, bundle; /* ELF virtual addresses */
 };
 
 static const struct interpreter_ops *ops(void);
@@ -17,10 +16,12 @@ static const struct interpreter_ops *ops(void);
 static int toy_probe(const struct image *image, struct runtime_image **ret, struct error *err)
 {
 	const struct image_section *code = image_section(image, "toy_code"),
-				   *top = image_section(image, "toy_top");
+				   *top = image_section(image, "toy_top"),
+				   *bundle = image_section(image, "toy_bundle");
 	struct toy_image *toy;
 
-	if (!code || !top || top->size < sizeof(uint64_t))
+	if (!code || !top || top->size < sizeof(uint64_t) || !bundle ||
+	    bundle->size < sizeof(struct toy_bundle))
 		return -ENOENT;
 	toy = calloc(1, sizeof(*toy));
 	if (!toy)
@@ -31,6 +32,7 @@ static int toy_probe(const struct image *image, struct runtime_image **ret, stru
 	    (struct runtime_range){.start = code->vaddr, .end = code->vaddr + code->size};
 	toy->base.n_ranges = 1;
 	toy->top = top->vaddr;
+	toy->bundle = bundle->vaddr;
 	*ret = &toy->base;
 	return 0;
 }
@@ -43,11 +45,35 @@ static void toy_forget(struct runtime_image *ri)
 static int toy_attach(const struct runtime_image *ri, struct runtime_target *target,
 		      struct kiln_runtime *ret_kernel, void **ret_state, struct error *err)
 {
-	const struct kiln_toy toy = {container_of(ri, struct toy_image, base)->top + target->bias};
+	const struct toy_image *image = container_of(ri, struct toy_image, base);
+	struct kiln_toy *toy = calloc(1, sizeof(*toy));
+	int r;
 
-	memcpy(ret_kernel->data, &toy, sizeof(toy));
-	*ret_state = NULL;
+	if (!toy)
+		return error_set(err, -ENOMEM, "out of memory");
+	toy->top = image->top + target->bias;
+	r = target_read(&target->memory, image->bundle + target->bias, &toy->bundle,
+			sizeof(toy->bundle));
+	if (r < 0) {
+		free(toy);
+		return error_set(err, r, "toy_bundle cannot be read");
+	}
+	memcpy(ret_kernel->data, toy, sizeof(*toy));
+	*ret_state = toy;
 	return 0;
+}
+
+static void toy_detach(void *state)
+{
+	free(state);
+}
+
+static enum jit_claim toy_owns(void *state, const struct target_memory *memory, uint64_t start,
+			       uint64_t end)
+{
+	const struct toy_bundle *bundle = &((const struct kiln_toy *)state)->bundle;
+
+	return start >= bundle->start && end <= bundle->end ? JIT_CERTAIN : JIT_NONE;
 }
 
 static int toy_symbolize(void *state, const struct target_memory *memory, const uint64_t words[2],
@@ -77,6 +103,8 @@ const struct interpreter_ops toy_ops = {
     .forget = toy_forget,
     .attach = toy_attach,
     .symbolize = toy_symbolize,
+    .detach = toy_detach,
+    .owns = toy_owns,
 };
 
 static const struct interpreter_ops *ops(void)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * The walk of the toy's frames: a native frame of toy_run() has the calls that were made since it
- * was entered, so its group ends with the call that it was entered with.
+ * was entered, so its group ends with the call that it was entered with. A native frame of compiled
+ * code is one call.
  */
 #pragma once
 
@@ -13,14 +14,21 @@ enum { TOY_STARTED, TOY_NEXT };
 KILN_GLOBAL int toy_walk(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
+	const struct kiln_toy *toy;
 	struct toy_call call = {};
 	uint64_t at = 0;
 
 	if (!w)
 		return 0;
+	toy = (const struct kiln_toy *)w->runtime.data;
+	if (w->regs.pc >= toy->bundle.start && w->regs.pc < toy->bundle.end) {
+		(void)walk_emit(w, 0, toy->bundle.function, toy->bundle.line);
+		w->hide_native = 1;
+		return 0;
+	}
 	if (w->cursor.words[TOY_STARTED])
 		at = w->cursor.words[TOY_NEXT];
-	else if (env_read(&at, sizeof(at), ((const struct kiln_toy *)w->runtime.data)->top))
+	else if (env_read(&at, sizeof(at), toy->top))
 		walk_missing(w, KILN_MISSING_READ);
 	w->cursor.words[TOY_STARTED] = 1;
 	for (int i = 0; i < TOY_CALLS_MAX && at; i++) {

@@ -25,9 +25,20 @@ struct toy_function {
 	char name[TOY_NAME_MAX];
 };
 
+/*
+ * Code of the language that was compiled ahead of time: in the file of a program, behind its
+ * segments. In the section toy_bundle; START is 0 as long as it is not mapped.
+ */
+struct toy_bundle {
+	uint64_t start, end;
+	uint64_t function; /* struct toy_function, whose code all of it is */
+	uint64_t line;
+};
+
 /* A frame's words: the address of its toy_function; its line. */
 
 /* What the walker has to know of a process. */
 struct kiln_toy {
 	uint64_t top; /* where the newest call's address is */
+	struct toy_bundle bundle;
 };
