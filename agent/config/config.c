@@ -193,6 +193,20 @@ static int exporter_error(struct loading *l, size_t i, struct error *err, const 
 	return error_set(err, -EINVAL, "%s: %s", id, message);
 }
 
+/* What a Secret has that the kubelet did not find (its references are optional): "" or no file. */
+static bool lacks_secret(const struct exporter_config *e)
+{
+	const char *files[] = {e->tls.ca_file, e->tls.cert_file, e->tls.key_file};
+
+	for (size_t i = 0; i < e->headers.n; i++)
+		if (!e->headers.items[i].value[0])
+			return true;
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+		if (files[i] && access(files[i], F_OK) < 0 && errno == ENOENT)
+			return true;
+	return false;
+}
+
 static int check_exporter(struct loading *l, size_t i, struct error *err)
 {
 	struct exporter_config *e = &l->config->exporters[i];
@@ -218,6 +232,7 @@ static int check_exporter(struct loading *l, size_t i, struct error *err)
 		    strncasecmp(e->profiles_endpoint ? e->profiles_endpoint : e->endpoint,
 				"http://", 7) == 0;
 	}
+	e->awaits_operator = l->config->processors.node_stream.endpoint && lacks_secret(e);
 	return 0;
 }
 

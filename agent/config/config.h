@@ -100,8 +100,11 @@ struct exporter_config {
 	char *profiles_endpoint; /* otlp_http: full URL, wins over endpoint; NULL: not given */
 	struct tls_config tls;
 	struct config_pairs headers; /* values may be secret: never logged */
-	char *compression;	     /* "gzip" (default), "zstd", "none" */
-	uint64_t timeout_ms;	     /* 5000 (grpc), 30000 (http) */
+	/* A header's value or a TLS file is not there, and an operator is configured that can tell
+	 * the destination: nothing is sent before it has. */
+	bool awaits_operator;
+	char *compression;   /* "gzip" (default), "zstd", "none" */
+	uint64_t timeout_ms; /* 5000 (grpc), 30000 (http) */
 	struct retry_config retry;
 	struct queue_config queue;
 	char *proto_generation; /* "auto" */

@@ -2,6 +2,8 @@
 /* Exporter operations that hand everything to the sender. Loop thread. */
 #include "agent/export/otlp_exporter.h"
 
+#include "lib/log.h"
+
 struct otlp_exporter {
 	struct exporter exporter;
 	struct sender *sender;
@@ -48,6 +50,44 @@ int otlp_exporter_new(const struct exporter_ops *ops, const struct exporter_conf
 	*ret = &e->exporter;
 	return 0;
 }
+
+/* ---- until the operator has told where and with what to send ----------------------------------
+ */
+
+static int wait_send(struct transport *t, const struct payload *p, uint64_t timeout_ms,
+		     void (*done)(const struct transport_answer *answer, void *arg), void *arg)
+{
+	return -EAGAIN; /* the sender asks again, or goes on with the transport that it is given */
+}
+
+static bool wait_cancel(struct transport *t)
+{
+	return false;
+}
+
+static struct transport *wait_destroy(struct transport *t)
+{
+	free(t);
+	return NULL;
+}
+
+int otlp_waiting_transport_new(const struct exporter_config *config, struct transport **ret)
+{
+	static const struct transport_ops ops = {wait_send, wait_cancel, wait_destroy};
+	struct transport *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return -ENOMEM;
+	t->ops = &ops;
+	log_warn("export",
+		 "%s: a header's value or a TLS file is missing: profiles wait until the operator "
+		 "tells it",
+		 config->id);
+	*ret = t;
+	return 0;
+}
+
+/* ---- exporter operations --------------------------------------------------------------------- */
 
 void otlp_exporter_consume(struct exporter *exporter, struct batch *batch)
 {

@@ -27,6 +27,9 @@ void otlp_exporter_stats(const struct exporter *exporter, struct sender_stats *r
 /* The configuration's TLS block in the clients' words; strings stay the configuration's. */
 struct tls_options otlp_tls_options(const struct tls_config *config);
 
+/* Sends nothing: for what awaits_operator. -ENOMEM. */
+int otlp_waiting_transport_new(const struct exporter_config *config,
+			       struct transport **ret) _must_check_;
 /* One transport a protocol, in otlp_grpc.c and otlp_http.c. */
 int otlp_grpc_transport_new(const struct exporter_config *config, uv_loop_t *loop,
 			    struct transport **ret, struct error *err) _must_check_;

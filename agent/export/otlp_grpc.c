@@ -178,7 +178,8 @@ static int create(const struct exporter_config *config, uv_loop_t *loop, struct 
 			 config->id);
 		encoding = PAYLOAD_GZIP;
 	}
-	r = otlp_grpc_transport_new(config, loop, &transport, err);
+	r = config->awaits_operator ? otlp_waiting_transport_new(config, &transport)
+				    : otlp_grpc_transport_new(config, loop, &transport, err);
 	if (r < 0)
 		return r;
 	return otlp_exporter_new(&otlp_grpc_exporter_ops, config, transport, encoding,

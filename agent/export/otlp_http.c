@@ -191,7 +191,8 @@ static int create(const struct exporter_config *config, uv_loop_t *loop, struct 
 	if (r < 0)
 		return error_set(err, r, "compression: want gzip, zstd or none, got %s",
 				 config->compression);
-	r = otlp_http_transport_new(config, loop, &transport, err);
+	r = config->awaits_operator ? otlp_waiting_transport_new(config, &transport)
+				    : otlp_http_transport_new(config, loop, &transport, err);
 	if (r < 0)
 		return r;
 	return otlp_exporter_new(&otlp_http_exporter_ops, config, transport, encoding,

@@ -206,7 +206,7 @@ static void put_tls(struct buf *out, const struct destination *d)
 			   d->name, d->name);
 }
 
-static void put_headers(struct buf *out, const struct destination *d)
+static void put_headers(struct buf *out, const struct destination *d, bool stream)
 {
 	char env[HEADER_ENV_MAX];
 
@@ -220,12 +220,13 @@ static void put_headers(struct buf *out, const struct destination *d)
 		if (d->headers[i].value)
 			quote(out, d->headers[i].value);
 		else
-			buf_printf(out, "\"${env:%s}\"", env);
+			/* Unset: "", with which the agent waits for the operator. */
+			buf_printf(out, "\"${env:%s%s}\"", env, stream ? ":-" : "");
 		buf_puts(out, "\n");
 	}
 }
 
-static void put_exporter(struct buf *out, const struct destination *d, size_t n_otlp)
+static void put_exporter(struct buf *out, const struct destination *d, size_t n_otlp, bool stream)
 {
 	buf_printf(out, "  %s/%s:", exporter_type(d), d->name);
 	if (d->type == DESTINATION_TEXT) {
@@ -235,7 +236,7 @@ static void put_exporter(struct buf *out, const struct destination *d, size_t n_
 	buf_puts(out, "\n");
 	member(out, "    endpoint: ", d->endpoint);
 	put_tls(out, d);
-	put_headers(out, d);
+	put_headers(out, d, stream);
 	member(out, "    compression: ", d->compression);
 	if (d->timeout_s > 0)
 		buf_printf(out, "    timeout: %ds\n", d->timeout_s);
@@ -279,15 +280,16 @@ static int put_pipeline_exporters(struct buf *out, const struct cluster_config *
 	return 0;
 }
 
-static void put_exporters(struct buf *out, const struct cluster_config *c)
+static void put_exporters(struct buf *out, const struct render_input *in)
 {
+	const struct cluster_config *c = in->config;
 	size_t n_otlp = 0;
 
 	for (size_t i = 0; i < c->n_destinations; i++)
 		n_otlp += c->destinations[i].type == DESTINATION_OTLP;
 	buf_puts(out, "exporters:\n");
 	for (size_t i = 0; i < c->n_destinations; i++)
-		put_exporter(out, &c->destinations[i], MAX(n_otlp, 1));
+		put_exporter(out, &c->destinations[i], MAX(n_otlp, 1), in->stream);
 	if (!c->n_destinations ||
 	    (c->defaults.destination_refs.set && !c->defaults.destination_refs.n))
 		buf_puts(out, "  customprofilesexporter/none:\n    output: /dev/null\n");
@@ -312,7 +314,7 @@ int agent_config_text(const struct render_input *in, const struct agent_target *
 	/* Without the host's network the host's name is the pod's. */
 	buf_puts(&out, "  resource:\n    attributes:\n      - {key: host.name, "
 		       "value: \"${env:NODE_NAME}\", action: upsert}\n");
-	put_exporters(&out, c);
+	put_exporters(&out, in);
 	/* All addresses of either family: the kubelet's probes come from outside the pod. */
 	buf_printf(&out,
 		   "extensions:\n  health_check:\n    endpoint: \":%d\"\n"

@@ -40,10 +40,15 @@ static const char privileged[] = "{"
 static const char default_resources[] = "{'requests': {'cpu': '50m', 'memory': '128Mi'},"
 					" 'limits': {'memory': '512Mi'}}";
 
-/* Values of headers that come from Secrets. A Secret that is missing keeps the pod from starting,
- * and a rollout from going on: better than agents whose profiles nobody takes. */
-static int make_env(const struct cluster_config *c, cJSON **ret)
+/*
+ * Values of headers that come from Secrets. With the node stream a Secret may be missing: the agent
+ * starts, keeps that destination's profiles and has the value from the stream when it is there.
+ * Without the stream it keeps the pod from starting, and a rollout from going on: better than
+ * agents whose profiles nobody takes.
+ */
+static int make_env(const struct render_input *in, cJSON **ret)
 {
+	const struct cluster_config *c = in->config;
 	_cleanup_json_ cJSON *env = NULL;
 	int r = json_make(&env, "[{'name': 'NODE_NAME',"
 				"  'valueFrom': {'fieldRef': {'fieldPath': 'spec.nodeName'}}}]");
@@ -58,8 +63,11 @@ static int make_env(const struct cluster_config *c, cJSON **ret)
 				continue;
 			header_env_name(d, h, name);
 			r = json_append(env,
-					"{'name': %s, 'valueFrom': {'secretKeyRef':"
-					"  {'name': %s, 'key': %s}}}",
+					in->stream ? "{'name': %s, 'valueFrom': {'secretKeyRef':"
+						     "  {'name': %s, 'key': %s,"
+						     "   'optional': true}}}"
+						   : "{'name': %s, 'valueFrom': {'secretKeyRef':"
+						     "  {'name': %s, 'key': %s}}}",
 					name, d->headers[h].ref.name, d->headers[h].ref.key);
 		}
 	}
@@ -69,9 +77,11 @@ static int make_env(const struct cluster_config *c, cJSON **ret)
 	return 0;
 }
 
-/* One volume a destination: ca.crt, tls.crt, tls.key. */
-static int add_tls_volume(cJSON *volumes, cJSON *mounts, const struct destination *d, size_t index)
+/* One volume a destination: ca.crt, tls.crt, tls.key. A Secret may be missing as in make_env(). */
+static int add_tls_volume(const struct render_input *in, cJSON *volumes, cJSON *mounts,
+			  size_t index)
 {
+	const struct destination *d = &in->config->destinations[index];
 	_cleanup_json_ cJSON *sources = NULL;
 	char name[32], path[128];
 	int r = json_make(&sources, "[]");
@@ -79,14 +89,20 @@ static int add_tls_volume(cJSON *volumes, cJSON *mounts, const struct destinatio
 	snprintf(name, sizeof(name), "tls-%zu", index);
 	snprintf(path, sizeof(path), TLS_DIR "/%s", d->name);
 	if (r == 0 && d->ca.name)
-		r = json_append(
-		    sources, "{'secret': {'name': %s, 'items': [{'key': %s, 'path': 'ca.crt'}]}}",
-		    d->ca.name, d->ca.key ? d->ca.key : "ca.crt");
+		r = json_append(sources,
+				in->stream ? "{'secret': {'name': %s, 'optional': true,"
+					     "  'items': [{'key': %s, 'path': 'ca.crt'}]}}"
+					   : "{'secret': {'name': %s,"
+					     "  'items': [{'key': %s, 'path': 'ca.crt'}]}}",
+				d->ca.name, d->ca.key ? d->ca.key : "ca.crt");
 	if (r == 0 && d->client_certificate_secret)
 		r = json_append(sources,
-				"{'secret': {'name': %s, 'items': ["
-				"  {'key': 'tls.crt', 'path': 'tls.crt'},"
-				"  {'key': 'tls.key', 'path': 'tls.key'}]}}",
+				in->stream ? "{'secret': {'name': %s, 'optional': true, 'items': ["
+					     "  {'key': 'tls.crt', 'path': 'tls.crt'},"
+					     "  {'key': 'tls.key', 'path': 'tls.key'}]}}"
+					   : "{'secret': {'name': %s, 'items': ["
+					     "  {'key': 'tls.crt', 'path': 'tls.crt'},"
+					     "  {'key': 'tls.key', 'path': 'tls.key'}]}}",
 				d->client_certificate_secret);
 	if (r == 0)
 		r = json_append(volumes,
@@ -147,7 +163,7 @@ static int make_volumes(const struct render_input *in, const struct agent_target
 		r = add_stream_volumes(volumes, mounts);
 	for (size_t i = 0; r == 0 && i < c->n_destinations; i++)
 		if (destination_has_files(&c->destinations[i]))
-			r = add_tls_volume(volumes, mounts, &c->destinations[i], i);
+			r = add_tls_volume(in, volumes, mounts, i);
 	if (r < 0)
 		return r;
 	*ret_volumes = TAKE_PTR(volumes);
@@ -155,13 +171,13 @@ static int make_volumes(const struct render_input *in, const struct agent_target
 	return 0;
 }
 
-static int make_container(const struct cluster_config *c, const struct agent_target *target,
+static int make_container(const struct render_input *in, const struct agent_target *target,
 			  const char *image, const cJSON *mounts, cJSON **ret)
 {
 	const struct agent_spec *agent = &target->agent;
 	bool all = agent->security_mode && streq(agent->security_mode, "Privileged");
 	_cleanup_json_ cJSON *env = NULL, *security = NULL, *resources = NULL;
-	int r = make_env(c, &env);
+	int r = make_env(in, &env);
 
 	if (r == 0)
 		r = json_make(&security, all ? privileged : capabilities);
@@ -232,8 +248,8 @@ static int make_pod_spec(const struct render_input *in, const struct agent_targe
 	int r = make_volumes(in, target, &volumes, &mounts);
 
 	if (r == 0)
-		r = make_container(in->config, target, agent->image ? agent->image : in->image,
-				   mounts, &container);
+		r = make_container(in, target, agent->image ? agent->image : in->image, mounts,
+				   &container);
 	if (r == 0)
 		r = agent->node_selector ? json_make(&selector, "%j", agent->node_selector)
 					 : json_make(&selector, "{}");

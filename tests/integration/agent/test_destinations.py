@@ -140,6 +140,29 @@ def test_what_the_operator_tells_of_the_configurations_exporter_counts(agent, co
     assert SECRET not in a.stderr() + text
 
 
+@pytest.mark.parametrize("lacks", ["header", "file"])
+def test_what_a_missing_secret_holds_comes_from_the_operator(agent, collectors, operator, pod, tmp_path, lacks):
+    """The agent starts, nothing goes out without what the Secret has, and nothing is lost meanwhile."""
+    main = collectors("main")
+    p = Pod(1, policy=1)
+    operator.tell(policies={1: (True, 50, ["main"])}, pods=[p])
+    tls = {"header": 'tls: {insecure: true}, headers: {x-token: ""}',
+           "file": f"tls: {{insecure: true, ca_file: {tmp_path}/none.crt}}"}[lacks]
+    a = agent(config=configuration(operator, main).replace("tls: {insecure: true}", tls))
+    profiling(a)
+    operator.connected()
+    began, loop = time.time(), pod(p)
+    time.sleep(3)
+    assert metric(a, "kiln_export_requests_total") == 0
+    assert "main: a header's value or a TLS file is missing: profiles wait" in a.stderr()
+    operator.tell(destinations={"main": grpc(main, headers={"x-token": SECRET})})
+    wait_until("requests", lambda: metric(a, "kiln_export_requests_total") > 0)
+    used = loop.end()
+    time.sleep(1.5)
+    assert a.stop() == 0, a.stderr()
+    assert abs(cpu_seconds(of(main.samples(), p)) - used) < 0.05 * used + slack(used, began)
+
+
 def test_a_destination_changes_live(agent, collectors, operator, pod):
     """Every moment at which a loop that never rests was sampled is at one receiver, and at one only."""
     main, first, second = collectors("main"), collectors("first"), collectors("second")
