@@ -24,6 +24,12 @@ int main(int argc, char **argv)
 		fprintf(stderr, "kiln-operator: %s\n", err.message);
 		return 2;
 	}
+	if (action == OPTIONS_CHECK) {
+		r = operator_check(&options, &err);
+		if (r < 0)
+			fprintf(stderr, "kiln-operator: %s\n", err.message);
+		return r < 0 ? 1 : 0;
+	}
 	if (action != OPTIONS_RUN) {
 		fputs(action == OPTIONS_SHOW_HELP ? options_help()
 						  : "kiln-operator " KILN_VERSION "\n",

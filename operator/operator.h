@@ -9,3 +9,5 @@
  * when another replica took the lead.
  */
 int operator_run(const struct operator_options *options, struct error *err) _must_check_;
+/* Reads what a run would read at its start (--check): ERR names place, cause and what to do. */
+int operator_check(const struct operator_options *options, struct error *err) _must_check_;

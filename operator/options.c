@@ -20,6 +20,7 @@ enum {
 	OPT_STREAM_CA_LIFE,
 	OPT_LEADER,
 	OPT_LEVEL,
+	OPT_CHECK,
 	OPT_VERSION,
 	OPT_HELP
 };
@@ -41,6 +42,7 @@ static const struct option options[] = {
     {"stream-ca-life", required_argument, NULL, OPT_STREAM_CA_LIFE},
     {"leader-elect", required_argument, NULL, OPT_LEADER},
     {"log-level", required_argument, NULL, OPT_LEVEL},
+    {"check", no_argument, NULL, OPT_CHECK},
     {"version", no_argument, NULL, OPT_VERSION},
     {"help", no_argument, NULL, OPT_HELP},
     {},
@@ -66,10 +68,11 @@ const char *options_help(void)
 	       "  --stream-ca-life SECONDS  of that CA, 24 or more; all its times follow (a year)\n"
 	       "  --leader-elect BOOL       only one of several replicas writes (true)\n"
 	       "  --log-level LEVEL         debug, info, warn, error (info)\n"
+	       "  --check                   read flags, credentials and certificates, and end\n"
 	       "  --version, --help\n"
 	       "\n"
-	       "Exit codes: 0 ended by a signal, 1 failed or lost the lead (start it again), 2 "
-	       "wrong usage.\n";
+	       "Exit codes: 0 ended by a signal, or --check found nothing wrong, 1 failed,\n"
+	       "lost the lead (start it again) or --check found something, 2 wrong usage.\n";
 }
 
 static int parse_address(const char *name, const char *text, struct host_port *ret,
@@ -172,6 +175,10 @@ static int take_option(int opt, const char *value, struct operator_options *o,
 		return 0;
 	case OPT_LEVEL:
 		return parse_level(value, &o->level, err);
+	case OPT_CHECK:
+		if (*action == OPTIONS_RUN)
+			*action = OPTIONS_CHECK;
+		return 0;
 	case OPT_VERSION:
 		*action = OPTIONS_SHOW_VERSION;
 		return 0;

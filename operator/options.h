@@ -8,7 +8,7 @@
 #include "lib/parse.h"
 #include "operator/stream/service.h"
 
-enum options_action { OPTIONS_RUN, OPTIONS_SHOW_HELP, OPTIONS_SHOW_VERSION };
+enum options_action { OPTIONS_RUN, OPTIONS_CHECK, OPTIONS_SHOW_HELP, OPTIONS_SHOW_VERSION };
 
 struct operator_options {
 	const char *ns;		 /* --namespace, $POD_NAMESPACE, the credentials' own */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Whole objects (metadata and spec) into the structs of config.h. Says again what the schema and
- * its CEL rules say, in their words: the operator may meet objects of another schema's version, and
- * --check meets files that no API server has seen. Rules that need the other configs (does a name
- * of destinationRefs exist?) are policy_set's. Pure functions.
+ * its CEL rules say, in their words: the operator may meet objects of another schema's version.
+ * Rules that need the other configs (does a name of destinationRefs exist?) are policy_set's. Pure
+ * functions.
  */
 #include "operator/policy/config_internal.h"
 

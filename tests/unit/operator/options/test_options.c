@@ -10,7 +10,7 @@
 
 #include "tests/support/test.h"
 
-enum { ARGS_MAX = 8 };
+enum { ARGS_MAX = 10 };
 
 /* Both outputs of the program, one after the other; its exit code. */
 static int run(const char *const *args, char *out, size_t size)
@@ -114,8 +114,9 @@ static void test_help_and_version_are_printed(void **state)
 static void test_help_names_every_option(void **state)
 {
 	static const char *const names[] = {
-	    "namespace",       "agent-image",  "kubeconfig", "context", "health-address",
-	    "metrics-address", "leader-elect", "log-level",  "version", "help"};
+	    "namespace",      "agent-image",	 "kubeconfig",	 "context",
+	    "health-address", "metrics-address", "leader-elect", "log-level",
+	    "check",	      "version",	 "help"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		char name[64];
@@ -198,6 +199,55 @@ static void test_flags_come_before_the_environment(void **state)
 	clear_environment();
 }
 
+/* FILE in a directory that is made and removed by the test. */
+static void put_file(const char *path, const char *text)
+{
+	FILE *f = fopen(path, "we");
+
+	assert_non_null(f);
+	assert_true(fputs(text, f) >= 0);
+	assert_int_equal(fclose(f), 0);
+}
+
+static void test_check_reads_what_a_run_would_read(void **state)
+{
+	char dir[] = "/tmp/kiln-check-XXXXXX", config[64], token[64], out[4096], want[256];
+	const char *good[] = {"--check", "--kubeconfig", config, NULL};
+	const char *stream[] = {
+	    "--check",	     "--kubeconfig",   config,	       "--stream-address", ":1",
+	    "--stream-cert", "/nowhere/c.crt", "--stream-key", "/nowhere/c.key",   NULL};
+	const char *idle[] = {"--check",     "--kubeconfig", config,
+			      "--stream-ca", "/nowhere/ca",  NULL};
+
+	assert_non_null(mkdtemp(dir));
+	snprintf(config, sizeof(config), "%s/config", dir);
+	snprintf(token, sizeof(token), "%s/token", dir);
+	assert_int_equal(run(good, out, sizeof(out)), 1);
+	snprintf(want, sizeof(want), "kiln-operator: %s: ", config);
+	assert_non_null(strstr(out, want));
+	put_file(token, "x");
+	snprintf(out, sizeof(out),
+		 "current-context: c\n"
+		 "contexts: [{name: c, context: {cluster: k, user: u}}]\n"
+		 "clusters: [{name: k, cluster: {server: \"https://127.0.0.1:1\"}}]\n"
+		 "users: [{name: u, user: {tokenFile: \"%s\"}}]\n",
+		 token);
+	put_file(config, out);
+	assert_int_equal(run(good, out, sizeof(out)), 0);
+	assert_string_equal(out, "");
+	assert_int_equal(run(stream, out, sizeof(out)), 1);
+	assert_non_null(strstr(out, "kiln-operator: node stream: "));
+	assert_non_null(strstr(out, "/nowhere/c.crt"));
+	assert_int_equal(run(idle, out, sizeof(out)), 1);
+	assert_non_null(strstr(out, "--stream-ca: without --stream-address"));
+	unlink(token);
+	assert_int_equal(run(good, out, sizeof(out)), 1);
+	snprintf(want, sizeof(want), "tokenFile: %s: No such file", token);
+	assert_non_null(strstr(out, want));
+	unlink(config);
+	rmdir(dir);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -206,6 +256,7 @@ int main(void)
 	    cmocka_unit_test(test_help_names_every_option),
 	    cmocka_unit_test(test_defaults),
 	    cmocka_unit_test(test_flags_come_before_the_environment),
+	    cmocka_unit_test(test_check_reads_what_a_run_would_read),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
