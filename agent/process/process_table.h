@@ -34,6 +34,9 @@ struct process {
 	uint64_t route;	   /* of its pod's policy */
 	/* The naming worker's: indices in the batch that build NAMED_BUILD makes. */
 	uint32_t named_build, named_process, named_resource;
+	const struct stack *last_stack; /* of it, the last that was named; NULL: none */
+	uint32_t last_named;		/* that one's index */
+	bool last_by_process;		/* names of that depend on the process */
 	UT_hash_handle hh;
 };
 

@@ -178,6 +178,9 @@ uint32_t batch_add_mapping(struct batch_builder *b, const struct batch_mapping *
 uint32_t batch_add_location(struct batch_builder *b, uint32_t mapping, uint64_t address,
 			    enum frame_type type, const struct batch_line *lines, uint32_t n);
 uint32_t batch_add_stack(struct batch_builder *b, const uint32_t *locations, uint32_t n);
+/* The locations of a stack that was added, *RET_N of them; until something else is added. */
+const uint32_t *batch_stack_locations(const struct batch_builder *b, uint32_t stack,
+				      uint32_t *ret_n);
 uint32_t batch_add_process(struct batch_builder *b, uint32_t pid, const char *executable_name,
 			   const char *executable_path);
 /* Attributes are copied with their strings. Equal attribute lists give the same resource. */

@@ -300,6 +300,15 @@ uint32_t batch_add_stack(struct batch_builder *b, const uint32_t *locations, uin
 	return index;
 }
 
+const uint32_t *batch_stack_locations(const struct batch_builder *b, uint32_t stack,
+				      uint32_t *ret_n)
+{
+	const struct batch_stack *s = (const struct batch_stack *)b->stacks.items + stack;
+
+	*ret_n = b->error || stack >= b->stacks.n ? 0 : s->len;
+	return *ret_n ? b->stack_locations + s->first : NULL;
+}
+
 static bool equal_process(const void *owner, uint32_t index, const void *key)
 {
 	const struct batch_builder *b = owner;

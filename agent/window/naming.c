@@ -13,6 +13,7 @@
 
 #include "agent/symbol/symbolizer.h"
 #include "agent/window/memo.h"
+#include "agent/window/outer_frames.h"
 #include "agent/window/resource.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
@@ -342,6 +343,11 @@ static const char *const end_names[KILN_END_COUNT] = {
     [KILN_END_UNRESOLVED] = "[incomplete: process cannot be read]",
 };
 
+static bool has_end_name(const struct stack_key *key)
+{
+	return key->end < KILN_END_COUNT && end_names[key->end];
+}
+
 static const struct image *image_of(const struct stack *stack, uint64_t word)
 {
 	uint64_t pc = (word & KILN_FRAME_PC_MASK) - (word & KILN_FRAME_RETURN ? 1 : 0);
@@ -368,33 +374,72 @@ static const struct image *hidden_image(const struct naming *n, const struct sta
 	return NULL;
 }
 
-static uint32_t name_stack(struct naming *n, struct stack *stack, const struct process *p)
+/* The outer frames that STACK has in common with the stack of P that was named before. */
+static struct outer_frames find_outer(const struct naming *n, const struct stack *stack,
+				      const struct process *p)
+{
+	const struct stack *last = p->named_build == n->build ? p->last_stack : NULL;
+	const struct stack_key *key = &stack->key;
+
+	if (!last || last->mapset != stack->mapset || n->hide_native)
+		return (struct outer_frames){.at = key->n_user};
+	return outer_frames_shared(key->words + key->n_kernel, key->n_user,
+				   last->key.words + last->key.n_kernel, last->key.n_user);
+}
+
+/* Those frames' locations, behind the LEN that there are. Returns how many there are then. */
+static uint32_t copy_outer(struct naming *n, const struct process *p,
+			   const struct outer_frames *outer, uint32_t len)
+{
+	const struct stack_key *last = &p->last_stack->key;
+	uint32_t count, first = last->n_kernel + outer->frames;
+	const uint32_t *locations = batch_stack_locations(n->batch, p->last_named, &count);
+
+	if (has_end_name(last))
+		count -= MIN(count, 1U);
+	if (first >= count || len + count - first >= ARRAY_SIZE(n->locations))
+		return len;
+	memcpy(n->locations + len, locations + first, (count - first) * sizeof(*locations));
+	n->by_process |= p->last_by_process;
+	return len + count - first;
+}
+
+static uint32_t name_stack(struct naming *n, struct stack *stack, struct process *p)
 {
 	const struct stack_key *key = &stack->key;
 	const uint64_t *user = key->words + key->n_kernel;
+	struct outer_frames outer;
 	const struct image *hidden;
 	uint32_t len = 0;
 
+	if (p->named_build != n->build)
+		p->last_stack = NULL;
 	if (stack->named_build == n->build)
 		return stack->named_stack;
 	n->by_process = false;
+	outer = find_outer(n, stack, p);
 	for (uint32_t i = 0; i < key->n_kernel; i++)
 		n->locations[len++] =
 		    find_location(n, NULL, key->words[i] - (i ? 1 : 0), 0, stack, p, NULL);
 	hidden = hidden_image(n, stack, user);
-	for (uint32_t i = 0; i < key->n_user; i += kiln_frame_words(user[i])) {
+	for (uint32_t i = 0; i < outer.at; i += kiln_frame_words(user[i])) {
 		if (hidden && KILN_FRAME_KIND(user[i]) == KILN_FRAME_NATIVE &&
 		    image_of(stack, user[i]) == hidden)
 			continue;
 		n->locations[len++] = frame_location(n, stack, p, user, i);
 	}
-	if (key->end < KILN_END_COUNT && end_names[key->end]) {
+	if (outer.at < key->n_user)
+		len = copy_outer(n, p, &outer, len);
+	if (has_end_name(key)) {
 		struct symbol_result cut = {.type = FRAME_ABORT};
 
 		n->locations[len++] =
 		    add_location(n, BATCH_NO_MAPPING, 0, &cut, end_names[key->end]);
 	}
 	stack->named_stack = batch_add_stack(n->batch, n->locations, len);
+	p->last_stack = stack;
+	p->last_named = stack->named_stack;
+	p->last_by_process = n->by_process;
 	/* Processes that forked share stacks, but not the names of their JIT code. */
 	if (!n->by_process)
 		stack->named_build = n->build;

@@ -145,6 +145,44 @@ static void second_words_are_never_taken_for_frames(void **state)
 	assert_int_equal(location(1)->type, FRAME_CPYTHON);
 }
 
+static const char *name_of(uint32_t stack, uint32_t i)
+{
+	const struct batch_stack *s = &t.batch->stacks[stack];
+	const struct batch_location *l =
+	    &t.batch->locations[t.batch->stack_locations[s->first + i]];
+
+	assert_true(i < s->len);
+	return t.batch->functions[t.batch->lines[l->first_line].function].name;
+}
+
+static void outer_frames_that_were_named_before_have_the_same_names(void **state)
+{
+	const uint64_t py = fake_word(KILN_FRAME_RUNTIME(FAKE_PYTHON), 8);
+	const uint64_t v8 = fake_word(KILN_FRAME_RUNTIME(FAKE_V8), 8);
+	const uint64_t first[] = {py, 100, py, 200, v8, 300},
+		       deeper[] = {v8, 400, py, 500, py, 200, v8, 300}, /* its outer two */
+	    other[] = {py, 600, v8, 300};				/* its outermost */
+
+	sample(first, ARRAY_SIZE(first));
+	sample(deeper, ARRAY_SIZE(deeper));
+	sample(other, ARRAY_SIZE(other));
+	name();
+	assert_int_equal(t.batch->n_stacks, 3);
+	for (uint32_t i = 0; i < 3; i++) {
+		uint32_t len = t.batch->stacks[i].len;
+
+		assert_string_equal(name_of(i, len - 1), "f300");
+		if (len == 2) {
+			assert_string_equal(name_of(i, 0), "f600");
+			continue;
+		}
+		assert_string_equal(name_of(i, len - 2), "f200");
+		assert_string_equal(name_of(i, len - 3), len == 3 ? "f100" : "f500");
+		if (len == 4)
+			assert_string_equal(name_of(i, 0), "f400");
+	}
+}
+
 static int64_t v8_unreadable(void)
 {
 	return metric_family_get("kiln_runtime_missing_total",
@@ -226,6 +264,7 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 	    TEST(frames_have_their_type_and_all_inlined_lines),
+	    TEST(outer_frames_that_were_named_before_have_the_same_names),
 	    TEST(second_words_are_never_taken_for_frames),
 	    TEST(frames_that_are_missing_say_why),
 	    TEST(a_frame_without_a_name_says_so_and_is_counted),
