@@ -23,7 +23,12 @@
 #include "lib/log.h"
 #include "lib/metrics.h"
 
-enum { DRAIN_MS = 100 }; /* between two drains of the ring, at most */
+enum {
+	DRAIN_MS = 100,	      /* between two drains of the ring, at most */
+	DRAIN_KNOWN_MS = 250, /* the same while all that comes is known: a wakeup costs as much as
+			       * 30 known samples */
+	DRAINS_UNTIL_KNOWN = 10, /* without anything new */
+};
 enum phase { STARTING, RUNNING, SETTLING, NAMING_LAST, FLUSHING, CLOSING };
 
 struct agent {
@@ -60,6 +65,7 @@ struct agent {
 	uint64_t settle_until_ms;
 	struct error failure; /* of an exporter; the run goes on, its exit code tells */
 	uv_timer_t drain_timer, window_timer, end_timer;
+	unsigned int known_drains; /* in a row without anything new */
 	uv_poll_t ring_poll;
 	uv_signal_t sigint, sigterm;
 };

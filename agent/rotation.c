@@ -146,11 +146,24 @@ static void follow_cpus(struct agent *a)
 	a->cpus_failed = failed;
 }
 
-/* What is left in the ring has its turn when the loop has looked at everything else. */
+/* When to drain next. MORE: the ring is not empty, and the loop has looked at nothing else. */
+static void set_drain_timer(struct agent *a, bool more)
+{
+	uint64_t interval;
+
+	if (intake_met_unknown(a->intake))
+		a->known_drains = 0;
+	else if (a->known_drains < DRAINS_UNTIL_KNOWN)
+		a->known_drains++;
+	interval = a->known_drains < DRAINS_UNTIL_KNOWN ? DRAIN_MS : DRAIN_KNOWN_MS;
+	if (more || uv_timer_get_repeat(&a->drain_timer) != interval)
+		(void)uv_timer_start(&a->drain_timer, agent_on_drain_timer, more ? 0 : interval,
+				     interval);
+}
+
 static void drain(struct agent *a)
 {
-	if (intake_drain(a->intake, &a->windows[a->current]))
-		(void)uv_timer_start(&a->drain_timer, agent_on_drain_timer, 0, DRAIN_MS);
+	set_drain_timer(a, intake_drain(a->intake, &a->windows[a->current]));
 }
 
 void agent_on_window_timer(uv_timer_t *timer)

@@ -249,7 +249,7 @@ bool intake_drain(struct intake *in, struct window *w)
 {
 	bool more;
 
-	in->warming = false;
+	in->warming = in->met_unknown = false;
 	intake_use_window(in, w);
 	wall_clock_read(&in->wall_clock);
 	drain_sideband(in);
@@ -258,6 +258,11 @@ bool intake_drain(struct intake *in, struct window *w)
 	more = sampler_drain(in->sampler, intake_consume, in);
 	code_reader_start(in->code);
 	return more;
+}
+
+bool intake_met_unknown(const struct intake *in)
+{
+	return in->met_unknown || runtime_frames_read(in->runtime_frames) || intake_busy(in);
 }
 
 int intake_refresh_cpus(struct intake *in, struct error *err)

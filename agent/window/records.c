@@ -94,13 +94,16 @@ void intake_consume(const struct kiln_sample *record, void *arg)
 	if (record->mapset)
 		mapset = mapset_store_find(in->mapsets, record->mapset);
 	if (!process || (!mapset && !(record->flags & KILN_SAMPLE_KTHREAD)) ||
-	    (mapset && !discovery_holds(in->discovery, record, mapset)))
+	    (mapset && !discovery_holds(in->discovery, record, mapset))) {
+		in->met_unknown = true;
 		intake_discover(in, record, process, mapset);
-	else if (intake_is_unselected(in, record, process))
+	} else if (intake_is_unselected(in, record, process)) {
 		return;
-	else if (record->dump_len && mapset)
+	} else if (record->dump_len && mapset) {
+		in->met_unknown = true;
 		intake_complete(in, record, process, mapset);
-	else
+	} else {
 		intake_count(in, record, process, mapset, (enum kiln_end)record->end,
 			     record->words + record->n_kernel, record->n_user);
+	}
 }

@@ -69,6 +69,11 @@ void runtime_frames_begin(struct runtime_frames *f, uint32_t window)
 		work(f, window);
 }
 
+bool runtime_frames_read(const struct runtime_frames *f)
+{
+	return f->n || f->budget < RUNTIME_FRAMES_PER_DRAIN;
+}
+
 static void count(const struct stack *s)
 {
 	for (size_t i = 0; i < STACK_RUNTIMES && s->runtimes[i].id; i++) {
