@@ -154,8 +154,11 @@ static bool is_above(unsigned long got, unsigned long limit)
 static void print_program(const char *name, const struct bpf_program *program)
 {
 	static struct program p;
-	const char *processed = strstr(log_text, "processed ");
-	unsigned long instructions = processed ? strtoul(processed + 10, NULL, 10) : 0;
+	/* Of all functions together. Linux 7.2 has a line "insns processed A+B+..." before it. */
+	static const char total[] = "\nprocessed ";
+	const char *processed = strstr(log_text, total);
+	unsigned long instructions =
+	    processed ? strtoul(processed + sizeof(total) - 1, NULL, 10) : 0;
 	const struct function *main = &p.functions[0];
 	uint32_t tail_stack;
 
