@@ -16,12 +16,13 @@
 
 #include "agent/symbol/elf_read.h"
 #include "agent/symbol/elf_symbols.h"
-#include "agent/symbol/root_file.h"
+#include "agent/symbol/foreign.h"
 #include "lib/buf.h"
 
 enum { CHUNK = 64 << 10 };
 
 struct search {
+	struct foreign *foreign;
 	const struct image *image;
 	const char *debug_root;
 	char link[NAME_MAX + 1]; /* "" when there is none */
@@ -76,11 +77,11 @@ static bool belongs(const struct search *s, const struct image *file, bool by_li
 	return by_link && crc_is_right(file, s->crc);
 }
 
-static int try_path(const struct search *s, int root_fd, const char *path, bool by_link,
+static int try_path(const struct search *s, const char *root, const char *path, bool by_link,
 		    struct image **ret)
 {
 	_cleanup_(image_unrefp) struct image *file = NULL;
-	int fd = root_open_file(root_fd, path, false), r;
+	int fd = foreign_open(s->foreign, root, path, false), r;
 
 	if (fd < 0)
 		return -ENOENT;
@@ -93,7 +94,7 @@ static int try_path(const struct search *s, int root_fd, const char *path, bool 
 	return 0;
 }
 
-static int try_build_id(const struct search *s, int root_fd, struct image **ret)
+static int try_build_id(const struct search *s, const char *root, struct image **ret)
 {
 	char hex[IMAGE_BUILD_ID_MAX * 2 + 1], path[PATH_MAX];
 
@@ -103,10 +104,10 @@ static int try_build_id(const struct search *s, int root_fd, struct image **ret)
 	if (snprintf(path, sizeof(path), "%s/.build-id/%.2s/%s.debug", s->debug_root, hex,
 		     hex + 2) >= (int)sizeof(path))
 		return -ENOENT;
-	return try_path(s, root_fd, path, false, ret);
+	return try_path(s, root, path, false, ret);
 }
 
-static int try_link(const struct search *s, int root_fd, struct image **ret)
+static int try_link(const struct search *s, const char *root, struct image **ret)
 {
 	const char *file = s->image->path, *slash = strrchr(file, '/');
 	/* The first two are the image's own directory. */
@@ -119,28 +120,24 @@ static int try_link(const struct search *s, int root_fd, struct image **ret)
 	for (size_t i = s->image->is_remote ? 2 : 0; r == -ENOENT && i < ARRAY_SIZE(formats); i++) {
 		if (snprintf(path, sizeof(path), "%s%.*s%s/%s", formats[i][0], (int)(slash - file),
 			     file, formats[i][1], s->link) < (int)sizeof(path))
-			r = try_path(s, root_fd, path, true, ret);
+			r = try_path(s, root, path, true, ret);
 	}
 	return r;
 }
 
-int debug_file_find(const struct image *image, const char *root, const char *debug_root,
-		    struct image **ret)
+int debug_file_find(struct foreign *foreign, const struct image *image, const char *root,
+		    const char *debug_root, struct image **ret)
 {
-	struct search s = {.image = image, .debug_root = debug_root};
-	const char *const roots[] = {root, NULL};
+	struct search s = {.foreign = foreign, .image = image, .debug_root = debug_root};
+	const char *const roots[] = {root, "/"};
 	int r = -ENOENT;
 
 	read_link(&s);
 	for (size_t i = root && !image->is_remote ? 0 : 1; r == -ENOENT && i < ARRAY_SIZE(roots);
 	     i++) {
-		_cleanup_close_ int fd = root_open(roots[i]);
-
-		if (fd < 0)
-			continue;
-		r = try_build_id(&s, fd, ret);
+		r = try_build_id(&s, roots[i], ret);
 		if (r == -ENOENT)
-			r = try_link(&s, fd, ret);
+			r = try_link(&s, roots[i], ret);
 	}
 	return r;
 }

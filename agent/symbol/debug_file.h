@@ -16,10 +16,12 @@ enum {
  * then on the host: DEBUG_ROOT/.build-id/xx/yyyy.debug; the file that .gnu_debuglink names in the
  * image's directory, its .debug directory, and below DEBUG_ROOT. Build ids must be equal where both
  * have one; else the checksum of the link must be right. -ENOENT when there is none. Of a remote
- * IMAGE neither ROOT nor its directory is touched: whoever does may never return.
+ * IMAGE neither ROOT nor its directory is touched, and files are opened by FOREIGN: whoever does
+ * may never return.
  */
-int debug_file_find(const struct image *image, const char *root, const char *debug_root,
-		    struct image **ret) _must_check_;
+struct foreign;
+int debug_file_find(struct foreign *foreign, const struct image *image, const char *root,
+		    const char *debug_root, struct image **ret) _must_check_;
 
 /* The ELF file in .gnu_debugdata (xz). -ENOENT when there is none. */
 int debug_data_unpack(const struct image *image, struct image **ret,

@@ -15,7 +15,7 @@
 #include <inttypes.h>
 #include <sys/stat.h>
 
-#include "agent/symbol/root_file.h"
+#include "agent/symbol/foreign.h"
 #include "lib/buf.h"
 #include "lib/metrics.h"
 
@@ -389,10 +389,10 @@ static int read_status(const char *proc, pid_t pid, pid_t *ret_nspid, uid_t ret_
 	return 0;
 }
 
-int perf_map_open(const char *proc, pid_t pid)
+int perf_map_open(struct foreign *foreign, const char *proc, pid_t pid)
 {
-	_cleanup_close_ int root = -1, fd = -1;
-	char path[256];
+	char root[FOREIGN_ROOT_MAX], path[64];
+	_cleanup_close_ int fd = -1;
 	struct stat st;
 	uid_t uids[2];
 	pid_t nspid;
@@ -401,13 +401,10 @@ int perf_map_open(const char *proc, pid_t pid)
 	r = read_status(proc, pid, &nspid, uids);
 	if (r < 0)
 		return r;
-	snprintf(path, sizeof(path), "%s/%d/root", proc, (int)pid);
-	root = root_open(path);
-	if (root < 0)
-		return root;
+	snprintf(root, sizeof(root), "%s/%d/root", proc, (int)pid);
 	snprintf(path, sizeof(path), "tmp/perf-%d.map", (int)nspid);
-	fd = root_open_file(root, path, true);
-	if (fd == -ENOENT)
+	fd = foreign_open(foreign, root, path, true);
+	if (fd == -ENOENT || fd == -EHOSTDOWN || fd == -EREMOTE)
 		return fd;
 	if (fd < 0 || fstat(fd, &st) < 0 || st.st_nlink != 1 ||
 	    (st.st_uid != 0 && st.st_uid != uids[0] && st.st_uid != uids[1])) {

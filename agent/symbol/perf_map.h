@@ -35,7 +35,8 @@ DEFINE_CLEANUP(struct perf_map *, perf_map_free)
  * with one link that belongs to the process's user or to root. Returns the descriptor or a negative
  * errno: -ENOENT when there is none, -EPERM when it cannot be trusted.
  */
-int perf_map_open(const char *proc, pid_t pid);
+struct foreign;
+int perf_map_open(struct foreign *foreign, const char *proc, pid_t pid);
 
 /* Reads what FD's file has grown by; starts over when it is another file or a shorter one. */
 int perf_map_update(struct perf_map *m, int fd);

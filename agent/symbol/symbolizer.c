@@ -14,6 +14,7 @@
 #include "agent/symbol/demangle.h"
 #include "agent/symbol/frame_cache.h"
 #include "agent/symbol/kernel.h"
+#include "agent/symbol/foreign.h"
 #include "agent/symbol/perf_map.h"
 #include "agent/symbol/table_cache.h"
 #include "lib/metrics.h"
@@ -38,6 +39,7 @@ struct symbolizer {
 	struct jit *jit; /* by key */
 	size_t max_table_bytes;
 	char *proc;
+	struct foreign *foreign;
 	uint32_t window;
 };
 
@@ -50,9 +52,12 @@ int symbolizer_new(const struct symbolizer_options *options, struct symbolizer *
 	if (r == 0 && !(s->proc = strdup(options->proc)))
 		r = -ENOMEM;
 	if (r == 0)
+		r = foreign_new(&s->foreign);
+	if (r == 0)
 		r = frame_cache_new(options->max_cached_frames, &s->frames);
 	if (r == 0)
-		r = table_cache_new(options->max_table_bytes, options->debug_root, &s->tables);
+		r = table_cache_new(options->max_table_bytes, options->debug_root, s->foreign,
+				    &s->tables);
 	if (r == 0)
 		r = kernel_symbols_new(options->kallsyms, &s->kernel);
 	if (r < 0) {
@@ -81,6 +86,7 @@ struct symbolizer *symbolizer_free(struct symbolizer *s)
 		drop_jit(s, j);
 	frame_cache_free(s->frames);
 	table_cache_free(s->tables);
+	foreign_free(s->foreign);
 	kernel_symbols_free(s->kernel);
 	free(s->proc);
 	free(s);
@@ -326,7 +332,7 @@ int symbolize_jit(struct symbolizer *s, uint32_t pid, uint64_t start_time, uint6
 		return r;
 	j->used = s->window;
 	if (j->checked != s->window + 1) {
-		_cleanup_close_ int fd = perf_map_open(s->proc, (pid_t)pid);
+		_cleanup_close_ int fd = perf_map_open(s->foreign, s->proc, (pid_t)pid);
 
 		j->checked = s->window + 1;
 		r = fd < 0 ? 0 : perf_map_update(j->map, fd);

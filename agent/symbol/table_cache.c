@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 #include "agent/symbol/debug_file.h"
+#include "agent/symbol/foreign.h"
 #include "lib/metrics.h"
 
 enum { ORIGIN_IDLE_WINDOWS = 16, ROOTS = 64 };
@@ -42,17 +43,20 @@ struct table_cache {
 	struct origin *origins;
 	size_t max_bytes, bytes; /* of the ELF tables */
 	char *debug_root;
+	struct foreign *foreign;
 	uint32_t last_id, window;
 	struct root roots[ROOTS]; /* those that were asked for in this window, by hash */
 };
 
-int table_cache_new(size_t max_bytes, const char *debug_root, struct table_cache **ret)
+int table_cache_new(size_t max_bytes, const char *debug_root, struct foreign *foreign,
+		    struct table_cache **ret)
 {
 	_cleanup_(table_cache_freep) struct table_cache *c = calloc(1, sizeof(*c));
 
 	if (!c)
 		return -ENOMEM;
 	c->max_bytes = max_bytes;
+	c->foreign = foreign;
 	c->debug_root = strdup(debug_root);
 	if (!c->debug_root)
 		return -ENOMEM;
@@ -155,7 +159,7 @@ static const struct root *identify_root(struct table_cache *c, const char *path)
 	if (root->name == name)
 		return root;
 	*root = (struct root){.name = name};
-	if (stat(path, &st) == 0) {
+	if (foreign_stat_root(c->foreign, path, &st) == 0) {
 		root->device = st.st_dev;
 		root->inode = st.st_ino;
 	}
@@ -192,7 +196,7 @@ static int find_by_content(struct table_cache *c, struct image *image, struct ta
 	int r;
 
 	if (needs_debug_file(image)) {
-		r = debug_file_find(image, root, c->debug_root, &debug);
+		r = debug_file_find(c->foreign, image, root, c->debug_root, &debug);
 		if (r == -ENOMEM)
 			return r;
 		/* Without knowing what is in it, it is not used. */

@@ -35,7 +35,9 @@ static inline uint32_t table_functions_id(const struct table *t)
 }
 
 struct table_cache;
-int table_cache_new(size_t max_bytes, const char *debug_root,
+/* FOREIGN outlives it. */
+struct foreign;
+int table_cache_new(size_t max_bytes, const char *debug_root, struct foreign *foreign,
 		    struct table_cache **ret) _must_check_;
 struct table_cache *table_cache_free(struct table_cache *c);
 DEFINE_CLEANUP(struct table_cache *, table_cache_free)

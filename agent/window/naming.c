@@ -222,14 +222,11 @@ static uint32_t name_image(struct naming *n, const struct mapset *mapset, struct
 	return add_location(n, image_mapping(n, image), vaddr, &sym, fallback);
 }
 
-static uint32_t name_jit(struct naming *n, const struct mapset *mapset, const struct process *p,
-			 uint64_t address)
+static uint32_t name_jit(struct naming *n, const struct process *p, uint64_t address)
 {
 	struct symbol_result sym = {.type = FRAME_NATIVE};
 
-	/* Its root may be on a filesystem that stops answering, and this thread names for all. */
-	if (!mapset || !mapset->is_remote)
-		(void)symbolize_jit(n->symbolizer, p->key.tgid, p->key.start_time, address, &sym);
+	(void)symbolize_jit(n->symbolizer, p->key.tgid, p->key.start_time, address, &sym);
 	if (!sym.n)
 		metric_add(M_SYMBOLIZATION_MISSES_JIT, 1);
 	return add_location(n, BATCH_NO_MAPPING, address, &sym, "[jit]");
@@ -250,7 +247,7 @@ static uint32_t find_location(struct naming *n, const void *where, uint64_t addr
 	else if (image)
 		location = name_image(n, stack->mapset, image, address);
 	else if (pid)
-		location = name_jit(n, stack->mapset, p, address);
+		location = name_jit(n, p, address);
 	else
 		location = add_location(n, BATCH_NO_MAPPING, address, &none, "[unknown]");
 	/* Without memory for it the frame is looked up again. */

@@ -189,3 +189,37 @@ def test_a_filesystem_that_hangs_loses_its_own_names_only(agent, silent, program
     assert cut > SILENCE, "what hangs is counted too"
     # A thread or two for the whole filesystem, not one for each try.
     assert max(threads) - min(threads) <= 6
+
+
+@pytest.mark.parametrize("over, name, arguments", [("/usr/lib/debug", "qsort-stripped", ["30", "3"]), ("/tmp", "jit", [])])
+def test_a_mount_of_a_container_that_hangs_costs_nobody_else_his_names(agent, silent, over, name, arguments):
+    """The program is a local file; its debug file, or perf map, is looked for in the mount."""
+    port = free_port()
+    base = f"http://127.0.0.1:{port}"
+    program = subprocess.Popen(["unshare", "--mount", "--propagation", "private", workload.path(name), "3600", *arguments],
+                               stdout=subprocess.PIPE)
+    try:
+        assert program.stdout.readline()
+        subprocess.run(["nsenter", f"--target={program.pid}", "--mount", "mount", "--bind", silent.mount, over], check=True)
+        silent.tell("hang")
+        a = agent(config=CONFIG % port)
+        a.wait_ready(url=base + "/healthz")
+        with workload.Workload("nest", seconds=3600) as healthy:
+            took = look_at_health(base + "/healthz", SILENCE, lambda: None)
+            said = a.samples()
+            metrics = kiln.metrics(base + "/metrics")
+        silent.tell("answer")
+        assert a.stop() == 0, a.stderr()
+    finally:
+        program.kill()
+        program.wait()
+        program.stdout.close()
+    others = [s for s in said if s.pid == healthy.pid]
+    unnamed = [s for s in others if is_unnamed(s) or not s.user]
+    print(f"{SILENCE} s: /healthz took {max(took) * 1000:.1f} ms at most; {sum(s.value for s in others)} samples of the other"
+          f" process, {len(unnamed)} stacks of it incomplete; {metrics['kiln_windows_late_total']:.0f} windows late")
+    assert metrics["kiln_foreign_files_total"] >= 1, "nothing was looked for in the mount"
+    assert max(took) < BOUND
+    assert sum(s.value for s in others) > SILENCE, "the other process was not named any more"
+    assert not unnamed, unnamed[:3]
+    assert [s for s in said if s.pid == program.pid], "the program itself is counted"

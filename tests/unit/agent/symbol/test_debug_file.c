@@ -7,6 +7,7 @@
 
 #include "agent/symbol/debug_file.h"
 #include "agent/symbol/elf_symbols.h"
+#include "agent/symbol/foreign.h"
 #include "agent/symbol/root_file.h"
 
 static const char source[] =
@@ -60,7 +61,10 @@ static void expect_hidden(struct image *image, struct image *debug, uint64_t add
 
 static int find(struct image *image, struct image **ret)
 {
-	return debug_file_find(image, in_scratch("root"), "/usr/lib/debug", ret);
+	_cleanup_(foreign_freep) struct foreign *foreign = NULL;
+
+	assert_int_equal(foreign_new(&foreign), 0);
+	return debug_file_find(foreign, image, in_scratch("root"), "/usr/lib/debug", ret);
 }
 
 static void found_at(const char *place, uint64_t address)

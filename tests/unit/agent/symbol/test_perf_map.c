@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "agent/symbol/foreign.h"
 #include "agent/symbol/perf_map.h"
 
 static const char *name_at(const struct perf_map *m, uint64_t address)
@@ -179,9 +180,17 @@ static const char *fake_proc(unsigned int uid)
 	return proc;
 }
 
+static int open_map(const char *proc, pid_t pid)
+{
+	_cleanup_(foreign_freep) struct foreign *foreign = NULL;
+
+	assert_int_equal(foreign_new(&foreign), 0);
+	return perf_map_open(foreign, proc, pid);
+}
+
 static int open_and_close(const char *proc)
 {
-	int fd = perf_map_open(proc, 7);
+	int fd = open_map(proc, 7);
 
 	if (fd >= 0)
 		close(fd);
@@ -197,7 +206,7 @@ static void the_map_is_found_by_the_pid_in_its_namespace(void **state)
 	assert_int_equal(open_and_close(proc), -ENOENT);
 	write_file(map, "1000 10 right\n");
 	assert_int_equal(open_and_close(proc), 0);
-	assert_int_equal(perf_map_open(proc, 8), -ENOENT);
+	assert_int_equal(open_map(proc, 8), -ENOENT);
 }
 
 static void files_that_cannot_be_trusted_are_refused(void **state)
