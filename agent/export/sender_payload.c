@@ -2,10 +2,11 @@
 /* Compression of requests, on a thread of the pool. Level: fast, profiles are repetitive anyway. */
 #include "agent/export/sender_payload.h"
 
-#include <zlib.h>
 #include <zstd.h>
 
-enum { GZIP_LEVEL = 4, GZIP_WINDOW = 15 + 16, GZIP_MEMORY = 8, ZSTD_LEVEL = 3 };
+#include "lib/gzip.h"
+
+enum { ZSTD_LEVEL = 3 };
 
 void payload_done(struct payload *p)
 {
@@ -33,24 +34,6 @@ const char *payload_encoding_name(enum payload_encoding encoding)
 	return (size_t)encoding < ARRAY_SIZE(names) ? names[encoding] : NULL;
 }
 
-static int gzip(const void *data, size_t len, uint8_t *out, size_t cap, size_t *ret_len)
-{
-	z_stream z = {0};
-	int r;
-
-	if (deflateInit2(&z, GZIP_LEVEL, Z_DEFLATED, GZIP_WINDOW, GZIP_MEMORY,
-			 Z_DEFAULT_STRATEGY) != Z_OK)
-		return -ENOMEM;
-	z.next_in = (Bytef *)data;
-	z.avail_in = (uInt)len;
-	z.next_out = out;
-	z.avail_out = (uInt)cap;
-	r = deflate(&z, Z_FINISH);
-	*ret_len = z.total_out;
-	deflateEnd(&z);
-	return r == Z_STREAM_END ? 0 : -EIO;
-}
-
 int payload_compress(enum payload_encoding encoding, const void *data, size_t len, int64_t samples,
 		     struct payload *ret)
 {
@@ -63,14 +46,14 @@ int payload_compress(enum payload_encoding encoding, const void *data, size_t le
 	if (len > PAYLOAD_MAX / 2)
 		return -E2BIG;
 	if (encoding == PAYLOAD_GZIP)
-		cap = compressBound((uLong)len) + 32; /* and gzip's larger header */
+		cap = gzip_bound(len);
 	else
 		cap = encoding == PAYLOAD_ZSTD ? ZSTD_compressBound(len) : len;
 	out = malloc(cap + 1);
 	if (!out)
 		return -ENOMEM;
 	if (encoding == PAYLOAD_GZIP) {
-		r = gzip(data, len, out, cap, &p.len);
+		r = gzip_compress(GZIP_FAST, data, len, out, cap, &p.len);
 	} else if (encoding == PAYLOAD_ZSTD) {
 		p.len = ZSTD_compress(out, cap, data, len, ZSTD_LEVEL);
 		r = ZSTD_isError(p.len) ? -ENOMEM : 0;

@@ -8,9 +8,8 @@
  */
 #include "agent/profile/pprof.h"
 
-#include <zlib.h>
-
 #include "agent/profile/wire.h"
+#include "lib/gzip.h"
 
 enum {
 	PROFILE_MAX = 1 << 30,	 /* bytes of one table */
@@ -566,28 +565,15 @@ static void put_profile(struct pprof_builder *p, struct buf *out)
 
 static int gzip(const struct buf *in, struct buf *out)
 {
-	z_stream z = {.next_in = (Bytef *)in->data, .avail_in = (uInt)in->len};
-	size_t bound, before = out->len;
-	void *room;
+	size_t bound = gzip_bound(in->len), len = 0;
+	void *room = buf_extend(out, bound);
 	int r;
 
-	if (in->len > UINT32_MAX / 2)
-		return -E2BIG;
-	if (deflateInit2(&z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) !=
-	    Z_OK)
-		return -ENOMEM;
-	bound = deflateBound(&z, in->len);
-	room = buf_extend(out, bound);
-	if (!room) {
-		deflateEnd(&z);
+	if (!room)
 		return out->error;
-	}
-	z.next_out = room;
-	z.avail_out = (uInt)bound;
-	r = deflate(&z, Z_FINISH);
-	out->len = before + z.total_out;
-	deflateEnd(&z);
-	return r == Z_STREAM_END ? 0 : -EIO;
+	r = gzip_compress(GZIP_SMALL, in->data, in->len, room, bound, &len);
+	out->len -= bound - len;
+	return r;
 }
 
 int pprof_builder_encode(struct pprof_builder *p, struct buf *out, struct error *err)

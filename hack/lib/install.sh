@@ -13,7 +13,7 @@ set -euo pipefail
 build_packages=(
 	gcc g++ libc6-dev make cmake ninja-build pkg-config
 	clang llvm bpftool libbpf-dev
-	libelf-dev libdw-dev libzydis-dev zlib1g-dev libzstd-dev liblzma-dev libiberty-dev
+	libelf-dev libdw-dev libzydis-dev zlib1g-dev libdeflate-dev libzstd-dev liblzma-dev libiberty-dev
 	libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libprotobuf-dev
 	libgrpc-dev libcurl4-openssl-dev libssl-dev
 	libcjson-dev libyaml-dev uthash-dev libcap-dev
