@@ -268,8 +268,8 @@ static void start_request(struct otlp_encoder *e)
 		wire_table_reset(t);
 		wire_table_add(t, "", 0);
 	}
-	memset(e->location_index, 0, e->batch->n_locations * sizeof(*e->location_index));
-	memset(e->stack_index, 0, e->batch->n_stacks * sizeof(*e->stack_index));
+	memset(e->mapping_index, 0, e->n_indices * sizeof(*e->mapping_index));
+	memset(e->frame_type_index, 0, sizeof(e->frame_type_index));
 	buf_reset(&e->resources);
 	buf_reset(&e->profiles);
 	buf_reset(&e->samples);
@@ -401,6 +401,20 @@ static int encode_batch(struct otlp_encoder *e)
 	return finish_request(e);
 }
 
+static int allocate_indices(struct otlp_encoder *e)
+{
+	const struct batch *b = e->batch;
+
+	e->n_indices = (size_t)b->n_mappings + b->n_functions + b->n_locations + b->n_stacks;
+	e->mapping_index = calloc(e->n_indices + 1, sizeof(*e->mapping_index));
+	if (!e->mapping_index)
+		return -ENOMEM;
+	e->function_index = e->mapping_index + b->n_mappings;
+	e->location_index = e->function_index + b->n_functions;
+	e->stack_index = e->location_index + b->n_locations;
+	return 0;
+}
+
 static void encoder_done(struct otlp_encoder *e)
 {
 	struct buf *bufs[] = {&e->resources, &e->profiles, &e->samples, &e->resource, &e->a, &e->b};
@@ -409,8 +423,7 @@ static void encoder_done(struct otlp_encoder *e)
 		buf_done(bufs[i]);
 	FOR_EACH_TABLE(e, t)
 	wire_table_done(t);
-	free(e->location_index);
-	free(e->stack_index);
+	free(e->mapping_index);
 	otlp_requests_free(e->requests, e->n_requests);
 }
 
@@ -430,9 +443,9 @@ int otlp_encode(const struct batch *batch, const struct otlp_options *options,
 		buf_init(bufs[i], TABLE_BYTES_MAX);
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
 		wire_table_init(table(&e, i), fields[i], false, TABLE_BYTES_MAX);
-	e.location_index = calloc((size_t)batch->n_locations + 1, sizeof(*e.location_index));
-	e.stack_index = calloc((size_t)batch->n_stacks + 1, sizeof(*e.stack_index));
-	r = e.location_index && e.stack_index ? encode_batch(&e) : -ENOMEM;
+	r = allocate_indices(&e);
+	if (!r)
+		r = encode_batch(&e);
 	if (r < 0)
 		return error_set(err, r, "encoding a batch of %u samples: %s", batch->n_samples,
 				 strerror(-r));

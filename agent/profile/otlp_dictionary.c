@@ -27,8 +27,9 @@ uint32_t otlp_add_attribute(struct otlp_encoder *e, const char *key, const char 
 }
 
 /* A Mapping {1 memory_start, 2 memory_limit, 3 file_offset, 4 filename, 5 attribute_indices}. */
-static uint32_t add_mapping(struct otlp_encoder *e, const struct batch_mapping *m)
+static uint32_t add_mapping(struct otlp_encoder *e, uint32_t index)
 {
+	const struct batch_mapping *m = &e->batch->mappings[index];
 	const struct {
 		const char *key, *value;
 	} ids[] = {
@@ -36,9 +37,12 @@ static uint32_t add_mapping(struct otlp_encoder *e, const struct batch_mapping *
 	    {"process.executable.build_id.go", m->build_id_go},
 	    {"process.executable.build_id.htlhash", m->htlhash},
 	};
-	uint32_t attributes[ARRAY_SIZE(ids)], filename = otlp_add_string(e, m->filename);
+	uint32_t attributes[ARRAY_SIZE(ids)], filename;
 	size_t n = 0;
 
+	if (e->mapping_index[index])
+		return e->mapping_index[index];
+	filename = otlp_add_string(e, m->filename);
 	for (size_t i = 0; i < ARRAY_SIZE(ids); i++)
 		if (ids[i].value[0])
 			attributes[n++] = otlp_add_attribute(e, ids[i].key, ids[i].value, 0);
@@ -50,18 +54,33 @@ static uint32_t add_mapping(struct otlp_encoder *e, const struct batch_mapping *
 	wire_uint(&e->a, 3, m->file_offset);
 	wire_uint(&e->a, 4, filename);
 	wire_packed(&e->a, 5, attributes, n);
-	return wire_table_add_buf(&e->mappings, &e->a);
+	e->mapping_index[index] = wire_table_add_buf(&e->mappings, &e->a);
+	return e->mapping_index[index];
 }
 
 /* A Function {1 name, 2 system_name, 3 filename, 4 start_line}. */
-static uint32_t add_function(struct otlp_encoder *e, const struct batch_function *f)
+static uint32_t add_function(struct otlp_encoder *e, uint32_t index)
 {
+	const struct batch_function *f = &e->batch->functions[index];
+
+	if (e->function_index[index])
+		return e->function_index[index];
 	buf_reset(&e->a);
 	wire_uint(&e->a, 1, otlp_add_string(e, f->name));
 	wire_uint(&e->a, 2, otlp_add_string(e, f->system_name));
 	wire_uint(&e->a, 3, otlp_add_string(e, f->file));
 	wire_uint(&e->a, 4, f->start_line);
-	return wire_table_add_buf(&e->functions, &e->a);
+	e->function_index[index] = wire_table_add_buf(&e->functions, &e->a);
+	return e->function_index[index];
+}
+
+static uint32_t add_frame_type(struct otlp_encoder *e, enum frame_type type)
+{
+	uint32_t *index = &e->frame_type_index[type];
+
+	if (!*index)
+		*index = otlp_add_attribute(e, "profile.frame.type", frame_type_name(type), 0);
+	return *index;
 }
 
 /* A Location {1 mapping_index, 2 address, 3 lines {1 function, 2 line}, 4 attribute_indices}. */
@@ -76,14 +95,14 @@ static uint32_t add_location(struct otlp_encoder *e, uint32_t index)
 	/* These two use both scratch buffers, so they come before the message that is made in one.
 	 */
 	if (l->mapping != BATCH_NO_MAPPING)
-		mapping = add_mapping(e, &e->batch->mappings[l->mapping]);
-	type = otlp_add_attribute(e, "profile.frame.type", frame_type_name(l->type), 0);
+		mapping = add_mapping(e, l->mapping);
+	type = add_frame_type(e, l->type);
 	buf_reset(out);
 	wire_uint(out, 1, mapping);
 	wire_uint(out, 2, l->address);
 	for (uint32_t i = 0; i < l->n_lines; i++) {
 		const struct batch_line *from = &e->batch->lines[l->first_line + i];
-		uint32_t function = add_function(e, &e->batch->functions[from->function]);
+		uint32_t function = add_function(e, from->function);
 
 		buf_reset(line);
 		wire_uint(line, 1, function);

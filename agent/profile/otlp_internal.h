@@ -11,8 +11,10 @@ struct otlp_encoder {
 	size_t max_bytes;
 	/* The dictionary, in field order. */
 	struct wire_table mappings, locations, functions, strings, attributes, stacks;
-	uint32_t *location_index,
-	    *stack_index; /* of the batch -> of the dictionary; 0: not there */
+	/* Of the batch -> of the dictionary; 0: not there. One allocation, at mapping_index. */
+	uint32_t *mapping_index, *function_index, *location_index, *stack_index;
+	size_t n_indices; /* of all of them */
+	uint32_t frame_type_index[FRAME_TYPE_COUNT];
 	const struct batch_profile *profile;
 	const struct batch_resource *resource_of; /* whom the open ResourceProfiles belongs to */
 	struct buf resources, profiles, samples;  /* closed messages of the level above */

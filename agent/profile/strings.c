@@ -39,10 +39,24 @@ size_t utf8_len(const char *bytes, size_t n)
 	return len;
 }
 
+/* How many of the N bytes at S are ASCII for certain: eight at a time. */
+static size_t ascii_len(const char *s, size_t n)
+{
+	uint64_t eight;
+	size_t i;
+
+	for (i = 0; i + sizeof(eight) <= n; i += sizeof(eight)) {
+		memcpy(&eight, s + i, sizeof(eight));
+		if (eight & 0x8080808080808080ULL)
+			break;
+	}
+	return i;
+}
+
 /* Cuts S to the cap at a character's end; *ret_clean tells whether it may be used as it is. */
 static size_t measure(const char *s, bool *ret_clean)
 {
-	size_t n = strnlen(s, STRINGS_LEN_MAX + 4), i = 0, len;
+	size_t n = strnlen(s, STRINGS_LEN_MAX + 4), i = ascii_len(s, MIN(n, STRINGS_LEN_MAX)), len;
 	bool clean = true;
 
 	while (i < n) {

@@ -65,6 +65,7 @@ void wire_str(struct buf *out, unsigned int field, const char *s)
 void wire_packed(struct buf *out, unsigned int field, const uint32_t *v, size_t n)
 {
 	size_t len = 0;
+	uint8_t *to;
 
 	if (!n)
 		return;
@@ -72,8 +73,9 @@ void wire_packed(struct buf *out, unsigned int field, const uint32_t *v, size_t 
 		len += wire_varint_len(v[i]);
 	tag(out, field, TYPE_BYTES);
 	wire_varint(out, len);
-	for (size_t i = 0; i < n; i++)
-		wire_varint(out, v[i]);
+	to = buf_extend(out, len);
+	for (size_t i = 0; to && i < n; i++)
+		to += put_varint(to, v[i]);
 }
 
 void wire_packed_fixed64(struct buf *out, unsigned int field, const uint64_t *v, size_t n)
