@@ -21,3 +21,9 @@ void uthash_release(void *at);
 #define uthash_free(at, size) uthash_release(at)
 #define uthash_fatal(message) ((void)0) /* not grown */
 #include <uthash.h>
+/*
+ * Entries in a bucket before the table grows; uthash has 10. Each is likely a cache miss, as the
+ * loop comes back to cold caches. With 5 there is an entry for two buckets, of 16 bytes each.
+ */
+#undef HASH_BKT_CAPACITY_THRESH
+#define HASH_BKT_CAPACITY_THRESH 5U
