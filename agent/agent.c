@@ -127,7 +127,7 @@ static int start_handles(struct agent *a, struct error *err)
 	a->has_handles = !r;
 	a->drain_timer.data = a->window_timer.data = a->end_timer.data = a;
 	a->ring_poll.data = a;
-	r |= uv_timer_start(&a->drain_timer, agent_on_drain_timer, DRAIN_MS, DRAIN_MS);
+	r |= uv_timer_start(&a->drain_timer, agent_on_drain_timer, DRAIN_NAMES_MS, DRAIN_NAMES_MS);
 	r |= uv_timer_start(&a->window_timer, agent_on_window_timer, first, interval);
 	if (c->duration_ms)
 		r |= uv_timer_start(&a->end_timer, agent_on_end_timer, c->duration_ms, 0);

@@ -24,10 +24,12 @@
 #include "lib/metrics.h"
 
 enum {
-	DRAIN_MS = 100,	      /* between two drains of the ring, at most */
-	DRAIN_KNOWN_MS = 250, /* the same while all that comes is known: a wakeup costs as much as
-			       * 30 known samples */
-	DRAINS_UNTIL_KNOWN = 10, /* without anything new */
+	/* Between two drains of the ring. A wakeup costs as much as 30 known samples; new processes
+	 * and a ring that fills wake the loop themselves. */
+	DRAIN_MS = 250,
+	/* While frames of runtimes come that are new: their code may soon be gone from memory. */
+	DRAIN_NAMES_MS = 100,
+	DRAINS_UNTIL_NAMED = 10, /* without any */
 };
 enum phase { STARTING, RUNNING, SETTLING, NAMING_LAST, FLUSHING, CLOSING };
 
@@ -65,7 +67,7 @@ struct agent {
 	uint64_t settle_until_ms;
 	struct error failure; /* of an exporter; the run goes on, its exit code tells */
 	uv_timer_t drain_timer, window_timer, end_timer;
-	unsigned int known_drains; /* in a row without anything new */
+	unsigned int named_drains; /* in a row without new frames of runtimes */
 	uv_poll_t ring_poll;
 	uv_signal_t sigint, sigterm;
 };

@@ -151,11 +151,11 @@ static void set_drain_timer(struct agent *a, bool more)
 {
 	uint64_t interval;
 
-	if (intake_met_unknown(a->intake))
-		a->known_drains = 0;
-	else if (a->known_drains < DRAINS_UNTIL_KNOWN)
-		a->known_drains++;
-	interval = a->known_drains < DRAINS_UNTIL_KNOWN ? DRAIN_MS : DRAIN_KNOWN_MS;
+	if (intake_met_names(a->intake))
+		a->named_drains = 0;
+	else if (a->named_drains < DRAINS_UNTIL_NAMED)
+		a->named_drains++;
+	interval = a->named_drains < DRAINS_UNTIL_NAMED ? DRAIN_NAMES_MS : DRAIN_MS;
 	if (more || uv_timer_get_repeat(&a->drain_timer) != interval)
 		(void)uv_timer_start(&a->drain_timer, agent_on_drain_timer, more ? 0 : interval,
 				     interval);

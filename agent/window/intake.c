@@ -249,7 +249,7 @@ bool intake_drain(struct intake *in, struct window *w)
 {
 	bool more;
 
-	in->warming = in->met_unknown = false;
+	in->warming = false;
 	intake_use_window(in, w);
 	wall_clock_read(&in->wall_clock);
 	drain_sideband(in);
@@ -260,9 +260,9 @@ bool intake_drain(struct intake *in, struct window *w)
 	return more;
 }
 
-bool intake_met_unknown(const struct intake *in)
+bool intake_met_names(const struct intake *in)
 {
-	return in->met_unknown || runtime_frames_read(in->runtime_frames) || intake_busy(in);
+	return runtime_frames_read(in->runtime_frames);
 }
 
 int intake_refresh_cpus(struct intake *in, struct error *err)

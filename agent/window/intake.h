@@ -35,9 +35,8 @@ DEFINE_CLEANUP(struct intake *, intake_free)
 void intake_use_window(struct intake *in, struct window *w);
 /* Reads what is in the ring; samples go to W. True: its time is over and there may be more. */
 bool intake_drain(struct intake *in, struct window *w);
-/* The last drain met what was not known (a process, a mapping, a table, a name), or that is being
- * looked for. */
-bool intake_met_unknown(const struct intake *in);
+/* The last drain met frames of runtimes that were not known, or has some left to name. */
+bool intake_met_names(const struct intake *in);
 /* Follows CPUs that went and came: see sideband_refresh(). */
 int intake_refresh_cpus(struct intake *in, struct error *err) _must_check_;
 /* Samples that wait for something, and jobs that make it: true while there are any. */

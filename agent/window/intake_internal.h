@@ -38,9 +38,8 @@ struct intake {
 	struct table_compiler *tables;
 	unsigned int hung_threads; /* left behind by `discovery` */
 	enum memory_pressure pressure;
-	bool warming;	  /* nothing is sampled yet */
-	bool met_unknown; /* in this drain */
-	bool giving_up;	  /* nothing waits any more */
+	bool warming;	/* nothing is sampled yet */
+	bool giving_up; /* nothing waits any more */
 	bool filter;
 	regex_t process_filter;
 	struct wall_clock wall_clock;

@@ -95,12 +95,10 @@ void intake_consume(const struct kiln_sample *record, void *arg)
 		mapset = mapset_store_find(in->mapsets, record->mapset);
 	if (!process || (!mapset && !(record->flags & KILN_SAMPLE_KTHREAD)) ||
 	    (mapset && !discovery_holds(in->discovery, record, mapset))) {
-		in->met_unknown = true;
 		intake_discover(in, record, process, mapset);
 	} else if (intake_is_unselected(in, record, process)) {
 		return;
 	} else if (record->dump_len && mapset) {
-		in->met_unknown = true;
 		intake_complete(in, record, process, mapset);
 	} else {
 		intake_count(in, record, process, mapset, (enum kiln_end)record->end,
