@@ -169,6 +169,7 @@ static __attribute__((noinline)) int begin_sample(struct bpf_perf_event_data *ct
 	w->mapset = r->head.mapset;
 	w->runtimes = cpu->verdict.runtimes;
 	w->thread_pointer = ARCH_THREAD_POINTER(task);
+	w->walker = process ? process->flags >> KILN_PROCESS_WALKER_SHIFT & 31 : 0;
 	put_leaf(w);
 	if (process && process->flags & KILN_PROCESS_UNRESOLVED) {
 		w->end = KILN_END_UNRESOLVED;
@@ -289,8 +290,12 @@ int sample(struct bpf_perf_event_data *ctx)
 	if (begun < 0)
 		return 0;
 	w = env_walk(number);
-	if (begun && w)
+	if (begun && w) {
+		begun = begin_in_walker(number);
+		if (begun)
+			bpf_tail_call(ctx, &walkers, begun);
 		walk_on(ctx, number, w);
+	}
 	return end_sample(number);
 }
 

@@ -124,6 +124,14 @@ KILN_INLINE int walk_turn_cursor(struct kiln_walk *w, uint32_t id)
 	return 0;
 }
 
+KILN_INLINE void walk_use_runtime(struct kiln_walk *w, uint32_t id,
+				  const struct kiln_runtime *entry)
+{
+	w->runtime_id = id;
+	w->runtime = *entry;
+	w->switches++;
+}
+
 /*
  * After KILN_STEP_RUNTIME: makes the runtime in w->value the current one. Its number: its walker
  * goes on, or walk_give_up() says why it does not. 0: it cannot, which was said.
@@ -145,7 +153,6 @@ KILN_GLOBAL int walk_switch(uint32_t slot)
 		walk_give_up(w, entry ? KILN_MISSING_SWITCHES : KILN_MISSING_UNKNOWN);
 		return 0;
 	}
-	w->switches++;
-	w->runtime = *entry;
+	walk_use_runtime(w, id, entry);
 	return (int)id;
 }

@@ -18,6 +18,52 @@ __attribute__((noinline)) int walk_unloaded(uint32_t slot)
 	return 0;
 }
 
+#ifndef KILN_WALKER
+/*
+ * At the beginning of a walk: makes the runtime in w->walker the current one. Its number: the walk
+ * begins in its walker, which walks native frames as well. 0: it does not.
+ */
+__attribute__((noinline)) int begin_in_walker(uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+	struct kiln_cursor cursor = {};
+	const struct kiln_runtime *entry;
+	uint32_t id;
+
+	if (!w)
+		return 0;
+	id = w->walker & 31;
+	if (!id || !(w->runtimes >> id & 1))
+		return 0;
+	entry = env_runtime(w, id);
+	if (!entry)
+		return 0;
+	w->cursor = cursor;
+	walk_use_runtime(w, id, entry);
+	return (int)id;
+}
+
+/*
+ * Samples of the process begin in the walker of the runtime ID from now on: so the code of one walk
+ * is fetched for each, and not that of two.
+ */
+__attribute__((noinline)) int remember_walker(uint32_t slot, uint32_t id)
+{
+	struct kiln_walk *w = env_walk(slot);
+	struct kiln_process *process;
+	struct record *r;
+
+	if (!w)
+		return 0;
+	r = env_record(w);
+	process = bpf_map_lookup_elem(&processes, &r->head.tgid);
+	if (process && process->exec_id == r->head.exec_id)
+		process->flags = (process->flags & ((1U << KILN_PROCESS_WALKER_SHIFT) - 1)) |
+				 id << KILN_PROCESS_WALKER_SHIFT;
+	return 0;
+}
+#endif
+
 /* The walk from here to its end; w->end and w->n tell what came of it. Does not return when it ends
  * in another program. */
 static __always_inline void walk_on(void *ctx, uint32_t slot, struct kiln_walk *w)
@@ -32,6 +78,9 @@ static __always_inline void walk_on(void *ctx, uint32_t slot, struct kiln_walk *
 			continue;
 		id = walk_switch(slot);
 		if (id) {
+#ifndef KILN_WALKER
+			remember_walker(slot, (uint32_t)id);
+#endif
 			bpf_tail_call(ctx, &walkers, id);
 			walk_unloaded(slot);
 		}

@@ -194,6 +194,8 @@ enum kiln_process_flags {
 	KILN_PROCESS_PENDING = 2, /* seen, announced to user space, mappings not there yet */
 	/* Its mappings cannot be had now: no walk, no dump, a record with its leaf only. */
 	KILN_PROCESS_UNRESOLVED = 4,
+	/* The runtime whose walker its samples begin with, set by BPF: (flags >> SHIFT) & 31. */
+	KILN_PROCESS_WALKER_SHIFT = 8,
 };
 
 /* ---- policies -------------------------------------------------------------------------------- */

@@ -118,7 +118,7 @@ struct kiln_walk {
 	uint8_t fresh;	       /* the process is new: the reader is woken */
 	uint8_t switches;      /* from walker to walker */
 	uint8_t parked;	       /* cursors in `park` */
-	uint8_t pad;
+	uint8_t walker;	       /* of the runtime that the process's stacks had frames of; 0: none */
 	uint64_t thread_pointer; /* the thread's fs base; 0: not known */
 	struct kiln_cursor cursor;
 	struct kiln_runtime runtime;
