@@ -31,6 +31,7 @@ struct stack_key {
 };
 
 struct stack_owner;
+struct count;
 
 /* What a stack has of one runtime. */
 struct stack_runtime {
@@ -48,6 +49,9 @@ struct stack {
 	 */
 	struct stack_runtime runtimes[STACK_RUNTIMES];
 	uint32_t runtime_window;
+	/* Where it was last counted (window.c): of use in that round of that window only. */
+	uint64_t counted_round;
+	struct count *counted;
 	UT_hash_handle hh;
 	struct stack_key key; /* last: has a flexible tail */
 };

@@ -2,9 +2,18 @@
 /* Nodes are kept over windows, so a busy machine in steady state allocates nothing here. */
 #include "agent/window/window.h"
 
+#include <stdatomic.h>
+
+static uint64_t next_round(void)
+{
+	static atomic_uint_fast64_t last;
+
+	return atomic_fetch_add(&last, 1) + 1;
+}
+
 void window_init(struct window *w, bool timestamps)
 {
-	*w = (struct window){.timestamps = timestamps};
+	*w = (struct window){.timestamps = timestamps, .round = next_round()};
 }
 
 static void free_list(struct count *c)
@@ -56,6 +65,7 @@ void window_reset(struct window *w, uint32_t number, uint64_t start_unix_ns)
 	}
 	w->n = w->n_times = 0;
 	w->number = number;
+	w->round = next_round();
 	w->start_unix_ns = start_unix_ns;
 }
 
@@ -102,6 +112,18 @@ static int add_count(struct window *w, const struct count_key *key, struct count
 	return 0;
 }
 
+/* Most samples of a stack are of the thread that its last one was of: no search then. */
+static struct count *find_count(struct window *w, const struct stack *stack,
+				const struct count_key *key)
+{
+	struct count *c = stack->counted_round == w->round ? stack->counted : NULL;
+
+	if (c && !memcmp(&c->key, key, sizeof(*key)))
+		return c;
+	HASH_FIND(hh, w->counts, key, sizeof(*key), c);
+	return c;
+}
+
 int window_add(struct window *w, const struct window_sample *s)
 {
 	uint64_t n = window_sample_count(s);
@@ -121,9 +143,13 @@ int window_add(struct window *w, const struct window_sample *s)
 	key.origin = s->origin;
 	/* The rest stays zero: bytes after the end would tell equal names apart. */
 	memcpy(key.comm, s->comm, strnlen(s->comm, sizeof(key.comm) - 1));
-	HASH_FIND(hh, w->counts, &key, sizeof(key), c);
+	c = find_count(w, s->stack, &key);
 	if (!c)
 		r = add_count(w, &key, &c);
+	if (!r) {
+		s->stack->counted_round = w->round;
+		s->stack->counted = c;
+	}
 	if (!r && w->timestamps)
 		r = add_times(w, c, s->time_unix_ns, n);
 	if (r < 0)
@@ -157,6 +183,7 @@ void window_sort(struct window *w, struct window *next,
 			continue;
 		}
 		*at = c->next;
+		c->key.stack->counted = NULL;
 		HASH_DEL(w->counts, c);
 		w->n--;
 		w->n_times -= times;

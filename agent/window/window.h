@@ -46,6 +46,7 @@ struct count {
 
 struct window {
 	uint32_t number;
+	uint64_t round; /* of no other window, and of this one until it is emptied */
 	uint64_t start_unix_ns;
 	struct count *counts;	    /* hash */
 	struct count *list, *spare; /* used nodes, and nodes kept for reuse */

@@ -150,6 +150,31 @@ static void reset_empties(void **state)
 	window_done(&w);
 }
 
+static enum window_fate drops(struct count *c, void *arg)
+{
+	return WINDOW_DROP;
+}
+
+/* A stack remembers where it was counted last; that must not be where it no longer is. */
+static void what_was_dropped_is_counted_anew(void **state)
+{
+	struct window w, next;
+
+	window_init(&w, false);
+	window_init(&next, false);
+	add(&w, &base);
+	window_sort(&w, &next, drops, NULL);
+	assert_null(w.list);
+	add(&w, &base);
+	add(&next, &base);
+	add(&w, &base);
+	assert_int_equal(w.n, 1);
+	assert_int_equal(w.list->samples, 2);
+	assert_int_equal(next.list->samples, 1);
+	window_done(&w);
+	window_done(&next);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -159,6 +184,7 @@ int main(void)
 	    cmocka_unit_test(bytes_after_the_name_do_not_matter),
 	    cmocka_unit_test(times_are_kept_when_wanted),
 	    cmocka_unit_test(reset_empties),
+	    cmocka_unit_test(what_was_dropped_is_counted_anew),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
