@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A uthash table over whole keys: header and all words. The key of a sample is put together in one
- * scratch buffer, so that a known stack costs a hash, a compare, and no allocation.
+ * A uthash table over whole keys: header and all words. A sample's words stay where they are while
+ * its stack is looked for, so that a known stack costs a hash, a compare, and no copy.
  */
 #include "agent/window/stack_table.h"
 
@@ -133,19 +133,42 @@ static void count_runtimes(struct stack *s)
 	}
 }
 
-static unsigned int hash_of(const struct stack_table *t, const struct stack_key *key)
+/* Of the header in the scratch key, and words that need not be in it. */
+static unsigned int hash_of(const struct stack_table *t, const uint64_t *kernel,
+			    const uint64_t *user)
 {
-	return (unsigned int)hash_words((const uint64_t *)key, key_size(key) / sizeof(uint64_t),
-					t->seed);
+	const struct stack_key *key = &t->scratch.key;
+	uint64_t h = hash_words((const uint64_t *)key, sizeof(*key) / sizeof(uint64_t), t->seed);
+
+	h = hash_words(kernel, key->n_kernel, h);
+	return (unsigned int)hash_words(user, key->n_user, h);
 }
 
-static struct stack *find(struct stack_table *t, unsigned int hash)
+static bool are_same(const uint64_t *a, const uint64_t *b, uint32_t n)
 {
-	size_t size = key_size(&t->scratch.key);
-	struct stack *s;
+	return !n || !memcmp(a, b, n * sizeof(*a));
+}
 
-	HASH_FIND_BYHASHVALUE(hh, t->stacks, &t->scratch.key, size, hash, s);
-	return s;
+/* As hash_of(). HASH_FIND() would want the key in one piece. */
+static struct stack *find(struct stack_table *t, unsigned int hash, const uint64_t *kernel,
+			  const uint64_t *user)
+{
+	const struct stack_key *key = &t->scratch.key;
+	UT_hash_handle *hh;
+	unsigned int bucket;
+
+	if (!t->stacks)
+		return NULL;
+	HASH_TO_BKT(hash, t->stacks->hh.tbl->num_buckets, bucket);
+	for (hh = t->stacks->hh.tbl->buckets[bucket].hh_head; hh; hh = hh->hh_next) {
+		struct stack *s = container_of(hh, struct stack, hh);
+
+		if (hh->hashv == hash && !memcmp(&s->key, key, sizeof(*key)) &&
+		    are_same(s->key.words, kernel, key->n_kernel) &&
+		    are_same(s->key.words + key->n_kernel, user, key->n_user))
+			return s;
+	}
+	return NULL;
 }
 
 static struct stack_owner *owner_of(struct stack_table *t, uint64_t id)
@@ -208,6 +231,7 @@ static struct stack *get_new(struct stack_table *t, unsigned int hash, uint64_t 
 			     struct mapset **mapset)
 {
 	struct stack_key *key = &t->scratch.key;
+	const uint64_t *user;
 	size_t full = fill(t);
 	bool over = full >= 6 && is_over(t, owner_of(t, owner));
 	struct stack *s;
@@ -222,8 +246,9 @@ static struct stack *get_new(struct stack_table *t, unsigned int hash, uint64_t 
 		*key = (struct stack_key){.end = KILN_END_SHED};
 		*mapset = NULL;
 	}
-	hash = hash_of(t, key);
-	s = find(t, hash);
+	user = key->words + key->n_kernel;
+	hash = hash_of(t, key->words, user);
+	s = find(t, hash, key->words, user);
 	return s ? s : insert(t, hash, owner, *mapset);
 }
 
@@ -243,15 +268,16 @@ int stack_table_get(struct stack_table *t, uint64_t owner, struct mapset *mapset
 	    .n_kernel = n_kernel,
 	    .n_user = n_user,
 	};
-	/* Without frames their pointers may be NULL. */
-	if (n_kernel)
-		memcpy(key->words, kernel, n_kernel * sizeof(*kernel));
-	if (n_user)
-		memcpy(key->words + n_kernel, user, n_user * sizeof(*user));
-	hash = hash_of(t, key);
-	s = find(t, hash);
-	if (!s)
+	hash = hash_of(t, kernel, user);
+	s = find(t, hash, kernel, user);
+	if (!s) {
+		/* Without frames their pointers may be NULL. */
+		if (n_kernel)
+			memcpy(key->words, kernel, n_kernel * sizeof(*kernel));
+		if (n_user)
+			memcpy(key->words + n_kernel, user, n_user * sizeof(*user));
 		s = get_new(t, hash, owner, &mapset);
+	}
 	if (!s)
 		return -ENOMEM;
 	s->last_window = window;
