@@ -21,7 +21,7 @@
 #include <openssl/core_names.h>
 #include <openssl/evp.h>
 
-enum { CHUNK = 64 << 10, KEY_BYTES = 16, NONCE_BYTES = 12 };
+enum { CHUNK = 64 << 10, KEY_BYTES = 16, NONCE_BYTES = 12, SETTLED_SECONDS = 2 };
 
 enum { CONTENT_UNKNOWN, CONTENT_BEING_SET, CONTENT_KNOWN, CONTENT_REVOKED };
 
@@ -249,16 +249,24 @@ const struct image_content *image_content(const struct image *image)
 		   : NULL;
 }
 
-void image_content_set(struct image *image, const struct image_content *content)
+static void set_content(struct image *image, const struct image_content *content,
+			const struct stat *before)
 {
 	int unknown = CONTENT_UNKNOWN, being_set;
 
 	if (!atomic_compare_exchange_strong(&image->content_state, &unknown, CONTENT_BEING_SET))
 		return;
 	image->content = *content;
+	image->modified = before->st_mtim;
+	image->changed = before->st_ctim;
 	being_set = CONTENT_BEING_SET;
 	/* Unless it was revoked meanwhile. */
 	atomic_compare_exchange_strong(&image->content_state, &being_set, CONTENT_KNOWN);
+}
+
+void image_content_set(struct image *image, const struct image_content *content)
+{
+	set_content(image, content, &(struct stat){0});
 }
 
 void image_content_revoke(struct image *image)
@@ -271,24 +279,89 @@ static bool is_revoked(const struct image *image)
 	return atomic_load_explicit(&image->content_state, memory_order_acquire) == CONTENT_REVOKED;
 }
 
-int image_identify(struct image *image, struct image_content *ret)
+/* 1: it was known. 0: it has to be read. */
+static int known_content(const struct image *image, struct image_content *ret)
 {
 	const struct image_content *known = image_content(image);
-	struct image_content content;
-	int r;
 
 	if (known) {
 		*ret = *known;
-		return 0;
+		return 1;
 	}
-	if (is_revoked(image))
-		return -ESTALE;
+	return is_revoked(image) ? -ESTALE : 0;
+}
+
+/*
+ * What stat() says of the file before it is read; all 0 when it was written to shortly before: the
+ * times of files are as coarse as the kernel's tick, and a network filesystem's as its server's.
+ */
+static struct stat stat_before(const struct image *image)
+{
+	struct timespec now;
+	struct stat st;
+
+	if (image->fd < 0 || fstat(image->fd, &st) < 0 || clock_gettime(CLOCK_REALTIME, &now) < 0 ||
+	    st.st_ctim.tv_sec > now.tv_sec - SETTLED_SECONDS)
+		return (struct stat){0};
+	return st;
+}
+
+int image_identify(struct image *image, struct image_content *ret)
+{
+	int r = known_content(image, ret);
+	struct image_content content;
+	struct stat before;
+
+	if (r)
+		return MIN(r, 0);
+	before = stat_before(image);
 	r = image_content_read(image, &content);
 	if (r < 0)
 		return r;
-	image_content_set(image, &content);
+	set_content(image, &content, &before);
 	*ret = content;
 	return 0;
+}
+
+int image_identify_copy(struct image *image, struct image_content *ret, struct image **ret_copy)
+{
+	_cleanup_(image_unrefp) struct image *copy = NULL;
+	struct image_content content;
+	const struct image_content *set;
+	int r = known_content(image, ret);
+	struct stat before;
+
+	*ret_copy = NULL;
+	if (r)
+		return MIN(r, 0);
+	before = stat_before(image);
+	r = image_copy(image, &copy, NULL);
+	if (r == -EFBIG)
+		return image_identify(image, ret);
+	if (r == 0)
+		r = image_content_read(copy, &content);
+	if (r < 0)
+		return r;
+	set_content(image, &content, &before);
+	*ret = content;
+	/* Another thread may have read it first, and something else. */
+	set = image_content(image);
+	if (set && memcmp(set, &content, sizeof(content)) == 0)
+		*ret_copy = TAKE_PTR(copy);
+	return 0;
+}
+
+static bool is_same_time(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+bool image_is_untouched(const struct image *image, const struct stat *now)
+{
+	return image_content(image) && image->changed.tv_sec &&
+	       (uint64_t)now->st_size == image->size &&
+	       is_same_time(&now->st_mtim, &image->modified) &&
+	       is_same_time(&now->st_ctim, &image->changed);
 }
 
 int image_content_check(const struct image *image, const struct image *parsed)

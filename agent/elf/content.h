@@ -9,6 +9,8 @@
 
 #include "agent/elf/image.h"
 
+#include <sys/stat.h>
+
 enum {
 	IMAGE_CONTENT_BYTES_MAX = 1 << 30, /* of one file; larger ones are shared with nobody */
 	IMAGE_COPY_MAX = 4 << 20,	   /* bytes of a file that image_copy() takes */
@@ -30,6 +32,19 @@ void image_content_set(struct image *image, const struct image_content *content)
 void image_content_revoke(struct image *image);
 /* Both in one: reads and sets it, unless it is known. -ESTALE: it was revoked. */
 int image_identify(struct image *image, struct image_content *ret) _must_check_;
+/*
+ * As image_identify(), by way of image_copy(): *RET_COPY is IMAGE with the bytes that were hashed,
+ * so that they are read once and need no image_content_check(). NULL when the content was known
+ * already, or the file is larger than IMAGE_COPY_MAX.
+ */
+int image_identify_copy(struct image *image, struct image_content *ret,
+			struct image **ret_copy) _must_check_;
+/*
+ * Did stat() say the same of IMAGE's file before its content was read as it does NOW? False when
+ * that is not known, or the file had been written to so shortly before that a later write need not
+ * have changed its times. A write through a mapping need not change them either.
+ */
+bool image_is_untouched(const struct image *image, const struct stat *now);
 
 /*
  * PARSED, which is IMAGE or a copy of it, was parsed: 0 when its bytes are what IMAGE's content

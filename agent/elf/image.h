@@ -63,7 +63,8 @@ struct image {
 				  size)[:16] */
 	bool is_go, is_rust;
 	bool is_remote; /* its filesystem may stop answering: nothing is looked for beside it */
-	struct image_content content; /* content.h: image_content() */
+	struct image_content content;	   /* content.h: image_content() */
+	struct timespec modified, changed; /* before CONTENT was read; 0: image_is_untouched() */
 	_Atomic int content_state;
 	_Atomic int refs;
 };

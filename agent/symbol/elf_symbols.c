@@ -5,7 +5,7 @@
  *   2. a sweep over them that leaves pieces which do not overlap, so that a look-up is one binary
  *      search: nested symbols interrupt the outer one, unsized symbols fill what is left;
  *   3. names that lie in no file (unpacked tables, PLT stubs) are copied into a blob.
- * Only ties need names while building; they are read one by one.
+ * Only ties need names while building.
  *
  * Invariants: pieces are sorted, disjoint and not empty; addresses are relative to the first
  * executable section and fit 32 bits. Any thread.
@@ -26,6 +26,7 @@ enum {
 	NESTING_MAX = 32,   /* sized symbols within each other */
 	TIE_MAX = 4096,	    /* names compared at one address: linkers fold equal functions */
 	TIE_NAME_MAX = 512,
+	TIE_STRINGS_MAX = 1 << 20, /* a string table up to this is read at once, at the first tie */
 	SOURCE_BLOB = ELF_SYMBOLS_INPUTS_MAX,
 	NAME_BITS = 30,
 	NAME_MASK = (1 << NAME_BITS) - 1,
@@ -64,6 +65,8 @@ struct builder {
 	} stack[NESTING_MAX];
 	size_t depth;
 	uint32_t pos; /* all before is settled */
+	/* Those of T, for ties: of those with IMAGE set, what is in memory was loaded for ties. */
+	struct elf_source ties[ELF_SYMBOLS_INPUTS_MAX];
 };
 
 static void builder_done(struct builder *b)
@@ -259,6 +262,27 @@ static size_t read_name(const struct elf_symbols *t, uint32_t name, char *out, s
 	return n;
 }
 
+static size_t read_tie(struct builder *b, uint32_t name, char *out, size_t size)
+{
+	uint32_t source = name >> NAME_BITS;
+	struct elf_source *tie = &b->ties[source];
+
+	if (b->t->strings[source].unpacked)
+		return read_name(b->t, name, out, size);
+	if (!tie->image) {
+		*tie = b->t->strings[source];
+		if (elf_source_load(tie, TIE_STRINGS_MAX) < 0)
+			tie->unpacked = NULL; /* each is read from the file, then */
+	}
+	return elf_source_string(tie, name & NAME_MASK, out, size);
+}
+
+static void forget_ties(struct builder *b)
+{
+	for (size_t i = 0; i < ELF_SYMBOLS_INPUTS_MAX; i++)
+		elf_source_done(&b->ties[i]);
+}
+
 static size_t underscores(const char *s)
 {
 	return strspn(s, "_");
@@ -285,7 +309,7 @@ static uint32_t size_of(const struct entry *e)
  * The best symbol of a group that starts at one address, of those with a size greater than ABOVE,
  * or (ABOVE < 0) without a size. NULL when there is none.
  */
-static const struct entry *pick(const struct builder *b, const struct entry *group, size_t n,
+static const struct entry *pick(struct builder *b, const struct entry *group, size_t n,
 				int64_t above)
 {
 	char best_name[TIE_NAME_MAX], name[TIE_NAME_MAX];
@@ -307,9 +331,9 @@ static const struct entry *pick(const struct builder *b, const struct entry *gro
 		    ++compared > TIE_MAX)
 			continue;
 		if (!has_name)
-			best_len = read_name(b->t, best->name, best_name, sizeof(best_name));
+			best_len = read_tie(b, best->name, best_name, sizeof(best_name));
 		has_name = true;
-		len = read_name(b->t, e->name, name, sizeof(name));
+		len = read_tie(b, e->name, name, sizeof(name));
 		if (!name_is_better(name, len, best_name, best_len))
 			continue;
 		best = e;
@@ -548,6 +572,7 @@ int elf_symbols_build(struct image *image, const struct elf_symbols_input *input
 	}
 	if (r == 0)
 		r = make_pieces(b);
+	forget_ties(b);
 	free(TAKE_PTR(b->in));
 	if (r == 0)
 		r = copy_names(b);

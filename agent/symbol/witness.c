@@ -28,7 +28,11 @@ int witness_init(struct witness *w, struct image *image)
 	w->image = image_ref(image);
 	if (image->fd < 0)
 		return 0;
-	r = fstat(image->fd, &now) < 0 ? -ESTALE : look(w, &now);
+	r = fstat(image->fd, &now) < 0 ? -ESTALE : 0;
+	w->seen = now;
+	/* It need not be read again a moment after it was identified. */
+	if (r == 0 && !image_is_untouched(image, &now))
+		r = look(w, &now);
 	if (r < 0)
 		witness_done(w);
 	return r;

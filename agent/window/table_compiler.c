@@ -2,8 +2,8 @@
 /*
  * Two jobs in the thread pool for each image. The first reads its content. Where that is known, the
  * image shares the slot of those that have it, and whatever table they have or wait for; else the
- * second job compiles the table. Its bytes are hashed once more, and must be those of the content:
- * a small file is parsed from a copy that is hashed itself, a large one is hashed again afterwards.
+ * second job compiles the table, of bytes that must be those of the content: a small file is parsed
+ * from a copy, mostly the very one that was hashed; a large one is hashed again afterwards.
  *
  * The room of a table that goes rests for a while, because walks may be on their way through it
  * (unwind_store.h): then one that is compiled waits in `ready`.
@@ -20,6 +20,7 @@
 
 enum {
 	BIG_IMAGE_BYTES = 4 << 20, /* files beyond this are compiled one at a time */
+	COPIES_MAX = 8 << 20,	   /* bytes of copies that wait to be compiled */
 	RENUMBER_SHARE = 20,	   /* renumbering takes at most one part in so many of the time */
 };
 
@@ -28,6 +29,7 @@ struct job {
 	struct table_compiler *compiler;
 	struct stored_image *stored;
 	struct image *image;
+	struct image *copy; /* of IMAGE, whose bytes are those of CONTENT; or NULL */
 	struct unwind_table *table;
 	struct runtime_probe probe;
 	struct error err;
@@ -47,6 +49,7 @@ struct table_compiler {
 	bool renumber;	       /* images have other slots than the kernel's mappings say */
 	uint64_t renumber_ns;  /* uv_hrtime(): not before then, but at a tick */
 	atomic_bool stopped;   /* the thread pool reads it */
+	atomic_size_t copies;  /* bytes; the thread pool adds */
 };
 
 static uint64_t now_ms(void)
@@ -71,14 +74,41 @@ struct table_compiler *table_compiler_free(struct table_compiler *c)
 	return NULL;
 }
 
-/* Thread pool. */
+/* Thread pool. A copy that may be needed next is kept, while there are few. */
 static void identify(uv_work_t *work)
 {
 	struct job *job = container_of(work, struct job, work);
+	struct table_compiler *c = job->compiler;
+	size_t size = job->image->size;
 
-	job->result = atomic_load(&job->compiler->stopped)
-			  ? -ECANCELED
-			  : image_identify(job->image, &job->content);
+	if (atomic_load(&c->stopped)) {
+		job->result = -ECANCELED;
+		return;
+	}
+	if (atomic_fetch_add(&c->copies, size) + size <= COPIES_MAX)
+		job->result = image_identify_copy(job->image, &job->content, &job->copy);
+	else
+		job->result = image_identify(job->image, &job->content);
+	if (!job->copy)
+		atomic_fetch_sub(&c->copies, size);
+}
+
+static void drop_copy(struct job *job)
+{
+	if (!job->copy)
+		return;
+	atomic_fetch_sub(&job->compiler->copies, job->image->size);
+	job->copy = image_unref(job->copy);
+}
+
+static int parse(struct job *job, const struct image *image)
+{
+	int r;
+
+	/* First the probe: compiling ends with giving the file's pages back. */
+	runtime_probe(runtime_table, job->compiler->options.tracers, image, &job->probe);
+	r = unwind_compile(image, &job->table, &job->err);
+	return r ? r : runtime_mark(&job->probe, &job->table);
 }
 
 /* Thread pool. */
@@ -93,18 +123,18 @@ static void compile(uv_work_t *work)
 		job->result = -ECANCELED;
 		return;
 	}
+	if (job->copy) {
+		job->result = parse(job, job->copy);
+		return;
+	}
 	r = image_copy(job->image, &copy, &job->err);
+	if (r < 0 && r != -EFBIG) {
+		job->result = r;
+		return;
+	}
 	if (r == 0)
 		image = copy;
-	else if (r != -EFBIG)
-		job->result = r;
-	if (r == 0 || r == -EFBIG) {
-		/* First the probe: compiling ends with giving the file's pages back. */
-		runtime_probe(runtime_table, job->compiler->options.tracers, image, &job->probe);
-		job->result = unwind_compile(image, &job->table, &job->err);
-	}
-	if (!job->result)
-		job->result = runtime_mark(&job->probe, &job->table);
+	job->result = parse(job, image);
 	if (!job->result)
 		job->result = image_content_check(job->image, image);
 }
@@ -116,6 +146,7 @@ static void drop_job(struct job *job)
 	uint32_t slot = job->slot ? job->slot : image->slot;
 
 	c->jobs--;
+	drop_copy(job);
 	image_store_put(c->options.images, job->stored, now_ms());
 	image_unref(job->image);
 	unwind_table_free(job->table);
@@ -262,6 +293,7 @@ static void compiled(uv_work_t *work, int status)
 	int r = status < 0 ? -ECANCELED : job->result;
 
 	job->slot = job->stored->slot;
+	drop_copy(job);
 	if (job->big)
 		start_next_big(c);
 	if (!r) {

@@ -192,6 +192,63 @@ static void a_file_that_changed_is_told(void **state)
 	assert_int_equal(image_content_check(image, image), -EIO);
 }
 
+static void one_reading_is_hashed_and_kept(void **state)
+{
+	char path[] = "/tmp/kiln-content-XXXXXX";
+	_cleanup_(image_unrefp) struct image *image = NULL, *copy = NULL, *none = NULL;
+	struct image_content content, again;
+	_cleanup_close_ int fd = mkstemp(path);
+	size_t size;
+	_cleanup_free_ uint8_t *file = make(".x", "x", "table", &size);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, file, size), size);
+	image = open_image(path);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(image_identify_copy(image, &content, &copy), 0);
+	assert_non_null(copy);
+	assert_memory_equal(image_content(image), &content, sizeof(content));
+	/* What is written later is not in it. */
+	assert_int_equal(pwrite(fd, "\x90", 1, (off_t)image_section(image, ".text")->offset), 1);
+	assert_int_equal(image_content_read(copy, &again), 0);
+	assert_memory_equal(&again, &content, sizeof(content));
+	/* It is known now: nothing is read. */
+	assert_int_equal(image_identify_copy(image, &again, &none), 0);
+	assert_null(none);
+	assert_memory_equal(&again, &content, sizeof(content));
+	image_content_revoke(image);
+	assert_int_equal(image_identify_copy(image, &again, &none), -ESTALE);
+	assert_null(none);
+}
+
+static void what_was_written_shortly_before_counts_as_touched(void **state)
+{
+	char path[] = "/tmp/kiln-content-XXXXXX";
+	_cleanup_(image_unrefp) struct image *fresh = NULL, *settled = NULL;
+	struct image_content content;
+	_cleanup_close_ int fd = mkstemp(path);
+	size_t size;
+	_cleanup_free_ uint8_t *file = make(".x", "x", "table", &size);
+	struct stat st;
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, file, size), size);
+	fresh = open_image(path);
+	settled = open_image(path);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_false(image_is_untouched(fresh, &st)); /* nobody has read it */
+	assert_int_equal(image_identify(fresh, &content), 0);
+	assert_false(image_is_untouched(fresh, &st));
+	/* A change time cannot be set, only waited for. */
+	sleep(3);
+	assert_int_equal(image_identify(settled, &content), 0);
+	assert_true(image_is_untouched(settled, &st));
+	assert_int_equal(pwrite(fd, "\x90", 1, (off_t)image_section(settled, ".text")->offset), 1);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_false(image_is_untouched(settled, &st));
+}
+
 /* A thousand sections of the whole file must not keep a thread busy. */
 static void overlapping_sections_are_bounded(void **state)
 {
@@ -223,6 +280,8 @@ int main(void)
 	    cmocka_unit_test(strings_count_whatever_they_are_called),
 	    cmocka_unit_test(program_headers_count),
 	    cmocka_unit_test(a_file_that_changed_is_told),
+	    cmocka_unit_test(one_reading_is_hashed_and_kept),
+	    cmocka_unit_test(what_was_written_shortly_before_counts_as_touched),
 	    cmocka_unit_test(overlapping_sections_are_bounded),
 	};
 
