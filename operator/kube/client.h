@@ -73,7 +73,10 @@ struct kube_request {
 	int (*data)(void *arg, const char *content_type, const void *bytes, size_t len);
 	void (*done)(void *arg, const struct kube_answer *answer); /* may be NULL */
 	void *arg;
-	/* GETs are tried again after 429 and 5xx with Retry-After, up to 10 times, unless set. */
+	/*
+	 * Tried again after 429 and 503 with Retry-After, GETs after any 5xx, up to 10 times,
+	 * unless set.
+	 */
 	bool no_retry;
 };
 

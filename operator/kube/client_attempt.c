@@ -105,6 +105,16 @@ static void again_at_once(struct kube_call *call)
 	kube_client_wake(call->client);
 }
 
+/*
+ * Was the request refused before anything was done of it? 429 is of the API server's priority and
+ * fairness, or its limit of requests in flight, 503 of a server that starts, ends or has none
+ * behind it. Of another 5xx that is not known: reading again does no harm.
+ */
+static bool may_try_again(const struct kube_request *r, int status)
+{
+	return status == 429 || status == 503 || (status >= 500 && streq(r->method, "GET"));
+}
+
 /* The call waits and goes through its queue again. */
 static bool try_again(struct kube_call *call, int status, uint64_t wait_ms)
 {
@@ -116,9 +126,8 @@ static bool try_again(struct kube_call *call, int status, uint64_t wait_ms)
 		again_at_once(call);
 		return true;
 	}
-	if (call->r.no_retry || !streq(call->r.method, "GET") || wait_ms == 0 ||
-	    (status != 429 && status < 500) || call->tries >= KUBE_TRIES_MAX ||
-	    wait_ms > KUBE_RETRY_WAIT_MAX_MS)
+	if (call->r.no_retry || wait_ms == 0 || !may_try_again(&call->r, status) ||
+	    call->tries >= KUBE_TRIES_MAX || wait_ms > KUBE_RETRY_WAIT_MAX_MS)
 		return false;
 	due = now + MAX(wait_ms, (uint64_t)KUBE_RETRY_WAIT_MIN_MS);
 	if (call->deadline_ms && due >= call->deadline_ms)

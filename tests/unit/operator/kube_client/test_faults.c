@@ -86,6 +86,29 @@ static void test_gets_wait_as_long_as_the_server_says(void **state)
 	world_done(&w);
 }
 
+/* Nothing was done of what is refused so: the same body goes out again. */
+static void test_writes_wait_as_long_as_the_server_says(void **state)
+{
+	static const struct kube_request rows[] = {
+	    {.method = "POST", .path = "/storm?id=l&n=2&after=1", .body = "x", .len = 1},
+	    {.method = "PATCH", .path = "/storm?id=m&n=1&after=1&code=503", .body = "x", .len = 1},
+	    {.method = "DELETE", .path = "/storm?id=o&n=1&after=1"},
+	};
+	struct world w;
+
+	world_init(&w);
+	world_connect(&w, NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct got g = {0};
+
+		ask(&w, rows[i], &g);
+		assert_int_equal(g.status, 200);
+		assert_string_equal(g.body, "through");
+		got_done(&g);
+	}
+	world_done(&w);
+}
+
 static void test_answers_that_are_handed_out_at_once(void **state)
 {
 	static const struct {
@@ -97,8 +120,8 @@ static void test_answers_that_are_handed_out_at_once(void **state)
 	    {{.method = "GET", .path = "/storm?id=e&n=9&code=500"}, 500, 0},
 	    {{.method = "GET", .path = "/storm?id=f&n=9&after=1&code=404"}, 404, 1000},
 	    {{.method = "GET", .path = "/storm?id=g&n=9&after=1", .no_retry = true}, 429, 1000},
-	    {{.method = "POST", .path = "/storm?id=h&n=9&after=1", .body = "x", .len = 1},
-	     429,
+	    {{.method = "POST", .path = "/storm?id=h&n=9&after=1&code=500", .body = "x", .len = 1},
+	     500,
 	     1000},
 	    {{.method = "GET", .path = "/storm?id=i&n=9&after=3600"}, 429, 3600000},
 	    {{.method = "GET", .path = "/storm?id=j&n=9&after=20", .timeout_ms = 5000}, 429, 20000},
@@ -484,6 +507,7 @@ int main(void)
 	    cmocka_unit_test(test_what_was_cut_is_no_answer),
 	    cmocka_unit_test(test_a_connection_that_died_while_idle_is_not_noticed),
 	    cmocka_unit_test(test_gets_wait_as_long_as_the_server_says),
+	    cmocka_unit_test(test_writes_wait_as_long_as_the_server_says),
 	    cmocka_unit_test(test_answers_that_are_handed_out_at_once),
 	    cmocka_unit_test(test_servers_that_do_not_answer),
 	    cmocka_unit_test(test_garbage_and_too_much),
