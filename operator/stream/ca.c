@@ -71,6 +71,12 @@ static bool may_forget(const struct stream_ca *ca, const struct ca_times *times,
 	       (now >= ca->old.end || now >= ca->switched + times->leaf_s + 2 * times->poll_s);
 }
 
+/* Agents do not believe it before its time, which an admin's or another clock's may be to come. */
+static bool has_begun(const struct ca_pair *pair, int64_t now)
+{
+	return pair->begin <= now;
+}
+
 enum ca_step stream_ca_next(const struct stream_ca *ca, const struct ca_times *times, int64_t now,
 			    bool in_bundle)
 {
@@ -78,6 +84,8 @@ enum ca_step stream_ca_next(const struct stream_ca *ca, const struct ca_times *t
 
 	if (!stream_ca_usable(&ca->current, now))
 		return has_next ? CA_SWITCH : CA_MAKE;
+	if (!has_begun(&ca->current, now) && has_next && has_begun(&ca->next, now))
+		return CA_SWITCH;
 	if (may_forget(ca, times, now))
 		return CA_FORGET;
 	if (!has_next)
@@ -85,7 +93,8 @@ enum ca_step stream_ca_next(const struct stream_ca *ca, const struct ca_times *t
 	/* A time to come is a clock's mistake: it would be waited for. */
 	if (!ca->published || ca->published > now)
 		return in_bundle ? CA_PUBLISH : CA_KEEP;
-	return now >= ca->published + times->overlap_s ? CA_SWITCH : CA_KEEP;
+	return now >= ca->published + times->overlap_s && has_begun(&ca->next, now) ? CA_SWITCH
+										    : CA_KEEP;
 }
 
 static int make_pair(struct ca_pair *pair, const struct ca_times *times, int64_t now,

@@ -239,6 +239,26 @@ static void test_a_time_to_come_is_not_waited_for(void **state)
 	stream_ca_done(&ca);
 }
 
+static void test_a_ca_whose_time_has_not_come_signs_nothing(void **state)
+{
+	struct stream_ca ca = {0};
+	struct ca_times t;
+
+	ca_times_init(&t, STREAM_CA_LIFE_S);
+	step(&ca, CA_MAKE, &t, start);
+	step(&ca, CA_ADD, &t, start + 10 * day);
+	step(&ca, CA_PUBLISH, &t, start);
+	assert_int_equal(stream_ca_next(&ca, &t, start + 5 * day, true), CA_KEEP);
+	assert_int_equal(stream_ca_next(&ca, &t, start + 10 * day, true), CA_SWITCH);
+	/* There is a better one already. */
+	ca.current.begin = start + 20 * day;
+	assert_int_equal(stream_ca_next(&ca, &t, start + 10 * day, true), CA_SWITCH);
+	/* There is none: it is the clock, more likely. */
+	ca.next.begin = start + 20 * day;
+	assert_int_equal(stream_ca_next(&ca, &t, start + 10 * day, true), CA_KEEP);
+	stream_ca_done(&ca);
+}
+
 static cJSON *fresh_secret(struct stream_ca *ca)
 {
 	struct ca_times t;
@@ -352,6 +372,7 @@ int main(void)
 	    cmocka_unit_test(test_everybody_is_believed_all_the_time),
 	    cmocka_unit_test(test_a_ca_that_expired_is_replaced),
 	    cmocka_unit_test(test_a_time_to_come_is_not_waited_for),
+	    cmocka_unit_test(test_a_ca_whose_time_has_not_come_signs_nothing),
 	    cmocka_unit_test(test_what_is_damaged_is_left_out_and_the_rest_counts),
 	    cmocka_unit_test(test_keys_of_others_and_leaves_are_no_ca),
 	    cmocka_unit_test(test_nothing_at_all_is_damage_too),
