@@ -14,6 +14,8 @@ enum {
 	OBJECT_KEYS_MAX = 16,
 	STATUS_KEYS_MAX = 100000,
 	PUT_OFF_MAX = 100,
+	RECOUNT_PODS = 1000, /* at a time: some 2 ms of the loop */
+	RECOUNT_MS = 1,
 	CACHE_BEHIND_MS = 200,
 	OBJECTS_RETRY_MS = 3000,
 };
@@ -37,7 +39,7 @@ static void check_all_statuses(uv_timer_t *timer)
 {
 	struct operator* op = timer->data;
 
-	/* Agents first: counting every pod anew keeps the loop from them. */
+	/* Agents first: a thousand statuses keep the loop from them. */
 	if (node_server_busy(operator_agents(op)) && op->counts_put_off++ < PUT_OFF_MAX) {
 		uv_timer_start(timer, check_all_statuses, POLICIES_MS, 0);
 		return;
@@ -45,6 +47,7 @@ static void check_all_statuses(uv_timer_t *timer)
 	op->counts_put_off = 0;
 	op->counts_due_ms = 0;
 	op->counted_ms = uv_now(&op->loop);
+	operator_recount(op); /* also after memory was out */
 	json_store_each(op->world.clusters, operator_status_due, op);
 	json_store_each(op->world.configs, operator_status_due, op);
 }
@@ -65,6 +68,49 @@ void operator_counts_due(struct operator* op)
 
 	operator_statuses_due(op,
 			      op->counted_ms && next > now + COUNTS_MS ? next - now : COUNTS_MS);
+}
+
+/* ---- counts of pods -------------------------------------------------------------------------- */
+
+struct namespace_statuses {
+	struct operator* op;
+	const char *ns;
+};
+
+static int status_of_namespace_due(void *arg, const cJSON *object)
+{
+	const struct namespace_statuses *n = arg;
+	const cJSON *meta = cJSON_GetObjectItemCaseSensitive(object, "metadata");
+	const char *ns = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(meta, "namespace"));
+
+	return ns && streq(ns, n->ns) ? operator_status_due(n->op, object) : 0;
+}
+
+/* The pods of NS, or ("") all, have been looked at again. */
+static void recounted(void *arg, const char *ns)
+{
+	struct namespace_statuses statuses = {arg, ns};
+
+	if (!ns[0]) {
+		operator_statuses_due(arg, POLICIES_MS);
+		return;
+	}
+	json_store_each(statuses.op->world.configs, status_of_namespace_due, &statuses);
+	operator_counts_due(arg);
+}
+
+static void work_on_counts(uv_timer_t *timer)
+{
+	struct operator* op = timer->data;
+
+	if (!op->ending && match_counts_work(op->matches, RECOUNT_PODS, recounted, op))
+		uv_timer_start(timer, work_on_counts, RECOUNT_MS, 0);
+}
+
+void operator_recount(struct operator* op)
+{
+	if (!op->ending && !uv_is_active((uv_handle_t *)&op->recount_timer))
+		uv_timer_start(&op->recount_timer, work_on_counts, RECOUNT_MS, 0);
 }
 
 /*

@@ -7,7 +7,15 @@
 
 enum { INVALID_LOG_S = 60 };
 
-static void policies_changed(struct operator* op)
+/* By a config in NS or, "", the cluster's; BEFORE: their revision before. */
+static void policies_changed(struct operator* op, const char *ns, uint64_t before)
+{
+	match_counts_policies(op->matches, ns, before);
+	operator_recount(op);
+	node_server_policies(operator_agents(op), ns);
+}
+
+static void configs_changed(struct operator* op)
 {
 	operator_objects_due(op);
 	operator_statuses_due(op, POLICIES_MS);
@@ -31,9 +39,9 @@ static void on_namespace(void *arg, const struct meta_object *object, bool remov
 {
 	struct operator* op = arg;
 
-	match_counts_invalidate(op->matches);
+	match_counts_namespace(op->matches, object->name);
+	operator_recount(op);
 	node_server_namespace(operator_agents(op), object->name);
-	operator_statuses_due(op, COUNTS_MS);
 }
 
 /* Its labels choose its group: another rate, another configuration. */
@@ -47,8 +55,8 @@ static void on_node(void *arg, const struct meta_object *object, bool removed)
 	if (!config || !config->n_groups)
 		return;
 	nodes_config_changed(op->nodes);
-	match_counts_invalidate(op->matches);
-	operator_statuses_due(op, COUNTS_MS);
+	match_counts_node(op->matches, object->name);
+	operator_counts_due(op);
 }
 
 /* ---- configs --------------------------------------------------------------------------------- */
@@ -170,11 +178,11 @@ static void on_config(void *arg, const char *ns, const char *name, const cJSON *
 	if (policy_set_revision(op->policies) != revision) {
 		if (!ns[0])
 			keep_annotations(op);
-		node_server_policies(operator_agents(op), ns);
+		policies_changed(op, ns, revision);
 		news = true;
 	}
 	if (news)
-		policies_changed(op);
+		configs_changed(op);
 	if (object)
 		operator_status_due(op, object);
 }
@@ -183,6 +191,7 @@ static void on_config(void *arg, const char *ns, const char *name, const cJSON *
 static void on_over_quota(void *arg, const char *ns, bool over)
 {
 	struct operator* op = arg;
+	uint64_t revision = policy_set_revision(op->policies);
 	unsigned int held_back = 0;
 
 	if (policy_set_close(op->policies, ns, over) < 0)
@@ -192,8 +201,8 @@ static void on_over_quota(void *arg, const char *ns, bool over)
 			 "namespace %s: its ProfilingConfigs are too many or too large, nothing in "
 			 "it is profiled (%u more like it)",
 			 ns, held_back);
-	node_server_policies(operator_agents(op), ns);
-	policies_changed(op);
+	policies_changed(op, ns, revision);
+	configs_changed(op);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */

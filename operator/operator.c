@@ -53,6 +53,7 @@ static void close_everything(struct operator* op)
 	if (op->has_handles) {
 		close_handle((uv_handle_t *)&op->sync_timer, NULL);
 		close_handle((uv_handle_t *)&op->counts_timer, NULL);
+		close_handle((uv_handle_t *)&op->recount_timer, NULL);
 		close_handle((uv_handle_t *)&op->first_config_timer, NULL);
 		close_handle((uv_handle_t *)&op->sigint, NULL);
 		close_handle((uv_handle_t *)&op->sigterm, NULL);
@@ -162,13 +163,15 @@ static int create_handles(struct operator* op)
 	int r = uv_timer_init(&op->loop, &op->sync_timer);
 
 	r |= uv_timer_init(&op->loop, &op->counts_timer);
+	r |= uv_timer_init(&op->loop, &op->recount_timer);
 	r |= uv_timer_init(&op->loop, &op->first_config_timer);
 	r |= uv_signal_init(&op->loop, &op->sigint);
 	r |= uv_signal_init(&op->loop, &op->sigterm);
 	op->has_handles = !r;
 	if (r)
 		return error_set(op->err, -EIO, "cannot set up the loop");
-	op->sync_timer.data = op->counts_timer.data = op->first_config_timer.data = op;
+	op->sync_timer.data = op->counts_timer.data = op;
+	op->recount_timer.data = op->first_config_timer.data = op;
 	op->sigint.data = op->sigterm.data = op;
 	r = uv_signal_start(&op->sigint, on_signal, SIGINT);
 	r |= uv_signal_start(&op->sigterm, on_signal, SIGTERM);

@@ -45,7 +45,7 @@ struct operator
 	struct nodes *nodes;		  /* NULL: no node stream */
 	struct stream_service *stream;
 	bool begun; /* the caches are whole */
-	uv_timer_t sync_timer, counts_timer, first_config_timer;
+	uv_timer_t sync_timer, counts_timer, recount_timer, first_config_timer;
 	uv_signal_t sigint, sigterm;
 	bool has_handles;
 	uint64_t counts_due_ms; /* 0: the timer rests */
@@ -78,6 +78,8 @@ int operator_status_due(void *arg, const cJSON *object);
 void operator_statuses_due(struct operator* op, uint64_t delay_ms);
 /* The same for numbers of pods, which change without end in a busy cluster. */
 void operator_counts_due(struct operator* op);
+/* Pods are to be counted again (match_counts_pending()): a few at a time from now on. */
+void operator_recount(struct operator* op);
 void operator_objects_due(void *arg);
 
 /* handlers.c */

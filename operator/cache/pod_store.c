@@ -190,6 +190,21 @@ void pod_store_replaced(void *arg, uint32_t generation)
 	trim(store);
 }
 
+uint32_t pod_mark(const struct pod *pod)
+{
+	return pod->mark;
+}
+
+void pod_set_mark(struct pod_store *store, const struct pod *pod, uint32_t mark)
+{
+	((struct pod *)pod)->mark = mark; /* the store's own memory */
+}
+
+const char *pod_node(const struct pod_store *store, const struct pod *pod)
+{
+	return intern_text(store->intern, pod->node, NULL);
+}
+
 size_t pod_store_count(const struct pod_store *store)
 {
 	return store->names.count;

@@ -93,6 +93,23 @@ int pod_store_each_on_node(const struct pod_store *store, const char *node,
 int pod_store_each_in_namespace(const struct pod_store *store, const char *ns,
 				int (*fn)(void *arg, const struct pod *pod), void *arg);
 
+/* FN is told the name of each namespace that has pods; as pod_store_each(). */
+int pod_store_each_namespace(const struct pod_store *store, int (*fn)(void *arg, const char *ns),
+			     void *arg);
+/*
+ * The pods of a namespace one after the other, for who does not look at all of them at once; NULL:
+ * no more. New ones come first. The next one of a pod that has gone is known only while that is
+ * told.
+ */
+const struct pod *pod_store_first_in_namespace(const struct pod_store *store, const char *ns);
+const struct pod *pod_store_next_in_namespace(const struct pod_store *store, const struct pod *pod);
+
+/* A number for who watches the store: 0 of each new and each changed pod. */
+uint32_t pod_mark(const struct pod *pod);
+void pod_set_mark(struct pod_store *store, const struct pod *pod, uint32_t mark);
+/* The node that it was given; "" without. */
+const char *pod_node(const struct pod_store *store, const struct pod *pod);
+
 /* A pod, unpacked. Strings are valid until the next change of the store. */
 struct pod_info {
 	const char *name, *ns, *node, *hostname;

@@ -354,3 +354,35 @@ int pod_store_each_in_namespace(const struct pod_store *store, const char *ns,
 	}
 	return 0;
 }
+
+int pod_store_each_namespace(const struct pod_store *store, int (*fn)(void *arg, const char *ns),
+			     void *arg)
+{
+	const struct group *g;
+	uint32_t ref;
+	int r;
+
+	for (uint32_t i = 0; i < store->namespaces.size; i++) {
+		ref = ref_table_slot(&store->namespaces, i);
+		if (!ref)
+			continue;
+		g = slab_at(&store->groups, ref);
+		r = fn(arg, intern_text(store->intern, g->key, NULL));
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+const struct pod *pod_store_first_in_namespace(const struct pod_store *store, const char *ns)
+{
+	interned key = intern_find(store->intern, ns, strlen(ns));
+	uint32_t ref = key ? group_find(store, &store->namespaces, key) : 0;
+
+	return ref ? pod_at(store, ((struct group *)slab_at(&store->groups, ref))->head) : NULL;
+}
+
+const struct pod *pod_store_next_in_namespace(const struct pod_store *store, const struct pod *pod)
+{
+	return pod_at(store, pod->ns_next);
+}

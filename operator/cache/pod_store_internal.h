@@ -30,6 +30,8 @@ struct pod {
 
 	uint32_t generation;
 	uint32_t node_next, node_prev, ns_next, ns_prev;
+	uint32_t mark; /* pod_mark() */
+	uint32_t pad;
 
 	int64_t created;
 	uint16_t tail; /* bytes used after the fixed part */
@@ -39,8 +41,8 @@ struct pod {
 	uint8_t rest[];
 };
 _Static_assert(offsetof(struct pod, generation) == 44, "first part that is compared");
-_Static_assert(offsetof(struct pod, created) == 64, "second part that is compared");
-_Static_assert(offsetof(struct pod, rest) == 80 && sizeof(struct pod) == 80, "ids are aligned");
+_Static_assert(offsetof(struct pod, created) == 72, "second part that is compared");
+_Static_assert(offsetof(struct pod, rest) == 88 && sizeof(struct pod) == 88, "ids are aligned");
 
 enum {
 	POD_HOST_NETWORK = 1,

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counts live in two hash tables: config -> pods, and (config, node) -> pods; a node counts for a
+ * Counts live in a hash table: config -> pods, and (config, node) -> pods; a node counts for a
  * config while its entry is above zero, and is in the config's list. All pods of a config on one
  * node have the same policy: only annotations tell pods apart, and those that they disable do not
  * count. Pods that a Disabled config holds off count for it alone, apart from the others. Configs
  * are told apart by the hash of "namespace/name", the whole cluster by 0; a collision of 64-bit
  * hashes would only make a count in a status wrong.
  *
- * A pod that changes is taken out as it was and put in as it is. That is right only while policies
- * are those that it was counted with: `revision` says which, and any other starts from zero.
+ * Each pod's mark in the store says where it is counted, so that it can be taken out whatever the
+ * policies are by now. When they change, the pods of the namespaces that are concerned are looked
+ * at again a few at a time: a namespace that waits is in `waiting`, of the one that is at work
+ * `cursor` is the next pod. Counts are those of the pods as they were last looked at, meanwhile.
  */
 #include "operator/reconcile/match.h"
 
@@ -16,7 +18,7 @@
 
 #include "lib/uthash.h"
 
-enum { ALL_PODS = 0 };
+enum { ALL_PODS = 0, COUNTS_MAX = 1 << 30 };
 
 struct count {
 	struct {
@@ -24,10 +26,22 @@ struct count {
 	} key;
 	uint32_t pods, nodes; /* nodes: only of the config as a whole */
 	uint32_t held_off;    /* pods that a Disabled config keeps from being profiled; as nodes */
+	uint32_t place;	      /* of the whole: in `places` */
 	uint64_t policy;      /* of a part */
 	struct count *parts;  /* of the whole: its nodes */
 	struct count *prev, *next;
 	UT_hash_handle hh;
+};
+
+/* What a mark leads to. */
+struct place {
+	struct count *whole; /* NULL: free */
+	uint32_t next_free;
+};
+
+struct waiting {
+	UT_hash_handle hh;
+	char ns[];
 };
 
 struct match_counts {
@@ -35,9 +49,18 @@ struct match_counts {
 	struct pod_store *pods;
 	struct meta_store *namespaces, *nodes;
 	struct count *counts;
-	uint64_t revision;
-	bool valid;
-	struct pod_info info; /* scratch: it is large */
+	struct place *places; /* 0 is not used */
+	size_t n_places, cap_places;
+	uint32_t free_place; /* 0: none */
+	struct waiting *waiting;
+	char *at_work; /* the namespace that CURSOR is in, or NULL */
+	const struct pod *cursor;
+	bool all;	       /* what waits came of a change that concerned all pods */
+	bool whole;	       /* such a change has been worked off once */
+	bool broken;	       /* memory was out: count_anew() */
+	uint64_t revision;     /* of the policies that what waits is for */
+	uint64_t without_room; /* policy_set_without_room() at that time */
+	struct pod_info info;  /* scratch: it is large */
 };
 
 static uint64_t config_hash(const char *ns, const char *name)
@@ -57,59 +80,107 @@ uint64_t match_node_key(const char *node)
 	return n ? hash_bytes(node, n, 2) | 1 : 0;
 }
 
-static void forget(struct match_counts *m)
-{
-	struct count *c, *next;
-
-	HASH_ITER (hh, m->counts, c, next) {
-		HASH_DEL(m->counts, c);
-		free(c);
-	}
-	m->valid = false;
-}
-
-static struct count *find(struct match_counts *m, uint64_t config, uint64_t node, bool make)
+static struct count *find(const struct match_counts *m, uint64_t config, uint64_t node)
 {
 	struct count *c = NULL, probe = {.key = {config, node}};
 
 	HASH_FIND(hh, m->counts, &probe.key, sizeof(probe.key), c);
-	if (c || !make)
-		return c;
-	c = calloc(1, sizeof(*c));
+	return c;
+}
+
+static struct count *add(struct match_counts *m, uint64_t config, uint64_t node)
+{
+	struct count *c = calloc(1, sizeof(*c));
+
 	if (!c)
 		return NULL;
 	c->key.config = config;
 	c->key.node = node;
 	HASH_ADD(hh, m->counts, key, sizeof(c->key), c);
+	if (!c->hh.tbl) {
+		free(c);
+		return NULL;
+	}
 	return c;
 }
 
-/* STEP is 1 or -1. Out of memory: the counts are made anew at the next question. */
-static void count_one(struct match_counts *m, uint64_t config, uint64_t node, uint64_t policy,
-		      int step)
+static void drop(struct match_counts *m, struct count *c)
 {
-	struct count *whole = find(m, config, 0, step > 0), *part = NULL;
+	HASH_DEL(m->counts, c);
+	free(c);
+}
 
-	if (node)
-		part = find(m, config, node, step > 0);
-	if (!whole || (node && !part)) {
-		m->valid = false;
-		return;
+static int take_place(struct match_counts *m, struct count *whole)
+{
+	uint32_t at = m->free_place;
+	int r;
+
+	if (at) {
+		m->free_place = m->places[at].next_free;
+	} else {
+		at = (uint32_t)MAX(m->n_places, (size_t)1);
+		r = grow_array((void **)&m->places, &m->cap_places, at + 1, sizeof(*m->places),
+			       COUNTS_MAX);
+		if (r < 0)
+			return r;
+		m->n_places = at + 1;
 	}
-	whole->pods += (uint32_t)step;
-	if (!part)
+	m->places[at].whole = whole;
+	whole->place = at;
+	return 0;
+}
+
+static struct count *find_whole(struct match_counts *m, uint64_t config)
+{
+	struct count *whole = find(m, config, 0);
+
+	if (whole)
+		return whole;
+	whole = add(m, config, 0);
+	if (whole && take_place(m, whole) < 0) {
+		drop(m, whole);
+		return NULL;
+	}
+	return whole;
+}
+
+static void drop_if_empty(struct match_counts *m, struct count *whole)
+{
+	if (whole->pods || whole->held_off)
 		return;
-	if (step > 0 && !part->pods) {
+	m->places[whole->place] = (struct place){.next_free = m->free_place};
+	m->free_place = whole->place;
+	drop(m, whole);
+}
+
+static int add_one(struct match_counts *m, struct count *whole, uint64_t node, uint64_t policy)
+{
+	struct count *part = node ? find(m, whole->key.config, node) : NULL;
+
+	if (node && !part) {
+		part = add(m, whole->key.config, node);
+		if (!part)
+			return -ENOMEM;
 		whole->nodes++;
 		DL_APPEND(whole->parts, part);
 	}
-	part->pods += (uint32_t)step;
-	part->policy = policy;
-	if (!part->pods) {
+	whole->pods++;
+	if (part) {
+		part->pods++;
+		part->policy = policy;
+	}
+	return 0;
+}
+
+static void take_one(struct match_counts *m, struct count *whole, uint64_t node)
+{
+	struct count *part = node ? find(m, whole->key.config, node) : NULL;
+
+	whole->pods--;
+	if (part && !--part->pods) {
 		whole->nodes--;
 		DL_DELETE(whole->parts, part);
-		HASH_DEL(m->counts, part);
-		free(part);
+		drop(m, part);
 	}
 }
 
@@ -149,19 +220,18 @@ int match_resolve(struct policy_set *policies, struct meta_store *namespaces,
 	return policy_resolve(policies, &subject, ret, ret_config);
 }
 
-struct place {
-	uint64_t config, node, policy;
+/* What a pod counts for. */
+struct part {
+	uint64_t config, policy;
 	bool held_off;
 };
 
-/* What a pod counts for; false: nothing. */
-static bool place_of(struct match_counts *m, const struct pod *pod, struct place *ret)
+/* False: nothing. */
+static bool part_of(struct match_counts *m, const struct pod *pod, struct part *ret)
 {
 	const struct effective_policy *policy;
 	const struct namespace_config *config;
 
-	if (!pod)
-		return false;
 	pod_unpack_subject(m->pods, pod, &m->info);
 	if (m->info.terminated ||
 	    match_resolve(m->policies, m->namespaces, m->nodes, &m->info, &policy, &config) < 0)
@@ -169,79 +239,270 @@ static bool place_of(struct match_counts *m, const struct pod *pod, struct place
 	ret->held_off = !policy->enabled;
 	if (ret->held_off && (!config || config->profile.mode != MODE_DISABLED))
 		return false;
-	ret->node = match_node_key(m->info.node);
 	ret->config = config ? config_hash(config->id.ns, config->id.name) : ALL_PODS;
 	ret->policy = policy->id;
 	return true;
 }
 
-static void count_pod(struct match_counts *m, const struct place *place, int step)
+/* The mark of a pod that is counted: where, and whether it is held off. */
+static uint32_t mark_of(const struct count *whole, bool held_off)
 {
-	struct count *whole;
-
-	if (place->held_off) {
-		whole = find(m, place->config, 0, step > 0);
-		if (whole)
-			whole->held_off += (uint32_t)step;
-		else
-			m->valid = false;
-		return;
-	}
-	count_one(m, ALL_PODS, place->node, place->policy, step);
-	if (place->config != ALL_PODS)
-		count_one(m, place->config, place->node, place->policy, step);
+	return whole->place << 1 | held_off;
 }
 
-bool match_counts_pod(struct match_counts *m, const struct pod *pod, const struct pod *old)
+/* Out of memory it is not counted, and all are counted anew as soon as that can be had. */
+static void count_pod(struct match_counts *m, const struct pod *pod)
 {
-	struct place before = {0}, now = {0};
-	bool was, is;
+	struct count *whole, *all = NULL;
+	struct part part;
+	uint64_t node;
 
-	if (!m->valid || m->revision != policy_set_revision(m->policies)) {
-		m->valid = false;
-		return true;
+	if (m->broken || !part_of(m, pod, &part))
+		return;
+	node = match_node_key(m->info.node);
+	whole = find_whole(m, part.config);
+	if (whole && !part.held_off)
+		all = find_whole(m, ALL_PODS);
+	if (!whole || (!part.held_off && !all)) {
+		m->broken = true;
+		return;
 	}
-	was = place_of(m, old, &before);
-	is = place_of(m, pod, &now);
-	if (was == is && before.config == now.config && before.node == now.node &&
-	    before.held_off == now.held_off)
-		return false;
-	if (was)
-		count_pod(m, &before, -1);
-	if (is)
-		count_pod(m, &now, 1);
-	return true;
+	if (part.held_off)
+		whole->held_off++;
+	else if (add_one(m, all, node, part.policy) < 0 ||
+		 (whole != all && add_one(m, whole, node, part.policy) < 0)) {
+		m->broken = true;
+		return;
+	}
+	pod_set_mark(m->pods, pod, mark_of(whole, part.held_off));
+}
+
+static void uncount_pod(struct match_counts *m, const struct pod *pod)
+{
+	uint32_t mark = pod_mark(pod);
+	struct count *whole, *all;
+	uint64_t node;
+
+	if (!mark || m->broken)
+		return;
+	node = match_node_key(pod_node(m->pods, pod));
+	whole = m->places[mark >> 1].whole;
+	pod_set_mark(m->pods, pod, 0);
+	if (mark & 1) {
+		whole->held_off--;
+	} else {
+		all = find(m, ALL_PODS, 0);
+		take_one(m, all, node);
+		if (whole != all) {
+			take_one(m, whole, node);
+			drop_if_empty(m, all);
+		}
+	}
+	drop_if_empty(m, whole);
+}
+
+static void recount_pod(struct match_counts *m, const struct pod *pod)
+{
+	uncount_pod(m, pod);
+	count_pod(m, pod);
+}
+
+/* ---- looking again ---------------------------------------------------------------------------
+ */
+
+static void end_namespace(struct match_counts *m)
+{
+	m->cursor = NULL;
+	free(TAKE_PTR(m->at_work));
+}
+
+static void forget_waiting(struct match_counts *m)
+{
+	struct waiting *w, *next;
+
+	HASH_ITER (hh, m->waiting, w, next) {
+		HASH_DEL(m->waiting, w);
+		free(w);
+	}
+	end_namespace(m);
+	m->all = false;
+}
+
+static void forget_counts(struct match_counts *m)
+{
+	struct count *c, *next;
+
+	HASH_ITER (hh, m->counts, c, next)
+		drop(m, c);
+	free(TAKE_PTR(m->places));
+	m->n_places = m->cap_places = 0;
+	m->free_place = 0;
+}
+
+static int unmark(void *arg, const struct pod *pod)
+{
+	struct match_counts *m = arg;
+
+	pod_set_mark(m->pods, pod, 0);
+	return 0;
 }
 
 static int count_existing(void *arg, const struct pod *pod)
 {
-	struct match_counts *m = arg;
-	struct place place;
-
-	if (place_of(m, pod, &place))
-		count_pod(m, &place, 1);
+	count_pod(arg, pod);
 	return 0;
 }
 
-void match_counts_invalidate(struct match_counts *m)
+/* After memory was out: the one time that all pods are looked at at once. */
+static void count_anew(struct match_counts *m)
 {
-	m->valid = false;
+	forget_waiting(m);
+	forget_counts(m);
+	pod_store_each(m->pods, unmark, m);
+	m->broken = false;
+	pod_store_each(m->pods, count_existing, m);
 }
 
-struct match_result match_counts_read(struct match_counts *m, const char *ns, const char *name,
-				      const struct node_reports *reports)
+static int wait_for(void *arg, const char *ns)
+{
+	struct match_counts *m = arg;
+	size_t len = strlen(ns);
+	struct waiting *w;
+
+	HASH_FIND(hh, m->waiting, ns, len, w);
+	if (w)
+		return 0;
+	w = malloc(sizeof(*w) + len + 1);
+	if (!w) {
+		m->broken = true;
+		return 0;
+	}
+	memcpy(w->ns, ns, len + 1);
+	HASH_ADD_KEYPTR(hh, m->waiting, w->ns, len, w);
+	if (!w->hh.tbl) {
+		free(w);
+		m->broken = true;
+	}
+	return 0;
+}
+
+static void wait_for_all(struct match_counts *m)
+{
+	m->all = true;
+	pod_store_each_namespace(m->pods, wait_for, m);
+}
+
+void match_counts_namespace(struct match_counts *m, const char *ns)
+{
+	(void)wait_for(m, ns);
+}
+
+static int recount(void *arg, const struct pod *pod)
+{
+	recount_pod(arg, pod);
+	return 0;
+}
+
+void match_counts_node(struct match_counts *m, const char *node)
+{
+	pod_store_each_on_node(m->pods, node, recount, m);
+}
+
+void match_counts_policies(struct match_counts *m, const char *ns, uint64_t before)
+{
+	uint64_t without_room = policy_set_without_room(m->policies);
+
+	/* Where the cluster has too many policies, one that goes makes room for anybody's. */
+	if (!ns[0] || m->revision != before || m->without_room != without_room)
+		wait_for_all(m);
+	else
+		(void)wait_for(m, ns);
+	m->revision = policy_set_revision(m->policies);
+	m->without_room = without_room;
+}
+
+static bool next_namespace(struct match_counts *m, void (*done)(void *arg, const char *ns),
+			   void *arg)
+{
+	struct waiting *w = m->waiting;
+
+	if (m->at_work && !m->all)
+		done(arg, m->at_work);
+	end_namespace(m);
+	if (!w) {
+		if (m->all) {
+			m->all = false;
+			m->whole = true;
+			done(arg, "");
+		}
+		return false;
+	}
+	HASH_DEL(m->waiting, w);
+	m->at_work = strdup(w->ns);
+	m->cursor = pod_store_first_in_namespace(m->pods, w->ns);
+	free(w);
+	if (!m->at_work)
+		m->broken = true;
+	return true;
+}
+
+bool match_counts_work(struct match_counts *m, size_t max, void (*done)(void *arg, const char *ns),
+		       void *arg)
+{
+	const struct pod *pod;
+
+	if (m->broken) {
+		count_anew(m);
+		done(arg, "");
+	}
+	for (; max; max--) {
+		pod = m->cursor;
+		if (!pod && !next_namespace(m, done, arg))
+			return false;
+		if (!pod)
+			continue;
+		m->cursor = pod_store_next_in_namespace(m->pods, pod);
+		recount_pod(m, pod);
+	}
+	return true;
+}
+
+bool match_counts_pending(const struct match_counts *m, const char *ns)
+{
+	struct waiting *w;
+
+	if (m->broken)
+		return true;
+	if (!ns[0])
+		return m->all && !m->whole;
+	if (m->at_work && streq(m->at_work, ns))
+		return true;
+	HASH_FIND(hh, m->waiting, ns, strlen(ns), w);
+	return w != NULL;
+}
+
+bool match_counts_pod(struct match_counts *m, const struct pod *pod, const struct pod *old)
+{
+	uint32_t before = old ? pod_mark(old) : 0;
+
+	if (old && old == m->cursor)
+		m->cursor = pod_store_next_in_namespace(m->pods, old);
+	if (old)
+		uncount_pod(m, old);
+	if (pod)
+		count_pod(m, pod);
+	return m->broken || before != (pod ? pod_mark(pod) : 0) ||
+	       (before && !streq(pod_node(m->pods, pod), pod_node(m->pods, old)));
+}
+
+struct match_result match_counts_read(const struct match_counts *m, const char *ns,
+				      const char *name, const struct node_reports *reports)
 {
 	const struct count *c, *part;
 	struct match_result result;
 	unsigned int state;
 
-	if (!m->valid || m->revision != policy_set_revision(m->policies)) {
-		forget(m);
-		m->valid = true;
-		m->revision = policy_set_revision(m->policies);
-		pod_store_each(m->pods, count_existing, m);
-	}
-	c = find(m, config_hash(ns, name), 0, false);
+	c = find(m, config_hash(ns, name), 0);
 	if (!c)
 		return (struct match_result){0};
 	result = (struct match_result){.pods = c->pods, .nodes = c->nodes, .held_off = c->held_off};
@@ -267,6 +528,7 @@ int match_counts_new(struct policy_set *policies, struct pod_store *pods,
 	m->pods = pods;
 	m->namespaces = namespaces;
 	m->nodes = nodes;
+	m->revision = policy_set_revision(policies);
 	*ret = m;
 	return 0;
 }
@@ -275,7 +537,8 @@ struct match_counts *match_counts_free(struct match_counts *m)
 {
 	if (!m)
 		return NULL;
-	forget(m);
+	forget_waiting(m);
+	forget_counts(m);
 	free(m);
 	return NULL;
 }

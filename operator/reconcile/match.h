@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * struct match_counts: for each config the pods that it decides for and the nodes that they run on.
- * Kept up with each pod; counted anew when a policy or a namespace's labels changed, at the next
- * question. Loop thread only.
+ * Kept up with each pod. After a change of a policy or of a namespace's labels the pods that it
+ * concerns are looked at again, as many at a time as match_counts_work() is told. Has the marks of
+ * the pod store. Loop thread only.
  */
 #pragma once
 
@@ -45,11 +46,26 @@ DEFINE_CLEANUP(struct match_counts *, match_counts_free)
 
 /* From pod_store's `changed`: true when a count became another. */
 bool match_counts_pod(struct match_counts *m, const struct pod *pod, const struct pod *old);
-/* The labels of a namespace or a node changed. */
-void match_counts_invalidate(struct match_counts *m);
+/* The labels of a namespace changed, or it came or went. */
+void match_counts_namespace(struct match_counts *m, const char *ns);
+/* The labels of a node changed, which choose its group. Looks at its pods at once. */
+void match_counts_node(struct match_counts *m, const char *node);
+/* The policies changed: by a config in NS, or ("") all of them. BEFORE: their revision before. */
+void match_counts_policies(struct match_counts *m, const char *ns, uint64_t before);
+/*
+ * Looks at up to MAX pods again; false: there are no more. DONE is told each namespace whose pods
+ * have all been looked at, or "" when they all have after a change that concerned all.
+ */
+bool match_counts_work(struct match_counts *m, size_t max, void (*done)(void *arg, const char *ns),
+		       void *arg);
+/*
+ * Are pods of NS to be looked at again? NS "": is the first count of all under way? Later ones are
+ * not waited for: whoever may change policies could keep them going.
+ */
+bool match_counts_pending(const struct match_counts *m, const char *ns);
 /* NS "" and NAME "": all pods that are profiled. REPORTS may be NULL. */
-struct match_result match_counts_read(struct match_counts *m, const char *ns, const char *name,
-				      const struct node_reports *reports);
+struct match_result match_counts_read(const struct match_counts *m, const char *ns,
+				      const char *name, const struct node_reports *reports);
 
 /* The effective policy of a pod: what the node stream and the status both ask. */
 int match_resolve(struct policy_set *policies, struct meta_store *namespaces,

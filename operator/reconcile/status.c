@@ -474,7 +474,7 @@ static const struct status_cause *find_failing(const struct node_reports *report
 	return NULL;
 }
 
-/* 1: not now, a pass over the objects is due that will ask again. */
+/* 1: not now, a pass over the objects or the pods is due that will ask again. */
 static int build(struct status_writer *w, const char *ns, const char *name, const cJSON *live,
 		 cJSON **ret)
 {
@@ -498,6 +498,8 @@ static int build(struct status_writer *w, const char *ns, const char *name, cons
 	objects_read(w->options.objects, &objects);
 	/* What was done for the config before says nothing of this one. */
 	if (in.is_cluster && in.verdict->accepted && objects.generation != in.generation)
+		return 1;
+	if (match_counts_pending(w->options.matches, ns))
 		return 1;
 	in.matches = match_counts_read(w->options.matches, ns, ns[0] ? name : "", reports);
 	if (reports)

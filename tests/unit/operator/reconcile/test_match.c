@@ -29,6 +29,7 @@ static const char *const values[] = {"x", "y", "z"};
 
 struct model {
 	unsigned int held_off; /* that were compared */
+	unsigned int done_namespaces, done_all;
 	struct {
 		bool there, ended;
 		unsigned int node, app, mode, uid;
@@ -54,8 +55,36 @@ static void on_namespace(void *arg, const struct meta_object *object, bool remov
 {
 	struct model *m = arg;
 
-	match_counts_invalidate(m->counts);
+	match_counts_namespace(m->counts, object->name);
 	m->told = true;
+}
+
+/* Namespaces that were looked at again, and how often all. */
+static void on_done(void *arg, const char *ns)
+{
+	struct model *m = arg;
+
+	if (ns[0])
+		m->done_namespaces++;
+	else
+		m->done_all++;
+	assert_false(match_counts_pending(m->counts, ns) && !ns[0]);
+}
+
+/* A few pods at a time: what else happens may come between. */
+static void work(struct model *m)
+{
+	while (match_counts_work(m->counts, 1 + any(7), on_done, m) && any(4))
+		;
+}
+
+static void work_off(struct model *m)
+{
+	while (match_counts_work(m->counts, 1 + any(7), on_done, m))
+		;
+	assert_false(match_counts_pending(m->counts, ""));
+	for (unsigned int i = 0; i < NAMESPACES; i++)
+		assert_false(match_counts_pending(m->counts, ns_names[i]));
 }
 
 static void model_init(struct model *m)
@@ -137,7 +166,8 @@ static void change_namespace(struct model *m)
 	assert_int_equal(meta_store_put_view(m->namespaces, &v, 1), 0);
 }
 
-static void change_policy(struct model *m)
+/* Returns whose policies it was. */
+static const char *change_policy(struct model *m)
 {
 	static const char *const clusters[] = {
 	    "{}", "{'defaults':{'mode':'OptIn'}}", "{'defaults':{'mode':'Disabled'}}",
@@ -152,13 +182,29 @@ static void change_policy(struct model *m)
 	char name[8];
 
 	snprintf(name, sizeof(name), "c%u", any(CONFIGS));
-	if (!any(4))
+	if (!any(4)) {
 		assert_int_equal(
 		    policy_set_cluster(m->set, any(6) ? cluster_of(clusters[any(5)]) : NULL), 0);
-	else if (!any(4))
+		ns = "";
+	} else if (!any(4)) {
 		policy_set_remove(m->set, ns, name);
-	else
+	} else {
 		put(m->set, ns, name, 1 + any(5), specs[any(5)]);
+	}
+	return ns;
+}
+
+/* After one that was not told all are looked at again. */
+static void change_policies(struct model *m)
+{
+	const char *ns;
+	uint64_t before;
+
+	if (!any(8))
+		change_policy(m);
+	before = policy_set_revision(m->set);
+	ns = change_policy(m);
+	match_counts_policies(m->counts, ns, before);
 }
 
 /* What agents said: something else for each node and policy. */
@@ -268,13 +314,17 @@ static void test_counts_are_those_of_counting_anew(void **state)
 			} else if (any(2)) {
 				change_namespace(&m);
 			} else {
-				change_policy(&m);
+				change_policies(&m);
 			}
-			if (any(3))
+			work(&m);
+			if (!any(3)) {
+				work_off(&m);
 				compare_all(&m);
+			}
 		}
 		pods += match_counts_read(m.counts, "", "", NULL).pods;
 		held_off += m.held_off;
+		assert_true(m.done_namespaces && m.done_all);
 		model_done(&m);
 	}
 	/* The worlds were neither empty nor all noise. */
