@@ -10,7 +10,14 @@
 #include "tests/bpf/watch.h"
 #include "tests/support/test.h"
 
-enum { RATE = 499, ENOUGH = 20, PATIENCE_MS = 60000, RING = 1 << 20, QUIET_RUN_NS = 10000000 };
+enum {
+	RATE = 499,
+	ENOUGH = 20,
+	PATIENCE_MS = 60000,
+	RING = 1 << 20,
+	QUIET_RUN_NS = 10000000,
+	FORGIVEN_MS = 2200
+};
 
 static struct {
 	struct profiled *p;
@@ -51,6 +58,22 @@ static void weigh(struct watch *w, const struct kiln_sample *record)
 	t.bad_short += record->end == KILN_END_SHED && (record->n_user != 4 || record->dump_len);
 }
 
+/*
+ * What the quiet one sent while nobody knew it, copies of its stack, was charged to its cgroup:
+ * much where it took long to get to know it. Two seconds later that is forgotten (bpf/share.h).
+ */
+static void forgive_quiet(void)
+{
+	uint64_t until = profiled_now_ns() + FORGIVEN_MS * 1000000ULL;
+
+	if (t.bytes[1] < RING / 64)
+		return;
+	while (profiled_now_ns() < until) {
+		watch_drain(t.p, t.watches, 2);
+		usleep(1000);
+	}
+}
+
 static void start(const char *mode, int depth)
 {
 	uint32_t pids[2];
@@ -67,6 +90,7 @@ static void start(const char *mode, int depth)
 	*noisy = (struct watch){.tgid = pids[0], .child = &t.noisy, .each = weigh};
 	*quiet = (struct watch){.tgid = pids[1], .child = &t.quiet, .learn = true, .each = weigh};
 	assert_true(watch_until(t.p, t.watches, 2, &quiet->complete, 1));
+	forgive_quiet();
 }
 
 static uint64_t counted(enum kiln_stat stat)
@@ -101,6 +125,7 @@ static void fill_ring_until(enum kiln_stat stat, uint64_t want)
 	watch_reset(quiet);
 	memset(t.bytes, 0, sizeof(t.bytes));
 	ran = quiet_cpu_ns();
+	want += counted(stat); /* a late reader may have had some already */
 	while ((counted(stat) < want || quiet_cpu_ns() - ran < QUIET_RUN_NS) &&
 	       profiled_now_ns() < give_up)
 		usleep(1000);
@@ -112,7 +137,10 @@ static void fill_ring_until(enum kiln_stat stat, uint64_t want)
 static void assert_quiet_is_whole(void)
 {
 	assert_true(quiet->records > 0);
-	assert_int_equal(quiet->complete, quiet->records);
+	if (quiet->complete != quiet->records)
+		fail_msg("of %llu samples %llu are whole, %llu were cut, the last ended with %u",
+			 (unsigned long long)quiet->records, (unsigned long long)quiet->complete,
+			 (unsigned long long)quiet->by_end[KILN_END_SHED], quiet->last.end);
 	assert_int_equal(quiet->wrong, 0);
 	assert_int_equal(quiet->last.end, KILN_END_ROOT);
 }
