@@ -57,6 +57,14 @@ KILN_INLINE struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t pc)
 	return (void *)((char *)((struct scratch *)w)->rules + at);
 }
 
+KILN_INLINE struct kiln_cache_entry *env_shared(struct kiln_walk *w, uint64_t tag, uint64_t vaddr)
+{
+	const uint64_t mask = (KILN_SHARED_ENTRIES - 1) * sizeof(struct kiln_cache_entry);
+	uint64_t at = ((vaddr + tag) * 0x9e3779b97f4a7c15ULL) >> 35 & mask;
+
+	return (void *)((char *)((struct scratch *)w)->shared + at);
+}
+
 KILN_INLINE const struct kiln_runtime *env_runtime(struct kiln_walk *w, uint32_t id)
 {
 	struct kiln_runtime_key key = {.mapset = w->mapset, .id = id};

@@ -26,6 +26,7 @@ struct record {
 struct scratch {
 	struct kiln_walk walk;
 	struct kiln_cache_entry rules[KILN_CACHE_ENTRIES] __attribute__((aligned(64)));
+	struct kiln_cache_entry shared[KILN_SHARED_ENTRIES] __attribute__((aligned(64)));
 	struct record record;
 };
 

@@ -13,6 +13,8 @@
  *   int env_read(void *dst, uint32_t len, uint64_t address)  user memory; 0 when all was read
  *   struct kiln_cache_entry *env_cache(struct kiln_walk *, uint64_t pc)  where the rule for pc is
  *       kept, if it is known; never NULL where there is memory
+ *   struct kiln_cache_entry *env_shared(struct kiln_walk *, uint64_t tag, uint64_t vaddr)  where
+ *       the rule for vaddr of an image is kept, for all processes that map it; or NULL
  *   const struct kiln_runtime *env_runtime(struct kiln_walk *, uint32_t id)  entry of `runtimes`,
  *       or NULL
  *   uint64_t *env_words(struct kiln_walk *)  where frame words go: KILN_RECORD_WORDS of them, the
@@ -60,7 +62,11 @@ enum {
 	KILN_SWITCHES_MAX = 28,
 };
 
-/* (pc, mapset, epoch) -> rule: neither mapping, table nor slab are looked at for a known pc. */
+/*
+ * (pc, mapset, epoch) -> rule: neither mapping, table nor slab are looked at for a known pc. Of
+ * env_shared(): (vaddr, image, epoch) -> rule, so that a process that is new, or one of many that
+ * run the same program, need not search the tables for what others were seen in.
+ */
 struct kiln_cache_entry {
 	uint64_t pc;
 	uint64_t tag; /* mapset in the high half; epoch + 1 in the low one: never 0, as empty */
@@ -137,6 +143,7 @@ KILN_INLINE const struct kiln_table *env_table(uint32_t image);
 KILN_INLINE const uint32_t *env_slot(uint32_t slot);
 KILN_INLINE int env_read(void *dst, uint32_t len, uint64_t address);
 KILN_INLINE struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t pc);
+KILN_INLINE struct kiln_cache_entry *env_shared(struct kiln_walk *w, uint64_t tag, uint64_t vaddr);
 
 /* The 8 bytes at ADDRESS, which the window does not have, into w->value. 0, or -1. */
 KILN_GLOBAL int walk_refill(uint32_t slot, uint64_t address)
@@ -284,9 +291,10 @@ KILN_INLINE int walk_find_row(struct kiln_walk *w, uint64_t vaddr, uint32_t *ret
 KILN_GLOBAL int walk_find_rule(uint32_t slot, uint64_t pc)
 {
 	struct kiln_walk *w = env_walk(slot);
-	struct kiln_cache_entry *entry;
+	struct kiln_cache_entry *entry, *shared = 0;
 	const uint32_t *found;
 	uint32_t rule = KILN_BUILTIN_INVALID, runtime = 0;
+	uint64_t tag = 0, vaddr = 0;
 	int r;
 
 	if (!w)
@@ -305,7 +313,17 @@ KILN_GLOBAL int walk_find_rule(uint32_t slot, uint64_t pc)
 	} else {
 		if (!w->table.blocks)
 			return KILN_END_NO_TABLE;
-		if (walk_find_row(w, pc - w->map_bias, &rule))
+		vaddr = pc - w->map_bias;
+		tag = (uint64_t)w->map_image << 32 | (uint32_t)w->tag;
+		shared = env_shared(w, tag, vaddr);
+		entry = env_cache(w, pc);
+		if (shared && entry && shared->pc == vaddr && shared->tag == tag) {
+			*entry = *shared;
+			entry->pc = pc;
+			entry->tag = w->tag;
+			return 0;
+		}
+		if (walk_find_row(w, vaddr, &rule))
 			return KILN_END_NO_RULE;
 	}
 	found = env_slot(rule >> 2);
@@ -318,6 +336,11 @@ KILN_GLOBAL int walk_find_rule(uint32_t slot, uint64_t pc)
 	if (runtime) {
 		entry->rule.flags |= KILN_RULE_RUNTIME;
 		entry->rule.deref_off = (int32_t)runtime;
+	}
+	if (shared) {
+		shared->pc = vaddr;
+		shared->tag = tag;
+		shared->rule = entry->rule;
 	}
 	return 0;
 }

@@ -106,6 +106,11 @@ static inline struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t p
 	return &current->rule;
 }
 
+static inline struct kiln_cache_entry *env_shared(struct kiln_walk *w, uint64_t tag, uint64_t vaddr)
+{
+	return NULL;
+}
+
 /* The runtimes' memory is not in a dump, and has moved on since. */
 static inline const struct kiln_runtime *env_runtime(struct kiln_walk *w, uint32_t id)
 {

@@ -53,6 +53,11 @@ static inline int env_read(void *dst, uint32_t len, uint64_t address)
 	return 0;
 }
 
+static inline struct kiln_cache_entry *env_shared(struct kiln_walk *w, uint64_t tag, uint64_t vaddr)
+{
+	return NULL;
+}
+
 static inline struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t pc)
 {
 	uint64_t n = (pc - PC0) / PC_STEP;

@@ -65,6 +65,14 @@ KILN_INLINE int env_read(void *dst, uint32_t len, uint64_t address)
 	return target_read(host.memory, address, dst, len) < 0 ? -1 : 0;
 }
 
+KILN_INLINE struct kiln_cache_entry *env_shared(struct kiln_walk *w, uint64_t tag, uint64_t vaddr)
+{
+	(void)w;
+	(void)tag;
+	(void)vaddr;
+	return NULL;
+}
+
 KILN_INLINE struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t pc)
 {
 	(void)w;

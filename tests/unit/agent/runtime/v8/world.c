@@ -150,6 +150,11 @@ static struct world_rule *rule_of(uint64_t pc)
 	return r;
 }
 
+static inline struct kiln_cache_entry *env_shared(struct kiln_walk *w, uint64_t tag, uint64_t vaddr)
+{
+	return NULL;
+}
+
 static inline struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t pc)
 {
 	const struct world_rule *r = rule_of(pc);
