@@ -37,6 +37,7 @@ static const char *const metadata_names[] = {
     "k8s.node.name",
     "k8s.node.uid",
     "k8s.cluster.uid",
+    "k8s.cluster.name",
     "k8s.container.name",
     "container.id",
     "container.image.name",

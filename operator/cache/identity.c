@@ -373,6 +373,7 @@ void identity_build(const struct identity_source *s, const struct identity_optio
 	add(ret, "k8s.node.name", pod->node);
 	add(ret, "k8s.node.uid", s->node ? s->node->uid : NULL);
 	add(ret, "k8s.cluster.uid", s->cluster_uid);
+	add(ret, "k8s.cluster.name", options->cluster_name);
 	add(ret, "k8s.pod.start_time", start_time(ret, pod->created));
 	add(ret, "k8s.pod.ip", pod->ip);
 	add(ret, "k8s.pod.hostname", pod->hostname);

@@ -23,6 +23,7 @@ enum { IDENTITY_MAX = 192, IDENTITY_TEXT_MAX = 16384 };
 
 /* What the admin asked for: spec.metadata of ClusterProfilingConfig. Lists end with NULL. */
 struct identity_options {
+	const char *cluster_name; /* NULL: none */
 	bool well_known_labels, otel_annotations;
 	const char *const *pod_labels, *const *pod_annotations;
 	const char *const *namespace_labels, *const *namespace_annotations;

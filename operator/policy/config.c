@@ -49,6 +49,7 @@ void destinations_free(struct destination *d, size_t n)
 		free(d[i].headers);
 		free(d[i].name);
 		free(d[i].endpoint);
+		free(d[i].host);
 		free(d[i].compression);
 		free(d[i].server_name);
 		free(d[i].ca.name);
@@ -90,6 +91,7 @@ struct cluster_config *cluster_config_free(struct cluster_config *c)
 		return NULL;
 	object_id_done(&c->id);
 	strings_done(&c->defaults.destination_refs);
+	free(c->metadata.cluster_name);
 	strings_done(&c->metadata.pod_labels);
 	strings_done(&c->metadata.pod_annotations);
 	strings_done(&c->metadata.namespace_labels);
@@ -97,6 +99,7 @@ struct cluster_config *cluster_config_free(struct cluster_config *c)
 	destinations_free(c->destinations, c->n_destinations);
 	selector_done(&c->guardrails.namespaces);
 	strings_done(&c->guardrails.allowed_destinations);
+	strings_done(&c->guardrails.tenant_endpoints);
 	agent_spec_done(&c->agent);
 	for (size_t i = 0; i < c->n_groups; i++) {
 		free(c->groups[i].name);

@@ -17,6 +17,7 @@ enum {
 	CONFIG_DESTINATIONS_MAX = 8,
 	CONFIG_TENANT_DESTINATIONS_MAX = 4,
 	CONFIG_HEADERS_MAX = 16,
+	CONFIG_ENDPOINTS_MAX = 32,
 	CONFIG_KEYS_MAX = 32, /* metadata keys of each kind */
 	CONFIG_GROUPS_MAX = 8,
 	CONFIG_SELECTOR_MAX = 16, /* labels, expressions, values */
@@ -88,6 +89,8 @@ struct destination {
 	enum destination_type type;
 	/* of OTLP */
 	char *endpoint;
+	char *host; /* of the endpoint, without brackets */
+	int port;   /* of the endpoint, or what its scheme means */
 	enum otlp_protocol protocol;
 	char *compression; /* "gzip", "zstd", "none" as the agent's YAML spells them */
 	int timeout_s;
@@ -101,6 +104,7 @@ struct destination {
 };
 
 struct metadata_spec {
+	char *cluster_name; /* NULL: none */
 	enum toggle well_known_labels, otel_annotations;
 	struct string_list pod_labels, pod_annotations, namespace_labels, namespace_annotations;
 };
@@ -113,6 +117,7 @@ struct guardrails {
 	bool tracer_denied[TRACER_COUNT];
 	struct string_list allowed_destinations;
 	bool tenant_destinations; /* SameNamespaceSecret */
+	struct string_list tenant_endpoints;
 	bool pod_opt_out_forbidden;
 };
 

@@ -216,7 +216,14 @@ static int bad_endpoint(struct json_fields *f, const char *endpoint, const char 
 	return json_error(f, "want %s, got %s", want, quote_text(endpoint).text);
 }
 
-static int check_endpoint(struct json_fields *f, const struct destination *d)
+static int keep_host(struct json_fields *f, struct destination *d, const struct host_port *hp)
+{
+	d->host = strdup(hp->host);
+	d->port = hp->port;
+	return d->host ? 0 : json_no_memory(f);
+}
+
+static int check_endpoint(struct json_fields *f, struct destination *d)
 {
 	const char *e = d->endpoint, *rest = e;
 	bool http = d->protocol == OTLP_HTTP, url = true;
@@ -243,15 +250,15 @@ static int check_endpoint(struct json_fields *f, const struct destination *d)
 	memcpy(host, rest, n);
 	host[n] = 0;
 	if (parse_host_port(host, &hp) == 0 && hp.host[0])
-		return hp.port ? 0 : bad_endpoint(f, e, "a port of 1..65535");
+		return hp.port ? keep_host(f, d, &hp) : bad_endpoint(f, e, "a port of 1..65535");
 	if (parse_host_port(host, &hp) == -ERANGE)
 		return bad_endpoint(f, e, "a port of 1..65535");
-	strcpy(host + n, ":80");
+	strcpy(host + n, has_prefix(e, "https://") ? ":443" : ":80");
 	if (parse_host_port(host, &hp) < 0 || !hp.host[0])
 		return bad_endpoint(f, e, "HOST:PORT, http://HOST[:PORT] or https://HOST[:PORT]");
 	if (!http)
 		return bad_endpoint(f, e, "HOST:PORT with protocol GRPC");
-	return 0;
+	return keep_host(f, d, &hp);
 }
 
 static int check_tls(struct json_fields *f, const cJSON *otlp, struct destination *d)

@@ -64,6 +64,8 @@ static const struct json_row profile_rows[] = {
 						.syntax = &syntax_label_key                        \
 	}
 static const struct json_row metadata_rows[] = {
+    {"clusterName", JSON_STRING, AT(cluster_name), .min = 1, .max = 253,
+     .syntax = &syntax_cluster_name},
     {"wellKnownLabels", JSON_CHOICE, AT(well_known_labels), .choices = enabled_choices},
     {"otelAnnotations", JSON_CHOICE, AT(otel_annotations), .choices = enabled_choices},
     KEYS("podLabels", pod_labels),
@@ -125,6 +127,8 @@ static const struct json_row guardrail_rows[] = {
      .max = CONFIG_DESTINATIONS_MAX, .syntax = &syntax_dns_label},
     {"tenantDestinations", JSON_CHOICE, AT(tenant_destinations), .choices = tenant_choices,
      .flag = true},
+    {"tenantEndpoints", JSON_STRINGS, AT(tenant_endpoints), .min = 300, .max = CONFIG_ENDPOINTS_MAX,
+     .syntax = &syntax_endpoint_pattern},
     {"podOptOut", JSON_CHOICE, AT(pod_opt_out_forbidden), .choices = forbidden_choices,
      .flag = true},
     {}};

@@ -56,9 +56,41 @@ static bool is_label_value(const char *s)
 	return !*s || is_name(s, strlen(s), 63, "-_.", true);
 }
 
+/* As the providers of clusters name them, up to arn:aws:eks:eu-west-1:111122223333:cluster/prod. */
+static bool is_cluster_name(const char *s)
+{
+	return is_name(s, strlen(s), 253, "-_.:/", true);
+}
+
+/* What endpoint_matches() of merge.h takes. */
+static bool is_endpoint_pattern(const char *s)
+{
+	size_t n;
+
+	if (*s == '[') {
+		n = strspn(++s, "0123456789abcdefABCDEF:.");
+		if (!n || s[n++] != ']')
+			return false;
+	} else {
+		s += has_prefix(s, "*.") ? 2 : 0;
+		n = strcspn(s, ":");
+		if (!is_name(s, n, 253, "-.", true))
+			return false;
+	}
+	s += n;
+	if (!*s)
+		return true;
+	n = strspn(s + 1, "0123456789");
+	return *s == ':' && n && n <= 5 && !s[1 + n];
+}
+
 const struct json_syntax syntax_dns_label = {"lower case letters, digits and \"-\"", is_dns_label};
 const struct json_syntax syntax_dns_subdomain = {"lower case letters, digits, \"-\" and \".\"",
 						 is_dns_subdomain};
 const struct json_syntax syntax_label_key = {"a key such as team or example.com/team",
 					     is_label_key};
 const struct json_syntax syntax_label_value = {"a label value", is_label_value};
+const struct json_syntax syntax_cluster_name = {"letters and digits, \"-_.:/\" between them",
+						is_cluster_name};
+const struct json_syntax syntax_endpoint_pattern = {
+    "HOST, *.DOMAIN or [IPv6], each with or without :PORT", is_endpoint_pattern};

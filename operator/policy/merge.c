@@ -7,8 +7,10 @@
 #include "operator/policy/merge.h"
 
 #include <openssl/evp.h>
+#include <strings.h>
 
 #include "lib/buf.h"
+#include "lib/parse.h"
 
 enum { BUILT_IN_HZ = 20, DIGEST_INPUT_MAX = 1 << 20 };
 
@@ -69,10 +71,55 @@ const struct destination *destination_find(const struct cluster_config *cluster,
 	return d ? d : find_in(cluster->destinations, cluster->n_destinations, name);
 }
 
-const char *destination_refused(const struct guardrails *g, const char *name, bool own)
+/* Is NAME of LEN bytes, of any letter case, what PATTERN's first N bytes mean? */
+static bool host_matches(const char *pattern, size_t n, const char *name, size_t len)
+{
+	if (*pattern == '[' && n > 1) {
+		pattern++;
+		n -= 2;
+	} else if (n > 2 && pattern[0] == '*') {
+		pattern++; /* what is left begins with the dot */
+		n--;
+		if (len <= n)
+			return false;
+		name += len - n;
+		len = n;
+	}
+	return len == n && !strncasecmp(pattern, name, n);
+}
+
+bool endpoint_matches(const char *pattern, const struct destination *d)
+{
+	const char *end = strrchr(pattern, ']'), *port = strchr(end ? end : pattern, ':');
+	size_t n = port ? (size_t)(port - pattern) : strlen(pattern), len;
+	int64_t number;
+
+	if (!d->host)
+		return false;
+	if (port && (parse_i64(port + 1, &number) < 0 || number != d->port))
+		return false;
+	len = strlen(d->host);
+	if (len > 1 && d->host[len - 1] == '.') /* the same name, for DNS */
+		len--;
+	return host_matches(pattern, n, d->host, len);
+}
+
+static const char *endpoint_refused(const struct guardrails *g, const struct destination *own)
+{
+	if (!g->tenant_endpoints.set)
+		return NULL;
+	for (size_t i = 0; i < g->tenant_endpoints.n; i++)
+		if (endpoint_matches(g->tenant_endpoints.items[i], own))
+			return NULL;
+	return "guardrails.tenantEndpoints does not have its endpoint";
+}
+
+const char *destination_refused(const struct guardrails *g, const char *name,
+				const struct destination *own)
 {
 	if (own)
-		return g->tenant_destinations ? NULL : "guardrails.tenantDestinations is Forbidden";
+		return g->tenant_destinations ? endpoint_refused(g, own)
+					      : "guardrails.tenantDestinations is Forbidden";
 	if (!g->allowed_destinations.set)
 		return NULL;
 	for (size_t i = 0; i < g->allowed_destinations.n; i++)
@@ -99,7 +146,8 @@ static void clamp_destinations(const struct cluster_config *cluster, const struc
 		const struct destination *d = destination_find(cluster, m->refs_of, name, &own);
 
 		/* Only what a namespace asks for is railed in. */
-		if (d && (!m->refs_of || !destination_refused(&cluster->guardrails, name, own)))
+		if (d && (!m->refs_of ||
+			  !destination_refused(&cluster->guardrails, name, own ? d : NULL)))
 			add_destination(ret, own ? m->refs_of->id.ns : "", d);
 	}
 }

@@ -28,8 +28,17 @@ void profile_merge(const struct cluster_config *cluster, const struct node_group
 const struct destination *destination_find(const struct cluster_config *cluster,
 					   const struct namespace_config *config, const char *name,
 					   bool *ret_own);
-/* NULL: the guard-rails let CONFIG send there; else why not. */
-const char *destination_refused(const struct guardrails *g, const char *name, bool own);
+/*
+ * NULL: the guard-rails let a namespace's config send to NAME; else why not. OWN: its own
+ * destination of that name; NULL: the name is one of the cluster's.
+ */
+const char *destination_refused(const struct guardrails *g, const char *name,
+				const struct destination *own);
+/*
+ * Does PATTERN name what DESTINATION sends to? "HOST" and "*.DOMAIN" (any name below it), of any
+ * letter case, "[IPv6]"; with ":PORT" that port only.
+ */
+bool endpoint_matches(const char *pattern, const struct destination *destination);
 
 int hz_clamp(const struct guardrails *g, int hz);
 /* The effective policy of an enabled pod. `id` stays 0. */

@@ -102,10 +102,11 @@ static void clamp_refs(const struct cluster_config *cluster, const struct namesp
 	bool own;
 
 	for (size_t i = 0; i < refs->n; i++) {
+		const struct destination *d;
 		const char *why;
 
-		destination_find(cluster, n, refs->items[i], &own);
-		why = destination_refused(&cluster->guardrails, refs->items[i], own);
+		d = destination_find(cluster, n, refs->items[i], &own);
+		why = destination_refused(&cluster->guardrails, refs->items[i], own ? d : NULL);
 		append_name(row.requested, sizeof(row.requested), refs->items[i]);
 		if (!why)
 			append_name(row.effective, sizeof(row.effective), refs->items[i]);
@@ -119,20 +120,35 @@ static void clamp_refs(const struct cluster_config *cluster, const struct namesp
 	SET(c->effective, "%s", row.effective[0] ? row.effective : "none");
 }
 
+/* The destinations that it brings. */
+static void clamp_own(const struct cluster_config *cluster, const struct namespace_config *n,
+		      struct policy_verdict *v)
+{
+	struct policy_clamp *c, row = {.field = ""};
+
+	for (size_t i = 0; i < n->n_destinations; i++) {
+		const struct destination *d = &n->destinations[i];
+		const char *why = destination_refused(&cluster->guardrails, d->name, d);
+
+		append_name(row.requested, sizeof(row.requested), d->name);
+		if (!why)
+			append_name(row.effective, sizeof(row.effective), d->name);
+		else if (!row.reason[0])
+			SET(row.reason, "%s", why);
+	}
+	if (!row.reason[0] || !(c = new_clamp(v, "", "destinations")))
+		return;
+	memcpy(c->requested, row.requested, sizeof(c->requested));
+	memcpy(c->reason, row.reason, sizeof(c->reason));
+	SET(c->effective, "%s", row.effective[0] ? row.effective : "none");
+}
+
 void clamps_of_namespace(const struct cluster_config *cluster, const struct namespace_config *n,
 			 struct policy_verdict *v)
 {
-	struct policy_clamp *c;
-	const char *why = destination_refused(&cluster->guardrails, "", true);
-
 	clamp_profile(&cluster->guardrails, &n->profile, "", v);
 	clamp_refs(cluster, n, v);
-	if (!n->n_destinations || !why || !(c = new_clamp(v, "", "destinations")))
-		return;
-	for (size_t i = 0; i < n->n_destinations; i++)
-		append_name(c->requested, sizeof(c->requested), n->destinations[i].name);
-	SET(c->effective, "none");
-	SET(c->reason, "%s", why);
+	clamp_own(cluster, n, v);
 }
 
 void clamps_of_cluster(const struct cluster_config *cluster, struct policy_verdict *v)

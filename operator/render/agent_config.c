@@ -166,6 +166,8 @@ static void put_metadata(struct buf *out, const struct render_input *in,
 	buf_puts(out, "    extract:\n      metadata:\n");
 	for (size_t i = 0; i < ARRAY_SIZE(metadata_names); i++)
 		buf_printf(out, "        - %s\n", metadata_names[i]);
+	if (m->cluster_name)
+		buf_puts(out, "        - k8s.cluster.name\n");
 	buf_printf(out, "      otel_annotations: %s\n",
 		   m->otel_annotations == TOGGLE_DISABLED ? "false" : "true");
 	if (m->pod_labels.n || m->namespace_labels.n)

@@ -159,6 +159,7 @@ static void identity_settings(const struct node_view *v, struct key_room *room,
 	const struct metadata_spec *m = cluster ? &cluster->metadata : &none;
 
 	*ret = (struct identity_options){
+	    .cluster_name = m->cluster_name,
 	    .well_known_labels = m->well_known_labels == TOGGLE_ENABLED,
 	    .otel_annotations = m->otel_annotations != TOGGLE_DISABLED,
 	    .pod_labels = keys(&m->pod_labels, room->lists[0]),
@@ -176,6 +177,8 @@ uint64_t node_view_settings(const struct node_view *v)
 
 	identity_settings(v, &room, &o);
 	h = mix64(1 + o.well_known_labels + 2 * (uint64_t)o.otel_annotations);
+	if (o.cluster_name)
+		h = hash_bytes(o.cluster_name, strlen(o.cluster_name), h);
 	for (size_t i = 0; i < ARRAY_SIZE(room.lists); i++) {
 		for (const char **key = room.lists[i]; *key; key++)
 			h = hash_bytes(*key, strlen(*key), h);

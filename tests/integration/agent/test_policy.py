@@ -92,14 +92,14 @@ def cpu_seconds(samples):
 
 
 def rendered_metadata():
-    """extract.metadata as the operator renders it for every agent."""
+    """extract.metadata as the operator renders it for every agent, of a cluster that has a name."""
     golden = (ROOT / "tests/data/render/minimal.golden").read_text()
     names = re.search(r"\n +metadata:\n((?: +- [a-z_0-9.]+\n)+)", golden)[1]
-    return ", extract: {metadata: [" + ", ".join(names.replace("- ", "").split()) + "]}"
+    return ", extract: {metadata: [" + ", ".join(names.replace("- ", "").split() + ["k8s.cluster.name"]) + "]}"
 
 
 def test_two_rates_tell_the_same_time(agent, collector, operator, pod):
-    told = {"k8s.service.name": "orchard-web", "k8s.cluster.uid": "the-cluster"}
+    told = {"k8s.service.name": "orchard-web", "k8s.cluster.uid": "the-cluster", "k8s.cluster.name": "orchards"}
     slow, fast, off = Pod(1, policy=20, attributes=told), Pod(2, policy=97, attributes=told), Pod(3, policy=1)
     operator.tell(policies={20: (True, 20), 97: (True, 97), 1: (False, 20)}, pods=[slow, fast, off])
     collector.start()

@@ -63,7 +63,7 @@ FULL_OTLP = {
 }
 FULL_CLUSTER = {
     "defaults": FULL_PROFILE,
-    "metadata": {"wellKnownLabels": "Enabled", "otelAnnotations": "Disabled",
+    "metadata": {"clusterName": "arn:aws:eks:eu-west-1:111122223333:cluster/prod", "wellKnownLabels": "Enabled", "otelAnnotations": "Disabled",
                  "podLabels": ["team", "app.kubernetes.io/version"], "podAnnotations": ["example.com/owner"],
                  "namespaceLabels": ["env"], "namespaceAnnotations": ["cost-centre"]},
     "destinations": [{"name": "main", "otlp": FULL_OTLP}, {"name": "stdout", "text": {}}],
@@ -73,7 +73,8 @@ FULL_CLUSTER = {
                        {"key": "team", "operator": "Exists"}, {"key": "secret", "operator": "DoesNotExist"}]},
                    "sampling": {"minHz": 1, "maxHz": 97}, "offCPU": {"mode": "Allowed", "maxPerMille": 50},
                    "deniedTracers": ["perl", "php"], "allowedDestinations": ["main"],
-                   "tenantDestinations": "SameNamespaceSecret", "podOptOut": "Forbidden"},
+                   "tenantDestinations": "SameNamespaceSecret", "podOptOut": "Forbidden",
+                   "tenantEndpoints": ["otel.example.com", "*.tenants.example.com:4317", "[2001:db8::1]:443"]},
     "agent": {**FULL_AGENT, "nodeSelector": {"kubernetes.io/os": "linux"}},
     "nodeGroups": [{"name": "gpu", "nodeSelector": {"matchLabels": {"gpu": "yes"}}, "sampling": {"hz": 199},
                     "agent": FULL_AGENT}],
@@ -112,11 +113,16 @@ ROWS = [
     ("mode of its own", CLUSTER, {"defaults": {"mode": "Sometimes"}},
      ('spec.defaults.mode: Unsupported value: "Sometimes": supported values: "Enabled", "Disabled", "OptIn"',
       UNCHECKED)),
+    ("a cluster's name with blanks", CLUSTER, {"metadata": {"clusterName": "the cluster"}},
+     ('spec.metadata.clusterName: Invalid value: want letters and digits, "-_.:/" between them, got "the cluster"',)),
     ("a bool for an enum", CLUSTER, {"metadata": {"wellKnownLabels": True}},
      ('spec.metadata.wellKnownLabels: Invalid value: "boolean": spec.metadata.wellKnownLabels in body must be of '
       'type string: "boolean"',
       'spec.metadata.wellKnownLabels: Unsupported value: true: supported values: "Enabled", "Disabled"',
       UNCHECKED)),
+    ("endpoint with a scheme", CLUSTER, {"guardrails": {"tenantEndpoints": ["https://otel.example.com"]}},
+     ('spec.guardrails.tenantEndpoints[0]: Invalid value: want HOST, *.DOMAIN or [IPv6], each with or without :PORT, '
+      'got "https://otel.example.com"',)),
     ("unknown tracer denied", CLUSTER, {"guardrails": {"deniedTracers": ["java"]}},
      ('spec.guardrails.deniedTracers[0]: Unsupported value: "java": supported values: "native", "go", "jvm", '
       '"python", "v8", "ruby", "php", "perl", "dotnet"',

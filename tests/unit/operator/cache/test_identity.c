@@ -328,6 +328,9 @@ static void facts(void **unused)
 	expect("k8s.node.name", "node-1");
 	expect("k8s.node.uid", "node-uid");
 	expect("k8s.cluster.uid", "cluster-uid");
+	expect("k8s.cluster.name", NULL);
+	options.cluster_name = "prod";
+	expect("k8s.cluster.name", "prod");
 	expect("k8s.container.name", "app");
 	expect("container.id", "abababababababababababababababababababababababababababababababab");
 	expect("k8s.service.name", "alpha");
@@ -342,21 +345,17 @@ static void every_table_key_can_be_there(void **unused)
 {
 	/* kubernetes-operator.md: what the k8sattributes processor gives. */
 	static const char *const keys[] = {
-	    "k8s.namespace.name",   "k8s.pod.name",
-	    "k8s.pod.uid",	    "k8s.pod.start_time",
-	    "k8s.pod.ip",	    "k8s.pod.hostname",
-	    "k8s.deployment.name",  "k8s.deployment.uid",
-	    "k8s.node.name",	    "k8s.node.uid",
-	    "k8s.replicaset.name",  "k8s.replicaset.uid",
-	    "k8s.daemonset.name",   "k8s.daemonset.uid",
-	    "k8s.statefulset.name", "k8s.statefulset.uid",
-	    "k8s.job.name",	    "k8s.job.uid",
-	    "k8s.cronjob.name",	    "k8s.cronjob.uid",
-	    "k8s.cluster.uid",	    "k8s.container.name",
-	    "container.id",	    "container.image.name",
-	    "container.image.tags", "container.image.repo_digests",
-	    "service.name",	    "service.namespace",
-	    "service.version",	    "service.instance.id",
+	    "k8s.namespace.name",   "k8s.pod.name",	    "k8s.pod.uid",
+	    "k8s.pod.start_time",   "k8s.pod.ip",	    "k8s.pod.hostname",
+	    "k8s.deployment.name",  "k8s.deployment.uid",   "k8s.node.name",
+	    "k8s.node.uid",	    "k8s.replicaset.name",  "k8s.replicaset.uid",
+	    "k8s.daemonset.name",   "k8s.daemonset.uid",    "k8s.statefulset.name",
+	    "k8s.statefulset.uid",  "k8s.job.name",	    "k8s.job.uid",
+	    "k8s.cronjob.name",	    "k8s.cronjob.uid",	    "k8s.cluster.uid",
+	    "k8s.container.name",   "k8s.cluster.name",	    "container.id",
+	    "container.image.name", "container.image.tags", "container.image.repo_digests",
+	    "service.name",	    "service.namespace",    "service.version",
+	    "service.instance.id",
 	};
 	static const char *const kinds[] = {"ReplicaSet", "StatefulSet", "DaemonSet", "Job"};
 	struct meta_object above = {
@@ -379,6 +378,7 @@ static void every_table_key_can_be_there(void **unused)
 	source.replica_set = &above;
 	source.job = &above_job;
 	source.cluster_uid = "c";
+	options.cluster_name = "n";
 	pod.owner_name = "owner";
 	for (size_t k = 0; k < ARRAY_SIZE(kinds); k++) {
 		pod.owner_kind = kinds[k];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Each rule of docs/policy.md by a small world of configs and what one pod gets in it. */
+#include "operator/policy/merge.h"
 #include "tests/unit/operator/policy/support.h"
 
 #define MAIN                                                                                       \
@@ -196,6 +197,16 @@ static const struct rule rules[] = {
        "{'destinations':[{'name':'mine','otlp':{'endpoint':'x:1'}}],"
        "'profile':{'destinationRefs':['mine','main']}}"}},
      .want = "on hz=20 off=0 " AUTO " to=prod/mine by=a"},
+    {"a tenant's endpoint is one that the admin listed",
+     "{" MAIN ",'guardrails':{'tenantDestinations':'SameNamespaceSecret',"
+     "'tenantEndpoints':['a.example:4317','*.b.example']}}",
+     {{"prod", "a", 1,
+       "{'destinations':[{'name':'one','otlp':{'endpoint':'A.example:4317'}},"
+       "{'name':'two','otlp':{'endpoint':'a.example:4318'}},"
+       "{'name':'three','otlp':{'endpoint':'https://x.b.example','protocol':'HTTP'}},"
+       "{'name':'four','otlp':{'endpoint':'b.example:4317'}}],"
+       "'profile':{'destinationRefs':['one','two','three','four','main']}}"}},
+     .want = "on hz=20 off=0 " AUTO " to=prod/one,prod/three,main by=a"},
     {"a tenant's name comes before the cluster's",
      "{" MAIN ",'guardrails':{'tenantDestinations':'SameNamespaceSecret'}}",
      {{"prod", "a", 1,
@@ -323,9 +334,45 @@ static void test_selectors(void **state)
 	}
 }
 
+static void test_endpoints_and_patterns(void **state)
+{
+	static const struct {
+		const char *pattern, *host;
+		int port;
+		bool matches;
+	} rows[] = {
+	    {"otel", "otel", 4317, true},
+	    {"otel", "OTEL.", 4317, true},
+	    {"otel", "otel.evil", 4317, false},
+	    {"otel", "xotel", 4317, false},
+	    {"otel:4317", "otel", 4317, true},
+	    {"otel:4317", "otel", 4318, false},
+	    {"*.a.b", "x.A.b", 1, true},
+	    {"*.a.b", "y.x.a.b.", 1, true},
+	    {"*.a.b", "a.b", 1, false},
+	    {"*.a.b", ".a.b", 1, false},
+	    {"*.a.b", "xa.b", 1, false},
+	    {"*.a.b:80", "x.a.b", 81, false},
+	    {"10.0.0.1", "10.0.0.1", 1, true},
+	    {"10.0.0.1", "10.0.0.11", 1, false},
+	    {"[2001:db8::1]", "2001:db8::1", 1, true},
+	    {"[2001:db8::1]:443", "2001:DB8::1", 443, true},
+	    {"[2001:db8::1]:443", "2001:db8::1", 80, false},
+	    {"[2001:db8::1]", "2001:db8::1:1", 1, false},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct destination d = {.host = (char *)rows[i].host, .port = rows[i].port};
+
+		if (endpoint_matches(rows[i].pattern, &d) != rows[i].matches)
+			fail_msg("%s, %s:%d", rows[i].pattern, rows[i].host, rows[i].port);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_endpoints_and_patterns),
 	    cmocka_unit_test(test_every_rule),
 	    cmocka_unit_test(test_order_of_arrival_does_not_matter),
 	    cmocka_unit_test(test_selectors),

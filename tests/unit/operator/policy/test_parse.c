@@ -7,7 +7,8 @@ static const char full_cluster[] =
     "'tracers':{'native':'Enabled','go':'Disabled','jvm':'Auto','python':'Enabled','v8':'Disabled',"
     "'ruby':'Auto','php':'Enabled','perl':'Disabled','dotnet':'Enabled'},"
     "'destinationRefs':['main','log']},"
-    "'metadata':{'wellKnownLabels':'Enabled','otelAnnotations':'Disabled','podLabels':['team'],"
+    "'metadata':{'clusterName':'gke_a_b:c/"
+    "d','wellKnownLabels':'Enabled','otelAnnotations':'Disabled','podLabels':['team'],"
     "'podAnnotations':['a/b','c'],'namespaceLabels':['d'],'namespaceAnnotations':[]},"
     "'destinations':[{'name':'main','otlp':{'endpoint':'otel.obs:4317','protocol':'GRPC',"
     "'compression':'Zstd','timeoutSeconds':9,'tls':{'mode':'Verify','serverName':'otel',"
@@ -21,7 +22,8 @@ static const char full_cluster[] =
     "'operator':'NotIn','values':['a','b']},{'key':'x','operator':'Exists'}]},"
     "'sampling':{'minHz':5,'maxHz':500},'offCPU':{'mode':'Forbidden','maxPerMille':50},"
     "'deniedTracers':['go','dotnet'],'allowedDestinations':['log'],"
-    "'tenantDestinations':'SameNamespaceSecret','podOptOut':'Forbidden'},"
+    "'tenantDestinations':'SameNamespaceSecret','tenantEndpoints':['a.b','*.c:1','[::1]:65535'],"
+    "'podOptOut':'Forbidden'},"
     "'agent':{'image':'r/kiln:1','imagePullPolicy':'Never','imagePullSecrets':[{'name':'s'}],"
     "'securityMode':'Privileged','nodeSelector':{'a':'b'},"
     "'tolerations':[{'operator':'Exists'},{'key':'k','value':'v','effect':'NoExecute','"
@@ -152,6 +154,7 @@ static void test_every_field(void **state)
 	assert_true(c->defaults.destination_refs.set);
 	assert_int_equal(c->defaults.destination_refs.n, 2);
 	assert_string_equal(c->defaults.destination_refs.items[1], "log");
+	assert_string_equal(c->metadata.cluster_name, "gke_a_b:c/d");
 	assert_int_equal(c->metadata.well_known_labels, TOGGLE_ENABLED);
 	assert_int_equal(c->metadata.otel_annotations, TOGGLE_DISABLED);
 	assert_string_equal(c->metadata.pod_labels.items[0], "team");
@@ -174,6 +177,7 @@ static void test_absent_fields(void **state)
 	assert_int_equal(c->defaults.hz, NUMBER_ABSENT);
 	assert_int_equal(c->defaults.off_cpu_per_mille, NUMBER_ABSENT);
 	assert_false(c->defaults.destination_refs.set);
+	assert_null(c->metadata.cluster_name);
 	assert_int_equal(c->metadata.well_known_labels, TOGGLE_DISABLED);
 	assert_int_equal(c->metadata.otel_annotations, TOGGLE_ENABLED);
 	assert_int_equal(c->guardrails.min_hz, 1);

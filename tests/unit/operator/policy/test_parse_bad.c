@@ -56,6 +56,9 @@ static const struct bad cluster_specs[] = {
      "spec.defaults.destinationRefs[0]: want a name of spec.destinations, got \"x\""},
     {"{'guardrails':{'allowedDestinations':['x']}}",
      "spec.guardrails.allowedDestinations[0]: want a name of spec.destinations, got \"x\""},
+    {"{'metadata':{'clusterName':'the cluster'}}",
+     "spec.metadata.clusterName: want letters and digits, \"-_.:/\" between them, got \"the "
+     "cluster\""},
     {"{'metadata':{'podLabels':['a b']}}",
      "spec.metadata.podLabels[0]: want a key such as team or example.com/team, got \"a b\""},
     {"{'metadata':{'podLabels':['example.com/team','-x']}}",
@@ -77,6 +80,20 @@ static const struct bad cluster_specs[] = {
      "spec.guardrails.offCPU.mode: want Allowed or Forbidden, got \"Enabled\""},
     {"{'guardrails':{'tenantDestinations':'Allowed'}}",
      "spec.guardrails.tenantDestinations: want Forbidden or SameNamespaceSecret, got \"Allowed\""},
+    {"{'guardrails':{'tenantEndpoints':['a','http://b']}}",
+     "spec.guardrails.tenantEndpoints[1]: want HOST, *.DOMAIN or [IPv6], each with or without "
+     ":PORT, "
+     "got \"http://b\""},
+    {"{'guardrails':{'tenantEndpoints':['*']}}", "spec.guardrails.tenantEndpoints[0]: want HOST, "
+						 "*.DOMAIN or [IPv6], each with or without :PORT, "
+						 "got \"*\""},
+    {"{'guardrails':{'tenantEndpoints':['[::1']}}",
+     "spec.guardrails.tenantEndpoints[0]: want HOST, *.DOMAIN or [IPv6], each with or without "
+     ":PORT, "
+     "got \"[::1\""},
+    {"{'guardrails':{'tenantEndpoints':['a:']}}", "spec.guardrails.tenantEndpoints[0]: want HOST, "
+						  "*.DOMAIN or [IPv6], each with or without :PORT, "
+						  "got \"a:\""},
     {"{'guardrails':{'namespaceSelector':{'matchLabel':{}}}}",
      "spec.guardrails.namespaceSelector.matchLabel: unknown field; did you mean matchLabels?"},
     {"{'guardrails':{'namespaceSelector':{'matchLabels':{'a':'b c'}}}}",

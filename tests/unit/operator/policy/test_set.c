@@ -46,6 +46,13 @@ static const struct {
      "destinations mine -> none: guardrails.tenantDestinations is Forbidden"},
     {"{" DESTINATIONS ",'guardrails':{'tenantDestinations':'SameNamespaceSecret'}}",
      "{" MINE ",'profile':{'destinationRefs':['mine','main']}}", "Accepted: accepted"},
+    {"{" DESTINATIONS ",'guardrails':{'tenantDestinations':'SameNamespaceSecret',"
+     "'tenantEndpoints':['elsewhere','*.elsewhere']}}",
+     "{" MINE ",'profile':{'destinationRefs':['mine','main']}}",
+     "Accepted: accepted; the guard-rails changed 2 fields\n"
+     "destinationRefs mine, main -> main: mine: guardrails.tenantEndpoints does not have its "
+     "endpoint\n"
+     "destinations mine -> none: guardrails.tenantEndpoints does not have its endpoint"},
     {"{" DESTINATIONS "}", "{" MINE ",'profile':{'destinationRefs':['main','mian']}}",
      "DestinationNotFound: spec.profile.destinationRefs[1]: want the name of a destination of the "
      "cluster's or of spec.destinations, got \"mian\"; did you mean main? Nothing is sent there; "

@@ -139,6 +139,7 @@ static const struct row {
     {"metadata.labels", "{\"a\":\"b\"}", NOTHING},
     {"spec.guardrails.podOptOut", "\"Forbidden\"", NOTHING},
     {"spec.guardrails.tenantDestinations", "\"SameNamespaceSecret\"", NOTHING},
+    {"spec.guardrails.tenantEndpoints", "[\"a.example\"]", NOTHING},
     {"spec.guardrails.allowedDestinations", "[\"main\"]", NOTHING},
     {"spec.guardrails.namespaceSelector", "{\"matchLabels\":{\"a\":\"b\"}}", NOTHING},
     {"spec.defaults.mode", "\"OptIn\"", NOTHING},
@@ -156,6 +157,7 @@ static const struct row {
     {"spec.guardrails.deniedTracers", "[]", AGENTS},
     {"spec.guardrails.sampling.maxHz", "150", SOME_AGENTS}, /* the group that asks for more */
     {"spec.metadata.otelAnnotations", "\"Disabled\"", AGENTS},
+    {"spec.metadata.clusterName", "\"prod\"", AGENTS},
     {"spec.metadata.podLabels", "[]", AGENTS},
     {"spec.metadata.podAnnotations", "[\"a\"]", AGENTS},
     {"spec.metadata.namespaceLabels", "[\"a\"]", AGENTS},
