@@ -114,15 +114,16 @@ ROWS = [
      ('spec.defaults.mode: Unsupported value: "Sometimes": supported values: "Enabled", "Disabled", "OptIn"',
       UNCHECKED)),
     ("a cluster's name with blanks", CLUSTER, {"metadata": {"clusterName": "the cluster"}},
-     ('spec.metadata.clusterName: Invalid value: want letters and digits, "-_.:/" between them, got "the cluster"',)),
+     ('spec.metadata.clusterName: Invalid value: "the cluster": want letters and digits, "-_.:/" between them, '
+      'got "the cluster"',)),
     ("a bool for an enum", CLUSTER, {"metadata": {"wellKnownLabels": True}},
      ('spec.metadata.wellKnownLabels: Invalid value: "boolean": spec.metadata.wellKnownLabels in body must be of '
       'type string: "boolean"',
       'spec.metadata.wellKnownLabels: Unsupported value: true: supported values: "Enabled", "Disabled"',
       UNCHECKED)),
     ("endpoint with a scheme", CLUSTER, {"guardrails": {"tenantEndpoints": ["https://otel.example.com"]}},
-     ('spec.guardrails.tenantEndpoints[0]: Invalid value: want HOST, *.DOMAIN or [IPv6], each with or without :PORT, '
-      'got "https://otel.example.com"',)),
+     ('spec.guardrails.tenantEndpoints[0]: Invalid value: "https://otel.example.com": want HOST, *.DOMAIN or [IPv6], '
+      'each with or without :PORT, got "https://otel.example.com"',)),
     ("unknown tracer denied", CLUSTER, {"guardrails": {"deniedTracers": ["java"]}},
      ('spec.guardrails.deniedTracers[0]: Unsupported value: "java": supported values: "native", "go", "jvm", '
       '"python", "v8", "ruby", "php", "perl", "dotnet"',
