@@ -279,7 +279,7 @@ static void on_writable(void *arg)
 	struct agent *a = arg;
 
 	a->connected = true;
-	if (a->ack_due)
+	if (a->ack_due && !a->no_ack)
 		a->ack_due = !try_ack(a);
 }
 
@@ -300,6 +300,15 @@ static bool is_connected(void *arg)
 	return a->connected || a->closes;
 }
 
+static void watch(struct rig *rig, const struct agent *a)
+{
+	for (size_t i = 0; i < rig->n_agents; i++)
+		if (rig->agents[i] == a)
+			return;
+	if (rig->n_agents < RIG_AGENTS_MAX)
+		rig->agents[rig->n_agents++] = a;
+}
+
 void agent_connect(struct rig *rig, struct agent *a, const char *token)
 {
 	struct grpc_stream_events events = {on_writable, on_message, on_closed, a};
@@ -309,8 +318,9 @@ void agent_connect(struct rig *rig, struct agent *a, const char *token)
 	struct error err = {0};
 
 	a->rig = rig;
+	watch(rig, a);
 	a->welcomes = a->closes = a->snapshots = 0;
-	a->connected = a->in_snapshot = false;
+	a->connected = a->in_snapshot = a->ack_due = false;
 	snprintf(endpoint, sizeof(endpoint), "127.0.0.1:%d", node_server_port(rig->server));
 	make_token(token, authorization);
 	o.client = (struct grpc_client_options){.endpoint = endpoint,
@@ -329,6 +339,9 @@ void agent_connect(struct rig *rig, struct agent *a, const char *token)
 void agent_done(struct agent *a)
 {
 	a->stream = grpc_stream_free(a->stream);
+	for (size_t i = 0; i < a->rig->n_agents; i++)
+		if (a->rig->agents[i] == a)
+			a->rig->agents[i] = a->rig->agents[--a->rig->n_agents];
 	rig_turns(a->rig, 2);
 }
 

@@ -299,6 +299,34 @@ static void on_alarm(uv_timer_t *timer)
 	rig->timed_out = true;
 }
 
+/* What there is to see of a wait that came to nothing. */
+static void tell(struct rig *rig)
+{
+	struct node_server_stats st = rig_stats(rig);
+
+	for (size_t i = 0; i < rig->n_agents; i++) {
+		const struct agent *a = rig->agents[i];
+
+		print_error("agent %zu: %s, closed %u times (%d %s), %u welcomes, %u snapshots%s, "
+			    "%u updates, revision %llu, %zu pods, %u deletes, %zu bytes%s\n",
+			    i, a->connected ? "connected" : "not connected", a->closes, a->status,
+			    a->message, a->welcomes, a->snapshots,
+			    a->in_snapshot ? " and a part" : "", a->updates,
+			    (unsigned long long)a->revision, a->n_pods, a->deletes, a->bytes,
+			    a->ack_due ? ", an Ack is due" : "");
+	}
+	print_error(
+	    "server: %llu streams open, %zu live, %llu snapshots, %llu updates, %llu bytes, "
+	    "%llu acks, %zu snapshots running, %zu waiting, %zu pods\n",
+	    (unsigned long long)st.streams.open, st.live, (unsigned long long)st.snapshots,
+	    (unsigned long long)st.updates, (unsigned long long)st.bytes,
+	    (unsigned long long)st.acks, st.snapshots_running, st.snapshots_waiting, st.pods);
+	for (size_t i = 0; i < STREAM_CUT_COUNT; i++)
+		if (st.cuts[i])
+			print_error("server: %llu streams cut for reason %zu\n",
+				    (unsigned long long)st.cuts[i], i);
+}
+
 void rig_until(struct rig *rig, bool (*is)(void *arg), void *arg)
 {
 	bool done = is(arg);
@@ -311,8 +339,10 @@ void rig_until(struct rig *rig, bool (*is)(void *arg), void *arg)
 		done = is(arg);
 	}
 	uv_timer_stop(&rig->alarm);
-	if (!done)
-		fail_msg("waited in vain");
+	if (done)
+		return;
+	tell(rig);
+	fail_msg("waited in vain");
 }
 
 void rig_turns(struct rig *rig, unsigned int n)

@@ -11,7 +11,7 @@
 
 #include "kiln/node/v1/node.pb-c.h"
 
-enum { RIG_PODS_MAX = 8192, RIG_POLICIES_MAX = 64, RIG_REVIEWS_MAX = 64 };
+enum { RIG_PODS_MAX = 8192, RIG_POLICIES_MAX = 64, RIG_REVIEWS_MAX = 64, RIG_AGENTS_MAX = 16 };
 
 struct rig {
 	uv_loop_t loop;
@@ -33,6 +33,8 @@ struct rig {
 	size_t n_reviews;
 	bool api_down, hold_reviews;
 	bool timed_out;
+	const struct agent *agents[RIG_AGENTS_MAX]; /* connected: what a failed wait tells of */
+	size_t n_agents;
 	unsigned int n_reported;
 	char last_report[256];
 };
