@@ -5,6 +5,8 @@
  */
 #include "operator/policy/json_fields.h"
 
+#include <stdlib.h>
+
 bool is_alnum(char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
@@ -62,6 +64,13 @@ static bool is_cluster_name(const char *s)
 	return is_name(s, strlen(s), 253, "-_.:/", true);
 }
 
+static bool is_port(const char *s)
+{
+	size_t n = strspn(s, "0123456789");
+
+	return n && n <= 5 && !s[n] && s[0] != '0' && strtoul(s, NULL, 10) <= UINT16_MAX;
+}
+
 /* What endpoint_matches() of merge.h takes. */
 static bool is_endpoint_pattern(const char *s)
 {
@@ -80,8 +89,7 @@ static bool is_endpoint_pattern(const char *s)
 	s += n;
 	if (!*s)
 		return true;
-	n = strspn(s + 1, "0123456789");
-	return *s == ':' && n && n <= 5 && !s[1 + n];
+	return *s == ':' && is_port(s + 1);
 }
 
 const struct json_syntax syntax_dns_label = {"lower case letters, digits and \"-\"", is_dns_label};

@@ -111,7 +111,7 @@ static const char *endpoint_refused(const struct guardrails *g, const struct des
 	for (size_t i = 0; i < g->tenant_endpoints.n; i++)
 		if (endpoint_matches(g->tenant_endpoints.items[i], own))
 			return NULL;
-	return "guardrails.tenantEndpoints does not have its endpoint";
+	return "its endpoint is not in guardrails.tenantEndpoints";
 }
 
 const char *destination_refused(const struct guardrails *g, const char *name,

@@ -29,14 +29,15 @@ const struct destination *destination_find(const struct cluster_config *cluster,
 					   const struct namespace_config *config, const char *name,
 					   bool *ret_own);
 /*
- * NULL: the guard-rails let a namespace's config send to NAME; else why not. OWN: its own
- * destination of that name; NULL: the name is one of the cluster's.
+ * Whether a namespace's config may send to the destination NAME under the guard-rails G: NULL when
+ * it may, else the reason. OWN is the destination when the config itself defines it, NULL when NAME
+ * refers to one of the cluster's.
  */
 const char *destination_refused(const struct guardrails *g, const char *name,
 				const struct destination *own);
 /*
- * Does PATTERN name what DESTINATION sends to? "HOST" and "*.DOMAIN" (any name below it), of any
- * letter case, "[IPv6]"; with ":PORT" that port only.
+ * Whether DESTINATION's endpoint matches PATTERN: "HOST", "*.DOMAIN" (every host name that ends in
+ * ".DOMAIN") or "[IPv6]", upper and lower case alike; with ":PORT" after it, on that port only.
  */
 bool endpoint_matches(const char *pattern, const struct destination *destination);
 

@@ -94,53 +94,59 @@ static void append_name(char *list, size_t size, const char *name)
 		strcpy(list + size - 4, "...");
 }
 
+/* One more destination of a list: WHY it falls out, NULL: it stays. ROW keeps the first reason. */
+static void clamp_destination(struct policy_clamp *row, const char *name, const char *why)
+{
+	append_name(row->requested, sizeof(row->requested), name);
+	if (!why)
+		append_name(row->effective, sizeof(row->effective), name);
+	else if (!row->reason[0])
+		SET(row->reason, "%s: %s", name, why);
+}
+
+/* Reports ROW under FIELD, when one of its destinations fell out. */
+static void report_destinations(struct policy_verdict *v, const char *field,
+				const struct policy_clamp *row)
+{
+	struct policy_clamp *c = row->reason[0] ? new_clamp(v, "", field) : NULL;
+
+	if (!c)
+		return;
+	memcpy(c->requested, row->requested, sizeof(c->requested));
+	memcpy(c->reason, row->reason, sizeof(c->reason));
+	SET(c->effective, "%s", row->effective[0] ? row->effective : "none");
+}
+
 static void clamp_refs(const struct cluster_config *cluster, const struct namespace_config *n,
 		       struct policy_verdict *v)
 {
 	const struct string_list *refs = &n->profile.destination_refs;
-	struct policy_clamp *c, row = {.field = ""};
-	bool own;
+	struct policy_clamp row = {.field = ""};
 
 	for (size_t i = 0; i < refs->n; i++) {
-		const struct destination *d;
-		const char *why;
+		bool own;
+		const struct destination *d = destination_find(cluster, n, refs->items[i], &own);
 
-		d = destination_find(cluster, n, refs->items[i], &own);
-		why = destination_refused(&cluster->guardrails, refs->items[i], own ? d : NULL);
-		append_name(row.requested, sizeof(row.requested), refs->items[i]);
-		if (!why)
-			append_name(row.effective, sizeof(row.effective), refs->items[i]);
-		else if (!row.reason[0])
-			SET(row.reason, "%s: %s", refs->items[i], why);
+		clamp_destination(
+		    &row, refs->items[i],
+		    destination_refused(&cluster->guardrails, refs->items[i], own ? d : NULL));
 	}
-	if (!row.reason[0] || !(c = new_clamp(v, "", "destinationRefs")))
-		return;
-	memcpy(c->requested, row.requested, sizeof(c->requested));
-	memcpy(c->reason, row.reason, sizeof(c->reason));
-	SET(c->effective, "%s", row.effective[0] ? row.effective : "none");
+	report_destinations(v, "destinationRefs", &row);
 }
 
-/* The destinations that it brings. */
+/* The destinations that the config itself defines. */
 static void clamp_own(const struct cluster_config *cluster, const struct namespace_config *n,
 		      struct policy_verdict *v)
 {
-	struct policy_clamp *c, row = {.field = ""};
+	struct policy_clamp row = {.field = ""};
 
 	for (size_t i = 0; i < n->n_destinations; i++) {
 		const struct destination *d = &n->destinations[i];
-		const char *why = destination_refused(&cluster->guardrails, d->name, d);
 
-		append_name(row.requested, sizeof(row.requested), d->name);
-		if (!why)
-			append_name(row.effective, sizeof(row.effective), d->name);
-		else if (!row.reason[0])
-			SET(row.reason, "%s", why);
+		clamp_destination(&row, d->name,
+				  destination_refused(&cluster->guardrails, d->name, d));
 	}
-	if (!row.reason[0] || !(c = new_clamp(v, "", "destinations")))
-		return;
-	memcpy(c->requested, row.requested, sizeof(c->requested));
-	memcpy(c->reason, row.reason, sizeof(c->reason));
-	SET(c->effective, "%s", row.effective[0] ? row.effective : "none");
+	report_destinations(v, "destinations", &row);
 }
 
 void clamps_of_namespace(const struct cluster_config *cluster, const struct namespace_config *n,

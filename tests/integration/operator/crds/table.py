@@ -124,6 +124,10 @@ ROWS = [
     ("endpoint with a scheme", CLUSTER, {"guardrails": {"tenantEndpoints": ["https://otel.example.com"]}},
      ('spec.guardrails.tenantEndpoints[0]: Invalid value: "https://otel.example.com": want HOST, *.DOMAIN or [IPv6], '
       'each with or without :PORT, got "https://otel.example.com"',)),
+    ("endpoint with a port that there is not", CLUSTER,
+     {"guardrails": {"tenantEndpoints": ["otel.example.com:65535", "otel.example.com:65536"]}},
+     ('spec.guardrails.tenantEndpoints[1]: Invalid value: "otel.example.com:65536": want HOST, *.DOMAIN or [IPv6], '
+      'each with or without :PORT, got "otel.example.com:65536"',)),
     ("unknown tracer denied", CLUSTER, {"guardrails": {"deniedTracers": ["java"]}},
      ('spec.guardrails.deniedTracers[0]: Unsupported value: "java": supported values: "native", "go", "jvm", '
       '"python", "v8", "ruby", "php", "perl", "dotnet"',

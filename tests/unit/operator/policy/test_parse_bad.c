@@ -94,6 +94,14 @@ static const struct bad cluster_specs[] = {
     {"{'guardrails':{'tenantEndpoints':['a:']}}", "spec.guardrails.tenantEndpoints[0]: want HOST, "
 						  "*.DOMAIN or [IPv6], each with or without :PORT, "
 						  "got \"a:\""},
+    {"{'guardrails':{'tenantEndpoints':['a:65535','a:65536']}}",
+     "spec.guardrails.tenantEndpoints[1]: want HOST, *.DOMAIN or [IPv6], each with or without "
+     ":PORT, "
+     "got \"a:65536\""},
+    {"{'guardrails':{'tenantEndpoints':['a:0']}}",
+     "spec.guardrails.tenantEndpoints[0]: want HOST, "
+     "*.DOMAIN or [IPv6], each with or without :PORT, "
+     "got \"a:0\""},
     {"{'guardrails':{'namespaceSelector':{'matchLabel':{}}}}",
      "spec.guardrails.namespaceSelector.matchLabel: unknown field; did you mean matchLabels?"},
     {"{'guardrails':{'namespaceSelector':{'matchLabels':{'a':'b c'}}}}",

@@ -43,16 +43,16 @@ static const struct {
     {"{" DESTINATIONS "}", "{" MINE ",'profile':{'destinationRefs':['mine']}}",
      "Accepted: accepted; the guard-rails changed 2 fields\n"
      "destinationRefs mine -> none: mine: guardrails.tenantDestinations is Forbidden\n"
-     "destinations mine -> none: guardrails.tenantDestinations is Forbidden"},
+     "destinations mine -> none: mine: guardrails.tenantDestinations is Forbidden"},
     {"{" DESTINATIONS ",'guardrails':{'tenantDestinations':'SameNamespaceSecret'}}",
      "{" MINE ",'profile':{'destinationRefs':['mine','main']}}", "Accepted: accepted"},
     {"{" DESTINATIONS ",'guardrails':{'tenantDestinations':'SameNamespaceSecret',"
      "'tenantEndpoints':['elsewhere','*.elsewhere']}}",
      "{" MINE ",'profile':{'destinationRefs':['mine','main']}}",
      "Accepted: accepted; the guard-rails changed 2 fields\n"
-     "destinationRefs mine, main -> main: mine: guardrails.tenantEndpoints does not have its "
-     "endpoint\n"
-     "destinations mine -> none: guardrails.tenantEndpoints does not have its endpoint"},
+     "destinationRefs mine, main -> main: mine: its endpoint is not in "
+     "guardrails.tenantEndpoints\n"
+     "destinations mine -> none: mine: its endpoint is not in guardrails.tenantEndpoints"},
     {"{" DESTINATIONS "}", "{" MINE ",'profile':{'destinationRefs':['main','mian']}}",
      "DestinationNotFound: spec.profile.destinationRefs[1]: want the name of a destination of the "
      "cluster's or of spec.destinations, got \"mian\"; did you mean main? Nothing is sent there; "
