@@ -63,9 +63,10 @@ enum {
 };
 
 /*
- * (pc, mapset, epoch) -> rule: neither mapping, table nor slab are looked at for a known pc. Of
- * env_shared(): (vaddr, image, epoch) -> rule, so that a process that is new, or one of many that
- * run the same program, need not search the tables for what others were seen in.
+ * One entry of a rule cache. There are two, both hash tables of one entry a place:
+ *   env_cache()   (pc, mapset, epoch) -> rule: a hit needs no look at mapping, table or slab.
+ *   env_shared()  (vaddr, image, epoch) -> rule: a hit needs no search of the table. It serves a
+ * new process, and the many processes that run one program.
  */
 struct kiln_cache_entry {
 	uint64_t pc;

@@ -344,7 +344,7 @@ int image_identify_copy(struct image *image, struct image_content *ret, struct i
 		return r;
 	set_content(image, &content, &before);
 	*ret = content;
-	/* Another thread may have read it first, and something else. */
+	/* Another thread may have set the content first, from other bytes than this copy's. */
 	set = image_content(image);
 	if (set && memcmp(set, &content, sizeof(content)) == 0)
 		*ret_copy = TAKE_PTR(copy);

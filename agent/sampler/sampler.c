@@ -150,11 +150,12 @@ static int map_memory(struct sampler *s, const struct sampler_options *o, struct
 	if (!r)
 		r = slab_new(bpf_map__fd(s->skel->maps.mapping_slab), &mappings, &s->slabs,
 			     &s->memory.mapping_shards);
-	/* The first process that is met need not wait for a grace period. */
-	if (!r)
-		r = slab_back(s->memory.mapping_shards, 0, 1);
 	if (r < 0)
 		return error_set(err, r, "cannot reserve addresses: %s", strerror(-r));
+	/* The first process that is met need not wait for a grace period. */
+	r = slab_back(s->memory.mapping_shards, 0, 1);
+	if (r < 0)
+		return error_set(err, r, "no memory for mappings: %s", strerror(-r));
 	s->memory.slab = slab_memory(s->memory.slab_shards);
 	s->memory.slab_slots = slab_units(s->memory.slab_shards);
 	s->memory.mappings = slab_memory(s->memory.mapping_shards);

@@ -65,7 +65,8 @@ struct builder {
 	} stack[NESTING_MAX];
 	size_t depth;
 	uint32_t pos; /* all before is settled */
-	/* Those of T, for ties: of those with IMAGE set, what is in memory was loaded for ties. */
+	/* String tables of the inputs, loaded when two symbols at one address have to be compared
+	 * by name; IMAGE is NULL until then. */
 	struct elf_source ties[ELF_SYMBOLS_INPUTS_MAX];
 };
 
@@ -272,7 +273,7 @@ static size_t read_tie(struct builder *b, uint32_t name, char *out, size_t size)
 	if (!tie->image) {
 		*tie = b->t->strings[source];
 		if (elf_source_load(tie, TIE_STRINGS_MAX) < 0)
-			tie->unpacked = NULL; /* each is read from the file, then */
+			tie->unpacked = NULL; /* so each name is read from the file */
 	}
 	return elf_source_string(tie, name & NAME_MASK, out, size);
 }

@@ -74,7 +74,7 @@ struct table_compiler *table_compiler_free(struct table_compiler *c)
 	return NULL;
 }
 
-/* Thread pool. A copy that may be needed next is kept, while there are few. */
+/* Thread pool. Keeps a copy of the file, which is compiled next, unless copies hold COPIES_MAX. */
 static void identify(uv_work_t *work)
 {
 	struct job *job = container_of(work, struct job, work);

@@ -74,8 +74,8 @@ struct kube_request {
 	void (*done)(void *arg, const struct kube_answer *answer); /* may be NULL */
 	void *arg;
 	/*
-	 * Tried again after 429 and 503 with Retry-After, GETs after any 5xx, up to 10 times,
-	 * unless set.
+	 * Unset: an answer with Retry-After is waited out and the request repeated, up to 10 times:
+	 * any request after 429 and 503, a GET after every 5xx. Set: the caller gets that answer.
 	 */
 	bool no_retry;
 };

@@ -106,9 +106,10 @@ static void again_at_once(struct kube_call *call)
 }
 
 /*
- * Was the request refused before anything was done of it? 429 is of the API server's priority and
- * fairness, or its limit of requests in flight, 503 of a server that starts, ends or has none
- * behind it. Of another 5xx that is not known: reading again does no harm.
+ * Whether R may be repeated after this status. 429 (API Priority and Fairness, or the limit of
+ * requests in flight) and 503 (a server that is starting or shutting down, or a proxy without a
+ * server behind it) are answered before the request has done anything, so that repeating it is
+ * safe. After another 5xx a write may have been done: only GETs are repeated.
  */
 static bool may_try_again(const struct kube_request *r, int status)
 {

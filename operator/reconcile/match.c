@@ -7,10 +7,10 @@
  * are told apart by the hash of "namespace/name", the whole cluster by 0; a collision of 64-bit
  * hashes would only make a count in a status wrong.
  *
- * Each pod's mark in the store says where it is counted, so that it can be taken out whatever the
- * policies are by now. When they change, the pods of the namespaces that are concerned are looked
- * at again a few at a time: a namespace that waits is in `waiting`, of the one that is at work
- * `cursor` is the next pod. Counts are those of the pods as they were last looked at, meanwhile.
+ * Each pod's mark in the store says where it is counted, so that it can be taken out again after
+ * the policies have changed. A change queues the namespaces it affects in `waiting`, and their pods
+ * are evaluated again in small batches; `at_work` is the namespace whose pods are being evaluated
+ * and `cursor` the next of them. Until a pod's turn comes it is counted under its old policy.
  */
 #include "operator/reconcile/match.h"
 
@@ -55,10 +55,10 @@ struct match_counts {
 	struct waiting *waiting;
 	char *at_work; /* the namespace that CURSOR is in, or NULL */
 	const struct pod *cursor;
-	bool all;	       /* what waits came of a change that concerned all pods */
-	bool whole;	       /* such a change has been worked off once */
-	bool broken;	       /* memory was out: count_anew() */
-	uint64_t revision;     /* of the policies that what waits is for */
+	bool all;	       /* a change that affects every pod is queued or being evaluated */
+	bool counted_once;     /* the first such change is done: every pod has been counted */
+	bool broken;	       /* memory ran out: count_anew() */
+	uint64_t revision;     /* of the policies when something was last queued */
 	uint64_t without_room; /* policy_set_without_room() at that time */
 	struct pod_info info;  /* scratch: it is large */
 };
@@ -250,7 +250,7 @@ static uint32_t mark_of(const struct count *whole, bool held_off)
 	return whole->place << 1 | held_off;
 }
 
-/* Out of memory it is not counted, and all are counted anew as soon as that can be had. */
+/* Without memory the pod is not counted, and `broken` has all of them counted anew later. */
 static void count_pod(struct match_counts *m, const struct pod *pod)
 {
 	struct count *whole, *all = NULL;
@@ -307,8 +307,7 @@ static void recount_pod(struct match_counts *m, const struct pod *pod)
 	count_pod(m, pod);
 }
 
-/* ---- looking again ---------------------------------------------------------------------------
- */
+/* ---- evaluating again ------------------------------------------------------------------------ */
 
 static void end_namespace(struct match_counts *m)
 {
@@ -353,7 +352,7 @@ static int count_existing(void *arg, const struct pod *pod)
 	return 0;
 }
 
-/* After memory was out: the one time that all pods are looked at at once. */
+/* After memory ran out. Only here all pods are evaluated in one turn of the loop. */
 static void count_anew(struct match_counts *m)
 {
 	forget_waiting(m);
@@ -412,7 +411,7 @@ void match_counts_policies(struct match_counts *m, const char *ns, uint64_t befo
 {
 	uint64_t without_room = policy_set_without_room(m->policies);
 
-	/* Where the cluster has too many policies, one that goes makes room for anybody's. */
+	/* With more policies than the limit, one that goes makes room for another namespace's. */
 	if (!ns[0] || m->revision != before || m->without_room != without_room)
 		wait_for_all(m);
 	else
@@ -432,7 +431,7 @@ static bool next_namespace(struct match_counts *m, void (*done)(void *arg, const
 	if (!w) {
 		if (m->all) {
 			m->all = false;
-			m->whole = true;
+			m->counted_once = true;
 			done(arg, "");
 		}
 		return false;
@@ -474,7 +473,7 @@ bool match_counts_pending(const struct match_counts *m, const char *ns)
 	if (m->broken)
 		return true;
 	if (!ns[0])
-		return m->all && !m->whole;
+		return m->all && !m->counted_once;
 	if (m->at_work && streq(m->at_work, ns))
 		return true;
 	HASH_FIND(hh, m->waiting, ns, strlen(ns), w);

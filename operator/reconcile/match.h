@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct match_counts: for each config the pods that it decides for and the nodes that they run on.
- * Kept up with each pod. After a change of a policy or of a namespace's labels the pods that it
- * concerns are looked at again, as many at a time as match_counts_work() is told. Has the marks of
- * the pod store. Loop thread only.
+ * struct match_counts: for each config the number of pods whose policy it is, and of the nodes they
+ * run on. Follows every change of a pod at once. After a change of a policy or of a namespace's
+ * labels the affected pods are evaluated again in batches, by match_counts_work(). Uses the marks
+ * of the pod store (pod_set_mark()). Loop thread only.
  */
 #pragma once
 
@@ -44,23 +44,23 @@ int match_counts_new(struct policy_set *policies, struct pod_store *pods,
 struct match_counts *match_counts_free(struct match_counts *m);
 DEFINE_CLEANUP(struct match_counts *, match_counts_free)
 
-/* From pod_store's `changed`: true when a count became another. */
+/* From pod_store's `changed`. True when a count may have changed. */
 bool match_counts_pod(struct match_counts *m, const struct pod *pod, const struct pod *old);
 /* The labels of a namespace changed, or it came or went. */
 void match_counts_namespace(struct match_counts *m, const char *ns);
-/* The labels of a node changed, which choose its group. Looks at its pods at once. */
+/* A node's labels, which choose its group, changed: its pods are evaluated at once. */
 void match_counts_node(struct match_counts *m, const char *node);
-/* The policies changed: by a config in NS, or ("") all of them. BEFORE: their revision before. */
+/* A config in NS changed, or ("") the cluster's. BEFORE: the policies' revision until then. */
 void match_counts_policies(struct match_counts *m, const char *ns, uint64_t before);
 /*
- * Looks at up to MAX pods again; false: there are no more. DONE is told each namespace whose pods
- * have all been looked at, or "" when they all have after a change that concerned all.
+ * Evaluates up to MAX of the queued pods; false: none are left. DONE is called with each namespace
+ * that is finished, or once with "" when a change that affects every pod is finished.
  */
 bool match_counts_work(struct match_counts *m, size_t max, void (*done)(void *arg, const char *ns),
 		       void *arg);
 /*
- * Are pods of NS to be looked at again? NS "": is the first count of all under way? Later ones are
- * not waited for: whoever may change policies could keep them going.
+ * Whether pods of NS are still queued. NS "": whether the first count of all pods is unfinished;
+ * later ones do not matter there, because whoever changes policies often would keep this true.
  */
 bool match_counts_pending(const struct match_counts *m, const char *ns);
 /* NS "" and NAME "": all pods that are profiled. REPORTS may be NULL. */

@@ -64,14 +64,15 @@ static bool wants_successor(const struct ca_pair *pair, int64_t now)
 	return pair->end - now < (pair->end - pair->begin - STREAM_CLOCK_SKEW_S) / 3;
 }
 
-/* One that has expired signs nothing that anybody believes. */
+/* Nobody accepts what an expired CA has signed. */
 static bool may_forget(const struct stream_ca *ca, const struct ca_times *times, int64_t now)
 {
 	return ca->old.cert_pem &&
 	       (now >= ca->old.end || now >= ca->switched + times->leaf_s + 2 * times->poll_s);
 }
 
-/* Agents do not believe it before its time, which an admin's or another clock's may be to come. */
+/* Agents refuse a certificate before its notBefore, which lies ahead in a CA that an admin made for
+ * later, or on a machine whose clock is ahead of ours. */
 static bool has_begun(const struct ca_pair *pair, int64_t now)
 {
 	return pair->begin <= now;
@@ -90,7 +91,7 @@ enum ca_step stream_ca_next(const struct stream_ca *ca, const struct ca_times *t
 		return CA_FORGET;
 	if (!has_next)
 		return wants_successor(&ca->current, now) ? CA_ADD : CA_KEEP;
-	/* A time to come is a clock's mistake: it would be waited for. */
+	/* A time in the future was written with a wrong clock; waiting for it could take years. */
 	if (!ca->published || ca->published > now)
 		return in_bundle ? CA_PUBLISH : CA_KEEP;
 	return now >= ca->published + times->overlap_s && has_begun(&ca->next, now) ? CA_SWITCH

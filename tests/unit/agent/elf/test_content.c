@@ -159,20 +159,35 @@ static void program_headers_count(void **state)
 	assert_false(same(a, b));
 }
 
-static void a_file_that_changed_is_told(void **state)
+/* A file without a name, and N images of it. The caller closes the file. */
+static int make_file(struct image **images, size_t n)
 {
 	char path[] = "/tmp/kiln-content-XXXXXX";
-	_cleanup_(image_unrefp) struct image *image = NULL, *before = NULL;
-	struct image_content content;
-	_cleanup_close_ int fd = mkstemp(path);
+	int fd = mkstemp(path);
 	size_t size;
-	_cleanup_free_ uint8_t *file = make(".debug_info", "debug", "table", &size);
-	uint64_t at;
+	_cleanup_free_ uint8_t *bytes = make(".debug_info", "debug", "table", &size);
 
 	assert_true(fd >= 0);
-	assert_int_equal(write(fd, file, size), size);
-	image = open_image(path);
+	assert_int_equal(write(fd, bytes, size), size);
+	for (size_t i = 0; i < n; i++)
+		images[i] = open_image(path);
 	assert_int_equal(unlink(path), 0);
+	return fd;
+}
+
+static void change_code(int fd, const struct image *image)
+{
+	off_t at = (off_t)image_section(image, ".text")->offset;
+
+	assert_int_equal(pwrite(fd, "\x90", 1, at), 1);
+}
+
+static void a_file_that_changed_is_told(void **state)
+{
+	_cleanup_(image_unrefp) struct image *image = NULL, *before = NULL;
+	_cleanup_close_ int fd = make_file(&image, 1);
+	struct image_content content;
+
 	/* Not known yet: shared with nobody, so nothing can go wrong. */
 	assert_null(image_content(image));
 	assert_int_equal(image_content_check(image, image), 0);
@@ -180,8 +195,7 @@ static void a_file_that_changed_is_told(void **state)
 	assert_memory_equal(image_content(image), &content, sizeof(content));
 	assert_int_equal(image_copy(image, &before, NULL), 0);
 	assert_int_equal(image_content_check(image, image), 0);
-	at = image_section(image, ".text")->offset;
-	assert_int_equal(pwrite(fd, "\x90", 1, (off_t)at), 1);
+	change_code(fd, image);
 	assert_int_equal(image_content_check(image, image), -ESTALE);
 	/* What was read before stays as it was. */
 	assert_int_equal(image_content_check(image, before), 0);
@@ -194,22 +208,15 @@ static void a_file_that_changed_is_told(void **state)
 
 static void one_reading_is_hashed_and_kept(void **state)
 {
-	char path[] = "/tmp/kiln-content-XXXXXX";
 	_cleanup_(image_unrefp) struct image *image = NULL, *copy = NULL, *none = NULL;
+	_cleanup_close_ int fd = make_file(&image, 1);
 	struct image_content content, again;
-	_cleanup_close_ int fd = mkstemp(path);
-	size_t size;
-	_cleanup_free_ uint8_t *file = make(".x", "x", "table", &size);
 
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, file, size), size);
-	image = open_image(path);
-	assert_int_equal(unlink(path), 0);
 	assert_int_equal(image_identify_copy(image, &content, &copy), 0);
 	assert_non_null(copy);
 	assert_memory_equal(image_content(image), &content, sizeof(content));
 	/* What is written later is not in it. */
-	assert_int_equal(pwrite(fd, "\x90", 1, (off_t)image_section(image, ".text")->offset), 1);
+	change_code(fd, image);
 	assert_int_equal(image_content_read(copy, &again), 0);
 	assert_memory_equal(&again, &content, sizeof(content));
 	/* It is known now: nothing is read. */
@@ -223,19 +230,12 @@ static void one_reading_is_hashed_and_kept(void **state)
 
 static void what_was_written_shortly_before_counts_as_touched(void **state)
 {
-	char path[] = "/tmp/kiln-content-XXXXXX";
-	_cleanup_(image_unrefp) struct image *fresh = NULL, *settled = NULL;
+	struct image *images[2];
+	_cleanup_close_ int fd = make_file(images, 2);
+	_cleanup_(image_unrefp) struct image *fresh = images[0], *settled = images[1];
 	struct image_content content;
-	_cleanup_close_ int fd = mkstemp(path);
-	size_t size;
-	_cleanup_free_ uint8_t *file = make(".x", "x", "table", &size);
 	struct stat st;
 
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, file, size), size);
-	fresh = open_image(path);
-	settled = open_image(path);
-	assert_int_equal(unlink(path), 0);
 	assert_int_equal(fstat(fd, &st), 0);
 	assert_false(image_is_untouched(fresh, &st)); /* nobody has read it */
 	assert_int_equal(image_identify(fresh, &content), 0);
@@ -244,7 +244,7 @@ static void what_was_written_shortly_before_counts_as_touched(void **state)
 	sleep(3);
 	assert_int_equal(image_identify(settled, &content), 0);
 	assert_true(image_is_untouched(settled, &st));
-	assert_int_equal(pwrite(fd, "\x90", 1, (off_t)image_section(settled, ".text")->offset), 1);
+	change_code(fd, settled);
 	assert_int_equal(fstat(fd, &st), 0);
 	assert_false(image_is_untouched(settled, &st));
 }
