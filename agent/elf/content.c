@@ -23,7 +23,7 @@
 
 enum { CHUNK = 64 << 10, KEY_BYTES = 16, NONCE_BYTES = 12, SETTLED_SECONDS = 2 };
 
-enum { CONTENT_UNKNOWN, CONTENT_BEING_SET, CONTENT_KNOWN, CONTENT_REVOKED };
+enum { CONTENT_UNKNOWN, CONTENT_BEING_SET, CONTENT_KNOWN, CONTENT_UNSHARED, CONTENT_REVOKED };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint8_t key[KEY_BYTES];
@@ -244,13 +244,14 @@ int image_content_read(const struct image *image, struct image_content *ret)
 
 const struct image_content *image_content(const struct image *image)
 {
-	return atomic_load_explicit(&image->content_state, memory_order_acquire) == CONTENT_KNOWN
-		   ? &image->content
-		   : NULL;
+	int state = atomic_load_explicit(&image->content_state, memory_order_acquire);
+
+	return state == CONTENT_KNOWN || state == CONTENT_UNSHARED ? &image->content : NULL;
 }
 
+/* STATE: CONTENT_KNOWN or CONTENT_UNSHARED. */
 static void set_content(struct image *image, const struct image_content *content,
-			const struct stat *before)
+			const struct stat *before, int state)
 {
 	int unknown = CONTENT_UNKNOWN, being_set;
 
@@ -261,12 +262,12 @@ static void set_content(struct image *image, const struct image_content *content
 	image->changed = before->st_ctim;
 	being_set = CONTENT_BEING_SET;
 	/* Unless it was revoked meanwhile. */
-	atomic_compare_exchange_strong(&image->content_state, &being_set, CONTENT_KNOWN);
+	atomic_compare_exchange_strong(&image->content_state, &being_set, state);
 }
 
 void image_content_set(struct image *image, const struct image_content *content)
 {
-	set_content(image, content, &(struct stat){0});
+	set_content(image, content, &(struct stat){0}, CONTENT_KNOWN);
 }
 
 void image_content_revoke(struct image *image)
@@ -318,7 +319,7 @@ int image_identify(struct image *image, struct image_content *ret)
 	r = image_content_read(image, &content);
 	if (r < 0)
 		return r;
-	set_content(image, &content, &before);
+	set_content(image, &content, &before, CONTENT_KNOWN);
 	*ret = content;
 	return 0;
 }
@@ -342,7 +343,7 @@ int image_identify_copy(struct image *image, struct image_content *ret, struct i
 		r = image_content_read(copy, &content);
 	if (r < 0)
 		return r;
-	set_content(image, &content, &before);
+	set_content(image, &content, &before, CONTENT_KNOWN);
 	*ret = content;
 	/* Another thread may have set the content first, from other bytes than this copy's. */
 	set = image_content(image);
@@ -351,9 +352,43 @@ int image_identify_copy(struct image *image, struct image_content *ret, struct i
 	return 0;
 }
 
+void image_keep_unshared(struct image *image)
+{
+	static _Atomic uint64_t last;
+	uint64_t number = atomic_fetch_add(&last, 1) + 1;
+	struct image_content content = {{0}};
+	struct stat st = {0};
+
+	memcpy(content.hash, &number, sizeof(number));
+	if (image->fd >= 0 && fstat(image->fd, &st) < 0)
+		return;
+	st.st_ctim = (struct timespec){0};
+	set_content(image, &content, &st, CONTENT_UNSHARED);
+}
+
+static bool is_unshared(const struct image *image)
+{
+	return atomic_load_explicit(&image->content_state, memory_order_acquire) ==
+	       CONTENT_UNSHARED;
+}
+
 static bool is_same_time(const struct timespec *a, const struct timespec *b)
 {
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+/* Who sets the times back after a write spoils the stacks of the file's own users only. */
+static int check_unshared(const struct image *image)
+{
+	struct stat now;
+
+	if (image->fd < 0)
+		return 0;
+	if (fstat(image->fd, &now) < 0)
+		return -errno;
+	return (uint64_t)now.st_size == image->size && is_same_time(&now.st_mtim, &image->modified)
+		   ? 0
+		   : -ESTALE;
 }
 
 bool image_is_untouched(const struct image *image, const struct stat *now)
@@ -372,6 +407,8 @@ int image_content_check(const struct image *image, const struct image *parsed)
 
 	if (!want)
 		return is_revoked(image) ? -ESTALE : 0;
+	if (is_unshared(image))
+		return check_unshared(image);
 	r = image_content_read(parsed, &now);
 	if (r < 0)
 		return r;

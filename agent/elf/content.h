@@ -28,6 +28,12 @@ int image_content_read(const struct image *image, struct image_content *ret) _mu
 const struct image_content *image_content(const struct image *image);
 /* Only the first call has an effect. Any thread. */
 void image_content_set(struct image *image, const struct image_content *content);
+/*
+ * Nobody is to share what is made of IMAGE, so its file need not be read for it: its content
+ * becomes one that no other image has, unless it is known already, and image_content_check()
+ * compares the file's size and time of modification. Any thread; not for a file that may hang.
+ */
+void image_keep_unshared(struct image *image);
 /* The file was rewritten: its content is not known any more, for good. Any thread. */
 void image_content_revoke(struct image *image);
 /* Both in one: reads and sets it, unless it is known. -ESTALE: it was revoked. */

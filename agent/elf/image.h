@@ -64,7 +64,7 @@ struct image {
 	bool is_go, is_rust;
 	bool is_remote; /* its filesystem may stop answering: nothing is looked for beside it */
 	struct image_content content;	   /* content.h: image_content() */
-	struct timespec modified, changed; /* before CONTENT was read; 0: image_is_untouched() */
+	struct timespec modified, changed; /* of the file, before CONTENT was set; 0: not known */
 	_Atomic int content_state;
 	_Atomic int refs;
 };

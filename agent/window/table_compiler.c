@@ -5,6 +5,10 @@
  * second job compiles the table, of bytes that must be those of the content: a small file is parsed
  * from a copy, mostly the very one that was hashed; a large one is hashed again afterwards.
  *
+ * To hash a large file twice costs more than to compile it, and most have no twin. So the first one
+ * of its size, build id, head and tail is not hashed: its table is its own. From the second one on
+ * they are hashed, and share a table. What a file says of itself only decides whether it is hashed.
+ *
  * The room of a table that goes rests for a while, because walks may be on their way through it
  * (unwind_store.h): then one that is compiled waits in `ready`.
  */
@@ -22,6 +26,7 @@ enum {
 	BIG_IMAGE_BYTES = 4 << 20, /* files beyond this are compiled one at a time */
 	COPIES_MAX = 8 << 20,	   /* bytes of copies that wait to be compiled */
 	RENUMBER_SHARE = 20,	   /* renumbering takes at most one part in so many of the time */
+	CLAIMS = 1024,		   /* large files that are remembered */
 };
 
 struct job {
@@ -36,6 +41,7 @@ struct job {
 	struct image_content content;
 	int result;
 	bool identified, big;
+	bool unshared;	  /* its content need not be read */
 	uint32_t slot;	  /* that its table was compiled for; the image may have left it since */
 	struct job *next; /* of ready or big */
 };
@@ -43,13 +49,14 @@ struct job {
 struct table_compiler {
 	struct table_compiler_options options;
 	unsigned int jobs;
-	struct job *ready;     /* compiled, their room in the slab still rests */
-	struct job *big;       /* big files that are to be compiled, in turn */
-	struct image *reading; /* the big file that is being compiled, or NULL */
-	bool renumber;	       /* images have other slots than the kernel's mappings say */
-	uint64_t renumber_ns;  /* uv_hrtime(): not before then, but at a tick */
-	atomic_bool stopped;   /* the thread pool reads it */
-	atomic_size_t copies;  /* bytes; the thread pool adds */
+	struct job *ready;	 /* compiled, their room in the slab still rests */
+	struct job *big;	 /* big files that are to be compiled, in turn */
+	struct image *reading;	 /* the big file that is being compiled, or NULL */
+	bool renumber;		 /* images have other slots than the kernel's mappings say */
+	uint64_t renumber_ns;	 /* uv_hrtime(): not before then, but at a tick */
+	uint64_t claims[CLAIMS]; /* of large files that were met, each at its hash; 0: none */
+	atomic_bool stopped;	 /* the thread pool reads it */
+	atomic_size_t copies;	 /* bytes; the thread pool adds */
 };
 
 static uint64_t now_ms(void)
@@ -85,6 +92,8 @@ static void identify(uv_work_t *work)
 		job->result = -ECANCELED;
 		return;
 	}
+	if (job->unshared)
+		image_keep_unshared(job->image);
 	if (atomic_fetch_add(&c->copies, size) + size <= COPIES_MAX)
 		job->result = image_identify_copy(job->image, &job->content, &job->copy);
 	else
@@ -255,7 +264,10 @@ static void identified(uv_work_t *work, int status)
 		return;
 	}
 	/* What cannot be read as a whole has a slot of its own. */
-	metric_add(r < 0 ? M_IMAGES_NOT_IDENTIFIED : M_IMAGES_IDENTIFIED, 1);
+	metric_add(r < 0	   ? M_IMAGES_NOT_IDENTIFIED
+		   : job->unshared ? M_IMAGES_UNSHARED
+				   : M_IMAGES_IDENTIFIED,
+		   1);
 	job->identified = true;
 	if (find_others(job)) {
 		drop_job(job);
@@ -333,6 +345,19 @@ void table_compiler_tick(struct table_compiler *c)
 	}
 }
 
+/* True from the second time on that a file which says the same of itself is met. */
+static bool has_twin(struct table_compiler *c, const struct image *image)
+{
+	uint64_t claim = hash_bytes(image->build_id, image->build_id_len,
+				    hash_bytes(image->htlhash, strlen(image->htlhash), 1)) |
+			 1;
+	uint64_t *place = &c->claims[claim >> 32 & (CLAIMS - 1)];
+	bool met = *place == claim;
+
+	*place = claim; /* a file that is forgotten here may get one table more */
+	return met;
+}
+
 bool table_compiler_want(struct table_compiler *c, struct stored_image *image)
 {
 	struct job *job;
@@ -355,6 +380,8 @@ bool table_compiler_want(struct table_compiler *c, struct stored_image *image)
 	job->image = image_ref(image->image);
 	job->big = image->image->size >= BIG_IMAGE_BYTES;
 	job->identified = image->slot != UNWIND_SLOT_UNKNOWN;
+	if (!job->identified && image->image->size > IMAGE_COPY_MAX && !image_content(image->image))
+		job->unshared = !has_twin(c, image->image);
 	image_store_ref(image); /* given back by image_store_put() */
 	if (start_job(job) < 0) {
 		image_store_put(c->options.images, image, now_ms());

@@ -249,6 +249,34 @@ static void what_was_written_shortly_before_counts_as_touched(void **state)
 	assert_false(image_is_untouched(settled, &st));
 }
 
+static void an_unshared_file_is_not_read(void **state)
+{
+	const struct timespec later[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+	struct image *images[2];
+	_cleanup_close_ int fd = make_file(images, 2);
+	_cleanup_(image_unrefp) struct image *one = images[0], *two = images[1];
+	struct image_content content, other;
+	struct stat st;
+
+	image_keep_unshared(one);
+	image_keep_unshared(two);
+	assert_int_equal(image_identify(one, &content), 0);
+	assert_int_equal(image_identify(two, &other), 0);
+	assert_memory_not_equal(&content, &other, sizeof(content));
+	image_keep_unshared(one); /* it has its content */
+	assert_memory_equal(image_content(one), &content, sizeof(content));
+	assert_int_equal(image_content_check(one, one), 0);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_false(image_is_untouched(one, &st)); /* which is said of bytes that were read */
+	change_code(fd, one);
+	assert_int_equal(futimens(fd, later), 0);
+	assert_int_equal(image_content_check(one, one), -ESTALE);
+	image_content_revoke(one);
+	assert_null(image_content(one));
+	assert_int_equal(ftruncate(fd, 100), 0);
+	assert_int_equal(image_content_check(two, two), -ESTALE);
+}
+
 /* A thousand sections of the whole file must not keep a thread busy. */
 static void overlapping_sections_are_bounded(void **state)
 {
@@ -282,6 +310,7 @@ int main(void)
 	    cmocka_unit_test(a_file_that_changed_is_told),
 	    cmocka_unit_test(one_reading_is_hashed_and_kept),
 	    cmocka_unit_test(what_was_written_shortly_before_counts_as_touched),
+	    cmocka_unit_test(an_unshared_file_is_not_read),
 	    cmocka_unit_test(overlapping_sections_are_bounded),
 	};
 
