@@ -53,12 +53,24 @@ struct target_memory {
 	/* LEN bytes at ADDRESS, all or nothing: 0, -EFAULT, -ESRCH, -EPERM. */
 	int (*read)(void *arg, uint64_t address, void *dst, size_t len);
 	void *arg;
+	/* What is read after this is read anew: see target_renew(). NULL: nothing is kept. */
+	void (*renew)(void *arg);
 };
 
 static inline int target_read(const struct target_memory *m, uint64_t address, void *dst,
 			      size_t len)
 {
 	return m->read(m->arg, address, dst, len);
+}
+
+/*
+ * While symbolize() runs, bytes that lie behind what it reads may be read with it and kept. To see
+ * whether an object is still what it was, call this before reading it again.
+ */
+static inline void target_renew(const struct target_memory *m)
+{
+	if (m->renew)
+		m->renew(m->arg);
 }
 
 /* A process to attach to. */

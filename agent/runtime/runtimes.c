@@ -300,7 +300,8 @@ static int try_attach(struct runtimes *rt, struct attachment *a, const struct kn
 {
 	const struct kernel_memory *memory = rt->options.memory;
 	struct kiln_runtime_key key = {a->key.mapset, a->key.id};
-	struct target t = {&rt->options.source, a->mapset, a->mapset->tgid};
+	struct target t = {
+	    .source = &rt->options.source, .mapset = a->mapset, .tgid = a->mapset->tgid};
 	struct runtime_target target = runtime_target_of(&t, range);
 	struct kiln_runtime kernel = {};
 	struct error err = {};
@@ -562,8 +563,8 @@ static void read_name(struct runtimes *rt, const struct interpreter_ops *ops,
 		      const uint64_t words[2], uint32_t window)
 {
 	const struct attachment *a = find_attachment(rt, m->id, ops->id);
-	struct target t = {&rt->options.source, m, tgid};
-	struct target_memory memory = target_memory_of(&t);
+	struct target t = {.source = &rt->options.source, .mapset = m, .tgid = tgid};
+	struct target_memory memory = target_memory_ahead(&t);
 	int r = -ESRCH;
 
 	/* The mapset is newer than the walk, and could not be attached to: what holds of the

@@ -12,6 +12,8 @@
 #include "agent/process/maps.h"
 #include "agent/process/resident.h"
 
+enum { PAGE = 4096 }; /* the smallest there is */
+
 static int read_process(uint32_t tgid, uint64_t address, void *dst, size_t len)
 {
 	struct iovec local = {.iov_base = dst, .iov_len = len},
@@ -41,6 +43,54 @@ static int read_target(void *arg, uint64_t address, void *dst, size_t len)
 struct target_memory target_memory_of(struct target *t)
 {
 	return (struct target_memory){.read = read_target, .arg = t};
+}
+
+static const struct target_piece *find_piece(const struct target *t, uint64_t address, size_t len)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(t->pieces); i++) {
+		const struct target_piece *p = &t->pieces[i];
+
+		if (address >= p->at && address - p->at < p->len &&
+		    len <= p->len - (address - p->at))
+			return p;
+	}
+	return NULL;
+}
+
+/* To the end of the page at most: what lies behind that may not be there. */
+static int read_ahead(void *arg, uint64_t address, void *dst, size_t len)
+{
+	struct target *t = arg;
+	struct target_piece *piece = &t->pieces[t->next_piece];
+	const struct target_piece *known = find_piece(t, address, len);
+	size_t size = MIN(sizeof(piece->bytes), PAGE - address % PAGE);
+
+	if (!known && len < size) {
+		piece->len = 0;
+		if (read_target(t, address, piece->bytes, size) == 0) {
+			piece->at = address;
+			piece->len = (uint32_t)size;
+			t->next_piece = (t->next_piece + 1) % ARRAY_SIZE(t->pieces);
+			known = piece;
+		}
+	}
+	if (!known)
+		return read_target(t, address, dst, len);
+	memcpy(dst, known->bytes + (address - known->at), len);
+	return 0;
+}
+
+static void forget_pieces(void *arg)
+{
+	struct target *t = arg;
+
+	for (size_t i = 0; i < ARRAY_SIZE(t->pieces); i++)
+		t->pieces[i].len = 0;
+}
+
+struct target_memory target_memory_ahead(struct target *t)
+{
+	return (struct target_memory){.read = read_ahead, .renew = forget_pieces, .arg = t};
 }
 
 static const struct image *find_image(void *arg, const char *prefix, uint64_t *ret_bias)

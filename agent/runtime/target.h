@@ -16,12 +16,23 @@ struct target_source {
 	int proc_dirfd;
 };
 
+/* Bytes that were read with others; names need many small pieces that lie side by side. */
+struct target_piece {
+	uint64_t at;
+	uint32_t len;
+	uint8_t bytes[256];
+};
+
 struct target {
 	const struct target_source *source;
 	const struct mapset *mapset; /* NULL: only memory is asked for */
 	uint32_t tgid;
+	struct target_piece pieces[4]; /* of target_memory_ahead() */
+	uint32_t next_piece;
 };
 
 struct target_memory target_memory_of(struct target *t);
+/* The same, reading ahead; for ops->symbolize(). T's pieces are empty at first. */
+struct target_memory target_memory_ahead(struct target *t);
 /* Of RANGE, which is one of the mapset's. */
 struct runtime_target runtime_target_of(struct target *t, const struct mapset_range *range);

@@ -190,6 +190,7 @@ int python_symbolize(void *state, const struct target_memory *memory, const uint
 	symbol.line = read_line(p, memory, code, first, (int32_t)(uint32_t)words[1]);
 	symbol.start_line = first <= INT32_MAX ? first : 0;
 	symbol.system_name = symbol.name;
+	target_renew(memory);
 	r = read_code(p, memory, code, cookie);
 	if (r < 0)
 		return r;

@@ -40,7 +40,7 @@ static int recorded(void *arg, uint64_t address, void *dst, size_t len)
 	return r;
 }
 
-static const struct target_memory memory = {recorded, NULL};
+static const struct target_memory memory = {.read = recorded};
 
 /* The image of a mapping that is CPython. */
 static struct python_image *find(uint64_t *ret_bias)

@@ -35,7 +35,7 @@ static int read_piece(void *arg, uint64_t address, void *dst, size_t len)
 
 struct target_memory recording_memory(struct recording *r)
 {
-	return (struct target_memory){read_piece, r};
+	return (struct target_memory){.read = read_piece, .arg = r};
 }
 
 struct runtime_target recording_target(struct recording *r)

@@ -296,7 +296,7 @@ static void chains_without_end_are_bounded(void **unused)
 		k->code_type = 0;
 		for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
 			uint64_t step = steps[i];
-			struct target_memory memory = {endless, &step};
+			struct target_memory memory = {.read = endless, .arg = &step};
 
 			(void)host_walk(&memory, &f.kernel, f.r->thread);
 			assert_true(host.walk.runtime_frames <= KILN_MAX_USER_FRAMES);

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading ahead in a process's memory: fewer system calls, and never other bytes. */
+#include "agent/runtime/target.h"
+#include "tests/support/test.h"
+
+enum { BASE = 0x10000, PAGES = 2, PAGE = 4096 };
+
+struct fake {
+	uint8_t bytes[PAGES * PAGE];
+	size_t last; /* bytes from here on are not there */
+	unsigned int calls;
+	size_t longest;
+	struct target_source source;
+	struct target target;
+	struct target_memory memory;
+};
+
+static int read_fake(void *arg, uint32_t tgid, uint64_t address, void *dst, size_t len)
+{
+	struct fake *f = arg;
+
+	assert_int_equal(tgid, 7);
+	f->calls++;
+	f->longest = MAX(f->longest, len);
+	if (address < BASE || address - BASE + len > f->last)
+		return -EFAULT;
+	memcpy(dst, f->bytes + (address - BASE), len);
+	return 0;
+}
+
+static int setup(void **state)
+{
+	struct fake *f = calloc(1, sizeof(*f));
+
+	assert_non_null(f);
+	for (size_t i = 0; i < sizeof(f->bytes); i++)
+		f->bytes[i] = (uint8_t)(i * 7 + i / 256);
+	f->last = sizeof(f->bytes);
+	f->source = (struct target_source){.read = read_fake, .arg = f, .proc_dirfd = -1};
+	f->target = (struct target){.source = &f->source, .tgid = 7};
+	f->memory = target_memory_ahead(&f->target);
+	*state = f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	free(*state);
+	return 0;
+}
+
+/* LEN bytes at AT are what is there, and it takes so many CALLS. */
+static void expect(struct fake *f, size_t at, size_t len, unsigned int calls)
+{
+	uint8_t got[PAGE];
+
+	f->calls = 0;
+	assert_int_equal(target_read(&f->memory, BASE + at, got, len), 0);
+	assert_memory_equal(got, f->bytes + at, len);
+	assert_int_equal(f->calls, calls);
+}
+
+static void what_lies_behind_is_read_once(void **state)
+{
+	struct fake *f = *state;
+
+	expect(f, 100, 8, 1);
+	expect(f, 108, 200, 0);
+	expect(f, 101, 255, 0);
+	expect(f, 101, 256, 1); /* one byte more than is kept */
+	expect(f, 92, 8, 1);	/* before it */
+	/* Several places, as many as a name has. */
+	expect(f, 1000, 8, 1);
+	expect(f, 2000, 8, 1);
+	expect(f, 3000, 8, 1);
+	expect(f, 1008, 8, 0);
+	expect(f, 2008, 8, 0);
+}
+
+static void no_page_is_read_that_nobody_asked_for(void **state)
+{
+	struct fake *f = *state;
+
+	f->last = PAGE;
+	expect(f, PAGE - 16, 8, 1);
+	expect(f, PAGE - 8, 8, 0);
+	/* Nor bytes of the same page, where memory ends within it. */
+	f->last = 500;
+	expect(f, 480, 8, 2);
+	assert_int_equal(target_read(&f->memory, BASE + 496, f->bytes, 8), -EFAULT);
+}
+
+static void a_piece_that_failed_is_no_piece(void **state)
+{
+	struct fake *f = *state;
+	uint8_t byte;
+
+	for (size_t i = 0; i < ARRAY_SIZE(f->target.pieces); i++)
+		expect(f, i * 512, 8, 1);
+	f->last = 0;
+	assert_int_equal(target_read(&f->memory, BASE + 3000, &byte, 1), -EFAULT);
+	f->last = sizeof(f->bytes);
+	expect(f, 3000, 1, 1);
+	assert_int_equal(target_read(&f->memory, UINT64_MAX, f->bytes, 8), -EFAULT);
+}
+
+static void renewed_memory_is_read_again(void **state)
+{
+	struct fake *f = *state;
+
+	expect(f, 100, 8, 1);
+	f->bytes[100] ^= 1;
+	target_renew(&f->memory);
+	expect(f, 100, 8, 1);
+}
+
+static void long_pieces_are_not_kept(void **state)
+{
+	struct fake *f = *state;
+
+	expect(f, 0, 1024, 1);
+	expect(f, 0, 1024, 1);
+	assert_int_equal(f->longest, 1024);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup_teardown(what_lies_behind_is_read_once, setup, teardown),
+	    cmocka_unit_test_setup_teardown(no_page_is_read_that_nobody_asked_for, setup, teardown),
+	    cmocka_unit_test_setup_teardown(a_piece_that_failed_is_no_piece, setup, teardown),
+	    cmocka_unit_test_setup_teardown(renewed_memory_is_read_again, setup, teardown),
+	    cmocka_unit_test_setup_teardown(long_pieces_are_not_kept, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
