@@ -35,7 +35,8 @@ struct sampler {
 	uint64_t processes;
 	void (*consume)(const struct kiln_sample *record, void *arg);
 	void *consume_arg;
-	uint64_t drain_until_ns; /* CLOCK_MONOTONIC */
+	uint64_t drain_until_ns;	   /* CLOCK_MONOTONIC */
+	uint64_t maps_bytes, maps_read_ns; /* 0: never */
 };
 
 enum {
@@ -531,11 +532,25 @@ static uint64_t map_memory_bytes(int fd)
 	return bytes;
 }
 
+/* Some thirty files of /proc, for what changes little: they are read now and then. */
+static uint64_t maps_bytes(struct sampler *s)
+{
+	uint64_t now = now_ns();
+	struct bpf_map *map;
+
+	if (s->maps_read_ns && now - s->maps_read_ns < SAMPLER_MAPS_AGE_S * 1000000000ULL)
+		return s->maps_bytes;
+	s->maps_read_ns = now;
+	s->maps_bytes = 0;
+	bpf_object__for_each_map(map, s->skel->obj) s->maps_bytes +=
+	    map_memory_bytes(bpf_map__fd(map));
+	return s->maps_bytes;
+}
+
 void sampler_read_stats(struct sampler *s, struct sampler_stats *ret)
 {
 	struct bpf_prog_info info = {};
 	uint32_t len = sizeof(info);
-	struct bpf_map *map;
 
 	*ret = (struct sampler_stats){.processes = s->processes};
 	for (int cpu = 0; cpu < s->n_cpus; cpu++)
@@ -545,8 +560,6 @@ void sampler_read_stats(struct sampler *s, struct sampler_stats *ret)
 		ret->run_ns = info.run_time_ns;
 		ret->runs = info.run_cnt;
 	}
-	bpf_object__for_each_map(map, s->skel->obj) ret->map_bytes +=
-	    map_memory_bytes(bpf_map__fd(map));
 	ret->slab_bytes = s->slabs.used;
-	ret->map_bytes += ret->slab_bytes;
+	ret->map_bytes = maps_bytes(s) + ret->slab_bytes;
 }

@@ -58,7 +58,7 @@ int sampler_ring_fd(const struct sampler *s);
  * Gives the records in the ring to CONSUME, in order, for about SAMPLER_DRAIN_MS at most, so that
  * the loop's other work goes on; RECORD is valid during the call. True: there may be more.
  */
-enum { SAMPLER_DRAIN_MS = 20 };
+enum { SAMPLER_DRAIN_MS = 20, SAMPLER_MAPS_AGE_S = 60 };
 bool sampler_drain(struct sampler *s, void (*consume)(const struct kiln_sample *record, void *arg),
 		   void *arg);
 
@@ -84,9 +84,10 @@ int sampler_ignore_process(struct sampler *s, uint32_t tgid);
 struct sampler_stats {
 	uint64_t counts[KILN_STAT_COUNT];
 	uint64_t run_ns, runs; /* of the sampling program; 0 unless kernel.bpf_stats_enabled */
-	uint64_t map_bytes;    /* memory of all maps */
-	uint64_t slab_bytes;   /* of it: unwind tables and mappings, whose memory follows need */
-	uint64_t processes;    /* entries of `processes` at the last sampler_named_mapsets() */
+	/* Memory of all maps. That of the slabs (unwind tables and mappings) follows need and is of
+	 * now, that of the others up to SAMPLER_MAPS_AGE_S old. */
+	uint64_t map_bytes, slab_bytes;
+	uint64_t processes; /* entries of `processes` at the last sampler_named_mapsets() */
 };
 /* Unwind tables and mappings may take so many bytes together. No limit at first. */
 void sampler_limit_slabs(struct sampler *s, size_t bytes);
