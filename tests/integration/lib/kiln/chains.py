@@ -258,9 +258,9 @@ def shares(verdict, chains):
         share = verdict.by_chain.get(i, 0) / max(verdict.samples, 1)
         label = ";".join(chain.text[:3])
         if share < chain.min_share:
-            out.append(f"{label}...: {share:.1%} of the samples, want at least {chain.min_share:.0%}")
+            out.append(f"{label}...: {share:.1%} of the samples, want at least {chain.min_share:.1%}")
         if share > chain.max_share:
-            out.append(f"{label}...: {share:.1%} of the samples, want at most {chain.max_share:.0%}")
+            out.append(f"{label}...: {share:.1%} of the samples, want at most {chain.max_share:.1%}")
         kernel = verdict.kernel_by_chain.get(i, 0) / max(verdict.by_chain.get(i, 0), 1)
         if kernel < chain.min_kernel_share:
             out.append(f"{label}...: {kernel:.1%} in the kernel, want at least {chain.min_kernel_share:.0%}")
