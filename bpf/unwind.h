@@ -65,8 +65,8 @@ enum {
 /*
  * One entry of a rule cache. There are two, both hash tables of one entry a place:
  *   env_cache()   (pc, mapset, epoch) -> rule: a hit needs no look at mapping, table or slab.
- *   env_shared()  (vaddr, image, epoch) -> rule: a hit needs no search of the table. It serves a
- * new process, and the many processes that run one program.
+ *   env_shared()  (vaddr, image, epoch) -> rule: a hit needs no search of the table.
+ * The second one serves new processes, and many processes that run one program.
  */
 struct kiln_cache_entry {
 	uint64_t pc;

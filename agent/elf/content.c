@@ -377,7 +377,7 @@ static bool is_same_time(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* Who sets the times back after a write spoils the stacks of the file's own users only. */
+/* Setting mtime back after a write spoils only the stacks of processes that map this very file. */
 static int check_unshared(const struct image *image)
 {
 	struct stat now;

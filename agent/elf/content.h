@@ -29,9 +29,9 @@ const struct image_content *image_content(const struct image *image);
 /* Only the first call has an effect. Any thread. */
 void image_content_set(struct image *image, const struct image_content *content);
 /*
- * Nobody is to share what is made of IMAGE, so its file need not be read for it: its content
- * becomes one that no other image has, unless it is known already, and image_content_check()
- * compares the file's size and time of modification. Any thread; not for a file that may hang.
+ * Gives IMAGE a content that no other image has, unless its content is known already: what is made
+ * of it is shared with no other image, and its file need not be hashed. image_content_check() then
+ * compares the file's size and mtime. Any thread; may hang with the file's filesystem.
  */
 void image_keep_unshared(struct image *image);
 /* The file was rewritten: its content is not known any more, for good. Any thread. */

@@ -53,7 +53,7 @@ struct target_memory {
 	/* LEN bytes at ADDRESS, all or nothing: 0, -EFAULT, -ESRCH, -EPERM. */
 	int (*read)(void *arg, uint64_t address, void *dst, size_t len);
 	void *arg;
-	/* What is read after this is read anew: see target_renew(). NULL: nothing is kept. */
+	/* Drops what was read ahead: see target_renew(). NULL: nothing is read ahead. */
 	void (*renew)(void *arg);
 };
 
@@ -64,8 +64,8 @@ static inline int target_read(const struct target_memory *m, uint64_t address, v
 }
 
 /*
- * While symbolize() runs, bytes that lie behind what it reads may be read with it and kept. To see
- * whether an object is still what it was, call this before reading it again.
+ * target_read() in symbolize() may read ahead, and answer later reads from that. This drops what
+ * was read ahead: call it before reading an object again to see whether it has changed.
  */
 static inline void target_renew(const struct target_memory *m)
 {

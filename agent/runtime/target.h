@@ -16,7 +16,7 @@ struct target_source {
 	int proc_dirfd;
 };
 
-/* Bytes that were read with others; names need many small pieces that lie side by side. */
+/* Memory that was read ahead: a name takes many small reads that lie side by side. */
 struct target_piece {
 	uint64_t at;
 	uint32_t len;

@@ -532,7 +532,8 @@ static uint64_t map_memory_bytes(int fd)
 	return bytes;
 }
 
-/* Some thirty files of /proc, for what changes little: they are read now and then. */
+/* Reads a file of /proc for each of some thirty maps, whose sizes hardly change; so not more often
+ * than once in SAMPLER_MAPS_AGE_S. */
 static uint64_t maps_bytes(struct sampler *s)
 {
 	uint64_t now = now_ns();

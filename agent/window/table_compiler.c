@@ -5,9 +5,11 @@
  * second job compiles the table, of bytes that must be those of the content: a small file is parsed
  * from a copy, mostly the very one that was hashed; a large one is hashed again afterwards.
  *
- * To hash a large file twice costs more than to compile it, and most have no twin. So the first one
- * of its size, build id, head and tail is not hashed: its table is its own. From the second one on
- * they are hashed, and share a table. What a file says of itself only decides whether it is hashed.
+ * Hashing a large file twice costs more than compiling it, and most exist only once on a node. So
+ * the first one with some size, build id, head and tail is not hashed, and shares its table with no
+ * other image. Later ones with the same are hashed, and share a table when their contents are
+ * equal. Size, build id, head and tail, which anybody can copy, decide only whether a file is
+ * hashed.
  *
  * The room of a table that goes rests for a while, because walks may be on their way through it
  * (unwind_store.h): then one that is compiled waits in `ready`.
@@ -345,7 +347,7 @@ void table_compiler_tick(struct table_compiler *c)
 	}
 }
 
-/* True from the second time on that a file which says the same of itself is met. */
+/* Whether a file with the same size, build id, head and tail was met before. */
 static bool has_twin(struct table_compiler *c, const struct image *image)
 {
 	uint64_t claim = hash_bytes(image->build_id, image->build_id_len,

@@ -97,14 +97,15 @@ int pod_store_each_in_namespace(const struct pod_store *store, const char *ns,
 int pod_store_each_namespace(const struct pod_store *store, int (*fn)(void *arg, const char *ns),
 			     void *arg);
 /*
- * Iterates over the pods of a namespace across several turns of the loop; NULL: no more. A new pod
- * is put before the first. When a pod is removed, ask for the one after it in the `changed`
- * callback that tells of the removal: later its memory is gone.
+ * Iterates over the pods of a namespace across several turns of the loop; NULL: no more. New
+ * pods are inserted at the front, so an iteration under way does not meet them. When a pod is
+ * removed, get the one after it in the `changed` callback: afterwards its memory is freed.
  */
 const struct pod *pod_store_first_in_namespace(const struct pod_store *store, const char *ns);
 const struct pod *pod_store_next_in_namespace(const struct pod_store *store, const struct pod *pod);
 
-/* A number that the store keeps with a pod for one user; 0 in each new and each changed pod. */
+/* A number that the store keeps with a pod for one caller, match_counts; 0 in a new or changed pod.
+ */
 uint32_t pod_mark(const struct pod *pod);
 void pod_set_mark(struct pod_store *store, const struct pod *pod, uint32_t mark);
 /* The node that it was given; "" without. */

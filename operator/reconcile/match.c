@@ -352,7 +352,8 @@ static int count_existing(void *arg, const struct pod *pod)
 	return 0;
 }
 
-/* After memory ran out. Only here all pods are evaluated in one turn of the loop. */
+/* Counts all pods from nothing, after memory ran out. Nowhere else are they all evaluated in one
+ * turn of the loop. */
 static void count_anew(struct match_counts *m)
 {
 	forget_waiting(m);

@@ -53,8 +53,9 @@ void match_counts_node(struct match_counts *m, const char *node);
 /* A config in NS changed, or ("") the cluster's. BEFORE: the policies' revision until then. */
 void match_counts_policies(struct match_counts *m, const char *ns, uint64_t before);
 /*
- * Evaluates up to MAX of the queued pods; false: none are left. DONE is called with each namespace
- * that is finished, or once with "" when a change that affects every pod is finished.
+ * Evaluates up to MAX pods of the queued namespaces; returns false when none are left. Calls DONE
+ * with each namespace whose pods have all been evaluated; after a change that affects every pod
+ * once, with "", when the last of them has.
  */
 bool match_counts_work(struct match_counts *m, size_t max, void (*done)(void *arg, const char *ns),
 		       void *arg);

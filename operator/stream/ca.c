@@ -71,8 +71,8 @@ static bool may_forget(const struct stream_ca *ca, const struct ca_times *times,
 	       (now >= ca->old.end || now >= ca->switched + times->leaf_s + 2 * times->poll_s);
 }
 
-/* Agents refuse a certificate before its notBefore, which lies ahead in a CA that an admin made for
- * later, or on a machine whose clock is ahead of ours. */
+/* Agents refuse a CA before its notBefore. That lies in the future when an admin made the CA for
+ * later, or a replica whose clock is ahead of ours made it. */
 static bool has_begun(const struct ca_pair *pair, int64_t now)
 {
 	return pair->begin <= now;

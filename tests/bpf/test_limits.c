@@ -180,8 +180,8 @@ static void a_thousand_frames_arrive_whole(void **state)
 	w->learn = true;
 	w->child = &t.children[0];
 	assert_true(watch_until(t.p, w, 1, &w->complete, ENOUGH));
-	/* Each whole one was compared with what the child said. The last may have been cut: what
-	 * was in the ring while the tables were made was copies of stacks. */
+	/* Each whole stack was compared with what the child said. The last one may be cut: samples
+	 * that were taken while the tables were compiled brought copies of their stacks. */
 	assert_int_equal(w->wrong, 0);
 	assert_true(t.children[0].report.n > 1000);
 }

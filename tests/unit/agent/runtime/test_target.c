@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading ahead in a process's memory: fewer system calls, and never other bytes. */
+/* Read-ahead of a process's memory: it saves system calls, and returns what a read would. */
 #include "agent/runtime/target.h"
 #include "tests/support/test.h"
 
