@@ -3,7 +3,7 @@
  * What binds the agents to the rest: their stream (stream/) is fed from the caches once those are
  * whole, their reports become ProfilingNodes (nodes/), and the destinations that they are not told
  * of are told to people. Without an address for the stream there is neither; all of it then does
- * nothing. Loop thread only.
+ * nothing. The role controller reads ProfilingNodes and keeps the stream's CA. Loop thread only.
  */
 #include "operator/operator_internal.h"
 
@@ -65,7 +65,7 @@ int operator_create_nodes(struct operator* op)
 				      .arg = op};
 	int r;
 
-	if (!op->options->stream.address)
+	if (!operator_has_stream(op))
 		return 0;
 	r = kube_client_new(&op->loop, &client, &op->nodes_client, op->err);
 	if (r < 0)
@@ -129,6 +129,8 @@ static void on_left_out(void *arg, const char *ns, const char *name, const char 
 	struct left_out l = {arg, ns, name, cause};
 
 	log_warn("stream", "destination %s%s%s is left out: %s", ns, ns[0] ? "/" : "", name, cause);
+	if (!l.op->events)
+		return;
 	json_store_each(ns[0] ? l.op->world.configs : l.op->world.clusters, warn_config, &l);
 	operator_statuses_due(l.op, POLICIES_MS);
 }
@@ -155,16 +157,17 @@ bool operator_destination_cause(void *arg, const char *ns, const char *name,
 
 int operator_create_stream(struct operator* op)
 {
-	const struct stream_service_options stream = {.stream = &op->options->stream,
-						      .credentials = op->credentials,
-						      .ns = op->ns,
-						      .events = op->events,
-						      .may_write = operator_may_write,
-						      .left_out = on_left_out,
-						      .secret = on_secret,
-						      .arg = op};
+	const struct stream_service_options stream = {
+	    .stream = &op->options->stream,
+	    .credentials = op->credentials,
+	    .ns = op->ns,
+	    .events = op->events,
+	    .may_write = operator_controls(op) ? operator_may_write : NULL,
+	    .left_out = on_left_out,
+	    .secret = on_secret,
+	    .arg = op};
 
-	if (!op->options->stream.address)
+	if (!operator_has_stream(op))
 		return 0;
 	return stream_service_new(&op->loop, &stream, &op->stream, op->err);
 }
@@ -178,7 +181,7 @@ int operator_serve_agents(struct operator* op)
 
 	int r = op->stream ? stream_service_serve(op->stream, &sources, op->err) : 0;
 
-	if (!r && op->stream)
+	if (!r && operator_serves(op))
 		node_server_on_report(operator_agents(op), on_report, on_left, op);
 	return r;
 }

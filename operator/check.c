@@ -7,16 +7,16 @@
 #include "operator/operator.h"
 #include "operator/stream/tls.h"
 
-static int check_stream(const struct stream_options *o, struct error *err)
+static int check_stream(enum operator_role role, const struct stream_options *o, struct error *err)
 {
 	struct stream_tls files = {0};
 	int r = 0;
 
-	if (!o->address && (o->cert_file || o->ca_file))
+	if (!o->address && role != ROLE_CONTROLLER && (o->cert_file || o->ca_file))
 		return error_set(err, -EINVAL,
 				 "--stream-cert, --stream-ca: without --stream-address they have "
 				 "no effect: give it, or leave them out");
-	if (o->cert_file)
+	if (o->cert_file || (o->ca_file && role == ROLE_CONTROLLER))
 		r = stream_tls_load(o->cert_file, o->key_file, o->ca_file, &files, err);
 	stream_tls_done(&files);
 	return r;
@@ -27,5 +27,5 @@ int operator_check(const struct operator_options *o, struct error *err)
 	_cleanup_(kube_credentials_freep) struct kube_credentials *c = NULL;
 	int r = kube_credentials_load(o->kubeconfig, o->context, &c, err);
 
-	return r < 0 ? r : check_stream(&o->stream, err);
+	return r < 0 ? r : check_stream(o->role, &o->stream, err);
 }

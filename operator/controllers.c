@@ -2,8 +2,9 @@
 /*
  * The two controllers. "agents" has one key: all objects that are rendered for the agents. "status"
  * has one key for each config. Their queues stand still until this replica leads; keys gather
- * meanwhile. A pod, a policy or an agent's report can turn any status, so that those are looked at
- * together, a moment after the first of them changed. Loop thread only.
+ * meanwhile. In the role stream there are neither, and what is due is not. A pod, a policy or an
+ * agent's report can turn any status, so that those are looked at together, a moment after the
+ * first of them changed. Loop thread only.
  */
 #include "operator/operator_internal.h"
 
@@ -30,6 +31,8 @@ int operator_status_due(void *arg, const cJSON *object)
 	const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(meta, "name"));
 	char key[WORK_KEY_MAX];
 
+	if (!operator_controls(op))
+		return 0;
 	snprintf(key, sizeof(key), "%s%s%s", ns ? ns : "", ns ? "/" : "", name ? name : "");
 	(void)work_queue_add_low(op->status_queue, key); /* the queue counts what it refuses */
 	return 0;
@@ -56,7 +59,7 @@ void operator_statuses_due(struct operator* op, uint64_t delay_ms)
 {
 	uint64_t due = uv_now(&op->loop) + delay_ms;
 
-	if (op->ending || (op->counts_due_ms && op->counts_due_ms <= due))
+	if (op->ending || !operator_controls(op) || (op->counts_due_ms && op->counts_due_ms <= due))
 		return;
 	op->counts_due_ms = due;
 	uv_timer_start(&op->counts_timer, check_all_statuses, delay_ms, 0);
@@ -109,7 +112,8 @@ static void work_on_counts(uv_timer_t *timer)
 
 void operator_recount(struct operator* op)
 {
-	if (!op->ending && !uv_is_active((uv_handle_t *)&op->recount_timer))
+	if (!op->ending && operator_controls(op) &&
+	    !uv_is_active((uv_handle_t *)&op->recount_timer))
 		uv_timer_start(&op->recount_timer, work_on_counts, RECOUNT_MS, 0);
 }
 
@@ -160,7 +164,7 @@ void operator_objects_due(void *arg)
 {
 	struct operator* op = arg;
 
-	if (!op->ending)
+	if (!op->ending && operator_controls(op))
 		(void)work_queue_add(op->object_queue, OBJECTS_KEY);
 }
 
@@ -171,7 +175,7 @@ static void objects_changed(void *arg)
 
 	nodes_config_changed(op->nodes);
 	config = policy_set_get_cluster(op->policies);
-	if (config && !op->ending)
+	if (config && !op->ending && operator_controls(op))
 		(void)work_queue_add(op->status_queue, config->id.name);
 }
 
@@ -205,6 +209,8 @@ static void work_on_objects(void *arg, const char *key)
 
 void operator_set_working(struct operator* op, bool working)
 {
+	if (!operator_controls(op))
+		return;
 	work_queue_pause(op->object_queue, !working);
 	work_queue_pause(op->status_queue, !working);
 }
@@ -230,42 +236,49 @@ int operator_create_queues(struct operator* op)
 	return r;
 }
 
-int operator_create_writers(struct operator* op)
+int operator_create_objects(struct operator* op)
 {
 	struct objects_options objects = {.loop = &op->loop,
 					  .client = op->client,
 					  .policies = op->policies,
 					  .ns = op->ns,
 					  .image = op->options->agent_image,
-					  .stream = op->options->stream.address != NULL,
+					  .stream = operator_has_stream(op),
+					  .only_hashes = !operator_controls(op),
 					  .may_write = operator_may_write,
 					  .changed = objects_changed,
 					  .due = operator_objects_due,
 					  .arg = op};
+	int r = 0;
+
+	if (operator_controls(op))
+		r = recorder_new(&op->loop, op->client, op->identity, operator_may_write, op,
+				 &op->events);
+	if (r < 0)
+		return error_set(op->err, r, "%s", strerror(-r));
+	objects.events = op->events;
+	return objects_new(&objects, &op->objects, op->err);
+}
+
+int operator_create_writers(struct operator* op)
+{
 	struct status_writer_options statuses = {.loop = &op->loop,
 						 .client = op->client,
 						 .policies = op->policies,
 						 .clusters = op->world.clusters,
 						 .configs = op->world.configs,
+						 .objects = op->objects,
+						 .events = op->events,
 						 .reports = nodes_reports(op->nodes),
 						 .may_write = operator_may_write,
 						 .may_write_counts = may_write_counts,
 						 .destination = operator_destination_cause,
 						 .arg = op};
-	int r =
-	    recorder_new(&op->loop, op->client, op->identity, operator_may_write, op, &op->events);
+	int r = match_counts_new(op->policies, op->world.pods, op->world.namespaces,
+				 op->world.nodes, &op->matches);
 
-	objects.events = statuses.events = op->events;
-	if (!r)
-		r = match_counts_new(op->policies, op->world.pods, op->world.namespaces,
-				     op->world.nodes, &op->matches);
 	statuses.matches = op->matches;
-	if (r < 0)
-		return error_set(op->err, r, "%s", strerror(-r));
-	r = objects_new(&objects, &op->objects, op->err);
-	if (r < 0)
-		return r;
-	statuses.objects = op->objects;
-	r = status_writer_new(&statuses, &op->statuses);
+	if (!r)
+		r = status_writer_new(&statuses, &op->statuses);
 	return r < 0 ? error_set(op->err, r, "%s", strerror(-r)) : 0;
 }

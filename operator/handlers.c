@@ -10,7 +10,8 @@ enum { INVALID_LOG_S = 60 };
 /* By a config in NS or, "", the cluster's; BEFORE: their revision before. */
 static void policies_changed(struct operator* op, const char *ns, uint64_t before)
 {
-	match_counts_policies(op->matches, ns, before);
+	if (op->matches)
+		match_counts_policies(op->matches, ns, before);
 	operator_recount(op);
 	node_server_policies(operator_agents(op), ns);
 }
@@ -31,7 +32,7 @@ static void on_pod(void *arg, const struct pod *pod, const struct pod *old)
 	struct operator* op = arg;
 
 	node_server_pod(operator_agents(op), pod, old);
-	if (match_counts_pod(op->matches, pod, old))
+	if (op->matches && match_counts_pod(op->matches, pod, old))
 		operator_counts_due(op);
 }
 
@@ -39,7 +40,8 @@ static void on_namespace(void *arg, const struct meta_object *object, bool remov
 {
 	struct operator* op = arg;
 
-	match_counts_namespace(op->matches, object->name);
+	if (op->matches)
+		match_counts_namespace(op->matches, object->name);
 	operator_recount(op);
 	node_server_namespace(operator_agents(op), object->name);
 }
@@ -55,7 +57,8 @@ static void on_node(void *arg, const struct meta_object *object, bool removed)
 	if (!config || !config->n_groups)
 		return;
 	nodes_config_changed(op->nodes);
-	match_counts_node(op->matches, object->name);
+	if (op->matches)
+		match_counts_node(op->matches, object->name);
 	operator_counts_due(op);
 }
 
@@ -214,7 +217,7 @@ int operator_create_world(struct operator* op)
 					    .node = on_node,
 					    .config = on_config,
 					    .over_quota = on_over_quota,
-					    .services = on_services,
+					    .services = operator_serves(op) ? on_services : NULL,
 					    .arg = op};
 	const struct world_limits limits = {0};
 	int r = world_init(&op->world, &op->loop, op->client, &limits, &events, op->err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Who leads. The leader alone writes, and makes the first ClusterProfilingConfig of a cluster that
- * has none. Without leader election every replica is the leader. Loop thread only.
+ * none. Without leader election every replica is the leader; in the role stream none is. Loop
+ * thread only.
  */
 #include "operator/operator_internal.h"
 
@@ -11,7 +12,7 @@ bool operator_may_write(void *arg)
 {
 	const struct operator* op = arg;
 
-	return !op->ending && (!op->lease || lease_held(op->lease));
+	return operator_controls(op) && !op->ending && (!op->lease || lease_held(op->lease));
 }
 
 /* ---- the first config ------------------------------------------------------------------------ */
@@ -77,7 +78,7 @@ int operator_create_lease(struct operator* op)
 				      .lost = lead_lost,
 				      .arg = op};
 
-	if (!op->options->leader_elect)
+	if (!op->options->leader_elect || !operator_controls(op))
 		return 0;
 	return lease_new(&op->loop, op->client, &lease, &op->lease, op->err);
 }

@@ -6,6 +6,10 @@
  * beside that (agents.c). Every replica watches, so that any can answer; only the one that holds
  * the lease (leader.c) works on its queues.
  *
+ * --role splits that in two processes with rights of their own (docs/operator.md). In the role
+ * stream there are no queues, no lease and no writes but those of ProfilingNodes; in the role
+ * controller there is no stream.
+ *
  * Losing the lease ends the process: nothing of what it has under way may be written any more, and
  * starting anew is the one way to be sure. Ending on a signal gives the lease back.
  */
@@ -111,7 +115,7 @@ static void begin_work(struct operator* op)
 	log_info("operator", "caches are whole: %zu pods", pod_store_count(op->world.pods));
 	if (op->lease)
 		lease_start(op->lease);
-	else
+	else if (operator_controls(op))
 		operator_lead(op);
 }
 
@@ -187,7 +191,7 @@ static int start(struct operator* op)
 	if (r < 0)
 		return r;
 	r = policy_set_new(&op->policies);
-	if (!r)
+	if (!r && operator_controls(op))
 		r = operator_create_queues(op);
 	if (r < 0)
 		return error_set(op->err, r, "%s", strerror(-r));
@@ -195,6 +199,8 @@ static int start(struct operator* op)
 	if (!r)
 		r = operator_create_nodes(op);
 	if (!r)
+		r = operator_create_objects(op);
+	if (!r && operator_controls(op))
 		r = operator_create_writers(op);
 	if (!r)
 		r = operator_create_lease(op);

@@ -33,12 +33,13 @@ struct operator
 	struct policy_set *policies;
 	struct world world;
 	bool has_world, ending;
+	struct objects *objects;
+	/* From here on NULL in the role stream, which writes none of it. */
 	struct match_counts *matches;
 	struct recorder *events;
-	struct objects *objects;
 	struct status_writer *statuses;
 	struct work_queue *object_queue, *status_queue;
-	struct lease *lease;
+	struct lease *lease; /* NULL also without leader election */
 	struct first_config *first_config;
 	struct operator_http *http;
 	struct kube_client *nodes_client; /* of its own: thousands of nodes are written at a pace */
@@ -61,6 +62,23 @@ struct operator
 	struct error *err;
 };
 
+/* The role: does this process serve agents, does it write what runs in the cluster? */
+static inline bool operator_serves(const struct operator* op)
+{
+	return op->options->role != ROLE_CONTROLLER && op->options->stream.address;
+}
+
+static inline bool operator_controls(const struct operator* op)
+{
+	return op->options->role != ROLE_STREAM;
+}
+
+/* Do agents come, to this process or to another? */
+static inline bool operator_has_stream(const struct operator* op)
+{
+	return op->options->role == ROLE_CONTROLLER || op->options->stream.address;
+}
+
 /* operator_agents() of no stream is NULL, which all of node_server takes. */
 static inline struct node_server *operator_agents(struct operator* op)
 {
@@ -68,7 +86,9 @@ static inline struct node_server *operator_agents(struct operator* op)
 }
 
 /* controllers.c */
-int operator_create_queues(struct operator* op) _must_check_;
+int operator_create_queues(struct operator* op) _must_check_; /* where operator_controls() */
+/* What is rendered, as it is at the API server; the writers only where operator_controls(). */
+int operator_create_objects(struct operator* op) _must_check_;
 int operator_create_writers(struct operator* op) _must_check_;
 /* Only who leads works on them. */
 void operator_set_working(struct operator* op, bool working);

@@ -7,7 +7,8 @@
 #define IMAGE_DEFAULT "kiln-agent:" KILN_VERSION
 
 enum {
-	OPT_NAMESPACE = 256,
+	OPT_ROLE = 256,
+	OPT_NAMESPACE,
 	OPT_IMAGE,
 	OPT_KUBECONFIG,
 	OPT_CONTEXT,
@@ -29,6 +30,7 @@ enum { LIFE_MIN = 24, LIFE_MAX = 1000000000 };
 
 /* In the order of their numbers. */
 static const struct option options[] = {
+    {"role", required_argument, NULL, OPT_ROLE},
     {"namespace", required_argument, NULL, OPT_NAMESPACE},
     {"agent-image", required_argument, NULL, OPT_IMAGE},
     {"kubeconfig", required_argument, NULL, OPT_KUBECONFIG},
@@ -48,12 +50,17 @@ static const struct option options[] = {
     {},
 };
 
+static const char *const roles[] = {
+    [ROLE_ALL] = "all", [ROLE_STREAM] = "stream", [ROLE_CONTROLLER] = "controller"};
 static const char *const levels[] = {"debug", "info", "warn", "error"};
 
 const char *options_help(void)
 {
 	return "kiln-operator: runs Kiln's agents in a Kubernetes cluster as ProfilingConfigs say\n"
 	       "\n"
+	       "  --role ROLE               stream: serves agents, controller: writes what runs, "
+	       "all: "
+	       "both (all)\n"
 	       "  --namespace NS            where it and the agents live ($POD_NAMESPACE)\n"
 	       "  --agent-image IMAGE       the agents' image, unless the config names one "
 	       "($KILN_AGENT_IMAGE)\n"
@@ -95,11 +102,22 @@ static int parse_level(const char *text, enum log_level *ret, struct error *err)
 			 "--log-level: want debug, info, warn or error, got \"%.32s\"", text);
 }
 
+static int parse_role(const char *text, enum operator_role *ret, struct error *err)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(roles); i++)
+		if (streq(text, roles[i])) {
+			*ret = (enum operator_role)i;
+			return 0;
+		}
+	return error_set(err, -EINVAL, "--role: want all, stream or controller, got \"%.32s\"",
+			 text);
+}
+
 static int parse_text(int opt, const char *text, const char **ret, struct error *err)
 {
 	if (!text[0])
 		return error_set(err, -EINVAL, "--%s: want a value, got \"\"",
-				 options[opt - OPT_NAMESPACE].name);
+				 options[opt - OPT_ROLE].name);
 	*ret = text;
 	return 0;
 }
@@ -130,9 +148,9 @@ static int parse_life(const char *text, int64_t *ret, struct error *err)
 
 static int refuse_option(char *const *argv, struct error *err)
 {
-	if (optopt >= OPT_NAMESPACE)
+	if (optopt >= OPT_ROLE)
 		return error_set(err, -EINVAL, "--%s: takes no value",
-				 options[optopt - OPT_NAMESPACE].name);
+				 options[optopt - OPT_ROLE].name);
 	if (optopt)
 		return error_set(err, -EINVAL, "-%c: unknown option; see --help", optopt);
 	return error_set(err, -EINVAL, "%.64s: unknown option; see --help", argv[optind - 1]);
@@ -144,6 +162,8 @@ static int take_option(int opt, const char *value, struct operator_options *o,
 	struct host_port ignored;
 
 	switch (opt) {
+	case OPT_ROLE:
+		return parse_role(value, &o->role, err);
 	case OPT_NAMESPACE:
 		return parse_namespace(value, &o->ns, err);
 	case OPT_IMAGE:
@@ -197,6 +217,21 @@ static const char *env_or(const char *name, const char *otherwise)
 	return value && value[0] ? value : otherwise;
 }
 
+/* What the options say together. */
+static int check_options(const struct operator_options *o, struct error *err)
+{
+	if (!o->stream.cert_file != !o->stream.key_file)
+		return error_set(err, -EINVAL, "--stream-cert, --stream-key: want both or none");
+	if (o->role == ROLE_STREAM && !o->stream.address)
+		return error_set(err, -EINVAL,
+				 "--role=stream: want --stream-address, where agents come");
+	if (o->role == ROLE_CONTROLLER && (o->stream.address || o->stream.cert_file))
+		return error_set(err, -EINVAL,
+				 "--role=controller: serves no agents, so that --stream-address "
+				 "and --stream-cert are for --role=stream alone");
+	return 0;
+}
+
 int options_parse(int argc, char *const *argv, struct operator_options *ret,
 		  enum options_action *ret_action, struct error *err)
 {
@@ -224,8 +259,9 @@ int options_parse(int argc, char *const *argv, struct operator_options *ret,
 	if (optind < argc)
 		return error_set(err, -EINVAL, "%.64s: unexpected argument; see --help",
 				 argv[optind]);
-	if (!o.stream.cert_file != !o.stream.key_file)
-		return error_set(err, -EINVAL, "--stream-cert, --stream-key: want both or none");
+	r = check_options(&o, err);
+	if (r < 0)
+		return r;
 	*ret = o;
 	*ret_action = action;
 	return 0;

@@ -8,9 +8,16 @@
 #include "lib/parse.h"
 #include "operator/stream/service.h"
 
+/*
+ * What one process does: serve agents, which is what the network reaches, or write what runs in the
+ * cluster, or both.
+ */
+enum operator_role { ROLE_ALL, ROLE_STREAM, ROLE_CONTROLLER };
+
 enum options_action { OPTIONS_RUN, OPTIONS_CHECK, OPTIONS_SHOW_HELP, OPTIONS_SHOW_VERSION };
 
 struct operator_options {
+	enum operator_role role; /* --role */
 	const char *ns;		 /* --namespace, $POD_NAMESPACE, the credentials' own */
 	const char *pod_name;	 /* $POD_NAME, the host's name */
 	const char *agent_image; /* --agent-image, $KILN_AGENT_IMAGE */

@@ -185,6 +185,8 @@ int world_init(struct world *w, uv_loop_t *loop, struct kube_client *client,
 						   .metadata_only = parts[i].metadata_only,
 						   .bulk = i == WORLD_PODS};
 
+		if (i == WORLD_ENDPOINT_SLICES && !events->services)
+			continue;
 		r = informer_new(loop, client, &options, &parts[i].ops, store_of(w, i),
 				 &w->informers[i], err);
 	}
@@ -196,13 +198,14 @@ int world_init(struct world *w, uv_loop_t *loop, struct kube_client *client,
 void world_start(struct world *w)
 {
 	for (unsigned int i = 0; i < WORLD_PARTS; i++)
-		informer_start(w->informers[i]);
+		if (w->informers[i])
+			informer_start(w->informers[i]);
 }
 
 bool world_synced(const struct world *w, const char **ret_missing)
 {
 	for (unsigned int i = 0; i < WORLD_PARTS; i++)
-		if (!informer_stats(w->informers[i])->synced) {
+		if (w->informers[i] && !informer_stats(w->informers[i])->synced) {
 			*ret_missing = parts[i].name;
 			return false;
 		}

@@ -28,7 +28,7 @@ struct world_events {
 	void (*config)(void *arg, const char *ns, const char *name, const cJSON *object);
 	/* The configs of NS do not all fit, or do again. */
 	void (*over_quota)(void *arg, const char *ns, bool over);
-	/* The services of the pod UID may be others. NULL: nobody asks. */
+	/* The services of the pod UID may be others. NULL: nobody asks, none are watched. */
 	void (*services)(void *arg, const uint8_t uid[16]);
 	void *arg;
 };
@@ -44,7 +44,7 @@ struct world {
 	struct meta_store *namespaces, *nodes;
 	struct json_store *clusters, *configs;
 	struct service_index *services;
-	struct informer *informers[WORLD_PARTS];
+	struct informer *informers[WORLD_PARTS]; /* NULL: not watched */
 	struct world_events events;
 };
 

@@ -30,10 +30,13 @@ static void tell_informers(const struct world *w, struct buf *out)
 	for (size_t row = 0; row < ARRAY_SIZE(rows); row++) {
 		prometheus_head(out, rows[row].name, rows[row].type, rows[row].help);
 		for (unsigned int i = 0; i < WORLD_PARTS; i++) {
-			const char *stats = (const char *)informer_stats(w->informers[i]);
+			const char *stats;
 			char labels[64];
 			uint64_t n;
 
+			if (!w->informers[i])
+				continue;
+			stats = (const char *)informer_stats(w->informers[i]);
 			memcpy(&n, stats + rows[row].offset, sizeof(n));
 			snprintf(labels, sizeof(labels), "kind=\"%s\"", world_part_name(i));
 			prometheus_value(out, rows[row].name, labels, (double)n);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A round: read the Secret; sign a certificate when ours is old or of another CA; the leader reads
- * the ConfigMap, writes it when it is not the bundle, and does the one step of the rotation that is
- * due. Rounds follow each other by a timer, one request at a time. A conflict means that somebody
- * else wrote, and the next round reads what.
+ * A round: read the Secret, which the leader makes when there is none; sign a certificate when ours
+ * is old or of another CA; the leader reads the ConfigMap, writes it when it is not the bundle, and
+ * does the one step of the rotation that is due. Rounds follow each other by a timer, one request
+ * at a time. A conflict means that somebody else wrote, and the next round reads what.
  *
  * The Secret is nobody's but ours: when it goes it is made again with what we have in memory, so
  * that agents go on to believe us. When it is damaged, what is whole of it counts, then what we
@@ -18,8 +18,8 @@
 #include "operator/render/json.h"
 
 enum {
-	SOON_MS = 50, /* after a write: what it changed may ask for the next step */
-	FAILED_MS = 2000,
+	SOON_MS = 50,	  /* after a write: what it changed may ask for the next step */
+	FAILED_MS = 2000, /* also while there is no Secret */
 	LOG_S = 60,
 	NAME_MAX_LEN = 128,
 	NAMES_N = 7,
@@ -48,6 +48,11 @@ struct ca_keeper {
 static int64_t now_of(const struct ca_keeper *k)
 {
 	return k->options.now ? k->options.now(k->options.arg) : (int64_t)time(NULL);
+}
+
+static bool may_write(const struct ca_keeper *k)
+{
+	return k->options.may_write && k->options.may_write(k->options.arg);
 }
 
 static void on_timer(uv_timer_t *timer);
@@ -96,7 +101,7 @@ static int sign(struct ca_keeper *k, struct error *err)
 	char *signer;
 	int r;
 
-	if (!stream_ca_usable(ca, now) || !must_sign(k, now))
+	if (!k->options.renewed || !stream_ca_usable(ca, now) || !must_sign(k, now))
 		return 0;
 	life_s = MIN(k->times.leaf_s, ca->end - now);
 	signer = strdup(ca->cert_pem);
@@ -240,7 +245,7 @@ static bool go_on(struct ca_keeper *k)
 	};
 	enum ca_step step = stream_ca_next(&k->ca, &k->times, now_of(k), k->in_bundle);
 
-	if (step == CA_KEEP || !k->options.may_write(k->options.arg))
+	if (step == CA_KEEP || !may_write(k))
 		return false;
 	log_info("stream", "%s", said[step]);
 	write_step(k, &k->ca, step);
@@ -313,7 +318,7 @@ static void on_bundle(void *arg, const struct kube_answer *answer)
 		bundle_is_there(k);
 		return;
 	}
-	if (r == 0 && !k->options.may_write(k->options.arg)) {
+	if (r == 0 && !may_write(k)) {
 		rest(k);
 		return;
 	}
@@ -327,7 +332,7 @@ static void look_at_bundle(struct ca_keeper *k)
 {
 	int r;
 
-	if (!k->options.may_write(k->options.arg)) {
+	if (!may_write(k)) {
 		rest(k);
 		return;
 	}
@@ -367,7 +372,7 @@ static void repair(struct ca_keeper *k, struct stream_ca *read, const char *what
 	bool known = stream_ca_usable(&k->ca.current, now);
 	enum ca_step step = CA_KEEP;
 
-	if (!k->options.may_write(k->options.arg)) {
+	if (!may_write(k)) {
 		if (whole || !known)
 			adopt(k, read);
 		rest(k);
@@ -379,12 +384,16 @@ static void repair(struct ca_keeper *k, struct stream_ca *read, const char *what
 	write_step(k, !whole && known ? &k->ca : read, step);
 }
 
-/* None is there: whoever comes first makes it, with what it knows. */
+/* None is there: the leader makes it, with what it knows; the others look for it soon. */
 static void create(struct ca_keeper *k)
 {
 	bool known = stream_ca_usable(&k->ca.current, now_of(k));
 
 	k->version[0] = '\0';
+	if (!may_write(k)) {
+		look_in(k, FAILED_MS);
+		return;
+	}
 	write_step(k, &k->ca, known ? CA_KEEP : CA_MAKE);
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * struct ca_keeper: the CA of the node stream, which all replicas share by the Secret
- * kiln-stream-ca, and this replica's certificate of it. Whoever leads rotates (ca.h) and publishes
- * the ConfigMap kiln-stream-ca, which the agents mount. Loop thread only.
+ * kiln-stream-ca, and this replica's certificate of it. Whoever leads makes and rotates it (ca.h)
+ * and publishes the ConfigMap kiln-stream-ca, which the agents mount. The role stream only reads
+ * the Secret; the role controller signs no certificate. Loop thread only.
  */
 #pragma once
 
@@ -22,9 +23,9 @@ struct ca_keeper_options {
 	int64_t life_s; /* of a CA; 0: STREAM_CA_LIFE_S */
 	/* Certificates come from elsewhere: only this bundle is published. Copied; may be NULL. */
 	const char *bundle;
-	/* Do we lead? Asked before each write but the first Secret's. */
+	/* Do we lead? Asked before each write. NULL: the CA is only read. */
 	bool (*may_write)(void *arg);
-	/* A certificate that is to be shown from now on. */
+	/* A certificate that is to be shown from now on. NULL: none is signed. */
 	void (*renewed)(void *arg, const struct stream_tls *tls);
 	void *arg;
 	int64_t (*now)(void *arg); /* seconds since the epoch; NULL: the clock's */

@@ -46,17 +46,18 @@ static int begin(struct stream_service *s, struct error *err)
 					   .events = s->options.events,
 					   .ns = s->options.ns,
 					   .life_s = o->ca_life_s,
-					   .may_write = may_write,
-					   .renewed = on_renewed,
+					   .may_write = s->options.may_write ? may_write : NULL,
+					   .renewed = o->address ? on_renewed : NULL,
 					   .arg = s};
 	int r = 0;
 
-	if (o->cert_file)
+	if (o->cert_file || (o->ca_file && !o->address))
 		r = stream_tls_load(o->cert_file, o->key_file, o->ca_file, &s->files, err);
 	if (!r)
 		r = kube_client_new(s->loop, &client, &s->client, err);
-	/* With a certificate from files and no CA, whoever made them publishes it. */
-	if (r < 0 || (o->cert_file && !o->ca_file))
+	/* With a certificate from files and no CA, whoever made them publishes it. Who only reads
+	 * the CA needs none beside files. */
+	if (r < 0 || (o->cert_file && (!o->ca_file || !keeper.may_write)))
 		return r;
 	keeper.client = s->client;
 	keeper.bundle = s->files.ca_pem;
@@ -115,7 +116,7 @@ int stream_service_serve(struct stream_service *s, const struct view_sources *so
 					     .left_out_arg = s->options.arg};
 	int r;
 
-	if (s->server)
+	if (s->server || !server.address)
 		return 0;
 	server.tls = s->files.cert_pem ? &s->files : ca_keeper_certificate(s->keeper);
 	if (!server.tls)

@@ -2,7 +2,8 @@
 /*
  * struct stream_service: the node stream as the operator runs it: its CA and certificate
  * (ca_keeper.h) or those from files, its own client for TokenReviews (5,000 agents that come at
- * once must not wait behind the writes' limit), its server. Loop thread only.
+ * once must not wait behind the writes' limit), its server. Without an address, in the role
+ * controller, it looks after the CA and serves nobody. Loop thread only.
  */
 #pragma once
 
@@ -13,7 +14,7 @@
 enum { STREAM_SERVICE_PORT = 8443 };
 
 struct stream_options {	     /* of the command line; strings are borrowed */
-	const char *address; /* NULL: no node stream */
+	const char *address; /* NULL: nobody is served */
 	/* All or none of the first two; without them the CA in the Secret signs. */
 	const char *cert_file, *key_file, *ca_file;
 	int64_t ca_life_s; /* 0: a year */
@@ -24,7 +25,7 @@ struct stream_service_options {
 	const struct kube_credentials *credentials;
 	const char *ns;
 	struct recorder *events;
-	bool (*may_write)(void *arg); /* do we lead? */
+	bool (*may_write)(void *arg); /* do we lead? NULL: the CA is only read */
 	/* As in destinations.h. */
 	void (*left_out)(void *arg, const char *ns, const char *name, const char *cause);
 	/* A Secret that a destination uses is another, or is there, or gone. */
@@ -37,8 +38,8 @@ struct stream_service;
 int stream_service_new(uv_loop_t *loop, const struct stream_service_options *options,
 		       struct stream_service **ret, struct error *err) _must_check_;
 /*
- * The caches are whole: agents may come. -EAGAIN: there is no certificate yet, ask again. After a
- * success it does nothing.
+ * The caches are whole: agents may come. -EAGAIN: there is no certificate yet, ask again. Without
+ * an address, and after a success, it does nothing.
  */
 int stream_service_serve(struct stream_service *service, const struct view_sources *sources,
 			 struct error *err) _must_check_;

@@ -289,9 +289,9 @@ int stream_tls_load(const char *cert_file, const char *key_file, const char *ca_
 		    struct stream_tls *ret, struct error *err)
 {
 	struct stream_tls loaded = {0};
-	int r = tls_read_pem(cert_file, &loaded.cert_pem, err);
+	int r = cert_file ? tls_read_pem(cert_file, &loaded.cert_pem, err) : 0;
 
-	if (!r)
+	if (!r && key_file)
 		r = tls_read_pem(key_file, &loaded.key_pem, err);
 	if (!r && ca_file)
 		r = tls_read_pem(ca_file, &loaded.ca_pem, err);

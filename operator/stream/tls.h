@@ -16,7 +16,7 @@ struct stream_tls {
 	char *key_pem;	/* secret */
 };
 
-/* CA_FILE may be NULL. */
+/* CA_FILE may be NULL; so may CERT_FILE and KEY_FILE together, where nothing is served. */
 int stream_tls_load(const char *cert_file, const char *key_file, const char *ca_file,
 		    struct stream_tls *ret, struct error *err) _must_check_;
 /* A CA and its key. NOW: seconds since the epoch. The caller frees, the key by stream_key_free().

@@ -59,6 +59,17 @@ static const struct {
     {{"--version="}, "--version: takes no value"},
     {{"--namespace"}, "--namespace: wants a value"},
     {{"--agent-image"}, "--agent-image: wants a value"},
+    {{"--role"}, "--role: wants a value"},
+    {{"--role", "leader"}, "--role: want all, stream or controller, got \"leader\""},
+    {{"--role="}, "--role: want all, stream or controller, got \"\""},
+    {{"--role", "stream"}, "--role=stream: want --stream-address, where agents come"},
+    {{"--role", "controller", "--stream-address", ":1"},
+     "--role=controller: serves no agents, so that --stream-address and --stream-cert are for "
+     "--role=stream alone"},
+    {{"--role", "controller", "--stream-cert", "c", "--stream-key", "k"},
+     "--role=controller: serves no agents, so that --stream-address and --stream-cert are for "
+     "--role=stream alone"},
+    {{"--role", "all", "--stream-cert", "c"}, "--stream-cert, --stream-key: want both or none"},
     {{"--kubeconfig"}, "--kubeconfig: wants a value"},
     {{"--context"}, "--context: wants a value"},
     {{"--health-address"}, "--health-address: wants a value"},
@@ -114,9 +125,9 @@ static void test_help_and_version_are_printed(void **state)
 static void test_help_names_every_option(void **state)
 {
 	static const char *const names[] = {
-	    "namespace",      "agent-image",	 "kubeconfig",	 "context",
-	    "health-address", "metrics-address", "leader-elect", "log-level",
-	    "check",	      "version",	 "help"};
+	    "role",	 "namespace",	   "agent-image",     "kubeconfig",
+	    "context",	 "health-address", "metrics-address", "leader-elect",
+	    "log-level", "check",	   "version",	      "help"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		char name[64];
@@ -159,6 +170,7 @@ static void test_defaults(void **state)
 	assert_null(o.pod_name);
 	assert_null(o.kubeconfig);
 	assert_null(o.context);
+	assert_int_equal(o.role, ROLE_ALL);
 	assert_string_equal(o.agent_image, "kiln-agent:" KILN_VERSION);
 	assert_int_equal(o.health.port, 8081);
 	assert_int_equal(o.metrics.port, 8080);
@@ -199,6 +211,19 @@ static void test_flags_come_before_the_environment(void **state)
 	clear_environment();
 }
 
+static void test_each_role_is_read(void **state)
+{
+	static const char *const args[][4] = {
+	    {"--role=all"}, {"--role", "stream", "--stream-address=:1"}, {"--role=controller"}};
+	static const enum operator_role roles[] = {ROLE_ALL, ROLE_STREAM, ROLE_CONTROLLER};
+	struct operator_options o;
+
+	for (size_t i = 0; i < ARRAY_SIZE(roles); i++) {
+		assert_int_equal(parse(&o, args[i]), 0);
+		assert_int_equal(o.role, roles[i]);
+	}
+}
+
 /* FILE in a directory that is made and removed by the test. */
 static void put_file(const char *path, const char *text)
 {
@@ -218,6 +243,8 @@ static void test_check_reads_what_a_run_would_read(void **state)
 	    "--stream-cert", "/nowhere/c.crt", "--stream-key", "/nowhere/c.key",   NULL};
 	const char *idle[] = {"--check",     "--kubeconfig", config,
 			      "--stream-ca", "/nowhere/ca",  NULL};
+	const char *bundle[] = {"--check",     "--kubeconfig", config, "--role=controller",
+				"--stream-ca", "/nowhere/ca",  NULL};
 
 	assert_non_null(mkdtemp(dir));
 	snprintf(config, sizeof(config), "%s/config", dir);
@@ -240,6 +267,8 @@ static void test_check_reads_what_a_run_would_read(void **state)
 	assert_non_null(strstr(out, "/nowhere/c.crt"));
 	assert_int_equal(run(idle, out, sizeof(out)), 1);
 	assert_non_null(strstr(out, "--stream-ca: without --stream-address"));
+	assert_int_equal(run(bundle, out, sizeof(out)), 1);
+	assert_non_null(strstr(out, "kiln-operator: node stream: /nowhere/ca"));
 	unlink(token);
 	assert_int_equal(run(good, out, sizeof(out)), 1);
 	snprintf(want, sizeof(want), "tokenFile: %s: No such file", token);
@@ -255,6 +284,7 @@ int main(void)
 	    cmocka_unit_test(test_help_and_version_are_printed),
 	    cmocka_unit_test(test_help_names_every_option),
 	    cmocka_unit_test(test_defaults),
+	    cmocka_unit_test(test_each_role_is_read),
 	    cmocka_unit_test(test_flags_come_before_the_environment),
 	    cmocka_unit_test(test_check_reads_what_a_run_would_read),
 	};
