@@ -1,27 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The server's life on the C core: its options, its address, its queue, its end. What the core
+ * The server's life on the C core: its options, its connections, its queue, its end. What the core
  * still has under way when it ends comes back to the queue, which is waited for; the memory goes
  * when the loop has closed the handles.
  *
- * Owned by the loop thread, which lib/grpc_queue.c brings what the core has done back to. The
- * certificate is fetched by the core's threads at each handshake, under a lock
- * (grpc_server_certificate.c).
+ * Owned by the loop thread, which lib/grpc_queue.c brings what the core has done back to.
  */
 #include "lib/grpc_server_internal.h"
 
+#include <grpc/grpc_posix.h>
+
 #include "lib/grpc_channel.h"
-#include "lib/parse.h"
-#include "lib/tls_lean.h"
 
 enum {
 	SWEEP_MS = 1000,
 	KEEPALIVE_TIMEOUT_MS = 20000,
-	HANDSHAKE_MS = 60000, /* 5,000 agents may come at once */
 	METADATA_MAX = 16 << 10,
-	FRAME_MAX = 16384, /* of TLS: see STREAM_SAFE_MESSAGE */
 	CONNECTION_STREAMS = 4,
-	ADDRESS_MAX = PARSE_HOST_MAX + 16,
 };
 
 static grpc_arg arg_int(const char *key, uint64_t value)
@@ -39,17 +34,14 @@ static grpc_server *create_core(const struct stream_server_options *o)
 	    arg_int(GRPC_ARG_MAX_CONCURRENT_STREAMS, CONNECTION_STREAMS),
 	    arg_int(GRPC_ARG_MAX_METADATA_SIZE, METADATA_MAX),
 	    arg_int(GRPC_ARG_MAX_CONNECTION_IDLE_MS, o->idle_ms),
-	    arg_int(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, HANDSHAKE_MS),
 	    arg_int(GRPC_ARG_KEEPALIVE_TIME_MS, o->keepalive_ms),
 	    arg_int(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, KEEPALIVE_TIMEOUT_MS),
 	    arg_int(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, o->ping_min_ms),
 	    arg_int(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
 	    arg_int(GRPC_ARG_HTTP2_BDP_PROBE, 0),
-	    arg_int(GRPC_ARG_TSI_MAX_FRAME_SIZE, FRAME_MAX),
 	    /* A message is sent once it is on its way, not when it is one more in memory. */
 	    arg_int(GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, 1),
 	    arg_int(GRPC_ARG_ENABLE_CHANNELZ, 0),
-	    arg_int(GRPC_ARG_ALLOW_REUSEPORT, 0),
 	    arg_int(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0),
 	};
 	grpc_channel_args all = {.num_args = ARRAY_SIZE(args), .args = args};
@@ -57,40 +49,15 @@ static grpc_server *create_core(const struct stream_server_options *o)
 	return grpc_server_create(&all, NULL);
 }
 
-static int listen_on(struct stream_server *server, const struct stream_server_options *o,
-		     struct error *err)
+void stream_server_add(struct stream_server *server, int fd)
 {
-	grpc_server_credentials *credentials;
-	char address[ADDRESS_MAX];
-	int r = 0;
-
-	if (strlen(o->address) + sizeof("[::]") > sizeof(address) || !strchr(o->address, ':'))
-		return error_set(err, -EINVAL, "want host:port, got %s", o->address);
-	snprintf(address, sizeof(address), "%s%s", o->address[0] == ':' ? "[::]" : "", o->address);
-	if (o->cert_pem)
-		r = stream_server_certificate(server, o->cert_pem, o->key_pem, err);
-	if (r < 0)
-		return r;
-	credentials = o->cert_pem
-			  ? grpc_ssl_server_credentials_create_with_options(
-				grpc_ssl_server_credentials_create_options_using_config_fetcher(
-				    GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE,
-				    stream_server_fetch_certificate, server))
-			  : grpc_insecure_server_credentials_create();
-	if (!credentials)
-		return error_set(err, -ENOMEM, "out of memory");
-	server->port = grpc_server_add_http2_port(server->core, address, credentials);
-	grpc_server_credentials_release(credentials);
-	if (server->port <= 0)
-		return error_set(err, -EADDRINUSE, "cannot listen on %s", o->address);
-	return 0;
+	grpc_server_add_channel_from_fd(server->core, fd, server->credentials);
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
 static void memory_free(struct stream_server *server)
 {
-	stream_server_certificate_done(server);
 	free(server);
 	grpc_library_unref();
 }
@@ -134,6 +101,8 @@ static void close_core(struct stream_server *server)
 	stream_server_accept_done(server);
 	if (server->core)
 		grpc_server_destroy(server->core);
+	if (server->credentials)
+		grpc_server_credentials_release(server->credentials);
 	server->open_handles = 2;
 	grpc_queue_close(&server->queue, on_queue_closed);
 	uv_close((uv_handle_t *)&server->sweep, on_sweep_closed);
@@ -149,10 +118,8 @@ static int start_core(struct stream_server *server, const struct stream_server_o
 	if (r < 0)
 		return r;
 	server->core = create_core(o);
+	server->credentials = grpc_insecure_server_credentials_create();
 	grpc_server_register_completion_queue(server->core, server->queue.cq, NULL);
-	r = listen_on(server, o, err);
-	if (r < 0)
-		return r;
 	grpc_server_start(server->core);
 	r = stream_server_accept(server, err);
 	if (r < 0)
@@ -172,7 +139,6 @@ int stream_server_new(const struct stream_server_options *o,
 
 	if (!server)
 		return error_set(err, -ENOMEM, "out of memory");
-	pthread_mutex_init(&server->lock, NULL);
 	server->events = *events;
 	server->method = o->method;
 	server->max_streams = o->max_streams;
@@ -199,13 +165,7 @@ struct stream_server *stream_server_free(struct stream_server *server)
 	return NULL;
 }
 
-int stream_server_port(const struct stream_server *server)
-{
-	return server->port;
-}
-
 void stream_server_read(const struct stream_server *server, struct stream_server_counts *ret)
 {
 	*ret = server->counts;
-	ret->lean = tls_lean_contexts();
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct stream_server: a gRPC server of one bidirectional method, over TLS, on the C core (libgrpc
- * 1.51). All functions and callbacks run on the loop thread.
+ * struct stream_server: a gRPC server of one bidirectional method on the C core (libgrpc 1.51). It
+ * does not listen: connections are given to it, in plaintext. All functions but
+ * stream_server_add() and all callbacks run on the loop thread.
  *
  * Each stream sends one message at a time and reads one at a time, only when asked to: who does not
  * read on holds the peer back by HTTP/2 flow control, and who keeps what waits to be sent decides
@@ -16,26 +17,17 @@
 #include "lib/error.h"
 #include "lib/grpc_client.h"
 
-/*
- * What fits, with HTTP/2's own bytes, into one TLS record's worth of the core's buffer. A write
- * that ends exactly where that buffer does (16284 bytes, or a multiple) is followed by garbage:
- * libgrpc 1.51, ssl_protector_protect_flush() leaves its length as it was when nothing is pending.
- * No write of messages that are shorter than this can be as long as that, because one is under way
- * at a time.
- */
-enum { STREAM_SAFE_MESSAGE = 15 << 10 };
-
 struct stream_server;
 struct server_stream;
 
 struct stream_server_events {
 	/*
 	 * A stream that is within the limits. AUTHORIZATION is the header of that name, "" when
-	 * absent or there twice; it is secret, and like PEER valid during the call. The result is
-	 * the ARG of the other callbacks; NULL: refused as UNAVAILABLE, no callback comes.
+	 * absent or there twice; it is secret and valid during the call. FD is what
+	 * stream_server_add() was given; the core may have closed it already. The result is the ARG
+	 * of the other callbacks; NULL: refused as UNAVAILABLE, no callback comes.
 	 */
-	void *(*opened)(void *arg, struct server_stream *stream, const char *authorization,
-			const char *peer);
+	void *(*opened)(void *arg, struct server_stream *stream, const char *authorization, int fd);
 	/* What server_stream_read() asked for. DATA NULL: the peer sends no more. */
 	void (*received)(void *stream_arg, const uint8_t *data, size_t len);
 	/* server_stream_send() takes the next. */
@@ -46,8 +38,6 @@ struct stream_server_events {
 };
 
 struct stream_server_options {
-	const char *address;		    /* "host:port", ":port" for all, port 0 for any */
-	const char *cert_pem, *key_pem;	    /* chain and key; both NULL: plaintext, for tests */
 	const char *method;		    /* "/package.Service/Method", borrowed */
 	size_t max_streams;		    /* more are refused with RESOURCE_EXHAUSTED */
 	size_t max_message;		    /* bytes that are received; more end the stream */
@@ -60,7 +50,6 @@ struct stream_server_counts {
 	uint64_t refused;	 /* beyond max_streams */
 	uint64_t unknown_method; /* answered with UNIMPLEMENTED */
 	uint64_t cut;		 /* did not take the end that it was told, and were cut off */
-	uint64_t lean;		 /* TLS contexts whose connections give their buffers back */
 	size_t open;
 };
 
@@ -72,14 +61,12 @@ int stream_server_new(const struct stream_server_options *options,
  * loop has closed the handles, so run the loop once more after this. Not from a callback.
  */
 struct stream_server *stream_server_free(struct stream_server *server);
-int stream_server_port(const struct stream_server *server);
-/* For connections from now on; -EINVAL when they do not fit together: the old ones stay. */
-int stream_server_certificate(struct stream_server *server, const char *cert_pem,
-			      const char *key_pem, struct error *err) _must_check_;
+/* FD is a connected stream socket that does not block, and is taken over. Any thread. */
+void stream_server_add(struct stream_server *server, int fd);
 void stream_server_read(const struct stream_server *server, struct stream_server_counts *ret);
 
-/* DATA is copied, and the copy wiped once it is sent; TLS encrypts in a buffer of its own, which
- * the stream's next messages overwrite. -EBUSY before sent(); -ENOTCONN once the stream ends. */
+/* DATA is copied, and the copy wiped once it is sent. -EBUSY before sent(); -ENOTCONN once the
+ * stream ends. */
 int server_stream_send(struct server_stream *stream, const void *data, size_t len) _must_check_;
 /* One more message, please; does nothing when that was asked already. */
 void server_stream_read(struct server_stream *stream);

@@ -47,10 +47,22 @@ static char *find_authorization(const grpc_metadata_array *metadata)
 		   : NULL;
 }
 
+/* The core names such a connection's peer "fd:N"; -1: not known. */
+static int fd_of(grpc_call *call)
+{
+	char *peer = grpc_call_get_peer(call);
+	int fd = -1;
+
+	if (peer && sscanf(peer, "fd:%d", &fd) != 1)
+		fd = -1;
+	gpr_free(peer);
+	return fd;
+}
+
 static void open_stream(struct server_stream *s, const grpc_metadata_array *metadata, bool known)
 {
 	struct stream_server *server = s->server;
-	char *authorization, *peer;
+	char *authorization;
 
 	if (!known) {
 		server->counts.unknown_method++;
@@ -64,13 +76,11 @@ static void open_stream(struct server_stream *s, const grpc_metadata_array *meta
 	}
 	server->counts.opened++;
 	authorization = find_authorization(metadata);
-	peer = grpc_call_get_peer(s->call);
 	s->arg = server->events.opened(server->events.arg, s, authorization ? authorization : "",
-				       peer ? peer : "");
+				       fd_of(s->call));
 	if (authorization)
 		explicit_bzero(authorization, strlen(authorization));
 	free(authorization);
-	gpr_free(peer);
 	if (!s->arg)
 		server_stream_finish(s, RPC_UNAVAILABLE, "out of memory");
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What grpc_server.c (the server's life), grpc_server_accept.c (new calls), grpc_server_stream.c
- * (one call) and grpc_server_certificate.c share. Loop thread only, but for the certificate.
+ * What grpc_server.c (the server's life), grpc_server_accept.c (new calls) and grpc_server_stream.c
+ * (one call) share. Loop thread only.
  */
 #pragma once
 
@@ -47,14 +47,11 @@ struct stream_server {
 	const char *method;
 	size_t max_streams;
 	grpc_server *core;
-	int port;
+	grpc_server_credentials *credentials; /* none: connections come in plaintext */
 	struct accept accepts[STREAM_SERVER_ACCEPTS];
 	struct server_stream *streams;
 	struct grpc_tag shutdown;
 	uv_timer_t sweep;
-	pthread_mutex_t lock; /* of the next two: the core's threads read them */
-	char *cert_pem, *key_pem;
-	uint64_t certificate_number, fetched_number;
 	unsigned int open_handles;
 };
 
@@ -69,9 +66,3 @@ struct server_stream *server_stream_new(struct stream_server *server, grpc_call 
 void server_stream_free(struct server_stream *s);
 /* Cuts off those who do not take their end. */
 void stream_server_sweep(uv_timer_t *timer);
-
-/* grpc_server_certificate.c */
-/* On any of the core's threads. ARG: the server. */
-grpc_ssl_certificate_config_reload_status
-stream_server_fetch_certificate(void *arg, grpc_ssl_server_certificate_config **ret);
-void stream_server_certificate_done(struct stream_server *server);

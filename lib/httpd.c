@@ -5,6 +5,7 @@
  * Each server has its own lws_context on the caller's loop (httpd_context.c). Loop thread only.
  */
 #include "lib/httpd_internal.h"
+#include "lib/listen.h"
 
 void httpd_on_handle_closed(uv_handle_t *handle)
 {
@@ -59,8 +60,8 @@ int httpd_new(uv_loop_t *loop, const struct httpd_options *options,
 	if (!blank)
 		return error_set(err, -ENOMEM, "out of memory");
 	blank->loop = loop;
-	r = httpd_listen(options->host, options->port, &blank->listen_fd, blank->address,
-			 sizeof(blank->address), &blank->port, &blank->loopback, err);
+	r = listen_tcp(options->host, options->port, &blank->listen_fd, blank->address,
+		       sizeof(blank->address), &blank->port, &blank->loopback, err);
 	if (r < 0)
 		return r;
 	r = uv_poll_init(loop, &blank->listener, blank->listen_fd);

@@ -81,11 +81,6 @@ void httpd_on_listener(uv_poll_t *poll, int status, int events);
 int httpd_on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
 		 size_t len);
 
-/* httpd_listen.c: a listening, non-blocking socket; its address as text. */
-int httpd_listen(const char *host, uint16_t port, int *ret_fd, char *ret_address,
-		 size_t address_size, uint16_t *ret_port, bool *ret_loopback,
-		 struct error *err) _must_check_;
-
 /* httpd_tls.c: what libwebsockets is told; its strings are TLS's. */
 int httpd_set_tls(const struct httpd_tls *tls, struct lws_context_creation_info *info,
 		  struct error *err) _must_check_;

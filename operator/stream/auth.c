@@ -385,6 +385,11 @@ void stream_check_cancel(struct stream_check *c)
 	check_free(c);
 }
 
+bool stream_check_claims_agent(const struct stream_check *c)
+{
+	return c->lane == LANE_AGENTS;
+}
+
 void stream_auth_read(const struct stream_auth *auth, struct stream_auth_counts *ret)
 {
 	*ret = auth->counts;

@@ -97,6 +97,9 @@ int stream_auth_check(struct stream_auth *auth, const char *authorization, bool 
 		      void (*done)(void *arg, const struct stream_grant *grant), void *arg,
 		      struct stream_grant *ret_grant, struct stream_check **ret_check);
 void stream_check_cancel(struct stream_check *check);
+/* Its token claims to be of an agent's pod that the cache knows, and nobody forges that too often.
+ */
+bool stream_check_claims_agent(const struct stream_check *check);
 /* Now and then: forgets answers whose time is over, asks again what could not be asked. */
 void stream_auth_sweep(struct stream_auth *auth);
 void stream_auth_read(const struct stream_auth *auth, struct stream_auth_counts *ret);

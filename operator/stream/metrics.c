@@ -30,6 +30,29 @@ static void tell_reasons(const struct node_server_stats *s, struct buf *out)
 	}
 }
 
+static void tell_connections(const struct door_stats *s, struct buf *out)
+{
+	static const char *const states[] = {"outside", "opened", "granted"};
+	const size_t now[] = {s->outside, s->opened, s->granted};
+	char label[LABEL_MAX];
+
+	prometheus_head(
+	    out, "kiln_stream_connections", "gauge",
+	    "Connections: outside (TLS has not begun), opened (no token was granted yet), "
+	    "granted.");
+	for (size_t i = 0; i < ARRAY_SIZE(now); i++) {
+		snprintf(label, sizeof(label), "state=\"%s\"", states[i]);
+		prometheus_value(out, "kiln_stream_connections", label, (double)now[i]);
+	}
+	prometheus_head(out, "kiln_stream_connections_ended_total", "counter",
+			"Connections that ended, by reason.");
+	for (unsigned int i = 0; i < DOOR_END_COUNT; i++) {
+		snprintf(label, sizeof(label), "reason=\"%s\"", door_end_name((enum door_end)i));
+		prometheus_value(out, "kiln_stream_connections_ended_total", label,
+				 (double)s->ended[i]);
+	}
+}
+
 void node_server_metrics(struct node_server *server, struct buf *out)
 {
 	struct node_server_stats s;
@@ -41,6 +64,13 @@ void node_server_metrics(struct node_server *server, struct buf *out)
 		const char *name, *type, *help;
 		double value;
 	} rows[] = {
+	    {"kiln_stream_connections_total", "counter", "Connections that came.",
+	     (double)s.door.accepted},
+	    {"kiln_stream_handshakes_total", "counter", "TLS handshakes that were begun.",
+	     (double)s.door.handshakes},
+	    {"kiln_stream_accept_pauses_total", "counter",
+	     "Times that there was no file descriptor for the next connection.",
+	     (double)s.door.paused},
 	    {"kiln_streams", "gauge", "Open streams of agents.", (double)s.streams.open},
 	    {"kiln_streams_live", "gauge", "Streams that have said who they are and hello.",
 	     (double)s.live},
@@ -93,5 +123,6 @@ void node_server_metrics(struct node_server *server, struct buf *out)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 		prometheus_single(out, rows[i].name, rows[i].type, rows[i].help, rows[i].value);
+	tell_connections(&s.door, out);
 	tell_reasons(&s, out);
 }

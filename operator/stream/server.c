@@ -355,13 +355,31 @@ static int use_destinations(struct node_server *server)
 	return r;
 }
 
+/* On the door's thread. */
+static void on_join(void *arg, int fd)
+{
+	const struct node_server *server = arg;
+
+	stream_server_add(server->streams, fd);
+}
+
+static int open_door(struct node_server *server, struct error *err)
+{
+	const struct node_server_options *o = &server->o;
+	struct door_options options = {.address = o->address,
+				       .cert_pem = o->tls->cert_pem,
+				       .key_pem = o->tls->key_pem,
+				       .limits = o->limits.door,
+				       .join = on_join,
+				       .arg = server};
+
+	return door_new(&options, &server->door, err);
+}
+
 static int start(struct node_server *server, struct error *err)
 {
 	const struct node_server_options *o = &server->o;
 	struct stream_server_options options = {
-	    .address = o->address,
-	    .cert_pem = o->tls ? o->tls->cert_pem : NULL,
-	    .key_pem = o->tls ? o->tls->key_pem : NULL,
 	    .method = STREAM_METHOD,
 	    .max_streams = o->limits.streams,
 	    .max_message = SESSION_MESSAGE_MAX,
@@ -380,9 +398,9 @@ static int start(struct node_server *server, struct error *err)
 	if (r < 0)
 		return error_set(err, r, "out of memory");
 	r = stream_server_new(&options, &events, o->loop, &server->streams, err);
-	if (r < 0)
-		return error_wrap(err, r, "node stream");
-	return 0;
+	if (!r)
+		r = open_door(server, err);
+	return r < 0 ? error_wrap(err, r, "node stream") : 0;
 }
 
 void node_server_on_report(struct node_server *server,
@@ -408,6 +426,7 @@ struct node_server *node_server_free(struct node_server *server)
 
 	if (!server)
 		return NULL;
+	server->door = door_free(server->door);
 	server->streams = stream_server_free(server->streams);
 	while (server->sessions)
 		session_free(server->sessions);
@@ -479,13 +498,13 @@ void node_server_drain(struct node_server *server)
 
 int node_server_port(const struct node_server *server)
 {
-	return stream_server_port(server->streams);
+	return door_port(server->door);
 }
 
 int node_server_certificate(struct node_server *server, const struct stream_tls *tls,
 			    struct error *err)
 {
-	return stream_server_certificate(server->streams, tls->cert_pem, tls->key_pem, err);
+	return door_certificate(server->door, tls->cert_pem, tls->key_pem, err);
 }
 
 /* ---- telling --------------------------------------------------------------------------------- */
@@ -496,6 +515,7 @@ void node_server_read(struct node_server *server, struct node_server_stats *ret)
 
 	*ret = server->stats;
 	ret->pods_refused = server->pods_refused;
+	door_read(server->door, &ret->door);
 	stream_server_read(server->streams, &ret->streams);
 	stream_auth_read(server->auth, &ret->auth);
 	node_view_read(server->view, &ret->view);

@@ -9,6 +9,7 @@
 
 #include "lib/buf.h"
 #include "lib/grpc_server.h"
+#include "operator/door/door.h"
 #include "operator/stream/auth.h"
 #include "operator/stream/node_view.h"
 #include "operator/stream/tls.h"
@@ -29,13 +30,14 @@ struct node_server_limits { /* zero: the defaults, docs/node-stream.md */
 	uint64_t hello_ms, auth_ms, ack_ms;
 	uint64_t age_ms;  /* of a stream, +-10 % */
 	uint64_t keep_ms; /* a node's state after its stream, to resume from */
+	struct door_limits door;
 };
 
 struct node_server_options {
 	uv_loop_t *loop;
-	const char *address;	      /* "host:port" */
-	const struct stream_tls *tls; /* NULL: plaintext, for tests */
-	const char *ns;		      /* of the agents */
+	const char *address; /* "host:port" */
+	const struct stream_tls *tls;
+	const char *ns; /* of the agents */
 	struct view_sources sources;
 	struct kube_client *client;	 /* for TokenReviews: one of its own, with a high rate */
 	struct stream_auth_options auth; /* only with client NULL, for tests: review, cancel */
@@ -75,6 +77,7 @@ enum stream_cut {
 };
 
 struct node_server_stats {
+	struct door_stats door;
 	struct stream_server_counts streams;
 	struct stream_auth_counts auth;
 	struct view_counts view;

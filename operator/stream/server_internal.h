@@ -13,10 +13,9 @@ enum {
 	STREAM_PROTOCOL = 1,
 	SESSION_WINDOW = 1 << 20, /* bytes that an agent has not acknowledged */
 	SESSION_UNACKED_MAX = 32, /* and messages */
-	/* And one pod more. What TLS and its buffers hold of a message stays touched: with 8 KiB a
-	 * stream costs 8 KiB more. See STREAM_SAFE_MESSAGE, too. */
+	/* And one pod more. What a connection's buffers hold of a message stays touched: with 8 KiB
+	 * a stream costs 8 KiB more. */
 	SESSION_UPDATE_MAX = 2560,
-	SESSION_PADDING_MAX = 64,
 	SESSION_MESSAGE_MAX = 128 << 10, /* of an agent's */
 };
 
@@ -38,6 +37,8 @@ enum session_step {
 struct session {
 	struct node_server *server;
 	struct server_stream *stream; /* NULL: cannot be ended any more */
+	struct door_guest guest;      /* its connection */
+	enum door_standing standing;  /* as the door was told */
 	struct session *prev, *next;  /* server->sessions */
 	struct node *node;	      /* from Hello on */
 	enum session_step step;
@@ -72,6 +73,7 @@ struct node {
 
 struct node_server {
 	struct node_server_options o;
+	struct door *door;
 	struct stream_server *streams;
 	struct stream_auth *auth;
 	struct node_view *view;

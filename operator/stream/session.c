@@ -17,6 +17,22 @@ static const struct {
 #undef X
 };
 
+/* ---- its connection -------------------------------------------------------------------------- */
+
+static void tell_door(struct session *s, enum door_standing standing)
+{
+	door_judge(s->server->door, &s->guest, s->standing, standing);
+	s->standing = standing;
+}
+
+/* Its token is not verified yet: does it look like an agent's? */
+static void tell_claim(struct session *s)
+{
+	bool claims = s->check && stream_check_claims_agent(s->check);
+
+	tell_door(s, claims ? DOOR_ASKS : DOOR_STRANGER);
+}
+
 /* ---- ending ---------------------------------------------------------------------------------- */
 
 /* The node may have another stream from here on. */
@@ -67,6 +83,8 @@ void session_free(struct session *s)
 {
 	s->stream = NULL;
 	detach(s);
+	if (s->server->door)
+		tell_door(s, DOOR_STRANGER);
 	if (s->prev)
 		s->prev->next = s->next;
 	else
@@ -89,6 +107,7 @@ static void on_closed(void *arg)
 static void refuse(struct session *s, enum stream_refusal refusal)
 {
 	s->server->stats.refused[refusal]++;
+	tell_door(s, DOOR_REFUSED);
 	session_end(s, stream_refusal_status(refusal), stream_refusal_text(refusal));
 }
 
@@ -97,6 +116,7 @@ static void granted(struct session *s, const struct stream_grant *grant)
 	uint64_t now = server_now(s->server), age = s->server->o.limits.age_ms;
 
 	s->server->stats.refused[STREAM_GRANTED]++;
+	tell_door(s, DOOR_GRANTED);
 	snprintf(s->node_name, sizeof(s->node_name), "%s", grant->node);
 	s->step = STEP_HELLO;
 	s->deadline_ms = now + s->server->o.limits.hello_ms;
@@ -141,10 +161,11 @@ static void verify(struct session *s, bool fresh)
 	if (stream_auth_check(s->server->auth, s->authorization, fresh, on_grant, s, &grant,
 			      &s->check))
 		on_grant(s, &grant);
+	else if (s->step == STEP_AUTH)
+		tell_claim(s);
 }
 
-static void *on_opened(void *arg, struct server_stream *stream, const char *authorization,
-		       const char *peer)
+static void *on_opened(void *arg, struct server_stream *stream, const char *authorization, int fd)
 {
 	struct node_server *server = arg;
 	struct session *s = calloc(1, sizeof(*s));
@@ -157,6 +178,7 @@ static void *on_opened(void *arg, struct server_stream *stream, const char *auth
 	}
 	s->server = server;
 	s->stream = stream;
+	s->guest = door_find(server->door, fd);
 	s->deadline_ms = server_now(server) + server->o.limits.auth_ms;
 	s->next = server->sessions;
 	if (s->next)
@@ -179,6 +201,8 @@ void session_tick(struct session *s)
 	if (s->step == STEP_AUTH) {
 		if (s->deadline_ms <= now)
 			refuse(s, STREAM_API_SERVER);
+		else
+			tell_claim(s);
 		return;
 	}
 	if (s->deadline_ms && s->deadline_ms <= now)

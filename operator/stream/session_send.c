@@ -21,7 +21,6 @@ enum {
 	OPERATOR_UPDATE = 3,
 	OPERATOR_SNAPSHOT_END = 4,
 	UPDATE_REVISION = 1,
-	UPDATE_PADDING = 15,
 	SNAPSHOT_EPOCH = 1,
 	SNAPSHOT_REVISION = 2,
 };
@@ -171,15 +170,6 @@ static void send_end(struct session *s)
 	note_unacked(s, s->snapshot_bytes + b->len);
 }
 
-/* A large pod whose length the TLS layer cannot send has another length at the next try. */
-static void pad(struct node_server *server, struct buf *b)
-{
-	static const uint8_t zeros[SESSION_PADDING_MAX];
-
-	if (b->len >= STREAM_SAFE_MESSAGE)
-		frame_bytes(b, UPDATE_PADDING, zeros, server_random(server) % sizeof(zeros));
-}
-
 /* What the agent lacks, as one Update; false: nothing was sent. */
 static bool send_update(struct session *s, bool snapshot, size_t limit, bool *ret_more)
 {
@@ -195,7 +185,6 @@ static bool send_update(struct session *s, bool snapshot, size_t limit, bool *re
 		return false;
 	if (!snapshot)
 		frame_number(b, UPDATE_REVISION, s->revision);
-	pad(s->server, b);
 	if (snapshot)
 		s->snapshot_bytes += b->len;
 	s->server->stats.updates++;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The listening socket of an HTTP server. It is made here and not by libwebsockets, because that
- * one only logs why it could not listen, and the user is owed address and cause.
+/* The address is chosen by family, not by getaddrinfo()'s order, so that it is the same everywhere.
  */
-#include "lib/httpd_internal.h"
+#include "lib/listen.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -74,8 +72,8 @@ static const struct addrinfo *choose(const struct addrinfo *list, int family)
 	return NULL;
 }
 
-int httpd_listen(const char *host, uint16_t port, int *ret_fd, char *ret_address,
-		 size_t address_size, uint16_t *ret_port, bool *ret_loopback, struct error *err)
+int listen_tcp(const char *host, uint16_t port, int *ret_fd, char *ret_address, size_t address_size,
+	       uint16_t *ret_port, bool *ret_loopback, struct error *err)
 {
 	const struct addrinfo hints = {
 	    .ai_flags = AI_PASSIVE | AI_NUMERICSERV,

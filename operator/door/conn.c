@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One connection. Before its turn nothing of it is read: the kernel keeps its ClientHello and wakes
+ * us when that is whole (SO_RCVLOWAT). Then TLS is ours, and its plaintext goes through a socket
+ * pair to the server and back. Each direction holds one record at most: what does not fit is kept
+ * (struct rest), and nothing more is read for it, so that a slow reader is the sender's problem.
+ *
+ * The door's thread.
+ */
+#include <netinet/tcp.h>
+#include <openssl/err.h>
+#include <sys/ioctl.h>
+#include <utlist.h>
+
+#include "operator/door/hello.h"
+#include "operator/door/internal.h"
+
+enum {
+	ROUNDS = 4,		/* records at once, so that others have their turn */
+	PAIR_BUFFER = 64 << 10, /* the kernel doubles it */
+};
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static void on_peer(uv_poll_t *poll, int status, int events);
+static void on_core(uv_poll_t *poll, int status, int events);
+
+struct door_conn *conn_new(struct door *door, int peer_fd)
+{
+	struct door_conn *c = calloc(1, sizeof(*c));
+
+	if (!c || uv_poll_init(&door->loop, &c->peer, peer_fd) < 0) {
+		close(peer_fd);
+		free(c);
+		return NULL;
+	}
+	c->door = door;
+	c->peer_fd = peer_fd;
+	c->core_fd = c->guest_fd = -1;
+	c->id = ++door->last_id;
+	c->peer.data = c->core.data = c;
+	c->open_handles = 1;
+	c->since_ms = uv_now(&door->loop);
+	return c;
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+	struct door_conn *c = handle->data;
+
+	if (!--c->open_handles)
+		free(c);
+}
+
+static void rest_free(struct rest *r)
+{
+	if (r->bytes)
+		explicit_bzero(r->bytes, r->len);
+	free(TAKE_PTR(r->bytes));
+}
+
+void conn_end(struct door_conn *c, enum door_end end)
+{
+	if (c->ended)
+		return;
+	c->ended = true;
+	atomic_fetch_add_explicit(&c->door->ended[end], 1, memory_order_relaxed);
+	door_drop_guest(c);
+	door_forget(c);
+	if (c->ssl && c->shaken && !c->to_peer.bytes && end != DOOR_END_TLS) {
+		ERR_clear_error();
+		(void)SSL_shutdown(c->ssl);
+	}
+	SSL_free(TAKE_PTR(c->ssl));
+	rest_free(&c->to_peer);
+	rest_free(&c->to_core);
+	uv_close((uv_handle_t *)&c->peer, on_handle_closed);
+	close(c->peer_fd);
+	if (c->core_fd < 0)
+		return;
+	uv_close((uv_handle_t *)&c->core, on_handle_closed);
+	close(c->core_fd);
+}
+
+/* ---- what it waits for ----------------------------------------------------------------------- */
+
+static int peer_mask(const struct door_conn *c)
+{
+	if (c->state == CONN_HELLO || c->state == CONN_WAITS)
+		return UV_DISCONNECT | (c->parked ? 0 : UV_READABLE);
+	return (!c->to_core.bytes && !c->peer_eof ? UV_READABLE : 0) |
+	       (c->to_peer.bytes || c->wants_write ? UV_WRITABLE : 0);
+}
+
+static void poll_for(uv_poll_t *poll, int *mask, int want, uv_poll_cb on_event)
+{
+	if (*mask == want)
+		return;
+	*mask = want;
+	if (want)
+		uv_poll_start(poll, want, on_event);
+	else
+		uv_poll_stop(poll);
+}
+
+void conn_watch(struct door_conn *c)
+{
+	if (c->ended)
+		return;
+	poll_for(&c->peer, &c->peer_mask, peer_mask(c), on_peer);
+	if (c->core_fd >= 0)
+		poll_for(&c->core, &c->core_mask,
+			 (c->to_peer.bytes ? 0 : UV_READABLE) |
+			     (c->to_core.bytes ? UV_WRITABLE : 0),
+			 on_core);
+}
+
+/* ---- the ClientHello ------------------------------------------------------------------------- */
+
+/* The kernel wakes us when N bytes are there. */
+static void wake_at(const struct door_conn *c, size_t n)
+{
+	int bytes = (int)n;
+
+	(void)setsockopt(c->peer_fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes));
+}
+
+static void look_at_hello(struct door_conn *c)
+{
+	bool known = c->hello != 0;
+	uint8_t start[HELLO_START];
+	int there = 0;
+
+	if (ioctl(c->peer_fd, FIONREAD, &there) < 0) {
+		conn_end(c, DOOR_END_PEER);
+		return;
+	}
+	if (!c->hello && there >= HELLO_START) {
+		if (recv(c->peer_fd, start, sizeof(start), MSG_PEEK) != sizeof(start) ||
+		    hello_length(start, &c->hello) < 0) {
+			conn_end(c, DOOR_END_BAD_HELLO);
+			return;
+		}
+		wake_at(c, c->hello);
+	}
+	/* A client sends no more than that until it has our answer. */
+	if (c->hello && (size_t)there > c->hello) {
+		conn_end(c, DOOR_END_BAD_HELLO);
+	} else if (c->hello && (size_t)there == c->hello) {
+		wake_at(c, c->hello + 1);
+		door_wait_for_turn(c);
+	} else {
+		/* Woken early, as the kernel does when its buffer is full: look again at the tick.
+		 */
+		c->parked = known || !c->hello;
+	}
+	conn_watch(c);
+}
+
+/* ---- to the server --------------------------------------------------------------------------- */
+
+static void join(struct door_conn *c)
+{
+	int pair[2], size = PAIR_BUFFER;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) < 0) {
+		conn_end(c, DOOR_END_NO_MEMORY);
+		return;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(pair); i++)
+		(void)setsockopt(pair[i], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+	if (uv_poll_init(&c->door->loop, &c->core, pair[0]) < 0) {
+		close(pair[0]);
+		close(pair[1]);
+		conn_end(c, DOOR_END_NO_MEMORY);
+		return;
+	}
+	c->core_fd = pair[0];
+	c->open_handles++;
+	if (door_note_guest(c, pair[1]) < 0) {
+		close(pair[1]);
+		conn_end(c, DOOR_END_NO_MEMORY);
+		return;
+	}
+	c->door->o.join(c->door->o.arg, pair[1]);
+}
+
+/* Keeps what of the scratch could not be passed on. */
+static void keep_rest(struct door_conn *c, struct rest *r, const uint8_t *bytes, size_t len)
+{
+	r->bytes = malloc(len);
+	if (!r->bytes) {
+		conn_end(c, DOOR_END_NO_MEMORY);
+		return;
+	}
+	memcpy(r->bytes, bytes, len);
+	r->at = 0;
+	r->len = len;
+}
+
+/* How many bytes the server's end took; it ends the connection when that is gone. */
+static size_t send_to_core(struct door_conn *c, const uint8_t *bytes, size_t len)
+{
+	ssize_t n = send(c->core_fd, bytes, len, MSG_NOSIGNAL);
+
+	if (n >= 0)
+		return (size_t)n;
+	if (errno != EAGAIN && errno != EINTR)
+		conn_end(c, DOOR_END_SERVER);
+	return 0;
+}
+
+/* True when nothing is left. */
+static bool flush_to_core(struct door_conn *c)
+{
+	struct rest *r = &c->to_core;
+
+	if (!r->bytes)
+		return true;
+	r->at += send_to_core(c, r->bytes + r->at, r->len - r->at);
+	if (c->ended || r->at < r->len)
+		return false;
+	rest_free(r);
+	return true;
+}
+
+static void pass_to_core(struct door_conn *c, size_t len)
+{
+	const uint8_t *bytes = c->door->scratch;
+	size_t sent;
+
+	if (c->core_fd < 0)
+		join(c);
+	if (c->ended)
+		return;
+	sent = send_to_core(c, bytes, len);
+	if (!c->ended && sent < len)
+		keep_rest(c, &c->to_core, bytes + sent, len - sent);
+}
+
+/* TLS could not go on: it waits, the peer is done, or the connection ends. */
+static void on_tls_pause(struct door_conn *c, int result)
+{
+	switch (SSL_get_error(c->ssl, result)) {
+	case SSL_ERROR_WANT_READ:
+		break;
+	case SSL_ERROR_WANT_WRITE:
+		c->wants_write = true;
+		break;
+	case SSL_ERROR_ZERO_RETURN:
+		c->peer_eof = true;
+		if (c->core_fd < 0)
+			conn_end(c, DOOR_END_PEER);
+		else
+			(void)shutdown(c->core_fd, SHUT_WR);
+		break;
+	case SSL_ERROR_SYSCALL:
+		conn_end(c, DOOR_END_PEER);
+		break;
+	default:
+		conn_end(c, DOOR_END_TLS);
+	}
+}
+
+static bool sent_too_much(const struct door_conn *c)
+{
+	return c->state == CONN_OPENED && BIO_number_read(SSL_get_rbio(c->ssl)) - c->bytes_before >
+					      c->door->o.limits.stranger_bytes;
+}
+
+static void move_to_core(struct door_conn *c)
+{
+	for (unsigned int i = 0; i < ROUNDS && !c->ended && !c->peer_eof && flush_to_core(c); i++) {
+		int n;
+
+		ERR_clear_error();
+		n = SSL_read(c->ssl, c->door->scratch, DOOR_SCRATCH);
+		if (sent_too_much(c)) {
+			conn_end(c, DOOR_END_TOO_MUCH);
+			return;
+		}
+		if (n <= 0) {
+			on_tls_pause(c, n);
+			return;
+		}
+		pass_to_core(c, (size_t)n);
+	}
+}
+
+/* ---- to the peer ----------------------------------------------------------------------------- */
+
+static size_t send_to_peer(struct door_conn *c, const uint8_t *bytes, size_t len)
+{
+	int n;
+
+	ERR_clear_error();
+	n = SSL_write(c->ssl, bytes, (int)len);
+	if (n > 0)
+		return (size_t)n;
+	on_tls_pause(c, n);
+	return 0;
+}
+
+static bool flush_to_peer(struct door_conn *c)
+{
+	struct rest *r = &c->to_peer;
+
+	if (!r->bytes)
+		return true;
+	r->at += send_to_peer(c, r->bytes + r->at, r->len - r->at);
+	if (c->ended || r->at < r->len)
+		return false;
+	rest_free(r);
+	return true;
+}
+
+/* What the server sends may be secret: it does not stay in the scratch. */
+static void move_to_peer(struct door_conn *c)
+{
+	uint8_t *bytes = c->door->scratch;
+
+	for (unsigned int i = 0; i < ROUNDS && !c->ended && flush_to_peer(c); i++) {
+		ssize_t n = recv(c->core_fd, bytes, DOOR_SCRATCH, 0);
+		size_t sent;
+
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return;
+		if (n <= 0) {
+			conn_end(c, DOOR_END_SERVER);
+			return;
+		}
+		sent = send_to_peer(c, bytes, (size_t)n);
+		if (!c->ended && sent < (size_t)n)
+			keep_rest(c, &c->to_peer, bytes + sent, (size_t)n - sent);
+		explicit_bzero(bytes, (size_t)n);
+	}
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+static void shake_hands(struct door_conn *c)
+{
+	int r;
+
+	ERR_clear_error();
+	r = SSL_do_handshake(c->ssl);
+	if (r == 1)
+		c->shaken = true;
+	else
+		on_tls_pause(c, r);
+}
+
+static void on_peer(uv_poll_t *poll, int status, int events)
+{
+	struct door_conn *c = poll->data;
+
+	if (status < 0) {
+		conn_end(c, DOOR_END_PEER);
+		return;
+	}
+	if (c->state == CONN_HELLO || c->state == CONN_WAITS) {
+		if (events & UV_DISCONNECT)
+			conn_end(c, DOOR_END_PEER);
+		else if (c->state == CONN_WAITS)
+			conn_end(c, DOOR_END_BAD_HELLO); /* more than one */
+		else
+			look_at_hello(c);
+		return;
+	}
+	c->wants_write = false;
+	if (!c->shaken)
+		shake_hands(c);
+	if (!c->ended && c->shaken)
+		move_to_core(c);
+	if (!c->ended && c->shaken && c->core_fd >= 0 && (events & UV_WRITABLE))
+		move_to_peer(c);
+	conn_watch(c);
+}
+
+static void on_core(uv_poll_t *poll, int status, int events)
+{
+	struct door_conn *c = poll->data;
+
+	if (events & UV_WRITABLE)
+		move_to_core(c);
+	if (!c->ended)
+		move_to_peer(c);
+	if (status < 0)
+		conn_end(c, DOOR_END_SERVER);
+	conn_watch(c);
+}
+
+void conn_open(struct door_conn *c)
+{
+	struct door *door = c->door;
+	int one = 1;
+
+	wake_at(c, 1);
+	(void)setsockopt(c->peer_fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	pthread_mutex_lock(&door->lock);
+	c->ssl = SSL_new(door->tls);
+	pthread_mutex_unlock(&door->lock);
+	if (!c->ssl || SSL_set_fd(c->ssl, c->peer_fd) != 1) {
+		conn_end(c, DOOR_END_NO_MEMORY);
+		return;
+	}
+	SSL_set_accept_state(c->ssl);
+	shake_hands(c);
+	conn_watch(c);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How many strangers there may be: they get a sixteenth of the container's memory limit, the
+ * kernel's memory for their sockets included, and 48 MiB at most. Half of it is for those that are
+ * open.
+ */
+#include "operator/door/internal.h"
+
+enum {
+	SHARE = 16,
+	SHARE_MAX = 48 << 20,
+	SHARE_MIN = 4 << 20,
+	OUTSIDE_BYTES = 12 << 10, /* a socket with a ClientHello, as large as one may be */
+	OPENED_BYTES = 48 << 10,  /* TLS, a socket pair and a gRPC transport */
+	HELLO_MS = 10000,
+	TURN_MS = 30000,
+	GRANT_MS = 10000,
+	SPARE_MS = 2000,
+	HANDSHAKES_PER_S = 1000,   /* 5,000 agents in 5 s; junk at most a third of a core */
+	STRANGER_BYTES = 64 << 10, /* an agent needs 2 to 20 KiB: a token is among its headers */
+};
+
+/* cgroup v2, v1; as a container sees its own. */
+static const char *const files[] = {"/sys/fs/cgroup/memory.max",
+				    "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
+
+uint64_t door_memory_limit(const char *file)
+{
+	_cleanup_fclose_ FILE *f = fopen(file, "re");
+	unsigned long long limit;
+
+	/* "max" is not read; neither is what v1 has for it, which is beyond any machine. */
+	return f && fscanf(f, "%llu", &limit) == 1 ? limit : UINT64_MAX;
+}
+
+void door_limits_of(uint64_t memory, struct door_limits *ret)
+{
+	size_t share = MAX(MIN(memory / SHARE, (uint64_t)SHARE_MAX), (uint64_t)SHARE_MIN);
+
+	*ret = (struct door_limits){.outside = share / 2 / OUTSIDE_BYTES,
+				    .opened = share / 2 / OPENED_BYTES,
+				    .hello_ms = HELLO_MS,
+				    .turn_ms = TURN_MS,
+				    .grant_ms = GRANT_MS,
+				    .spare_ms = SPARE_MS,
+				    .handshakes_per_s = HANDSHAKES_PER_S,
+				    .stranger_bytes = STRANGER_BYTES};
+}
+
+void door_limits_default(struct door_limits *ret)
+{
+	uint64_t memory = UINT64_MAX;
+
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+		memory = MIN(memory, door_memory_limit(files[i]));
+	door_limits_of(memory, ret);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A door on 127.0.0.1, clients of it that block (with a time limit), and the sockets that it joins
+ * to the server.
+ */
+#pragma once
+
+#include <openssl/ssl.h>
+#include <pthread.h>
+
+#include "operator/door/door.h"
+#include "operator/stream/tls.h"
+#include "tests/support/test.h"
+
+enum { RIG_JOINED_MAX = 256, RIG_WAIT_S = 20 };
+
+struct door_rig {
+	struct stream_tls tls;
+	struct door *door;
+	pthread_mutex_t lock;
+	int joined[RIG_JOINED_MAX]; /* the server's ends, which block; in order */
+	size_t n_joined;
+};
+
+/* LIMITS may be NULL; what is zero in it is ample. */
+void rig_init(struct door_rig *rig, const struct door_limits *limits);
+void rig_done(struct door_rig *rig);
+struct door_stats rig_stats(struct door_rig *rig);
+/* Until the COUNT of stats at OFFSET is VALUE. */
+void rig_until_at(struct door_rig *rig, size_t offset, uint64_t value);
+#define rig_until(rig, field, value)	 rig_until_at(rig, offsetof(struct door_stats, field), value)
+#define rig_until_ended(rig, why, value) rig_until(rig, ended[DOOR_END_##why], value)
+/* The server's end of the Nth connection that was joined, when it is. */
+int rig_joined(struct door_rig *rig, size_t n);
+/* What the server says of it. */
+void rig_judge(struct door_rig *rig, size_t n, enum door_standing was, enum door_standing is);
+
+struct client {
+	int fd;
+	SSL_CTX *context;
+	SSL *ssl;
+};
+
+/* A connection from 127.0.0.SOURCE that says nothing yet. */
+void client_connect(struct door_rig *rig, struct client *c, unsigned int source);
+/* Its ClientHello, for client_send_raw(); the handshake goes on with client_shake(). */
+size_t client_hello(struct client *c, uint8_t *ret, size_t size);
+void client_send_raw(struct client *c, const void *bytes, size_t len);
+/* False: the door ended it. */
+bool client_shake(struct client *c);
+void client_open(struct door_rig *rig, struct client *c, unsigned int source);
+/* Opened, and joined by a first byte. */
+void client_join(struct door_rig *rig, struct client *c, unsigned int source);
+/* Waits until the door closes it. */
+void client_until_closed(struct client *c);
+bool client_is_open(struct client *c);
+void client_done(struct client *c);

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What those may cost who have not shown who they are, and who goes first. */
+#include <sys/socket.h>
+#include <time.h>
+
+#include "operator/door/hello.h"
+#include "tests/unit/operator/door/rig.h"
+
+enum { BRIEF_MS = 300, MANY = 8 };
+
+struct scene {
+	struct door_rig rig;
+	struct client a, b, many[MANY];
+};
+
+static struct scene *scene_new(const struct door_limits *limits)
+{
+	struct scene *s = calloc(1, sizeof(*s));
+
+	rig_init(&s->rig, limits);
+	return s;
+}
+
+static void scene_end(struct scene *s)
+{
+	struct client *clients[MANY + 2] = {&s->a, &s->b};
+
+	for (size_t i = 0; i < MANY; i++)
+		clients[i + 2] = &s->many[i];
+	for (size_t i = 0; i < ARRAY_SIZE(clients); i++)
+		if (clients[i]->ssl)
+			client_done(clients[i]);
+	rig_done(&s->rig);
+	free(s);
+}
+
+/* ---- the ClientHello ------------------------------------------------------------------------- */
+
+static void who_sends_no_client_hello_is_closed(void **state)
+{
+	struct scene *s = scene_new(&(struct door_limits){.hello_ms = BRIEF_MS});
+	uint8_t hello[4096];
+
+	client_connect(&s->rig, &s->a, 1);
+	client_connect(&s->rig, &s->b, 1);
+	assert_true(client_hello(&s->b, hello, sizeof(hello)) > 100);
+	client_send_raw(&s->b, hello, 100); /* not all of it */
+	client_until_closed(&s->a);
+	client_until_closed(&s->b);
+	rig_until_ended(&s->rig, NO_HELLO, 2);
+	rig_until(&s->rig, outside, 0);
+	scene_end(s);
+}
+
+static void who_sends_something_else_is_closed_at_once(void **state)
+{
+	static const uint8_t large[HELLO_START] = {22, 3, 1, 0x3f, 0xff, 1, 0, 0x3f, 0xfb};
+	struct scene *s = scene_new(NULL);
+
+	client_connect(&s->rig, &s->a, 1);
+	client_send_raw(&s->a, "GET / HTTP/1.1\r\n", 16);
+	client_until_closed(&s->a);
+	client_connect(&s->rig, &s->b, 1);
+	client_send_raw(&s->b, large, sizeof(large));
+	client_until_closed(&s->b);
+	rig_until_ended(&s->rig, BAD_HELLO, 2);
+	assert_int_equal(rig_stats(&s->rig).handshakes, 0);
+	scene_end(s);
+}
+
+static void who_sends_on_before_its_turn_is_closed(void **state)
+{
+	struct scene *s = scene_new(&(struct door_limits){.opened = 1});
+	uint8_t hello[4096];
+	size_t n;
+
+	client_open(&s->rig, &s->a, 1);
+	client_connect(&s->rig, &s->b, 1);
+	n = client_hello(&s->b, hello, sizeof(hello));
+	client_send_raw(&s->b, hello, n);
+	rig_until(&s->rig, outside, 1);
+	client_send_raw(&s->b, "x", 1);
+	client_until_closed(&s->b);
+	rig_until_ended(&s->rig, BAD_HELLO, 1);
+	assert_true(client_is_open(&s->a));
+	scene_end(s);
+}
+
+static void who_leaves_before_its_turn_leaves_nothing(void **state)
+{
+	struct scene *s = scene_new(&(struct door_limits){.opened = 1});
+	uint8_t hello[4096];
+	size_t n;
+
+	client_open(&s->rig, &s->a, 1);
+	client_connect(&s->rig, &s->b, 1);
+	n = client_hello(&s->b, hello, sizeof(hello));
+	client_send_raw(&s->b, hello, n);
+	rig_until(&s->rig, outside, 1);
+	shutdown(s->b.fd, SHUT_RDWR);
+	rig_until(&s->rig, outside, 0);
+	rig_until_ended(&s->rig, PEER, 1);
+	scene_end(s);
+}
+
+/* ---- time and bytes -------------------------------------------------------------------------- */
+
+static void who_is_not_granted_in_time_is_closed(void **state)
+{
+	struct scene *s = scene_new(&(struct door_limits){.grant_ms = BRIEF_MS});
+
+	client_open(&s->rig, &s->a, 1);
+	client_join(&s->rig, &s->b, 1);
+	client_until_closed(&s->a);
+	client_until_closed(&s->b);
+	rig_until_ended(&s->rig, NOT_GRANTED, 2);
+	rig_until(&s->rig, opened, 0);
+	scene_end(s);
+}
+
+static void who_is_granted_stays_until_its_stream_ends(void **state)
+{
+	struct scene *s = scene_new(&(struct door_limits){.grant_ms = BRIEF_MS});
+
+	client_join(&s->rig, &s->a, 1);
+	rig_judge(&s->rig, 0, DOOR_STRANGER, DOOR_ASKS);
+	rig_judge(&s->rig, 0, DOOR_ASKS, DOOR_GRANTED);
+	rig_until(&s->rig, granted, 1);
+	usleep(3000 * BRIEF_MS);
+	assert_true(client_is_open(&s->a));
+	rig_judge(&s->rig, 0, DOOR_GRANTED, DOOR_STRANGER);
+	client_until_closed(&s->a);
+	rig_until_ended(&s->rig, NOT_GRANTED, 1);
+	scene_end(s);
+}
+
+static void of_two_streams_one_that_is_granted_is_enough(void **state)
+{
+	struct scene *s = scene_new(&(struct door_limits){.grant_ms = BRIEF_MS});
+
+	client_join(&s->rig, &s->a, 1);
+	rig_judge(&s->rig, 0, DOOR_STRANGER, DOOR_GRANTED);
+	rig_judge(&s->rig, 0, DOOR_STRANGER, DOOR_GRANTED);
+	rig_judge(&s->rig, 0, DOOR_STRANGER, DOOR_REFUSED);
+	rig_judge(&s->rig, 0, DOOR_GRANTED, DOOR_STRANGER);
+	usleep(3000 * BRIEF_MS);
+	assert_true(client_is_open(&s->a));
+	assert_int_equal(rig_stats(&s->rig).granted, 1);
+	scene_end(s);
+}
+
+static void who_is_being_verified_is_not_cut(void **state)
+{
+	struct scene *s = scene_new(&(struct door_limits){.grant_ms = BRIEF_MS});
+
+	client_join(&s->rig, &s->a, 1);
+	rig_judge(&s->rig, 0, DOOR_STRANGER, DOOR_ASKS);
+	usleep(3000 * BRIEF_MS);
+	assert_true(client_is_open(&s->a));
+	rig_judge(&s->rig, 0, DOOR_ASKS, DOOR_STRANGER);
+	client_until_closed(&s->a);
+	scene_end(s);
+}
+
+static void who_is_refused_is_closed(void **state)
+{
+	struct scene *s = scene_new(NULL);
+
+	client_join(&s->rig, &s->a, 1);
+	client_join(&s->rig, &s->b, 1);
+	rig_judge(&s->rig, 0, DOOR_STRANGER, DOOR_REFUSED);
+	client_until_closed(&s->a);
+	rig_until_ended(&s->rig, REFUSED, 1);
+	assert_true(client_is_open(&s->b));
+	scene_end(s);
+}
+
+static void strangers_may_send_little(void **state)
+{
+	struct scene *s = scene_new(&(struct door_limits){.stranger_bytes = 10000});
+	char bytes[6000] = "";
+
+	client_join(&s->rig, &s->a, 1);
+	client_join(&s->rig, &s->b, 1);
+	rig_judge(&s->rig, 1, DOOR_STRANGER, DOOR_GRANTED);
+	rig_until(&s->rig, granted, 1);
+	assert_int_equal(SSL_write(s->a.ssl, bytes, sizeof(bytes)), sizeof(bytes));
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(SSL_write(s->b.ssl, bytes, sizeof(bytes)), sizeof(bytes));
+	(void)SSL_write(s->a.ssl, bytes, sizeof(bytes));
+	client_until_closed(&s->a);
+	rig_until_ended(&s->rig, TOO_MUCH, 1);
+	assert_true(client_is_open(&s->b));
+	scene_end(s);
+}
+
+/* ---- room ------------------------------------------------------------------------------------ */
+
+static void when_the_outside_is_full_the_address_that_has_most_goes_first(void **state)
+{
+	struct scene *s = scene_new(&(struct door_limits){.outside = MANY});
+
+	for (size_t i = 0; i < MANY; i++)
+		client_connect(&s->rig, &s->many[i], 1);
+	rig_until(&s->rig, outside, MANY);
+	client_connect(&s->rig, &s->a, 1); /* one more of the same */
+	client_until_closed(&s->a);
+	rig_until_ended(&s->rig, NO_ROOM, 1);
+	client_connect(&s->rig, &s->b, 2);
+	client_until_closed(&s->many[0]); /* its oldest */
+	rig_until_ended(&s->rig, DISPLACED, 1);
+	for (size_t i = 1; i < MANY; i++)
+		assert_true(client_is_open(&s->many[i]));
+	assert_true(client_shake(&s->b));
+	scene_end(s);
+}
+
+static void an_address_may_have_all_the_room_that_no_other_wants(void **state)
+{
+	struct scene *s = scene_new(&(struct door_limits){.outside = MANY, .opened = MANY});
+
+	for (size_t i = 0; i < MANY; i++)
+		client_open(&s->rig, &s->many[i], 1);
+	rig_until(&s->rig, opened, MANY);
+	assert_int_equal(rig_stats(&s->rig).ended[DOOR_END_DISPLACED], 0);
+	scene_end(s);
+}
+
+static void when_all_places_are_taken_the_address_that_has_most_goes_first(void **state)
+{
+	struct scene *s = scene_new(&(struct door_limits){.opened = MANY});
+
+	client_join(&s->rig, &s->many[0], 1);
+	rig_judge(&s->rig, 0, DOOR_STRANGER, DOOR_ASKS);
+	for (size_t i = 1; i < MANY; i++)
+		client_open(&s->rig, &s->many[i], 1);
+	rig_until(&s->rig, opened, MANY);
+	client_open(&s->rig, &s->a, 2);
+	client_until_closed(&s->many[1]); /* the oldest that is not being verified */
+	rig_until_ended(&s->rig, DISPLACED, 1);
+	assert_true(client_is_open(&s->many[0]));
+	for (size_t i = 2; i < MANY; i++)
+		assert_true(client_is_open(&s->many[i]));
+	scene_end(s);
+}
+
+static void who_is_granted_takes_no_place_and_is_kept_when_all_are_taken(void **state)
+{
+	struct scene *s = scene_new(&(struct door_limits){.outside = 2, .opened = 2});
+
+	for (size_t i = 0; i < MANY; i++) {
+		client_join(&s->rig, &s->many[i], 1);
+		rig_judge(&s->rig, i, DOOR_STRANGER, DOOR_GRANTED);
+		rig_until(&s->rig, granted, i + 1);
+	}
+	client_open(&s->rig, &s->a, 1);
+	client_open(&s->rig, &s->b, 2);
+	for (size_t i = 0; i < MANY; i++)
+		assert_true(client_is_open(&s->many[i]));
+	assert_int_equal(rig_stats(&s->rig).ended[DOOR_END_DISPLACED], 0);
+	scene_end(s);
+}
+
+/* Places are taken from the idle sooner while others wait. */
+static void places_are_given_on_sooner_while_others_wait(void **state)
+{
+	struct scene *s = scene_new(&(struct door_limits){.opened = 1, .spare_ms = BRIEF_MS});
+
+	client_open(&s->rig, &s->a, 1);
+	client_open(&s->rig, &s->b, 2);
+	client_until_closed(&s->a);
+	rig_until_ended(&s->rig, NOT_GRANTED, 1);
+	assert_true(client_is_open(&s->b));
+	scene_end(s);
+}
+
+static void handshakes_have_a_rate(void **state)
+{
+	enum { CLIENTS = 60, BURST = 32 };
+	struct scene *s = scene_new(&(struct door_limits){.handshakes_per_s = 1, .turn_ms = 500});
+	struct client clients[CLIENTS];
+	time_t began = time(NULL);
+	struct door_stats stats;
+	uint8_t hello[4096];
+
+	for (size_t i = 0; i < CLIENTS; i++) {
+		client_connect(&s->rig, &clients[i], 1);
+		client_send_raw(&clients[i], hello,
+				client_hello(&clients[i], hello, sizeof(hello)));
+	}
+	rig_until(&s->rig, outside, 0);
+	stats = rig_stats(&s->rig);
+	assert_in_range(stats.handshakes, BURST, BURST + 1 + (size_t)(time(NULL) - began));
+	assert_int_equal(stats.ended[DOOR_END_NO_TURN], CLIENTS - stats.handshakes);
+	for (size_t i = 0; i < CLIENTS; i++)
+		client_done(&clients[i]);
+	scene_end(s);
+}
+
+static void connections_that_are_gone_are_not_found(void **state)
+{
+	struct scene *s = scene_new(NULL);
+	struct door_guest guest;
+
+	client_join(&s->rig, &s->a, 1);
+	guest = door_find(s->rig.door, rig_joined(&s->rig, 0));
+	assert_true(guest.id > 0);
+	shutdown(s->a.fd, SHUT_RDWR);
+	shutdown(rig_joined(&s->rig, 0), SHUT_RDWR);
+	rig_until(&s->rig, opened, 0);
+	assert_int_equal(door_find(s->rig.door, guest.fd).id, 0);
+	assert_int_equal(door_find(s->rig.door, -1).id, 0);
+	assert_int_equal(door_find(s->rig.door, 1 << 20).id, 0);
+	/* The number is another's by now: that one is not granted by this. */
+	door_judge(s->rig.door, &guest, DOOR_STRANGER, DOOR_GRANTED);
+	client_join(&s->rig, &s->b, 1);
+	rig_until(&s->rig, opened, 1);
+	assert_int_equal(rig_stats(&s->rig).granted, 0);
+	scene_end(s);
+}
+
+static void a_door_is_closed_with_connections_in_every_state(void **state)
+{
+	struct scene *s = scene_new(&(struct door_limits){.opened = 2});
+	uint8_t hello[4096];
+	size_t n;
+
+	client_join(&s->rig, &s->many[0], 1);
+	rig_judge(&s->rig, 0, DOOR_STRANGER, DOOR_GRANTED);
+	rig_until(&s->rig, granted, 1);
+	client_open(&s->rig, &s->many[1], 1);
+	client_join(&s->rig, &s->many[2], 1);
+	client_connect(&s->rig, &s->a, 1);
+	n = client_hello(&s->a, hello, sizeof(hello));
+	client_send_raw(&s->a, hello, n);
+	client_connect(&s->rig, &s->b, 1);
+	rig_until(&s->rig, outside, 2);
+	s->rig.door = door_free(s->rig.door);
+	client_until_closed(&s->a);
+	client_until_closed(&s->b);
+	for (size_t i = 0; i < 3; i++)
+		client_until_closed(&s->many[i]);
+	scene_end(s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(who_sends_no_client_hello_is_closed),
+	    cmocka_unit_test(who_sends_something_else_is_closed_at_once),
+	    cmocka_unit_test(who_sends_on_before_its_turn_is_closed),
+	    cmocka_unit_test(who_leaves_before_its_turn_leaves_nothing),
+	    cmocka_unit_test(who_is_not_granted_in_time_is_closed),
+	    cmocka_unit_test(who_is_granted_stays_until_its_stream_ends),
+	    cmocka_unit_test(of_two_streams_one_that_is_granted_is_enough),
+	    cmocka_unit_test(who_is_being_verified_is_not_cut),
+	    cmocka_unit_test(who_is_refused_is_closed),
+	    cmocka_unit_test(strangers_may_send_little),
+	    cmocka_unit_test(when_the_outside_is_full_the_address_that_has_most_goes_first),
+	    cmocka_unit_test(an_address_may_have_all_the_room_that_no_other_wants),
+	    cmocka_unit_test(when_all_places_are_taken_the_address_that_has_most_goes_first),
+	    cmocka_unit_test(who_is_granted_takes_no_place_and_is_kept_when_all_are_taken),
+	    cmocka_unit_test(places_are_given_on_sooner_while_others_wait),
+	    cmocka_unit_test(handshakes_have_a_rate),
+	    cmocka_unit_test(connections_that_are_gone_are_not_found),
+	    cmocka_unit_test(a_door_is_closed_with_connections_in_every_state),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
