@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What binds the agents to the rest: their stream (stream/) is fed from the caches once those are
- * whole, their reports become ProfilingNodes (nodes/), and the destinations that they are not told
- * of are told to people. Without an address for the stream there is neither; all of it then does
+ * whole, their reports become ProfilingNodes (nodes/), with the destinations that they are not told
+ * of. Without an address for the stream there is neither; all of it then does
  * nothing. The role controller reads ProfilingNodes and keeps the stream's CA. Loop thread only.
  */
 #include "operator/operator_internal.h"
@@ -47,6 +47,12 @@ static void config_of_node(void *arg, const char *node, char ret[static 17])
 	snprintf(ret, 17, "%s", objects_config_hash(op->objects, group ? group->name : ""));
 }
 
+static size_t left_out_of_node(void *arg, const char *node,
+			       const struct left_out *ret[static LEFT_OUT_MAX])
+{
+	return node_server_left_out(operator_agents(arg), node, ret);
+}
+
 static void reports_turned(void *arg)
 {
 	operator_statuses_due(arg, COUNTS_MS);
@@ -60,6 +66,7 @@ int operator_create_nodes(struct operator* op)
 				      .identity = op->identity,
 				      .uid = uid_of_node,
 				      .wanted = config_of_node,
+				      .left_out = left_out_of_node,
 				      .leads = operator_may_write,
 				      .turned = reports_turned,
 				      .arg = op};
@@ -75,82 +82,9 @@ int operator_create_nodes(struct operator* op)
 	return nodes_new(&nodes, &op->nodes, op->err);
 }
 
-/* ---- destinations ---------------------------------------------------------------------------- */
-
-/* Does OBJECT, a config of NS, declare the destination? */
-static bool declares(const cJSON *object, const char *ns, const char *name)
-{
-	const cJSON *meta = cJSON_GetObjectItemCaseSensitive(object, "metadata"), *i;
-	const cJSON *spec = cJSON_GetObjectItemCaseSensitive(object, "spec");
-	const char *own = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(meta, "namespace"));
-
-	if (!streq(own ? own : "", ns))
-		return false;
-	cJSON_ArrayForEach(i, cJSON_GetObjectItemCaseSensitive(spec, "destinations"))
-	{
-		const char *of = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(i, "name"));
-
-		if (of && streq(of, name))
-			return true;
-	}
-	return false;
-}
-
-struct left_out {
-	struct operator* op;
-	const char *ns, *name, *cause;
-};
-
-static int warn_config(void *arg, const cJSON *object)
-{
-	const cJSON *meta = cJSON_GetObjectItemCaseSensitive(object, "metadata");
-	const struct left_out *l = arg;
-	char note[DESTINATION_CAUSE_MAX + 128];
-
-	if (!declares(object, l->ns, l->name))
-		return 0;
-	snprintf(note, sizeof(note), "destination %s is left out: %s", l->name, l->cause);
-	recorder_emit(
-	    l->op->events,
-	    (struct kube_event){
-		.kind = l->ns[0] ? KUBE_CONFIGS : KUBE_CLUSTER_CONFIGS,
-		.ns = l->ns,
-		.name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(meta, "name")),
-		.uid = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(meta, "uid")),
-		.type = "Warning",
-		.reason = "DestinationLeftOut",
-		.action = "Resolve",
-		.note = note});
-	return 0;
-}
-
 static void on_left_out(void *arg, const char *ns, const char *name, const char *cause)
 {
-	struct left_out l = {arg, ns, name, cause};
-
 	log_warn("stream", "destination %s%s%s is left out: %s", ns, ns[0] ? "/" : "", name, cause);
-	if (!l.op->events)
-		return;
-	json_store_each(ns[0] ? l.op->world.configs : l.op->world.clusters, warn_config, &l);
-	operator_statuses_due(l.op, POLICIES_MS);
-}
-
-static void on_secret(void *arg)
-{
-	operator_statuses_due(arg, COUNTS_MS);
-}
-
-bool operator_destination_cause(void *arg, const char *ns, const char *name,
-				struct status_cause *ret)
-{
-	struct destination_cause cause;
-	struct operator* op = arg;
-
-	if (!node_server_destination_cause(operator_agents(op), ns, name, &cause))
-		return false;
-	ret->reason = cause.reason;
-	snprintf(ret->text, sizeof(ret->text), "%s", cause.text);
-	return true;
 }
 
 /* ---- the stream ------------------------------------------------------------------------------ */
@@ -164,7 +98,6 @@ int operator_create_stream(struct operator* op)
 	    .events = op->events,
 	    .may_write = operator_controls(op) ? operator_may_write : NULL,
 	    .left_out = on_left_out,
-	    .secret = on_secret,
 	    .arg = op};
 
 	if (!operator_has_stream(op))

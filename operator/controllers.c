@@ -272,7 +272,6 @@ int operator_create_writers(struct operator* op)
 						 .reports = nodes_reports(op->nodes),
 						 .may_write = operator_may_write,
 						 .may_write_counts = may_write_counts,
-						 .destination = operator_destination_cause,
 						 .arg = op};
 	int r = match_counts_new(op->policies, op->world.pods, op->world.namespaces,
 				 op->world.nodes, &op->matches);

@@ -110,9 +110,6 @@ int operator_create_nodes(struct operator* op) _must_check_;
 int operator_create_stream(struct operator* op) _must_check_;
 /* Once the caches are whole. -EAGAIN: not yet, ask again. */
 int operator_serve_agents(struct operator* op) _must_check_;
-/* Why agents are not told of a destination; false: they are. */
-bool operator_destination_cause(void *arg, const char *ns, const char *name,
-				struct status_cause *ret);
 
 /* leader.c */
 int operator_create_lease(struct operator* op) _must_check_;

@@ -12,6 +12,8 @@
 
 uint64_t node_record_content(struct nodes *n, struct node_record *r)
 {
+	const struct left_out *left_out[LEFT_OUT_MAX];
+	size_t n_left_out = node_record_left_out(n, r, left_out);
 	uint64_t h = r->connected ? 1 : 2;
 
 	if (!r->wanted_known)
@@ -20,6 +22,10 @@ uint64_t node_record_content(struct nodes *n, struct node_record *r)
 	for (size_t i = 0; i < FACTS; i++)
 		h = hash_bytes(node_record_fact(r, i), strlen(node_record_fact(r, i)), h);
 	h = hash_bytes(r->wanted, strlen(r->wanted), h);
+	for (size_t i = 0; i < n_left_out; i++) {
+		h = hash_bytes(left_out[i]->id, strlen(left_out[i]->id), h);
+		h = hash_bytes(left_out[i]->text, strlen(left_out[i]->text), h);
+	}
 	h = mix64(h ^ r->report.facts);
 	return h ? h : 1;
 }

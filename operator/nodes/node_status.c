@@ -144,6 +144,27 @@ static bool add_policies(cJSON *status, const Kiln__Node__V1__Report *r)
 	return !r->n_policies || list;
 }
 
+/* Two configs of a namespace may mean different things by one name: the first is told. */
+static bool add_left_out(cJSON *status, const struct node_status_input *in)
+{
+	cJSON *list = in->n_left_out ? cJSON_AddArrayToObject(status, "leftOut") : NULL, *item;
+	char name[EXPORTER_LENGTH + 1];
+
+	for (size_t i = 0; i < in->n_left_out; i++) {
+		const struct left_out *l = in->left_out[i];
+
+		snprintf(name, sizeof(name), "%s%s%s", l->ns, l->ns[0] ? "/" : "", l->name);
+		if (has_item(list, "name", name))
+			continue;
+		item = add_item(list);
+		if (!cJSON_AddStringToObject(item, "name", name) ||
+		    !add_text(item, "reason", l->reason, REASON_LENGTH) ||
+		    !add_text(item, "message", l->text, MESSAGE_LENGTH))
+			return false;
+	}
+	return !in->n_left_out || list;
+}
+
 /* ---- conditions ------------------------------------------------------------------------------ */
 
 static struct condition config_applied(const struct node_status_input *in)
@@ -294,8 +315,10 @@ static bool add_facts(cJSON *status, const struct node_status_input *in)
 int node_status_build(const struct node_status_input *in, struct node_turns *turns, cJSON **ret)
 {
 	cJSON *status = cJSON_CreateObject();
-	int r =
-	    add_facts(status, in) && (!in->report || add_report(status, in->report)) ? 0 : -ENOMEM;
+	int r = add_facts(status, in) && (!in->report || add_report(status, in->report)) &&
+			add_left_out(status, in)
+		    ? 0
+		    : -ENOMEM;
 
 	if (!r)
 		r = add_conditions(status, in, turns);

@@ -8,6 +8,7 @@
 #include <cjson/cJSON.h>
 
 #include "operator/nodes/report.h"
+#include "operator/stream/destinations.h"
 
 enum node_condition {
 	NODE_READY,
@@ -28,6 +29,9 @@ struct node_turns {
 struct node_status_input {
 	const char *agent_version, *kernel, *cgroup_mode, *runtime; /* "" when unknown */
 	const Kiln__Node__V1__Report *report;			    /* NULL: none yet */
+	/* Destinations that its policies name and it is not told of. */
+	const struct left_out *const *left_out;
+	size_t n_left_out;
 	const char *wanted_hash; /* of the configuration of the node's group; "": not known */
 	const char *replica;	 /* the replica that has its stream; "": none has */
 	int64_t reported;	 /* seconds since the epoch; 0: never */

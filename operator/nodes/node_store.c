@@ -14,7 +14,10 @@
 #include "operator/kube/json.h"
 #include "operator/reconcile/condition.h"
 
-enum { FAILING_MAX = 16 }; /* an agent has no more: agent/export/route.h */
+enum {
+	FAILING_MAX = 16, /* an agent has no more: agent/export/route.h */
+	REASON_MAX = 64,
+};
 
 struct entry {
 	struct stored_node node; /* first */
@@ -27,7 +30,20 @@ struct entry {
 	 * "NAMESPACE/NAME". */
 	uint16_t n_failing;
 	uint64_t failing[FAILING_MAX];
+	/* Destinations that it needs and is not told, and a hash of them with their causes. */
+	struct cause **causes;
+	size_t n_causes;
+	uint64_t causes_hash;
 	char name[];
+};
+
+/* Why a destination is left out, as some node told last. */
+struct cause {
+	uint64_t destination; /* node_text_hash() of "NAMESPACE/NAME" or, the cluster's, "NAME" */
+	uint32_t nodes;
+	char reason[REASON_MAX];
+	char text[DESTINATION_CAUSE_MAX];
+	UT_hash_handle hh;
 };
 
 /* On how many nodes a destination fails. */
@@ -42,6 +58,7 @@ struct node_store {
 	struct node_store_options options;
 	struct node_totals totals;
 	struct failing *failing;
+	struct cause *causes;
 	uint64_t refused;
 };
 
@@ -143,6 +160,90 @@ static int parse(const struct kube_item *item, cJSON **ret, const char **ret_nam
 	return 0;
 }
 
+/* ---- destinations that are left out ---------------------------------------------------------- */
+
+static struct cause *find_cause(const struct node_store *s, uint64_t destination)
+{
+	struct cause *c = NULL;
+
+	if (s->causes)
+		HASH_FIND(hh, s->causes, &destination, sizeof(destination), c);
+	return c;
+}
+
+static struct cause *hold_cause(struct node_store *s, uint64_t destination)
+{
+	struct cause *c = find_cause(s, destination);
+
+	if (!c) {
+		c = calloc(1, sizeof(*c));
+		if (!c)
+			return NULL;
+		c->destination = destination;
+		HASH_ADD(hh, s->causes, destination, sizeof(c->destination), c);
+		if (!c->hh.tbl) {
+			free(c);
+			return NULL;
+		}
+	}
+	c->nodes++;
+	return c;
+}
+
+static void drop_causes(struct node_store *s, struct entry *e)
+{
+	for (size_t i = 0; i < e->n_causes; i++) {
+		struct cause *c = e->causes[i];
+
+		if (--c->nodes)
+			continue;
+		HASH_DEL(s->causes, c);
+		free(c);
+	}
+	free(e->causes);
+	e->causes = NULL;
+	e->n_causes = 0;
+	e->causes_hash = 0;
+}
+
+/* Without memory, what does not fit is not known. */
+static void read_causes(struct node_store *s, const cJSON *list, struct entry *ret)
+{
+	const cJSON *item;
+
+	if (cJSON_GetArraySize(list) > 0)
+		ret->causes = calloc(LEFT_OUT_MAX, sizeof(struct cause *));
+	cJSON_ArrayForEach(item, list)
+	{
+		const char *name = text_of(item, "name"), *text = text_of(item, "message");
+		struct cause *c = NULL;
+
+		if (ret->causes && ret->n_causes < LEFT_OUT_MAX && name[0])
+			c = hold_cause(s, node_text_hash(name));
+		if (!c)
+			continue;
+		snprintf(c->reason, sizeof(c->reason), "%s", text_of(item, "reason"));
+		snprintf(c->text, sizeof(c->text), "%s", text);
+		ret->causes[ret->n_causes++] = c;
+		ret->causes_hash =
+		    hash_bytes(text, strlen(text), mix64(ret->causes_hash ^ c->destination));
+	}
+}
+
+bool node_store_left_out(void *store, const char *ns, const char *name, struct status_cause *ret)
+{
+	const struct cause *c;
+	char text[320];
+
+	snprintf(text, sizeof(text), "%s%s%s", ns, ns[0] ? "/" : "", name);
+	c = find_cause(store, node_text_hash(text));
+	if (!c)
+		return false;
+	ret->reason = c->reason;
+	snprintf(ret->text, sizeof(ret->text), "%s", c->text);
+	return true;
+}
+
 /* ---- adding up ------------------------------------------------------------------------------- */
 
 static bool is_degraded(const struct stored_node *n)
@@ -201,7 +302,7 @@ static bool same_word(const struct entry *a, const struct entry *b)
 	       is_applied(&a->node) == is_applied(&b->node) &&
 	       is_degraded(&a->node) == is_degraded(&b->node) && a->n_policies == b->n_policies &&
 	       same_bytes(a->policies, b->policies, a->n_policies * sizeof(a->policies[0])) &&
-	       a->n_failing == b->n_failing &&
+	       a->causes_hash == b->causes_hash && a->n_failing == b->n_failing &&
 	       same_bytes(a->failing, b->failing, a->n_failing * sizeof(a->failing[0]));
 }
 
@@ -249,6 +350,7 @@ static int add(struct node_store *s, const char *name, struct entry **ret)
 static void drop(struct node_store *s, struct entry *e)
 {
 	count(s, e, (uint32_t)-1);
+	drop_causes(s, e);
 	HASH_DELETE(hh, s->by_name, e);
 	if (find_key(s, e->key) == e)
 		HASH_DELETE(hh_key, s->by_key, e);
@@ -279,8 +381,10 @@ int node_store_put(void *store, const struct kube_item *item, uint32_t generatio
 	}
 	before = *e;
 	count(s, e, (uint32_t)-1);
+	drop_causes(s, e);
 	e->generation = generation;
 	read_object(object, e);
+	read_causes(s, member(member(object, "status"), "leftOut"), e);
 	count(s, e, 1);
 	if (s->options.changed)
 		s->options.changed(s->options.arg, e->name);

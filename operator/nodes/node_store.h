@@ -45,5 +45,6 @@ uint64_t node_store_refused(const struct node_store *s);
 unsigned int node_store_state(void *store, uint64_t node, uint64_t policy);
 void node_store_totals(void *store, struct node_totals *ret);
 uint32_t node_store_failing(void *store, const char *ns, const char *name);
+bool node_store_left_out(void *store, const char *ns, const char *name, struct status_cause *ret);
 
 uint64_t node_text_hash(const char *text); /* 0 for "" and NULL, never for others */

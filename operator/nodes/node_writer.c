@@ -51,6 +51,7 @@ static cJSON *make_object(const char *name, const char *uid)
 static int build_status(struct nodes *n, struct node_record *r, cJSON **ret)
 {
 	Kiln__Node__V1__Report *report = kept_report_get(&r->report);
+	const struct left_out *left_out[LEFT_OUT_MAX];
 	const struct node_status_input in = {
 	    .agent_version = node_record_fact(r, FACT_AGENT_VERSION),
 	    .kernel = node_record_fact(r, FACT_KERNEL),
@@ -58,6 +59,8 @@ static int build_status(struct nodes *n, struct node_record *r, cJSON **ret)
 	    .runtime = node_record_fact(r, FACT_RUNTIME),
 	    .report = report,
 	    .wanted_hash = r->wanted,
+	    .left_out = left_out,
+	    .n_left_out = node_record_left_out(n, r, left_out),
 	    .replica = r->connected ? n->o.identity : "",
 	    .reported = r->reported,
 	    .now = nodes_now_s(n),

@@ -83,6 +83,12 @@ const char *node_record_fact(const struct node_record *r, enum node_fact i)
 	return i == FACT_RUNTIME && !told[0] && r->runtime ? r->runtime : told;
 }
 
+size_t node_record_left_out(struct nodes *n, const struct node_record *r,
+			    const struct left_out *ret[static LEFT_OUT_MAX])
+{
+	return r->connected && n->o.left_out ? n->o.left_out(n->o.arg, r->name, ret) : 0;
+}
+
 void nodes_report(struct nodes *n, const struct node_report *report)
 {
 	struct node_record *r = n ? nodes_find(n, report->node) : NULL;
@@ -187,7 +193,7 @@ int nodes_new(const struct nodes_options *options, struct nodes **ret, struct er
 	n->o = *options;
 	n->identity = node_text_hash(options->identity);
 	n->reports = (struct node_reports){node_store_state, node_store_totals, node_store_failing,
-					   n->store};
+					   node_store_left_out, n->store};
 	r = informer_new(options->loop, options->client, &watch, &ops, n->store, &n->informer, err);
 	if (r < 0) {
 		nodes_free(n);

@@ -14,6 +14,7 @@
 #include "lib/error.h"
 #include "operator/kube/client.h"
 #include "operator/reconcile/match.h"
+#include "operator/stream/destinations.h"
 
 enum {
 	NODES_TICK_MS = 250,
@@ -38,6 +39,10 @@ struct nodes_options {
 	const char *(*uid)(void *arg, const char *node);
 	/* The hash of the configuration that is rendered for NODE, "" when not known. */
 	void (*wanted)(void *arg, const char *node, char ret[static 17]);
+	/* The destinations that NODE needs and is not told, as node_state_left_out(). May be NULL.
+	 */
+	size_t (*left_out)(void *arg, const char *node,
+			   const struct left_out *ret[static LEFT_OUT_MAX]);
 	bool (*leads)(void *arg);
 	/* What agents apply, or how many do, is another than before. */
 	void (*turned)(void *arg);

@@ -71,6 +71,9 @@ static inline int64_t nodes_now_s(const struct nodes *n)
 /* nodes.c */
 struct node_record *nodes_find(struct nodes *n, const char *name);
 void nodes_forget(struct nodes *n, struct node_record *r);
+/* As nodes_options.left_out(); 0 of an agent that is away. */
+size_t node_record_left_out(struct nodes *n, const struct node_record *r,
+			    const struct left_out *ret[static LEFT_OUT_MAX]);
 /* What the agent told, or its Node; "": neither did. */
 const char *node_record_fact(const struct node_record *r, enum node_fact i);
 

@@ -28,12 +28,19 @@ struct node_totals {
 	uint32_t applied;  /* that are connected and run the configuration of now */
 	uint32_t degraded; /* not Ready, or away */
 };
+struct status_cause {
+	const char *reason; /* of a condition; good until control goes back to the loop */
+	char text[1024];
+};
 struct node_reports {
 	/* Bits: does the agent of NODE apply POLICY, is it degraded? */
 	unsigned int (*state)(void *arg, uint64_t node, uint64_t policy);
 	void (*totals)(void *arg, struct node_totals *ret);
 	/* On how many nodes the destination NAME of the tenant NS takes nothing. */
 	uint32_t (*failing)(void *arg, const char *ns, const char *name);
+	/* Why some node that needs the destination NAME of the configs of NS ("": the cluster's) is
+	 * not told of it; false: none is known. */
+	bool (*left_out)(void *arg, const char *ns, const char *name, struct status_cause *ret);
 	void *arg;
 };
 uint64_t match_node_key(const char *node);

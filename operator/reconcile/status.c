@@ -376,18 +376,23 @@ static const char *condition_text(const cJSON *status, const char *type, const c
 	return text ? text : "";
 }
 
-/* People hear of these when they turn, not of every count. */
+/* People hear of these when they turn, not of every count; of destinations, of each cause. */
 static void tell(struct status_writer *w, enum kube_kind kind, const cJSON *live,
 		 const cJSON *status)
 {
-	static const char *const types[] = {"Accepted", "Overridden", "Effective"};
+	static const char *const types[] = {"Accepted", "Overridden", "Effective",
+					    "DestinationsResolved"};
 	const cJSON *before = cJSON_GetObjectItemCaseSensitive(live, "status");
 
 	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
 		const char *now = condition_text(status, types[i], "status");
 		bool is_bad = streq(now, i == 1 ? "True" : "False");
 
-		if (streq(now, condition_text(before, types[i], "status")) || (!is_bad && i > 0))
+		if (i < 3 ? streq(now, condition_text(before, types[i], "status"))
+			  : streq(condition_text(status, types[i], "message"),
+				  condition_text(before, types[i], "message")))
+			continue;
+		if (!is_bad && i > 0)
 			continue;
 		recorder_emit(
 		    w->options.events,
@@ -426,19 +431,20 @@ static cJSON *apply_body(enum kube_kind kind, const char *ns, const char *name, 
 }
 
 /* The first of LIVE's destinations that cannot be used; NULL: none is known. */
-static const struct status_cause *find_unresolved(struct status_writer *w, const char *ns,
-						  const cJSON *live, struct status_cause *room)
+static const struct status_cause *find_unresolved(const struct node_reports *reports,
+						  const char *ns, const cJSON *live,
+						  struct status_cause *room)
 {
 	const cJSON *spec = cJSON_GetObjectItemCaseSensitive(live, "spec"), *i;
 	struct status_cause cause;
 	const char *name;
 
-	if (!w->options.destination)
+	if (!reports)
 		return NULL;
 	cJSON_ArrayForEach(i, cJSON_GetObjectItemCaseSensitive(spec, "destinations"))
 	{
 		name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(i, "name"));
-		if (!name || !w->options.destination(w->options.arg, ns, name, &cause))
+		if (!name || !reports->left_out(reports->arg, ns, name, &cause))
 			continue;
 		room->reason = cause.reason;
 		snprintf(room->text, sizeof(room->text), "Destination %.63s is left out: %.900s.",
@@ -504,7 +510,7 @@ static int build(struct status_writer *w, const char *ns, const char *name, cons
 	in.matches = match_counts_read(w->options.matches, ns, ns[0] ? name : "", reports);
 	if (reports)
 		reports->totals(reports->arg, &in.agents);
-	in.unresolved = find_unresolved(w, ns, live, &unresolved);
+	in.unresolved = find_unresolved(reports, ns, live, &unresolved);
 	in.failing = find_failing(reports, ns, live, &failing);
 	return status_build(&in, ret);
 }

@@ -9,11 +9,6 @@
 #include "operator/reconcile/match.h"
 #include "operator/reconcile/objects.h"
 
-struct status_cause {
-	const char *reason; /* of a condition */
-	char text[1024];
-};
-
 struct status_writer;
 struct status_writer_options {
 	uv_loop_t *loop;
@@ -25,9 +20,6 @@ struct status_writer_options {
 	struct json_store *clusters, *configs; /* the live objects */
 	const struct node_reports *reports;    /* NULL: agents have no stream */
 	bool (*may_write)(void *arg);	       /* asked before each write: do we still lead? */
-	/* What keeps the destination NAME of the configs of NS from being used; false: nothing that
-	 * is known. May be NULL. */
-	bool (*destination)(void *arg, const char *ns, const char *name, struct status_cause *ret);
 	/* May a status be written of which only counts are others? Asked before such a write; the
 	 * next pass over the statuses asks again. NULL: always. */
 	bool (*may_write_counts)(void *arg, const char *ns, const char *name);

@@ -26,7 +26,7 @@ struct view_destination {
 	char id[DESTINATION_ID_MAX];
 	char *ns, *name; /* "" for the cluster's */
 	unsigned int refs;
-	bool told_cause; /* since it was whole */
+	struct left_out *left_out; /* NULL: it is told, or nobody has asked yet */
 	NODE_MESSAGE(Destination) * message;
 	struct field fields[FIELDS_MAX];
 	size_t n;
@@ -36,7 +36,23 @@ struct view_destination {
 struct destination_table {
 	struct destination_table_options options;
 	struct view_destination *all;
+	struct left_out *left_out;
 };
+
+static void leave_in(struct destination_table *d, struct view_destination *v)
+{
+	struct left_out *l = TAKE_PTR(v->left_out);
+
+	if (!l)
+		return;
+	if (l->prev)
+		l->prev->next = l->next;
+	else
+		d->left_out = l->next;
+	if (l->next)
+		l->next->prev = l->prev;
+	free(l);
+}
 
 /* ---- from the config ------------------------------------------------------------------------- */
 
@@ -141,6 +157,7 @@ static int add_fields(struct destination_table *d, struct view_destination *v,
 
 static void forget(struct destination_table *d, struct view_destination *v)
 {
+	leave_in(d, v);
 	for (size_t i = 0; i < v->n; i++) {
 		secrets_leave(d->options.secrets, v->fields[i].secret);
 		free(v->fields[i].key);
@@ -237,7 +254,6 @@ static void replace(struct destination_table *d, struct view_destination *v,
 	v->message = with->message;
 	memcpy(v->fields, with->fields, sizeof(v->fields));
 	v->n = with->n;
-	v->told_cause = false;
 	d->options.changed(d->options.arg, v->id);
 }
 
@@ -291,7 +307,7 @@ static bool is_header_value(const char *s)
 }
 
 /* Where, why, and what to do; never a value. */
-static void say_cause(const struct field *f, struct destination_cause *ret)
+static void say_cause(const struct field *f, struct left_out *ret)
 {
 	const char *ns = secret_ns(f->secret), *name = secret_name(f->secret);
 
@@ -363,30 +379,25 @@ static void set_values(struct view_destination *v, bool lend)
 static void leave_out(struct destination_table *d, struct view_destination *v,
 		      const struct field *f)
 {
-	struct destination_cause cause;
+	struct left_out *l;
 
-	if (v->told_cause || secret_state(f->secret) == SECRET_PENDING)
+	if (v->left_out || secret_state(f->secret) == SECRET_PENDING)
 		return;
-	v->told_cause = true;
-	say_cause(f, &cause);
+	l = calloc(1, sizeof(*l));
+	if (!l) /* the next one that asks tries again */
+		return;
+	*l = (struct left_out){.id = v->id, .ns = v->ns, .name = v->name, .next = d->left_out};
+	say_cause(f, l);
+	if (l->next)
+		l->next->prev = l;
+	d->left_out = v->left_out = l;
 	if (d->options.left_out)
-		d->options.left_out(d->options.arg, v->ns, v->name, cause.text);
+		d->options.left_out(d->options.arg, v->ns, v->name, l->text);
 }
 
-bool destination_table_cause(const struct destination_table *d, const char *ns, const char *name,
-			     struct destination_cause *ret)
+const struct left_out *destination_table_left_out(const struct destination_table *d)
 {
-	const struct view_destination *v;
-	const struct field *f;
-
-	for (v = d->all; v; v = v->hh.next) {
-		f = streq(v->ns, ns) && streq(v->name, name) ? missing_field(v) : NULL;
-		if (!f || secret_state(f->secret) == SECRET_PENDING)
-			continue;
-		say_cause(f, ret);
-		return true;
-	}
-	return false;
+	return d->left_out;
 }
 
 int destination_table_encode(struct destination_table *d, struct view_destination *v,
@@ -400,7 +411,7 @@ int destination_table_encode(struct destination_table *d, struct view_destinatio
 		leave_out(d, v, missing);
 		return -ENOENT;
 	}
-	v->told_cause = false;
+	leave_in(d, v);
 	set_values(v, true);
 	p = buf_extend(out, kiln__node__v1__destination__get_packed_size(v->message));
 	if (p)
@@ -421,7 +432,7 @@ void destination_table_secret(struct destination_table *d, const char *ns, const
 				streq(secret_name(v->fields[i].secret), name);
 		if (!uses)
 			continue;
-		v->told_cause = false;
+		leave_in(d, v);
 		d->options.changed(d->options.arg, v->id);
 	}
 }

@@ -14,7 +14,20 @@
 #include "operator/policy/policy.h"
 #include "operator/secrets/secrets.h"
 
-enum { DESTINATION_ID_MAX = 192, DESTINATION_CAUSE_MAX = 896 };
+enum {
+	DESTINATION_ID_MAX = 192,
+	DESTINATION_CAUSE_MAX = 896,
+	LEFT_OUT_MAX = 64, /* of a node, told to people */
+	LEFT_OUT_NAMESPACE_MAX = 4,
+};
+
+/* A destination that was to be told and is left out. */
+struct left_out {
+	struct left_out *next, *prev;
+	const char *id, *ns, *name;	  /* NS "" for the cluster's */
+	const char *reason;		  /* of a condition */
+	char text[DESTINATION_CAUSE_MAX]; /* where, why, and what to do; never a value */
+};
 
 struct destination_table_options {
 	struct secrets *secrets; /* NULL: none can be read */
@@ -45,14 +58,9 @@ void destination_table_unref(struct destination_table *d,
 /* Into OUT, which is emptied first. -ENOENT: it is left out. The caller wipes OUT. */
 int destination_table_encode(struct destination_table *d, struct view_destination *v,
 			     struct buf *out) _must_check_;
-/* What is the matter with the destination NAME of the configs of NS ("": the cluster's), with a
- * reason for a condition and what to do in the text; false: nothing, or nobody needs it here. */
-struct destination_cause {
-	const char *reason;
-	char text[DESTINATION_CAUSE_MAX];
-};
-bool destination_table_cause(const struct destination_table *d, const char *ns, const char *name,
-			     struct destination_cause *ret);
+/* The first of those that are left out, whoever needs them; NULL: none is. Good until a Secret, a
+ * config or a reference changes. */
+const struct left_out *destination_table_left_out(const struct destination_table *d);
 /* A Secret is another than before. */
 void destination_table_secret(struct destination_table *d, const char *ns, const char *name);
 size_t destination_table_count(const struct destination_table *d);

@@ -28,6 +28,39 @@ bool node_state_touch_destination(struct node_state *n, const char *id)
 	return true;
 }
 
+static bool needs(const struct node_state *n, const char *id)
+{
+	uint8_t key[16];
+	uint16_t i;
+
+	destination_key(id, key);
+	i = node_entry_find(n, ENTRY_DESTINATION, key);
+	return i != ENTRY_NONE && n->entries[i].refs;
+}
+
+static bool has_room(const struct left_out *const *list, size_t n, const char *ns)
+{
+	size_t same = 0;
+
+	for (size_t i = 0; i < n; i++)
+		same += streq(list[i]->ns, ns);
+	return n < LEFT_OUT_MAX && (!ns[0] || same < LEFT_OUT_NAMESPACE_MAX);
+}
+
+size_t node_state_left_out(const struct node_state *n,
+			   const struct left_out *ret[static LEFT_OUT_MAX])
+{
+	const struct destination_table *d = node_view_destinations(n->view);
+	const struct left_out *l;
+	size_t found = 0;
+
+	for (int tenants = 0; d && tenants < 2; tenants++)
+		for (l = destination_table_left_out(d); l; l = l->next)
+			if (!!l->ns[0] == tenants && has_room(ret, found, l->ns) && needs(n, l->id))
+				ret[found++] = l;
+	return found;
+}
+
 /* It is another by now: told in its turn. */
 void node_destination_tell_again(struct node_state *n, uint16_t i, struct buf *out)
 {

@@ -38,6 +38,10 @@ uint64_t node_state_refused(const struct node_state *n); /* pods beyond NODE_POD
 void node_state_touch(struct node_state *n, const uint8_t uid[16], const char *uid_text);
 /* The destination is, or may be, another. False: the node needs none such. */
 bool node_state_touch_destination(struct node_state *n, const char *id);
+/* What the node needs and is not told, up to LEFT_OUT_MAX: the cluster's first, of a namespace no
+ * more than LEFT_OUT_NAMESPACE_MAX. Returns how many; good as long as what the table has. */
+size_t node_state_left_out(const struct node_state *n,
+			   const struct left_out *ret[static LEFT_OUT_MAX]);
 /* About all of them. */
 void node_state_touch_all(struct node_state *n);
 /* Nothing but the policy; a pod that was never told is not told now. */

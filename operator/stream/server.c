@@ -60,7 +60,7 @@ uint32_t server_report_interval_s(const struct node_server *server)
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-static struct node *find_node(struct node_server *server, const char *name)
+static struct node *find_node(const struct node_server *server, const char *name)
 {
 	struct node *node = NULL;
 
@@ -335,11 +335,12 @@ void node_server_secret(struct node_server *server, const char *ns, const char *
 		destination_table_secret(server->destinations, ns, name);
 }
 
-bool node_server_destination_cause(const struct node_server *server, const char *ns,
-				   const char *name, struct destination_cause *ret)
+size_t node_server_left_out(const struct node_server *server, const char *name,
+			    const struct left_out *ret[static LEFT_OUT_MAX])
 {
-	return server && server->destinations &&
-	       destination_table_cause(server->destinations, ns, name, ret);
+	const struct node *node = server ? find_node(server, name) : NULL;
+
+	return node ? node_state_left_out(node->state, ret) : 0;
 }
 
 static int use_destinations(struct node_server *server)

@@ -113,9 +113,9 @@ void node_server_node(struct node_server *server, const char *node);
 void node_server_services(struct node_server *server, const uint8_t uid[16]);
 /* A Secret that a destination uses is another than before. */
 void node_server_secret(struct node_server *server, const char *ns, const char *name);
-/* As in destinations.h, of what this server's nodes need. */
-bool node_server_destination_cause(const struct node_server *server, const char *ns,
-				   const char *name, struct destination_cause *ret);
+/* As node_state_left_out(); none of a node that has never come. */
+size_t node_server_left_out(const struct node_server *server, const char *node,
+			    const struct left_out *ret[static LEFT_OUT_MAX]);
 /* The configs of NS changed; "": the cluster's. */
 void node_server_policies(struct node_server *server, const char *ns);
 /* Something waits for its turn on the loop. */

@@ -69,8 +69,6 @@ static void on_secret(void *arg, const char *ns, const char *name)
 	struct stream_service *s = arg;
 
 	node_server_secret(s->server, ns, name);
-	if (s->options.secret)
-		s->options.secret(s->options.arg);
 }
 
 static int begin_secrets(struct stream_service *s, struct error *err)

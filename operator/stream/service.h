@@ -28,8 +28,6 @@ struct stream_service_options {
 	bool (*may_write)(void *arg); /* do we lead? NULL: the CA is only read */
 	/* As in destinations.h. */
 	void (*left_out)(void *arg, const char *ns, const char *name, const char *cause);
-	/* A Secret that a destination uses is another, or is there, or gone. */
-	void (*secret)(void *arg);
 	void *arg;
 };
 

@@ -57,10 +57,10 @@ def test_values_of_secrets_reach_the_nodes_that_need_them(cluster, nodes, serve,
         assert set(a.destinations) == {"main"}
         note = program.wait_until("events", lambda: {
             (e["regarding"]["kind"], e["note"]) for e in json.loads(cluster.kubectl(
-                "get", "events.events.k8s.io", "-A", "-o", "json"))["items"] if e["reason"] == "DestinationLeftOut"})
+                "get", "events.events.k8s.io", "-A", "-o", "json"))["items"] if e["reason"] == "SecretMissing"})
         assert ("ClusterProfilingConfig",
-                f"destination vault is left out: there is no Secret {NAMESPACE}/nowhere: make it, with key token, "
-                "or refer to another") in note
+                f"Destination vault is left out: there is no Secret {NAMESPACE}/nowhere: make it, with key token, "
+                "or refer to another.") in note
         resolved(cluster, "cpc", "cluster", "False", "SecretMissing",
                  f"Destination vault is left out: there is no Secret {NAMESPACE}/nowhere: make it, with key token")
         resolved(cluster, "pcfg", "own", "False", "SecretForbidden", "Destination mine is left out: the operator may "
@@ -94,11 +94,11 @@ def left_out_events(cluster, destination):
     """The replicas (reportingInstance) that sent an Event about the destination."""
     events = json.loads(cluster.kubectl("get", "events.events.k8s.io", "-A", "-o", "json"))["items"]
     return {e["reportingInstance"] for e in events
-            if e["reason"] == "DestinationLeftOut" and f"destination {destination} is" in e["note"]}
+            if f"Destination {destination} is left out" in e["note"]}
 
 
-def test_only_the_leader_sends_events(cluster, nodes, serve, connect, token):  # noqa: F811
-    leader, leader_port = serve("operator-a")
+def test_the_leader_tells_of_what_others_nodes_need(cluster, nodes, serve, connect, token):  # noqa: F811
+    leader, _ = serve("operator-a")
     program.wait_until("lead", leader.leads)
     follower, follower_port = serve("operator-b")
     before = program.wait_until("the first config", lambda: cluster.object("cpc", "cluster"))["spec"]
@@ -106,13 +106,14 @@ def test_only_the_leader_sends_events(cluster, nodes, serve, connect, token):  #
     try:
         cluster.reset({"destinations": [otlp("missing", "vault.example:4317", "no-such-secret")],
                        "defaults": {"destinationRefs": ["missing"]}})
-        # Both replicas learn the cause from their own agents, the follower first.
         connect(follower_port, token("agent-n1")).until("a snapshot", live)
         program.wait_until("the follower's log line", lambda: missing in follower.log)
-        connect(leader_port, token("agent-n2")).until("a snapshot", live)
-        program.wait_until("the leader's log line", lambda: missing in leader.log)
+        resolved(cluster, "cpc", "cluster", "False", "SecretMissing", "Destination " + missing)
         program.wait_until("an event", lambda: left_out_events(cluster, "missing"))
-        assert not follower.leads()
+        assert missing not in leader.log and not follower.leads()
+        node = cluster.object("pn", "n1")["status"]
+        assert node["operator"].startswith("operator-b")
+        assert [(d["name"], d["reason"]) for d in node["leftOut"]] == [("missing", "SecretMissing")]
         assert follower.metric("kiln_events_sent_total") == 0
         instance, = left_out_events(cluster, "missing")
         assert instance.startswith("operator-a")

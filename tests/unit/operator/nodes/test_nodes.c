@@ -19,6 +19,7 @@ static struct {
 	const char *node_object;      /* NULL: node_answer */
 	int node_answer;	      /* 403: nobody may read it */
 	unsigned int asked;	      /* for it */
+	struct left_out left_out;     /* of every node; no id: none is */
 	char last[8192];	      /* the newest status, as text */
 } rig;
 
@@ -33,6 +34,13 @@ static const char *uid_of(void *arg, const char *node)
 static void wanted_of(void *arg, const char *node, char ret[static 17])
 {
 	memcpy(ret, rig.wanted, 17);
+}
+
+static size_t left_out_of(void *arg, const char *node,
+			  const struct left_out *ret[static LEFT_OUT_MAX])
+{
+	ret[0] = &rig.left_out;
+	return rig.left_out.id ? 1 : 0;
 }
 
 static bool leads(void *arg)
@@ -55,6 +63,7 @@ static int setup(void **state)
 	struct nodes_options o = {.identity = "me",
 				  .uid = uid_of,
 				  .wanted = wanted_of,
+				  .left_out = left_out_of,
 				  .leads = leads,
 				  .turned = turned,
 				  .now = clock_s};
@@ -217,6 +226,41 @@ static void test_a_node_is_made_with_its_owner_and_then_told_of(void **state)
 	assert_int_equal(rig.writes, 1);
 	assert_true(last_has("\"operator\":\"me\"") && last_has("\"configHash\":\"00ff\""));
 	assert_true(rig.turned > 0);
+}
+
+/* Told at once, with each cause, and taken back; of an agent that went nobody knows. */
+static void test_a_destination_that_is_left_out_is_told(void **state)
+{
+	const struct node_reports *reports = nodes_reports(rig.nodes);
+	struct status_cause cause;
+
+	say("n1", 1, true);
+	run(2 * NODES_TICK_MS);
+	assert_false(last_has("leftOut"));
+	assert_false(reports->left_out(reports->arg, "shop", "x", &cause));
+	rig.left_out = (struct left_out){.id = "shop/x@01234567",
+					 .ns = "shop",
+					 .name = "x",
+					 .reason = "SecretMissing",
+					 .text = "make it"};
+	run(NODES_TURN_MS + NODES_TICK_MS);
+	assert_true(last_has("\"leftOut\":[{\"name\":\"shop/x\",\"reason\":\"SecretMissing\","
+			     "\"message\":\"make it\"}]"));
+	assert_true(reports->left_out(reports->arg, "shop", "x", &cause));
+	assert_string_equal(cause.reason, "SecretMissing");
+	assert_string_equal(cause.text, "make it");
+	assert_false(reports->left_out(reports->arg, "", "x", &cause));
+	rig.turned = 0;
+	rig.left_out.reason = "SecretKeyMissing";
+	strcpy(rig.left_out.text, "put it there");
+	run(NODES_TURN_MS + NODES_TICK_MS);
+	assert_int_equal(rig.turned, 1);
+	assert_true(reports->left_out(reports->arg, "shop", "x", &cause));
+	assert_string_equal(cause.text, "put it there");
+	nodes_left(rig.nodes, "n1");
+	run(NODES_GRACE_MS + NODES_TURN_MS);
+	assert_false(last_has("leftOut"));
+	assert_false(reports->left_out(reports->arg, "shop", "x", &cause));
 }
 
 static void test_the_runtime_is_the_nodes_word_when_the_agent_has_none(void **state)
@@ -639,6 +683,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    T(test_a_node_is_made_with_its_owner_and_then_told_of),
+	    T(test_a_destination_that_is_left_out_is_told),
 	    T(test_the_runtime_is_the_nodes_word_when_the_agent_has_none),
 	    T(test_a_node_that_tells_no_runtime_is_asked_once),
 	    T(test_a_node_is_asked_again_when_the_server_was_busy),

@@ -245,6 +245,16 @@ static void test_whose_secret_it_is(void **state)
 	destination_table_unref(rig.table, theirs);
 }
 
+static size_t n_left_out(void)
+{
+	const struct left_out *l = destination_table_left_out(rig.table), *prev = NULL;
+	size_t n = 0;
+
+	for (; l; prev = l, l = l->next, n++)
+		assert_ptr_equal(l->prev, prev);
+	return n;
+}
+
 static void test_what_keeps_one_from_being_told(void **state)
 {
 	static const struct {
@@ -263,7 +273,7 @@ static void test_what_keeps_one_from_being_told(void **state)
 	};
 	struct destination d = with_token("main");
 	struct view_destination *v = ref("", &d);
-	struct destination_cause cause;
+	const struct left_out *left;
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		rig.left_out = 0;
@@ -272,22 +282,46 @@ static void test_what_keeps_one_from_being_told(void **state)
 			assert_int_equal(destination_table_encode(rig.table, v, &rig.out), -ENOENT);
 		assert_int_equal(rig.out.len, 0);
 		assert_int_equal(rig.left_out, rows[i].reason ? 1 : 0); /* once */
-		assert_int_equal(destination_table_cause(rig.table, "", "main", &cause),
-				 rows[i].reason != NULL);
+		left = destination_table_left_out(rig.table);
+		assert_int_equal(left != NULL, rows[i].reason != NULL);
 		if (!rows[i].reason)
 			continue;
-		assert_string_equal(cause.reason, rows[i].reason);
-		assert_non_null(strstr(cause.text, rows[i].text));
+		assert_string_equal(left->id, "main");
+		assert_string_equal(left->ns, "");
+		assert_null(left->next);
+		assert_string_equal(left->reason, rows[i].reason);
+		assert_non_null(strstr(left->text, rows[i].text));
 		assert_non_null(strstr(rig.word, rows[i].text));
 		assert_null(strstr(rig.word, "lines"));
 	}
-	assert_false(destination_table_cause(rig.table, "shop", "main", &cause));
-	assert_false(destination_table_cause(rig.table, "", "other", &cause));
 	put(KILN, "backend", SECRET_FOUND, "token", "hush");
-	assert_false(destination_table_cause(rig.table, "", "main", &cause));
+	assert_null(destination_table_left_out(rig.table));
 	kiln__node__v1__destination__free_unpacked(told(v), NULL);
 	destination_table_unref(rig.table, v);
-	assert_false(destination_table_cause(rig.table, "", "main", &cause));
+}
+
+/* In any order; one that nobody refers to any more is not left out of anything. */
+static void test_those_that_are_left_out_are_listed(void **state)
+{
+	static const char *const names[] = {"a", "b", "c", "d"};
+	struct view_destination *v[ARRAY_SIZE(names)];
+
+	put(KILN, "backend", SECRET_MISSING, "", "");
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		struct destination d = with_token(names[i]);
+
+		v[i] = ref("", &d);
+		assert_int_equal(destination_table_encode(rig.table, v[i], &rig.out), -ENOENT);
+	}
+	assert_int_equal(n_left_out(), 4);
+	destination_table_unref(rig.table, v[1]);
+	assert_int_equal(n_left_out(), 3);
+	destination_table_unref(rig.table, v[3]);
+	destination_table_unref(rig.table, v[0]);
+	assert_int_equal(n_left_out(), 1);
+	assert_string_equal(destination_table_left_out(rig.table)->id, "c");
+	destination_table_unref(rig.table, v[2]);
+	assert_int_equal(n_left_out(), 0);
 }
 
 static void test_only_users_of_a_secret_hear_of_it(void **state)
@@ -386,6 +420,7 @@ int main(void)
 	    T(test_values_of_secrets_are_in_their_fields),
 	    T(test_whose_secret_it_is),
 	    T(test_what_keeps_one_from_being_told),
+	    T(test_those_that_are_left_out_are_listed),
 	    T(test_only_users_of_a_secret_hear_of_it),
 	    T(test_a_clusters_keeps_its_id_and_a_tenants_does_not),
 	    T(test_every_setting_counts),
