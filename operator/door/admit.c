@@ -69,6 +69,12 @@ static void list_add(struct door_conn *c, enum conn_state state)
 		c->source->opened++;
 }
 
+static void take_turns_soon(struct door *door)
+{
+	if (door->turns && !uv_is_active((uv_handle_t *)&door->turn))
+		uv_timer_start(&door->turn, door_on_turn, 0, 0);
+}
+
 static void stop_waiting(struct door_conn *c)
 {
 	struct door *door = c->door;
@@ -107,6 +113,7 @@ void door_forget(struct door_conn *c)
 		return;
 	delist(c);
 	list_remove(c);
+	take_turns_soon(c->door);
 }
 
 void door_tell_sizes(struct door *door)
@@ -118,17 +125,20 @@ void door_tell_sizes(struct door *door)
 
 /* ---- turns ----------------------------------------------------------------------------------- */
 
-static void take_turns_soon(struct door *door)
+/* A friend, and not one that has taken more than a quarter of all that there is. */
+static bool goes_first(const struct door *door, const struct source *s)
 {
-	if (door->turns && !uv_is_active((uv_handle_t *)&door->turn))
-		uv_timer_start(&door->turn, door_on_turn, 0, 0);
+	return s->is_friend && s->opened <= door->o.limits.opened / 4 &&
+	       s->strangers <= door->o.limits.outside / 4 + 1;
 }
 
 void door_wait_for_turn(struct door_conn *c)
 {
 	struct source *s = c->source;
 
-	if (!s->waiting)
+	if (!s->waiting && goes_first(c->door, s))
+		DL_PREPEND2(c->door->turns, s, turn_prev, turn_next);
+	else if (!s->waiting)
 		DL_APPEND2(c->door->turns, s, turn_prev, turn_next);
 	DL_APPEND2(s->waiting, c, wait_prev, wait_next);
 	c->door->n_waiting++;
@@ -161,15 +171,22 @@ static bool is_movable(struct door_conn *c)
 	return !asks;
 }
 
-/* The oldest one of the source that has most of them open, if that is not NEXT's, too. */
+/*
+ * The oldest one of the source that has most of them open, if that is not NEXT's, too. For a
+ * friend, the oldest one of somebody else.
+ */
 static bool make_place(struct door *door, const struct source *next)
 {
+	bool first = goes_first(door, next);
 	struct door_conn *c, *victim = NULL;
 
-	DL_FOREACH (door->opened, c)
-		if (c->source->opened > (victim ? victim->source->opened : next->opened + 1) &&
-		    is_movable(c))
+	DL_FOREACH (door->opened, c) {
+		if (first && !victim && !c->source->is_friend && is_movable(c))
 			victim = c;
+		if (!first && is_movable(c) &&
+		    c->source->opened > (victim ? victim->source->opened : next->opened + 1))
+			victim = c;
+	}
 	if (victim)
 		conn_end(victim, DOOR_END_DISPLACED);
 	return victim != NULL;
@@ -188,7 +205,7 @@ static bool take_turn(struct door *door)
 	stop_waiting(c);
 	list_remove(c);
 	list_add(c, CONN_OPENED);
-	if (s->waiting) { /* to the end of the ring */
+	if (s->waiting && !goes_first(door, s)) { /* to the end of the ring */
 		DL_DELETE2(door->turns, s, turn_prev, turn_next);
 		DL_APPEND2(door->turns, s, turn_prev, turn_next);
 	}
@@ -211,14 +228,29 @@ void door_on_turn(uv_timer_t *timer)
 
 /* ---- coming in ------------------------------------------------------------------------------- */
 
+/* Makes room for a friend: the oldest that is not one goes. */
+static bool make_room_for_friend(struct door *door)
+{
+	struct door_conn *c;
+
+	DL_FOREACH (door->outside, c)
+		if (!c->source->is_friend) {
+			conn_end(c, DOOR_END_DISPLACED);
+			return true;
+		}
+	return false;
+}
+
 /* Makes room for one more of the source KEY; false: that one is the last who should have it. */
-static bool make_room(struct door *door, const uint8_t key[SOURCE_KEY])
+static bool make_room(struct door *door, const uint8_t key[SOURCE_KEY], bool is_friend)
 {
 	const struct source *own = source_find(&door->sources, key);
 	struct source *most = source_most(&door->sources);
 	struct door_conn *c;
 
 	if (door->n_outside < door->o.limits.outside)
+		return true;
+	if (is_friend && (!own || goes_first(door, own)) && make_room_for_friend(door))
 		return true;
 	if (!most || most->strangers <= (own ? own->strangers : 0) + 1)
 		return false;
@@ -235,10 +267,12 @@ static void admit(struct door *door, int fd, const struct sockaddr *address)
 	int start = HELLO_START;
 	uint8_t key[SOURCE_KEY];
 	struct door_conn *c;
+	bool is_friend;
 
 	atomic_fetch_add_explicit(&door->accepted, 1, memory_order_relaxed);
 	source_key(address, key);
-	if (!make_room(door, key)) {
+	is_friend = door_is_friend(door, key);
+	if (!make_room(door, key, is_friend)) {
 		close(fd);
 		atomic_fetch_add_explicit(&door->ended[DOOR_END_NO_ROOM], 1, memory_order_relaxed);
 		return;
@@ -254,6 +288,7 @@ static void admit(struct door *door, int fd, const struct sockaddr *address)
 		conn_end(c, DOOR_END_NO_MEMORY);
 		return;
 	}
+	c->source->is_friend = is_friend;
 	list_add(c, CONN_HELLO);
 	(void)setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &start, sizeof(start));
 	conn_watch(c);
@@ -338,6 +373,8 @@ void door_apply(struct door_conn *c, bool granted, bool refused)
 		delist(c);
 		list_remove(c);
 		list_add(c, CONN_GRANTED);
+		c->calls_before = c->frames.calls;
+		door_befriend(c->door, c->key);
 		take_turns_soon(c->door);
 	} else if (!granted && c->state == CONN_GRANTED) {
 		if (!enlist(c)) {
@@ -345,7 +382,9 @@ void door_apply(struct door_conn *c, bool granted, bool refused)
 			return;
 		}
 		c->bytes_before = BIO_number_read(SSL_get_rbio(c->ssl));
-		c->refused_ms = 0;
+		c->frames_before = c->frames.all;
+		c->calls_before = c->frames.calls;
+		c->refused_ms = refused ? now_ms(c->door) : 0;
 		list_remove(c);
 		list_add(c, CONN_OPENED);
 	}

@@ -18,6 +18,9 @@
 enum {
 	ROUNDS = 4,		/* records at once, so that others have their turn */
 	PAIR_BUFFER = 64 << 10, /* the kernel doubles it */
+	STRANGER_FRAMES = 100,	/* an agent sends up to 10 before it is granted */
+	STRANGER_CALLS = 4,
+	GRANTED_CALLS = 32, /* and one a second */
 };
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -262,10 +265,20 @@ static void on_tls_pause(struct door_conn *c, int result)
 	}
 }
 
-static bool sent_too_much(const struct door_conn *c)
+static bool sent_too_many_bytes(const struct door_conn *c)
 {
 	return c->state == CONN_OPENED && BIO_number_read(SSL_get_rbio(c->ssl)) - c->bytes_before >
 					      c->door->o.limits.stranger_bytes;
+}
+
+/* Each call costs the server some KiB until it has looked at it, even one that is reset at once. */
+static bool sent_too_many_frames(const struct door_conn *c)
+{
+	uint64_t calls = c->frames.calls - c->calls_before;
+
+	if (c->state == CONN_OPENED)
+		return calls > STRANGER_CALLS || c->frames.all - c->frames_before > STRANGER_FRAMES;
+	return calls > GRANTED_CALLS + (uv_now(&c->door->loop) - c->since_ms) / 1000;
 }
 
 static void move_to_core(struct door_conn *c)
@@ -275,15 +288,18 @@ static void move_to_core(struct door_conn *c)
 
 		ERR_clear_error();
 		n = SSL_read(c->ssl, c->door->scratch, DOOR_SCRATCH);
-		if (sent_too_much(c)) {
+		if (sent_too_many_bytes(c))
 			conn_end(c, DOOR_END_TOO_MUCH);
-			return;
-		}
-		if (n <= 0) {
+		else if (n <= 0)
 			on_tls_pause(c, n);
+		else if (frames_read(&c->frames, c->door->scratch, (size_t)n) < 0)
+			conn_end(c, DOOR_END_BAD_FRAMES);
+		else if (sent_too_many_frames(c))
+			conn_end(c, DOOR_END_TOO_MUCH);
+		else
+			pass_to_core(c, (size_t)n);
+		if (n <= 0)
 			return;
-		}
-		pass_to_core(c, (size_t)n);
 	}
 }
 

@@ -5,6 +5,7 @@
  */
 #include "operator/door/door.h"
 
+#include <arpa/inet.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <utlist.h>
@@ -125,6 +126,45 @@ static struct door_conn *take_changed(struct door *door, bool *ret_granted, bool
 	return c;
 }
 
+/* ---- friends --------------------------------------------------------------------------------- */
+
+static uint64_t clock_ms(void)
+{
+	return uv_hrtime() / 1000000;
+}
+
+void door_befriend(struct door *door, const uint8_t key[SOURCE_KEY])
+{
+	pthread_mutex_lock(&door->lock);
+	friends_add(&door->friends, key, clock_ms());
+	pthread_mutex_unlock(&door->lock);
+}
+
+bool door_is_friend(struct door *door, const uint8_t key[SOURCE_KEY])
+{
+	bool is;
+
+	pthread_mutex_lock(&door->lock);
+	is = friends_have(&door->friends, key, clock_ms());
+	pthread_mutex_unlock(&door->lock);
+	return is;
+}
+
+void door_expect(struct door *door, const char *address)
+{
+	struct sockaddr_in in = {.sin_family = AF_INET};
+	struct sockaddr_in6 in6 = {.sin6_family = AF_INET6};
+	uint8_t key[SOURCE_KEY];
+
+	if (inet_pton(AF_INET, address, &in.sin_addr) == 1)
+		source_key((const struct sockaddr *)&in, key);
+	else if (inet_pton(AF_INET6, address, &in6.sin6_addr) == 1)
+		source_key((const struct sockaddr *)&in6, key);
+	else
+		return;
+	door_befriend(door, key);
+}
+
 /* ---- the thread ------------------------------------------------------------------------------ */
 
 static void close_all(struct door *door)
@@ -224,6 +264,7 @@ static void memory_free(struct door *door)
 {
 	SSL_CTX_free(door->tls);
 	source_table_done(&door->sources);
+	friends_done(&door->friends);
 	pthread_mutex_destroy(&door->lock);
 	if (door->listen_fd >= 0)
 		close(door->listen_fd);

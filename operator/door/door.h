@@ -13,7 +13,9 @@
  *   4. The server says that it is granted: it stays for as long as it is.
  *
  * When there is no room, a stranger of the address that has the most strangers goes first; who is
- * granted never does. IPv4 addresses count each alone, IPv6 addresses by their /64.
+ * granted never does. IPv4 addresses count each alone, IPv6 addresses by their /64. Addresses that
+ * the server expects, or that had a granted connection within the last hour, are friends: up to a
+ * quarter of all places each, they go before all others.
  *
  * The door runs on a thread of its own: handshakes and floods take none of the server's time.
  */
@@ -45,6 +47,7 @@ struct door_limits {	   /* zero: the defaults, door_limits_default() */
 	X(NO_TURN, "no_turn")	      /* did not get its turn in time */                           \
 	X(TLS, "tls")		      /* the handshake or a record failed */                       \
 	X(NOT_GRANTED, "not_granted") /* not granted in time */                                    \
+	X(BAD_FRAMES, "bad_frames")   /* not HTTP/2, or a frame beyond 16 KiB */                   \
 	X(TOO_MUCH, "too_much")	      /* too many bytes before it was granted */                   \
 	X(NO_MEMORY, "no_memory")     /* memory or file descriptors */                             \
 	X(CLOSING, "closing")	      /* the door closes */
@@ -90,6 +93,8 @@ int door_port(const struct door *door);
 int door_certificate(struct door *door, const char *cert_pem, const char *key_pem,
 		     struct error *err) _must_check_;
 void door_read(const struct door *door, struct door_stats *ret);
+/* A friend's address: IPv4 or IPv6, as text; anything else is ignored. Any thread. */
+void door_expect(struct door *door, const char *address);
 
 /* ---- what the server says of connections; any thread, until door_free() ---------------------- */
 

@@ -12,7 +12,8 @@
 #include <stdatomic.h>
 #include <uv.h>
 
-#include "operator/door/source.h"
+#include "operator/door/frames.h"
+#include "operator/door/friends.h"
 
 enum { DOOR_SCRATCH = 16 << 10 /* a TLS record's plaintext */ };
 
@@ -49,6 +50,8 @@ struct door_conn {
 	bool parked;  /* not polled before the next tick */
 	bool shaken, wants_write, peer_eof, ended;
 	struct rest to_peer, to_core;
+	struct frames frames;		      /* of the peer */
+	uint64_t frames_before, calls_before; /* as bytes_before; calls when it was granted, too */
 
 	/* Under the door's lock. */
 	uint64_t id;
@@ -86,6 +89,7 @@ struct door {
 	struct door_conn **by_fd;
 	size_t n_by_fd;
 	struct door_conn *changed;
+	struct friends friends;
 };
 
 /* admit.c */
@@ -112,6 +116,10 @@ void conn_end(struct door_conn *c, enum door_end end);
 /* door.c: the server's end of C is FD. */
 int door_note_guest(struct door_conn *c, int fd) _must_check_;
 void door_drop_guest(struct door_conn *c);
+
+/* ADDRESS is a friend's. */
+void door_befriend(struct door *door, const uint8_t key[SOURCE_KEY]);
+bool door_is_friend(struct door *door, const uint8_t key[SOURCE_KEY]);
 
 /* tls.c */
 int door_tls_new(const char *cert_pem, const char *key_pem, SSL_CTX **ret,

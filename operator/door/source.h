@@ -17,6 +17,7 @@ struct source {
 	uint8_t key[SOURCE_KEY]; /* the IPv6 or mapped IPv4 address; of IPv6 the first 64 bits */
 	size_t strangers;
 	size_t opened;			      /* of those */
+	bool is_friend;			      /* friends.h, when its last one came */
 	struct source *prev, *next;	      /* with as many strangers */
 	struct door_conn *conns;	      /* its strangers, the oldest first */
 	struct door_conn *waiting;	      /* of those: for their turn */

@@ -180,14 +180,32 @@ static int touch_pod(void *arg, const struct pod *pod)
 	return 0;
 }
 
+/* Agents are pods of our namespace: their addresses go first at the door. */
+static void expect(struct node_server *server, const struct pod_info *info)
+{
+	if (info->ip[0] && streq(info->ns, server->o.ns))
+		door_expect(server->door, info->ip);
+}
+
+static int expect_pod(void *arg, const struct pod *pod)
+{
+	struct node_server *server = arg;
+
+	pod_unpack(server->o.sources.pods, pod, &server->info);
+	expect(server, &server->info);
+	return 0;
+}
+
 void node_server_pod(struct node_server *server, const struct pod *pod, const struct pod *old)
 {
-	if (!server || !server->nodes)
+	if (!server)
 		return;
 	if (old)
 		touch_pod(server, old);
-	if (pod)
+	if (pod) {
 		touch_pod(server, pod);
+		expect(server, &server->info);
+	}
 }
 
 void node_server_namespace(struct node_server *server, const char *ns)
@@ -374,7 +392,11 @@ static int open_door(struct node_server *server, struct error *err)
 				       .join = on_join,
 				       .arg = server};
 
-	return door_new(&options, &server->door, err);
+	int r = door_new(&options, &server->door, err);
+
+	if (!r)
+		pod_store_each_in_namespace(o->sources.pods, o->ns, expect_pod, server);
+	return r;
 }
 
 static int start(struct node_server *server, struct error *err)

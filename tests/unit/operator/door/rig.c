@@ -11,6 +11,8 @@
 
 enum { AMPLE_MS = 60000, AMPLE = 100 };
 
+static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
 static void on_join(void *arg, int fd)
 {
 	const struct timeval limit = {.tv_sec = RIG_WAIT_S};
@@ -166,15 +168,36 @@ void client_open(struct door_rig *rig, struct client *c, unsigned int source)
 
 void client_join(struct door_rig *rig, struct client *c, unsigned int source)
 {
-	char byte;
+	char got[sizeof(preface)];
 	size_t n;
 
 	pthread_mutex_lock(&rig->lock);
 	n = rig->n_joined;
 	pthread_mutex_unlock(&rig->lock);
 	client_open(rig, c, source);
-	assert_int_equal(SSL_write(c->ssl, "x", 1), 1);
-	assert_int_equal(read(rig_joined(rig, n), &byte, 1), 1);
+	assert_int_equal(SSL_write(c->ssl, preface, FRAMES_PREFACE), FRAMES_PREFACE);
+	assert_int_equal(read(rig_joined(rig, n), got, sizeof(got)), FRAMES_PREFACE);
+	assert_memory_equal(got, preface, FRAMES_PREFACE);
+}
+
+void frame_header(uint8_t ret[FRAMES_HEADER], size_t len, uint8_t type)
+{
+	memset(ret, 0, FRAMES_HEADER);
+	ret[0] = (uint8_t)(len >> 16);
+	ret[1] = (uint8_t)(len >> 8);
+	ret[2] = (uint8_t)len;
+	ret[3] = type;
+}
+
+bool client_send_frame(struct client *c, uint8_t type, const void *payload, size_t len)
+{
+	_cleanup_free_ uint8_t *bytes = malloc(FRAMES_HEADER + len);
+	int n = (int)(FRAMES_HEADER + len);
+
+	frame_header(bytes, len, type);
+	memcpy(bytes + FRAMES_HEADER, payload, len);
+	ERR_clear_error();
+	return SSL_write(c->ssl, bytes, n) == n;
 }
 
 void client_until_closed(struct client *c)

@@ -9,10 +9,12 @@
 #include <pthread.h>
 
 #include "operator/door/door.h"
+#include "operator/door/frames.h"
 #include "operator/stream/tls.h"
 #include "tests/support/test.h"
 
 enum { RIG_JOINED_MAX = 256, RIG_WAIT_S = 20 };
+enum { FRAME_DATA = 0, FRAME_HEADERS = 1, FRAME_PING = 6, FRAME_CONTINUATION = 9 };
 
 struct door_rig {
 	struct stream_tls tls;
@@ -49,8 +51,11 @@ void client_send_raw(struct client *c, const void *bytes, size_t len);
 /* False: the door ended it. */
 bool client_shake(struct client *c);
 void client_open(struct door_rig *rig, struct client *c, unsigned int source);
-/* Opened, and joined by a first byte. */
+/* Opened, and joined by HTTP/2's preface. */
 void client_join(struct door_rig *rig, struct client *c, unsigned int source);
+/* False: the door ended it. */
+bool client_send_frame(struct client *c, uint8_t type, const void *payload, size_t len);
+void frame_header(uint8_t ret[FRAMES_HEADER], size_t len, uint8_t type);
 /* Waits until the door closes it. */
 void client_until_closed(struct client *c);
 bool client_is_open(struct client *c);

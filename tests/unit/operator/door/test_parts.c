@@ -48,6 +48,70 @@ static void the_largest_client_hello_is_taken(void **state)
 	assert_int_equal(n, HELLO_MAX);
 }
 
+static void frames_are_counted_wherever_they_are_cut(void **state)
+{
+	static const uint8_t wire[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+				      "\0\0\0\4\0\0\0\0\0"
+				      "\0\0\3\1\4\0\0\0\1"
+				      "abc"
+				      "\0\0\1\11\4\0\0\0\1"
+				      "d"
+				      "\0\0\4\0\1\0\0\0\1"
+				      "\1\1\1\1";
+	size_t len = sizeof(wire) - 1;
+
+	for (size_t step = 1; step <= len; step++) {
+		struct frames f = {0};
+
+		for (size_t at = 0; at < len; at += step)
+			assert_int_equal(frames_read(&f, wire + at, MIN(step, len - at)), 0);
+		assert_int_equal(f.all, 4);
+		assert_int_equal(f.calls, 2);
+		assert_int_equal(f.left + f.n_header, 0);
+	}
+}
+
+static void another_protocol_is_no_http2(void **state)
+{
+	struct frames f = {0}, g = {0};
+
+	assert_int_equal(frames_read(&f, (const uint8_t *)"PRI * HTTP/2.1", 14), -EPROTO);
+	assert_int_equal(frames_read(&g, (const uint8_t *)"\0\0\0\4\0", 5), -EPROTO);
+}
+
+static void a_frame_has_a_largest_length(void **state)
+{
+	const uint8_t fits[] = {0, 0x40, 0, 0, 0, 0, 0, 0, 0},
+		      larger[] = {0, 0x40, 1, 0, 0, 0, 0, 0, 0};
+	struct frames f = {.preface = FRAMES_PREFACE}, g = {.preface = FRAMES_PREFACE};
+
+	assert_int_equal(frames_read(&f, fits, sizeof(fits)), 0);
+	assert_int_equal(f.left, FRAMES_LENGTH_MAX);
+	assert_int_equal(frames_read(&g, larger, sizeof(larger)), -EPROTO);
+}
+
+static void friends_are_forgotten_in_time_and_when_there_are_too_many(void **state)
+{
+	uint8_t key[SOURCE_KEY] = {0}, first[SOURCE_KEY] = {0}, again[SOURCE_KEY] = {1};
+	struct friends f = {0};
+
+	friends_add(&f, first, 1000);
+	friends_add(&f, again, 1000);
+	assert_true(friends_have(&f, first, 1000 + FRIENDS_MS - 1));
+	assert_false(friends_have(&f, first, 1000 + FRIENDS_MS));
+	for (uint32_t i = 2; i < FRIENDS_MAX; i++) {
+		memcpy(key, &i, sizeof(i));
+		friends_add(&f, key, 2000);
+	}
+	friends_add(&f, again, 2000); /* later than the first */
+	key[SOURCE_KEY - 1] = 1;
+	friends_add(&f, key, 2000);
+	assert_false(friends_have(&f, first, 2000));
+	assert_true(friends_have(&f, again, 2000));
+	assert_true(friends_have(&f, key, 2000));
+	friends_done(&f);
+}
+
 static void key_of(const char *text, uint8_t ret[SOURCE_KEY])
 {
 	struct sockaddr_in in = {.sin_family = AF_INET};
@@ -141,6 +205,10 @@ int main(void)
 	    cmocka_unit_test(a_client_hello_says_how_long_it_is),
 	    cmocka_unit_test(what_is_no_client_hello_in_one_record_is_refused),
 	    cmocka_unit_test(the_largest_client_hello_is_taken),
+	    cmocka_unit_test(frames_are_counted_wherever_they_are_cut),
+	    cmocka_unit_test(another_protocol_is_no_http2),
+	    cmocka_unit_test(a_frame_has_a_largest_length),
+	    cmocka_unit_test(friends_are_forgotten_in_time_and_when_there_are_too_many),
 	    cmocka_unit_test(sources_are_ipv4_addresses_and_ipv6_networks),
 	    cmocka_unit_test(the_source_with_the_most_strangers_is_found),
 	    cmocka_unit_test(strangers_get_a_share_of_the_memory_limit),

@@ -4,7 +4,7 @@
 
 #include "tests/unit/operator/door/rig.h"
 
-enum { LARGE = 8 << 20, CHUNK = 16 << 10, HELD_MAX = 5 << 20 };
+enum { LARGE = 512 * (FRAMES_HEADER + FRAMES_LENGTH_MAX), CHUNK = 16 << 10, HELD_MAX = 5 << 20 };
 
 struct scene {
 	struct door_rig rig;
@@ -36,9 +36,9 @@ static void what_one_end_sends_the_other_gets(void **state)
 	char got[16] = "";
 
 	client_join(&s->rig, &s->a, 1);
-	assert_int_equal(SSL_write(s->a.ssl, "ping", 4), 4);
-	assert_int_equal(read(rig_joined(&s->rig, 0), got, sizeof(got)), 4);
-	assert_string_equal(got, "ping");
+	assert_true(client_send_frame(&s->a, FRAME_DATA, "ping", 4));
+	assert_int_equal(read(rig_joined(&s->rig, 0), got, sizeof(got)), FRAMES_HEADER + 4);
+	assert_string_equal(got + FRAMES_HEADER, "ping");
 	assert_int_equal(write(rig_joined(&s->rig, 0), "pong!", 5), 5);
 	assert_int_equal(SSL_read(s->a.ssl, got, sizeof(got)), 5);
 	assert_memory_equal(got, "pong!", 5);
@@ -131,6 +131,8 @@ static void a_server_that_does_not_read_holds_the_client_back_and_gets_all_later
 
 	for (size_t i = 0; i < LARGE; i++)
 		sent[i] = byte_at(i);
+	for (size_t i = 0; i < LARGE; i += FRAMES_HEADER + FRAMES_LENGTH_MAX)
+		frame_header(sent + i, FRAMES_LENGTH_MAX, FRAME_DATA);
 	client_join(&s->rig, &s->a, 1);
 	rig_judge(&s->rig, 0, DOOR_STRANGER, DOOR_GRANTED);
 	rig_until(&s->rig, granted, 1);

@@ -184,13 +184,83 @@ static void strangers_may_send_little(void **state)
 	client_join(&s->rig, &s->b, 1);
 	rig_judge(&s->rig, 1, DOOR_STRANGER, DOOR_GRANTED);
 	rig_until(&s->rig, granted, 1);
-	assert_int_equal(SSL_write(s->a.ssl, bytes, sizeof(bytes)), sizeof(bytes));
+	assert_true(client_send_frame(&s->a, FRAME_DATA, bytes, sizeof(bytes)));
 	for (int i = 0; i < 4; i++)
-		assert_int_equal(SSL_write(s->b.ssl, bytes, sizeof(bytes)), sizeof(bytes));
-	(void)SSL_write(s->a.ssl, bytes, sizeof(bytes));
+		assert_true(client_send_frame(&s->b, FRAME_DATA, bytes, sizeof(bytes)));
+	(void)client_send_frame(&s->a, FRAME_DATA, bytes, sizeof(bytes));
 	client_until_closed(&s->a);
 	rig_until_ended(&s->rig, TOO_MUCH, 1);
 	assert_true(client_is_open(&s->b));
+	scene_end(s);
+}
+
+static void strangers_may_send_few_frames(void **state)
+{
+	struct scene *s = scene_new(NULL);
+
+	client_join(&s->rig, &s->a, 1);
+	for (int i = 0; i < 100; i++)
+		assert_true(client_send_frame(&s->a, FRAME_PING, "12345678", 8));
+	usleep(20000);
+	assert_true(client_is_open(&s->a));
+	(void)client_send_frame(&s->a, FRAME_PING, "12345678", 8);
+	client_until_closed(&s->a);
+	rig_until_ended(&s->rig, TOO_MUCH, 1);
+	scene_end(s);
+}
+
+/* HTTP/2 rapid reset and endless CONTINUATION both begin so. */
+static void strangers_may_call_a_few_times(void **state)
+{
+	static const uint8_t types[] = {FRAME_HEADERS, FRAME_CONTINUATION};
+	struct scene *s = scene_new(NULL);
+
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+		client_join(&s->rig, &s->many[i], 1);
+		for (int n = 0; n < 4; n++)
+			assert_true(client_send_frame(&s->many[i], types[i], "x", 1));
+		usleep(20000);
+		assert_true(client_is_open(&s->many[i]));
+		(void)client_send_frame(&s->many[i], types[i], "x", 1);
+		client_until_closed(&s->many[i]);
+		rig_until_ended(&s->rig, TOO_MUCH, i + 1);
+	}
+	scene_end(s);
+}
+
+static void the_granted_may_call_once_a_second_in_the_long_run(void **state)
+{
+	struct scene *s = scene_new(NULL);
+	int n = 0;
+
+	client_join(&s->rig, &s->a, 1);
+	rig_judge(&s->rig, 0, DOOR_STRANGER, DOOR_GRANTED);
+	rig_until(&s->rig, granted, 1);
+	while (n < 1000 && client_send_frame(&s->a, FRAME_HEADERS, "x", 1) && ++n < 32)
+		;
+	usleep(20000);
+	assert_true(client_is_open(&s->a));
+	while (n < 1000 && client_send_frame(&s->a, FRAME_HEADERS, "x", 1))
+		n++;
+	client_until_closed(&s->a);
+	rig_until_ended(&s->rig, TOO_MUCH, 1);
+	scene_end(s);
+}
+
+static void what_is_not_http2_is_closed(void **state)
+{
+	uint8_t header[FRAMES_HEADER];
+	struct scene *s = scene_new(NULL);
+
+	client_open(&s->rig, &s->a, 1);
+	assert_int_equal(SSL_write(s->a.ssl, "GET / HTTP/1.1\r\n", 16), 16);
+	client_until_closed(&s->a);
+	client_join(&s->rig, &s->b, 1);
+	frame_header(header, FRAMES_LENGTH_MAX + 1, FRAME_DATA);
+	assert_int_equal(SSL_write(s->b.ssl, header, sizeof(header)), sizeof(header));
+	client_until_closed(&s->b);
+	rig_until_ended(&s->rig, BAD_FRAMES, 2);
+	assert_int_equal(s->rig.n_joined, 1);
 	scene_end(s);
 }
 
@@ -271,6 +341,65 @@ static void places_are_given_on_sooner_while_others_wait(void **state)
 	client_until_closed(&s->a);
 	rig_until_ended(&s->rig, NOT_GRANTED, 1);
 	assert_true(client_is_open(&s->b));
+	scene_end(s);
+}
+
+static void friends_go_before_all_others(void **state)
+{
+	struct scene *s = scene_new(&(struct door_limits){.outside = MANY / 2, .opened = MANY / 2});
+
+	door_expect(s->rig.door, "127.0.0.200");
+	/* One connection of each address: nobody has most. */
+	for (unsigned int i = 0; i < MANY / 2; i++)
+		client_open(&s->rig, &s->many[i], 1 + i);
+	for (unsigned int i = MANY / 2; i < MANY; i++)
+		client_connect(&s->rig, &s->many[i], 1 + i);
+	rig_until(&s->rig, outside, MANY / 2);
+	client_connect(&s->rig, &s->a, 100);
+	client_until_closed(&s->a);
+	rig_until_ended(&s->rig, NO_ROOM, 1);
+	client_open(&s->rig, &s->b, 200);
+	client_until_closed(&s->many[MANY / 2]); /* the oldest outside */
+	client_until_closed(&s->many[0]);	 /* the oldest that was open */
+	rig_until_ended(&s->rig, DISPLACED, 2);
+	scene_end(s);
+}
+
+static void who_was_granted_is_a_friend(void **state)
+{
+	struct scene *s = scene_new(&(struct door_limits){.outside = 2, .opened = 2});
+
+	client_join(&s->rig, &s->a, 200);
+	rig_judge(&s->rig, 0, DOOR_STRANGER, DOOR_GRANTED);
+	rig_until(&s->rig, granted, 1);
+	for (unsigned int i = 0; i < 2; i++)
+		client_open(&s->rig, &s->many[i], 1 + i);
+	for (unsigned int i = 2; i < 4; i++)
+		client_connect(&s->rig, &s->many[i], 1 + i);
+	rig_until(&s->rig, outside, 2);
+	client_open(&s->rig, &s->b, 200);
+	client_until_closed(&s->many[2]); /* the oldest outside */
+	client_until_closed(&s->many[0]); /* the oldest that was open */
+	rig_until_ended(&s->rig, DISPLACED, 2);
+	assert_true(client_is_open(&s->a));
+	scene_end(s);
+}
+
+/* Who is behind the same address as a friend does not take everything. */
+static void a_friend_that_has_a_quarter_is_one_of_all(void **state)
+{
+	struct scene *s = scene_new(&(struct door_limits){.opened = MANY, .outside = MANY});
+
+	door_expect(s->rig.door, "127.0.0.200");
+	for (unsigned int i = 0; i < 3; i++)
+		client_open(&s->rig, &s->many[i], 200);
+	for (unsigned int i = 3; i < MANY; i++)
+		client_open(&s->rig, &s->many[i], 1 + i);
+	client_connect(&s->rig, &s->a, 200);
+	client_open(&s->rig, &s->b, 1);
+	client_until_closed(&s->many[0]);
+	for (unsigned int i = 3; i < MANY; i++)
+		assert_true(client_is_open(&s->many[i]));
 	scene_end(s);
 }
 
@@ -356,11 +485,18 @@ int main(void)
 	    cmocka_unit_test(who_is_being_verified_is_not_cut),
 	    cmocka_unit_test(who_is_refused_is_closed),
 	    cmocka_unit_test(strangers_may_send_little),
+	    cmocka_unit_test(strangers_may_send_few_frames),
+	    cmocka_unit_test(strangers_may_call_a_few_times),
+	    cmocka_unit_test(the_granted_may_call_once_a_second_in_the_long_run),
+	    cmocka_unit_test(what_is_not_http2_is_closed),
 	    cmocka_unit_test(when_the_outside_is_full_the_address_that_has_most_goes_first),
 	    cmocka_unit_test(an_address_may_have_all_the_room_that_no_other_wants),
 	    cmocka_unit_test(when_all_places_are_taken_the_address_that_has_most_goes_first),
 	    cmocka_unit_test(who_is_granted_takes_no_place_and_is_kept_when_all_are_taken),
 	    cmocka_unit_test(places_are_given_on_sooner_while_others_wait),
+	    cmocka_unit_test(friends_go_before_all_others),
+	    cmocka_unit_test(who_was_granted_is_a_friend),
+	    cmocka_unit_test(a_friend_that_has_a_quarter_is_one_of_all),
 	    cmocka_unit_test(handshakes_have_a_rate),
 	    cmocka_unit_test(connections_that_are_gone_are_not_found),
 	    cmocka_unit_test(a_door_is_closed_with_connections_in_every_state),
