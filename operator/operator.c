@@ -19,6 +19,7 @@
 #include <time.h>
 
 #include "operator/http/server.h"
+#include "operator/stream/ca.h"
 
 enum {
 	SYNC_CHECK_MS = 20,
@@ -90,19 +91,34 @@ static void on_signal(uv_signal_t *handle, int signum)
 
 /* ---- beginning ------------------------------------------------------------------------------- */
 
-static bool is_ready(void *arg, char *reason, size_t size)
+static bool caches_are_whole(const struct operator* op, char *reason, size_t size)
 {
-	const struct operator* op = arg;
 	const char *missing = "";
 
-	if (op->ending)
-		snprintf(reason, size, "ending");
-	else if (!world_synced(&op->world, &missing))
+	if (!world_synced(&op->world, &missing))
 		snprintf(reason, size, "the cache of %s is not whole yet", missing);
 	else if (!objects_synced(op->objects))
 		snprintf(reason, size, "the cache of rendered objects is not whole yet");
 	else if (op->nodes && !nodes_synced(op->nodes))
 		snprintf(reason, size, "the cache of profilingnodes is not whole yet");
+	else
+		return true;
+	return false;
+}
+
+/* With the port that agents come to, where that is this process's. */
+static bool is_ready(void *arg, char *reason, size_t size)
+{
+	struct operator* op = arg;
+
+	if (op->ending)
+		snprintf(reason, size, "ending");
+	else if (!caches_are_whole(op, reason, size))
+		return false;
+	else if (operator_serves(op) && !operator_agents(op))
+		snprintf(reason, size,
+			 "the node stream has no certificate yet: Secret " STREAM_CA_NAME
+			 " is made by who leads");
 	else
 		return true;
 	return false;
@@ -125,7 +141,7 @@ static void check_synced(uv_timer_t *timer)
 	char reason[256];
 	int r;
 
-	if (!op->begun && !is_ready(op, reason, sizeof(reason)))
+	if (!op->begun && (op->ending || !caches_are_whole(op, reason, sizeof(reason))))
 		return;
 	r = op->ending ? 0 : operator_serve_agents(op);
 	if (!op->begun && (r == 0 || r == -EAGAIN))
