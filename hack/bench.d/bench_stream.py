@@ -184,5 +184,8 @@ def bench(table, quick):
     with tempfile.TemporaryDirectory(prefix="kiln-bench-") as d, base.Cluster() as cluster:
         cluster_program, agents_program = base.build_cluster(d), base.build_cluster(d, SOURCE)
         cluster.kubectl("apply", "-k", str(base.ROOT / "kustomize/overlays/default"))
+        both = f"--serviceaccount={base.NAMESPACE}:kiln-operator"  # one program of both roles
+        cluster.kubectl("create", "clusterrolebinding", "both-roles", "--clusterrole=kiln-stream", both)
+        cluster.kubectl("create", "rolebinding", "both-roles", "-n", base.NAMESPACE, "--role=kiln-stream", both)
         with base.replay(cluster_program, cluster, 30 * count, count) as (url, process):
             measure(table, cluster, url, process, agents_program, 30 * count, count, seconds)

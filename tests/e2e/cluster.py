@@ -17,7 +17,8 @@ from kiln import textdump  # noqa: E402
 SCRIPT = str(ROOT / "hack/node")
 NAMESPACE = "kiln-system"
 AGENTS = "app.kubernetes.io/name=kiln-agent"
-OPERATORS = "app.kubernetes.io/name=kiln-operator"
+OPERATORS = "app.kubernetes.io/name in (kiln-operator,kiln-stream)"  # of both roles, two each
+DEPLOYMENTS = ("kiln-operator", "kiln-stream")
 TIMEOUT = 120  # seconds for what takes a few on an idle machine
 
 
@@ -116,6 +117,10 @@ class Cluster:
         """The one agent pod, when it is Ready."""
         pods = self.pods(AGENTS)
         return pods[0] if len(pods) == 1 and is_ready(pods[0]) else None
+
+    def scale(self, replicas):
+        """Of both roles of the operator."""
+        self.kubectl("scale", "deployment", "-n", NAMESPACE, *DEPLOYMENTS, f"--replicas={replicas}")
 
     def busy_pod(self, name, *arguments):
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop"},

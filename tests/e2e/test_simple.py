@@ -43,8 +43,8 @@ def wait_for_samples(cluster, container, n, what):
 
 
 def test_two_operators_run_and_one_leads(cluster):
-    wait_for("two operators", lambda: len([p for p in cluster.pods(OPERATORS) if is_ready(p)]) == 2)
-    cluster.took("operator: both replicas Ready, since apply", cluster.applied)
+    wait_for("two operators", lambda: len([p for p in cluster.pods(OPERATORS) if is_ready(p)]) == 4)
+    cluster.took("operator: two replicas of both roles Ready, since apply", cluster.applied)
     lease = wait_for("a leader", lambda: cluster.get("lease", "-n", NAMESPACE, "kiln-operator"))
     names = [p["metadata"]["name"] for p in cluster.pods(OPERATORS)]
     assert any(lease["spec"]["holderIdentity"].startswith(name + "_") for name in names)
@@ -237,7 +237,7 @@ def test_a_namespaces_policy_holds_at_once(cluster, web):
 def test_the_agent_knows_its_pods_without_the_operator(cluster):
     """Killed while no operator is there, it names samples by what it was told last."""
     _, container = cluster.pod_ids("busy")
-    cluster.kubectl("scale", "deployment", "-n", NAMESPACE, "kiln-operator", "--replicas=0")
+    cluster.scale(0)
     wait_for("no operator", lambda: not cluster.get("pods", "-n", NAMESPACE, "-l", OPERATORS)["items"])
     before = wait_for("the agent", cluster.agent)["status"]["containerStatuses"][0]
     (pid,) = host_pids(before["containerID"].split("://")[1])
@@ -246,8 +246,8 @@ def test_the_agent_knows_its_pods_without_the_operator(cluster):
              == before["restartCount"] + 1 and cluster.agent())
     samples = wait_for_samples(cluster, container, 20, "without the operator")
     assert {s.resource.get("k8s.pod.name") for s in samples} == {"busy"}
-    cluster.kubectl("scale", "deployment", "-n", NAMESPACE, "kiln-operator", "--replicas=2")
-    wait_for("two operators", lambda: len([p for p in cluster.pods(OPERATORS) if is_ready(p)]) == 2)
+    cluster.scale(2)
+    wait_for("two operators", lambda: len([p for p in cluster.pods(OPERATORS) if is_ready(p)]) == 4)
 
 
 def test_nothing_secret_is_told(cluster):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator away: both replicas killed, for 20 seconds or, with KILN_LONG=1, for five minutes, while pods come and go
+"""The operator away: all replicas killed, for 20 seconds or, with KILN_LONG=1, for five minutes, while pods come and go
 and the cluster's config changes. No sample is lost, each says whose it is, also those of an agent that starts meanwhile;
 and when operators are back that know other things, so do the agents."""
 import os
@@ -61,11 +61,11 @@ def at_a_windows_end(log, container):
 
 
 def kill_operators(cluster):
-    """Both at once, with -9, and none comes back."""
-    pods = wait_for("two operators", lambda: (p := cluster.pods(OPERATORS)) and len(p) == 2 and all(map(is_ready, p)) and p)
+    """All at once, with -9, and none comes back."""
+    pods = wait_for("two operators", lambda: (p := cluster.pods(OPERATORS)) and len(p) == 4 and all(map(is_ready, p)) and p)
     pids = [pid for p in pods for pid in host_pids(p["status"]["containerStatuses"][0]["containerID"].split("://")[1])]
-    assert len(pids) == 2
-    cluster.kubectl("scale", "deployment", "-n", NAMESPACE, "kiln-operator", "--replicas=0")
+    assert len(pids) == 4
+    cluster.scale(0)
     for pid in pids:
         try:
             os.kill(pid, signal.SIGKILL)
@@ -99,7 +99,7 @@ def outage(cluster, tmp_path):
     log.close()
     for name in ("born", "doomed"):
         cluster.kubectl("delete", "pod", "-n", "shop", name, "--ignore-not-found", "--wait=false")
-    cluster.kubectl("scale", "deployment", "-n", NAMESPACE, "kiln-operator", "--replicas=2")
+    cluster.scale(2)
     cluster.patch({"spec": {"defaults": {"sampling": {"hz": 20}}}})
 
 
@@ -159,7 +159,7 @@ def cold_start(cluster, busy, born_uid):
 def come_back(cluster, born, busy, uid):
     """Other processes, another epoch, other pods and another rate: a snapshot, and nobody is started anew."""
     before = cluster.agent()["status"]["containerStatuses"][0]["containerID"]
-    cluster.kubectl("scale", "deployment", "-n", NAMESPACE, "kiln-operator", "--replicas=2")
+    cluster.scale(2)
     wait_for("the name of the pod that came", lambda: cluster.samples(born)[-1].resource.get("k8s.pod.name") == "born")
     assert names(cluster.samples(born)) <= {"born", None}
     assert {s.resource["k8s.pod.uid"] for s in cluster.samples(busy)} == {uid} and names(cluster.samples(busy)) == {"busy"}

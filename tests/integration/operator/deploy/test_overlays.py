@@ -41,8 +41,26 @@ def test_production_and_pyroscope_go_together(cluster, installed, tmp_path):
     items = cluster.build(here)
     assert kind(items, "StatefulSet", "pyroscope") and kind(items, "PriorityClass", "kiln-agent")
     assert first_config(cluster, items)["spec"]["destinations"][0]["name"] == "gateway"
-    operator, = kind(items, "Deployment", "kiln-operator")
-    assert operator["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.example/kiln-operator:0.1.0"
+    for name in ("kiln-operator", "kiln-stream"):
+        operator, = kind(items, "Deployment", name)
+        assert operator["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.example/kiln-operator:0.1.0"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_port_for_agents_is_where_nothing_is_written(cluster, name):
+    """The Service finds pods of the role stream alone, by a port that they have; each role has its own account."""
+    items = cluster.build(OVERLAYS / name)
+    service, = kind(items, "Service", "kiln-operator-stream")
+    found = {}
+    for what, namespace, template in templates(items):
+        if namespace == "kiln-system":
+            container, = template["spec"]["containers"]
+            ports = {p["name"] for p in container["ports"]}
+            found[what] = (container["command"][1:3], template["spec"]["serviceAccountName"],
+                           service["spec"]["selector"].items() <= template["metadata"]["labels"].items(),
+                           service["spec"]["ports"][0]["targetPort"] in ports)
+    assert found == {"Deployment/kiln-operator": (["--role", "controller"], "kiln-operator", False, False),
+                     "Deployment/kiln-stream": (["--role", "stream"], "kiln-stream", True, True)}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -144,6 +162,7 @@ def allowed(policies, direction, subject, other, port, protocol="TCP"):
 
 AGENT = Pod("kiln-system", "kiln-agent", {"metrics": 13133}, {"profiling.kiln.dev/node-group": "default"})
 OPERATOR = Pod("kiln-system", "kiln-operator", {"metrics": 8080, "health": 8081})
+STREAM = Pod("kiln-system", "kiln-stream", {"metrics": 8080, "health": 8081, "stream": 8443})
 GATEWAY = Pod("pyroscope", "gateway", {"otlp-grpc": 4317, "metrics": 8888, "health": 13133})
 PYROSCOPE = Pod("pyroscope", "pyroscope", {"http": 4040})
 GRAFANA = Pod("pyroscope", "grafana", {"http": 3000})
@@ -152,11 +171,13 @@ LOOKALIKE = Pod("shop", "kiln-agent", {})
 API, WORLD = None, None  # outside of the cluster's pods
 
 REACH = [
-    ("the node stream", AGENT, OPERATOR, 8443, True),
-    ("not the operator's metrics alone", STRANGER, OPERATOR, 8080, True),
-    ("no stream for others", STRANGER, OPERATOR, 8443, False),
-    ("no stream for who is called so elsewhere", LOOKALIKE, OPERATOR, 8443, False),
-    ("no stream for the gateway", GATEWAY, OPERATOR, 8443, False),
+    ("the node stream", AGENT, STREAM, 8443, True),
+    ("nothing of the controller for agents", AGENT, OPERATOR, 8443, False),
+    ("the controller's metrics", STRANGER, OPERATOR, 8080, True),
+    ("the stream's metrics", STRANGER, STREAM, 8080, True),
+    ("no stream for others", STRANGER, STREAM, 8443, False),
+    ("no stream for who is called so elsewhere", LOOKALIKE, STREAM, 8443, False),
+    ("no stream for the gateway", GATEWAY, STREAM, 8443, False),
     ("profiles", AGENT, GATEWAY, 4317, True),
     ("profiles to the store", GATEWAY, PYROSCOPE, 4040, True),
     ("looking", GRAFANA, PYROSCOPE, 4040, True),
@@ -187,7 +208,7 @@ def test_policies_let_through_what_is_needed(policies, what, source, target, por
 
 @pytest.mark.parametrize("source, port, protocol, want", [
     (OPERATOR, 443, "TCP", True), (OPERATOR, 6443, "TCP", True), (OPERATOR, 53, "UDP", True),
-    (OPERATOR, 80, "TCP", False),
+    (OPERATOR, 80, "TCP", False), (STREAM, 443, "TCP", True), (STREAM, 6443, "TCP", True), (STREAM, 80, "TCP", False),
     (AGENT, 443, "TCP", True), (AGENT, 4317, "TCP", True), (AGENT, 53, "UDP", True), (AGENT, 80, "TCP", False),
     (GATEWAY, 53, "UDP", True), (GATEWAY, 443, "TCP", False), (GRAFANA, 443, "TCP", False),
     (PYROSCOPE, 443, "TCP", False)])
@@ -216,12 +237,16 @@ def test_production_is_bounded(cluster, installed, tmp_path):
     items = cluster.build(OVERLAYS / "production")
     classes = {i["metadata"]["name"]: i for i in kind(items, "PriorityClass")}
     assert all(c["preemptionPolicy"] == "Never" and 0 < c["value"] < 10**9 for c in classes.values())
-    operator, = kind(items, "Deployment", "kiln-operator")
-    assert operator["spec"]["replicas"] == 2
-    spec = operator["spec"]["template"]["spec"]
-    assert spec["priorityClassName"] in classes
-    assert spec["topologySpreadConstraints"][0]["whenUnsatisfiable"] == "DoNotSchedule"
-    assert {"cpu", "memory"} == set(spec["containers"][0]["resources"]["limits"])
+    for name in ("kiln-operator", "kiln-stream"):
+        operator, = kind(items, "Deployment", name)
+        assert operator["spec"]["replicas"] == 2
+        spec = operator["spec"]["template"]["spec"]
+        assert spec["priorityClassName"] in classes
+        spread, = spec["topologySpreadConstraints"]
+        assert spread["whenUnsatisfiable"] == "DoNotSchedule"
+        assert selects(spread["labelSelector"], operator["spec"]["template"]["metadata"]["labels"])
+        limits, = (c["resources"]["limits"] for c in spec["containers"])
+        assert {"cpu", "memory"} == set(limits)
     daemon, = kind(render(cluster, items, tmp_path), "DaemonSet")
     agent = daemon["spec"]["template"]["spec"]
     assert agent["priorityClassName"] in classes

@@ -169,6 +169,10 @@ def cluster():
         pytest.skip(str(e))
     with Cluster(audit=True) as c:
         c.first_apply = c.kubectl("apply", "-k", str(ROOT / "kustomize/overlays/default"))
+        # A program without --role does what both do.
+        both = f"--serviceaccount={NAMESPACE}:kiln-operator"
+        c.kubectl("create", "clusterrolebinding", "both-roles", "--clusterrole=kiln-stream", both)
+        c.kubectl("create", "rolebinding", "both-roles", "-n", NAMESPACE, "--role=kiln-stream", both)
         yield c
 
 

@@ -11,9 +11,10 @@ import pytest
 from conftest import OVERLAYS, ROOT
 
 OPERATOR = "system:serviceaccount:kiln-system:kiln-operator"
+STREAM = "system:serviceaccount:kiln-system:kiln-stream"
 AGENT = "system:serviceaccount:kiln-system:kiln-agent"
 # kubectl sends a PodDisruptionBudget's selector each time ("patchStrategy: replace"); the server changes nothing.
-ALWAYS_SENT = {"poddisruptionbudget.policy/kiln-operator"}
+ALWAYS_SENT = {"poddisruptionbudget.policy/kiln-operator", "poddisruptionbudget.policy/kiln-stream"}
 
 
 def versions(cluster, overlay="default"):
@@ -47,7 +48,7 @@ def test_server_side_apply_works_too(cluster, installed):
 def test_dev_overlay_applies(cluster, installed):
     cluster.kubectl("apply", "-k", OVERLAYS / "dev", "--dry-run=server")
     objects = cluster.kubectl("kustomize", OVERLAYS / "dev")
-    assert "imagePullPolicy: Never" in objects and "replicas: 1\n" in objects and "- debug" in objects
+    assert objects.count("imagePullPolicy: Never") == objects.count("replicas: 1\n") == objects.count("- debug") == 2
 
 
 def test_the_first_config_is_one_that_the_server_takes(cluster, installed):
@@ -62,7 +63,7 @@ def test_the_documented_overlay_names_both_images(cluster, tmp_path):
     relative = os.path.relpath(OVERLAYS / "default", tmp_path.resolve())
     (tmp_path / "kustomization.yaml").write_text(text.replace("../default", relative))
     made = cluster.kubectl("kustomize", tmp_path)
-    assert "image: registry.example/kiln-operator:0.1.0\n" in made
+    assert made.count("image: registry.example/kiln-operator:0.1.0\n") == made.count("kind: Deployment\n") == 2
     assert "value: registry.example/kiln-agent:0.1.0\n" in made and "value: kiln-agent:0.1.0" not in made
 
 
@@ -122,9 +123,10 @@ def test_the_first_config_is_made_once(cluster, installed, tmp_path):
     assert used(cluster)
 
 
-def test_the_operators_pods_are_restricted(cluster, installed):
+@pytest.mark.parametrize("deployment", ["kiln-operator", "kiln-stream"])
+def test_the_operators_pods_are_restricted(cluster, installed, deployment):
     """Pod Security's strictest level takes them."""
-    pod = cluster.get("deployment", "-n", "kiln-system", "kiln-operator")["spec"]["template"]
+    pod = cluster.get("deployment", "-n", "kiln-system", deployment)["spec"]["template"]
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {
         "name": "strict", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}})
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe", "namespace": "strict"},
@@ -146,25 +148,31 @@ KILN = "profiling.kiln.dev"
 HERE = "kiln-system"
 MAY = (
     [(v, r, "", "", "", "") for v in ("list", "watch") for r in ("pods", "namespaces", "nodes")] +
-    [(v, "endpointslices", "", "discovery.k8s.io", "", "") for v in ("list", "watch")] +
     [(v, r, "", KILN, "", "") for v in ("list", "watch")
      for r in ("clusterprofilingconfigs", "profilingconfigs", "profilingnodes")] +
     [("patch", r, "", KILN, "", "status") for r in ("clusterprofilingconfigs", "profilingconfigs", "profilingnodes")] +
-    [(v, "profilingnodes", "", KILN, "", "") for v in ("create", "patch", "delete")] +
-    [("create", "clusterprofilingconfigs", "", KILN, "", ""), ("create", "events", "team", "events.k8s.io", "", ""),
-     ("create", "tokenreviews", "", "authentication.k8s.io", "", "")] +
+    [("create", "clusterprofilingconfigs", "", KILN, "", ""), ("create", "events", "team", "events.k8s.io", "", "")] +
     [(v, r, HERE, "", "", "") for v in ("list", "watch", "create", "patch", "delete")
      for r in ("configmaps", "serviceaccounts", "services")] +
     [(v, "daemonsets", HERE, "apps", "", "") for v in ("list", "watch", "create", "patch", "delete")] +
     [(v, "networkpolicies", HERE, "networking.k8s.io", "", "") for v in ("list", "watch", "create", "patch", "delete")] +
     [("create", "leases", HERE, "coordination.k8s.io", "", "")] +
     [(v, "leases", HERE, "coordination.k8s.io", "kiln-operator", "") for v in ("get", "update")] +
-    [("create", "secrets", HERE, "", "", "")] + [(v, "secrets", HERE, "", "kiln-stream-ca", "") for v in ("get", "update")] +
-    [("get", "secrets", HERE, "", "", "")]
+    [("create", "secrets", HERE, "", "", "")] + [(v, "secrets", HERE, "", "kiln-stream-ca", "") for v in ("get", "update")]
+)
+STREAM_MAY = (
+    [(v, r, "", "", "", "") for v in ("list", "watch") for r in ("pods", "namespaces", "nodes")] +
+    [("get", "nodes", "", "", "", ""), ("get", "secrets", HERE, "", "", "")] +
+    [(v, "endpointslices", "", "discovery.k8s.io", "", "") for v in ("list", "watch")] +
+    [(v, "configmaps", HERE, "", "", "") for v in ("list", "watch")] +
+    [(v, r, "", KILN, "", "") for v in ("list", "watch")
+     for r in ("clusterprofilingconfigs", "profilingconfigs", "profilingnodes")] +
+    [("create", "tokenreviews", "", "authentication.k8s.io", "", ""), ("patch", "profilingnodes", "", KILN, "", "status")] +
+    [(v, "profilingnodes", "", KILN, "", "") for v in ("create", "patch")]
 )
 MAY_NOT = (
     [(v, "secrets", n, "", "", "") for v in ("list", "watch", "patch", "delete") for n in ("", HERE, "team")] +
-    [("get", "secrets", n, "", "", "") for n in ("", "team")] +
+    [("get", "secrets", n, "", "", "") for n in ("", "team")] + [("delete", "profilingnodes", "", KILN, "", "")] +
     [("update", "secrets", HERE, "", "other", "")] + [("create", "secrets", "team", "", "", "")] +
     [("get", "secrets", "team", "", "kiln-stream-ca", ""), ("delete", "secrets", HERE, "", "kiln-stream-ca", "")] +
     [(v, "pods", n, "", "", s) for v in ("create", "patch", "delete") for n in (HERE, "team") for s in ("", "exec")] +
@@ -189,13 +197,30 @@ def test_the_operator_may(cluster, installed, question):
     assert allowed(cluster, OPERATOR, verb, resource, namespace, group, name, sub)
 
 
-@pytest.mark.parametrize("question", MAY_NOT, ids=lambda q: "-".join(filter(None, q)))
+@pytest.mark.parametrize("question", STREAM_MAY, ids=lambda q: "-".join(filter(None, q)))
+def test_the_stream_may(cluster, installed, question):
+    verb, resource, namespace, group, name, sub = question
+    assert allowed(cluster, STREAM, verb, resource, namespace, group, name, sub)
+
+
+@pytest.mark.parametrize("question", [q for q in MAY + MAY_NOT if q not in STREAM_MAY and q[:4] != (
+    "get", "secrets", HERE, "") and q != ("patch", "profilingnodes", "", KILN, "", "status")],
+    ids=lambda q: "-".join(filter(None, q)))
+def test_the_stream_may_not(cluster, installed, question):
+    verb, resource, namespace, group, name, sub = question
+    assert not allowed(cluster, STREAM, verb, resource, namespace, group, name, sub)
+
+
+@pytest.mark.parametrize("question", MAY_NOT + [
+    ("get", "secrets", HERE, "", "", ""), ("get", "secrets", HERE, "", "backend", ""),
+    ("create", "tokenreviews", "", "authentication.k8s.io", "", ""), ("create", "profilingnodes", "", KILN, "", "")],
+    ids=lambda q: "-".join(filter(None, q)))
 def test_the_operator_may_not(cluster, installed, question):
     verb, resource, namespace, group, name, sub = question
     assert not allowed(cluster, OPERATOR, verb, resource, namespace, group, name, sub)
 
 
-@pytest.mark.parametrize("question", [q for q in MAY + MAY_NOT], ids=lambda q: "-".join(filter(None, q)))
+@pytest.mark.parametrize("question", [q for q in MAY + STREAM_MAY + MAY_NOT], ids=lambda q: "-".join(filter(None, q)))
 def test_the_agent_may_nothing(cluster, installed, question):
     verb, resource, namespace, group, name, sub = question
     assert not allowed(cluster, AGENT, verb, resource, namespace, group, name, sub)
@@ -231,12 +256,12 @@ def test_roles_are_aggregated(cluster, installed):
         assert got["clusterprofilingconfigs"] == READ and got["profilingnodes"] == READ
 
 
-@pytest.mark.parametrize("resource, namespace, schema", [
-    ("leases", HERE, "kiln-operator-leases"), ("pods", "", "kiln-operator")])
-def test_requests_have_their_own_priority(cluster, installed, resource, namespace, schema):
+@pytest.mark.parametrize("who, resource, schema", [
+    (OPERATOR, "leases", "kiln-operator-leases"), (OPERATOR, "pods", "kiln-operator"), (STREAM, "pods", "kiln-operator")])
+def test_requests_have_their_own_priority(cluster, installed, who, resource, schema):
     """The API server names the FlowSchema that took a request by its uid."""
     uid = cluster.get("flowschema", schema)["metadata"]["uid"]
-    kubeconfig = cluster.user(OPERATOR, "system:serviceaccounts", "system:authenticated")
+    kubeconfig = cluster.user(who, "system:serviceaccounts", "system:authenticated")
     path = {"leases": f"/apis/coordination.k8s.io/v1/namespaces/{HERE}/leases/kiln-operator",
             "pods": "/api/v1/pods"}[resource]
     said = cluster.kubectl("get", "--raw", path, "-v=9", kubeconfig=kubeconfig, check=False)

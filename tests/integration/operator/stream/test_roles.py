@@ -1,25 +1,84 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--role=stream and --role=controller, two replicas of each, beside each other: what each does, and what it leaves to
-the other."""
+"""--role=stream and --role=controller, two replicas of each, beside each other: what each does, what it leaves to the
+other, and that its ServiceAccount has the rights for that and no more."""
 
 import json
+import re
 import time
 
 import pytest
-from conftest import NAMESPACE, program
+from conftest import NAMESPACE, Agent, program
 from test_ca import bundle
-from test_stream import live, nodes  # noqa: F401
+from test_destinations import FIRST, header, otlp, resolved, secret
+from test_stream import live, make_pod, nodes  # noqa: F401
+
+CONTROLLER, STREAM = "kiln-operator", "kiln-stream"
+USERS = {name: f"system:serviceaccount:{NAMESPACE}:{name}" for name in (CONTROLLER, STREAM)}
+READ = "list watch"
+WRITE = "list watch create patch delete"
+# (verbs, group, resources, where: "" is the whole cluster, names).
+RIGHTS = {
+    CONTROLLER: [
+        (READ, "", "pods namespaces nodes", "", ""),
+        (READ, "profiling.kiln.dev", "clusterprofilingconfigs profilingconfigs profilingnodes", "", ""),
+        ("create", "profiling.kiln.dev", "clusterprofilingconfigs", "", ""),
+        ("patch", "profiling.kiln.dev",
+         "clusterprofilingconfigs/status profilingconfigs/status profilingnodes/status", "", ""),
+        ("update", "profiling.kiln.dev", "clusterprofilingconfigs/finalizers", "", ""),
+        ("create", "events.k8s.io", "events", "", ""),
+        (WRITE, "", "configmaps serviceaccounts services", NAMESPACE, ""),
+        (WRITE, "apps", "daemonsets", NAMESPACE, ""),
+        (WRITE, "networking.k8s.io", "networkpolicies", NAMESPACE, ""),
+        ("get", "", "configmaps", NAMESPACE, "kiln-first-config kiln-stream-ca"),
+        ("create", "", "secrets", NAMESPACE, ""),
+        ("get update", "", "secrets", NAMESPACE, "kiln-stream-ca"),
+        ("create", "coordination.k8s.io", "leases", NAMESPACE, ""),
+        ("get update", "coordination.k8s.io", "leases", NAMESPACE, "kiln-operator")],
+    STREAM: [
+        (READ, "", "pods namespaces nodes", "", ""),
+        (READ, "discovery.k8s.io", "endpointslices", "", ""),
+        (READ, "profiling.kiln.dev", "clusterprofilingconfigs profilingconfigs profilingnodes", "", ""),
+        ("get", "", "nodes", "", ""),
+        ("create patch", "profiling.kiln.dev", "profilingnodes", "", ""),
+        ("patch", "profiling.kiln.dev", "profilingnodes/status", "", ""),
+        ("create", "authentication.k8s.io", "tokenreviews", "", ""),
+        ("get", "", "secrets", NAMESPACE, ""),
+        (READ, "", "configmaps", NAMESPACE, "")],
+}
+
+
+@pytest.fixture(scope="session")
+def accounts(cluster, tmp_path_factory):
+    """{ServiceAccount: its kubeconfig}, with the rights that kustomize/ gives each; "nobody" has none."""
+    cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nobody", "namespace": NAMESPACE}})
+    directory = tmp_path_factory.mktemp("accounts")
+    return {name: cluster.account(name, directory) for name in (CONTROLLER, STREAM, "nobody")}
 
 
 @pytest.fixture
-def roles(cluster, start, tmp_path):
+def shipped(cluster):
+    """Without what the other tests' programs of both roles are given."""
+    bindings = [json.loads(cluster.kubectl("get", kind, "both-roles", "-n", NAMESPACE, "-o", "json"))
+                for kind in ("clusterrolebinding", "rolebinding")]
+    for b in bindings:
+        cluster.kubectl("delete", b["kind"].lower(), "both-roles", "-n", NAMESPACE)
+        b["metadata"] = {key: b["metadata"][key] for key in ("name", "namespace") if key in b["metadata"]}
+    yield
+    for b in bindings:
+        cluster.apply(b)
+
+
+@pytest.fixture
+def roles(cluster, shipped, accounts, start, tmp_path):
     """roles(): ([controllers], [(stream, port)], file of the CA), all ready, and an agent may come."""
     def roles(replicas=2):
-        controllers = [start(f"controller-{i}", "--role=controller") for i in range(replicas)]
+        controllers = [start(f"controller-{i}", "--role=controller", kubeconfig=accounts[CONTROLLER])
+                       for i in range(replicas)]
         streams = []
         for i in range(replicas):
             port = program.free_port()
-            streams.append((start(f"stream-{i}", "--role=stream", "--stream-address", f"127.0.0.1:{port}"), port))
+            streams.append((start(f"stream-{i}", "--role=stream", "--stream-address", f"127.0.0.1:{port}",
+                                  kubeconfig=accounts[STREAM]), port))
         for op in controllers:
             program.wait_until("a controller", op.ready)
         program.wait_until("a leader", lambda: any(op.leads() for op in controllers))
@@ -38,7 +97,7 @@ def join(token):
     agents = []
 
     def join(port, ca, pod):
-        agents.append(program_agent(port, ca, token(pod)))
+        agents.append(Agent(port, ca, token(pod)))
         return agents[-1]
 
     yield join
@@ -46,12 +105,66 @@ def join(token):
         agent.stop()
 
 
-def program_agent(port, ca, path):
-    from conftest import Agent
-    return Agent(port, ca, path)
+def expand(rights):
+    return {(verb, group, resource, where, name) for verbs, group, resources, where, names in rights
+            for verb in verbs.split() for resource in resources.split() for name in (names.split() or [""])}
+
+
+def granted(cluster, kubeconfig):
+    """What the API server says that the account may, in a namespace of others and in its own."""
+    found = {}
+    for where in ("default", NAMESPACE):
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview",
+                  "spec": {"namespace": where}}
+        said = json.loads(cluster.kubectl("create", "--validate=false", "-f", "-", "-o", "json",
+                                          input=json.dumps(review), kubeconfig=kubeconfig))["status"]
+        assert not said["incomplete"]
+        found[where] = {(verb, group, resource, name) for rule in said["resourceRules"] for verb in rule["verbs"]
+                        for group in rule["apiGroups"] for resource in rule["resources"]
+                        for name in rule.get("resourceNames") or [""]}
+    everywhere = found["default"]
+    return {(v, g, r, "", n) for v, g, r, n in everywhere} | {
+        (v, g, r, NAMESPACE, n) for v, g, r, n in found[NAMESPACE] - everywhere}
+
+
+@pytest.mark.parametrize("name", [CONTROLLER, STREAM])
+def test_a_role_has_the_rights_that_it_needs_and_no_others(cluster, shipped, accounts, name):
+    """What every ServiceAccount may (ask what it may) does not count."""
+    assert granted(cluster, accounts[name]) - granted(cluster, accounts["nobody"]) == expand(RIGHTS[name])
+
+
+def test_who_has_the_streams_token_writes_nothing_but_tokenreviews_and_profilingnodes():
+    writes = {r[:3] for r in expand(RIGHTS[STREAM]) if r[0] not in ("get", "list", "watch")}
+    assert {r[2] for r in writes} == {"tokenreviews", "profilingnodes", "profilingnodes/status"}
+    assert {r for r in expand(RIGHTS[STREAM]) if r[2] == "secrets"} == {("get", "", "secrets", NAMESPACE, "")}
+    assert {r for r in expand(RIGHTS[CONTROLLER]) if r[2] == "secrets" and r[0] not in ("create",)} == {
+        (verb, "", "secrets", NAMESPACE, "kiln-stream-ca") for verb in ("get", "update")}
+
+
+def test_docs_name_each_right_and_the_file_that_needs_it():
+    page = (program.ROOT / "docs/operator.md").read_text(encoding="utf-8")
+    found = {CONTROLLER: set(), STREAM: set()}
+    for role, verbs, what, where, files in re.findall(
+            r"^\| (controller|stream) \| ([a-z, ]+) \| ([^|]+) \| (\*|kiln-system) \| (.*) \|$", page, re.M):
+        for path in re.findall(r"`(operator/[^`]+)`", files):
+            assert (program.ROOT / path).is_file(), path
+        first, *names = what.split(", ")
+        resources, names = ([first.split()[0]], [first.split()[1], *names]) if " " in first else ([first, *names], [""])
+        found[{"controller": CONTROLLER, "stream": STREAM}[role]] |= {
+            (verb, resource, where.strip("*"), name) for verb in verbs.split(", ") for resource in resources
+            for name in names}
+    for account, rights in RIGHTS.items():
+        assert found[account] == {(v, r, where, n) for v, _, r, where, n in expand(rights)}, account
+
+
+def written(cluster, since):
+    """{ServiceAccount: what it wrote, or tried to}"""
+    everything = cluster.writes(since)
+    return {name: {w[2] for w in everything if w[0] == user} for name, user in USERS.items()}
 
 
 def test_streams_serve_what_controllers_write(cluster, nodes, roles, join):  # noqa: F811
+    since = cluster.mark()
     controllers, streams, ca = roles()
     agents = [join(port, ca, f"agent-n{i + 1}") for i, (_, port) in enumerate(streams)]
     for i, agent in enumerate(agents):
@@ -78,17 +191,70 @@ def test_streams_serve_what_controllers_write(cluster, nodes, roles, join):  # n
         assert op.metric("kiln_streams_live") == 1
     for op in controllers:
         assert "kiln_streams_live" not in op.metrics() and op.metric("kiln_stream_certificates_total") == 0
+    for op in (*controllers, *(op for op, _ in streams)):
+        assert "orbidden" not in op.log, op.log
+    wrote = written(cluster, since)
+    assert wrote[STREAM] == {"profilingnodes", "profilingnodes/status"}
+    assert {"configmaps", "daemonsets", "profilingconfigs/status"} <= wrote[CONTROLLER]
+    assert not wrote[CONTROLLER] & {"profilingnodes", "profilingnodes/status"}
+    assert [w for w in cluster.writes(since) if w[0] in USERS.values() and w[4] in (401, 403)] == []
 
 
-def test_a_stream_waits_for_the_ca_and_serves_without_a_controller(cluster, nodes, start, join, tmp_path):  # noqa: F811
+def test_a_controller_tells_of_secrets_that_it_may_not_read(cluster, nodes, roles, join):  # noqa: F811
+    controllers, streams, ca = roles(1)
+    before = program.wait_until("the first config", lambda: cluster.object("cpc", "cluster"))["spec"]
+    try:
+        cluster.reset({"destinations": [otlp("vault", "vault.example:4317", "not-there-yet")],
+                       "defaults": {"destinationRefs": ["vault"]}})
+        agent = join(streams[0][1], ca, "agent-n1")
+        agent.until("a snapshot", live)
+        resolved(cluster, "cpc", "cluster", "False", "SecretMissing",
+                 f"Destination vault is left out: there is no Secret {NAMESPACE}/not-there-yet")
+        secret(cluster, NAMESPACE, "not-there-yet", token=FIRST)
+        agent.until("the header", lambda a: header(a, "vault") == FIRST)
+        resolved(cluster, "cpc", "cluster", "True", "Resolved", "")
+        assert FIRST not in controllers[0].log + streams[0][0].log
+        read = [e for e in cluster.audit() if e["verb"] == "get" and
+                e.get("objectRef", {}).get("name") == "not-there-yet"]
+        assert {e["user"]["username"] for e in read} == {USERS[STREAM]}
+        # Of a namespace a node tells four, beside the cluster's: nobody's hide another's.
+        names = [f"d{i}" for i in range(6)]
+        cluster.kubectl("delete", "secret", "not-there-yet", "-n", NAMESPACE)
+        cluster.reset({"destinations": [otlp("other", "vault.example:4317", "not-there-yet")],
+                       "defaults": {"destinationRefs": ["other"]},
+                       "guardrails": {"tenantDestinations": "SameNamespaceSecret"}})
+        make_pod(cluster, "shop", "more", "n1")
+        for config, some, selector in (("own", names[:3], {}), ("webs", names[3:], {"podSelector": {
+                "matchLabels": {"app.kubernetes.io/name": "web"}}})):
+            cluster.apply(program.thing("ProfilingConfig", config, {
+                "destinations": [otlp(name, f"{name}.example:4317", "ours") for name in some],
+                "profile": {"destinationRefs": some}, **selector}, "shop"))
+        left = program.wait_until("both causes", lambda: (lambda got: len(got) == 5 and got)(
+            [(d["name"], d["reason"]) for d in cluster.object("pn", "n1")["status"].get("leftOut", [])]))
+        assert ("other", "SecretMissing") in left
+        assert {reason for name, reason in left if name.startswith("shop/d")} == {"SecretForbidden"}
+        for config in ("own", "webs"):
+            resolved(cluster, "pcfg", config, "False", "SecretForbidden", "may not read Secret shop/ours", "shop")
+    finally:
+        cluster.kubectl("delete", "pcfg", "own", "webs", "-n", "shop", "--ignore-not-found")
+        cluster.kubectl("delete", "pod", "more", "-n", "shop", "--grace-period=0", "--force", "--ignore-not-found")
+        cluster.kubectl("delete", "secret", "not-there-yet", "-n", NAMESPACE, "--ignore-not-found")
+        cluster.reset(before)
+
+
+def test_a_stream_waits_for_the_ca_and_serves_without_a_controller(
+        cluster, nodes, shipped, accounts, start, join, tmp_path):  # noqa: F811
     cluster.request(f"/api/v1/namespaces/{NAMESPACE}/secrets/kiln-stream-ca", "DELETE")
     port = program.free_port()
-    stream = start("stream-0", "--role=stream", "--stream-address", f"127.0.0.1:{port}")
+    stream = start("stream-0", "--role=stream", "--stream-address", f"127.0.0.1:{port}",
+                   kubeconfig=accounts[STREAM])
     program.wait_until("whole caches", lambda: "caches are whole" in stream.log)
     time.sleep(3)
     assert "serves agents" not in stream.log and not cluster.object("secret", "kiln-stream-ca")
-    controller = start("controller-0", "--role=controller")
+    assert not stream.ready() and "no certificate yet" in stream._get(stream.health, "/readyz")[1]
+    controller = start("controller-0", "--role=controller", kubeconfig=accounts[CONTROLLER])
     program.wait_until("a node stream", lambda: f"serves agents on 127.0.0.1:{port}" in stream.log)
+    assert stream.ready()
     ca = tmp_path / "ca.crt"
     ca.write_text(program.wait_until("a bundle", lambda: bundle(cluster)), encoding="utf-8")
     assert controller.stop() == 0
@@ -97,4 +263,3 @@ def test_a_stream_waits_for_the_ca_and_serves_without_a_controller(cluster, node
     cluster.apply(program.thing("ProfilingConfig", "fast", {"profile": {"sampling": {"hz": 49}}}, "shop"))
     agent.until("49 Hz", lambda a: a.policy_of("web")["hz"] == 49)
     cluster.kubectl("delete", "pcfg", "fast", "-n", "shop")
-    assert json.loads(cluster.request("/api/v1/nodes/n1"))["metadata"]["name"] == "n1"
