@@ -260,8 +260,10 @@ int grpc_channel_open(const struct grpc_client_options *o, uint64_t keepalive_ms
 		return r;
 	/* The sender decides on retries; the core's would hold a second copy of each message. */
 	items[args.num_args++] = arg_int(GRPC_ARG_ENABLE_RETRIES, 0);
+	/* To the core 0 is an interval too: it would ping without pause. */
 	items[args.num_args++] =
-	    arg_int(GRPC_ARG_KEEPALIVE_TIME_MS, (int)MIN(keepalive_ms, INT32_MAX));
+	    arg_int(GRPC_ARG_KEEPALIVE_TIME_MS,
+		    keepalive_ms ? (int)MIN(keepalive_ms, INT32_MAX) : INT32_MAX);
 	items[args.num_args++] = arg_int(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, KEEPALIVE_TIMEOUT_MS);
 	items[args.num_args++] = arg_int(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, RECONNECT_MIN_MS);
 	items[args.num_args++] = arg_int(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, reconnect_max);

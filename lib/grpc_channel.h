@@ -18,7 +18,10 @@ struct grpc_headers { /* as the core wants them */
 void grpc_library_ref(void);
 void grpc_library_unref(void);
 
-/* -EINVAL with words when the options cannot work; does not connect. */
+/*
+ * -EINVAL with words when the options cannot work; does not connect. KEEPALIVE_MS: between two
+ * pings; 0: none are sent.
+ */
 int grpc_channel_open(const struct grpc_client_options *options, uint64_t keepalive_ms,
 		      size_t message_max, grpc_channel **ret, struct error *err) _must_check_;
 int grpc_headers_make(const struct grpc_client_options *options, struct grpc_headers *ret,

@@ -18,7 +18,7 @@ struct grpc_stream_options {
 	struct grpc_client_options client; /* reconnect_max_ms and gzip do not apply */
 	const char *method;		   /* "/package.Service/Method" */
 	size_t message_max;		   /* bytes; a larger one ends it with RESOURCE_EXHAUSTED */
-	uint64_t keepalive_ms;		   /* between pings; the peer must allow as many */
+	uint64_t keepalive_ms;		   /* between pings; 0: none; the peer must allow as many */
 };
 
 struct grpc_stream_events {
