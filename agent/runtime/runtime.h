@@ -21,6 +21,7 @@
 #include "agent/config/config.h"
 #include "agent/elf/image.h"
 #include "agent/profile/batch.h"
+#include "agent/runtime/functions.h"
 #include "agent/sampler/mapset.h"
 #include "agent/sampler/walkers.h"
 #include "agent/symbol/symbolizer.h"
@@ -55,6 +56,10 @@ struct target_memory {
 	void *arg;
 	/* Drops what was read ahead: see target_renew(). NULL: nothing is read ahead. */
 	void (*renew)(void *arg);
+	/* For target_find_function(). NULL: no functions are kept. */
+	struct runtime_functions *functions;
+	uint32_t space;
+	bool *found; /* set when a function was */
 };
 
 static inline int target_read(const struct target_memory *m, uint64_t address, void *dst,
@@ -71,6 +76,31 @@ static inline void target_renew(const struct target_memory *m)
 {
 	if (m->renew)
 		m->renew(m->arg);
+}
+
+/*
+ * In symbolize(): the function at ADDRESS whose cookie is COOKIE, if its name was read before for a
+ * frame of another of its instructions. RET's pointers hold until target_keep_function().
+ */
+static inline bool target_find_function(const struct target_memory *m, uint64_t address,
+					uint64_t cookie, struct runtime_function *ret)
+{
+	const struct runtime_function_key key = {address, cookie, m->space, 0};
+
+	if (!m->functions || !runtime_functions_find(m->functions, &key, ret))
+		return false;
+	*m->found = true;
+	return true;
+}
+
+/* What was read of it, and checked: for the next time. */
+static inline void target_keep_function(const struct target_memory *m, uint64_t address,
+					uint64_t cookie, const struct runtime_function *function)
+{
+	const struct runtime_function_key key = {address, cookie, m->space, 0};
+
+	if (m->functions)
+		runtime_functions_add(m->functions, &key, function);
 }
 
 /* A process to attach to. */

@@ -72,6 +72,8 @@ struct runtimes {
 	uint32_t next_space;
 	struct attachment *attachments;
 	struct runtime_names *names;
+	struct runtime_functions *functions;
+	uint64_t news; /* names of functions that were not known */
 	uint64_t attached_ever[RUNTIME_MAX];
 	uint32_t attached[RUNTIME_MAX];
 	char unsupported[RUNTIME_MAX][160];
@@ -104,6 +106,8 @@ int runtimes_new(const struct runtimes_options *options, struct runtimes **ret)
 	}
 	runtime_metrics_init(options->table);
 	r = runtime_names_new(bytes, &rt->names);
+	if (!r)
+		r = runtime_functions_new(RUNTIME_FUNCTIONS_BYTES, &rt->functions);
 	if (r < 0)
 		return r;
 	mapset_store_set_hooks(options->mapsets, &hooks);
@@ -226,6 +230,7 @@ struct runtimes *runtimes_free(struct runtimes *rt)
 		free(k);
 	}
 	runtime_names_free(rt->names);
+	runtime_functions_free(rt->functions);
 	free(rt);
 	return NULL;
 }
@@ -565,12 +570,16 @@ static void read_name(struct runtimes *rt, const struct interpreter_ops *ops,
 	const struct attachment *a = find_attachment(rt, m->id, ops->id);
 	struct target t = {.source = &rt->options.source, .mapset = m, .tgid = tgid};
 	struct target_memory memory = target_memory_ahead(&t);
+	bool found = false;
 	int r = -ESRCH;
 
 	/* The mapset is newer than the walk, and could not be attached to: what holds of the
 	 * process before. */
 	if (a && !a->attached)
 		a = a->space->last;
+	memory.functions = rt->functions;
+	memory.space = space;
+	memory.found = &found;
 	rt->result.n = 0;
 	rt->result.type = ops->type;
 	if (a)
@@ -578,6 +587,7 @@ static void read_name(struct runtimes *rt, const struct interpreter_ops *ops,
 				   &rt->result);
 	if (r < 0)
 		rt->result.n = 0;
+	rt->news += !found;
 	metric_add(rt->result.n ? M_RUNTIME_NAMES_READ : M_RUNTIME_NAMES_FAILED, 1);
 	if (runtime_names_put(rt->names, space, words, &rt->result, window) < 0)
 		metric_add(M_RUNTIME_NAMES_FULL, 1);
@@ -606,6 +616,16 @@ bool runtimes_see(struct runtimes *rt, const struct mapset *m, uint32_t tgid, co
 		read_name(rt, ops, m, space, tgid, &words[i], window);
 	}
 	return true;
+}
+
+uint64_t runtimes_news(const struct runtimes *rt)
+{
+	return rt->news;
+}
+
+size_t runtimes_name_bytes(struct runtimes *rt)
+{
+	return runtime_names_bytes(rt->names) + runtime_functions_bytes(rt->functions);
 }
 
 struct runtime_names *runtimes_names(struct runtimes *rt)

@@ -76,6 +76,11 @@ void runtimes_missed(struct runtimes *rt, struct mapset *m, uint32_t id, uint64_
 bool runtimes_see(struct runtimes *rt, const struct mapset *m, uint32_t tgid, const uint64_t *words,
 		  uint32_t n, uint32_t window, uint32_t *budget);
 
+/* How many frames were read whose function was not known before. */
+uint64_t runtimes_news(const struct runtimes *rt);
+/* The memory of all names and functions that are kept. */
+size_t runtimes_name_bytes(struct runtimes *rt);
+
 /* Any thread, while RT lives. */
 struct runtime_names *runtimes_names(struct runtimes *rt);
 /* The runtime of a frame whose first word is WORD; NULL: none that is on. Any thread. */

@@ -262,7 +262,7 @@ bool intake_drain(struct intake *in, struct window *w)
 
 bool intake_met_names(const struct intake *in)
 {
-	return runtime_frames_read(in->runtime_frames);
+	return runtime_frames_met_new(in->runtime_frames);
 }
 
 int intake_refresh_cpus(struct intake *in, struct error *err)
@@ -298,6 +298,6 @@ void intake_read_stats(const struct intake *in, struct intake_stats *ret)
 	    .waiting = in->waiting.n,
 	    .tables = unwind_store_loaded(in->unwind),
 	    .table_bytes = unwind_store_bytes(in->unwind),
-	    .name_bytes = runtime_names_bytes(runtimes_names(in->runtimes)),
+	    .name_bytes = runtimes_name_bytes(in->runtimes),
 	};
 }

@@ -19,6 +19,7 @@ struct pending {
 struct runtime_frames {
 	struct runtimes *runtimes;
 	uint32_t budget;
+	uint64_t news; /* runtimes_news() when the drain began */
 	struct pending *pending;
 	size_t n, cap;
 };
@@ -65,13 +66,14 @@ static void work(struct runtime_frames *f, uint32_t window)
 void runtime_frames_begin(struct runtime_frames *f, uint32_t window)
 {
 	f->budget = RUNTIME_FRAMES_PER_DRAIN;
+	f->news = runtimes_news(f->runtimes);
 	if (f->n)
 		work(f, window);
 }
 
-bool runtime_frames_read(const struct runtime_frames *f)
+bool runtime_frames_met_new(const struct runtime_frames *f)
 {
-	return f->n || f->budget < RUNTIME_FRAMES_PER_DRAIN;
+	return f->n || runtimes_news(f->runtimes) != f->news;
 }
 
 static void count(const struct stack *s)

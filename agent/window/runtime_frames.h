@@ -25,8 +25,8 @@ void runtime_frames_begin(struct runtime_frames *f, uint32_t window);
 /* A sample of the process TGID has STACK, which has frames of runtimes. */
 void runtime_frames_see(struct runtime_frames *f, struct stack *stack, struct mapset *mapset,
 			uint32_t tgid, uint32_t window, uint64_t now_ns);
-/* Names were read, or are left to be, since the drain began. */
-bool runtime_frames_read(const struct runtime_frames *f);
+/* Since the drain began functions were met that were not known, or there are names left to read. */
+bool runtime_frames_met_new(const struct runtime_frames *f);
 /* WINDOW is about to be named. */
 void runtime_frames_finish(struct runtime_frames *f, uint32_t window);
 void runtime_frames_sweep(struct runtime_frames *f, uint32_t before_window);

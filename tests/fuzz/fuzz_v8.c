@@ -100,7 +100,7 @@ static void read_all(const struct v8_heap *h, uint64_t object, uint32_t offset)
 	(void)v8_string(h, object, &text, &name);
 	(void)v8_function_read(h, object, &text, &f);
 	(void)v8_script_name(h, object, &text, &name);
-	(void)v8_script_line(&scripts, h, object, (int32_t)offset);
+	(void)v8_line_at(v8_script_lines(&scripts, h, object), (int32_t)offset);
 	(void)v8_bytecode_of(h, object, &array);
 	(void)v8_bytecode_position(h, object, offset);
 	(void)v8_baseline_offset(h, &code, object, &sizes, offset);

@@ -3,8 +3,9 @@
  * The name, file and line of a Python frame, from its code object.
  *
  * The object is read twice, before and after its strings: between, it may be freed and another one
- * may come into its place. Both times it must have the cookie that the walk saw. Everything is
- * foreign: lengths are capped, strings are checked for their kind. Loop thread.
+ * may come into its place. Both times it must have the cookie that the walk saw. What was read is
+ * kept, with the table of lines, for frames of other instructions. Everything is foreign: lengths
+ * are capped, strings are checked for their kind. Loop thread.
  */
 #include "agent/runtime/python/python.h"
 
@@ -141,33 +142,33 @@ static int read_pointer(const struct target_memory *memory, uint64_t address, ui
 	return target_read(memory, address, ret, sizeof(*ret));
 }
 
-/* The line of LASTI; 0 when the code object has none for it or its table cannot be read. */
-static uint32_t read_line(const struct python_process *p, const struct target_memory *memory,
-			  uint64_t code, uint32_t first, int32_t lasti)
+/* The code object's table of lines, which the caller frees; NULL when it cannot be read. */
+static void *read_lines(const struct python_layout *l, const struct target_memory *memory,
+			uint64_t code, size_t *ret_size)
 {
-	const struct python_layout *l = &p->layout;
 	_cleanup_free_ void *table = NULL;
 	uint64_t bytes, size;
 
 	if (read_pointer(memory, code + l->code_lines, &bytes) < 0 ||
 	    read_pointer(memory, bytes + l->bytes_size, &size) < 0 || size > PYTHON_LINE_TABLE_MAX)
-		return 0;
+		return NULL;
 	table = malloc(MAX(size, 1));
 	if (!table || (size && target_read(memory, bytes + l->bytes_data, table, size) < 0))
-		return 0;
-	return python_line(p->minor, cursor_of(table, size), first, lasti);
+		return NULL;
+	*ret_size = size;
+	return TAKE_PTR(table);
 }
 
-int python_symbolize(void *state, const struct target_memory *memory, const uint64_t words[2],
-		     char *scratch, size_t scratch_size, struct symbol_result *ret)
+/* The function of the code object, its strings in SCRATCH. The caller frees *RET_TABLE. */
+static int read_function(const struct python_process *p, const struct target_memory *memory,
+			 uint64_t code, uint32_t cookie, char *scratch, size_t scratch_size,
+			 struct runtime_function *ret, void **ret_table)
 {
-	const struct python_process *p = state;
 	const struct python_layout *l = &p->layout;
-	uint64_t code = words[0] & KILN_FRAME_PC_MASK, name, file;
-	uint32_t cookie = (uint32_t)(words[1] >> 32), first;
 	/* The file gets what the name leaves, and the name not all. */
 	struct room room = {scratch, scratch_size / 2};
-	struct symbol symbol = {.name = "", .file = ""};
+	uint64_t name, file;
+	uint32_t first;
 	int r = read_code(p, memory, code, cookie);
 
 	if (r < 0)
@@ -180,22 +181,49 @@ int python_symbolize(void *state, const struct target_memory *memory, const uint
 	if (r == 0)
 		r = target_read(memory, code + l->code_firstlineno, &first, sizeof(first));
 	if (r == 0)
-		r = read_string(l, memory, name, &room, &symbol.name);
+		r = read_string(l, memory, name, &room, &ret->name);
 	if (r < 0)
 		return r;
 	room.size += scratch_size - scratch_size / 2;
-	r = read_string(l, memory, file, &room, &symbol.file);
+	r = read_string(l, memory, file, &room, &ret->file);
 	if (r < 0)
 		return r;
-	symbol.line = read_line(p, memory, code, first, (int32_t)(uint32_t)words[1]);
-	symbol.start_line = first <= INT32_MAX ? first : 0;
-	symbol.system_name = symbol.name;
+	ret->own = first;
+	ret->start_line = first <= INT32_MAX ? first : 0;
+	*ret_table = read_lines(l, memory, code, &ret->table_size);
+	ret->table = *ret_table;
 	target_renew(memory);
-	r = read_code(p, memory, code, cookie);
-	if (r < 0)
-		return r;
+	return read_code(p, memory, code, cookie);
+}
+
+int python_symbolize(void *state, const struct target_memory *memory, const uint64_t words[2],
+		     char *scratch, size_t scratch_size, struct symbol_result *ret)
+{
+	const struct python_process *p = state;
+	uint64_t code = words[0] & KILN_FRAME_PC_MASK;
+	uint32_t cookie = (uint32_t)(words[1] >> 32);
+	struct runtime_function f = {.name = "", .file = ""};
+	_cleanup_free_ void *table = NULL;
+	int r;
+
+	if (!target_find_function(memory, code, cookie, &f)) {
+		r = read_function(p, memory, code, cookie, scratch, scratch_size, &f, &table);
+		if (r < 0)
+			return r;
+		/* Without its table the next frame of it would have no line. */
+		if (f.table && f.table_size <= RUNTIME_FUNCTION_TABLE_MAX)
+			target_keep_function(memory, code, cookie, &f);
+	}
 	ret->type = FRAME_CPYTHON;
 	ret->n = 1;
-	ret->symbols[0] = symbol;
+	ret->symbols[0] = (struct symbol){
+	    .name = f.name,
+	    .system_name = f.name,
+	    .file = f.file,
+	    .start_line = f.start_line,
+	    .line = f.table ? python_line(p->minor, cursor_of(f.table, f.table_size),
+					  (uint32_t)f.own, (int32_t)(uint32_t)words[1])
+			    : 0,
+	};
 	return 0;
 }

@@ -14,14 +14,32 @@ int v8_read(const struct v8_heap *h, uint64_t object, int64_t offset, void *dst,
 											 : 0;
 }
 
+/* Are maps of this type in read-only space? */
+static bool is_own_type(const struct v8_layout *l, int32_t type)
+{
+	return type < l->first_non_string || type == l->type_bytecode_array ||
+	       type == l->type_code || type == l->type_instruction_stream ||
+	       type == l->type_scope_info || type == l->type_script || type == l->type_shared ||
+	       type == l->type_shared_wrapper;
+}
+
 int v8_type(const struct v8_heap *h, uint64_t object)
 {
 	uint64_t map;
 	uint16_t type;
+	size_t i;
 
-	if (v8_word(h, object, 0, &map) < 0 ||
-	    v8_read(h, map, h->layout->map_type, &type, sizeof(type)) < 0)
+	if (v8_word(h, object, 0, &map) < 0)
 		return -EFAULT;
+	i = map >> 3 & (ARRAY_SIZE(h->types->known) - 1);
+	if (h->types && map && h->types->known[i].map == map)
+		return h->types->known[i].type;
+	if (v8_read(h, map, h->layout->map_type, &type, sizeof(type)) < 0)
+		return -EFAULT;
+	if (h->types && is_own_type(h->layout, type)) {
+		h->types->known[i].map = map;
+		h->types->known[i].type = type;
+	}
 	return type;
 }
 

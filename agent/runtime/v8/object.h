@@ -18,10 +18,23 @@ enum {
 	V8_CHUNK = 4096,	  /* what is read at once */
 };
 
+/*
+ * Instance types by map, of V8's own kinds of objects and of strings: their maps are in its
+ * read-only space (src/roots/roots.h READ_ONLY_ROOT_LIST), so they neither move nor go. An address
+ * that belongs to two maps has the last one.
+ */
+struct v8_types {
+	struct {
+		uint64_t map; /* 0: free */
+		uint16_t type;
+	} known[64];
+};
+
 /* The objects of one process. */
 struct v8_heap {
 	const struct target_memory *memory;
 	const struct v8_layout *layout;
+	struct v8_types *types; /* NULL: none are kept */
 };
 
 /* Where texts go, one behind the other. */

@@ -49,20 +49,24 @@ bool v8_positions_next(struct v8_positions *p)
 	return true;
 }
 
-int v8_position_at(const struct v8_heap *h, uint64_t table, uint32_t offset, uint64_t *ret)
+int v8_position_in(const struct v8_layout *l, const uint8_t *bytes, size_t n, uint32_t offset,
+		   uint64_t *ret)
 {
-	_cleanup_free_ uint8_t *bytes = NULL;
-	struct v8_positions p;
+	struct v8_positions p = v8_positions_of(l, bytes, n);
 	bool found = false;
-	size_t n;
-	int r = v8_bytes(h, table, V8_TABLE_MAX, &bytes, &n);
 
-	if (r < 0)
-		return r;
-	p = v8_positions_of(h->layout, bytes, n);
 	while (v8_positions_next(&p) && p.at <= offset) {
 		*ret = p.value;
 		found = true;
 	}
 	return found ? 0 : -ENOENT;
+}
+
+int v8_position_at(const struct v8_heap *h, uint64_t table, uint32_t offset, uint64_t *ret)
+{
+	_cleanup_free_ uint8_t *bytes = NULL;
+	size_t n;
+	int r = v8_bytes(h, table, V8_TABLE_MAX, &bytes, &n);
+
+	return r < 0 ? r : v8_position_in(h->layout, bytes, n, offset, ret);
 }

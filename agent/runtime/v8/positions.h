@@ -18,7 +18,10 @@ struct v8_positions v8_positions_of(const struct v8_layout *l, const uint8_t *by
 /* Goes to the next entry. False: there is none. */
 bool v8_positions_next(struct v8_positions *p);
 
-/* The value of the last entry of TABLE at or before OFFSET. -ENOENT: none. */
+/* The value of the last entry of the table at or before OFFSET. -ENOENT: none. */
+int v8_position_in(const struct v8_layout *l, const uint8_t *bytes, size_t n, uint32_t offset,
+		   uint64_t *ret);
+/* The same of the array TABLE in the process. */
 int v8_position_at(const struct v8_heap *h, uint64_t table, uint32_t offset, uint64_t *ret);
 
 /* Of a value: the position in the script; -1: of no place in JavaScript. */

@@ -99,13 +99,26 @@ static int ends_of_array(const struct v8_heap *h, uint64_t script, struct v8_lin
 	return r;
 }
 
-static struct v8_lines *lines_of(struct v8_scripts *s, const struct v8_heap *h, uint64_t script)
+/* Of scripts that lie within a page: where they begin there. */
+static uint32_t read_offset(const struct v8_heap *h, uint64_t script)
+{
+	uint64_t offset;
+
+	if (v8_word(h, script, h->layout->script_line_offset, &offset) < 0 || !v8_is_smi(offset) ||
+	    v8_smi(offset) < 0 || v8_smi(offset) > V8_SOURCE_MAX)
+		return 0;
+	return (uint32_t)v8_smi(offset);
+}
+
+const struct v8_lines *v8_script_lines(struct v8_scripts *s, const struct v8_heap *h,
+				       uint64_t script)
 {
 	struct v8_lines made = {.script = script}, *l;
 	struct v8_flat flat = {0};
 	bool readable;
 	int r;
 
+	s->now++;
 	if (v8_word(h, script, h->layout->script_source, &made.source) < 0)
 		return NULL;
 	readable = v8_flat(h, made.source, &flat) == 0;
@@ -113,8 +126,10 @@ static struct v8_lines *lines_of(struct v8_scripts *s, const struct v8_heap *h, 
 	for (size_t i = 0; i < V8_SCRIPTS_MAX; i++) {
 		l = &s->lines[i];
 		if (l->n && l->script == script && l->source == made.source &&
-		    l->length == made.length)
+		    l->length == made.length) {
+			l->used = s->now;
 			return l;
+		}
 	}
 	r = ends_of_array(h, script, &made);
 	if (r < 0 && readable) {
@@ -127,10 +142,12 @@ static struct v8_lines *lines_of(struct v8_scripts *s, const struct v8_heap *h, 
 		free(made.ends);
 		return NULL;
 	}
+	made.offset = read_offset(h, script);
+	made.number = ++s->numbers;
+	made.used = s->now;
 	l = oldest(s, false);
 	forget(s, l);
 	*l = made;
-	l->used = s->now;
 	s->n += made.n;
 	for (struct v8_lines *old = oldest(s, true); s->n > V8_LINES_MAX && old && old != l;
 	     old = oldest(s, true))
@@ -141,34 +158,31 @@ static struct v8_lines *lines_of(struct v8_scripts *s, const struct v8_heap *h, 
 /* ---- queries ---------------------------------------------------------------------------------
  */
 
-uint32_t v8_script_line(struct v8_scripts *s, const struct v8_heap *h, uint64_t script,
-			int32_t position)
+const struct v8_lines *v8_lines_numbered(struct v8_scripts *s, uint64_t number)
 {
-	struct v8_lines *l;
-	uint64_t offset = 0;
-	uint32_t lo = 0, hi;
+	for (size_t i = 0; number && i < V8_SCRIPTS_MAX; i++)
+		if (s->lines[i].n && s->lines[i].number == number) {
+			s->lines[i].used = ++s->now;
+			return &s->lines[i];
+		}
+	return NULL;
+}
 
-	s->now++;
-	if (position < 0)
+uint32_t v8_line_at(const struct v8_lines *lines, int32_t position)
+{
+	uint32_t lo = 0, hi = lines ? lines->n : 0;
+
+	if (!hi || position < 0)
 		return 0;
-	l = lines_of(s, h, script);
-	if (!l)
-		return 0;
-	l->used = s->now;
-	hi = l->n;
 	while (lo < hi) { /* the first line that does not end before it */
 		uint32_t middle = lo + (hi - lo) / 2;
 
-		if (l->ends[middle] < (uint32_t)position)
+		if (lines->ends[middle] < (uint32_t)position)
 			lo = middle + 1;
 		else
 			hi = middle;
 	}
-	/* Of scripts that lie within a page. */
-	if (v8_word(h, script, h->layout->script_line_offset, &offset) < 0 || !v8_is_smi(offset) ||
-	    v8_smi(offset) < 0 || v8_smi(offset) > V8_SOURCE_MAX)
-		offset = 0;
-	return lo + 1 + (uint32_t)v8_smi(offset);
+	return lo + 1 + lines->offset;
 }
 
 static int hex(char c)

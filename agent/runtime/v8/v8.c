@@ -1,24 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * V8 as a runtime: what a file says of it, what the kernel's walker is told, and names. All that a
- * process adds is the cache of its scripts' lines; everything else is the file's, so nothing is
- * read when a process is attached. probe() runs on any thread, the rest on the loop.
+ * V8 as a runtime: what a file says of it, and what the kernel's walker is told. All that a process
+ * adds is what was read of it (names.h); everything else is the file's, so nothing is read when a
+ * process is attached. probe() runs on any thread, the rest on the loop.
  */
-#include "agent/runtime/v8/function.h"
 #include "agent/runtime/v8/image.h"
-#include "agent/runtime/v8/optimized.h"
-#include "agent/runtime/v8/script.h"
+#include "agent/runtime/v8/names.h"
 
 enum {
 	INTERPRETER_MAX = 1 << 16, /* bytes of InterpreterEntryTrampoline */
 	BUILTINS_MAX = 64 << 20,
 	V8_OPCODES_MIN = 1204, /* whose deoptimization data is known */
-};
-
-struct v8_state {
-	const struct v8_image *image;
-	struct v8_scripts scripts;
-	uint64_t code_map; /* of the last object with code */
 };
 
 /* ---- files -----------------------------------------------------------------------------------
@@ -190,124 +182,6 @@ static void v8_detach(void *state)
 		return;
 	v8_scripts_done(&s->scripts);
 	free(s);
-}
-
-/* ---- names -----------------------------------------------------------------------------------
- */
-
-/* Is SHARED still the function that was seen? Its pages may be another object's by now. */
-static int check_cookie(const struct v8_heap *h, uint64_t shared, uint32_t cookie)
-{
-	uint64_t lengths, flags;
-
-	if (v8_type(h, shared) != h->layout->type_shared ||
-	    v8_word(h, shared, h->layout->shared_lengths, &lengths) < 0 ||
-	    v8_word(h, shared, h->layout->shared_flags, &flags) < 0 ||
-	    v8_cookie(lengths, flags) != cookie)
-		return -EFAULT;
-	return 0;
-}
-
-static int add_symbol(struct v8_state *s, const struct v8_heap *h, const struct v8_place *place,
-		      struct v8_text *text, struct symbol_result *ret)
-{
-	struct symbol *sym = &ret->symbols[ret->n];
-	struct v8_function f;
-	int r = v8_function_read(h, place->shared, text, &f);
-
-	if (r < 0)
-		return r;
-	*sym = (struct symbol){.name = f.name, .system_name = f.name, .file = ""};
-	if (f.script) {
-		r = v8_script_name(h, f.script, text, &sym->file);
-		if (r < 0)
-			return r;
-		sym->start_line = v8_script_line(&s->scripts, h, f.script, f.start);
-		sym->line = v8_script_line(&s->scripts, h, f.script, place->position);
-		/* V8 keeps positions only of functions that it has needed them of. */
-		if (!sym->line)
-			sym->line = sym->start_line;
-	}
-	ret->n++;
-	return 0;
-}
-
-/* The places of machine code at PC. */
-static size_t code_places(struct v8_state *s, const struct v8_heap *h, uint64_t shared, uint64_t pc,
-			  bool returns, struct v8_place places[V8_INLINE_MAX])
-{
-	struct v8_code code;
-	uint64_t array;
-	int32_t offset;
-
-	places[0] = (struct v8_place){.shared = shared, .position = -1};
-	if (v8_code_find(h, pc, &s->code_map, &code) < 0)
-		return 1;
-	if (!code.baseline)
-		return v8_optimized_places(h, &code, &s->image->opcodes,
-					   (uint32_t)(pc - code.start), returns, shared, places);
-	if (v8_bytecode_of(h, shared, &array) < 0)
-		return 1;
-	offset =
-	    v8_baseline_offset(h, &code, array, &s->image->bytecodes, (uint32_t)(pc - code.start));
-	if (offset >= 0)
-		places[0].position = v8_bytecode_position(h, array, (uint32_t)offset);
-	return 1;
-}
-
-static size_t bytecode_places(const struct v8_heap *h, uint64_t shared, uint64_t value,
-			      struct v8_place places[V8_INLINE_MAX])
-{
-	/* From the tagged pointer, so that V8 can add it. */
-	uint64_t first = (uint64_t)h->layout->bytecode_data - 1;
-	uint64_t array;
-
-	places[0] = (struct v8_place){.shared = shared, .position = -1};
-	if (v8_bytecode_of(h, shared, &array) == 0)
-		places[0].position =
-		    v8_bytecode_position(h, array, value > first ? (uint32_t)(value - first) : 0);
-	return 1;
-}
-
-static int stub_symbol(uint64_t stub, struct symbol_result *ret)
-{
-	const char *name = "(code)";
-
-	if (stub == KILN_V8_WASM)
-		name = "(WebAssembly)";
-	else if (stub == KILN_V8_REGEXP)
-		name = "(regular expression)";
-	ret->symbols[0] = (struct symbol){.name = name, .system_name = name, .file = ""};
-	ret->n = 1;
-	return 0;
-}
-
-static int v8_symbolize(void *state, const struct target_memory *memory, const uint64_t words[2],
-			char *scratch, size_t scratch_size, struct symbol_result *ret)
-{
-	struct v8_state *s = state;
-	struct v8_heap h = {.memory = memory, .layout = &s->image->layout};
-	struct v8_text text = {.at = scratch, .left = scratch_size};
-	uint64_t address = words[0] & KILN_FRAME_PC_MASK, value = KILN_V8_VALUE(words[1]);
-	uint32_t kind = KILN_FRAME_FLAGS(words[0]) & KILN_V8_KIND_MASK;
-	struct v8_place places[V8_INLINE_MAX];
-	size_t n;
-	int r = 0;
-
-	ret->type = FRAME_V8JS;
-	ret->n = 0;
-	if (kind == KILN_V8_STUB)
-		return stub_symbol(value, ret);
-	if (check_cookie(&h, address, KILN_V8_COOKIE(words[1])) < 0)
-		return -EFAULT;
-	n = kind == KILN_V8_BYTECODE
-		? bytecode_places(&h, address, value, places)
-		: code_places(s, &h, address, value, KILN_FRAME_FLAGS(words[0]) & KILN_V8_RETURN,
-			      places);
-	for (size_t i = 0; i < n && r == 0; i++)
-		r = add_symbol(s, &h, &places[i], &text, ret);
-	/* Of a text that is full what fits is told. */
-	return ret->n && r == -ENOSPC ? 0 : r;
 }
 
 /* V8's code lies in its code range, but that of WebAssembly, which may be anywhere. */

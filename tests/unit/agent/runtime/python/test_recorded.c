@@ -97,6 +97,51 @@ static void every_version_has_its_frames(void **unused)
 	}
 }
 
+static int unreadable(void *arg, uint64_t address, void *dst, size_t len)
+{
+	return -EFAULT;
+}
+
+static void a_known_function_is_named_without_a_look_at_the_process(void **unused)
+{
+	(void)unused;
+	for (size_t v = 0; v < ARRAY_SIZE(versions); v++) {
+		struct fixture f = open_recording(versions[v]);
+		uint32_t n = host_walk(&f.memory, &f.kernel, f.r->thread);
+		struct symbol_result got;
+		char scratch[4096];
+		bool found = false;
+
+		assert_int_equal(runtime_functions_new(1 << 20, &f.memory.functions), 0);
+		f.memory.found = &found;
+		for (uint32_t i = 0; i < n; i += 2)
+			assert_int_equal(python_symbolize(f.state, &f.memory, host.words + i,
+							  scratch, sizeof(scratch), &got),
+					 0);
+		f.memory.read = unreadable;
+		for (uint32_t i = 0; i < n; i += 2) {
+			const struct recording_frame *want = &f.r->frames[i / 2];
+
+			found = false;
+
+			assert_int_equal(python_symbolize(f.state, &f.memory, host.words + i,
+							  scratch, sizeof(scratch), &got),
+					 0);
+			assert_true(found);
+			assert_string_equal(got.symbols[0].name, want->name);
+			assert_int_equal(got.symbols[0].line, want->line);
+			assert_int_equal(got.symbols[0].start_line, want->start_line);
+		}
+		/* Another code object in its place is another function. */
+		host.words[1] ^= 1ULL << 40;
+		assert_int_equal(python_symbolize(f.state, &f.memory, host.words, scratch,
+						  sizeof(scratch), &got),
+				 -EFAULT);
+		runtime_functions_free(f.memory.functions);
+		close_recording(&f);
+	}
+}
+
 static void the_bound_state_does_without_the_running_one(void **unused)
 {
 	(void)unused;
@@ -352,6 +397,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(every_version_has_its_frames),
+	    cmocka_unit_test(a_known_function_is_named_without_a_look_at_the_process),
 	    cmocka_unit_test(the_bound_state_does_without_the_running_one),
 	    cmocka_unit_test(the_list_of_threads_does_without_both),
 	    cmocka_unit_test(another_thread_has_no_frames_of_this_one),

@@ -183,6 +183,11 @@ static uint64_t script(uint64_t source, uint64_t name)
 	return o;
 }
 
+static uint32_t line_of(struct v8_scripts *s, uint64_t script, int32_t position)
+{
+	return v8_line_at(v8_script_lines(s, &h, script), position);
+}
+
 static void lines_end_as_ecma262_says(void **state)
 {
 	struct v8_scripts s = {0};
@@ -190,8 +195,8 @@ static void lines_end_as_ecma262_says(void **state)
 	static const uint32_t line[] = {1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 6};
 
 	for (int32_t i = 0; i < (int32_t)ARRAY_SIZE(line); i++)
-		assert_int_equal(v8_script_line(&s, &h, o, i), line[i]);
-	assert_int_equal(v8_script_line(&s, &h, o, -1), 0);
+		assert_int_equal(line_of(&s, o, i), line[i]);
+	assert_int_equal(line_of(&s, o, -1), 0);
 	v8_scripts_done(&s);
 }
 
@@ -201,13 +206,13 @@ static void lines_are_computed_once(void **state)
 	uint64_t o = script(text("a\nb\nc\n"), text("x"));
 	uint32_t first;
 
-	assert_int_equal(v8_script_line(&s, &h, o, 2), 2);
+	assert_int_equal(line_of(&s, o, 2), 2);
 	first = reads;
-	assert_int_equal(v8_script_line(&s, &h, o, 4), 3);
+	assert_int_equal(line_of(&s, o, 4), 3);
 	assert_true(reads - first < first);
 	/* Another source in its place. */
 	put(o, 8, text("aaaaaa\n"));
-	assert_int_equal(v8_script_line(&s, &h, o, 4), 1);
+	assert_int_equal(line_of(&s, o, 4), 1);
 	v8_scripts_done(&s);
 }
 
@@ -221,8 +226,8 @@ static void v8s_own_line_ends_are_taken(void **state)
 	put(ends, 24, 9ULL << 32);
 	put(o, 56, ends);
 	put(o, 24, 10ULL << 32); /* begins at line 11 of its page */
-	assert_int_equal(v8_script_line(&s, &h, o, 4), 11);
-	assert_int_equal(v8_script_line(&s, &h, o, 5), 12);
+	assert_int_equal(line_of(&s, o, 4), 11);
+	assert_int_equal(line_of(&s, o, 5), 12);
 	v8_scripts_done(&s);
 }
 

@@ -97,6 +97,20 @@ static void stack_has_every_frame_with_name_file_and_line(void **state)
 	}
 }
 
+static void known_functions_have_the_same_names(void **state)
+{
+	static char again[sizeof(out)];
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		_cleanup_(world_freep) struct world *w = load(names[i]);
+
+		world_stack(w, out, sizeof(out));
+		w->again = true;
+		world_stack(w, again, sizeof(again));
+		assert_string_equal(again, out);
+	}
+}
+
 static bool has(const char *text, const char *const *lines)
 {
 	for (; text && *lines; lines++) {
@@ -305,6 +319,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(stack_has_every_frame_with_name_file_and_line),
+	    cmocka_unit_test(known_functions_have_the_same_names),
 	    cmocka_unit_test(callers_in_maglev_code_are_at_their_calls),
 	    cmocka_unit_test(code_that_is_given_up_on_the_stack_has_all_its_functions),
 	    cmocka_unit_test(a_frame_pointer_below_the_stack_pointer_is_not_followed),

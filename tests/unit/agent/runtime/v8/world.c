@@ -195,26 +195,21 @@ static void put_symbols(const struct symbol_result *sym, char **out, size_t *lef
 	}
 }
 
-static void name_frames(struct world *w, uint32_t n, char *out, size_t size)
+static void name_all(void *state, const struct target_memory *memory, uint32_t n, char *out,
+		     size_t size)
 {
-	struct runtime_image ri = {.ops = &v8_ops, .own = &w->image};
-	struct runtime_target target = {.memory = {world_memory, w}};
-	struct kiln_runtime ignored;
 	struct symbol_result sym;
 	static char scratch[1 << 16];
-	void *state = NULL;
 	int frames = 0;
 
 	out[0] = 0;
-	if (v8_ops.attach(&ri, &target, &ignored, &state, NULL) < 0)
-		return;
 	for (uint32_t i = 0; i < n && frames < WORLD_FRAMES && size > 1; frames++) {
 		int len = 0;
 
 		if (KILN_FRAME_KIND(words[i]) == KILN_FRAME_RUNTIME(KILN_RUNTIME_V8)) {
 			sym.n = 0;
-			if (v8_ops.symbolize(state, &target.memory, &words[i], scratch,
-					     sizeof(scratch), &sym) < 0)
+			if (v8_ops.symbolize(state, memory, &words[i], scratch, sizeof(scratch),
+					     &sym) < 0)
 				len = snprintf(out, size, "?\n");
 			put_symbols(&sym, &out, &size);
 		} else if (KILN_FRAME_KIND(words[i]) == KILN_FRAME_MISSING) {
@@ -227,6 +222,25 @@ static void name_frames(struct world *w, uint32_t n, char *out, size_t size)
 		size -= (size_t)len;
 		i += kiln_frame_words(words[i]);
 	}
+}
+
+static void name_frames(struct world *w, uint32_t n, char *out, size_t size)
+{
+	_cleanup_(runtime_functions_freep) struct runtime_functions *functions = NULL;
+	struct runtime_image ri = {.ops = &v8_ops, .own = &w->image};
+	bool found;
+	struct runtime_target target = {.memory = {world_memory, w, .found = &found}};
+	struct kiln_runtime ignored;
+	void *state = NULL;
+
+	out[0] = 0;
+	if (v8_ops.attach(&ri, &target, &ignored, &state, NULL) < 0)
+		return;
+	if (w->again && runtime_functions_new(1 << 20, &functions) == 0) {
+		target.memory.functions = functions;
+		name_all(state, &target.memory, n, out, size);
+	}
+	name_all(state, &target.memory, n, out, size);
 	v8_ops.detach(state);
 }
 

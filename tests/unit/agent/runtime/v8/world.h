@@ -37,6 +37,7 @@ struct world {
 	int pid; /* live: reads and rules that are not there yet come from it; else 0 */
 	/* Live: the rule for PC. 0, or an enum kiln_end. */
 	int (*find_rule)(uint64_t pc, struct kiln_rule *ret);
+	bool again;   /* names are what they are when all functions are known already */
 	bool unread;  /* the walk finds nothing of V8 in `runtimes` */
 	uint32_t end; /* enum kiln_end of the last walk */
 };

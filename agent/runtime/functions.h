@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct runtime_functions: functions of runtimes that were read already. A function has many
+ * instructions, and each of them is a frame of its own (names.h); what its frames have in common is
+ * read once. A function is told by the space it is of, its address and the cookie that the walker
+ * saw. All runtimes and processes share the room; who was not used for longest goes first. Loop
+ * thread.
+ */
+#pragma once
+
+#include "lib/base.h"
+
+enum {
+	RUNTIME_FUNCTIONS_BYTES = 2 << 20,
+	RUNTIME_FUNCTION_TABLE_MAX = 4096, /* bytes; a larger table is not kept */
+};
+
+struct runtime_function_key {
+	uint64_t address, cookie;
+	uint32_t space, pad;
+};
+
+struct runtime_function {
+	const char *name, *file;
+	uint32_t start_line;
+	uint64_t own;	   /* the runtime's */
+	const void *table; /* the runtime's: from instructions to lines, as a rule; NULL: none */
+	size_t table_size;
+};
+
+struct runtime_functions;
+int runtime_functions_new(size_t max_bytes, struct runtime_functions **ret) _must_check_;
+struct runtime_functions *runtime_functions_free(struct runtime_functions *f);
+DEFINE_CLEANUP(struct runtime_functions *, runtime_functions_free)
+
+/* RET's pointers hold until the next runtime_functions_add(). */
+bool runtime_functions_find(struct runtime_functions *f, const struct runtime_function_key *key,
+			    struct runtime_function *ret);
+/* Keeps a copy in place of what there was, if there is memory for it. */
+void runtime_functions_add(struct runtime_functions *f, const struct runtime_function_key *key,
+			   const struct runtime_function *function);
+size_t runtime_functions_bytes(const struct runtime_functions *f);
+/* How many were added since the beginning. */
+uint64_t runtime_functions_added(const struct runtime_functions *f);

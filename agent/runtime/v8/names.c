@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The names of V8's frames: functions at the places where they are. A function that was read before
+ * is known by its address and cookie, with its file, its script's lines and the position table of
+ * its bytecode; then nothing is read for another frame of the interpreter, and only the code's own
+ * tables for a frame of machine code. Loop thread.
+ */
+#include "agent/runtime/v8/names.h"
+
+#include "agent/runtime/v8/function.h"
+#include "agent/runtime/v8/optimized.h"
+#include "agent/runtime/v8/positions.h"
+
+/* One frame while it is named. */
+struct naming {
+	struct v8_state *state;
+	struct v8_heap heap;
+	struct v8_text text;
+	struct symbol_result *ret;
+};
+
+/* ---- functions ------------------------------------------------------------------------------- */
+
+/* The cookie of the function SHARED as it is now. */
+static int read_cookie(const struct v8_heap *h, uint64_t shared, uint32_t *ret)
+{
+	uint64_t lengths, flags;
+
+	if (v8_type(h, shared) != h->layout->type_shared ||
+	    v8_word(h, shared, h->layout->shared_lengths, &lengths) < 0 ||
+	    v8_word(h, shared, h->layout->shared_flags, &flags) < 0)
+		return -EFAULT;
+	*ret = v8_cookie(lengths, flags);
+	return 0;
+}
+
+/*
+ * Is SHARED still the function that was seen? Its pages may be another object's by now.
+ */
+static int check_cookie(const struct v8_heap *h, uint64_t shared, uint32_t cookie)
+{
+	uint32_t now;
+
+	return read_cookie(h, shared, &now) < 0 || now != cookie ? -EFAULT : 0;
+}
+
+/* Reads the function; its own word is the number of its script's lines. */
+static int read_function(struct naming *n, uint64_t shared, struct runtime_function *ret,
+			 bool *ret_whole)
+{
+	const struct v8_lines *lines;
+	struct v8_function f;
+	int r = v8_function_read(&n->heap, shared, &n->text, &f);
+
+	if (r < 0)
+		return r;
+	*ret = (struct runtime_function){.name = f.name, .file = ""};
+	*ret_whole = true;
+	if (!f.script)
+		return 0;
+	r = v8_script_name(&n->heap, f.script, &n->text, &ret->file);
+	if (r < 0)
+		return r;
+	lines = v8_script_lines(&n->state->scripts, &n->heap, f.script);
+	*ret_whole = lines;
+	ret->own = lines ? lines->number : 0;
+	ret->start_line = v8_line_at(lines, f.start);
+	return 0;
+}
+
+/* The function, known, or read and kept. If it was known its strings are copied to the text. */
+static int find_function(struct naming *n, uint64_t shared, uint32_t cookie,
+			 struct runtime_function *ret)
+{
+	bool whole = false;
+	int r;
+
+	if (!target_find_function(n->heap.memory, shared, cookie, ret) ||
+	    (ret->own && !v8_lines_numbered(&n->state->scripts, ret->own))) {
+		r = read_function(n, shared, ret, &whole);
+		/* Lines that could not be read are tried again for the next frame. */
+		if (r == 0 && whole)
+			target_keep_function(n->heap.memory, shared, cookie, ret);
+		return r;
+	}
+	r = v8_text_put(&n->text, ret->name, strlen(ret->name), &ret->name);
+	return r < 0 ? r : v8_text_put(&n->text, ret->file, strlen(ret->file), &ret->file);
+}
+
+static void add_symbol(struct naming *n, const struct runtime_function *f, int32_t position)
+{
+	const struct v8_lines *lines = v8_lines_numbered(&n->state->scripts, f->own);
+	uint32_t line = v8_line_at(lines, position);
+
+	/* V8 keeps positions only of functions that it has needed them of. */
+	n->ret->symbols[n->ret->n++] = (struct symbol){.name = f->name,
+						       .system_name = f->name,
+						       .file = f->file,
+						       .start_line = f->start_line,
+						       .line = line ? line : f->start_line};
+}
+
+/* ---- bytecode -------------------------------------------------------------------------------- */
+
+static int32_t position_in(const struct naming *n, const void *table, size_t size, uint32_t offset)
+{
+	uint64_t bits;
+
+	return v8_position_in(n->heap.layout, table, size, offset, &bits) < 0
+		   ? -1
+		   : v8_script_position(bits);
+}
+
+/* The function is read or known, but not its position table: reads that, and keeps both. */
+static int32_t read_position(struct naming *n, uint64_t shared, uint32_t cookie, uint32_t offset,
+			     struct runtime_function *f)
+{
+	_cleanup_free_ uint8_t *table = NULL;
+	uint64_t array, object;
+	size_t size;
+
+	if (v8_bytecode_of(&n->heap, shared, &array) < 0 ||
+	    v8_word(&n->heap, array, n->heap.layout->bytecode_positions, &object) < 0 ||
+	    v8_bytes(&n->heap, object, V8_TABLE_MAX, &table, &size) < 0)
+		return -1;
+	if (size && size <= RUNTIME_FUNCTION_TABLE_MAX) {
+		f->table = table;
+		f->table_size = size;
+		target_keep_function(n->heap.memory, shared, cookie, f);
+	}
+	return position_in(n, table, size, offset);
+}
+
+/* A frame of the interpreter: at the byte VALUE of the bytecode array of SHARED. */
+static int name_bytecode(struct naming *n, uint64_t shared, uint32_t cookie, uint64_t value)
+{
+	/* From the tagged pointer, so that V8 can add it. */
+	uint64_t first = (uint64_t)n->heap.layout->bytecode_data - 1;
+	uint32_t offset = value > first ? (uint32_t)(value - first) : 0;
+	struct runtime_function f;
+	int32_t position;
+	int r;
+
+	if (target_find_function(n->heap.memory, shared, cookie, &f) && f.table &&
+	    (!f.own || v8_lines_numbered(&n->state->scripts, f.own))) {
+		add_symbol(n, &f, position_in(n, f.table, f.table_size, offset));
+		return 0;
+	}
+	r = check_cookie(&n->heap, shared, cookie);
+	if (r == 0)
+		r = find_function(n, shared, cookie, &f);
+	if (r < 0)
+		return r;
+	position = read_position(n, shared, cookie, offset, &f);
+	add_symbol(n, &f, position);
+	return 0;
+}
+
+/* ---- machine code ---------------------------------------------------------------------------- */
+
+/* The places of machine code at PC. */
+static size_t code_places(struct v8_state *s, const struct v8_heap *h, uint64_t shared, uint64_t pc,
+			  bool returns, struct v8_place places[V8_INLINE_MAX])
+{
+	struct v8_code code;
+	uint64_t array;
+	int32_t offset;
+
+	places[0] = (struct v8_place){.shared = shared, .position = -1};
+	if (v8_code_find(h, pc, &s->code_map, &code) < 0)
+		return 1;
+	if (!code.baseline)
+		return v8_optimized_places(h, &code, &s->image->opcodes,
+					   (uint32_t)(pc - code.start), returns, shared, places);
+	if (v8_bytecode_of(h, shared, &array) < 0)
+		return 1;
+	offset =
+	    v8_baseline_offset(h, &code, array, &s->image->bytecodes, (uint32_t)(pc - code.start));
+	if (offset >= 0)
+		places[0].position = v8_bytecode_position(h, array, (uint32_t)offset);
+	return 1;
+}
+
+/* Of a function that was inlined the walk has seen no cookie. */
+static int find_inlined(struct naming *n, uint64_t shared, struct runtime_function *ret)
+{
+	uint32_t cookie;
+	bool whole;
+
+	return read_cookie(&n->heap, shared, &cookie) < 0 ? read_function(n, shared, ret, &whole)
+							  : find_function(n, shared, cookie, ret);
+}
+
+static int name_code(struct naming *n, uint64_t shared, uint32_t cookie, uint64_t pc, bool returns)
+{
+	struct v8_place places[V8_INLINE_MAX];
+	size_t count;
+	int r = check_cookie(&n->heap, shared, cookie);
+
+	if (r < 0)
+		return r;
+	count = code_places(n->state, &n->heap, shared, pc, returns, places);
+	for (size_t i = 0; i < count && r == 0; i++) {
+		struct runtime_function f;
+
+		r = places[i].shared == shared ? find_function(n, shared, cookie, &f)
+					       : find_inlined(n, places[i].shared, &f);
+		if (r == 0)
+			add_symbol(n, &f, places[i].position);
+	}
+	/* Of a text that is full what fits is told. */
+	return n->ret->n && r == -ENOSPC ? 0 : r;
+}
+
+/* ---- frames ---------------------------------------------------------------------------------- */
+
+static int name_stub(struct naming *n, uint64_t stub)
+{
+	const char *name = "(code)";
+
+	if (stub == KILN_V8_WASM)
+		name = "(WebAssembly)";
+	else if (stub == KILN_V8_REGEXP)
+		name = "(regular expression)";
+	n->ret->symbols[0] = (struct symbol){.name = name, .system_name = name, .file = ""};
+	n->ret->n = 1;
+	return 0;
+}
+
+int v8_symbolize(void *state, const struct target_memory *memory, const uint64_t words[2],
+		 char *scratch, size_t scratch_size, struct symbol_result *ret)
+{
+	struct v8_state *s = state;
+	struct naming n = {
+	    .state = s,
+	    .heap = {.memory = memory, .layout = &s->image->layout, .types = &s->types},
+	    .text = {.at = scratch, .left = scratch_size},
+	    .ret = ret,
+	};
+	uint64_t address = words[0] & KILN_FRAME_PC_MASK, value = KILN_V8_VALUE(words[1]);
+	uint32_t cookie = KILN_V8_COOKIE(words[1]);
+
+	ret->type = FRAME_V8JS;
+	ret->n = 0;
+	switch (KILN_FRAME_FLAGS(words[0]) & KILN_V8_KIND_MASK) {
+	case KILN_V8_STUB:
+		return name_stub(&n, value);
+	case KILN_V8_BYTECODE:
+		return name_bytecode(&n, address, cookie, value);
+	default:
+		return name_code(&n, address, cookie, value,
+				 KILN_FRAME_FLAGS(words[0]) & KILN_V8_RETURN);
+	}
+}
