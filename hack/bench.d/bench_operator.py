@@ -11,7 +11,6 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import tempfile
@@ -20,6 +19,7 @@ import urllib.error
 import urllib.request
 
 import envtest
+from ports import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "hack/bench.d/bench_operator_cluster"
@@ -45,12 +45,6 @@ def binary():
     if not os.access(path, os.X_OK):
         raise RuntimeError(f"{path} is not built")
     return path
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def cpu_of(pid):

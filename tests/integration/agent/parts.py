@@ -9,7 +9,6 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -22,16 +21,11 @@ ROOT = HERE.parents[2]
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "lib")]
 import otlp_decode  # noqa: E402
 from kiln import agent, textdump, workload  # noqa: E402,F401
+from ports import free_port  # noqa: E402
 
 LONG = os.environ.get("KILN_LONG") == "1"
 SANITIZER = os.environ.get("KILN_SANITIZE", "")
 WAIT = 300 if SANITIZER else 120  # seconds after which something that must come is taken for missing
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def wait_until(what, check, seconds=WAIT):

@@ -14,18 +14,13 @@ import time
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tests" / "integration"))
+sys.path[:0] = [str(ROOT / "tests/integration"), str(ROOT / "tests/integration/lib")]
 import otlp_decode  # noqa: E402
+from ports import free_port  # noqa: E402
 
 SEND = os.environ.get("KILN_COLLECTOR_SEND", str(ROOT / "build/dev/tests/collector_send"))
 LONG = os.environ.get("KILN_LONG") == "1"
 WAIT = 120  # seconds after which something that must come is taken for missing
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def wait_until(what, check):

@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[4]
 sys.path.insert(0, str(ROOT / "tests/integration/lib"))
 import envtest  # noqa: E402
+from ports import free_port  # noqa: E402
 
 OPERATOR = os.environ.get("KILN_OPERATOR", str(ROOT / "build/dev/bin/kiln-operator"))
 NAMESPACE = "kiln-system"
@@ -35,12 +35,6 @@ def wait_until(what, condition, timeout=WAIT):
         if time.monotonic() > deadline:
             raise TimeoutError(f"no {what} after {timeout} s")
         time.sleep(0.02)
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def thing(kind, name, spec, namespace="default"):
