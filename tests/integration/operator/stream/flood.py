@@ -3,14 +3,15 @@
 
     flood.py MODE PORT CONNECTIONS ADDRESSES SECONDS [TOKEN_FILE]
 
-Keeps CONNECTIONS connections from ADDRESSES addresses busy for SECONDS, opens closed ones again, and prints what it did as
-one JSON object. MODE:
+Keeps CONNECTIONS connections from ADDRESSES addresses busy for SECONDS, and until as many have been opened, opens closed
+ones again, and prints what it did as one JSON object. MODE:
 
     bare     TCP alone
     hello    half a ClientHello
     idle     the TLS handshake, then nothing
     junk     calls with tokens of nobody
     reset    calls that are reset at once (HTTP/2 rapid reset)
+    bomb     calls whose headers are thousands of references to one field (HPACK)
     frames   frames that are too long, and endless CONTINUATION, SETTINGS and PING frames
     slow     PING frames whose answers are not read
     noise    random bytes, damaged calls and, with a good token, damaged messages of an agent: a fuzzer
@@ -30,6 +31,7 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, CONTINUATION = 0, 1, 3, 4, 6, 9
 END_HEADERS = 4
 PATH = "/kiln.node.v1.NodeService/Connect"
+PATIENCE = 60  # seconds more on a machine that is busy otherwise
 RATE = 2000  # connections or calls that are begun in a second
 
 
@@ -70,6 +72,11 @@ def reset(n):
     return frame(HEADERS, END_HEADERS, n, headers("")) + frame(RST_STREAM, 0, n, struct.pack(">I", 8))
 
 
+def bomb(n):
+    block = headers("") + b"\x40" + text("a") + text("v" * 100)
+    return frame(HEADERS, END_HEADERS, n, block + bytes([0x80 | 62]) * (16000 - len(block)))
+
+
 def odd_frames(n):
     return random.choice([
         frame(DATA, 0, 1, b"x" * 100, length=(1 << 24) - 1),
@@ -104,7 +111,7 @@ def noise(n):
 
 
 noise.token = None
-CALLS = {"junk": junk, "reset": reset, "frames": odd_frames, "noise": noise,
+CALLS = {"junk": junk, "reset": reset, "bomb": bomb, "frames": odd_frames, "noise": noise,
          "slow": lambda n: frame(PING, 0, 0, b"12345678") * 50}
 
 
@@ -185,7 +192,7 @@ class Flood:
         return True
 
     def may_call(self):
-        return self.mode in ("reset", "frames", "slow", "noise") or self.may("call")
+        return self.mode in ("reset", "bomb", "frames", "slow", "noise") or self.may("call")
 
     def turn(self):
         while len(self.peers) < self.wanted and self.may("peer"):
@@ -210,7 +217,7 @@ class Flood:
 
     def run(self):
         last = time.monotonic()
-        while last < self.until:
+        while last < self.until or (self.counts["connections"] < self.wanted and last < self.until + PATIENCE):
             now = time.monotonic()
             self.refill(now - last)
             last = now

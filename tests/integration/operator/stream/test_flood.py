@@ -21,7 +21,7 @@ MEMORY_MAX = 64 << 20
 REVIEWS_RATE = 20  # a second, and as many at once
 SAMPLES = 15
 FLOODS = [("bare", 10000, 1), ("hello", 10000, 5000), ("idle", 10000, 1), ("idle", 10000, 5000), ("junk", 300, 1),
-          ("junk", 300, 300), ("reset", 100, 1), ("reset", 100, 100), ("frames", 100, 1), ("slow", 600, 1)]
+          ("junk", 300, 300), ("reset", 100, 1), ("reset", 100, 100), ("bomb", 100, 100), ("frames", 100, 1), ("slow", 600, 1)]
 
 
 class Memory:
