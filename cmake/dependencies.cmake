@@ -1,7 +1,7 @@
 # Every library that Kiln stands on, as one imported target each (PkgConfig::NAME).
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
-foreach(dep IN ITEMS libbpf libelf zlib libdeflate libzstd liblzma libprotobuf-c libcurl libcjson
+foreach(dep IN ITEMS libbpf libelf zlib libdeflate libzstd liblzma libprotobuf-c libcurl libnghttp2 libcjson
                      libwebsockets libuv yaml-0.1 openssl)
   string(TOUPPER ${dep} id)
   string(REGEX REPLACE "[^A-Z0-9]" "_" id ${id})

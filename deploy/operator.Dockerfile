@@ -14,7 +14,7 @@ FROM debian:12-slim
 # libwebsockets loads its libuv plugin by name, so that no tool finds it missing but the program.
 RUN apt-get update && \
     apt-get install -y --no-install-recommends \
-        ca-certificates libcjson1 libcurl4 libgrpc29 libjemalloc2 libprotobuf-c1 libssl3 libuv1 \
+        ca-certificates libcjson1 libcurl4 libjemalloc2 libnghttp2-14 libprotobuf-c1 libssl3 libuv1 \
         libwebsockets17 libwebsockets-evlib-uv libyaml-0-2 && \
     rm -rf /var/lib/apt/lists/*
 COPY --from=build /kiln-operator /usr/local/bin/kiln-operator

@@ -13,29 +13,12 @@
 #include <uv.h>
 
 #include "lib/error.h"
+#include "lib/rpc_status.h"
 #include "lib/tls.h"
 
 struct grpc_client;
 struct grpc_unary;
 
-/* Status codes of gRPC (doc/statuscodes.md of grpc/grpc), so that callers need no gRPC header. */
-enum rpc_status {
-	RPC_OK = 0,
-	RPC_CANCELLED = 1,
-	RPC_UNKNOWN = 2,
-	RPC_INVALID_ARGUMENT = 3,
-	RPC_DEADLINE_EXCEEDED = 4,
-	RPC_PERMISSION_DENIED = 7,
-	RPC_RESOURCE_EXHAUSTED = 8,
-	RPC_FAILED_PRECONDITION = 9,
-	RPC_ABORTED = 10,
-	RPC_OUT_OF_RANGE = 11,
-	RPC_UNIMPLEMENTED = 12,
-	RPC_INTERNAL = 13,
-	RPC_UNAVAILABLE = 14,
-	RPC_DATA_LOSS = 15,
-	RPC_UNAUTHENTICATED = 16,
-};
 /* "UNAVAILABLE"; "status 99" is "UNKNOWN". */
 const char *rpc_status_name(int status);
 

@@ -1,133 +1,170 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The server's life on the C core: its options, its connections, its queue, its end. What the core
- * still has under way when it ends comes back to the queue, which is waited for; the memory goes
- * when the loop has closed the handles.
- *
- * Owned by the loop thread, which lib/grpc_queue.c brings what the core has done back to.
+ * The server's life. Connections come from any thread and wait in `joining` for the loop. What
+ * streams want (a message is there, a message is to be sent) makes their connection `due`: an idle
+ * handle works on those, so that no callback comes from inside a call of the application, and each
+ * connection has one turn before the first has its second. (Not a timer of 0 ms: libuv before 1.45
+ * runs one that starts itself again before anything else.)
  */
 #include "lib/grpc_server_internal.h"
 
-#include <grpc/grpc_posix.h>
+#include <utlist.h>
 
-#include "lib/grpc_channel.h"
+enum { SWEEP_MS = 1000, JOINING_MAX = 4096, ACKS_MAX = 32, RESETS = 100, RESETS_PER_S = 10 };
 
-enum {
-	SWEEP_MS = 1000,
-	KEEPALIVE_TIMEOUT_MS = 20000,
-	METADATA_MAX = 16 << 10,
-	CONNECTION_STREAMS = 4,
-};
+/* ---- turns ----------------------------------------------------------------------------------- */
 
-static grpc_arg arg_int(const char *key, uint64_t value)
+static void on_run(uv_idle_t *idle)
 {
-	return (grpc_arg){.type = GRPC_ARG_INTEGER,
-			  .key = (char *)key,
-			  .value = {.integer = (int)MIN(value, (uint64_t)INT32_MAX)}};
+	struct stream_server *server = container_of(idle, struct stream_server, run);
+	struct server_connection *c = server->due, *next;
+
+	server->due = server->due_last = NULL;
+	for (; c; c = next) {
+		next = c->due_next;
+		c->due = false;
+		c->due_next = NULL;
+		connection_run(c);
+	}
+	if (!server->due)
+		(void)uv_idle_stop(idle);
 }
 
-static grpc_server *create_core(const struct stream_server_options *o)
+void connection_due(struct server_connection *c)
 {
-	grpc_arg args[] = {
-	    arg_int(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, o->max_message),
-	    arg_int(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, INT32_MAX),
-	    arg_int(GRPC_ARG_MAX_CONCURRENT_STREAMS, CONNECTION_STREAMS),
-	    arg_int(GRPC_ARG_MAX_METADATA_SIZE, METADATA_MAX),
-	    arg_int(GRPC_ARG_MAX_CONNECTION_IDLE_MS, o->idle_ms),
-	    arg_int(GRPC_ARG_KEEPALIVE_TIME_MS, o->keepalive_ms),
-	    arg_int(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, KEEPALIVE_TIMEOUT_MS),
-	    arg_int(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, o->ping_min_ms),
-	    arg_int(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
-	    arg_int(GRPC_ARG_HTTP2_BDP_PROBE, 0),
-	    /* A message is sent once it is on its way, not when it is one more in memory. */
-	    arg_int(GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, 1),
-	    arg_int(GRPC_ARG_ENABLE_CHANNELZ, 0),
-	    arg_int(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0),
-	};
-	grpc_channel_args all = {.num_args = ARRAY_SIZE(args), .args = args};
+	struct stream_server *server = c->server;
 
-	return grpc_server_create(&all, NULL);
+	if (c->due)
+		return;
+	c->due = true;
+	if (server->due_last)
+		server->due_last->due_next = c;
+	else
+		server->due = c;
+	server->due_last = c;
+	(void)uv_idle_start(&server->run, on_run);
+}
+
+static void on_sweep(uv_timer_t *timer)
+{
+	struct stream_server *server = container_of(timer, struct stream_server, sweep);
+	struct server_connection *c, *next;
+	uint64_t now = uv_now(server->loop);
+
+	DL_FOREACH_SAFE (server->connections, c, next)
+		connection_sweep(c, now);
+}
+
+/* ---- connections that come ------------------------------------------------------------------- */
+
+static bool grow_joining(struct stream_server *server)
+{
+	size_t max = MAX((size_t)16, server->joining_max * 2);
+	int *more;
+
+	if (server->n_joining < server->joining_max)
+		return true;
+	more = max <= JOINING_MAX ? realloc(server->joining, max * sizeof(*more)) : NULL;
+	if (!more)
+		return false;
+	server->joining = more;
+	server->joining_max = max;
+	return true;
 }
 
 void stream_server_add(struct stream_server *server, int fd)
 {
-	grpc_server_add_channel_from_fd(server->core, fd, server->credentials);
+	bool room;
+
+	pthread_mutex_lock(&server->lock);
+	room = grow_joining(server);
+	if (room)
+		server->joining[server->n_joining++] = fd;
+	pthread_mutex_unlock(&server->lock);
+	if (room)
+		uv_async_send(&server->wake);
+	else
+		close(fd);
 }
 
-/* ---- ending ---------------------------------------------------------------------------------- */
-
-static void memory_free(struct stream_server *server)
+static int take_joining(struct stream_server *server)
 {
-	free(server);
-	grpc_library_unref();
+	int fd;
+
+	pthread_mutex_lock(&server->lock);
+	fd = server->n_joining ? server->joining[--server->n_joining] : -1;
+	pthread_mutex_unlock(&server->lock);
+	return fd;
 }
 
-static void handle_gone(struct stream_server *server)
+static void on_wake(uv_async_t *wake)
 {
-	if (!--server->open_handles)
-		memory_free(server);
-}
+	struct stream_server *server = container_of(wake, struct stream_server, wake);
+	int fd;
 
-static void on_queue_closed(struct grpc_queue *q)
-{
-	handle_gone(container_of(q, struct stream_server, queue));
-}
-
-static void on_sweep_closed(uv_handle_t *handle)
-{
-	handle_gone(container_of((uv_timer_t *)handle, struct stream_server, sweep));
-}
-
-static void ignore(struct grpc_tag *tag)
-{
-}
-
-/* Everything but the memory, which goes with the handles. */
-static void close_core(struct stream_server *server)
-{
-	struct server_stream *s, *next;
-
-	if (server->core) {
-		server->shutdown.done = ignore;
-		grpc_server_shutdown_and_notify(server->core, server->queue.cq, &server->shutdown);
-		grpc_server_cancel_all_calls(server->core);
-	}
-	grpc_queue_stop(&server->queue);
-	for (s = server->streams; s; s = next) {
-		next = s->next;
-		server_stream_free(s);
-	}
-	server->streams = NULL;
-	stream_server_accept_done(server);
-	if (server->core)
-		grpc_server_destroy(server->core);
-	if (server->credentials)
-		grpc_server_credentials_release(server->credentials);
-	server->open_handles = 2;
-	grpc_queue_close(&server->queue, on_queue_closed);
-	uv_close((uv_handle_t *)&server->sweep, on_sweep_closed);
+	while ((fd = take_joining(server)) >= 0)
+		connection_new(server, fd);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static int start_core(struct stream_server *server, const struct stream_server_options *o,
-		      struct error *err)
+static void memory_free(struct stream_server *server)
 {
-	int r = grpc_queue_add_thread(&server->queue, err);
+	nghttp2_session_callbacks_del(server->callbacks);
+	nghttp2_option_del(server->option);
+	pthread_mutex_destroy(&server->lock);
+	free(server->joining);
+	free(server);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+	struct stream_server *server = handle->data;
+
+	if (!--server->open_handles)
+		memory_free(server);
+}
+
+static void close_handle(struct stream_server *server, uv_handle_t *handle)
+{
+	handle->data = server;
+	server->open_handles++;
+	uv_close(handle, on_handle_closed);
+}
+
+struct stream_server *stream_server_free(struct stream_server *server)
+{
+	int fd;
+
+	if (!server)
+		return NULL;
+	while (server->connections)
+		connection_end(server->connections, false);
+	while ((fd = take_joining(server)) >= 0)
+		close(fd);
+	close_handle(server, (uv_handle_t *)&server->sweep);
+	close_handle(server, (uv_handle_t *)&server->run);
+	close_handle(server, (uv_handle_t *)&server->wake);
+	return NULL;
+}
+
+/*
+ * What a peer may make nghttp2 keep. Windows are ours to update: a message that nobody asked for is
+ * not replaced by another one. Nothing of our headers is worth a dynamic table.
+ */
+static int create_option(nghttp2_option **ret)
+{
+	int r = nghttp2_option_new(ret);
 
 	if (r < 0)
 		return r;
-	server->core = create_core(o);
-	server->credentials = grpc_insecure_server_credentials_create();
-	grpc_server_register_completion_queue(server->core, server->queue.cq, NULL);
-	grpc_server_start(server->core);
-	r = stream_server_accept(server, err);
-	if (r < 0)
-		return r;
-	grpc_queue_hold(&server->queue);
-	r = uv_timer_start(&server->sweep, stream_server_sweep, SWEEP_MS, SWEEP_MS);
-	uv_unref((uv_handle_t *)&server->sweep);
-	return r < 0 ? error_set(err, r, "timer: %s", uv_strerror(r)) : 0;
+	nghttp2_option_set_no_auto_window_update(*ret, 1);
+	nghttp2_option_set_no_closed_streams(*ret, 1);
+	nghttp2_option_set_max_reserved_remote_streams(*ret, 0);
+	nghttp2_option_set_max_deflate_dynamic_table_size(*ret, 0);
+	nghttp2_option_set_max_outbound_ack(*ret, ACKS_MAX);
+	nghttp2_option_set_stream_reset_rate_limit(*ret, RESETS, RESETS_PER_S);
+	return 0;
 }
 
 int stream_server_new(const struct stream_server_options *o,
@@ -139,30 +176,25 @@ int stream_server_new(const struct stream_server_options *o,
 
 	if (!server)
 		return error_set(err, -ENOMEM, "out of memory");
+	server->o = *o;
 	server->events = *events;
-	server->method = o->method;
-	server->max_streams = o->max_streams;
-	grpc_library_ref();
-	r = grpc_queue_init(&server->queue, loop, err);
+	server->loop = loop;
+	pthread_mutex_init(&server->lock, NULL);
+	if (create_option(&server->option) < 0 || server_callbacks_new(&server->callbacks) < 0) {
+		memory_free(server);
+		return error_set(err, -ENOMEM, "out of memory");
+	}
+	r = uv_async_init(loop, &server->wake, on_wake);
 	if (r < 0) {
 		memory_free(server);
-		return r;
+		return error_set(err, r, "node stream: %s", uv_strerror(r));
 	}
+	(void)uv_idle_init(loop, &server->run);
 	(void)uv_timer_init(loop, &server->sweep);
-	r = start_core(server, o, err);
-	if (r < 0) {
-		close_core(server);
-		return r;
-	}
+	(void)uv_timer_start(&server->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
+	uv_unref((uv_handle_t *)&server->sweep);
 	*ret = server;
 	return 0;
-}
-
-struct stream_server *stream_server_free(struct stream_server *server)
-{
-	if (server)
-		close_core(server);
-	return NULL;
 }
 
 void stream_server_read(const struct stream_server *server, struct stream_server_counts *ret)

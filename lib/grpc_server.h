@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct stream_server: a gRPC server of one bidirectional method on the C core (libgrpc 1.51). It
- * does not listen: connections are given to it, in plaintext. All functions but
- * stream_server_add() and all callbacks run on the loop thread.
+ * struct stream_server: a gRPC server of bidirectional methods
+ * (https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md) on nghttp2. It does not listen:
+ * connections are given to it, in plaintext. All functions but stream_server_add() and all
+ * callbacks run on the loop thread.
  *
  * Each stream sends one message at a time and reads one at a time, only when asked to: who does not
  * read on holds the peer back by HTTP/2 flow control, and who keeps what waits to be sent decides
  * what of it has become stale.
+ *
+ * Not libgrpc: Debian 12 has its 1.51 of 2022, without the security fixes of later releases, and
+ * peers that nobody knows yet talk to this server. nghttp2 gets Debian's security updates.
  */
 #pragma once
 
@@ -15,20 +19,26 @@
 #include <uv.h>
 
 #include "lib/error.h"
-#include "lib/grpc_client.h"
+#include "lib/rpc_status.h"
 
 struct stream_server;
 struct server_stream;
 
+/* What a stream began with; valid during the call. */
+struct stream_request {
+	size_t method;		   /* of the options' */
+	const char *authorization; /* secret; "" when absent or there twice */
+	int fd;			   /* of its connection: what stream_server_add() was given */
+};
+
 struct stream_server_events {
 	/*
-	 * A stream that is within the limits. AUTHORIZATION is the header of that name, "" when
-	 * absent or there twice; it is secret and valid during the call. FD is what
-	 * stream_server_add() was given; the core may have closed it already. The result is the ARG
-	 * of the other callbacks; NULL: refused as UNAVAILABLE, no callback comes.
+	 * A stream that is within the limits. The result is the ARG of the other callbacks; NULL:
+	 * refused as UNAVAILABLE, no callback comes.
 	 */
-	void *(*opened)(void *arg, struct server_stream *stream, const char *authorization, int fd);
-	/* What server_stream_read() asked for. DATA NULL: the peer sends no more. */
+	void *(*opened)(void *arg, struct server_stream *stream,
+			const struct stream_request *request);
+	/* What server_stream_read() asked for. DATA NULL: the peer sends no more; told once. */
 	void (*received)(void *stream_arg, const uint8_t *data, size_t len);
 	/* server_stream_send() takes the next. */
 	void (*sent)(void *stream_arg);
@@ -38,7 +48,7 @@ struct stream_server_events {
 };
 
 struct stream_server_options {
-	const char *method;		    /* "/package.Service/Method", borrowed */
+	const char *const *methods;	    /* "/package.Service/Method", NULL last; borrowed */
 	size_t max_streams;		    /* more are refused with RESOURCE_EXHAUSTED */
 	size_t max_message;		    /* bytes that are received; more end the stream */
 	uint64_t idle_ms;		    /* connections without a stream are closed */
@@ -57,8 +67,8 @@ int stream_server_new(const struct stream_server_options *options,
 		      const struct stream_server_events *events, uv_loop_t *loop,
 		      struct stream_server **ret, struct error *err) _must_check_;
 /*
- * Cuts every stream off, without callbacks, and waits for the core. The memory is freed when the
- * loop has closed the handles, so run the loop once more after this. Not from a callback.
+ * Cuts every stream off, without callbacks. The memory is freed when the loop has closed the
+ * handles, so run the loop once more after this. Not from a callback.
  */
 struct stream_server *stream_server_free(struct stream_server *server);
 /* FD is a connected stream socket that does not block, and is taken over. Any thread. */

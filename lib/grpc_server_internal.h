@@ -1,68 +1,128 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What grpc_server.c (the server's life), grpc_server_accept.c (new calls) and grpc_server_stream.c
- * (one call) share. Loop thread only.
+ * What grpc_server.c (the server's life), grpc_server_connection.c (bytes and time of one
+ * connection), grpc_server_request.c (what HTTP/2 says of a stream) and grpc_server_stream.c
+ * (messages and the status of one stream) share. Loop thread only, but for stream_server.joining.
  */
 #pragma once
 
 #include "lib/grpc_server.h"
 
-#include <grpc/grpc_security.h>
+#include <nghttp2/nghttp2.h>
+#include <pthread.h>
 
-#include "lib/grpc_queue.h"
+#include "lib/buf.h"
 
-enum { STREAM_SERVER_ACCEPTS = 32 };
+enum {
+	CONNECTION_STREAMS = 4,
+	CONNECTION_READ = 16 << 10,
+	/* Two of nghttp2's largest frames. */
+	CONNECTION_WRITE = 2 * ((16 << 10) + 9),
+	HEADERS_MAX = 16 << 10, /* bytes of a request's header list, 32 for each field (RFC 9113) */
+	MESSAGE_PREFIX = 5,	/* flag, length */
+	STATUS_TEXT_MAX = 512,
+};
 
-struct accept {
-	struct grpc_tag tag;
-	struct stream_server *server;
-	grpc_call *call;
-	grpc_call_details details;
-	grpc_metadata_array metadata;
+/* A copy of what is sent, wiped with message_free(). */
+struct message {
+	size_t len, at; /* with its prefix; `at`: how much HTTP/2 has taken */
+	uint8_t bytes[];
 };
 
 struct server_stream {
-	struct stream_server *server;
-	struct server_stream *prev, *next; /* server->streams */
-	grpc_call *call;
+	struct server_connection *connection;
+	struct server_stream *prev, *next; /* connection->streams */
+	int32_t id;
 	void *arg; /* NULL: nobody listens */
-	struct grpc_tag close, receive, send, finish;
-	unsigned int pending;
-	bool has_headers; /* ours are out */
-	bool receiving, sending;
-	bool finishing; /* an end is due: nothing more is told but that */
-	bool has_finish;
-	bool closed; /* the core says that the call is over */
-	int cancelled;
+
+	/* The request's headers, until they are whole. */
+	char *authorization;
+	bool authorization_twice, is_post, is_grpc;
+	int method; /* -1: none of ours */
+	size_t header_bytes;
+
+	struct buf in; /* from in_at on: what has come and was not delivered */
+	size_t in_at;
+	size_t unconsumed; /* of these bytes: the peer may not replace them yet */
+	bool reading, half_closed, told_end;
+
+	struct message *message; /* that HTTP/2 has not taken whole */
+	bool has_headers;	 /* ours are out, or on their way */
+	bool sending, flushed;	 /* flushed: the socket has it, sent() is due */
+	bool finishing;		 /* an end is due: nothing more is told but that */
+	bool has_trailers;
 	int status;
-	char *message;
+	char text[STATUS_TEXT_MAX];
 	uint64_t cut_ms; /* loop time when it is cut off; 0: not due */
-	grpc_byte_buffer *body;
+};
+
+struct server_connection {
+	struct stream_server *server;
+	struct server_connection *prev, *next; /* server->connections */
+	struct server_connection *due_next;    /* server->due */
+	uv_poll_t poll;
+	int fd, mask;
+	nghttp2_session *session;
+	struct server_stream *streams;
+	unsigned int n_streams;
+	uint8_t *rest; /* what the socket did not take; NULL: nothing */
+	size_t rest_at, rest_len;
+	uint64_t heard_ms, idle_ms; /* when it said something, when its last stream ended */
+	uint64_t pinged_ms;	    /* 0: no ping of ours is under way */
+	uint64_t peer_ping_ms;
+	unsigned int ping_strikes;
+	bool due, failed; /* failed: the connection cannot go on */
 };
 
 struct stream_server {
-	struct grpc_queue queue;
+	struct stream_server_options o;
 	struct stream_server_events events;
 	struct stream_server_counts counts;
-	const char *method;
-	size_t max_streams;
-	grpc_server *core;
-	grpc_server_credentials *credentials; /* none: connections come in plaintext */
-	struct accept accepts[STREAM_SERVER_ACCEPTS];
-	struct server_stream *streams;
-	struct grpc_tag shutdown;
+	uv_loop_t *loop;
+	nghttp2_session_callbacks *callbacks;
+	nghttp2_option *option;
+	struct server_connection *connections;
+	struct server_connection *due, *due_last; /* they have something to do */
 	uv_timer_t sweep;
+	uv_idle_t run; /* while any is due */
+	uv_async_t wake;
 	unsigned int open_handles;
+	uint8_t in[CONNECTION_READ], out[CONNECTION_WRITE];
+	size_t out_len;
+
+	pthread_mutex_t lock; /* of what follows */
+	int *joining;	      /* connections that wait for the loop */
+	size_t n_joining, joining_max;
 };
 
-/* grpc_server_accept.c: has the core ask for calls, and gives back what it asked with. */
-int stream_server_accept(struct stream_server *server, struct error *err) _must_check_;
-void stream_server_accept_done(struct stream_server *server);
+/* grpc_server_connection.c */
+/* FD is taken over. */
+void connection_new(struct stream_server *server, int fd);
+/* Cuts it off; with TELL its streams hear of it. */
+void connection_end(struct server_connection *c, bool tell);
+/* What its streams want is done soon, from the loop. */
+void connection_due(struct server_connection *c);
+void connection_run(struct server_connection *c);
+void connection_sweep(struct server_connection *c, uint64_t now);
+/* The peer pinged. */
+void connection_on_ping(struct server_connection *c);
+/* For nghttp2: DATA of a stream into the output. */
+int connection_write_data(struct server_connection *c, const uint8_t *header,
+			  struct server_stream *s, size_t len);
+
+/* grpc_server_request.c */
+int server_callbacks_new(nghttp2_session_callbacks **ret);
 
 /* grpc_server_stream.c */
-/* CALL is taken over. NULL: it is gone, for there was no memory or the core would not. */
-struct server_stream *server_stream_new(struct stream_server *server, grpc_call *call);
-/* Only when nothing of it is under way, or the queue has stopped. */
-void server_stream_free(struct server_stream *s);
-/* Cuts off those who do not take their end. */
-void stream_server_sweep(uv_timer_t *timer);
+struct server_stream *server_stream_new(struct server_connection *c, int32_t id);
+/* HTTP/2 has closed it. */
+void server_stream_free(struct server_stream *s, bool tell);
+/* The headers are whole. */
+void server_stream_open(struct server_stream *s);
+/* The whole message is in the output. */
+void server_stream_taken(struct server_stream *s);
+/* Bytes of messages. */
+void server_stream_take(struct server_stream *s, const uint8_t *bytes, size_t len);
+/* Whole messages go to who asked for them. */
+void server_stream_deliver(struct server_stream *s);
+void server_stream_cut(struct server_stream *s);

@@ -1,111 +1,87 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls of the C core as streams. A call has four batches that are under way side by side: `close`
- * (from the beginning: the core tells when the call is over), `receive` (one message, when asked),
- * `send` (one message, the first one with our headers) and `finish` (the status). A call may be
- * destroyed only when each batch has come back, so `pending` counts them.
+ * One stream: messages with their prefix { compressed:8; length:32 } in what has come, one message
+ * of ours, and the status, which follows the message that is under way. A peer that takes neither
+ * is cut off FINISH_MS later, so that closed() always comes.
  *
- * A status is sent after the message that is under way. A peer that takes neither is cut off
- * FINISH_MS later by cancelling the call, so that closed() always comes. Loop thread only.
+ * What has come and was not asked for counts against the peer's window. While a message is asked
+ * for its bytes do not, so that one can be larger than the window. Loop thread only.
  */
 #include "lib/grpc_server_internal.h"
 
-#include <grpc/byte_buffer.h>
-#include <grpc/byte_buffer_reader.h>
-#include <grpc/compression.h>
-#include <grpc/slice.h>
-#include <stdatomic.h>
+#include <utlist.h>
 
-enum { FINISH_MS = 5000, STATUS_TEXT_MAX = 512 };
+enum { FINISH_MS = 5000 };
+
+static nghttp2_nv field(const char *name, const char *value)
+{
+	return (nghttp2_nv){.name = (uint8_t *)name,
+			    .value = (uint8_t *)value,
+			    .namelen = strlen(name),
+			    .valuelen = strlen(value)};
+}
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-static bool start(struct server_stream *s, grpc_op *ops, size_t n, struct grpc_tag *tag)
+/* Of UTF-8 too: each byte that is not printable ASCII, and '%', as %XX. */
+static void encode_text(const char *text, char ret[static STATUS_TEXT_MAX * 3])
 {
-	grpc_queue_hand_over(&s->server->queue);
-	if (grpc_call_start_batch(s->call, ops, n, tag, NULL) != GRPC_CALL_OK)
-		return false;
-	s->pending++;
-	return true;
+	static const char hex[] = "0123456789ABCDEF";
+
+	for (; *text; text++) {
+		uint8_t byte = (uint8_t)*text;
+
+		if (byte >= ' ' && byte <= '~' && byte != '%') {
+			*ret++ = *text;
+			continue;
+		}
+		*ret++ = '%';
+		*ret++ = hex[byte >> 4];
+		*ret++ = hex[byte & 15];
+	}
+	*ret = '\0';
 }
 
-static void stream_unlink(struct server_stream *s)
+/* With ours in front when they are not out yet. */
+static int submit_status(struct server_stream *s)
 {
-	if (s->prev)
-		s->prev->next = s->next;
-	else
-		s->server->streams = s->next;
-	if (s->next)
-		s->next->prev = s->prev;
-	s->server->counts.open--;
-}
+	char status[16], text[STATUS_TEXT_MAX * 3];
+	nghttp2_session *session = s->connection->session;
+	bool first = !s->has_headers;
+	nghttp2_nv fields[4];
+	size_t n = 0;
 
-void server_stream_free(struct server_stream *s)
-{
-	if (s->body)
-		grpc_byte_buffer_destroy(s->body);
-	if (s->call)
-		grpc_call_unref(s->call);
-	free(s->message);
-	free(s);
-}
-
-/* A batch is back: after the last one the call may go. */
-static void batch_back(struct server_stream *s)
-{
-	if (s->pending || !s->closed)
-		return;
-	stream_unlink(s);
-	if (s->arg)
-		s->server->events.closed(s->arg);
-	server_stream_free(s);
-}
-
-static void cut_off(struct server_stream *s)
-{
-	s->cut_ms = 0;
-	s->server->counts.cut++;
-	grpc_call_cancel(s->call, NULL);
-}
-
-void stream_server_sweep(uv_timer_t *timer)
-{
-	struct stream_server *server = container_of(timer, struct stream_server, sweep);
-	uint64_t now = uv_now(timer->loop);
-	struct server_stream *s;
-
-	for (s = server->streams; s; s = s->next)
-		if (s->cut_ms && s->cut_ms <= now)
-			cut_off(s);
-}
-
-static void start_finish(struct server_stream *s)
-{
-	grpc_slice words = grpc_slice_from_copied_string(s->message ? s->message : "");
-	grpc_op ops[2] = {{.op = GRPC_OP_SEND_INITIAL_METADATA}};
-	size_t n = s->has_headers ? 0 : 1;
-
-	ops[n++] = (grpc_op){.op = GRPC_OP_SEND_STATUS_FROM_SERVER,
-			     .data.send_status_from_server = {.status = (grpc_status_code)s->status,
-							      .status_details = &words}};
-	s->has_headers = s->has_finish = true;
-	if (!start(s, ops, n, &s->finish))
-		cut_off(s);
-	grpc_slice_unref(words);
+	if (first) {
+		fields[n++] = field(":status", "200");
+		fields[n++] = field("content-type", "application/grpc");
+	}
+	snprintf(status, sizeof(status), "%d", s->status);
+	encode_text(s->text, text);
+	fields[n++] = field("grpc-status", status);
+	fields[n++] = field("grpc-message", text);
+	s->has_headers = s->has_trailers = true;
+	return first ? nghttp2_submit_response(session, s->id, fields, n, NULL)
+		     : nghttp2_submit_trailer(session, s->id, fields, n);
 }
 
 void server_stream_finish(struct server_stream *s, int status, const char *message)
 {
+	struct server_connection *c = s->connection;
+	int r;
+
 	if (s->finishing)
 		return;
 	s->finishing = true;
 	s->status = status;
-	s->message = strndup(message, STATUS_TEXT_MAX);
-	if (s->closed)
-		return;
-	s->cut_ms = uv_now(s->server->sweep.loop) + FINISH_MS;
-	if (!s->sending)
-		start_finish(s);
+	snprintf(s->text, sizeof(s->text), "%s", message);
+	s->cut_ms = uv_now(c->server->loop) + FINISH_MS;
+	if (!s->has_headers)
+		r = submit_status(s);
+	else
+		r = nghttp2_session_resume_data(c->session, s->id);
+	/* INVALID_ARGUMENT: its data does not rest, so it comes to the end by itself. */
+	c->failed |= r == NGHTTP2_ERR_NOMEM;
+	connection_due(c);
 }
 
 bool server_stream_finishing(const struct server_stream *s)
@@ -113,173 +89,256 @@ bool server_stream_finishing(const struct server_stream *s)
 	return s->finishing;
 }
 
+static void tell_closed(struct server_stream *s)
+{
+	void *arg = TAKE_PTR(s->arg);
+
+	if (arg)
+		s->connection->server->events.closed(arg);
+}
+
+void server_stream_cut(struct server_stream *s)
+{
+	struct server_connection *c = s->connection;
+
+	s->cut_ms = 0;
+	c->server->counts.cut++;
+	c->failed |=
+	    nghttp2_submit_rst_stream(c->session, NGHTTP2_FLAG_NONE, s->id, NGHTTP2_CANCEL) < 0;
+	connection_due(c);
+	tell_closed(s);
+}
+
 /* ---- sending --------------------------------------------------------------------------------- */
 
-/*
- * What is sent may be secret: it is wiped when the core, on any of its threads, is done with it.
- * The core orders that after what was written here, and `len` says so to those who cannot see into
- * it.
- */
-struct sent {
-	_Atomic size_t len; /* stored last, loaded first */
-	uint8_t bytes[];
-};
-
-static void wipe_sent(void *arg)
+static void message_free(struct message *m)
 {
-	struct sent *m = arg;
-
-	explicit_bzero(m->bytes, atomic_load_explicit(&m->len, memory_order_acquire));
+	explicit_bzero(m->bytes, m->len);
 	free(m);
 }
 
-static grpc_byte_buffer *make_message(const void *data, size_t len)
+void server_stream_taken(struct server_stream *s)
 {
-	struct sent *m = malloc(sizeof(*m) + len);
-	grpc_byte_buffer *message;
-	grpc_slice bytes;
+	message_free(TAKE_PTR(s->message));
+	s->flushed = true;
+}
 
-	if (!m)
-		return NULL;
-	memcpy(m->bytes, data, len);
-	atomic_store_explicit(&m->len, len, memory_order_release);
-	bytes = grpc_slice_new_with_user_data(m->bytes, len, wipe_sent, m);
-	message = grpc_raw_byte_buffer_create(&bytes, 1);
-	grpc_slice_unref(bytes);
-	return message;
+/* How much of the message is the next DATA frame's; connection_write_data() copies it. */
+static ssize_t next_data(nghttp2_session *session, int32_t id, uint8_t *buffer, size_t max,
+			 uint32_t *flags, nghttp2_data_source *source, void *arg)
+{
+	struct server_stream *s = source->ptr;
+
+	if (s->message) {
+		*flags |= NGHTTP2_DATA_FLAG_NO_COPY;
+		return (ssize_t)MIN(max, s->message->len - s->message->at);
+	}
+	if (!s->finishing)
+		return NGHTTP2_ERR_DEFERRED;
+	*flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
+	return submit_status(s) < 0 ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
+}
+
+static int begin_sending(struct server_stream *s)
+{
+	nghttp2_data_provider data = {.source = {.ptr = s}, .read_callback = next_data};
+	nghttp2_session *session = s->connection->session;
+	const nghttp2_nv fields[] = {field(":status", "200"),
+				     field("content-type", "application/grpc")};
+
+	if (s->has_headers)
+		return nghttp2_session_resume_data(session, s->id);
+	s->has_headers = true;
+	return nghttp2_submit_response(session, s->id, fields, ARRAY_SIZE(fields), &data);
 }
 
 int server_stream_send(struct server_stream *s, const void *data, size_t len)
 {
-	grpc_op ops[2] = {{.op = GRPC_OP_SEND_INITIAL_METADATA}};
-	size_t n = s->has_headers ? 0 : 1;
-	grpc_byte_buffer *message;
-	bool good;
+	struct message *m;
 
-	if (s->finishing || s->closed)
+	if (s->finishing)
 		return -ENOTCONN;
 	if (s->sending)
 		return -EBUSY;
-	message = make_message(data, len);
-	if (!message)
+	m = malloc(sizeof(*m) + MESSAGE_PREFIX + len);
+	if (!m)
 		return -ENOMEM;
-	ops[n++] = (grpc_op){.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = message};
-	good = start(s, ops, n, &s->send);
-	grpc_byte_buffer_destroy(message);
-	if (!good)
-		return -ENOTCONN;
-	s->has_headers = s->sending = true;
+	*m = (struct message){.len = MESSAGE_PREFIX + len};
+	m->bytes[0] = 0;
+	for (size_t i = 0; i < 4; i++)
+		m->bytes[1 + i] = (uint8_t)(len >> (24 - 8 * i));
+	memcpy(m->bytes + MESSAGE_PREFIX, data, len);
+	s->message = m;
+	s->sending = true;
+	if (begin_sending(s) < 0) {
+		message_free(TAKE_PTR(s->message));
+		s->connection->failed = true;
+	}
+	connection_due(s->connection);
 	return 0;
-}
-
-static void on_sent(struct grpc_tag *tag)
-{
-	struct server_stream *s = container_of(tag, struct server_stream, send);
-
-	s->pending--;
-	s->sending = false;
-	if (s->finishing && !s->has_finish && !s->closed)
-		start_finish(s);
-	else if (tag->ok && !s->finishing && !s->closed)
-		s->server->events.sent(s->arg);
-	batch_back(s);
 }
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
+static void drop_received(struct server_stream *s)
+{
+	buf_done(&s->in);
+	buf_init(&s->in, s->in.max);
+	s->in_at = 0;
+}
+
+/* The peer may send as much again, but for KEEP bytes. */
+static void consume(struct server_stream *s, size_t keep)
+{
+	struct server_connection *c = s->connection;
+
+	if (s->unconsumed <= keep)
+		return;
+	c->failed |= nghttp2_session_consume_stream(c->session, s->id, s->unconsumed - keep) < 0;
+	s->unconsumed = keep;
+	connection_due(c);
+}
+
+void server_stream_take(struct server_stream *s, const uint8_t *bytes, size_t len)
+{
+	s->unconsumed += len;
+	if (s->finishing || !s->arg) {
+		consume(s, 0);
+		return;
+	}
+	if (buf_append(&s->in, bytes, len) < 0)
+		server_stream_finish(s, RPC_RESOURCE_EXHAUSTED, "out of memory");
+	server_stream_deliver(s);
+}
+
+/* The whole message at in_at: 1. Not whole: 0. Negative: the stream ends. */
+static int look_at_message(struct server_stream *s, size_t *ret_len)
+{
+	const uint8_t *prefix = (const uint8_t *)s->in.data + s->in_at;
+	size_t there = s->in.len - s->in_at, len = 0;
+
+	if (there < MESSAGE_PREFIX)
+		return 0;
+	for (size_t i = 1; i < MESSAGE_PREFIX; i++)
+		len = len << 8 | prefix[i];
+	if (prefix[0]) {
+		/* Not expanded, so that a small one cannot become a large one. */
+		server_stream_finish(s, RPC_UNIMPLEMENTED, "compressed messages are not taken");
+		return -ENOTSUP;
+	}
+	if (len > s->connection->server->o.max_message) {
+		server_stream_finish(s, RPC_RESOURCE_EXHAUSTED, "the message is too large");
+		return -E2BIG;
+	}
+	*ret_len = len;
+	return there >= MESSAGE_PREFIX + len;
+}
+
+void server_stream_deliver(struct server_stream *s)
+{
+	const struct stream_server_events *events = &s->connection->server->events;
+	size_t len = 0;
+	int r;
+
+	while (s->reading && !s->finishing && s->arg) {
+		r = look_at_message(s, &len);
+		if (r < 0)
+			break;
+		if (!r && !s->half_closed) {
+			consume(s, 0);
+			return;
+		}
+		s->reading = false;
+		if (!r) {
+			s->told_end = true;
+			events->received(s->arg, NULL, 0);
+			break;
+		}
+		s->in_at += MESSAGE_PREFIX + len;
+		events->received(s->arg, (const uint8_t *)s->in.data + s->in_at - len, len);
+		if (s->in_at == s->in.len)
+			drop_received(s);
+		consume(s, s->in.len - s->in_at);
+	}
+	if (s->finishing) {
+		drop_received(s);
+		consume(s, 0);
+	}
+}
+
 void server_stream_read(struct server_stream *s)
 {
-	grpc_op op = {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &s->body};
-
-	if (s->receiving || s->finishing || s->closed)
+	if (s->reading || s->finishing || s->told_end)
 		return;
-	s->receiving = start(s, &op, 1, &s->receive);
-}
-
-static void deliver(struct server_stream *s, grpc_byte_buffer *body)
-{
-	grpc_byte_buffer_reader reader;
-	grpc_slice bytes;
-
-	/* Our core does not expand messages, so that a small one cannot become a large one. */
-	if (body->type != GRPC_BB_RAW || body->data.raw.compression != GRPC_COMPRESS_NONE) {
-		server_stream_finish(s, RPC_UNIMPLEMENTED, "compressed messages are not taken");
-		return;
-	}
-	if (!grpc_byte_buffer_reader_init(&reader, body))
-		return;
-	bytes = grpc_byte_buffer_reader_readall(&reader);
-	grpc_byte_buffer_reader_destroy(&reader);
-	s->server->events.received(s->arg, GRPC_SLICE_START_PTR(bytes), GRPC_SLICE_LENGTH(bytes));
-	grpc_slice_unref(bytes);
-}
-
-static void on_received(struct grpc_tag *tag)
-{
-	struct server_stream *s = container_of(tag, struct server_stream, receive);
-	grpc_byte_buffer *body = TAKE_PTR(s->body);
-
-	s->pending--;
-	s->receiving = false;
-	if (!s->finishing && !s->closed) {
-		if (body)
-			deliver(s, body);
-		else
-			s->server->events.received(s->arg, NULL, 0);
-	}
-	if (body)
-		grpc_byte_buffer_destroy(body);
-	batch_back(s);
+	s->reading = true;
+	connection_due(s->connection);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static void on_finished(struct grpc_tag *tag)
-{
-	struct server_stream *s = container_of(tag, struct server_stream, finish);
-
-	s->pending--;
-	batch_back(s);
-}
-
-static void on_close(struct grpc_tag *tag)
-{
-	struct server_stream *s = container_of(tag, struct server_stream, close);
-
-	s->pending--;
-	s->closed = true;
-	s->cut_ms = 0;
-	/* What is still under way would wait for a peer that is gone. */
-	if (s->pending)
-		grpc_call_cancel(s->call, NULL);
-	batch_back(s);
-}
-
-struct server_stream *server_stream_new(struct stream_server *server, grpc_call *call)
+struct server_stream *server_stream_new(struct server_connection *c, int32_t id)
 {
 	struct server_stream *s = calloc(1, sizeof(*s));
-	grpc_op op = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER};
 
-	if (!s) {
-		grpc_call_cancel(call, NULL);
-		grpc_call_unref(call);
+	if (!s)
 		return NULL;
+	s->connection = c;
+	s->id = id;
+	s->method = -1;
+	/* A whole message, and what a window lets come after it. */
+	buf_init(&s->in, MESSAGE_PREFIX + c->server->o.max_message +
+			     2 * (size_t)NGHTTP2_INITIAL_WINDOW_SIZE + 1);
+	DL_APPEND(c->streams, s);
+	c->n_streams++;
+	c->server->counts.open++;
+	return s;
+}
+
+static void wipe_authorization(struct server_stream *s)
+{
+	if (s->authorization)
+		explicit_bzero(s->authorization, strlen(s->authorization));
+	free(TAKE_PTR(s->authorization));
+}
+
+void server_stream_free(struct server_stream *s, bool tell)
+{
+	struct server_connection *c = s->connection;
+
+	if (tell)
+		tell_closed(s);
+	DL_DELETE(c->streams, s);
+	c->n_streams--;
+	c->idle_ms = uv_now(c->server->loop);
+	c->server->counts.open--;
+	wipe_authorization(s);
+	if (s->message)
+		message_free(s->message);
+	buf_done(&s->in);
+	free(s);
+}
+
+void server_stream_open(struct server_stream *s)
+{
+	struct stream_server *server = s->connection->server;
+	struct stream_request request = {.authorization = "", .fd = s->connection->fd};
+
+	if (!s->is_post || !s->is_grpc || s->method < 0) {
+		server->counts.unknown_method++;
+		server_stream_finish(s, RPC_UNIMPLEMENTED, "no such method");
+		return;
 	}
-	*s = (struct server_stream){.server = server,
-				    .call = call,
-				    .close = {.done = on_close},
-				    .receive = {.done = on_received},
-				    .send = {.done = on_sent},
-				    .finish = {.done = on_finished}};
-	op.data.recv_close_on_server.cancelled = &s->cancelled;
-	s->next = server->streams;
-	if (s->next)
-		s->next->prev = s;
-	server->streams = s;
-	server->counts.open++;
-	if (start(s, &op, 1, &s->close))
-		return s;
-	stream_unlink(s);
-	server_stream_free(s);
-	return NULL;
+	if (server->counts.open > server->o.max_streams) {
+		server->counts.refused++;
+		server_stream_finish(s, RPC_RESOURCE_EXHAUSTED, "too many streams");
+		return;
+	}
+	server->counts.opened++;
+	request.method = (size_t)s->method;
+	if (s->authorization && !s->authorization_twice)
+		request.authorization = s->authorization;
+	s->arg = server->events.opened(server->events.arg, s, &request);
+	wipe_authorization(s);
+	if (!s->arg)
+		server_stream_finish(s, RPC_UNAVAILABLE, "out of memory");
 }

@@ -9,7 +9,7 @@
 #include <openssl/sha.h>
 #include <time.h>
 
-#include "lib/grpc_client.h"
+#include "lib/rpc_status.h"
 #include "operator/cache/kept.h"
 #include "operator/stream/grant_cache.h"
 #include "operator/stream/review_budget.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Nodes, and when their streams are looked at. The caches' callbacks may not look into the caches,
- * so they only note what to look at (node_state_touch) and put the node into `ready`; a timer of 0
- * ms pumps those from the loop, for PUMP_MS at a time, so that a policy that changes 150,000 pods
- * does not keep the loop from everything else. What changes several times before its turn is sent
- * once.
+ * so they only note what to look at (node_state_touch) and put the node into `ready`; an idle
+ * handle pumps those from the loop, for PUMP_MS at a time, so that a policy that changes 150,000
+ * pods does not keep the loop from everything else. What changes several times before its turn is
+ * sent once.
  *
  * A node's state stays for a while after its stream, to resume from. Revisions of a node only grow,
  * also over a state that was forgotten (revision_base).
@@ -98,7 +98,7 @@ struct node *server_node(struct node_server *server, const char *name)
 	return node;
 }
 
-static void on_pump(uv_timer_t *timer);
+static void on_pump(uv_idle_t *idle);
 
 void server_ready(struct node_server *server, struct node *node)
 {
@@ -111,8 +111,7 @@ void server_ready(struct node_server *server, struct node *node)
 	else
 		server->ready = node;
 	server->ready_last = node;
-	if (!uv_is_active((uv_handle_t *)&server->pump))
-		uv_timer_start(&server->pump, on_pump, 0, 0);
+	(void)uv_idle_start(&server->pump, on_pump);
 }
 
 static struct node *take_ready(struct node_server *server)
@@ -126,9 +125,9 @@ static struct node *take_ready(struct node_server *server)
 	return node;
 }
 
-static void on_pump(uv_timer_t *timer)
+static void on_pump(uv_idle_t *idle)
 {
-	struct node_server *server = container_of(timer, struct node_server, pump);
+	struct node_server *server = container_of(idle, struct node_server, pump);
 	uint64_t until = uv_hrtime() + PUMP_MS * 1000000ULL;
 
 	while (server->ready && uv_hrtime() < until) {
@@ -137,8 +136,8 @@ static void on_pump(uv_timer_t *timer)
 		if (node->session)
 			session_pump(node->session);
 	}
-	if (server->ready)
-		uv_timer_start(timer, on_pump, 0, 0);
+	if (!server->ready)
+		(void)uv_idle_stop(idle);
 }
 
 static void on_tick(uv_timer_t *timer)
@@ -399,11 +398,13 @@ static int open_door(struct node_server *server, struct error *err)
 	return r;
 }
 
+static const char *const methods[] = {STREAM_METHOD, NULL};
+
 static int start(struct node_server *server, struct error *err)
 {
 	const struct node_server_options *o = &server->o;
 	struct stream_server_options options = {
-	    .method = STREAM_METHOD,
+	    .methods = methods,
 	    .max_streams = o->limits.streams,
 	    .max_message = SESSION_MESSAGE_MAX,
 	    .idle_ms = IDLE_MS,
@@ -494,7 +495,7 @@ int node_server_new(const struct node_server_options *options, struct node_serve
 		free(server);
 		return error_set(err, -ENOMEM, "out of memory");
 	}
-	(void)uv_timer_init(options->loop, &server->pump);
+	(void)uv_idle_init(options->loop, &server->pump);
 	(void)uv_timer_init(options->loop, &server->tick);
 	server->pump.data = server->tick.data = server;
 	r = start(server, err);

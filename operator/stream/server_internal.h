@@ -82,7 +82,8 @@ struct node_server {
 	struct node *ready, *ready_last;
 	struct session *sessions;
 	struct session *slot_waiting, *slot_waiting_last;
-	uv_timer_t pump, tick;
+	uv_idle_t pump; /* while any is ready; a timer of 0 ms would let nothing else run */
+	uv_timer_t tick;
 	unsigned int open_handles;
 	bool draining;
 	uint64_t epoch, random;

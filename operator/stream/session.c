@@ -165,20 +165,21 @@ static void verify(struct session *s, bool fresh)
 		tell_claim(s);
 }
 
-static void *on_opened(void *arg, struct server_stream *stream, const char *authorization, int fd)
+static void *on_opened(void *arg, struct server_stream *stream,
+		       const struct stream_request *request)
 {
 	struct node_server *server = arg;
 	struct session *s = calloc(1, sizeof(*s));
 
 	if (s)
-		s->authorization = strdup(authorization);
+		s->authorization = strdup(request->authorization);
 	if (!s || !s->authorization) {
 		free(s);
 		return NULL;
 	}
 	s->server = server;
 	s->stream = stream;
-	s->guest = door_find(server->door, fd);
+	s->guest = door_find(server->door, request->fd);
 	s->deadline_ms = server_now(server) + server->o.limits.auth_ms;
 	s->next = server->sessions;
 	if (s->next)

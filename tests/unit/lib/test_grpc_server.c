@@ -11,6 +11,8 @@
 
 #define METHOD "/x.Y/Z"
 
+static const char *const methods[] = {METHOD, "/x.Y/W", NULL};
+
 enum { DEADLINE_MS = 20000, LARGE = 200000 };
 
 struct scene {
@@ -25,20 +27,22 @@ struct scene {
 	bool echoes, reads, timed_out, writable;
 	unsigned int opened, sent, server_closed, client_closed;
 	bool half_closed;
-	size_t received, echoed;
+	size_t received, echoed, method;
 	char authorization[64];
 	int status;
 	char message[128];
 };
 
-static void *on_opened(void *arg, struct server_stream *stream, const char *authorization, int fd)
+static void *on_opened(void *arg, struct server_stream *stream,
+		       const struct stream_request *request)
 {
 	struct scene *s = arg;
 
-	assert_int_equal(fd, s->last_fd);
+	assert_int_equal(request->fd, s->last_fd);
+	s->method = request->method;
 	s->opened++;
 	s->served = stream;
-	snprintf(s->authorization, sizeof(s->authorization), "%s", authorization);
+	snprintf(s->authorization, sizeof(s->authorization), "%s", request->authorization);
 	if (s->reads)
 		server_stream_read(stream);
 	return s;
@@ -132,7 +136,7 @@ static void start_listening(struct scene *s)
 
 static void begin(struct scene *s, size_t max_streams)
 {
-	struct stream_server_options o = {.method = METHOD,
+	struct stream_server_options o = {.methods = methods,
 					  .max_streams = max_streams,
 					  .max_message = 300000,
 					  .idle_ms = 60000,
@@ -197,6 +201,20 @@ static void test_messages_go_both_ways_and_the_status_arrives(void **state)
 	assert_int_equal(s.status, RPC_ABORTED);
 	assert_string_equal(s.message, "enough");
 	free(large);
+	end(&s);
+}
+
+static void test_a_status_has_words_of_any_bytes(void **state)
+{
+	struct scene s = {0};
+
+	begin(&s, 10);
+	connect_to(&s, METHOD);
+	UNTIL(&s, s.opened);
+	server_stream_finish(s.served, RPC_UNAVAILABLE, "100 % \xc3\xa4\n");
+	UNTIL(&s, s.client_closed && s.server_closed);
+	assert_int_equal(s.status, RPC_UNAVAILABLE);
+	assert_string_equal(s.message, "100 % \xc3\xa4\n");
 	end(&s);
 }
 
@@ -316,6 +334,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_messages_go_both_ways_and_the_status_arrives),
+	    cmocka_unit_test(test_a_status_has_words_of_any_bytes),
 	    cmocka_unit_test(test_what_was_sent_is_wiped),
 	    cmocka_unit_test(test_nothing_is_read_before_it_is_asked_for),
 	    cmocka_unit_test(test_a_peer_that_goes_away_closes_its_stream),
