@@ -66,10 +66,17 @@ _Static_assert(sizeof(struct kiln_python) <= KILN_RUNTIME_BYTES, "struct kiln_py
 static inline __attribute__((always_inline)) uint32_t kiln_python_cookie(const uint64_t *words,
 									 uint32_t mask)
 {
-	uint64_t h = 0;
+	uint64_t lanes[4] = {}, h = 0;
 
+	/* Four at once: each multiplication waits for the one before in its lane. */
 	for (uint32_t i = 0; i < KILN_PYTHON_CODE_WORDS; i++) {
-		h = (h ^ (words[i] & -(uint64_t)(mask >> i & 1))) * 0x9e3779b97f4a7c15ULL;
+		uint64_t lane = lanes[i & 3] ^ (words[i] & -(uint64_t)(mask >> i & 1));
+
+		lane *= 0x9e3779b97f4a7c15ULL;
+		lanes[i & 3] = lane ^ lane >> 29;
+	}
+	for (uint32_t i = 0; i < 4; i++) {
+		h = (h ^ lanes[i]) * 0x9e3779b97f4a7c15ULL;
 		h ^= h >> 29;
 	}
 	return (uint32_t)(h >> 32);
