@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Packages of another release of Debian, without touching the machine's apt. Sourced.
 #
-#   suite_open SUITE WORK     an empty directory WORK becomes an apt of its own, with the suite's lists, in
-#                             WORK/apt.conf. It gets sources, lists and a state of its own, the machine's settings and
-#                             mirror; what it fetches is checked against Debian's archive keyring.
+#   suite_open SUITES WORK    an empty directory WORK becomes an apt of its own, with the lists of the suites (commas
+#                             between them), in WORK/apt.conf. It gets sources, lists and a state of its own, the
+#                             machine's settings and mirror; what it fetches is checked against Debian's archive keyring.
 #   suite_apt SECONDS ARG...  apt-get there; its output is in WORK/log
 #
 # Both return 77, with the reason on standard error, when the suite cannot be had here.
@@ -23,7 +23,7 @@ suite_apt()
 
 suite_open()
 {
-	local mirror
+	local mirror suite
 	suite_name=$1 suite_work=$2
 	command -v apt-get > /dev/null || { suite_not_here "apt-get is not installed"; return; }
 	[ -r "$suite_keyring" ] || { suite_not_here "$suite_keyring is not installed"; return; }
@@ -35,7 +35,9 @@ suite_open()
 	chmod 755 "$suite_work" # apt fetches as a user of its own
 	mkdir -p "$suite_work"/{lists,cache/archives}/partial
 	touch "$suite_work/status"
-	echo "deb [signed-by=$suite_keyring] $mirror $suite_name main" > "$suite_work/sources.list"
+	for suite in ${suite_name//,/ }; do
+		echo "deb [signed-by=$suite_keyring] $mirror $suite main"
+	done > "$suite_work/sources.list"
 	cat > "$suite_work/apt.conf" <<- END
 		Dir::Etc::sourcelist "$suite_work/sources.list";
 		Dir::Etc::sourceparts "/dev/null";
