@@ -9,6 +9,8 @@
 
 #include <elf.h>
 
+#include "agent/runtime/pieces.h"
+
 enum {
 	GETTER_BYTES = 48, /* of a function that returns the state that runs */
 	VERSION_TEXT_MAX = 16,
@@ -289,9 +291,9 @@ static void find_ranges(struct probe *b, const struct image *image)
 	    b->tail_bytes * TAIL_SHARE > (b->tail_end - b->tail_start) * (TAIL_SHARE - 1))
 		add_range(b, b->tail_start, b->tail_end - b->tail_start);
 	if (!b->has_symtab)
-		ri->n_ranges += python_find_pieces(image, b->p->eval, b->p->eval + b->eval_size,
-						   ri->ranges + ri->n_ranges,
-						   RUNTIME_RANGES_MAX - ri->n_ranges);
+		ri->n_ranges += runtime_find_pieces(image, b->p->eval, b->p->eval + b->eval_size,
+						    ri->ranges + ri->n_ranges,
+						    RUNTIME_RANGES_MAX - ri->n_ranges);
 }
 
 /* Symbols of its own are read when there is a reason to think that it is Python at all. */

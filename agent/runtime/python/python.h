@@ -76,9 +76,6 @@ struct python_image {
 int python_probe(const struct image *image, struct runtime_image **ret,
 		 struct error *err) _must_check_;
 void python_forget(struct runtime_image *ri);
-/* The pieces of _PyEval_EvalFrameDefault besides [START, END), by jumps; up to MAX. */
-size_t python_find_pieces(const struct image *image, uint64_t start, uint64_t end,
-			  struct runtime_range *pieces, size_t max);
 
 /* A process with the interpreter in it. */
 struct python_process {

@@ -4,7 +4,7 @@
  * function jumps to them, and their unwind information begins with the frame that it has built
  * already; that of a function which is called by a jump begins with none. Any thread.
  */
-#include "agent/runtime/python/python.h"
+#include "agent/runtime/pieces.h"
 
 #include "agent/elf/cfi.h"
 #include "agent/elf/code_state.h"
@@ -93,8 +93,8 @@ static bool begins_within(struct finder *f, const struct span *span)
 	return rule->kind == KILN_RULE_CFA && rule->cfa_off != ENTRY_CFA;
 }
 
-size_t python_find_pieces(const struct image *image, uint64_t start, uint64_t end,
-			  struct runtime_range *pieces, size_t max)
+size_t runtime_find_pieces(const struct image *image, uint64_t start, uint64_t end,
+			   struct runtime_range *pieces, size_t max)
 {
 	_cleanup_(finder_done) struct finder f = {.image = image, .start = start, .end = end};
 	size_t n = 0;
