@@ -111,24 +111,11 @@ static int fill_kernel(struct attachment *a, struct error *err)
 /* ---- the state that runs ----------------------------------------------------------------------
  */
 
-/* How far VARIABLE is from the thread pointer; 0: not known, or not the same in all threads. */
-static int64_t from_thread(const struct attachment *a, const struct python_variable *variable)
-{
-	switch (variable->tls) {
-	case PYTHON_TLS_STATIC:
-		return variable->offset;
-	case PYTHON_TLS_INDIRECT:
-		return (int64_t)word_at(a, loaded(a, variable->slot));
-	default:
-		return 0;
-	}
-}
-
 static void find_running(struct attachment *a)
 {
 	const struct python_image *image = a->image;
 	struct kiln_python *k = &a->kernel;
-	uint64_t bias;
+	struct thread_variable_place place;
 
 	if (image->current)
 		k->current = loaded(a, image->current);
@@ -136,22 +123,12 @@ static void find_running(struct attachment *a)
 		k->current = loaded(a, image->runtime) + a->layout.runtime_current;
 	if (k->current)
 		k->flags |= KILN_PYTHON_HAS_CURRENT;
-	if (image->running.tls == PYTHON_TLS_MODULE) {
-		k->tls_module = (uint32_t)word_at(a, loaded(a, image->running.slot));
-		k->tls_offset = (int64_t)word_at(a, loaded(a, image->running.slot) + 8);
-		/* A vector of {block, to free} in glibc (sysdeps/generic/dl-dtv.h), of blocks in
-		 * musl (src/internal/pthread_impl.h). */
-		k->tls_shift =
-		    a->target->find_image && a->target->find_image(a->target->arg, "ld-musl", &bias)
-			? 3
-			: 4;
-		if (!k->tls_module)
-			return;
-	} else {
-		k->tls_offset = from_thread(a, &image->running);
-	}
-	if (k->tls_module || k->tls_offset)
-		k->flags |= KILN_PYTHON_HAS_TLS;
+	if (!thread_variable_place(&image->running, a->target, &place))
+		return;
+	k->tls_module = place.module;
+	k->tls_offset = place.offset;
+	k->tls_shift = place.shift;
+	k->flags |= KILN_PYTHON_HAS_TLS;
 }
 
 /* ---- the state of PyGILState ------------------------------------------------------------------
@@ -210,12 +187,15 @@ static bool try_musl(struct attachment *a, uint64_t thread, uint64_t state, uint
 
 static bool find_bound(struct attachment *a, uint64_t thread, uint64_t state)
 {
-	int64_t offset = from_thread(a, &a->image->bound);
+	struct thread_variable_place place;
+	int64_t offset;
 
-	if (offset)
+	if (thread_variable_place(&a->image->bound, a->target, &place) && !place.module) {
+		offset = place.offset;
 		return offset == (int32_t)offset &&
 		       word_at(a, thread + (uint64_t)offset) == state &&
 		       take_bound(a, 0, (int32_t)offset);
+	}
 	if (a->key != NO_KEY)
 		return try_glibc(a, thread, state, (uint32_t)a->key) ||
 		       (a->key < MUSL_KEYS_MAX && try_musl(a, thread, state, (uint32_t)a->key));

@@ -12,7 +12,6 @@
 #include "agent/runtime/pieces.h"
 
 enum {
-	GETTER_BYTES = 48, /* of a function that returns the state that runs */
 	VERSION_TEXT_MAX = 16,
 	TAIL_SHARE =
 	    10, /* of the range of tail-calling functions, one part in this may be others */
@@ -226,59 +225,6 @@ static bool find_version(struct probe *b, const struct image *image)
 	return true;
 }
 
-/* ---- the thread's own variable ----------------------------------------------------------------
- */
-
-static int32_t distance(const uint8_t *p)
-{
-	int32_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return v;
-}
-
-/*
- * The function does nothing but return the variable, so its code says where that is: relative to
- * the thread pointer, by a word that has the distance, or by a pair {module, offset} (Drepper, "ELF
- * Handling For Thread-Local Storage", x86-64).
- */
-static void find_variable(const struct image *image, uint64_t getter, struct python_variable *ret)
-{
-	static const uint8_t from_fs[] = {0x64, 0x48, 0x8b, 0x04, 0x25}; /* mov %fs:d, %rax */
-	struct cursor c = image_at_vaddr(image, getter);
-	uint8_t code[GETTER_BYTES + 16] = {0};
-
-	if (!getter || c.bad)
-		return;
-	memcpy(code, c.data + c.pos, MIN(cursor_left(&c), GETTER_BYTES));
-	for (size_t i = 0; i < GETTER_BYTES - 16; i++) {
-		const uint8_t *at = code + i;
-
-		if (memcmp(at, from_fs, sizeof(from_fs)) == 0) {
-			ret->tls = PYTHON_TLS_STATIC;
-			ret->offset = distance(at + 5);
-			/* mov %fs:0, %rax and then lea or mov d(%rax), %rax */
-			if (!ret->offset && at[9] == 0x48 && (at[10] == 0x8d || at[10] == 0x8b) &&
-			    at[11] == 0x80)
-				ret->offset = distance(at + 12);
-			return;
-		}
-		/* mov d(%rip), %rax; mov %fs:(%rax), %rax */
-		if (at[0] == 0x48 && at[1] == 0x8b && at[2] == 0x05 && at[7] == 0x64 &&
-		    at[8] == 0x48 && at[9] == 0x8b && at[10] == 0x00) {
-			ret->tls = PYTHON_TLS_INDIRECT;
-			ret->slot = getter + i + 7 + (uint64_t)(int64_t)distance(at + 3);
-			return;
-		}
-		/* data16 lea d(%rip), %rdi, for __tls_get_addr */
-		if (at[0] == 0x66 && at[1] == 0x48 && at[2] == 0x8d && at[3] == 0x3d) {
-			ret->tls = PYTHON_TLS_MODULE;
-			ret->slot = getter + i + 8 + (uint64_t)(int64_t)distance(at + 4);
-			return;
-		}
-	}
-}
-
 /* ---- all together -----------------------------------------------------------------------------
  */
 
@@ -319,9 +265,9 @@ static int fill(struct probe *b, const struct image *image, struct error *err)
 		return error_set(err, -ENOTSUP, "CPython 3.%u without the symbol _PyRuntime",
 				 b->p->minor);
 	if (b->p->minor >= 12)
-		find_variable(image, b->getter, &b->p->running);
+		thread_variable_find(image, b->getter, &b->p->running);
 	if (b->p->minor >= 15)
-		find_variable(image, b->bound_getter, &b->p->bound);
+		thread_variable_find(image, b->bound_getter, &b->p->bound);
 	find_ranges(b, image);
 	return 0;
 }

@@ -7,6 +7,7 @@
 
 #include "agent/runtime/runtime.h"
 #include "agent/runtime/python/walker_data.h"
+#include "agent/runtime/thread_variable.h"
 #include "lib/cursor.h"
 
 enum {
@@ -50,15 +51,6 @@ const struct python_layout *python_layout_of(unsigned int minor);
 int python_layout_read(const void *offsets, size_t size, unsigned int minor,
 		       struct python_layout *ret, struct error *err) _must_check_;
 
-/* Where one of a thread's own variables is. */
-enum python_tls { PYTHON_TLS_NONE, PYTHON_TLS_STATIC, PYTHON_TLS_MODULE, PYTHON_TLS_INDIRECT };
-
-struct python_variable {
-	enum python_tls tls;
-	uint64_t slot;	/* MODULE: of a module id and an offset; INDIRECT: of an offset */
-	int64_t offset; /* STATIC */
-};
-
 /* What a file has; addresses are ELF virtual ones, 0: not there. */
 struct python_image {
 	struct runtime_image base;
@@ -69,8 +61,8 @@ struct python_image {
 	uint64_t key;	    /* autoTLSkey (3.6) */
 	uint64_t code_type; /* PyCode_Type */
 	uint64_t eval;
-	struct python_variable running; /* the state that runs (3.12 on) */
-	struct python_variable bound;	/* PyGILState's (3.15) */
+	struct thread_variable running; /* the state that runs (3.12 on) */
+	struct thread_variable bound;	/* PyGILState's (3.15) */
 };
 
 int python_probe(const struct image *image, struct runtime_image **ret,

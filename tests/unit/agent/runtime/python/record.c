@@ -97,9 +97,9 @@ static void write_memory(void)
 	}
 }
 
-static void print_variable(const struct python_variable *v)
+static void print_variable(const struct thread_variable *v)
 {
-	printf(" %d %#llx %lld", v->tls, (unsigned long long)v->slot, (long long)v->offset);
+	printf(" %d %#llx %lld", v->kind, (unsigned long long)v->slot, (long long)v->offset);
 }
 
 int main(int argc, char **argv)

@@ -46,7 +46,7 @@ struct runtime_target recording_target(struct recording *r)
 static bool parse_image(struct recording *r, const char *line)
 {
 	struct python_image *p = &r->image;
-	int running, bound = PYTHON_TLS_NONE;
+	int running, bound = THREAD_VARIABLE_NONE;
 
 	p->base.ops = &python_ops;
 	if (sscanf(line,
@@ -56,8 +56,8 @@ static bool parse_image(struct recording *r, const char *line)
 		   &p->code_type, &p->eval, &running, &p->running.slot, &p->running.offset, &bound,
 		   &p->bound.slot, &p->bound.offset) < 11)
 		return false;
-	p->running.tls = (enum python_tls)running;
-	p->bound.tls = (enum python_tls)bound;
+	p->running.kind = (enum thread_variable_kind)running;
+	p->bound.kind = (enum thread_variable_kind)bound;
 	return true;
 }
 

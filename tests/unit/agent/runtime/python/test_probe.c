@@ -44,7 +44,8 @@ static void a_file_without_symbols_of_its_own_tells_all(void **unused)
 		assert_string_equal(p->base.version, i ? "3.9" : "3.13.0");
 		assert_int_equal(p->minor, i ? 9 : 13);
 		assert_true(p->runtime && p->code_type);
-		assert_int_equal(p->running.tls, i ? PYTHON_TLS_NONE : PYTHON_TLS_STATIC);
+		assert_int_equal(p->running.kind,
+				 i ? THREAD_VARIABLE_NONE : THREAD_VARIABLE_STATIC);
 		assert_int_equal(p->running.offset, i ? 0 : -16);
 		/* The function, and the piece that it jumps to with its frame built. */
 		assert_int_equal(p->base.n_ranges, 2);
