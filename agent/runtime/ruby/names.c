@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The name of a frame, as Ruby 3.4's backtraces have it, for all versions: Shop::Cart#total,
+ * Shop::Cart.build, block in Shop::Cart#total, rescue in Shop::Cart#total, <class:Cart>, <main>.
+ * Methods of classes without a name have their own name alone. A method that define_method made of
+ * a block is called by its name, and not by where the block stands.
+ *
+ * Objects are read twice, before and after their strings: between, they may be freed and others may
+ * come into their place. Both times they must have the cookie that the walk saw. Loop thread.
+ *
+ * Sources: calculate_iseq_label() and gen_method_name(), vm_backtrace.c of 3.4; vm_core.h,
+ * method.h, proc's structures of 2.7.4, 3.1.2 and 3.3.8.
+ */
+#include "agent/runtime/ruby/ruby.h"
+
+enum {
+	ISEQ_BODY = 16,
+	/* rb_iseq_constant_body */
+	BODY_TYPE = 0,
+	BODY_SIZE = 4,
+	BODY_ENCODED = 8,
+	BODY_PATH = 64,
+	BODY_LABEL = 80,
+	BODY_FIRST_LINE = 88,
+	/* rb_callable_method_entry_t */
+	METHOD_DEFINITION = 16,
+	METHOD_OWNER = 32,
+	/* rb_method_definition_t */
+	DEFINITION_TYPE = 0,
+	DEFINITION_TYPE_MASK = 15,
+	DEFINITION_BODY = 8,
+	DEFINITION_ID = 32,
+	TYPE_BMETHOD = 4,  /* VM_METHOD_TYPE_BMETHOD */
+	DATA_POINTER = 32, /* struct RTypedData.data */
+	PROC_CODE = 16,	   /* rb_proc_t.block.as.captured.code */
+	IMEMO_SHIFT = 12,
+	IMEMO_ISEQ = 7,
+	LEVELS_MAX = 64,
+	VERSION_INT_LINE = 302, /* from here on a line is an int and no VALUE */
+};
+
+/* rb_iseq_type */
+enum iseq_type {
+	ISEQ_TOP,
+	ISEQ_METHOD,
+	ISEQ_BLOCK,
+	ISEQ_CLASS,
+	ISEQ_RESCUE,
+	ISEQ_ENSURE,
+	ISEQ_EVAL,
+	ISEQ_MAIN,
+	ISEQ_PLAIN,
+};
+
+/* A frame's objects, as its words have them. */
+struct frame {
+	struct ruby_look look;
+	uint64_t iseq, body, method, definition, owner;
+	uint32_t cookie, index;
+	bool is_exact, is_bmethod;
+};
+
+/* Reads what the cookie is of. -EFAULT: the objects are others by now. */
+static int read_objects(struct frame *f)
+{
+	const struct ruby_look *look = &f->look;
+	uint64_t encoded, path, label, hash = 0;
+
+	f->definition = f->owner = 0;
+	if (f->method) {
+		if (ruby_type_of(look, f->method) != RUBY_T_IMEMO)
+			return -EFAULT;
+		f->definition = ruby_read_word(look, f->method + METHOD_DEFINITION);
+		f->owner = ruby_read_word(look, f->method + METHOD_OWNER);
+	}
+	if (f->iseq) {
+		f->body = ruby_read_word(look, f->iseq + ISEQ_BODY);
+		if (!f->body)
+			return -EFAULT;
+		encoded = ruby_read_word(look, f->body + BODY_ENCODED);
+		path = ruby_read_word(look, f->body + BODY_PATH);
+		label = ruby_read_word(look, f->body + BODY_LABEL);
+		hash = kiln_ruby_code_hash(f->body, encoded, label, path);
+	}
+	return kiln_ruby_cookie(hash, f->definition, f->owner) == f->cookie ? 0 : -EFAULT;
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static void put(struct ruby_text *text, const char *s, size_t len)
+{
+	len = MIN(len, text->left - 1);
+	memcpy(text->at, s, len);
+	text->at += len;
+	text->left -= len;
+	*text->at = '\0';
+}
+
+/* NAME with the frame's class before it. */
+static void put_qualified(const struct frame *f, const char *name, struct ruby_text *text)
+{
+	char room[RUBY_NAME_MAX + 1];
+	struct ruby_text scratch = {room, sizeof(room)};
+	const char *class;
+	char between;
+
+	if (f->owner && ruby_read_owner(&f->look, f->owner, &scratch, &class, &between) == 0) {
+		put(text, class, strlen(class));
+		put(text, &between, 1);
+	}
+	put(text, name, strlen(name));
+}
+
+/* The method's own name. */
+static int put_method(const struct frame *f, struct ruby_text *text)
+{
+	char room[RUBY_NAME_MAX + 1];
+	struct ruby_text scratch = {room, sizeof(room)};
+	const char *name;
+	uint64_t id = ruby_read_word(&f->look, f->definition + DEFINITION_ID);
+	int r = ruby_read_id(&f->look, id, &scratch, &name);
+
+	if (r == 0)
+		put_qualified(f, name, text);
+	return r;
+}
+
+static bool is_iseq(const struct ruby_look *look, uint64_t address)
+{
+	return ruby_type_of(look, address) == RUBY_T_IMEMO &&
+	       (ruby_read_word(look, address) >> IMEMO_SHIFT & 15) == IMEMO_ISEQ;
+}
+
+/* The block that the frame's method was made of; 0: it is another kind of method. */
+static uint64_t method_block(const struct frame *f)
+{
+	const struct ruby_look *look = &f->look;
+	uint64_t proc, data, iseq;
+
+	if (!f->definition || (ruby_read_word(look, f->definition + DEFINITION_TYPE) &
+			       DEFINITION_TYPE_MASK) != TYPE_BMETHOD)
+		return 0;
+	proc = ruby_read_word(look, f->definition + DEFINITION_BODY);
+	if (ruby_type_of(look, proc) != RUBY_T_DATA)
+		return 0;
+	data = ruby_read_word(look, proc + DATA_POINTER);
+	iseq = data ? ruby_read_word(look, data + PROC_CODE) : 0;
+	return is_iseq(look, iseq) ? iseq : 0;
+}
+
+static uint64_t body_of(const struct ruby_look *look, uint64_t iseq)
+{
+	return iseq ? ruby_read_word(look, iseq + ISEQ_BODY) : 0;
+}
+
+static void put_level(struct ruby_text *text, unsigned int level)
+{
+	char s[40];
+	int n = 0;
+
+	if (level == 1)
+		n = snprintf(s, sizeof(s), "block in ");
+	else if (level > 1)
+		n = snprintf(s, sizeof(s), "block (%u levels) in ", level);
+	put(text, s, (size_t)n);
+}
+
+/* The label of the instruction sequence whose body is BODY. */
+static int put_label(const struct frame *f, uint64_t body, bool qualified, struct ruby_text *text)
+{
+	char room[RUBY_NAME_MAX + 1];
+	struct ruby_text scratch = {room, sizeof(room)};
+	const char *label;
+	int r = ruby_read_string(&f->look, ruby_read_word(&f->look, body + BODY_LABEL), &scratch,
+				 &label);
+
+	if (r < 0)
+		return r;
+	if (qualified)
+		put_qualified(f, label, text);
+	else
+		put(text, label, strlen(label));
+	return 0;
+}
+
+/* Does it belong to the method or class around it? */
+static bool is_inner(uint32_t type)
+{
+	return type == ISEQ_BLOCK || type == ISEQ_RESCUE || type == ISEQ_ENSURE ||
+	       type == ISEQ_EVAL || type == ISEQ_PLAIN;
+}
+
+/* From the frame's instruction sequence to the method or class around it. */
+static int put_name(const struct frame *f, struct ruby_text *text)
+{
+	const struct ruby_layout *l = f->look.process->layout;
+	const struct ruby_look *look = &f->look;
+	uint64_t iseq = f->iseq, body = f->body, block = method_block(f), parent;
+	unsigned int level = 0;
+	uint32_t type;
+
+	if (!iseq || f->is_bmethod)
+		return put_method(f, text);
+	for (int i = 0; i < LEVELS_MAX; i++) {
+		if (target_read(look->memory, body + BODY_TYPE, &type, sizeof(type)) < 0)
+			return -EFAULT;
+		if (block && iseq == block) {
+			put_level(text, level);
+			return put_method(f, text);
+		}
+		parent = ruby_read_word(look, body + l->parent);
+		if (type == ISEQ_BLOCK)
+			level++;
+		else if (type == ISEQ_RESCUE && !level)
+			put(text, "rescue in ", 10);
+		else if (type == ISEQ_ENSURE && !level)
+			put(text, "ensure in ", 10);
+		if (!is_inner(type)) {
+			put_level(text, level);
+			return put_label(f, body, type == ISEQ_METHOD, text);
+		}
+		if (!is_iseq(look, parent)) {
+			put_level(text, level);
+			return put_label(f, body, false, text);
+		}
+		iseq = parent;
+		body = body_of(look, parent);
+		if (!body)
+			return -EFAULT;
+	}
+	return -EFAULT;
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+static int read_path(const struct frame *f, struct ruby_text *text, const char **ret)
+{
+	const struct ruby_look *look = &f->look;
+	uint64_t path = ruby_read_word(look, f->body + BODY_PATH);
+
+	/* {path, real path} */
+	if (ruby_type_of(look, path) == RUBY_T_ARRAY)
+		path = ruby_array_element(look, path, 0);
+	return ruby_read_string(look, path, text, ret);
+}
+
+static uint32_t first_line(const struct frame *f)
+{
+	uint64_t line = ruby_read_word(&f->look, f->body + BODY_FIRST_LINE);
+
+	if (f->look.process->image->version < VERSION_INT_LINE)
+		line >>= 1; /* a small number as a VALUE */
+	line = (uint32_t)line;
+	return line <= INT32_MAX ? (uint32_t)line : 0;
+}
+
+static uint32_t read_line(const struct frame *f)
+{
+	uint32_t size, index = f->index;
+
+	if (index == KILN_RUBY_INDEX_NONE ||
+	    target_read(f->look.memory, f->body + BODY_SIZE, &size, sizeof(size)) < 0)
+		return 0;
+	/* It is that of the instruction behind the one that runs. */
+	if (!f->is_exact && index)
+		index--;
+	return index < size ? ruby_read_line(&f->look, f->body, index) : 0;
+}
+
+static int add_symbol(struct frame *f, struct ruby_text *text, struct symbol *ret)
+{
+	const char *name = text->at;
+	int r;
+
+	*ret = (struct symbol){.name = name, .system_name = name, .file = ""};
+	r = put_name(f, text);
+	if (r < 0)
+		return r;
+	text->at++;
+	text->left--;
+	if (!f->iseq)
+		return 0;
+	text->left += RUBY_NAME_MAX; /* kept back for it */
+	r = read_path(f, text, &ret->file);
+	if (r < 0)
+		return r;
+	ret->start_line = first_line(f);
+	ret->line = read_line(f);
+	return 0;
+}
+
+int ruby_symbolize(void *state, const struct target_memory *memory, const uint64_t words[2],
+		   char *scratch, size_t scratch_size, struct symbol_result *ret)
+{
+	struct ruby_text text = {scratch, scratch_size};
+	uint32_t flags = KILN_FRAME_FLAGS(words[0]);
+	struct frame f = {
+	    .look = {.process = state, .memory = memory},
+	    .iseq = KILN_RUBY_OBJECT(words[0]),
+	    .method = KILN_RUBY_OBJECT(words[1]),
+	    .cookie = KILN_RUBY_COOKIE(words[0]),
+	    .index = KILN_RUBY_INDEX(words[1]),
+	    .is_exact = flags & KILN_RUBY_EXACT,
+	    .is_bmethod = flags & KILN_RUBY_BMETHOD,
+	};
+	int r = read_objects(&f);
+
+	if (r < 0)
+		return r;
+	if (scratch_size < 4 * RUBY_NAME_MAX)
+		return -EFAULT;
+	text.left -= RUBY_NAME_MAX;
+	r = add_symbol(&f, &text, &ret->symbols[0]);
+	if (r < 0)
+		return r;
+	target_renew(memory);
+	r = read_objects(&f);
+	if (r < 0)
+		return r;
+	ret->type = FRAME_RUBY;
+	ret->n = 1;
+	return 0;
+}

@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * The walk of Ruby frames (2.5 to 4.0), on top of bpf/unwind.h; for BPF and for the host.
+ * docs/unwinding/ruby.md has the sources of all this.
+ *
+ * A native frame of rb_vm_exec() stands for the control frames that were pushed since it was
+ * entered: up to the one with the flag FINISH. It runs them by vm_exec_core() or in JIT code, so
+ * whichever of these is met first shows the group, and rb_vm_exec() ends it. A method in C has a
+ * control frame of its own, which belongs to the group of its caller.
+ *
+ * A group and its native frame come and go one after the other. At the leaf registers tell which is
+ * first (vm_exec_core() has the control frame in r15 and the program counter in r14, JIT code the
+ * control frame in r13), and above the leaf the program counter of a control frame that has not
+ * begun.
+ *
+ * The control frames lie in one array, each caller behind what it called, so a walk over them ends.
+ */
+#pragma once
+
+#include "agent/runtime/ruby/walker_data.h"
+
+/* What w->cursor holds. */
+enum {
+	RUBY_FRAME,   /* the next control frame */
+	RUBY_END,     /* where the thread's first one ends */
+	RUBY_STATE,   /* frames looked at << 16 | enum ruby_state */
+	RUBY_ISEQ,    /* the last frame's instruction sequence, and what is known of it: */
+	RUBY_ENCODED, /* its first instruction */
+	RUBY_HASH,    /* kiln_ruby_code_hash() */
+};
+
+enum ruby_state {
+	RUBY_WALKING = 1, /* the context was found */
+	RUBY_OVER = 2,	  /* there is none, or it makes no sense */
+	RUBY_SHOWN = 4,	  /* the group of the rb_vm_exec() at hand */
+	RUBY_LEAF = 8,	  /* the next frame's program counter is in r14 */
+	RUBY_BEGINS =
+	    16, /* the next frame has not begun, and is the first one of a group of its own */
+};
+
+/* Kinds of native frames. */
+enum ruby_where { RUBY_IN_LOOP, RUBY_IN_EXEC, RUBY_IN_JIT };
+
+/* Of words below, by vm_core.h of 2.5 to 4.0. */
+enum {
+	RUBY_EC_STACK = 0, /* rb_execution_context_t.vm_stack */
+	RUBY_EC_SIZE = 1,
+	RUBY_EC_FRAME = 2,
+	RUBY_CFP_PC = 0, /* rb_control_frame_t */
+	RUBY_CFP_ISEQ = 2,
+	RUBY_CFP_EP = 4,
+	RUBY_CFP_WORDS = 5,
+	RUBY_ISEQ_BODY = 16,	/* bytes: rb_iseq_t.body */
+	RUBY_BODY_ENCODED = 1,	/* rb_iseq_constant_body */
+	RUBY_BODY_OPTIONAL = 3, /* its upper half: param.opt_num */
+	RUBY_BODY_OPT_TABLE = 6,
+	RUBY_BODY_PATH = 8, /* location.pathobj */
+	RUBY_BODY_LABEL = 10,
+	RUBY_BODY_WORDS = 11,
+	RUBY_ENV_WORDS = 3,	    /* ep[-2 .. 0] */
+	RUBY_METHOD_DEFINITION = 2, /* rb_callable_method_entry_t */
+	RUBY_METHOD_OWNER = 4,
+	RUBY_METHOD_WORDS = 5,
+	RUBY_STACK_MAX = 1 << 27, /* words */
+	RUBY_REG_R13 = 13,
+	RUBY_REG_R14 = 14,
+	RUBY_REG_R15 = 15,
+	/* ep[0] */
+	RUBY_KIND_MASK = 0x7fff0001,
+	RUBY_KIND_C = 0x55550001,
+	RUBY_FINISH = 0x20,
+	RUBY_BMETHOD = 0x40,
+	RUBY_LOCAL = 2,
+	/* Flags of an object of the kind imemo (internal/imemo.h). */
+	RUBY_TYPE_MASK = 0x1f,
+	RUBY_TYPE_IMEMO = 0x1a,
+	RUBY_IMEMO_SHIFT = 12,
+	RUBY_IMEMO_SVAR = 2,
+	RUBY_IMEMO_METHOD = 6,
+};
+
+KILN_INLINE const struct kiln_ruby *ruby_data(const struct kiln_walk *w)
+{
+	return (const struct kiln_ruby *)w->runtime.data;
+}
+
+KILN_INLINE uint64_t ruby_word(uint64_t address)
+{
+	uint64_t v = 0;
+
+	return env_read(&v, 8, address) ? 0 : v;
+}
+
+KILN_INLINE int ruby_stop(struct kiln_walk *w, enum kiln_missing why)
+{
+	w->cursor.words[RUBY_STATE] = RUBY_OVER;
+	walk_missing(w, why);
+	return 2;
+}
+
+/* ---- the context ----------------------------------------------------------------------------- */
+
+/* Begins with the control frames of the context at EC. Non-zero: it is none. */
+KILN_INLINE int ruby_take_context(struct kiln_walk *w, uint64_t ec)
+{
+	const struct kiln_ruby *r = ruby_data(w);
+	uint64_t stack, end, frame;
+
+	if (!ec || ec & 7 || env_read(w->scratch, 24, ec))
+		return -1;
+	stack = w->scratch[RUBY_EC_STACK];
+	frame = w->scratch[RUBY_EC_FRAME];
+	if (!stack || stack & 7 || !w->scratch[RUBY_EC_SIZE] ||
+	    w->scratch[RUBY_EC_SIZE] > RUBY_STACK_MAX)
+		return -1;
+	end = stack + w->scratch[RUBY_EC_SIZE] * 8;
+	if (frame & 7 || frame < stack || frame > end || r->frame_size < RUBY_CFP_WORDS * 8)
+		return -1;
+	w->cursor.words[RUBY_FRAME] = frame;
+	w->cursor.words[RUBY_END] = end;
+	w->cursor.words[RUBY_STATE] = RUBY_WALKING;
+	return 0;
+}
+
+/* The thread's context, by its own variable. */
+KILN_INLINE uint64_t ruby_own_context(struct kiln_walk *w)
+{
+	const struct kiln_ruby *r = ruby_data(w);
+	uint64_t block = w->thread_pointer;
+
+	if (!r->has_tls || !block)
+		return 0;
+	/* The thread control block's second word is its vector of blocks (glibc, musl). */
+	if (r->tls_module) {
+		block = ruby_word(block + 8);
+		block = ruby_word(block + ((uint64_t)r->tls_module << (r->tls_shift & 7)));
+		/* Not allocated yet (glibc 2.36, elf/dl-tls.c: TLS_DTV_UNALLOCATED). */
+		if (!block || block == ~0ULL)
+			return 0;
+	}
+	return ruby_word(block + (uint64_t)r->tls_offset);
+}
+
+/* The context that holds the lock (2.x), if it is this thread's. */
+KILN_INLINE uint64_t ruby_global_context(struct kiln_walk *w)
+{
+	const struct kiln_ruby *r = ruby_data(w);
+	uint64_t ec = r->global ? ruby_word(r->global) : 0, thread;
+
+	thread = ec ? ruby_word(ec + r->context_thread) : 0;
+	return thread && ruby_word(thread + r->thread_id) == w->thread_pointer ? ec : 0;
+}
+
+/* Finds the control frames. WHERE: the native frame in w->regs. Non-zero: there are none. */
+KILN_GLOBAL int ruby_begin(uint32_t slot, uint32_t where)
+{
+	struct kiln_walk *w = env_walk(slot);
+	const struct kiln_ruby *r;
+	uint64_t ec = 0;
+
+	if (!w)
+		return -1;
+	r = ruby_data(w);
+	/* What the native frame has is right whatever this thread holds. */
+	if (where == RUBY_IN_LOOP &&
+	    (!w->exact || w->regs.pc - r->loop_start >= r->loop_prologue)) {
+		if (r->place == KILN_RUBY_RBX)
+			ec = w->regs.bx;
+		else if (r->place == KILN_RUBY_STACK)
+			ec = ruby_word(w->regs.sp + (uint64_t)(int64_t)r->place_offset);
+	}
+	if (ec && !ruby_take_context(w, ec))
+		return 0;
+	ec = r->has_tls ? ruby_own_context(w) : ruby_global_context(w);
+	return ruby_take_context(w, ec);
+}
+
+/* ---- frames ---------------------------------------------------------------------------------- */
+
+/* Reads what is needed of the instruction sequence ISEQ into the cursor. Non-zero: it is none. */
+KILN_GLOBAL int ruby_read_code(uint32_t slot, uint64_t iseq)
+{
+	struct kiln_walk *w = env_walk(slot);
+	uint64_t body;
+
+	if (!w)
+		return -1;
+	if (w->cursor.words[RUBY_ISEQ] == iseq)
+		return 0;
+	w->cursor.words[RUBY_ISEQ] = 0;
+	body = ruby_word(iseq + RUBY_ISEQ_BODY);
+	if (!body || env_read(w->scratch, RUBY_BODY_WORDS * 8, body))
+		return -1;
+	w->cursor.words[RUBY_ISEQ] = iseq;
+	w->cursor.words[RUBY_ENCODED] = w->scratch[RUBY_BODY_ENCODED];
+	w->cursor.words[RUBY_HASH] =
+	    kiln_ruby_code_hash(body, w->scratch[RUBY_BODY_ENCODED], w->scratch[RUBY_BODY_LABEL],
+				w->scratch[RUBY_BODY_PATH]);
+	return 0;
+}
+
+/* Is the object at ADDRESS a method entry? Then its words are in the scratch. */
+KILN_INLINE int ruby_is_method(struct kiln_walk *w, uint64_t address, int local)
+{
+	uint64_t flags;
+
+	if (!address || address & 7 || env_read(w->scratch, RUBY_METHOD_WORDS * 8, address))
+		return 0;
+	flags = w->scratch[0];
+	if ((flags & RUBY_TYPE_MASK) != RUBY_TYPE_IMEMO)
+		return 0;
+	switch (flags >> RUBY_IMEMO_SHIFT & 15) {
+	case RUBY_IMEMO_METHOD:
+		return 1;
+	case RUBY_IMEMO_SVAR: /* vm_svar.cref_or_me */
+		return local ? 2 : 0;
+	default:
+		return 0;
+	}
+}
+
+/*
+ * The method that the environment at EP, whose three words are in the scratch, is of: in w->value,
+ * and its words in the scratch; 0: of none. Non-zero: an environment cannot be read.
+ */
+KILN_GLOBAL int ruby_find_method(uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+	uint64_t entry, parent, flags;
+	int kind;
+
+	if (!w)
+		return -1;
+	w->value = 0;
+	for (int i = 0; i < KILN_RUBY_ENV_HOPS; i++) {
+		entry = w->scratch[0];
+		parent = w->scratch[1] & ~3ULL;
+		flags = w->scratch[2];
+		kind = ruby_is_method(w, entry, flags & RUBY_LOCAL);
+		if (kind == 2) {
+			entry = w->scratch[1];
+			kind = ruby_is_method(w, entry, 0);
+		}
+		if (kind) {
+			w->value = entry;
+			return 0;
+		}
+		if (flags & RUBY_LOCAL)
+			return 0;
+		if (env_read(w->scratch, RUBY_ENV_WORDS * 8, parent - (RUBY_ENV_WORDS - 1) * 8))
+			return -1;
+	}
+	return 0;
+}
+
+/* The place of PC, an address of an instruction or behind one. */
+KILN_INLINE uint32_t ruby_index(const struct kiln_walk *w, uint64_t pc)
+{
+	uint64_t index = (pc - w->cursor.words[RUBY_ENCODED]) >> 3;
+
+	return pc && index < KILN_RUBY_INDEX_NONE ? (uint32_t)index : KILN_RUBY_INDEX_NONE;
+}
+
+/* Does native code at AT belong to the handler of the instruction at PC? */
+KILN_INLINE int ruby_runs(uint64_t at, uint64_t pc)
+{
+	uint64_t handler = ruby_word(pc);
+
+	return handler && at - handler < KILN_RUBY_HANDLER_MAX;
+}
+
+/*
+ * Emits the control frame at hand, unless it is one that Ruby itself does not show, and goes on to
+ * its caller. 0: that belongs to the same native frame; 1: it does not; 2: there is none.
+ */
+KILN_GLOBAL int ruby_frame(uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+	uint64_t frame, pc, iseq, ep, env, hash = 0, method;
+	uint32_t flags = 0, state, index = KILN_RUBY_INDEX_NONE;
+
+	if (!w)
+		return 2;
+	frame = w->cursor.words[RUBY_FRAME];
+	state = (uint32_t)w->cursor.words[RUBY_STATE];
+	if (frame >= w->cursor.words[RUBY_END])
+		return 2;
+	if (state >> 16 >= KILN_RUBY_STEPS_MAX)
+		return ruby_stop(w, KILN_MISSING_BUDGET);
+	if (env_read(w->scratch, RUBY_CFP_WORDS * 8, frame))
+		return ruby_stop(w, KILN_MISSING_READ);
+	w->cursor.words[RUBY_STATE] = (state + 65536) & ~(uint32_t)(RUBY_LEAF | RUBY_BEGINS);
+	w->cursor.words[RUBY_FRAME] = frame + ruby_data(w)->frame_size;
+	pc = w->scratch[RUBY_CFP_PC];
+	iseq = w->scratch[RUBY_CFP_ISEQ];
+	ep = w->scratch[RUBY_CFP_EP];
+	if (env_read(w->scratch, RUBY_ENV_WORDS * 8, ep - (RUBY_ENV_WORDS - 1) * 8))
+		return ruby_stop(w, KILN_MISSING_READ);
+	env = w->scratch[2];
+	if ((env & RUBY_KIND_MASK) == RUBY_KIND_C) {
+		flags = KILN_RUBY_C;
+		iseq = 0;
+	} else if (!iseq || !pc || iseq & 7) {
+		/* A dummy at the thread's end, or a block that is a C function. */
+		return env & RUBY_FINISH ? 1 : 0;
+	}
+	if (ruby_find_method(w->slot))
+		return ruby_stop(w, KILN_MISSING_READ);
+	method = w->value;
+	w->scratch[8] = method ? w->scratch[RUBY_METHOD_DEFINITION] : 0;
+	w->scratch[9] = method ? w->scratch[RUBY_METHOD_OWNER] : 0;
+	if (iseq) {
+		uint64_t definition = w->scratch[8], owner = w->scratch[9];
+
+		if (ruby_read_code(w->slot, iseq))
+			return ruby_stop(w, KILN_MISSING_READ);
+		w->scratch[8] = definition;
+		w->scratch[9] = owner;
+		hash = w->cursor.words[RUBY_HASH];
+		if (state & RUBY_LEAF) {
+			pc = w->leaf[RUBY_REG_R14];
+			if (ruby_runs(w->regs.pc, pc))
+				flags |= KILN_RUBY_EXACT;
+		} else if (state & RUBY_BEGINS) {
+			flags |= KILN_RUBY_EXACT;
+		}
+		index = ruby_index(w, pc);
+		if (env & RUBY_BMETHOD)
+			flags |= KILN_RUBY_BMETHOD;
+	} else if (!method) {
+		return ruby_stop(w, KILN_MISSING_BROKEN);
+	}
+	if (walk_emit(w, flags,
+		      KILN_RUBY_PACK(iseq, kiln_ruby_cookie(hash, w->scratch[8], w->scratch[9])),
+		      KILN_RUBY_PACK(method, index)))
+		return 2;
+	return env & RUBY_FINISH ? 1 : 0;
+}
+
+KILN_INLINE void ruby_group(struct kiln_walk *w)
+{
+	for (int i = 0; i < KILN_MAX_USER_FRAMES + 1; i++) {
+		if (ruby_frame(w->slot))
+			break;
+	}
+}
+
+/* ---- which group ----------------------------------------------------------------------------- */
+
+/*
+ * Is the control frame at hand one that rb_vm_exec() has not been entered with yet? It ends a
+ * group, stands at an instruction where it may begin, and the code of vm_exec_core() in w->regs,
+ * which has called something, is not that instruction's.
+ */
+KILN_GLOBAL int ruby_is_pushed(uint32_t slot, uint32_t where)
+{
+	struct kiln_walk *w = env_walk(slot);
+	uint64_t pc, iseq, ep, table;
+	uint32_t index, optional;
+
+	if (!w || env_read(w->scratch, RUBY_CFP_WORDS * 8, w->cursor.words[RUBY_FRAME]))
+		return 0;
+	pc = w->scratch[RUBY_CFP_PC];
+	iseq = w->scratch[RUBY_CFP_ISEQ];
+	ep = w->scratch[RUBY_CFP_EP];
+	if (!pc || !iseq || iseq & 7 || !(ruby_word(ep) & RUBY_FINISH))
+		return 0;
+	w->cursor.words[RUBY_ISEQ] = 0;
+	if (ruby_read_code(w->slot, iseq))
+		return 0;
+	index = ruby_index(w, pc);
+	optional = (uint32_t)(w->scratch[RUBY_BODY_OPTIONAL] >> 32);
+	table = w->scratch[RUBY_BODY_OPT_TABLE];
+	/* With optional arguments it begins where the first that is missing is computed. */
+	for (uint32_t i = 1; index && i <= 8; i++) {
+		if (i > optional)
+			return 0;
+		if (ruby_word(table + i * 8) == index)
+			index = 0;
+	}
+	return !index && (where == RUBY_IN_JIT || !ruby_runs(w->regs.pc - 1, pc));
+}
+
+/*
+ * The first native frame of a stack that is Ruby's. Non-zero: what it has run is over, and the
+ * control frames are those of its caller.
+ */
+KILN_GLOBAL int ruby_enter(uint32_t slot, uint32_t where)
+{
+	struct kiln_walk *w = env_walk(slot);
+	const struct kiln_ruby *r;
+	uint64_t frame, held;
+
+	if (!w)
+		return 0;
+	r = ruby_data(w);
+	frame = w->cursor.words[RUBY_FRAME];
+	if (!w->exact || !w->leaf_valid) {
+		if (where != RUBY_IN_EXEC && ruby_is_pushed(w->slot, where)) {
+			w->cursor.words[RUBY_STATE] |= RUBY_BEGINS;
+			ruby_group(w);
+		}
+		return 0;
+	}
+	held = w->leaf[where == RUBY_IN_JIT ? RUBY_REG_R13 : RUBY_REG_R15];
+	if (where != RUBY_IN_EXEC && (held == frame || held == frame - r->frame_size)) {
+		w->cursor.words[RUBY_FRAME] = held;
+		if (where == RUBY_IN_LOOP)
+			w->cursor.words[RUBY_STATE] |= RUBY_LEAF;
+		return 0;
+	}
+	if (where == RUBY_IN_LOOP)
+		return w->regs.pc - r->loop_start >= r->loop_prologue;
+	if (where == RUBY_IN_EXEC)
+		return !ruby_word(frame) || !ruby_word(frame + RUBY_CFP_ISEQ * 8);
+	return 0;
+}
+
+/* ---- JIT code -------------------------------------------------------------------------------- */
+
+KILN_INLINE int ruby_is_exec(const struct kiln_ruby *r, uint64_t pc)
+{
+	return (pc >= r->exec_start && pc < r->exec_end) ||
+	       (pc >= r->cold_start && pc < r->cold_end);
+}
+
+/*
+ * JIT code has no unwind information. It keeps little on the native stack: what its entry has saved
+ * (r13, r12, rbx: yjit_codegen.c), above that the address that it returns to, in vm_exec_core() or
+ * rb_vm_exec().
+ */
+KILN_GLOBAL int ruby_leave_jit(uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+	const struct kiln_ruby *r;
+	uint64_t at, pc, bx, bp;
+
+	if (!w)
+		return -1;
+	r = ruby_data(w);
+	for (uint32_t i = 0; i < KILN_RUBY_JIT_WORDS; i++) {
+		at = w->regs.sp + i * 8;
+		if (walk_read(w, at, &pc))
+			return -1;
+		if (!ruby_is_exec(r, pc) && pc - r->loop_start >= r->loop_size)
+			continue;
+		bx = w->regs.bx;
+		bp = w->regs.bp;
+		if (i >= 3 && walk_read(w, at - 24, &bx))
+			return -1;
+		/* With a frame pointer. */
+		if (bp == at - 8 && walk_read(w, at - 8, &bp))
+			return -1;
+		if (!walk_enter(w, pc, at + 8, bp, bx))
+			w->stepped = 1;
+		return 0;
+	}
+	return -1;
+}
+
+KILN_GLOBAL int ruby_walk(uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+	const struct kiln_ruby *r;
+	uint32_t where = RUBY_IN_LOOP;
+	uint64_t pc;
+
+	if (!w)
+		return 0;
+	r = ruby_data(w);
+	if (r->native_only)
+		return 0;
+	pc = w->regs.pc - (w->exact ? 0 : 1);
+	if ((pc < w->map_start || pc >= w->map_end) && walk_find_mapping(w->slot, pc))
+		return 0;
+	if (!w->map_image)
+		where = RUBY_IN_JIT;
+	else if (ruby_is_exec(r, pc))
+		where = RUBY_IN_EXEC;
+	if (!w->cursor.words[RUBY_STATE]) {
+		if (ruby_begin(w->slot, where))
+			ruby_stop(w, KILN_MISSING_NO_THREAD);
+		else if (ruby_enter(w->slot, where))
+			w->cursor.words[RUBY_STATE] |= RUBY_SHOWN;
+	}
+	if (w->cursor.words[RUBY_STATE] & RUBY_WALKING) {
+		if (!(w->cursor.words[RUBY_STATE] & RUBY_SHOWN))
+			ruby_group(w);
+		w->cursor.words[RUBY_STATE] |= RUBY_SHOWN;
+		if (where == RUBY_IN_EXEC || !r->exec_end)
+			w->cursor.words[RUBY_STATE] &= ~(uint64_t)RUBY_SHOWN;
+	}
+	if (where == RUBY_IN_JIT && !ruby_leave_jit(w->slot))
+		w->hide_native = 1;
+	return 0;
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* What user space tells the walker of a process, and what the words of a frame are. */
+#pragma once
+
+#include "bpf/types.h"
+
+enum { KILN_RUNTIME_RUBY = 3 }; /* enum kiln_runtime_id */
+
+/* Where vm_exec_core() keeps the execution context that it runs. */
+enum kiln_ruby_place {
+	KILN_RUBY_NOWHERE, /* not known */
+	KILN_RUBY_RBX,
+	KILN_RUBY_STACK, /* at the stack pointer + place_offset */
+};
+
+enum {
+	KILN_RUBY_STEPS_MAX = 2048, /* control frames looked at in one sample */
+	KILN_RUBY_ENV_HOPS = 16,    /* from a block to the method around it */
+	KILN_RUBY_JIT_WORDS = 32,   /* of JIT code's native stack */
+	/* More code than the handler of an instruction has. */
+	KILN_RUBY_HANDLER_MAX = 1024,
+};
+
+/*
+ * The process's data. Addresses are the process's. What is the same in all versions from 2.5 to 4.0
+ * is in walker.h.
+ */
+struct kiln_ruby {
+	uint64_t loop_start; /* vm_exec_core() */
+	/* rb_vm_exec(), which calls it, and the part of it that the compiler has put elsewhere. The
+	 * same function as vm_exec_core(): all 0. */
+	uint64_t exec_start, exec_end;
+	uint64_t cold_start, cold_end;
+	uint64_t global;     /* address of the pointer to the context that runs (2.x); 0: none */
+	int64_t tls_offset;  /* of the pointer to the thread's context, from the block's start */
+	uint32_t tls_module; /* 0: the block is at the thread pointer */
+	uint32_t tls_shift;  /* log2 of an entry of the vector of blocks */
+	uint32_t loop_size;
+	uint32_t loop_prologue; /* bytes of vm_exec_core() before the first instruction's code */
+	int32_t place_offset;
+	uint16_t context_thread; /* offset of the context's thread */
+	uint16_t thread_id;	 /* offset of the thread's pthread_self(); with `global` */
+	uint8_t place;		 /* enum kiln_ruby_place */
+	uint8_t frame_size;	 /* of a control frame */
+	uint8_t has_tls;
+	uint8_t native_only;
+};
+_Static_assert(sizeof(struct kiln_ruby) <= KILN_RUNTIME_BYTES, "struct kiln_ruby");
+
+/* Flags of a frame. */
+enum kiln_ruby_flags {
+	KILN_RUBY_C = 1, /* a method in C: it has no instructions */
+	/* Its place is that of the instruction which runs, and not of the one behind it. */
+	KILN_RUBY_EXACT = 2,
+	KILN_RUBY_BMETHOD = 4, /* a method that define_method made of a block */
+};
+
+/*
+ * A frame is the instruction sequence and the method entry, both objects of the heap and thus
+ * multiples of 8, an index into the instructions, and a cookie, which tells objects from others
+ * that lie in the same place later.
+ *   first word   bits 53..44 cookie, 43..0 instruction sequence / 8; 0: none (KILN_RUBY_C)
+ *   second word  bits 63..44 index, 43..0 method entry / 8; 0: none (not within a method)
+ */
+enum {
+	KILN_RUBY_OBJECT_BITS = 44,
+	KILN_RUBY_COOKIE_BITS = 10,
+	KILN_RUBY_INDEX_NONE = (1 << 20) - 1, /* not known, or more */
+};
+#define KILN_RUBY_OBJECT_MASK ((1ULL << KILN_RUBY_OBJECT_BITS) - 1)
+#define KILN_RUBY_PACK(object, more)                                                               \
+	(((uint64_t)(object) >> 3 & KILN_RUBY_OBJECT_MASK) | (uint64_t)(more)                      \
+								 << KILN_RUBY_OBJECT_BITS)
+#define KILN_RUBY_OBJECT(word)	(((word)&KILN_RUBY_OBJECT_MASK) << 3)
+#define KILN_RUBY_COOKIE(first) ((uint32_t)((first) >> KILN_RUBY_OBJECT_BITS) & 1023)
+#define KILN_RUBY_INDEX(second) ((uint32_t)((second) >> KILN_RUBY_OBJECT_BITS))
+
+/* What of an instruction sequence does not change: its body's address, instructions, label, path.
+ */
+static inline __attribute__((always_inline)) uint64_t
+kiln_ruby_code_hash(uint64_t body, uint64_t encoded, uint64_t label, uint64_t path)
+{
+	uint64_t h = body * 0x9e3779b97f4a7c15ULL;
+
+	h = (h ^ h >> 29 ^ encoded) * 0x9e3779b97f4a7c15ULL;
+	h = (h ^ h >> 29 ^ label) * 0x9e3779b97f4a7c15ULL;
+	h = (h ^ h >> 29 ^ path) * 0x9e3779b97f4a7c15ULL;
+	return h ^ h >> 29;
+}
+
+/* ... and of a method entry: its definition and its owner. Both hashes together are the cookie. */
+static inline __attribute__((always_inline)) uint32_t
+kiln_ruby_cookie(uint64_t code, uint64_t definition, uint64_t owner)
+{
+	uint64_t h = code;
+
+	h = (h ^ definition) * 0x9e3779b97f4a7c15ULL;
+	h = (h ^ h >> 29 ^ owner) * 0x9e3779b97f4a7c15ULL;
+	return (uint32_t)(h >> (64 - KILN_RUBY_COOKIE_BITS));
+}
