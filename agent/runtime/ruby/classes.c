@@ -11,7 +11,8 @@
 
 enum {
 	CLASS_POINTER = 24, /* struct RClass.ptr, before 3.2 */
-	EXTENSION_WORDS = 40,
+	EXTENSION_WORDS = 24,
+	NEARBY = 2,		 /* words */
 	EXTENSION_VARIABLES = 8, /* rb_classext_t.iv_tbl, before 3.2 */
 	OBJECT_CLASS = 8,	 /* struct RBasic.klass */
 	/* st_table */
@@ -120,7 +121,7 @@ static size_t read_extension(const struct ruby_look *look, uint64_t class,
 {
 	uint64_t at = class + look->process->layout->class_extension;
 
-	for (size_t n = EXTENSION_WORDS; n >= 16; n -= 4)
+	for (size_t n = EXTENSION_WORDS; n; n--)
 		if (target_read(look->memory, at, words, n * 8) == 0)
 			return n;
 	return 0;
@@ -135,8 +136,8 @@ static int path_by_extension(const struct ruby_look *look, uint64_t class, struc
 	n = read_extension(look, class, words);
 	if (known < n && read_path(look, words[known], text, ret) == 0)
 		return 0;
-	/* Another patch release may have it elsewhere: nothing else there is such a String. */
-	for (size_t i = 0; i < n; i++)
+	/* Another patch release may have it nearby: nothing else there is such a String. */
+	for (size_t i = known - NEARBY; i < n && i <= known + NEARBY; i++)
 		if (read_path(look, words[i], text, ret) == 0)
 			return 0;
 	return -ENOENT;

@@ -79,8 +79,13 @@ uint32_t ruby_read_line(const struct ruby_look *look, uint64_t body, uint32_t in
 		stretch = stretch_of(look, ruby_read_word(look, body + l->lines_index), index);
 	if (!stretch || stretch > n)
 		return 0;
-	if (target_read(look->memory, lines + (stretch - 1) * l->line_size + l->line_at, &line,
-			sizeof(line)) < 0)
-		return 0;
-	return line <= INT32_MAX ? line : 0;
+	/* What the compiler has put in has no line of its own (2.7: nop at a block's end). */
+	for (int i = 0; stretch && i < SEARCH_MAX; i++, stretch--) {
+		if (target_read(look->memory, lines + (stretch - 1) * l->line_size + l->line_at,
+				&line, sizeof(line)) < 0)
+			return 0;
+		if (line)
+			return line <= INT32_MAX ? line : 0;
+	}
+	return 0;
 }

@@ -50,8 +50,9 @@ enum {
 	RUBY_CFP_ISEQ = 2,
 	RUBY_CFP_EP = 4,
 	RUBY_CFP_WORDS = 5,
-	RUBY_ISEQ_BODY = 16,	/* bytes: rb_iseq_t.body */
-	RUBY_BODY_ENCODED = 1,	/* rb_iseq_constant_body */
+	RUBY_ISEQ_BODY = 16, /* bytes: rb_iseq_t.body */
+	RUBY_BODY_SIZE = 0,  /* rb_iseq_constant_body; its upper half */
+	RUBY_BODY_ENCODED = 1,
 	RUBY_BODY_OPTIONAL = 3, /* its upper half: param.opt_num */
 	RUBY_BODY_OPT_TABLE = 6,
 	RUBY_BODY_PATH = 8, /* location.pathobj */
@@ -62,6 +63,8 @@ enum {
 	RUBY_METHOD_OWNER = 4,
 	RUBY_METHOD_WORDS = 5,
 	RUBY_STACK_MAX = 1 << 27, /* words */
+	RUBY_TAIL_MAX = 8,
+
 	RUBY_REG_R13 = 13,
 	RUBY_REG_R14 = 14,
 	RUBY_REG_R15 = 15,
@@ -289,7 +292,7 @@ KILN_GLOBAL int ruby_frame(uint32_t slot)
 		return ruby_stop(w, KILN_MISSING_BUDGET);
 	if (env_read(w->scratch, RUBY_CFP_WORDS * 8, frame))
 		return ruby_stop(w, KILN_MISSING_READ);
-	w->cursor.words[RUBY_STATE] = (state + 65536) & ~(uint32_t)(RUBY_LEAF | RUBY_BEGINS);
+	w->cursor.words[RUBY_STATE] = (state + 65536) & ~(uint32_t)RUBY_LEAF;
 	w->cursor.words[RUBY_FRAME] = frame + ruby_data(w)->frame_size;
 	pc = w->scratch[RUBY_CFP_PC];
 	iseq = w->scratch[RUBY_CFP_ISEQ];
@@ -301,8 +304,9 @@ KILN_GLOBAL int ruby_frame(uint32_t slot)
 		flags = KILN_RUBY_C;
 		iseq = 0;
 	} else if (!iseq || !pc || iseq & 7) {
-		/* A dummy at the thread's end, or a block that is a C function. */
-		return env & RUBY_FINISH ? 1 : 0;
+		/* A block that is a C function, or a dummy: at the thread's end, or of `require`.
+		 * rb_vm_exec() is not entered with it, whatever its flags say. */
+		return 0;
 	}
 	if (ruby_find_method(w->slot))
 		return ruby_stop(w, KILN_MISSING_READ);
@@ -318,11 +322,12 @@ KILN_GLOBAL int ruby_frame(uint32_t slot)
 		w->scratch[9] = owner;
 		hash = w->cursor.words[RUBY_HASH];
 		if (state & RUBY_LEAF) {
-			pc = w->leaf[RUBY_REG_R14];
+			index = ruby_index(w, w->leaf[RUBY_REG_R14]);
+			/* A frame that has just been put on: it is not loaded yet. */
+			if (index != KILN_RUBY_INDEX_NONE)
+				pc = w->leaf[RUBY_REG_R14];
 			if (ruby_runs(w->regs.pc, pc))
 				flags |= KILN_RUBY_EXACT;
-		} else if (state & RUBY_BEGINS) {
-			flags |= KILN_RUBY_EXACT;
 		}
 		index = ruby_index(w, pc);
 		if (env & RUBY_BMETHOD)
@@ -337,11 +342,41 @@ KILN_GLOBAL int ruby_frame(uint32_t slot)
 	return env & RUBY_FINISH ? 1 : 0;
 }
 
+/*
+ * Are all control frames that are left, a few, of methods in C? Then no rb_vm_exec() comes any
+ * more: the thread or fiber has begun with C.
+ */
+KILN_GLOBAL int ruby_is_tail(uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+	uint64_t frame;
+	uint32_t size;
+
+	if (!w)
+		return 0;
+	frame = w->cursor.words[RUBY_FRAME];
+	size = ruby_data(w)->frame_size;
+	if (w->cursor.words[RUBY_END] - frame > RUBY_TAIL_MAX * size)
+		return 0;
+	for (uint32_t i = 0; i < RUBY_TAIL_MAX && frame < w->cursor.words[RUBY_END]; i++) {
+		if (ruby_word(frame))
+			return 0;
+		frame += size;
+	}
+	return 1;
+}
+
 KILN_INLINE void ruby_group(struct kiln_walk *w)
 {
 	for (int i = 0; i < KILN_MAX_USER_FRAMES + 1; i++) {
 		if (ruby_frame(w->slot))
 			break;
+	}
+	if (!w->full && ruby_is_tail(w->slot)) {
+		for (int i = 0; i < RUBY_TAIL_MAX; i++) {
+			if (ruby_frame(w->slot) == 2)
+				break;
+		}
 	}
 }
 
@@ -382,6 +417,38 @@ KILN_GLOBAL int ruby_is_pushed(uint32_t slot, uint32_t where)
 }
 
 /*
+ * vm_exec_core() is at the leaf and holds the control frame HELD. Non-zero: it has taken its own
+ * off and is about to return. Then the one on top is a method in C; or the caller's registers are
+ * back; or the program counter that it still holds is not of the one on top, which has begun long
+ * ago.
+ */
+KILN_GLOBAL int ruby_is_left(uint32_t slot, uint64_t held)
+{
+	struct kiln_walk *w = env_walk(slot);
+	uint64_t frame, pc, iseq, size;
+
+	if (!w)
+		return 0;
+	frame = w->cursor.words[RUBY_FRAME];
+	if (env_read(w->scratch, RUBY_CFP_WORDS * 8, frame))
+		return 0;
+	pc = w->scratch[RUBY_CFP_PC];
+	iseq = w->scratch[RUBY_CFP_ISEQ];
+	if (!pc || !iseq || iseq & 7)
+		return 1;
+	/* It has counted the frame off, and is about to say so. */
+	if (held == frame + ruby_data(w)->frame_size)
+		return 0;
+	if (held != frame)
+		return 1;
+	w->cursor.words[RUBY_ISEQ] = 0;
+	if (ruby_read_code(w->slot, iseq))
+		return 0;
+	size = w->scratch[RUBY_BODY_SIZE] >> 32;
+	return ruby_index(w, w->leaf[RUBY_REG_R14]) > size && ruby_index(w, pc);
+}
+
+/*
  * The first native frame of a stack that is Ruby's. Non-zero: what it has run is over, and the
  * control frames are those of its caller.
  */
@@ -395,24 +462,23 @@ KILN_GLOBAL int ruby_enter(uint32_t slot, uint32_t where)
 		return 0;
 	r = ruby_data(w);
 	frame = w->cursor.words[RUBY_FRAME];
+	if (where == RUBY_IN_LOOP &&
+	    w->regs.pc - (w->exact ? 0 : 1) - r->loop_start < r->loop_prologue)
+		return 0;
 	if (!w->exact || !w->leaf_valid) {
-		if (where != RUBY_IN_EXEC && ruby_is_pushed(w->slot, where)) {
-			w->cursor.words[RUBY_STATE] |= RUBY_BEGINS;
-			ruby_group(w);
-		}
+		if (where != RUBY_IN_EXEC && ruby_is_pushed(w->slot, where))
+			w->cursor.words[RUBY_FRAME] = frame + r->frame_size;
 		return 0;
 	}
-	held = w->leaf[where == RUBY_IN_JIT ? RUBY_REG_R13 : RUBY_REG_R15];
-	if (where != RUBY_IN_EXEC && (held == frame || held == frame - r->frame_size)) {
-		w->cursor.words[RUBY_FRAME] = held;
-		if (where == RUBY_IN_LOOP)
-			w->cursor.words[RUBY_STATE] |= RUBY_LEAF;
-		return 0;
-	}
-	if (where == RUBY_IN_LOOP)
-		return w->regs.pc - r->loop_start >= r->loop_prologue;
 	if (where == RUBY_IN_EXEC)
 		return !ruby_word(frame) || !ruby_word(frame + RUBY_CFP_ISEQ * 8);
+	held = w->leaf[where == RUBY_IN_JIT ? RUBY_REG_R13 : RUBY_REG_R15];
+	if (held == frame - r->frame_size)
+		w->cursor.words[RUBY_FRAME] = held;
+	else if (where == RUBY_IN_LOOP && ruby_is_left(w->slot, held))
+		return 1;
+	if (where == RUBY_IN_LOOP)
+		w->cursor.words[RUBY_STATE] |= RUBY_LEAF;
 	return 0;
 }
 
