@@ -11,6 +11,7 @@
 #include <elf.h>
 
 #include "agent/elf/cfi.h"
+#include "agent/elf/code_state.h"
 #include "agent/runtime/pieces.h"
 
 enum {
@@ -174,6 +175,28 @@ static void find_place(const struct image *image, struct ruby_code *code)
 	}
 }
 
+/* Where the loop returns: gcc makes one end of it. */
+static void find_return(const struct image *image, struct ruby_code *code)
+{
+	struct cursor c = image_at_vaddr(image, code->loop.start);
+	uint64_t at = code->loop.start;
+	struct code_insn insn;
+
+	code->returns = 0;
+	while (at < code->loop.end && cursor_left(&c) && code_decode(c, at, true, &insn) &&
+	       insn.size) {
+		if (insn.flow == CODE_RETURN) {
+			if (code->returns) {
+				code->returns = 0;
+				return;
+			}
+			code->returns = (uint32_t)(at - code->loop.start);
+		}
+		cursor_skip(&c, insn.size);
+		at += insn.size;
+	}
+}
+
 /* ---- all together ---------------------------------------------------------------------------- */
 
 static struct runtime_range range_of(const struct span *span)
@@ -203,6 +226,7 @@ int ruby_find_code(const struct image *image, struct ruby_code *code, struct err
 	if (low > code->loop.start && low < code->loop.end)
 		code->prologue = (uint32_t)MIN(low - code->loop.start, PROLOGUE_MAX);
 	find_place(image, code);
+	find_return(image, code);
 	span = code->exec.start ? span_of(&f, code->exec.start) : find_caller(&f, &code->loop);
 	if (span)
 		code->exec = range_of(span);

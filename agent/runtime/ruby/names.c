@@ -258,13 +258,15 @@ static uint32_t read_line(const struct frame *f)
 {
 	uint32_t size, index = f->index;
 
-	if (index == KILN_RUBY_INDEX_NONE ||
-	    target_read(f->look.memory, f->body + BODY_SIZE, &size, sizeof(size)) < 0)
+	/* JIT code does not always say where it is: Ruby too takes the first line then. */
+	if (index == KILN_RUBY_INDEX_NONE)
+		return first_line(f);
+	if (target_read(f->look.memory, f->body + BODY_SIZE, &size, sizeof(size)) < 0)
 		return 0;
 	/* It is that of the instruction behind the one that runs. */
 	if (!f->is_exact && index)
 		index--;
-	return index < size ? ruby_read_line(&f->look, f->body, index) : 0;
+	return index < size ? ruby_read_line(&f->look, f->body, index) : first_line(f);
 }
 
 static int add_symbol(struct frame *f, struct ruby_text *text, struct symbol *ret)

@@ -46,6 +46,7 @@ static int ruby_attach(const struct runtime_image *ri, struct runtime_target *ta
 	    .cold_end = loaded(target, code->cold.end),
 	    .loop_size = (uint32_t)(code->loop.end - code->loop.start),
 	    .loop_prologue = code->prologue,
+	    .loop_return = code->returns,
 	};
 	int r;
 

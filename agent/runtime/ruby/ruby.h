@@ -23,6 +23,7 @@ struct ruby_code {
 	struct runtime_range loop;	 /* vm_exec_core() */
 	struct runtime_range exec, cold; /* rb_vm_exec(); the same as the loop: 0 */
 	uint32_t prologue;		 /* bytes before the code of the first instruction */
+	uint32_t returns;		 /* offset of its return; 0: not known, or several */
 	uint32_t place;			 /* enum kiln_ruby_place */
 	int32_t place_offset;
 };

@@ -30,10 +30,11 @@ enum {
 };
 
 enum ruby_state {
-	RUBY_WALKING = 1, /* the context was found */
-	RUBY_OVER = 2,	  /* there is none, or it makes no sense */
-	RUBY_SHOWN = 4,	  /* the group of the rb_vm_exec() at hand */
-	RUBY_LEAF = 8,	  /* the next frame's program counter is in r14 */
+	RUBY_WALKING = 1,   /* the context was found */
+	RUBY_OVER = 2,	    /* there is none, or it makes no sense */
+	RUBY_SHOWN = 4,	    /* the group of the rb_vm_exec() at hand */
+	RUBY_LEAF = 8,	    /* the next frame's program counter is in r14 */
+	RUBY_NOT_SAID = 16, /* ... is not known: JIT code does not keep it up to date */
 	RUBY_BEGINS =
 	    16, /* the next frame has not begun, and is the first one of a group of its own */
 };
@@ -50,9 +51,9 @@ enum {
 	RUBY_CFP_ISEQ = 2,
 	RUBY_CFP_EP = 4,
 	RUBY_CFP_WORDS = 5,
-	RUBY_ISEQ_BODY = 16, /* bytes: rb_iseq_t.body */
-	RUBY_BODY_SIZE = 0,  /* rb_iseq_constant_body; its upper half */
-	RUBY_BODY_ENCODED = 1,
+	RUBY_ISEQ_BODY = 16,	/* bytes: rb_iseq_t.body */
+	RUBY_BODY_SIZE = 0,	/* rb_iseq_constant_body; its upper half */
+	RUBY_BODY_ENCODED = 1,	/* rb_iseq_constant_body */
 	RUBY_BODY_OPTIONAL = 3, /* its upper half: param.opt_num */
 	RUBY_BODY_OPT_TABLE = 6,
 	RUBY_BODY_PATH = 8, /* location.pathobj */
@@ -71,6 +72,7 @@ enum {
 	/* ep[0] */
 	RUBY_KIND_MASK = 0x7fff0001,
 	RUBY_KIND_C = 0x55550001,
+	RUBY_KIND_C_BLOCK = 0x66660001,
 	RUBY_FINISH = 0x20,
 	RUBY_BMETHOD = 0x40,
 	RUBY_LOCAL = 2,
@@ -99,6 +101,19 @@ KILN_INLINE int ruby_stop(struct kiln_walk *w, enum kiln_missing why)
 	w->cursor.words[RUBY_STATE] = RUBY_OVER;
 	walk_missing(w, why);
 	return 2;
+}
+
+/* Does the control frame at FRAME run instructions? Not a method or block in C, nor a dummy. */
+KILN_GLOBAL int ruby_has_code(uint32_t slot, uint64_t frame)
+{
+	struct kiln_walk *w = env_walk(slot);
+	uint64_t iseq, kind;
+
+	if (!w || env_read(w->scratch, RUBY_CFP_WORDS * 8, frame))
+		return 0;
+	iseq = w->scratch[RUBY_CFP_ISEQ];
+	kind = ruby_word(w->scratch[RUBY_CFP_EP]) & RUBY_KIND_MASK;
+	return iseq && !(iseq & 7) && kind != RUBY_KIND_C && kind != RUBY_KIND_C_BLOCK;
 }
 
 /* ---- the context ----------------------------------------------------------------------------- */
@@ -292,7 +307,7 @@ KILN_GLOBAL int ruby_frame(uint32_t slot)
 		return ruby_stop(w, KILN_MISSING_BUDGET);
 	if (env_read(w->scratch, RUBY_CFP_WORDS * 8, frame))
 		return ruby_stop(w, KILN_MISSING_READ);
-	w->cursor.words[RUBY_STATE] = (state + 65536) & ~(uint32_t)RUBY_LEAF;
+	w->cursor.words[RUBY_STATE] = (state + 65536) & ~(uint32_t)(RUBY_LEAF | RUBY_NOT_SAID);
 	w->cursor.words[RUBY_FRAME] = frame + ruby_data(w)->frame_size;
 	pc = w->scratch[RUBY_CFP_PC];
 	iseq = w->scratch[RUBY_CFP_ISEQ];
@@ -303,7 +318,7 @@ KILN_GLOBAL int ruby_frame(uint32_t slot)
 	if ((env & RUBY_KIND_MASK) == RUBY_KIND_C) {
 		flags = KILN_RUBY_C;
 		iseq = 0;
-	} else if (!iseq || !pc || iseq & 7) {
+	} else if (!iseq || iseq & 7 || (env & RUBY_KIND_MASK) == RUBY_KIND_C_BLOCK) {
 		/* A block that is a C function, or a dummy: at the thread's end, or of `require`.
 		 * rb_vm_exec() is not entered with it, whatever its flags say. */
 		return 0;
@@ -329,7 +344,7 @@ KILN_GLOBAL int ruby_frame(uint32_t slot)
 			if (ruby_runs(w->regs.pc, pc))
 				flags |= KILN_RUBY_EXACT;
 		}
-		index = ruby_index(w, pc);
+		index = state & RUBY_NOT_SAID ? KILN_RUBY_INDEX_NONE : ruby_index(w, pc);
 		if (env & RUBY_BMETHOD)
 			flags |= KILN_RUBY_BMETHOD;
 	} else if (!method) {
@@ -359,7 +374,7 @@ KILN_GLOBAL int ruby_is_tail(uint32_t slot)
 	if (w->cursor.words[RUBY_END] - frame > RUBY_TAIL_MAX * size)
 		return 0;
 	for (uint32_t i = 0; i < RUBY_TAIL_MAX && frame < w->cursor.words[RUBY_END]; i++) {
-		if (ruby_word(frame))
+		if (ruby_has_code(w->slot, frame))
 			return 0;
 		frame += size;
 	}
@@ -417,35 +432,22 @@ KILN_GLOBAL int ruby_is_pushed(uint32_t slot, uint32_t where)
 }
 
 /*
- * vm_exec_core() is at the leaf and holds the control frame HELD. Non-zero: it has taken its own
- * off and is about to return. Then the one on top is a method in C; or the caller's registers are
- * back; or the program counter that it still holds is not of the one on top, which has begun long
- * ago.
+ * The loop or JIT code is at the leaf, and holds the control frame HELD. Non-zero: it has taken its
+ * own off and is about to return. The one on top is a method in C then, mostly.
  */
-KILN_GLOBAL int ruby_is_left(uint32_t slot, uint64_t held)
+KILN_INLINE int ruby_is_left(struct kiln_walk *w, uint32_t where, uint64_t held)
 {
-	struct kiln_walk *w = env_walk(slot);
-	uint64_t frame, pc, iseq, size;
+	const struct kiln_ruby *r = ruby_data(w);
+	uint64_t frame = w->cursor.words[RUBY_FRAME], at = w->regs.pc - r->loop_start;
 
-	if (!w)
-		return 0;
-	frame = w->cursor.words[RUBY_FRAME];
-	if (env_read(w->scratch, RUBY_CFP_WORDS * 8, frame))
-		return 0;
-	pc = w->scratch[RUBY_CFP_PC];
-	iseq = w->scratch[RUBY_CFP_ISEQ];
-	if (!pc || !iseq || iseq & 7)
-		return 1;
-	/* It has counted the frame off, and is about to say so. */
-	if (held == frame + ruby_data(w)->frame_size)
-		return 0;
-	if (held != frame)
-		return 1;
-	w->cursor.words[RUBY_ISEQ] = 0;
-	if (ruby_read_code(w->slot, iseq))
-		return 0;
-	size = w->scratch[RUBY_BODY_SIZE] >> 32;
-	return ruby_index(w, w->leaf[RUBY_REG_R14]) > size && ruby_index(w, pc);
+	if (!ruby_has_code(w->slot, frame)) {
+		/* JIT code puts that of a method in C on before it calls it. At its `ret` the
+		 * caller's registers are back. */
+		return where == RUBY_IN_LOOP || held != frame + r->frame_size ||
+		       (ruby_word(w->regs.pc) & 0xff) == 0xc3;
+	}
+	return where == RUBY_IN_LOOP && at <= r->loop_return &&
+	       at + KILN_RUBY_EPILOGUE > r->loop_return;
 }
 
 /*
@@ -471,14 +473,16 @@ KILN_GLOBAL int ruby_enter(uint32_t slot, uint32_t where)
 		return 0;
 	}
 	if (where == RUBY_IN_EXEC)
-		return !ruby_word(frame) || !ruby_word(frame + RUBY_CFP_ISEQ * 8);
+		return !ruby_has_code(w->slot, frame);
 	held = w->leaf[where == RUBY_IN_JIT ? RUBY_REG_R13 : RUBY_REG_R15];
+	/* It is put on and off in the register first, or in memory. */
 	if (held == frame - r->frame_size)
 		w->cursor.words[RUBY_FRAME] = held;
-	else if (where == RUBY_IN_LOOP && ruby_is_left(w->slot, held))
+	else if (ruby_is_left(w, where, held))
 		return 1;
-	if (where == RUBY_IN_LOOP)
-		w->cursor.words[RUBY_STATE] |= RUBY_LEAF;
+	else if (where == RUBY_IN_LOOP && held != frame && held != frame + r->frame_size)
+		return 0;
+	w->cursor.words[RUBY_STATE] |= where == RUBY_IN_LOOP ? RUBY_LEAF : RUBY_NOT_SAID;
 	return 0;
 }
 

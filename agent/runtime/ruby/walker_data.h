@@ -17,6 +17,8 @@ enum {
 	KILN_RUBY_STEPS_MAX = 2048, /* control frames looked at in one sample */
 	KILN_RUBY_ENV_HOPS = 16,    /* from a block to the method around it */
 	KILN_RUBY_JIT_WORDS = 32,   /* of JIT code's native stack */
+	/* Bytes of code that take vm_exec_core()'s own frame off. */
+	KILN_RUBY_EPILOGUE = 64,
 	/* More code than the handler of an instruction has. */
 	KILN_RUBY_HANDLER_MAX = 1024,
 };
@@ -37,6 +39,7 @@ struct kiln_ruby {
 	uint32_t tls_shift;  /* log2 of an entry of the vector of blocks */
 	uint32_t loop_size;
 	uint32_t loop_prologue; /* bytes of vm_exec_core() before the first instruction's code */
+	uint32_t loop_return;	/* where it returns, from its start; 0: not known */
 	int32_t place_offset;
 	uint16_t context_thread; /* offset of the context's thread */
 	uint16_t thread_id;	 /* offset of the thread's pthread_self(); with `global` */
