@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * agent/runtime/ruby/walker.h compiled for the host, over any struct target_memory. Only Ruby's own
+ * frames are walked: vm_exec_core() and rb_vm_exec() are thought to take turns on the native stack.
+ */
+#pragma once
+
+#include "agent/runtime/ruby/ruby.h"
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+#define KILN_WALKER ruby_walk
+#include "bpf/unwind.h"
+
+#include "agent/runtime/ruby/walker.h"
+#pragma GCC diagnostic pop
+
+static struct {
+	const struct target_memory *memory;
+	uint64_t words[KILN_RECORD_WORDS];
+	uint64_t reads;
+	struct kiln_walk walk;
+} host;
+
+KILN_INLINE struct kiln_walk *env_walk(uint32_t slot)
+{
+	(void)slot;
+	return &host.walk;
+}
+
+KILN_INLINE const struct kiln_runtime *env_runtime(struct kiln_walk *w, uint32_t id)
+{
+	(void)id;
+	return &w->runtime;
+}
+
+KILN_INLINE uint64_t *env_words(struct kiln_walk *w)
+{
+	(void)w;
+	return host.words;
+}
+
+KILN_INLINE const struct kiln_mapping *env_mapping(uint32_t index)
+{
+	(void)index;
+	return NULL;
+}
+
+KILN_INLINE const struct kiln_table *env_table(uint32_t image)
+{
+	(void)image;
+	return NULL;
+}
+
+KILN_INLINE const uint32_t *env_slot(uint32_t slot)
+{
+	(void)slot;
+	return NULL;
+}
+
+KILN_INLINE int env_read(void *dst, uint32_t len, uint64_t address)
+{
+	host.reads++;
+	return target_read(host.memory, address, dst, len) < 0 ? -1 : 0;
+}
+
+KILN_INLINE struct kiln_cache_entry *env_shared(struct kiln_walk *w, uint64_t tag, uint64_t vaddr)
+{
+	(void)w;
+	(void)tag;
+	(void)vaddr;
+	return NULL;
+}
+
+KILN_INLINE struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t pc)
+{
+	(void)w;
+	(void)pc;
+	return NULL;
+}
+
+/* A native frame of vm_exec_core() or, EXEC, of rb_vm_exec(), which has called something. */
+static void host_stand(bool exec)
+{
+	const struct kiln_ruby *r = (const struct kiln_ruby *)host.walk.runtime.data;
+	struct kiln_walk *w = &host.walk;
+
+	w->regs.pc = exec ? r->exec_start + 2 : r->loop_start + r->loop_prologue + 2;
+	w->exact = 0;
+	w->leaf_valid = 0;
+	/* One mapping for all. */
+	w->map_start = 0;
+	w->map_end = UINT64_MAX;
+	w->map_image = 1;
+}
+
+static void host_begin(const struct target_memory *memory, const struct kiln_runtime *runtime,
+		       uint64_t thread)
+{
+	struct kiln_walk *w = &host.walk;
+
+	memset(w, 0, sizeof(*w));
+	host.memory = memory;
+	host.reads = 0;
+	w->runtimes = ~0U;
+	w->mapset = 1;
+	w->thread_pointer = thread;
+	w->runtime = *runtime;
+	walk_begin(w, 0, KILN_MAX_USER_FRAMES);
+	w->runtime_id = KILN_RUNTIME_RUBY;
+}
+
+/*
+ * The Ruby frames of the thread at THREAD: two words each, in host.words. Returns the number of
+ * words; a KILN_FRAME_MISSING is one.
+ */
+static uint32_t host_walk(const struct target_memory *memory, const struct kiln_runtime *runtime,
+			  uint64_t thread)
+{
+	struct kiln_walk *w = &host.walk;
+
+	host_begin(memory, runtime, thread);
+	for (int i = 0; i < 2 * KILN_MAX_USER_FRAMES; i++) {
+		uint32_t n = w->n;
+
+		host_stand(false);
+		(void)ruby_walk(0);
+		host_stand(true);
+		(void)ruby_walk(0);
+		if (w->n == n || w->full)
+			break;
+	}
+	return w->n;
+}
