@@ -73,6 +73,7 @@ enum {
 	RUBY_KIND_MASK = 0x7fff0001,
 	RUBY_KIND_C = 0x55550001,
 	RUBY_KIND_C_BLOCK = 0x66660001,
+	RUBY_KIND_DUMMY = 0x79990001,
 	RUBY_FINISH = 0x20,
 	RUBY_BMETHOD = 0x40,
 	RUBY_LOCAL = 2,
@@ -113,7 +114,8 @@ KILN_GLOBAL int ruby_has_code(uint32_t slot, uint64_t frame)
 		return 0;
 	iseq = w->scratch[RUBY_CFP_ISEQ];
 	kind = ruby_word(w->scratch[RUBY_CFP_EP]) & RUBY_KIND_MASK;
-	return iseq && !(iseq & 7) && kind != RUBY_KIND_C && kind != RUBY_KIND_C_BLOCK;
+	return iseq && !(iseq & 7) && kind != RUBY_KIND_C && kind != RUBY_KIND_C_BLOCK &&
+	       kind != RUBY_KIND_DUMMY;
 }
 
 /* ---- the context ----------------------------------------------------------------------------- */
@@ -318,7 +320,8 @@ KILN_GLOBAL int ruby_frame(uint32_t slot)
 	if ((env & RUBY_KIND_MASK) == RUBY_KIND_C) {
 		flags = KILN_RUBY_C;
 		iseq = 0;
-	} else if (!iseq || iseq & 7 || (env & RUBY_KIND_MASK) == RUBY_KIND_C_BLOCK) {
+	} else if (!iseq || iseq & 7 || (env & RUBY_KIND_MASK) == RUBY_KIND_C_BLOCK ||
+		   (env & RUBY_KIND_MASK) == RUBY_KIND_DUMMY) {
 		/* A block that is a C function, or a dummy: at the thread's end, or of `require`.
 		 * rb_vm_exec() is not entered with it, whatever its flags say. */
 		return 0;

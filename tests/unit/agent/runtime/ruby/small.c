@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A library that has what a file must have to be Ruby, and runs nothing. The files of
+ * A library that has what a file must have to be Ruby, and runs numbers. The files of
  * tests/fuzz/corpus/ruby_probe are made of it:
  *   gcc -shared -fPIC -O2 -s [-DVERSION='"3.3.8"'] small.c -o so-3.3
  */
@@ -29,7 +29,7 @@
 #define ROWE(n) &&le##n,
 #define ROWF(n) &&lf##n,
 #define CODE(r, n)                                                                                 \
-	l##r##n : ec[0] += helper(0x##r##n);                                                       \
+	l##r##n : ec[20] += helper(0x##r##n);                                                      \
 	pc++;                                                                                      \
 	goto *labels[*pc];
 #define CODE0(n) CODE(0, n)
@@ -74,7 +74,7 @@ __attribute__((noinline)) static uint64_t vm_exec_core(uint64_t *context)
 	uint64_t *pc;
 
 	__asm__ volatile("" : "+r"(ec));
-	pc = (uint64_t *)ec[2];
+	pc = (uint64_t *)ec[21];
 
 	if (!pc)
 		return (uint64_t)labels;
@@ -82,8 +82,9 @@ __attribute__((noinline)) static uint64_t vm_exec_core(uint64_t *context)
 	TEN(CODE0)
 	TEN(CODE1)
 	TEN(CODE2)
-	TEN(CODE3) TEN(CODE4) TEN(CODE5) TEN(CODE6) TEN(CODE7) TEN(CODE8) TEN(CODE9) TEN(CODEA)
-	    TEN(CODEB) TEN(CODEC) TEN(CODED) TEN(CODEE) TEN(CODEF) end : return ec[0];
+	TEN(CODE3)
+	TEN(CODE4) TEN(CODE5) TEN(CODE6) TEN(CODE7) TEN(CODE8) TEN(CODE9) TEN(CODEA) TEN(CODEB)
+	    TEN(CODEC) TEN(CODED) TEN(CODEE) TEN(CODEF) end : return ec[20];
 }
 
 uint64_t exec(uint64_t *ec);
@@ -91,7 +92,7 @@ HIDDEN __attribute__((noinline)) uint64_t exec(uint64_t *ec)
 {
 	uint64_t r = vm_exec_core(ec);
 
-	ec[1] = r;
+	ec[22] = r;
 	return r + 1;
 }
 

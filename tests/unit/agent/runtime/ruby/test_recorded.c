@@ -12,7 +12,7 @@
 
 static const char *const versions[] = {"2.7.4", "3.1.2", "3.3.8", "3.4.11"};
 
-/* program.rb's, leaf first; the last one is there from the start, for TOPLEVEL_BINDING. */
+/* program.rb's, leaf first. */
 static const struct {
 	const char *name;
 	unsigned int line;
@@ -42,7 +42,6 @@ static const struct {
     {"Shop::Cart#fill", 12},
     {"Shop::Cart.build", 8},
     {"<main>", 45},
-    {"<main>", 0},
 };
 
 struct fixture {
