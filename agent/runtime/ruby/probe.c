@@ -66,7 +66,7 @@ static void take_symbol(struct probe *b, const char *name, const Elf64_Sym *s)
 		b->r->global = s->st_value;
 	else if (streq(name, "ruby_global_symbols") || streq(name, "global_symbols"))
 		add_symbols(b, s->st_value);
-	else if (!s->st_size)
+	else if (range.end <= range.start || !image_is_code(b->image, range.start))
 		return;
 	else if (streq(name, "vm_exec_core"))
 		b->r->code.loop = range;
