@@ -3,7 +3,8 @@
  * The line of an instruction. An instruction sequence has an array of {line, events}, one for each
  * stretch of instructions, and says where the stretches begin by a succinct bit vector: seven bits
  * of rank for each of the first 54 places, then blocks of 512 bits with their ranks. 2.5 has the
- * place in each entry. Loop thread.
+ * place in each entry. Both are copied, the array first, so that frames of other instructions need
+ * no read. Loop thread.
  *
  * Sources: iseq.c of 3.3.8 (succ_index_lookup(), get_insn_info_succinct_bitvector()), iseq.h of
  * 2.7.4, 3.1.2 and 3.3.8.
@@ -11,52 +12,92 @@
 #include "agent/runtime/ruby/ruby.h"
 
 enum {
-	STRETCHES_MAX = 1 << 20,
+	STRETCHES_MAX = 1 << 16,
+	INSTRUCTIONS_MAX = 1 << 20, /* words */
 	IMMEDIATE = 54,
 	IMMEDIATE_PER_WORD = 9,
 	IMMEDIATE_BITS = 7,
 	IMMEDIATE_BYTES = 48,
 	BLOCK_BITS = 512,
-	BLOCK_WORDS = 10, /* rank, ranks of its words, the words */
+	BLOCK_BYTES = 80, /* rank, ranks of its words, the words */
 	RANK_BITS = 9,
-	SEARCH_MAX = 32,
 };
 
-/* Which stretch INDEX is in, counted from 1. */
-static uint64_t stretch_of(const struct ruby_look *look, uint64_t table, uint32_t index)
+int ruby_read_lines(const struct ruby_look *look, uint64_t body, uint32_t instructions,
+		    struct ruby_lines *ret)
 {
-	uint64_t block[BLOCK_WORDS], word, below;
+	const struct ruby_layout *l = look->process->layout;
+	uint64_t lines = ruby_read_word(look, body + l->lines), index = 0;
+	_cleanup_free_ uint8_t *bytes = NULL;
+	size_t size, index_size = 0;
+	uint32_t n;
+	int r;
+
+	if (!lines || target_read(look->memory, body + l->lines_size, &n, sizeof(n)) < 0 || !n ||
+	    n > STRETCHES_MAX || instructions > INSTRUCTIONS_MAX)
+		return -EFAULT;
+	size = (size_t)n * l->line_size;
+	if (l->lines_index && n > 1) {
+		index = ruby_read_word(look, body + l->lines_index);
+		index_size = IMMEDIATE_BYTES;
+		if (instructions > IMMEDIATE)
+			index_size +=
+			    (instructions - IMMEDIATE + BLOCK_BITS - 1) / BLOCK_BITS * BLOCK_BYTES;
+	}
+	bytes = malloc(size + index_size);
+	if (!bytes)
+		return -ENOMEM;
+	r = target_read(look->memory, lines, bytes, size);
+	if (r == 0 && index_size)
+		r = target_read(look->memory, index, bytes + size, index_size);
+	if (r < 0)
+		return r;
+	ret->bytes = TAKE_PTR(bytes);
+	ret->size = size + index_size;
+	ret->n = n;
+	return 0;
+}
+
+static uint64_t word_at(struct cursor *c, size_t at)
+{
+	cursor_seek(c, at);
+	return cursor_u64(c);
+}
+
+/* Which stretch INDEX is in, counted from 1, by the bit vector at AT. */
+static uint64_t stretch_of(struct cursor *c, size_t at, uint32_t index)
+{
+	uint64_t word, below;
 	uint32_t bit, i;
 
 	if (index < IMMEDIATE) {
-		word = ruby_read_word(look, table + index / IMMEDIATE_PER_WORD * 8);
+		word = word_at(c, at + index / IMMEDIATE_PER_WORD * 8);
 		return word >> index % IMMEDIATE_PER_WORD * IMMEDIATE_BITS & 127;
 	}
 	index -= IMMEDIATE;
-	if (target_read(look->memory,
-			table + IMMEDIATE_BYTES + index / BLOCK_BITS * (uint64_t)sizeof(block),
-			block, sizeof(block)) < 0)
-		return 0;
+	at += IMMEDIATE_BYTES + index / BLOCK_BITS * (size_t)BLOCK_BYTES;
 	bit = index % BLOCK_BITS;
 	i = bit / 64;
-	below = i ? block[1] >> (i - 1) * RANK_BITS & 511 : 0;
-	word = block[2 + i] << (63 - bit % 64);
-	return (uint32_t)block[0] + below + (uint64_t)__builtin_popcountll(word);
+	below = i ? word_at(c, at + 8) >> (i - 1) * RANK_BITS & 511 : 0;
+	word = word_at(c, at + 16 + (size_t)i * 8) << (63 - bit % 64);
+	return (uint32_t)word_at(c, at) + below + (uint64_t)__builtin_popcountll(word);
 }
 
-/* 2.5: the last of N entries at LINES whose place is not beyond INDEX, counted from 1. */
-static uint64_t search(const struct ruby_look *look, uint64_t lines, uint64_t n, uint32_t index)
+static uint32_t int_at(struct cursor *c, size_t at)
 {
-	uint64_t lo = 0, hi = n;
+	cursor_seek(c, at);
+	return cursor_u32(c);
+}
 
-	for (int i = 0; lo < hi && i < SEARCH_MAX; i++) {
-		uint64_t mid = (lo + hi) / 2;
-		uint32_t place;
+/* 2.5: the last of N entries whose place is not beyond INDEX, counted from 1. */
+static uint64_t search(const struct ruby_layout *l, struct cursor *c, uint32_t n, uint32_t index)
+{
+	uint32_t lo = 0, hi = n;
 
-		if (target_read(look->memory, lines + mid * look->process->layout->line_size,
-				&place, sizeof(place)) < 0)
-			return 0;
-		if (place <= index)
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (int_at(c, (size_t)mid * l->line_size) <= index)
 			lo = mid + 1;
 		else
 			hi = mid;
@@ -64,25 +105,23 @@ static uint64_t search(const struct ruby_look *look, uint64_t lines, uint64_t n,
 	return lo;
 }
 
-uint32_t ruby_read_line(const struct ruby_look *look, uint64_t body, uint32_t index)
+uint32_t ruby_line(const struct ruby_layout *l, const void *bytes, size_t size, uint32_t n,
+		   uint32_t index)
 {
-	const struct ruby_layout *l = look->process->layout;
-	uint64_t lines = ruby_read_word(look, body + l->lines), stretch = 1;
-	uint32_t n, line;
+	struct cursor c = cursor_of(bytes, size);
+	uint64_t stretch = 1;
+	uint32_t line;
 
-	if (!lines || target_read(look->memory, body + l->lines_size, &n, sizeof(n)) < 0 || !n ||
-	    n > STRETCHES_MAX)
-		return 0;
 	if (!l->lines_index)
-		stretch = search(look, lines, n, index);
+		stretch = search(l, &c, n, index);
 	else if (n > 1)
-		stretch = stretch_of(look, ruby_read_word(look, body + l->lines_index), index);
-	if (!stretch || stretch > n)
+		stretch = stretch_of(&c, (size_t)n * l->line_size, index);
+	if (stretch > n || c.bad)
 		return 0;
 	/* What the compiler has put in has no line of its own (2.7: nop at a block's end). */
-	for (int i = 0; stretch && i < SEARCH_MAX; i++, stretch--) {
-		if (target_read(look->memory, lines + (stretch - 1) * l->line_size + l->line_at,
-				&line, sizeof(line)) < 0)
+	for (; stretch; stretch--) {
+		line = int_at(&c, (size_t)(stretch - 1) * l->line_size + l->line_at);
+		if (c.bad)
 			return 0;
 		if (line)
 			return line <= INT32_MAX ? line : 0;

@@ -6,7 +6,8 @@
  * a block is called by its name, and not by where the block stands.
  *
  * Objects are read twice, before and after their strings: between, they may be freed and others may
- * come into their place. Both times they must have the cookie that the walk saw. Loop thread.
+ * come into their place. Both times they must have the cookie that the walk saw. What was read is
+ * kept for frames of other instructions. Loop thread.
  *
  * Sources: calculate_iseq_label() and gen_method_name(), vm_backtrace.c of 3.4; vm_core.h,
  * method.h, proc's structures of 2.7.4, 3.1.2 and 3.3.8.
@@ -254,47 +255,60 @@ static uint32_t first_line(const struct frame *f)
 	return line <= INT32_MAX ? (uint32_t)line : 0;
 }
 
-static uint32_t read_line(const struct frame *f)
+/*
+ * What all frames of the function have in common; its strings are in SCRATCH, and *RET_LINES has
+ * its table, which the caller frees.
+ */
+static int read_function(struct frame *f, char *scratch, size_t scratch_size,
+			 struct runtime_function *ret, struct ruby_lines *ret_lines)
 {
-	uint32_t size, index = f->index;
+	/* Some room is kept back for the path. */
+	struct ruby_text text = {scratch, scratch_size - RUBY_NAME_MAX};
+	uint32_t size = 0;
+	int r = read_objects(f);
+
+	if (r < 0)
+		return r;
+	ret->name = text.at;
+	r = put_name(f, &text);
+	if (r < 0)
+		return r;
+	if (f->iseq) {
+		text.at++;
+		text.left += RUBY_NAME_MAX - 1;
+		r = read_path(f, &text, &ret->file);
+		if (r < 0)
+			return r;
+		ret->start_line = first_line(f);
+		if (target_read(f->look.memory, f->body + BODY_SIZE, &size, sizeof(size)) == 0 &&
+		    ruby_read_lines(&f->look, f->body, size, ret_lines) == 0) {
+			ret->table = ret_lines->bytes;
+			ret->table_size = ret_lines->size;
+		}
+		ret->own = (uint64_t)size << 32 | ret_lines->n;
+	}
+	target_renew(f->look.memory);
+	return read_objects(f);
+}
+
+static uint32_t line_of(const struct frame *f, const struct runtime_function *function)
+{
+	uint32_t index = f->index, size = (uint32_t)(function->own >> 32);
 
 	/* JIT code does not always say where it is: Ruby too takes the first line then. */
-	if (index == KILN_RUBY_INDEX_NONE)
-		return first_line(f);
-	if (target_read(f->look.memory, f->body + BODY_SIZE, &size, sizeof(size)) < 0)
-		return 0;
+	if (index >= size)
+		return function->start_line;
 	/* It is that of the instruction behind the one that runs. */
 	if (!f->is_exact && index)
 		index--;
-	return index < size ? ruby_read_line(&f->look, f->body, index) : first_line(f);
-}
-
-static int add_symbol(struct frame *f, struct ruby_text *text, struct symbol *ret)
-{
-	const char *name = text->at;
-	int r;
-
-	*ret = (struct symbol){.name = name, .system_name = name, .file = ""};
-	r = put_name(f, text);
-	if (r < 0)
-		return r;
-	text->at++;
-	text->left--;
-	if (!f->iseq)
-		return 0;
-	text->left += RUBY_NAME_MAX; /* kept back for it */
-	r = read_path(f, text, &ret->file);
-	if (r < 0)
-		return r;
-	ret->start_line = first_line(f);
-	ret->line = read_line(f);
-	return 0;
+	return function->table ? ruby_line(f->look.process->layout, function->table,
+					   function->table_size, (uint32_t)function->own, index)
+			       : 0;
 }
 
 int ruby_symbolize(void *state, const struct target_memory *memory, const uint64_t words[2],
 		   char *scratch, size_t scratch_size, struct symbol_result *ret)
 {
-	struct ruby_text text = {scratch, scratch_size};
 	uint32_t flags = KILN_FRAME_FLAGS(words[0]);
 	struct frame f = {
 	    .look = {.process = state, .memory = memory},
@@ -305,21 +319,30 @@ int ruby_symbolize(void *state, const struct target_memory *memory, const uint64
 	    .is_exact = flags & KILN_RUBY_EXACT,
 	    .is_bmethod = flags & KILN_RUBY_BMETHOD,
 	};
-	int r = read_objects(&f);
+	/* A method of a block may be called as a block, too. */
+	uint64_t address = f.iseq | f.is_bmethod, cookie = f.method << 16 | f.cookie;
+	struct runtime_function function = {.name = "", .file = ""};
+	struct ruby_lines lines = {0};
+	int r = 0;
 
-	if (r < 0)
-		return r;
 	if (scratch_size < 4 * RUBY_NAME_MAX)
 		return -EFAULT;
-	text.left -= RUBY_NAME_MAX;
-	r = add_symbol(&f, &text, &ret->symbols[0]);
-	if (r < 0)
-		return r;
-	target_renew(memory);
-	r = read_objects(&f);
-	if (r < 0)
-		return r;
-	ret->type = FRAME_RUBY;
-	ret->n = 1;
-	return 0;
+	if (!target_find_function(memory, address, cookie, &function)) {
+		r = read_function(&f, scratch, scratch_size, &function, &lines);
+		if (r == 0 && function.table_size <= RUNTIME_FUNCTION_TABLE_MAX)
+			target_keep_function(memory, address, cookie, &function);
+	}
+	if (r == 0) {
+		ret->type = FRAME_RUBY;
+		ret->n = 1;
+		ret->symbols[0] = (struct symbol){
+		    .name = function.name,
+		    .system_name = function.name,
+		    .file = function.file,
+		    .start_line = function.start_line,
+		    .line = f.iseq ? line_of(&f, &function) : 0,
+		};
+	}
+	free(lines.bytes);
+	return r;
 }

@@ -121,8 +121,18 @@ int ruby_read_owner(const struct ruby_look *look, uint64_t owner, struct ruby_te
 		    const char **ret, char *ret_between) _must_check_;
 
 /* ---- lines.c --------------------------------------------------------------------------------- */
-/* The line of instruction INDEX of an iseq's BODY; 0: it has none. */
-uint32_t ruby_read_line(const struct ruby_look *look, uint64_t body, uint32_t index);
+/* The tables of lines of an instruction sequence; BYTES belong to whoever has read them. */
+struct ruby_lines {
+	void *bytes;
+	size_t size;
+	uint32_t n; /* stretches of instructions */
+};
+/* Of the sequence whose body is BODY and that has INSTRUCTIONS words. */
+int ruby_read_lines(const struct ruby_look *look, uint64_t body, uint32_t instructions,
+		    struct ruby_lines *ret) _must_check_;
+/* The line of instruction INDEX; 0: it has none. Any bytes will do. */
+uint32_t ruby_line(const struct ruby_layout *l, const void *bytes, size_t size, uint32_t n,
+		   uint32_t index);
 
 /* ---- names.c --------------------------------------------------------------------------------- */
 int ruby_symbolize(void *state, const struct target_memory *memory, const uint64_t words[2],

@@ -83,8 +83,9 @@ __attribute__((noinline)) static uint64_t vm_exec_core(uint64_t *context)
 	TEN(CODE1)
 	TEN(CODE2)
 	TEN(CODE3)
-	TEN(CODE4) TEN(CODE5) TEN(CODE6) TEN(CODE7) TEN(CODE8) TEN(CODE9) TEN(CODEA) TEN(CODEB)
-	    TEN(CODEC) TEN(CODED) TEN(CODEE) TEN(CODEF) end : return ec[20];
+	TEN(CODE4)
+	TEN(CODE5) TEN(CODE6) TEN(CODE7) TEN(CODE8) TEN(CODE9) TEN(CODEA) TEN(CODEB) TEN(CODEC)
+	    TEN(CODED) TEN(CODEE) TEN(CODEF) end : return ec[20];
 }
 
 uint64_t exec(uint64_t *ec);
