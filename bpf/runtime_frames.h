@@ -13,6 +13,7 @@
  *   - emits its frames by walk_emit(), innermost first: they come before the native frame,
  *   - may set w->hide_native when a frame of its own stands for the native one (JIT code), and
  *     w->stepped when it has gone to the native caller by walk_enter(),
+ *   - says by walk_hurry() that a function is short-lived,
  *   - says by walk_missing() what it could not do. It never ends the native walk.
  * Its number is w->runtime_id: user space gives it. Every loop has a constant bound, and all that
  * it reads is foreign and may be forged.
@@ -39,6 +40,18 @@ KILN_INLINE int walk_emit(struct kiln_walk *w, uint32_t flags, uint64_t address,
 	w->runtime_frames++;
 	w->limit += 2 + KILN_RUNTIME_CREDIT;
 	return 0;
+}
+
+/*
+ * The function at ADDRESS will be gone soon, and its name with it: the reader is woken, unless it
+ * was for the same one last time.
+ */
+KILN_INLINE void walk_hurry(struct kiln_walk *w, uint64_t address)
+{
+	if (w->hurried == address)
+		return;
+	w->hurried = address;
+	w->fresh = 1;
 }
 
 /* Says in the stack, once a sample, why frames of the current runtime are not in it. */

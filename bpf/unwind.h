@@ -122,11 +122,12 @@ struct kiln_walk {
 	uint8_t stepped;       /* a runtime has set `regs` to the caller itself */
 	uint8_t unreadable;    /* a runtime's word could not be read */
 	uint8_t syscall;       /* the thread is in a system call */
-	uint8_t fresh;	       /* the process is new: the reader is woken */
+	uint8_t fresh;	       /* the reader is woken: the process is new, or walk_hurry() */
 	uint8_t switches;      /* from walker to walker */
 	uint8_t parked;	       /* cursors in `park` */
 	uint8_t walker;	       /* of the runtime that the process's stacks had frames of; 0: none */
 	uint64_t thread_pointer; /* the thread's fs base; 0: not known */
+	uint64_t hurried;	 /* walk_hurry()'s last on this CPU, of whatever process */
 	struct kiln_cursor cursor;
 	struct kiln_runtime runtime;
 	/* Cursors of runtimes that the walk has left for another one. */
