@@ -65,6 +65,7 @@ enum {
 	RUBY_METHOD_WORDS = 5,
 	RUBY_STACK_MAX = 1 << 27, /* words */
 	RUBY_TAIL_MAX = 8,
+	RUBY_MAIN_MAX = 3, /* control frames of the main program, and those below */
 
 	RUBY_REG_R13 = 13,
 	RUBY_REG_R14 = 14,
@@ -73,6 +74,7 @@ enum {
 	RUBY_KIND_MASK = 0x7fff0001,
 	RUBY_KIND_C = 0x55550001,
 	RUBY_KIND_C_BLOCK = 0x66660001,
+	RUBY_KIND_EVAL = 0x77770001,
 	RUBY_KIND_DUMMY = 0x79990001,
 	RUBY_FINISH = 0x20,
 	RUBY_BMETHOD = 0x40,
@@ -339,6 +341,10 @@ KILN_GLOBAL int ruby_frame(uint32_t slot)
 		w->scratch[8] = definition;
 		w->scratch[9] = owner;
 		hash = w->cursor.words[RUBY_HASH];
+		/* Code of a string is used once, mostly; the main program's is at the end. */
+		if ((env & RUBY_KIND_MASK) == RUBY_KIND_EVAL &&
+		    w->cursor.words[RUBY_END] - frame > RUBY_MAIN_MAX * ruby_data(w)->frame_size)
+			walk_hurry(w, iseq);
 		if (state & RUBY_LEAF) {
 			index = ruby_index(w, w->leaf[RUBY_REG_R14]);
 			/* A frame that has just been put on: it is not loaded yet. */

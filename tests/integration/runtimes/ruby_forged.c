@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "tests/unit/agent/runtime/ruby/small.c"
+#include "tests/unit/agent/runtime/ruby/small.h"
 
 /* Offsets of 3.3: agent/runtime/ruby/. */
 enum {

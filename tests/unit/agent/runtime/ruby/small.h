@@ -1,15 +1,18 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A library that has what a file must have to be Ruby, and runs numbers. The files of
  * tests/fuzz/corpus/ruby_probe are made of it:
- *   gcc -shared -fPIC -O2 -s [-DVERSION='"3.3.8"'] small.c -o so-3.3
+ *   gcc -x c -shared -fPIC -O2 -s [-DVERSION='"3.3.8"'] small.h -o so-3.3
  */
+#pragma once
+
 #include <stdint.h>
 
 #ifndef VERSION
 #define VERSION "3.3.8"
 #endif
 
+/* clang-format off: it has no end with these. */
 #define HIDDEN	__attribute__((visibility("hidden")))
 #define TEN(x)	x(0) x(1) x(2) x(3) x(4) x(5) x(6) x(7) x(8) x(9)
 #define ROW0(n) &&l0##n,
@@ -84,10 +87,12 @@ __attribute__((noinline)) static uint64_t vm_exec_core(uint64_t *context)
 	TEN(CODE2)
 	TEN(CODE3)
 	TEN(CODE4)
-	TEN(CODE5) TEN(CODE6) TEN(CODE7) TEN(CODE8) TEN(CODE9) TEN(CODEA) TEN(CODEB) TEN(CODEC)
-	    TEN(CODED) TEN(CODEE) TEN(CODEF) end : return ec[20];
+	TEN(CODE5)
+	TEN(CODE6) TEN(CODE7) TEN(CODE8) TEN(CODE9) TEN(CODEA) TEN(CODEB) TEN(CODEC) TEN(CODED)
+	    TEN(CODEE) TEN(CODEF) end : return ec[20];
 }
 
+/* clang-format on */
 uint64_t exec(uint64_t *ec);
 HIDDEN __attribute__((noinline)) uint64_t exec(uint64_t *ec)
 {

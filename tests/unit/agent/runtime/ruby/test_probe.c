@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a file tells: small libraries that have what Ruby has (small.c), and this machine's. */
+/* What a file tells: small libraries that have what Ruby has (small.h), and this machine's. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
