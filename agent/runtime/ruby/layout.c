@@ -8,7 +8,6 @@
  */
 #include "agent/runtime/ruby/ruby.h"
 
-/* clang-format off: a table. */
 static const struct ruby_layout layouts[] = {
     /* 2.5: the lines' table has the positions in it */
     {.from = 205,
@@ -101,7 +100,6 @@ static const struct ruby_layout layouts[] = {
      .class_extension = 24,
      .class_path = 128},
 };
-/* clang-format on */
 
 const struct ruby_layout *ruby_layout_of(unsigned int version)
 {

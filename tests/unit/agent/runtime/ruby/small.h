@@ -12,7 +12,7 @@
 #define VERSION "3.3.8"
 #endif
 
-/* clang-format off: it has no end with these. */
+/* clang-format off */
 #define HIDDEN	__attribute__((visibility("hidden")))
 #define TEN(x)	x(0) x(1) x(2) x(3) x(4) x(5) x(6) x(7) x(8) x(9)
 #define ROW0(n) &&l0##n,
