@@ -242,10 +242,12 @@ KILN_INLINE int ruby_is_method(struct kiln_walk *w, uint64_t address, int local)
 }
 
 /*
- * The method that the environment at EP, whose three words are in the scratch, is of: in w->value,
- * and its words in the scratch; 0: of none. Non-zero: an environment cannot be read.
+ * One step towards the method that an environment is of, whose three words are in the scratch. 1:
+ * that is in w->value, and its words are in the scratch; 0, and w->value is 0: it is of none; 2:
+ * the parent's words are in the scratch now. Negative: they cannot be read. A function of its own,
+ * so that the verifier need not follow each round.
  */
-KILN_GLOBAL int ruby_find_method(uint32_t slot)
+KILN_GLOBAL int ruby_step_out(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
 	uint64_t entry, parent, flags;
@@ -254,25 +256,39 @@ KILN_GLOBAL int ruby_find_method(uint32_t slot)
 	if (!w)
 		return -1;
 	w->value = 0;
-	for (int i = 0; i < KILN_RUBY_ENV_HOPS; i++) {
-		entry = w->scratch[0];
-		parent = w->scratch[1] & ~3ULL;
-		flags = w->scratch[2];
-		kind = ruby_is_method(w, entry, flags & RUBY_LOCAL);
-		if (kind == 2) {
-			entry = w->scratch[1];
-			kind = ruby_is_method(w, entry, 0);
-		}
-		if (kind) {
-			w->value = entry;
-			return 0;
-		}
-		if (flags & RUBY_LOCAL)
-			return 0;
-		if (env_read(w->scratch, RUBY_ENV_WORDS * 8, parent - (RUBY_ENV_WORDS - 1) * 8))
-			return -1;
+	entry = w->scratch[0];
+	parent = w->scratch[1] & ~3ULL;
+	flags = w->scratch[2];
+	kind = ruby_is_method(w, entry, flags & RUBY_LOCAL);
+	if (kind == 2) {
+		entry = w->scratch[1];
+		kind = ruby_is_method(w, entry, 0);
 	}
-	return 0;
+	if (kind) {
+		w->value = entry;
+		return 1;
+	}
+	if (flags & RUBY_LOCAL)
+		return 0;
+	return env_read(w->scratch, RUBY_ENV_WORDS * 8, parent - (RUBY_ENV_WORDS - 1) * 8) ? -1 : 2;
+}
+
+/* The method of the environment whose words are in the scratch. As ruby_step_out(), but never 2. */
+KILN_GLOBAL int ruby_find_method(uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+	int r = 0;
+
+	for (int i = 0; i < KILN_RUBY_ENV_HOPS; i++) {
+		r = ruby_step_out(slot);
+		if (r != 2)
+			break;
+	}
+	if (!w)
+		return -1;
+	if (r == 2)
+		w->value = 0;
+	return r < 0 ? -1 : 0;
 }
 
 /* The place of PC, an address of an instruction or behind one. */
@@ -503,6 +519,19 @@ KILN_INLINE int ruby_is_exec(const struct kiln_ruby *r, uint64_t pc)
 	       (pc >= r->cold_start && pc < r->cold_end);
 }
 
+/* Is the word at AT an address in vm_exec_core() or rb_vm_exec()? Then it is in w->value. */
+KILN_GLOBAL int ruby_is_return(uint32_t slot, uint64_t at)
+{
+	struct kiln_walk *w = env_walk(slot);
+	const struct kiln_ruby *r;
+
+	if (!w)
+		return 0;
+	r = ruby_data(w);
+	w->value = ruby_word(at);
+	return ruby_is_exec(r, w->value) || w->value - r->loop_start < r->loop_size;
+}
+
 /*
  * JIT code has no unwind information. It keeps little on the native stack: what its entry has saved
  * (r13, r12, rbx: yjit_codegen.c), above that the address that it returns to, in vm_exec_core() or
@@ -511,30 +540,28 @@ KILN_INLINE int ruby_is_exec(const struct kiln_ruby *r, uint64_t pc)
 KILN_GLOBAL int ruby_leave_jit(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
-	const struct kiln_ruby *r;
-	uint64_t at, pc, bx, bp;
+	uint64_t at, bx, bp;
+	int found = 0;
 
 	if (!w)
 		return -1;
-	r = ruby_data(w);
-	for (uint32_t i = 0; i < KILN_RUBY_JIT_WORDS; i++) {
-		at = w->regs.sp + i * 8;
-		if (walk_read(w, at, &pc))
-			return -1;
-		if (!ruby_is_exec(r, pc) && pc - r->loop_start >= r->loop_size)
-			continue;
-		bx = w->regs.bx;
-		bp = w->regs.bp;
-		if (i >= 3 && walk_read(w, at - 24, &bx))
-			return -1;
-		/* With a frame pointer. */
-		if (bp == at - 8 && walk_read(w, at - 8, &bp))
-			return -1;
-		if (!walk_enter(w, pc, at + 8, bp, bx))
-			w->stepped = 1;
-		return 0;
+	at = w->regs.sp;
+	for (int i = 0; i < KILN_RUBY_JIT_WORDS; i++) {
+		found = ruby_is_return(slot, at);
+		if (found)
+			break;
+		at += 8;
 	}
-	return -1;
+	if (!found)
+		return -1;
+	bp = w->regs.bp;
+	bx = at - w->regs.sp < 24 ? w->regs.bx : ruby_word(at - 24);
+	/* With a frame pointer. */
+	if (bp == at - 8)
+		bp = ruby_word(at - 8);
+	if (!walk_enter(w, w->value, at + 8, bp, bx))
+		w->stepped = 1;
+	return 0;
 }
 
 KILN_GLOBAL int ruby_walk(uint32_t slot)
