@@ -15,6 +15,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
 from kiln import agent, textdump  # noqa: E402
+import ports  # noqa: E402
 import ruby_stacks  # noqa: E402
 
 COMPLETE = 0.99
@@ -23,7 +24,6 @@ SPECIAL = 0.95  # of processes that start, fork and load meanwhile
 NOT_READ = "cut: [ruby: not read yet]"
 BEFORE = {NOT_READ, "cut: [incomplete: no unwind table]", "cut: [incomplete: process not known]"}
 LONG = 2000  # samples
-PORT = 13900 + os.getpid() % 90
 PROGRAMS = os.environ.get("KILN_RUNTIME_PROGRAMS", "")
 
 
@@ -205,12 +205,12 @@ def toggle(version, root):
 
 def unknown():
     """A version that is not known yet has its native frames, and log and metrics say that it is not supported."""
-    program = os.path.join(PROGRAMS, "ruby-newer")
+    program, port = os.path.join(PROGRAMS, "ruby-newer"), ports.free_port()
     with subprocess.Popen([program], stdout=subprocess.PIPE, text=True) as p:
         p.stdout.readline()
-        with agent.Agent("--pid", p.pid, config=ruby_stacks.config(port=PORT)) as a:
+        with agent.Agent("--pid", p.pid, config=ruby_stacks.config(port=port)) as a:
             time.sleep(5)
-            counted = agent.metrics(f"http://127.0.0.1:{PORT}/metrics")
+            counted = agent.metrics(f"http://127.0.0.1:{port}/metrics")
             if a.stop():
                 raise RuntimeError(a.stderr()[-500:])
             samples, said = a.samples(), a.stderr()

@@ -243,6 +243,59 @@ static void a_frame_that_has_not_begun_is_left_out(void **unused)
 	}
 }
 
+static void code_of_a_string_is_named_at_once(void **unused)
+{
+	(void)unused;
+	for (size_t v = 0; v < ARRAY_SIZE(versions); v++) {
+		struct fixture f = open_recording(versions[v]);
+		uint64_t code;
+
+		(void)host_walk(&f.memory, &f.kernel, f.r->thread);
+		assert_int_equal(host.walk.fresh, 1);
+		code = KILN_RUBY_OBJECT(host.words[2 * 6]);
+		assert_int_equal(host.walk.hurried, code);
+		/* Not again for the same one, nor for the main program, which is one, too. */
+		host.walk.fresh = 0;
+		walk_hurry(&host.walk, code);
+		assert_int_equal(host.walk.fresh, 0);
+		(void)take_off(&f, 8);
+		(void)host_walk(&f.memory, &f.kernel, f.r->thread);
+		assert_int_equal(host.walk.fresh, 0);
+		close_recording(&f);
+	}
+}
+
+/* A native stack: what JIT code's entry has saved, and where it returns to. */
+static void jit_code_is_left_by_its_stack(void **unused)
+{
+	(void)unused;
+	for (size_t v = 1; v < ARRAY_SIZE(versions); v++) {
+		struct fixture f = open_recording(versions[v]);
+		const struct kiln_ruby *k = data_of(&f);
+		uint64_t native[8] = {1, 2, 0xb0, 0xc0, 0xd0, k->exec_start + 9, 7, 8};
+		uint64_t frame = take_off(&f, 1);
+
+		f.r->pieces[f.r->n_pieces++] = (struct recording_piece){
+		    .start = 0x7000, .size = sizeof(native), .bytes = malloc(sizeof(native))};
+		memcpy(f.r->pieces[f.r->n_pieces - 1].bytes, native, sizeof(native));
+		host_begin(&f.memory, &f.kernel, f.r->thread);
+		host_stand(false);
+		host.walk.map_image = 0;
+		host.walk.regs.sp = 0x7000;
+		host.walk.regs.bp = 0x1234;
+		host.walk.exact = host.walk.leaf_valid = 1;
+		host.walk.leaf[RUBY_REG_R13] = frame;
+		(void)ruby_walk(0);
+		assert_true(host.walk.hide_native && host.walk.stepped && host.walk.n >= 2);
+		assert_int_equal(KILN_RUBY_INDEX(host.words[1]), KILN_RUBY_INDEX_NONE);
+		assert_int_equal(host.walk.regs.pc, k->exec_start + 9);
+		assert_int_equal(host.walk.regs.sp, 0x7000 + 6 * 8);
+		assert_int_equal(host.walk.regs.bx, 0xb0);
+		assert_int_equal(host.walk.regs.bp, 0x1234);
+		close_recording(&f);
+	}
+}
+
 static void a_replaced_method_is_noticed(void **unused)
 {
 	(void)unused;
@@ -405,6 +458,8 @@ int main(void)
 	    cmocka_unit_test(a_frame_that_is_just_off_is_still_there),
 	    cmocka_unit_test(the_leafs_line_is_that_of_the_instruction_that_runs),
 	    cmocka_unit_test(a_frame_that_has_not_begun_is_left_out),
+	    cmocka_unit_test(code_of_a_string_is_named_at_once),
+	    cmocka_unit_test(jit_code_is_left_by_its_stack),
 	    cmocka_unit_test(a_replaced_method_is_noticed),
 	    cmocka_unit_test(a_thread_without_ruby_has_no_frames),
 	    cmocka_unit_test(wild_pointers_are_said),
