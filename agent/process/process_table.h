@@ -60,10 +60,10 @@ int process_table_add(struct process_table *t, const struct process_key *key,
  * After window NAMED was named and all records of that time were read. Forgets processes that were
  * not sampled since BEFORE_WINDOW; of those that have ended already what was not since NAMED. That
  * a process has ended is seen at one sweep and counts at the next, when its last records have been
- * read too.
+ * read too. ALIVE: sorted pids that are known to be in use, so that /proc is not asked for them.
  */
 void process_table_sweep(struct process_table *t, int proc_dirfd, uint32_t before_window,
-			 uint32_t named);
+			 uint32_t named, const uint32_t *alive, size_t n_alive);
 size_t process_table_count(const struct process_table *t);
 /* Processes that the filter did not refuse. */
 size_t process_table_profiled(const struct process_table *t);

@@ -33,6 +33,7 @@ struct sampler {
 	uint32_t hz, target_tid;
 	int stats_fd;
 	uint64_t processes;
+	uint32_t looks; /* sampler_read_named() was called so often */
 	void (*consume)(const struct kiln_sample *record, void *arg);
 	void *consume_arg;
 	uint64_t drain_until_ns;	   /* CLOCK_MONOTONIC */
@@ -41,6 +42,7 @@ struct sampler {
 
 enum {
 	VERIFIER_LINES = 60, /* of its log's end, where the reason is */
+	LOOKS = 8,	     /* in as many sweeps each process is asked for once */
 	/* Of `processes`, read at once: more than one bucket of its hash table ever holds. */
 	ENTRIES_AT_ONCE = 1024,
 };
@@ -450,48 +452,70 @@ static int each_entry(struct sampler *s,
 	return 0;
 }
 
-struct named {
+struct reading {
 	struct sampler *sampler;
+	struct sampler_named named;
+	size_t mapsets_cap, tgids_cap;
 	int proc_dirfd, result;
-	uint32_t *ids;
-	size_t n, cap;
 };
+
+void sampler_named_done(struct sampler_named *n)
+{
+	free(n->mapsets);
+	free(n->tgids);
+	*n = (struct sampler_named){};
+}
+
+static int add_id(uint32_t **ids, size_t *cap, size_t *n, uint32_t id)
+{
+	int r = grow_array((void **)ids, cap, *n + 1, sizeof(**ids), SIZE_MAX);
+
+	if (!r)
+		(*ids)[(*n)++] = id;
+	return r;
+}
 
 static void add_named(void *arg, uint32_t tgid, const struct kiln_process *entry)
 {
-	struct named *named = arg;
+	struct reading *r = arg;
+	struct sampler_named *n = &r->named;
 
-	named->sampler->processes++;
-	/* Its entry may be there though: the exit came before the entry did. */
-	if (process_is_gone(named->proc_dirfd, tgid)) {
-		bpf_map_delete_elem(bpf_map__fd(named->sampler->skel->maps.processes), &tgid);
+	r->sampler->processes++;
+	/* Its entry may be there though: the exit came before the entry did. That is rare, so not
+	 * all are asked for each time. */
+	if (tgid % LOOKS == r->sampler->looks % LOOKS && process_is_gone(r->proc_dirfd, tgid)) {
+		bpf_map_delete_elem(bpf_map__fd(r->sampler->skel->maps.processes), &tgid);
 		return;
 	}
-	if (!entry->mapset || named->result < 0)
-		return;
-	named->result = grow_array((void **)&named->ids, &named->cap, named->n + 1,
-				   sizeof(*named->ids), SIZE_MAX);
-	if (!named->result)
-		named->ids[named->n++] = entry->mapset;
+	if (!r->result)
+		r->result = add_id(&n->tgids, &r->tgids_cap, &n->n_tgids, tgid);
+	if (!r->result && entry->mapset)
+		r->result = add_id(&n->mapsets, &r->mapsets_cap, &n->n_mapsets, entry->mapset);
 }
 
-int sampler_named_mapsets(struct sampler *s, int proc_dirfd, uint32_t **ret, size_t *ret_n)
+static void sort_ids(uint32_t *ids, size_t n)
 {
-	struct named named = {.sampler = s, .proc_dirfd = proc_dirfd};
+	if (n)
+		qsort(ids, n, sizeof(*ids), compare_ids);
+}
+
+int sampler_read_named(struct sampler *s, int proc_dirfd, struct sampler_named *ret)
+{
+	struct reading reading = {.sampler = s, .proc_dirfd = proc_dirfd};
 	int r;
 
 	s->processes = 0;
-	r = each_entry(s, add_named, &named);
+	s->looks++;
+	r = each_entry(s, add_named, &reading);
 	if (r >= 0)
-		r = named.result;
+		r = reading.result;
 	if (r < 0) {
-		free(named.ids);
+		sampler_named_done(&reading.named);
 		return r;
 	}
-	if (named.n)
-		qsort(named.ids, named.n, sizeof(*named.ids), compare_ids);
-	*ret = named.ids;
-	*ret_n = named.n;
+	sort_ids(reading.named.mapsets, reading.named.n_mapsets);
+	sort_ids(reading.named.tgids, reading.named.n_tgids);
+	*ret = reading.named;
 	return 0;
 }
 

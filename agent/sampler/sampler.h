@@ -74,10 +74,15 @@ int sampler_delete_cgroup_policy(struct sampler *s, uint64_t cgroup);
 void sampler_use_cgroups(struct sampler *s);
 /* The map from cgroup ids to policies, for bpf/cgroups.bpf.c. */
 int sampler_cgroup_policies_fd(const struct sampler *s);
-/* The mapset ids that `processes` names, sorted; *ret is allocated. Removes entries of processes
- * that are gone without the kernel having told (PROC_DIRFD). */
-int sampler_named_mapsets(struct sampler *s, int proc_dirfd, uint32_t **ret,
-			  size_t *ret_n) _must_check_;
+/* What `processes` names: mapsets, and the processes themselves; each sorted. */
+struct sampler_named {
+	uint32_t *mapsets, *tgids;
+	size_t n_mapsets, n_tgids;
+};
+void sampler_named_done(struct sampler_named *n);
+/* RET is released by sampler_named_done(). Removes entries of processes that are gone without the
+ * kernel having told (PROC_DIRFD), within eight calls. */
+int sampler_read_named(struct sampler *s, int proc_dirfd, struct sampler_named *ret) _must_check_;
 /* Never sample TGID again (until it executes another program). */
 int sampler_ignore_process(struct sampler *s, uint32_t tgid);
 
@@ -87,7 +92,7 @@ struct sampler_stats {
 	/* Memory of all maps. That of the slabs (unwind tables and mappings) follows need and is of
 	 * now, that of the others up to SAMPLER_MAPS_AGE_S old. */
 	uint64_t map_bytes, slab_bytes;
-	uint64_t processes; /* entries of `processes` at the last sampler_named_mapsets() */
+	uint64_t processes; /* entries of `processes` at the last sampler_read_named() */
 };
 /* Unwind tables and mappings may take so many bytes together. No limit at first. */
 void sampler_limit_slabs(struct sampler *s, size_t bytes);

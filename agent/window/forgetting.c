@@ -52,8 +52,8 @@ void intake_sweep(struct intake *in, const struct window *w)
 {
 	uint32_t processes = forget_before(in, w->number, PROCESSES_KEEP_MS);
 	uint64_t now = intake_now_ms();
-	_cleanup_free_ uint32_t *named = NULL;
-	size_t n = 0;
+	_cleanup_(sampler_named_done) struct sampler_named named = {};
+	bool read;
 
 	touch_tables(in, w);
 	if (in->pressure)
@@ -62,9 +62,11 @@ void intake_sweep(struct intake *in, const struct window *w)
 	stack_table_sweep(in->stacks, forget_before(in, w->number, STACKS_KEEP_MS), w->number);
 	runtime_frames_sweep(in->runtime_frames, processes);
 	waiting_touch(&in->waiting, in->window->number);
-	process_table_sweep(in->processes, in->proc_dirfd, processes, w->number);
-	if (!sampler_named_mapsets(in->sampler, in->proc_dirfd, &named, &n))
-		mapset_store_sweep(in->mapsets, named, n, now);
+	read = !sampler_read_named(in->sampler, in->proc_dirfd, &named);
+	process_table_sweep(in->processes, in->proc_dirfd, processes, w->number, named.tgids,
+			    named.n_tgids);
+	if (read)
+		mapset_store_sweep(in->mapsets, named.mapsets, named.n_mapsets, now);
 	discovery_sweep(in->discovery);
 	image_store_sweep(in->images, now, in->pressure ? 1000 : IMAGES_KEEP_MS);
 	mapset_store_trim(in->mapsets, now);

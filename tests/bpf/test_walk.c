@@ -152,11 +152,11 @@ static void walk_over_changing_tables_is_right_or_says_so(void **state)
 /* Frees the mapsets that the kernel names no more. */
 static void sweep(void)
 {
-	_cleanup_free_ uint32_t *named = NULL;
-	size_t n = 0;
+	_cleanup_(sampler_named_done) struct sampler_named named = {};
 
-	assert_int_equal(sampler_named_mapsets(t.p->sampler, t.p->proc_dirfd, &named, &n), 0);
-	mapset_store_sweep(t.p->mapsets, named, n, profiled_now_ns() / 1000000);
+	assert_int_equal(sampler_read_named(t.p->sampler, t.p->proc_dirfd, &named), 0);
+	mapset_store_sweep(t.p->mapsets, named.mapsets, named.n_mapsets,
+			   profiled_now_ns() / 1000000);
 }
 
 /* For longer than a freed range rests, so that later mapsets lie where earlier ones were. */

@@ -14,6 +14,8 @@ struct machine {
 	int fd;
 	struct process_table *table;
 	uint32_t window;
+	const uint32_t *alive;
+	size_t n_alive;
 };
 
 static int set_up(void **state)
@@ -106,7 +108,7 @@ static void next_window(struct machine *m, uint32_t keep)
 {
 	uint32_t named = m->window++;
 
-	process_table_sweep(m->table, m->fd, named - keep, named);
+	process_table_sweep(m->table, m->fd, named - keep, named, m->alive, m->n_alive);
 }
 
 static void one_that_runs_is_remembered_for_as_long_as_asked(void **state)
@@ -212,6 +214,30 @@ static void a_pid_that_comes_again_is_another_process(void **state)
 	assert_int_equal(process_table_count(m->table), 1);
 }
 
+/* /proc would say that they have ended. */
+static void pids_that_are_known_to_be_in_use_are_not_asked_for(void **state)
+{
+	static const uint32_t alive[] = {3, 7, 9};
+	struct machine *m = *state;
+
+	begin(m, 7, "ash");
+	begin(m, 8, "birch");
+	assert_true(is_new(m, 7, 100));
+	assert_true(is_new(m, 8, 100));
+	end(m, 7);
+	end(m, 8);
+	m->alive = alive;
+	m->n_alive = ARRAY_SIZE(alive);
+	next_window(m, 100);
+	next_window(m, 100);
+	assert_int_equal(process_table_count(m->table), 1);
+	assert_false(is_new(m, 7, 100));
+	m->n_alive = 1;
+	next_window(m, 100);
+	next_window(m, 100);
+	assert_int_equal(process_table_count(m->table), 0);
+}
+
 /* Gone before it could be read: it needs no look to be known as ended. */
 static void one_that_was_gone_at_first_sight_is_named_and_forgotten(void **state)
 {
@@ -260,6 +286,7 @@ int main(void)
 	    test(one_that_ends_without_a_sample_is_forgotten_too),
 	    test(late_samples_have_their_name),
 	    test(a_pid_that_comes_again_is_another_process),
+	    test(pids_that_are_known_to_be_in_use_are_not_asked_for),
 	    test(one_that_was_gone_at_first_sight_is_named_and_forgotten),
 	    test(a_storm_leaves_two_windows_of_them),
 	};
