@@ -85,6 +85,14 @@ static inline bool has_prefix(const char *s, const char *prefix)
 	return strncmp(s, prefix, strlen(prefix)) == 0;
 }
 
+/* For qsort() and bsearch() of uint32_t. */
+static inline int compare_u32(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
 /*
  * Grows *array (elements of SIZE bytes, capacity *cap) so that it holds at least WANT elements,
  * doubling; MAX is the hard cap. Returns 0, -ENOMEM or -E2BIG; the array is valid in any case.

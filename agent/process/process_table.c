@@ -110,13 +110,6 @@ int process_table_add(struct process_table *t, const struct process_key *key,
 	return 0;
 }
 
-static int compare_ids(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 void process_table_sweep(struct process_table *t, int proc_dirfd, uint32_t before_window,
 			 uint32_t named, const uint32_t *alive, size_t n_alive)
 {
@@ -130,7 +123,7 @@ void process_table_sweep(struct process_table *t, int proc_dirfd, uint32_t befor
 		/* One that is sampled now need not be asked for. */
 		else if (!p->ended && (int32_t)(p->last_window - named) <= 0 &&
 			 !(n_alive &&
-			   bsearch(&p->key.tgid, alive, n_alive, sizeof(*alive), compare_ids)))
+			   bsearch(&p->key.tgid, alive, n_alive, sizeof(*alive), compare_u32)))
 			p->ended = process_is_gone(proc_dirfd, p->key.tgid);
 	}
 }

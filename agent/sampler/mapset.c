@@ -550,19 +550,12 @@ enum mapset_change mapset_compare(const struct mapset *m, const struct sideband_
 	return is_vacant(m, mapping) ? MAPSET_EXTENDED : MAPSET_EXCHANGED;
 }
 
-static int compare_ids(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 void mapset_store_sweep(struct mapset_store *s, const uint32_t *named, size_t n, uint64_t now_ms)
 {
 	struct mapset *m, *next;
 
 	HASH_ITER (hh, s->by_id, m, next) {
-		if (bsearch(&m->id, named, n, sizeof(*named), compare_ids)) {
+		if (bsearch(&m->id, named, n, sizeof(*named), compare_u32)) {
 			m->unnamed_sweeps = 0;
 			continue;
 		}

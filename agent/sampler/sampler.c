@@ -418,13 +418,6 @@ int sampler_delete_cgroup_policy(struct sampler *s, uint64_t cgroup)
 	return 0;
 }
 
-static int compare_ids(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 /* EACH for every entry of `processes`; it may delete that entry. */
 static int each_entry(struct sampler *s,
 		      void (*each)(void *arg, uint32_t tgid, const struct kiln_process *entry),
@@ -496,7 +489,7 @@ static void add_named(void *arg, uint32_t tgid, const struct kiln_process *entry
 static void sort_ids(uint32_t *ids, size_t n)
 {
 	if (n)
-		qsort(ids, n, sizeof(*ids), compare_ids);
+		qsort(ids, n, sizeof(*ids), compare_u32);
 }
 
 int sampler_read_named(struct sampler *s, int proc_dirfd, struct sampler_named *ret)
