@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "agent/profile/otlp.h"
+#include "agent/profile/otlp_convert.h"
 #include "lib/cursor.h"
 #include "lib/metrics.h"
 #include "otlp/profiles.pb-c.h"
@@ -594,6 +594,57 @@ static void g4_and_g5_are_the_same_bytes_and_end_before_field_7(void **state)
 	otlp_requests_free(g5, 1);
 }
 
+static void assert_same_field(struct cursor a, unsigned int field_a, struct cursor b,
+			      unsigned int field_b)
+{
+	struct cursor x = find_field(a, field_a), y = find_field(b, field_b);
+
+	assert_int_equal(x.size, y.size);
+	assert_memory_equal(x.data, y.data, x.size);
+}
+
+static void a_request_of_one_generation_becomes_one_of_another(void **state)
+{
+	struct otlp_request *made = encode_sample_batch(OTLP_G6),
+			    *g5 = encode_sample_batch(OTLP_G5);
+	_cleanup_free_ uint8_t *data = malloc(made->len);
+	struct otlp_request converted = {.data = data, .len = made->len};
+	struct cursor profile, want = first_profile(g5);
+
+	assert_non_null(data);
+	memcpy(data, made->data, made->len);
+	assert_int_equal(otlp_convert(data, made->len, OTLP_G6, OTLP_G5), 0);
+	profile = first_profile(&converted);
+	assert_same_field(find_field(profile, 2), 2, find_field(want, 2), 2);
+	assert_same_field(find_field(profile, 2), 3, find_field(want, 2), 3);
+	/* Nothing but samples has changed: the type of the values, say. */
+	assert_same_field(profile, 1, want, 1);
+	assert_int_equal(otlp_convert(data, made->len, OTLP_G4, OTLP_G5), 0);
+	assert_int_equal(otlp_convert(data, made->len, OTLP_G4, OTLP_G6), 0);
+	assert_memory_equal(data, made->data, made->len);
+	otlp_requests_free(made, 1);
+	otlp_requests_free(g5, 1);
+}
+
+static void damaged_requests_are_not_converted(void **state)
+{
+	struct otlp_request *made = encode_sample_batch(OTLP_G6);
+	/* A group; a length beyond the end; a field 0. */
+	uint8_t bad[][4] = {{0x0b, 0, 0, 0}, {0x0a, 0x7f, 0, 0}, {0x02, 0x01, 0, 0}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		assert_int_equal(otlp_convert(bad[i], sizeof(bad[i]), OTLP_G6, OTLP_G5), -EBADMSG);
+	/* Cut off anywhere: an answer, and no byte beyond is touched. */
+	for (size_t n = 0; n < made->len; n++) {
+		_cleanup_free_ uint8_t *data = malloc(n + 1);
+
+		assert_non_null(data);
+		memcpy(data, made->data, n);
+		assert_in_range(-otlp_convert(data, n, OTLP_G6, OTLP_G5), 0, EBADMSG);
+	}
+	otlp_requests_free(made, 1);
+}
+
 static void generations_are_known_by_name(void **state)
 {
 	enum otlp_generation g = OTLP_G4;
@@ -623,6 +674,8 @@ int main(void)
 	    cmocka_unit_test(every_failing_allocation_is_survived),
 	    cmocka_unit_test(sample_tags_are_those_of_the_generation),
 	    cmocka_unit_test(g4_and_g5_are_the_same_bytes_and_end_before_field_7),
+	    cmocka_unit_test(a_request_of_one_generation_becomes_one_of_another),
+	    cmocka_unit_test(damaged_requests_are_not_converted),
 	    cmocka_unit_test(generations_are_known_by_name),
 	};
 
