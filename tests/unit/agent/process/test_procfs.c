@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "agent/process/procfs.h"
 #include "fail_alloc.h"
@@ -154,12 +155,14 @@ static int join_container(char *path, size_t size, void *arg)
 
 static void a_process_in_a_container_has_its_id(void **state)
 {
-	static const char id[] = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 	_cleanup_close_ int procfd = proc_open();
 	struct process_info info;
 	struct victim v;
-	char name[128];
+	char id[65], name[128];
 
+	/* Cgroups are shared by all tests that run: an id of this test's own. */
+	snprintf(id, sizeof(id), "%016x%016x%032x", (unsigned int)getpid(),
+		 (unsigned int)time(NULL), 0xabcd);
 	snprintf(name, sizeof(name), "docker-%s.scope", id);
 	assert_int_equal(victim_start("/bin/cat", join_container, name, &v), 0);
 	assert_int_equal(process_info_read(procfd, (uint32_t)v.pid, &info), 0);
@@ -176,7 +179,10 @@ static void a_process_in_a_container_has_its_id(void **state)
 		    mount("cgroup2", "/tmp", "cgroup2", 0, NULL) < 0)
 			_exit(1);
 		snprintf(group, sizeof(group), "/tmp/%s", name);
-		_exit(rmdir(group) < 0);
+		/* A process that was reaped leaves its cgroup a little later. */
+		for (int i = 0; rmdir(group) < 0 && errno == EBUSY && i < 100; i++)
+			usleep(10000);
+		_exit(0);
 	}
 	wait(NULL);
 }
