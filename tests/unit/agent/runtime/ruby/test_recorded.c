@@ -274,10 +274,11 @@ static void jit_code_is_left_by_its_stack(void **unused)
 		const struct kiln_ruby *k = data_of(&f);
 		uint64_t native[8] = {1, 2, 0xb0, 0xc0, 0xd0, k->exec_start + 9, 7, 8};
 		uint64_t frame = take_off(&f, 1);
+		size_t size = sizeof(native);
 
-		f.r->pieces[f.r->n_pieces++] = (struct recording_piece){
-		    .start = 0x7000, .size = sizeof(native), .bytes = malloc(sizeof(native))};
-		memcpy(f.r->pieces[f.r->n_pieces - 1].bytes, native, sizeof(native));
+		f.r->pieces[f.r->n_pieces++] =
+		    (struct recording_piece){.start = 0x7000, .size = size, .bytes = malloc(size)};
+		memcpy(f.r->pieces[f.r->n_pieces - 1].bytes, native, size);
 		host_begin(&f.memory, &f.kernel, f.r->thread);
 		host_stand(false);
 		host.walk.map_image = 0;
