@@ -20,6 +20,7 @@ enum {
 	ROUNDS_MAX = 3, /* readings in a row of mappings that change meanwhile */
 	REREAD_MIN_MS = 20,
 	REREAD_MAX_MS = 10000,
+	EXCHANGE_READ_MS = 100, /* between two readings that exchanges ask for themselves */
 	RETRY_MIN_MS = 1000,
 	RETRY_MAX_MS = 60000,
 	KEEP_MS = 5000,	    /* samples wait in the ring for less; UNRESOLVED: beyond the next try */
@@ -53,6 +54,7 @@ struct program {
 	uint32_t tracers;
 	uint64_t retry_ns, retry_wait_ms; /* UNRESOLVED: not before; how long that was */
 	uint64_t reread_ns, reread_wait_ms;
+	uint64_t exchange_read_ns; /* not before, for an exchange alone */
 	uint32_t suspect; /* a mapset that is in force and may lack code since: it is checked */
 	uint64_t suspect_since_ns;
 	uint64_t sampled_ns; /* its last record that asked */
@@ -475,16 +477,51 @@ bool discovery_holds(struct discovery *d, const struct kiln_sample *record,
 	return p->suspect != mapset->id && !was_exchanged(p, mapset->id, record->time);
 }
 
+/* The mapset that was in force at TIME: the one whose exchange was next, else the newest. */
+static uint32_t mapset_at(const struct program *p, uint64_t time)
+{
+	unsigned int n = MIN(p->n_exchanges, (unsigned int)EXCHANGES_KEPT);
+	uint64_t next = UINT64_MAX;
+	uint32_t mapset = p->mapset;
+
+	for (unsigned int i = 0; i < n; i++) {
+		const struct exchange *e = &p->exchanges[i];
+
+		if (e->ns > time && e->ns < next) {
+			next = e->ns;
+			mapset = e->mapset;
+		}
+	}
+	return mapset;
+}
+
 struct mapset *discovery_mapset(struct discovery *d, const struct kiln_sample *record)
 {
 	const struct program *p = find_program(d, record->tgid, record->exec_id);
 	struct mapset *m = NULL;
 
-	if (p && p->start_time == record->start_time && p->mapset)
-		m = mapset_store_find(d->of.mapsets, p->mapset);
+	if (p && p->start_time == record->start_time)
+		m = mapset_store_find(d->of.mapsets, mapset_at(p, record->time));
 	if (!m)
 		m = mapset_store_in_force(d->of.mapsets, record->tgid, record->exec_id);
 	return m && p && p->suspect == m->id ? NULL : m;
+}
+
+/*
+ * M, which was in force until now, is wrong. The maps are read at once: what lies there now may be
+ * gone by the time that the ring is read. A program that does nothing but exchange code has to wait
+ * for that.
+ */
+static void read_exchanged(struct discovery *d, struct program *p, const struct mapset *m)
+{
+	uint64_t now = now_ns();
+
+	if (now < p->exchange_read_ns)
+		return;
+	p->exchange_read_ns = now + EXCHANGE_READ_MS * NS_PER_MS;
+	p->start_time = m->start_time;
+	p->tracers = m->tracers;
+	(void)ask(d, p, false);
 }
 
 bool discovery_mapped(struct discovery *d, const struct sideband_mapping *mapping)
@@ -515,11 +552,13 @@ bool discovery_mapped(struct discovery *d, const struct sideband_mapping *mappin
 		p->extended = true;
 		return true;
 	}
+	mapset_store_forget(d->of.mapsets, mapping->tgid);
 	if (p) {
 		note_exchange(p, entry.mapset, mapping->time);
 		p->mapset = 0;
 	}
-	mapset_store_forget(d->of.mapsets, mapping->tgid);
+	if (p && m)
+		read_exchanged(d, p, m);
 	return true;
 }
 

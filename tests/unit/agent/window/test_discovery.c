@@ -228,6 +228,56 @@ static void an_exchange_is_in_force_from_its_time_on(void **state)
 	assert_true(holds());
 }
 
+/* No sample asks for it: the second would come when the first is gone. */
+static void exchanges_are_read_at_once_and_each_sample_has_what_was_in_force(void **state)
+{
+	struct sideband_mapping other = {.tgid = t.record.tgid, .inode = 77};
+	const struct mapset_range *own;
+	uint32_t ids[3];
+
+	ask(0);
+	ids[0] = fake.process.mapset;
+	own = fake_own_range(t.last.mapset);
+	other.start = own->start;
+	other.length = own->end - own->start;
+	for (unsigned int i = 1; i < ARRAY_SIZE(ids); i++) {
+		other.time = 1000 * i;
+		discovery_mapped(t.d, &other);
+		assert_true(discovery_busy(t.d));
+		uv_run(&t.loop, UV_RUN_DEFAULT);
+		assert_int_equal(t.answers, i + 1);
+		ids[i] = fake.process.mapset;
+		assert_int_not_equal(ids[i], 0);
+		usleep(110000);
+	}
+	for (unsigned int i = 0; i < ARRAY_SIZE(ids); i++) {
+		t.record.time = 1000 * i + 500;
+		assert_int_equal(discovery_mapset(t.d, &t.record)->id, ids[i]);
+	}
+	t.record.mapset = ids[1];
+	assert_false(holds());
+}
+
+/* Code that is exchanged without a pause is read as often as its samples want. */
+static void exchanges_alone_are_not_read_without_end(void **state)
+{
+	struct sideband_mapping other = {.tgid = t.record.tgid, .inode = 77};
+	int64_t reads = metric_get(M_MAPS_READ_OK);
+	const struct mapset_range *own;
+
+	ask(0);
+	own = fake_own_range(t.last.mapset);
+	other.start = own->start;
+	other.length = own->end - own->start;
+	for (unsigned int i = 0; i < 100; i++) {
+		other.time = 1000 + i;
+		discovery_mapped(t.d, &other);
+		uv_run(&t.loop, UV_RUN_DEFAULT);
+	}
+	/* One for the sample, one for each 100 ms that this took. */
+	assert_in_range(metric_get(M_MAPS_READ_OK) - reads, 2, 50);
+}
+
 /* Another function may lie where one lay, alike but for its name. */
 static void a_runtime_that_is_loaded_again_has_its_names_read_again(void **state)
 {
@@ -342,6 +392,8 @@ int main(void)
 	    TEST(an_exchange_whose_note_was_lost_holds_from_the_loss_on),
 	    TEST(a_process_that_cannot_be_looked_at_keeps_its_mapset),
 	    TEST(an_exchange_is_in_force_from_its_time_on),
+	    TEST(exchanges_are_read_at_once_and_each_sample_has_what_was_in_force),
+	    TEST(exchanges_alone_are_not_read_without_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
