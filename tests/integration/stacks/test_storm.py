@@ -62,7 +62,9 @@ def main():
     print(f"agent RSS: {rss[0]} KiB first, {early} KiB at half time, {late} KiB at the end")
     if said["started"] < 120 * SECONDS:
         problems.append("the machine was too slow for the storm")
-    if worked < SECONDS * 97 * 0.1:
+    # How many there are is the machine's matter: processes of three milliseconds that share a CPU with others are
+    # seldom on it when its timer ticks. What follows needs enough of them to tell a share.
+    if worked < 50:
         problems.append(f"only {worked} samples of the processes' own work")
     if full < 0.9 * worked:
         problems.append(f"{full} of {worked} stacks of short-lived processes are complete")
