@@ -3,6 +3,8 @@
 
 #include <libdeflate.h>
 
+enum { TRAILER = 8, LENGTH = 4 /* the last bytes: that of the content, modulo 2^32 */ };
+
 size_t gzip_bound(size_t len)
 {
 	/* Of any compressor, so also of ours. */
@@ -18,5 +20,30 @@ int gzip_compress(int level, const void *data, size_t len, void *out, size_t cap
 	if (!n) /* CAP is enough: what is left is a lack of memory */
 		return -ENOMEM;
 	*ret_len = n;
+	return 0;
+}
+
+int gzip_expand(const void *data, size_t len, size_t max, uint8_t **ret, size_t *ret_len)
+{
+	struct libdeflate_decompressor *d;
+	_cleanup_free_ uint8_t *out = NULL;
+	enum libdeflate_result r;
+	uint32_t size;
+
+	if (len < TRAILER)
+		return -EBADMSG;
+	memcpy(&size, (const uint8_t *)data + len - LENGTH, sizeof(size));
+	if (size > max)
+		return -E2BIG;
+	out = malloc((size_t)size + 1);
+	d = out ? libdeflate_alloc_decompressor() : NULL;
+	if (!d)
+		return -ENOMEM;
+	r = libdeflate_gzip_decompress(d, data, len, out, size, NULL);
+	libdeflate_free_decompressor(d);
+	if (r != LIBDEFLATE_SUCCESS)
+		return -EBADMSG;
+	*ret = TAKE_PTR(out);
+	*ret_len = size;
 	return 0;
 }

@@ -21,11 +21,12 @@ int otlp_exporter_new(const struct exporter_ops *ops, const struct exporter_conf
 {
 	struct sender_options options = {
 	    .config = config, .encoding = encoding, .encodings = encodings, .encode = otlp_encode};
+	const char *generation = config->proto_generation ? config->proto_generation : "auto";
 	struct otlp_exporter *e = NULL;
 	int r;
 
-	r = otlp_generation_parse(config->proto_generation ? config->proto_generation : "auto",
-				  &options.otlp.generation);
+	r = otlp_generation_parse(generation, &options.otlp.generation);
+	options.generation_auto = streq(generation, "auto");
 	if (r < 0) {
 		error_set(err, r, "proto_generation: want auto, v1.8, v1.9, v1.10 or v1.11, got %s",
 			  config->proto_generation);

@@ -40,6 +40,12 @@ static bool code_retryable(int status)
 	}
 }
 
+/* What servers answer to a message that they cannot read; that of grpc-go is INTERNAL. */
+static bool is_of_the_message(int status)
+{
+	return status == RPC_INVALID_ARGUMENT || status == RPC_INTERNAL || status == RPC_UNKNOWN;
+}
+
 /* WORDS is where the answer's message lives. */
 static void classify(const struct grpc_answer *a, struct transport_answer *ret,
 		     char words[OTLP_MESSAGE_MAX + 32])
@@ -65,6 +71,7 @@ static void classify(const struct grpc_answer *a, struct transport_answer *ret,
 	otlp_words(a->message, strlen(a->message), message);
 	snprintf(words, OTLP_MESSAGE_MAX + 32, "%s: %s", rpc_status_name(a->status), message);
 	ret->result = TRANSPORT_REJECTED;
+	ret->maybe_form = is_of_the_message(a->status);
 	if (code_retryable(a->status) ||
 	    (a->status == RPC_RESOURCE_EXHAUSTED && status.has_retry)) {
 		ret->result = TRANSPORT_RETRY;

@@ -43,6 +43,12 @@ static bool code_retryable(int status)
 	return status == 429 || status == 502 || status == 503 || status == 504;
 }
 
+/* What receivers answer to a body that they cannot read; some call it their own failure. */
+static bool is_of_the_body(int status)
+{
+	return status == 400 || status == 422 || status == 500;
+}
+
 /* The body of a failure is a google.rpc.Status; proxies send HTML, of which nothing is shown. */
 static void failure_words(const struct http_answer *a, char words[OTLP_MESSAGE_MAX])
 {
@@ -74,6 +80,7 @@ static void classify(const struct http_answer *a, struct transport_answer *ret,
 	failure_words(a, words);
 	if (!code_retryable(a->status)) {
 		ret->result = TRANSPORT_REJECTED;
+		ret->maybe_form = is_of_the_body(a->status);
 		return;
 	}
 	ret->result = TRANSPORT_RETRY;

@@ -179,6 +179,9 @@ static void head_sent(struct sender *s, const struct transport_answer *a)
 
 	set_up(s);
 	s->failing = false;
+	if (s->stats.sent_requests == 0)
+		log_info("export", "%s: %s takes profiles", s->name, s->endpoint);
+	generation_taken(s, s->queue);
 	s->stats.sent_requests++;
 	s->stats.sent_samples += s->queue->payload.samples;
 	metric_add(M_EXPORT_REQUESTS_SENT, 1);
@@ -202,6 +205,8 @@ static void head_rejected(struct sender *s, const struct transport_answer *a)
 	unsigned int held_back = 0;
 
 	set_up(s); /* it is there, it does answer */
+	if (a->maybe_form && generation_refused(s, s->queue))
+		return;
 	set_failing(s, "rejects", a);
 	metric_add(M_EXPORT_REQUESTS_REJECTED, 1);
 	if (log_allowed(&s->reject_log, LOG_INTERVAL_S, &held_back))
@@ -223,6 +228,8 @@ static void head_retry(struct sender *s, const struct transport_answer *a)
 		metric_add(M_EXPORT_REQUESTS_UNCERTAIN, 1);
 	}
 	set_down(s, a);
+	if (a->away)
+		generation_ask_again(s);
 	if (!s->retry.enabled ||
 	    backoff_next(&s->backoff, !a->away, spent, floor, dice_roll(s), &delay) < 0) {
 		queue_drop(s, s->queue, DROP_EXPIRED);
@@ -260,11 +267,29 @@ static void replace_transport(struct sender *s)
 {
 	s->transport->ops->destroy(s->transport);
 	s->transport = TAKE_PTR(s->next);
+	generation_ask_again(s);
+}
+
+/* The head goes to a job and comes back in the generation that is wanted. False: there is no need.
+ */
+static bool convert_head(struct sender *s)
+{
+	struct item *head = s->queue;
+	enum otlp_generation wanted = generation_wanted(s, head);
+
+	if (!generation_differs(head->payload.generation, wanted))
+		return false;
+	DL_DELETE(s->queue, head);
+	queue_count(s, -1, -(int64_t)head->payload.len);
+	s->converting = true;
+	if (job_post_convert(s, head, wanted) < 0)
+		sender_converted(s, head, -ENOMEM);
+	return true;
 }
 
 static void try_send(struct sender *s)
 {
-	if (s->in_flight || s->waiting || s->spilling || s->freed)
+	if (s->in_flight || s->waiting || s->converting || s->spilling || s->freed)
 		return;
 	if (s->next && s->answering) {
 		s->wait_asked = false;
@@ -276,7 +301,7 @@ static void try_send(struct sender *s)
 	/* A spool may hold what an earlier configuration wrote for another transport. */
 	while (s->queue && !(s->options.encodings & (1u << s->queue->payload.encoding)))
 		queue_drop(s, s->queue, DROP_ENCODING);
-	if (!s->queue)
+	if (!s->queue || convert_head(s))
 		return;
 	s->attempt_at_ms = uv_now(s->loop);
 	s->in_flight = true;
@@ -315,6 +340,33 @@ void sender_encoded(struct sender *s, struct item *items)
 	}
 	if (to_disk)
 		job_post_put(s, to_disk);
+	queue_trim(s);
+	try_send(s);
+}
+
+void sender_put_back(struct sender *s, struct item *item)
+{
+	s->converting = false;
+	DL_PREPEND(s->queue, item);
+	queue_count(s, 1, (int64_t)item->payload.len);
+}
+
+void sender_converted(struct sender *s, struct item *item, int result)
+{
+	if (s->freed) {
+		s->converting = false;
+		if (!item->spooled) /* the copy on disk stays for the next start */
+			sender_drop(s, DROP_SHUTDOWN, 1, item->payload.samples);
+		item_free(item);
+		return;
+	}
+	sender_put_back(s, item);
+	if (result == -ENOMEM) {
+		s->wait_asked = false;
+		wait_for(s, RETRY_UNSENT_MS);
+	} else if (result < 0) {
+		queue_drop(s, item, DROP_ENCODING);
+	}
 	queue_trim(s);
 	try_send(s);
 }

@@ -52,6 +52,7 @@ struct sender_stats {
 struct sender_options {
 	const struct exporter_config *config; /* read during sender_new() only */
 	struct otlp_options otlp;
+	bool generation_auto; /* otlp.generation is the first that is tried */
 	enum payload_encoding encoding;
 	uint32_t encodings; /* bits (1 << encoding) that the transport can send */
 	/* otlp_encode(), or a test's own */

@@ -13,11 +13,13 @@ struct item { /* one request in memory */
 	struct payload payload;
 	uint64_t seq;
 	bool spooled; /* a copy is on disk */
+	bool refused; /* in the form of REFUSED_AS */
+	enum otlp_generation refused_as;
 };
 
 enum { SENDER_ERROR_MAX = 256 };
 
-enum job_type { JOB_ENCODE, JOB_SPOOL_PUT, JOB_SPOOL_LOAD, JOB_SPOOL_REMOVE };
+enum job_type { JOB_ENCODE, JOB_CONVERT, JOB_SPOOL_PUT, JOB_SPOOL_LOAD, JOB_SPOOL_REMOVE };
 
 /*
  * Work for the pool. One job of a sender runs at a time, in order: that keeps batches in order and
@@ -28,11 +30,12 @@ struct job {
 	struct job *prev, *next;
 	struct sender *sender;
 	enum job_type type;
-	struct batch *batch;   /* ENCODE */
-	struct item *items;    /* PUT: in, what failed stays; ENCODE, LOAD: out */
-	uint64_t seq;	       /* LOAD: after this; REMOVE: this */
-	uint64_t budget_bytes; /* LOAD */
-	size_t budget_items;   /* LOAD */
+	struct otlp_options otlp; /* the sender's when it was posted; CONVERT: to its generation */
+	struct batch *batch;	  /* ENCODE */
+	struct item *items;	  /* PUT: in, what failed stays; CONVERT: one; ENCODE, LOAD: out */
+	uint64_t seq;		  /* LOAD: after this; REMOVE: this */
+	uint64_t budget_bytes;	  /* LOAD */
+	size_t budget_items;	  /* LOAD */
 	int result;
 	struct error error;
 	struct spool_loss loss;
@@ -62,6 +65,7 @@ struct sender {
 
 	uv_timer_t wait;     /* backoff */
 	uv_timer_t deadline; /* of flush */
+	bool converting;     /* the head is with its job, and not in the queue */
 	bool in_flight, waiting, flushing, spilling, freed;
 	bool answering;	 /* a callback of the transport runs: it cannot be destroyed */
 	bool wait_asked; /* the receiver asked for this wait */
@@ -77,10 +81,15 @@ struct sender {
 	struct sender_stats stats;
 	bool failing; /* the last answer was no */
 	char last_error[SENDER_ERROR_MAX];
+
+	/* proto_generation: auto, see sender_generation.c */
+	uint64_t try_newest_ms, both_refused_until_ms;
 };
 
 /* sender_job.c */
 int job_post_encode(struct sender *s, struct batch *batch);
+/* Takes ITEM, which is in no list; it comes back by sender_converted(). -ENOMEM: it does not. */
+int job_post_convert(struct sender *s, struct item *item, enum otlp_generation to);
 /* Takes ITEMS in any case; those that get no job come back as dropped. */
 void job_post_put(struct sender *s, struct item *items);
 void job_post_load(struct sender *s, uint64_t budget_bytes, size_t budget_items);
@@ -92,5 +101,21 @@ void jobs_discard(struct sender *s);
 void sender_drop(struct sender *s, enum sender_drop reason, uint64_t requests, int64_t samples);
 void sender_encoded(struct sender *s, struct item *items);
 void sender_loaded(struct sender *s, struct item *items);
+/* ITEM is the head again, as it was. */
+void sender_put_back(struct sender *s, struct item *item);
+/* RESULT < 0: ITEM is as it was. */
+void sender_converted(struct sender *s, struct item *item, int result);
 void sender_jobs_changed(struct sender *s); /* a job is done */
 void item_free(struct item *item);
+
+/* sender_generation.c */
+/* In which generation HEAD is to be sent. */
+enum otlp_generation generation_wanted(const struct sender *s, const struct item *head);
+/* Do receivers tell them apart? */
+bool generation_differs(enum otlp_generation a, enum otlp_generation b);
+/* HEAD was rejected, maybe for its form. True: it is to be sent in the other one. */
+bool generation_refused(struct sender *s, struct item *head);
+/* HEAD was taken. */
+void generation_taken(struct sender *s, const struct item *head);
+/* The receiver may be another one. */
+void generation_ask_again(struct sender *s);

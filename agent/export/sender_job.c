@@ -43,7 +43,7 @@ static void run_encode(struct job *job)
 	struct item *item;
 	size_t n = 0, i;
 
-	job->result = o->encode(job->batch, &o->otlp, &requests, &n, &job->error);
+	job->result = o->encode(job->batch, &job->otlp, &requests, &n, &job->error);
 	for (i = 0; i < n && job->result == 0; i++) {
 		item = calloc(1, sizeof(*item));
 		if (!item) {
@@ -52,6 +52,7 @@ static void run_encode(struct job *job)
 		}
 		job->result = payload_compress(o->encoding, requests[i].data, requests[i].len,
 					       requests[i].samples, &item->payload);
+		item->payload.generation = job->otlp.generation;
 		if (job->result < 0)
 			free(item);
 		else
@@ -115,6 +116,9 @@ static void run(uv_work_t *work)
 	switch (job->type) {
 	case JOB_ENCODE:
 		run_encode(job);
+		break;
+	case JOB_CONVERT:
+		job->result = payload_convert(&job->items->payload, job->otlp.generation);
 		break;
 	case JOB_SPOOL_PUT:
 		run_put(job);
@@ -204,6 +208,8 @@ static void after(uv_work_t *work, int status)
 		put_finished(s, job);
 	} else if (job->type == JOB_ENCODE) {
 		sender_encoded(s, items);
+	} else if (job->type == JOB_CONVERT) {
+		sender_converted(s, items, job->result);
 	} else if (job->type == JOB_SPOOL_LOAD) {
 		sender_loaded(s, items);
 	}
@@ -229,6 +235,7 @@ static struct job *job_new(struct sender *s, enum job_type type)
 	if (job) {
 		job->sender = s;
 		job->type = type;
+		job->otlp = s->options.otlp;
 	}
 	return job;
 }
@@ -267,6 +274,18 @@ int job_post_encode(struct sender *s, struct batch *batch)
 		return -ENOMEM;
 	job->batch = batch_ref(batch);
 	s->batches++;
+	job_post(s, job);
+	return 0;
+}
+
+int job_post_convert(struct sender *s, struct item *item, enum otlp_generation to)
+{
+	struct job *job = job_new(s, JOB_CONVERT);
+
+	if (!job)
+		return -ENOMEM;
+	job->otlp.generation = to;
+	DL_APPEND(job->items, item);
 	job_post(s, job);
 	return 0;
 }
@@ -326,6 +345,10 @@ void jobs_discard(struct sender *s)
 		DL_DELETE(s->jobs, job);
 		if (job->type == JOB_ENCODE)
 			sender_drop(s, DROP_SHUTDOWN, 1, batch_cpu_samples(job->batch));
+		if (job->type == JOB_CONVERT) {
+			item = TAKE_PTR(job->items);
+			sender_put_back(s, item);
+		}
 		if (job->type == JOB_SPOOL_PUT) {
 			DL_FOREACH (job->items, item)
 				sender_drop(s, DROP_SHUTDOWN, 1, item->payload.samples);

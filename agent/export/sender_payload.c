@@ -4,6 +4,7 @@
 
 #include <zstd.h>
 
+#include "agent/profile/otlp_convert.h"
 #include "lib/gzip.h"
 
 enum { ZSTD_LEVEL = 3 };
@@ -69,5 +70,57 @@ int payload_compress(enum payload_encoding encoding, const void *data, size_t le
 		out = fit;
 	p.data = TAKE_PTR(out);
 	*ret = p;
+	return 0;
+}
+
+static int expand_zstd(const struct payload *p, uint8_t **ret, size_t *ret_len)
+{
+	unsigned long long size = ZSTD_getFrameContentSize(p->data, p->len);
+	_cleanup_free_ uint8_t *out = NULL;
+
+	if (size == ZSTD_CONTENTSIZE_ERROR || size == ZSTD_CONTENTSIZE_UNKNOWN)
+		return -EBADMSG;
+	if (size > PAYLOAD_EXPANDED_MAX)
+		return -E2BIG;
+	out = malloc((size_t)size + 1);
+	if (!out)
+		return -ENOMEM;
+	if (ZSTD_decompress(out, (size_t)size, p->data, p->len) != size)
+		return -EBADMSG;
+	*ret = TAKE_PTR(out);
+	*ret_len = (size_t)size;
+	return 0;
+}
+
+static int expand(const struct payload *p, uint8_t **ret, size_t *ret_len)
+{
+	if (p->encoding == PAYLOAD_GZIP)
+		return gzip_expand(p->data, p->len, PAYLOAD_EXPANDED_MAX, ret, ret_len);
+	if (p->encoding == PAYLOAD_ZSTD)
+		return expand_zstd(p, ret, ret_len);
+	*ret = malloc(p->len + 1);
+	if (!*ret)
+		return -ENOMEM;
+	memcpy(*ret, p->data, p->len);
+	*ret_len = p->len;
+	return 0;
+}
+
+int payload_convert(struct payload *p, enum otlp_generation to)
+{
+	_cleanup_free_ uint8_t *data = NULL;
+	struct payload converted;
+	size_t len;
+	int r = expand(p, &data, &len);
+
+	if (r == 0)
+		r = otlp_convert(data, len, p->generation, to);
+	if (r == 0)
+		r = payload_compress(p->encoding, data, len, p->samples, &converted);
+	if (r < 0)
+		return r;
+	converted.generation = to;
+	payload_done(p);
+	*p = converted;
 	return 0;
 }

@@ -18,6 +18,7 @@ struct transport_answer {
 	bool away;		 /* RETRY: nobody there who could take it (not "refused") */
 	bool uncertain;		 /* RETRY: it may have been taken all the same */
 	uint64_t retry_after_ms; /* RETRY: what the receiver asked for; 0: nothing */
+	bool maybe_form;	 /* REJECTED: it may be for the generation of OTLP alone */
 	int64_t rejected;	 /* SENT: profiles that the receiver left out */
 	const char *message;	 /* printable words, "" when there are none */
 };

@@ -4,7 +4,8 @@
  *
  * A segment: header of 48 bytes, then the payload; little-endian.
  *   0 "KILNSPL1"   8 crc32 of bytes 12..47   12 crc32 of the payload   16 number   24 payload bytes
- *   32 samples (signed)   40 encoding   44 zero
+ *   32 samples (signed)   40 encoding   44 generation of OTLP, from 1;
+ *   0 is the newest
  * Headers are checked at start (with name and size of the file), payloads when they are read.
  * Segments that the sender holds in memory too are marked, so that making room for newer ones by
  * removing them counts as no loss.
@@ -37,7 +38,7 @@ struct spool {
 };
 
 struct header {
-	uint32_t payload_crc, encoding;
+	uint32_t payload_crc, encoding, generation;
 	uint64_t seq, len;
 	int64_t samples;
 };
@@ -130,6 +131,7 @@ static void header_write(const struct header *h, uint8_t out[SPOOL_HEADER_BYTES]
 	put64(out + 24, h->len);
 	put64(out + 32, (uint64_t)h->samples);
 	put32(out + 40, h->encoding);
+	put32(out + 44, h->generation);
 	put32(out + 8, (uint32_t)crc32(0, out + HEADER_CHECKED_FROM,
 				       SPOOL_HEADER_BYTES - HEADER_CHECKED_FROM));
 }
@@ -146,10 +148,11 @@ static int header_read(const uint8_t *data, size_t size, struct header *ret)
 	h.len = cursor_u64(&c);
 	h.samples = cursor_i64(&c);
 	h.encoding = cursor_u32(&c);
-	cursor_skip(&c, 4);
+	h.generation = cursor_u32(&c);
 	if (c.bad || memcmp(m, magic, sizeof(magic)) != 0 ||
 	    crc != crc32(0, data + HEADER_CHECKED_FROM, SPOOL_HEADER_BYTES - HEADER_CHECKED_FROM) ||
-	    h.len > PAYLOAD_MAX || h.encoding >= PAYLOAD_ENCODINGS || h.seq == 0 || h.samples < 0)
+	    h.len > PAYLOAD_MAX || h.encoding >= PAYLOAD_ENCODINGS || h.generation > OTLP_G6 + 1 ||
+	    h.seq == 0 || h.samples < 0)
 		return -EBADMSG;
 	*ret = h;
 	return 0;
@@ -242,6 +245,7 @@ int spool_put(struct spool *s, uint64_t seq, const struct payload *p, struct spo
 			   .len = p->len,
 			   .samples = p->samples,
 			   .encoding = (uint32_t)p->encoding,
+			   .generation = (uint32_t)p->generation + 1,
 			   .payload_crc = (uint32_t)crc32(0, p->data, (uInt)p->len)};
 	struct segment segment = {
 	    .seq = seq, .bytes = p->len + SPOOL_HEADER_BYTES, .samples = p->samples};
@@ -289,10 +293,12 @@ static int segment_load(const struct spool *s, uint64_t seq, struct payload *ret
 		return r;
 	if (crc32(0, data, (uInt)h.len) != h.payload_crc)
 		return -EBADMSG;
-	*ret = (struct payload){.data = TAKE_PTR(data),
-				.len = h.len,
-				.samples = h.samples,
-				.encoding = (enum payload_encoding)h.encoding};
+	*ret = (struct payload){
+	    .data = TAKE_PTR(data),
+	    .len = h.len,
+	    .samples = h.samples,
+	    .encoding = (enum payload_encoding)h.encoding,
+	    .generation = h.generation ? (enum otlp_generation)(h.generation - 1) : OTLP_G6};
 	return 0;
 }
 

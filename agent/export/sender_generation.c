@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * proto_generation: auto. Receivers speak one of two forms of OTLP profiles: that of
+ * opentelemetry-proto v1.10 and later, or that of v1.8 and v1.9. One of the older form refuses the
+ * newer with an error; one of the newer form may take the older, answer with success and store
+ * nothing (Pyroscope 2.2.1). So the newer form always comes first: at the start, after the receiver
+ * was away (it may be another one now), for another address, and once in ten minutes. A request
+ * that was refused in one form is sent again in the other, and what worked is what is sent from
+ * then on. Loop
+ * thread.
+ */
+#include "agent/export/sender_internal.h"
+
+enum {
+	TRY_NEWEST_MS = 10 * 60 * 1000, /* how often a receiver of the older form is asked again */
+	BOTH_REFUSED_MS = 60 * 1000, /* how often the other form is tried when both are refused */
+};
+
+static bool is_newest(enum otlp_generation g)
+{
+	return g == OTLP_G6;
+}
+
+static const char *versions(enum otlp_generation g)
+{
+	return is_newest(g) ? "v1.10 and v1.11" : "v1.8 and v1.9";
+}
+
+static enum otlp_generation other(enum otlp_generation g)
+{
+	return is_newest(g) ? OTLP_G5 : OTLP_G6;
+}
+
+enum otlp_generation generation_wanted(const struct sender *s, const struct item *head)
+{
+	if (!s->options.generation_auto)
+		return s->options.otlp.generation;
+	if (head->refused)
+		return other(head->refused_as);
+	return uv_now(s->loop) >= s->try_newest_ms ? OTLP_G6 : s->options.otlp.generation;
+}
+
+bool generation_differs(enum otlp_generation a, enum otlp_generation b)
+{
+	return is_newest(a) != is_newest(b);
+}
+
+bool generation_refused(struct sender *s, struct item *head)
+{
+	uint64_t now = uv_now(s->loop);
+
+	if (!s->options.generation_auto)
+		return false;
+	if (head->refused) {
+		s->both_refused_until_ms = now + BOTH_REFUSED_MS;
+		return false;
+	}
+	if (now < s->both_refused_until_ms)
+		return false;
+	head->refused = true;
+	head->refused_as = head->payload.generation;
+	return true;
+}
+
+void generation_taken(struct sender *s, const struct item *head)
+{
+	enum otlp_generation g = head->payload.generation;
+
+	if (!s->options.generation_auto)
+		return;
+	s->both_refused_until_ms = 0;
+	if (generation_differs(g, s->options.otlp.generation))
+		log_info("export",
+			 "%s: %s takes OTLP profiles as opentelemetry-proto %s has them, and not "
+			 "those of %s: they are sent so from now on (proto_generation: auto)",
+			 s->name, s->endpoint, versions(g), versions(other(g)));
+	s->options.otlp.generation = g;
+	/* It was asked just now, or it is what it takes. */
+	if (is_newest(g))
+		s->try_newest_ms = UINT64_MAX;
+	else if (head->refused)
+		s->try_newest_ms = uv_now(s->loop) + TRY_NEWEST_MS;
+}
+
+void generation_ask_again(struct sender *s)
+{
+	s->try_newest_ms = 0;
+	s->both_refused_until_ms = 0;
+}
