@@ -24,6 +24,7 @@ enum {
 struct target {
 	enum kube_kind kind;
 	const char *ns, *name, *sub;
+	bool from_memory; /* of the API server */
 };
 
 static void free_wiped(char **text)
@@ -48,6 +49,8 @@ static int send_object(struct kube_client *client, const struct target *t, const
 		r = kube_path_query(&path, "fieldManager", manager);
 	if (r == 0 && force)
 		r = kube_path_query(&path, "force", "true");
+	if (r == 0 && t->from_memory)
+		r = kube_path_query(&path, "resourceVersion", "0");
 	if (r < 0)
 		return r;
 	if (object) {
@@ -93,6 +96,15 @@ int kube_get(struct kube_client *client, enum kube_kind kind, const char *ns, co
 	     kube_done_fn *done, void *arg, struct kube_call **ret)
 {
 	const struct target t = {.kind = kind, .ns = ns, .name = name};
+	struct kube_request request = {.method = "GET", .done = done, .arg = arg};
+
+	return send_object(client, &t, NULL, false, NULL, &request, NULL, ret);
+}
+
+int kube_get_recent(struct kube_client *client, enum kube_kind kind, const char *ns,
+		    const char *name, kube_done_fn *done, void *arg, struct kube_call **ret)
+{
+	const struct target t = {.kind = kind, .ns = ns, .name = name, .from_memory = true};
 	struct kube_request request = {.method = "GET", .done = done, .arg = arg};
 
 	return send_object(client, &t, NULL, false, NULL, &request, NULL, ret);

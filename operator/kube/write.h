@@ -28,6 +28,10 @@ int kube_delete(struct kube_client *client, enum kube_kind kind, const char *ns,
 		struct kube_call **ret) _must_check_;
 int kube_get(struct kube_client *client, enum kube_kind kind, const char *ns, const char *name,
 	     kube_done_fn *done, void *arg, struct kube_call **ret) _must_check_;
+/* As the API server has it in memory, a moment old perhaps: costs etcd nothing. */
+int kube_get_recent(struct kube_client *client, enum kube_kind kind, const char *ns,
+		    const char *name, kube_done_fn *done, void *arg,
+		    struct kube_call **ret) _must_check_;
 int kube_create(struct kube_client *client, enum kube_kind kind, const char *ns,
 		const cJSON *object, kube_done_fn *done, void *arg,
 		struct kube_call **ret) _must_check_;

@@ -3,7 +3,8 @@
  * One timer looks for what is due. While the API server does not answer, what was read last counts;
  * a Secret that is gone loses its values at once. Refusals (401, 403) come from API servers that
  * restart or whose authorizer is away, too: a Secret that was read loses its values when refusals
- * have been all there was for a while.
+ * have been all there was for a while. The right to read one is rendered beside its use, so that it
+ * may come a moment later.
  */
 #include "operator/secrets/secrets.h"
 
@@ -146,6 +147,8 @@ static bool understand_refusal(struct secret *s)
 		s->refused_since_ms = now;
 	if (s->state == SECRET_FOUND && now - s->refused_since_ms < o->grace_ms)
 		return false;
+	if (s->state == SECRET_PENDING && now - s->refused_since_ms < o->settle_ms)
+		return false;
 	return lose(s, SECRET_FORBIDDEN);
 }
 
@@ -184,10 +187,12 @@ static void on_answer(void *arg, const struct kube_answer *a)
 	struct secret *s = arg;
 	struct secrets *all = s->owner;
 	bool answered = a->status == 200 || a->status == 404 || is_refusal(a);
+	bool news = understand(s, a);
 
 	s->call = NULL;
+	answered &= s->state != SECRET_PENDING;
 	s->due_ms = uv_now(all->options.loop) + (answered ? interval(all) : SECRETS_RETRY_MS);
-	if (understand(s, a))
+	if (news)
 		all->options.changed(all->options.arg, s->ns, s->name);
 }
 
@@ -198,7 +203,8 @@ static void ask(struct secret *s)
 	struct secrets *all = s->owner;
 
 	s->due_ms = uv_now(all->options.loop) + SECRETS_RETRY_MS;
-	if (kube_get(all->options.client, KUBE_SECRETS, s->ns, s->name, on_answer, s, &s->call) < 0)
+	if (kube_get_recent(all->options.client, KUBE_SECRETS, s->ns, s->name, on_answer, s,
+			    &s->call) < 0)
 		s->call = NULL; /* tried again when it is due */
 }
 

@@ -16,10 +16,11 @@
 enum {
 	SECRETS_MAX = 1024,	     /* at once */
 	SECRET_VALUE_MAX = 64 << 10, /* bytes of a value */
-	SECRETS_REFRESH_MS = 15000,  /* how often each is read again, */
-	SECRETS_SPACING_MS = 100,    /* but all of them together no more often than this */
+	SECRETS_REFRESH_MS = 3000,   /* how often each is read again, */
+	SECRETS_SPACING_MS = 20,     /* but all of them together no more often than this */
 	SECRETS_RETRY_MS = 2000,     /* after no answer */
 	SECRETS_GRACE_MS = 60000,    /* values outlive refusals that long */
+	SECRETS_SETTLE_MS = 5000,    /* a right to read that is new may come as late as that */
 };
 
 enum secret_state {
@@ -34,6 +35,7 @@ struct secrets_options {
 	struct kube_client *client;
 	uint64_t refresh_ms; /* 0: SECRETS_REFRESH_MS */
 	uint64_t grace_ms;   /* 0: SECRETS_GRACE_MS */
+	uint64_t settle_ms;  /* a Secret that was never read is not FORBIDDEN before */
 	/* The Secret NS/NAME is another than before, or its state is. */
 	void (*changed)(void *arg, const char *ns, const char *name);
 	void *arg;

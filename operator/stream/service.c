@@ -73,8 +73,11 @@ static void on_secret(void *arg, const char *ns, const char *name)
 
 static int begin_secrets(struct stream_service *s, struct error *err)
 {
-	const struct secrets_options options = {
-	    .loop = s->loop, .client = s->client, .changed = on_secret, .arg = s};
+	const struct secrets_options options = {.loop = s->loop,
+						.client = s->client,
+						.settle_ms = SECRETS_SETTLE_MS,
+						.changed = on_secret,
+						.arg = s};
 	int r = secrets_new(&options, &s->secrets);
 
 	return r < 0 ? error_set(err, r, "out of memory") : 0;

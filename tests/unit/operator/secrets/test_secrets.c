@@ -27,8 +27,8 @@ static struct {
 	char changed[160];
 } rig;
 
-int kube_get(struct kube_client *client, enum kube_kind kind, const char *ns, const char *name,
-	     kube_done_fn *done, void *arg, struct kube_call **ret)
+int kube_get_recent(struct kube_client *client, enum kube_kind kind, const char *ns,
+		    const char *name, kube_done_fn *done, void *arg, struct kube_call **ret)
 {
 	struct kube_call *call = &rig.calls[rig.n_calls];
 
@@ -85,11 +85,12 @@ static void on_alarm(uv_timer_t *timer)
 	rig.timed_out = true;
 }
 
-static int setup_with_grace(uint64_t grace_ms)
+static int setup_with(uint64_t grace_ms, uint64_t settle_ms)
 {
 	const struct secrets_options o = {.loop = &rig.loop,
 					  .refresh_ms = REFRESH_MS,
 					  .grace_ms = grace_ms,
+					  .settle_ms = settle_ms,
 					  .changed = on_changed};
 
 	memset(&rig, 0, sizeof(rig));
@@ -100,12 +101,17 @@ static int setup_with_grace(uint64_t grace_ms)
 
 static int setup(void **state)
 {
-	return setup_with_grace(0);
+	return setup_with(0, 0);
 }
 
 static int setup_short_grace(void **state)
 {
-	return setup_with_grace(1);
+	return setup_with(1, 0);
+}
+
+static int setup_settling(void **state)
+{
+	return setup_with(0, DEADLINE_MS);
 }
 
 static int teardown(void **state)
@@ -306,6 +312,19 @@ static void test_one_that_is_refused_for_long_loses_its_values(void **state)
 	secrets_leave(rig.secrets, s);
 }
 
+static void test_a_right_to_read_may_come_a_moment_later(void **state)
+{
+	struct secret *s = use("kiln", "backend");
+
+	answer(newest(), 403, "{}");
+	assert_int_equal(secret_state(s), SECRET_PENDING);
+	assert_int_equal(rig.changes, 0);
+	run_until_asked(2);
+	answer(newest(), 200, GOOD);
+	assert_string_equal(secret_get(s, "token"), "hush");
+	secrets_leave(rig.secrets, s);
+}
+
 static void test_users_share_one_and_the_last_ends_it(void **state)
 {
 	struct secret *a = use("shop", "backend"), *b = use("shop", "backend"),
@@ -374,6 +393,8 @@ int main(void)
 	    T(test_a_storm_of_refusals_changes_nothing),
 	    cmocka_unit_test_setup_teardown(test_one_that_is_refused_for_long_loses_its_values,
 					    setup_short_grace, teardown),
+	    cmocka_unit_test_setup_teardown(test_a_right_to_read_may_come_a_moment_later,
+					    setup_settling, teardown),
 	    T(test_users_share_one_and_the_last_ends_it),
 	    T(test_no_more_than_the_cap),
 	    T(test_a_client_that_refuses_is_asked_again),
