@@ -1,27 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What binds the agents to the rest: their stream (stream/) is fed from the caches once those are
- * whole, their reports become ProfilingNodes (nodes/), with the destinations that they are not told
- * of. Without an address for the stream there is neither; all of it then does
- * nothing. The role controller reads ProfilingNodes and keeps the stream's CA. Loop thread only.
+ * whole; what agents say becomes ProfilingNodes (nodes/), by way of the other role's replicas
+ * (peers/) or, in a process that has both roles, directly. Without a stream there is neither; all
+ * of it then does nothing. The role controller keeps the stream's CA. Loop thread only.
  */
 #include "operator/operator_internal.h"
 
 /* ---- ProfilingNodes -------------------------------------------------------------------------- */
-
-static void on_report(void *arg, const struct node_report *report)
-{
-	struct operator* op = arg;
-
-	nodes_report(op->nodes, report);
-}
-
-static void on_left(void *arg, const char *node)
-{
-	struct operator* op = arg;
-
-	nodes_left(op->nodes, node);
-}
 
 static const char *uid_of_node(void *arg, const char *node)
 {
@@ -47,15 +33,72 @@ static void config_of_node(void *arg, const char *node, char ret[static 17])
 	snprintf(ret, 17, "%s", objects_config_hash(op->objects, group ? group->name : ""));
 }
 
-static size_t left_out_of_node(void *arg, const char *node,
-			       const struct left_out *ret[static LEFT_OUT_MAX])
-{
-	return node_server_left_out(operator_agents(arg), node, ret);
-}
-
 static void reports_turned(void *arg)
 {
 	operator_statuses_due(arg, COUNTS_MS);
+}
+
+/* ---- who tells of agents --------------------------------------------------------------------- */
+
+enum { OWN_PEER = 0 /* this process's own stream */ };
+
+static void on_own_events(void *arg, const uint8_t *bytes, size_t len)
+{
+	struct operator* op = arg;
+	bool whole = false;
+
+	if (nodes_take(op->nodes, OWN_PEER, bytes, len, &whole) < 0)
+		log_error("nodes", "out of memory: what agents say is lost");
+	if (whole)
+		nodes_settled(op->nodes, true);
+}
+
+static const char *ca_of_peers(void *arg)
+{
+	const struct operator* op = arg;
+
+	return stream_service_ca(op->stream);
+}
+
+static int take_from_peer(void *arg, uint64_t peer, const uint8_t *bytes, size_t len,
+			  bool *ret_whole)
+{
+	struct operator* op = arg;
+
+	return nodes_take(op->nodes, peer, bytes, len, ret_whole);
+}
+
+static void peer_gone(void *arg, uint64_t peer)
+{
+	struct operator* op = arg;
+
+	nodes_peer_gone(op->nodes, peer);
+}
+
+static void peers_settled(void *arg, bool settled)
+{
+	struct operator* op = arg;
+
+	nodes_settled(op->nodes, settled);
+}
+
+static int create_peers(struct operator* op)
+{
+	struct peers_options o = {.loop = &op->loop,
+				  .targets = op->options->peers,
+				  .server_name = op->peers_name,
+				  .token_file = op->options->peers_token,
+				  .user_agent = OPERATOR_USER_AGENT,
+				  .ca = ca_of_peers,
+				  .take = take_from_peer,
+				  .gone = peer_gone,
+				  .settled = peers_settled,
+				  .arg = op};
+
+	if (!o.targets)
+		return 0;
+	snprintf(op->peers_name, sizeof(op->peers_name), STREAM_SERVICE ".%s.svc", op->ns);
+	return peers_new(&o, &op->peers, op->err);
 }
 
 int operator_create_nodes(struct operator* op)
@@ -63,10 +106,8 @@ int operator_create_nodes(struct operator* op)
 	struct kube_client_options client = {.credentials = op->credentials,
 					     .user_agent = OPERATOR_USER_AGENT};
 	struct nodes_options nodes = {.loop = &op->loop,
-				      .identity = op->identity,
 				      .uid = uid_of_node,
 				      .wanted = config_of_node,
-				      .left_out = left_out_of_node,
 				      .leads = operator_may_write,
 				      .turned = reports_turned,
 				      .arg = op};
@@ -79,7 +120,8 @@ int operator_create_nodes(struct operator* op)
 		return r;
 	kube_client_on_result(op->nodes_client, operator_on_request, op);
 	nodes.client = op->nodes_client;
-	return nodes_new(&nodes, &op->nodes, op->err);
+	r = nodes_new(&nodes, &op->nodes, op->err);
+	return r < 0 ? r : create_peers(op);
 }
 
 static void on_left_out(void *arg, const char *ns, const char *name, const char *cause)
@@ -98,6 +140,8 @@ int operator_create_stream(struct operator* op)
 	    .events = op->events,
 	    .may_write = operator_controls(op) ? operator_may_write : NULL,
 	    .left_out = on_left_out,
+	    .replica = op->identity,
+	    .agent_events = op->nodes && !op->peers ? on_own_events : NULL,
 	    .arg = op};
 
 	if (!operator_has_stream(op))
@@ -112,9 +156,5 @@ int operator_serve_agents(struct operator* op)
 	const struct view_sources sources = {w->pods,	  w->namespaces, w->nodes,
 					     w->services, op->policies,	 w->strings};
 
-	int r = op->stream ? stream_service_serve(op->stream, &sources, op->err) : 0;
-
-	if (!r && operator_serves(op))
-		node_server_on_report(operator_agents(op), on_report, on_left, op);
-	return r;
+	return op->stream ? stream_service_serve(op->stream, &sources, op->err) : 0;
 }

@@ -5,6 +5,7 @@
  */
 #include "operator/kube/credentials.h"
 #include "operator/operator.h"
+#include "operator/peers/peers.h"
 #include "operator/stream/tls.h"
 
 static int check_stream(enum operator_role role, const struct stream_options *o, struct error *err)
@@ -22,10 +23,22 @@ static int check_stream(enum operator_role role, const struct stream_options *o,
 	return r;
 }
 
+static int check_peers(const struct operator_options *o, struct error *err)
+{
+	int r = o->peers ? peers_check(o->peers, err) : 0;
+
+	if (!r && o->peers_token && access(o->peers_token, R_OK) < 0)
+		r = error_set(err, -errno, "--stream-token: %s: %s", o->peers_token,
+			      strerror(errno));
+	return r;
+}
+
 int operator_check(const struct operator_options *o, struct error *err)
 {
 	_cleanup_(kube_credentials_freep) struct kube_credentials *c = NULL;
 	int r = kube_credentials_load(o->kubeconfig, o->context, &c, err);
 
+	if (!r)
+		r = check_peers(o, err);
 	return r < 0 ? r : check_stream(o->role, &o->stream, err);
 }

@@ -244,16 +244,13 @@ int operator_create_objects(struct operator* op)
 					  .ns = op->ns,
 					  .image = op->options->agent_image,
 					  .stream = operator_has_stream(op),
-					  .only_hashes = !operator_controls(op),
 					  .may_write = operator_may_write,
 					  .changed = objects_changed,
 					  .due = operator_objects_due,
 					  .arg = op};
-	int r = 0;
+	int r =
+	    recorder_new(&op->loop, op->client, op->identity, operator_may_write, op, &op->events);
 
-	if (operator_controls(op))
-		r = recorder_new(&op->loop, op->client, op->identity, operator_may_write, op,
-				 &op->events);
 	if (r < 0)
 		return error_set(op->err, r, "%s", strerror(-r));
 	objects.events = op->events;

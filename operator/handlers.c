@@ -94,7 +94,8 @@ static bool on_cluster_config(struct operator* op, const char *name, const cJSON
 
 	if (object && cluster_config_parse(object, &config, &err) < 0) {
 		/* Pods keep the policies, and nodes the agents, of the last one that was right. */
-		news = objects_refuse(op->objects, generation_of(object), err.message);
+		news =
+		    !op->objects || objects_refuse(op->objects, generation_of(object), err.message);
 		if (policy_set_refuse_cluster(op->policies, cluster_config_is_disabled(object),
 					      err.message) < 0)
 			log_error("policy", "%s: out of memory", name);
@@ -102,7 +103,7 @@ static bool on_cluster_config(struct operator* op, const char *name, const cJSON
 			tell_invalid(op, "", name, &err);
 		return news;
 	}
-	news = objects_refuse(op->objects, 0, "");
+	news = op->objects && objects_refuse(op->objects, 0, "");
 	if (policy_set_cluster(op->policies, config) < 0)
 		log_error("policy", "%s: out of memory", name);
 	return news;

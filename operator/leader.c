@@ -51,6 +51,7 @@ void operator_lead(void *arg)
 	operator_objects_due(op);
 	operator_statuses_due(op, 0);
 	stream_service_lead(op->stream);
+	peers_start(op->peers);
 	uv_timer_start(&op->first_config_timer, try_first_config, 0, 0);
 }
 

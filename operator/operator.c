@@ -7,8 +7,8 @@
  * the lease (leader.c) works on its queues.
  *
  * --role splits that in two processes with rights of their own (docs/operator.md). In the role
- * stream there are no queues, no lease and no writes but those of ProfilingNodes; in the role
- * controller there is no stream.
+ * stream there are no queues, no lease and no writes; in the role controller there is no stream,
+ * and who leads asks the replicas of the role stream what their agents say (peers/).
  *
  * Losing the lease ends the process: nothing of what it has under way may be written any more, and
  * starting anew is the one way to be sure. Ending on a signal gives the lease back.
@@ -47,6 +47,7 @@ static void close_everything(struct operator* op)
 	op->first_config = first_config_free(op->first_config);
 	op->lease = lease_free(op->lease);
 	op->http = operator_http_free(op->http);
+	op->peers = peers_free(op->peers);
 	op->nodes = nodes_free(op->nodes);
 	op->stream = stream_service_free(op->stream);
 	op->matches = match_counts_free(op->matches);
@@ -97,7 +98,7 @@ static bool caches_are_whole(const struct operator* op, char *reason, size_t siz
 
 	if (!world_synced(&op->world, &missing))
 		snprintf(reason, size, "the cache of %s is not whole yet", missing);
-	else if (!objects_synced(op->objects))
+	else if (op->objects && !objects_synced(op->objects))
 		snprintf(reason, size, "the cache of rendered objects is not whole yet");
 	else if (op->nodes && !nodes_synced(op->nodes))
 		snprintf(reason, size, "the cache of profilingnodes is not whole yet");
@@ -212,9 +213,9 @@ static int start(struct operator* op)
 	if (r < 0)
 		return error_set(op->err, r, "%s", strerror(-r));
 	r = operator_create_world(op);
-	if (!r)
+	if (!r && operator_controls(op))
 		r = operator_create_nodes(op);
-	if (!r)
+	if (!r && operator_controls(op))
 		r = operator_create_objects(op);
 	if (!r && operator_controls(op))
 		r = operator_create_writers(op);
@@ -230,7 +231,8 @@ static int start(struct operator* op)
 	if (r < 0)
 		return r;
 	world_start(&op->world);
-	objects_start(op->objects);
+	if (op->objects)
+		objects_start(op->objects);
 	if (op->nodes)
 		nodes_start(op->nodes);
 	return 0;

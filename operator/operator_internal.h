@@ -9,6 +9,7 @@
 #include "operator/lease/lease.h"
 #include "operator/nodes/nodes.h"
 #include "operator/operator.h"
+#include "operator/peers/peers.h"
 #include "operator/reconcile/status.h"
 #include "operator/render/first_config.h"
 #include "operator/work/queue.h"
@@ -33,17 +34,20 @@ struct operator
 	struct policy_set *policies;
 	struct world world;
 	bool has_world, ending;
-	struct objects *objects;
 	/* From here on NULL in the role stream, which writes none of it. */
+	struct objects *objects;
 	struct match_counts *matches;
 	struct recorder *events;
 	struct status_writer *statuses;
 	struct work_queue *object_queue, *status_queue;
 	struct lease *lease; /* NULL also without leader election */
 	struct first_config *first_config;
-	struct operator_http *http;
 	struct kube_client *nodes_client; /* of its own: thousands of nodes are written at a pace */
-	struct nodes *nodes;		  /* NULL: no node stream */
+	struct nodes *nodes;		  /* NULL also without a node stream */
+	struct peers *peers;		  /* NULL: the stream is this process's own */
+	char peers_name[128];
+
+	struct operator_http *http;
 	struct stream_service *stream;
 	bool begun; /* the caches are whole */
 	uv_timer_t sync_timer, counts_timer, recount_timer, first_config_timer;
@@ -85,9 +89,9 @@ static inline struct node_server *operator_agents(struct operator* op)
 	return stream_service_server(op->stream);
 }
 
-/* controllers.c */
-int operator_create_queues(struct operator* op) _must_check_; /* where operator_controls() */
-/* What is rendered, as it is at the API server; the writers only where operator_controls(). */
+/* controllers.c; where operator_controls() */
+int operator_create_queues(struct operator* op) _must_check_;
+/* What is rendered, as it is at the API server. */
 int operator_create_objects(struct operator* op) _must_check_;
 int operator_create_writers(struct operator* op) _must_check_;
 /* Only who leads works on them. */

@@ -35,9 +35,10 @@ static void controller_metrics(struct operator* op, const struct objects_state *
 void operator_metrics(void *arg, struct buf *out)
 {
 	struct operator* op = arg;
-	struct objects_state state;
+	struct objects_state state = {0};
 
-	objects_read(op->objects, &state);
+	if (op->objects)
+		objects_read(op->objects, &state);
 	if (operator_controls(op))
 		controller_metrics(op, &state, out);
 	prometheus_requests(out, &op->requests);
@@ -46,6 +47,7 @@ void operator_metrics(void *arg, struct buf *out)
 			  "Configs that could not be understood.", (double)op->invalid_configs);
 	stream_service_metrics(op->stream, out);
 	nodes_metrics(op->nodes, out);
+	peers_metrics(op->peers, out);
 }
 
 void operator_on_request(void *arg, const char *method, int status)

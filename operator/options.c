@@ -19,6 +19,8 @@ enum {
 	OPT_STREAM_KEY,
 	OPT_STREAM_CA,
 	OPT_STREAM_CA_LIFE,
+	OPT_PEERS,
+	OPT_PEERS_TOKEN,
 	OPT_LEADER,
 	OPT_LEVEL,
 	OPT_CHECK,
@@ -42,6 +44,8 @@ static const struct option options[] = {
     {"stream-key", required_argument, NULL, OPT_STREAM_KEY},
     {"stream-ca", required_argument, NULL, OPT_STREAM_CA},
     {"stream-ca-life", required_argument, NULL, OPT_STREAM_CA_LIFE},
+    {"stream-peers", required_argument, NULL, OPT_PEERS},
+    {"stream-token", required_argument, NULL, OPT_PEERS_TOKEN},
     {"leader-elect", required_argument, NULL, OPT_LEADER},
     {"log-level", required_argument, NULL, OPT_LEVEL},
     {"check", no_argument, NULL, OPT_CHECK},
@@ -73,6 +77,8 @@ const char *options_help(void)
 	       "  --stream-key FILE         and key\n"
 	       "  --stream-ca FILE          what agents check it with\n"
 	       "  --stream-ca-life SECONDS  of that CA, 24 or more; all its times follow (a year)\n"
+	       "  --stream-peers ADDRESSES  HOST:PORT,... of role stream, for agents' reports\n"
+	       "  --stream-token FILE       sent to them: of audience kiln.dev/node-stream\n"
 	       "  --leader-elect BOOL       only one of several replicas writes (true)\n"
 	       "  --log-level LEVEL         debug, info, warn, error (info)\n"
 	       "  --check                   read flags, credentials and certificates, and end\n"
@@ -187,6 +193,10 @@ static int take_option(int opt, const char *value, struct operator_options *o,
 		return parse_text(opt, value, &o->stream.ca_file, err);
 	case OPT_STREAM_CA_LIFE:
 		return parse_life(value, &o->stream.ca_life_s, err);
+	case OPT_PEERS:
+		return parse_text(opt, value, &o->peers, err);
+	case OPT_PEERS_TOKEN:
+		return parse_text(opt, value, &o->peers_token, err);
 	case OPT_LEADER:
 		if (parse_bool(value, &o->leader_elect) < 0)
 			return error_set(err, -EINVAL,
@@ -229,6 +239,16 @@ static int check_options(const struct operator_options *o, struct error *err)
 		return error_set(err, -EINVAL,
 				 "--role=controller: serves no agents, so that --stream-address "
 				 "and --stream-cert are for --role=stream alone");
+	if (o->role == ROLE_STREAM && (o->peers || o->peers_token))
+		return error_set(err, -EINVAL,
+				 "--role=stream: --stream-peers and --stream-token are for "
+				 "--role=controller, which asks this role for reports");
+	if (!o->peers != !o->peers_token)
+		return error_set(err, -EINVAL, "--stream-peers, --stream-token: want both or none");
+	if (o->role == ROLE_CONTROLLER && !o->peers)
+		return error_set(err, -EINVAL,
+				 "--role=controller: want --stream-peers, the replicas of role "
+				 "stream, and --stream-token");
 	return 0;
 }
 

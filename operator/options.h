@@ -24,7 +24,8 @@ struct operator_options {
 	const char *kubeconfig;	 /* --kubeconfig; NULL: $KUBECONFIG, in-cluster */
 	const char *context;	 /* --context */
 	struct host_port health, metrics;
-	struct stream_options stream; /* --stream-address, --stream-cert, --stream-key */
+	struct stream_options stream;	 /* --stream-address, --stream-cert, --stream-key */
+	const char *peers, *peers_token; /* --stream-peers, --stream-token */
 	bool leader_elect;
 	enum log_level level;
 };

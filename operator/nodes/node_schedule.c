@@ -12,21 +12,17 @@
 
 uint64_t node_record_content(struct nodes *n, struct node_record *r)
 {
-	const struct left_out *left_out[LEFT_OUT_MAX];
-	size_t n_left_out = node_record_left_out(n, r, left_out);
+	const char *replica = r->connected ? r->replica : "";
+	const char *runtime = r->runtime ? r->runtime : "";
 	uint64_t h = r->connected ? 1 : 2;
 
 	if (!r->wanted_known)
 		n->o.wanted(n->o.arg, r->name, r->wanted);
 	r->wanted_known = true;
-	for (size_t i = 0; i < FACTS; i++)
-		h = hash_bytes(node_record_fact(r, i), strlen(node_record_fact(r, i)), h);
+	h = hash_bytes(replica, strlen(replica), h);
+	h = hash_bytes(runtime, strlen(runtime), h);
 	h = hash_bytes(r->wanted, strlen(r->wanted), h);
-	for (size_t i = 0; i < n_left_out; i++) {
-		h = hash_bytes(left_out[i]->id, strlen(left_out[i]->id), h);
-		h = hash_bytes(left_out[i]->text, strlen(left_out[i]->text), h);
-	}
-	h = mix64(h ^ r->report.facts);
+	h = mix64(h ^ r->told.facts);
 	return h ? h : 1;
 }
 
@@ -46,11 +42,9 @@ static enum due due_away(struct nodes *n, const struct node_record *r, uint64_t 
 
 	if (now < r->since_ms + NODES_GRACE_MS)
 		return DUE_NOT;
-	/* Never ours, another's by now, gone with its Node, or told. */
-	if (!r->written || r->lost || !stored ||
-	    (stored->has_status && stored->replica != n->identity) || r->written == says)
-		return DUE_NEVER;
-	return DUE_NOW;
+	/* Gone with its Node, or told; or there was no memory for what was said of it. */
+	return !r->told.bytes || !stored || !stored->replica || r->written == says ? DUE_NEVER
+										   : DUE_NOW;
 }
 
 static enum due due(struct nodes *n, struct node_record *r, uint64_t now)
@@ -62,11 +56,11 @@ static enum due due(struct nodes *n, struct node_record *r, uint64_t now)
 	says = node_record_content(n, r);
 	if (!r->connected)
 		return due_away(n, r, now, says);
-	if (r->lost || (!r->report.bytes && now < r->since_ms + NODES_SILENT_MS))
+	if (!r->told.has_report && now < r->since_ms + NODES_SILENT_MS)
 		return DUE_NOT;
 	if (r->written != says)
 		return !r->written || now >= r->written_ms + NODES_TURN_MS ? DUE_NOW : DUE_NOT;
-	if (r->written_counters != r->report.counters && now >= r->written_ms + counters_ms(n))
+	if (r->written_counters != r->told.counters && now >= r->written_ms + counters_ms(n))
 		return DUE_NOW;
 	return now >= r->written_ms + NODES_BEAT_MS ? DUE_NOW : DUE_NOT;
 }
@@ -89,7 +83,7 @@ void nodes_tick(struct nodes *n)
 	struct node_record *r = n->next, *next;
 
 	fill(n, now);
-	if (!nodes_synced(n))
+	if (!nodes_synced(n) || !n->o.leads(n->o.arg))
 		return;
 	for (; left; left--, r = next) {
 		r = r ? r : n->records;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The leader's part: a ProfilingNode whose status has not been written for NODES_STALE_S is
- * nobody's any more, for its replica has gone without a word. It is told to be so. Loop thread
- * only.
+ * ProfilingNodes that no replica tells of: their agents went while nobody led, or their replica
+ * has gone. They are told to be away once every replica has told of all its nodes; when some
+ * cannot be asked, once the status has not been written for NODES_STALE_S. Loop thread only.
  */
 #include "operator/nodes/nodes_internal.h"
 
-enum { STALE_LOOK_MS = 60000 };
+enum { STALE_LOOK_MS = 10000 };
 
 static void on_stale_written(void *arg, const struct kube_answer *answer)
 {
@@ -19,13 +19,18 @@ static void on_stale_written(void *arg, const struct kube_answer *answer)
 		n->stats.failures++;
 }
 
+static bool is_settled(const struct nodes *n)
+{
+	return n->settled && nodes_now_ms(n) >= n->settled_ms + NODES_GRACE_MS;
+}
+
 static int find_stale(void *arg, const struct stored_node *node)
 {
 	const struct stored_node **ret = ((void **)arg)[1];
 	struct nodes *n = ((void **)arg)[0];
 
 	if (!node->has_status || !node->replica || nodes_find(n, node->name) ||
-	    node->reported + NODES_STALE_S > nodes_now_s(n))
+	    (!is_settled(n) && node->reported + NODES_STALE_S > nodes_now_s(n)))
 		return 0;
 	*ret = node;
 	return 1;
@@ -37,12 +42,7 @@ static bool mark_stale(struct nodes *n)
 	const struct stored_node *node = NULL;
 	void *search[] = {n, &node};
 	_cleanup_(cJSON_Deletep) cJSON *body = NULL;
-	struct node_status_input in = {.agent_version = "",
-				       .kernel = "",
-				       .cgroup_mode = "",
-				       .runtime = "",
-				       .wanted_hash = "",
-				       .replica = ""};
+	struct node_status_input in = {.wanted_hash = ""};
 	struct node_turns turns;
 	cJSON *status;
 
@@ -65,8 +65,7 @@ static bool mark_stale(struct nodes *n)
 
 void nodes_look_for_stale(struct nodes *n, uint64_t now)
 {
-	if (n->stale_call || now < n->looked_ms + STALE_LOOK_MS || !n->o.leads(n->o.arg) ||
-	    !nodes_synced(n))
+	if (n->stale_call || now < n->looked_ms + STALE_LOOK_MS)
 		return;
 	if (mark_stale(n))
 		n->tokens -= MIN(n->tokens, 1000U);

@@ -147,29 +147,35 @@ static bool add_policies(cJSON *status, const Kiln__Node__V1__Report *r)
 /* Two configs of a namespace may mean different things by one name: the first is told. */
 static bool add_left_out(cJSON *status, const struct node_status_input *in)
 {
-	cJSON *list = in->n_left_out ? cJSON_AddArrayToObject(status, "leftOut") : NULL, *item;
+	size_t n = in->connected ? in->event->n_left_out : 0;
+	cJSON *list = n ? cJSON_AddArrayToObject(status, "leftOut") : NULL, *item;
 	char name[EXPORTER_LENGTH + 1];
 
-	for (size_t i = 0; i < in->n_left_out; i++) {
-		const struct left_out *l = in->left_out[i];
+	for (size_t i = 0; i < n; i++) {
+		const Kiln__Node__V1__LeftOut *l = in->event->left_out[i];
 
-		snprintf(name, sizeof(name), "%s%s%s", l->ns, l->ns[0] ? "/" : "", l->name);
-		if (has_item(list, "name", name))
+		clean(l->name, EXPORTER_LENGTH, name);
+		if (!name[0] || has_item(list, "name", name))
 			continue;
 		item = add_item(list);
 		if (!cJSON_AddStringToObject(item, "name", name) ||
 		    !add_text(item, "reason", l->reason, REASON_LENGTH) ||
-		    !add_text(item, "message", l->text, MESSAGE_LENGTH))
+		    !add_text(item, "message", l->message, MESSAGE_LENGTH))
 			return false;
 	}
-	return !in->n_left_out || list;
+	return !n || list;
 }
 
 /* ---- conditions ------------------------------------------------------------------------------ */
 
+static const Kiln__Node__V1__Report *report_of(const struct node_status_input *in)
+{
+	return in->event ? in->event->report : NULL;
+}
+
 static struct condition config_applied(const struct node_status_input *in)
 {
-	const char *hash = in->report ? in->report->config_hash : "";
+	const char *hash = report_of(in) ? report_of(in)->config_hash : "";
 
 	if (!hash[0] || !in->wanted_hash[0])
 		return (struct condition){NULL, CONDITION_UNKNOWN, "NotKnown",
@@ -184,7 +190,7 @@ static struct condition config_applied(const struct node_status_input *in)
 
 static struct condition tracers_loaded(const struct node_status_input *in, char *text, size_t size)
 {
-	const Kiln__Node__V1__Report *r = in->report;
+	const Kiln__Node__V1__Report *r = report_of(in);
 	char name[TRACER_LENGTH + 1];
 	size_t n = 0;
 
@@ -211,7 +217,7 @@ static bool is_tenants(const Kiln__Node__V1__Exporter *e)
 
 static struct condition exporting(const struct node_status_input *in, char *text, size_t size)
 {
-	const Kiln__Node__V1__Report *r = in->report;
+	const Kiln__Node__V1__Report *r = report_of(in);
 	char name[EXPORTER_LENGTH + 1], error[REASON_LENGTH + 1];
 	size_t n = 0, n_bad = 0;
 
@@ -234,10 +240,10 @@ static struct condition exporting(const struct node_status_input *in, char *text
 
 static struct condition metadata_synced(const struct node_status_input *in)
 {
-	if (!in->replica[0])
+	if (!in->connected)
 		return (struct condition){NULL, CONDITION_UNKNOWN, "Disconnected",
 					  "The agent has no stream to the operator."};
-	if (!in->report)
+	if (!report_of(in))
 		return (struct condition){NULL, CONDITION_UNKNOWN, "NotKnown",
 					  "The agent has not reported yet."};
 	return (struct condition){NULL, CONDITION_TRUE, "Synced",
@@ -298,24 +304,28 @@ static bool add_report(cJSON *status, const Kiln__Node__V1__Report *r)
 static bool add_facts(cJSON *status, const struct node_status_input *in)
 {
 	static const char *const modes[] = {"v1", "v2", "hybrid"};
+	const Kiln__Node__V1__NodeEvent *e = in->event;
 	char time[32];
 
-	for (size_t i = 0; i < ARRAY_SIZE(modes); i++)
-		if (streq(in->cgroup_mode, modes[i]) &&
+	for (size_t i = 0; e && i < ARRAY_SIZE(modes); i++)
+		if (streq(e->cgroup_mode, modes[i]) &&
 		    !cJSON_AddStringToObject(status, "cgroupMode", modes[i]))
 			return false;
+	if (e && !(add_text(status, "agentVersion", e->agent_version, VERSION_LENGTH) &&
+		   add_text(status, "kernel", e->kernel, KERNEL_LENGTH) &&
+		   add_text(status, "runtime",
+			    e->container_runtime[0] ? e->container_runtime : in->runtime,
+			    RUNTIME_LENGTH)))
+		return false;
 	format_time(in->reported, time);
-	return add_text(status, "agentVersion", in->agent_version, VERSION_LENGTH) &&
-	       add_text(status, "kernel", in->kernel, KERNEL_LENGTH) &&
-	       add_text(status, "runtime", in->runtime, RUNTIME_LENGTH) &&
-	       add_text(status, "operator", in->replica, 253) &&
+	return add_text(status, "operator", in->connected ? in->replica : "", 253) &&
 	       (!in->reported || cJSON_AddStringToObject(status, "lastReportTime", time));
 }
 
 int node_status_build(const struct node_status_input *in, struct node_turns *turns, cJSON **ret)
 {
 	cJSON *status = cJSON_CreateObject();
-	int r = add_facts(status, in) && (!in->report || add_report(status, in->report)) &&
+	int r = add_facts(status, in) && (!report_of(in) || add_report(status, report_of(in))) &&
 			add_left_out(status, in)
 		    ? 0
 		    : -ENOMEM;

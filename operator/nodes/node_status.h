@@ -7,8 +7,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "operator/nodes/report.h"
-#include "operator/stream/destinations.h"
+#include "operator/nodes/told.h"
 
 enum node_condition {
 	NODE_READY,
@@ -27,13 +26,11 @@ struct node_turns {
 };
 
 struct node_status_input {
-	const char *agent_version, *kernel, *cgroup_mode, *runtime; /* "" when unknown */
-	const Kiln__Node__V1__Report *report;			    /* NULL: none yet */
-	/* Destinations that its policies name and it is not told of. */
-	const struct left_out *const *left_out;
-	size_t n_left_out;
+	const Kiln__Node__V1__NodeEvent *event; /* NULL: nothing is known of it but its name */
+	bool connected;				/* it has a stream, to REPLICA */
+	const char *runtime;	 /* of its Node, when its agent does not tell; may be NULL */
 	const char *wanted_hash; /* of the configuration of the node's group; "": not known */
-	const char *replica;	 /* the replica that has its stream; "": none has */
+	const char *replica;	 /* may be NULL when it has none */
 	int64_t reported;	 /* seconds since the epoch; 0: never */
 	int64_t now;
 };

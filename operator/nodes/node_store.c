@@ -17,6 +17,7 @@
 enum {
 	FAILING_MAX = 16, /* an agent has no more: agent/export/route.h */
 	REASON_MAX = 64,
+	CAUSE_MAX = 896, /* as operator/stream/destinations.h */
 };
 
 struct entry {
@@ -25,7 +26,7 @@ struct entry {
 	uint64_t key;
 	uint32_t generation;
 	uint16_t n_policies;
-	uint64_t policies[REPORT_POLICIES_MAX];
+	uint64_t policies[TOLD_POLICIES_MAX];
 	/* Tenants' destinations that do not take what the agent sends: node_text_hash() of
 	 * "NAMESPACE/NAME". */
 	uint16_t n_failing;
@@ -42,7 +43,7 @@ struct cause {
 	uint64_t destination; /* node_text_hash() of "NAMESPACE/NAME" or, the cluster's, "NAME" */
 	uint32_t nodes;
 	char reason[REASON_MAX];
-	char text[DESTINATION_CAUSE_MAX];
+	char text[CAUSE_MAX];
 	UT_hash_handle hh;
 };
 
@@ -111,7 +112,7 @@ static void read_policies(const cJSON *list, struct entry *ret)
 	ret->n_policies = 0;
 	cJSON_ArrayForEach(item, list)
 	{
-		if (ret->n_policies < REPORT_POLICIES_MAX)
+		if (ret->n_policies < TOLD_POLICIES_MAX)
 			ret->policies[ret->n_policies++] = strtoull(text_of(item, "id"), NULL, 16);
 	}
 }
@@ -212,13 +213,13 @@ static void read_causes(struct node_store *s, const cJSON *list, struct entry *r
 	const cJSON *item;
 
 	if (cJSON_GetArraySize(list) > 0)
-		ret->causes = calloc(LEFT_OUT_MAX, sizeof(struct cause *));
+		ret->causes = calloc(TOLD_LEFT_OUT_MAX, sizeof(struct cause *));
 	cJSON_ArrayForEach(item, list)
 	{
 		const char *name = text_of(item, "name"), *text = text_of(item, "message");
 		struct cause *c = NULL;
 
-		if (ret->causes && ret->n_causes < LEFT_OUT_MAX && name[0])
+		if (ret->causes && ret->n_causes < TOLD_LEFT_OUT_MAX && name[0])
 			c = hold_cause(s, node_text_hash(name));
 		if (!c)
 			continue;

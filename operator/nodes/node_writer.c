@@ -50,31 +50,23 @@ static cJSON *make_object(const char *name, const char *uid)
 
 static int build_status(struct nodes *n, struct node_record *r, cJSON **ret)
 {
-	Kiln__Node__V1__Report *report = kept_report_get(&r->report);
-	const struct left_out *left_out[LEFT_OUT_MAX];
-	const struct node_status_input in = {
-	    .agent_version = node_record_fact(r, FACT_AGENT_VERSION),
-	    .kernel = node_record_fact(r, FACT_KERNEL),
-	    .cgroup_mode = node_record_fact(r, FACT_CGROUP_MODE),
-	    .runtime = node_record_fact(r, FACT_RUNTIME),
-	    .report = report,
-	    .wanted_hash = r->wanted,
-	    .left_out = left_out,
-	    .n_left_out = node_record_left_out(n, r, left_out),
-	    .replica = r->connected ? n->o.identity : "",
-	    .reported = r->reported,
-	    .now = nodes_now_s(n),
-	};
+	Kiln__Node__V1__NodeEvent *event = told_get(&r->told);
+	struct node_status_input in = {.event = event,
+				       .connected = r->connected,
+				       .runtime = r->runtime,
+				       .wanted_hash = r->wanted,
+				       .replica = r->replica,
+				       .reported = r->reported,
+				       .now = nodes_now_s(n)};
 	const struct stored_node *stored = node_store_find(n->store, r->name);
 	int e;
 
-	if (r->report.bytes && !report)
+	if (!event)
 		return -ENOMEM;
 	if (!r->written && stored && stored->has_status)
 		r->turns = stored->turns;
 	e = node_status_build(&in, &r->turns, ret);
-	if (report)
-		kiln__node__v1__report__free_unpacked(report, NULL);
+	kiln__node__v1__node_event__free_unpacked(event, NULL);
 	return e;
 }
 
@@ -96,7 +88,7 @@ static int write_status(struct nodes *n, struct node_record *r)
 	}
 	r->creating = false;
 	r->writing = node_record_content(n, r);
-	r->writing_counters = r->report.counters;
+	r->writing_counters = r->told.counters;
 	return kube_apply_status(n->o.client, KUBE_PROFILING_NODES, NULL, r->name, body, on_written,
 				 r, &r->call);
 }
@@ -178,7 +170,7 @@ static void on_node(void *arg, const struct kube_answer *answer)
 /* The Node is asked for what the agent does not tell, until there is an answer. */
 static int write_next(struct nodes *n, struct node_record *r)
 {
-	if (!r->connected || r->runtime || node_record_fact(r, FACT_RUNTIME)[0])
+	if (!r->connected || r->runtime || r->told.has_runtime)
 		return write_status(n, r);
 	return kube_get(n->o.client, KUBE_NODES, NULL, r->name, on_node, r, &r->call);
 }

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A record for each node whose agent has, or had a moment ago, its stream here. A record knows what
- * it says by one hash and what was written by another: they differ, so a write is due; how soon,
- * depends on what differs (node_schedule.c).
+ * A record for each node whose agent has, or had a moment ago, its stream to one of the replicas. A
+ * record knows what was said by one hash and what was written by another: they differ, so a write
+ * is due; how soon, depends on what differs (node_schedule.c).
  *
- * Every replica writes the nodes that it serves, by server-side apply with the same field manager,
- * so that what one no longer says goes, whoever said it; status.operator names the one that has the
- * stream. A record that finds another's name there yields, unless it has heard from the agent
- * since: of two streams only one is alive. The leader marks those whose replica has gone
- * (node_stale.c).
+ * Who leads writes all of them, by server-side apply; status.operator names the replica that has
+ * the stream. Of two replicas that claim a node the one that heard from the agent last has it: of
+ * two streams only one is alive. Nodes that no replica tells of are marked (node_stale.c).
+ *
+ * Events are foreign: whoever breaks into a replica can make them up. Their size, their number and
+ * what of them is written is limited, and only nodes that are in the cluster are written.
  */
 #include "operator/nodes/nodes_internal.h"
 
-#include "operator/stream/server.h"
+#include "operator/cache/kept.h"
+
+enum { DECODED_MAX = 4 << 20, REPLICA_MAX = 253, ECHO_MS = 2000 };
 
 /* ---- records --------------------------------------------------------------------------------- */
 
@@ -51,81 +54,117 @@ void nodes_forget(struct nodes *n, struct node_record *r)
 	}
 	n->connected -= r->connected;
 	HASH_DEL(n->records, r);
-	for (size_t i = 0; i < FACTS; i++)
-		free(r->facts[i]);
+	told_done(&r->told);
 	free(r->runtime);
-	kept_report_done(&r->report);
+	free(r->replica);
 	free(r);
 }
 
-static bool take_facts(struct node_record *r, const struct node_report *report)
+/* ---- what replicas tell ---------------------------------------------------------------------- */
+
+static void set_connected(struct nodes *n, struct node_record *r, bool connected)
 {
-	const char *const facts[FACTS] = {
-	    [FACT_AGENT_VERSION] = report->agent_version,
-	    [FACT_KERNEL] = report->kernel,
-	    [FACT_CGROUP_MODE] = report->cgroup_mode,
-	    [FACT_RUNTIME] = report->container_runtime,
-	};
-
-	for (size_t i = 0; i < FACTS; i++) {
-		free(r->facts[i]);
-		r->facts[i] = strdup(facts[i] ? facts[i] : "");
-		if (!r->facts[i])
-			return false;
-	}
-	return true;
-}
-
-const char *node_record_fact(const struct node_record *r, enum node_fact i)
-{
-	const char *told = r->facts[i] ? r->facts[i] : "";
-
-	return i == FACT_RUNTIME && !told[0] && r->runtime ? r->runtime : told;
-}
-
-size_t node_record_left_out(struct nodes *n, const struct node_record *r,
-			    const struct left_out *ret[static LEFT_OUT_MAX])
-{
-	return r->connected && n->o.left_out ? n->o.left_out(n->o.arg, r->name, ret) : 0;
-}
-
-void nodes_report(struct nodes *n, const struct node_report *report)
-{
-	struct node_record *r = n ? nodes_find(n, report->node) : NULL;
-
-	if (!n)
+	if (r->connected == connected)
 		return;
-	if (!r)
-		r = make(n, report->node);
-	if (!r || !take_facts(r, report)) {
-		n->stats.refused++;
-		return;
-	}
-	if (!r->connected) {
-		r->connected = true;
-		r->since_ms = nodes_now_ms(n);
-		n->connected++;
-	}
-	if (!report->message) /* a new stream: whose, its first report will tell */
-		return;
-	if (r->lost)
-		r->written = 0; /* the other stream was the dead one */
-	r->lost = false;
-	if (kept_report_set(&r->report, report->message) < 0)
-		n->stats.refused++;
-	else
-		r->reported = nodes_now_s(n);
-}
-
-void nodes_left(struct nodes *n, const char *node)
-{
-	struct node_record *r = n ? nodes_find(n, node) : NULL;
-
-	if (!r || !r->connected)
-		return;
-	r->connected = false;
+	r->connected = connected;
 	r->since_ms = nodes_now_ms(n);
-	n->connected--;
+	n->connected += connected ? 1 : (size_t)-1;
+}
+
+static int set_replica(struct node_record *r, uint64_t peer, const char *replica)
+{
+	char *copy;
+
+	if (r->peer == peer && r->replica && streq(r->replica, replica))
+		return 0;
+	copy = strndup(replica, REPLICA_MAX);
+	if (!copy)
+		return -ENOMEM;
+	free(r->replica);
+	r->replica = copy;
+	r->peer = peer;
+	return 0;
+}
+
+static int take_event(struct nodes *n, uint64_t peer, const char *replica,
+		      const Kiln__Node__V1__NodeEvent *event)
+{
+	struct node_record *r = nodes_find(n, event->node);
+
+	if (!event->connected) {
+		if (r && r->peer == peer)
+			set_connected(n, r, false);
+		return 0;
+	}
+	if (!r)
+		r = make(n, event->node);
+	if (!r)
+		return -ENOMEM;
+	if (r->connected && r->peer != peer && r->heard_ms > event->heard)
+		return 0;
+	if (!event->report && r->told.has_report)
+		r->since_ms = nodes_now_ms(n); /* a new stream: its first report will tell */
+	if (set_replica(r, peer, replica) < 0 || told_set(&r->told, event) < 0)
+		return -ENOMEM;
+	r->heard_ms = event->heard;
+	if (event->report)
+		r->reported = event->heard / 1000;
+	set_connected(n, r, true);
+	return 0;
+}
+
+/* How much memory events may take once decoded: many empty parts are small on the wire. */
+struct arena {
+	size_t left;
+};
+
+static void *arena_alloc(void *arg, size_t size)
+{
+	struct arena *a = arg;
+
+	if (size > a->left)
+		return NULL;
+	a->left -= size;
+	return malloc(size);
+}
+
+static void arena_free(void *arg, void *p)
+{
+	free(p);
+}
+
+int nodes_take(struct nodes *n, uint64_t peer, const uint8_t *bytes, size_t len, bool *ret_whole)
+{
+	struct arena arena = {.left = DECODED_MAX};
+	ProtobufCAllocator allocator = {arena_alloc, arena_free, &arena};
+	Kiln__Node__V1__NodeEvents *e = kiln__node__v1__node_events__unpack(&allocator, len, bytes);
+
+	if (!e)
+		return -EBADMSG;
+	for (size_t i = 0; i < e->n_nodes; i++) {
+		const char *name = e->nodes[i]->node;
+
+		if (!kept_is_name((struct slice){name, (uint32_t)strlen(name)}) ||
+		    take_event(n, peer, e->replica, e->nodes[i]) < 0)
+			n->stats.refused++;
+	}
+	*ret_whole = e->whole;
+	kiln__node__v1__node_events__free_unpacked(e, &allocator);
+	return 0;
+}
+
+void nodes_peer_gone(struct nodes *n, uint64_t peer)
+{
+	for (struct node_record *r = n->records; r; r = r->hh.next)
+		if (r->peer == peer)
+			set_connected(n, r, false);
+}
+
+void nodes_settled(struct nodes *n, bool settled)
+{
+	if (settled && !n->settled)
+		n->settled_ms = nodes_now_ms(n);
+	n->settled = settled;
 }
 
 void nodes_config_changed(struct nodes *n)
@@ -149,12 +188,9 @@ static void on_stored(void *arg, const char *name)
 	stored = node_store_find(n->store, name);
 	if (!stored || !stored->has_status)
 		r->written = 0; /* somebody took it away */
-	else if (stored->replica == n->identity)
-		return;
-	else if (r->connected && r->reported > stored->reported)
-		r->written = 0; /* it is ours, whoever says so */
-	else
-		r->lost = true;
+	else if (stored->replica != node_text_hash(r->connected ? r->replica : "") &&
+		 nodes_now_ms(n) > r->written_ms + ECHO_MS)
+		r->written = 0; /* somebody else wrote it */
 }
 
 static void on_turned(void *arg)
@@ -191,7 +227,6 @@ int nodes_new(const struct nodes_options *options, struct nodes **ret, struct er
 		return error_set(err, r, "out of memory");
 	}
 	n->o = *options;
-	n->identity = node_text_hash(options->identity);
 	n->reports = (struct node_reports){node_store_state, node_store_totals, node_store_failing,
 					   node_store_left_out, n->store};
 	r = informer_new(options->loop, options->client, &watch, &ops, n->store, &n->informer, err);

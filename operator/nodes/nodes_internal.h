@@ -16,20 +16,21 @@
 #include "operator/kube/write.h"
 #include "operator/nodes/node_store.h"
 #include "operator/nodes/nodes.h"
+#include "operator/nodes/told.h"
 
 enum { NODES_MAX = 20000 };
-
-enum node_fact { FACT_AGENT_VERSION, FACT_KERNEL, FACT_CGROUP_MODE, FACT_RUNTIME, FACTS };
 
 struct node_record {
 	UT_hash_handle hh;
 	struct nodes *owner;
-	char *facts[FACTS];   /* of its hello, by enum node_fact */
-	char *runtime;	      /* of its Node, when its agent does not tell; "": nor does that */
-	bool connected, lost; /* lost: another replica has the stream */
-	uint64_t since_ms;    /* connected or not */
-	struct kept_report report;
-	int64_t reported;
+	struct told told; /* by its replica */
+	char *runtime;	  /* of its Node, when its agent does not tell; "": nor does that */
+	uint64_t peer;	  /* which replica, and its name */
+	char *replica;
+	bool connected;
+	uint64_t since_ms; /* connected or not */
+	int64_t heard_ms;  /* by the replica's clock, since the epoch */
+	int64_t reported;  /* the same in seconds, of the last report */
 	char wanted[17];
 	bool wanted_known;
 	struct node_turns turns;
@@ -44,7 +45,6 @@ struct node_record {
 
 struct nodes {
 	struct nodes_options o;
-	uint64_t identity;		    /* hash */
 	struct node_record *records, *next; /* next: whose turn it is; NULL: the first's */
 	struct node_store *store;
 	struct informer *informer;
@@ -52,7 +52,9 @@ struct nodes {
 	uv_timer_t *timer;		       /* NULL: not started */
 	uint64_t tokens, filled_ms, looked_ms; /* tokens: thousandths */
 	size_t calls, connected;
-	/* The leader's write over a node that nobody has. */
+	bool settled;
+	uint64_t settled_ms;
+	/* The write over a node that nobody has. */
 	struct kube_call *stale_call;
 	struct log_limit log;
 	struct nodes_stats stats;
@@ -71,12 +73,6 @@ static inline int64_t nodes_now_s(const struct nodes *n)
 /* nodes.c */
 struct node_record *nodes_find(struct nodes *n, const char *name);
 void nodes_forget(struct nodes *n, struct node_record *r);
-/* As nodes_options.left_out(); 0 of an agent that is away. */
-size_t node_record_left_out(struct nodes *n, const struct node_record *r,
-			    const struct left_out *ret[static LEFT_OUT_MAX]);
-/* What the agent told, or its Node; "": neither did. */
-const char *node_record_fact(const struct node_record *r, enum node_fact i);
-
 /* node_schedule.c: the hash of what the status says besides counters; never 0. */
 uint64_t node_record_content(struct nodes *n, struct node_record *r);
 

@@ -409,8 +409,7 @@ static int add_rollout(void *arg, const cJSON *set)
 void objects_read(struct objects *o, struct objects_state *ret)
 {
 	o->state.desired = o->state.programmed = o->state.degraded = 0;
-	if (store_of(o, KUBE_DAEMON_SETS))
-		json_store_each(store_of(o, KUBE_DAEMON_SETS), add_rollout, o);
+	json_store_each(store_of(o, KUBE_DAEMON_SETS), add_rollout, o);
 	o->state.cache_refused = 0;
 	for (size_t i = 0; i < o->n_kinds; i++)
 		o->state.cache_refused += json_store_refused(o->kinds[i].store);
@@ -467,8 +466,6 @@ int objects_new(const struct objects_options *options, struct objects **ret, str
 		return error_set(err, -ENOMEM, "out of memory");
 	o->options = *options;
 	for (size_t i = 0; i < n_render_kinds; i++) {
-		if (options->only_hashes && render_kinds[i] != KUBE_CONFIG_MAPS)
-			continue;
 		r = watch_kind(o, render_kinds[i], err);
 		if (r < 0)
 			return r;

@@ -3,7 +3,6 @@
  * struct objects: makes the cluster's objects be what render() says. It watches what the operator
  * has rendered (by label, in the operator's namespace), applies what differs, deletes what nothing
  * asks for, and writes nothing else. One pass at a time, one write at a time. Loop thread only.
- * In the role stream it watches ConfigMaps for objects_config_hash(), and makes no pass.
  *
  * A write's effect comes back by the watch. Until it does the cached object is known to be behind
  * and is left alone, so that one change is one write.
@@ -23,8 +22,7 @@ struct objects_options {
 	struct policy_set *policies;
 	struct recorder *events;
 	const char *ns, *image;
-	bool stream;	  /* agents are to come to the node stream */
-	bool only_hashes; /* no pass is made: for objects_config_hash() alone */
+	bool stream; /* agents are to come to the node stream */
 	/* Asked before each write: do we still lead? */
 	bool (*may_write)(void *arg);
 	/* Something changed in what is rendered or in how far it is rolled out. */

@@ -9,11 +9,13 @@
 #include "operator/render/json.h"
 #include "operator/render/render.h"
 
-#define KILN_LABEL_GROUP   "profiling.kiln.dev/group"
-#define KILN_LABEL_METRICS "profiling.kiln.dev/metrics"
-#define KILN_CONFIG_HASH   "profiling.kiln.dev/config-hash"
-#define KILN_APPLIED_HASH  "profiling.kiln.dev/applied-hash"
-#define KILN_AGENT_NAME	   "kiln-agent"
+#define KILN_LABEL_GROUP    "profiling.kiln.dev/group"
+#define KILN_LABEL_METRICS  "profiling.kiln.dev/metrics"
+#define KILN_CONFIG_HASH    "profiling.kiln.dev/config-hash"
+#define KILN_APPLIED_HASH   "profiling.kiln.dev/applied-hash"
+#define KILN_AGENT_NAME	    "kiln-agent"
+#define KILN_SECRET_ROLE    "kiln-stream-destinations"
+#define KILN_STREAM_ACCOUNT "kiln-stream" /* of the role stream */
 
 enum {
 	AGENT_PORT = 13133,
@@ -56,6 +58,10 @@ bool destination_has_files(const struct destination *d);
 /* node_terms.c: the nodes of group INDEX and of no earlier one; of no group with n_groups. */
 int node_terms(const struct node_group *groups, size_t n_groups, size_t index, cJSON **ret,
 	       struct error *err) _must_check_;
+
+/* secret_role.c: NULL when no destination of the cluster names a Secret. */
+int secret_role_make(const struct cluster_config *config, cJSON **ret) _must_check_;
+int secret_binding_make(const char *ns, cJSON **ret) _must_check_;
 
 /* daemon_set.c, shared.c: whole objects, without metadata. */
 int daemon_set_make(const struct render_input *in, const struct agent_target *target,

@@ -11,8 +11,9 @@
 
 enum { STREAM_HZ = 20 }; /* the API's own default */
 
-const enum kube_kind render_kinds[] = {KUBE_SERVICE_ACCOUNTS, KUBE_NETWORK_POLICIES, KUBE_SERVICES,
-				       KUBE_CONFIG_MAPS, KUBE_DAEMON_SETS};
+const enum kube_kind render_kinds[] = {KUBE_SERVICE_ACCOUNTS, KUBE_ROLES,    KUBE_ROLE_BINDINGS,
+				       KUBE_NETWORK_POLICIES, KUBE_SERVICES, KUBE_CONFIG_MAPS,
+				       KUBE_DAEMON_SETS};
 const size_t n_render_kinds = ARRAY_SIZE(render_kinds);
 
 struct targets {
@@ -156,6 +157,7 @@ static int make_object(const struct render_input *in, enum kube_kind kind, const
 {
 	const char *version = api_versions[kind];
 	const bool has_config = target && kind == KUBE_CONFIG_MAPS;
+	const bool of_stream = kind == KUBE_ROLES || kind == KUBE_ROLE_BINDINGS;
 	_cleanup_json_ cJSON *owners = NULL, *annotations = NULL, *object = NULL;
 	int r = make_owners(&in->config->id, &owners);
 
@@ -167,15 +169,17 @@ static int make_object(const struct render_input *in, enum kube_kind kind, const
 			      "{'apiVersion': %s, 'kind': %s, 'metadata': {"
 			      "  'name': %s, 'namespace': %s,"
 			      "  'labels': {"
-			      "    'app.kubernetes.io/name': 'kiln-agent',"
+			      "    'app.kubernetes.io/name': %s,"
 			      "    'app.kubernetes.io/part-of': 'kiln',"
 			      "    'app.kubernetes.io/managed-by': 'kiln-operator',"
-			      "    'app.kubernetes.io/component': 'agent',"
+			      "    'app.kubernetes.io/component': %s,"
 			      "    '" KILN_LABEL_GROUP "': %s},"
 			      "  'annotations': %j,"
 			      "  'ownerReferences': %j}}",
 			      *version == '/' ? version + 1 : version, kind_names[kind], name,
-			      in->ns, target ? target->group : NULL, annotations, owners);
+			      in->ns, of_stream ? KILN_STREAM_ACCOUNT : KILN_AGENT_NAME,
+			      of_stream ? "stream" : "agent", target ? target->group : NULL,
+			      annotations, owners);
 	if (r < 0)
 		return r;
 	while (contents->child) {
@@ -244,6 +248,19 @@ static bool any_enabled(const struct targets *t, enum toggle cluster, size_t off
 	return any;
 }
 
+static int add_secret_role(struct rendered *r, const struct render_input *in)
+{
+	cJSON *contents = NULL;
+	int e = in->stream ? secret_role_make(in->config, &contents) : 0;
+
+	if (e < 0 || !contents)
+		return e;
+	e = add_object(r, in, KUBE_ROLES, KILN_SECRET_ROLE, NULL, TAKE_PTR(contents));
+	if (e == 0)
+		e = secret_binding_make(in->ns, &contents);
+	return e < 0 ? e : add_object(r, in, KUBE_ROLE_BINDINGS, KILN_SECRET_ROLE, NULL, contents);
+}
+
 static int add_all(struct rendered *r, const struct render_input *in, const struct targets *t)
 {
 	const struct agent_spec *a = &in->config->agent;
@@ -253,6 +270,8 @@ static int add_all(struct rendered *r, const struct render_input *in, const stru
 	if (e == 0)
 		e = add_object(r, in, KUBE_SERVICE_ACCOUNTS, KILN_AGENT_NAME, NULL,
 			       TAKE_PTR(contents));
+	if (e == 0)
+		e = add_secret_role(r, in);
 	if (e == 0 &&
 	    any_enabled(t, a->network_policy, offsetof(struct agent_spec, network_policy))) {
 		e = network_policy_make(t->items, t->n, &contents);

@@ -41,6 +41,7 @@ struct stream_auth {
 		size_t waiting, running;
 	} lanes[LANE_COUNT];
 	struct stream_auth_counts counts;
+	bool away;	      /* the last review got no answer */
 	struct pod_info info; /* scratch: it is large */
 };
 
@@ -107,22 +108,62 @@ static void keep(struct stream_auth *auth, const uint8_t *key, const struct stre
 		grant_cache_drop(auth->kept, key);
 }
 
+/* A pod that is gone, or made anew elsewhere, takes what its token was granted along. */
+static bool pod_is_there(struct stream_auth *auth, const struct stream_grant *grant)
+{
+	const struct pod *pod;
+
+	if (!grant->has_pod)
+		return true;
+	pod = pod_store_find_uid(auth->o.pods, grant->pod_uid);
+	if (!pod)
+		return false;
+	pod_unpack(auth->o.pods, pod, &auth->info);
+	return streq(auth->info.node, grant->node);
+}
+
 static bool recall(struct stream_auth *auth, const uint8_t *key, struct stream_grant *ret)
 {
-	if (!grant_cache_get(auth->kept, key, uv_now(auth->o.loop), ret))
+	uint64_t now = uv_now(auth->o.loop);
+	struct stream_grant grant;
+
+	if (!grant_cache_get(auth->kept, key, &grant) || !pod_is_there(auth, &grant))
 		return false;
-	auth->counts.cached++;
+	if (grant.until_ms > now) {
+		auth->counts.cached++;
+	} else if (auth->away && grant.refusal == STREAM_GRANTED && grant.token_until_ms > now) {
+		auth->counts.stale++;
+		grant.until_ms = MIN(now + auth->o.away_ms, grant.token_until_ms);
+	} else {
+		return false;
+	}
+	*ret = grant;
 	return true;
+}
+
+bool stream_auth_is_away(const struct stream_auth *auth)
+{
+	return auth->away;
 }
 
 /* ---- judging --------------------------------------------------------------------------------- */
 
-static bool is_agent(const struct stream_auth *auth, const char *username)
+static bool is_account(const struct stream_auth *auth, const char *username, const char *account)
 {
 	char want[512];
 
-	snprintf(want, sizeof(want), "system:serviceaccount:%s:%s", auth->o.ns, STREAM_ACCOUNT);
+	snprintf(want, sizeof(want), "system:serviceaccount:%s:%s", auth->o.ns, account);
 	return streq(username, want);
+}
+
+static bool is_agent(const struct stream_auth *auth, const char *username)
+{
+	return is_account(auth, username, STREAM_ACCOUNT);
+}
+
+static bool is_controller(const struct stream_auth *auth, const char *username)
+{
+	return is_account(auth, username, STREAM_CONTROLLER);
 }
 
 /* The node of the pod that the token is bound to, from the cache. */
@@ -150,6 +191,18 @@ static enum stream_refusal node_of_pod(struct stream_auth *auth,
 	return STREAM_GRANTED;
 }
 
+static void judge_agent(struct stream_auth *auth, const struct kube_token_review *review,
+			struct stream_grant *ret)
+{
+	struct slice uid = {review->pod_uid, strlen(review->pod_uid)};
+
+	ret->has_pod = uid.n && kept_uid(uid, ret->pod_uid);
+	if (review->node_name[0] && strlen(review->node_name) <= STREAM_NODE_MAX)
+		snprintf(ret->node, sizeof(ret->node), "%s", review->node_name);
+	else
+		ret->refusal = node_of_pod(auth, review, ret->node);
+}
+
 static void judge(struct stream_check *c, const struct kube_token_review *review,
 		  const struct kube_answer *answer, struct stream_grant *ret)
 {
@@ -157,21 +210,24 @@ static void judge(struct stream_check *c, const struct kube_token_review *review
 	uint64_t now = uv_now(auth->o.loop);
 
 	*ret = (struct stream_grant){.token_until_ms = c->token_until_ms};
-	if (answer->status != 200 && answer->status != 201) {
+	auth->away = answer->status != 200 && answer->status != 201;
+	if (auth->away) {
 		auth->counts.review_errors++;
 		ret->refusal = STREAM_API_SERVER;
-	} else if (!review->authenticated) {
-		ret->refusal = STREAM_REJECTED;
-	} else if (!is_agent(auth, review->username)) {
-		ret->refusal = STREAM_OTHER_ACCOUNT;
-	} else if (review->node_name[0] && strlen(review->node_name) <= STREAM_NODE_MAX) {
-		snprintf(ret->node, sizeof(ret->node), "%s", review->node_name);
-	} else {
-		ret->refusal = node_of_pod(auth, review, ret->node);
+		(void)recall(auth, c->key, ret);
+		return;
 	}
+	if (!review->authenticated)
+		ret->refusal = STREAM_REJECTED;
+	else if (is_controller(auth, review->username))
+		ret->controller = true;
+	else if (is_agent(auth, review->username))
+		judge_agent(auth, review, ret);
+	else
+		ret->refusal = STREAM_OTHER_ACCOUNT;
 	ret->until_ms = now + STREAM_AUTH_REFUSED_MS;
 	if (ret->refusal == STREAM_GRANTED)
-		ret->until_ms = MIN(now + STREAM_AUTH_KEEP_MS, c->token_until_ms);
+		ret->until_ms = MIN(now + auth->o.keep_ms, c->token_until_ms);
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
@@ -224,7 +280,8 @@ static void on_reviewed(void *arg, const struct kube_token_review *review,
 	judge(c, review, answer, &grant);
 	if (grant.refusal == STREAM_GRANTED)
 		review_budget_give_back(auth->budget, &c->account, uv_now(auth->o.loop));
-	keep(auth, c->key, &grant);
+	if (!auth->away)
+		keep(auth, c->key, &grant);
 	(void)run_waiting(auth);
 	c->done(c->arg, &grant);
 	check_free(c);
@@ -298,14 +355,15 @@ static int64_t wall_s(const struct stream_auth *auth)
 	return auth->o.now_s ? auth->o.now_s(auth->o.arg) : (int64_t)time(NULL);
 }
 
-/* Does the token claim to be of an agent's pod that the cache knows? Its uid then. */
+/* Does the token claim to be of a pod of ours that the cache knows? Its uid then. */
 static bool claims_agent(struct stream_auth *auth, const struct stream_claims *claims,
 			 uint8_t ret_uid[16])
 {
 	struct slice text = {claims->pod_uid, strlen(claims->pod_uid)};
 	const struct pod *pod;
 
-	if (!claims->for_us || !text.n || !is_agent(auth, claims->account))
+	if (!claims->for_us || !text.n ||
+	    (!is_agent(auth, claims->account) && !is_controller(auth, claims->account)))
 		return false;
 	(void)kept_uid(text, ret_uid);
 	pod = pod_store_find_uid(auth->o.pods, ret_uid);
@@ -403,6 +461,10 @@ int stream_auth_new(const struct stream_auth_options *options, struct stream_aut
 	if (!auth)
 		return -ENOMEM;
 	auth->o = *options;
+	if (!auth->o.keep_ms)
+		auth->o.keep_ms = STREAM_AUTH_KEEP_MS;
+	if (!auth->o.away_ms)
+		auth->o.away_ms = STREAM_AUTH_AWAY_MS;
 	if (review_budget_new(&auth->budget) < 0 || grant_cache_new(&auth->kept) < 0) {
 		stream_auth_free(auth);
 		return -ENOMEM;

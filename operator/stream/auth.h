@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * struct stream_auth: which node a token belongs to. The API server says whether the token is good
- * (TokenReview, audience STREAM_AUDIENCE), whose it is (only the agents' ServiceAccount) and which
- * node it is bound to; older servers name only the pod, whose node the cache knows. What the agent
- * says of itself does not count.
+ * (TokenReview, audience STREAM_AUDIENCE), whose it is (the agents' ServiceAccount, or that of the
+ * operator's controller) and which node it is bound to; older servers name only the pod, whose node
+ * the cache knows. What the agent says of itself does not count.
  *
- * Answers are kept under the token's SHA-256: good ones until the token expires, at most
- * STREAM_AUTH_KEEP_MS; refusals STREAM_AUTH_REFUSED_MS, so that nobody makes the operator ask again
- * and again. Reviews under way are limited; checks beyond wait in order. What worthless tokens may
- * cost is limited too (review_budget.h): tokens whose own claims name an agent's pod that the cache
- * knows wait in a queue of their own, before all others. Loop thread only.
+ * Answers are kept under the token's SHA-256: good ones for STREAM_AUTH_KEEP_MS, as long as the
+ * cache has the agent's pod on that node; refusals STREAM_AUTH_REFUSED_MS, so that nobody makes the
+ * operator ask again and again. While the API server cannot be asked, a good answer counts until
+ * the token expires. Reviews under way are limited; checks beyond wait in order. What worthless
+ * tokens may cost is limited too (review_budget.h): tokens whose own claims name an agent's pod
+ * that the cache knows wait in a queue of their own, before all others. Loop thread only.
  */
 #pragma once
 
@@ -17,12 +18,14 @@
 #include "operator/cache/pod_store.h"
 #include "operator/kube/write.h"
 
-#define STREAM_AUDIENCE "kiln.dev/node-stream"
-#define STREAM_ACCOUNT	"kiln-agent"
+#define STREAM_AUDIENCE	  "kiln.dev/node-stream"
+#define STREAM_ACCOUNT	  "kiln-agent"
+#define STREAM_CONTROLLER "kiln-operator" /* ServiceAccount that writes what agents say */
 
 enum {
 	STREAM_AUTH_KEEP_MS = 300000,
 	STREAM_AUTH_REFUSED_MS = 10000,
+	STREAM_AUTH_AWAY_MS = 30000, /* an old answer counts so long, while nobody can be asked */
 	STREAM_AUTH_RUNNING = 64,
 	STREAM_AUTH_OTHERS_RUNNING = 16,  /* of tokens that claim no pod that is known */
 	STREAM_AUTH_OTHERS_WAITING = 512, /* more are refused as BUSY */
@@ -36,7 +39,7 @@ enum {
 	X(MALFORMED, "malformed", "the token is no ServiceAccount token")                          \
 	X(EXPIRED, "expired", "the token has expired")                                             \
 	X(REJECTED, "rejected", "the API server does not take the token for this audience")        \
-	X(OTHER_ACCOUNT, "other_account", "the token is not of an agent's ServiceAccount")         \
+	X(OTHER_ACCOUNT, "other_account", "the token is not of the ServiceAccount for this")       \
 	X(NO_NODE, "no_node", "the token is not bound to a node or pod")                           \
 	X(UNKNOWN_POD, "unknown_pod", "the token's pod is not known (yet)")                        \
 	X(API_SERVER, "api_server", "the API server cannot be asked now")                          \
@@ -56,7 +59,10 @@ int stream_refusal_status(enum stream_refusal refusal); /* enum rpc_status */
 
 struct stream_grant {
 	enum stream_refusal refusal;
-	char node[STREAM_NODE_MAX + 1]; /* "" when refused */
+	bool controller;		/* it is no agent */
+	bool has_pod;			/* the API server named the agent's pod */
+	uint8_t pod_uid[16];		/* which one */
+	char node[STREAM_NODE_MAX + 1]; /* "" when refused, and of the controller */
 	uint64_t until_ms;		/* loop time: then it is to be checked again */
 	uint64_t token_until_ms;	/* loop time when the token expires */
 };
@@ -72,11 +78,13 @@ struct stream_auth_options {
 		      void *done_arg, struct kube_call **ret);
 	void (*cancel)(void *arg, struct kube_call *call);
 	int64_t (*now_s)(void *arg); /* since the epoch; NULL: the system's */
+	uint64_t keep_ms, away_ms;   /* 0: STREAM_AUTH_KEEP_MS, STREAM_AUTH_AWAY_MS */
 	void *arg;
 };
 
 struct stream_auth_counts {
 	uint64_t reviews, review_errors, cached;
+	uint64_t stale; /* old answers that counted because nobody could be asked */
 	size_t kept, running, waiting;
 };
 
@@ -100,6 +108,8 @@ void stream_check_cancel(struct stream_check *check);
 /* Its token claims to be of an agent's pod that the cache knows, and nobody forges that too often.
  */
 bool stream_check_claims_agent(const struct stream_check *check);
+/* The API server could not be asked when that was tried last. */
+bool stream_auth_is_away(const struct stream_auth *auth);
 /* Now and then: forgets answers whose time is over, asks again what could not be asked. */
 void stream_auth_sweep(struct stream_auth *auth);
 void stream_auth_read(const struct stream_auth *auth, struct stream_auth_counts *ret);

@@ -32,6 +32,7 @@ struct ca_keeper {
 	struct kube_call *call; /* NULL: none under way */
 	bool ending, again;
 	char *ns, *bundle;
+	char *published; /* by who leads, as far as we know; NULL: nothing */
 	char names[4][NAME_MAX_LEN];
 	const char *all_names[NAMES_N + 1];
 	struct stream_ca ca;  /* as last read or written */
@@ -314,6 +315,10 @@ static void on_bundle(void *arg, const struct kube_answer *answer)
 	if (map)
 		have = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(
 		    cJSON_GetObjectItemCaseSensitive(map, "data"), STREAM_CA_KEY));
+	if (r == 0) {
+		free(k->published);
+		k->published = strdup(want);
+	}
 	if (r == 0 && have && streq(have, want)) {
 		bundle_is_there(k);
 		return;
@@ -539,4 +544,9 @@ struct ca_keeper *ca_keeper_free(struct ca_keeper *k)
 	free(k->ns);
 	uv_close((uv_handle_t *)&k->timer, on_closed);
 	return NULL;
+}
+
+const char *ca_keeper_bundle(const struct ca_keeper *k)
+{
+	return k->published;
 }

@@ -45,4 +45,6 @@ struct ca_keeper *ca_keeper_free(struct ca_keeper *k);
 void ca_keeper_look(struct ca_keeper *k);
 /* What is shown; NULL: there is none yet. */
 const struct stream_tls *ca_keeper_certificate(const struct ca_keeper *k);
+/* What is published for agents, by us who lead; NULL: nothing yet. */
+const char *ca_keeper_bundle(const struct ca_keeper *k);
 void ca_keeper_read(const struct ca_keeper *k, struct ca_keeper_counts *ret);

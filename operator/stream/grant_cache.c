@@ -9,6 +9,8 @@
 struct entry {
 	uint8_t key[SHA256_DIGEST_LENGTH];
 	enum stream_refusal refusal;
+	bool controller, has_pod;
+	uint8_t pod_uid[16];
 	uint64_t until_ms, token_until_ms;
 	UT_hash_handle hh;
 	char node[]; /* shorter than what struct stream_grant has room for */
@@ -75,21 +77,27 @@ void grant_cache_put(struct grant_cache *c, const uint8_t *key, const struct str
 		return;
 	memcpy(e->key, key, sizeof(e->key));
 	memcpy(e->node, grant->node, n);
+	memcpy(e->pod_uid, grant->pod_uid, sizeof(e->pod_uid));
 	e->refusal = grant->refusal;
+	e->controller = grant->controller;
+	e->has_pod = grant->has_pod;
 	e->until_ms = grant->until_ms;
 	e->token_until_ms = grant->token_until_ms;
 	HASH_ADD(hh, c->entries, key, sizeof(e->key), e);
 }
 
-bool grant_cache_get(const struct grant_cache *c, const uint8_t *key, uint64_t now_ms,
-		     struct stream_grant *ret)
+bool grant_cache_get(const struct grant_cache *c, const uint8_t *key, struct stream_grant *ret)
 {
 	const struct entry *e = find(c, key);
 
-	if (!e || e->until_ms <= now_ms)
+	if (!e)
 		return false;
-	*ret = (struct stream_grant){
-	    .refusal = e->refusal, .until_ms = e->until_ms, .token_until_ms = e->token_until_ms};
+	*ret = (struct stream_grant){.refusal = e->refusal,
+				     .controller = e->controller,
+				     .has_pod = e->has_pod,
+				     .until_ms = e->until_ms,
+				     .token_until_ms = e->token_until_ms};
+	memcpy(ret->pod_uid, e->pod_uid, sizeof(ret->pod_uid));
 	snprintf(ret->node, sizeof(ret->node), "%s", e->node);
 	return true;
 }
@@ -99,7 +107,8 @@ void grant_cache_sweep(struct grant_cache *c, uint64_t now_ms)
 	struct entry *e, *next;
 
 	HASH_ITER (hh, c->entries, e, next)
-		if (e->until_ms <= now_ms)
+		if (e->until_ms <= now_ms &&
+		    (e->refusal != STREAM_GRANTED || e->token_until_ms <= now_ms))
 			drop(c, e);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct grant_cache: what became of tokens, by their SHA-256, until a time that each answer has of
- * its own. At most STREAM_AUTH_CACHE answers; the oldest goes first. Loop thread only.
+ * struct grant_cache: what became of tokens, by their SHA-256: refusals until a time that each has
+ * of its own, what was granted until the token expires. At most STREAM_AUTH_CACHE answers; the
+ * oldest goes first. Loop thread only.
  */
 #pragma once
 
@@ -15,9 +16,8 @@ struct grant_cache *grant_cache_free(struct grant_cache *c);
  * token is asked about again. */
 void grant_cache_put(struct grant_cache *c, const uint8_t *key, const struct stream_grant *grant);
 void grant_cache_drop(struct grant_cache *c, const uint8_t *key);
-/* False: nothing is known of it, or not any more. */
-bool grant_cache_get(const struct grant_cache *c, const uint8_t *key, uint64_t now_ms,
-		     struct stream_grant *ret);
+/* False: nothing is known of it. Its time (until_ms) may be over. */
+bool grant_cache_get(const struct grant_cache *c, const uint8_t *key, struct stream_grant *ret);
 /* Forgets answers whose time is over. */
 void grant_cache_sweep(struct grant_cache *c, uint64_t now_ms);
 size_t grant_cache_count(const struct grant_cache *c);

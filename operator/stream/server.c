@@ -14,6 +14,7 @@
 #include <sys/random.h>
 
 #include "operator/http/prometheus.h"
+#include "operator/stream/watch.h"
 
 enum {
 	STREAMS_MAX = 8192,
@@ -73,6 +74,7 @@ static void node_forget(struct node_server *server, struct node *node)
 {
 	server->revision_base = MAX(server->revision_base, node_state_revision(node->state));
 	server->pods_refused += node_state_refused(node->state);
+	watch_forget(server, node);
 	HASH_DEL(server->nodes, node);
 	node_state_free(node->state);
 	free(node);
@@ -133,11 +135,22 @@ static void on_pump(uv_idle_t *idle)
 	while (server->ready && uv_hrtime() < until) {
 		struct node *node = take_ready(server);
 
-		if (node->session)
-			session_pump(node->session);
+		if (!node->session)
+			continue;
+		session_pump(node->session);
+		watch_look(server, node);
 	}
-	if (!server->ready)
+	if (server->watch_due)
+		watch_pump(server);
+	if (!server->ready && !server->watch_due)
 		(void)uv_idle_stop(idle);
+}
+
+void watch_ready(struct node_server *server)
+{
+	server->watch_due = server->watchers != NULL;
+	if (server->watch_due)
+		(void)uv_idle_start(&server->pump, on_pump);
 }
 
 static void on_tick(uv_timer_t *timer)
@@ -195,12 +208,24 @@ static int expect_pod(void *arg, const struct pod *pod)
 	return 0;
 }
 
+/* An agent's pod is gone: its token is looked at again. */
+static void verify_soon(struct node_server *server, const struct pod_info *info)
+{
+	const struct node *node = info->node[0] ? find_node(server, info->node) : NULL;
+	struct session *s = node ? node->session : NULL;
+
+	if (s && s->has_pod && !memcmp(s->pod_uid, info->uid, sizeof(s->pod_uid)))
+		s->verify_ms = server_now(server);
+}
+
 void node_server_pod(struct node_server *server, const struct pod *pod, const struct pod *old)
 {
 	if (!server)
 		return;
 	if (old)
 		touch_pod(server, old);
+	if (old && !pod)
+		verify_soon(server, &server->info);
 	if (pod) {
 		touch_pod(server, pod);
 		expect(server, &server->info);
@@ -352,14 +377,6 @@ void node_server_secret(struct node_server *server, const char *ns, const char *
 		destination_table_secret(server->destinations, ns, name);
 }
 
-size_t node_server_left_out(const struct node_server *server, const char *name,
-			    const struct left_out *ret[static LEFT_OUT_MAX])
-{
-	const struct node *node = server ? find_node(server, name) : NULL;
-
-	return node ? node_state_left_out(node->state, ret) : 0;
-}
-
 static int use_destinations(struct node_server *server)
 {
 	const struct destination_table_options options = {.secrets = server->o.secrets,
@@ -398,7 +415,8 @@ static int open_door(struct node_server *server, struct error *err)
 	return r;
 }
 
-static const char *const methods[] = {STREAM_METHOD, NULL};
+static const char *const methods[METHODS + 1] = {
+    [METHOD_CONNECT] = STREAM_METHOD, [METHOD_WATCH] = WATCH_METHOD};
 
 static int start(struct node_server *server, struct error *err)
 {
@@ -422,18 +440,11 @@ static int start(struct node_server *server, struct error *err)
 	if (r < 0)
 		return error_set(err, r, "out of memory");
 	r = stream_server_new(&options, &events, o->loop, &server->streams, err);
+	if (!r && o->events)
+		r = watch_begin(server, NULL);
 	if (!r)
 		r = open_door(server, err);
 	return r < 0 ? error_wrap(err, r, "node stream") : 0;
-}
-
-void node_server_on_report(struct node_server *server,
-			   void (*report)(void *arg, const struct node_report *report),
-			   void (*left)(void *arg, const char *node), void *arg)
-{
-	server->o.report = report;
-	server->o.left = left;
-	server->o.arg = arg;
 }
 
 static void on_closed(uv_handle_t *handle)
@@ -457,6 +468,7 @@ struct node_server *node_server_free(struct node_server *server)
 	HASH_ITER (hh, server->nodes, node, next)
 		node_forget(server, node);
 	server->ready = server->ready_last = NULL;
+	watch_end(server, NULL);
 	server->auth = stream_auth_free(server->auth);
 	server->view = node_view_free(server->view);
 	server->destinations = destination_table_free(server->destinations);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct node_server: the operator's end of kiln.node.v1.NodeService/Connect. It tells each agent
- * what its node's pods are and which policies hold for them, from the caches, and takes reports.
+ * struct node_server: the operator's end of kiln.node.v1.NodeService. It tells each agent what its
+ * node's pods are and which policies hold for them, from the caches, and the controller what agents
+ * report.
  * docs/node-stream.md has the rules. Make it when the caches are whole: what they do not have is
  * deleted on the nodes. Loop thread only.
  */
@@ -15,14 +16,9 @@
 #include "operator/stream/tls.h"
 
 #define STREAM_METHOD "/kiln.node.v1.NodeService/Connect"
+#define WATCH_METHOD  "/kiln.node.v1.NodeService/Watch"
 
 struct node_server;
-
-struct node_report {
-	const char *node;
-	const char *agent_version, *kernel, *cgroup_mode, *container_runtime; /* of its hello */
-	const void *message; /* Kiln__Node__V1__Report of node.pb-c.h; NULL: the hello is new */
-};
 
 struct node_server_limits { /* zero: the defaults, docs/node-stream.md */
 	size_t streams;
@@ -49,8 +45,11 @@ struct node_server_options {
 	struct node_server_limits limits;
 	/* Of revisions; 0: a random one. */
 	uint64_t epoch;
-	void (*report)(void *arg, const struct node_report *report); /* may be NULL */
-	void (*left)(void *arg, const char *node); /* its stream is gone; may be NULL */
+	const char *replica; /* who this is; borrowed, may be NULL */
+	/* What agents say, as a packed kiln.node.v1.NodeEvents, beside who calls Watch; may be
+	 * NULL.
+	 */
+	void (*events)(void *arg, const uint8_t *bytes, size_t len);
 	void *arg;
 };
 
@@ -66,6 +65,7 @@ struct node_server_options {
 	X(NO_ACK, "no_ack", "no Ack in time", RPC_DEADLINE_EXCEEDED)                               \
 	X(REPLACED, "replaced", "another stream of this node came", RPC_ABORTED)                   \
 	X(AGE, "age", "rebalance", RPC_UNAVAILABLE)                                                \
+	X(WATCHERS, "watchers", "enough controllers watch already", RPC_RESOURCE_EXHAUSTED)        \
 	X(ENDING, "ending", "the operator ends", RPC_UNAVAILABLE)                                  \
 	X(OUT_OF_MEMORY, "no_memory", "out of memory", RPC_RESOURCE_EXHAUSTED)
 
@@ -96,10 +96,6 @@ int node_server_new(const struct node_server_options *options, struct node_serve
 		    struct error *err) _must_check_;
 /* Run the loop on after this: its handles close there. */
 struct node_server *node_server_free(struct node_server *server);
-/* REPORT, LEFT and ARG of the options, given later: before any agent has come. */
-void node_server_on_report(struct node_server *server,
-			   void (*report)(void *arg, const struct node_report *report),
-			   void (*left)(void *arg, const char *node), void *arg);
 /* Every stream is told to go elsewhere; new ones are refused. */
 void node_server_drain(struct node_server *server);
 int node_server_port(const struct node_server *server);
@@ -113,9 +109,6 @@ void node_server_node(struct node_server *server, const char *node);
 void node_server_services(struct node_server *server, const uint8_t uid[16]);
 /* A Secret that a destination uses is another than before. */
 void node_server_secret(struct node_server *server, const char *ns, const char *name);
-/* As node_state_left_out(); none of a node that has never come. */
-size_t node_server_left_out(const struct node_server *server, const char *node,
-			    const struct left_out *ret[static LEFT_OUT_MAX]);
 /* The configs of NS changed; "": the cluster's. */
 void node_server_policies(struct node_server *server, const char *ns);
 /* Something waits for its turn on the loop. */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What server.c (nodes, caches, clock) and session.c, session_send.c and session_receive.c (one
- * stream's protocol) share. Loop thread only.
+ * What server.c (nodes, caches, clock), session.c, session_send.c and session_receive.c (one
+ * stream's protocol) and watch.c (what the controller is told) share. Loop thread only.
  */
 #pragma once
 
 #include "lib/uthash.h"
+#include "kiln/node/v1/node.pb-c.h"
 #include "operator/stream/node_state.h"
 #include "operator/stream/server.h"
 
@@ -24,6 +25,8 @@ struct bucket {
 	uint64_t level, last_ms;
 };
 
+enum { METHOD_CONNECT, METHOD_WATCH, METHODS };
+
 enum session_step {
 	STEP_AUTH,
 	STEP_HELLO,   /* the agent's is awaited */
@@ -32,6 +35,7 @@ enum session_step {
 	STEP_BODY,
 	STEP_END,
 	STEP_LIVE,
+	STEP_WATCH, /* the controller's: what agents say is told (watch.c) */
 };
 
 struct session {
@@ -42,7 +46,10 @@ struct session {
 	struct session *prev, *next;  /* server->sessions */
 	struct node *node;	      /* from Hello on */
 	enum session_step step;
+	bool watches; /* it asked for Watch: a controller, or who says so */
 	bool resumes, sending, has_slot, waits;
+	bool has_pod;	     /* the token's pod is known: */
+	uint8_t pod_uid[16]; /* which one */
 	char *authorization; /* secret: to verify again */
 	struct stream_check *check;
 	char node_name[STREAM_NODE_MAX + 1];
@@ -68,6 +75,13 @@ struct node {
 	bool ready;		 /* in server->ready */
 	bool touch_all, touch_policies;
 	struct node *ready_next;
+	/* For the controller (watch.c). */
+	struct node *event_prev, *event_next; /* server->events */
+	bool in_events;
+	int64_t heard_ms; /* since the epoch */
+	uint8_t *report;  /* the last one, packed; NULL: none */
+	size_t n_report;
+	uint64_t left_out_hash;
 	UT_hash_handle hh; /* by node_state_name() */
 };
 
@@ -82,6 +96,9 @@ struct node_server {
 	struct node *ready, *ready_last;
 	struct session *sessions;
 	struct session *slot_waiting, *slot_waiting_last;
+	struct node *events;	  /* by when something of them changed last */
+	struct watcher *watchers; /* watch.c */
+	bool watch_due;
 	uv_idle_t pump; /* while any is ready; a timer of 0 ms would let nothing else run */
 	uv_timer_t tick;
 	unsigned int open_handles;

@@ -114,7 +114,10 @@ int stream_service_serve(struct stream_service *s, const struct view_sources *so
 					     .client = s->client,
 					     .secrets = s->secrets,
 					     .left_out = s->options.left_out,
-					     .left_out_arg = s->options.arg};
+					     .left_out_arg = s->options.arg,
+					     .replica = s->options.replica,
+					     .events = s->options.agent_events,
+					     .arg = s->options.arg};
 	int r;
 
 	if (s->server || !server.address)
@@ -132,6 +135,13 @@ void stream_service_lead(struct stream_service *s)
 {
 	if (s)
 		ca_keeper_look(s->keeper);
+}
+
+const char *stream_service_ca(const struct stream_service *s)
+{
+	if (!s)
+		return NULL;
+	return s->keeper ? ca_keeper_bundle(s->keeper) : s->files.ca_pem;
 }
 
 struct stream_service *stream_service_free(struct stream_service *s)

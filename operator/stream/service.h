@@ -28,6 +28,9 @@ struct stream_service_options {
 	bool (*may_write)(void *arg); /* do we lead? NULL: the CA is only read */
 	/* As in destinations.h. */
 	void (*left_out)(void *arg, const char *ns, const char *name, const char *cause);
+	/* As in server.h. */
+	const char *replica;
+	void (*agent_events)(void *arg, const uint8_t *bytes, size_t len);
 	void *arg;
 };
 
@@ -43,6 +46,8 @@ int stream_service_serve(struct stream_service *service, const struct view_sourc
 			 struct error *err) _must_check_;
 /* The lead was gained. Takes NULL. */
 void stream_service_lead(struct stream_service *service);
+/* What agents check the stream's certificates with; NULL: not known yet. Takes NULL. */
+const char *stream_service_ca(const struct stream_service *service);
 /* Run the loop on after this. */
 struct stream_service *stream_service_free(struct stream_service *service);
 /* For what the caches tell; NULL of NULL, and before agents may come. */

@@ -6,6 +6,8 @@
  */
 #include "operator/stream/server_internal.h"
 
+#include "operator/stream/watch.h"
+
 enum { VERIFY_AGAIN_MS = 30000 /* when the API server could not be asked */ };
 
 static const struct {
@@ -43,13 +45,14 @@ static void detach(struct session *s)
 	session_release_slot(s);
 	if (s->check)
 		stream_check_cancel(TAKE_PTR(s->check));
+	if (s->watches)
+		watch_end(s->server, s);
 	if (!node)
 		return;
 	node->session = NULL;
 	node->left_ms = server_now(s->server);
 	s->server->stats.live--;
-	if (s->server->o.left)
-		s->server->o.left(s->server->o.arg, s->node_name);
+	watch_left(s->server, node);
 }
 
 void session_end(struct session *s, int status, const char *message)
@@ -111,22 +114,47 @@ static void refuse(struct session *s, enum stream_refusal refusal)
 	session_end(s, stream_refusal_status(refusal), stream_refusal_text(refusal));
 }
 
+static void watch(struct session *s)
+{
+	s->step = STEP_WATCH;
+	s->deadline_ms = 0;
+	s->end_ms = UINT64_MAX;
+	if (watch_begin(s->server, s) < 0)
+		session_cut(s, CUT_WATCHERS);
+	else
+		server_stream_read(s->stream); /* its end would be told */
+}
+
+/* Later than others, so that those who come back do not come at once. */
+static void set_age(struct session *s, uint64_t least)
+{
+	s->end_ms = server_now(s->server) + least +
+		    server_random(s->server) % (s->server->o.limits.age_ms / 5 + 1);
+}
+
 static void granted(struct session *s, const struct stream_grant *grant)
 {
 	uint64_t now = server_now(s->server), age = s->server->o.limits.age_ms;
 
 	s->server->stats.refused[STREAM_GRANTED]++;
 	tell_door(s, DOOR_GRANTED);
+	if (s->watches) {
+		watch(s);
+		return;
+	}
+	s->has_pod = grant->has_pod;
+	memcpy(s->pod_uid, grant->pod_uid, sizeof(s->pod_uid));
 	snprintf(s->node_name, sizeof(s->node_name), "%s", grant->node);
 	s->step = STEP_HELLO;
 	s->deadline_ms = now + s->server->o.limits.hello_ms;
-	s->end_ms = now + age - age / 10 + server_random(s->server) % (age / 5 + 1);
+	set_age(s, age - age / 10);
 	server_stream_read(s->stream);
 }
 
 /*
  * The first answer, or one more while the stream is in use. When the API server cannot be asked,
- * who is in stays in, until the token itself has expired.
+ * who is in stays in, until the token itself has expired. A pod that was known and is not any more
+ * is gone.
  */
 static void on_grant(void *arg, const struct stream_grant *grant)
 {
@@ -138,12 +166,17 @@ static void on_grant(void *arg, const struct stream_grant *grant)
 	if (session_has_ended(s))
 		return;
 	if (grant->refusal != STREAM_GRANTED) {
-		bool unsure = stream_refusal_status(grant->refusal) == RPC_UNAVAILABLE;
+		bool unsure = stream_refusal_status(grant->refusal) == RPC_UNAVAILABLE &&
+			      grant->refusal != STREAM_UNKNOWN_POD;
 
 		if (first || !unsure || s->token_until_ms <= now)
 			refuse(s, grant->refusal);
 		else
 			s->verify_ms = now + VERIFY_AGAIN_MS;
+		return;
+	}
+	if (grant->controller != s->watches) {
+		refuse(s, STREAM_OTHER_ACCOUNT);
 		return;
 	}
 	s->verify_ms = grant->until_ms;
@@ -179,6 +212,7 @@ static void *on_opened(void *arg, struct server_stream *stream,
 	}
 	s->server = server;
 	s->stream = stream;
+	s->watches = request->method == METHOD_WATCH;
 	s->guest = door_find(server->door, request->fd);
 	s->deadline_ms = server_now(server) + server->o.limits.auth_ms;
 	s->next = server->sessions;
@@ -206,6 +240,8 @@ void session_tick(struct session *s)
 			tell_claim(s);
 		return;
 	}
+	if (s->end_ms <= now && stream_auth_is_away(server->auth))
+		set_age(s, 0); /* elsewhere nobody could let it in */
 	if (s->deadline_ms && s->deadline_ms <= now)
 		session_cut(s, CUT_NO_HELLO);
 	else if (s->sending && s->sending_since_ms + ack_ms <= now)
@@ -216,6 +252,8 @@ void session_tick(struct session *s)
 		session_cut(s, CUT_AGE);
 	else if (s->verify_ms <= now && !s->check)
 		verify(s, true);
+	else if (s->step == STEP_WATCH)
+		watch_beat(s);
 }
 
 const struct stream_server_events session_events = {

@@ -6,7 +6,7 @@
  */
 #include "operator/stream/server_internal.h"
 
-#include "kiln/node/v1/node.pb-c.h"
+#include "operator/stream/watch.h"
 
 enum {
 	FACT_MAX = 256,
@@ -67,20 +67,6 @@ static char *fact(const char *text)
 	return copy;
 }
 
-static void report(struct session *s, const Kiln__Node__V1__Report *message)
-{
-	struct node_server *server = s->server;
-	struct node_report r = {.node = s->node_name, .message = message};
-
-	if (!server->o.report)
-		return;
-	r.agent_version = s->facts[0] ? s->facts[0] : "";
-	r.kernel = s->facts[1] ? s->facts[1] : "";
-	r.cgroup_mode = s->facts[2] ? s->facts[2] : "";
-	r.container_runtime = s->facts[3] ? s->facts[3] : "";
-	server->o.report(server->o.arg, &r);
-}
-
 static void on_hello(struct session *s, const Kiln__Node__V1__Hello *hello)
 {
 	struct node_server *server = s->server;
@@ -116,7 +102,7 @@ static void on_hello(struct session *s, const Kiln__Node__V1__Hello *hello)
 	s->revision = s->resumes ? hello->revision : 0;
 	s->step = STEP_WELCOME;
 	server_ready(server, node);
-	report(s, NULL);
+	watch_heard(server, node, NULL);
 }
 
 /* True when it told of something new. */
@@ -152,7 +138,7 @@ static void on_report(struct session *s, const Kiln__Node__V1__Report *message)
 		server->stats.reports_dropped++;
 	} else {
 		server->stats.reports++;
-		report(s, message);
+		watch_heard(server, s->node, message);
 	}
 }
 
@@ -178,6 +164,17 @@ static void on_message(struct session *s, const Kiln__Node__V1__AgentMessage *m)
 		session_cut(s, CUT_TOO_MUCH);
 }
 
+/* WatchRequest says nothing and comes once; the call goes on when no more can come. */
+static void on_watch_request(struct session *s, bool is_message)
+{
+	if (!is_message)
+		return;
+	if (!bucket_take(&s->messages, server_now(s->server), 1, 1, 1))
+		session_cut(s, CUT_BAD_MESSAGE);
+	else
+		server_stream_read(s->stream);
+}
+
 void session_received(void *arg, const uint8_t *data, size_t len)
 {
 	struct session *s = arg;
@@ -185,6 +182,10 @@ void session_received(void *arg, const uint8_t *data, size_t len)
 	ProtobufCAllocator allocator = {arena_alloc, arena_free, &arena};
 	Kiln__Node__V1__AgentMessage *m;
 
+	if (s->watches) {
+		on_watch_request(s, data != NULL);
+		return;
+	}
 	if (!data) {
 		session_end(s, RPC_OK, "");
 		return;

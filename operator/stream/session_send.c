@@ -13,6 +13,7 @@
 
 #include "kiln/node/v1/node.pb-c.h"
 #include "operator/stream/frame.h"
+#include "operator/stream/watch.h"
 
 enum {
 	/* Fields of node.proto. */
@@ -261,6 +262,8 @@ void session_sent(void *arg)
 	struct session *s = arg;
 
 	s->sending = false;
-	if (s->node)
+	if (s->watches)
+		watch_ready(s->server);
+	else if (s->node)
 		server_ready(s->server, s->node);
 }

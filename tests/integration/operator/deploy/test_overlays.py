@@ -173,6 +173,8 @@ API, WORLD = None, None  # outside of the cluster's pods
 REACH = [
     ("the node stream", AGENT, STREAM, 8443, True),
     ("nothing of the controller for agents", AGENT, OPERATOR, 8443, False),
+    ("what agents say", OPERATOR, STREAM, 8443, True),
+    ("nothing the other way", STREAM, OPERATOR, 8443, False),
     ("the controller's metrics", STRANGER, OPERATOR, 8080, True),
     ("the stream's metrics", STRANGER, STREAM, 8080, True),
     ("no stream for others", STRANGER, STREAM, 8443, False),

@@ -20,6 +20,7 @@ spec.loader.exec_module(stream)
 program = stream.program
 cluster, account, start = program.cluster, program.account, program.start
 certificate, serve, token = stream.certificate, stream.serve, stream.token
+accounts, shipped, control, roles = stream.accounts, stream.shipped, stream.control, stream.roles
 NAMESPACE, WAIT, wait_until = program.NAMESPACE, program.WAIT, program.wait_until
 
 AGENT = os.environ.get("KILN_REPORT_AGENT", str(ROOT / "build/dev/bin/report_agent"))
@@ -98,7 +99,7 @@ def connect(cluster, certificate, token, tmp_path):
     """connect(port, node, interval): the agent of NODE, with the configuration that has that reporting interval."""
     agents = []
 
-    def connect(port, node, interval, group=""):
+    def connect(port, node, interval, group="", ca=certificate[0]):
         config = tmp_path / f"{node}{group}.yaml"
         name = f"kiln-agent-{group}" if group else "kiln-agent"
 
@@ -107,7 +108,7 @@ def connect(cluster, certificate, token, tmp_path):
             return text if f"reporter_interval: {interval}s" in text else None
 
         config.write_text(wait_until("a ConfigMap", rendered), encoding="utf-8")
-        agents.append(Agent(port, certificate[0], token(f"agent-{node}"), config))
+        agents.append(Agent(port, ca, token(f"agent-{node}"), config))
         return agents[-1]
 
     yield connect

@@ -121,22 +121,22 @@ def test_two_nodes_report_one_degrades_and_leaves(cluster, configured, serve, co
     assert operator.metric("kiln_nodes_connected") == 1
 
 
-def test_a_node_moves_between_replicas_and_its_labels_reach_its_agent(cluster, configured, serve, connect):
+def test_a_node_moves_between_replicas_and_its_labels_reach_its_agent(cluster, configured, roles, connect):
     cluster.kubectl("delete", "pcfg", "--all", "-n", "shop")
-    first, first_port = serve("operator-0")
+    controllers, ((_, first_port), (_, second_port)), ca = roles()
+    leader = next(op for op in controllers if op.leads())
     spec = {"destinations": [{"name": "main", "text": {}}], "defaults": {"sampling": {"hz": 19}},
             "agent": {"reportIntervalSeconds": 8},
             "nodeGroups": [{"name": "busy", "nodeSelector": {"matchLabels": {"tier": "busy"}}, "sampling": {"hz": 50},
                             "agent": {"reportIntervalSeconds": 10}}]}
-    configured(first, spec)
-    _, second_port = serve("operator-1")
-    a = connect(first_port, "n1", 8)
+    configured(leader, spec)
+    a = connect(first_port, "n1", 8, ca=ca)
     until_condition(cluster, "pn", "n1", ("Ready", "True", "Ready"))
-    wait_until("the first's name", lambda: status(cluster, "pn", "n1").get("operator", "").startswith("operator-0_"))
+    wait_until("the first's name", lambda: status(cluster, "pn", "n1").get("operator", "").startswith("stream-0_"))
     turned = {c["type"]: c["lastTransitionTime"] for c in status(cluster, "pn", "n1")["conditions"]}
     a.stop()
-    b = connect(second_port, "n1", 8)
-    wait_until("the second's name", lambda: status(cluster, "pn", "n1").get("operator", "").startswith("operator-1_"))
+    b = connect(second_port, "n1", 8, ca=ca)
+    wait_until("the second's name", lambda: status(cluster, "pn", "n1").get("operator", "").startswith("stream-1_"))
     assert {c["type"]: c["lastTransitionTime"] for c in status(cluster, "pn", "n1")["conditions"]} == turned
 
     # Another group: another rate at once, and the configuration that the agent has is not its own any more.
@@ -145,6 +145,6 @@ def test_a_node_moves_between_replicas_and_its_labels_reach_its_agent(cluster, c
     b.until("the group's rate", lambda s: s["pods"].get("web") == 50)
     until_condition(cluster, "pn", "n1", ("Ready", "False", "OldConfig"))
     b.stop()
-    connect(second_port, "n1", 10, "busy")
+    connect(second_port, "n1", 10, "busy", ca=ca)
     until_condition(cluster, "pn", "n1", ("Ready", "True", "Ready"))
     cluster.kubectl("label", "node", "n1", "tier-")

@@ -22,6 +22,8 @@ from ports import free_port  # noqa: E402
 OPERATOR = os.environ.get("KILN_OPERATOR", str(ROOT / "build/dev/bin/kiln-operator"))
 NAMESPACE = "kiln-system"
 USER = f"system:serviceaccount:{NAMESPACE}:kiln-operator"
+BOTH_ROLES = [("clusterrolebinding", "both-roles"), ("rolebinding", "both-roles"),
+              ("rolebinding", "both-roles-destinations")]
 WAIT = 60  # seconds after which something that must come is taken for missing
 
 
@@ -167,6 +169,8 @@ def cluster():
         both = f"--serviceaccount={NAMESPACE}:kiln-operator"
         c.kubectl("create", "clusterrolebinding", "both-roles", "--clusterrole=kiln-stream", both)
         c.kubectl("create", "rolebinding", "both-roles", "-n", NAMESPACE, "--role=kiln-stream", both)
+        c.kubectl("create", "rolebinding", "both-roles-destinations", "-n", NAMESPACE,
+                  "--role=kiln-stream-destinations", both)
         yield c
 
 

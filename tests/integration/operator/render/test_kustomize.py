@@ -144,7 +144,7 @@ def allowed(cluster, who, verb, resource, namespace="", group="", name="", subre
     return json.loads(cluster.request(path, "POST", review))["status"]["allowed"]
 
 
-KILN = "profiling.kiln.dev"
+KILN, RBAC = "profiling.kiln.dev", "rbac.authorization.k8s.io"
 HERE = "kiln-system"
 MAY = (
     [(v, r, "", "", "", "") for v in ("list", "watch") for r in ("pods", "namespaces", "nodes")] +
@@ -158,17 +158,17 @@ MAY = (
     [(v, "networkpolicies", HERE, "networking.k8s.io", "", "") for v in ("list", "watch", "create", "patch", "delete")] +
     [("create", "leases", HERE, "coordination.k8s.io", "", "")] +
     [(v, "leases", HERE, "coordination.k8s.io", "kiln-operator", "") for v in ("get", "update")] +
-    [("create", "secrets", HERE, "", "", "")] + [(v, "secrets", HERE, "", "kiln-stream-ca", "") for v in ("get", "update")]
+    [("create", "secrets", HERE, "", "", "")] + [(v, "secrets", HERE, "", "kiln-stream-ca", "") for v in ("get", "update")] +
+    [(v, "profilingnodes", "", KILN, "", "") for v in ("create", "patch")] + [("get", "nodes", "", "", "", "")] +
+    [(v, r, HERE, RBAC, "", "") for v in ("list", "watch", "create", "patch", "delete") for r in ("roles", "rolebindings")] +
+    [(v, "roles", HERE, RBAC, "kiln-stream-destinations", "") for v in ("escalate", "bind")]
 )
 STREAM_MAY = (
     [(v, r, "", "", "", "") for v in ("list", "watch") for r in ("pods", "namespaces", "nodes")] +
-    [("get", "nodes", "", "", "", ""), ("get", "secrets", HERE, "", "", "")] +
+    [("get", "secrets", HERE, "", "kiln-stream-ca", "")] +
     [(v, "endpointslices", "", "discovery.k8s.io", "", "") for v in ("list", "watch")] +
-    [(v, "configmaps", HERE, "", "", "") for v in ("list", "watch")] +
-    [(v, r, "", KILN, "", "") for v in ("list", "watch")
-     for r in ("clusterprofilingconfigs", "profilingconfigs", "profilingnodes")] +
-    [("create", "tokenreviews", "", "authentication.k8s.io", "", ""), ("patch", "profilingnodes", "", KILN, "", "status")] +
-    [(v, "profilingnodes", "", KILN, "", "") for v in ("create", "patch")]
+    [(v, r, "", KILN, "", "") for v in ("list", "watch") for r in ("clusterprofilingconfigs", "profilingconfigs")] +
+    [("create", "tokenreviews", "", "authentication.k8s.io", "", "")]
 )
 MAY_NOT = (
     [(v, "secrets", n, "", "", "") for v in ("list", "watch", "patch", "delete") for n in ("", HERE, "team")] +
@@ -180,8 +180,9 @@ MAY_NOT = (
      for r in ("configmaps", "serviceaccounts", "services")] +
     [(v, "daemonsets", "team", "apps", "", "") for v in ("list", "create", "patch", "delete")] +
     [(v, "deployments", HERE, "apps", "", "") for v in ("create", "patch", "delete")] +
-    [(v, r, "", "rbac.authorization.k8s.io", "", "") for v in ("create", "patch", "escalate", "bind")
+    [(v, r, n, RBAC, "", "") for v in ("create", "patch", "escalate", "bind") for n in ("", "team")
      for r in ("clusterroles", "clusterrolebindings", "roles", "rolebindings")] +
+    [(v, "roles", HERE, RBAC, name, "") for v in ("escalate", "bind") for name in ("", "kiln-operator")] +
     [(v, r, "", KILN, "", "") for v in ("update", "patch", "delete")
      for r in ("clusterprofilingconfigs", "profilingconfigs")] +
     [("create", "profilingconfigs", "team", KILN, "", ""), ("update", "leases", HERE, "coordination.k8s.io", "other", ""),
@@ -203,8 +204,8 @@ def test_the_stream_may(cluster, installed, question):
     assert allowed(cluster, STREAM, verb, resource, namespace, group, name, sub)
 
 
-@pytest.mark.parametrize("question", [q for q in MAY + MAY_NOT if q not in STREAM_MAY and q[:4] != (
-    "get", "secrets", HERE, "") and q != ("patch", "profilingnodes", "", KILN, "", "status")],
+@pytest.mark.parametrize("question", [q for q in MAY + MAY_NOT if q not in STREAM_MAY] + [
+    ("get", "secrets", HERE, "", "", ""), ("get", "secrets", HERE, "", "backend", "")],
     ids=lambda q: "-".join(filter(None, q)))
 def test_the_stream_may_not(cluster, installed, question):
     verb, resource, namespace, group, name, sub = question
@@ -213,7 +214,7 @@ def test_the_stream_may_not(cluster, installed, question):
 
 @pytest.mark.parametrize("question", MAY_NOT + [
     ("get", "secrets", HERE, "", "", ""), ("get", "secrets", HERE, "", "backend", ""),
-    ("create", "tokenreviews", "", "authentication.k8s.io", "", ""), ("create", "profilingnodes", "", KILN, "", "")],
+    ("create", "tokenreviews", "", "authentication.k8s.io", "", "")],
     ids=lambda q: "-".join(filter(None, q)))
 def test_the_operator_may_not(cluster, installed, question):
     verb, resource, namespace, group, name, sub = question

@@ -10,7 +10,7 @@ import pytest
 from conftest import DATA, DUMP
 
 APPLY = ("apply", "--server-side", "--field-manager=kiln-operator", "--force-conflicts", "--validate=strict")
-KINDS = "serviceaccounts,networkpolicies,services,configmaps,daemonsets"
+KINDS = "serviceaccounts,roles,rolebindings,networkpolicies,services,configmaps,daemonsets"
 
 
 def render(name):
@@ -87,6 +87,8 @@ EDITS = [
     ("service", "kiln-agent-metrics", '{"spec":{"selector":{"app.kubernetes.io/name":"other"}}}'),
     ("networkpolicy", "kiln-agent", '{"spec":{"ingress":[]}}'),
     ("serviceaccount", "kiln-agent", '{"automountServiceAccountToken":true}'),
+    ("role", "kiln-stream-destinations", '{"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}]}'),
+    ("rolebinding", "kiln-stream-destinations", '{"subjects":null}'),
 ]
 
 

@@ -22,6 +22,7 @@ NAMESPACE, WAIT = program.NAMESPACE, program.WAIT
 
 AGENT = os.environ.get("KILN_STREAM_AGENT", str(ROOT / "build/dev/bin/stream_agent"))
 AUDIENCE = "kiln.dev/node-stream"
+CONTROLLER, STREAM = "kiln-operator", "kiln-stream"  # ServiceAccounts
 
 
 class Agent:
@@ -145,3 +146,80 @@ def token(cluster, tmp_path):
         return path
 
     return make
+
+
+# ---- --role=controller and --role=stream -------------------------------------------------------------
+
+
+def bundle(cluster):
+    """What agents believe; None: nothing yet."""
+    return (cluster.object("configmap", "kiln-stream-ca") or {}).get("data", {}).get("ca.crt")
+
+
+@pytest.fixture(scope="session")
+def accounts(cluster, tmp_path_factory):
+    """{ServiceAccount: its kubeconfig}, with the rights that kustomize/ gives each; "nobody" has none."""
+    cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nobody", "namespace": NAMESPACE}})
+    directory = tmp_path_factory.mktemp("accounts")
+    return {name: cluster.account(name, directory) for name in (CONTROLLER, STREAM, "nobody")}
+
+
+@pytest.fixture
+def shipped(cluster):
+    """Without what the other tests' programs of both roles are given."""
+    bindings = [json.loads(cluster.kubectl("get", *what, "-n", NAMESPACE, "-o", "json"))
+                for what in program.BOTH_ROLES]
+    for b, what in zip(bindings, program.BOTH_ROLES):
+        cluster.kubectl("delete", *what, "-n", NAMESPACE)
+        b["metadata"] = {key: b["metadata"][key] for key in ("name", "namespace") if key in b["metadata"]}
+    yield
+    for b in bindings:
+        cluster.apply(b)
+
+
+@pytest.fixture
+def control(cluster, accounts, start, tmp_path):
+    """control(name, *ports of role stream): a controller."""
+    def control(name, *ports):
+        token = tmp_path / f"{name}.token"
+        token.write_text(cluster.token(NAMESPACE, CONTROLLER, AUDIENCE), encoding="utf-8")
+        return start(name, "--role=controller", "--stream-peers=" + ",".join(f"127.0.0.1:{port}" for port in ports),
+                     f"--stream-token={token}", kubeconfig=accounts[CONTROLLER])
+
+    return control
+
+
+@pytest.fixture
+def roles(cluster, shipped, accounts, start, control, tmp_path):
+    """roles(): ([controllers], [(stream, port)], file of the CA), all ready, and an agent may come."""
+    def roles(replicas=2):
+        ports = [program.free_port() for _ in range(replicas)]
+        controllers = [control(f"controller-{i}", *ports) for i in range(replicas)]
+        streams = []
+        for i, port in enumerate(ports):
+            streams.append((start(f"stream-{i}", "--role=stream", "--stream-address", f"127.0.0.1:{port}",
+                                  kubeconfig=accounts[STREAM]), port))
+        for op in controllers:
+            program.wait_until("a controller", op.ready)
+        program.wait_until("a leader", lambda: any(op.leads() for op in controllers))
+        for op, port in streams:
+            program.wait_until("a node stream", lambda: op.ready() and f"serves agents on 127.0.0.1:{port}" in op.log)
+        ca = tmp_path / "ca.crt"
+        ca.write_text(program.wait_until("a bundle", lambda: bundle(cluster)), encoding="utf-8")
+        return controllers, streams, ca
+
+    return roles
+
+
+@pytest.fixture
+def join(token):
+    """join(port, ca, pod): an agent."""
+    agents = []
+
+    def join(port, ca, pod):
+        agents.append(Agent(port, ca, token(pod)))
+        return agents[-1]
+
+    yield join
+    for agent in agents:
+        agent.stop()

@@ -90,37 +90,6 @@ def test_values_of_secrets_reach_the_nodes_that_need_them(cluster, nodes, serve,
         cluster.reset(before)
 
 
-def left_out_events(cluster, destination):
-    """The replicas (reportingInstance) that sent an Event about the destination."""
-    events = json.loads(cluster.kubectl("get", "events.events.k8s.io", "-A", "-o", "json"))["items"]
-    return {e["reportingInstance"] for e in events
-            if f"Destination {destination} is left out" in e["note"]}
-
-
-def test_the_leader_tells_of_what_others_nodes_need(cluster, nodes, serve, connect, token):  # noqa: F811
-    leader, _ = serve("operator-a")
-    program.wait_until("lead", leader.leads)
-    follower, follower_port = serve("operator-b")
-    before = program.wait_until("the first config", lambda: cluster.object("cpc", "cluster"))["spec"]
-    missing = "missing is left out: there is no Secret"
-    try:
-        cluster.reset({"destinations": [otlp("missing", "vault.example:4317", "no-such-secret")],
-                       "defaults": {"destinationRefs": ["missing"]}})
-        connect(follower_port, token("agent-n1")).until("a snapshot", live)
-        program.wait_until("the follower's log line", lambda: missing in follower.log)
-        resolved(cluster, "cpc", "cluster", "False", "SecretMissing", "Destination " + missing)
-        program.wait_until("an event", lambda: left_out_events(cluster, "missing"))
-        assert missing not in leader.log and not follower.leads()
-        node = cluster.object("pn", "n1")["status"]
-        assert node["operator"].startswith("operator-b")
-        assert [(d["name"], d["reason"]) for d in node["leftOut"]] == [("missing", "SecretMissing")]
-        assert follower.metric("kiln_events_sent_total") == 0
-        instance, = left_out_events(cluster, "missing")
-        assert instance.startswith("operator-a")
-    finally:
-        cluster.reset(before)
-
-
 def resolved(cluster, kind, name, status, reason, text, namespace=NAMESPACE):
     program.wait_until(f"{reason} of {name}", lambda: (lambda c: c and c[:2] == (status, reason) and text in c[2])(
         cluster.condition(kind, name, "DestinationsResolved", namespace)))

@@ -7,12 +7,10 @@ import re
 import time
 
 import pytest
-from conftest import NAMESPACE, Agent, program
-from test_ca import bundle
+from conftest import CONTROLLER, NAMESPACE, STREAM, bundle, program
 from test_destinations import FIRST, header, otlp, resolved, secret
 from test_stream import live, make_pod, nodes  # noqa: F401
 
-CONTROLLER, STREAM = "kiln-operator", "kiln-stream"
 USERS = {name: f"system:serviceaccount:{NAMESPACE}:{name}" for name in (CONTROLLER, STREAM)}
 READ = "list watch"
 WRITE = "list watch create patch delete"
@@ -25,10 +23,14 @@ RIGHTS = {
         ("patch", "profiling.kiln.dev",
          "clusterprofilingconfigs/status profilingconfigs/status profilingnodes/status", "", ""),
         ("update", "profiling.kiln.dev", "clusterprofilingconfigs/finalizers", "", ""),
+        ("create patch", "profiling.kiln.dev", "profilingnodes", "", ""),
+        ("get", "", "nodes", "", ""),
         ("create", "events.k8s.io", "events", "", ""),
         (WRITE, "", "configmaps serviceaccounts services", NAMESPACE, ""),
         (WRITE, "apps", "daemonsets", NAMESPACE, ""),
         (WRITE, "networking.k8s.io", "networkpolicies", NAMESPACE, ""),
+        (WRITE, "rbac.authorization.k8s.io", "roles rolebindings", NAMESPACE, ""),
+        ("escalate bind", "rbac.authorization.k8s.io", "roles", NAMESPACE, "kiln-stream-destinations"),
         ("get", "", "configmaps", NAMESPACE, "kiln-first-config kiln-stream-ca"),
         ("create", "", "secrets", NAMESPACE, ""),
         ("get update", "", "secrets", NAMESPACE, "kiln-stream-ca"),
@@ -37,72 +39,10 @@ RIGHTS = {
     STREAM: [
         (READ, "", "pods namespaces nodes", "", ""),
         (READ, "discovery.k8s.io", "endpointslices", "", ""),
-        (READ, "profiling.kiln.dev", "clusterprofilingconfigs profilingconfigs profilingnodes", "", ""),
-        ("get", "", "nodes", "", ""),
-        ("create patch", "profiling.kiln.dev", "profilingnodes", "", ""),
-        ("patch", "profiling.kiln.dev", "profilingnodes/status", "", ""),
+        (READ, "profiling.kiln.dev", "clusterprofilingconfigs profilingconfigs", "", ""),
         ("create", "authentication.k8s.io", "tokenreviews", "", ""),
-        ("get", "", "secrets", NAMESPACE, ""),
-        (READ, "", "configmaps", NAMESPACE, "")],
+        ("get", "", "secrets", NAMESPACE, "kiln-stream-ca")],
 }
-
-
-@pytest.fixture(scope="session")
-def accounts(cluster, tmp_path_factory):
-    """{ServiceAccount: its kubeconfig}, with the rights that kustomize/ gives each; "nobody" has none."""
-    cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nobody", "namespace": NAMESPACE}})
-    directory = tmp_path_factory.mktemp("accounts")
-    return {name: cluster.account(name, directory) for name in (CONTROLLER, STREAM, "nobody")}
-
-
-@pytest.fixture
-def shipped(cluster):
-    """Without what the other tests' programs of both roles are given."""
-    bindings = [json.loads(cluster.kubectl("get", kind, "both-roles", "-n", NAMESPACE, "-o", "json"))
-                for kind in ("clusterrolebinding", "rolebinding")]
-    for b in bindings:
-        cluster.kubectl("delete", b["kind"].lower(), "both-roles", "-n", NAMESPACE)
-        b["metadata"] = {key: b["metadata"][key] for key in ("name", "namespace") if key in b["metadata"]}
-    yield
-    for b in bindings:
-        cluster.apply(b)
-
-
-@pytest.fixture
-def roles(cluster, shipped, accounts, start, tmp_path):
-    """roles(): ([controllers], [(stream, port)], file of the CA), all ready, and an agent may come."""
-    def roles(replicas=2):
-        controllers = [start(f"controller-{i}", "--role=controller", kubeconfig=accounts[CONTROLLER])
-                       for i in range(replicas)]
-        streams = []
-        for i in range(replicas):
-            port = program.free_port()
-            streams.append((start(f"stream-{i}", "--role=stream", "--stream-address", f"127.0.0.1:{port}",
-                                  kubeconfig=accounts[STREAM]), port))
-        for op in controllers:
-            program.wait_until("a controller", op.ready)
-        program.wait_until("a leader", lambda: any(op.leads() for op in controllers))
-        for op, port in streams:
-            program.wait_until("a node stream", lambda: op.ready() and f"serves agents on 127.0.0.1:{port}" in op.log)
-        ca = tmp_path / "ca.crt"
-        ca.write_text(program.wait_until("a bundle", lambda: bundle(cluster)), encoding="utf-8")
-        return controllers, streams, ca
-
-    return roles
-
-
-@pytest.fixture
-def join(token):
-    """join(port, ca, pod): an agent."""
-    agents = []
-
-    def join(port, ca, pod):
-        agents.append(Agent(port, ca, token(pod)))
-        return agents[-1]
-
-    yield join
-    for agent in agents:
-        agent.stop()
 
 
 def expand(rights):
@@ -133,12 +73,57 @@ def test_a_role_has_the_rights_that_it_needs_and_no_others(cluster, shipped, acc
     assert granted(cluster, accounts[name]) - granted(cluster, accounts["nobody"]) == expand(RIGHTS[name])
 
 
-def test_who_has_the_streams_token_writes_nothing_but_tokenreviews_and_profilingnodes():
-    writes = {r[:3] for r in expand(RIGHTS[STREAM]) if r[0] not in ("get", "list", "watch")}
-    assert {r[2] for r in writes} == {"tokenreviews", "profilingnodes", "profilingnodes/status"}
-    assert {r for r in expand(RIGHTS[STREAM]) if r[2] == "secrets"} == {("get", "", "secrets", NAMESPACE, "")}
-    assert {r for r in expand(RIGHTS[CONTROLLER]) if r[2] == "secrets" and r[0] not in ("create",)} == {
-        (verb, "", "secrets", NAMESPACE, "kiln-stream-ca") for verb in ("get", "update")}
+def test_who_has_the_streams_token_writes_nothing_but_tokenreviews():
+    assert {r[:3] for r in expand(RIGHTS[STREAM]) if r[0] not in ("get", "list", "watch")} == {
+        ("create", "authentication.k8s.io", "tokenreviews")}
+    for name, verbs in ((STREAM, {"get"}), (CONTROLLER, {"get", "update"})):
+        assert {r for r in expand(RIGHTS[name]) if r[2] == "secrets" and r[0] != "create"} == {
+            (verb, "", "secrets", NAMESPACE, "kiln-stream-ca") for verb in verbs}
+
+
+def rule_of_secrets(names):
+    return {("get", "", "secrets", NAMESPACE, name) for name in names}
+
+
+def test_the_stream_reads_the_secrets_that_destinations_name_and_no_others(cluster, shipped, accounts, start,
+                                                                         tmp_path):
+    """kubectl auth can-i, before, with and after."""
+    own = expand(RIGHTS[STREAM])
+    controller = start("controller-0", "--role=controller", "--stream-peers=127.0.0.1:1",
+                       f"--stream-token={tmp_path}/none", kubeconfig=accounts[CONTROLLER])
+    program.wait_until("lead", controller.leads)
+    before = program.wait_until("the first config", lambda: cluster.object("cpc", "cluster"))["spec"]
+
+    def may():
+        return granted(cluster, accounts[STREAM]) - granted(cluster, accounts["nobody"])
+
+    def can_i(what):
+        return cluster.kubectl("auth", "can-i", *what.split(), "-n", NAMESPACE, kubeconfig=accounts[STREAM],
+                               check=False).stdout.strip()
+
+    try:
+        cluster.reset({"destinations": [{"name": "main", "otlp": {
+            "endpoint": "main.example:4317", "tls": {"caSecretRef": {"name": "trust", "key": "ca.crt"},
+                                                     "clientCertificateSecretRef": {"name": "me"}},
+            "headersFrom": [{"name": "x-token", "secretRef": {"name": "backend", "key": "token"}}]}}]})
+        program.wait_until("its rights", lambda: may() == own | rule_of_secrets(["backend", "me", "trust"]))
+        assert [can_i(f"get secret/{name}") for name in ("backend", "other", "kiln-stream-ca")] == ["yes", "no", "yes"]
+        assert can_i("list secrets") == can_i("get secrets") == can_i("patch daemonsets.apps") == "no"
+        owner, = cluster.object("role", "kiln-stream-destinations")["metadata"]["ownerReferences"]
+        assert owner["kind"] == "ClusterProfilingConfig"
+        # Somebody gives it more: taken back.
+        cluster.patch("role", "kiln-stream-destinations", {"rules": [
+            {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}]})
+        program.wait_until("its rights again", lambda: may() == own | rule_of_secrets(["backend", "me", "trust"]))
+        cluster.reset({"destinations": [otlp("main", "main.example:4317", "backend")]})
+        program.wait_until("fewer", lambda: may() == own | rule_of_secrets(["backend"]))
+        cluster.reset({"destinations": [{"name": "logs", "text": {}}]})
+        program.wait_until("none", lambda: may() == own)
+        program.wait_until("no role", lambda: not cluster.object("role", "kiln-stream-destinations") and
+                           not cluster.object("rolebinding", "kiln-stream-destinations"))
+        assert "orbidden" not in controller.log
+    finally:
+        cluster.reset(before)
 
 
 def test_docs_name_each_right_and_the_file_that_needs_it():
@@ -195,10 +180,16 @@ def test_streams_serve_what_controllers_write(cluster, nodes, roles, join):  # n
     for op in (*controllers, *(op for op, _ in streams)):
         assert "orbidden" not in op.log, op.log
     wrote = written(cluster, since)
-    assert wrote[STREAM] == {"profilingnodes", "profilingnodes/status"}
-    assert {"configmaps", "daemonsets", "profilingconfigs/status"} <= wrote[CONTROLLER]
-    assert not wrote[CONTROLLER] & {"profilingnodes", "profilingnodes/status"}
+    assert wrote[STREAM] == set()
+    assert {"configmaps", "daemonsets", "profilingconfigs/status", "profilingnodes", "profilingnodes/status"} <= wrote[CONTROLLER]
     assert [w for w in cluster.writes(since) if w[0] in USERS.values() and w[4] in (401, 403)] == []
+    # An agent that goes, and one whose replica goes without a word.
+    agents[0].stop()
+    away = lambda i: "operator" not in cluster.object("pn", f"n{i}")["status"]  # noqa: E731
+    program.wait_until("the first is away", lambda: away(1))
+    streams[1][0].stop(9)
+    program.wait_until("the second is away", lambda: away(2))
+    assert cluster.object("pn", "n2")["status"]["conditions"][0]["reason"] == "Disconnected"
 
 
 def test_a_controller_tells_of_secrets_that_it_may_not_read(cluster, nodes, roles, join):  # noqa: F811
@@ -218,6 +209,7 @@ def test_a_controller_tells_of_secrets_that_it_may_not_read(cluster, nodes, role
         read = [e for e in cluster.audit() if e["verb"] == "get" and
                 e.get("objectRef", {}).get("name") == "not-there-yet"]
         assert {e["user"]["username"] for e in read} == {USERS[STREAM]}
+        assert {e["responseStatus"]["code"] for e in read} <= {200, 403, 404}  # 403: before it was let
         # Of a namespace a node tells four, beside the cluster's: nobody's hide another's.
         names = [f"d{i}" for i in range(6)]
         cluster.kubectl("delete", "secret", "not-there-yet", "-n", NAMESPACE)
@@ -244,7 +236,7 @@ def test_a_controller_tells_of_secrets_that_it_may_not_read(cluster, nodes, role
 
 
 def test_a_stream_waits_for_the_ca_and_serves_without_a_controller(
-        cluster, nodes, shipped, accounts, start, join, tmp_path):  # noqa: F811
+        cluster, nodes, shipped, accounts, control, start, join, tmp_path):  # noqa: F811
     cluster.request(f"/api/v1/namespaces/{NAMESPACE}/secrets/kiln-stream-ca", "DELETE")
     port = program.free_port()
     stream = start("stream-0", "--role=stream", "--stream-address", f"127.0.0.1:{port}",
@@ -253,7 +245,7 @@ def test_a_stream_waits_for_the_ca_and_serves_without_a_controller(
     time.sleep(3)
     assert "serves agents" not in stream.log and not cluster.object("secret", "kiln-stream-ca")
     assert not stream.ready() and "no certificate yet" in stream._get(stream.health, "/readyz")[1]
-    controller = start("controller-0", "--role=controller", kubeconfig=accounts[CONTROLLER])
+    controller = control("controller-0", port)
     program.wait_until("a node stream", lambda: f"serves agents on 127.0.0.1:{port}" in stream.log)
     assert stream.ready()
     ca = tmp_path / "ca.crt"

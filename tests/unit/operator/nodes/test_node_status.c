@@ -10,6 +10,7 @@
 #define UNAVAILABLE KILN__NODE__V1__TRACER__STATE__UNAVAILABLE
 
 static struct {
+	Kiln__Node__V1__NodeEvent event;
 	Kiln__Node__V1__Report report;
 	Kiln__Node__V1__Tracer tracer[2], *tracers[2];
 	Kiln__Node__V1__Exporter exporter[2], *exporters[2];
@@ -22,6 +23,14 @@ static struct node_status_input good(void)
 	static const char *const names[] = {"native", "python"}, *const to[] = {"main", "shop/x"};
 
 	memset(&parts, 0, sizeof(parts));
+	parts.event = (Kiln__Node__V1__NodeEvent)KILN__NODE__V1__NODE_EVENT__INIT;
+	parts.event.node = (char *)"n1";
+	parts.event.connected = true;
+	parts.event.agent_version = (char *)"0.1.0";
+	parts.event.kernel = (char *)"6.1.0";
+	parts.event.cgroup_mode = (char *)"v2";
+	parts.event.container_runtime = (char *)"containerd";
+	parts.event.report = &parts.report;
 	parts.report = (Kiln__Node__V1__Report)KILN__NODE__V1__REPORT__INIT;
 	for (size_t i = 0; i < 2; i++) {
 		parts.tracer[i] = (Kiln__Node__V1__Tracer)KILN__NODE__V1__TRACER__INIT;
@@ -44,11 +53,8 @@ static struct node_status_input good(void)
 	parts.report.n_tracers = parts.report.n_exporters = parts.report.n_policies = 2;
 	parts.report.samples = 12;
 	parts.report.config_hash = (char *)"00ff";
-	return (struct node_status_input){.agent_version = "0.1.0",
-					  .kernel = "6.1.0",
-					  .cgroup_mode = "v2",
-					  .runtime = "containerd",
-					  .report = &parts.report,
+	return (struct node_status_input){.event = &parts.event,
+					  .connected = true,
 					  .wanted_hash = "00ff",
 					  .replica = "operator-0_1",
 					  .reported = 1000000000,
@@ -132,12 +138,12 @@ static void test_each_condition_has_its_cause(void **state)
 			       "TracersUnavailable|Exporting True Exporting|MetadataSynced True "
 			       "Synced");
 	in = good();
-	in.replica = "";
+	in.connected = false;
 	expect_conditions(&in, "Ready Unknown Disconnected|ConfigApplied True Applied|"
 			       "TracersLoaded True Loaded|Exporting True Exporting|"
 			       "MetadataSynced Unknown Disconnected");
 	in = good();
-	in.report = NULL;
+	parts.event.report = NULL;
 	expect_conditions(&in, "Ready Unknown NotKnown|ConfigApplied Unknown NotKnown|"
 			       "TracersLoaded Unknown NotKnown|Exporting Unknown NotKnown|"
 			       "MetadataSynced Unknown NotKnown");
@@ -217,9 +223,9 @@ static void test_foreign_words_are_cut_and_cleaned(void **state)
 
 	memset(longest, 'a', sizeof(longest) - 1);
 	longest[sizeof(longest) - 1] = 0;
-	in.kernel = longest;
-	in.agent_version = longest;
-	in.cgroup_mode = "v3";
+	parts.event.kernel = longest;
+	parts.event.agent_version = longest;
+	parts.event.cgroup_mode = (char *)"v3";
 	parts.report.samples = UINT64_MAX;
 	parts.tracer[0].name = longest;
 	parts.tracer[0].reason = wild;
@@ -250,36 +256,37 @@ static void test_foreign_words_are_cut_and_cleaned(void **state)
 
 static void test_a_report_is_told_from_its_counters(void **state)
 {
-	struct kept_report k = {NULL};
-	Kiln__Node__V1__Report *got;
+	struct told k = {NULL};
+	Kiln__Node__V1__NodeEvent *got;
 	uint64_t facts, counters;
 
 	good();
-	assert_int_equal(kept_report_set(&k, &parts.report), 0);
+	assert_int_equal(told_set(&k, &parts.event), 0);
 	facts = k.facts;
 	counters = k.counters;
-	assert_int_equal(kept_report_set(&k, &parts.report), 0);
+	assert_int_equal(told_set(&k, &parts.event), 0);
 	assert_true(k.facts == facts && k.counters == counters);
 	parts.report.samples++;
 	parts.policy[1].containers++;
-	assert_int_equal(kept_report_set(&k, &parts.report), 0);
+	parts.event.heard++;
+	assert_int_equal(told_set(&k, &parts.event), 0);
 	assert_true(k.facts == facts && k.counters != counters);
 	parts.exporter[0].healthy = false;
-	assert_int_equal(kept_report_set(&k, &parts.report), 0);
+	assert_int_equal(told_set(&k, &parts.event), 0);
 	assert_true(k.facts != facts);
-	got = kept_report_get(&k);
-	assert_int_equal(got->samples, 13);
-	assert_int_equal(got->policies[1]->containers, 1);
-	kiln__node__v1__report__free_unpacked(got, NULL);
-	kept_report_done(&k);
+	got = told_get(&k);
+	assert_int_equal(got->report->samples, 13);
+	assert_int_equal(got->report->policies[1]->containers, 1);
+	kiln__node__v1__node_event__free_unpacked(got, NULL);
+	told_done(&k);
 }
 
 static void test_a_report_that_is_too_large_changes_nothing(void **state)
 {
-	static char huge[REPORT_BYTES_MAX + 1];
+	static char huge[TOLD_BYTES_MAX + 1];
 	Kiln__Node__V1__AppliedPolicy *many[1000];
-	struct kept_report k = {NULL};
-	Kiln__Node__V1__Report *got;
+	struct told k = {NULL};
+	Kiln__Node__V1__NodeEvent *got;
 	size_t len;
 
 	good();
@@ -287,16 +294,16 @@ static void test_a_report_that_is_too_large_changes_nothing(void **state)
 		many[i] = &parts.policy[0];
 	parts.report.policies = many;
 	parts.report.n_policies = ARRAY_SIZE(many);
-	assert_int_equal(kept_report_set(&k, &parts.report), 0);
-	got = kept_report_get(&k);
-	assert_int_equal(got->n_policies, REPORT_POLICIES_MAX);
-	kiln__node__v1__report__free_unpacked(got, NULL);
+	assert_int_equal(told_set(&k, &parts.event), 0);
+	got = told_get(&k);
+	assert_int_equal(got->report->n_policies, TOLD_POLICIES_MAX);
+	kiln__node__v1__node_event__free_unpacked(got, NULL);
 	len = k.len;
 	memset(huge, 'a', sizeof(huge) - 1);
 	parts.exporter[0].error = huge;
-	assert_int_equal(kept_report_set(&k, &parts.report), -E2BIG);
+	assert_int_equal(told_set(&k, &parts.event), -E2BIG);
 	assert_int_equal(k.len, len);
-	kept_report_done(&k);
+	told_done(&k);
 }
 
 int main(void)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When nodes are written, by whom, and how often: against an API server that is the test's own. */
+/* When nodes are written and how often, by what replicas tell of them: against an API server that
+ * is the test's own. */
 #include "operator/nodes/nodes.h"
 
 #include "operator/reconcile/condition.h"
 #include "operator/nodes/node_store.h"
-#include "operator/stream/server.h"
+#include "operator/nodes/told.h"
+#include "kiln/node/v1/node.pb-c.h"
 #include "tests/support/test.h"
 #include "tests/unit/operator/reconcile/fakes.h"
 
@@ -14,13 +16,15 @@ static struct {
 	bool leads, has_node;
 	char wanted[17];
 	unsigned int turned;
-	unsigned int writes, objects; /* answered */
-	int answer;		      /* to writes */
-	const char *node_object;      /* NULL: node_answer */
-	int node_answer;	      /* 403: nobody may read it */
-	unsigned int asked;	      /* for it */
-	struct left_out left_out;     /* of every node; no id: none is */
-	char last[8192];	      /* the newest status, as text */
+	unsigned int writes, objects;	  /* answered */
+	int answer;			  /* to writes */
+	const char *node_object;	  /* NULL: node_answer */
+	int node_answer;		  /* 403: nobody may read it */
+	unsigned int asked;		  /* for it */
+	Kiln__Node__V1__LeftOut left_out; /* of every node; no name: none is */
+	uint64_t peer;			  /* which replica tells */
+	int64_t heard_ms;		  /* 0: now */
+	char last[8192];		  /* the newest status, as text */
 } rig;
 
 static const char *uid_of(void *arg, const char *node)
@@ -34,13 +38,6 @@ static const char *uid_of(void *arg, const char *node)
 static void wanted_of(void *arg, const char *node, char ret[static 17])
 {
 	memcpy(ret, rig.wanted, 17);
-}
-
-static size_t left_out_of(void *arg, const char *node,
-			  const struct left_out *ret[static LEFT_OUT_MAX])
-{
-	ret[0] = &rig.left_out;
-	return rig.left_out.id ? 1 : 0;
 }
 
 static bool leads(void *arg)
@@ -60,18 +57,15 @@ static int64_t clock_s(void)
 
 static int setup(void **state)
 {
-	struct nodes_options o = {.identity = "me",
-				  .uid = uid_of,
-				  .wanted = wanted_of,
-				  .left_out = left_out_of,
-				  .leads = leads,
-				  .turned = turned,
-				  .now = clock_s};
+	struct nodes_options o = {
+	    .uid = uid_of, .wanted = wanted_of, .leads = leads, .turned = turned, .now = clock_s};
 	struct error err;
 
 	fakes_reset();
 	memset(&rig, 0, sizeof(rig));
-	rig.has_node = true;
+	rig.has_node = rig.leads = true;
+	rig.peer = 1;
+	rig.left_out = (Kiln__Node__V1__LeftOut)KILN__NODE__V1__LEFT_OUT__INIT;
 	rig.answer = 200;
 	rig.node_answer = 403;
 	memcpy(rig.wanted, "00ff", 5);
@@ -161,17 +155,40 @@ static void run(uint64_t ms)
 
 /* ---- agents ---------------------------------------------------------------------------------- */
 
+/* Replica 1 is "me", 2 is "another". */
+static void tell(const char *node, bool connected, Kiln__Node__V1__Report *report)
+{
+	Kiln__Node__V1__NodeEvent e = KILN__NODE__V1__NODE_EVENT__INIT, *list[] = {&e};
+	Kiln__Node__V1__NodeEvents all = KILN__NODE__V1__NODE_EVENTS__INIT;
+	Kiln__Node__V1__LeftOut *left_out[] = {&rig.left_out};
+	static uint8_t bytes[4096];
+	bool whole = true;
+	size_t n;
+
+	e.node = (char *)node;
+	e.connected = connected;
+	if (connected) {
+		e.agent_version = (char *)"1";
+		e.kernel = (char *)"6";
+		e.cgroup_mode = (char *)"v2";
+		e.heard = rig.heard_ms ? rig.heard_ms : (int64_t)fakes.now_ms;
+		e.report = report;
+		e.left_out = left_out;
+		e.n_left_out = rig.left_out.name[0] ? 1 : 0;
+	}
+	all.replica = (char *)(rig.peer == 1 ? "me" : "another");
+	all.nodes = list;
+	all.n_nodes = 1;
+	n = kiln__node__v1__node_events__pack(&all, bytes);
+	assert_int_equal(nodes_take(rig.nodes, rig.peer, bytes, n, &whole), 0);
+	assert_false(whole);
+}
+
 static void say(const char *node, uint64_t samples, bool healthy)
 {
 	Kiln__Node__V1__Exporter e = KILN__NODE__V1__EXPORTER__INIT, *list[] = {&e};
 	Kiln__Node__V1__AppliedPolicy p = KILN__NODE__V1__APPLIED_POLICY__INIT, *policies[] = {&p};
 	Kiln__Node__V1__Report r = KILN__NODE__V1__REPORT__INIT;
-	const struct node_report report = {.node = node,
-					   .agent_version = "1",
-					   .kernel = "6",
-					   .cgroup_mode = "v2",
-					   .container_runtime = "",
-					   .message = &r};
 
 	e.destination = (char *)"main";
 	e.healthy = healthy;
@@ -182,18 +199,17 @@ static void say(const char *node, uint64_t samples, bool healthy)
 	r.exporters = list;
 	r.policies = policies;
 	r.n_exporters = r.n_policies = 1;
-	nodes_report(rig.nodes, &report);
+	tell(node, true, &r);
 }
 
 static void hello(const char *node)
 {
-	const struct node_report report = {.node = node,
-					   .agent_version = "1",
-					   .kernel = "6",
-					   .cgroup_mode = "v2",
-					   .container_runtime = ""};
+	tell(node, true, NULL);
+}
 
-	nodes_report(rig.nodes, &report);
+static void leave(const char *node)
+{
+	tell(node, false, NULL);
 }
 
 static bool last_has(const char *text)
@@ -238,11 +254,10 @@ static void test_a_destination_that_is_left_out_is_told(void **state)
 	run(2 * NODES_TICK_MS);
 	assert_false(last_has("leftOut"));
 	assert_false(reports->left_out(reports->arg, "shop", "x", &cause));
-	rig.left_out = (struct left_out){.id = "shop/x@01234567",
-					 .ns = "shop",
-					 .name = "x",
-					 .reason = "SecretMissing",
-					 .text = "make it"};
+	rig.left_out.name = (char *)"shop/x";
+	rig.left_out.reason = (char *)"SecretMissing";
+	rig.left_out.message = (char *)"make it";
+	say("n1", 1, true);
 	run(NODES_TURN_MS + NODES_TICK_MS);
 	assert_true(last_has("\"leftOut\":[{\"name\":\"shop/x\",\"reason\":\"SecretMissing\","
 			     "\"message\":\"make it\"}]"));
@@ -251,13 +266,14 @@ static void test_a_destination_that_is_left_out_is_told(void **state)
 	assert_string_equal(cause.text, "make it");
 	assert_false(reports->left_out(reports->arg, "", "x", &cause));
 	rig.turned = 0;
-	rig.left_out.reason = "SecretKeyMissing";
-	strcpy(rig.left_out.text, "put it there");
+	rig.left_out.reason = (char *)"SecretKeyMissing";
+	rig.left_out.message = (char *)"put it there";
+	say("n1", 1, true);
 	run(NODES_TURN_MS + NODES_TICK_MS);
 	assert_int_equal(rig.turned, 1);
 	assert_true(reports->left_out(reports->arg, "shop", "x", &cause));
 	assert_string_equal(cause.text, "put it there");
-	nodes_left(rig.nodes, "n1");
+	leave("n1");
 	run(NODES_GRACE_MS + NODES_TURN_MS);
 	assert_false(last_has("leftOut"));
 	assert_false(reports->left_out(reports->arg, "shop", "x", &cause));
@@ -457,7 +473,7 @@ static void test_a_node_without_a_stream_is_away_after_a_while(void **state)
 {
 	say("n1", 1, true);
 	run(6000);
-	nodes_left(rig.nodes, "n1");
+	leave("n1");
 	run(NODES_GRACE_MS - 1000);
 	assert_int_equal(rig.writes, 1);
 	run(2000);
@@ -478,7 +494,7 @@ static void test_a_short_absence_is_no_news(void **state)
 	say("n1", 1, true);
 	run(6000);
 	for (unsigned int i = 0; i < 20; i++) {
-		nodes_left(rig.nodes, "n1");
+		leave("n1");
 		run(NODES_GRACE_MS / 2);
 		hello("n1");
 		say("n1", 1, true);
@@ -508,29 +524,110 @@ static void test_a_node_that_went_to_another_replica_is_its(void **state)
 {
 	say("n1", 1, true);
 	run(6000);
-	nodes_left(rig.nodes, "n1");
-	show("n1", status_of("another", clock_s(), "True"));
-	run(NODES_BEAT_MS * 2);
-	assert_int_equal(rig.writes, 1);
-}
-
-/* Of two streams one is dead and has not been found out: it has no reports. */
-static void test_of_two_claims_the_one_with_reports_counts(void **state)
-{
-	say("n1", 1, true);
-	run(6000);
-	show("n1", status_of("another", clock_s() + 5, "True"));
-	run(NODES_BEAT_MS * 2);
-	assert_int_equal(rig.writes, 1);
+	leave("n1");
+	run(1000);
+	rig.peer = 2;
+	hello("n1");
 	say("n1", 2, true);
 	run(6000);
 	assert_int_equal(rig.writes, 2);
-	assert_true(last_has("\"operator\":\"me\""));
-	/* And a late claim over one that has heard since is not believed. */
-	say("n1", 2, true);
-	show("n1", status_of("another", clock_s() - 30, "True"));
+	assert_true(last_has("\"operator\":\"another\""));
+	/* The first one's end, told late, is not the second one's. */
+	rig.peer = 1;
+	leave("n1");
+	run(NODES_BEAT_MS / 2);
+	assert_true(last_has("\"operator\":\"another\""));
+}
+
+/* Of two streams one is dead and has not been found out. */
+static void test_of_two_claims_the_one_that_heard_last_counts(void **state)
+{
+	int64_t then;
+
+	say("n1", 1, true);
 	run(6000);
-	assert_int_equal(rig.writes, 3);
+	then = (int64_t)fakes.now_ms;
+	rig.peer = 2;
+	say("n1", 2, true);
+	run(6000);
+	assert_true(last_has("\"operator\":\"another\""));
+	rig.peer = 1;
+	rig.heard_ms = then - 5000; /* told again, as when the connection to it is new */
+	say("n1", 1, true);
+	run(60000);
+	assert_int_equal(rig.writes, 2);
+	rig.heard_ms = 0;
+	say("n1", 3, true);
+	run(6000);
+	assert_true(last_has("\"operator\":\"me\""));
+}
+
+static void test_all_of_a_replica_that_went_are_away(void **state)
+{
+	say("n1", 1, true);
+	say("n2", 1, true);
+	rig.peer = 2;
+	say("n3", 1, true);
+	run(6000);
+	nodes_peer_gone(rig.nodes, 1);
+	run(NODES_GRACE_MS + 1000);
+	assert_int_equal(rig.writes, 5);
+	assert_true(last_has("Disconnected"));
+	nodes_peer_gone(rig.nodes, 1);
+	run(NODES_BEAT_MS / 2);
+	assert_int_equal(rig.writes, 5);
+}
+
+static void test_only_who_leads_writes(void **state)
+{
+	rig.leads = false;
+	say("n1", 1, true);
+	run(60000);
+	assert_int_equal(rig.writes + rig.objects, 0);
+	rig.leads = true;
+	run(1000);
+	assert_int_equal(rig.writes, 1);
+}
+
+static void test_what_somebody_else_writes_is_written_over(void **state)
+{
+	say("n1", 1, true);
+	run(6000);
+	show("n1", status_of("thief", clock_s(), "True"));
+	run(6000);
+	assert_int_equal(rig.writes, 2);
+	assert_true(last_has("\"operator\":\"me\""));
+}
+
+static void test_events_of_anybody_do_no_harm(void **state)
+{
+	static const uint8_t damaged[] = {0x12, 0x05, 0x0a, 0x09, 'n'};
+	static char huge[TOLD_BYTES_MAX + 1];
+	Kiln__Node__V1__Report r = KILN__NODE__V1__REPORT__INIT;
+	struct nodes_stats stats;
+	bool whole;
+
+	assert_int_equal(nodes_take(rig.nodes, 1, damaged, sizeof(damaged), &whole), -EBADMSG);
+	assert_int_equal(nodes_take(rig.nodes, 1, NULL, 0, &whole), 0);
+	tell("a/b", true, &r);
+	tell("", true, &r);
+	memset(huge, 'a', 3000);
+	r.config_hash = huge;
+	tell("n1", true, &r); /* what is too long is cut when it is written */
+	run(6000);
+	nodes_read(rig.nodes, &stats);
+	assert_int_equal(stats.refused, 2);
+	assert_int_equal(rig.writes, 1);
+	/* As many empty parts as fit into a message are many once decoded. */
+	{
+		size_t n = 200000;
+		uint8_t *bytes = malloc(n);
+
+		for (size_t i = 0; i < n; i += 2)
+			memcpy(bytes + i, "\x12", 2);
+		assert_int_equal(nodes_take(rig.nodes, 1, bytes, n, &whole), -EBADMSG);
+		free(bytes);
+	}
 }
 
 static void test_conditions_of_another_replica_keep_their_times(void **state)
@@ -607,8 +704,9 @@ static void test_an_agent_of_no_node_is_not_written(void **state)
 	assert_int_equal(rig.writes, 1);
 }
 
-static void test_the_leader_marks_nodes_whose_replica_is_gone(void **state)
+static void test_nodes_that_no_replica_tells_of_are_marked(void **state)
 {
+	rig.leads = false;
 	show("n1", status_of("gone", clock_s(), "True"));
 	show("n2", status_of("gone", clock_s(), "True"));
 	show("n3", status_of(NULL, clock_s(), "Unknown")); /* told already */
@@ -621,6 +719,14 @@ static void test_the_leader_marks_nodes_whose_replica_is_gone(void **state)
 	assert_true(last_has("Disconnected"));
 	run(120000);
 	assert_int_equal(rig.writes, 2);
+	/* Once all replicas have told, none need be waited for. */
+	nodes_settled(rig.nodes, true);
+	say("n5", 1, true);
+	run(NODES_GRACE_MS - 1000);
+	assert_int_equal(rig.writes, 3);
+	run(20000);
+	assert_int_equal(rig.writes, 4);
+	assert_true(last_has("Disconnected"));
 }
 
 static void test_what_agents_said_is_added_up(void **state)
@@ -632,7 +738,7 @@ static void test_what_agents_said_is_added_up(void **state)
 	say("n2", 1, false);
 	say("n3", 1, true);
 	run(6000);
-	nodes_left(rig.nodes, "n3");
+	leave("n3");
 	run(NODES_GRACE_MS + 1000);
 	reports->totals(reports->arg, &t);
 	assert_int_equal(t.nodes, 3);
@@ -698,13 +804,17 @@ int main(void)
 	    T(test_a_node_without_a_stream_is_away_after_a_while),
 	    T(test_a_short_absence_is_no_news),
 	    T(test_a_node_that_went_to_another_replica_is_its),
-	    T(test_of_two_claims_the_one_with_reports_counts),
+	    T(test_of_two_claims_the_one_that_heard_last_counts),
+	    T(test_all_of_a_replica_that_went_are_away),
+	    T(test_only_who_leads_writes),
+	    T(test_what_somebody_else_writes_is_written_over),
+	    T(test_events_of_anybody_do_no_harm),
 	    T(test_conditions_of_another_replica_keep_their_times),
 	    T(test_a_deleted_object_comes_again_while_there_is_its_node),
 	    T(test_a_status_of_what_just_went_is_no_failure),
 	    T(test_failures_are_tried_again_later),
 	    T(test_an_agent_of_no_node_is_not_written),
-	    T(test_the_leader_marks_nodes_whose_replica_is_gone),
+	    T(test_nodes_that_no_replica_tells_of_are_marked),
 	    T(test_what_agents_said_is_added_up),
 	    T(test_objects_of_anybody_do_no_harm),
 	};

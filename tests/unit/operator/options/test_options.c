@@ -69,6 +69,15 @@ static const struct {
     {{"--role", "controller", "--stream-cert", "c", "--stream-key", "k"},
      "--role=controller: serves no agents, so that --stream-address and --stream-cert are for "
      "--role=stream alone"},
+    {{"--role", "controller"},
+     "--role=controller: want --stream-peers, the replicas of role stream, and --stream-token"},
+    {{"--role", "controller", "--stream-peers", "a:1"},
+     "--stream-peers, --stream-token: want both or none"},
+    {{"--stream-token", "t"}, "--stream-peers, --stream-token: want both or none"},
+    {{"--role", "stream", "--stream-address", ":1", "--stream-peers", "a:1"},
+     "--role=stream: --stream-peers and --stream-token are for --role=controller, which asks this "
+     "role for reports"},
+    {{"--stream-peers", ""}, "--stream-peers: want a value, got \"\""},
     {{"--role", "all", "--stream-cert", "c"}, "--stream-cert, --stream-key: want both or none"},
     {{"--kubeconfig"}, "--kubeconfig: wants a value"},
     {{"--context"}, "--context: wants a value"},
@@ -125,9 +134,10 @@ static void test_help_and_version_are_printed(void **state)
 static void test_help_names_every_option(void **state)
 {
 	static const char *const names[] = {
-	    "role",	 "namespace",	   "agent-image",     "kubeconfig",
-	    "context",	 "health-address", "metrics-address", "leader-elect",
-	    "log-level", "check",	   "version",	      "help"};
+	    "role",	    "namespace",      "agent-image",	 "kubeconfig",
+	    "context",	    "health-address", "metrics-address", "leader-elect",
+	    "log-level",    "check",	      "version",	 "help",
+	    "stream-peers", "stream-token"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		char name[64];
@@ -214,7 +224,9 @@ static void test_flags_come_before_the_environment(void **state)
 static void test_each_role_is_read(void **state)
 {
 	static const char *const args[][4] = {
-	    {"--role=all"}, {"--role", "stream", "--stream-address=:1"}, {"--role=controller"}};
+	    {"--role=all"},
+	    {"--role", "stream", "--stream-address=:1"},
+	    {"--role=controller", "--stream-peers=a:1", "--stream-token=t"}};
 	static const enum operator_role roles[] = {ROLE_ALL, ROLE_STREAM, ROLE_CONTROLLER};
 	struct operator_options o;
 
@@ -243,8 +255,21 @@ static void test_check_reads_what_a_run_would_read(void **state)
 	    "--stream-cert", "/nowhere/c.crt", "--stream-key", "/nowhere/c.key",   NULL};
 	const char *idle[] = {"--check",     "--kubeconfig", config,
 			      "--stream-ca", "/nowhere/ca",  NULL};
-	const char *bundle[] = {"--check",     "--kubeconfig", config, "--role=controller",
-				"--stream-ca", "/nowhere/ca",  NULL};
+	const char *bundle[] = {"--check",
+				"--kubeconfig",
+				config,
+				"--role=controller",
+				"--stream-ca",
+				"/nowhere/ca",
+				"--stream-peers=a:1",
+				"--stream-token",
+				token,
+				NULL};
+	const char *peers[] = {"--check",	   "--kubeconfig",   config, "--role=controller",
+			       "--stream-peers=a", "--stream-token", token,  NULL};
+	const char *no_token[] = {
+	    "--check",	      "--kubeconfig",	config, "--role=controller", "--stream-peers=a:1",
+	    "--stream-token", "/nowhere/token", NULL};
 
 	assert_non_null(mkdtemp(dir));
 	snprintf(config, sizeof(config), "%s/config", dir);
@@ -262,6 +287,10 @@ static void test_check_reads_what_a_run_would_read(void **state)
 	put_file(config, out);
 	assert_int_equal(run(good, out, sizeof(out)), 0);
 	assert_string_equal(out, "");
+	assert_int_equal(run(peers, out, sizeof(out)), 1);
+	assert_non_null(strstr(out, "--stream-peers: want HOST:PORT[,HOST:PORT...]"));
+	assert_int_equal(run(no_token, out, sizeof(out)), 1);
+	assert_non_null(strstr(out, "--stream-token: /nowhere/token: "));
 	assert_int_equal(run(stream, out, sizeof(out)), 1);
 	assert_non_null(strstr(out, "kiln-operator: node stream: "));
 	assert_non_null(strstr(out, "/nowhere/c.crt"));

@@ -24,10 +24,12 @@ static size_t base64url(const char *in, char *out)
 }
 
 /* "pod:NAME:UID" has the claims that kubelet's tokens for an agent have; of others only "exp". */
-static void make_token(const char *what, char out[1024])
+void agent_token(const char *what, char out[1024])
 {
 	bool expired = has_prefix(what, "expired:");
-	long long expiry = (long long)time(NULL) + (expired ? -10 : 3600);
+	long long now = (long long)time(NULL);
+	/* The same token each time, within an hour. */
+	long long expiry = expired ? now - 10 : (now / 3600 + 2) * 3600;
 	char claims[384], encoded[640];
 
 	if (streq(what, "opaque")) {
@@ -322,7 +324,7 @@ void agent_connect(struct rig *rig, struct agent *a, const char *token)
 	a->welcomes = a->closes = a->snapshots = 0;
 	a->connected = a->in_snapshot = a->ack_due = false;
 	snprintf(endpoint, sizeof(endpoint), "127.0.0.1:%d", node_server_port(rig->server));
-	make_token(token, authorization);
+	agent_token(token, authorization);
 	o.client = (struct grpc_client_options){.endpoint = endpoint,
 						.tls = {.ca_file = rig->ca_file},
 						.headers = &header,

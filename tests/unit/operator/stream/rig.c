@@ -6,6 +6,7 @@
 
 #include "lib/log.h"
 
+#include "kiln/node/v1/node.pb-c.h"
 #include "operator/cache/kept.h"
 #include "tests/unit/operator/cache/views.h"
 
@@ -14,6 +15,8 @@ struct namespace_config *config_of(const char *ns, const char *name, int64_t cre
 				   const char *spec);
 
 enum { DEADLINE_MS = 120000 };
+
+uint64_t rig_keep_ms;
 
 /* ---- the API server -------------------------------------------------------------------------- */
 
@@ -32,6 +35,8 @@ static void answer(struct rig *rig, struct rig_review *r)
 
 	if (has_prefix(what, "node:")) {
 		review.node_name = what + strlen("node:");
+	} else if (streq(what, "controller")) {
+		review.username = "system:serviceaccount:kiln:kiln-operator";
 	} else if (has_prefix(what, "account:")) {
 		review.username = "system:serviceaccount:kiln:other";
 		review.node_name = what + strlen("account:");
@@ -199,14 +204,24 @@ void rig_policy(struct rig *rig, const char *ns, const char *spec)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static void on_report(void *arg, const struct node_report *report)
+static void on_events(void *arg, const uint8_t *bytes, size_t len)
 {
-	const Kiln__Node__V1__Report *m = report->message;
+	Kiln__Node__V1__NodeEvents *all = kiln__node__v1__node_events__unpack(NULL, len, bytes);
 	struct rig *rig = arg;
 
-	rig->n_reported++;
-	snprintf(rig->last_report, sizeof(rig->last_report), "%s %s %s %llu", report->node,
-		 report->agent_version, report->kernel, m ? (unsigned long long)m->samples : 0ULL);
+	assert_non_null(all);
+	assert_string_equal(all->replica, "rig-0");
+	rig->whole += all->whole;
+	for (size_t i = 0; i < all->n_nodes; i++) {
+		const Kiln__Node__V1__NodeEvent *e = all->nodes[i];
+
+		rig->n_events++;
+		snprintf(rig->last_event, sizeof(rig->last_event), "%s %s%s %s %lld %s", e->node,
+			 e->connected ? "" : "away", e->agent_version, e->kernel,
+			 e->report ? (long long)e->report->samples : -1LL,
+			 e->n_left_out ? e->left_out[0]->name : "");
+	}
+	kiln__node__v1__node_events__free_unpacked(all, NULL);
 }
 
 static void make_stores(struct rig *rig)
@@ -246,7 +261,8 @@ void rig_init(struct rig *rig, const struct node_server_limits *limits)
 	struct node_server_options o = {.loop = &rig->loop,
 					.address = "127.0.0.1:0",
 					.ns = "kiln",
-					.report = on_report,
+					.replica = "rig-0",
+					.events = on_events,
 					.arg = rig};
 	struct error err = {0};
 
@@ -266,7 +282,11 @@ void rig_init(struct rig *rig, const struct node_server_limits *limits)
 	o.tls = &rig->tls;
 	o.sources = (struct view_sources){rig->pods,	 rig->namespaces, rig->nodes,
 					  rig->services, rig->policies,	  rig->strings};
-	o.auth = (struct stream_auth_options){.review = review, .cancel = cancel, .arg = rig};
+	o.auth = (struct stream_auth_options){.review = review,
+					      .cancel = cancel,
+					      .keep_ms = rig_keep_ms,
+					      .away_ms = rig_keep_ms,
+					      .arg = rig};
 	if (limits)
 		o.limits = *limits;
 	if (node_server_new(&o, &rig->server, &err) < 0)
@@ -325,6 +345,10 @@ static void tell(struct rig *rig)
 		if (st.cuts[i])
 			print_error("server: %llu streams cut for reason %zu\n",
 				    (unsigned long long)st.cuts[i], i);
+	for (size_t i = 0; i < DOOR_END_COUNT; i++)
+		if (st.door.ended[i])
+			print_error("door: %llu connections ended: %s\n",
+				    (unsigned long long)st.door.ended[i], door_end_name(i));
 }
 
 void rig_until(struct rig *rig, bool (*is)(void *arg), void *arg)

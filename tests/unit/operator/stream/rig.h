@@ -35,8 +35,8 @@ struct rig {
 	bool timed_out;
 	const struct agent *agents[RIG_AGENTS_MAX]; /* connected: what a failed wait tells of */
 	size_t n_agents;
-	unsigned int n_reported;
-	char last_report[256];
+	unsigned int n_events, whole;
+	char last_event[256];
 };
 
 /* LIMITS may be NULL. Cluster policy: everything at 20 Hz. */
@@ -58,6 +58,8 @@ void rig_until_count(struct rig *rig, size_t offset, uint64_t value);
 
 /* UID "a" becomes 0000000a-0000-4000-8000-000000000000. ID: hexadecimal digit that a container's id
  * consists of, 0: none. */
+/* How long what was granted is kept, of rigs that are made after this; 0: as ever. */
+extern uint64_t rig_keep_ms;
 void rig_pod(struct rig *rig, const char *ns, const char *name, unsigned int uid, const char *node,
 	     char id);
 void rig_pod_labeled(struct rig *rig, const char *ns, const char *name, unsigned int uid,
@@ -116,3 +118,5 @@ bool agent_send_raw(struct agent *a, const void *data, size_t len); /* false: no
 void agent_hello(struct agent *a);
 void agent_ack(struct agent *a, uint64_t epoch, uint64_t revision);
 void agent_report(struct agent *a, uint64_t samples);
+/* WHAT as agent_connect() has it: the header's value. */
+void agent_token(const char *what, char out[1024]);

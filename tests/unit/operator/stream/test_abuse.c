@@ -120,6 +120,81 @@ static void test_an_api_server_that_is_away_lets_nobody_new_in(void **state)
 	scene_end(s);
 }
 
+#define AGENT_X "pod:agent-x:0000beef-0000-4000-8000-000000000000"
+
+static void test_who_was_let_in_comes_back_while_the_api_server_is_away(void **state)
+{
+	struct scene *s;
+
+	rig_keep_ms = 1; /* its answer is old at once */
+	s = scene_new(NULL);
+	rig_pod(&s->rig, "kiln", "agent-x", 0xbeef, "n1", 'a');
+	agent_connect(&s->rig, &s->a, AGENT_X);
+	agent_until_live(&s->a);
+	s->rig.api_down = true;
+	for (unsigned int i = 0; i < 2; i++) { /* found out by asking, then known */
+		grpc_stream_disconnect(s->a.stream);
+		agent_until_closed(&s->a);
+		agent_connect(&s->rig, &s->a, AGENT_X);
+		agent_until_live(&s->a);
+		assert_true(rig_stats(&s->rig).auth.stale > i);
+	}
+	/* Nobody who was not let in before is. */
+	agent_connect(&s->rig, &s->b, "node:n2");
+	agent_until_closed(&s->b);
+	assert_int_equal(s->b.status, RPC_UNAVAILABLE);
+	/* Nor is one whose pod is gone. */
+	grpc_stream_disconnect(s->a.stream);
+	agent_until_closed(&s->a);
+	rig_remove_pod(&s->rig, "kiln", "agent-x", 0xbeef);
+	agent_connect(&s->rig, &s->a, AGENT_X);
+	agent_until_closed(&s->a);
+	assert_int_equal(s->a.status, RPC_UNAVAILABLE);
+	scene_end(s);
+	rig_keep_ms = 0;
+}
+
+static void test_a_stream_does_not_grow_old_while_the_api_server_is_away(void **state)
+{
+	const struct node_server_limits limits = {.age_ms = 2000};
+	struct scene *s;
+
+	rig_keep_ms = 1; /* so that each tick asks again */
+	s = scene_new(&limits);
+	rig_pod(&s->rig, "kiln", "agent-x", 0xbeef, "n1", 'a');
+	agent_connect(&s->rig, &s->a, AGENT_X);
+	agent_until_live(&s->a);
+	s->rig.api_down = true;
+	rig_until_stat(&s->rig, auth.review_errors, 4);
+	assert_int_equal(s->a.closes, 0);
+	s->rig.api_down = false;
+	agent_until_closed(&s->a);
+	assert_int_equal(rig_stats(&s->rig).cuts[CUT_AGE], 1);
+	scene_end(s);
+	rig_keep_ms = 0;
+}
+
+/* Its token is asked about again, not in five minutes but now. */
+static void test_a_stream_ends_with_its_pod(void **state)
+{
+	struct scene *s = scene_new(NULL);
+	uint64_t reviews;
+
+	rig_pod(&s->rig, "kiln", "agent-x", 0xbeef, "n1", 'a');
+	agent_connect(&s->rig, &s->a, AGENT_X);
+	agent_until_live(&s->a);
+	reviews = rig_stats(&s->rig).auth.reviews;
+	rig_remove_pod(&s->rig, "kiln", "agent-x", 0xbeef);
+	agent_until_closed(&s->a);
+	assert_int_equal(rig_stats(&s->rig).auth.reviews, reviews + 1);
+	/* The same pod's token, on another node: what was granted is not what it is told. */
+	rig_pod(&s->rig, "kiln", "agent-x", 0xbeef, "n2", 'a');
+	rig_pod(&s->rig, "prod", "two", 2, "n2", 'b');
+	agent_connect(&s->rig, &s->a, AGENT_X);
+	agent_until_pods(&s->a, 2);
+	scene_end(s);
+}
+
 static void test_worthless_tokens_hold_up_no_agent(void **state)
 {
 	enum { JUNK = STREAM_AUTH_OTHERS_RUNNING + 8 };
@@ -480,6 +555,9 @@ int main(void)
 	    cmocka_unit_test(test_a_refused_token_is_not_asked_for_again_at_once),
 	    cmocka_unit_test(test_the_node_is_the_bound_pods_when_the_token_names_none),
 	    cmocka_unit_test(test_an_api_server_that_is_away_lets_nobody_new_in),
+	    cmocka_unit_test(test_who_was_let_in_comes_back_while_the_api_server_is_away),
+	    cmocka_unit_test(test_a_stream_does_not_grow_old_while_the_api_server_is_away),
+	    cmocka_unit_test(test_a_stream_ends_with_its_pod),
 	    cmocka_unit_test(test_worthless_tokens_hold_up_no_agent),
 	    cmocka_unit_test(test_who_leaves_while_the_token_is_reviewed_leaves_nothing),
 	    cmocka_unit_test(test_no_hello_in_time),

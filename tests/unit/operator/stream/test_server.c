@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "operator/stream/server_internal.h"
+#include "kiln/node/v1/node.pb-c.h"
+#include "lib/grpc_stream.h"
 #include "tests/unit/operator/stream/rig.h"
 
 struct world_of_two {
@@ -268,7 +270,14 @@ static bool has_first_report(void *arg)
 {
 	struct rig *rig = arg;
 
-	return streq(rig->last_report, "n1 9.9.9 6.1.0? 42");
+	return streq(rig->last_event, "n1 9.9.9 6.1.0? 42 ");
+}
+
+static bool is_away(void *arg)
+{
+	struct rig *rig = arg;
+
+	return streq(rig->last_event, "n1 away  -1 ");
 }
 
 static bool has_all_reports(void *arg)
@@ -296,8 +305,153 @@ static void test_reports_are_passed_on_with_what_the_hello_said(void **state)
 	stats = rig_stats(&w->rig);
 	/* Ten at once, and one for each second that this machine took. */
 	assert_in_range(stats.reports, 10, 10 + seconds);
-	assert_int_equal(w->rig.n_reported, stats.reports + 1); /* the hello's too */
+	assert_in_range(w->rig.n_events, 2, stats.reports + 1); /* the hello's too; the newest */
+	assert_int_equal(w->rig.whole, 1);
 	assert_int_equal(w->a.closes, 0);
+	agent_done(&w->a);
+	rig_until(&w->rig, is_away, &w->rig);
+}
+
+/* ---- the controller -------------------------------------------------------------------------- */
+
+struct controller {
+	struct grpc_stream *stream;
+	unsigned int events, whole;
+	int status; /* -1: it is there */
+	bool asked;
+	char last[256];
+};
+
+static void on_watch_writable(void *arg)
+{
+	struct controller *c = arg;
+
+	if (!c->asked)
+		assert_int_equal(grpc_stream_send(c->stream, "", 0), 0);
+	c->asked = true;
+}
+
+static void on_watch_message(const uint8_t *data, size_t len, void *arg)
+{
+	Kiln__Node__V1__NodeEvents *all = kiln__node__v1__node_events__unpack(NULL, len, data);
+	struct controller *c = arg;
+
+	assert_non_null(all);
+	assert_string_equal(all->replica, "rig-0");
+	c->events += (unsigned int)all->n_nodes;
+	c->whole += all->whole;
+	for (size_t i = 0; i < all->n_nodes; i++)
+		snprintf(c->last, sizeof(c->last), "%s %d %lld", all->nodes[i]->node,
+			 all->nodes[i]->connected,
+			 all->nodes[i]->report ? (long long)all->nodes[i]->report->samples : -1LL);
+	kiln__node__v1__node_events__free_unpacked(all, NULL);
+}
+
+static void on_watch_closed(int status, const char *message, void *arg)
+{
+	((struct controller *)arg)->status = status;
+}
+
+static void watch_as(struct rig *rig, struct controller *c, const char *token)
+{
+	struct grpc_stream_events events = {on_watch_writable, on_watch_message, on_watch_closed,
+					    c};
+	struct grpc_stream_options o = {.method = WATCH_METHOD, .message_max = 1 << 20};
+	char endpoint[64], authorization[1024];
+	struct grpc_header header = {"authorization", authorization};
+	struct error err = {0};
+
+	*c = (struct controller){.status = -1};
+	snprintf(endpoint, sizeof(endpoint), "127.0.0.1:%d", node_server_port(rig->server));
+	agent_token(token, authorization);
+	o.client = (struct grpc_client_options){.endpoint = endpoint,
+						.tls = {.ca_file = rig->ca_file},
+						.headers = &header,
+						.n_headers = 1};
+	assert_int_equal(grpc_stream_new(&events, &rig->loop, &c->stream, &err), 0);
+	assert_int_equal(grpc_stream_connect(c->stream, &o, &err), 0);
+}
+
+static bool is_closed(void *arg)
+{
+	return ((struct controller *)arg)->status >= 0;
+}
+
+static bool is_whole(void *arg)
+{
+	return ((struct controller *)arg)->whole == 1;
+}
+
+static bool has_report(void *arg)
+{
+	return streq(((struct controller *)arg)->last, "n1 1 7");
+}
+
+static bool has_left(void *arg)
+{
+	return streq(((struct controller *)arg)->last, "n1 0 -1");
+}
+
+static void test_a_controller_is_told_what_agents_say(void **state)
+{
+	struct world_of_two *w = *state;
+	struct controller c, late;
+
+	watch_as(&w->rig, &c, "controller");
+	rig_until(&w->rig, is_whole, &c);
+	assert_int_equal(c.events, 0);
+	agent_connect(&w->rig, &w->a, "node:n1");
+	agent_until_live(&w->a);
+	agent_connect(&w->rig, &w->b, "node:n2");
+	agent_until_live(&w->b);
+	agent_report(&w->a, 7);
+	rig_until(&w->rig, has_report, &c);
+	/* One that comes later is told of both. */
+	watch_as(&w->rig, &late, "controller");
+	rig_until(&w->rig, is_whole, &late);
+	assert_int_equal(late.events, 2);
+	assert_string_equal(late.last, "n1 1 7"); /* in the order of what happened */
+	agent_done(&w->a);
+	rig_until(&w->rig, has_left, &late);
+	rig_until(&w->rig, has_left, &c);
+	assert_int_equal(c.status, -1);
+	grpc_stream_free(c.stream);
+	grpc_stream_free(late.stream);
+	rig_turns(&w->rig, 2);
+}
+
+static void test_agents_do_not_watch_and_controllers_are_no_agents(void **state)
+{
+	struct world_of_two *w = *state;
+	struct controller c, more[5];
+	unsigned int refused = 0;
+
+	watch_as(&w->rig, &c, "node:n1");
+	rig_until(&w->rig, is_closed, &c);
+	assert_int_equal(c.status, RPC_PERMISSION_DENIED);
+	grpc_stream_free(c.stream);
+	watch_as(&w->rig, &c, "account:n1");
+	rig_until(&w->rig, is_closed, &c);
+	assert_int_equal(c.status, RPC_PERMISSION_DENIED);
+	grpc_stream_free(c.stream);
+	w->a.no_hello = true;
+	agent_connect(&w->rig, &w->a, "controller");
+	agent_until_closed(&w->a);
+	assert_int_equal(w->a.status, RPC_PERMISSION_DENIED);
+	assert_int_equal(rig_stats(&w->rig).nodes, 0);
+	/* The process's own is one of four. */
+	for (size_t i = 0; i < ARRAY_SIZE(more); i++) {
+		watch_as(&w->rig, &more[i], "controller");
+		if (i < 3)
+			rig_until(&w->rig, is_whole, &more[i]);
+		else
+			rig_until(&w->rig, is_closed, &more[i]);
+		refused += more[i].status == RPC_RESOURCE_EXHAUSTED;
+	}
+	assert_int_equal(refused, 2);
+	for (size_t i = 0; i < ARRAY_SIZE(more); i++)
+		grpc_stream_free(more[i].stream);
+	rig_turns(&w->rig, 2);
 }
 
 static void test_in_a_large_cluster_agents_report_more_rarely(void **state)
@@ -390,6 +544,8 @@ int main(void)
 	    TEST(test_more_deletions_than_are_kept_need_a_snapshot),
 	    TEST(test_of_two_streams_the_newer_wins),
 	    TEST(test_reports_are_passed_on_with_what_the_hello_said),
+	    TEST(test_a_controller_is_told_what_agents_say),
+	    TEST(test_agents_do_not_watch_and_controllers_are_no_agents),
 	    TEST(test_in_a_large_cluster_agents_report_more_rarely),
 	    TEST(test_ending_tells_every_agent_to_go_elsewhere),
 	    TEST(test_nothing_that_was_sent_stays_in_the_buffers),
