@@ -19,7 +19,7 @@ NAMESPACE = "kiln-system"
 AGENTS = "app.kubernetes.io/name=kiln-agent"
 OPERATORS = "app.kubernetes.io/name in (kiln-operator,kiln-stream)"  # of both roles, two each
 DEPLOYMENTS = ("kiln-operator", "kiln-stream")
-TIMEOUT = 120  # seconds for what takes a few on an idle machine
+TIMEOUT = 300  # seconds for what takes a few on an idle machine
 
 
 def missing():
@@ -93,6 +93,10 @@ class Cluster:
         run(ROOT / "hack/node.d/image.py", "--name", "kiln.local/busy:1", "--output", self.dir + "/busy.tar",
             "--entrypoint", "/usr/local/bin/kiln-busy", "--user", "65532:65532", busy + "=/usr/local/bin/kiln-busy")
         run(SCRIPT, "import", self.node_dir, *(f"{self.dir}/{n}.tar" for n in ("kiln-agent", "kiln-operator", "busy")))
+        # As if it had been pulled: with the digest that its registry would have given it.
+        ctr = (SCRIPT, "run", self.node_dir, "--", "ctr", "-n", "k8s.io", "images")
+        digest = run(*ctr, "ls", "name==kiln.local/busy:1").splitlines()[1].split()[2]
+        run(*ctr, "tag", "kiln.local/busy:1", "kiln.local/busy@" + digest)
 
     # ---- kubectl
 
@@ -123,6 +127,7 @@ class Cluster:
         self.kubectl("scale", "deployment", "-n", NAMESPACE, *DEPLOYMENTS, f"--replicas={replicas}")
 
     def busy_pod(self, name, *arguments):
+        """ARGUMENTS: after how many seconds of processor time it ends."""
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop"},
                "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [
                    {"name": "busy", "image": "kiln.local/busy:1", "imagePullPolicy": "Never",
@@ -154,6 +159,13 @@ class Cluster:
 
 def is_ready(pod):
     return any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", []))
+
+
+def cpu(container):
+    """Seconds of processor time of a container's one process."""
+    (pid,) = host_pids(container)
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(") ", 1)[1].split()
+    return sum(int(n) for n in fields[11:13]) / os.sysconf("SC_CLK_TCK")
 
 
 def host_pids(container):

@@ -73,8 +73,10 @@ def common(cluster, pod, status):
     return {
         "k8s.namespace.name": NAMESPACE, "k8s.pod.name": meta["name"], "k8s.pod.uid": meta["uid"],
         "k8s.pod.start_time": meta["creationTimestamp"], "k8s.node.name": "kiln-node", "k8s.container.name": status["name"],
+        "k8s.cluster.uid": cluster.get("namespace", "kube-system")["metadata"]["uid"],
         "container.id": status["containerID"].split("://")[1],
         "container.image.name": "kiln.local/busy", "container.image.tags": '["1"]',
+        "container.image.repo_digests": f'["{status["imageID"]}"]',
         "service.namespace": NAMESPACE, "service.version": "1",
         "service.instance.id": f"{NAMESPACE}.{meta['name']}.{status['name']}",
     }
@@ -85,7 +87,7 @@ def owner(pod):
 
 
 def of_deployment(cluster, pod):
-    return {"k8s.deployment.name": "web", "k8s.replicaset.name": owner(pod)["name"],
+    return {"k8s.deployment.name": "web", "k8s.replicaset.name": owner(pod)["name"], "k8s.service.name": "front",
             "service.name": "web"}
 
 
@@ -109,14 +111,20 @@ def of_annotations(cluster, pod):
     return {"service.name": "till", "service.version": "7", "team": "checkout"}
 
 
-def seen(cluster, container, n=1):
-    """The attributes of N samples of a container, all of the same Resource."""
-    samples = wait_for(f"{n} samples of {container[:12]}", lambda: cluster.count(container) >= n and
-                       cluster.samples(container), interval=1)
-    resources = [{k: v for k, v in s.resource.items() if k.startswith(("k8s.", "container.", "service.", "team"))}
-                 for s in samples]
-    assert all(r == resources[0] for r in resources), resources
-    return resources[0]
+def assert_seen(cluster, container, want):
+    """A container's samples have these attributes, from its first sample on; its Service may become known later."""
+    def resources():
+        return [{k: v for k, v in s.resource.items() if k.startswith(("k8s.", "container.", "service.", "team"))}
+                for s in cluster.samples(container)]
+
+    def last():
+        r = resources()
+        return r and ("k8s.service.name" in r[-1]) == ("k8s.service.name" in want) and r
+
+    early = {k: v for k, v in want.items() if k != "k8s.service.name"}
+    seen = wait_for(f"samples of {container[:12]}", last, interval=1)
+    assert seen[-1] == want
+    assert all(r in (want, early) for r in seen), seen
 
 
 @pytest.mark.parametrize("name, own", [
@@ -127,11 +135,10 @@ def test_samples_carry_whose_they_are(market, name, own):
     pod = wait_for(f"a pod of {name}", lambda: pod_of(market, name))
     status = pod["status"]["containerStatuses"][0]
     container = status["containerID"].split("://")[1]
-    assert seen(market, container) == {**common(market, pod, status), **own(market, pod)}
+    assert_seen(market, container, {**common(market, pod, status), **own(market, pod)})
 
 
 def test_samples_of_an_init_container_are_its_own(market):
     pod = wait_for("the pod", lambda: pod_of(market, "prepared"))
     status = pod["status"]["initContainerStatuses"][0]
-    assert seen(market, status["containerID"].split("://")[1]) == {**common(market, pod, status),
-                                                                  **of_pod(market, pod)}
+    assert_seen(market, status["containerID"].split("://")[1], {**common(market, pod, status), **of_pod(market, pod)})
