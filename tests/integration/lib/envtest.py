@@ -164,7 +164,7 @@ class EnvTest:
     def get(self, *arguments, **options):
         return json.loads(self.kubectl("get", *arguments, "-o", "json", **options))
 
-    def request(self, path, method="GET", body=None, headers=None, timeout=30):
+    def request(self, path, method="GET", body=None, headers=None, timeout=120):
         """As the admin, without kubectl. Raises urllib.error.HTTPError."""
         tls = ssl.create_default_context(cafile=self.ca)
         tls.load_cert_chain(os.path.join(self.dir, "pki", "admin.crt"), os.path.join(self.dir, "pki", "admin.key"))
@@ -200,7 +200,7 @@ class EnvTest:
         self.settled()
         return os.path.getsize(os.path.join(self.dir, "audit.log"))
 
-    def settled(self, timeout=30):
+    def settled(self, timeout=240):
         """Returns once the audit log holds every request that was answered before."""
         name = "settled-" + datetime.datetime.now().strftime("%H%M%S%f")
         start = os.path.getsize(os.path.join(self.dir, "audit.log"))

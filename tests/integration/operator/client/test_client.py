@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT / "tests/integration/lib"))
 import envtest  # noqa: E402
 
 DRIVE = os.environ.get("KILN_KUBE_DRIVE", str(ROOT / "build/dev/tests/kube_drive"))
-WAIT = 60
+WAIT = 240
 
 
 class Drive:

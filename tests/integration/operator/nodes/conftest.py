@@ -56,7 +56,7 @@ class Agent:
     def stop(self):
         if self.process.poll() is None:
             self.process.stdin.close()
-        assert self.process.wait(20) == 0
+        assert self.process.wait(program.WAIT) == 0
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ NAMESPACE = "kiln-system"
 USER = f"system:serviceaccount:{NAMESPACE}:kiln-operator"
 BOTH_ROLES = [("clusterrolebinding", "both-roles"), ("rolebinding", "both-roles"),
               ("rolebinding", "both-roles-destinations")]
-WAIT = 60  # seconds after which something that must come is taken for missing
+WAIT = 240  # seconds after which something that must come is taken for missing
 
 
 def wait_until(what, condition, timeout=WAIT):
@@ -100,7 +100,7 @@ class Operator:
         if self.process.poll() is None:
             self.process.send_signal(sig or 15)
         try:
-            return self.process.wait(30)
+            return self.process.wait(WAIT)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise

@@ -205,7 +205,7 @@ def nonsense(mode, directory):
         server.mode = server.good
         server.cut()
         well = time.monotonic()
-        wait_until("readiness", operator.ready, 90)
+        wait_until("readiness", operator.ready)
         first = time.monotonic() - well
         wait_until("the pods that are there", lambda: operator.metric("kiln_pods") == 3)
         server.mode, before = mode, complaints(operator)
@@ -214,7 +214,7 @@ def nonsense(mode, directory):
         server.mode, server.pods = server.good, 5
         server.cut()
         well = time.monotonic()
-        wait_until("the pods that are there now", lambda: operator.metric("kiln_pods") == 5, 90)
+        wait_until("the pods that are there now", lambda: operator.metric("kiln_pods") == 5)
         assert operator.ready()
         peak = memory(operator, "VmHWM")
         most = check_log(operator, time.monotonic() - started)

@@ -30,7 +30,7 @@ def compare(cluster, row):
         return found[0] and all(w in (None, f) for w, f in zip(wanted, found[0]))
 
     try:
-        wait_until(title, is_there, 10)
+        wait_until(title, is_there)
     except TimeoutError:
         return title, found[0]
     return None

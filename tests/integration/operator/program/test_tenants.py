@@ -26,7 +26,7 @@ def is_accepted(cluster, name, namespace, wanted=("True", "Accepted")):
 def others_are_served(cluster, namespace):
     cluster.kubectl("create", "namespace", namespace)
     cluster.request(CONFIGS.format(namespace), "POST", config("off", {"profile": {"mode": "Disabled"}}))
-    wait_until("another tenant's config", lambda: is_accepted(cluster, "off", namespace), 10)
+    wait_until("another tenant's config", lambda: is_accepted(cluster, "off", namespace))
 
 
 def test_annotations_of_one_namespace_take_no_room(cluster, operator, evil):
@@ -34,7 +34,7 @@ def test_annotations_of_one_namespace_take_no_room(cluster, operator, evil):
         cluster.request(CONFIGS.format(evil), "POST", config(
             f"c{i}", {"podSelector": {"matchLabels": {"n": str(i)}}}, {"filler": "x" * (250 << 10)}))
     others_are_served(cluster, "beside-annotations")
-    wait_until("the last one", lambda: is_accepted(cluster, "c139", evil), 20)
+    wait_until("the last one", lambda: is_accepted(cluster, "c139", evil))
 
 
 def test_a_namespace_beyond_its_quota_is_told_and_heals(cluster, operator, evil):
@@ -43,8 +43,8 @@ def test_a_namespace_beyond_its_quota_is_told_and_heals(cluster, operator, evil)
     for i in range(20):
         cluster.request(CONFIGS.format(evil), "POST", config(
             f"c{i}", {**spec, "podSelector": {"matchLabels": {"n": str(i)}}}))
-    wait_until("the refusal", lambda: is_accepted(cluster, "c0", evil, ("False", "NamespaceOverQuota")), 20)
+    wait_until("the refusal", lambda: is_accepted(cluster, "c0", evil, ("False", "NamespaceOverQuota")))
     others_are_served(cluster, "beside-quota")
     for i in range(8, 20):
         cluster.kubectl("delete", "pcfg", f"c{i}", "-n", evil)
-    wait_until("all of them again", lambda: all(is_accepted(cluster, f"c{i}", evil) for i in range(8)), 30)
+    wait_until("all of them again", lambda: all(is_accepted(cluster, f"c{i}", evil) for i in range(8)))

@@ -67,7 +67,7 @@ def test_the_documented_overlay_names_both_images(cluster, tmp_path):
     assert "value: registry.example/kiln-agent:0.1.0\n" in made and "value: kiln-agent:0.1.0" not in made
 
 
-def wait_for(what, condition, seconds=60):
+def wait_for(what, condition, seconds=240):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
@@ -90,7 +90,7 @@ class Operator:
 
     def __exit__(self, *_):
         self.process.terminate()
-        self.process.wait(60)
+        self.process.wait(240)
         self.log.seek(0)
         text = self.log.read()
         assert "orbidden" not in text, text

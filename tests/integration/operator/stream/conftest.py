@@ -86,7 +86,7 @@ class Agent:
 
     def stop(self):
         self.process.stdin.close()
-        self.process.wait(20)
+        self.process.wait(WAIT)
 
 
 @pytest.fixture(scope="session")
