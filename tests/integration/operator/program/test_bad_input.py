@@ -186,8 +186,8 @@ def survive(operator, what, before=0):
 
 
 def check_log(operator, seconds):
-    """Of each kind: one line a minute about its requests, one about its objects."""
-    lines = re.findall(r"^\S+ warn informer: (\w+): (an object)?", operator.log, re.M)
+    """Of each kind: one line a minute about refused requests, one about others, one about its objects."""
+    lines = re.findall(r"^\S+ warn informer: (\w+): (an object|[\w ]+: HTTP [45])?", operator.log, re.M)
     most = max((lines.count(line) for line in set(lines)), default=0)
     assert lines and most <= 1 + seconds / 60, (most, operator.log[-5000:])
     assert len(operator.log) < 64 << 10
