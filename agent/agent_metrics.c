@@ -5,6 +5,7 @@
 bool agent_is_ready(void *arg, char *reason, size_t size)
 {
 	const struct agent *a = arg;
+	char refusal[512];
 
 	if (a->phase == STARTING)
 		snprintf(reason, size, "the agent is starting");
@@ -12,6 +13,8 @@ bool agent_is_ready(void *arg, char *reason, size_t size)
 		snprintf(reason, size, "the agent is ending");
 	else if (!a->reported)
 		snprintf(reason, size, "the first window is not over yet");
+	else if (router_refused(a->router, refusal, sizeof(refusal)))
+		snprintf(reason, size, "every profile is rejected: %s", refusal);
 	else
 		return true;
 	return false;

@@ -33,6 +33,8 @@ struct exporter_ops {
 	 * does while `failed` is not set.
 	 */
 	bool (*healthy)(const struct exporter *exporter, char *error, size_t size);
+	/* Is all that is sent rejected? ERROR as above. NULL: nobody could. */
+	bool (*refused)(const struct exporter *exporter, char *error, size_t size);
 	/*
 	 * From the next request on, use CONFIG's endpoint, TLS and headers; what is queued and the
 	 * queue stay. On failure nothing changes. NULL: this type sends nowhere.

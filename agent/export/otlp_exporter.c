@@ -141,3 +141,8 @@ bool otlp_exporter_healthy(const struct exporter *exporter, char *error, size_t 
 {
 	return sender_healthy(of(exporter)->sender, error, size);
 }
+
+bool otlp_exporter_refused(const struct exporter *exporter, char *error, size_t size)
+{
+	return sender_refused(of(exporter)->sender, error, size);
+}

@@ -20,6 +20,7 @@ struct exporter *otlp_exporter_destroy(struct exporter *exporter);
 /* See sender_set_transport(). Takes TRANSPORT. */
 void otlp_exporter_set_transport(struct exporter *exporter, struct transport *transport);
 bool otlp_exporter_healthy(const struct exporter *exporter, char *error, size_t size);
+bool otlp_exporter_refused(const struct exporter *exporter, char *error, size_t size);
 
 /* For status pages and tests. */
 void otlp_exporter_stats(const struct exporter *exporter, struct sender_stats *ret);

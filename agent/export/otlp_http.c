@@ -224,5 +224,6 @@ const struct exporter_ops otlp_http_exporter_ops = {
     .flush = otlp_exporter_flush,
     .destroy = otlp_exporter_destroy,
     .healthy = otlp_exporter_healthy,
+    .refused = otlp_exporter_refused,
     .redirect = redirect,
 };

@@ -424,3 +424,32 @@ void router_each(const struct router *r,
 			     arg);
 	}
 }
+
+static bool is_refused(const struct exporter *e, char *reason, size_t size)
+{
+	char error[ERROR_TEXT_MAX];
+
+	if (!e->ops->refused || !e->ops->refused(e, error, sizeof(error)))
+		return false;
+	snprintf(reason, size, "%s %s", e->name, error);
+	return true;
+}
+
+bool router_refused(const struct router *r, char *reason, size_t size)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < r->n_configured; i++) {
+		if (!is_refused(r->configured[i], reason, size))
+			return false;
+		any = true;
+	}
+	for (size_t i = 0; i < ROUTE_LIVE_MAX; i++) {
+		const struct receiver *v = &r->receivers[i];
+
+		if (v->id && v->live && !is_refused(v->live->exporter, reason, size))
+			return false;
+		any |= v->id && v->live;
+	}
+	return any;
+}

@@ -47,6 +47,9 @@ void router_each(const struct router *r,
 		 void (*each)(const char *id, bool healthy, const char *error, void *arg),
 		 void *arg);
 
+/* There are exporters, and everything is rejected by each. REASON: one's name and words. */
+bool router_refused(const struct router *r, char *reason, size_t size);
+
 /* Of the live ones: as exporter_ops.flush. DONE once, maybe from inside. */
 void router_flush(struct router *r, uint64_t deadline_ms, void (*done)(void *), void *arg);
 /* Destroys the live ones. The loop must run on. */

@@ -23,6 +23,7 @@ enum {
 	LOG_INTERVAL_S = 60,
 	RETRY_AFTER_MAX_MS = 15 * 60 * 1000, /* no server may silence an agent for longer */
 	RETRY_UNSENT_MS = 1000,		     /* the transport could not even begin */
+	REFUSED_AFTER = 3,		     /* rejections in a row, without a success */
 	UNQUEUED_REQUESTS = 8, /* sending_queue.enabled: false; one batch may be several */
 };
 
@@ -179,6 +180,7 @@ static void head_sent(struct sender *s, const struct transport_answer *a)
 
 	set_up(s);
 	s->failing = false;
+	s->rejected_in_a_row = 0;
 	if (s->stats.sent_requests == 0)
 		log_info("export", "%s: %s takes profiles", s->name, s->endpoint);
 	generation_taken(s, s->queue);
@@ -208,6 +210,7 @@ static void head_rejected(struct sender *s, const struct transport_answer *a)
 	if (a->maybe_form && generation_refused(s, s->queue))
 		return;
 	set_failing(s, "rejects", a);
+	s->rejected_in_a_row++;
 	metric_add(M_EXPORT_REQUESTS_REJECTED, 1);
 	if (log_allowed(&s->reject_log, LOG_INTERVAL_S, &held_back))
 		log_warn("export", "%s: %s rejected a request of %lld samples: %s (%u more)",
@@ -228,6 +231,7 @@ static void head_retry(struct sender *s, const struct transport_answer *a)
 		metric_add(M_EXPORT_REQUESTS_UNCERTAIN, 1);
 	}
 	set_down(s, a);
+	s->rejected_in_a_row = 0;
 	if (a->away)
 		generation_ask_again(s);
 	if (!s->retry.enabled ||
@@ -531,6 +535,12 @@ bool sender_healthy(const struct sender *s, char *error, size_t size)
 	if (s->failing)
 		snprintf(error, size, "%s", s->last_error);
 	return !s->failing;
+}
+
+bool sender_refused(const struct sender *s, char *error, size_t size)
+{
+	snprintf(error, size, "%s", s->last_error);
+	return s->rejected_in_a_row >= REFUSED_AFTER;
 }
 
 static int open_spool(struct sender *s, const struct queue_config *q, struct error *err)

@@ -73,5 +73,7 @@ void sender_get_stats(const struct sender *s, struct sender_stats *ret);
 /* The last answer was that of a receiver who takes what it is sent, or none came yet. Else ERROR
  * gets its words. */
 bool sender_healthy(const struct sender *s, char *error, size_t size);
+/* The receiver is there and has rejected every request lately. ERROR gets its words. */
+bool sender_refused(const struct sender *s, char *error, size_t size);
 /* Drops what is left. The memory goes when the loop has closed the handles: run it once more. */
 struct sender *sender_free(struct sender *s);

@@ -81,6 +81,7 @@ struct sender {
 	struct sender_stats stats;
 	bool failing; /* the last answer was no */
 	char last_error[SENDER_ERROR_MAX];
+	unsigned int rejected_in_a_row;
 
 	/* proto_generation: auto, see sender_generation.c */
 	uint64_t try_newest_ms, both_refused_until_ms;

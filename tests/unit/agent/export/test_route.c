@@ -8,6 +8,7 @@
 struct fake {
 	struct exporter base;
 	int batches;
+	bool refused;
 };
 
 static void fake_consume(struct exporter *e, struct batch *batch)
@@ -15,7 +16,14 @@ static void fake_consume(struct exporter *e, struct batch *batch)
 	container_of(e, struct fake, base)->batches++;
 }
 
-static const struct exporter_ops grpc = {.type = "otlp_grpc", .consume = fake_consume};
+static bool fake_refused(const struct exporter *e, char *error, size_t size)
+{
+	snprintf(error, size, "rejects: no such tenant");
+	return container_of((struct exporter *)e, struct fake, base)->refused;
+}
+
+static const struct exporter_ops grpc = {
+    .type = "otlp_grpc", .consume = fake_consume, .refused = fake_refused};
 static struct fake main_exporter = {.base = {.ops = &grpc, .name = "otlp_grpc/main"}};
 static struct fake archive = {.base = {.ops = &grpc, .name = "otlp_grpc/archive"}};
 static struct exporter *const configured[] = {&main_exporter.base, &archive.base};
@@ -64,6 +72,29 @@ static void a_name_of_the_configuration_is_its_exporter(void **state)
 	assert_int_equal(archive.batches, 1);
 	assert_false(router_has_live(router));
 	batch_unref(batch);
+}
+
+static void all_is_refused_when_each_exporter_says_so(void **state)
+{
+	char reason[128];
+
+	assert_false(router_refused(router, reason, sizeof(reason)));
+	archive.refused = true;
+	assert_false(router_refused(router, reason, sizeof(reason)));
+	main_exporter.refused = true;
+	assert_true(router_refused(router, reason, sizeof(reason)));
+	assert_string_equal(reason, "otlp_grpc/archive rejects: no such tenant");
+	main_exporter.refused = archive.refused = false;
+}
+
+static void without_exporters_nothing_is_refused(void **state)
+{
+	struct router *none;
+	char reason[128];
+
+	assert_int_equal(router_new(&loop, NULL, 0, &none), 0);
+	assert_false(router_refused(none, reason, sizeof(reason)));
+	router_free(none);
 }
 
 static void a_tenants_name_is_never_the_configurations(void **state)
@@ -122,6 +153,8 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 	    TEST(a_name_of_the_configuration_is_its_exporter),
+	    TEST(all_is_refused_when_each_exporter_says_so),
+	    TEST(without_exporters_nothing_is_refused),
 	    TEST(a_tenants_name_is_never_the_configurations),
 	    TEST(batches_wait_and_the_oldest_go),
 	    TEST(more_than_the_most_are_refused_and_the_others_go_on),

@@ -297,6 +297,10 @@ static void one_that_takes_neither_is_not_asked_twice_for_each(void **state)
 	assert_int_equal(t.stats.dropped_requests[DROP_REJECTED], 5);
 	assert_int_equal(t.stats.dropped_samples[DROP_REJECTED], 5 * t.samples);
 	assert_false(sender_healthy(t.sender, (char[64]){}, 64));
+	assert_true(sender_refused(t.sender, (char[64]){}, 64));
+	t.r.takes = NEW;
+	send_all(1);
+	assert_false(sender_refused(t.sender, (char[64]){}, 64));
 }
 
 /* No permission, say. */
