@@ -30,7 +30,8 @@ int gzip_expand(const void *data, size_t len, size_t max, uint8_t **ret, size_t 
 	enum libdeflate_result r;
 	uint32_t size;
 
-	if (len < TRAILER)
+	/* RFC 1952 §2.3.1; what is none is not to be taken for too large. */
+	if (len < TRAILER || memcmp(data, "\x1f\x8b", 2) != 0)
 		return -EBADMSG;
 	memcpy(&size, (const uint8_t *)data + len - LENGTH, sizeof(size));
 	if (size > max)
