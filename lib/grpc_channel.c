@@ -21,33 +21,6 @@ enum {
 	CHANNEL_ARGS_MAX = 16,
 };
 
-static const char *const status_names[] = {
-    "OK",
-    "CANCELLED",
-    "UNKNOWN",
-    "INVALID_ARGUMENT",
-    "DEADLINE_EXCEEDED",
-    "NOT_FOUND",
-    "ALREADY_EXISTS",
-    "PERMISSION_DENIED",
-    "RESOURCE_EXHAUSTED",
-    "FAILED_PRECONDITION",
-    "ABORTED",
-    "OUT_OF_RANGE",
-    "UNIMPLEMENTED",
-    "INTERNAL",
-    "UNAVAILABLE",
-    "DATA_LOSS",
-    "UNAUTHENTICATED",
-};
-
-const char *rpc_status_name(int status)
-{
-	if (status < 0 || (size_t)status >= ARRAY_SIZE(status_names))
-		return "UNKNOWN";
-	return status_names[status];
-}
-
 /* ---- settings -------------------------------------------------------------------------------- */
 
 static bool port_valid(const char *text, size_t len)

@@ -19,9 +19,6 @@
 struct grpc_client;
 struct grpc_unary;
 
-/* "UNAVAILABLE"; "status 99" is "UNKNOWN". */
-const char *rpc_status_name(int status);
-
 struct grpc_header {
 	const char *key, *value; /* lower-cased by the client; the value may be secret */
 };

@@ -11,7 +11,7 @@
 #include <nghttp2/nghttp2.h>
 #include <pthread.h>
 
-#include "lib/buf.h"
+#include "lib/grpc_wire.h"
 
 enum {
 	CONNECTION_STREAMS = 4,
@@ -19,7 +19,6 @@ enum {
 	/* Two of nghttp2's largest frames. */
 	CONNECTION_WRITE = 2 * ((16 << 10) + 9),
 	HEADERS_MAX = 16 << 10, /* bytes of a request's header list, 32 for each field (RFC 9113) */
-	MESSAGE_PREFIX = 5,	/* flag, length */
 	STATUS_TEXT_MAX = 512,
 };
 
@@ -41,9 +40,8 @@ struct server_stream {
 	int method; /* -1: none of ours */
 	size_t header_bytes;
 
-	struct buf in; /* from in_at on: what has come and was not delivered */
-	size_t in_at;
-	size_t unconsumed; /* of these bytes: the peer may not replace them yet */
+	struct grpc_inbox in; /* what has come and was not delivered */
+	size_t unconsumed;    /* of these bytes: the peer may not replace them yet */
 	bool reading, half_closed, told_end;
 
 	struct message *message; /* that HTTP/2 has not taken whole */

@@ -160,14 +160,12 @@ int server_stream_send(struct server_stream *s, const void *data, size_t len)
 		return -ENOTCONN;
 	if (s->sending)
 		return -EBUSY;
-	m = malloc(sizeof(*m) + MESSAGE_PREFIX + len);
+	m = malloc(sizeof(*m) + GRPC_PREFIX + len);
 	if (!m)
 		return -ENOMEM;
-	*m = (struct message){.len = MESSAGE_PREFIX + len};
-	m->bytes[0] = 0;
-	for (size_t i = 0; i < 4; i++)
-		m->bytes[1 + i] = (uint8_t)(len >> (24 - 8 * i));
-	memcpy(m->bytes + MESSAGE_PREFIX, data, len);
+	*m = (struct message){.len = GRPC_PREFIX + len};
+	grpc_prefix_write(m->bytes, false, len);
+	memcpy(m->bytes + GRPC_PREFIX, data, len);
 	s->message = m;
 	s->sending = true;
 	if (begin_sending(s) < 0) {
@@ -179,13 +177,6 @@ int server_stream_send(struct server_stream *s, const void *data, size_t len)
 }
 
 /* ---- receiving ------------------------------------------------------------------------------- */
-
-static void drop_received(struct server_stream *s)
-{
-	buf_done(&s->in);
-	buf_init(&s->in, s->in.max);
-	s->in_at = 0;
-}
 
 /* The peer may send as much again, but for KEEP bytes. */
 static void consume(struct server_stream *s, size_t keep)
@@ -206,42 +197,34 @@ void server_stream_take(struct server_stream *s, const uint8_t *bytes, size_t le
 		consume(s, 0);
 		return;
 	}
-	if (buf_append(&s->in, bytes, len) < 0)
+	if (grpc_inbox_add(&s->in, bytes, len) < 0)
 		server_stream_finish(s, RPC_RESOURCE_EXHAUSTED, "out of memory");
 	server_stream_deliver(s);
 }
 
-/* The whole message at in_at: 1. Not whole: 0. Negative: the stream ends. */
-static int look_at_message(struct server_stream *s, size_t *ret_len)
+/* The next message, whole: 1. Not whole: 0. Negative: the stream ends. */
+static int next_message(struct server_stream *s, struct grpc_received *ret)
 {
-	const uint8_t *prefix = (const uint8_t *)s->in.data + s->in_at;
-	size_t there = s->in.len - s->in_at, len = 0;
+	int r = grpc_inbox_next(&s->in, s->connection->server->o.max_message, ret);
 
-	if (there < MESSAGE_PREFIX)
-		return 0;
-	for (size_t i = 1; i < MESSAGE_PREFIX; i++)
-		len = len << 8 | prefix[i];
-	if (prefix[0]) {
+	if (ret->compressed) {
 		/* Not expanded, so that a small one cannot become a large one. */
 		server_stream_finish(s, RPC_UNIMPLEMENTED, "compressed messages are not taken");
 		return -ENOTSUP;
 	}
-	if (len > s->connection->server->o.max_message) {
+	if (r < 0)
 		server_stream_finish(s, RPC_RESOURCE_EXHAUSTED, "the message is too large");
-		return -E2BIG;
-	}
-	*ret_len = len;
-	return there >= MESSAGE_PREFIX + len;
+	return r;
 }
 
 void server_stream_deliver(struct server_stream *s)
 {
 	const struct stream_server_events *events = &s->connection->server->events;
-	size_t len = 0;
+	struct grpc_received m;
 	int r;
 
 	while (s->reading && !s->finishing && s->arg) {
-		r = look_at_message(s, &len);
+		r = next_message(s, &m);
 		if (r < 0)
 			break;
 		if (!r && !s->half_closed) {
@@ -254,14 +237,13 @@ void server_stream_deliver(struct server_stream *s)
 			events->received(s->arg, NULL, 0);
 			break;
 		}
-		s->in_at += MESSAGE_PREFIX + len;
-		events->received(s->arg, (const uint8_t *)s->in.data + s->in_at - len, len);
-		if (s->in_at == s->in.len)
-			drop_received(s);
-		consume(s, s->in.len - s->in_at);
+		events->received(s->arg, m.data, m.len);
+		if (!grpc_inbox_left(&s->in))
+			grpc_inbox_clear(&s->in);
+		consume(s, grpc_inbox_left(&s->in));
 	}
 	if (s->finishing) {
-		drop_received(s);
+		grpc_inbox_clear(&s->in);
 		consume(s, 0);
 	}
 }
@@ -286,8 +268,8 @@ struct server_stream *server_stream_new(struct server_connection *c, int32_t id)
 	s->id = id;
 	s->method = -1;
 	/* A whole message, and what a window lets come after it. */
-	buf_init(&s->in, MESSAGE_PREFIX + c->server->o.max_message +
-			     2 * (size_t)NGHTTP2_INITIAL_WINDOW_SIZE + 1);
+	grpc_inbox_init(&s->in, c->server->o.max_message,
+			2 * (size_t)NGHTTP2_INITIAL_WINDOW_SIZE + 1);
 	DL_APPEND(c->streams, s);
 	c->n_streams++;
 	c->server->counts.open++;
@@ -314,7 +296,7 @@ void server_stream_free(struct server_stream *s, bool tell)
 	wipe_authorization(s);
 	if (s->message)
 		message_free(s->message);
-	buf_done(&s->in);
+	grpc_inbox_clear(&s->in);
 	free(s);
 }
 

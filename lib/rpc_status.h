@@ -19,3 +19,6 @@ enum rpc_status {
 	RPC_DATA_LOSS = 15,
 	RPC_UNAUTHENTICATED = 16,
 };
+
+/* "UNAVAILABLE"; of a number that is none, "UNKNOWN". */
+const char *rpc_status_name(int status);

@@ -5,25 +5,12 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include "tests/support/h2_bytes.h"
 #include "tests/support/test.h"
 
 #define METHOD "/x.Y/Z"
 
-enum {
-	DATA = 0,
-	HEADERS = 1,
-	RST_STREAM = 3,
-	SETTINGS = 4,
-	PING = 6,
-	GOAWAY = 7,
-	WINDOW_UPDATE = 8,
-	CONTINUATION = 9,
-	END_STREAM = 1,
-	ACK = 1,
-	END_HEADERS = 4,
-	DEADLINE_MS = 20000,
-	MESSAGE_MAX = 100000,
-};
+enum { DEADLINE_MS = 20000, MESSAGE_MAX = 100000 };
 
 static const char *const methods[] = {"/x.Y/A", METHOD, NULL};
 
@@ -112,20 +99,11 @@ static void hear(struct scene *s)
 /* How many frames of TYPE with all of FLAGS the server has sent; the last one's payload. */
 static unsigned int said(const struct scene *s, int type, int flags, const uint8_t **ret_payload)
 {
-	unsigned int found = 0;
+	const uint8_t *last = NULL;
+	unsigned int found = h2_count(s->in, s->n_in, type, flags, &last);
 
-	for (size_t at = 0, len; at + 9 <= s->n_in; at += 9 + len) {
-		const uint8_t *h = s->in + at;
-
-		len = (size_t)h[0] << 16 | (size_t)h[1] << 8 | h[2];
-		if (at + 9 + len > s->n_in)
-			break;
-		if (h[3] != type || (h[4] & flags) != flags)
-			continue;
-		found++;
-		if (ret_payload)
-			*ret_payload = h + 9;
-	}
+	if (ret_payload && last)
+		*ret_payload = last + H2_FRAME;
 	return found;
 }
 
@@ -150,37 +128,22 @@ static void say(struct scene *s, const void *bytes, size_t len)
 static void frame(struct scene *s, int type, int flags, uint32_t id, const void *payload,
 		  size_t len)
 {
-	const uint8_t header[9] = {(uint8_t)(len >> 16), (uint8_t)(len >> 8), (uint8_t)len,
-				   (uint8_t)type,	 (uint8_t)flags,      (uint8_t)(id >> 24),
-				   (uint8_t)(id >> 16),	 (uint8_t)(id >> 8),  (uint8_t)id};
+	uint8_t header[H2_FRAME];
 
+	h2_frame(header, type, flags, id, len);
 	say(s, header, sizeof(header));
 	say(s, payload, len);
 }
 
-/* A field that is not indexed (RFC 7541 §6.2.2). Values are shorter than 127 or written by hand. */
-static size_t field(uint8_t *out, const char *name, const char *value)
-{
-	size_t n = strlen(name), v = strlen(value);
-
-	assert_true(n < 127 && v < 127);
-	out[0] = 0;
-	out[1] = (uint8_t)n;
-	memcpy(out + 2, name, n);
-	out[2 + n] = (uint8_t)v;
-	memcpy(out + 3 + n, value, v);
-	return 3 + n + v;
-}
-
 static size_t request(uint8_t *out, const char *path)
 {
-	size_t n = field(out, ":method", "POST");
+	size_t n = h2_field(out, ":method", "POST");
 
-	n += field(out + n, ":scheme", "http");
-	n += field(out + n, ":path", path);
-	n += field(out + n, ":authority", "x");
-	n += field(out + n, "te", "trailers");
-	n += field(out + n, "content-type", "application/grpc");
+	n += h2_field(out + n, ":scheme", "http");
+	n += h2_field(out + n, ":path", path);
+	n += h2_field(out + n, ":authority", "x");
+	n += h2_field(out + n, "te", "trailers");
+	n += h2_field(out + n, "content-type", "application/grpc");
 	return n;
 }
 
@@ -189,14 +152,14 @@ static void call(struct scene *s, uint32_t id)
 	uint8_t block[512];
 	size_t n = request(block, METHOD);
 
-	n += field(block + n, "authorization", "Bearer x");
-	frame(s, HEADERS, END_HEADERS, id, block, n);
+	n += h2_field(block + n, "authorization", "Bearer x");
+	frame(s, H2_HEADERS, H2_END_HEADERS, id, block, n);
 }
 
 static void greet(struct scene *s)
 {
 	say(s, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 24);
-	frame(s, SETTINGS, 0, 0, NULL, 0);
+	frame(s, H2_SETTINGS, 0, 0, NULL, 0);
 }
 
 static void begin_with(struct scene *s, const struct stream_server_options *o)
@@ -260,9 +223,9 @@ static void test_a_token_that_is_there_twice_is_none(void **state)
 	size_t n = request(block, METHOD);
 
 	begin(&s);
-	n += field(block + n, "authorization", "Bearer x");
-	n += field(block + n, "authorization", "Bearer y");
-	frame(&s, HEADERS, END_HEADERS, 1, block, n);
+	n += h2_field(block + n, "authorization", "Bearer x");
+	n += h2_field(block + n, "authorization", "Bearer y");
+	frame(&s, H2_HEADERS, H2_END_HEADERS, 1, block, n);
 	UNTIL(&s, s.opened == 1);
 	assert_string_equal(s.authorization, "");
 	end(&s);
@@ -278,7 +241,7 @@ static void test_many_messages_come_at_once(void **state)
 	call(&s, 1);
 	UNTIL(&s, s.opened == 1);
 	for (unsigned int i = 0; i < 4; i++)
-		frame(&s, DATA, i == 3 ? END_STREAM : 0, 1, bytes, sizeof(bytes));
+		frame(&s, H2_DATA, i == 3 ? H2_END_STREAM : 0, 1, bytes, sizeof(bytes));
 	s.reads = true;
 	server_stream_read(s.served);
 	UNTIL(&s, s.received == 12800);
@@ -297,24 +260,47 @@ static void test_a_message_that_is_not_asked_for_holds_the_peer_back(void **stat
 	begin(&s);
 	call(&s, 1);
 	for (unsigned int i = 0; i < 4; i++)
-		frame(&s, DATA, 0, 1, bytes, sizeof(bytes));
+		frame(&s, H2_DATA, 0, 1, bytes, sizeof(bytes));
 	UNTIL(&s, s.opened == 1);
 	for (unsigned int i = 0; i < 20; i++)
 		uv_run(&s.loop, UV_RUN_NOWAIT);
 	hear(&s);
-	updates = said(&s, WINDOW_UPDATE, 0, NULL); /* the connection's */
+	updates = said(&s, H2_WINDOW_UPDATE, 0, NULL); /* the connection's */
 	assert_int_equal(s.received, 0);
 	server_stream_read(s.served);
-	UNTIL(&s, said(&s, WINDOW_UPDATE, 0, NULL) > updates);
+	UNTIL(&s, said(&s, H2_WINDOW_UPDATE, 0, NULL) > updates);
 	memset(bytes, 0, sizeof(bytes));
 	for (size_t left = MESSAGE_MAX + 5 - 60000; left;) {
 		size_t n = MIN(left, sizeof(bytes));
 
-		frame(&s, DATA, 0, 1, bytes, n);
+		frame(&s, H2_DATA, 0, 1, bytes, n);
 		left -= n;
 	}
 	UNTIL(&s, s.received == 1);
 	assert_int_equal(s.bytes, MESSAGE_MAX);
+	end(&s);
+}
+
+/* Frames end within messages, always: what was told does not fill the buffer. */
+static void test_messages_without_an_end_between_frames(void **state)
+{
+	enum { MESSAGES = 1000, LEN = 1000 };
+	uint8_t message[5 + LEN] = {0, 0, 0, LEN >> 8, LEN & 255};
+	struct scene s = {.reads = true};
+
+	begin(&s);
+	call(&s, 1);
+	UNTIL(&s, s.opened == 1);
+	frame(&s, H2_DATA, 0, 1, message, 7);
+	for (unsigned int i = 1; i < MESSAGES; i++) {
+		uint8_t turned[sizeof(message)];
+
+		memcpy(turned, message + 7, sizeof(message) - 7);
+		memcpy(turned + sizeof(message) - 7, message, 7);
+		frame(&s, H2_DATA, 0, 1, turned, sizeof(turned));
+		UNTIL(&s, s.received == i || s.closed);
+	}
+	assert_int_equal(s.closed, 0);
 	end(&s);
 }
 
@@ -324,8 +310,8 @@ static void refused_message(const uint8_t *prefix)
 
 	begin(&s);
 	call(&s, 1);
-	frame(&s, DATA, 0, 1, prefix, 5);
-	UNTIL(&s, s.closed == 1 && said(&s, RST_STREAM, 0, NULL) == 1);
+	frame(&s, H2_DATA, 0, 1, prefix, 5);
+	UNTIL(&s, s.closed == 1 && said(&s, H2_RST_STREAM, 0, NULL) == 1);
 	assert_int_equal(s.received, 0);
 	end(&s);
 }
@@ -347,7 +333,7 @@ static void test_an_end_within_a_message_is_an_end(void **state)
 
 	begin(&s);
 	call(&s, 1);
-	frame(&s, DATA, END_STREAM, 1, "\0\0\0\0\7abc", 8);
+	frame(&s, H2_DATA, H2_END_STREAM, 1, "\0\0\0\0\7abc", 8);
 	UNTIL(&s, s.ended == 1);
 	assert_int_equal(s.received, 0);
 	end(&s);
@@ -364,8 +350,8 @@ static void test_a_peer_that_takes_nothing_is_cut_off(void **state)
 	begin(&s);
 	call(&s, 1);
 	UNTIL(&s, s.opened == 1);
-	frame(&s, WINDOW_UPDATE, 0, 0, "\0\x7f\0\0", 4);
-	frame(&s, WINDOW_UPDATE, 0, 1, "\0\x7f\0\0", 4);
+	frame(&s, H2_WINDOW_UPDATE, 0, 0, "\0\x7f\0\0", 4);
+	frame(&s, H2_WINDOW_UPDATE, 0, 1, "\0\x7f\0\0", 4);
 	assert_int_equal(server_stream_send(s.served, large, 4 << 20), 0);
 	server_stream_finish(s.served, RPC_OK, "");
 	uv_timer_start(&s.alarm, on_alarm, DEADLINE_MS, 0);
@@ -391,8 +377,8 @@ static void test_a_peer_without_a_window_is_cut_off(void **state)
 	UNTIL(&s, s.opened == 1);
 	assert_int_equal(server_stream_send(s.served, large, sizeof(large)), 0);
 	server_stream_finish(s.served, RPC_OK, "");
-	UNTIL(&s, s.closed == 1 && said(&s, RST_STREAM, 0, NULL) == 1);
-	assert_int_equal(said(&s, HEADERS, END_STREAM, NULL), 0);
+	UNTIL(&s, s.closed == 1 && said(&s, H2_RST_STREAM, 0, NULL) == 1);
+	assert_int_equal(said(&s, H2_HEADERS, H2_END_STREAM, NULL), 0);
 	end(&s);
 }
 
@@ -423,13 +409,13 @@ static void test_what_is_no_grpc_is_no_method(void **state)
 
 	begin(&s);
 	n = request(block, "/other");
-	frame(&s, HEADERS, END_HEADERS, 1, block, n);
-	n = field(block, ":method", "GET");
-	n += field(block + n, ":scheme", "http");
-	n += field(block + n, ":path", METHOD);
-	n += field(block + n, ":authority", "x");
-	frame(&s, HEADERS, END_HEADERS | END_STREAM, 3, block, n);
-	UNTIL(&s, said(&s, HEADERS, END_STREAM, NULL) == 2);
+	frame(&s, H2_HEADERS, H2_END_HEADERS, 1, block, n);
+	n = h2_field(block, ":method", "GET");
+	n += h2_field(block + n, ":scheme", "http");
+	n += h2_field(block + n, ":path", METHOD);
+	n += h2_field(block + n, ":authority", "x");
+	frame(&s, H2_HEADERS, H2_END_HEADERS | H2_END_STREAM, 3, block, n);
+	UNTIL(&s, said(&s, H2_HEADERS, H2_END_STREAM, NULL) == 2);
 	stream_server_read(s.server, &counts);
 	assert_int_equal(counts.unknown_method, 2);
 	assert_int_equal(s.opened, 0);
@@ -452,8 +438,8 @@ static void test_a_header_bomb_ends_the_stream(void **state)
 	memset(block + n, 'v', 100);
 	n += 100;
 	memset(block + n, 0x80 | 62, sizeof(block) - n);
-	frame(&s, HEADERS, END_HEADERS, 1, block, sizeof(block));
-	UNTIL(&s, said(&s, RST_STREAM, 0, NULL) == 1 || said(&s, GOAWAY, 0, NULL) == 1);
+	frame(&s, H2_HEADERS, H2_END_HEADERS, 1, block, sizeof(block));
+	UNTIL(&s, said(&s, H2_RST_STREAM, 0, NULL) == 1 || said(&s, H2_GOAWAY, 0, NULL) == 1);
 	assert_int_equal(s.opened, 0);
 	end(&s);
 }
@@ -464,11 +450,11 @@ static void test_a_header_without_end_ends_the_connection(void **state)
 	struct scene s = {0};
 
 	begin(&s);
-	frame(&s, HEADERS, 0, 1, block, request(block, METHOD));
+	frame(&s, H2_HEADERS, 0, 1, block, request(block, METHOD));
 	for (size_t i = 0; i < sizeof(block); i += 4)
 		memcpy(block + i, "\0\1b\0", 4);
 	for (unsigned int i = 0; i < 1000 && !s.over; i++)
-		frame(&s, CONTINUATION, 0, 1, block, sizeof(block));
+		frame(&s, H2_CONTINUATION, 0, 1, block, sizeof(block));
 	UNTIL(&s, s.over);
 	assert_int_equal(s.opened, 0);
 	end(&s);
@@ -481,7 +467,7 @@ static void test_more_streams_than_allowed_are_refused(void **state)
 	begin(&s);
 	for (uint32_t id = 1; id <= 9; id += 2)
 		call(&s, id);
-	UNTIL(&s, s.opened == 4 && said(&s, RST_STREAM, 0, NULL) == 1);
+	UNTIL(&s, s.opened == 4 && said(&s, H2_RST_STREAM, 0, NULL) == 1);
 	end(&s);
 }
 
@@ -492,10 +478,10 @@ static void test_streams_that_are_reset_at_once_end_the_connection(void **state)
 	begin(&s);
 	for (uint32_t id = 1; id < 4000 && !s.over; id += 2) {
 		call(&s, id);
-		frame(&s, RST_STREAM, 0, id, "\0\0\0\x8", 4);
+		frame(&s, H2_RST_STREAM, 0, id, "\0\0\0\x8", 4);
 	}
 	UNTIL(&s, s.over);
-	assert_true(said(&s, GOAWAY, 0, NULL) == 1 || s.n_in == 0);
+	assert_true(said(&s, H2_GOAWAY, 0, NULL) == 1 || s.n_in == 0);
 	assert_int_equal(s.opened, s.closed);
 	assert_true(s.opened < 300);
 	end(&s);
@@ -507,9 +493,9 @@ static void test_too_many_pings_end_the_connection(void **state)
 
 	begin(&s);
 	for (unsigned int i = 0; i < 10 && !s.over; i++)
-		frame(&s, PING, 0, 0, "12345678", 8);
+		frame(&s, H2_PING, 0, 0, "12345678", 8);
 	UNTIL(&s, s.over);
-	assert_int_equal(said(&s, GOAWAY, 0, NULL), 1);
+	assert_int_equal(said(&s, H2_GOAWAY, 0, NULL), 1);
 	end(&s);
 }
 
@@ -535,7 +521,7 @@ static void test_a_connection_without_a_stream_is_closed(void **state)
 	begin_with(&s, &o);
 	greet(&s);
 	UNTIL(&s, s.over);
-	assert_int_equal(said(&s, GOAWAY, 0, NULL), 1);
+	assert_int_equal(said(&s, H2_GOAWAY, 0, NULL), 1);
 	end(&s);
 }
 
@@ -550,10 +536,10 @@ static void test_a_silent_peer_is_asked_whether_it_is_there(void **state)
 	begin_with(&s, &o);
 	greet(&s);
 	call(&s, 1);
-	UNTIL(&s, said(&s, PING, 0, &payload) == 1);
+	UNTIL(&s, said(&s, H2_PING, 0, &payload) == 1);
 	memcpy(copy, payload, 8);
-	frame(&s, PING, ACK, 0, copy, 8);
-	UNTIL(&s, said(&s, PING, 0, NULL) == 2); /* and asked again */
+	frame(&s, H2_PING, H2_ACK, 0, copy, 8);
+	UNTIL(&s, said(&s, H2_PING, 0, NULL) == 2); /* and asked again */
 	assert_int_equal(s.closed, 0);
 	end(&s);
 }
@@ -565,6 +551,7 @@ int main(void)
 	    cmocka_unit_test(test_a_token_that_is_there_twice_is_none),
 	    cmocka_unit_test(test_many_messages_come_at_once),
 	    cmocka_unit_test(test_a_message_that_is_not_asked_for_holds_the_peer_back),
+	    cmocka_unit_test(test_messages_without_an_end_between_frames),
 	    cmocka_unit_test(test_a_message_that_is_too_large_ends_the_stream),
 	    cmocka_unit_test(test_a_compressed_message_ends_the_stream),
 	    cmocka_unit_test(test_an_end_within_a_message_is_an_end),
