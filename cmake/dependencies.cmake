@@ -9,9 +9,6 @@ foreach(dep IN ITEMS libbpf libelf zlib libdeflate libzstd liblzma libprotobuf-c
 endforeach()
 # Zydis comes with a cmake package instead.
 find_package(zydis REQUIRED)
-# gRPC's pkg-config file drags in the static closure of abseil; the shared C core needs only these.
-add_library(kiln_grpc_core INTERFACE)
-target_link_libraries(kiln_grpc_core INTERFACE grpc gpr)
 if(KILN_JEMALLOC)
   pkg_check_modules(JEMALLOC REQUIRED IMPORTED_TARGET jemalloc)
 endif()

@@ -15,7 +15,7 @@ FROM debian:12-slim
 # libwebsockets loads its libuv plugin by name, so that no tool finds it missing but the program.
 RUN apt-get update && \
     apt-get install -y --no-install-recommends \
-        ca-certificates libbpf1 libcjson1 libcurl4 libdeflate0 libgrpc29 libjemalloc2 liblzma5 libprotobuf-c1 \
+        ca-certificates libbpf1 libcjson1 libcurl4 libdeflate0 libjemalloc2 liblzma5 libnghttp2-14 libprotobuf-c1 \
         libssl3 libuv1 libwebsockets17 libwebsockets-evlib-uv libyaml-0-2 libzstd1 libzydis4.0 \
         zlib1g && \
     rm -rf /var/lib/apt/lists/*

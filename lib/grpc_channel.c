@@ -1,311 +1,365 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Channels of the gRPC C core from what the user says: endpoint, TLS, headers. No state and no
- * thread: what is made here belongs to whoever asked.
+ * A call waits for a connection that is ready; when there is none one is made, and when that fails
+ * all calls that wait fail with it, as UNAVAILABLE. So attempts come as often as calls do, and no
+ * pause is put on top of their caller's. A connection that the peer wants to end (GOAWAY) keeps its
+ * calls and gets no new ones. Connections are not made without a call, and not ended for the lack
+ * of one.
  *
- * Keepalive also sets TCP_USER_TIMEOUT, so a connection whose packets vanish is found dead after
- * 20 s when there was something to send.
+ * The application is called from grpc_channel_work() only, where it may do anything, and free the
+ * channel: everything that is on the stack then looks at `freed` first, and memory stays until the
+ * handles are closed. The idle handle calls it again when a callback left something to do.
  */
 #include "lib/grpc_channel.h"
 
-#include <ctype.h>
-#include <dlfcn.h>
-#include <grpc/grpc_security.h>
-#include <grpc/support/log.h>
+#include <utlist.h>
 
-#include "lib/log.h"
+#include "lib/tls_client.h"
 
-enum {
-	KEEPALIVE_TIMEOUT_MS = 20000,
-	RECONNECT_MIN_MS = 500,
-	CHANNEL_ARGS_MAX = 16,
-};
+enum { REST_MS = 86400000 /* the timer is active while there are calls */, ACKS_MAX = 32 };
 
-/* ---- settings -------------------------------------------------------------------------------- */
+/* ---- time --------------------------------------------------------------------------------------
+ */
 
-static bool port_valid(const char *text, size_t len)
+static uint64_t next_due_ms(const struct grpc_channel *ch)
 {
-	unsigned long port = 0;
-	size_t i;
+	uint64_t due = uv_now(ch->loop) + REST_MS;
+	const struct grpc_connection *c;
+	const struct grpc_call *call;
 
-	if (len == 0 || len > 5)
-		return false;
-	for (i = 0; i < len; i++) {
-		if (!isdigit((unsigned char)text[i]))
-			return false;
-		port = port * 10 + (unsigned long)(text[i] - '0');
-	}
-	return port >= 1 && port <= 65535;
+	DL_FOREACH (ch->connections, c)
+		due = MIN(due, grpc_connection_due_ms(c));
+	DL_FOREACH (ch->calls, call)
+		if (call->deadline_ms)
+			due = MIN(due, call->deadline_ms);
+	return due;
 }
 
-static int host_port_check(const char *endpoint, const char *text, size_t len, struct error *err)
+static void on_timer(uv_timer_t *timer);
+
+static void arm(struct grpc_channel *ch)
 {
-	const char *colon = memrchr(text, ':', len);
-	size_t host = colon ? (size_t)(colon - text) : 0;
+	uint64_t now = uv_now(ch->loop), due = next_due_ms(ch);
 
-	if (!colon || host == 0 || !port_valid(colon + 1, len - host - 1) ||
-	    (text[0] == '[') != (text[host - 1] == ']') ||
-	    (text[0] != '[' && memchr(text, ':', host)) || memchr(text, '/', len) ||
-	    memchr(text, ' ', len))
-		return error_set(err, -EINVAL, "endpoint: want host:port, got %s", endpoint);
-	return 0;
-}
-
-int grpc_endpoint_parse(const char *endpoint, bool insecure, char **ret_target, bool *ret_plaintext,
-			struct error *err)
-{
-	_cleanup_free_ char *target = NULL;
-	bool plaintext = insecure;
-	const char *rest = endpoint;
-	size_t len;
-	int r;
-
-	if (has_prefix(endpoint, "unix:") || has_prefix(endpoint, "dns:") ||
-	    has_prefix(endpoint, "ipv4:") || has_prefix(endpoint, "ipv6:")) {
-		target = strdup(endpoint);
-	} else {
-		if (has_prefix(endpoint, "http://")) {
-			rest += strlen("http://");
-			plaintext = true;
-		} else if (has_prefix(endpoint, "https://")) {
-			rest += strlen("https://");
-			plaintext = false;
-		} else if (strstr(endpoint, "://")) {
-			return error_set(
-			    err, -EINVAL,
-			    "endpoint: want host:port, http://, https://, dns:/// or unix:, "
-			    "got %s",
-			    endpoint);
-		}
-		len = strlen(rest);
-		if (len > 0 && rest != endpoint && rest[len - 1] == '/')
-			len--;
-		r = host_port_check(endpoint, rest, len, err);
-		if (r < 0)
-			return r;
-		if (asprintf(&target, "dns:///%.*s", (int)len, rest) < 0)
-			target = NULL;
-	}
-	if (!target)
-		return error_set(err, -ENOMEM, "out of memory");
-	*ret_target = TAKE_PTR(target);
-	*ret_plaintext = plaintext;
-	return 0;
-}
-
-static void log_core(gpr_log_func_args *args)
-{
-	log_debug("grpc", "%s", args->message);
+	if (ch->calls)
+		uv_ref((uv_handle_t *)&ch->timer);
+	else
+		uv_unref((uv_handle_t *)&ch->timer);
+	(void)uv_timer_start(&ch->timer, on_timer, due > now ? due - now : 1, 0);
 }
 
 /*
- * Debian builds abseil with its mutexes' deadlock detection, a graph of all locks that costs a
- * server with many streams an eighth of its CPU; upstream's release builds are without. The
- * function is C++ (absl/synchronization/mutex.h, 20220623), so it is looked up by its names; what
- * has neither is left as it is. 0 is OnDeadlockCycle::kIgnore.
+ * A connection that said nothing all the while, or whose window nobody opens, may have lost its
+ * peer: the next call takes another.
  */
-static void ignore_lock_cycles(void)
+static bool is_suspect(const struct grpc_connection *c, const struct grpc_call *call)
 {
-	static const char *const names[] = {
-	    "_ZN4absl7debian329SetMutexDeadlockDetectionModeENS0_15OnDeadlockCycleE",
-	    "_ZN4absl29SetMutexDeadlockDetectionModeENS_15OnDeadlockCycleE"};
-
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		void *symbol = dlsym(RTLD_DEFAULT, names[i]);
-		void (*set_mode)(int) = NULL;
-
-		memcpy(&set_mode, &symbol, sizeof(symbol));
-		if (set_mode)
-			set_mode(0);
-	}
+	return c->heard_ms <= call->began_ms ||
+	       nghttp2_session_get_remote_window_size(c->session) <= 0;
 }
 
-void grpc_library_ref(void)
+static void expire(struct grpc_call *call)
 {
-	ignore_lock_cycles();
-	gpr_set_log_function(log_core);
-	grpc_init();
+	struct grpc_connection *c = call->connection;
+	bool suspect = c && is_suspect(c, call);
+
+	grpc_call_cut(call, RPC_DEADLINE_EXCEEDED, "%s",
+		      c ? "no answer within the timeout" : "no connection within the timeout");
+	if (suspect)
+		c->retired = true;
+	if (suspect && !c->n_calls)
+		grpc_connection_fail(c, "the peer says nothing");
 }
 
-void grpc_library_unref(void)
+static void on_timer(uv_timer_t *timer)
 {
-	grpc_shutdown_blocking();
+	struct grpc_channel *ch = container_of(timer, struct grpc_channel, timer);
+	uint64_t now = uv_now(ch->loop);
+	struct grpc_connection *c;
+	struct grpc_call *call;
+
+	DL_FOREACH (ch->calls, call)
+		if (call->deadline_ms && now >= call->deadline_ms)
+			expire(call);
+	DL_FOREACH (ch->connections, c)
+		grpc_connection_tick(c, now);
+	grpc_channel_work(ch);
 }
 
-static int credentials_unverified(const char *roots, const char *cert, const char *key,
-				  grpc_channel_credentials **ret)
-{
-	grpc_tls_credentials_options *options = grpc_tls_credentials_options_create();
-	grpc_tls_certificate_verifier *anyone = grpc_tls_certificate_verifier_no_op_create();
-	grpc_tls_identity_pairs *pairs = NULL;
-	grpc_tls_certificate_provider *provider;
+/* ---- work --------------------------------------------------------------------------------------
+ */
 
-	if (cert) {
-		pairs = grpc_tls_identity_pairs_create();
-		grpc_tls_identity_pairs_add_pair(pairs, key, cert);
-	}
-	provider = grpc_tls_certificate_provider_static_data_create(roots, pairs);
-	grpc_tls_credentials_options_set_certificate_provider(options, provider);
-	if (roots)
-		grpc_tls_credentials_options_watch_root_certs(options);
-	if (cert)
-		grpc_tls_credentials_options_watch_identity_key_cert_pairs(options);
-	grpc_tls_credentials_options_set_certificate_verifier(options, anyone);
-	grpc_tls_credentials_options_set_verify_server_cert(options, 0);
-	grpc_tls_credentials_options_set_check_call_host(options, 0);
-	*ret = grpc_tls_credentials_create(options);
-	grpc_tls_certificate_verifier_release(anyone);
-	grpc_tls_certificate_provider_release(provider);
-	return *ret ? 0 : -EINVAL;
+static bool is_waiting(const struct grpc_call *call)
+{
+	return !call->connection && !call->ended;
 }
 
-static int credentials_new(const struct tls_options *tls, bool plaintext,
-			   grpc_channel_credentials **ret, struct error *err)
+static bool somebody_waits(const struct grpc_channel *ch)
 {
-	_cleanup_free_ char *roots = NULL, *cert = NULL, *key = NULL;
-	const char *ca = tls->ca_file ? tls->ca_file : tls_system_roots();
-	grpc_ssl_pem_key_cert_pair pair;
-	enum tls_version version;
+	const struct grpc_call *call;
+
+	DL_FOREACH (ch->calls, call)
+		if (is_waiting(call))
+			return true;
+	return false;
+}
+
+static void fail_waiting(struct grpc_channel *ch, const char *why)
+{
+	struct grpc_call *call;
+
+	DL_FOREACH (ch->calls, call)
+		if (is_waiting(call))
+			grpc_call_end(call, RPC_UNAVAILABLE, "%s", why);
+}
+
+/* The one for the next call; NULL: there is none, or it is not ready. */
+static struct grpc_connection *connection_for_calls(struct grpc_channel *ch)
+{
+	struct grpc_connection *c = ch->current;
+	struct error err = {0};
+
+	if (c && c->ready)
+		grpc_connection_read(c);
+	if (c && c->session && !nghttp2_session_check_request_allowed(c->session))
+		c->retired = true;
+	if (c && !c->failed && !c->retired)
+		return c->ready ? c : NULL;
+	ch->current = NULL;
+	if (c && c->failed && !c->ready)
+		fail_waiting(ch, c->why);
+	else if (grpc_connection_new(ch, &ch->current, &err) < 0)
+		fail_waiting(ch, err.message);
+	return NULL;
+}
+
+static void begin_calls(struct grpc_channel *ch)
+{
+	struct grpc_connection *c = somebody_waits(ch) ? connection_for_calls(ch) : NULL;
+	struct grpc_call *call;
 	int r;
 
-	if (plaintext) {
-		*ret = grpc_insecure_credentials_create();
-		return *ret ? 0 : error_set(err, -ENOMEM, "out of memory");
+	if (!c)
+		return;
+	DL_FOREACH (ch->calls, call) {
+		if (!is_waiting(call))
+			continue;
+		call->began_ms = uv_now(ch->loop);
+		r = grpc_connection_begin(c, call);
+		if (r < 0)
+			grpc_call_end(call, RPC_UNAVAILABLE, "%s", strerror(-r));
 	}
-	r = tls_options_check(tls, err);
-	if (r < 0)
-		return r;
-	if (tls_version_parse(tls->min_version, &version) == 0 && version > TLS_1_2)
-		return error_set(
-		    err, -EINVAL,
-		    "tls.min_version: the gRPC library offers 1.2 and newer and cannot "
-		    "be held to %s; otlp_http can",
-		    tls->min_version);
-	if (!ca && !tls->skip_verify)
-		return error_set(err, -EINVAL,
-				 "tls: this system has no root certificates; give tls.ca_file");
-	if (ca)
-		r = tls_read_pem(ca, &roots, err);
-	if (r == 0 && tls->cert_file)
-		r = tls_read_pem(tls->cert_file, &cert, err);
-	if (r == 0 && tls->key_file)
-		r = tls_read_pem(tls->key_file, &key, err);
-	if (r < 0)
-		return error_wrap(err, r, "tls");
-	if (tls->skip_verify) {
-		r = credentials_unverified(roots, cert, key, ret);
-	} else {
-		pair = (grpc_ssl_pem_key_cert_pair){.private_key = key, .cert_chain = cert};
-		*ret = grpc_ssl_credentials_create_ex(roots, cert ? &pair : NULL, NULL, NULL);
-		r = *ret ? 0 : -EINVAL;
-	}
-	return r < 0 ? error_set(err, r, "tls: the certificates cannot be used") : 0;
 }
 
-static grpc_arg arg_int(const char *key, int value)
+static void flush_connections(struct grpc_channel *ch)
 {
-	return (grpc_arg){
-	    .type = GRPC_ARG_INTEGER, .key = (char *)key, .value = {.integer = value}};
-}
+	struct grpc_connection *c;
 
-static grpc_arg arg_string(const char *key, const char *value)
-{
-	return (grpc_arg){
-	    .type = GRPC_ARG_STRING, .key = (char *)key, .value = {.string = (char *)value}};
-}
-
-int grpc_channel_open(const struct grpc_client_options *o, uint64_t keepalive_ms,
-		      size_t message_max, grpc_channel **ret, struct error *err)
-{
-	int reconnect_max = (int)MIN(MAX(o->reconnect_max_ms, RECONNECT_MIN_MS), INT32_MAX);
-	_cleanup_free_ char *target = NULL;
-	grpc_channel_credentials *credentials;
-	grpc_arg items[CHANNEL_ARGS_MAX];
-	grpc_channel_args args = {.args = items};
-	bool plaintext;
-	int r;
-
-	r = grpc_endpoint_parse(o->endpoint, o->tls.insecure, &target, &plaintext, err);
-	if (r < 0)
-		return r;
-	r = credentials_new(&o->tls, plaintext, &credentials, err);
-	if (r < 0)
-		return r;
-	/* The sender decides on retries; the core's would hold a second copy of each message. */
-	items[args.num_args++] = arg_int(GRPC_ARG_ENABLE_RETRIES, 0);
-	/* To the core 0 is an interval too: it would ping without pause. */
-	items[args.num_args++] =
-	    arg_int(GRPC_ARG_KEEPALIVE_TIME_MS,
-		    keepalive_ms ? (int)MIN(keepalive_ms, INT32_MAX) : INT32_MAX);
-	items[args.num_args++] = arg_int(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, KEEPALIVE_TIMEOUT_MS);
-	items[args.num_args++] = arg_int(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, RECONNECT_MIN_MS);
-	items[args.num_args++] = arg_int(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, reconnect_max);
-	items[args.num_args++] =
-	    arg_int(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, (int)MIN(message_max, INT32_MAX));
-	items[args.num_args++] = arg_int(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, -1);
-	/* It measures how much to receive at once, by a timer: almost nothing is received. */
-	items[args.num_args++] = arg_int(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-	/* Two exporters to one endpoint must not share a connection with other credentials. */
-	items[args.num_args++] = arg_int(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-	if (o->gzip)
-		items[args.num_args++] =
-		    arg_int(GRPC_COMPRESSION_CHANNEL_DEFAULT_ALGORITHM, GRPC_COMPRESS_GZIP);
-	if (o->user_agent)
-		items[args.num_args++] =
-		    arg_string(GRPC_ARG_PRIMARY_USER_AGENT_STRING, o->user_agent);
-	if (o->tls.server_name && !plaintext)
-		items[args.num_args++] =
-		    arg_string(GRPC_SSL_TARGET_NAME_OVERRIDE_ARG, o->tls.server_name);
-	*ret = grpc_channel_create(target, credentials, &args);
-	grpc_channel_credentials_release(credentials);
-	return *ret ? 0 : error_set(err, -EINVAL, "endpoint: %s cannot be used", o->endpoint);
-}
-
-int grpc_headers_make(const struct grpc_client_options *o, struct grpc_headers *ret,
-		      struct error *err)
-{
-	struct grpc_headers h = {0};
-	grpc_metadata *m;
-	size_t i;
-	int r = 0;
-
-	h.items = calloc(o->n_headers + 1, sizeof(*h.items));
-	if (!h.items)
-		return error_set(err, -ENOMEM, "out of memory");
-	for (i = 0; i < o->n_headers && r == 0; i++) {
-		_cleanup_free_ char *key = strdup(o->headers[i].key);
-		char *p;
-
-		if (!key) {
-			r = error_set(err, -ENOMEM, "out of memory");
-			break;
-		}
-		for (p = key; *p; p++)
-			*p = (char)tolower((unsigned char)*p);
-		m = &h.items[h.n++];
-		m->key = grpc_slice_from_copied_string(key);
-		m->value = grpc_slice_from_copied_string(o->headers[i].value);
-		if (!grpc_header_key_is_legal(m->key) || has_prefix(key, "grpc-") ||
-		    !grpc_header_nonbin_value_is_legal(m->value))
-			r = error_set(err, -EINVAL, "headers.%s: not a header that gRPC can send",
-				      key);
+	DL_FOREACH (ch->connections, c) {
+		grpc_connection_flush(c);
+		grpc_connection_check(c);
 	}
-	if (r < 0) {
-		grpc_headers_done(&h);
-		return r;
+}
+
+static void free_connections(struct grpc_channel *ch)
+{
+	struct grpc_connection *c, *next;
+
+	DL_FOREACH_SAFE (ch->connections, c, next) {
+		if (!grpc_connection_over(c) || (c == ch->current && somebody_waits(ch)))
+			continue;
+		if (c == ch->current)
+			ch->current = NULL;
+		grpc_connection_free(c);
 	}
-	*ret = h;
+}
+
+void grpc_channel_work(struct grpc_channel *ch)
+{
+	struct grpc_call *call, *next;
+
+	(void)uv_idle_stop(&ch->run);
+	begin_calls(ch);
+	flush_connections(ch);
+	DL_FOREACH_SAFE (ch->calls, call, next)
+		if (!grpc_call_tell(call))
+			return;
+	free_connections(ch);
+	arm(ch);
+}
+
+static void on_run(uv_idle_t *run)
+{
+	grpc_channel_work(container_of(run, struct grpc_channel, run));
+}
+
+void grpc_channel_due(struct grpc_channel *ch)
+{
+	if (!ch->freed)
+		(void)uv_idle_start(&ch->run, on_run);
+}
+
+/* ---- calls -------------------------------------------------------------------------------------
+ */
+
+void grpc_channel_unlink(struct grpc_call *call)
+{
+	DL_DELETE(call->channel->calls, call);
+}
+
+int grpc_channel_call(struct grpc_channel *ch, const char *method, uint64_t timeout_ms,
+		      const struct grpc_call_events *events, void *arg, struct grpc_call **ret)
+{
+	struct grpc_call *call = calloc(1, sizeof(*call));
+
+	if (!call)
+		return -ENOMEM;
+	call->method = strdup(method);
+	if (!call->method) {
+		free(call);
+		return -ENOMEM;
+	}
+	call->channel = ch;
+	call->events = events;
+	call->arg = arg;
+	call->grpc_status = -1;
+	call->deadline_ms = timeout_ms ? uv_now(ch->loop) + timeout_ms : 0;
+	grpc_inbox_init(&call->in, ch->message_max, CONNECTION_READS * CONNECTION_READ);
+	DL_APPEND(ch->calls, call);
+	arm(ch);
+	grpc_channel_due(ch);
+	*ret = call;
 	return 0;
 }
 
-void grpc_headers_done(struct grpc_headers *h)
-{
-	size_t i;
+/* ---- life --------------------------------------------------------------------------------------
+ */
 
-	for (i = 0; i < h->n; i++) {
-		grpc_slice_unref(h->items[i].key);
-		grpc_slice_unref(h->items[i].value);
+static const char **tls_string(struct tls_options *o, size_t i)
+{
+	const char **const all[] = {&o->ca_file, &o->cert_file, &o->key_file, &o->server_name,
+				    &o->min_version};
+
+	return i < ARRAY_SIZE(all) ? all[i] : NULL;
+}
+
+static void memory_free(struct grpc_channel *ch)
+{
+	struct grpc_call *call, *next;
+	const char **s;
+
+	DL_FOREACH_SAFE (ch->calls, call, next)
+		grpc_call_free(call);
+	nghttp2_session_callbacks_del(ch->callbacks);
+	nghttp2_option_del(ch->option);
+	grpc_headers_free(ch);
+	grpc_target_done(&ch->target);
+	for (size_t i = 0; (s = tls_string(&ch->tls, i)); i++)
+		free((char *)(uintptr_t)*s);
+	free(ch->authority);
+	free(ch);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+	struct grpc_channel *ch = handle->data;
+
+	if (!--ch->open_handles)
+		memory_free(ch);
+}
+
+struct grpc_channel *grpc_channel_free(struct grpc_channel *ch)
+{
+	struct grpc_call *call;
+
+	if (!ch)
+		return NULL;
+	ch->freed = true;
+	DL_FOREACH (ch->calls, call)
+		grpc_call_cut(call, RPC_CANCELLED, "cancelled");
+	while (ch->connections)
+		grpc_connection_free(ch->connections);
+	ch->open_handles = 2;
+	ch->timer.data = ch->run.data = ch;
+	uv_close((uv_handle_t *)&ch->timer, on_handle_closed);
+	uv_close((uv_handle_t *)&ch->run, on_handle_closed);
+	return NULL;
+}
+
+static int copy_tls(struct grpc_channel *ch, const struct tls_options *o)
+{
+	const char **s;
+
+	ch->tls = *o;
+	for (size_t i = 0; (s = tls_string(&ch->tls, i)); i++)
+		*s = *s ? strdup(*s) : NULL;
+	for (size_t i = 0; (s = tls_string(&ch->tls, i)); i++)
+		if (!*s && *tls_string((struct tls_options *)(uintptr_t)o, i))
+			return -ENOMEM;
+	return 0;
+}
+
+/* What a peer may make nghttp2 keep. */
+static int create_option(nghttp2_option **ret)
+{
+	if (nghttp2_option_new(ret) < 0)
+		return -ENOMEM;
+	nghttp2_option_set_no_closed_streams(*ret, 1);
+	nghttp2_option_set_max_reserved_remote_streams(*ret, 0);
+	nghttp2_option_set_max_outbound_ack(*ret, ACKS_MAX);
+	return 0;
+}
+
+/* Files are read for each connection; here to tell of what cannot work. */
+static int check_tls(const struct grpc_channel *ch, struct error *err)
+{
+	const struct tls_client_options o = {
+	    .tls = &ch->tls, .name = "localhost", .protocol = "h2"};
+	SSL *ssl = NULL;
+	int r = ch->target.plaintext ? 0 : tls_client_new(&o, &ssl, err);
+
+	SSL_free(ssl);
+	return r;
+}
+
+static int set_up(struct grpc_channel *ch, const struct grpc_client_options *o, struct error *err)
+{
+	bool other_name;
+	int r = grpc_target_parse(o->endpoint, o->tls.insecure, &ch->target, err);
+
+	if (r < 0)
+		return r;
+	other_name = o->tls.server_name && !ch->target.plaintext;
+	ch->authority = strdup(other_name ? o->tls.server_name : ch->target.authority);
+	if (!ch->authority || copy_tls(ch, &o->tls) < 0 || create_option(&ch->option) < 0 ||
+	    grpc_callbacks_new(&ch->callbacks) < 0)
+		return error_set(err, -ENOMEM, "out of memory");
+	/* A scheme wins over the setting. */
+	ch->tls.insecure = ch->target.plaintext;
+	r = check_tls(ch, err);
+	return r < 0 ? r : grpc_headers_new(ch, o, err);
+}
+
+int grpc_channel_new(const struct grpc_client_options *o, uint64_t keepalive_ms, size_t message_max,
+		     uv_loop_t *loop, struct grpc_channel **ret, struct error *err)
+{
+	struct grpc_channel *ch = calloc(1, sizeof(*ch));
+	int r;
+
+	if (!ch)
+		return error_set(err, -ENOMEM, "out of memory");
+	ch->loop = loop;
+	ch->keepalive_ms = keepalive_ms;
+	ch->message_max = message_max;
+	r = set_up(ch, o, err);
+	if (r < 0) {
+		memory_free(ch);
+		return r;
 	}
-	free(h->items);
-	*h = (struct grpc_headers){0};
+	(void)uv_timer_init(loop, &ch->timer);
+	(void)uv_idle_init(loop, &ch->run);
+	uv_unref((uv_handle_t *)&ch->timer);
+	uv_unref((uv_handle_t *)&ch->run);
+	*ret = ch;
+	return 0;
 }

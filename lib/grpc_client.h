@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A gRPC client for unary calls with ready-made bytes, on the C core (libgrpc 1.51).
+ * A gRPC client for unary calls with ready-made bytes, on nghttp2, OpenSSL and libuv. It has no
+ * threads: all functions and callbacks run on the loop thread; only names are resolved on libuv's
+ * pool.
  *
- * All functions run on the loop thread. The core works on threads of its own; a thread of this
- * client's waits on the completion queue and wakes the loop with uv_async, so that callbacks run on
- * the loop thread too.
+ * Debian has the C core (libgrpc) only as 1.51 of 2022, without later security fixes, and it costs
+ * a process seven threads and timers that never rest.
+ *
+ * One connection, which is made for the first call that needs it, kept, and made anew for the next
+ * call when it is gone. A proxy is used as gRPC's documents say: $grpc_proxy, $https_proxy or
+ * $http_proxy, and $no_grpc_proxy or $no_proxy (lib/http_proxy.h).
  */
 #pragma once
 
@@ -24,34 +29,38 @@ struct grpc_header {
 };
 
 struct grpc_client_options {
-	/* host:port, http://host:port, https://host:port, dns:///host:port, unix:path, unix:///path
-	 */
-	const char *endpoint;
+	const char *endpoint;	/* see lib/grpc_target.h */
 	struct tls_options tls; /* a scheme of the endpoint wins over tls.insecure */
 	const struct grpc_header *headers;
 	size_t n_headers;
 	bool gzip; /* the peer is told grpc-encoding: gzip; messages say themselves whether they are
 		    */
 	const char *user_agent;
-	uint64_t reconnect_max_ms; /* longest pause between two connection attempts */
 };
 
 struct grpc_answer {
 	int status;	     /* enum rpc_status, or a number that is none */
-	const char *message; /* the server's or the core's words, "" when there are none */
+	const char *message; /* the server's or the client's words, "" when there are none */
 	const uint8_t *body; /* of an OK answer; NULL when empty */
 	size_t body_len;
 	const uint8_t *details; /* grpc-status-details-bin, decoded; NULL when there is none */
 	size_t details_len;
-	bool connected; /* false: certainly nothing reached the server */
+	/*
+	 * False: certainly no server has done anything with it. There was no connection, or the
+	 * server has said so (RST_STREAM with REFUSED_STREAM, a GOAWAY that leaves it out).
+	 */
+	bool connected;
 };
 
-/* Fails with -EINVAL on headers, endpoints and TLS settings that cannot work; does not connect. */
+/*
+ * Fails with -EINVAL on headers, endpoints and TLS settings that cannot work; does not connect. The
+ * files of TLS are read again for each connection, so they have to stay.
+ */
 int grpc_client_new(const struct grpc_client_options *options, uv_loop_t *loop,
 		    struct grpc_client **ret, struct error *err) _must_check_;
 /*
- * Cancels what is under way, without callbacks, and waits for the core. The memory is freed when
- * the loop has closed the client's handle, so run the loop once more after this.
+ * Cancels what is under way, without callbacks; from a callback, too. Memory is freed when the loop
+ * has closed the client's handles, so run the loop once more after this.
  */
 struct grpc_client *grpc_client_free(struct grpc_client *client);
 
@@ -65,10 +74,3 @@ int grpc_client_call(struct grpc_client *client, const char *method, const void 
 		     struct grpc_unary **ret) _must_check_;
 /* DONE comes soon, with RPC_CANCELLED or with an answer that was faster. */
 void grpc_unary_cancel(struct grpc_unary *call);
-
-/*
- * The endpoint as the core's target, and whether it is plaintext: exposed for tests.
- * TARGET is freed by the caller.
- */
-int grpc_endpoint_parse(const char *endpoint, bool insecure, char **ret_target, bool *ret_plaintext,
-			struct error *err) _must_check_;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct grpc_stream: a client of one bidirectional gRPC stream, on the C core (libgrpc 1.51).
+ * struct grpc_stream: a client of one bidirectional gRPC stream, on what lib/grpc_client.h stands
+ * on.
  *
- * Made once, connected as often as needed, one connection at a time; each connection has a channel
- * of its own, so that the next one takes new certificates, headers or another endpoint, and the
- * core never connects again by itself. All functions and callbacks run on the loop thread.
+ * Made once, connected as often as needed, one connection at a time; each connection has settings
+ * of its own, so that the next one takes new certificates, headers or another endpoint, and nothing
+ * connects again by itself. All functions and callbacks run on the loop thread.
  *
- * What arrives is read one message ahead of the callback: a caller that is slow slows the peer
- * down, by HTTP/2 flow control. What is sent goes one message at a time: the caller keeps what
+ * What arrives is told before more is read: a caller that is slow slows the peer down, by HTTP/2
+ * flow control. What is sent goes one message at a time: the caller keeps what
  * waits and decides what of it has become stale.
  */
 #pragma once
@@ -15,10 +16,10 @@
 #include "lib/grpc_client.h"
 
 struct grpc_stream_options {
-	struct grpc_client_options client; /* reconnect_max_ms and gzip do not apply */
+	struct grpc_client_options client; /* gzip does not apply */
 	const char *method;		   /* "/package.Service/Method" */
 	size_t message_max;		   /* bytes; a larger one ends it with RESOURCE_EXHAUSTED */
-	uint64_t keepalive_ms;		   /* between pings; 0: none; the peer must allow as many */
+	uint64_t keepalive_ms; /* of silence until a ping; 0: none; the peer must allow as many */
 };
 
 struct grpc_stream_events {
@@ -30,7 +31,7 @@ struct grpc_stream_events {
 	void (*message)(const uint8_t *data, size_t len, void *arg);
 	/*
 	 * The end of what grpc_stream_connect() began, the last callback of that connection. STATUS
-	 * is an enum rpc_status or a number that is none, MESSAGE the peer's or the core's words.
+	 * is an enum rpc_status or a number that is none, MESSAGE the peer's or the client's words.
 	 * grpc_stream_connect() may be called from here.
 	 */
 	void (*closed)(int status, const char *message, void *arg);
@@ -42,8 +43,8 @@ struct grpc_stream;
 int grpc_stream_new(const struct grpc_stream_events *events, uv_loop_t *loop,
 		    struct grpc_stream **ret, struct error *err) _must_check_;
 /*
- * Ends what is under way without callbacks and waits for the core. The memory is freed when the
- * loop has closed the handle, so run the loop once more. May be called from a callback.
+ * Ends what is under way, without callbacks; from a callback, too. Memory is freed when the loop
+ * has closed the handles, so run the loop once more.
  */
 struct grpc_stream *grpc_stream_free(struct grpc_stream *s);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TLS of a client, as the user asks for it; the gRPC and the HTTP client turn it into their
- * library's own settings. Plain functions, any thread.
+ * TLS of a client, as the user asks for it; the gRPC and the HTTP client turn it into settings
+ * of OpenSSL and libcurl. Plain functions, any thread.
  */
 #pragma once
 

@@ -4,8 +4,8 @@
  *
  * Answers are sorted as the OTLP specification says (1.10, "OTLP/gRPC", failures): the codes below
  * may be tried again, RESOURCE_EXHAUSTED only when the server adds RetryInfo, everything else is
- * final. The gRPC core compresses with gzip only; compression: zstd falls back to it with one
- * warning, since every receiver takes gzip and the request would otherwise have to be refused.
+ * final. Compressed is with gzip only, which every receiver takes; compression: zstd falls back to
+ * it with one warning.
  */
 #include "agent/export/otlp_exporter.h"
 
@@ -148,7 +148,6 @@ int otlp_grpc_transport_new(const struct exporter_config *c, uv_loop_t *loop,
 	    .headers = headers,
 	    .gzip = true, /* messages say themselves whether they are */
 	    .user_agent = "kiln-agent/" KILN_VERSION,
-	    .reconnect_max_ms = c->retry.max_interval_ms,
 	};
 	_cleanup_free_ struct grpc_transport *t = calloc(1, sizeof(*t));
 	size_t i;

@@ -18,6 +18,7 @@
 #include <time.h>
 
 #include "agent/meta/node_message.h"
+#include "lib/grpc_target.h"
 #include "lib/metrics.h"
 
 #define METHOD "/kiln.node.v1.NodeService/Connect"
@@ -311,16 +312,16 @@ static int client_init(struct meta_client *c, const struct meta_options *o,
 {
 	struct grpc_stream_events stream_events = {
 	    .writable = on_writable, .message = on_message, .closed = on_closed, .arg = c};
-	_cleanup_free_ char *target = NULL;
+	struct grpc_target target = {0};
 	struct backoff_options waits;
-	bool plaintext;
 	int r;
 
 	if (!o->endpoint)
 		return error_set(err, -EINVAL, "endpoint: want host:port");
-	r = grpc_endpoint_parse(o->endpoint, o->insecure, &target, &plaintext, err);
+	r = grpc_target_parse(o->endpoint, o->insecure, &target, err);
 	if (r < 0)
 		return r;
+	grpc_target_done(&target);
 	if (options_copy(o, &c->options) < 0 || pod_table_new(&events->pods, &c->table) < 0)
 		return error_set(err, -ENOMEM, "out of memory");
 	c->saver.path = (char *)(uintptr_t)c->options.snapshot_file;

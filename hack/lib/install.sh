@@ -15,7 +15,7 @@ build_packages=(
 	clang llvm bpftool libbpf-dev
 	libelf-dev libdw-dev libzydis-dev zlib1g-dev libdeflate-dev libzstd-dev liblzma-dev libiberty-dev
 	libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libprotobuf-dev
-	libgrpc-dev libnghttp2-dev libcurl4-openssl-dev libssl-dev
+	libnghttp2-dev libcurl4-openssl-dev libssl-dev
 	libcjson-dev libyaml-dev uthash-dev libcap-dev
 	libwebsockets-dev libwebsockets-evlib-uv libuv1-dev libjemalloc-dev
 )

@@ -1,260 +1,464 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The fake server. A tag is a kind and a call; calls are kept until the server stops, so that tests
- * may look at them afterwards. Everything runs inside fake_pump() and fake_server_stop().
+ * The fake server. Calls are kept until the server stops, so that tests may look at them
+ * afterwards. Everything runs inside fake_pump(), fake_send() and fake_finish().
  */
 #include "tests/support/grpc_fake.h"
 
-#include <grpc/byte_buffer_reader.h>
-#include <grpc/grpc_security.h>
+#include <arpa/inet.h>
+#include <nghttp2/nghttp2.h>
 #include <openssl/pem.h>
+#include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
 
-enum tag_kind { TAG_ACCEPT, TAG_HEADERS, TAG_READ, TAG_WRITE, TAG_STATUS, TAG_CLOSED, TAG_KINDS };
+enum { CONNECTIONS = 32, PREFIX = 5 };
 
-struct tag {
-	enum tag_kind kind;
-	struct slot *slot;
-};
-
-struct slot {
-	struct fake_call call;
-	struct tag tags[TAG_KINDS];
-	grpc_call_details details;
-	grpc_metadata_array metadata;
+struct fake_connection {
+	struct fake_server *server;
+	int fd; /* -1: over */
+	SSL *ssl;
+	bool shaken;
+	nghttp2_session *session;
 };
 
 struct fake_server {
 	struct fake_options options;
-	grpc_server *server;
-	grpc_completion_queue *cq;
-	int port;
-	bool stopping;
-	struct slot *slots[FAKE_CALLS];
-	size_t n; /* the last one waits for a call */
+	int fd, port;
+	char name[128]; /* SNI */
+	SSL_CTX *context;
+	nghttp2_session_callbacks *callbacks;
+	nghttp2_option *option;
+	struct fake_connection connections[CONNECTIONS];
+	size_t n_connections;
+	struct fake_call *calls[FAKE_CALLS];
+	size_t n;
 };
 
-static void accept_next(struct fake_server *s)
+static nghttp2_nv field(const char *name, const char *value)
 {
-	struct slot *slot;
-	int i;
-
-	if (s->n == FAKE_CALLS || s->stopping)
-		return;
-	slot = calloc(1, sizeof(*slot));
-	for (i = 0; i < TAG_KINDS; i++)
-		slot->tags[i] = (struct tag){.kind = (enum tag_kind)i, .slot = slot};
-	slot->call.server = s;
-	grpc_call_details_init(&slot->details);
-	grpc_metadata_array_init(&slot->metadata);
-	s->slots[s->n++] = slot;
-	grpc_server_request_call(s->server, &slot->call.call, &slot->details, &slot->metadata,
-				 s->cq, s->cq, &slot->tags[TAG_ACCEPT]);
+	return (nghttp2_nv){.name = (uint8_t *)name,
+			    .value = (uint8_t *)value,
+			    .namelen = strlen(name),
+			    .valuelen = strlen(value)};
 }
 
-static void batch(struct slot *slot, const grpc_op *op, enum tag_kind kind)
+static struct fake_call *call_of(const struct fake_connection *c, int32_t id)
 {
-	if (slot->call.server->stopping)
-		return;
-	if (grpc_call_start_batch(slot->call.call, op, 1, &slot->tags[kind], NULL) != GRPC_CALL_OK)
-		abort();
-	slot->call.pending++;
+	for (size_t i = 0; i < c->server->n; i++)
+		if (c->server->calls[i]->connection == c && c->server->calls[i]->id == id)
+			return c->server->calls[i];
+	return NULL;
 }
 
-static void read_next(struct slot *slot)
-{
-	grpc_op op = {.op = GRPC_OP_RECV_MESSAGE,
-		      .data.recv_message.recv_message = &slot->call.received};
+/* ---- sending -----------------------------------------------------------------------------------
+ */
 
-	if (!slot->call.server->options.read_nothing)
-		batch(slot, &op, TAG_READ);
+static int send_status(struct fake_call *c)
+{
+	char status[16];
+	nghttp2_nv fields[2];
+
+	snprintf(status, sizeof(status), "%d", c->status);
+	fields[0] = field("grpc-status", status);
+	fields[1] = field("grpc-message", c->status_message);
+	return nghttp2_submit_trailer(c->connection->session, c->id, fields, 2);
 }
 
-static void send_next(struct slot *slot)
+static ssize_t next_data(nghttp2_session *session, int32_t id, uint8_t *out, size_t max,
+			 uint32_t *flags, nghttp2_data_source *source, void *arg)
 {
-	struct fake_call *c = &slot->call;
-	grpc_op op = {0};
-	grpc_slice slice;
+	struct fake_call *c = call_of(arg, id);
+	struct fake_message *m = &c->queue[c->sent];
+	size_t n;
 
-	if (c->sending || c->ended)
-		return;
 	if (c->sent < c->queued) {
-		slice = grpc_slice_from_copied_buffer((char *)c->queue[c->sent].data,
-						      c->queue[c->sent].len);
-		op.op = GRPC_OP_SEND_MESSAGE;
-		op.data.send_message.send_message = grpc_raw_byte_buffer_create(&slice, 1);
-		c->sending = true;
-		c->sent++;
-		batch(slot, &op, TAG_WRITE);
-		grpc_byte_buffer_destroy(op.data.send_message.send_message);
-		grpc_slice_unref(slice);
-	} else if (c->finish) {
-		slice = grpc_slice_from_static_string(c->status_message);
-		op.op = GRPC_OP_SEND_STATUS_FROM_SERVER;
-		op.data.send_status_from_server.status = (grpc_status_code)c->status;
-		op.data.send_status_from_server.status_details = &slice;
-		c->finish = false;
-		c->sending = true;
-		batch(slot, &op, TAG_STATUS);
+		n = MIN(max, m->len - c->sent_at);
+		memcpy(out, m->data + c->sent_at, n);
+		c->sent_at += n;
+		if (c->sent_at == m->len) {
+			c->sent++;
+			c->sent_at = 0;
+		}
+		return (ssize_t)n;
+	}
+	if (!c->finish)
+		return NGHTTP2_ERR_DEFERRED;
+	*flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
+	return send_status(c) < 0 ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
+}
+
+static void resume(struct fake_call *c)
+{
+	if (c->connection)
+		(void)nghttp2_session_resume_data(c->connection->session, c->id);
+}
+
+void fake_send(struct fake_call *c, const void *data, size_t len)
+{
+	struct fake_message *m = &c->queue[c->queued];
+
+	if (c->queued == FAKE_MESSAGES)
+		abort();
+	c->queued++;
+	m->len = PREFIX + len;
+	m->data = malloc(m->len);
+	m->data[0] = 0;
+	for (size_t i = 0; i < 4; i++)
+		m->data[1 + i] = (uint8_t)(len >> (24 - 8 * i));
+	memcpy(m->data + PREFIX, data, len);
+	resume(c);
+}
+
+void fake_finish(struct fake_call *c, int status, const char *message)
+{
+	c->finish = true;
+	c->status = status;
+	snprintf(c->status_message, sizeof(c->status_message), "%s", message);
+	resume(c);
+}
+
+/* ---- receiving ---------------------------------------------------------------------------------
+ */
+
+static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
+{
+	struct fake_connection *c = arg;
+	struct fake_server *s = c->server;
+	struct fake_call *call;
+
+	if (frame->headers.cat != NGHTTP2_HCAT_REQUEST)
+		return 0;
+	if (s->n == FAKE_CALLS)
+		abort();
+	call = calloc(1, sizeof(*call));
+	call->server = s;
+	call->connection = c;
+	call->id = frame->hd.stream_id;
+	s->calls[s->n++] = call;
+	return 0;
+}
+
+static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
+		     size_t name_len, const uint8_t *value, size_t len, uint8_t flags, void *arg)
+{
+	struct fake_call *call = call_of(arg, frame->hd.stream_id);
+
+	if (!strcmp((const char *)name, ":path"))
+		snprintf(call->method, sizeof(call->method), "%s", (const char *)value);
+	if (!strcmp((const char *)name, ":authority"))
+		snprintf(call->authority, sizeof(call->authority), "%s", (const char *)value);
+	if (!strcmp((const char *)name, "authorization"))
+		snprintf(call->authorization, sizeof(call->authorization), "%s",
+			 (const char *)value);
+	return 0;
+}
+
+static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
+{
+	const nghttp2_nv fields[] = {field(":status", "200"),
+				     field("content-type", "application/grpc")};
+	const nghttp2_data_provider data = {.read_callback = next_data};
+	struct fake_connection *c = arg;
+	int status = c->server->options.refuse_status;
+
+	if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
+		return 0;
+	if (nghttp2_submit_response(session, frame->hd.stream_id, fields, 2, &data) < 0)
+		abort();
+	if (status)
+		fake_finish(call_of(c, frame->hd.stream_id), status, "not with this token");
+	return 0;
+}
+
+static void keep_message(struct fake_call *c, size_t len)
+{
+	struct fake_message *m = &c->messages[c->n_messages++];
+
+	m->len = len;
+	m->data = malloc(len + 1);
+	memcpy(m->data, c->in + PREFIX, len);
+	c->in_len -= PREFIX + len;
+	memmove(c->in, c->in + PREFIX + len, c->in_len);
+}
+
+static void keep_messages(struct fake_call *c)
+{
+	while (c->in_len >= PREFIX && c->n_messages < FAKE_MESSAGES) {
+		size_t len = (size_t)c->in[1] << 24 | (size_t)c->in[2] << 16 |
+			     (size_t)c->in[3] << 8 | c->in[4];
+
+		if (c->in_len < PREFIX + len)
+			break;
+		keep_message(c, len);
 	}
 }
 
-static void copy_slice(grpc_slice slice, char *out, size_t size)
+static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *bytes,
+		   size_t len, void *arg)
 {
-	snprintf(out, size, "%.*s", (int)GRPC_SLICE_LENGTH(slice),
-		 (const char *)GRPC_SLICE_START_PTR(slice));
+	struct fake_connection *connection = arg;
+	struct fake_call *c = call_of(connection, id);
+
+	if (connection->server->options.read_nothing)
+		return 0;
+	c->in = realloc(c->in, c->in_len + len);
+	memcpy(c->in + c->in_len, bytes, len);
+	c->in_len += len;
+	keep_messages(c);
+	return nghttp2_session_consume(session, id, len) < 0 ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
 }
 
-static void accepted(struct slot *slot)
+static int on_stream_closed(nghttp2_session *session, int32_t id, uint32_t code, void *arg)
 {
-	grpc_op headers = {.op = GRPC_OP_SEND_INITIAL_METADATA};
-	grpc_op closed = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER,
-			  .data.recv_close_on_server.cancelled = &slot->call.was_cancelled};
-	struct fake_server *s = slot->call.server;
+	struct fake_call *c = call_of(arg, id);
+
+	if (c)
+		c->ended = true;
+	if (c)
+		c->connection = NULL;
+	return 0;
+}
+
+/* ---- connections -------------------------------------------------------------------------------
+ */
+
+static ssize_t on_send(nghttp2_session *session, const uint8_t *bytes, size_t len, int flags,
+		       void *arg)
+{
+	struct fake_connection *c = arg;
+	ssize_t n = c->ssl ? SSL_write(c->ssl, bytes, (int)len) : write(c->fd, bytes, len);
+
+	if (n > 0)
+		return n;
+	if (c->ssl ? SSL_get_error(c->ssl, (int)n) == SSL_ERROR_WANT_WRITE : errno == EAGAIN)
+		return NGHTTP2_ERR_WOULDBLOCK;
+	return NGHTTP2_ERR_CALLBACK_FAILURE;
+}
+
+static void connection_end(struct fake_connection *c)
+{
+	if (c->fd < 0)
+		return;
+	for (size_t i = 0; i < c->server->n; i++)
+		if (c->server->calls[i]->connection == c) {
+			c->server->calls[i]->ended = true;
+			c->server->calls[i]->connection = NULL;
+		}
+	nghttp2_session_del(c->session);
+	if (c->ssl && c->shaken)
+		(void)SSL_shutdown(c->ssl);
+	SSL_free(c->ssl);
+	close(c->fd);
+	c->fd = -1;
+}
+
+static void take_connection(struct fake_server *s)
+{
+	const nghttp2_settings_entry settings = {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, 100};
+	struct fake_connection *c = &s->connections[s->n_connections];
+	int fd = accept4(s->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	if (s->n_connections == CONNECTIONS)
+		abort();
+	s->n_connections++;
+	*c = (struct fake_connection){.server = s, .fd = fd, .shaken = !s->context};
+	if (nghttp2_session_server_new2(&c->session, s->callbacks, c, s->option) < 0 ||
+	    nghttp2_submit_settings(c->session, NGHTTP2_FLAG_NONE, &settings, 1) < 0)
+		abort();
+	if (s->context) {
+		c->ssl = SSL_new(s->context);
+		SSL_set_fd(c->ssl, fd);
+		SSL_set_accept_state(c->ssl);
+	}
+}
+
+static bool would_wait(const struct fake_connection *c, ssize_t n)
+{
+	int kind;
+
+	if (!c->ssl)
+		return n < 0 && errno == EAGAIN;
+	kind = SSL_get_error(c->ssl, (int)n);
+	return kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE;
+}
+
+/* False: it is over. */
+static bool serve_connection(struct fake_connection *c)
+{
+	uint8_t bytes[16384];
+	ssize_t n;
+
+	if (!c->shaken) {
+		n = SSL_do_handshake(c->ssl);
+		if (n != 1)
+			return would_wait(c, n);
+		c->shaken = true;
+	}
+	do {
+		n = c->ssl ? SSL_read(c->ssl, bytes, sizeof(bytes))
+			   : read(c->fd, bytes, sizeof(bytes));
+		if (n > 0 && nghttp2_session_mem_recv(c->session, bytes, (size_t)n) < 0)
+			return false;
+	} while (n > 0);
+	if (!would_wait(c, n) || nghttp2_session_send(c->session) < 0)
+		return false;
+	return nghttp2_session_want_read(c->session) || nghttp2_session_want_write(c->session);
+}
+
+static void serve(struct fake_server *s)
+{
+	struct pollfd fds[CONNECTIONS + 1] = {{.fd = s->fd, .events = POLLIN}};
 	size_t i;
 
-	copy_slice(slot->details.method, slot->call.method, sizeof(slot->call.method));
-	for (i = 0; i < slot->metadata.count; i++) {
-		if (grpc_slice_str_cmp(slot->metadata.metadata[i].key, "authorization") == 0)
-			copy_slice(slot->metadata.metadata[i].value, slot->call.authorization,
-				   sizeof(slot->call.authorization));
-	}
-	slot->call.sending = true;
-	batch(slot, &headers, TAG_HEADERS);
-	batch(slot, &closed, TAG_CLOSED);
-	read_next(slot);
-	if (s->options.refuse_status)
-		fake_finish(&slot->call, s->options.refuse_status, "not with this token");
-	accept_next(s);
+	for (i = 0; i < s->n_connections; i++)
+		fds[i + 1] = (struct pollfd){.fd = s->connections[i].fd, .events = POLLIN};
+	(void)!poll(fds, i + 1, 1);
+	take_connection(s);
+	for (i = 0; i < s->n_connections; i++)
+		if (s->connections[i].fd >= 0 && !serve_connection(&s->connections[i]))
+			connection_end(&s->connections[i]);
 }
 
-static void keep_message(struct fake_call *c)
-{
-	grpc_byte_buffer_reader reader;
-	struct fake_message *m;
-	grpc_slice slice;
+/* ---- life --------------------------------------------------------------------------------------
+ */
 
-	if (c->n_messages == FAKE_MESSAGES || !grpc_byte_buffer_reader_init(&reader, c->received))
-		return;
-	slice = grpc_byte_buffer_reader_readall(&reader);
-	grpc_byte_buffer_reader_destroy(&reader);
-	m = &c->messages[c->n_messages++];
-	m->len = GRPC_SLICE_LENGTH(slice);
-	m->data = malloc(m->len + 1);
-	memcpy(m->data, GRPC_SLICE_START_PTR(slice), m->len);
-	grpc_slice_unref(slice);
+static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *out_len,
+			   const unsigned char *in, unsigned int in_len, void *arg)
+{
+	static const unsigned char h2[] = {2, 'h', '2'};
+	unsigned char *chosen;
+
+	if (SSL_select_next_proto(&chosen, out_len, h2, sizeof(h2), in, in_len) !=
+	    OPENSSL_NPN_NEGOTIATED)
+		return SSL_TLSEXT_ERR_ALERT_FATAL;
+	*out = chosen;
+	return SSL_TLSEXT_ERR_OK;
 }
 
-static void handle(grpc_event event)
+static int keep_name(SSL *ssl, int *alert, void *arg)
 {
-	struct tag *tag = event.tag;
-	struct slot *slot = tag->slot;
-	struct fake_call *c = &slot->call;
-	bool had;
+	struct fake_server *s = arg;
+	const char *name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
 
-	if (tag->kind == TAG_ACCEPT) {
-		if (event.success)
-			accepted(slot);
-		return;
-	}
-	c->pending--;
-	if (tag->kind == TAG_READ) {
-		had = c->received != NULL;
-		if (had) {
-			keep_message(c);
-			grpc_byte_buffer_destroy(c->received);
-			c->received = NULL;
-			read_next(slot);
-		}
-		return;
-	}
-	if (tag->kind == TAG_CLOSED) {
-		c->ended = true;
-		return;
-	}
-	c->sending = false;
-	if (event.success)
-		send_next(slot);
+	snprintf(s->name, sizeof(s->name), "%s", name ? name : "");
+	return SSL_TLSEXT_ERR_OK;
+}
+
+static void want_client_certificate(struct fake_server *s, const char *ca_pem)
+{
+	BIO *bio = BIO_new_mem_buf(ca_pem, -1);
+	X509 *ca = PEM_read_bio_X509(bio, NULL, NULL, NULL);
+
+	if (X509_STORE_add_cert(SSL_CTX_get_cert_store(s->context), ca) != 1)
+		abort();
+	SSL_CTX_set_verify(s->context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+	X509_free(ca);
+	BIO_free(bio);
+}
+
+static void use_certificate(struct fake_server *s, const char *cert_pem, const char *key_pem)
+{
+	BIO *cert_bio = BIO_new_mem_buf(cert_pem, -1), *key_bio = BIO_new_mem_buf(key_pem, -1);
+	X509 *cert = PEM_read_bio_X509(cert_bio, NULL, NULL, NULL);
+	EVP_PKEY *key = PEM_read_bio_PrivateKey(key_bio, NULL, NULL, NULL);
+
+	s->context = SSL_CTX_new(TLS_server_method());
+	if (SSL_CTX_use_certificate(s->context, cert) != 1 ||
+	    SSL_CTX_use_PrivateKey(s->context, key) != 1)
+		abort();
+	if (!s->options.no_alpn)
+		SSL_CTX_set_alpn_select_cb(s->context, choose_protocol, NULL);
+	SSL_CTX_set_tlsext_servername_callback(s->context, keep_name);
+	SSL_CTX_set_tlsext_servername_arg(s->context, s);
+	SSL_CTX_set_max_proto_version(s->context, s->options.max_version);
+	if (s->options.client_ca_pem)
+		want_client_certificate(s, s->options.client_ca_pem);
+	SSL_CTX_set_mode(s->context,
+			 SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+	X509_free(cert);
+	EVP_PKEY_free(key);
+	BIO_free(cert_bio);
+	BIO_free(key_bio);
+}
+
+static void set_callbacks(struct fake_server *s)
+{
+	if (nghttp2_session_callbacks_new(&s->callbacks) < 0 || nghttp2_option_new(&s->option) < 0)
+		abort();
+	nghttp2_option_set_no_auto_window_update(s->option, 1);
+	nghttp2_session_callbacks_set_on_begin_headers_callback(s->callbacks, on_begin_headers);
+	nghttp2_session_callbacks_set_on_header_callback(s->callbacks, on_header);
+	nghttp2_session_callbacks_set_on_frame_recv_callback(s->callbacks, on_frame);
+	nghttp2_session_callbacks_set_on_data_chunk_recv_callback(s->callbacks, on_data);
+	nghttp2_session_callbacks_set_on_stream_close_callback(s->callbacks, on_stream_closed);
+	nghttp2_session_callbacks_set_send_callback(s->callbacks, on_send);
+}
+
+static int listen_on(struct fake_server *s, int port)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET,
+				 .sin_port = htons((uint16_t)port),
+				 .sin_addr = {htonl(INADDR_LOOPBACK)}};
+	socklen_t len = sizeof(to);
+	int one = 1;
+
+	s->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	(void)setsockopt(s->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (bind(s->fd, (struct sockaddr *)&to, len) < 0 || listen(s->fd, 64) < 0)
+		return -errno;
+	if (getsockname(s->fd, (struct sockaddr *)&to, &len) < 0)
+		return -errno;
+	s->port = ntohs(to.sin_port);
+	return 0;
 }
 
 int fake_server_start(const struct fake_options *o, struct fake_server **ret)
 {
 	struct fake_server *s = calloc(1, sizeof(*s));
-	grpc_ssl_pem_key_cert_pair pair = {.private_key = o->key_pem, .cert_chain = o->cert_pem};
-	/* Messages of any size go out: what the client allows is what is tested. */
-	grpc_arg arg = {.type = GRPC_ARG_INTEGER, .key = (char *)GRPC_ARG_ALLOW_REUSEPORT};
-	grpc_channel_args args = {.num_args = 1, .args = &arg};
-	grpc_server_credentials *credentials;
-	char address[32];
 
-	grpc_init();
+	signal(SIGPIPE, SIG_IGN);
 	s->options = *o;
-	s->cq = grpc_completion_queue_create_for_next(NULL);
-	s->server = grpc_server_create(&args, NULL);
-	grpc_server_register_completion_queue(s->server, s->cq, NULL);
-	credentials = o->cert_pem
-			  ? grpc_ssl_server_credentials_create_ex(
-				NULL, &pair, 1, GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE, NULL)
-			  : grpc_insecure_server_credentials_create();
-	snprintf(address, sizeof(address), "127.0.0.1:%d", o->port);
-	s->port = grpc_server_add_http2_port(s->server, address, credentials);
-	grpc_server_credentials_release(credentials);
-	grpc_server_start(s->server);
-	accept_next(s);
+	set_callbacks(s);
+	if (o->cert_pem)
+		use_certificate(s, o->cert_pem, o->key_pem);
 	*ret = s;
-	return s->port > 0 ? 0 : -EADDRINUSE;
+	return listen_on(s, o->port);
 }
 
-static void slot_free(struct slot *slot)
+static void call_free(struct fake_call *c)
 {
-	struct fake_call *c = &slot->call;
-	size_t i;
-
-	for (i = 0; i < c->n_messages; i++)
+	for (size_t i = 0; i < c->n_messages; i++)
 		free(c->messages[i].data);
-	for (i = 0; i < c->queued; i++)
+	for (size_t i = 0; i < c->queued; i++)
 		free(c->queue[i].data);
-	if (c->received)
-		grpc_byte_buffer_destroy(c->received);
-	if (c->call)
-		grpc_call_unref(c->call);
-	grpc_call_details_destroy(&slot->details);
-	grpc_metadata_array_destroy(&slot->metadata);
-	free(slot);
+	free(c->in);
+	free(c);
 }
 
 struct fake_server *fake_server_stop(struct fake_server *s)
 {
-	static struct tag down = {.kind = TAG_KINDS};
-	grpc_event event;
-	size_t i, pending;
-	bool is_down = false;
-
 	if (!s)
 		return NULL;
-	s->stopping = true;
-	grpc_server_shutdown_and_notify(s->server, s->cq, &down);
-	grpc_server_cancel_all_calls(s->server);
-	do {
-		event = grpc_completion_queue_next(s->cq, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
-		if (event.tag == &down)
-			is_down = true;
-		else
-			handle(event);
-		for (i = 0, pending = 0; i < s->n; i++)
-			pending += s->slots[i]->call.pending;
-	} while (!is_down || pending);
-	for (i = 0; i < s->n; i++)
-		slot_free(s->slots[i]);
-	grpc_server_destroy(s->server);
-	grpc_completion_queue_shutdown(s->cq);
-	while (grpc_completion_queue_next(s->cq, gpr_inf_future(GPR_CLOCK_REALTIME), NULL).type !=
-	       GRPC_QUEUE_SHUTDOWN)
-		;
-	grpc_completion_queue_destroy(s->cq);
+	close(s->fd);
+	for (size_t i = 0; i < s->n_connections; i++)
+		connection_end(&s->connections[i]);
+	for (size_t i = 0; i < s->n; i++)
+		call_free(s->calls[i]);
+	nghttp2_session_callbacks_del(s->callbacks);
+	nghttp2_option_del(s->option);
+	SSL_CTX_free(s->context);
 	free(s);
-	grpc_shutdown();
 	return NULL;
+}
+
+const char *fake_server_name(const struct fake_server *s)
+{
+	return s->name;
 }
 
 int fake_server_port(const struct fake_server *s)
@@ -264,33 +468,12 @@ int fake_server_port(const struct fake_server *s)
 
 size_t fake_server_calls(const struct fake_server *s)
 {
-	return s->n && !*s->slots[s->n - 1]->call.method ? s->n - 1 : s->n;
+	return s->n;
 }
 
 struct fake_call *fake_server_call(struct fake_server *s, size_t i)
 {
-	return i < fake_server_calls(s) ? &s->slots[i]->call : NULL;
-}
-
-void fake_send(struct fake_call *c, const void *data, size_t len)
-{
-	struct fake_message *m;
-
-	if (c->queued == FAKE_MESSAGES)
-		abort();
-	m = &c->queue[c->queued++];
-	m->data = malloc(len + 1);
-	memcpy(m->data, data, len);
-	m->len = len;
-	send_next(container_of(c, struct slot, call));
-}
-
-void fake_finish(struct fake_call *c, int status, const char *message)
-{
-	c->finish = true;
-	c->status = status;
-	snprintf(c->status_message, sizeof(c->status_message), "%s", message);
-	send_next(container_of(c, struct slot, call));
+	return i < s->n ? s->calls[i] : NULL;
 }
 
 static void nothing(uv_timer_t *timer)
@@ -302,22 +485,14 @@ bool fake_pump(struct fake_server *s, uv_loop_t *loop, bool (*cond)(void *), voi
 {
 	uint64_t end = uv_hrtime() + seconds * UINT64_C(1000000000);
 	uv_timer_t alive;
-	grpc_event event;
 	bool met;
 
 	uv_timer_init(loop, &alive);
 	uv_timer_start(&alive, nothing, 1, 1);
 	while (!(met = cond(arg)) && uv_hrtime() < end) {
 		uv_run(loop, s ? UV_RUN_NOWAIT : UV_RUN_ONCE);
-		if (!s)
-			continue;
-		event =
-		    grpc_completion_queue_next(s->cq,
-					       gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
-							    gpr_time_from_millis(1, GPR_TIMESPAN)),
-					       NULL);
-		if (event.type == GRPC_OP_COMPLETE)
-			handle(event);
+		if (s)
+			serve(s);
 	}
 	uv_close((uv_handle_t *)&alive, NULL);
 	while (uv_is_active((uv_handle_t *)&alive))
@@ -376,7 +551,7 @@ int fake_pki_make(const char *name, struct fake_pki *ret)
 	X509 *ca, *cert;
 
 	snprintf(ca_name, sizeof(ca_name), "test CA %ld", serial);
-	snprintf(san, sizeof(san), "DNS:%s", name);
+	snprintf(san, sizeof(san), "%s:%s", inet_addr(name) == INADDR_NONE ? "DNS" : "IP", name);
 	ca = certificate(ca_name, ca_key, NULL, ca_key, NID_basic_constraints, "critical,CA:TRUE",
 			 serial++);
 	cert = certificate(name, key, ca, ca_key, NID_subject_alt_name, san, serial++);

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A gRPC server on loopback for tests of clients, on the C core, with nothing of lib/ in it:
- * streams of any method. It works while fake_pump() runs, on the test's own thread, in turns with
- * the client's loop, so tests may assert anywhere.
+ * A gRPC server on loopback for tests of clients, on nghttp2, with nothing of lib/ in it: streams
+ * of any method. It works while fake_pump() runs, on the test's own thread, in turns with the
+ * client's loop, so tests may assert anywhere.
  */
 #pragma once
 
 #include "lib/base.h"
 
-#include <grpc/grpc.h>
 #include <uv.h>
 
 enum { FAKE_CALLS = 32, FAKE_MESSAGES = 256 };
@@ -22,27 +21,29 @@ struct fake_message {
 
 struct fake_call {
 	struct fake_server *server;
-	grpc_call *call;
-	char authorization[512], method[128]; /* "" without */
+	char authorization[512], method[128], authority[128]; /* "" without */
 	struct fake_message messages[FAKE_MESSAGES];
 	size_t n_messages;
 	bool ended; /* by the client, or finished */
 	/* Private. */
-	unsigned int pending;
-	bool sending, reading;
-	grpc_byte_buffer *received;
-	struct fake_message queue[FAKE_MESSAGES];
-	size_t queued, sent;
+	struct fake_connection *connection; /* NULL: its stream is closed */
+	int32_t id;
+	uint8_t *in; /* of messages that are not whole */
+	size_t in_len;
+	struct fake_message queue[FAKE_MESSAGES]; /* with their prefix */
+	size_t queued, sent, sent_at;
 	bool finish;
 	int status;
 	char status_message[128];
-	int was_cancelled;
 };
 
 struct fake_options {
 	const char *cert_pem, *key_pem; /* NULL: plaintext */
-	int port;			/* 0: any */
-	int refuse_status;		/* not 0: each call ends with it at once */
+	const char *client_ca_pem;	/* NULL: clients need no certificate */
+	bool no_alpn;
+	int max_version;   /* OpenSSL's number; 0: any */
+	int port;	   /* 0: any */
+	int refuse_status; /* not 0: each call ends with it at once */
 	bool read_nothing;
 };
 
@@ -59,7 +60,13 @@ void fake_finish(struct fake_call *c, int status, const char *message);
 bool fake_pump(struct fake_server *s, uv_loop_t *loop, bool (*cond)(void *arg), void *arg,
 	       unsigned int seconds);
 
-/* A CA and a server's certificate of it for NAME; PEM strings that the caller frees. */
+/* The last name that a client asked for (SNI), "" without. */
+const char *fake_server_name(const struct fake_server *s);
+
+/*
+ * A CA and a server's certificate of it for NAME, which may be an address; PEM strings that the
+ * caller frees.
+ */
 struct fake_pki {
 	char *ca_pem, *cert_pem, *key_pem;
 };

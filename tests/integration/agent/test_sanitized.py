@@ -3,7 +3,7 @@
 test like the rest: the processes come and go, the receiver is away for a while, and all add up in the end."""
 import time
 
-from parts import SANITIZER, WAIT, agent as kiln, folded, free_port, http_get, pprof_sum, textdump, values, wait_until, workload
+from parts import WAIT, agent as kiln, folded, free_port, http_get, pprof_sum, textdump, values, wait_until, workload
 
 CONFIG = """
 receivers:
@@ -24,11 +24,6 @@ service:
 """
 
 
-# gRPC's library locks by futexes of its own, which ThreadSanitizer does not see: everything it touches, and what
-# gets that memory after it, looks like a race.
-GRPC = SANITIZER != "thread"
-
-
 def metric(base, name):
     """None when the answer takes long, as it does from a slow build on a busy machine."""
     try:
@@ -41,7 +36,7 @@ def test_everything_at_once(agent, collector, busy, tmp_path):
     collector.start()
     port, own = free_port(), free_port()
     text = CONFIG.format(directory=tmp_path, collector=collector, port=port, own=own)
-    a = agent(config=text if GRPC else text.replace(", otlp_grpc]", "]"))
+    a = agent(config=text)
     base = f"http://127.0.0.1:{port}"
     wait_until("a window", lambda: a.process.poll() is not None or (http_get(base + "/readyz") or [0])[0] == 200)
     assert a.process.poll() is None, a.stderr()[-6000:]
@@ -65,4 +60,4 @@ def test_everything_at_once(agent, collector, busy, tmp_path):
     assert len(set(got.values())) == 1, got
     assert got["text"] > 100
     # Each OTLP exporter sends all of it to the same receiver.
-    assert values(collector.samples()) == (2 if GRPC else 1) * got["text"]
+    assert values(collector.samples()) == 2 * got["text"]
