@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What the code of a stripped PHP tells: where execute_ex() has its frame in registers, where a
+ * fiber's stack ends, and an offset that it is compiled with. Only instructions that are known are
+ * believed; what is not found is not used. Any thread; nothing is shared.
+ */
+#include "agent/elf/code_state.h"
+#include "agent/runtime/php/php.h"
+
+enum {
+	EDGES_MAX = 1024, /* bytes of execute_ex() within which it is entered and left */
+	GETTER_MAX = 48,
+	GLOBALS_MAX = 16384,  /* bytes of executor_globals, which has about 2,000 */
+	FIBER_CODE_MAX = 256, /* bytes of make_fcontext() */
+	/* DWARF numbers */
+	RAX = 0,
+	RDI = 5,
+	R14 = 14,
+};
+
+static int32_t distance(const uint8_t *p)
+{
+	int32_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return v;
+}
+
+/* mov %fs:0x28, %rax and then mov %rax, d(%rsp) or d(%rbp): SIZE bytes from CODE on. */
+static uint32_t find_canary(const uint8_t *code, size_t size)
+{
+	static const uint8_t guard[] = {0x64, 0x48, 0x8b, 0x04, 0x25, 0x28, 0, 0, 0};
+
+	for (size_t i = 0; i + sizeof(guard) + 8 <= size; i++) {
+		const uint8_t *store = code + i + sizeof(guard);
+
+		if (memcmp(code + i, guard, sizeof(guard)) != 0)
+			continue;
+		if (memcmp(store, "\x48\x89\x44\x24", 4) == 0 && store[4] < 0x80)
+			return store[4];
+		if (memcmp(store, "\x48\x89\x84\x24", 4) == 0 && distance(store + 4) > 0)
+			return (uint32_t)distance(store + 4);
+		return 0; /* from rbp: that is a frame pointer then, and no guess is needed */
+	}
+	return 0;
+}
+
+struct php_loop php_read_loop(const struct image *image, const struct php_function *loop)
+{
+	struct cursor c = image_at_vaddr(image, loop->start);
+	size_t size = MIN(MIN(loop->size, (uint64_t)EDGES_MAX), cursor_left(&c));
+	struct php_loop ret = {0};
+	struct code_insn insn;
+
+	if (c.bad)
+		return ret;
+	for (uint32_t at = 0; at < size; at += insn.size, cursor_skip(&c, insn.size)) {
+		if (!code_decode(c, loop->start + at, false, &insn) || !insn.size)
+			break;
+		if (!ret.entered && insn.op == CODE_OP_COPY && insn.from == RDI && insn.to == R14)
+			ret.entered = at + insn.size;
+		else if (ret.entered && !ret.left_from && insn.op == CODE_OP_LOAD && insn.to == R14)
+			ret.left_from = at;
+		else if (ret.left_from && insn.flow == CODE_RETURN) {
+			ret.left_to = at + insn.size;
+			ret.has_registers = true;
+			break;
+		}
+	}
+	c = image_at_vaddr(image, loop->start);
+	ret.canary = find_canary(c.data + c.pos, MIN(size, (size_t)ret.entered));
+	return ret;
+}
+
+int64_t php_read_getter(const struct image *image, const struct php_function *getter,
+			uint64_t globals)
+{
+	struct cursor c = image_at_vaddr(image, getter->start);
+	uint8_t code[GETTER_MAX + 16] = {0};
+	uint64_t at, target;
+
+	if (!getter->start || c.bad)
+		return -1;
+	memcpy(code, c.data + c.pos, MIN(cursor_left(&c), (size_t)GETTER_MAX));
+	for (size_t i = 0; i < GETTER_MAX; i++) {
+		const uint8_t *p = code + i;
+
+		/* lea or mov d(%rip), %rax .. %rdi */
+		if (p[0] != 0x48 || (p[1] != 0x8d && p[1] != 0x8b) || (p[2] & 0xc7) != 0x05)
+			continue;
+		at = getter->start + i + 7;
+		target = at + (uint64_t)(int64_t)distance(p + 3);
+		if (p[1] == 0x8b)
+			return target - globals < GLOBALS_MAX ? (int64_t)(target - globals) : -1;
+		/* mov d(%rax), %rax */
+		if (target == globals && p[7] == 0x48 && p[8] == 0x8b &&
+		    (p[9] & 7) == (p[2] >> 3 & 7) && p[9] >> 6 == 2)
+			return distance(p + 10);
+		return -1;
+	}
+	return -1;
+}
+
+/*
+ * make_fcontext() of Boost, Zend/asm/make_x86_64_sysv_elf_gas.S in PHP 8.1 to 8.6: writes the
+ * registers with which a fiber begins where jump_fcontext() will read them. The function to call is
+ * in rbx; the address that this returns to is one of make_fcontext() itself.
+ */
+struct php_function php_find_fiber(const struct image *image, uint32_t *ret_saved_bx)
+{
+	/* stmxcsr (%rax); fnstcw 4(%rax), behind mov %rdx, d(%rax) */
+	static const uint8_t saves[] = {0x0f, 0xae, 0x18, 0xd9, 0x78, 0x04};
+	static const uint8_t starts[] = {0xff, 0xe3}, ends[] = {0x48, 0x31, 0xff, 0xe8};
+	const struct image_section *text = image_section(image, ".text");
+	struct cursor c;
+	const uint8_t *p, *end, *jump, *finish;
+
+	if (!text)
+		return (struct php_function){0};
+	c = image_section_data(image, text);
+	if (c.bad)
+		return (struct php_function){0};
+	p = c.data;
+	end = c.data + c.size;
+	while ((p = memmem(p, (size_t)(end - p), saves, sizeof(saves)))) {
+		size_t room = MIN((size_t)(end - p), (size_t)FIBER_CODE_MAX);
+
+		p += sizeof(saves);
+		if (p - sizeof(saves) - 4 < c.data ||
+		    memcmp(p - sizeof(saves) - 4, "\x48\x89\x50", 3) != 0)
+			continue;
+		room -= MIN(room, sizeof(saves));
+		jump = memmem(p, room, starts, sizeof(starts));
+		finish = jump ? memmem(jump, room - (size_t)(jump - p), ends, sizeof(ends)) : NULL;
+		if (!finish)
+			continue;
+		*ret_saved_bx = p[-(ptrdiff_t)sizeof(saves) - 1];
+		return (struct php_function){
+		    .start = text->vaddr + (uint64_t)(p - sizeof(saves) - 4 - c.data),
+		    .size = (uint64_t)(finish + sizeof(ends) + 5 - (p - sizeof(saves) - 4)),
+		};
+	}
+	return (struct php_function){0};
+}

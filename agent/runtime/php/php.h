@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * PHP, as one of the runtimes of agent/runtime/runtime.h. What the parts share: the layout of a
+ * version's structures, and what a file tells of the interpreter in it.
+ */
+#pragma once
+
+#include "agent/runtime/php/walker_data.h"
+#include "agent/runtime/runtime.h"
+
+enum {
+	PHP_VERSION_MIN = 704, /* major * 100 + minor */
+	PHP_VERSION_MAX = 806,
+	PHP_STRING_MAX = 2048,	   /* bytes of a name or path; the rest is cut off */
+	PHP_STRING_SANE = 1 << 20, /* a longer one is no name */
+	/* zend_string */
+	PHP_STRING_HASH = 8,
+	PHP_STRING_LEN = 16,
+	PHP_STRING_TEXT = 24,
+	/* zend_function */
+	PHP_FUNC_NAME = 8,
+	PHP_FUNC_SCOPE = 16,
+	PHP_CLASS_NAME = 8, /* zend_class_entry.name */
+};
+
+/* Offsets of a version in bytes; 0: there is none, or it is not known. From where: layout.c. */
+struct php_layout {
+	uint32_t version;
+	/* zend_executor_globals */
+	uint32_t current, before_exception, exception_op, main_context, active_fiber;
+	/* zend_op_array; line_start is behind filename */
+	uint32_t last, opcodes, filename;
+	/* zend_generator, zend_fiber */
+	uint32_t generator_frame, generator_parent, generator_fake, fiber_context, fiber_caller;
+};
+
+/* NULL when the version is not known. */
+const struct php_layout *php_layout_of(uint32_t version);
+
+/* A function of the file: [start, start + size), ELF virtual addresses; size 0: not there. */
+struct php_function {
+	uint64_t start, size;
+};
+
+/*
+ * What the code of execute_ex() tells of its frame: offsets from its start. It takes its frame and
+ * instruction into registers, and gives them back before it returns.
+ */
+struct php_loop {
+	bool has_registers;
+	uint32_t entered, left_from, left_to;
+	uint32_t canary; /* where the stack protector's word is, from the stack pointer; 0: none */
+};
+
+/* What a file has. Addresses are ELF virtual ones. */
+struct php_image {
+	struct runtime_image base;
+	const struct php_layout *layout;
+	uint64_t globals; /* executor_globals */
+	struct php_function loop, cold, root, resume;
+	struct php_function fiber; /* make_fcontext() */
+	struct php_loop edges;
+	uint32_t
+	    saved_bx; /* where jump_fcontext() saves rbx, rbp and the pc, one behind the other */
+};
+
+int php_probe(const struct image *image, struct runtime_image **ret,
+	      struct error *err) _must_check_;
+void php_forget(struct runtime_image *ri);
+/* Where execute_ex(), which is LOOP, has its frame in registers. Any bytes will do. */
+struct php_loop php_read_loop(const struct image *image, const struct php_function *loop);
+/* make_fcontext() by what it does, and where jump_fcontext() saves rbx. Size 0: not found. */
+struct php_function php_find_fiber(const struct image *image, uint32_t *ret_saved_bx);
+/*
+ * The offset from GLOBALS of the pointer that the function GETTER reads first; -1: its code is not
+ * known.
+ */
+int64_t php_read_getter(const struct image *image, const struct php_function *getter,
+			uint64_t globals);
+
+extern const struct interpreter_ops php_ops;
+
+/* STATE is the php_layout. */
+int php_symbolize(void *state, const struct target_memory *memory, const uint64_t words[2],
+		  char *scratch, size_t scratch_size, struct symbol_result *ret);

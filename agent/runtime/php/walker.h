@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * The walk of PHP frames (7.4 to 8.6), on top of bpf/unwind.h; for BPF and for the host
+ * (docs/unwinding/php.md).
+ *
+ * PHP's frames are a chain of zend_execute_data, the innermost in executor_globals. A native frame
+ * of execute_ex(), the interpreter's loop, stands for all up to the one that it was entered with,
+ * which is marked (ZEND_CALL_TOP). Internal functions have a frame as well, but no loop: theirs
+ * come with the frames that called them. Compiled code runs in the native frame of execute_ex(),
+ * which it was jumped to from.
+ *
+ * At the leaf the loop has the frame and the instruction in registers, which are ahead of memory.
+ * Everywhere else memory is right: the instruction is written back before anything is called.
+ *
+ * Two functions call execute_ex() for frames that are in the chain before the loop is entered:
+ * zend_execute(), which runs a file, and zend_generator_resume(). What the loop has not shown when
+ * their native frames come is shown there, so that no frame is lost.
+ *
+ * The stack of a fiber ends in make_fcontext(); from there the walk goes on with the stack of what
+ * has resumed the fiber.
+ *
+ * All that is read is foreign: a chain that turns back on itself is found by Brent's method, any
+ * other is bounded.
+ */
+#pragma once
+
+#include "agent/runtime/php/walker_data.h"
+
+enum {
+	/* zend_execute_data */
+	PHP_FRAME_OPLINE = 0, /* in words */
+	PHP_FRAME_FUNC = 3,
+	PHP_FRAME_THIS = 4,
+	PHP_FRAME_INFO = 5,
+	PHP_FRAME_PREVIOUS = 6,
+	PHP_FRAME_WORDS = 7,
+	/* Its This.u1.type_info (zend_compile.h, ZEND_CALL_*) */
+	PHP_INFO_CODE = 1 << 16,
+	PHP_INFO_TOP = 1 << 17,
+	PHP_INFO_CLOSURE = 1 << 22,
+	PHP_INFO_FAKE_CLOSURE = 1 << 23,
+	PHP_INFO_GENERATOR = 1 << 24,
+	/* zend_function.type */
+	PHP_TYPE_INTERNAL = 1,
+	PHP_TYPE_USER = 2,
+	PHP_TYPE_EVAL = 4,
+	/* zend_op */
+	PHP_OP_BYTES = 32,
+	PHP_OP_LINE = 24,
+	/* In words of the scratch, behind the zend_execute_data. */
+	PHP_AT_FUNC = 8,   /* type and flags, name, scope */
+	PHP_AT_PLACE = 11, /* file, line */
+	PHP_AT_TEXT = 13,  /* hash, length */
+	PHP_AT_LINE = 15,
+	PHP_CANARY_STEPS = 48, /* words above the stack pointer that compiled code may have used */
+};
+
+/* What w->cursor holds. */
+enum {
+	PHP_NEXT,     /* the next frame; 0: the chain is at its end */
+	PHP_OPLINE,   /* where that is, if not where it says itself */
+	PHP_STATE,    /* see below */
+	PHP_TORTOISE, /* a frame seen earlier */
+	PHP_LAST,     /* the frame that was shown last */
+	PHP_FIBER,    /* the fiber whose native stack is walked; 0: not asked yet */
+};
+
+/* PHP_STATE: frames looked at in the low half, and */
+#define PHP_STARTED	    (1ULL << 32)
+#define PHP_RESUMED	    (1ULL << 33) /* the last group ended with a generator's frame */
+#define PHP_MAIN_STACK	    (1ULL << 34) /* there is no fiber, or none any more */
+#define PHP_FILES	    (1ULL << 40) /* files shown less native frames of zend_execute(), + 128 */
+#define PHP_FILES_OF(state) ((int)((state) >> 40 & 255) - 128)
+
+enum php_place {
+	PHP_IN_LOOP,
+	PHP_IN_COMPILED,
+	PHP_IN_RESUME,
+	PHP_IN_ROOT,
+	PHP_AT_FIBERS_END,
+};
+
+KILN_INLINE const struct kiln_php *php_data(const struct kiln_walk *w)
+{
+	return (const struct kiln_php *)w->runtime.data;
+}
+
+/* The word at ADDRESS; 0 when it cannot be read. */
+KILN_INLINE uint64_t php_word(uint64_t address)
+{
+	uint64_t v = 0;
+
+	return address && !env_read(&v, 8, address) ? v : 0;
+}
+
+KILN_INLINE int php_stop(struct kiln_walk *w, enum kiln_missing why)
+{
+	w->cursor.words[PHP_NEXT] = 0;
+	walk_missing(w, why);
+	return 1;
+}
+
+/* Counts FRAME. Non-zero: the chain has come back to it, or has no end. */
+KILN_INLINE int php_count(struct kiln_walk *w, uint64_t frame)
+{
+	uint32_t n = (uint32_t)w->cursor.words[PHP_STATE] + 1;
+
+	if (n > PHP_DEPTH_MAX)
+		return php_stop(w, KILN_MISSING_BUDGET);
+	if (frame == w->cursor.words[PHP_TORTOISE])
+		return php_stop(w, KILN_MISSING_BROKEN);
+	if (!(n & (n - 1)))
+		w->cursor.words[PHP_TORTOISE] = frame;
+	w->cursor.words[PHP_STATE]++;
+	return 0;
+}
+
+/* ---- one frame ------------------------------------------------------------------------------- */
+
+/* The line of the instruction at OPLINE into the scratch. Non-zero: it cannot be read. */
+KILN_INLINE int php_read_line(struct kiln_walk *w, uint64_t opline)
+{
+	const struct kiln_php *p = php_data(w);
+
+	w->scratch[PHP_AT_LINE] = 0;
+	if (!opline)
+		return 0;
+	/* While an exception is on its way the frame has this in place of its instruction. */
+	if (p->before_exception && opline - p->globals - p->exception_op < 3 * PHP_OP_BYTES)
+		opline = php_word(p->globals + p->before_exception);
+	return env_read(&w->scratch[PHP_AT_LINE], 4, opline + PHP_OP_LINE);
+}
+
+KILN_INLINE uint32_t php_capped(uint64_t line)
+{
+	return line > PHP_LINE_MAX ? 0 : (uint32_t)line;
+}
+
+/* Emits the frame of code that has no zend_function of its own. Non-zero: as php_emit(). */
+KILN_INLINE int php_emit_place(struct kiln_walk *w, enum php_kind kind)
+{
+	uint64_t file;
+	uint32_t cookie, start;
+
+	if (env_read(&w->scratch[PHP_AT_PLACE], 16,
+		     w->scratch[PHP_FRAME_FUNC] + php_data(w)->filename))
+		return php_stop(w, KILN_MISSING_READ);
+	file = w->scratch[PHP_AT_PLACE];
+	start = (uint32_t)w->scratch[PHP_AT_PLACE + 1];
+	if (!file || env_read(&w->scratch[PHP_AT_TEXT], 16, file + 8))
+		return php_stop(w, KILN_MISSING_READ);
+	cookie = php_string_cookie(w->scratch[PHP_AT_TEXT], w->scratch[PHP_AT_TEXT + 1]);
+	return walk_emit(w, kind, file,
+			 PHP_PLACE(php_capped(w->scratch[PHP_AT_LINE] & 0xffffffffULL),
+				   kind == PHP_CLOSURE ? php_capped(start) : 0, cookie));
+}
+
+/* Emits the frame whose zend_execute_data is in the scratch. Non-zero: nothing comes after it. */
+KILN_GLOBAL int php_emit(uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+	uint64_t func, name, opline;
+	uint32_t type, info;
+
+	if (!w)
+		return 1;
+	func = w->scratch[PHP_FRAME_FUNC];
+	info = (uint32_t)w->scratch[PHP_FRAME_INFO];
+	opline = w->cursor.words[PHP_OPLINE];
+	if (!opline)
+		opline = w->scratch[PHP_FRAME_OPLINE];
+	w->cursor.words[PHP_OPLINE] = 0;
+	if (env_read(&w->scratch[PHP_AT_FUNC], 24, func))
+		return php_stop(w, KILN_MISSING_READ);
+	type = w->scratch[PHP_AT_FUNC] & 255;
+	name = w->scratch[PHP_AT_FUNC + 1];
+	w->scratch[PHP_AT_LINE] = 0;
+	if (type == PHP_TYPE_USER || type == PHP_TYPE_EVAL) {
+		if (php_read_line(w, opline))
+			return php_stop(w, KILN_MISSING_READ);
+		if (type == PHP_TYPE_EVAL && !name)
+			return php_emit_place(w, PHP_EVAL);
+		if (!name)
+			return php_emit_place(w, w->scratch[PHP_FRAME_PREVIOUS] ? PHP_INCLUDE
+										: PHP_MAIN);
+		if ((info & (PHP_INFO_CLOSURE | PHP_INFO_FAKE_CLOSURE)) == PHP_INFO_CLOSURE)
+			return php_emit_place(w, PHP_CLOSURE);
+	} else if (type != PHP_TYPE_INTERNAL) {
+		return php_stop(w, KILN_MISSING_BROKEN);
+	} else if (!name) {
+		return 0; /* where a fiber begins; nothing that a program has called */
+	}
+	return walk_emit(w, PHP_FUNCTION, func,
+			 (w->scratch[PHP_AT_LINE] & 0xffffffffULL) |
+			     (uint64_t)php_function_cookie(type, name, w->scratch[PHP_AT_FUNC + 2])
+				 << 32);
+}
+
+/* ---- generators ------------------------------------------------------------------------------ */
+
+/* The generator that is N steps from GENERATOR towards the one that it gets its values from. */
+KILN_INLINE uint64_t php_generator_at(const struct kiln_php *p, uint64_t generator, int n)
+{
+	for (int i = 0; i < PHP_GENERATORS_MAX && i < n; i++)
+		generator = php_word(generator + p->generator_parent);
+	return generator;
+}
+
+/*
+ * The frame at FAKE, which has no function, stands for all generators between the one that runs,
+ * whose frame was shown last, and the one that was asked for a value: each yields from the one
+ * before. Only the other direction is linked. Non-zero: nothing comes after them.
+ */
+KILN_GLOBAL int php_generators(uint32_t slot, uint64_t fake)
+{
+	struct kiln_walk *w = env_walk(slot);
+	const struct kiln_php *p;
+	uint64_t first, frame;
+	int n = 0;
+
+	if (!w)
+		return 1;
+	p = php_data(w);
+	first = fake - p->generator_fake;
+	if (w->scratch[PHP_FRAME_THIS] != first)
+		return php_stop(w, KILN_MISSING_BROKEN);
+	for (int i = 1; i <= PHP_GENERATORS_MAX; i++) {
+		uint64_t generator = php_generator_at(p, first, i);
+
+		if (!generator)
+			break;
+		n = i;
+		if (php_word(generator + p->generator_frame) == w->cursor.words[PHP_LAST])
+			break;
+		if (i == PHP_GENERATORS_MAX)
+			walk_missing(w, KILN_MISSING_BUDGET);
+	}
+	for (int i = PHP_GENERATORS_MAX - 1; i >= 0; i--) {
+		if (i >= n)
+			continue;
+		frame = php_word(php_generator_at(p, first, i) + p->generator_frame);
+		if (!frame || env_read(w->scratch, PHP_FRAME_WORDS * 8, frame))
+			return php_stop(w, KILN_MISSING_READ);
+		if (php_emit(w->slot))
+			return 1;
+	}
+	return 0;
+}
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+/*
+ * Shows the frame at hand and goes on to the one before. 0: that belongs to the same native frame;
+ * 1: it does not, or there is none.
+ */
+KILN_GLOBAL int php_frame(uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+	uint64_t frame, info;
+
+	if (!w)
+		return 1;
+	frame = w->cursor.words[PHP_NEXT];
+	if (!frame || php_count(w, frame))
+		return 1;
+	if (env_read(w->scratch, PHP_FRAME_WORDS * 8, frame))
+		return php_stop(w, KILN_MISSING_READ);
+	info = w->scratch[PHP_FRAME_INFO];
+	w->cursor.words[PHP_NEXT] = w->scratch[PHP_FRAME_PREVIOUS];
+	if (!w->scratch[PHP_FRAME_FUNC])
+		return php_generators(w->slot, frame);
+	if (php_emit(w->slot))
+		return 1;
+	w->cursor.words[PHP_LAST] = frame;
+	/* An internal function that another one has called is marked too. */
+	if (!(info & PHP_INFO_TOP) || (w->scratch[PHP_AT_FUNC] & 255) == PHP_TYPE_INTERNAL)
+		return 0;
+	if (info & PHP_INFO_GENERATOR)
+		w->cursor.words[PHP_STATE] |= PHP_RESUMED;
+	if (info & PHP_INFO_CODE)
+		w->cursor.words[PHP_STATE] += PHP_FILES;
+	return 1;
+}
+
+KILN_GLOBAL int php_group(uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+
+	if (!w)
+		return 0;
+	w->cursor.words[PHP_STATE] &= ~PHP_RESUMED;
+	for (int i = 0; i < KILN_MAX_USER_FRAMES + 1; i++) {
+		if (php_frame(w->slot))
+			break;
+	}
+	return 0;
+}
+
+/* Is the instruction at OPLINE one of the function of FRAME? */
+KILN_INLINE int php_has_opline(struct kiln_walk *w, uint64_t frame, uint64_t opline)
+{
+	const struct kiln_php *p = php_data(w);
+	uint64_t func = php_word(frame + PHP_FRAME_FUNC * 8), opcodes, last = 0;
+
+	if (!func || !opline || env_read(&last, 4, func + p->last))
+		return 0;
+	opcodes = php_word(func + p->opcodes);
+	return opline >= opcodes && opline - opcodes < (last & 0xffffffffULL) * PHP_OP_BYTES;
+}
+
+/* The first frame of the sample. In the loop itself, or in compiled code, registers tell it. */
+KILN_GLOBAL int php_begin(uint32_t slot, uint32_t place)
+{
+	struct kiln_walk *w = env_walk(slot);
+	const uint32_t r14 = 14, r15 = 15;
+	const struct kiln_php *p;
+	uint64_t at, frame = 0;
+
+	if (!w)
+		return 0;
+	p = php_data(w);
+	w->cursor.words[PHP_STATE] = PHP_STARTED | 128 * PHP_FILES;
+	if (env_read(&frame, 8, p->globals + p->current)) {
+		walk_missing(w, KILN_MISSING_READ);
+		return 0;
+	}
+	w->cursor.words[PHP_NEXT] = frame;
+	if (!w->leaf_valid || !(p->flags & PHP_HAS_REGISTERS) || place > PHP_IN_COMPILED)
+		return 0;
+	at = w->regs.pc - p->loop;
+	if (place == PHP_IN_LOOP && at < p->entered)
+		return 0;
+	if (place == PHP_IN_LOOP && at - p->left_from < p->left_to - p->left_from)
+		return 1;
+	if (!w->leaf[r14] || (w->leaf[r14] & 7))
+		return 0;
+	w->cursor.words[PHP_NEXT] = w->leaf[r14];
+	if (php_has_opline(w, w->leaf[r14], w->leaf[r15]))
+		w->cursor.words[PHP_OPLINE] = w->leaf[r15];
+	return 0;
+}
+
+/* ---- native frames --------------------------------------------------------------------------- */
+
+/*
+ * Compiled code runs in the frame of execute_ex(), with the registers that this has saved in their
+ * places; some of it uses more stack while it calls. Takes the frame for one of execute_ex().
+ */
+KILN_GLOBAL int php_leave_compiled(uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+	const struct kiln_php *p;
+	uint64_t canary, sp;
+
+	if (!w)
+		return 0;
+	p = php_data(w);
+	canary = php_word(w->thread_pointer + 0x28);
+	sp = w->regs.sp;
+	if (p->canary && w->thread_pointer && canary) {
+		for (int i = 0; i < PHP_CANARY_STEPS; i++) {
+			if (php_word(sp + (uint64_t)i * 8 + p->canary) == canary) {
+				w->regs.sp = sp + (uint64_t)i * 8;
+				break;
+			}
+		}
+	}
+	w->regs.pc = p->loop + p->entered;
+	w->exact = 1;
+	w->hide_native = 1;
+	return 0;
+}
+
+/* At the end of a fiber's stack: goes on where the one that resumed it has called. */
+KILN_GLOBAL int php_leave_fiber(uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+	const struct kiln_php *p;
+	uint64_t fiber, context, saved, words[3] = {0, 0, 0};
+
+	if (!w)
+		return 0;
+	p = php_data(w);
+	fiber = w->cursor.words[PHP_FIBER];
+	if (!fiber && !(w->cursor.words[PHP_STATE] & PHP_MAIN_STACK) && p->active_fiber)
+		fiber = php_word(p->globals + p->active_fiber);
+	context = fiber ? php_word(fiber + p->fiber_caller) : 0;
+	saved = context ? php_word(context) : 0;
+	if (!saved || env_read(words, sizeof(words), saved + p->saved_bx))
+		return 0;
+	w->cursor.words[PHP_FIBER] = context - p->fiber_context;
+	if (context == php_word(p->globals + p->main_context)) {
+		w->cursor.words[PHP_FIBER] = 0;
+		w->cursor.words[PHP_STATE] |= PHP_MAIN_STACK;
+	}
+	if (walk_enter(w, words[2], saved + p->saved_bx + 24, words[1], words[0]))
+		return 0;
+	w->hide_native = 1;
+	w->stepped = 1;
+	return 0;
+}
+
+KILN_INLINE enum php_place php_place_of(const struct kiln_walk *w, const struct kiln_php *p)
+{
+	uint64_t pc = w->regs.pc - (w->exact ? 0 : 1);
+
+	if (pc - p->loop < p->loop_size || pc - p->cold < p->cold_size)
+		return PHP_IN_LOOP;
+	if (pc - p->root < p->root_size)
+		return PHP_IN_ROOT;
+	if (pc - p->resume < p->resume_size)
+		return PHP_IN_RESUME;
+	if (pc - p->fiber < p->fiber_size)
+		return PHP_AT_FIBERS_END;
+	return PHP_IN_COMPILED;
+}
+
+/* zend_execute() has run a file, and zend_generator_resume() a generator: is that still to come? */
+KILN_INLINE void php_catch_up(struct kiln_walk *w, enum php_place place)
+{
+	uint64_t info;
+
+	if (place == PHP_IN_ROOT) {
+		w->cursor.words[PHP_STATE] -= PHP_FILES;
+		for (int i = 0; i < 64 && PHP_FILES_OF(w->cursor.words[PHP_STATE]) < 0 &&
+				w->cursor.words[PHP_NEXT];
+		     i++)
+			(void)php_group(w->slot);
+		return;
+	}
+	if (w->cursor.words[PHP_STATE] & PHP_RESUMED) {
+		w->cursor.words[PHP_STATE] &= ~PHP_RESUMED;
+		return;
+	}
+	if (w->cursor.words[PHP_NEXT]) {
+		info = php_word(w->cursor.words[PHP_NEXT] + PHP_FRAME_INFO * 8);
+		if (info & PHP_INFO_GENERATOR)
+			(void)php_group(w->slot);
+		w->cursor.words[PHP_STATE] &= ~PHP_RESUMED;
+	}
+}
+
+/* The frames of the native frame in w->regs. */
+KILN_GLOBAL int php_walk(uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+	enum php_place place;
+	int returns = 0;
+
+	if (!w)
+		return 0;
+	place = php_place_of(w, php_data(w));
+	if (!(w->cursor.words[PHP_STATE] & PHP_STARTED))
+		returns = php_begin(w->slot, place);
+	if (place == PHP_AT_FIBERS_END)
+		return php_leave_fiber(w->slot);
+	if (place == PHP_IN_LOOP || place == PHP_IN_COMPILED) {
+		if (!returns)
+			(void)php_group(w->slot);
+		if (place == PHP_IN_COMPILED)
+			(void)php_leave_compiled(w->slot);
+	} else {
+		php_catch_up(w, place);
+	}
+	return 0;
+}

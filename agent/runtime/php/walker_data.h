@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * What user space tells the walker of a PHP process, and what both words of a frame mean.
+ *
+ * The kind of a frame is in its flags. A function or method: the address of its zend_function; the
+ * line in the low half and php_function_cookie() in the high one. All other kinds have no
+ * zend_function that lasts (a closure's lies in its object, a file's is gone when the file was
+ * run), so these are known by the string with the file's name: its address; then the line, the line
+ * where a closure begins, and php_string_cookie(), as PHP_PLACE() packs them.
+ */
+#pragma once
+
+#include "bpf/types.h"
+
+enum { KILN_RUNTIME_PHP = 4 }; /* enum kiln_runtime_id */
+
+enum php_kind {
+	PHP_FUNCTION,
+	PHP_CLOSURE,
+	PHP_MAIN,
+	PHP_INCLUDE, /* include and require, with and without _once */
+	PHP_EVAL,
+};
+
+enum {
+	PHP_DEPTH_MAX = 4096,	/* frames looked at in one sample, shown or not */
+	PHP_GENERATORS_MAX = 8, /* that one yields from, each from the next */
+	PHP_LINE_BITS = 22,
+	PHP_LINE_MAX = (1 << PHP_LINE_BITS) - 1, /* of a place; later lines are not known */
+};
+
+enum php_flags {
+	PHP_HAS_REGISTERS = 1, /* execute_ex() keeps its frame in r14 and its instruction in r15 */
+};
+
+/* The process's data. Addresses in the process; offsets in bytes: layout.c has them by version. */
+struct kiln_php {
+	uint64_t globals;    /* executor_globals */
+	uint64_t loop, cold; /* execute_ex() and the piece that was split off */
+	uint64_t root;	     /* zend_execute() */
+	uint64_t resume;     /* zend_generator_resume() */
+	uint64_t fiber;	     /* where the stack of a fiber ends: make_fcontext() */
+	uint32_t loop_size, cold_size, root_size, resume_size, fiber_size; /* 0: there is none */
+	uint32_t entered;	     /* of execute_ex(): from here on r14 and r15 hold ... */
+	uint32_t left_from, left_to; /* ... but not here, where it returns */
+	uint32_t current;	     /* executor_globals.current_execute_data */
+	uint32_t exception_op;	     /* executor_globals.exception_op, 3 instructions */
+	uint32_t before_exception;   /* executor_globals.opline_before_exception; 0: not known */
+	uint32_t active_fiber;	     /* executor_globals.active_fiber; 0: there is none */
+	uint32_t main_context;	     /* executor_globals.main_fiber_context */
+	uint32_t opcodes;	     /* zend_op_array.opcodes */
+	uint32_t last;		     /* zend_op_array.last, the number of opcodes */
+	uint32_t filename;	     /* zend_op_array.filename; line_start is behind it */
+	uint32_t generator_frame;    /* zend_generator.execute_data */
+	uint32_t generator_parent;   /* zend_generator.node.parent */
+	uint32_t generator_fake;     /* zend_generator.execute_fake */
+	uint32_t fiber_context;	     /* zend_fiber.context */
+	uint32_t fiber_caller;	     /* zend_fiber.caller */
+	uint32_t saved_bx; /* of what jump_fcontext() saves; rbp and the pc are behind it */
+	uint32_t flags;	   /* enum php_flags */
+	uint32_t canary;   /* from the stack pointer of execute_ex(); 0: not known */
+};
+_Static_assert(sizeof(struct kiln_php) <= KILN_RUNTIME_BYTES, "struct kiln_php");
+
+/* Of zend_function.type, function_name and scope. */
+static inline __attribute__((always_inline)) uint32_t
+php_function_cookie(uint32_t type, uint64_t name, uint64_t scope)
+{
+	uint64_t h = (name ^ (uint64_t)type << 56) * 0x9e3779b97f4a7c15ULL;
+
+	h = (h ^ h >> 29 ^ scope) * 0x9e3779b97f4a7c15ULL;
+	return (uint32_t)(h >> 32);
+}
+
+/* Of zend_string.h and len: 20 bits. */
+static inline __attribute__((always_inline)) uint32_t php_string_cookie(uint64_t hash, uint64_t len)
+{
+	return (uint32_t)(((hash ^ len << 40) * 0x9e3779b97f4a7c15ULL) >> 44);
+}
+
+#define PHP_PLACE(line, start, cookie)                                                             \
+	((uint64_t)(line) | (uint64_t)(start) << PHP_LINE_BITS |                                   \
+	 (uint64_t)(cookie) << 2 * PHP_LINE_BITS)
+#define PHP_PLACE_LINE(place)	((uint32_t)(place)&PHP_LINE_MAX)
+#define PHP_PLACE_START(place)	((uint32_t)((place) >> PHP_LINE_BITS) & PHP_LINE_MAX)
+#define PHP_PLACE_COOKIE(place) ((uint32_t)((place) >> 2 * PHP_LINE_BITS))
