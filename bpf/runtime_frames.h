@@ -12,7 +12,8 @@
  *   - keeps where it is between two calls in w->cursor, which is 0 at the first call in a stack,
  *   - emits its frames by walk_emit(), innermost first: they come before the native frame,
  *   - may set w->hide_native when a frame of its own stands for the native one (JIT code), and
- *     w->stepped when it has gone to the native caller by walk_enter(),
+ *     w->stepped when it has gone to the native caller by walk_enter(), or has set w->regs.pc to 0
+ *     because there is none (the end of a coroutine's stack): the walk is complete then,
  *   - says by walk_hurry() that a function is short-lived,
  *   - says by walk_missing() what it could not do. It never ends the native walk.
  * Its number is w->runtime_id: user space gives it. Every loop has a constant bound, and all that

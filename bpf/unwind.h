@@ -678,7 +678,7 @@ KILN_INLINE int walk_any_step(struct kiln_walk *w)
 				return KILN_END_DEPTH;
 			if (!w->stepped)
 				return 0;
-			end = 0;
+			end = w->regs.pc ? 0 : KILN_END_ROOT;
 		}
 #endif
 	}

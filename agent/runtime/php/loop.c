@@ -101,43 +101,48 @@ int64_t php_read_getter(const struct image *image, const struct php_function *ge
 	return -1;
 }
 
+/* Where BYTES are in [AT, END); NULL: nowhere. */
+static const uint8_t *find_bytes(const uint8_t *at, const uint8_t *end, const void *bytes, size_t n)
+{
+	return at && at < end ? memmem(at, (size_t)(end - at), bytes, n) : NULL;
+}
+
 /*
- * make_fcontext() of Boost, Zend/asm/make_x86_64_sysv_elf_gas.S in PHP 8.1 to 8.6: writes the
- * registers with which a fiber begins where jump_fcontext() will read them. The function to call is
- * in rbx; the address that this returns to is one of make_fcontext() itself.
+ * make_fcontext() of Boost, Zend/asm/make_x86_64_sysv_elf_gas.S in PHP 8.1 to 8.6, writes the
+ * registers with which a fiber begins where jump_fcontext() will read them: the address of its
+ * second part, which pushes a return address that lies behind it and jumps to the function in rbx.
  */
 struct php_function php_find_fiber(const struct image *image, uint32_t *ret_saved_bx)
 {
-	/* stmxcsr (%rax); fnstcw 4(%rax), behind mov %rdx, d(%rax) */
-	static const uint8_t saves[] = {0x0f, 0xae, 0x18, 0xd9, 0x78, 0x04};
-	static const uint8_t starts[] = {0xff, 0xe3}, ends[] = {0x48, 0x31, 0xff, 0xe8};
+	/* mov %rdx, d(%rax); stmxcsr (%rax); fnstcw 4(%rax); lea d(%rip), %rcx */
+	static const uint8_t stores[] = {0x48, 0x89, 0x50},
+			     saves[] = {0x0f, 0xae, 0x18, 0xd9, 0x78, 0x04, 0x48, 0x8d, 0x0d},
+			     /* push %rbp; jmp *%rbx */
+	    starts[] = {0x55, 0xff, 0xe3},
+			     /* xor %rdi, %rdi; call d */
+	    ends[] = {0x48, 0x31, 0xff, 0xe8};
 	const struct image_section *text = image_section(image, ".text");
-	struct cursor c;
-	const uint8_t *p, *end, *jump, *finish;
+	struct cursor c = {.bad = true};
+	const uint8_t *p, *end, *second, *last;
 
-	if (!text)
-		return (struct php_function){0};
-	c = image_section_data(image, text);
+	if (text)
+		c = image_section_data(image, text);
 	if (c.bad)
 		return (struct php_function){0};
-	p = c.data;
 	end = c.data + c.size;
-	while ((p = memmem(p, (size_t)(end - p), saves, sizeof(saves)))) {
-		size_t room = MIN((size_t)(end - p), (size_t)FIBER_CODE_MAX);
+	for (p = c.data; (p = find_bytes(p, end, saves, sizeof(saves))); p += sizeof(saves)) {
+		const uint8_t *limit = p + MIN((size_t)(end - p), (size_t)FIBER_CODE_MAX);
 
-		p += sizeof(saves);
-		if (p - sizeof(saves) - 4 < c.data ||
-		    memcmp(p - sizeof(saves) - 4, "\x48\x89\x50", 3) != 0)
+		if (p - c.data < 4 || memcmp(p - 4, stores, sizeof(stores)) != 0)
 			continue;
-		room -= MIN(room, sizeof(saves));
-		jump = memmem(p, room, starts, sizeof(starts));
-		finish = jump ? memmem(jump, room - (size_t)(jump - p), ends, sizeof(ends)) : NULL;
-		if (!finish)
+		second = find_bytes(p, limit, starts, sizeof(starts));
+		last = find_bytes(second, limit, ends, sizeof(ends));
+		if (!last)
 			continue;
-		*ret_saved_bx = p[-(ptrdiff_t)sizeof(saves) - 1];
+		*ret_saved_bx = p[-1];
 		return (struct php_function){
-		    .start = text->vaddr + (uint64_t)(p - sizeof(saves) - 4 - c.data),
-		    .size = (uint64_t)(finish + sizeof(ends) + 5 - (p - sizeof(saves) - 4)),
+		    .start = text->vaddr + (uint64_t)(second - c.data),
+		    .size = (uint64_t)(last - second),
 		};
 	}
 	return (struct php_function){0};

@@ -5,8 +5,14 @@
  *
  * The zend_function, or the string, is looked at before and after: between, it may be freed and
  * another one may come into its place. Both times it must have the cookie that the walk saw.
+ *
+ * The string with the name of a file that was included may be gone: PHP has the first one of each
+ * file in a table. So has it the function of which a closure was made.
+ *
  * Everything is foreign: lengths are capped. Loop thread.
  */
+#include <ctype.h>
+
 #include "agent/runtime/php/php.h"
 
 enum {
@@ -38,13 +44,9 @@ static void append(struct room *room, const char *text)
 	room->size -= n;
 }
 
-/*
- * Appends the zend_string at ADDRESS up to a NUL, which is in the names of classes without one:
- * what is behind it tells them apart.
- */
-static int append_string(const struct target_memory *memory, uint64_t address, struct room *room)
+static int read_string(const struct target_memory *memory, uint64_t address,
+		       char ret[PHP_STRING_MAX + 1])
 {
-	char text[PHP_STRING_MAX + 1];
 	uint64_t len;
 	int r = read_word(memory, address + PHP_STRING_LEN, &len);
 
@@ -53,12 +55,22 @@ static int append_string(const struct target_memory *memory, uint64_t address, s
 	if (len > PHP_STRING_SANE)
 		return -EFAULT;
 	len = MIN(len, PHP_STRING_MAX);
-	r = len ? target_read(memory, address + PHP_STRING_TEXT, text, len) : 0;
-	if (r < 0)
-		return r;
-	text[len] = '\0';
-	append(room, text);
-	return 0;
+	ret[len] = '\0';
+	return len ? target_read(memory, address + PHP_STRING_TEXT, ret, len) : 0;
+}
+
+/*
+ * Appends the zend_string at ADDRESS up to a NUL, which is in the names of classes without one:
+ * what is behind it tells them apart.
+ */
+static int append_string(const struct target_memory *memory, uint64_t address, struct room *room)
+{
+	char text[PHP_STRING_MAX + 1];
+	int r = read_string(memory, address, text);
+
+	if (r == 0)
+		append(room, text);
+	return r;
 }
 
 /* The next string of ROOM begins here. */
@@ -78,20 +90,6 @@ static void end(struct room *room)
 }
 
 /* ---- functions ------------------------------------------------------------------------------- */
-
-static int read_function(const struct target_memory *memory, uint64_t address, uint32_t cookie,
-			 uint64_t ret[FUNC_WORDS])
-{
-	uint64_t words[FUNC_WORDS];
-	int r = target_read(memory, address, words, sizeof(words));
-
-	if (r < 0)
-		return r;
-	if (php_function_cookie(words[0] & 255, words[1], words[2]) != cookie)
-		return -EFAULT;
-	memcpy(ret, words, sizeof(words));
-	return 0;
-}
 
 static int append_class(const struct target_memory *memory, uint64_t scope, struct room *room)
 {
@@ -120,43 +118,94 @@ static int read_place(const struct php_layout *l, const struct target_memory *me
 	return r;
 }
 
-static int name_function(const struct php_layout *l, const struct target_memory *memory,
-			 const uint64_t words[2], struct room *room, struct symbol *ret)
+/* The function at ADDRESS, whose head is FUNC and stays that. */
+static int describe(const struct php_layout *l, const struct target_memory *memory,
+		    uint64_t address, const uint64_t func[FUNC_WORDS], struct room *room,
+		    struct symbol *ret)
 {
-	uint64_t address = words[0] & KILN_FRAME_PC_MASK, func[FUNC_WORDS];
-	uint32_t cookie = (uint32_t)(words[1] >> 32);
-	int r = read_function(memory, address, cookie, func);
+	uint64_t again[FUNC_WORDS];
+	int r = 0;
 
-	if (r < 0)
-		return r;
 	ret->name = begin(room);
 	if (func[2])
 		r = append_class(memory, func[2], room);
 	if (r == 0)
 		r = append_string(memory, func[1], room);
+	end(room);
+	if (r == 0 && (func[0] & 255) != TYPE_INTERNAL)
+		r = read_place(l, memory, address, room, ret);
+	else
+		ret->line = 0;
 	if (r < 0)
 		return r;
-	end(room);
-	if ((func[0] & 255) != TYPE_INTERNAL) {
-		r = read_place(l, memory, address, room, ret);
-		if (r < 0)
-			return r;
-		ret->line = (uint32_t)words[1];
-	}
 	target_renew(memory);
-	return read_function(memory, address, cookie, func);
+	r = target_read(memory, address, again, sizeof(again));
+	if (r < 0)
+		return r;
+	return (again[0] & 255) == (func[0] & 255) && again[1] == func[1] && again[2] == func[2]
+		   ? 0
+		   : -EFAULT;
+}
+
+static int name_function(const struct php_layout *l, const struct target_memory *memory,
+			 const uint64_t words[2], struct room *room, struct symbol *ret)
+{
+	uint64_t address = words[0] & KILN_FRAME_PC_MASK, func[FUNC_WORDS];
+	int r = target_read(memory, address, func, sizeof(func));
+
+	if (r < 0)
+		return r;
+	if (php_function_cookie(func[0] & 255, func[1], func[2]) != (uint32_t)(words[1] >> 32))
+		return -EFAULT;
+	ret->line = (uint32_t)words[1];
+	return describe(l, memory, address, func, room, ret);
+}
+
+/* A function whose zend_function was a copy: the table of its class, or that of all, has it. */
+static int name_borrowed(const struct php_process *p, const struct target_memory *memory,
+			 const uint64_t words[2], struct room *room, struct symbol *ret)
+{
+	uint64_t name = words[0] & KILN_FRAME_PC_MASK, scope = PHP_BORROWED_CLASS(words[1]);
+	uint64_t table = scope + p->layout->class_functions, func[FUNC_WORDS];
+	char key[PHP_STRING_MAX + 1];
+	struct php_entry entry;
+	int r = scope ? 0 : read_word(memory, p->globals + p->layout->function_table, &table);
+
+	if (r == 0)
+		r = read_string(memory, name, key);
+	if (r < 0)
+		return r;
+	for (char *c = key; *c; c++)
+		*c = (char)tolower((unsigned char)*c);
+	r = php_table_find(memory, table, php_string_cookie(php_hash(key, strlen(key)), 64), 64,
+			   &entry);
+	if (r == 0)
+		r = target_read(memory, entry.value, func, sizeof(func));
+	if (r < 0 || func[1] != name || func[2] != scope)
+		return -EFAULT;
+	ret->line = PHP_BORROWED_LINE(words[1]);
+	return describe(p->layout, memory, entry.value, func, room, ret);
 }
 
 /* ---- other code ------------------------------------------------------------------------------ */
 
-static int check_string(const struct target_memory *memory, uint64_t address, uint32_t cookie)
+/* The string at ADDRESS or, if it is another by now, that of an included file. */
+static int find_string(const struct php_process *p, const struct target_memory *memory,
+		       uint64_t address, uint64_t cookie, uint32_t bits, uint64_t *ret)
 {
-	uint64_t head[2]; /* hash, length */
-	int r = target_read(memory, address + PHP_STRING_HASH, head, sizeof(head));
+	struct php_entry entry;
+	uint64_t hash;
+	int r = read_word(memory, address + PHP_STRING_HASH, &hash);
 
-	if (r < 0)
-		return r;
-	return php_string_cookie(head[0], head[1]) == cookie ? 0 : -EFAULT;
+	if (r == 0 && php_string_cookie(hash, bits) == cookie) {
+		*ret = address;
+		return 0;
+	}
+	if (bits != PHP_LONG_COOKIE_BITS)
+		return -EFAULT;
+	r = php_table_find(memory, p->globals + p->layout->included_files, cookie, bits, &entry);
+	*ret = entry.key;
+	return r < 0 ? -EFAULT : 0;
 }
 
 static const char *make_name(enum php_kind kind, const char *file, uint32_t start,
@@ -184,12 +233,25 @@ static const char *make_name(enum php_kind kind, const char *file, uint32_t star
 	return name;
 }
 
-static int name_place(enum php_kind kind, const struct target_memory *memory,
-		      const uint64_t words[2], struct room *room, struct symbol *ret)
+/* As PHP calls the code itself (Zend/zend_compile.c, zend_make_compiled_string_description). */
+static void append_eval(uint32_t line, struct room *room)
 {
-	uint64_t address = words[0] & KILN_FRAME_PC_MASK;
-	uint32_t cookie = PHP_PLACE_COOKIE(words[1]);
-	int r = check_string(memory, address, cookie);
+	char text[40];
+
+	snprintf(text, sizeof(text), "(%u) : eval()'d code", line);
+	append(room, text);
+}
+
+static int name_place(const struct php_process *p, enum php_kind kind,
+		      const struct target_memory *memory, const uint64_t words[2],
+		      struct room *room, struct symbol *ret)
+{
+	uint64_t address = words[0] & KILN_FRAME_PC_MASK, rest = PHP_PLACE_REST(words[1]);
+	bool has_start = kind == PHP_CLOSURE || kind == PHP_EVAL;
+	uint32_t start = has_start ? PHP_REST_START(rest) : 0;
+	uint32_t bits = has_start ? PHP_COOKIE_BITS : PHP_LONG_COOKIE_BITS;
+	uint64_t cookie = has_start ? PHP_REST_COOKIE(rest) : rest, hash;
+	int r = find_string(p, memory, address, cookie, bits, &address);
 
 	if (r < 0)
 		return r;
@@ -197,28 +259,36 @@ static int name_place(enum php_kind kind, const struct target_memory *memory,
 	r = append_string(memory, address, room);
 	if (r < 0)
 		return r;
+	if (kind == PHP_EVAL)
+		append_eval(start, room);
 	end(room);
 	ret->line = PHP_PLACE_LINE(words[1]);
-	ret->start_line = PHP_PLACE_START(words[1]);
-	ret->name = make_name(kind, ret->file, ret->start_line, room);
+	ret->start_line = kind == PHP_CLOSURE ? start : 0;
+	ret->name = make_name(kind, ret->file, start, room);
 	target_renew(memory);
-	return check_string(memory, address, cookie);
+	r = read_word(memory, address + PHP_STRING_HASH, &hash);
+	if (r < 0)
+		return r;
+	return php_string_cookie(hash, bits) == cookie ? 0 : -EFAULT;
 }
 
 int php_symbolize(void *state, const struct target_memory *memory, const uint64_t words[2],
 		  char *scratch, size_t scratch_size, struct symbol_result *ret)
 {
+	const struct php_process *p = state;
 	uint32_t kind = KILN_FRAME_FLAGS(words[0]);
 	struct symbol symbol = {.name = "", .file = ""};
 	struct room room = {scratch, scratch_size};
 	int r;
 
-	if (kind > PHP_EVAL)
+	if (kind > PHP_BORROWED)
 		return -EFAULT;
 	if (kind == PHP_FUNCTION)
-		r = name_function(state, memory, words, &room, &symbol);
+		r = name_function(p->layout, memory, words, &room, &symbol);
+	else if (kind == PHP_BORROWED)
+		r = name_borrowed(p, memory, words, &room, &symbol);
 	else
-		r = name_place((enum php_kind)kind, memory, words, &room, &symbol);
+		r = name_place(p, (enum php_kind)kind, memory, words, &room, &symbol);
 	if (r < 0)
 		return r;
 	symbol.system_name = symbol.name;

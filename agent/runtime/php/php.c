@@ -17,6 +17,7 @@ static int php_attach(const struct runtime_image *ri, struct runtime_target *tar
 {
 	const struct php_image *p = container_of(ri, struct php_image, base);
 	const struct php_layout *l = p->layout;
+	struct php_process *process;
 	struct kiln_php k = {
 	    .globals = p->globals + target->bias,
 	    .entered = p->edges.entered,
@@ -27,8 +28,8 @@ static int php_attach(const struct runtime_image *ri, struct runtime_target *tar
 	    .current = l->current,
 	    .exception_op = l->exception_op,
 	    .before_exception = l->before_exception,
-	    .active_fiber = l->active_fiber,
 	    .main_context = l->main_context,
+	    .current_context = l->current_context,
 	    .opcodes = l->opcodes,
 	    .last = l->last,
 	    .filename = l->filename,
@@ -40,6 +41,10 @@ static int php_attach(const struct runtime_image *ri, struct runtime_target *tar
 	    .saved_bx = p->saved_bx,
 	};
 
+	process = calloc(1, sizeof(*process));
+	if (!process)
+		return error_set(err, -ENOMEM, "out of memory");
+	*process = (struct php_process){.layout = l, .globals = k.globals};
 	place(target->bias, &p->loop, &k.loop, &k.loop_size);
 	place(target->bias, &p->cold, &k.cold, &k.cold_size);
 	place(target->bias, &p->root, &k.root, &k.root_size);
@@ -47,8 +52,13 @@ static int php_attach(const struct runtime_image *ri, struct runtime_target *tar
 	place(target->bias, &p->fiber, &k.fiber, &k.fiber_size);
 	memset(ret_kernel, 0, sizeof(*ret_kernel));
 	memcpy(ret_kernel->data, &k, sizeof(k));
-	*ret_state = (void *)l;
+	*ret_state = process;
 	return 0;
+}
+
+static void php_detach(void *state)
+{
+	free(state);
 }
 
 extern const struct walker_object php_walker;
@@ -63,4 +73,5 @@ const struct interpreter_ops php_ops = {
     .forget = php_forget,
     .attach = php_attach,
     .symbolize = php_symbolize,
+    .detach = php_detach,
 };

@@ -27,7 +27,9 @@ enum {
 struct php_layout {
 	uint32_t version;
 	/* zend_executor_globals */
-	uint32_t current, before_exception, exception_op, main_context, active_fiber;
+	uint32_t current, before_exception, exception_op, main_context, current_context;
+	uint32_t included_files, function_table; /* a HashTable, and a pointer to one */
+	uint32_t class_functions;		 /* zend_class_entry.function_table */
 	/* zend_op_array; line_start is behind filename */
 	uint32_t last, opcodes, filename;
 	/* zend_generator, zend_fiber */
@@ -58,7 +60,7 @@ struct php_image {
 	const struct php_layout *layout;
 	uint64_t globals; /* executor_globals */
 	struct php_function loop, cold, root, resume;
-	struct php_function fiber; /* make_fcontext() */
+	struct php_function fiber; /* the second part of make_fcontext() */
 	struct php_loop edges;
 	uint32_t
 	    saved_bx; /* where jump_fcontext() saves rbx, rbp and the pc, one behind the other */
@@ -69,7 +71,8 @@ int php_probe(const struct image *image, struct runtime_image **ret,
 void php_forget(struct runtime_image *ri);
 /* Where execute_ex(), which is LOOP, has its frame in registers. Any bytes will do. */
 struct php_loop php_read_loop(const struct image *image, const struct php_function *loop);
-/* make_fcontext() by what it does, and where jump_fcontext() saves rbx. Size 0: not found. */
+/* The second part of make_fcontext(), in which stacks of fibers end, and where jump_fcontext()
+ * saves rbx. Size 0: not found. */
 struct php_function php_find_fiber(const struct image *image, uint32_t *ret_saved_bx);
 /*
  * The offset from GLOBALS of the pointer that the function GETTER reads first; -1: its code is not
@@ -80,6 +83,26 @@ int64_t php_read_getter(const struct image *image, const struct php_function *ge
 
 extern const struct interpreter_ops php_ops;
 
-/* STATE is the php_layout. */
+/* A process with PHP in it. */
+struct php_process {
+	const struct php_layout *layout;
+	uint64_t globals; /* executor_globals */
+};
+
+/* STATE is a php_process. */
 int php_symbolize(void *state, const struct target_memory *memory, const uint64_t words[2],
 		  char *scratch, size_t scratch_size, struct symbol_result *ret);
+
+/* An entry of a HashTable whose keys are strings. */
+struct php_entry {
+	uint64_t value, key; /* addresses: what the zval points to, and the zend_string */
+};
+
+/*
+ * The entry of the HashTable at TABLE whose hash has COOKIE, php_string_cookie() of BITS. -ENOENT:
+ * there is none; -EFAULT: it cannot be read, or is no such table.
+ */
+int php_table_find(const struct target_memory *memory, uint64_t table, uint64_t cookie,
+		   uint32_t bits, struct php_entry *ret);
+/* What PHP's hash of the LEN bytes at KEY is. */
+uint64_t php_hash(const char *key, size_t len);

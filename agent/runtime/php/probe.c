@@ -135,7 +135,7 @@ static void find_code(struct probe *b)
 		p->edges.has_registers = false;
 	if (runtime_find_pieces(b->image, p->loop.start, p->loop.start + p->loop.size, &cold, 1))
 		p->cold = (struct php_function){cold.start, cold.end - cold.start};
-	if (p->layout->active_fiber)
+	if (p->layout->main_context)
 		p->fiber = php_find_fiber(b->image, &p->saved_bx);
 	add_range(b, &p->loop);
 	add_range(b, &p->cold);

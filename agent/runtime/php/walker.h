@@ -50,9 +50,10 @@ enum {
 	/* In words of the scratch, behind the zend_execute_data. */
 	PHP_AT_FUNC = 8,   /* type and flags, name, scope */
 	PHP_AT_PLACE = 11, /* file, line */
-	PHP_AT_TEXT = 13,  /* hash, length */
+	PHP_AT_HASH = 13,
 	PHP_AT_LINE = 15,
-	PHP_CANARY_STEPS = 48, /* words above the stack pointer that compiled code may have used */
+	PHP_CONTEXT_STACK = 32, /* zend_fiber_context.stack; its handle is its first word */
+	PHP_CANARY_STEPS = 48,	/* words above the stack pointer that compiled code may have used */
 };
 
 /* What w->cursor holds. */
@@ -62,7 +63,7 @@ enum {
 	PHP_STATE,    /* see below */
 	PHP_TORTOISE, /* a frame seen earlier */
 	PHP_LAST,     /* the frame that was shown last */
-	PHP_FIBER,    /* the fiber whose native stack is walked; 0: not asked yet */
+	PHP_FIBER,    /* the context of the fiber whose native stack is walked; 0: not asked yet */
 };
 
 /* PHP_STATE: frames looked at in the low half, and */
@@ -131,28 +132,59 @@ KILN_INLINE int php_read_line(struct kiln_walk *w, uint64_t opline)
 	return env_read(&w->scratch[PHP_AT_LINE], 4, opline + PHP_OP_LINE);
 }
 
-KILN_INLINE uint32_t php_capped(uint64_t line)
+KILN_INLINE uint64_t php_capped(uint64_t line, uint64_t max)
 {
-	return line > PHP_LINE_MAX ? 0 : (uint32_t)line;
+	line &= 0xffffffffULL;
+	return line > max ? 0 : line;
+}
+
+/*
+ * Makes the file of the code that has called FRAME's, and the line, those of the place in the
+ * scratch. Non-zero: no such code has.
+ */
+KILN_INLINE int php_read_caller(struct kiln_walk *w, uint64_t previous)
+{
+	uint64_t line = w->scratch[PHP_AT_LINE], func = php_word(previous + PHP_FRAME_FUNC * 8);
+	int r = -1;
+
+	if (func && !env_read(&w->scratch[PHP_AT_FUNC], 8, func) &&
+	    (w->scratch[PHP_AT_FUNC] & 255) != PHP_TYPE_INTERNAL &&
+	    !php_read_line(w, php_word(previous + PHP_FRAME_OPLINE * 8))) {
+		w->scratch[PHP_AT_PLACE] = php_word(func + php_data(w)->filename);
+		w->scratch[PHP_AT_PLACE + 1] = w->scratch[PHP_AT_LINE];
+		r = 0;
+	}
+	w->scratch[PHP_AT_LINE] = line;
+	return r;
 }
 
 /* Emits the frame of code that has no zend_function of its own. Non-zero: as php_emit(). */
 KILN_INLINE int php_emit_place(struct kiln_walk *w, enum php_kind kind)
 {
-	uint64_t file;
-	uint32_t cookie, start;
+	uint64_t file, start, rest;
 
 	if (env_read(&w->scratch[PHP_AT_PLACE], 16,
 		     w->scratch[PHP_FRAME_FUNC] + php_data(w)->filename))
 		return php_stop(w, KILN_MISSING_READ);
+	if (kind == PHP_EVAL && php_read_caller(w, w->scratch[PHP_FRAME_PREVIOUS]))
+		kind = PHP_MAIN;
 	file = w->scratch[PHP_AT_PLACE];
-	start = (uint32_t)w->scratch[PHP_AT_PLACE + 1];
-	if (!file || env_read(&w->scratch[PHP_AT_TEXT], 16, file + 8))
+	start = php_capped(w->scratch[PHP_AT_PLACE + 1], PHP_LINE_MAX);
+	if (!file || env_read(&w->scratch[PHP_AT_HASH], 8, file + 8))
 		return php_stop(w, KILN_MISSING_READ);
-	cookie = php_string_cookie(w->scratch[PHP_AT_TEXT], w->scratch[PHP_AT_TEXT + 1]);
+	rest = php_string_cookie(w->scratch[PHP_AT_HASH], PHP_LONG_COOKIE_BITS);
+	if (kind == PHP_CLOSURE || kind == PHP_EVAL)
+		rest = PHP_REST(start, php_string_cookie(w->scratch[PHP_AT_HASH], PHP_COOKIE_BITS));
 	return walk_emit(w, kind, file,
-			 PHP_PLACE(php_capped(w->scratch[PHP_AT_LINE] & 0xffffffffULL),
-				   kind == PHP_CLOSURE ? php_capped(start) : 0, cookie));
+			 PHP_PLACE(php_capped(w->scratch[PHP_AT_LINE], PHP_LINE_MAX), rest));
+}
+
+/* Emits the frame of a function whose zend_function is a copy. As php_emit(). */
+KILN_INLINE int php_emit_borrowed(struct kiln_walk *w, uint64_t name, uint64_t scope)
+{
+	return walk_emit(
+	    w, PHP_BORROWED, name,
+	    PHP_BORROWED_WORD(scope, php_capped(w->scratch[PHP_AT_LINE], PHP_BORROWED_LINE_MAX)));
 }
 
 /* Emits the frame whose zend_execute_data is in the scratch. Non-zero: nothing comes after it. */
@@ -178,11 +210,10 @@ KILN_GLOBAL int php_emit(uint32_t slot)
 	if (type == PHP_TYPE_USER || type == PHP_TYPE_EVAL) {
 		if (php_read_line(w, opline))
 			return php_stop(w, KILN_MISSING_READ);
-		if (type == PHP_TYPE_EVAL && !name)
-			return php_emit_place(w, PHP_EVAL);
 		if (!name)
-			return php_emit_place(w, w->scratch[PHP_FRAME_PREVIOUS] ? PHP_INCLUDE
-										: PHP_MAIN);
+			return php_emit_place(w, type == PHP_TYPE_EVAL		  ? PHP_EVAL
+						 : w->scratch[PHP_FRAME_PREVIOUS] ? PHP_INCLUDE
+										  : PHP_MAIN);
 		if ((info & (PHP_INFO_CLOSURE | PHP_INFO_FAKE_CLOSURE)) == PHP_INFO_CLOSURE)
 			return php_emit_place(w, PHP_CLOSURE);
 	} else if (type != PHP_TYPE_INTERNAL) {
@@ -190,6 +221,8 @@ KILN_GLOBAL int php_emit(uint32_t slot)
 	} else if (!name) {
 		return 0; /* where a fiber begins; nothing that a program has called */
 	}
+	if (info & PHP_INFO_FAKE_CLOSURE)
+		return php_emit_borrowed(w, name, w->scratch[PHP_AT_FUNC + 2]);
 	return walk_emit(w, PHP_FUNCTION, func,
 			 (w->scratch[PHP_AT_LINE] & 0xffffffffULL) |
 			     (uint64_t)php_function_cookie(type, name, w->scratch[PHP_AT_FUNC + 2])
@@ -222,8 +255,9 @@ KILN_GLOBAL int php_generators(uint32_t slot, uint64_t fake)
 		return 1;
 	p = php_data(w);
 	first = fake - p->generator_fake;
+	/* 7.4 makes such a frame for a function that no instruction calls (dummy_execute_data). */
 	if (w->scratch[PHP_FRAME_THIS] != first)
-		return php_stop(w, KILN_MISSING_BROKEN);
+		return 0;
 	for (int i = 1; i <= PHP_GENERATORS_MAX; i++) {
 		uint64_t generator = php_generator_at(p, first, i);
 
@@ -371,32 +405,49 @@ KILN_GLOBAL int php_leave_compiled(uint32_t slot)
 	return 0;
 }
 
-/* At the end of a fiber's stack: goes on where the one that resumed it has called. */
+/* Is ADDRESS on the stack of the fiber's CONTEXT? The main one has none of its own. */
+KILN_INLINE int php_is_stack_of(uint64_t context, uint64_t address)
+{
+	uint64_t stack[2] = {0, 0}; /* zend_fiber_stack: start, size */
+
+	if (!context || env_read(stack, sizeof(stack), php_word(context + PHP_CONTEXT_STACK)))
+		return 0;
+	return address - stack[0] <= stack[1];
+}
+
+/*
+ * At the end of a fiber's stack: goes on where the one that resumed it has called. A fiber that is
+ * just leaving its stack has nobody to go on with: the stack is whole.
+ */
 KILN_GLOBAL int php_leave_fiber(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
 	const struct kiln_php *p;
-	uint64_t fiber, context, saved, words[3] = {0, 0, 0};
+	uint64_t context, next, main, saved, words[3] = {0, 0, 0};
 
 	if (!w)
 		return 0;
 	p = php_data(w);
-	fiber = w->cursor.words[PHP_FIBER];
-	if (!fiber && !(w->cursor.words[PHP_STATE] & PHP_MAIN_STACK) && p->active_fiber)
-		fiber = php_word(p->globals + p->active_fiber);
-	context = fiber ? php_word(fiber + p->fiber_caller) : 0;
-	saved = context ? php_word(context) : 0;
-	if (!saved || env_read(words, sizeof(words), saved + p->saved_bx))
-		return 0;
-	w->cursor.words[PHP_FIBER] = context - p->fiber_context;
-	if (context == php_word(p->globals + p->main_context)) {
-		w->cursor.words[PHP_FIBER] = 0;
-		w->cursor.words[PHP_STATE] |= PHP_MAIN_STACK;
-	}
-	if (walk_enter(w, words[2], saved + p->saved_bx + 24, words[1], words[0]))
-		return 0;
-	w->hide_native = 1;
+	w->hide_native = !w->exact;
 	w->stepped = 1;
+	w->regs.pc = 0;
+	main = php_word(p->globals + p->main_context);
+	context = w->cursor.words[PHP_FIBER];
+	if (!context) {
+		context = php_word(p->globals + p->current_context);
+		/* It is set before the stack is left, and again after it was come back to. */
+		if (!php_is_stack_of(context, w->regs.sp))
+			context = php_word(context - p->fiber_context + p->fiber_caller);
+		if (!php_is_stack_of(context, w->regs.sp))
+			return 0;
+	}
+	next = context == main ? 0 : php_word(context - p->fiber_context + p->fiber_caller);
+	saved = php_word(next);
+	if (!saved || (next != main && !php_is_stack_of(next, saved)) ||
+	    env_read(words, sizeof(words), saved + p->saved_bx))
+		return 0;
+	w->cursor.words[PHP_FIBER] = next;
+	(void)walk_enter(w, words[2], saved + p->saved_bx + 24, words[1], words[0]);
 	return 0;
 }
 

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What user space tells the walker of a PHP process, and what both words of a frame mean.
+ * What user space tells the walker of a PHP process, and what both words of a frame mean. The kind
+ * of a frame is in its flags:
  *
- * The kind of a frame is in its flags. A function or method: the address of its zend_function; the
- * line in the low half and php_function_cookie() in the high one. All other kinds have no
- * zend_function that lasts (a closure's lies in its object, a file's is gone when the file was
- * run), so these are known by the string with the file's name: its address; then the line, the line
- * where a closure begins, and php_string_cookie(), as PHP_PLACE() packs them.
+ * function  the address of its zend_function; the line in the low half and php_function_cookie() in
+ *           the high one.
+ * method as a value (`$cart->total(...)`)  its zend_function is a copy that dies with its object:
+ *           the address of the name; PHP_BORROWED_CLASS() and the line.
+ * closure, file, eval  the address of the string with the file's name, PHP_PLACE(). A closure's
+ *           zend_function lies in its object, a file's is gone when the file was run. Of a closure
+ * there is the line where it begins too. Of eval the file is the one that has called it, with the
+ *           line of the call in place of where it begins.
  */
 #pragma once
 
@@ -20,6 +24,7 @@ enum php_kind {
 	PHP_MAIN,
 	PHP_INCLUDE, /* include and require, with and without _once */
 	PHP_EVAL,
+	PHP_BORROWED,
 };
 
 enum {
@@ -46,8 +51,8 @@ struct kiln_php {
 	uint32_t current;	     /* executor_globals.current_execute_data */
 	uint32_t exception_op;	     /* executor_globals.exception_op, 3 instructions */
 	uint32_t before_exception;   /* executor_globals.opline_before_exception; 0: not known */
-	uint32_t active_fiber;	     /* executor_globals.active_fiber; 0: there is none */
-	uint32_t main_context;	     /* executor_globals.main_fiber_context */
+	uint32_t main_context;	     /* executor_globals.main_fiber_context; 0: none */
+	uint32_t current_context;    /* executor_globals.current_fiber_context */
 	uint32_t opcodes;	     /* zend_op_array.opcodes */
 	uint32_t last;		     /* zend_op_array.last, the number of opcodes */
 	uint32_t filename;	     /* zend_op_array.filename; line_start is behind it */
@@ -72,15 +77,29 @@ php_function_cookie(uint32_t type, uint64_t name, uint64_t scope)
 	return (uint32_t)(h >> 32);
 }
 
-/* Of zend_string.h and len: 20 bits. */
-static inline __attribute__((always_inline)) uint32_t php_string_cookie(uint64_t hash, uint64_t len)
+/*
+ * Of zend_string.h, the hash of all its bytes. A string is told from another by 20 bits where it is
+ * read in its place only, by 42 where it is looked for elsewhere.
+ */
+enum { PHP_COOKIE_BITS = 20, PHP_LONG_COOKIE_BITS = 42 };
+
+static inline __attribute__((always_inline)) uint64_t php_string_cookie(uint64_t hash,
+									uint32_t bits)
 {
-	return (uint32_t)(((hash ^ len << 40) * 0x9e3779b97f4a7c15ULL) >> 44);
+	return (hash * 0x9e3779b97f4a7c15ULL) >> (64 - bits);
 }
 
-#define PHP_PLACE(line, start, cookie)                                                             \
-	((uint64_t)(line) | (uint64_t)(start) << PHP_LINE_BITS |                                   \
-	 (uint64_t)(cookie) << 2 * PHP_LINE_BITS)
+/* The second word of a place: the line, and REST: a long cookie, or a cookie and another line. */
+#define PHP_PLACE(line, rest)	((uint64_t)(line) | (uint64_t)(rest) << PHP_LINE_BITS)
 #define PHP_PLACE_LINE(place)	((uint32_t)(place)&PHP_LINE_MAX)
-#define PHP_PLACE_START(place)	((uint32_t)((place) >> PHP_LINE_BITS) & PHP_LINE_MAX)
-#define PHP_PLACE_COOKIE(place) ((uint32_t)((place) >> 2 * PHP_LINE_BITS))
+#define PHP_PLACE_REST(place)	((place) >> PHP_LINE_BITS)
+#define PHP_REST(start, cookie) ((uint64_t)(start) | (uint64_t)(cookie) << PHP_LINE_BITS)
+#define PHP_REST_START(rest)	((uint32_t)(rest)&PHP_LINE_MAX)
+#define PHP_REST_COOKIE(rest)	((rest) >> PHP_LINE_BITS)
+
+/* The second word of a borrowed function: its class's address (or 0), and the line. */
+enum { PHP_BORROWED_SHIFT = 47, PHP_BORROWED_LINE_MAX = (1 << 17) - 1 };
+#define PHP_BORROWED_WORD(scope, line)                                                             \
+	(((scope) & ((1ULL << PHP_BORROWED_SHIFT) - 1)) | (uint64_t)(line) << PHP_BORROWED_SHIFT)
+#define PHP_BORROWED_CLASS(word) ((word) & ((1ULL << PHP_BORROWED_SHIFT) - 1))
+#define PHP_BORROWED_LINE(word)	 ((uint32_t)((word) >> PHP_BORROWED_SHIFT))

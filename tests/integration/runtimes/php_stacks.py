@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the stacks of php_work.php must be, and whether a sample's is."""
+import os
+import re
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+FILES = ["php_work.php", "php_work_81.php", "php_work_84.php", "php_include.php", "php_library.php"]
+ROOTS = {"_start"}
+LOOP = "execute_ex"
+INTERNAL = ("", [0])
+
+
+def marks():
+    """{file: {mark: line}} of the "AT x" comments."""
+    found = {}
+    for file in FILES:
+        with open(os.path.join(HERE, file), encoding="utf-8") as f:
+            found[file] = {m.group(1): i for i, line in enumerate(f, 1) if (m := re.search(r"// AT (\w+)$", line))}
+    return found
+
+
+def chains(where):
+    """{chain: [frames]}, leaf first, of the work that lies in the directory WHERE: (function, file, lines). A chain may be
+    one of several."""
+    at = marks()
+
+    def line(mark):
+        return next((file, known[mark]) for file, known in at.items() if mark in known)
+
+    def frame(name, mark, upto=None, prefix="Work\\"):
+        file, first = line(mark)
+        last = line(upto)[1] if upto else first
+        return prefix + name, os.path.join(where, file), list(range(first, last + 1))
+
+    def closure(start, mark):
+        file, first = line(start)
+        path = os.path.join(where, file)
+        return f"{{closure:{path}:{first}}}", path, [line(mark)[1]]
+
+    def internal(name):
+        return (name, *INTERNAL)
+
+    def place(name, mark):
+        file, first = line(mark)
+        path = os.path.join(where, file)
+        return name.replace("FILE", path), path, [first]
+
+    burn = frame("burn", "burn_first", "burn_last")
+    area = [burn, frame("Shape::area", "shape_area"), frame("Circle::area", "circle_area")]
+    walk = [burn, frame("Walk::current", "walk_current")]
+    dying = [burn, frame("Dying::__destruct", "destruct")]
+    fiber = [burn, frame("fiber_body", "fiber_body"), internal("Fiber::start")]
+
+    def magic(method, mark, use, *between):
+        return [burn, frame("Magic::" + method, mark), *between, frame("magic", use)]
+
+    work = os.path.join(where, "php_work.php")
+    known = {
+        "recursion": [[burn, frame("recurse", "recurse_leaf")] + [frame("recurse", "recurse_call")] * 30 +
+                      [frame("recursion", "recursion")]],
+        "classes": [[*area, frame("Shape::unit", "unit"), frame("classes", "classes")]],
+        "traits": [[burn, frame("Order::log", "log"), frame("Order::boot", "boot"), frame("traits", "traits")]],
+        "closures": [[burn, closure("inner_start", "inner"), closure("outer_start", "outer"),
+                      frame("closures", "closures")]],
+        "bound": [[burn, frame("Binder::work", "bound_work"), closure("bound_start", "bound"), frame("bound", "bound_call")]],
+        "arrows": [[burn, closure("arrow", "arrow"), frame("arrows", "arrows")]],
+        "sorts": [[burn, closure("sorts", "sorts"), internal("usort"), frame("sorts", "sorts")]],
+        "callbacks": [[burn, frame("mapped", "mapped"), internal("array_map"), frame("callbacks", "callbacks")]],
+        "nested": [[*area, internal("array_map"), frame("nested_inner", "nested_inner"), internal("call_user_func_array"),
+                    *how, frame("nested", "nested")] for how in ([], [internal("call_user_func")])],
+        "replaces": [[burn, closure("replaces", "replaces"), internal("preg_replace_callback"),
+                      frame("replaces", "replaces")]],
+        "hashes": [[internal(name), frame("hashes", "hashes")] for name in ("hash", "str_repeat")],
+        "internal_callbacks": [[internal("md5"), internal("array_map"), frame("internal_callbacks", "internal_callbacks")]],
+        "generators": [[burn, frame("numbers", "numbers"), frame("generators", "generators")]],
+        "generators_nested": [[burn, frame("numbers", "numbers"), internal("Generator::current"),
+                               frame("first_of", "first_of"), internal("iterator_to_array"),
+                               frame("generators_nested", "generators_nested")]],
+        "delegates": [[burn, frame("level3", "level3"), frame("level2", "level2"), frame("level1", "level1"),
+                       frame("delegates", "delegates")]],
+        "iterators": [[*walk, frame("iterators", "iterators")]],
+        "delegates_iterator": [[*walk, frame("from_iterator", "from_iterator"),
+                                frame("delegates_iterator", "delegates_iterator")]],
+        "magic": [magic("__get", "magic_get", "use_get"), magic("__call", "magic_call", "use_call"),
+                  magic("__callStatic", "magic_static", "use_static"), magic("__invoke", "magic_invoke", "use_invoke"),
+                  magic("__toString", "magic_string", "use_string"), magic("offsetGet", "magic_offset", "use_offset"),
+                  magic("jsonSerialize", "magic_json", "use_json", internal("json_encode")),
+                  magic("count", "magic_count", "use_count", internal("count")),
+                  magic("count", "magic_count", "use_count")],
+        "destructors": [[*dying, frame("destructors", "destructors")]],
+        "destructors_leave": [[*dying, frame("destructors_leave", "destructors_leave")]],
+        "exceptions": [[burn, frame("exceptions", "finally")], [burn, frame("exceptions", "catch")]],
+        "unwinding": [[*dying, frame("unwinding", "unwinding")]],
+        "evaluated": [[burn, ("{eval}", f"{work}({line('evaluated')[1]}) : eval()'d code", [1]),
+                       frame("evaluated", "evaluated")]],
+        "eval_function": [[burn, ("Work\\made", None, [1]), frame("eval_function", "eval_function")]],
+        "includes": [[burn, place("{include:FILE}", "include_file"), frame("includes", "includes")]],
+        "included_function": [[burn, frame("library", "library"), frame("included_function", "included_function")]],
+        "anonymous": [[burn, frame("class@anonymous::work", "anonymous_work", prefix=""), frame("anonymous", "anonymous")]],
+        "reflected": [[*area, internal("ReflectionMethod::invoke"), frame("reflected", "reflected")]],
+        "buffered": [[burn, closure("buffered_start", "buffered_start"), internal("ob_get_clean"),
+                      frame("buffered", "buffered")]],
+        "variadics": [[burn, frame("variadic", "variadic"), frame("variadics", "variadics")]],
+        "long_loop": [[frame("long_loop", "long_first", "long_last")]],
+        "fibers": [[*fiber, frame("fibers", "fibers")]],
+        "fibers_nested": [[*fiber, frame("fiber_outer", "fiber_outer"), internal("Fiber::start"),
+                           frame("fibers_nested", "fibers_nested")]],
+        "fibers_resumed": [[burn, frame("fiber_waits", "fiber_waits"), internal("Fiber::resume"),
+                            frame("fibers_resumed", "fibers_resumed")],
+                           [internal("Fiber::suspend"), frame("fiber_waits", "fiber_suspends"), internal("Fiber::start"),
+                            frame("fibers_resumed", "fibers_started")]],
+        "enums": [[burn, frame("Suit::weigh", "weigh"), frame("enums", "enums")]],
+        "first_class": [[burn, frame("Taker::take", "take"), internal("array_map"), frame("Taker::all", "take_all"),
+                         frame("first_class", "first_class")]],
+        "hooks": [[burn, frame("Hooked::$size::get", "hook"), frame("hooks", "hooks")]],
+    }
+    foot = [frame("slice", "slice"), place("{main}", "main")]
+    return {name: [chain + foot for chain in some] for name, some in known.items()}
+
+
+def fits(frame, want, anywhere):
+    """Is FRAME (name, file, line) the function WANT, at one of its lines or (ANYWHERE) at any?"""
+    name, file, lines = want
+    return frame[0] == name and (file is None or frame[1] == file) and (anywhere or frame[2] in lines)
+
+
+def judge(frames, known, natives=True):
+    """Of FRAMES, (type, name, file, line) leaf first: "whole", "short" (on the way to a chain's leaf or back: the callers are at
+    their lines), "other" (none of the chains: the loop around them), or what is wrong. NATIVES: each native frame of the loop
+    has PHP's frames of its own."""
+    if any(kind == "abort-marker" for kind, *_ in frames):
+        return "cut: " + next(name for kind, name, *_ in frames if kind == "abort-marker")
+    user = [f for f in frames if f[0] != "kernel"]
+    if not user or user[-1][1] not in ROOTS:
+        return "no root: " + (user[-1][1] if user else "no frames")
+    php = [(name, file, line) for kind, name, file, line in user if kind == "php"]
+    if not php:
+        return "other" if len(user) < 6 else "no frames of PHP"
+    if php[-1][0] != "{main}":
+        return "without {main}: " + php[-1][0]
+    names = [name for name, *_ in php]
+    if "Work\\slice" not in names:
+        return "other"
+    chain = names[names.index("Work\\slice") - 1].removeprefix("Work\\") if names[0] != "Work\\slice" else ""
+    if chain not in known:
+        return "other"
+    verdict = "other frames"
+    for want in known[chain]:
+        if len(php) == len(want) and all(fits(f, w, False) for f, w in zip(php, want)):
+            verdict = "whole"
+            break
+        if len(php) <= len(want) and all(fits(f, w, i == 0) for i, (f, w) in enumerate(zip(php, want[len(want) - len(php):]))):
+            verdict = "short"
+    if verdict == "other frames":
+        helper = php[1:]  # a function that the chain's calls on the way
+        for want in known[chain]:
+            if 0 < len(helper) < len(want) and all(fits(f, w, i == 0) for i, (f, w) in
+                                                   enumerate(zip(helper, want[len(want) - len(helper):]))):
+                verdict = "short"
+    if verdict == "other frames":
+        return f"{chain}: " + " < ".join(f"{n}:{line}" for n, _, line in php[:8])
+    if natives and not loops_have_frames(user):
+        return f"{chain}: a native frame without PHP's"
+    return verdict
+
+
+def loops_have_frames(user):
+    loops = [i for i, (kind, name, *_) in enumerate(user) if kind == "native" and name == LOOP]
+    return all(user[i - 1][0] == "php" for i in loops[1:])
