@@ -21,6 +21,14 @@ static const char *const anonymous_files[] = {
     "/memfd:", "/dev/zero", "/SYSV", "/anon_hugepage", "//anon", "anon_inode:",
 };
 
+bool maps_is_memory(const char *path)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(anonymous_files); i++)
+		if (has_prefix(path, anonymous_files[i]))
+			return true;
+	return false;
+}
+
 static enum map_kind kind_of(const char *path)
 {
 	if (path[0] == 0)
@@ -32,10 +40,7 @@ static enum map_kind kind_of(const char *path)
 		return MAPPING_ANON;
 	if (path[0] == '[')
 		return MAPPING_OTHER;
-	for (size_t i = 0; i < ARRAY_SIZE(anonymous_files); i++)
-		if (has_prefix(path, anonymous_files[i]))
-			return MAPPING_ANON;
-	return MAPPING_FILE;
+	return maps_is_memory(path) ? MAPPING_ANON : MAPPING_FILE;
 }
 
 /* The rest of LINE as a path: \012 becomes a newline, " (deleted)" goes. NULL when out of memory.

@@ -35,6 +35,8 @@ struct maps {
 	size_t dropped, malformed; /* lines */
 };
 
+/* Does the file at PATH only back memory that a process shares (/dev/zero, memfd:)? */
+bool maps_is_memory(const char *path);
 /* Parses the whole text. Malformed lines are skipped and counted. */
 int maps_parse(const char *text, size_t len, struct maps *ret) _must_check_;
 /* Reads PROC_DIRFD's PID/maps. -ESRCH when the process is gone or has no memory of its own. */

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include "agent/process/maps.h"
 #include "agent/sampler/cpus.h"
 #include "lib/cursor.h"
 #include "lib/metrics.h"
@@ -132,6 +133,7 @@ static void read_record(struct sideband *s, struct ring *r, size_t size)
 	struct cursor c = cursor_of(s->record, size);
 	uint32_t type = cursor_u32(&c), misc = cursor_u16(&c);
 	struct sideband_mapping m;
+	const char *path;
 
 	cursor_skip(&c, 2); /* size */
 	if (type == PERF_RECORD_LOST) {
@@ -154,6 +156,10 @@ static void read_record(struct sideband *s, struct ring *r, size_t size)
 	m.dev_major = cursor_u32(&c);
 	m.dev_minor = cursor_u32(&c);
 	m.inode = cursor_u64(&c);
+	cursor_skip(&c, 16); /* generation, protection, flags */
+	path = cursor_str(&c);
+	if (path && maps_is_memory(path))
+		m.inode = 0;
 	m.time = last_u64(&c, size);
 	/* A program that starts maps a dozen files in a row. */
 	if (c.bad || m.tgid == s->unknown)

@@ -17,7 +17,7 @@
 struct sideband_mapping {
 	uint32_t tgid;
 	uint32_t dev_major, dev_minor;
-	uint64_t inode;			/* 0: no file */
+	uint64_t inode;			/* 0: no file, or one that only backs memory */
 	uint64_t start, length, offset; /* bytes */
 	uint64_t time;			/* CLOCK_MONOTONIC, ns */
 };

@@ -14,7 +14,7 @@ enum { STORM = 4000, PAGE = 4096 };
 static struct {
 	uv_loop_t loop;
 	struct sideband *sideband;
-	uint64_t losses, notes, since_ns, last_note;
+	uint64_t losses, notes, since_ns, last_note, last_inode;
 	struct profiled *p;
 	struct child child;
 } t;
@@ -25,6 +25,7 @@ static bool on_mapped(const struct sideband_mapping *m, void *arg)
 		return false;
 	t.notes++;
 	t.last_note = m->start;
+	t.last_inode = m->inode;
 	return true;
 }
 
@@ -132,6 +133,27 @@ static void rings_that_lose_again_grow_until_they_hold_the_storm(void **state)
 	assert_int_equal(t.losses, 0);
 }
 
+/* What is compiled into it is known to be the process's own, as in /proc/PID/maps. */
+static void memory_that_is_shared_has_no_file(void **state)
+{
+	int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	void *at = mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE, self, 0);
+
+	assert_true(at != MAP_FAILED);
+	sideband_drain(t.sideband);
+	assert_int_equal(t.last_note, (uint64_t)(uintptr_t)at);
+	assert_int_not_equal(t.last_inode, 0);
+	munmap(at, PAGE);
+	at = mmap(NULL, PAGE, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(at != MAP_FAILED);
+	assert_int_equal(mprotect(at, PAGE, PROT_READ | PROT_EXEC), 0);
+	sideband_drain(t.sideband);
+	assert_int_equal(t.last_note, (uint64_t)(uintptr_t)at);
+	assert_int_equal(t.last_inode, 0);
+	munmap(at, PAGE);
+	close(self);
+}
+
 static void set_online(bool online)
 {
 	int fd = open("/sys/devices/system/cpu/cpu1/online", O_WRONLY | O_CLOEXEC);
@@ -225,6 +247,7 @@ int main(int argc, char **argv)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 	    TEST(a_storm_is_told_of_once_a_reading),
+	    TEST(memory_that_is_shared_has_no_file),
 	    TEST(a_cpu_that_went_and_came_back_has_a_ring_again),
 	    TEST(rings_that_lose_again_grow_until_they_hold_the_storm),
 	    TEST(a_process_without_new_code_keeps_its_mapset),
