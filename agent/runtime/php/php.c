@@ -74,4 +74,5 @@ const struct interpreter_ops php_ops = {
     .attach = php_attach,
     .symbolize = php_symbolize,
     .detach = php_detach,
+    .owns = php_owns,
 };

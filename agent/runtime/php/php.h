@@ -93,6 +93,10 @@ struct php_process {
 int php_symbolize(void *state, const struct target_memory *memory, const uint64_t words[2],
 		  char *scratch, size_t scratch_size, struct symbol_result *ret);
 
+/* As struct interpreter_ops has it. */
+enum jit_claim php_owns(void *state, const struct target_memory *memory, uint64_t start,
+			uint64_t end);
+
 /* An entry of a HashTable whose keys are strings. */
 struct php_entry {
 	uint64_t value, key; /* addresses: what the zval points to, and the zend_string */

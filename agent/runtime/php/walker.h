@@ -44,6 +44,7 @@ enum {
 	PHP_TYPE_INTERNAL = 1,
 	PHP_TYPE_USER = 2,
 	PHP_TYPE_EVAL = 4,
+	PHP_ACC_TRAMPOLINE = 1 << 18, /* zend_function.fn_flags: ZEND_ACC_CALL_VIA_TRAMPOLINE */
 	/* zend_op */
 	PHP_OP_BYTES = 32,
 	PHP_OP_LINE = 24,
@@ -52,6 +53,7 @@ enum {
 	PHP_AT_PLACE = 11, /* file, line */
 	PHP_AT_HASH = 13,
 	PHP_AT_LINE = 15,
+	PHP_NO_OPLINE = 1,	/* no address: the line is not known */
 	PHP_CONTEXT_STACK = 32, /* zend_fiber_context.stack; its handle is its first word */
 	PHP_CANARY_STEPS = 48,	/* words above the stack pointer that compiled code may have used */
 };
@@ -118,13 +120,14 @@ KILN_INLINE int php_count(struct kiln_walk *w, uint64_t frame)
 
 /* ---- one frame ------------------------------------------------------------------------------- */
 
-/* The line of the instruction at OPLINE into the scratch. Non-zero: it cannot be read. */
+/* The line of the instruction at OPLINE into the scratch; 0: not known. Non-zero: it cannot be
+ * read. */
 KILN_INLINE int php_read_line(struct kiln_walk *w, uint64_t opline)
 {
 	const struct kiln_php *p = php_data(w);
 
 	w->scratch[PHP_AT_LINE] = 0;
-	if (!opline)
+	if (!opline || opline == PHP_NO_OPLINE)
 		return 0;
 	/* While an exception is on its way the frame has this in place of its instruction. */
 	if (p->before_exception && opline - p->globals - p->exception_op < 3 * PHP_OP_BYTES)
@@ -208,8 +211,7 @@ KILN_GLOBAL int php_emit(uint32_t slot)
 	name = w->scratch[PHP_AT_FUNC + 1];
 	w->scratch[PHP_AT_LINE] = 0;
 	if (type == PHP_TYPE_USER || type == PHP_TYPE_EVAL) {
-		if (php_read_line(w, opline))
-			return php_stop(w, KILN_MISSING_READ);
+		(void)php_read_line(w, opline);
 		if (!name)
 			return php_emit_place(w, type == PHP_TYPE_EVAL		  ? PHP_EVAL
 						 : w->scratch[PHP_FRAME_PREVIOUS] ? PHP_INCLUDE
@@ -221,6 +223,9 @@ KILN_GLOBAL int php_emit(uint32_t slot)
 	} else if (!name) {
 		return 0; /* where a fiber begins; nothing that a program has called */
 	}
+	/* What calls __call() for a method that there is not: it has that name for a moment. */
+	if (w->scratch[PHP_AT_FUNC] >> 32 & PHP_ACC_TRAMPOLINE)
+		return 0;
 	if (info & PHP_INFO_FAKE_CLOSURE)
 		return php_emit_borrowed(w, name, w->scratch[PHP_AT_FUNC + 2]);
 	return walk_emit(w, PHP_FUNCTION, func,
@@ -369,7 +374,9 @@ KILN_GLOBAL int php_begin(uint32_t slot, uint32_t place)
 	if (!w->leaf[r14] || (w->leaf[r14] & 7))
 		return 0;
 	w->cursor.words[PHP_NEXT] = w->leaf[r14];
-	if (php_has_opline(w, w->leaf[r14], w->leaf[r15]))
+	if (place == PHP_IN_COMPILED)
+		w->cursor.words[PHP_OPLINE] = PHP_NO_OPLINE;
+	else if (php_has_opline(w, w->leaf[r14], w->leaf[r15]))
 		w->cursor.words[PHP_OPLINE] = w->leaf[r15];
 	return 0;
 }
@@ -496,6 +503,7 @@ KILN_GLOBAL int php_walk(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
 	enum php_place place;
+	uint64_t frame;
 	int returns = 0;
 
 	if (!w)
@@ -506,6 +514,11 @@ KILN_GLOBAL int php_walk(uint32_t slot)
 	if (place == PHP_AT_FIBERS_END)
 		return php_leave_fiber(w->slot);
 	if (place == PHP_IN_LOOP || place == PHP_IN_COMPILED) {
+		frame = w->cursor.words[PHP_NEXT];
+		/* Compiled code writes its instruction back for calls of PHP only. */
+		if (place == PHP_IN_COMPILED && php_word(frame + PHP_FRAME_FUNC * 8) &&
+		    !php_has_opline(w, frame, php_word(frame)))
+			w->cursor.words[PHP_OPLINE] = PHP_NO_OPLINE;
 		if (!returns)
 			(void)php_group(w->slot);
 		if (place == PHP_IN_COMPILED)

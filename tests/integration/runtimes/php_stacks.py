@@ -124,8 +124,20 @@ def fits(frame, want, anywhere):
     return frame[0] == name and (file is None or frame[1] == file) and (anywhere or frame[2] in lines)
 
 
-def judge(frames, known, natives=True):
-    """Of FRAMES, (type, name, file, line) leaf first: "whole", "short" (on the way to a chain's leaf or back: the callers are at
+HELPERS = {*("Work\\" + name for name in ("throws", "thrower_with_local", "leave_local", "Binder::maker", "Walk::key", "Walk::next",
+                                        "Walk::rewind", "Walk::valid")),
+           *(name + "::__construct" for name in ("Exception", "RuntimeException", "Fiber", "ReflectionMethod")), "ob_start"}
+
+
+def without_helpers(php):
+    """PHP, leaf first, without functions that a chain's call on the way."""
+    while php and php[0][0] in HELPERS:
+        php = php[1:]
+    return php
+
+
+def judge(frames, known, compiled=False, natives=True):
+    """COMPILED: a leaf in compiled code has no line. Of FRAMES, (type, name, file, line) leaf first: "whole", "short" (on the way to a chain's leaf or back: the callers are at
     their lines), "other" (none of the chains: the loop around them), or what is wrong. NATIVES: each native frame of the loop
     has PHP's frames of its own."""
     if any(kind == "abort-marker" for kind, *_ in frames):
@@ -144,19 +156,15 @@ def judge(frames, known, natives=True):
     chain = names[names.index("Work\\slice") - 1].removeprefix("Work\\") if names[0] != "Work\\slice" else ""
     if chain not in known:
         return "other"
-    verdict = "other frames"
+    verdict, rest = "other frames", without_helpers(php)
     for want in known[chain]:
-        if len(php) == len(want) and all(fits(f, w, False) for f, w in zip(php, want)):
+        if len(php) == len(want) and all(fits(f, w, compiled and i == 0 and f[2] == 0)
+                                         for i, (f, w) in enumerate(zip(php, want))):
             verdict = "whole"
             break
-        if len(php) <= len(want) and all(fits(f, w, i == 0) for i, (f, w) in enumerate(zip(php, want[len(want) - len(php):]))):
+        if len(rest) <= len(want) and all(fits(f, w, i == 0) for i, (f, w) in
+                                          enumerate(zip(rest, want[len(want) - len(rest):]))):
             verdict = "short"
-    if verdict == "other frames":
-        helper = php[1:]  # a function that the chain's calls on the way
-        for want in known[chain]:
-            if 0 < len(helper) < len(want) and all(fits(f, w, i == 0) for i, (f, w) in
-                                                   enumerate(zip(helper, want[len(want) - len(helper):]))):
-                verdict = "short"
     if verdict == "other frames":
         return f"{chain}: " + " < ".join(f"{n}:{line}" for n, _, line in php[:8])
     if natives and not loops_have_frames(user):

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Which memory is PHP's compiled code? Opcache has it in the memory that it shares between
+ * processes. It begins with stubs, which handle exceptions and interrupts: they read and write
+ * executor_globals. By its address in their instructions they are told from other code without a
+ * file, such as that of regular expressions (PCRE). Loop thread.
+ */
+#include "agent/runtime/php/php.h"
+
+enum {
+	STUBS_SEEN = 4096,    /* bytes of the first ones */
+	GLOBALS_BYTES = 4096, /* about what executor_globals has */
+	HITS_MIN = 4,
+};
+
+static bool is_global(const struct php_process *p, uint64_t address)
+{
+	return address - p->globals < GLOBALS_BYTES;
+}
+
+enum jit_claim php_owns(void *state, const struct target_memory *memory, uint64_t start,
+			uint64_t end)
+{
+	const struct php_process *p = state;
+	uint8_t code[STUBS_SEEN];
+	size_t size = MIN(end - start, (uint64_t)sizeof(code));
+	unsigned int hits = 0;
+	uint64_t whole;
+	int32_t near;
+
+	if (target_read(memory, start, code, size) < 0)
+		return JIT_NONE;
+	for (size_t i = 0; i + sizeof(whole) <= size && hits < HITS_MIN; i++) {
+		memcpy(&whole, code + i, sizeof(whole));
+		memcpy(&near, code + i, sizeof(near));
+		/* An address, or a distance from the next instruction. */
+		hits += is_global(p, whole) ||
+			is_global(p, start + i + sizeof(near) + (uint64_t)(int64_t)near);
+	}
+	return hits >= HITS_MIN ? JIT_CERTAIN : JIT_NONE;
+}
