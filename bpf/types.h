@@ -173,6 +173,7 @@ enum kiln_mapping_flags {
 	KILN_MAPPING_JIT = 1, /* anonymous executable memory */
 	/* JIT code of this enum kiln_runtime_id: (flags >> SHIFT) & 31 */
 	KILN_MAPPING_RUNTIME_SHIFT = 8,
+	KILN_MAPPING_CERTAIN = 1 << 16, /* that runtime is sure that it is its code */
 };
 
 /*

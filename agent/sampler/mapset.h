@@ -52,9 +52,10 @@ static inline struct image *mapset_range_elf(const struct mapset_range *range)
 /* enum kiln_mapping_flags */
 static inline uint32_t mapset_range_flags(const struct mapset_range *range)
 {
-	return range->jit
-		   ? KILN_MAPPING_JIT | (uint32_t)range->runtime << KILN_MAPPING_RUNTIME_SHIFT
-		   : 0;
+	if (!range->jit)
+		return 0;
+	return KILN_MAPPING_JIT | (uint32_t)range->runtime << KILN_MAPPING_RUNTIME_SHIFT |
+	       (range->claim == JIT_CERTAIN ? KILN_MAPPING_CERTAIN : 0);
 }
 
 struct mapset {

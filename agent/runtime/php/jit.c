@@ -37,5 +37,5 @@ enum jit_claim php_owns(void *state, const struct target_memory *memory, uint64_
 		hits += is_global(p, whole) ||
 			is_global(p, start + i + sizeof(near) + (uint64_t)(int64_t)near);
 	}
-	return hits >= HITS_MIN ? JIT_CERTAIN : JIT_NONE;
+	return hits >= HITS_MIN ? JIT_CERTAIN : JIT_LIKELY;
 }

@@ -272,6 +272,12 @@ static int name_place(const struct php_process *p, enum php_kind kind,
 	return php_string_cookie(hash, bits) == cookie ? 0 : -EFAULT;
 }
 
+static int name_regex(struct symbol *ret)
+{
+	ret->name = "(regular expression)";
+	return 0;
+}
+
 int php_symbolize(void *state, const struct target_memory *memory, const uint64_t words[2],
 		  char *scratch, size_t scratch_size, struct symbol_result *ret)
 {
@@ -281,9 +287,11 @@ int php_symbolize(void *state, const struct target_memory *memory, const uint64_
 	struct room room = {scratch, scratch_size};
 	int r;
 
-	if (kind > PHP_BORROWED)
+	if (kind > PHP_REGEX)
 		return -EFAULT;
-	if (kind == PHP_FUNCTION)
+	if (kind == PHP_REGEX)
+		r = name_regex(&symbol);
+	else if (kind == PHP_FUNCTION)
 		r = name_function(p->layout, memory, words, &room, &symbol);
 	else if (kind == PHP_BORROWED)
 		r = name_borrowed(p, memory, words, &room, &symbol);

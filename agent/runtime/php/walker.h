@@ -53,9 +53,10 @@ enum {
 	PHP_AT_PLACE = 11, /* file, line */
 	PHP_AT_HASH = 13,
 	PHP_AT_LINE = 15,
-	PHP_NO_OPLINE = 1,	/* no address: the line is not known */
-	PHP_CONTEXT_STACK = 32, /* zend_fiber_context.stack; its handle is its first word */
-	PHP_CANARY_STEPS = 48,	/* words above the stack pointer that compiled code may have used */
+	PHP_REGEX_FRAME_MAX = 1 << 17, /* bytes; what it needs to try again is elsewhere */
+	PHP_NO_OPLINE = 1,	       /* no address: the line is not known */
+	PHP_CONTEXT_STACK = 32,	       /* zend_fiber_context.stack; its handle is its first word */
+	PHP_CANARY_STEPS = 48, /* words above the stack pointer that compiled code may have used */
 };
 
 /* What w->cursor holds. */
@@ -78,6 +79,7 @@ enum {
 enum php_place {
 	PHP_IN_LOOP,
 	PHP_IN_COMPILED,
+	PHP_IN_OTHER, /* other code without a file */
 	PHP_IN_RESUME,
 	PHP_IN_ROOT,
 	PHP_AT_FIBERS_END,
@@ -412,6 +414,43 @@ KILN_GLOBAL int php_leave_compiled(uint32_t slot)
 	return 0;
 }
 
+/*
+ * A regular expression that PCRE has compiled has no fixed frame, but keeps in rbp the address of
+ * its arguments (ARGUMENTS, src/pcre2_jit_compile.c in PCRE2 10.36 to 10.46), which lie on the
+ * stack in the frame of pcre2_jit_match(), right above the return address. Below that it has pushed
+ * rbx, r15, r14, r13 and rbp. Goes to the caller if what is found there is a return address of an
+ * indirect call.
+ */
+KILN_GLOBAL int php_leave_regex(uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+	uint64_t arguments, at, pc = 0, code = 0, saved[5] = {0, 0, 0, 0, 0};
+
+	if (!w)
+		return 0;
+	arguments = w->regs.bp;
+	if (arguments <= w->regs.sp || arguments - w->regs.sp > PHP_REGEX_FRAME_MAX ||
+	    env_read(w->scratch, sizeof(w->scratch), arguments - sizeof(w->scratch)))
+		return 0;
+	for (uint32_t i = 16; i-- > 0;) {
+		pc = w->scratch[i & 15];
+		/* call *%rax .. *%rdi: ff d0 .. d7 */
+		if (env_read(&code, 2, pc - 2) || (code & 0xf8ff) != 0xd0ff)
+			continue;
+		at = arguments - (16 - (uint64_t)i) * 8;
+		if (at < w->regs.sp + sizeof(saved) ||
+		    env_read(saved, sizeof(saved), at - sizeof(saved)))
+			return 0;
+		if (walk_emit(w, PHP_REGEX, 0, 0))
+			return 0;
+		(void)walk_enter(w, pc, at + 8, saved[0], saved[4]);
+		w->hide_native = 1;
+		w->stepped = 1;
+		return 0;
+	}
+	return 0;
+}
+
 /* Is ADDRESS on the stack of the fiber's CONTEXT? The main one has none of its own. */
 KILN_INLINE int php_is_stack_of(uint64_t context, uint64_t address)
 {
@@ -458,7 +497,7 @@ KILN_GLOBAL int php_leave_fiber(uint32_t slot)
 	return 0;
 }
 
-KILN_INLINE enum php_place php_place_of(const struct kiln_walk *w, const struct kiln_php *p)
+KILN_INLINE enum php_place php_place_of(struct kiln_walk *w, const struct kiln_php *p)
 {
 	uint64_t pc = w->regs.pc - (w->exact ? 0 : 1);
 
@@ -470,7 +509,9 @@ KILN_INLINE enum php_place php_place_of(const struct kiln_walk *w, const struct 
 		return PHP_IN_RESUME;
 	if (pc - p->fiber < p->fiber_size)
 		return PHP_AT_FIBERS_END;
-	return PHP_IN_COMPILED;
+	if ((pc < w->map_start || pc >= w->map_end) && walk_find_mapping(w->slot, pc))
+		return PHP_IN_OTHER;
+	return w->map_flags & KILN_MAPPING_CERTAIN ? PHP_IN_COMPILED : PHP_IN_OTHER;
 }
 
 /* zend_execute() has run a file, and zend_generator_resume() a generator: is that still to come? */
@@ -513,6 +554,8 @@ KILN_GLOBAL int php_walk(uint32_t slot)
 		returns = php_begin(w->slot, place);
 	if (place == PHP_AT_FIBERS_END)
 		return php_leave_fiber(w->slot);
+	if (place == PHP_IN_OTHER)
+		return php_leave_regex(w->slot);
 	if (place == PHP_IN_LOOP || place == PHP_IN_COMPILED) {
 		frame = w->cursor.words[PHP_NEXT];
 		/* Compiled code writes its instruction back for calls of PHP only. */

@@ -11,6 +11,7 @@
  *           zend_function lies in its object, a file's is gone when the file was run. Of a closure
  * there is the line where it begins too. Of eval the file is the one that has called it, with the
  *           line of the call in place of where it begins.
+ * regular expression  its compiled code: nothing.
  */
 #pragma once
 
@@ -25,6 +26,7 @@ enum php_kind {
 	PHP_INCLUDE, /* include and require, with and without _once */
 	PHP_EVAL,
 	PHP_BORROWED,
+	PHP_REGEX,
 };
 
 enum {
