@@ -9,12 +9,14 @@
 
 enum {
 	EDGES_MAX = 1024, /* bytes of execute_ex() within which it is entered and left */
+	FRAME_MAX = 4096,
 	GETTER_MAX = 48,
 	GLOBALS_MAX = 16384,  /* bytes of executor_globals, which has about 2,000 */
 	FIBER_CODE_MAX = 256, /* bytes of make_fcontext() */
 	/* DWARF numbers */
-	RAX = 0,
 	RDI = 5,
+	RBP = 6,
+	RSP = 7,
 	R14 = 14,
 };
 
@@ -45,18 +47,32 @@ static uint32_t find_canary(const uint8_t *code, size_t size)
 	return 0;
 }
 
+/* What INSN, which comes before execute_ex() has its frame, adds to that. */
+static void follow_frame(const struct code_insn *insn, bool *has_pointer, uint32_t *frame)
+{
+	if (insn->op == CODE_OP_PUSH)
+		*frame += (uint32_t)insn->value;
+	else if (insn->op == CODE_OP_ADD && insn->to == RSP)
+		*frame -= (uint32_t)insn->value;
+	else if (insn->op == CODE_OP_COPY && insn->from == RSP && insn->to == RBP)
+		*has_pointer = true;
+}
+
 struct php_loop php_read_loop(const struct image *image, const struct php_function *loop)
 {
 	struct cursor c = image_at_vaddr(image, loop->start);
 	size_t size = MIN(MIN(loop->size, (uint64_t)EDGES_MAX), cursor_left(&c));
-	struct php_loop ret = {0};
+	struct php_loop ret = {.frame = 8};
 	struct code_insn insn;
+	bool has_pointer = false;
 
 	if (c.bad)
-		return ret;
+		return (struct php_loop){0};
 	for (uint32_t at = 0; at < size; at += insn.size, cursor_skip(&c, insn.size)) {
 		if (!code_decode(c, loop->start + at, false, &insn) || !insn.size)
 			break;
+		if (!ret.entered)
+			follow_frame(&insn, &has_pointer, &ret.frame);
 		if (!ret.entered && insn.op == CODE_OP_COPY && insn.from == RDI && insn.to == R14)
 			ret.entered = at + insn.size;
 		else if (ret.entered && !ret.left_from && insn.op == CODE_OP_LOAD && insn.to == R14)
@@ -67,6 +83,8 @@ struct php_loop php_read_loop(const struct image *image, const struct php_functi
 			break;
 		}
 	}
+	if (has_pointer || ret.frame > FRAME_MAX)
+		ret.frame = 0;
 	c = image_at_vaddr(image, loop->start);
 	ret.canary = find_canary(c.data + c.pos, MIN(size, (size_t)ret.entered));
 	return ret;

@@ -23,6 +23,7 @@ static int php_attach(const struct runtime_image *ri, struct runtime_target *tar
 	    .entered = p->edges.entered,
 	    .left_from = p->edges.left_from,
 	    .left_to = p->edges.left_to,
+	    .frame = p->edges.frame,
 	    .canary = p->edges.canary,
 	    .flags = p->edges.has_registers ? PHP_HAS_REGISTERS : 0,
 	    .current = l->current,

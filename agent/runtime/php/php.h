@@ -51,7 +51,9 @@ struct php_function {
 struct php_loop {
 	bool has_registers;
 	uint32_t entered, left_from, left_to;
-	uint32_t canary; /* where the stack protector's word is, from the stack pointer; 0: none */
+	/* From the stack pointer: its CFA, 0 when it has a frame pointer; the stack protector's
+	 * word, 0 when it has none. */
+	uint32_t frame, canary;
 };
 
 /* What a file has. Addresses are ELF virtual ones. */

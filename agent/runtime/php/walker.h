@@ -385,6 +385,17 @@ KILN_GLOBAL int php_begin(uint32_t slot, uint32_t place)
 
 /* ---- native frames --------------------------------------------------------------------------- */
 
+/* Is ADDRESS right behind a call? */
+KILN_INLINE int php_is_called_from(uint64_t address)
+{
+	uint64_t code = php_word(address - 8);
+
+	if ((code >> 24 & 0xff) == 0xe8 || (code >> 16 & 0xffff) == 0x15ff)
+		return 1; /* call d; call *d(%rip) */
+	/* call *r; call *(r); call *d(r) */
+	return (code >> 48 & 0x38ff) == 0x10ff || (code >> 40 & 0x38ff) == 0x10ff;
+}
+
 /*
  * Compiled code runs in the frame of execute_ex(), with the registers that this has saved in their
  * places; some of it uses more stack while it calls. Takes the frame for one of execute_ex().
@@ -393,19 +404,23 @@ KILN_GLOBAL int php_leave_compiled(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
 	const struct kiln_php *p;
-	uint64_t canary, sp;
+	uint64_t canary = 0, sp;
 
 	if (!w)
 		return 0;
 	p = php_data(w);
-	canary = php_word(w->thread_pointer + 0x28);
 	sp = w->regs.sp;
-	if (p->canary && w->thread_pointer && canary) {
-		for (int i = 0; i < PHP_CANARY_STEPS; i++) {
-			if (php_word(sp + (uint64_t)i * 8 + p->canary) == canary) {
-				w->regs.sp = sp + (uint64_t)i * 8;
-				break;
-			}
+	if (p->canary && w->thread_pointer)
+		canary = php_word(w->thread_pointer + 0x28);
+	for (int i = 0; i < PHP_CANARY_STEPS && p->frame; i++) {
+		uint64_t at = sp + (uint64_t)i * 8;
+
+		/* Stale words are there too: both have to be right. */
+		if (canary && php_word(at + p->canary) != canary)
+			continue;
+		if (php_is_called_from(php_word(at + p->frame - 8))) {
+			w->regs.sp = at;
+			break;
 		}
 	}
 	w->regs.pc = p->loop + p->entered;

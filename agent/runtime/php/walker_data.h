@@ -65,7 +65,9 @@ struct kiln_php {
 	uint32_t fiber_caller;	     /* zend_fiber.caller */
 	uint32_t saved_bx; /* of what jump_fcontext() saves; rbp and the pc are behind it */
 	uint32_t flags;	   /* enum php_flags */
-	uint32_t canary;   /* from the stack pointer of execute_ex(); 0: not known */
+	/* Of execute_ex(), from its stack pointer: its CFA, 0 when it has a frame pointer; and the
+	 * stack protector's word, 0 when it has none. */
+	uint32_t frame, canary;
 };
 _Static_assert(sizeof(struct kiln_php) <= KILN_RUNTIME_BYTES, "struct kiln_php");
 
