@@ -36,6 +36,8 @@ struct name {
 	struct key key;
 	uint32_t window; /* in which it was touched last */
 	uint32_t n;
+	uint32_t round; /* of the last try to read it */
+	uint32_t tries; /* in the window */
 	struct name *prev, *next;
 	UT_hash_handle hh;
 	enum frame_type type;
@@ -47,6 +49,7 @@ struct runtime_names {
 	struct name *names;
 	struct name *list;
 	struct function *functions;
+	uint32_t round;
 	size_t bytes, max_bytes;
 	char scratch[3 * RUNTIME_NAME_MAX + 16];
 };
@@ -150,6 +153,11 @@ static struct name *find(struct runtime_names *n, uint32_t space, const uint64_t
 	return name;
 }
 
+static bool may_try_again(const struct runtime_names *n, const struct name *name)
+{
+	return name->tries < RUNTIME_NAME_TRIES && name->round != n->round;
+}
+
 enum runtime_name_state runtime_names_touch(struct runtime_names *n, uint32_t space,
 					    const uint64_t words[2], uint32_t window)
 {
@@ -159,9 +167,11 @@ enum runtime_name_state runtime_names_touch(struct runtime_names *n, uint32_t sp
 	pthread_mutex_lock(&n->lock);
 	name = find(n, space, words);
 	if (name) {
-		state = name->n			 ? RUNTIME_NAME_KNOWN
-			: name->window == window ? RUNTIME_NAME_FAILED_NOW
-						 : RUNTIME_NAME_FAILED;
+		if (name->window != window)
+			name->tries = 0;
+		state = name->n					 ? RUNTIME_NAME_KNOWN
+			: !name->tries || may_try_again(n, name) ? RUNTIME_NAME_FAILED
+								 : RUNTIME_NAME_FAILED_NOW;
 		if (name->window != window) {
 			name->window = window;
 			DL_DELETE(n->list, name);
@@ -185,7 +195,7 @@ static bool make_room(struct runtime_names *n, uint32_t window)
 }
 
 static int add(struct runtime_names *n, uint32_t space, const uint64_t words[2],
-	       const struct symbol_result *sym, uint32_t window)
+	       const struct symbol_result *sym, uint32_t window, uint32_t tries)
 {
 	uint32_t count = sym ? MIN(sym->n, SYMBOL_INLINE_MAX) : 0;
 	struct name *name = malloc(sizeof(*name) + count * sizeof(name->lines[0]));
@@ -195,6 +205,8 @@ static int add(struct runtime_names *n, uint32_t space, const uint64_t words[2],
 	*name = (struct name){
 	    .key = {.words = {words[0], words[1]}, .space = space},
 	    .window = window,
+	    .round = n->round,
+	    .tries = tries,
 	    .type = sym ? sym->type : FRAME_ABORT,
 	};
 	for (; name->n < count; name->n++) {
@@ -214,14 +226,17 @@ int runtime_names_put(struct runtime_names *n, uint32_t space, const uint64_t wo
 		      const struct symbol_result *sym, uint32_t window)
 {
 	struct name *old;
+	uint32_t tries = 1;
 	int r = -ENOSPC;
 
 	pthread_mutex_lock(&n->lock);
 	old = find(n, space, words);
-	if (old)
+	if (old) {
+		tries += old->tries;
 		drop(n, old);
+	}
 	if (make_room(n, window))
-		r = add(n, space, words, sym, window);
+		r = add(n, space, words, sym, window, tries);
 	pthread_mutex_unlock(&n->lock);
 	return r;
 }
@@ -257,6 +272,13 @@ void runtime_names_sweep(struct runtime_names *n, uint32_t before_window)
 	pthread_mutex_lock(&n->lock);
 	while (n->list && (int32_t)(n->list->window - before_window) < 0)
 		drop(n, n->list);
+	pthread_mutex_unlock(&n->lock);
+}
+
+void runtime_names_next_round(struct runtime_names *n)
+{
+	pthread_mutex_lock(&n->lock);
+	n->round++;
 	pthread_mutex_unlock(&n->lock);
 }
 

@@ -15,6 +15,7 @@
 enum {
 	RUNTIME_NAMES_WINDOWS = 4,
 	RUNTIME_NAME_MAX = 4096, /* bytes of one name or file name; what is longer is cut */
+	RUNTIME_NAME_TRIES = 4,	 /* to read a name, in one window */
 };
 
 struct runtime_names;
@@ -25,9 +26,14 @@ DEFINE_CLEANUP(struct runtime_names *, runtime_names_free)
 enum runtime_name_state {
 	RUNTIME_NAME_UNKNOWN, /* nobody asked yet */
 	RUNTIME_NAME_KNOWN,
-	RUNTIME_NAME_FAILED, /* could not be read in an earlier window: try again */
+	RUNTIME_NAME_FAILED, /* could not be read in an earlier round: try again */
 	RUNTIME_NAME_FAILED_NOW,
 };
+/*
+ * What could not be read may be tried again from here on, up to RUNTIME_NAME_TRIES times a window:
+ * what a process frees and makes again (a request's code in PHP) is there most of the time.
+ */
+void runtime_names_next_round(struct runtime_names *n);
 /* What is known of a frame, which WINDOW uses. */
 enum runtime_name_state runtime_names_touch(struct runtime_names *n, uint32_t space,
 					    const uint64_t words[2], uint32_t window);

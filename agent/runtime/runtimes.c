@@ -562,8 +562,8 @@ uint32_t runtimes_space(const struct mapset *m, uint32_t id)
 	return m && id < RUNTIME_MAX ? atomic_load(&((struct mapset *)m)->name_space[id]) : 0;
 }
 
-/* Reads the name of one frame and keeps it, or that it has none. */
-static void read_name(struct runtimes *rt, const struct interpreter_ops *ops,
+/* Reads the name of one frame and keeps it, or that it has none: false. */
+static bool read_name(struct runtimes *rt, const struct interpreter_ops *ops,
 		      const struct mapset *m, uint32_t space, uint32_t tgid,
 		      const uint64_t words[2], uint32_t window)
 {
@@ -591,11 +591,14 @@ static void read_name(struct runtimes *rt, const struct interpreter_ops *ops,
 	metric_add(rt->result.n ? M_RUNTIME_NAMES_READ : M_RUNTIME_NAMES_FAILED, 1);
 	if (runtime_names_put(rt->names, space, words, &rt->result, window) < 0)
 		metric_add(M_RUNTIME_NAMES_FULL, 1);
+	return rt->result.n > 0;
 }
 
 bool runtimes_see(struct runtimes *rt, const struct mapset *m, uint32_t tgid, const uint64_t *words,
-		  uint32_t n, uint32_t window, uint32_t *budget)
+		  uint32_t n, uint32_t window, uint32_t *budget, bool *ret_failed)
 {
+	bool failed = false;
+
 	for (uint32_t i = 0; i + 1 < n; i += kiln_frame_words(words[i])) {
 		const struct interpreter_ops *ops;
 		enum runtime_name_state state;
@@ -608,13 +611,16 @@ bool runtimes_see(struct runtimes *rt, const struct mapset *m, uint32_t tgid, co
 		if (!space)
 			continue;
 		state = runtime_names_touch(rt->names, space, &words[i], window);
+		failed |= state == RUNTIME_NAME_FAILED_NOW;
 		if (state == RUNTIME_NAME_KNOWN || state == RUNTIME_NAME_FAILED_NOW)
 			continue;
 		if (!*budget)
 			return false;
 		--*budget;
-		read_name(rt, ops, m, space, tgid, &words[i], window);
+		failed |= !read_name(rt, ops, m, space, tgid, &words[i], window);
 	}
+	if (ret_failed)
+		*ret_failed = failed;
 	return true;
 }
 

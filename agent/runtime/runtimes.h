@@ -71,10 +71,10 @@ void runtimes_missed(struct runtimes *rt, struct mapset *m, uint32_t id, uint64_
 /*
  * Has the names of all runtimes' frames in WORDS (N user words that were walked by M) read from the
  * memory of TGID, unless they are known; all of them are in use in WINDOW. *BUDGET: how many may be
- * read, counted down. False: it did not suffice.
+ * read, counted down. False: it did not suffice. *RET_FAILED (or NULL): some could not be read.
  */
 bool runtimes_see(struct runtimes *rt, const struct mapset *m, uint32_t tgid, const uint64_t *words,
-		  uint32_t n, uint32_t window, uint32_t *budget);
+		  uint32_t n, uint32_t window, uint32_t *budget, bool *ret_failed);
 
 /* How many frames were read whose function was not known before. */
 uint64_t runtimes_news(const struct runtimes *rt);

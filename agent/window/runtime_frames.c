@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A stack that was looked at in this window is not looked at again, so the cost is a comparison a
- * sample. What waits points to stacks of the current window, which no sweep frees; nothing waits
- * any more once it is closed.
+ * sample; one that lacks a name is, with its next sample in a later drain. What waits points to
+ * stacks of the current window, which no sweep frees; nothing waits any more once it is closed.
  */
 #include "agent/window/runtime_frames.h"
 
@@ -22,6 +22,7 @@ struct runtime_frames {
 	uint64_t news; /* runtimes_news() when the drain began */
 	struct pending *pending;
 	size_t n, cap;
+	uint32_t round; /* of drains; never 0 */
 };
 
 int runtime_frames_new(struct runtimes *rt, struct runtime_frames **ret)
@@ -32,6 +33,7 @@ int runtime_frames_new(struct runtimes *rt, struct runtime_frames **ret)
 		return -ENOMEM;
 	f->runtimes = rt;
 	f->budget = RUNTIME_FRAMES_PER_DRAIN;
+	f->round = 1;
 	*ret = f;
 	return 0;
 }
@@ -45,11 +47,16 @@ struct runtime_frames *runtime_frames_free(struct runtime_frames *f)
 	return NULL;
 }
 
-static bool see(struct runtime_frames *f, const struct stack *s, uint32_t tgid, uint32_t window)
+static bool see(struct runtime_frames *f, struct stack *s, uint32_t tgid, uint32_t window)
 {
-	return !s->mapset ||
-	       runtimes_see(f->runtimes, s->mapset, tgid, s->key.words + s->key.n_kernel,
-			    s->key.n_user, window, &f->budget);
+	bool failed = false;
+	bool done =
+	    !s->mapset || runtimes_see(f->runtimes, s->mapset, tgid, s->key.words + s->key.n_kernel,
+				       s->key.n_user, window, &f->budget, &failed);
+
+	s->runtime_window = window;
+	s->runtime_round = failed ? f->round : 0;
+	return done;
 }
 
 static void work(struct runtime_frames *f, uint32_t window)
@@ -67,6 +74,9 @@ void runtime_frames_begin(struct runtime_frames *f, uint32_t window)
 {
 	f->budget = RUNTIME_FRAMES_PER_DRAIN;
 	f->news = runtimes_news(f->runtimes);
+	if (!++f->round)
+		f->round = 1;
+	runtime_names_next_round(runtimes_names(f->runtimes));
 	if (f->n)
 		work(f, window);
 }
@@ -95,9 +105,9 @@ void runtime_frames_see(struct runtime_frames *f, struct stack *stack, struct ma
 	for (size_t i = 0; mapset && i < STACK_RUNTIMES; i++)
 		if (stack->runtimes[i].missing == KILN_MISSING_UNKNOWN)
 			runtimes_missed(f->runtimes, mapset, stack->runtimes[i].id, now_ns);
-	if (stack->runtime_window == window)
+	if (stack->runtime_window == window &&
+	    (!stack->runtime_round || stack->runtime_round == f->round))
 		return;
-	stack->runtime_window = window;
 	if (see(f, stack, tgid, window))
 		return;
 	metric_add(M_RUNTIME_NAMES_LATE, 1);

@@ -49,6 +49,7 @@ struct stack {
 	 */
 	struct stack_runtime runtimes[STACK_RUNTIMES];
 	uint32_t runtime_window;
+	uint32_t runtime_round; /* the drain that it was looked at in, while a name is missing */
 	/* Where it was last counted (window.c): of use in that round of that window only. */
 	uint64_t counted_round;
 	struct count *counted;

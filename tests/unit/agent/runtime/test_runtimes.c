@@ -250,14 +250,14 @@ static void frames_are_named_when_they_are_seen_and_once(void **state)
 
 	fake_probe(1);
 	m = fake_read(2);
-	assert_true(runtimes_see(fake.rt, m, 4242, words, ARRAY_SIZE(words), 1, &budget));
+	assert_true(runtimes_see(fake.rt, m, 4242, words, ARRAY_SIZE(words), 1, &budget, NULL));
 	assert_int_equal(budget, 7);
 	assert_int_equal(fake.last_tgid, 4242);
 	assert_string_equal(name_of(m, words + 1), "f100");
 	assert_string_equal(name_of(m, words + 4), "f102");
 	assert_string_equal(name_of(m, words + 6), "f104");
-	assert_true(runtimes_see(fake.rt, m, 1, words, ARRAY_SIZE(words), 1, &budget));
-	assert_true(runtimes_see(fake.rt, m, 1, words, ARRAY_SIZE(words), 2, &budget));
+	assert_true(runtimes_see(fake.rt, m, 1, words, ARRAY_SIZE(words), 1, &budget, NULL));
+	assert_true(runtimes_see(fake.rt, m, 1, words, ARRAY_SIZE(words), 2, &budget, NULL));
 	assert_int_equal(budget, 7);
 }
 
@@ -270,11 +270,11 @@ static void what_is_beyond_the_budget_is_left_for_the_next_time(void **state)
 
 	fake_probe(1);
 	m = fake_read(2);
-	assert_false(runtimes_see(fake.rt, m, 1, words, 4, 1, &budget));
+	assert_false(runtimes_see(fake.rt, m, 1, words, 4, 1, &budget, NULL));
 	assert_string_equal(name_of(m, words), "f100");
 	assert_null(name_of(m, words + 2));
 	budget = 1;
-	assert_true(runtimes_see(fake.rt, m, 1, words, 4, 1, &budget));
+	assert_true(runtimes_see(fake.rt, m, 1, words, 4, 1, &budget, NULL));
 	assert_string_equal(name_of(m, words + 2), "f102");
 }
 
@@ -287,10 +287,10 @@ static void memory_that_cannot_be_read_is_tried_once_a_window(void **state)
 	fake_probe(1);
 	m = fake_read(2);
 	for (int i = 0; i < 3; i++)
-		assert_true(runtimes_see(fake.rt, m, 1, words, 2, 1, &budget));
+		assert_true(runtimes_see(fake.rt, m, 1, words, 2, 1, &budget, NULL));
 	assert_int_equal(budget, 9);
 	assert_null(name_of(m, words));
-	assert_true(runtimes_see(fake.rt, m, 1, words, 2, 2, &budget));
+	assert_true(runtimes_see(fake.rt, m, 1, words, 2, 2, &budget, NULL));
 	assert_int_equal(budget, 8);
 }
 
@@ -302,10 +302,10 @@ static void names_outlive_a_mapset_of_the_same_process(void **state)
 
 	fake_probe(1);
 	m = fake_read(2);
-	assert_true(runtimes_see(fake.rt, m, 1, words, 2, 1, &budget));
+	assert_true(runtimes_see(fake.rt, m, 1, words, 2, 1, &budget, NULL));
 	fresh = fake_read(3);
 	assert_ptr_not_equal(fresh, m);
-	assert_true(runtimes_see(fake.rt, fresh, 1, words, 2, 1, &budget));
+	assert_true(runtimes_see(fake.rt, fresh, 1, words, 2, 1, &budget, NULL));
 	assert_int_equal(budget, 9);
 	assert_string_equal(name_of(fresh, words), "f100");
 }
@@ -322,7 +322,7 @@ static void a_mapset_that_could_not_be_attached_to_uses_what_the_process_has(voi
 	python->attach_result = -EAGAIN;
 	fresh = fake_read(3);
 	assert_null(fake_find(fresh, PY));
-	assert_true(runtimes_see(fake.rt, fresh, 1, words, 2, 1, &budget));
+	assert_true(runtimes_see(fake.rt, fresh, 1, words, 2, 1, &budget, NULL));
 	assert_string_equal(name_of(fresh, words), "f100");
 }
 
@@ -334,7 +334,7 @@ static void a_cut_frame_at_the_end_of_the_words_is_no_frame(void **state)
 
 	fake_probe(1);
 	m = fake_read(2);
-	assert_true(runtimes_see(fake.rt, m, 1, words, 1, 1, &budget));
+	assert_true(runtimes_see(fake.rt, m, 1, words, 1, 1, &budget, NULL));
 	assert_int_equal(budget, 10);
 }
 

@@ -291,7 +291,7 @@ static void a_runtime_that_is_loaded_again_has_its_names_read_again(void **state
 	t.record.runtimes = UINT32_MAX;
 	ask(0);
 	m = t.last.mapset;
-	assert_true(runtimes_see(fake.rt, m, t.record.tgid, words, 2, 1, &budget));
+	assert_true(runtimes_see(fake.rt, m, t.record.tgid, words, 2, 1, &budget, NULL));
 	assert_int_equal(budget, 9);
 	own = fake_own_range(m);
 	again.dev_major = own->image->dev_major;
@@ -311,7 +311,8 @@ static void a_runtime_that_is_loaded_again_has_its_names_read_again(void **state
 	ask(0);
 	assert_int_not_equal(runtimes_space(t.last.mapset, FAKE_PYTHON),
 			     runtimes_space(m, FAKE_PYTHON));
-	assert_true(runtimes_see(fake.rt, t.last.mapset, t.record.tgid, words, 2, 1, &budget));
+	assert_true(
+	    runtimes_see(fake.rt, t.last.mapset, t.record.tgid, words, 2, 1, &budget, NULL));
 	assert_int_equal(budget, 8);
 }
 

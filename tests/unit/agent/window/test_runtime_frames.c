@@ -219,6 +219,20 @@ static void a_frame_without_a_name_says_so_and_is_counted(void **state)
 	assert_int_equal(metric_get(M_RUNTIME_NAMES_FAILED), before + 1);
 }
 
+/* What a process frees and makes again is there at another time. */
+static void a_name_that_was_not_there_is_looked_for_with_a_later_sample(void **state)
+{
+	const uint64_t words[] = {fake_word(KILN_FRAME_RUNTIME(FAKE_PYTHON), 8), 101};
+	int tried = fake.r[PY].symbolizes;
+
+	for (int i = 0; i < 2 * RUNTIME_NAME_TRIES; i++) {
+		sample(words, 2);
+		sample(words, 2);
+		assert_int_equal(fake.r[PY].symbolizes, tried + MIN(i + 1, RUNTIME_NAME_TRIES));
+		runtime_frames_begin(t.frames, 1);
+	}
+}
+
 /* What one drain may not read is read by the next, and at the window's end at the latest. */
 static void many_new_frames_at_once_all_get_names(void **state)
 {
@@ -268,6 +282,7 @@ int main(void)
 	    TEST(second_words_are_never_taken_for_frames),
 	    TEST(frames_that_are_missing_say_why),
 	    TEST(a_frame_without_a_name_says_so_and_is_counted),
+	    TEST(a_name_that_was_not_there_is_looked_for_with_a_later_sample),
 	    TEST(many_new_frames_at_once_all_get_names),
 	    TEST(a_stack_that_comes_again_after_its_names_went_is_read_again),
 	};
