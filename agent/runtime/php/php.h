@@ -28,8 +28,9 @@ struct php_layout {
 	uint32_t version;
 	/* zend_executor_globals */
 	uint32_t current, before_exception, exception_op, main_context, current_context;
-	uint32_t included_files, function_table; /* a HashTable, and a pointer to one */
-	uint32_t class_functions;		 /* zend_class_entry.function_table */
+	uint32_t included_files;	      /* a HashTable */
+	uint32_t function_table, class_table; /* pointers to one */
+	uint32_t class_functions;	      /* zend_class_entry.function_table */
 	/* zend_op_array; line_start is behind filename */
 	uint32_t last, opcodes, filename;
 	/* zend_generator, zend_fiber */
@@ -99,16 +100,16 @@ int php_symbolize(void *state, const struct target_memory *memory, const uint64_
 enum jit_claim php_owns(void *state, const struct target_memory *memory, uint64_t start,
 			uint64_t end);
 
-/* An entry of a HashTable whose keys are strings. */
-struct php_entry {
-	uint64_t value, key; /* addresses: what the zval points to, and the zend_string */
-};
-
 /*
- * The entry of the HashTable at TABLE whose hash has COOKIE, php_string_cookie() of BITS. -ENOENT:
- * there is none; -EFAULT: it cannot be read, or is no such table.
+ * What the entry of the HashTable at TABLE whose key has HASH points to. -ENOENT: there is none;
+ * -EFAULT: it cannot be read, or is no such table.
+ */
+int php_table_get(const struct target_memory *memory, uint64_t table, uint64_t hash,
+		  uint64_t *ret_value);
+/* The zend_string that is the key of a HashTable and has the long cookie COOKIE. As
+ * php_table_get().
  */
 int php_table_find(const struct target_memory *memory, uint64_t table, uint64_t cookie,
-		   uint32_t bits, struct php_entry *ret);
+		   uint64_t *ret_key);
 /* What PHP's hash of the LEN bytes at KEY is. */
 uint64_t php_hash(const char *key, size_t len);

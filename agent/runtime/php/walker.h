@@ -187,9 +187,11 @@ KILN_INLINE int php_emit_place(struct kiln_walk *w, enum php_kind kind)
 /* Emits the frame of a function whose zend_function is a copy. As php_emit(). */
 KILN_INLINE int php_emit_borrowed(struct kiln_walk *w, uint64_t name, uint64_t scope)
 {
-	return walk_emit(
-	    w, PHP_BORROWED, name,
-	    PHP_BORROWED_WORD(scope, php_capped(w->scratch[PHP_AT_LINE], PHP_BORROWED_LINE_MAX)));
+	uint64_t cookie = php_string_cookie(w->scratch[PHP_AT_HASH], PHP_BORROWED_COOKIE_BITS);
+	uint64_t line = php_capped(w->scratch[PHP_AT_LINE], PHP_BORROWED_LINE_MAX);
+
+	return walk_emit(w, PHP_BORROWED, PHP_BORROWED_WORD(name, cookie),
+			 PHP_BORROWED_WORD(scope, line));
 }
 
 /* Emits the frame whose zend_execute_data is in the scratch. Non-zero: nothing comes after it. */
@@ -228,11 +230,17 @@ KILN_GLOBAL int php_emit(uint32_t slot)
 	/* What calls __call() for a method that there is not: it has that name for a moment. */
 	if (w->scratch[PHP_AT_FUNC] >> 32 & PHP_ACC_TRAMPOLINE)
 		return 0;
+	w->scratch[PHP_AT_HASH] = 0;
+	/* The memory of a function may be as it was while that of its name is another's. */
+	if ((type != PHP_TYPE_INTERNAL || info & PHP_INFO_FAKE_CLOSURE) &&
+	    env_read(&w->scratch[PHP_AT_HASH], 8, name + 8))
+		return php_stop(w, KILN_MISSING_READ);
 	if (info & PHP_INFO_FAKE_CLOSURE)
 		return php_emit_borrowed(w, name, w->scratch[PHP_AT_FUNC + 2]);
 	return walk_emit(w, PHP_FUNCTION, func,
-			 (w->scratch[PHP_AT_LINE] & 0xffffffffULL) |
-			     (uint64_t)php_function_cookie(type, name, w->scratch[PHP_AT_FUNC + 2])
+			 php_capped(w->scratch[PHP_AT_LINE], PHP_LINE_MAX) |
+			     (uint64_t)php_function_cookie(type, name, w->scratch[PHP_AT_HASH],
+							   w->scratch[PHP_AT_FUNC + 2])
 				 << 32);
 }
 
@@ -338,15 +346,68 @@ KILN_GLOBAL int php_group(uint32_t slot)
 }
 
 /* Is the instruction at OPLINE one of the function of FRAME? */
-KILN_INLINE int php_has_opline(struct kiln_walk *w, uint64_t frame, uint64_t opline)
+KILN_GLOBAL int php_has_opline(uint32_t slot, uint64_t frame, uint64_t opline)
 {
-	const struct kiln_php *p = php_data(w);
-	uint64_t func = php_word(frame + PHP_FRAME_FUNC * 8), opcodes, last = 0;
+	struct kiln_walk *w = env_walk(slot);
+	const struct kiln_php *p;
+	uint64_t func, opcodes, last = 0;
 
+	if (!w)
+		return 0;
+	p = php_data(w);
+	func = php_word(frame + PHP_FRAME_FUNC * 8);
 	if (!func || !opline || env_read(&last, 4, func + p->last))
 		return 0;
 	opcodes = php_word(func + p->opcodes);
 	return opline >= opcodes && opline - opcodes < (last & 0xffffffffULL) * PHP_OP_BYTES;
+}
+
+/* Takes OPLINE for that of FRAME, the next one, if it is. */
+KILN_INLINE int php_take_opline(struct kiln_walk *w, uint64_t frame, uint64_t opline)
+{
+	if (!php_has_opline(w->slot, frame, opline))
+		return 0;
+	w->cursor.words[PHP_OPLINE] = opline;
+	return 1;
+}
+
+/* As php_take_opline(), of what FRAME has in memory: that may be of a function that was there
+ * before. */
+KILN_INLINE void php_take_memory(struct kiln_walk *w, uint64_t frame)
+{
+	const struct kiln_php *p = php_data(w);
+	uint64_t opline = php_word(frame + PHP_FRAME_OPLINE * 8);
+
+	if (!php_word(frame + PHP_FRAME_FUNC * 8) || php_take_opline(w, frame, opline) ||
+	    opline - p->globals - p->exception_op < 3 * PHP_OP_BYTES)
+		return;
+	w->cursor.words[PHP_OPLINE] = PHP_NO_OPLINE;
+}
+
+/*
+ * The loop has called a function for FRAME, and need not have written back where it is. What it has
+ * called leaves r14 and r15 as they are, or begins by pushing them, one behind the other.
+ */
+KILN_GLOBAL int php_find_opline(uint32_t slot, uint64_t frame)
+{
+	struct kiln_walk *w = env_walk(slot);
+	const uint32_t r14 = 14, r15 = 15;
+
+	if (!w)
+		return 0;
+	if ((php_data(w)->flags & PHP_HAS_REGISTERS)) {
+		if (w->leaf[r14] == frame && php_take_opline(w, frame, w->leaf[r15]))
+			return 0;
+		if (!env_read(w->scratch, sizeof(w->scratch), w->regs.sp - sizeof(w->scratch))) {
+			for (uint32_t i = 15; i-- > 0;) {
+				if (w->scratch[i & 15] == frame &&
+				    php_take_opline(w, frame, w->scratch[(i + 1) & 15]))
+					return 0;
+			}
+		}
+	}
+	php_take_memory(w, frame);
+	return 0;
 }
 
 /* The first frame of the sample. In the loop itself, or in compiled code, registers tell it. */
@@ -378,8 +439,8 @@ KILN_GLOBAL int php_begin(uint32_t slot, uint32_t place)
 	w->cursor.words[PHP_NEXT] = w->leaf[r14];
 	if (place == PHP_IN_COMPILED)
 		w->cursor.words[PHP_OPLINE] = PHP_NO_OPLINE;
-	else if (php_has_opline(w, w->leaf[r14], w->leaf[r15]))
-		w->cursor.words[PHP_OPLINE] = w->leaf[r15];
+	else if (!php_take_opline(w, w->leaf[r14], w->leaf[r15]))
+		php_take_memory(w, w->leaf[r14]);
 	return 0;
 }
 
@@ -560,12 +621,13 @@ KILN_GLOBAL int php_walk(uint32_t slot)
 	struct kiln_walk *w = env_walk(slot);
 	enum php_place place;
 	uint64_t frame;
-	int returns = 0;
+	int returns = 0, first;
 
 	if (!w)
 		return 0;
 	place = php_place_of(w, php_data(w));
-	if (!(w->cursor.words[PHP_STATE] & PHP_STARTED))
+	first = !(w->cursor.words[PHP_STATE] & PHP_STARTED);
+	if (first)
 		returns = php_begin(w->slot, place);
 	if (place == PHP_AT_FIBERS_END)
 		return php_leave_fiber(w->slot);
@@ -573,10 +635,11 @@ KILN_GLOBAL int php_walk(uint32_t slot)
 		return php_leave_regex(w->slot);
 	if (place == PHP_IN_LOOP || place == PHP_IN_COMPILED) {
 		frame = w->cursor.words[PHP_NEXT];
+		if (first && frame && !w->leaf_valid && place == PHP_IN_LOOP)
+			(void)php_find_opline(w->slot, frame);
 		/* Compiled code writes its instruction back for calls of PHP only. */
-		if (place == PHP_IN_COMPILED && php_word(frame + PHP_FRAME_FUNC * 8) &&
-		    !php_has_opline(w, frame, php_word(frame)))
-			w->cursor.words[PHP_OPLINE] = PHP_NO_OPLINE;
+		if (place == PHP_IN_COMPILED && frame && !w->cursor.words[PHP_OPLINE])
+			php_take_memory(w, frame);
 		if (!returns)
 			(void)php_group(w->slot);
 		if (place == PHP_IN_COMPILED)

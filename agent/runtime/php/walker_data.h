@@ -6,7 +6,7 @@
  * function  the address of its zend_function; the line in the low half and php_function_cookie() in
  *           the high one.
  * method as a value (`$cart->total(...)`)  its zend_function is a copy that dies with its object:
- *           the address of the name; PHP_BORROWED_CLASS() and the line.
+ *           the address of its name, that of its class.
  * closure, file, eval  the address of the string with the file's name, PHP_PLACE(). A closure's
  *           zend_function lies in its object, a file's is gone when the file was run. Of a closure
  * there is the line where it begins too. Of eval the file is the one that has called it, with the
@@ -71,13 +71,14 @@ struct kiln_php {
 };
 _Static_assert(sizeof(struct kiln_php) <= KILN_RUNTIME_BYTES, "struct kiln_php");
 
-/* Of zend_function.type, function_name and scope. */
+/* Of zend_function.type, function_name, what that has as its hash, and scope. */
 static inline __attribute__((always_inline)) uint32_t
-php_function_cookie(uint32_t type, uint64_t name, uint64_t scope)
+php_function_cookie(uint32_t type, uint64_t name, uint64_t hash, uint64_t scope)
 {
 	uint64_t h = (name ^ (uint64_t)type << 56) * 0x9e3779b97f4a7c15ULL;
 
 	h = (h ^ h >> 29 ^ scope) * 0x9e3779b97f4a7c15ULL;
+	h = (h ^ h >> 29 ^ hash) * 0x9e3779b97f4a7c15ULL;
 	return (uint32_t)(h >> 32);
 }
 
@@ -101,9 +102,16 @@ static inline __attribute__((always_inline)) uint64_t php_string_cookie(uint64_t
 #define PHP_REST_START(rest)	((uint32_t)(rest)&PHP_LINE_MAX)
 #define PHP_REST_COOKIE(rest)	((rest) >> PHP_LINE_BITS)
 
-/* The second word of a borrowed function: its class's address (or 0), and the line. */
-enum { PHP_BORROWED_SHIFT = 47, PHP_BORROWED_LINE_MAX = (1 << 17) - 1 };
-#define PHP_BORROWED_WORD(scope, line)                                                             \
-	(((scope) & ((1ULL << PHP_BORROWED_SHIFT) - 1)) | (uint64_t)(line) << PHP_BORROWED_SHIFT)
-#define PHP_BORROWED_CLASS(word) ((word) & ((1ULL << PHP_BORROWED_SHIFT) - 1))
-#define PHP_BORROWED_LINE(word)	 ((uint32_t)((word) >> PHP_BORROWED_SHIFT))
+/*
+ * A borrowed function: the address of its name with a cookie of that; its class's address (or 0),
+ * and the line.
+ */
+enum {
+	PHP_BORROWED_SHIFT = 47,
+	PHP_BORROWED_COOKIE_BITS = 7,
+	PHP_BORROWED_LINE_MAX = (1 << 17) - 1
+};
+#define PHP_BORROWED_WORD(pointer, rest)                                                           \
+	(((pointer) & ((1ULL << PHP_BORROWED_SHIFT) - 1)) | (uint64_t)(rest) << PHP_BORROWED_SHIFT)
+#define PHP_BORROWED_POINTER(word) ((word) & ((1ULL << PHP_BORROWED_SHIFT) - 1))
+#define PHP_BORROWED_REST(word)	   ((uint32_t)((word) >> PHP_BORROWED_SHIFT))

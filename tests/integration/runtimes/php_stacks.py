@@ -75,7 +75,10 @@ def chains(where):
         "generators": [[burn, frame("numbers", "numbers"), frame("generators", "generators")]],
         "generators_nested": [[burn, frame("numbers", "numbers"), internal("Generator::current"),
                                frame("first_of", "first_of"), internal("iterator_to_array"),
-                               frame("generators_nested", "generators_nested")]],
+                               frame("generators_nested", "generators_nested")],
+                              # They are made before they run.
+                              [frame("numbers", "numbers"), frame("generators_nested", "generators_nested")],
+                              [frame("first_of", "first_of"), frame("generators_nested", "generators_nested")]],
         "delegates": [[burn, frame("level3", "level3"), frame("level2", "level2"), frame("level1", "level1"),
                        frame("delegates", "delegates")]],
         "iterators": [[*walk, frame("iterators", "iterators")]],
@@ -147,7 +150,7 @@ def judge(frames, known, compiled=False, natives=True):
         return "no root: " + (user[-1][1] if user else "no frames")
     php = [(name, file, line) for kind, name, file, line in user if kind == "php"]
     if not php:
-        return "other" if len(user) < 6 else "no frames of PHP"
+        return "no frames of PHP" if any(name == LOOP for _, name, *_ in user) else "other"
     if php[-1][0] != "{main}":
         return "without {main}: " + php[-1][0]
     names = [name for name, *_ in php]

@@ -1,11 +1,9 @@
 <?php
 // SPDX-License-Identifier: Apache-2.0
-// Does one chain of calls after the other for ever, each for some milliseconds; what the chains are is in php_stacks.py,
+// Does one chain of calls after the other for ever, or for one request, each for some milliseconds; what the chains are is in php_stacks.py,
 // which knows the lines by their marks. Says its process id and the chains that this version has, as JSON.
 // usage: php_work.php [ITERATIONS [CHAIN...]]
 namespace Work;
-
-const SLICE_NS = 12000000;
 
 function burn()
 {
@@ -499,20 +497,22 @@ if (PHP_VERSION_ID >= 80400) {
 function slice($chain)
 {
     $chain = 'Work\\' . $chain;
-    $until = hrtime(true) + SLICE_NS;
+    $until = hrtime(true) + \WORK_NS;
     do {
         $chain(); // AT slice
     } while (hrtime(true) < $until);
 }
 
-define('WORK_ITERATIONS', (int) ($argv[1] ?? 4000));
-if ($argc > 2) {
+$web = PHP_SAPI != 'cli';
+define('WORK_ITERATIONS', (int) ($_GET['iterations'] ?? $argv[1] ?? 4000));
+define('WORK_NS', $web ? 1500000 : 12000000);
+if (!$web && $argc > 2) {
     $chains = array_intersect(array_slice($argv, 2), $chains);
 }
 echo json_encode(['pid' => getmypid(), 'version' => PHP_VERSION, 'chains' => array_values($chains)]), "\n";
 flush();
-while (true) {
+do {
     foreach ($chains as $chain) {
         slice($chain); // AT main
     }
-}
+} while (!$web);
