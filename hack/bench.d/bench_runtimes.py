@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What frames of runtimes cost: eight web servers in Python and eight in Node.js, each under load by itself, sampled with
-their tracers on and off in turn. Off, the same stacks are walked as native ones, on the same caches: so the time for
-a frame is compared, not that of another program."""
+"""What frames of runtimes cost: eight web servers in Python and eight in Node.js, each under load by itself, and eight programs
+that handle requests in PHP, sampled with their tracers on and off in turn. Off, the same stacks are walked as native ones, on
+the same caches: so the time for a frame is compared, not that of another program."""
 import contextlib
 import os
 import re
@@ -17,7 +17,7 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 PROCESSES, HZ = 8, 97
 CONFIG = """
 receivers:
-  profiling: {samples_per_second: %(hz)d, reporter_interval: 5s, tracers: "%(tracers)s", process_filter: "^(python|node|MainThread)"}
+  profiling: {samples_per_second: %(hz)d, reporter_interval: 5s, tracers: "%(tracers)s", process_filter: "^(python|node|MainThread|php)"}
 exporters:
   folded_file: {path: "%(path)s"}
 extensions:
@@ -30,9 +30,9 @@ service:
 
 
 @contextlib.contextmanager
-def servers(kinds, seconds):
-    running = [subprocess.Popen([program, os.path.join(HERE, script), str(seconds)], stdout=subprocess.DEVNULL)
-               for program, script in kinds for _ in range(PROCESSES)]
+def servers(commands, seconds):
+    running = [subprocess.Popen([*command, str(seconds)], stdout=subprocess.DEVNULL)
+               for command in commands for _ in range(PROCESSES)]
     try:
         time.sleep(5)  # compiled and warm
         if any(p.poll() is not None for p in running):
@@ -78,23 +78,44 @@ def measure(tracers, seconds, where):
             grown('kiln_unwind_end_total{reason="root"}') / max(walks, 1), rss, grown("kiln_runtime_missing_total"))
 
 
+def php_command():
+    """Of Debian 12's PHP; or None and why it cannot be had."""
+    done = subprocess.run([os.path.join(HERE, "..", "lib", "php.sh"), "8.2"], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, check=False)
+    if done.returncode:
+        return None, done.stderr.strip()
+    root = done.stdout.strip()
+    shutil.copy(os.path.join(HERE, "web.php"), os.path.join(root, "tmp"))
+    return ["chroot", root, "/usr/bin/php8.2", "/tmp/web.php"], None
+
+
 def bench(table, quick):
-    kinds = [(shutil.which(program), script) for program, script in (("python3", "web.py"), ("node", "web.js"))]
-    if not all(program for program, _ in kinds):
+    commands = [[shutil.which(program), os.path.join(HERE, script)]
+                for program, script in (("python3", "web.py"), ("node", "web.js"))]
+    if all(program for program, _ in commands):
+        frames_of(table, quick, f"{PROCESSES} Python + {PROCESSES} Node.js web servers", commands)
+    else:
         table.lack("frames of Python and Node.js", "python3 or node is not installed")
-        return
+    command, why = php_command()
+    if command:
+        frames_of(table, quick, f"{PROCESSES} PHP programs", [command])
+    else:
+        table.lack("frames of PHP", why)
+
+
+def frames_of(table, quick, what, commands):
     rounds, seconds = (1, 8) if quick else (3, 20)
     got = {"all": [], "native,kernel,go": []}
     with tempfile.TemporaryDirectory(prefix="kiln-bench-") as where, \
-            servers(kinds, rounds * 2 * (seconds + 30) + 60):
+            servers(commands, rounds * 2 * (seconds + 30) + 60):
         for _ in range(rounds):
             for tracers, rows in got.items():
                 rows.append(measure(tracers, seconds, where))
     on, off = ([statistics.median(column) for column in zip(*rows)] for rows in got.values())
-    table.add(f"BPF time a sample, {PROCESSES} Python + {PROCESSES} Node.js web servers, {HZ} Hz", on[0], "ns")
-    table.add("  with both tracers off", off[0], "ns")
+    table.add(f"BPF time a sample, {what}, {HZ} Hz", on[0], "ns")
+    table.add("  with the tracers off", off[0], "ns")
     table.add("  frames a sample", on[1], "")
-    table.add("  with both tracers off", off[1], "")
+    table.add("  with the tracers off", off[1], "")
     table.add("  BPF time a frame, on / off", on[0] / on[1] / (off[0] / off[1]), "x", 2)
     table.add("  complete walks", on[2] * 100, "%", -99.5)
     table.add("  agent's own memory (RssAnon)", on[3], "MiB")

@@ -24,57 +24,8 @@
  */
 #pragma once
 
-#include "agent/runtime/php/walker_data.h"
-
-enum {
-	/* zend_execute_data */
-	PHP_FRAME_OPLINE = 0, /* in words */
-	PHP_FRAME_FUNC = 3,
-	PHP_FRAME_THIS = 4,
-	PHP_FRAME_INFO = 5,
-	PHP_FRAME_PREVIOUS = 6,
-	PHP_FRAME_WORDS = 7,
-	/* Its This.u1.type_info (zend_compile.h, ZEND_CALL_*) */
-	PHP_INFO_CODE = 1 << 16,
-	PHP_INFO_TOP = 1 << 17,
-	PHP_INFO_CLOSURE = 1 << 22,
-	PHP_INFO_FAKE_CLOSURE = 1 << 23,
-	PHP_INFO_GENERATOR = 1 << 24,
-	/* zend_function.type */
-	PHP_TYPE_INTERNAL = 1,
-	PHP_TYPE_USER = 2,
-	PHP_TYPE_EVAL = 4,
-	PHP_ACC_TRAMPOLINE = 1 << 18, /* zend_function.fn_flags: ZEND_ACC_CALL_VIA_TRAMPOLINE */
-	/* zend_op */
-	PHP_OP_BYTES = 32,
-	PHP_OP_LINE = 24,
-	/* In words of the scratch, behind the zend_execute_data. */
-	PHP_AT_FUNC = 8,   /* type and flags, name, scope */
-	PHP_AT_PLACE = 11, /* file, line */
-	PHP_AT_HASH = 13,
-	PHP_AT_LINE = 15,
-	PHP_REGEX_FRAME_MAX = 1 << 17, /* bytes; what it needs to try again is elsewhere */
-	PHP_NO_OPLINE = 1,	       /* no address: the line is not known */
-	PHP_CONTEXT_STACK = 32,	       /* zend_fiber_context.stack; its handle is its first word */
-	PHP_CANARY_STEPS = 48, /* words above the stack pointer that compiled code may have used */
-};
-
-/* What w->cursor holds. */
-enum {
-	PHP_NEXT,     /* the next frame; 0: the chain is at its end */
-	PHP_OPLINE,   /* where that is, if not where it says itself */
-	PHP_STATE,    /* see below */
-	PHP_TORTOISE, /* a frame seen earlier */
-	PHP_LAST,     /* the frame that was shown last */
-	PHP_FIBER,    /* the context of the fiber whose native stack is walked; 0: not asked yet */
-};
-
-/* PHP_STATE: frames looked at in the low half, and */
-#define PHP_STARTED	    (1ULL << 32)
-#define PHP_RESUMED	    (1ULL << 33) /* the last group ended with a generator's frame */
-#define PHP_MAIN_STACK	    (1ULL << 34) /* there is no fiber, or none any more */
-#define PHP_FILES	    (1ULL << 40) /* files shown less native frames of zend_execute(), + 128 */
-#define PHP_FILES_OF(state) ((int)((state) >> 40 & 255) - 128)
+#include "agent/runtime/php/frame.h"
+#include "agent/runtime/php/native.h"
 
 enum php_place {
 	PHP_IN_LOOP,
@@ -84,165 +35,6 @@ enum php_place {
 	PHP_IN_ROOT,
 	PHP_AT_FIBERS_END,
 };
-
-KILN_INLINE const struct kiln_php *php_data(const struct kiln_walk *w)
-{
-	return (const struct kiln_php *)w->runtime.data;
-}
-
-/* The word at ADDRESS; 0 when it cannot be read. */
-KILN_INLINE uint64_t php_word(uint64_t address)
-{
-	uint64_t v = 0;
-
-	return address && !env_read(&v, 8, address) ? v : 0;
-}
-
-KILN_INLINE int php_stop(struct kiln_walk *w, enum kiln_missing why)
-{
-	w->cursor.words[PHP_NEXT] = 0;
-	walk_missing(w, why);
-	return 1;
-}
-
-/* Counts FRAME. Non-zero: the chain has come back to it, or has no end. */
-KILN_INLINE int php_count(struct kiln_walk *w, uint64_t frame)
-{
-	uint32_t n = (uint32_t)w->cursor.words[PHP_STATE] + 1;
-
-	if (n > PHP_DEPTH_MAX)
-		return php_stop(w, KILN_MISSING_BUDGET);
-	if (frame == w->cursor.words[PHP_TORTOISE])
-		return php_stop(w, KILN_MISSING_BROKEN);
-	if (!(n & (n - 1)))
-		w->cursor.words[PHP_TORTOISE] = frame;
-	w->cursor.words[PHP_STATE]++;
-	return 0;
-}
-
-/* ---- one frame ------------------------------------------------------------------------------- */
-
-/* The line of the instruction at OPLINE into the scratch; 0: not known. Non-zero: it cannot be
- * read. */
-KILN_INLINE int php_read_line(struct kiln_walk *w, uint64_t opline)
-{
-	const struct kiln_php *p = php_data(w);
-
-	w->scratch[PHP_AT_LINE] = 0;
-	if (!opline || opline == PHP_NO_OPLINE)
-		return 0;
-	/* While an exception is on its way the frame has this in place of its instruction. */
-	if (p->before_exception && opline - p->globals - p->exception_op < 3 * PHP_OP_BYTES)
-		opline = php_word(p->globals + p->before_exception);
-	return env_read(&w->scratch[PHP_AT_LINE], 4, opline + PHP_OP_LINE);
-}
-
-KILN_INLINE uint64_t php_capped(uint64_t line, uint64_t max)
-{
-	line &= 0xffffffffULL;
-	return line > max ? 0 : line;
-}
-
-/*
- * Makes the file of the code that has called FRAME's, and the line, those of the place in the
- * scratch. Non-zero: no such code has.
- */
-KILN_INLINE int php_read_caller(struct kiln_walk *w, uint64_t previous)
-{
-	uint64_t line = w->scratch[PHP_AT_LINE], func = php_word(previous + PHP_FRAME_FUNC * 8);
-	int r = -1;
-
-	if (func && !env_read(&w->scratch[PHP_AT_FUNC], 8, func) &&
-	    (w->scratch[PHP_AT_FUNC] & 255) != PHP_TYPE_INTERNAL &&
-	    !php_read_line(w, php_word(previous + PHP_FRAME_OPLINE * 8))) {
-		w->scratch[PHP_AT_PLACE] = php_word(func + php_data(w)->filename);
-		w->scratch[PHP_AT_PLACE + 1] = w->scratch[PHP_AT_LINE];
-		r = 0;
-	}
-	w->scratch[PHP_AT_LINE] = line;
-	return r;
-}
-
-/* Emits the frame of code that has no zend_function of its own. Non-zero: as php_emit(). */
-KILN_INLINE int php_emit_place(struct kiln_walk *w, enum php_kind kind)
-{
-	uint64_t file, start, rest;
-
-	if (env_read(&w->scratch[PHP_AT_PLACE], 16,
-		     w->scratch[PHP_FRAME_FUNC] + php_data(w)->filename))
-		return php_stop(w, KILN_MISSING_READ);
-	if (kind == PHP_EVAL && php_read_caller(w, w->scratch[PHP_FRAME_PREVIOUS]))
-		kind = PHP_MAIN;
-	file = w->scratch[PHP_AT_PLACE];
-	start = php_capped(w->scratch[PHP_AT_PLACE + 1], PHP_LINE_MAX);
-	if (!file || env_read(&w->scratch[PHP_AT_HASH], 8, file + 8))
-		return php_stop(w, KILN_MISSING_READ);
-	rest = php_string_cookie(w->scratch[PHP_AT_HASH], PHP_LONG_COOKIE_BITS);
-	if (kind == PHP_CLOSURE || kind == PHP_EVAL)
-		rest = PHP_REST(start, php_string_cookie(w->scratch[PHP_AT_HASH], PHP_COOKIE_BITS));
-	return walk_emit(w, kind, file,
-			 PHP_PLACE(php_capped(w->scratch[PHP_AT_LINE], PHP_LINE_MAX), rest));
-}
-
-/* Emits the frame of a function whose zend_function is a copy. As php_emit(). */
-KILN_INLINE int php_emit_borrowed(struct kiln_walk *w, uint64_t name, uint64_t scope)
-{
-	uint64_t cookie = php_string_cookie(w->scratch[PHP_AT_HASH], PHP_BORROWED_COOKIE_BITS);
-	uint64_t line = php_capped(w->scratch[PHP_AT_LINE], PHP_BORROWED_LINE_MAX);
-
-	return walk_emit(w, PHP_BORROWED, PHP_BORROWED_WORD(name, cookie),
-			 PHP_BORROWED_WORD(scope, line));
-}
-
-/* Emits the frame whose zend_execute_data is in the scratch. Non-zero: nothing comes after it. */
-KILN_GLOBAL int php_emit(uint32_t slot)
-{
-	struct kiln_walk *w = env_walk(slot);
-	uint64_t func, name, opline;
-	uint32_t type, info;
-
-	if (!w)
-		return 1;
-	func = w->scratch[PHP_FRAME_FUNC];
-	info = (uint32_t)w->scratch[PHP_FRAME_INFO];
-	opline = w->cursor.words[PHP_OPLINE];
-	if (!opline)
-		opline = w->scratch[PHP_FRAME_OPLINE];
-	w->cursor.words[PHP_OPLINE] = 0;
-	if (env_read(&w->scratch[PHP_AT_FUNC], 24, func))
-		return php_stop(w, KILN_MISSING_READ);
-	type = w->scratch[PHP_AT_FUNC] & 255;
-	name = w->scratch[PHP_AT_FUNC + 1];
-	w->scratch[PHP_AT_LINE] = 0;
-	if (type == PHP_TYPE_USER || type == PHP_TYPE_EVAL) {
-		(void)php_read_line(w, opline);
-		if (!name)
-			return php_emit_place(w, type == PHP_TYPE_EVAL		  ? PHP_EVAL
-						 : w->scratch[PHP_FRAME_PREVIOUS] ? PHP_INCLUDE
-										  : PHP_MAIN);
-		if ((info & (PHP_INFO_CLOSURE | PHP_INFO_FAKE_CLOSURE)) == PHP_INFO_CLOSURE)
-			return php_emit_place(w, PHP_CLOSURE);
-	} else if (type != PHP_TYPE_INTERNAL) {
-		return php_stop(w, KILN_MISSING_BROKEN);
-	} else if (!name) {
-		return 0; /* where a fiber begins; nothing that a program has called */
-	}
-	/* What calls __call() for a method that there is not: it has that name for a moment. */
-	if (w->scratch[PHP_AT_FUNC] >> 32 & PHP_ACC_TRAMPOLINE)
-		return 0;
-	w->scratch[PHP_AT_HASH] = 0;
-	/* The memory of a function may be as it was while that of its name is another's. */
-	if ((type != PHP_TYPE_INTERNAL || info & PHP_INFO_FAKE_CLOSURE) &&
-	    env_read(&w->scratch[PHP_AT_HASH], 8, name + 8))
-		return php_stop(w, KILN_MISSING_READ);
-	if (info & PHP_INFO_FAKE_CLOSURE)
-		return php_emit_borrowed(w, name, w->scratch[PHP_AT_FUNC + 2]);
-	return walk_emit(w, PHP_FUNCTION, func,
-			 php_capped(w->scratch[PHP_AT_LINE], PHP_LINE_MAX) |
-			     (uint64_t)php_function_cookie(type, name, w->scratch[PHP_AT_HASH],
-							   w->scratch[PHP_AT_FUNC + 2])
-				 << 32);
-}
 
 /* ---- generators ------------------------------------------------------------------------------ */
 
@@ -255,11 +47,11 @@ KILN_INLINE uint64_t php_generator_at(const struct kiln_php *p, uint64_t generat
 }
 
 /*
- * The frame at FAKE, which has no function, stands for all generators between the one that runs,
- * whose frame was shown last, and the one that was asked for a value: each yields from the one
- * before. Only the other direction is linked. Non-zero: nothing comes after them.
+ * The frame at w->value, which has no function, stands for all generators between the one that
+ * runs, whose frame was shown last, and the one that was asked for a value: each yields from the
+ * one before. Only the other direction is linked. Non-zero: nothing comes after them.
  */
-KILN_GLOBAL int php_generators(uint32_t slot, uint64_t fake)
+KILN_GLOBAL int php_generators(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
 	const struct kiln_php *p;
@@ -269,7 +61,7 @@ KILN_GLOBAL int php_generators(uint32_t slot, uint64_t fake)
 	if (!w)
 		return 1;
 	p = php_data(w);
-	first = fake - p->generator_fake;
+	first = w->value - p->generator_fake;
 	/* 7.4 makes such a frame for a function that no instruction calls (dummy_execute_data). */
 	if (w->scratch[PHP_FRAME_THIS] != first)
 		return 0;
@@ -300,7 +92,7 @@ KILN_GLOBAL int php_generators(uint32_t slot, uint64_t fake)
 
 /*
  * Shows the frame at hand and goes on to the one before. 0: that belongs to the same native frame;
- * 1: it does not, or there is none.
+ * 1: it does not, or there is none. PHP_GENERATORS: the one at hand stands for several.
  */
 KILN_GLOBAL int php_frame(uint32_t slot)
 {
@@ -316,8 +108,10 @@ KILN_GLOBAL int php_frame(uint32_t slot)
 		return php_stop(w, KILN_MISSING_READ);
 	info = w->scratch[PHP_FRAME_INFO];
 	w->cursor.words[PHP_NEXT] = w->scratch[PHP_FRAME_PREVIOUS];
-	if (!w->scratch[PHP_FRAME_FUNC])
-		return php_generators(w->slot, frame);
+	if (!w->scratch[PHP_FRAME_FUNC]) {
+		w->value = frame;
+		return PHP_GENERATORS;
+	}
 	if (php_emit(w->slot))
 		return 1;
 	w->cursor.words[PHP_LAST] = frame;
@@ -339,7 +133,11 @@ KILN_GLOBAL int php_group(uint32_t slot)
 		return 0;
 	w->cursor.words[PHP_STATE] &= ~PHP_RESUMED;
 	for (int i = 0; i < KILN_MAX_USER_FRAMES + 1; i++) {
-		if (php_frame(w->slot))
+		int r = php_frame(w->slot);
+
+		if (r == PHP_GENERATORS)
+			r = php_generators(w->slot);
+		if (r)
 			break;
 	}
 	return 0;
@@ -445,133 +243,6 @@ KILN_GLOBAL int php_begin(uint32_t slot, uint32_t place)
 }
 
 /* ---- native frames --------------------------------------------------------------------------- */
-
-/* Is ADDRESS right behind a call? */
-KILN_INLINE int php_is_called_from(uint64_t address)
-{
-	uint64_t code = php_word(address - 8);
-
-	if ((code >> 24 & 0xff) == 0xe8 || (code >> 16 & 0xffff) == 0x15ff)
-		return 1; /* call d; call *d(%rip) */
-	/* call *r; call *(r); call *d(r) */
-	return (code >> 48 & 0x38ff) == 0x10ff || (code >> 40 & 0x38ff) == 0x10ff;
-}
-
-/*
- * Compiled code runs in the frame of execute_ex(), with the registers that this has saved in their
- * places; some of it uses more stack while it calls. Takes the frame for one of execute_ex().
- */
-KILN_GLOBAL int php_leave_compiled(uint32_t slot)
-{
-	struct kiln_walk *w = env_walk(slot);
-	const struct kiln_php *p;
-	uint64_t canary = 0, sp;
-
-	if (!w)
-		return 0;
-	p = php_data(w);
-	sp = w->regs.sp;
-	if (p->canary && w->thread_pointer)
-		canary = php_word(w->thread_pointer + 0x28);
-	for (int i = 0; i < PHP_CANARY_STEPS && p->frame; i++) {
-		uint64_t at = sp + (uint64_t)i * 8;
-
-		/* Stale words are there too: both have to be right. */
-		if (canary && php_word(at + p->canary) != canary)
-			continue;
-		if (php_is_called_from(php_word(at + p->frame - 8))) {
-			w->regs.sp = at;
-			break;
-		}
-	}
-	w->regs.pc = p->loop + p->entered;
-	w->exact = 1;
-	w->hide_native = 1;
-	return 0;
-}
-
-/*
- * A regular expression that PCRE has compiled has no fixed frame, but keeps in rbp the address of
- * its arguments (ARGUMENTS, src/pcre2_jit_compile.c in PCRE2 10.36 to 10.46), which lie on the
- * stack in the frame of pcre2_jit_match(), right above the return address. Below that it has pushed
- * rbx, r15, r14, r13 and rbp. Goes to the caller if what is found there is a return address of an
- * indirect call.
- */
-KILN_GLOBAL int php_leave_regex(uint32_t slot)
-{
-	struct kiln_walk *w = env_walk(slot);
-	uint64_t arguments, at, pc = 0, code = 0, saved[5] = {0, 0, 0, 0, 0};
-
-	if (!w)
-		return 0;
-	arguments = w->regs.bp;
-	if (arguments <= w->regs.sp || arguments - w->regs.sp > PHP_REGEX_FRAME_MAX ||
-	    env_read(w->scratch, sizeof(w->scratch), arguments - sizeof(w->scratch)))
-		return 0;
-	for (uint32_t i = 16; i-- > 0;) {
-		pc = w->scratch[i & 15];
-		/* call *%rax .. *%rdi: ff d0 .. d7 */
-		if (env_read(&code, 2, pc - 2) || (code & 0xf8ff) != 0xd0ff)
-			continue;
-		at = arguments - (16 - (uint64_t)i) * 8;
-		if (at < w->regs.sp + sizeof(saved) ||
-		    env_read(saved, sizeof(saved), at - sizeof(saved)))
-			return 0;
-		if (walk_emit(w, PHP_REGEX, 0, 0))
-			return 0;
-		(void)walk_enter(w, pc, at + 8, saved[0], saved[4]);
-		w->hide_native = 1;
-		w->stepped = 1;
-		return 0;
-	}
-	return 0;
-}
-
-/* Is ADDRESS on the stack of the fiber's CONTEXT? The main one has none of its own. */
-KILN_INLINE int php_is_stack_of(uint64_t context, uint64_t address)
-{
-	uint64_t stack[2] = {0, 0}; /* zend_fiber_stack: start, size */
-
-	if (!context || env_read(stack, sizeof(stack), php_word(context + PHP_CONTEXT_STACK)))
-		return 0;
-	return address - stack[0] <= stack[1];
-}
-
-/*
- * At the end of a fiber's stack: goes on where the one that resumed it has called. A fiber that is
- * just leaving its stack has nobody to go on with: the stack is whole.
- */
-KILN_GLOBAL int php_leave_fiber(uint32_t slot)
-{
-	struct kiln_walk *w = env_walk(slot);
-	const struct kiln_php *p;
-	uint64_t context, next, main, saved, words[3] = {0, 0, 0};
-
-	if (!w)
-		return 0;
-	p = php_data(w);
-	w->hide_native = !w->exact;
-	w->stepped = 1;
-	w->regs.pc = 0;
-	main = php_word(p->globals + p->main_context);
-	context = w->cursor.words[PHP_FIBER];
-	if (!context) {
-		context = php_word(p->globals + p->current_context);
-		/* It is set before the stack is left, and again after it was come back to. */
-		if (!php_is_stack_of(context, w->regs.sp))
-			context = php_word(context - p->fiber_context + p->fiber_caller);
-		if (!php_is_stack_of(context, w->regs.sp))
-			return 0;
-	}
-	next = context == main ? 0 : php_word(context - p->fiber_context + p->fiber_caller);
-	saved = php_word(next);
-	if (!saved || (next != main && !php_is_stack_of(next, saved)) ||
-	    env_read(words, sizeof(words), saved + p->saved_bx))
-		return 0;
-	w->cursor.words[PHP_FIBER] = next;
-	(void)walk_enter(w, words[2], saved + p->saved_bx + 24, words[1], words[0]);
-	return 0;
-}
 
 KILN_INLINE enum php_place php_place_of(struct kiln_walk *w, const struct kiln_php *p)
 {

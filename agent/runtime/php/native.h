@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Steps out of native frames that no unwind table has a rule for: PHP's compiled code, that of
+ * regular expressions, the end of a fiber's stack. A part of walker.h.
+ */
+#pragma once
+
+#include "agent/runtime/php/frame.h"
+
+/* Is ADDRESS right behind a call? */
+KILN_INLINE int php_is_called_from(uint64_t address)
+{
+	uint64_t code = php_word(address - 8);
+
+	if ((code >> 24 & 0xff) == 0xe8 || (code >> 16 & 0xffff) == 0x15ff)
+		return 1; /* call d; call *d(%rip) */
+	/* call *r; call *(r); call *d(r) */
+	return (code >> 48 & 0x38ff) == 0x10ff || (code >> 40 & 0x38ff) == 0x10ff;
+}
+
+/*
+ * Compiled code runs in the frame of execute_ex(), with the registers that this has saved in their
+ * places; some of it uses more stack while it calls. Takes the frame for one of execute_ex().
+ */
+KILN_GLOBAL int php_leave_compiled(uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+	const struct kiln_php *p;
+	uint64_t canary = 0, sp;
+
+	if (!w)
+		return 0;
+	p = php_data(w);
+	sp = w->regs.sp;
+	if (p->canary && w->thread_pointer)
+		canary = php_word(w->thread_pointer + 0x28);
+	for (int i = 0; i < PHP_CANARY_STEPS && p->frame; i++) {
+		uint64_t at = sp + (uint64_t)i * 8;
+
+		/* Stale words are there too: both have to be right. */
+		if (canary && php_word(at + p->canary) != canary)
+			continue;
+		if (php_is_called_from(php_word(at + p->frame - 8))) {
+			w->regs.sp = at;
+			break;
+		}
+	}
+	w->regs.pc = p->loop + p->entered;
+	w->exact = 1;
+	w->hide_native = 1;
+	return 0;
+}
+
+/* Where the return address of an indirect call is among N words of the scratch; -1: nowhere. */
+KILN_INLINE int php_find_return(struct kiln_walk *w, int from, int to, int step)
+{
+	uint64_t code;
+
+	for (int i = from; i != to; i += step) {
+		code = 0;
+		/* call *%rax .. *%rdi: ff d0 .. d7 */
+		if (!env_read(&code, 2, w->scratch[i & 15] - 2) && (code & 0xf8ff) == 0xd0ff)
+			return i;
+	}
+	return -1;
+}
+
+/*
+ * Where the return address of a regular expression is whose arguments are at ARGUMENTS, into
+ * w->value. Non-zero: it is not there.
+ */
+KILN_GLOBAL int php_regex_called(uint32_t slot, uint64_t arguments)
+{
+	struct kiln_walk *w = env_walk(slot);
+	int i;
+
+	if (!w)
+		return -1;
+	if (arguments <= w->regs.sp || arguments - w->regs.sp > PHP_REGEX_FRAME_MAX ||
+	    env_read(w->scratch, sizeof(w->scratch), arguments - sizeof(w->scratch)))
+		return -1;
+	i = php_find_return(w, 15, -1, -1);
+	w->value = arguments - (16 - (uint64_t)(i & 15)) * 8;
+	return i < 0 || w->value < w->regs.sp;
+}
+
+/* The same where it is entered or left: it has pushed a few registers at most. */
+KILN_GLOBAL int php_regex_entered(uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+	int i;
+
+	if (!w || env_read(w->scratch, sizeof(w->scratch), w->regs.sp))
+		return -1;
+	i = php_find_return(w, 0, 6, 1);
+	w->value = w->regs.sp + (uint64_t)(i & 15) * 8;
+	return i < 0;
+}
+
+/*
+ * A regular expression that PCRE has compiled has no fixed frame, but keeps in rbp the address of
+ * its arguments (ARGUMENTS, src/pcre2_jit_compile.c in PCRE2 10.36 to 10.46), which lie on the
+ * stack in the frame of pcre2_jit_match(), right above the return address. Below that it pushes
+ * rbx, r15, r14, r13 and rbp; before it has, their address is in rdi, then in rbx. Goes to the
+ * caller if what is found there is a return address of an indirect call.
+ */
+KILN_GLOBAL int php_leave_regex(uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+	const uint32_t rbx = 3, rdi = 5;
+	uint64_t at, pc, bx, bp;
+
+	if (!w)
+		return 0;
+	if (php_regex_called(w->slot, w->regs.bp) &&
+	    (!w->leaf_valid ||
+	     (php_regex_called(w->slot, w->leaf[rbx]) && php_regex_called(w->slot, w->leaf[rdi]) &&
+	      php_regex_entered(w->slot))))
+		return 0;
+	at = w->value;
+	pc = php_word(at);
+	bx = at - w->regs.sp >= 8 ? php_word(at - 8) : w->regs.bx;
+	bp = at - w->regs.sp >= 40 ? php_word(at - 40) : w->regs.bp;
+	if (walk_emit(w, PHP_REGEX, 0, 0))
+		return 0;
+	(void)walk_enter(w, pc, at + 8, bp, bx);
+	w->hide_native = 1;
+	w->stepped = 1;
+	return 0;
+}
+
+/* Is ADDRESS on the stack of the fiber's CONTEXT? The main one has none of its own. */
+KILN_INLINE int php_is_stack_of(uint64_t context, uint64_t address)
+{
+	uint64_t stack[2] = {0, 0}; /* zend_fiber_stack: start, size */
+
+	if (!context || env_read(stack, sizeof(stack), php_word(context + PHP_CONTEXT_STACK)))
+		return 0;
+	return address - stack[0] <= stack[1];
+}
+
+/*
+ * At the end of a fiber's stack: goes on where the one that resumed it has called. A fiber that is
+ * just leaving its stack has nobody to go on with: the stack is whole.
+ */
+KILN_GLOBAL int php_leave_fiber(uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+	const struct kiln_php *p;
+	uint64_t context, next, main, saved, words[3] = {0, 0, 0};
+
+	if (!w)
+		return 0;
+	p = php_data(w);
+	w->hide_native = !w->exact;
+	w->stepped = 1;
+	w->regs.pc = 0;
+	main = php_word(p->globals + p->main_context);
+	context = w->cursor.words[PHP_FIBER];
+	if (!context) {
+		context = php_word(p->globals + p->current_context);
+		/* It is set before the stack is left, and again after it was come back to. */
+		if (!php_is_stack_of(context, w->regs.sp))
+			context = php_word(context - p->fiber_context + p->fiber_caller);
+		if (!php_is_stack_of(context, w->regs.sp))
+			return 0;
+	}
+	next = context == main ? 0 : php_word(context - p->fiber_context + p->fiber_caller);
+	saved = php_word(next);
+	if (!saved || (next != main && !php_is_stack_of(next, saved)) ||
+	    env_read(words, sizeof(words), saved + p->saved_bx))
+		return 0;
+	w->cursor.words[PHP_FIBER] = next;
+	(void)walk_enter(w, words[2], saved + p->saved_bx + 24, words[1], words[0]);
+	return 0;
+}
