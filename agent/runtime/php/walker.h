@@ -55,7 +55,7 @@ KILN_GLOBAL int php_generators(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
 	const struct kiln_php *p;
-	uint64_t first, frame;
+	uint64_t first, generator, frame;
 	int n = 0;
 
 	if (!w)
@@ -65,17 +65,19 @@ KILN_GLOBAL int php_generators(uint32_t slot)
 	/* 7.4 makes such a frame for a function that no instruction calls (dummy_execute_data). */
 	if (w->scratch[PHP_FRAME_THIS] != first)
 		return 0;
-	for (int i = 1; i <= PHP_GENERATORS_MAX; i++) {
-		uint64_t generator = php_generator_at(p, first, i);
-
+	generator = first;
+	for (int i = 0; i < PHP_GENERATORS_MAX; i++) {
+		generator = php_word(generator + p->generator_parent);
 		if (!generator)
 			break;
-		n = i;
-		if (php_word(generator + p->generator_frame) == w->cursor.words[PHP_LAST])
+		n++;
+		if (php_word(generator + p->generator_frame) == w->cursor.words[PHP_LAST]) {
+			generator = 0;
 			break;
-		if (i == PHP_GENERATORS_MAX)
-			walk_missing(w, KILN_MISSING_BUDGET);
+		}
 	}
+	if (generator)
+		walk_missing(w, KILN_MISSING_BUDGET);
 	for (int i = PHP_GENERATORS_MAX - 1; i >= 0; i--) {
 		if (i >= n)
 			continue;
