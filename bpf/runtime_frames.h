@@ -44,14 +44,19 @@ KILN_INLINE int walk_emit(struct kiln_walk *w, uint32_t flags, uint64_t address,
 }
 
 /*
- * The function at ADDRESS will be gone soon, and its name with it: the reader is woken, unless it
- * was for the same one last time.
+ * The function at ADDRESS, which is told from others that were there by COOKIE, may be gone soon,
+ * and its name with it: the reader is woken, unless it was for the same one of late.
  */
-KILN_INLINE void walk_hurry(struct kiln_walk *w, uint64_t address)
+KILN_INLINE void walk_hurry(struct kiln_walk *w, uint64_t address, uint64_t cookie)
 {
-	if (w->hurried == address)
+	uint64_t hash = (address ^ (uint64_t)w->mapset << 40) * 0x9e3779b97f4a7c15ULL;
+	uint64_t *last;
+
+	hash = (hash ^ hash >> 29 ^ cookie) * 0xbf58476d1ce4e5b9ULL;
+	last = &w->hurried[hash >> 32 & (KILN_HURRIED - 1)];
+	if (*last == hash)
 		return;
-	w->hurried = address;
+	*last = hash;
 	w->fresh = 1;
 }
 

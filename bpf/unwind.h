@@ -50,6 +50,7 @@ enum {
 	KILN_PAGE = 4096,
 	KILN_RECORD_WORDS = KILN_RECORD_MAX / 8,
 	KILN_CHUNK_STEPS = 64, /* of one walk_chunk() */
+	KILN_HURRIED = 64,     /* functions that walk_hurry() remembers; a power of 2 */
 	/* Steps, and visits of runtimes, that the deepest walk makes. */
 	KILN_CHUNKS = (KILN_MAX_USER_FRAMES * (2 + KILN_RUNTIME_CREDIT)) / KILN_CHUNK_STEPS + 1,
 	/* The frame is of the runtime whose number is in w->value, and the runtime's walker comes
@@ -126,8 +127,8 @@ struct kiln_walk {
 	uint8_t switches;      /* from walker to walker */
 	uint8_t parked;	       /* cursors in `park` */
 	uint8_t walker;	       /* of the runtime that the process's stacks had frames of; 0: none */
-	uint64_t thread_pointer; /* the thread's fs base; 0: not known */
-	uint64_t hurried;	 /* walk_hurry()'s last on this CPU, of whatever process */
+	uint64_t thread_pointer;	/* the thread's fs base; 0: not known */
+	uint64_t hurried[KILN_HURRIED]; /* walk_hurry()'s last ones on this CPU */
 	struct kiln_cursor cursor;
 	struct kiln_runtime runtime;
 	/* Cursors of runtimes that the walk has left for another one. */

@@ -360,7 +360,7 @@ KILN_GLOBAL int ruby_frame(uint32_t slot)
 		/* Code of a string is used once, mostly; the main program's is at the end. */
 		if ((env & RUBY_KIND_MASK) == RUBY_KIND_EVAL &&
 		    w->cursor.words[RUBY_END] - frame > RUBY_MAIN_MAX * ruby_data(w)->frame_size)
-			walk_hurry(w, iseq);
+			walk_hurry(w, iseq, hash);
 		if (state & RUBY_LEAF) {
 			index = ruby_index(w, w->leaf[RUBY_REG_R14]);
 			/* A frame that has just been put on: it is not loaded yet. */
