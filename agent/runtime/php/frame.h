@@ -25,14 +25,18 @@ enum {
 	PHP_TYPE_INTERNAL = 1,
 	PHP_TYPE_USER = 2,
 	PHP_TYPE_EVAL = 4,
-	PHP_ACC_TRAMPOLINE = 1 << 18, /* zend_function.fn_flags: ZEND_ACC_CALL_VIA_TRAMPOLINE */
+	/* zend_function.fn_flags */
+	PHP_ACC_IMMUTABLE = 1 << 7,    /* in opcache's memory */
+	PHP_ACC_TRAMPOLINE = 1 << 18,  /* ZEND_ACC_CALL_VIA_TRAMPOLINE */
+	PHP_STRING_PERMANENT = 1 << 8, /* zend_string.gc.u.type_info: IS_STR_PERMANENT */
 	/* zend_op */
 	PHP_OP_BYTES = 32,
 	PHP_OP_LINE = 24,
 	/* In words of the scratch, behind the zend_execute_data. */
-	PHP_AT_FUNC = 8,   /* type and flags, name, scope */
-	PHP_AT_PLACE = 11, /* file, line */
-	PHP_AT_HASH = 13,
+	PHP_AT_FUNC = 8,    /* type and flags, name, scope */
+	PHP_AT_PLACE = 11,  /* file, line */
+	PHP_AT_STRING = 13, /* its flags, its hash */
+	PHP_AT_HASH = 14,
 	PHP_AT_LINE = 15,
 	PHP_REGEX_FRAME_MAX = 1 << 17, /* bytes; what it needs to try again is elsewhere */
 	PHP_GENERATORS = 2,	       /* what php_frame() returns for them */
@@ -145,11 +149,13 @@ KILN_INLINE int php_emit_place(struct kiln_walk *w, enum php_kind kind)
 		kind = PHP_MAIN;
 	file = w->scratch[PHP_AT_PLACE];
 	start = php_capped(w->scratch[PHP_AT_PLACE + 1], PHP_LINE_MAX);
-	if (!file || env_read(&w->scratch[PHP_AT_HASH], 8, file + 8))
+	if (!file || env_read(&w->scratch[PHP_AT_STRING], 16, file))
 		return php_stop(w, KILN_MISSING_READ);
 	rest = php_string_cookie(w->scratch[PHP_AT_HASH], PHP_LONG_COOKIE_BITS);
 	if (kind == PHP_CLOSURE || kind == PHP_EVAL)
 		rest = PHP_REST(start, php_string_cookie(w->scratch[PHP_AT_HASH], PHP_COOKIE_BITS));
+	if (!(w->scratch[PHP_AT_STRING] >> 32 & PHP_STRING_PERMANENT))
+		walk_hurry(w, file, rest);
 	return walk_emit(w, kind, file,
 			 PHP_PLACE(php_capped(w->scratch[PHP_AT_LINE], PHP_LINE_MAX), rest));
 }
@@ -169,7 +175,7 @@ KILN_GLOBAL int php_emit(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
 	uint64_t func, name, opline;
-	uint32_t type, info;
+	uint32_t type, info, cookie;
 
 	if (!w)
 		return 1;
@@ -205,11 +211,13 @@ KILN_GLOBAL int php_emit(uint32_t slot)
 	if ((type != PHP_TYPE_INTERNAL || info & PHP_INFO_FAKE_CLOSURE) &&
 	    env_read(&w->scratch[PHP_AT_HASH], 8, name + 8))
 		return php_stop(w, KILN_MISSING_READ);
+	cookie =
+	    php_function_cookie(type, name, w->scratch[PHP_AT_HASH], w->scratch[PHP_AT_FUNC + 2]);
+	if (type != PHP_TYPE_INTERNAL && !(w->scratch[PHP_AT_FUNC] >> 32 & PHP_ACC_IMMUTABLE))
+		walk_hurry(w, func, cookie);
 	if (info & PHP_INFO_FAKE_CLOSURE)
 		return php_emit_borrowed(w, name, w->scratch[PHP_AT_FUNC + 2]);
-	return walk_emit(w, PHP_FUNCTION, func,
-			 php_capped(w->scratch[PHP_AT_LINE], PHP_LINE_MAX) |
-			     (uint64_t)php_function_cookie(type, name, w->scratch[PHP_AT_HASH],
-							   w->scratch[PHP_AT_FUNC + 2])
-				 << 32);
+	return walk_emit(
+	    w, PHP_FUNCTION, func,
+	    PHP_FUNCTION_WORD(php_capped(w->scratch[PHP_AT_LINE], PHP_LINE_MAX), cookie));
 }

@@ -71,6 +71,10 @@ struct kiln_php {
 };
 _Static_assert(sizeof(struct kiln_php) <= KILN_RUNTIME_BYTES, "struct kiln_php");
 
+/* The second word of a function: its line, and php_function_cookie(). */
+#define PHP_FUNCTION_WORD(line, cookie) ((uint64_t)(line) | (uint64_t)(cookie) << 32)
+#define PHP_FUNCTION_COOKIE(word)	((uint32_t)((word) >> 32))
+
 /* Of zend_function.type, function_name, what that has as its hash, and scope. */
 static inline __attribute__((always_inline)) uint32_t
 php_function_cookie(uint32_t type, uint64_t name, uint64_t hash, uint64_t scope)
