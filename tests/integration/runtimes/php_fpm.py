@@ -2,9 +2,13 @@
 """php-fpm with a pool of workers, and requests to it by FastCGI (the protocol's specification 1.0)."""
 import os
 import socket
+import stat
 import struct
 import subprocess
+import threading
 import time
+
+import php_stacks
 
 BEGIN, END, PARAMS, STDIN, STDOUT = 1, 3, 4, 5, 6
 CONFIG = """
@@ -30,15 +34,26 @@ def pair(name, value):
     return b"".join(struct.pack(">I", len(x) | 1 << 31) for x in (name, value)) + name + value
 
 
-class Fpm:
-    """A php-fpm in the directory ROOT, as chroot has it."""
+def make_devices(root):
+    """Those that php-fpm opens."""
+    for name, minor in ("null", 3), ("urandom", 9):
+        path = os.path.join(root, "dev", name)
+        if not os.path.exists(path):
+            os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, minor))
 
-    def __init__(self, root, program, name, workers=2, requests=0, options=()):
-        self.root, self.name = root, name
-        config = os.path.join(root, "tmp", name + ".conf")
+
+class Fpm:
+    """A php-fpm of VERSION in the directory ROOT, as chroot has it."""
+
+    def __init__(self, version, root, workers=2, requests=0, php=()):
+        make_devices(root)
+        self.root, self.name, self.work = root, f"fpm-{os.getpid()}-{id(self)}", php_stacks.Work(root)
+        self.known = php_stacks.chains(self.work.inside, version)
+        config = os.path.join(root, "tmp", self.name + ".conf")
         with open(config, "w", encoding="utf-8") as f:
-            f.write(CONFIG.format(name=name, workers=workers, requests=requests))
-        self.process = subprocess.Popen(["chroot", root, program, "-n", "-R", "-F", "-y", f"/tmp/{name}.conf", *options],
+            f.write(CONFIG.format(name=self.name, workers=workers, requests=requests))
+        program = f"/usr/sbin/php-fpm{version}"
+        self.process = subprocess.Popen(["chroot", root, program, "-n", "-R", "-F", "-y", f"/tmp/{self.name}.conf", *php],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                         preexec_fn=lambda: os.nice(10))
         deadline = time.monotonic() + 30
@@ -97,6 +112,7 @@ class Fpm:
             except ProcessLookupError:
                 pass
         self.process.wait()
+        self.work.close()
         for suffix in ("conf", "sock", "log"):
             path = os.path.join(self.root, "tmp", f"{self.name}.{suffix}")
             if os.path.exists(path):
@@ -107,3 +123,36 @@ class Fpm:
 
     def __exit__(self, *_):
         self.close()
+
+
+class Busy(Fpm):
+    """One whose workers have something to do all the time; RESET: opcache is emptied between. What it did is in `done`."""
+
+    def __init__(self, version, root, reset=False, iterations=4000, **options):
+        super().__init__(version, root, **options)
+        self.over, self.done, self.resets, self.failed = threading.Event(), 0, 0, None
+        targets = [self.ask] * options.get("workers", 2) + ([self.reset] if reset else [])
+        self.query = f"iterations={iterations}"
+        self.threads = [threading.Thread(target=target, daemon=True) for target in targets]
+        for thread in self.threads:
+            thread.start()
+
+    def ask(self):
+        while not self.over.is_set():
+            try:
+                self.request(self.work.script(), self.query)
+            except (OSError, RuntimeError) as e:
+                if not self.over.is_set():
+                    self.failed = str(e)
+                return
+            self.done += 1
+
+    def reset(self):
+        while not self.over.wait(0.3):
+            self.resets += "true" in self.request(self.work.script("php_reset.php"))
+
+    def close(self):
+        self.over.set()
+        super().close()
+        for thread in self.threads:
+            thread.join()

@@ -1,13 +1,94 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the stacks of php_work.php must be, and whether a sample's is."""
+import json
 import os
 import re
+import shutil
+import subprocess
+import tempfile
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 FILES = ["php_work.php", "php_work_81.php", "php_work_84.php", "php_include.php", "php_library.php"]
+VERSIONS = ["7.4", "8.2", "8.4", "8.5", "8.6"]
 ROOTS = {"_start"}
 LOOP = "execute_ex"
 INTERNAL = ("", [0])
+UNNAMED = "[php: no name]"
+
+
+def root_of(version):
+    """The root directory with this version, fetched when it is missing, and None; or None and why it cannot be had."""
+    script = os.path.join(HERE, "..", "..", "..", "hack", "lib", "php.sh")
+    done = subprocess.run([script, version], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode == 77:
+        return None, done.stderr.strip()
+    if done.returncode:
+        raise RuntimeError(f"{script}: {done.stderr[-500:]}")
+    return done.stdout.strip(), None
+
+
+def options(version, opcache=False, jit=None):
+    """What makes a PHP of this VERSION have opcache, and compile (JIT: tracing, function)."""
+    chosen = []
+    if version == "7.4":
+        chosen += ["-d", "extension=json.so"]
+    if opcache or jit:
+        if version < "8.5":
+            chosen += ["-d", "zend_extension=opcache.so"]
+        chosen += ["-d", "opcache.enable=1", "-d", "opcache.enable_cli=1", "-d", "opcache.file_update_protection=0"]
+    else:
+        chosen += ["-d", "opcache.enable=0"]
+    if jit:
+        chosen += ["-d", "opcache.jit_buffer_size=64M", "-d", f"opcache.jit={jit}"]
+    return chosen
+
+
+class Work:
+    """A directory in ROOT with the files of php_work.php; `inside` is its path there."""
+
+    def __init__(self, root):
+        self.path = tempfile.mkdtemp(dir=os.path.join(root, "tmp"))
+        os.chmod(self.path, 0o755)
+        self.inside = "/" + os.path.relpath(self.path, root)
+        for file in FILES + ["php_reset.php"]:
+            shutil.copy(os.path.join(HERE, file), self.path)
+
+    def script(self, name="php_work.php"):
+        return f"{self.inside}/{name}"
+
+    def close(self):
+        shutil.rmtree(self.path)
+
+
+class Program:
+    """php_work.php under PHP VERSION in the directory ROOT."""
+
+    def __init__(self, version, root, *arguments, php=(), iterations=4000):
+        self.work = Work(root)
+        self.process = subprocess.Popen(
+            ["chroot", root, f"/usr/bin/php{version}", "-n", *php, self.work.script(), str(iterations), *arguments],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            preexec_fn=lambda: os.nice(10))  # the agent has to get to its work
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"php {version} ended at once: {self.process.wait()}")
+        self.pid = json.loads(line)["pid"]
+        self.known = chains(self.work.inside, version)
+
+    def pids(self):
+        return [self.pid]
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+        self.work.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
 
 
 def marks():
@@ -19,7 +100,7 @@ def marks():
     return found
 
 
-def chains(where):
+def chains(where, version):
     """{chain: [frames]}, leaf first, of the work that lies in the directory WHERE: (function, file, lines). A chain may be
     one of several."""
     at = marks()
@@ -82,8 +163,11 @@ def chains(where):
         "delegates": [[burn, frame("level3", "level3"), frame("level2", "level2"), frame("level1", "level1"),
                        frame("delegates", "delegates")]],
         "iterators": [[*walk, frame("iterators", "iterators")]],
+        # 7.4 runs the iterator before the generator, as its own backtraces say, and takes the value from it then.
         "delegates_iterator": [[*walk, frame("from_iterator", "from_iterator"),
-                                frame("delegates_iterator", "delegates_iterator")]],
+                                frame("delegates_iterator", "delegates_iterator")]] if version >= "8" else
+        [[*how, frame("delegates_iterator", "delegates_iterator")]
+         for how in (walk, [frame("from_iterator", "from_iterator")])],
         "magic": [magic("__get", "magic_get", "use_get"), magic("__call", "magic_call", "use_call"),
                   magic("__callStatic", "magic_static", "use_static"), magic("__invoke", "magic_invoke", "use_invoke"),
                   magic("__toString", "magic_string", "use_string"), magic("offsetGet", "magic_offset", "use_offset"),
@@ -130,6 +214,9 @@ def fits(frame, want, anywhere):
 HELPERS = {*("Work\\" + name for name in ("throws", "thrower_with_local", "leave_local", "Binder::maker", "Walk::key", "Walk::next",
                                         "Walk::rewind", "Walk::valid")),
            *(name + "::__construct" for name in ("Exception", "RuntimeException", "Fiber", "ReflectionMethod")), "ob_start"}
+# What runs between the chains.
+AROUND = {"{main}", "Work\\slice", "hrtime"}
+START = {"{main}", "define", "json_encode", "getmypid", "array_merge", "array_values", "flush"}
 
 
 def without_helpers(php):
@@ -140,9 +227,9 @@ def without_helpers(php):
 
 
 def judge(frames, known, compiled=False, natives=True):
-    """COMPILED: a leaf in compiled code has no line. Of FRAMES, (type, name, file, line) leaf first: "whole", "short" (on the way to a chain's leaf or back: the callers are at
-    their lines), "other" (none of the chains: the loop around them), or what is wrong. NATIVES: each native frame of the loop
-    has PHP's frames of its own."""
+    """Of FRAMES, (type, name, file, line) leaf first: "whole", "short" (on the way to a chain's leaf or back: the callers
+    are at their lines), "around" (the loop around the chains, and what comes before it), "unnamed" or what is wrong. COMPILED: a leaf
+    in compiled code has no line. NATIVES: each native frame of the loop has PHP's frames of its own."""
     if any(kind == "abort-marker" for kind, *_ in frames):
         return "cut: " + next(name for kind, name, *_ in frames if kind == "abort-marker")
     user = [f for f in frames if f[0] != "kernel"]
@@ -150,15 +237,17 @@ def judge(frames, known, compiled=False, natives=True):
         return "no root: " + (user[-1][1] if user else "no frames")
     php = [(name, file, line) for kind, name, file, line in user if kind == "php"]
     if not php:
-        return "no frames of PHP" if any(name == LOOP for _, name, *_ in user) else "other"
+        return "no frames of PHP" if any(name == LOOP for _, name, *_ in user) else "around"
+    names = [name for name, *_ in php]
+    if UNNAMED in names:
+        return "unnamed"
     if php[-1][0] != "{main}":
         return "without {main}: " + php[-1][0]
-    names = [name for name, *_ in php]
     if "Work\\slice" not in names:
-        return "other"
+        return "around" if all(name in START or name.startswith("{include:") for name in names) else "other: " + names[0]
     chain = names[names.index("Work\\slice") - 1].removeprefix("Work\\") if names[0] != "Work\\slice" else ""
     if chain not in known:
-        return "other"
+        return "around" if set(names) <= AROUND else "other: " + names[0]
     verdict, rest = "other frames", without_helpers(php)
     for want in known[chain]:
         if len(php) == len(want) and all(fits(f, w, compiled and i == 0 and f[2] == 0)
@@ -178,3 +267,22 @@ def judge(frames, known, compiled=False, natives=True):
 def loops_have_frames(user):
     loops = [i for i, (kind, name, *_) in enumerate(user) if kind == "native" and name == LOOP]
     return all(user[i - 1][0] == "php" for i in loops[1:])
+
+
+def config(hz=97, seconds=2, more="", port=0):
+    """Of an agent that prints names, files and lines, and has its metrics at PORT when one is given."""
+    health = f'extensions:\n  health_check: {{endpoint: "127.0.0.1:{port}"}}' if port else ""
+    return f"""
+receivers:
+  profiling:
+    samples_per_second: {hz}
+    reporter_interval: {seconds}s
+{more}
+{health}
+exporters:
+  debug: {{export_function_file: true, ignore_profiles_without_container_id: false}}
+service:
+  extensions: [{"health_check" if port else ""}]
+  pipelines:
+    profiles: {{receivers: [profiling], exporters: [debug]}}
+"""
