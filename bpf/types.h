@@ -50,6 +50,7 @@ enum {
 	KILN_RUNTIME_CREDIT = 4,  /* native frames that each runtime frame adds to the depth */
 	KILN_MAX_RUNTIMES = 2048, /* entries of `runtimes` */
 	KILN_RUNTIME_BYTES = 240, /* of one runtime's own data in an entry */
+	KILN_TEXT_BYTES = 296,	  /* of a runtime's own data in a struct kiln_text */
 };
 
 /* ---- unwind tables --------------------------------------------------------------------------- */
@@ -323,6 +324,7 @@ KILN_ASSERT_SIZE(kiln_regs, 32);
 
 enum kiln_record_type {
 	KILN_RECORD_SAMPLE = 1,
+	KILN_RECORD_TEXT = 2,
 };
 
 enum kiln_sample_flags {
@@ -384,6 +386,21 @@ struct kiln_resume {
 	uint64_t pages[KILN_DUMP_PAGES / 64];
 };
 KILN_ASSERT_SIZE(kiln_resume, 328);
+
+/*
+ * The names of a frame, read by its walker (bpf/text.h), because the objects that hold them may be
+ * freed before user space reads the sample. Precedes the first sample with the frame.
+ */
+struct kiln_text {
+	uint16_t type; /* enum kiln_record_type */
+	uint16_t pad;
+	uint32_t size; /* of the whole record, bytes */
+	uint32_t mapset;
+	uint32_t runtime;		/* enum kiln_runtime_id */
+	uint64_t words[2];		/* of the frame */
+	uint8_t bytes[KILN_TEXT_BYTES]; /* the runtime's: its walker_data.h */
+};
+KILN_ASSERT_SIZE(kiln_text, 328);
 
 /* Counters, each CPU's own; user space sums them up into /metrics. */
 enum kiln_stat {

@@ -146,6 +146,12 @@ struct interpreter_ops {
 	 */
 	int (*symbolize)(void *state, const struct target_memory *memory, const uint64_t words[2],
 			 char *scratch, size_t scratch_size, struct symbol_result *ret);
+	/*
+	 * The same from a text that the walker has sent (bpf/text.h), without the process. NULL:
+	 * the walker sends none. Negative: the name has to be read from memory.
+	 */
+	int (*read_text)(void *state, const struct kiln_text *text, char *scratch,
+			 size_t scratch_size, struct symbol_result *ret);
 	void (*detach)(void *state);
 	/*
 	 * Does [START, END) hold code of the runtime? It is one mapping of a process that is

@@ -562,21 +562,35 @@ uint32_t runtimes_space(const struct mapset *m, uint32_t id)
 	return m && id < RUNTIME_MAX ? atomic_load(&((struct mapset *)m)->name_space[id]) : 0;
 }
 
+/* The attachment that reads names of the runtime ID in processes of M; NULL: there is none. */
+static const struct attachment *find_namer(const struct runtimes *rt, const struct mapset *m,
+					   uint32_t id)
+{
+	const struct attachment *a = find_attachment(rt, m->id, id);
+
+	/* The mapset is newer than the walk, and could not be attached to: what holds of the
+	 * process before. */
+	return a && !a->attached ? a->space->last : a;
+}
+
+/* Keeps the name in rt->result, or that the frame has none. */
+static void keep_name(struct runtimes *rt, uint32_t space, const uint64_t words[2], uint32_t window)
+{
+	if (runtime_names_put(rt->names, space, words, &rt->result, window) < 0)
+		metric_add(M_RUNTIME_NAMES_FULL, 1);
+}
+
 /* Reads the name of one frame and keeps it, or that it has none: false. */
 static bool read_name(struct runtimes *rt, const struct interpreter_ops *ops,
 		      const struct mapset *m, uint32_t space, uint32_t tgid,
 		      const uint64_t words[2], uint32_t window)
 {
-	const struct attachment *a = find_attachment(rt, m->id, ops->id);
+	const struct attachment *a = find_namer(rt, m, ops->id);
 	struct target t = {.source = &rt->options.source, .mapset = m, .tgid = tgid};
 	struct target_memory memory = target_memory_ahead(&t);
 	bool found = false;
 	int r = -ESRCH;
 
-	/* The mapset is newer than the walk, and could not be attached to: what holds of the
-	 * process before. */
-	if (a && !a->attached)
-		a = a->space->last;
 	memory.functions = rt->functions;
 	memory.space = space;
 	memory.found = &found;
@@ -589,9 +603,26 @@ static bool read_name(struct runtimes *rt, const struct interpreter_ops *ops,
 		rt->result.n = 0;
 	rt->news += !found;
 	metric_add(rt->result.n ? M_RUNTIME_NAMES_READ : M_RUNTIME_NAMES_FAILED, 1);
-	if (runtime_names_put(rt->names, space, words, &rt->result, window) < 0)
-		metric_add(M_RUNTIME_NAMES_FULL, 1);
+	keep_name(rt, space, words, window);
 	return rt->result.n > 0;
+}
+
+void runtimes_take_text(struct runtimes *rt, const struct mapset *m, const struct kiln_text *text,
+			uint32_t window)
+{
+	const struct interpreter_ops *ops = runtimes_ops(rt, text->words[0]);
+	const struct attachment *a = m && ops && ops->read_text ? find_namer(rt, m, ops->id) : NULL;
+	uint32_t space = a ? runtimes_space(m, ops->id) : 0;
+
+	if (!space ||
+	    runtime_names_touch(rt->names, space, text->words, window) == RUNTIME_NAME_KNOWN)
+		return;
+	rt->result.n = 0;
+	rt->result.type = ops->type;
+	if (ops->read_text(a->state, text, rt->scratch, sizeof(rt->scratch), &rt->result) < 0)
+		return;
+	metric_add(M_RUNTIME_NAMES_SENT, 1);
+	keep_name(rt, space, text->words, window);
 }
 
 bool runtimes_see(struct runtimes *rt, const struct mapset *m, uint32_t tgid, const uint64_t *words,

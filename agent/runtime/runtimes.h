@@ -80,6 +80,12 @@ bool runtimes_see(struct runtimes *rt, const struct mapset *m, uint32_t tgid, co
 uint64_t runtimes_news(const struct runtimes *rt);
 /* The memory of all names and functions that are kept. */
 size_t runtimes_name_bytes(struct runtimes *rt);
+/*
+ * Keeps the name in TEXT, of a frame of the mapset M (NULL: not known any more) that is in use in
+ * WINDOW: it need not be read from memory.
+ */
+void runtimes_take_text(struct runtimes *rt, const struct mapset *m, const struct kiln_text *text,
+			uint32_t window);
 
 /* Any thread, while RT lives. */
 struct runtime_names *runtimes_names(struct runtimes *rt);

@@ -36,6 +36,8 @@ struct sampler {
 	uint32_t looks; /* sampler_read_named() was called so often */
 	void (*consume)(const struct kiln_sample *record, void *arg);
 	void *consume_arg;
+	void (*take_text)(const struct kiln_text *text, void *arg);
+	void *text_arg;
 	uint64_t drain_until_ns;	   /* CLOCK_MONOTONIC */
 	uint64_t maps_bytes, maps_read_ns; /* 0: never */
 };
@@ -223,10 +225,13 @@ static uint64_t now_ns(void)
 static int on_record(void *arg, void *data, size_t size)
 {
 	const struct kiln_sample *record = data;
+	const struct kiln_text *text = data;
 	struct sampler *s = arg;
 
 	if (size >= sizeof(*record) && record->type == KILN_RECORD_SAMPLE && record->size <= size)
 		s->consume(record, s->consume_arg);
+	else if (size >= sizeof(*text) && text->type == KILN_RECORD_TEXT && s->take_text)
+		s->take_text(text, s->text_arg);
 	/* An error ends the drain behind this record. */
 	return now_ns() < s->drain_until_ns ? 0 : -ECANCELED;
 }
@@ -357,6 +362,13 @@ const struct kernel_memory *sampler_memory(struct sampler *s)
 int sampler_ring_fd(const struct sampler *s)
 {
 	return ring_buffer__epoll_fd(s->ring);
+}
+
+void sampler_on_text(struct sampler *s, void (*take)(const struct kiln_text *text, void *arg),
+		     void *arg)
+{
+	s->take_text = take;
+	s->text_arg = arg;
 }
 
 bool sampler_drain(struct sampler *s, void (*consume)(const struct kiln_sample *record, void *arg),

@@ -61,6 +61,9 @@ int sampler_ring_fd(const struct sampler *s);
 enum { SAMPLER_DRAIN_MS = 20, SAMPLER_MAPS_AGE_S = 60 };
 bool sampler_drain(struct sampler *s, void (*consume)(const struct kiln_sample *record, void *arg),
 		   void *arg);
+/* TAKE gets each struct kiln_text of the ring, before the samples with its frame. */
+void sampler_on_text(struct sampler *s, void (*take)(const struct kiln_text *text, void *arg),
+		     void *arg);
 
 /* The timers' rate from now on: at least that of every policy. 0 stops them. */
 int sampler_set_rate(struct sampler *s, uint32_t hz) _must_check_;

@@ -48,6 +48,14 @@ static void drain_sideband(void *arg)
 		sideband_drain(in->sideband);
 }
 
+static void take_text(const struct kiln_text *text, void *arg)
+{
+	struct intake *in = arg;
+
+	runtimes_take_text(in->runtimes, mapset_store_find(in->mapsets, text->mapset), text,
+			   in->window->number);
+}
+
 static void renew_mapset(struct mapset *m, void *arg)
 {
 	struct intake *in = arg;
@@ -75,6 +83,7 @@ static int start_runtimes(struct intake *in)
 	};
 	int r = runtimes_new(&options, &in->runtimes);
 
+	sampler_on_text(in->sampler, take_text, in);
 	return r < 0 ? r : runtime_frames_new(in->runtimes, &in->runtime_frames);
 }
 

@@ -84,6 +84,19 @@ static int symbolize(void *state, const struct target_memory *memory, const uint
 	return 0;
 }
 
+/* What V8's frames send is their name. */
+static int read_text(void *state, const struct kiln_text *text, char *scratch, size_t scratch_size,
+		     struct symbol_result *ret)
+{
+	assert_non_null(state);
+	if (!text->bytes[0])
+		return -EFAULT;
+	snprintf(scratch, scratch_size, "%.20s", (const char *)text->bytes);
+	ret->n = 1;
+	ret->symbols[0] = (struct symbol){.name = scratch, .file = "c.js", .line = 3};
+	return 0;
+}
+
 static enum jit_claim claim(const struct fake_runtime *f, uint64_t start, uint64_t end)
 {
 	if (start >= f->jit_start && end <= f->jit_end)
@@ -133,6 +146,7 @@ static const struct interpreter_ops fake_v8 = {
     .forget = forget,
     .attach = attach,
     .symbolize = symbolize,
+    .read_text = read_text,
     .detach = detach,
     .owns = v8_owns,
 };

@@ -338,6 +338,58 @@ static void a_cut_frame_at_the_end_of_the_words_is_no_frame(void **state)
 	assert_int_equal(budget, 10);
 }
 
+static struct kiln_text text_of(uint32_t kind, const uint64_t words[2], const char *name)
+{
+	struct kiln_text text = {.type = KILN_RECORD_TEXT, .runtime = kind};
+
+	memcpy(text.words, words, sizeof(text.words));
+	snprintf((char *)text.bytes, sizeof(text.bytes), "%s", name);
+	return text;
+}
+
+static void what_a_walker_sent_is_not_read_from_memory(void **state)
+{
+	uint64_t words[] = {fake_word(KILN_FRAME_RUNTIME(V8), 64), 100};
+	struct kiln_text text = text_of(V8, words, "sent");
+	struct symbol_result got;
+	struct mapset *m;
+	uint32_t budget = 10;
+
+	fake_probe(1);
+	m = fake_read(2);
+	runtimes_take_text(fake.rt, m, &text, 1);
+	assert_true(runtimes_see(fake.rt, m, 1, words, 2, 1, &budget, NULL));
+	assert_int_equal(v8->symbolizes, 0);
+	assert_true(runtime_names_get(runtimes_names(fake.rt), runtimes_space(m, V8), words, &got));
+	assert_string_equal(got.symbols[0].name, "sent");
+	/* What is known already stays. */
+	text = text_of(V8, words, "again");
+	runtimes_take_text(fake.rt, m, &text, 1);
+	assert_true(runtime_names_get(runtimes_names(fake.rt), runtimes_space(m, V8), words, &got));
+	assert_string_equal(got.symbols[0].name, "sent");
+}
+
+static void a_text_that_nobody_can_read_changes_nothing(void **state)
+{
+	uint64_t words[] = {fake_word(KILN_FRAME_RUNTIME(V8), 64), 100};
+	uint64_t others[] = {fake_word(KILN_FRAME_RUNTIME(PY), 64), 102};
+	struct kiln_text empty = text_of(V8, words, ""), other = text_of(PY, others, "sent");
+	struct symbol_result got;
+	struct mapset *m;
+	uint32_t budget = 10;
+
+	fake_probe(1);
+	m = fake_read(2);
+	runtimes_take_text(fake.rt, NULL, &other, 1);
+	runtimes_take_text(fake.rt, m, &other, 1);
+	runtimes_take_text(fake.rt, m, &empty, 1);
+	assert_int_equal(runtime_names_count(runtimes_names(fake.rt)), 0);
+	assert_true(runtimes_see(fake.rt, m, 1, words, 2, 1, &budget, NULL));
+	assert_int_equal(v8->symbolizes, 1);
+	assert_true(runtime_names_get(runtimes_names(fake.rt), runtimes_space(m, V8), words, &got));
+	assert_string_equal(got.symbols[0].name, "f100");
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, fake_setup, fake_teardown)
@@ -362,6 +414,8 @@ int main(void)
 	    TEST(names_outlive_a_mapset_of_the_same_process),
 	    TEST(a_mapset_that_could_not_be_attached_to_uses_what_the_process_has),
 	    TEST(a_cut_frame_at_the_end_of_the_words_is_no_frame),
+	    TEST(what_a_walker_sent_is_not_read_from_memory),
+	    TEST(a_text_that_nobody_can_read_changes_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
