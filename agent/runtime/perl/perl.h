@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Perl 5, as one of the runtimes of agent/runtime/runtime.h. The parts share the layout of a
+ * version's structures and what was found in the interpreter's file.
+ */
+#pragma once
+
+#include "agent/runtime/perl/walker_data.h"
+#include "agent/runtime/runtime.h"
+
+enum {
+	PERL_MINOR_MIN = 26,
+	PERL_MINOR_MAX = 44,
+	PERL_NAME_MAX = 512,  /* bytes of a name or a package in the process; the rest is cut off */
+	PERL_PATH_MAX = 1024, /* of a file's name */
+};
+
+/* Offsets in bytes that differ between versions. Those that do not are in walker_data.h. */
+struct perl_layout {
+	unsigned int minor; /* the first that has it; until the next row's */
+	struct kiln_perl_variables at;
+	/* PERL_CONTEXT and struct stackinfo (cop.h) */
+	uint16_t context_size, sub_cv, oldmark, stackinfo_type;
+	/* enum opcode (opnames.h) */
+	uint16_t nextstate, dbstate, sort, entersub;
+	/* struct xpvhv_aux from the body on (hv.h); 0: it lies behind the array */
+	uint16_t stash_aux;
+	bool defer_catches; /* _invoke_defer_block() of pp_ctl.c has a JMPENV */
+};
+
+/* The layout of 5.MINOR; NULL when that is not known. */
+const struct perl_layout *perl_layout_of(unsigned int minor);
+
+/* What a file has; addresses are ELF virtual ones, 0: not there. */
+struct perl_image {
+	struct runtime_image base;
+	unsigned int minor;
+	uint64_t runops; /* Perl_runops_standard */
+	uint32_t state_from;
+	bool threaded;
+	struct kiln_perl_variables at; /* not threaded */
+};
+
+int perl_probe(const struct image *image, struct runtime_image **ret,
+	       struct error *err) _must_check_;
+void perl_forget(struct runtime_image *ri);
+
+/* A process with the interpreter in it. */
+struct perl_process {
+	const struct perl_layout *layout;
+	bool threaded;
+};
+
+extern const struct interpreter_ops perl_ops;
+
+int perl_attach(const struct runtime_image *ri, struct runtime_target *target,
+		struct kiln_runtime *ret_kernel, void **ret_state, struct error *err) _must_check_;
+int perl_symbolize(void *state, const struct target_memory *memory, const uint64_t words[2],
+		   char *scratch, size_t scratch_size, struct symbol_result *ret);
+int perl_read_text(void *state, const struct kiln_text *text, char *scratch, size_t scratch_size,
+		   struct symbol_result *ret);
+void perl_detach(void *state);
+
+/* ---- texts -------------------------------------------------------------------------------------
+ */
+
+/* Room for texts, as UTF-8, each with a NUL. What does not fit is cut off. */
+struct perl_text {
+	char *at;
+	size_t left;
+};
+
+/* Bytes of a text that is being written at T. */
+void perl_text_add(struct perl_text *t, const char *s);
+/* ... of LEN bytes, which are UTF-8 or, each a character, Latin-1. */
+void perl_text_bytes(struct perl_text *t, const uint8_t *bytes, size_t len, bool utf8);
+/* Ends the text that began at START, which is where T was then. */
+const char *perl_text_end(struct perl_text *t, char *start);
+
+/* The head of an SV, but for its body and its references. */
+struct perl_sv {
+	uint32_t flags;
+	uint64_t u; /* sv_u */
+};
+/* The SV at ADDRESS, which is one of TYPE; RET may be NULL. */
+int perl_read_sv(const struct target_memory *m, uint64_t address, uint32_t type, uint64_t *ret_body,
+		 struct perl_sv *ret);
+
+/* Texts into T; *RET is one of them. */
+int perl_hek(const struct target_memory *m, uint64_t address, struct perl_text *t,
+	     const char **ret);
+/* The name of the package whose stash is at ADDRESS. */
+int perl_stash_name(const struct perl_layout *l, const struct target_memory *m, uint64_t address,
+		    struct perl_text *t, const char **ret);
+/* The name of the GV at ADDRESS, and of its package. */
+int perl_gv_name(const struct perl_layout *l, const struct target_memory *m, uint64_t address,
+		 struct perl_text *t, const char **ret_package, const char **ret);
+/* Where the name is of the file whose GV ("_<file") is at ADDRESS. */
+int perl_gv_file(const struct target_memory *m, uint64_t address, uint64_t *ret);
+/* Adds the C string at ADDRESS; its kiln_perl_file_cookie(). */
+int perl_c_string(const struct target_memory *m, uint64_t address, struct perl_text *t,
+		  uint64_t *ret_cookie);
+
+static inline int perl_read_word(const struct target_memory *m, uint64_t address, uint64_t *ret)
+{
+	return target_read(m, address, ret, sizeof(*ret));
+}
