@@ -49,13 +49,15 @@ class Program:
             self.inside = tempfile.mkdtemp(dir=os.path.join(root, "tmp"))
             script = [os.path.relpath(shutil.copy(path, self.inside), root) for path in script]
             program, script = "chroot", [root, program, *("/" + path for path in script)]
-        self.process = subprocess.Popen([program, *script, *arguments], stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})},
-                                        start_new_session=True,
+        self.start([program, *script, *arguments], env)
+
+    def start(self, command, env):
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+                                        env={**os.environ, **(env or {})}, start_new_session=True,
                                         preexec_fn=lambda: os.nice(10))  # the agent has to get to its work
         line = self.process.stdout.readline()
         if not line:
-            raise RuntimeError(f"{program} ended at once: {self.process.wait()}")
+            raise RuntimeError(f"{command} ended at once: {self.process.wait()}")
         self.said = json.loads(line)
         self.pid = self.said["pid"]
 

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Perl's interpreters, and whether a sample shows what perl_work.pl is written to do."""
+import collections
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import time
+
+import python_stacks
+from python_stacks import BETWEEN, HERE, ROOTS, config  # noqa: F401
+
+WORK = os.path.join(HERE, "perl_work.pl")
+LOOP = "Perl_runops_standard"
+VERSIONS = ["5.32", "here", "5.40", "5.42", "5.44"]
+COMPLETE = 0.995
+MOST_BETWEEN = 0.02  # of the samples may be taken on the way to a chain's leaf or back
+NOT_READ = "cut: [perl: not read yet]"
+BEFORE = {NOT_READ, "cut: [perl: walker not loaded]", "cut: [incomplete: no unwind table]",
+          "cut: [incomplete: process not known]"}
+PATIENCE = 240  # seconds; for what a machine of its own does in ten
+
+
+def interpreter(version):
+    """(the root directory with Perl VERSION, None for this machine's own; why it cannot be had)"""
+    if version == "here":
+        return None, None if shutil.which("perl") else "no perl"
+    script = os.path.join(HERE, "..", "..", "..", "hack", "lib", "perl.sh")
+    done = subprocess.run([script, version], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode == 77:
+        return None, done.stderr.strip()
+    if done.returncode:
+        raise RuntimeError(f"{script}: {done.stderr[-500:]}")
+    return done.stdout.strip(), None
+
+
+class Program(python_stacks.Program):
+    """perl_work.pl under a Perl; in ROOT as chroot has it."""
+
+    def __init__(self, *arguments, root=None, program="/usr/bin/perl"):
+        command, inside = [program, WORK, *arguments], None
+        if root:
+            inside = os.path.join(root, "tmp", f"kiln-{os.getpid()}-{id(self)}")
+            os.mkdir(inside)
+            for name in ("perl_work.pl", "perl_work_file.pl"):
+                shutil.copy(os.path.join(HERE, name), inside)
+            script = os.path.join("/", os.path.relpath(inside, root), "perl_work.pl")
+            command = ["chroot", root, program, script, *arguments]
+        self.inside, self.lines = inside, []
+        self.start(command, {"LC_ALL": "C"})
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            self.lines.append(json.loads(line))
+
+    def again(self):
+        """Has it begun again, by exec?"""
+        return any("chains" in line for line in self.lines)
+
+    def children(self):
+        """Those that it has made since it began."""
+        return [line["pid"] for line in self.lines if "chains" not in line]
+
+    def close(self):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.reader.join()
+        super().close()
+
+
+def frames(sample):
+    """[name, file, line] of each of Perl's own, leaf first, and "|" for each native frame of its loop of ops."""
+    out = []
+    for (kind, name), place in zip(sample.frames, sample.places):
+        if kind == "perl":
+            out.append([name, *place])
+        elif kind == "native" and name == LOOP:
+            out.append("|")
+    return out
+
+
+def matches(found, chain):
+    """Are FOUND those of CHAIN? "*" stands for any frames."""
+    if "*" in chain:
+        at = chain.index("*")
+        after = len(chain) - at - 1
+        return matches(found[:at], chain[:at]) and matches(found[len(found) - after:], chain[at + 1:])
+    if len(found) != len(chain):
+        return False
+    for have, want in zip(found, chain):
+        if isinstance(want, str) or isinstance(have, str):
+            if have != want:
+                return False
+        elif have[0] != want[0] or have[2] not in want[1] or have[1] != want[2]:
+            return False
+    return True
+
+
+def on_the_way(found, chain):
+    """Is the thread on its way to CHAIN's leaf or back? The callers are those of the chain, each at its line; the newest
+    sub is anywhere in its function, and the newest file or string where it is being compiled."""
+    found, chain = found[::-1], chain[::-1]
+    if not 0 < len(found) <= len(chain):
+        return False
+    for i, (have, want) in enumerate(zip(found, chain)):
+        newest = all(isinstance(f, str) for f in found[i + 1:])
+        if isinstance(want, str) or isinstance(have, str):
+            if have != want:
+                return False
+        elif have[0] != want[0]:
+            return False
+        elif (have[1] != want[2] or have[2] not in want[1]) and not newest:
+            return False
+    return True
+
+
+def wrong(sample, said):
+    """Why SAMPLE is none of the chains that the program has; None when it is one."""
+    kinds = [kind for kind, _ in sample.frames]
+    if "abort-marker" in kinds:
+        return "cut: " + sample.frames[kinds.index("abort-marker")][1]
+    if not sample.user or sample.user[-1] not in ROOTS and not re.search(r"\+0x[0-9a-f]+$", sample.user[-1]):
+        return "no root: " + (sample.user[-1] if sample.user else "no frames")
+    found = frames(sample)
+    if not [f for f in found if f != "|"]:
+        return "no frames of Perl"
+    if any(matches(found, chain) for chain in said["chains"]):
+        return None
+    if any(on_the_way(found, chain) for chain in said["chains"]):
+        return f"{BETWEEN}: {found[0]}"
+    return "other frames: " + " < ".join(f if f == "|" else f"{f[0]}:{f[2]}" for f in found[:8])
+
+
+def judge(name, samples, said, complete=COMPLETE):
+    """Prints what became of a program's samples; [problem]. Before the interpreter is attached to there are no frames
+    of it, which is said in the stack and not counted here. Of a few hundred samples three may be wrong."""
+    why = collections.Counter()
+    total = shown = 0
+    for s in samples:
+        reason = wrong(s, said)
+        if os.environ.get("KILN_SHOW") and reason and reason not in BEFORE and reason not in why:
+            print(reason, *(f"{kind} {frame}:{line}" for (kind, frame), (_, line) in zip(s.frames, s.places)), sep="\n    ")
+        total += s.value
+        if reason not in BEFORE:
+            shown += s.value
+            why[reason] += s.value
+    right = why.pop(None, 0)
+    between = sum(n for reason, n in why.items() if reason.startswith(BETWEEN))
+    shown -= between
+    print(f"{name:12} {total:6} samples, {total - shown - between:4} before attaching, {between:3} on the way, "
+          f"{right / max(shown, 1):8.2%} complete", flush=True)
+    for reason, n in why.most_common(5):
+        print(f"    {n:4} {reason}")
+    if not right:
+        return [f"{name}: no sample is complete"]
+    if shown - right > max((1 - complete) * shown, 3):
+        return [f"{name}: {right / shown:.2%} of the samples are complete"]
+    if between > max(MOST_BETWEEN * shown, 4):
+        return [f"{name}: {between} of {shown} samples show no work"]
+    return []
+
+
+class Output:
+    """What an agent writes, while it does."""
+
+    def __init__(self, a):
+        self.agent, self.rest = a, ""
+        self.samples = collections.Counter()  # with Perl's frames, by pid
+        self.said = collections.defaultdict(set)  # why stacks are cut, by pid
+        self.all = collections.Counter()
+        self.file = open(a.out_path, encoding="utf-8", errors="replace")  # noqa: SIM115
+
+    def read(self):
+        *whole, self.rest = (self.rest + self.file.read()).split("New Sample")
+        for sample in whole:
+            pid = re.search(r"process\.pid: (\d+)", sample)
+            if not pid:
+                continue
+            pid, n = int(pid[1]), sum(map(int, re.findall(r"^  Values: \[(\d+)", sample, re.M)))
+            self.all[pid] += n
+            if "Instrumentation: perl" in sample:
+                self.samples[pid] += n
+            self.said[pid].update(re.findall(r"abort-marker, Function: (\[perl: .*\])", sample))
+
+
+def run_until(a, enough):
+    """Waits until ENOUGH(an Output) holds, then ends the agent. All that it wrote; raises when that does not come."""
+    deadline, output = time.monotonic() + PATIENCE, Output(a)
+    with output.file:
+        while not enough(output):
+            if a.process.poll() is not None:
+                raise RuntimeError(f"the agent ended: {a.stderr()[-500:]}")
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"after {PATIENCE} s: {dict(output.samples)} samples, {dict(output.said)}")
+            time.sleep(0.5)
+            output.read()
+    status = a.stop()
+    if status:
+        raise RuntimeError(f"agent: exit {status}: {a.stderr()[-500:]}")
+    return a.stdout()
+
+
+def have(least, pids):
+    """Are there LEAST samples with Perl's frames of each of PIDS?"""
+    return lambda output: all(output.samples[pid] >= least for pid in pids)
