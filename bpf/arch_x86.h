@@ -11,8 +11,8 @@
 #include "types.h"
 
 enum {
-	ARCH_REG_BX = 3,
-	ARCH_REG_BP = 6,
+	ARCH_REG_EXTRA = 3,
+	ARCH_REG_FP = 6,
 	ARCH_REG_SP = 7,
 	ARCH_REG_PC = 16,
 	ARCH_REGS = 17,

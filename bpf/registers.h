@@ -6,8 +6,8 @@ static __always_inline void load_registers(struct kiln_walk *w, uint64_t *leaf)
 {
 	w->regs.pc = leaf[ARCH_REG_PC];
 	w->regs.sp = leaf[ARCH_REG_SP];
-	w->regs.bp = leaf[ARCH_REG_BP];
-	w->regs.bx = leaf[ARCH_REG_BX];
+	w->regs.fp = leaf[ARCH_REG_FP];
+	w->regs.extra = leaf[ARCH_REG_EXTRA];
 }
 
 static __always_inline int user_registers(struct bpf_perf_event_data *ctx, struct task_struct *task,

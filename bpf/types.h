@@ -60,8 +60,8 @@ enum {
  * How to step from a frame to its caller. Registers are numbered as DWARF does on the architecture
  * (x86-64 psABI fig. 3.36: 3 = rbx, 6 = rbp, 7 = rsp, 16 = return address).
  *
- * KILN_RULE_CFA      CFA = reg + cfa_off; return address at CFA + ra_off; rbp at CFA + rbp_off and
- *                    rbx at CFA + rbx_off when the flags say that they were saved.
+ * KILN_RULE_CFA      CFA = reg + cfa_off; return address at CFA + ra_off; rbp at CFA + fp_off and
+ *                    rbx at CFA + extra_off when the flags say that they were saved.
  * KILN_RULE_DEREF    as CFA, but CFA = *(reg + cfa_off) + deref_off (stack realignment, OpenSSL).
  * KILN_RULE_PLT      CFA = rsp + 8 + ((pc & 15) >= cfa_off ? 8 : 0): the expression of .plt
  *                    (binutils bfd/elfxx-x86.c, elf_x86_64 eh_frame_plt).
@@ -88,10 +88,10 @@ enum kiln_rule_kind {
 };
 
 enum kiln_rule_flags {
-	KILN_RULE_SAVED_RBP = 1, /* rbp of the caller is at CFA + rbp_off */
-	KILN_RULE_SAVED_RBX = 2, /* rbx of the caller is at CFA + rbx_off */
+	KILN_RULE_SAVED_FP = 1,	   /* rbp of the caller is at CFA + fp_off */
+	KILN_RULE_SAVED_EXTRA = 2, /* rbx of the caller is at CFA + extra_off */
 	/* ... both at rbp + their offset instead (gcc's realigned stacks: DW_OP_breg6 n) */
-	KILN_RULE_SAVED_AT_RBP = 4,
+	KILN_RULE_SAVED_AT_FP = 4,
 	/* The CFA may lie on another stack, at a lower address too (Go: goroutine, g0, signal). */
 	KILN_RULE_SWITCH = 8,
 	/* A guess (JIT code by frame pointer): believed only if it leads into a known mapping. */
@@ -110,8 +110,8 @@ struct kiln_rule {
 	uint8_t flags; /* enum kiln_rule_flags */
 	int8_t ra_off; /* bytes from the CFA, -8 as good as always; KILN_RULE_RA_REG: a register */
 	int32_t cfa_off;   /* bytes */
-	int16_t rbp_off;   /* in units of 8 bytes from the CFA */
-	int16_t rbx_off;   /* in units of 8 bytes from the CFA */
+	int16_t fp_off;	   /* in units of 8 bytes from the CFA */
+	int16_t extra_off; /* in units of 8 bytes from the CFA */
 	int32_t deref_off; /* bytes, KILN_RULE_DEREF only; with KILN_RULE_RUNTIME: which runtime */
 };
 KILN_ASSERT_SIZE(kiln_rule, 16);
@@ -318,7 +318,7 @@ enum kiln_end {
 
 /* Registers at a frame, what a walk needs to go on. */
 struct kiln_regs {
-	uint64_t pc, sp, bp, bx;
+	uint64_t pc, sp, fp, extra;
 };
 KILN_ASSERT_SIZE(kiln_regs, 32);
 

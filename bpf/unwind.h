@@ -357,10 +357,10 @@ KILN_INLINE int walk_register(const struct kiln_walk *w, uint32_t reg, uint64_t 
 {
 	if (reg == ARCH_REG_SP)
 		*ret = w->regs.sp;
-	else if (reg == ARCH_REG_BP)
-		*ret = w->regs.bp;
-	else if (reg == ARCH_REG_BX)
-		*ret = w->regs.bx;
+	else if (reg == ARCH_REG_FP)
+		*ret = w->regs.fp;
+	else if (reg == ARCH_REG_EXTRA)
+		*ret = w->regs.extra;
 	else if ((w->leaf_valid && reg < ARCH_REGS) || (w->leaf_called && reg < ARCH_REGS_FREE)) {
 		/* The compiler would drop the mask; the verifier needs it. */
 		asm volatile("" : "+r"(reg));
@@ -389,8 +389,8 @@ KILN_GLOBAL int walk_signal(uint32_t slot, int32_t offset)
 	}
 	w->regs.pc = w->leaf[ARCH_REG_PC];
 	w->regs.sp = w->leaf[ARCH_REG_SP];
-	w->regs.bp = w->leaf[ARCH_REG_BP];
-	w->regs.bx = w->leaf[ARCH_REG_BX];
+	w->regs.fp = w->leaf[ARCH_REG_FP];
+	w->regs.extra = w->leaf[ARCH_REG_EXTRA];
 	w->exact = 1;
 	w->leaf_valid = 1;
 	w->runtime_done = 0;
@@ -404,8 +404,8 @@ KILN_INLINE int walk_enter(struct kiln_walk *w, uint64_t pc, uint64_t cfa, uint6
 		return KILN_END_ROOT;
 	w->regs.pc = pc;
 	w->regs.sp = cfa;
-	w->regs.bp = bp;
-	w->regs.bx = bx;
+	w->regs.fp = bp;
+	w->regs.extra = bx;
 	w->exact = 0;
 	w->leaf_called = w->leaf_valid;
 	w->leaf_valid = 0;
@@ -424,16 +424,16 @@ KILN_GLOBAL int walk_frame_pointer(uint32_t slot)
 
 	if (!w)
 		return -1;
-	fp = w->regs.bp;
+	fp = w->regs.fp;
 	if (fp < w->regs.sp || walk_read(w, fp, &bp) || walk_read(w, fp + 8, &pc) || !pc)
 		return -1;
-	return walk_enter(w, pc, fp + 16, bp, w->regs.bx);
+	return walk_enter(w, pc, fp + 16, bp, w->regs.extra);
 }
 
 /* Is the frame pointer of code that keeps one a better guide than RULE? */
 KILN_INLINE int walk_is_unsure(const struct kiln_rule *rule, uint32_t exact)
 {
-	if (rule->kind == KILN_RULE_CFA && rule->reg == ARCH_REG_BP)
+	if (rule->kind == KILN_RULE_CFA && rule->reg == ARCH_REG_FP)
 		return rule->cfa_off != 16;
 	return rule->kind == KILN_RULE_INVALID || !exact;
 }
@@ -449,7 +449,7 @@ KILN_GLOBAL int walk_step_special(uint32_t slot, uint64_t at)
 	if (!w || !entry)
 		return KILN_END_NO_RULE;
 	rule = &entry->rule;
-	bp = w->regs.bp;
+	bp = w->regs.fp;
 	switch (rule->kind) {
 	case KILN_RULE_STOP:
 		return KILN_END_ROOT;
@@ -481,7 +481,7 @@ KILN_GLOBAL int walk_step_special(uint32_t slot, uint64_t at)
 	if (pc && (rule->flags & KILN_RULE_GUESS) &&
 	    (pc - 1 < w->map_start || pc - 1 >= w->map_end) && walk_find_mapping(w->slot, pc - 1))
 		return KILN_END_NO_RULE;
-	return walk_enter(w, pc, cfa, bp, w->regs.bx);
+	return walk_enter(w, pc, cfa, bp, w->regs.extra);
 }
 
 /*
@@ -519,11 +519,11 @@ KILN_GLOBAL int walk_step(uint32_t slot)
 				return r;
 		}
 	}
-	bp = w->regs.bp;
-	bx = w->regs.bx;
+	bp = w->regs.fp;
+	bx = w->regs.extra;
 	if (rule->kind == KILN_RULE_CFA && rule->reg == ARCH_REG_SP)
 		cfa = w->regs.sp;
-	else if (rule->kind == KILN_RULE_CFA && rule->reg == ARCH_REG_BP)
+	else if (rule->kind == KILN_RULE_CFA && rule->reg == ARCH_REG_FP)
 		cfa = bp;
 	else if (rule->kind != KILN_RULE_CFA && rule->kind != KILN_RULE_DEREF)
 		return walk_step_special(w->slot, pc);
@@ -537,13 +537,13 @@ KILN_GLOBAL int walk_step(uint32_t slot)
 	}
 	if (cfa <= w->regs.sp && !(rule->flags & KILN_RULE_SWITCH))
 		return KILN_END_BAD_CFA;
-	saved = rule->flags & KILN_RULE_SAVED_AT_RBP ? bp : cfa;
+	saved = rule->flags & KILN_RULE_SAVED_AT_FP ? bp : cfa;
 	/* The lowest slots first: the window then holds what comes after. */
-	if ((rule->flags & KILN_RULE_SAVED_RBX) &&
-	    walk_read(w, saved + (uint64_t)((int64_t)rule->rbx_off * 8), &bx))
+	if ((rule->flags & KILN_RULE_SAVED_EXTRA) &&
+	    walk_read(w, saved + (uint64_t)((int64_t)rule->extra_off * 8), &bx))
 		return KILN_END_BAD_READ;
-	if ((rule->flags & KILN_RULE_SAVED_RBP) &&
-	    walk_read(w, saved + (uint64_t)((int64_t)rule->rbp_off * 8), &bp))
+	if ((rule->flags & KILN_RULE_SAVED_FP) &&
+	    walk_read(w, saved + (uint64_t)((int64_t)rule->fp_off * 8), &bp))
 		return KILN_END_BAD_READ;
 	if (walk_read(w, cfa + (uint64_t)(int64_t)rule->ra_off, &pc))
 		return KILN_END_BAD_READ;
@@ -558,7 +558,7 @@ KILN_GLOBAL int walk_step(uint32_t slot)
  */
 KILN_INLINE int walk_usual_step(struct kiln_walk *w, uint64_t *pc, uint64_t *sp)
 {
-	const uint32_t saved = KILN_RULE_SAVED_RBP | KILN_RULE_SAVED_RBX;
+	const uint32_t saved = KILN_RULE_SAVED_FP | KILN_RULE_SAVED_EXTRA;
 	const struct kiln_cache_entry *entry = env_cache(w, *pc - 1);
 	uint64_t cfa, ra, wild, bp = 0, bx;
 	const struct kiln_rule *rule;
@@ -574,8 +574,8 @@ KILN_INLINE int walk_usual_step(struct kiln_walk *w, uint64_t *pc, uint64_t *sp)
 	case KILN_HEAD(KILN_RULE_CFA, ARCH_REG_SP, -8):
 		cfa = *sp;
 		break;
-	case KILN_HEAD(KILN_RULE_CFA, ARCH_REG_BP, -8):
-		cfa = w->regs.bp;
+	case KILN_HEAD(KILN_RULE_CFA, ARCH_REG_FP, -8):
+		cfa = w->regs.fp;
 		break;
 	default:
 		return -1;
@@ -591,16 +591,16 @@ KILN_INLINE int walk_usual_step(struct kiln_walk *w, uint64_t *pc, uint64_t *sp)
 	if (wild)
 		return -1;
 	if (head & saved << KILN_HEAD_FLAGS) {
-		if ((head & KILN_RULE_SAVED_RBP << KILN_HEAD_FLAGS) &&
-		    walk_peek(w, cfa + (uint64_t)((int64_t)rule->rbp_off * 8), &bp))
+		if ((head & KILN_RULE_SAVED_FP << KILN_HEAD_FLAGS) &&
+		    walk_peek(w, cfa + (uint64_t)((int64_t)rule->fp_off * 8), &bp))
 			return -1;
-		if (head & KILN_RULE_SAVED_RBX << KILN_HEAD_FLAGS) {
-			if (walk_peek(w, cfa + (uint64_t)((int64_t)rule->rbx_off * 8), &bx))
+		if (head & KILN_RULE_SAVED_EXTRA << KILN_HEAD_FLAGS) {
+			if (walk_peek(w, cfa + (uint64_t)((int64_t)rule->extra_off * 8), &bx))
 				return -1;
-			w->regs.bx = bx;
+			w->regs.extra = bx;
 		}
-		if (head & KILN_RULE_SAVED_RBP << KILN_HEAD_FLAGS)
-			w->regs.bp = bp;
+		if (head & KILN_RULE_SAVED_FP << KILN_HEAD_FLAGS)
+			w->regs.fp = bp;
 	}
 	*pc = ra;
 	*sp = cfa;

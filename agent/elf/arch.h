@@ -19,8 +19,8 @@ enum {
 
 /* DWARF numbers of the registers that a walk follows (psABI x86-64, fig. 3.36). */
 enum arch_register {
-	ARCH_REG_BX = 3,
-	ARCH_REG_BP = 6,
+	ARCH_REG_EXTRA = 3,
+	ARCH_REG_FP = 6,
 	ARCH_REG_SP = 7,
 	ARCH_REG_RA = 16,
 };

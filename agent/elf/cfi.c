@@ -135,15 +135,15 @@ static bool saved_register(const struct cfi_location *l, const struct cfi_state 
 
 	if (l->where == CFI_SAME || l->where == CFI_UNDEFINED)
 		return true;
-	if (l->where != CFI_AT_CFA && !(at_bp && l->reg == ARCH_REG_BP))
+	if (l->where != CFI_AT_CFA && !(at_bp && l->reg == ARCH_REG_FP))
 		return false;
 	if (l->off % 8 || l->off / 8 < INT16_MIN || l->off / 8 > INT16_MAX)
 		return false;
 	/* One flag says it for both registers. */
-	if ((rule->flags & (KILN_RULE_SAVED_RBP | KILN_RULE_SAVED_RBX)) &&
-	    at_bp != !!(rule->flags & KILN_RULE_SAVED_AT_RBP))
+	if ((rule->flags & (KILN_RULE_SAVED_FP | KILN_RULE_SAVED_EXTRA)) &&
+	    at_bp != !!(rule->flags & KILN_RULE_SAVED_AT_FP))
 		return false;
-	rule->flags |= flag | (at_bp ? KILN_RULE_SAVED_AT_RBP : 0);
+	rule->flags |= flag | (at_bp ? KILN_RULE_SAVED_AT_FP : 0);
 	*ret = (int16_t)(l->off / 8);
 	return true;
 }
@@ -202,8 +202,8 @@ static bool make_rule(const struct cfi_cie *cie, const struct cfi_state *s, stru
 	} else {
 		return false;
 	}
-	if (!saved_register(&s->bp, s, KILN_RULE_SAVED_RBP, &rule, &rule.rbp_off) ||
-	    !saved_register(&s->bx, s, KILN_RULE_SAVED_RBX, &rule, &rule.rbx_off))
+	if (!saved_register(&s->bp, s, KILN_RULE_SAVED_FP, &rule, &rule.fp_off) ||
+	    !saved_register(&s->bx, s, KILN_RULE_SAVED_EXTRA, &rule, &rule.extra_off))
 		return false;
 	*ret = rule;
 	return true;
@@ -238,9 +238,9 @@ static struct cfi_location *column(struct cfi_state *s, uint64_t reg)
 	switch (reg) {
 	case ARCH_REG_RA:
 		return &s->ra;
-	case ARCH_REG_BP:
+	case ARCH_REG_FP:
 		return &s->bp;
-	case ARCH_REG_BX:
+	case ARCH_REG_EXTRA:
 		return &s->bx;
 	}
 	return NULL;
@@ -265,9 +265,9 @@ static void restore(struct machine *m, uint64_t reg)
 
 	if (reg == ARCH_REG_RA)
 		m->now.ra = initial->ra;
-	else if (reg == ARCH_REG_BP)
+	else if (reg == ARCH_REG_FP)
 		m->now.bp = initial->bp;
-	else if (reg == ARCH_REG_BX)
+	else if (reg == ARCH_REG_EXTRA)
 		m->now.bx = initial->bx;
 }
 

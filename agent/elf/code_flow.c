@@ -324,7 +324,7 @@ static bool take(struct code_flow *f, uint32_t offset, const struct code_insn *i
 		return false;
 	case CODE_CALL:
 		f->calls++;
-		f->bare_calls += !state->saved_bp || state->reg[ARCH_REG_BP] != state->saved_bp;
+		f->bare_calls += !state->saved_bp || state->reg[ARCH_REG_FP] != state->saved_bp;
 		*origin = offset + 1;
 		return !f->no_return[offset] &&
 		       !(f->ends_at_gaps && is_gap(f, offset + insn->size));

@@ -146,7 +146,7 @@ static bool sets_frame(const struct reader *r, uint64_t vaddr)
 			return true;
 		if (!decode(r, vaddr, false, &insn) || insn.flow != CODE_NEXT ||
 		    insn.op == CODE_OP_PUSH || insn.op == CODE_OP_POP ||
-		    (insn.writes & (1 << ARCH_REG_SP | 1 << ARCH_REG_BP)))
+		    (insn.writes & (1 << ARCH_REG_SP | 1 << ARCH_REG_FP)))
 			return false;
 	}
 	return false;
@@ -250,7 +250,7 @@ static bool is_proven(const struct reader *r, uint64_t start, const struct code_
 	/* What it ran into behind a call was another function. */
 	if (f->is_contradictory || leaves_frame(r))
 		return false;
-	if (sets_frame(r, start) || (rule.kind == KILN_RULE_CFA && rule.reg == ARCH_REG_BP &&
+	if (sets_frame(r, start) || (rule.kind == KILN_RULE_CFA && rule.reg == ARCH_REG_FP &&
 				     rule.cfa_off == STANDARD_FRAME))
 		return true;
 	if (f->cuts || f->is_outermost)

@@ -43,7 +43,7 @@ struct code_state code_state_at_entry(void)
 
 	for (int i = 0; i < CODE_REGS; i++)
 		s.reg[i] = CODE_UNKNOWN;
-	s.reg[ARCH_REG_BP] = s.reg[ARCH_REG_BX] = CODE_CALLER;
+	s.reg[ARCH_REG_FP] = s.reg[ARCH_REG_EXTRA] = CODE_CALLER;
 	s.reg[ARCH_REG_SP] = ENTRY_DEPTH;
 	return s;
 }
@@ -51,12 +51,12 @@ struct code_state code_state_at_entry(void)
 /* The register to count the CFA from; -1 when there is none. */
 static int base_register(const struct code_state *s)
 {
-	if (s->saved_bp && s->reg[ARCH_REG_BP] == s->saved_bp && s->saved_bp == STANDARD_FRAME)
-		return ARCH_REG_BP;
+	if (s->saved_bp && s->reg[ARCH_REG_FP] == s->saved_bp && s->saved_bp == STANDARD_FRAME)
+		return ARCH_REG_FP;
 	if (is_known(s->reg[ARCH_REG_SP]))
 		return s->reg[ARCH_REG_SP] >= ENTRY_DEPTH ? ARCH_REG_SP : -1;
-	if (is_known(s->reg[ARCH_REG_BP]))
-		return ARCH_REG_BP;
+	if (is_known(s->reg[ARCH_REG_FP]))
+		return ARCH_REG_FP;
 	for (int i = 0; i < CODE_REGS; i++)
 		if (is_known(s->reg[i]))
 			return i;
@@ -77,12 +77,12 @@ struct kiln_rule code_state_rule(const struct code_state *s)
 				  .ra_off = ARCH_RA_OFFSET,
 				  .cfa_off = s->reg[base]};
 	if (s->saved_bp && s->saved_bp % WORD == 0 && s->saved_bp / WORD <= INT16_MAX) {
-		rule.flags |= KILN_RULE_SAVED_RBP;
-		rule.rbp_off = (int16_t)(-s->saved_bp / WORD);
+		rule.flags |= KILN_RULE_SAVED_FP;
+		rule.fp_off = (int16_t)(-s->saved_bp / WORD);
 	}
 	if (s->saved_bx && s->saved_bx % WORD == 0 && s->saved_bx / WORD <= INT16_MAX) {
-		rule.flags |= KILN_RULE_SAVED_RBX;
-		rule.rbx_off = (int16_t)(-s->saved_bx / WORD);
+		rule.flags |= KILN_RULE_SAVED_EXTRA;
+		rule.extra_off = (int16_t)(-s->saved_bx / WORD);
 	}
 	return rule;
 }
@@ -110,8 +110,8 @@ bool code_state_join(struct code_state *to, const struct code_state *from)
 	for (int i = 0; i < CODE_REGS; i++)
 		if (to->reg[i] != from->reg[i])
 			to->reg[i] = CODE_UNKNOWN;
-	to->saved_bp = join_saved(&old, old.saved_bp, from, from->saved_bp, ARCH_REG_BP);
-	to->saved_bx = join_saved(&old, old.saved_bx, from, from->saved_bx, ARCH_REG_BX);
+	to->saved_bp = join_saved(&old, old.saved_bp, from, from->saved_bp, ARCH_REG_FP);
+	to->saved_bx = join_saved(&old, old.saved_bx, from, from->saved_bx, ARCH_REG_EXTRA);
 	to->is_outermost &= from->is_outermost;
 	return memcmp(&old, to, sizeof(old)) != 0;
 }
@@ -141,17 +141,17 @@ static void store(struct code_state *s, int reg, int64_t slot)
 {
 	if (slot < ENTRY_DEPTH + WORD || slot > CODE_OFFSET_MAX)
 		return;
-	if (reg == ARCH_REG_BP && s->reg[reg] == CODE_CALLER && !s->saved_bp)
+	if (reg == ARCH_REG_FP && s->reg[reg] == CODE_CALLER && !s->saved_bp)
 		s->saved_bp = (int32_t)slot;
-	else if (reg == ARCH_REG_BX && s->reg[reg] == CODE_CALLER && !s->saved_bx)
+	else if (reg == ARCH_REG_EXTRA && s->reg[reg] == CODE_CALLER && !s->saved_bx)
 		s->saved_bx = (int32_t)slot;
 }
 
 /* REG is loaded from CFA - SLOT. */
 static void load(struct code_state *s, int reg, int64_t slot)
 {
-	if ((reg == ARCH_REG_BP && slot == s->saved_bp) ||
-	    (reg == ARCH_REG_BX && slot == s->saved_bx))
+	if ((reg == ARCH_REG_FP && slot == s->saved_bp) ||
+	    (reg == ARCH_REG_EXTRA && slot == s->saved_bx))
 		s->reg[reg] = slot ? CODE_CALLER : CODE_UNKNOWN;
 	else
 		s->reg[reg] = CODE_UNKNOWN;
@@ -173,7 +173,7 @@ static void clobber(const struct code_insn *insn, struct code_state *s)
  */
 static void put_back(struct code_state *s)
 {
-	bool is_callers = s->reg[ARCH_REG_BP] == CODE_CALLER;
+	bool is_callers = s->reg[ARCH_REG_FP] == CODE_CALLER;
 
 	for (int i = 0; i < CODE_REGS; i++)
 		if (is_known(s->reg[i]))
@@ -210,28 +210,28 @@ static void pop(struct code_state *s, int reg, int64_t size)
 
 static void leave(struct code_state *s)
 {
-	int64_t slot = s->reg[ARCH_REG_BP];
+	int64_t slot = s->reg[ARCH_REG_FP];
 
 	s->reg[ARCH_REG_SP] = CODE_UNKNOWN;
-	if (!is_known(s->reg[ARCH_REG_BP])) {
-		s->reg[ARCH_REG_BP] = CODE_UNKNOWN;
+	if (!is_known(s->reg[ARCH_REG_FP])) {
+		s->reg[ARCH_REG_FP] = CODE_UNKNOWN;
 		return;
 	}
-	load(s, ARCH_REG_BP, slot);
+	load(s, ARCH_REG_FP, slot);
 	set(s, ARCH_REG_SP, slot - WORD);
 }
 
 static void enter(struct code_state *s, int64_t size)
 {
-	push(s, ARCH_REG_BP, WORD);
-	s->reg[ARCH_REG_BP] = s->reg[ARCH_REG_SP];
+	push(s, ARCH_REG_FP, WORD);
+	s->reg[ARCH_REG_FP] = s->reg[ARCH_REG_SP];
 	move_sp(s, size);
 }
 
 /* xor %ebp,%ebp at the depth of an entry, the caller's rbp not saved: nobody returns from here. */
 static void clear(struct code_state *s, int reg)
 {
-	if (reg == ARCH_REG_BP && s->reg[reg] == CODE_CALLER && !s->saved_bp &&
+	if (reg == ARCH_REG_FP && s->reg[reg] == CODE_CALLER && !s->saved_bp &&
 	    s->reg[ARCH_REG_SP] == ENTRY_DEPTH)
 		s->is_outermost = 1;
 	s->reg[reg] = CODE_UNKNOWN;

@@ -190,8 +190,8 @@ static struct kiln_rule rule_of(const struct writer *w, int32_t delta)
 	if (delta < 0 || delta > INT32_MAX - 8)
 		return (struct kiln_rule){.kind = KILN_RULE_INVALID};
 	if (w->has_bp && delta >= 8) {
-		rule.flags = KILN_RULE_SAVED_RBP;
-		rule.rbp_off = BP_OFFSET / 8;
+		rule.flags = KILN_RULE_SAVED_FP;
+		rule.fp_off = BP_OFFSET / 8;
 	}
 	return rule;
 }
@@ -207,11 +207,11 @@ static struct kiln_rule rule_elsewhere(const struct writer *w, int32_t delta)
 	if (w->has_bp && delta < 8) /* behind the pop */
 		return rule_of(w, delta);
 	return (struct kiln_rule){.kind = KILN_RULE_FP,
-				  .reg = ARCH_REG_BP,
-				  .flags = KILN_RULE_SAVED_RBP | KILN_RULE_SWITCH,
+				  .reg = ARCH_REG_FP,
+				  .flags = KILN_RULE_SAVED_FP | KILN_RULE_SWITCH,
 				  .ra_off = ARCH_RA_OFFSET,
 				  .cfa_off = 16,
-				  .rbp_off = BP_OFFSET / 8};
+				  .fp_off = BP_OFFSET / 8};
 }
 
 static void add_rows(const struct writer *w, uint64_t start, uint64_t end, int32_t delta)

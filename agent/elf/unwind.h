@@ -45,8 +45,8 @@ DEFINE_CLEANUP(struct unwind_table *, unwind_table_free)
 /* Code [start, end), ELF virtual addresses, whose frames a runtime walks. */
 struct unwind_range {
 	uint64_t start, end;
-	bool frame_pointer; /* has no unwind information, and keeps rbp as a frame pointer */
-	bool keeps_rbp;	    /* KILN_RULE_FRAME_POINTER */
+	bool frame_pointer; /* has no unwind information, and keeps fp as a frame pointer */
+	bool keeps_fp;	    /* KILN_RULE_FRAME_POINTER */
 };
 /*
  * Makes *TABLE say KILN_RULE_RUNTIME of RUNTIME in N RANGES, in any order and of any size; rows are

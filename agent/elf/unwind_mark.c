@@ -66,7 +66,7 @@ static struct kiln_rule marked(const struct kiln_rule *rule, const struct unwind
 		r = (struct kiln_rule){.kind = KILN_RULE_FP};
 	else if (r.kind == KILN_RULE_DEREF)
 		return r; /* has no place for the mark; signal trampolines and the like */
-	r.flags |= KILN_RULE_RUNTIME | (range->keeps_rbp ? KILN_RULE_FRAME_POINTER : 0);
+	r.flags |= KILN_RULE_RUNTIME | (range->keeps_fp ? KILN_RULE_FRAME_POINTER : 0);
 	r.deref_off = (int32_t)runtime;
 	return r;
 }

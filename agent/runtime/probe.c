@@ -40,7 +40,7 @@ int runtime_mark(const struct runtime_probe *probe, struct unwind_table **table)
 			    .start = ri->ranges[k].start,
 			    .end = ri->ranges[k].end,
 			    .frame_pointer = ri->ranges[k].frame_pointer,
-			    .keeps_rbp = ri->ranges[k].keeps_rbp,
+			    .keeps_fp = ri->ranges[k].keeps_fp,
 			};
 		if (n)
 			r = unwind_table_mark(table, ranges, n, probe->found[i].ops->id);

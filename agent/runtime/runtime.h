@@ -35,8 +35,8 @@ enum {
 /* Code [start, end), ELF virtual addresses, whose frames are the runtime's (KILN_RULE_RUNTIME). */
 struct runtime_range {
 	uint64_t start, end;
-	bool frame_pointer; /* has no unwind information, and keeps rbp as a frame pointer */
-	bool keeps_rbp;	    /* KILN_RULE_FRAME_POINTER: where it calls rbp is its frame pointer */
+	bool frame_pointer; /* has no unwind information, and keeps fp as a frame pointer */
+	bool keeps_fp;	    /* KILN_RULE_FRAME_POINTER: where it calls fp is its frame pointer */
 };
 
 /* What probe() found in a file. Immutable; freed with ops->forget(). */

@@ -62,7 +62,7 @@ static void visit(struct recording *r, const struct kiln_runtime *kernel)
 	for (uint32_t i = 0; i < ARCH_REGS; i++)
 		host.walk.leaf[i] = r->pieces[i % r->n_pieces].start;
 	host.walk.regs.sp = r->pieces[0].start;
-	host.walk.regs.bp = r->pieces[r->n_pieces - 1].start;
+	host.walk.regs.fp = r->pieces[r->n_pieces - 1].start;
 	for (size_t i = 0; i < ARRAY_SIZE(pcs); i++) {
 		host_visit(pcs[i]);
 		host.walk.map_flags ^= KILN_MAPPING_CERTAIN;

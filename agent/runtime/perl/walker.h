@@ -255,7 +255,7 @@ KILN_INLINE uint64_t perl_find_base(struct kiln_walk *w)
 		if (w->regs.pc - p->runops < p->state_from)
 			return w->leaf[di];
 	}
-	return w->regs.bx;
+	return w->regs.extra;
 }
 
 /* Passes the JMPENVs of what is younger than the native frame at hand. How many there were. */

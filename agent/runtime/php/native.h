@@ -112,15 +112,15 @@ KILN_GLOBAL int php_leave_regex(uint32_t slot)
 
 	if (!w)
 		return 0;
-	if (php_regex_called(w->slot, w->regs.bp) &&
+	if (php_regex_called(w->slot, w->regs.fp) &&
 	    (!w->leaf_valid ||
 	     (php_regex_called(w->slot, w->leaf[rbx]) && php_regex_called(w->slot, w->leaf[rdi]) &&
 	      php_regex_entered(w->slot))))
 		return 0;
 	at = w->value;
 	pc = php_word(at);
-	bx = at - w->regs.sp >= 8 ? php_word(at - 8) : w->regs.bx;
-	bp = at - w->regs.sp >= 40 ? php_word(at - 40) : w->regs.bp;
+	bx = at - w->regs.sp >= 8 ? php_word(at - 8) : w->regs.extra;
+	bp = at - w->regs.sp >= 40 ? php_word(at - 40) : w->regs.fp;
 	if (walk_emit(w, PHP_REGEX, 0, 0))
 		return 0;
 	(void)walk_enter(w, pc, at + 8, bp, bx);

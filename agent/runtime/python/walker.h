@@ -203,8 +203,8 @@ KILN_INLINE int python_in_native_frame(struct kiln_walk *w, uint64_t address)
 		return 1;
 	if (entry->rule.reg == ARCH_REG_SP)
 		cfa = w->regs.sp;
-	else if (entry->rule.reg == ARCH_REG_BP)
-		cfa = w->regs.bp;
+	else if (entry->rule.reg == ARCH_REG_FP)
+		cfa = w->regs.fp;
 	else
 		return 1;
 	cfa += (uint64_t)(int64_t)entry->rule.cfa_off;
@@ -237,7 +237,7 @@ KILN_GLOBAL int python_take_pending(uint32_t slot)
 
 	if (!w)
 		return 0;
-	found = w->regs.bx;
+	found = w->regs.extra;
 	if (w->leaf_valid && w->regs.pc - python_data(w)->eval < KILN_PYTHON_PROLOGUE) {
 		/* rbx may still be the caller's, which is such a function as well. */
 		if (python_is_pending(w, w->leaf[di]))

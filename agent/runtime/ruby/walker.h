@@ -187,7 +187,7 @@ KILN_GLOBAL int ruby_begin(uint32_t slot, uint32_t where)
 	if (where == RUBY_IN_LOOP &&
 	    (!w->exact || w->regs.pc - r->loop_start >= r->loop_prologue)) {
 		if (r->place == KILN_RUBY_RBX)
-			ec = w->regs.bx;
+			ec = w->regs.extra;
 		else if (r->place == KILN_RUBY_STACK)
 			ec = ruby_word(w->regs.sp + (uint64_t)(int64_t)r->place_offset);
 	}
@@ -554,8 +554,8 @@ KILN_GLOBAL int ruby_leave_jit(uint32_t slot)
 	}
 	if (!found)
 		return -1;
-	bp = w->regs.bp;
-	bx = at - w->regs.sp < 24 ? w->regs.bx : ruby_word(at - 24);
+	bp = w->regs.fp;
+	bx = at - w->regs.sp < 24 ? w->regs.extra : ruby_word(at - 24);
 	/* With a frame pointer. */
 	if (bp == at - 8)
 		bp = ruby_word(at - 8);

@@ -120,7 +120,7 @@ static int read_builtins(const struct image *image, const struct v8_places *plac
 	ri->ranges[0] = (struct runtime_range){
 	    .start = places->builtins.vaddr,
 	    .end = places->builtins.vaddr + (uint64_t)size,
-	    .keeps_rbp = true,
+	    .keeps_fp = true,
 	};
 	ri->n_ranges = 1;
 	return 0;

@@ -269,18 +269,18 @@ KILN_GLOBAL int v8_leaf(uint32_t slot, uint64_t pc)
 /* Goes to the caller, whose address is at rsp + SKIP, or is KNOWN. */
 KILN_INLINE void v8_step(struct kiln_walk *w, uint64_t skip, uint64_t known)
 {
-	uint64_t pc = known, bp = w->regs.bp;
+	uint64_t pc = known, bp = w->regs.fp;
 
 	if (!pc && walk_read(w, w->regs.sp + skip, &pc))
 		return;
-	if (!walk_enter(w, pc, w->regs.sp + skip + (known ? 0 : 8), bp, w->regs.bx))
+	if (!walk_enter(w, pc, w->regs.sp + skip + (known ? 0 : 8), bp, w->regs.extra))
 		w->stepped = 1;
 }
 
 /* The frame of anonymous code where it was interrupted. */
 KILN_INLINE int v8_walk_leaf(struct kiln_walk *w)
 {
-	uint64_t sp = w->regs.sp, known = 0, skip = 0, fp = w->regs.bp;
+	uint64_t sp = w->regs.sp, known = 0, skip = 0, fp = w->regs.fp;
 	/* In bytes; what is no number of arguments leads to no function. */
 	uint64_t arguments = (w->leaf[V8_LEAF_ARGUMENTS] & 0xffff) * 8;
 	int r = v8_leaf(w->slot, w->regs.pc);
@@ -328,7 +328,7 @@ KILN_INLINE int v8_is_left(struct kiln_walk *w, uint64_t pc)
 	const struct kiln_cache_entry *entry = env_cache(w, pc);
 
 	return w->exact && entry &&
-	       (entry->rule.kind != KILN_RULE_CFA || entry->rule.reg != ARCH_REG_BP);
+	       (entry->rule.kind != KILN_RULE_CFA || entry->rule.reg != ARCH_REG_FP);
 }
 
 /* Is the return address, TO from the interpreter's function on, that of a deoptimized frame? */
@@ -350,7 +350,7 @@ KILN_GLOBAL int v8_walk(uint32_t slot)
 	if (v->native_only)
 		return 0;
 	pc = w->regs.pc - (w->exact ? 0 : 1);
-	fp = w->regs.bp;
+	fp = w->regs.fp;
 	if ((pc < w->map_start || pc >= w->map_end) && walk_find_mapping(w->slot, pc))
 		return 0;
 	if (!w->map_image) {

@@ -150,8 +150,8 @@ static void expect(const struct unwind_table *t, uint64_t pc, struct kiln_rule w
 		    "%#llx: kind %d reg %d flags %d ra %d cfa %d bp %d bx %d deref %d, want kind "
 		    "%d reg %d flags %d ra %d cfa %d bp %d bx %d deref %d",
 		    (unsigned long long)pc, got->kind, got->reg, got->flags, got->ra_off,
-		    got->cfa_off, got->rbp_off, got->rbx_off, got->deref_off, want.kind, want.reg,
-		    want.flags, want.ra_off, want.cfa_off, want.rbp_off, want.rbx_off,
+		    got->cfa_off, got->fp_off, got->extra_off, got->deref_off, want.kind, want.reg,
+		    want.flags, want.ra_off, want.cfa_off, want.fp_off, want.extra_off,
 		    want.deref_off);
 }
 
@@ -162,15 +162,15 @@ static struct kiln_rule cfa(uint8_t reg, int32_t off)
 
 static struct kiln_rule with_bp(struct kiln_rule r, int16_t off)
 {
-	r.flags |= KILN_RULE_SAVED_RBP;
-	r.rbp_off = off;
+	r.flags |= KILN_RULE_SAVED_FP;
+	r.fp_off = off;
 	return r;
 }
 
 static struct kiln_rule with_bx(struct kiln_rule r, int16_t off)
 {
-	r.flags |= KILN_RULE_SAVED_RBX;
-	r.rbx_off = off;
+	r.flags |= KILN_RULE_SAVED_EXTRA;
+	r.extra_off = off;
 	return r;
 }
 
@@ -271,18 +271,18 @@ static void a_realigned_stack_is_dereferenced(void **state)
 	expect(t, F,
 	       (struct kiln_rule){.kind = KILN_RULE_DEREF,
 				  .reg = 6,
-				  .flags = KILN_RULE_SAVED_RBP | KILN_RULE_SAVED_RBX |
-					   KILN_RULE_SAVED_AT_RBP,
+				  .flags = KILN_RULE_SAVED_FP | KILN_RULE_SAVED_EXTRA |
+					   KILN_RULE_SAVED_AT_FP,
 				  .ra_off = -8,
 				  .cfa_off = -8,
-				  .rbx_off = -5});
+				  .extra_off = -5});
 	expect(u, F,
 	       (struct kiln_rule){.kind = KILN_RULE_DEREF,
 				  .reg = 7,
-				  .flags = KILN_RULE_SAVED_RBP,
+				  .flags = KILN_RULE_SAVED_FP,
 				  .ra_off = -8,
 				  .cfa_off = 40,
-				  .rbp_off = -2,
+				  .fp_off = -2,
 				  .deref_off = 8});
 }
 

@@ -56,20 +56,20 @@ static struct unwind_table *compile(const void *code, size_t size, const void *d
 static void check(const struct unwind_table *t, uint64_t at, int reg, int cfa, int bp, int bx)
 {
 	const struct kiln_rule *r = unwind_lookup(t, TEXT + at);
-	uint8_t flags = (uint8_t)((bp ? KILN_RULE_SAVED_RBP : 0) | (bx ? KILN_RULE_SAVED_RBX : 0));
+	uint8_t flags = (uint8_t)((bp ? KILN_RULE_SAVED_FP : 0) | (bx ? KILN_RULE_SAVED_EXTRA : 0));
 
 	if (r->kind != KILN_RULE_CFA || r->reg != reg || r->cfa_off != cfa || r->flags != flags ||
-	    r->ra_off != -8 || r->rbp_off != bp || r->rbx_off != bx)
+	    r->ra_off != -8 || r->fp_off != bp || r->extra_off != bx)
 		print_message("at %llu: kind %d reg %d cfa %d flags %d bp %d bx %d\n",
 			      (unsigned long long)at, r->kind, r->reg, r->cfa_off, r->flags,
-			      r->rbp_off, r->rbx_off);
+			      r->fp_off, r->extra_off);
 	assert_int_equal(r->kind, KILN_RULE_CFA);
 	assert_int_equal(r->reg, reg);
 	assert_int_equal(r->cfa_off, cfa);
 	assert_int_equal(r->flags, flags);
 	assert_int_equal(r->ra_off, -8);
-	assert_int_equal(r->rbp_off, bp);
-	assert_int_equal(r->rbx_off, bx);
+	assert_int_equal(r->fp_off, bp);
+	assert_int_equal(r->extra_off, bx);
 }
 
 static void check_kind(const struct unwind_table *t, uint64_t at, enum kiln_rule_kind kind)
@@ -154,12 +154,12 @@ static void test_frame_pointer(void **state)
 	(void)state;
 	at_sp(t, 0, 8);
 	check(t, 1, ARCH_REG_SP, 16, -2, 0);
-	check(t, 4, ARCH_REG_BP, 16, -2, 0);
-	check(t, 5, ARCH_REG_BP, 16, -2, -3);
-	check(t, 13, ARCH_REG_BP, 16, -2, -3);
-	check(t, 16, ARCH_REG_BP, 16, -2, -3);
-	check(t, 25, ARCH_REG_BP, 16, -2, -3);
-	check(t, 26, ARCH_REG_BP, 16, -2, 0);
+	check(t, 4, ARCH_REG_FP, 16, -2, 0);
+	check(t, 5, ARCH_REG_FP, 16, -2, -3);
+	check(t, 13, ARCH_REG_FP, 16, -2, -3);
+	check(t, 16, ARCH_REG_FP, 16, -2, -3);
+	check(t, 25, ARCH_REG_FP, 16, -2, -3);
+	check(t, 26, ARCH_REG_FP, 16, -2, 0);
 	at_sp(t, 27, 8);
 }
 
@@ -172,8 +172,8 @@ static void test_enter_and_leave(void **state)
 		     "\xc3");		/* 8 ret */
 
 	(void)state;
-	check(t, 4, ARCH_REG_BP, 16, -2, 0);
-	check(t, 7, ARCH_REG_BP, 16, -2, 0);
+	check(t, 4, ARCH_REG_FP, 16, -2, 0);
+	check(t, 7, ARCH_REG_FP, 16, -2, 0);
 	at_sp(t, 8, 8);
 }
 
@@ -362,9 +362,9 @@ static void test_loop_that_moves_the_stack_pointer(void **state)
 		     "\xc9\xc3");   /* 9 leave; ret */
 
 	(void)state;
-	check(t, 4, ARCH_REG_BP, 16, -2, 0);
-	check(t, 5, ARCH_REG_BP, 16, -2, 0);
-	check(t, 9, ARCH_REG_BP, 16, -2, 0);
+	check(t, 4, ARCH_REG_FP, 16, -2, 0);
+	check(t, 5, ARCH_REG_FP, 16, -2, 0);
+	check(t, 9, ARCH_REG_FP, 16, -2, 0);
 	at_sp(t, 10, 8);
 }
 

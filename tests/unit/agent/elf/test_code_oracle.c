@@ -39,8 +39,8 @@ static void show(struct score *s, uint64_t pc, const char *what, const struct ki
 		print_message("  %#llx: %s: CFI reg %d%+d flags %d bp %d bx %d; read sp %d bp %d "
 			      "saved bp %d bx %d\n",
 			      (unsigned long long)pc, what, want->reg, want->cfa_off, want->flags,
-			      want->rbp_off, want->rbx_off, got->reg[ARCH_REG_SP],
-			      got->reg[ARCH_REG_BP], got->saved_bp, got->saved_bx);
+			      want->fp_off, want->extra_off, got->reg[ARCH_REG_SP],
+			      got->reg[ARCH_REG_FP], got->saved_bp, got->saved_bx);
 }
 
 /* A register that was not saved, or is restored already, still is the caller's. */
@@ -52,9 +52,9 @@ static bool saved_right(bool is_saved, int off, int32_t reg, int32_t saved)
 static void check(struct score *s, uint64_t pc, const struct kiln_rule *want,
 		  const struct code_state *got)
 {
-	bool bp = want->flags & KILN_RULE_SAVED_RBP, bx = want->flags & KILN_RULE_SAVED_RBX;
+	bool bp = want->flags & KILN_RULE_SAVED_FP, bx = want->flags & KILN_RULE_SAVED_EXTRA;
 
-	if (want->kind != KILN_RULE_CFA || (want->flags & KILN_RULE_SAVED_AT_RBP)) {
+	if (want->kind != KILN_RULE_CFA || (want->flags & KILN_RULE_SAVED_AT_FP)) {
 		s->special++;
 	} else if (code_state_rule(got).kind == KILN_RULE_INVALID) {
 		s->unknown_cfa++;
@@ -62,8 +62,8 @@ static void check(struct score *s, uint64_t pc, const struct kiln_rule *want,
 	} else if (got->reg[want->reg] != want->cfa_off) {
 		s->wrong_cfa++;
 		show(s, pc, "CFA", want, got);
-	} else if (!saved_right(bp, want->rbp_off, got->reg[ARCH_REG_BP], got->saved_bp) ||
-		   !saved_right(bx, want->rbx_off, got->reg[ARCH_REG_BX], got->saved_bx)) {
+	} else if (!saved_right(bp, want->fp_off, got->reg[ARCH_REG_FP], got->saved_bp) ||
+		   !saved_right(bx, want->extra_off, got->reg[ARCH_REG_EXTRA], got->saved_bx)) {
 		s->wrong_saved++;
 		show(s, pc, "saved", want, got);
 	} else {

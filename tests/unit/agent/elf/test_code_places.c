@@ -62,8 +62,8 @@ static void assert_cfa(struct kiln_rule r, int reg, int cfa, int bp)
 	assert_int_equal(r.reg, reg);
 	assert_int_equal(r.cfa_off, cfa);
 	assert_int_equal(r.ra_off, -8);
-	assert_int_equal(r.flags, bp ? KILN_RULE_SAVED_RBP : 0);
-	assert_int_equal(r.rbp_off, bp);
+	assert_int_equal(r.flags, bp ? KILN_RULE_SAVED_FP : 0);
+	assert_int_equal(r.fp_off, bp);
 }
 
 static void assert_none(struct kiln_rule r)
@@ -79,8 +79,8 @@ static void every_instruction_of_a_framed_function_has_its_rule(void **state)
 {
 	assert_cfa(AT(two, 0), ARCH_REG_SP, 8, 0);
 	assert_cfa(AT(two, 1), ARCH_REG_SP, 16, -2);
-	assert_cfa(AT(two, 4), ARCH_REG_BP, 16, -2);
-	assert_cfa(AT(two, 10), ARCH_REG_BP, 16, -2);
+	assert_cfa(AT(two, 4), ARCH_REG_FP, 16, -2);
+	assert_cfa(AT(two, 10), ARCH_REG_FP, 16, -2);
 	assert_cfa(AT(two, 11), ARCH_REG_SP, 8, 0);
 }
 
@@ -109,7 +109,7 @@ static void a_prologue_may_have_other_instructions_in_it(void **state)
 	static const char code[] = "\x55\x31\xc0\x89\xfa\x48\x89\xe5" CALL BACK;
 
 	assert_cfa(AT(code, 3), ARCH_REG_SP, 16, -2);
-	assert_cfa(AT(code, 12), ARCH_REG_BP, 16, -2);
+	assert_cfa(AT(code, 12), ARCH_REG_FP, 16, -2);
 }
 
 /* A loop is aligned as functions are. */
@@ -118,8 +118,8 @@ static void a_block_of_a_framed_function_is_no_leaf(void **state)
 	static const char code[] = FRAME "\x31\xc0\x66\x90" NOP8 /* 16: */
 					 "\xff\xc0\x39\xf8\x75\xfa" BACK;
 
-	assert_cfa(AT(code, 16), ARCH_REG_BP, 16, -2);
-	assert_cfa(AT(code, 18), ARCH_REG_BP, 16, -2);
+	assert_cfa(AT(code, 16), ARCH_REG_FP, 16, -2);
+	assert_cfa(AT(code, 18), ARCH_REG_FP, 16, -2);
 }
 
 /* 0: calls what does not return; 16: a leaf, of whose own start nothing tells for certain. */
@@ -131,9 +131,9 @@ static void what_lies_behind_a_call_is_not_this_functions(void **state)
 					      "\xff\xc0\x39\xf8\x75\xfa" BACK;
 
 	assert_none(AT(ends, 16));
-	assert_cfa(AT(ends, 4), ARCH_REG_BP, 16, -2);
-	assert_cfa(AT(ends, 8), ARCH_REG_BP, 16, -2);
-	assert_cfa(AT(loop, 16), ARCH_REG_BP, 16, -2);
+	assert_cfa(AT(ends, 4), ARCH_REG_FP, 16, -2);
+	assert_cfa(AT(ends, 8), ARCH_REG_FP, 16, -2);
+	assert_cfa(AT(loop, 16), ARCH_REG_FP, 16, -2);
 }
 
 /* No frame pointer, and calls: nothing tells where it begins, or how deep its stack is. */
@@ -154,7 +154,7 @@ static void a_jump_to_another_function_is_a_tail_call(void **state)
 
 	assert_cfa(AT(thunk, 0), ARCH_REG_SP, 8, 0);
 	assert_cfa(AT(thunk, 4), ARCH_REG_SP, 8, 0);
-	assert_cfa(AT(thunk, 20), ARCH_REG_BP, 16, -2);
+	assert_cfa(AT(thunk, 20), ARCH_REG_FP, 16, -2);
 }
 
 /* V8: pop %rcx; lea (%rsp,%rdx,8),%rsp; push %rcx; ret */
@@ -237,7 +237,7 @@ static void code_beyond_the_limit_is_unread_until_it_is_met(void **state)
 	assert_int_equal(code_places_read(image, &place, 1, &pieces, &bytes), 0);
 	assert_int_equal(unwind_table_patch(t, pieces.v, pieces.n, &patched), 0);
 	assert_cfa(*unwind_lookup(patched, TEXT + second), ARCH_REG_SP, 8, 0);
-	assert_cfa(*unwind_lookup(patched, TEXT + second + 4), ARCH_REG_BP, 16, -2);
+	assert_cfa(*unwind_lookup(patched, TEXT + second + 4), ARCH_REG_FP, 16, -2);
 	assert_int_equal(unwind_lookup(patched, TEXT)->kind, KILN_RULE_UNREAD);
 	assert_int_equal(unwind_lookup(patched, TEXT + second - 1)->kind, KILN_RULE_UNREAD);
 	assert_int_equal(unwind_lookup(patched, TEXT + second + 13)->kind, KILN_RULE_UNREAD);

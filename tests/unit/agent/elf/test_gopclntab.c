@@ -265,8 +265,8 @@ static void frames_follow_the_stack_pointer(void **state)
 		assert_int_equal(r->reg, 7);
 		assert_int_equal(r->ra_off, -8);
 		assert_int_equal(r->cfa_off, want[i].cfa);
-		assert_int_equal(r->flags, want[i].has_bp ? KILN_RULE_SAVED_RBP : 0);
-		assert_int_equal(r->rbp_off, want[i].has_bp ? -2 : 0);
+		assert_int_equal(r->flags, want[i].has_bp ? KILN_RULE_SAVED_FP : 0);
+		assert_int_equal(r->fp_off, want[i].has_bp ? -2 : 0);
 	}
 }
 
@@ -285,8 +285,8 @@ static void rbp_is_saved_behind_the_store(void **state)
 	assert_int_equal(unwind_lookup(u, TEXT + 4)->flags, 0);
 	assert_int_equal(unwind_lookup(u, TEXT + 9)->flags, 0);
 	assert_int_equal(unwind_lookup(u, TEXT + 9)->cfa_off, 48);
-	assert_int_equal(unwind_lookup(u, TEXT + 10)->flags, KILN_RULE_SAVED_RBP);
-	assert_int_equal(unwind_lookup(u, TEXT + 10)->rbp_off, -2);
+	assert_int_equal(unwind_lookup(u, TEXT + 10)->flags, KILN_RULE_SAVED_FP);
+	assert_int_equal(unwind_lookup(u, TEXT + 10)->fp_off, -2);
 	assert_int_equal(unwind_lookup(u, TEXT + 50)->flags, 0);
 }
 
@@ -319,7 +319,7 @@ static void check_special(const struct unwind_table *u, const struct gopclntab_f
 		assert_int_equal(unwind_lookup(u, f->entry - 1)->kind, KILN_RULE_SIGNAL);
 	} else if (streq(f->name, "runtime.systemstack") || streq(f->name, "runtime.asmcgocall")) {
 		/* Of two functions of that name one is a wrapper, which does not switch. */
-		if (!has_rule(u, f, KILN_RULE_FP, KILN_RULE_SAVED_RBP | KILN_RULE_SWITCH))
+		if (!has_rule(u, f, KILN_RULE_FP, KILN_RULE_SAVED_FP | KILN_RULE_SWITCH))
 			return;
 	} else {
 		return;

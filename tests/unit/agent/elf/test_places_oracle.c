@@ -41,11 +41,11 @@ static const struct code_piece *piece_at(const struct code_pieces *p, uint64_t v
 
 static bool is_same(const struct kiln_rule *want, const struct kiln_rule *got)
 {
-	bool saved = want->flags & KILN_RULE_SAVED_RBP, found = got->flags & KILN_RULE_SAVED_RBP;
+	bool saved = want->flags & KILN_RULE_SAVED_FP, found = got->flags & KILN_RULE_SAVED_FP;
 
 	/* A register that was restored already, or not changed yet, is in both places. */
 	return want->reg == got->reg && want->cfa_off == got->cfa_off &&
-	       (!saved || !found || want->rbp_off == got->rbp_off) &&
+	       (!saved || !found || want->fp_off == got->fp_off) &&
 	       (found || !saved || want->reg == ARCH_REG_SP);
 }
 
@@ -65,7 +65,7 @@ static void check_place(struct score *s, const struct image *image, uint64_t vad
 	assert_non_null(piece);
 	if (piece->rule.kind == KILN_RULE_INVALID) {
 		s->none++;
-	} else if (want->kind != KILN_RULE_CFA || (want->flags & KILN_RULE_SAVED_AT_RBP) ||
+	} else if (want->kind != KILN_RULE_CFA || (want->flags & KILN_RULE_SAVED_AT_FP) ||
 		   piece->rule.kind != KILN_RULE_CFA || want->reg != piece->rule.reg) {
 		s->other += want->kind != piece->rule.kind || want->reg != piece->rule.reg;
 	} else if (is_same(want, &piece->rule)) {
@@ -75,8 +75,8 @@ static void check_place(struct score *s, const struct image *image, uint64_t vad
 		if (s->shown++ < 12)
 			print_message("  %#llx: CFI reg %d%+d bp %d; read reg %d%+d bp %d\n",
 				      (unsigned long long)vaddr, want->reg, want->cfa_off,
-				      want->rbp_off, piece->rule.reg, piece->rule.cfa_off,
-				      piece->rule.rbp_off);
+				      want->fp_off, piece->rule.reg, piece->rule.cfa_off,
+				      piece->rule.fp_off);
 	}
 }
 

@@ -57,7 +57,7 @@ static struct kiln_rule expected(const struct unwind_range *ranges, size_t n, ui
 		    .kind = KILN_RULE_FP, .flags = KILN_RULE_RUNTIME, .deref_off = ID};
 	if (rule.kind == KILN_RULE_DEREF)
 		return rule;
-	rule.flags |= KILN_RULE_RUNTIME | (range->keeps_rbp ? KILN_RULE_FRAME_POINTER : 0);
+	rule.flags |= KILN_RULE_RUNTIME | (range->keeps_fp ? KILN_RULE_FRAME_POINTER : 0);
 	rule.deref_off = ID;
 	return rule;
 }

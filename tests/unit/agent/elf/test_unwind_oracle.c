@@ -120,11 +120,11 @@ static bool expect_saved(Dwarf_Frame *frame, int reg, uint8_t flag, struct kiln_
 
 	if (w == SAME || w == UNDEFINED)
 		return true;
-	if ((w != AT_CFA && !(w == AT_REG && base == ARCH_REG_BP)) || off % 8)
+	if ((w != AT_CFA && !(w == AT_REG && base == ARCH_REG_FP)) || off % 8)
 		return false;
-	if (rule->flags && (w == AT_REG) != !!(rule->flags & KILN_RULE_SAVED_AT_RBP))
+	if (rule->flags && (w == AT_REG) != !!(rule->flags & KILN_RULE_SAVED_AT_FP))
 		return false;
-	rule->flags |= flag | (w == AT_REG ? KILN_RULE_SAVED_AT_RBP : 0);
+	rule->flags |= flag | (w == AT_REG ? KILN_RULE_SAVED_AT_FP : 0);
 	*ret = (int16_t)(off / 8);
 	return true;
 }
@@ -158,8 +158,8 @@ static struct kiln_rule expect(Dwarf_Frame *frame)
 	} else {
 		return invalid;
 	}
-	if (!expect_saved(frame, ARCH_REG_BP, KILN_RULE_SAVED_RBP, &rule, &rule.rbp_off) ||
-	    !expect_saved(frame, ARCH_REG_BX, KILN_RULE_SAVED_RBX, &rule, &rule.rbx_off))
+	if (!expect_saved(frame, ARCH_REG_FP, KILN_RULE_SAVED_FP, &rule, &rule.fp_off) ||
+	    !expect_saved(frame, ARCH_REG_EXTRA, KILN_RULE_SAVED_EXTRA, &rule, &rule.extra_off))
 		return invalid;
 	return rule;
 }
@@ -167,7 +167,7 @@ static struct kiln_rule expect(Dwarf_Frame *frame)
 static void print_rule(const char *what, const struct kiln_rule *r)
 {
 	print_message("  %s: kind %d reg %d flags %d ra %d cfa %d bp %d bx %d deref %d\n", what,
-		      r->kind, r->reg, r->flags, r->ra_off, r->cfa_off, r->rbp_off, r->rbx_off,
+		      r->kind, r->reg, r->flags, r->ra_off, r->cfa_off, r->fp_off, r->extra_off,
 		      r->deref_off);
 }
 

@@ -91,10 +91,10 @@ static void assert_pcs(const uint64_t *pcs, uint32_t n)
 
 static const struct kiln_rule push_rbp = {.kind = KILN_RULE_CFA,
 					  .reg = 7,
-					  .flags = KILN_RULE_SAVED_RBP,
+					  .flags = KILN_RULE_SAVED_FP,
 					  .ra_off = -8,
 					  .cfa_off = 24,
-					  .rbp_off = -2};
+					  .fp_off = -2};
 static const struct kiln_rule by_rbp = {
     .kind = KILN_RULE_CFA, .reg = 6, .ra_off = -8, .cfa_off = 16};
 static const struct kiln_rule stop = {.kind = KILN_RULE_STOP};
@@ -251,14 +251,14 @@ static void saved_registers_may_lie_by_rbp(void **state)
 {
 	const struct kiln_rule realigned = {.kind = KILN_RULE_DEREF,
 					    .reg = 6,
-					    .flags = KILN_RULE_SAVED_RBP | KILN_RULE_SAVED_AT_RBP,
+					    .flags = KILN_RULE_SAVED_FP | KILN_RULE_SAVED_AT_FP,
 					    .ra_off = -8,
 					    .cfa_off = -8,
-					    .rbp_off = 0};
+					    .fp_off = 0};
 	const struct kiln_rule rules[] = {realigned, by_rbp, stop};
 
 	load_rules(rules, 3);
-	t.record.resume.regs.bp = STACK + 0x40;
+	t.record.resume.regs.fp = STACK + 0x40;
 	t.stack[0x38 / 8] = STACK + 0x100; /* the CFA */
 	t.stack[0x40 / 8] = STACK + 0x180; /* the caller's rbp, where rbp points */
 	t.stack[0xf8 / 8] = CODE + 0x410;
@@ -274,7 +274,7 @@ static void jit_code_is_walked_by_frame_pointers(void **state)
 
 	load_rules(rules, 1);
 	t.record.resume.regs.pc = 0x50010;
-	t.record.resume.regs.bp = STACK + 0x20;
+	t.record.resume.regs.fp = STACK + 0x20;
 	t.stack[4] = STACK + 0x40;
 	t.stack[5] = 0x50020;
 	t.stack[8] = 0;
@@ -290,7 +290,7 @@ static void a_frame_pointer_that_leads_nowhere_is_not_believed(void **state)
 
 	load_rules(rules, 1);
 	t.record.resume.regs.pc = 0x50010;
-	t.record.resume.regs.bp = STACK + 0x20;
+	t.record.resume.regs.fp = STACK + 0x20;
 	t.stack[4] = 0x1234;
 	t.stack[5] = 0x99999;
 	walk();
@@ -307,10 +307,10 @@ static void every_failure_has_its_own_end(void **state)
 	const struct kiln_rule rules[] = {back, unknown_register, {.kind = KILN_RULE_INVALID}};
 
 	load_rules(rules, 3);
-	t.record.resume.regs.bp = STACK - 0x100;
+	t.record.resume.regs.fp = STACK - 0x100;
 	walk();
 	assert_int_equal(t.result.end, KILN_END_BAD_CFA);
-	t.record.resume.regs.bp = STACK + 0x100000;
+	t.record.resume.regs.fp = STACK + 0x100000;
 	walk();
 	assert_int_equal(t.result.end, KILN_END_BAD_READ);
 	t.record.resume.regs.pc = CODE + 0x810;
@@ -337,7 +337,7 @@ static void code_that_nobody_has_read_is_asked_for(void **state)
 	const struct kiln_rule rules[] = {by_rbp, {.kind = KILN_RULE_UNREAD}};
 
 	load_rules(rules, 2);
-	t.record.resume.regs.bp = STACK;
+	t.record.resume.regs.fp = STACK;
 	t.stack[1] = CODE + 0x410;
 	walk();
 	assert_int_equal(t.result.end, KILN_END_NO_TABLE);
@@ -357,7 +357,7 @@ static void endless_chain_ends_at_the_limit(void **state)
 	const struct kiln_rule rules[] = {{.kind = KILN_RULE_FP}};
 
 	load_rules(rules, 1);
-	t.record.resume.regs.bp = STACK;
+	t.record.resume.regs.fp = STACK;
 	t.stack[0] = STACK;
 	t.stack[1] = CODE + 0x20;
 	walk();

@@ -143,7 +143,7 @@ static uint32_t host_walk(const struct target_memory *memory, const struct kiln_
 	w->runtimes = ~0U;
 	w->mapset = 1;
 	w->runtime = *runtime;
-	w->regs.bx = state;
+	w->regs.extra = state;
 	walk_begin(w, 0, KILN_MAX_USER_FRAMES);
 	w->runtime_id = KILN_RUNTIME_PERL;
 	while (host.n_groups < KILN_MAX_USER_FRAMES) {

@@ -281,7 +281,7 @@ static void jit_code_is_left_by_its_stack(void **unused)
 		host_stand(false);
 		host.walk.map_image = 0;
 		host.walk.regs.sp = 0x7000;
-		host.walk.regs.bp = 0x1234;
+		host.walk.regs.fp = 0x1234;
 		host.walk.exact = host.walk.leaf_valid = 1;
 		host.walk.leaf[RUBY_REG_R13] = frame;
 		(void)ruby_walk(0);
@@ -289,8 +289,8 @@ static void jit_code_is_left_by_its_stack(void **unused)
 		assert_int_equal(KILN_RUBY_INDEX(host.words[1]), KILN_RUBY_INDEX_NONE);
 		assert_int_equal(host.walk.regs.pc, k->exec_start + 9);
 		assert_int_equal(host.walk.regs.sp, 0x7000 + 6 * 8);
-		assert_int_equal(host.walk.regs.bx, 0xb0);
-		assert_int_equal(host.walk.regs.bp, 0x1234);
+		assert_int_equal(host.walk.regs.extra, 0xb0);
+		assert_int_equal(host.walk.regs.fp, 0x1234);
 		close_recording(&f);
 	}
 }

@@ -168,7 +168,7 @@ static void a_frame_pointer_below_the_stack_pointer_is_not_followed(void **state
 	world_put(w, bp, frame, 8);
 	world_put(w, bp + 8, frame + 1, 8);
 	w->leaf[ARCH_REG_PC] = in->pc;
-	w->leaf[ARCH_REG_BP] = bp;
+	w->leaf[ARCH_REG_FP] = bp;
 	world_stack(w, out, sizeof(out));
 	assert_int_not_equal(w->end, KILN_END_DEPTH);
 }
@@ -180,7 +180,7 @@ static void a_frame_pointer_below_the_stack_pointer_is_not_followed(void **state
  */
 static void leave_interpreter(struct world *w, int frames)
 {
-	uint64_t bp = w->leaf[ARCH_REG_BP], at = 0;
+	uint64_t bp = w->leaf[ARCH_REG_FP], at = 0;
 	const struct world_rule *in = NULL;
 	struct world_rule *rule;
 
@@ -207,7 +207,7 @@ static void leave_interpreter(struct world *w, int frames)
 	rule->rule.ra_off = -8;
 	w->leaf[ARCH_REG_PC] = rule->pc;
 	w->leaf[ARCH_REG_SP] = bp + 8;
-	assert_int_equal(world_memory(w, bp, &w->leaf[ARCH_REG_BP], 8), 0);
+	assert_int_equal(world_memory(w, bp, &w->leaf[ARCH_REG_FP], 8), 0);
 }
 
 static void an_interpreted_function_that_has_left_is_not_taken_for_its_caller(void **state)

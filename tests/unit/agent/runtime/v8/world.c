@@ -253,8 +253,8 @@ void world_stack(struct world *world, char *out, size_t size)
 	memcpy(runtime.data, &world->image.kernel, sizeof(world->image.kernel));
 	w->regs = (struct kiln_regs){.pc = world->leaf[ARCH_REG_PC],
 				     .sp = world->leaf[ARCH_REG_SP],
-				     .bp = world->leaf[ARCH_REG_BP],
-				     .bx = world->leaf[ARCH_REG_BX]};
+				     .fp = world->leaf[ARCH_REG_FP],
+				     .extra = world->leaf[ARCH_REG_EXTRA]};
 	memcpy(w->leaf, world->leaf, sizeof(w->leaf));
 	w->exact = w->leaf_valid = 1;
 	w->tag = 1;
