@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * x86-64: register numbers, the signal frame and how registers are read from pt_regs. The only file
- * of the BPF side that differs between architectures.
+ * x86-64: which register has which role (types.h), where a frame keeps its return address, the
+ * signal frame, and how the kernel side reads registers.
  *
  * DWARF numbers: System V ABI AMD64, fig. 3.36. Signal frame: Linux arch/x86/include/uapi/asm/
  * sigcontext.h (struct sigcontext_64 lies 40 bytes into struct ucontext, asm-generic/ucontext.h).
@@ -11,16 +11,58 @@
 #include "types.h"
 
 enum {
-	ARCH_REG_EXTRA = 3,
-	ARCH_REG_FP = 6,
+	ARCH_REG_EXTRA = 3, /* rbx: clang's base pointer of realigned frames */
+	ARCH_REG_FP = 6,    /* rbp */
 	ARCH_REG_SP = 7,
+	ARCH_REG_RA = 16,
 	ARCH_REG_PC = 16,
+	ARCH_REG_ARG0 = 5,	/* rdi: a function's first argument */
+	ARCH_REG_ARG1 = 4,	/* rsi: and its second */
+	ARCH_GENERAL_REGS = 16, /* that a CFA can count from */
 	ARCH_REGS = 17,
-	ARCH_REGS_FREE = 12,	 /* below: those that a function may change (and bx, bp, sp) */
-	ARCH_LEAF_ROOM = 32,	 /* ARCH_REGS, rounded up to a power of two */
-	ARCH_UCONTEXT_REGS = 40, /* bytes */
-	ARCH_UCONTEXT_N = 17,	 /* r8..r15 rdi rsi rbp rbx rdx rax rcx rsp rip */
+	ARCH_REGS_FREE = 12,	  /* below: those that a function may change (and extra, fp, sp) */
+	ARCH_LEAF_ROOM = 32,	  /* ARCH_REGS, rounded up to a power of two */
+	ARCH_UCONTEXT_REGS = 40,  /* bytes from the ucontext */
+	ARCH_UCONTEXT_N = 17,	  /* r8..r15 rdi rsi rbp rbx rdx rax rcx rsp rip */
+	ARCH_SIGNAL_UCONTEXT = 0, /* bytes from sp, where a handler returns to */
+	ARCH_RA_UNIT = 1,	  /* bytes */
+	ARCH_RA_OFFSET = -8,	  /* a call pushes the return address: 8 bytes below the CFA */
+	ARCH_ENTRY_CFA = 8,	  /* of the CFA above sp at a function's first instruction */
+	ARCH_RA_IN_REGISTER = 0,  /* a function that says nothing of it has it there */
+	ARCH_HAS_BASE = 0,	  /* no rule has KILN_RULE_AT_BASE */
+	ARCH_CODE_UNIT = 1,	  /* bytes that instructions are multiples of */
+	ARCH_CODE_ALIGN = 16,	  /* ... and that compilers align functions to, at least */
+	ARCH_SIGNS_RA = 0,	  /* code may sign return addresses */
 };
+
+/* What the heads of usual rules differ in, and the ra_off that they have in common. */
+#define ARCH_HEAD_VARIES    ((uint32_t)(KILN_RULE_SAVED_FP | KILN_RULE_SAVED_EXTRA) << KILN_HEAD_FLAGS)
+#define ARCH_HEAD_RA	    ARCH_RA_OFFSET
+#define ARCH_RA_OFF(ra_off) ARCH_RA_OFFSET
+
+/* What a walk has to know besides; nothing. */
+struct arch_walk {
+};
+
+static inline void arch_walk_init(struct arch_walk *a, uint64_t code_mask)
+{
+	(void)a;
+	(void)code_mask;
+}
+
+static inline uint64_t arch_code_mask(const struct arch_walk *a)
+{
+	(void)a;
+	return ~0ULL;
+}
+
+/* The address in a return address: nothing signs them. */
+static inline __attribute__((always_inline)) uint64_t arch_code_address(const struct arch_walk *a,
+									uint64_t ra)
+{
+	(void)a;
+	return ra;
+}
 
 /* The DWARF number of the Nth register in the signal frame. */
 static inline __attribute__((always_inline)) uint32_t arch_ucontext_dwarf(uint32_t n)
@@ -50,6 +92,14 @@ static inline __attribute__((always_inline)) uint32_t arch_ucontext_dwarf(uint32
 	}
 }
 
+#ifdef __bpf__
+#include <linux/bpf_perf_event.h>
+#include <bpf/bpf_helpers.h>
+
+struct thread_struct {
+	unsigned long fsbase;
+} __attribute__((preserve_access_index));
+
 /* LEAF: ARCH_REGS words in DWARF order from pt_regs P (UAPI names). */
 #define ARCH_REGS_FROM_PTREGS(leaf, p)                                                             \
 	do {                                                                                       \
@@ -73,10 +123,32 @@ static inline __attribute__((always_inline)) uint32_t arch_ucontext_dwarf(uint32
 	} while (0)
 
 /* Interrupted in user mode? Two low bits of cs are the privilege level. */
-#define ARCH_USER_MODE(p)	  (((p)->cs & 3) == 3)
-#define ARCH_SP(p)		  ((p)->rsp)
-/* In a system call, as opposed to a fault or an interrupt? */
-#define ARCH_IN_SYSCALL(p)	  ((long)(p)->orig_rax >= 0)
+#define ARCH_USER_MODE(p) (((p)->cs & 3) == 3)
+
+/*
+ * LEAF from what the kernel saved on its stack at SAVED. *ret_syscall: in a system call, as opposed
+ * to a fault or an interrupt? 0, or -1.
+ */
+static inline __attribute__((always_inline)) int
+arch_saved_registers(uint64_t *leaf, const void *saved, uint32_t *ret_syscall)
+{
+	struct pt_regs copy;
+
+	if (bpf_probe_read_kernel(&copy, sizeof(copy), saved))
+		return -1;
+	if (!copy.rsp)
+		return -1;
+	*ret_syscall = (long)copy.orig_rax >= 0;
+	ARCH_REGS_FROM_PTREGS(leaf, &copy);
+	return 0;
+}
+
+/* Bytes of a kernel stack (page_64_types.h, THREAD_SIZE: only KASAN makes it larger), and of the
+ * registers at its top (processor.h, task_pt_regs(): no padding). */
+#define ARCH_STACK_SIZE		  16384
+#define ARCH_PTREGS_SIZE	  sizeof(struct pt_regs)
 /* What thread-local variables are found by: as the kernel last saved it, when the thread was set up
  * or switched away from. */
 #define ARCH_THREAD_POINTER(task) kernel_read(task, thread.fsbase)
+#define ARCH_CODE_MASK(task)	  (~0ULL)
+#endif

@@ -87,6 +87,7 @@ __attribute__((noinline)) int dump_stack(uint32_t slot, uint32_t at, uint32_t sm
 		return 0;
 	resume = (struct kiln_resume *)(r->bytes + first);
 	resume->regs = w->regs;
+	resume->code_mask = arch_code_mask(&w->arch);
 	for (int i = 0; i < KILN_LEAF_REGS; i++)
 		resume->leaf[i] = i < ARCH_REGS ? w->leaf[i] : 0;
 	for (int i = 0; i < KILN_DUMP_PAGES / 64; i++)

@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include "arch.h"
+
 #define KERNEL_TYPE __attribute__((preserve_access_index))
 
 struct kernfs_node {
@@ -40,11 +42,7 @@ struct signal_struct {
 } KERNEL_TYPE;
 
 struct mm_struct {
-	unsigned long start_stack, env_end;
-} KERNEL_TYPE;
-
-struct thread_struct {
-	unsigned long fsbase; /* x86-64 */
+	unsigned long start_stack, env_end, task_size;
 } KERNEL_TYPE;
 
 struct task_struct {
@@ -85,15 +83,16 @@ static __always_inline struct task_struct *current_task(void)
 		KERNEL_HAS(get_current_task_btf) ? p_->field : BPF_CORE_READ(p_, field);           \
 	})
 
+const volatile uint32_t page_size = 4096; /* set between open and load */
+
 /*
  * Where the kernel saved the user registers of TASK. Before Linux 5.15 no helper tells: they are at
- * the top of its stack, of 16 KiB and without padding on x86-64 (arch/x86/include/asm/processor.h,
- * task_pt_regs(); page_64_types.h, THREAD_SIZE: only KASAN makes it larger).
+ * the top of its stack.
  */
-static __always_inline struct pt_regs *saved_registers(struct task_struct *task)
+static __always_inline const void *saved_registers(struct task_struct *task)
 {
 	if (KERNEL_HAS(task_pt_regs))
-		return (struct pt_regs *)bpf_task_pt_regs(task);
-	return (struct pt_regs *)((uint64_t)BPF_CORE_READ(task, stack) + 16384 -
-				  sizeof(struct pt_regs));
+		return (const void *)bpf_task_pt_regs(task);
+	return (const void *)((uint64_t)BPF_CORE_READ(task, stack) + ARCH_STACK_SIZE -
+			      ARCH_PTREGS_SIZE);
 }

@@ -14,7 +14,6 @@
  */
 #include <linux/types.h>
 #include <linux/bpf.h>
-#include <linux/bpf_perf_event.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
@@ -169,6 +168,7 @@ static __attribute__((noinline)) int begin_sample(struct bpf_perf_event_data *ct
 	w->mapset = r->head.mapset;
 	w->runtimes = cpu->verdict.runtimes;
 	w->thread_pointer = ARCH_THREAD_POINTER(task);
+	arch_walk_init(&w->arch, ARCH_CODE_MASK(task));
 	w->walker = process ? process->flags >> KILN_PROCESS_WALKER_SHIFT & 31 : 0;
 	put_leaf(w);
 	if (process && process->flags & KILN_PROCESS_UNRESOLVED) {

@@ -13,21 +13,10 @@ static __always_inline void load_registers(struct kiln_walk *w, uint64_t *leaf)
 static __always_inline int user_registers(struct bpf_perf_event_data *ctx, struct task_struct *task,
 					  struct kiln_walk *w, uint32_t *ret_syscall)
 {
-	struct pt_regs *saved;
-
-	if (ARCH_USER_MODE(&ctx->regs)) {
+	if (ARCH_USER_MODE(&ctx->regs))
 		ARCH_REGS_FROM_PTREGS(w->leaf, &ctx->regs);
-	} else {
-		struct pt_regs copy;
-
-		saved = saved_registers(task);
-		if (bpf_probe_read_kernel(&copy, sizeof(copy), saved))
-			return -1;
-		if (!ARCH_SP(&copy))
-			return -1;
-		*ret_syscall = ARCH_IN_SYSCALL(&copy);
-		ARCH_REGS_FROM_PTREGS(w->leaf, &copy);
-	}
+	else if (arch_saved_registers(w->leaf, saved_registers(task), ret_syscall))
+		return -1;
 	load_registers(w, w->leaf);
 	w->exact = 1;
 	w->leaf_valid = 1;

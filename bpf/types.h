@@ -35,8 +35,9 @@ enum {
 	KILN_DUMPS_LARGE = 32,	/* large dumps a second and CPU */
 	KILN_SHARE_FREE = 2048, /* bytes of a record that no cgroup is charged for: bpf/share.h */
 	KILN_FAR_STACK = 16 << 20, /* further up the walk has lost its way (default limit: 8 MiB) */
-	KILN_RED_ZONE =
-	    128, /* bytes below the stack pointer that leaf code may use (psABI 3.2.2) */
+	/* Bytes below the stack pointer that may be in use (x86-64 psABI 3.2.2; on arm64 there is
+	 * no red zone, but Go saves the frame pointer below the stack pointer). */
+	KILN_RED_ZONE = 128,
 	KILN_RECORD_MAX = 1 << 17, /* one scratch value for each CPU */
 	KILN_MAX_POLICIES = 256,
 	KILN_MAX_CGROUPS = 8192,	 /* that have a policy of their own */
@@ -57,18 +58,21 @@ enum {
 
 /* clang-format off: it would reflow the table. */
 /*
- * How to step from a frame to its caller. Registers are numbered as DWARF does on the architecture
- * (x86-64 psABI fig. 3.36: 3 = rbx, 6 = rbp, 7 = rsp, 16 = return address).
+ * How to step from a frame to its caller. A rule knows four registers by their role: sp, fp (the
+ * frame pointer), ra (the return address) and extra (one more callee-saved register that unwind
+ * information or a runtime's walker needs). arch_x86.h and arch_arm64.h say which registers these
+ * are. Registers are numbered as DWARF numbers them on the architecture.
  *
- * KILN_RULE_CFA      CFA = reg + cfa_off; return address at CFA + ra_off; rbp at CFA + fp_off and
- *                    rbx at CFA + extra_off when the flags say that they were saved.
+ * KILN_RULE_CFA      CFA = reg + cfa_off; return address at CFA + ra_off; fp at CFA + fp_off and
+ *                    extra at CFA + extra_off when the flags say that they were saved.
  * KILN_RULE_DEREF    as CFA, but CFA = *(reg + cfa_off) + deref_off (stack realignment, OpenSSL).
- * KILN_RULE_PLT      CFA = rsp + 8 + ((pc & 15) >= cfa_off ? 8 : 0): the expression of .plt
- *                    (binutils bfd/elfxx-x86.c, elf_x86_64 eh_frame_plt).
- * KILN_RULE_FP       CFA = rbp + 16; return address at rbp + 8, caller's rbp at rbp (Go, JIT code).
- * KILN_RULE_SIGNAL   rsp points to the rt signal frame's ucontext at rsp + cfa_off; all registers
- *                    come from its mcontext.
- * KILN_RULE_RA_REG   the return address is in register ra_off (vfork); CFA = reg + cfa_off.
+ * KILN_RULE_PLT      x86-64 only. CFA = sp + 8 + ((pc & 15) >= cfa_off ? 8 : 0): the expression of
+ *                    .plt (binutils bfd/elfxx-x86.c, elf_x86_64 eh_frame_plt).
+ * KILN_RULE_FP       CFA = fp + 16; return address at fp + 8, caller's fp at fp (Go, JIT code).
+ * KILN_RULE_SIGNAL   the rt signal frame's ucontext is at sp + cfa_off; all registers come from its
+ *                    mcontext.
+ * KILN_RULE_RA_REG   as CFA, but the return address is in register ra_off (arm64: functions that
+ *                    have not saved x30; x86-64: vfork).
  * KILN_RULE_STOP     the outermost frame (return address undefined): the walk is complete.
  * KILN_RULE_INVALID  no rule for this code: the walk ends with KILN_END_NO_RULE.
  * KILN_RULE_UNREAD   code without unwind information that nobody has read yet: the walk ends with
@@ -88,9 +92,9 @@ enum kiln_rule_kind {
 };
 
 enum kiln_rule_flags {
-	KILN_RULE_SAVED_FP = 1,	   /* rbp of the caller is at CFA + fp_off */
-	KILN_RULE_SAVED_EXTRA = 2, /* rbx of the caller is at CFA + extra_off */
-	/* ... both at rbp + their offset instead (gcc's realigned stacks: DW_OP_breg6 n) */
+	KILN_RULE_SAVED_FP = 1,	   /* fp of the caller is at CFA + fp_off */
+	KILN_RULE_SAVED_EXTRA = 2, /* extra of the caller is at CFA + extra_off */
+	/* ... both at fp + their offset instead (gcc's realigned stacks: DW_OP_breg6 n) */
 	KILN_RULE_SAVED_AT_FP = 4,
 	/* The CFA may lie on another stack, at a lower address too (Go: goroutine, g0, signal). */
 	KILN_RULE_SWITCH = 8,
@@ -99,16 +103,19 @@ enum kiln_rule_flags {
 	/* Code of a runtime (enum kiln_runtime_id in deref_off): its walker runs before the step.
 	 */
 	KILN_RULE_RUNTIME = 32,
-	/* With KILN_RULE_RUNTIME: the code keeps rbp as a frame pointer where it calls, which is
-	 * a better guide there than the rule. */
+	/* With KILN_RULE_RUNTIME: the code keeps fp as a frame pointer where it calls, which is a
+	 * better guide there than the rule. */
 	KILN_RULE_FRAME_POINTER = 64,
+	/* arm64 only. ra_off, fp_off and extra_off count from the value of reg, not from the CFA:
+	 * gcc saves registers at the low end of a frame, whatever its size. */
+	KILN_RULE_AT_BASE = 128,
 };
 
 struct kiln_rule {
-	uint8_t kind;  /* enum kiln_rule_kind */
-	uint8_t reg;   /* DWARF number of the CFA's base register */
-	uint8_t flags; /* enum kiln_rule_flags */
-	int8_t ra_off; /* bytes from the CFA, -8 as good as always; KILN_RULE_RA_REG: a register */
+	uint8_t kind;	   /* enum kiln_rule_kind */
+	uint8_t reg;	   /* DWARF number of the CFA's base register */
+	uint8_t flags;	   /* enum kiln_rule_flags */
+	int8_t ra_off;	   /* in ARCH_RA_UNIT bytes from the CFA; KILN_RULE_RA_REG: a register */
 	int32_t cfa_off;   /* bytes */
 	int16_t fp_off;	   /* in units of 8 bytes from the CFA */
 	int16_t extra_off; /* in units of 8 bytes from the CFA */
@@ -117,9 +124,9 @@ struct kiln_rule {
 KILN_ASSERT_SIZE(kiln_rule, 16);
 
 /* Kind, reg, flags and ra_off in one word, as they lie in memory. */
-enum { KILN_HEAD_FLAGS = 16 };
+enum { KILN_HEAD_FLAGS = 16, KILN_HEAD_BASE = 23, KILN_HEAD_RA = 24 };
 #define KILN_HEAD(kind, reg, ra_off)                                                               \
-	((uint32_t)(kind) | (uint32_t)(reg) << 8 | (uint32_t)(uint8_t)(ra_off) << 24)
+	((uint32_t)(kind) | (uint32_t)(reg) << 8 | (uint32_t)(uint8_t)(ra_off) << KILN_HEAD_RA)
 static inline uint32_t kiln_rule_head(const struct kiln_rule *rule)
 {
 	uint32_t head;
@@ -380,12 +387,13 @@ KILN_ASSERT_SIZE(kiln_sample, 112);
 
 /* Before the dump: what the walk needs to go on. */
 struct kiln_resume {
-	struct kiln_regs regs;	       /* where the walk ended */
+	struct kiln_regs regs; /* where the walk ended */
+	uint64_t code_mask;    /* the bits of a return address that are the address: no signature */
 	uint64_t leaf[KILN_LEAF_REGS]; /* all registers at the interrupt, by DWARF number */
 	/* Bit i: page i of the stack is in the dump, from its first address on for page 0. */
 	uint64_t pages[KILN_DUMP_PAGES / 64];
 };
-KILN_ASSERT_SIZE(kiln_resume, 328);
+KILN_ASSERT_SIZE(kiln_resume, 336);
 
 /*
  * The names of a frame, read by its walker (bpf/text.h), because the objects that hold them may be

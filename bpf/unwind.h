@@ -20,7 +20,7 @@
  *   uint64_t *env_words(struct kiln_walk *)  where frame words go: KILN_RECORD_WORDS of them, the
  *       first at w->at; or NULL
  *
- * What is usual (a cached rule, a CFA by rsp or rbp, words that lie in the window) is a loop
+ * What is usual (a cached rule, a CFA by sp or fp, words that lie in the window) is a loop
  * without a call, walk_usual_step(); all else is walk_step(), a function of its own, which can do
  * any step: at low rates a sample costs the cache lines that it touches, of code as of data.
  *
@@ -31,7 +31,7 @@
 #pragma once
 
 #include "types.h"
-#include "arch_x86.h"
+#include "arch.h"
 
 #ifdef __bpf__
 #define KILN_INLINE static inline __attribute__((always_inline))
@@ -127,8 +127,9 @@ struct kiln_walk {
 	uint8_t switches;      /* from walker to walker */
 	uint8_t parked;	       /* cursors in `park` */
 	uint8_t walker;	       /* of the runtime that the process's stacks had frames of; 0: none */
-	uint64_t thread_pointer;	/* the thread's fs base; 0: not known */
+	uint64_t thread_pointer;	/* what thread-local variables are found by; 0: not known */
 	uint64_t hurried[KILN_HURRIED]; /* walk_hurry()'s last ones on this CPU */
+	struct arch_walk arch;
 	struct kiln_cursor cursor;
 	struct kiln_runtime runtime;
 	/* Cursors of runtimes that the walk has left for another one. */
@@ -397,15 +398,18 @@ KILN_GLOBAL int walk_signal(uint32_t slot, int32_t offset)
 	return 0;
 }
 
-/* The caller is found. */
-KILN_INLINE int walk_enter(struct kiln_walk *w, uint64_t pc, uint64_t cfa, uint64_t bp, uint64_t bx)
+/* The caller is found; RA is its return address, as it was saved. */
+KILN_INLINE int walk_enter(struct kiln_walk *w, uint64_t ra, uint64_t cfa, uint64_t fp,
+			   uint64_t extra)
 {
+	uint64_t pc = arch_code_address(&w->arch, ra);
+
 	if (!pc)
 		return KILN_END_ROOT;
 	w->regs.pc = pc;
 	w->regs.sp = cfa;
-	w->regs.fp = bp;
-	w->regs.extra = bx;
+	w->regs.fp = fp;
+	w->regs.extra = extra;
 	w->exact = 0;
 	w->leaf_called = w->leaf_valid;
 	w->leaf_valid = 0;
@@ -420,14 +424,14 @@ KILN_INLINE int walk_enter(struct kiln_walk *w, uint64_t pc, uint64_t cfa, uint6
 KILN_GLOBAL int walk_frame_pointer(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
-	uint64_t fp, bp, pc;
+	uint64_t fp, caller, ra;
 
 	if (!w)
 		return -1;
 	fp = w->regs.fp;
-	if (fp < w->regs.sp || walk_read(w, fp, &bp) || walk_read(w, fp + 8, &pc) || !pc)
+	if (fp < w->regs.sp || walk_read(w, fp, &caller) || walk_read(w, fp + 8, &ra) || !ra)
 		return -1;
-	return walk_enter(w, pc, fp + 16, bp, w->regs.extra);
+	return walk_enter(w, ra, fp + 16, caller, w->regs.extra);
 }
 
 /* Is the frame pointer of code that keeps one a better guide than RULE? */
@@ -444,12 +448,12 @@ KILN_GLOBAL int walk_step_special(uint32_t slot, uint64_t at)
 	struct kiln_walk *w = env_walk(slot);
 	const struct kiln_cache_entry *entry = w ? env_cache(w, at) : 0;
 	const struct kiln_rule *rule;
-	uint64_t cfa, bp, pc;
+	uint64_t cfa, fp, pc;
 
 	if (!w || !entry)
 		return KILN_END_NO_RULE;
 	rule = &entry->rule;
-	bp = w->regs.fp;
+	fp = w->regs.fp;
 	switch (rule->kind) {
 	case KILN_RULE_STOP:
 		return KILN_END_ROOT;
@@ -458,10 +462,10 @@ KILN_GLOBAL int walk_step_special(uint32_t slot, uint64_t at)
 	case KILN_RULE_SIGNAL:
 		return walk_signal(w->slot, rule->cfa_off);
 	case KILN_RULE_FP:
-		if (!bp)
+		if (!fp)
 			return KILN_END_ROOT;
-		cfa = bp + 16;
-		if (walk_read(w, bp, &bp) || walk_read(w, cfa - 8, &pc))
+		cfa = fp + 16;
+		if (walk_read(w, fp, &fp) || walk_read(w, cfa - 8, &pc))
 			return KILN_END_BAD_READ;
 		break;
 	case KILN_RULE_PLT:
@@ -469,8 +473,8 @@ KILN_GLOBAL int walk_step_special(uint32_t slot, uint64_t at)
 		if (walk_read(w, cfa - 8, &pc))
 			return KILN_END_BAD_READ;
 		break;
-	case KILN_RULE_RA_REG:
-		if (walk_register(w, rule->reg, &cfa) ||
+	case KILN_RULE_RA_REG: /* rare here: walk_step() stays short */
+		if (ARCH_RA_IN_REGISTER || walk_register(w, rule->reg, &cfa) ||
 		    walk_register(w, (uint32_t)rule->ra_off, &pc))
 			return KILN_END_NO_RULE;
 		cfa += (uint64_t)(int64_t)rule->cfa_off;
@@ -478,10 +482,11 @@ KILN_GLOBAL int walk_step_special(uint32_t slot, uint64_t at)
 	default:
 		return KILN_END_NO_RULE;
 	}
+	pc = arch_code_address(&w->arch, pc);
 	if (pc && (rule->flags & KILN_RULE_GUESS) &&
 	    (pc - 1 < w->map_start || pc - 1 >= w->map_end) && walk_find_mapping(w->slot, pc - 1))
 		return KILN_END_NO_RULE;
-	return walk_enter(w, pc, cfa, bp, w->regs.extra);
+	return walk_enter(w, pc, cfa, fp, w->regs.extra);
 }
 
 /*
@@ -493,8 +498,8 @@ KILN_GLOBAL int walk_step(uint32_t slot)
 	struct kiln_walk *w = env_walk(slot);
 	const struct kiln_cache_entry *entry;
 	const struct kiln_rule *rule;
-	uint64_t cfa, saved, bp, bx, pc;
-	int r;
+	uint64_t base, cfa, from, saved, fp, extra, pc;
+	int r, in_register, bare;
 
 	if (!w)
 		return KILN_END_NO_RULE;
@@ -519,48 +524,57 @@ KILN_GLOBAL int walk_step(uint32_t slot)
 				return r;
 		}
 	}
-	bp = w->regs.fp;
-	bx = w->regs.extra;
+	fp = w->regs.fp;
+	extra = w->regs.extra;
+	in_register = ARCH_RA_IN_REGISTER && rule->kind == KILN_RULE_RA_REG;
 	if (rule->kind == KILN_RULE_CFA && rule->reg == ARCH_REG_SP)
-		cfa = w->regs.sp;
+		base = w->regs.sp;
 	else if (rule->kind == KILN_RULE_CFA && rule->reg == ARCH_REG_FP)
-		cfa = bp;
-	else if (rule->kind != KILN_RULE_CFA && rule->kind != KILN_RULE_DEREF)
+		base = fp;
+	else if (rule->kind != KILN_RULE_CFA && rule->kind != KILN_RULE_DEREF && !in_register)
 		return walk_step_special(w->slot, pc);
-	else if (walk_register(w, rule->reg, &cfa))
+	else if (walk_register(w, rule->reg, &base))
 		return KILN_END_NO_RULE;
-	cfa += (uint64_t)(int64_t)rule->cfa_off;
+	cfa = base + (uint64_t)(int64_t)rule->cfa_off;
 	if (rule->kind == KILN_RULE_DEREF) {
 		if (walk_read(w, cfa, &cfa))
 			return KILN_END_BAD_READ;
 		cfa += (uint64_t)(int64_t)rule->deref_off;
 	}
-	if (cfa <= w->regs.sp && !(rule->flags & KILN_RULE_SWITCH))
+	/* Where calls leave the return address in a register, a frame may have nothing on the
+	 * stack. clang says of its last instructions that it still is where it was saved. */
+	bare = in_register || (ARCH_RA_IN_REGISTER && w->exact);
+	if ((bare ? cfa < w->regs.sp : cfa <= w->regs.sp) && !(rule->flags & KILN_RULE_SWITCH))
 		return KILN_END_BAD_CFA;
-	saved = rule->flags & KILN_RULE_SAVED_AT_FP ? bp : cfa;
+	from = ARCH_HAS_BASE && (rule->flags & KILN_RULE_AT_BASE) ? base : cfa;
+	saved = rule->flags & KILN_RULE_SAVED_AT_FP ? fp : from;
 	/* The lowest slots first: the window then holds what comes after. */
 	if ((rule->flags & KILN_RULE_SAVED_EXTRA) &&
-	    walk_read(w, saved + (uint64_t)((int64_t)rule->extra_off * 8), &bx))
+	    walk_read(w, saved + (uint64_t)((int64_t)rule->extra_off * 8), &extra))
 		return KILN_END_BAD_READ;
 	if ((rule->flags & KILN_RULE_SAVED_FP) &&
-	    walk_read(w, saved + (uint64_t)((int64_t)rule->fp_off * 8), &bp))
+	    walk_read(w, saved + (uint64_t)((int64_t)rule->fp_off * 8), &fp))
 		return KILN_END_BAD_READ;
-	if (walk_read(w, cfa + (uint64_t)(int64_t)rule->ra_off, &pc))
+	if (in_register) {
+		if (walk_register(w, (uint32_t)rule->ra_off, &pc))
+			return KILN_END_NO_RULE;
+	} else if (walk_read(w, from + (uint64_t)((int64_t)rule->ra_off * ARCH_RA_UNIT), &pc)) {
 		return KILN_END_BAD_READ;
-	return walk_enter(w, pc, cfa, bp, bx);
+	}
+	return walk_enter(w, pc, cfa, fp, extra);
 }
 
 /*
  * The step of nearly every frame, as walk_step() would do it: no call, and nothing in memory but
  * the window and the rule. From the frame whose pc is the return address *PC and whose stack
- * pointer is *SP; rbp and rbx are those of w->regs. Negative: walk_step() has to do it, and nothing
- * has changed.
+ * pointer is *SP; fp and extra are those of w->regs. Negative: walk_step() has to do it, and
+ * nothing has changed.
  */
 KILN_INLINE int walk_usual_step(struct kiln_walk *w, uint64_t *pc, uint64_t *sp)
 {
 	const uint32_t saved = KILN_RULE_SAVED_FP | KILN_RULE_SAVED_EXTRA;
 	const struct kiln_cache_entry *entry = env_cache(w, *pc - 1);
-	uint64_t cfa, ra, wild, bp = 0, bx;
+	uint64_t cfa, from, ra, wild, fp = 0, extra;
 	const struct kiln_rule *rule;
 	uint32_t head;
 
@@ -570,11 +584,11 @@ KILN_INLINE int walk_usual_step(struct kiln_walk *w, uint64_t *pc, uint64_t *sp)
 		return -1;
 	rule = &entry->rule;
 	head = kiln_rule_head(rule);
-	switch (head & ~(saved << KILN_HEAD_FLAGS)) {
-	case KILN_HEAD(KILN_RULE_CFA, ARCH_REG_SP, -8):
+	switch (head & ~ARCH_HEAD_VARIES) {
+	case KILN_HEAD(KILN_RULE_CFA, ARCH_REG_SP, ARCH_HEAD_RA):
 		cfa = *sp;
 		break;
-	case KILN_HEAD(KILN_RULE_CFA, ARCH_REG_FP, -8):
+	case KILN_HEAD(KILN_RULE_CFA, ARCH_REG_FP, ARCH_HEAD_RA):
 		cfa = w->regs.fp;
 		break;
 	default:
@@ -582,8 +596,12 @@ KILN_INLINE int walk_usual_step(struct kiln_walk *w, uint64_t *pc, uint64_t *sp)
 	}
 	/* A negative offset leads out of the window. */
 	cfa += (uint32_t)rule->cfa_off;
-	if (walk_peek(w, cfa - 8, &ra))
+	from = cfa;
+	if (ARCH_HAS_BASE)
+		from -= (uint32_t)rule->cfa_off & (0 - (head >> KILN_HEAD_BASE & 1));
+	if (walk_peek(w, from + (uint64_t)((int64_t)ARCH_RA_OFF(rule->ra_off) * ARCH_RA_UNIT), &ra))
 		return -1;
+	ra = arch_code_address(&w->arch, ra);
 	/* Not as comparisons: the verifier would learn from them of ra and cfa, differently in each
 	 * round, and follow every round anew. */
 	wild = (cfa & 7) | ~(*sp - cfa) >> 63 | (ra - 1) >> KILN_FRAME_FLAG_SHIFT;
@@ -592,15 +610,15 @@ KILN_INLINE int walk_usual_step(struct kiln_walk *w, uint64_t *pc, uint64_t *sp)
 		return -1;
 	if (head & saved << KILN_HEAD_FLAGS) {
 		if ((head & KILN_RULE_SAVED_FP << KILN_HEAD_FLAGS) &&
-		    walk_peek(w, cfa + (uint64_t)((int64_t)rule->fp_off * 8), &bp))
+		    walk_peek(w, from + (uint64_t)((int64_t)rule->fp_off * 8), &fp))
 			return -1;
 		if (head & KILN_RULE_SAVED_EXTRA << KILN_HEAD_FLAGS) {
-			if (walk_peek(w, cfa + (uint64_t)((int64_t)rule->extra_off * 8), &bx))
+			if (walk_peek(w, from + (uint64_t)((int64_t)rule->extra_off * 8), &extra))
 				return -1;
-			w->regs.extra = bx;
+			w->regs.extra = extra;
 		}
 		if (head & KILN_RULE_SAVED_FP << KILN_HEAD_FLAGS)
-			w->regs.fp = bp;
+			w->regs.fp = fp;
 	}
 	*pc = ra;
 	*sp = cfa;

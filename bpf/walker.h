@@ -14,7 +14,6 @@
 
 #include <linux/types.h>
 #include <linux/bpf.h>
-#include <linux/bpf_perf_event.h>
 #include <bpf/bpf_helpers.h>
 
 #include "bpf/types.h"

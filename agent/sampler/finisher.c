@@ -135,6 +135,7 @@ static void start_walk(struct kiln_walk *w, const struct kiln_sample *record,
 	    .leaf_valid = (record->flags & KILN_SAMPLE_FIRST_FRAME) != 0,
 	};
 	memcpy(w->leaf, resume->leaf, ARCH_REGS * sizeof(*w->leaf));
+	arch_walk_init(&w->arch, resume->code_mask);
 }
 
 void finish_walk(const struct kernel_memory *memory, const struct mapset *mapset,

@@ -197,6 +197,7 @@ static int configure(struct sampler *s, const struct sampler_options *o)
 
 	skel->bss->timer_ns = NS_PER_SECOND / o->hz;
 	skel->bss->policy_epoch = 1;
+	skel->rodata->page_size = (uint32_t)sysconf(_SC_PAGESIZE);
 	skel->rodata->max_depth = o->max_depth ? o->max_depth : KILN_MAX_USER_FRAMES;
 	skel->bss->cgroup_v1 = o->cgroup_mode != CGROUP_V2;
 	skel->bss->filter_pids = o->n_pids > 0;

@@ -225,25 +225,24 @@ KILN_INLINE int python_is_pending(struct kiln_walk *w, uint64_t candidate)
 
 /*
  * Up to 3.10 a frame object belongs to one native frame, but while that is entered or left it is
- * not, or not any more, at the head of the chain. gcc keeps it in rbx for all of the function (seen
- * in builds of 3.6 to 3.10), and at its very beginning it is an argument. 1: the head is that of
- * the native frame in w->regs now; 0: not known.
+ * not, or not any more, at the head of the chain. gcc keeps it in `extra` for all of the function
+ * (rbx on x86-64: seen in builds of 3.6 to 3.10), and at its very beginning it is an argument.
+ * 1: the head is that of the native frame in w->regs now; 0: not known.
  */
 KILN_GLOBAL int python_take_pending(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
-	const uint32_t di = 5, si = 4;
 	uint64_t found;
 
 	if (!w)
 		return 0;
 	found = w->regs.extra;
 	if (w->leaf_valid && w->regs.pc - python_data(w)->eval < KILN_PYTHON_PROLOGUE) {
-		/* rbx may still be the caller's, which is such a function as well. */
-		if (python_is_pending(w, w->leaf[di]))
-			found = w->leaf[di];
-		else if (python_is_pending(w, w->leaf[si]))
-			found = w->leaf[si];
+		/* `extra` may still be the caller's, which is such a function as well. */
+		if (python_is_pending(w, w->leaf[ARCH_REG_ARG0]))
+			found = w->leaf[ARCH_REG_ARG0];
+		else if (python_is_pending(w, w->leaf[ARCH_REG_ARG1]))
+			found = w->leaf[ARCH_REG_ARG1];
 	}
 	if (found == w->cursor.words[PYTHON_FRAME])
 		return 1;

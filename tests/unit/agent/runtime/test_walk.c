@@ -67,8 +67,10 @@ static inline struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t p
 	if (n + 1 == t.n)
 		t.entry.rule = (struct kiln_rule){.kind = KILN_RULE_STOP};
 	else
-		t.entry.rule = (struct kiln_rule){
-		    .kind = KILN_RULE_CFA, .reg = ARCH_REG_SP, .cfa_off = 16, .ra_off = -8};
+		t.entry.rule = (struct kiln_rule){.kind = KILN_RULE_CFA,
+						  .reg = ARCH_REG_SP,
+						  .cfa_off = 16,
+						  .ra_off = ARCH_RA_OFFSET};
 	if (t.owner[n]) {
 		t.entry.rule.flags |= KILN_RULE_RUNTIME;
 		t.entry.rule.deref_off = t.owner[n];

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "bpf/types.h"
-#include "bpf/arch_x86.h"
+#include "bpf/arch.h"
 #include "tests/unit/agent/runtime/v8/world.h"
 
 static char out[1 << 16];
@@ -204,7 +204,7 @@ static void leave_interpreter(struct world *w, int frames)
 	rule->rule.reg = ARCH_REG_SP;
 	rule->rule.flags = KILN_RULE_RUNTIME;
 	rule->rule.cfa_off = 8;
-	rule->rule.ra_off = -8;
+	rule->rule.ra_off = ARCH_RA_OFFSET;
 	w->leaf[ARCH_REG_PC] = rule->pc;
 	w->leaf[ARCH_REG_SP] = bp + 8;
 	assert_int_equal(world_memory(w, bp, &w->leaf[ARCH_REG_FP], 8), 0);
