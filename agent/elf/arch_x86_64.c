@@ -8,17 +8,17 @@
 
 #include <elf.h>
 
+#include "agent/elf/cfi.h"
+#include "agent/elf/code_finder.h"
+
 enum {
-	SCAN_MAX = 8 << 20, /* bytes of uncovered code that are searched for patterns */
-	GAP_MIN = 16,	    /* shorter ones are padding */
-	START_MAX = 64,	    /* longest _start */
+	PLT_ENTRY = 16,
+	MCONTEXT_PC = 168, /* in ucontext_t: uc_mcontext.gregs[REG_RIP] */
+	START_MAX = 64,	   /* longest _start */
 };
 
-struct finder {
-	const struct image *image;
-	struct code_rule *rules;
-	size_t n, max;
-};
+const uint16_t arch_machine = EM_X86_64;
+const uint32_t arch_relative = R_X86_64_RELATIVE;
 
 static const struct kiln_rule stop = {.kind = KILN_RULE_STOP};
 static const struct kiln_rule signal_rule = {.kind = KILN_RULE_SIGNAL, .reg = ARCH_REG_SP};
@@ -29,10 +29,25 @@ static struct kiln_rule at_sp(int32_t off)
 	    .kind = KILN_RULE_CFA, .reg = ARCH_REG_SP, .ra_off = ARCH_RA_OFFSET, .cfa_off = off};
 }
 
-static void add(struct finder *f, uint64_t start, uint64_t end, struct kiln_rule rule)
+static void add(struct code_finder *f, uint64_t start, uint64_t end, struct kiln_rule rule)
 {
-	if (f->n < f->max && start < end)
-		f->rules[f->n++] = (struct code_rule){.start = start, .end = end, .rule = rule};
+	code_finder_add(f, start, end, &rule);
+}
+
+/* ---- signal frames ---------------------------------------------------------------------------
+ */
+
+/* CFA and return address are two words of the saved context. */
+bool arch_signal_frame(const struct cfi_state *s, int32_t *ret)
+{
+	int64_t off = (int64_t)((uint64_t)s->ra.off - MCONTEXT_PC);
+
+	if (s->cfa != CFI_CFA_DEREF || s->reg != ARCH_REG_SP || s->deref_off != 0 ||
+	    s->ra.where != CFI_AT_REG || s->ra.reg != ARCH_REG_SP || s->ra.off != s->off + 8 ||
+	    off < INT32_MIN || off > INT32_MAX)
+		return false;
+	*ret = (int32_t)off;
+	return true;
 }
 
 /* ---- .plt -------------------------------------------------------------------------------------
@@ -67,25 +82,24 @@ static uint8_t pushed_at(const uint8_t *entry)
 	return 0;
 }
 
-static void plt_section(struct finder *f, const struct image_section *s)
+static void plt_section(struct code_finder *f, const struct image_section *s)
 {
 	struct cursor c = image_section_data(f->image, s);
 	uint8_t n = 0;
-	bool lazy =
-	    !c.bad && c.size >= 2 * ARCH_PLT_ENTRY && c.data[0] == 0xff && c.data[1] == 0x35;
+	bool lazy = !c.bad && c.size >= 2 * PLT_ENTRY && c.data[0] == 0xff && c.data[1] == 0x35;
 
 	if (c.bad || c.size < 8 || s->vaddr + c.size < s->vaddr)
 		return;
-	if (!lazy || s->vaddr % ARCH_PLT_ENTRY) {
+	if (!lazy || s->vaddr % PLT_ENTRY) {
 		/* .plt.sec, .plt.got, .iplt: one jump each, nothing is pushed. */
 		add(f, s->vaddr, s->vaddr + c.size, at_sp(8));
 		return;
 	}
 	/* The first entry: push link_map; jmp *resolver. It is entered with the index pushed. */
 	add(f, s->vaddr, s->vaddr + 6, at_sp(16));
-	add(f, s->vaddr + 6, s->vaddr + ARCH_PLT_ENTRY, at_sp(24));
-	n = pushed_at(c.data + ARCH_PLT_ENTRY);
-	add(f, s->vaddr + ARCH_PLT_ENTRY, s->vaddr + c.size,
+	add(f, s->vaddr + 6, s->vaddr + PLT_ENTRY, at_sp(24));
+	n = pushed_at(c.data + PLT_ENTRY);
+	add(f, s->vaddr + PLT_ENTRY, s->vaddr + c.size,
 	    n ? (struct kiln_rule){.kind = KILN_RULE_PLT,
 				   .reg = ARCH_REG_SP,
 				   .ra_off = ARCH_RA_OFFSET,
@@ -97,7 +111,7 @@ static void plt_section(struct finder *f, const struct image_section *s)
  */
 
 /* Put together from crti.o, crtn.o: [endbr64;] sub $8,%rsp; ...; add $8,%rsp; ret */
-static void init_section(struct finder *f, const struct image_section *s)
+static void init_section(struct code_finder *f, const struct image_section *s)
 {
 	static const uint8_t sub[] = {0x48, 0x83, 0xec, 0x08},
 			     add8[] = {0x48, 0x83, 0xc4, 0x08, 0xc3};
@@ -126,7 +140,7 @@ static void init_section(struct finder *f, const struct image_section *s)
  * %ebp,%ebp
  * ... call; hlt) and of ld.so (sysdeps/x86_64/dl-machine.h: mov %rsp,%rdi; call ... jmp *%r12).
  */
-static void entry_point(struct finder *f)
+static void entry_point(struct code_finder *f)
 {
 	struct cursor c = image_at_vaddr(f->image, f->image->entry);
 	uint64_t at = f->image->entry;
@@ -154,15 +168,7 @@ static void entry_point(struct finder *f)
 	add(f, at, at + (uint64_t)(p - c.data) + n, stop);
 }
 
-struct pattern {
-	const char *bytes;
-	size_t size;
-	const struct kiln_rule *rule;
-	uint8_t before; /* bytes in front that the rule covers too: return addresses are looked up
-			   at -1 */
-};
-
-static const struct pattern patterns[] = {
+static const struct code_pattern patterns[] = {
     /* mov $15,%rax; syscall: musl src/signal/x86_64/restore.s, Go runtime.sigreturn__sigaction */
     {"\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05", 9, &signal_rule, 1},
     /* The thread's side of musl's src/thread/x86_64/clone.s:
@@ -171,62 +177,10 @@ static const struct pattern patterns[] = {
     {"\x31\xed\x5f\x41\xff\xd1\x89\xc7\x31\xc0\xb0\x3c\x0f\x05\xf4", 15, &stop, 0},
 };
 
-static void scan(struct finder *f, uint64_t start, uint64_t size)
-{
-	struct cursor c = image_at_vaddr(f->image, start);
-
-	if (c.bad)
-		return;
-	size = MIN(size, c.size);
-	for (size_t i = 0; i < ARRAY_SIZE(patterns); i++) {
-		const struct pattern *p = &patterns[i];
-		const uint8_t *at = c.data;
-
-		while ((at = memmem(at, size - (size_t)(at - c.data), p->bytes, p->size))) {
-			uint64_t vaddr = start + (uint64_t)(at - c.data);
-
-			add(f, vaddr - p->before, vaddr + p->size, *p->rule);
-			at += p->size;
-		}
-	}
-}
-
-/* Searches the gaps between COVERED in the executable segments. */
-static void scan_gaps(struct finder *f, const struct spans *covered)
-{
-	uint64_t budget = SCAN_MAX;
-	size_t next = 0;
-
-	for (size_t i = 0; i < f->image->n_segments; i++) {
-		const struct image_segment *s = &f->image->segments[i];
-		uint64_t at = s->vaddr, end = s->vaddr + s->filesz;
-
-		if (!(s->flags & PF_X))
-			continue;
-		while (at < end && budget) {
-			uint64_t gap_end = end;
-
-			while (next < covered->n && span_end(&covered->v[next]) <= at)
-				next++;
-			if (next < covered->n)
-				gap_end = MIN(end, covered->v[next].start);
-			if (gap_end >= at + GAP_MIN) {
-				uint64_t n = MIN(gap_end - at, budget);
-
-				scan(f, at, n);
-				budget -= n;
-			}
-			if (next == covered->n)
-				break;
-			at = span_end(&covered->v[next]);
-		}
-	}
-}
-
 size_t arch_known_code(const struct image *image, const struct spans *covered,
 		       struct code_rule *rules, size_t max)
 {
-	struct finder f = {.image = image, .rules = rules, .max = max};
+	struct code_finder f = {.image = image, .rules = rules, .max = max};
 
 	entry_point(&f);
 	for (size_t i = 0; i < image->n_sections; i++) {
@@ -240,6 +194,6 @@ size_t arch_known_code(const struct image *image, const struct spans *covered,
 		else if (streq(s->name, ".init") || streq(s->name, ".fini"))
 			init_section(&f, s);
 	}
-	scan_gaps(&f, covered);
+	code_finder_scan(&f, covered, patterns, ARRAY_SIZE(patterns));
 	return f.n;
 }

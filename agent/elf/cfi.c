@@ -3,8 +3,8 @@
  * Executes call frame instructions (DWARF 5 §6.4.2) into unwind rows.
  *
  * Of all columns only the CFA, the return address and the two registers that later frames may need
- * as a base are kept. What a struct kiln_rule cannot express becomes an invalid row and is counted:
- * a walk that stops is better than one that goes astray.
+ * as a base, fp and extra, are kept. What a struct kiln_rule cannot express becomes an invalid row
+ * and is counted: a walk that stops is better than one that goes astray.
  */
 #include "agent/elf/cfi.h"
 
@@ -37,6 +37,10 @@ enum { /* DWARF 5 table 7.29; GNU: gcc, include/dwarf2.def */
        CFA_VAL_OFFSET = 0x14,
        CFA_VAL_OFFSET_SF = 0x15,
        CFA_VAL_EXPRESSION = 0x16,
+       /* Pointer authentication: which return addresses are signed. arch_code_address() takes a
+	* signature off, whether there is one or not. */
+       CFA_AARCH64_NEGATE_RA_STATE_WITH_PC = 0x2c,
+       CFA_AARCH64_NEGATE_RA_STATE = 0x2d,
        CFA_GNU_ARGS_SIZE = 0x2e,
        CFA_GNU_NEGATIVE_OFFSET_EXTENDED = 0x2f,
 };
@@ -74,7 +78,7 @@ static bool read_base(struct cursor *c, uint8_t *ret_reg, int64_t *ret_off)
 		reg = cursor_uleb(c);
 	else
 		return false;
-	if (reg >= ARCH_REG_RA)
+	if (reg >= ARCH_GENERAL_REGS)
 		return false;
 	*ret_reg = (uint8_t)reg;
 	*ret_off = cursor_sleb(c);
@@ -127,24 +131,57 @@ static struct cfi_location location_expression(struct cursor c)
 /* ---- rules ------------------------------------------------------------------------------------
  */
 
-/* Where a register of the caller is, into FLAG and *RET (in units of 8 bytes). */
-static bool saved_register(const struct cfi_location *l, const struct cfi_state *s, uint8_t flag,
+/* Where a register of the caller is, BASE bytes above the CFA or FP, into FLAG and *RET. */
+static bool saved_register(const struct cfi_location *l, int64_t base, uint8_t flag,
 			   struct kiln_rule *rule, int16_t *ret)
 {
-	bool at_bp = l->where == CFI_AT_REG;
+	bool at_fp = l->where == CFI_AT_REG;
+	int64_t off = (int64_t)((uint64_t)l->off + (uint64_t)(at_fp ? 0 : base));
 
 	if (l->where == CFI_SAME || l->where == CFI_UNDEFINED)
 		return true;
-	if (l->where != CFI_AT_CFA && !(at_bp && l->reg == ARCH_REG_FP))
+	if (l->where != CFI_AT_CFA && !(at_fp && l->reg == ARCH_REG_FP))
 		return false;
-	if (l->off % 8 || l->off / 8 < INT16_MIN || l->off / 8 > INT16_MAX)
+	if (off % 8 || off / 8 < INT16_MIN || off / 8 > INT16_MAX)
 		return false;
 	/* One flag says it for both registers. */
 	if ((rule->flags & (KILN_RULE_SAVED_FP | KILN_RULE_SAVED_EXTRA)) &&
-	    at_bp != !!(rule->flags & KILN_RULE_SAVED_AT_FP))
+	    at_fp != !!(rule->flags & KILN_RULE_SAVED_AT_FP))
 		return false;
-	rule->flags |= flag | (at_bp ? KILN_RULE_SAVED_AT_FP : 0);
-	*ret = (int16_t)(l->off / 8);
+	rule->flags |= flag | (at_fp ? KILN_RULE_SAVED_AT_FP : 0);
+	*ret = (int16_t)(off / 8);
+	return true;
+}
+
+static bool return_address(const struct cfi_location *l, int64_t base, struct kiln_rule *rule)
+{
+	int64_t off = (int64_t)((uint64_t)l->off + (uint64_t)base);
+
+	if (rule->kind == KILN_RULE_CFA &&
+	    (l->where == CFI_IN_REG || (ARCH_RA_IN_REGISTER && l->where == CFI_SAME))) {
+		rule->kind = KILN_RULE_RA_REG;
+		rule->ra_off = (int8_t)(l->where == CFI_IN_REG ? l->reg : ARCH_REG_RA);
+		return true;
+	}
+	if (l->where != CFI_AT_CFA || off % ARCH_RA_UNIT || off / ARCH_RA_UNIT < INT8_MIN ||
+	    off / ARCH_RA_UNIT > INT8_MAX)
+		return false;
+	rule->ra_off = (int8_t)(off / ARCH_RA_UNIT);
+	return true;
+}
+
+/* Adds to RULE, which has its CFA, what is saved. Offsets count from BASE bytes below the CFA. */
+static bool saved_registers(const struct cfi_state *s, int64_t base, struct kiln_rule *rule)
+{
+	struct kiln_rule r = *rule;
+
+	if (base)
+		r.flags |= KILN_RULE_AT_BASE;
+	if (!return_address(&s->ra, base, &r) ||
+	    !saved_register(&s->fp, base, KILN_RULE_SAVED_FP, &r, &r.fp_off) ||
+	    !saved_register(&s->extra, base, KILN_RULE_SAVED_EXTRA, &r, &r.extra_off))
+		return false;
+	*rule = r;
 	return true;
 }
 
@@ -169,41 +206,24 @@ static bool base_rule(const struct cfi_state *s, struct kiln_rule *rule)
 	return true;
 }
 
-/* The kernel's signal frame: CFA and return address are two words of the saved context. */
-static bool is_signal_frame(const struct cfi_state *s)
-{
-	return s->cfa == CFI_CFA_DEREF && s->reg == ARCH_REG_SP && s->deref_off == 0 &&
-	       s->ra.where == CFI_AT_REG && s->ra.reg == ARCH_REG_SP && s->ra.off == s->off + 8 &&
-	       s->ra.off - ARCH_MCONTEXT_RA >= INT32_MIN &&
-	       s->ra.off - ARCH_MCONTEXT_RA <= INT32_MAX;
-}
-
 static bool make_rule(const struct cfi_cie *cie, const struct cfi_state *s, struct kiln_rule *ret)
 {
 	struct kiln_rule rule;
+	int32_t ucontext;
 
 	if (s->ra.where == CFI_UNDEFINED) {
 		*ret = (struct kiln_rule){.kind = KILN_RULE_STOP};
 		return true;
 	}
-	if (cie->is_signal && is_signal_frame(s)) {
-		*ret = (struct kiln_rule){.kind = KILN_RULE_SIGNAL,
-					  .reg = ARCH_REG_SP,
-					  .cfa_off = (int32_t)(s->ra.off - ARCH_MCONTEXT_RA)};
+	if (cie->is_signal && arch_signal_frame(s, &ucontext)) {
+		*ret = (struct kiln_rule){
+		    .kind = KILN_RULE_SIGNAL, .reg = ARCH_REG_SP, .cfa_off = ucontext};
 		return true;
 	}
 	if (!base_rule(s, &rule))
 		return false;
-	if (s->ra.where == CFI_IN_REG && rule.kind == KILN_RULE_CFA) {
-		rule.kind = KILN_RULE_RA_REG;
-		rule.ra_off = (int8_t)s->ra.reg;
-	} else if (s->ra.where == CFI_AT_CFA && s->ra.off >= INT8_MIN && s->ra.off <= INT8_MAX) {
-		rule.ra_off = (int8_t)s->ra.off;
-	} else {
-		return false;
-	}
-	if (!saved_register(&s->bp, s, KILN_RULE_SAVED_FP, &rule, &rule.fp_off) ||
-	    !saved_register(&s->bx, s, KILN_RULE_SAVED_EXTRA, &rule, &rule.extra_off))
+	if (!saved_registers(s, 0, &rule) && !(ARCH_HAS_BASE && rule.kind == KILN_RULE_CFA &&
+					       s->off && saved_registers(s, s->off, &rule)))
 		return false;
 	*ret = rule;
 	return true;
@@ -239,9 +259,9 @@ static struct cfi_location *column(struct cfi_state *s, uint64_t reg)
 	case ARCH_REG_RA:
 		return &s->ra;
 	case ARCH_REG_FP:
-		return &s->bp;
+		return &s->fp;
 	case ARCH_REG_EXTRA:
-		return &s->bx;
+		return &s->extra;
 	}
 	return NULL;
 }
@@ -261,14 +281,11 @@ static int64_t scaled(const struct machine *m, int64_t n)
 
 static void restore(struct machine *m, uint64_t reg)
 {
-	const struct cfi_state *initial = &m->out.cie->initial;
+	struct cfi_state initial = m->out.cie->initial;
+	struct cfi_location *l = column(&m->now, reg);
 
-	if (reg == ARCH_REG_RA)
-		m->now.ra = initial->ra;
-	else if (reg == ARCH_REG_FP)
-		m->now.bp = initial->bp;
-	else if (reg == ARCH_REG_EXTRA)
-		m->now.bx = initial->bx;
+	if (l)
+		*l = *column(&initial, reg);
 }
 
 static void advance_to(struct machine *m, uint64_t pc)
@@ -293,7 +310,7 @@ static void advance(struct machine *m, uint64_t n)
 
 static void define_cfa(struct machine *m, uint64_t reg, int64_t off)
 {
-	m->now.cfa = reg < ARCH_REG_RA ? CFI_CFA_REG : CFI_CFA_OTHER;
+	m->now.cfa = reg < ARCH_GENERAL_REGS ? CFI_CFA_REG : CFI_CFA_OTHER;
 	m->now.reg = (uint8_t)reg;
 	m->now.off = off;
 }
@@ -316,7 +333,7 @@ static void in_register(struct machine *m)
 {
 	uint64_t reg = cursor_uleb(&m->c), in = cursor_uleb(&m->c);
 
-	set(m, reg, in < ARCH_REG_RA ? CFI_IN_REG : CFI_OTHER, (uint8_t)in, 0);
+	set(m, reg, in < ARCH_GENERAL_REGS ? CFI_IN_REG : CFI_OTHER, (uint8_t)in, 0);
 }
 
 static void step_cfa(struct machine *m, uint8_t op)
@@ -455,6 +472,10 @@ static void step_extended(struct machine *m, uint8_t op)
 		break;
 	case CFA_GNU_ARGS_SIZE:
 		(void)cursor_uleb(c);
+		break;
+	case CFA_AARCH64_NEGATE_RA_STATE:
+	case CFA_AARCH64_NEGATE_RA_STATE_WITH_PC:
+		c->bad = !ARCH_SIGNS_RA;
 		break;
 	default:
 		c->bad = true;

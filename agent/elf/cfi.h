@@ -36,7 +36,7 @@ struct cfi_state {
 	uint8_t reg;
 	uint8_t plt; /* CFI_CFA_PLT: see arch_plt_expression() */
 	int64_t off, deref_off;
-	struct cfi_location ra, bp, bx;
+	struct cfi_location ra, fp, extra;
 };
 
 struct cfi_cie {

@@ -18,7 +18,6 @@ enum {
 	TOUCHED_PER_STEP = 32, /* bytes to clear for the next function */
 	BUCKETS = 1 << 17,     /* at least twice CODE_STATES_MAX, a power of two */
 	TABLE_ENTRIES_MAX = 4096,
-	FUNCTION_ALIGN = 16,
 };
 
 void code_flow_done(struct code_flow *f)
@@ -185,13 +184,6 @@ static bool arrive(struct code_flow *f, uint32_t offset, const struct code_state
 	return true;
 }
 
-static bool is_entry(const struct code_state *s)
-{
-	struct code_state entry = code_state_at_entry();
-
-	return s->reg[ARCH_REG_SP] == entry.reg[ARCH_REG_SP] && !s->saved_bp && !s->saved_bx;
-}
-
 static void jump(struct code_flow *f, uint64_t target, const struct code_state *state)
 {
 	int r;
@@ -203,9 +195,9 @@ static void jump(struct code_flow *f, uint64_t target, const struct code_state *
 			add_work(f, offset);
 		return;
 	}
-	if (is_entry(state) && f->n_outs < CODE_OUTS_MAX)
+	if (code_state_is_entry(state) && f->n_outs < CODE_OUTS_MAX)
 		f->outs[f->n_outs++] = target;
-	if (is_entry(state) || !has_rule(state) || state->is_outermost)
+	if (code_state_is_entry(state) || !has_rule(state) || state->is_outermost)
 		return;
 	r = grow_array((void **)&f->seeds, &f->seeds_cap, f->n_seeds + 1, sizeof(*f->seeds),
 		       CODE_SEEDS_MAX);
@@ -270,8 +262,8 @@ static void indirect_jump(struct code_flow *f, uint32_t offset, const struct cod
 			return;
 		}
 	}
-	f->tails += is_entry(state);
-	if (!f->indirect && !is_entry(state)) {
+	f->tails += code_state_is_entry(state);
+	if (!f->indirect && !code_state_is_entry(state)) {
 		f->indirect = offset + 1;
 		f->indirect_state = *state;
 	}
@@ -299,7 +291,7 @@ static bool is_gap(struct code_flow *f, uint32_t offset)
 {
 	struct code_insn insn;
 
-	return (f->start + offset) % FUNCTION_ALIGN == 0 || offset >= f->size ||
+	return (f->start + offset) % ARCH_CODE_ALIGN == 0 || offset >= f->size ||
 	       (code_flow_insn(f, offset, &insn) && (insn.is_padding || insn.is_entry));
 }
 
@@ -324,13 +316,13 @@ static bool take(struct code_flow *f, uint32_t offset, const struct code_insn *i
 		return false;
 	case CODE_CALL:
 		f->calls++;
-		f->bare_calls += !state->saved_bp || state->reg[ARCH_REG_FP] != state->saved_bp;
+		f->bare_calls += !code_state_has_frame(state);
 		*origin = offset + 1;
 		return !f->no_return[offset] &&
 		       !(f->ends_at_gaps && is_gap(f, offset + insn->size));
 	case CODE_RETURN:
 		f->returns++;
-		if (!state->is_outermost && !is_entry(state))
+		if (!state->is_outermost && !code_state_is_entry(state))
 			contradiction(f, *origin);
 		return false;
 	case CODE_HALT: /* musl's a_crash(): code goes on as if it returned */
@@ -352,7 +344,7 @@ static void walk(struct code_flow *f, uint32_t offset)
 		struct code_insn insn;
 
 		f->steps--;
-		if (!code_flow_insn(f, offset, &insn)) {
+		if (!code_flow_insn(f, offset, &insn) || code_saves_again(&insn, &state)) {
 			contradiction(f, origin);
 			return;
 		}

@@ -13,9 +13,9 @@
 #include <elf.h>
 
 enum {
-	CODE_ALIGN = 16,
 	PADDING_MAX = 4096,
 	WRONG_GUESSES_MAX = 16, /* one after the other: this is data */
+	TAIL_ROUNDS = 4,
 };
 
 void code_frames_done(struct code_frames *c)
@@ -24,11 +24,21 @@ void code_frames_done(struct code_frames *c)
 	code_flow_done(&c->flow);
 	free(c->functions);
 	free(c->rows);
+	free(c->tails);
 	*c = (struct code_frames){0};
 }
 
 /* ---- gaps -------------------------------------------------------------------------------------
  */
+
+/* Linkers fill with zeros too. */
+static bool is_zero(const struct cursor *c)
+{
+	static const uint8_t zeros[ARCH_CODE_UNIT];
+
+	return cursor_left(c) >= sizeof(zeros) &&
+	       memcmp(c->data + c->pos, zeros, sizeof(zeros)) == 0;
+}
 
 /* Bytes of padding at START, up to END. */
 static uint64_t padding(const struct image *image, uint64_t start, uint64_t end)
@@ -40,8 +50,8 @@ static uint64_t padding(const struct image *image, uint64_t start, uint64_t end)
 		return end - start;
 	c.size = MIN(c.size, end - start);
 	while (cursor_left(&c)) {
-		if (c.data[c.pos] == 0)
-			insn.size = 1;
+		if (is_zero(&c))
+			insn.size = ARCH_CODE_UNIT;
 		else if (!code_decode(c, start + c.pos, true, &insn) || !insn.is_padding)
 			break;
 		cursor_skip(&c, insn.size);
@@ -213,6 +223,19 @@ static int add_function(struct code_frames *c, uint64_t start, uint64_t room, ui
 	return 0;
 }
 
+static int remember_tails(struct code_frames *c)
+{
+	for (size_t i = 0; i < c->flow.n_outs; i++) {
+		int r = grow_array((void **)&c->tails, &c->tails_cap, c->n_tails + 1,
+				   sizeof(*c->tails), CODE_STARTS_MAX);
+
+		if (r < 0)
+			return r == -E2BIG ? 0 : r;
+		c->tails[c->n_tails++] = c->flow.outs[i];
+	}
+	return 0;
+}
+
 /* Follows the function that was added last, and adds its rows. A wrong guess is taken back. */
 static int follow(struct code_frames *c, bool is_sized, const struct code_state *state)
 {
@@ -228,7 +251,8 @@ static int follow(struct code_frames *c, bool is_sized, const struct code_state 
 		c->n_functions--;
 		return 0;
 	}
-	return write_rows(c, f);
+	r = remember_tails(c);
+	return r < 0 ? r : write_rows(c, f);
 }
 
 /* Functions at [start, end), where only the first is known, and possibly its SIZE. */
@@ -250,7 +274,7 @@ static int follow_stretch(struct code_frames *c, const struct image *image, uint
 		if (c->n_functions == n) {
 			/* What only looks like code may jump anywhere. */
 			c->unsupported += wrong++ == 0;
-			start = ALIGN_UP(start + 1, CODE_ALIGN);
+			start = ALIGN_UP(start + 1, ARCH_CODE_ALIGN);
 		} else {
 			wrong = 0;
 			start += size ? room : MAX(c->functions[n].size, 1u);
@@ -278,6 +302,81 @@ static int follow_gap(struct code_frames *c, const struct image *image, const st
 		r = follow_stretch(c, image, v->vaddr, until, v->size, v->from);
 	}
 	return r;
+}
+
+static int compare_functions(const void *a, const void *b)
+{
+	const struct code_function *x = a, *y = b;
+
+	return x->start < y->start ? -1 : x->start > y->start;
+}
+
+static int compare_addresses(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* The first of the first N functions that begins behind VADDR. */
+static size_t function_behind(const struct code_frames *c, size_t n, uint64_t vaddr)
+{
+	size_t low = 0, high = n;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (c->functions[middle].start <= vaddr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* Follows the function at VADDR, which some other jumps to; it is none if it is a part of one. */
+static int follow_tail(struct code_frames *c, size_t n, uint64_t vaddr, uint64_t last)
+{
+	const struct code_gap *gap = code_starts_gap(&c->starts, vaddr);
+	struct code_state entry = code_state_at_entry();
+	size_t behind = function_behind(c, n, vaddr);
+	uint64_t end;
+	int r;
+
+	if (!gap || vaddr % ARCH_CODE_UNIT || vaddr < last)
+		return 0;
+	if (behind > 0 && vaddr - c->functions[behind - 1].start < c->functions[behind - 1].size)
+		return 0;
+	end = behind < n ? MIN(gap->end, c->functions[behind].start) : gap->end;
+	n = c->n_functions;
+	r = add_function(c, vaddr, end - vaddr, CODE_FROM_CALL);
+	return r == 0 && c->n_functions > n ? follow(c, false, &entry) : r;
+}
+
+/* Functions that no call leads to, but a jump: assembler has such. Those may jump on. */
+static int follow_tails(struct code_frames *c)
+{
+	for (int round = 0; round < TAIL_ROUNDS && c->n_tails; round++) {
+		_cleanup_free_ uint64_t *tails = TAKE_PTR(c->tails);
+		size_t n_tails = c->n_tails, n = c->n_functions;
+		uint64_t last = 0;
+
+		c->n_tails = c->tails_cap = 0;
+		qsort(tails, n_tails, sizeof(*tails), compare_addresses);
+		for (size_t i = 0; i < n_tails && c->flow.budget; i++) {
+			int r = follow_tail(c, n, tails[i], last);
+
+			if (r < 0)
+				return r;
+			if (c->n_functions > n) {
+				const struct code_function *f = &c->functions[c->n_functions - 1];
+
+				last = MAX(last, f->start + MAX(f->size, 1u));
+			}
+		}
+		qsort(c->functions, c->n_functions, sizeof(*c->functions), compare_functions);
+	}
+	return 0;
 }
 
 static int compare_seeds(const void *a, const void *b)
@@ -350,6 +449,8 @@ int code_frames_collect(struct code_frames *c, const struct image *image,
 	c->flow.n_tables = c->starts.n_tables;
 	for (size_t i = 0; r == 0 && i < c->starts.n_gaps; i++)
 		r = follow_gap(c, image, &c->starts.gaps[i], &next);
+	if (r == 0)
+		r = follow_tails(c);
 	if (r == 0)
 		r = follow_parts(c);
 	if (r == -E2BIG) /* rows beyond the limit: what there is counts */

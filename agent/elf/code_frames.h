@@ -37,6 +37,8 @@ struct code_frames {
 	size_t n_functions, functions_cap;
 	struct code_row *rows;
 	size_t n_rows, rows_cap;
+	uint64_t *tails; /* what functions jump to with the state of an entry */
+	size_t n_tails, tails_cap;
 	uint64_t bytes;	      /* of the gaps */
 	uint32_t unsupported; /* functions that have instructions without a rule */
 };

@@ -17,29 +17,25 @@
 
 #include <elf.h>
 
-#include "agent/elf/arch.h"
+#include "agent/elf/code_bytes.h"
 #include "agent/elf/code_flow.h"
 
 enum {
-	ALIGN = 16,
+	ALIGN = ARCH_CODE_ALIGN,
+	UNKNOWN = 16,		   /* bytes around a place whose function is not found */
 	STARTS_MAX = 64,	   /* that are tried for one place */
 	FUNCTIONS_MAX = 64,	   /* that are followed from one start */
 	STEPS_PER_PLACE = 1 << 16, /* instructions */
 	STEPS_TO_LOOK = 16,	   /* what the search costs, at least */
-	TRAPS_BETWEEN = 2,	   /* int3 bytes that only lie between functions */
-	NOP_MAX = 15,
-	BETWEEN_MAX = 4, /* instructions that a compiler moves into the middle of a prologue */
-	INT3 = 0xcc,
-	STANDARD_FRAME = 16, /* of the CFA above rbp, behind push %rbp; mov %rsp,%rbp */
+	INSTRUCTION_MAX = 15,	   /* bytes */
 };
 
 struct reader {
 	const struct image *image;
 	struct code_flow flow;
-	uint64_t first, end;  /* of the section or segment that holds the place */
-	const uint8_t *bytes; /* at `first` */
-	uint64_t room_end;    /* functions around the place end here */
-	size_t begun;	      /* the first piece of the last function that was read */
+	struct code_bytes code; /* the section or segment that holds the place */
+	uint64_t room_end;	/* functions around the place end here */
+	size_t begun;		/* the first piece of the last function that was read */
 	struct code_pieces *pieces;
 	struct code_pieces unknown; /* around places whose function was not found */
 };
@@ -75,145 +71,54 @@ static bool find_section(struct reader *r, uint64_t vaddr)
 	const struct image *image = r->image;
 	struct cursor c;
 
-	if (vaddr >= r->first && vaddr < r->end)
+	if (vaddr >= r->code.first && vaddr < r->code.end)
 		return true;
-	r->first = r->end = 0;
+	r->code.first = r->code.end = 0;
 	for (size_t i = 0; i < image->n_sections; i++) {
 		const struct image_section *s = &image->sections[i];
 
 		if ((s->flags & SHF_EXECINSTR) && s->type != SHT_NOBITS && vaddr >= s->vaddr &&
 		    vaddr - s->vaddr < s->size) {
-			r->first = s->vaddr;
-			r->end = s->vaddr + s->size;
+			r->code.first = s->vaddr;
+			r->code.end = s->vaddr + s->size;
 		}
 	}
 	for (size_t i = 0; image->n_sections == 0 && i < image->n_segments; i++) {
 		const struct image_segment *s = &image->segments[i];
 
 		if ((s->flags & PF_X) && vaddr >= s->vaddr && vaddr - s->vaddr < s->filesz) {
-			r->first = s->vaddr;
-			r->end = s->vaddr + s->filesz;
+			r->code.first = s->vaddr;
+			r->code.end = s->vaddr + s->filesz;
 		}
 	}
-	c = image_at_vaddr(image, r->first);
-	if (r->first == r->end || c.bad || !image_is_code(image, vaddr) ||
-	    vaddr - r->first >= c.size - c.pos) {
-		r->first = r->end = 0;
+	c = image_at_vaddr(image, r->code.first);
+	if (r->code.first == r->code.end || c.bad || !image_is_code(image, vaddr) ||
+	    vaddr - r->code.first >= c.size - c.pos) {
+		r->code.first = r->code.end = 0;
 		return false;
 	}
-	r->end = r->first + MIN(r->end - r->first, (uint64_t)(c.size - c.pos));
-	r->bytes = c.data + c.pos;
+	r->code.end = r->code.first + MIN(r->code.end - r->code.first, (uint64_t)(c.size - c.pos));
+	r->code.data = c.data + c.pos;
 	return true;
-}
-
-static const uint8_t *at(const struct reader *r, uint64_t vaddr)
-{
-	return r->bytes + (vaddr - r->first);
-}
-
-static bool decode(const struct reader *r, uint64_t vaddr, bool only_flow, struct code_insn *ret)
-{
-	struct cursor c = {.data = at(r, vaddr), .size = (size_t)(r->end - vaddr)};
-
-	return code_decode(c, vaddr, only_flow, ret);
-}
-
-static bool has_bytes(const struct reader *r, uint64_t vaddr, const void *bytes, size_t n)
-{
-	return r->end - vaddr >= n && memcmp(at(r, vaddr), bytes, n) == 0;
-}
-
-static bool is_endbr64(const struct reader *r, uint64_t vaddr)
-{
-	return has_bytes(r, vaddr, "\xf3\x0f\x1e\xfa", 4);
-}
-
-/* [endbr64;] push %rbp; mov %rsp,%rbp, and perhaps a few others in between that do not matter. */
-static bool sets_frame(const struct reader *r, uint64_t vaddr)
-{
-	struct code_insn insn;
-
-	if (vaddr < r->first || vaddr >= r->end)
-		return false;
-	if (is_endbr64(r, vaddr))
-		vaddr += 4;
-	if (!has_bytes(r, vaddr, "\x55", 1))
-		return false;
-	vaddr++;
-	for (int i = 0; i <= BETWEEN_MAX; i++, vaddr += insn.size) {
-		if (has_bytes(r, vaddr, "\x48\x89\xe5", 3) ||
-		    has_bytes(r, vaddr, "\x48\x8b\xec", 3))
-			return true;
-		if (!decode(r, vaddr, false, &insn) || insn.flow != CODE_NEXT ||
-		    insn.op == CODE_OP_PUSH || insn.op == CODE_OP_POP ||
-		    (insn.writes & (1 << ARCH_REG_SP | 1 << ARCH_REG_FP)))
-			return false;
-	}
-	return false;
-}
-
-/* int3 bytes that end at VADDR; a few more or less do not matter. */
-static unsigned int traps_before(const struct reader *r, uint64_t vaddr)
-{
-	unsigned int n = 0;
-
-	while (n < TRAPS_BETWEEN && vaddr - n > r->first && at(r, vaddr)[-1 - (int)n] == INT3)
-		n++;
-	return n;
-}
-
-static bool nop_before(const struct reader *r, uint64_t vaddr)
-{
-	struct code_insn insn;
-
-	for (uint64_t n = 1; n <= NOP_MAX && vaddr - n >= r->first && n <= vaddr; n++)
-		if (decode(r, vaddr - n, true, &insn) && insn.is_padding && insn.size == n)
-			return true;
-	return false;
-}
-
-/* ret, jmp or a trap ends at VADDR, as far as its bytes tell. */
-static bool ends_before(const struct reader *r, uint64_t vaddr)
-{
-	const uint8_t *p = at(r, vaddr);
-	uint64_t n = vaddr - r->first;
-
-	return (n >= 1 && (p[-1] == 0xc3 || p[-1] == INT3)) ||
-	       (n >= 2 && (p[-2] == 0xeb || (p[-2] == 0x0f && p[-1] == 0x0b) ||
-			   (p[-2] == 0xff && (p[-1] & 0xf8) == 0xe0))) ||
-	       (n >= 5 && p[-5] == 0xe9);
 }
 
 /* Between functions for certain. */
 static bool is_border(const struct reader *r, uint64_t vaddr)
 {
-	return vaddr % ALIGN == 0 &&
-	       (traps_before(r, vaddr) >= TRAPS_BETWEEN || sets_frame(r, vaddr));
+	return vaddr % ALIGN == 0 && (code_traps_before(&r->code, vaddr) >= CODE_TRAPS_BETWEEN ||
+				      code_sets_frame(&r->code, vaddr));
 }
 
 static bool may_start(const struct reader *r, uint64_t vaddr)
 {
-	if (*at(r, vaddr) == INT3)
+	if (vaddr % ARCH_CODE_UNIT || code_is_trap(&r->code, vaddr))
 		return false;
-	if (vaddr == r->first || vaddr == r->image->entry || is_border(r, vaddr))
+	if (vaddr == r->code.first || vaddr == r->image->entry || is_border(r, vaddr))
 		return true;
 	if (vaddr % ALIGN == 0)
-		return traps_before(r, vaddr) || nop_before(r, vaddr);
-	return ends_before(r, vaddr) && (is_endbr64(r, vaddr) || sets_frame(r, vaddr));
-}
-
-/* Could VADDR be a return address? call rel32, or call through a register or memory. */
-static bool is_behind_call(const struct reader *r, uint64_t vaddr)
-{
-	const uint8_t *p = at(r, vaddr);
-	uint64_t n = vaddr - r->first;
-
-	if (n >= 5 && p[-5] == 0xe8)
-		return true;
-	for (int i = 2; i <= 7 && (uint64_t)i <= n; i++)
-		if (p[-i] == 0xff && (p[1 - i] & 0x38) == 0x10)
-			return true;
-	return false;
+		return code_traps_before(&r->code, vaddr) || code_padding_before(&r->code, vaddr);
+	return code_ends_before(&r->code, vaddr) &&
+	       (code_is_entry(&r->code, vaddr) || code_sets_frame(&r->code, vaddr));
 }
 
 /* ---- one function -----------------------------------------------------------------------------
@@ -221,9 +126,9 @@ static bool is_behind_call(const struct reader *r, uint64_t vaddr)
 
 static bool leads_to_start(const struct reader *r, uint64_t vaddr)
 {
-	if (vaddr < r->first || vaddr >= r->end)
+	if (vaddr < r->code.first || vaddr >= r->code.end)
 		return image_is_code(r->image, vaddr); /* .plt, or another section's */
-	return sets_frame(r, vaddr) || is_border(r, vaddr);
+	return code_sets_frame(&r->code, vaddr) || is_border(r, vaddr);
 }
 
 /* Is there a jump to another function's start with the frame still there? */
@@ -243,15 +148,17 @@ static bool is_proven(const struct reader *r, uint64_t start, const struct code_
 	const struct kiln_rule rule = code_state_rule(state);
 	const struct code_flow *f = &r->flow;
 
-	if (is_border(r, start) && traps_before(r, start) >= TRAPS_BETWEEN && !f->is_outermost)
+	if (is_border(r, start) && code_traps_before(&r->code, start) >= CODE_TRAPS_BETWEEN &&
+	    !f->is_outermost)
 		return true;
 	if (start == r->image->entry)
 		return true;
 	/* What it ran into behind a call was another function. */
 	if (f->is_contradictory || leaves_frame(r))
 		return false;
-	if (sets_frame(r, start) || (rule.kind == KILN_RULE_CFA && rule.reg == ARCH_REG_FP &&
-				     rule.cfa_off == STANDARD_FRAME))
+	if (code_sets_frame(&r->code, start) ||
+	    (rule.kind == KILN_RULE_CFA && rule.reg == ARCH_REG_FP &&
+	     rule.cfa_off == CODE_STANDARD_FRAME))
 		return true;
 	if (f->cuts || f->is_outermost)
 		return false;
@@ -270,7 +177,7 @@ static const struct code_state *state_at(struct reader *r, uint64_t vaddr)
 	struct code_flow *f = &r->flow;
 	struct code_insn insn;
 
-	for (uint64_t n = 0; n <= NOP_MAX && vaddr - n >= f->start; n++) {
+	for (uint64_t n = 0; n <= INSTRUCTION_MAX && vaddr - n >= f->start; n++) {
 		uint32_t offset = (uint32_t)(vaddr - n - f->start);
 
 		if (offset < f->end && code_flow_at(f, offset) &&
@@ -311,7 +218,7 @@ static uint64_t skip_padding(struct reader *r, uint64_t vaddr, uint64_t until)
 	struct code_insn insn;
 
 	for (; vaddr < until && r->flow.budget; r->flow.budget--) {
-		if (!decode(r, vaddr, true, &insn) || !insn.is_padding)
+		if (!code_bytes_decode(&r->code, vaddr, true, &insn) || !insn.is_padding)
 			break;
 		vaddr += insn.size;
 	}
@@ -362,7 +269,7 @@ static int reach(struct reader *r, uint64_t start, uint64_t vaddr, uint32_t room
 	f->ends_at_gaps = true;
 	e = run(r, start, room, &entry);
 	*ret = e < 0 ? NULL : state_at(r, vaddr);
-	if (e < 0 || *ret || !f->calls || !sets_frame(r, start))
+	if (e < 0 || *ret || !f->calls || !code_sets_frame(&r->code, start))
 		return e;
 	f->ends_at_gaps = false;
 	e = run(r, start, room, &entry);
@@ -396,7 +303,8 @@ static int follow_from(struct reader *r, uint64_t start, uint64_t vaddr)
 			e = add_pieces(r);
 			return e < 0 ? e : 1;
 		}
-		if (r->flow.end == 0 || (r->flow.is_contradictory && !sets_frame(r, start)))
+		if (r->flow.end == 0 ||
+		    (r->flow.is_contradictory && !code_sets_frame(&r->code, start)))
 			return 0;
 		start = skip_padding(r, start + r->flow.end, vaddr + 1);
 	}
@@ -408,7 +316,7 @@ static int follow_from(struct reader *r, uint64_t start, uint64_t vaddr)
 
 static void find_room(struct reader *r, uint64_t vaddr)
 {
-	uint64_t limit = MIN(r->end, vaddr + CODE_PLACE_ROOM);
+	uint64_t limit = MIN(r->code.end, vaddr + CODE_PLACE_ROOM);
 
 	r->room_end = ALIGN_UP(vaddr + 1, (uint64_t)ALIGN);
 	while (r->room_end < limit && !is_border(r, r->room_end))
@@ -419,7 +327,7 @@ static void find_room(struct reader *r, uint64_t vaddr)
 /* As follow_from(), of all starts that come into question. */
 static int read_place(struct reader *r, uint64_t vaddr)
 {
-	uint64_t back = MIN(vaddr - r->first, (uint64_t)CODE_PLACE_BACK);
+	uint64_t back = MIN(vaddr - r->code.first, (uint64_t)CODE_PLACE_BACK);
 	int tried = 0, e = 0;
 
 	find_room(r, vaddr);
@@ -447,15 +355,15 @@ static bool is_read(const struct reader *r, uint64_t vaddr)
 
 static int add_place(struct reader *r, const struct code_place *place, uint64_t *bytes)
 {
-	struct code_piece unknown = {.start = place->vaddr / ALIGN * ALIGN,
-				     .end = place->vaddr / ALIGN * ALIGN + ALIGN,
+	struct code_piece unknown = {.start = place->vaddr / UNKNOWN * UNKNOWN,
+				     .end = place->vaddr / UNKNOWN * UNKNOWN + UNKNOWN,
 				     .rule = {.kind = KILN_RULE_INVALID}};
 	int e = 0;
 
 	if (is_read(r, place->vaddr))
 		return 0;
 	if (find_section(r, place->vaddr)) {
-		if (place->is_guess && !is_behind_call(r, place->vaddr + 1))
+		if (place->is_guess && !code_is_behind_call(&r->code, place->vaddr + 1))
 			return 0;
 		r->flow.budget = STEPS_PER_PLACE;
 		e = read_place(r, place->vaddr);

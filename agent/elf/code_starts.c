@@ -38,7 +38,7 @@ static int add(struct code_starts *s, uint64_t vaddr, uint64_t size, enum code_s
 	const struct code_gap *gap = code_starts_gap(s, vaddr);
 	int r;
 
-	if (!gap)
+	if (!gap || vaddr % ARCH_CODE_UNIT)
 		return 0;
 	r = grow_array((void **)&s->v, &s->cap, s->n + 1, sizeof(*s->v), CODE_STARTS_MAX);
 	if (r < 0)
@@ -145,7 +145,7 @@ static int sweep(struct code_starts *s, const struct image *image, uint64_t star
 	c.size = MIN(c.size, end - start);
 	while (r == 0 && cursor_left(&c)) {
 		if (!code_decode(c, start + c.pos, true, &insn)) {
-			cursor_skip(&c, 1);
+			cursor_skip(&c, MIN((size_t)ARCH_CODE_UNIT, cursor_left(&c)));
 			continue;
 		}
 		cursor_skip(&c, insn.size);
@@ -193,15 +193,11 @@ static int scan(struct code_starts *s, size_t n, const struct image *image, uint
 	if (c.bad)
 		return 0;
 	c.size = MIN(c.size, end - start);
-	for (size_t i = 0; r == 0 && i + CODE_REFERENCE_MAX <= c.size; i++) {
-		size_t size = code_reference(c.data + i);
+	for (size_t i = 0; r == 0 && i + CODE_REFERENCE_MAX <= c.size; i += ARCH_CODE_UNIT) {
 		uint64_t target;
-		int32_t distance;
 
-		if (!size)
+		if (!code_reference(c.data + i, start + i, &target))
 			continue;
-		memcpy(&distance, c.data + i + size - sizeof(distance), sizeof(distance));
-		target = start + i + size + (uint64_t)(int64_t)distance;
 		if (is_open(s, n, target))
 			r = add(s, target, 0, CODE_FROM_GUESS);
 		else if (!image_is_code(image, target) && !image_at_vaddr(image, target).bad)

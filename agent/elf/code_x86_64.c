@@ -14,10 +14,8 @@
 #include "agent/elf/arch.h"
 
 enum {
-	ENTRY_DEPTH = 8, /* of rsp below the CFA: the return address */
-	WORD = 8,
+	ENTRY_DEPTH = ARCH_ENTRY_CFA, /* of rsp below the CFA: the return address */
 	INSTRUCTION_MAX = 15,
-	STANDARD_FRAME = 16, /* of rbp below the CFA, behind push %rbp; mov %rsp,%rbp */
 };
 
 static ZydisDecoder decoder;
@@ -29,142 +27,13 @@ static void decoder_init(void)
 	(void)ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
 }
 
-/* ---- states -----------------------------------------------------------------------------------
- */
-
-static bool is_known(int32_t value)
-{
-	return value < CODE_RETURN_ADDRESS;
-}
-
-struct code_state code_state_at_entry(void)
-{
-	struct code_state s = {0};
-
-	for (int i = 0; i < CODE_REGS; i++)
-		s.reg[i] = CODE_UNKNOWN;
-	s.reg[ARCH_REG_FP] = s.reg[ARCH_REG_EXTRA] = CODE_CALLER;
-	s.reg[ARCH_REG_SP] = ENTRY_DEPTH;
-	return s;
-}
-
-/* The register to count the CFA from; -1 when there is none. */
-static int base_register(const struct code_state *s)
-{
-	if (s->saved_bp && s->reg[ARCH_REG_FP] == s->saved_bp && s->saved_bp == STANDARD_FRAME)
-		return ARCH_REG_FP;
-	if (is_known(s->reg[ARCH_REG_SP]))
-		return s->reg[ARCH_REG_SP] >= ENTRY_DEPTH ? ARCH_REG_SP : -1;
-	if (is_known(s->reg[ARCH_REG_FP]))
-		return ARCH_REG_FP;
-	for (int i = 0; i < CODE_REGS; i++)
-		if (is_known(s->reg[i]))
-			return i;
-	return -1;
-}
-
-struct kiln_rule code_state_rule(const struct code_state *s)
-{
-	struct kiln_rule rule = {.kind = KILN_RULE_INVALID};
-	int base = base_register(s);
-
-	if (s->is_outermost)
-		return (struct kiln_rule){.kind = KILN_RULE_STOP};
-	if (base < 0)
-		return rule;
-	rule = (struct kiln_rule){.kind = KILN_RULE_CFA,
-				  .reg = (uint8_t)base,
-				  .ra_off = ARCH_RA_OFFSET,
-				  .cfa_off = s->reg[base]};
-	if (s->saved_bp && s->saved_bp % WORD == 0 && s->saved_bp / WORD <= INT16_MAX) {
-		rule.flags |= KILN_RULE_SAVED_FP;
-		rule.fp_off = (int16_t)(-s->saved_bp / WORD);
-	}
-	if (s->saved_bx && s->saved_bx % WORD == 0 && s->saved_bx / WORD <= INT16_MAX) {
-		rule.flags |= KILN_RULE_SAVED_EXTRA;
-		rule.extra_off = (int16_t)(-s->saved_bx / WORD);
-	}
-	return rule;
-}
-
-/*
- * Paths that do not need a register do not save it. While one that saved it has not changed it, it
- * still is in both places.
- */
-static int32_t join_saved(const struct code_state *a, int32_t in_a, const struct code_state *b,
-			  int32_t in_b, int reg)
-{
-	if (in_a == in_b)
-		return in_a;
-	if (in_a && in_b)
-		return 0;
-	if (in_a)
-		return a->reg[reg] == CODE_CALLER ? 0 : in_a;
-	return b->reg[reg] == CODE_CALLER ? 0 : in_b;
-}
-
-bool code_state_join(struct code_state *to, const struct code_state *from)
-{
-	struct code_state old = *to;
-
-	for (int i = 0; i < CODE_REGS; i++)
-		if (to->reg[i] != from->reg[i])
-			to->reg[i] = CODE_UNKNOWN;
-	to->saved_bp = join_saved(&old, old.saved_bp, from, from->saved_bp, ARCH_REG_FP);
-	to->saved_bx = join_saved(&old, old.saved_bx, from, from->saved_bx, ARCH_REG_EXTRA);
-	to->is_outermost &= from->is_outermost;
-	return memcmp(&old, to, sizeof(old)) != 0;
-}
-
-static void set(struct code_state *s, int reg, int64_t value)
-{
-	if (value < -CODE_OFFSET_MAX || value > CODE_OFFSET_MAX)
-		value = CODE_UNKNOWN;
-	s->reg[reg] = (int32_t)value;
-	if (reg != ARCH_REG_SP || !is_known(s->reg[reg]))
-		return;
-	/* What the stack pointer has passed is gone. */
-	if (s->saved_bp > value)
-		s->saved_bp = 0;
-	if (s->saved_bx > value)
-		s->saved_bx = 0;
-}
-
-static void move_sp(struct code_state *s, int64_t deeper)
-{
-	if (is_known(s->reg[ARCH_REG_SP]))
-		set(s, ARCH_REG_SP, s->reg[ARCH_REG_SP] + deeper);
-}
-
-/* REG, or -1 for anything else, is stored at CFA - SLOT. */
-static void store(struct code_state *s, int reg, int64_t slot)
-{
-	if (slot < ENTRY_DEPTH + WORD || slot > CODE_OFFSET_MAX)
-		return;
-	if (reg == ARCH_REG_FP && s->reg[reg] == CODE_CALLER && !s->saved_bp)
-		s->saved_bp = (int32_t)slot;
-	else if (reg == ARCH_REG_EXTRA && s->reg[reg] == CODE_CALLER && !s->saved_bx)
-		s->saved_bx = (int32_t)slot;
-}
-
-/* REG is loaded from CFA - SLOT. */
-static void load(struct code_state *s, int reg, int64_t slot)
-{
-	if ((reg == ARCH_REG_FP && slot == s->saved_bp) ||
-	    (reg == ARCH_REG_EXTRA && slot == s->saved_bx))
-		s->reg[reg] = slot ? CODE_CALLER : CODE_UNKNOWN;
-	else
-		s->reg[reg] = CODE_UNKNOWN;
-}
-
 /* ---- effects ----------------------------------------------------------------------------------
  */
 
-/* Every register that the instruction writes to becomes unknown. */
-static void clobber(const struct code_insn *insn, struct code_state *s)
+static void move_sp(struct code_state *s, int64_t deeper)
 {
-	for (unsigned int w = insn->writes; w; w &= w - 1)
-		s->reg[__builtin_ctz(w)] = CODE_UNKNOWN;
+	if (code_is_known(s->reg[ARCH_REG_SP]))
+		code_state_set(s, ARCH_REG_SP, s->reg[ARCH_REG_SP] + deeper);
 }
 
 /*
@@ -176,22 +45,22 @@ static void put_back(struct code_state *s)
 	bool is_callers = s->reg[ARCH_REG_FP] == CODE_CALLER;
 
 	for (int i = 0; i < CODE_REGS; i++)
-		if (is_known(s->reg[i]))
+		if (code_is_known(s->reg[i]))
 			s->reg[i] = CODE_UNKNOWN;
-	s->saved_bp = s->saved_bx = 0;
+	s->saved[CODE_FP] = s->saved[CODE_EXTRA] = 0;
 	if (is_callers)
 		s->reg[ARCH_REG_SP] = ENTRY_DEPTH;
 }
 
 static void push(struct code_state *s, int reg, int64_t size)
 {
-	if (reg >= 0 && size == WORD && s->reg[reg] == CODE_RETURN_ADDRESS) {
+	if (reg >= 0 && size == CODE_WORD && s->reg[reg] == CODE_RETURN_ADDRESS) {
 		put_back(s);
 		return;
 	}
 	move_sp(s, size);
-	if (is_known(s->reg[ARCH_REG_SP]))
-		store(s, reg, s->reg[ARCH_REG_SP]);
+	if (code_is_known(s->reg[ARCH_REG_SP]))
+		code_state_store(s, reg, s->reg[ARCH_REG_SP]);
 }
 
 static void pop(struct code_state *s, int reg, int64_t size)
@@ -199,11 +68,11 @@ static void pop(struct code_state *s, int reg, int64_t size)
 	if (s->reg[ARCH_REG_SP] == ENTRY_DEPTH) {
 		s->reg[ARCH_REG_SP] = CODE_UNKNOWN;
 		if (reg >= 0 && reg != ARCH_REG_SP)
-			s->reg[reg] = size == WORD ? CODE_RETURN_ADDRESS : CODE_UNKNOWN;
+			s->reg[reg] = size == CODE_WORD ? CODE_RETURN_ADDRESS : CODE_UNKNOWN;
 		return;
 	}
 	if (reg >= 0)
-		load(s, reg, size == WORD ? s->reg[ARCH_REG_SP] : 0);
+		code_state_load(s, reg, size == CODE_WORD ? s->reg[ARCH_REG_SP] : 0);
 	if (reg != ARCH_REG_SP)
 		move_sp(s, -size);
 }
@@ -213,17 +82,17 @@ static void leave(struct code_state *s)
 	int64_t slot = s->reg[ARCH_REG_FP];
 
 	s->reg[ARCH_REG_SP] = CODE_UNKNOWN;
-	if (!is_known(s->reg[ARCH_REG_FP])) {
+	if (!code_is_known(s->reg[ARCH_REG_FP])) {
 		s->reg[ARCH_REG_FP] = CODE_UNKNOWN;
 		return;
 	}
-	load(s, ARCH_REG_FP, slot);
-	set(s, ARCH_REG_SP, slot - WORD);
+	code_state_load(s, ARCH_REG_FP, slot);
+	code_state_set(s, ARCH_REG_SP, slot - CODE_WORD);
 }
 
 static void enter(struct code_state *s, int64_t size)
 {
-	push(s, ARCH_REG_FP, WORD);
+	push(s, ARCH_REG_FP, CODE_WORD);
 	s->reg[ARCH_REG_FP] = s->reg[ARCH_REG_SP];
 	move_sp(s, size);
 }
@@ -231,7 +100,7 @@ static void enter(struct code_state *s, int64_t size)
 /* xor %ebp,%ebp at the depth of an entry, the caller's rbp not saved: nobody returns from here. */
 static void clear(struct code_state *s, int reg)
 {
-	if (reg == ARCH_REG_FP && s->reg[reg] == CODE_CALLER && !s->saved_bp &&
+	if (reg == ARCH_REG_FP && s->reg[reg] == CODE_CALLER && !s->saved[CODE_FP] &&
 	    s->reg[ARCH_REG_SP] == ENTRY_DEPTH)
 		s->is_outermost = 1;
 	s->reg[reg] = CODE_UNKNOWN;
@@ -258,30 +127,38 @@ void code_apply(const struct code_insn *insn, struct code_state *s)
 		clear(s, to);
 		return;
 	case CODE_OP_STORE:
-		if (is_known(s->reg[to]))
-			store(s, from, (int64_t)s->reg[to] - insn->value);
+		if (code_is_known(s->reg[to]))
+			code_state_store(s, from, (int64_t)s->reg[to] - insn->value);
 		return;
 	case CODE_OP_COPY:
 	case CODE_OP_LEA:
-		if (!is_known(s->reg[from]))
+		if (!code_is_known(s->reg[from]))
 			break;
-		set(s, to, (int64_t)s->reg[from] - insn->value);
+		code_state_set(s, to, (int64_t)s->reg[from] - insn->value);
 		return;
 	case CODE_OP_LOAD:
-		if (!is_known(s->reg[from]))
+		if (!code_is_known(s->reg[from]))
 			break;
-		load(s, to, (int64_t)s->reg[from] - insn->value);
+		code_state_load(s, to, (int64_t)s->reg[from] - insn->value);
 		return;
 	case CODE_OP_ADD:
-		if (!is_known(s->reg[to]))
+		if (!code_is_known(s->reg[to]))
 			break;
-		set(s, to, (int64_t)s->reg[to] - insn->value);
+		code_state_set(s, to, (int64_t)s->reg[to] - insn->value);
 		return;
 	case CODE_OP_CALL:
 	case CODE_OP_NONE:
 		break;
 	}
-	clobber(insn, s);
+	code_state_clobber(s, insn);
+}
+
+/* push %rbp could be for its value. */
+bool code_saves_again(const struct code_insn *insn, const struct code_state *s)
+{
+	(void)insn;
+	(void)s;
+	return false;
 }
 
 /* ---- operands ---------------------------------------------------------------------------------
@@ -381,13 +258,13 @@ static void read_operands(const ZydisDecodedInstruction *in, const ZydisDecodedO
 	case ZYDIS_MNEMONIC_PUSH:
 	case ZYDIS_MNEMONIC_PUSHFQ:
 		insn->op = CODE_OP_PUSH;
-		insn->value = in->operand_width == 16 ? 2 : WORD;
+		insn->value = in->operand_width == 16 ? 2 : CODE_WORD;
 		insn->from = (int8_t)(in->mnemonic == ZYDIS_MNEMONIC_PUSH ? whole(&ops[0]) : -1);
 		break;
 	case ZYDIS_MNEMONIC_POP:
 	case ZYDIS_MNEMONIC_POPFQ:
 		insn->op = CODE_OP_POP;
-		insn->value = in->operand_width == 16 ? 2 : WORD;
+		insn->value = in->operand_width == 16 ? 2 : CODE_WORD;
 		insn->to = -1;
 		if (in->mnemonic == ZYDIS_MNEMONIC_POP &&
 		    ops[0].type == ZYDIS_OPERAND_TYPE_REGISTER)
@@ -454,7 +331,7 @@ static void read_jump(const ZydisDecodedInstruction *in, uint64_t vaddr, struct 
 			insn->flow = CODE_NEXT;
 			insn->op = CODE_OP_PUSH;
 			insn->from = -1;
-			insn->value = WORD;
+			insn->value = CODE_WORD;
 			insn->writes = 0;
 			insn->target = 0;
 		}
@@ -517,7 +394,7 @@ bool code_decode(struct cursor c, uint64_t vaddr, bool only_flow, struct code_in
 {
 	size_t n = MIN(cursor_left(&c), (size_t)INSTRUCTION_MAX);
 	const uint8_t *p = cursor_bytes(&c, n);
-	struct code_insn insn = {.flow = CODE_NEXT};
+	struct code_insn insn = {.flow = CODE_NEXT, .second = -1};
 	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
 	ZydisDecoderContext context;
 	ZydisDecodedInstruction in;
@@ -537,9 +414,18 @@ bool code_decode(struct cursor c, uint64_t vaddr, bool only_flow, struct code_in
 }
 
 /* e8 distance; rex.w 8d modrm (rip) distance */
-size_t code_reference(const uint8_t *p)
+bool code_reference(const uint8_t *p, uint64_t vaddr, uint64_t *ret_target)
 {
+	int32_t distance;
+	size_t size = 0;
+
 	if (p[0] == 0xe8)
-		return 5;
-	return (p[0] == 0x48 || p[0] == 0x4c) && p[1] == 0x8d && (p[2] & 0xc7) == 0x05 ? 7 : 0;
+		size = 5;
+	else if ((p[0] == 0x48 || p[0] == 0x4c) && p[1] == 0x8d && (p[2] & 0xc7) == 0x05)
+		size = 7;
+	if (!size)
+		return false;
+	memcpy(&distance, p + size - sizeof(distance), sizeof(distance));
+	*ret_target = vaddr + size + (uint64_t)(int64_t)distance;
+	return true;
 }

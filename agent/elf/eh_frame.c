@@ -11,6 +11,8 @@
 
 #include <elf.h>
 
+#include "agent/elf/arch.h"
+
 enum { /* DW_EH_PE_*: LSB 5, "DWARF Exception Header Encoding" */
        PE_ABSPTR = 0x00,
        PE_ULEB = 0x01,
@@ -33,7 +35,6 @@ enum { /* DW_EH_PE_*: LSB 5, "DWARF Exception Header Encoding" */
 
 enum {
 	DEBUG_FRAME_MAX = 256 << 20,
-	RETURN_REGISTER = 16,
 };
 
 /* ---- encoded pointers -------------------------------------------------------------------------
@@ -216,7 +217,7 @@ static bool read_cie(struct cfi *cfi, struct cursor c, struct cfi_cie *cie)
 	cie->data_align = cursor_sleb(&c);
 	ra = version == 1 ? cursor_u8(&c) : cursor_uleb(&c);
 	cie->encoding = PE_ABSPTR;
-	if (c.bad || ra != RETURN_REGISTER || !read_augmentation(cfi, &c, letters, cie))
+	if (c.bad || ra != ARCH_REG_RA || !read_augmentation(cfi, &c, letters, cie))
 		return false;
 	if (c.bad || cie->encoding == PE_OMIT)
 		return false;

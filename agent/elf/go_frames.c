@@ -2,15 +2,14 @@
 /*
  * Unwind rows of Go functions.
  *
- * The pc-SP table tells how many bytes lie between SP and the return address, so CFA = rsp + that
- * + 8. The caller's rbp is at CFA - 16 once the prologue has stored it; which instruction does so
- * differs (push since Go 1.21, a store behind the sub before) and is looked up in the code, because
- * rows are wrong for the leaf frame otherwise.
+ * The pc-SP table tells how far SP is below the caller's frame. Where the prologue saves the frame
+ * pointer is looked up in the code, because rows are wrong for the leaf frame otherwise; which
+ * instruction does so is the architecture's and the version's (go_arch.h).
  *
- * Functions that move to another stack: Go: src/runtime/asm_amd64.s, sys_linux_amd64.s
- * - systemstack, asmcgocall, cgocallback and the callers of the vDSO (nanotime1, walltime) store
- * rbp like any function and leave it alone while SP changes, so from then on rbp leads to the
- * caller, on whatever stack that is: KILN_RULE_FP with KILN_RULE_SWITCH.
+ * Functions that move to another stack: Go: src/runtime/asm_amd64.s, asm_arm64.s, sys_linux_*.s
+ * - systemstack, asmcgocall, cgocallback and the callers of the vDSO (nanotime1, walltime) save fp
+ * like any function and leave it alone while SP changes, so from then on fp leads to the caller, on
+ * whatever stack that is: KILN_RULE_SWITCH. (asmcgocall on arm64 loads that of the other stack.)
  * - mcall, morestack, gogo and clone do not come back: once SP has changed, the stack ends there.
  * - goexit, mstart, rt0_go and the entry point are the outermost functions.
  * - sigtramp is called by the signal trampoline, which has the kernel's frame: the walk goes on.
@@ -19,21 +18,7 @@
 #include "agent/elf/go_frames.h"
 
 #include "agent/elf/arch.h"
-
-enum {
-	PROLOGUE_MAX = 192,  /* bytes in which rbp is stored, the stack check included */
-	FUNCTION_ALIGN = 32, /* Go: cmd/link/internal/amd64/l.go, funcAlign */
-	BP_OFFSET = -16,     /* of the saved rbp from the CFA */
-};
-
-enum go_kind {
-	GO_PLAIN,
-	GO_OUTERMOST, /* KILN_RULE_STOP everywhere */
-	GO_SWITCHES,  /* rbp leads across the stacks */
-	GO_WRITES_SP, /* some other function that loads SP: so does rbp, if it was saved */
-	GO_LEAVES,    /* no way back once SP is loaded */
-	GO_TRAMPOLINE,
-};
+#include "agent/elf/go_arch.h"
 
 static const struct {
 	const char *name; /* behind "runtime." */
@@ -47,8 +32,6 @@ static const struct {
     {"rt0_go.abi0", GO_OUTERMOST},
     {"systemstack", GO_SWITCHES},
     {"systemstack.abi0", GO_SWITCHES},
-    {"asmcgocall", GO_SWITCHES},
-    {"asmcgocall.abi0", GO_SWITCHES},
     {"asmcgocall_no_g", GO_SWITCHES},
     {"cgocallback", GO_SWITCHES},
     {"cgocallback.abi0", GO_SWITCHES},
@@ -71,6 +54,8 @@ static enum go_kind kind_of(const struct gopclntab_func *f)
 
 	if (has_prefix(name, "_rt0_"))
 		return GO_OUTERMOST;
+	if (streq(name, "runtime.asmcgocall") || streq(name, "runtime.asmcgocall.abi0"))
+		return go_arch_asmcgocall();
 	if (has_prefix(name, "runtime.")) {
 		for (size_t i = 0; i < ARRAY_SIZE(special); i++)
 			if (streq(name + 8, special[i].name))
@@ -108,12 +93,7 @@ int go_frames_collect(const struct image *image, const struct gopclntab *t, stru
 /* ---- code --------------------------------------------------------------------------------------
  */
 
-struct code {
-	struct cursor bytes; /* of the function */
-	uint64_t entry;
-};
-
-static const uint8_t *bytes_at(const struct code *code, uint64_t vaddr, size_t n)
+const uint8_t *go_code_at(const struct go_code *code, uint64_t vaddr, size_t n)
 {
 	uint64_t at = vaddr - code->entry;
 
@@ -122,55 +102,17 @@ static const uint8_t *bytes_at(const struct code *code, uint64_t vaddr, size_t n
 	return code->bytes.data + at;
 }
 
-/* mov %rbp, disp(%rsp): its length and displacement; 0 when it is something else. */
-static size_t stores_bp(const uint8_t *p, int32_t *ret_disp)
-{
-	if (!p || p[0] != 0x48 || p[1] != 0x89)
-		return 0;
-	if (p[2] == 0x2c && p[3] == 0x24) {
-		*ret_disp = 0;
-		return 4;
-	}
-	if (p[2] == 0x6c && p[3] == 0x24) {
-		*ret_disp = (int8_t)p[4];
-		return 5;
-	}
-	if (p[2] == 0xac && p[3] == 0x24) {
-		memcpy(ret_disp, p + 4, 4);
-		return 8;
-	}
-	return 0;
-}
-
-/* The first instruction that moves SP elsewhere: mov something, %rsp or and $n, %rsp; or the end.
- */
-static uint64_t first_sp_load(const struct code *code, uint64_t end)
-{
-	for (uint64_t at = code->entry; at < end; at++) {
-		const uint8_t *p = bytes_at(code, at, 3);
-
-		if (!p)
-			break;
-		if ((p[0] == 0x48 || p[0] == 0x49) &&
-		    ((p[1] == 0x8b && (p[2] & 0x38) == 0x20) || /* mov r/m, %rsp */
-		     (p[1] == 0x89 && (p[2] & 0xc7) == 0xc4) || /* mov r, %rsp */
-		     (p[1] == 0x83 && p[2] == 0xe4)))		/* and $n, %rsp */
-			return at;
-	}
-	return end;
-}
-
 /* ---- rows --------------------------------------------------------------------------------------
  */
 
 struct writer {
 	const struct span *span;
 	struct rows *rows;
-	struct code code;
+	struct go_code code;
 	enum go_kind kind;
 	uint64_t sp_load; /* from here on SP is another stack's (kinds that move) */
 	int32_t before;	  /* SP delta of the run before */
-	bool has_bp;	  /* the prologue's store is behind us */
+	bool has_fp;	  /* the prologue's store is behind us */
 };
 
 static void add_row(const struct writer *w, uint64_t start, uint64_t end, struct kiln_rule rule)
@@ -182,18 +124,9 @@ static void add_row(const struct writer *w, uint64_t start, uint64_t end, struct
 
 static struct kiln_rule rule_of(const struct writer *w, int32_t delta)
 {
-	struct kiln_rule rule = {.kind = KILN_RULE_CFA,
-				 .reg = ARCH_REG_SP,
-				 .ra_off = ARCH_RA_OFFSET,
-				 .cfa_off = delta + 8};
-
-	if (delta < 0 || delta > INT32_MAX - 8)
+	if (delta < 0 || delta > INT32_MAX - 16)
 		return (struct kiln_rule){.kind = KILN_RULE_INVALID};
-	if (w->has_bp && delta >= 8) {
-		rule.flags = KILN_RULE_SAVED_FP;
-		rule.fp_off = BP_OFFSET / 8;
-	}
-	return rule;
+	return go_arch_rule(delta, w->has_fp && delta >= 8);
 }
 
 /* Rows of a function that may run on another stack than its caller. */
@@ -201,48 +134,44 @@ static struct kiln_rule rule_elsewhere(const struct writer *w, int32_t delta)
 {
 	if (w->kind == GO_LEAVES)
 		return (struct kiln_rule){.kind = KILN_RULE_STOP};
-	/* Frameless before Go 1.21: rbp is the caller's, and the walk skips just that caller. */
-	if (!w->has_bp && w->kind != GO_SWITCHES)
+	/* Frameless before Go 1.21: fp is the caller's, and the walk skips just that caller. */
+	if (w->kind == GO_LOSES || (!w->has_fp && w->kind != GO_SWITCHES))
 		return (struct kiln_rule){.kind = KILN_RULE_INVALID};
-	if (w->has_bp && delta < 8) /* behind the pop */
+	if (w->has_fp && delta < 8) /* the frame is gone */
 		return rule_of(w, delta);
-	return (struct kiln_rule){.kind = KILN_RULE_FP,
-				  .reg = ARCH_REG_FP,
-				  .flags = KILN_RULE_SAVED_FP | KILN_RULE_SWITCH,
-				  .ra_off = ARCH_RA_OFFSET,
-				  .cfa_off = 16,
-				  .fp_off = BP_OFFSET / 8};
+	return go_arch_rule_by_fp(delta, w->has_fp);
+}
+
+/* [start, end), where SP may point to another stack. */
+static void add_rows_elsewhere(const struct writer *w, uint64_t start, uint64_t end, int32_t delta)
+{
+	uint64_t restored = MIN(go_arch_restores_fp(&w->code, start, end), end);
+
+	add_row(w, start, restored, rule_elsewhere(w, delta));
+	add_row(w, restored, end, rule_of(w, delta));
 }
 
 static void add_rows(const struct writer *w, uint64_t start, uint64_t end, int32_t delta)
 {
-	bool moves = w->kind >= GO_SWITCHES && w->kind <= GO_LEAVES;
+	bool moves = w->kind >= GO_SWITCHES && w->kind <= GO_LOSES;
 
 	if (!moves || start < w->sp_load)
 		add_row(w, start, moves ? MIN(end, w->sp_load) : end, rule_of(w, delta));
 	if (moves && end > w->sp_load)
-		add_row(w, MAX(start, w->sp_load), end, rule_elsewhere(w, delta));
+		add_rows_elsewhere(w, MAX(start, w->sp_load), end, delta);
 }
 
-/* Finds the store of rbp inside of RUN; before it the register still is the caller's. */
+/* Finds the store of fp inside of RUN; before it the register still is the caller's. */
 static void add_run(struct writer *w, const struct gopclntab_run *run)
 {
-	uint64_t start = run->start, limit = MIN(run->end, w->code.entry + PROLOGUE_MAX);
-	const uint8_t *p;
-	int32_t disp = 0;
+	uint64_t start = run->start, saved;
 
-	if (!w->has_bp && run->value >= 8) {
-		p = start > w->code.entry ? bytes_at(&w->code, start - 1, 1) : NULL;
-		if (w->before == 0 && run->value == 8 && p && *p == 0x55) /* push %rbp */
-			w->has_bp = true;
-		for (uint64_t at = start; !w->has_bp && at < limit; at++) {
-			size_t n = stores_bp(bytes_at(&w->code, at, 8), &disp);
-
-			if (n == 0 || disp != run->value + 8 + BP_OFFSET)
-				continue;
-			add_rows(w, start, at + n, run->value);
-			start = at + n;
-			w->has_bp = true;
+	if (!w->has_fp && run->value >= 8) {
+		saved = go_arch_saves_fp(&w->code, run, w->before);
+		if (saved != UINT64_MAX) {
+			add_rows(w, start, saved, run->value);
+			start = MAX(start, saved);
+			w->has_fp = true;
 		}
 	}
 	w->before = run->value;
@@ -252,6 +181,10 @@ static void add_run(struct writer *w, const struct gopclntab_run *run)
 bool go_frames_execute(const struct image *image, const struct gopclntab *t,
 		       const struct span *span, struct rows *rows)
 {
+	static const struct kiln_rule stop = {.kind = KILN_RULE_STOP},
+				      trampoline = {.kind = KILN_RULE_SIGNAL,
+						    .reg = ARCH_REG_SP,
+						    .cfa_off = ARCH_SIGNAL_UCONTEXT};
 	struct writer w = {.span = span, .rows = rows, .sp_load = UINT64_MAX};
 	struct gopclntab_iter it;
 	struct gopclntab_func f;
@@ -265,17 +198,14 @@ bool go_frames_execute(const struct image *image, const struct gopclntab *t,
 	}
 	w.kind = kind_of(&f);
 	if (w.kind == GO_OUTERMOST || w.kind == GO_TRAMPOLINE) {
-		add_row(&w, span->start, f.end,
-			(struct kiln_rule){.kind = w.kind == GO_OUTERMOST ? KILN_RULE_STOP
-									  : KILN_RULE_SIGNAL,
-					   .reg = w.kind == GO_OUTERMOST ? 0 : ARCH_REG_SP});
+		add_row(&w, span->start, f.end, w.kind == GO_OUTERMOST ? stop : trampoline);
 		return true;
 	}
 	w.code.entry = end = f.entry;
 	w.code.bytes = image_at_vaddr(image, f.entry);
 	w.code.bytes.size = MIN(w.code.bytes.size, f.end - f.entry);
 	if (w.kind != GO_PLAIN)
-		w.sp_load = first_sp_load(&w.code, f.end);
+		w.sp_load = go_arch_sp_load(&w.code, f.end);
 	it = gopclntab_sp(t, &f);
 	has_table = !it.c.bad; /* markers such as go:buildid have none */
 	while (gopclntab_next(&it, &run)) {
@@ -284,7 +214,7 @@ bool go_frames_execute(const struct image *image, const struct gopclntab *t,
 		end = run.end;
 	}
 	/* Padding behind the last instruction is in none of the function's tables. */
-	if (f.end - end > FUNCTION_ALIGN - 1)
+	if (f.end - end > go_function_align - 1)
 		add_row(&w, end, f.end, (struct kiln_rule){.kind = KILN_RULE_INVALID});
 	return !has_table || !it.c.bad;
 }

@@ -9,6 +9,8 @@
 
 #include <elf.h>
 
+#include "agent/elf/arch.h"
+
 enum {
 	WORDS = 48, /* of moduledata, as far as they are read */
 	WORD_NAMES = 1,
@@ -17,12 +19,6 @@ enum {
 	WORD_GOFUNC_120 = 40, /* covctrs, ecovctrs came */
 	HEADER_NAMES = 32,    /* funcnameOffset in the table's header */
 };
-
-#if defined(__x86_64__)
-#define RELATIVE R_X86_64_RELATIVE
-#else
-#define RELATIVE R_AARCH64_RELATIVE
-#endif
 
 struct finder {
 	const struct image *image;
@@ -54,7 +50,7 @@ static void apply(const struct finder *f, uint64_t at, uint64_t *words)
 			uint64_t offset = cursor_u64(&c), info = cursor_u64(&c);
 			uint64_t addend = cursor_u64(&c);
 
-			if (ELF64_R_TYPE(info) == RELATIVE && offset >= at &&
+			if (ELF64_R_TYPE(info) == arch_relative && offset >= at &&
 			    offset - at < WORDS * 8 && offset % 8 == 0)
 				words[(offset - at) / 8] = addend;
 		}
@@ -105,7 +101,7 @@ static bool try_relocations(const struct finder *f)
 		while (cursor_left(&c) >= sizeof(Elf64_Rela)) {
 			uint64_t offset = cursor_u64(&c), info = cursor_u64(&c);
 
-			if (cursor_u64(&c) != f->table || ELF64_R_TYPE(info) != RELATIVE)
+			if (cursor_u64(&c) != f->table || ELF64_R_TYPE(info) != arch_relative)
 				continue;
 			/* A handful of words point to the table; each try reads all relocations. */
 			if (++tries > 16)

@@ -17,16 +17,9 @@
 
 #include <openssl/sha.h>
 
+#include "agent/elf/arch.h"
 #include "agent/elf/content.h"
 #include "agent/elf/image_fault.h"
-
-#if defined(__x86_64__)
-#define NATIVE_MACHINE EM_X86_64
-#elif defined(__aarch64__)
-#define NATIVE_MACHINE EM_AARCH64
-#else
-#error "no such architecture yet"
-#endif
 
 enum {
 	HASH_BLOCK = 4096,
@@ -63,7 +56,7 @@ static int check_header(struct image *image, Elf64_Ehdr *ret, struct error *err)
 	if (image->size < sizeof(h))
 		return error_set(err, -ENOEXEC, "ELF header cut short");
 	memcpy(&h, image->data, sizeof(h));
-	if (h.e_machine != NATIVE_MACHINE)
+	if (h.e_machine != arch_machine)
 		return error_set(err, -ENOEXEC, "ELF file of another machine (%u)", h.e_machine);
 	if (h.e_type != ET_EXEC && h.e_type != ET_DYN)
 		return error_set(err, -ENOEXEC, "ELF type %u is not executable", h.e_type);

@@ -116,7 +116,7 @@ static int collect(struct compiler *c)
 		r = add_go(c);
 	if (r < 0)
 		return r;
-	/* Go's own .debug_frame repeats the function table without rbp. */
+	/* Go's own .debug_frame repeats the function table without fp. */
 	if (!c->go) {
 		r = cfi_open_debug_frame(&c->debug_frame, c->image);
 		if (r == 0)

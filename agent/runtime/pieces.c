@@ -13,7 +13,6 @@
 enum {
 	FUNCTION_MAX = 1 << 20,
 	TARGETS_MAX = 256,
-	ENTRY_CFA = 8, /* the CFA of a function at its first instruction, from rsp */
 };
 
 struct finder {
@@ -90,7 +89,7 @@ static bool begins_within(struct finder *f, const struct span *span)
 	if (rows_finish(&rows, &t) < 0)
 		return false;
 	rule = unwind_lookup(t, span->start);
-	return rule->kind == KILN_RULE_CFA && rule->cfa_off != ENTRY_CFA;
+	return rule->kind == KILN_RULE_CFA && rule->cfa_off != ARCH_ENTRY_CFA;
 }
 
 size_t runtime_find_pieces(const struct image *image, uint64_t start, uint64_t end,

@@ -60,7 +60,11 @@ static inline uint8_t *elf_image_make(const struct elf_image_section *sections, 
 	sh[n + 1] =
 	    (Elf64_Shdr){.sh_type = SHT_STRTAB, .sh_offset = names_at, .sh_size = names_size};
 	eh.e_type = ET_DYN;
+#if defined(KILN_TARGET_ARM64) || defined(__aarch64__)
+	eh.e_machine = EM_AARCH64;
+#else
 	eh.e_machine = EM_X86_64;
+#endif
 	eh.e_entry = entry;
 	eh.e_phoff = sizeof(eh);
 	eh.e_phentsize = sizeof(ph[0]);
