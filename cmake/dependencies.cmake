@@ -7,8 +7,10 @@ foreach(dep IN ITEMS libbpf libelf zlib libdeflate libzstd liblzma libprotobuf-c
   string(REGEX REPLACE "[^A-Z0-9]" "_" id ${id})
   pkg_check_modules(${id} REQUIRED IMPORTED_TARGET ${dep})
 endforeach()
-# Zydis comes with a cmake package instead.
-find_package(zydis REQUIRED)
+# Zydis, a disassembler for x86-64 only, comes with a cmake package instead.
+if(KILN_ARCH STREQUAL "x86_64")
+  find_package(zydis REQUIRED)
+endif()
 if(KILN_JEMALLOC)
   pkg_check_modules(JEMALLOC REQUIRED IMPORTED_TARGET jemalloc)
 endif()

@@ -6,7 +6,8 @@
 #   hack/lib/debian.sh NAME SUITES PACKAGE...   makes it when it is missing, then prints its path: chroot ROOT PROGRAM
 #
 # NAME: for people, in the path. SUITES: one, or several with commas between (sid,experimental). A package may
-# carry its suite: php8.5-cli/experimental. At most four minutes. Exit status 77, with the reason: cannot be had here.
+# carry its suite: php8.5-cli/experimental. At most four minutes. KILN_DEBIAN_ARCH=arm64: packages of that
+# architecture, to compile and link against. Exit status 77, with the reason: cannot be had here.
 set -euo pipefail
 
 [ $# -ge 3 ] || { sed -n '3,/^[^#]/{s/^# \{0,1\}//p}' "$0" >&2; exit 2; }
@@ -15,7 +16,7 @@ shift 2
 . "$(dirname "$0")/suite.sh"
 
 cache=${KILN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kiln}
-hash=$(printf '%s\n' "$suites" "$@" | sha256sum | cut -c1-12)
+hash=$(printf '%s\n' "$suites" "$@" ${KILN_DEBIAN_ARCH:+"$KILN_DEBIAN_ARCH"} | sha256sum | cut -c1-12)
 real=$cache/$name-${suites//,/-}-$hash
 
 mkdir -p "$cache"
@@ -33,6 +34,11 @@ if [ ! -e "$real/complete" ]; then
 	for deb in "$work"/cache/archives/*.deb; do
 		dpkg-deb --extract "$deb" "$real"
 	done
+	if [ -n "${KILN_DEBIAN_ARCH-}" ]; then # linkers would look for absolute links outside of the root
+		find "$real" -type l -lname '/*' -print0 | while IFS= read -r -d '' link; do
+			ln -sfnr "$real$(readlink "$link")" "$link"
+		done
+	fi
 	basename -a "$work"/cache/archives/*.deb > "$real/packages.txt"
 	touch "$real/complete"
 fi

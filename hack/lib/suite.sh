@@ -6,6 +6,8 @@
 #                             machine's settings and mirror; what it fetches is checked against Debian's archive keyring.
 #   suite_apt SECONDS ARG...  apt-get there; its output is in WORK/log
 #
+# Packages are of the architecture KILN_DEBIAN_ARCH (arm64), or of the machine's.
+#
 # Both return 77, with the reason on standard error, when the suite cannot be had here.
 suite_keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
@@ -57,6 +59,10 @@ suite_open()
 		#clear APT::Update::Pre-Invoke;
 		#clear DPkg::Post-Invoke;
 	END
+	if [ -n "${KILN_DEBIAN_ARCH-}" ]; then
+		printf 'APT::Architecture "%s";\nAPT::Architectures { "%s"; };\n' "$KILN_DEBIAN_ARCH" "$KILN_DEBIAN_ARCH" \
+			>> "$suite_work/apt.conf"
+	fi
 	# Without its lists apt would only warn.
 	suite_apt 120 update --error-on=any
 }

@@ -6,6 +6,12 @@
  */
 #include "wl.h"
 
+#ifdef __aarch64__
+#define CALLEE_SAVED "x19", "x20", "x21", "x22"
+#else
+#define CALLEE_SAVED "rbx", "r12", "r13", "r14"
+#endif
+
 NOINLINE void nest_leaf(void)
 {
 	WL_SPIN_FOREVER();
@@ -28,7 +34,7 @@ NOINLINE void nest_even(int n)
 {
 	char room[200];
 
-	__asm__ volatile("" ::"r"(room) : "memory", "rbx", "r12", "r13", "r14");
+	__asm__ volatile("" ::"r"(room) : "memory", CALLEE_SAVED);
 	nest_odd(n - 1);
 	AFTER_CALL();
 }
