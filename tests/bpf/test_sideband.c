@@ -109,7 +109,11 @@ static void a_storm_is_told_of_once_a_reading(void **state)
 	assert_int_equal(t.losses, 1);
 }
 
-/* On one CPU: each has a ring of its own. */
+/*
+ * On one CPU: each has a ring of its own. Other processes leave notes there too. A shorter one,
+ * such as that of an exec, may find room where a mapping's does not, so a loss may be told of in
+ * any reading.
+ */
 static void rings_that_lose_again_grow_until_they_hold_the_storm(void **state)
 {
 	uint64_t at;
@@ -117,20 +121,17 @@ static void rings_that_lose_again_grow_until_they_hold_the_storm(void **state)
 
 	run_on(0);
 	for (round = 0; round < 20; round++) {
+		t.losses = t.notes = 0;
 		map_code(STORM);
 		sideband_drain(t.sideband);
-		t.losses = t.notes = 0;
 		at = map_code(1);
 		sideband_drain(t.sideband);
 		assert_int_equal(t.last_note, at);
 		if (!t.losses)
 			break;
 	}
-	assert_in_range(round, 1, 6);
-	map_code(STORM);
-	sideband_drain(t.sideband);
+	assert_in_range(round, 1, 19);
 	assert_int_equal(t.notes, STORM + 1);
-	assert_int_equal(t.losses, 0);
 }
 
 /* What is compiled into it is known to be the process's own, as in /proc/PID/maps. */
