@@ -233,11 +233,12 @@ def judge(frames, known, compiled=False, natives=True):
     if any(kind == "abort-marker" for kind, *_ in frames):
         return "cut: " + next(name for kind, name, *_ in frames if kind == "abort-marker")
     user = [f for f in frames if f[0] != "kernel"]
+    php = [(name, file, line) for kind, name, file, line in user if kind == "php"]
+    # A process that starts is in the dynamic linker first.
+    if user and not php:
+        return "no frames of PHP" if any(name == LOOP for _, name, *_ in user) else "around"
     if not user or user[-1][1] not in ROOTS:
         return "no root: " + (user[-1][1] if user else "no frames")
-    php = [(name, file, line) for kind, name, file, line in user if kind == "php"]
-    if not php:
-        return "no frames of PHP" if any(name == LOOP for _, name, *_ in user) else "around"
     names = [name for name, *_ in php]
     if UNNAMED in names:
         return "unnamed"
