@@ -26,7 +26,7 @@ SHORT_BETWEEN, SHORT_UNNAMED = 0.3, 0.15
 BEFORE = {"cut: [php: not read yet]", "cut: [php: walker not loaded]", "cut: [incomplete: no unwind table]", "cut: [incomplete: process not known]"}
 LONG = 2000  # samples of a program; SHORT: of each of several, in the default run
 SHORT = 80
-PATIENCE = 240  # seconds for that; a busy machine may need them
+PATIENCE = 240 if os.environ.get("KILN_LONG") != "1" else 900  # seconds for that; a busy machine may need them
 PROGRAMS = os.environ.get("KILN_RUNTIME_PROGRAMS", "")
 # What a PHP is started with.
 WAYS = {"cli": {}, "opcache": {"opcache": True}, "tracing": {"jit": "tracing"}, "function": {"jit": "function"},
