@@ -10,6 +10,7 @@ import time
 
 import php_stacks
 
+PATIENCE = 200  # seconds; a busy machine may need them
 BEGIN, END, PARAMS, STDIN, STDOUT = 1, 3, 4, 5, 6
 CONFIG = """
 [global]
@@ -56,7 +57,7 @@ class Fpm:
         self.process = subprocess.Popen(["chroot", root, program, "-n", "-R", "-F", "-y", f"/tmp/{self.name}.conf", *php],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                         preexec_fn=lambda: os.nice(10))
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         while not os.path.exists(self.socket()) and time.monotonic() < deadline:
             if self.process.poll() is not None:
                 raise RuntimeError(f"{program} ended: {self.process.returncode}: {self.log()}")
@@ -81,7 +82,7 @@ class Fpm:
     def request(self, script, query=""):
         """What the SCRIPT answers."""
         with socket.socket(socket.AF_UNIX) as s:
-            s.settimeout(60)
+            s.settimeout(PATIENCE)
             s.connect(self.socket())
             params = b"".join(pair(name, value) for name, value in {
                 "SCRIPT_FILENAME": script, "QUERY_STRING": query, "REQUEST_METHOD": "GET", "SCRIPT_NAME": script,
@@ -149,7 +150,12 @@ class Busy(Fpm):
 
     def reset(self):
         while not self.over.wait(0.3):
-            self.resets += "true" in self.request(self.work.script("php_reset.php"))
+            try:
+                self.resets += "true" in self.request(self.work.script("php_reset.php"))
+            except (OSError, RuntimeError) as e:
+                if not self.over.is_set():
+                    self.failed = str(e)
+                return
 
     def close(self):
         self.over.set()

@@ -216,7 +216,7 @@ HELPERS = {*("Work\\" + name for name in ("throws", "thrower_with_local", "leave
            *(name + "::__construct" for name in ("Exception", "RuntimeException", "Fiber", "ReflectionMethod")), "ob_start"}
 # What runs between the chains.
 AROUND = {"{main}", "Work\\slice", "hrtime"}
-START = {"{main}", "define", "json_encode", "getmypid", "array_merge", "array_values", "flush"}
+START = {"{main}", "define", "json_encode", "getmypid", "array_merge", "array_values", "flush", "var_dump", "opcache_reset"}
 
 
 def without_helpers(php):
@@ -234,11 +234,11 @@ def judge(frames, known, compiled=False, natives=True):
         return "cut: " + next(name for kind, name, *_ in frames if kind == "abort-marker")
     user = [f for f in frames if f[0] != "kernel"]
     php = [(name, file, line) for kind, name, file, line in user if kind == "php"]
-    # A process that starts is in the dynamic linker first.
-    if user and not php:
+    # A process that starts is in the kernel first, then in the dynamic linker.
+    if not php:
         return "no frames of PHP" if any(name == LOOP for _, name, *_ in user) else "around"
-    if not user or user[-1][1] not in ROOTS:
-        return "no root: " + (user[-1][1] if user else "no frames")
+    if user[-1][1] not in ROOTS:
+        return "no root: " + user[-1][1]
     names = [name for name, *_ in php]
     if UNNAMED in names:
         return "unnamed"
