@@ -190,7 +190,7 @@ sub eval_in_tie {
 sub eval_string { return eval "1;\nwork();\n" }    # at eval_string
 
 sub eval_sub {
-	eval "sub made_by_eval {\n  return 1 && work();\n}\n1" or die;
+	eval "no warnings; sub made_by_eval {\n  return 1 && work();\n}\n1" or die;
 	return made_by_eval();    # at eval_sub
 }
 
