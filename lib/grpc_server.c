@@ -30,6 +30,11 @@ static void on_run(uv_idle_t *idle)
 		(void)uv_idle_stop(idle);
 }
 
+void stream_server_flush(struct stream_server *server)
+{
+	on_run(&server->run);
+}
+
 void connection_due(struct server_connection *c)
 {
 	struct stream_server *server = c->server;

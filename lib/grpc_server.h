@@ -71,6 +71,8 @@ int stream_server_new(const struct stream_server_options *options,
  * handles, so run the loop once more after this. Not from a callback.
  */
 struct stream_server *stream_server_free(struct stream_server *server);
+/* Sends now what is due, for who frees it next. Not from a callback. */
+void stream_server_flush(struct stream_server *server);
 /* FD is a connected stream socket that does not block, and is taken over. Any thread. */
 void stream_server_add(struct stream_server *server, int fd);
 void stream_server_read(const struct stream_server *server, struct stream_server_counts *ret);

@@ -352,6 +352,13 @@ static void move_to_peer(struct door_conn *c)
 	}
 }
 
+void conn_close(struct door_conn *c)
+{
+	if (c->shaken && c->core_fd >= 0)
+		move_to_peer(c);
+	conn_end(c, DOOR_END_CLOSING);
+}
+
 /* ---- events ---------------------------------------------------------------------------------- */
 
 static void shake_hands(struct door_conn *c)

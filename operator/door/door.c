@@ -173,7 +173,7 @@ static void close_all(struct door *door)
 
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
 		while (*lists[i])
-			conn_end(*lists[i], DOOR_END_CLOSING);
+			conn_close(*lists[i]);
 	uv_close((uv_handle_t *)&door->listener, NULL);
 	uv_close((uv_handle_t *)&door->tick, NULL);
 	uv_close((uv_handle_t *)&door->turn, NULL);

@@ -113,6 +113,9 @@ void conn_open(struct door_conn *c);
 /* Twice is as once. Its memory goes as the loop runs on. */
 void conn_end(struct door_conn *c, enum door_end end);
 
+/* The door closes: what the server has said goes out first, as far as the socket takes it. */
+void conn_close(struct door_conn *c);
+
 /* door.c: the server's end of C is FD. */
 int door_note_guest(struct door_conn *c, int fd) _must_check_;
 void door_drop_guest(struct door_conn *c);

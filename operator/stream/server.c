@@ -530,6 +530,7 @@ void node_server_drain(struct node_server *server)
 	server->draining = true;
 	for (struct session *s = server->sessions; s; s = s->next)
 		session_cut(s, CUT_ENDING);
+	stream_server_flush(server->streams);
 }
 
 int node_server_port(const struct node_server *server)

@@ -96,7 +96,8 @@ int node_server_new(const struct node_server_options *options, struct node_serve
 		    struct error *err) _must_check_;
 /* Run the loop on after this: its handles close there. */
 struct node_server *node_server_free(struct node_server *server);
-/* Every stream is told to go elsewhere; new ones are refused. */
+/* Every stream is told to go elsewhere, also when the server is freed next; new ones are refused.
+ */
 void node_server_drain(struct node_server *server);
 int node_server_port(const struct node_server *server);
 int node_server_certificate(struct node_server *server, const struct stream_tls *tls,

@@ -485,6 +485,24 @@ static void test_ending_tells_every_agent_to_go_elsewhere(void **state)
 	assert_int_equal(w->a.status, RPC_UNAVAILABLE);
 }
 
+/* The operator's loop ends with the signal that makes it tell them. */
+static void test_the_end_is_told_by_a_server_that_is_freed_at_once(void **state)
+{
+	struct world_of_two *w = *state;
+
+	agent_connect(&w->rig, &w->a, "node:n1");
+	agent_connect(&w->rig, &w->b, "node:n2");
+	agent_until_live(&w->a);
+	agent_until_live(&w->b);
+	node_server_drain(w->rig.server);
+	w->rig.server = node_server_free(w->rig.server);
+	agent_until_closed(&w->a);
+	agent_until_closed(&w->b);
+	assert_int_equal(w->a.status, RPC_UNAVAILABLE);
+	assert_string_equal(w->a.message, "the operator ends");
+	assert_string_equal(w->b.message, "the operator ends");
+}
+
 static bool has(const struct buf *b, const char *text)
 {
 	return memmem(b->data, b->cap, text, strlen(text)) != NULL;
@@ -548,6 +566,7 @@ int main(void)
 	    TEST(test_agents_do_not_watch_and_controllers_are_no_agents),
 	    TEST(test_in_a_large_cluster_agents_report_more_rarely),
 	    TEST(test_ending_tells_every_agent_to_go_elsewhere),
+	    TEST(test_the_end_is_told_by_a_server_that_is_freed_at_once),
 	    TEST(test_nothing_that_was_sent_stays_in_the_buffers),
 	    TEST(test_metrics_have_a_line_for_each_reason),
 	};
