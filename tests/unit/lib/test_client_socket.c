@@ -12,7 +12,7 @@ enum { WAIT_S = 30, REFUSED = 77 /* the server's answer to each call: it was rea
 /* ---- TLS ---------------------------------------------------------------------------------------
  */
 
-static struct fake_pki pki, other, address, wildcard;
+static struct fake_pki pki, other, address, wildcard, partial;
 static char dir[] = "/tmp/kiln-test-tls-XXXXXX";
 
 static const char *file(const char *name)
@@ -40,6 +40,7 @@ static int set_up(void **state)
 	assert_int_equal(fake_pki_make("kiln.example", &other), 0);
 	assert_int_equal(fake_pki_make("127.0.0.1", &address), 0);
 	assert_int_equal(fake_pki_make("*.kiln.example", &wildcard), 0);
+	assert_int_equal(fake_pki_make("a*.kiln.example", &partial), 0);
 	write_file("ca", pki.ca_pem);
 	write_file("cert", pki.cert_pem);
 	write_file("key", pki.key_pem);
@@ -48,13 +49,15 @@ static int set_up(void **state)
 	write_file("other-key", other.key_pem);
 	write_file("address-ca", address.ca_pem);
 	write_file("wildcard-ca", wildcard.ca_pem);
+	write_file("partial-ca", partial.ca_pem);
 	return 0;
 }
 
 static int tear_down(void **state)
 {
-	static const char *const names[] = {"ca",	  "cert",      "key",	     "other-ca",
-					    "other-cert", "other-key", "address-ca", "wildcard-ca"};
+	static const char *const names[] = {"ca",	  "cert",	 "key",
+					    "other-ca",	  "other-cert",	 "other-key",
+					    "address-ca", "wildcard-ca", "partial-ca"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		unlink(file(names[i]));
@@ -63,6 +66,7 @@ static int tear_down(void **state)
 	fake_pki_done(&other);
 	fake_pki_done(&address);
 	fake_pki_done(&wildcard);
+	fake_pki_done(&partial);
 	return 0;
 }
 
@@ -168,6 +172,10 @@ static void test_who_is_trusted(void **state)
 	     .ca = "wildcard-ca",
 	     .tls = {.server_name = "a.b.kiln.example"},
 	     .words = "TLS: the certificate is not of a.b.kiln.example"},
+	    {.pki = &partial,
+	     .ca = "partial-ca",
+	     .tls = {.server_name = "ab.kiln.example"},
+	     .words = "TLS: the certificate is not of ab.kiln.example"},
 	    {.pki = &pki,
 	     .ca = "other-ca",
 	     .tls = {.server_name = "kiln.example"},
