@@ -165,6 +165,7 @@ bool code_state_join(struct code_state *to, const struct code_state *from)
 	for (int i = 0; i < ROLES; i++)
 		to->saved[i] = join_saved(&old, from, i);
 	to->is_outermost &= from->is_outermost;
+	to->is_aligned &= from->is_aligned;
 	return memcmp(&old, to, sizeof(old)) != 0;
 }
 

@@ -32,6 +32,7 @@ struct code_state {
 	int32_t reg[CODE_REGS];	   /* the register is CFA - this, in bytes, or one of the above */
 	int32_t saved[CODE_ROLES]; /* the caller's is at CFA - this; 0: not saved */
 	uint32_t is_outermost;	   /* code that starts a thread or process: there is no caller */
+	uint32_t is_aligned;	   /* the CFA is a multiple of 16 */
 };
 
 enum code_flow_kind {
@@ -54,6 +55,7 @@ enum code_op {
 	CODE_OP_STORE, /* `from` at `to` + value; `second` at the word behind it */
 	CODE_OP_LEA,   /* `to` = `from` + value */
 	CODE_OP_ADD,   /* `to` += value */
+	CODE_OP_ALIGN, /* `to` down to a multiple of 16 */
 	CODE_OP_CLEAR, /* `to` = 0 */
 	CODE_OP_LEAVE,
 	CODE_OP_ENTER, /* `value` bytes of locals */

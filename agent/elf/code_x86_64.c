@@ -16,6 +16,7 @@
 enum {
 	ENTRY_DEPTH = ARCH_ENTRY_CFA, /* of rsp below the CFA: the return address */
 	INSTRUCTION_MAX = 15,
+	STACK_ALIGN = 16,
 };
 
 static ZydisDecoder decoder;
@@ -145,6 +146,11 @@ void code_apply(const struct code_insn *insn, struct code_state *s)
 		if (!code_is_known(s->reg[to]))
 			break;
 		code_state_set(s, to, (int64_t)s->reg[to] - insn->value);
+		return;
+	case CODE_OP_ALIGN:
+		if (!code_is_known(s->reg[to]) || !s->is_aligned)
+			break;
+		code_state_set(s, to, ALIGN_UP(s->reg[to], STACK_ALIGN));
 		return;
 	case CODE_OP_CALL:
 	case CODE_OP_NONE:
@@ -293,6 +299,13 @@ static void read_operands(const ZydisDecodedInstruction *in, const ZydisDecodedO
 		break;
 	case ZYDIS_MNEMONIC_SUB:
 		read_add(ops, -1, insn);
+		break;
+	case ZYDIS_MNEMONIC_AND:
+		if (whole(&ops[0]) >= 0 && ops[1].type == ZYDIS_OPERAND_TYPE_IMMEDIATE &&
+		    ops[1].imm.value.s == -STACK_ALIGN) {
+			insn->op = CODE_OP_ALIGN;
+			insn->to = (int8_t)whole(&ops[0]);
+		}
 		break;
 	case ZYDIS_MNEMONIC_XOR:
 		if (ops[0].type == ZYDIS_OPERAND_TYPE_REGISTER &&

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "agent/elf/arch.h"
+#include "agent/elf/code_state.h"
 #include "agent/elf/unwind.h"
 #include "tests/fuzz/elf_image.h"
 
@@ -134,6 +135,29 @@ static void test_constants_move_the_stack_pointer(void **state)
 	at_sp(t, 20, 4128);
 	at_sp(t, 27, 32);
 	at_sp(t, 32, 8);
+}
+
+/* Where the stack pointer is below the CFA behind sub $16,%rsp; and $-16,%rsp. */
+static int32_t aligned_depth(bool cfa_is_aligned)
+{
+	static const uint8_t code[] = {0x48, 0x83, 0xec, 0x10, 0x48, 0x83, 0xe4, 0xf0};
+	struct code_state s = code_state_at_entry();
+	struct cursor c = cursor_of(code, sizeof(code));
+	struct code_insn insn;
+
+	s.is_aligned = cfa_is_aligned;
+	while (cursor_left(&c)) {
+		assert_true(code_decode(c, TEXT + c.pos, false, &insn));
+		code_apply(&insn, &s);
+		cursor_skip(&c, insn.size);
+	}
+	return s.reg[ARCH_REG_SP];
+}
+
+static void test_aligning_is_followed_where_the_cfa_is_aligned(void **state)
+{
+	assert_int_equal(aligned_depth(true), 32);
+	assert_int_equal(aligned_depth(false), CODE_UNKNOWN);
 }
 
 static void test_frame_pointer(void **state)
@@ -576,6 +600,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_push_and_pop),
 	    cmocka_unit_test(test_constants_move_the_stack_pointer),
+	    cmocka_unit_test(test_aligning_is_followed_where_the_cfa_is_aligned),
 	    cmocka_unit_test(test_frame_pointer),
 	    cmocka_unit_test(test_enter_and_leave),
 	    cmocka_unit_test(test_saved_by_mov),
