@@ -119,7 +119,9 @@ struct kiln_rule {
 	int32_t cfa_off;   /* bytes */
 	int16_t fp_off;	   /* in units of 8 bytes from the CFA */
 	int16_t extra_off; /* in units of 8 bytes from the CFA */
-	int32_t deref_off; /* bytes, KILN_RULE_DEREF only; with KILN_RULE_RUNTIME: which runtime */
+	/* Bytes, KILN_RULE_DEREF only; with KILN_RULE_RUNTIME: the lowest five bits tell which
+	 * runtime, the others are that runtime's own. */
+	int32_t deref_off;
 };
 KILN_ASSERT_SIZE(kiln_rule, 16);
 
@@ -172,8 +174,10 @@ KILN_ASSERT_SIZE(kiln_table, 32);
 struct kiln_mapping {
 	uint64_t start, end; /* [start, end) in the process */
 	uint64_t bias;	     /* ELF virtual address = pc - bias (modulo 2^64) */
-	uint32_t image;	     /* slot in `tables`; 0: no file (JIT code), walked by frame pointers */
-	uint32_t flags;	     /* enum kiln_mapping_flags */
+	/* Slot in `tables`; 0: no file (JIT code), walked by frame pointers. With
+	 * KILN_MAPPING_JIT: of the runtime's own table, by address, for a part of the code. */
+	uint32_t image;
+	uint32_t flags; /* enum kiln_mapping_flags */
 };
 KILN_ASSERT_SIZE(kiln_mapping, 32);
 

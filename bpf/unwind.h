@@ -135,7 +135,7 @@ struct kiln_walk {
 	/* Cursors of runtimes that the walk has left for another one. */
 	struct kiln_cursor park[KILN_CURSORS];
 	uint32_t park_id[KILN_CURSORS];
-	uint64_t scratch[16]; /* of a runtime's walker, for as long as it is called */
+	uint64_t scratch[32]; /* of a runtime's walker, for as long as it is called */
 	uint64_t window[KILN_WINDOW_WORDS];
 };
 
@@ -309,11 +309,13 @@ KILN_GLOBAL int walk_find_rule(uint32_t slot, uint64_t pc)
 		if (r)
 			return r;
 	}
-	if (!w->map_image) {
+	if (!w->map_image || (w->map_flags & KILN_MAPPING_JIT)) {
 		if (!(w->map_flags & KILN_MAPPING_JIT))
 			return KILN_END_NO_RULE;
-		rule = KILN_BUILTIN_FP;
 		runtime = (w->map_flags >> KILN_MAPPING_RUNTIME_SHIFT) & 31;
+		/* Some runtimes say more of some of their code. */
+		if (!w->map_image || walk_find_row(w, pc, &rule))
+			rule = KILN_BUILTIN_FP;
 	} else {
 		if (!w->table.blocks)
 			return KILN_END_NO_TABLE;
@@ -337,7 +339,7 @@ KILN_GLOBAL int walk_find_rule(uint32_t slot, uint64_t pc)
 	entry->pc = pc;
 	entry->tag = w->tag;
 	entry->rule = *(const struct kiln_rule *)(found + (rule & 3) * 4);
-	if (runtime) {
+	if (runtime && !(entry->rule.flags & KILN_RULE_RUNTIME)) {
 		entry->rule.flags |= KILN_RULE_RUNTIME;
 		entry->rule.deref_off = (int32_t)runtime;
 	}
@@ -515,7 +517,7 @@ KILN_GLOBAL int walk_step(uint32_t slot)
 	rule = &entry->rule;
 	if (rule->flags & KILN_RULE_RUNTIME) {
 		if (!w->runtime_done) {
-			w->value = (uint32_t)rule->deref_off;
+			w->value = (uint32_t)rule->deref_off & (KILN_RUNTIME_MAX - 1);
 			return KILN_STEP_RUNTIME;
 		}
 		if ((rule->flags & KILN_RULE_FRAME_POINTER) && walk_is_unsure(rule, w->exact)) {

@@ -20,6 +20,7 @@
 
 #include "agent/config/config.h"
 #include "agent/elf/image.h"
+#include "agent/elf/unwind.h"
 #include "agent/profile/batch.h"
 #include "agent/runtime/functions.h"
 #include "agent/sampler/mapset.h"
@@ -115,6 +116,8 @@ struct runtime_target {
 	/* Any mapping of /proc/PID/maps that holds ADDRESS, executable or not: its [start, end). */
 	int (*find_mapping)(void *arg, uint64_t address, uint64_t *ret_start, uint64_t *ret_end);
 	void *arg;
+	/* The state of another attachment to this process, by the same file; or NULL. */
+	void *previous;
 	/* Set by attach(): code that the runtime will run, of which not all is executable yet. */
 	uint64_t code_start, code_end;
 };
@@ -161,6 +164,15 @@ struct interpreter_ops {
 	 */
 	enum jit_claim (*owns)(void *state, const struct target_memory *memory, uint64_t start,
 			       uint64_t end);
+	/*
+	 * Unwind rules for code in that memory that can be left by rules, by addresses of the
+	 * process; all of them say KILN_RULE_RUNTIME. Asked for after attach(), and again, seldom,
+	 * while samples have frames of the runtime. -EALREADY: nothing has changed since (unless
+	 * LOST: the kernel does not have it any more); -EAGAIN: not there yet. RET_KERNEL: as
+	 * attach()'s, with what is known now. NULL: it has none.
+	 */
+	int (*read_code)(void *state, const struct target_memory *memory, bool lost,
+			 struct kiln_runtime *ret_kernel, struct unwind_table **ret);
 };
 
 extern const struct interpreter_ops *const runtime_table[]; /* NULL at the end */

@@ -44,8 +44,10 @@ struct space_key {
 struct space {
 	struct space_key key;
 	uint32_t number, refs;
-	bool retired;		 /* no more found by its key */
-	struct attachment *last; /* of those that are attached; NULL: none is */
+	bool retired;		  /* no more found by its key */
+	struct attachment *last;  /* of those that are attached; NULL: none is */
+	struct stored_image code; /* has the slot of the table of the runtime's own code */
+	uint64_t code_ns, code_wait_ns;
 	UT_hash_handle hh;
 };
 
@@ -158,6 +160,8 @@ static void put_space(struct runtimes *rt, struct space *space)
 	if (--space->refs)
 		return;
 	retire_space(rt, space);
+	/* No mapping of the kernel's has its slot any more. */
+	unwind_store_remove(rt->options.unwind, &space->code, 0);
 	free(space);
 }
 
@@ -275,6 +279,52 @@ static enum jit_claim ask_owner(void *arg, uint64_t start, uint64_t end)
 	return c->a->known->ops->owns(c->a->state, c->memory, start, end);
 }
 
+/* Has A's runtime said what it knows of its own code; true: the kernel knows it now. */
+static bool read_code(struct runtimes *rt, struct attachment *a, const struct target_memory *memory,
+		      uint64_t now_ns)
+{
+	const struct kiln_runtime_key key = {a->key.mapset, a->key.id};
+	const struct kernel_memory *kernel_memory = rt->options.memory;
+	struct kiln_runtime kernel;
+	_cleanup_(unwind_table_freep) struct unwind_table *table = NULL;
+	const uint64_t min = (uint64_t)RUNTIME_CODE_MIN_MS * NS_PER_MS,
+		       max = (uint64_t)RUNTIME_CODE_MAX_MS * NS_PER_MS;
+	const struct interpreter_ops *ops = a->known->ops;
+	struct space *space = a->space;
+	uint64_t now_ms = now_ns / NS_PER_MS;
+	bool lost;
+	int r;
+
+	if (!ops->read_code || now_ns < space->code_ns)
+		return false;
+	lost = !space->code.slot ||
+	       unwind_store_state(rt->options.unwind, &space->code, now_ms) != UNWIND_LOADED;
+	r = ops->read_code(a->state, memory, lost, &kernel, &table);
+	space->code_wait_ns = r == -EALREADY ? min : MIN(MAX(space->code_wait_ns * 2, min), max);
+	space->code_ns = now_ns + space->code_wait_ns;
+	unwind_store_touch(rt->options.unwind, &space->code, now_ms);
+	if (r == 0)
+		r = unwind_store_add(rt->options.unwind, &space->code);
+	if (r == 0)
+		r = unwind_store_load(rt->options.unwind, &space->code, table, now_ms);
+	if (r == 0 && kernel_memory->set_runtime)
+		r = kernel_memory->set_runtime(kernel_memory->arg, &key, &kernel);
+	if (r < 0 && r != -EALREADY && r != -EAGAIN)
+		log_debug("runtime", "%s %s: code of process %u: %s", ops->name,
+			  a->known->image->version, a->mapset->tgid, strerror(-r));
+	return r == 0;
+}
+
+void runtimes_met(struct runtimes *rt, struct mapset *m, uint32_t id, uint64_t now_ns)
+{
+	struct attachment *a = find_attachment(rt, m->id, id);
+	struct target t = {.source = &rt->options.source, .mapset = m, .tgid = m->tgid};
+	struct target_memory memory = target_memory_of(&t);
+
+	if (a && a->attached && read_code(rt, a, &memory, now_ns))
+		mapset_store_set_code(rt->options.mapsets, m, id, &a->space->code);
+}
+
 /* A's runtime, which is attached, gets its JIT memory. As try_attach(). */
 static int claim_jit(struct runtimes *rt, struct attachment *a, const struct runtime_target *target,
 		     bool published)
@@ -284,7 +334,8 @@ static int claim_jit(struct runtimes *rt, struct attachment *a, const struct run
 					  .claim = ask_owner,
 					  .arg = &claimant,
 					  .code_start = target->code_start,
-					  .code_end = target->code_end};
+					  .code_end = target->code_end,
+					  .table = a->space->code.slot ? &a->space->code : NULL};
 
 	if (!a->known->ops->owns)
 		return 0;
@@ -314,6 +365,8 @@ static int try_attach(struct runtimes *rt, struct attachment *a, const struct kn
 	int r;
 
 	a->known = k;
+	if (a->space->last && a->space->last->known == k)
+		target.previous = a->space->last->state;
 	r = k->ops->attach(k->image, &target, &kernel, &state, &err);
 	if (r == 0 && memory->set_runtime && memory->set_runtime(memory->arg, &key, &kernel) < 0) {
 		if (k->ops->detach)
@@ -334,6 +387,7 @@ static int try_attach(struct runtimes *rt, struct attachment *a, const struct kn
 		rt->attached_ever[a->key.id]++;
 		metric_add(M_RUNTIME_ATTACH_OK, 1);
 	}
+	(void)read_code(rt, a, &target.memory, now_ns);
 	return claim_jit(rt, a, &target, published);
 }
 

@@ -19,6 +19,8 @@ enum {
 	RUNTIME_NAMES_BYTES = 16 << 20, /* names kept */
 	RUNTIME_RETRY_MIN_MS = 20,	/* between two tries to attach, at first */
 	RUNTIME_RETRY_MAX_MS = 5000,
+	RUNTIME_CODE_MIN_MS = 250, /* between two looks at a runtime's own code, at first */
+	RUNTIME_CODE_MAX_MS = 30000,
 };
 
 struct runtimes_options {
@@ -27,6 +29,7 @@ struct runtimes_options {
 	uint32_t tracers; /* bits, 1 << id; a runtime whose bit is not set does nothing */
 	const struct kernel_memory *memory;
 	struct mapset_store *mapsets; /* outlives it; its hooks become the runtimes' */
+	struct unwind_store *unwind;  /* outlives it */
 	struct target_source source;
 	/* The process of M has memory that M lacks: has its mappings read again. */
 	void (*renew)(struct mapset *m, void *arg);
@@ -67,6 +70,8 @@ bool runtimes_mapped(struct runtimes *rt, const struct mapset *m,
 /* A sample that was walked by M lacks frames of the runtime ID, which it asked for, because that
  * was not attached to: try again, if it is time to. */
 void runtimes_missed(struct runtimes *rt, struct mapset *m, uint32_t id, uint64_t now_ns);
+/* A sample that was walked by M has frames of the runtime ID: is there more to know of its code? */
+void runtimes_met(struct runtimes *rt, struct mapset *m, uint32_t id, uint64_t now_ns);
 
 /*
  * Has the names of all runtimes' frames in WORDS (N user words that were walked by M) read from the

@@ -118,13 +118,12 @@ static void publish_ranges(struct mapset_store *s, const struct mapset *m)
 {
 	for (uint32_t i = 0; i < m->n; i++) {
 		const struct mapset_range *range = &m->ranges[i];
-		uint32_t image = mapset_range_elf(range) ? range->image->slot : 0;
 
 		s->memory.mappings[m->first + i] = (struct kiln_mapping){
 		    .start = range->start,
 		    .end = range->end,
 		    .bias = range->bias,
-		    .image = image,
+		    .image = mapset_range_slot(range),
 		    .flags = mapset_range_flags(range),
 		};
 	}
@@ -175,6 +174,7 @@ static bool claim_range(struct mapset_range *range, const struct jit_claims *cla
 		return false;
 	range->runtime = (uint8_t)claims->runtime;
 	range->claim = (uint8_t)claim;
+	range->code = is_jit(range) ? claims->table : NULL;
 	return true;
 }
 
@@ -199,7 +199,8 @@ static uint32_t widen(const struct mapset *m, const struct jit_claims *claims,
 					 .end = end,
 					 .jit = true,
 					 .runtime = (uint8_t)claims->runtime,
-					 .claim = JIT_CERTAIN};
+					 .claim = JIT_CERTAIN,
+					 .code = claims->table};
 	uint64_t at = start; /* claimed up to here */
 	uint32_t n = 0;
 
@@ -248,6 +249,15 @@ int mapset_claim_jit(struct mapset *m, const struct jit_claims *claims)
 	return 0;
 }
 
+/* What range I's mapping is to the kernel has changed. */
+static void publish_range(struct mapset_store *s, struct mapset *m, uint32_t i)
+{
+	struct kiln_mapping *mapping = &s->memory.mappings[m->first + i];
+
+	__atomic_store_n(&mapping->image, mapset_range_slot(&m->ranges[i]), __ATOMIC_RELEASE);
+	__atomic_store_n(&mapping->flags, mapset_range_flags(&m->ranges[i]), __ATOMIC_RELEASE);
+}
+
 bool mapset_store_claim_jit(struct mapset_store *s, struct mapset *m,
 			    const struct jit_claims *claims)
 {
@@ -258,14 +268,25 @@ bool mapset_store_claim_jit(struct mapset_store *s, struct mapset *m,
 	for (uint32_t i = 0; i < m->n; i++) {
 		if (!claim_range(&m->ranges[i], claims))
 			continue;
-		__atomic_store_n(&s->memory.mappings[m->first + i].flags,
-				 mapset_range_flags(&m->ranges[i]), __ATOMIC_RELEASE);
+		publish_range(s, m, i);
 		changed = true;
 	}
 	/* What caches have of these mappings is void. */
 	if (changed)
 		__atomic_fetch_add(s->memory.cache_epoch, 1, __ATOMIC_RELEASE);
 	return start >= end || (range && is_jit(range) && range->end >= end);
+}
+
+void mapset_store_set_code(struct mapset_store *s, struct mapset *m, uint32_t runtime,
+			   const struct stored_image *table)
+{
+	for (uint32_t i = 0; i < m->n; i++) {
+		if (!is_jit(&m->ranges[i]) || m->ranges[i].runtime != runtime)
+			continue;
+		m->ranges[i].code = table;
+		publish_range(s, m, i);
+	}
+	__atomic_fetch_add(s->memory.cache_epoch, 1, __ATOMIC_RELEASE);
 }
 
 void mapset_store_each(struct mapset_store *s, void (*each)(struct mapset *m, void *arg), void *arg)

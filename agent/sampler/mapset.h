@@ -25,6 +25,9 @@ struct mapset_range {
 	bool jit;		    /* no segment of an ELF file: a runtime may claim it */
 	uint8_t runtime;	    /* enum kiln_runtime_id whose JIT code it is */
 	uint8_t claim;		    /* enum jit_claim of that runtime */
+	/* That runtime's own unwind table, by addresses of the process, of some of the code in it;
+	 * of ranges without a file. NULL: it has none. */
+	const struct stored_image *code;
 };
 
 /* How sure a runtime is that memory that is no ELF segment holds its code. */
@@ -41,12 +44,21 @@ struct jit_claims {
 	void *arg;
 	/* Where code will be, of which not all is executable yet; certain. Empty: nowhere. */
 	uint64_t code_start, code_end;
+	const struct stored_image *table; /* struct mapset_range's `code`; or NULL */
 };
 
 /* The ELF file that RANGE is a segment of, or NULL. A file may hold code that no segment has. */
 static inline struct image *mapset_range_elf(const struct mapset_range *range)
 {
 	return range->image && !range->jit ? range->image->image : NULL;
+}
+
+/* Where the kernel has the unwind table of RANGE; 0: nowhere. */
+static inline uint32_t mapset_range_slot(const struct mapset_range *range)
+{
+	if (mapset_range_elf(range))
+		return range->image->slot;
+	return range->code ? range->code->slot : 0;
 }
 
 /* enum kiln_mapping_flags */
@@ -104,6 +116,9 @@ int mapset_claim_jit(struct mapset *m, const struct jit_claims *claims) _must_ch
 /* The same for one that is published: memory that it has. False: the code to come is more. */
 bool mapset_store_claim_jit(struct mapset_store *s, struct mapset *m,
 			    const struct jit_claims *claims);
+/* RUNTIME has a table of the code in the JIT memory that it has in M, which is published. */
+void mapset_store_set_code(struct mapset_store *s, struct mapset *m, uint32_t runtime,
+			   const struct stored_image *table);
 /* EACH may not add or remove any. */
 void mapset_store_each(struct mapset_store *s, void (*each)(struct mapset *m, void *arg),
 		       void *arg);

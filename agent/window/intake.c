@@ -77,6 +77,7 @@ static int start_runtimes(struct intake *in)
 	    .tracers = in->config->receiver.tracers,
 	    .memory = sampler_memory(in->sampler),
 	    .mapsets = in->mapsets,
+	    .unwind = in->unwind,
 	    .source = {.proc_dirfd = in->proc_dirfd},
 	    .renew = renew_mapset,
 	    .arg = in,

@@ -108,6 +108,9 @@ void runtime_frames_see(struct runtime_frames *f, struct stack *stack, struct ma
 	if (stack->runtime_window == window &&
 	    (!stack->runtime_round || stack->runtime_round == f->round))
 		return;
+	for (size_t i = 0; mapset && i < STACK_RUNTIMES; i++)
+		if (stack->runtimes[i].frames)
+			runtimes_met(f->runtimes, mapset, stack->runtimes[i].id, now_ns);
 	if (see(f, stack, tgid, window))
 		return;
 	metric_add(M_RUNTIME_NAMES_LATE, 1);

@@ -242,6 +242,7 @@ static void start(uint32_t tracers)
 	assert_int_equal(mapset_store_new(&fake.memory, fake.images, fake.unwind, &fake.mapsets),
 			 0);
 	options.mapsets = fake.mapsets;
+	options.unwind = fake.unwind;
 	assert_int_equal(runtimes_new(&options, &fake.rt), 0);
 }
 
