@@ -338,12 +338,12 @@ static void test_what_agents_cannot_do_is_told(void **state)
 			    "spec.defaults.offCPU: agents of this version do not profile off-CPU "
 			    "time. spec.guardrails.deniedTracers: go cannot be disabled");
 	put(set, "prod", "x", 1,
-	    "{'profile':{'tracers':{'jvm':'Enabled','ruby':'Auto','perl':'Disabled',"
+	    "{'profile':{'tracers':{'dotnet':'Enabled','ruby':'Auto','perl':'Disabled',"
 	    "'v8':'Enabled','native':'Disabled'}}}");
 	assert_int_equal(policy_verdict(set, "prod", "x", &v), 0);
 	assert_string_equal(v.ineffective,
 			    "spec.profile.tracers.native: cannot be disabled, use mode: Disabled. "
-			    "spec.profile.tracers.jvm: agents of this version do not walk its "
+			    "spec.profile.tracers.dotnet: agents of this version do not walk its "
 			    "stacks");
 	put(set, "prod", "y", 1, "{'podSelector':{},'profile':{'tracers':{'jvm':'Auto'}}}");
 	assert_int_equal(policy_verdict(set, "prod", "y", &v), 0);

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From a program counter in compiled code to places in methods. An nmethod has descriptions of some
+ * of its program counters, in ascending order: of all that return addresses of calls may be, and
+ * where it may be stopped. Each leads to a scope: a method, where in its bytecodes, and the scope
+ * that this one was inlined into (src/hotspot/share/code/pcDesc.hpp, scopeDesc.cpp
+ * ScopeDesc::decode_body, debugInfo.hpp).
+ *
+ * Loop thread; keeps nothing.
+ */
+#include "agent/elf/code_state.h"
+#include "agent/runtime/hotspot/hotspot.h"
+
+enum {
+	DESCS_MAX = 1 << 20,
+	SCOPES_MAX = 1 << 24, /* bytes */
+	SCOPE_HEAD = 16,      /* three numbers of at most 5 bytes */
+	METADATA_MAX = 1 << 20,
+	STRAIGHT_BYTES = 1024, /* of code that are looked at behind a leaf ... */
+	BEFORE_BYTES = 512,    /* ... and before it */
+	INSN_BYTES = 16,
+};
+
+struct code {
+	const struct hotspot_process *p;
+	const struct target_memory *memory;
+	uint64_t blob;
+	uint64_t begin; /* of the code */
+	uint64_t descs, descs_end, scopes, metadata;
+};
+
+static int int_at(const struct code *c, int32_t field, int32_t *ret)
+{
+	return hotspot_read(c->memory, c->blob, field, ret, sizeof(*ret));
+}
+
+static int word_at(const struct code *c, int32_t field, uint64_t *ret)
+{
+	return hotspot_read(c->memory, c->blob, field, ret, sizeof(*ret));
+}
+
+/* Where the int at FIELD leads to from BASE. */
+static int place_at(const struct code *c, uint64_t base, int32_t field, uint64_t *ret)
+{
+	int32_t offset;
+	int r = int_at(c, field, &offset);
+
+	if (r == 0)
+		*ret = base + (uint64_t)(int64_t)offset;
+	return r < 0 || offset < 0 ? -EFAULT : 0;
+}
+
+static int find_metadata(struct code *c)
+{
+	const struct hotspot_layout *l = &c->p->layout;
+	uint64_t data;
+
+	if (l->nmethod_metadata >= 0)
+		return place_at(c, c->blob, l->nmethod_metadata, &c->metadata);
+	if (word_at(c, l->blob_mutable_data, &data) < 0)
+		return -EFAULT;
+	return place_at(c, data, l->blob_relocation_size, &c->metadata);
+}
+
+static int find_parts(struct code *c)
+{
+	const struct hotspot_layout *l = &c->p->layout;
+	uint64_t base = c->blob;
+	int r;
+
+	if (l->blob_code_begin >= 0)
+		r = word_at(c, l->blob_code_begin, &c->begin);
+	else
+		r = place_at(c, c->blob, l->blob_code_offset, &c->begin);
+	if (r == 0 && l->nmethod_immutable >= 0)
+		r = word_at(c, l->nmethod_immutable, &base);
+	if (r == 0)
+		r = place_at(c, base, l->nmethod_pcs, &c->descs);
+	if (r == 0 && l->nmethod_scopes_begin >= 0)
+		r = word_at(c, l->nmethod_scopes_begin, &c->scopes);
+	else if (r == 0)
+		r = place_at(c, base, l->nmethod_scopes, &c->scopes);
+	/* Behind the descriptions come the dependencies, or (where these lie elsewhere) the scopes.
+	 */
+	if (r == 0 && l->nmethod_immutable >= 0)
+		c->descs_end = c->scopes;
+	else if (r == 0)
+		r = place_at(c, base, l->nmethod_pcs_end, &c->descs_end);
+	if (r == 0)
+		r = find_metadata(c);
+	if (r < 0 || c->descs_end < c->descs ||
+	    c->descs_end - c->descs > (uint64_t)DESCS_MAX * (uint64_t)l->pcdesc_size)
+		return -EFAULT;
+	return 0;
+}
+
+/* Of description I: its field. */
+static int desc_at(const struct code *c, uint64_t i, int32_t field, int32_t *ret)
+{
+	uint64_t at = c->descs + i * (uint64_t)c->p->layout.pcdesc_size;
+
+	return hotspot_read(c->memory, at, field, ret, sizeof(*ret));
+}
+
+/* The number of the first description at or behind PC. */
+static int find_desc(const struct code *c, uint64_t pc, uint64_t *ret)
+{
+	const struct hotspot_layout *l = &c->p->layout;
+	uint64_t low = 0, high = (c->descs_end - c->descs) / (uint64_t)l->pcdesc_size;
+	int32_t at;
+
+	if (pc - c->begin > INT32_MAX)
+		return -EFAULT;
+	while (low < high) {
+		uint64_t middle = low + (high - low) / 2;
+
+		if (desc_at(c, middle, l->pcdesc_pc, &at) < 0)
+			return -EFAULT;
+		if (at < (int32_t)(pc - c->begin))
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	*ret = low;
+	return 0;
+}
+
+struct scope {
+	uint32_t sender, method;
+	int32_t bci;
+};
+
+static int read_scope(const struct code *c, uint32_t offset, struct scope *ret)
+{
+	uint8_t bytes[SCOPE_HEAD] = {0};
+	uint32_t excluded = c->p->numbers_exclude_zero;
+	struct cursor cur;
+
+	/* The last scope may end where the memory does. */
+	if (target_read(c->memory, c->scopes + offset, bytes, sizeof(bytes)) < 0)
+		for (size_t i = 0; i < sizeof(bytes); i++)
+			if (target_read(c->memory, c->scopes + offset + i, &bytes[i], 1) < 0)
+				break;
+	cur = cursor_of(bytes, sizeof(bytes));
+	ret->sender = hotspot_read_number(&cur, excluded);
+	ret->method = hotspot_read_number(&cur, excluded);
+	ret->bci = (int32_t)hotspot_read_number(&cur, excluded) - 1;
+	return cur.bad ? -EFAULT : 0;
+}
+
+static int outer_method(const struct code *c, uint64_t *ret)
+{
+	const struct hotspot_layout *l = &c->p->layout;
+
+	return word_at(c, l->nmethod_method >= 0 ? l->nmethod_method : l->compiled_method_method,
+		       ret) < 0 ||
+		       !*ret
+		   ? -EFAULT
+		   : 0;
+}
+
+/* The places of description I: its scope, and those that this one was inlined into. */
+static int desc_places(const struct code *c, uint64_t i, struct hotspot_place *ret, size_t max)
+{
+	const struct hotspot_layout *l = &c->p->layout;
+	struct scope scope = {0};
+	int32_t offset;
+	int n = 0;
+
+	if (i >= (c->descs_end - c->descs) / (uint64_t)l->pcdesc_size ||
+	    desc_at(c, i, l->pcdesc_scope, &offset) < 0 || offset <= 0 || offset > SCOPES_MAX)
+		return 0;
+	while (offset && (size_t)n < max) {
+		if (read_scope(c, (uint32_t)offset, &scope) < 0 || !scope.method ||
+		    scope.method > METADATA_MAX)
+			return 0;
+		if (target_read(c->memory, c->metadata + (uint64_t)(scope.method - 1) * 8,
+				&ret[n].method, 8) < 0)
+			return 0;
+		ret[n].bci = scope.bci;
+		n++;
+		/* Whoever has inlined was written before. */
+		if (scope.sender >= (uint32_t)offset)
+			return 0;
+		offset = (int32_t)scope.sender;
+	}
+	return n;
+}
+
+/* ---- the leaf ---------------------------------------------------------------------------------
+ *
+ * Between two descriptions nothing tells what is inlined there. The next one is taken, as the
+ * machine itself does (PcDescContainer::find_pc_desc_internal), when the code runs on to it: a loop
+ * comes to its poll. What led here straight from the one before as well, or does not run on to the
+ * next, is only certain to be in what both have in common.
+ */
+
+/* Does code run from address FROM to TO without a jump? Where that is too far to look: FAR. */
+static bool is_straight(const struct code *c, uint64_t from, uint64_t to, size_t max, bool far)
+{
+	uint8_t bytes[STRAIGHT_BYTES + INSN_BYTES] = {0};
+	struct code_insn insn;
+	struct cursor cur;
+
+	if (to - from > max)
+		return far;
+	if (target_read(c->memory, from, bytes, (size_t)(to - from)) < 0)
+		return false;
+	cur = cursor_of(bytes, sizeof(bytes));
+	while (from + cur.pos < to) {
+		if (!code_decode(cur, from + cur.pos, true, &insn) ||
+		    (insn.flow != CODE_NEXT && insn.flow != CODE_BRANCH && insn.flow != CODE_CALL))
+			return false;
+		cursor_skip(&cur, insn.size);
+	}
+	return true;
+}
+
+/*
+ * Cuts the N places at PLACES down to those that the M at OTHERS have as well. Both are innermost
+ * first; those further in are the same when the calls that lead to them are.
+ */
+static int common_places(struct hotspot_place *places, int n, const struct hotspot_place *others,
+			 int m)
+{
+	int k = 0;
+
+	while (k < n && k < m) {
+		const struct hotspot_place *a = &places[n - 1 - k], *b = &others[m - 1 - k];
+
+		if (a->method != b->method)
+			break;
+		k++;
+		if (a->bci != b->bci)
+			break;
+	}
+	/* The method itself is certain. */
+	k = MAX(k, 1);
+	memmove(places, places + n - k, (size_t)k * sizeof(*places));
+	return k;
+}
+
+/* Where description I is; 0: nowhere. */
+static uint64_t desc_pc(const struct code *c, uint64_t i)
+{
+	int32_t offset;
+
+	if (desc_at(c, i, c->p->layout.pcdesc_pc, &offset) < 0 || offset < 0)
+		return 0;
+	return c->begin + (uint64_t)offset;
+}
+
+static int leaf_places(const struct code *c, uint64_t pc, uint64_t next, struct hotspot_place *ret,
+		       size_t max)
+{
+	struct hotspot_place others[HOTSPOT_PLACES];
+	int n = desc_places(c, next, ret, max), m;
+	uint64_t from = next ? desc_pc(c, next - 1) : 0, to = desc_pc(c, next);
+	bool runs_on = to && is_straight(c, pc, to, STRAIGHT_BYTES, true);
+
+	if (n > 0 && (c->p->layout.describes_all ||
+		      (runs_on && !(from && is_straight(c, from, pc, BEFORE_BYTES, false)))))
+		return n;
+	m = next ? desc_places(c, next - 1, others, HOTSPOT_PLACES) : 0;
+	if (n > 0)
+		return common_places(ret, n, others, m);
+	if (m > 0)
+		ret[0] = others[m - 1];
+	return m > 0;
+}
+
+int hotspot_code_places(const struct hotspot_process *p, const struct target_memory *memory,
+			uint64_t blob, uint64_t pc, struct hotspot_place *ret, size_t max)
+{
+	struct code c = {.p = p, .memory = memory, .blob = blob};
+	int32_t at = -1;
+	uint64_t next;
+	int n = 0;
+
+	if (max && find_parts(&c) == 0 && find_desc(&c, pc, &next) == 0) {
+		if (desc_at(&c, next, p->layout.pcdesc_pc, &at) == 0 &&
+		    (uint64_t)(int64_t)at == pc - c.begin)
+			n = desc_places(&c, next, ret, max);
+		else
+			n = leaf_places(&c, pc, next, ret, max);
+	}
+	if (n > 0 || !max)
+		return n;
+	/* A wrapper of a native method, and code that was made without descriptions. */
+	ret[0].bci = -1;
+	return outer_method(&c, &ret[0].method) < 0 ? -EFAULT : 1;
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * HotSpot, the Java virtual machine of OpenJDK, as one of the runtimes of
+ * agent/runtime/runtime.h. What its parts share.
+ *
+ * `libjvm.so` exports tables (gHotSpotVMStructs and others,
+ * src/hotspot/share/runtime/vmStructs.cpp) that debuggers find its structures by: for each field of
+ * a type its offset, for each static one its address, for each type its size. All that is needed of
+ * a version is read from these in the process, where they are complete; the file lacks what static
+ * constructors fill in.
+ */
+#pragma once
+
+#include "agent/runtime/hotspot/walker_data.h"
+#include "agent/elf/unwind.h"
+#include "agent/runtime/runtime.h"
+#include "lib/cursor.h"
+
+/* ---- the machine's tables (layout.c) ----------------------------------------------------------
+ */
+
+#define HOTSPOT_NO_FIELD (-1)
+
+/* Offsets and sizes in bytes, HOTSPOT_NO_FIELD where the version has none; static ones: addresses
+ * in the process, 0 where there is none. What reads them says in which versions they are. */
+struct hotspot_layout {
+	/* CodeCache, CodeHeap, VirtualSpace, HeapBlock */
+	uint64_t heap, heaps; /* static: one CodeHeap (8), or a list of them */
+	int32_t heap_memory, heap_segmap, heap_log2_segment;
+	int32_t space_low, space_low_boundary, space_high_boundary;
+	int32_t array_len, array_data;
+	int32_t block_size;
+	/* CodeBlob */
+	int32_t blob_name, blob_frame_size, blob_complete, blob_size;
+	int32_t blob_code_begin, blob_code_offset;
+	int32_t blob_mutable_data, blob_relocation_size;
+	/* nmethod, CompiledMethod (9 to 22) */
+	int32_t nmethod_size, nmethod_id, nmethod_stub, nmethod_orig_pc, nmethod_method;
+	int32_t nmethod_pcs, nmethod_pcs_end, nmethod_scopes, nmethod_scopes_begin;
+	int32_t nmethod_metadata, nmethod_immutable;
+	int32_t nmethod_deopt_begin, nmethod_deopt_mh_begin, nmethod_deopt, nmethod_deopt_mh;
+	int32_t compiled_method_method;
+	int32_t pcdesc_pc, pcdesc_scope, pcdesc_size;
+	/* Method, ConstMethod, ConstantPool, InstanceKlass, Klass, Symbol */
+	int32_t method_const;
+	int32_t const_pool, const_words, const_flags, const_code_size, const_name, const_size;
+	int32_t pool_holder, pool_file, pool_size;
+	int32_t klass_name, klass_file;
+	int32_t symbol_length, symbol_body, symbol_identity, symbol_hash;
+	/* AbstractInterpreter, StubQueue, InterpreterCodelet */
+	uint64_t interpreter;
+	int32_t queue_buffer, queue_begin, queue_end;
+	int32_t codelet_size, codelet_description, codelet_bytecode, codelet_header;
+	/* PerfMemory */
+	uint64_t perf_start, perf_top;
+	/* constants */
+	int32_t has_lines;
+	/* Abstract_VM_Version */
+	uint64_t release, internal_info, major;
+	/* JVMFlag (Flag in 8) */
+	uint64_t flags, n_flags;
+	int32_t flag_name, flag_address, flag_size;
+	uint8_t describes_all; /* -XX:+DebugNonSafepoints */
+};
+
+/* What of libjvm.so leads to the tables: ELF virtual addresses. */
+enum hotspot_symbol {
+	HOTSPOT_STRUCTS,
+	HOTSPOT_STRUCT_TYPE,
+	HOTSPOT_STRUCT_FIELD,
+	HOTSPOT_STRUCT_STATIC,
+	HOTSPOT_STRUCT_OFFSET,
+	HOTSPOT_STRUCT_ADDRESS,
+	HOTSPOT_STRUCT_STRIDE,
+	HOTSPOT_TYPES,
+	HOTSPOT_TYPE_NAME,
+	HOTSPOT_TYPE_SIZE,
+	HOTSPOT_TYPE_STRIDE,
+	HOTSPOT_INTS,
+	HOTSPOT_INT_NAME,
+	HOTSPOT_INT_VALUE,
+	HOTSPOT_INT_STRIDE,
+	HOTSPOT_SYMBOLS
+};
+
+struct hotspot_image {
+	struct runtime_image base;
+	uint64_t symbols[HOTSPOT_SYMBOLS];
+	uint64_t descs;			   /* StubCodeDesc::_list; 0: its symbol was stripped */
+	uint64_t variables, variables_end; /* the writable segment */
+};
+
+int hotspot_probe(const struct image *image, struct runtime_image **ret,
+		  struct error *err) _must_check_;
+void hotspot_forget(struct runtime_image *ri);
+
+/*
+ * Reads the tables of a process, whose libjvm.so lies at BIAS. -EAGAIN: they are not filled in
+ * yet. -ENOTSUP and ERR: they lack what the walk cannot do without.
+ */
+int hotspot_layout_read(const struct hotspot_image *image, uint64_t bias,
+			const struct target_memory *memory, struct hotspot_layout *ret,
+			struct error *err) _must_check_;
+
+/* ---- the machine's own code (stubs.c) --------------------------------------------------------
+ */
+
+enum { HOTSPOT_PIECES = 16384 };
+
+enum hotspot_piece_kind {
+	HOTSPOT_PIECE_STUB,    /* one of many in a blob */
+	HOTSPOT_PIECE_BLOB,    /* a blob of its own */
+	HOTSPOT_PIECE_DEOPT,   /* ... which takes frames off the stack and builds others */
+	HOTSPOT_PIECE_CODELET, /* of the interpreter */
+};
+
+/* Code [start, end) at addresses of the process. */
+struct hotspot_piece {
+	uint64_t start, end;
+	uint64_t group, name; /* where the process has these texts; 0: nowhere */
+	uint16_t frame;	      /* of blobs: words of the frame; 0: not known */
+	int16_t bytecode;     /* of codelets; negative: none */
+	uint8_t kind;	      /* enum hotspot_piece_kind */
+};
+
+struct hotspot_pieces {
+	struct hotspot_piece *v; /* ascending, without overlaps */
+	size_t n, cap;
+	uint64_t interpreter, interpreter_end; /* the blob's code; 0: not there yet */
+	uint64_t barrier; /* StubRoutines::cont_returnBarrier (20 on); 0: there is none */
+};
+
+struct hotspot_process;
+/* Finds what there is now. */
+int hotspot_pieces_find(struct hotspot_process *p, const struct target_memory *memory,
+			struct hotspot_pieces *ret) _must_check_;
+void hotspot_pieces_done(struct hotspot_pieces *v);
+/* The piece that holds PC, or NULL. */
+const struct hotspot_piece *hotspot_piece_at(const struct hotspot_pieces *v, uint64_t pc);
+
+/* Unwind rules for all of PIECES, from their instructions (static_code.c). */
+int hotspot_static_table(const struct hotspot_process *p, const struct target_memory *memory,
+			 const struct hotspot_pieces *pieces,
+			 struct unwind_table **ret) _must_check_;
+
+/* ---- a process --------------------------------------------------------------------------------
+ */
+
+struct hotspot_process {
+	uint32_t refs; /* attachments */
+	struct hotspot_layout layout;
+	struct kiln_hotspot kernel;
+	uint32_t numbers_exclude_zero; /* 1 from 20 on: see code.c */
+	uint64_t bias;
+	uint64_t variables, variables_end; /* of libjvm.so */
+	uint64_t descs;			   /* the head of the list of stubs; 0: not found yet */
+	struct hotspot_pieces pieces;
+	bool wants_pieces; /* code was met that is none of them */
+};
+
+int hotspot_attach(const struct runtime_image *ri, struct runtime_target *target,
+		   struct kiln_runtime *ret_kernel, void **ret_state,
+		   struct error *err) _must_check_;
+void hotspot_detach(void *state);
+void hotspot_tell_kernel(const struct hotspot_process *p, struct kiln_runtime *ret);
+
+/* ---- texts (text.c) ---------------------------------------------------------------------------
+ */
+
+/* Where texts go, one behind the other. What has no room is cut. */
+struct hotspot_text {
+	char *at;
+	size_t left; /* at least 1, for the NUL */
+};
+
+void hotspot_text_put(struct hotspot_text *t, const void *bytes, size_t n);
+/* Appends N bytes of modified UTF-8 as UTF-8. What is no such text is a '?'; in a class's name
+ * slashes become dots. */
+void hotspot_text_put_name(struct hotspot_text *t, const uint8_t *s, size_t n, bool is_class);
+/* Puts a NUL behind the text that began at START, which is returned. */
+const char *hotspot_text_end(struct hotspot_text *t, const char *start);
+/* How many of the N bytes of a class's name are shown: a hidden class has its address behind it,
+ * and one of a lambda expression a number that no other run of the program gives it. */
+size_t hotspot_class_shown(const uint8_t *s, size_t n);
+/* The name that a method of FILE has in its language, in place of what the compiler made of it. */
+void hotspot_name_demangle(char *name, const char *file);
+
+/* ---- lines (lines.c) --------------------------------------------------------------------------
+ */
+
+/* A method's table of lines, as the process has it. */
+struct hotspot_lines {
+	uint8_t *bytes;
+	size_t size; /* 0: the method has none */
+};
+
+/* Of the ConstMethod at CODE. The caller frees it with hotspot_lines_done(). */
+int hotspot_lines_read(const struct hotspot_process *p, const struct target_memory *memory,
+		       uint64_t code, struct hotspot_lines *ret) _must_check_;
+void hotspot_lines_done(struct hotspot_lines *l);
+/* The lines of BCI and of the method's first bytecode; 0: not known. Any bytes will do. */
+void hotspot_lines_find(const void *bytes, size_t size, int32_t bci, uint32_t excluded,
+			uint32_t *ret, uint32_t *ret_start);
+/*
+ * An UNSIGNED5 number (src/hotspot/share/utilities/unsigned5.hpp): 6 bits in each byte after the
+ * first, a byte below 192 is the last one, at most 5. EXCLUDED is 1 where no byte is 0 and each
+ * counts one less (20 on), else 0.
+ */
+uint32_t hotspot_read_number(struct cursor *c, uint32_t excluded);
+
+/* ---- names ------------------------------------------------------------------------------------
+ */
+
+/* A place in a method. */
+struct hotspot_place {
+	uint64_t method;
+	int32_t bci; /* -1: not known */
+};
+
+enum { HOTSPOT_PLACES = SYMBOL_INLINE_MAX };
+
+/* The word, or less, at ADDRESS + OFFSET. 0 or -EFAULT. */
+static inline int hotspot_read(const struct target_memory *m, uint64_t address, int64_t offset,
+			       void *dst, size_t len)
+{
+	return target_read(m, address + (uint64_t)offset, dst, len) < 0 ? -EFAULT : 0;
+}
+
+/* The name, file and line of PLACE into RET's next symbol. -EFAULT, -ENOSPC. */
+int hotspot_method_symbol(const struct hotspot_process *p, const struct target_memory *memory,
+			  const struct hotspot_place *place, struct hotspot_text *text,
+			  struct symbol_result *ret) _must_check_;
+/* Makes F, at BCI, RET's next symbol; it has the strings of F. */
+void hotspot_put_symbol(const struct hotspot_process *p, const struct runtime_function *f,
+			int32_t bci, struct symbol_result *ret);
+/* The cookie of METHOD as the kernel computes it; its ConstMethod too. */
+int hotspot_method_cookie(const struct hotspot_process *p, const struct target_memory *memory,
+			  uint64_t method, uint64_t *ret_const, uint32_t *ret_cookie) _must_check_;
+
+/*
+ * The places of the nmethod at BLOB for PC, innermost first: several where calls were inlined.
+ * Returns how many, at most MAX; -EFAULT.
+ */
+int hotspot_code_places(const struct hotspot_process *p, const struct target_memory *memory,
+			uint64_t blob, uint64_t pc, struct hotspot_place *ret,
+			size_t max) _must_check_;
+
+extern const struct interpreter_ops hotspot_ops;

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names of methods. A Method leads to its ConstMethod, which holds the bytecodes and the numbers of
+ * its name in the class's constant pool; the pool leads to the class. Names are Symbols: a length
+ * and modified UTF-8. None of these moves while its class is loaded, whatever collects garbage.
+ * A method is read once for all of its frames (agent/runtime/functions.h). Loop thread; keeps
+ * nothing of its own.
+ */
+#include "agent/runtime/hotspot/hotspot.h"
+
+enum { SYMBOL_BYTES_MAX = 1024 };
+
+static int word(const struct target_memory *m, uint64_t address, int32_t field, uint64_t *ret)
+{
+	return hotspot_read(m, address, field, ret, sizeof(*ret));
+}
+
+static int half(const struct target_memory *m, uint64_t address, int32_t field, uint32_t *ret)
+{
+	uint16_t v;
+
+	if (hotspot_read(m, address, field, &v, sizeof(v)) < 0)
+		return -EFAULT;
+	*ret = v;
+	return 0;
+}
+
+/* The characters of the Symbol at ADDRESS. */
+static int read_symbol(const struct hotspot_layout *l, const struct target_memory *m,
+		       uint64_t address, uint8_t bytes[SYMBOL_BYTES_MAX], size_t *ret)
+{
+	uint32_t length;
+
+	if (half(m, address, l->symbol_length, &length) < 0)
+		return -EFAULT;
+	*ret = MIN(length, (uint32_t)SYMBOL_BYTES_MAX);
+	return hotspot_read(m, address, l->symbol_body, bytes, *ret);
+}
+
+/* Entry INDEX of the constant pool: a Symbol. */
+static int pool_symbol(const struct hotspot_layout *l, const struct target_memory *m, uint64_t pool,
+		       uint32_t index, uint8_t bytes[SYMBOL_BYTES_MAX], size_t *ret)
+{
+	uint64_t symbol;
+
+	/* The lowest bit tells an entry that is not resolved, in some versions. */
+	if (word(m, pool + (uint64_t)index * 8, l->pool_size, &symbol) < 0)
+		return -EFAULT;
+	return read_symbol(l, m, symbol & ~1ULL, bytes, ret);
+}
+
+int hotspot_method_cookie(const struct hotspot_process *p, const struct target_memory *memory,
+			  uint64_t method, uint64_t *ret_const, uint32_t *ret_cookie)
+{
+	const struct kiln_hotspot *k = &p->kernel;
+	uint64_t code, at, symbol;
+	uint32_t name;
+	uint16_t hash;
+
+	if (word(memory, method, k->method_const, &code) < 0 ||
+	    word(memory, code, k->const_pool, &at) < 0 ||
+	    half(memory, code, k->const_name, &name) < 0 ||
+	    word(memory, at, k->pool_holder, &at) < 0 ||
+	    word(memory, at, k->klass_name, &symbol) < 0 ||
+	    hotspot_read(memory, symbol, k->symbol_hash, &hash, sizeof(hash)) < 0)
+		return -EFAULT;
+	*ret_const = code;
+	*ret_cookie = kiln_hotspot_cookie(code, symbol, hash, name);
+	return 0;
+}
+
+/* ---- reading ---------------------------------------------------------------------------------
+ */
+
+/* What is known of a method while it is read. */
+struct method {
+	uint64_t code, pool, holder;
+	uint32_t cookie;
+};
+
+/* The class's name and the method's, with a dot between them. */
+static int read_name(const struct hotspot_layout *l, const struct target_memory *m,
+		     const struct method *method, struct hotspot_text *text, const char **ret)
+{
+	uint8_t bytes[SYMBOL_BYTES_MAX];
+	char *start = text->at;
+	uint32_t index;
+	uint64_t name;
+	size_t n;
+
+	if (word(m, method->holder, l->klass_name, &name) < 0 ||
+	    half(m, method->code, l->const_name, &index) < 0 ||
+	    read_symbol(l, m, name, bytes, &n) < 0)
+		return -EFAULT;
+	hotspot_text_put_name(text, bytes, hotspot_class_shown(bytes, n), true);
+	hotspot_text_put(text, ".", 1);
+	if (pool_symbol(l, m, method->pool, index, bytes, &n) < 0)
+		return -EFAULT;
+	hotspot_text_put_name(text, bytes, n, false);
+	*ret = hotspot_text_end(text, start);
+	return 0;
+}
+
+static int read_file(const struct hotspot_layout *l, const struct target_memory *m,
+		     const struct method *method, struct hotspot_text *text, const char **ret)
+{
+	uint8_t bytes[SYMBOL_BYTES_MAX];
+	char *start = text->at;
+	uint32_t index = 0;
+	size_t n;
+
+	if (l->pool_file >= 0
+		? half(m, method->pool, l->pool_file, &index) < 0
+		: l->klass_file < 0 || half(m, method->holder, l->klass_file, &index) < 0)
+		return -EFAULT;
+	*ret = "";
+	if (!index)
+		return 0;
+	if (pool_symbol(l, m, method->pool, index, bytes, &n) < 0)
+		return -EFAULT;
+	hotspot_text_put_name(text, bytes, n, false);
+	*ret = hotspot_text_end(text, start);
+	return 0;
+}
+
+/* The function, its strings in TEXT. The caller frees *RET_LINES. */
+static int read_function(const struct hotspot_process *p, const struct target_memory *memory,
+			 const struct method *method, struct hotspot_text *text,
+			 struct runtime_function *ret, struct hotspot_lines *ret_lines)
+{
+	const char *name;
+	int r = read_name(&p->layout, memory, method, text, &name);
+
+	if (r == 0)
+		r = read_file(&p->layout, memory, method, text, &ret->file);
+	if (r < 0)
+		return r;
+	hotspot_name_demangle((char *)name, ret->file);
+	ret->name = name;
+	ret->own = method->code;
+	r = hotspot_lines_read(p, memory, method->code, ret_lines);
+	ret->table = ret_lines->bytes;
+	ret->table_size = ret_lines->size;
+	return r;
+}
+
+static const char *copy(struct hotspot_text *text, const char *s)
+{
+	char *start = text->at;
+
+	hotspot_text_put(text, s, strlen(s));
+	return hotspot_text_end(text, start);
+}
+
+void hotspot_put_symbol(const struct hotspot_process *p, const struct runtime_function *f,
+			int32_t bci, struct symbol_result *ret)
+{
+	struct symbol *sym = &ret->symbols[ret->n++];
+
+	*sym = (struct symbol){.name = f->name, .system_name = f->name, .file = f->file};
+	hotspot_lines_find(f->table, f->table_size, bci, p->numbers_exclude_zero, &sym->line,
+			   &sym->start_line);
+}
+
+/* Has RET room for one more symbol, and TEXT for its name, a dot, a name, a file and the ends? */
+static bool has_room(const struct hotspot_text *text, const struct symbol_result *ret)
+{
+	return ret->n < SYMBOL_INLINE_MAX && text->left >= 5 * SYMBOL_BYTES_MAX;
+}
+
+int hotspot_method_symbol(const struct hotspot_process *p, const struct target_memory *memory,
+			  const struct hotspot_place *place, struct hotspot_text *text,
+			  struct symbol_result *ret)
+{
+	_cleanup_(hotspot_lines_done) struct hotspot_lines lines = {};
+	struct runtime_function f = {.file = ""};
+	struct method method;
+	int r;
+
+	if (!has_room(text, ret))
+		return -ENOSPC;
+	if (hotspot_method_cookie(p, memory, place->method, &method.code, &method.cookie) < 0)
+		return -EFAULT;
+	if (target_find_function(memory, place->method, method.cookie, &f)) {
+		/* The next place's method may take these strings' room. */
+		f.name = copy(text, f.name);
+		f.file = copy(text, f.file);
+		hotspot_put_symbol(p, &f, place->bci, ret);
+		return 0;
+	}
+	if (word(memory, method.code, p->layout.const_pool, &method.pool) < 0 ||
+	    word(memory, method.pool, p->layout.pool_holder, &method.holder) < 0)
+		return -EFAULT;
+	r = read_function(p, memory, &method, text, &f, &lines);
+	if (r < 0)
+		return r;
+	hotspot_put_symbol(p, &f, place->bci, ret);
+	f.start_line = ret->symbols[ret->n - 1].start_line;
+	if (f.table_size <= RUNTIME_FUNCTION_TABLE_MAX)
+		target_keep_function(memory, place->method, method.cookie, &f);
+	return 0;
+}

@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Unwind rules for the machine's own code, from its instructions (agent/elf/code_flow.h). Stubs are
+ * functions, mostly; what differs is told by how large the machine says their frame is. A stub that
+ * compiled code jumps to stands in that code's frame: no return address was pushed, it is in rdx.
+ *
+ * The interpreter's frame is left by its frame pointer, but for two moments (src/hotspot/cpu/x86/
+ * templateInterpreterGenerator_x86.cpp, generate_normal_entry(), generate_fixed_frame();
+ * interp_masm_x86.cpp, remove_activation()). A method is entered with its Method in rbx and its
+ * caller's stack pointer in r13; the return address is popped while the locals are made, and pushed
+ * again. When a method returns, its caller's stack pointer is in rbx, and the return address in
+ * some register. Each piece is read on its own; all paths in it that are entered from elsewhere
+ * begin in the state that the piece's kind tells. Loop thread; keeps nothing.
+ */
+#include "agent/runtime/hotspot/hotspot.h"
+
+#include <elf.h>
+
+#include "agent/elf/code_flow.h"
+#include "agent/elf/rows.h"
+#include "bpf/arch.h"
+
+enum {
+	RUNS_MAX = 16, /* entries of a piece that are followed */
+	STEPS_PER_BYTE = 4,
+	FRAME_SAVED = 16, /* rbp and the return address */
+	DWARF_RDX = 1,
+	DWARF_RBX = 3,
+	DWARF_R13 = 13,
+	LEAVE = 0xc9,
+	NAME_BYTES = 64,
+};
+
+struct builder {
+	const struct hotspot_process *p;
+	const struct target_memory *memory;
+	struct rows rows;
+	struct code_flow flow;
+	struct image image;
+	struct image_segment segment;
+	uint8_t *bytes;		/* of the piece at hand */
+	struct kiln_rule *rule; /* by offset; kind KILN_RULE_INVALID: none */
+	uint8_t *reached;	/* by offset: an instruction begins there */
+	size_t cap, size;
+};
+
+/* What the walker has to know of code besides its rule. */
+static struct kiln_rule of_runtime(struct kiln_rule rule, uint32_t code, uint32_t flags)
+{
+	rule.flags |= KILN_RULE_RUNTIME;
+	rule.deref_off =
+	    (int32_t)(KILN_RUNTIME_HOTSPOT | code << KILN_HOTSPOT_RULE_CODE_SHIFT | flags);
+	return rule;
+}
+
+/* Code that is none of the pieces: the walker looks at the blob. */
+static struct kiln_rule other_rule(void)
+{
+	return of_runtime((struct kiln_rule){.kind = KILN_RULE_FP, .flags = KILN_RULE_GUESS}, 0, 0);
+}
+
+static struct kiln_rule stub_rule(struct kiln_rule rule)
+{
+	return of_runtime(rule, KILN_HOTSPOT_CODE_STUB, 0);
+}
+
+static bool is_known(int32_t value)
+{
+	return value < CODE_RETURN_ADDRESS;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------
+ */
+
+static int read_piece(struct builder *b, const struct hotspot_piece *piece)
+{
+	size_t size = (size_t)MIN(piece->end - piece->start, (uint64_t)CODE_FUNCTION_MAX);
+
+	if (size > b->cap) {
+		free(b->bytes);
+		free(b->rule);
+		free(b->reached);
+		b->bytes = malloc(size);
+		b->rule = malloc(size * sizeof(*b->rule));
+		b->reached = malloc(size);
+		b->cap = b->bytes && b->rule && b->reached ? size : 0;
+		if (!b->cap)
+			return -ENOMEM;
+	}
+	b->size = size;
+	memset(b->rule, 0, size * sizeof(*b->rule));
+	memset(b->reached, 0, size);
+	if (target_read(b->memory, piece->start, b->bytes, size) < 0)
+		return -EFAULT;
+	b->segment = (struct image_segment){
+	    .vaddr = piece->start, .memsz = size, .filesz = size, .flags = PF_R | PF_X};
+	b->image = (struct image){
+	    .data = b->bytes, .size = size, .segments = &b->segment, .n_segments = 1, .fd = -1};
+	b->flow.image = &b->image;
+	b->flow.n_seeds = 0;
+	b->flow.budget = (uint64_t)size * STEPS_PER_BYTE + 4096;
+	return 0;
+}
+
+/* Where the text at ADDRESS says PART. */
+static bool says(const struct builder *b, uint64_t address, const char *part)
+{
+	char text[NAME_BYTES + 1] = "";
+
+	for (size_t i = 0; i < NAME_BYTES; i++)
+		if (target_read(b->memory, address + i, &text[i], 1) < 0 || !text[i])
+			break;
+	return strstr(text, part) != NULL;
+}
+
+/* The first instruction from OFFSET on that nothing has reached and that is no padding. */
+static bool next_unreached(struct builder *b, uint32_t offset, uint32_t *ret)
+{
+	while (offset < b->size) {
+		struct code_insn insn;
+		struct cursor c = cursor_of(b->bytes, b->size);
+
+		cursor_seek(&c, offset);
+		if (!code_decode(c, b->segment.vaddr + offset, true, &insn))
+			return false;
+		if (!b->reached[offset] && !insn.is_padding && insn.flow != CODE_HALT) {
+			*ret = offset;
+			return true;
+		}
+		offset += insn.size;
+	}
+	return false;
+}
+
+/* ---- stubs ------------------------------------------------------------------------------------
+ */
+
+/* At an entry; of a stub that is jumped to, no return address was pushed. */
+static struct code_state entry_state(bool jumped)
+{
+	struct code_state s = code_state_at_entry();
+
+	s.is_aligned = 1;
+	if (jumped)
+		s.reg[ARCH_REG_SP] = 0;
+	return s;
+}
+
+static struct kiln_rule rule_of(const struct code_state *s)
+{
+	if (s->reg[ARCH_REG_SP] == 0)
+		return (struct kiln_rule){
+		    .kind = KILN_RULE_RA_REG, .reg = ARCH_REG_SP, .ra_off = DWARF_RDX};
+	return code_state_rule(s);
+}
+
+/* Where it calls, is the frame larger than FRAME words by a return address, and what aligns that?
+ */
+static bool is_jumped_to(struct builder *b, uint32_t from, uint32_t frame)
+{
+	for (uint32_t i = from; frame && i < b->size; i++) {
+		const struct code_state *s = code_flow_at(&b->flow, i - from);
+		struct code_insn insn;
+
+		if (!s || !code_flow_insn(&b->flow, i - from, &insn) || insn.flow != CODE_CALL ||
+		    !is_known(s->reg[ARCH_REG_SP]))
+			continue;
+		return s->reg[ARCH_REG_SP] > (int32_t)frame * 8 &&
+		       s->reg[ARCH_REG_SP] <= (int32_t)frame * 8 + FRAME_SAVED;
+	}
+	return false;
+}
+
+static int follow(struct builder *b, uint32_t from, const struct code_state *state)
+{
+	return code_flow_run(&b->flow, b->segment.vaddr + from, (uint32_t)b->size - from, true,
+			     state);
+}
+
+static void keep_stub(struct builder *b, uint32_t from)
+{
+	for (uint32_t i = from; i < b->size; i++) {
+		const struct code_state *s = code_flow_at(&b->flow, i - from);
+
+		if (!s || b->reached[i])
+			continue;
+		b->reached[i] = 1;
+		b->rule[i] = rule_of(s);
+	}
+}
+
+/* From all places of the piece that are entered from elsewhere. */
+static int follow_stub(struct builder *b, const struct hotspot_piece *piece)
+{
+	int runs = piece->kind == HOTSPOT_PIECE_STUB ? 1 : RUNS_MAX;
+	uint32_t from = 0;
+
+	for (int i = 0; i < runs && from < b->size; i++) {
+		struct code_state state = entry_state(false);
+		int r = follow(b, from, &state);
+
+		if (r == 0 && is_jumped_to(b, from, piece->frame)) {
+			state = entry_state(true);
+			r = follow(b, from, &state);
+		}
+		if (r < 0)
+			return r;
+		keep_stub(b, from);
+		b->reached[from] = 1;
+		if (!next_unreached(b, from, &from))
+			break;
+	}
+	return 0;
+}
+
+/*
+ * Where a stub takes the frame of compiled code off and builds those of the interpreter, no frame
+ * is known: rbp leads from one to the next. Before the first of them is pushed the return address
+ * is at the stack pointer, and then right below it.
+ */
+static void bridge_frames(struct builder *b)
+{
+	static const uint8_t drop[] = {0x48, 0x03, 0xe1}, /* add %rcx,%rsp */
+	    pop[] = {0x48, 0x83, 0xc4, 0x08},		  /* add $8,%rsp */
+	    grow[] = {0x48, 0x2b, 0xe3};		  /* sub %rbx,%rsp */
+	const struct kiln_rule top = {
+	    .kind = KILN_RULE_CFA, .reg = ARCH_REG_SP, .cfa_off = 8, .ra_off = ARCH_RA_OFFSET};
+	struct kiln_rule rule = {.kind = KILN_RULE_INVALID};
+
+	for (size_t i = 0; i + 4 < b->size; i++) {
+		struct code_insn insn;
+		struct cursor c = cursor_of(b->bytes, b->size);
+
+		if (!b->reached[i])
+			continue;
+		if (rule.kind && b->rule[i].kind == KILN_RULE_INVALID)
+			b->rule[i] = rule;
+		cursor_seek(&c, i);
+		if (!code_decode(c, b->segment.vaddr + i, true, &insn))
+			continue;
+		if (same_bytes(b->bytes + i, drop, sizeof(drop))) {
+			/* and the next instruction takes rbp from elsewhere */
+			rule = top;
+		} else if (rule.kind && same_bytes(b->bytes + i, pop, sizeof(pop))) {
+			rule.cfa_off = 0;
+			rule.flags = KILN_RULE_SWITCH;
+		} else if (same_bytes(b->bytes + i, grow, sizeof(grow))) {
+			rule = (struct kiln_rule){.kind = KILN_RULE_FP};
+		} else if (rule.kind == KILN_RULE_FP && b->bytes[i] == LEAVE) {
+			rule = top;
+		}
+	}
+}
+
+static int add_stub(struct builder *b, const struct hotspot_piece *piece)
+{
+	struct kiln_rule rule = {.kind = KILN_RULE_FP, .flags = KILN_RULE_GUESS};
+	int r;
+
+	/* Nobody tells what is in it. */
+	if (piece->kind == HOTSPOT_PIECE_BLOB && says(b, piece->name, "StubRoutines"))
+		return 0;
+	/* Continues where a frame has returned to: the walker's matter. */
+	if (piece->kind == HOTSPOT_PIECE_STUB &&
+	    (says(b, piece->name, "cont_") || says(b, piece->name, "Cont "))) {
+		rule = of_runtime((struct kiln_rule){.kind = KILN_RULE_INVALID},
+				  KILN_HOTSPOT_CODE_THAW, 0);
+		rows_add(&b->rows, piece->start, &rule);
+		rule = other_rule();
+		rows_add(&b->rows, piece->end, &rule);
+		return 0;
+	}
+	r = read_piece(b, piece);
+	if (r == 0)
+		r = follow_stub(b, piece);
+	if (r < 0)
+		return r == -EFAULT ? 0 : r;
+	bridge_frames(b);
+	for (size_t i = 0; i < b->size; i++) {
+		if (!b->reached[i])
+			continue;
+		rule = b->rule[i];
+		if (rule.kind == KILN_RULE_INVALID || rule.kind == KILN_RULE_DEREF)
+			rule = (struct kiln_rule){.kind = KILN_RULE_FP, .flags = KILN_RULE_GUESS};
+		rule = stub_rule(rule);
+		rows_add(&b->rows, piece->start + i, &rule);
+	}
+	rule = other_rule();
+	rows_add(&b->rows, piece->end, &rule);
+	return 0;
+}
+
+/* ---- the interpreter --------------------------------------------------------------------------
+ */
+
+static struct kiln_rule frame_rule(uint32_t flags)
+{
+	return of_runtime((struct kiln_rule){.kind = KILN_RULE_FP}, KILN_HOTSPOT_CODE_INTERPRETER,
+			  flags);
+}
+
+/* Within an interpreted method's frame, of which only rbp is known. */
+static struct code_state frame_state(void)
+{
+	struct code_state s = code_state_at_entry();
+
+	for (int i = 0; i < CODE_REGS; i++)
+		s.reg[i] = CODE_UNKNOWN;
+	s.reg[ARCH_REG_FP] = s.saved[CODE_FP] = FRAME_SAVED;
+	return s;
+}
+
+/* The rule of a state in which the frame is not there, or no more. False: it is. */
+static bool bare_rule(const struct builder *b, const struct code_state *s, bool enters,
+		      struct kiln_rule *ret)
+{
+	uint32_t flags = enters ? KILN_HOTSPOT_ENTERS : 0;
+	int32_t full = FRAME_SAVED + b->p->kernel.frame_bytecode + 8, sp = s->reg[ARCH_REG_SP];
+
+	if (is_known(sp) && sp >= 8) {
+		if (s->reg[ARCH_REG_FP] == FRAME_SAVED && sp >= full)
+			return false;
+		*ret = (struct kiln_rule){.kind = KILN_RULE_CFA,
+					  .reg = ARCH_REG_SP,
+					  .ra_off = ARCH_RA_OFFSET,
+					  .cfa_off = sp};
+		if (s->saved[CODE_FP]) {
+			ret->flags = KILN_RULE_SAVED_FP;
+			ret->fp_off = (int16_t)(-s->saved[CODE_FP] / 8);
+		}
+		*ret = of_runtime(*ret, KILN_HOTSPOT_CODE_BARE, flags);
+		return true;
+	}
+	for (int i = 0; i < CODE_REGS && s->reg[ARCH_REG_FP] == CODE_CALLER; i++) {
+		if (s->reg[i] != CODE_RETURN_ADDRESS)
+			continue;
+		*ret = of_runtime((struct kiln_rule){.kind = KILN_RULE_RA_REG,
+						     .reg = enters ? DWARF_R13 : DWARF_RBX,
+						     .ra_off = (int8_t)i},
+				  KILN_HOTSPOT_CODE_BARE, flags);
+		return true;
+	}
+	return false;
+}
+
+static void keep_codelet(struct builder *b, uint32_t from, bool enters)
+{
+	for (uint32_t i = from; i < b->size; i++) {
+		const struct code_state *s = code_flow_at(&b->flow, i - from);
+
+		if (!s || b->reached[i])
+			continue;
+		b->reached[i] = 1;
+		(void)bare_rule(b, s, enters, &b->rule[i]);
+	}
+}
+
+static int follow_codelet(struct builder *b, bool enters)
+{
+	uint32_t from = 0;
+
+	for (int i = 0; i < (enters ? 1 : RUNS_MAX) && from < b->size; i++) {
+		struct code_state state = enters ? code_state_at_entry() : frame_state();
+		int r = follow(b, from, &state);
+
+		if (r < 0)
+			return r;
+		keep_codelet(b, from, enters);
+		b->reached[from] = 1;
+		if (!next_unreached(b, from, &from))
+			break;
+	}
+	return 0;
+}
+
+/* Where a method goes on after a call, its place in the bytecodes is in the frame only. */
+static uint32_t codelet_flags(const struct builder *b, const struct hotspot_piece *piece)
+{
+	return piece->bytecode < 0 && (says(b, piece->name, "return entry points") ||
+				       says(b, piece->name, "deoptimization entry points"))
+		   ? KILN_HOTSPOT_BYTECODE_SAVED
+		   : 0;
+}
+
+static int add_codelet(struct builder *b, const struct hotspot_piece *piece)
+{
+	bool enters = piece->bytecode < 0 && says(b, piece->name, "method entry point");
+	struct kiln_rule frame = frame_rule(codelet_flags(b, piece));
+	int r = read_piece(b, piece);
+
+	rows_add(&b->rows, piece->start, &frame);
+	if (r == 0 && (enters || memchr(b->bytes, LEAVE, b->size)))
+		r = follow_codelet(b, enters);
+	for (size_t i = 0; r == 0 && i < b->size; i++)
+		if (b->reached[i])
+			rows_add(&b->rows, piece->start + i,
+				 b->rule[i].kind ? &b->rule[i] : &frame);
+	frame = frame_rule(0);
+	rows_add(&b->rows, piece->end, &frame);
+	return r == -EFAULT ? 0 : r;
+}
+
+/* ---- all of it --------------------------------------------------------------------------------
+ */
+
+static void builder_done(struct builder *b)
+{
+	rows_done(&b->rows);
+	code_flow_done(&b->flow);
+	free(b->bytes);
+	free(b->rule);
+	free(b->reached);
+}
+
+int hotspot_static_table(const struct hotspot_process *p, const struct target_memory *memory,
+			 const struct hotspot_pieces *pieces, struct unwind_table **ret)
+{
+	_cleanup_(builder_done) struct builder b = {.p = p, .memory = memory};
+	struct kiln_rule rule = other_rule();
+	bool inside = false;
+	int r;
+
+	if (!pieces->n)
+		return -EAGAIN;
+	r = rows_init(&b.rows, pieces->v[0].start, pieces->v[pieces->n - 1].end);
+	if (r == 0)
+		rows_add(&b.rows, pieces->v[0].start & ~1023ULL, &rule);
+	for (size_t i = 0; r == 0 && i < pieces->n; i++) {
+		const struct hotspot_piece *piece = &pieces->v[i];
+
+		/* The interpreter's blob has nothing else in it. */
+		if (inside && piece->kind != HOTSPOT_PIECE_CODELET) {
+			rule = other_rule();
+			rows_add(&b.rows, pieces->interpreter_end, &rule);
+		}
+		inside = piece->kind == HOTSPOT_PIECE_CODELET;
+		r = inside ? add_codelet(&b, piece) : add_stub(&b, piece);
+	}
+	return r < 0 ? r : rows_finish(&b.rows, ret);
+}

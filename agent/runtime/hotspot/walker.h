@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * The walk of HotSpot's frames, on top of bpf/unwind.h; for BPF and for the host.
+ * docs/unwinding/hotspot.md has the sources of all this.
+ *
+ * One call walks on for as long as frames lie in the code cache. For the machine's own code (stubs,
+ * the interpreter) user space has made rules. What was found of compiled code is kept as the rule
+ * for its pc in the frame cache: how large the frame is, where the blob begins, and the lower bits
+ * of its compile id, which is read each time: no id is given twice, and freed code is replaced by
+ * other code within seconds. The registers of the leaf and the bytes around its pc tell whether the
+ * frame is there already, or no more.
+ *
+ * Everything that is read may be forged.
+ */
+#pragma once
+
+#include "agent/runtime/hotspot/walker_data.h"
+
+/* What w->cursor holds. */
+enum {
+	HOTSPOT_BLOB,	 /* the code whose id was read last, in this stack */
+	HOTSPOT_BLOB_ID, /* its id */
+	HOTSPOT_METHOD,	 /* the interpreted method whose cookie was found last */
+	HOTSPOT_COOKIE,
+	HOTSPOT_UNLOADS, /* how many classes were unloaded, and bit 63: it is known */
+};
+
+enum { HOTSPOT_FRAMES_A_CALL = 16 };
+
+/* What the rule of compiled code has (walker_data.h). */
+#define HOTSPOT_RULE_CODE(rule)	    ((uint32_t)(rule)->deref_off >> 5 & 7)
+#define HOTSPOT_RULE_DISTANCE(rule) ((uint32_t)(rule)->deref_off >> 8 & 0x3ffff)
+#define HOTSPOT_RULE_ID(rule)                                                                      \
+	(((uint32_t)(rule)->deref_off >> 26) << 16 | (uint16_t)(rule)->extra_off)
+#define HOTSPOT_ID_MASK 0x3fffff
+
+#include "agent/runtime/hotspot/walker_blob.h"
+#include "agent/runtime/hotspot/walker_leaf.h"
+#include "agent/runtime/hotspot/walker_frames.h"
+
+/* One frame of code that only its blob tells of, and on to its caller. */
+KILN_INLINE int hotspot_look(struct kiln_walk *w, uint64_t pc)
+{
+	uint32_t slot = w->slot, kind, life = HOTSPOT_LIVES, out_of_line = 0;
+	int32_t stub = 0;
+
+	kind = (uint32_t)hotspot_find(slot, pc);
+	if (kind == HOTSPOT_INTERPRETER)
+		return hotspot_interpreted(slot, 0);
+	if (kind != HOTSPOT_NMETHOD && kind != HOTSPOT_WRAPPER)
+		return hotspot_other(slot, kind);
+	if (w->exact && w->leaf_valid) {
+		if (kind == HOTSPOT_NMETHOD &&
+		    !env_read(&stub, 4,
+			      w->scratch[HOTSPOT_AT_BLOB] + hotspot_data(w)->nmethod_stub))
+			out_of_line = pc >= w->scratch[HOTSPOT_AT_BLOB] + (uint32_t)stub;
+		life = (uint32_t)hotspot_life(slot, pc, out_of_line);
+	} else if (kind == HOTSPOT_NMETHOD && pc < w->scratch[HOTSPOT_AT_COMPLETE]) {
+		/* A call before the frame is made. */
+		life = (uint32_t)hotspot_life(slot, w->regs.pc, 0);
+		if (life != HOTSPOT_BARE_SP)
+			life = HOTSPOT_LIVES;
+	}
+	return hotspot_compiled(slot, pc, kind, life);
+}
+
+/* One frame of the code cache, and on to its caller. */
+KILN_INLINE int hotspot_frame(struct kiln_walk *w)
+{
+	const struct kiln_cache_entry *entry;
+	uint64_t pc = w->regs.pc - (w->exact ? 0 : 1);
+	int r;
+
+	if (!hotspot_is_code(hotspot_data(w), pc))
+		return HOTSPOT_NOTHING;
+	if (!w->exact && w->regs.pc == hotspot_data(w)->barrier)
+		return hotspot_frozen(w->slot);
+	entry = env_cache(w, pc);
+	if (!entry)
+		return HOTSPOT_NOTHING;
+	if ((entry->pc != pc || entry->tag != w->tag) && walk_find_rule(w->slot, pc))
+		return HOTSPOT_NOTHING;
+	switch (HOTSPOT_RULE_CODE(&entry->rule)) {
+	case KILN_HOTSPOT_CODE_COMPILED:
+		r = w->exact ? HOTSPOT_NOTHING : hotspot_known(w, &entry->rule, pc);
+		if (r != HOTSPOT_NOTHING)
+			return r;
+		break;
+	case KILN_HOTSPOT_CODE_INTERPRETER:
+		return hotspot_interpreted(w->slot, (uint32_t)entry->rule.deref_off);
+	case KILN_HOTSPOT_CODE_BARE:
+		return hotspot_between(w->slot, pc);
+	case KILN_HOTSPOT_CODE_THAW:
+		if (w->exact)
+			break;
+		/* Its callers are not all there yet, and what lies below may be other ones'. */
+		(void)hotspot_emit_stub(w);
+		walk_missing(w, KILN_MISSING_BROKEN);
+		return HOTSPOT_STUCK;
+	case KILN_HOTSPOT_CODE_STUB:
+		/* A rule leads on from it. */
+		(void)hotspot_emit_stub(w);
+		return HOTSPOT_STUCK;
+	default:
+		break;
+	}
+	return hotspot_look(w, pc);
+}
+
+KILN_GLOBAL int hotspot_walk(uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+	int r = 0;
+
+	if (!w)
+		return 0;
+	for (int i = 0; i < HOTSPOT_FRAMES_A_CALL; i++) {
+		r = hotspot_frame(w);
+		if (r || w->full)
+			break;
+		/* Its frames stand for the native ones, which have no names. */
+		w->hide_native = w->stepped = 1;
+	}
+	if (r == HOTSPOT_STUCK) {
+		w->hide_native = 1;
+		w->stepped = 0;
+		w->runtime_done = 1;
+	}
+	return 0;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* What the walk of HotSpot's frames (walker.h) and user space agree on. */
+#pragma once
+
+#include "bpf/types.h"
+
+enum { KILN_RUNTIME_HOTSPOT = 6 }; /* enum kiln_runtime_id */
+
+enum kiln_hotspot_frame {
+	/* Compiled code of a method. Address: the program counter. Second word:
+	 * KILN_HOTSPOT_CODE(). */
+	KILN_HOTSPOT_COMPILED = 0,
+	/* Address: a Method. Second word: bits 63..48 a cookie, 47..0 where in its bytecodes. */
+	KILN_HOTSPOT_INTERPRETED = 1,
+	/* Code of the machine's own. Address: the program counter. Second word as COMPILED. */
+	KILN_HOTSPOT_STUB = 2,
+	/* Frames of a virtual thread that lie in the heap. Address: of the barrier. */
+	KILN_HOTSPOT_FROZEN = 3,
+	KILN_HOTSPOT_KIND_MASK = 3,
+	/* The program counter is a return address. */
+	KILN_HOTSPOT_RETURN = 4,
+};
+
+/* Of code: its compile id (0: it has none), and how far into its blob the program counter is. */
+#define KILN_HOTSPOT_CODE(id, distance) ((uint64_t)(uint32_t)(id) | (uint64_t)(distance) << 32)
+#define KILN_HOTSPOT_COMPILE_ID(word)	((uint32_t)(word))
+#define KILN_HOTSPOT_DISTANCE(word)	((uint32_t)((word) >> 32) & KILN_HOTSPOT_DISTANCE_MAX)
+#define KILN_HOTSPOT_DISTANCE_MAX	((1U << 24) - 1) /* and: not known */
+#define KILN_HOTSPOT_BCP(word)		((word) & ((1ULL << 48) - 1))
+#define KILN_HOTSPOT_COOKIE(word)	((uint32_t)((word) >> 48))
+
+enum {
+	KILN_HOTSPOT_HEAPS = 4,
+	KILN_HOTSPOT_BLOB_BYTES = 104, /* that the kernel reads of a CodeBlob */
+};
+
+/* A CodeHeap: a segment's number is (pc - low) >> log2_segment. */
+struct kiln_hotspot_heap {
+	uint64_t low;	 /* reserved: never changes */
+	uint64_t segmap; /* a byte for each segment */
+	uint32_t size;	 /* bytes */
+	uint32_t pad;
+};
+KILN_ASSERT_SIZE(kiln_hotspot_heap, 24);
+
+enum kiln_hotspot_flags {
+	KILN_HOTSPOT_CODE_POINTER = 1,	/* blob_code is the place of a pointer, else of an int */
+	KILN_HOTSPOT_COMPLETE_16 = 2,	/* blob_complete is of 16 bits, else 32 */
+	KILN_HOTSPOT_DEOPT_POINTER = 4, /* nmethod_deopt likewise */
+};
+
+/* Of one process. Offsets in bytes; those of a CodeBlob are below KILN_HOTSPOT_BLOB_BYTES. */
+struct kiln_hotspot {
+	uint64_t low, high; /* of the code cache, reserved */
+	struct kiln_hotspot_heap heaps[KILN_HOTSPOT_HEAPS];
+	uint64_t unloads; /* address of the number of classes unloaded; 0: not known */
+	uint64_t
+	    barrier; /* where the outermost frame returns of those not in the heap; 0: as there */
+	uint8_t block_header;
+	uint8_t log2_segment;
+	uint8_t flags;		/* enum kiln_hotspot_flags */
+	uint8_t frame_bytecode; /* of an interpreted frame: the bytecode pointer is at rbp - this */
+	uint8_t blob_name, blob_frame_size, blob_code, blob_complete;
+	uint16_t nmethod_id, nmethod_stub, nmethod_orig_pc, nmethod_deopt, nmethod_deopt_mh;
+	/* Method, ConstMethod, ConstantPool, Klass, Symbol: what leads to a class's name. */
+	uint16_t method_const, const_pool, const_name, pool_holder, klass_name, symbol_hash;
+	uint16_t pad;
+};
+KILN_ASSERT_SIZE(kiln_hotspot, 160);
+
+/*
+ * What the rule of code says besides how to step: rule.deref_off, from its lowest bit on 5 bits
+ * KILN_RUNTIME_HOTSPOT, 3 bits enum kiln_hotspot_code, and flags. User space gives rules to the
+ * machine's own code; the walker keeps those of compiled code in the frame cache: in 18 bits from
+ * the eighth on how far back the blob begins in units of 64 bytes, and in the last six bits 21..16
+ * of the compile id, whose others are in rule.extra_off.
+ */
+enum kiln_hotspot_code {
+	KILN_HOTSPOT_CODE_UNKNOWN, /* look at the blob */
+	KILN_HOTSPOT_CODE_COMPILED,
+	KILN_HOTSPOT_CODE_STUB,	       /* step by the rule */
+	KILN_HOTSPOT_CODE_INTERPRETER, /* rbp points to the frame */
+	KILN_HOTSPOT_CODE_BARE,	       /* the interpreter, where there is no frame: by the rule */
+	KILN_HOTSPOT_CODE_THAW,	       /* what it has called moves frames from the heap */
+};
+enum {
+	KILN_HOTSPOT_RULE_CODE_SHIFT = 5,
+	/* A method is entered: it is in rbx, the caller's stack pointer in r13. */
+	KILN_HOTSPOT_ENTERS = 1 << 8,
+	/* The bytecode pointer is in the frame, not in r13. */
+	KILN_HOTSPOT_BYTECODE_SAVED = 1 << 9,
+};
+
+/*
+ * What tells one Method from another that may come to lie in its place: its code, the name of its
+ * class, and the number of its own name in the class's constant pool. HASH is the identity that the
+ * machine gave to the class's name at random.
+ */
+static inline uint32_t kiln_hotspot_cookie(uint64_t const_method, uint64_t symbol, uint32_t hash,
+					   uint32_t name)
+{
+	uint64_t h = (symbol >> 3) * 0x9e3779b97f4a7c15ULL + (const_method >> 3) + hash +
+		     ((uint64_t)name << 32);
+
+	h *= 0xff51afd7ed558ccdULL;
+	return (uint32_t)(h >> 48);
+}

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * How each kind of code is left, and the frames that stand for it; a part of walker.h. rbp is a
+ * frame pointer in interpreted frames, wrappers of native methods and many stubs, and a register as
+ * any other in compiled code, whose blob tells how large its frame is.
+ */
+#pragma once
+
+/* What steps return besides 0: the caller is in w->regs. */
+enum {
+	HOTSPOT_NOTHING = -1, /* no frame was emitted */
+	HOTSPOT_STUCK = 1,    /* one was, and its caller cannot be found */
+};
+
+enum {
+	HOTSPOT_PUSHES_MAX = 72, /* words that code may have pushed below its frame */
+	HOTSPOT_FRAME_MAX = 1 << 20,
+	HOTSPOT_ARGUMENTS_MAX = 8192,
+	/* Interpreted frames: bytes from the frame pointer (AbstractInterpreter frame layout,
+	 * src/hotspot/cpu/x86/frame_x86.hpp; the same in 8 to 28) */
+	HOTSPOT_SENDER_SP = 8,
+	HOTSPOT_FRAME_METHOD = 24,
+	HOTSPOT_LEAF_RAX = 0,
+	HOTSPOT_LEAF_R13 = 13, /* the bytecode pointer; in adapters the caller's stack pointer */
+};
+
+/* ---- to the caller --------------------------------------------------------------------------- */
+
+/* Is there a call before PC? */
+KILN_GLOBAL int hotspot_is_return(uint64_t pc)
+{
+	uint8_t code[8] = {0};
+
+	if (env_read(code, sizeof(code), pc - sizeof(code)))
+		return 0;
+	/* call distance; call *%reg, also of r8 on; call *n(%reg) */
+	return code[3] == 0xe8 || (code[6] == 0xff && (code[7] & 0xf8) == 0xd0) ||
+	       (code[5] == 0xff && (code[6] & 0xf8) == 0x50) ||
+	       (code[2] == 0xff && (code[3] & 0xf8) == 0x90);
+}
+
+/*
+ * Code may have pushed something below its frame: the address of the first word from AT on that is
+ * a return address, which is in w->value then; ANY: that points to code. 0: there is none.
+ */
+KILN_GLOBAL uint64_t hotspot_search(uint32_t slot, uint64_t at, uint32_t any)
+{
+	struct kiln_walk *w = env_walk(slot);
+	uint64_t pc = 0;
+
+	if (!w)
+		return 0;
+	for (int i = 0; i < HOTSPOT_PUSHES_MAX; i++, at += 8) {
+		if (walk_read(w, at, &pc))
+			return 0;
+		if (hotspot_is_code(hotspot_data(w), pc) && (any || hotspot_is_return(pc))) {
+			w->value = pc;
+			return at;
+		}
+	}
+	return 0;
+}
+
+/*
+ * To the caller, whose return address lies below CFA, or above that when the code has pushed
+ * something: whatever calls code of the cache lies there itself. rbp is saved below it if SAVED.
+ * 0, or HOTSPOT_STUCK: there is no such word.
+ */
+KILN_INLINE int hotspot_pop(struct kiln_walk *w, uint64_t cfa, uint32_t saved)
+{
+	uint64_t pc, bp = w->regs.fp;
+
+	if (cfa <= w->regs.sp || (cfa & 7) || walk_read(w, cfa - 8, &pc))
+		return HOTSPOT_STUCK;
+	if (!hotspot_is_code(hotspot_data(w), pc)) {
+		cfa = hotspot_search(w->slot, cfa, 0);
+		if (!cfa)
+			return HOTSPOT_STUCK;
+		pc = w->value;
+		cfa += 8;
+	}
+	if (saved && walk_read(w, cfa - 16, &bp))
+		return HOTSPOT_STUCK;
+	return walk_enter(w, pc, cfa, bp, w->regs.extra) ? HOTSPOT_STUCK : 0;
+}
+
+/* To the caller of a frame that rbp points to; its stack pointer is SP, or behind the frame. */
+KILN_INLINE int hotspot_leave(struct kiln_walk *w, uint64_t sp)
+{
+	uint64_t fp = w->regs.fp, bp, pc;
+
+	if (!sp)
+		sp = fp + 16;
+	if ((fp & 7) || fp < w->regs.sp || sp < fp + 16 || sp - fp > HOTSPOT_FRAME_MAX)
+		return HOTSPOT_STUCK;
+	if (walk_read(w, fp, &bp) || walk_read(w, fp + 8, &pc) || !pc)
+		return HOTSPOT_STUCK;
+	return walk_enter(w, pc, sp, bp, w->regs.extra) ? HOTSPOT_STUCK : 0;
+}
+
+/* ---- compiled code --------------------------------------------------------------------------- */
+
+KILN_INLINE int hotspot_emit_code(struct kiln_walk *w, uint32_t kind, uint64_t pc, uint32_t id,
+				  uint64_t blob)
+{
+	uint64_t distance = pc - blob;
+
+	if (distance >= KILN_HOTSPOT_DISTANCE_MAX)
+		distance = KILN_HOTSPOT_DISTANCE_MAX;
+	return walk_emit(w, kind | (w->exact ? 0 : KILN_HOTSPOT_RETURN), pc,
+			 KILN_HOTSPOT_CODE(id, distance));
+}
+
+/* Code that lies in no blob, or whose blob does not matter. */
+KILN_INLINE int hotspot_emit_stub(struct kiln_walk *w)
+{
+	return hotspot_emit_code(w, KILN_HOTSPOT_STUB, w->regs.pc, 0,
+				 w->regs.pc - KILN_HOTSPOT_DISTANCE_MAX);
+}
+
+/* The compile id of the nmethod at BLOB. 0, or -1. */
+KILN_INLINE int hotspot_id(struct kiln_walk *w, uint64_t blob, uint32_t *ret)
+{
+	if (w->cursor.words[HOTSPOT_BLOB] == blob) {
+		*ret = (uint32_t)w->cursor.words[HOTSPOT_BLOB_ID];
+		return 0;
+	}
+	if (env_read(ret, 4, blob + hotspot_data(w)->nmethod_id))
+		return -1;
+	w->cursor.words[HOTSPOT_BLOB] = blob;
+	w->cursor.words[HOTSPOT_BLOB_ID] = *ret;
+	return 0;
+}
+
+/* The frame of an nmethod whose rule is known; HOTSPOT_NOTHING: it is another's by now. */
+KILN_INLINE int hotspot_known(struct kiln_walk *w, const struct kiln_rule *rule, uint64_t pc)
+{
+	uint64_t blob =
+	    (((pc >> 6) - HOTSPOT_RULE_DISTANCE(rule)) << 6) + hotspot_data(w)->block_header;
+	uint32_t id = 0;
+
+	if (hotspot_id(w, blob, &id) || (id & HOTSPOT_ID_MASK) != HOTSPOT_RULE_ID(rule))
+		return HOTSPOT_NOTHING;
+	if (hotspot_emit_code(w, KILN_HOTSPOT_COMPILED, w->regs.pc, id, blob))
+		return HOTSPOT_STUCK;
+	return hotspot_pop(w, w->regs.sp + (uint32_t)rule->cfa_off, 1);
+}
+
+/* Keeps what is known of the nmethod at PC, which is no leaf. */
+KILN_INLINE void hotspot_keep(struct kiln_walk *w, uint64_t pc, uint64_t blob, uint32_t id,
+			      uint32_t frame)
+{
+	struct kiln_cache_entry *entry = env_cache(w, pc);
+	uint64_t distance = (pc >> 6) - (blob >> 6);
+
+	if (!entry || distance > 0x3ffff)
+		return;
+	entry->pc = pc;
+	entry->tag = w->tag;
+	entry->rule = (struct kiln_rule){
+	    .kind = KILN_RULE_CFA,
+	    .reg = ARCH_REG_SP,
+	    .flags = KILN_RULE_SAVED_FP | KILN_RULE_RUNTIME,
+	    .ra_off = ARCH_RA_OFFSET,
+	    .cfa_off = (int32_t)frame,
+	    .fp_off = -2,
+	    .extra_off = (int16_t)(uint16_t)id,
+	    .deref_off = (int32_t)(KILN_RUNTIME_HOTSPOT |
+				   KILN_HOTSPOT_CODE_COMPILED << KILN_HOTSPOT_RULE_CODE_SHIFT |
+				   (uint32_t)distance << 8 | (id >> 16 & 63) << 26),
+	};
+}
+
+/* Is PC the handler, whose address is at FIELD of BLOB, that frames return to which are given up?
+ */
+KILN_INLINE int hotspot_is_handler(const struct kiln_hotspot *v, uint64_t blob, uint32_t field,
+				   uint64_t pc)
+{
+	uint64_t address = 0;
+	int32_t offset = 0;
+
+	if (!field)
+		return 0;
+	if (v->flags & KILN_HOTSPOT_DEOPT_POINTER)
+		return !env_read(&address, 8, blob + field) && address == pc;
+	return !env_read(&offset, 4, blob + field) && offset > 0 && blob + (uint32_t)offset == pc;
+}
+
+/* Where the frame at hand of BLOB was before it was given up; 0: it was not. */
+KILN_GLOBAL uint64_t hotspot_given_up(uint32_t slot, uint64_t blob)
+{
+	struct kiln_walk *w = env_walk(slot);
+	const struct kiln_hotspot *v;
+	uint64_t pc;
+	uint32_t at = 0;
+
+	if (!w)
+		return 0;
+	v = hotspot_data(w);
+	if (!hotspot_is_handler(v, blob, v->nmethod_deopt, w->regs.pc) &&
+	    !hotspot_is_handler(v, blob, v->nmethod_deopt_mh, w->regs.pc))
+		return 0;
+	if (env_read(&at, 4, blob + v->nmethod_orig_pc) || walk_read(w, w->regs.sp + at, &pc) ||
+	    pc - blob > w->regs.pc - blob)
+		return 0;
+	return pc;
+}
+
+/* The frame of compiled code, of which hotspot_find() has found KIND, in the LIFE it has. */
+KILN_GLOBAL int hotspot_compiled(uint32_t slot, uint64_t pc, uint32_t kind, uint32_t life)
+{
+	struct kiln_walk *w = env_walk(slot);
+	uint64_t blob, address, given_up;
+	uint32_t id = 0, frame;
+	int32_t stub = 0;
+
+	if (!w)
+		return HOTSPOT_NOTHING;
+	blob = w->scratch[HOTSPOT_AT_BLOB];
+	frame = hotspot_frame_size(w);
+	address = w->regs.pc;
+	if (frame < 16 || frame > HOTSPOT_FRAME_MAX || hotspot_id(w, blob, &id))
+		return HOTSPOT_NOTHING;
+	if (kind == HOTSPOT_NMETHOD && !w->exact && pc >= w->scratch[HOTSPOT_AT_COMPLETE]) {
+		if (env_read(&stub, 4, blob + hotspot_data(w)->nmethod_stub))
+			return HOTSPOT_NOTHING;
+		given_up = pc >= blob + (uint32_t)stub ? hotspot_given_up(slot, blob) : 0;
+		if (given_up)
+			address = given_up;
+		else
+			hotspot_keep(w, pc, blob, id, frame);
+	}
+	if (life != HOTSPOT_SILENT &&
+	    hotspot_emit_code(w, KILN_HOTSPOT_COMPILED, address, id, blob))
+		return HOTSPOT_STUCK;
+	if (life == HOTSPOT_LIVES && kind == HOTSPOT_WRAPPER)
+		return hotspot_leave(w, 0);
+	if (life == HOTSPOT_BARE_SP || life == HOTSPOT_SILENT)
+		frame = 8;
+	if (life == HOTSPOT_PUSHED)
+		frame = 16;
+	return hotspot_pop(w, w->regs.sp + frame, frame > 8 && life != HOTSPOT_UNSAVED);
+}
+
+/* ---- interpreted code ------------------------------------------------------------------------ */
+
+/* How many classes the machine has unloaded, and bit 63; 0: not known. */
+KILN_INLINE uint64_t hotspot_unloads(struct kiln_walk *w)
+{
+	uint64_t n = 0;
+
+	if (!w->cursor.words[HOTSPOT_UNLOADS]) {
+		if (!hotspot_data(w)->unloads || env_read(&n, 8, hotspot_data(w)->unloads))
+			return 0;
+		w->cursor.words[HOTSPOT_UNLOADS] = n | 1ULL << 63;
+	}
+	return w->cursor.words[HOTSPOT_UNLOADS];
+}
+
+/* The cookie of METHOD, whose ConstMethod is at CODE, into the cursor. Non-zero: it is no method.
+ */
+KILN_GLOBAL int hotspot_find_cookie(uint32_t slot, uint64_t method, uint64_t code)
+{
+	struct kiln_walk *w = env_walk(slot);
+	const struct kiln_hotspot *v;
+	uint64_t at = 0;
+	uint16_t hash = 0, name = 0;
+
+	if (!w)
+		return -1;
+	v = hotspot_data(w);
+	if (env_read(&at, 8, code + v->const_pool) || env_read(&name, 2, code + v->const_name) ||
+	    env_read(&at, 8, at + v->pool_holder) || env_read(&at, 8, at + v->klass_name) ||
+	    env_read(&hash, 2, at + v->symbol_hash))
+		return -1;
+	w->cursor.words[HOTSPOT_METHOD] = method;
+	w->cursor.words[HOTSPOT_COOKIE] = kiln_hotspot_cookie(code, at, hash, name);
+	return 0;
+}
+
+/*
+ * The cookie of METHOD into the cursor. Non-zero: it is no method. It is kept in the frame cache,
+ * at the method's address, for as long as no class is unloaded and the method has its code.
+ */
+KILN_GLOBAL int hotspot_cookie(uint32_t slot, uint64_t method)
+{
+	struct kiln_walk *w = env_walk(slot);
+	struct kiln_cache_entry *entry;
+	uint64_t code = 0, unloads;
+
+	if (!w)
+		return -1;
+	if (w->cursor.words[HOTSPOT_METHOD] == method)
+		return 0;
+	if (env_read(&code, 8, method + hotspot_data(w)->method_const))
+		return -1;
+	unloads = hotspot_unloads(w);
+	entry = env_cache(w, method);
+	if (unloads && entry && entry->pc == method && entry->tag == w->tag &&
+	    entry->rule.kind == KILN_RULE_INVALID && entry->rule.cfa_off == (int32_t)unloads &&
+	    entry->rule.deref_off == (int32_t)code) {
+		w->cursor.words[HOTSPOT_METHOD] = method;
+		w->cursor.words[HOTSPOT_COOKIE] = (uint16_t)entry->rule.extra_off;
+		return 0;
+	}
+	if (hotspot_find_cookie(slot, method, code))
+		return -1;
+	if (!unloads || !entry)
+		return 0;
+	entry->pc = method;
+	entry->tag = w->tag;
+	entry->rule = (struct kiln_rule){.kind = KILN_RULE_INVALID,
+					 .cfa_off = (int32_t)unloads,
+					 .deref_off = (int32_t)code,
+					 .extra_off = (int16_t)w->cursor.words[HOTSPOT_COOKIE]};
+	return 0;
+}
+
+/*
+ * A method's frame. Where deoptimization has made a frame and not yet filled it in there is no
+ * method: it is one of the interpreter then.
+ */
+KILN_INLINE int hotspot_emit_method(struct kiln_walk *w, uint64_t method, uint64_t bytecode)
+{
+	if (hotspot_cookie(w->slot, method))
+		return hotspot_emit_stub(w);
+	return walk_emit(w, KILN_HOTSPOT_INTERPRETED, method,
+			 KILN_HOTSPOT_BCP(bytecode) | w->cursor.words[HOTSPOT_COOKIE] << 48);
+}
+
+/* The interpreted frame that rbp points to; FLAGS of its rule. */
+KILN_GLOBAL int hotspot_interpreted(uint32_t slot, uint32_t flags)
+{
+	struct kiln_walk *w = env_walk(slot);
+	uint64_t fp, method, bytecode, sp;
+
+	if (!w)
+		return HOTSPOT_NOTHING;
+	fp = w->regs.fp;
+	if ((fp & 7) || fp < w->regs.sp)
+		return HOTSPOT_NOTHING;
+	/* The lowest first: the window then holds what comes after. */
+	if (walk_read(w, fp - hotspot_data(w)->frame_bytecode, &bytecode) ||
+	    walk_read(w, fp - HOTSPOT_FRAME_METHOD, &method) ||
+	    walk_read(w, fp - HOTSPOT_SENDER_SP, &sp))
+		return HOTSPOT_NOTHING;
+	/* What runs has it in a register, and saves it when it calls. */
+	if (w->exact && w->leaf_valid && !(flags & KILN_HOTSPOT_BYTECODE_SAVED) &&
+	    w->leaf[HOTSPOT_LEAF_R13] - bytecode + 65536 < 131072)
+		bytecode = w->leaf[HOTSPOT_LEAF_R13];
+	if (hotspot_emit_method(w, method, bytecode))
+		return HOTSPOT_STUCK;
+	return hotspot_leave(w, sp);
+}
+
+/*
+ * The caller of the interpreter at AT, whose frame is not there yet, or no more: by the rule. It
+ * has its stack pointer in a register, as far as it is known.
+ */
+KILN_GLOBAL int hotspot_between(uint32_t slot, uint64_t at)
+{
+	struct kiln_walk *w = env_walk(slot);
+	const struct kiln_cache_entry *entry = w ? env_cache(w, at) : 0;
+	const struct kiln_rule *rule;
+	uint64_t pc, sp, bp, caller = 0;
+	uint32_t enters;
+
+	if (!w || !entry)
+		return HOTSPOT_NOTHING;
+	rule = &entry->rule;
+	enters = (uint32_t)rule->deref_off & KILN_HOTSPOT_ENTERS;
+	bp = w->regs.fp;
+	sp = w->regs.sp;
+	if (enters && w->leaf_valid)
+		caller = w->leaf[HOTSPOT_LEAF_R13];
+	if (rule->kind == KILN_RULE_RA_REG) {
+		if (walk_register(w, (uint32_t)rule->ra_off, &pc) ||
+		    walk_register(w, rule->reg, &caller))
+			return HOTSPOT_NOTHING;
+	} else {
+		sp += (uint64_t)(int64_t)rule->cfa_off;
+		if (((rule->flags & KILN_RULE_SAVED_FP) &&
+		     walk_read(w, sp + (uint64_t)((int64_t)rule->fp_off * 8), &bp)) ||
+		    walk_read(w, sp - 8, &pc))
+			return HOTSPOT_NOTHING;
+	}
+	if (!pc)
+		return HOTSPOT_NOTHING;
+	if (caller - sp < HOTSPOT_FRAME_MAX && !(caller & 7))
+		sp = caller;
+	if (enters && w->leaf_valid && hotspot_emit_method(w, w->leaf[ARCH_REG_EXTRA], 0))
+		return HOTSPOT_STUCK;
+	return walk_enter(w, pc, sp, bp, w->regs.extra) ? HOTSPOT_STUCK : 0;
+}
+
+/* ---- all else -------------------------------------------------------------------------------- */
+
+/* An adapter: the return address is at rsp, or in rax for a moment. */
+KILN_INLINE int hotspot_adapter(struct kiln_walk *w)
+{
+	uint64_t pc, sp = w->regs.sp + 8, caller;
+
+	if (!w->exact || !w->leaf_valid)
+		return hotspot_pop(w, sp, 0);
+	if (walk_read(w, w->regs.sp, &pc))
+		return HOTSPOT_NOTHING;
+	if (!hotspot_is_code(hotspot_data(w), pc)) {
+		pc = w->leaf[HOTSPOT_LEAF_RAX];
+		sp = w->regs.sp;
+		if (!hotspot_is_code(hotspot_data(w), pc))
+			return HOTSPOT_NOTHING;
+	}
+	caller = w->leaf[HOTSPOT_LEAF_R13];
+	if (caller - sp < HOTSPOT_ARGUMENTS_MAX && !(caller & 7))
+		sp = caller;
+	return walk_enter(w, pc, sp, w->regs.fp, w->regs.extra) ? HOTSPOT_STUCK : 0;
+}
+
+/* A stub that hotspot_find() has found. */
+KILN_INLINE int hotspot_stub(struct kiln_walk *w)
+{
+	uint32_t frame = hotspot_frame_size(w);
+
+	if (hotspot_emit_code(w, KILN_HOTSPOT_STUB, w->regs.pc, 0, w->scratch[HOTSPOT_AT_BLOB]))
+		return HOTSPOT_STUCK;
+	if (frame < 16 || frame > HOTSPOT_FRAME_MAX) {
+		if (!hotspot_leave(w, 0))
+			return 0;
+		/* rbp is anything where frames are brought back from the heap. */
+		frame = 16;
+	}
+	return hotspot_pop(w, w->regs.sp + frame, 1);
+}
+
+/* Code that has no frame of a method and no rule: of what hotspot_find() has found. */
+KILN_GLOBAL int hotspot_other(uint32_t slot, uint32_t kind)
+{
+	struct kiln_walk *w = env_walk(slot);
+
+	if (!w)
+		return HOTSPOT_NOTHING;
+	switch (kind) {
+	case HOTSPOT_ADAPTER:
+		return hotspot_adapter(w);
+	case HOTSPOT_BARE:
+		return hotspot_pop(w, w->regs.sp + 8, 0);
+	case HOTSPOT_STUB:
+		return hotspot_stub(w);
+	default:
+		return HOTSPOT_NOTHING;
+	}
+}
+
+/*
+ * A virtual thread's frames from here on lie in the heap. The stack pointer is at the end of the
+ * carrier's frame that has entered the virtual thread; a ContinuationEntry fills that up to the
+ * saved rbp (continuationEntry.hpp), and has no address of code in it. The return address behind
+ * that may be one of the interpreter, which no call stands before.
+ */
+KILN_GLOBAL int hotspot_frozen(uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+	uint64_t at, pc, bp;
+
+	if (!w)
+		return HOTSPOT_NOTHING;
+	if (walk_emit(w, KILN_HOTSPOT_FROZEN, w->regs.pc, 0))
+		return HOTSPOT_STUCK;
+	at = hotspot_search(slot, w->regs.sp + 8, 1);
+	pc = w->value;
+	if (!at || walk_read(w, at - 8, &bp))
+		return HOTSPOT_STUCK;
+	return walk_enter(w, pc, at + 8, bp, w->regs.extra) ? HOTSPOT_STUCK : 0;
+}
