@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Java virtual machines for the tests, programs that run in them, and whether samples show what these do."""
+import collections
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+SOURCE = os.path.join(HERE, "hotspot")
+ROOTS = {"_start", "clone", "clone3", "__clone", "__clone3", "start_thread"}
+# Where threads of the machine's own, and the one of main(), begin.
+OUTERMOST = re.compile(r"java\.lang\.(ref\.|Thread\.run)|jdk\.internal\.|kiln\.\w+\.main$")
+VERSIONS = ["8", "11", "17", "21", "25", "26", "27", "28"]
+MARK = re.compile(r"// AT (\w+)$")
+LAMBDA = re.compile(r"\$\$Lambda(\$\d+)?([/+].*)?$")
+HIDDEN = re.compile(r"[/+](0x[0-9a-f]+|\d+)$")
+
+
+def root_of(version):
+    """The root directory with this version, fetched when it is missing, and None; or None and why it cannot be had."""
+    script = os.path.join(HERE, "..", "..", "..", "hack", "lib", "java.sh")
+    done = subprocess.run([script, version], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode == 77:
+        return None, done.stderr.strip()
+    if done.returncode:
+        raise RuntimeError(f"{script}: {done.stderr[-500:]}")
+    return done.stdout.strip(), None
+
+
+def java(version):
+    return f"/usr/lib/jvm/java-{version}-openjdk-amd64/bin/java"
+
+
+def in_root(root, directory, command):
+    """COMMAND as it has to be run to have ROOT as its root directory, with /proc, /dev and, as /w, DIRECTORY in it."""
+    os.makedirs(os.path.join(root, "w"), exist_ok=True)
+    script = ('R=$1 W=$2; shift 2; mount --bind /proc "$R/proc"; mount --bind /dev "$R/dev"; mount --bind "$W" "$R/w"; '
+              'exec chroot "$R" "$@"')
+    return ["unshare", "--mount", "--propagation", "private", "bash", "-c", script, "-", root, directory, *command]
+
+
+def compile_classes(roots, directory):
+    """The programs' classes into DIRECTORY: by the oldest compiler, whose classes all machines run, and the newest for
+    what only new ones know. The C library too."""
+    for name in os.listdir(SOURCE):
+        if name.endswith(".java"):
+            shutil.copy(os.path.join(SOURCE, name), directory)
+    oldest, newest = min(roots, key=int), max(roots, key=int)
+    compiler = ([f"/usr/lib/jvm/java-{oldest}-openjdk-amd64/bin/javac"] if oldest == "8" else
+                [java(oldest), "-m", "jdk.compiler/com.sun.tools.javac.Main"])
+    old = ["/w/" + name for name in sorted(os.listdir(directory)) if name.endswith(".java") and "Loom" not in name]
+    subprocess.run(in_root(roots[oldest], directory, [*compiler, "-g", "-nowarn", "-d", "/w", *old]), check=True)
+    if int(newest) >= 21:
+        subprocess.run(in_root(roots[newest], directory, [
+            java(newest), "-m", "jdk.compiler/com.sun.tools.javac.Main", "-g", "-nowarn", "-source", "21", "-target", "21",
+            "-d", "/w", "/w/HotspotLoom.java"]), check=True, stderr=subprocess.DEVNULL)
+    subprocess.run([os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC", "-o", os.path.join(directory, "libhotspot_jni.so"),
+                    os.path.join(SOURCE, "hotspot_jni.c")], check=True)
+
+
+def marks(name):
+    with open(os.path.join(SOURCE, name), encoding="utf-8") as f:
+        return {m.group(1): i for i, line in enumerate(f, 1) if (m := MARK.search(line.rstrip()))}
+
+
+class Program:
+    """CONSTRUCTS of HotspotWork.java, a thread for each, in the machine of VERSION below ROOT."""
+
+    def __init__(self, version, root, directory, constructs, *options, seconds=600, main="kiln.HotspotWork", nice=10):
+        self.out = tempfile.TemporaryFile("w+", encoding="utf-8")
+        command = [java(version), *options, "-XX:+UnlockDiagnosticVMOptions", "-XX:+ShowHiddenFrames",
+                   "-Dlibrary=/w/libhotspot_jni.so", "-cp", "/w", main, str(seconds), *constructs]
+        # The agent has to get to its work.
+        self.process = subprocess.Popen(in_root(root, directory, command), stdin=subprocess.DEVNULL, stdout=self.out,
+                                        stderr=subprocess.STDOUT, preexec_fn=lambda: os.nice(nice))
+        self.pid = self.process.pid
+
+    def said(self):
+        self.out.seek(0)
+        return self.out.read()
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        self.out.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def readable(name):
+    """A method's name without what no two runs have alike."""
+    cls, _, method = name.rpartition(".")
+    return LAMBDA.sub("$$Lambda", HIDDEN.sub("", cls)) + "." + method
+
+
+def chains(said):
+    """The stacks that the machine itself has given: [[(name, file, line), ...]], innermost first."""
+    out = []
+    for line in said.splitlines():
+        if line.startswith("chain "):
+            frames = []
+            for element in line.split(" ")[1:]:
+                name, file, number = element.rsplit("|", 2)
+                # Code that no file has; 8 numbers its bytecodes from a million on.
+                lost = file in ("null", "<Unknown>") or int(number) >= 1000000
+                frames.append((readable(name), "" if lost else file, 0 if lost else max(int(number), 0)))
+            out.append(frames)
+    return out
+
+
+def java_frames(sample):
+    """Those of methods, innermost first; the machine's own code has no class before a dot."""
+    return [(name, *place) for (kind, name), place in zip(sample.frames, sample.places)
+            if kind == "jvm" and "::" not in name and "." in name]
+
+
+class Judge:
+    """What becomes of the samples of a program."""
+
+    def __init__(self, known, leaf="kiln.HotspotWork.burn", lines=None):
+        self.leaf, self.lines = leaf, lines
+        self.callers = {tuple(chain[1:]) for chain in known}
+        self.suffixes = {chain[i:] for chain in self.callers for i in range(len(chain) + 1)}
+        # By the frames further out: the lines that the next one in may have, by its name.
+        self.next = collections.defaultdict(set)
+        for chain in self.callers:
+            for i in range(len(chain)):
+                self.next[chain[i + 1:]].add(chain[i][0])
+
+    def __call__(self, sample):
+        """"right": a whole chain. "way": on the way to its end, all but the innermost frame as in one. Otherwise what is
+        wrong; "native": no method, or a thread of the machine's own."""
+        marks_ = [name for kind, name in sample.frames if kind == "abort-marker"]
+        if marks_:
+            return "cut: " + marks_[0]
+        if not sample.user:  # a thread that ends has no memory any more
+            return "native"
+        root = sample.user[-1]
+        if root not in ROOTS and not re.search(r"^(libc|ld)[-.].*\+0x[0-9a-f]+$", root):
+            return "no root: " + root
+        frames = tuple(java_frames(sample))
+        if not frames:
+            return "native"
+        if frames[0][0] == self.leaf and frames[1:] in self.callers:
+            if self.lines and frames[0][2] not in self.lines:
+                return f"leaf at line {frames[0][2]}"
+            return "right"
+        # As far as it goes along a chain: the frame where it leaves that may be at any line.
+        n = 0
+        while n < len(frames) and frames[len(frames) - 1 - n:] in self.suffixes:
+            n += 1
+        rest = frames[:len(frames) - n]
+        if not rest:
+            return "way"
+        if rest[-1][0] in self.next[frames[len(frames) - n:]] or rest[-1][0] == self.leaf:
+            return "way"
+        if n == 0:
+            return "native" if OUTERMOST.match(frames[-1][0]) else "begins with " + frames[-1][0]
+        # ... or a call that none of the chains has.
+        return "call: " + rest[-1][0] if n > 1 or not self.callers else "other: " + " < ".join(f"{a}:{c}" for a, _, c in frames[:4])
+
+
+def config(hz=97, seconds=2, more=""):
+    return f"""
+receivers:
+  profiling:
+    samples_per_second: {hz}
+    reporter_interval: {seconds}s
+    unwind_table_memory_mib: 96
+{more}
+exporters:
+  debug: {{export_function_file: true, ignore_profiles_without_container_id: false}}
+service:
+  pipelines:
+    profiles: {{receivers: [profiling], exporters: [debug]}}
+"""

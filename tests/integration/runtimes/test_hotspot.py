@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Java of several versions under the agent: what a sample shows is what the machine itself says of its stacks.
+usage: test_hotspot.py chains|special [VERSION...]   (exit 77: no such machine can be had)
+Without versions the oldest and the newest one, interpreted and by the compilers' default; with KILN_MATRIX=1 all
+versions, and each with more options."""
+import collections
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
+from kiln import agent, textdump  # noqa: E402
+import hotspot_stacks as stacks  # noqa: E402
+
+MATRIX = os.environ.get("KILN_MATRIX") == "1"
+PROGRAMS = os.environ.get("KILN_RUNTIME_PROGRAMS", "")
+# Threads of "blocking" are called "parking".
+CONSTRUCTS = ["calls", "recursion", "lambdas", "exceptions", "reflection", "jni", "blocking"]
+# burn() is in a frame of its own, so that a sample's chain is known to its end.
+WHOLE = "-XX:CompileCommand=dontinline,kiln/HotspotWork.burn"
+MODES = {"default": [WHOLE], "interpreted": ["-Xint"]}
+MORE = {"C1": [WHOLE, "-XX:TieredStopAtLevel=1"], "C2": [WHOLE, "-XX:-TieredCompilation"],
+        "one heap": [WHOLE, "-XX:-SegmentedCodeCache"], "Serial": [WHOLE, "-XX:+UseSerialGC", "-XX:-UseCompressedOops"],
+        "inlined": []}
+BEFORE = re.compile(r"cut: \[(hotspot: (not read yet|walker not loaded)|incomplete: (no unwind table|process not known))\]")
+# The stacks of virtual threads that are just brought back from the heap.
+THAWS = "cut: [hotspot: structures make no sense]"
+# Of the samples, and one more than that at least.
+CUT = 0.01   # a signal's or a new thread's first page may not be there yet
+CUT_VIRTUAL = 0.05  # frames that are just moved between stack and heap
+WRONG = 0.005
+CALLS = 0.03  # in none of the chains; of code that is just given up the outermost frame may be lost
+ENOUGH = 100  # samples of each program, if they come within WAIT
+LEAST = 10
+WAIT = 240
+
+
+def wait_for(name, program, texts):
+    """Waits until PROGRAM has said all of TEXTS."""
+    deadline = time.monotonic() + WAIT
+    while not all(text in program.said() for text in texts):
+        if time.monotonic() > deadline or program.process.poll() is not None:
+            raise RuntimeError(f"{name} did not say {texts}, but {program.said()[-500:]}")
+        time.sleep(0.2)
+
+
+def run(programs, others=()):
+    """Samples of PROGRAMS and OTHERS, by pid, once there are ENOUGH of each of PROGRAMS that show Java, or WAIT is over."""
+    pids = [p.pid for p in programs]
+    every = pids + [p.pid for p in others]
+    deadline, seen, rest = time.monotonic() + WAIT, collections.Counter(), ""
+    with agent.Agent(*sum((["--pid", pid] for pid in every), []), config=stacks.config()) as a:
+        with open(a.out_path, encoding="utf-8", errors="replace") as out:
+            while min(seen[pid] for pid in pids) < ENOUGH and time.monotonic() < deadline:
+                if a.process.poll() is not None:
+                    break
+                time.sleep(0.5)
+                *whole, rest = (rest + out.read()).split("New Sample")
+                for sample in whole:
+                    if "Instrumentation: jvm" in sample:
+                        n = sum(map(int, re.findall(r"^  Values: \[(\d+)", sample, re.M)))
+                        seen.update({int(pid): n for pid in re.findall(r"process\.pid: (\d+)", sample)})
+        status = a.stop()
+        if status:
+            raise RuntimeError(f"agent: exit {status}: {a.stderr()[-500:]}")
+        samples = textdump.parse(a.stdout().splitlines())
+    return {pid: [s for s in samples if s.pid == pid] for pid in every}
+
+
+def all_of(sample):
+    return " < ".join(f"{name}:{line}" for (_, name), (_, line) in zip(sample.frames, sample.places))
+
+
+def judge(name, samples, judge_one, right_least, cut_most=CUT):
+    """Prints what became of a program's samples; [problem]. What is cut before the machine is attached to says so, and
+    does not count."""
+    count, example = collections.Counter(), {}
+    for s in samples:
+        reason = judge_one(s)
+        count[reason] += s.value
+        example[reason] = s
+    before = sum(n for reason, n in count.items() if BEFORE.match(reason))
+    count = collections.Counter({reason: n for reason, n in count.items() if not BEFORE.match(reason)})
+    total = sum(count.values())
+    cut = sum(n for reason, n in count.items() if reason.startswith(("cut", "no root")))
+    calls = sum(n for reason, n in count.items() if reason.startswith("call"))
+    right, way, native = count["right"], count["way"], count["native"]
+    wrong = total - cut - calls - right - way - native
+    print(f"{name:20} {total:6} samples, {before:3} before: {right} right, {way} on the way, {calls} other calls, "
+          f"{native} native, {cut} cut, {wrong} wrong", flush=True)
+    for reason, n in count.most_common():
+        if reason not in ("right", "way", "native"):
+            print(f"    {n:4} {reason}: {all_of(example[reason])[:1200]}")
+    problems = []
+    if total < LEAST:
+        problems.append(f"{name}: {total} samples are too few")
+    for what, n, most in (("are cut", cut, cut_most), ("are wrong", wrong, WRONG), ("have other calls", calls, CALLS)):
+        if n > max(most * total, 1):
+            problems.append(f"{name}: {n} of {total} samples {what}")
+    if right < right_least * (total - cut - native) - 1:
+        problems.append(f"{name}: {right} of {total} samples are right to their end")
+    return problems
+
+
+def chains(found, directory):
+    marks = stacks.marks("HotspotWork.java")
+    lines = range(marks["burn_first"], marks["burn_last"] + 1)
+    problems = []
+    for version, root in found.items() if MATRIX else [(None, None)]:
+        wanted = {(v, mode): (r, options) for v, r in found.items() if version in (None, v)
+                  for mode, options in (MODES | (MORE if MATRIX else {})).items()
+                  if not (v == "8" and "-XX:-SegmentedCodeCache" in options)}
+        with contextlib.ExitStack() as stack:
+            programs = {key: stack.enter_context(stacks.Program(key[0], r, directory, CONSTRUCTS, *options))
+                        for key, (r, options) in wanted.items()}
+            for key, p in programs.items():
+                wait_for(key, p, ["told " + construct.replace("blocking", "parking") for construct in CONSTRUCTS])
+            samples = run(list(programs.values()))
+            for key, p in programs.items():
+                one = stacks.Judge(stacks.chains(p.said()), lines=lines)
+                problems += judge(" ".join(key), samples[p.pid], one, 0 if key[1] == "inlined" else 0.3)
+    return problems
+
+
+def special(found, directory):
+    """Virtual threads, classes that are unloaded, code that is given up; a program that only says that it is Java; the
+    tracer off."""
+    problems = []
+    newest = max(found, key=int)
+    with contextlib.ExitStack() as stack:
+        programs = {version: stack.enter_context(stacks.Program(version, root, directory, ["unloading", "storm"], "-Xmx64m"))
+                    for version, root in found.items()}
+        if int(newest) >= 21:
+            programs["virtual"] = stack.enter_context(stacks.Program(
+                newest, found[newest], directory, ["vyield"], main="kiln.HotspotLoom"))
+        programs["forged"] = stack.enter_context(Forged())
+        for name, p in programs.items():
+            wait_for(name, p, ["begin"])
+        samples = run([p for name, p in programs.items() if name != "forged"], [programs["forged"]])
+        for name, p in programs.items():
+            mine = samples[p.pid]
+            if name == "forged":
+                problems += judge_forged(mine)
+            elif name == "virtual":
+                problems += judge(name, mine, judge_virtual, 0.05, CUT_VIRTUAL)
+            else:
+                problems += judge(f"{name} classes", mine, judge_classes, 0.3)
+    return problems + toggle(newest, found[newest], directory)
+
+
+WHOLE_ONLY = stacks.Judge([])
+
+
+def judge_classes(sample):
+    """Each generation of a class has a thread with the class's name; whatever is shown is of that one."""
+    reason = WHOLE_ONLY(sample)
+    if reason.startswith(("cut", "no root")) or reason == "native":
+        return reason
+    names = [name for name, _, _ in stacks.java_frames(sample)]
+    shown = {name.split(".")[1] for name in names if name.startswith("kiln.HotspotG")}
+    if shown:
+        # It is made by the thread that loads it, whose name a new one has at first.
+        if len(shown) == 1 and sample.comm == "unloading":
+            return "way"
+        return "right" if shown == {sample.comm} else f"{sample.comm} shows {shown}"
+    if any(name.startswith("kiln.HotspotStorm.") for name in names):
+        at = [name.rpartition(".")[2] for name in names if name.startswith("kiln.HotspotStorm.")]
+        return "right" if re.fullmatch(r"(second )*(first )?applyAsLong", " ".join(at)) else "call lost: " + " ".join(at)
+    return "way"
+
+
+def judge_virtual(sample):
+    """Down to the thread's beginning, or to where it was frozen; then the carrier's."""
+    reason = WHOLE_ONLY(sample)
+    if reason == THAWS and any(name.startswith("StubRoutines::cont_") for _, name in sample.frames):
+        return "way"
+    if reason.startswith(("cut", "no root")):
+        return reason
+    names = [name for name, _, _ in stacks.java_frames(sample)]
+    if not any(name.startswith("kiln.") for name in names):
+        return "native"
+    frozen = any("in the heap" in name for _, name in sample.frames)
+    carrier = any(name.endswith("ForkJoinWorkerThread.run") for name in names)
+    if not carrier:
+        return "no carrier" if names[-1] != "kiln.HotspotLoom.main" else "native"
+    if not frozen and not any(name.startswith("kiln.HotspotLoom.work") for name in names):
+        return "neither begins nor is frozen"
+    return "right" if names[0] == "kiln.HotspotLoom.burn" else "way"
+
+
+class Forged:
+    def __init__(self):
+        self.process = subprocess.Popen([os.path.join(PROGRAMS, "hotspot-forged")], stdout=subprocess.PIPE, text=True)
+        self.pid, self.line = self.process.pid, self.process.stdout.readline()
+
+    def said(self):
+        return self.line
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+def judge_forged(samples):
+    """It costs nothing but its own names: there is its native stack."""
+    whole = sum(s.value for s in samples if "main" in s.user and s.user[-1] in stacks.ROOTS)
+    total = sum(s.value for s in samples)
+    print(f"{'forged':20} {total:6} samples, {whole} whole")
+    if total < LEAST or whole < 0.9 * total - 4:
+        return [f"forged: {whole} of {total} samples are whole"]
+    if any(kind == "jvm" for s in samples for kind, _ in s.frames):
+        return ["forged: frames of Java"]
+    return []
+
+
+def toggle(version, root, directory):
+    """Without the tracer there are native frames only, and no word about Java's."""
+    with stacks.Program(version, root, directory, ["calls"]) as p:
+        wait_for(version, p, ["chain"])
+        with agent.Agent("--duration", "3s", "--pid", p.pid, config=stacks.config(more='    tracers: "native,kernel"')) as a:
+            if a.wait(WAIT):
+                raise RuntimeError(a.stderr()[-500:])
+            samples = a.samples()
+    kinds = {kind for s in samples for kind, _ in s.frames} - {"kernel"}
+    if "native" not in kinds or kinds - {"native", "abort-marker"}:
+        return [f"tracer off: {kinds}"]
+    return []
+
+
+def main():
+    if os.geteuid():
+        print("skipped: not root")
+        return 77
+    found = {}
+    for version in sys.argv[2:] or (stacks.VERSIONS if MATRIX else [stacks.VERSIONS[0], stacks.VERSIONS[-1]]):
+        root, why = stacks.root_of(version)
+        if root:
+            found[version] = root
+        else:
+            print(f"skipped: Java {version}: {why}")
+    if not found:
+        return 77
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o755)
+        stacks.compile_classes(found, directory)
+        problems = {"chains": chains, "special": special}[sys.argv[1]](found, directory)
+    for problem in problems:
+        print(f"FAILED: {problem}")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
