@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from conftest import NAMESPACE, wait_until
+from conftest import NAMESPACE, WAIT, wait_until
 
 
 @pytest.fixture(scope="module")
