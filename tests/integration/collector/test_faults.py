@@ -191,7 +191,7 @@ def test_grpc_retryable_codes_are_tried_again(serve, send, code):
 @pytest.mark.parametrize("code", FINAL, ids=lambda c: c.name)
 def test_grpc_final_codes_are_not(serve, send, code):
     server = serve(Grpc, code, b"")
-    end = send(*server.args, "--batches", 2).end()
+    end = send(*server.args, "--batches", 2, "--generation", "v1.11").end()
     assert end["retries"] == 0 and end["drops"]["rejected"] == 19 and end["sent"] == 19
     assert len(server.requests) == 2 and names(server.requests[1:])[0] == "id-1-0"
 
@@ -295,11 +295,20 @@ def test_http_final_codes_are_not(serve, send, code):
     elsewhere = serve(Http, (200, {}, b""))
     server = serve(Http, (code, {"location": f"http://127.0.0.1:{elsewhere.port}/"},
                           status_details(3, "what is\x07this")), (200, {}, b""))
-    s = send(*server.args, "--batches", 2)
+    s = send(*server.args, "--batches", 2, "--generation", "v1.11")
     end = s.end()
     assert end["retries"] == 0 and end["drops"]["rejected"] == 19 and end["sent"] == 19
     assert len(server.requests) == 2 and elsewhere.requests == []
     assert any(f"HTTP {code}: what is this" in line for line in s.log), s.log
+
+
+@pytest.mark.parametrize("kind, refusal", [(Http, (400, {}, b"")), (Grpc, C.INTERNAL)], ids=["http", "grpc"])
+def test_what_is_refused_in_one_form_is_sent_in_the_other(serve, send, kind, refusal):
+    server = serve(kind, refusal, b"") if kind is Grpc else serve(kind, refusal, (200, {}, b""))
+    s = send(*server.args, "--batches", 2)
+    end = s.end()
+    assert end["sent"] == end["made"] and end["retries"] == 0 and end["drops"]["rejected"] == 0
+    assert any("takes OTLP profiles as opentelemetry-proto v1.8 and v1.9" in line for line in s.log), s.log
 
 
 @pytest.mark.parametrize("form", ["seconds", "date"])
@@ -399,7 +408,7 @@ def test_a_server_that_comes_late_gets_everything_in_order(serve, send):
     s.end()
     batches = [int(n.split("-")[1]) for n in names(server.requests[4:])]
     assert batches == sorted(batches) and len(batches) == 200
-    assert sum("will retry" in line for line in s.log) == 1 and len(s.log) == 2, s.log
+    assert sum("will retry" in line for line in s.log) == 1 and len(s.log) == 3, s.log  # ... recovered, takes profiles
 
 
 def test_the_end_waits_for_the_receiver_until_the_deadline(serve, send):
