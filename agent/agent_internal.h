@@ -26,7 +26,7 @@
 enum {
 	/* Between two drains of the ring. A wakeup costs as much as 30 known samples; new processes
 	 * and a ring that fills wake the loop themselves. */
-	DRAIN_MS = 500,
+	DRAIN_MS = 250,
 	/* While functions of runtimes come that are new: they may soon be gone from memory. */
 	DRAIN_NAMES_MS = 100,
 	DRAINS_UNTIL_NAMED = 10, /* without any */

@@ -55,6 +55,7 @@ struct program {
 	uint64_t retry_ns, retry_wait_ms; /* UNRESOLVED: not before; how long that was */
 	uint64_t reread_ns, reread_wait_ms;
 	uint64_t exchange_read_ns; /* not before, for an exchange alone */
+	uint64_t replaced_ns;	   /* an exec, of this program or of the one before it */
 	uint32_t suspect; /* a mapset that is in force and may lack code since: it is checked */
 	uint64_t suspect_since_ns;
 	uint64_t sampled_ns; /* its last record that asked */
@@ -351,7 +352,9 @@ static int start_reading(struct discovery *d, struct program *p, bool without_ma
 	p->reading = r;
 	p->stage = PROCESS_READING;
 	p->is_late = false;
-	p->changed_ns = p->executed_ns = 0;
+	p->changed_ns = 0;
+	/* What can be read now is the next program, when the note of its exec was read first. */
+	p->executed_ns = p->replaced_ns > p->sampled_ns ? p->replaced_ns : 0;
 	d->n_reading++;
 	return 0;
 }
@@ -512,11 +515,14 @@ struct mapset *discovery_mapset(struct discovery *d, const struct kiln_sample *r
  * gone by the time that the ring is read. A program that does nothing but exchange code has to wait
  * for that.
  */
-static void read_exchanged(struct discovery *d, struct program *p, const struct mapset *m)
+static void read_exchanged(struct discovery *d, struct program *p, const struct mapset *m,
+			   uint64_t time)
 {
 	uint64_t now = now_ns();
 
-	if (now < p->exchange_read_ns)
+	/* What a new program maps is nothing of the old one, which nobody can read any more. */
+	if (now < p->exchange_read_ns ||
+	    (p->replaced_ns && time < p->replaced_ns + KEEP_MS * NS_PER_MS))
 		return;
 	p->exchange_read_ns = now + EXCHANGE_READ_MS * NS_PER_MS;
 	p->start_time = m->start_time;
@@ -558,7 +564,7 @@ bool discovery_mapped(struct discovery *d, const struct sideband_mapping *mappin
 		p->mapset = 0;
 	}
 	if (p && m)
-		read_exchanged(d, p, m);
+		read_exchanged(d, p, m, mapping->time);
 	return true;
 }
 
@@ -584,9 +590,13 @@ void discovery_executed(struct discovery *d, uint32_t tgid, uint64_t time)
 {
 	const struct kernel_memory *memory = d->of.memory;
 	struct kiln_process entry;
+	struct program *p;
 
 	if (memory->get_process(memory->arg, tgid, &entry) < 0)
 		return;
+	p = get_program(d, tgid, entry.exec_id);
+	if (p)
+		p->replaced_ns = time;
 	/* The entry may be the new program's already; each exec adds one to the number. */
 	note_exec(find_program(d, tgid, entry.exec_id), time);
 	note_exec(find_program(d, tgid, entry.exec_id - 1), time);

@@ -1,10 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One pid, two programs in turn: each spins for an eighth of a second and then execs the other.
- * Both are built from this file, not PIE, so that the same addresses mean other functions after
- * each exec. usage: exec SECONDS DIRECTORY
+ * One pid, two programs in turn: each spins for half a second of CPU time, longer than it takes
+ * until its samples are read, and then execs the other. Both are built from this file, not PIE, so
+ * that the same addresses mean other functions after each exec. usage: exec SECONDS DIRECTORY
  */
+#include <time.h>
+
 #include "wl.h"
+
+enum { PHASE_MS = 500 };
+
+static inline long cpu_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
 
 #define PASTE2(a, b) a##b
 #define PASTE(a, b)  PASTE2(a, b)
@@ -23,7 +35,7 @@ NOINLINE void PASTE(NAME, _leaf)(void)
 
 	__asm__ volatile("" ::"r"(room) : "memory");
 #endif
-	WL_SPIN(150000000);
+	WL_SPIN(20000000);
 }
 
 NOINLINE void PASTE(NAME, _middle)(void)
@@ -33,8 +45,10 @@ NOINLINE void PASTE(NAME, _middle)(void)
 
 	__asm__ volatile("" ::"r"(room) : "memory", "rbx");
 #endif
-	PASTE(NAME, _leaf)();
-	AFTER_CALL();
+	for (long end = cpu_ms() + PHASE_MS; cpu_ms() < end;) {
+		PASTE(NAME, _leaf)();
+		AFTER_CALL();
+	}
 }
 
 #define CHAIN(n)                                                                                   \

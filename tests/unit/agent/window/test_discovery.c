@@ -139,6 +139,33 @@ static void a_program_executed_since_the_sample_is_not_taken_for_it(void **state
 	assert_int_equal(fake.process.mapset, 0);
 }
 
+/* Notes are read before samples are. */
+static void an_exec_that_is_told_of_before_the_sample_counts_too(void **state)
+{
+	discovery_executed(t.d, t.record.tgid, t.record.time + 1);
+	ask(0);
+	assert_int_equal(t.answers, 1);
+	assert_null(t.last.mapset);
+	assert_null(t.last.info);
+	assert_int_equal(fake.process.mapset, 0);
+}
+
+/* It is another program that maps them; the old one cannot be read any more. */
+static void mappings_after_an_exec_are_not_read_for_the_old_program(void **state)
+{
+	struct sideband_mapping other = {.tgid = t.record.tgid, .inode = 77, .time = 1001};
+	const struct mapset_range *own;
+
+	ask(0);
+	own = fake_own_range(t.last.mapset);
+	other.start = own->start;
+	other.length = own->end - own->start;
+	discovery_executed(t.d, t.record.tgid, 1000);
+	discovery_mapped(t.d, &other);
+	assert_int_equal(fake.process.mapset, 0);
+	assert_false(discovery_busy(t.d));
+}
+
 /* The new program was sampled, so the kernel's entry is its own already. */
 static void the_exec_is_the_one_of_the_program_before(void **state)
 {
@@ -393,6 +420,8 @@ int main(void)
 	    TEST(an_exchange_whose_note_was_lost_holds_from_the_loss_on),
 	    TEST(a_process_that_cannot_be_looked_at_keeps_its_mapset),
 	    TEST(an_exchange_is_in_force_from_its_time_on),
+	    TEST(an_exec_that_is_told_of_before_the_sample_counts_too),
+	    TEST(mappings_after_an_exec_are_not_read_for_the_old_program),
 	    TEST(exchanges_are_read_at_once_and_each_sample_has_what_was_in_force),
 	    TEST(exchanges_alone_are_not_read_without_end),
 	};
