@@ -10,7 +10,9 @@
 #include "wl.h"
 
 enum {
-	PHASE_MS = 500, /* of CPU time; a new plugin's first samples are few beside the rest */
+	/* Of CPU time. Until the kernel's note of a new plugin is read (up to 50 ms while other
+	 * programs start by the dozens) its samples are cut: few beside the rest. */
+	PHASE_MS = 2000,
 };
 
 static inline long cpu_ms(void)
