@@ -42,7 +42,7 @@ static void check_symbol(const struct symbol_result *got, const char *scratch, s
 
 static void walk(struct recording *r, const struct kiln_runtime *kernel, void *state)
 {
-	struct target_memory memory = recording_memory(r);
+	struct target_memory memory = recorded_memory_target(&r->memory);
 	uint32_t n = host_walk(&memory, kernel, r->state);
 
 	check(host.walk.runtime_frames <= KILN_MAX_USER_FRAMES);

@@ -27,7 +27,7 @@ static void check_text(const char *text, const char *scratch, size_t size)
 
 static void name_frames(struct recording *r, void *state, uint32_t n)
 {
-	struct target_memory memory = recording_memory(r);
+	struct target_memory memory = recorded_memory_target(&r->memory);
 
 	check(host.walk.runtime_frames <= KILN_MAX_USER_FRAMES);
 	check(host.reads <= READS_MAX);
@@ -50,19 +50,19 @@ static void name_frames(struct recording *r, void *state, uint32_t n)
 static void visit(struct recording *r, const struct kiln_runtime *kernel)
 {
 	const struct kiln_php *k = (const struct kiln_php *)kernel->data;
-	struct target_memory memory = recording_memory(r);
+	struct target_memory memory = recorded_memory_target(&r->memory);
 	const uint64_t pcs[] = {k->loop + k->entered, 0x1000, 0x1010, 0x1020, 0x2000, k->loop};
 
 	host_begin(&memory, kernel);
 	host.walk.leaf_valid = host.walk.exact = 1;
-	host.walk.thread_pointer = r->pieces[0].start;
+	host.walk.thread_pointer = r->memory.pieces[0].start;
 	host.walk.map_start = 0x1000;
 	host.walk.map_end = 0x3000;
 	host.walk.map_flags = KILN_MAPPING_JIT | KILN_MAPPING_CERTAIN;
 	for (uint32_t i = 0; i < ARCH_REGS; i++)
-		host.walk.leaf[i] = r->pieces[i % r->n_pieces].start;
-	host.walk.regs.sp = r->pieces[0].start;
-	host.walk.regs.fp = r->pieces[r->n_pieces - 1].start;
+		host.walk.leaf[i] = r->memory.pieces[i % r->memory.n_pieces].start;
+	host.walk.regs.sp = r->memory.pieces[0].start;
+	host.walk.regs.fp = r->memory.pieces[r->memory.n_pieces - 1].start;
 	for (size_t i = 0; i < ARRAY_SIZE(pcs); i++) {
 		host_visit(pcs[i]);
 		host.walk.map_flags ^= KILN_MAPPING_CERTAIN;
@@ -84,7 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		fclose(f);
 	if (!r)
 		return 0;
-	memory = recording_memory(r);
+	memory = recorded_memory_target(&r->memory);
 	target = recording_target(r);
 	if (php_ops.attach(&r->image.base, &target, &kernel, &state, NULL) == 0) {
 		name_frames(r, state, host_walk(&memory, &kernel));
@@ -93,7 +93,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		k->fiber = 0x1020;
 		k->root_size = k->resume_size = k->fiber_size = 0x10;
 		k->flags = PHP_HAS_REGISTERS;
-		if (r->n_pieces)
+		if (r->memory.n_pieces)
 			visit(r, &kernel);
 		php_ops.detach(state);
 	}

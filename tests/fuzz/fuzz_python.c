@@ -35,7 +35,7 @@ static void check_text(const char *text, const char *scratch, size_t size)
 
 static void walk(struct recording *r, const struct kiln_runtime *kernel, void *state)
 {
-	struct target_memory memory = recording_memory(r);
+	struct target_memory memory = recorded_memory_target(&r->memory);
 	uint32_t n = host_walk(&memory, kernel, r->thread);
 
 	check(host.walk.runtime_frames <= KILN_MAX_USER_FRAMES);

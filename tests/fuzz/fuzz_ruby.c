@@ -25,7 +25,7 @@ static void check_text(const char *text, const char *scratch)
 
 static void walk(struct recording *r, const struct kiln_runtime *kernel, void *state)
 {
-	struct target_memory memory = recording_memory(r);
+	struct target_memory memory = recorded_memory_target(&r->memory);
 	uint32_t n = host_walk(&memory, kernel, r->thread);
 	static char scratch[SCRATCH];
 

@@ -90,8 +90,8 @@ static void read_maps(void)
 
 	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
 	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f) && world->n_maps < WORLD_MAPS_MAX) {
-		struct kiln_mapping *m = &world->maps[world->n_maps];
+	while (f && fgets(line, sizeof(line), f) && world->walk.n_maps < RECORDED_MAPS_MAX) {
+		struct kiln_mapping *m = &world->walk.maps[world->walk.n_maps];
 		char flags[5], name[256] = "";
 		uint64_t start, end, offset, vaddr;
 
@@ -113,7 +113,7 @@ static void read_maps(void)
 			m->flags = KILN_MAPPING_JIT | KILN_RUNTIME_HOTSPOT
 							  << KILN_MAPPING_RUNTIME_SHIFT;
 		}
-		world->n_maps++;
+		world->walk.n_maps++;
 	}
 	if (f)
 		fclose(f);
@@ -121,8 +121,8 @@ static void read_maps(void)
 
 static int find_rule(uint64_t pc, struct kiln_rule *ret)
 {
-	for (uint32_t i = 0; i < world->n_maps; i++) {
-		const struct kiln_mapping *m = &world->maps[i];
+	for (uint32_t i = 0; i < world->walk.n_maps; i++) {
+		const struct kiln_mapping *m = &world->walk.maps[i];
 
 		if (pc < m->start || pc >= m->end)
 			continue;
@@ -144,7 +144,7 @@ static int find_rule(uint64_t pc, struct kiln_rule *ret)
 static void read_registers(void)
 {
 	struct user_regs_struct r;
-	uint64_t *l = world->leaf;
+	uint64_t *l = world->walk.leaf;
 
 	if (ptrace(PTRACE_GETREGS, tid, 0, &r) < 0)
 		return;
@@ -169,11 +169,12 @@ static void read_registers(void)
 
 static void begin(void)
 {
-	world->n_reads = world->n_rules = world->n_bytes = 0;
+	world->walk.n_reads = world->walk.n_rules = world->walk.n_bytes = 0;
 	read_registers();
 }
 
-/* Waits for the thread to stop; the signal that it is to get when it goes on. */
+/* Waits until the thread stops. Returns the signal to pass on when it continues; -1: it has ended.
+ */
 static int wait_stop(void)
 {
 	int status;
@@ -201,7 +202,7 @@ static char last[256]; /* the stack of the instruction before */
 
 static void blame(const char *why)
 {
-	uint64_t pc = world->leaf[ARCH_REG_PC];
+	uint64_t pc = world->walk.leaf[ARCH_REG_PC];
 	uint32_t i;
 
 	for (i = 0; i < n_places; i++)
@@ -253,13 +254,13 @@ static int steps(long n)
 
 		begin();
 		world_walk(world);
-		is_java = world->leaf[ARCH_REG_PC] - process->kernel.low <
+		is_java = world->walk.leaf[ARCH_REG_PC] - process->kernel.low <
 			  process->kernel.high - process->kernel.low;
 		java += is_java;
 		for (uint32_t k = 0; k < world->n_words; k += kiln_frame_words(world->words[k]))
 			ok &= KILN_FRAME_KIND(world->words[k]) != KILN_FRAME_MISSING;
 		missing += !ok;
-		if (world->end != KILN_END_ROOT) {
+		if (world->walk.end != KILN_END_ROOT) {
 			blame("no root");
 		} else if (!ok) {
 			blame("missing");
@@ -274,7 +275,7 @@ static int steps(long n)
 		if (getenv("BEFORE")) {
 			world_stack(world, out, sizeof(out));
 			snprintf(last, sizeof(last), "before: %lx\n%.200s",
-				 world->leaf[ARCH_REG_PC], out);
+				 world->walk.leaf[ARCH_REG_PC], out);
 		}
 		memcpy(before, world->words, n_before * sizeof(before[0]));
 		if (ptrace(PTRACE_SINGLESTEP, tid, 0, signal) < 0)
@@ -310,9 +311,9 @@ static int record(const char *path, const char *function, const char *frame)
 		while (strncmp(at, "native\n", 7) == 0)
 			at += 7;
 		if (strncmp(at, function, strlen(function)) == 0 && strstr(out, frame) &&
-		    world->end == KILN_END_ROOT) {
+		    world->walk.end == KILN_END_ROOT) {
 			ptrace(PTRACE_DETACH, tid, 0, 0);
-			world->pid = 0;
+			world->walk.pid = 0;
 			printf("%s", out);
 			return world_save(world, path) < 0;
 		}
@@ -332,8 +333,8 @@ int main(int argc, char **argv)
 		return 2;
 	pid = atoi(argv[1]);
 	tid = atoi(argv[2]);
-	world->pid = pid;
-	world->find_rule = find_rule;
+	world->walk.pid = pid;
+	world->walk.find_rule = find_rule;
 	read_maps();
 	if (!process)
 		return 1;

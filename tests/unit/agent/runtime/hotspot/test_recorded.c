@@ -85,7 +85,7 @@ static void test_recorded_stacks(void **state)
 		struct world *w = load(recordings[i].name);
 
 		world_stack(w, out, sizeof(out));
-		assert_int_equal(w->end, KILN_END_ROOT);
+		assert_int_equal(w->walk.end, KILN_END_ROOT);
 		assert_stack(out, recordings[i].stack);
 		world_free(w);
 	}
@@ -96,7 +96,7 @@ static void test_what_is_not_attached_to_is_said(void **state)
 {
 	struct world *w = load("28-compiled");
 
-	w->unread = true;
+	w->walk.unread = true;
 	world_stack(w, out, sizeof(out));
 	assert_non_null(strstr(out, "missing "));
 	assert_null(strstr(out, "kiln."));
@@ -106,7 +106,7 @@ static void test_what_is_not_attached_to_is_said(void **state)
 /* A method whose cookie, or code whose id, is another by now has no name. */
 static void test_what_has_changed_has_no_name(void **state)
 {
-	const struct target_memory nothing = {.read = world_memory};
+	const struct target_memory nothing = {.read = recorded_walk_memory};
 	static char scratch[OUT_BYTES];
 
 	for (size_t i = 0; i < ARRAY_SIZE(recordings); i++) {
@@ -115,7 +115,7 @@ static void test_what_has_changed_has_no_name(void **state)
 		struct symbol_result symbols = {.n = 0};
 		uint64_t frame[2];
 
-		memory.arg = w;
+		memory.arg = &w->walk;
 		world_walk(w);
 		assert_int_equal(KILN_FRAME_KIND(w->words[0]),
 				 KILN_FRAME_RUNTIME(KILN_RUNTIME_HOTSPOT));
@@ -142,9 +142,10 @@ static void test_changed_bytes_end(void **state)
 		for (int k = 0; k < CHANGES / (int)ARRAY_SIZE(recordings); k++) {
 			struct world *w = load(recordings[i].name);
 
-			for (int n = 0; n < 1 + k % 16 && w->n_bytes; n++) {
+			for (int n = 0; n < 1 + k % 16 && w->walk.n_bytes; n++) {
 				seed = seed * 1664525 + 1013904223;
-				w->bytes[(seed >> 4) % w->n_bytes] ^= (uint8_t)(1U << (seed >> 29));
+				w->walk.bytes[(seed >> 4) % w->walk.n_bytes] ^=
+				    (uint8_t)(1U << (seed >> 29));
 			}
 			/* Offsets too: what a process's own tables say. */
 			if (k % 4 == 3)

@@ -19,60 +19,17 @@ KILN_INLINE int env_read_string(void *dst, uint32_t len, uint64_t address);
 #include "agent/runtime/perl/walker.h"
 #pragma GCC diagnostic pop
 
+#include "tests/unit/agent/runtime/host_env.h"
+
 enum { HOST_TEXTS_MAX = 256 };
 
+/* What the walker has sent, and where each group of its frames ends. */
 static struct {
-	const struct target_memory *memory;
-	uint64_t words[KILN_RECORD_WORDS];
-	uint64_t reads;
-	struct kiln_text text, texts[HOST_TEXTS_MAX]; /* sent */
+	struct kiln_text text, texts[HOST_TEXTS_MAX];
 	size_t n_texts;
-	uint32_t ends[KILN_MAX_USER_FRAMES]; /* words at the end of each group */
+	uint32_t ends[KILN_MAX_USER_FRAMES]; /* in words */
 	size_t n_groups;
-	struct kiln_walk walk;
-} host;
-
-KILN_INLINE struct kiln_walk *env_walk(uint32_t slot)
-{
-	(void)slot;
-	return &host.walk;
-}
-
-KILN_INLINE const struct kiln_runtime *env_runtime(struct kiln_walk *w, uint32_t id)
-{
-	(void)id;
-	return &w->runtime;
-}
-
-KILN_INLINE uint64_t *env_words(struct kiln_walk *w)
-{
-	(void)w;
-	return host.words;
-}
-
-KILN_INLINE const struct kiln_mapping *env_mapping(uint32_t index)
-{
-	(void)index;
-	return NULL;
-}
-
-KILN_INLINE const struct kiln_table *env_table(uint32_t image)
-{
-	(void)image;
-	return NULL;
-}
-
-KILN_INLINE const uint32_t *env_slot(uint32_t slot)
-{
-	(void)slot;
-	return NULL;
-}
-
-KILN_INLINE int env_read(void *dst, uint32_t len, uint64_t address)
-{
-	host.reads++;
-	return target_read(host.memory, address, dst, len) < 0 ? -1 : 0;
-}
+} sent;
 
 KILN_INLINE int env_read_string(void *dst, uint32_t len, uint64_t address)
 {
@@ -89,41 +46,26 @@ KILN_INLINE int env_read_string(void *dst, uint32_t len, uint64_t address)
 	return (int)len;
 }
 
-KILN_INLINE struct kiln_cache_entry *env_shared(struct kiln_walk *w, uint64_t tag, uint64_t vaddr)
-{
-	(void)w;
-	(void)tag;
-	(void)vaddr;
-	return NULL;
-}
-
-KILN_INLINE struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t pc)
-{
-	(void)w;
-	(void)pc;
-	return NULL;
-}
-
 KILN_INLINE struct kiln_text *env_new_text(struct kiln_walk *w, const uint64_t words[2])
 {
 	(void)w;
-	host.text.words[0] = words[0];
-	host.text.words[1] = words[1];
-	return &host.text;
+	sent.text.words[0] = words[0];
+	sent.text.words[1] = words[1];
+	return &sent.text;
 }
 
 KILN_INLINE void env_send_text(const struct kiln_text *text)
 {
-	if (host.n_texts < HOST_TEXTS_MAX)
-		host.texts[host.n_texts++] = *text;
+	if (sent.n_texts < HOST_TEXTS_MAX)
+		sent.texts[sent.n_texts++] = *text;
 }
 
 /* What was sent of the frame WORDS; NULL: nothing. */
 static inline const struct kiln_text *host_text(const uint64_t words[2])
 {
-	for (size_t i = 0; i < host.n_texts; i++)
-		if (memcmp(host.texts[i].words, words, sizeof(host.texts[i].words)) == 0)
-			return &host.texts[i];
+	for (size_t i = 0; i < sent.n_texts; i++)
+		if (memcmp(sent.texts[i].words, words, sizeof(sent.texts[i].words)) == 0)
+			return &sent.texts[i];
 	return NULL;
 }
 
@@ -139,16 +81,16 @@ static uint32_t host_walk(const struct target_memory *memory, const struct kiln_
 	memset(w, 0, sizeof(*w));
 	host.memory = memory;
 	host.reads = 0;
-	host.n_texts = host.n_groups = 0;
+	sent.n_texts = sent.n_groups = 0;
 	w->runtimes = ~0U;
 	w->mapset = 1;
 	w->runtime = *runtime;
 	w->regs.extra = state;
 	walk_begin(w, 0, KILN_MAX_USER_FRAMES);
 	w->runtime_id = KILN_RUNTIME_PERL;
-	while (host.n_groups < KILN_MAX_USER_FRAMES) {
+	while (sent.n_groups < KILN_MAX_USER_FRAMES) {
 		(void)perl_walk(0);
-		host.ends[host.n_groups++] = w->n;
+		sent.ends[sent.n_groups++] = w->n;
 		if (perl_has(w, PERL_OVER) || w->full || !w->cursor.words[PERL_BASE])
 			break;
 	}

@@ -12,36 +12,12 @@
  */
 #include <elf.h>
 #include <fcntl.h>
-#include <sys/uio.h>
 
 #include "tests/unit/agent/runtime/perl/host_walk.h"
+#include "tests/unit/agent/runtime/recorder.h"
 
-enum { RANGES_MAX = 65536 };
-
-static struct range {
-	uint64_t start, end;
-} ranges[RANGES_MAX];
-static size_t n_ranges;
+static struct target_memory memory;
 static pid_t pid;
-
-static int live(uint64_t address, void *dst, size_t len)
-{
-	struct iovec to = {dst, len}, from = {(void *)address, len};
-
-	return process_vm_readv(pid, &to, 1, &from, 1, 0) == (ssize_t)len ? 0 : -EFAULT;
-}
-
-static int recorded(void *arg, uint64_t address, void *dst, size_t len)
-{
-	int r = live(address, dst, len);
-
-	(void)arg;
-	if (r == 0 && n_ranges < RANGES_MAX)
-		ranges[n_ranges++] = (struct range){address, address + len};
-	return r;
-}
-
-static const struct target_memory memory = {.read = recorded};
 
 /* The image of a mapping that is Perl. */
 static struct perl_image *find(uint64_t *ret_bias, struct image **ret_image)
@@ -92,35 +68,9 @@ static uint64_t find_state(const struct image *image, uint64_t bias)
 		cursor_seek(&strings, s.st_name);
 		name = cursor_str(&strings);
 		if (name && streq(name, "PL_curinterp") && s.st_value)
-			(void)live(s.st_value + bias, &state, sizeof(state));
+			(void)target_read(&memory, s.st_value + bias, &state, sizeof(state));
 	}
 	return state;
-}
-
-static int compare(const void *a, const void *b)
-{
-	const struct range *x = a, *y = b;
-
-	return x->start < y->start ? -1 : x->start > y->start;
-}
-
-static void write_memory(void)
-{
-	qsort(ranges, n_ranges, sizeof(*ranges), compare);
-	for (size_t i = 0; i < n_ranges;) {
-		uint64_t start = ranges[i].start, end = ranges[i].end;
-
-		while (++i < n_ranges && ranges[i].start <= end)
-			end = MAX(end, ranges[i].end);
-		printf("memory %#llx ", (unsigned long long)start);
-		for (; start < end; start++) {
-			uint8_t byte = 0;
-
-			(void)live(start, &byte, 1);
-			printf("%02x", byte);
-		}
-		printf("\n");
-	}
 }
 
 static int write_frames(void *state, uint32_t n)
@@ -133,7 +83,7 @@ static int write_frames(void *state, uint32_t n)
 		const char *slash;
 		int r;
 
-		for (; host.ends[group] == i; group++)
+		for (; sent.ends[group] == i; group++)
 			printf("group\n");
 		r = perl_symbolize(state, &memory, host.words + i, scratch, sizeof(scratch),
 				   &names);
@@ -151,7 +101,7 @@ static int write_frames(void *state, uint32_t n)
 
 int main(int argc, char **argv)
 {
-	struct runtime_target target = {.memory = memory};
+	struct runtime_target target = {0};
 	struct kiln_runtime kernel;
 	struct image *image;
 	struct perl_image *p;
@@ -163,6 +113,7 @@ int main(int argc, char **argv)
 	if (argc != 2)
 		return 2;
 	pid = atoi(argv[1]);
+	memory = target.memory = recorder_begin(pid);
 	p = find(&target.bias, &image);
 	if (!p)
 		return 1;
@@ -179,6 +130,6 @@ int main(int argc, char **argv)
 	printf("\nstate %#llx\n", (unsigned long long)base);
 	if (write_frames(state, host_walk(&memory, &kernel, base)) < 0)
 		return 1;
-	write_memory();
+	recorder_write();
 	return 0;
 }

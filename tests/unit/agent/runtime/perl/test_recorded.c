@@ -37,7 +37,7 @@ static struct fixture open_recording(const char *version)
 	snprintf(path, sizeof(path), TEST_DATA "/perl/%s.txt", version);
 	f.r = recording_read(path);
 	assert_non_null(f.r);
-	f.memory = recording_memory(f.r);
+	f.memory = recorded_memory_target(&f.r->memory);
 	target = recording_target(f.r);
 	assert_int_equal(perl_attach(&f.r->image.base, &target, &f.kernel, &f.state, NULL), 0);
 	f.data = (const struct kiln_perl *)f.kernel.data;
@@ -72,7 +72,7 @@ static uint64_t variable(const struct fixture *f, uint64_t offset)
 
 static uint64_t newest_stack(struct fixture *f)
 {
-	return recording_word(f->r, variable(f, f->data->at.curstackinfo));
+	return recorded_memory_word(&f->r->memory, variable(f, f->data->at.curstackinfo));
 }
 
 /* The newest context of the newest stack. */
@@ -80,8 +80,8 @@ static uint64_t newest_context(struct fixture *f)
 {
 	uint64_t stack = newest_stack(f);
 
-	return recording_word(f->r, stack + PERL_SI_CXSTACK) +
-	       (uint64_t)(uint32_t)recording_word(f->r, stack + PERL_SI_CXIX) *
+	return recorded_memory_word(&f->r->memory, stack + PERL_SI_CXSTACK) +
+	       (uint64_t)(uint32_t)recorded_memory_word(&f->r->memory, stack + PERL_SI_CXIX) *
 		   f->data->context_size;
 }
 
@@ -134,12 +134,12 @@ static void groups_end_where_c_called(void **unused)
 		struct fixture f = open_recording(versions[v]);
 
 		(void)walk(&f);
-		assert_int_equal(host.n_groups, GROUPS);
+		assert_int_equal(sent.n_groups, GROUPS);
 		assert_int_equal(f.r->n_groups, GROUPS);
 		for (size_t i = 0; i < f.r->n_frames; i++) {
-			assert_true(host.ends[f.r->frames[i].group] > i * 2);
+			assert_true(sent.ends[f.r->frames[i].group] > i * 2);
 			assert_true(f.r->frames[i].group == 0 ||
-				    host.ends[f.r->frames[i].group - 1] <= i * 2);
+				    sent.ends[f.r->frames[i].group - 1] <= i * 2);
 		}
 		close_recording(&f);
 	}
@@ -187,12 +187,13 @@ static void a_replaced_statement_is_noticed(void **unused)
 			if (KILN_PERL_PLACE(host.words[i]) != KILN_PERL_PLACE_COP)
 				continue;
 			/* cop_hints, cop_seq */
-			seq = recording_word(f.r, cop + PERL_COP_SEQ - 4);
-			recording_put(f.r, cop + PERL_COP_SEQ - 4, seq + (1ULL << 32));
+			seq = recorded_memory_word(&f.r->memory, cop + PERL_COP_SEQ - 4);
+			recorded_memory_put(&f.r->memory, cop + PERL_COP_SEQ - 4,
+					    seq + (1ULL << 32));
 			assert_int_equal(perl_symbolize(f.state, &f.memory, host.words + i, scratch,
 							sizeof(scratch), &got),
 					 -EFAULT);
-			recording_put(f.r, cop + PERL_COP_SEQ - 4, seq);
+			recorded_memory_put(&f.r->memory, cop + PERL_COP_SEQ - 4, seq);
 		}
 		close_recording(&f);
 	}
@@ -207,15 +208,15 @@ static void a_cycle_of_stacks_ends(void **unused)
 	for (size_t v = 0; v < ARRAY_SIZE(versions); v++) {
 		struct fixture f = open_recording(versions[v]);
 		uint64_t stack = newest_stack(&f),
-			 index = recording_word(f.r, stack + PERL_SI_CXIX);
+			 index = recorded_memory_word(&f.r->memory, stack + PERL_SI_CXIX);
 		uint32_t n;
 
-		recording_put(f.r, stack + PERL_SI_PREV, stack);
+		recorded_memory_put(&f.r->memory, stack + PERL_SI_PREV, stack);
 		n = walk(&f);
 		assert_true(missing_in(n) == KILN_MISSING_BUDGET || host.walk.full);
 		assert_true(host.reads < READS_MAX);
 		/* ... and when nothing is in them. */
-		recording_put(f.r, stack + PERL_SI_CXIX, index | UINT32_MAX);
+		recorded_memory_put(&f.r->memory, stack + PERL_SI_CXIX, index | UINT32_MAX);
 		n = walk(&f);
 		assert_int_equal(missing_in(n), KILN_MISSING_BUDGET);
 		assert_true(host.reads < READS_MAX);
@@ -233,7 +234,8 @@ static void counts_that_make_no_sense_are_said(void **unused)
 		for (size_t i = 0; i < ARRAY_SIZE(counts); i++) {
 			struct fixture f = open_recording(versions[v]);
 
-			recording_put(f.r, newest_stack(&f) + PERL_SI_CXIX, counts[i]);
+			recorded_memory_put(&f.r->memory, newest_stack(&f) + PERL_SI_CXIX,
+					    counts[i]);
 			assert_int_equal(missing_in(walk(&f)), KILN_MISSING_BROKEN);
 			close_recording(&f);
 		}
@@ -251,16 +253,18 @@ static void wild_pointers_are_said(void **unused)
 			uint32_t n;
 
 			/* The newest context may be half-written: the next one tells. */
-			recording_put(f.r,
-				      newest_context(&f) - f.data->context_size + f.data->sub_cv,
-				      wild[i]);
+			recorded_memory_put(
+			    &f.r->memory,
+			    newest_context(&f) - f.data->context_size + f.data->sub_cv, wild[i]);
 			n = walk(&f);
 			assert_int_equal(missing_in(n), KILN_MISSING_READ);
 			/* All others are there. */
 			assert_int_equal(n, (FRAMES - 1) * 2 + 1);
-			recording_put(f.r, newest_stack(&f) + PERL_SI_CXSTACK, wild[i]);
+			recorded_memory_put(&f.r->memory, newest_stack(&f) + PERL_SI_CXSTACK,
+					    wild[i]);
 			assert_int_equal(missing_in(walk(&f)), KILN_MISSING_READ);
-			recording_put(f.r, variable(&f, f.data->at.curstackinfo), wild[i]);
+			recorded_memory_put(&f.r->memory, variable(&f, f.data->at.curstackinfo),
+					    wild[i]);
 			assert_int_equal(missing_in(walk(&f)), KILN_MISSING_READ);
 			close_recording(&f);
 		}
@@ -273,7 +277,7 @@ static void a_half_written_context_is_passed_over(void **unused)
 	for (size_t v = 0; v < ARRAY_SIZE(versions); v++) {
 		struct fixture f = open_recording(versions[v]);
 
-		recording_put(f.r, newest_context(&f) + f.data->sub_cv, 0);
+		recorded_memory_put(&f.r->memory, newest_context(&f) + f.data->sub_cv, 0);
 		assert_int_equal(walk(&f), (FRAMES - 1) * 2);
 		close_recording(&f);
 	}
@@ -321,8 +325,8 @@ static void nonsense_anywhere_does_no_harm(void **unused)
 	for (size_t v = 0; v < ARRAY_SIZE(versions); v++) {
 		struct fixture f = open_recording(versions[v]);
 
-		for (size_t i = 0; i < f.r->n_pieces; i++) {
-			struct recording_piece *p = &f.r->pieces[i];
+		for (size_t i = 0; i < f.r->memory.n_pieces; i++) {
+			struct recorded_piece *p = &f.r->memory.pieces[i];
 
 			for (uint64_t at = 0; at + 8 <= p->size; at += 8) {
 				uint64_t saved;

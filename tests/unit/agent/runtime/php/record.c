@@ -2,41 +2,21 @@
 /*
  * Records what the walk and the names of a PHP process are made of, so that a version can be tested
  * without its interpreter: record PID. Writes to standard output the facts of the file, the frames
- * as found, and each piece of memory that was read: image VERSION BIAS GLOBALS LOOP LOOP-SIZE
- * ENTERED frame LINE START-LINE NAME FILE        (tabs between) memory ADDRESS HEX Used by
- * hack/record-php; the process must stand still.
+ * as found, and each piece of memory that was read:
+ *
+ *   image VERSION BIAS GLOBALS LOOP LOOP-SIZE ENTERED
+ *   frame LINE START-LINE NAME FILE        (tabs between)
+ *   memory ADDRESS HEX
+ *
+ * Used by hack/record-php; the process must stand still.
  */
 #include <fcntl.h>
-#include <sys/uio.h>
 
 #include "tests/unit/agent/runtime/php/host_walk.h"
+#include "tests/unit/agent/runtime/recorder.h"
 
-enum { RANGES_MAX = 8192 };
-
-static struct range {
-	uint64_t start, end;
-} ranges[RANGES_MAX];
-static size_t n_ranges;
+static struct target_memory memory;
 static pid_t pid;
-
-static int live(uint64_t address, void *dst, size_t len)
-{
-	struct iovec to = {dst, len}, from = {(void *)address, len};
-
-	return process_vm_readv(pid, &to, 1, &from, 1, 0) == (ssize_t)len ? 0 : -EFAULT;
-}
-
-static int recorded(void *arg, uint64_t address, void *dst, size_t len)
-{
-	int r = live(address, dst, len);
-
-	(void)arg;
-	if (r == 0 && n_ranges < RANGES_MAX)
-		ranges[n_ranges++] = (struct range){address, address + len};
-	return r;
-}
-
-static const struct target_memory memory = {.read = recorded};
 
 /* The image of a mapping that is PHP. ROOT: the directory that the process has as its root. */
 static struct php_image *find(const char *root, uint64_t *ret_bias)
@@ -66,32 +46,6 @@ static struct php_image *find(const char *root, uint64_t *ret_bias)
 		image_unref(image);
 	}
 	return NULL;
-}
-
-static int compare(const void *a, const void *b)
-{
-	const struct range *x = a, *y = b;
-
-	return x->start < y->start ? -1 : x->start > y->start;
-}
-
-static void write_memory(void)
-{
-	qsort(ranges, n_ranges, sizeof(*ranges), compare);
-	for (size_t i = 0; i < n_ranges;) {
-		uint64_t start = ranges[i].start, end = ranges[i].end;
-
-		while (++i < n_ranges && ranges[i].start <= end)
-			end = MAX(end, ranges[i].end);
-		printf("memory %#llx ", (unsigned long long)start);
-		for (; start < end; start++) {
-			uint8_t byte = 0;
-
-			(void)live(start, &byte, 1);
-			printf("%02x", byte);
-		}
-		printf("\n");
-	}
 }
 
 /* What an included file's name is found by when its own string is gone is read as well. */
@@ -147,7 +101,7 @@ static void walk_from_registers(const struct kiln_runtime *kernel)
 
 int main(int argc, char **argv)
 {
-	struct runtime_target target = {.memory = memory};
+	struct runtime_target target = {0};
 	struct kiln_runtime kernel;
 	struct php_image *p;
 	struct error err = {0};
@@ -156,6 +110,7 @@ int main(int argc, char **argv)
 	if (argc != 3)
 		return 2;
 	pid = atoi(argv[1]);
+	memory = target.memory = recorder_begin(pid);
 	p = find(argv[2], &target.bias);
 	if (!p || php_ops.attach(&p->base, &target, &kernel, &state, &err) < 0) {
 		fprintf(stderr, "no PHP: %s\n", err.message);
@@ -168,6 +123,6 @@ int main(int argc, char **argv)
 	if (write_frames(state, host_walk(&memory, &kernel)))
 		return 1;
 	walk_from_registers(&kernel);
-	write_memory();
+	recorder_write();
 	return 0;
 }

@@ -35,7 +35,7 @@ static struct fixture open_recording(const char *version)
 	snprintf(path, sizeof(path), TEST_DATA "/php/%s.txt", version);
 	f.r = recording_read(path);
 	assert_non_null(f.r);
-	f.memory = recording_memory(f.r);
+	f.memory = recorded_memory_target(&f.r->memory);
 	target = recording_target(f.r);
 	if (php_ops.attach(&f.r->image.base, &target, &f.kernel, &f.state, &err) < 0)
 		fail_msg("%s: %s", version, err.message);
@@ -84,10 +84,10 @@ static int name(struct fixture *f, uint32_t frame, char *scratch, size_t size,
 /* Frame N's zend_execute_data. */
 static uint64_t frame_address(struct fixture *f, int n)
 {
-	uint64_t at = recording_get(f->r, f->data->globals + f->data->current);
+	uint64_t at = recorded_memory_word(&f->r->memory, f->data->globals + f->data->current);
 
 	for (; n > 0; n--)
-		at = recording_get(f->r, at + PHP_FRAME_PREVIOUS * 8);
+		at = recorded_memory_word(&f->r->memory, at + PHP_FRAME_PREVIOUS * 8);
 	return at;
 }
 
@@ -156,31 +156,33 @@ static void the_recorded_frames_are_the_programs(void **unused)
 /* No name at all, and no wrong one, once VALUE is at ADDRESS: of frame N. */
 static void has_no_name(struct fixture *f, uint32_t n, uint64_t address, uint64_t value)
 {
-	uint64_t saved = recording_get(f->r, address);
+	uint64_t saved = recorded_memory_word(&f->r->memory, address);
 	struct symbol_result got = {0};
 	char scratch[4096];
 
-	assert_non_null(recording_at(f->r, address, 8));
+	assert_non_null(recorded_memory_at(&f->r->memory, address, 8));
 	(void)walk(f);
 	assert_int_equal(name(f, n, scratch, sizeof(scratch), &got), 0);
-	recording_put(f->r, address, value);
+	recorded_memory_put(&f->r->memory, address, value);
 	assert_true(name(f, n, scratch, sizeof(scratch), &got) < 0);
-	recording_put(f->r, address, saved);
+	recorded_memory_put(&f->r->memory, address, saved);
 	assert_int_equal(name(f, n, scratch, sizeof(scratch), &got), 0);
 }
 
 static uint64_t func_of(struct fixture *f, int n)
 {
-	return recording_get(f->r, frame_address(f, n) + PHP_FRAME_FUNC * 8);
+	return recorded_memory_word(&f->r->memory, frame_address(f, n) + PHP_FRAME_FUNC * 8);
 }
 
 static void a_replaced_function_has(struct fixture *f)
 {
-	uint64_t func = func_of(f, 1), text = recording_get(f->r, func + PHP_FUNC_NAME);
+	uint64_t func = func_of(f, 1),
+		 text = recorded_memory_word(&f->r->memory, func + PHP_FUNC_NAME);
 
 	/* Record\wait: another name, another class, another text with the same hash and another
 	 * hash. */
-	has_no_name(f, 1, func + PHP_FUNC_NAME, recording_get(f->r, func_of(f, 2) + PHP_FUNC_NAME));
+	has_no_name(f, 1, func + PHP_FUNC_NAME,
+		    recorded_memory_word(&f->r->memory, func_of(f, 2) + PHP_FUNC_NAME));
 	has_no_name(f, 1, func + PHP_FUNC_SCOPE, func);
 	has_no_name(f, 1, text + PHP_STRING_TEXT, 0x4141414141414141);
 	has_no_name(f, 1, text + PHP_STRING_HASH, 1ULL << 63 | 5);
@@ -194,11 +196,11 @@ static void a_replaced_function_has_no_name(void **unused)
 /* Record\Shop::all: its class is not the one that PHP's table of classes has under that name. */
 static void a_class_that_is_gone_has(struct fixture *f)
 {
-	uint64_t scope = recording_get(f->r, func_of(f, 7) + PHP_FUNC_SCOPE);
-	uint64_t text = recording_get(f->r, scope + PHP_CLASS_NAME);
+	uint64_t scope = recorded_memory_word(&f->r->memory, func_of(f, 7) + PHP_FUNC_SCOPE);
+	uint64_t text = recorded_memory_word(&f->r->memory, scope + PHP_CLASS_NAME);
 
 	has_no_name(f, 7, scope + PHP_CLASS_NAME,
-		    recording_get(f->r, func_of(f, 1) + PHP_FUNC_NAME));
+		    recorded_memory_word(&f->r->memory, func_of(f, 1) + PHP_FUNC_NAME));
 	has_no_name(f, 7, text + PHP_STRING_TEXT, 0x4242424242424242);
 }
 
@@ -210,7 +212,7 @@ static void a_class_that_is_gone_has_no_name(void **unused)
 /* Record\Shop::later, of which a closure was made: it has to be in its class's table. */
 static void a_method_as_a_value_is_looked_up(struct fixture *f)
 {
-	uint64_t scope = recording_get(f->r, func_of(f, 5) + PHP_FUNC_SCOPE);
+	uint64_t scope = recorded_memory_word(&f->r->memory, func_of(f, 5) + PHP_FUNC_SCOPE);
 	const struct php_process *p = f->state;
 	uint64_t table = scope + p->layout->class_functions;
 
@@ -236,13 +238,13 @@ static void an_included_file_is_looked_up(struct fixture *f)
 	(void)walk(f);
 	assert_int_equal(KILN_FRAME_FLAGS(host.words[28]), PHP_INCLUDE);
 	string = host.words[28] & KILN_FRAME_PC_MASK;
-	hash = recording_get(f->r, string + PHP_STRING_HASH);
+	hash = recorded_memory_word(&f->r->memory, string + PHP_STRING_HASH);
 	assert_true(hash >> 63);
 	assert_int_equal(php_table_find(&f->memory, file,
 					php_string_cookie(hash, PHP_LONG_COOKIE_BITS), &string),
 			 0);
 	host.words[28] = (host.words[28] & ~KILN_FRAME_PC_MASK) |
-			 recording_get(f->r, func_of(f, 1) + PHP_FUNC_NAME);
+			 recorded_memory_word(&f->r->memory, func_of(f, 1) + PHP_FUNC_NAME);
 	assert_int_equal(name(f, 14, scratch, sizeof(scratch), &got), 0);
 	assert_string_equal(got.symbols[0].name, "{include:/tmp/recorded/included.php}");
 	host.words[29] ^= 1ULL << 63;
@@ -291,7 +293,7 @@ static void the_leaf_is_from_registers(struct fixture *f)
 	host_begin(&f->memory, &f->kernel);
 	host.walk.leaf_valid = host.walk.exact = 1;
 	host.walk.leaf[14] = frame;
-	host.walk.leaf[15] = recording_get(f->r, frame);
+	host.walk.leaf[15] = recorded_memory_word(&f->r->memory, frame);
 	host_visit(k->loop + k->entered + 64);
 	assert_int_equal(host.words[0] & KILN_FRAME_PC_MASK, func);
 	assert_int_equal((uint32_t)host.words[1], f->r->frames[2].line);
@@ -299,8 +301,8 @@ static void the_leaf_is_from_registers(struct fixture *f)
 	host_begin(&f->memory, &f->kernel);
 	host.walk.leaf_valid = host.walk.exact = 1;
 	host.walk.leaf[14] = frame;
-	host.walk.leaf[15] = recording_get(f->r, frame_address(f, 7));
-	recording_put(f->r, frame, host.walk.leaf[15]);
+	host.walk.leaf[15] = recorded_memory_word(&f->r->memory, frame_address(f, 7));
+	recorded_memory_put(&f->r->memory, frame, host.walk.leaf[15]);
 	host_visit(k->loop + k->entered + 64);
 	assert_int_equal(host.words[0] & KILN_FRAME_PC_MASK, func);
 	assert_int_equal((uint32_t)host.words[1], 0);
@@ -320,7 +322,8 @@ static void at_the_leaf_registers_are_ahead_of_memory(void **unused)
 
 static void a_cycle_is_found(struct fixture *f)
 {
-	recording_put(f->r, frame_address(f, 4) + PHP_FRAME_PREVIOUS * 8, frame_address(f, 2));
+	recorded_memory_put(&f->r->memory, frame_address(f, 4) + PHP_FRAME_PREVIOUS * 8,
+			    frame_address(f, 2));
 	assert_int_equal(missing_in(walk(f)), KILN_MISSING_BROKEN);
 	assert_true(host.walk.n < 100 && host.reads < 500);
 }
@@ -338,13 +341,15 @@ static void wild_pointers_are_said(void **unused)
 		for (size_t i = 0; i < ARRAY_SIZE(wild); i++) {
 			struct fixture f = open_recording(versions[v]);
 
-			recording_put(f.r, frame_address(&f, 2) + PHP_FRAME_PREVIOUS * 8, wild[i]);
+			recorded_memory_put(&f.r->memory,
+					    frame_address(&f, 2) + PHP_FRAME_PREVIOUS * 8, wild[i]);
 			/* What came before is still there. */
 			assert_int_equal(walk(&f), 3 * 2 + 1);
 			assert_int_equal(missing_in(host.walk.n), KILN_MISSING_READ);
 			close_recording(&f);
 			f = open_recording(versions[v]);
-			recording_put(f.r, frame_address(&f, 2) + PHP_FRAME_FUNC * 8, wild[i]);
+			recorded_memory_put(&f.r->memory, frame_address(&f, 2) + PHP_FRAME_FUNC * 8,
+					    wild[i]);
 			assert_int_equal(walk(&f), 2 * 2 + 1);
 			assert_int_equal(missing_in(host.walk.n), KILN_MISSING_READ);
 			close_recording(&f);
@@ -354,7 +359,7 @@ static void wild_pointers_are_said(void **unused)
 
 static void what_is_no_function_is_said(struct fixture *f)
 {
-	recording_put(f->r, func_of(f, 1), 0x77);
+	recorded_memory_put(&f->r->memory, func_of(f, 1), 0x77);
 	(void)walk(f);
 	assert_int_equal(missing_in(host.walk.n), KILN_MISSING_BROKEN);
 }
@@ -370,8 +375,8 @@ static void generators_end(struct fixture *f)
 	const struct kiln_php *k = f->data;
 	uint64_t fake = frame_address(f, 9), generator = fake - k->generator_fake;
 
-	assert_int_equal(recording_get(f->r, fake + PHP_FRAME_FUNC * 8), 0);
-	recording_put(f->r, generator + k->generator_parent, generator);
+	assert_int_equal(recorded_memory_word(&f->r->memory, fake + PHP_FRAME_FUNC * 8), 0);
+	recorded_memory_put(&f->r->memory, generator + k->generator_parent, generator);
 	(void)walk(f);
 	assert_int_equal(missing_in(host.walk.n), KILN_MISSING_BUDGET);
 	assert_true(host.reads < 1000);
@@ -419,8 +424,8 @@ static void nonsense_does_no_harm(struct fixture *f)
 {
 	static const uint64_t nonsense[] = {0, 1, UINT64_MAX, 0x4141414141414141};
 
-	for (size_t i = 0; i < f->r->n_pieces; i++) {
-		struct recording_piece *p = &f->r->pieces[i];
+	for (size_t i = 0; i < f->r->memory.n_pieces; i++) {
+		struct recorded_piece *p = &f->r->memory.pieces[i];
 
 		for (uint64_t at = 0; at + 8 <= p->size; at += 8) {
 			uint64_t saved;

@@ -11,36 +11,12 @@
  * Used by hack/record-python; the process must stand still.
  */
 #include <fcntl.h>
-#include <sys/uio.h>
 
 #include "tests/unit/agent/runtime/python/host_walk.h"
+#include "tests/unit/agent/runtime/recorder.h"
 
-enum { RANGES_MAX = 8192 };
-
-static struct range {
-	uint64_t start, end;
-} ranges[RANGES_MAX];
-static size_t n_ranges;
+static struct target_memory memory;
 static pid_t pid;
-
-static int live(uint64_t address, void *dst, size_t len)
-{
-	struct iovec to = {dst, len}, from = {(void *)address, len};
-
-	return process_vm_readv(pid, &to, 1, &from, 1, 0) == (ssize_t)len ? 0 : -EFAULT;
-}
-
-static int recorded(void *arg, uint64_t address, void *dst, size_t len)
-{
-	int r = live(address, dst, len);
-
-	(void)arg;
-	if (r == 0 && n_ranges < RANGES_MAX)
-		ranges[n_ranges++] = (struct range){address, address + len};
-	return r;
-}
-
-static const struct target_memory memory = {.read = recorded};
 
 /* The image of a mapping that is CPython. */
 static struct python_image *find(uint64_t *ret_bias)
@@ -71,32 +47,6 @@ static struct python_image *find(uint64_t *ret_bias)
 	return NULL;
 }
 
-static int compare(const void *a, const void *b)
-{
-	const struct range *x = a, *y = b;
-
-	return x->start < y->start ? -1 : x->start > y->start;
-}
-
-static void write_memory(void)
-{
-	qsort(ranges, n_ranges, sizeof(*ranges), compare);
-	for (size_t i = 0; i < n_ranges;) {
-		uint64_t start = ranges[i].start, end = ranges[i].end;
-
-		while (++i < n_ranges && ranges[i].start <= end)
-			end = MAX(end, ranges[i].end);
-		printf("memory %#llx ", (unsigned long long)start);
-		for (; start < end; start++) {
-			uint8_t byte = 0;
-
-			(void)live(start, &byte, 1);
-			printf("%02x", byte);
-		}
-		printf("\n");
-	}
-}
-
 static void print_variable(const struct thread_variable *v)
 {
 	printf(" %d %#llx %lld", v->kind, (unsigned long long)v->slot, (long long)v->offset);
@@ -104,7 +54,7 @@ static void print_variable(const struct thread_variable *v)
 
 int main(int argc, char **argv)
 {
-	struct runtime_target target = {.memory = memory};
+	struct runtime_target target = {0};
 	struct kiln_runtime kernel;
 	struct python_image *p;
 	struct error err = {0};
@@ -117,6 +67,7 @@ int main(int argc, char **argv)
 	if (argc != 3)
 		return 2;
 	pid = atoi(argv[1]);
+	memory = target.memory = recorder_begin(pid);
 	thread = strtoull(argv[2], NULL, 0);
 	p = find(&target.bias);
 	if (!p)
@@ -158,6 +109,6 @@ int main(int argc, char **argv)
 		       strrchr(names.symbols[0].file, '/') ? strrchr(names.symbols[0].file, '/') + 1
 							   : names.symbols[0].file);
 	}
-	write_memory();
+	recorder_write();
 	return 0;
 }

@@ -3,44 +3,10 @@
 
 #include <inttypes.h>
 
-uint8_t *recording_at(struct recording *r, uint64_t address, size_t len)
-{
-	for (size_t i = 0; i < r->n_pieces; i++) {
-		struct recording_piece *p = &r->pieces[i];
-
-		if (address >= p->start && address - p->start < p->size &&
-		    len <= p->size - (address - p->start))
-			return p->bytes + (address - p->start);
-	}
-	return NULL;
-}
-
-void recording_put(struct recording *r, uint64_t address, uint64_t value)
-{
-	uint8_t *at = recording_at(r, address, sizeof(value));
-
-	if (at)
-		memcpy(at, &value, sizeof(value));
-}
-
-static int read_piece(void *arg, uint64_t address, void *dst, size_t len)
-{
-	const uint8_t *at = recording_at(arg, address, len);
-
-	if (!at)
-		return -EFAULT;
-	memcpy(dst, at, len);
-	return 0;
-}
-
-struct target_memory recording_memory(struct recording *r)
-{
-	return (struct target_memory){.read = read_piece, .arg = r};
-}
-
 struct runtime_target recording_target(struct recording *r)
 {
-	return (struct runtime_target){.memory = recording_memory(r), .tgid = 1, .bias = r->bias};
+	return (struct runtime_target){
+	    .memory = recorded_memory_target(&r->memory), .tgid = 1, .bias = r->bias};
 }
 
 static bool parse_image(struct recording *r, const char *line)
@@ -70,31 +36,6 @@ static bool parse_frame(struct recording *r, const char *line)
 		      f->file) == 4;
 }
 
-/* Negative: no digit. */
-static int nibble(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-static bool parse_memory(struct recording *r, const char *line)
-{
-	struct recording_piece *p = &r->pieces[r->n_pieces];
-	const char *hex;
-	int at = 0;
-
-	if (r->n_pieces >= RECORDING_PIECES_MAX ||
-	    sscanf(line, "memory %" SCNx64 " %n", &p->start, &at) != 1 || !at)
-		return false;
-	hex = line + at;
-	p->bytes = malloc(strlen(hex) / 2 + 1);
-	for (; p->bytes && nibble(hex[0]) >= 0 && nibble(hex[1]) >= 0; hex += 2)
-		p->bytes[p->size++] = (uint8_t)(nibble(hex[0]) << 4 | nibble(hex[1]));
-	r->n_pieces++;
-	return p->bytes != NULL;
-}
-
 struct recording *recording_parse(FILE *f)
 {
 	struct recording *r = calloc(1, sizeof(*r));
@@ -108,7 +49,7 @@ struct recording *recording_parse(FILE *f)
 		else if (has_prefix(line, "frame "))
 			good = parse_frame(r, line);
 		else if (has_prefix(line, "memory "))
-			good = parse_memory(r, line);
+			good = recorded_memory_parse(&r->memory, line);
 		else
 			good = sscanf(line, "thread %" SCNx64, &r->thread) == 1;
 	}
@@ -126,8 +67,7 @@ struct recording *recording_free(struct recording *r)
 {
 	if (!r)
 		return NULL;
-	for (size_t i = 0; i < r->n_pieces; i++)
-		free(r->pieces[i].bytes);
+	recorded_memory_done(&r->memory);
 	free(r);
 	return NULL;
 }

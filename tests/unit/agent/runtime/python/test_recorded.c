@@ -36,7 +36,7 @@ static struct fixture open_recording(const char *version)
 	snprintf(path, sizeof(path), TEST_DATA "/python/%s.txt", version);
 	f.r = recording_read(path);
 	assert_non_null(f.r);
-	f.memory = recording_memory(f.r);
+	f.memory = recorded_memory_target(&f.r->memory);
 	target = recording_target(f.r);
 	if (python_attach(&f.r->image.base, &target, &f.kernel, &f.state, &err) < 0)
 		fail_msg("%s: %s", version, err.message);
@@ -213,7 +213,7 @@ static void a_replaced_code_object_is_noticed(void **unused)
 		uint8_t *line;
 
 		(void)host_walk(&f.memory, &f.kernel, f.r->thread);
-		line = recording_at(f.r, code_of(0) + p->layout.code_firstlineno, 4);
+		line = recorded_memory_at(&f.r->memory, code_of(0) + p->layout.code_firstlineno, 4);
 		assert_non_null(line);
 		*line += 1;
 		assert_int_equal(python_symbolize(f.state, &f.memory, host.words, scratch,
@@ -232,11 +232,13 @@ static uint64_t frame_address(struct fixture *f, uint64_t state, int n)
 	const struct kiln_python *k = (const struct kiln_python *)f->kernel.data;
 	uint64_t at = 0;
 
-	memcpy(&at, recording_at(f->r, state + k->thread_frame, 8), 8);
+	memcpy(&at, recorded_memory_at(&f->r->memory, state + k->thread_frame, 8), 8);
 	if (k->cframe_frame != KILN_PYTHON_NONE && k->kind != KILN_PYTHON_OBJECTS)
-		memcpy(&at, recording_at(f->r, at + k->cframe_frame, 8), 8);
+		memcpy(&at, recorded_memory_at(&f->r->memory, at + k->cframe_frame, 8), 8);
 	for (; n > 0; n--)
-		memcpy(&at, recording_at(f->r, at + k->frame_from + k->frame_previous, 8), 8);
+		memcpy(&at,
+		       recorded_memory_at(&f->r->memory, at + k->frame_from + k->frame_previous, 8),
+		       8);
 	return at;
 }
 
@@ -253,7 +255,7 @@ static void a_cycle_ends(void **unused)
 		state = host.walk.cursor.words[PYTHON_STATE];
 		first = frame_address(&f, state, 1);
 		last = frame_address(&f, state, 9);
-		recording_put(f.r, last + k->frame_from + k->frame_previous, first);
+		recorded_memory_put(&f.r->memory, last + k->frame_from + k->frame_previous, first);
 		n = host_walk(&f.memory, &f.kernel, f.r->thread);
 		assert_int_equal(missing_in(n), KILN_MISSING_BROKEN);
 		assert_true(n < 100 && host.reads < 300);
@@ -275,7 +277,8 @@ static void wild_pointers_are_said(void **unused)
 
 			(void)host_walk(&f.memory, &f.kernel, f.r->thread);
 			frame = frame_address(&f, host.walk.cursor.words[PYTHON_STATE], 2);
-			recording_put(f.r, frame + k->frame_from + k->frame_previous, wild[i]);
+			recorded_memory_put(&f.r->memory, frame + k->frame_from + k->frame_previous,
+					    wild[i]);
 			n = host_walk(&f.memory, &f.kernel, f.r->thread);
 			assert_int_equal(missing_in(n), KILN_MISSING_READ);
 			/* What came before is still there; from 3.12 on one is a shim. */
@@ -293,7 +296,7 @@ static void what_is_no_code_object_is_said(void **unused)
 		const struct kiln_python *k = (const struct kiln_python *)f.kernel.data;
 
 		(void)host_walk(&f.memory, &f.kernel, f.r->thread);
-		recording_put(f.r, code_of(0) + k->code_from, 0x1234);
+		recorded_memory_put(&f.r->memory, code_of(0) + k->code_from, 0x1234);
 		assert_int_equal(host_walk(&f.memory, &f.kernel, f.r->thread), 1);
 		assert_int_equal(missing_in(1), KILN_MISSING_BROKEN);
 		close_recording(&f);
@@ -310,7 +313,7 @@ static void a_frame_without_code_is_said(void **unused)
 
 		(void)host_walk(&f.memory, &f.kernel, f.r->thread);
 		frame = frame_address(&f, host.walk.cursor.words[PYTHON_STATE], 0);
-		recording_put(f.r, frame + k->frame_from + k->frame_code, 0);
+		recorded_memory_put(&f.r->memory, frame + k->frame_from + k->frame_code, 0);
 		assert_int_equal(host_walk(&f.memory, &f.kernel, f.r->thread), 1);
 		assert_int_equal(missing_in(1), KILN_MISSING_BROKEN);
 		close_recording(&f);
@@ -361,8 +364,8 @@ static void nonsense_anywhere_does_no_harm(void **unused)
 	for (size_t v = 0; v < ARRAY_SIZE(versions); v++) {
 		struct fixture f = open_recording(versions[v]);
 
-		for (size_t i = 0; i < f.r->n_pieces; i++) {
-			struct recording_piece *p = &f.r->pieces[i];
+		for (size_t i = 0; i < f.r->memory.n_pieces; i++) {
+			struct recorded_piece *p = &f.r->memory.pieces[i];
 
 			for (uint64_t at = 0; at + 8 <= p->size; at += 8) {
 				struct runtime_target target = recording_target(f.r);

@@ -2,43 +2,22 @@
 /*
  * Records what the walk and the names of one thread of a Ruby process are made of, so that a
  * version can be tested without its interpreter: record_ruby PID THREAD-POINTER. Writes to standard
- * output the facts of the file, the frames as found, and each piece of memory that was read: image
- * VERSION BIAS LOOP LOOP-END EXEC EXEC-END PROLOGUE GLOBAL TLS SLOT OFFSET SYMBOLS thread ADDRESS
+ * output the facts of the file, the frames as found, and each piece of memory that was read:
+ *
+ *   image VERSION BIAS LOOP LOOP-END EXEC EXEC-END PROLOGUE GLOBAL TLS SLOT OFFSET SYMBOLS
+ *   thread ADDRESS
  *   frame LINE START-LINE FILE NAME         (FILE without its directory, "-" when there is none)
  *   memory ADDRESS HEX
+ *
  * Used by hack/record-ruby; the process must stand still.
  */
 #include <fcntl.h>
-#include <sys/uio.h>
 
 #include "tests/unit/agent/runtime/ruby/host_walk.h"
+#include "tests/unit/agent/runtime/recorder.h"
 
-enum { RANGES_MAX = 16384 };
-
-static struct range {
-	uint64_t start, end;
-} ranges[RANGES_MAX];
-static size_t n_ranges;
+static struct target_memory memory;
 static pid_t pid;
-
-static int live(uint64_t address, void *dst, size_t len)
-{
-	struct iovec to = {dst, len}, from = {(void *)address, len};
-
-	return process_vm_readv(pid, &to, 1, &from, 1, 0) == (ssize_t)len ? 0 : -EFAULT;
-}
-
-static int recorded(void *arg, uint64_t address, void *dst, size_t len)
-{
-	int r = live(address, dst, len);
-
-	(void)arg;
-	if (r == 0 && n_ranges < RANGES_MAX)
-		ranges[n_ranges++] = (struct range){address, address + len};
-	return r;
-}
-
-static const struct target_memory memory = {.read = recorded};
 
 /* The image of a mapping that is Ruby. */
 static struct ruby_image *find(uint64_t *ret_bias)
@@ -72,32 +51,6 @@ static struct ruby_image *find(uint64_t *ret_bias)
 	return NULL;
 }
 
-static int compare(const void *a, const void *b)
-{
-	const struct range *x = a, *y = b;
-
-	return x->start < y->start ? -1 : x->start > y->start;
-}
-
-static void write_memory(void)
-{
-	qsort(ranges, n_ranges, sizeof(*ranges), compare);
-	for (size_t i = 0; i < n_ranges;) {
-		uint64_t start = ranges[i].start, end = ranges[i].end;
-
-		while (++i < n_ranges && ranges[i].start <= end)
-			end = MAX(end, ranges[i].end);
-		printf("memory %#llx ", (unsigned long long)start);
-		for (; start < end; start++) {
-			uint8_t byte = 0;
-
-			(void)live(start, &byte, 1);
-			printf("%02x", byte);
-		}
-		printf("\n");
-	}
-}
-
 static int write_frames(struct ruby_process *p, uint32_t n)
 {
 	char scratch[16384];
@@ -126,7 +79,7 @@ static int write_frames(struct ruby_process *p, uint32_t n)
 
 int main(int argc, char **argv)
 {
-	struct runtime_target target = {.memory = memory};
+	struct runtime_target target = {0};
 	struct kiln_runtime kernel;
 	struct ruby_image *image;
 	struct error err = {0};
@@ -138,6 +91,7 @@ int main(int argc, char **argv)
 	if (argc != 3)
 		return 2;
 	pid = atoi(argv[1]);
+	memory = target.memory = recorder_begin(pid);
 	thread = strtoull(argv[2], NULL, 0);
 	image = find(&target.bias);
 	if (!image)
@@ -158,6 +112,6 @@ int main(int argc, char **argv)
 	       (unsigned long long)image->current.slot, (long long)image->current.offset,
 	       (unsigned long long)(p->symbols - target.bias));
 	printf("thread %#llx\n", (unsigned long long)thread);
-	write_memory();
+	recorder_write();
 	return 0;
 }

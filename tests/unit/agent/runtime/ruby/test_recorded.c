@@ -60,7 +60,7 @@ static struct fixture open_recording(const char *version)
 	snprintf(path, sizeof(path), TEST_DATA "/ruby/%s.txt", version);
 	f.r = recording_read(path);
 	assert_non_null(f.r);
-	f.memory = recording_memory(f.r);
+	f.memory = recorded_memory_target(&f.r->memory);
 	target = recording_target(f.r);
 	assert_int_equal(ruby_ops.attach(&f.r->image.base, &target, &f.kernel, &f.state, NULL), 0);
 	return f;
@@ -146,8 +146,8 @@ static uint64_t take_off(struct fixture *f, uint64_t n)
 	uint64_t frame = top(f), new = frame + n *data_of(f)->frame_size;
 	uint8_t *at = NULL;
 
-	for (size_t i = 0; i < f->r->n_pieces && !at; i++) {
-		struct recording_piece *p = &f->r->pieces[i];
+	for (size_t i = 0; i < f->r->memory.n_pieces && !at; i++) {
+		struct recorded_piece *p = &f->r->memory.pieces[i];
 
 		/* The context: {stack, size, frame}. */
 		for (uint64_t k = 0; k + 24 <= p->size && !at; k += 8)
@@ -192,7 +192,7 @@ static void a_frame_that_is_just_off_is_still_there(void **unused)
 		uint64_t size = data_of(&f)->frame_size, frame = take_off(&f, 2), pc = 0;
 		struct symbol got;
 
-		memcpy(&pc, recording_at(f.r, frame - size, 8), 8);
+		memcpy(&pc, recorded_memory_at(&f.r->memory, frame - size, 8), 8);
 		assert_true(walk_leaf(&f, 2000, frame - size, pc) >= 4);
 		assert_int_equal(name_of(&f, host.words, &got), 0);
 		assert_string_equal(got.name, expected[1].name);
@@ -208,15 +208,14 @@ static void the_leafs_line_is_that_of_the_instruction_that_runs(void **unused)
 		struct fixture f = open_recording(versions[v]);
 		uint64_t frame = take_off(&f, 1), pc = 0, handler;
 
-		memcpy(&pc, recording_at(f.r, frame, 8), 8);
+		memcpy(&pc, recorded_memory_at(&f.r->memory, frame, 8), 8);
 		/* The word that the place is read from: the code of the instruction there. */
 		handler = data_of(&f)->loop_start + 1990;
-		f.r->pieces[f.r->n_pieces++] =
-		    (struct recording_piece){.start = pc, .size = 8, .bytes = malloc(8)};
-		recording_put(f.r, pc, handler);
+		assert_non_null(recorded_memory_add(&f.r->memory, pc, 8));
+		recorded_memory_put(&f.r->memory, pc, handler);
 		assert_true(walk_leaf(&f, 2000, frame, pc) >= 2);
 		assert_true(KILN_FRAME_FLAGS(host.words[0]) & KILN_RUBY_EXACT);
-		recording_put(f.r, pc, handler + 20);
+		recorded_memory_put(&f.r->memory, pc, handler + 20);
 		assert_true(walk_leaf(&f, 2000, frame, pc) >= 2);
 		assert_false(KILN_FRAME_FLAGS(host.words[0]) & KILN_RUBY_EXACT);
 		close_recording(&f);
@@ -232,10 +231,10 @@ static void a_frame_that_has_not_begun_is_left_out(void **unused)
 		uint64_t frame = take_off(&f, 20), iseq = 0, body = 0, encoded = 0;
 		struct symbol got;
 
-		memcpy(&iseq, recording_at(f.r, frame + 16, 8), 8);
-		memcpy(&body, recording_at(f.r, iseq + 16, 8), 8);
-		memcpy(&encoded, recording_at(f.r, body + 8, 8), 8);
-		recording_put(f.r, frame, encoded);
+		memcpy(&iseq, recorded_memory_at(&f.r->memory, frame + 16, 8), 8);
+		memcpy(&body, recorded_memory_at(&f.r->memory, iseq + 16, 8), 8);
+		memcpy(&encoded, recorded_memory_at(&f.r->memory, body + 8, 8), 8);
+		recorded_memory_put(&f.r->memory, frame, encoded);
 		assert_true(host_walk(&f.memory, &f.kernel, f.r->thread) >= 2);
 		assert_int_equal(name_of(&f, host.words, &got), 0);
 		assert_string_equal(got.name, expected[21].name);
@@ -272,11 +271,11 @@ static void jit_code_is_left_by_its_stack(void **unused)
 		const struct kiln_ruby *k = data_of(&f);
 		uint64_t native[8] = {1, 2, 0xb0, 0xc0, 0xd0, k->exec_start + 9, 7, 8};
 		uint64_t frame = take_off(&f, 1);
-		size_t size = sizeof(native);
+		uint8_t *stack;
 
-		f.r->pieces[f.r->n_pieces++] =
-		    (struct recording_piece){.start = 0x7000, .size = size, .bytes = malloc(size)};
-		memcpy(f.r->pieces[f.r->n_pieces - 1].bytes, native, size);
+		stack = recorded_memory_add(&f.r->memory, 0x7000, sizeof(native));
+		assert_non_null(stack);
+		memcpy(stack, native, sizeof(native));
 		host_begin(&f.memory, &f.kernel, f.r->thread);
 		host_stand(false);
 		host.walk.map_image = 0;
@@ -306,13 +305,13 @@ static void a_replaced_method_is_noticed(void **unused)
 
 		(void)host_walk(&f.memory, &f.kernel, f.r->thread);
 		method = KILN_RUBY_OBJECT(host.words[0 * 2 + 1]);
-		at = recording_at(f.r, method + 32, 8);
+		at = recorded_memory_at(&f.r->memory, method + 32, 8);
 		assert_non_null(at);
 		at[1] ^= 0x10;
 		assert_int_equal(name_of(&f, host.words, &got), -EFAULT);
 		iseq = KILN_RUBY_OBJECT(host.words[4 * 2]);
-		memcpy(&body, recording_at(f.r, iseq + 16, 8), 8);
-		at = recording_at(f.r, body + 80, 8);
+		memcpy(&body, recorded_memory_at(&f.r->memory, iseq + 16, 8), 8);
+		at = recorded_memory_at(&f.r->memory, body + 80, 8);
 		at[1] ^= 0x10;
 		assert_int_equal(name_of(&f, host.words + 4 * 2, &got), -EFAULT);
 		close_recording(&f);
@@ -342,7 +341,8 @@ static void wild_pointers_are_said(void **unused)
 			uint64_t frame = top(&f) + 3 * (uint64_t)data_of(&f)->frame_size;
 			uint32_t n;
 
-			recording_put(f.r, frame + 16 * (1 + i % 2), wild[i]); /* iseq, ep */
+			recorded_memory_put(&f.r->memory, frame + 16 * (1 + i % 2),
+					    wild[i]); /* iseq, ep */
 			n = host_walk(&f.memory, &f.kernel, f.r->thread);
 			assert_int_equal(missing_in(n), KILN_MISSING_READ);
 			/* What came before is still there. */
@@ -363,8 +363,8 @@ static void a_context_that_makes_no_sense_is_none(void **unused)
 
 		(void)top(&f);
 		end = host.walk.cursor.words[RUBY_END];
-		for (size_t i = 0; i < f.r->n_pieces; i++) {
-			struct recording_piece *p = &f.r->pieces[i];
+		for (size_t i = 0; i < f.r->memory.n_pieces; i++) {
+			struct recorded_piece *p = &f.r->memory.pieces[i];
 			uint64_t words[3];
 
 			for (uint64_t k = 0; k + 24 <= p->size; k += 8) {
@@ -375,7 +375,7 @@ static void a_context_that_makes_no_sense_is_none(void **unused)
 		}
 		assert_true(size);
 		for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
-			recording_put(f.r, size, sizes[i]);
+			recorded_memory_put(&f.r->memory, size, sizes[i]);
 			assert_int_equal(host_walk(&f.memory, &f.kernel, f.r->thread), 1);
 			assert_int_equal(missing_in(1), KILN_MISSING_NO_THREAD);
 		}
@@ -425,8 +425,8 @@ static void nonsense_anywhere_does_no_harm(void **unused)
 	for (size_t v = 0; v < ARRAY_SIZE(versions); v++) {
 		struct fixture f = open_recording(versions[v]);
 
-		for (size_t i = 0; i < f.r->n_pieces; i++) {
-			struct recording_piece *p = &f.r->pieces[i];
+		for (size_t i = 0; i < f.r->memory.n_pieces; i++) {
+			struct recorded_piece *p = &f.r->memory.pieces[i];
 
 			for (uint64_t at = 0; at + 8 <= p->size; at += 8) {
 				uint64_t saved;

@@ -53,8 +53,8 @@ static void read_maps(int pid)
 
 	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
 	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f) && world->n_maps < WORLD_MAPS_MAX) {
-		struct kiln_mapping *m = &world->maps[world->n_maps];
+	while (f && fgets(line, sizeof(line), f) && world->walk.n_maps < RECORDED_MAPS_MAX) {
+		struct kiln_mapping *m = &world->walk.maps[world->walk.n_maps];
 		char flags[5], name[256] = "";
 		uint64_t start, end, offset, vaddr;
 
@@ -74,7 +74,7 @@ static void read_maps(int pid)
 		} else {
 			m->flags = KILN_MAPPING_JIT | KILN_RUNTIME_V8 << KILN_MAPPING_RUNTIME_SHIFT;
 		}
-		world->n_maps++;
+		world->walk.n_maps++;
 	}
 	if (f)
 		fclose(f);
@@ -82,8 +82,8 @@ static void read_maps(int pid)
 
 static int find_rule(uint64_t pc, struct kiln_rule *ret)
 {
-	for (uint32_t i = 0; i < world->n_maps; i++) {
-		const struct kiln_mapping *m = &world->maps[i];
+	for (uint32_t i = 0; i < world->walk.n_maps; i++) {
+		const struct kiln_mapping *m = &world->walk.maps[i];
 		const struct runtime_image *ri;
 		uint64_t vaddr = pc - m->bias;
 
@@ -110,7 +110,7 @@ static int find_rule(uint64_t pc, struct kiln_rule *ret)
 static void read_registers(int pid)
 {
 	struct user_regs_struct r;
-	uint64_t *l = world->leaf;
+	uint64_t *l = world->walk.leaf;
 
 	if (ptrace(PTRACE_GETREGS, pid, 0, &r) < 0)
 		return;
@@ -147,9 +147,10 @@ int main(int argc, char **argv)
 		usleep(10000);
 		ptrace(PTRACE_INTERRUPT, pid, 0, 0);
 		waitpid(pid, NULL, 0);
-		world->n_reads = world->n_rules = world->n_maps = world->n_bytes = 0;
-		world->pid = pid;
-		world->find_rule = find_rule;
+		world->walk.n_reads = world->walk.n_rules = world->walk.n_maps =
+		    world->walk.n_bytes = 0;
+		world->walk.pid = pid;
+		world->walk.find_rule = find_rule;
 		read_maps(pid);
 		read_registers(pid);
 		world_stack(world, out, sizeof(out));
@@ -158,7 +159,7 @@ int main(int argc, char **argv)
 		while (strncmp(at, "native\n", 7) == 0)
 			at += 7;
 		if (strncmp(at, wanted, strlen(wanted)) == 0) {
-			world->pid = 0;
+			world->walk.pid = 0;
 			printf("%s", out);
 			return world_save(world, argv[2]) < 0;
 		}

@@ -153,24 +153,24 @@ static void code_that_is_given_up_on_the_stack_has_all_its_functions(void **stat
 static void a_frame_pointer_below_the_stack_pointer_is_not_followed(void **state)
 {
 	_cleanup_(world_freep) struct world *w = load("22");
-	struct world_rule *in = NULL;
-	uint64_t frame[2], bp = w->leaf[ARCH_REG_SP] - 64;
+	struct recorded_rule *in = NULL;
+	uint64_t frame[2], bp = w->walk.leaf[ARCH_REG_SP] - 64;
 
-	for (uint32_t i = 0; i < w->n_rules && !in; i++)
-		if (w->rules[i].known && (w->rules[i].rule.flags & KILN_RULE_RUNTIME) &&
-		    w->rules[i].rule.kind == KILN_RULE_CFA)
-			in = &w->rules[i];
+	for (uint32_t i = 0; i < w->walk.n_rules && !in; i++)
+		if (w->walk.rules[i].known && (w->walk.rules[i].rule.flags & KILN_RULE_RUNTIME) &&
+		    w->walk.rules[i].rule.kind == KILN_RULE_CFA)
+			in = &w->walk.rules[i];
 	assert_non_null(in);
 	in->rule.kind = KILN_RULE_INVALID;
 	frame[0] = bp;
 	frame[1] = in->pc + 1;
-	world_put(w, bp, frame, sizeof(frame));
-	world_put(w, bp, frame, 8);
-	world_put(w, bp + 8, frame + 1, 8);
-	w->leaf[ARCH_REG_PC] = in->pc;
-	w->leaf[ARCH_REG_FP] = bp;
+	recorded_walk_put(&w->walk, bp, frame, sizeof(frame));
+	recorded_walk_put(&w->walk, bp, frame, 8);
+	recorded_walk_put(&w->walk, bp + 8, frame + 1, 8);
+	w->walk.leaf[ARCH_REG_PC] = in->pc;
+	w->walk.leaf[ARCH_REG_FP] = bp;
 	world_stack(w, out, sizeof(out));
-	assert_int_not_equal(w->end, KILN_END_DEPTH);
+	assert_int_not_equal(w->walk.end, KILN_END_DEPTH);
 }
 
 /*
@@ -180,24 +180,26 @@ static void a_frame_pointer_below_the_stack_pointer_is_not_followed(void **state
  */
 static void leave_interpreter(struct world *w, int frames)
 {
-	uint64_t bp = w->leaf[ARCH_REG_FP], at = 0;
-	const struct world_rule *in = NULL;
-	struct world_rule *rule;
+	uint64_t bp = w->walk.leaf[ARCH_REG_FP], at = 0;
+	const struct recorded_rule *in = NULL;
+	struct recorded_rule *rule;
 
-	for (uint32_t i = 0; i < w->n_rules && !in; i++)
-		if (w->rules[i].known && (w->rules[i].rule.flags & KILN_RULE_RUNTIME))
-			for (uint32_t k = 0; k < w->n_maps; k++) {
-				at = w->rules[i].pc - w->maps[k].bias - w->image.kernel.interpreter;
-				if (w->maps[k].image && at - w->image.kernel.interpreter_frame <
-							    w->image.kernel.interpreter_size -
-								w->image.kernel.interpreter_frame)
-					in = &w->rules[i];
+	for (uint32_t i = 0; i < w->walk.n_rules && !in; i++)
+		if (w->walk.rules[i].known && (w->walk.rules[i].rule.flags & KILN_RULE_RUNTIME))
+			for (uint32_t k = 0; k < w->walk.n_maps; k++) {
+				at = w->walk.rules[i].pc - w->walk.maps[k].bias -
+				     w->image.kernel.interpreter;
+				if (w->walk.maps[k].image &&
+				    at - w->image.kernel.interpreter_frame <
+					w->image.kernel.interpreter_size -
+					    w->image.kernel.interpreter_frame)
+					in = &w->walk.rules[i];
 			}
 	assert_non_null(in);
-	assert_true(w->n_rules < WORLD_RULES_MAX);
+	assert_true(w->walk.n_rules < RECORDED_RULES_MAX);
 	for (; frames; frames--)
-		assert_int_equal(world_memory(w, bp, &bp, 8), 0);
-	rule = &w->rules[w->n_rules++];
+		assert_int_equal(recorded_walk_memory(&w->walk, bp, &bp, 8), 0);
+	rule = &w->walk.rules[w->walk.n_rules++];
 	*rule = *in;
 	rule->pc++;
 	rule->rule.kind = KILN_RULE_CFA;
@@ -205,9 +207,9 @@ static void leave_interpreter(struct world *w, int frames)
 	rule->rule.flags = KILN_RULE_RUNTIME;
 	rule->rule.cfa_off = 8;
 	rule->rule.ra_off = ARCH_RA_OFFSET;
-	w->leaf[ARCH_REG_PC] = rule->pc;
-	w->leaf[ARCH_REG_SP] = bp + 8;
-	assert_int_equal(world_memory(w, bp, &w->leaf[ARCH_REG_FP], 8), 0);
+	w->walk.leaf[ARCH_REG_PC] = rule->pc;
+	w->walk.leaf[ARCH_REG_SP] = bp + 8;
+	assert_int_equal(recorded_walk_memory(&w->walk, bp, &w->walk.leaf[ARCH_REG_FP], 8), 0);
 }
 
 static void an_interpreted_function_that_has_left_is_not_taken_for_its_caller(void **state)
@@ -239,11 +241,11 @@ static void native_frames_are_whole_when_nothing_is_known_of_v8(void **state)
 		_cleanup_(world_freep) struct world *w = load(names[i]);
 
 		world_stack(w, out, sizeof(out));
-		assert_int_equal(w->end, KILN_END_ROOT);
-		w->unread = true;
+		assert_int_equal(w->walk.end, KILN_END_ROOT);
+		w->walk.unread = true;
 		world_stack(w, out, sizeof(out));
-		if (w->end != KILN_END_ROOT || !strstr(out, "missing 1\n"))
-			fail_msg("node %s: end %u\n%s", names[i], w->end, out);
+		if (w->walk.end != KILN_END_ROOT || !strstr(out, "missing 1\n"))
+			fail_msg("node %s: end %u\n%s", names[i], w->walk.end, out);
 		assert_null(strstr(out, "program.js"));
 	}
 }
@@ -260,13 +262,13 @@ static void forge(const char *name, const char *leaf, uint64_t seed)
 	_cleanup_(world_freep) struct world *w = load(name);
 
 	for (int round = 0; round < 200; round++) {
-		uint32_t at = (uint32_t)(next_random(&seed) % w->n_reads);
-		struct world_read *r = &w->reads[at];
+		uint32_t at = (uint32_t)(next_random(&seed) % w->walk.n_reads);
+		struct recorded_read *r = &w->walk.reads[at];
 		uint8_t before, *p;
 
 		if (r->at == UINT32_MAX)
 			continue;
-		p = w->bytes + r->at + next_random(&seed) % r->len;
+		p = w->walk.bytes + r->at + next_random(&seed) % r->len;
 		before = *p;
 		*p = (uint8_t)next_random(&seed);
 		world_stack(w, out, sizeof(out));
@@ -298,15 +300,15 @@ static void another_function_in_its_place_is_not_named(void **state)
 	assert_non_null(strstr(out, expected[0]));
 	/* What the kernel read stays; user space, which reads the type first, finds other lengths.
 	 */
-	for (uint32_t i = 0; i < w->n_reads; i++)
-		if (w->reads[i].len == 2 && w->reads[i].at != UINT32_MAX) {
+	for (uint32_t i = 0; i < w->walk.n_reads; i++)
+		if (w->walk.reads[i].len == 2 && w->walk.reads[i].at != UINT32_MAX) {
 			uint16_t type;
 
-			memcpy(&type, w->bytes + w->reads[i].at, sizeof(type));
+			memcpy(&type, w->walk.bytes + w->walk.reads[i].at, sizeof(type));
 			if (type != l->type_shared)
 				continue;
 			type++;
-			memcpy(w->bytes + w->reads[i].at, &type, sizeof(type));
+			memcpy(w->walk.bytes + w->walk.reads[i].at, &type, sizeof(type));
 			changed++;
 		}
 	assert_true(changed);

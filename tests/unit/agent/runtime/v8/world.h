@@ -1,54 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process as it was at one moment, as far as a walk through it read: registers, memory, rules of
- * native frames. Filled from a live process by v8_record, replayed by test_v8_recorded. The walk
- * and the names ask for the same bytes each time, so a read is found by its address and length.
+ * A process as it was at one moment, as far as a walk through it read. Filled from a live process
+ * by record_v8, replayed by test_v8_recorded.
  */
 #pragma once
 
 #include "agent/runtime/v8/image.h"
-
-enum { WORLD_READS_MAX = 1 << 14, WORLD_RULES_MAX = 512, WORLD_MAPS_MAX = 512, WORLD_FRAMES = 64 };
-
-struct world_read {
-	uint64_t address;
-	uint32_t len;
-	uint32_t at; /* in `bytes`; UINT32_MAX: it could not be read */
-};
-
-struct world_rule {
-	uint64_t pc;
-	struct kiln_rule rule;
-	uint32_t known; /* 0: there is none */
-	uint32_t end;	/* what the walk ends with then */
-};
+#include "tests/unit/agent/runtime/recorded_walk.h"
 
 struct world {
 	struct v8_image image;
-	uint64_t leaf[32]; /* by DWARF number */
-	struct world_read reads[WORLD_READS_MAX];
-	uint32_t n_reads;
-	struct world_rule rules[WORLD_RULES_MAX];
-	uint32_t n_rules;
-	struct kiln_mapping maps[WORLD_MAPS_MAX];
-	uint32_t n_maps;
-	uint8_t *bytes;
-	uint32_t n_bytes;
-	int pid; /* live: reads and rules that are not there yet come from it; else 0 */
-	/* Live: the rule for PC. 0, or an enum kiln_end. */
-	int (*find_rule)(uint64_t pc, struct kiln_rule *ret);
-	bool again;   /* names are what they are when all functions are known already */
-	bool unread;  /* the walk finds nothing of V8 in `runtimes` */
-	uint32_t end; /* enum kiln_end of the last walk */
+	struct recorded_walk walk;
+	bool again; /* names are what they are when all functions are known already */
 };
 
 struct world *world_new(void);
 struct world *world_free(struct world *w);
 DEFINE_CLEANUP(struct world *, world_free)
-/* As struct target_memory's. */
-int world_memory(void *arg, uint64_t address, void *dst, size_t len);
-/* From now on these bytes are at ADDRESS, in whatever was read. */
-void world_put(struct world *w, uint64_t address, const void *src, size_t len);
 /* Walks from the leaf on and names the frames, a line each: "NAME FILE:LINE", or "native PC". */
 void world_stack(struct world *w, char *out, size_t size);
 int world_save(const struct world *w, const char *path);

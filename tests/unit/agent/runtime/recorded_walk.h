@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One walk through a stopped process, native frames included: registers, mappings, the rules of
+ * native frames, and memory as far as it was read. Filled from a live process, and written to a
+ * file that a test replays. A walk asks for the same bytes each time, so a read is found by its
+ * address and length.
+ */
+#pragma once
+
+#include "agent/runtime/target.h"
+
+enum {
+	RECORDED_READS_MAX = 1 << 14,
+	RECORDED_RULES_MAX = 512,
+	RECORDED_MAPS_MAX = 1024,
+	RECORDED_BYTES_MAX = 8 << 20,
+};
+
+struct recorded_read {
+	uint64_t address;
+	uint32_t len;
+	uint32_t at; /* in `bytes`; UINT32_MAX: it could not be read */
+};
+
+struct recorded_rule {
+	uint64_t pc;
+	struct kiln_rule rule;
+	uint32_t known; /* 0: there is none */
+	uint32_t end;	/* what the walk ends with then */
+};
+
+struct recorded_walk {
+	uint64_t leaf[32]; /* by DWARF number */
+	struct recorded_read reads[RECORDED_READS_MAX];
+	uint32_t n_reads;
+	struct recorded_rule rules[RECORDED_RULES_MAX];
+	uint32_t n_rules;
+	struct kiln_mapping maps[RECORDED_MAPS_MAX];
+	uint32_t n_maps;
+	uint8_t *bytes; /* owned: RECORDED_BYTES_MAX */
+	uint32_t n_bytes;
+	int pid; /* live: reads and rules that are not there yet come from it; else 0 */
+	/* Live: the rule for PC. 0, or an enum kiln_end. */
+	int (*find_rule)(uint64_t pc, struct kiln_rule *ret);
+	bool unread;  /* the walk finds nothing of its runtime in `runtimes` */
+	uint32_t end; /* enum kiln_end of the last walk */
+};
+
+int recorded_walk_init(struct recorded_walk *w);
+void recorded_walk_done(struct recorded_walk *w);
+/* As struct target_memory's; ARG: the recorded walk. */
+int recorded_walk_memory(void *arg, uint64_t address, void *dst, size_t len);
+/* From now on these bytes are at ADDRESS, in whatever was read. */
+void recorded_walk_put(struct recorded_walk *w, uint64_t address, const void *src, size_t len);
+/* The rule for PC; NULL: it is not known whether there is one. */
+struct recorded_rule *recorded_walk_rule(struct recorded_walk *w, uint64_t pc);
+/* SYM as lines "NAME FILE:LINE", without the file's directory; moves *OUT on. */
+void recorded_walk_put_symbols(const struct symbol_result *sym, char **out, size_t *left);
+
+/* A file: MAGIC, sizes, FACTS (what is known of the process besides), and W. */
+int recorded_walk_save(const struct recorded_walk *w, uint32_t magic, const void *facts,
+		       size_t facts_size, const char *path);
+/* FACTS may have grown since the file was written. -EBADMSG: it is no such file. */
+int recorded_walk_load(struct recorded_walk *w, uint32_t magic, void *facts, size_t facts_size,
+		       const char *path);
