@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What grpc_client.c and grpc_stream.c stand on, and not for others: calls of a gRPC endpoint, and
- * connections that are made when a call needs one. Loop thread.
+ * Internal to lib/: grpc_client.c and grpc_stream.c are built on it. Sends calls to one gRPC
+ * endpoint, and opens a connection when a call needs one. Loop thread.
  *
  *   grpc_channel.c      struct grpc_channel: settings, calls that wait, time
  *   grpc_headers.c      the fields that every request begins with

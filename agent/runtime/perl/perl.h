@@ -15,9 +15,10 @@ enum {
 	PERL_PATH_MAX = 1024, /* of a file's name */
 };
 
-/* Offsets in bytes that differ between versions. Those that do not are in walker_data.h. */
+/* Offsets, in bytes, that differ between Perl versions. walker_data.h has those that are the same
+ * in all of them. */
 struct perl_layout {
-	unsigned int minor; /* the first that has it; until the next row's */
+	unsigned int minor; /* the first minor version that has this layout */
 	struct kiln_perl_variables at;
 	/* PERL_CONTEXT and struct stackinfo (cop.h) */
 	uint16_t context_size, sub_cv, oldmark, stackinfo_type;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Steps out of native frames that no unwind table has a rule for: PHP's compiled code, that of
- * regular expressions, the end of a fiber's stack. A part of walker.h.
+ * Unwinds the native frames that no unwind table describes: code that PHP's JIT or PCRE's JIT has
+ * compiled, and the outermost frame of a fiber's stack. Part of walker.h.
  */
 #pragma once
 
 #include "agent/runtime/php/frame.h"
 
-/* Is ADDRESS right behind a call? */
+/* Does a call instruction end at ADDRESS? */
 KILN_INLINE int php_is_called_from(uint64_t address)
 {
 	uint64_t code = php_word(address - 8);
@@ -19,8 +19,8 @@ KILN_INLINE int php_is_called_from(uint64_t address)
 }
 
 /*
- * Compiled code runs in the frame of execute_ex(), with the registers that this has saved in their
- * places; some of it uses more stack while it calls. Takes the frame for one of execute_ex().
+ * JIT code runs in the stack frame of execute_ex(), and leaves the registers that execute_ex() has
+ * saved where they are; some of it uses more stack while it calls. Unwound as execute_ex() is.
  */
 KILN_GLOBAL int php_leave_compiled(uint32_t slot)
 {
@@ -51,7 +51,7 @@ KILN_GLOBAL int php_leave_compiled(uint32_t slot)
 	return 0;
 }
 
-/* Where the return address of an indirect call is among N words of the scratch; -1: nowhere. */
+/* The index of the first scratch word that is the return address of an indirect call; -1: none. */
 KILN_INLINE int php_find_return(struct kiln_walk *w, int from, int to, int step)
 {
 	uint64_t code;
@@ -66,8 +66,8 @@ KILN_INLINE int php_find_return(struct kiln_walk *w, int from, int to, int step)
 }
 
 /*
- * Where the return address of a regular expression is whose arguments are at ARGUMENTS, into
- * w->value. Non-zero: it is not there.
+ * Finds the return address of the compiled regular expression whose arguments are at ARGUMENTS, and
+ * puts its address into w->value. Non-zero: not found.
  */
 KILN_GLOBAL int php_regex_called(uint32_t slot, uint64_t arguments)
 {
@@ -84,7 +84,7 @@ KILN_GLOBAL int php_regex_called(uint32_t slot, uint64_t arguments)
 	return i < 0 || w->value < w->regs.sp;
 }
 
-/* The same where it is entered or left: it has pushed a few registers at most. */
+/* The same at its first and last instructions, where it has pushed a few registers at most. */
 KILN_GLOBAL int php_regex_entered(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -140,8 +140,8 @@ KILN_INLINE int php_is_stack_of(uint64_t context, uint64_t address)
 }
 
 /*
- * At the end of a fiber's stack: goes on where the one that resumed it has called. A fiber that is
- * just leaving its stack has nobody to go on with: the stack is whole.
+ * At the outermost frame of a fiber's stack: continues on the stack of the fiber that resumed it. A
+ * fiber that is just ending has no resumer any more: the stack is complete there.
  */
 KILN_GLOBAL int php_leave_fiber(uint32_t slot)
 {

@@ -458,7 +458,7 @@ static void test_a_field_that_http2_forbids(void **state)
 	}
 }
 
-/* ---- while sending -----------------------------------------------------------------------------
+/* ---- what the peer does while a request is being sent -----------------------------------------
  */
 
 static uint32_t give_window(struct scene *s, uint32_t id, uint32_t n)

@@ -231,7 +231,7 @@ static void test_a_deadline_ends_the_call_and_the_server_is_told(void **state)
 	scene_end(&s);
 }
 
-/* It may be gone: the next call does not wait for it. */
+/* A call on it timed out, so the peer may be gone: the next call opens a connection of its own. */
 static void test_a_silent_connection_gets_no_more_calls(void **state)
 {
 	struct scene s;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What hack/record-arm64 records: a program for arm64 without a C library, whose frames are of
- * every kind that compilers make. It is compiled in several ways, and followed instruction by
- * instruction.
+ * The program that hack/record-arm64 records. It needs no C library, and has a function for each
+ * kind of stack frame that compilers make. It is compiled in several ways; record.py steps through
+ * each build instruction by instruction.
  */
 #include <asm/sigcontext.h>
 #include <asm/unistd.h>

@@ -332,7 +332,7 @@ static void set_word(uint64_t address, uint64_t value)
 {
 	struct page *page = page_of(address);
 
-	/* Few other values have an address in their lower bits. */
+	/* A code address with bits above it is one that pointer authentication (PAC) has signed. */
 	if (value & ~t.code_mask &&
 	    (value & t.code_mask) - t.maps[0].start < t.maps[0].end - t.maps[0].start)
 		t.signed_addresses++;
