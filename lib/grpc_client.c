@@ -103,10 +103,13 @@ int grpc_client_call(struct grpc_client *c, const char *method, const void *data
 	return 0;
 }
 
-void grpc_unary_cancel(struct grpc_unary *u)
+bool grpc_unary_cancel(struct grpc_unary *u)
 {
+	bool reached = u->call->reached;
+
 	if (!u->call->ended)
 		grpc_call_cancel(u->call);
+	return reached;
 }
 
 int grpc_client_new(const struct grpc_client_options *o, uv_loop_t *loop, struct grpc_client **ret,

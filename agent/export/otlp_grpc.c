@@ -116,11 +116,10 @@ static bool grpc_cancel(struct transport *transport)
 {
 	struct grpc_transport *t = container_of(transport, struct grpc_transport, transport);
 
-	if (t->call) {
-		t->cancelled = true;
-		grpc_unary_cancel(t->call);
-	}
-	return true; /* gRPC does not tell how far it was */
+	if (!t->call)
+		return false;
+	t->cancelled = true;
+	return grpc_unary_cancel(t->call);
 }
 
 static struct transport *grpc_destroy(struct transport *transport)

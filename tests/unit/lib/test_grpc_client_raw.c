@@ -548,7 +548,7 @@ static void test_cancel(void **state)
 	struct scene s;
 
 	scene_begin_call(&s);
-	grpc_unary_cancel(s.call);
+	assert_true(grpc_unary_cancel(s.call));
 	grpc_unary_cancel(s.call);
 	assert_int_equal(s.done, 0);
 	UNTIL(&s.p, s.done == 1 && h2_peer_heard(&s.p, 0, H2_RST_STREAM, 0, &frame) == 1);
@@ -564,7 +564,7 @@ static void test_cancel(void **state)
 	/* Before there is a connection. */
 	scene_begin(&s, &(struct grpc_client_options){0});
 	scene_call(&s, "x", 1, 60000);
-	grpc_unary_cancel(s.call);
+	assert_false(grpc_unary_cancel(s.call));
 	UNTIL(&s.p, s.done == 1);
 	assert_int_equal(s.status, RPC_CANCELLED);
 	assert_false(s.connected);
