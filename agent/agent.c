@@ -23,7 +23,7 @@ enum {
 	WARM_MS = 2000, /* at the start, for the tables of runtimes */
 };
 
-static struct sampler_options sampler_options(const struct config *c)
+struct sampler_options agent_sampler_options(const struct config *c)
 {
 	struct sampler_options options = {
 	    .hz = c->receiver.samples_per_second,
@@ -191,7 +191,7 @@ static void set_budget(struct agent *a)
 static int start(struct agent *a, struct error *err)
 {
 	const struct config *c = a->config;
-	struct sampler_options options = sampler_options(c);
+	struct sampler_options options = agent_sampler_options(c);
 	int r;
 
 	r = start_signals(a, err);
@@ -284,18 +284,4 @@ int agent_run(const struct config *config, struct error *err)
 	if (!r && a->failure.code < 0)
 		r = error_set(err, a->failure.code, "%s", a->failure.message);
 	return r;
-}
-
-int agent_check(const struct config *config, struct error *err)
-{
-	struct sampler_options options = sampler_options(config);
-	_cleanup_(sampler_freep) struct sampler *s = NULL;
-	int r = host_check_privileges(err);
-
-	if (r < 0)
-		return r;
-	r = sampler_new(&options, &s, err);
-	if (r < 0)
-		return r;
-	return sampler_start(s, err);
 }

@@ -80,6 +80,9 @@ static inline uint64_t agent_clock_ns(clockid_t clock)
 	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
 }
 
+/* agent.c */
+struct sampler_options agent_sampler_options(const struct config *c);
+
 /* rotation.c */
 /* Exchanges the windows and has the full one named. */
 void agent_close_window(struct agent *a);

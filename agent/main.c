@@ -68,6 +68,20 @@ static enum exit_code print_help(void)
 	return code;
 }
 
+static enum exit_code check(const struct config *config)
+{
+	struct error err = {0};
+	enum exit_code code;
+	struct buf text;
+	int r;
+
+	buf_init(&text, 1 << 16);
+	r = agent_check(config, &text, &err);
+	code = text.len ? print(text.data) : EXIT_DONE;
+	buf_done(&text);
+	return r < 0 ? fail(r, &err) : code;
+}
+
 int main(int argc, char **argv)
 {
 	_cleanup_(config_freep) struct config *config = NULL;
@@ -88,6 +102,8 @@ int main(int argc, char **argv)
 		log_set_level(LOG_DEBUG);
 	if (no_core < 0)
 		log_warn("agent", "core files cannot be forbidden: %s", strerror(-no_core));
-	r = config->check ? agent_check(config, &err) : agent_run(config, &err);
+	if (config->check)
+		return check(config);
+	r = agent_run(config, &err);
 	return r < 0 ? fail(r, &err) : EXIT_DONE;
 }

@@ -54,6 +54,7 @@ struct runtime_config {
 struct receiver_config {
 	uint32_t samples_per_second;   /* 1..1000, default 20 */
 	uint32_t tracers;	       /* a bit for each runtime; default TRACERS_ALL */
+	uint32_t named_tracers;	       /* those that `tracers` or --tracers names */
 	uint64_t reporter_interval_ms; /* default 5000 */
 	uint32_t max_stack_depth;      /* user frames, 1..1024, default 1024 */
 	uint32_t unwind_table_mib;     /* room for unwind tables, 4..1024, default 512 */

@@ -6,9 +6,12 @@
  * every exporter gets every window; so their processors must be the same.
  */
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 
 #include "agent/config/internal.h"
+
+enum { PIPE_WAIT_MS = 10000 }; /* for whoever writes into the pipe that is the file */
 
 struct document {
 	const struct yaml_node *receivers, *processors, *exporters, *extensions, *service;
@@ -364,25 +367,47 @@ int config_read_bytes(struct loading *l, const void *data, size_t size, struct e
 	return r;
 }
 
+/* "-" is standard input. What the file is called in messages is left in l->file. */
+static int open_file(struct loading *l, struct error *err)
+{
+	bool is_input = streq(l->file, "-");
+	struct stat st;
+	int fd;
+
+	if (is_input)
+		l->file = "standard input";
+	/* O_NONBLOCK: a FIFO that nobody writes to must not stop the start. */
+	fd = is_input ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
+		      : open(l->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return error_set(err, -EINVAL, "%.256s: cannot open: %s", l->file, strerror(errno));
+	if (is_input || (fstat(fd, &st) == 0 && (S_ISREG(st.st_mode) || S_ISFIFO(st.st_mode))))
+		return fd;
+	close(fd);
+	return error_set(err, -EINVAL, "%.256s: neither a regular file nor a pipe", l->file);
+}
+
 int config_read_file(struct loading *l, struct error *err)
 {
 	_cleanup_free_ char *data = malloc(CONFIG_FILE_MAX + 1);
 	_cleanup_close_ int fd = -1;
 	size_t size = 0;
-	struct stat st;
 	ssize_t n = 1;
 
 	if (!data)
 		return error_set(err, -ENOMEM, "%.256s: out of memory", l->file);
-	/* O_NONBLOCK: a FIFO must not stop the start. */
-	fd = open(l->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	fd = open_file(l, err);
 	if (fd < 0)
-		return error_set(err, -EINVAL, "%.256s: cannot open: %s", l->file, strerror(errno));
-	if (fstat(fd, &st) == 0 && !S_ISREG(st.st_mode))
-		return error_set(err, -EINVAL, "%.256s: not a regular file", l->file);
+		return fd;
 	while (n > 0 && size <= CONFIG_FILE_MAX) {
+		struct pollfd p = {.fd = fd, .events = POLLIN};
+
+		/* A regular file is always ready. */
+		if (poll(&p, 1, PIPE_WAIT_MS) == 0)
+			return error_set(err, -EINVAL, "%.256s: nothing came within %d s", l->file,
+					 PIPE_WAIT_MS / 1000);
 		n = read(fd, data + size, CONFIG_FILE_MAX + 1 - size);
-		if (n < 0 && errno == EINTR)
+		if (n < 0 && (errno == EINTR || errno == EAGAIN))
 			n = 1;
 		else if (n < 0)
 			return error_set(err, -EINVAL, "%.256s: cannot read: %s", l->file,

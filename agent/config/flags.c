@@ -441,7 +441,7 @@ static int apply_receiver(struct receiver_config *rx, const struct flags *flags,
 	if (flags->samples_per_second)
 		rx->samples_per_second = flags->samples_per_second;
 	if (flags->have_tracers)
-		rx->tracers = flags->tracers;
+		rx->tracers = rx->named_tracers = flags->tracers;
 	if (flags->reporter_interval_ms)
 		rx->reporter_interval_ms = flags->reporter_interval_ms;
 	if (flags->have_off_cpu)
@@ -477,8 +477,6 @@ int flags_apply(struct loading *l, const struct flags *flags, struct error *err)
 		if (flags->live_address)
 			r = parse_address(flags->live_address, &c->live, err);
 	}
-	if (flags->have_tracers)
-		warn_of_tracers(l, flags->tracers);
 	if (flags->duration_ms)
 		c->duration_ms = flags->duration_ms;
 	c->check = flags->check;

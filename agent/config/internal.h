@@ -109,8 +109,8 @@ int pairs_parse(struct config_pairs *p, const char *text, bool percent, size_t m
 /* tracers.c: the bits of a list of names. */
 int parse_tracers(const struct tracer *known, const char *text, uint32_t *ret,
 		  struct error *err) _must_check_;
-/* Logs which runtimes of BITS, which were asked for by name, this version does not walk. */
-void warn_of_tracers(struct loading *l, uint32_t bits);
+/* Logs which runtimes that were asked for by name this version does not walk. */
+void warn_of_tracers(struct loading *l);
 int check_process_filter(const char *text, struct error *err) _must_check_;
 /* Also tells what the scheme says: 1 plaintext (http://), 0 nothing, -1 TLS (https://). */
 int check_grpc_endpoint(const char *text, int *ret_plaintext, struct error *err) _must_check_;

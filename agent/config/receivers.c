@@ -40,7 +40,10 @@ static int decode_tracers(struct fields *f, const struct yaml_node *node, struct
 	joined[n] = 0;
 	if (parse_tracers(c->known_tracers, joined, &c->receiver.tracers, &why) == -ENOMEM)
 		return fields_no_memory(f);
-	return why.code ? fields_error(f, node, "%s", why.message) : 0;
+	if (why.code)
+		return fields_error(f, node, "%s", why.message);
+	c->receiver.named_tracers = c->receiver.tracers;
+	return 0;
 }
 
 static int decode_filter(struct fields *f, const struct yaml_node *node, void *out)

@@ -57,14 +57,22 @@ int parse_tracers(const struct tracer *known, const char *text, uint32_t *ret, s
 	return 0;
 }
 
-void warn_of_tracers(struct loading *l, uint32_t bits)
+void warn_of_tracers(struct loading *l)
 {
-	if (bits == TRACERS_ALL)
+	uint32_t named = l->config->receiver.named_tracers;
+	char names[256];
+	size_t len = 0;
+
+	/* The operator's file names all that a policy may ask for; a ProfilingNode tells what is
+	 * not there. */
+	if (named == TRACERS_ALL || l->config->processors.node_stream.enabled)
 		return;
 	for (const struct tracer *t = l->config->known_tracers; t->name; t++)
-		if (!t->walked && bits & 1U << t->id)
-			loading_warn(l,
-				     "--tracers: %s has no effect: this version does not walk its "
-				     "stacks",
-				     t->name);
+		if (!t->walked && named & 1U << t->id && len < sizeof(names))
+			len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s",
+						len ? ", " : "", t->name);
+	if (len)
+		loading_warn(
+		    l, "tracers: this version does not walk the stacks of %s; the others are on",
+		    names);
 }

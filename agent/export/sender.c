@@ -23,7 +23,8 @@ enum {
 	LOG_INTERVAL_S = 60,
 	RETRY_AFTER_MAX_MS = 15 * 60 * 1000, /* no server may silence an agent for longer */
 	RETRY_UNSENT_MS = 1000,		     /* the transport could not even begin */
-	REFUSED_AFTER = 3,		     /* rejections in a row, without a success */
+	SAY_SENT_MS = 60 * 60 * 1000,
+	REFUSED_AFTER = 3,     /* rejections in a row, without a success */
 	UNQUEUED_REQUESTS = 8, /* sending_queue.enabled: false; one batch may be several */
 };
 
@@ -174,6 +175,23 @@ static void set_up(struct sender *s)
 	backoff_reset(&s->backoff);
 }
 
+/* At first, and then once an hour: whoever reads the log later should see that profiles arrive. */
+static void say_sent(struct sender *s)
+{
+	uint64_t now = uv_now(s->loop);
+
+	if (s->stats.sent_requests == 1)
+		log_info("export", "%s: %s takes profiles", s->name, s->endpoint);
+	else if (now >= s->say_sent_at_ms)
+		log_info("export",
+			 "%s: %s has taken %llu requests with %lld samples since the start",
+			 s->name, s->endpoint, (unsigned long long)s->stats.sent_requests,
+			 (long long)s->stats.sent_samples);
+	else
+		return;
+	s->say_sent_at_ms = now + SAY_SENT_MS;
+}
+
 static void head_sent(struct sender *s, const struct transport_answer *a)
 {
 	unsigned int held_back = 0;
@@ -181,11 +199,10 @@ static void head_sent(struct sender *s, const struct transport_answer *a)
 	set_up(s);
 	s->failing = false;
 	s->rejected_in_a_row = 0;
-	if (s->stats.sent_requests == 0)
-		log_info("export", "%s: %s takes profiles", s->name, s->endpoint);
-	generation_taken(s, s->queue);
 	s->stats.sent_requests++;
 	s->stats.sent_samples += s->queue->payload.samples;
+	say_sent(s);
+	generation_taken(s, s->queue);
 	metric_add(M_EXPORT_REQUESTS_SENT, 1);
 	metric_add(M_EXPORT_SAMPLES_SENT, s->queue->payload.samples);
 	/* OTLP: rejected 0 with a message is a warning; neither is ever tried again. */

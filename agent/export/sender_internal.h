@@ -82,6 +82,7 @@ struct sender {
 	bool failing; /* the last answer was no */
 	char last_error[SENDER_ERROR_MAX];
 	unsigned int rejected_in_a_row;
+	uint64_t say_sent_at_ms;
 
 	/* proto_generation: auto, see sender_generation.c */
 	uint64_t try_newest_ms, both_refused_until_ms;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent beside a real Collector: what was sampled is what arrives, once, under its own name."""
 import json
+import re
 import time
 import uuid
 
@@ -67,6 +68,25 @@ def test_what_is_sampled_arrives(agent, collector, busy, tmp_path, protocol, com
         assert {"process.pid", "thread.id", "thread.name"} <= set(sample["attributes"])
         assert {"host.name", "host.arch", "os.type"} <= set(sample["resource"])
         assert sample["frames"] or sample["attributes"]["thread.name"]
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_check_asks_the_receiver(agent, collector, tmp_path, protocol):
+    """It tells what it found; a receiver that is away, or speaks no TLS, is no failure."""
+    def check(text):
+        a = agent("--check", config=text)
+        assert a.wait() == 0, a.stderr()
+        return {line.split()[0]: line for line in a.stdout().splitlines() if line.strip()}
+
+    text = configuration(tmp_path, exporter(collector, protocol))
+    assert "is not reachable" in check(text)["exporter"]
+    collector.start()
+    told = check(text)
+    assert told["exporter"].endswith(" takes profiles"), told
+    assert "97 times a second" in told["BPF"] and "python" in told["tracers"]
+    assert collector.samples() == [] and collector.complaints() == []
+    secure = text.replace("http://", "https://").replace("insecure: true", "insecure_skip_verify: true")
+    assert re.search("plain text|wrong version number", check(secure)["exporter"])
 
 
 @pytest.mark.parametrize("generation", ["g4", "g5", "g6"])

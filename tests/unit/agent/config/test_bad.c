@@ -367,7 +367,7 @@ static const struct {
 	{{"--config", "new\nline"},
 	 "new?line: cannot open: No such file or directory"},
 	{{"--config", "."},
-	 ".: not a regular file"},
+	 ".: neither a regular file nor a pipe"},
 	{{"--sampels-per-second", "5"},
 	 "--sampels-per-second: unknown option; did you mean --samples-per-second?"},
 	{{"--zzz"},

@@ -128,7 +128,8 @@ static void test_the_text_pipeline_is_read(void **state)
 	assert_string_equal(pairs_get(&l.config->processors.add_attributes, "team"), "blue");
 	assert_false(l.config->exporters[0].ignore_profiles_without_container_id);
 	assert_false(l.config->exporters[0].export_profile_attributes);
-	assert_int_equal(l.n_warnings, 0);
+	assert_int_equal(l.n_warnings, 1);
+	assert_non_null(strstr(l.warnings, "does not walk the stacks of"));
 	load_done(&l);
 }
 
@@ -258,7 +259,8 @@ static void test_the_otlp_pipeline_is_read(void **state)
 	assert_string_equal(c->health_check.path, "/health");
 	assert_true(c->live.enabled && c->health_check.enabled && !c->pprof.enabled);
 	assert_string_equal(c->live.host, "127.0.0.1");
-	assert_int_equal(l.n_warnings, 0);
+	assert_int_equal(l.n_warnings, 1);
+	assert_non_null(strstr(l.warnings, "does not walk the stacks of"));
 	load_done(&l);
 }
 
@@ -463,7 +465,8 @@ static void test_seed_000_first_configuration(void **state)
 	assert_int_equal(l.config->receiver.samples_per_second, 20);
 	assert_int_equal(l.config->receiver.reporter_interval_ms, 5000);
 	assert_string_equal(pairs_get(&l.config->processors.add_attributes, "foo"), "bar");
-	assert_int_equal(l.n_warnings, 0);
+	assert_int_equal(l.n_warnings, 1);
+	assert_non_null(strstr(l.warnings, "does not walk the stacks of"));
 	load_done(&l);
 }
 
@@ -480,7 +483,7 @@ static void test_seed_000_kubernetes_configuration(void **state)
 	assert_true(l.config->pprof.enabled);
 	assert_string_equal(l.config->pprof.host, "");
 	assert_true(l.config->exporters[0].ignore_profiles_without_container_id);
-	assert_int_equal(l.n_warnings, 1);
+	assert_int_equal(l.n_warnings, 2);
 	load_done(&l);
 }
 
@@ -533,6 +536,45 @@ static void test_gateways_of_the_seeds_are_refused_with_the_reason(void **state)
 	check_gateway(b);
 }
 
+/* YAML in a pipe whose writer has gone; the reading end. */
+static int pipe_with(const char *yaml)
+{
+	size_t len = strlen(yaml);
+	int ends[2];
+
+	assert_return_code(pipe(ends), errno);
+	assert_int_equal(write(ends[1], yaml, len), len);
+	close(ends[1]);
+	return ends[0];
+}
+
+static void test_a_pipe_is_as_good_as_a_file(void **state)
+{
+	int saved = dup(STDIN_FILENO), fd = pipe_with(PROFILING("tracers: [toy, dotnet]"));
+	const char *input[] = {"--config", "-", NULL};
+	char path[32];
+	const char *substituted[] = {"--config", path, NULL};
+	struct load l;
+
+	snprintf(path, sizeof(path), "/dev/fd/%d", fd);
+	load_ok(&l, substituted, NULL);
+	assert_int_equal(l.config->receiver.tracers, 1U << LOAD_LAST | 1U << LOAD_DOTNET);
+	assert_non_null(
+	    strstr(l.warnings, "tracers: this version does not walk the stacks of dotnet;"));
+	load_done(&l);
+	close(fd);
+
+	fd = pipe_with("receivers: [");
+	assert_return_code(dup2(fd, STDIN_FILENO), errno);
+	load_run(&l, input, NULL);
+	assert_int_equal(l.r, -EINVAL);
+	assert_non_null(strstr(l.err.message, "standard input:"));
+	load_done(&l);
+	assert_return_code(dup2(saved, STDIN_FILENO), errno);
+	close(saved);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -552,6 +594,7 @@ int main(void)
 	    cmocka_unit_test(test_seed_000_first_configuration),
 	    cmocka_unit_test(test_seed_000_kubernetes_configuration),
 	    cmocka_unit_test(test_seed_001_otlp_grpc_configuration),
+	    cmocka_unit_test(test_a_pipe_is_as_good_as_a_file),
 	    cmocka_unit_test(test_gateways_of_the_seeds_are_refused_with_the_reason),
 	};
 

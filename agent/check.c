@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * --check: everything that profiling takes is had as at a real start, and given back. What is found
+ * is told as a table, for people; scripts go by the exit code.
+ */
+#include "agent/agent.h"
+
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "agent/agent_internal.h"
+#include "agent/export/otlp_probe.h"
+#include "agent/process/pid_namespace.h"
+#include "agent/process/procfs.h"
+
+enum { PROBE_MS = 5000 };
+
+#define ROW "%-13s "
+
+static void put_machine(struct buf *out)
+{
+	long online = sysconf(_SC_NPROCESSORS_ONLN);
+	struct utsname u;
+
+	if (uname(&u) == 0)
+		buf_printf(out, ROW "%s, %s, %ld CPUs online\n", "kernel", u.release, u.machine,
+			   online);
+}
+
+static void put_cgroups(struct buf *out, enum cgroup_mode mode)
+{
+	static const char *const words[] = {
+	    [CGROUP_V1] = "v1", [CGROUP_HYBRID] = "v1 and v2 (hybrid)", [CGROUP_V2] = "v2"};
+
+	buf_printf(out, ROW "%s\n", "cgroups", words[mode]);
+	if (pid_namespace_is_nested("/proc"))
+		buf_printf(out, ROW "%s\n", "processes", pid_namespace_advice());
+}
+
+/* Names of those tracers that are on and walked, or on and not walked. */
+static void put_tracers(struct buf *out, const struct config *c, const char *title, bool walked)
+{
+	bool first = true;
+
+	for (const struct tracer *t = c->known_tracers; t->name; t++) {
+		bool on = !t->id || c->receiver.tracers & 1U << t->id;
+
+		if (!on || t->walked != walked)
+			continue;
+		if (first)
+			buf_printf(out, ROW, title);
+		buf_printf(out, "%s%s", first ? "" : ", ", t->name);
+		first = false;
+	}
+	if (!first)
+		buf_puts(out, walked ? "\n" : ": not in this version\n");
+}
+
+static void put_pods(struct buf *out, const struct operator_config *o)
+{
+	buf_printf(out, ROW, "pods");
+	if (!o->enabled)
+		buf_puts(out, "container ids only: no operator is configured\n");
+	else if (o->endpoint)
+		buf_printf(out, "names and policies come from the operator at %s\n", o->endpoint);
+	else
+		buf_printf(out, "names and policies come from %s\n", o->snapshot_file);
+}
+
+static void put_exporter(struct buf *out, const struct exporter_config *e)
+{
+	const char *where = e->profiles_endpoint ? e->profiles_endpoint : e->endpoint;
+	char words[OTLP_PROBE_WORDS_MAX];
+
+	buf_printf(out, ROW "%s", "exporter", e->id);
+	if (!streq(e->type, "otlp_grpc") && !streq(e->type, "otlp_http")) {
+		if (e->path || e->output)
+			buf_printf(out, " to %s", e->path ? e->path : e->output);
+		buf_puts(out, "\n");
+		return;
+	}
+	if (e->awaits_operator) {
+		buf_puts(out, ": waits for what the operator tells of it\n");
+		return;
+	}
+	(void)otlp_probe(e, PROBE_MS, words);
+	buf_printf(out, ": %s %s\n", where, words);
+}
+
+static void put_address(struct buf *out, const char *title, const struct http_config *http)
+{
+	if (http->enabled)
+		buf_printf(out, ROW "on %s%s%s:%u\n", title, strchr(http->host, ':') ? "[" : "",
+			   http->host[0] ? http->host : "all addresses",
+			   strchr(http->host, ':') ? "]" : "", http->port);
+}
+
+int agent_check(const struct config *c, struct buf *out, struct error *err)
+{
+	struct sampler_options options = agent_sampler_options(c);
+	_cleanup_(sampler_freep) struct sampler *s = NULL;
+	int r;
+
+	put_machine(out);
+	r = host_check_privileges(err);
+	if (r < 0)
+		return r;
+	buf_printf(out, ROW "BTF, perf events and the capabilities are there\n", "privileges");
+	put_cgroups(out, options.cgroup_mode);
+	r = sampler_new(&options, &s, err);
+	if (r == 0)
+		r = sampler_start(s, err);
+	if (r < 0)
+		return r;
+	buf_printf(out, ROW "the kernel takes them; they would sample %u times a second per CPU\n",
+		   "BPF programs", c->receiver.samples_per_second);
+	put_tracers(out, c, "tracers", true);
+	put_tracers(out, c, "", false);
+	put_pods(out, &c->processors.node_stream);
+	for (size_t i = 0; i < c->n_exporters; i++)
+		put_exporter(out, &c->exporters[i]);
+	put_address(out, "health", &c->health_check);
+	put_address(out, "own profile", &c->pprof);
+	put_address(out, "flame graph", &c->live);
+	return 0;
+}
