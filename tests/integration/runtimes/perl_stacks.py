@@ -11,6 +11,8 @@ import subprocess
 import threading
 import time
 
+from kiln import textdump
+
 import python_stacks
 from python_stacks import BETWEEN, HERE, ROOTS, config  # noqa: F401
 
@@ -19,9 +21,7 @@ LOOP = "Perl_runops_standard"
 VERSIONS = ["5.32", "here", "5.40", "5.42", "5.44"]
 COMPLETE = 0.995
 MOST_BETWEEN = 0.02  # of the samples may be taken on the way to a chain's leaf or back
-NOT_READ = "cut: [perl: not read yet]"
-BEFORE = {NOT_READ, "cut: [perl: walker not loaded]", "cut: [incomplete: no unwind table]",
-          "cut: [incomplete: process not known]"}
+BEFORE = {f"cut: {end}" for end in textdump.before_attaching("perl")}
 PATIENCE = 240  # seconds; for what a machine of its own does in ten
 
 

@@ -27,7 +27,7 @@ MODES = {"default": [WHOLE], "interpreted": ["-Xint"]}
 MORE = {"C1": [WHOLE, "-XX:TieredStopAtLevel=1"], "C2": [WHOLE, "-XX:-TieredCompilation"],
         "one heap": [WHOLE, "-XX:-SegmentedCodeCache"], "Serial": [WHOLE, "-XX:+UseSerialGC", "-XX:-UseCompressedOops"],
         "inlined": []}
-BEFORE = re.compile(r"cut: \[(hotspot: (not read yet|walker not loaded)|incomplete: (no unwind table|process not known))\]")
+BEFORE = {f"cut: {end}" for end in textdump.before_attaching("hotspot")}
 # The stacks of virtual threads that are just brought back from the heap.
 THAWS = "cut: [hotspot: structures make no sense]"
 # Of the samples, and one more than that at least.
@@ -84,8 +84,8 @@ def judge(name, samples, judge_one, right_least, cut_most=CUT):
         reason = judge_one(s)
         count[reason] += s.value
         example[reason] = s
-    before = sum(n for reason, n in count.items() if BEFORE.match(reason))
-    count = collections.Counter({reason: n for reason, n in count.items() if not BEFORE.match(reason)})
+    before = sum(n for reason, n in count.items() if reason in BEFORE)
+    count = collections.Counter({reason: n for reason, n in count.items() if reason not in BEFORE})
     total = sum(count.values())
     cut = sum(n for reason, n in count.items() if reason.startswith(("cut", "no root")))
     calls = sum(n for reason, n in count.items() if reason.startswith("call"))

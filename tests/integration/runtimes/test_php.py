@@ -23,7 +23,7 @@ BETWEEN = 0.12  # of the samples may be taken on the way to a chain's leaf or ba
 SPECIAL = 0.95  # of processes that start, fork and empty opcache meanwhile
 # Of few samples, on a machine that may be busy with others: their names are read late, and what is freed by then has none.
 SHORT_BETWEEN, SHORT_UNNAMED = 0.3, 0.15
-BEFORE = {"cut: [php: not read yet]", "cut: [php: walker not loaded]", "cut: [incomplete: no unwind table]", "cut: [incomplete: process not known]"}
+BEFORE = {f"cut: {end}" for end in textdump.before_attaching("php")}
 LONG = 2000  # samples of a program; SHORT: of each of several, in the default run
 SHORT = 80
 PATIENCE = 240 if os.environ.get("KILN_LONG") != "1" else 900  # seconds for that; a busy machine may need them

@@ -4,7 +4,6 @@
 usage: test_python.py [chains|special|3.MINOR]   (exit 77: no interpreter)"""
 import collections
 import contextlib
-import json
 import os
 import re
 import subprocess
@@ -21,7 +20,7 @@ COMPLETE = 0.99
 BETWEEN = 0.01  # of the samples may be taken on the way to a chain's leaf or back
 SPECIAL = 0.95  # of processes that start, fork and load meanwhile
 NOT_READ = "cut: [python: not read yet]"
-BEFORE = {NOT_READ, "cut: [incomplete: no unwind table]", "cut: [incomplete: process not known]"}
+BEFORE = {f"cut: {end}" for end in textdump.before_attaching("python")}
 PORT = 13900 + os.getpid() % 90
 PROGRAMS = os.environ.get("KILN_RUNTIME_PROGRAMS", "")
 WORK = os.path.join(python_stacks.HERE, "python_work.py")

@@ -22,7 +22,7 @@ COMPLETE = 0.99
 BETWEEN = 0.02  # of the samples may be taken on the way to a chain's leaf or back
 SPECIAL = 0.95  # of processes that start, fork and load meanwhile
 NOT_READ = "cut: [ruby: not read yet]"
-BEFORE = {NOT_READ, "cut: [incomplete: no unwind table]", "cut: [incomplete: process not known]"}
+BEFORE = {f"cut: {end}" for end in textdump.before_attaching("ruby")}
 LONG = 2000  # samples
 PROGRAMS = os.environ.get("KILN_RUNTIME_PROGRAMS", "")
 

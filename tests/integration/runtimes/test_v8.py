@@ -16,7 +16,7 @@ import time
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "lib"))
-from kiln import agent  # noqa: E402
+from kiln import agent, textdump  # noqa: E402
 import v8_stacks  # noqa: E402
 
 SECONDS = 10
@@ -25,7 +25,7 @@ WHOLE = 0.99  # of the samples inside the chains
 SHORT = 0.01  # of them, at most, were on the way to their leaf or back: the callers are right, the leaf is one of them
 LEAF = 0.99  # of the whole ones have their leaf at a line of what it does
 EACH = 0.2  # of a function that is inlined at two places, which take as long, at least, are at each
-BEFORE = {"[incomplete: no unwind table]", "[incomplete: process not known]", "[v8: not read yet]"}
+BEFORE = textdump.before_attaching("v8")
 NOT_READ = "cut: [v8: not read yet]"
 SAMPLE = re.compile(r"  Values: \[(\d+)")
 PID = re.compile(r"  process\.pid: (\d+)")

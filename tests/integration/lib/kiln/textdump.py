@@ -112,3 +112,10 @@ def parse(lines):
     if sample:
         raise BadDump("the dump ends inside of a sample")
     return samples
+
+
+def before_attaching(runtime):
+    """How the stacks of a runtime's first samples may end: until its process, its tables and its structures are read,
+    and its walker is loaded."""
+    return {"[incomplete: no unwind table]", "[incomplete: process not known]", f"[{runtime}: not read yet]",
+            f"[{runtime}: walker not loaded]"}
