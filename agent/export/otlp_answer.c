@@ -160,3 +160,28 @@ int otlp_status_parse(const void *data, size_t len, struct otlp_status *ret)
 	*ret = status;
 	return 0;
 }
+
+bool otlp_body_words(const void *body, size_t len, char ret[OTLP_MESSAGE_MAX])
+{
+	const unsigned char *p = body;
+	struct otlp_status status;
+	size_t first = 0;
+
+	if (len == 0)
+		return false;
+	if (otlp_status_parse(body, len, &status) == 0 && status.message[0]) {
+		memcpy(ret, status.message, sizeof(status.message));
+		return true;
+	}
+	while (len > 0 && strchr(" \t\r\n", p[len - 1]) && p[len - 1])
+		len--;
+	while (first < len && strchr(" \t\r\n", p[first]) && p[first])
+		first++;
+	if (first == len || p[first] == '<')
+		return false;
+	for (size_t i = first; i < len && i < first + OTLP_MESSAGE_MAX; i++)
+		if (p[i] == 0x7f || (p[i] < 0x20 && !strchr("\t\r\n", p[i])) || p[i] == 0)
+			return false;
+	otlp_words(p + first, len - first, ret);
+	return true;
+}

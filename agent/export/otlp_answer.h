@@ -27,5 +27,11 @@ struct otlp_status {
 int otlp_response_parse(const void *data, size_t len, struct otlp_partial *ret) _must_check_;
 int otlp_status_parse(const void *data, size_t len, struct otlp_status *ret) _must_check_;
 
+/*
+ * What the body of a failure over HTTP says: the message of a google.rpc.Status, or plain text or
+ * JSON. False: it says nothing that people read (HTML of a proxy, other bytes).
+ */
+bool otlp_body_words(const void *body, size_t len, char ret[OTLP_MESSAGE_MAX]);
+
 /* Foreign words for a log line: control characters become spaces, what is too long is cut. */
 void otlp_words(const void *text, size_t len, char ret[OTLP_MESSAGE_MAX]);

@@ -46,9 +46,23 @@ static bool is_of_the_message(int status)
 	return status == RPC_INVALID_ARGUMENT || status == RPC_INTERNAL || status == RPC_UNKNOWN;
 }
 
+/* What there is to do about an answer of this kind, or "". */
+static const char *advice(int status)
+{
+	switch (status) {
+	case RPC_UNIMPLEMENTED:
+		return " (it has no OTLP profiles service)";
+	case RPC_UNAUTHENTICATED:
+	case RPC_PERMISSION_DENIED:
+		return " (are `headers` right?)";
+	default:
+		return "";
+	}
+}
+
 /* WORDS is where the answer's message lives. */
 static void classify(const struct grpc_answer *a, struct transport_answer *ret,
-		     char words[OTLP_MESSAGE_MAX + 32])
+		     char words[OTLP_MESSAGE_MAX + 64])
 {
 	struct otlp_status status = {0};
 	char message[OTLP_MESSAGE_MAX];
@@ -69,7 +83,8 @@ static void classify(const struct grpc_answer *a, struct transport_answer *ret,
 	if (a->details && otlp_status_parse(a->details, a->details_len, &status) < 0)
 		status = (struct otlp_status){0}; /* garbage: as if it were not there */
 	otlp_words(a->message, strlen(a->message), message);
-	snprintf(words, OTLP_MESSAGE_MAX + 32, "%s: %s", rpc_status_name(a->status), message);
+	snprintf(words, OTLP_MESSAGE_MAX + 64, "%s: %s%s", rpc_status_name(a->status), message,
+		 advice(a->status));
 	ret->result = TRANSPORT_REJECTED;
 	ret->maybe_form = is_of_the_message(a->status);
 	if (code_retryable(a->status) ||
@@ -87,7 +102,7 @@ static void classify(const struct grpc_answer *a, struct transport_answer *ret,
 static void on_answer(const struct grpc_answer *a, void *arg)
 {
 	struct grpc_transport *t = arg;
-	char words[OTLP_MESSAGE_MAX + 32];
+	char words[OTLP_MESSAGE_MAX + 64];
 	struct transport_answer answer;
 
 	t->call = NULL;

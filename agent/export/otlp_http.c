@@ -49,16 +49,30 @@ static bool is_of_the_body(int status)
 	return status == 400 || status == 422 || status == 500;
 }
 
-/* The body of a failure is a google.rpc.Status; proxies send HTML, of which nothing is shown. */
+/* What there is to do about a failure of this kind, or "". */
+static const char *advice(int status)
+{
+	switch (status) {
+	case 401:
+	case 403:
+		return " (are `headers` right?)";
+	case 404:
+	case 405:
+		return " (it has no OTLP profiles at this URL: see `profiles_endpoint`)";
+	default:
+		return "";
+	}
+}
+
 static void failure_words(const struct http_answer *a, char words[OTLP_MESSAGE_MAX])
 {
-	struct otlp_status status;
+	char said[OTLP_MESSAGE_MAX];
 
-	if (a->body_len > 0 && otlp_status_parse(a->body, a->body_len, &status) == 0 &&
-	    status.message[0])
-		snprintf(words, OTLP_MESSAGE_MAX, "HTTP %d: %.200s", a->status, status.message);
+	if (otlp_body_words(a->body, a->body_len, said))
+		snprintf(words, OTLP_MESSAGE_MAX, "HTTP %d: %.180s%s", a->status, said,
+			 advice(a->status));
 	else
-		snprintf(words, OTLP_MESSAGE_MAX, "HTTP %d", a->status);
+		snprintf(words, OTLP_MESSAGE_MAX, "HTTP %d%s", a->status, advice(a->status));
 }
 
 static void classify(const struct http_answer *a, struct transport_answer *ret,

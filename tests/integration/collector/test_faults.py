@@ -302,6 +302,13 @@ def test_http_final_codes_are_not(serve, send, code):
     assert any(f"HTTP {code}: what is this" in line for line in s.log), s.log
 
 
+def test_a_failure_is_told_with_what_the_body_says(serve, send):
+    server = serve(Http, (404, {"content-type": "text/plain"}, b"404 page not found\n"), (200, {}, b""))
+    s = send(*server.args, "--batches", 2, "--generation", "v1.11")
+    assert s.end()["drops"]["rejected"] == 19
+    assert any("HTTP 404: 404 page not found (it has no OTLP profiles at this URL" in line for line in s.log), s.log
+
+
 @pytest.mark.parametrize("kind, refusal", [(Http, (400, {}, b"")), (Grpc, C.INTERNAL)], ids=["http", "grpc"])
 def test_what_is_refused_in_one_form_is_sent_in_the_other(serve, send, kind, refusal):
     server = serve(kind, refusal, b"") if kind is Grpc else serve(kind, refusal, (200, {}, b""))

@@ -141,6 +141,36 @@ static void test_status_without_retry_info(void **state)
 	assert_int_equal(s.code, 0);
 }
 
+static void test_what_the_body_of_a_failure_says(void **state)
+{
+	static const struct {
+		const char *body;
+		size_t len;
+		const char *words; /* NULL: nothing */
+	} rows[] = {
+	    {BYTES("\x08\x03\x12\x03"
+		   "bad"),
+	     "bad"},
+	    {BYTES("\n unsupported profile format\r\n"), "unsupported profile format"},
+	    {BYTES("{\"code\":\"invalid\",\n\"message\":\"no\"}"),
+	     "{\"code\":\"invalid\", \"message\":\"no\"}"},
+	    {BYTES(" <html><body>502</body></html>"), NULL},
+	    {BYTES("\x01\x02\x03"), NULL},
+	    {BYTES("half\0text"), NULL},
+	    {BYTES(" \n"), NULL},
+	    {BYTES(""), NULL},
+	};
+	char words[OTLP_MESSAGE_MAX];
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		bool said = otlp_body_words(rows[i].body, rows[i].len, words);
+
+		assert_int_equal(said, rows[i].words != NULL);
+		if (said)
+			assert_string_equal(words, rows[i].words);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -150,6 +180,7 @@ int main(void)
 	    cmocka_unit_test(test_words_are_printable_and_cut_at_a_character),
 	    cmocka_unit_test(test_retry_info),
 	    cmocka_unit_test(test_status_without_retry_info),
+	    cmocka_unit_test(test_what_the_body_of_a_failure_says),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
