@@ -122,7 +122,8 @@ static void test_a_tracer_that_does_nothing_is_told(void **state)
 
 	load_ok(&l, some, NULL);
 	assert_int_equal(l.n_warnings, 1);
-	assert_non_null(strstr(l.warnings, "tracers: this version does not walk the stacks of ruby;"));
+	assert_non_null(
+	    strstr(l.warnings, "tracers: this version does not walk the stacks of ruby;"));
 	load_done(&l);
 	load_ok(&l, all, NULL);
 	assert_int_equal(l.n_warnings, 0);

@@ -94,6 +94,7 @@ static void test_check_checks_and_does_not_run(void **state)
 
 	run(&o, NULL, "--check", NULL);
 	assert_int_equal(o.code, 3);
+	assert_string_equal(o.out, "kernel        of a kind\n"); /* as far as it came */
 	assert_string_equal(o.err, "kiln-agent: checked\n");
 }
 
