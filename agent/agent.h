@@ -12,8 +12,8 @@
  */
 int agent_run(const struct config *config, struct error *err) _must_check_;
 /*
- * --check: the configuration is valid by now. Writes what was found into OUT, a line a thing: also
- * as far as it came, when the kernel or the privileges do not allow profiling (as above). A
- * receiver that cannot be reached is told there and is no error: it may come later.
+ * --check, with a valid configuration. Writes one line for each thing that was checked into OUT;
+ * on failure (the same errors as above) OUT has the lines up to there. A receiver that cannot be
+ * reached is reported in its line and is not a failure: it may start later.
  */
 int agent_check(const struct config *config, struct buf *out, struct error *err) _must_check_;

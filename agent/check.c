@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * --check: everything that profiling takes is had as at a real start, and given back. What is found
- * is told as a table, for people; scripts go by the exit code.
+ * --check: loads and attaches the BPF programs as a real start does, asks the receivers, and stops.
+ * The result is a table for people to read; scripts use the exit code.
  */
 #include "agent/agent.h"
 
+#include <signal.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -37,7 +38,7 @@ static void put_cgroups(struct buf *out, enum cgroup_mode mode)
 		buf_printf(out, ROW "%s\n", "processes", pid_namespace_advice());
 }
 
-/* Names of those tracers that are on and walked, or on and not walked. */
+/* One row: the enabled tracers that this version has (WALKED), or those that it lacks. */
 static void put_tracers(struct buf *out, const struct config *c, const char *title, bool walked)
 {
 	bool first = true;
@@ -101,6 +102,8 @@ int agent_check(const struct config *c, struct buf *out, struct error *err)
 	_cleanup_(sampler_freep) struct sampler *s = NULL;
 	int r;
 
+	/* As in agent_run(): a receiver may close its connection. */
+	signal(SIGPIPE, SIG_IGN);
 	put_machine(out);
 	r = host_check_privileges(err);
 	if (r < 0)

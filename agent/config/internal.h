@@ -109,7 +109,7 @@ int pairs_parse(struct config_pairs *p, const char *text, bool percent, size_t m
 /* tracers.c: the bits of a list of names. */
 int parse_tracers(const struct tracer *known, const char *text, uint32_t *ret,
 		  struct error *err) _must_check_;
-/* Logs which runtimes that were asked for by name this version does not walk. */
+/* Warns of tracers that were named in the configuration but that this version does not have. */
 void warn_of_tracers(struct loading *l);
 int check_process_filter(const char *text, struct error *err) _must_check_;
 /* Also tells what the scheme says: 1 plaintext (http://), 0 nothing, -1 TLS (https://). */

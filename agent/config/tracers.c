@@ -63,8 +63,8 @@ void warn_of_tracers(struct loading *l)
 	char names[256];
 	size_t len = 0;
 
-	/* The operator's file names all that a policy may ask for; a ProfilingNode tells what is
-	 * not there. */
+	/* The operator's file lists every tracer that a policy may enable; there the status of the
+	 * ProfilingNode says which are missing. */
 	if (named == TRACERS_ALL || l->config->processors.node_stream.enabled)
 		return;
 	for (const struct tracer *t = l->config->known_tracers; t->name; t++)

@@ -28,8 +28,8 @@ int otlp_response_parse(const void *data, size_t len, struct otlp_partial *ret) 
 int otlp_status_parse(const void *data, size_t len, struct otlp_status *ret) _must_check_;
 
 /*
- * What the body of a failure over HTTP says: the message of a google.rpc.Status, or plain text or
- * JSON. False: it says nothing that people read (HTML of a proxy, other bytes).
+ * The text to show from the body of an HTTP error: the message of a google.rpc.Status, or the body
+ * itself if it is plain text or JSON. False: neither, such as a proxy's HTML or binary data.
  */
 bool otlp_body_words(const void *body, size_t len, char ret[OTLP_MESSAGE_MAX]);
 

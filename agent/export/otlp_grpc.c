@@ -46,7 +46,7 @@ static bool is_of_the_message(int status)
 	return status == RPC_INVALID_ARGUMENT || status == RPC_INTERNAL || status == RPC_UNKNOWN;
 }
 
-/* What there is to do about an answer of this kind, or "". */
+/* A hint for the user on this gRPC status, or "". */
 static const char *advice(int status)
 {
 	switch (status) {

@@ -49,7 +49,7 @@ static bool is_of_the_body(int status)
 	return status == 400 || status == 422 || status == 500;
 }
 
-/* What there is to do about a failure of this kind, or "". */
+/* A hint for the user on this HTTP status, or "". */
 static const char *advice(int status)
 {
 	switch (status) {

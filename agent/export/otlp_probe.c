@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One request over a loop of its own: the transports know no other way. */
+/* Transports are asynchronous, so the request gets an event loop of its own, which is run here. */
 #include "agent/export/otlp_probe.h"
 
 #include "agent/export/otlp_exporter.h"

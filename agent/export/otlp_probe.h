@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does a receiver of OTLP take profiles? For --check; any thread, which waits for the answer. */
+/* Asks an OTLP receiver whether it accepts profiles, for --check. Blocks; any thread. */
 #pragma once
 
 #include "agent/config/config.h"
@@ -7,8 +7,8 @@
 enum { OTLP_PROBE_WORDS_MAX = 1280 };
 
 /*
- * Sends an empty request, which costs the receiver nothing, with everything that a real one would
- * have (TLS, headers, path). The answer within TIMEOUT_MS, in WORDS: true when it was taken.
+ * Sends an export request without profiles, with the TLS settings, headers and path of a real one,
+ * and waits up to TIMEOUT_MS. True: it was accepted. WORDS gets the result as text in any case.
  */
 bool otlp_probe(const struct exporter_config *config, uint64_t timeout_ms,
 		char words[OTLP_PROBE_WORDS_MAX]);

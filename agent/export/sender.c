@@ -175,7 +175,8 @@ static void set_up(struct sender *s)
 	backoff_reset(&s->backoff);
 }
 
-/* At first, and then once an hour: whoever reads the log later should see that profiles arrive. */
+/* Logs the first success, and then one line an hour, so that a later log shows that exports work.
+ */
 static void say_sent(struct sender *s)
 {
 	uint64_t now = uv_now(s->loop);
