@@ -398,7 +398,7 @@ static bool has_count(void *arg)
 	uint64_t value;
 
 	memcpy(&value, (const char *)&stats + w->offset, sizeof(value));
-	return value == w->value;
+	return w->value ? value >= w->value : !value;
 }
 
 void rig_until_count(struct rig *rig, size_t offset, uint64_t value)

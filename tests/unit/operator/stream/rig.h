@@ -48,7 +48,7 @@ void rig_done(struct rig *rig);
 void rig_until(struct rig *rig, bool (*is)(void *arg), void *arg);
 void rig_turns(struct rig *rig, unsigned int n); /* loop iterations, 5 ms apart */
 struct node_server_stats rig_stats(struct rig *rig);
-/* Until FIELD of those is VALUE, as rig_until(). */
+/* Until FIELD of those is VALUE or more, 0: just that; as rig_until(). */
 void rig_until_count(struct rig *rig, size_t offset, uint64_t value);
 #define rig_until_stat(rig, field, value)                                                          \
 	do {                                                                                       \
