@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A new user's first hour: the README's own commands and files, as they stand there, with a program of the user's.
+
+What the README says is cut out of it, so that it cannot say what does not work. Each try asks what the user would: are
+my program's functions there, with the CPU time that they took? Fixed ports and host names are the test's own, in a network
+namespace. `KILN_PYROSCOPE` names a Pyroscope, 1.18 or newer, for the try that needs one.
+The try in a cluster is tests/e2e."""
+import collections
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "integration", "agent"))
+import parts  # noqa: E402
+
+SECONDS = 12  # that the program runs: 240 samples at the default rate
+README = (parts.ROOT / "README.md").read_text(encoding="utf-8")
+
+
+# ---- the README ------------------------------------------------------------------------------------
+
+
+def blocks(heading):
+    """The code blocks below "## HEADING"."""
+    section = re.split(r"^## ", README.split(f"\n## {heading}\n", 1)[1], maxsplit=1, flags=re.M)[0]
+    return re.findall(r"^```\w*\n(.*?)^```$", section, flags=re.M | re.S)
+
+
+def told(pattern):
+    """The one command of the README, in a block or in its text, that PATTERN begins."""
+    found = re.findall(rf"(?:^|`)({pattern}[^`\n]*)", README, flags=re.M)
+    assert len(found) == 1, (pattern, found)
+    return found[0]
+
+
+# ---- the user --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def shop(tmp_path_factory):
+    """The user's program, built as a user builds one."""
+    program = tmp_path_factory.mktemp("shop") / "shop"
+    subprocess.run(["cc", "-O2", "-o", program, os.path.join(HERE, "shop.c")], check=True)
+    return program
+
+
+@pytest.fixture
+def bin_path(tmp_path):
+    """Where the README's `kiln-agent` is found: what the service's section installs there."""
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    os.symlink(parts.agent.binary(), directory / "kiln-agent")
+    return f"{directory}:{os.environ['PATH']}"
+
+
+class Command:
+    """A line of the README in a shell of the sandbox; what it prints goes to a file."""
+
+    def __init__(self, sandbox, line, directory, path=None):
+        self.out = directory / "printed.txt"
+        with open(self.out, "wb") as out:
+            self.process = subprocess.Popen([*sandbox.prefix, "sh", "-c", f"cd {directory} && exec {line}"],
+                                            stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                                            env={**os.environ, "PATH": path or os.environ["PATH"]})
+
+    def printed(self):
+        return self.out.read_text(encoding="utf-8", errors="replace")
+
+    def profiles(self):
+        parts.wait_until("it profiles", lambda: "profiling at" in self.printed() or self.process.poll() is not None)
+        assert self.process.poll() is None, self.printed()
+        return self
+
+    def end(self):
+        """Ctrl-C."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        assert self.process.wait(parts.WAIT) == 0, self.printed()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def sandbox(tmp_path):
+    s = parts.Sandbox(tmp_path, ["collector", "pyroscope"])
+    yield s
+    s.close()
+
+
+@pytest.fixture
+def command(sandbox, tmp_path, bin_path):
+    started = []
+
+    def start(line):
+        started.append(Command(sandbox, line, tmp_path, bin_path))
+        return started[-1]
+
+    yield start
+    for c in started:
+        c.kill()
+
+
+def work(shop):
+    """{function: seconds of CPU}, by the program itself."""
+    return json.loads(subprocess.run([shop, str(SECONDS)], check=True, capture_output=True, text=True).stdout)
+
+
+def assert_told(seen, truth):
+    """SEEN: {function: seconds}. Within 5 % of what the program used in all, each function too."""
+    total = sum(truth.values())
+    assert abs(sum(seen.values()) - total) <= 0.05 * total, (seen, truth)
+    for function, took in truth.items():
+        assert abs(seen.get(function, 0) - took) <= 0.05 * total, (seen, truth)
+
+
+def by_function(stacks):
+    """{function of the program: value} of (frames leaf first, value)."""
+    out = collections.Counter()
+    for frames, value in stacks:
+        out[next((f for f in frames if f in ("knead", "bake")), "elsewhere")] += value
+    return out
+
+
+def of_otlp(samples):
+    """The same of the program's samples, in seconds."""
+    mine = [s for s in samples if s["attributes"].get("thread.name") == "shop"]
+    return by_function(([f["name"] for f in s["frames"]], s["value"] * s["period"][2] / 1e9) for s in mine)
+
+
+# ---- the tries -------------------------------------------------------------------------------------
+
+
+def test_a_flame_graph_of_this_machine(sandbox, command, shop, tmp_path):
+    """Two commands of "Try it": the page is there while it runs, and the file afterwards."""
+    assert blocks("Try it")[0].strip() == "./hack/run"
+    line = told(r"\./hack/run --duration")
+    run = command(line.replace("./hack/run", shlex.quote(str(parts.ROOT / "hack/run")), 1))
+    run.profiles()
+    url = re.search(r"http://127\.0\.0\.1:\d+/", README)[0]
+    page = parts.wait_until("the page", lambda: sandbox.get(url))
+    assert "<html" in page
+    truth = work(shop)
+    assert run.process.wait(parts.WAIT) == 0, run.printed()
+    stacks = [(stack.split(";")[::-1], value) for stack, value in parts.folded(tmp_path / "stacks.txt").items()
+              if re.search(r"(^|;)shop(;|$| )", stack)]
+    assert stacks, (tmp_path / "stacks.txt").read_text()[:2000]
+    assert_told(by_function((frames, value / 20) for frames, value in stacks), truth)
+
+
+def test_a_collector(sandbox, command, shop, tmp_path, collector_binary):
+    """The flag line of "Send profiles somewhere"."""
+    collector = parts.Collector(tmp_path, collector_binary, grpc=4317, prefix=sandbox.prefix).start()
+    try:
+        run = command(told("kiln-agent --collection-agent")).profiles()
+        truth = work(shop)
+        run.end()
+        samples = collector.samples()
+    finally:
+        collector.kill()
+    assert_told(of_otlp(samples), truth)
+    for s in samples:
+        assert s["resource"]["service.name"] == "shop" and s["resource"]["env"] == "prod"
+
+
+def test_a_configuration_file(sandbox, command, shop, tmp_path, collector_binary):
+    """The file of "Send profiles somewhere": first --check, as the README says, without and with its receiver."""
+    (tmp_path / "agent.yaml").write_text(blocks("Send profiles somewhere")[1])
+    line = told("kiln-agent --config")
+    away = command(f"{line} --check")
+    away.process.wait(parts.WAIT)
+    assert re.search(r"pyroscope:4040.* is not reachable", away.printed()), away.printed()
+    collector = parts.Collector(tmp_path, collector_binary, grpc=4040, prefix=sandbox.prefix).start()
+    try:
+        check = command(f"{line} --check")
+        assert check.process.wait(parts.WAIT) == 0, check.printed()
+        assert re.search(r"pyroscope:4040.* takes profiles", check.printed()), check.printed()
+        run = command(line).profiles()
+        truth = work(shop)
+        run.end()
+        seen = of_otlp(collector.samples())
+    finally:
+        collector.kill()
+    assert_told(seen, truth)
+
+
+def pyroscope_arguments(directory):
+    """What keeps it to itself, and to DIRECTORY. 1.x has a storage that has to be named; 2.x a metastore."""
+    version = subprocess.run([os.environ["KILN_PYROSCOPE"], "--version"], capture_output=True, text=True, check=False)
+    arguments = ["-target=all", "-self-profiling.disable-push=true", "-usage-stats.enabled=false",
+                 f"-storage.filesystem.dir={directory}/shared", f"-pyroscopedb.data-path={directory}/data"]
+    if "metastore" not in subprocess.run([os.environ["KILN_PYROSCOPE"], "-help"], capture_output=True, text=True,
+                                         check=False).stdout:
+        return [*arguments, "-storage.backend=filesystem"]
+    print(version.stdout)
+    return [*arguments, f"-metastore.data-dir={directory}/metastore", f"-metastore.raft.dir={directory}/raft",
+            "-metastore.raft.snapshots-dir=" + f"{directory}/raft"]
+
+
+@pytest.mark.skipif("KILN_PYROSCOPE" not in os.environ, reason="KILN_PYROSCOPE names no Pyroscope")
+def test_pyroscope(sandbox, command, shop, tmp_path):
+    """The same file, and the functions queried back by Pyroscope's API."""
+    (tmp_path / "agent.yaml").write_text(blocks("Send profiles somewhere")[1])
+    with open(tmp_path / "pyroscope.log", "wb") as log, subprocess.Popen(
+            [*sandbox.prefix, os.environ["KILN_PYROSCOPE"], *pyroscope_arguments(tmp_path)], cwd=tmp_path, stdout=log,
+            stderr=log) as server:
+        try:
+            parts.wait_until("Pyroscope", lambda: sandbox.get("http://127.0.0.1:4040/ready"))
+            run = command(told("kiln-agent --config")).profiles()
+            truth = work(shop)
+            run.end()
+            seen = parts.wait_until("the functions", lambda: queried(sandbox), 60)
+        finally:
+            server.kill()
+    assert_told(seen, truth)
+
+
+def queried(sandbox):
+    """{function: seconds}: each function's own time in the flame graph of the services named like the program."""
+    query = "process_cpu:cpu:nanoseconds:cpu:nanoseconds{}"
+    done = sandbox.run("curl", "--silent", "--get", "--data-urlencode", f"query={query}", "--data", "from=now-1h",
+                       "http://127.0.0.1:4040/pyroscope/render")
+    time.sleep(0.5)
+    try:
+        graph = json.loads(done.stdout)["flamebearer"]
+    except (ValueError, KeyError):
+        return None
+    out = collections.Counter()
+    for level in graph["levels"]:
+        for _, _, own, name in zip(*[iter(level)] * 4, strict=True):
+            if graph["names"][name] in ("knead", "bake"):
+                out[graph["names"][name]] += own / 1e9
+    return out
