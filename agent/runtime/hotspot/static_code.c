@@ -320,6 +320,10 @@ static bool bare_rule(const struct builder *b, const struct code_state *s, bool 
 	if (is_known(sp) && sp >= 8) {
 		if (s->reg[ARCH_REG_FP] == FRAME_SAVED && sp >= full)
 			return false;
+		if (!enters && s->reg[ARCH_REG_FP] != FRAME_SAVED)
+			flags = KILN_HOTSPOT_LEAVES;
+		if (s->reg[ARCH_REG_FP] == FRAME_SAVED && sp > FRAME_SAVED)
+			flags |= KILN_HOTSPOT_SENDER_SAVED;
 		*ret = (struct kiln_rule){.kind = KILN_RULE_CFA,
 					  .reg = ARCH_REG_SP,
 					  .ra_off = ARCH_RA_OFFSET,

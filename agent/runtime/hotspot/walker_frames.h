@@ -363,16 +363,19 @@ KILN_GLOBAL int hotspot_between(uint32_t slot, uint64_t at)
 	const struct kiln_cache_entry *entry = w ? env_cache(w, at) : 0;
 	const struct kiln_rule *rule;
 	uint64_t pc, sp, bp, caller = 0;
-	uint32_t enters;
+	uint32_t flags, enters;
 
 	if (!w || !entry)
 		return HOTSPOT_NOTHING;
 	rule = &entry->rule;
-	enters = (uint32_t)rule->deref_off & KILN_HOTSPOT_ENTERS;
+	flags = (uint32_t)rule->deref_off;
+	enters = flags & KILN_HOTSPOT_ENTERS;
 	bp = w->regs.fp;
 	sp = w->regs.sp;
 	if (enters && w->leaf_valid)
 		caller = w->leaf[HOTSPOT_LEAF_R13];
+	else if ((flags & KILN_HOTSPOT_LEAVES) && w->leaf_valid)
+		caller = w->leaf[ARCH_REG_EXTRA];
 	if (rule->kind == KILN_RULE_RA_REG) {
 		if (walk_register(w, (uint32_t)rule->ra_off, &pc) ||
 		    walk_register(w, rule->reg, &caller))
@@ -382,6 +385,9 @@ KILN_GLOBAL int hotspot_between(uint32_t slot, uint64_t at)
 		if (((rule->flags & KILN_RULE_SAVED_FP) &&
 		     walk_read(w, sp + (uint64_t)((int64_t)rule->fp_off * 8), &bp)) ||
 		    walk_read(w, sp - 8, &pc))
+			return HOTSPOT_NOTHING;
+		/* Below rbp, which is saved below the return address. */
+		if ((flags & KILN_HOTSPOT_SENDER_SAVED) && walk_read(w, sp - 24, &caller))
 			return HOTSPOT_NOTHING;
 	}
 	if (!pc)
@@ -395,23 +401,31 @@ KILN_GLOBAL int hotspot_between(uint32_t slot, uint64_t at)
 
 /* ---- all else -------------------------------------------------------------------------------- */
 
-/* An adapter: the return address is at rsp, or in rax for a moment. */
+/*
+ * An adapter that runs: the return address is at rsp, until it is moved by way of rax behind the
+ * arguments, which are then laid out for the other convention; r13 has the caller's stack pointer
+ * from then on, and before that whatever the caller left there (gen_c2i_adapter() and
+ * gen_i2c_adapter(), src/hotspot/cpu/x86/sharedRuntime_x86_64.cpp).
+ */
 KILN_INLINE int hotspot_adapter(struct kiln_walk *w)
 {
-	uint64_t pc, sp = w->regs.sp + 8, caller;
+	uint64_t pc, sp = w->regs.sp, caller;
+	uint32_t code = 0;
 
 	if (!w->exact || !w->leaf_valid)
-		return hotspot_pop(w, sp, 0);
-	if (walk_read(w, w->regs.sp, &pc))
+		return hotspot_pop(w, sp + 8, 0);
+	if (walk_read(w, sp, &pc))
 		return HOTSPOT_NOTHING;
-	if (!hotspot_is_code(hotspot_data(w), pc)) {
-		pc = w->leaf[HOTSPOT_LEAF_RAX];
-		sp = w->regs.sp;
-		if (!hotspot_is_code(hotspot_data(w), pc))
-			return HOTSPOT_NOTHING;
-	}
+	if (hotspot_is_code(hotspot_data(w), pc) && pc != w->leaf[HOTSPOT_LEAF_RAX])
+		return walk_enter(w, pc, sp + 8, w->regs.fp, w->regs.extra) ? HOTSPOT_STUCK : 0;
+	sp += pc == w->leaf[HOTSPOT_LEAF_RAX] ? 8 : 0;
+	pc = w->leaf[HOTSPOT_LEAF_RAX];
+	if (!hotspot_is_code(hotspot_data(w), pc) || env_read(&code, 3, w->regs.pc))
+		return HOTSPOT_NOTHING;
 	caller = w->leaf[HOTSPOT_LEAF_R13];
-	if (caller - sp < HOTSPOT_ARGUMENTS_MAX && !(caller & 7))
+	/* Not where r13 is only set: mov %rsp,%r13 */
+	if (code != 0xec8b4c && code != 0xe58949 && caller - sp < HOTSPOT_ARGUMENTS_MAX &&
+	    !(caller & 7))
 		sp = caller;
 	return walk_enter(w, pc, sp, w->regs.fp, w->regs.extra) ? HOTSPOT_STUCK : 0;
 }

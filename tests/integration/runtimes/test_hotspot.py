@@ -170,7 +170,9 @@ def judge_classes(sample):
         return "right" if shown == {sample.comm} else f"{sample.comm} shows {shown}"
     if any(name.startswith("kiln.HotspotStorm.") for name in names):
         at = [name.rpartition(".")[2] for name in names if name.startswith("kiln.HotspotStorm.")]
-        return "right" if re.fullmatch(r"(second )*(first )?applyAsLong", " ".join(at)) else "call lost: " + " ".join(at)
+        if at == ["<init>"]:
+            return "way"
+        return "right" if re.fullmatch(r"(second )*(first )?applyAsLong", " ".join(at)) else "lost: " + " ".join(at)
     return "way"
 
 
