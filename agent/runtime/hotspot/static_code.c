@@ -8,8 +8,9 @@
  * templateInterpreterGenerator_x86.cpp, generate_normal_entry(), generate_fixed_frame();
  * interp_masm_x86.cpp, remove_activation()). A method is entered with its Method in rbx and its
  * caller's stack pointer in r13; the return address is popped while the locals are made, and pushed
- * again. When a method returns, its caller's stack pointer is in rbx, and the return address in
- * some register. Each piece is read on its own; all paths in it that are entered from elsewhere
+ * again. In the frame, the caller's stack pointer is saved at rbp - 8, before all else. When a
+ * method returns, its caller's stack pointer is in rbx, and the return address in some register.
+ * Each piece is read on its own; all paths in it that are entered from elsewhere
  * begin in the state that the piece's kind tells. Loop thread; keeps nothing.
  */
 #include "agent/runtime/hotspot/hotspot.h"
@@ -320,7 +321,7 @@ static bool bare_rule(const struct builder *b, const struct code_state *s, bool 
 	if (is_known(sp) && sp >= 8) {
 		if (s->reg[ARCH_REG_FP] == FRAME_SAVED && sp >= full)
 			return false;
-		if (!enters && s->reg[ARCH_REG_FP] != FRAME_SAVED)
+		if (!enters && s->reg[ARCH_REG_FP] == CODE_CALLER)
 			flags = KILN_HOTSPOT_LEAVES;
 		if (s->reg[ARCH_REG_FP] == FRAME_SAVED && sp > FRAME_SAVED)
 			flags |= KILN_HOTSPOT_SENDER_SAVED;

@@ -89,10 +89,10 @@ enum {
 	KILN_HOTSPOT_ENTERS = 1 << 8,
 	/* The bytecode pointer is in the frame, not in r13. */
 	KILN_HOTSPOT_BYTECODE_SAVED = 1 << 9,
-	/* A method has left its frame: the caller's stack pointer is in rbx. */
+	/* The interpreted frame has been left (leave): the caller's rsp is in rbx. */
 	KILN_HOTSPOT_LEAVES = 1 << 10,
-	/* A frame is begun: the caller's stack pointer is saved below rbp, and r13 another thing.
-	 */
+	/* The frame is being built: the caller's rsp is already saved at rbp - 8, and r13 no longer
+	 * holds it. */
 	KILN_HOTSPOT_SENDER_SAVED = 1 << 11,
 };
 

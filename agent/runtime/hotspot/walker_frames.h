@@ -354,8 +354,8 @@ KILN_GLOBAL int hotspot_interpreted(uint32_t slot, uint32_t flags)
 }
 
 /*
- * The caller of the interpreter at AT, whose frame is not there yet, or no more: by the rule. It
- * has its stack pointer in a register, as far as it is known.
+ * To the caller of an interpreted method whose frame is not built yet, or already left, by the rule
+ * for AT. The rule's flags tell where the caller's rsp is: in a register, or in the frame.
  */
 KILN_GLOBAL int hotspot_between(uint32_t slot, uint64_t at)
 {
@@ -386,7 +386,7 @@ KILN_GLOBAL int hotspot_between(uint32_t slot, uint64_t at)
 		     walk_read(w, sp + (uint64_t)((int64_t)rule->fp_off * 8), &bp)) ||
 		    walk_read(w, sp - 8, &pc))
 			return HOTSPOT_NOTHING;
-		/* Below rbp, which is saved below the return address. */
+		/* At rbp - 8: the CFA is rbp + 16. */
 		if ((flags & KILN_HOTSPOT_SENDER_SAVED) && walk_read(w, sp - 24, &caller))
 			return HOTSPOT_NOTHING;
 	}
@@ -402,28 +402,30 @@ KILN_GLOBAL int hotspot_between(uint32_t slot, uint64_t at)
 /* ---- all else -------------------------------------------------------------------------------- */
 
 /*
- * An adapter that runs: the return address is at rsp, until it is moved by way of rax behind the
- * arguments, which are then laid out for the other convention; r13 has the caller's stack pointer
- * from then on, and before that whatever the caller left there (gen_c2i_adapter() and
- * gen_i2c_adapter(), src/hotspot/cpu/x86/sharedRuntime_x86_64.cpp).
+ * To the caller of an adapter (gen_c2i_adapter() and gen_i2c_adapter(),
+ * src/hotspot/cpu/x86/sharedRuntime_x86_64.cpp). The return address is at rsp at first. The adapter
+ * takes it to rax, with the caller's rsp in r13, lays the arguments out for the other convention,
+ * and stores it below them again.
  */
 KILN_INLINE int hotspot_adapter(struct kiln_walk *w)
 {
-	uint64_t pc, sp = w->regs.sp, caller;
+	uint64_t top, pc, sp = w->regs.sp, caller;
 	uint32_t code = 0;
 
 	if (!w->exact || !w->leaf_valid)
 		return hotspot_pop(w, sp + 8, 0);
-	if (walk_read(w, sp, &pc))
+	if (walk_read(w, sp, &top))
 		return HOTSPOT_NOTHING;
-	if (hotspot_is_code(hotspot_data(w), pc) && pc != w->leaf[HOTSPOT_LEAF_RAX])
-		return walk_enter(w, pc, sp + 8, w->regs.fp, w->regs.extra) ? HOTSPOT_STUCK : 0;
-	sp += pc == w->leaf[HOTSPOT_LEAF_RAX] ? 8 : 0;
 	pc = w->leaf[HOTSPOT_LEAF_RAX];
+	/* Not in rax yet: r13 may be anything. */
+	if (top != pc && hotspot_is_code(hotspot_data(w), top))
+		return walk_enter(w, top, sp + 8, w->regs.fp, w->regs.extra) ? HOTSPOT_STUCK : 0;
 	if (!hotspot_is_code(hotspot_data(w), pc) || env_read(&code, 3, w->regs.pc))
 		return HOTSPOT_NOTHING;
+	if (top == pc)
+		sp += 8;
 	caller = w->leaf[HOTSPOT_LEAF_R13];
-	/* Not where r13 is only set: mov %rsp,%r13 */
+	/* About to set r13: mov %rsp,%r13, in both encodings. */
 	if (code != 0xec8b4c && code != 0xe58949 && caller - sp < HOTSPOT_ARGUMENTS_MAX &&
 	    !(caller & 7))
 		sp = caller;
