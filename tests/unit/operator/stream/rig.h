@@ -44,11 +44,12 @@ void rig_init(struct rig *rig, const struct node_server_limits *limits);
 /* Answers the reviews that were held, and no longer holds any. */
 void rig_release_reviews(struct rig *rig);
 void rig_done(struct rig *rig);
-/* Runs the loop until IS(ARG); fails the test after 20 s. */
+/* Runs the loop until IS(ARG); fails the test after 120 s. */
 void rig_until(struct rig *rig, bool (*is)(void *arg), void *arg);
 void rig_turns(struct rig *rig, unsigned int n); /* loop iterations, 5 ms apart */
 struct node_server_stats rig_stats(struct rig *rig);
-/* Until FIELD of those is VALUE or more, 0: just that; as rig_until(). */
+/* Runs the loop until FIELD is at least VALUE; VALUE 0: until it is 0. Fails as rig_until() does.
+ */
 void rig_until_count(struct rig *rig, size_t offset, uint64_t value);
 #define rig_until_stat(rig, field, value)                                                          \
 	do {                                                                                       \
@@ -56,10 +57,11 @@ void rig_until_count(struct rig *rig, size_t offset, uint64_t value);
 		rig_until_count(rig, offsetof(struct node_server_stats, field), value);            \
 	} while (0)
 
-/* UID "a" becomes 0000000a-0000-4000-8000-000000000000. ID: hexadecimal digit that a container's id
- * consists of, 0: none. */
-/* How long what was granted is kept, of rigs that are made after this; 0: as ever. */
+/* How long rigs that are made after this keep what a token was granted; 0: the server's own time.
+ */
 extern uint64_t rig_keep_ms;
+/* UID 0xa becomes 0000000a-0000-4000-8000-000000000000. ID: hexadecimal digit that a container's id
+ * consists of, 0: none. */
 void rig_pod(struct rig *rig, const char *ns, const char *name, unsigned int uid, const char *node,
 	     char id);
 void rig_pod_labeled(struct rig *rig, const char *ns, const char *name, unsigned int uid,

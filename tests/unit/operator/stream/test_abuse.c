@@ -214,6 +214,7 @@ static void test_worthless_tokens_hold_up_no_agent(void **state)
 	/* The agent's token is asked about at once, before those that came earlier. */
 	agent_connect(&s->rig, &s->a, "pod:agent-x:0000beef-0000-4000-8000-000000000000");
 	rig_until_stat(&s->rig, auth.running, STREAM_AUTH_OTHERS_RUNNING + 1);
+	assert_int_equal(rig_stats(&s->rig).auth.running, STREAM_AUTH_OTHERS_RUNNING + 1);
 	rig_release_reviews(&s->rig);
 	agent_until_live(&s->a);
 	/* All are answered in the end. */
@@ -535,7 +536,7 @@ static void test_more_streams_than_allowed(void **state)
 
 static void test_a_streams_time_is_limited(void **state)
 {
-	/* Long enough for a machine that stands still for a second to say hello in. */
+	/* Long enough that a machine stalled for a second still gets its hello in. */
 	struct scene *s = scene_new(&(struct node_server_limits){.age_ms = 3000});
 
 	rig_pod(&s->rig, "prod", "one", 1, "n1", 'a');
