@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
-import subprocess
 
 import pytest
 
@@ -19,10 +18,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def collector_binary():
-    found = subprocess.run([parts.ROOT / "hack/collector", "build"], capture_output=True, text=True)
-    if found.returncode:
-        pytest.skip("no Collector: " + found.stderr.strip()[-300:])
-    return found.stdout.strip()
+    return parts.components.collector()
 
 
 @pytest.fixture

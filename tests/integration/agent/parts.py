@@ -19,6 +19,7 @@ import urllib.request
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "lib")]
+import components  # noqa: E402,F401
 import otlp_decode  # noqa: E402
 from kiln import agent, textdump, workload  # noqa: E402,F401
 from ports import free_port  # noqa: E402

@@ -15,6 +15,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "tests/integration"), str(ROOT / "tests/integration/lib")]
+import components  # noqa: E402
 import otlp_decode  # noqa: E402
 from ports import free_port  # noqa: E402
 
@@ -129,10 +130,7 @@ class Sender:
 
 @pytest.fixture(scope="session")
 def collector_binary():
-    found = subprocess.run([ROOT / "hack/collector", "build"], capture_output=True, text=True)
-    if found.returncode:
-        pytest.skip("no Collector: " + found.stderr.strip()[-300:])
-    return found.stdout.strip()
+    return components.collector()
 
 
 @pytest.fixture
