@@ -128,8 +128,8 @@ static int fill_kernel(const struct hotspot_layout *l, struct kiln_hotspot *k, s
 	bool pointer = l->blob_code_begin >= 0;
 	int32_t code = pointer ? l->blob_code_begin : l->blob_code_offset;
 
-	if (!fits(l->blob_name, 8) || !fits(l->blob_frame_size, 4) || !fits(code, 8) ||
-	    !fits(l->blob_complete, 4) || l->block_size > 32)
+	if (!fits(l->blob_name, 8) || !fits(l->blob_size, 4) || !fits(l->blob_frame_size, 4) ||
+	    !fits(code, 8) || !fits(l->blob_complete, 4))
 		return error_set(err, -ENOTSUP, "a CodeBlob larger than is known");
 	k->block_header = (uint8_t)l->block_size;
 	k->blob_name = (uint8_t)l->blob_name;

@@ -101,6 +101,8 @@ void hotspot_forget(struct runtime_image *ri);
 int hotspot_layout_read(const struct hotspot_image *image, uint64_t bias,
 			const struct target_memory *memory, struct hotspot_layout *ret,
 			struct error *err) _must_check_;
+/* What hotspot_layout_read() asks of a layout besides that all is there that each version has. */
+int hotspot_layout_check(const struct hotspot_layout *l, struct error *err) _must_check_;
 
 /* ---- the machine's own code (stubs.c) --------------------------------------------------------
  */
@@ -153,9 +155,10 @@ struct hotspot_process {
 	uint32_t numbers_exclude_zero; /* 1 from 20 on: see code.c */
 	uint64_t bias;
 	uint64_t variables, variables_end; /* of libjvm.so */
-	uint64_t descs;			   /* the head of the list of stubs; 0: not found yet */
+	uint64_t descs;			   /* the head of the list of stubs; 0: not found */
 	struct hotspot_pieces pieces;
 	bool wants_pieces; /* code was met that is none of them */
+	bool descs_searched;
 };
 
 int hotspot_attach(const struct runtime_image *ri, struct runtime_target *target,

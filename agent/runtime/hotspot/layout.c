@@ -16,6 +16,8 @@ enum {
 	PAGES = 128, /* kept at once */
 	OFFSET_MAX = 1 << 16,
 	FLAGS_MAX = 4096, /* JDK 28 has 1,100 */
+	BLOCK_MIN = 8,	  /* bytes of a HeapBlock::Header */
+	BLOCK_MAX = 32,
 };
 
 /* What a row of the table below is looked for as. */
@@ -279,15 +281,8 @@ static int read_tables(struct reader *r, const struct hotspot_image *image, uint
 	return ret;
 }
 
-static int check(const struct reader *r, struct error *err)
+int hotspot_layout_check(const struct hotspot_layout *l, struct error *err)
 {
-	const struct hotspot_layout *l = r->layout;
-
-	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++)
-		if (wanted[i].needed && !r->found[i])
-			return error_set(err, -ENOTSUP, "this JVM does not tell %s%s%s",
-					 wanted[i].type, wanted[i].field ? "::" : "'s size",
-					 wanted[i].field ? wanted[i].field : "");
 	if (!l->heap && (!l->heaps || l->array_len < 0 || l->array_data < 0))
 		return error_set(err, -ENOTSUP, "this JVM does not tell its CodeHeaps");
 	if (l->blob_code_begin < 0 && l->blob_code_offset < 0)
@@ -304,7 +299,24 @@ static int check(const struct reader *r, struct error *err)
 				 "this JVM does not tell the end of an nmethod's pcs");
 	if (l->symbol_hash < 0 && l->symbol_identity < 0)
 		return error_set(err, -ENOTSUP, "this JVM does not tell a Symbol's identity");
+	if (l->block_size < BLOCK_MIN || l->block_size > BLOCK_MAX)
+		return error_set(err, -ENOTSUP, "this JVM tells of a HeapBlock of %d bytes",
+				 l->block_size);
+	if (l->pcdesc_size < 8 || l->pcdesc_pc > l->pcdesc_size - 4 ||
+	    l->pcdesc_scope > l->pcdesc_size - 4)
+		return error_set(err, -ENOTSUP, "this JVM tells of a PcDesc of %d bytes",
+				 l->pcdesc_size);
 	return 0;
+}
+
+static int check(const struct reader *r, struct error *err)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++)
+		if (wanted[i].needed && !r->found[i])
+			return error_set(err, -ENOTSUP, "this JVM does not tell %s%s%s",
+					 wanted[i].type, wanted[i].field ? "::" : "'s size",
+					 wanted[i].field ? wanted[i].field : "");
+	return hotspot_layout_check(r->layout, err);
 }
 
 /* Is the option NAME, a bool, on? */

@@ -20,8 +20,9 @@ enum {
 	CODELETS_MAX = 1024,
 	CODELET_ALIGN = 32,
 	DESC_WORDS = 6,
-	VARIABLES_MAX = 4 << 20, /* bytes that are searched */
+	VARIABLES_MAX = 4 << 20, /* bytes that are searched ... */
 	VARIABLES_CHUNK = 1 << 16,
+	SEARCH_READS_MAX = 1 << 17, /* ... and reads of what they lead to */
 };
 
 struct collector {
@@ -29,6 +30,7 @@ struct collector {
 	const struct target_memory *memory;
 	struct hotspot_pieces *to;
 	uint64_t interpreter, interpreter_end; /* its blob */
+	uint32_t searched;		       /* reads of search_head() */
 	int error;
 };
 
@@ -187,7 +189,7 @@ static void take_descs(struct collector *c, uint64_t first)
 }
 
 /* Is this word of libjvm.so's variables the head of the list? */
-static bool is_head(const struct collector *c, uint64_t word, uint64_t from, uint64_t to)
+static bool is_head(struct collector *c, uint64_t word, uint64_t from, uint64_t to)
 {
 	static const char group[] = "StubRoutines";
 	uint64_t words[DESC_WORDS], start, end;
@@ -196,10 +198,12 @@ static bool is_head(const struct collector *c, uint64_t word, uint64_t from, uin
 	/* The descriptions are allocated, their texts constants. */
 	if (!word || word % 8 || word >> 47 || word - from < to - from)
 		return false;
+	c->searched++;
 	if (target_read(c->memory, word, words, sizeof(words)) < 0 ||
 	    !is_desc(c, words, &start, &end) || words[0] % 8 || !words[0])
 		return false;
 	for (int i = 0; i < DESCS_MAX; i++) {
+		c->searched += 2;
 		if (target_read(c->memory, words[1], text, sizeof(text)) < 0)
 			return false;
 		if (same_bytes(text, group, sizeof(group)))
@@ -211,7 +215,7 @@ static bool is_head(const struct collector *c, uint64_t word, uint64_t from, uin
 	return false;
 }
 
-static uint64_t search_head(const struct collector *c)
+static uint64_t search_head(struct collector *c)
 {
 	_cleanup_free_ uint64_t *chunk = malloc(VARIABLES_CHUNK);
 	uint64_t from = c->p->variables, to = MIN(c->p->variables_end, from + VARIABLES_MAX);
@@ -221,7 +225,7 @@ static uint64_t search_head(const struct collector *c)
 
 		if (target_read(c->memory, at, chunk, size) < 0)
 			continue;
-		for (size_t i = 0; i < size / 8; i++)
+		for (size_t i = 0; i < size / 8 && c->searched < SEARCH_READS_MAX; i++)
 			if (is_head(c, chunk[i], c->p->bias, to))
 				return at + i * 8;
 	}
@@ -232,8 +236,11 @@ static void find_descs(struct collector *c)
 {
 	uint64_t first = 0;
 
-	if (!c->p->descs)
+	/* The machine makes stubs before its interpreter, so they are all found, or never. */
+	if (!c->p->descs && !c->p->descs_searched && c->interpreter) {
+		c->p->descs_searched = true;
 		c->p->descs = search_head(c);
+	}
 	if (c->p->descs && target_read(c->memory, c->p->descs, &first, sizeof(first)) == 0)
 		take_descs(c, first);
 }

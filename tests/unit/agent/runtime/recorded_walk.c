@@ -138,14 +138,11 @@ int recorded_walk_save(const struct recorded_walk *w, uint32_t magic, const void
 	return 0;
 }
 
-int recorded_walk_load(struct recorded_walk *w, uint32_t magic, void *facts, size_t facts_size,
-		       const char *path)
+int recorded_walk_read(struct recorded_walk *w, uint32_t magic, void *facts, size_t facts_size,
+		       FILE *f)
 {
-	_cleanup_fclose_ FILE *f = fopen(path, "re");
 	uint32_t head[6];
 
-	if (!f)
-		return -errno;
 	if (fread(head, sizeof(head), 1, f) != 1 || head[0] != magic || head[1] > facts_size ||
 	    head[2] > RECORDED_READS_MAX || head[3] > RECORDED_RULES_MAX ||
 	    head[4] > RECORDED_MAPS_MAX || head[5] > RECORDED_BYTES_MAX)
@@ -160,5 +157,19 @@ int recorded_walk_load(struct recorded_walk *w, uint32_t magic, void *facts, siz
 	    fread(w->maps, sizeof(*w->maps), w->n_maps, f) != w->n_maps ||
 	    fread(w->bytes, 1, w->n_bytes, f) != w->n_bytes)
 		return -EBADMSG;
+	for (uint32_t i = 0; i < w->n_reads; i++) {
+		const struct recorded_read *r = &w->reads[i];
+
+		if (r->at != UINT32_MAX && (r->at > w->n_bytes || r->len > w->n_bytes - r->at))
+			return -EBADMSG;
+	}
 	return 0;
+}
+
+int recorded_walk_load(struct recorded_walk *w, uint32_t magic, void *facts, size_t facts_size,
+		       const char *path)
+{
+	_cleanup_fclose_ FILE *f = fopen(path, "re");
+
+	return f ? recorded_walk_read(w, magic, facts, facts_size, f) : -errno;
 }

@@ -61,5 +61,7 @@ void recorded_walk_put_symbols(const struct symbol_result *sym, char **out, size
 int recorded_walk_save(const struct recorded_walk *w, uint32_t magic, const void *facts,
 		       size_t facts_size, const char *path);
 /* FACTS may have grown since the file was written. -EBADMSG: it is no such file. */
+int recorded_walk_read(struct recorded_walk *w, uint32_t magic, void *facts, size_t facts_size,
+		       FILE *f);
 int recorded_walk_load(struct recorded_walk *w, uint32_t magic, void *facts, size_t facts_size,
 		       const char *path);

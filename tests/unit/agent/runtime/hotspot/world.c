@@ -59,15 +59,22 @@ int world_save(const struct world *w, const char *path)
 	return recorded_walk_save(&w->walk, MAGIC, &w->process, sizeof(w->process), path);
 }
 
-int world_load(const char *path, struct world **ret)
+int world_read(FILE *f, struct world **ret)
 {
 	_cleanup_(world_freep) struct world *w = world_new();
-	int r = w ? recorded_walk_load(&w->walk, MAGIC, &w->process, sizeof(w->process), path)
-		  : -ENOMEM;
+	int r =
+	    w ? recorded_walk_read(&w->walk, MAGIC, &w->process, sizeof(w->process), f) : -ENOMEM;
 
 	if (r < 0)
 		return r;
 	w->process.pieces = (struct hotspot_pieces){};
 	*ret = TAKE_PTR(w);
 	return 0;
+}
+
+int world_load(const char *path, struct world **ret)
+{
+	_cleanup_fclose_ FILE *f = fopen(path, "re");
+
+	return f ? world_read(f, ret) : -errno;
 }

@@ -23,4 +23,5 @@ void world_walk(struct world *w);
 /* The same, and names the frames, a line each: "NAME FILE:LINE", or "native". */
 void world_stack(struct world *w, char *out, size_t size);
 int world_save(const struct world *w, const char *path);
+int world_read(FILE *f, struct world **ret);
 int world_load(const char *path, struct world **ret);

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A process that says it is a JVM: what is read of a good one, and what a lie costs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/agent/runtime/hotspot/forged.h"
+
+enum { READS_MAX = 1 << 18, ROUNDS = 3000 };
+
+static struct forged forged;
+static struct error err;
+
+static int attach(struct kiln_runtime *kernel, void **state)
+{
+	struct runtime_target target = forged_target(&forged);
+
+	err = (struct error){0};
+	return hotspot_ops.attach(&forged.image.base, &target, kernel, state, &err);
+}
+
+/* Attaches, reads the code, names frames of each kind. The last name is in NAME. */
+static int use(char *name, size_t size)
+{
+	const uint64_t compiled[] = {
+	    FORGED_COMPILED_PC,
+	    KILN_HOTSPOT_CODE(FORGED_COMPILED_ID, FORGED_COMPILED_PC - FORGED_COMPILED_BLOB)};
+	const uint64_t stub[] = {(uint64_t)KILN_HOTSPOT_STUB << KILN_FRAME_FLAG_SHIFT |
+				     FORGED_STUB_PC,
+				 KILN_HOTSPOT_CODE(0, KILN_HOTSPOT_DISTANCE_MAX)};
+	const uint64_t *const frames[] = {compiled, stub};
+	struct runtime_target target = forged_target(&forged);
+	static char scratch[1 << 16];
+	struct unwind_table *t = NULL;
+	struct symbol_result got;
+	struct kiln_runtime kernel;
+	void *state;
+	int r = attach(&kernel, &state);
+
+	name[0] = 0;
+	if (r < 0)
+		return r;
+	if (hotspot_ops.read_code(state, &target.memory, false, &kernel, &t) == 0)
+		unwind_table_free(t);
+	for (size_t i = 0; i < ARRAY_SIZE(frames); i++) {
+		got.n = 0;
+		r = hotspot_ops.symbolize(state, &target.memory, frames[i], scratch,
+					  sizeof(scratch), &got);
+		if (r == 0 && got.n) {
+			size_t n = strlen(name);
+
+			snprintf(name + n, size - n, "%s %s:%u\n", got.symbols[0].name,
+				 got.symbols[0].file, got.symbols[0].line);
+		}
+	}
+	hotspot_ops.detach(state);
+	return 0;
+}
+
+static void test_a_small_machine_is_read(void **state)
+{
+	char names[256];
+
+	forged_init(&forged);
+	forged.image.descs = FORGED_DESCS;
+	assert_int_equal(use(names, sizeof(names)), 0);
+	assert_string_equal(names, "kiln.Forged.burn Forged.java:5\n"
+				   "StubRoutines::call :0\n");
+	/* Where the list of stubs is not exported it is searched for. */
+	forged.image.descs = 0;
+	assert_int_equal(use(names, sizeof(names)), 0);
+	assert_non_null(strstr(names, "StubRoutines::call"));
+}
+
+static void test_sizes_and_offsets_that_make_no_sense_are_refused(void **state)
+{
+	static const struct {
+		const char *type, *field;
+		uint64_t value;
+	} lies[] = {
+	    {"PcDesc", NULL, 0},
+	    {"PcDesc", NULL, 7},
+	    {"PcDesc", "_pc_offset", 13},
+	    {"PcDesc", "_scope_decode_offset", 65535},
+	    {"HeapBlock", NULL, 0},
+	    {"HeapBlock", NULL, 33},
+	    {"CodeBlob", "_size", 101},
+	    {"CodeBlob", "_size", 65535},
+	    {"CodeBlob", "_name", 97},
+	    {"CodeBlob", "_frame_size", 101},
+	    {"CodeBlob", "_code_offset", 97},
+	};
+	struct kiln_runtime kernel;
+	void *attached;
+
+	for (size_t i = 0; i < ARRAY_SIZE(lies); i++) {
+		forged_init(&forged);
+		forged_tell(&forged, lies[i].type, lies[i].field, lies[i].value);
+		if (attach(&kernel, &attached) != -ENOTSUP)
+			fail_msg("%s %s: %llu was taken", lies[i].type,
+				 lies[i].field ? lies[i].field : "",
+				 (unsigned long long)lies[i].value);
+		assert_true(err.message[0]);
+	}
+}
+
+/* Each variable leads into a ring of what look like stubs, none of which is one of the machine's.
+ */
+static void test_the_search_for_the_stubs_ends(void **state)
+{
+	char names[256];
+	uint64_t ring = 0x1c000;
+
+	forged_init(&forged);
+	for (uint64_t at = FORGED_DESCS; at < FORGED_LIBRARY_BYTES; at += 8)
+		forged_word(&forged, FORGED_LIBRARY + at, ring);
+	for (uint64_t i = 0; i < 64; i++) {
+		forged_word(&forged, ring + i * 64, ring + (i + 1) % 64 * 64);
+		forged_word(&forged, ring + i * 64 + 8, FORGED_BASE);
+		forged_word(&forged, ring + i * 64 + 16, FORGED_BASE);
+		forged_word(&forged, ring + i * 64 + 24, FORGED_STUB_PC);
+		forged_word(&forged, ring + i * 64 + 32, FORGED_STUB_PC + 4);
+	}
+	assert_int_equal(use(names, sizeof(names)), 0);
+	assert_true(forged.reads < READS_MAX);
+}
+
+static void test_random_words_cost_little(void **state)
+{
+	uint64_t seed = 1;
+	char names[256];
+
+	for (int i = 0; i < ROUNDS; i++) {
+		forged_init(&forged);
+		for (int n = 0; n < 1 + i % 8; n++) {
+			uint64_t at, value;
+
+			seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
+			at = FORGED_BASE + (seed >> 33) % (FORGED_BYTES - 8);
+			value = seed >> 62 == 0	  ? seed
+				: seed >> 62 == 1 ? FORGED_BASE + (seed >> 20) % FORGED_BYTES
+						  : (seed >> 40) % 256;
+			forged_word(&forged, at, value);
+		}
+		(void)use(names, sizeof(names));
+		assert_true(forged.reads < READS_MAX);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_a_small_machine_is_read),
+	    cmocka_unit_test(test_sizes_and_offsets_that_make_no_sense_are_refused),
+	    cmocka_unit_test(test_the_search_for_the_stubs_ends),
+	    cmocka_unit_test(test_random_words_cost_little),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
