@@ -293,7 +293,7 @@ int sample(struct bpf_perf_event_data *ctx)
 	if (begun && w) {
 		begun = begin_in_walker(number);
 		if (begun)
-			bpf_tail_call(ctx, &walkers, begun);
+			jump_to_walker(ctx, begun);
 		walk_on(ctx, number, w);
 	}
 	return end_sample(number);

@@ -20,6 +20,34 @@ __attribute__((noinline)) int walk_unloaded(uint32_t slot)
 
 #ifndef KILN_WALKER
 /*
+ * To the walker of the runtime ID. Where the number is a constant the kernel patches the jump into
+ * the code (x86-64, Linux 5.5 on): no look at the map, no indirect branch. That is 7 % of a sample.
+ */
+static __always_inline void jump_to_walker(void *ctx, uint32_t id)
+{
+#define JUMP(n)                                                                                    \
+	case n:                                                                                    \
+		bpf_tail_call_static(ctx, &walkers, n);                                            \
+		break;
+#define JUMPS(n) JUMP(n) JUMP((n) + 1) JUMP((n) + 2) JUMP((n) + 3)
+	_Static_assert(KILN_RUNTIME_MAX == 32, "a jump for each runtime");
+	switch (id) {
+		JUMP(1)
+		JUMP(2)
+		JUMP(3)
+		JUMPS(4)
+		JUMPS(8)
+		JUMPS(12)
+		JUMPS(16)
+		JUMPS(20)
+		JUMPS(24)
+		JUMPS(28)
+	}
+#undef JUMPS
+#undef JUMP
+}
+
+/*
  * At the beginning of a walk: makes the runtime in w->walker the current one. Its number: the walk
  * begins in its walker, which walks native frames as well. 0: it does not.
  */
