@@ -6,6 +6,7 @@
 #include "agent/runtime/v8/script.h"
 
 struct v8_state {
+	uint32_t refs; /* attachments */
 	const struct v8_image *image;
 	struct v8_scripts scripts;
 	struct v8_types types;

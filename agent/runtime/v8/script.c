@@ -6,6 +6,12 @@
  */
 #include "agent/runtime/v8/script.h"
 
+/*
+ * The numbers that were given away. Functions that are kept have them, and outlive what was known
+ * of the process: one number must never mean another script.
+ */
+static uint64_t numbers;
+
 void v8_scripts_done(struct v8_scripts *s)
 {
 	for (size_t i = 0; i < V8_SCRIPTS_MAX; i++)
@@ -143,7 +149,7 @@ const struct v8_lines *v8_script_lines(struct v8_scripts *s, const struct v8_hea
 		return NULL;
 	}
 	made.offset = read_offset(h, script);
-	made.number = ++s->numbers;
+	made.number = ++numbers;
 	made.used = s->now;
 	l = oldest(s, false);
 	forget(s, l);

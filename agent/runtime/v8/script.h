@@ -17,15 +17,14 @@ struct v8_lines {
 	uint32_t offset; /* lines of the page that the script lies in which come before it */
 	uint32_t *ends;	 /* position of each line's last character */
 	uint32_t n;
-	uint64_t number; /* tells them from all others of the process; never 0 */
+	uint64_t number; /* tells them from all others, of any process; never 0 */
 	uint64_t used;
 };
 
 struct v8_scripts {
 	struct v8_lines lines[V8_SCRIPTS_MAX];
-	size_t n;	  /* ends of all of them */
-	uint64_t now;	  /* grows with every use */
-	uint64_t numbers; /* that were given away */
+	size_t n;     /* ends of all of them */
+	uint64_t now; /* grows with every use */
 };
 
 void v8_scripts_done(struct v8_scripts *s);

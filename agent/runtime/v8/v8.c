@@ -163,10 +163,12 @@ static int v8_attach(const struct runtime_image *ri, struct runtime_target *targ
 		     struct kiln_runtime *ret_kernel, void **ret_state, struct error *err)
 {
 	const struct v8_image *v = ri->own;
-	struct v8_state *s = calloc(1, sizeof(*s));
+	/* The process has mapped something else; what is known of it stays. */
+	struct v8_state *s = target->previous ? target->previous : calloc(1, sizeof(*s));
 
 	if (!s)
 		return error_set(err, -ENOMEM, "out of memory");
+	s->refs++;
 	s->image = v;
 	_Static_assert(sizeof(v->kernel) <= sizeof(ret_kernel->data), "kiln_v8");
 	memcpy(ret_kernel->data, &v->kernel, sizeof(v->kernel));
@@ -178,7 +180,7 @@ static void v8_detach(void *state)
 {
 	struct v8_state *s = state;
 
-	if (!s)
+	if (!s || --s->refs)
 		return;
 	v8_scripts_done(&s->scripts);
 	free(s);

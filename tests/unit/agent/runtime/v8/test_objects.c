@@ -9,6 +9,7 @@
 
 #include "agent/runtime/v8/code.h"
 #include "agent/runtime/v8/deopt.h"
+#include "agent/runtime/v8/image.h"
 #include "agent/runtime/v8/script.h"
 
 enum { HEAP = 0x10000, HEAP_SIZE = 1 << 16 };
@@ -216,6 +217,38 @@ static void lines_are_computed_once(void **state)
 	v8_scripts_done(&s);
 }
 
+/* Functions that are kept have the number of their script's lines, when a process is attached to
+ * anew too. */
+static void lines_of_one_number_are_of_one_script(void **state)
+{
+	struct v8_scripts before = {0}, after = {0};
+	uint64_t o = script(text("a\nb\nc\n"), text("x")), other = script(text("d"), text("y"));
+	uint64_t number = v8_script_lines(&before, &h, o)->number;
+
+	assert_non_null(v8_lines_numbered(&before, number));
+	v8_scripts_done(&before);
+	assert_non_null(v8_script_lines(&after, &h, other));
+	assert_null(v8_lines_numbered(&after, number));
+	v8_scripts_done(&after);
+}
+
+static void what_is_known_of_a_process_stays(void **state)
+{
+	struct v8_image image = {.layout.major = 11};
+	struct runtime_image ri = {.ops = &v8_ops, .own = &image};
+	struct runtime_target target = {0};
+	struct kiln_runtime kernel;
+	struct error err = {0};
+	void *first, *second;
+
+	assert_int_equal(v8_ops.attach(&ri, &target, &kernel, &first, &err), 0);
+	target.previous = first;
+	assert_int_equal(v8_ops.attach(&ri, &target, &kernel, &second, &err), 0);
+	assert_ptr_equal(first, second);
+	v8_ops.detach(first);
+	v8_ops.detach(second);
+}
+
 static void v8s_own_line_ends_are_taken(void **state)
 {
 	struct v8_scripts s = {0};
@@ -320,6 +353,8 @@ int main(void)
 	    cmocka_unit_test_setup(strings_without_end_end, setup),
 	    cmocka_unit_test_setup(lines_end_as_ecma262_says, setup),
 	    cmocka_unit_test_setup(lines_are_computed_once, setup),
+	    cmocka_unit_test_setup(lines_of_one_number_are_of_one_script, setup),
+	    cmocka_unit_test(what_is_known_of_a_process_stays),
 	    cmocka_unit_test_setup(v8s_own_line_ends_are_taken, setup),
 	    cmocka_unit_test_setup(file_urls_are_paths, setup),
 	    cmocka_unit_test_setup(position_is_that_of_the_last_entry_before, setup),
