@@ -158,8 +158,6 @@ static __attribute__((noinline)) int begin_sample(struct bpf_perf_event_data *ct
 	if (!program_begun(task) || user_registers(ctx, task, w, &syscall))
 		return 0;
 	w->syscall = (uint8_t)syscall;
-	w->window_len = 0;
-	w->window_base = 0;
 	w->first = process ? process->first : 0;
 	w->count = process ? process->count : 0;
 	w->tag = ((uint64_t)r->head.mapset << 32) | (uint32_t)(cache_epoch + 1);

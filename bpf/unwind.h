@@ -46,7 +46,9 @@
 #endif
 
 enum {
-	KILN_WINDOW_WORDS = 512, /* a page of stack is read at once */
+	/* Of stack are read at once: at first a little, which is all of most stacks, then more. */
+	KILN_WINDOW_WORDS = 512,
+	KILN_WINDOW_FIRST = 1024, /* bytes */
 	KILN_PAGE = 4096,
 	KILN_RECORD_WORDS = KILN_RECORD_MAX / 8,
 	KILN_CHUNK_STEPS = 64, /* of one walk_chunk() */
@@ -91,34 +93,26 @@ struct kiln_cursor {
 	uint64_t words[KILN_CURSOR_WORDS];
 };
 
+/*
+ * In the order of use: at low rates nothing of it is in the caches when a sample begins, so the
+ * first lines hold what every walk touches.
+ */
 struct kiln_walk {
 	struct kiln_regs regs; /* of the frame that is being left */
 	uint64_t tag;	       /* as in kiln_cache_entry */
 	uint64_t window_base;  /* a multiple of 8 */
 	uint32_t window_len;   /* bytes, a multiple of 8 */
 	uint32_t slot;	       /* this walk's own: see env_walk() */
-	uint32_t end;	       /* enum kiln_end once walk_step() returned non-zero */
-	uint8_t exact;	       /* pc is where execution is, not a return address */
-	uint8_t leaf_valid;
-	uint8_t leaf_called;  /* this frame has called the one that `leaf` is of */
-	uint8_t runtime_done; /* the walker has seen this frame */
-	uint8_t hide_native;  /* set by a runtime: its frame stands for the native one */
-	uint32_t misses;      /* of the cache */
-	struct kiln_dump dump;
-	uint64_t value;	       /* what walk_refill() read */
-	uint32_t first, count; /* the process's mappings */
-	/* The mapping of the last lookup, and its table. */
-	uint64_t map_start, map_end, map_bias;
-	uint32_t map_image, map_flags;
-	struct kiln_table table;
-	uint64_t leaf[ARCH_LEAF_ROOM]; /* ARCH_REGS registers; hold while `leaf_valid` */
-	/* What was found: n words, of which `limit` may be; see walk_begin(). */
-	uint32_t at, n, limit;
+	uint32_t at, n;	       /* what was found: n words from there on; see walk_begin() */
+
+	uint32_t limit; /* of n */
 	uint32_t runtime_frames, max_frames;
-	uint32_t mapset;       /* of the process */
-	uint32_t runtimes;     /* that the policy allows: a bit for each enum kiln_runtime_id */
-	uint32_t runtime_id;   /* whose `runtime` and `cursor` are; 0: nobody's yet */
-	uint32_t missing_said; /* a bit for each runtime: one KILN_FRAME_MISSING a sample */
+	uint32_t end;  /* enum kiln_end once walk_step() returned non-zero */
+	uint8_t exact; /* pc is where execution is, not a return address */
+	uint8_t leaf_valid;
+	uint8_t leaf_called;   /* this frame has called the one that `leaf` is of */
+	uint8_t runtime_done;  /* the walker has seen this frame */
+	uint8_t hide_native;   /* set by a runtime: its frame stands for the native one */
 	uint8_t full;	       /* a runtime's frame had no room any more */
 	uint8_t stepped;       /* a runtime has set `regs` to the caller itself */
 	uint8_t unreadable;    /* a runtime's word could not be read */
@@ -127,15 +121,31 @@ struct kiln_walk {
 	uint8_t switches;      /* from walker to walker */
 	uint8_t parked;	       /* cursors in `park` */
 	uint8_t walker;	       /* of the runtime that the process's stacks had frames of; 0: none */
-	uint64_t thread_pointer;	/* what thread-local variables are found by; 0: not known */
-	uint64_t hurried[KILN_HURRIED]; /* walk_hurry()'s last ones on this CPU */
+	uint32_t window_next;  /* bytes that the next walk_refill() reads, at most */
+	uint32_t misses;       /* of the cache */
+	uint32_t first, count; /* the process's mappings */
+	uint32_t mapset;       /* of the process */
+	uint32_t runtimes;     /* that the policy allows: a bit for each enum kiln_runtime_id */
+	uint32_t runtime_id;   /* whose `runtime` and `cursor` are; 0: nobody's yet */
+	uint32_t missing_said; /* a bit for each runtime: one KILN_FRAME_MISSING a sample */
+
+	uint64_t map_start, map_end; /* the mapping of the last lookup, and its table */
+	uint64_t map_bias;
+	uint32_t map_image, map_flags;
+	uint64_t thread_pointer; /* what thread-local variables are found by; 0: not known */
+	uint64_t value;		 /* what walk_refill() read */
 	struct arch_walk arch;
+	uint64_t leaf[ARCH_LEAF_ROOM]; /* ARCH_REGS registers; hold while `leaf_valid` */
+
 	struct kiln_cursor cursor;
 	struct kiln_runtime runtime;
-	/* Cursors of runtimes that the walk has left for another one. */
-	struct kiln_cursor park[KILN_CURSORS];
-	uint32_t park_id[KILN_CURSORS];
 	uint64_t scratch[32]; /* of a runtime's walker, for as long as it is called */
+	struct kiln_table table;
+	/* Cursors of runtimes that the walk has left for another one. */
+	uint32_t park_id[KILN_CURSORS];
+	struct kiln_cursor park[KILN_CURSORS];
+	uint64_t hurried[KILN_HURRIED]; /* walk_hurry()'s last ones on this CPU */
+	struct kiln_dump dump;
 	uint64_t window[KILN_WINDOW_WORDS];
 };
 
@@ -153,18 +163,23 @@ KILN_INLINE struct kiln_cache_entry *env_shared(struct kiln_walk *w, uint64_t ta
 KILN_GLOBAL int walk_refill(uint32_t slot, uint64_t address)
 {
 	struct kiln_walk *w = env_walk(slot);
-	uint64_t base = address, len;
+	uint64_t base = address, len, size;
 
 	if (!w)
 		return -1;
 	if (address & 7)
 		return env_read(&w->value, 8, address) ? -1 : 0;
+	size = w->window_next;
+	if (size < KILN_WINDOW_WORDS * 8)
+		w->window_next = (uint32_t)size * 2;
 	/* From the stack pointer on, when that is close below on the same page. */
 	if (w->regs.sp < address && (w->regs.sp ^ address) < KILN_PAGE &&
-	    address - w->regs.sp < KILN_WINDOW_WORDS * 8 - 8)
+	    address - w->regs.sp + 8 < size)
 		base = w->regs.sp & ~7ULL;
 	/* Never across a page's end: the next page may not be there. */
 	len = KILN_PAGE - (base & (KILN_PAGE - 1));
+	if (len > size)
+		len = size;
 	if (len > KILN_WINDOW_WORDS * 8)
 		len = KILN_WINDOW_WORDS * 8;
 	w->window_len = 0;
@@ -663,6 +678,8 @@ KILN_INLINE int walk_put(struct kiln_walk *w, uint64_t word)
  */
 KILN_INLINE void walk_begin(struct kiln_walk *w, uint32_t at, uint32_t max_frames)
 {
+	w->window_len = 0;
+	w->window_next = KILN_WINDOW_FIRST;
 	w->at = at;
 	w->n = 0;
 	w->limit = w->max_frames = max_frames;
