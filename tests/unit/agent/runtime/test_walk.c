@@ -21,6 +21,7 @@ static struct {
 	uint32_t n;	       /* native frames; the last one is the root */
 	bool attached;
 	uint32_t lookups, calls;
+	uint32_t reads, bytes; /* of the stack */
 	struct kiln_cache_entry entry;
 	struct kiln_walk walk;
 } t;
@@ -49,6 +50,10 @@ static inline int env_read(void *dst, uint32_t len, uint64_t address)
 {
 	if (address < STACK || address + len > STACK + sizeof(t.stack))
 		return -1;
+	/* The next page may not be there. */
+	assert_true((address ^ (address + len - 1)) < KILN_PAGE);
+	t.reads++;
+	t.bytes += len;
 	memcpy(dst, (const uint8_t *)t.stack + (address - STACK), len);
 	return 0;
 }
@@ -326,6 +331,25 @@ static void native_frames_alone_are_limited_as_ever(void **state)
 }
 
 /* CPython before 3.11: some native frames for each of its own. */
+/* Each byte costs cache lines. */
+static void of_a_small_stack_little_is_read(void **state)
+{
+	walk(20, 0, 1024, 0);
+	assert_int_equal(t.walk.end, KILN_END_ROOT);
+	assert_int_equal(t.reads, 1);
+	assert_true(t.bytes <= 1024);
+}
+
+static void of_a_large_stack_pages_are_read(void **state)
+{
+	const uint32_t frames = 1000, bytes = frames * 16;
+
+	walk(frames, 0, 1024, 0);
+	assert_int_equal(t.walk.end, KILN_END_ROOT);
+	assert_true(t.bytes <= bytes + KILN_PAGE);
+	assert_true(t.reads <= bytes / KILN_PAGE + 3);
+}
+
 static void each_frame_of_a_runtime_allows_for_native_ones(void **state)
 {
 	uint32_t deep = KILN_MAX_USER_FRAMES, native_frames = 2 * deep;
@@ -372,6 +396,8 @@ int main(void)
 	    TEST(a_tracer_that_a_policy_has_off_is_not_asked),
 	    TEST(more_frames_than_may_be_end_the_walk_with_the_native_one_in_it),
 	    TEST(native_frames_alone_are_limited_as_ever),
+	    TEST(of_a_small_stack_little_is_read),
+	    TEST(of_a_large_stack_pages_are_read),
 	    TEST(each_frame_of_a_runtime_allows_for_native_ones),
 	    TEST(a_walker_that_goes_in_circles_comes_to_an_end),
 	};
