@@ -180,6 +180,8 @@ KILN_GLOBAL int walk_refill(uint32_t slot, uint64_t address)
 	len = KILN_PAGE - (base & (KILN_PAGE - 1));
 	if (len > size)
 		len = size;
+	/* Else the compiler makes one comparison of both, and older verifiers see no bound. */
+	asm volatile("" : "+r"(len));
 	if (len > KILN_WINDOW_WORDS * 8)
 		len = KILN_WINDOW_WORDS * 8;
 	w->window_len = 0;
