@@ -21,7 +21,8 @@ __attribute__((noinline)) int walk_unloaded(uint32_t slot)
 #ifndef KILN_WALKER
 /*
  * To the walker of the runtime ID. Where the number is a constant the kernel patches the jump into
- * the code (x86-64, Linux 5.5 on): no look at the map, no indirect branch. That is 7 % of a sample.
+ * the code (x86-64, Linux 5.5 on): no look at the map, no indirect branch. Saves 7 % of a Python
+ * sample at 97 Hz.
  */
 static __always_inline void jump_to_walker(void *ctx, uint32_t id)
 {

@@ -46,9 +46,10 @@
 #endif
 
 enum {
-	/* Of stack are read at once: at first a little, which is all of most stacks, then more. */
-	KILN_WINDOW_WORDS = 512,
-	KILN_WINDOW_FIRST = 1024, /* bytes */
+	/* The stack is copied in pieces: a small one first, which is enough for most stacks, then
+	 * each twice as large as the one before. */
+	KILN_WINDOW_FIRST = 1024, /* bytes of the first */
+	KILN_WINDOW_WORDS = 512,  /* of the largest: a page */
 	KILN_PAGE = 4096,
 	KILN_RECORD_WORDS = KILN_RECORD_MAX / 8,
 	KILN_CHUNK_STEPS = 64, /* of one walk_chunk() */

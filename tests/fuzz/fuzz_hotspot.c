@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A Java process's memory, registers and offsets, as recorded (tests/unit/agent/runtime/hotspot/
- * world.h) or as it pleases: walking it and naming its frames is bounded.
+ * The input is a recorded Java process (tests/unit/agent/runtime/hotspot/world.h): memory,
+ * registers and offsets, any of which may be nonsense. Walking its stack and naming the frames must
+ * end.
  */
 #include "tests/unit/agent/runtime/hotspot/world.h"
 

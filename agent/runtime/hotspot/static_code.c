@@ -8,10 +8,10 @@
  * templateInterpreterGenerator_x86.cpp, generate_normal_entry(), generate_fixed_frame();
  * interp_masm_x86.cpp, remove_activation()). A method is entered with its Method in rbx and its
  * caller's stack pointer in r13; the return address is popped while the locals are made, and pushed
- * again. In the frame, the caller's stack pointer is saved at rbp - 8, before all else. When a
- * method returns, its caller's stack pointer is in rbx, and the return address in some register.
- * Each piece is read on its own; all paths in it that are entered from elsewhere
- * begin in the state that the piece's kind tells. Loop thread; keeps nothing.
+ * again. The first thing saved in the frame, at rbp - 8, is the caller's stack pointer. While a
+ * method returns, rbx holds the caller's stack pointer and another register the return address.
+ * Each piece is read on its own; all paths in it that are entered from elsewhere begin in the state
+ * that the piece's kind tells. Loop thread; keeps nothing.
  */
 #include "agent/runtime/hotspot/hotspot.h"
 

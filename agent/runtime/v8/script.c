@@ -7,8 +7,8 @@
 #include "agent/runtime/v8/script.h"
 
 /*
- * The numbers that were given away. Functions that are kept have them, and outlive what was known
- * of the process: one number must never mean another script.
+ * The last number given to a script's lines. Kept functions refer to lines by number, and outlive
+ * what is known of the process: so no number is ever given twice.
  */
 static uint64_t numbers;
 

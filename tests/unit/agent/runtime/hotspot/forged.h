@@ -31,7 +31,8 @@ struct forged {
 };
 
 void forged_init(struct forged *f);
-/* As the machine's tables tell it: what is at TYPE::FIELD; FIELD NULL: TYPE's size. */
+/* Changes what the tables say: the offset of TYPE::FIELD (of a static field its address), or the
+ * size of TYPE when FIELD is NULL. */
 void forged_tell(struct forged *f, const char *type, const char *field, uint64_t value);
 void forged_word(struct forged *f, uint64_t address, uint64_t value);
 struct runtime_target forged_target(struct forged *f);

@@ -67,7 +67,7 @@ static const struct kiln_rule *rule_at(const struct unwind_table *t, size_t offs
 	return rule;
 }
 
-/* The return address is below CFA_OFF from rsp. */
+/* The CFA is rsp + CFA_OFF, and the return address lies right below it. */
 static void assert_bare(const struct unwind_table *t, size_t offset, int cfa_off, uint32_t flags)
 {
 	const struct kiln_rule *rule = rule_at(t, offset, KILN_HOTSPOT_CODE_BARE);
@@ -78,7 +78,7 @@ static void assert_bare(const struct unwind_table *t, size_t offset, int cfa_off
 	assert_int_equal((uint32_t)rule->deref_off & RULE_FLAGS, flags);
 }
 
-/* It is in register RA, the caller's rsp in SENDER. */
+/* The return address is in register RA, and the caller's rsp in register SENDER. */
 static void assert_in_register(const struct unwind_table *t, size_t offset, int ra, int sender,
 			       uint32_t flags)
 {
