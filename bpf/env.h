@@ -15,7 +15,12 @@ KILN_INLINE struct kiln_walk *env_walk(uint32_t slot)
 /* The record that the walk W is a part of. */
 static __always_inline struct record *env_record(struct kiln_walk *w)
 {
-	return &((struct scratch *)w)->record;
+	struct record *r = &((struct scratch *)w)->record;
+
+	/* In a register of its own: it is too far from W for a short offset, and the compiler would
+	 * compute the address of each member anew. */
+	asm volatile("" : "+r"(r));
+	return r;
 }
 
 KILN_INLINE const struct kiln_mapping *env_mapping(uint32_t index)

@@ -54,6 +54,7 @@ struct task_struct {
 	void *stack;
 	struct css_set *cgroups;
 	struct signal_struct *signal;
+	char comm[16];
 	struct thread_struct thread;
 } KERNEL_TYPE;
 
@@ -95,4 +96,19 @@ static __always_inline const void *saved_registers(struct task_struct *task)
 		return (const void *)bpf_task_pt_regs(task);
 	return (const void *)((uint64_t)BPF_CORE_READ(task, stack) + ARCH_STACK_SIZE -
 			      ARCH_PTREGS_SIZE);
+}
+
+/*
+ * The name of TASK, the current one, with a NUL; behind that NUL may be anything. By two loads
+ * where they go: the helper's code is in no cache when a sample comes, and made 9 % of a native
+ * sample at 97 Hz.
+ */
+static __always_inline void copy_comm(uint64_t comm[2], struct task_struct *task)
+{
+	if (!KERNEL_HAS(get_current_task_btf)) {
+		bpf_get_current_comm(comm, 16);
+		return;
+	}
+	comm[0] = ((const uint64_t *)task->comm)[0];
+	comm[1] = ((const uint64_t *)task->comm)[1] & ~0ULL >> 8;
 }

@@ -137,7 +137,7 @@ static __attribute__((noinline)) int begin_sample(struct bpf_perf_event_data *ct
 	r->head.runtimes = cpu->verdict.runtimes;
 	r->head.mapset = process ? process->mapset : 0;
 	r->head.dump_len = 0;
-	bpf_get_current_comm(r->head.comm, sizeof(r->head.comm));
+	copy_comm(&r->words[__builtin_offsetof(struct kiln_sample, comm) / 8], task);
 
 	if (!ARCH_USER_MODE(&ctx->regs)) {
 		r->head.flags |= KILN_SAMPLE_KERNEL_MODE;

@@ -247,6 +247,7 @@ struct kiln_runtime_key {
 };
 
 struct kiln_runtime {
+	uint64_t size;			       /* bytes of `data` that are in use */
 	uint64_t data[KILN_RUNTIME_BYTES / 8]; /* struct kiln_python, struct kiln_v8, ... */
 };
 

@@ -122,6 +122,13 @@ struct runtime_target {
 	uint64_t code_start, code_end;
 };
 
+/* What the walker is told of the process: DATA, which is the walker's own struct. */
+static inline void runtime_tell_walker(struct kiln_runtime *ret, const void *data, size_t size)
+{
+	*ret = (struct kiln_runtime){.size = size};
+	memcpy(ret->data, data, size);
+}
+
 struct interpreter_ops {
 	const char *name;		    /* as in `tracers`, metrics and the log */
 	const char *api_name;		    /* as in ProfilingConfig; NULL: the same */

@@ -58,6 +58,7 @@ static void fork_once(void)
 		return;
 	}
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, CHILD_NAME);
 	alarm(life);
 }
 
@@ -173,6 +174,7 @@ NOINLINE_ int child_main(int argc, char **argv)
 	if (is_long && streq(is_long, "1"))
 		life = LONG_LIFE_SECONDS;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, CHILD_NAME);
 	alarm(life);
 	signal(SIGUSR1, on_signal);
 	signal(SIGUSR2, on_signal);

@@ -12,6 +12,8 @@
 
 enum { CHILD_DEPTH_MAX = 1100 };
 
+#define CHILD_NAME "kiln-test-child" /* its thread's: as long as one may be */
+
 /* What the child tells about itself once it spins. */
 struct child_report {
 	uint32_t n;

@@ -118,6 +118,15 @@ static void known_process_has_complete_stacks_and_no_dump(void **state)
 	assert_int_equal(w->last.mapset, w->mapset->id);
 }
 
+static void sample_has_the_threads_name(void **state)
+{
+	start("spin", NULL, 0);
+	assert_true(watch_until(t.p, w, 1, &w->records, 1));
+	assert_int_equal(sizeof(CHILD_NAME), sizeof(w->first.comm));
+	assert_memory_equal(w->first.comm, CHILD_NAME, sizeof(w->first.comm));
+	assert_int_equal(w->first.tid, t.child.pid);
+}
+
 static void forked_process_has_its_parents_mappings_at_once(void **state)
 {
 	int pid;
@@ -315,6 +324,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 	    TEST(unknown_process_is_announced_exactly_once_with_its_stack),
 	    TEST(known_process_has_complete_stacks_and_no_dump),
+	    TEST(sample_has_the_threads_name),
 	    TEST(forked_process_has_its_parents_mappings_at_once),
 	    TEST(executed_program_does_not_use_the_old_mappings),
 	    TEST(entry_goes_with_the_last_thread),

@@ -167,8 +167,7 @@ static int fill_kernel(const struct hotspot_layout *l, struct kiln_hotspot *k, s
 void hotspot_tell_kernel(const struct hotspot_process *p, struct kiln_runtime *ret)
 {
 	_Static_assert(sizeof(p->kernel) <= sizeof(ret->data), "kiln_hotspot");
-	memset(ret, 0, sizeof(*ret));
-	memcpy(ret->data, &p->kernel, sizeof(p->kernel));
+	runtime_tell_walker(ret, &p->kernel, sizeof(p->kernel));
 }
 
 static void tell_kernel(const struct hotspot_process *p, struct runtime_target *target,

@@ -47,8 +47,7 @@ int perl_attach(const struct runtime_image *ri, struct runtime_target *target,
 		return -ENOMEM;
 	p->layout = l;
 	p->threaded = image->threaded;
-	memset(ret_kernel, 0, sizeof(*ret_kernel));
-	memcpy(ret_kernel->data, &k, sizeof(k));
+	runtime_tell_walker(ret_kernel, &k, sizeof(k));
 	*ret_state = p;
 	return 0;
 }

@@ -51,8 +51,7 @@ static int php_attach(const struct runtime_image *ri, struct runtime_target *tar
 	place(target->bias, &p->root, &k.root, &k.root_size);
 	place(target->bias, &p->resume, &k.resume, &k.resume_size);
 	place(target->bias, &p->fiber, &k.fiber, &k.fiber_size);
-	memset(ret_kernel, 0, sizeof(*ret_kernel));
-	memcpy(ret_kernel->data, &k, sizeof(k));
+	runtime_tell_walker(ret_kernel, &k, sizeof(k));
 	*ret_state = process;
 	return 0;
 }

@@ -278,8 +278,7 @@ int python_attach(const struct runtime_image *ri, struct runtime_target *target,
 	p->minor = a.image->minor;
 	p->code_type = a.kernel.code_type;
 	p->code_from = a.kernel.code_from;
-	memset(ret_kernel, 0, sizeof(*ret_kernel));
-	memcpy(ret_kernel->data, &a.kernel, sizeof(a.kernel));
+	runtime_tell_walker(ret_kernel, &a.kernel, sizeof(a.kernel));
 	*ret_state = p;
 	return 0;
 }

@@ -62,8 +62,7 @@ static int ruby_attach(const struct runtime_image *ri, struct runtime_target *ta
 	p->image = image;
 	p->layout = l;
 	p->bias = target->bias;
-	memset(ret_kernel, 0, sizeof(*ret_kernel));
-	memcpy(ret_kernel->data, &k, sizeof(k));
+	runtime_tell_walker(ret_kernel, &k, sizeof(k));
 	*ret_state = p;
 	return 0;
 }

@@ -171,7 +171,7 @@ static int v8_attach(const struct runtime_image *ri, struct runtime_target *targ
 	s->refs++;
 	s->image = v;
 	_Static_assert(sizeof(v->kernel) <= sizeof(ret_kernel->data), "kiln_v8");
-	memcpy(ret_kernel->data, &v->kernel, sizeof(v->kernel));
+	runtime_tell_walker(ret_kernel, &v->kernel, sizeof(v->kernel));
 	*ret_state = s;
 	return 0;
 }

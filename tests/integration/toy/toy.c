@@ -58,7 +58,7 @@ static int toy_attach(const struct runtime_image *ri, struct runtime_target *tar
 		free(toy);
 		return error_set(err, r, "toy_bundle cannot be read");
 	}
-	memcpy(ret_kernel->data, toy, sizeof(*toy));
+	runtime_tell_walker(ret_kernel, toy, sizeof(*toy));
 	*ret_state = toy;
 	return 0;
 }

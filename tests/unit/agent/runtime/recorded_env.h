@@ -62,6 +62,7 @@ static uint32_t recorded_env_walk(struct recorded_walk *recorded, const struct i
 	current = recorded;
 	current_ops = ops;
 	memset(w, 0, sizeof(*w));
+	runtime.size = size;
 	memcpy(runtime.data, data, size);
 	w->regs = (struct kiln_regs){.pc = recorded->leaf[ARCH_REG_PC],
 				     .sp = recorded->leaf[ARCH_REG_SP],

@@ -89,6 +89,7 @@ static inline const struct kiln_runtime *env_runtime(struct kiln_walk *w, uint32
 
 	t.lookups++;
 	runtime.data[0] = id;
+	runtime.size = sizeof(runtime.data[0]);
 	return t.attached ? &runtime : NULL;
 }
 
