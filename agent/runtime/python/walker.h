@@ -252,11 +252,17 @@ KILN_GLOBAL int python_take_pending(uint32_t slot)
 	return 1;
 }
 
-KILN_INLINE int python_stop(struct kiln_walk *w, enum kiln_missing why)
+/* Gives the chain up: WHY is an enum kiln_missing. A function of its own, for python_frame()'s code
+ * to lie close together. */
+KILN_GLOBAL int python_stop(uint32_t slot, uint32_t why)
 {
+	struct kiln_walk *w = env_walk(slot);
+
+	if (!w)
+		return 1;
 	w->cursor.words[PYTHON_FRAME] = 0;
 	python_enter_stage(w, PYTHON_OVER);
-	walk_missing(w, why);
+	walk_missing(w, (enum kiln_missing)why);
 	return 1;
 }
 
@@ -266,9 +272,9 @@ KILN_INLINE int python_count(struct kiln_walk *w, uint64_t frame)
 	uint32_t n = ((uint32_t)w->cursor.words[PYTHON_PROGRESS] >> 8) + 1;
 
 	if (n > KILN_PYTHON_STEPS_MAX)
-		return python_stop(w, KILN_MISSING_BUDGET);
+		return python_stop(w->slot, KILN_MISSING_BUDGET);
 	if (frame == w->cursor.words[PYTHON_TORTOISE])
-		return python_stop(w, KILN_MISSING_BROKEN);
+		return python_stop(w->slot, KILN_MISSING_BROKEN);
 	if (!(n & (n - 1)))
 		w->cursor.words[PYTHON_TORTOISE] = frame;
 	w->cursor.words[PYTHON_PROGRESS] += 256;
@@ -312,7 +318,7 @@ KILN_GLOBAL int python_frame(uint32_t slot)
 	if (len > KILN_PYTHON_FRAME_BYTES)
 		len = KILN_PYTHON_FRAME_BYTES;
 	if (env_read(w->scratch, len, frame + p->frame_from))
-		return python_stop(w, KILN_MISSING_READ);
+		return python_stop(w->slot, KILN_MISSING_READ);
 	code = python_field(w, p->frame_code) & ~7ULL;
 	instr = python_field(w, p->frame_instr);
 	copy = (uint32_t)python_field(w, p->frame_copy);
@@ -323,12 +329,12 @@ KILN_GLOBAL int python_frame(uint32_t slot)
 		return 1;
 	}
 	if (!code)
-		return python_stop(w, KILN_MISSING_BROKEN);
+		return python_stop(w->slot, KILN_MISSING_BROKEN);
 	if (code != w->cursor.words[PYTHON_CODE]) {
 		if (env_read(w->scratch, KILN_PYTHON_CODE_WORDS * 8, code + p->code_from))
-			return python_stop(w, KILN_MISSING_READ);
+			return python_stop(w->slot, KILN_MISSING_READ);
 		if (p->code_type && w->scratch[0] != p->code_type)
-			return python_stop(w, KILN_MISSING_BROKEN);
+			return python_stop(w->slot, KILN_MISSING_BROKEN);
 		w->cursor.words[PYTHON_CODE] = code;
 		w->cursor.words[PYTHON_PROGRESS] =
 		    (w->cursor.words[PYTHON_PROGRESS] & 0xffffffffULL) |
@@ -338,7 +344,7 @@ KILN_GLOBAL int python_frame(uint32_t slot)
 		w->unreadable = 0;
 		instr -= python_instructions(w, code, copy);
 		if (w->unreadable)
-			return python_stop(w, KILN_MISSING_READ);
+			return python_stop(w->slot, KILN_MISSING_READ);
 	}
 	if (walk_emit(w, 0, code,
 		      (w->cursor.words[PYTHON_PROGRESS] & ~0xffffffffULL) | (uint32_t)instr))

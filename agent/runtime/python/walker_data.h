@@ -68,12 +68,16 @@ static inline __attribute__((always_inline)) uint32_t kiln_python_cookie(const u
 {
 	uint64_t lanes[4] = {}, h = 0;
 
-	/* Four at once: each multiplication waits for the one before in its lane. */
-	for (uint32_t i = 0; i < KILN_PYTHON_CODE_WORDS; i++) {
-		uint64_t lane = lanes[i & 3] ^ (words[i] & -(uint64_t)(mask >> i & 1));
+	/* Four at once: each multiplication waits for the one before in its lane. A loop, because
+	 * its code is in no cache when a sample comes. */
+	for (uint32_t i = 0; i < KILN_PYTHON_CODE_WORDS; i += 4, mask >>= 4) {
+		asm volatile("" : "+r"(i)); /* no unrolling */
+		for (uint32_t k = 0; k < 4; k++) {
+			uint64_t lane = lanes[k] ^ (words[i + k] & -(uint64_t)(mask >> k & 1));
 
-		lane *= 0x9e3779b97f4a7c15ULL;
-		lanes[i & 3] = lane ^ lane >> 29;
+			lane *= 0x9e3779b97f4a7c15ULL;
+			lanes[k] = lane ^ lane >> 29;
+		}
 	}
 	for (uint32_t i = 0; i < 4; i++) {
 		h = (h ^ lanes[i]) * 0x9e3779b97f4a7c15ULL;
