@@ -67,6 +67,18 @@ def test_the_documented_overlay_names_both_images(cluster, tmp_path):
     assert "value: registry.example/kiln-agent:0.1.0\n" in made and "value: kiln-agent:0.1.0" not in made
 
 
+def test_the_documented_overlay_brings_monitoring(cluster, tmp_path):
+    """docs/monitoring.md. The kinds are the Prometheus operator's; tests/integration/monitoring looks into them."""
+    text = re.search(r"```yaml\n(resources:.*?)```", (ROOT / "docs/monitoring.md").read_text(), re.S).group(1)
+    for path in (OVERLAYS / "production", ROOT / "kustomize/components/monitoring"):
+        text = text.replace(f"../{path.name}" if path.parent == OVERLAYS else f"../../components/{path.name}",
+                            os.path.relpath(path, tmp_path.resolve()))
+    (tmp_path / "kustomization.yaml").write_text(text)
+    made = cluster.kubectl("kustomize", tmp_path)
+    assert made.count("kind: PodMonitor\n") == 3 and made.count("kind: PrometheusRule\n") == 1
+    assert made.count("grafana_dashboard: ") == 1 and "kiln-agents.json: |" in made and "kiln-operator.json: |" in made
+
+
 def wait_for(what, condition, seconds=240):
     deadline = time.monotonic() + seconds
     while not condition():
