@@ -200,8 +200,13 @@ KILN_GLOBAL int php_find_opline(uint32_t slot, uint64_t frame)
 			return 0;
 		if (!env_read(w->scratch, sizeof(w->scratch), w->regs.sp - sizeof(w->scratch))) {
 			for (uint32_t i = 15; i-- > 0;) {
-				if (w->scratch[i & 15] == frame &&
-				    php_take_opline(w, frame, w->scratch[(i + 1) & 15]))
+				uint32_t k = i;
+
+				/* Else the compiler counts an address down from the last word:
+				 * Linux 7.2 takes no negative offset into a map's value. */
+				asm volatile("" : "+r"(k));
+				if (w->scratch[k & 15] == frame &&
+				    php_take_opline(w, frame, w->scratch[(k + 1) & 15]))
 					return 0;
 			}
 		}
