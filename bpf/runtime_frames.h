@@ -21,7 +21,7 @@
  */
 #pragma once
 
-enum { RUNTIME_PIECE = 6 }; /* words of what a walker is told that are copied at once */
+enum { RUNTIME_PIECE = 6 }; /* words that walk_use_runtime() copies in one round */
 _Static_assert(KILN_RUNTIME_BYTES / 8 % RUNTIME_PIECE == 0, "whole pieces");
 
 /*
@@ -150,7 +150,7 @@ KILN_INLINE void walk_use_runtime(struct kiln_walk *w, uint32_t id,
 				  const struct kiln_runtime *entry)
 {
 	w->runtime_id = id;
-	/* In pieces, because each line of the cache that is not touched is time. */
+	/* No more than is in use: each cache line that is left alone saves time. */
 	for (uint32_t i = 0; i < KILN_RUNTIME_BYTES / 8 && i * 8 < entry->size; i += RUNTIME_PIECE)
 		for (uint32_t k = i; k < i + RUNTIME_PIECE; k++)
 			w->runtime.data[k] = entry->data[k];

@@ -122,7 +122,8 @@ struct runtime_target {
 	uint64_t code_start, code_end;
 };
 
-/* What the walker is told of the process: DATA, which is the walker's own struct. */
+/* Fills in what attach() returns for the walker: a copy of DATA, the walker's own struct, of
+ * KILN_RUNTIME_BYTES at most. A walker sees no more than SIZE says. */
 static inline void runtime_tell_walker(struct kiln_runtime *ret, const void *data, size_t size)
 {
 	*ret = (struct kiln_runtime){.size = size};

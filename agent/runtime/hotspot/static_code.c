@@ -8,10 +8,11 @@
  * templateInterpreterGenerator_x86.cpp, generate_normal_entry(), generate_fixed_frame();
  * interp_masm_x86.cpp, remove_activation()). A method is entered with its Method in rbx and its
  * caller's stack pointer in r13; the return address is popped while the locals are made, and pushed
- * again. The first thing saved in the frame, at rbp - 8, is the caller's stack pointer. While a
- * method returns, rbx holds the caller's stack pointer and another register the return address.
- * Each piece is read on its own; all paths in it that are entered from elsewhere begin in the state
- * that the piece's kind tells. Loop thread; keeps nothing.
+ * again. The frame's first slot, at rbp - 8, holds the caller's stack pointer. While a method
+ * returns, rbx holds the caller's stack pointer, and another register the return address.
+ *
+ * Each piece of code is analysed on its own. Which registers hold what at its entries follows from
+ * the kind of code that it is. Loop thread; no state is kept between calls.
  */
 #include "agent/runtime/hotspot/hotspot.h"
 

@@ -403,9 +403,9 @@ KILN_GLOBAL int hotspot_between(uint32_t slot, uint64_t at)
 
 /*
  * To the caller of an adapter (gen_c2i_adapter() and gen_i2c_adapter(),
- * src/hotspot/cpu/x86/sharedRuntime_x86_64.cpp). At first the return address is at rsp. The adapter
- * copies it to rax and has the caller's rsp in r13, lays the arguments out for the other calling
- * convention, and stores the return address below them.
+ * src/hotspot/cpu/x86/sharedRuntime_x86_64.cpp). The return address is at rsp when the adapter is
+ * entered. The adapter copies it to rax and the caller's rsp to r13, lays the arguments out for the
+ * other calling convention, and stores the return address below them.
  */
 KILN_INLINE int hotspot_adapter(struct kiln_walk *w)
 {

@@ -202,8 +202,8 @@ KILN_GLOBAL int php_find_opline(uint32_t slot, uint64_t frame)
 			for (uint32_t i = 15; i-- > 0;) {
 				uint32_t k = i;
 
-				/* Else the compiler counts an address down from the last word:
-				 * Linux 7.2 takes no negative offset into a map's value. */
+				/* Hides the loop from the compiler, which would make the index a
+				 * negative offset: the verifier of Linux 7.2 refuses those. */
 				asm volatile("" : "+r"(k));
 				if (w->scratch[k & 15] == frame &&
 				    php_take_opline(w, frame, w->scratch[(k + 1) & 15]))

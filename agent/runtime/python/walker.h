@@ -252,8 +252,8 @@ KILN_GLOBAL int python_take_pending(uint32_t slot)
 	return 1;
 }
 
-/* Gives the chain up: WHY is an enum kiln_missing. A function of its own, for python_frame()'s code
- * to lie close together. */
+/* Ends the walk of the chain; WHY is an enum kiln_missing. Not inlined, so that the usual path of
+ * python_frame() takes few cache lines. */
 KILN_GLOBAL int python_stop(uint32_t slot, uint32_t why)
 {
 	struct kiln_walk *w = env_walk(slot);

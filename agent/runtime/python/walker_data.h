@@ -68,8 +68,8 @@ static inline __attribute__((always_inline)) uint32_t kiln_python_cookie(const u
 {
 	uint64_t lanes[4] = {}, h = 0;
 
-	/* Four at once: each multiplication waits for the one before in its lane. A loop, because
-	 * its code is in no cache when a sample comes. */
+	/* Four at once: each multiplication waits for the one before in its lane. Not
+	 * unrolled: the code is cold when a sample comes, so short code is faster. */
 	for (uint32_t i = 0; i < KILN_PYTHON_CODE_WORDS; i += 4, mask >>= 4) {
 		asm volatile("" : "+r"(i)); /* no unrolling */
 		for (uint32_t k = 0; k < 4; k++) {

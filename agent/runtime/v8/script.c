@@ -7,8 +7,8 @@
 #include "agent/runtime/v8/script.h"
 
 /*
- * The last number given to a script's lines. Kept functions refer to lines by number, and outlive
- * what is known of the process: so no number is ever given twice.
+ * The last number given to the lines of a script. Cached functions refer to their lines by this
+ * number, and are kept longer than the process's state: so a number is never used twice.
  */
 static uint64_t numbers;
 

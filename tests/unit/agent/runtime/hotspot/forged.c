@@ -253,7 +253,8 @@ static void put_code(struct forged *f)
 	forged_word(f, FORGED_COMPILED_BLOB + 56, FORGED_METHOD);
 	forged_word(f, FORGED_COMPILED_BLOB + 72, SCOPES);
 	put_int(f, FORGED_COMPILED_BLOB + 68, 64);
-	/* A PcDesc for FORGED_COMPILED_PC, three that are never reached, and the scope. */
+	/* The PcDesc of FORGED_COMPILED_PC, three PcDescs of other pcs, which no test looks up, and
+	 * the scope that the first one points to. */
 	put_int(f, SCOPES, FORGED_COMPILED_PC - (FORGED_COMPILED_BLOB + 64));
 	put_int(f, SCOPES + 4, 4);
 	put_int(f, SCOPES + 16, INT32_MAX);
