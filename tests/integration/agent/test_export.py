@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent beside a real Collector: what was sampled is what arrives, once, under its own name."""
 import json
+import os
 import re
 import time
 import uuid
 
 import pytest
 
-from parts import LONG, Recorder, agent as kiln, contained, folded, free_port, otlp_decode, pprof_sum, values, wait_until
+from parts import (LONG, Recorder, agent as kiln, contained, folded, free_port, otlp_decode, pprof_sum, profiling, values,
+                   wait_until)
 
 WAYS = [("grpc", "gzip", "g6"), ("grpc", "none", "v1.11"), ("http", "gzip", "g6"), ("http", "zstd", "g6"),
         ("http", "none", "auto")]
@@ -107,6 +109,28 @@ def test_every_generation_gets_the_same_samples(agent, busy, tmp_path, generatio
 
 
 RAW = '  otlp_http: {{endpoint: "{url}", compression: none, proto_generation: {generation}}}\n'
+
+
+@pytest.mark.skipif(not os.environ.get("KILN_CLOCK_SHIFT"), reason="the clock cannot be moved in this build")
+def test_times_follow_a_clock_that_is_set(agent, collector, busy, tmp_path):
+    """Back by an hour, forward by a day, while the agent runs: each sample has the time that the clock told then."""
+    shifts = (0, -3600, 86400)
+    file = tmp_path / "shift"
+    file.write_text("0")
+    collector.start()
+    a = agent("--pid", busy.pid, config=configuration(tmp_path, exporter(collector, "grpc"), extra=", timestamps: true"),
+              env={"LD_PRELOAD": os.environ["KILN_CLOCK_SHIFT"], "KILN_CLOCK_SHIFT_FILE": str(file)})
+    profiling(a)
+    begun = time.time()
+    for seconds in shifts:
+        file.write_text(str(seconds))
+        time.sleep(3)
+    ended = time.time()
+    assert a.stop() == 0, a.stderr()
+    times = [t / 1e9 for s in collector.samples() for t in s["timestamps"]]
+    told = {seconds: sum(begun - 10 <= t - seconds <= ended + 1 for t in times) for seconds in shifts}
+    assert min(told.values()) > 100, told
+    assert sum(told.values()) == len(times), (told, len(times))
 
 
 def test_names_and_identity_of_a_workload(agent, collector, busy, tmp_path):
