@@ -2,7 +2,8 @@
 /*
  * One worker thread, which is asked for one thing at a time. When it is late it is left: it frees
  * itself when its call returns, and the next call gets another. A worker is shared by its thread
- * and by struct foreign; its mutex guards the state, and who leaves last frees it.
+ * and by struct foreign; its mutex guards the state, and who leaves last frees it. Who is woken
+ * finds the mutex free, else it would sleep a second time.
  */
 #include "agent/symbol/foreign.h"
 
@@ -74,7 +75,10 @@ static void *work(void *arg)
 			break;
 		}
 		w->state = DONE;
-		pthread_cond_broadcast(&w->changed);
+		pthread_mutex_unlock(&w->mutex);
+		/* Only this thread frees W. */
+		pthread_cond_signal(&w->changed);
+		pthread_mutex_lock(&w->mutex);
 	}
 	pthread_mutex_unlock(&w->mutex);
 	worker_free(w);
@@ -193,7 +197,9 @@ int foreign_run(struct foreign *f, struct foreign_call *call)
 	pthread_mutex_lock(&w->mutex);
 	w->call = *call;
 	w->state = ASKED;
-	pthread_cond_broadcast(&w->changed);
+	pthread_mutex_unlock(&w->mutex);
+	pthread_cond_signal(&w->changed);
+	pthread_mutex_lock(&w->mutex);
 	r = wait_for(f, w, call);
 	if (r == -EHOSTDOWN)
 		metric_add(M_FOREIGN_FILES_LATE, 1);
