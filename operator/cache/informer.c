@@ -17,11 +17,13 @@ enum {
 	LIST_IDLE_MS = 60000,	/* client-go's list has 60 s, too, but as a whole */
 	PATH_MAX_BYTES = 16384, /* continue tokens have some hundred bytes */
 	LOG_INTERVAL_S = 60,
+	HEAL_MS = 10000, /* from the store's wish to the list */
 };
 #define UNSET INFORMER_ENDS
 
 struct informer {
-	uv_timer_t timer;
+	uv_timer_t timer, heal;
+	unsigned int handles; /* that are not closed yet */
 	struct kube_client *client;
 	struct informer_options options;
 	char *ns, *field_selector, *label_selector;
@@ -35,7 +37,8 @@ struct informer {
 	struct informer_stats stats;
 	struct log_limit log, refusal_log, object_log;
 	bool started, closing;
-	bool relist; /* when the list that is under way is whole: informer_relist() */
+	bool relist;  /* when the list that is under way is whole: informer_relist() */
+	bool healing; /* a list is due, by the timer `heal` */
 };
 
 static double random_unit(void)
@@ -135,6 +138,27 @@ static void on_undecodable(struct informer *f, size_t len)
 			 kind_name(f), len, held_back);
 }
 
+static void on_heal(uv_timer_t *timer)
+{
+	struct informer *f = timer->data;
+
+	f->healing = false;
+	informer_relist(f);
+}
+
+/*
+ * The store may have room again for what it has refused. Not at once, and not in the middle of a
+ * list: whoever is over quota can have this asked for as often as he changes an object, and the
+ * objects of others come after his.
+ */
+static void want_list(struct informer *f)
+{
+	if (f->healing)
+		return;
+	f->healing = true;
+	uv_timer_start(&f->heal, on_heal, HEAL_MS, 0);
+}
+
 static int on_item(void *arg, const struct kube_item *item)
 {
 	struct informer *f = arg;
@@ -158,7 +182,7 @@ static int on_item(void *arg, const struct kube_item *item)
 	if (r == -EBADMSG) {
 		on_undecodable(f, item->len);
 	} else if (r == -ESTALE) {
-		return end_with(f, INFORMER_END_EXPIRED, r);
+		want_list(f);
 	} else if (r < 0) {
 		snprintf(f->why, sizeof(f->why), "the store: %s", strerror(-r));
 		return end_with(f, INFORMER_END_STORE, r);
@@ -433,7 +457,9 @@ int informer_new(uv_loop_t *loop, struct kube_client *client,
 	f->store = store;
 	informer_core_init(&f->core, &core, uv_now(loop));
 	(void)uv_timer_init(loop, &f->timer);
-	f->timer.data = f;
+	(void)uv_timer_init(loop, &f->heal);
+	f->timer.data = f->heal.data = f;
+	f->handles = 2;
 	*ret = f;
 	return 0;
 }
@@ -453,7 +479,10 @@ const struct informer_stats *informer_stats(const struct informer *f)
 
 static void on_closed(uv_handle_t *handle)
 {
-	free_memory(handle->data);
+	struct informer *f = handle->data;
+
+	if (--f->handles == 0)
+		free_memory(f);
 }
 
 /* The stream may be what calls us, so it goes last. */
@@ -476,5 +505,6 @@ struct informer *informer_free(struct informer *f)
 	if (f->call)
 		kube_cancel(f->call);
 	uv_close((uv_handle_t *)&f->timer, on_closed);
+	uv_close((uv_handle_t *)&f->heal, on_closed);
 	return NULL;
 }

@@ -17,8 +17,9 @@
 struct informer_ops {
 	/*
 	 * An object is there (added or changed): -EBADMSG counts it as undecodable and goes on;
-	 * other failures end the request, and it comes again: -ESTALE, also remove()'s, with all
-	 * there is. ops may not free the informer, but for synced().
+	 * so does -ESTALE, also remove()'s, and some seconds later all there is comes anew; other
+	 * failures end the request, and it comes again. ops may not free the informer, but for
+	 * synced().
 	 */
 	int (*put)(void *store, const struct kube_item *item, uint32_t generation);
 	int (*remove)(void *store, const struct kube_item *item);

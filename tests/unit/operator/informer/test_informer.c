@@ -11,12 +11,16 @@
 
 /* ---- libuv ----------------------------------------------------------------------------------- */
 
+enum { TIMERS = 2 }; /* of an informer */
+
 static struct {
 	uint64_t now;
-	uv_timer_t *timer; /* the informer's, the only one */
-	uv_timer_cb due;   /* NULL: stopped */
-	uint64_t due_ms;
-	uv_close_cb closed;
+	struct fake_timer {
+		uv_timer_t *timer;
+		uv_timer_cb due; /* NULL: stopped */
+		uint64_t due_ms;
+		uv_close_cb closed;
+	} timers[TIMERS];
 } fake;
 
 uint64_t uv_now(const uv_loop_t *loop)
@@ -24,43 +28,55 @@ uint64_t uv_now(const uv_loop_t *loop)
 	return fake.now;
 }
 
+static struct fake_timer *timer_of(const void *handle)
+{
+	for (int i = 0; i < TIMERS; i++)
+		if (fake.timers[i].timer == handle)
+			return &fake.timers[i];
+	fail_msg("no timer of the informer");
+	return NULL;
+}
+
 int uv_timer_init(uv_loop_t *loop, uv_timer_t *timer)
 {
-	assert_null(fake.timer);
-	fake.timer = timer;
+	timer_of(NULL)->timer = timer;
 	return 0;
 }
 
 int uv_timer_start(uv_timer_t *timer, uv_timer_cb cb, uint64_t ms, uint64_t repeat)
 {
-	assert_ptr_equal(timer, fake.timer);
-	fake.due = cb;
-	fake.due_ms = fake.now + ms;
+	struct fake_timer *t = timer_of(timer);
+
+	t->due = cb;
+	t->due_ms = fake.now + ms;
 	return 0;
 }
 
 int uv_timer_stop(uv_timer_t *timer)
 {
-	fake.due = NULL;
+	timer_of(timer)->due = NULL;
 	return 0;
 }
 
 void uv_close(uv_handle_t *handle, uv_close_cb cb)
 {
-	assert_ptr_equal(handle, fake.timer);
-	fake.due = NULL;
-	fake.closed = cb;
+	struct fake_timer *t = timer_of(handle);
+
+	t->due = NULL;
+	t->closed = cb;
 }
 
 static void pass(uint64_t ms)
 {
-	uv_timer_cb due;
-
 	fake.now += ms;
-	if (fake.due && fake.now >= fake.due_ms) {
-		due = fake.due;
-		fake.due = NULL;
-		due(fake.timer);
+	for (int i = 0; i < TIMERS; i++) {
+		struct fake_timer *t = &fake.timers[i];
+		uv_timer_cb due = t->due;
+
+		if (!due || fake.now < t->due_ms)
+			continue;
+		t->due = NULL;
+		due(t->timer);
 	}
 }
 
@@ -153,8 +169,9 @@ static int set_up(void **state)
 static void end(struct world *w)
 {
 	w->informer = informer_free(w->informer);
-	if (fake.closed)
-		fake.closed((uv_handle_t *)fake.timer);
+	for (int i = 0; i < TIMERS; i++)
+		if (fake.timers[i].closed)
+			fake.timers[i].closed((uv_handle_t *)fake.timers[i].timer);
 	assert_true(fake_idle());
 	fake_reset();
 	memset(&fake, 0, sizeof(fake));
@@ -499,6 +516,44 @@ static void test_what_the_store_could_not_take_comes_again(void **state)
 	assert_int_equal(stats(w)->errors, 1);
 }
 
+/* Whoever is over quota may have the store wish for a list as often as he likes. */
+static void test_what_the_store_wishes_for_cuts_nothing_short_and_waits(void **state)
+{
+	struct world *w = *state;
+
+	start(w);
+	w->put_result = -ESTALE;
+	assert_int_equal(event("ADDED", "a", "7"), 0);
+	w->put_result = 0;
+	assert_int_equal(event("ADDED", "b", "8"), 0);
+	assert_int_equal(bookmark("50", true), 0);
+	assert_string_equal(w->seen, "+b replaced synced ");
+	pass(9000);
+	w->put_result = -ESTALE;
+	assert_int_equal(event("MODIFIED", "a", "51"), 0);
+	w->put_result = 0;
+	assert_int_equal(event("MODIFIED", "b", "52"), 0);
+	assert_int_equal(stats(w)->lists, 1);
+	pass(1000);
+	expect_path(WATCH_LIST("52"));
+	assert_int_equal(stats(w)->lists, 2);
+	assert_int_equal(bookmark("60", true), 0);
+	pass(60000);
+	assert_int_equal(stats(w)->lists, 2);
+	/* One that comes due in the middle of a list waits for its end. */
+	w->put_result = -ESTALE;
+	assert_int_equal(event("MODIFIED", "a", "61"), 0);
+	w->put_result = 0;
+	assert_true(error_event(410, "too old") < 0);
+	assert_int_equal(stats(w)->lists, 3);
+	pass(10000);
+	assert_int_equal(event("ADDED", "b", "62"), 0);
+	assert_int_equal(bookmark("70", true), 0);
+	assert_int_equal(stats(w)->lists, 3);
+	(void)event("MODIFIED", "b", "71");
+	assert_int_equal(stats(w)->expired, 3);
+}
+
 /* More than KUBE_OBJECT_MAX, in pieces. */
 static int say_large(const char *before, const char *after)
 {
@@ -710,6 +765,7 @@ int main(void)
 	    TEST(test_a_cut_page_is_asked_for_again_and_removes_nothing),
 	    TEST(test_an_undecodable_object_is_counted_and_left_out),
 	    TEST(test_what_the_store_could_not_take_comes_again),
+	    TEST(test_what_the_store_wishes_for_cuts_nothing_short_and_waits),
 	    TEST(test_a_too_large_object_is_left_out_and_all_others_are_there),
 	    TEST(test_a_watch_list_that_stalls_is_cancelled_and_pages_come_instead),
 	    TEST(test_a_client_that_takes_no_calls_is_tried_again),
