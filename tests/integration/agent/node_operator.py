@@ -15,6 +15,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from parts import ROOT, wait_until
 
 _PROTO = "kiln/node/v1/node.proto"
+CHUNK = 100  # policies or pods in a message of the snapshot
 
 
 def _messages(directory):
@@ -105,12 +106,16 @@ class Operator:
         return message
 
     def _everything(self):
-        update = self.types["Update"](destinations=[self._destination(d) for d in self.destinations],
-                                      policies=[self._policy(p) for p in self.policies],
-                                      pods=[self._pod(p) for p in self.pods.values()])
+        """In messages of a size that the operator's have."""
+        first = self.types["Update"](destinations=[self._destination(d) for d in self.destinations])
         if self.default:
-            update.default_policy.CopyFrom(self.types["Policy"](id=99, enabled=self.default[0], hz=self.default[1]))
-        return update
+            first.default_policy.CopyFrom(self.types["Policy"](id=99, enabled=self.default[0], hz=self.default[1]))
+        policies, pods = [self._policy(p) for p in self.policies], [self._pod(p) for p in self.pods.values()]
+        yield first
+        for at in range(0, len(policies), CHUNK):
+            yield self.types["Update"](policies=policies[at:at + CHUNK])
+        for at in range(0, len(pods), CHUNK):
+            yield self.types["Update"](pods=pods[at:at + CHUNK])
 
     def _connect(self, requests, context):
         message = self.types["OperatorMessage"]
@@ -123,7 +128,7 @@ class Operator:
             first = [message(welcome=self.types["Welcome"](protocol=1, operator_version="test", node_name="n",
                                                            report_interval_s=1)),
                      message(snapshot_begin=self.types["SnapshotBegin"](epoch=self.epoch)),
-                     message(update=self._everything()),
+                     *(message(update=u) for u in self._everything()),
                      message(snapshot_end=self.types["SnapshotEnd"](epoch=self.epoch, revision=self.revision))]
             self.sessions.append(mine)
         threading.Thread(target=self._listen, args=(requests, mine), daemon=True).start()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Policies of pods in the kernel, live, and the identity of their samples: a real agent, real cgroups as the
 kubelet makes them, an operator that says what the test wants, a real Collector."""
+import itertools
 import math
 import os
 import pathlib
@@ -14,6 +15,8 @@ from node_operator import Operator, Pod
 from parts import LONG, ROOT, ContainerCgroup, dump, profiling, values, wait_until, workload
 
 SECONDS = 60 if LONG else 30
+# Of pods that may not be profiled, and how often the timer hits them.
+HITS, HITS_HZ, OUTAGE = (100_000, 997, 600) if LONG else (1000, 197, 0)
 IDENTITY = {"k8s.namespace.name", "k8s.pod.name", "k8s.pod.uid", "k8s.deployment.name", "service.name", "container.id",
             "k8s.container.name", "container.image.name", "container.image.repo_digests"}
 
@@ -204,6 +207,38 @@ def test_a_fresh_node_exports_nothing_before_the_operator_is_heard(agent, collec
     time.sleep(8)
     assert a.stop() == 0, a.stderr()
     assert collector.samples() == []
+
+
+@pytest.mark.parametrize("situation", ["never heard", "gone", "opt-in", "5000 policies"])
+def test_nothing_leaves_of_who_has_no_policy(agent, collector, operator, pod, situation):
+    """Neither of a pod that is off nor of pods that nobody told of, which come and go. The operator is never heard of;
+    gone after it told of two pods; off by default; or has more policies than the kernel's table has room for."""
+    on, off, numbers = Pod(20, policy=20), Pod(21, policy=1), itertools.count(22)
+    many = range(1000, 6000) if situation == "5000 policies" else ()
+    policies = {20: (True, HITS_HZ), 1: (False, 20)} | {i: (True, 1 + i % HITS_HZ) for i in many}
+    if situation == "never heard":
+        operator.server.stop(0).wait()
+    operator.tell(policies=policies, pods=[on, off] + [Pod(i, policy=i) for i in many],
+                  default=(situation != "opt-in", HITS_HZ))
+    collector.start()
+    a = agent(config=configuration(operator, collector, hz=HITS_HZ))
+    profiling(a)
+    if situation != "never heard":
+        operator.connected()
+    if situation == "gone":
+        operator.server.stop(0).wait()
+    busy = {p: pod(p) for p in (on, off)}
+    until, untold = time.monotonic() + (OUTAGE if situation == "gone" else 0), 0
+    while time.monotonic() < until or min(untold, busy[off].used()) * HITS_HZ < HITS:
+        stranger = pod(Pod(next(numbers), policy=20))
+        time.sleep(2)
+        untold += stranger.end()
+    hits = {"off": int(busy[off].end() * HITS_HZ), "untold": int(untold * HITS_HZ)}
+    assert a.stop() == 0, a.stderr()
+    samples = collector.samples()
+    print(f"{situation}: timer hits {hits}, {len(of(samples, on))} samples of the pod that is on")
+    assert {s["resource"].get("container.id") for s in samples} == (
+        set() if situation == "never heard" else {on.container_id})
 
 
 def test_default_policy_is_for_the_node_itself(agent, collector, operator, pod, busy):
