@@ -11,7 +11,8 @@ set -euo pipefail
 pins='grpcio==1.76.0
 opentelemetry-proto==1.45.0
 protobuf==7.36.2
-pytest==9.0.3'
+pytest==9.0.3
+PyYAML==6.0.3'
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/kiln
 hash=$(printf '%s\n' "$pins" | sha256sum | cut -c1-12)
