@@ -122,8 +122,8 @@ struct runtime_target {
 	uint64_t code_start, code_end;
 };
 
-/* Fills in what attach() returns for the walker: a copy of DATA, the walker's own struct, of
- * KILN_RUNTIME_BYTES at most. A walker sees no more than SIZE says. */
+/* For attach(): copies DATA, a struct that the runtime's BPF walker defines, into its map entry
+ * RET. SIZE: bytes, at most KILN_RUNTIME_BYTES; the walker is given that many. */
 static inline void runtime_tell_walker(struct kiln_runtime *ret, const void *data, size_t size)
 {
 	*ret = (struct kiln_runtime){.size = size};

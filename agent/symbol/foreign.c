@@ -2,8 +2,8 @@
 /*
  * One worker thread, which is asked for one thing at a time. When it is late it is left: it frees
  * itself when its call returns, and the next call gets another. A worker is shared by its thread
- * and by struct foreign; its mutex guards the state, and who leaves last frees it. Who is woken
- * finds the mutex free, else it would sleep a second time.
+ * and by struct foreign; its mutex guards the state, and who leaves last frees it. Both
+ * signal after unlocking: the woken thread would block on the mutex otherwise.
  */
 #include "agent/symbol/foreign.h"
 

@@ -7,8 +7,8 @@
 #include "agent/runtime/v8/script.h"
 
 /*
- * The last number given to the lines of a script. Cached functions refer to their lines by this
- * number, and are kept longer than the process's state: so a number is never used twice.
+ * The last id given to a script's line table. Cached functions refer to their line table by its id
+ * and outlive the state of the process, so no id is used twice.
  */
 static uint64_t numbers;
 
