@@ -10,6 +10,7 @@
 #include "operator/reconcile/objects.h"
 
 #include "lib/log.h"
+#include "operator/kube/json.h"
 #include "operator/cache/meta_store.h"
 
 #define APPLIED_HASH "profiling.kiln.dev/applied-hash"
@@ -53,7 +54,8 @@ struct objects {
 	struct rendered *want;
 	size_t next;
 	struct kube_call *call;
-	int result; /* the first failure */
+	char overwritten[64]; /* by the call: the resourceVersion, as struct pending has it */
+	int result;	      /* the first failure */
 	bool behind;
 	void (*done)(void *arg, int result);
 	void *done_arg;
@@ -118,14 +120,20 @@ static void pending_drop(struct objects *o, size_t i)
 	o->pending[i] = o->pending[--o->n_pending];
 }
 
-static void pending_add(struct objects *o, enum kube_kind kind, const char *name, const cJSON *live)
+static const char *version_of(const cJSON *live)
+{
+	return live ? meta_text(live, "resourceVersion") : "";
+}
+
+static void pending_add(struct objects *o, enum kube_kind kind, const char *name,
+			const char *before)
 {
 	struct pending p = {.kind = kind, .until_ms = uv_now(o->options.loop) + BEHIND_MS};
 
 	if (o->n_pending >= PENDING_MAX)
 		pending_drop(o, 0);
 	p.name = strdup(name);
-	p.before = strdup(live ? meta_text(live, "resourceVersion") : "");
+	p.before = strdup(before);
 	if (p.name && p.before) {
 		o->pending[o->n_pending++] = p;
 		return;
@@ -137,7 +145,7 @@ static void pending_add(struct objects *o, enum kube_kind kind, const char *name
 /* The cache still has what we have overwritten. */
 static bool is_behind(struct objects *o, enum kube_kind kind, const char *name, const cJSON *live)
 {
-	const char *version = live ? meta_text(live, "resourceVersion") : "";
+	const char *version = version_of(live);
 
 	for (size_t i = 0; i < o->n_pending; i++) {
 		const struct pending *p = &o->pending[i];
@@ -213,7 +221,8 @@ static void on_applied(void *arg, const struct kube_answer *answer)
 		return;
 	}
 	o->state.writes++;
-	pending_add(o, want->kind, want->name, live_object(o, want->kind, want->name));
+	/* The watch may have shown it before this answer came. */
+	pending_add(o, want->kind, want->name, o->overwritten);
 	snprintf(note, sizeof(note), "applied %s %s (%s)", kube_resources[want->kind].kind,
 		 want->name, want->hash);
 	log_info("objects", "%s", note);
@@ -284,7 +293,7 @@ static int delete_next(struct objects *o)
 		r = kube_delete(o->options.client, stale.kind, o->options.ns, name,
 				meta_text(stale.found, "uid"), on_deleted, o, &o->call);
 		if (r == 0)
-			pending_add(o, stale.kind, name, stale.found);
+			pending_add(o, stale.kind, name, version_of(stale.found));
 		return r < 0 ? r : 1;
 	}
 	return 0;
@@ -310,6 +319,7 @@ static int apply_next(struct objects *o)
 			o->behind = true;
 			continue;
 		}
+		snprintf(o->overwritten, sizeof(o->overwritten), "%s", version_of(live));
 		r = kube_apply(o->options.client, want->kind, want->ns, want->name, want->object,
 			       on_applied, o, &o->call);
 		return r < 0 ? r : 1;
@@ -393,12 +403,10 @@ static int add_rollout(void *arg, const cJSON *set)
 	uint32_t desired = status_number(set, "desiredNumberScheduled");
 	uint32_t updated = status_number(set, "updatedNumberScheduled");
 	uint32_t ready = status_number(set, "numberReady");
-	const cJSON *generation = cJSON_GetObjectItemCaseSensitive(meta_of(set), "generation");
 
 	/* The controller has not seen what we wrote: it has programmed no node with it. */
 	if (is_behind(o, KUBE_DAEMON_SETS, meta_text(set, "name"), set) ||
-	    (cJSON_IsNumber(generation) &&
-	     status_number(set, "observedGeneration") < generation->valuedouble))
+	    status_number(set, "observedGeneration") < json_generation(set))
 		updated = 0;
 	state->desired += desired;
 	state->programmed += MIN(updated, ready);

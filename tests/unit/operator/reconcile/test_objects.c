@@ -167,6 +167,26 @@ static void test_a_cache_that_is_behind_is_waited_for(void **state)
 	assert_int_equal(w->result, 0);
 }
 
+/* Watch and answer come over two connections. */
+static void test_a_watch_that_is_first_holds_nothing_up(void **state)
+{
+	struct world *w = *state;
+	unsigned int done = w->done;
+
+	assert_int_equal(policy_set_cluster(w->set, config(1, "{}")), 0);
+	objects_reconcile(w->objects, on_done, w);
+	while (w->done == done) {
+		struct kube_call *call = fake_newest();
+
+		show(w, call);
+		fake_done(call, 200, "");
+	}
+	assert_int_equal(policy_set_cluster(w->set, config(2, "{\"agent\":{\"image\":\"b:2\"}}")),
+			 0);
+	assert_int_equal(pass(w, true), 1);
+	assert_int_equal(w->result, 0);
+}
+
 static void test_drift_is_one_write(void **state)
 {
 	struct world *w = *state;
@@ -330,6 +350,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    TEST(test_everything_is_written_once),
 	    TEST(test_a_cache_that_is_behind_is_waited_for),
+	    TEST(test_a_watch_that_is_first_holds_nothing_up),
 	    TEST(test_drift_is_one_write),
 	    TEST(test_what_nothing_asks_for_goes_first),
 	    TEST(test_a_refused_write_ends_the_pass),
