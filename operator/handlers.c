@@ -3,6 +3,7 @@
  * What the caches tell, passed on to whom it concerns: the policies (what configs say), the counts
  * of what they match, the agents' streams, and the controllers. Loop thread only.
  */
+#include "operator/kube/json.h"
 #include "operator/operator_internal.h"
 
 enum { INVALID_LOG_S = 60 };
@@ -77,14 +78,6 @@ static void tell_invalid(struct operator* op, const char *ns, const char *name,
 		 held_back);
 }
 
-static int64_t generation_of(const cJSON *object)
-{
-	const cJSON *meta = cJSON_GetObjectItemCaseSensitive(object, "metadata");
-	const cJSON *number = cJSON_GetObjectItemCaseSensitive(meta, "generation");
-
-	return cJSON_IsNumber(number) ? (int64_t)number->valuedouble : 0;
-}
-
 /* True when something is another than before that the policies do not tell. */
 static bool on_cluster_config(struct operator* op, const char *name, const cJSON *object)
 {
@@ -94,8 +87,8 @@ static bool on_cluster_config(struct operator* op, const char *name, const cJSON
 
 	if (object && cluster_config_parse(object, &config, &err) < 0) {
 		/* Pods keep the policies, and nodes the agents, of the last one that was right. */
-		news =
-		    !op->objects || objects_refuse(op->objects, generation_of(object), err.message);
+		news = !op->objects ||
+		       objects_refuse(op->objects, json_generation(object), err.message);
 		if (policy_set_refuse_cluster(op->policies, cluster_config_is_disabled(object),
 					      err.message) < 0)
 			log_error("policy", "%s: out of memory", name);
@@ -209,6 +202,13 @@ static void on_over_quota(void *arg, const char *ns, bool over)
 	configs_changed(op);
 }
 
+/* A config that the cache has no room for: its owner is told in its status. */
+static void on_left_out(void *arg, const char *ns, const char *name, const cJSON *object)
+{
+	if (!status_tells_over_quota(object))
+		operator_status_due(arg, object);
+}
+
 /* ---- life ------------------------------------------------------------------------------------ */
 
 int operator_create_world(struct operator* op)
@@ -218,6 +218,7 @@ int operator_create_world(struct operator* op)
 					    .node = on_node,
 					    .config = on_config,
 					    .over_quota = on_over_quota,
+					    .left_out = on_left_out,
 					    .services = operator_serves(op) ? on_services : NULL,
 					    .arg = op};
 	const struct world_limits limits = {0};

@@ -94,6 +94,13 @@ static void on_over(void *arg, const char *ns, bool over)
 	w->events.over_quota(w->events.arg, ns, over);
 }
 
+static void on_left_out(void *arg, const char *ns, const char *name, const cJSON *object)
+{
+	struct world *w = arg;
+
+	w->events.left_out(w->events.arg, ns, name, object);
+}
+
 static void on_services(void *arg, const uint8_t uid[16])
 {
 	struct world *w = arg;
@@ -128,6 +135,7 @@ static int create_stores(struct world *w, const struct world_limits *l)
 					     .lean = true,
 					     .changed = on_config,
 					     .over = on_over,
+					     .left_out = on_left_out,
 					     .arg = w};
 	struct service_index_options services = {.max_slices = or_default(l->slices, SLICES_MAX),
 						 .max_endpoints =

@@ -28,6 +28,8 @@ struct world_events {
 	void (*config)(void *arg, const char *ns, const char *name, const cJSON *object);
 	/* The configs of NS do not all fit, or do again. */
 	void (*over_quota)(void *arg, const char *ns, bool over);
+	/* There is no room for OBJECT, which is not kept: told of each event of it. */
+	void (*left_out)(void *arg, const char *ns, const char *name, const cJSON *object);
 	/* The services of the pod UID may be others. NULL: nobody asks, none are watched. */
 	void (*services)(void *arg, const uint8_t uid[16]);
 	void *arg;

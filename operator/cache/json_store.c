@@ -4,7 +4,8 @@
  * number and in memory, as a whole and for each namespace, so that one namespace cannot take the
  * room of the others. An object beyond a cap leaves the store as it was, and its namespace is over
  * quota until a list shows that all of it fits: what the store does not have it cannot answer for.
- * When such a namespace may have room again the store asks for a list (-ESTALE). Loop thread only.
+ * Of an object that is left out the name, the size and the generation are known: so its owner can
+ * be told, and a list is asked for (-ESTALE) only when everything would fit. Loop thread only.
  */
 #define HASH_NONFATAL_OOM 1 /* an element that could not be added has no hh.tbl */
 
@@ -16,20 +17,29 @@
 struct entry {
 	UT_hash_handle hh;
 	char *ns, *name; /* of the key's memory */
-	cJSON *object;
+	cJSON *object;	 /* NULL: left out */
 	struct account *account;
 	uint64_t text_hash;
 	size_t text_len, cost;
+	size_t wanted; /* the cost of its newest version, which may not have had room */
+	int64_t left_out_generation; /* metadata.generation of an object that is left out */
 	uint32_t generation;
 	char key[]; /* "ns\0name\0" */
+};
+
+/* What objects take, and would take if every newest version had room. */
+struct room {
+	size_t objects, cost;
+	size_t wanted_objects, wanted_cost;
 };
 
 /* What a namespace has in the store; there is one while it has anything or is over quota. */
 struct account {
 	UT_hash_handle hh;
-	size_t objects, cost;
+	struct room room;
 	bool over;
-	uint32_t over_generation; /* of the newest object that was refused */
+	bool unknown; /* there are objects of which not even the name is kept */
+	uint32_t over_generation, unknown_generation; /* of the newest such object */
 	char ns[];
 };
 
@@ -37,8 +47,10 @@ struct json_store {
 	struct entry *entries;
 	struct account *accounts;
 	struct json_store_options options;
-	size_t cost;
+	struct room room;
 	uint64_t refused;
+	bool full; /* for all namespaces together */
+	uint32_t full_generation;
 };
 
 int json_store_new(const struct json_store_options *options, struct json_store **ret)
@@ -81,17 +93,27 @@ static int get_account(struct json_store *store, const char *ns, struct account 
 
 static void drop_idle_account(struct json_store *store, struct account *a)
 {
-	if (a->objects || a->over)
+	if (a->room.wanted_objects || a->over)
 		return;
 	HASH_DEL(store->accounts, a);
 	free(a);
 }
 
-static void charge(struct json_store *store, struct entry *e, size_t cost)
+/* E takes COST now, 0 without an object, and WANTED if there were room. */
+static void charge(struct json_store *store, struct entry *e, size_t cost, size_t wanted)
 {
-	store->cost += cost - e->cost;
-	e->account->cost += cost - e->cost;
+	struct room *rooms[] = {&store->room, &e->account->room};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rooms); i++) {
+		rooms[i]->objects += cost > 0;
+		rooms[i]->objects -= e->cost > 0;
+		rooms[i]->cost += cost - e->cost;
+		rooms[i]->wanted_objects += wanted > 0;
+		rooms[i]->wanted_objects -= e->wanted > 0;
+		rooms[i]->wanted_cost += wanted - e->wanted;
+	}
 	e->cost = cost;
+	e->wanted = wanted;
 }
 
 static void set_over(struct json_store *store, struct account *a, bool over)
@@ -103,15 +125,44 @@ static void set_over(struct json_store *store, struct account *a, bool over)
 		store->options.over(store->options.arg, a->ns, over);
 }
 
-/* May the namespace have COST more, and one object more if IS_NEW? */
-static bool has_room(const struct json_store *store, const struct account *a, size_t cost,
-		     bool is_new)
+/* Do so many more OBJECTS and so much more COST fit? Either may be less than 0, wrapped around. */
+static bool ns_has_room(const struct json_store *store, const struct account *a, size_t objects,
+			size_t cost)
 {
-	const struct json_store_options *o = &store->options;
+	return a->room.objects + objects <= store->options.max_ns_objects &&
+	       a->room.cost + cost <= store->options.max_ns_cost;
+}
 
-	return (!is_new ||
-		(HASH_COUNT(store->entries) < o->max_objects && a->objects < o->max_ns_objects)) &&
-	       a->cost + cost <= o->max_ns_cost && store->cost + cost <= JSON_STORE_COST_MAX;
+static bool store_has_room(const struct json_store *store, size_t objects, size_t cost)
+{
+	return store->room.objects + objects <= store->options.max_objects &&
+	       store->room.cost + cost <= JSON_STORE_COST_MAX;
+}
+
+/* Is it worth a list to have what was left out of the namespace? */
+static bool may_heal(const struct json_store *store, const struct account *a)
+{
+	const struct room *r = &a->room;
+	size_t objects = r->wanted_objects - r->objects, cost = r->wanted_cost - r->cost;
+
+	return a->over && (a->unknown || (ns_has_room(store, a, objects, cost) &&
+					  store_has_room(store, objects, cost)));
+}
+
+/* -ESTALE: now that something of namespace A has gone or got smaller, a list would heal it or
+ * another one. A may be NULL: it has nothing any more. */
+static int gave_room(const struct json_store *store, const struct account *a)
+{
+	const struct account *i, *next;
+
+	if (a && may_heal(store, a))
+		return -ESTALE;
+	if (!store->full)
+		return 0;
+	HASH_ITER (hh, store->accounts, i, next)
+		if (may_heal(store, i))
+			return -ESTALE;
+	return 0;
 }
 
 /* Memory, about: what malloc() takes for a node and its strings. */
@@ -137,8 +188,7 @@ static void entry_free(struct json_store *store, struct entry *e)
 {
 	struct account *a = e->account;
 
-	charge(store, e, 0);
-	a->objects--;
+	charge(store, e, 0, 0);
 	HASH_DEL(store->entries, e);
 	cJSON_Delete(e->object);
 	free(e);
@@ -241,7 +291,6 @@ static int add(struct json_store *store, struct account *account, const char *na
 		return -ENOMEM;
 	}
 	e->account = account;
-	account->objects++;
 	*ret = e;
 	return 0;
 }
@@ -265,19 +314,56 @@ static void strip(const struct json_store *store, cJSON *object)
 	}
 }
 
+/* The entry of an object that is left out; NULL: there are too many to know each. */
+static struct entry *add_left_out(struct json_store *store, struct account *a, const char *name)
+{
+	const struct room *all = &store->room, *own = &a->room;
+	struct entry *e;
+
+	if (all->wanted_objects - all->objects >= JSON_STORE_LEFT_OUT_MAX ||
+	    own->wanted_objects - own->objects >= store->options.max_ns_objects ||
+	    add(store, a, name, &e) < 0)
+		return NULL;
+	return e;
+}
+
+/* OBJECT of COST has no room. Where E has an older version, that stays. */
+static void leave_out(struct json_store *store, struct account *a, struct entry *e,
+		      const char *name, const cJSON *object, size_t cost, uint32_t generation)
+{
+	store->refused++;
+	a->over_generation = generation;
+	if (ns_has_room(store, a, !e || !e->object, cost - (e ? e->cost : 0))) {
+		store->full = true;
+		store->full_generation = generation;
+	}
+	if (!e)
+		e = add_left_out(store, a, name);
+	if (e) {
+		e->generation = generation;
+		e->left_out_generation = json_generation(object);
+		charge(store, e, e->cost, cost);
+	} else {
+		a->unknown = true;
+		a->unknown_generation = generation;
+	}
+	set_over(store, a, true);
+	if (e && !e->object && store->options.left_out)
+		store->options.left_out(store->options.arg, e->ns, e->name, object);
+}
+
 /* Takes *OBJECT when it is kept. */
 static int put_object(struct json_store *store, struct account *a, struct entry *e,
 		      const char *name, const struct kube_item *item, cJSON **object,
 		      uint32_t generation)
 {
-	size_t cost = cost_of(*object);
-	bool shrinks = e && cost < e->cost;
+	size_t cost = cost_of(*object), objects = !e || !e->object;
+	size_t more = cost - (e ? e->cost : 0);
+	bool shrinks = e && cost < e->wanted;
 	int r;
 
-	if (!has_room(store, a, cost - (e ? e->cost : 0), !e)) {
-		store->refused++;
-		a->over_generation = generation;
-		set_over(store, a, true);
+	if (!ns_has_room(store, a, objects, more) || !store_has_room(store, objects, more)) {
+		leave_out(store, a, e, name, *object, cost, generation);
 		return 0;
 	}
 	if (!e) {
@@ -285,7 +371,7 @@ static int put_object(struct json_store *store, struct account *a, struct entry 
 		if (r)
 			return r;
 	}
-	charge(store, e, cost);
+	charge(store, e, cost, cost);
 	cJSON_Delete(e->object);
 	e->object = TAKE_PTR(*object);
 	e->text_hash = hash_bytes(item->bytes, item->len, 0);
@@ -293,7 +379,7 @@ static int put_object(struct json_store *store, struct account *a, struct entry 
 	e->generation = generation;
 	if (store->options.changed)
 		store->options.changed(store->options.arg, e->ns, e->name, e->object);
-	return a->over && shrinks ? -ESTALE : 0;
+	return shrinks ? gave_room(store, a) : 0;
 }
 
 int json_store_put(void *arg, const struct kube_item *item, uint32_t generation)
@@ -304,6 +390,7 @@ int json_store_put(void *arg, const struct kube_item *item, uint32_t generation)
 	const char *ns, *name;
 	struct account *a;
 	struct entry *e;
+	bool shrinks;
 	int r;
 
 	if (item->len > JSON_OBJECT_MAX) {
@@ -316,8 +403,11 @@ int json_store_put(void *arg, const struct kube_item *item, uint32_t generation)
 	e = find(store, ns, name);
 	if (e) {
 		e->generation = generation;
-		if (e->text_hash == hash && e->text_len == item->len)
-			return 0;
+		if (e->object && e->text_hash == hash && e->text_len == item->len) {
+			shrinks = e->cost < e->wanted; /* back to what it was */
+			charge(store, e, e->cost, e->cost);
+			return shrinks ? gave_room(store, e->account) : 0;
+		}
 	}
 	strip(store, object);
 	r = get_account(store, ns, &a);
@@ -330,20 +420,13 @@ int json_store_put(void *arg, const struct kube_item *item, uint32_t generation)
 
 static void forget(struct json_store *store, struct entry *e)
 {
+	bool had_object = e->object;
+
 	cJSON_Delete(e->object);
 	e->object = NULL;
-	if (store->options.changed)
+	if (had_object && store->options.changed)
 		store->options.changed(store->options.arg, e->ns, e->name, NULL);
 	entry_free(store, e);
-}
-
-/* Also of an object that did not fit: without it the others may. */
-static bool is_over(const struct json_store *store, const char *ns)
-{
-	const struct account *a;
-
-	HASH_FIND(hh, store->accounts, ns, strlen(ns), a);
-	return a && a->over;
 }
 
 int json_store_remove(void *arg, const struct kube_item *item)
@@ -351,6 +434,7 @@ int json_store_remove(void *arg, const struct kube_item *item)
 	struct json_store *store = arg;
 	_cleanup_(cJSON_Deletep) cJSON *object = NULL;
 	const char *ns, *name;
+	struct account *a;
 	struct entry *e;
 	int r;
 
@@ -360,7 +444,8 @@ int json_store_remove(void *arg, const struct kube_item *item)
 	e = find(store, ns, name);
 	if (e)
 		forget(store, e);
-	return is_over(store, ns) ? -ESTALE : 0;
+	HASH_FIND(hh, store->accounts, ns, strlen(ns), a);
+	return gave_room(store, a);
 }
 
 void json_store_replaced(void *arg, uint32_t generation)
@@ -372,7 +457,11 @@ void json_store_replaced(void *arg, uint32_t generation)
 	HASH_ITER (hh, store->entries, e, next)
 		if (e->generation != generation)
 			forget(store, e);
+	if (store->full_generation != generation)
+		store->full = false;
 	HASH_ITER (hh, store->accounts, a, next_account) {
+		if (a->unknown_generation != generation)
+			a->unknown = false;
 		if (a->over_generation != generation)
 			set_over(store, a, false);
 		drop_idle_account(store, a);
@@ -381,7 +470,7 @@ void json_store_replaced(void *arg, uint32_t generation)
 
 size_t json_store_count(const struct json_store *store)
 {
-	return HASH_COUNT(store->entries);
+	return store->room.objects;
 }
 
 uint64_t json_store_refused(const struct json_store *store)
@@ -396,6 +485,17 @@ const cJSON *json_store_find(const struct json_store *store, const char *ns, con
 	return e ? e->object : NULL;
 }
 
+bool json_store_left_out(const struct json_store *store, const char *ns, const char *name,
+			 int64_t *ret_generation)
+{
+	const struct entry *e = find(store, ns, name);
+
+	if (!e || e->object)
+		return false;
+	*ret_generation = e->left_out_generation;
+	return true;
+}
+
 int json_store_each(const struct json_store *store, int (*fn)(void *arg, const cJSON *object),
 		    void *arg)
 {
@@ -403,6 +503,8 @@ int json_store_each(const struct json_store *store, int (*fn)(void *arg, const c
 	int r;
 
 	HASH_ITER (hh, store->entries, e, next) {
+		if (!e->object)
+			continue;
 		r = fn(arg, e->object);
 		if (r)
 			return r;

@@ -54,8 +54,9 @@ int meta_store_each(struct meta_store *store,
 		    int (*fn)(void *arg, const struct meta_object *object), void *arg);
 
 enum {
-	JSON_OBJECT_MAX = 4 << 20,     /* bytes of one object's text; etcd has 1.5 MiB at most */
-	JSON_STORE_COST_MAX = 64 << 20 /* bytes of memory of all objects */
+	JSON_OBJECT_MAX = 4 << 20,	/* bytes of one object's text; etcd has 1.5 MiB at most */
+	JSON_STORE_COST_MAX = 64 << 20, /* bytes of memory of all objects */
+	JSON_STORE_LEFT_OUT_MAX = 16384 /* objects without room that are known by name */
 };
 struct json_store;
 struct json_store_options {
@@ -67,6 +68,9 @@ struct json_store_options {
 			const cJSON *object); /* NULL: removed */
 	/* Objects of NS did not fit, or now all do. May be NULL. */
 	void (*over)(void *arg, const char *ns, bool over);
+	/* OBJECT has no room, and nor had an earlier version of it. Told of each event, with its
+	 * namespace over quota; OBJECT is gone after the call. May be NULL. */
+	void (*left_out)(void *arg, const char *ns, const char *name, const cJSON *object);
 	void *arg;
 };
 int json_store_new(const struct json_store_options *options, struct json_store **ret) _must_check_;
@@ -80,5 +84,9 @@ void json_store_replaced(void *store, uint32_t generation);
 size_t json_store_count(const struct json_store *store);
 uint64_t json_store_refused(const struct json_store *store); /* by the caps: they stay as before */
 const cJSON *json_store_find(const struct json_store *store, const char *ns, const char *name);
+/* Is NS/NAME left out for want of room? *RET_GENERATION: its metadata.generation. False also of
+ * those beyond JSON_STORE_LEFT_OUT_MAX, or beyond max_ns_objects of its namespace. */
+bool json_store_left_out(const struct json_store *store, const char *ns, const char *name,
+			 int64_t *ret_generation);
 int json_store_each(const struct json_store *store, int (*fn)(void *arg, const cJSON *object),
 		    void *arg);

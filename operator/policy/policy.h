@@ -55,6 +55,9 @@ struct policy_clamp {
 	char field[64], requested[128], effective[128], reason[128];
 };
 
+/* The reason of a verdict: the namespace's configs are too many or too large. */
+#define POLICY_OVER_QUOTA "NamespaceOverQuota"
+
 /* What became of one config, for its status. */
 struct policy_verdict {
 	bool accepted;
@@ -119,7 +122,8 @@ const struct node_group *policy_node_group(const struct policy_set *set,
 /* May the namespace be profiled at all: is there a cluster config, does its namespaceSelector
  * match? */
 bool policy_namespace_allowed(const struct policy_set *set, const struct label *labels, size_t n);
-/* Of a namespace's config by name; of the cluster's with ns "". -ENOENT. */
+/* Of a namespace's config by name, known or, in a namespace that is closed, not; of the cluster's
+ * with ns "". -ENOENT. */
 int policy_verdict(struct policy_set *set, const char *ns, const char *name,
 		   struct policy_verdict *ret) _must_check_;
 bool selector_matches(const struct selector *selector, const struct label *labels, size_t n);

@@ -389,11 +389,11 @@ int policy_verdict(struct policy_set *set, const char *ns, const char *name,
 		*ret = (struct policy_verdict){.n_clamped = 0};
 		return cluster_verdict(set, ret);
 	}
-	if (!e)
+	if (!e && !(n && n->closed))
 		return -ENOENT;
 	*ret = (struct policy_verdict){.n_clamped = 0};
 	if (n->closed) {
-		refuse(ret, "NamespaceOverQuota");
+		refuse(ret, POLICY_OVER_QUOTA);
 		SET_MESSAGE(ret,
 			    "the ProfilingConfigs of namespace %s are too many or too large: "
 			    "nothing in it is profiled until some of them are deleted",

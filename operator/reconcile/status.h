@@ -55,3 +55,5 @@ struct status_input {
 int status_build(const struct status_input *input, cJSON **ret) _must_check_;
 /* Do the two differ in numbers of pods and nodes alone (and the texts that tell them)? */
 bool status_differs_in_counts(const cJSON *before, const cJSON *now);
+/* Does the status that OBJECT has say, of this generation, that its namespace is over quota? */
+bool status_tells_over_quota(const cJSON *object);

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the owner of one namespace does to himself stays with him."""
 
+import json
+
 import pytest
 from conftest import wait_until
 
@@ -23,6 +25,12 @@ def is_accepted(cluster, name, namespace, wanted=("True", "Accepted")):
     return (cluster.condition("pcfg", name, "Accepted", namespace) or [])[:2] == wanted
 
 
+def generations(cluster, name, namespace):
+    """(of the config, of the one that its status speaks of)"""
+    found = json.loads(cluster.request(f"{CONFIGS.format(namespace)}/{name}"))
+    return found["metadata"]["generation"], found["status"]["observedGeneration"]
+
+
 def others_are_served(cluster, namespace):
     cluster.kubectl("create", "namespace", namespace)
     cluster.request(CONFIGS.format(namespace), "POST", config("off", {"profile": {"mode": "Disabled"}}))
@@ -43,7 +51,11 @@ def test_a_namespace_beyond_its_quota_is_told_and_heals(cluster, operator, evil)
     for i in range(20):
         cluster.request(CONFIGS.format(evil), "POST", config(
             f"c{i}", {**spec, "podSelector": {"matchLabels": {"n": str(i)}}}))
-    wait_until("the refusal", lambda: is_accepted(cluster, "c0", evil, ("False", "NamespaceOverQuota")))
+    # Also of those that there is no room for, by a status of the generation that they have.
+    wait_until("the refusal of each", lambda: all(
+        is_accepted(cluster, f"c{i}", evil, ("False", "NamespaceOverQuota")) for i in range(20)))
+    cluster.kubectl("patch", "pcfg", "c19", "-n", evil, "--type=merge", "-p", '{"spec":{"priority":3}}')
+    wait_until("the refusal of a new version", lambda: generations(cluster, "c19", evil) == (2, 2))
     others_are_served(cluster, "beside-quota")
     for i in range(8, 20):
         cluster.kubectl("delete", "pcfg", f"c{i}", "-n", evil)

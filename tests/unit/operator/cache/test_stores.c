@@ -182,7 +182,8 @@ static void json_objects_are_kept_whole(void **unused)
 	assert_string_equal(json_told.name, "shop/a");
 	assert_false(json_told.there);
 	item.len = strlen(a);
-	assert_int_equal(json_store_remove(store, &item), 0);
+	/* Since it is gone there is room for the third. */
+	assert_int_equal(json_store_remove(store, &item), -ESTALE);
 	assert_int_equal(json_store_count(store), 1);
 }
 
@@ -272,8 +273,8 @@ static void a_namespace_has_a_quota(void **unused)
 	/* Nobody else feels it. */
 	assert_int_equal(put_sized(store, "shop", "a", 30 << 10, true, 1), 0);
 	assert_int_equal(remove_named(store, "shop", "a"), 0);
-	/* What went makes room: the list tells for what. It also goes for one that did not fit. */
-	assert_int_equal(remove_named(store, "evil", "d"), -ESTALE);
+	/* Without d, which did not fit, a, b and c still do not; with a smaller a they do. */
+	assert_int_equal(remove_named(store, "evil", "d"), 0);
 	assert_int_equal(put_sized(store, "evil", "a", 30 << 10, true, 2), 0);
 	assert_int_equal(put_sized(store, "evil", "b", 30 << 10, true, 2), 0);
 	assert_int_equal(put_sized(store, "evil", "c", 30 << 10, true, 2), 0);
@@ -291,6 +292,133 @@ static void a_namespace_has_a_quota(void **unused)
 	assert_int_equal(put_sized(store, "evil", "a", 1, true, 3), 0);
 	assert_int_equal(put_sized(store, "evil", "d", 1, true, 3), 0);
 	assert_true(quota_told.over);
+}
+
+static struct {
+	char name[64];
+	unsigned int calls;
+} left_out_told;
+
+static void on_left_out(void *arg, const char *ns, const char *name, const cJSON *object)
+{
+	(void)arg;
+	assert_non_null(object);
+	(void)snprintf(left_out_told.name, sizeof(left_out_told.name), "%s/%s", ns, name);
+	left_out_told.calls++;
+}
+
+static int put_generation(struct json_store *store, const char *name, int generation, size_t len)
+{
+	_cleanup_free_ char *filler = calloc(1, len + 1), *s = NULL;
+
+	assert_non_null(filler);
+	memset(filler, 'x', len);
+	assert_true(asprintf(&s,
+			     "{\"metadata\":{\"namespace\":\"evil\",\"name\":\"%s\","
+			     "\"generation\":%d},\"hz\":1,\"spec\":\"%s\"}",
+			     name, generation, filler) > 0);
+	return put_json(store, s, 1);
+}
+
+/* What did not fit has a name, so that it can be told; it is in no count and no pass. */
+static void what_does_not_fit_is_known(void **unused)
+{
+	const struct json_store_options options = {.max_objects = 1000,
+						   .max_ns_cost = 64 << 10,
+						   .lean = true,
+						   .changed = on_json,
+						   .over = on_over,
+						   .left_out = on_left_out};
+	_cleanup_(json_store_freep) struct json_store *store = NULL;
+	int64_t generation = 0;
+
+	(void)unused;
+	memset(&quota_told, 0, sizeof(quota_told));
+	memset(&left_out_told, 0, sizeof(left_out_told));
+	assert_int_equal(json_store_new(&options, &store), 0);
+	assert_int_equal(put_generation(store, "a", 1, 40 << 10), 0);
+	assert_int_equal(put_generation(store, "b", 7, 40 << 10), 0);
+	assert_string_equal(left_out_told.name, "evil/b");
+	assert_int_equal(left_out_told.calls, 1);
+	assert_int_equal(json_store_count(store), 1);
+	assert_null(json_store_find(store, "evil", "b"));
+	assert_true(json_store_left_out(store, "evil", "b", &generation));
+	assert_int_equal(generation, 7);
+	assert_false(json_store_left_out(store, "evil", "a", &generation));
+	assert_false(json_store_left_out(store, "evil", "c", &generation));
+	/* Its next version does not fit either. */
+	assert_int_equal(put_generation(store, "b", 8, 39 << 10), 0);
+	assert_int_equal(left_out_told.calls, 2);
+	assert_true(json_store_left_out(store, "evil", "b", &generation));
+	assert_int_equal(generation, 8);
+	/* a gets larger: its old version stays, so that it is not left out; then it is as before,
+	 * and later smaller than that, so that b fits. */
+	assert_int_equal(put_generation(store, "a", 2, 70 << 10), 0);
+	assert_non_null(json_store_find(store, "evil", "a"));
+	assert_int_equal(left_out_told.calls, 2);
+	assert_int_equal(put_generation(store, "a", 1, 40 << 10), 0);
+	assert_int_equal(put_generation(store, "a", 3, 10 << 10), -ESTALE);
+	assert_int_equal(put_generation(store, "b", 8, 39 << 10), 0);
+	assert_int_equal(json_store_count(store), 2);
+	assert_false(json_store_left_out(store, "evil", "b", &generation));
+}
+
+static void what_goes_unseen_is_forgotten(void **unused)
+{
+	const struct json_store_options options = {.max_objects = 1000,
+						   .max_ns_objects = 2,
+						   .lean = true,
+						   .changed = on_json,
+						   .over = on_over};
+	_cleanup_(json_store_freep) struct json_store *store = NULL;
+	int64_t generation;
+	char name[16];
+
+	(void)unused;
+	assert_int_equal(json_store_new(&options, &store), 0);
+	for (int i = 0; i < 4; i++) {
+		(void)snprintf(name, sizeof(name), "c%d", i);
+		assert_int_equal(put_sized(store, "evil", name, 1, true, 1), 0);
+	}
+	assert_true(json_store_left_out(store, "evil", "c3", &generation));
+	/* Of four that are two too many one goes: still one too many. */
+	assert_int_equal(remove_named(store, "evil", "c3"), 0);
+	assert_int_equal(remove_named(store, "evil", "c0"), -ESTALE);
+	told = 0;
+	assert_int_equal(put_sized(store, "evil", "c1", 1, true, 2), 0);
+	json_store_replaced(store, 2);
+	assert_int_equal(told, 0); /* nobody had heard of c2 */
+	assert_false(json_store_left_out(store, "evil", "c2", &generation));
+	assert_false(quota_told.over);
+	/* Of more than are known by name any may have been the one too many. */
+	for (int i = 2; i < 7; i++) {
+		(void)snprintf(name, sizeof(name), "c%d", i);
+		assert_int_equal(put_sized(store, "evil", name, 1, true, 3), 0);
+	}
+	assert_true(json_store_left_out(store, "evil", "c4", &generation));
+	assert_false(json_store_left_out(store, "evil", "c6", &generation));
+	assert_int_equal(remove_named(store, "evil", "c6"), -ESTALE);
+}
+
+/* Nobody is over his own quota, and all of them together are over the store's. */
+static void room_that_another_gives_back_heals(void **unused)
+{
+	const struct json_store_options options = {.max_objects = 2, .lean = true, .over = on_over};
+	_cleanup_(json_store_freep) struct json_store *store = NULL;
+
+	(void)unused;
+	memset(&quota_told, 0, sizeof(quota_told));
+	assert_int_equal(json_store_new(&options, &store), 0);
+	assert_int_equal(put_sized(store, "one", "a", 1, true, 1), 0);
+	assert_int_equal(put_sized(store, "two", "a", 1, true, 1), 0);
+	assert_int_equal(put_sized(store, "three", "a", 1, true, 1), 0);
+	assert_string_equal(quota_told.ns, "three");
+	assert_int_equal(remove_named(store, "one", "a"), -ESTALE);
+	assert_int_equal(put_sized(store, "two", "a", 1, true, 2), 0);
+	assert_int_equal(put_sized(store, "three", "a", 1, true, 2), 0);
+	json_store_replaced(store, 2);
+	assert_false(quota_told.over);
+	assert_int_equal(remove_named(store, "two", "a"), 0);
 }
 
 static void bad_json_is_refused(void **unused)
@@ -547,6 +675,9 @@ int main(void)
 	    TEST(json_objects_are_kept_whole),
 	    TEST(annotations_take_no_room),
 	    TEST(a_namespace_has_a_quota),
+	    TEST(what_does_not_fit_is_known),
+	    TEST(what_goes_unseen_is_forgotten),
+	    TEST(room_that_another_gives_back_heals),
 	    TEST(bad_json_is_refused),
 	    TEST(services_of_a_pod),
 	    TEST(slices_are_bounded),

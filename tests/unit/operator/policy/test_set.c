@@ -276,6 +276,7 @@ static void test_a_closed_namespace_is_off(void **state)
 	assert_true(has_prefix(resolved(set, "evil", NULL, NULL, NULL), "off "));
 	assert_true(has_prefix(resolved(set, "shop", NULL, NULL, NULL), "on "));
 	assert_true(has_prefix(verdict_of(set, "evil", "a"), "NamespaceOverQuota: the "));
+	assert_true(has_prefix(verdict_of(set, "evil", "had-no-room"), "NamespaceOverQuota: the "));
 	assert_int_equal(policy_set_max_hz(set), 20);
 	policy_set_remove(set, "evil", "a");
 	assert_true(has_prefix(resolved(set, "evil", NULL, NULL, NULL), "off "));

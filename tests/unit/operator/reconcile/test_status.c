@@ -421,6 +421,43 @@ static void test_a_foreign_status_does_no_harm(void **state)
 	}
 }
 
+/* What is told once need not be written again for each event of such a config. */
+static void test_an_owner_over_quota_is_told_once(void **state)
+{
+	static const struct {
+		const char *generation, *status;
+		bool told;
+	} table[] = {
+	    {"3", "{}", false},
+	    {"3", "null", false},
+	    {"3", "[\"Accepted\"]", false},
+	    {"3",
+	     "{\"observedGeneration\":3,\"conditions\":[{\"type\":\"Accepted\","
+	     "\"reason\":\"Accepted\"}]}",
+	     false},
+	    {"3",
+	     "{\"observedGeneration\":3,\"conditions\":[{\"type\":\"Accepted\","
+	     "\"reason\":\"NamespaceOverQuota\"}]}",
+	     true},
+	    {"4",
+	     "{\"observedGeneration\":3,\"conditions\":[{\"type\":\"Accepted\","
+	     "\"reason\":\"NamespaceOverQuota\"}]}",
+	     false},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		char text[512];
+		cJSON *object;
+
+		snprintf(text, sizeof(text), "{\"metadata\":{\"generation\":%s},\"status\":%s}",
+			 table[i].generation, table[i].status);
+		object = cJSON_Parse(text);
+		assert_non_null(object);
+		assert_int_equal(status_tells_over_quota(object), table[i].told);
+		cJSON_Delete(object);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -432,6 +469,7 @@ int main(void)
 	    cmocka_unit_test(test_a_destination_that_is_left_out),
 	    cmocka_unit_test(test_what_is_said_already_is_the_same),
 	    cmocka_unit_test(test_a_foreign_status_does_no_harm),
+	    cmocka_unit_test(test_an_owner_over_quota_is_told_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
