@@ -99,8 +99,7 @@ int main(int argc, char **argv)
 		return print_help();
 	if (action == CONFIG_SHOW_VERSION)
 		return print("kiln-agent " KILN_VERSION "\n");
-	if (config->verbose)
-		log_set_level(LOG_DEBUG);
+	log_set_level(config->verbose ? LOG_DEBUG : config->log_level);
 	if (no_core < 0)
 		log_warn("agent", "core files cannot be forbidden: %s", strerror(-no_core));
 	if (config->check)

@@ -100,6 +100,7 @@ struct config *config_new(const struct tracer *tracers)
 	};
 	for (size_t i = 0; i < CONFIG_RUNTIMES_MAX; i++)
 		c->receiver.runtimes[i].native_frames = true;
+	c->log_level = LOG_INFO;
 	c->pprof.port = 1777;
 	c->health_check.port = 13133;
 	c->live.port = 7070;

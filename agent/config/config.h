@@ -8,6 +8,7 @@
 #include "lib/base.h"
 #include "lib/buf.h"
 #include "lib/error.h"
+#include "lib/log.h"
 
 enum {
 	CONFIG_FILE_MAX = 1 << 20, /* bytes */
@@ -173,7 +174,8 @@ struct config {
 	char *node_name;      /* NODE_NAME, KUBERNETES_NODE_NAME; NULL: not given */
 	uint64_t duration_ms; /* --duration; 0: until a signal */
 	bool check;
-	bool verbose;
+	bool verbose; /* wins over log_level */
+	enum log_level log_level;
 	bool embedded;	    /* no configuration was given: the built-in pipeline */
 	uint64_t file_hash; /* hash_bytes() of the file as it was read; 0: there was none */
 };

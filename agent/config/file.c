@@ -19,6 +19,7 @@ struct document {
 
 struct service {
 	const struct yaml_node *extensions, *pipelines;
+	enum log_level log_level;
 };
 
 struct pipeline {
@@ -41,12 +42,48 @@ static const struct field document_rows[] = {
     {},
 };
 
+/* As the Collector's zap takes it. */
+static int decode_log_level(struct fields *f, const struct yaml_node *node, void *out)
+{
+	static const char *const names[] = {"debug", "info", "warn", "error"};
+
+	for (size_t i = 0; node->kind == YAML_SCALAR && i < ARRAY_SIZE(names); i++)
+		if (strcasecmp(node->text, names[i]) == 0) {
+			*(enum log_level *)out = (enum log_level)i;
+			return 0;
+		}
+	return fields_error(f, node, "want debug, info, warn or error");
+}
+
+/* Keys: opentelemetry-collector 0ee5cfe0, service/telemetry/otelconftelemetry/config.go. */
+static const struct field log_rows[] = {
+    {"level", FIELD_CUSTOM, offsetof(struct service, log_level), .decode = decode_log_level},
+    {"development", FIELD_IGNORED},
+    {"encoding", FIELD_IGNORED},
+    {"disable_caller", FIELD_IGNORED},
+    {"disable_stacktrace", FIELD_IGNORED},
+    {"sampling", FIELD_IGNORED},
+    {"output_paths", FIELD_IGNORED},
+    {"error_output_paths", FIELD_IGNORED},
+    {"initial_fields", FIELD_IGNORED},
+    {"processors", FIELD_IGNORED},
+    {},
+};
+
+static const struct field telemetry_rows[] = {
+    {"logs", FIELD_MAP, 0, .rows = log_rows},
+    {"metrics", FIELD_IGNORED,
+     .note = "accepted, but has no effect in this agent; its metrics are at /metrics of the "
+	     "health_check extension"},
+    {"traces", FIELD_IGNORED},
+    {"resource", FIELD_IGNORED},
+    {},
+};
+
 static const struct field service_rows[] = {
     {"extensions", FIELD_CUSTOM, offsetof(struct service, extensions), .decode = keep_node},
     {"pipelines", FIELD_CUSTOM, offsetof(struct service, pipelines), .decode = keep_node},
-    {"telemetry", FIELD_IGNORED,
-     .note = "accepted, but has no effect in this agent; its metrics are at /metrics of the "
-	     "health_check extension"},
+    {"telemetry", FIELD_MAP, 0, .rows = telemetry_rows},
     {},
 };
 
@@ -318,7 +355,7 @@ static int decode_used(struct fields *f, struct section *s, struct loading *l)
 static int read_document(struct fields *f, const struct yaml_node *root, struct loading *l)
 {
 	struct document d = {0};
-	struct service service = {0};
+	struct service service = {.log_level = LOG_INFO};
 	struct sections s = {
 	    .receivers = {"receivers", "a receiver", receiver_types, receiver_decode},
 	    .processors = {"processors", "a processor", processor_types, processor_decode},
@@ -349,6 +386,7 @@ static int read_document(struct fields *f, const struct yaml_node *root, struct 
 	if (r == 0)
 		r = read_pipelines(f, service.pipelines, d.service, &s);
 	fields_leave(f, mark);
+	l->config->log_level = service.log_level;
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(all); i++)
 		r = decode_used(f, all[i], l);
 	return r;

@@ -64,8 +64,13 @@ static void put_receiver(struct buf *out, const struct render_input *in,
 		   interval == NUMBER_ABSENT ? 5 : interval);
 	if (off_cpu > 0)
 		buf_printf(out, "    off_cpu_threshold: %d.%03d\n", off_cpu / 1000, off_cpu % 1000);
-	if (target->agent.log_level && streq(target->agent.log_level, "Debug"))
-		buf_puts(out, "    verbose_mode: true\n");
+}
+
+/* The API's names are the agent's, which takes them in any case. */
+static void put_log_level(struct buf *out, const struct agent_spec *agent)
+{
+	if (agent->log_level)
+		buf_printf(out, "  telemetry:\n    logs:\n      level: %s\n", agent->log_level);
 }
 
 /* 0: the agent's container has no memory limit. */
@@ -320,9 +325,13 @@ int agent_config_text(const struct render_input *in, const struct agent_target *
 	/* All addresses of either family: the kubelet's probes come from outside the pod. */
 	buf_printf(&out,
 		   "extensions:\n  health_check:\n    endpoint: \":%d\"\n"
-		   "service:\n  extensions: [health_check]\n  pipelines:\n    profiles:\n"
+		   "service:\n  extensions: [health_check]\n",
+		   AGENT_PORT);
+	put_log_level(&out, &target->agent);
+	buf_printf(&out,
+		   "  pipelines:\n    profiles:\n"
 		   "      receivers: [profiling]\n      processors: [%sk8sattributes, resource]\n",
-		   AGENT_PORT, limiter ? "memory_limiter, " : "");
+		   limiter ? "memory_limiter, " : "");
 	r = put_pipeline_exporters(&out, c, err);
 	if (r < 0)
 		return r;

@@ -274,14 +274,18 @@ static void test_known_keys_without_effect_warn_once_each(void **state)
 	    "    MapScaleFactor: 2\n    off_cpu_threshold: 0.1\n    verbose_mode: true\n"
 	    "  otlp: {protocols: {grpc: }}\n"
 	    "exporters:\n  otlp:\n    endpoint: h:1\n    balancer_name: x\n    keepalive: {}\n"
-	    "service:\n  telemetry: {logs: {level: debug}}\n  pipelines:\n    profiles:\n"
+	    "service:\n  telemetry: {logs: {level: WARN, encoding: json}, metrics: {level: none}}\n"
+	    "  pipelines:\n    profiles:\n"
 	    "      receivers: [profiling]\n      exporters: [otlp]\n",
 	    NULL);
 	assert_int_equal(l.r, 0);
 	assert_true(l.config->verbose);
+	assert_int_equal(l.config->log_level, LOG_WARN);
 	assert_string_equal(
 	    l.warnings,
-	    "c.yaml:14: service.telemetry: accepted, but has no effect in this agent; its "
+	    "c.yaml:14: service.telemetry.logs.encoding: accepted, but has no effect in this "
+	    "agent\n"
+	    "c.yaml:14: service.telemetry.metrics: accepted, but has no effect in this agent; its "
 	    "metrics are at /metrics of the health_check extension\n"
 	    "c.yaml:3: receivers.profiling.probabilistic_threshold: accepted, but has no effect "
 	    "in this agent\n"
