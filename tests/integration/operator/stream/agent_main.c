@@ -143,7 +143,14 @@ static void print_destination(const Kiln__Node__V1__Destination *d)
 	headers = cJSON_AddObjectToObject(p, "headers");
 	for (size_t i = 0; i < d->n_headers; i++)
 		cJSON_AddStringToObject(headers, d->headers[i]->name, d->headers[i]->value);
+	cJSON_AddStringToObject(p, "compression", d->compression);
+	cJSON_AddNumberToObject(p, "timeout_ms", d->timeout_ms);
+	cJSON_AddStringToObject(p, "proto_generation", d->proto_generation);
 	cJSON_AddNumberToObject(p, "ca_bytes", d->tls ? (double)d->tls->ca_pem.len : 0);
+	cJSON_AddNumberToObject(p, "certificate_bytes",
+				d->tls ? (double)d->tls->certificate_pem.len : 0);
+	cJSON_AddNumberToObject(p, "tls_mode", d->tls ? (double)d->tls->mode : 0);
+	cJSON_AddStringToObject(p, "server_name", d->tls ? d->tls->server_name : "");
 	print(o);
 }
 
