@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Caches against a real API server while it is killed, compacted, renewed, cut off and overloaded: each equals a
 fresh list within 5 s after recovery."""
-import http.server
-import json
 import os
-import ssl
-import threading
 import time
 
 import pytest
 
 from conftest import READY, config_map, equal, pod, wait_until
+from storm import Storm
 
 
 @pytest.fixture(autouse=True)
@@ -158,54 +155,18 @@ def test_connections_reset_in_the_middle_of_objects(admin, proxy, caches):
     assert all(driver.count("undecodable") == 0 for driver in caches)
 
 
-class Storm(http.server.BaseHTTPRequestHandler):
-    """Answers whatever is asked as the API server's flow control does when it has no seat left."""
-    protocol_version = "HTTP/1.1"
-    seen = 0
-
-    def do_GET(self):
-        type(self).seen += 1
-        body = json.dumps({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 429,
-                           "message": "too many requests, please try again later", "reason": "TooManyRequests"})
-        self.send_response(429)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Retry-After", "1")
-        self.send_header("Connection", "close")  # or it would be asked on after the storm
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body.encode())
-
-    def log_message(self, *_):
-        pass
-
-
-def storm(cluster, port):
-    """On PORT, with the API server's own certificate."""
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    pki = os.path.join(cluster.dir, "pki")
-    tls.load_cert_chain(os.path.join(pki, "apiserver.crt"), os.path.join(pki, "apiserver.key"))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Storm)
-    server.socket = tls.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    return server
-
-
 def test_storm_of_429(cluster, admin, proxy, caches):
     proxy.refuse()
-    server = storm(cluster, proxy.port)
-    try:
+    with Storm(cluster, proxy.port, 429, ("Retry-After", "1")) as storm:
         change(admin, "storm")
         errors = [driver.count("errors") for driver in caches]
         wait_until("refusals", lambda: all(driver.count("errors") >= n + 15 for driver, n in zip(caches, errors)))
         # "1 s" was heard: nobody asked more often than that.
-        start, before = time.monotonic(), Storm.seen
+        start, before = time.monotonic(), storm.seen
         time.sleep(4)
         watches = sum(len(driver.stats()) for driver in caches)
-        assert Storm.seen - before <= watches * (time.monotonic() - start + 2)
-    finally:
-        server.shutdown()
-        server.server_close()
-    assert Storm.seen > 20
+        assert storm.seen - before <= watches * (time.monotonic() - start + 2)
+    assert storm.seen > 20
     proxy.allow()
     print("equal after", equal(admin, caches))
 
