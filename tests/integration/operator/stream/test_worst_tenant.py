@@ -84,8 +84,10 @@ def resident(pid):
 
 
 def answers(cluster):
-    """{name: (status, reason) of Accepted, None: no word yet} of all configs of the evil one."""
+    """{name: (status, reason) of Accepted, None: no word yet} of all configs of the evil one, which are megabytes: who
+    asks for them all the time is his accomplice."""
     found = {}
+    program.time.sleep(3 if LONG else 0.3)
     for item in json.loads(cluster.request(PATH.format("evil")))["items"]:
         conditions = {c["type"]: c for c in item.get("status", {}).get("conditions", [])}
         accepted = conditions.get("Accepted")
