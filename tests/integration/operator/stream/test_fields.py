@@ -187,6 +187,13 @@ def world(cluster, nodes, serve, connect, token, certificate):  # noqa: F811
     yield World(cluster, agent, {(name, k): len(v) for name, values in data.items() for k, v in values.items()})
     cluster.kubectl("delete", "pcfg", "--all", "-n", "shop")
     cluster.reset(before)
+    # Others count the pods, and what may be read.
+    cluster.kubectl("delete", "pod", "till", "shy", "-n", "shop", "--grace-period=0", "--force")
+    cluster.kubectl("delete", "secret", *data, "-n", "shop")
+    cluster.kubectl("delete", "rolebinding", "kiln-operator-secrets", "-n", "shop")
+    cluster.kubectl("label", "node", "n1", "pool-")
+    cluster.kubectl("label", "namespace", "shop", "cost-")
+    cluster.kubectl("annotate", "namespace", "shop", "floor-")
 
 
 def prove(world, rows, put):

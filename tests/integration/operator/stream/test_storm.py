@@ -16,7 +16,7 @@ sys.path.insert(0, str(program.ROOT / "tests/integration/operator/faults"))
 from proxy import Proxy  # noqa: E402
 from storm import Storm  # noqa: E402
 
-SECONDS = 10 if os.environ.get("KILN_LONG") else 4  # of each code
+SECONDS = 10 if os.environ.get("KILN_LONG") else 3  # of each code
 
 
 def through(cluster, kubeconfig, port, path):
@@ -29,11 +29,11 @@ def through(cluster, kubeconfig, port, path):
 
 
 def told(agent):
-    """All that the agent has been told until now."""
+    """What the agent knows by now."""
     while not agent.lines.empty():
         agent._take(*agent.lines.get())
     assert agent.closed is None, agent.closed
-    return copy.deepcopy((agent.pods, agent.policies, agent.destinations, agent.updates))
+    return copy.deepcopy((agent.pods, agent.policies, agent.destinations))
 
 
 def test_refusals_change_nothing_on_the_nodes(cluster, nodes, shipped, accounts, start, control, join,  # noqa: F811
