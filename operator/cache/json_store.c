@@ -139,7 +139,7 @@ static bool store_has_room(const struct json_store *store, size_t objects, size_
 	       store->room.cost + cost <= JSON_STORE_COST_MAX;
 }
 
-/* Is it worth a list to have what was left out of the namespace? */
+/* Would a list now bring in all that was left out of the namespace? */
 static bool may_heal(const struct json_store *store, const struct account *a)
 {
 	const struct room *r = &a->room;
@@ -149,8 +149,8 @@ static bool may_heal(const struct json_store *store, const struct account *a)
 					  store_has_room(store, objects, cost)));
 }
 
-/* -ESTALE: now that something of namespace A has gone or got smaller, a list would heal it or
- * another one. A may be NULL: it has nothing any more. */
+/* After an object of namespace A was removed or got smaller: -ESTALE when all that was left out of
+ * A, or of another namespace, would fit now. A is NULL when it has no objects any more. */
 static int gave_room(const struct json_store *store, const struct account *a)
 {
 	const struct account *i, *next;

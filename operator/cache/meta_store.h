@@ -68,8 +68,8 @@ struct json_store_options {
 			const cJSON *object); /* NULL: removed */
 	/* Objects of NS did not fit, or now all do. May be NULL. */
 	void (*over)(void *arg, const char *ns, bool over);
-	/* OBJECT has no room, and nor had an earlier version of it. Told of each event, with its
-	 * namespace over quota; OBJECT is gone after the call. May be NULL. */
+	/* There is no room for OBJECT, and no earlier version of it is in the store. Called at each
+	 * of its events, after over(). OBJECT is freed after the call. May be NULL. */
 	void (*left_out)(void *arg, const char *ns, const char *name, const cJSON *object);
 	void *arg;
 };
@@ -84,8 +84,9 @@ void json_store_replaced(void *store, uint32_t generation);
 size_t json_store_count(const struct json_store *store);
 uint64_t json_store_refused(const struct json_store *store); /* by the caps: they stay as before */
 const cJSON *json_store_find(const struct json_store *store, const char *ns, const char *name);
-/* Is NS/NAME left out for want of room? *RET_GENERATION: its metadata.generation. False also of
- * those beyond JSON_STORE_LEFT_OUT_MAX, or beyond max_ns_objects of its namespace. */
+/* True when NS/NAME exists but the store has no room for it; *RET_GENERATION is then its
+ * metadata.generation. At most JSON_STORE_LEFT_OUT_MAX of such objects are remembered, and
+ * max_ns_objects of one namespace: of others it returns false. */
 bool json_store_left_out(const struct json_store *store, const char *ns, const char *name,
 			 int64_t *ret_generation);
 int json_store_each(const struct json_store *store, int (*fn)(void *arg, const cJSON *object),

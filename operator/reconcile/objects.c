@@ -54,7 +54,7 @@ struct objects {
 	struct rendered *want;
 	size_t next;
 	struct kube_call *call;
-	char overwritten[64]; /* by the call: the resourceVersion, as struct pending has it */
+	char overwritten[64]; /* the cached resourceVersion when the call began; "" for none */
 	int result;	      /* the first failure */
 	bool behind;
 	void (*done)(void *arg, int result);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes a config's status when it should be another than the object has. A config that the cache
- * has no room for is told just that; what it has is compared where it is seen (handlers.c).
+ * Writes a config's status when it differs from the one that the object has. A config that the
+ * cache has no room for gets a status that says so; whether it already has one is checked in
+ * handlers.c, where the whole object is still at hand.
  */
 #include "operator/reconcile/status.h"
 
@@ -149,8 +150,9 @@ static const struct status_cause *find_unresolved(const struct node_reports *rep
 	return NULL;
 }
 
-/* The first of LIVE's destinations that takes nothing on some node; NULL: none is known. What it
- * answers is not for the tenant: it may be anything that the nodes can reach. */
+/* The first of LIVE's destinations that some node cannot export to; NULL: none is known. The
+ * endpoint's answer is kept out of the tenant's status: a tenant could point a destination at any
+ * address that nodes reach, and read the answer there. */
 static const struct status_cause *find_failing(const struct node_reports *reports, const char *ns,
 					       const cJSON *live, struct status_cause *room)
 {
@@ -175,8 +177,8 @@ static const struct status_cause *find_failing(const struct node_reports *report
 	return NULL;
 }
 
-/* LIVE NULL: there is no room for the config. 1: not now, a pass over the objects or the pods is
- * due that will ask again. */
+/* The status that a config should have. LIVE is the cached object, NULL when the cache has no room
+ * for it. Returns 1 when it cannot be told yet: a later pass over objects or pods asks again. */
 static int build(struct status_writer *w, const char *ns, const char *name, const cJSON *live,
 		 int64_t generation, cJSON **ret)
 {
@@ -199,7 +201,7 @@ static int build(struct status_writer *w, const char *ns, const char *name, cons
 	/* What was done for the config before says nothing of this one. */
 	if (in.is_cluster && in.verdict->accepted && objects.generation != in.generation)
 		return 1;
-	/* One that there is no room for has no pods, and no pass looks at it. */
+	/* A config that is not in the cache matches no pods, and no later pass asks for it. */
 	if (live && match_counts_pending(w->options.matches, ns))
 		return 1;
 	in.matches = match_counts_read(w->options.matches, ns, ns[0] ? name : "", reports);

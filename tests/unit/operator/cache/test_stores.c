@@ -320,7 +320,7 @@ static int put_generation(struct json_store *store, const char *name, int genera
 	return put_json(store, s, 1);
 }
 
-/* What did not fit has a name, so that it can be told; it is in no count and no pass. */
+/* An object without room is known by name and generation, but is neither counted nor visited. */
 static void what_does_not_fit_is_known(void **unused)
 {
 	const struct json_store_options options = {.max_objects = 1000,
@@ -351,8 +351,8 @@ static void what_does_not_fit_is_known(void **unused)
 	assert_int_equal(left_out_told.calls, 2);
 	assert_true(json_store_left_out(store, "evil", "b", &generation));
 	assert_int_equal(generation, 8);
-	/* a gets larger: its old version stays, so that it is not left out; then it is as before,
-	 * and later smaller than that, so that b fits. */
+	/* A larger version of a has no room: the old one stays in the store. Then a is as before,
+	 * and at last so small that b fits. */
 	assert_int_equal(put_generation(store, "a", 2, 70 << 10), 0);
 	assert_non_null(json_store_find(store, "evil", "a"));
 	assert_int_equal(left_out_told.calls, 2);

@@ -421,7 +421,7 @@ static void test_a_foreign_status_does_no_harm(void **state)
 	}
 }
 
-/* What is told once need not be written again for each event of such a config. */
+/* A config whose status already says NamespaceOverQuota for its generation is not written again. */
 static void test_an_owner_over_quota_is_told_once(void **state)
 {
 	static const struct {
