@@ -36,6 +36,7 @@ const volatile uint32_t ring_shift = 20; /* log2 of the ring's bytes */
 uint8_t cgroup_v1;	 /* cgroup ids of the v1 memory controller */
 uint8_t filter_pids;	 /* only processes in pid_filter */
 uint32_t cache_epoch;	 /* a new value makes every cached rule void */
+uint32_t runtimes_epoch; /* a new value, after a change of `runtimes`, makes copies of it void */
 uint64_t timer_ns;	 /* between two hits of a timer: the time that a hit stands for */
 uint32_t default_policy; /* of cgroups that are not in cgroup_policy */
 uint32_t use_cgroups;	 /* cgroups have policies: look at the task's */
@@ -97,7 +98,7 @@ static __attribute__((noinline)) int begin_sample(struct bpf_perf_event_data *ct
 						  struct kiln_cpu *cpu, uint64_t value)
 {
 	struct task_struct *task = current_task();
-	uint64_t exec_id;
+	uint64_t exec_id, tag;
 	uint32_t tgid = (uint32_t)kernel_read(task, tgid), n_kernel = 0, syscall = 0,
 		 limit = max_depth, slot = bpf_get_smp_processor_id();
 	struct kiln_process *process = 0;
@@ -160,8 +161,10 @@ static __attribute__((noinline)) int begin_sample(struct bpf_perf_event_data *ct
 	w->syscall = (uint8_t)syscall;
 	w->first = process ? process->first : 0;
 	w->count = process ? process->count : 0;
-	w->tag = ((uint64_t)r->head.mapset << 32) | (uint32_t)(cache_epoch + 1);
-	w->map_start = w->map_end = 0;
+	tag = ((uint64_t)r->head.mapset << 32) | (uint32_t)(cache_epoch + 1);
+	if (w->tag != tag || !w->map_stays)
+		w->map_start = w->map_end = 0;
+	w->tag = tag;
 	w->misses = 0;
 	w->mapset = r->head.mapset;
 	w->runtimes = cpu->verdict.runtimes;

@@ -150,6 +150,7 @@ KILN_INLINE void walk_use_runtime(struct kiln_walk *w, uint32_t id,
 				  const struct kiln_runtime *entry)
 {
 	w->runtime_id = id;
+	w->runtime_kept = 0;
 	/* No more than is in use: each cache line that is left alone saves time. */
 	for (uint32_t i = 0; i < KILN_RUNTIME_BYTES / 8 && i * 8 < entry->size; i += RUNTIME_PIECE)
 		for (uint32_t k = i; k < i + RUNTIME_PIECE; k++)

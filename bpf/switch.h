@@ -57,6 +57,7 @@ __attribute__((noinline)) int begin_in_walker(uint32_t slot)
 	struct kiln_walk *w = env_walk(slot);
 	struct kiln_cursor cursor = {};
 	const struct kiln_runtime *entry;
+	uint64_t kept;
 	uint32_t id;
 
 	if (!w)
@@ -64,11 +65,19 @@ __attribute__((noinline)) int begin_in_walker(uint32_t slot)
 	id = w->walker & 31;
 	if (!id || !(w->runtimes >> id & 1))
 		return 0;
+	w->cursor = cursor;
+	/* The epoch before what it vouches for. */
+	kept = (uint64_t)w->mapset << 32 | *(volatile uint32_t *)&runtimes_epoch << 5 | id;
+	if (w->runtime_kept == kept) {
+		w->runtime_id = id;
+		w->switches++;
+		return (int)id;
+	}
 	entry = env_runtime(w, id);
 	if (!entry)
 		return 0;
-	w->cursor = cursor;
 	walk_use_runtime(w, id, entry);
+	w->runtime_kept = kept;
 	return (int)id;
 }
 

@@ -61,6 +61,8 @@ enum {
 	KILN_STEP_RUNTIME = 64,
 	KILN_CURSOR_WORDS = 6,
 	KILN_CURSORS = 4, /* runtimes that a stack can go back to */
+	/* In deref_off of a cached rule: see walk_believe_frame_pointer(). */
+	KILN_BY_FRAME_POINTER = -1,
 	/* From one walker to another in one stack. The kernel allows 32 tail calls or 33; the last
 	 * one ends the sample. */
 	KILN_SWITCHES_MAX = 28,
@@ -121,6 +123,8 @@ struct kiln_walk {
 	uint8_t fresh;	       /* the reader is woken: the process is new, or walk_hurry() */
 	uint8_t switches;      /* from walker to walker */
 	uint8_t parked;	       /* cursors in `park` */
+	uint8_t map_stays;     /* the mapping is the same for as long as `tag` is */
+	uint8_t doubt;	       /* the frame's fp leads nowhere, whatever its rule says */
 	uint8_t walker;	       /* of the runtime that the process's stacks had frames of; 0: none */
 	uint32_t window_next;  /* bytes that the next walk_refill() reads, at most */
 	uint32_t misses;       /* of the cache */
@@ -128,6 +132,7 @@ struct kiln_walk {
 	uint32_t mapset;       /* of the process */
 	uint32_t runtimes;     /* that the policy allows: a bit for each enum kiln_runtime_id */
 	uint32_t runtime_id;   /* whose `runtime` and `cursor` are; 0: nobody's yet */
+	uint64_t runtime_kept; /* whose `runtime` is, over samples: see begin_in_walker() */
 	uint32_t missing_said; /* a bit for each runtime: one KILN_FRAME_MISSING a sample */
 
 	uint64_t map_start, map_end; /* the mapping of the last lookup, and its table */
@@ -228,7 +233,7 @@ KILN_GLOBAL int walk_find_mapping(uint32_t slot, uint64_t pc)
 	struct kiln_walk *w = env_walk(slot);
 	const struct kiln_mapping *m;
 	const struct kiln_table *t;
-	uint32_t lo, hi, blocks;
+	uint32_t lo, hi, blocks = 0;
 
 	if (!w)
 		return KILN_END_NO_MAPPING;
@@ -259,6 +264,7 @@ KILN_GLOBAL int walk_find_mapping(uint32_t slot, uint64_t pc)
 					w->table = *t;
 				w->table.blocks = blocks;
 			}
+			w->map_stays = m->image ? blocks != 0 : m->flags & KILN_MAPPING_JIT;
 			return 0;
 		}
 	}
@@ -306,6 +312,40 @@ KILN_INLINE int walk_find_row(struct kiln_walk *w, uint64_t vaddr, uint32_t *ret
 	return 0;
 }
 
+/* Is the frame pointer of code that keeps one a better guide than RULE? */
+KILN_INLINE int walk_is_unsure(const struct kiln_rule *rule, uint32_t exact)
+{
+	if (rule->kind == KILN_RULE_CFA && rule->reg == ARCH_REG_FP)
+		return rule->cfa_off != 16;
+	return rule->kind == KILN_RULE_INVALID || !exact;
+}
+
+/*
+ * Makes the RULE of a return address in code that keeps a frame pointer, and that no walker asks
+ * for, one that walk_usual_step() knows. Where execution can be has other addresses: this one is
+ * inside of the call instruction.
+ */
+KILN_INLINE void walk_believe_frame_pointer(const struct kiln_walk *w, struct kiln_rule *rule)
+{
+	const uint8_t both = KILN_RULE_FRAME_POINTER | KILN_RULE_RUNTIME;
+	const struct kiln_rule by_fp = {
+	    .kind = KILN_RULE_CFA,
+	    .reg = ARCH_REG_FP,
+	    .flags = KILN_RULE_SAVED_FP,
+	    .ra_off = ARCH_RA_OFFSET,
+	    .cfa_off = 16,
+	    .fp_off = -2,
+	    .deref_off = KILN_BY_FRAME_POINTER,
+	};
+
+	if (w->exact || w->doubt || (rule->flags & both) != KILN_RULE_FRAME_POINTER)
+		return;
+	if (walk_is_unsure(rule, 0))
+		*rule = by_fp;
+	else
+		rule->flags &= (uint8_t)~KILN_RULE_FRAME_POINTER;
+}
+
 /*
  * Finds the rule for PC (already that of the call, for return addresses) and leaves it in PC's
  * place of the cache. 0, or an enum kiln_end; the cache is untouched then.
@@ -345,6 +385,7 @@ KILN_GLOBAL int walk_find_rule(uint32_t slot, uint64_t pc)
 			*entry = *shared;
 			entry->pc = pc;
 			entry->tag = w->tag;
+			walk_believe_frame_pointer(w, &entry->rule);
 			return 0;
 		}
 		if (walk_find_row(w, vaddr, &rule))
@@ -366,6 +407,7 @@ KILN_GLOBAL int walk_find_rule(uint32_t slot, uint64_t pc)
 		shared->tag = tag;
 		shared->rule = entry->rule;
 	}
+	walk_believe_frame_pointer(w, &entry->rule);
 	return 0;
 }
 
@@ -454,12 +496,12 @@ KILN_GLOBAL int walk_frame_pointer(uint32_t slot)
 	return walk_enter(w, ra, fp + 16, caller, w->regs.extra);
 }
 
-/* Is the frame pointer of code that keeps one a better guide than RULE? */
-KILN_INLINE int walk_is_unsure(const struct kiln_rule *rule, uint32_t exact)
+/* Is the rule for PC at hand? Then PC is in a known mapping. */
+KILN_INLINE int walk_is_cached(struct kiln_walk *w, uint64_t pc)
 {
-	if (rule->kind == KILN_RULE_CFA && rule->reg == ARCH_REG_FP)
-		return rule->cfa_off != 16;
-	return rule->kind == KILN_RULE_INVALID || !exact;
+	const struct kiln_cache_entry *entry = env_cache(w, pc);
+
+	return entry && entry->pc == pc && entry->tag == w->tag;
 }
 
 /* The kinds of rule that few frames have, of the frame at PC. As walk_step(). */
@@ -503,7 +545,7 @@ KILN_GLOBAL int walk_step_special(uint32_t slot, uint64_t at)
 		return KILN_END_NO_RULE;
 	}
 	pc = arch_code_address(&w->arch, pc);
-	if (pc && (rule->flags & KILN_RULE_GUESS) &&
+	if (pc && (rule->flags & KILN_RULE_GUESS) && !walk_is_cached(w, pc - 1) &&
 	    (pc - 1 < w->map_start || pc - 1 >= w->map_end) && walk_find_mapping(w->slot, pc - 1))
 		return KILN_END_NO_RULE;
 	return walk_enter(w, pc, cfa, fp, w->regs.extra);
@@ -533,16 +575,24 @@ KILN_GLOBAL int walk_step(uint32_t slot)
 			return r;
 	}
 	rule = &entry->rule;
-	if (rule->flags & KILN_RULE_RUNTIME) {
-		if (!w->runtime_done) {
-			w->value = (uint32_t)rule->deref_off & (KILN_RUNTIME_MAX - 1);
-			return KILN_STEP_RUNTIME;
-		}
-		if ((rule->flags & KILN_RULE_FRAME_POINTER) && walk_is_unsure(rule, w->exact)) {
-			r = walk_frame_pointer(w->slot);
-			if (r >= 0)
-				return r;
-		}
+	if (rule->kind == KILN_RULE_CFA && rule->deref_off == KILN_BY_FRAME_POINTER) {
+		r = walk_frame_pointer(w->slot);
+		if (r >= 0)
+			return r;
+		w->doubt = 1;
+		r = walk_find_rule(w->slot, pc);
+		w->doubt = 0;
+		if (r)
+			return r;
+	}
+	if ((rule->flags & KILN_RULE_RUNTIME) && !w->runtime_done) {
+		w->value = (uint32_t)rule->deref_off & (KILN_RUNTIME_MAX - 1);
+		return KILN_STEP_RUNTIME;
+	}
+	if ((rule->flags & KILN_RULE_FRAME_POINTER) && walk_is_unsure(rule, w->exact)) {
+		r = walk_frame_pointer(w->slot);
+		if (r >= 0)
+			return r;
 	}
 	fp = w->regs.fp;
 	extra = w->regs.extra;
@@ -689,7 +739,7 @@ KILN_INLINE void walk_begin(struct kiln_walk *w, uint32_t at, uint32_t max_frame
 	w->runtime_frames = 0;
 	w->runtime_id = 0;
 	w->missing_said = 0;
-	w->runtime_done = w->hide_native = w->full = w->stepped = 0;
+	w->runtime_done = w->hide_native = w->full = w->stepped = w->doubt = 0;
 	w->switches = w->parked = 0;
 }
 

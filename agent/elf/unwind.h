@@ -47,10 +47,12 @@ struct unwind_range {
 	uint64_t start, end;
 	bool frame_pointer; /* has no unwind information, and keeps fp as a frame pointer */
 	bool keeps_fp;	    /* KILN_RULE_FRAME_POINTER */
+	bool native;	    /* no KILN_RULE_RUNTIME */
 };
 /*
  * Makes *TABLE say KILN_RULE_RUNTIME of RUNTIME in N RANGES, in any order and of any size; rows are
- * split at their borders. Code with a frame pointer gets KILN_RULE_FP, other code keeps its rule;
+ * split at their borders, and where ranges overlap the first one counts. Code with a frame pointer
+ * gets KILN_RULE_FP, other code keeps its rule;
  * KILN_RULE_DEREF and what another runtime has marked stay. *TABLE is exchanged; untouched on
  * failure.
  */

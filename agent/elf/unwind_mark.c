@@ -7,6 +7,8 @@
  */
 #include "agent/elf/rows.h"
 
+enum { MARKS = KILN_RULE_RUNTIME | KILN_RULE_FRAME_POINTER };
+
 /* Where something may change: a row, or the border of a range. */
 struct walker {
 	const struct unwind_table *t;
@@ -60,14 +62,18 @@ static struct kiln_rule marked(const struct kiln_rule *rule, const struct unwind
 	struct kiln_rule r = *rule;
 
 	/* The first runtime that claims code has it. */
-	if (!range || (r.flags & KILN_RULE_RUNTIME))
+	if (!range || (r.flags & MARKS))
 		return r;
 	if (range->frame_pointer)
 		r = (struct kiln_rule){.kind = KILN_RULE_FP};
 	else if (r.kind == KILN_RULE_DEREF)
 		return r; /* has no place for the mark; signal trampolines and the like */
-	r.flags |= KILN_RULE_RUNTIME | (range->keeps_fp ? KILN_RULE_FRAME_POINTER : 0);
-	r.deref_off = (int32_t)runtime;
+	if (range->keeps_fp)
+		r.flags |= KILN_RULE_FRAME_POINTER;
+	if (!range->native) {
+		r.flags |= KILN_RULE_RUNTIME;
+		r.deref_off = (int32_t)runtime;
+	}
 	return r;
 }
 
@@ -79,8 +85,8 @@ static struct kiln_rule patched(const struct kiln_rule *rule, const struct code_
 	if (!piece || r.kind != KILN_RULE_UNREAD)
 		return r;
 	r = piece->rule;
-	if ((rule->flags & KILN_RULE_RUNTIME) && r.kind != KILN_RULE_DEREF) {
-		r.flags |= rule->flags & (KILN_RULE_RUNTIME | KILN_RULE_FRAME_POINTER);
+	if ((rule->flags & MARKS) && r.kind != KILN_RULE_DEREF) {
+		r.flags |= rule->flags & MARKS;
 		r.deref_off = rule->deref_off;
 	}
 	return r;

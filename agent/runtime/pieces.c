@@ -114,7 +114,7 @@ size_t runtime_find_pieces(const struct image *image, uint64_t start, uint64_t e
 			known |= pieces[k].start == span->start;
 		if (!known && begins_within(&f, span))
 			pieces[n++] =
-			    (struct runtime_range){span->start, span_end(span), false, false};
+			    (struct runtime_range){.start = span->start, .end = span_end(span)};
 	}
 	return n;
 }

@@ -41,6 +41,7 @@ int runtime_mark(const struct runtime_probe *probe, struct unwind_table **table)
 			    .end = ri->ranges[k].end,
 			    .frame_pointer = ri->ranges[k].frame_pointer,
 			    .keeps_fp = ri->ranges[k].keeps_fp,
+			    .native = ri->ranges[k].native,
 			};
 		if (n)
 			r = unwind_table_mark(table, ranges, n, probe->found[i].ops->id);

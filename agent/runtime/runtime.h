@@ -33,11 +33,15 @@ enum {
 	RUNTIME_VERSION_MAX = 32,
 };
 
-/* Code [start, end), ELF virtual addresses, whose frames are the runtime's (KILN_RULE_RUNTIME). */
+/*
+ * Code [start, end), ELF virtual addresses, whose frames are the runtime's (KILN_RULE_RUNTIME). Of
+ * ranges that overlap the first one counts.
+ */
 struct runtime_range {
 	uint64_t start, end;
 	bool frame_pointer; /* has no unwind information, and keeps fp as a frame pointer */
 	bool keeps_fp;	    /* KILN_RULE_FRAME_POINTER: where it calls fp is its frame pointer */
+	bool native;	    /* its frames are native ones after all: the walker is not asked */
 };
 
 /* What probe() found in a file. Immutable; freed with ops->forget(). */

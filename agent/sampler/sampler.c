@@ -87,8 +87,10 @@ static int set_runtime(void *arg, const struct kiln_runtime_key *key,
 		       const struct kiln_runtime *runtime)
 {
 	struct sampler *s = arg;
+	int r = bpf_map_update_elem(bpf_map__fd(s->skel->maps.runtimes), key, runtime, BPF_ANY);
 
-	return bpf_map_update_elem(bpf_map__fd(s->skel->maps.runtimes), key, runtime, BPF_ANY);
+	__atomic_fetch_add(&s->skel->bss->runtimes_epoch, 1, __ATOMIC_RELEASE);
+	return r;
 }
 
 static void delete_runtime(void *arg, const struct kiln_runtime_key *key)
@@ -96,6 +98,7 @@ static void delete_runtime(void *arg, const struct kiln_runtime_key *key)
 	struct sampler *s = arg;
 
 	(void)bpf_map_delete_elem(bpf_map__fd(s->skel->maps.runtimes), key);
+	__atomic_fetch_add(&s->skel->bss->runtimes_epoch, 1, __ATOMIC_RELEASE);
 }
 
 static void need_walker(void *arg, uint32_t id, const struct walker_object *walker)

@@ -65,7 +65,7 @@ static void add_range(struct probe *b, uint64_t start, uint64_t size)
 
 	if (size && ri->n_ranges < RUNTIME_RANGES_MAX)
 		ri->ranges[ri->n_ranges++] =
-		    (struct runtime_range){start, start + size, false, false};
+		    (struct runtime_range){.start = start, .end = start + size};
 }
 
 static void take_symbol(struct probe *b, const char *name, const Elf64_Sym *s)

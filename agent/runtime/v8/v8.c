@@ -107,22 +107,34 @@ static int read_frames(const struct image *image, const struct v8_places *places
 	return 0;
 }
 
-/* The built-in functions: their rules are exact (agent/elf/code_frames.h). */
-static int read_builtins(const struct image *image, const struct v8_places *places,
-			 struct runtime_image *ri, struct error *err)
+static void add_range(struct runtime_image *ri, uint64_t start, uint64_t end, bool native)
 {
+	ri->ranges[ri->n_ranges++] =
+	    (struct runtime_range){.start = start, .end = end, .keeps_fp = true, .native = native};
+}
+
+/*
+ * The built-in functions: their rules are exact (agent/elf/code_frames.h). The walker is asked for
+ * those that interpret: walker.h, v8_walk().
+ */
+static int read_builtins(const struct image *image, const struct v8_places *places,
+			 const struct kiln_v8 *k, struct runtime_image *ri, struct error *err)
+{
+	const int32_t enter[] = {k->enter_next, k->enter_either};
 	int32_t size;
 
 	if (!places->builtins.name || !places->builtins_size.name ||
 	    !v8_image_int(image, places->builtins_size.vaddr, &size) || size <= 0 ||
 	    size > BUILTINS_MAX)
 		return error_set(err, -ENOTSUP, "V8's built-in functions have no size");
-	ri->ranges[0] = (struct runtime_range){
-	    .start = places->builtins.vaddr,
-	    .end = places->builtins.vaddr + (uint64_t)size,
-	    .keeps_fp = true,
-	};
-	ri->n_ranges = 1;
+	if (k->interpreter_size)
+		add_range(ri, k->interpreter, k->interpreter + k->interpreter_size, false);
+	/* A deoptimized frame returns to the first instruction: its call would be before that. */
+	for (size_t i = 0; i < ARRAY_SIZE(enter); i++)
+		if (enter[i])
+			add_range(ri, k->interpreter + (uint64_t)(int64_t)enter[i] - 1,
+				  k->interpreter + (uint64_t)(int64_t)enter[i], false);
+	add_range(ri, places->builtins.vaddr, places->builtins.vaddr + (uint64_t)size, true);
 	return 0;
 }
 
@@ -142,9 +154,9 @@ static int v8_probe(const struct image *image, struct runtime_image **ret, struc
 	if (r == 0)
 		r = read_frames(image, &places, v, err);
 	if (r == 0)
-		r = read_builtins(image, &places, ri, err);
+		r = read_builtins(image, &places, &v->kernel, ri, err);
 	else
-		(void)read_builtins(image, &places, ri, &ignored);
+		(void)read_builtins(image, &places, &v->kernel, ri, &ignored);
 	ri->native_only = r < 0;
 	if (ri->native_only)
 		v->kernel = (struct kiln_v8){.native_only = 1};

@@ -341,6 +341,7 @@ KILN_INLINE int v8_is_entered(const struct kiln_v8 *v, uint64_t to)
 KILN_GLOBAL int v8_walk(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
+	const struct kiln_cache_entry *entry;
 	struct kiln_v8 *v;
 	uint64_t pc, at, fp;
 
@@ -351,9 +352,11 @@ KILN_GLOBAL int v8_walk(uint32_t slot)
 		return 0;
 	pc = w->regs.pc - (w->exact ? 0 : 1);
 	fp = w->regs.fp;
-	if ((pc < w->map_start || pc >= w->map_end) && walk_find_mapping(w->slot, pc))
+	entry = env_cache(w, pc);
+	if (!entry)
 		return 0;
-	if (!w->map_image) {
+	/* Of V8's code only that in anonymous memory has this kind of rule. */
+	if (entry->rule.kind == KILN_RULE_FP) {
 		/* A frame of V8 stands for the native one, which has no name. */
 		if (w->exact && w->leaf_valid)
 			w->hide_native = !v8_walk_leaf(w);
@@ -361,6 +364,8 @@ KILN_GLOBAL int v8_walk(uint32_t slot)
 			w->hide_native = !v8_code(w->slot, fp);
 		return 0;
 	}
+	if ((pc < w->map_start || pc >= w->map_end) && walk_find_mapping(w->slot, pc))
+		return 0;
 	at = pc - w->map_bias - v->interpreter;
 	if (at < v->interpreter_size) {
 		if (at >= v->interpreter_frame && !v8_is_left(w, pc))

@@ -251,7 +251,7 @@ static void only_unread_code_is_patched(void **state)
 					   {TEXT + 3000, TEXT + 3001, {.kind = KILN_RULE_FP}}};
 	_cleanup_(unwind_table_freep) struct unwind_table *t = NULL, *some = NULL, *rest = NULL;
 	_cleanup_(image_unrefp) struct image *image = NULL;
-	const struct unwind_range range = {TEXT + 2, TEXT + 3, false, false};
+	const struct unwind_range range = {.start = TEXT + 2, .end = TEXT + 3};
 	size_t second;
 
 	image = large_image(&second);

@@ -57,7 +57,11 @@ static struct kiln_rule expected(const struct unwind_range *ranges, size_t n, ui
 		    .kind = KILN_RULE_FP, .flags = KILN_RULE_RUNTIME, .deref_off = ID};
 	if (rule.kind == KILN_RULE_DEREF)
 		return rule;
-	rule.flags |= KILN_RULE_RUNTIME | (range->keeps_fp ? KILN_RULE_FRAME_POINTER : 0);
+	if (range->keeps_fp)
+		rule.flags |= KILN_RULE_FRAME_POINTER;
+	if (range->native)
+		return rule;
+	rule.flags |= KILN_RULE_RUNTIME;
 	rule.deref_off = ID;
 	return rule;
 }
@@ -112,7 +116,7 @@ static uint64_t inside_a_row(void)
 static void a_range_within_one_row_splits_it(void **state)
 {
 	uint64_t at = inside_a_row();
-	const struct unwind_range range = {at + 1, at + 2, false, false};
+	const struct unwind_range range = {.start = at + 1, .end = at + 2};
 
 	mark_and_compare(&range, 1);
 	assert_true(after->n_rows > before->n_rows);
@@ -120,7 +124,7 @@ static void a_range_within_one_row_splits_it(void **state)
 
 static void a_range_of_whole_rows_adds_none(void **state)
 {
-	const struct unwind_range range = {some_row(20), some_row(60), false, false};
+	const struct unwind_range range = {.start = some_row(20), .end = some_row(60)};
 
 	mark_and_compare(&range, 1);
 	assert_int_equal(after->n_rows, before->n_rows);
@@ -130,12 +134,14 @@ static void many_ranges_in_any_order_and_over_blocks(void **state)
 {
 	uint64_t size = end_of(before) - before->base;
 	const struct unwind_range ranges[] = {
-	    {before->base + size / 2, before->base + size / 2 + 5000, false, false},
-	    {before->base + 100, before->base + 1023, true, false},
-	    {before->base + 1023, before->base + 1024, false, false},
-	    {before->base + 1024, before->base + 2048, true, false},
-	    {some_row(30) + 3, some_row(90) + 1, false, false},
-	    {some_row(100), some_row(110), false, true},
+	    {.start = before->base + size / 2, .end = before->base + size / 2 + 5000},
+	    {.start = before->base + 100, .end = before->base + 1023, .frame_pointer = true},
+	    {.start = before->base + 1023, .end = before->base + 1024},
+	    {.start = before->base + 1024, .end = before->base + 2048, .frame_pointer = true},
+	    {.start = some_row(30) + 3, .end = some_row(90) + 1},
+	    {.start = some_row(100), .end = some_row(110), .keeps_fp = true},
+	    {.start = some_row(120), .end = some_row(125), .keeps_fp = true},
+	    {.start = some_row(120), .end = some_row(140), .keeps_fp = true, .native = true},
 	};
 
 	mark_and_compare(ranges, ARRAY_SIZE(ranges));
@@ -143,14 +149,15 @@ static void many_ranges_in_any_order_and_over_blocks(void **state)
 
 static void everything_can_be_marked(void **state)
 {
-	const struct unwind_range plain = {0, UINT64_MAX, false, false};
+	const struct unwind_range plain = {.start = 0, .end = UINT64_MAX};
 
 	mark_and_compare(&plain, 1);
 }
 
 static void a_frame_pointer_makes_one_row_of_all(void **state)
 {
-	const struct unwind_range range = {before->base, end_of(before), true, false};
+	const struct unwind_range range = {
+	    .start = before->base, .end = end_of(before), .frame_pointer = true};
 
 	mark_and_compare(&range, 1);
 	assert_int_equal(after->n_rows, 1);
@@ -159,10 +166,10 @@ static void a_frame_pointer_makes_one_row_of_all(void **state)
 static void ranges_outside_of_the_table_or_without_bytes_change_nothing(void **state)
 {
 	const struct unwind_range ranges[] = {
-	    {0, before->base, false, false},
-	    {end_of(before), UINT64_MAX, true, false},
-	    {before->base + 50, before->base + 50, false, false},
-	    {before->base + 500, before->base + 40, true, false},
+	    {.start = 0, .end = before->base},
+	    {.start = end_of(before), .end = UINT64_MAX, .frame_pointer = true},
+	    {.start = before->base + 50, .end = before->base + 50},
+	    {.start = before->base + 500, .end = before->base + 40, .frame_pointer = true},
 	};
 
 	assert_int_equal(unwind_table_mark(&after, ranges, ARRAY_SIZE(ranges), ID), 0);
@@ -174,8 +181,8 @@ static void ranges_outside_of_the_table_or_without_bytes_change_nothing(void **s
 
 static void code_that_two_runtimes_claim_is_the_firsts(void **state)
 {
-	const struct unwind_range all = {before->base, end_of(before), false, false},
-				  part = {some_row(10), some_row(50), false, false};
+	const struct unwind_range all = {.start = before->base, .end = end_of(before)},
+				  part = {.start = some_row(10), .end = some_row(50)};
 
 	mark_and_compare(&part, 1);
 	assert_int_equal(unwind_table_mark(&after, &all, 1, OTHER_ID), 0);

@@ -97,10 +97,16 @@ static int find_rule(uint64_t pc, struct kiln_rule *ret)
 		}
 		*ret = *unwind_lookup(files[m->image - 1].table, vaddr);
 		ri = files[m->image - 1].runtime;
-		if (ri && vaddr >= ri->ranges[0].start && vaddr < ri->ranges[0].end &&
-		    ret->kind != KILN_RULE_DEREF) {
-			ret->flags |= KILN_RULE_RUNTIME | KILN_RULE_FRAME_POINTER;
-			ret->deref_off = KILN_RUNTIME_V8;
+		for (size_t k = 0; ri && k < ri->n_ranges; k++) {
+			if (vaddr < ri->ranges[k].start || vaddr >= ri->ranges[k].end ||
+			    ret->kind == KILN_RULE_DEREF)
+				continue;
+			ret->flags |= KILN_RULE_FRAME_POINTER;
+			if (!ri->ranges[k].native) {
+				ret->flags |= KILN_RULE_RUNTIME;
+				ret->deref_off = KILN_RUNTIME_V8;
+			}
+			break;
 		}
 		return 0;
 	}
