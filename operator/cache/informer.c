@@ -56,11 +56,33 @@ static const char *kind_name(const struct informer *f)
 
 /* ---- objects --------------------------------------------------------------------------------- */
 
+static void on_heal(uv_timer_t *timer)
+{
+	struct informer *f = timer->data;
+
+	f->healing = false;
+	informer_relist(f);
+}
+
+/*
+ * The store may have room again for what it has refused. Not at once, and not in the middle of a
+ * list: whoever is over quota can have this asked for as often as he changes an object, and the
+ * objects of others come after his.
+ */
+static void want_list(struct informer *f)
+{
+	if (f->healing)
+		return;
+	f->healing = true;
+	uv_timer_start(&f->heal, on_heal, HEAL_MS, 0);
+}
+
 static void whole(struct informer *f)
 {
 	bool first = !f->stats.synced;
 
-	f->ops.replaced(f->store, f->core.generation);
+	if (f->ops.replaced(f->store, f->core.generation) == -ESTALE)
+		want_list(f);
 	f->stats.synced = true;
 	if (first && f->ops.synced)
 		f->ops.synced(f->store);
@@ -136,27 +158,6 @@ static void on_undecodable(struct informer *f, size_t len)
 			 "%s: an object of %zu bytes cannot be decoded, left out "
 			 "(%u more like it)",
 			 kind_name(f), len, held_back);
-}
-
-static void on_heal(uv_timer_t *timer)
-{
-	struct informer *f = timer->data;
-
-	f->healing = false;
-	informer_relist(f);
-}
-
-/*
- * The store may have room again for what it has refused. Not at once, and not in the middle of a
- * list: whoever is over quota can have this asked for as often as he changes an object, and the
- * objects of others come after his.
- */
-static void want_list(struct informer *f)
-{
-	if (f->healing)
-		return;
-	f->healing = true;
-	uv_timer_start(&f->heal, on_heal, HEAL_MS, 0);
 }
 
 static int on_item(void *arg, const struct kube_item *item)

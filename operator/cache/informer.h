@@ -23,8 +23,9 @@ struct informer_ops {
 	 */
 	int (*put)(void *store, const struct kube_item *item, uint32_t generation);
 	int (*remove)(void *store, const struct kube_item *item);
-	/* A relist of GENERATION is whole: what has an older one is gone. */
-	void (*replaced)(void *store, uint32_t generation);
+	/* A relist of GENERATION is whole: what has an older one is gone. 0, or -ESTALE as put().
+	 */
+	int (*replaced)(void *store, uint32_t generation);
 	/* Cache and server agree for the first time. May be NULL. */
 	void (*synced)(void *store);
 };

@@ -448,15 +448,20 @@ int json_store_remove(void *arg, const struct kube_item *item)
 	return gave_room(store, a);
 }
 
-void json_store_replaced(void *arg, uint32_t generation)
+int json_store_replaced(void *arg, uint32_t generation)
 {
 	struct json_store *store = arg;
 	struct account *a, *next_account;
 	struct entry *e, *next;
+	bool gave = false;
+	int r = 0;
 
-	HASH_ITER (hh, store->entries, e, next)
-		if (e->generation != generation)
-			forget(store, e);
+	HASH_ITER (hh, store->entries, e, next) {
+		if (e->generation == generation)
+			continue;
+		gave |= e->cost > 0;
+		forget(store, e);
+	}
 	if (store->full_generation != generation)
 		store->full = false;
 	HASH_ITER (hh, store->accounts, a, next_account) {
@@ -464,8 +469,12 @@ void json_store_replaced(void *arg, uint32_t generation)
 			a->unknown = false;
 		if (a->over_generation != generation)
 			set_over(store, a, false);
+		/* What is gone was in the way of what the list had. */
+		if (gave && a->over)
+			r = -ESTALE;
 		drop_idle_account(store, a);
 	}
+	return r;
 }
 
 size_t json_store_count(const struct json_store *store)

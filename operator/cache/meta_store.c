@@ -299,7 +299,7 @@ int meta_store_remove(void *arg, const struct kube_item *item)
 	return r ? r : meta_store_remove_view(store, &store->view);
 }
 
-void meta_store_replaced(void *arg, uint32_t generation)
+int meta_store_replaced(void *arg, uint32_t generation)
 {
 	struct meta_store *store = arg;
 	uint32_t ref;
@@ -312,6 +312,7 @@ void meta_store_replaced(void *arg, uint32_t generation)
 			i++;
 	}
 	ref_table_trim(&store->names);
+	return 0;
 }
 
 size_t meta_store_count(const struct meta_store *store)

@@ -38,7 +38,7 @@ int meta_store_keep_annotations(struct meta_store *store, const char *const *key
 DEFINE_CLEANUP(struct meta_store *, meta_store_free)
 int meta_store_put(void *store, const struct kube_item *item, uint32_t generation);
 int meta_store_remove(void *store, const struct kube_item *item);
-void meta_store_replaced(void *store, uint32_t generation);
+int meta_store_replaced(void *store, uint32_t generation);
 /* What put and remove do with a decoded object. -EBADMSG: names that no API server accepts. */
 int meta_store_put_view(struct meta_store *store, const struct meta_view *view,
 			uint32_t generation);
@@ -80,7 +80,7 @@ DEFINE_CLEANUP(struct json_store *, json_store_free)
  * metadata.managedFields is left out. */
 int json_store_put(void *store, const struct kube_item *item, uint32_t generation);
 int json_store_remove(void *store, const struct kube_item *item);
-void json_store_replaced(void *store, uint32_t generation);
+int json_store_replaced(void *store, uint32_t generation);
 size_t json_store_count(const struct json_store *store);
 uint64_t json_store_refused(const struct json_store *store); /* by the caps: they stay as before */
 const cJSON *json_store_find(const struct json_store *store, const char *ns, const char *name);

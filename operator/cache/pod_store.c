@@ -175,7 +175,7 @@ int pod_store_remove_view(struct pod_store *store, const struct meta_view *meta)
 	return 0;
 }
 
-void pod_store_replaced(void *arg, uint32_t generation)
+int pod_store_replaced(void *arg, uint32_t generation)
 {
 	struct pod_store *store = arg;
 	uint32_t ref;
@@ -188,6 +188,7 @@ void pod_store_replaced(void *arg, uint32_t generation)
 			i++;
 	}
 	trim(store);
+	return 0;
 }
 
 uint32_t pod_mark(const struct pod *pod)

@@ -50,7 +50,7 @@ DEFINE_CLEANUP(struct pod_store *, pod_store_free)
 /* For struct informer_ops. */
 int pod_store_put(void *store, const struct kube_item *item, uint32_t generation);
 int pod_store_remove(void *store, const struct kube_item *item);
-void pod_store_replaced(void *store, uint32_t generation);
+int pod_store_replaced(void *store, uint32_t generation);
 
 /* What put and remove do with a decoded object. -EBADMSG: names that no API server accepts. */
 int pod_store_put_view(struct pod_store *store, const struct pod_view *view, uint32_t generation);

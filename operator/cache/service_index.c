@@ -359,7 +359,7 @@ int service_index_remove(void *arg, const struct kube_item *item)
 	return r ? r : service_index_remove_view(index, &index->view.meta);
 }
 
-void service_index_replaced(void *arg, uint32_t generation)
+int service_index_replaced(void *arg, uint32_t generation)
 {
 	struct service_index *index = arg;
 	uint32_t ref;
@@ -373,6 +373,7 @@ void service_index_replaced(void *arg, uint32_t generation)
 	}
 	ref_table_trim(&index->names);
 	ref_table_trim(&index->uids);
+	return 0;
 }
 
 static int compare_names(const void *a, const void *b)

@@ -36,7 +36,7 @@ DEFINE_CLEANUP(struct service_index *, service_index_free)
 
 int service_index_put(void *index, const struct kube_item *item, uint32_t generation);
 int service_index_remove(void *index, const struct kube_item *item);
-void service_index_replaced(void *index, uint32_t generation);
+int service_index_replaced(void *index, uint32_t generation);
 /* -EBADMSG: names that no API server accepts. */
 int service_index_put_view(struct service_index *index, const struct endpoint_slice_view *view,
 			   uint32_t generation);

@@ -413,7 +413,7 @@ int node_store_remove(void *store, const struct kube_item *item)
 	return 0;
 }
 
-void node_store_replaced(void *store, uint32_t generation)
+int node_store_replaced(void *store, uint32_t generation)
 {
 	struct node_store *s = store;
 	struct entry *e, *next;
@@ -426,6 +426,7 @@ void node_store_replaced(void *store, uint32_t generation)
 		}
 	if (any && s->options.turned)
 		s->options.turned(s->options.arg);
+	return 0;
 }
 
 const struct stored_node *node_store_find(const struct node_store *s, const char *name)

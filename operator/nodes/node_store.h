@@ -33,7 +33,7 @@ DEFINE_CLEANUP(struct node_store *, node_store_free)
 
 int node_store_put(void *store, const struct kube_item *item, uint32_t generation);
 int node_store_remove(void *store, const struct kube_item *item);
-void node_store_replaced(void *store, uint32_t generation);
+int node_store_replaced(void *store, uint32_t generation);
 
 /* NULL: none. Good until the store changes. */
 const struct stored_node *node_store_find(const struct node_store *s, const char *name);

@@ -122,7 +122,7 @@ static int take_out(void *arg, const struct kube_item *item)
 	return 0;
 }
 
-static void replaced(void *arg, uint32_t generation)
+static int replaced(void *arg, uint32_t generation)
 {
 	struct driver_store *store = arg;
 	struct object *object, *next;
@@ -131,6 +131,7 @@ static void replaced(void *arg, uint32_t generation)
 		if (object->generation != generation)
 			drop(store, object);
 	}
+	return 0;
 }
 
 const struct informer_ops driver_store_ops = {.put = put, .remove = take_out, .replaced = replaced};

@@ -178,11 +178,11 @@ static void json_objects_are_kept_whole(void **unused)
 	assert_int_equal(put_json(store, "{\"metadata\":{\"name\":\"third\"},\"hz\":1}", 2), 0);
 	assert_int_equal(json_store_refused(store), 1);
 	assert_int_equal(json_store_count(store), 2);
-	json_store_replaced(store, 2);
+	/* shop/a is gone: there is room for the third now. */
+	assert_int_equal(json_store_replaced(store, 2), -ESTALE);
 	assert_string_equal(json_told.name, "shop/a");
 	assert_false(json_told.there);
 	item.len = strlen(a);
-	/* Since it is gone there is room for the third. */
 	assert_int_equal(json_store_remove(store, &item), -ESTALE);
 	assert_int_equal(json_store_count(store), 1);
 }
@@ -278,13 +278,13 @@ static void a_namespace_has_a_quota(void **unused)
 	assert_int_equal(put_sized(store, "evil", "a", 30 << 10, true, 2), 0);
 	assert_int_equal(put_sized(store, "evil", "b", 30 << 10, true, 2), 0);
 	assert_int_equal(put_sized(store, "evil", "c", 30 << 10, true, 2), 0);
-	json_store_replaced(store, 2);
+	assert_int_equal(json_store_replaced(store, 2), 0);
 	assert_int_equal(quota_told.calls, 1);
 	assert_int_equal(put_sized(store, "evil", "a", 1, true, 2), -ESTALE);
 	assert_int_equal(put_sized(store, "evil", "a", 1, true, 3), 0);
 	assert_int_equal(put_sized(store, "evil", "b", 30 << 10, true, 3), 0);
 	assert_int_equal(put_sized(store, "evil", "c", 30 << 10, true, 3), 0);
-	json_store_replaced(store, 3);
+	assert_int_equal(json_store_replaced(store, 3), 0);
 	assert_int_equal(quota_told.calls, 2);
 	assert_false(quota_told.over);
 	assert_int_equal(remove_named(store, "evil", "a"), 0);
@@ -386,7 +386,7 @@ static void what_goes_unseen_is_forgotten(void **unused)
 	assert_int_equal(remove_named(store, "evil", "c0"), -ESTALE);
 	told = 0;
 	assert_int_equal(put_sized(store, "evil", "c1", 1, true, 2), 0);
-	json_store_replaced(store, 2);
+	assert_int_equal(json_store_replaced(store, 2), 0);
 	assert_int_equal(told, 0); /* nobody had heard of c2 */
 	assert_false(json_store_left_out(store, "evil", "c2", &generation));
 	assert_false(quota_told.over);
@@ -398,6 +398,39 @@ static void what_goes_unseen_is_forgotten(void **unused)
 	assert_true(json_store_left_out(store, "evil", "c4", &generation));
 	assert_false(json_store_left_out(store, "evil", "c6", &generation));
 	assert_int_equal(remove_named(store, "evil", "c6"), -ESTALE);
+}
+
+/* The list comes while the store still has what was deleted during an outage. */
+static void room_of_what_a_list_does_not_have_any_more_heals(void **unused)
+{
+	const struct json_store_options options = {
+	    .max_objects = 100, .max_ns_objects = 2, .lean = true, .over = on_over};
+	_cleanup_(json_store_freep) struct json_store *store = NULL;
+
+	(void)unused;
+	memset(&quota_told, 0, sizeof(quota_told));
+	assert_int_equal(json_store_new(&options, &store), 0);
+	assert_int_equal(put_sized(store, "shop", "a", 1, true, 1), 0);
+	assert_int_equal(put_sized(store, "shop", "b", 1, true, 1), 0);
+	assert_int_equal(put_sized(store, "shop", "c", 1, true, 2), 0);
+	assert_int_equal(put_sized(store, "shop", "d", 1, true, 2), 0);
+	assert_true(quota_told.over);
+	assert_int_equal(json_store_replaced(store, 2), -ESTALE);
+	assert_int_equal(put_sized(store, "shop", "c", 1, true, 3), 0);
+	assert_int_equal(put_sized(store, "shop", "d", 1, true, 3), 0);
+	assert_int_equal(json_store_replaced(store, 3), 0);
+	assert_false(quota_told.over);
+	assert_int_equal(json_store_count(store), 2);
+	/* Part of what is there fits: one more list, and no third one for the rest. */
+	for (uint32_t generation = 4; generation < 7; generation++) {
+		assert_int_equal(put_sized(store, "shop", "e", 1, true, generation), 0);
+		assert_int_equal(put_sized(store, "shop", "f", 1, true, generation), 0);
+		assert_int_equal(put_sized(store, "shop", "g", 1, true, generation), 0);
+		assert_int_equal(json_store_replaced(store, generation),
+				 generation == 4 ? -ESTALE : 0);
+		assert_true(quota_told.over);
+	}
+	assert_int_equal(json_store_count(store), 2);
 }
 
 /* Nobody is over his own quota, and all of them together are over the store's. */
@@ -416,7 +449,7 @@ static void room_that_another_gives_back_heals(void **unused)
 	assert_int_equal(remove_named(store, "one", "a"), -ESTALE);
 	assert_int_equal(put_sized(store, "two", "a", 1, true, 2), 0);
 	assert_int_equal(put_sized(store, "three", "a", 1, true, 2), 0);
-	json_store_replaced(store, 2);
+	assert_int_equal(json_store_replaced(store, 2), 0);
 	assert_false(quota_told.over);
 	assert_int_equal(remove_named(store, "two", "a"), 0);
 }
@@ -678,6 +711,8 @@ int main(void)
 	    TEST(what_does_not_fit_is_known),
 	    TEST(what_goes_unseen_is_forgotten),
 	    TEST(room_that_another_gives_back_heals),
+	    TEST(room_of_what_a_list_does_not_have_any_more_heals),
+	    cmocka_unit_test(room_of_what_a_list_does_not_have_any_more_heals),
 	    TEST(bad_json_is_refused),
 	    TEST(services_of_a_pod),
 	    TEST(slices_are_bounded),

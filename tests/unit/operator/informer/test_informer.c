@@ -89,6 +89,7 @@ struct world {
 	int put_result;
 	bool free_when_synced;
 	unsigned int replaced, synced;
+	int replaced_result;
 	uint32_t generation;
 };
 
@@ -126,13 +127,14 @@ static int take_out(void *arg, const struct kube_item *item)
 	return r;
 }
 
-static void replaced(void *arg, uint32_t generation)
+static int replaced(void *arg, uint32_t generation)
 {
 	struct world *w = arg;
 
 	w->replaced++;
 	note(w, "replaced", NULL);
 	assert_true(generation >= w->generation);
+	return w->replaced_result;
 }
 
 static void synced(void *arg)
@@ -554,6 +556,29 @@ static void test_what_the_store_wishes_for_cuts_nothing_short_and_waits(void **s
 	assert_int_equal(stats(w)->expired, 3);
 }
 
+/* What a list did not have any more was in the way of what it had. */
+static void test_a_store_may_wish_for_a_list_at_the_end_of_one(void **state)
+{
+	struct world *w = *state;
+
+	start(w);
+	w->replaced_result = -ESTALE;
+	assert_int_equal(event("ADDED", "a", "7"), 0);
+	assert_int_equal(bookmark("50", true), 0);
+	w->replaced_result = 0;
+	assert_int_equal(stats(w)->lists, 1);
+	assert_true(stats(w)->synced);
+	pass(9000);
+	(void)event("MODIFIED", "a", "51");
+	assert_int_equal(stats(w)->lists, 1);
+	pass(1000);
+	(void)event("MODIFIED", "a", "52");
+	assert_int_equal(stats(w)->lists, 2);
+	assert_int_equal(bookmark("60", true), 0);
+	pass(60000);
+	assert_int_equal(stats(w)->lists, 2);
+}
+
 /* More than KUBE_OBJECT_MAX, in pieces. */
 static int say_large(const char *before, const char *after)
 {
@@ -766,6 +791,7 @@ int main(void)
 	    TEST(test_an_undecodable_object_is_counted_and_left_out),
 	    TEST(test_what_the_store_could_not_take_comes_again),
 	    TEST(test_what_the_store_wishes_for_cuts_nothing_short_and_waits),
+	    TEST(test_a_store_may_wish_for_a_list_at_the_end_of_one),
 	    TEST(test_a_too_large_object_is_left_out_and_all_others_are_there),
 	    TEST(test_a_watch_list_that_stalls_is_cancelled_and_pages_come_instead),
 	    TEST(test_a_client_that_takes_no_calls_is_tried_again),
