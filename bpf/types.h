@@ -103,8 +103,8 @@ enum kiln_rule_flags {
 	/* Code of a runtime (enum kiln_runtime_id in deref_off): its walker runs before the step.
 	 */
 	KILN_RULE_RUNTIME = 32,
-	/* The code keeps fp as a frame pointer where it calls, which is a better guide there than
-	 * the rule: a return address is stepped from by fp, if that leads anywhere. */
+	/* The code keeps a frame pointer whenever it calls. At a return address the caller is
+	 * found through fp; the rule itself is used only when fp does not lead to a frame. */
 	KILN_RULE_FRAME_POINTER = 64,
 	/* arm64 only. ra_off, fp_off and extra_off count from the value of reg, not from the CFA:
 	 * gcc saves registers at the low end of a frame, whatever its size. */

@@ -124,7 +124,7 @@ struct kiln_walk {
 	uint8_t switches;      /* from walker to walker */
 	uint8_t parked;	       /* cursors in `park` */
 	uint8_t map_stays;     /* the mapping is the same for as long as `tag` is */
-	uint8_t doubt;	       /* the frame's fp leads nowhere, whatever its rule says */
+	uint8_t doubt;	       /* fp leads to no frame: use the table's rule */
 	uint8_t walker;	       /* of the runtime that the process's stacks had frames of; 0: none */
 	uint32_t window_next;  /* bytes that the next walk_refill() reads, at most */
 	uint32_t misses;       /* of the cache */
@@ -312,7 +312,7 @@ KILN_INLINE int walk_find_row(struct kiln_walk *w, uint64_t vaddr, uint32_t *ret
 	return 0;
 }
 
-/* Is the frame pointer of code that keeps one a better guide than RULE? */
+/* In code that keeps a frame pointer: is the caller found through fp rather than by RULE? */
 KILN_INLINE int walk_is_unsure(const struct kiln_rule *rule, uint32_t exact)
 {
 	if (rule->kind == KILN_RULE_CFA && rule->reg == ARCH_REG_FP)
@@ -321,9 +321,10 @@ KILN_INLINE int walk_is_unsure(const struct kiln_rule *rule, uint32_t exact)
 }
 
 /*
- * Makes the RULE of a return address in code that keeps a frame pointer, and that no walker asks
- * for, one that walk_usual_step() knows. Where execution can be has other addresses: this one is
- * inside of the call instruction.
+ * In code that keeps a frame pointer and has no walker: replaces the RULE that is cached for a
+ * return address by the rule of a frame pointer, which walk_usual_step() can follow. The cache is
+ * by pc, and a return address is kept as the last byte of the call instruction, where execution
+ * never is: so the rule for an interrupted pc is not affected.
  */
 KILN_INLINE void walk_believe_frame_pointer(const struct kiln_walk *w, struct kiln_rule *rule)
 {

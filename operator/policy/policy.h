@@ -122,8 +122,8 @@ const struct node_group *policy_node_group(const struct policy_set *set,
 /* May the namespace be profiled at all: is there a cluster config, does its namespaceSelector
  * match? */
 bool policy_namespace_allowed(const struct policy_set *set, const struct label *labels, size_t n);
-/* Of a namespace's config by name, or of the cluster's with ns "". In a closed namespace the
- * verdict is the same for names that the set does not know. -ENOENT. */
+/* The verdict on the config NAME of namespace NS; NS "": on the cluster's. -ENOENT: there is no
+ * such config. In a closed namespace every name has a verdict, the same for all. */
 int policy_verdict(struct policy_set *set, const char *ns, const char *name,
 		   struct policy_verdict *ret) _must_check_;
 bool selector_matches(const struct selector *selector, const struct label *labels, size_t n);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes a config's status when it differs from the one that the object has. A config that the
- * cache has no room for gets a status that says so; whether it already has one is checked in
- * handlers.c, where the whole object is still at hand.
+ * Writes the status of a config when it has changed. A config that the cache has no room for gets
+ * a status that says so. Whether it has that already is checked in handlers.c, because the cache
+ * does not keep the object.
  */
 #include "operator/reconcile/status.h"
 
@@ -150,7 +150,7 @@ static const struct status_cause *find_unresolved(const struct node_reports *rep
 	return NULL;
 }
 
-/* The first of LIVE's destinations that some node cannot export to; NULL: none is known. The
+/* Of the destinations of the config LIVE the first that a node cannot export to, or NULL. The
  * endpoint's answer is kept out of the tenant's status: a tenant could point a destination at any
  * address that nodes reach, and read the answer there. */
 static const struct status_cause *find_failing(const struct node_reports *reports, const char *ns,
@@ -201,7 +201,8 @@ static int build(struct status_writer *w, const char *ns, const char *name, cons
 	/* What was done for the config before says nothing of this one. */
 	if (in.is_cluster && in.verdict->accepted && objects.generation != in.generation)
 		return 1;
-	/* A config that is not in the cache matches no pods, and no later pass asks for it. */
+	/* While pods are being counted the status waits. A config that the cache has no room for
+	 * has no count, and would wait for ever. */
 	if (live && match_counts_pending(w->options.matches, ns))
 		return 1;
 	in.matches = match_counts_read(w->options.matches, ns, ns[0] ? name : "", reports);

@@ -116,8 +116,9 @@ static int setup(void **state)
 }
 
 /*
- * The leaf in CALLED was called from FROM: where execution is the rule counts, whatever FP is. By
- * sp the caller of FROM is OTHER; by an FP that leads to the sixth word of the stack it is ROOT.
+ * A stack of three frames. The leaf is in CALLED; its caller, FROM, is found by the rule, because
+ * the leaf was interrupted. The caller of FROM is OTHER by the rule (from sp), and ROOT by the
+ * frame pointer, if FP is the address of the sixth word of the stack.
  */
 static void walk(uint32_t mapset, uint64_t from, uint64_t fp)
 {

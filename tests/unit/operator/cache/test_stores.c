@@ -178,7 +178,7 @@ static void json_objects_are_kept_whole(void **unused)
 	assert_int_equal(put_json(store, "{\"metadata\":{\"name\":\"third\"},\"hz\":1}", 2), 0);
 	assert_int_equal(json_store_refused(store), 1);
 	assert_int_equal(json_store_count(store), 2);
-	/* shop/a is gone: there is room for the third now. */
+	/* The list did not have shop/a: now there is room for the third. */
 	assert_int_equal(json_store_replaced(store, 2), -ESTALE);
 	assert_string_equal(json_told.name, "shop/a");
 	assert_false(json_told.there);
@@ -400,7 +400,7 @@ static void what_goes_unseen_is_forgotten(void **unused)
 	assert_int_equal(remove_named(store, "evil", "c6"), -ESTALE);
 }
 
-/* The list comes while the store still has what was deleted during an outage. */
+/* Objects that were deleted while no watch was open still take room when the next list comes. */
 static void room_of_what_a_list_does_not_have_any_more_heals(void **unused)
 {
 	const struct json_store_options options = {
@@ -421,7 +421,8 @@ static void room_of_what_a_list_does_not_have_any_more_heals(void **unused)
 	assert_int_equal(json_store_replaced(store, 3), 0);
 	assert_false(quota_told.over);
 	assert_int_equal(json_store_count(store), 2);
-	/* Part of what is there fits: one more list, and no third one for the rest. */
+	/* Two of the three fit once c and d are forgotten: one more list is asked for. The third
+	 * never fits, and no further list is asked for. */
 	for (uint32_t generation = 4; generation < 7; generation++) {
 		assert_int_equal(put_sized(store, "shop", "e", 1, true, generation), 0);
 		assert_int_equal(put_sized(store, "shop", "f", 1, true, generation), 0);
