@@ -152,7 +152,8 @@ int grpc_connection_write_data(struct grpc_connection *c, const uint8_t *header,
 		free(TAKE_PTR(call->outgoing));
 		call->flushed = true;
 	}
-	return 0;
+	/* After 0 it would make the next frame in the same call, whatever room there is. */
+	return NGHTTP2_ERR_PAUSE;
 }
 
 /* How much of the message is the next DATA frame's; grpc_connection_write_data() copies it. */
@@ -181,7 +182,7 @@ static bool make_frame(struct grpc_connection *c)
 	const uint8_t *bytes;
 	ssize_t n = nghttp2_session_mem_send(c->session, &bytes);
 
-	if (n < 0 || n > CONNECTION_WRITE / 2) {
+	if (n < 0 || (size_t)n > CONNECTION_WRITE - c->out_len) {
 		grpc_connection_fail(c, n < 0 ? nghttp2_strerror((int)n) : "a frame is too large");
 		return false;
 	}

@@ -81,7 +81,8 @@ int connection_write_data(struct server_connection *c, const uint8_t *header,
 		server_stream_taken(s);
 	/* Who is sent something may ask more often whether we are there. */
 	c->peer_ping_ms = c->ping_strikes = 0;
-	return 0;
+	/* After 0 it would make the next frame in the same call, whatever room there is. */
+	return NGHTTP2_ERR_PAUSE;
 }
 
 /* False: nghttp2 has nothing more, or the output is full. */
@@ -91,7 +92,7 @@ static bool make_frame(struct server_connection *c)
 	const uint8_t *bytes;
 	ssize_t n = nghttp2_session_mem_send(c->session, &bytes);
 
-	if (n < 0 || n > CONNECTION_WRITE / 2) {
+	if (n < 0 || (size_t)n > CONNECTION_WRITE - c->server->out_len) {
 		c->failed = true;
 		return false;
 	}

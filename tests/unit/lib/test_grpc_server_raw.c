@@ -382,6 +382,34 @@ static void test_a_peer_without_a_window_is_cut_off(void **state)
 	end(&s);
 }
 
+/* Two full frames of it are what goes out at a time: the end, which is ready too, comes after. */
+static void test_the_end_behind_two_full_frames(void **state)
+{
+	enum { WINDOW = 65535, FRAME = 16384 };
+	static uint8_t large[WINDOW + 2 * FRAME - 5];
+	uint8_t more[2 * (H2_FRAME + 4)] = {0};
+	struct scene s = {0};
+
+	begin(&s);
+	call(&s, 1);
+	UNTIL(&s, s.opened == 1);
+	assert_int_equal(server_stream_send(s.served, large, sizeof(large)), 0);
+	UNTIL(&s, s.n_in >= WINDOW);
+	server_stream_finish(s.served, RPC_OK, "");
+	/* Of the connection, and of the stream; with no window at all the end would wait too. */
+	for (size_t i = 0; i < 2; i++) {
+		uint8_t *at = more + i * (H2_FRAME + 4);
+
+		h2_frame(at, H2_WINDOW_UPDATE, 0, (uint32_t)i, 4);
+		at[H2_FRAME + 2] = 3 * FRAME >> 8;
+	}
+	say(&s, more, sizeof(more));
+	UNTIL(&s, s.closed == 1 && said(&s, H2_HEADERS, H2_END_STREAM, NULL) == 1);
+	assert_false(s.over);
+	assert_in_range(s.n_in, WINDOW + 2 * FRAME, WINDOW + 2 * FRAME + 1000);
+	end(&s);
+}
+
 static void test_a_message_is_sent_once_the_socket_has_it(void **state)
 {
 	uint8_t large[60000] = {0};
@@ -557,6 +585,7 @@ int main(void)
 	    cmocka_unit_test(test_an_end_within_a_message_is_an_end),
 	    cmocka_unit_test(test_a_peer_that_takes_nothing_is_cut_off),
 	    cmocka_unit_test(test_a_peer_without_a_window_is_cut_off),
+	    cmocka_unit_test(test_the_end_behind_two_full_frames),
 	    cmocka_unit_test(test_a_message_is_sent_once_the_socket_has_it),
 	    cmocka_unit_test(test_what_is_no_grpc_is_no_method),
 	    cmocka_unit_test(test_a_header_bomb_ends_the_stream),
