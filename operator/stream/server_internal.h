@@ -49,7 +49,8 @@ struct session {
 	bool watches; /* it asked for Watch: a controller, or who says so */
 	bool resumes, sending, has_slot, waits;
 	bool has_pod;	     /* the token's pod is known: */
-	uint8_t pod_uid[16]; /* which one */
+	uint8_t pod_uid[16]; /* which one, */
+	bool pod_gone;	     /* and whether the cache has it no more */
 	char *authorization; /* secret: to verify again */
 	struct stream_check *check;
 	char node_name[STREAM_NODE_MAX + 1];

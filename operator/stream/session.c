@@ -49,9 +49,11 @@ static void detach(struct session *s)
 		watch_end(s->server, s);
 	if (!node)
 		return;
+	s->server->stats.live--;
+	if (node->session != s) /* another has taken its place */
+		return;
 	node->session = NULL;
 	node->left_ms = server_now(s->server);
-	s->server->stats.live--;
 	watch_left(s->server, node);
 }
 
@@ -69,8 +71,10 @@ bool session_has_ended(const struct session *s)
 
 void session_cut(struct session *s, enum stream_cut cut)
 {
-	if (session_has_ended(s))
+	if (session_has_ended(s)) {
+		detach(s); /* the connection ended it, and has not said so yet */
 		return;
+	}
 	s->server->stats.cuts[cut]++;
 	session_end(s, cuts[cut].status, cuts[cut].text);
 }
@@ -132,6 +136,23 @@ static void set_age(struct session *s, uint64_t least)
 		    server_random(s->server) % (s->server->o.limits.age_ms / 5 + 1);
 }
 
+/* A node has one stream. When places get rare, those of it that have not said Hello yet go. */
+static void cut_waiting(const struct session *s)
+{
+	struct stream_server_counts counts;
+	struct session *other, *next;
+
+	stream_server_read(s->server->streams, &counts);
+	if (counts.open <= s->server->o.limits.streams / 2)
+		return;
+	for (other = s->server->sessions; other; other = next) {
+		next = other->next;
+		if (other != s && other->step == STEP_HELLO &&
+		    streq(other->node_name, s->node_name))
+			session_cut(other, CUT_REPLACED);
+	}
+}
+
 static void granted(struct session *s, const struct stream_grant *grant)
 {
 	uint64_t now = server_now(s->server), age = s->server->o.limits.age_ms;
@@ -145,6 +166,7 @@ static void granted(struct session *s, const struct stream_grant *grant)
 	s->has_pod = grant->has_pod;
 	memcpy(s->pod_uid, grant->pod_uid, sizeof(s->pod_uid));
 	snprintf(s->node_name, sizeof(s->node_name), "%s", grant->node);
+	cut_waiting(s);
 	s->step = STEP_HELLO;
 	s->deadline_ms = now + s->server->o.limits.hello_ms;
 	set_age(s, age - age / 10);
@@ -167,7 +189,7 @@ static void on_grant(void *arg, const struct stream_grant *grant)
 		return;
 	if (grant->refusal != STREAM_GRANTED) {
 		bool unsure = stream_refusal_status(grant->refusal) == RPC_UNAVAILABLE &&
-			      grant->refusal != STREAM_UNKNOWN_POD;
+			      grant->refusal != STREAM_UNKNOWN_POD && !s->pod_gone;
 
 		if (first || !unsure || s->token_until_ms <= now)
 			refuse(s, grant->refusal);
