@@ -229,6 +229,23 @@ static void free_secret(struct secret *s)
 	free(s);
 }
 
+/* May NS use one more? No namespace takes the room of others. */
+static bool has_room(const struct secrets *all, const char *ns)
+{
+	struct secret *s, *next;
+	size_t own = 0, tenants = 0;
+
+	if (HASH_COUNT(all->all) >= SECRETS_MAX)
+		return false;
+	if (!all->options.ns || streq(ns, all->options.ns))
+		return true;
+	HASH_ITER (hh, all->all, s, next) {
+		own += streq(s->ns, ns);
+		tenants += !streq(s->ns, all->options.ns);
+	}
+	return own < SECRETS_NS_MAX && tenants < SECRETS_TENANTS_MAX;
+}
+
 int secrets_use(struct secrets *all, const char *ns, const char *name, struct secret **ret)
 {
 	char full_name[FULL_NAME_MAX];
@@ -242,7 +259,7 @@ int secrets_use(struct secrets *all, const char *ns, const char *name, struct se
 		*ret = s;
 		return 0;
 	}
-	if (HASH_COUNT(all->all) >= SECRETS_MAX)
+	if (!has_room(all, ns))
 		return -ENOSPC;
 	s = calloc(1, sizeof(*s));
 	if (!s)

@@ -14,7 +14,9 @@
 #include "operator/kube/client.h"
 
 enum {
-	SECRETS_MAX = 1024,	     /* at once */
+	SECRETS_MAX = 1024,	     /* at once; */
+	SECRETS_NS_MAX = 128,	     /* of one namespace but the operator's, */
+	SECRETS_TENANTS_MAX = 768,   /* and of all those: the operator's has the rest */
 	SECRET_VALUE_MAX = 64 << 10, /* bytes of a value */
 	SECRETS_REFRESH_MS = 3000,   /* how often each is read again, */
 	SECRETS_SPACING_MS = 20,     /* but all of them together no more often than this */
@@ -33,6 +35,7 @@ enum secret_state {
 struct secrets_options {
 	uv_loop_t *loop;
 	struct kube_client *client;
+	const char *ns;	     /* the operator's; borrowed, NULL: none is special */
 	uint64_t refresh_ms; /* 0: SECRETS_REFRESH_MS */
 	uint64_t grace_ms;   /* 0: SECRETS_GRACE_MS */
 	uint64_t settle_ms;  /* a Secret that was never read is not FORBIDDEN before */
@@ -47,7 +50,7 @@ int secrets_new(const struct secrets_options *options, struct secrets **ret) _mu
 struct secrets *secrets_free(struct secrets *s);
 
 struct secret;
-/* A reference. -ENOSPC: SECRETS_MAX are used; -ENOMEM. */
+/* A reference. -ENOSPC: as many as there may be, in all or of NS, are used; -ENOMEM. */
 int secrets_use(struct secrets *s, const char *ns, const char *name,
 		struct secret **ret) _must_check_;
 void secrets_leave(struct secrets *s, struct secret *secret); /* NULL is fine */

@@ -18,8 +18,8 @@ enum field_kind { FIELD_HEADER, FIELD_CA, FIELD_CERTIFICATE, FIELD_KEY };
 struct field {
 	enum field_kind kind;
 	size_t header;
-	struct secret *secret;
-	char *key;
+	struct secret *secret; /* NULL: there was no room for one more */
+	char *name, *key;      /* of the Secret, and in it */
 };
 
 struct view_destination {
@@ -37,6 +37,7 @@ struct destination_table {
 	struct destination_table_options options;
 	struct view_destination *all;
 	struct left_out *left_out;
+	bool without_room; /* some field is without its Secret */
 };
 
 static void leave_in(struct destination_table *d, struct view_destination *v)
@@ -115,25 +116,31 @@ static NODE_MESSAGE(Destination) * copy_message(const char *id, const struct des
 	return kiln__node__v1__destination__unpack(NULL, len, bytes);
 }
 
+static const char *secrets_ns(const struct destination_table *d, const struct view_destination *v)
+{
+	return v->ns[0] ? v->ns : d->options.ns;
+}
+
 static int add_field(struct destination_table *d, struct view_destination *v, enum field_kind kind,
 		     size_t header, const char *name, const char *key)
 {
-	const char *ns = v->ns[0] ? v->ns : d->options.ns;
 	struct field *f = &v->fields[v->n];
 	int r;
 
 	if (!name)
 		return 0;
-	if (v->n == FIELDS_MAX)
+	if (v->n == FIELDS_MAX || !d->options.secrets)
 		return -ENOSPC;
-	*f = (struct field){.kind = kind, .header = header, .key = strdup(key ? key : "")};
-	if (!f->key)
-		return -ENOMEM;
-	r = d->options.secrets ? secrets_use(d->options.secrets, ns, name, &f->secret) : -ENOSPC;
-	if (r < 0) {
+	*f = (struct field){
+	    .kind = kind, .header = header, .name = strdup(name), .key = strdup(key ? key : "")};
+	r = f->name && f->key ? secrets_use(d->options.secrets, secrets_ns(d, v), name, &f->secret)
+			      : -ENOMEM;
+	if (r < 0 && r != -ENOSPC) {
+		free(f->name);
 		free(f->key);
 		return r;
 	}
+	d->without_room |= r == -ENOSPC;
 	v->n++;
 	return 0;
 }
@@ -160,6 +167,7 @@ static void forget(struct destination_table *d, struct view_destination *v)
 	leave_in(d, v);
 	for (size_t i = 0; i < v->n; i++) {
 		secrets_leave(d->options.secrets, v->fields[i].secret);
+		free(v->fields[i].name);
 		free(v->fields[i].key);
 	}
 	v->n = 0;
@@ -307,10 +315,18 @@ static bool is_header_value(const char *s)
 }
 
 /* Where, why, and what to do; never a value. */
-static void say_cause(const struct field *f, struct left_out *ret)
+static void say_cause(const char *ns, const struct field *f, struct left_out *ret)
 {
-	const char *ns = secret_ns(f->secret), *name = secret_name(f->secret);
+	const char *name = f->name;
 
+	if (!f->secret) {
+		ret->reason = "SecretsLimit";
+		snprintf(ret->text, sizeof(ret->text),
+			 "there is no room for Secret %s/%s: destinations of one namespace may use "
+			 "%d Secrets at a time, those of all %d",
+			 ns, name, SECRETS_NS_MAX, SECRETS_MAX);
+		return;
+	}
 	switch (secret_state(f->secret)) {
 	case SECRET_MISSING:
 		ret->reason = "SecretMissing";
@@ -337,7 +353,7 @@ static void say_cause(const struct field *f, struct left_out *ret)
 
 static const char *value_of(const struct field *f)
 {
-	const char *s = secret_get(f->secret, f->key);
+	const char *s = f->secret ? secret_get(f->secret, f->key) : NULL;
 
 	return s && f->kind == FIELD_HEADER && !is_header_value(s) ? NULL : s;
 }
@@ -381,13 +397,13 @@ static void leave_out(struct destination_table *d, struct view_destination *v,
 {
 	struct left_out *l;
 
-	if (v->left_out || secret_state(f->secret) == SECRET_PENDING)
+	if (v->left_out || (f->secret && secret_state(f->secret) == SECRET_PENDING))
 		return;
 	l = calloc(1, sizeof(*l));
 	if (!l) /* the next one that asks tries again */
 		return;
 	*l = (struct left_out){.id = v->id, .ns = v->ns, .name = v->name, .next = d->left_out};
-	say_cause(f, l);
+	say_cause(secrets_ns(d, v), f, l);
 	if (l->next)
 		l->next->prev = l;
 	d->left_out = v->left_out = l;
@@ -428,9 +444,36 @@ void destination_table_secret(struct destination_table *d, const char *ns, const
 		bool uses = false;
 
 		for (size_t i = 0; i < v->n; i++)
-			uses |= streq(secret_ns(v->fields[i].secret), ns) &&
-				streq(secret_name(v->fields[i].secret), name);
+			uses |= streq(secrets_ns(d, v), ns) && streq(v->fields[i].name, name);
 		if (!uses)
+			continue;
+		leave_in(d, v);
+		d->options.changed(d->options.arg, v->id);
+	}
+}
+
+void destination_table_look_for_room(struct destination_table *d)
+{
+	struct view_destination *v, *next;
+
+	if (!d->without_room)
+		return;
+	d->without_room = false;
+	HASH_ITER (hh, d->all, v, next) {
+		bool found = false;
+
+		for (size_t i = 0; i < v->n; i++) {
+			struct field *f = &v->fields[i];
+
+			if (f->secret)
+				continue;
+			if (secrets_use(d->options.secrets, secrets_ns(d, v), f->name, &f->secret) <
+			    0)
+				d->without_room = true;
+			else
+				found = true;
+		}
+		if (!found)
 			continue;
 		leave_in(d, v);
 		d->options.changed(d->options.arg, v->id);

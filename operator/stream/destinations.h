@@ -45,7 +45,7 @@ int destination_table_new(const struct destination_table_options *options,
 struct destination_table *destination_table_free(struct destination_table *d);
 
 struct view_destination;
-/* A reference. -ENOMEM, -ENOSPC: no room for its Secrets. */
+/* A reference. -ENOMEM, -ENOSPC. One that there is no room for the Secrets of is left out. */
 int destination_table_ref(struct destination_table *d, const struct policy_destination *from,
 			  struct view_destination **ret) _must_check_;
 struct view_destination *destination_table_find(struct destination_table *d, const char *id);
@@ -61,6 +61,8 @@ int destination_table_encode(struct destination_table *d, struct view_destinatio
 /* The first of those that are left out, whoever needs them; NULL: none is. Good until a Secret, a
  * config or a reference changes. */
 const struct left_out *destination_table_left_out(const struct destination_table *d);
+/* Now and then: Secrets that there was no room for, once there is. */
+void destination_table_look_for_room(struct destination_table *d);
 /* A Secret is another than before. */
 void destination_table_secret(struct destination_table *d, const char *ns, const char *name);
 size_t destination_table_count(const struct destination_table *d);

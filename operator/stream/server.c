@@ -161,6 +161,8 @@ static void on_tick(uv_timer_t *timer)
 	struct session *s, *next;
 
 	stream_auth_sweep(server->auth);
+	if (server->destinations)
+		destination_table_look_for_room(server->destinations);
 	for (s = server->sessions; s; s = next) {
 		next = s->next;
 		session_tick(s);
@@ -214,8 +216,10 @@ static void verify_soon(struct node_server *server, const struct pod_info *info)
 	const struct node *node = info->node[0] ? find_node(server, info->node) : NULL;
 	struct session *s = node ? node->session : NULL;
 
-	if (s && s->has_pod && !memcmp(s->pod_uid, info->uid, sizeof(s->pod_uid)))
+	if (s && s->has_pod && !memcmp(s->pod_uid, info->uid, sizeof(s->pod_uid))) {
+		s->pod_gone = true;
 		s->verify_ms = server_now(server);
+	}
 }
 
 void node_server_pod(struct node_server *server, const struct pod *pod, const struct pod *old)

@@ -75,6 +75,7 @@ static int begin_secrets(struct stream_service *s, struct error *err)
 {
 	const struct secrets_options options = {.loop = s->loop,
 						.client = s->client,
+						.ns = s->options.ns,
 						.settle_ms = SECRETS_SETTLE_MS,
 						.changed = on_secret,
 						.arg = s};

@@ -402,13 +402,23 @@ static void test_every_setting_counts(void **state)
 static void test_no_room_for_a_secret(void **state)
 {
 	struct destination d = with_token("main");
-	const struct policy_destination from = {.ns = "", .destination = &d};
-	struct view_destination *v = NULL;
+	struct view_destination *v;
 
-	d.ca = (struct secret_ref){(char *)"roots", (char *)"ca.crt"};
 	rig.use_result = -ENOSPC;
-	assert_int_equal(destination_table_ref(rig.table, &from, &v), -ENOSPC);
-	assert_null(v);
+	v = ref("shop", &d);
+	assert_int_equal(destination_table_encode(rig.table, v, &rig.out), -ENOENT);
+	assert_string_equal(destination_table_left_out(rig.table)->reason, "SecretsLimit");
+	assert_non_null(strstr(rig.word, "no room for Secret shop/backend"));
+	destination_table_look_for_room(rig.table);
+	assert_int_equal(rig.changed, 0);
+	rig.use_result = 0;
+	destination_table_look_for_room(rig.table);
+	assert_int_equal(rig.changed, 1);
+	assert_string_equal(rig.last_id, view_destination_id(v));
+	assert_null(destination_table_left_out(rig.table));
+	put("shop", "backend", SECRET_FOUND, "token", "hush");
+	kiln__node__v1__destination__free_unpacked(told(v), NULL);
+	destination_table_unref(rig.table, v);
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
