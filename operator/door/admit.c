@@ -244,22 +244,33 @@ static bool make_room_for_friend(struct door *door)
 /* Makes room for one more of the source KEY; false: that one is the last who should have it. */
 static bool make_room(struct door *door, const uint8_t key[SOURCE_KEY], bool is_friend)
 {
-	const struct source *own = source_find(&door->sources, key);
-	struct source *most = source_most(&door->sources);
-	struct door_conn *c;
+	struct source *own = source_find(&door->sources, key), *most;
+	struct door_conn *c, *victim = NULL;
+
+	if (own)
+		own->is_friend = is_friend;
 
 	if (door->n_outside < door->o.limits.outside)
 		return true;
 	if (is_friend && (!own || goes_first(door, own)) && make_room_for_friend(door))
 		return true;
+	most = source_most(&door->sources);
 	if (!most || most->strangers <= (own ? own->strangers : 0) + 1)
 		return false;
 	DL_FOREACH2(most->conns, c, source_next)
 	if (is_outside(c)) {
-		conn_end(c, DOOR_END_DISPLACED);
-		return true;
+		victim = c;
+		break;
 	}
-	return false;
+	/* All of its own are inside: whoever has the most, and one of them outside. */
+	if (!victim)
+		DL_FOREACH (door->outside, c)
+			if (c->source->strangers >
+			    (victim ? victim->source->strangers : (own ? own->strangers : 0) + 1))
+				victim = c;
+	if (victim)
+		conn_end(victim, DOOR_END_DISPLACED);
+	return victim != NULL;
 }
 
 static void admit(struct door *door, int fd, const struct sockaddr *address)
@@ -381,6 +392,7 @@ void door_apply(struct door_conn *c, bool granted, bool refused)
 			conn_end(c, DOOR_END_NO_MEMORY);
 			return;
 		}
+		c->source->is_friend = door_is_friend(c->door, c->key);
 		c->bytes_before = BIO_number_read(SSL_get_rbio(c->ssl));
 		c->frames_before = c->frames.all;
 		c->calls_before = c->frames.calls;

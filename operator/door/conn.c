@@ -160,6 +160,21 @@ static void look_at_hello(struct door_conn *c)
 	conn_watch(c);
 }
 
+/* It waits for its turn, and more than its hello came; or the kernel, short of memory, wakes early.
+ */
+static void look_at_more(struct door_conn *c)
+{
+	int there = 0;
+
+	if (ioctl(c->peer_fd, FIONREAD, &there) < 0)
+		conn_end(c, DOOR_END_PEER);
+	else if ((size_t)there > c->hello)
+		conn_end(c, DOOR_END_BAD_HELLO);
+	else
+		c->parked = true;
+	conn_watch(c);
+}
+
 /* ---- to the server --------------------------------------------------------------------------- */
 
 static void join(struct door_conn *c)
@@ -313,7 +328,11 @@ static size_t send_to_peer(struct door_conn *c, const uint8_t *bytes, size_t len
 	n = SSL_write(c->ssl, bytes, (int)len);
 	if (n > 0)
 		return (size_t)n;
-	on_tls_pause(c, n);
+	/* After the peer's end OpenSSL calls every failure one more end (SSL_ERROR_ZERO_RETURN). */
+	if (SSL_get_error(c->ssl, n) == SSL_ERROR_ZERO_RETURN)
+		conn_end(c, DOOR_END_PEER);
+	else
+		on_tls_pause(c, n);
 	return 0;
 }
 
@@ -385,7 +404,7 @@ static void on_peer(uv_poll_t *poll, int status, int events)
 		if (events & UV_DISCONNECT)
 			conn_end(c, DOOR_END_PEER);
 		else if (c->state == CONN_WAITS)
-			conn_end(c, DOOR_END_BAD_HELLO); /* more than one */
+			look_at_more(c);
 		else
 			look_at_hello(c);
 		return;

@@ -51,6 +51,8 @@ static bool use_key(SSL_CTX *context, const char *key_pem)
 
 static bool set_up(SSL_CTX *context)
 {
+	/* Or one SSL_read() goes on for as long as the peer sends nothing but key updates. */
+	SSL_CTX_clear_mode(context, SSL_MODE_AUTO_RETRY);
 	SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
 				      SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
 	SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION |
