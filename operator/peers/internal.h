@@ -13,7 +13,8 @@ struct peer {
 	struct peers *peers;
 	struct peer *prev, *next;
 	char address[PEER_ADDRESS_MAX]; /* "127.0.0.1:8443", "[::1]:8443" */
-	bool is_named;			/* by the last look at the names */
+	bool is_named;			/* by the last look at the names that has ended */
+	bool is_seen;			/* by the look that is under way */
 	bool is_whole;
 	uint64_t id; /* of the connection */
 	uint64_t retry_ms, pause_ms;

@@ -48,7 +48,7 @@ static void name_peer(struct peers *p, const char *address)
 
 	DL_FOREACH (p->list, peer)
 		if (streq(peer->address, address)) {
-			peer->is_named = true;
+			peer->is_seen = true;
 			return;
 		}
 	peer = p->n < PEERS_MAX ? peer_new(p, address) : NULL;
@@ -56,7 +56,7 @@ static void name_peer(struct peers *p, const char *address)
 		p->failed = true;
 		return;
 	}
-	peer->is_named = true;
+	peer->is_seen = peer->is_named = true;
 	DL_APPEND(p->list, peer);
 	p->n++;
 }
@@ -84,6 +84,7 @@ static void end_look(struct peers *p)
 	p->complete = !p->failed;
 	p->look_ms = uv_now(p->o.loop) + PEERS_LOOK_MS;
 	DL_FOREACH_SAFE (p->list, peer, next) {
+		peer->is_named = peer->is_seen || (peer->is_named && p->failed);
 		if (peer->is_named || peer->client || p->failed)
 			continue;
 		DL_DELETE(p->list, peer);
@@ -160,7 +161,7 @@ static void begin_look(struct peers *p)
 	struct peer *peer;
 
 	DL_FOREACH (p->list, peer)
-		peer->is_named = false;
+		peer->is_seen = false;
 	p->failed = false;
 	while (next_target(&at, &target) > 0)
 		if (look_up(p, &target) < 0)

@@ -153,7 +153,7 @@ void node_entries_limit_tombstones(struct node_state *n)
 		next = n->entries[i].next;
 		if (!n->entries[i].gone || n->entries[i].dirty || n->entries[i].refs)
 			continue;
-		n->floor = n->entries[i].revision;
+		n->floor = MAX(n->floor, n->entries[i].revision);
 		node_entry_forget(n, i);
 	}
 }

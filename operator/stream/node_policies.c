@@ -23,8 +23,11 @@ static bool policy_hold(struct node_state *n, struct view_policy *policy, struct
 			node_destination_hold(n, policy->destinations[k], out);
 	if (i == ENTRY_NONE) {
 		i = node_entry_make(n, ENTRY_POLICY, key);
-		if (i == ENTRY_NONE)
+		if (i == ENTRY_NONE) {
+			for (size_t k = 0; k < policy->n_destinations; k++)
+				node_destination_release(n, policy->destinations[k]);
 			return false;
+		}
 		n->entries[i].policy = policy;
 		policy->refs++;
 	}
