@@ -10,9 +10,12 @@
 #include "operator/cache/kept.h"
 
 #include "operator/cache/pod_store.h"
+#include "operator/kube/json_scan.h"
+
+#define MODE_ANNOTATION "profiling.kiln.dev/mode" /* POLICY_MODE_ANNOTATION */
 
 static const char *const always[] = {
-    "profiling.kiln.dev/",
+    MODE_ANNOTATION,
     "resource.opentelemetry.io/",
     "kubernetes.io/config.mirror",
 };
@@ -199,6 +202,10 @@ int kept_pairs(struct intern *in, struct buf *scratch, const struct slice_pair *
 			order[n_order++] = &pairs[i];
 	}
 	n_order = sort_pairs(order, n_order);
+	/* Whatever else there is no room for: an opt-out is kept. */
+	for (size_t i = max; i < n_order; i++)
+		if (SLICE_IS(order[i]->key, MODE_ANNOTATION))
+			order[max - 1] = order[i];
 	while (used < MIN(n_order, max) && size + packed_size(order[used]) <= KEPT_PAIRS_BYTES_MAX)
 		size += packed_size(order[used++]);
 	*cut += n_order - used;

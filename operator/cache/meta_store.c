@@ -264,6 +264,9 @@ int meta_store_put_view(struct meta_store *store, const struct meta_view *view, 
 	}
 	release_strings(store, &draft);
 	if (r == -ENOSPC) {
+		/* Its old labels say nothing any more: as if it were not there. */
+		if (old)
+			forget(store, old);
 		store->dropped++;
 		return 0;
 	}

@@ -141,6 +141,9 @@ int pod_store_put_view(struct pod_store *store, const struct pod_view *view, uin
 		pod_at(store, old)->generation = generation;
 	r = pod_draft(store, view, pod_at(store, old), &draft);
 	if (r == -ENOSPC) {
+		/* As it was it would go on being profiled by what holds no more. */
+		if (old)
+			forget(store, old);
 		store->stats.no_room++;
 		return 0;
 	}

@@ -29,7 +29,7 @@ struct pod_store_options {
 	struct intern *intern;
 	size_t max_pods; /* more are counted and left out */
 	/*
-	 * Annotations that are kept beside Kiln's own (profiling.kiln.dev/), OpenTelemetry's
+	 * Annotations that are kept beside profiling.kiln.dev/mode, OpenTelemetry's
 	 * (resource.opentelemetry.io/) and kubernetes.io/config.mirror: by exact key, and by prefix
 	 * (ends with '/'). Labels all are.
 	 */
@@ -68,7 +68,7 @@ uint64_t pod_store_dropped(const struct pod_store *store); /* beyond max_pods, o
 struct pod_store_stats {
 	uint64_t changes, unchanged;
 	uint64_t beyond_max; /* events of pods that max_pods left out */
-	uint64_t no_room;    /* events that found no room for strings: the pod stays as it was */
+	uint64_t no_room;    /* events that found no room for strings: the pod is forgotten */
 	uint64_t cut_pods;   /* events of pods with more labels, containers than a view holds */
 	uint64_t cut_values; /* labels, annotations, images, ... that were left out */
 	uint64_t unindexed;  /* uids and container ids that too many pods claim */
@@ -122,6 +122,8 @@ struct pod_info {
 	char owner_uid_text[37];
 	int64_t created;
 	bool host_network, deleting, terminated; /* phase Succeeded or Failed */
+	bool
+	    cut; /* it has more labels or annotations than are kept: what selects it is not known */
 	struct pod_label {
 		const char *key, *value;
 	} labels[VIEW_PAIRS_MAX], annotations[32];

@@ -50,6 +50,7 @@ enum {
 	POD_TERMINATED = 4,
 	POD_MIRROR = 8,
 	POD_HOSTNAME_IS_NAME = 16,
+	POD_CUT = 32,
 };
 enum container_state { STATE_ID = 1, STATE_PREVIOUS = 2, STATE_RESTARTS = 4 };
 

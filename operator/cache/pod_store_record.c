@@ -110,6 +110,7 @@ void pod_unpack_subject(const struct pod_store *store, const struct pod *pod, st
 	ret->host_network = pod->flags & POD_HOST_NETWORK;
 	ret->deleting = pod->flags & POD_DELETING;
 	ret->terminated = pod->flags & POD_TERMINATED;
+	ret->cut = pod->flags & POD_CUT;
 	ret->n_labels = kept_pairs_unpack(in, pod->labels, ret->labels, ARRAY_SIZE(ret->labels));
 	ret->n_annotations =
 	    kept_pairs_unpack(in, pod->annotations, ret->annotations, ARRAY_SIZE(ret->annotations));
@@ -432,7 +433,7 @@ int pod_draft(struct pod_store *store, const struct pod_view *view, const struct
 	    (view->host_network ? POD_HOST_NETWORK : 0) | (view->meta.deleting ? POD_DELETING : 0) |
 	    (slice_is(view->phase, "Succeeded") || slice_is(view->phase, "Failed") ? POD_TERMINATED
 										   : 0) |
-	    (find_mirror(&view->meta, mirror) ? POD_MIRROR : 0);
+	    (find_mirror(&view->meta, mirror) ? POD_MIRROR : 0) | (view->meta.cut ? POD_CUT : 0);
 	pod->n_containers = (uint8_t)MIN(view->n_containers, (size_t)POD_CONTAINERS_MAX);
 	out = draft_states(store, view, pod, old, pod->flags & POD_MIRROR ? mirror : NULL);
 	out = draft_ip(store, view->pod_ip, pod, out);

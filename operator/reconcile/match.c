@@ -184,17 +184,18 @@ static void take_one(struct match_counts *m, struct count *whole, uint64_t node)
 	}
 }
 
-/* Copies the labels into OUT of VIEW_PAIRS_MAX. */
-static size_t labels_of(struct meta_store *store, const char *name, struct label *out)
+/* Copies the labels into OUT of VIEW_PAIRS_MAX. False: the store does not know NAME. */
+static bool labels_of(struct meta_store *store, const char *name, struct label *out, size_t *ret_n)
 {
 	struct meta_object object;
-	size_t n = 0;
 
+	*ret_n = 0;
 	if (meta_store_find(store, "", name, &object) < 0)
-		return 0;
-	for (; n < object.n_labels && n < VIEW_PAIRS_MAX; n++)
-		out[n] = (struct label){object.labels[n].key, object.labels[n].value};
-	return n;
+		return false;
+	for (; *ret_n < object.n_labels && *ret_n < VIEW_PAIRS_MAX; ++*ret_n)
+		out[*ret_n] =
+		    (struct label){object.labels[*ret_n].key, object.labels[*ret_n].value};
+	return true;
 }
 
 int match_resolve(struct policy_set *policies, struct meta_store *namespaces,
@@ -205,7 +206,10 @@ int match_resolve(struct policy_set *policies, struct meta_store *namespaces,
 	const struct cluster_config *cluster;
 	struct policy_subject subject = {
 	    .ns = pod->ns, .pod_labels = labels, .namespace_labels = ns_labels};
+	size_t n;
 
+	if (pod->cut)
+		return -E2BIG;
 	for (size_t i = 0; i < pod->n_labels && i < VIEW_PAIRS_MAX; i++)
 		labels[subject.n_pod_labels++] =
 		    (struct label){pod->labels[i].key, pod->labels[i].value};
@@ -213,10 +217,13 @@ int match_resolve(struct policy_set *policies, struct meta_store *namespaces,
 		if (streq(pod->annotations[i].key, POLICY_MODE_ANNOTATION))
 			subject.mode_annotation = pod->annotations[i].value;
 	cluster = policy_set_get_cluster(policies);
-	if (cluster && cluster->n_groups && pod->node[0])
-		subject.group =
-		    policy_node_group(policies, ns_labels, labels_of(nodes, pod->node, ns_labels));
-	subject.n_namespace_labels = labels_of(namespaces, pod->ns, ns_labels);
+	if (cluster && cluster->n_groups && pod->node[0]) {
+		(void)labels_of(nodes, pod->node, ns_labels, &n);
+		subject.group = policy_node_group(policies, ns_labels, n);
+	}
+	/* Without its labels, selectors such as NotIn would hold that do not. */
+	if (!labels_of(namespaces, pod->ns, ns_labels, &subject.n_namespace_labels) && pod->ns[0])
+		return -ENOENT;
 	return policy_resolve(policies, &subject, ret, ret_config);
 }
 

@@ -16,7 +16,7 @@ static struct pod_store *store;
 static struct pod_view view;
 static struct pod_info info;
 static uint64_t told;
-static const char *const keys[] = {"team/", "note", NULL};
+static const char *const keys[] = {"a.first/", "team/", "note", NULL};
 
 static void on_change(void *arg, const struct pod *pod, const struct pod *old)
 {
@@ -309,7 +309,7 @@ static void pods_beyond_the_cap_are_counted(void **unused)
 	assert_int_equal(pod_store_count(store), 3);
 }
 
-static void without_room_for_strings_a_pod_stays_as_it_was(void **unused)
+static void without_room_for_strings_a_pod_is_forgotten(void **unused)
 {
 	uint64_t before = 0;
 	char value[4000];
@@ -336,14 +336,42 @@ static void without_room_for_strings_a_pod_stays_as_it_was(void **unused)
 		before = told;
 		put();
 	}
+	/* As it was it might be profiled by what it says no more. */
 	assert_int_equal(stats().no_room, 1);
-	assert_int_equal(pod_store_count(store), 1);
-	assert_string_equal(get("shop", "web")->node, "n1");
-	assert_int_equal(told, before);
-	/* It was seen: a relist must not take it away. */
+	assert_int_equal(pod_store_count(store), 0);
+	assert_int_equal(told, before + 1);
+	view.meta.n_annotations = 0;
 	assert_int_equal(pod_store_put_view(store, &view, 2), 0);
-	pod_store_replaced(store, 2);
-	assert_int_equal(pod_store_count(store), 1);
+	assert_string_equal(get("shop", "web")->node, "n1");
+}
+
+static void an_opt_out_is_kept_whatever_else_there_is(void **unused)
+{
+	static char many[40][48];
+
+	(void)unused;
+	view_pod(&view, "shop", "web", UID("01"), "n1");
+	for (size_t i = 0; i < ARRAY_SIZE(many); i++) {
+		(void)snprintf(many[i], sizeof(many[i]), "a.first/%zu", i);
+		view_annotation(&view, many[i], "x");
+	}
+	view_annotation(&view, "profiling.kiln.dev/mode", "disabled");
+	view_annotation(&view, "profiling.kiln.dev/other", "not kept");
+	put();
+	assert_int_equal(get("shop", "web")->n_annotations, ARRAY_SIZE(info.annotations));
+	assert_string_equal(info.annotations[info.n_annotations - 1].key,
+			    "profiling.kiln.dev/mode");
+}
+
+static void a_pod_with_too_many_labels_says_so(void **unused)
+{
+	(void)unused;
+	view_pod(&view, "shop", "web", UID("01"), "n1");
+	put();
+	assert_false(get("shop", "web")->cut);
+	view.meta.cut = true;
+	put();
+	assert_true(get("shop", "web")->cut);
 }
 
 static void hostile_names_are_no_pods(void **unused)
@@ -385,18 +413,19 @@ static void hostile_values_are_left_out(void **unused)
 	memset(mib, 'm', sizeof(mib));
 	view_pod(&view, "shop", "web", UID("01"), "n1");
 	view.meta.annotations[view.meta.n_annotations++] =
-	    (struct slice_pair){text("profiling.kiln.dev/big"), {mib, sizeof(mib)}};
+	    (struct slice_pair){text("resource.opentelemetry.io/big"), {mib, sizeof(mib)}};
 	view.meta.annotations[view.meta.n_annotations++] =
 	    (struct slice_pair){{mib, sizeof(mib)}, text("x")};
 	view.meta.annotations[view.meta.n_annotations++] =
-	    (struct slice_pair){text("profiling.kiln.dev/nul"), {"a\0b", 3}};
+	    (struct slice_pair){text("resource.opentelemetry.io/nul"), {"a\0b", 3}};
 	view.meta.annotations[view.meta.n_annotations++] =
-	    (struct slice_pair){text("profiling.kiln.dev/latin1"), {"\xe9", 1}};
+	    (struct slice_pair){text("resource.opentelemetry.io/latin1"), {"\xe9", 1}};
 	view.meta.annotations[view.meta.n_annotations++] =
-	    (struct slice_pair){text("profiling.kiln.dev/surrogate"), {"\xed\xa0\x80", 3}};
+	    (struct slice_pair){text("resource.opentelemetry.io/surrogate"), {"\xed\xa0\x80", 3}};
 	view.meta.annotations[view.meta.n_annotations++] =
-	    (struct slice_pair){text("profiling.kiln.dev/overlong"), {"\xe0\x80\x80", 3}};
-	view_annotation(&view, "profiling.kiln.dev/utf8", "gr\xc3\xbc\xc3\x9f \xf0\x9f\x94\xa5\n");
+	    (struct slice_pair){text("resource.opentelemetry.io/overlong"), {"\xe0\x80\x80", 3}};
+	view_annotation(&view, "resource.opentelemetry.io/utf8",
+			"gr\xc3\xbc\xc3\x9f \xf0\x9f\x94\xa5\n");
 	view.meta.labels[view.meta.n_labels++] = (struct slice_pair){{NULL, 0}, text("no key")};
 	view_label(&view, "same", "first");
 	view_label(&view, "same", "last");
@@ -648,7 +677,9 @@ int main(void)
 	    TEST(a_pod_moves_between_nodes),
 	    TEST(walks_stop_when_told),
 	    TEST(pods_beyond_the_cap_are_counted),
-	    TEST(without_room_for_strings_a_pod_stays_as_it_was),
+	    TEST(without_room_for_strings_a_pod_is_forgotten),
+	    TEST(an_opt_out_is_kept_whatever_else_there_is),
+	    TEST(a_pod_with_too_many_labels_says_so),
 	    TEST(hostile_names_are_no_pods),
 	    TEST(hostile_values_are_left_out),
 	    TEST(a_pod_of_everything_fits),
