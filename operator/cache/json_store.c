@@ -169,17 +169,26 @@ static int gave_room(const struct json_store *store, const struct account *a)
 static size_t cost_of(const cJSON *node)
 {
 	enum { MALLOC_OVERHEAD = 16 };
-	size_t sum = 0;
+	const cJSON *child;
+	size_t sum;
 
-	for (; node; node = node->next) {
-		sum += sizeof(*node) + MALLOC_OVERHEAD;
-		if (node->string)
-			sum += strlen(node->string) + MALLOC_OVERHEAD;
-		if (node->valuestring)
-			sum += strlen(node->valuestring) + MALLOC_OVERHEAD;
-		sum += cost_of(node->child);
-	}
+	if (!node)
+		return 0;
+	sum = sizeof(*node) + MALLOC_OVERHEAD;
+	if (node->string)
+		sum += strlen(node->string) + MALLOC_OVERHEAD;
+	if (node->valuestring)
+		sum += strlen(node->valuestring) + MALLOC_OVERHEAD;
+	cJSON_ArrayForEach(child, node) sum += cost_of(child);
 	return sum;
+}
+
+/* The status is ours, and bounded: what we say must not close a namespace. */
+static size_t cost_of_object(const struct json_store *store, const cJSON *object)
+{
+	const cJSON *status = cJSON_GetObjectItemCaseSensitive(object, "status");
+
+	return cost_of(object) - (store->options.lean ? cost_of(status) : 0);
 }
 
 /* ---- entries --------------------------------------------------------------------------------- */
@@ -327,9 +336,23 @@ static struct entry *add_left_out(struct json_store *store, struct account *a, c
 	return e;
 }
 
+/* The older version that is kept gets the status of OBJECT: or what is written into it would never
+ * be seen here, and be written again and again. */
+static void take_status(const struct json_store *store, struct entry *e, cJSON *object)
+{
+	cJSON *status;
+
+	if (!store->options.lean || !e || !e->object)
+		return;
+	cJSON_DeleteItemFromObjectCaseSensitive(e->object, "status");
+	status = cJSON_DetachItemFromObjectCaseSensitive(object, "status");
+	if (status && !cJSON_AddItemToObject(e->object, "status", status))
+		cJSON_Delete(status);
+}
+
 /* OBJECT of COST has no room. Where E has an older version, that stays. */
 static void leave_out(struct json_store *store, struct account *a, struct entry *e,
-		      const char *name, const cJSON *object, size_t cost, uint32_t generation)
+		      const char *name, cJSON *object, size_t cost, uint32_t generation)
 {
 	store->refused++;
 	a->over_generation = generation;
@@ -348,6 +371,7 @@ static void leave_out(struct json_store *store, struct account *a, struct entry 
 		a->unknown_generation = generation;
 	}
 	set_over(store, a, true);
+	take_status(store, e, object);
 	if (e && !e->object && store->options.left_out)
 		store->options.left_out(store->options.arg, e->ns, e->name, object);
 }
@@ -357,7 +381,7 @@ static int put_object(struct json_store *store, struct account *a, struct entry 
 		      const char *name, const struct kube_item *item, cJSON **object,
 		      uint32_t generation)
 {
-	size_t cost = cost_of(*object), objects = !e || !e->object;
+	size_t cost = cost_of_object(store, *object), objects = !e || !e->object;
 	size_t more = cost - (e ? e->cost : 0);
 	bool shrinks = e && cost < e->wanted;
 	int r;

@@ -62,7 +62,9 @@ struct json_store;
 struct json_store_options {
 	size_t max_objects;
 	size_t max_ns_objects, max_ns_cost; /* of one namespace; 0: as for all */
-	bool lean; /* of metadata only name, namespace, uid, generation, creationTimestamp */
+	/* Of metadata only name, namespace, uid, generation, creationTimestamp; and the status,
+	 * which nobody else writes, takes no room. */
+	bool lean;
 	/* Must not change the store. Not told of what is byte for byte the same. */
 	void (*changed)(void *arg, const char *ns, const char *name,
 			const cJSON *object); /* NULL: removed */
