@@ -104,9 +104,18 @@ static void container_id(struct buf *out, unsigned int field, const uint8_t id[3
 		frame_bytes(out, field, id, sizeof(none));
 }
 
+/*
+ * What the cgroups of a static pod are named by. Whoever may create pods may write the annotation,
+ * but not a status: only the kubelet that runs the pod says which containers it has.
+ */
 static const char *config_hash(const struct pod_info *pod)
 {
-	for (size_t i = 0; i < pod->n_annotations; i++)
+	static const uint8_t none[32];
+	bool runs = false;
+
+	for (size_t i = 0; i < pod->n_containers && !runs; i++)
+		runs = memcmp(pod->containers[i].id, none, sizeof(none)) != 0;
+	for (size_t i = 0; i < pod->n_annotations && runs; i++)
 		if (streq(pod->annotations[i].key, "kubernetes.io/config.mirror") &&
 		    strlen(pod->annotations[i].value) <= VIEW_KEY_MAX)
 			return pod->annotations[i].value;
