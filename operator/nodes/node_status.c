@@ -65,9 +65,9 @@ static cJSON *add_item(cJSON *list)
 	return NULL;
 }
 
-static bool has_item(const cJSON *list, const char *key, const char *value)
+static cJSON *find_item(const cJSON *list, const char *key, const char *value)
 {
-	const cJSON *item;
+	cJSON *item;
 
 	cJSON_ArrayForEach(item, list)
 	{
@@ -75,9 +75,9 @@ static bool has_item(const cJSON *list, const char *key, const char *value)
 		    cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, key));
 
 		if (text && streq(text, value))
-			return true;
+			return item;
 	}
-	return false;
+	return NULL;
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */
@@ -96,7 +96,7 @@ static bool add_tracers(cJSON *status, const Kiln__Node__V1__Report *r)
 
 		clean(t->name, TRACER_LENGTH, name);
 		if (!name[0] || (unsigned int)t->state >= ARRAY_SIZE(states) || !states[t->state] ||
-		    has_item(list, "name", name))
+		    find_item(list, "name", name))
 			continue;
 		item = add_item(list);
 		if (!cJSON_AddStringToObject(item, "name", name) ||
@@ -107,6 +107,15 @@ static bool add_tracers(cJSON *status, const Kiln__Node__V1__Report *r)
 	return !r->n_tracers || list;
 }
 
+static bool set_exporter(cJSON *item, const Kiln__Node__V1__Exporter *e)
+{
+	cJSON_DeleteItemFromObjectCaseSensitive(item, "state");
+	return cJSON_AddStringToObject(item, "state", e->healthy ? "Healthy" : "Failing") &&
+	       (e->healthy || add_text(item, "error", e->error, REASON_LENGTH));
+}
+
+/* A tenant's destination has an id for each of its settings ("shop/main@1a2b3c4d"): they are told
+ * as one, which fails when any of them does. */
 static bool add_exporters(cJSON *status, const Kiln__Node__V1__Report *r)
 {
 	cJSON *list = r->n_exporters ? cJSON_AddArrayToObject(status, "exporters") : NULL, *item;
@@ -116,12 +125,19 @@ static bool add_exporters(cJSON *status, const Kiln__Node__V1__Report *r)
 		const Kiln__Node__V1__Exporter *e = r->exporters[i];
 
 		clean(e->destination, EXPORTER_LENGTH, name);
-		if (!name[0] || has_item(list, "name", name))
+		if (strchr(name, '/'))
+			name[strcspn(name, "@")] = '\0';
+		if (!name[0])
 			continue;
+		item = find_item(list, "name", name);
+		if (item) {
+			if (!e->healthy && !cJSON_HasObjectItem(item, "error") &&
+			    !set_exporter(item, e))
+				return false;
+			continue;
+		}
 		item = add_item(list);
-		if (!cJSON_AddStringToObject(item, "name", name) ||
-		    !cJSON_AddStringToObject(item, "state", e->healthy ? "Healthy" : "Failing") ||
-		    !(e->healthy || add_text(item, "error", e->error, REASON_LENGTH)))
+		if (!cJSON_AddStringToObject(item, "name", name) || !set_exporter(item, e))
 			return false;
 	}
 	return !r->n_exporters || list;
@@ -134,7 +150,7 @@ static bool add_policies(cJSON *status, const Kiln__Node__V1__Report *r)
 
 	for (size_t i = 0; i < r->n_policies; i++) {
 		snprintf(id, sizeof(id), "%016llx", (unsigned long long)r->policies[i]->id);
-		if (has_item(list, "id", id))
+		if (find_item(list, "id", id))
 			continue;
 		item = add_item(list);
 		if (!cJSON_AddStringToObject(item, "id", id) ||
@@ -155,7 +171,7 @@ static bool add_left_out(cJSON *status, const struct node_status_input *in)
 		const Kiln__Node__V1__LeftOut *l = in->event->left_out[i];
 
 		clean(l->name, EXPORTER_LENGTH, name);
-		if (!name[0] || has_item(list, "name", name))
+		if (!name[0] || find_item(list, "name", name))
 			continue;
 		item = add_item(list);
 		if (!cJSON_AddStringToObject(item, "name", name) ||

@@ -83,14 +83,14 @@ def test_two_nodes_report_one_degrades_and_leaves(cluster, configured, serve, co
     cluster.apply(program.thing("ProfilingConfig", "own", {
         "podSelector": {"matchLabels": {"no": "pod"}},
         "destinations": [{"name": "own", "otlp": {"endpoint": "x:1"}}]}, "shop"))
-    b.say(exporters={"main": "", "shop/own": "secret of the node's network"})
+    b.say(exporters={"main": "", "shop/own@1a2b3c4d": "secret of the node's network"})
     until_condition(cluster, "pcfg", "own", ("Exporting", "False", "ExportFailing"), "shop")
     until_condition(cluster, "pcfg", "own", ("Ready", "False", "ExportFailing"), "shop")
     assert "secret" not in json.dumps(status(cluster, "pcfg", "own", "shop"))
     for kind, name, namespace in (("pn", "n2", program.NAMESPACE), ("cpc", "cluster", program.NAMESPACE),
                                   ("pcfg", "fast", "shop")):
         assert conditions(cluster, kind, name, namespace)["Ready"] == ("True", "Ready")
-    b.say(exporters={"main": "", "shop/own": ""})
+    b.say(exporters={"main": "", "shop/own@1a2b3c4d": ""})
     until_condition(cluster, "pcfg", "own", ("Exporting", "True", "Exporting"), "shop")
     cluster.kubectl("delete", "pcfg", "own", "-n", "shop")
 

@@ -20,7 +20,8 @@ static struct {
 /* A node on which all is well. */
 static struct node_status_input good(void)
 {
-	static const char *const names[] = {"native", "python"}, *const to[] = {"main", "shop/x"};
+	static const char *const names[] = {"native", "python"}, *const to[] = {"main",
+										"shop/x@0badcafe"};
 
 	memset(&parts, 0, sizeof(parts));
 	parts.event = (Kiln__Node__V1__NodeEvent)KILN__NODE__V1__NODE_EVENT__INIT;
@@ -153,6 +154,31 @@ static void test_each_condition_has_its_cause(void **state)
 			       "Loaded|Exporting True Exporting|MetadataSynced True Synced");
 }
 
+#define STRING(o, key) cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, key))
+
+/* "shop/x" with two settings is one destination, which fails when either does. */
+static void test_a_tenants_settings_are_told_as_one(void **state)
+{
+	for (int bad = -1; bad < 2; bad++) {
+		struct node_status_input in = good();
+		cJSON *status, *list;
+
+		for (int i = 0; i < 2; i++) {
+			parts.exporter[i].destination =
+			    (char *)(i ? "shop/x@0badcafe" : "shop/x@00000001");
+			parts.exporter[i].healthy = i != bad;
+			parts.exporter[i].error = (char *)"refused";
+		}
+		status = build(&in);
+		list = cJSON_GetObjectItemCaseSensitive(status, "exporters");
+		assert_int_equal(cJSON_GetArraySize(list), 1);
+		assert_string_equal(STRING(cJSON_GetArrayItem(list, 0), "name"), "shop/x");
+		assert_string_equal(STRING(cJSON_GetArrayItem(list, 0), "state"),
+				    bad < 0 ? "Healthy" : "Failing");
+		cJSON_Delete(status);
+	}
+}
+
 static void put_node(struct node_store *store, const char *name, const char *exporters)
 {
 	_cleanup_free_ char *text = NULL;
@@ -235,7 +261,6 @@ static void test_foreign_words_are_cut_and_cleaned(void **state)
 	parts.exporter[1].error = longest;
 	parts.policy[1].id = parts.policy[0].id;
 	status = build(&in);
-#define STRING(o, key) cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, key))
 	assert_int_equal(strlen(STRING(status, "kernel")), 128);
 	assert_int_equal(strlen(STRING(status, "agentVersion")), 64);
 	assert_null(cJSON_GetObjectItemCaseSensitive(status, "cgroupMode"));
@@ -311,6 +336,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_a_status_is_all_that_was_reported),
 	    cmocka_unit_test(test_each_condition_has_its_cause),
+	    cmocka_unit_test(test_a_tenants_settings_are_told_as_one),
 	    cmocka_unit_test(test_failing_destinations_of_tenants_are_counted),
 	    cmocka_unit_test(test_a_condition_keeps_its_time_until_it_turns),
 	    cmocka_unit_test(test_foreign_words_are_cut_and_cleaned),
