@@ -5,6 +5,7 @@
  */
 #include "operator/kube/json.h"
 #include "operator/operator_internal.h"
+#include "operator/render/render.h"
 
 enum { INVALID_LOG_S = 60 };
 
@@ -78,27 +79,64 @@ static void tell_invalid(struct operator* op, const char *ns, const char *name,
 		 held_back);
 }
 
+/*
+ * A store has taken what the policies have not, and tells it once: an opt-out might be lost. A
+ * program that starts again reads everything again.
+ */
+static void out_of_memory(struct operator* op)
+{
+	if (op->ending)
+		return;
+	op->ending = true;
+	op->result = error_set(op->err, -ENOMEM, "out of memory for policies; start again");
+	uv_stop(&op->loop);
+}
+
+/* What no agent could be rendered for is refused by every replica, not only by the one that
+ * renders. */
+static int parse_cluster_config(const struct operator* op, const cJSON *object,
+				struct cluster_config **ret, struct error *err)
+{
+	struct render_input input = {.ns = op->ns, .image = "kiln-agent", .stream = true};
+	struct rendered *rendered = NULL;
+	int r = cluster_config_parse(object, ret, err);
+
+	if (r < 0)
+		return r;
+	input.config = *ret;
+	r = render(&input, &rendered, err);
+	rendered_free(rendered);
+	if (r < 0)
+		*ret = cluster_config_free(*ret);
+	return r;
+}
+
 /* True when something is another than before that the policies do not tell. */
 static bool on_cluster_config(struct operator* op, const char *name, const cJSON *object)
 {
 	struct cluster_config *config = NULL;
 	struct error err = {0};
+	int r = object ? parse_cluster_config(op, object, &config, &err) : 0;
 	bool news;
 
-	if (object && cluster_config_parse(object, &config, &err) < 0) {
+	if (r == -ENOMEM) {
+		out_of_memory(op);
+		return false;
+	}
+	if (r < 0) {
 		/* Pods keep the policies, and nodes the agents, of the last one that was right. */
 		news = !op->objects ||
 		       objects_refuse(op->objects, json_generation(object), err.message);
 		if (policy_set_refuse_cluster(op->policies, cluster_config_is_disabled(object),
 					      err.message) < 0)
-			log_error("policy", "%s: out of memory", name);
+			out_of_memory(op);
 		if (news)
 			tell_invalid(op, "", name, &err);
 		return news;
 	}
 	news = op->objects && objects_refuse(op->objects, 0, "");
 	if (policy_set_cluster(op->policies, config) < 0)
-		log_error("policy", "%s: out of memory", name);
+		out_of_memory(op);
 	return news;
 }
 
@@ -128,7 +166,9 @@ static void on_namespace_config(struct operator* op, const char *ns, const char 
 	} else {
 		r = policy_set_put(op->policies, config);
 	}
-	if (r < 0)
+	if (r == -ENOMEM)
+		out_of_memory(op);
+	else if (r < 0)
 		log_error("policy", "%s/%s: %s", ns, name,
 			  r == -E2BIG ? "too many configs" : strerror(-r));
 }
@@ -192,7 +232,7 @@ static void on_over_quota(void *arg, const char *ns, bool over)
 	unsigned int held_back = 0;
 
 	if (policy_set_close(op->policies, ns, over) < 0)
-		log_error("policy", "namespace %s: out of memory", ns);
+		out_of_memory(op);
 	if (over && log_allowed(&op->quota_log, INVALID_LOG_S, &held_back))
 		log_warn("policy",
 			 "namespace %s: its ProfilingConfigs are too many or too large, nothing in "
