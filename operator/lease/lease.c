@@ -17,8 +17,8 @@
 #include "operator/lease/lease_core.h"
 
 enum {
-	DURATION_MS = 15000,
-	RENEW_DEADLINE_MS = 10000,
+	DURATION_MS = 12000,
+	RENEW_DEADLINE_MS = 8000,
 	RETRY_MS = 2000,
 	REQUEST_MIN_MS = 1000,
 	PATH_MAX_BYTES = 2048,

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct lease: leader election over a coordination.k8s.io/v1 Lease, the rules and times of
- * client-go (tools/leaderelection, v0.34): 15 s duration, 10 s renew deadline, 2 s retry with a
- * jitter factor of 1.2. Whether another's lease has run out is judged by our own monotonic clock
- * since we last saw it change, never by the times that it carries. Loop thread only.
+ * struct lease: leader election over a coordination.k8s.io/v1 Lease by the rules of client-go
+ * (tools/leaderelection, v0.34): 2 s retry with a jitter factor of 1.2. Whether another's lease has
+ * run out is judged by our own monotonic clock since we last saw it change, never by the times that
+ * it carries. Loop thread only.
+ *
+ * 12 s duration, 8 s renew deadline; client-go's default is 15 s and 10 s. Another may see the last
+ * renewal a whole retry late, so a dead holder is replaced after at most 12 + 2.4 s.
  *
  * The holder must have stopped writing before lost() returns: after it another may lead.
  */
@@ -13,7 +16,7 @@
 
 struct lease_options {
 	const char *ns, *name, *identity; /* identity: the pod's name and something unique */
-	uint64_t duration_ms, renew_deadline_ms, retry_ms; /* 0: 15000, 10000, 2000 */
+	uint64_t duration_ms, renew_deadline_ms, retry_ms; /* 0: 12000, 8000, 2000 */
 	void (*gained)(void *arg);
 	void (*lost)(void *arg);
 	void *arg;

@@ -133,13 +133,13 @@ static void test_creates_what_is_not_there(void **state)
 	assert_string_equal(call->method, "GET");
 	assert_string_equal(call->path, "/apis/coordination.k8s.io/v1/namespaces/kiln/leases/"
 					"kiln-operator");
-	assert_int_equal(call->request.timeout_ms, 5000);
+	assert_int_equal(call->request.timeout_ms, 4000);
 	assert_true(call->request.unlimited && call->request.no_retry);
 	fake_answer(call, 404, NULL);
 	call = fake_live();
 	assert_string_equal(call->method, "POST");
 	assert_string_equal(call->path, "/apis/coordination.k8s.io/v1/namespaces/kiln/leases");
-	expect_spec(call->body, "pod-1_uid", 15, 0);
+	expect_spec(call->body, "pod-1_uid", 12, 0);
 	assert_int_equal(w->gained, 0);
 	fake_answer(call, 201, object("1", "\"holderIdentity\":\"pod-1_uid\""));
 	assert_int_equal(w->gained, 1);
@@ -157,7 +157,7 @@ static void test_takes_an_empty_lease_over_what_was_read(void **state)
 				 "\"leaseDurationSeconds\":1,\"strategy\":\"x\""));
 	call = fake_live();
 	assert_string_equal(call->method, "PUT");
-	expect_spec(call->body, "pod-1_uid", 15, 7);
+	expect_spec(call->body, "pod-1_uid", 12, 7);
 	assert_non_null(strstr(call->body, "\"resourceVersion\":\"41\""));
 	assert_non_null(strstr(call->body, "\"keep\":\"me\"")); /* what is not ours stays */
 	assert_non_null(strstr(call->body, "\"strategy\":\"x\""));
@@ -178,7 +178,7 @@ static void test_a_renewal_keeps_the_time_and_count_of_the_acquisition(void **st
 		    object("8", "\"holderIdentity\":\"pod-1_uid\",\"leaseTransitions\":3,"
 				"\"acquireTime\":\"2001-02-03T04:05:06.000007Z\""));
 	call = fake_live();
-	expect_spec(call->body, "pod-1_uid", 15, 3);
+	expect_spec(call->body, "pod-1_uid", 12, 3);
 	assert_non_null(strstr(call->body, "\"acquireTime\":\"2001-02-03T04:05:06.000007Z\""));
 	fake_answer(call, 200, call->body);
 	/* cJSON keeps the version as we sent it; the server would have made a new one */
@@ -213,7 +213,7 @@ static void test_garbage_is_no_answer(void **state)
 	fake_answer(fake_live(), 200,
 		    object("9", "\"holderIdentity\":null,\"leaseTransitions\":1e300,"
 				"\"leaseDurationSeconds\":-7,\"renewTime\":[]"));
-	expect_spec(fake_live()->body, "pod-1_uid", 15, 1);
+	expect_spec(fake_live()->body, "pod-1_uid", 12, 1);
 	fake_answer(fake_live(), 500, "x");
 	assert_int_equal(w->gained, 0);
 }
@@ -314,12 +314,12 @@ static void test_options_that_cannot_work_are_refused(void **state)
 	assert_int_equal(lease_new(&w->loop, NULL, &w->options, &w->lease, &err), -EINVAL);
 	assert_string_equal(err.message, "lease identity: want 1..255 characters, got 256");
 	w->options.identity = "me";
-	w->options.duration_ms = 10000;
+	w->options.duration_ms = 8000;
 	assert_int_equal(lease_new(&w->loop, NULL, &w->options, &w->lease, &err), -EINVAL);
 	assert_string_equal(err.message, "lease times: want duration > renew deadline > 1.2 * "
-					 "retry, got 10000, 10000 and 2000 ms");
-	w->options.duration_ms = 15000;
-	w->options.retry_ms = 9000;
+					 "retry, got 8000, 8000 and 2000 ms");
+	w->options.duration_ms = 12000;
+	w->options.retry_ms = 7000;
 	assert_int_equal(lease_new(&w->loop, NULL, &w->options, &w->lease, &err), -EINVAL);
 }
 
