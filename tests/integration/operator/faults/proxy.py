@@ -18,6 +18,8 @@ class Proxy:
         self.refusing = False
         self.cuts = self.cut_answers = 0
         self.allowance = None  # (low, high): bytes of answers after which a connection is reset
+        self.flowing = threading.Event()
+        self.flowing.set()
         self.listener = None
         self.port = 0
         self.listen()
@@ -65,7 +67,12 @@ class Proxy:
             selector.register(server, selectors.EVENT_READ, client)
             try:
                 while True:
+                    while not self.flowing.wait(0.2):
+                        if pair not in self.pairs:
+                            return
                     for key, _ in selector.select(1):
+                        if not self.flowing.is_set():
+                            break
                         data = key.fileobj.recv(65536)
                         if not data:
                             return
@@ -110,6 +117,13 @@ class Proxy:
             listener.close()
         self.cut()
 
+    def hold(self):
+        """Nothing comes through any more and nobody is told: the network is parted. release() delivers it, late."""
+        self.flowing.clear()
+
+    def release(self):
+        self.flowing.set()
+
     def allow(self):
         self.allowance = None
         if not self.listener:
@@ -117,3 +131,4 @@ class Proxy:
 
     def close(self):
         self.refuse()
+        self.release()

@@ -53,7 +53,7 @@ def pod(namespace, name, node, labels=None, annotations=None):
 class Operator:
     """A replica. KUBECONFIG says who it is; its output goes to a file."""
 
-    def __init__(self, kubeconfig, directory, name="operator-0", *options):
+    def __init__(self, kubeconfig, directory, name="operator-0", *options, env=None):
         self.health, self.metrics_port, self.name = free_port(), free_port(), name
         self.log_path = directory / f"{name}-{self.health}.log"
         command = [OPERATOR, "--kubeconfig", kubeconfig, "--namespace", NAMESPACE, "--agent-image", "kiln-agent:test",
@@ -61,7 +61,7 @@ class Operator:
                    f"127.0.0.1:{self.metrics_port}", *options]
         with open(self.log_path, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                            env={**os.environ, "POD_NAME": name})
+                                            env={**os.environ, "POD_NAME": name, **(env or {})})
 
     @property
     def log(self):
@@ -184,8 +184,8 @@ def start(cluster, account, tmp_path):
     """start(name, *options): a replica that is stopped with the test."""
     started = []
 
-    def start(name="operator-0", *options, kubeconfig=None):
-        started.append(Operator(kubeconfig or account, tmp_path, name, *options))
+    def start(name="operator-0", *options, kubeconfig=None, env=None):
+        started.append(Operator(kubeconfig or account, tmp_path, name, *options, env=env))
         return started[-1]
 
     yield start

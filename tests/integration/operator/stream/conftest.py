@@ -181,11 +181,11 @@ def shipped(cluster):
 @pytest.fixture
 def control(cluster, accounts, start, tmp_path):
     """control(name, *ports of role stream): a controller."""
-    def control(name, *ports):
+    def control(name, *ports, kubeconfig=None, env=None):
         token = tmp_path / f"{name}.token"
         token.write_text(cluster.token(NAMESPACE, CONTROLLER, AUDIENCE), encoding="utf-8")
         return start(name, "--role=controller", "--stream-peers=" + ",".join(f"127.0.0.1:{port}" for port in ports),
-                     f"--stream-token={token}", kubeconfig=accounts[CONTROLLER])
+                     f"--stream-token={token}", kubeconfig=kubeconfig or accounts[CONTROLLER], env=env)
 
     return control
 
