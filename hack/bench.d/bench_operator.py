@@ -26,6 +26,7 @@ SOURCE = ROOT / "hack/bench.d/bench_operator_cluster"
 NAMESPACE = "kiln-system"
 CONFIG = "/apis/profiling.kiln.dev/v1alpha1/clusterprofilingconfigs/cluster"
 STARTS = 20  # pods a second; 5 events each, and one of the pod that makes room
+CONFIGS, TEAMS = 1000, 400  # TEAMS: namespaces, as bench_operator_cluster has them
 MIB = 1 << 20
 
 
@@ -274,17 +275,60 @@ def bench_replayed(table, cluster, program, pods, seconds, repeat, label, goals,
         table.add("  CPU of curl(1) for the same bytes, in the same minutes", statistics.median(alone), "s")
 
 
+def status_writes(cluster, since):
+    return [w for w in cluster.writes(since, f"system:serviceaccount:{NAMESPACE}:kiln-operator") if w[2].endswith("/status")]
+
+
+def bench_configs(table, cluster, program, pods, seconds):
+    """Many namespaces' configs, whose counts never stand still, and namespaces whose labels change."""
+    def apps(team, config):
+        """A quarter of those of a namespace."""
+        return [f"service-{w}-api" for w in range(team, pods // 20, TEAMS)][config::4]
+
+    teams = range(CONFIGS // 4)
+    cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"team-{n}"}} for n in teams])
+    cluster.apply([{"apiVersion": "profiling.kiln.dev/v1alpha1", "kind": "ProfilingConfig",
+                    "metadata": {"name": f"config-{i}", "namespace": f"team-{n}"},
+                    "spec": {"podSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": apps(n, i)}]},
+                             "profile": {"sampling": {"hz": 20 + i}}}} for n in teams for i in range(4)], timeout=600)
+    with replay(program, cluster, pods, max(pods // 30, 1)) as (url, _), tempfile.TemporaryDirectory(
+            prefix="kiln-bench-") as d, Operator(cluster.kubeconfig_of(url, d), d) as operator:
+        def ask(path):
+            subprocess.run(["curl", "-sSf", "--noproxy", "*", "--cacert", cluster.ca, url + path], check=True,
+                           capture_output=True)
+
+        operator.wait_ready(300)
+        wait("statuses", lambda: len([c for c in cluster.get("pcfg", "-A")["items"] if "status" in c]) == CONFIGS, 300)
+        time.sleep(30)
+        since = cluster.mark()
+        ask(f"/bench/churn?starts={STARTS}&seconds={seconds}")
+        table.add(f"operator, {pods} pods, {CONFIGS} configs: status writes a second, {STARTS} starts a second",
+                  len(status_writes(cluster, since)) / seconds, "1/s", 1)
+        costs = []
+        for n in range(7):
+            time.sleep(3)
+            cpu, at = operator.cpu(), time.monotonic()
+            time.sleep(2)
+            idle, cpu, at = (operator.cpu() - cpu) / (time.monotonic() - at), operator.cpu(), time.monotonic()
+            ask(f"/bench/relabel?team={n}")
+            time.sleep(0.5)
+            costs.append((operator.cpu() - cpu - idle * (time.monotonic() - at)) * 1000)
+        table.add("  CPU of a namespace's label that changes", statistics.median(costs), "ms", 5)
+
+
 def bench(table, quick):
     real, replayed, seconds, repeat = (2000, 15000, 10, 1) if quick else (20000, 150000, 30, 3)
     goals = {"cpu": 3 * replayed / 150000, "bytes": 550, "transient": 1, "rss": 130 * max(replayed / 150000, 0.2),
              "share": 0.2}
-    only = os.environ.get("KILN_BENCH_OPERATOR", "real watch-list pages").split()
-    with tempfile.TemporaryDirectory(prefix="kiln-bench-") as d, Cluster() as cluster:
+    only = os.environ.get("KILN_BENCH_OPERATOR", "real watch-list pages configs").split()
+    with tempfile.TemporaryDirectory(prefix="kiln-bench-") as d, Cluster(audit="configs" in only) as cluster:
         program = build_cluster(d)
         cluster.kubectl("apply", "-k", str(ROOT / "kustomize/overlays/default"))
         if "watch-list" in only:
             bench_replayed(table, cluster, program, replayed, seconds, repeat, "WatchList", goals)
         if "pages" in only:
             bench_replayed(table, cluster, program, replayed, seconds, repeat, "pages of 500", goals, "--no-watch-list")
+        if "configs" in only:
+            bench_configs(table, cluster, program, replayed, 2 * seconds)
         if "real" in only:
             bench_real(table, cluster, program, real, seconds, repeat)

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"hash/fnv"
 	"math/bits"
 )
 
@@ -356,12 +357,14 @@ var managed = func() map[string]string {
 	}
 }()
 
-// A node's or a namespace's metadata; with SPEC what the API server wants besides.
-func encodeNamed(e *encoder, kind, name string, version uint64) {
+// A node's or a namespace's metadata; LABEL is a name and a value more.
+func encodeNamed(e *encoder, kind, name string, version uint64, label ...string) {
 	e.message(1, func() {
 		e.text(1, name)
 		if version > 0 {
-			e.text(5, uuid(uint64(len(name))+mix(version)))
+			h := fnv.New64a()
+			_, _ = h.Write([]byte(name))
+			e.text(5, uuid(h.Sum64()))
 			e.text(6, fmt.Sprint(version))
 			e.message(8, func() { e.number(1, 1700000000) })
 		}
@@ -377,6 +380,9 @@ func encodeNamed(e *encoder, kind, name string, version uint64) {
 			e.pair(12, "csi.volume.kubernetes.io/nodeid", `{"ebs.csi.aws.com":"i-`+letters(version, 15)+`"}`)
 		} else {
 			e.pair(11, "team", name)
+		}
+		if len(label) == 2 {
+			e.pair(11, label[0], label[1])
 		}
 		e.message(17, func() {
 			e.text(1, "kubelet")

@@ -31,7 +31,7 @@ type replay struct {
 	mu          sync.Mutex
 	version     uint64
 	incarnation []uint32
-	watches     map[chan []byte]bool
+	watches     map[chan []byte]string // of which kind
 }
 
 const (
@@ -115,15 +115,13 @@ func (r *replay) watch(w http.ResponseWriter, request *http.Request, api, kind s
 	w.Header().Set("Content-Type", protobuf+";stream=watch")
 	r.mu.Lock()
 	version, incarnation := r.version, append([]uint32(nil), r.incarnation...)
-	if kind == "Pod" {
-		r.watches[events] = true
-		defer func() {
-			r.mu.Lock()
-			delete(r.watches, events)
-			r.mu.Unlock()
-		}()
-	}
+	r.watches[events] = kind
 	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		delete(r.watches, events)
+		r.mu.Unlock()
+	}()
 	if q.Get("sendInitialEvents") == "true" {
 		var e encoder
 		for n := 0; n < count; n++ {
@@ -157,22 +155,39 @@ func (r *replay) watch(w http.ResponseWriter, request *http.Request, api, kind s
 }
 
 func (r *replay) send(event string, p pod) {
+	sent := time.Now().UnixNano()
+	if event == "DELETED" {
+		sent = 0
+	}
+	r.tell(event, "v1", "Pod", func(e *encoder, version uint64) { r.encode(e, p, stored{version, true, sent}) })
+}
+
+// An event for all who watch KIND.
+func (r *replay) tell(event, api, kind string, object func(e *encoder, version uint64)) {
 	var e encoder
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.version++
-	version, sent := r.version, time.Now().UnixNano()
-	if event == "DELETED" {
-		sent = 0
-	}
-	frame(&e, event, "v1", "Pod", func() { r.encode(&e, p, stored{version, true, sent}) })
-	for events := range r.watches {
+	frame(&e, event, api, kind, func() { object(&e, r.version) })
+	for events, watched := range r.watches {
+		if watched != kind {
+			continue
+		}
 		select {
 		case events <- e.b:
 		default:
 			log.Fatal("a watch does not keep up")
 		}
 	}
+}
+
+// /bench/relabel?team=7: that namespace has another label.
+func (r *replay) relabel(w http.ResponseWriter, request *http.Request) {
+	n, _ := strconv.Atoi(request.URL.Query().Get("team"))
+	r.tell("MODIFIED", "meta.k8s.io/v1", "Namespace", func(e *encoder, version uint64) {
+		encodeNamed(e, "Namespace", team(n), version, "bench", fmt.Sprint(version))
+	})
+	_, _ = fmt.Fprintln(w, "done")
 }
 
 // A pod goes, another one starts in its place, one event after the other.
@@ -271,7 +286,7 @@ func serve(c cluster, behind string, roots *tls.Config, cert, key, kiln string, 
 		return err
 	}
 	r := &replay{cluster: c, kiln: kiln, noWatchList: noWatchList, version: uint64(c.pods) + 1000,
-		incarnation: make([]uint32, c.pods), watches: map[chan []byte]bool{}}
+		incarnation: make([]uint32, c.pods), watches: map[chan []byte]string{}}
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.FlushInterval = -1
 	proxy.Transport = &http.Transport{TLSClientConfig: roots, ForceAttemptHTTP2: true}
@@ -283,6 +298,7 @@ func serve(c cluster, behind string, roots *tls.Config, cert, key, kiln string, 
 	}
 	mux.HandleFunc("POST /apis/authentication.k8s.io/v1/tokenreviews", r.review)
 	mux.HandleFunc("/bench/churn", r.churn)
+	mux.HandleFunc("/bench/relabel", r.relabel)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
