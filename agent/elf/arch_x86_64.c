@@ -113,6 +113,7 @@ static void plt_section(struct code_finder *f, const struct image_section *s)
 /* Put together from crti.o, crtn.o: [endbr64;] sub $8,%rsp; ...; add $8,%rsp; ret */
 static void init_section(struct code_finder *f, const struct image_section *s)
 {
+	enum { INIT_MAX = 4096 }; /* a call or two */
 	static const uint8_t sub[] = {0x48, 0x83, 0xec, 0x08},
 			     add8[] = {0x48, 0x83, 0xc4, 0x08, 0xc3};
 	struct cursor c = image_section_data(f->image, s);
@@ -122,7 +123,7 @@ static void init_section(struct code_finder *f, const struct image_section *s)
 	if (c.bad || c.size < sizeof(sub) + sizeof(add8))
 		return;
 	p = memmem(c.data, MIN(c.size, sizeof(sub) + 4), sub, sizeof(sub));
-	end = memmem(c.data, c.size, add8, sizeof(add8));
+	end = memmem(c.data, MIN(c.size, (size_t)INIT_MAX), add8, sizeof(add8));
 	if (!p || !end || end < p)
 		return;
 	from = s->vaddr + (uint64_t)(p - c.data) + sizeof(sub);

@@ -52,6 +52,7 @@ struct cfi {
 	const struct image *image;
 	struct cursor data; /* the section */
 	uint64_t vaddr;	    /* of the section */
+	uint64_t text, got; /* of those sections: bases of pointers */
 	bool is_debug;	    /* .debug_frame */
 	bool is_terminated; /* a zero length ends it: found by PT_GNU_EH_FRAME, its size is unknown
 			     */

@@ -54,6 +54,7 @@ static int add(struct code_starts *s, uint64_t vaddr, uint64_t size, enum code_s
 static int from_symbols(struct code_starts *s, const struct image *image, uint32_t type)
 {
 	uint64_t low = s->gaps[0].start, high = s->gaps[s->n_gaps - 1].end;
+	size_t left = CODE_SYMBOLS_MAX;
 
 	for (size_t i = 0; i < image->n_sections; i++) {
 		struct cursor c;
@@ -64,7 +65,8 @@ static int from_symbols(struct code_starts *s, const struct image *image, uint32
 		c = image_section_data(image, &image->sections[i]);
 		if (c.bad)
 			continue;
-		n = MIN(c.size / sizeof(Elf64_Sym), (size_t)CODE_SYMBOLS_MAX);
+		n = MIN(c.size / sizeof(Elf64_Sym), left);
+		left -= n;
 		for (size_t k = 0; k < n; k++) {
 			Elf64_Sym sym;
 			int r;

@@ -35,6 +35,7 @@ enum { /* DW_EH_PE_*: LSB 5, "DWARF Exception Header Encoding" */
 
 enum {
 	DEBUG_FRAME_MAX = 256 << 20,
+	EH_FRAME_MAX = 256 << 20, /* a section may claim any size: a file has holes */
 };
 
 /* ---- encoded pointers -------------------------------------------------------------------------
@@ -64,13 +65,6 @@ static uint64_t read_format(struct cursor *c, uint8_t encoding)
 	return 0;
 }
 
-static uint64_t section_vaddr(const struct image *image, const char *name)
-{
-	const struct image_section *s = image_section(image, name);
-
-	return s ? s->vaddr : 0;
-}
-
 uint64_t cfi_pointer(const struct cfi *cfi, struct cursor *c, uint8_t encoding)
 {
 	uint64_t at = cfi->vaddr + c->pos, value, base = 0;
@@ -83,10 +77,10 @@ uint64_t cfi_pointer(const struct cfi *cfi, struct cursor *c, uint8_t encoding)
 		base = at;
 		break;
 	case PE_TEXTREL:
-		base = section_vaddr(cfi->image, ".text");
+		base = cfi->text;
 		break;
 	case PE_DATAREL: /* GNU as and gcc: the global offset table */
-		base = section_vaddr(cfi->image, ".got");
+		base = cfi->got;
 		break;
 	case PE_ALIGNED:
 		cursor_skip(c, MIN(ALIGN_UP(at, 8) - at, cursor_left(c)));
@@ -179,8 +173,7 @@ static bool read_augmentation(const struct cfi *cfi, struct cursor *c, const cha
 			cie->encoding = cursor_u8(c);
 		} else if (*letters == 'P') {
 			encoding = cursor_u8(c);
-			(void)cfi_pointer(&(struct cfi){.image = cfi->image, .vaddr = cfi->vaddr},
-					  c, encoding & (uint8_t)~PE_INDIRECT);
+			(void)cfi_pointer(cfi, c, encoding & (uint8_t)~PE_INDIRECT);
 		} else if (*letters == 'L') {
 			cursor_skip(c, 1);
 		} else if (*letters == 'S') {
@@ -366,12 +359,30 @@ int cfi_collect(struct cfi *cfi, struct spans *spans)
 /* ---- sections ---------------------------------------------------------------------------------
  */
 
+static uint64_t section_vaddr(const struct image *image, const char *name)
+{
+	const struct image_section *s = image_section(image, name);
+
+	return s ? s->vaddr : 0;
+}
+
+/* An empty one of IMAGE. */
+static struct cfi cfi_of(const struct image *image)
+{
+	return (struct cfi){.image = image,
+			    .text = section_vaddr(image, ".text"),
+			    .got = section_vaddr(image, ".got")};
+}
+
 /* Without section headers: PT_GNU_EH_FRAME leads to .eh_frame (LSB 5, "The .eh_frame_hdr section").
  */
 static int open_by_header(struct cfi *cfi)
 {
 	struct cursor c = image_at_vaddr(cfi->image, cfi->image->eh_frame_hdr);
-	struct cfi header = {.image = cfi->image, .vaddr = cfi->image->eh_frame_hdr};
+	struct cfi header = {.image = cfi->image,
+			     .vaddr = cfi->image->eh_frame_hdr,
+			     .text = cfi->text,
+			     .got = cfi->got};
 	uint8_t version = cursor_u8(&c), encoding = cursor_u8(&c);
 
 	cursor_skip(&c, 2);
@@ -380,6 +391,7 @@ static int open_by_header(struct cfi *cfi)
 		return -ENOENT;
 	cfi->data = image_at_vaddr(cfi->image, cfi->vaddr);
 	cfi->is_terminated = true;
+	cfi->data.size = MIN(cfi->data.size, (size_t)EH_FRAME_MAX);
 	return cfi->data.bad ? -ENOENT : 0;
 }
 
@@ -387,10 +399,11 @@ int cfi_open_eh_frame(struct cfi *cfi, const struct image *image)
 {
 	const struct image_section *s = image_section(image, ".eh_frame");
 
-	*cfi = (struct cfi){.image = image};
+	*cfi = cfi_of(image);
 	if (!s || s->type == SHT_NOBITS)
 		return image->eh_frame_hdr ? open_by_header(cfi) : -ENOENT;
 	cfi->data = image_section_data(image, s);
+	cfi->data.size = MIN(cfi->data.size, (size_t)EH_FRAME_MAX);
 	cfi->vaddr = s->vaddr;
 	return cfi->data.bad ? -ENOENT : 0;
 }
@@ -401,7 +414,8 @@ int cfi_open_debug_frame(struct cfi *cfi, const struct image *image)
 
 	if (!s)
 		s = image_section(image, ".zdebug_frame");
-	*cfi = (struct cfi){.image = image, .is_debug = true};
+	*cfi = cfi_of(image);
+	cfi->is_debug = true;
 	if (!s || s->type == SHT_NOBITS)
 		return -ENOENT;
 	return image_section_unpack(image, s, DEBUG_FRAME_MAX, &cfi->owned, &cfi->data, NULL);

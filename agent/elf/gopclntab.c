@@ -19,6 +19,8 @@ enum {
 	MAGIC_118 = (int)0xfffffff0,
 	MAGIC_120 = (int)0xfffffff1,
 	FUNCTIONS_MAX = 4 << 20,
+	RUNS_MAX = 1 << 18, /* of a function; a table may go on for as long as its file */
+	NAME_BYTES_MAX = 64 << 10,
 	INLINE_TREE_INDEX = 2, /* PCDATA_InlTreeIndex */
 	INLINE_TREE = 3,       /* FUNCDATA_InlTree */
 };
@@ -242,6 +244,7 @@ static const char *string_at(struct cursor strings, uint64_t at)
 	if (at > strings.size)
 		return NULL;
 	cursor_seek(&strings, at);
+	strings.size = MIN(strings.size, at + NAME_BYTES_MAX);
 	return cursor_str(&strings);
 }
 
@@ -357,13 +360,13 @@ bool gopclntab_next(struct gopclntab_iter *it, struct gopclntab_run *ret)
 	uint64_t start = it->pc;
 	uint32_t value, pc;
 
-	if (start >= it->end)
+	if (start >= it->end || it->n_runs++ == RUNS_MAX)
 		return false;
 	value = read_varint(&it->c);
 	if (it->c.bad || (value == 0 && !it->first))
 		return false;
 	pc = read_varint(&it->c);
-	if (it->c.bad)
+	if (it->c.bad || !pc) /* Go writes none without an instruction (cmd/link: pcln) */
 		return false;
 	it->first = false;
 	it->value = (int32_t)((uint32_t)it->value + ((0 - (value & 1)) ^ (value >> 1)));

@@ -74,6 +74,7 @@ size_t gopclntab_symbolize(const struct gopclntab *t, uint64_t vaddr,
 struct gopclntab_iter {
 	struct cursor c;
 	uint64_t pc, end;
+	uint32_t n_runs;
 	int32_t value;
 	uint8_t quantum;
 	bool first;

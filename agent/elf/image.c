@@ -24,6 +24,8 @@
 enum {
 	HASH_BLOCK = 4096,
 	RUST_SCAN_MAX = 1 << 20,
+	NOTE_BYTES_MAX = 1 << 20,
+	SECTION_NAME_MAX = 4096,
 	PAGE = 4096,
 	NT_GO_BUILD_ID = 4, /* Go: cmd/internal/buildid/note.go, ELF_NOTE_GOBUILDID_TAG */
 };
@@ -71,8 +73,11 @@ static int check_header(struct image *image, Elf64_Ehdr *ret, struct error *err)
 	return 0;
 }
 
-static void read_notes(struct image *image, struct cursor c, uint64_t align)
+/* BUDGET: bytes that all calls together may look at. Headers may name the same ones many times. */
+static void read_notes(struct image *image, struct cursor c, uint64_t align, size_t *budget)
 {
+	c.size = MIN(c.size, c.pos + *budget);
+	*budget -= cursor_left(&c);
 	while (cursor_left(&c) >= sizeof(Elf64_Nhdr)) {
 		uint32_t namesz = cursor_u32(&c), descsz = cursor_u32(&c), type = cursor_u32(&c);
 		const uint8_t *name = cursor_bytes(&c, namesz), *desc;
@@ -96,7 +101,7 @@ static void read_notes(struct image *image, struct cursor c, uint64_t align)
 
 static int read_segments(struct image *image, const Elf64_Ehdr *h, struct error *err)
 {
-	size_t cap = MIN(h->e_phnum, IMAGE_SEGMENTS_MAX);
+	size_t cap = MIN(h->e_phnum, IMAGE_SEGMENTS_MAX), budget = NOTE_BYTES_MAX;
 	bool executable = false;
 
 	image->segments = calloc(cap, sizeof(*image->segments));
@@ -110,7 +115,7 @@ static int read_segments(struct image *image, const Elf64_Ehdr *h, struct error 
 			image->eh_frame_hdr = p.p_vaddr;
 		if (p.p_type == PT_NOTE)
 			read_notes(image, file_range(image, p.p_offset, p.p_filesz),
-				   p.p_align == 8 ? 8 : 4);
+				   p.p_align == 8 ? 8 : 4, &budget);
 		if (p.p_type != PT_LOAD || p.p_memsz == 0)
 			continue;
 		if (p.p_vaddr + p.p_memsz < p.p_vaddr || p.p_filesz > p.p_memsz)
@@ -140,6 +145,7 @@ static const char *section_name(const struct cursor *names, uint32_t at)
 	const char *s;
 
 	cursor_seek(&c, at);
+	c.size = MIN(c.size, c.pos + SECTION_NAME_MAX);
 	s = cursor_str(&c);
 	return s ? s : "";
 }
@@ -148,7 +154,7 @@ static int read_sections(struct image *image, const Elf64_Ehdr *h, struct error 
 {
 	struct cursor names = {.bad = true};
 	Elf64_Shdr first, s;
-	size_t n, strings;
+	size_t n, strings, budget = NOTE_BYTES_MAX;
 
 	if (!h->e_shoff || h->e_shentsize != sizeof(s) || !in_file(image, h->e_shoff, sizeof(s)))
 		return 0;
@@ -181,7 +187,7 @@ static int read_sections(struct image *image, const Elf64_Ehdr *h, struct error 
 		};
 		if (s.sh_type == SHT_NOTE)
 			read_notes(image, file_range(image, s.sh_offset, s.sh_size),
-				   s.sh_addralign == 8 ? 8 : 4);
+				   s.sh_addralign == 8 ? 8 : 4, &budget);
 	}
 	return 0;
 }

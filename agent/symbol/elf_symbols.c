@@ -234,7 +234,7 @@ static int read_table(struct builder *b, const struct elf_symbols_input *input, 
 	chunk = malloc(step * sizeof(*chunk));
 	if (!chunk)
 		return -ENOMEM;
-	for (uint64_t at = 0;; at += step) {
+	for (uint64_t at = 0; at < ELF_SYMBOLS_LOOKED_AT; at += step) {
 		n = elf_source_read(&symbols, at * sizeof(*chunk), chunk, step * sizeof(*chunk)) /
 		    sizeof(*chunk);
 		for (size_t i = 0; r == 0 && i < n; i++)
@@ -242,6 +242,8 @@ static int read_table(struct builder *b, const struct elf_symbols_input *input, 
 		if (r < 0 || n < step)
 			return r;
 	}
+	b->dropped++; /* there are more, it is not known how many */
+	return 0;
 }
 
 /* ---- which of several names -------------------------------------------------------------------

@@ -19,6 +19,7 @@
 
 enum {
 	ELF_SYMBOLS_MAX = 1 << 20, /* functions of one image; the rest is counted and dropped */
+	ELF_SYMBOLS_LOOKED_AT = 1 << 24, /* of a table: most are of other kinds */
 	ELF_SYMBOLS_INPUTS_MAX = 3,
 	ELF_SYMBOLS_UNPACKED_MAX = 32 << 20, /* bytes of one compressed symbol or string table */
 	ELF_SYMBOLS_BLOB_MAX = 16 << 20,     /* names that are in no file */
