@@ -166,6 +166,15 @@ int process_start_ticks(int proc_dirfd, uint32_t pid, uint64_t *ret)
 	return r < 0 ? r : read_stat_field(dirfd, STAT_STARTTIME, ret);
 }
 
+bool process_is_still(const char *proc, uint32_t pid, uint64_t start_ns)
+{
+	_cleanup_close_ int dirfd = open(proc, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	uint64_t ticks;
+
+	return dirfd >= 0 && process_start_ticks(dirfd, pid, &ticks) == 0 &&
+	       ticks == start_ns / KILN_TICK_NS;
+}
+
 bool process_is_gone(int proc_dirfd, uint32_t pid)
 {
 	char name[16];

@@ -34,20 +34,22 @@ static void read_link(struct search *s)
 	const struct image_section *section = image_section(s->image, ".gnu_debuglink");
 	struct cursor c;
 	const char *name;
-	uint32_t crc;
+	size_t len;
 
 	if (!section)
 		return;
 	c = image_section_data(s->image, section);
 	name = cursor_str(&c);
-	if (!name || !*name || strlen(name) > NAME_MAX || strchr(name, '/') || streq(name, ".."))
+	if (!name)
 		return;
+	/* Whoever has the file mapped may change it between two looks: the copy is looked at. */
+	len = strnlen(name, NAME_MAX);
+	memcpy(s->link, name, len);
+	s->link[len] = '\0';
 	cursor_seek(&c, ALIGN_UP(c.pos, 4));
-	crc = cursor_u32(&c);
-	if (c.bad)
-		return;
-	strcpy(s->link, name);
-	s->crc = crc;
+	s->crc = cursor_u32(&c);
+	if (c.bad || strchr(s->link, '/') || streq(s->link, ".."))
+		s->link[0] = '\0';
 }
 
 static bool crc_is_right(const struct image *file, uint32_t want)

@@ -24,6 +24,7 @@ struct worker {
 	enum state state;
 	struct foreign_call call;
 	int result;
+	bool hung; /* it is in n_hung */
 };
 
 struct late_root {
@@ -57,19 +58,18 @@ static void worker_free(struct worker *w)
 static void *work(void *arg)
 {
 	struct worker *w = arg;
-	bool was_late = false;
+	bool hung;
 
 	pthread_mutex_lock(&w->mutex);
 	for (;;) {
 		while (w->state == IDLE || w->state == DONE)
 			pthread_cond_wait(&w->changed, &w->mutex);
-		if (w->state == LEFT)
+		if (w->state == LEFT) /* asked for nothing, or given up before it began */
 			break;
 		pthread_mutex_unlock(&w->mutex);
 		w->result = w->call.run(&w->call);
 		pthread_mutex_lock(&w->mutex);
 		if (w->state == LEFT) {
-			was_late = true;
 			if (w->result > 0)
 				close(w->result);
 			break;
@@ -80,9 +80,10 @@ static void *work(void *arg)
 		pthread_cond_signal(&w->changed);
 		pthread_mutex_lock(&w->mutex);
 	}
+	hung = w->hung;
 	pthread_mutex_unlock(&w->mutex);
 	worker_free(w);
-	if (was_late)
+	if (hung)
 		atomic_fetch_sub(&n_hung, 1);
 	return NULL;
 }
@@ -175,6 +176,7 @@ static int wait_for(struct foreign *f, struct worker *w, struct foreign_call *ca
 	late = place_of(f, call->root, &hash);
 	*late = (struct late_root){hash, now_ms() + FOREIGN_LATE_KEEP_MS};
 	atomic_fetch_add(&n_hung, 1);
+	w->hung = true;
 	f->worker = NULL;
 	leave(w);
 	return -EHOSTDOWN;

@@ -171,6 +171,9 @@ int frame_cache_add_function(struct frame_cache *c, enum frame_type type, const 
 	memcpy(f->text + system_len, file, file_len);
 	if (name)
 		memcpy(f->text + system_len + file_len, name, name_len);
+	/* They may be in a file that somebody changes meanwhile: each ends where it was measured.
+	 */
+	f->text[system_len - 1] = f->text[system_len + file_len - 1] = f->text[size - 1] = '\0';
 	f->hash = hash;
 	f->refs = 0;
 	f->start_line = start_line;

@@ -356,6 +356,10 @@ int perf_map_update(struct perf_map *m, int fd)
 			break;			      /* the rest of this line is not written yet */
 		m->offset += used ? used : (size_t)n; /* a line without end is skipped */
 	}
+	if (!m->full && m->offset >= PERF_MAP_FILE_MAX) {
+		m->full = true;
+		metric_add(M_SYMBOLS_CAPPED_PERF_MAP, 1);
+	}
 	return perf_map_settle(m);
 }
 

@@ -11,6 +11,7 @@
 
 #include <time.h>
 
+#include "agent/process/procfs.h"
 #include "agent/symbol/demangle.h"
 #include "agent/symbol/frame_cache.h"
 #include "agent/symbol/kernel.h"
@@ -335,7 +336,10 @@ int symbolize_jit(struct symbolizer *s, uint32_t pid, uint64_t start_time, uint6
 		_cleanup_close_ int fd = perf_map_open(s->foreign, s->proc, (pid_t)pid);
 
 		j->checked = s->window + 1;
-		r = fd < 0 ? 0 : perf_map_update(j->map, fd);
+		/* Or it is the map of whoever has the pid now. */
+		r = fd < 0 || !process_is_still(s->proc, pid, start_time)
+			? 0
+			: perf_map_update(j->map, fd);
 		if (r == -ENOMEM)
 			return r;
 	}

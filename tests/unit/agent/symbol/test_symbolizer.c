@@ -5,12 +5,13 @@
  */
 #include "support.h"
 
-#include <fcntl.h>
 #include <elf.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+#include "agent/process/procfs.h"
 #include "agent/symbol/elf_symbols.h"
 #include "agent/symbol/frame_cache.h"
 #include "agent/symbol/symbolizer.h"
@@ -438,28 +439,31 @@ static void kernel_frames_tell_their_module(void **state)
 static void jit_frames_come_from_the_perf_map_once_a_window(void **state)
 {
 	_cleanup_(symbolizer_freep) struct symbolizer *s = make_default();
+	const uint64_t start = 7 * KILN_TICK_NS + 1;
 	struct symbol_result r;
 
 	assert_int_equal(sh("mkdir -p '%s/proc/9/root/tmp'", scratch), 0);
 	write_file(in_scratch("proc/9/status"), "Name:\tx\nUid:\t0\t0\t0\t0\nNSpid:\t9\t1\n");
+	write_file(in_scratch("proc/9/stat"),
+		   "9 (x) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 7 0 0\n");
 	write_file(in_scratch("proc/9/root/tmp/perf-1.map"), "1000 10 first\n");
-	assert_int_equal(symbolize_jit(s, 9, 1, 0x1004, &r), 0);
+	assert_int_equal(symbolize_jit(s, 9, start, 0x1004, &r), 0);
 	assert_int_equal(r.n, 1);
 	assert_string_equal(r.symbols[0].name, "first");
 	write_file(in_scratch("proc/9/root/tmp/perf-1.map"), "1000 10 first\n2000 10 second\n");
-	assert_int_equal(symbolize_jit(s, 9, 1, 0x2004, &r), 0);
+	assert_int_equal(symbolize_jit(s, 9, start, 0x2004, &r), 0);
 	assert_int_equal(r.n, 0);
 	symbolizer_trim(s);
-	assert_int_equal(symbolize_jit(s, 9, 1, 0x2004, &r), 0);
+	assert_int_equal(symbolize_jit(s, 9, start, 0x2004, &r), 0);
 	assert_string_equal(r.symbols[0].name, "second");
-	/* Another process of the same pid starts without. */
-	assert_int_equal(sh("rm '%s'", in_scratch("proc/9/root/tmp/perf-1.map")), 0);
-	assert_int_equal(symbolize_jit(s, 9, 2, 0x2004, &r), 0);
+	/* The map is that of who has the pid now, and tells nothing of another. */
+	assert_int_equal(symbolize_jit(s, 9, start + KILN_TICK_NS, 0x2004, &r), 0);
 	assert_int_equal(r.n, 0);
 	/* What nobody asks for goes. */
+	assert_int_equal(sh("rm '%s'", in_scratch("proc/9/root/tmp/perf-1.map")), 0);
 	for (int i = 0; i < 40; i++)
 		symbolizer_trim(s);
-	assert_int_equal(symbolize_jit(s, 9, 1, 0x2004, &r), 0);
+	assert_int_equal(symbolize_jit(s, 9, start, 0x2004, &r), 0);
 	assert_int_equal(r.n, 0);
 }
 
@@ -477,7 +481,9 @@ static void node_s_functions_are_found_in_its_map(void **state)
 	char *text, *save = NULL, name[1024];
 	unsigned long long start, size;
 	struct symbol_result r;
+	_cleanup_close_ int proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	size_t named = 0, lines = 0;
+	uint64_t ticks;
 	pid_t pid;
 	int status;
 
@@ -499,12 +505,14 @@ static void node_s_functions_are_found_in_its_map(void **state)
 	     i++)
 		usleep(50000);
 	assert_int_equal(symbolizer_new(&options, &s, NULL), 0);
+	assert_int_equal(process_start_ticks(proc, (uint32_t)pid, &ticks), 0);
 	text = sh_output("cat /tmp/perf-%d.map", (int)pid);
 	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
 		if (sscanf(line, "%llx %llx %1023[^\n]", &start, &size, name) != 3 || !size)
 			continue;
 		lines++;
-		assert_int_equal(symbolize_jit(s, (uint32_t)pid, 1, start + size - 1, &r), 0);
+		assert_int_equal(
+		    symbolize_jit(s, (uint32_t)pid, ticks * KILN_TICK_NS, start + size - 1, &r), 0);
 		assert_int_equal(r.n, 1);
 		named += streq(r.symbols[0].name, name);
 	}
