@@ -25,6 +25,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <utlist.h>
 
 #include "agent/process/map_file.h"
@@ -34,9 +35,11 @@
 
 enum { RETRY_AFTER_MS = 60000, COPIES_MAX = 64 << 20 };
 
+/* As maps shows it; where that tells files not apart, as stat does. */
 struct file_key {
 	uint32_t dev_major, dev_minor;
 	uint64_t inode;
+	uint64_t by_stat;
 };
 
 struct entry {
@@ -198,78 +201,20 @@ static int copy_remote(struct image_store *store, struct entry *e, int *fd, cons
 
 /* The file behind MAP, as it is now. */
 static int open_file(struct image_store *store, int proc_dirfd, uint32_t pid,
-		     const struct map_entry *map, int *ret_fd, struct stat *ret_stat)
+		     const struct map_entry *map, int *ret_fd, struct stat *ret_stat,
+		     bool *ret_alike)
 {
 	_cleanup_close_ int fd = -1;
-	int r = map_file_open(proc_dirfd, pid, map, &fd);
+	int r = map_file_open(proc_dirfd, pid, map, &fd, ret_alike);
 
 	if ((r == -EMFILE || r == -ENFILE) && give_descriptor(store))
-		r = map_file_open(proc_dirfd, pid, map, &fd);
+		r = map_file_open(proc_dirfd, pid, map, &fd, ret_alike);
 	if (r < 0)
 		return r;
 	if (fstat(fd, ret_stat) < 0)
 		return -errno;
 	*ret_fd = TAKE_FD(fd);
 	return 0;
-}
-
-/* Sets image or error from what the process maps. Fails only with -ENOMEM and -ESRCH. */
-static int entry_open(struct image_store *store, struct entry *e, int proc_dirfd, uint32_t pid,
-		      const struct map_entry *map, uint64_t now_ms)
-{
-	struct image *image = NULL;
-	struct stat st = {0};
-	int r;
-
-	if (map->kind == MAPPING_VDSO) {
-		r = image_vdso(&image, NULL);
-	} else {
-		_cleanup_close_ int fd = -1;
-
-		r = open_file(store, proc_dirfd, pid, map, &fd, &st);
-		if (r == 0)
-			r = copy_remote(store, e, &fd, &st);
-		if (r == 0)
-			r = image_open(TAKE_FD(fd), map->path, &image, NULL);
-		/* The headers were read with what lies around them; most files are not read
-		 * again. */
-		if (r == 0) {
-			image->is_remote = e->stored.is_remote;
-			image_forget(image);
-		}
-	}
-	if (r < 0)
-		give_copy_room(e);
-	if (r == -ENOMEM || r == -ESRCH)
-		return r;
-	e->stored.image = image;
-	e->stored.error = r;
-	e->retry_at_ms = now_ms + (is_passing(r) ? 1 : RETRY_AFTER_MS);
-	e->mtime = st.st_mtim;
-	e->size = st.st_size;
-	return 0;
-}
-
-/* A copy does not tell: the file is opened again. */
-static int stat_file(struct image_store *store, const struct entry *e, int proc_dirfd, uint32_t pid,
-		     const struct map_entry *map, struct stat *ret)
-{
-	_cleanup_close_ int fd = -1;
-
-	if (e->copied)
-		return open_file(store, proc_dirfd, pid, map, &fd, ret);
-	return e->stored.image->fd < 0 || fstat(e->stored.image->fd, ret) < 0 ? -ENOENT : 0;
-}
-
-static bool was_rewritten(struct image_store *store, const struct entry *e, int proc_dirfd,
-			  uint32_t pid, const struct map_entry *map)
-{
-	struct stat st;
-
-	if (stat_file(store, e, proc_dirfd, pid, map, &st) < 0)
-		return false;
-	return st.st_size != e->size || st.st_mtim.tv_sec != e->mtime.tv_sec ||
-	       st.st_mtim.tv_nsec != e->mtime.tv_nsec;
 }
 
 /* With the mutex. */
@@ -316,6 +261,96 @@ static void retire(struct image_store *store, struct entry *e, uint64_t now_ms)
 	}
 	put(store, e, now_ms);
 	pthread_mutex_unlock(&store->mutex);
+}
+
+static bool is_as_it_was(const struct entry *e, const struct stat *st)
+{
+	return st->st_size == e->size && st->st_mtim.tv_sec == e->mtime.tv_sec &&
+	       st->st_mtim.tv_nsec == e->mtime.tv_nsec;
+}
+
+static struct file_key key_of(const struct stat *st)
+{
+	return (struct file_key){major(st->st_dev), minor(st->st_dev), st->st_ino, .by_stat = 1};
+}
+
+/* The entry of the file that ST is of, if it has not changed since. */
+static struct entry *find_same(struct image_store *store, const struct file_key *key,
+			       const struct stat *st, uint64_t now_ms)
+{
+	struct entry *e = find(store, key);
+
+	if (!e || (e->stored.image ? is_as_it_was(e, st) : now_ms < e->retry_at_ms))
+		return e;
+	retire(store, e, now_ms);
+	return NULL;
+}
+
+/*
+ * Sets image or error from what the process maps, or finds the entry that has this file already,
+ * *RET_SAME, a reference. Fails only with -ENOMEM and -ESRCH.
+ */
+static int entry_open(struct image_store *store, struct entry *e, int proc_dirfd, uint32_t pid,
+		      const struct map_entry *map, uint64_t now_ms, struct entry **ret_same)
+{
+	struct image *image = NULL;
+	struct stat st = {0};
+	bool alike = false;
+	int r;
+
+	if (map->kind == MAPPING_VDSO) {
+		r = image_vdso(&image, NULL);
+	} else {
+		_cleanup_close_ int fd = -1;
+
+		r = open_file(store, proc_dirfd, pid, map, &fd, &st, &alike);
+		if (r == 0 && alike) {
+			e->key = key_of(&st);
+			*ret_same = find_same(store, &e->key, &st, now_ms);
+			if (*ret_same)
+				return 0;
+		}
+		if (r == 0)
+			r = copy_remote(store, e, &fd, &st);
+		if (r == 0)
+			r = image_open(TAKE_FD(fd), map->path, &image, NULL);
+		/* The headers were read with what lies around them; most files are not read
+		 * again. */
+		if (r == 0) {
+			image->is_remote = e->stored.is_remote;
+			image_forget(image);
+		}
+	}
+	if (r < 0)
+		give_copy_room(e);
+	if (r == -ENOMEM || r == -ESRCH)
+		return r;
+	e->stored.image = image;
+	e->stored.error = r;
+	e->retry_at_ms = now_ms + (is_passing(r) ? 1 : RETRY_AFTER_MS);
+	e->mtime = st.st_mtim;
+	e->size = st.st_size;
+	return 0;
+}
+
+/* A copy does not tell: the file is opened again. */
+static int stat_file(struct image_store *store, const struct entry *e, int proc_dirfd, uint32_t pid,
+		     const struct map_entry *map, struct stat *ret)
+{
+	_cleanup_close_ int fd = -1;
+	bool alike;
+
+	if (e->copied)
+		return open_file(store, proc_dirfd, pid, map, &fd, ret, &alike);
+	return e->stored.image->fd < 0 || fstat(e->stored.image->fd, ret) < 0 ? -ENOENT : 0;
+}
+
+static bool was_rewritten(struct image_store *store, const struct entry *e, int proc_dirfd,
+			  uint32_t pid, const struct map_entry *map)
+{
+	struct stat st;
+
+	return stat_file(store, e, proc_dirfd, pid, map, &st) == 0 && !is_as_it_was(e, &st);
 }
 
 static size_t count(const struct image_store *store)
@@ -369,8 +404,8 @@ static int entry_new(struct image_store *store, int proc_dirfd, uint32_t pid,
 	e->stored.dev_minor = key->dev_minor;
 	e->stored.inode = key->inode;
 	e->stored.path = strdup(map->path);
-	r = e->stored.path ? entry_open(store, e, proc_dirfd, pid, map, now_ms) : -ENOMEM;
-	if (!r)
+	r = e->stored.path ? entry_open(store, e, proc_dirfd, pid, map, now_ms, &listed) : -ENOMEM;
+	if (!r && !listed)
 		r = list_entry(store, e, &listed);
 	if (listed != e)
 		entry_free(e);
@@ -387,7 +422,7 @@ int image_store_get(struct image_store *store, int proc_dirfd, uint32_t pid,
 	int r;
 
 	if (map->kind == MAPPING_FILE)
-		key = (struct file_key){map->dev_major, map->dev_minor, map->inode};
+		key = (struct file_key){map->dev_major, map->dev_minor, map->inode, .by_stat = 0};
 	else if (map->kind != MAPPING_VDSO)
 		return -EINVAL;
 	e = find(store, &key);

@@ -333,6 +333,7 @@ static void a_file_on_an_overlay_is_opened(void **state)
 	struct stored_image *image;
 	struct map_entry below;
 	int fd = -1;
+	bool alike;
 
 	mkdir(path_in(f, "low"), 0755);
 	mkdir(path_in(f, "low2"), 0755);
@@ -350,10 +351,12 @@ static void a_file_on_an_overlay_is_opened(void **state)
 	/* As kernels show it whose maps have the device below the overlay. */
 	below = *e;
 	below.dev_minor++;
-	assert_int_equal(map_file_open(f->procfd, (uint32_t)f->victim.pid, &below, &fd), 0);
+	assert_int_equal(map_file_open(f->procfd, (uint32_t)f->victim.pid, &below, &fd, &alike), 0);
+	assert_false(alike);
 	close(fd);
 	below.inode++;
-	assert_int_not_equal(map_file_open(f->procfd, (uint32_t)f->victim.pid, &below, &fd), 0);
+	assert_int_not_equal(map_file_open(f->procfd, (uint32_t)f->victim.pid, &below, &fd, &alike),
+			     0);
 }
 
 static void the_inode_alone_is_not_enough_elsewhere(void **state)
@@ -361,13 +364,40 @@ static void the_inode_alone_is_not_enough_elsewhere(void **state)
 	struct fixture *f = *state;
 	struct map_entry other;
 	int fd = -1;
+	bool alike;
 
 	start_copy(f, "/bin/cat", "prog");
 	other = *mapping(f, "/prog");
 	other.dev_minor++;
 	caps_drop(map_files_caps, ARRAY_SIZE(map_files_caps));
-	assert_int_equal(map_file_open(f->procfd, (uint32_t)f->victim.pid, &other, &fd), -EPERM);
+	assert_int_equal(map_file_open(f->procfd, (uint32_t)f->victim.pid, &other, &fd, &alike),
+			 -EPERM);
 	assert_int_equal(fd, -1);
+}
+
+/* Only the path's text says that it is the mapped one: it is known by what it is itself. */
+static void who_puts_a_file_under_anothers_name_changes_nothing_for_others(void **state)
+{
+	struct fixture *f = *state;
+	struct stored_image *by_name, *again, *of_other;
+	struct map_entry other;
+	bool alike = false;
+	int fd = -1;
+
+	start_copy(f, "/bin/cat", "prog");
+	other = *mapping(f, "/prog");
+	other.inode += 12345;
+	assert_int_equal(map_file_open(f->procfd, (uint32_t)f->victim.pid, &other, &fd, &alike), 0);
+	assert_true(alike);
+	close(fd);
+	by_name = get(f, &other, 0);
+	again = get(f, &other, 0);
+	assert_ptr_equal(by_name, again); /* and one is enough for all who map it */
+	of_other = get(f, mapping(f, "/prog"), 0);
+	assert_ptr_not_equal(by_name, of_other);
+	image_store_put(f->store, by_name, 0);
+	image_store_put(f->store, again, 0);
+	image_store_put(f->store, of_other, 0);
 }
 
 static void a_path_that_became_a_fifo_does_not_hang(void **state)
@@ -665,6 +695,7 @@ int main(void)
 	    TEST(a_file_inside_a_chroot_is_opened),
 	    TEST(a_file_on_an_overlay_is_opened),
 	    TEST(the_inode_alone_is_not_enough_elsewhere),
+	    TEST(who_puts_a_file_under_anothers_name_changes_nothing_for_others),
 	    TEST(a_path_that_became_a_fifo_does_not_hang),
 	    TEST(a_symbolic_link_does_not_lead_to_another_file),
 	    TEST(a_process_that_is_gone_leaves_nothing_behind),
