@@ -171,12 +171,14 @@ static void take_barrier(struct collector *c, uint64_t name, uint64_t start)
 
 static void take_descs(struct collector *c, uint64_t first)
 {
-	uint64_t words[DESC_WORDS], at = first, start, end;
+	uint64_t words[DESC_WORDS], at = first, start, end, left = CODE_MAX;
 
 	for (int i = 0; i < DESCS_MAX && at; i++) {
+		/* All of their code is read: as much as of a heap. */
 		if (target_read(c->memory, at, words, sizeof(words)) < 0 ||
-		    !is_desc(c, words, &start, &end))
+		    !is_desc(c, words, &start, &end) || end - start > left)
 			return;
+		left -= end - start;
 		take_barrier(c, words[2], start);
 		if (start < end)
 			add_piece(c, &(struct hotspot_piece){.start = start,

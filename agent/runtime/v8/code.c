@@ -60,7 +60,7 @@ int v8_code_find(const struct v8_heap *h, uint64_t pc, uint64_t *hint, struct v8
 	uint8_t chunk[V8_CHUNK];
 	int r, tries = 0;
 
-	if (header > HEADER_MAX)
+	if (header > HEADER_MAX || header % sizeof(map)) /* a word never spans two pages */
 		return -EFAULT;
 	for (uint64_t back = 0; back < V8_CODE_MAX && start > header; back += CODE_ALIGNMENT) {
 		uint64_t at = start - header;
