@@ -28,7 +28,7 @@ void agent_refresh_metrics(void *arg)
 
 	sampler_read_stats(a->sampler, &s);
 	intake_read_stats(a->intake, &in);
-	metric_set(M_SAMPLES_UNSELECTED, (int64_t)s.counts[KILN_STAT_SKIPPED]);
+	metric_set(M_SAMPLES_UNSELECTED, (int64_t)(s.counts[KILN_STAT_SKIPPED] + in.unselected));
 	metric_set(M_SAMPLES_THINNED, (int64_t)s.counts[KILN_STAT_THINNED]);
 	metric_set(M_RING_FULL, (int64_t)s.counts[KILN_STAT_RING_FULL]);
 	metric_set(M_DROPPED_RING_FULL, (int64_t)s.counts[KILN_STAT_RING_FULL]);

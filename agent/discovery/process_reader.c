@@ -79,7 +79,9 @@ static void run(struct discovery_job *job)
 	r->read_ns = now_ns();
 	if (!r->without_mappings)
 		r->result = maps_read(r->proc_dirfd, r->tgid, &r->maps);
+	r->mapped_ns = now_ns();
 	describe(r);
+	r->described_ns = now_ns();
 	/* One that has gone since has told enough. */
 	if (r->info_result == -ESRCH && (r->without_mappings || r->is_other))
 		r->result = -ESRCH;

@@ -33,6 +33,7 @@ struct process_reading {
 	 */
 	int result;
 	uint64_t read_ns; /* CLOCK_MONOTONIC, before they were read; else when the job began */
+	uint64_t mapped_ns, described_ns; /* after mappings were read, and after INFO was */
 	struct maps maps;
 	struct stored_image **images_of; /* of each mapping, or NULL; references */
 };

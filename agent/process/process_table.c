@@ -45,16 +45,14 @@ struct process_table *process_table_free(struct process_table *t)
 }
 
 /* What can be said of a process that was gone before it could be read. */
-static int describe_gone(struct process *p, const char *comm, const char *executable)
+/* What /proc does not tell: the path of the main image, or without one the thread's name. */
+static int stand_in(struct process *p, const char *comm, const char *executable)
 {
-	const char *slash;
+	const char *slash = strrchr(executable, '/');
 
-	process_info_done(&p->info);
-	p->info = (struct process_info){};
-	snprintf(p->info.comm, sizeof(p->info.comm), "%s", comm);
-	p->info.ns_pid = p->key.tgid;
+	free(p->info.executable_path);
+	free(p->info.executable_name);
 	p->info.executable_path = strdup(executable);
-	slash = strrchr(executable, '/');
 	if (executable[0])
 		p->info.executable_name = strdup(slash ? slash + 1 : executable);
 	else
@@ -62,9 +60,22 @@ static int describe_gone(struct process *p, const char *comm, const char *execut
 	return p->info.executable_path && p->info.executable_name ? 0 : -ENOMEM;
 }
 
-static int copy_info(struct process *p, const struct process_info *info)
+static int describe_gone(struct process *p, const char *comm, const char *executable)
+{
+	process_info_done(&p->info);
+	p->info = (struct process_info){};
+	snprintf(p->info.comm, sizeof(p->info.comm), "%s", comm);
+	p->info.ns_pid = p->key.tgid;
+	return stand_in(p, comm, executable);
+}
+
+static int copy_info(struct process *p, const struct process_info *info, const char *comm,
+		     const char *executable)
 {
 	p->info = *info;
+	p->info.executable_path = p->info.executable_name = NULL;
+	if (!info->executable_name[0]) /* it has ended, and nobody has asked how yet */
+		return stand_in(p, comm, executable);
 	p->info.executable_path = strdup(info->executable_path);
 	p->info.executable_name = strdup(info->executable_name);
 	return p->info.executable_path && p->info.executable_name ? 0 : -ENOMEM;
@@ -99,7 +110,7 @@ int process_table_add(struct process_table *t, const struct process_key *key,
 	p->last_window = window;
 	p->known = info != NULL;
 	p->ended = info_error == -ESRCH;
-	r = info ? copy_info(p, info) : describe_gone(p, comm, executable);
+	r = info ? copy_info(p, info, comm, executable) : describe_gone(p, comm, executable);
 	if (r < 0) {
 		process_info_done(&p->info);
 		free(p);

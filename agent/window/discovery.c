@@ -178,16 +178,18 @@ static void set_unresolved(struct discovery *d, struct program *p, enum unresolv
 }
 
 /* The pid is another process's than it was: what was asked of the one before stays unanswered. */
-static void reset_program(struct discovery *d, struct program *p)
+static void reset_program(struct discovery *d, struct program *p, uint64_t start_time)
 {
-	struct program fresh = {.key = p->key, .used_ns = p->used_ns, .hh = p->hh};
+	const struct program gone = {.key = p->key};
 
 	if (p->reading) {
 		p->reading->program = NULL;
 		d->n_reading -= !p->is_late;
 	}
-	answer(d, p, NULL, NULL, -ESRCH);
-	*p = fresh;
+	/* Before the answer, which may make and ask for other programs. */
+	*p = (struct program){
+	    .key = p->key, .used_ns = p->used_ns, .start_time = start_time, .hh = p->hh};
+	answer(d, &gone, NULL, NULL, -ESRCH);
 }
 
 static struct program *program_of(struct discovery *d, const struct kiln_sample *record)
@@ -196,8 +198,10 @@ static struct program *program_of(struct discovery *d, const struct kiln_sample 
 
 	if (!p)
 		return NULL;
+	if (p->start_time > record->start_time) /* of a process that had the pid before */
+		return NULL;
 	if (p->start_time && p->start_time != record->start_time)
-		reset_program(d, p);
+		reset_program(d, p, record->start_time);
 	p->start_time = record->start_time;
 	p->tracers = record->runtimes;
 	p->sampled_ns = MAX(p->sampled_ns, record->time);
@@ -262,8 +266,11 @@ static void finish(struct discovery *d, struct program *p, struct process_readin
 	struct mapset *m = NULL;
 	int error = r->result;
 
-	if (p->executed_ns && p->executed_ns <= r->read_ns)
-		error = r->info_result = -ESRCH;
+	/* Another program since: what was read after that is of the new one. */
+	if (p->executed_ns && p->executed_ns <= r->described_ns)
+		r->info_result = -ESRCH;
+	if (p->executed_ns && p->executed_ns <= r->mapped_ns)
+		error = -ESRCH;
 	if (!error && read_again(d, p, r))
 		return;
 	if (!error && !r->without_mappings)

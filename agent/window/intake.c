@@ -309,5 +309,6 @@ void intake_read_stats(const struct intake *in, struct intake_stats *ret)
 	    .tables = unwind_store_loaded(in->unwind),
 	    .table_bytes = unwind_store_bytes(in->unwind),
 	    .name_bytes = runtimes_name_bytes(in->runtimes),
+	    .unselected = in->unselected,
 	};
 }

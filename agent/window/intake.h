@@ -69,6 +69,7 @@ struct intake_stats {
 	size_t processes, stacks, stack_bytes, mapsets, images, waiting;
 	uint32_t tables;
 	size_t table_bytes;
-	size_t name_bytes; /* of runtimes' frames */
+	size_t name_bytes;   /* of runtimes' frames */
+	uint64_t unselected; /* samples that the process filter refused here */
 };
 void intake_read_stats(const struct intake *in, struct intake_stats *ret);

@@ -42,6 +42,7 @@ struct intake {
 	bool giving_up; /* nothing waits any more */
 	bool filter;
 	regex_t process_filter;
+	uint64_t unselected; /* samples that it refused here, not in the kernel */
 	struct wall_clock wall_clock;
 	struct finish_result finish;
 	const struct container_identity *(*container_of_cgroup)(uint64_t cgroup, void *arg);

@@ -62,8 +62,10 @@ bool intake_is_unselected(struct intake *in, const struct kiln_sample *record,
 {
 	if (!process->ignored)
 		return false;
-	(void)sampler_ignore_process(in->sampler, record->tgid);
-	metric_add(M_SAMPLES_UNSELECTED, 1);
+	/* A name that only stands in says nothing of the process's next samples. */
+	if (process->known)
+		(void)sampler_ignore_process(in->sampler, record->tgid);
+	in->unselected++;
 	return true;
 }
 
