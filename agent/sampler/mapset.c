@@ -319,6 +319,7 @@ static int mapset_new(struct mapset_store *s, const struct mapset_source *source
 		      struct mapset **ret)
 {
 	struct mapset *m = calloc(1, sizeof(*m));
+	uint64_t left = source->maps->dropped;
 
 	if (m)
 		m->ranges = calloc(MAX(source->maps->n, (size_t)1), sizeof(*m->ranges));
@@ -330,9 +331,15 @@ static int mapset_new(struct mapset_store *s, const struct mapset_source *source
 	m->exec_id = source->exec_id;
 	m->start_time = source->start_time;
 	m->read_ns = source->read_ns;
-	for (size_t i = 0; i < source->maps->n && m->n < MAPSET_RANGES_MAX; i++)
-		if (source->maps->entries[i].kind != MAPPING_OTHER)
+	for (size_t i = 0; i < source->maps->n; i++) {
+		if (source->maps->entries[i].kind == MAPPING_OTHER)
+			continue;
+		if (m->n < MAPSET_RANGES_MAX)
 			add_range(s, m, source, i);
+		else
+			left++;
+	}
+	metric_add(M_MAPS_READ_PARTIAL, left);
 	do {
 		m->id = s->next_id++;
 	} while (!m->id || mapset_store_find(s, m->id));

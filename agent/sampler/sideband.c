@@ -8,6 +8,7 @@
  */
 #include "agent/sampler/sideband.h"
 
+#include <bpf/libbpf.h>
 #include <linux/perf_event.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -399,7 +400,8 @@ int sideband_refresh(struct sideband *s, const char *online, struct error *err)
 int sideband_new(uv_loop_t *loop, const struct sideband_callbacks *callbacks, struct sideband **ret,
 		 struct error *err)
 {
-	long cpus = MAX(sysconf(_SC_NPROCESSORS_CONF), 1L);
+	/* Also those that are not there yet: they may be plugged in. */
+	int cpus = MAX(libbpf_num_possible_cpus(), 1);
 	struct sideband *s = calloc(1, sizeof(*s));
 	int r = 0;
 
