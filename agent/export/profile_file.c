@@ -80,7 +80,8 @@ static void profile_file_consume(struct local_exporter *l, struct batch *batch)
 	if (f->format->add(f->profile, batch) < 0)
 		metric_add(l->drops, batch_cpu_samples(batch));
 	f->dirty = true;
-	if (f->rotation_ns && end >= f->period_start_ns + f->rotation_ns)
+	if (f->rotation_ns && (end >= f->period_start_ns + f->rotation_ns ||
+			       end < f->period_start_ns)) /* the clock was set back */
 		rotate(f, batch);
 }
 

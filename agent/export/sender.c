@@ -109,7 +109,8 @@ static void queue_trim(struct sender *s)
 
 	while (queue_over(s, 0, 0)) {
 		victim = s->in_flight ? s->queue->next : s->queue;
-		if (!victim)
+		/* What is on disk too was read back when there was room: it stays. */
+		if (!victim || victim->spooled)
 			return;
 		queue_drop(s, victim, DROP_QUEUE_FULL);
 	}
