@@ -284,6 +284,11 @@ void cluster_close_window(struct cluster *c, struct window *w, struct window *ne
 	c->unresolved = window_identify(w, next, c->policies, last);
 	policies_window(c->policies, next->number, now);
 	router_sweep(c->router, policies_routes(c->policies));
+	/* What had no place may have one now. */
+	if (router_take_refused(c->router) || policies_refused(c->policies)) {
+		policies_changed(c->policies);
+		router_update(c->router, c->pods);
+	}
 	report_turns(c);
 }
 

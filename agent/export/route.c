@@ -49,6 +49,7 @@ struct router {
 	void (*flushed)(void *);
 	void *flushed_arg;
 	struct log_limit refused_log;
+	bool refused; /* since router_take_refused() */
 };
 
 int router_new(uv_loop_t *loop, struct exporter *const *configured, size_t n, struct router **ret)
@@ -117,6 +118,7 @@ static uint64_t refuse(struct router *r, const char *id)
 	unsigned int held_back;
 
 	metric_add(M_DESTINATIONS_FAILED, 1);
+	r->refused = true;
 	if (log_allowed(&r->refused_log, REFUSED_LOG_S, &held_back))
 		log_warn("export", "destination %s: no more than %d at once (%u more like it)", id,
 			 ROUTE_LIVE_MAX, held_back);
@@ -285,6 +287,14 @@ static void free_receiver(struct router *r, struct receiver *v)
 	free(v->id);
 	*v = (struct receiver){};
 	r->n_live--;
+}
+
+bool router_take_refused(struct router *r)
+{
+	bool refused = r->refused;
+
+	r->refused = false;
+	return refused;
 }
 
 void router_sweep(struct router *r, uint64_t in_use)

@@ -39,6 +39,8 @@ uint64_t router_route(struct router *r, const struct pod_table *pods,
 void router_update(struct router *r, const struct pod_table *pods);
 /* Between windows: whoever is not in IN_USE gets nothing more. */
 void router_sweep(struct router *r, uint64_t in_use);
+/* Some destination had no place since this was asked last: policies are to be routed again. */
+bool router_take_refused(struct router *r);
 void router_deliver(struct router *r, uint64_t route, struct batch *batch);
 bool router_has_live(const struct router *r);
 /* EACH destination by its id (the configuration's by what follows the type); ERROR: why it fails,

@@ -269,12 +269,16 @@ int pod_content_put(struct pod_content *c, struct pod_object *o, uint64_t now_ms
 	size_t count, max;
 	uint64_t *refused;
 	struct pod_slot **slots = slots_of(c, o->kind, &count, &max, &refused);
+	struct pod_slot *slot = pod_content_find(*slots, o->key, o->key_len);
+	size_t more = o->held ? 0 : o->size;
 	struct pod_object *old = NULL;
-	struct pod_slot *slot;
 	bool was_deleted;
 	int r = 0;
 
-	if (!make_room(c, o->held ? 0 : o->size)) {
+	/* What it replaces goes when it comes. */
+	if (slot && !slot->until_ms)
+		more -= MIN(more, slot->object->size);
+	if (!make_room(c, more)) {
 		(*refused)++;
 		return -E2BIG;
 	}
@@ -323,6 +327,22 @@ struct pod_object *pod_content_delete_pod(struct pod_content *c, const char *uid
 	if (c->n_deleted > POD_LINGERING_MAX)
 		forget_oldest(c);
 	return gone;
+}
+
+struct pod_object *pod_content_forget_pod(struct pod_content *c, const char *uid)
+{
+	struct pod_slot *slot = pod_content_find(c->pods, uid, strlen(uid));
+	struct pod_object *o;
+	struct pod_id *i, *next;
+
+	if (!slot || slot->until_ms)
+		return NULL;
+	o = slot->object;
+	HASH_ITER (hh, c->ids, i, next)
+		if (i->object == o)
+			id_free(c, i);
+	slot_free(c, &c->pods, slot);
+	return let_go(c, o);
 }
 
 struct pod_object *pod_content_delete(struct pod_content *c, struct pod_slot **slots,

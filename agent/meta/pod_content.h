@@ -66,6 +66,8 @@ int pod_content_put(struct pod_content *c, struct pod_object *object, uint64_t n
 /* Deletes; the caller gets the reference. NULL: there was none. A pod stays findable for a while.
  */
 struct pod_object *pod_content_delete_pod(struct pod_content *c, const char *uid, uint64_t now_ms);
+/* The same, but it is not findable any more, as if it had never been there. */
+struct pod_object *pod_content_forget_pod(struct pod_content *c, const char *uid);
 struct pod_object *pod_content_delete(struct pod_content *c, struct pod_slot **slots,
 				      const void *key, size_t len);
 void pod_content_set_default(struct pod_content *c, struct pod_object *policy);

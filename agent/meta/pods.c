@@ -101,8 +101,13 @@ static int put(struct pod_table *t, struct pod_object *o, uint64_t now_ms)
 		o = pod_object_ref(slot->object);
 	}
 	r = pod_content_put(c, o, now_ms, &old);
+	/* As it was told before it is not any more: it may be switched off. */
+	if (r == -E2BIG && o->kind == POD_OBJECT_POD)
+		old = pod_content_forget_pod(c, o->key);
 	if (r == 0 && c == &t->now)
 		tell(t, old, o, false);
+	else if (old && c == &t->now)
+		tell(t, old, NULL, false);
 	pod_object_unref(old);
 	pod_object_unref(o);
 	return r == -E2BIG ? 0 : r;

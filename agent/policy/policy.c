@@ -30,6 +30,7 @@ struct policies {
 	 */
 	uint64_t routes[KILN_MAX_POLICIES];
 	bool export_untold;
+	bool refused;	    /* some policy has no slot */
 	policy_route route; /* NULL: nobody asks */
 	void *route_arg;
 	uint32_t default_index, rate;
@@ -77,6 +78,7 @@ static uint32_t want_policy(struct policies *p, const struct pod_policy *policy)
 	if (r < 0) {
 		/* Better no samples than samples by rules of somebody else. */
 		metric_add(M_POLICIES_FULL, 1);
+		p->refused = true;
 		return POLICY_OFF;
 	}
 	if (r > 0)
@@ -197,6 +199,7 @@ void policies_changed(struct policies *p)
 	const struct pod_policy *fallback = p->pods ? pod_table_default_policy(p->pods) : NULL;
 	uint32_t index;
 
+	p->refused = false;
 	policy_slots_begin(&p->slots);
 	p->slots.slots[POLICY_OWN].wanted = !fallback;
 	if (p->pods)
@@ -286,6 +289,11 @@ struct policies *policies_free(struct policies *p)
 uint32_t policies_rate(const struct policies *p)
 {
 	return p->rate;
+}
+
+bool policies_refused(const struct policies *p)
+{
+	return p->refused;
 }
 
 const struct container_identity *policies_cgroup(const struct policies *p, uint64_t id)

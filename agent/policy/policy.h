@@ -67,6 +67,8 @@ void policies_scan_ends(struct policies *p, uint64_t now_ms);
 void policies_changed(struct policies *p);
 /* Window NUMBER begins. */
 void policies_window(struct policies *p, uint32_t number, uint64_t now_ms);
+/* Some policy had no place when policies_changed() was called last: there may be one now. */
+bool policies_refused(const struct policies *p);
 
 uint32_t policies_rate(const struct policies *p);
 /* Who runs in the cgroup ID: NULL when it is no pod's or container's. */
