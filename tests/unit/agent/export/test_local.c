@@ -367,6 +367,28 @@ static void a_mark_in_the_path_gives_a_file_a_period(void **state)
 	assert_int_equal(system(path), 0);
 }
 
+static void a_clock_that_is_set_back_ends_a_period(void **state)
+{
+	_cleanup_(batch_unrefp) struct batch *batch = NULL, *earlier = NULL;
+	struct fixture *f = *state;
+	struct exporter_config config;
+	char path[256];
+
+	snprintf(f->path, sizeof(f->path), "%s/p-%%s.folded", f->dir);
+	config = file_config(f, "folded_file");
+	config.rotation_ms = 60000;
+	assert_int_equal(sample_batch_build(&batch), 0);
+	assert_int_equal(sample_batch_build(&earlier), 0);
+	earlier->start_unix_ns -= 3600ULL * 1000000000;
+	create(f, &config);
+	consume(f, batch);
+	consume(f, earlier);
+	consume(f, earlier);
+	flush(f, 60000);
+	snprintf(path, sizeof(path), "test $(ls %s | wc -l) = 2", f->dir);
+	assert_int_equal(system(path), 0);
+}
+
 static void a_pprof_file_is_gzip_even_for_an_empty_run(void **state)
 {
 	struct fixture *f = *state;
@@ -423,6 +445,7 @@ int main(void)
 	    TEST(a_folded_file_covers_the_run),
 	    TEST(a_rotated_file_without_a_mark_grows),
 	    TEST(a_mark_in_the_path_gives_a_file_a_period),
+	    TEST(a_clock_that_is_set_back_ends_a_period),
 	    TEST(a_pprof_file_is_gzip_even_for_an_empty_run),
 	    TEST(a_failed_replacement_leaves_the_old_file),
 	    TEST(a_file_exporter_needs_a_path),

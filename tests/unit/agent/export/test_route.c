@@ -142,7 +142,10 @@ static void more_than_the_most_are_refused_and_the_others_go_on(void **state)
 		assert_true(route && !(route & (all | router_default(router))));
 		all |= route;
 	}
+	assert_false(router_take_refused(router));
 	assert_int_equal(route_to("shop/more", NULL), ROUTE_NOWHERE);
+	assert_true(router_take_refused(router));
+	assert_false(router_take_refused(router));
 	assert_int_equal(route_to("shop/more", "shop/3"), route_to("shop/3", NULL));
 	router_sweep(router, all & ~(route_to("shop/5", NULL) & ~ROUTE_NOWHERE));
 	assert_true(route_to("shop/more", NULL) & ~ROUTE_NOWHERE);

@@ -590,6 +590,32 @@ static void test_order_holds_through_memory_and_disk(void **state)
 	assert_int_equal(b->st.spool_requests, 0);
 }
 
+/* What was read back from disk is not dropped for its room in memory: it is still there. */
+static void test_what_is_on_disk_is_never_dropped_for_memory(void **state)
+{
+	const struct transport_answer *answers[41] = {NULL};
+	struct bench *b = *state;
+
+	for (size_t i = 0; i + 1 < ARRAY_SIZE(answers); i++)
+		answers[i] = i % 3 ? &away : &sent;
+	b->config.queue.storage = b->dir;
+	b->config.queue.max_bytes = 190; /* two; of the disk's two are read when one is left */
+	b->fake.silent = true;
+	b->fake.script = answers;
+	assert_int_equal(start(b), 0);
+	consume(b, 1, 20);
+	run_until(b, b->st.queue_requests + b->st.spool_requests == 20);
+	b->fake.silent = false;
+	uv_timer_start(&b->fake.timer, answer_now, 0, 0);
+	for (uint64_t i = 21; i <= 40; i++) { /* while it comes and goes */
+		consume(b, i, 1);
+		run_until(b, b->fake.n_seen >= i - 10);
+	}
+	flush(b, 60000);
+	assert_int_equal(dropped(b), 0);
+	assert_int_equal(b->st.sent_samples / SAMPLES + (int64_t)b->st.spool_requests, 40);
+}
+
 static void test_the_end_in_the_middle_keeps_order_and_counts(void **state)
 {
 	struct bench *b = *state;
@@ -858,6 +884,7 @@ int main(void)
 	    test(test_what_is_left_goes_to_disk_and_out_after_the_next_start),
 	    test(test_an_absent_receiver_is_not_waited_for_at_the_end_with_a_disk),
 	    test(test_order_holds_through_memory_and_disk),
+	    test(test_what_is_on_disk_is_never_dropped_for_memory),
 	    test(test_the_end_in_the_middle_keeps_order_and_counts),
 	    test(test_a_full_disk_drops_the_oldest_there),
 	    test(test_a_request_larger_than_the_disk_is_counted),

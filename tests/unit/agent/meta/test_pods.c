@@ -439,6 +439,22 @@ static void test_memory_has_a_cap(void **state)
 	assert_true(pod_table_count(t) > 4);
 	assert_true(pod_table_counters(t)->pods_refused > 0);
 	assert_int_equal(pod_table_count(t) + pod_table_counters(t)->pods_refused, 30);
+	/* One of the same size takes the place of what it replaces. */
+	sample_pod(&p, "n0", 5, 1, 0);
+	p.attribute.value = value;
+	p.pod.attributes = attributes;
+	p.pod.n_attributes = 2048;
+	i = pod_table_counters(t)->pods_refused;
+	assert_int_equal(apply_pod(t, 90, p.list, 0), 0);
+	assert_int_equal(pod_table_counters(t)->pods_refused, i);
+	assert_int_equal(by_id(t, 1)->policy, 5);
+	/* A larger one has no room: what was told before, which may be off now, is nobody's word.
+	 */
+	p.pod.n_attributes = 4096;
+	assert_int_equal(apply_pod(t, 91, p.list, 0), 0);
+	assert_true(pod_table_counters(t)->pods_refused > i);
+	assert_null(by_id(t, 1));
+	assert_null(pod_table_find_uid(t, p.uid));
 }
 
 static void test_an_entry_outlives_the_table_by_its_reference(void **state)

@@ -281,6 +281,16 @@ static void policies_beyond_the_kernels_room_are_off(void **state)
 	policies_cgroup_made(p, 5, "/kubepods/pod" OTHER);
 	assert_int_equal(k.of[4], POLICY_OFF);
 	assert_int_equal(hz_of(5), 20);
+	/* Whoever waits for a slot is told when there may be one. */
+	assert_true(policies_refused(p));
+	pods.n_policies = 0;
+	policy(300, true, 20);
+	for (uint32_t window = 1; policies_refused(p); window++) {
+		assert_true(window < 20);
+		policies_window(p, window, 1000 * window);
+		policies_changed(p);
+	}
+	assert_int_equal(hz_of(4), 20);
 }
 
 static void disabled_tracers_are_bits(void **state)

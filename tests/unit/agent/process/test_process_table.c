@@ -111,6 +111,31 @@ static void next_window(struct machine *m, uint32_t keep)
 	process_table_sweep(m->table, m->fd, named - keep, named, m->alive, m->n_alive);
 }
 
+/* /proc has no exe of it any more: the image that it was sampled in has a name. */
+static void one_that_has_ended_and_waits_has_its_images_name(void **state)
+{
+	static const struct {
+		const char *image, *want;
+	} rows[] = {{"/usr/bin/make", "make"}, {"", "worker"}};
+	struct machine *m = *state;
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct process_key key = {.tgid = 7 + i, .start_time = 100, .exec_id = 1};
+		struct process_info info = {.executable_path = strdup(""),
+					    .executable_name = strdup("")};
+		struct process *p;
+
+		snprintf(info.container.pod_uid, sizeof(info.container.pod_uid), "uid");
+		assert_int_equal(process_table_add(m->table, &key, &info, 0, "worker",
+						   rows[i].image, m->window, &p),
+				 0);
+		assert_string_equal(p->info.executable_name, rows[i].want);
+		assert_string_equal(p->info.executable_path, rows[i].image);
+		assert_string_equal(p->info.container.pod_uid, "uid");
+		process_info_done(&info);
+	}
+}
+
 static void one_that_runs_is_remembered_for_as_long_as_asked(void **state)
 {
 	struct machine *m = *state;
@@ -281,6 +306,7 @@ static void a_storm_leaves_two_windows_of_them(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    test(one_that_has_ended_and_waits_has_its_images_name),
 	    test(one_that_runs_is_remembered_for_as_long_as_asked),
 	    test(one_that_ended_is_forgotten_a_window_later),
 	    test(one_that_ends_without_a_sample_is_forgotten_too),

@@ -294,6 +294,48 @@ static void a_namespace_has_a_quota(void **unused)
 	assert_true(quota_told.over);
 }
 
+static const char *status_of(const struct json_store *store, const char *ns, const char *name)
+{
+	const cJSON *object = json_store_find(store, ns, name);
+
+	return cJSON_GetStringValue(cJSON_GetObjectItem(object, "status"));
+}
+
+/* It is ours: what we say of its configs must neither close a namespace nor be said again and
+ * again, because the version of which it is said has no room. */
+static void a_status_takes_no_room(void **unused)
+{
+	enum { LEN = 60 << 10 };
+	const struct json_store_options options = {
+	    .max_objects = 10, .max_ns_cost = 64 << 10, .lean = true, .over = on_over};
+	_cleanup_(json_store_freep) struct json_store *store = NULL;
+	_cleanup_free_ char *filler = calloc(1, LEN + 1), *s = NULL;
+
+	(void)unused;
+	memset(&quota_told, 0, sizeof(quota_told));
+	memset(filler, 'x', LEN);
+	assert_int_equal(json_store_new(&options, &store), 0);
+	for (int i = 0; i < 3; i++) {
+		free(s);
+		assert_true(asprintf(&s,
+				     "{\"metadata\":{\"namespace\":\"shop\",\"name\":\"%c\"},"
+				     "\"hz\":1,\"status\":\"%s\"}",
+				     'a' + i, filler) > 0);
+		assert_int_equal(put_json(store, s, 1), 0);
+	}
+	assert_int_equal(quota_told.calls, 0);
+	free(s);
+	assert_true(asprintf(&s,
+			     "{\"metadata\":{\"namespace\":\"shop\",\"name\":\"a\"},\"hz\":2,"
+			     "\"spec\":[\"%s\",\"%s\"],\"status\":\"too large\"}",
+			     filler, filler) > 0);
+	assert_int_equal(put_json(store, s, 1), 0);
+	assert_true(quota_told.over);
+	assert_int_equal(cJSON_GetObjectItem(json_store_find(store, "shop", "a"), "hz")->valueint,
+			 1);
+	assert_string_equal(status_of(store, "shop", "a"), "too large");
+}
+
 static struct {
 	char name[64];
 	unsigned int calls;
@@ -709,6 +751,7 @@ int main(void)
 	    TEST(json_objects_are_kept_whole),
 	    TEST(annotations_take_no_room),
 	    TEST(a_namespace_has_a_quota),
+	    TEST(a_status_takes_no_room),
 	    TEST(what_does_not_fit_is_known),
 	    TEST(what_goes_unseen_is_forgotten),
 	    TEST(room_that_another_gives_back_heals),
