@@ -4,6 +4,7 @@
 functions of another one that had its pid, or its addresses, before. 15 s; 60 s with KILN_LONG=1."""
 import os
 import re
+import statistics
 import sys
 import time
 
@@ -34,7 +35,7 @@ def main():
             return 1
         samples = [s for s in a.samples() if (s.exe or "").startswith("wl-short-")]
     value = sum(s.value for s in samples)
-    worked = full = cut = between = 0
+    worked = full = cut = between = gone = 0
     for sample in samples:
         name = sample.exe.removeprefix("wl-short-")
         program = re.compile(re.escape(sample.exe) + r"\+0x[0-9a-f]+")
@@ -51,14 +52,19 @@ def main():
         if kernel & NO_STACK and not sample.user:
             between += sample.value
             continue
+        if sample.user and sample.user[-1] == "[incomplete: process not known]":
+            gone += sample.value
+            continue
         cut += sample.value * (not sample.user or sample.user[-1].startswith("[incomplete"))
         if f"{name}_leaf" in sample.user:
             worked += sample.value
             full += sample.value * (sample.user[-1] == "_start" and f"{name}_work" in sample.user)
     third = max(len(rss) // 3, 1)
-    early, late = max(rss[third:2 * third] or rss), max(rss[2 * third:] or rss)
+    # What freed memory is kept goes up and down by megabytes; what leaks only goes up.
+    early, late = statistics.median(rss[third:2 * third] or rss), statistics.median(rss[2 * third:] or rss)
     print(f"{said['started']} processes in {SECONDS} s, {said['failed']} failed to start; {value} samples of them,"
-          f" {worked} in their own work, {full} of those up to _start; {between} in exec and exit; {cut} incomplete and marked so")
+          f" {worked} in their own work, {full} of those up to _start; {between} in exec and exit; {gone} of processes that were gone before they were read, {cut} others incomplete,"
+          " all marked so")
     print(f"agent RSS: {rss[0]} KiB first, {early} KiB at half time, {late} KiB at the end")
     if said["started"] < 120 * SECONDS:
         problems.append("the machine was too slow for the storm")
@@ -68,6 +74,8 @@ def main():
         problems.append(f"only {worked} samples of the processes' own work")
     if full < 0.9 * worked:
         problems.append(f"{full} of {worked} stacks of short-lived processes are complete")
+    if gone > 0.25 * value:
+        problems.append(f"{gone} of {value} samples are of processes that were not read in time")
     if cut > 0.15 * value:
         problems.append(f"{cut} of {value} samples are incomplete")
     if late > early * 1.05 + 1024:
