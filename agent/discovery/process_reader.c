@@ -7,8 +7,10 @@
  */
 #include "agent/discovery/process_reader.h"
 
+#include <fcntl.h>
 #include <sys/sysmacros.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "lib/metrics.h"
 
@@ -47,7 +49,7 @@ static int open_image(struct process_reading *r, size_t i)
 	if (e->kind == MAPPING_FILE &&
 	    discovery_touch(&r->job, makedev(e->dev_major, e->dev_minor)) < 0)
 		return -EHOSTDOWN;
-	error = image_store_get(r->images, r->proc_dirfd, r->tgid, e, r->read_ns / 1000000,
+	error = image_store_get(r->images, r->proc_dirfd, r->maps_pid, e, r->read_ns / 1000000,
 				&r->images_of[i]);
 	return error == -ENOMEM ? error : 0;
 }
@@ -72,13 +74,35 @@ static int open_images(struct process_reading *r)
 	return 0;
 }
 
+static bool is_thread(const struct process_reading *r)
+{
+	char path[40];
+
+	snprintf(path, sizeof(path), "%u/task/%u", r->tgid, r->tid);
+	return faccessat(r->proc_dirfd, path, F_OK, 0) == 0;
+}
+
+/* A process whose first thread has ended has no mappings under its own pid. */
+static int read_mappings(struct process_reading *r)
+{
+	int e = maps_read(r->proc_dirfd, r->tgid, &r->maps);
+
+	r->maps_pid = r->tgid;
+	if (e != -ESRCH || !r->tid || r->tid == r->tgid || !is_thread(r))
+		return e;
+	e = maps_read(r->proc_dirfd, r->tid, &r->maps);
+	r->maps_pid = r->tid;
+	/* It was the process's all the while. */
+	return e < 0 || is_thread(r) ? e : -ESRCH;
+}
+
 static void run(struct discovery_job *job)
 {
 	struct process_reading *r = container_of(job, struct process_reading, job);
 
 	r->read_ns = now_ns();
 	if (!r->without_mappings)
-		r->result = maps_read(r->proc_dirfd, r->tgid, &r->maps);
+		r->result = read_mappings(r);
 	r->mapped_ns = now_ns();
 	describe(r);
 	r->described_ns = now_ns();

@@ -17,7 +17,8 @@ struct process_reading {
 	int proc_dirfd;
 	struct image_store *images;
 	uint32_t tgid;
-	uint64_t start_ns;     /* boot time; 0: whoever has the pid */
+	uint32_t tid;	   /* a thread of it, which may outlive its first one; 0: none is known */
+	uint64_t start_ns; /* boot time; 0: whoever has the pid */
 	bool without_mappings; /* only who it is */
 	/*
 	 * Who it is, found before a file of the process is opened: from `described` on the loop's,
@@ -35,6 +36,7 @@ struct process_reading {
 	uint64_t read_ns; /* CLOCK_MONOTONIC, before they were read; else when the job began */
 	uint64_t mapped_ns, described_ns; /* after mappings were read, and after INFO was */
 	struct maps maps;
+	uint32_t maps_pid;		 /* of whom /proc told the mappings: TGID, or TID */
 	struct stored_image **images_of; /* of each mapping, or NULL; references */
 };
 

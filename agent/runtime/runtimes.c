@@ -634,11 +634,13 @@ static void keep_name(struct runtimes *rt, uint32_t space, const uint64_t words[
 		metric_add(M_RUNTIME_NAMES_FULL, 1);
 }
 
-/* Reads the name of one frame and keeps it, or that it has none: false. */
+/* Reads the name of one frame and keeps it, or that it has none: false. BUDGET, of usual names, is
+ * what it took less. */
 static bool read_name(struct runtimes *rt, const struct interpreter_ops *ops,
 		      const struct mapset *m, uint32_t space, uint32_t tgid,
-		      const uint64_t words[2], uint32_t window)
+		      const uint64_t words[2], uint32_t window, uint32_t *budget)
 {
+	enum { USUAL_READS = 64 };
 	const struct attachment *a = find_namer(rt, m, ops->id);
 	struct target t = {.source = &rt->options.source, .mapset = m, .tgid = tgid};
 	struct target_memory memory = target_memory_ahead(&t);
@@ -655,6 +657,7 @@ static bool read_name(struct runtimes *rt, const struct interpreter_ops *ops,
 				   &rt->result);
 	if (r < 0)
 		rt->result.n = 0;
+	*budget -= MIN(*budget, 1 + t.n_reads / USUAL_READS);
 	rt->news += !found;
 	metric_add(rt->result.n ? M_RUNTIME_NAMES_READ : M_RUNTIME_NAMES_FAILED, 1);
 	keep_name(rt, space, words, window);
@@ -701,8 +704,7 @@ bool runtimes_see(struct runtimes *rt, const struct mapset *m, uint32_t tgid, co
 			continue;
 		if (!*budget)
 			return false;
-		--*budget;
-		failed |= !read_name(rt, ops, m, space, tgid, &words[i], window);
+		failed |= !read_name(rt, ops, m, space, tgid, &words[i], window, budget);
 	}
 	if (ret_failed)
 		*ret_failed = failed;

@@ -27,10 +27,13 @@ static int read_process(uint32_t tgid, uint64_t address, void *dst, size_t len)
 
 static int read_target(void *arg, uint64_t address, void *dst, size_t len)
 {
-	const struct target *t = arg;
+	struct target *t = arg;
 
-	if (address + len < address)
+	if (address + len < address || t->n_reads >= TARGET_READS_MAX ||
+	    t->n_bytes + len > TARGET_BYTES_MAX)
 		return -EFAULT;
+	t->n_reads++;
+	t->n_bytes += len;
 	/* A page that is not there would be read from the file, on this thread. */
 	if (t->mapset && t->mapset->is_remote &&
 	    !memory_is_resident(t->source->proc_dirfd, t->tgid, address, len))

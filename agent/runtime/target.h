@@ -23,12 +23,20 @@ struct target_piece {
 	uint8_t bytes[256];
 };
 
+enum {
+	/* Of one call: a process may make its structures as long as it likes. */
+	TARGET_READS_MAX = 1 << 18,
+	TARGET_BYTES_MAX = 64 << 20,
+};
+
 struct target {
 	const struct target_source *source;
 	const struct mapset *mapset; /* NULL: only memory is asked for */
 	uint32_t tgid;
 	struct target_piece pieces[4]; /* of target_memory_ahead() */
 	uint32_t next_piece;
+	uint32_t n_reads; /* of the process so far, */
+	uint64_t n_bytes; /* and how much */
 };
 
 struct target_memory target_memory_of(struct target *t);

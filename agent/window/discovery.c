@@ -58,7 +58,8 @@ struct program {
 	uint64_t replaced_ns;	   /* an exec, of this program or of the one before it */
 	uint32_t suspect; /* a mapset that is in force and may lack code since: it is checked */
 	uint64_t suspect_since_ns;
-	uint64_t sampled_ns; /* its last record that asked */
+	uint64_t sampled_ns; /* its last record that asked, */
+	uint32_t tid;	     /* and of which thread that was */
 	uint64_t used_ns;
 	UT_hash_handle hh;
 };
@@ -205,6 +206,7 @@ static struct program *program_of(struct discovery *d, const struct kiln_sample 
 	p->start_time = record->start_time;
 	p->tracers = record->runtimes;
 	p->sampled_ns = MAX(p->sampled_ns, record->time);
+	p->tid = record->tid;
 	return p;
 }
 
@@ -346,6 +348,7 @@ static int start_reading(struct discovery *d, struct program *p, bool without_ma
 	    .proc_dirfd = d->of.proc_dirfd,
 	    .images = d->of.images,
 	    .tgid = p->key.tgid,
+	    .tid = p->tid,
 	    .start_ns = p->start_time,
 	    .without_mappings = without_mappings,
 	};
