@@ -22,6 +22,10 @@ struct pod_container {
 	uint8_t type; /* enum container_type */
 };
 
+/* Labels and annotations of all pods of a namespace, in bytes. Pods beyond that are kept without.
+ */
+enum { POD_NS_PAIRS_MAX = 64 << 20 };
+
 struct pod; /* read by the functions below */
 struct pod_store;
 

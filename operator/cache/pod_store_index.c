@@ -146,11 +146,34 @@ static void key_link(struct pod_store *store, const struct key *key)
 	ref_table_insert(key->table, key->hash, key->ref);
 }
 
+/* What its labels and annotations would take if nobody shared them, in units of a group. */
+static uint32_t pairs_of(const struct pod_store *store, const struct pod *pod)
+{
+	size_t labels = 0, annotations = 0;
+
+	(void)intern_text(store->intern, pod->labels, &labels);
+	(void)intern_text(store->intern, pod->annotations, &annotations);
+	return (uint32_t)((labels + annotations + PAIRS_UNIT - 1) / PAIRS_UNIT);
+}
+
+bool pod_pairs_fit(const struct pod_store *store, const struct pod *pod, const struct pod *old)
+{
+	uint32_t ref = group_find(store, &store->namespaces, pod->ns);
+	uint64_t all = pairs_of(store, pod);
+
+	if (ref)
+		all += ((struct group *)slab_at(&store->groups, ref))->pairs;
+	if (old)
+		all -= pairs_of(store, old);
+	return all <= POD_NS_PAIRS_MAX / PAIRS_UNIT;
+}
+
 static void lists_link(struct pod_store *store, struct pod *pod, uint32_t ref)
 {
 	struct group *g = slab_at(&store->groups, group_find(store, &store->namespaces, pod->ns));
 
 	g->count++;
+	g->pairs += pairs_of(store, pod);
 	pod->ns_prev = 0;
 	pod->ns_next = g->head;
 	if (g->head)
@@ -172,6 +195,7 @@ static void lists_unlink(struct pod_store *store, struct pod *pod)
 	struct group *g = slab_at(&store->groups, group_find(store, &store->namespaces, pod->ns));
 
 	g->count--;
+	g->pairs -= pairs_of(store, pod);
 	if (pod->ns_prev)
 		pod_at(store, pod->ns_prev)->ns_next = pod->ns_next;
 	else

@@ -72,8 +72,11 @@ _Static_assert((int)POD_RECORD_MAX <= (int)SLAB_REACH, "every id can be named");
 struct group {
 	interned key;
 	uint32_t head, count;
+	uint32_t
+	    pairs; /* of a namespace: what its pods' labels and annotations take, in 16 bytes */
 };
-_Static_assert(sizeof(struct group) == 12, "12 bytes a node or namespace");
+enum { PAIRS_UNIT = 16 };
+_Static_assert(sizeof(struct group) == 16, "16 bytes a node or namespace");
 
 struct pod_store {
 	struct intern *intern;
@@ -127,5 +130,7 @@ int pod_index_reserve(struct pod_store *store, const struct pod *pod) _must_chec
 /* After a reservation that is not used. */
 void pod_index_trim(struct pod_store *store, const struct pod *pod);
 void pod_link(struct pod_store *store, uint32_t ref);
+/* May its namespace have the labels and annotations of POD, in place of those of OLD (or NULL)? */
+bool pod_pairs_fit(const struct pod_store *store, const struct pod *pod, const struct pod *old);
 void pod_unlink(struct pod_store *store, uint32_t ref);
 uint32_t pod_index_find(const struct pod_store *store, interned ns, const char *name, size_t len);

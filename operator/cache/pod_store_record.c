@@ -417,6 +417,7 @@ int pod_draft(struct pod_store *store, const struct pod_view *view, const struct
 	      struct pod **ret)
 {
 	struct pod *pod = (struct pod *)store->draft;
+	bool cut = view->meta.cut;
 	uint8_t mirror[16], *out;
 	int r;
 
@@ -428,18 +429,24 @@ int pod_draft(struct pod_store *store, const struct pod_view *view, const struct
 	}
 	if (old && !same_bytes(old->uid, pod->uid, sizeof(pod->uid)))
 		old = NULL;
+	if (!pod_pairs_fit(store, pod, old)) { /* nobody takes the room of other namespaces */
+		intern_unref(store->intern, pod->labels);
+		intern_unref(store->intern, pod->annotations);
+		pod->labels = pod->annotations = 0;
+		cut = true;
+	}
 	pod->created = view->meta.created;
 	pod->flags =
 	    (view->host_network ? POD_HOST_NETWORK : 0) | (view->meta.deleting ? POD_DELETING : 0) |
 	    (slice_is(view->phase, "Succeeded") || slice_is(view->phase, "Failed") ? POD_TERMINATED
 										   : 0) |
-	    (find_mirror(&view->meta, mirror) ? POD_MIRROR : 0) | (view->meta.cut ? POD_CUT : 0);
+	    (find_mirror(&view->meta, mirror) ? POD_MIRROR : 0) | (cut ? POD_CUT : 0);
 	pod->n_containers = (uint8_t)MIN(view->n_containers, (size_t)POD_CONTAINERS_MAX);
 	out = draft_states(store, view, pod, old, pod->flags & POD_MIRROR ? mirror : NULL);
 	out = draft_ip(store, view->pod_ip, pod, out);
 	out = draft_names(store, view, pod, out);
 	pod->tail = (uint16_t)(out - pod->rest);
-	if (view->meta.cut || view->n_containers > POD_CONTAINERS_MAX)
+	if (cut || view->n_containers > POD_CONTAINERS_MAX)
 		store->stats.cut_pods++;
 	*ret = pod;
 	return 0;

@@ -101,6 +101,7 @@ static void print_pod(const Kiln__Node__V1__Pod *pod)
 	cJSON_AddStringToObject(p, "uid", pod->uid);
 	cJSON_AddStringToObject(p, "namespace", pod->namespace_);
 	cJSON_AddStringToObject(p, "name", pod->name);
+	cJSON_AddStringToObject(p, "config_hash", pod->config_hash);
 	add_number(p, "policy", pod->policy);
 	add_attributes(p, pod->attributes, pod->n_attributes);
 	list = cJSON_AddArrayToObject(p, "containers");

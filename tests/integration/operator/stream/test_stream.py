@@ -162,6 +162,23 @@ def test_a_deleted_pods_token_is_of_no_use(cluster, nodes, serve, connect, token
     assert agent.closed[0] == "UNAUTHENTICATED"
 
 
+def test_whoever_claims_to_be_a_static_pod_is_none(cluster, nodes, serve, connect, token):
+    """Anybody may write the annotation that the kubelet gives a static pod; only the kubelet says that it runs."""
+    _, port = serve()
+    claims = program.pod("shop", "claims", "n1", annotations={"kubernetes.io/config.mirror": "ab" * 16})
+    claims["spec"]["automountServiceAccountToken"] = False
+    cluster.request("/api/v1/namespaces/shop/pods", "POST", claims)
+    try:
+        a = connect(port, token("agent-n1"))
+        a.until("a snapshot", live)
+        hash_of = lambda: next(p["config_hash"] for p in a.pods.values() if p["name"] == "claims")  # noqa: E731
+        assert hash_of() == ""
+        run_container(cluster, "shop", "claims", "c" * 64)
+        a.until("its hash", lambda _: hash_of() == "ab" * 16)
+    finally:
+        cluster.kubectl("delete", "pod", "claims", "-n", "shop", "--grace-period=0", "--force")
+
+
 def test_coming_back_resumes_and_another_operator_sends_everything(cluster, nodes, serve, connect, token):
     operator, port = serve()
     mine = token("agent-n1")

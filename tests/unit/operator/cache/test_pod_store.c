@@ -363,6 +363,47 @@ static void an_opt_out_is_kept_whatever_else_there_is(void **unused)
 			    "profiling.kiln.dev/mode");
 }
 
+/* 64 MiB of labels and annotations; other namespaces' pods are as they were. */
+static void a_namespace_has_room_for_so_much_text(void **unused)
+{
+	enum { TEXT = 4000, EACH = 16, PODS = POD_NS_PAIRS_MAX / (TEXT * EACH) + 10 };
+	static char keys_of[EACH][16], value[TEXT + 1];
+	char name[16];
+	int with = 0;
+
+	(void)unused;
+	store = pod_store_free(store);
+	in = intern_free(in);
+	start(POD_NS_PAIRS_MAX * 2, PODS + 10);
+	memset(value, 'v', TEXT);
+	for (int i = 0; i < PODS; i++) {
+		(void)snprintf(name, sizeof(name), "p%d", i);
+		(void)snprintf(value, 10, "%09d", i);
+		value[9] = 'v';
+		view_pod(&view, "evil", name, UID("01"), "n1");
+		for (int k = 0; k < EACH; k++) {
+			(void)snprintf(keys_of[k], sizeof(keys_of[k]), "team/%d", k);
+			view_annotation(&view, keys_of[k], value);
+		}
+		put();
+		with += !get("evil", name)->cut;
+		assert_int_equal(info.n_annotations, info.cut ? 0 : EACH);
+	}
+	assert_in_range(with, PODS * 9 / 10, PODS - 1);
+	assert_int_equal(stats().no_room, 0);
+	view_pod(&view, "shop", "web", UID("02"), "n1");
+	view_label(&view, "app", "web");
+	put();
+	assert_false(get("shop", "web")->cut);
+	/* There is room again once another pod has gone. */
+	view_pod(&view, "evil", "p0", UID("01"), "n1");
+	assert_int_equal(pod_store_remove_view(store, &view.meta), 0);
+	view_pod(&view, "evil", name, UID("01"), "n1");
+	view_annotation(&view, "note", "x");
+	put();
+	assert_false(get("evil", name)->cut);
+}
+
 static void a_pod_with_too_many_labels_says_so(void **unused)
 {
 	(void)unused;
@@ -680,6 +721,7 @@ int main(void)
 	    TEST(without_room_for_strings_a_pod_is_forgotten),
 	    TEST(an_opt_out_is_kept_whatever_else_there_is),
 	    TEST(a_pod_with_too_many_labels_says_so),
+	    TEST(a_namespace_has_room_for_so_much_text),
 	    TEST(hostile_names_are_no_pods),
 	    TEST(hostile_values_are_left_out),
 	    TEST(a_pod_of_everything_fits),
