@@ -6,6 +6,8 @@
  */
 #include "agent/elf/rows.h"
 
+#include <sys/random.h>
+
 enum { BLOCK = 1 << KILN_BLOCK_SHIFT };
 
 int rows_init(struct rows *r, uint64_t start, uint64_t end)
@@ -15,6 +17,8 @@ int rows_init(struct rows *r, uint64_t start, uint64_t end)
 	uint64_t blocks = (end - base + BLOCK - 1) >> KILN_BLOCK_SHIFT;
 
 	*r = (struct rows){};
+	if (getrandom(&r->seed, sizeof(r->seed), GRND_NONBLOCK) != sizeof(r->seed))
+		r->seed = mix64((uintptr_t)r);
 	if (end <= base || end - base > UNWIND_SPAN_MAX)
 		return -E2BIG;
 	r->t = calloc(1, sizeof(*r->t));
@@ -36,13 +40,14 @@ void rows_done(struct rows *r)
 	*r = (struct rows){0};
 }
 
-static uint64_t rule_hash(const struct kiln_rule *rule)
+/* SEED: who writes the file that the rules are of must not choose where they lie. */
+static uint64_t rule_hash(const struct kiln_rule *rule, uint64_t seed)
 {
 	uint64_t w[2];
 
 	_Static_assert(sizeof(w) == sizeof(*rule), "whole rules");
 	memcpy(w, rule, sizeof(w));
-	return mix64(w[0] ^ w[1] * 0x9e3779b97f4a7c15ULL);
+	return mix64(mix64(w[0] ^ seed) ^ w[1]);
 }
 
 static bool same_rule(const void *table, uint32_t index, const void *rule)
@@ -56,7 +61,7 @@ static bool same_rule(const void *table, uint32_t index, const void *rule)
 static int intern(struct rows *r, const struct kiln_rule *rule, uint16_t *ret)
 {
 	struct unwind_table *t = r->t;
-	uint64_t hash = rule_hash(rule);
+	uint64_t hash = rule_hash(rule, r->seed);
 	uint32_t index = ref_table_index(&r->rules, hash, same_rule, t, rule);
 	int e;
 

@@ -13,6 +13,7 @@ struct rows {
 	struct unwind_table *t;
 	size_t rows_cap, rules_cap;
 	struct ref_table rules; /* by their content */
+	uint64_t seed;		/* of its hash */
 	uint32_t next_block;	/* index entries below are filled in */
 	uint64_t last_pc;
 	bool row_at_last; /* the last row stands exactly at last_pc */
