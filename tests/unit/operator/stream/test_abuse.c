@@ -534,6 +534,22 @@ static void test_more_streams_than_allowed(void **state)
 	scene_end(s);
 }
 
+/* A node has one stream: with the places half taken, the next one of the node ends those of it that
+ * have not said Hello. */
+static void test_streams_without_a_hello_give_way(void **state)
+{
+	struct scene *s = scene_new(&(struct node_server_limits){.streams = 2, .hello_ms = 60000});
+
+	s->a.no_hello = true;
+	agent_connect(&s->rig, &s->a, "node:n1");
+	rig_until_stat(&s->rig, refused[STREAM_GRANTED], 1);
+	agent_connect(&s->rig, &s->b, "node:n1");
+	agent_until_closed(&s->a);
+	assert_int_equal(s->a.status, RPC_ABORTED);
+	agent_until_live(&s->b);
+	scene_end(s);
+}
+
 static void test_a_streams_time_is_limited(void **state)
 {
 	/* Long enough that a machine stalled for a second still gets its hello in. */
@@ -578,6 +594,7 @@ int main(void)
 	    cmocka_unit_test(test_pods_that_go_during_a_snapshot_are_deleted_after_it),
 	    cmocka_unit_test(test_more_pods_than_a_node_may_have_are_left_out_and_counted),
 	    cmocka_unit_test(test_more_streams_than_allowed),
+	    cmocka_unit_test(test_streams_without_a_hello_give_way),
 	    cmocka_unit_test(test_a_streams_time_is_limited),
 	};
 
