@@ -10,9 +10,18 @@
 
 #include "lib/metrics.h"
 
+/* A cgroup of no pod and no container. */
+struct other {
+	uint64_t id;
+	uint64_t removed_ms; /* 0: it is there */
+	bool seen;
+	UT_hash_handle hh;
+};
+
 struct cgroup_table {
 	struct cgroup *by_id;
 	struct pod_cgroups *by_uid;
+	struct other *others;
 };
 
 int cgroup_table_new(struct cgroup_table **ret)
@@ -40,12 +49,75 @@ static void drop(struct cgroup_table *t, struct cgroup *c)
 	free(c);
 }
 
+/* ---- those of nobody ------------------------------------------------------------------------- */
+
+static struct other *find_other(const struct cgroup_table *t, uint64_t id)
+{
+	struct other *o;
+
+	HASH_FIND(hh, t->others, &id, sizeof(id), o);
+	return o;
+}
+
+static void drop_other(struct cgroup_table *t, struct other *o)
+{
+	if (!o)
+		return;
+	HASH_DEL(t->others, o);
+	free(o);
+}
+
+/* Without room for it, samples of it wait as those of a cgroup that nobody knows. */
+static void add_other(struct cgroup_table *t, uint64_t id)
+{
+	struct other *o = find_other(t, id);
+
+	if (!o && HASH_COUNT(t->others) < CGROUPS_OTHERS_MAX) {
+		o = calloc(1, sizeof(*o));
+		if (o) {
+			o->id = id;
+			HASH_ADD(hh, t->others, id, sizeof(o->id), o);
+		}
+	}
+	if (!o)
+		return;
+	o->removed_ms = 0;
+	o->seen = true;
+}
+
+bool cgroup_table_is_other(const struct cgroup_table *t, uint64_t id)
+{
+	return find_other(t, id) != NULL;
+}
+
+void cgroup_table_others_unseen(struct cgroup_table *t)
+{
+	struct other *o;
+
+	for (o = t->others; o; o = o->hh.next)
+		o->seen = false;
+}
+
+void cgroup_table_others_looked_at(struct cgroup_table *t, uint64_t now_ms)
+{
+	struct other *o;
+
+	for (o = t->others; o; o = o->hh.next)
+		if (!o->seen && !o->removed_ms)
+			o->removed_ms = MAX(now_ms, 1);
+}
+
+/* ---- those of pods and containers ------------------------------------------------------------ */
+
 struct cgroup_table *cgroup_table_free(struct cgroup_table *t)
 {
+	struct other *o, *next_other;
 	struct cgroup *c, *next;
 
 	if (!t)
 		return NULL;
+	HASH_ITER (hh, t->others, o, next_other)
+		drop_other(t, o);
 	HASH_ITER (hh, t->by_id, c, next)
 		drop(t, c);
 	free(t);
@@ -128,8 +200,11 @@ int cgroup_table_add(struct cgroup_table *t, uint64_t id, const char *path, stru
 		drop(t, c);
 		c = NULL;
 	}
-	if (!identity.pod_uid[0] && !identity.container_id[0])
+	if (!identity.pod_uid[0] && !identity.container_id[0]) {
+		add_other(t, id);
 		return 0;
+	}
+	drop_other(t, find_other(t, id));
 	if (!c)
 		return add_new(t, id, &identity, ret);
 	c->removed_ms = 0;
@@ -140,19 +215,26 @@ int cgroup_table_add(struct cgroup_table *t, uint64_t id, const char *path, stru
 struct cgroup *cgroup_table_remove(struct cgroup_table *t, uint64_t id, uint64_t now_ms)
 {
 	struct cgroup *c = cgroup_table_find(t, id);
+	struct other *o = find_other(t, id);
 
 	if (c && !c->removed_ms)
 		c->removed_ms = MAX(now_ms, 1);
+	if (o && !o->removed_ms)
+		o->removed_ms = MAX(now_ms, 1);
 	return c;
 }
 
 void cgroup_table_sweep(struct cgroup_table *t, uint64_t now_ms)
 {
+	struct other *o, *next_other;
 	struct cgroup *c, *next;
 
 	HASH_ITER (hh, t->by_id, c, next)
 		if (c->removed_ms && now_ms - c->removed_ms >= CGROUPS_KEEP_MS)
 			drop(t, c);
+	HASH_ITER (hh, t->others, o, next_other)
+		if (o->removed_ms && now_ms - o->removed_ms >= CGROUPS_KEEP_MS)
+			drop_other(t, o);
 }
 
 size_t cgroup_table_count(const struct cgroup_table *t)

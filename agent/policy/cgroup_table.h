@@ -11,7 +11,8 @@
 
 enum {
 	CGROUPS_MAX = KILN_MAX_CGROUPS,
-	CGROUPS_POD_MAX = 512,	/* of one pod: a container may make cgroups of its own */
+	CGROUPS_POD_MAX = 512, /* of one pod: a container may make cgroups of its own */
+	CGROUPS_OTHERS_MAX = 65536,
 	CGROUPS_KEEP_MS = 60000 /* after removal: samples of them may still be on their way */
 };
 
@@ -40,14 +41,20 @@ struct cgroup_table *cgroup_table_free(struct cgroup_table *t);
 DEFINE_CLEANUP(struct cgroup_table *, cgroup_table_free)
 
 /*
- * PATH: from the hierarchy's root on. Positive and *ret set when it is a pod's or container's;
- * 0 for any other, which is not kept; -E2BIG when a cap refuses it (counted), -ENOMEM.
+ * PATH: from the hierarchy's root on. Positive and *ret set when it is a pod's or container's; 0
+ * for any other, of which only that is kept; -E2BIG when a cap refuses it (counted), -ENOMEM.
  */
 int cgroup_table_add(struct cgroup_table *t, uint64_t id, const char *path,
 		     struct cgroup **ret) _must_check_;
 /* It stays findable for CGROUPS_KEEP_MS. NULL when it is not known. */
 struct cgroup *cgroup_table_remove(struct cgroup_table *t, uint64_t id, uint64_t now_ms);
 struct cgroup *cgroup_table_find(const struct cgroup_table *t, uint64_t id);
+/* It is, or was a while ago, a cgroup of no pod and no container. */
+bool cgroup_table_is_other(const struct cgroup_table *t, uint64_t id);
+/* A look at all cgroups begins; what was not added since goes at its end. Of the others: those that
+ * are a pod's or container's have `seen` for that. */
+void cgroup_table_others_unseen(struct cgroup_table *t);
+void cgroup_table_others_looked_at(struct cgroup_table *t, uint64_t now_ms);
 struct pod_cgroups *cgroup_table_find_pod(const struct cgroup_table *t, const char *uid);
 /* Forgets what was removed long enough ago. */
 void cgroup_table_sweep(struct cgroup_table *t, uint64_t now_ms);

@@ -154,6 +154,7 @@ static void scan_directory(struct scan *s, size_t len, unsigned int depth)
 static void scan(struct cgroup_watch *w)
 {
 	_cleanup_free_ struct scan *s = calloc(1, sizeof(*s));
+	uint64_t id;
 
 	if (!s)
 		return;
@@ -164,6 +165,8 @@ static void scan(struct cgroup_watch *w)
 	memcpy(s->path, w->directory, s->root_len + 1);
 	metric_add(M_CGROUP_SCANS, 1);
 	w->callbacks.scan_begins(w->callbacks.arg);
+	if (!cgroup_id_of(w->directory, &id))
+		w->callbacks.made(id, "/", w->callbacks.arg);
 	scan_directory(s, s->root_len, 0);
 	w->callbacks.scan_ends(w->callbacks.arg);
 }

@@ -182,6 +182,7 @@ void policies_scan_begins(struct policies *p)
 
 	HASH_ITER (hh, all, c, next)
 		c->seen = false;
+	cgroup_table_others_unseen(p->cgroups);
 }
 
 void policies_scan_ends(struct policies *p, uint64_t now_ms)
@@ -191,6 +192,7 @@ void policies_scan_ends(struct policies *p, uint64_t now_ms)
 	HASH_ITER (hh, all, c, next)
 		if (!c->seen && !c->removed_ms)
 			policies_cgroup_removed(p, c->id, now_ms);
+	cgroup_table_others_looked_at(p->cgroups, now_ms);
 }
 
 void policies_changed(struct policies *p)
@@ -298,9 +300,12 @@ bool policies_refused(const struct policies *p)
 
 const struct container_identity *policies_cgroup(const struct policies *p, uint64_t id)
 {
+	static const struct container_identity nobody;
 	const struct cgroup *c = cgroup_table_find(p->cgroups, id);
 
-	return c ? &c->identity : NULL;
+	if (c)
+		return &c->identity;
+	return cgroup_table_is_other(p->cgroups, id) ? &nobody : NULL;
 }
 
 bool policies_is_default(const struct policies *p, uint32_t index)
@@ -351,6 +356,10 @@ enum policies_knowledge policies_identify(const struct policies *p,
 	*ret = (struct identity){};
 	if (!p->pods)
 		return KNOWN_OUTSIDE;
+	if (!container) {
+		ret->untold = !p->export_untold;
+		return KNOWN_NOTHING;
+	}
 	if (container_bytes(container->container_id, id)) {
 		ret->pod = pod_table_find_container(p->pods, id);
 		if (ret->pod)

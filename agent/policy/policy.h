@@ -71,7 +71,8 @@ void policies_window(struct policies *p, uint32_t number, uint64_t now_ms);
 bool policies_refused(const struct policies *p);
 
 uint32_t policies_rate(const struct policies *p);
-/* Who runs in the cgroup ID: NULL when it is no pod's or container's. */
+/* Who runs in the cgroup ID: nobody's id is there when it is no pod's or container's; NULL when it
+ * is not known. */
 const struct container_identity *policies_cgroup(const struct policies *p, uint64_t id);
 
 enum policies_knowledge {
@@ -89,7 +90,8 @@ struct identity {
 	uint64_t route; /* its policy's, 0: none */
 };
 
-/* Pointers are good until control goes back to the loop. */
+/* Pointers are good until control goes back to the loop. CONTAINER NULL: nobody knows where the
+ * process ran, it may have been a pod. */
 enum policies_knowledge policies_identify(const struct policies *p,
 					  const struct container_identity *container,
 					  struct identity *ret);

@@ -24,8 +24,9 @@ struct process {
 	uint32_t last_window; /* when it was sampled last */
 	bool ignored;	      /* by the process filter */
 	bool kernel_thread;
-	bool known; /* /proc still told of it when it was read */
-	bool ended; /* its pid was free, or another's, by the last sweep */
+	bool known;    /* /proc still told of it when it was read */
+	bool unplaced; /* nobody knows whose cgroup it was in: a pod's, maybe */
+	bool ended;    /* its pid was free, or another's, by the last sweep */
 	/* Of the window that was closed last: its number, who this is in it, what is known of it */
 	uint32_t identified_window, identity;
 	uint8_t knowledge; /* enum policies_knowledge */

@@ -145,8 +145,9 @@ static void set_container(struct intake *in, struct process *process, uint64_t c
 
 	if (in->container_of_cgroup)
 		c = in->container_of_cgroup(cgroup, in->container_arg);
-	if (c)
+	if (c && (c->pod_uid[0] || c->container_id[0]))
 		process->info.container = *c;
+	process->unplaced = in->container_of_cgroup && !c && !process->known;
 }
 
 /*

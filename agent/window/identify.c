@@ -24,10 +24,25 @@ struct identifying {
 	uint64_t unresolved;
 };
 
+/* One that is gone is where its cgroup is, which may be told later than its first sample. */
+static void place(const struct identifying *i, struct process *p)
+{
+	const struct container_identity *c =
+	    p->unplaced ? policies_cgroup(i->policies, p->key.cgroup) : NULL;
+
+	if (!c)
+		return;
+	p->info.container = *c;
+	p->unplaced = false;
+}
+
 static enum policies_knowledge look_up(struct identifying *i, struct process *p)
 {
+	enum policies_knowledge known;
 	struct identity who;
-	enum policies_knowledge known = policies_identify(i->policies, &p->info.container, &who);
+
+	place(i, p);
+	known = policies_identify(i->policies, p->unplaced ? NULL : &p->info.container, &who);
 
 	p->identified_window = i->window->number;
 	p->identity = known == KNOWN_OUTSIDE ? 0 : window_add_identity(i->window, &who);

@@ -49,6 +49,33 @@ static void cgroups_of_a_pod_are_found_together(void **state)
 	assert_int_equal(cgroup_table_count(t), 3);
 }
 
+static void of_those_of_nobody_it_is_known_that_they_are(void **state)
+{
+	struct cgroup *none = NULL;
+
+	assert_false(cgroup_table_is_other(t, 4));
+	assert_int_equal(cgroup_table_add(t, 4, "/system.slice", &none), 0);
+	assert_int_equal(cgroup_table_add(t, 5, "/", &none), 0);
+	assert_true(cgroup_table_is_other(t, 4) && cgroup_table_is_other(t, 5));
+	/* The id is a container's now. */
+	add(5, POD "/" ID);
+	assert_false(cgroup_table_is_other(t, 5));
+	/* Removed, or missing from a look at all: it stays known for a while. */
+	assert_null(cgroup_table_remove(t, 4, 1000));
+	cgroup_table_sweep(t, 1000 + CGROUPS_KEEP_MS - 1);
+	assert_true(cgroup_table_is_other(t, 4));
+	cgroup_table_sweep(t, 1000 + CGROUPS_KEEP_MS);
+	assert_false(cgroup_table_is_other(t, 4));
+	assert_int_equal(cgroup_table_add(t, 4, "/system.slice", &none), 0);
+	assert_int_equal(cgroup_table_add(t, 6, "/user.slice", &none), 0);
+	cgroup_table_others_unseen(t);
+	assert_int_equal(cgroup_table_add(t, 6, "/user.slice", &none), 0);
+	cgroup_table_others_looked_at(t, 2000);
+	cgroup_table_sweep(t, 2000 + CGROUPS_KEEP_MS);
+	assert_false(cgroup_table_is_other(t, 4));
+	assert_true(cgroup_table_is_other(t, 6));
+}
+
 static void container_outside_of_pods_is_known_too(void **state)
 {
 	struct cgroup *c = add(9, "/docker/" ID);
@@ -141,6 +168,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 	    TEST(cgroups_of_a_pod_are_found_together),
+	    TEST(of_those_of_nobody_it_is_known_that_they_are),
 	    TEST(container_outside_of_pods_is_known_too),
 	    TEST(removed_one_is_found_until_its_time_is_over),
 	    TEST(id_that_comes_again_elsewhere_is_another_cgroup),

@@ -244,6 +244,25 @@ static void without_an_operator_everything_is_exported(void **state)
 	assert_int_equal(exported(false), 2);
 }
 
+/* It is gone, and its cgroup is one that nobody told of: it may have been in a pod that is off. */
+static void who_is_gone_is_nowhere_until_its_cgroup_is_told(void **state)
+{
+	struct process gone = {.key = {.cgroup = 77}, .unplaced = true};
+
+	tell_default(true);
+	policies_changed(p);
+	sample(&gone, fallback);
+	assert_int_equal(exported(false), 0);
+	assert_int_equal(exported(false), 0);
+	policies_cgroup_made(p, 77, "/system.slice/cron.service");
+	assert_int_equal(exported(false), 1);
+	/* Nobody ever told. */
+	gone = (struct process){.key = {.cgroup = 78}, .unplaced = true};
+	sample(&gone, fallback);
+	for (int i = 0; i < 6; i++)
+		assert_int_equal(exported(false), 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 int main(void)
 {
@@ -258,6 +277,7 @@ int main(void)
 	    TEST(the_default_is_never_told),
 	    TEST(when_unknown_default_exports_everything),
 	    TEST(without_an_operator_everything_is_exported),
+	    TEST(who_is_gone_is_nowhere_until_its_cgroup_is_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
