@@ -3,6 +3,7 @@
 
 import base64
 import json
+import time
 
 from conftest import NAMESPACE, program
 from test_stream import live, nodes  # noqa: F401
@@ -43,7 +44,9 @@ def test_values_of_secrets_reach_the_nodes_that_need_them(cluster, nodes, serve,
             assert agent.policy_of("agent-n1" if agent is a else "agent-n2")["destinations"] == ["main"]
         # Read again and again: a new value comes without anybody's doing.
         secret(cluster, NAMESPACE, "backend", token=SECOND)
-        a.until("the new header", lambda x: header(x, "main") == SECOND)
+        changed = time.monotonic()
+        at = a.until("the new header", lambda x: header(x, "main") == SECOND)
+        print(f"another value of a Secret is on the node after {at - changed:.1f} s")
         # A tenant's own: only for the node that has such a pod, and only with the admin's leave.
         program_config = program.thing("ProfilingConfig", "own", {
             "podSelector": {"matchLabels": {"app.kubernetes.io/name": "web"}},
@@ -74,6 +77,10 @@ def test_values_of_secrets_reach_the_nodes_that_need_them(cluster, nodes, serve,
         cluster.kubectl("delete", "secret", "nowhere", "-n", NAMESPACE)
         allow(cluster, "shop")
         a.until("the tenant's header", lambda x: header(x, "shop/mine") == THEIRS)
+        secret(cluster, "shop", "ours", token=FIRST)
+        changed = time.monotonic()
+        at = a.until("the tenant's new header", lambda x: header(x, "shop/mine") == FIRST)
+        print(f"another value of a tenant's Secret is on the node after {at - changed:.1f} s")
         resolved(cluster, "pcfg", "own", "True", "Resolved", "", "shop")
         # It goes: who has it keeps it, and it is said.
         cluster.kubectl("delete", "secret", "backend", "-n", NAMESPACE)
