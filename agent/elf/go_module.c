@@ -20,31 +20,41 @@ enum {
 	HEADER_NAMES = 32,    /* funcnameOffset in the table's header */
 };
 
+/* A large program has 50 MB of relocations, which are read up to 17 times; sections may overlap. */
+#define RELOCATION_BYTES_MAX (1ULL << 30)
+
 struct finder {
 	const struct image *image;
 	uint64_t table, names;
 	size_t gofunc;
+	uint64_t left; /* bytes of relocations that may be read yet */
 	struct go_module *ret;
 };
 
-static struct cursor relocations(const struct image *image, size_t *next)
+static struct cursor relocations(struct finder *f, size_t *next)
 {
-	while (*next < image->n_sections) {
-		const struct image_section *s = &image->sections[(*next)++];
+	struct cursor c;
 
-		if (s->type == SHT_RELA && (s->flags & SHF_ALLOC))
-			return image_section_data(image, s);
+	while (*next < f->image->n_sections) {
+		const struct image_section *s = &f->image->sections[(*next)++];
+
+		if (s->type != SHT_RELA || !(s->flags & SHF_ALLOC))
+			continue;
+		c = image_section_data(f->image, s);
+		c.size = (size_t)MIN(c.size, c.pos + f->left);
+		f->left -= cursor_left(&c);
+		return c;
 	}
 	return (struct cursor){.bad = true};
 }
 
 /* Puts the relocated words of [at, at + sizeof(words)) into WORDS. */
-static void apply(const struct finder *f, uint64_t at, uint64_t *words)
+static void apply(struct finder *f, uint64_t at, uint64_t *words)
 {
 	size_t next = 0;
 
 	while (next < f->image->n_sections) {
-		struct cursor c = relocations(f->image, &next);
+		struct cursor c = relocations(f, &next);
 
 		while (cursor_left(&c) >= sizeof(Elf64_Rela)) {
 			uint64_t offset = cursor_u64(&c), info = cursor_u64(&c);
@@ -58,7 +68,7 @@ static void apply(const struct finder *f, uint64_t at, uint64_t *words)
 }
 
 /* Is there a moduledata at AT? */
-static bool try(const struct finder *f, uint64_t at, bool relocated)
+static bool try(struct finder *f, uint64_t at, bool relocated)
 {
 	struct cursor c = image_at_vaddr(f->image, at);
 	uint64_t words[WORDS];
@@ -79,7 +89,7 @@ static bool try(const struct finder *f, uint64_t at, bool relocated)
 	return true;
 }
 
-static bool try_words(const struct finder *f, struct cursor c, uint64_t vaddr)
+static bool try_words(struct finder *f, struct cursor c, uint64_t vaddr)
 {
 	for (size_t at = 0; !c.bad && at + 16 <= c.size; at += 8) {
 		uint64_t word;
@@ -91,12 +101,12 @@ static bool try_words(const struct finder *f, struct cursor c, uint64_t vaddr)
 	return false;
 }
 
-static bool try_relocations(const struct finder *f)
+static bool try_relocations(struct finder *f)
 {
 	size_t next = 0, tries = 0;
 
 	while (next < f->image->n_sections) {
-		struct cursor c = relocations(f->image, &next);
+		struct cursor c = relocations(f, &next);
 
 		while (cursor_left(&c) >= sizeof(Elf64_Rela)) {
 			uint64_t offset = cursor_u64(&c), info = cursor_u64(&c);
@@ -117,6 +127,7 @@ bool go_module_find(const struct image *image, uint64_t table, bool is_120, stru
 {
 	struct finder f = {.image = image,
 			   .table = table,
+			   .left = RELOCATION_BYTES_MAX,
 			   .gofunc = is_120 ? WORD_GOFUNC_120 : WORD_GOFUNC_118,
 			   .ret = ret};
 	const struct image_section *module = image_section(image, ".go.module");
