@@ -42,37 +42,6 @@ static const char *agent_tracer(enum tracer t)
 }
 
 /* With the node stream a policy's own tracers come from there, live: here are all that may be. */
-static void put_receiver(struct buf *out, const struct render_input *in,
-			 const struct agent_target *target)
-{
-	const struct cluster_config *c = in->config;
-	int interval = target->agent.report_interval_s;
-	int off_cpu = c->defaults.off_cpu == TOGGLE_ENABLED && !c->guardrails.off_cpu_forbidden
-			  ? c->defaults.off_cpu_per_mille
-			  : 0;
-
-	if (c->guardrails.max_off_cpu_per_mille != NUMBER_ABSENT)
-		off_cpu = MIN(off_cpu, c->guardrails.max_off_cpu_per_mille);
-	buf_printf(out, "receivers:\n  profiling:\n    samples_per_second: %d\n", target->hz);
-	/* Every stack stands on the first two; the API has no switch for the last two. */
-	buf_puts(out, "    tracers: [native, kernel");
-	for (int t = 0; t < TRACER_COUNT; t++)
-		if (t != TRACER_NATIVE && !c->guardrails.tracer_denied[t] &&
-		    (in->stream || c->defaults.tracers[t] != TOGGLE_DISABLED))
-			buf_printf(out, ", %s", agent_tracer(t));
-	buf_printf(out, ", beam, luajit]\n    reporter_interval: %ds\n",
-		   interval == NUMBER_ABSENT ? 5 : interval);
-	if (off_cpu > 0)
-		buf_printf(out, "    off_cpu_threshold: %d.%03d\n", off_cpu / 1000, off_cpu % 1000);
-}
-
-/* The API's names are the agent's, which takes them in any case. */
-static void put_log_level(struct buf *out, const struct agent_spec *agent)
-{
-	if (agent->log_level)
-		buf_printf(out, "  telemetry:\n    logs:\n      level: %s\n", agent->log_level);
-}
-
 /* 0: the agent's container has no memory limit. */
 static int memory_limit_mib(const struct agent_spec *agent)
 {
@@ -89,6 +58,41 @@ static int memory_limit_mib(const struct agent_spec *agent)
 		bytes = quantity_value(&q);
 	bytes /= 1 << 20;
 	return bytes >= 1 << 30 || bytes < 0 ? 0 : (int)bytes;
+}
+
+static void put_receiver(struct buf *out, const struct render_input *in,
+			 const struct agent_target *target)
+{
+	const struct cluster_config *c = in->config;
+	int interval = target->agent.report_interval_s;
+	int limit = memory_limit_mib(&target->agent) / 5 * 4;
+	int off_cpu = c->defaults.off_cpu == TOGGLE_ENABLED && !c->guardrails.off_cpu_forbidden
+			  ? c->defaults.off_cpu_per_mille
+			  : 0;
+
+	if (c->guardrails.max_off_cpu_per_mille != NUMBER_ABSENT)
+		off_cpu = MIN(off_cpu, c->guardrails.max_off_cpu_per_mille);
+	buf_printf(out, "receivers:\n  profiling:\n    samples_per_second: %d\n", target->hz);
+	/* Every stack stands on the first two; the API has no switch for the last two. */
+	buf_puts(out, "    tracers: [native, kernel");
+	for (int t = 0; t < TRACER_COUNT; t++)
+		if (t != TRACER_NATIVE && !c->guardrails.tracer_denied[t] &&
+		    (in->stream || c->defaults.tracers[t] != TOGGLE_DISABLED))
+			buf_printf(out, ", %s", agent_tracer(t));
+	buf_printf(out, ", beam, luajit]\n    reporter_interval: %ds\n",
+		   interval == NUMBER_ABSENT ? 5 : interval);
+	/* BPF maps are the container's too: the limiter below looks at the process alone. */
+	if (limit >= 20)
+		buf_printf(out, "    memory_budget_mib: %d\n", MIN(limit, 65536));
+	if (off_cpu > 0)
+		buf_printf(out, "    off_cpu_threshold: %d.%03d\n", off_cpu / 1000, off_cpu % 1000);
+}
+
+/* The API's names are the agent's, which takes them in any case. */
+static void put_log_level(struct buf *out, const struct agent_spec *agent)
+{
+	if (agent->log_level)
+		buf_printf(out, "  telemetry:\n    logs:\n      level: %s\n", agent->log_level);
 }
 
 static bool put_limiter(struct buf *out, const struct agent_target *target)
