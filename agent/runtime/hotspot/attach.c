@@ -9,11 +9,13 @@
 enum {
 	SEGMENT_LOG2_MIN = 4,
 	SEGMENT_LOG2_MAX = 16,
-	CACHE_MAX = 1 << 30, /* bytes of one heap; the machine allows 2 GiB for all */
 	PERF_DATA_MAX = 1 << 20,
 	PERF_ENTRIES_MAX = 4096,
 	NUMBERS_CHANGED = 20, /* the major version */
 };
+
+/* Bytes of one heap: the machine allows so much for all. */
+#define CACHE_MAX (2ULL << 30)
 
 static const char unloads_name[] = "java.cls.unloadedClasses";
 
