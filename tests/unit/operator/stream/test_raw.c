@@ -60,7 +60,8 @@ static void peer_done(struct peer *p)
 static void put(struct peer *p, const void *bytes, size_t len)
 {
 	assert_true(p->n_out + len <= sizeof(p->out));
-	memcpy(p->out + p->n_out, bytes, len);
+	if (len)
+		memcpy(p->out + p->n_out, bytes, len);
 	p->n_out += len;
 }
 
