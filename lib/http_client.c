@@ -163,6 +163,8 @@ static void post_tls(CURL *easy, const struct http_client *c)
 		curl_easy_setopt(easy, CURLOPT_CAINFO, c->ca_file);
 		/* Only this file counts, not the system's directory besides. */
 		curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
+		/* Read for each connection: curl would keep for a day what it was. */
+		curl_easy_setopt(easy, CURLOPT_CA_CACHE_TIMEOUT, 0L);
 	}
 	if (c->cert_file) {
 		curl_easy_setopt(easy, CURLOPT_SSLCERT, c->cert_file);

@@ -167,6 +167,8 @@ static int set_headers(struct exporter_config *e, const struct setting *s, struc
 
 	for (size_t i = 0; r == 0 && i < pairs.n; i++) {
 		r = check_header(pairs.items[i].key, pairs.items[i].value, &why);
+		if (r < 0)
+			r = error_wrap(&why, r, "pair %zu", i + 1);
 		if (r == 0)
 			r = pairs_set(&e->headers, pairs.items[i].key, pairs.items[i].value,
 				      CONFIG_HEADERS_MAX);

@@ -300,7 +300,9 @@ int check_header(const char *name, const char *value, struct error *err)
 	if (!*name ||
 	    strspn(name, "!#$%&'*+-.^_`|~0123456789"
 			 "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") != strlen(name))
-		return error_set(err, -EINVAL, "%s is not a header name", quote_text(name).text);
+		/* Not shown: with ':' in the place of '=', it is the value, too. */
+		return error_set(err, -EINVAL,
+				 "want a header's name of letters, digits and !#$%%&'*+-.^_`|~");
 	if (!printable(value))
 		return error_set(err, -EINVAL, "the header's value has control characters");
 	return 0;

@@ -192,7 +192,13 @@ static int read_all(int fd, void *data, size_t len)
 	return 0;
 }
 
-/* The file must be exactly what its header says. Any failure means: do not believe it. */
+/* What the machine is short of now says nothing about a file: later. */
+static bool not_its_fault(int r)
+{
+	return r == -ENOMEM || r == -EMFILE || r == -ENFILE;
+}
+
+/* The file must be exactly what its header says. Any other failure means: do not believe it. */
 static int segment_open(const struct spool *s, uint64_t seq, int *ret_fd, struct header *ret)
 {
 	uint8_t bytes[SPOOL_HEADER_BYTES];
@@ -313,8 +319,8 @@ int spool_next(struct spool *s, uint64_t after, uint64_t *ret_seq, struct payloa
 		if (i == s->n)
 			return -ENOENT;
 		r = segment_load(s, s->segments[i].seq, ret);
-		if (r == -ENOMEM || r == -EMFILE || r == -ENFILE)
-			return r; /* not the file's fault: later */
+		if (not_its_fault(r))
+			return r;
 		if (r == 0) {
 			s->segments[i].held = true;
 			*ret_seq = s->segments[i].seq;
@@ -405,7 +411,11 @@ static int scan(struct spool *s, struct spool_loss *loss)
 		}
 		if (!name_parse(entry->d_name, "seg", &segment.seq))
 			continue;
-		if (segment_open(s, segment.seq, &segment_fd, &h) < 0) {
+		r = segment_open(s, segment.seq, &segment_fd, &h);
+		if (not_its_fault(r))
+			break;
+		if (r < 0) {
+			r = 0;
 			loss->corrupt++;
 			unlinkat(s->dirfd, entry->d_name, 0);
 			continue;

@@ -5,6 +5,7 @@
  */
 #include "operator/kube/credentials.h"
 
+#include <ctype.h>
 #include <curl/curl.h>
 
 #include "lib/buf.h"
@@ -79,6 +80,8 @@ int kube_server_check(const char *server, char **ret, struct error *err)
 	clean = strdup(server);
 	if (!clean)
 		return error_set(err, -ENOMEM, "out of memory");
+	for (n = 0; clean[n] && clean[n] != ':'; n++) /* "HTTP" is as plain as "http" */
+		clean[n] = (char)tolower((unsigned char)clean[n]);
 	for (n = strlen(clean); n > 0 && clean[n - 1] == '/'; n--)
 		clean[n - 1] = 0;
 	*ret = TAKE_PTR(clean);

@@ -287,7 +287,8 @@ static const struct {
 	{EX("otlp", "endpoint: h:1\n    tls: {min_version: 1.4}"),
 	 "c.yaml:6: exporters.otlp.tls.min_version: want 1.0, 1.1, 1.2 or 1.3, got \"1.4\""},
 	{EX("otlp", "endpoint: h:1\n    headers: {\"a b\": secret}"),
-	 "c.yaml:6: exporters.otlp.headers: \"a b\" is not a header name"},
+	 "c.yaml:6: exporters.otlp.headers: want a header's name of letters, digits and "
+	 "!#$%&'*+-.^_`|~"},
 	{EX("otlp", "endpoint: h:1\n    headers: {a: [secret]}"),
 	 "c.yaml:6: exporters.otlp.headers: the header's value must be text"},
 	{EX("otlp", "endpoint: h:1\n    headers: secret"),
@@ -454,9 +455,13 @@ static const struct {
 	{"OTEL_EXPORTER_OTLP_HEADERS=secret",
 	 "OTEL_EXPORTER_OTLP_HEADERS: want KEY=VALUE,..., but pair 1 is not one"},
 	{"OTEL_EXPORTER_OTLP_PROFILES_HEADERS=a=1,b c=secret",
-	 "OTEL_EXPORTER_OTLP_PROFILES_HEADERS: \"b c\" is not a header name"},
+	 "OTEL_EXPORTER_OTLP_PROFILES_HEADERS: pair 2: want a header's name of letters, digits and "
+	 "!#$%&'*+-.^_`|~"},
+	{"OTEL_EXPORTER_OTLP_HEADERS=Authorization: Basic dXNlcjpzZWNyZXQ=",
+	 "OTEL_EXPORTER_OTLP_HEADERS: pair 1: want a header's name of letters, digits and "
+	 "!#$%&'*+-.^_`|~"},
 	{"OTEL_EXPORTER_OTLP_HEADERS=a=secret%0a",
-	 "OTEL_EXPORTER_OTLP_HEADERS: the header's value has control characters"},
+	 "OTEL_EXPORTER_OTLP_HEADERS: pair 1: the header's value has control characters"},
 	{"OTEL_EXPORTER_OTLP_COMPRESSION=lz4",
 	 "OTEL_EXPORTER_OTLP_COMPRESSION: want gzip, zstd or none, got \"lz4\""},
 	{"OTEL_EXPORTER_OTLP_TIMEOUT=5s",

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <cmocka.h>
 
@@ -285,6 +286,35 @@ static void test_a_segment_that_became_something_else(void **state)
 	rmdir(path);
 }
 
+/* A restart while the machine has no file left to open. */
+static void test_no_file_can_be_opened(void **state)
+{
+	struct spool_loss loss = {0};
+	struct spool *s = open_spool(1000, &loss);
+	struct rlimit usual, few;
+	struct error err;
+	int free_fd, refused = 0;
+
+	assert_int_equal(put(s, 1, "one", &loss), 0);
+	spool_free(s);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &usual), 0);
+	free_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	close(free_fd);
+	for (unsigned int left = 0; left < 8; left++) {
+		few = (struct rlimit){(rlim_t)free_fd + left, usual.rlim_max};
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+		s = NULL;
+		refused += spool_open(dir, 1000, &s, &loss, &err) == -EMFILE;
+		spool_free(s);
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &usual), 0);
+		assert_int_equal(loss.corrupt, 0);
+	}
+	assert_in_range(refused, 2, 7);
+	s = open_spool(1000, &loss);
+	expect(s, 0, 1, "one");
+	spool_free(s);
+}
+
 static void test_a_directory_that_cannot_be(void **state)
 {
 	struct spool_loss loss = {0};
@@ -311,6 +341,7 @@ int main(void)
 	    test(test_any_cut_is_found),
 	    test(test_foreign_files_stay_and_cut_off_writes_go),
 	    test(test_a_segment_that_became_something_else),
+	    test(test_no_file_can_be_opened),
 	    test(test_a_directory_that_cannot_be),
 	};
 

@@ -150,6 +150,7 @@ static void test_what_is_refused_and_why(void **state)
 	    {"server: [a]", "", -EINVAL, "server: want text"},
 	    {"", "", -EINVAL, "no server"},
 	    {"server: 'http://h:1'", "token: s3cret", -EINVAL, "not sent over http"},
+	    {"server: 'HTTP://h:1'", "token: s3cret", -EINVAL, "not sent over http"},
 	    {"server: 'http://127.evil.example:1'", "token: s3cret", -EINVAL, "not sent over http"},
 	};
 
