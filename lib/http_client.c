@@ -19,7 +19,8 @@ struct http_post {
 	struct http_post *prev, *next;
 	struct curl_transfer transfer;
 	struct curl_slist *headers, *connect_to;
-	struct buf body;
+	struct buf body; /* of the answer */
+	size_t len;	 /* of the request */
 	char error[CURL_ERROR_SIZE];
 	void (*done)(const struct http_answer *answer, void *arg);
 	void *arg;
@@ -87,6 +88,21 @@ static bool before_request(CURLcode code)
 	}
 }
 
+/*
+ * A server may refuse a request before it has read its body, and then reset the stream or close
+ * the connection (RFC 9113 section 8.1, RFC 9112 section 9.6). curl 7.88 makes a transfer that
+ * failed of it (lib/http2.c, cf_h2_send), though the answer has come.
+ */
+static bool refused_early(const struct http_post *p)
+{
+	curl_off_t sent = 0;
+	long status = 0;
+
+	curl_easy_getinfo(p->transfer.easy, CURLINFO_RESPONSE_CODE, &status);
+	curl_easy_getinfo(p->transfer.easy, CURLINFO_SIZE_UPLOAD_T, &sent);
+	return status >= 400 && (uint64_t)sent < p->len;
+}
+
 static void post_finish(struct curl_transfer *t, CURLcode code)
 {
 	struct http_post *p = container_of(t, struct http_post, transfer);
@@ -94,7 +110,7 @@ static void post_finish(struct curl_transfer *t, CURLcode code)
 	struct curl_header *header;
 	long status = 0;
 
-	if (code == CURLE_OK) {
+	if (code == CURLE_OK || refused_early(p)) {
 		curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
 		answer.status = (int)status;
 		answer.body = (const uint8_t *)p->body.data;
@@ -214,6 +230,7 @@ int http_client_post(struct http_client *c, const char *content_type, const char
 	if (!p)
 		return -ENOMEM;
 	p->client = c;
+	p->len = len;
 	p->done = done;
 	p->arg = arg;
 	p->transfer.done = post_finish;

@@ -38,7 +38,7 @@ class Collector:
 
     def __init__(self, directory, binary, tls=None):
         self.directory, self.binary, self.tls = directory, binary, tls
-        self.grpc, self.http = free_port(), free_port()
+        self.grpc, self.http, self.body_max = free_port(), free_port(), 0
         self.outputs, self.process = [], None
 
     def start(self):
@@ -51,7 +51,7 @@ receivers:
   otlp:
     protocols:
       grpc: {{{tls} "endpoint": "127.0.0.1:{self.grpc}"}}
-      http: {{{tls} "endpoint": "127.0.0.1:{self.http}"}}
+      http: {{{tls} "endpoint": "127.0.0.1:{self.http}", "max_request_body_size": {self.body_max}}}
 exporters:
   file: {{path: {output}}}
 service:

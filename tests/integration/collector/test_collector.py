@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The exporters against a real OpenTelemetry Collector: what was made is what came, once."""
 
+import shutil
 import signal
+import subprocess
 import time
 
 import pytest
@@ -128,6 +130,37 @@ def test_tls_with_own_authority(collector, send, pki, protocol):
         end = send(*args, *wrong, "--flush-ms", 1000, "--prefix", "c").end()
         assert end["sent"] == 0 and end["uncertain"] == 0 and end["retries"] > 0
     assert collector.samples() == {**expected(1, 10, "a"), **expected(1, 10, "b")}
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_another_authority_in_the_same_file(collector, send, tmp_path, protocol):
+    """As cert-manager does it: the sender goes on without a restart."""
+    for name in ("old", "new"):
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                        "-keyout", tmp_path / f"{name}.key", "-out", tmp_path / f"{name}.crt", "-subj", "/CN=kiln",
+                        "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+    ca = tmp_path / "authority.crt"
+    shutil.copy(tmp_path / "old.crt", ca)
+    collector.tls = {"cert_file": f"{tmp_path}/old.crt", "key_file": f"{tmp_path}/old.key"}
+    collector.start()
+    s = send(*target(collector, protocol, tls=True), "--ca", ca, "--batches", 15, "--interval-ms", 300, "--initial-ms", 100,
+             "--max-interval-ms", 300)
+    wait_until("the first samples", lambda: s.lines and s.lines[-1]["sent"] > 0)
+    collector.stop()
+    collector.tls = {"cert_file": f"{tmp_path}/new.crt", "key_file": f"{tmp_path}/new.key"}
+    shutil.copy(tmp_path / "new.crt", ca)
+    collector.start()
+    assert all_sent(s.end())
+
+
+def test_a_request_that_is_refused_before_it_was_read(collector, send, pki):
+    """Over HTTP/2 the stream is reset behind the answer: it is an answer, and not tried again."""
+    collector.tls, collector.body_max = {"cert_file": f"{pki}/server.crt", "key_file": f"{pki}/server.key"}, 20000
+    collector.start()
+    args = [*target(collector, "http", tls=True), "--ca", pki / "ca.crt", "--compression", "none", "--interval-ms", 100]
+    end = send(*args, "--batches", 8, "--samples", 100, "--bloat", 50000).end()
+    assert end["drops"]["rejected"] == end["made"] and end["uncertain"] == end["retries"] == 0, end
+    assert all_sent(send(*args, "--prefix", "b").end())
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http"])
