@@ -170,8 +170,8 @@ static int set_headers(struct exporter_config *e, const struct setting *s, struc
 		if (r < 0)
 			r = error_wrap(&why, r, "pair %zu", i + 1);
 		if (r == 0)
-			r = pairs_set(&e->headers, pairs.items[i].key, pairs.items[i].value,
-				      CONFIG_HEADERS_MAX);
+			r = pairs_set(&e->headers, header_spelled(&e->headers, pairs.items[i].key),
+				      pairs.items[i].value, CONFIG_HEADERS_MAX);
 		if (r == -E2BIG)
 			r = error_set(&why, -EINVAL, "more than %d headers", CONFIG_HEADERS_MAX);
 	}

@@ -85,7 +85,7 @@ static int add_header(struct fields *f, const struct yaml_node *node, const char
 		return fields_error(f, node, "the header's value must be text");
 	if (check_header(name, text, &why) < 0)
 		return fields_error(f, node, "%s", why.message);
-	if (pairs_get(headers, name))
+	if (pairs_get(headers, header_spelled(headers, name)))
 		return fields_error(f, node, "the header %.64s is given twice", name);
 	r = pairs_set(headers, name, text, CONFIG_HEADERS_MAX);
 	if (r == -E2BIG)

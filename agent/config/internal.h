@@ -101,6 +101,8 @@ int config_strings_add(struct config_strings *s,
 int pairs_set(struct config_pairs *p, const char *key, const char *value, size_t max) _must_check_;
 void pairs_remove(struct config_pairs *p, const char *key);
 const char *pairs_get(const struct config_pairs *p, const char *key);
+/* A header's name as it is spelled there already, or as given: case makes no other header. */
+const char *header_spelled(const struct config_pairs *headers, const char *name);
 void pairs_done(struct config_pairs *p);
 void config_strings_done(struct config_strings *s);
 /* "k=v,k2=v2". The message names the pair's number and key, never a value. */

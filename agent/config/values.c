@@ -81,6 +81,14 @@ const char *pairs_get(const struct config_pairs *p, const char *key)
 	return NULL;
 }
 
+const char *header_spelled(const struct config_pairs *headers, const char *name)
+{
+	for (size_t i = 0; i < headers->n; i++)
+		if (strcasecmp(headers->items[i].key, name) == 0)
+			return headers->items[i].key;
+	return name;
+}
+
 void pairs_remove(struct config_pairs *p, const char *key)
 {
 	for (size_t i = 0; i < p->n; i++) {

@@ -289,6 +289,8 @@ static const struct {
 	{EX("otlp", "endpoint: h:1\n    headers: {\"a b\": secret}"),
 	 "c.yaml:6: exporters.otlp.headers: want a header's name of letters, digits and "
 	 "!#$%&'*+-.^_`|~"},
+	{EX("otlp", "endpoint: h:1\n    headers: {X-a: b, x-A: c}"),
+	 "c.yaml:6: exporters.otlp.headers: the header x-A is given twice"},
 	{EX("otlp", "endpoint: h:1\n    headers: {a: [secret]}"),
 	 "c.yaml:6: exporters.otlp.headers: the header's value must be text"},
 	{EX("otlp", "endpoint: h:1\n    headers: secret"),

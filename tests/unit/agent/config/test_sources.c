@@ -296,15 +296,16 @@ static void test_otlp_variables_mean_what_the_specification_says(void **state)
 
 static void test_otlp_variables_set_the_rest_of_the_exporter(void **state)
 {
-	static const char *const env[] = {"OTEL_EXPORTER_OTLP_ENDPOINT=h:1",
-					  "OTEL_EXPORTER_OTLP_HEADERS=a=b%20c%2C, X-T = 1=2",
-					  "OTEL_EXPORTER_OTLP_CERTIFICATE=/ca",
-					  "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE=/cert",
-					  "OTEL_EXPORTER_OTLP_CLIENT_KEY=/key",
-					  "OTEL_EXPORTER_OTLP_COMPRESSION=none",
-					  "OTEL_EXPORTER_OTLP_PROFILES_COMPRESSION=zstd",
-					  "OTEL_EXPORTER_OTLP_TIMEOUT=2500",
-					  NULL};
+	static const char *const env[] = {
+	    "OTEL_EXPORTER_OTLP_ENDPOINT=h:1",
+	    "OTEL_EXPORTER_OTLP_HEADERS=a=b%20c%2C, X-T = 0, x-t = 1=2",
+	    "OTEL_EXPORTER_OTLP_CERTIFICATE=/ca",
+	    "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE=/cert",
+	    "OTEL_EXPORTER_OTLP_CLIENT_KEY=/key",
+	    "OTEL_EXPORTER_OTLP_COMPRESSION=none",
+	    "OTEL_EXPORTER_OTLP_PROFILES_COMPRESSION=zstd",
+	    "OTEL_EXPORTER_OTLP_TIMEOUT=2500",
+	    NULL};
 	const struct exporter_config *e;
 	struct load l;
 
