@@ -262,7 +262,7 @@ def streams_too(world):
     world.done()
     time.sleep(AWAY)
     stream.signal(signal.SIGCONT)
-    time.sleep(1)
+    world.agent.until("the change, or the end", lambda a: a.closed or a.policy_of("web")["hz"] == world.hz)
     if world.agent.closed:  # a replica that stood for longer answers no ping in time: its agents go to another
         joined(world, 0)
     world.told()
