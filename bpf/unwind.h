@@ -312,7 +312,7 @@ KILN_INLINE int walk_find_row(struct kiln_walk *w, uint64_t vaddr, uint32_t *ret
 	return 0;
 }
 
-/* In code that keeps a frame pointer: is the caller found through fp rather than by RULE? */
+/* In code that keeps a frame pointer: should the caller be found through fp, and not by RULE? */
 KILN_INLINE int walk_is_unsure(const struct kiln_rule *rule, uint32_t exact)
 {
 	if (rule->kind == KILN_RULE_CFA && rule->reg == ARCH_REG_FP)

@@ -152,7 +152,8 @@ int grpc_connection_write_data(struct grpc_connection *c, const uint8_t *header,
 		free(TAKE_PTR(call->outgoing));
 		call->flushed = true;
 	}
-	/* After 0 it would make the next frame in the same call, whatever room there is. */
+	/* Ends nghttp2_session_mem_send(). After 0 it would go on to the next DATA frame, for
+	 * which there may be no room in the output. */
 	return NGHTTP2_ERR_PAUSE;
 }
 

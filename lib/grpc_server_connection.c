@@ -81,7 +81,8 @@ int connection_write_data(struct server_connection *c, const uint8_t *header,
 		server_stream_taken(s);
 	/* Who is sent something may ask more often whether we are there. */
 	c->peer_ping_ms = c->ping_strikes = 0;
-	/* After 0 it would make the next frame in the same call, whatever room there is. */
+	/* Ends nghttp2_session_mem_send(). After 0 it would go on to the next DATA frame, for
+	 * which there may be no room in the output. */
 	return NGHTTP2_ERR_PAUSE;
 }
 

@@ -90,8 +90,8 @@ static bool before_request(CURLcode code)
 
 /*
  * A server may refuse a request before it has read its body, and then reset the stream or close
- * the connection (RFC 9113 section 8.1, RFC 9112 section 9.6). curl 7.88 makes a transfer that
- * failed of it (lib/http2.c, cf_h2_send), though the answer has come.
+ * the connection (RFC 9113 section 8.1, RFC 9112 section 9.6). curl 7.88 then
+ * reports a failed transfer (lib/http2.c, cf_h2_send), although it has read the answer.
  */
 static bool refused_early(const struct http_post *p)
 {
@@ -179,7 +179,8 @@ static void post_tls(CURL *easy, const struct http_client *c)
 		curl_easy_setopt(easy, CURLOPT_CAINFO, c->ca_file);
 		/* Only this file counts, not the system's directory besides. */
 		curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
-		/* Read for each connection: curl would keep for a day what it was. */
+		/* Read the file for each connection: by default curl (7.87 on) keeps its
+		 * certificates for 24 hours. */
 		curl_easy_setopt(easy, CURLOPT_CA_CACHE_TIMEOUT, 0L);
 	}
 	if (c->cert_file) {

@@ -101,11 +101,12 @@ int config_strings_add(struct config_strings *s,
 int pairs_set(struct config_pairs *p, const char *key, const char *value, size_t max) _must_check_;
 void pairs_remove(struct config_pairs *p, const char *key);
 const char *pairs_get(const struct config_pairs *p, const char *key);
-/* A header's name as it is spelled there already, or as given: case makes no other header. */
+/* Header names are case-insensitive (RFC 9110 section 5.1): the spelling of NAME that HEADERS has
+ * already, else NAME. */
 const char *header_spelled(const struct config_pairs *headers, const char *name);
 void pairs_done(struct config_pairs *p);
 void config_strings_done(struct config_strings *s);
-/* "k=v,k2=v2". The message names the pair's number and key, never a value. */
+/* "k=v,k2=v2". Messages give the pair's number, never its text. */
 int pairs_parse(struct config_pairs *p, const char *text, bool percent, size_t max,
 		struct error *err) _must_check_;
 /* tracers.c: the bits of a list of names. */

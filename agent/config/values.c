@@ -308,7 +308,8 @@ int check_header(const char *name, const char *value, struct error *err)
 	if (!*name ||
 	    strspn(name, "!#$%&'*+-.^_`|~0123456789"
 			 "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") != strlen(name))
-		/* Not shown: with ':' in the place of '=', it is the value, too. */
+		/* The name is not shown: after "Name: value", with ':' for '=', it has the secret.
+		 */
 		return error_set(err, -EINVAL,
 				 "want a header's name of letters, digits and !#$%%&'*+-.^_`|~");
 	if (!printable(value))

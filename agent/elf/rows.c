@@ -40,7 +40,7 @@ void rows_done(struct rows *r)
 	*r = (struct rows){0};
 }
 
-/* SEED: who writes the file that the rules are of must not choose where they lie. */
+/* SEED is random: else a hostile file could choose rules that all collide. */
 static uint64_t rule_hash(const struct kiln_rule *rule, uint64_t seed)
 {
 	uint64_t w[2];

@@ -192,8 +192,8 @@ static int read_all(int fd, void *data, size_t len)
 	return 0;
 }
 
-/* What the machine is short of now says nothing about a file: later. */
-static bool not_its_fault(int r)
+/* Memory or file descriptors are exhausted: the file itself may be good, try again later. */
+static bool is_shortage(int r)
 {
 	return r == -ENOMEM || r == -EMFILE || r == -ENFILE;
 }
@@ -319,7 +319,7 @@ int spool_next(struct spool *s, uint64_t after, uint64_t *ret_seq, struct payloa
 		if (i == s->n)
 			return -ENOENT;
 		r = segment_load(s, s->segments[i].seq, ret);
-		if (not_its_fault(r))
+		if (is_shortage(r))
 			return r;
 		if (r == 0) {
 			s->segments[i].held = true;
@@ -412,7 +412,7 @@ static int scan(struct spool *s, struct spool_loss *loss)
 		if (!name_parse(entry->d_name, "seg", &segment.seq))
 			continue;
 		r = segment_open(s, segment.seq, &segment_fd, &h);
-		if (not_its_fault(r))
+		if (is_shortage(r))
 			break;
 		if (r < 0) {
 			r = 0;

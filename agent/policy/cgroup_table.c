@@ -90,7 +90,7 @@ bool cgroup_table_is_other(const struct cgroup_table *t, uint64_t id)
 	return find_other(t, id) != NULL;
 }
 
-void cgroup_table_others_unseen(struct cgroup_table *t)
+void cgroup_table_begin_scan(struct cgroup_table *t)
 {
 	struct other *o;
 
@@ -98,7 +98,7 @@ void cgroup_table_others_unseen(struct cgroup_table *t)
 		o->seen = false;
 }
 
-void cgroup_table_others_looked_at(struct cgroup_table *t, uint64_t now_ms)
+void cgroup_table_end_scan(struct cgroup_table *t, uint64_t now_ms)
 {
 	struct other *o;
 

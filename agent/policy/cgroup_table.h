@@ -51,10 +51,10 @@ struct cgroup *cgroup_table_remove(struct cgroup_table *t, uint64_t id, uint64_t
 struct cgroup *cgroup_table_find(const struct cgroup_table *t, uint64_t id);
 /* It is, or was a while ago, a cgroup of no pod and no container. */
 bool cgroup_table_is_other(const struct cgroup_table *t, uint64_t id);
-/* A look at all cgroups begins; what was not added since goes at its end. Of the others: those that
- * are a pod's or container's have `seen` for that. */
-void cgroup_table_others_unseen(struct cgroup_table *t);
-void cgroup_table_others_looked_at(struct cgroup_table *t, uint64_t now_ms);
+/* Around a scan of all cgroups: what it did not add is removed at its end. For cgroups of pods and
+ * containers the caller does this, by their `seen`. */
+void cgroup_table_begin_scan(struct cgroup_table *t);
+void cgroup_table_end_scan(struct cgroup_table *t, uint64_t now_ms);
 struct pod_cgroups *cgroup_table_find_pod(const struct cgroup_table *t, const char *uid);
 /* Forgets what was removed long enough ago. */
 void cgroup_table_sweep(struct cgroup_table *t, uint64_t now_ms);

@@ -182,7 +182,7 @@ void policies_scan_begins(struct policies *p)
 
 	HASH_ITER (hh, all, c, next)
 		c->seen = false;
-	cgroup_table_others_unseen(p->cgroups);
+	cgroup_table_begin_scan(p->cgroups);
 }
 
 void policies_scan_ends(struct policies *p, uint64_t now_ms)
@@ -192,7 +192,7 @@ void policies_scan_ends(struct policies *p, uint64_t now_ms)
 	HASH_ITER (hh, all, c, next)
 		if (!c->seen && !c->removed_ms)
 			policies_cgroup_removed(p, c->id, now_ms);
-	cgroup_table_others_looked_at(p->cgroups, now_ms);
+	cgroup_table_end_scan(p->cgroups, now_ms);
 }
 
 void policies_changed(struct policies *p)

@@ -71,8 +71,8 @@ void policies_window(struct policies *p, uint32_t number, uint64_t now_ms);
 bool policies_refused(const struct policies *p);
 
 uint32_t policies_rate(const struct policies *p);
-/* Who runs in the cgroup ID: nobody's id is there when it is no pod's or container's; NULL when it
- * is not known. */
+/* Whose the cgroup ID is: with empty ids when it is no pod's or container's. NULL: the cgroup is
+ * not known. */
 const struct container_identity *policies_cgroup(const struct policies *p, uint64_t id);
 
 enum policies_knowledge {

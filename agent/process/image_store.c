@@ -35,7 +35,8 @@
 
 enum { RETRY_AFTER_MS = 60000, COPIES_MAX = 64 << 20 };
 
-/* As maps shows it; where that tells files not apart, as stat does. */
+/* Device and inode as /proc/PID/maps shows them; with by_stat, as stat() does: where those of maps
+ * are not unique. */
 struct file_key {
 	uint32_t dev_major, dev_minor;
 	uint64_t inode;
@@ -202,13 +203,13 @@ static int copy_remote(struct image_store *store, struct entry *e, int *fd, cons
 /* The file behind MAP, as it is now. */
 static int open_file(struct image_store *store, int proc_dirfd, uint32_t pid,
 		     const struct map_entry *map, int *ret_fd, struct stat *ret_stat,
-		     bool *ret_alike)
+		     bool *ret_ambiguous)
 {
 	_cleanup_close_ int fd = -1;
-	int r = map_file_open(proc_dirfd, pid, map, &fd, ret_alike);
+	int r = map_file_open(proc_dirfd, pid, map, &fd, ret_ambiguous);
 
 	if ((r == -EMFILE || r == -ENFILE) && give_descriptor(store))
-		r = map_file_open(proc_dirfd, pid, map, &fd, ret_alike);
+		r = map_file_open(proc_dirfd, pid, map, &fd, ret_ambiguous);
 	if (r < 0)
 		return r;
 	if (fstat(fd, ret_stat) < 0)
@@ -295,7 +296,7 @@ static int entry_open(struct image_store *store, struct entry *e, int proc_dirfd
 {
 	struct image *image = NULL;
 	struct stat st = {0};
-	bool alike = false;
+	bool ambiguous = false;
 	int r;
 
 	if (map->kind == MAPPING_VDSO) {
@@ -303,8 +304,8 @@ static int entry_open(struct image_store *store, struct entry *e, int proc_dirfd
 	} else {
 		_cleanup_close_ int fd = -1;
 
-		r = open_file(store, proc_dirfd, pid, map, &fd, &st, &alike);
-		if (r == 0 && alike) {
+		r = open_file(store, proc_dirfd, pid, map, &fd, &st, &ambiguous);
+		if (r == 0 && ambiguous) {
 			e->key = key_of(&st);
 			*ret_same = find_same(store, &e->key, &st, now_ms);
 			if (*ret_same)
@@ -338,10 +339,10 @@ static int stat_file(struct image_store *store, const struct entry *e, int proc_
 		     const struct map_entry *map, struct stat *ret)
 {
 	_cleanup_close_ int fd = -1;
-	bool alike;
+	bool ambiguous;
 
 	if (e->copied)
-		return open_file(store, proc_dirfd, pid, map, &fd, ret, &alike);
+		return open_file(store, proc_dirfd, pid, map, &fd, ret, &ambiguous);
 	return e->stored.image->fd < 0 || fstat(e->stored.image->fd, ret) < 0 ? -ENOENT : 0;
 }
 

@@ -18,26 +18,26 @@
 
 #include "agent/process/proc_file.h"
 
-/* st_dev of these filesystems is not the device that maps shows. *RET_ALIKE: other files of it may
- * have the same device and inode there, which are unique in a subvolume only. */
-static bool device_differs_by_design(int fd, bool *ret_alike)
+/* st_dev of these filesystems is not the device that maps shows. *RET_AMBIGUOUS: what maps shows
+ * is not unique, either: on btrfs inodes are those of a subvolume. */
+static bool device_differs_by_design(int fd, bool *ret_ambiguous)
 {
 	struct statfs fs;
 
 	if (fstatfs(fd, &fs) < 0)
 		return false;
-	*ret_alike = fs.f_type == BTRFS_SUPER_MAGIC;
-	return *ret_alike || fs.f_type == OVERLAYFS_SUPER_MAGIC;
+	*ret_ambiguous = fs.f_type == BTRFS_SUPER_MAGIC;
+	return *ret_ambiguous || fs.f_type == OVERLAYFS_SUPER_MAGIC;
 }
 
 static bool is_mapped_file(int fd, const struct stat *st, const struct map_entry *map,
-			   bool *ret_alike)
+			   bool *ret_ambiguous)
 {
-	*ret_alike = false;
+	*ret_ambiguous = false;
 	if (st->st_ino != map->inode)
 		return false;
 	return st->st_dev == makedev(map->dev_major, map->dev_minor) ||
-	       device_differs_by_design(fd, ret_alike);
+	       device_differs_by_design(fd, ret_ambiguous);
 }
 
 /* From an O_PATH descriptor to one that reads. */
@@ -67,7 +67,7 @@ static bool link_names(int proc_dirfd, const char *link, const struct map_entry 
 }
 
 static int open_map_file(int proc_dirfd, uint32_t pid, const struct map_entry *map, int *ret,
-			 bool *ret_alike)
+			 bool *ret_ambiguous)
 {
 	_cleanup_close_ int fd = -1;
 	char link[96];
@@ -83,15 +83,15 @@ static int open_map_file(int proc_dirfd, uint32_t pid, const struct map_entry *m
 	if (!S_ISREG(st.st_mode))
 		return -ENOEXEC;
 	/* The range may be another file's by now. */
-	if (!is_mapped_file(fd, &st, map, ret_alike)) {
+	if (!is_mapped_file(fd, &st, map, ret_ambiguous)) {
 		if (!link_names(proc_dirfd, link, map))
 			return -ESTALE;
-		*ret_alike = true; /* or one that was put there under the same name */
+		*ret_ambiguous = true; /* or one that was put there under the same name */
 	}
 	return reopen(fd, ret);
 }
 
-static int open_below(int root_fd, const struct map_entry *map, int *ret, bool *ret_alike)
+static int open_below(int root_fd, const struct map_entry *map, int *ret, bool *ret_ambiguous)
 {
 	struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT};
 	_cleanup_close_ int fd = -1;
@@ -102,7 +102,7 @@ static int open_below(int root_fd, const struct map_entry *map, int *ret, bool *
 		return -errno;
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	if (!is_mapped_file(fd, &st, map, ret_alike))
+	if (!is_mapped_file(fd, &st, map, ret_ambiguous))
 		return -ESTALE;
 	if (!S_ISREG(st.st_mode))
 		return -ENOEXEC;
@@ -110,7 +110,7 @@ static int open_below(int root_fd, const struct map_entry *map, int *ret, bool *
 }
 
 static int open_by_path(int proc_dirfd, uint32_t pid, const struct map_entry *map, int *ret,
-			bool *ret_alike)
+			bool *ret_ambiguous)
 {
 	char process_root[32];
 	const char *const roots[] = {process_root, "/", "1/root"};
@@ -120,7 +120,7 @@ static int open_by_path(int proc_dirfd, uint32_t pid, const struct map_entry *ma
 	for (size_t i = 0; i < ARRAY_SIZE(roots); i++) {
 		_cleanup_close_ int root_fd =
 		    openat(proc_dirfd, roots[i], O_PATH | O_DIRECTORY | O_CLOEXEC);
-		int this_r = root_fd < 0 ? -errno : open_below(root_fd, map, ret, ret_alike);
+		int this_r = root_fd < 0 ? -errno : open_below(root_fd, map, ret, ret_ambiguous);
 
 		if (this_r == 0)
 			return 0;
@@ -139,13 +139,13 @@ static bool process_exists(int proc_dirfd, uint32_t pid)
 }
 
 int map_file_open(int proc_dirfd, uint32_t pid, const struct map_entry *map, int *ret,
-		  bool *ret_alike)
+		  bool *ret_ambiguous)
 {
-	int by_range = open_map_file(proc_dirfd, pid, map, ret, ret_alike), by_path;
+	int by_range = open_map_file(proc_dirfd, pid, map, ret, ret_ambiguous), by_path;
 
 	if (by_range == 0 || by_range == -ENOEXEC || by_range == -EMFILE || by_range == -ENFILE)
 		return by_range;
-	by_path = open_by_path(proc_dirfd, pid, map, ret, ret_alike);
+	by_path = open_by_path(proc_dirfd, pid, map, ret, ret_ambiguous);
 	if (by_path == 0)
 		return 0;
 	if (!process_exists(proc_dirfd, pid))

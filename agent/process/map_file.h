@@ -11,10 +11,10 @@
  *   3. its path below our own root, then that of process 1: processes in a chroot of theirs
  * What 2 and 3 find must be the mapped file by inode and device (on overlayfs and btrfs, where maps
  * and stat show different devices, by inode alone).
- * *RET_ALIKE: device and inode of MAP do not tell this file from others: they are a btrfs's, or
- * only the path's text said that it is this one. The descriptor's own do. -ESRCH when the process
- * is gone, -ESTALE when only this mapping of it is; -ENOEXEC when it is no regular file; else why
- * it cannot be opened.
+ * *RET_AMBIGUOUS: other files may have the device and inode of MAP, too (btrfs, or the file was
+ * found by its path alone): identify it by those of its descriptor. -ESRCH when the process is
+ * gone, -ESTALE when only this mapping of it is; -ENOEXEC when it is no regular file; else why it
+ * cannot be opened.
  */
 int map_file_open(int proc_dirfd, uint32_t pid, const struct map_entry *map, int *ret,
-		  bool *ret_alike) _must_check_;
+		  bool *ret_ambiguous) _must_check_;

@@ -44,8 +44,7 @@ struct process_table *process_table_free(struct process_table *t)
 	return NULL;
 }
 
-/* What can be said of a process that was gone before it could be read. */
-/* What /proc does not tell: the path of the main image, or without one the thread's name. */
+/* Without an executable's path from /proc: that of the main image, or else the thread's name. */
 static int stand_in(struct process *p, const char *comm, const char *executable)
 {
 	const char *slash = strrchr(executable, '/');
@@ -60,6 +59,7 @@ static int stand_in(struct process *p, const char *comm, const char *executable)
 	return p->info.executable_path && p->info.executable_name ? 0 : -ENOMEM;
 }
 
+/* What can be said of a process that was gone before it could be read. */
 static int describe_gone(struct process *p, const char *comm, const char *executable)
 {
 	process_info_done(&p->info);

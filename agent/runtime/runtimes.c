@@ -634,8 +634,8 @@ static void keep_name(struct runtimes *rt, uint32_t space, const uint64_t words[
 		metric_add(M_RUNTIME_NAMES_FULL, 1);
 }
 
-/* Reads the name of one frame and keeps it, or that it has none: false. BUDGET, of usual names, is
- * what it took less. */
+/* Reads the name of one frame and keeps it. False: it has none, which is kept, too. Takes from
+ * BUDGET 1, and 1 more for every USUAL_READS reads of the process. */
 static bool read_name(struct runtimes *rt, const struct interpreter_ops *ops,
 		      const struct mapset *m, uint32_t space, uint32_t tgid,
 		      const uint64_t words[2], uint32_t window, uint32_t *budget)

@@ -62,7 +62,8 @@ bool intake_is_unselected(struct intake *in, const struct kiln_sample *record,
 {
 	if (!process->ignored)
 		return false;
-	/* A name that only stands in says nothing of the process's next samples. */
+	/* Only by a name from /proc: without one the filter was asked for a thread's or image's
+	 * name, and the process's own may be told later. */
 	if (process->known)
 		(void)sampler_ignore_process(in->sampler, record->tgid);
 	in->unselected++;

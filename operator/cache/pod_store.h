@@ -126,8 +126,8 @@ struct pod_info {
 	char owner_uid_text[37];
 	int64_t created;
 	bool host_network, deleting, terminated; /* phase Succeeded or Failed */
-	bool
-	    cut; /* it has more labels or annotations than are kept: what selects it is not known */
+	/* It has more labels or annotations than are kept: no selector can be trusted. */
+	bool cut;
 	struct pod_label {
 		const char *key, *value;
 	} labels[VIEW_PAIRS_MAX], annotations[32];

@@ -146,7 +146,7 @@ static void key_link(struct pod_store *store, const struct key *key)
 	ref_table_insert(key->table, key->hash, key->ref);
 }
 
-/* What its labels and annotations would take if nobody shared them, in units of a group. */
+/* Size of POD's labels and annotations in PAIRS_UNITs, as if no other pod shared their strings. */
 static uint32_t pairs_of(const struct pod_store *store, const struct pod *pod)
 {
 	size_t labels = 0, annotations = 0;

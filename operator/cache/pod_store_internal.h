@@ -72,10 +72,10 @@ _Static_assert((int)POD_RECORD_MAX <= (int)SLAB_REACH, "every id can be named");
 struct group {
 	interned key;
 	uint32_t head, count;
-	uint32_t
-	    pairs; /* of a namespace: what its pods' labels and annotations take, in 16 bytes */
+	/* Of a namespace: the size of its pods' labels and annotations, in PAIRS_UNITs. */
+	uint32_t pairs;
 };
-enum { PAIRS_UNIT = 16 };
+enum { PAIRS_UNIT = 16 }; /* bytes */
 _Static_assert(sizeof(struct group) == 16, "16 bytes a node or namespace");
 
 struct pod_store {

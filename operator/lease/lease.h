@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct lease: leader election over a coordination.k8s.io/v1 Lease by the rules of client-go
- * (tools/leaderelection, v0.34): 2 s retry with a jitter factor of 1.2. Whether another's lease has
- * run out is judged by our own monotonic clock since we last saw it change, never by the times that
- * it carries. Loop thread only.
+ * struct lease: leader election by a Lease object (coordination.k8s.io/v1), with the algorithm of
+ * client-go (tools/leaderelection, v0.34). A lease has expired when it has not changed for its
+ * duration by our own monotonic clock; the timestamps in it are never compared. Loop thread only.
  *
- * 12 s duration, 8 s renew deadline; client-go's default is 15 s and 10 s. Another may see the last
- * renewal a whole retry late, so a dead holder is replaced after at most 12 + 2.4 s.
+ * Lease duration 12 s, renew deadline 8 s (client-go's defaults: 15 s and 10 s), retry period 2 s
+ * with a jitter factor of 1.2. A standby sees the last renewal up to one retry late: a dead leader
+ * is replaced after at most 12 + 2.4 s.
  *
  * The holder must have stopped writing before lost() returns: after it another may lead.
  */

@@ -41,7 +41,6 @@ static const char *agent_tracer(enum tracer t)
 	return t == TRACER_JVM ? "hotspot" : tracer_names[t];
 }
 
-/* With the node stream a policy's own tracers come from there, live: here are all that may be. */
 /* 0: the agent's container has no memory limit. */
 static int memory_limit_mib(const struct agent_spec *agent)
 {
@@ -60,6 +59,8 @@ static int memory_limit_mib(const struct agent_spec *agent)
 	return bytes >= 1 << 30 || bytes < 0 ? 0 : (int)bytes;
 }
 
+/* Names every tracer that is allowed at all: which of them a pod's policy uses is said by the node
+ * stream, while the agent runs. */
 static void put_receiver(struct buf *out, const struct render_input *in,
 			 const struct agent_target *target)
 {

@@ -229,7 +229,7 @@ static void free_secret(struct secret *s)
 	free(s);
 }
 
-/* May NS use one more? No namespace takes the room of others. */
+/* May NS use one Secret more? */
 static bool has_room(const struct secrets *all, const char *ns)
 {
 	struct secret *s, *next;

@@ -323,8 +323,8 @@ static void say_cause(const char *ns, const struct field *f, struct left_out *re
 		ret->reason = "SecretsLimit";
 		snprintf(ret->text, sizeof(ret->text),
 			 "there is no room for Secret %s/%s: destinations of one namespace may use "
-			 "%d Secrets at a time, those of all %d",
-			 ns, name, SECRETS_NS_MAX, SECRETS_MAX);
+			 "%d Secrets at a time, those of all tenants %d",
+			 ns, name, SECRETS_NS_MAX, SECRETS_TENANTS_MAX);
 		return;
 	}
 	switch (secret_state(f->secret)) {

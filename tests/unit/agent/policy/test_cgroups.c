@@ -68,9 +68,9 @@ static void of_those_of_nobody_it_is_known_that_they_are(void **state)
 	assert_false(cgroup_table_is_other(t, 4));
 	assert_int_equal(cgroup_table_add(t, 4, "/system.slice", &none), 0);
 	assert_int_equal(cgroup_table_add(t, 6, "/user.slice", &none), 0);
-	cgroup_table_others_unseen(t);
+	cgroup_table_begin_scan(t);
 	assert_int_equal(cgroup_table_add(t, 6, "/user.slice", &none), 0);
-	cgroup_table_others_looked_at(t, 2000);
+	cgroup_table_end_scan(t, 2000);
 	cgroup_table_sweep(t, 2000 + CGROUPS_KEEP_MS);
 	assert_false(cgroup_table_is_other(t, 4));
 	assert_true(cgroup_table_is_other(t, 6));

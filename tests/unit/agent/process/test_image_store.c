@@ -333,7 +333,7 @@ static void a_file_on_an_overlay_is_opened(void **state)
 	struct stored_image *image;
 	struct map_entry below;
 	int fd = -1;
-	bool alike;
+	bool ambiguous;
 
 	mkdir(path_in(f, "low"), 0755);
 	mkdir(path_in(f, "low2"), 0755);
@@ -351,12 +351,13 @@ static void a_file_on_an_overlay_is_opened(void **state)
 	/* As kernels show it whose maps have the device below the overlay. */
 	below = *e;
 	below.dev_minor++;
-	assert_int_equal(map_file_open(f->procfd, (uint32_t)f->victim.pid, &below, &fd, &alike), 0);
-	assert_false(alike);
+	assert_int_equal(map_file_open(f->procfd, (uint32_t)f->victim.pid, &below, &fd, &ambiguous),
+			 0);
+	assert_false(ambiguous);
 	close(fd);
 	below.inode++;
-	assert_int_not_equal(map_file_open(f->procfd, (uint32_t)f->victim.pid, &below, &fd, &alike),
-			     0);
+	assert_int_not_equal(
+	    map_file_open(f->procfd, (uint32_t)f->victim.pid, &below, &fd, &ambiguous), 0);
 }
 
 static void the_inode_alone_is_not_enough_elsewhere(void **state)
@@ -364,13 +365,13 @@ static void the_inode_alone_is_not_enough_elsewhere(void **state)
 	struct fixture *f = *state;
 	struct map_entry other;
 	int fd = -1;
-	bool alike;
+	bool ambiguous;
 
 	start_copy(f, "/bin/cat", "prog");
 	other = *mapping(f, "/prog");
 	other.dev_minor++;
 	caps_drop(map_files_caps, ARRAY_SIZE(map_files_caps));
-	assert_int_equal(map_file_open(f->procfd, (uint32_t)f->victim.pid, &other, &fd, &alike),
+	assert_int_equal(map_file_open(f->procfd, (uint32_t)f->victim.pid, &other, &fd, &ambiguous),
 			 -EPERM);
 	assert_int_equal(fd, -1);
 }
@@ -381,7 +382,7 @@ static void who_puts_a_file_under_anothers_name_changes_nothing_for_others(void 
 	struct fixture *f = *state;
 	struct stored_image *by_name, *again, *of_libc;
 	struct map_entry libc, other;
-	bool alike = false;
+	bool ambiguous = false;
 	int fd = -1;
 
 	start_copy(f, "/bin/cat", "prog");
@@ -390,8 +391,9 @@ static void who_puts_a_file_under_anothers_name_changes_nothing_for_others(void 
 	other.dev_major = libc.dev_major;
 	other.dev_minor = libc.dev_minor;
 	other.inode = libc.inode;
-	assert_int_equal(map_file_open(f->procfd, (uint32_t)f->victim.pid, &other, &fd, &alike), 0);
-	assert_true(alike);
+	assert_int_equal(map_file_open(f->procfd, (uint32_t)f->victim.pid, &other, &fd, &ambiguous),
+			 0);
+	assert_true(ambiguous);
 	close(fd);
 	by_name = get(f, &other, 0);
 	again = get(f, &other, 0);

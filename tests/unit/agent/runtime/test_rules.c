@@ -116,9 +116,9 @@ static int setup(void **state)
 }
 
 /*
- * A stack of three frames. The leaf is in CALLED; its caller, FROM, is found by the rule, because
- * the leaf was interrupted. The caller of FROM is OTHER by the rule (from sp), and ROOT by the
- * frame pointer, if FP is the address of the sixth word of the stack.
+ * Walks a stack whose leaf was interrupted in CALLED and was called from FROM. The unwind rule of
+ * FROM (CFA from sp) says that its caller is OTHER; the frame record that FP points to says ROOT,
+ * if FP is the address of the sixth word of the stack. So the third frame tells which was used.
  */
 static void walk(uint32_t mapset, uint64_t from, uint64_t fp)
 {
