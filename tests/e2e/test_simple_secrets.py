@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Another value of a destination's Secret is in what the agent sends within seconds, the cluster's and a tenant's, and
+nothing is started anew for it."""
+import base64
+import subprocess
+import sys
+import time
+
+import pytest
+
+from cluster import NAMESPACE, ROOT, SCRIPT, wait_for
+
+ADDRESS, MAIN, MINE = "10.244.77.1", 4318, 4319  # hack/node's bridge
+REACHES_WITHIN = 5  # seconds; windows are of one
+ROTATIONS = 5
+TENANT_SECRETS = ROOT / "kustomize/components/tenant-secrets/cluster_role.yaml"
+
+
+def otlp(name, port, secret):
+    return {"name": name, "otlp": {"endpoint": f"http://{ADDRESS}:{port}", "protocol": "HTTP", "tls": {"mode": "Plaintext"},
+                                   "headersFrom": [{"name": "x-token", "secretRef": {"name": secret, "key": "token"}}]}}
+
+
+class Receiver:
+    """tests/e2e/receiver.py in the node's network."""
+
+    def __init__(self, cluster, path):
+        self.path = path
+        with open(path, "wb") as out:
+            self.process = subprocess.Popen([SCRIPT, "run", cluster.node_dir, "--", sys.executable,
+                                             ROOT / "tests/e2e/receiver.py", "3600", ADDRESS, str(MAIN), str(MINE)],
+                                            stdout=out, stderr=subprocess.STDOUT)
+
+    def first(self, port, token):
+        """When the first request with TOKEN came to PORT."""
+        with open(self.path, encoding="utf-8") as f:
+            lines = [line.split() for line in f.read().splitlines()]
+        return next((float(at) for at, to, value in lines if to == str(port) and value == token), None)
+
+
+@pytest.fixture(scope="module")
+def receiver(cluster, tmp_path_factory):
+    wait_for("the agent", cluster.agent)
+    receiver = Receiver(cluster, tmp_path_factory.mktemp("receiver") / "requests")
+    spec = cluster.get("cpc", "cluster")["spec"]
+    # As docs/policy.md has it.
+    cluster.kubectl("apply", "-f", TENANT_SECRETS)
+    cluster.kubectl("create", "rolebinding", "-n", "shop", "kiln-stream-secrets",
+                    "--clusterrole=kiln-operator-tenant-secrets", f"--serviceaccount={NAMESPACE}:kiln-stream")
+    put_secret(cluster, NAMESPACE, "backend", "main-0")
+    put_secret(cluster, "shop", "ours", "mine-0")
+    cluster.patch({"spec": {"destinations": spec["destinations"] + [otlp("main", MAIN, "backend")],
+                            "agent": {"reportIntervalSeconds": 1},
+                            "guardrails": {"tenantDestinations": "SameNamespaceSecret"}}})
+    wait_for("the tenant's config", lambda: cluster.apply({
+        "apiVersion": "profiling.kiln.dev/v1alpha1", "kind": "ProfilingConfig",
+        "metadata": {"name": "own", "namespace": "shop"},
+        "spec": {"destinations": [otlp("mine", MINE, "ours")],
+                 "profile": {"mode": "Enabled", "destinationRefs": ["mine", "main"]}}}) or True)
+    yield receiver
+    cluster.kubectl("delete", "pcfg", "-n", "shop", "own")
+    cluster.patch({"spec": {"destinations": spec["destinations"],
+                            "agent": {"reportIntervalSeconds": 5}, "guardrails": {"tenantDestinations": None}}})
+    receiver.process.kill()
+    receiver.process.wait()
+    cluster.kubectl("delete", "rolebinding", "-n", "shop", "kiln-stream-secrets")
+    cluster.kubectl("delete", "-f", TENANT_SECRETS)
+    cluster.kubectl("delete", "secret", "-n", NAMESPACE, "backend")
+    cluster.kubectl("delete", "secret", "-n", "shop", "ours")
+
+
+def put_secret(cluster, namespace, name, token):
+    cluster.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace},
+                   "data": {"token": base64.b64encode(token.encode()).decode()}})
+
+
+@pytest.mark.parametrize("namespace, secret, port, tag", [(NAMESPACE, "backend", MAIN, "main"), ("shop", "ours", MINE, "mine")])
+def test_a_secrets_new_value_reaches_what_is_sent(cluster, receiver, namespace, secret, port, tag):
+    wait_for("requests with the first value", lambda: receiver.first(port, f"{tag}-0"), interval=0.1)
+    before = wait_for("the agent", cluster.agent)["status"]["containerStatuses"][0]["containerID"]
+    took = []
+    for i in range(1, ROTATIONS + 1):
+        since = time.monotonic()
+        put_secret(cluster, namespace, secret, f"{tag}-{i}")
+        at = wait_for("requests with the new value", lambda: receiver.first(port, f"{tag}-{i}"), interval=0.1)
+        took.append(at - since)
+        time.sleep(i / 3)  # at any time of the operator's own round
+    cluster.times.append((f"Secret of {tag} changed: in a request (longest of {ROTATIONS})", max(took)))
+    assert max(took) <= REACHES_WITHIN, took
+    assert cluster.agent()["status"]["containerStatuses"][0]["containerID"] == before
