@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Another value of a destination's Secret is in what the agent sends within seconds, the cluster's and a tenant's, and
-nothing is started anew for it."""
+nothing is started anew for it. A tenant's destination that takes nothing is said in the tenant's config alone."""
 import base64
+import json
 import subprocess
 import sys
 import time
@@ -10,7 +11,7 @@ import pytest
 
 from cluster import NAMESPACE, ROOT, SCRIPT, wait_for
 
-ADDRESS, MAIN, MINE = "10.244.77.1", 4318, 4319  # hack/node's bridge
+ADDRESS, MAIN, MINE, NOBODY = "10.244.77.1", 4318, 4319, 4320  # hack/node's bridge; who listens where
 REACHES_WITHIN = 5  # seconds; windows are of one
 ROTATIONS = 5
 TENANT_SECRETS = ROOT / "kustomize/components/tenant-secrets/cluster_role.yaml"
@@ -31,11 +32,18 @@ class Receiver:
                                              ROOT / "tests/e2e/receiver.py", "3600", ADDRESS, str(MAIN), str(MINE)],
                                             stdout=out, stderr=subprocess.STDOUT)
 
-    def first(self, port, token):
-        """When the first request with TOKEN came to PORT."""
+    def requests(self, port):
+        """[(when, token)]"""
         with open(self.path, encoding="utf-8") as f:
             lines = [line.split() for line in f.read().splitlines()]
-        return next((float(at) for at, to, value in lines if to == str(port) and value == token), None)
+        return [(float(at), value) for at, to, value in lines if to == str(port)]
+
+    def first(self, port, token):
+        """When the first request with TOKEN came to PORT."""
+        return next((at for at, value in self.requests(port) if value == token), None)
+
+    def count(self, port):
+        return len(self.requests(port))
 
 
 @pytest.fixture(scope="module")
@@ -88,3 +96,40 @@ def test_a_secrets_new_value_reaches_what_is_sent(cluster, receiver, namespace, 
     cluster.times.append((f"Secret of {tag} changed: in a request (longest of {ROTATIONS})", max(took)))
     assert max(took) <= REACHES_WITHIN, took
     assert cluster.agent()["status"]["containerStatuses"][0]["containerID"] == before
+
+
+def conditions(thing):
+    """{type: (status, reason)}, without when."""
+    return {c["type"]: (c["status"], c["reason"]) for c in thing["status"].get("conditions", [])}
+
+
+def test_a_tenants_broken_endpoint_is_the_tenants_own_business(cluster, receiver):
+    cluster.apply({"apiVersion": "profiling.kiln.dev/v1alpha1", "kind": "ProfilingConfig",
+                   "metadata": {"name": "other", "namespace": "default"}, "spec": {"profile": {"mode": "Enabled"}}})
+
+    def others():
+        return [conditions(x) for x in (cluster.get("cpc", "cluster"), cluster.get("profilingnode", "kiln-node"),
+                                        cluster.get("pcfg", "-n", "default", "other"))]
+
+    def own():
+        return conditions(cluster.get("pcfg", "-n", "shop", "own"))
+
+    try:
+        wait_for("ready", lambda: all(c["Ready"][0] == "True" for c in others()) and own()["Ready"][0] == "True")
+        before = others()
+        cluster.kubectl("patch", "pcfg", "-n", "shop", "own", "--type=merge", "-p",
+                        json.dumps({"spec": {"destinations": [otlp("mine", NOBODY, "ours")]}}))
+        since = time.monotonic()
+        wait_for("the tenant's condition", lambda: own().get("Exporting", ("",))[0] == "False")
+        cluster.took("a tenant's endpoint is dead: the config says so", since)
+        while time.monotonic() < since + 40:
+            assert others() == before
+            time.sleep(1)
+        # What goes to the cluster's destination goes on.
+        count = receiver.count(MAIN)
+        wait_for("requests to the cluster's destination", lambda: receiver.count(MAIN) > count)
+        cluster.kubectl("patch", "pcfg", "-n", "shop", "own", "--type=merge", "-p",
+                        json.dumps({"spec": {"destinations": [otlp("mine", MINE, "ours")]}}))
+        wait_for("the tenant's condition", lambda: own().get("Exporting", ("True",))[0] == "True")
+    finally:
+        cluster.kubectl("delete", "pcfg", "-n", "default", "other")
