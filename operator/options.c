@@ -228,10 +228,17 @@ static const char *env_or(const char *name, const char *otherwise)
 }
 
 /* What the options say together. */
-static int check_options(const struct operator_options *o, struct error *err)
+static int check_options(const struct operator_options *o, bool of_controller, struct error *err)
 {
+	if (o->role == ROLE_STREAM && of_controller)
+		return error_set(err, -EINVAL,
+				 "--role=stream: --agent-image and --leader-elect are for "
+				 "--role=controller: this role writes nothing");
 	if (!o->stream.cert_file != !o->stream.key_file)
 		return error_set(err, -EINVAL, "--stream-cert, --stream-key: want both or none");
+	if (o->stream.ca_file && !o->stream.cert_file && o->role != ROLE_CONTROLLER)
+		return error_set(err, -EINVAL,
+				 "--stream-ca: want --stream-cert, which it is the CA of");
 	if (o->role == ROLE_STREAM && !o->stream.address)
 		return error_set(err, -EINVAL,
 				 "--role=stream: want --stream-address, where agents come");
@@ -263,6 +270,7 @@ int options_parse(int argc, char *const *argv, struct operator_options *ret,
 				     .leader_elect = true,
 				     .level = LOG_INFO};
 	enum options_action action = OPTIONS_RUN;
+	bool of_controller = false;
 	int opt, r;
 
 	optind = 1;
@@ -272,6 +280,7 @@ int options_parse(int argc, char *const *argv, struct operator_options *ret,
 			return refuse_option(argv, err);
 		if (opt == ':')
 			return error_set(err, -EINVAL, "%.64s: wants a value", argv[optind - 1]);
+		of_controller |= opt == OPT_IMAGE || opt == OPT_LEADER;
 		r = take_option(opt, optarg, &o, &action, err);
 		if (r < 0)
 			return r;
@@ -279,7 +288,7 @@ int options_parse(int argc, char *const *argv, struct operator_options *ret,
 	if (optind < argc)
 		return error_set(err, -EINVAL, "%.64s: unexpected argument; see --help",
 				 argv[optind]);
-	r = check_options(&o, err);
+	r = check_options(&o, of_controller, err);
 	if (r < 0)
 		return r;
 	*ret = o;

@@ -45,8 +45,6 @@ static void processors_done(struct processors_config *p)
 	}
 	free(p->resource);
 	config_strings_done(&p->k8s_metadata);
-	config_strings_done(&p->k8s_labels);
-	config_strings_done(&p->k8s_annotations);
 	free(p->node_stream.endpoint);
 	free(p->node_stream.ca_file);
 	free(p->node_stream.token_file);
@@ -251,7 +249,11 @@ static int settle_service_name(struct config *c, struct error *err)
 	return 0;
 }
 
-/* What the page shows is for this machine's users; others must know a secret. */
+bool is_safe_live(const struct http_config *live)
+{
+	return live->token_file || live->client_ca_file || is_loopback_host(live->host);
+}
+
 static int check_live(const struct http_config *live, struct error *err)
 {
 	if (!live->enabled)
@@ -263,7 +265,7 @@ static int check_live(const struct http_config *live, struct error *err)
 		return error_set(err, -EINVAL,
 				 "extensions.live.tls.client_ca_file: want cert_file and key_file, "
 				 "too");
-	if (live->token_file || live->client_ca_file || is_loopback_host(live->host))
+	if (is_safe_live(live))
 		return 0;
 	return error_set(err, -EINVAL,
 			 "extensions.live.endpoint: %.253s:%u is not an address of this machine "

@@ -145,9 +145,8 @@ struct processors_config {
 	size_t n_resource;
 	bool k8sattributes;
 	struct config_strings k8s_metadata; /* extract.metadata */
-	struct config_strings k8s_labels, k8s_annotations;
+	bool extracts;			    /* extract.labels or extract.annotations name some */
 	struct operator_config node_stream;
-	uint64_t batch_timeout_ms;			 /* 0: every window goes out at once */
 	uint64_t memory_limit_bytes, memory_spike_bytes; /* 0: none */
 };
 

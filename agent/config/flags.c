@@ -458,6 +458,31 @@ static int apply_receiver(struct receiver_config *rx, const struct flags *flags,
 	return 0;
 }
 
+static int apply_tags(struct config *c, const char *text, struct error *err)
+{
+	struct error why = {0};
+	int r = pairs_parse(&c->resource_attributes, text, false, CONFIG_LIST_MAX, &why);
+
+	return r < 0 ? error_set(err, r, "--tags: %s", why.message) : 0;
+}
+
+/* A file may have given the secret that others must know. */
+static int apply_live(struct http_config *live, const char *address, struct error *err)
+{
+	int r = address ? parse_address(address, live, err) : 0;
+
+	if (r < 0)
+		return r;
+	live->enabled = true;
+	if (!address || is_safe_live(live))
+		return 0;
+	return error_set(err, -EINVAL,
+			 "--live: %.253s:%u is not an address of this machine alone: "
+			 "extensions.live.token_file or tls.client_ca_file is required, in a file "
+			 "(--config)",
+			 live->host, live->port);
+}
+
 int flags_apply(struct loading *l, const struct flags *flags, struct error *err)
 {
 	struct config *c = l->config;
@@ -468,15 +493,11 @@ int flags_apply(struct loading *l, const struct flags *flags, struct error *err)
 	if (r == 0 && flags->disable_tls)
 		r = apply_plaintext(c, err);
 	for (size_t i = 0; r == 0 && i < flags->n_tags; i++)
-		r = pairs_parse(&c->resource_attributes, flags->tags[i], false, CONFIG_LIST_MAX,
-				err);
+		r = apply_tags(c, flags->tags[i], err);
 	if (r == 0 && flags->service_name && set_string(&c->service_name, flags->service_name) < 0)
 		r = no_memory(err);
-	if (r == 0 && flags->live) {
-		c->live.enabled = true;
-		if (flags->live_address)
-			r = parse_address(flags->live_address, &c->live, err);
-	}
+	if (r == 0 && flags->live)
+		r = apply_live(&c->live, flags->live_address, err);
 	if (flags->duration_ms)
 		c->duration_ms = flags->duration_ms;
 	c->check = flags->check;

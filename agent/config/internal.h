@@ -122,5 +122,7 @@ int check_header(const char *name, const char *value, struct error *err) _must_c
 int check_path_template(const char *text, struct error *err) _must_check_;
 int parse_address(const char *text, struct http_config *http, struct error *err) _must_check_;
 bool is_loopback_host(const char *host); /* an address, or localhost; no other name */
+/* What the page shows is for this machine's users; others must know a secret. */
+bool is_safe_live(const struct http_config *live);
 
 extern const char *const compression_names[], *const otlp_generation_names[];

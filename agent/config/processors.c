@@ -100,7 +100,10 @@ static const struct field extraction_rows[] = {
     {},
 };
 
-/* labels and annotations: a list of {tag_name, key or key_regex, from}. */
+/*
+ * labels and annotations: a list of {tag_name, key or key_regex, from}. The operator writes them
+ * as its config has them; what it streams has these labels, whatever is said here.
+ */
 static int decode_extractions(struct fields *f, const struct yaml_node *node, void *out)
 {
 	int r = node->kind == YAML_NULL ? 0 : fields_want_list(f, node);
@@ -113,15 +116,14 @@ static int decode_extractions(struct fields *f, const struct yaml_node *node, vo
 
 		snprintf(number, sizeof(number), "[%u]", i);
 		mark = fields_enter(f, number);
+		*(bool *)out = true;
 		r = fields_want_map(f, n);
 		if (r == 0)
 			r = fields_decode(f, n, extraction_rows, &x);
 		if (r == 0 && !x.key == !x.key_regex)
 			r = fields_error(f, n, "want one of key and key_regex");
 		if (r == 0 && x.key_regex)
-			fields_warn(f, n, "key_regex: accepted, but only key is applied");
-		if (r == 0 && x.key)
-			r = add_to_list(f, n, out, x.key);
+			fields_warn(f, n, "key_regex: accepted, but has no effect");
 		free(x.tag_name);
 		free(x.key);
 		free(x.key_regex);
@@ -135,8 +137,8 @@ static int decode_extractions(struct fields *f, const struct yaml_node *node, vo
 #define PROCESSORS(member) offsetof(struct config, processors.member)
 static const struct field extract_rows[] = {
     {"metadata", FIELD_CUSTOM, PROCESSORS(k8s_metadata), .decode = decode_metadata},
-    {"labels", FIELD_CUSTOM, PROCESSORS(k8s_labels), .decode = decode_extractions},
-    {"annotations", FIELD_CUSTOM, PROCESSORS(k8s_annotations), .decode = decode_extractions},
+    {"labels", FIELD_CUSTOM, PROCESSORS(extracts), .decode = decode_extractions},
+    {"annotations", FIELD_CUSTOM, PROCESSORS(extracts), .decode = decode_extractions},
     {"otel_annotations", FIELD_QUIET},
     {"deployment_name_from_replicaset", FIELD_QUIET},
     {},
@@ -208,14 +210,30 @@ static int decode_k8s(struct fields *f, const struct yaml_node *node, struct con
 		fields_warn(f, node,
 			    "pod metadata comes from the operator; without it only what the cgroup "
 			    "path tells (container.id, k8s.pod.uid) is attached");
+	if (c->processors.extracts && !c->processors.node_stream.enabled)
+		fields_warn(f, node,
+			    "extract.labels and extract.annotations: accepted, but have no effect: "
+			    "spec.metadata of the ClusterProfilingConfig says which are attached");
 	c->processors.k8sattributes = true;
 	return 0;
 }
 
 static const char batch_size_note[] =
     "accepted, but requests are split by size in bytes, not by count";
+static int decode_batch_timeout(struct fields *f, const struct yaml_node *node, void *out)
+{
+	static const struct field row = {"timeout", FIELD_DURATION_MS, 0, 0,
+					 REPORTER_INTERVAL_MAX_MS};
+	uint64_t ms = 0;
+	int r = fields_decode_value(f, node, &row, &ms);
+
+	if (r == 0)
+		fields_warn(f, node, "accepted, but has no effect: a window is sent at once");
+	return r;
+}
+
 static const struct field batch_rows[] = {
-    {"timeout", FIELD_DURATION_MS, PROCESSORS(batch_timeout_ms), 0, REPORTER_INTERVAL_MAX_MS},
+    {"timeout", FIELD_CUSTOM, 0, .decode = decode_batch_timeout},
     {"send_batch_size", FIELD_IGNORED, .note = batch_size_note},
     {"send_batch_max_size", FIELD_IGNORED, .note = batch_size_note},
     {"metadata_keys", FIELD_IGNORED},
@@ -361,10 +379,8 @@ int processor_decode(struct fields *f, const struct component_type *type,
 
 	if (streq(type->canonical, "k8sattributes"))
 		return decode_k8s(f, node, c);
-	if (streq(type->canonical, "batch")) {
-		c->processors.batch_timeout_ms = 200; /* the Collector's default */
+	if (streq(type->canonical, "batch"))
 		return fields_decode(f, node, batch_rows, c);
-	}
 	if (streq(type->canonical, "memory_limiter"))
 		return decode_limiter(f, node, c);
 	if (streq(type->canonical, "resource")) {

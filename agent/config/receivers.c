@@ -5,6 +5,7 @@
  * configuration, 2025-09 to 2026-08; names listed, not code).
  */
 #include "agent/config/internal.h"
+#include "lib/buf.h"
 
 const struct component_type receiver_types[] = {
     {"profiling", "profiling"},
@@ -21,26 +22,29 @@ const struct component_type receiver_types[] = {
 
 static int decode_tracers(struct fields *f, const struct yaml_node *node, struct config *c)
 {
-	char joined[1024];
+	const char *text = node->kind == YAML_SCALAR ? node->text : NULL;
+	_cleanup_(buf_done) struct buf joined;
 	struct error why = {0};
-	size_t n = 0;
+	int r;
 
 	if (node->kind == YAML_NULL)
 		return 0;
 	if (node->kind == YAML_MAP)
 		return fields_error(f, node, "want names of tracers, got a map");
-	if (node->kind == YAML_SCALAR && strlen(node->text) < sizeof(joined))
-		n = (size_t)snprintf(joined, sizeof(joined), "%s", node->text);
+	buf_init(&joined, CONFIG_FILE_MAX);
 	for (const struct yaml_node *i = node->child; i; i = i->next) {
 		if (i->kind != YAML_SCALAR)
 			return fields_error(f, i, "want the name of a tracer");
-		if (n + strlen(i->text) + 2 < sizeof(joined))
-			n += (size_t)snprintf(joined + n, sizeof(joined) - n, "%s,", i->text);
+		buf_printf(&joined, "%s,", i->text);
 	}
-	joined[n] = 0;
-	if (parse_tracers(c->known_tracers, joined, &c->receiver.tracers, &why) == -ENOMEM)
+	if (buf_error(&joined) < 0)
 		return fields_no_memory(f);
-	if (why.code)
+	if (!text)
+		text = joined.data ? joined.data : "";
+	r = parse_tracers(c->known_tracers, text, &c->receiver.tracers, &why);
+	if (r == -ENOMEM)
+		return fields_no_memory(f);
+	if (r < 0)
 		return fields_error(f, node, "%s", why.message);
 	c->receiver.named_tracers = c->receiver.tracers;
 	return 0;
@@ -81,7 +85,7 @@ static const struct field interpreter_rows[] = {
 static int decode_interpreters(struct fields *f, const struct yaml_node *node, struct config *c)
 {
 	struct interpreter interpreters[CONFIG_RUNTIMES_MAX] = {0};
-	/* The first is go's, whose frames come from the native walk: it switches nothing. */
+	/* The first is go's, whose frames the native walk finds: nothing can be switched off. */
 	struct field rows[CONFIG_RUNTIMES_MAX + 1] = {
 	    {"go", FIELD_MAP, 0, .rows = interpreter_rows}};
 	size_t n = 1;
@@ -93,6 +97,10 @@ static int decode_interpreters(struct fields *f, const struct yaml_node *node, s
 			    (struct field){t->name, FIELD_MAP, t->id * sizeof(interpreters[0]),
 					   .rows = interpreter_rows};
 	r = fields_decode(f, node, rows, interpreters);
+	if (r == 0 && interpreters[0].disabled)
+		fields_warn(f, node,
+			    "go.disabled: accepted, but has no effect: the native walk finds Go's "
+			    "frames");
 	for (uint32_t id = 1; r == 0 && id < CONFIG_RUNTIMES_MAX; id++)
 		if (interpreters[id].disabled)
 			c->receiver.tracers &= ~(1U << id);

@@ -56,7 +56,8 @@ class Operator:
     def __init__(self, kubeconfig, directory, name="operator-0", *options, env=None):
         self.health, self.metrics_port, self.name = free_port(), free_port(), name
         self.log_path = directory / f"{name}-{self.health}.log"
-        command = [OPERATOR, "--kubeconfig", kubeconfig, "--namespace", NAMESPACE, "--agent-image", "kiln-agent:test",
+        image = [] if "--role=stream" in options else ["--agent-image", "kiln-agent:test"]
+        command = [OPERATOR, "--kubeconfig", kubeconfig, "--namespace", NAMESPACE, *image,
                    "--health-address", f"127.0.0.1:{self.health}", "--metrics-address",
                    f"127.0.0.1:{self.metrics_port}", *options]
         with open(self.log_path, "w", encoding="utf-8") as log:

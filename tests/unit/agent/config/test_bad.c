@@ -417,6 +417,9 @@ static const struct {
 	 "--pid: want process ids, got \"1,,2\""},
 	{{"--pid", "0"},
 	 "--pid: want process ids, got \"0\""},
+	{{"--live", "0.0.0.0:80"},
+	 "--live: 0.0.0.0:80 is not an address of this machine alone: extensions.live.token_file "
+	 "or tls.client_ca_file is required, in a file (--config)"},
 	{{"--live=here"},
 	 "--live: want HOST:PORT or :PORT, got \"here\""},
 	{{"--pprof-file", "%d.gz"},

@@ -38,7 +38,6 @@ static void test_null_maps_give_the_documented_defaults(void **state)
 	assert_true(l.config->exporters[0].export_stack_frames);
 	assert_true(l.config->exporters[0].ignore_profiles_without_container_id);
 	assert_false(l.config->exporters[0].export_function_file);
-	assert_int_equal(l.config->processors.batch_timeout_ms, 0);
 	assert_false(l.config->pprof.enabled || l.config->health_check.enabled ||
 		     l.config->live.enabled);
 	assert_false(l.config->embedded);
@@ -144,15 +143,15 @@ static void test_the_kubernetes_pipeline_is_read(void **state)
 	assert_true(p->k8sattributes);
 	assert_int_equal(p->k8s_metadata.n, 3);
 	assert_string_equal(p->k8s_metadata.items[2], "container.image.repo_digests");
-	assert_int_equal(p->k8s_labels.n, 1);
-	assert_string_equal(p->k8s_labels.items[0], "app.kubernetes.io/name");
-	assert_string_equal(p->k8s_annotations.items[0], "example.org/owner");
+	assert_true(p->extracts);
 	assert_true(l.config->pprof.enabled);
 	assert_string_equal(l.config->pprof.host, "");
 	assert_int_equal(l.config->pprof.port, 1777);
-	/* One warning: what needs the operator. */
-	assert_int_equal(l.n_warnings, 1);
+	/* What needs the operator, and what it alone can say. */
+	assert_int_equal(l.n_warnings, 2);
 	assert_non_null(strstr(l.warnings, "kubernetes.yaml:7: processors.k8sattributes: "));
+	assert_non_null(
+	    strstr(l.warnings, "extract.labels and extract.annotations: accepted, but"));
 	load_done(&l);
 }
 
@@ -202,6 +201,12 @@ static void check_http(const struct exporter_config *e)
 	"receivers: {profiling: {" keys "}}\nexporters: {debug: }\n"                               \
 	"service: {pipelines: {profiles: {receivers: [profiling], exporters: [debug]}}}\n"
 
+#define NATIVE_6_TIMES "native,native,native,native,native,native,"
+#define NATIVE_60_TIMES                                                                            \
+	NATIVE_6_TIMES NATIVE_6_TIMES NATIVE_6_TIMES NATIVE_6_TIMES NATIVE_6_TIMES NATIVE_6_TIMES  \
+	    NATIVE_6_TIMES NATIVE_6_TIMES NATIVE_6_TIMES NATIVE_6_TIMES
+#define NATIVE_240_TIMES NATIVE_60_TIMES NATIVE_60_TIMES NATIVE_60_TIMES NATIVE_60_TIMES
+
 /* No file of the configuration knows "toy": it comes from the caller's list. */
 static void test_names_of_runtimes_are_those_of_the_list(void **state)
 {
@@ -216,6 +221,12 @@ static void test_names_of_runtimes_are_those_of_the_list(void **state)
 		  NULL);
 	assert_int_equal(l.r, 0);
 	assert_int_equal(l.config->receiver.tracers, ~(1U << LOAD_LAST));
+	assert_int_equal(l.n_warnings, 1);
+	assert_non_null(strstr(l.warnings, "go.disabled: accepted, but has no effect"));
+	load_done(&l);
+	load_yaml(&l, PROFILING("tracers: [" NATIVE_240_TIMES "toy]"), NULL);
+	assert_int_equal(l.r, 0);
+	assert_int_equal(l.config->receiver.tracers, 1U << LOAD_LAST);
 	load_done(&l);
 	load_yaml(&l, PROFILING("toy: {native_frames: false}"), NULL);
 	assert_int_equal(l.r, 0);
@@ -245,7 +256,6 @@ static void test_the_otlp_pipeline_is_read(void **state)
 	assert_int_equal(c->receiver.tracers, 1U << LOAD_HOTSPOT);
 	assert_int_equal(c->processors.memory_limit_bytes, 1024 << 20);
 	assert_int_equal(c->processors.memory_spike_bytes, 256 << 20);
-	assert_int_equal(c->processors.batch_timeout_ms, 15000);
 	assert_int_equal(c->processors.n_resource, 2);
 	assert_string_equal(c->processors.resource[0].value, "east");
 	assert_string_equal(c->processors.resource[1].action, "delete");
@@ -259,8 +269,10 @@ static void test_the_otlp_pipeline_is_read(void **state)
 	assert_string_equal(c->health_check.path, "/health");
 	assert_true(c->live.enabled && c->health_check.enabled && !c->pprof.enabled);
 	assert_string_equal(c->live.host, "127.0.0.1");
-	assert_int_equal(l.n_warnings, 1);
+	assert_int_equal(l.n_warnings, 2);
 	assert_non_null(strstr(l.warnings, "does not walk the stacks of"));
+	assert_non_null(strstr(l.warnings, "otlp.yaml:19: processors.batch.timeout: accepted, but "
+					   "has no effect: a window is sent at once"));
 	load_done(&l);
 }
 

@@ -77,6 +77,14 @@ static const struct {
     {{"--role", "stream", "--stream-address", ":1", "--stream-peers", "a:1"},
      "--role=stream: --stream-peers and --stream-token are for --role=controller, which asks this "
      "role for reports"},
+    {{"--role", "stream", "--stream-address", ":1", "--agent-image", "a:1"},
+     "--role=stream: --agent-image and --leader-elect are for --role=controller: this role writes "
+     "nothing"},
+    {{"--role", "stream", "--stream-address", ":1", "--leader-elect", "true"},
+     "--role=stream: --agent-image and --leader-elect are for --role=controller: this role writes "
+     "nothing"},
+    {{"--stream-address", ":1", "--stream-ca", "c"},
+     "--stream-ca: want --stream-cert, which it is the CA of"},
     {{"--stream-peers", ""}, "--stream-peers: want a value, got \"\""},
     {{"--role", "all", "--stream-cert", "c"}, "--stream-cert, --stream-key: want both or none"},
     {{"--kubeconfig"}, "--kubeconfig: wants a value"},
@@ -253,8 +261,8 @@ static void test_check_reads_what_a_run_would_read(void **state)
 	const char *stream[] = {
 	    "--check",	     "--kubeconfig",   config,	       "--stream-address", ":1",
 	    "--stream-cert", "/nowhere/c.crt", "--stream-key", "/nowhere/c.key",   NULL};
-	const char *idle[] = {"--check",     "--kubeconfig", config,
-			      "--stream-ca", "/nowhere/ca",  NULL};
+	const char *idle[] = {"--check",	"--kubeconfig", config,		  "--stream-cert",
+			      "/nowhere/c.crt", "--stream-key", "/nowhere/c.key", NULL};
 	const char *bundle[] = {"--check",
 				"--kubeconfig",
 				config,
