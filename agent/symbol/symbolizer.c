@@ -217,8 +217,8 @@ static int resolve(struct symbolizer *s, struct table *table, uint64_t vaddr,
 }
 
 /* -ESTALE: a file that the table was made from has changed; the table is gone. */
-static int find_frame(struct symbolizer *s, struct image *image, const char *root, uint64_t vaddr,
-		      const struct frame **ret)
+static int find_frame(struct symbolizer *s, struct image *image, const struct process_root *root,
+		      uint64_t vaddr, const struct frame **ret)
 {
 	struct frame_line lines[SYMBOL_INLINE_MAX];
 	struct table *table;
@@ -239,8 +239,8 @@ static int find_frame(struct symbolizer *s, struct image *image, const char *roo
 	return r < 0 ? r : frame_cache_put(s->frames, table->id, vaddr, lines, n, ret);
 }
 
-int symbolize_image(struct symbolizer *s, struct image *image, const char *root, uint64_t vaddr,
-		    struct symbol_result *ret)
+int symbolize_image(struct symbolizer *s, struct image *image, const struct process_root *root,
+		    uint64_t vaddr, struct symbol_result *ret)
 {
 	const struct frame *frame;
 	int r = -ESTALE;

@@ -37,6 +37,13 @@ struct symbolizer_options {
 	const char *kallsyms; /* "/proc/kallsyms" */
 };
 
+/* Where a process finds its files. It is looked whether it is that process when they are needed. */
+struct process_root {
+	const char *path; /* "/proc/PID/root" */
+	uint32_t pid;
+	uint64_t start_time; /* 0: the path is good whoever has the pid */
+};
+
 struct symbolizer;
 int symbolizer_new(const struct symbolizer_options *options, struct symbolizer **ret,
 		   struct error *err) _must_check_;
@@ -44,14 +51,14 @@ struct symbolizer *symbolizer_free(struct symbolizer *s);
 
 /*
  * The functions at ELF virtual address VADDR of IMAGE. For a return address the caller passes the
- * address minus 1. ROOT: "/proc/PID/root" of a process that maps the image, where its debug files
- * are looked for first (then on the host); NULL: the host only. Sources in order: gopclntab,
+ * address minus 1. ROOT: of a process that maps the image, where its debug files are looked for
+ * first (then on the host); NULL: the host only. Sources in order: gopclntab,
  * .symtab, separate debug file (build-id directory, debug link; CRC or build id must match),
  * .gnu_debugdata, .dynsym. A symbol covers [st_value, st_value + st_size); one of size 0 covers up
  * to the next symbol within its section. 0 even when no symbol is found (ret->n = 0).
  */
-int symbolize_image(struct symbolizer *s, struct image *image, const char *root, uint64_t vaddr,
-		    struct symbol_result *ret);
+int symbolize_image(struct symbolizer *s, struct image *image, const struct process_root *root,
+		    uint64_t vaddr, struct symbol_result *ret);
 /* /tmp/perf-PID.map (in the process's own mount namespace and by its pid there). START_TIME tells
  * the pid's owner apart. Re-read when it has grown, at most once a window. */
 int symbolize_jit(struct symbolizer *s, uint32_t pid, uint64_t start_time, uint64_t address,

@@ -13,8 +13,10 @@
 
 #include <stdatomic.h>
 
+#include "agent/process/procfs.h"
 #include "agent/symbol/debug_file.h"
 #include "agent/symbol/foreign.h"
+#include "agent/symbol/symbolizer.h"
 #include "lib/metrics.h"
 
 enum { ORIGIN_IDLE_WINDOWS = 16, ROOTS = 64 };
@@ -22,7 +24,7 @@ enum { ORIGIN_IDLE_WINDOWS = 16, ROOTS = 64 };
 /* A pid may be another process's in the next window, so a root is looked at once in each. */
 struct root {
 	uint64_t name;		/* hash; 0: none */
-	uint64_t device, inode; /* 0: its process is gone */
+	uint64_t device, inode; /* 0: its process is gone, or nobody knows */
 };
 
 struct origin_key {
@@ -46,6 +48,12 @@ struct table_cache {
 	struct foreign *foreign;
 	uint32_t last_id, window;
 	struct root roots[ROOTS]; /* those that were asked for in this window, by hash */
+	/* What was found last: the frames of a stack come in runs of one image. */
+	struct {
+		const struct image *image;
+		struct process_root root;
+		struct table *table; /* NULL: nothing */
+	} last;
 };
 
 int table_cache_new(size_t max_bytes, const char *debug_root, struct foreign *foreign,
@@ -150,39 +158,49 @@ static bool needs_debug_file(const struct image *image)
 }
 
 /* Whether it can be told from others is told by its inode. */
-static const struct root *identify_root(struct table_cache *c, const char *path)
+static const struct root *identify_root(struct table_cache *c, const struct process_root *p)
 {
-	uint64_t name = hash_bytes(path, strlen(path), 1) | 1;
+	uint64_t name = hash_bytes(p->path, strlen(p->path), p->start_time) | 1;
 	struct root *root = &c->roots[name >> 32 & (ROOTS - 1)];
 	struct stat st;
 
 	if (root->name == name)
 		return root;
 	*root = (struct root){.name = name};
-	if (foreign_stat_root(c->foreign, path, &st) == 0) {
+	if ((!p->start_time || process_is_still("/proc", p->pid, p->start_time)) &&
+	    foreign_stat_root(c->foreign, p->path, &st) == 0) {
 		root->device = st.st_dev;
 		root->inode = st.st_ino;
 	}
 	return root;
 }
 
-/* Those of a root that cannot be told from others have the host's debug files only. */
-static struct origin_key origin_of(struct table_cache *c, const struct image *image,
-				   const struct image_content *content, const char **root)
+/*
+ * ROOT: where the image's debug files are looked for before the host's, NULL: nowhere. Those of a
+ * root that cannot be told from others have the host's only.
+ */
+static const struct root *root_for(struct table_cache *c, const struct image *image,
+				   const struct process_root *root)
 {
-	const struct root *known;
+	const struct root *known = NULL;
+
+	if (root && !image->is_remote && needs_debug_file(image))
+		known = identify_root(c, root);
+	return known && known->inode ? known : NULL;
+}
+
+static struct origin_key origin_of(const struct image *image, const struct image_content *content,
+				   const struct root *known)
+{
 	struct origin_key key;
 
 	memset(&key, 0, sizeof(key));
 	key.image = *content;
 	if (!needs_debug_file(image))
 		return key;
-	known = *root && !image->is_remote ? identify_root(c, *root) : NULL;
-	if (known && known->inode) {
+	if (known) {
 		key.root_device = known->device;
 		key.root_inode = known->inode;
-	} else {
-		*root = NULL;
 	}
 	key.path = hash_bytes(image->path, strlen(image->path), 1);
 	return key;
@@ -208,15 +226,16 @@ static int find_by_content(struct table_cache *c, struct image *image, struct ta
 }
 
 static int get_shared(struct table_cache *c, struct image *image, struct table_key *key,
-		      const char *root, struct table **ret)
+		      const struct process_root *root, struct table **ret)
 {
-	struct origin_key where = origin_of(c, image, &key->image, &root);
+	const struct root *known = root_for(c, image, root);
+	struct origin_key where = origin_of(image, &key->image, known);
 	struct origin *o;
 	int r;
 
 	HASH_FIND(hh, c->origins, &where, sizeof(where), o);
 	if (!o) {
-		r = find_by_content(c, image, key, root, ret);
+		r = find_by_content(c, image, key, known ? root->path : NULL, ret);
 		if (r < 0)
 			return r;
 		o = calloc(1, sizeof(*o));
@@ -231,29 +250,54 @@ static int get_shared(struct table_cache *c, struct image *image, struct table_k
 	return 0;
 }
 
-int table_cache_get(struct table_cache *c, struct image *image, const char *root,
+static int get_own(struct table_cache *c, struct image *image, struct table_key *key,
+		   const struct process_root *root, struct table **ret)
+{
+	const struct root *known;
+
+	key->own = (uintptr_t)image;
+	*ret = find_table(c, key);
+	if (*ret)
+		return 0;
+	known = root_for(c, image, root);
+	return find_by_content(c, image, key, known ? root->path : NULL, ret);
+}
+
+/* Without a start time the path may be another's. */
+static bool is_last(const struct table_cache *c, const struct image *image,
+		    const struct process_root *root)
+{
+	return c->last.table && c->last.image == image && root && root->start_time &&
+	       c->last.root.pid == root->pid && c->last.root.start_time == root->start_time;
+}
+
+int table_cache_get(struct table_cache *c, struct image *image, const struct process_root *root,
 		    struct table **ret)
 {
 	struct table_key key;
 	struct table *t;
 	int r;
 
+	if (is_last(c, image, root)) {
+		*ret = c->last.table;
+		return 0;
+	}
 	memset(&key, 0, sizeof(key));
 	r = image_identify(image, &key.image);
 	if (r == -ENOMEM)
 		return r;
-	if (r == 0) {
-		r = get_shared(c, image, &key, root, &t);
-	} else {
-		key.own = (uintptr_t)image;
-		t = find_table(c, &key);
-		r = t ? 0 : find_by_content(c, image, &key, root, &t);
-	}
+	r = r == 0 ? get_shared(c, image, &key, root, &t) : get_own(c, image, &key, root, &t);
 	if (r == -ESTALE)
 		image_content_revoke(image);
 	if (r < 0)
 		return r;
 	t->used = c->window;
+	c->last.table = NULL;
+	if (root) {
+		c->last.image = image;
+		c->last.root = *root;
+		c->last.table = t;
+	}
 	*ret = t;
 	return 0;
 }
@@ -352,6 +396,7 @@ int table_check(struct table *t)
 void table_cache_drop(struct table_cache *c, struct table *t)
 {
 	metric_add(M_IMAGES_CHANGED, 1);
+	c->last.table = NULL;
 	if (witness_check(&t->image) == -ESTALE)
 		image_content_revoke(t->image.image);
 	table_free(c, t);
@@ -383,6 +428,7 @@ void table_cache_trim(struct table_cache *c)
 			drop_origin(c, o);
 	enforce_cap(c, NULL);
 	memset(c->roots, 0, sizeof(c->roots));
+	c->last.table = NULL;
 	c->window++;
 }
 

@@ -35,6 +35,7 @@ static inline uint32_t table_functions_id(const struct table *t)
 }
 
 struct table_cache;
+struct process_root;
 /* FOREIGN outlives it. */
 struct foreign;
 int table_cache_new(size_t max_bytes, const char *debug_root, struct foreign *foreign,
@@ -46,7 +47,7 @@ DEFINE_CLEANUP(struct table_cache *, table_cache_free)
  * The record of the image's content, new if need be; lives until the trim, or table_cache_drop().
  * ROOT as in symbolize_image(). -ESTALE: as below.
  */
-int table_cache_get(struct table_cache *c, struct image *image, const char *root,
+int table_cache_get(struct table_cache *c, struct image *image, const struct process_root *root,
 		    struct table **ret) _must_check_;
 /* Build if need be; NULL in *RET when the image has no such table. */
 int table_go(struct table_cache *c, struct table *t, const struct gopclntab **ret) _must_check_;

@@ -11,7 +11,6 @@
 
 #include <inttypes.h>
 
-#include "agent/process/procfs.h"
 #include "agent/symbol/symbolizer.h"
 #include "agent/window/memo.h"
 #include "agent/window/outer_frames.h"
@@ -32,7 +31,8 @@ struct naming {
 	struct batch_builder *batch;
 	uint32_t build;
 	uint32_t root_mapset; /* of root: its id */
-	char root[32];	      /* where that process's files are found */
+	char root_path[32];
+	struct process_root root; /* where that process's files are found */
 	uint32_t hide_native; /* runtimes whose interpreter's own frames are not shown: 1 << id */
 	bool by_process;      /* the stack at hand has frames whose names depend on the process */
 	/* One stack's locations while it is built. */
@@ -212,11 +212,10 @@ static uint32_t name_image(struct naming *n, const struct mapset *mapset, struct
 
 	if (n->root_mapset != mapset->id) {
 		n->root_mapset = mapset->id;
-		n->root[0] = '\0';
-		if (process_is_still("/proc", mapset->tgid, mapset->start_time))
-			snprintf(n->root, sizeof(n->root), "/proc/%u/root", mapset->tgid);
+		n->root = (struct process_root){n->root_path, mapset->tgid, mapset->start_time};
+		snprintf(n->root_path, sizeof(n->root_path), "/proc/%u/root", mapset->tgid);
 	}
-	(void)symbolize_image(n->symbolizer, image, n->root[0] ? n->root : NULL, vaddr, &sym);
+	(void)symbolize_image(n->symbolizer, image, &n->root, vaddr, &sym);
 	if (!sym.n) {
 		metric_add(M_SYMBOLIZATION_MISSES_NATIVE, 1);
 		snprintf(fallback, sizeof(fallback), "%.255s+0x%" PRIx64, base_name(image->path),

@@ -5,9 +5,11 @@
  */
 #include "support.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include "agent/elf/content.h"
+#include "agent/process/procfs.h"
 #include "agent/symbol/symbolizer.h"
 #include "lib/metrics.h"
 
@@ -78,9 +80,11 @@ static void rename_symbol(const char *path, const char *from, const char *to)
 static const char *name_of(struct symbolizer *s, struct image *image, const char *root,
 			   const char *function)
 {
+	const struct process_root where = {.path = root};
 	struct symbol_result r;
 
-	assert_int_equal(symbolize_image(s, image, root, address_of(function), &r), 0);
+	assert_int_equal(symbolize_image(s, image, root ? &where : NULL, address_of(function), &r),
+			 0);
 	return r.n ? r.symbols[0].name : "";
 }
 
@@ -150,6 +154,30 @@ static void a_container_s_debug_file_names_only_its_own_frames(void **state)
 	assert_string_equal(name_of(s, image, in_scratch("evil"), "hidden"), "spoilt");
 }
 
+static uint64_t own_start_time(void)
+{
+	_cleanup_close_ int proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	uint64_t ticks;
+
+	assert_int_equal(process_start_ticks(proc, (uint32_t)getpid(), &ticks), 0);
+	return ticks * KILN_TICK_NS;
+}
+
+/* Its pid may be another process's by now, with other files. */
+static void a_process_that_is_gone_has_the_host_s_debug_files(void **state)
+{
+	_cleanup_(symbolizer_freep) struct symbolizer *s = make();
+	_cleanup_(image_unrefp) struct image *image = open_image(in_scratch("bare.so"));
+	struct process_root root = {in_scratch("good"), (uint32_t)getpid(), 1};
+	struct symbol_result r;
+
+	assert_int_equal(symbolize_image(s, image, &root, address_of("hidden"), &r), 0);
+	assert_true(!r.n || !streq(r.symbols[0].name, "hidden"));
+	root.start_time = own_start_time();
+	assert_int_equal(symbolize_image(s, image, &root, address_of("hidden"), &r), 0);
+	assert_string_equal(r.symbols[0].name, "hidden");
+}
+
 /* Names stay in the file of whoever came first, who may write to it. */
 static void a_file_that_is_rewritten_names_no_others(void **state)
 {
@@ -207,6 +235,7 @@ int main(void)
 	    cmocka_unit_test(containers_without_debug_files_have_one_table),
 	    cmocka_unit_test(a_crafted_file_names_only_its_own_frames),
 	    cmocka_unit_test(a_container_s_debug_file_names_only_its_own_frames),
+	    cmocka_unit_test(a_process_that_is_gone_has_the_host_s_debug_files),
 	    cmocka_unit_test(a_file_that_is_rewritten_names_no_others),
 	    cmocka_unit_test(a_file_that_was_rewritten_before_its_table_was_made_shares_nothing),
 	    cmocka_unit_test(a_touched_file_keeps_its_table),

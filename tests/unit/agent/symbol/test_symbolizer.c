@@ -385,8 +385,9 @@ static void a_debug_file_in_the_process_s_root_is_used(void **state)
 	image = open_image(in_scratch("bare.so"));
 	assert_int_equal(symbolize_image(bare, image, NULL, address_of(full, " hidden"), &r), 0);
 	assert_true(r.n == 0 || !streq(r.symbols[0].name, "hidden"));
-	assert_int_equal(
-	    symbolize_image(s, image, in_scratch("root"), address_of(full, " hidden"), &r), 0);
+	assert_int_equal(symbolize_image(s, image, &(struct process_root){in_scratch("root"), 0, 0},
+					 address_of(full, " hidden"), &r),
+			 0);
 	assert_string_equal(r.symbols[0].name, "hidden");
 }
 
