@@ -24,6 +24,9 @@
 #include <openssl/ssl.h>
 #include <utlist.h>
 
+#include "lib/http_proxy.h"
+#include "lib/parse.h"
+
 enum {
 	/* That OpenSSL reads at once: two of the largest records. More costs more than it saves,
 	 * for it moves all of them to the front for each (ssl/record/rec_layer_s3.c, 3.0). */
@@ -449,6 +452,18 @@ int curl_override_name(char **text, const char *name, char **ret_host, char **re
 	*ret_host = TAKE_PTR(new_host);
 	*ret_connect_to = TAKE_PTR(connect_to);
 	return 0;
+}
+
+const char *curl_no_proxy(const char *authority)
+{
+	const char *list = getenv("no_proxy"); /* curl's order */
+	struct host_port hp;
+
+	if (!list)
+		list = getenv("NO_PROXY");
+	return list && parse_host_port(authority, &hp) == 0 && http_proxy_exempt(list, hp.host)
+		   ? "*"
+		   : "";
 }
 
 int curl_add_header(struct curl_slist **list, const char *key, const char *value)

@@ -215,8 +215,10 @@ static void post_setup(struct http_post *p, const void *body, size_t len, uint64
 			 (long)MIN(timeout_ms, CONNECT_TIMEOUT_MAX_MS));
 	if (c->user_agent)
 		curl_easy_setopt(easy, CURLOPT_USERAGENT, c->user_agent);
-	if (p->connect_to)
+	if (p->connect_to) {
 		curl_easy_setopt(easy, CURLOPT_CONNECT_TO, p->connect_to);
+		curl_easy_setopt(easy, CURLOPT_NOPROXY, curl_no_proxy(c->host));
+	}
 	post_tls(easy, c);
 }
 

@@ -35,5 +35,5 @@ char *http_proxy_request(const struct http_proxy *proxy, const char *authority) 
 int http_proxy_reply(const uint8_t *data, size_t len, size_t *ret_len,
 		     int *ret_status) _must_check_;
 
-/* Whether LIST (no_proxy) has HOST: for tests. */
+/* Whether LIST (no_proxy) has HOST, a name or an address without brackets. */
 bool http_proxy_exempt(const char *list, const char *host);

@@ -301,6 +301,8 @@ static void set_network(CURL *easy, const struct kube_call *call)
 	if (c->credentials->proxy_url) {
 		curl_easy_setopt(easy, CURLOPT_PROXY, c->credentials->proxy_url);
 		curl_easy_setopt(easy, CURLOPT_NOPROXY, ""); /* the environment does not count */
+	} else if (c->host) {
+		curl_easy_setopt(easy, CURLOPT_NOPROXY, curl_no_proxy(c->host));
 	}
 	if (call->connect_to)
 		curl_easy_setopt(easy, CURLOPT_CONNECT_TO, call->connect_to);

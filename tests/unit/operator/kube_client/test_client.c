@@ -224,6 +224,37 @@ static void test_proxies_of_the_kubeconfig_and_of_the_environment(void **state)
 	assert_int_equal(fake_tell("tunnels") - before, 2);
 }
 
+/* Which hosts go without the proxy is said of the host, and not of its certificate's name. */
+static void test_no_proxy_is_for_the_host_that_is_connected_to(void **state)
+{
+	static const struct {
+		const char *list;
+		long tunnels;
+	} cases[] = {{"127.0.0.1", 0}, {"localhost", 1}, {"LOCALHOST, 127.0.0.0/8", 0}};
+	char proxy[64];
+	struct got g = {0};
+
+	snprintf(proxy, sizeof(proxy), "http://127.0.0.1:%d", fake.proxy_port);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		long before = fake_tell("tunnels");
+		struct world w;
+
+		world_init(&w);
+		w.credentials.server_name = (char *)"localhost";
+		setenv("HTTPS_PROXY", proxy, 1);
+		setenv(i ? "NO_PROXY" : "no_proxy", cases[i].list, 1);
+		world_connect(&w, NULL);
+		get(&w, "/x", &g);
+		assert_int_equal(g.status, 200);
+		got_done(&g);
+		world_done(&w);
+		unsetenv("HTTPS_PROXY");
+		unsetenv("NO_PROXY");
+		unsetenv("no_proxy");
+		assert_int_equal(fake_tell("tunnels") - before, cases[i].tunnels);
+	}
+}
+
 struct results {
 	int calls, last;
 	char method[16];
@@ -361,6 +392,7 @@ int main(void)
 	    cmocka_unit_test(test_compression_only_when_asked_for),
 	    cmocka_unit_test(test_addresses_of_version_6_and_plain_http),
 	    cmocka_unit_test(test_proxies_of_the_kubeconfig_and_of_the_environment),
+	    cmocka_unit_test(test_no_proxy_is_for_the_host_that_is_connected_to),
 	    cmocka_unit_test(test_results_are_counted_by_method_and_status),
 	    cmocka_unit_test(test_the_bucket_holds_back_but_not_what_is_unlimited),
 	    cmocka_unit_test(test_no_more_calls_than_the_cap),
