@@ -69,6 +69,16 @@ struct batch *batch_unref(struct batch *b)
 	return NULL;
 }
 
+struct batch_counts batch_counts(const struct batch *b)
+{
+	return (struct batch_counts){.functions = b->n_functions,
+				     .lines = b->n_lines,
+				     .locations = b->n_locations,
+				     .stacks = b->n_stacks,
+				     .stack_locations = b->n_stack_locations,
+				     .samples = b->n_samples};
+}
+
 int64_t batch_cpu_samples(const struct batch *b)
 {
 	int64_t sum = 0;

@@ -170,6 +170,18 @@ int64_t batch_cpu_samples(const struct batch *b);
 struct batch_builder;
 int batch_builder_new(uint64_t start_unix_ns, struct batch_builder **ret) _must_check_;
 struct batch_builder *batch_builder_free(struct batch_builder *b);
+
+/* What a batch has many of. */
+struct batch_counts {
+	uint32_t functions, lines, locations, stacks, stack_locations, samples;
+};
+struct batch_counts batch_counts(const struct batch *b);
+/*
+ * Makes room for as much at once: what grows step by step is moved at each. Without memory for it
+ * the builder is as it was.
+ */
+void batch_builder_expect(struct batch_builder *b, const struct batch_counts *c);
+
 const char *batch_string(struct batch_builder *b, const char *s); /* NULL reads as "" */
 uint32_t batch_add_function(struct batch_builder *b, const char *name, const char *system_name,
 			    const char *file, uint32_t start_line);

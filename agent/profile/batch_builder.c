@@ -584,6 +584,27 @@ int batch_builder_new(uint64_t start_unix_ns, struct batch_builder **ret)
 	return 0;
 }
 
+static void expect_entries(struct entries *e, uint32_t n, size_t size)
+{
+	int r = grow_array(&e->items, &e->cap, n, size, ENTRIES_MAX);
+
+	if (r == 0)
+		r = ref_table_reserve(&e->index, n);
+	(void)r; /* it grows when an entry is added */
+}
+
+void batch_builder_expect(struct batch_builder *b, const struct batch_counts *c)
+{
+	expect_entries(&b->functions, c->functions, sizeof(struct batch_function));
+	expect_entries(&b->locations, c->locations, sizeof(struct batch_location));
+	expect_entries(&b->stacks, c->stacks, sizeof(struct batch_stack));
+	expect_entries(&b->samples, c->samples, sizeof(struct built_sample));
+	(void)grow_array((void **)&b->lines, &b->lines_cap, c->lines, sizeof(*b->lines),
+			 ENTRIES_MAX);
+	(void)grow_array((void **)&b->stack_locations, &b->stack_locations_cap, c->stack_locations,
+			 sizeof(*b->stack_locations), STACK_LOCATIONS_MAX);
+}
+
 static void entries_done(struct entries *e)
 {
 	free(e->items);

@@ -29,6 +29,8 @@ struct naming {
 	struct memo functions; /* name (as symbolized: one pointer a function), line it starts at */
 	struct memo mappings;  /* image (NULL: kernel) */
 	struct batch_builder *batch;
+	struct batch_counts last; /* of the build before, and for whom it was */
+	uint64_t last_whose;
 	uint32_t build;
 	uint32_t root_mapset; /* of root: its id */
 	char root_path[32];
@@ -489,6 +491,8 @@ int naming_build(struct naming *n, const struct window *w, uint64_t whose, uint6
 
 	if (r < 0)
 		return r;
+	if (n->last_whose == whose)
+		batch_builder_expect(n->batch, &n->last);
 	n->build++;
 	memo_begin(&n->frames);
 	memo_begin(&n->runtime_frames);
@@ -498,6 +502,8 @@ int naming_build(struct naming *n, const struct window *w, uint64_t whose, uint6
 		if (!whose || (window_route(w, c) & whose))
 			name_count(n, w, c);
 	r = batch_builder_finish(TAKE_PTR(n->batch), duration_ns, ret);
+	n->last = r == 0 ? batch_counts(*ret) : (struct batch_counts){0};
+	n->last_whose = whose;
 	symbolizer_trim(n->symbolizer);
 	return r;
 }

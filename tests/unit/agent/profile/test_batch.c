@@ -248,6 +248,37 @@ static void every_failing_allocation_is_survived(void **state)
 	}
 }
 
+/* Whether there is memory for the room or not. */
+static void room_changes_nothing_but_how_often_it_grows(void **state)
+{
+	const struct batch_counts many = {500, 500, 500, 500, 500, 500};
+
+	for (long n = 0; n < 12; n++) {
+		_cleanup_(batch_unrefp) struct batch *batch = NULL;
+		struct batch_builder *b = new_builder();
+		struct batch_counts counts;
+
+		failalloc_at(n);
+		batch_builder_expect(b, &many);
+		(void)failalloc_stop();
+		for (uint32_t i = 0; i < 600; i++) {
+			char name[16];
+			uint32_t l;
+
+			snprintf(name, sizeof(name), "f%u", i);
+			l = named_location(b, name);
+			assert_int_equal(l, i);
+			assert_int_equal(batch_add_stack(b, &l, 1), i);
+		}
+		assert_int_equal(batch_builder_finish(b, 1, &batch), 0);
+		counts = batch_counts(batch);
+		assert_int_equal(counts.functions, 600);
+		assert_int_equal(counts.stack_locations, 600);
+		assert_int_equal(counts.samples, 0);
+		assert_string_equal(batch->functions[599].name, "f599");
+	}
+}
+
 static void an_empty_batch_is_a_batch(void **state)
 {
 	_cleanup_(batch_unrefp) struct batch *batch = NULL;
@@ -319,6 +350,7 @@ int main(void)
 	    cmocka_unit_test(an_index_out_of_range_fails_the_batch),
 	    cmocka_unit_test(a_stack_too_deep_fails_with_e2big),
 	    cmocka_unit_test(every_failing_allocation_is_survived),
+	    cmocka_unit_test(room_changes_nothing_but_how_often_it_grows),
 	    cmocka_unit_test(an_empty_batch_is_a_batch),
 	    cmocka_unit_test(frame_types_have_their_semantic_convention_names),
 	};
