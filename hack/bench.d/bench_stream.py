@@ -151,7 +151,7 @@ def words_of(operator):
 
 
 def measure(table, cluster, url, process, program, pods, count, seconds):
-    goals = {"cold": 30, "rss": 650 * max(count / 5000, 0.2), "share": 0.2, "event": 20, "broadcast": 1000}
+    goals = {"cold": 30, "rss": 500 * max(count / 5000, 0.2), "share": 0.2, "event": 10, "broadcast": 1000}
 
     def churn(n):
         subprocess.run(["curl", "-sSf", "--noproxy", "*", "--cacert", cluster.ca,
