@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The last of the tests of overlay "simple": how it goes away while a namespace has a config of its own and the operator
-has rendered rights for a Secret. With KILN_LONG=1 in every order in which people do it, else in two."""
+has rendered rights for a Secret. With KILN_LONG=1 in every order in which people do it."""
 import os
 import pathlib
 import signal
@@ -93,9 +93,9 @@ def before_the_config_is_there(cluster):
     cluster.kubectl("apply", "-f", SIMPLE / "cluster.yaml")
 
 
-ORDERS = [all_at_once, after_the_operator_was_killed]
+ORDERS = [after_the_operator_was_killed]
 if LONG:
-    ORDERS += [after_its_configs, after_the_operators_rights, after_the_crds, after_the_namespace,
+    ORDERS += [all_at_once, after_its_configs, after_the_operators_rights, after_the_crds, after_the_namespace,
                before_the_config_is_there]
 
 
