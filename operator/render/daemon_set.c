@@ -127,14 +127,8 @@ static int add_stream_volumes(cJSON *volumes, cJSON *mounts)
 			    "    'items': [{'key': 'ca.crt', 'path': 'ca.crt'}]}}]}}");
 
 	if (r == 0)
-		r = json_append(volumes, "{'name': 'kept', 'hostPath': {"
-					 "  'path': '" STREAM_KEPT_DIR "',"
-					 "  'type': 'DirectoryOrCreate'}}");
-	if (r == 0)
 		r = json_append(mounts, "{'name': 'operator', 'mountPath': '" STREAM_DIR "',"
 					" 'readOnly': true}");
-	if (r == 0)
-		r = json_append(mounts, "{'name': 'kept', 'mountPath': '" STREAM_KEPT_DIR "'}");
 	return r;
 }
 

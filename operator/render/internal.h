@@ -45,10 +45,11 @@ void header_env_name(const struct destination *d, size_t h, char ret[static HEAD
 /* Where the TLS files of D are mounted. */
 #define TLS_DIR "/etc/kiln-tls"
 
-/* The node stream: what the kubelet brings, what the agent keeps. docs/operator.md */
+/* The node stream: what the kubelet brings, and where the agent keeps what it was told: in the
+ * pod's own volume, so that nothing outlives it on the node. docs/operator.md */
 #define STREAM_DIR	"/etc/kiln-operator"
 #define STREAM_AUDIENCE "kiln.dev/node-stream"
-#define STREAM_KEPT_DIR "/var/lib/kiln/agent"
+#define STREAM_KEPT_DIR "/var/lib/kiln"
 
 /* destination.c: -EINVAL with the field for what the agent would refuse at its start. */
 int destination_check(const struct destination *d, struct error *err) _must_check_;
