@@ -54,8 +54,9 @@ void curl_loop_drop(struct curl_loop *l, struct curl_transfer *t);
 int curl_override_name(char **url, const char *name, char **ret_host,
 		       char **ret_connect_to) _must_check_;
 /*
- * CURLOPT_NOPROXY after that: curl would look for NAME in the environment's no_proxy, and not for
- * the host that is connected to. AUTHORITY: *RET_HOST.
+ * The value of CURLOPT_NOPROXY for a URL that curl_override_name() has changed. By itself curl
+ * would match the environment's no_proxy against NAME; this matches it against AUTHORITY, which is
+ * *RET_HOST.
  */
 const char *curl_no_proxy(const char *authority);
 /* "KEY: VALUE" at the end of *list. */

@@ -152,8 +152,8 @@ int grpc_connection_write_data(struct grpc_connection *c, const uint8_t *header,
 		free(TAKE_PTR(call->outgoing));
 		call->flushed = true;
 	}
-	/* Ends nghttp2_session_mem_send(). After 0 it would go on to the next DATA frame, for
-	 * which there may be no room in the output. */
+	/* Makes nghttp2_session_mem_send() return. With 0 it would start the next DATA frame, for
+	 * which the output buffer may have no room. */
 	return NGHTTP2_ERR_PAUSE;
 }
 

@@ -81,8 +81,8 @@ int connection_write_data(struct server_connection *c, const uint8_t *header,
 		server_stream_taken(s);
 	/* Who is sent something may ask more often whether we are there. */
 	c->peer_ping_ms = c->ping_strikes = 0;
-	/* Ends nghttp2_session_mem_send(). After 0 it would go on to the next DATA frame, for
-	 * which there may be no room in the output. */
+	/* Makes nghttp2_session_mem_send() return. With 0 it would start the next DATA frame, for
+	 * which the output buffer may have no room. */
 	return NGHTTP2_ERR_PAUSE;
 }
 

@@ -101,8 +101,8 @@ static const struct field extraction_rows[] = {
 };
 
 /*
- * labels and annotations: a list of {tag_name, key or key_regex, from}. The operator writes them
- * as its config has them; what it streams has these labels, whatever is said here.
+ * labels and annotations: a list of {tag_name, key or key_regex, from}. Checked, but not used: the
+ * operator adds the labels to the pods that it streams.
  */
 static int decode_extractions(struct fields *f, const struct yaml_node *node, void *out)
 {

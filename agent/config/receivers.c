@@ -85,7 +85,7 @@ static const struct field interpreter_rows[] = {
 static int decode_interpreters(struct fields *f, const struct yaml_node *node, struct config *c)
 {
 	struct interpreter interpreters[CONFIG_RUNTIMES_MAX] = {0};
-	/* The first is go's, whose frames the native walk finds: nothing can be switched off. */
+	/* The first is go's. The native walk finds Go's frames, so that it cannot be disabled. */
 	struct field rows[CONFIG_RUNTIMES_MAX + 1] = {
 	    {"go", FIELD_MAP, 0, .rows = interpreter_rows}};
 	size_t n = 1;

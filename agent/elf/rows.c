@@ -40,7 +40,7 @@ void rows_done(struct rows *r)
 	*r = (struct rows){0};
 }
 
-/* SEED is random: else a hostile file could choose rules that all collide. */
+/* SEED is random, so that nobody can craft a file whose rules all have the same hash. */
 static uint64_t rule_hash(const struct kiln_rule *rule, uint64_t seed)
 {
 	uint64_t w[2];

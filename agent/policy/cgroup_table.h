@@ -51,8 +51,9 @@ struct cgroup *cgroup_table_remove(struct cgroup_table *t, uint64_t id, uint64_t
 struct cgroup *cgroup_table_find(const struct cgroup_table *t, uint64_t id);
 /* It is, or was a while ago, a cgroup of no pod and no container. */
 bool cgroup_table_is_other(const struct cgroup_table *t, uint64_t id);
-/* Around a scan of all cgroups: what it did not add is removed at its end. For cgroups of pods and
- * containers the caller does this, by their `seen`. */
+/* Call these before and after a scan of all cgroups. The second forgets the other cgroups that the
+ * scan did not add. Cgroups of pods and containers are removed by the caller (struct cgroup, seen).
+ */
 void cgroup_table_begin_scan(struct cgroup_table *t);
 void cgroup_table_end_scan(struct cgroup_table *t, uint64_t now_ms);
 struct pod_cgroups *cgroup_table_find_pod(const struct cgroup_table *t, const char *uid);

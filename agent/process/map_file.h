@@ -11,8 +11,8 @@
  *   3. its path below our own root, then that of process 1: processes in a chroot of theirs
  * What 2 and 3 find must be the mapped file by inode and device (on overlayfs and btrfs, where maps
  * and stat show different devices, by inode alone).
- * *RET_AMBIGUOUS: other files may have the device and inode of MAP, too (btrfs, or the file was
- * found by its path alone): identify it by those of its descriptor. -ESRCH when the process is
+ * *RET_AMBIGUOUS: MAP's device and inode do not identify the file (on btrfs several files may have
+ * them; or it was found by path only). Use fstat() of *RET instead. -ESRCH when the process is
  * gone, -ESTALE when only this mapping of it is; -ENOEXEC when it is no regular file; else why it
  * cannot be opened.
  */

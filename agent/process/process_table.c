@@ -44,7 +44,8 @@ struct process_table *process_table_free(struct process_table *t)
 	return NULL;
 }
 
-/* Without an executable's path from /proc: that of the main image, or else the thread's name. */
+/* Sets P's executable when /proc did not give it: EXECUTABLE is the main image's path; when that is
+ * empty the thread's name COMM is used. */
 static int stand_in(struct process *p, const char *comm, const char *executable)
 {
 	const char *slash = strrchr(executable, '/');

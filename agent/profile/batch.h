@@ -171,15 +171,13 @@ struct batch_builder;
 int batch_builder_new(uint64_t start_unix_ns, struct batch_builder **ret) _must_check_;
 struct batch_builder *batch_builder_free(struct batch_builder *b);
 
-/* What a batch has many of. */
+/* Lengths of a batch's large arrays. */
 struct batch_counts {
 	uint32_t functions, lines, locations, stacks, stack_locations, samples;
 };
 struct batch_counts batch_counts(const struct batch *b);
-/*
- * Makes room for as much at once: what grows step by step is moved at each. Without memory for it
- * the builder is as it was.
- */
+/* Allocates space for C entries at once, which saves reallocations. Running out of memory here is
+ * no error: arrays then grow as entries are added. */
 void batch_builder_expect(struct batch_builder *b, const struct batch_counts *c);
 
 const char *batch_string(struct batch_builder *b, const char *s); /* NULL reads as "" */

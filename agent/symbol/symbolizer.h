@@ -37,11 +37,11 @@ struct symbolizer_options {
 	const char *kallsyms; /* "/proc/kallsyms" */
 };
 
-/* Where a process finds its files. It is looked whether it is that process when they are needed. */
+/* A process's root directory. Before it is used, PID is checked to be the same process still. */
 struct process_root {
 	const char *path; /* "/proc/PID/root" */
 	uint32_t pid;
-	uint64_t start_time; /* 0: the path is good whoever has the pid */
+	uint64_t start_time; /* of the process, CLOCK_BOOTTIME ns; 0: PATH is used unchecked */
 };
 
 struct symbolizer;

@@ -176,8 +176,8 @@ static const struct root *identify_root(struct table_cache *c, const struct proc
 }
 
 /*
- * ROOT: where the image's debug files are looked for before the host's, NULL: nowhere. Those of a
- * root that cannot be told from others have the host's only.
+ * The root where the image's debug file is looked for before the host's; NULL: only the host's is.
+ * So it is when no debug file is needed, or ROOT's device and inode cannot be read.
  */
 static const struct root *root_for(struct table_cache *c, const struct image *image,
 				   const struct process_root *root)
@@ -263,7 +263,7 @@ static int get_own(struct table_cache *c, struct image *image, struct table_key 
 	return find_by_content(c, image, key, known ? root->path : NULL, ret);
 }
 
-/* Without a start time the path may be another's. */
+/* Roots without a start time are not compared: their paths may differ. */
 static bool is_last(const struct table_cache *c, const struct image *image,
 		    const struct process_root *root)
 {

@@ -29,8 +29,8 @@ struct naming {
 	struct memo functions; /* name (as symbolized: one pointer a function), line it starts at */
 	struct memo mappings;  /* image (NULL: kernel) */
 	struct batch_builder *batch;
-	struct batch_counts last; /* of the build before, and for whom it was */
-	uint64_t last_whose;
+	struct batch_counts last; /* sizes of the previous build's batch */
+	uint64_t last_whose;	  /* the destinations that it was for */
 	uint32_t build;
 	uint32_t root_mapset; /* of root: its id */
 	char root_path[32];

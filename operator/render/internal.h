@@ -45,8 +45,9 @@ void header_env_name(const struct destination *d, size_t h, char ret[static HEAD
 /* Where the TLS files of D are mounted. */
 #define TLS_DIR "/etc/kiln-tls"
 
-/* The node stream: what the kubelet brings, and where the agent keeps what it was told: in the
- * pod's own volume, so that nothing outlives it on the node. docs/operator.md */
+/* Paths in the agent's pod: STREAM_DIR has its token and the CA, mounted by the kubelet. The
+ * directory STREAM_KEPT_DIR is an emptyDir, deleted with the pod, for the agent's snapshot of the
+ * node stream. docs/operator.md */
 #define STREAM_DIR	"/etc/kiln-operator"
 #define STREAM_AUDIENCE "kiln.dev/node-stream"
 #define STREAM_KEPT_DIR "/var/lib/kiln"

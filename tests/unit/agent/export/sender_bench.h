@@ -59,7 +59,7 @@ void bench_flush(struct bench *b, uint64_t deadline_ms);
 void bench_assert_seen(const struct bench *b, uint64_t first, size_t n);
 int64_t bench_dropped(const struct bench *b); /* samples, for any reason */
 
-/* Turns the loop until the condition holds, for WAIT_S at most. */
+/* Runs the event loop until CONDITION is true; fails after WAIT_S seconds. */
 #define run_until(b, condition)                                                                    \
 	do {                                                                                       \
 		uint64_t until_ = uv_hrtime() + WAIT_S * 1000000000ULL;                            \

@@ -122,7 +122,8 @@ static void test_order_holds_through_memory_and_disk(void **state)
 	assert_int_equal(b->st.spool_requests, 0);
 }
 
-/* What was read back from disk is not dropped for its room in memory: it is still there. */
+/* A request that was read back from the spool is still on disk, so it is not lost when the queue in
+ * memory is full. */
 static void test_what_is_on_disk_is_never_dropped_for_memory(void **state)
 {
 	const struct transport_answer *answers[41] = {NULL};
