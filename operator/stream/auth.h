@@ -27,7 +27,7 @@ enum {
 	STREAM_AUTH_REFUSED_MS = 10000,
 	STREAM_AUTH_AWAY_MS = 30000, /* an old answer counts so long, while nobody can be asked */
 	STREAM_AUTH_RUNNING = 64,
-	STREAM_AUTH_OTHERS_RUNNING = 16,  /* of tokens that claim no pod that is known */
+	STREAM_AUTH_OTHERS_RUNNING = 8,	  /* of tokens that claim no pod that is known */
 	STREAM_AUTH_OTHERS_WAITING = 512, /* more are refused as BUSY */
 	STREAM_AUTH_CACHE = 32768,	  /* answers that are kept; the oldest goes first */
 	STREAM_NODE_MAX = 253,

@@ -15,7 +15,7 @@
 #include "lib/base.h"
 
 enum {
-	REVIEW_COMMON_RATE = 20, /* a second; as many at once */
+	REVIEW_COMMON_RATE = 10, /* a second; as many at once: 20 in any second at most */
 	REVIEW_POD_BURST = 4,
 	REVIEW_POD_REFILL_MS = 2000, /* for one more of a pod */
 	REVIEW_PODS_MAX = 16384,     /* accounts; beyond, the common one counts */

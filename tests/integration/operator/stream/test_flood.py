@@ -18,7 +18,7 @@ FLOOD = pathlib.Path(__file__).parent / "flood.py"
 LONG = os.environ.get("KILN_LONG")
 SECONDS, FUZZ_SECONDS = (60, 1800) if LONG else (8, 8)
 MEMORY_MAX = 64 << 20
-REVIEWS_RATE = 20  # a second, and as many at once
+REVIEWS_RATE = 10  # a second, and as many at once
 SAMPLES = 15
 FLOODS = [("bare", 10000, 1), ("hello", 10000, 5000), ("idle", 10000, 1), ("idle", 10000, 5000), ("junk", 300, 1),
           ("junk", 300, 300), ("reset", 100, 1), ("reset", 100, 100), ("bomb", 100, 100), ("frames", 100, 1), ("slow", 600, 1)]
