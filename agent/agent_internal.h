@@ -31,6 +31,7 @@ enum {
 	/* While functions of runtimes come that are new: they may soon be gone from memory. */
 	DRAIN_NAMES_MS = 100,
 	DRAINS_UNTIL_NAMED = 10, /* without any */
+	DRAIN_MORE_MS = 1,	 /* when the ring is not empty; never 0: see set_drain_timer() */
 };
 enum phase { STARTING, RUNNING, SETTLING, NAMING_LAST, FLUSHING, CLOSING };
 

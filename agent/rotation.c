@@ -146,7 +146,12 @@ static void follow_cpus(struct agent *a)
 	a->cpus_failed = failed;
 }
 
-/* When to drain next. MORE: the ring is not empty, and the loop has looked at nothing else. */
+/*
+ * When to drain next. MORE: the ring is not empty, and the loop has looked at nothing else. It has
+ * to before the next drain, or an agent that gets too little of a CPU never answers anybody again:
+ * of timers that are due libuv (1.44, src/timer.c, uv__run_timers()) runs one after the other, also
+ * one that starts itself anew without a delay.
+ */
 static void set_drain_timer(struct agent *a, bool more)
 {
 	uint64_t interval;
@@ -157,8 +162,8 @@ static void set_drain_timer(struct agent *a, bool more)
 		a->named_drains++;
 	interval = a->named_drains < DRAINS_UNTIL_NAMED ? DRAIN_NAMES_MS : DRAIN_MS;
 	if (more || uv_timer_get_repeat(&a->drain_timer) != interval)
-		(void)uv_timer_start(&a->drain_timer, agent_on_drain_timer, more ? 0 : interval,
-				     interval);
+		(void)uv_timer_start(&a->drain_timer, agent_on_drain_timer,
+				     more ? DRAIN_MORE_MS : interval, interval);
 }
 
 static void drain(struct agent *a)

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the agent tells of itself while it runs."""
 import json
+import os
 import re
 import time
+
+import pytest
 
 from parts import ROOT, agent as kiln, free_port, http_get, wait_until
 
@@ -76,9 +79,9 @@ def exposition(text):
     return out, types
 
 
-def start(agent, tmp_path, interval, *arguments):
+def start(agent, tmp_path, interval, *arguments, **options):
     port = free_port()
-    a = agent(*arguments, config=CONFIG % (interval, tmp_path, port))
+    a = agent(*arguments, config=CONFIG % (interval, tmp_path, port), **options)
     base = f"http://127.0.0.1:{port}"
     wait_until("somebody listens", lambda: a.process.poll() is not None or http_get(base + "/healthz"))
     assert a.process.poll() is None, a.stderr()
@@ -111,6 +114,17 @@ def test_ready_means_that_a_window_went_out(agent, busy, tmp_path):
     assert set(json.loads(text)) == {"status", "upSince", "uptime"}
     assert http_get(base + "/nothing")[0] == 404
     assert a.stop() == 0, a.stderr()
+
+
+@pytest.mark.skipif(not os.environ.get("KILN_ENDLESS_RING"), reason="nothing is preloaded in this build")
+def test_a_ring_that_is_never_empty_stops_nothing_else(agent, busy, tmp_path):
+    """Too little of a CPU for the samples that come: whoever asks is answered, windows end, new processes are read."""
+    a, base = start(agent, tmp_path, "1s", "--pid", busy.pid, env={"LD_PRELOAD": os.environ["KILN_ENDLESS_RING"]})
+    a.wait_ready(url=base + "/readyz")
+    wait_until("samples", lambda: kiln.metrics(base + "/metrics")["kiln_samples_total"] > 0)
+    windows = kiln.metrics(base + "/metrics")["kiln_windows_total"]
+    wait_until("two windows more", lambda: kiln.metrics(base + "/metrics")["kiln_windows_total"] >= windows + 2)
+    a.process.kill()  # it would wait for the ring's end
 
 
 def test_metrics_are_all_there_and_well_formed(agent, busy, tmp_path):
