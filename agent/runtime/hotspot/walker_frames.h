@@ -20,6 +20,11 @@ enum {
 	 * src/hotspot/cpu/x86/frame_x86.hpp; the same in 8 to 28) */
 	HOTSPOT_SENDER_SP = 8,
 	HOTSPOT_FRAME_METHOD = 24,
+	/* Bytes from rsp to what an adapter that calls the machine has saved (push_CPU_state(),
+	 * src/hotspot/cpu/x86/macroAssembler_x86.cpp, on 512 bytes of fxsave; the same in 8 to 28)
+	 */
+	HOTSPOT_SAVED_R13 = 512 + 2 * 8,
+	HOTSPOT_SAVED_RAX = 512 + 15 * 8,
 	HOTSPOT_LEAF_RAX = 0,
 	HOTSPOT_LEAF_R13 = 13, /* the bytecode pointer; in adapters the caller's stack pointer */
 };
@@ -96,6 +101,20 @@ KILN_INLINE int hotspot_leave(struct kiln_walk *w, uint64_t sp)
 	if (walk_read(w, fp, &bp) || walk_read(w, fp + 8, &pc) || !pc)
 		return HOTSPOT_STUCK;
 	return walk_enter(w, pc, sp, bp, w->regs.extra) ? HOTSPOT_STUCK : 0;
+}
+
+/*
+ * To the caller of a wrapper, whose frame has FRAME bytes. What it has called and is no C need not
+ * have kept rbp: frames of a virtual thread, which return to Continuation.enterSpecial(), do not.
+ */
+KILN_INLINE int hotspot_leave_wrapper(struct kiln_walk *w, uint32_t frame)
+{
+	uint64_t cfa = w->regs.sp + frame, pc;
+
+	if (!w->exact && w->regs.fp + 16 != cfa && !walk_read(w, cfa - 8, &pc) &&
+	    hotspot_is_code(hotspot_data(w), pc))
+		return hotspot_pop(w, cfa, 1);
+	return hotspot_leave(w, 0);
 }
 
 /* ---- compiled code --------------------------------------------------------------------------- */
@@ -234,7 +253,7 @@ KILN_GLOBAL int hotspot_compiled(uint32_t slot, uint64_t pc, uint32_t kind, uint
 	    hotspot_emit_code(w, KILN_HOTSPOT_COMPILED, address, id, blob))
 		return HOTSPOT_STUCK;
 	if (life == HOTSPOT_LIVES && kind == HOTSPOT_WRAPPER)
-		return hotspot_leave(w, 0);
+		return hotspot_leave_wrapper(w, frame);
 	if (life == HOTSPOT_BARE_SP || life == HOTSPOT_SILENT)
 		frame = 8;
 	if (life == HOTSPOT_PUSHED)
@@ -402,6 +421,23 @@ KILN_GLOBAL int hotspot_between(uint32_t slot, uint64_t at)
 /* ---- all else -------------------------------------------------------------------------------- */
 
 /*
+ * To the caller of an adapter that calls the machine (patch_callers_callsite(),
+ * src/hotspot/cpu/x86/sharedRuntime_x86_64.cpp): it has copied rsp to r13 and the return address
+ * there to rax, and saved all registers.
+ */
+KILN_INLINE int hotspot_calling_adapter(struct kiln_walk *w)
+{
+	uint64_t sp = w->regs.sp, caller, pc, top;
+
+	if (walk_read(w, sp + HOTSPOT_SAVED_R13, &caller) ||
+	    walk_read(w, sp + HOTSPOT_SAVED_RAX, &pc) || (caller & 7) ||
+	    caller - sp >= HOTSPOT_ARGUMENTS_MAX || walk_read(w, caller, &top) || top != pc ||
+	    !hotspot_is_code(hotspot_data(w), pc))
+		return hotspot_pop(w, sp + 8, 0);
+	return walk_enter(w, pc, caller + 8, w->regs.fp, w->regs.extra) ? HOTSPOT_STUCK : 0;
+}
+
+/*
  * To the caller of an adapter (gen_c2i_adapter() and gen_i2c_adapter(),
  * src/hotspot/cpu/x86/sharedRuntime_x86_64.cpp). The return address is at rsp when the adapter is
  * entered. The adapter copies it to rax and the caller's rsp to r13, lays the arguments out for the
@@ -413,7 +449,7 @@ KILN_INLINE int hotspot_adapter(struct kiln_walk *w)
 	uint32_t code = 0;
 
 	if (!w->exact || !w->leaf_valid)
-		return hotspot_pop(w, sp + 8, 0);
+		return hotspot_calling_adapter(w);
 	if (walk_read(w, sp, &top))
 		return HOTSPOT_NOTHING;
 	pc = w->leaf[HOTSPOT_LEAF_RAX];

@@ -14,7 +14,7 @@
 #include "bpf/arch.h"
 #include "tests/unit/agent/runtime/hotspot/world.h"
 
-enum { CHANGES = 3000, OUT_BYTES = 1 << 16 };
+enum { CHANGES = 3000, OUT_BYTES = 1 << 16, FXSAVE = 512, PUSHED = FXSAVE + 18 * 8 };
 
 static char out[OUT_BYTES];
 
@@ -87,6 +87,128 @@ static void test_recorded_stacks(void **state)
 		world_stack(w, out, sizeof(out));
 		assert_int_equal(w->walk.end, KILN_END_ROOT);
 		assert_stack(out, recordings[i].stack);
+		world_free(w);
+	}
+}
+
+/*
+ * Puts native code, and an adapter that has called it, on top of the stack of W, as
+ * patch_callers_callsite() does it: the caller's return address is at the old rsp, rsp is rounded,
+ * flags, registers and 512 bytes of fxsave lie below, and then the call.
+ */
+static void put_adapter(struct world *w)
+{
+	const struct kiln_hotspot *v = &w->process.kernel;
+	const struct recorded_rule *native = NULL, *other = NULL;
+	const struct kiln_hotspot_heap *heap = &v->heaps[0];
+	const uint64_t segment = 1ULL << v->log2_segment, name_at = 0x1000;
+	const uint8_t segments[] = {0, 1, 2, 3};
+	uint64_t sp = w->walk.leaf[ARCH_REG_SP], low, blob = heap->low + 5 * segment,
+		 ra = w->walk.leaf[ARCH_REG_PC];
+	uint8_t header[KILN_HOTSPOT_BLOB_BYTES] = {0};
+	uint64_t stack[512] = {0};
+
+	for (uint32_t i = 0; i < w->walk.n_rules; i++) {
+		const struct kiln_rule *rule = &w->walk.rules[i].rule;
+
+		if (!other && (rule->flags & KILN_RULE_RUNTIME) &&
+		    (uint32_t)rule->deref_off == KILN_RUNTIME_HOTSPOT)
+			other = &w->walk.rules[i];
+		if (!native && w->walk.rules[i].known && rule->kind == KILN_RULE_CFA &&
+		    rule->reg == ARCH_REG_SP && !(rule->flags & KILN_RULE_RUNTIME) &&
+		    rule->cfa_off >= 16 && rule->cfa_off < 256)
+			native = &w->walk.rules[i];
+	}
+	assert_non_null(native);
+	/* What the table says of all code that is none of the machine's own. */
+	assert_non_null(other);
+	w->walk.rules[w->walk.n_rules] = *other;
+	w->walk.rules[w->walk.n_rules++].pc = blob + v->block_header + 2 * segment - 1;
+	recorded_walk_put(&w->walk, heap->segmap + 5, segments, sizeof(segments));
+	memcpy(header + v->blob_name, &name_at, sizeof(name_at));
+	recorded_walk_put(&w->walk, blob + v->block_header, header, sizeof(header));
+	recorded_walk_put(&w->walk, name_at, "I2C/C2I adapters", 16);
+
+	low = ((sp - 8) & ~15ULL) - PUSHED;
+	for (size_t i = 0; i < ARRAY_SIZE(stack); i++)
+		(void)recorded_walk_memory(&w->walk, low - 256 + i * 8, &stack[i], 8);
+	memset(stack, 0, 256 + (sp - low));
+	stack[(256 + sp - 8 - low) / 8] = ra;
+	/* rax holds it too, r13 where it lies. */
+	stack[(256 + FXSAVE) / 8 + 15] = ra;
+	stack[(256 + FXSAVE) / 8 + 2] = sp - 8;
+	stack[256 / 8 - 1] = blob + v->block_header + 2 * segment;
+	for (int i = 2; i <= 256 / 8; i++)
+		stack[256 / 8 - i] = w->walk.leaf[ARCH_REG_FP];
+	recorded_walk_put(&w->walk, low - 256, stack, sizeof(stack));
+	w->walk.leaf[ARCH_REG_PC] = native->pc;
+	w->walk.leaf[ARCH_REG_SP] = low - (uint32_t)native->rule.cfa_off;
+}
+
+static void test_an_adapter_calls_the_machine(void **state)
+{
+	static const char *const names[] = {"8-native", "28-native"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		struct world *w = load(names[i]);
+
+		put_adapter(w);
+		world_stack(w, out, sizeof(out));
+		assert_int_equal(w->walk.end, KILN_END_ROOT);
+		/* The place in burn() is not that of a call. */
+		assert_stack(out, "native\nkiln.HotspotWork.burn HotspotWork.java\n");
+		assert_stack(strchr(strchr(out, '\n') + 1, '\n') + 1, strchr(jni, '\n') + 1);
+		world_free(w);
+	}
+}
+
+static bool is_native(const struct recorded_rule *r)
+{
+	return r->known && !(r->rule.flags & KILN_RULE_RUNTIME);
+}
+
+static uint32_t image_of(const struct world *w, uint64_t pc)
+{
+	for (uint32_t i = 0; i < w->walk.n_maps; i++)
+		if (pc - w->walk.maps[i].start < w->walk.maps[i].end - w->walk.maps[i].start)
+			return w->walk.maps[i].image;
+	return 0;
+}
+
+/* Native code of other files than libjvm.so, which is the first on the stack, gives its return
+ * address to its caller as rbp. */
+static void lose_rbp(struct world *w)
+{
+	struct recorded_rule *rules = w->walk.rules;
+	uint32_t first = 0, lost = 0;
+
+	for (uint32_t i = 0; i < w->walk.n_rules; i++) {
+		uint32_t image = is_native(&rules[i]) ? image_of(w, rules[i].pc) : 0;
+
+		first = first ? first : image;
+		if (image == first)
+			continue;
+		if (image) {
+			rules[i].rule.flags |= KILN_RULE_SAVED_FP;
+			rules[i].rule.fp_off = -1;
+			lost++;
+		}
+	}
+	assert_true(lost > 0);
+}
+
+/* Whatever rbp holds where a wrapper is returned to, its frame's size is known. */
+static void test_a_wrapper_does_not_need_rbp(void **state)
+{
+	static const char *const names[] = {"8-native", "28-native"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		struct world *w = load(names[i]);
+
+		lose_rbp(w);
+		world_stack(w, out, sizeof(out));
+		assert_int_equal(w->walk.end, KILN_END_ROOT);
+		assert_stack(out, jni);
 		world_free(w);
 	}
 }
@@ -167,6 +289,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_recorded_stacks),
+	    cmocka_unit_test(test_an_adapter_calls_the_machine),
+	    cmocka_unit_test(test_a_wrapper_does_not_need_rbp),
 	    cmocka_unit_test(test_what_is_not_attached_to_is_said),
 	    cmocka_unit_test(test_what_has_changed_has_no_name),
 	    cmocka_unit_test(test_changed_bytes_end),
