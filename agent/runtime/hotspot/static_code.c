@@ -254,6 +254,36 @@ static void bridge_frames(struct builder *b)
 	}
 }
 
+/*
+ * A stub that brings frames of a virtual thread back from the heap (generate_cont_thaw(),
+ * src/hotspot/cpu/x86/stubGenerator_x86_64.cpp) first asks how much room they need, and then makes
+ * it.
+ */
+static int add_thaw(struct builder *b, const struct hotspot_piece *piece)
+{
+	static const uint8_t grow[] = {0x48, 0x2b, 0xe3}; /* sub %rbx,%rsp */
+	struct kiln_rule rule;
+	int r = read_piece(b, piece);
+	size_t room = 0;
+
+	if (r < 0)
+		return r == -EFAULT ? 0 : r;
+	while (room + sizeof(grow) < b->size && !same_bytes(b->bytes + room, grow, sizeof(grow)))
+		room++;
+	if (room + sizeof(grow) < b->size) {
+		rule = of_runtime((struct kiln_rule){.kind = KILN_RULE_INVALID},
+				  KILN_HOTSPOT_CODE_THAW, KILN_HOTSPOT_STILL_FROZEN);
+		rows_add(&b->rows, piece->start, &rule);
+	} else {
+		room = 0;
+	}
+	rule = of_runtime((struct kiln_rule){.kind = KILN_RULE_INVALID}, KILN_HOTSPOT_CODE_THAW, 0);
+	rows_add(&b->rows, piece->start + room, &rule);
+	rule = other_rule();
+	rows_add(&b->rows, piece->end, &rule);
+	return 0;
+}
+
 static int add_stub(struct builder *b, const struct hotspot_piece *piece)
 {
 	struct kiln_rule rule = {.kind = KILN_RULE_FP, .flags = KILN_RULE_GUESS};
@@ -264,14 +294,8 @@ static int add_stub(struct builder *b, const struct hotspot_piece *piece)
 		return 0;
 	/* Continues where a frame has returned to: the walker's matter. */
 	if (piece->kind == HOTSPOT_PIECE_STUB &&
-	    (says(b, piece->name, "cont_") || says(b, piece->name, "Cont "))) {
-		rule = of_runtime((struct kiln_rule){.kind = KILN_RULE_INVALID},
-				  KILN_HOTSPOT_CODE_THAW, 0);
-		rows_add(&b->rows, piece->start, &rule);
-		rule = other_rule();
-		rows_add(&b->rows, piece->end, &rule);
-		return 0;
-	}
+	    (says(b, piece->name, "cont_") || says(b, piece->name, "Cont ")))
+		return add_thaw(b, piece);
 	r = read_piece(b, piece);
 	if (r == 0)
 		r = follow_stub(b, piece);

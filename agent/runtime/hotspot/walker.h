@@ -74,7 +74,7 @@ KILN_INLINE int hotspot_frame(struct kiln_walk *w)
 	if (!hotspot_is_code(hotspot_data(w), pc))
 		return HOTSPOT_NOTHING;
 	if (!w->exact && w->regs.pc == hotspot_data(w)->barrier)
-		return hotspot_frozen(w->slot);
+		return hotspot_frozen(w->slot, 0);
 	entry = env_cache(w, pc);
 	if (!entry)
 		return HOTSPOT_NOTHING;
@@ -93,10 +93,7 @@ KILN_INLINE int hotspot_frame(struct kiln_walk *w)
 	case KILN_HOTSPOT_CODE_THAW:
 		if (w->exact)
 			break;
-		/* Its callers are not all there yet, and what lies below may be other ones'. */
-		(void)hotspot_emit_stub(w);
-		walk_missing(w, KILN_MISSING_BROKEN);
-		return HOTSPOT_STUCK;
+		return hotspot_thaw(w, (uint32_t)entry->rule.deref_off);
 	case KILN_HOTSPOT_CODE_STUB:
 		/* A rule leads on from it. */
 		(void)hotspot_emit_stub(w);

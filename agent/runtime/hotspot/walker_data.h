@@ -94,6 +94,8 @@ enum {
 	/* The frame is being built: the caller's rsp is already saved at rbp - 8, and r13 no longer
 	 * holds it. */
 	KILN_HOTSPOT_SENDER_SAVED = 1 << 11,
+	/* Of KILN_HOTSPOT_CODE_THAW: no frame is moved yet, what is above rsp is the carrier's. */
+	KILN_HOTSPOT_STILL_FROZEN = 1 << 12,
 };
 
 /*

@@ -504,12 +504,13 @@ KILN_GLOBAL int hotspot_other(uint32_t slot, uint32_t kind)
 }
 
 /*
- * A virtual thread's frames from here on lie in the heap. The stack pointer is at the end of the
- * carrier's frame that has entered the virtual thread; a ContinuationEntry fills that up to the
- * saved rbp (continuationEntry.hpp), and has no address of code in it. The return address behind
- * that may be one of the interpreter, which no call stands before.
+ * A virtual thread's frames from here on lie in the heap. ROOM bytes above the stack pointer is
+ * the end of the carrier's frame that has entered the virtual thread, or at most 40 bytes further;
+ * a ContinuationEntry fills that up to the saved rbp (continuationEntry.hpp), and has no address
+ * of code in it. The return address behind that may be one of the interpreter, which no call stands
+ * before.
  */
-KILN_GLOBAL int hotspot_frozen(uint32_t slot)
+KILN_GLOBAL int hotspot_frozen(uint32_t slot, uint32_t room)
 {
 	struct kiln_walk *w = env_walk(slot);
 	uint64_t at, pc, bp;
@@ -518,9 +519,28 @@ KILN_GLOBAL int hotspot_frozen(uint32_t slot)
 		return HOTSPOT_NOTHING;
 	if (walk_emit(w, KILN_HOTSPOT_FROZEN, w->regs.pc, 0))
 		return HOTSPOT_STUCK;
-	at = hotspot_search(slot, w->regs.sp + 8, 1);
+	at = hotspot_search(slot, w->regs.sp + room + 8, 1);
 	pc = w->value;
 	if (!at || walk_read(w, at - 8, &bp))
 		return HOTSPOT_STUCK;
 	return walk_enter(w, pc, at + 8, bp, w->regs.extra) ? HOTSPOT_STUCK : 0;
+}
+
+/*
+ * The stub that has called what brings frames back from the heap, by the FLAGS of its rule. Once
+ * there is room for the frames, rbx has its size; below that lie two registers and what rounds rsp.
+ */
+KILN_INLINE int hotspot_thaw(struct kiln_walk *w, uint32_t flags)
+{
+	uint64_t room = w->regs.extra;
+
+	if (hotspot_emit_stub(w))
+		return HOTSPOT_STUCK;
+	if (flags & KILN_HOTSPOT_STILL_FROZEN)
+		return hotspot_frozen(w->slot, 0);
+	if (room && room < HOTSPOT_FRAME_MAX && !(room & 7))
+		return hotspot_frozen(w->slot, (uint32_t)room + 32);
+	/* Which frames are there already is not known. */
+	walk_missing(w, KILN_MISSING_BROKEN);
+	return HOTSPOT_STUCK;
 }

@@ -41,21 +41,23 @@ static int read_codelet(void *arg, uint64_t address, void *dst, size_t len)
 	return 0;
 }
 
-static struct unwind_table *table_of(struct codelet *c)
+static struct unwind_table *table_of_kind(struct codelet *c, enum hotspot_piece_kind kind)
 {
 	struct hotspot_process p = {.kernel.frame_bytecode = FRAME_BYTECODE};
 	struct target_memory memory = {.read = read_codelet, .arg = c};
-	struct hotspot_piece piece = {.start = CODE,
-				      .end = CODE + c->size,
-				      .name = NAME,
-				      .kind = HOTSPOT_PIECE_CODELET,
-				      .bytecode = -1};
+	struct hotspot_piece piece = {
+	    .start = CODE, .end = CODE + c->size, .name = NAME, .kind = kind, .bytecode = -1};
 	struct hotspot_pieces pieces = {
 	    .v = &piece, .n = 1, .interpreter = CODE, .interpreter_end = CODE + c->size};
 	struct unwind_table *t = NULL;
 
 	assert_int_equal(hotspot_static_table(&p, &memory, &pieces, &t), 0);
 	return t;
+}
+
+static struct unwind_table *table_of(struct codelet *c)
+{
+	return table_of_kind(c, HOTSPOT_PIECE_CODELET);
 }
 
 static const struct kiln_rule *rule_at(const struct unwind_table *t, size_t offset, uint32_t code)
@@ -148,11 +150,38 @@ static void test_a_method_returns(void **state)
 	assert_in_register(t, 9, RDI, RBX, 0);
 }
 
+/* Until the room for the frames is made. */
+static void test_frames_are_brought_back(void **state)
+{
+	static const uint8_t code[] = {
+	    0x59,		    /*  0 pop %rcx */
+	    0xe8, 0,	0,    0, 0, /*  1 call */
+	    0x48, 0x8b, 0xd8,	    /*  6 mov %rax,%rbx */
+	    0x48, 0x2b, 0xe3,	    /*  9 sub %rbx,%rsp */
+	    0xe8, 0,	0,    0, 0, /* 12 call */
+	    0xc3,		    /* 17 ret */
+	};
+	static const char *const names[] = {"Cont thaw", "cont_thaw"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		struct codelet c = {code, sizeof(code), ""};
+		_cleanup_(unwind_table_freep) struct unwind_table *t = NULL;
+
+		snprintf(c.name, sizeof(c.name), "%s", names[i]);
+		t = table_of_kind(&c, HOTSPOT_PIECE_STUB);
+		assert_true(rule_at(t, 5, KILN_HOTSPOT_CODE_THAW)->deref_off &
+			    KILN_HOTSPOT_STILL_FROZEN);
+		assert_false(rule_at(t, 16, KILN_HOTSPOT_CODE_THAW)->deref_off &
+			     KILN_HOTSPOT_STILL_FROZEN);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_a_method_is_entered),
 	    cmocka_unit_test(test_a_method_returns),
+	    cmocka_unit_test(test_frames_are_brought_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
