@@ -42,6 +42,7 @@ BEFORE = {f"cut: {end}" for end in textdump.before_attaching("hotspot")}
 CUT = 0.005 if LONG else 0.01   # a signal's or a new thread's first page may not be there yet
 WRONG = 0.005
 CALLS = 0.03  # in none of the chains; of code that is just given up the outermost frame may be lost
+TOGETHER = 4  # programs; when many begin at once their first stacks are cut, because all are in one cgroup
 ENOUGH = 2000 if LONG else 100  # samples of each program, if they come within WAIT
 LEAST = ENOUGH // 10
 WAIT = 1200 if LONG else 240
@@ -137,13 +138,14 @@ def chains(found, directory):
     marks = stacks.marks("HotspotWork.java")
     lines = range(marks["burn_first"], marks["burn_last"] + 1)
     problems = []
-    for version, root in found.items() if MATRIX else [(None, None)]:
-        wanted = {(v, mode): (r, options) for v, r in found.items() if version in (None, v)
-                  for mode, options in modes_of(v, r, directory).items()}
+    wanted = {(version, mode): (root, options) for version, root in found.items()
+              for mode, options in modes_of(version, root, directory).items()}
+    every = list(wanted.items())
+    for part in (every[i:i + TOGETHER] for i in range(0, len(every), TOGETHER)):
         with contextlib.ExitStack() as stack:
             programs = {key: stack.enter_context(stacks.Program(key[0], r, directory, CONSTRUCTS, *options,
                                                                 seconds=3 * WAIT))
-                        for key, (r, options) in wanted.items()}
+                        for key, (r, options) in part}
             for key, p in programs.items():
                 wait_for(key, p, ["told " + construct.replace("blocking", "parking") for construct in CONSTRUCTS])
             samples = run(list(programs.values()))

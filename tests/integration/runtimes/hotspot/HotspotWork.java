@@ -35,7 +35,7 @@ public class HotspotWork {
 
     static long burn(long x) { // AT burn_first
         Worker worker = (Worker) Thread.currentThread();
-        if (worker.calls < FIRST || (worker.calls & 1023) == 0) {
+        if (worker.calls < FIRST || worker.calls % 1021 == 0) {
             tell(new Throwable().getStackTrace());
         }
         if (++worker.calls == FIRST) {
