@@ -19,6 +19,8 @@ enum {
 	STRAIGHT_BYTES = 1024, /* of code that are looked at behind a leaf ... */
 	BEFORE_BYTES = 512,    /* ... and before it */
 	INSN_BYTES = 16,
+	WAYS_MAX = 16,	 /* of a leaf that are followed ... */
+	WAY_BYTES = 512, /* ... each so far */
 };
 
 struct code {
@@ -192,28 +194,76 @@ static int desc_places(const struct code *c, uint64_t i, struct hotspot_place *r
  * Between two descriptions nothing tells what is inlined there. The next one is taken, as the
  * machine itself does (PcDescContainer::find_pc_desc_internal), when the code runs on to it: a loop
  * comes to its poll. What led here straight from the one before as well, or does not run on to the
- * next, is only certain to be in what both have in common.
+ * next, is only certain to be in what both have in common. Code that returns without a call need
+ * not have anything to do with what lies beside it: of that only the method itself is certain.
  */
 
-/* Does code run from address FROM to TO without a jump? Where that is too far to look: FAR. */
+/* Does code run from address FROM to TO without a jump? FAR: as far as MAX bytes tell. */
 static bool is_straight(const struct code *c, uint64_t from, uint64_t to, size_t max, bool far)
 {
 	uint8_t bytes[STRAIGHT_BYTES + INSN_BYTES] = {0};
+	uint64_t end = MIN(to, from + max);
 	struct code_insn insn;
 	struct cursor cur;
 
-	if (to - from > max)
-		return far;
-	if (target_read(c->memory, from, bytes, (size_t)(to - from)) < 0)
+	if (end < to && !far)
+		return false;
+	if (target_read(c->memory, from, bytes, (size_t)(MIN(to, end + INSN_BYTES) - from)) < 0)
 		return false;
 	cur = cursor_of(bytes, sizeof(bytes));
-	while (from + cur.pos < to) {
+	while (from + cur.pos < end) {
 		if (!code_decode(cur, from + cur.pos, true, &insn) ||
 		    (insn.flow != CODE_NEXT && insn.flow != CODE_BRANCH && insn.flow != CODE_CALL))
 			return false;
 		cursor_skip(&cur, insn.size);
 	}
 	return true;
+}
+
+struct ways {
+	uint64_t at[WAYS_MAX];
+	size_t n;
+};
+
+static void add_way(struct ways *w, uint64_t at)
+{
+	for (size_t i = 0; i < w->n; i++)
+		if (w->at[i] == at)
+			return;
+	if (at && w->n < WAYS_MAX)
+		w->at[w->n++] = at;
+}
+
+/* Does the way at FROM come to a return? Where it may jump to is added to W. */
+static bool way_returns(const struct code *c, uint64_t from, struct ways *w)
+{
+	uint8_t bytes[WAY_BYTES + INSN_BYTES] = {0};
+	struct cursor cur = cursor_of(bytes, sizeof(bytes));
+	struct code_insn insn;
+
+	if (target_read(c->memory, from, bytes, sizeof(bytes)) < 0)
+		return false;
+	while (cur.pos < WAY_BYTES && code_decode(cur, from + cur.pos, true, &insn)) {
+		if (insn.flow == CODE_RETURN)
+			return true;
+		if (insn.flow == CODE_BRANCH || insn.flow == CODE_JUMP)
+			add_way(w, insn.target);
+		if (insn.flow != CODE_NEXT && insn.flow != CODE_BRANCH)
+			return false;
+		cursor_skip(&cur, insn.size);
+	}
+	return false;
+}
+
+/* Does any way from PC lead to a return without a call? */
+static bool returns(const struct code *c, uint64_t pc)
+{
+	struct ways w = {.at = {pc}, .n = 1};
+
+	for (size_t i = 0; i < w.n; i++)
+		if (way_returns(c, w.at[i], &w))
+			return true;
+	return false;
 }
 
 /*
@@ -237,6 +287,9 @@ static int common_places(struct hotspot_place *places, int n, const struct hotsp
 	/* The method itself is certain. */
 	k = MAX(k, 1);
 	memmove(places, places + n - k, (size_t)k * sizeof(*places));
+	/* A description of the method's entry, which stands behind its code, has no bytecode. */
+	if (places[0].bci < 0 && m >= k && others[m - k].method == places[0].method)
+		places[0].bci = others[m - k].bci;
 	return k;
 }
 
@@ -262,6 +315,11 @@ static int leaf_places(const struct code *c, uint64_t pc, uint64_t next, struct 
 		      (runs_on && !(from && is_straight(c, from, pc, BEFORE_BYTES, false)))))
 		return n;
 	m = next ? desc_places(c, next - 1, others, HOTSPOT_PLACES) : 0;
+	if (n > 0 && m > 0 && (n > 1 || m > 1) && returns(c, pc)) {
+		ret[0] = ret[n - 1];
+		others[0] = others[m - 1];
+		n = m = 1;
+	}
 	if (n > 0)
 		return common_places(ret, n, others, m);
 	if (m > 0)
@@ -284,9 +342,15 @@ int hotspot_code_places(const struct hotspot_process *p, const struct target_mem
 		else
 			n = leaf_places(&c, pc, next, ret, max);
 	}
-	if (n > 0 || !max)
-		return n;
-	/* A wrapper of a native method, and code that was made without descriptions. */
-	ret[0].bci = -1;
-	return outer_method(&c, &ret[0].method) < 0 ? -EFAULT : 1;
+	if (n == 0 && max) {
+		/* A wrapper of a native method, and code that was made without descriptions. */
+		ret[0].bci = -1;
+		if (outer_method(&c, &ret[0].method) < 0)
+			return -EFAULT;
+		n = 1;
+	}
+	/* At its entry; as the machine itself, Method::line_number_from_bci(). */
+	if (n > 0 && ret[0].bci < 0)
+		ret[0].bci = 0;
+	return n;
 }

@@ -107,6 +107,99 @@ static void test_sizes_and_offsets_that_make_no_sense_are_refused(void **state)
 	}
 }
 
+/*
+ * A leaf whose code returns before the next description, however far that is, is in the method
+ * itself; where it runs on to that, it is in what was inlined there.
+ */
+static void test_a_leaf_that_returns_is_in_no_later_call(void **state)
+{
+	enum { PCS = 0x18a00, CODE = FORGED_COMPILED_BLOB + 64, NOP = 0x90, RET = 0xc3 };
+	static const struct {
+		uint32_t distance;
+		uint8_t code;
+		int places;
+	} cases[] = {{100, NOP, 2}, {100, RET, 1}, {3000, NOP, 2}, {3000, RET, 1}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const uint32_t at = FORGED_COMPILED_PC - CODE, next = at + cases[i].distance;
+		struct runtime_target target = forged_target(&forged);
+		struct hotspot_place places[HOTSPOT_PLACES];
+		struct kiln_runtime kernel;
+		void *attached;
+
+		forged_init(&forged);
+		memset(forged.bytes + (FORGED_COMPILED_PC - FORGED_BASE), NOP, cases[i].distance);
+		/* Nothing runs from the description before to the leaf. */
+		forged.bytes[FORGED_COMPILED_PC + 4 - FORGED_BASE] = RET;
+		forged.bytes[FORGED_COMPILED_PC + 20 - FORGED_BASE] = cases[i].code;
+		/* A method that it calls, which was inlined. */
+		forged_word(&forged, PCS + 16, next | 8ULL << 32);
+		memcpy(forged.bytes + (PCS + 64 + 8 - FORGED_BASE), "\5\2\3", 3);
+		assert_int_equal(attach(&kernel, &attached), 0);
+		assert_int_equal(hotspot_code_places(attached, &target.memory, FORGED_COMPILED_BLOB,
+						     FORGED_COMPILED_PC + 8, places,
+						     HOTSPOT_PLACES),
+				 cases[i].places);
+		hotspot_ops.detach(attached);
+	}
+}
+
+/* Of a method's entry there is a description without a bytecode, wherever its code lies. */
+static void test_a_leaf_before_the_code_of_the_entry_has_a_line(void **state)
+{
+	enum { PCS = 0x18a00, CODE = FORGED_COMPILED_BLOB + 64, RET = 0xc3 };
+	const uint32_t at = FORGED_COMPILED_PC - CODE;
+	struct runtime_target target = forged_target(&forged);
+	struct hotspot_place places[HOTSPOT_PLACES];
+	struct kiln_runtime kernel;
+	void *attached;
+
+	forged_init(&forged);
+	forged.bytes[FORGED_COMPILED_PC + 20 - FORGED_BASE] = RET;
+	forged_word(&forged, PCS + 16, (at + 100) | 8ULL << 32);
+	memcpy(forged.bytes + (PCS + 64 + 8 - FORGED_BASE), "\1\2\1", 3);
+	assert_int_equal(attach(&kernel, &attached), 0);
+	assert_int_equal(hotspot_code_places(attached, &target.memory, FORGED_COMPILED_BLOB,
+					     FORGED_COMPILED_PC + 8, places, HOTSPOT_PLACES),
+			 1);
+	assert_int_equal(places[0].bci, 0);
+	hotspot_ops.detach(attached);
+}
+
+/* Code that lies between two calls in what was inlined, and is of the method itself. */
+static void test_a_leaf_among_inlined_code_may_be_the_methods(void **state)
+{
+	enum { PCS = 0x18a00, CODE = FORGED_COMPILED_BLOB + 64, RET = 0xc3, CALL = 0xe8 };
+	static const struct {
+		uint8_t end;
+		int places;
+	} cases[] = {{RET, 1}, {CALL, 2}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct runtime_target target = forged_target(&forged);
+		struct hotspot_place places[HOTSPOT_PLACES];
+		struct kiln_runtime kernel;
+		void *attached;
+
+		forged_init(&forged);
+		memset(forged.bytes + (FORGED_COMPILED_PC - FORGED_BASE), 0x90, 512);
+		forged.bytes[FORGED_COMPILED_PC + 4 - FORGED_BASE] = RET;
+		/* jl back; jmp +64, to what ends there. */
+		memcpy(forged.bytes + (FORGED_COMPILED_PC + 16 - FORGED_BASE), "\x7c\xf6\xeb\x40",
+		       4);
+		forged.bytes[FORGED_COMPILED_PC + 100 - FORGED_BASE] = cases[i].end;
+		forged_word(&forged, PCS, (FORGED_COMPILED_PC - CODE) | 8ULL << 32);
+		forged_word(&forged, PCS + 16, (FORGED_COMPILED_PC + 64 - CODE) | 8ULL << 32);
+		memcpy(forged.bytes + (PCS + 64 + 8 - FORGED_BASE), "\5\2\3", 3);
+		assert_int_equal(attach(&kernel, &attached), 0);
+		assert_int_equal(hotspot_code_places(attached, &target.memory, FORGED_COMPILED_BLOB,
+						     FORGED_COMPILED_PC + 8, places,
+						     HOTSPOT_PLACES),
+				 cases[i].places);
+		hotspot_ops.detach(attached);
+	}
+}
+
 /* Each variable leads into a ring of what look like stubs, none of which is one of the machine's.
  */
 static void test_the_search_for_the_stubs_ends(void **state)
@@ -155,6 +248,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_a_small_machine_is_read),
 	    cmocka_unit_test(test_sizes_and_offsets_that_make_no_sense_are_refused),
+	    cmocka_unit_test(test_a_leaf_that_returns_is_in_no_later_call),
+	    cmocka_unit_test(test_a_leaf_before_the_code_of_the_entry_has_a_line),
+	    cmocka_unit_test(test_a_leaf_among_inlined_code_may_be_the_methods),
 	    cmocka_unit_test(test_the_search_for_the_stubs_ends),
 	    cmocka_unit_test(test_random_words_cost_little),
 	};
