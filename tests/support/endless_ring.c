@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Preloaded into an agent: its ring buffer is never empty, as that of one which gets too little of
- * a CPU. What it consumes is consumed, but each time it is told that there is more.
+ * Preloaded into an agent: ring_buffer__consume() hands out the records that are there, and then
+ * reports that there are more, as it does for an agent that gets too little CPU time to catch up.
  */
 #include <dlfcn.h>
 #include <errno.h>

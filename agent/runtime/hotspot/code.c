@@ -202,13 +202,15 @@ static int desc_places(const struct code *c, uint64_t i, struct hotspot_place *r
 static bool is_straight(const struct code *c, uint64_t from, uint64_t to, size_t max, bool far)
 {
 	uint8_t bytes[STRAIGHT_BYTES + INSN_BYTES] = {0};
-	uint64_t end = MIN(to, from + max);
 	struct code_insn insn;
 	struct cursor cur;
+	uint64_t end;
 
-	if (end < to && !far)
+	/* Who has made the descriptions may lie. */
+	if (to < from || (to - from > max && !far))
 		return false;
-	if (target_read(c->memory, from, bytes, (size_t)(MIN(to, end + INSN_BYTES) - from)) < 0)
+	end = from + MIN(to - from, max);
+	if (target_read(c->memory, from, bytes, (size_t)MIN(to - from, max + INSN_BYTES)) < 0)
 		return false;
 	cur = cursor_of(bytes, sizeof(bytes));
 	while (from + cur.pos < end) {
@@ -287,7 +289,8 @@ static int common_places(struct hotspot_place *places, int n, const struct hotsp
 	/* The method itself is certain. */
 	k = MAX(k, 1);
 	memmove(places, places + n - k, (size_t)k * sizeof(*places));
-	/* A description of the method's entry, which stands behind its code, has no bytecode. */
+	/* The slow path of a synchronized method's entry lies behind its code, and its description
+	 * names no bytecode. */
 	if (places[0].bci < 0 && m >= k && others[m - k].method == places[0].method)
 		places[0].bci = others[m - k].bci;
 	return k;
@@ -349,7 +352,8 @@ int hotspot_code_places(const struct hotspot_process *p, const struct target_mem
 			return -EFAULT;
 		n = 1;
 	}
-	/* At its entry; as the machine itself, Method::line_number_from_bci(). */
+	/* -1: the method's entry. It has the line of its first bytecode, as in a stack trace that
+	 * the JVM prints (Method::line_number_from_bci()). */
 	if (n > 0 && ret[0].bci < 0)
 		ret[0].bci = 0;
 	return n;

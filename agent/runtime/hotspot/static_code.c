@@ -255,9 +255,9 @@ static void bridge_frames(struct builder *b)
 }
 
 /*
- * A stub that brings frames of a virtual thread back from the heap (generate_cont_thaw(),
- * src/hotspot/cpu/x86/stubGenerator_x86_64.cpp) first asks how much room they need, and then makes
- * it.
+ * A stub that thaws a virtual thread's frames (generate_cont_thaw(),
+ * src/hotspot/cpu/x86/stubGenerator_x86_64.cpp). It calls the JVM twice: first for the size of the
+ * frames, and, after it has lowered rsp by that, to copy them from the heap to the stack.
  */
 static int add_thaw(struct builder *b, const struct hotspot_piece *piece)
 {

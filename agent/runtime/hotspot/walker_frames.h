@@ -20,9 +20,9 @@ enum {
 	 * src/hotspot/cpu/x86/frame_x86.hpp; the same in 8 to 28) */
 	HOTSPOT_SENDER_SP = 8,
 	HOTSPOT_FRAME_METHOD = 24,
-	/* Bytes from rsp to what an adapter that calls the machine has saved (push_CPU_state(),
-	 * src/hotspot/cpu/x86/macroAssembler_x86.cpp, on 512 bytes of fxsave; the same in 8 to 28)
-	 */
+	/* Bytes from rsp to r13 and rax where an adapter has saved them before it calls into the
+	 * JVM. The lowest 512 bytes are fxsave's, the other registers follow (push_CPU_state(),
+	 * src/hotspot/cpu/x86/macroAssembler_x86.cpp; the same in 8 to 28) */
 	HOTSPOT_SAVED_R13 = 512 + 2 * 8,
 	HOTSPOT_SAVED_RAX = 512 + 15 * 8,
 	HOTSPOT_LEAF_RAX = 0,
@@ -527,8 +527,9 @@ KILN_GLOBAL int hotspot_frozen(uint32_t slot, uint32_t room)
 }
 
 /*
- * The stub that has called what brings frames back from the heap, by the FLAGS of its rule. Once
- * there is room for the frames, rbx has its size; below that lie two registers and what rounds rsp.
+ * From a stub that thaws a virtual thread's frames to the carrier's; FLAGS are those of its rule.
+ * Once the stub has made room for the frames, rbx holds the size of that room. The stub has pushed
+ * up to two registers below it, and aligned rsp.
  */
 KILN_INLINE int hotspot_thaw(struct kiln_walk *w, uint32_t flags)
 {

@@ -129,7 +129,8 @@ static void test_a_leaf_that_returns_is_in_no_later_call(void **state)
 
 		forged_init(&forged);
 		memset(forged.bytes + (FORGED_COMPILED_PC - FORGED_BASE), NOP, cases[i].distance);
-		/* Nothing runs from the description before to the leaf. */
+		/* A return between the description before and the leaf: the one does not run on to
+		 * the other. */
 		forged.bytes[FORGED_COMPILED_PC + 4 - FORGED_BASE] = RET;
 		forged.bytes[FORGED_COMPILED_PC + 20 - FORGED_BASE] = cases[i].code;
 		/* A method that it calls, which was inlined. */
@@ -163,6 +164,26 @@ static void test_a_leaf_before_the_code_of_the_entry_has_a_line(void **state)
 					     FORGED_COMPILED_PC + 8, places, HOTSPOT_PLACES),
 			 1);
 	assert_int_equal(places[0].bci, 0);
+	hotspot_ops.detach(attached);
+}
+
+/* All descriptions are before the leaf, and behind the last one is what looks like another. */
+static void test_a_description_before_the_leaf_is_not_followed(void **state)
+{
+	enum { PCS = 0x18a00, CODE = FORGED_COMPILED_BLOB + 64, DESCS = 4 };
+	struct runtime_target target = forged_target(&forged);
+	struct hotspot_place places[HOTSPOT_PLACES];
+	struct kiln_runtime kernel;
+	void *attached;
+
+	forged_init(&forged);
+	for (uint64_t i = 0; i < DESCS; i++)
+		forged_word(&forged, PCS + i * 16, (FORGED_COMPILED_PC - CODE) | 4ULL << 32);
+	memset(forged.bytes + (PCS + DESCS * 16 - FORGED_BASE), 0, 4);
+	assert_int_equal(attach(&kernel, &attached), 0);
+	assert_int_equal(hotspot_code_places(attached, &target.memory, FORGED_COMPILED_BLOB,
+					     FORGED_COMPILED_PC + 8, places, HOTSPOT_PLACES),
+			 1);
 	hotspot_ops.detach(attached);
 }
 
@@ -250,6 +271,7 @@ int main(void)
 	    cmocka_unit_test(test_sizes_and_offsets_that_make_no_sense_are_refused),
 	    cmocka_unit_test(test_a_leaf_that_returns_is_in_no_later_call),
 	    cmocka_unit_test(test_a_leaf_before_the_code_of_the_entry_has_a_line),
+	    cmocka_unit_test(test_a_description_before_the_leaf_is_not_followed),
 	    cmocka_unit_test(test_a_leaf_among_inlined_code_may_be_the_methods),
 	    cmocka_unit_test(test_the_search_for_the_stubs_ends),
 	    cmocka_unit_test(test_random_words_cost_little),

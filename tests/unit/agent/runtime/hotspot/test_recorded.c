@@ -92,9 +92,10 @@ static void test_recorded_stacks(void **state)
 }
 
 /*
- * Puts native code, and an adapter that has called it, on top of the stack of W, as
- * patch_callers_callsite() does it: the caller's return address is at the old rsp, rsp is rounded,
- * flags, registers and 512 bytes of fxsave lie below, and then the call.
+ * Changes W to the moment in which its leaf has called an adapter, and that a C function, as
+ * patch_callers_callsite() does. From the leaf's stack downwards there are: the return address, the
+ * alignment of rsp, the flags and registers that the adapter has saved, 512 bytes of fxsave, and
+ * the C function's frame.
  */
 static void put_adapter(struct world *w)
 {
