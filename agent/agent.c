@@ -18,6 +18,7 @@
 #include "agent/meta/pods.h"
 #include "agent/process/pid_namespace.h"
 #include "agent/process/procfs.h"
+#include "lib/wakeup.h"
 
 enum {
 	WARM_MS = 2000, /* at the start, for the tables of runtimes */
@@ -235,6 +236,8 @@ static int start(struct agent *a, struct error *err)
 	footprint_trim();
 	if (asked_to_end(a))
 		return 0;
+	/* From here on new processes are waited for. */
+	wakeup_soon();
 	a->phase = RUNNING;
 	r = sampler_start(a->sampler, err);
 	if (r < 0)

@@ -12,16 +12,15 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <utlist.h>
 
 #include "lib/metrics.h"
+#include "lib/wakeup.h"
 
 enum {
 	STACK_BYTES = 512 << 10,
 	CHECKS_PER_DEADLINE = 4,
-	NICE = -10, /* a short process is gone while a thread waits for a busy CPU */
 };
 
 /* Of their own, because libuv frees them later than the loop leaves the pool. */
@@ -119,8 +118,7 @@ static void *work(void *arg)
 	struct discovery_pool *p = arg;
 	bool last;
 
-	/* Of this thread. Without the privilege it goes on as it is. */
-	(void)setpriority(PRIO_PROCESS, 0, NICE);
+	wakeup_soon();
 	pthread_mutex_lock(&p->mutex);
 	while (!is_surplus(p)) {
 		if (p->queue) {
