@@ -245,6 +245,7 @@ static int start(struct agent *a, struct error *err)
 	/* Timers count from the loop's last look at the clock, which was before all of this. */
 	uv_update_time(&a->loop);
 	a->window_start_ns = agent_clock_ns(CLOCK_MONOTONIC);
+	a->names_ms = uv_now(&a->loop);
 	r = start_handles(a, err);
 	if (r < 0)
 		return r;

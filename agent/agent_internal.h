@@ -30,8 +30,11 @@ enum {
 	DRAIN_MS = 500,
 	/* While functions of runtimes come that are new: they may soon be gone from memory. */
 	DRAIN_NAMES_MS = 100,
-	DRAINS_UNTIL_NAMED = 10, /* without any */
-	DRAIN_MORE_MS = 1,	 /* when the ring is not empty; never 0: see set_drain_timer() */
+	NAMES_FOR_MS = 1000, /* after the last one */
+	/* And while some were gone before their names were read. */
+	DRAIN_LOST_MS = 20,
+	LOST_FOR_MS = 2000, /* after the last one */
+	DRAIN_MORE_MS = 1,  /* when the ring is not empty; never 0: see set_drain_timer() */
 };
 enum phase { STARTING, RUNNING, SETTLING, NAMING_LAST, FLUSHING, CLOSING };
 
@@ -69,7 +72,8 @@ struct agent {
 	uint64_t settle_until_ms;
 	struct error failure; /* of an exporter; the run goes on, its exit code tells */
 	uv_timer_t drain_timer, window_timer, end_timer;
-	unsigned int named_drains; /* in a row without new frames of runtimes */
+	uint64_t names_ms; /* of the last new frame of a runtime */
+	uint64_t lost_ms;  /* of the last one whose name was gone */
 	uv_poll_t ring_poll;
 	uv_signal_t sigint, sigterm;
 };

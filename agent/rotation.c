@@ -154,13 +154,14 @@ static void follow_cpus(struct agent *a)
  */
 static void set_drain_timer(struct agent *a, bool more)
 {
-	uint64_t interval;
+	uint64_t now = uv_now(&a->loop), interval = DRAIN_MS;
 
 	if (intake_met_names(a->intake))
-		a->named_drains = 0;
-	else if (a->named_drains < DRAINS_UNTIL_NAMED)
-		a->named_drains++;
-	interval = a->named_drains < DRAINS_UNTIL_NAMED ? DRAIN_NAMES_MS : DRAIN_MS;
+		a->names_ms = now;
+	if (intake_lost_names(a->intake))
+		a->lost_ms = now;
+	if (now - a->names_ms < NAMES_FOR_MS)
+		interval = now - a->lost_ms < LOST_FOR_MS ? DRAIN_LOST_MS : DRAIN_NAMES_MS;
 	if (more || uv_timer_get_repeat(&a->drain_timer) != interval)
 		(void)uv_timer_start(&a->drain_timer, agent_on_drain_timer,
 				     more ? DRAIN_MORE_MS : interval, interval);

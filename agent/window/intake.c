@@ -275,6 +275,11 @@ bool intake_met_names(const struct intake *in)
 	return runtime_frames_met_new(in->runtime_frames);
 }
 
+bool intake_lost_names(const struct intake *in)
+{
+	return runtime_frames_lost_names(in->runtime_frames);
+}
+
 int intake_refresh_cpus(struct intake *in, struct error *err)
 {
 	return in->sideband ? sideband_refresh(in->sideband, NULL, err) : 0;

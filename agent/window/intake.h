@@ -37,6 +37,8 @@ void intake_use_window(struct intake *in, struct window *w);
 bool intake_drain(struct intake *in, struct window *w);
 /* The last drain met frames of runtimes that were not known, or has some left to name. */
 bool intake_met_names(const struct intake *in);
+/* Or some whose names could not be read. */
+bool intake_lost_names(const struct intake *in);
 /* Follows CPUs that went and came: see sideband_refresh(). */
 int intake_refresh_cpus(struct intake *in, struct error *err) _must_check_;
 /* Samples that wait for something, and jobs that make it: true while there are any. */

@@ -23,6 +23,7 @@ struct runtime_frames {
 	struct pending *pending;
 	size_t n, cap;
 	uint32_t round; /* of drains; never 0 */
+	bool lost;	/* a name, in this round */
 };
 
 int runtime_frames_new(struct runtimes *rt, struct runtime_frames **ret)
@@ -56,6 +57,7 @@ static bool see(struct runtime_frames *f, struct stack *s, uint32_t tgid, uint32
 
 	s->runtime_window = window;
 	s->runtime_round = failed ? f->round : 0;
+	f->lost |= failed;
 	return done;
 }
 
@@ -74,6 +76,7 @@ void runtime_frames_begin(struct runtime_frames *f, uint32_t window)
 {
 	f->budget = RUNTIME_FRAMES_PER_DRAIN;
 	f->news = runtimes_news(f->runtimes);
+	f->lost = false;
 	if (!++f->round)
 		f->round = 1;
 	runtime_names_next_round(runtimes_names(f->runtimes));
@@ -84,6 +87,11 @@ void runtime_frames_begin(struct runtime_frames *f, uint32_t window)
 bool runtime_frames_met_new(const struct runtime_frames *f)
 {
 	return f->n || runtimes_news(f->runtimes) != f->news;
+}
+
+bool runtime_frames_lost_names(const struct runtime_frames *f)
+{
+	return f->lost;
 }
 
 static void count(const struct stack *s)

@@ -27,6 +27,8 @@ void runtime_frames_see(struct runtime_frames *f, struct stack *stack, struct ma
 			uint32_t tgid, uint32_t window, uint64_t now_ns);
 /* Since the drain began functions were met that were not known, or there are names left to read. */
 bool runtime_frames_met_new(const struct runtime_frames *f);
+/* Since then a frame was met whose name could not be read: the function may be gone from memory. */
+bool runtime_frames_lost_names(const struct runtime_frames *f);
 /* WINDOW is about to be named. */
 void runtime_frames_finish(struct runtime_frames *f, uint32_t window);
 void runtime_frames_sweep(struct runtime_frames *f, uint32_t before_window);

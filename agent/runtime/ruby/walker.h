@@ -72,6 +72,8 @@ enum {
 	RUBY_REG_R15 = 15,
 	/* ep[0] */
 	RUBY_KIND_MASK = 0x7fff0001,
+	RUBY_KIND_CLASS = 0x33330001,
+	RUBY_KIND_TOP = 0x44440001, /* of a file */
 	RUBY_KIND_C = 0x55550001,
 	RUBY_KIND_C_BLOCK = 0x66660001,
 	RUBY_KIND_EVAL = 0x77770001,
@@ -307,6 +309,14 @@ KILN_INLINE int ruby_runs(uint64_t at, uint64_t pc)
 	return handler && at - handler < KILN_RUBY_HANDLER_MAX;
 }
 
+/* Code of a string, a file or a class's body, by the frame's ENV. */
+KILN_INLINE int ruby_runs_once(uint64_t env)
+{
+	uint32_t kind = (uint32_t)env & RUBY_KIND_MASK;
+
+	return kind == RUBY_KIND_EVAL || kind == RUBY_KIND_TOP || kind == RUBY_KIND_CLASS;
+}
+
 /*
  * Emits the control frame at hand, unless it is one that Ruby itself does not show, and goes on to
  * its caller. 0: that belongs to the same native frame; 1: it does not; 2: there is none.
@@ -357,8 +367,7 @@ KILN_GLOBAL int ruby_frame(uint32_t slot)
 		w->scratch[8] = definition;
 		w->scratch[9] = owner;
 		hash = w->cursor.words[RUBY_HASH];
-		/* Code of a string is used once, mostly; the main program's is at the end. */
-		if ((env & RUBY_KIND_MASK) == RUBY_KIND_EVAL &&
+		if (ruby_runs_once(env) &&
 		    w->cursor.words[RUBY_END] - frame > RUBY_MAIN_MAX * ruby_data(w)->frame_size)
 			walk_hurry(w, iseq, hash);
 		if (state & RUBY_LEAF) {
