@@ -3,7 +3,7 @@
 """Measures what Kiln costs on this machine and prints one table: what, measured, goal (docs: budgets).
 
 usage: hack/bench [--quick] [--only PART[,PART]] [--json FILE] [PART...]
-PARTS: bpf verifier cpu rate memory tables stacks bytes runtimes operator stream live
+PARTS: bpf verifier cpu rate memory tables stacks bytes runtimes java operator stream live
 
 Nothing here is a test: a goal that is missed is shown, not failed. What cannot be measured (a program is not
 built, the machine lacks something) is named, and the exit status is 1."""
@@ -26,6 +26,7 @@ ROOT = os.path.realpath(os.path.join(os.path.dirname(os.path.realpath(__file__))
 sys.path[:0] = [os.path.join(ROOT, "tests", "integration", "lib"), os.path.join(ROOT, "tests", "integration", "stacks")]
 from kiln import agent, workload  # noqa: E402
 
+import bench_java  # noqa: E402
 import bench_live  # noqa: E402
 import bench_memory as bench_memory_load  # noqa: E402
 import bench_operator  # noqa: E402
@@ -179,6 +180,10 @@ def bench_rate(table, quick):
     bench_rate_load.bench(table, quick, running_agent, bpf_stats, tool("libkiln-bench-many-cpus.so"))
 
 
+def bench_java_load(table, quick):
+    bench_java.bench(table, quick, tool("kiln-bench-chain"))
+
+
 def bench_memory(table, quick):
     bench_memory_load.bench(table, quick, running_agent, tool("kiln-bench-crowd"))
 
@@ -259,7 +264,7 @@ def bench_bytes(table, quick):
 PARTS = {"bpf": bench_bpf, "verifier": bench_verifier, "cpu": bench_cpu, "rate": bench_rate, "memory": bench_memory,
          "tables": bench_tables, "stacks": bench_stacks,
          "bytes": bench_bytes, "runtimes": bench_runtimes.bench, "operator": bench_operator.bench, "stream": bench_stream.bench,
-         "live": bench_live.bench}
+         "java": bench_java_load, "live": bench_live.bench}
 
 
 def main():
