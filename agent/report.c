@@ -16,6 +16,9 @@ static bool add_runtime(const struct runtimes *rt, uint32_t id, struct meta_repo
 	if (!rt || !runtimes_status(rt, id, &status) || !status.enabled)
 		return false;
 	ret->tracers[at].state = META_TRACER_LOADED;
+	ret->tracers[at].n_versions = MIN(status.n_versions, (size_t)META_VERSIONS_MAX);
+	for (size_t i = 0; i < ret->tracers[at].n_versions; i++)
+		ret->tracers[at].versions[i] = status.versions[i];
 	if (!status.attached_ever && status.unsupported[0])
 		ret->tracers[at].reason = status.unsupported;
 	return true;

@@ -15,7 +15,12 @@
 
 #include "agent/meta/pods.h"
 
-enum { META_TRACERS_MAX = 16, META_EXPORTERS_MAX = 16, META_POLICIES_MAX = 64 };
+enum {
+	META_TRACERS_MAX = 16,
+	META_VERSIONS_MAX = 8, /* of a tracer's runtime */
+	META_EXPORTERS_MAX = 16,
+	META_POLICIES_MAX = 64,
+};
 
 struct meta_options {
 	/* Strings are copied; NULL is "" or none. */
@@ -55,6 +60,8 @@ struct meta_report {
 	uint64_t unresolved_containers;
 	struct {
 		const char *name, *reason;
+		const char *versions[META_VERSIONS_MAX]; /* seen on the node */
+		size_t n_versions;
 		enum meta_tracer_state state;
 	} tracers[META_TRACERS_MAX];
 	size_t n_tracers;

@@ -64,6 +64,7 @@ static bool send_ack(struct meta_client *c)
 struct report_parts {
 	struct meta_report from;
 	Kiln__Node__V1__Tracer tracers[META_TRACERS_MAX], *tracer_list[META_TRACERS_MAX];
+	char *versions[META_TRACERS_MAX][META_VERSIONS_MAX];
 	Kiln__Node__V1__Exporter exporters[META_EXPORTERS_MAX], *exporter_list[META_EXPORTERS_MAX];
 	Kiln__Node__V1__AppliedPolicy policies[META_POLICIES_MAX], *policy_list[META_POLICIES_MAX];
 };
@@ -79,6 +80,11 @@ static void fill_lists(struct report_parts *p, Kiln__Node__V1__Report *report)
 		p->tracers[i].name = text(from->tracers[i].name);
 		p->tracers[i].reason = text(from->tracers[i].reason);
 		p->tracers[i].state = (Kiln__Node__V1__Tracer__State)from->tracers[i].state;
+		p->tracers[i].versions = p->versions[i];
+		p->tracers[i].n_versions =
+		    MIN(from->tracers[i].n_versions, (size_t)META_VERSIONS_MAX);
+		for (size_t k = 0; k < p->tracers[i].n_versions; k++)
+			p->versions[i][k] = text(from->tracers[i].versions[k]);
 		p->tracer_list[i] = &p->tracers[i];
 	}
 	report->n_exporters = MIN(from->n_exporters, (size_t)META_EXPORTERS_MAX);

@@ -36,7 +36,7 @@ static int read_comm(int dirfd, char *out, size_t size)
 }
 
 /* NSpid: the pid in each namespace, outermost first; the last is what the process itself sees. */
-static int read_ns_pid(int dirfd, uint32_t *ret)
+static int read_ns_pid(int dirfd, const char *path, uint32_t *ret)
 {
 	_cleanup_(buf_done) struct buf text;
 	struct cursor c, line;
@@ -44,7 +44,7 @@ static int read_ns_pid(int dirfd, uint32_t *ret)
 	int r;
 
 	buf_init(&text, SMALL_FILE_MAX);
-	r = proc_file_read(dirfd, "status", &text);
+	r = proc_file_read(dirfd, path, &text);
 	if (r < 0)
 		return r;
 	c = cursor_of(text.data, text.len);
@@ -59,6 +59,15 @@ static int read_ns_pid(int dirfd, uint32_t *ret)
 		break;
 	}
 	return 0;
+}
+
+int process_thread_ns_tid(int proc_dirfd, uint32_t pid, uint32_t tid, uint32_t *ret)
+{
+	char path[48];
+
+	*ret = tid;
+	snprintf(path, sizeof(path), "%u/task/%u/status", pid, tid);
+	return read_ns_pid(proc_dirfd, path, ret);
 }
 
 /* Field FIELD of stat. The name may hold blanks and parentheses: counted from its last ')'. */
@@ -197,7 +206,7 @@ int process_info_read(int proc_dirfd, uint32_t pid, struct process_info *ret)
 	r = read_comm(dirfd, info.comm, sizeof(info.comm));
 	if (is_fatal(r))
 		return r;
-	r = read_ns_pid(dirfd, &info.ns_pid);
+	r = read_ns_pid(dirfd, "status", &info.ns_pid);
 	if (is_fatal(r))
 		return r;
 	r = read_container(dirfd, &info.container);

@@ -21,6 +21,8 @@ struct process_info {
 int process_start_ticks(int proc_dirfd, uint32_t pid, uint64_t *ret) _must_check_;
 /* Is PID still the process that began at START_NS (CLOCK_BOOTTIME)? PROC: "/proc". */
 bool process_is_still(const char *proc, uint32_t pid, uint64_t start_ns);
+/* The id of the thread TID of PID in its innermost pid namespace. -ESRCH when it is gone. */
+int process_thread_ns_tid(int proc_dirfd, uint32_t pid, uint32_t tid, uint32_t *ret) _must_check_;
 /* No process or thread has the pid PID: whoever had it is gone for good, whoever gets it next. */
 bool process_is_gone(int proc_dirfd, uint32_t pid);
 /* -ESRCH when the process is gone. Missing parts (no permission) are left "". */

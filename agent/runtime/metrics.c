@@ -15,7 +15,10 @@ static const char *const reason_names[REASONS] = {
 
 _Static_assert(KILN_MISSING_SWITCHES == REASONS - 1, "each reason has a name");
 
+enum { PLACES = RUNTIME_VERSIONS_MAX + 1 }; /* the last is that of all others */
+
 static struct metric_series frames[KILN_RUNTIME_MAX], missing[KILN_RUNTIME_MAX * REASONS];
+static struct metric_series programs[KILN_RUNTIME_MAX * PLACES];
 static struct metric_family families[] = {
     {.kind = METRIC_COUNTER,
      .name = "kiln_runtime_frames_total",
@@ -27,6 +30,12 @@ static struct metric_family families[] = {
      .help = "Samples that lack frames of a runtime, by reason.",
      .series = missing,
      .n = ARRAY_SIZE(missing)},
+    {.kind = METRIC_COUNTER,
+     .name = "kiln_runtime_programs_total",
+     .help = "Programs whose runtime was attached to, by its version; one that maps more code "
+	     "counts again.",
+     .series = programs,
+     .n = ARRAY_SIZE(programs)},
 };
 
 void runtime_metrics_init(const struct interpreter_ops *const *table)
@@ -55,4 +64,16 @@ void runtime_metrics_missing(uint32_t id, enum kiln_missing why)
 {
 	if (id < KILN_RUNTIME_MAX && (uint32_t)why < REASONS)
 		metric_series_add(&missing[id * REASONS + why], 1);
+}
+
+void runtime_metrics_program(const struct interpreter_ops *ops, size_t place, const char *version)
+{
+	struct metric_series *s;
+
+	if (ops->id >= KILN_RUNTIME_MAX)
+		return;
+	s = &programs[ops->id * PLACES + MIN(place, (size_t)RUNTIME_VERSIONS_MAX)];
+	metric_series_label(s, "runtime=\"%s\",version=\"%s\"", ops->name,
+			    place < RUNTIME_VERSIONS_MAX ? version : "other");
+	metric_series_add(s, 1);
 }

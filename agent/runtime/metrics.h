@@ -11,3 +11,6 @@
 void runtime_metrics_init(const struct interpreter_ops *const *table);
 void runtime_metrics_frames(uint32_t id, uint32_t n);
 void runtime_metrics_missing(uint32_t id, enum kiln_missing why);
+/* A program of VERSION was attached to. PLACE: that of the version, which stays the same; from
+ * RUNTIME_VERSIONS_MAX on it is one of the others. Loop thread. */
+void runtime_metrics_program(const struct interpreter_ops *ops, size_t place, const char *version);

@@ -31,6 +31,7 @@
 enum {
 	RUNTIME_RANGES_MAX = 8,
 	RUNTIME_VERSION_MAX = 32,
+	RUNTIME_VERSIONS_MAX = 8, /* of one runtime that are told apart for people */
 };
 
 /*
@@ -47,7 +48,7 @@ struct runtime_range {
 /* What probe() found in a file. Immutable; freed with ops->forget(). */
 struct runtime_image {
 	const struct interpreter_ops *ops;
-	char version[RUNTIME_VERSION_MAX]; /* for people and status: "3.11" */
+	char version[RUNTIME_VERSION_MAX]; /* for people and status: "3.11"; "": a process tells */
 	struct runtime_range ranges[RUNTIME_RANGES_MAX];
 	size_t n_ranges;
 	bool native_only; /* of a version that is not known: there is no more than native frames */
@@ -124,6 +125,8 @@ struct runtime_target {
 	void *previous;
 	/* Set by attach(): code that the runtime will run, of which not all is executable yet. */
 	uint64_t code_start, code_end;
+	/* Set by attach(), where the file does not tell it: as runtime_image.version. */
+	char version[RUNTIME_VERSION_MAX];
 };
 
 /* For attach(): copies DATA, a struct that the runtime's BPF walker defines, into its map entry
@@ -167,6 +170,13 @@ struct interpreter_ops {
 	 */
 	int (*read_text)(void *state, const struct kiln_text *text, char *scratch,
 			 size_t scratch_size, struct symbol_result *ret);
+	/*
+	 * The name that the runtime has for the thread TID (in the process's pid namespace), of
+	 * which the kernel has COMM (INHERITED: nothing but the process's own name), in RET of
+	 * SIZE. -ENOENT: it has none; -EAGAIN: not now. NULL: what the kernel has is all.
+	 */
+	int (*thread_name)(void *state, const struct target_memory *memory, uint32_t tid,
+			   const char *comm, bool inherited, char *ret, size_t size);
 	void (*detach)(void *state);
 	/*
 	 * Does [START, END) hold code of the runtime? It is one mapping of a process that is

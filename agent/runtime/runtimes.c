@@ -14,8 +14,12 @@
  */
 #include "agent/runtime/runtimes.h"
 
+#include <time.h>
+
 #include "agent/elf/content.h"
+#include "agent/process/procfs.h"
 #include "agent/runtime/metrics.h"
+#include "agent/runtime/thread_names.h"
 #include "agent/sampler/sideband.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
@@ -66,6 +70,11 @@ struct attachment {
 	UT_hash_handle hh;
 };
 
+struct seen_versions {
+	char text[RUNTIME_VERSIONS_MAX][RUNTIME_VERSION_MAX];
+	size_t n;
+};
+
 struct runtimes {
 	struct runtimes_options options;
 	const struct interpreter_ops *by_id[RUNTIME_MAX]; /* those that are on */
@@ -75,10 +84,13 @@ struct runtimes {
 	struct attachment *attachments;
 	struct runtime_names *names;
 	struct runtime_functions *functions;
-	uint64_t news; /* names of functions that were not known */
+	struct thread_names *threads;
+	uint32_t namers; /* of `by_id`, those that know names of threads */
+	uint64_t news;	 /* names of functions that were not known */
 	uint64_t attached_ever[RUNTIME_MAX];
 	uint32_t attached[RUNTIME_MAX];
 	char unsupported[RUNTIME_MAX][160];
+	struct seen_versions seen[RUNTIME_MAX];
 	uint32_t logged; /* versions */
 	uint32_t asked;	 /* tracers: of mapsets to be made */
 	struct symbol_result result;
@@ -105,11 +117,15 @@ int runtimes_new(const struct runtimes_options *options, struct runtimes **ret)
 
 		if (options->tracers & 1U << ops->id)
 			rt->by_id[ops->id] = ops;
+		if (options->tracers & 1U << ops->id && ops->thread_name)
+			rt->namers |= 1U << ops->id;
 	}
 	runtime_metrics_init(options->table);
 	r = runtime_names_new(bytes, &rt->names);
 	if (!r)
 		r = runtime_functions_new(RUNTIME_FUNCTIONS_BYTES, &rt->functions);
+	if (!r)
+		r = thread_names_new(&rt->threads);
 	if (r < 0)
 		return r;
 	mapset_store_set_hooks(options->mapsets, &hooks);
@@ -235,6 +251,7 @@ struct runtimes *runtimes_free(struct runtimes *rt)
 	}
 	runtime_names_free(rt->names);
 	runtime_functions_free(rt->functions);
+	thread_names_free(rt->threads);
 	free(rt);
 	return NULL;
 }
@@ -347,6 +364,24 @@ static int claim_jit(struct runtimes *rt, struct attachment *a, const struct run
 	return 0;
 }
 
+/* VERSION is what a file or a process says: in metrics and status only what a version may have. */
+static void note_version(struct runtimes *rt, const struct interpreter_ops *ops,
+			 const char *version)
+{
+	struct seen_versions *seen = &rt->seen[ops->id];
+	char clean[RUNTIME_VERSION_MAX];
+	size_t at = 0, len;
+
+	snprintf(clean, sizeof(clean), "%s", version[0] ? version : "unknown");
+	len = strspn(clean, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.+-_");
+	clean[len] = '\0';
+	while (at < seen->n && !streq(seen->text[at], clean))
+		at++;
+	if (at == seen->n && seen->n < RUNTIME_VERSIONS_MAX)
+		memcpy(seen->text[seen->n++], clean, sizeof(clean));
+	runtime_metrics_program(ops, at, clean);
+}
+
 /*
  * One try. PUBLISHED: the kernel walks by the mapset already. 0; -ESTALE: attached, but the mapset
  * lacks memory that the runtime has told of.
@@ -385,6 +420,7 @@ static int try_attach(struct runtimes *rt, struct attachment *a, const struct kn
 	if (!k->image->native_only) {
 		rt->attached[a->key.id]++;
 		rt->attached_ever[a->key.id]++;
+		note_version(rt, k->ops, target.version[0] ? target.version : k->image->version);
 		metric_add(M_RUNTIME_ATTACH_OK, 1);
 	}
 	(void)read_code(rt, a, &target.memory, now_ns);
@@ -711,6 +747,79 @@ bool runtimes_see(struct runtimes *rt, const struct mapset *m, uint32_t tgid, co
 	return true;
 }
 
+/* ---- threads ----------------------------------------------------------------------------------
+ */
+
+static uint64_t monotonic_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static int read_thread_name(struct runtimes *rt, const struct attachment *a,
+			    const struct runtime_thread *thread, const char *comm, bool inherited,
+			    char *ret)
+{
+	struct target t = {
+	    .source = &rt->options.source, .mapset = a->mapset, .tgid = thread->tgid};
+	struct target_memory memory = target_memory_of(&t);
+	uint32_t tid = thread->tid;
+	int r = 0;
+
+	if (thread->nested)
+		r = process_thread_ns_tid(rt->options.source.proc_dirfd, thread->tgid, thread->tid,
+					  &tid);
+	return r < 0 ? r
+		     : a->known->ops->thread_name(a->state, &memory, tid, comm, inherited, ret,
+						  THREAD_NAME_MAX);
+}
+
+const char *runtimes_thread_name(struct runtimes *rt, const struct mapset *m,
+				 const struct runtime_thread *thread, uint32_t window)
+{
+	struct thread_name_key key = {.tid = thread->tid};
+	char name[THREAD_NAME_MAX];
+	uint64_t now_ms = 0;
+	bool inherited;
+
+	if (!rt->namers)
+		return NULL;
+	memcpy(key.comm, thread->comm, strnlen(thread->comm, sizeof(key.comm) - 1));
+	inherited = streq(key.comm, thread->process_comm);
+	/* A shorter one is all of it. */
+	if (!inherited && strlen(key.comm) < sizeof(key.comm) - 1)
+		return NULL;
+	for (uint32_t left = rt->namers; left; left &= left - 1) {
+		uint32_t id = (uint32_t)__builtin_ctz(left);
+		const struct attachment *a;
+		struct thread_name *e;
+		int r;
+
+		key.space = rt->attached[id] ? runtimes_space(m, id) : 0;
+		e = key.space ? thread_names_get(rt->threads, &key, window) : NULL;
+		if (!e)
+			continue;
+		if (!now_ms)
+			now_ms = monotonic_ms();
+		a = now_ms >= e->due_ms ? find_attachment(rt, m->id, id) : NULL;
+		if (a && a->attached) {
+			r = read_thread_name(rt, a, thread, key.comm, inherited, name);
+			thread_names_set(e, r < 0 ? NULL : name, r, now_ms);
+		}
+		if (e->name)
+			return e->name;
+	}
+	return NULL;
+}
+
+void runtimes_sweep(struct runtimes *rt, uint32_t before_window)
+{
+	runtime_names_sweep(rt->names, before_window);
+	thread_names_sweep(rt->threads, before_window);
+}
+
 uint64_t runtimes_news(const struct runtimes *rt)
 {
 	return rt->news;
@@ -743,6 +852,7 @@ bool runtimes_status(const struct runtimes *rt, uint32_t id, struct runtime_stat
 {
 	for (size_t i = 0; rt->options.table[i]; i++) {
 		const struct interpreter_ops *ops = rt->options.table[i];
+		const struct seen_versions *seen = &rt->seen[ops->id];
 
 		if (ops->id != id)
 			continue;
@@ -751,7 +861,10 @@ bool runtimes_status(const struct runtimes *rt, uint32_t id, struct runtime_stat
 		    .attached = rt->attached[ops->id],
 		    .attached_ever = rt->attached_ever[ops->id],
 		    .unsupported = rt->unsupported[ops->id],
+		    .n_versions = seen->n,
 		};
+		for (size_t k = 0; k < seen->n; k++)
+			ret->versions[k] = seen->text[k];
 		return true;
 	}
 	return false;

@@ -92,6 +92,22 @@ size_t runtimes_name_bytes(struct runtimes *rt);
 void runtimes_take_text(struct runtimes *rt, const struct mapset *m, const struct kiln_text *text,
 			uint32_t window);
 
+/* A thread that was sampled. */
+struct runtime_thread {
+	uint32_t tgid, tid;
+	bool nested;		  /* its process is in a pid namespace of its own */
+	const char *comm;	  /* what the kernel has of its name: KILN_COMM_LEN bytes at most */
+	const char *process_comm; /* and of its process's */
+};
+/*
+ * The name that a runtime of M's process has for a thread, which is in use in WINDOW; NULL: the
+ * kernel's is all there is, or it is not known yet. Until the next call of a function here.
+ */
+const char *runtimes_thread_name(struct runtimes *rt, const struct mapset *m,
+				 const struct runtime_thread *thread, uint32_t window);
+/* Forgets names of threads that were not used since BEFORE_WINDOW. */
+void runtimes_sweep(struct runtimes *rt, uint32_t before_window);
+
 /* Any thread, while RT lives. */
 struct runtime_names *runtimes_names(struct runtimes *rt);
 /* The runtime of a frame whose first word is WORD; NULL: none that is on. Any thread. */
@@ -109,6 +125,8 @@ struct runtime_status {
 	uint32_t attached; /* attachments now */
 	uint64_t attached_ever;
 	const char *unsupported; /* the version that was refused last; "" when none was */
+	const char *versions[RUNTIME_VERSIONS_MAX]; /* that were attached to, the first ones */
+	size_t n_versions;
 };
 /* Of the runtime ID; false when there is none. */
 bool runtimes_status(const struct runtimes *rt, uint32_t id, struct runtime_status *ret);

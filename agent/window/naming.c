@@ -473,7 +473,7 @@ static void name_count(struct naming *n, const struct window *w, struct count *c
 	struct batch_sample sample = {
 	    .stack = name_stack(n, c->key.stack, p),
 	    .tid = c->key.tid,
-	    .thread_name = c->key.comm,
+	    .thread_name = c->thread_name ? c->thread_name : c->key.comm,
 	    .value =
 		profile_type_of(kind)->period_type ? c->samples : (int64_t)MIN(c->value, INT64_MAX),
 	    .timestamps = c->times,

@@ -24,6 +24,21 @@ static uint64_t owner_of(const struct kiln_sample *record)
 	return record->cgroup ? record->cgroup : 1ULL << 63 | record->tgid;
 }
 
+/* The runtime's, if it has one. */
+static const char *thread_name_of(struct intake *in, const struct kiln_sample *record,
+				  const struct process *process, const struct mapset *mapset)
+{
+	const struct runtime_thread thread = {
+	    .tgid = record->tgid,
+	    .tid = record->tid,
+	    .nested = process->info.ns_pid != record->tgid,
+	    .comm = record->comm,
+	    .process_comm = process->info.comm,
+	};
+
+	return runtimes_thread_name(in->runtimes, mapset, &thread, in->window->number);
+}
+
 void intake_count(struct intake *in, const struct kiln_sample *record, struct process *process,
 		  struct mapset *mapset, enum kiln_end end, const uint64_t *user, uint32_t n_user)
 {
@@ -48,6 +63,8 @@ void intake_count(struct intake *in, const struct kiln_sample *record, struct pr
 	if (!r && s.stack->runtimes[0].id)
 		runtime_frames_see(in->runtime_frames, s.stack, mapset, record->tgid,
 				   in->window->number, intake_now_ns());
+	if (mapset)
+		s.thread_name = thread_name_of(in, record, process, mapset);
 	if (!r)
 		r = window_add(in->window, &s);
 	if (r < 0)

@@ -140,5 +140,5 @@ void runtime_frames_finish(struct runtime_frames *f, uint32_t window)
 
 void runtime_frames_sweep(struct runtime_frames *f, uint32_t before_window)
 {
-	runtime_names_sweep(runtimes_names(f->runtimes), before_window);
+	runtimes_sweep(f->runtimes, before_window);
 }

@@ -22,6 +22,7 @@ static void free_list(struct count *c)
 		struct count *next = c->next;
 
 		free(c->times);
+		free(c->thread_name);
 		free(c);
 		c = next;
 	}
@@ -58,6 +59,7 @@ void window_reset(struct window *w, uint32_t number, uint64_t start_unix_ns)
 
 		w->list = c->next;
 		free(TAKE_PTR(c->times));
+		free(TAKE_PTR(c->thread_name));
 		c->cap_times = 0;
 		c->next = w->spare;
 		w->spare = c;
@@ -104,6 +106,7 @@ static int add_count(struct window *w, const struct count_key *key, struct count
 	c->value = 0;
 	c->waits = 0;
 	c->route = 0;
+	c->thread_name = NULL;
 	c->next = w->list;
 	w->list = c;
 	w->n++;
@@ -150,6 +153,9 @@ int window_add(struct window *w, const struct window_sample *s)
 		s->stack->counted_round = w->round;
 		s->stack->counted = c;
 	}
+	/* Without memory it has the kernel's. */
+	if (!r && s->thread_name && !c->thread_name)
+		c->thread_name = strdup(s->thread_name);
 	if (!r && w->timestamps)
 		r = add_times(w, c, s->time_unix_ns, n);
 	if (r < 0)
@@ -164,6 +170,7 @@ int window_add(struct window *w, const struct window_sample *s)
 static void keep_spare(struct window *w, struct count *c)
 {
 	free(TAKE_PTR(c->times));
+	free(TAKE_PTR(c->thread_name));
 	c->cap_times = 0;
 	c->next = w->spare;
 	w->spare = c;

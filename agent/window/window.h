@@ -18,7 +18,8 @@ struct window_sample {
 	struct process *process;
 	uint32_t tid, policy;
 	enum kiln_origin origin;
-	const char *comm; /* KILN_COMM_LEN bytes at most */
+	const char *comm;	 /* KILN_COMM_LEN bytes at most */
+	const char *thread_name; /* the whole one; NULL: that is COMM, or not known */
 	uint64_t value, period, label, time_unix_ns;
 };
 
@@ -34,11 +35,12 @@ struct count_key {
 
 struct count {
 	struct count_key key;
-	int64_t samples; /* how many: periods, where the origin has one */
-	uint64_t value;	 /* their sum */
-	uint8_t waits;	 /* windows so far, for metadata or policy of its container */
-	uint64_t route;	 /* who gets it, as bits; 0: the window's default */
-	uint64_t *times; /* UNIX ns, one for each of samples; only when timestamps are wanted */
+	int64_t samples;   /* how many: periods, where the origin has one */
+	uint64_t value;	   /* their sum */
+	uint8_t waits;	   /* windows so far, for metadata or policy of its container */
+	uint64_t route;	   /* who gets it, as bits; 0: the window's default */
+	char *thread_name; /* NULL: key.comm */
+	uint64_t *times;   /* UNIX ns, one for each of samples; only when timestamps are wanted */
 	size_t cap_times;
 	struct count *next; /* of the window's list */
 	UT_hash_handle hh;

@@ -19,6 +19,8 @@ enum {
 	TRACER_LENGTH = 16,
 	EXPORTER_LENGTH = 317, /* "namespace/name" */
 	REASON_LENGTH = 256,
+	RUNTIME_VERSION_LENGTH = 32,
+	RUNTIME_VERSIONS_MAX = 8,
 	MESSAGE_LENGTH = 1024,
 };
 #define NUMBER_MAX 9007199254740991ULL /* what JSON's readers keep exactly */
@@ -82,6 +84,21 @@ static cJSON *find_item(const cJSON *list, const char *key, const char *value)
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
+static bool add_versions(cJSON *item, const Kiln__Node__V1__Tracer *t)
+{
+	cJSON *list = t->n_versions ? cJSON_AddArrayToObject(item, "versions") : NULL, *text;
+	char version[RUNTIME_VERSION_LENGTH + 1];
+
+	for (size_t i = 0; list && i < MIN(t->n_versions, (size_t)RUNTIME_VERSIONS_MAX); i++) {
+		text = cJSON_CreateString(clean(t->versions[i], RUNTIME_VERSION_LENGTH, version));
+		if (!cJSON_AddItemToArray(list, text)) {
+			cJSON_Delete(text);
+			return false;
+		}
+	}
+	return !t->n_versions || list;
+}
+
 static bool add_tracers(cJSON *status, const Kiln__Node__V1__Report *r)
 {
 	static const char *const states[] = {[KILN__NODE__V1__TRACER__STATE__LOADED] = "Loaded",
@@ -101,7 +118,7 @@ static bool add_tracers(cJSON *status, const Kiln__Node__V1__Report *r)
 		item = add_item(list);
 		if (!cJSON_AddStringToObject(item, "name", name) ||
 		    !cJSON_AddStringToObject(item, "state", states[t->state]) ||
-		    !add_text(item, "reason", t->reason, REASON_LENGTH))
+		    !add_text(item, "reason", t->reason, REASON_LENGTH) || !add_versions(item, t))
 			return false;
 	}
 	return !r->n_tracers || list;

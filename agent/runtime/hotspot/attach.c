@@ -12,6 +12,7 @@ enum {
 	PERF_DATA_MAX = 1 << 20,
 	PERF_ENTRIES_MAX = 4096,
 	NUMBERS_CHANGED = 20, /* the major version */
+	MAJOR_OF_8 = 25,      /* what 8 says of itself; the others say what they are */
 };
 
 /* Bytes of one heap: the machine allows so much for all. */
@@ -180,6 +181,23 @@ static void tell_kernel(const struct hotspot_process *p, struct runtime_target *
 	target->code_end = p->kernel.high;
 }
 
+/* "17.0.9+9-Debian" is 17.0.9, and 8's "25.392-b08" 8. */
+static void read_version(const struct hotspot_process *p, struct runtime_target *target)
+{
+	const struct target_memory *m = &target->memory;
+	uint64_t text = p->layout.release ? word_at(m, p->layout.release) : 0;
+	int n;
+
+	if (p->layout.heap && p->layout.major && int_at(m, p->layout.major) == MAJOR_OF_8) {
+		snprintf(target->version, sizeof(target->version), "8");
+		return;
+	}
+	if (!text || target_read(m, text, target->version, sizeof(target->version) - 1) < 0)
+		target->version[0] = '\0';
+	n = (int)strspn(target->version, "0123456789.");
+	target->version[n] = '\0';
+}
+
 static int attach_again(struct runtime_target *target, struct kiln_runtime *ret_kernel,
 			void **ret_state)
 {
@@ -211,7 +229,7 @@ int hotspot_attach(const struct runtime_image *ri, struct runtime_target *target
 		r = fill_kernel(&p->layout, &p->kernel, err);
 	if (r < 0)
 		return r;
-	/* 8 says 25 of itself. */
+	read_version(p, target);
 	p->numbers_exclude_zero = !p->layout.heap && p->layout.major &&
 				  int_at(&target->memory, p->layout.major) >= NUMBERS_CHANGED;
 	p->bias = target->bias;
@@ -232,5 +250,6 @@ void hotspot_detach(void *state)
 	if (!p || --p->refs)
 		return;
 	hotspot_pieces_done(&p->pieces);
+	hotspot_threads_done(&p->threads);
 	free(p);
 }

@@ -268,6 +268,7 @@ const struct interpreter_ops hotspot_ops = {
     .forget = hotspot_forget,
     .attach = hotspot_attach,
     .symbolize = hotspot_symbolize,
+    .thread_name = hotspot_thread_name,
     .detach = hotspot_detach,
     .owns = hotspot_owns,
     .read_code = hotspot_read_code,

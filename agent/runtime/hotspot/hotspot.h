@@ -56,11 +56,18 @@ struct hotspot_layout {
 	/* constants */
 	int32_t has_lines;
 	/* Abstract_VM_Version */
-	uint64_t release, internal_info, major;
+	uint64_t release, major;
 	/* JVMFlag (Flag in 8) */
 	uint64_t flags, n_flags;
 	int32_t flag_name, flag_address, flag_size;
 	uint8_t describes_all; /* -XX:+DebugNonSafepoints */
+	/* Threads, JavaThread (to 16); ThreadsSMRSupport, ThreadsList (17 on); Thread, OSThread */
+	uint64_t threads_first, threads_list;
+	int32_t thread_next, list_length, list_threads;
+	int32_t thread_object, thread_os, os_thread_id;
+	/* CompressedOops (Universe in 8 to 12) */
+	uint64_t oop_base, oop_shift;
+	uint8_t narrow_oops; /* -XX:+UseCompressedOops */
 };
 
 /* What of libjvm.so leads to the tables: ELF virtual addresses. */
@@ -145,6 +152,42 @@ int hotspot_static_table(const struct hotspot_process *p, const struct target_me
 			 const struct hotspot_pieces *pieces,
 			 struct unwind_table **ret) _must_check_;
 
+/* ---- threads (threads.c) ----------------------------------------------------------------------
+ */
+
+enum { HOTSPOT_THREAD_NAME_MAX = 200 /* characters; what is longer is not read */ };
+
+struct hotspot_thread {
+	uint64_t thread; /* JavaThread */
+	uint32_t id;	 /* in the process's pid namespace */
+};
+
+/* Offsets in bytes. */
+struct hotspot_array_layout {
+	uint8_t length, data;
+	uint8_t unit; /* bytes of an element; 0: not known yet */
+};
+
+struct hotspot_threads {
+	struct hotspot_thread *v; /* by id */
+	size_t n, cap;
+	uint64_t list_ms, list_wait_ms; /* the list is not read before */
+	/* References, as they are in objects. */
+	uint64_t oop_base;
+	uint32_t oop_shift;
+	bool narrow;
+	/* What was learned: where a Thread has its name, and a String its characters; name_at 0:
+	 * nothing yet. */
+	uint16_t name_at, value_at;
+	struct hotspot_array_layout array;
+	uint32_t tries;
+};
+
+/* As thread_name() of struct interpreter_ops. */
+int hotspot_thread_name(void *state, const struct target_memory *memory, uint32_t tid,
+			const char *comm, bool inherited, char *ret, size_t size) _must_check_;
+void hotspot_threads_done(struct hotspot_threads *t);
+
 /* ---- a process --------------------------------------------------------------------------------
  */
 
@@ -159,6 +202,7 @@ struct hotspot_process {
 	struct hotspot_pieces pieces;
 	bool wants_pieces; /* code was met that is none of them */
 	bool descs_searched;
+	struct hotspot_threads threads;
 };
 
 int hotspot_attach(const struct runtime_image *ri, struct runtime_target *target,

@@ -104,7 +104,6 @@ static const struct wanted wanted[] = {
     {"PerfMemory", "_start", AT(perf_start), STATIC, false},
     {"PerfMemory", "_top", AT(perf_top), STATIC, false},
     {"Abstract_VM_Version", "_s_vm_release", AT(release), STATIC, false},
-    {"Abstract_VM_Version", "_s_internal_vm_info_string", AT(internal_info), STATIC, false},
     {"Abstract_VM_Version", "_vm_major_version", AT(major), STATIC, false},
     {"Flag", "flags", AT(flags), STATIC, false}, /* 8 */
     {"Flag", "numFlags", AT(n_flags), STATIC, false},
@@ -116,6 +115,21 @@ static const struct wanted wanted[] = {
     {"JVMFlag", "_name", AT(flag_name), FIELD, false},
     {"JVMFlag", "_addr", AT(flag_address), FIELD, false},
     {"JVMFlag", NULL, AT(flag_size), SIZE, false},
+    {"Threads", "_thread_list", AT(threads_first), STATIC, false}, /* to 16 */
+    {"JavaThread", "_next", AT(thread_next), FIELD, false},
+    {"ThreadsSMRSupport", "_java_thread_list", AT(threads_list), STATIC, false}, /* 17 on */
+    {"ThreadsList", "_length", AT(list_length), FIELD, false},
+    {"ThreadsList", "_threads", AT(list_threads), FIELD, false},
+    {"JavaThread", "_threadObj", AT(thread_object), FIELD, false},
+    {"JavaThread", "_osthread", AT(thread_os), FIELD, false}, /* 8 */
+    {"Thread", "_osthread", AT(thread_os), FIELD, false},
+    {"OSThread", "_thread_id", AT(os_thread_id), FIELD, false},
+    {"Universe", "_narrow_oop._base", AT(oop_base), STATIC, false}, /* to 12 */
+    {"Universe", "_narrow_oop._shift", AT(oop_shift), STATIC, false},
+    {"CompressedOops", "_narrow_oop._base", AT(oop_base), STATIC, false}, /* to 22 */
+    {"CompressedOops", "_narrow_oop._shift", AT(oop_shift), STATIC, false},
+    {"CompressedOops", "_base", AT(oop_base), STATIC, false}, /* from then on */
+    {"CompressedOops", "_shift", AT(oop_shift), STATIC, false},
     {"ConstMethod::_has_linenumber_table", NULL, AT(has_lines), CONSTANT, false}, /* to 20 */
     {"ConstMethodFlags::_misc_has_linenumber_table", NULL, AT(has_lines), CONSTANT, false},
 };
@@ -363,7 +377,9 @@ int hotspot_layout_read(const struct hotspot_image *image, uint64_t bias,
 		return error_set(err, -ENOTSUP, "the tables of this JVM make no sense");
 	if (result == 0)
 		result = check(r, err);
-	if (result == 0)
+	if (result == 0) {
 		ret->describes_all = is_on(r, "DebugNonSafepoints");
+		ret->narrow_oops = is_on(r, "UseCompressedOops");
+	}
 	return result;
 }

@@ -45,6 +45,8 @@ CALLS = 0.03  # in none of the chains; of code that is just given up the outermo
 TOGETHER = 4  # programs; when many begin at once their first stacks are cut, because all are in one cgroup
 ENOUGH = 2000 if LONG else 100  # samples of each program, if they come within WAIT
 LEAST = ENOUGH // 10
+WORKER = "the worker of "  # and a construct: longer than what the kernel keeps of a thread's name
+NAMED = 0.95  # of the samples of such threads
 WAIT = 1200 if LONG else 240
 
 
@@ -88,13 +90,16 @@ def judge(name, samples, judge_one, right_least):
     """Prints what became of a program's samples; [problem]. What is cut before the machine is attached to says so, and
     does not count."""
     count, example = collections.Counter(), {}
-    of_thread = collections.defaultdict(collections.Counter)
+    of_thread, named = collections.defaultdict(collections.Counter), collections.Counter()
     for s in samples:
         reason = judge_one(s)
         count[reason] += s.value
         example[reason] = s
-        if s.comm in CONSTRUCTS and reason not in BEFORE:
-            of_thread[s.comm]["cut" if reason.startswith(("cut", "no root")) else
+        construct = s.comm.removeprefix(WORKER).replace("parking", "blocking")
+        if s.comm.startswith(WORKER[:7]):
+            named[construct in CONSTRUCTS] += s.value
+        if construct in CONSTRUCTS and reason not in BEFORE:
+            of_thread[construct]["cut" if reason.startswith(("cut", "no root")) else
                               reason if reason in ("right", "way", "native") else "other"] += s.value
     before = sum(n for reason, n in count.items() if reason in BEFORE)
     count = collections.Counter({reason: n for reason, n in count.items() if reason not in BEFORE})
@@ -117,6 +122,8 @@ def judge(name, samples, judge_one, right_least):
     for what, n, most in (("are cut", cut, CUT), ("are wrong", wrong, WRONG), ("have other calls", calls, CALLS)):
         if n > max(most * total, 1):
             problems.append(f"{name}: {n} of {total} samples {what}")
+    if named[True] < NAMED * named.total() - 1:
+        problems.append(f"{name}: {named[False]} of {named.total()} samples have a part of their thread's name")
     if right < right_least * (total - cut - native) - 1:
         problems.append(f"{name}: {right} of {total} samples are right to their end")
     return problems

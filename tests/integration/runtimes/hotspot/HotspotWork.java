@@ -70,7 +70,7 @@ public class HotspotWork {
         int calls;
 
         Worker(String construct) {
-            super(construct);
+            super("the worker of " + construct);
             this.construct = construct;
         }
 

@@ -35,6 +35,8 @@ static void on_report(struct meta_report *r, void *arg)
 	r->tracers[0].name = "python";
 	r->tracers[0].state = META_TRACER_UNAVAILABLE;
 	r->tracers[0].reason = "no kernel";
+	r->tracers[0].versions[0] = "3.11";
+	r->tracers[0].n_versions = 1;
 	r->n_tracers = 1;
 	r->policies[0].id = 5;
 	r->policies[0].containers = 3;
@@ -363,6 +365,8 @@ static void test_snapshot_deltas_acks_and_reports(void **state)
 			assert_int_equal(m->report->samples, 42);
 			assert_string_equal(m->report->config_hash, "abc");
 			assert_string_equal(m->report->tracers[0]->reason, "no kernel");
+			assert_int_equal(m->report->tracers[0]->n_versions, 1);
+			assert_string_equal(m->report->tracers[0]->versions[0], "3.11");
 			assert_int_equal(m->report->policies[0]->containers, 3);
 		}
 		kiln__node__v1__agent_message__free_unpacked(m, NULL);

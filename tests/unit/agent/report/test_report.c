@@ -114,8 +114,12 @@ static void a_runtime_is_loaded_and_names_the_version_that_it_cannot_read(void *
 	assert_string_equal(report.tracers[tracer("python")].reason, "9.9 is not known");
 	/* Others are read: one that is not is no news. */
 	world.python.attached_ever = 1;
+	world.python.versions[0] = "3.11";
+	world.python.n_versions = 1;
 	fill(false);
 	assert_null(report.tracers[tracer("python")].reason);
+	assert_int_equal(report.tracers[tracer("python")].n_versions, 1);
+	assert_string_equal(report.tracers[tracer("python")].versions[0], "3.11");
 }
 
 static void a_runtime_that_is_off_is_disabled(void **state)

@@ -59,6 +59,8 @@ static int attach(const struct runtime_image *ri, struct runtime_target *target,
 		return error_set(err, f->attach_result, "not now");
 	ret_kernel->data[0] = target->bias + ri->ops->id;
 	ret_kernel->size = sizeof(ret_kernel->data[0]);
+	if (f->version)
+		snprintf(target->version, sizeof(target->version), "%s", f->version);
 	target->code_start = f->code_start;
 	target->code_end = f->code_end;
 	*ret_state = calloc(1, 8);

@@ -22,8 +22,9 @@ struct fake_entry {
 struct fake_runtime {
 	int probe_result, attach_result;
 	int probes, attaches, detaches, symbolizes;
-	bool owns_jit;	  /* all JIT memory is likely its own */
-	bool native_only; /* probe() has an image of what it does not know */
+	bool owns_jit;	     /* all JIT memory is likely its own */
+	bool native_only;    /* probe() has an image of what it does not know */
+	const char *version; /* what attach() learns of the process; NULL: nothing */
 	uint64_t code_start, code_end;
 	uint64_t jit_start, jit_end; /* certainly its own */
 	uint64_t bias;		     /* of the last attach */

@@ -2,6 +2,8 @@
 /* When processes are attached to, when not, and where the names of their frames come from. */
 #include "tests/unit/agent/runtime/fake.h"
 
+#include "lib/metrics.h"
+
 enum { PY = FAKE_PYTHON, V8 = FAKE_V8 };
 #define MS 1000000ULL
 
@@ -223,6 +225,46 @@ static void one_build_is_probed_into_the_registry_once(void **state)
 	assert_int_equal(python->attaches, 2);
 }
 
+static int64_t programs(const char *version)
+{
+	char labels[64];
+
+	snprintf(labels, sizeof(labels), "runtime=\"python\",version=\"%s\"", version);
+	return metric_family_get("kiln_runtime_programs_total", labels);
+}
+
+/* The file's, or what attach() was told by the process; no more of them than there is room for. */
+static void versions_that_were_attached_to_are_told(void **state)
+{
+	static const char *const others[] = {"2", "3", "4\"}\nkiln_forged 1", "5", "6", "7", "8",
+					     "9", "10"};
+	int64_t before, more = programs("other");
+	struct runtime_status status;
+	uint32_t named;
+
+	fake_probe(1);
+	before = programs("1.0");
+	(void)fake_read(2);
+	(void)fake_read(2);
+	assert_int_equal(programs("1.0"), before + 2);
+	assert_true(runtimes_status(fake.rt, PY, &status));
+	assert_int_equal(status.n_versions, 1);
+	assert_string_equal(status.versions[0], "1.0");
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+		python->version = others[i];
+		named = fake_read(2)->id;
+		/* There is room for a few attachments. */
+		for (int k = 0; k < 3; k++)
+			mapset_store_sweep(fake.mapsets, &named, 1, 1000);
+	}
+	assert_true(runtimes_status(fake.rt, PY, &status));
+	assert_int_equal(status.n_versions, RUNTIME_VERSIONS_MAX);
+	assert_string_equal(status.versions[3], "4");
+	assert_string_equal(status.versions[7], "8");
+	assert_int_equal(programs("4"), 1);
+	assert_int_equal(programs("other"), more + 2);
+}
+
 /* ---- names ----------------------------------------------------------------------------------- */
 
 static const char *name_of(const struct mapset *m, const uint64_t words[2])
@@ -408,6 +450,7 @@ int main(void)
 	    TEST(a_full_kernel_map_costs_frames_and_nothing_else),
 	    TEST(a_full_map_is_tried_again_when_there_is_room),
 	    TEST(one_build_is_probed_into_the_registry_once),
+	    TEST(versions_that_were_attached_to_are_told),
 	    TEST(frames_are_named_when_they_are_seen_and_once),
 	    TEST(what_is_beyond_the_budget_is_left_for_the_next_time),
 	    TEST(memory_that_cannot_be_read_is_tried_once_a_window),

@@ -109,6 +109,31 @@ static void bytes_after_the_name_do_not_matter(void **state)
 	window_done(&w);
 }
 
+/* It may be known only after the thread's first samples; they are counted together all the same. */
+static void a_thread_has_the_name_that_its_runtime_gave_it(void **state)
+{
+	struct window_sample s = base;
+	char name[] = "ForkJoinPool-1-worker-1";
+	struct window w;
+
+	window_init(&w, false);
+	window_reset(&w, 1, 0);
+	add(&w, &s);
+	assert_null(w.list->thread_name);
+	s.thread_name = name;
+	add(&w, &s);
+	name[0] = 'x';
+	s.thread_name = NULL;
+	add(&w, &s);
+	assert_int_equal(w.n, 1);
+	assert_int_equal(w.list->samples, 3);
+	assert_string_equal(w.list->thread_name, "ForkJoinPool-1-worker-1");
+	window_reset(&w, 2, 0);
+	add(&w, &s);
+	assert_null(w.list->thread_name);
+	window_done(&w);
+}
+
 static void times_are_kept_when_wanted(void **state)
 {
 	struct window_sample s = base;
@@ -182,6 +207,7 @@ int main(void)
 	    cmocka_unit_test(a_sample_of_several_periods_counts_as_many),
 	    cmocka_unit_test(a_value_that_is_no_multiple_of_its_period_is_refused),
 	    cmocka_unit_test(bytes_after_the_name_do_not_matter),
+	    cmocka_unit_test(a_thread_has_the_name_that_its_runtime_gave_it),
 	    cmocka_unit_test(times_are_kept_when_wanted),
 	    cmocka_unit_test(reset_empties),
 	    cmocka_unit_test(what_was_dropped_is_counted_anew),

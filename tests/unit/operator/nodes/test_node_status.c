@@ -93,6 +93,27 @@ static void expect_conditions(const struct node_status_input *in, const char *wa
 	"Ready True Ready|ConfigApplied True Applied|TracersLoaded True Loaded|"                   \
 	"Exporting True Exporting|MetadataSynced True Synced"
 
+/* An agent may say what it likes: what is written is what the CRD allows. */
+static void test_versions_of_a_runtime(void **state)
+{
+	const struct node_status_input in = good();
+	char many[] = "17.0.9\n and more than thirty-two characters", *versions[12];
+	cJSON *status, *list;
+
+	for (size_t i = 0; i < ARRAY_SIZE(versions); i++)
+		versions[i] = many;
+	parts.tracer[1].versions = versions;
+	parts.tracer[1].n_versions = ARRAY_SIZE(versions);
+	status = build(&in);
+	list = cJSON_GetObjectItemCaseSensitive(status, "tracers");
+	assert_null(cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(list, 0), "versions"));
+	list = cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(list, 1), "versions");
+	assert_int_equal(cJSON_GetArraySize(list), 8);
+	assert_string_equal(cJSON_GetStringValue(cJSON_GetArrayItem(list, 7)),
+			    "17.0.9? and more than thirty-two");
+	cJSON_Delete(status);
+}
+
 static void test_a_status_is_all_that_was_reported(void **state)
 {
 	const struct node_status_input in = good();
@@ -335,6 +356,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_a_status_is_all_that_was_reported),
+	    cmocka_unit_test(test_versions_of_a_runtime),
 	    cmocka_unit_test(test_each_condition_has_its_cause),
 	    cmocka_unit_test(test_a_tenants_settings_are_told_as_one),
 	    cmocka_unit_test(test_failing_destinations_of_tenants_are_counted),

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct thread_names: the names that runtimes have for threads, as they were read: a name is asked
+ * for with each sample. The kernel has 15 bytes of it. Owned by the loop thread.
+ */
+#pragma once
+
+#include "agent/runtime/runtime.h"
+
+enum {
+	THREAD_NAME_MAX = 256, /* bytes with the NUL */
+	THREAD_NAMES_MAX = 16384,
+	THREAD_NAME_KEEP_MS = 10000, /* then it is read again: it may have changed */
+	THREAD_NAME_RETRY_MIN_MS = 500,
+	THREAD_NAME_RETRY_MAX_MS = 60000,
+};
+
+/* A thread of a process (SPACE: its name space, of no other one), and what the kernel has of its
+ * name. */
+struct thread_name_key {
+	uint32_t space, tid;
+	char comm[KILN_COMM_LEN]; /* zeroes behind its end */
+};
+
+struct thread_name {
+	struct thread_name_key key;
+	char *name;		  /* NULL: not known */
+	uint64_t due_ms, wait_ms; /* not asked for before */
+	uint32_t last_window;
+	UT_hash_handle hh;
+};
+
+struct thread_names;
+int thread_names_new(struct thread_names **ret) _must_check_;
+/* Takes NULL, returns NULL. */
+struct thread_names *thread_names_free(struct thread_names *n);
+/* The thread's entry, which WINDOW uses; NULL: no room, no memory. */
+struct thread_name *thread_names_get(struct thread_names *n, const struct thread_name_key *key,
+				     uint32_t window);
+/* What came of asking for E at NOW_MS: NAME (copied), or NULL and why (-errno). */
+void thread_names_set(struct thread_name *e, const char *name, int error, uint64_t now_ms);
+/* Forgets what was not used since BEFORE_WINDOW. */
+void thread_names_sweep(struct thread_names *n, uint32_t before_window);
