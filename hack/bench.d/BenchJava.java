@@ -61,18 +61,29 @@ public final class BenchJava {
         Thread.sleep(Long.MAX_VALUE);
     }
 
-    static void threads(int n) throws ReflectiveOperationException, InterruptedException {
+    /** Chains of 20 to 50 methods. Nothing is written that other threads write, so that they do not wait for each other. */
+    static long run(int depth, long x) {
+        switch (depth) {
+            case 0:
+                return C0.m280(x);
+            case 1:
+                return C0.m270(x);
+            case 2:
+                return C0.m260(x);
+            default:
+                return C0.m250(x);
+        }
+    }
+
+    static void threads(int n) throws InterruptedException {
         LongAdder done = new LongAdder();
         for (int i = 0; i < n; i++) {
-            Method m = entry(0, METHODS - 20 - i % 40);
+            int depth = i % 4;
             Thread t = new Thread(() -> {
-                try {
-                    for (;;) {
-                        sink = call(m);
-                        done.increment();
+                for (long x = depth;; done.increment()) {
+                    for (int k = 0; k < 1000; k++) {
+                        x = run(depth, x);
                     }
-                } catch (ReflectiveOperationException e) {
-                    throw new IllegalStateException(e);
                 }
             });
             t.setDaemon(true);

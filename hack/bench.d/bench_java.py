@@ -21,7 +21,7 @@ METHODS, CLASSES = 300, 100
 SHALLOW, DEEP = 30, 120
 CONFIG = """
 receivers:
-  profiling: {samples_per_second: %(hz)d, reporter_interval: 5s%(more)s}
+  profiling: {samples_per_second: %(hz)d, reporter_interval: 5s}
 exporters:
   folded_file: {path: "%(path)s"}
 extensions:
@@ -81,8 +81,7 @@ def wait_for(process, path, word, seconds=120):
 @contextlib.contextmanager
 def running_agent(directory, hz, pid=None):
     port, path = 13190 + os.getpid() % 500, os.path.join(directory, "stacks.txt")
-    more = f", pids: [{pid}]" if pid else ""
-    with agent.Agent(config=CONFIG % {"hz": hz, "more": more, "path": path, "port": port}) as a:
+    with agent.Agent(*(("--pid", pid) if pid else ()), config=CONFIG % {"hz": hz, "path": path, "port": port}) as a:
         a.url, a.stacks = f"http://127.0.0.1:{port}", path
         a.wait_ready(url=a.url + "/readyz")
         yield a
