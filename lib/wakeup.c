@@ -27,6 +27,7 @@ void wakeup_soon(void)
 {
 	int nice = getpriority(PRIO_PROCESS, 0);
 
-	if (set_attr(MIN(NICE, nice)) < 0)
+	/* Whoever made the program nicer than others meant it. */
+	if (nice > 0 || set_attr(MIN(NICE, nice)) < 0)
 		(void)set_attr(nice);
 }

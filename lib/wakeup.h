@@ -11,7 +11,8 @@
  * The calling thread runs soon after it was woken, as long as it does so for short times: with a
  * slice of 100 us, which lets it go before threads with longer ones (Linux 6.12,
  * kernel/sched/fair.c, PREEMPT_SHORT; older kernels take no notice), and, with CAP_SYS_NICE, at a
- * nice value of -10. Threads that it starts from then on have neither. Cannot fail: without the
- * privilege, or where a sandbox forbids the call, the thread goes on as it was.
+ * nice value of -10, unless it has one above 0. Threads that it starts from then on have neither.
+ * Cannot fail: without the privilege, or where a sandbox forbids the call, the thread goes on as it
+ * was.
  */
 void wakeup_soon(void);

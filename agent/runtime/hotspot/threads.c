@@ -363,6 +363,10 @@ int hotspot_thread_name(void *state, const struct target_memory *memory, uint32_
 	if (r < 0)
 		return r;
 	read_coding(p, memory);
+	/* ZGC leaves references to what is gone until they are used: only the kernel's part tells.
+	 */
+	if (inherited && !t->narrow)
+		return -ENOENT;
 	object = object_of(p, memory, thread);
 	if (!object)
 		return -EAGAIN;
@@ -372,7 +376,8 @@ int hotspot_thread_name(void *state, const struct target_memory *memory, uint32_
 		known = learn(t, memory, object, comm, name);
 		t->tries++;
 	}
-	if (!known)
+	/* A collector that is done by now may have made something else of what was read. */
+	if (!known || object_of(p, memory, thread) != object)
 		return -EAGAIN;
 	put_cut(name, ret, size);
 	return 0;

@@ -10,6 +10,7 @@
 
 #include <linux/sched.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 
@@ -73,10 +74,33 @@ static void test_this_thread_alone(void **state)
 	}
 }
 
+static void *ask_nicely(void *arg)
+{
+	struct kernel_sched_attr *attr = arg;
+
+	assert_return_code(setpriority(PRIO_PROCESS, 0, 5), errno);
+	wakeup_soon();
+	*attr = get_attr();
+	return NULL;
+}
+
+static void test_nice_stays_nice(void **state)
+{
+	struct kernel_sched_attr attr;
+	pthread_t thread;
+
+	assert_int_equal(pthread_create(&thread, NULL, ask_nicely, &attr), 0);
+	pthread_join(thread, NULL);
+	assert_int_equal(attr.nice, 5);
+	if (has_slices())
+		assert_int_equal(attr.runtime, 100000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_this_thread_alone),
+	    cmocka_unit_test(test_nice_stays_nice),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
