@@ -97,7 +97,7 @@ def judge(name, samples, judge_one, right_least):
         example[reason] = s
         construct = s.comm.removeprefix(WORKER).replace("parking", "blocking")
         if s.comm.startswith(WORKER[:7]):
-            named[construct in CONSTRUCTS] += s.value
+            named[s.comm.startswith(WORKER) and len(s.comm) > 15] += s.value
         if construct in CONSTRUCTS and reason not in BEFORE:
             of_thread[construct]["cut" if reason.startswith(("cut", "no root")) else
                               reason if reason in ("right", "way", "native") else "other"] += s.value
