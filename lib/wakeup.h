@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How soon a thread runs after it was woken. A process that lives for two milliseconds is gone by
- * the time that a thread has waited for the rest of another one's slice (3 ms), and a thread may
- * have to although a CPU is idle: a guest's kernel passes over idle CPUs that its host has
- * descheduled (Linux 6.18, kernel/sched/sched.h, available_idle_cpu()).
+ * How soon a thread runs after it was woken. By default it may wait until the running thread has
+ * used up its time slice (3 ms); a process that lives for two milliseconds has exited by then. In a
+ * virtual machine that happens although a CPU is idle: the scheduler does not choose an idle CPU
+ * that the hypervisor has preempted (Linux 6.18, kernel/sched/sched.h, available_idle_cpu()).
  */
 #pragma once
 

@@ -171,9 +171,10 @@ struct interpreter_ops {
 	int (*read_text)(void *state, const struct kiln_text *text, char *scratch,
 			 size_t scratch_size, struct symbol_result *ret);
 	/*
-	 * The name that the runtime has for the thread TID (in the process's pid namespace), of
-	 * which the kernel has COMM (INHERITED: nothing but the process's own name), in RET of
-	 * SIZE. -ENOENT: it has none; -EAGAIN: not now. NULL: what the kernel has is all.
+	 * Copies the runtime's own name of a thread to RET (SIZE bytes). TID is its id in the
+	 * process's pid namespace, COMM its name in the kernel; INHERITED: COMM is only the
+	 * process's name. -ENOENT: there is no other name; -EAGAIN: it cannot be read now. NULL:
+	 * the runtime gives its threads no names.
 	 */
 	int (*thread_name)(void *state, const struct target_memory *memory, uint32_t tid,
 			   const char *comm, bool inherited, char *ret, size_t size);

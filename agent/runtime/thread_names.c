@@ -22,9 +22,12 @@ static void forget(struct thread_names *n, struct thread_name *e)
 
 struct thread_names *thread_names_free(struct thread_names *n)
 {
+	struct thread_name *e, *next;
+
 	if (!n)
 		return NULL;
-	thread_names_sweep(n, UINT32_MAX);
+	HASH_ITER (hh, n->all, e, next)
+		forget(n, e);
 	free(n);
 	return NULL;
 }
@@ -67,6 +70,6 @@ void thread_names_sweep(struct thread_names *n, uint32_t before_window)
 	struct thread_name *e, *next;
 
 	HASH_ITER (hh, n->all, e, next)
-		if (e->last_window < before_window)
+		if ((int32_t)(e->last_window - before_window) < 0)
 			forget(n, e);
 }

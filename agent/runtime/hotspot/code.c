@@ -257,7 +257,7 @@ static bool way_returns(const struct code *c, uint64_t from, struct ways *w)
 	return false;
 }
 
-/* Does any way from PC lead to a return without a call? */
+/* Is there a path from PC to a return instruction without a call on it? */
 static bool returns(const struct code *c, uint64_t pc)
 {
 	struct ways w = {.at = {pc}, .n = 1};
@@ -352,8 +352,8 @@ int hotspot_code_places(const struct hotspot_process *p, const struct target_mem
 			return -EFAULT;
 		n = 1;
 	}
-	/* -1: the method's entry. It has the line of its first bytecode, as in a stack trace that
-	 * the JVM prints (Method::line_number_from_bci()). */
+	/* bci -1 is the method's entry, before its first bytecode. Stack traces of the JVM show the
+	 * line of bytecode 0 for it (Method::line_number_from_bci()). */
 	if (n > 0 && ret[0].bci < 0)
 		ret[0].bci = 0;
 	return n;

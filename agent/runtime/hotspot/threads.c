@@ -183,7 +183,7 @@ static uint64_t object_of(const struct hotspot_process *p, const struct target_m
 {
 	uint64_t v = word_at(m, thread, p->layout.thread_object);
 
-	/* 17 on: the address of a reference in the machine's own memory. */
+	/* From 17 on the field is an OopHandle: the address of the reference. */
 	return v && p->layout.threads_list ? whole_reference(word_at(m, v, 0)) : whole_reference(v);
 }
 
@@ -297,7 +297,7 @@ static bool read_name(const struct hotspot_threads *t, const struct target_memor
 	return read_characters(m, reference_in(t, field, 0), &t->array, comm, ret) != 0;
 }
 
-/* Searches the Thread at OBJECT for the name of which the kernel has COMM. */
+/* Finds where the Thread at OBJECT keeps its name: a text that the JVM truncates to COMM. */
 static bool learn(struct hotspot_threads *t, const struct target_memory *m, uint64_t object,
 		  const char *comm, char *ret)
 {

@@ -20,7 +20,7 @@ enum {
 	 * src/hotspot/cpu/x86/frame_x86.hpp; the same in 8 to 28) */
 	HOTSPOT_SENDER_SP = 8,
 	HOTSPOT_FRAME_METHOD = 24,
-	/* Bytes from rsp to r13 and rax where an adapter has saved them before it calls into the
+	/* Offsets from rsp of the r13 and rax that an adapter saves before it calls into the
 	 * JVM. The lowest 512 bytes are fxsave's, the other registers follow (push_CPU_state(),
 	 * src/hotspot/cpu/x86/macroAssembler_x86.cpp; the same in 8 to 28) */
 	HOTSPOT_SAVED_R13 = 512 + 2 * 8,

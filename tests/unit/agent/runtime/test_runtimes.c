@@ -233,7 +233,7 @@ static int64_t programs(const char *version)
 	return metric_family_get("kiln_runtime_programs_total", labels);
 }
 
-/* The file's, or what attach() was told by the process; no more of them than there is room for. */
+/* The version of the file, or the one that attach() read in the process; eight at most. */
 static void versions_that_were_attached_to_are_told(void **state)
 {
 	static const char *const others[] = {"2", "3", "4\"}\nkiln_forged 1", "5", "6", "7", "8",

@@ -68,6 +68,9 @@ static void there_is_an_end(void **state)
 	for (uint32_t i = 0; i < THREAD_NAMES_MAX; i++)
 		assert_non_null(get(i, "x", i < 10 ? 2 : 1));
 	assert_null(get(THREAD_NAMES_MAX, "x", 1));
+	/* What is before the first window is before all of them. */
+	thread_names_sweep(names, (uint32_t)-3);
+	assert_null(get(THREAD_NAMES_MAX, "x", 1));
 	thread_names_sweep(names, 2);
 	for (uint32_t i = 0; i < THREAD_NAMES_MAX - 10; i++)
 		assert_non_null(get(100000 + i, "x", 2));
