@@ -26,6 +26,7 @@
 /* Set between open and load. */
 const volatile uint32_t max_depth = KILN_MAX_USER_FRAMES;
 const volatile uint32_t ring_shift = 20; /* log2 of the ring's bytes */
+const volatile uint32_t ring_unasked;	 /* bytes; see ring_used() */
 
 #define NS_PER_SECOND 1000000000ULL
 
@@ -200,6 +201,7 @@ static __attribute__((noinline)) int end_sample(uint32_t slot)
 		w->end = KILN_END_NO_PROCESS;
 	r->head.end = (uint16_t)w->end;
 	if (w->end) {
+		walk_learn_window(w);
 		native = w->n - 2 * w->runtime_frames;
 		stat->n[KILN_STAT_CACHE_HIT] += native > w->misses ? native - w->misses : 0;
 		stat->n[KILN_STAT_CACHE_MISS] += w->misses;
@@ -217,7 +219,8 @@ static __attribute__((noinline)) int end_sample(uint32_t slot)
 		n_user = KILN_MAX_USER_WORDS;
 	dump = r->head.end == KILN_END_NO_PROCESS || r->head.end == KILN_END_NO_MAPPING ||
 	       r->head.end == KILN_END_NO_TABLE;
-	used = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
+	/* A record with a copy of the stack always asks. */
+	used = ring_used(cpu, dump ? ~0ULL : sizeof(r->head) + (n_kernel + n_user) * 8);
 	fill = ring_fill(used);
 	if (fill >= FILL_SMALL)
 		less = (uint32_t)shed(fill, dump);
@@ -292,7 +295,8 @@ int sample(struct bpf_perf_event_data *ctx)
 		return 0;
 	w = env_walk(number);
 	if (begun && w) {
-		begun = begin_in_walker(number);
+		/* Most programs have none, and a call is dear where the kernel guards returns. */
+		begun = w->walker ? begin_in_walker(number) : 0;
 		if (begun)
 			jump_to_walker(ctx, begun);
 		walk_on(ctx, number, w);

@@ -43,6 +43,24 @@ static __always_inline uint32_t ring_fill(uint64_t used)
 	return (uint32_t)(used >> (ring_shift - 4));
 }
 
+/*
+ * Bytes of the ring that are in use, as far as a CPU has to know that puts a record of LEN bytes
+ * there. To ask costs as much as the walk of six frames. So while less than an eighth is in use,
+ * each CPU may put its part of a sixteenth there unasked, and takes the ring for empty.
+ */
+static __always_inline uint64_t ring_used(struct kiln_cpu *cpu, uint64_t len)
+{
+	uint64_t used;
+
+	if (len <= cpu->ring_room) {
+		cpu->ring_room -= len;
+		return 0;
+	}
+	used = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
+	cpu->ring_room = used >> (ring_shift - 3) ? 0 : ring_unasked;
+	return used;
+}
+
 /* That of the current task's cgroup; NULL: the map has no room for it. */
 static __attribute__((noinline)) struct share *own_share(void)
 {

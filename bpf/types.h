@@ -459,7 +459,8 @@ struct kiln_cpu {
 	uint64_t carry;
 	struct kiln_stats stats;
 	uint64_t carry_until;
-	uint64_t pad[8];
+	uint64_t ring_room; /* bytes that this CPU may put into the ring before it asks again */
+	uint64_t pad[7];
 };
 _Static_assert(__builtin_offsetof(struct kiln_cpu, stats.n[KILN_STAT_SKIPPED]) + 8 <= 64,
 	       "an unselected hit touches one cache line");

@@ -46,9 +46,9 @@
 #endif
 
 enum {
-	/* The stack is copied in pieces: a small one first, which is enough for most stacks, then
-	 * each twice as large as the one before. */
-	KILN_WINDOW_FIRST = 1024, /* bytes of the first */
+	/* The stack is copied in pieces: first what the last walks needed, then each twice as large
+	 * as the one before. */
+	KILN_WINDOW_FIRST = 1024, /* bytes of the first, at least */
 	KILN_WINDOW_WORDS = 512,  /* of the largest: a page */
 	KILN_PAGE = 4096,
 	KILN_RECORD_WORDS = KILN_RECORD_MAX / 8,
@@ -127,6 +127,7 @@ struct kiln_walk {
 	uint8_t doubt;	       /* fp leads to no frame: use the table's rule */
 	uint8_t walker;	       /* of the runtime that the process's stacks had frames of; 0: none */
 	uint32_t window_next;  /* bytes that the next walk_refill() reads, at most */
+	uint32_t window_first; /* ... and the first one of the next walk */
 	uint32_t misses;       /* of the cache */
 	uint32_t first, count; /* the process's mappings */
 	uint32_t mapset;       /* of the process */
@@ -733,7 +734,7 @@ KILN_INLINE int walk_put(struct kiln_walk *w, uint64_t word)
 KILN_INLINE void walk_begin(struct kiln_walk *w, uint32_t at, uint32_t max_frames)
 {
 	w->window_len = 0;
-	w->window_next = KILN_WINDOW_FIRST;
+	w->window_next = w->window_first > KILN_WINDOW_FIRST ? w->window_first : KILN_WINDOW_FIRST;
 	w->at = at;
 	w->n = 0;
 	w->limit = w->max_frames = max_frames;
@@ -742,6 +743,20 @@ KILN_INLINE void walk_begin(struct kiln_walk *w, uint32_t at, uint32_t max_frame
 	w->missing_said = 0;
 	w->runtime_done = w->hide_native = w->full = w->stepped = w->doubt = 0;
 	w->switches = w->parked = 0;
+}
+
+/*
+ * The walk has come from the leaf to w->regs: the next one on this CPU will need about as many
+ * bytes of its stack.
+ */
+KILN_INLINE void walk_learn_window(struct kiln_walk *w)
+{
+	uint64_t bytes = w->regs.sp - w->leaf[ARCH_REG_SP];
+
+	/* Another stack, or one that no window holds. */
+	if (bytes > KILN_WINDOW_WORDS * 8)
+		return;
+	w->window_first = ((w->window_first * 3 + (uint32_t)bytes) / 4 + 63) & ~63U;
 }
 
 /* The words that usual steps may fill: none from where execution is. */

@@ -128,6 +128,7 @@ int map_sizes_set(struct profiler *skel, const struct sampler_options *o, uint32
 
 	r |= bpf_map__set_max_entries(skel->maps.ring, ring);
 	skel->rodata->ring_shift = (uint32_t)__builtin_ctz(ring);
+	skel->rodata->ring_unasked = ring / 16 / cpus;
 	r |= bpf_map__set_max_entries(skel->maps.unwind_slab, slab_shards(&unwind));
 	r |= bpf_map__set_max_entries(skel->maps.mapping_slab, slab_shards(&mappings));
 	r |= bpf_map__set_max_entries(skel->maps.processes, processes);
