@@ -1,55 +1,60 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two hash tables and a list. The list has the frames by the window in which they were touched
- * last, oldest first, so eviction takes from its head and never searches. Functions count the
- * frames' lines that point to them and go with the last.
+ * There may be a hundred thousand of them, so both kinds of record are small, and are found by
+ * tables of 32-bit ids (lib/ref_table.h). The list has the frames by the window in which they were
+ * touched last, oldest first, so eviction takes from its head and never searches. Functions count
+ * the frames' lines that point to them and go with the last.
  *
- * Invariant: `bytes` is the sum of all allocations but the hash tables' own.
+ * Invariant: `bytes` is the sum of all allocations but the tables' own.
  */
 #include "agent/runtime/names.h"
 
 #include <pthread.h>
-#include <utlist.h>
+#include <sys/random.h>
 
 #include "lib/metrics.h"
-#include "lib/uthash.h"
+#include "lib/ref_table.h"
+
+enum { RECORDS_MAX = 1 << 24 };
+
+/* Records by id, which begin with 1. */
+struct ids {
+	void **records; /* at a free id: the next free one, as a number */
+	uint32_t n, used, free;
+	size_t cap;
+};
 
 struct function {
 	uint32_t refs, start_line;
-	size_t len; /* of text */
-	const char *name, *system_name, *file;
-	UT_hash_handle hh;
-	char text[]; /* the key: start line, name, system name, file, each ended */
+	uint32_t len;		    /* of text */
+	uint16_t system_name, file; /* where they begin in it */
+	char text[];		    /* name, system name, file, each ended */
 };
 
-struct key {
-	uint64_t words[2];
-	uint32_t space, pad;
-};
-
+/* A function's id, and where in it. */
 struct line {
-	struct function *function;
-	uint32_t line;
+	uint32_t function, line;
 };
 
 struct name {
-	struct key key;
-	uint32_t window; /* in which it was touched last */
-	uint32_t n;
-	uint32_t round; /* of the last try to read it */
-	uint32_t tries; /* in the window */
-	struct name *prev, *next;
-	UT_hash_handle hh;
-	enum frame_type type;
+	uint64_t words[2];
+	uint32_t space;
+	uint32_t window;     /* in which it was touched last */
+	uint32_t prev, next; /* ids, of the list; 0: none */
+	uint32_t round;	     /* of the last try to read it */
+	uint8_t n;	     /* lines; 0: it could not be read */
+	uint8_t tries;	     /* in the window */
+	uint8_t type;	     /* enum frame_type */
 	struct line lines[];
 };
 
 struct runtime_names {
 	pthread_mutex_t lock;
-	struct name *names;
-	struct name *list;
-	struct function *functions;
+	struct ids names, functions;
+	struct ref_table name_table, function_table;
+	uint32_t first, last; /* of the list */
 	uint32_t round;
+	uint64_t seed;
 	size_t bytes, max_bytes;
 	char scratch[3 * RUNTIME_NAME_MAX + 16];
 };
@@ -61,44 +66,76 @@ int runtime_names_new(size_t max_bytes, struct runtime_names **ret)
 	if (!n)
 		return -ENOMEM;
 	n->max_bytes = max_bytes;
+	if (getrandom(&n->seed, sizeof(n->seed), GRND_NONBLOCK) < 0)
+		n->seed = (uintptr_t)n;
 	pthread_mutex_init(&n->lock, NULL);
 	*ret = n;
 	return 0;
 }
+
+/* ---- records by id --------------------------------------------------------------------------- */
+
+static void *record_of(const struct ids *ids, uint32_t id)
+{
+	return ids->records[id - 1];
+}
+
+/* 0 without memory. */
+static uint32_t add_record(struct ids *ids, void *record)
+{
+	uint32_t id = ids->free;
+
+	if (id) {
+		ids->free = (uint32_t)(uintptr_t)ids->records[id - 1];
+	} else {
+		if (grow_array((void **)&ids->records, &ids->cap, (size_t)ids->n + 1,
+			       sizeof(*ids->records), RECORDS_MAX) < 0)
+			return 0;
+		id = ++ids->n;
+	}
+	ids->records[id - 1] = record;
+	ids->used++;
+	return id;
+}
+
+static void forget_ids(struct ids *ids)
+{
+	free(ids->records);
+	*ids = (struct ids){};
+}
+
+/* After the last one nothing is left of them. */
+static void remove_record(struct ids *ids, uint32_t id)
+{
+	free(ids->records[id - 1]);
+	ids->records[id - 1] = (void *)(uintptr_t)ids->free;
+	ids->free = id;
+	if (--ids->used == 0)
+		forget_ids(ids);
+}
+
+/* ---- functions ------------------------------------------------------------------------------- */
 
 static size_t name_size(const struct name *name)
 {
 	return sizeof(*name) + name->n * sizeof(name->lines[0]);
 }
 
-static void put_function(struct runtime_names *n, struct function *f)
+static uint64_t function_hash(const struct runtime_names *n, uint32_t start_line, const char *text,
+			      size_t len)
 {
+	return hash_bytes(text, len, n->seed ^ start_line);
+}
+
+static void put_function(struct runtime_names *n, uint32_t id)
+{
+	struct function *f = record_of(&n->functions, id);
+
 	if (--f->refs)
 		return;
-	HASH_DEL(n->functions, f);
+	ref_table_remove(&n->function_table, function_hash(n, f->start_line, f->text, f->len), id);
 	n->bytes -= sizeof(*f) + f->len;
-	free(f);
-}
-
-static void drop(struct runtime_names *n, struct name *name)
-{
-	DL_DELETE(n->list, name);
-	HASH_DEL(n->names, name);
-	for (uint32_t i = 0; i < name->n; i++)
-		put_function(n, name->lines[i].function);
-	n->bytes -= name_size(name);
-	free(name);
-}
-
-struct runtime_names *runtime_names_free(struct runtime_names *n)
-{
-	if (!n)
-		return NULL;
-	while (n->list)
-		drop(n, n->list);
-	pthread_mutex_destroy(&n->lock);
-	free(n);
-	return NULL;
+	remove_record(&n->functions, id);
 }
 
 static size_t add_text(char *to, const char *s)
@@ -111,46 +148,126 @@ static size_t add_text(char *to, const char *s)
 	return len + 1;
 }
 
-/* The function of SYM, with one reference more. NULL without memory. */
-static struct function *get_function(struct runtime_names *n, const struct symbol *sym)
+/* The function of SYM, with one reference more. 0 without memory. */
+static uint32_t get_function(struct runtime_names *n, const struct symbol *sym)
 {
 	const char *system_name = sym->system_name ? sym->system_name : sym->name;
-	char *text = n->scratch;
-	size_t name_len, system_len, len = sizeof(sym->start_line);
+	size_t system_at, file_at, len;
 	struct function *f;
-	unsigned int hash;
+	uint32_t pos = REF_TABLE_START, id;
+	uint64_t hash;
 
-	memcpy(text, &sym->start_line, sizeof(sym->start_line));
-	len += name_len = add_text(text + len, sym->name);
+	system_at = add_text(n->scratch, sym->name);
 	/* Mostly the same: then it is not kept twice. */
-	len += system_len =
-	    add_text(text + len, sym->name && streq(system_name, sym->name) ? "" : system_name);
-	len += add_text(text + len, sym->file);
-	hash = (unsigned int)hash_bytes(text, len, 0);
-	HASH_FIND_BYHASHVALUE(hh, n->functions, text, len, hash, f);
-	if (!f) {
-		f = malloc(sizeof(*f) + len);
-		if (!f)
-			return NULL;
-		*f = (struct function){.start_line = sym->start_line, .len = len};
-		memcpy(f->text, text, len);
-		f->name = f->text + sizeof(sym->start_line);
-		f->system_name = system_len > 1 ? f->name + name_len : f->name;
-		f->file = f->name + name_len + system_len;
-		HASH_ADD_KEYPTR_BYHASHVALUE(hh, n->functions, f->text, len, hash, f);
-		n->bytes += sizeof(*f) + len;
+	file_at =
+	    system_at + add_text(n->scratch + system_at,
+				 sym->name && streq(system_name, sym->name) ? "" : system_name);
+	len = file_at + add_text(n->scratch + file_at, sym->file);
+	hash = function_hash(n, sym->start_line, n->scratch, len);
+	while ((id = ref_table_next(&n->function_table, hash, &pos))) {
+		f = record_of(&n->functions, id);
+		if (f->start_line == sym->start_line && f->len == len &&
+		    !memcmp(f->text, n->scratch, len)) {
+			f->refs++;
+			return id;
+		}
 	}
-	f->refs++;
-	return f;
+	f = malloc(sizeof(*f) + len);
+	id = f && !ref_table_reserve(&n->function_table, 1) ? add_record(&n->functions, f) : 0;
+	if (!id) {
+		free(f);
+		return 0;
+	}
+	*f = (struct function){.refs = 1,
+			       .start_line = sym->start_line,
+			       .len = (uint32_t)len,
+			       .system_name = system_at + 1 < file_at ? (uint16_t)system_at : 0,
+			       .file = (uint16_t)file_at};
+	memcpy(f->text, n->scratch, len);
+	ref_table_insert(&n->function_table, hash, id);
+	n->bytes += sizeof(*f) + len;
+	return id;
 }
 
-static struct name *find(struct runtime_names *n, uint32_t space, const uint64_t words[2])
-{
-	struct key key = {.words = {words[0], words[1]}, .space = space};
-	struct name *name;
+/* ---- names ----------------------------------------------------------------------------------- */
 
-	HASH_FIND(hh, n->names, &key, sizeof(key), name);
-	return name;
+/* The words are a process's choice. */
+static uint64_t name_hash(const struct runtime_names *n, uint32_t space, const uint64_t words[2])
+{
+	const uint64_t key[] = {words[0], words[1], space};
+
+	return hash_words(key, ARRAY_SIZE(key), n->seed);
+}
+
+static struct name *find(struct runtime_names *n, uint32_t space, const uint64_t words[2],
+			 uint32_t *ret_id)
+{
+	uint64_t hash = name_hash(n, space, words);
+	uint32_t pos = REF_TABLE_START, id;
+
+	while ((id = ref_table_next(&n->name_table, hash, &pos))) {
+		struct name *name = record_of(&n->names, id);
+
+		if (name->words[0] == words[0] && name->words[1] == words[1] &&
+		    name->space == space) {
+			*ret_id = id;
+			return name;
+		}
+	}
+	return NULL;
+}
+
+static void unlink_name(struct runtime_names *n, const struct name *name)
+{
+	if (name->prev)
+		((struct name *)record_of(&n->names, name->prev))->next = name->next;
+	else
+		n->first = name->next;
+	if (name->next)
+		((struct name *)record_of(&n->names, name->next))->prev = name->prev;
+	else
+		n->last = name->prev;
+}
+
+static void append_name(struct runtime_names *n, struct name *name, uint32_t id)
+{
+	name->prev = n->last;
+	name->next = 0;
+	if (n->last)
+		((struct name *)record_of(&n->names, n->last))->next = id;
+	else
+		n->first = id;
+	n->last = id;
+}
+
+static void drop(struct runtime_names *n, uint32_t id)
+{
+	struct name *name = record_of(&n->names, id);
+
+	unlink_name(n, name);
+	ref_table_remove(&n->name_table, name_hash(n, name->space, name->words), id);
+	for (uint32_t i = 0; i < name->n; i++)
+		put_function(n, name->lines[i].function);
+	n->bytes -= name_size(name);
+	remove_record(&n->names, id);
+}
+
+static const struct name *oldest(const struct runtime_names *n)
+{
+	return n->first ? record_of(&n->names, n->first) : NULL;
+}
+
+struct runtime_names *runtime_names_free(struct runtime_names *n)
+{
+	if (!n)
+		return NULL;
+	while (n->first)
+		drop(n, n->first);
+	ref_table_done(&n->name_table);
+	ref_table_done(&n->function_table);
+	pthread_mutex_destroy(&n->lock);
+	free(n);
+	return NULL;
 }
 
 static bool may_try_again(const struct runtime_names *n, const struct name *name)
@@ -163,9 +280,10 @@ enum runtime_name_state runtime_names_touch(struct runtime_names *n, uint32_t sp
 {
 	enum runtime_name_state state = RUNTIME_NAME_UNKNOWN;
 	struct name *name;
+	uint32_t id;
 
 	pthread_mutex_lock(&n->lock);
-	name = find(n, space, words);
+	name = find(n, space, words, &id);
 	if (name) {
 		if (name->window != window)
 			name->tries = 0;
@@ -174,8 +292,8 @@ enum runtime_name_state runtime_names_touch(struct runtime_names *n, uint32_t sp
 								 : RUNTIME_NAME_FAILED_NOW;
 		if (name->window != window) {
 			name->window = window;
-			DL_DELETE(n->list, name);
-			DL_APPEND(n->list, name);
+			unlink_name(n, name);
+			append_name(n, name, id);
 		}
 	}
 	pthread_mutex_unlock(&n->lock);
@@ -186,9 +304,9 @@ enum runtime_name_state runtime_names_touch(struct runtime_names *n, uint32_t sp
 static bool make_room(struct runtime_names *n, uint32_t window)
 {
 	while (n->bytes >= n->max_bytes) {
-		if (!n->list || (int32_t)(n->list->window + RUNTIME_NAMES_WINDOWS - window) > 0)
+		if (!n->first || (int32_t)(oldest(n)->window + RUNTIME_NAMES_WINDOWS - window) > 0)
 			return false;
-		drop(n, n->list);
+		drop(n, n->first);
 		metric_add(M_RUNTIME_NAME_EVICTIONS, 1);
 	}
 	return true;
@@ -197,27 +315,31 @@ static bool make_room(struct runtime_names *n, uint32_t window)
 static int add(struct runtime_names *n, uint32_t space, const uint64_t words[2],
 	       const struct symbol_result *sym, uint32_t window, uint32_t tries)
 {
-	uint32_t count = sym ? MIN(sym->n, SYMBOL_INLINE_MAX) : 0;
+	uint32_t count = sym ? MIN(sym->n, SYMBOL_INLINE_MAX) : 0, id;
 	struct name *name = malloc(sizeof(*name) + count * sizeof(name->lines[0]));
 
-	if (!name)
+	id = name && !ref_table_reserve(&n->name_table, 1) ? add_record(&n->names, name) : 0;
+	if (!id) {
+		free(name);
 		return -ENOMEM;
+	}
 	*name = (struct name){
-	    .key = {.words = {words[0], words[1]}, .space = space},
+	    .words = {words[0], words[1]},
+	    .space = space,
 	    .window = window,
 	    .round = n->round,
-	    .tries = tries,
-	    .type = sym ? sym->type : FRAME_ABORT,
+	    .tries = (uint8_t)MIN(tries, (uint32_t)UINT8_MAX),
+	    .type = (uint8_t)(sym ? sym->type : FRAME_ABORT),
 	};
 	for (; name->n < count; name->n++) {
-		struct function *f = get_function(n, &sym->symbols[name->n]);
+		uint32_t f = get_function(n, &sym->symbols[name->n]);
 
 		if (!f)
 			break;
 		name->lines[name->n] = (struct line){f, sym->symbols[name->n].line};
 	}
-	HASH_ADD(hh, n->names, key, sizeof(name->key), name);
-	DL_APPEND(n->list, name);
+	ref_table_insert(&n->name_table, name_hash(n, space, words), id);
+	append_name(n, name, id);
 	n->bytes += name_size(name);
 	return 0;
 }
@@ -225,15 +347,15 @@ static int add(struct runtime_names *n, uint32_t space, const uint64_t words[2],
 int runtime_names_put(struct runtime_names *n, uint32_t space, const uint64_t words[2],
 		      const struct symbol_result *sym, uint32_t window)
 {
-	struct name *old;
-	uint32_t tries = 1;
+	const struct name *old;
+	uint32_t tries = 1, id;
 	int r = -ENOSPC;
 
 	pthread_mutex_lock(&n->lock);
-	old = find(n, space, words);
+	old = find(n, space, words, &id);
 	if (old) {
 		tries += old->tries;
-		drop(n, old);
+		drop(n, id);
 	}
 	if (make_room(n, window))
 		r = add(n, space, words, sym, window, tries);
@@ -245,20 +367,22 @@ bool runtime_names_get(struct runtime_names *n, uint32_t space, const uint64_t w
 		       struct symbol_result *ret)
 {
 	const struct name *name;
+	uint32_t id;
 	bool known;
 
 	pthread_mutex_lock(&n->lock);
-	name = find(n, space, words);
+	name = find(n, space, words, &id);
 	known = name && name->n;
 	if (known) {
-		ret->type = name->type;
+		ret->type = (enum frame_type)name->type;
 		ret->n = name->n;
 		for (uint32_t i = 0; i < name->n; i++) {
-			const struct function *f = name->lines[i].function;
+			const struct function *f =
+			    record_of(&n->functions, name->lines[i].function);
 
-			ret->symbols[i] = (struct symbol){.name = f->name,
-							  .system_name = f->system_name,
-							  .file = f->file,
+			ret->symbols[i] = (struct symbol){.name = f->text,
+							  .system_name = f->text + f->system_name,
+							  .file = f->text + f->file,
 							  .line = name->lines[i].line,
 							  .start_line = f->start_line};
 		}
@@ -270,8 +394,10 @@ bool runtime_names_get(struct runtime_names *n, uint32_t space, const uint64_t w
 void runtime_names_sweep(struct runtime_names *n, uint32_t before_window)
 {
 	pthread_mutex_lock(&n->lock);
-	while (n->list && (int32_t)(n->list->window - before_window) < 0)
-		drop(n, n->list);
+	while (n->first && (int32_t)(oldest(n)->window - before_window) < 0)
+		drop(n, n->first);
+	ref_table_trim(&n->name_table);
+	ref_table_trim(&n->function_table);
 	pthread_mutex_unlock(&n->lock);
 }
 
@@ -297,7 +423,7 @@ size_t runtime_names_count(struct runtime_names *n)
 	size_t count;
 
 	pthread_mutex_lock(&n->lock);
-	count = HASH_COUNT(n->names);
+	count = n->name_table.count;
 	pthread_mutex_unlock(&n->lock);
 	return count;
 }

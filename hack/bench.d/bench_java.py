@@ -23,13 +23,13 @@ CONFIG = """
 receivers:
   profiling: {samples_per_second: %(hz)d, reporter_interval: 5s}
 exporters:
-  folded_file: {path: "%(path)s"}
+  %(name)s: {%(options)s}
 extensions:
   health_check: {endpoint: "127.0.0.1:%(port)d"}
 service:
   extensions: [health_check]
   pipelines:
-    profiles: {receivers: [profiling], exporters: [folded_file]}
+    profiles: {receivers: [profiling], exporters: [%(name)s]}
 """
 
 
@@ -79,9 +79,11 @@ def wait_for(process, path, word, seconds=120):
 
 
 @contextlib.contextmanager
-def running_agent(directory, hz, pid=None):
+def running_agent(directory, hz, pid=None, name="folded_file",
+                  options='path: "%s"'):
     port, path = 13190 + os.getpid() % 500, os.path.join(directory, "stacks.txt")
-    with agent.Agent(*(("--pid", pid) if pid else ()), config=CONFIG % {"hz": hz, "path": path, "port": port}) as a:
+    config = CONFIG % {"hz": hz, "name": name, "options": options % path, "port": port}
+    with agent.Agent(*(("--pid", pid) if pid else ()), config=config) as a:
         a.url, a.stacks = f"http://127.0.0.1:{port}", path
         a.wait_ready(url=a.url + "/readyz")
         yield a
@@ -139,8 +141,12 @@ def own_memory(a):
         return int(re.search(r"RssAnon:\s+(\d+)", f.read())[1]) / 1024
 
 
+# It keeps nothing, as folded_file does until the end.
+DEBUG = {"name": "debug", "options": 'ignore_profiles_without_container_id: false, output: "%s"'}
+
+
 def bench_methods(table, root, directory):
-    with running_agent(directory, 97) as a:
+    with running_agent(directory, 97, **DEBUG) as a:
         time.sleep(6)
         before = own_memory(a)
         with program(root, directory, "methods", CLASSES) as (process, out):
