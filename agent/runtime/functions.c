@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A hash table and a list, the function that was not used for longest first. A function is one
- * allocation: its name, its file and its table lie behind it.
+ * allocation: its name, its file and its table lie behind it. Cookies lie in a table with one place
+ * for each, which the next one takes.
  *
- * Invariant: `bytes` is the sum of these allocations, and at most `max_bytes` and one more.
+ * Invariant: `bytes` is the sum of the functions' allocations, and at most `max_bytes` and one
+ * more.
  */
 #include "agent/runtime/functions.h"
 
@@ -20,8 +22,17 @@ struct entry {
 	char room[];
 };
 
+enum { COOKIES = 2048 /* a power of two */ };
+
+struct cookie {
+	uint64_t address, code, cookie;
+	uint32_t space; /* 0: nothing is kept here */
+	uint32_t pad;
+};
+
 struct runtime_functions {
 	struct entry *entries, *list;
+	struct cookie *cookies; /* NULL: none was kept yet */
 	size_t bytes, max_bytes;
 	uint64_t added;
 };
@@ -51,6 +62,7 @@ struct runtime_functions *runtime_functions_free(struct runtime_functions *f)
 		return NULL;
 	while (f->list)
 		drop(f, f->list);
+	free(f->cookies);
 	free(f);
 	return NULL;
 }
@@ -112,6 +124,34 @@ void runtime_functions_add(struct runtime_functions *f, const struct runtime_fun
 	DL_APPEND(f->list, e);
 	f->bytes += size;
 	f->added++;
+}
+
+static struct cookie *cookie_place(const struct runtime_functions *f, uint32_t space,
+				   uint64_t address, uint64_t code)
+{
+	const uint64_t key[] = {address, code, space};
+
+	return &f->cookies[hash_words(key, ARRAY_SIZE(key), 0) & (COOKIES - 1)];
+}
+
+bool runtime_functions_cookie(const struct runtime_functions *f, uint32_t space, uint64_t address,
+			      uint64_t code, uint64_t *ret)
+{
+	const struct cookie *c = f->cookies ? cookie_place(f, space, address, code) : NULL;
+
+	if (!c || c->space != space || c->address != address || c->code != code)
+		return false;
+	*ret = c->cookie;
+	return true;
+}
+
+void runtime_functions_keep_cookie(struct runtime_functions *f, uint32_t space, uint64_t address,
+				   uint64_t code, uint64_t cookie)
+{
+	if (!f->cookies && !(f->cookies = calloc(COOKIES, sizeof(*f->cookies))))
+		return;
+	*cookie_place(f, space, address, code) =
+	    (struct cookie){.address = address, .code = code, .cookie = cookie, .space = space};
 }
 
 size_t runtime_functions_bytes(const struct runtime_functions *f)

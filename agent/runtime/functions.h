@@ -39,6 +39,15 @@ bool runtime_functions_find(struct runtime_functions *f, const struct runtime_fu
 /* Keeps a copy in place of what there was, if there is memory for it. */
 void runtime_functions_add(struct runtime_functions *f, const struct runtime_function_key *key,
 			   const struct runtime_function *function);
+/*
+ * The cookie that the function at ADDRESS has for as long as CODE is there: compiled code that
+ * refers to it, by what the process gives to no other code. So to find the function takes no look
+ * at the process. What is asked for seldom may be forgotten.
+ */
+bool runtime_functions_cookie(const struct runtime_functions *f, uint32_t space, uint64_t address,
+			      uint64_t code, uint64_t *ret);
+void runtime_functions_keep_cookie(struct runtime_functions *f, uint32_t space, uint64_t address,
+				   uint64_t code, uint64_t cookie);
 size_t runtime_functions_bytes(const struct runtime_functions *f);
 /* How many were added since the beginning. */
 uint64_t runtime_functions_added(const struct runtime_functions *f);

@@ -109,6 +109,20 @@ static inline void target_keep_function(const struct target_memory *m, uint64_t 
 		runtime_functions_add(m->functions, &key, function);
 }
 
+/* As runtime_functions_cookie() and runtime_functions_keep_cookie(). */
+static inline bool target_find_cookie(const struct target_memory *m, uint64_t address,
+				      uint64_t code, uint64_t *ret)
+{
+	return m->functions && runtime_functions_cookie(m->functions, m->space, address, code, ret);
+}
+
+static inline void target_keep_cookie(const struct target_memory *m, uint64_t address,
+				      uint64_t code, uint64_t cookie)
+{
+	if (m->functions)
+		runtime_functions_keep_cookie(m->functions, m->space, address, code, cookie);
+}
+
 /* A process to attach to. */
 struct runtime_target {
 	struct target_memory memory;

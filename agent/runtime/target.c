@@ -12,8 +12,6 @@
 #include "agent/process/maps.h"
 #include "agent/process/resident.h"
 
-enum { PAGE = 4096 }; /* the smallest there is */
-
 static int read_process(uint32_t tgid, uint64_t address, void *dst, size_t len)
 {
 	struct iovec local = {.iov_base = dst, .iov_len = len},
@@ -48,47 +46,46 @@ struct target_memory target_memory_of(struct target *t)
 	return (struct target_memory){.read = read_target, .arg = t};
 }
 
-static const struct target_piece *find_piece(const struct target *t, uint64_t address, size_t len)
+/* The piece that begins at BASE; NULL: not all of it can be read. */
+static const uint8_t *get_piece(struct target *t, uint64_t base)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(t->pieces); i++) {
-		const struct target_piece *p = &t->pieces[i];
+	uint32_t i;
 
-		if (address >= p->at && address - p->at < p->len &&
-		    len <= p->len - (address - p->at))
-			return p;
-	}
-	return NULL;
+	for (i = 0; i < TARGET_PIECES; i++)
+		if (t->piece_at[i] == (base | 1))
+			return t->piece[i];
+	i = t->next_piece;
+	t->piece_at[i] = 0;
+	if (read_target(t, base, t->piece[i], TARGET_PIECE) < 0)
+		return NULL;
+	t->piece_at[i] = base | 1;
+	t->next_piece = (i + 1) % TARGET_PIECES;
+	return t->piece[i];
 }
 
-/* To the end of the page at most: what lies behind that may not be there. */
 static int read_ahead(void *arg, uint64_t address, void *dst, size_t len)
 {
 	struct target *t = arg;
-	struct target_piece *piece = &t->pieces[t->next_piece];
-	const struct target_piece *known = find_piece(t, address, len);
-	size_t size = MIN(sizeof(piece->bytes), PAGE - address % PAGE);
+	size_t done = 0;
 
-	if (!known && len < size) {
-		piece->len = 0;
-		if (read_target(t, address, piece->bytes, size) == 0) {
-			piece->at = address;
-			piece->len = (uint32_t)size;
-			t->next_piece = (t->next_piece + 1) % ARRAY_SIZE(t->pieces);
-			known = piece;
-		}
+	while (len <= TARGET_READ_MAX && done < len) {
+		uint64_t at = (address + done) % TARGET_PIECE;
+		const uint8_t *piece = get_piece(t, address + done - at);
+		size_t n = MIN(len - done, (size_t)(TARGET_PIECE - at));
+
+		if (!piece)
+			break;
+		memcpy((uint8_t *)dst + done, piece + at, n);
+		done += n;
 	}
-	if (!known)
-		return read_target(t, address, dst, len);
-	memcpy(dst, known->bytes + (address - known->at), len);
-	return 0;
+	return len && done == len ? 0 : read_target(t, address, dst, len);
 }
 
 static void forget_pieces(void *arg)
 {
 	struct target *t = arg;
 
-	for (size_t i = 0; i < ARRAY_SIZE(t->pieces); i++)
-		t->pieces[i].len = 0;
+	memset(t->piece_at, 0, sizeof(t->piece_at));
 }
 
 struct target_memory target_memory_ahead(struct target *t)

@@ -16,14 +16,12 @@ struct target_source {
 	int proc_dirfd;
 };
 
-/* Memory that was read ahead: a name takes many small reads that lie side by side. */
-struct target_piece {
-	uint64_t at;
-	uint32_t len;
-	uint8_t bytes[256];
-};
-
 enum {
+	/* Memory that is read at once and kept, as a name takes many small reads that lie side by
+	 * side: aligned, so that no piece is part of two pages. */
+	TARGET_PIECE = 512,
+	TARGET_PIECES = 8,
+	TARGET_READ_MAX = 2 * TARGET_PIECE, /* what is longer is not kept */
 	/* Of one call: a process may make its structures as long as it likes. */
 	TARGET_READS_MAX = 1 << 18,
 	TARGET_BYTES_MAX = 64 << 20,
@@ -33,7 +31,9 @@ struct target {
 	const struct target_source *source;
 	const struct mapset *mapset; /* NULL: only memory is asked for */
 	uint32_t tgid;
-	struct target_piece pieces[4]; /* of target_memory_ahead() */
+	/* Of target_memory_ahead(); addresses with the lowest bit set, 0: none. */
+	uint64_t piece_at[TARGET_PIECES];
+	uint8_t piece[TARGET_PIECES][TARGET_PIECE];
 	uint32_t next_piece;
 	uint32_t n_reads; /* of the process so far, */
 	uint64_t n_bytes; /* and how much */

@@ -19,8 +19,9 @@ enum {
 	STRAIGHT_BYTES = 1024, /* of code that are looked at behind a leaf ... */
 	BEFORE_BYTES = 512,    /* ... and before it */
 	INSN_BYTES = 16,
-	WAYS_MAX = 16,	 /* of a leaf that are followed ... */
-	WAY_BYTES = 512, /* ... each so far */
+	WAYS_MAX = 16,	   /* of a leaf that are followed ... */
+	WAY_BYTES = 512,   /* ... each so far */
+	DESC_BYTES = 4096, /* of descriptions that are read at once */
 };
 
 struct code {
@@ -29,6 +30,10 @@ struct code {
 	uint64_t blob;
 	uint64_t begin; /* of the code */
 	uint64_t descs, descs_end, scopes, metadata;
+	/* Descriptions that were read: from number `first` on. */
+	uint64_t first;
+	size_t n_bytes;
+	uint8_t bytes[DESC_BYTES];
 };
 
 static int int_at(const struct code *c, int32_t field, int32_t *ret)
@@ -99,13 +104,32 @@ static int find_parts(struct code *c)
 /* Of description I: its field. */
 static int desc_at(const struct code *c, uint64_t i, int32_t field, int32_t *ret)
 {
-	uint64_t at = c->descs + i * (uint64_t)c->p->layout.pcdesc_size;
+	uint64_t size = (uint64_t)c->p->layout.pcdesc_size;
 
-	return hotspot_read(c->memory, at, field, ret, sizeof(*ret));
+	if (i >= c->first && (i - c->first + 1) * size <= c->n_bytes) {
+		memcpy(ret, c->bytes + (i - c->first) * size + (size_t)field, sizeof(*ret));
+		return 0;
+	}
+	return hotspot_read(c->memory, c->descs + i * size, field, ret, sizeof(*ret));
+}
+
+/* Reads descriptions LOW to HIGH - 1, and those beside them, if they are few. */
+static void read_descs(struct code *c, uint64_t low, uint64_t high)
+{
+	uint64_t size = (uint64_t)c->p->layout.pcdesc_size, n = (c->descs_end - c->descs) / size;
+
+	low -= low > 0;
+	high = MIN(high + 1, n);
+	if (high - low > DESC_BYTES / size)
+		return;
+	c->first = low;
+	c->n_bytes = (size_t)((high - low) * size);
+	if (target_read(c->memory, c->descs + low * size, c->bytes, c->n_bytes) < 0)
+		c->n_bytes = 0;
 }
 
 /* The number of the first description at or behind PC. */
-static int find_desc(const struct code *c, uint64_t pc, uint64_t *ret)
+static int find_desc(struct code *c, uint64_t pc, uint64_t *ret)
 {
 	const struct hotspot_layout *l = &c->p->layout;
 	uint64_t low = 0, high = (c->descs_end - c->descs) / (uint64_t)l->pcdesc_size;
@@ -116,6 +140,8 @@ static int find_desc(const struct code *c, uint64_t pc, uint64_t *ret)
 	while (low < high) {
 		uint64_t middle = low + (high - low) / 2;
 
+		if (!c->n_bytes)
+			read_descs(c, low, high);
 		if (desc_at(c, middle, l->pcdesc_pc, &at) < 0)
 			return -EFAULT;
 		if (at < (int32_t)(pc - c->begin))
@@ -333,11 +359,15 @@ static int leaf_places(const struct code *c, uint64_t pc, uint64_t next, struct 
 int hotspot_code_places(const struct hotspot_process *p, const struct target_memory *memory,
 			uint64_t blob, uint64_t pc, struct hotspot_place *ret, size_t max)
 {
-	struct code c = {.p = p, .memory = memory, .blob = blob};
+	struct code c;
 	int32_t at = -1;
 	uint64_t next;
 	int n = 0;
 
+	c.p = p;
+	c.memory = memory;
+	c.blob = blob;
+	c.first = c.n_bytes = 0;
 	if (max && find_parts(&c) == 0 && find_desc(&c, pc, &next) == 0) {
 		if (desc_at(&c, next, p->layout.pcdesc_pc, &at) == 0 &&
 		    (uint64_t)(int64_t)at == pc - c.begin)

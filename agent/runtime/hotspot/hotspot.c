@@ -13,13 +13,13 @@ enum {
 };
 
 static int put_places(const struct hotspot_process *p, const struct target_memory *memory,
-		      const struct hotspot_place *places, int n, struct hotspot_text *text,
-		      struct symbol_result *ret)
+		      const struct hotspot_place *places, int n, uint64_t code,
+		      struct hotspot_text *text, struct symbol_result *ret)
 {
 	int r = 0;
 
 	for (int i = 0; i < n && r == 0; i++)
-		r = hotspot_method_symbol(p, memory, &places[i], text, ret);
+		r = hotspot_method_symbol(p, memory, &places[i], code, text, ret);
 	/* Of a text that is full what fits is told. */
 	return ret->n && r == -ENOSPC ? 0 : r;
 }
@@ -60,7 +60,8 @@ static int compiled_symbol(const struct hotspot_process *p, const struct target_
 	n = hotspot_code_places(p, memory, blob, pc, places, HOTSPOT_PLACES);
 	if (n < 0)
 		return n;
-	r = put_places(p, memory, places, n, text, ret);
+	/* Its id and its place: code that was compiled ahead of time may have no id of its own. */
+	r = put_places(p, memory, places, n, blob ^ (uint64_t)id << 32, text, ret);
 	target_renew(memory);
 	return is_alive(p, memory, blob, id) ? r : -EFAULT;
 }
@@ -91,7 +92,7 @@ static int interpreted_symbol(const struct hotspot_process *p, const struct targ
 	if (hotspot_method_cookie(p, memory, place.method, &code, &cookie) < 0 || cookie != seen)
 		return -EFAULT;
 	place.bci = bci_of(p, code, bytecode);
-	r = put_places(p, memory, &place, 1, text, ret);
+	r = put_places(p, memory, &place, 1, 0, text, ret);
 	target_renew(memory);
 	if (hotspot_method_cookie(p, memory, place.method, &code, &cookie) < 0 || cookie != seen)
 		return -EFAULT;

@@ -273,10 +273,14 @@ static inline int hotspot_read(const struct target_memory *m, uint64_t address, 
 	return target_read(m, address + (uint64_t)offset, dst, len) < 0 ? -EFAULT : 0;
 }
 
-/* The name, file and line of PLACE into RET's next symbol. -EFAULT, -ENOSPC. */
+/*
+ * The name, file and line of PLACE into RET's next symbol. CODE: the compiled code that PLACE is
+ * of, which is there before and after the call, and no other code is called so; 0: of none.
+ * -EFAULT, -ENOSPC.
+ */
 int hotspot_method_symbol(const struct hotspot_process *p, const struct target_memory *memory,
-			  const struct hotspot_place *place, struct hotspot_text *text,
-			  struct symbol_result *ret) _must_check_;
+			  const struct hotspot_place *place, uint64_t code,
+			  struct hotspot_text *text, struct symbol_result *ret) _must_check_;
 /* Makes F, at BCI, RET's next symbol; it has the strings of F. */
 void hotspot_put_symbol(const struct hotspot_process *p, const struct runtime_function *f,
 			int32_t bci, struct symbol_result *ret);

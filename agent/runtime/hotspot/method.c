@@ -168,26 +168,43 @@ static bool has_room(const struct hotspot_text *text, const struct symbol_result
 	return ret->n < SYMBOL_INLINE_MAX && text->left >= 5 * SYMBOL_BYTES_MAX;
 }
 
+/* Of a method that was read before: its symbol. */
+static bool put_known(const struct hotspot_process *p, const struct target_memory *memory,
+		      const struct hotspot_place *place, uint64_t cookie, struct hotspot_text *text,
+		      struct symbol_result *ret)
+{
+	struct runtime_function f;
+
+	if (!target_find_function(memory, place->method, cookie, &f))
+		return false;
+	/* The next place's method may take these strings' room. */
+	f.name = copy(text, f.name);
+	f.file = copy(text, f.file);
+	hotspot_put_symbol(p, &f, place->bci, ret);
+	return true;
+}
+
 int hotspot_method_symbol(const struct hotspot_process *p, const struct target_memory *memory,
-			  const struct hotspot_place *place, struct hotspot_text *text,
-			  struct symbol_result *ret)
+			  const struct hotspot_place *place, uint64_t code,
+			  struct hotspot_text *text, struct symbol_result *ret)
 {
 	_cleanup_(hotspot_lines_done) struct hotspot_lines lines = {};
 	struct runtime_function f = {.file = ""};
 	struct method method;
+	uint64_t cookie;
 	int r;
 
 	if (!has_room(text, ret))
 		return -ENOSPC;
+	if (code && target_find_cookie(memory, place->method, code, &cookie) &&
+	    put_known(p, memory, place, cookie, text, ret))
+		return 0;
 	if (hotspot_method_cookie(p, memory, place->method, &method.code, &method.cookie) < 0)
 		return -EFAULT;
-	if (target_find_function(memory, place->method, method.cookie, &f)) {
-		/* The next place's method may take these strings' room. */
-		f.name = copy(text, f.name);
-		f.file = copy(text, f.file);
-		hotspot_put_symbol(p, &f, place->bci, ret);
+	if (code)
+		target_keep_cookie(memory, place->method, code, method.cookie);
+	if (put_known(p, memory, place, method.cookie, text, ret))
 		return 0;
-	}
 	if (word(memory, method.code, p->layout.const_pool, &method.pool) < 0 ||
 	    word(memory, method.pool, p->layout.pool_holder, &method.holder) < 0)
 		return -EFAULT;

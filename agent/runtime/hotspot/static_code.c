@@ -31,6 +31,7 @@ enum {
 	DWARF_R13 = 13,
 	LEAVE = 0xc9,
 	NAME_BYTES = 64,
+	PAGE = 4096, /* the smallest there is */
 };
 
 struct builder {
@@ -108,10 +109,13 @@ static int read_piece(struct builder *b, const struct hotspot_piece *piece)
 static bool says(const struct builder *b, uint64_t address, const char *part)
 {
 	char text[NAME_BYTES + 1] = "";
+	/* What lies behind the end of the page may not be there. */
+	size_t n = MIN((size_t)NAME_BYTES, (size_t)(PAGE - address % PAGE));
 
-	for (size_t i = 0; i < NAME_BYTES; i++)
-		if (target_read(b->memory, address + i, &text[i], 1) < 0 || !text[i])
-			break;
+	if (target_read(b->memory, address, text, n) == 0 && n < NAME_BYTES &&
+	    !memchr(text, 0, n) &&
+	    target_read(b->memory, address + n, text + n, NAME_BYTES - n) < 0)
+		text[n] = 0;
 	return strstr(text, part) != NULL;
 }
 

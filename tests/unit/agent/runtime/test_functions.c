@@ -55,6 +55,26 @@ static void each_part_of_the_key_tells_functions_apart(void **state)
 	assert_null(name_of(key(9, 9, 9)));
 }
 
+static void cookies_are_of_their_code(void **state)
+{
+	uint64_t cookie = 0;
+
+	assert_false(runtime_functions_cookie(functions, 3, 1, 2, &cookie));
+	runtime_functions_keep_cookie(functions, 3, 1, 2, 77);
+	assert_true(runtime_functions_cookie(functions, 3, 1, 2, &cookie));
+	assert_int_equal(cookie, 77);
+	assert_false(runtime_functions_cookie(functions, 9, 1, 2, &cookie));
+	assert_false(runtime_functions_cookie(functions, 3, 9, 2, &cookie));
+	assert_false(runtime_functions_cookie(functions, 3, 1, 9, &cookie));
+	/* More than there is room for: what is found is right. */
+	for (uint64_t i = 1; i <= 10000; i++)
+		runtime_functions_keep_cookie(functions, 3, i, 2, i * 3);
+	for (uint64_t i = 1; i <= 10000; i++)
+		if (runtime_functions_cookie(functions, 3, i, 2, &cookie))
+			assert_int_equal(cookie, i * 3);
+	assert_true(runtime_functions_cookie(functions, 3, 10000, 2, &cookie));
+}
+
 static void what_was_put_is_a_copy(void **state)
 {
 	char name[] = "shop.total", table[] = {1, 0, 2};
@@ -124,6 +144,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(each_part_of_the_key_tells_functions_apart, setup,
 					    teardown),
+	    cmocka_unit_test_setup_teardown(cookies_are_of_their_code, setup, teardown),
 	    cmocka_unit_test_setup_teardown(what_was_put_is_a_copy, setup, teardown),
 	    cmocka_unit_test_setup_teardown(what_is_put_again_replaces_the_old, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_large_table_is_not_kept, setup, teardown),

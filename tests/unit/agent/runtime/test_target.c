@@ -60,21 +60,22 @@ static void expect(struct fake *f, size_t at, size_t len, unsigned int calls)
 	assert_int_equal(f->calls, calls);
 }
 
-static void what_lies_behind_is_read_once(void **state)
+static void what_lies_beside_it_is_read_once(void **state)
 {
 	struct fake *f = *state;
 
 	expect(f, 100, 8, 1);
 	expect(f, 108, 200, 0);
-	expect(f, 101, 255, 0);
-	expect(f, 101, 256, 1); /* one byte more than is kept */
-	expect(f, 92, 8, 1);	/* before it */
+	expect(f, 92, 8, 0);
+	expect(f, 0, 512, 0);
+	expect(f, 500, 24, 1); /* the piece behind it too */
+	expect(f, 520, 24, 0);
 	/* Several places, as many as a name has. */
-	expect(f, 1000, 8, 1);
-	expect(f, 2000, 8, 1);
-	expect(f, 3000, 8, 1);
-	expect(f, 1008, 8, 0);
-	expect(f, 2008, 8, 0);
+	expect(f, 1100, 8, 1);
+	expect(f, 2100, 8, 1);
+	expect(f, 3100, 8, 1);
+	expect(f, 1108, 8, 0);
+	expect(f, 2090, 8, 0);
 }
 
 static void no_page_is_read_that_nobody_asked_for(void **state)
@@ -84,8 +85,10 @@ static void no_page_is_read_that_nobody_asked_for(void **state)
 	f->last = PAGE;
 	expect(f, PAGE - 16, 8, 1);
 	expect(f, PAGE - 8, 8, 0);
-	/* Nor bytes of the same page, where memory ends within it. */
+	assert_int_equal(target_read(&f->memory, BASE + PAGE - 4, f->bytes, 8), -EFAULT);
+	/* Where memory ends within a piece, what there is can be read. */
 	f->last = 500;
+	target_renew(&f->memory);
 	expect(f, 480, 8, 2);
 	assert_int_equal(target_read(&f->memory, BASE + 496, f->bytes, 8), -EFAULT);
 }
@@ -95,12 +98,12 @@ static void a_piece_that_failed_is_no_piece(void **state)
 	struct fake *f = *state;
 	uint8_t byte;
 
-	for (size_t i = 0; i < ARRAY_SIZE(f->target.pieces); i++)
-		expect(f, i * 512, 8, 1);
+	for (size_t i = 0; i < TARGET_PIECES; i++)
+		expect(f, i * TARGET_PIECE, 8, 1);
 	f->last = 0;
-	assert_int_equal(target_read(&f->memory, BASE + 3000, &byte, 1), -EFAULT);
+	assert_int_equal(target_read(&f->memory, BASE + 5000, &byte, 1), -EFAULT);
 	f->last = sizeof(f->bytes);
-	expect(f, 3000, 1, 1);
+	expect(f, 5000, 1, 1);
 	assert_int_equal(target_read(&f->memory, UINT64_MAX, f->bytes, 8), -EFAULT);
 }
 
@@ -118,15 +121,15 @@ static void long_pieces_are_not_kept(void **state)
 {
 	struct fake *f = *state;
 
-	expect(f, 0, 1024, 1);
-	expect(f, 0, 1024, 1);
-	assert_int_equal(f->longest, 1024);
+	expect(f, 0, TARGET_READ_MAX + 8, 1);
+	expect(f, 0, TARGET_READ_MAX + 8, 1);
+	assert_int_equal(f->longest, TARGET_READ_MAX + 8);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test_setup_teardown(what_lies_behind_is_read_once, setup, teardown),
+	    cmocka_unit_test_setup_teardown(what_lies_beside_it_is_read_once, setup, teardown),
 	    cmocka_unit_test_setup_teardown(no_page_is_read_that_nobody_asked_for, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_piece_that_failed_is_no_piece, setup, teardown),
 	    cmocka_unit_test_setup_teardown(renewed_memory_is_read_again, setup, teardown),
