@@ -26,6 +26,7 @@ enum {
 	/* rb_callable_method_entry_t */
 	METHOD_DEFINITION = 16,
 	METHOD_OWNER = 32,
+	OBJECT_CLASS = 8, /* struct RBasic.klass */
 	/* rb_method_definition_t */
 	DEFINITION_TYPE = 0,
 	DEFINITION_TYPE_MASK = 15,
@@ -53,37 +54,52 @@ enum iseq_type {
 	ISEQ_PLAIN,
 };
 
-/* A frame's objects, as its words have them. */
+/*
+ * A frame's objects, as its words have them and as they lead to others. `entry`: the method's; 0:
+ * the words have its owner, or there is no method.
+ */
 struct frame {
 	struct ruby_look look;
-	uint64_t iseq, body, method, definition, owner;
+	uint64_t iseq, body, entry, definition, owner;
 	uint32_t cookie, index;
 	bool is_exact, is_bmethod;
 };
+
+static uint64_t hash_of_code(struct frame *f)
+{
+	const struct ruby_look *look = &f->look;
+	uint64_t encoded = ruby_read_word(look, f->body + BODY_ENCODED);
+	uint64_t label = ruby_read_word(look, f->body + BODY_LABEL);
+	uint64_t path = ruby_read_word(look, f->body + BODY_PATH);
+
+	return kiln_ruby_code_hash(f->body, encoded, label, path);
+}
 
 /* Reads what the cookie is of. -EFAULT: the objects are others by now. */
 static int read_objects(struct frame *f)
 {
 	const struct ruby_look *look = &f->look;
-	uint64_t encoded, path, label, hash = 0;
+	uint64_t method = 0, hash;
 
-	f->definition = f->owner = 0;
-	if (f->method) {
-		if (ruby_type_of(look, f->method) != RUBY_T_IMEMO)
+	if (f->entry) {
+		if (ruby_type_of(look, f->entry) != RUBY_T_IMEMO)
 			return -EFAULT;
-		f->definition = ruby_read_word(look, f->method + METHOD_DEFINITION);
-		f->owner = ruby_read_word(look, f->method + METHOD_OWNER);
+		method = f->definition = ruby_read_word(look, f->entry + METHOD_DEFINITION);
+		f->owner = ruby_read_word(look, f->entry + METHOD_OWNER);
+	} else if (f->owner) {
+		method = ruby_read_word(look, f->owner + OBJECT_CLASS);
 	}
 	if (f->iseq) {
 		f->body = ruby_read_word(look, f->iseq + ISEQ_BODY);
 		if (!f->body)
 			return -EFAULT;
-		encoded = ruby_read_word(look, f->body + BODY_ENCODED);
-		path = ruby_read_word(look, f->body + BODY_PATH);
-		label = ruby_read_word(look, f->body + BODY_LABEL);
-		hash = kiln_ruby_code_hash(f->body, encoded, label, path);
+		hash = hash_of_code(f);
+	} else {
+		hash =
+		    kiln_ruby_definition_hash(ruby_read_word(look, f->definition + DEFINITION_BODY),
+					      ruby_read_word(look, f->definition + DEFINITION_ID));
 	}
-	return kiln_ruby_cookie(hash, f->definition, f->owner) == f->cookie ? 0 : -EFAULT;
+	return kiln_ruby_cookie(hash, method, f->owner) == f->cookie ? 0 : -EFAULT;
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -310,17 +326,21 @@ int ruby_symbolize(void *state, const struct target_memory *memory, const uint64
 		   char *scratch, size_t scratch_size, struct symbol_result *ret)
 {
 	uint32_t flags = KILN_FRAME_FLAGS(words[0]);
+	uint64_t first = KILN_RUBY_OBJECT(words[0]), second = KILN_RUBY_OBJECT(words[1]);
+	bool is_c = flags & KILN_RUBY_C, has_entry = KILN_RUBY_IS_ENTRY(words[1]);
 	struct frame f = {
 	    .look = {.process = state, .memory = memory},
-	    .iseq = KILN_RUBY_OBJECT(words[0]),
-	    .method = KILN_RUBY_OBJECT(words[1]),
+	    .iseq = is_c ? 0 : first,
+	    .definition = is_c ? first : 0,
+	    .entry = has_entry ? second : 0,
+	    .owner = has_entry ? 0 : second,
 	    .cookie = KILN_RUBY_COOKIE(words[0]),
 	    .index = KILN_RUBY_INDEX(words[1]),
 	    .is_exact = flags & KILN_RUBY_EXACT,
 	    .is_bmethod = flags & KILN_RUBY_BMETHOD,
 	};
 	/* A method of a block may be called as a block, too. */
-	uint64_t address = f.iseq | f.is_bmethod, cookie = f.method << 16 | f.cookie;
+	uint64_t address = first | f.is_bmethod, cookie = second << 16 | f.cookie;
 	struct runtime_function function = {.name = "", .file = ""};
 	struct ruby_lines lines = {0};
 	int r = 0;

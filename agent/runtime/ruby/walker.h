@@ -63,6 +63,11 @@ enum {
 	RUBY_METHOD_DEFINITION = 2, /* rb_callable_method_entry_t */
 	RUBY_METHOD_OWNER = 4,
 	RUBY_METHOD_WORDS = 5,
+	RUBY_METHOD_ENV = 7, /* of the scratch: ep[0] of the environment that has the entry */
+	RUBY_DEFINITION_FUNCTION = 1, /* rb_method_definition_t.body.cfunc.func */
+	RUBY_DEFINITION_ID = 4,	      /* .original_id */
+	RUBY_DEFINITION_WORDS = 5,
+	RUBY_OBJECT_CLASS = 8,	  /* bytes: struct RBasic.klass */
 	RUBY_STACK_MAX = 1 << 27, /* words */
 	RUBY_TAIL_MAX = 8,
 	RUBY_MAIN_MAX = 3, /* control frames of the main program, and those below */
@@ -245,9 +250,9 @@ KILN_INLINE int ruby_is_method(struct kiln_walk *w, uint64_t address, int local)
 
 /*
  * One step towards the method that an environment is of, whose three words are in the scratch. 1:
- * that is in w->value, and its words are in the scratch; 0, and w->value is 0: it is of none; 2:
- * the parent's words are in the scratch now. Negative: they cannot be read. A function of its own,
- * so that the verifier need not follow each round.
+ * that is in w->value, and its words and RUBY_METHOD_ENV are in the scratch; 0, and w->value is 0:
+ * it is of none; 2: the parent's words are in the scratch now. Negative: they cannot be read. A
+ * function of its own, so that the verifier need not follow each round.
  */
 KILN_GLOBAL int ruby_step_out(uint32_t slot)
 {
@@ -268,6 +273,7 @@ KILN_GLOBAL int ruby_step_out(uint32_t slot)
 	}
 	if (kind) {
 		w->value = entry;
+		w->scratch[RUBY_METHOD_ENV] = flags;
 		return 1;
 	}
 	if (flags & RUBY_LOCAL)
@@ -318,13 +324,52 @@ KILN_INLINE int ruby_runs_once(uint64_t env)
 }
 
 /*
+ * Puts the frame's words, but for the index, into w->scratch[0 .. 1]: of code, ISEQ, or of a method
+ * in C, 0. The method entry is w->value, and its words are in the scratch. Non-zero: the objects
+ * cannot be read.
+ */
+KILN_GLOBAL int ruby_pack(uint32_t slot, uint64_t iseq)
+{
+	struct kiln_walk *w = env_walk(slot);
+	uint64_t entry, object = iseq, second, method, owner, hash = 0;
+	uint32_t more = 0;
+
+	if (!w)
+		return -1;
+	entry = w->value;
+	method = entry ? w->scratch[RUBY_METHOD_DEFINITION] : 0;
+	owner = second = entry ? w->scratch[RUBY_METHOD_OWNER] : 0;
+	if (!iseq) {
+		object = method;
+		if (env_read(w->scratch, RUBY_DEFINITION_WORDS * 8, object))
+			return -1;
+		hash = kiln_ruby_definition_hash(w->scratch[RUBY_DEFINITION_FUNCTION],
+						 w->scratch[RUBY_DEFINITION_ID]);
+		method = ruby_word(owner + RUBY_OBJECT_CLASS);
+	} else if (entry && w->scratch[RUBY_METHOD_ENV] & RUBY_BMETHOD) {
+		second = entry;
+		more = KILN_RUBY_ENTRY;
+	} else if (entry) {
+		method = ruby_word(owner + RUBY_OBJECT_CLASS);
+	}
+	if (iseq) {
+		if (ruby_read_code(slot, iseq))
+			return -1;
+		hash = w->cursor.words[RUBY_HASH];
+	}
+	w->scratch[0] = KILN_RUBY_PACK(object, kiln_ruby_cookie(hash, method, owner));
+	w->scratch[1] = KILN_RUBY_PACK(second, more);
+	return 0;
+}
+
+/*
  * Emits the control frame at hand, unless it is one that Ruby itself does not show, and goes on to
  * its caller. 0: that belongs to the same native frame; 1: it does not; 2: there is none.
  */
 KILN_GLOBAL int ruby_frame(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
-	uint64_t frame, pc, iseq, ep, env, hash = 0, method;
+	uint64_t frame, pc, iseq, ep, env, first, second;
 	uint32_t flags = 0, state, index = KILN_RUBY_INDEX_NONE;
 
 	if (!w)
@@ -356,20 +401,16 @@ KILN_GLOBAL int ruby_frame(uint32_t slot)
 	}
 	if (ruby_find_method(w->slot))
 		return ruby_stop(w, KILN_MISSING_READ);
-	method = w->value;
-	w->scratch[8] = method ? w->scratch[RUBY_METHOD_DEFINITION] : 0;
-	w->scratch[9] = method ? w->scratch[RUBY_METHOD_OWNER] : 0;
+	if (!iseq && !w->value)
+		return ruby_stop(w, KILN_MISSING_BROKEN);
+	if (ruby_pack(w->slot, iseq))
+		return ruby_stop(w, KILN_MISSING_READ);
+	first = w->scratch[0];
+	second = w->scratch[1];
 	if (iseq) {
-		uint64_t definition = w->scratch[8], owner = w->scratch[9];
-
-		if (ruby_read_code(w->slot, iseq))
-			return ruby_stop(w, KILN_MISSING_READ);
-		w->scratch[8] = definition;
-		w->scratch[9] = owner;
-		hash = w->cursor.words[RUBY_HASH];
 		if (ruby_runs_once(env) &&
 		    w->cursor.words[RUBY_END] - frame > RUBY_MAIN_MAX * ruby_data(w)->frame_size)
-			walk_hurry(w, iseq, hash);
+			walk_hurry(w, iseq, w->cursor.words[RUBY_HASH]);
 		if (state & RUBY_LEAF) {
 			index = ruby_index(w, w->leaf[RUBY_REG_R14]);
 			/* A frame that has just been put on: it is not loaded yet. */
@@ -381,12 +422,8 @@ KILN_GLOBAL int ruby_frame(uint32_t slot)
 		index = state & RUBY_NOT_SAID ? KILN_RUBY_INDEX_NONE : ruby_index(w, pc);
 		if (env & RUBY_BMETHOD)
 			flags |= KILN_RUBY_BMETHOD;
-	} else if (!method) {
-		return ruby_stop(w, KILN_MISSING_BROKEN);
 	}
-	if (walk_emit(w, flags,
-		      KILN_RUBY_PACK(iseq, kiln_ruby_cookie(hash, w->scratch[8], w->scratch[9])),
-		      KILN_RUBY_PACK(method, index)))
+	if (walk_emit(w, flags, first, second | KILN_RUBY_PACK(0, index)))
 		return 2;
 	return env & RUBY_FINISH ? 1 : 0;
 }

@@ -59,24 +59,48 @@ enum kiln_ruby_flags {
 };
 
 /*
- * A frame is the instruction sequence and the method entry, both objects of the heap and thus
- * multiples of 8, an index into the instructions, and a cookie, which tells objects from others
- * that lie in the same place later.
- *   first word   bits 53..44 cookie, 43..0 instruction sequence / 8; 0: none (KILN_RUBY_C)
- *   second word  bits 63..44 index, 43..0 method entry / 8; 0: none (not within a method)
+ * A frame is two objects, an index into the instructions, and a cookie, which tells the objects
+ * from others that lie in the same place later.
+ *   first word   bits 53..44 cookie, 43..0 first object / 8
+ *   second word  bit 63 whether the second object is an entry, bits 62..44 index, 43..0 second
+ *                object / 8
+ * The method entry is an object of the heap, and a young one: GC.compact moves it. So its parts
+ * that last stand for it: the owner, and for a method in C the definition, which is not in the
+ * heap. Only a method that define_method made of a block needs all of it.
+ *
+ * clang-format off
+ *                                  first                  second
+ *   a method in C (KILN_RUBY_C)    definition             owner
+ *   code of such a method          instruction sequence   method entry
+ *   other code                     instruction sequence   owner; 0: not within a method
+ * clang-format on
  */
 enum {
 	KILN_RUBY_OBJECT_BITS = 44,
 	KILN_RUBY_COOKIE_BITS = 10,
-	KILN_RUBY_INDEX_NONE = (1 << 20) - 1, /* not known, or more */
+	KILN_RUBY_INDEX_BITS = 19,
+	KILN_RUBY_INDEX_NONE = (1 << KILN_RUBY_INDEX_BITS) - 1, /* not known, or more */
+	KILN_RUBY_ENTRY = 1 << KILN_RUBY_INDEX_BITS,
 };
 #define KILN_RUBY_OBJECT_MASK ((1ULL << KILN_RUBY_OBJECT_BITS) - 1)
 #define KILN_RUBY_PACK(object, more)                                                               \
 	(((uint64_t)(object) >> 3 & KILN_RUBY_OBJECT_MASK) | (uint64_t)(more)                      \
 								 << KILN_RUBY_OBJECT_BITS)
-#define KILN_RUBY_OBJECT(word)	(((word)&KILN_RUBY_OBJECT_MASK) << 3)
-#define KILN_RUBY_COOKIE(first) ((uint32_t)((first) >> KILN_RUBY_OBJECT_BITS) & 1023)
-#define KILN_RUBY_INDEX(second) ((uint32_t)((second) >> KILN_RUBY_OBJECT_BITS))
+#define KILN_RUBY_OBJECT(word)	   (((word)&KILN_RUBY_OBJECT_MASK) << 3)
+#define KILN_RUBY_COOKIE(first)	   ((uint32_t)((first) >> KILN_RUBY_OBJECT_BITS) & 1023)
+#define KILN_RUBY_MORE(second)	   ((uint32_t)((second) >> KILN_RUBY_OBJECT_BITS))
+#define KILN_RUBY_INDEX(second)	   (KILN_RUBY_MORE(second) & KILN_RUBY_INDEX_NONE)
+#define KILN_RUBY_IS_ENTRY(second) ((KILN_RUBY_MORE(second) & KILN_RUBY_ENTRY) != 0)
+
+/* Of a method in C: its function and its original ID. */
+static inline __attribute__((always_inline)) uint64_t kiln_ruby_definition_hash(uint64_t function,
+										uint64_t id)
+{
+	uint64_t h = function * 0x9e3779b97f4a7c15ULL;
+
+	h = (h ^ h >> 29 ^ id) * 0x9e3779b97f4a7c15ULL;
+	return h ^ h >> 29;
+}
 
 /* What of an instruction sequence does not change: its body's address, instructions, label, path.
  */
@@ -91,13 +115,16 @@ kiln_ruby_code_hash(uint64_t body, uint64_t encoded, uint64_t label, uint64_t pa
 	return h ^ h >> 29;
 }
 
-/* ... and of a method entry: its definition and its owner. Both hashes together are the cookie. */
+/*
+ * The cookie: one of these hashes; of a method entry its definition, of an owner its class, which
+ * tells it from a class that comes into its place; and the owner.
+ */
 static inline __attribute__((always_inline)) uint32_t
-kiln_ruby_cookie(uint64_t code, uint64_t definition, uint64_t owner)
+kiln_ruby_cookie(uint64_t hash, uint64_t method, uint64_t owner)
 {
-	uint64_t h = code;
+	uint64_t h = hash;
 
-	h = (h ^ definition) * 0x9e3779b97f4a7c15ULL;
+	h = (h ^ method) * 0x9e3779b97f4a7c15ULL;
 	h = (h ^ h >> 29 ^ owner) * 0x9e3779b97f4a7c15ULL;
 	return (uint32_t)(h >> (64 - KILN_RUBY_COOKIE_BITS));
 }

@@ -18,7 +18,7 @@ from kiln import agent, textdump  # noqa: E402
 import ports  # noqa: E402
 import ruby_stacks  # noqa: E402
 
-COMPLETE = 0.99
+COMPLETE = 0.995
 BETWEEN = 0.02  # of the samples may be taken on the way to a chain's leaf or back
 SPECIAL = 0.95  # of processes that start, fork and load meanwhile
 NOT_READ = "cut: [ruby: not read yet]"

@@ -294,26 +294,95 @@ static void jit_code_is_left_by_its_stack(void **unused)
 	}
 }
 
+static uint64_t recorded_word(struct fixture *f, uint64_t address)
+{
+	const uint8_t *at = recorded_memory_at(&f->r->memory, address, 8);
+	uint64_t v;
+
+	assert_non_null(at);
+	memcpy(&v, at, 8);
+	return v;
+}
+
+/* The word at ADDRESS becomes another one, with which frame I has no name; then it has one again.
+ */
+static void assert_noticed(struct fixture *f, size_t i, uint64_t address)
+{
+	uint8_t *at = recorded_memory_at(&f->r->memory, address, 8);
+	struct symbol got;
+
+	assert_non_null(at);
+	at[1] ^= 0x10;
+	assert_int_equal(name_of(f, host.words + 2 * i, &got), -EFAULT);
+	at[1] ^= 0x10;
+	assert_int_equal(name_of(f, host.words + 2 * i, &got), 0);
+	assert_string_equal(got.name, expected[i].name);
+}
+
+static size_t frame_named(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(expected); i++)
+		if (streq(expected[i].name, name))
+			return i;
+	fail();
+	return 0;
+}
+
 static void a_replaced_method_is_noticed(void **unused)
+{
+	size_t c = frame_named("IO#read"),
+	       block = frame_named("block (3 levels) in Shop::Cart#fill"),
+	       made = frame_named("Shop::Cart#made");
+
+	(void)unused;
+	for (size_t v = 0; v < ARRAY_SIZE(versions); v++) {
+		struct fixture f = open_recording(versions[v]);
+		uint64_t iseq;
+
+		(void)host_walk(&f.memory, &f.kernel, f.r->thread);
+		/* A method in C: definition.original_id, owner.klass. */
+		assert_noticed(&f, c, KILN_RUBY_OBJECT(host.words[2 * c]) + 32);
+		assert_noticed(&f, c, KILN_RUBY_OBJECT(host.words[2 * c + 1]) + 8);
+		/* Code: body.location.label, owner.klass. */
+		iseq = KILN_RUBY_OBJECT(host.words[2 * block]);
+		assert_noticed(&f, block, recorded_word(&f, iseq + 16) + 80);
+		assert_noticed(&f, block, KILN_RUBY_OBJECT(host.words[2 * block + 1]) + 8);
+		/* Code of define_method: the entry's owner. */
+		assert_true(KILN_RUBY_IS_ENTRY(host.words[2 * made + 1]));
+		assert_noticed(&f, made, KILN_RUBY_OBJECT(host.words[2 * made + 1]) + 32);
+		close_recording(&f);
+	}
+}
+
+/* Method entries are young objects, and GC.compact moves those. */
+static void a_method_whose_entry_has_moved_has_its_name(void **unused)
 {
 	(void)unused;
 	for (size_t v = 0; v < ARRAY_SIZE(versions); v++) {
 		struct fixture f = open_recording(versions[v]);
-		uint64_t method, iseq, body = 0;
-		struct symbol got;
-		uint8_t *at;
+		uint64_t frame = top(&f);
+		unsigned int n = 0;
 
 		(void)host_walk(&f.memory, &f.kernel, f.r->thread);
-		method = KILN_RUBY_OBJECT(host.words[0 * 2 + 1]);
-		at = recorded_memory_at(&f.r->memory, method + 32, 8);
-		assert_non_null(at);
-		at[1] ^= 0x10;
-		assert_int_equal(name_of(&f, host.words, &got), -EFAULT);
-		iseq = KILN_RUBY_OBJECT(host.words[4 * 2]);
-		memcpy(&body, recorded_memory_at(&f.r->memory, iseq + 16, 8), 8);
-		at = recorded_memory_at(&f.r->memory, body + 80, 8);
-		at[1] ^= 0x10;
-		assert_int_equal(name_of(&f, host.words + 4 * 2, &got), -EFAULT);
+		for (; frame < host.walk.cursor.words[RUBY_END]; frame += data_of(&f)->frame_size) {
+			uint64_t ep = recorded_word(&f, frame + 8 * RUBY_CFP_EP);
+			uint64_t entry = recorded_word(&f, ep - 16);
+			uint8_t *at =
+			    entry & 7 ? NULL : recorded_memory_at(&f.r->memory, entry, 40);
+			bool is_bmethod = recorded_word(&f, ep) & RUBY_BMETHOD;
+
+			if (!at || is_bmethod || (at[0] & RUBY_TYPE_MASK) != RUBY_TYPE_IMEMO)
+				continue;
+			memset(at, 0, 40);
+			n++;
+		}
+		assert_true(n > 4);
+		for (size_t i = 0; i < ARRAY_SIZE(expected); i++) {
+			struct symbol got;
+
+			assert_int_equal(name_of(&f, host.words + 2 * i, &got), 0);
+			assert_string_equal(got.name, expected[i].name);
+		}
 		close_recording(&f);
 	}
 }
@@ -460,6 +529,7 @@ int main(void)
 	    cmocka_unit_test(code_of_a_string_is_named_at_once),
 	    cmocka_unit_test(jit_code_is_left_by_its_stack),
 	    cmocka_unit_test(a_replaced_method_is_noticed),
+	    cmocka_unit_test(a_method_whose_entry_has_moved_has_its_name),
 	    cmocka_unit_test(a_thread_without_ruby_has_no_frames),
 	    cmocka_unit_test(wild_pointers_are_said),
 	    cmocka_unit_test(a_context_that_makes_no_sense_is_none),
