@@ -38,6 +38,7 @@ enum {
 	PHP_AT_STRING = 13, /* its flags, its hash */
 	PHP_AT_HASH = 14,
 	PHP_AT_LINE = 15,
+	PHP_STACK_WORDS = 16,	       /* of the native stack that are looked at, in the scratch */
 	PHP_REGEX_FRAME_MAX = 1 << 17, /* bytes; what it needs to try again is elsewhere */
 	PHP_GENERATORS = 2,	       /* what php_frame() returns for them */
 	PHP_NO_OPLINE = 1,	       /* no address: the line is not known */

@@ -59,7 +59,8 @@ KILN_INLINE int php_find_return(struct kiln_walk *w, int from, int to, int step)
 	for (int i = from; i != to; i += step) {
 		code = 0;
 		/* call *%rax .. *%rdi: ff d0 .. d7 */
-		if (!env_read(&code, 2, w->scratch[i & 15] - 2) && (code & 0xf8ff) == 0xd0ff)
+		if (!env_read(&code, 2, w->scratch[i & (PHP_STACK_WORDS - 1)] - 2) &&
+		    (code & 0xf8ff) == 0xd0ff)
 			return i;
 	}
 	return -1;
@@ -77,10 +78,10 @@ KILN_GLOBAL int php_regex_called(uint32_t slot, uint64_t arguments)
 	if (!w)
 		return -1;
 	if (arguments <= w->regs.sp || arguments - w->regs.sp > PHP_REGEX_FRAME_MAX ||
-	    env_read(w->scratch, sizeof(w->scratch), arguments - sizeof(w->scratch)))
+	    env_read(w->scratch, PHP_STACK_WORDS * 8, arguments - PHP_STACK_WORDS * 8))
 		return -1;
-	i = php_find_return(w, 15, -1, -1);
-	w->value = arguments - (16 - (uint64_t)(i & 15)) * 8;
+	i = php_find_return(w, PHP_STACK_WORDS - 1, -1, -1);
+	w->value = arguments - (PHP_STACK_WORDS - (uint64_t)(i & (PHP_STACK_WORDS - 1))) * 8;
 	return i < 0 || w->value < w->regs.sp;
 }
 
@@ -90,10 +91,10 @@ KILN_GLOBAL int php_regex_entered(uint32_t slot)
 	struct kiln_walk *w = env_walk(slot);
 	int i;
 
-	if (!w || env_read(w->scratch, sizeof(w->scratch), w->regs.sp))
+	if (!w || env_read(w->scratch, PHP_STACK_WORDS * 8, w->regs.sp))
 		return -1;
 	i = php_find_return(w, 0, 6, 1);
-	w->value = w->regs.sp + (uint64_t)(i & 15) * 8;
+	w->value = w->regs.sp + (uint64_t)(i & (PHP_STACK_WORDS - 1)) * 8;
 	return i < 0;
 }
 

@@ -198,15 +198,16 @@ KILN_GLOBAL int php_find_opline(uint32_t slot, uint64_t frame)
 	if ((php_data(w)->flags & PHP_HAS_REGISTERS)) {
 		if (w->leaf[r14] == frame && php_take_opline(w, frame, w->leaf[r15]))
 			return 0;
-		if (!env_read(w->scratch, sizeof(w->scratch), w->regs.sp - sizeof(w->scratch))) {
-			for (uint32_t i = 15; i-- > 0;) {
+		if (!env_read(w->scratch, PHP_STACK_WORDS * 8, w->regs.sp - PHP_STACK_WORDS * 8)) {
+			for (uint32_t i = PHP_STACK_WORDS - 1; i-- > 0;) {
 				uint32_t k = i;
 
 				/* Hides the loop from the compiler, which would make the index a
 				 * negative offset: the verifier of Linux 7.2 refuses those. */
 				asm volatile("" : "+r"(k));
-				if (w->scratch[k & 15] == frame &&
-				    php_take_opline(w, frame, w->scratch[(k + 1) & 15]))
+				if (w->scratch[k & (PHP_STACK_WORDS - 1)] == frame &&
+				    php_take_opline(w, frame,
+						    w->scratch[(k + 1) & (PHP_STACK_WORDS - 1)]))
 					return 0;
 			}
 		}

@@ -151,6 +151,9 @@ def chains(where, version):
                     *how, frame("nested", "nested")] for how in ([], [internal("call_user_func")])],
         "replaces": [[burn, closure("replaces", "replaces"), internal("preg_replace_callback"),
                       frame("replaces", "replaces")]],
+        # It is compiled by PCRE, and has nothing that says where its caller is.
+        "expressions": [[*leaf, internal("preg_match_all"), frame("expressions", "expressions")]
+                        for leaf in ([internal("(regular expression)")], [])],
         "hashes": [[internal(name), frame("hashes", "hashes")] for name in ("hash", "str_repeat")],
         "internal_callbacks": [[internal("md5"), internal("array_map"), frame("internal_callbacks", "internal_callbacks")]],
         "generators": [[burn, frame("numbers", "numbers"), frame("generators", "generators")]],

@@ -157,6 +157,13 @@ function replaces()
     return preg_replace_callback('/b/', fn($m) => (string) burn(), 'abc'); // AT replaces
 }
 
+function expressions()
+{
+    static $text = null;
+    $text = $text ?? str_repeat('ab cd _interface_ ', 1000);
+    return preg_match_all('/\b(?:class|trait)\s++(?P<name>\w+)|[a-z]+\d/i', $text); // AT expressions
+}
+
 function hashes()
 {
     for ($i = 0; $i < 20; $i++) {
@@ -481,7 +488,7 @@ function long_loop()
     return $x;
 }
 
-$chains = ['recursion', 'classes', 'traits', 'closures', 'bound', 'arrows', 'sorts', 'callbacks', 'nested', 'replaces', 'hashes',
+$chains = ['recursion', 'classes', 'traits', 'closures', 'bound', 'arrows', 'sorts', 'callbacks', 'nested', 'replaces', 'expressions', 'hashes',
     'internal_callbacks', 'generators', 'generators_nested', 'delegates', 'iterators', 'delegates_iterator', 'magic', 'destructors',
     'destructors_leave', 'exceptions', 'unwinding', 'evaluated', 'eval_function', 'includes', 'included_function', 'anonymous',
     'reflected', 'buffered', 'variadics', 'long_loop'];

@@ -318,6 +318,77 @@ static void at_the_leaf_registers_are_ahead_of_memory(void **unused)
 	with_each(the_leaf_is_from_registers);
 }
 
+/*
+ * A regular expression that PCRE has compiled, with what it has pushed in three places: its
+ * arguments are at rbp, and right below them is where it returns to.
+ */
+static void a_regular_expression_is_left(struct fixture *f)
+{
+	enum { STACK = 0x10000, CODE = 0x20000, SIZE = 1024, ARGUMENTS = STACK + 512 };
+	static const uint8_t call[] = {0xff, 0xd0}; /* call *%rax */
+	struct kiln_walk *w = &host.walk;
+
+	recorded_memory_add(&f->r->memory, STACK, SIZE);
+	memcpy(recorded_memory_add(&f->r->memory, CODE, 64) + 30, call, sizeof(call));
+	recorded_memory_put(&f->r->memory, ARGUMENTS - 8, CODE + 32);
+	for (uint64_t used = 48; used <= 480; used += 216) {
+		host_begin(&f->memory, &f->kernel);
+		w->regs.fp = ARGUMENTS;
+		w->regs.sp = ARGUMENTS - used;
+		host_visit(CODE);
+		assert_int_equal(KILN_FRAME_FLAGS(host.words[0]), PHP_REGEX);
+		assert_int_equal(w->value, ARGUMENTS - 8);
+	}
+	/* At its first instruction nothing is pushed. */
+	host_begin(&f->memory, &f->kernel);
+	w->leaf_valid = w->exact = 1;
+	w->regs.sp = ARGUMENTS - 8;
+	host_visit(CODE);
+	assert_int_equal(KILN_FRAME_FLAGS(host.words[0]), PHP_REGEX);
+	/* Nothing that was called is there. */
+	recorded_memory_put(&f->r->memory, ARGUMENTS - 8, CODE + 16);
+	host_begin(&f->memory, &f->kernel);
+	w->regs.fp = ARGUMENTS;
+	w->regs.sp = ARGUMENTS - 64;
+	host_visit(CODE);
+	assert_int_equal(w->n, 0);
+}
+
+static void a_regular_expression_is_left_by_its_arguments(void **unused)
+{
+	with_each(a_regular_expression_is_left);
+}
+
+/* The loop has called what pushes its registers: they are right below the stack pointer. */
+static void pushed_registers_tell(struct fixture *f)
+{
+	enum { STACK = 0x10000, SP = STACK + 512 };
+	struct kiln_php *k = (struct kiln_php *)f->kernel.data;
+	uint64_t frame = frame_address(f, 2), at = frame + PHP_FRAME_OPLINE * 8;
+	uint64_t opline = recorded_memory_word(&f->r->memory, at);
+
+	k->flags |= PHP_HAS_REGISTERS;
+	recorded_memory_add(&f->r->memory, STACK, 1024);
+	recorded_memory_put(&f->r->memory, k->globals + k->current, frame);
+	recorded_memory_put(&f->r->memory, at,
+			    recorded_memory_word(&f->r->memory, frame_address(f, 7)));
+	for (uint64_t i = 2; i <= 16; i++) {
+		recorded_memory_put(&f->r->memory, SP - i * 8, frame);
+		recorded_memory_put(&f->r->memory, SP - (i - 1) * 8, opline);
+		host_begin(&f->memory, &f->kernel);
+		host.walk.regs.sp = SP;
+		host_visit(k->loop + k->entered + 64);
+		assert_int_equal(host.words[0] & KILN_FRAME_PC_MASK, func_of(f, 2));
+		assert_int_equal((uint32_t)host.words[1], f->r->frames[2].line);
+		recorded_memory_put(&f->r->memory, SP - i * 8, 0);
+	}
+}
+
+static void what_the_loop_has_called_pushes_its_registers(void **unused)
+{
+	with_each(pushed_registers_tell);
+}
+
 /* ---- forged structures ----------------------------------------------------------------------- */
 
 static void a_cycle_is_found(struct fixture *f)
@@ -463,6 +534,8 @@ int main(void)
 	    cmocka_unit_test(an_included_files_name_is_found_after_it_is_gone),
 	    cmocka_unit_test(no_frame_is_lost_between_two_native_ones),
 	    cmocka_unit_test(at_the_leaf_registers_are_ahead_of_memory),
+	    cmocka_unit_test(a_regular_expression_is_left_by_its_arguments),
+	    cmocka_unit_test(what_the_loop_has_called_pushes_its_registers),
 	    cmocka_unit_test(a_cycle_ends),
 	    cmocka_unit_test(wild_pointers_are_said),
 	    cmocka_unit_test(a_function_of_no_known_type_is_said),
