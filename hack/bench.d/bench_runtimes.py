@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What frames of runtimes cost: eight web servers in Python and eight in Node.js, each under load by itself, and eight programs
-that handle requests in PHP, sampled with their tracers on and off in turn. Off, the same stacks are walked as native ones, on
+that handle requests in each of Ruby, PHP and Perl, sampled with their tracers on and off in turn. Off, the same stacks are walked as native ones, on
 the same caches: so the time for a frame is compared, not that of another program."""
 import contextlib
 import os
@@ -17,7 +17,7 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 PROCESSES, HZ = 8, 97
 CONFIG = """
 receivers:
-  profiling: {samples_per_second: %(hz)d, reporter_interval: 5s, tracers: "%(tracers)s", process_filter: "^(python|node|MainThread|php)"}
+  profiling: {samples_per_second: %(hz)d, reporter_interval: 5s, tracers: "%(tracers)s", process_filter: "^(python|node|MainThread|ruby|php|perl)"}
 exporters:
   folded_file: {path: "%(path)s"}
 extensions:
@@ -78,32 +78,38 @@ def measure(tracers, seconds, where):
             grown('kiln_unwind_end_total{reason="root"}') / max(walks, 1), rss, grown("kiln_runtime_missing_total"))
 
 
-def php_command():
-    """Of Debian 12's PHP; or None and why it cannot be had."""
-    done = subprocess.run([os.path.join(HERE, "..", "lib", "php.sh"), "8.2"], stdin=subprocess.DEVNULL, capture_output=True,
+# What Debian 12 has of each.
+SCRIPTS = {"Ruby": ("ruby.sh", "3.1", "/usr/bin/ruby3.1", "web.rb"), "PHP": ("php.sh", "8.2", "/usr/bin/php8.2", "web.php"),
+           "Perl": ("perl.sh", "5.36", "/usr/bin/perl", "web.pl")}
+
+
+def script_command(get, version, program, script):
+    """How SCRIPT is run; or None and why it cannot be had."""
+    done = subprocess.run([os.path.join(HERE, "..", "lib", get), version], stdin=subprocess.DEVNULL, capture_output=True,
                           text=True, check=False)
     if done.returncode:
         return None, done.stderr.strip()
     root = done.stdout.strip()
-    shutil.copy(os.path.join(HERE, "web.php"), os.path.join(root, "tmp"))
-    return ["chroot", root, "/usr/bin/php8.2", "/tmp/web.php"], None
+    shutil.copy(os.path.join(HERE, script), os.path.join(root, "tmp"))
+    return ["chroot", root, program, "/tmp/" + script], None
 
 
 def bench(table, quick):
     commands = [[shutil.which(program), os.path.join(HERE, script)]
                 for program, script in (("python3", "web.py"), ("node", "web.js"))]
     if all(program for program, _ in commands):
-        frames_of(table, quick, f"{PROCESSES} Python + {PROCESSES} Node.js web servers", commands)
+        frames_of(table, quick, f"{PROCESSES} Python + {PROCESSES} Node.js web servers", commands, 2)
     else:
         table.lack("frames of Python and Node.js", "python3 or node is not installed")
-    command, why = php_command()
-    if command:
-        frames_of(table, quick, f"{PROCESSES} PHP programs", [command])
-    else:
-        table.lack("frames of PHP", why)
+    for language, how in SCRIPTS.items():
+        command, why = script_command(*how)
+        if command:
+            frames_of(table, quick, f"{PROCESSES} {language} programs", [command], 1.5)
+        else:
+            table.lack(f"frames of {language}", why)
 
 
-def frames_of(table, quick, what, commands):
+def frames_of(table, quick, what, commands, goal):
     rounds, seconds = (1, 8) if quick else (3, 20)
     got = {"all": [], "native,kernel,go": []}
     with tempfile.TemporaryDirectory(prefix="kiln-bench-") as where, \
@@ -116,7 +122,8 @@ def frames_of(table, quick, what, commands):
     table.add("  with the tracers off", off[0], "ns")
     table.add("  frames a sample", on[1], "")
     table.add("  with the tracers off", off[1], "")
-    table.add("  BPF time a frame, on / off", on[0] / on[1] / (off[0] / off[1]), "x", 2)
+    table.add("  BPF time a frame, on / off", on[0] / on[1] / (off[0] / off[1]), "x", goal)
     table.add("  complete walks", on[2] * 100, "%", -99.5)
     table.add("  agent's own memory (RssAnon)", on[3], "MiB")
+    table.add("  more of it than with the tracers off, a runtime", (on[3] - off[3]) / len(commands), "MiB", 4)
     table.add("  samples that say that frames are missing", on[4], "")
