@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two policies on one node, one with the tracer of Python off: of a process under that one not a byte of the
-interpreter's memory is read, neither by the kernel nor by the agent, while its neighbours' Python is shown."""
+"""Two policies on one node, one with the tracers of scripts off: of a process of Python under that one not a byte of the
+interpreter's memory is read, neither by the kernel nor by the agent, while its neighbours' Python is shown. Ruby, PHP and
+Perl are switched off and on again while they run."""
 import collections
 import json
 import os
@@ -16,7 +17,10 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "agent"))
 from node_operator import Operator, Pod  # noqa: E402
 from parts import ContainerCgroup, agent, profiling, wait_until  # noqa: E402
+import perl_stacks  # noqa: E402
+import php_stacks  # noqa: E402
 import python_stacks  # noqa: E402
+import ruby_stacks  # noqa: E402
 
 ON, OFF = 1, 2
 PROGRAMS = os.environ.get("KILN_RUNTIME_PROGRAMS", "")
@@ -27,7 +31,7 @@ PORT = 13990 + os.getpid() % 90
 class Node(Operator):
     def _policy(self, policy_id):
         policy = super()._policy(policy_id)
-        policy.disabled_tracers.extend(["python"] if policy_id == OFF else [])
+        policy.disabled_tracers.extend(["python", "ruby", "php", "perl"] if policy_id == OFF else [])
         return policy
 
 
@@ -77,10 +81,10 @@ def is_pythons(frame):
     return frame[0] == "cpython" or frame[0] == "abort-marker" and "python" in frame[1]
 
 
-def config(operator):
+def config(operator, programs="python"):
     return f"""
 receivers:
-  profiling: {{samples_per_second: 97, reporter_interval: 1s, process_filter: "^python"}}
+  profiling: {{samples_per_second: 97, reporter_interval: 1s, process_filter: "^({programs})"}}
 processors:
   k8sattributes: {{operator: {operator.settings()}}}
 exporters:
@@ -149,5 +153,74 @@ def test_off_means_not_one_read(tmp_path):
         for r in running:
             r.process.kill()
         for r in reversed(running):  # the first one made what all of them are in
+            r.end()
+        operator.close()
+
+
+def scripts():
+    """{tracer: [program and arguments]} of those that can be had, each with a function `work`."""
+    found = {}
+    for tracer, get, version, program, script in (
+            ("ruby", ruby_stacks.root_of, ruby_stacks.VERSIONS[0], "ruby{}",
+             "def work; i = 0; i += 1 while i < 9999; end; loop { work }"),
+            ("php", php_stacks.root_of, php_stacks.VERSIONS[0], "php{}",
+             "function work() { for ($i = 0; $i < 9999; $i++); } for (;;) work();"),
+            ("perl", perl_stacks.interpreter, perl_stacks.VERSIONS[0], "perl",
+             "sub work { my $i = 0; $i++ while $i < 9999 } work() while 1")):
+        root, _ = get(version)
+        if root:
+            found[tracer] = ["chroot", root, "/usr/bin/" + program.format(version), "-r" if tracer == "php" else "-e", script]
+    return found
+
+
+def test_each_tracer_is_switched_in_a_namespace(tmp_path):
+    operator, running, found = Node(tmp_path), {}, scripts()
+    if not found:
+        pytest.skip("none of Ruby, PHP and Perl can be had")
+    pods = {tracer: Pod(i, ON) for i, tracer in enumerate(found)}
+    try:
+        operator.tell(policies={ON: (True, 97), OFF: (True, 97)}, pods=list(pods.values()), default=(False, 20))
+        with agent.Agent(config=config(operator, "ruby|php|perl")) as a:
+            profiling(a)
+            operator.connected()
+            for tracer, command in found.items():
+                running[tracer] = InPod(pods[tracer], *command)
+            out = Output(a)
+
+            def shown(tracer):
+                """How many of its samples have frames of the runtime, and how many have none."""
+                frames = out.read()[running[tracer].process.pid]
+                return (sum(n for (kind, name), n in frames.items() if kind == tracer and re.search("work", name)),
+                        sum(n for (_, name), n in frames.items() if name == "_start"))
+
+            for tracer in found:
+                wait_until(f"frames of {tracer}", lambda t=tracer: shown(t)[0] > 5, 90)
+
+            def switch(policy):
+                for pod in pods.values():
+                    pod.policy = policy
+                operator.tell(pods=list(pods.values()))
+                return time.monotonic()
+
+            begin, last = switch(OFF), {tracer: {} for tracer in found}
+
+            def is_off(tracer):
+                """None for so long that a window without any was written, while it goes on."""
+                now, was = shown(tracer), last[tracer]
+                if now[0] != was.get("shown"):
+                    was.update(shown=now[0], all=now[1], at=time.monotonic())
+                return now[1] > was["all"] + 20 and time.monotonic() > was["at"] + 2.5
+
+            wait_until("no more frames of any", lambda: all([is_off(tracer) for tracer in found]), 60)
+            again = switch(ON)
+            for tracer in found:
+                wait_until(f"frames of {tracer} again", lambda t=tracer: shown(t)[0] > last[t]["shown"] + 5, 60)
+                print(f"{tracer}: the last frame {last[tracer]['at'] - begin:.1f} s after it was off, "
+                      f"the first ones {time.monotonic() - again:.1f} s after it was on")
+            assert a.stop() == 0, a.stderr()
+    finally:
+        for r in running.values():
+            r.process.kill()
+        for r in reversed(list(running.values())):
             r.end()
         operator.close()
