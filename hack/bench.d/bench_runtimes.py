@@ -91,7 +91,7 @@ def script_command(get, version, program, script):
         return None, done.stderr.strip()
     root = done.stdout.strip()
     shutil.copy(os.path.join(HERE, script), os.path.join(root, "tmp"))
-    return ["chroot", root, program, "/tmp/" + script], None
+    return ["env", "LC_ALL=C", "chroot", root, program, "/tmp/" + script], None
 
 
 def bench(table, quick):
