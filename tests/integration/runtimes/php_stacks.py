@@ -153,9 +153,11 @@ def chains(where, version):
                       frame("replaces", "replaces")]],
         # It is compiled by PCRE, and has nothing that says where its caller is.
         "expressions": [[*leaf, internal("preg_match_all"), frame("expressions", "expressions")]
-                        for leaf in ([internal("(regular expression)")], [])],
+                        for leaf in ([internal("(regular expression)")], [])] +
+        [[internal("str_repeat"), frame("expressions", "expressions_text")]],
         "hashes": [[internal(name), frame("hashes", "hashes")] for name in ("hash", "str_repeat")],
-        "internal_callbacks": [[internal("md5"), internal("array_map"), frame("internal_callbacks", "internal_callbacks")]],
+        "internal_callbacks": [[internal("md5"), internal("array_map"), frame("internal_callbacks", "internal_callbacks")],
+                               [internal("str_repeat"), frame("internal_callbacks", "callbacks_text")]],
         "generators": [[burn, frame("numbers", "numbers"), frame("generators", "generators")]],
         "generators_nested": [[burn, frame("numbers", "numbers"), internal("Generator::current"),
                                frame("first_of", "first_of"), internal("iterator_to_array"),
@@ -190,7 +192,8 @@ def chains(where, version):
         "reflected": [[*area, internal("ReflectionMethod::invoke"), frame("reflected", "reflected")]],
         "buffered": [[burn, closure("buffered_start", "buffered_start"), internal("ob_get_clean"),
                       frame("buffered", "buffered")]],
-        "variadics": [[burn, frame("variadic", "variadic"), frame("variadics", "variadics")]],
+        "variadics": [[leaf, frame("variadic", "variadic"), frame("variadics", "variadics")]
+                      for leaf in (burn, internal("count"))],
         "long_loop": [[frame("long_loop", "long_first", "long_last")]],
         "fibers": [[*fiber, frame("fibers", "fibers")]],
         "fibers_nested": [[*fiber, frame("fiber_outer", "fiber_outer"), internal("Fiber::start"),

@@ -160,7 +160,7 @@ function replaces()
 function expressions()
 {
     static $text = null;
-    $text = $text ?? str_repeat('ab cd _interface_ ', 1000);
+    $text = $text ?? str_repeat('ab cd _interface_ ', 1000); // AT expressions_text
     return preg_match_all('/\b(?:class|trait)\s++(?P<name>\w+)|[a-z]+\d/i', $text); // AT expressions
 }
 
@@ -175,7 +175,7 @@ function hashes()
 function internal_callbacks()
 {
     static $text = null;
-    $text = $text ?? str_repeat('y', 20000);
+    $text = $text ?? str_repeat('y', 20000); // AT callbacks_text
     return array_map('md5', [$text, $text, $text, $text, $text]); // AT internal_callbacks
 }
 
