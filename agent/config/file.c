@@ -195,10 +195,10 @@ static int use_component(struct fields *f, struct section *s, const struct yaml_
 		if (s->node && s->node->child)
 			nearest = nearest_name(node->text, MIN(yaml_count(s->node), 256), child_key,
 					       s->node->child);
-		return fields_error(f, node, "%s is not declared under %s%s%s%s",
+		return fields_error(f, node, "%s is not declared under %s; %s%s%s",
 				    quote_text(node->text).text, s->name,
-				    nearest ? "; did you mean " : "", nearest ? nearest : "",
-				    nearest ? "?" : "");
+				    nearest ? "did you mean " : "add it there",
+				    nearest ? nearest : "", nearest ? "?" : "");
 	}
 	for (size_t i = 0; i < s->n_used; i++)
 		if (s->used[i] == declared)

@@ -7,7 +7,11 @@
 
 #include "lib/base.h"
 
-enum { OTLP_MESSAGE_MAX = 256 };
+enum {
+	OTLP_MESSAGE_MAX = 256,
+	/* A status, its message and a hint. */
+	OTLP_WORDS_MAX = 512,
+};
 
 /* ExportProfilesServiceResponse.partial_success */
 struct otlp_partial {

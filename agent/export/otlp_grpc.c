@@ -51,7 +51,9 @@ static const char *advice(int status)
 {
 	switch (status) {
 	case RPC_UNIMPLEMENTED:
-		return " (it has no OTLP profiles service)";
+		return " (it has no profiles service: a Collector wants "
+		       "--feature-gates=service.profilesSupport and a profiles pipeline, Pyroscope "
+		       "1.15 or newer)";
 	case RPC_UNAUTHENTICATED:
 	case RPC_PERMISSION_DENIED:
 		return " (are `headers` right?)";
@@ -62,7 +64,7 @@ static const char *advice(int status)
 
 /* WORDS is where the answer's message lives. */
 static void classify(const struct grpc_answer *a, struct transport_answer *ret,
-		     char words[OTLP_MESSAGE_MAX + 64])
+		     char words[OTLP_WORDS_MAX])
 {
 	struct otlp_status status = {0};
 	char message[OTLP_MESSAGE_MAX];
@@ -83,7 +85,7 @@ static void classify(const struct grpc_answer *a, struct transport_answer *ret,
 	if (a->details && otlp_status_parse(a->details, a->details_len, &status) < 0)
 		status = (struct otlp_status){0}; /* garbage: as if it were not there */
 	otlp_words(a->message, strlen(a->message), message);
-	snprintf(words, OTLP_MESSAGE_MAX + 64, "%s: %s%s", rpc_status_name(a->status), message,
+	snprintf(words, OTLP_WORDS_MAX, "%s: %s%s", rpc_status_name(a->status), message,
 		 advice(a->status));
 	ret->result = TRANSPORT_REJECTED;
 	ret->maybe_form = is_of_the_message(a->status);
@@ -102,7 +104,7 @@ static void classify(const struct grpc_answer *a, struct transport_answer *ret,
 static void on_answer(const struct grpc_answer *a, void *arg)
 {
 	struct grpc_transport *t = arg;
-	char words[OTLP_MESSAGE_MAX + 64];
+	char words[OTLP_WORDS_MAX];
 	struct transport_answer answer;
 
 	t->call = NULL;

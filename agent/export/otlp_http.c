@@ -58,25 +58,28 @@ static const char *advice(int status)
 		return " (are `headers` right?)";
 	case 404:
 	case 405:
-		return " (it has no OTLP profiles at this URL: see `profiles_endpoint`)";
+		return " (no profiles at this URL: a Collector wants "
+		       "--feature-gates=service.profilesSupport and a profiles pipeline; another "
+		       "path "
+		       "goes into `profiles_endpoint`)";
 	default:
 		return "";
 	}
 }
 
-static void failure_words(const struct http_answer *a, char words[OTLP_MESSAGE_MAX])
+static void failure_words(const struct http_answer *a, char words[OTLP_WORDS_MAX])
 {
 	char said[OTLP_MESSAGE_MAX];
 
 	if (otlp_body_words(a->body, a->body_len, said))
-		snprintf(words, OTLP_MESSAGE_MAX, "HTTP %d: %.180s%s", a->status, said,
+		snprintf(words, OTLP_WORDS_MAX, "HTTP %d: %.180s%s", a->status, said,
 			 advice(a->status));
 	else
-		snprintf(words, OTLP_MESSAGE_MAX, "HTTP %d%s", a->status, advice(a->status));
+		snprintf(words, OTLP_WORDS_MAX, "HTTP %d%s", a->status, advice(a->status));
 }
 
 static void classify(const struct http_answer *a, struct transport_answer *ret,
-		     char words[OTLP_MESSAGE_MAX])
+		     char words[OTLP_WORDS_MAX])
 {
 	*ret = (struct transport_answer){.message = words};
 	words[0] = 0;
@@ -109,7 +112,7 @@ static void classify(const struct http_answer *a, struct transport_answer *ret,
 static void on_answer(const struct http_answer *a, void *arg)
 {
 	struct http_transport *t = arg;
-	char words[OTLP_MESSAGE_MAX];
+	char words[OTLP_WORDS_MAX];
 	struct transport_answer answer;
 
 	t->post = NULL;

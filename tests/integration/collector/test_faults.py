@@ -306,7 +306,15 @@ def test_a_failure_is_told_with_what_the_body_says(serve, send):
     server = serve(Http, (404, {"content-type": "text/plain"}, b"404 page not found\n"), (200, {}, b""))
     s = send(*server.args, "--batches", 2, "--generation", "v1.11")
     assert s.end()["drops"]["rejected"] == 19
-    assert any("HTTP 404: 404 page not found (it has no OTLP profiles at this URL" in line for line in s.log), s.log
+    assert any("HTTP 404: 404 page not found (no profiles at this URL: a Collector wants --feature-gates=" in line and
+               "`profiles_endpoint`)" in line for line in s.log), s.log
+
+
+def test_a_receiver_without_profiles_is_told_what_it_lacks(serve, send):
+    s = send(*serve(Grpc, C.UNIMPLEMENTED, C.UNIMPLEMENTED).args, "--batches", 1)
+    assert s.end()["drops"]["rejected"] == 19
+    assert any("UNIMPLEMENTED: " in line and "a Collector wants --feature-gates=service.profilesSupport" in line
+               for line in s.log), s.log
 
 
 @pytest.mark.parametrize("kind, refusal", [(Http, (400, {}, b"")), (Grpc, C.INTERNAL)], ids=["http", "grpc"])
