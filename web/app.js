@@ -1,48 +1,39 @@
-// The page: state, controls, and what is computed when. The state is in the address after '#', so that
-// a link shows the same.
+// The page: controls, and what is computed when. What is shown is in the address (address.js).
 
-import { Model, containerLabel } from "./model.js";
-import { buildTree, buildSandwich, matchedWeight } from "./tree.js";
+import { DEFAULTS, parse, write, join, split, times } from "./address.js";
+import { Model } from "./model.js";
+import { buildTree, buildSandwich, focusOn, matchedWeight } from "./tree.js";
 import { follow } from "./stream.js";
 import { Flame, colourOf, labelOf, diffColour } from "./flame.js";
 import { Table, percent } from "./table.js";
+import { Timeline } from "./timeline.js";
+import { choices, fill } from "./filters.js";
+import { openMenu, copy } from "./menu.js";
 import { toSvg, save, profileQuery } from "./export.js";
+import { toFolded, toPprof, gzip } from "./keep.js";
 
 const $ = (id) => document.getElementById(id);
 const model = new Model();
-const FILTERS = ["process", "thread", "namespace", "pod", "container"];
-const TABLE_ROWS = 150, OPTIONS = 400, REDRAW_MS = 500;
+const FILTERS = ["process", "thread", "namespace", "pod", "container"], NARROWED = [...FILTERS, "hidden", "search", "focus", "drop"];
+const TABLE_ROWS = 150, REDRAW_MS = 500, FILTERS_MS = 5000, HOLD_MS = 1500, LATE_MS = 3000;
 
-const state = {
-	view: "flame", window: "60", base: "", kind: "0", group: "process", search: "", chosen: "",
-	process: "", thread: "", namespace: "", pod: "", container: "", hidden: "",
-};
-let token = "", paused = null, shown = null, sort = "self", failures = 0, timer = 0, groupsSeen = -1;
+const state = { ...DEFAULTS };
+let token = "", held = null, shown = null, failures = 0, timer = 0, rows = TABLE_ROWS, filtersAt = 0, heardAt = 0, firstAt = 0;
 
-// ---- state and address
-
-function readAddress() {
-	const q = new URLSearchParams(location.hash.slice(1));
-	if (q.has("token")) { token = q.get("token"); }
-	for (const key of Object.keys(state)) if (q.has(key)) state[key] = q.get(key);
-	writeAddress();
-}
-function writeAddress() {
-	const q = new URLSearchParams();
-	for (const [key, value] of Object.entries(state)) if (value && value !== defaults[key]) q.set(key, value);
-	history.replaceState(null, "", q.toString() ? "#" + q : location.pathname);
-}
-const defaults = { ...state };
+/** What is looked at: the stream's model, or what it was when the page was paused. */
+function view() { return held ?? model; }
 
 function filter() {
 	return { kind: Number(state.kind), ...Object.fromEntries(FILTERS.map((k) => [k, state[k]])) };
 }
 function hidden() {
-	return new Set(state.hidden.split(",").filter(Boolean).map((name) => model.types.indexOf(name)));
+	const types = new Set(state.hidden.split(",").filter(Boolean).map((name) => view().types.indexOf(name)));
+	return { types, names: new Set(split(state.drop)), recursion: Boolean(state.recursion) };
 }
 function set(changes) {
 	Object.assign(state, changes);
-	writeAddress();
+	write(state, true);
+	showControls();
 	compute();
 }
 
@@ -54,101 +45,185 @@ function duration(ns) {
 	if (ns >= 1e6) return (ns / 1e6).toFixed(0) + " ms";
 	return (ns / 1e3).toFixed(0) + " µs";
 }
+const seconds = (ms) => (ms / 1000).toFixed(ms < 9500 ? 1 : 0) + " s";
 
 // ---- computing: from the model to what is shown
 
 /** The weights of the times that are chosen; the base's are scaled to the same length of time. */
 function weigh() {
-	const end = paused ?? model.end(), seconds = Number(state.window), f = filter();
-	const source = paused === null || seconds ? model : { counts: () => frozen };
-	const now = source.counts(seconds, end);
-	const weights = model.rowWeights(now.counts, f);
-	let base = null;
-	if (state.base !== "") {
-		const span = Number(state.base);
-		const before = model.counts(span, span ? end - seconds * 1000 : end);
-		base = model.rowWeights(before.counts, f);
+	const from = view(), f = filter(), range = times(state.range), baseRange = times(state.baseRange);
+	const end = range ? range[1] : from.end(), length = range ? (range[1] - range[0]) / 1000 : Number(state.window);
+	const now = from.counts(length, end), weights = from.rowWeights(now.counts, f);
+	let base = null, before = { ms: 0 };
+	if (baseRange || state.base !== "") {
+		const span = baseRange ? (baseRange[1] - baseRange[0]) / 1000 : Number(state.base);
+		before = from.counts(span, baseRange ? baseRange[1] : span ? end - length * 1000 : end);
+		base = from.rowWeights(before.counts, f);
 		const scale = before.ms > 0 ? now.ms / before.ms : 0;
 		for (let i = 0; i < base.length; i++) base[i] *= scale;
 	}
-	return { weights, base, ms: now.ms };
+	if (state.focus) for (const list of base ? [weights, base] : [weights]) focusOn(from, list, state.focus);
+	return { weights, base, ms: now.ms, baseMs: before.ms, end, from };
 }
-let frozen = null;
 
-function compute() {
-	const started = performance.now(), hide = hidden();
+function compute() { build(); paint(); }
+
+/** The numbers, when they are others than those that are shown. */
+function build() {
+	const started = performance.now(), hide = hidden(), from = view();
 	// Another view of the same needs no other tree.
-	const of = JSON.stringify([paused ?? model.version, state.group, state.hidden, state.window, state.base, filter()]);
+	const { group, hidden: types, drop, focus, recursion, window: last, range, base, baseRange } = state;
+	const of = JSON.stringify([Boolean(held), from.version, group, types, drop, focus, recursion, last, range, base, baseRange, filter()]);
 	if (shown?.of !== of) {
-		const { weights, base, ms } = weigh();
-		shown = { of, weights, base, ms, ...buildTree(model, weights, base, hide, state.group) };
+		const weighed = weigh();
+		shown = { of, ...weighed, ...buildTree(from, weighed.weights, weighed.base, hide, group) };
 		shown.total = shown.tree.total;
 		shown.functions = new Map(shown.table.map((e) => [e.name, e]));
 	}
-	if (state.view === "sandwich" && !shown.functions.has(state.chosen) && shown.table.length)
+	if (state.view === "sandwich" && !state.chosen && shown.table.length)
 		state.chosen = shown.table.reduce((a, b) => (b.self > a.self ? b : a)).name;
-	if (state.view === "sandwich") Object.assign(shown, buildSandwich(model, shown.weights, hide, state.chosen));
-	find();
-	draw();
+	if (state.view === "sandwich") Object.assign(shown, buildSandwich(from, shown.weights, hide, state.chosen));
 	document.body.dataset.computeMs = String(Math.round(performance.now() - started));
 }
 
-/** Frames that the search finds: a part of the name or of the file, without regard to case. */
+function paint() {
+	find();
+	draw();
+}
+
+/** Frames that the search finds: a part of the name or of the file, without regard to case, or a regular expression. */
 function find() {
-	const text = state.search.trim().toLowerCase();
+	let text = state.search.trim().toLowerCase();
 	shown.matches = shown.hit = null;
 	$("matched").textContent = "";
+	for (const id of ["previous", "next"]) $(id).hidden = !text;
 	if (!text) return;
-	const hit = shown.hit = model.containing(text), { frameName, frameFile } = model;
+	try { if (state.regex) text = new RegExp(state.search.trim(), "i"); }
+	catch { $("matched").textContent = "not a regular expression"; return; }
+	const { frameName, frameFile } = shown.from, hit = shown.hit = shown.from.containing(text);
 	shown.matches = new Uint8Array(frameName.length);
 	for (let f = 0; f < frameName.length; f++) shown.matches[f] = hit[frameName[f]] | hit[frameFile[f]];
-	const weight = matchedWeight(model, shown.weights, shown.matches);
+	const weight = matchedWeight(shown.from, shown.weights, shown.matches);
 	$("matched").textContent = weight ? `found in ${percent(weight, shown.total)}` : "not found";
 }
 
 // ---- drawing
 
+const nameOf = (node) => shown.from.nameOf(node.frame);
 const drawn = {
-	types: () => model.types,
+	types: () => view().types,
 	tip: showTip,
-	choose: (node) => node.frame >= 0 && set({ view: "sandwich", chosen: model.strings[model.frameName[node.frame]] }),
-	zoomed: (line) => state.view !== "sandwich" && showCrumbs(line),
+	choose: (node) => node.frame >= 0 && set({ view: "sandwich", chosen: nameOf(node) }),
+	said: (node, depth) => {
+		$("said").textContent = `${node.name}, ${percent(node.total, shown.total)}, itself ${percent(node.self, shown.total)}, level ${depth}`;
+	},
 };
-const upper = new Flame($("upper").firstElementChild, drawn);
-const lower = new Flame($("lower").firstElementChild, { ...drawn, zoomed: () => {} });
+const upper = new Flame($("upper").firstElementChild, {
+	...drawn,
+	menu: (node, keys, x, y) => menuOf(upper, node, keys, x, y),
+	zoomed: (line) => {
+		if (state.view === "sandwich") return;
+		state.zoom = join(line.slice(1).map((node) => node.name));
+		zoomed = zoomKey(false);
+		write(state, true);
+		showCrumbs(line);
+	},
+});
+const lower = new Flame($("lower").firstElementChild, { ...drawn, menu: (node, keys, x, y) => menuOf(lower, node, keys, x, y), zoomed: () => {} });
+const timeline = new Timeline($("timeline").firstElementChild, {
+	chosen: (range) => { if (range) hold(); set({ range: range ? range.join("-") : "", ...(range ? { paused: "1" } : {}) }); },
+	base: (range) => { if (range) hold(); set({ baseRange: range ? range.join("-") : "", ...(range ? { paused: "1" } : {}) }); },
+});
+
+function menuOf(flame, node, keys, x, y) {
+	const name = nameOf(node);
+	openMenu($("menu"), [
+		["Copy the name", () => copy(name)],
+		["Zoom in", () => flame.zoomTo(keys)],
+		["Callers and callees", () => drawn.choose(node)],
+		["Only stacks with this function", () => set({ focus: name })],
+		["Leave this function out", () => set({ drop: join([...new Set([...split(state.drop), name])]) })],
+		[state.recursion ? "Show recursion" : "Recursion as one frame", () => set({ recursion: state.recursion ? "" : "1" })],
+	], x, y, flame.canvas);
+}
+
+/** Where the graph was zoomed to, when it shows something else than before: numbers of frames are another stream's. */
+let zoomed = "";
+const zoomKey = (sandwich) => JSON.stringify(sandwich ? [shown.from.born, state.chosen] : [shown.from.born, "", state.zoom]);
+function keepZoom(sandwich) {
+	const now = zoomKey(sandwich), names = sandwich ? [] : split(state.zoom);
+	// A path that is not there may come with the next window.
+	if (now === zoomed && upper.zoom.length >= names.length) return;
+	if (now !== zoomed) lower.zoom = [];
+	zoomed = now;
+	upper.zoomToNames(names);
+}
 
 function draw() {
 	const sandwich = state.view === "sandwich", diff = shown.base !== null && !sandwich;
 	$("main").dataset.view = state.view;
 	document.querySelectorAll("nav [data-view]").forEach((b) => b.setAttribute("aria-pressed", String(b.dataset.view === state.view)));
 	for (const id of ["upper-title", "lower-title", "lower"]) $(id).hidden = !sandwich;
-	for (const flame of [upper, lower]) { flame.matches = shown.matches; flame.diff = diff; }
+	const narrowed = NARROWED.some((key) => key !== "search" && state[key]);
+	for (const flame of [upper, lower]) {
+		flame.matches = shown.matches;
+		flame.diff = diff;
+		flame.empty = narrowed ? "No samples match the filters." : "No samples here yet.";
+	}
 	upper.icicle = state.view === "icicle";
 	lower.icicle = true;
 	if (sandwich) {
 		$("upper-title").textContent = `Callers of ${state.chosen}`;
 		$("lower-title").textContent = "Callees";
-		upper.zoom = lower.zoom = [];
+		upper.root = shown.callers;
+		keepZoom(true);
 		$("crumbs").replaceChildren("Choose a function in the table, or press b on a frame of the flame graph.");
-		upper.show(shown.callers);
+		upper.draw();
 		lower.show(shown.callees);
 	} else {
-		upper.show(shown.tree);
+		upper.root = shown.tree;
+		keepZoom(false);
+		upper.draw();
 		showCrumbs(upper.line());
 	}
-	$("clear").hidden = ![...FILTERS, "hidden", "search"].some((key) => state[key]);
+	$("clear").hidden = !NARROWED.some((key) => state[key]);
+	timeline.show(shown.from, filter(), times(state.range), times(state.baseRange));
+	drawChips();
 	drawSummary();
 	drawTable();
 	drawLegend(diff);
 }
 
+/** What the menu has narrowed, each with a button that takes it back. */
+function drawChips() {
+	const list = [];
+	if (state.focus) list.push([`only stacks with ${state.focus}`, { focus: "" }]);
+	for (const name of split(state.drop)) list.push([`without ${name}`, { drop: join(split(state.drop).filter((n) => n !== name)) }]);
+	if (state.recursion) list.push(["recursion as one frame", { recursion: "" }]);
+	if (state.range) list.push(["the time that was chosen", { range: "" }]);
+	if (state.baseRange) list.push(["the time compared with", { baseRange: "" }]);
+	const key = JSON.stringify(list);
+	if ($("chips").dataset.key === key) return;
+	$("chips").dataset.key = key;
+	$("chips").replaceChildren(...list.map(([label, back]) => {
+		const button = text("button", label + " ✕");
+		button.type = "button";
+		button.setAttribute("aria-label", "take back: " + label);
+		button.addEventListener("click", () => set(back));
+		return button;
+	}));
+}
+
 function drawSummary() {
-	const cores = shown.ms > 0 && state.kind === "0" ? ` · ${(shown.total / (shown.ms * 1e6)).toFixed(2)} cores` : "";
+	const { total, ms, baseMs, base, from, table, end } = shown;
+	const cores = ms > 0 && state.kind === "0" ? ` · ${(total / (ms * 1e6)).toFixed(2)} cores` : "";
 	const what = state.kind === "0" ? "CPU time" : "time off CPU";
-	$("summary").replaceChildren(text("strong", duration(shown.total)), ` ${what} in ${(shown.ms / 1000).toFixed(0)} s${cores} · ` +
-		`${shown.table.length} functions` + (model.skipped ? ` · ${model.skipped} windows skipped` : ""));
-	$("summary").dataset.ns = String(Math.round(shown.total));
-	$("summary").dataset.rows = String(model.rowNode.length);
+	const compared = !base ? "" : baseMs > 0 ? ` · compared with ${seconds(baseMs)}, scaled ×${(ms / baseMs).toFixed(ms / baseMs < 10 ? 1 : 0)}` :
+		" · there is no earlier time to compare with";
+	$("summary").replaceChildren(text("strong", duration(total)), ` ${what} in ${seconds(ms)}${cores} · ${table.length} functions${compared}` +
+		(held ? ` · ends ${new Date(end).toLocaleTimeString()}` : "") + (from.skipped ? ` · ${from.skipped} windows skipped` : ""));
+	$("summary").dataset.ns = String(Math.round(total));
+	$("summary").dataset.rows = String(from.rowNode.length);
 }
 
 function text(tag, content, className) {
@@ -162,15 +237,21 @@ const functions = new Table($("functions").querySelector("tbody"));
 function drawTable() {
 	const diff = shown.base !== null, { total, hit } = shown;
 	document.querySelector("th.change").hidden = !diff;
-	functions.show(shown.table, TABLE_ROWS, { types: model.types, total, diff, sort, hit });
-	document.querySelectorAll("th button").forEach((b) => b.parentElement.setAttribute("aria-sort", b.dataset.sort === sort ? "descending" : "none"));
+	functions.show(shown.table, rows, { types: shown.from.types, total, diff, sort: state.sort, hit });
+	const column = state.sort.replace("-", ""), ascending = (column === "name") !== state.sort.startsWith("-");
+	document.querySelectorAll("th button").forEach((b) =>
+		b.parentElement.setAttribute("aria-sort", b.dataset.sort !== column ? "none" : ascending ? "ascending" : "descending"));
+	const more = shown.table.length - rows;
+	$("count").textContent = more > 0 ? `${rows} of ${shown.table.length} functions` : "";
+	$("more-rows").hidden = more <= 0;
 }
 
 let legendKey = "", present = [], presentOf = 0;
 function drawLegend(diff) {
 	// Frame 0 is "[other]", which is always known and seldom seen.
-	if (presentOf !== model.frameType.length) present = [...new Set(model.frameType.slice(1))].sort((a, b) => a - b);
-	presentOf = model.frameType.length;
+	const { frameType } = view();
+	if (presentOf !== frameType.length) present = [...new Set(frameType.slice(1))].sort((a, b) => a - b);
+	presentOf = frameType.length;
 	const key = JSON.stringify([diff, present]), off = state.hidden.split(",");
 	if (key !== legendKey) fillLegend(diff);
 	legendKey = key;
@@ -186,7 +267,7 @@ function fillLegend(diff) {
 		li.append(mark, " " + label);
 		return li;
 	}), ...present.map((type) => {
-		const name = model.types[type], li = text("li", ""), button = text("button", ""), mark = text("i", "");
+		const name = view().types[type], li = text("li", ""), button = text("button", ""), mark = text("i", "");
 		mark.style.background = colourOf(name);
 		button.type = "button";
 		button.dataset.type = name;
@@ -201,8 +282,10 @@ function showTip(node, x, y) {
 	const tip = $("tip");
 	tip.hidden = !node;
 	if (!node) return;
-	const type = node.type >= 0 ? labelOf(model.types[node.type]) : "", file = node.frame >= 0 ? model.strings[model.frameFile[node.frame]] : "";
-	const lines = [text("strong", node.name), text("div", [type, file].filter(Boolean).join(" · ")),
+	const { types, strings, frameFile } = shown.from;
+	const type = node.type >= 0 ? labelOf(types[node.type]) : "", file = node.frame >= 0 ? strings[frameFile[node.frame]] : "";
+	const note = node.frame === 0 ? "stacks that came when the agent's tables were full" : [type, file].filter(Boolean).join(" · ");
+	const lines = [text("strong", node.name), text("div", note),
 		text("div", `total ${duration(node.total)}, ${percent(node.total, shown.total)} · self ${percent(node.self, shown.total)}`)];
 	if (shown.base && state.view !== "sandwich") lines.push(text("div", `before ${duration(node.base)}`));
 	tip.replaceChildren(...lines);
@@ -222,98 +305,109 @@ function showCrumbs(line) {
 
 // ---- controls
 
-function options(select, entries, all) {
-	const value = state[select.id], list = [["", all], ...entries];
-	if (value && !entries.some(([v]) => v === value)) list.push([value, value.replace(/^(pid|name):/, "")]);
-	select.replaceChildren(...list.map(([v, label]) => { const o = text("option", label); o.value = v; return o; }));
-	select.value = value;
-}
-
-/** What can be filtered by, when new groups came. */
+/** What can be filtered by. Not while a list is open: it would change under the hand. */
 function fillFilters() {
-	if (groupsSeen === model.groups.length) return;
-	groupsSeen = model.groups.length;
-	const values = { thread: new Map(), namespace: new Map(), pod: new Map(), container: new Map() }, names = new Map(), pids = new Map();
-	model.groups.forEach((g, i) => {
-		if (!i) return;
-		const name = model.strings[g.process];
-		names.set(name, (names.get(name) || new Set()).add(g.pid));
-		pids.set(g.pid, name);
-		for (const key of Object.keys(values)) {
-			const v = model.strings[g[key]];
-			if (v) values[key].set(v, key === "container" ? containerLabel(model, g) : v);
-		}
-	});
-	const sorted = (map) => [...map].sort((a, b) => (a[1] < b[1] ? -1 : 1)).slice(0, OPTIONS);
-	const processes = [];
-	for (const [name, set] of [...names].sort((a, b) => (a[0] < b[0] ? -1 : 1))) {
-		processes.push(["name:" + name, set.size > 1 ? `${name} (all ${set.size})` : name]);
-		if (set.size > 1) for (const pid of [...set].slice(0, 20)) processes.push(["pid:" + pid, `  ${name} ${pid}`]);
-	}
-	options($("process"), processes.slice(0, OPTIONS), "all");
-	for (const key of Object.keys(values)) options($(key), sorted(values[key]), "all");
-	document.querySelectorAll(".kube").forEach((e) => { e.hidden = !values.namespace.size; });
-	document.querySelector(".box").hidden = !values.container.size;
-	$("kinds").hidden = state.kind === "0" && !model.groups.some((g) => g.kind === 1);
+	const now = performance.now();
+	if (now < filtersAt || FILTERS.includes(document.activeElement?.id)) return;
+	const from = view(), lists = choices(from, state.window === "0");
+	filtersAt = lists.process.length ? now + FILTERS_MS : 0; // the history comes after the totals
+	for (const key of FILTERS) fill($(key), lists[key], state[key]);
+	document.querySelectorAll(".kube").forEach((e) => { e.hidden = !lists.namespace.length; });
+	document.querySelector(".box").hidden = !lists.container.length;
+	$("kinds").hidden = state.kind === "0" && !from.groups.some((g) => g.kind === 1);
 }
 
 function showControls() {
-	for (const key of ["window", "base", "kind", "group", ...FILTERS]) if ($(key).options.length) $(key).value = state[key];
-	$("search").value = state.search;
+	for (const key of ["window", "base", "kind", "group"]) $(key).value = state[key];
+	for (const key of FILTERS) {
+		if (state[key] && ![...$(key).options].some((o) => o.value === state[key])) fill($(key), [], state[key]);
+		$(key).value = state[key];
+	}
+	if ($("search").value !== state.search) $("search").value = state.search;
+	$("regex").setAttribute("aria-pressed", String(Boolean(state.regex)));
+	$("pause").setAttribute("aria-pressed", String(Boolean(held)));
+	$("pause").textContent = held ? "Go on" : "Pause";
+	const otlp = document.querySelector("[data-download=otlp]");
+	otlp.disabled = Boolean(held);
+	otlp.title = held ? "the agent makes it, and has gone on: pprof and folded are of the paused time" : "";
 }
 
+function hold() {
+	held ??= model.snapshot();
+	state.paused = "1";
+}
 function pause() {
-	paused = paused === null ? model.end() : null;
-	frozen = paused === null ? null : model.counts(0);
-	if (frozen) frozen.counts = frozen.counts.slice();
-	$("pause").setAttribute("aria-pressed", String(paused !== null));
-	$("pause").textContent = paused === null ? "Pause" : "Go on";
-	compute();
+	if (held) { held = null; set({ paused: "", range: "", baseRange: "" }); } else { hold(); set({}); }
+	tellAge();
+}
+
+/** The address was changed by hand, by a link or by the back button. */
+function readAddress() {
+	const read = parse(location.hash);
+	if (read.token) token = read.token;
+	Object.assign(state, read.state);
+	if (!state.paused) held = null;
+	else if (model.windows.length) hold();
+	write(state, false);
+	showControls();
+	if (shown) compute();
 }
 
 async function download(format) {
-	const stamp = new Date().toISOString().slice(0, 19).replace(/[:T]/g, "-");
+	const stamp = new Date().toISOString().slice(0, 19).replace(/[:T]/g, "-"), { from, weights, ms, end } = shown;
 	if (format === "svg") {
 		const root = state.view === "sandwich" ? shown.callers : shown.tree;
-		const svg = toSvg(root, model.types, `${model.host} · ${duration(shown.total)} in ${(shown.ms / 1000).toFixed(0)} s`, state.view === "icicle");
+		const svg = toSvg(root, from.types, `${from.host} · ${duration(shown.total)} in ${seconds(ms)}`, state.view === "icicle");
 		return save(new Blob([svg], { type: "image/svg+xml" }), `kiln-${stamp}.svg`);
 	}
+	const ending = { pprof: "pb.gz", folded: "folded", otlp: "otlp.pb" }[format], file = `kiln-${stamp}.${ending}`;
+	if (held && format === "folded") return save(new Blob([toFolded(from, weights)], { type: "text/plain" }), file);
+	if (held && format === "pprof") return save(await gzip(toPprof(from, weights, end - ms, ms, state.kind)), file);
 	const headers = token ? { Authorization: "Bearer " + token } : {};
 	const answer = await fetch("api/profile?" + profileQuery(format, state.window, filter()), { headers, cache: "no-store" });
 	if (!answer.ok) return say((await answer.text()).trim(), true);
-	const ending = { pprof: "pb.gz", folded: "folded", otlp: "otlp.pb" }[format];
-	save(await answer.blob(), `kiln-${stamp}.${ending}`);
+	save(await answer.blob(), file);
 }
+
+function remembered(key) { try { return localStorage.getItem("kiln-" + key); } catch { return null; /* private windows have none */ } }
+function remember(key, value) { try { localStorage.setItem("kiln-" + key, value); } catch { /* as above */ } }
 
 function theme(next) {
 	document.documentElement.dataset.theme = next;
-	try { localStorage.setItem("kiln-theme", next); } catch { /* private windows have none */ }
+	remember("theme", next);
 	if (shown) draw();
 }
 
 function bind() {
 	for (const key of ["window", "base", "kind", "group", ...FILTERS])
-		$(key).addEventListener("change", () => { upper.zoom = []; set({ [key]: $(key).value }); });
+		$(key).addEventListener("change", () => {
+			filtersAt = 0;
+			set({ [key]: $(key).value, zoom: "", ...(key === "window" ? { range: "" } : key === "base" ? { baseRange: "" } : {}) });
+		});
 	$("controls").addEventListener("submit", (e) => e.preventDefault());
-	$("clear").addEventListener("click", () => { set(Object.fromEntries([...FILTERS, "hidden", "search"].map((k) => [k, ""]))); showControls(); });
+	$("clear").addEventListener("click", () => set(Object.fromEntries(NARROWED.map((k) => [k, ""]))));
 	let wait = 0, asked = 0;
 	$("search").addEventListener("input", () => {
 		state.search = $("search").value;
 		// At most once for each picture, however quick the keys are; browsers limit how often an address may change.
 		if (!asked) asked = requestAnimationFrame(() => { asked = 0; if (shown) { find(); draw(); } });
 		clearTimeout(wait);
-		wait = setTimeout(writeAddress, 250);
+		wait = setTimeout(() => write(state, false), 250);
 	});
+	$("search").addEventListener("keydown", (e) => { if (e.key === "Enter" && shown) { upper.findNext(e.shiftKey ? -1 : 1); e.preventDefault(); } });
+	$("next").addEventListener("click", () => upper.findNext(1));
+	$("previous").addEventListener("click", () => upper.findNext(-1));
+	$("regex").addEventListener("click", () => { if (shown) set({ regex: state.regex ? "" : "1" }); });
 	$("more").addEventListener("click", () => {
 		const open = $("controls").classList.toggle("open");
 		$("more").setAttribute("aria-expanded", String(open));
 	});
-	$("pause").addEventListener("click", pause);
+	$("pause").addEventListener("click", () => { if (shown) pause(); });
 	$("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
 	$("help-open").addEventListener("click", () => $("help").showModal());
 	document.querySelector("nav").addEventListener("click", (e) => {
-		const { view, download: format } = e.target.dataset ?? {};
-		if (view) { upper.zoom = []; upper.drawn = false; set({ view }); }
+		const { view: next, download: format } = e.target.dataset ?? {};
+		if (next) choose(next);
 		if (format && shown) download(format).catch((error) => say(error.message, true));
 	});
 	$("legend").addEventListener("click", (e) => {
@@ -325,16 +419,25 @@ function bind() {
 	});
 	$("functions").addEventListener("click", (e) => {
 		const by = e.target.closest("[data-sort]")?.dataset.sort, name = e.target.closest("td")?.parentElement.dataset.name;
-		if (by) { sort = by; drawTable(); }
+		if (by) set({ sort: state.sort === by ? "-" + by : by });
 		else if (name) set({ view: "sandwich", chosen: name });
 	});
+	$("more-rows").addEventListener("click", () => { rows += TABLE_ROWS; drawTable(); });
 	$("login").addEventListener("close", () => { token = $("token").value; $("token").value = ""; connect(); });
+	$("keys").checked = remembered("keys") !== "off";
+	$("keys").addEventListener("change", () => remember("keys", $("keys").checked ? "on" : "off"));
+	addEventListener("popstate", readAddress);
 	document.addEventListener("keydown", keys);
 	document.addEventListener("scroll", () => showTip(null), { passive: true, capture: true });
 }
 
+function choose(next) {
+	upper.drawn = false;
+	if (shown) set({ view: next });
+}
+
 function keys(e) {
-	if (e.ctrlKey || e.metaKey || e.altKey || $("help").open || $("login").open) return;
+	if (e.ctrlKey || e.metaKey || e.altKey || $("help").open || $("login").open || !$("menu").hidden || !shown) return;
 	if (e.key === "Escape") {
 		if (document.activeElement === $("search") && $("search").value) { $("search").value = ""; $("search").dispatchEvent(new Event("input")); }
 		else if (state.view === "sandwich") set({ view: "flame" });
@@ -342,14 +445,15 @@ function keys(e) {
 		$("upper").firstElementChild.focus();
 		return;
 	}
-	if (/^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName)) return;
+	if (/^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName) || !$("keys").checked) return;
 	const windows = { 1: "10", 2: "60", 3: "300", 4: "0" }, views = { f: "flame", i: "icicle", s: "sandwich", l: "table" };
 	if (e.key === "/") $("search").focus();
 	else if (e.key === "p") pause();
+	else if (e.key === "n" || e.key === "N") upper.findNext(e.key === "n" ? 1 : -1);
 	else if (e.key === "t") $("theme").click();
 	else if (e.key === "?") $("help").showModal();
-	else if (windows[e.key]) { set({ window: windows[e.key] }); showControls(); }
-	else if (views[e.key]) { upper.zoom = []; upper.drawn = false; set({ view: views[e.key] }); }
+	else if (windows[e.key]) set({ window: windows[e.key], range: "" });
+	else if (views[e.key]) choose(views[e.key]);
 	else return;
 	e.preventDefault();
 }
@@ -361,14 +465,29 @@ function say(message, bad) {
 	$("status").classList.toggle("bad", Boolean(bad));
 }
 
+/** How old the newest data are: a connection that brings nothing is no live page. */
+function tellAge() {
+	const late = heardAt && performance.now() - heardAt > model.interval + LATE_MS;
+	$("age").textContent = !heardAt ? "" : held ? "paused" : late ? `no data for ${seconds(performance.now() - heardAt)}` : "";
+	$("age").classList.toggle("bad", Boolean(late && !held));
+}
+
 function changed() {
 	failures = 0;
+	heardAt = performance.now();
+	firstAt ||= heardAt;
+	tellAge();
+	// A link to a paused page: when the history is here.
+	if (state.paused && !held && heardAt - firstAt > HOLD_MS) { hold(); showControls(); }
 	if (timer) return;
 	timer = setTimeout(() => {
 		timer = 0;
 		$("host").textContent = model.host;
-		fillFilters();
-		if (paused === null || !shown) compute();
+		if (held && shown?.from === held) return;
+		// In tasks of their own, so that no frame waits for all three.
+		build();
+		setTimeout(paint);
+		setTimeout(fillFilters);
 	}, shown ? REDRAW_MS : 0);
 }
 
@@ -376,7 +495,7 @@ async function connect() {
 	try {
 		await follow(model, () => token, undefined, (what) => {
 			if (what === "token") { say("a token is needed", true); $("login").showModal(); }
-			else { groupsSeen = -1; say("live"); }
+			else { filtersAt = 0; say("live"); }
 		}, changed);
 	} catch (error) {
 		failures++;
@@ -385,11 +504,9 @@ async function connect() {
 	}
 }
 
-let wanted = null;
-try { wanted = localStorage.getItem("kiln-theme"); } catch { /* private windows have none */ }
-document.documentElement.dataset.theme = wanted || (matchMedia("(prefers-color-scheme: light)").matches ? "light" : "dark");
-readAddress();
+document.documentElement.dataset.theme = remembered("theme") || (matchMedia("(prefers-color-scheme: light)").matches ? "light" : "dark");
 bind();
-showControls();
+readAddress();
+setInterval(tellAge, 1000);
 connect();
-window.kiln = { model, state, get shown() { return shown; } };
+window.kiln = { model, state, timeline, upper, lower, get shown() { return shown; }, get held() { return held; } };

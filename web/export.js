@@ -16,7 +16,12 @@ export function toSvg(root, types, title, icicle) {
 	const place = (node, d, x, scale) => {
 		rects.push({ node, d, x, w: node.total * scale });
 		depth = Math.max(depth, d);
-		for (const c of node.wide(0.3 / scale).map(([, c]) => c).sort(byName)) { place(c, d + 1, x, scale); x += c.total * scale; }
+		const wide = node.wide(0.3 / scale).map(([, c]) => c).sort(byName), rest = wide.reduce((left, c) => left - c.total, node.total - node.self);
+		for (const c of wide) { place(c, d + 1, x, scale); x += c.total * scale; }
+		if (rest * scale >= 0.3) {
+			rects.push({ node: { name: "small frames", total: rest, type: -1 }, d: d + 1, x, w: rest * scale });
+			depth = Math.max(depth, d + 1);
+		}
 	};
 	if (root.total > 0) place(root, 0, 0, full / root.total);
 	const height = (depth + 1) * ROW + 40, out = [];

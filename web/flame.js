@@ -3,7 +3,7 @@
 import { byName } from "./tree.js";
 
 export const ROW = 18;
-const MIN_WIDTH = 0.4; // pixels; narrower frames are not drawn
+const MIN_WIDTH = 0.4; // pixels; narrower frames are drawn together, as one grey block in their place
 const MAX_DEPTH = 500;
 
 // Okabe and Ito's colours (jfly.uni-koeln.de/color) for those that are seen most. The rest were searched for:
@@ -21,6 +21,7 @@ const LABELS = {
 };
 export function labelOf(type) { return LABELS[type] || type; }
 export const GROUP_COLOUR = "#c9ced6";
+const SMALL_COLOUR = "#9aa1ab";
 export function colourOf(type) { return COLOURS[type] || GROUP_COLOUR; }
 
 function shade(hex, name) {
@@ -45,6 +46,32 @@ export function inkOn(colour) {
 	return 0.2126 * r + 0.7152 * g + 0.0722 * b < 0.18 ? "#ffffff" : "#101418";
 }
 
+/** The colour of a frame whose name the search does not have: most of it is the page's ground. */
+function dimmed(colour, back) {
+	const parts = (c) => (c[0] === "#" ? [1, 3, 5].map((at) => parseInt(c.slice(at, at + 2), 16)) : c.match(/\d+/g).map(Number));
+	const ground = parts(back);
+	return `rgb(${parts(colour).map((c, i) => Math.round(ground[i] + (c - ground[i]) * 0.4)).join(",")})`;
+}
+
+/** What is too narrow of the callees of PARENT, in one block. Its name is made when someone asks. */
+class Small {
+	constructor(parent, total, shown) { Object.assign(this, { parent, total, shown, type: -2, frame: -1, base: 0, self: 0 }); }
+	get name() { return `${this.parent.wide(0).length - this.shown} small frames`; }
+}
+
+const widths = new Map(); // of characters in the canvas' font
+/** TEXT, cut so that it fits ROOM pixels. */
+export function fit(g, text, room) {
+	let used = 0, cut = 0;
+	const width = (c) => { if (!widths.has(c)) widths.set(c, g.measureText(c).width); return widths.get(c); };
+	for (let i = 0; i < text.length; i++) {
+		used += width(text[i]);
+		if (used <= room - width("…")) cut = i + 1;
+		if (used > room) return cut ? text.slice(0, cut) + "…" : "";
+	}
+	return text;
+}
+
 /** The keys that lead from the root to a rect. */
 function keysOf(rect) {
 	const keys = [];
@@ -53,7 +80,10 @@ function keysOf(rect) {
 }
 
 export class Flame {
-	/** options: {types, tip(node, x, y) or tip(null), choose(node), zoomed(path)} */
+	/**
+	 * options: {types, tip(node, x, y) or tip(null), choose(node), zoomed(line), said(node, depth), menu(node, x, y)};
+	 * said: the keyboard came to a frame.
+	 */
 	constructor(canvas, options) {
 		this.canvas = canvas;
 		this.options = options;
@@ -64,13 +94,17 @@ export class Flame {
 		this.icicle = false;
 		this.diff = false;
 		this.matches = null;
-		canvas.addEventListener("mousemove", (e) => this.hover(e));
-		canvas.addEventListener("mouseleave", () => options.tip(null));
+		this.mouse = null;    // where it is while it is on the canvas: the tooltip follows what is drawn under it
+		this.empty = "No samples here yet.";
+		canvas.addEventListener("mousemove", (e) => { this.mouse = { clientX: e.clientX, clientY: e.clientY }; this.hover(); });
+		canvas.addEventListener("mouseleave", () => { this.mouse = null; options.tip(null); });
 		canvas.addEventListener("click", (e) => this.click(e));
+		canvas.addEventListener("contextmenu", (e) => this.menu(e));
 		canvas.addEventListener("keydown", (e) => this.key(e));
 		this.atEnd = true;    // a flame graph is looked at from its ground, until someone scrolls up
 		const box = canvas.parentElement;
 		box.addEventListener("scroll", () => {
+			this.mouse = null;
 			if (box.scrollTop === this.placed) return; // we did it, and since then the box may have become lower
 			this.atEnd = box.scrollTop + box.clientHeight >= box.scrollHeight - 4;
 		}, { passive: true });
@@ -102,10 +136,14 @@ export class Flame {
 			this.rects.push(rect);
 			depth = Math.max(depth, d);
 			if (d >= MAX_DEPTH) return;
-			for (const [k, c] of node.wide(MIN_WIDTH / scale).sort((a, b) => byName(a[1], b[1]))) {
+			const wide = node.wide(MIN_WIDTH / scale).sort((a, b) => byName(a[1], b[1]));
+			let rest = node.total - node.self;
+			for (const [k, c] of wide) {
 				place(c, d + 1, x, scale, k, rect);
 				x += c.total * scale;
+				rest -= c.total;
 			}
+			if (rest * scale >= MIN_WIDTH) this.rects.push({ node: new Small(node, rest, wide.length), d: d + 1, x, w: rest * scale, key: "small", above: rect });
 		};
 		if (top.total > 0) place(top, d0, 0, full / top.total, this.zoom[d0 - 1], this.rects[d0 - 1] || null);
 		return Math.max(depth, d0) + 1;
@@ -131,51 +169,48 @@ export class Flame {
 		g.clearRect(0, 0, full, height);
 		g.font = "12px system-ui, sans-serif";
 		g.textBaseline = "middle";
-		const glyph = g.measureText("abcdefghijklmnopqrstuvwxyz_0123").width / 31;
 		this.height = height;
-		const highlight = style.getPropertyValue("--accent").trim();
-		for (const rect of this.rects) this.drawRect(g, rect, highlight, glyph);
+		const highlight = style.getPropertyValue("--accent").trim(), back = style.getPropertyValue("--back").trim();
+		for (const rect of this.rects) this.drawRect(g, rect, highlight, back);
 		if (!this.root.total) {
 			g.fillStyle = style.getPropertyValue("--dim").trim();
-			g.fillText("No samples here yet.", 8, ROW);
+			g.fillText(this.empty, 8, ROW);
 		}
-		if (this.focus) {
-			const path = keysOf(this.focus).join(), depth = this.focus.d;
-			const again = this.rects.find((r) => r.d === depth && keysOf(r).join() === path);
-			this.focus = again || null;
-			if (again && document.activeElement === canvas) {
-				g.strokeStyle = style.getPropertyValue("--text").trim();
-				g.lineWidth = 2;
-				g.strokeRect(again.x + 1, this.top(again) + 1, Math.max(again.w - 2, 2), ROW - 2);
-			}
-		}
+		this.drawFocus(g, style);
+		if (this.mouse) this.hover();
+	}
+
+	/** The ring around the frame under the keyboard, if that is still there. */
+	drawFocus(g, style) {
+		if (!this.focus) return;
+		const path = keysOf(this.focus).join(), depth = this.focus.d, hadTip = this.focus.tip;
+		const again = this.rects.find((r) => r.d === depth && keysOf(r).join() === path) || null;
+		this.focus = again;
+		if (!again) { if (hadTip) this.options.tip(null); return; }
+		if (document.activeElement !== this.canvas && !hadTip) return;
+		g.strokeStyle = style.getPropertyValue("--text").trim();
+		g.lineWidth = 2;
+		g.strokeRect(again.x + 1, this.top(again) + 1, Math.max(again.w - 2, 2), ROW - 2);
+		if (hadTip && !this.mouse) this.tipOfFocus();
 	}
 
 	top(rect) { return this.icicle ? rect.d * ROW + 1 : this.height - (rect.d + 1) * ROW - 1; }
 
 	colour(node) {
-		if (this.diff && this.root.total) return diffColour((node.total - node.base) / this.root.total);
+		if (this.diff && this.root.total && !(node instanceof Small)) return diffColour((node.total - node.base) / this.root.total);
+		if (node instanceof Small) return SMALL_COLOUR;
 		return shade(node.type < 0 ? GROUP_COLOUR : colourOf(this.options.types()[node.type]), node.name);
 	}
 
-	drawRect(g, rect, highlight, glyph) {
+	drawRect(g, rect, highlight, back) {
 		const y = this.top(rect), w = Math.max(rect.w - (rect.w > 3 ? 1 : 0), 0.5);
 		const hit = this.matches && rect.node.frame >= 0 && this.matches[rect.node.frame];
-		const fill = this.colour(rect.node);
-		g.globalAlpha = this.matches && !hit ? 0.45 : 1;
-		g.fillStyle = hit ? highlight : fill;
+		const own = this.colour(rect.node), fill = hit ? highlight : this.matches ? dimmed(own, back) : own;
+		g.fillStyle = fill;
 		g.fillRect(rect.x, y, w, ROW - 1);
-		if (rect.w > 28) {
-			g.fillStyle = inkOn(hit ? highlight : fill);
-			g.save();
-			g.beginPath();
-			g.rect(rect.x, y, w - 2, ROW);
-			g.clip();
-			const room = Math.floor((w - 6) / glyph), name = rect.node.name;
-			g.fillText(name.length > room + 1 ? name.slice(0, Math.max(room - 2, 1)) + "…" : name, rect.x + 4, y + ROW / 2);
-			g.restore();
-		}
-		g.globalAlpha = 1;
+		if (rect.w <= 28) return;
+		g.fillStyle = inkOn(fill);
+		g.fillText(fit(g, rect.node instanceof Small ? "small" : rect.node.name, w - 6), rect.x + 4, y + ROW / 2);
 	}
 
 	at(event) {
@@ -184,23 +219,72 @@ export class Flame {
 		return this.rects.find((r) => r.d === d && x >= r.x && x < r.x + Math.max(r.w, 1)) || null;
 	}
 
-	hover(event) {
-		const rect = this.at(event);
+	hover() {
+		const rect = this.at(this.mouse);
 		this.canvas.style.cursor = rect ? "pointer" : "default";
-		this.options.tip(rect ? rect.node : null, event.clientX, event.clientY);
+		this.options.tip(rect ? rect.node : null, this.mouse.clientX, this.mouse.clientY);
 	}
 
 	click(event) {
 		const rect = this.at(event);
 		if (!rect) return;
 		this.focus = rect;
-		this.zoomTo(keysOf(rect));
+		this.zoomTo(keysOf(rect.node instanceof Small ? rect.above : rect));
+	}
+
+	/** Of the mouse, or by a key: then of the frame under the keyboard. */
+	menu(event) {
+		const rect = event.button === 2 ? this.at(event) : this.focus;
+		if (!rect || rect.node.frame < 0) return;
+		event.preventDefault();
+		this.focus = rect;
+		const box = this.canvas.getBoundingClientRect();
+		this.options.tip(null);
+		if (event.button === 2) this.options.menu(rect.node, keysOf(rect), event.clientX, event.clientY);
+		else this.options.menu(rect.node, keysOf(rect), box.left + Math.max(rect.x, 0), box.top + this.top(rect) + ROW);
 	}
 
 	zoomTo(keys) {
 		this.zoom = keys;
 		this.draw();
 		this.options.zoomed(this.line());
+	}
+
+	/** Zooms to where NAMES lead from the root, as far as they do; of frames of one name the widest. */
+	zoomToNames(names) {
+		this.zoom = [];
+		for (let node = this.root; node && this.zoom.length < names.length;) {
+			const found = node.wide(0).filter(([, c]) => c.name === names[this.zoom.length]).sort((a, b) => b[1].total - a[1].total)[0];
+			if (!found) break;
+			this.zoom.push(found[0]);
+			node = found[1];
+		}
+	}
+
+	/** The keyboard to the next frame that the search has found, or to the one before (STEP -1). */
+	findNext(step) {
+		const hits = this.rects.filter((r) => r.node.frame >= 0 && this.matches?.[r.node.frame]).sort((a, b) => a.x - b.x || a.d - b.d);
+		if (!hits.length) return false;
+		const at = hits.indexOf(this.focus), next = at < 0 ? (step > 0 ? 0 : hits.length - 1) : (at + step + hits.length) % hits.length;
+		this.focusOn(hits[next]);
+		return true;
+	}
+
+	focusOn(rect) {
+		const box = this.canvas.parentElement, y = this.top(rect);
+		this.focus = rect;
+		this.mouse = null;
+		if (y < box.scrollTop || y + ROW > box.scrollTop + box.clientHeight) box.scrollTop = y - box.clientHeight / 2;
+		this.draw();
+		if (!this.focus) return;
+		this.tipOfFocus();
+		this.options.said(this.focus.node, this.focus.d);
+	}
+
+	tipOfFocus() {
+		const box = this.canvas.getBoundingClientRect();
+		this.focus.tip = true;
+		this.options.tip(this.focus.node, box.left + this.focus.x, box.top + this.top(this.focus) + ROW);
 	}
 
 	key(event) {
@@ -212,13 +296,12 @@ export class Flame {
 		else if (event.key === down) next = rects.filter((r) => r.above === now).sort((a, b) => b.w - a.w)[0];
 		else if (event.key === "ArrowLeft") next = rects.filter((r) => r.d === now.d && r.x < now.x).pop();
 		else if (event.key === "ArrowRight") next = rects.find((r) => r.d === now.d && r.x > now.x);
-		else if (event.key === "Enter") { this.focus = now; this.zoomTo(keysOf(now)); return event.preventDefault(); }
+		else if (event.key === "Enter") { this.focus = now; this.zoomTo(keysOf(now.node instanceof Small ? now.above : now)); return event.preventDefault(); }
 		else if (event.key === "b") { this.options.choose(now.node); return event.stopPropagation(); }
+		else if (event.key === "m") { this.focus = now; this.menu(event); return event.stopPropagation(); }
+		else if (event.key === "n" || event.key === "N") { this.findNext(event.key === "n" ? 1 : -1); return event.stopPropagation(); }
 		else return;
 		event.preventDefault();
-		this.focus = next || now;
-		this.draw();
-		const box = this.canvas.getBoundingClientRect();
-		this.options.tip(this.focus.node, Math.max(box.left + this.focus.x, box.left), box.top + this.top(this.focus) + ROW);
+		this.focusOn(next || now);
 	}
 }

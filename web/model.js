@@ -38,9 +38,10 @@ class Span {
 function isBefore(w, time) { return w.start + w.duration / 2 < time; }
 
 export class Model {
-	constructor() { this.received = 0; this.reset(); }
+	constructor() { this.received = this.born = 0; this.reset(); }
 
 	reset() {
+		this.born++; // numbers of tables mean something else from here on
 		this.strings = [];
 		this.types = [];
 		this.frameName = []; this.frameFile = []; this.frameType = [];
@@ -117,6 +118,18 @@ export class Model {
 		return { counts: out, ms };
 	}
 
+	/**
+	 * What it is now, for as long as it is held. Entries of tables never change and reset() makes new tables, so
+	 * they are shared; sums are copied.
+	 */
+	snapshot() {
+		const held = Object.assign(Object.create(Model.prototype), this);
+		held.totals = this.totals.slice(0, this.rowNode.length);
+		held.windows = this.windows.slice();
+		held.spans = this.spans.map((span) => Object.assign(Object.create(Span.prototype), span, { counts: span.counts.slice() }));
+		return held;
+	}
+
 	/** A number of nanoseconds for each count of a group: CPU samples stand for their period. */
 	weight(group) { return group.kind === 0 ? group.period : 1; }
 
@@ -135,17 +148,26 @@ export class Model {
 		return ok;
 	}
 
+	/** Nanoseconds that a count of each group stands for under FILTER. */
+	factors(filter) {
+		const ok = this.selected(filter);
+		return Float64Array.from(this.groups, (g, i) => (ok[i] ? this.weight(g) : 0));
+	}
+
 	/** Weights of rows in ns under FILTER. */
 	rowWeights(counts, filter) {
-		const ok = this.selected(filter), out = new Float64Array(counts.length), { rowGroup } = this;
-		const factor = Float64Array.from(this.groups, (g, i) => (ok[i] ? this.weight(g) : 0));
+		const factor = this.factors(filter), out = new Float64Array(counts.length), { rowGroup } = this;
 		for (let i = 0; i < counts.length; i++) out[i] = counts[i] * factor[rowGroup[i]];
 		return out;
 	}
 
-	/** One byte for each string: whether it has TEXT, which is in lower case. */
+	/** One byte for each string: whether it has TEXT, which is in lower case, or matches the RegExp TEXT. */
 	containing(text) {
 		const { strings, lowered } = this, out = new Uint8Array(strings.length);
+		if (text instanceof RegExp) {
+			for (let i = 0; i < out.length; i++) out[i] = text.test(strings[i]) ? 1 : 0;
+			return out;
+		}
 		while (lowered.length < strings.length) lowered.push(strings[lowered.length].toLowerCase());
 		for (let i = 0; i < out.length; i++) out[i] = lowered[i].includes(text) ? 1 : 0;
 		return out;
@@ -153,6 +175,7 @@ export class Model {
 
 	groupLabel(g, by) {
 		const text = (i) => this.strings[i];
+		if (by === "name") return text(g.process) || "[no name]";
 		if (by === "process") return text(g.process) + (g.pid ? ` (${g.pid})` : "");
 		if (by === "thread") return text(g.thread) || "[no name]";
 		if (by === "container") return containerLabel(this, g);

@@ -63,9 +63,10 @@ export class Table {
 		this.rows = [];
 	}
 
-	/** The first N of ENTRIES by the column SORT; those that HIT (over strings, or null) has come before all others. */
+	/** The first N of ENTRIES by the column SORT ("-": the other way round); those that HIT (over strings, or null) has come before all others. */
 	show(entries, n, { types, total, diff, sort, hit }) {
-		const matches = (e) => (hit && (hit[e.id] || hit[e.fileId]) ? 1 : 0), by = ORDERS[sort];
+		const matches = (e) => (hit && (hit[e.id] || hit[e.fileId]) ? 1 : 0), order = ORDERS[sort.replace("-", "")];
+		const by = sort.startsWith("-") ? (a, b) => order(b, a) : order;
 		const ordered = firstOf(entries, n, hit ? (a, b) => matches(b) - matches(a) || by(a, b) : by);
 		const focus = this.focused();
 		while (this.rows.length > ordered.length) this.rows.pop().element.remove();

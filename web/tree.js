@@ -5,11 +5,24 @@
 // beginning adds each entry to its parent. Objects are made for a frame when it is drawn or asked for, and
 // for those of its children that are as wide as the caller wants: most of 50,000 stacks never get any.
 
-/** One byte for each frame: whether its type is left out. */
-function hiddenFrames(model, hidden) {
-	const { frameType } = model, hide = new Uint8Array(frameType.length);
-	if (hidden.size) for (let f = 0; f < hide.length; f++) hide[f] = hidden.has(frameType[f]) ? 1 : 0;
-	return hide;
+/**
+ * One byte for each node of the trie: whether it is left out, so that its weight is its caller's.
+ * HIDDEN: {types: a set of frame types, names: a set of functions' names, recursion: whether a function that
+ * calls itself at once is one frame}.
+ */
+function hiddenNodes(model, { types, names, recursion }) {
+	const { frameType, frameName, nodeFrame, nodeParent, nodeAgain } = model, hide = new Uint8Array(nodeParent.length);
+	if (!types.size && !names.size && !recursion) return { hide, hides: false };
+	const ids = new Set([...names].map((name) => model.strings.indexOf(name)));
+	const frames = Uint8Array.from(frameType, (type, f) => (types.has(type) || ids.has(frameName[f]) ? 1 : 0));
+	for (let node = 1; node < hide.length; node++) {
+		hide[node] = frames[nodeFrame[node]];
+		if (!recursion || hide[node] || !nodeAgain[node]) continue;
+		let up = nodeParent[node];
+		while (up > 0 && frames[nodeFrame[up]]) up = nodeParent[up];
+		if (up > 0 && frameName[nodeFrame[up]] === frameName[nodeFrame[node]]) hide[node] = 1;
+	}
+	return { hide, hides: true };
 }
 
 class Forest {
@@ -42,10 +55,10 @@ class Forest {
 
 	/**
 	 * Adds rows[from..to) and what is between them and the roots, which are the entries from START on.
-	 * SLOT: an array over the trie, whatever it holds. A frame that HIDE has gives its own weight to its caller.
+	 * SLOT: an array over the trie, whatever it holds. A node that HIDE has gives its own weight to its caller.
 	 */
 	fill(model, rows, from, to, start, slot, { weights, base }, hide) {
-		const { nodeParent, nodeFrame, rowNode } = model, way = [];
+		const { nodeParent, rowNode } = model, way = [];
 		for (let i = start; i < this.count; i++) slot[this.node[i]] = i;
 		for (let k = from; k < to; k++) {
 			const row = rows[k];
@@ -70,7 +83,7 @@ class Forest {
 			if (up < 0) continue;
 			total[up] += total[i];
 			before[up] += before[i];
-			if (hide[nodeFrame[nodes[i]]]) {
+			if (hide[nodes[i]]) {
 				total[up] -= self[i]; // it comes back as the caller's own
 				self[up] += self[i];
 				self[i] = 0;
@@ -143,7 +156,7 @@ class Callee extends Frame {
 		while (firsts.length)
 			for (let i = firsts.pop(); i >= 0; i = forest.next[i]) {
 				const f = nodeFrame[forest.node[i]];
-				if (hide[f]) { firsts.push(forest.first[i]); continue; }
+				if (hide[forest.node[i]]) { firsts.push(forest.first[i]); continue; }
 				if (whole && forest.total[i] < least) continue;
 				let frame = found.get(f);
 				if (!frame) found.set(f, frame = new Callee(this.of, model.nameOf(f), frameType[f], f));
@@ -177,7 +190,7 @@ class Caller extends Frame {
 		const { model, hide } = this.of, { nodeParent, nodeFrame, frameType } = model, found = new Map();
 		this.own = 0;
 		this.nodes.forEach((node, i) => {
-			do node = nodeParent[node]; while (node > 0 && hide[nodeFrame[node]]);
+			do node = nodeParent[node]; while (node > 0 && hide[node]);
 			if (node <= 0) { this.own += this.weights[i]; return; }
 			const f = nodeFrame[node];
 			let frame = found.get(f);
@@ -212,13 +225,12 @@ function rowsByLabel(model, { weights, base }, group) {
 }
 
 /**
- * The call tree of rows with these weights, and the functions in it. HIDDEN: frame types that are left out.
+ * The call tree of rows with these weights, and the functions in it. HIDDEN: what is left out, see hiddenNodes().
  * BASE: weights to compare with, or null. GROUP: how roots are grouped.
  */
 export function buildTree(model, weights, base, hidden, group) {
 	const { labels, rows, starts } = rowsByLabel(model, { weights, base }, group), slot = slotsFor(model);
-	const hide = hiddenFrames(model, hidden), forest = nextForest("tree");
-	const of = { model, forest, hide, hides: hide.includes(1) };
+	const { hide, hides } = hiddenNodes(model, hidden), forest = nextForest("tree"), of = { model, forest, hide, hides };
 	const tops = labels.map((label, i) => {
 		const top = forest.add(0, -1);
 		forest.fill(model, rows, starts[i], starts[i + 1] ?? rows.length, top, slot, { weights, base }, hide);
@@ -238,7 +250,7 @@ function tableOf(model, forest, { hide, hides }) {
 	const { nodeFrame, frameName, frameType, frameFile, strings } = model, byName = new Int32Array(strings.length).fill(-1), out = [];
 	for (let i = 0; i < forest.count; i++) {
 		const node = forest.node[i], f = nodeFrame[node];
-		if (node <= 0 || hide[f]) continue;
+		if (node <= 0 || hide[node]) continue;
 		const id = frameName[f];
 		if (byName[id] < 0) {
 			byName[id] = out.length;
@@ -258,7 +270,7 @@ function isAgain(model, node, name, hide) {
 	if (!hide) return true;
 	const { nodeParent, nodeFrame, frameName } = model;
 	for (let up = nodeParent[node]; up > 0; up = nodeParent[up])
-		if (frameName[nodeFrame[up]] === name && !hide[nodeFrame[up]]) return true;
+		if (frameName[nodeFrame[up]] === name && !hide[up]) return true;
 	return false;
 }
 
@@ -268,11 +280,10 @@ function isAgain(model, node, name, hide) {
  */
 export function buildSandwich(model, weights, hidden, name) {
 	const { nodeParent, nodeFrame, frameName, frameType, rowNode } = model, n = nodeParent.length;
-	const hide = hiddenFrames(model, hidden), id = model.strings.indexOf(name);
-	const outer = new Int32Array(n), inner = new Int32Array(n), forest = nextForest("callees");
-	const of = { model, forest, hide, hides: hide.includes(1) };
+	const { hide, hides } = hiddenNodes(model, hidden), id = model.strings.indexOf(name);
+	const outer = new Int32Array(n), inner = new Int32Array(n), forest = nextForest("callees"), of = { model, forest, hide, hides };
 	for (let node = 1; node < n; node++) {
-		const up = nodeParent[node], f = nodeFrame[node], wanted = frameName[f] === id && !hide[f];
+		const up = nodeParent[node], f = nodeFrame[node], wanted = frameName[f] === id && !hide[node];
 		outer[node] = outer[up] || (wanted ? node : 0);
 		inner[node] = wanted ? node : inner[up];
 	}
@@ -297,11 +308,23 @@ export function buildSandwich(model, weights, hidden, name) {
 	return { callers, callees };
 }
 
+/** One byte for each node: whether it or a caller of it MATCHES (an array over frames). */
+function nodesWith(model, matches) {
+	const { nodeParent, nodeFrame } = model, n = nodeParent.length, has = new Uint8Array(n);
+	for (let node = 1; node < n; node++) has[node] = has[nodeParent[node]] | matches[nodeFrame[node]];
+	return has;
+}
+
 /** Weight of rows with a frame that MATCHES (an array over frames). */
 export function matchedWeight(model, weights, matches) {
-	const { nodeParent, nodeFrame, rowNode } = model, n = nodeParent.length, has = new Uint8Array(n);
+	const { rowNode } = model, has = nodesWith(model, matches);
 	let sum = 0;
-	for (let node = 1; node < n; node++) has[node] = has[nodeParent[node]] | matches[nodeFrame[node]];
 	for (let row = 0; row < weights.length; row++) if (has[rowNode[row]]) sum += weights[row];
 	return sum;
+}
+
+/** Takes the weight of all rows without the function NAME on their stack. */
+export function focusOn(model, weights, name) {
+	const id = model.strings.indexOf(name), has = nodesWith(model, Uint8Array.from(model.frameName, (n) => (n === id ? 1 : 0)));
+	for (let row = 0; row < weights.length; row++) if (!has[model.rowNode[row]]) weights[row] = 0;
 }

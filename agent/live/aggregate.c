@@ -7,7 +7,7 @@
  * group, or, when even the group is refused, to row 0. Entries 0 of all tables and node 1 are made
  * at the start, so that these always exist.
  */
-#include "agent/live/aggregate.h"
+#include "agent/live/aggregate_internal.h"
 
 #include "agent/profile/strings.h"
 #include "agent/profile/wire.h"
@@ -80,9 +80,9 @@ static size_t cut(const char *s)
 	return n;
 }
 
-static uint32_t add_string(struct aggregate *a, const char *s)
+uint32_t aggregate_put_text(struct aggregate *a, const char *s, size_t len)
 {
-	const struct text_key key = {s ? s : "", cut(s ? s : "")};
+	const struct text_key key = {s, len};
 	uint64_t hash = hash_bytes(key.s, key.len, 0);
 	struct live_table *t = &a->strings;
 	uint32_t i = ref_table_index(&t->index, hash, string_equal, a, &key);
@@ -104,6 +104,26 @@ static uint32_t add_string(struct aggregate *a, const char *s)
 	return t->n++;
 }
 
+static uint32_t add_string(struct aggregate *a, const char *s)
+{
+	return aggregate_put_text(a, s ? s : "", cut(s ? s : ""));
+}
+
+uint32_t aggregate_put_frame(struct aggregate *a, const struct live_frame *frame)
+{
+	return table_add(&a->frames, table_max[1], frame, sizeof(*frame), live_frame_equal);
+}
+
+uint32_t aggregate_put_node(struct aggregate *a, const struct live_node *node)
+{
+	return table_add(&a->nodes, table_max[2], node, sizeof(*node), live_node_equal);
+}
+
+uint32_t aggregate_put_group(struct aggregate *a, const struct live_group *group)
+{
+	return table_add(&a->groups, table_max[3], group, sizeof(*group), live_group_equal);
+}
+
 static uint32_t add_frame(struct aggregate *a, const char *name, const char *file,
 			  enum frame_type type)
 {
@@ -111,7 +131,7 @@ static uint32_t add_frame(struct aggregate *a, const char *name, const char *fil
 
 	if (f.name == NONE || f.file == NONE)
 		return NONE;
-	return table_add(&a->frames, table_max[1], &f, sizeof(f), live_frame_equal);
+	return aggregate_put_frame(a, &f);
 }
 
 static uint32_t add_node(struct aggregate *a, uint32_t parent, uint32_t frame)
@@ -120,11 +140,10 @@ static uint32_t add_node(struct aggregate *a, uint32_t parent, uint32_t frame)
 
 	if (frame == NONE)
 		return NONE;
-	return table_add(&a->nodes, table_max[2], &n, sizeof(n), live_node_equal);
+	return aggregate_put_node(a, &n);
 }
 
-/* A row, with room for its counts. */
-static uint32_t add_row(struct aggregate *a, uint32_t group, uint32_t node)
+uint32_t aggregate_put_row(struct aggregate *a, uint32_t group, uint32_t node)
 {
 	struct live_row r = {group, node};
 	uint32_t i;
@@ -176,7 +195,7 @@ static uint32_t add_group(struct aggregate *a, const struct batch *b, const stru
 	if (g.process == NONE || g.thread == NONE || g.container == NONE ||
 	    g.container_name == NONE || g.pod == NONE || g.k8s_namespace == NONE)
 		return NONE;
-	return table_add(&a->groups, table_max[3], &g, sizeof(g), live_group_equal);
+	return aggregate_put_group(a, &g);
 }
 
 static const char *file_of(const struct batch *b, const struct batch_location *l,
@@ -231,9 +250,9 @@ static int add_sample(struct aggregate *a, const struct batch *b, const struct b
 	if (*node == NONE)
 		*node = add_stack(a, b, &b->stacks[s->stack]);
 	group = add_group(a, b, p, s);
-	row = add_row(a, group, *node);
+	row = aggregate_put_row(a, group, *node);
 	if (row == NONE) {
-		row = add_row(a, group, AGGREGATE_OTHER);
+		row = aggregate_put_row(a, group, AGGREGATE_OTHER);
 		if (row == NONE)
 			row = 0;
 		if (p->kind == PROFILE_CPU) {
@@ -313,6 +332,7 @@ int aggregate_add(struct aggregate *a, const struct batch *b)
 {
 	int r = 0, closed;
 
+	aggregate_age(a, b->start_unix_ns / 1000000);
 	r = grow_array((void **)&a->path, &a->path_cap, b->n_stacks, sizeof(uint32_t), UINT32_MAX);
 	if (r < 0)
 		return r;
@@ -339,8 +359,7 @@ static int make_first(struct aggregate *a)
 	    add_node(a, NONE - 1, 0) != 0 || add_node(a, 0, 0) != AGGREGATE_OTHER)
 		return -ENOMEM;
 	g.process = aggregate_frames(a)[0].name;
-	if (table_add(&a->groups, table_max[3], &g, sizeof(g), live_group_equal) != 0 ||
-	    add_row(a, 0, AGGREGATE_OTHER) != 0)
+	if (aggregate_put_group(a, &g) != 0 || aggregate_put_row(a, 0, AGGREGATE_OTHER) != 0)
 		return -ENOMEM;
 	return 0;
 }
@@ -350,7 +369,6 @@ static void clear(struct aggregate *a)
 	while (a->first_seq < a->next_seq)
 		drop_oldest(a);
 	buf_done(&a->text);
-	buf_init(&a->text, AGGREGATE_TEXT_MAX);
 	table_done(&a->strings);
 	table_done(&a->frames);
 	table_done(&a->nodes);
@@ -360,18 +378,6 @@ static void clear(struct aggregate *a)
 	free(a->deltas);
 	free(a->touched);
 	free(a->path);
-	a->totals = a->deltas = NULL;
-	a->touched = a->path = NULL;
-	a->totals_cap = a->deltas_cap = a->touched_cap = a->path_cap = 0;
-	a->n_touched = 0;
-	a->since_ms = 0;
-	a->overflow = 0;
-}
-
-int aggregate_restart(struct aggregate *a)
-{
-	clear(a);
-	return make_first(a);
 }
 
 int aggregate_new(struct aggregate **ret)
@@ -382,7 +388,8 @@ int aggregate_new(struct aggregate **ret)
 	if (!a)
 		return -ENOMEM;
 	a->first_seq = a->next_seq = 1;
-	r = aggregate_restart(a);
+	buf_init(&a->text, AGGREGATE_TEXT_MAX);
+	r = make_first(a);
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(a);
@@ -394,7 +401,6 @@ struct aggregate *aggregate_free(struct aggregate *a)
 	if (!a)
 		return NULL;
 	clear(a);
-	buf_done(&a->text);
 	free(a);
 	return NULL;
 }

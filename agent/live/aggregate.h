@@ -10,8 +10,10 @@
  *   row      group and node: what is counted
  *
  * Entries are numbered as they come and never change, so that a client which has the first N of a
- * table lacks exactly the rest. Every table has a cap: what no longer fits is counted under the one
- * frame "[other]", so that totals stay true. Loop's thread.
+ * table lacks exactly the rest. Every table has a cap. When one is nearly full, what the history's
+ * windows do not have goes, and all is numbered anew (BORN tells). What no longer fits all the same
+ * is counted under the one frame "[other]", as is what went, so that totals stay true. Loop's
+ * thread.
  */
 /* clang-format on */
 #pragma once
@@ -87,8 +89,10 @@ struct aggregate {
 	struct live_window windows[AGGREGATE_HISTORY_WINDOWS]; /* ring by seq */
 	uint64_t first_seq, next_seq;			       /* held: [first, next) */
 	size_t window_bytes;
-	int64_t overflow; /* samples under "[other]" */
-	uint32_t *path;	  /* scratch: nodes of the batch's stacks */
+	int64_t overflow;     /* samples under "[other]" */
+	unsigned int born;    /* how often the entries were numbered anew */
+	uint64_t next_age_ms; /* by windows' times: not before */
+	uint32_t *path;	      /* scratch: nodes of the batch's stacks */
 	size_t path_cap;
 };
 
@@ -97,8 +101,6 @@ struct aggregate *aggregate_free(struct aggregate *a);
 DEFINE_CLEANUP(struct aggregate *, aggregate_free)
 /* Adds a window. On -ENOMEM a part of it may be missing; the aggregate stays usable. */
 int aggregate_add(struct aggregate *a, const struct batch *b) _must_check_;
-/* Begins anew; sequence numbers go on. */
-int aggregate_restart(struct aggregate *a) _must_check_;
 
 const struct live_window *aggregate_window(const struct aggregate *a, uint64_t seq);
 static inline const struct live_string *aggregate_strings(const struct aggregate *a)

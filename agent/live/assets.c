@@ -20,6 +20,11 @@ ASSET(web_table_js, "table.js");
 ASSET(web_stream_js, "stream.js");
 ASSET(web_flame_js, "flame.js");
 ASSET(web_export_js, "export.js");
+ASSET(web_address_js, "address.js");
+ASSET(web_filters_js, "filters.js");
+ASSET(web_keep_js, "keep.js");
+ASSET(web_menu_js, "menu.js");
+ASSET(web_timeline_js, "timeline.js");
 
 #define SCRIPT "text/javascript; charset=utf-8"
 
@@ -33,5 +38,10 @@ const struct live_asset live_assets[] = {
     {"/stream.js", SCRIPT, web_stream_js, web_stream_js_end},
     {"/flame.js", SCRIPT, web_flame_js, web_flame_js_end},
     {"/export.js", SCRIPT, web_export_js, web_export_js_end},
+    {"/address.js", SCRIPT, web_address_js, web_address_js_end},
+    {"/filters.js", SCRIPT, web_filters_js, web_filters_js_end},
+    {"/keep.js", SCRIPT, web_keep_js, web_keep_js_end},
+    {"/menu.js", SCRIPT, web_menu_js, web_menu_js_end},
+    {"/timeline.js", SCRIPT, web_timeline_js, web_timeline_js_end},
 };
 const size_t live_n_assets = ARRAY_SIZE(live_assets);

@@ -8,8 +8,7 @@
  * totals already), then each window as it comes, at LIVE_RATE. One that falls behind by more than
  * LIVE_LAG_MAX windows gets the totals again instead of them.
  *
- * An aggregate that ran into its caps begins anew when the first of new visitors comes: nobody is
- * looking at the old one. Loop's thread.
+ * When the aggregate's entries were numbered anew, each client is greeted again. Loop's thread.
  */
 #include "agent/live/live.h"
 
@@ -48,6 +47,7 @@ struct live {
 	struct debug_pprof *captures;
 	struct access access;
 	uint64_t window_ms;
+	unsigned int born; /* of the aggregate's numbers that clients have */
 	char host[256];
 	struct client clients[LIVE_CLIENTS_MAX];
 	unsigned int n_clients;
@@ -112,6 +112,13 @@ static void next_windows(struct client *c, struct buf *out)
 			   &c->cursor, out);
 	c->next_seq++;
 	c->not_before_ms = now + out->len * 1000 / LIVE_RATE;
+}
+
+/* The numbers that it has mean nothing any more. */
+static void greet_again(struct client *c)
+{
+	c->greeted = false;
+	c->cursor = (struct live_cursor){0};
 }
 
 static void pump(struct client *c)
@@ -219,10 +226,6 @@ static void handle_stream(struct httpd_request *req, void *user)
 		metric_add(M_LIVE_CLIENTS_REFUSED, 1);
 		httpd_reply_text(req, 503, "%d clients are watching, try again later",
 				 LIVE_CLIENTS_MAX);
-		return;
-	}
-	if (!l->n_clients && l->aggregate->overflow && aggregate_restart(l->aggregate) < 0) {
-		httpd_reply_text(req, 503, "out of memory");
 		return;
 	}
 	*c = (struct client){.owner = l, .req = req, .busy = true};
@@ -373,9 +376,14 @@ void live_consume(struct live *l, struct batch *b)
 		metric_add(M_LIVE_WINDOWS_FAILED, 1);
 		log_debug("live", "a window is not shown whole: %s", strerror(-r));
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(l->clients); i++)
-		if (l->clients[i].owner)
-			pump(&l->clients[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(l->clients); i++) {
+		if (!l->clients[i].owner)
+			continue;
+		if (l->born != l->aggregate->born)
+			greet_again(&l->clients[i]);
+		pump(&l->clients[i]);
+	}
+	l->born = l->aggregate->born;
 	count_clients(l);
 	debug_pprof_consume(l->captures, b);
 }

@@ -2,7 +2,7 @@
 // The page's trees, table and sums of windows against the plainest way to count them, stack by stack,
 // over made-up stacks with much recursion. Returns what differs.
 async () => {
-	const [{ Model }, { buildTree, buildSandwich, matchedWeight }] = await Promise.all([import("/model.js"), import("/tree.js")]);
+	const [{ Model }, { buildTree, buildSandwich, focusOn, matchedWeight }] = await Promise.all([import("/model.js"), import("/tree.js")]);
 	let seed = 12345;
 	const draw = (n) => { seed = (Math.imul(seed, 1103515245) + 12345) >>> 0; return (seed >>> 8) % n; };
 	const wrong = [];
@@ -32,11 +32,14 @@ async () => {
 	}
 
 	const nameOf = (m, f) => m.strings[m.frameName[f]];
-	const stackOf = (m, row, hidden) => {
+	const stackOf = (m, row, { types, names, recursion }) => {
 		const stack = [];
-		for (let node = m.rowNode[row]; node > 0; node = m.nodeParent[node])
-			if (!hidden.has(m.frameType[m.nodeFrame[node]])) stack.unshift(m.nodeFrame[node]);
-		return stack;
+		for (let node = m.rowNode[row]; node > 0; node = m.nodeParent[node]) {
+			const f = m.nodeFrame[node];
+			if (!types.has(m.frameType[f]) && !names.has(nameOf(m, f))) stack.unshift(f);
+		}
+		// Of a function that calls itself the outermost frame stays.
+		return recursion ? stack.filter((f, i) => !i || nameOf(m, stack[i - 1]) !== nameOf(m, f)) : stack;
 	};
 	function put(tree, path, w, b) {
 		let at = tree;
@@ -60,8 +63,13 @@ async () => {
 		same(what + " wide", ours.wide(theirs.total / 3).length, [...theirs.children.values()].filter((c) => c.total >= theirs.total / 3).length);
 	}
 
-	for (let round = 0; round < 12; round++) {
-		const m = makeModel(), hidden = new Set([[], [1], [0, 2], [1, 2]][round % 4]), group = ["", "process", "thread"][round % 3];
+	const nothing = { types: new Set(), names: new Set(), recursion: false };
+	for (let round = 0; round < 24; round++) {
+		const hidden = {
+			types: new Set([[], [1], [0, 2], [1, 2]][round % 4]),
+			names: new Set(round % 8 < 4 ? [] : ["Name" + (round + 1) % 9, "no such function"]), recursion: round >= 12,
+		};
+		const m = makeModel(), group = ["", "process", "thread"][round % 3];
 		for (let r = 0; r < 400; r++) m.totals[r] = draw(4);
 		const weights = m.rowWeights(m.counts(0).counts, { kind: 0, process: round % 2 ? "pid:1" : "" });
 		const base = round % 2 ? Float64Array.from(weights, () => draw(3)) : null, tree = empty(), table = new Map();
@@ -85,7 +93,7 @@ async () => {
 				put(callers, stack.slice(0, first).reverse(), w, 0);
 				put(callees, stack.slice(last + 1), w, 0);
 			}
-			if (stackOf(m, row, new Set()).some((f) => f % 5 === 0)) found += w;
+			if (stackOf(m, row, nothing).some((f) => f % 5 === 0)) found += w;
 		}
 		const ours = buildTree(m, weights, base, hidden, group), sandwich = buildSandwich(m, weights, hidden, chosen);
 		compare(`round ${round}`, ours.tree, tree, group);
@@ -94,6 +102,11 @@ async () => {
 			for (const key of ["self", "total", "base"]) same(`round ${round} ${e.name} ${key}`, e[key], table.get(e.name)?.[key]);
 		compare(`callers ${round}`, sandwich.callers, callers);
 		compare(`callees ${round}`, sandwich.callees, callees);
+		// Only stacks that have the function, hidden or not.
+		const focused = Float64Array.from(weights), sum = (list) => list.reduce((a, b) => a + b, 0);
+		focusOn(m, focused, chosen);
+		const with_ = [...weights.keys()].filter((row) => stackOf(m, row, nothing).some((f) => nameOf(m, f) === chosen));
+		same(`focus ${round}`, sum(focused), sum(with_.map((row) => weights[row])));
 		same("found", matchedWeight(m, weights, Uint8Array.from(m.frameName, (n, f) => (f % 5 === 0 ? 1 : 0))), found);
 	}
 

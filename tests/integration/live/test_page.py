@@ -227,7 +227,9 @@ def test_svg_by_http_is_as_the_page_draws_it(browser, live, busy):
     name = "{http://www.w3.org/2000/svg}"
     titles = [e.text for e in root.iter(name + "title")]
     assert titles[0] == "all 100.00%" and titles[1] == f"wl-threads ({busy.pid}) 100.00%"
-    assert len([t for t in titles if re.match(r"leaf_\d [\d.]+%$", t)]) == 8
+    # A stack that was cut has its own place, and next to nothing of the time.
+    shares = [float(m.group(1)) for m in (re.match(r"leaf_\d ([\d.]+)%$", t) for t in titles) if m]
+    assert len([s for s in shares if s > 2]) == 8
     # Both have the colours in a table of their own.
     ours = browser.js("import('/flame.js').then(m => kiln.model.types.map(t => [m.colourOf(t), m.inkOn(m.colourOf(t))]))")
     with open(os.path.join(kiln_agent.ROOT, "agent", "live", "svg.c"), encoding="utf-8") as f:

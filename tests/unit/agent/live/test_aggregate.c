@@ -150,10 +150,63 @@ static void what_no_longer_fits_is_counted_under_other(void **state)
 	assert_int_equal(metric_get(M_LIVE_OVERFLOW) - before, a->overflow);
 	assert_true(a->rows.n <= AGGREGATE_ROWS_MAX && a->strings.n <= AGGREGATE_STRINGS_MAX);
 	assert_true(a->window_bytes <= AGGREGATE_HISTORY_BYTES);
-	assert_int_equal(aggregate_restart(a), 0);
-	assert_int_equal(total_of(a, PROFILE_CPU), 0);
-	assert_int_equal(a->first_seq, a->next_seq);
-	assert_int_equal(a->next_seq, 6);
+}
+
+/* Folded stacks of the last windows. */
+static char *recent_of(const struct aggregate *a, uint64_t ms)
+{
+	const struct live_filter recent = {.window_ms = ms};
+	_cleanup_(batch_unrefp) struct batch *b = NULL;
+
+	assert_int_equal(live_profile(a, &recent, &b), 0);
+	return folded_of(b);
+}
+
+/* Stacks that are new all the time, for longer than the history: the tables stay below their caps,
+ * nothing is counted under "[other]" that came in the last five minutes, and the sum since the
+ * start is true. */
+static void what_nobody_has_seen_for_long_makes_room(void **state)
+{
+	_cleanup_(aggregate_freep) struct aggregate *a = NULL;
+	const uint32_t step = 6000, steps = 90;
+	int64_t overflow = metric_get(M_LIVE_OVERFLOW);
+	unsigned int born = 0;
+
+	assert_int_equal(aggregate_new(&a), 0);
+	for (uint32_t i = 0; i < steps; i++) {
+		_cleanup_(batch_unrefp) struct batch *b = many(step, i * step, 1000 + i * 20000UL);
+		_cleanup_free_ char *want = NULL, *got = NULL;
+
+		assert_int_equal(aggregate_add(a, b), 0);
+		assert_int_equal(total_of(a, PROFILE_CPU), (int64_t)(i + 1) * step);
+		if (a->born == born && i + 1 < steps)
+			continue;
+		/* Numbers have changed: the windows mean the same. */
+		born = a->born;
+		want = folded_of(b);
+		got = recent_of(a, 1000);
+		assert_string_equal(got, want);
+		assert_in_range(a->next_seq - a->first_seq, 1, 17);
+	}
+	assert_true(born > 1);
+	assert_int_equal(metric_get(M_LIVE_OVERFLOW), overflow);
+	assert_true(a->rows.n < AGGREGATE_ROWS_MAX);
+}
+
+/* All of it is of the last minutes: that there is no room is found out once in a while, not each
+ * time. */
+static void what_is_all_new_is_not_moved_each_time(void **state)
+{
+	_cleanup_(aggregate_freep) struct aggregate *a = NULL;
+
+	assert_int_equal(aggregate_new(&a), 0);
+	for (uint32_t i = 0; i < 60; i++) {
+		_cleanup_(batch_unrefp) struct batch *b = many(3000, i * 3000, 1000 + i * 1000UL);
+
+		assert_int_equal(aggregate_add(a, b), 0);
+	}
+	assert_in_range(a->born, 1, 2);
+	assert_int_equal(total_of(a, PROFILE_CPU), 180000);
 }
 
 static void windows_go_after_five_minutes(void **state)
@@ -227,6 +280,8 @@ int main(void)
 	    cmocka_unit_test(what_comes_back_is_what_went_in),
 	    cmocka_unit_test(filters_leave_out_what_they_do_not_name),
 	    cmocka_unit_test(what_no_longer_fits_is_counted_under_other),
+	    cmocka_unit_test(what_nobody_has_seen_for_long_makes_room),
+	    cmocka_unit_test(what_is_all_new_is_not_moved_each_time),
 	    cmocka_unit_test(windows_go_after_five_minutes),
 	    cmocka_unit_test(a_client_gets_each_entry_once),
 	};

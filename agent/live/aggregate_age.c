@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Entries of tables are never taken out, so that clients can count on their numbers. When a table
+ * is nearly full, a second aggregate is made of the rows that the history's windows have, and takes
+ * the first one's place; clients begin anew with it. Rows keep their order, so the windows' gaps
+ * stay positive.
+ *
+ * For the time of it both are there. It is done once in AGE_EVERY_MS at most: when even the recent
+ * stacks are too many, the rest is counted under "[other]" as before.
+ */
+#include "agent/live/aggregate_internal.h"
+
+#include "agent/profile/wire.h"
+#include "lib/cursor.h"
+
+enum { AGE_EVERY_MS = 30000 };
+
+#define NONE REF_TABLE_NONE
+
+/* Old numbers to new ones; NONE: not there yet. */
+struct moving {
+	const struct aggregate *from;
+	struct aggregate *to;
+	uint32_t *strings, *frames, *nodes, *groups, *rows;
+	uint32_t *path; /* scratch of move_node() */
+	bool *used;	/* rows that the history has */
+};
+
+static bool nearly(size_t n, size_t max)
+{
+	return n >= max - max / 8;
+}
+
+static bool is_nearly_full(const struct aggregate *a)
+{
+	return nearly(a->strings.n, AGGREGATE_STRINGS_MAX) ||
+	       nearly(a->text.len, AGGREGATE_TEXT_MAX) ||
+	       nearly(a->frames.n, AGGREGATE_FRAMES_MAX) ||
+	       nearly(a->nodes.n, AGGREGATE_NODES_MAX) ||
+	       nearly(a->groups.n, AGGREGATE_GROUPS_MAX) || nearly(a->rows.n, AGGREGATE_ROWS_MAX);
+}
+
+static uint32_t *unknown(uint32_t n)
+{
+	uint32_t *map = malloc((n + 1UL) * sizeof(*map));
+
+	for (uint32_t i = 0; map && i <= n; i++)
+		map[i] = NONE;
+	return map;
+}
+
+static int moving_init(struct moving *m, const struct aggregate *from)
+{
+	int r = aggregate_new(&m->to);
+
+	if (r < 0)
+		return r;
+	m->from = from;
+	m->strings = unknown(from->strings.n);
+	m->frames = unknown(from->frames.n);
+	m->nodes = unknown(from->nodes.n);
+	m->groups = unknown(from->groups.n);
+	m->rows = unknown(from->rows.n);
+	m->path = unknown(from->nodes.n);
+	m->used = calloc(from->rows.n + 1UL, sizeof(*m->used));
+	if (!m->strings || !m->frames || !m->nodes || !m->groups || !m->rows || !m->path ||
+	    !m->used)
+		return -ENOMEM;
+	/* The root has no frame; it is node 0 of both. */
+	m->nodes[0] = 0;
+	return 0;
+}
+
+static void moving_done(struct moving *m)
+{
+	aggregate_free(m->to);
+	free(m->strings);
+	free(m->frames);
+	free(m->nodes);
+	free(m->groups);
+	free(m->rows);
+	free(m->path);
+	free(m->used);
+}
+
+/* ---- entries --------------------------------------------------------------------------------- */
+
+static uint32_t move_string(struct moving *m, uint32_t i)
+{
+	const struct live_string *s = aggregate_strings(m->from) + i;
+
+	if (m->strings[i] == NONE)
+		m->strings[i] = aggregate_put_text(m->to, m->from->text.data + s->at, s->len);
+	return m->strings[i];
+}
+
+static uint32_t move_frame(struct moving *m, uint32_t i)
+{
+	const struct live_frame *f = aggregate_frames(m->from) + i;
+	struct live_frame moved = {.type = f->type};
+
+	if (m->frames[i] != NONE)
+		return m->frames[i];
+	moved.name = move_string(m, f->name);
+	moved.file = move_string(m, f->file);
+	if (moved.name != NONE && moved.file != NONE)
+		m->frames[i] = aggregate_put_frame(m->to, &moved);
+	return m->frames[i];
+}
+
+static uint32_t move_node(struct moving *m, uint32_t i)
+{
+	const struct live_node *nodes = aggregate_nodes(m->from);
+	uint32_t depth = 0, at;
+
+	for (; m->nodes[i] == NONE; i = nodes[i].parent)
+		m->path[depth++] = i;
+	at = m->nodes[i];
+	while (depth && at != NONE) {
+		struct live_node moved = {.parent = at};
+
+		i = m->path[--depth];
+		moved.frame = move_frame(m, nodes[i].frame);
+		at = moved.frame == NONE ? NONE : aggregate_put_node(m->to, &moved);
+		m->nodes[i] = at;
+	}
+	return at;
+}
+
+static uint32_t move_group(struct moving *m, uint32_t i)
+{
+	const struct live_group *g = aggregate_groups(m->from) + i;
+	struct live_group moved = *g;
+
+	if (m->groups[i] != NONE)
+		return m->groups[i];
+	moved.process = move_string(m, g->process);
+	moved.thread = move_string(m, g->thread);
+	moved.container = move_string(m, g->container);
+	moved.container_name = move_string(m, g->container_name);
+	moved.pod = move_string(m, g->pod);
+	moved.k8s_namespace = move_string(m, g->k8s_namespace);
+	if (moved.process != NONE && moved.thread != NONE && moved.container != NONE &&
+	    moved.container_name != NONE && moved.pod != NONE && moved.k8s_namespace != NONE)
+		m->groups[i] = aggregate_put_group(m->to, &moved);
+	return m->groups[i];
+}
+
+/* Where the count of a row that goes is kept: one row for each kind and period. */
+static uint32_t other_row(struct moving *m, uint32_t row)
+{
+	const struct live_group *g = aggregate_groups(m->from) + aggregate_rows(m->from)[row].group;
+	struct live_group other = aggregate_groups(m->to)[0];
+
+	other.kind = g->kind;
+	other.period_ns = g->period_ns;
+	return aggregate_put_row(m->to, aggregate_put_group(m->to, &other), AGGREGATE_OTHER);
+}
+
+/* ---- windows --------------------------------------------------------------------------------- */
+
+static void mark_used(struct moving *m, const struct live_window *w)
+{
+	struct cursor c = cursor_of(w->data, w->len);
+	uint64_t row = 0;
+
+	for (uint32_t i = 0; i < w->n_rows; i++) {
+		row += cursor_uleb(&c);
+		(void)cursor_uleb(&c);
+		if (row < m->from->rows.n)
+			m->used[row] = true;
+	}
+}
+
+/* The same counts with the new numbers of their rows. */
+static int move_window(struct moving *m, const struct live_window *w)
+{
+	struct cursor c = cursor_of(w->data, w->len);
+	struct live_window moved = *w;
+	uint64_t row = 0;
+	uint32_t last = 0;
+	struct buf out;
+
+	buf_init(&out, AGGREGATE_ROWS_MAX * 16UL);
+	moved.n_rows = 0;
+	for (uint32_t i = 0; i < w->n_rows; i++) {
+		uint64_t value;
+
+		row += cursor_uleb(&c);
+		value = cursor_uleb(&c);
+		if (row >= m->from->rows.n)
+			break;
+		wire_varint(&out, m->rows[row] - last);
+		wire_varint(&out, value);
+		last = m->rows[row];
+		moved.n_rows++;
+	}
+	if (buf_error(&out)) {
+		buf_done(&out);
+		return -ENOMEM;
+	}
+	moved.len = out.len;
+	moved.data = buf_take(&out);
+	m->to->window_bytes += moved.len;
+	m->to->windows[w->seq % AGGREGATE_HISTORY_WINDOWS] = moved;
+	m->to->next_seq = w->seq + 1;
+	return 0;
+}
+
+/* Rows of the history first, so that they keep their order. */
+static int move_rows(struct moving *m)
+{
+	const struct live_row *rows = aggregate_rows(m->from);
+
+	for (uint32_t i = 0; i < m->from->rows.n; i++)
+		if (m->used[i]) {
+			uint32_t group = move_group(m, rows[i].group);
+
+			m->rows[i] = aggregate_put_row(m->to, group, move_node(m, rows[i].node));
+			if (m->rows[i] == NONE)
+				return -ENOMEM;
+			m->to->totals[m->rows[i]] += m->from->totals[i];
+		}
+	for (uint32_t i = 0; i < m->from->rows.n; i++)
+		if (!m->used[i] && m->from->totals[i]) {
+			uint32_t other = other_row(m, i);
+
+			if (other == NONE)
+				return -ENOMEM;
+			m->to->totals[other] += m->from->totals[i];
+		}
+	return 0;
+}
+
+static int move_all(struct moving *m)
+{
+	const struct aggregate *from = m->from;
+	struct aggregate *to = m->to;
+	int r;
+
+	for (uint64_t seq = from->first_seq; seq < from->next_seq; seq++)
+		mark_used(m, aggregate_window(from, seq));
+	r = move_rows(m);
+	to->first_seq = to->next_seq = from->first_seq;
+	for (uint64_t seq = from->first_seq; r == 0 && seq < from->next_seq; seq++)
+		r = move_window(m, aggregate_window(from, seq));
+	to->since_ms = from->since_ms;
+	to->overflow = from->overflow;
+	to->born = from->born + 1;
+	return r;
+}
+
+void aggregate_age(struct aggregate *a, uint64_t now_ms)
+{
+	struct moving m = {0};
+	struct aggregate old;
+	int r;
+
+	if (!is_nearly_full(a) || now_ms < a->next_age_ms)
+		return;
+	a->next_age_ms = now_ms + AGE_EVERY_MS;
+	r = moving_init(&m, a);
+	if (r == 0)
+		r = move_all(&m);
+	if (r == 0) {
+		m.to->next_age_ms = a->next_age_ms;
+		old = *a;
+		*a = *m.to;
+		*m.to = old;
+	}
+	moving_done(&m);
+}

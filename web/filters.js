@@ -1,0 +1,59 @@
+// The lists of what can be filtered by: what had CPU time in the last five minutes first, the most of it on top.
+
+import { containerLabel } from "./model.js";
+
+const OPTIONS = 400, PIDS = 20;
+
+/** Weight of each group in the last five minutes. */
+function recent(model) {
+	const { counts } = model.counts(300), out = new Float64Array(model.groups.length);
+	for (let row = 0; row < counts.length; row++) if (counts[row]) out[model.rowGroup[row]] += counts[row] * model.weight(model.groups[model.rowGroup[row]]);
+	return out;
+}
+
+/** {process, thread, namespace, pod, container: [[value, label], ...]}. ALL: also what had none lately. */
+export function choices(model, all) {
+	const weights = recent(model), maps = { process: new Map(), thread: new Map(), namespace: new Map(), pod: new Map(), container: new Map() };
+	const pids = new Map();
+	const put = (map, value, label, weight) => {
+		const entry = map.get(value) ?? [0, label];
+		entry[0] += weight;
+		map.set(value, entry);
+	};
+	model.groups.forEach((g, i) => {
+		if (!i || !(weights[i] || all)) return;
+		const name = model.strings[g.process];
+		put(maps.process, name, name, weights[i]);
+		if (!pids.has(name)) pids.set(name, new Map());
+		put(pids.get(name), g.pid, `  ${name} ${g.pid}`, weights[i]);
+		for (const key of ["thread", "namespace", "pod", "container"]) {
+			const value = model.strings[g[key]];
+			if (value) put(maps[key], value, key === "container" ? containerLabel(model, g) : value, weights[i]);
+		}
+	});
+	const sorted = (map) => [...map].sort((a, b) => b[1][0] - a[1][0] || (a[1][1] < b[1][1] ? -1 : 1)).map(([value, [, label]]) => [value, label]);
+	const out = {};
+	for (const [key, map] of Object.entries(maps)) out[key] = sorted(map).slice(0, OPTIONS);
+	out.process = out.process.flatMap(([name]) => {
+		const of = sorted(pids.get(name));
+		if (of.length === 1) return [["name:" + name, name]];
+		return [["name:" + name, `${name} (all ${of.length})`], ...of.slice(0, PIDS).map(([pid, label]) => ["pid:" + pid, label])];
+	}).slice(0, OPTIONS);
+	return out;
+}
+
+/** Fills a select, which keeps VALUE even when it is not among ENTRIES. */
+export function fill(select, entries, value) {
+	const list = [["", "all"], ...entries];
+	if (value && !entries.some(([v]) => v === value)) list.push([value, value.replace(/^(pid|name):/, "")]);
+	const key = JSON.stringify(list);
+	if (select.filled !== key)
+		select.replaceChildren(...list.map(([v, label]) => {
+			const o = document.createElement("option");
+			o.value = v;
+			o.textContent = label;
+			return o;
+		}));
+	select.filled = key;
+	select.value = value;
+}
