@@ -157,3 +157,30 @@ int sample_batch_large(uint32_t n, struct batch **ret)
 	}
 	return batch_builder_finish(b, 5000000000, ret);
 }
+
+int sample_batch_flat(uint32_t n, uint32_t from, uint64_t start_ms, struct batch **ret)
+{
+	struct batch_builder *builder = NULL;
+	uint32_t resource, process;
+	int r = batch_builder_new(start_ms * 1000000, &builder);
+
+	if (r < 0)
+		return r;
+	resource = batch_add_resource(builder, NULL, 0, "");
+	process = batch_add_process(builder, 7, "p", "/p");
+	for (uint32_t i = 0; i < n; i++) {
+		char name[32];
+		struct batch_line line = {0};
+		struct batch_sample s = {
+		    .process = process, .tid = 7, .thread_name = "t", .value = 1};
+		uint32_t location;
+
+		snprintf(name, sizeof(name), "f%u", from + i);
+		line.function = batch_add_function(builder, name, name, "", 0);
+		location = batch_add_location(builder, BATCH_NO_MAPPING, from + i + 1UL,
+					      FRAME_NATIVE, &line, 1);
+		s.stack = batch_add_stack(builder, &location, 1);
+		batch_add_sample(builder, resource, PROFILE_CPU, 50000000, &s);
+	}
+	return batch_builder_finish(builder, 1000000000, ret);
+}

@@ -14,3 +14,7 @@ enum { SAMPLE_BATCH_START = 1760000000, SAMPLE_BATCH_PERIOD = 50000000 };
 int sample_batch_build(struct batch **ret) _must_check_;
 /* N distinct stacks of 20 frames over n / 2 functions, each seen i % 7 + 1 times. */
 int sample_batch_large(uint32_t n, struct batch **ret) _must_check_;
+/* A window of a second from START_MS with one sample each of N stacks of one frame, called f<FROM>
+ * and so on. */
+int sample_batch_flat(uint32_t n, uint32_t from, uint64_t start_ms,
+		      struct batch **ret) _must_check_;

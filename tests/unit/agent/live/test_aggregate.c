@@ -103,31 +103,11 @@ static void filters_leave_out_what_they_do_not_name(void **state)
 	assert_int_equal(cpu[1] + cpu[2] + cpu[3], 0);
 }
 
-/* A batch of one sample each of N stacks with names of their own. */
 static struct batch *many(uint32_t n, uint32_t from, uint64_t start_ms)
 {
-	struct batch_builder *builder = NULL;
 	struct batch *b = NULL;
-	uint32_t resource, process;
 
-	assert_int_equal(batch_builder_new(start_ms * 1000000, &builder), 0);
-	resource = batch_add_resource(builder, NULL, 0, "");
-	process = batch_add_process(builder, 7, "p", "/p");
-	for (uint32_t i = 0; i < n; i++) {
-		char name[32];
-		struct batch_line line = {0};
-		struct batch_sample s = {
-		    .process = process, .tid = 7, .thread_name = "t", .value = 1};
-		uint32_t location;
-
-		snprintf(name, sizeof(name), "f%u", from + i);
-		line.function = batch_add_function(builder, name, name, "", 0);
-		location = batch_add_location(builder, BATCH_NO_MAPPING, from + i + 1UL,
-					      FRAME_NATIVE, &line, 1);
-		s.stack = batch_add_stack(builder, &location, 1);
-		batch_add_sample(builder, resource, PROFILE_CPU, 50000000, &s);
-	}
-	assert_int_equal(batch_builder_finish(builder, 1000000000, &b), 0);
+	assert_int_equal(sample_batch_flat(n, from, start_ms, &b), 0);
 	return b;
 }
 

@@ -84,8 +84,11 @@ static void consume(void *arg)
 
 static int ask(const char *request)
 {
+	const struct timeval limit = {.tv_sec = 60};
 	int fd = client_connect(f.port);
 
+	/* What does not come fails a test, it does not hang it. */
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0);
 	client_send(fd, request, strlen(request));
 	return fd;
 }
@@ -98,7 +101,7 @@ static int watch(void)
 /* Reads until the stream has had N messages; their kinds go to KINDS. */
 static unsigned int read_messages(int fd, unsigned int n, unsigned char *kinds)
 {
-	static unsigned char data[1 << 20];
+	static unsigned char data[64 << 20];
 	size_t len = 0, at = 0;
 	unsigned int got = 0;
 
@@ -245,6 +248,27 @@ static void a_client_that_was_behind_gets_the_totals_again(void **state)
 	batch_unref(large);
 }
 
+/* Numbers of entries change under a client that is there: it begins anew. */
+static void a_client_is_greeted_again_when_old_entries_went(void **state)
+{
+	int64_t sent = metric_get(M_LIVE_BYTES);
+	unsigned char kinds[16] = {0};
+	struct batch *large = NULL;
+	int fd = watch();
+
+	assert_int_equal(sample_batch_flat(120000, 0, 1000, &large), 0);
+	for (int i = 0; i < 60000 && metric_get(M_LIVE_BYTES) == sent; i++)
+		usleep(1000);
+	loop_thread_call(f.thread, consume, f.batch);
+	loop_thread_call(f.thread, consume, large); /* nearly fills tables */
+	loop_thread_call(f.thread, consume, f.batch);
+	assert_in_range(read_messages(fd, 7, kinds), 7, ARRAY_SIZE(kinds));
+	assert_memory_equal(kinds, "\0\1", 2);
+	assert_non_null(memmem(kinds + 2, sizeof(kinds) - 2, "\0\1\2", 3));
+	close(fd);
+	batch_unref(large);
+}
+
 static int status_of(const char *request)
 {
 	struct reply r;
@@ -318,9 +342,10 @@ static void the_token_guards_data_and_not_the_page(void **state)
 
 static void the_page_may_load_nothing_from_elsewhere(void **state)
 {
-	static const char *const paths[] = {"/",	  "/style.css", "/app.js",
-					    "/model.js",  "/tree.js",	"/table.js",
-					    "/stream.js", "/flame.js",	"/export.js"};
+	static const char *const paths[] = {
+	    "/",	 "/style.css",	 "/app.js",	"/model.js",  "/tree.js",
+	    "/table.js", "/stream.js",	 "/flame.js",	"/export.js", "/menu.js",
+	    "/keep.js",	 "/timeline.js", "/filters.js", "/address.js"};
 	char value[512];
 	struct reply r;
 
@@ -347,6 +372,7 @@ int main(void)
 	    WITH_SERVER(too_many_clients_are_told_so),
 	    WITH_SERVER(a_client_that_never_reads_skips_and_is_dropped),
 	    WITH_SERVER(a_client_that_was_behind_gets_the_totals_again),
+	    WITH_SERVER(a_client_is_greeted_again_when_old_entries_went),
 	    WITH_SERVER(what_is_not_for_them_is_refused),
 	    WITH_SERVER(the_page_may_load_nothing_from_elsewhere),
 	    cmocka_unit_test_setup_teardown(the_token_guards_data_and_not_the_page, setup_token,
