@@ -4,8 +4,8 @@
 
 #include "operator/policy/config_internal.h"
 
-const char *const tracer_names[TRACER_COUNT + 1] = {"native", "go",  "jvm",  "python", "v8",
-						    "ruby",   "php", "perl", "dotnet", NULL};
+const char *const tracer_names[TRACER_COUNT + 1] = {
+    "native", "go", "jvm", "python", "v8", "ruby", "php", "perl", "dotnet", "beam", NULL};
 
 void profile_spec_init(struct profile_spec *p)
 {

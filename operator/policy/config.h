@@ -36,7 +36,9 @@ enum tracer {
 	TRACER_PHP,
 	TRACER_PERL,
 	TRACER_DOTNET,
-	TRACER_COUNT
+	TRACER_BEAM,
+	TRACER_COUNT,
+	TRACERS_FIRST = TRACER_DOTNET + 1, /* those that all ids of policies are made of */
 };
 extern const char *const tracer_names[TRACER_COUNT + 1]; /* ends with NULL */
 

@@ -222,11 +222,18 @@ int policy_digest(const struct effective_policy *p, uint8_t ret[POLICY_DIGEST_SI
 	put_number(&b, p->enabled);
 	put_number(&b, p->hz);
 	put_number(&b, p->off_cpu_per_mille);
-	for (size_t i = 0; i < TRACER_COUNT; i++)
+	for (size_t i = 0; i < TRACERS_FIRST; i++)
 		put_number(&b, p->tracers[i]);
 	put_number(&b, (int64_t)p->n_destinations);
 	for (size_t i = 0; i < p->n_destinations; i++)
 		put_destination(&b, &p->destinations[i]);
+	/* A policy that says nothing of a tracer that came later keeps its id. */
+	for (size_t i = TRACERS_FIRST; i < TRACER_COUNT && p->enabled; i++) {
+		if (p->tracers[i] == TOGGLE_AUTO)
+			continue;
+		put_number(&b, (int64_t)i);
+		put_number(&b, p->tracers[i]);
+	}
 	if (buf_error(&b))
 		return buf_error(&b);
 	if (EVP_Digest(b.data, b.len, digest, NULL, EVP_sha256(), NULL) != 1)

@@ -129,25 +129,26 @@ static void test_clamps_have_an_end(void **state)
 	snprintf(spec + n, sizeof(spec) - n,
 		 "],'guardrails':{'sampling':{'maxHz':1},'offCPU':{'mode':'Forbidden',"
 		 "'maxPerMille':0},'deniedTracers':['native','go','jvm','python','v8','ruby',"
-		 "'php','perl','dotnet'],'allowedDestinations':['%s']}}",
+		 "'php','perl','dotnet','beam'],'allowedDestinations':['%s']}}",
 		 name[7]);
 	set = set_of(spec);
 	n = (size_t)snprintf(
 	    spec, sizeof(spec),
 	    "{" MINE ",'profile':{'sampling':{'hz':2},'offCPU':{'mode':'Enabled','perMille':1},"
 	    "'tracers':{'native':'Auto','go':'Auto','jvm':'Auto','python':'Auto','v8':'Auto',"
-	    "'ruby':'Auto','php':'Auto','perl':'Auto','dotnet':'Auto'},'destinationRefs':[");
+	    "'ruby':'Auto','php':'Auto','perl':'Auto','dotnet':'Auto','beam':'Auto'},'"
+	    "destinationRefs':[");
 	for (size_t i = 0; i < CONFIG_DESTINATIONS_MAX; i++)
 		n += (size_t)snprintf(spec + n, sizeof(spec) - n, "%s'%s'", i ? "," : "", name[i]);
 	snprintf(spec + n, sizeof(spec) - n, "]}}");
 	put(set, "prod", "a", 1, spec);
 	assert_int_equal(policy_verdict(set, "prod", "a", &v), 0);
-	assert_int_equal(v.n_clamped, 14);
-	assert_string_equal(v.clamped[12].field, "destinationRefs");
-	assert_int_equal(strlen(v.clamped[12].requested), sizeof(v.clamped[12].requested) - 1);
-	assert_string_equal(v.clamped[12].requested + sizeof(v.clamped[12].requested) - 4, "...");
-	assert_string_equal(v.clamped[12].effective, name[7]);
-	assert_string_equal(v.clamped[13].field, "destinations");
+	assert_int_equal(v.n_clamped, 15);
+	assert_string_equal(v.clamped[13].field, "destinationRefs");
+	assert_int_equal(strlen(v.clamped[13].requested), sizeof(v.clamped[13].requested) - 1);
+	assert_string_equal(v.clamped[13].requested + sizeof(v.clamped[13].requested) - 4, "...");
+	assert_string_equal(v.clamped[13].effective, name[7]);
+	assert_string_equal(v.clamped[14].field, "destinations");
 	policy_set_free(set);
 }
 
@@ -182,7 +183,7 @@ static void test_destinations_that_come_and_go(void **state)
 	put(set, "prod", "a", 1, "{'profile':{'sampling':{'hz':7},'destinationRefs':['main']}}");
 	assert_true(has_prefix(verdict_of(set, "prod", "a"), "DestinationNotFound: "));
 	assert_string_equal(resolved(set, "prod", NULL, NULL, NULL),
-			    "on hz=7 off=0 tracers=aaaaaaaaa to= by=a");
+			    "on hz=7 off=0 tracers=aaaaaaaaaa to= by=a");
 	put(set, "dev", "b", 1, "{'profile':{'mode':'Disabled','destinationRefs':['main']}}");
 	assert_true(has_prefix(resolved(set, "dev", NULL, NULL, NULL), "off "));
 	assert_int_equal(policy_set_cluster(set, cluster_of("{" DESTINATIONS "}")), 0);
@@ -467,7 +468,7 @@ static void test_tenants_do_not_share_destinations(void **state)
 	put(set, "dev", "a", 1, "{" MINE ",'profile':{'destinationRefs':['mine']}}");
 	assert_true(id_in(set, "prod", NULL, NULL) != id_in(set, "dev", NULL, NULL));
 	assert_string_equal(resolved(set, "dev", NULL, NULL, NULL),
-			    "on hz=20 off=0 tracers=aaaaaaaaa to=dev/mine by=a");
+			    "on hz=20 off=0 tracers=aaaaaaaaaa to=dev/mine by=a");
 	policy_set_free(set);
 }
 
