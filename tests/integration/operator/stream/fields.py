@@ -7,7 +7,7 @@ A row has a field, the config before (base), what is merged into it (change), an
 after the change, and false again once that is taken back. What it is called with is test_fields.py's World."""
 
 TEXT = {"name": "logs", "text": {}}
-RUNTIMES = ("jvm", "python", "v8", "ruby", "php", "perl", "beam")
+RUNTIMES = ("jvm", "python", "v8", "ruby", "php", "perl", "dotnet", "beam")
 
 
 def otlp(name="main", endpoint="main.example:4317", **more):
@@ -45,8 +45,6 @@ def profile(at, kind, name):
         for tracer in RUNTIMES:
             yield (f"tracers.{tracer}", {}, {"tracers": {tracer: "Disabled"}},
                    lambda w, t=tracer: t in w.policy("till")["disabled_tracers"])
-        yield ("tracers.dotnet", {}, {"tracers": {"dotnet": "Enabled"}},
-               lambda w: ineffective(w, f"spec.{at}.tracers.dotnet", kind, name))
 
     for field, base, change, check in rows():
         yield f"spec.{at}.{field}", {at: base}, {at: change}, check

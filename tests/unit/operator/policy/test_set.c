@@ -344,9 +344,7 @@ static void test_what_agents_cannot_do_is_told(void **state)
 	    "'v8':'Enabled','native':'Disabled'}}}");
 	assert_int_equal(policy_verdict(set, "prod", "x", &v), 0);
 	assert_string_equal(v.ineffective,
-			    "spec.profile.tracers.native: cannot be disabled, use mode: Disabled. "
-			    "spec.profile.tracers.dotnet: agents of this version do not walk its "
-			    "stacks");
+			    "spec.profile.tracers.native: cannot be disabled, use mode: Disabled");
 	put(set, "prod", "y", 1, "{'podSelector':{},'profile':{'tracers':{'jvm':'Auto'}}}");
 	assert_int_equal(policy_verdict(set, "prod", "y", &v), 0);
 	assert_string_equal(v.ineffective, "");

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Attaching to a process. g_dacTable, which the runtime fills in when it starts, has addresses of
+ * its variables; the first is that of the map of all code (v8.0.4, src/coreclr/inc/dacvars.h). An
+ * image that was compiled ahead of time, System.Private.CoreLib as a rule, is loaded before the
+ * program begins: what its Module and its ReadyToRunInfo have is known from the image itself, so
+ * where they have it is found by looking for that. Loop thread.
+ */
+#include "agent/runtime/dotnet/dotnet.h"
+
+enum {
+	MODULE_BYTES = 0x800, /* of a Module that are searched; it has 0x6a8 in 8.0.4 */
+	INFO_BYTES = 0x100,   /* of a ReadyToRunInfo, for its functions: at 0x50 in 8 and 9 */
+	FUNCTIONS_MAX = 1 << 20,
+	SECTIONS_MAX = 64,   /* of an image compiled ahead of time */
+	PE_MAX = 0x1000,     /* the PE header lies within the first page */
+	R2R_FUNCTIONS = 102, /* v8.0.4, src/coreclr/inc/readytorun.h: ReadyToRunSectionType */
+};
+
+/* ---- an image ---------------------------------------------------------------------------------
+ */
+
+struct image_functions {
+	uint64_t at;
+	uint32_t n;
+};
+
+/*
+ * The functions of the image that is mapped at BASE: PE header, the directory of the CLR's header
+ * (14), ManagedNativeHeader there, and READYTORUN_HEADER's sections (ECMA-335, II.25.3.3;
+ * v8.0.4, docs/design/coreclr/botr/readytorun-format.md).
+ */
+static int read_functions(const struct target_memory *m, uint64_t base, struct image_functions *ret)
+{
+	uint32_t pe, clr, native, head[4], section[3];
+	uint16_t mz, magic;
+
+	if (dotnet_read(m, base, &mz, 2) < 0 || mz != 0x5a4d ||
+	    dotnet_read(m, base + 0x3c, &pe, 4) < 0 || pe > PE_MAX ||
+	    dotnet_read(m, base + pe + 24, &magic, 2) < 0 || magic != 0x20b ||
+	    dotnet_read(m, base + pe + 24 + 112 + 14 * 8, &clr, 4) < 0 || !clr ||
+	    dotnet_read(m, base + clr + 64, &native, 4) < 0 || !native ||
+	    dotnet_read(m, base + native, head, sizeof(head)) < 0 || head[0] != 0x00525452)
+		return -ENOENT;
+	for (uint32_t i = 0; i < MIN(head[3], (uint32_t)SECTIONS_MAX); i++) {
+		if (dotnet_read(m, base + native + 16 + i * 12, section, sizeof(section)) < 0)
+			return -EFAULT;
+		if (section[0] != R2R_FUNCTIONS)
+			continue;
+		ret->at = base + section[1];
+		ret->n = section[2] / (uint32_t)sizeof(struct kiln_dotnet_function);
+		return ret->n && ret->n <= FUNCTIONS_MAX ? 0 : -ENOENT;
+	}
+	return -ENOENT;
+}
+
+/* Where in the ReadyToRunInfo at INFO the functions F are: the offset. Negative: nowhere. */
+static int find_in_info(const struct target_memory *m, uint64_t info, uint64_t module,
+			const struct image_functions *f)
+{
+	uint64_t words[INFO_BYTES / 8];
+
+	if (info % 8 || dotnet_read(m, info, words, sizeof(words)) < 0 || words[0] != module)
+		return -ENOENT;
+	/* The last of both may be one less than what the section has: a guard. */
+	for (size_t i = 1; i + 1 < ARRAY_SIZE(words); i++)
+		if (words[i] == f->at && (uint32_t)words[i + 1] <= f->n &&
+		    (uint32_t)words[i + 1] + 1 >= f->n)
+			return (int)(i * 8);
+	return -ENOENT;
+}
+
+struct search {
+	struct dotnet_process *p;
+	const struct target_memory *memory;
+};
+
+/* Learns from SECTION, if it is an image: 1. */
+static int learn(void *arg, const struct dotnet_section *section)
+{
+	const struct search *s = arg;
+	struct kiln_dotnet *k = &s->p->kernel;
+	uint64_t module = section->words[KILN_DOTNET_SECTION_MODULE];
+	uint64_t words[MODULE_BYTES / 8];
+	struct image_functions f;
+	int at;
+
+	if ((uint32_t)section->words[KILN_DOTNET_SECTION_FLAGS] || !module ||
+	    read_functions(s->memory, section->words[KILN_DOTNET_SECTION_BEGIN], &f) < 0 ||
+	    dotnet_read(s->memory, module, words, sizeof(words)) < 0)
+		return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		at = find_in_info(s->memory, words[i], module, &f);
+		if (at <= 0)
+			continue;
+		k->module_r2r = (uint16_t)(i * 8);
+		k->functions = (uint16_t)at;
+		return 1;
+	}
+	return 0;
+}
+
+/* ---- a process --------------------------------------------------------------------------------
+ */
+
+/*
+ * Offsets of 8 and 9 on 64-bit machines (v8.0.4 and v9.0.1, src/coreclr/vm: codeman.h,
+ * _hpRealCodeHdr; ceeload.h, ModuleBase and Module; methodtable.h; method.hpp, DynamicMethodDesc
+ * behind MethodDesc, which 9 made 8 bytes larger).
+ */
+static void set_layout(struct dotnet_process *p, uint32_t major)
+{
+	p->kernel.header_method = 24;
+	p->kernel.header_infos = 32;
+	p->kernel.dynamic_name = major >= 9 ? 0x20 : 0x18;
+	p->simple_name = 0x108;
+	p->method_module = 0x18;
+	p->token_bits = 12;
+}
+
+int dotnet_attach(const struct runtime_image *ri, struct runtime_target *target,
+		  struct kiln_runtime *ret_kernel, void **ret_state, struct error *err)
+{
+	const struct dotnet_image *image = container_of(ri, struct dotnet_image, base);
+	struct dotnet_process *p = target->previous;
+	struct search s;
+	int r;
+
+	(void)err;
+	_Static_assert(sizeof(p->kernel) <= sizeof(ret_kernel->data), "kiln_dotnet");
+	if (p) { /* it has mapped something else; what is known stays */
+		p->refs++;
+		runtime_tell_walker(ret_kernel, &p->kernel, sizeof(p->kernel));
+		*ret_state = p;
+		return 0;
+	}
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return -ENOMEM;
+	p->refs = 1;
+	set_layout(p, image->major);
+	s = (struct search){p, &target->memory};
+	r = dotnet_read(&target->memory, image->table + target->bias, &p->kernel.map, 8);
+	if (r == 0 && !p->kernel.map)
+		r = -EAGAIN;
+	if (r == 0)
+		r = dotnet_each_section(&p->kernel, &target->memory, learn, &s);
+	if (r <= 0) {
+		free(p);
+		return r < 0 && r != -EFAULT ? r : -EAGAIN;
+	}
+	runtime_tell_walker(ret_kernel, &p->kernel, sizeof(p->kernel));
+	*ret_state = p;
+	return 0;
+}
+
+void dotnet_detach(void *state)
+{
+	struct dotnet_process *p = state;
+
+	if (p && !--p->refs)
+		free(p);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * .NET's runtime (CoreCLR) as one of the runtimes of agent/runtime/runtime.h. What its parts share.
+ * Where the runtime keeps what it has compiled is read from the process, by the table that it
+ * exports for debuggers; most offsets are found by what lies there, the others are those of 8 and 9
+ * (docs/unwinding/dotnet.md).
+ */
+#pragma once
+
+#include "agent/runtime/dotnet/walker_data.h"
+#include "agent/runtime/runtime.h"
+#include "lib/cursor.h"
+
+struct dotnet_image {
+	struct runtime_image base;
+	uint64_t table; /* g_dacTable: ELF virtual address */
+	uint32_t major; /* 8 */
+};
+
+int dotnet_probe(const struct image *image, struct runtime_image **ret,
+		 struct error *err) _must_check_;
+void dotnet_forget(struct runtime_image *ri);
+
+/* ---- a process --------------------------------------------------------------------------------
+ */
+
+/* Metadata of a module (ECMA-335, II.24), which lies in the process: where its parts are. */
+enum dotnet_table {
+	DOTNET_TYPE_DEF = 0x02,
+	DOTNET_METHOD_DEF = 0x06,
+	DOTNET_GENERIC_PARAM = 0x2a,
+	DOTNET_NESTED_CLASS = 0x29,
+	DOTNET_TABLES = 0x2d,
+};
+
+struct dotnet_metadata {
+	uint64_t tables[DOTNET_TABLES]; /* where each one begins */
+	uint32_t rows[DOTNET_TABLES];
+	uint16_t sizes[DOTNET_TABLES]; /* bytes of a row */
+	uint64_t strings;
+	uint32_t strings_size;
+	uint8_t wide_strings, wide_guids, wide_blobs; /* indices of 4 bytes */
+};
+
+struct dotnet_module {
+	uint64_t module, simple_name; /* Module, and where its name is: together they tell it */
+	uint64_t used;
+	bool has_metadata;
+	struct dotnet_metadata metadata;
+};
+
+enum { DOTNET_MODULES = 64 /* that are remembered */ };
+
+struct dotnet_process {
+	uint32_t refs; /* attachments */
+	struct kiln_dotnet kernel;
+	uint64_t
+	    code_map; /* offset in ReadyToRunInfo of the map from code to MethodDesc; 0: not yet */
+	uint16_t simple_name;	/* Module: m_pSimpleName */
+	uint16_t method_module; /* MethodTable: m_pModule */
+	uint8_t token_bits;	/* of a MethodDesc's token that it has itself */
+	uint64_t clock;
+	struct dotnet_module modules[DOTNET_MODULES];
+};
+
+int dotnet_attach(const struct runtime_image *ri, struct runtime_target *target,
+		  struct kiln_runtime *ret_kernel, void **ret_state,
+		  struct error *err) _must_check_;
+void dotnet_detach(void *state);
+
+/* LEN bytes at ADDRESS. 0 or -EFAULT. */
+static inline int dotnet_read(const struct target_memory *m, uint64_t address, void *dst,
+			      size_t len)
+{
+	return target_read(m, address, dst, len) < 0 ? -EFAULT : 0;
+}
+
+/* ---- code (code.c) ----------------------------------------------------------------------------
+ */
+
+struct dotnet_section {
+	uint64_t words[KILN_DOTNET_SECTION_WORDS];
+};
+
+/* The RangeSection that holds PC. -ENOENT: none does. -EFAULT. */
+int dotnet_section_at(const struct kiln_dotnet *k, const struct target_memory *memory, uint64_t pc,
+		      struct dotnet_section *ret) _must_check_;
+/* Calls TAKE for each RangeSection until it returns non-zero, which is returned. */
+int dotnet_each_section(const struct kiln_dotnet *k, const struct target_memory *memory,
+			int (*take)(void *arg, const struct dotnet_section *section), void *arg);
+/* The MethodDesc of the code compiled ahead of time that PC is in, and where that begins. -EFAULT.
+ */
+int dotnet_ahead_method(struct dotnet_process *p, const struct target_memory *memory, uint64_t pc,
+			uint64_t *ret_start, uint64_t *ret_method) _must_check_;
+
+/* ---- metadata (metadata.c) --------------------------------------------------------------------
+ */
+
+/* Finds and reads the metadata whose strings have the one at NAME. -EFAULT, -ENOENT. */
+int dotnet_metadata_find(const struct target_memory *memory, uint64_t name,
+			 struct dotnet_metadata *ret) _must_check_;
+/* The string INDEX, cut to SIZE. -EFAULT. */
+int dotnet_metadata_string(const struct dotnet_metadata *d, const struct target_memory *memory,
+			   uint32_t index, char *ret, size_t size) _must_check_;
+struct dotnet_type_row {
+	uint32_t name, space; /* strings */
+	uint32_t methods;     /* its first one */
+};
+int dotnet_metadata_type(const struct dotnet_metadata *d, const struct target_memory *memory,
+			 uint32_t row, struct dotnet_type_row *ret) _must_check_;
+/* The type that has the method METHOD. -ENOENT, -EFAULT. */
+int dotnet_metadata_owner(const struct dotnet_metadata *d, const struct target_memory *memory,
+			  uint32_t method, uint32_t *ret) _must_check_;
+/* The type that TYPE is nested in; 0: none. -EFAULT. */
+int dotnet_metadata_outer(const struct dotnet_metadata *d, const struct target_memory *memory,
+			  uint32_t type, uint32_t *ret) _must_check_;
+/* The names of the generic parameters of the type, or method, OWNER: strings. How many, at most
+ * MAX; those of a nested type begin with those of the outer one. -EFAULT. */
+int dotnet_metadata_parameters(const struct dotnet_metadata *d, const struct target_memory *memory,
+			       bool of_method, uint32_t owner, uint32_t *ret,
+			       size_t max) _must_check_;
+int dotnet_metadata_method(const struct dotnet_metadata *d, const struct target_memory *memory,
+			   uint32_t method, uint32_t *ret_name) _must_check_;
+
+/* ---- names (name.c) ---------------------------------------------------------------------------
+ */
+
+int dotnet_symbolize(void *state, const struct target_memory *memory, const uint64_t words[2],
+		     char *scratch, size_t scratch_size, struct symbol_result *ret);
+
+extern const struct interpreter_ops dotnet_ops;

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * The walk of .NET's frames (CoreCLR), on top of bpf/unwind.h; for BPF and for the host.
+ * docs/unwinding/dotnet.md has the sources of all this.
+ *
+ * Compiled code has unwind information of its own, in the process's memory. What it says of a pc is
+ * made a rule of bpf/types.h and put in that pc's place of the frame cache, so that the step is
+ * exact wherever the code was interrupted, and most frames cost two reads. Those are of the pointer
+ * before the method's code and of the method that it leads to: they tell whether the code is still
+ * the same. Code compiled ahead of time does not change and costs none.
+ *
+ * Everything that is read may be forged.
+ */
+#pragma once
+
+#include "agent/runtime/dotnet/walker_data.h"
+
+#include "agent/runtime/dotnet/walker_find.h"
+#include "agent/runtime/dotnet/walker_unwind.h"
+
+#define DOTNET_RULE_CODE(rule)	   ((uint32_t)(rule)->deref_off >> 5 & 3)
+#define DOTNET_RULE_DISTANCE(rule) ((uint32_t)(rule)->deref_off >> 7 & DOTNET_FAR)
+#define DOTNET_RULE_COOKIE(rule)   ((uint32_t)(rule)->deref_off >> 25)
+#define DOTNET_FAR		   0x3ffffU /* or not to be believed the next time */
+
+/* The frame at hand is one of KIND. Non-zero: there is no room. */
+KILN_INLINE int dotnet_emit(struct kiln_walk *w, uint32_t kind, uint64_t second)
+{
+	w->hide_native = 1;
+	return walk_emit(w, kind | (w->exact ? 0 : KILN_DOTNET_RETURN), w->regs.pc, second);
+}
+
+/* Is there code at what the stack has SKIP bytes above rsp? */
+KILN_INLINE int dotnet_is_return(struct kiln_walk *w, uint32_t skip)
+{
+	uint64_t to;
+
+	return !walk_read(w, w->regs.sp + skip, &to) && to && !walk_find_mapping(w->slot, to - 1);
+}
+
+/* Code without a frame of its own: stubs that jump, write barriers. One has pushed a register. */
+KILN_INLINE int dotnet_stub(struct kiln_walk *w, uint64_t pc, uint64_t kind)
+{
+	uint32_t skip = 0;
+
+	if (w->exact && w->leaf_valid) {
+		if (!dotnet_is_return(w, 0))
+			skip = dotnet_is_return(w, 8) ? 8 : 0;
+		dotnet_bare(w, pc, skip, KILN_DOTNET_CODE_UNKNOWN);
+	}
+	return dotnet_emit(w, KILN_DOTNET_STUB, kind);
+}
+
+/* The frame of the method in w->scratch, which is DISTANCE bytes before the pc. */
+KILN_INLINE int dotnet_compiled(struct kiln_walk *w, uint64_t distance)
+{
+	uint64_t cookie = w->scratch[DOTNET_COOKIE];
+
+	if (w->scratch[DOTNET_DYNAMIC])
+		walk_hurry(w, w->scratch[DOTNET_START], cookie);
+	if (distance > KILN_DOTNET_DISTANCE_MAX)
+		distance = KILN_DOTNET_DISTANCE_MAX;
+	return dotnet_emit(w, KILN_DOTNET_JIT, KILN_DOTNET_CODE(distance, cookie));
+}
+
+/* The rule for PC, which is of a compiled method, was made before: is it still the same method? */
+KILN_INLINE int dotnet_is_same(struct kiln_walk *w, const struct kiln_rule *rule, uint64_t pc)
+{
+	const struct kiln_dotnet *v = dotnet_data(w);
+	uint64_t header = 0, method = 0, start = pc - DOTNET_RULE_DISTANCE(rule);
+
+	if (DOTNET_RULE_DISTANCE(rule) == DOTNET_FAR || env_read(&header, 8, start - 8) ||
+	    env_read(&method, 8, header + v->header_method))
+		return 0;
+	w->scratch[DOTNET_START] = start;
+	w->scratch[DOTNET_DYNAMIC] = 0;
+	w->scratch[DOTNET_COOKIE] = kiln_dotnet_cookie(method, header, 0);
+	return (w->scratch[DOTNET_COOKIE] & 127) == DOTNET_RULE_COOKIE(rule);
+}
+
+/* A frame that no rule is known of yet, or not any more. */
+KILN_INLINE int dotnet_look(struct kiln_walk *w, struct kiln_rule *rule, uint64_t pc)
+{
+	const struct kiln_rule by_fp = {
+	    .kind = KILN_RULE_FP,
+	    .flags = KILN_RULE_RUNTIME | KILN_RULE_GUESS,
+	    .deref_off = KILN_RUNTIME_DOTNET,
+	};
+	uint32_t slot = w->slot, more = KILN_DOTNET_CODE_R2R;
+	uint64_t distance = 0, keep = DOTNET_FAR;
+	int found = dotnet_find(w, pc);
+
+	if (rule->kind == KILN_RULE_CFA)
+		*rule = by_fp;
+	if (found == DOTNET_STUB)
+		return dotnet_stub(w, pc, w->scratch[DOTNET_COOKIE]);
+	if (found == DOTNET_NOTHING) {
+		/* What is copied to memory of its own has no section: write barriers. */
+		if (w->exact && w->leaf_valid && dotnet_is_return(w, 0))
+			return dotnet_stub(w, pc, 0);
+		walk_missing(w, KILN_MISSING_READ);
+		return 0;
+	}
+	if (found == DOTNET_JIT) {
+		distance = pc - w->scratch[DOTNET_START];
+		if (distance < DOTNET_FAR && !w->scratch[DOTNET_DYNAMIC])
+			keep = distance;
+		more = (uint32_t)(KILN_DOTNET_CODE_JIT | keep << 2 |
+				  (w->scratch[DOTNET_COOKIE] & 127) << 20);
+	}
+	if (!(w->exact && w->leaf_valid && dotnet_by_epilogue(slot, pc, more)) &&
+	    dotnet_by_codes(slot, pc, more))
+		walk_missing(w, KILN_MISSING_BROKEN);
+	if (found == DOTNET_R2R)
+		return dotnet_emit(w, KILN_DOTNET_R2R, 0);
+	return dotnet_compiled(w, w->regs.pc - w->scratch[DOTNET_START]);
+}
+
+KILN_GLOBAL int dotnet_walk(uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+	struct kiln_cache_entry *entry;
+	uint64_t pc;
+
+	if (!w || !dotnet_data(w)->map)
+		return 0;
+	pc = w->regs.pc - (w->exact ? 0 : 1);
+	entry = env_cache(w, pc);
+	if (!entry)
+		return 0;
+	if (entry->rule.kind == KILN_RULE_CFA) {
+		if (DOTNET_RULE_CODE(&entry->rule) == KILN_DOTNET_CODE_R2R)
+			return dotnet_emit(w, KILN_DOTNET_R2R, 0);
+		if (DOTNET_RULE_CODE(&entry->rule) == KILN_DOTNET_CODE_JIT &&
+		    dotnet_is_same(w, &entry->rule, pc))
+			return dotnet_compiled(w, w->regs.pc - w->scratch[DOTNET_START]);
+	}
+	return dotnet_look(w, &entry->rule, pc);
+}
