@@ -14,8 +14,11 @@ enum {
 	FUNCTIONS_MAX = 1 << 20,
 	SECTIONS_MAX = 64,   /* of an image compiled ahead of time */
 	PE_MAX = 0x1000,     /* the PE header lies within the first page */
+	CODE_BEFORE = 1 << 20, /* stubs that are made before the first section is known */
 	R2R_FUNCTIONS = 102, /* v8.0.4, src/coreclr/inc/readytorun.h: ReadyToRunSectionType */
 };
+
+#define CODE_RESERVED (2ULL << 30) /* what a call can reach */
 
 /* ---- an image ---------------------------------------------------------------------------------
  */
@@ -73,20 +76,28 @@ static int find_in_info(const struct target_memory *m, uint64_t info, uint64_t m
 struct search {
 	struct dotnet_process *p;
 	const struct target_memory *memory;
+	uint64_t near, end; /* where the runtime reserves memory for code: [near, end) */
+	uint64_t lowest;    /* section there */
+	bool learned;
 };
 
-/* Learns from SECTION, if it is an image: 1. */
+/* Learns from SECTION, if it is an image. */
 static int learn(void *arg, const struct dotnet_section *section)
 {
-	const struct search *s = arg;
+	struct search *s = arg;
 	struct kiln_dotnet *k = &s->p->kernel;
 	uint64_t module = section->words[KILN_DOTNET_SECTION_MODULE];
+	uint64_t begin = section->words[KILN_DOTNET_SECTION_BEGIN];
 	uint64_t words[MODULE_BYTES / 8];
 	struct image_functions f;
 	int at;
 
+	if (begin >= s->near && begin < s->lowest)
+		s->lowest = begin;
+	if (s->learned)
+		return 0;
 	if ((uint32_t)section->words[KILN_DOTNET_SECTION_FLAGS] || !module ||
-	    read_functions(s->memory, section->words[KILN_DOTNET_SECTION_BEGIN], &f) < 0 ||
+	    read_functions(s->memory, begin, &f) < 0 ||
 	    dotnet_read(s->memory, module, words, sizeof(words)) < 0)
 		return 0;
 	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
@@ -95,7 +106,8 @@ static int learn(void *arg, const struct dotnet_section *section)
 			continue;
 		k->module_r2r = (uint16_t)(i * 8);
 		k->functions = (uint16_t)at;
-		return 1;
+		s->learned = true;
+		return 0;
 	}
 	return 0;
 }
@@ -118,19 +130,54 @@ static void set_layout(struct dotnet_process *p, uint32_t major)
 	p->token_bits = 12;
 }
 
+static void tell(const struct dotnet_process *p, struct runtime_target *target,
+		 struct kiln_runtime *ret_kernel)
+{
+	_Static_assert(sizeof(p->kernel) <= sizeof(ret_kernel->data), "kiln_dotnet");
+	runtime_tell_walker(ret_kernel, &p->kernel, sizeof(p->kernel));
+	target->code_start = p->code_start;
+	target->code_end = p->code_end;
+}
+
+/*
+ * Reads what there is of the process, whose runtime is loaded at BASE. When it starts it reserves
+ * memory for code, up to where it lies itself (v8.0.4, src/coreclr/pal/src/map/virtual.cpp,
+ * ExecutableMemoryAllocator), and makes of that what it needs, a few pages at a time.
+ */
+static int read_process(struct dotnet_process *p, const struct target_memory *memory, uint64_t table,
+			uint64_t base)
+{
+	struct search s = {
+	    .p = p,
+	    .memory = memory,
+	    .near = base > CODE_RESERVED ? base - CODE_RESERVED : 0,
+	    .lowest = base,
+	};
+	int r = dotnet_read(memory, table, &p->kernel.map, 8);
+
+	if (r < 0 || !p->kernel.map)
+		return -EAGAIN;
+	r = dotnet_each_section(&p->kernel, memory, learn, &s);
+	if (r < 0 || !s.learned)
+		return -EAGAIN;
+	if (s.lowest < base) {
+		p->code_start = MAX(s.near, s.lowest - MIN(s.lowest, (uint64_t)CODE_BEFORE));
+		p->code_end = base;
+	}
+	return 0;
+}
+
 int dotnet_attach(const struct runtime_image *ri, struct runtime_target *target,
 		  struct kiln_runtime *ret_kernel, void **ret_state, struct error *err)
 {
 	const struct dotnet_image *image = container_of(ri, struct dotnet_image, base);
 	struct dotnet_process *p = target->previous;
-	struct search s;
 	int r;
 
 	(void)err;
-	_Static_assert(sizeof(p->kernel) <= sizeof(ret_kernel->data), "kiln_dotnet");
 	if (p) { /* it has mapped something else; what is known stays */
 		p->refs++;
-		runtime_tell_walker(ret_kernel, &p->kernel, sizeof(p->kernel));
+		tell(p, target, ret_kernel);
 		*ret_state = p;
 		return 0;
 	}
@@ -139,17 +186,13 @@ int dotnet_attach(const struct runtime_image *ri, struct runtime_target *target,
 		return -ENOMEM;
 	p->refs = 1;
 	set_layout(p, image->major);
-	s = (struct search){p, &target->memory};
-	r = dotnet_read(&target->memory, image->table + target->bias, &p->kernel.map, 8);
-	if (r == 0 && !p->kernel.map)
-		r = -EAGAIN;
-	if (r == 0)
-		r = dotnet_each_section(&p->kernel, &target->memory, learn, &s);
-	if (r <= 0) {
+	r = read_process(p, &target->memory, image->table + target->bias,
+			 image->start + target->bias);
+	if (r < 0) {
 		free(p);
-		return r < 0 && r != -EFAULT ? r : -EAGAIN;
+		return r;
 	}
-	runtime_tell_walker(ret_kernel, &p->kernel, sizeof(p->kernel));
+	tell(p, target, ret_kernel);
 	*ret_state = p;
 	return 0;
 }

@@ -14,6 +14,7 @@
 struct dotnet_image {
 	struct runtime_image base;
 	uint64_t table; /* g_dacTable: ELF virtual address */
+	uint64_t start; /* of the file's first segment */
 	uint32_t major; /* 8 */
 };
 
@@ -59,6 +60,7 @@ struct dotnet_process {
 	uint16_t simple_name;	/* Module: m_pSimpleName */
 	uint16_t method_module; /* MethodTable: m_pModule */
 	uint8_t token_bits;	/* of a MethodDesc's token that it has itself */
+	uint64_t code_start, code_end; /* reserved for code; 0: not known */
 	uint64_t clock;
 	struct dotnet_module modules[DOTNET_MODULES];
 };

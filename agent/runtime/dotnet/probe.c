@@ -71,6 +71,7 @@ int dotnet_probe(const struct image *image, struct runtime_image **ret, struct e
 		return -ENOMEM;
 	d->base.ops = &dotnet_ops;
 	d->table = table;
+	d->start = image->n_segments ? image->segments[0].vaddr : 0;
 	read_version(image, ".data", d->base.version, sizeof(d->base.version));
 	if (!d->base.version[0])
 		read_version(image, ".rodata", d->base.version, sizeof(d->base.version));
