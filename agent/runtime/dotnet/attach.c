@@ -12,10 +12,10 @@ enum {
 	MODULE_BYTES = 0x800, /* of a Module that are searched; it has 0x6a8 in 8.0.4 */
 	INFO_BYTES = 0x100,   /* of a ReadyToRunInfo, for its functions: at 0x50 in 8 and 9 */
 	FUNCTIONS_MAX = 1 << 20,
-	SECTIONS_MAX = 64,   /* of an image compiled ahead of time */
-	PE_MAX = 0x1000,     /* the PE header lies within the first page */
+	SECTIONS_MAX = 64,     /* of an image compiled ahead of time */
+	PE_MAX = 0x1000,       /* the PE header lies within the first page */
 	CODE_BEFORE = 1 << 20, /* stubs that are made before the first section is known */
-	R2R_FUNCTIONS = 102, /* v8.0.4, src/coreclr/inc/readytorun.h: ReadyToRunSectionType */
+	R2R_FUNCTIONS = 102,   /* v8.0.4, src/coreclr/inc/readytorun.h: ReadyToRunSectionType */
 };
 
 #define CODE_RESERVED (2ULL << 30) /* what a call can reach */
@@ -144,8 +144,8 @@ static void tell(const struct dotnet_process *p, struct runtime_target *target,
  * memory for code, up to where it lies itself (v8.0.4, src/coreclr/pal/src/map/virtual.cpp,
  * ExecutableMemoryAllocator), and makes of that what it needs, a few pages at a time.
  */
-static int read_process(struct dotnet_process *p, const struct target_memory *memory, uint64_t table,
-			uint64_t base)
+static int read_process(struct dotnet_process *p, const struct target_memory *memory,
+			uint64_t table, uint64_t base)
 {
 	struct search s = {
 	    .p = p,

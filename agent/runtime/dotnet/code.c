@@ -17,7 +17,8 @@ enum {
 	BUCKETS_SEEN = 32,
 	PROBES_MAX = 64,
 	MAP_USUAL = 0x1c0,
-	SLOTS = 4, /* of a bucket: SLOTS keys, then as many values */
+	UNWIND_BYTES = 68, /* of the largest unwind information that is followed */
+	SLOTS = 4,	   /* of a bucket: SLOTS keys, then as many values */
 };
 
 int dotnet_section_at(const struct kiln_dotnet *k, const struct target_memory *memory, uint64_t pc,
@@ -223,6 +224,7 @@ int dotnet_ahead_method(struct dotnet_process *p, const struct target_memory *me
 	struct kiln_dotnet_function found;
 	struct dotnet_section section;
 	struct functions f;
+	uint8_t unwind[UNWIND_BYTES];
 	uint64_t info, map;
 	int i, r;
 
@@ -239,6 +241,10 @@ int dotnet_ahead_method(struct dotnet_process *p, const struct target_memory *me
 	i = find_function(memory, &f, (uint32_t)(pc - f.base));
 	if (i < 0 || find_map(p, memory, info, &f, &map) < 0)
 		return -EFAULT;
+	/* The kernel cannot read what is not in memory, and this makes it be there for the next
+	 * sample. */
+	if (read_function(memory, &f, (uint32_t)i, &found) == 0)
+		(void)dotnet_read(memory, f.base + found.unwind, unwind, sizeof(unwind));
 	/* A method's handlers are functions right behind it, and not in the map. */
 	for (int n = 0; n < HANDLERS_MAX && i >= 0; n++, i--) {
 		if (read_function(memory, &f, (uint32_t)i, &found) < 0)

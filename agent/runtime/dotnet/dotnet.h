@@ -57,9 +57,9 @@ struct dotnet_process {
 	struct kiln_dotnet kernel;
 	uint64_t
 	    code_map; /* offset in ReadyToRunInfo of the map from code to MethodDesc; 0: not yet */
-	uint16_t simple_name;	/* Module: m_pSimpleName */
-	uint16_t method_module; /* MethodTable: m_pModule */
-	uint8_t token_bits;	/* of a MethodDesc's token that it has itself */
+	uint16_t simple_name;	       /* Module: m_pSimpleName */
+	uint16_t method_module;	       /* MethodTable: m_pModule */
+	uint8_t token_bits;	       /* of a MethodDesc's token that it has itself */
 	uint64_t code_start, code_end; /* reserved for code; 0: not known */
 	uint64_t clock;
 	struct dotnet_module modules[DOTNET_MODULES];

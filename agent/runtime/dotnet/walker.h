@@ -101,6 +101,10 @@ KILN_INLINE int dotnet_look(struct kiln_walk *w, struct kiln_rule *rule, uint64_
 		walk_missing(w, KILN_MISSING_READ);
 		return 0;
 	}
+	if (found == DOTNET_R2R_UNREAD) {
+		walk_missing(w, KILN_MISSING_READ);
+		return dotnet_emit(w, KILN_DOTNET_R2R, 0);
+	}
 	if (found == DOTNET_JIT) {
 		distance = pc - w->scratch[DOTNET_START];
 		if (distance < DOTNET_FAR && !w->scratch[DOTNET_DYNAMIC])
@@ -108,9 +112,12 @@ KILN_INLINE int dotnet_look(struct kiln_walk *w, struct kiln_rule *rule, uint64_
 		more = (uint32_t)(KILN_DOTNET_CODE_JIT | keep << 2 |
 				  (w->scratch[DOTNET_COOKIE] & 127) << 20);
 	}
-	if (!(w->exact && w->leaf_valid && dotnet_by_epilogue(slot, pc, more)) &&
-	    dotnet_by_codes(slot, pc, more))
-		walk_missing(w, KILN_MISSING_BROKEN);
+	if (!(w->exact && w->leaf_valid && dotnet_by_epilogue(slot, pc, more))) {
+		int r = dotnet_by_codes(slot, pc, more);
+
+		if (r)
+			walk_missing(w, r < 0 ? KILN_MISSING_READ : KILN_MISSING_BROKEN);
+	}
 	if (found == DOTNET_R2R)
 		return dotnet_emit(w, KILN_DOTNET_R2R, 0);
 	return dotnet_compiled(w, w->regs.pc - w->scratch[DOTNET_START]);

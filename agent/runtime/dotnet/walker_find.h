@@ -37,6 +37,7 @@ enum dotnet_found {
 	DOTNET_NOTHING,
 	DOTNET_JIT,
 	DOTNET_R2R,
+	DOTNET_R2R_UNREAD, /* its table of functions is not in memory */
 	DOTNET_STUB,
 };
 
@@ -173,7 +174,8 @@ KILN_GLOBAL int dotnet_method_start(uint32_t slot, uint64_t map, uint64_t delta)
 	return -1;
 }
 
-/* The function of the table in w->scratch that has RVA, into w->scratch. 0, or -1. */
+/* The function of the table in w->scratch that has RVA, into w->scratch. 0; 1: none has; -1: not
+ * read. */
 KILN_GLOBAL int dotnet_function(uint32_t slot, uint32_t rva)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -202,9 +204,11 @@ KILN_GLOBAL int dotnet_function(uint32_t slot, uint32_t rva)
 	}
 	lo = w->scratch[DOTNET_LOW];
 	f = (struct kiln_dotnet_function *)(w->scratch + DOTNET_FUNCTION);
-	if (!lo || env_read(f, sizeof(*f), table + (lo - 1) * sizeof(*f)))
+	if (!lo)
+		return 1;
+	if (env_read(f, sizeof(*f), table + (lo - 1) * sizeof(*f)))
 		return -1;
-	return rva >= f->begin && rva < f->end ? 0 : -1;
+	return rva >= f->begin && rva < f->end ? 0 : 1;
 }
 
 /* The cookie of the method METHOD whose code has HEADER, into w->scratch. 0, or -1. */
@@ -276,7 +280,7 @@ KILN_INLINE int dotnet_find_ahead(struct kiln_walk *w)
 KILN_INLINE int dotnet_find(struct kiln_walk *w, uint64_t pc)
 {
 	uint32_t flags, slot = w->slot;
-	int found;
+	int found, r;
 
 	if (dotnet_section(slot, pc))
 		return DOTNET_NOTHING;
@@ -287,8 +291,12 @@ KILN_INLINE int dotnet_find(struct kiln_walk *w, uint64_t pc)
 	found = flags & KILN_DOTNET_IS_HEAP ? dotnet_find_compiled(slot, pc) : dotnet_find_ahead(w);
 	if (found != DOTNET_JIT && found != DOTNET_R2R)
 		return found;
+	r = dotnet_function(slot, (uint32_t)(pc - w->scratch[DOTNET_BASE]));
+	if (!r)
+		return found;
+	/* Who reads the frame's name makes the page of an image present for the next time. */
+	if (r < 0)
+		return found == DOTNET_R2R ? DOTNET_R2R_UNREAD : DOTNET_NOTHING;
 	/* The code of delay-loaded calls lies between functions. */
-	if (dotnet_function(slot, (uint32_t)(pc - w->scratch[DOTNET_BASE])))
-		return found == DOTNET_R2R ? DOTNET_STUB : DOTNET_NOTHING;
-	return found;
+	return found == DOTNET_R2R ? DOTNET_STUB : DOTNET_NOTHING;
 }

@@ -48,7 +48,8 @@ KILN_INLINE void dotnet_write_rule(struct kiln_walk *w, uint64_t pc, uint32_t mo
 		return;
 	if (w->scratch[DOTNET_FP_AT]) {
 		rule.flags |= KILN_RULE_SAVED_FP;
-		rule.fp_off = (int16_t)(((int32_t)w->scratch[DOTNET_FP_AT] - 1 - cfa) >> 3);
+		rule.fp_off =
+		    (int16_t)(((int32_t)(uint32_t)w->scratch[DOTNET_FP_AT] - 1 - cfa) >> 3);
 	}
 	if (w->scratch[DOTNET_RBX_AT]) {
 		rule.flags |= KILN_RULE_SAVED_EXTRA;
@@ -137,18 +138,24 @@ KILN_GLOBAL int dotnet_undo(uint32_t slot, uint32_t offset, uint32_t frame)
 			       : (int32_t)((next | dotnet_code(w, at + 2) << 16) * 16);
 		position = -position;
 		w->scratch[DOTNET_BY_FP] = 1;
-		/* What is above was found by rsp. */
-		w->scratch[DOTNET_FP_AT] = w->scratch[DOTNET_RBX_AT] = 0;
+		/* What has been stored since counts from where rsp was. */
+		if (w->scratch[DOTNET_FP_AT])
+			w->scratch[DOTNET_FP_AT] += (uint64_t)(int64_t)position;
+		if (w->scratch[DOTNET_RBX_AT])
+			w->scratch[DOTNET_RBX_AT] += (uint64_t)(int64_t)position;
 	} else if (op == DOTNET_PUSH_NONVOL) {
 		dotnet_saved(w, info, position);
-	} else if (op == DOTNET_SAVE_NONVOL || op == DOTNET_SAVE_NONVOL_FAR) {
-		return 0;
+	} else if (op == DOTNET_SAVE_NONVOL) {
+		dotnet_saved(w, info, (int32_t)next * 8);
+	} else if (op == DOTNET_SAVE_NONVOL_FAR) {
+		dotnet_saved(w, info, (int32_t)(next | dotnet_code(w, at + 2) << 16));
 	}
 	w->scratch[DOTNET_POSITION] = (uint32_t)(position + size);
 	return (int)slots;
 }
 
-/* Rule for PC from the unwind information of its function in w->scratch. 0, or -1. */
+/* Rule for PC from the unwind information of its function in w->scratch. 0; 1: it makes no sense;
+ * -1: it is not read. */
 KILN_GLOBAL int dotnet_by_codes(uint32_t slot, uint64_t pc, uint32_t more)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -164,9 +171,10 @@ KILN_GLOBAL int dotnet_by_codes(uint32_t slot, uint64_t pc, uint32_t more)
 	offset = (uint32_t)(pc - w->scratch[DOTNET_BASE]) - f->begin;
 	/* Version and flags, bytes of the prologue, number of codes, frame register and its offset.
 	 */
-	if (env_read(head, 4, at) || (head[0] & 7) != 1 || head[0] >> 3 & DOTNET_CHAINED ||
-	    head[2] > DOTNET_CODES)
+	if (env_read(head, 4, at))
 		return -1;
+	if ((head[0] & 7) != 1 || head[0] >> 3 & DOTNET_CHAINED || head[2] > DOTNET_CODES)
+		return 1;
 	size = head[2] * 2;
 	asm volatile("" : "+r"(size));
 	if (size > DOTNET_CODES * 2 ||
@@ -177,7 +185,7 @@ KILN_GLOBAL int dotnet_by_codes(uint32_t slot, uint64_t pc, uint32_t more)
 		int slots = dotnet_undo(slot, offset, head[3]);
 
 		if (!slots)
-			return -1;
+			return 1;
 		w->scratch[DOTNET_AT] += (uint32_t)slots;
 	}
 	dotnet_write_rule(w, pc, more);

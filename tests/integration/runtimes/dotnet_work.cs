@@ -250,7 +250,7 @@ namespace Shop {
 		}
 
 		static readonly Dictionary<string, Func<int, long>> chains = new Dictionary<string, Func<int, long>> {
-			{"recursion", n => Recurse(20, n)}, {"small", Small}, {"generic", Generic}, {"lambda", Lambda},
+			{"recursion", n => Recurse(20, n) + 1}, {"small", Small}, {"generic", Generic}, {"lambda", Lambda},
 			{"iterator", Iterator}, {"interface", Interface}, {"multicast", Multicast}, {"catch", Catch},
 			{"finally", Finally}, {"stackalloc", Stack}, {"large", LargeFrame}, {"native", Native},
 			{"library", Library}, {"dynamic", Dynamic}, {"async", Async}, {"alloc", Alloc},

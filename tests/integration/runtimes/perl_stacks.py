@@ -169,9 +169,11 @@ def judge(name, samples, said, complete=COMPLETE):
 class Output:
     """What an agent writes, while it does."""
 
+    kind = "perl"
+
     def __init__(self, a):
         self.agent, self.rest = a, ""
-        self.samples = collections.Counter()  # with Perl's frames, by pid
+        self.samples = collections.Counter()  # with the runtime's frames, by pid
         self.said = collections.defaultdict(set)  # why stacks are cut, by pid
         self.all = collections.Counter()
         self.file = open(a.out_path, encoding="utf-8", errors="replace")  # noqa: SIM115
@@ -184,14 +186,14 @@ class Output:
                 continue
             pid, n = int(pid[1]), sum(map(int, re.findall(r"^  Values: \[(\d+)", sample, re.M)))
             self.all[pid] += n
-            if "Instrumentation: perl" in sample:
+            if f"Instrumentation: {self.kind}" in sample:
                 self.samples[pid] += n
-            self.said[pid].update(re.findall(r"abort-marker, Function: (\[perl: .*\])", sample))
+            self.said[pid].update(re.findall(r"abort-marker, Function: (\[" + self.kind + r": .*\])", sample))
 
 
-def run_until(a, enough):
+def run_until(a, enough, output=None):
     """Waits until ENOUGH(an Output) holds, then ends the agent. All that it wrote; raises when that does not come."""
-    deadline, output = time.monotonic() + PATIENCE, Output(a)
+    deadline, output = time.monotonic() + PATIENCE, output or Output(a)
     with output.file:
         while not enough(output):
             if a.process.poll() is not None:
