@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * The walk of LuaJIT frames (2.1 with 64-bit references, x86-64), on top of bpf/unwind.h; for BPF
+ * and for the host. docs/unwinding/luajit.md has the sources of all this.
+ *
+ * The interpreter is one piece of assembly. Each time that C code calls Lua, it makes a C frame of
+ * 80 bytes, which names its lua_State and the C frame before. Calls from Lua to Lua stay within it;
+ * what is under way lies on the lua_State's own stack, linked by the word below each base. A frame
+ * that C code called ends the group of frames of one C frame.
+ *
+ * The code of a trace has a frame of its own size on top of a C frame, and no frames on Lua's stack
+ * for what was called within it: it is shown as the function that it began in. Where the C frame is
+ * is found by its lua_State, which points back to it.
+ *
+ * At the leaf the base is in rdx and the pc in rbx; both are believed when they belong to each
+ * other. Elsewhere rbx is a callee-saved register, which the walk knows, and the base is in
+ * rbp or in the lua_State.
+ *
+ * All that is read is foreign: every loop has a constant bound.
+ */
+#pragma once
+
+#include "agent/runtime/luajit/walker_frames.h"
+
+/* Goes to the caller of the C frame at FRAME. */
+KILN_INLINE void luajit_leave(struct kiln_walk *w, uint64_t frame)
+{
+	uint64_t rbx, rbp, ra;
+
+	if (walk_read(w, frame + LUAJIT_CFRAME_RBX, &rbx) ||
+	    walk_read(w, frame + LUAJIT_CFRAME_RBP, &rbp) ||
+	    walk_read(w, frame + LUAJIT_CFRAME_RA, &ra))
+		return;
+	if (!walk_enter(w, ra, frame + LUAJIT_CFRAME_SIZE, rbp, rbx))
+		w->stepped = 1;
+}
+
+/* ---- traces ------------------------------------------------------------------------------------
+ */
+
+/* Where the trace began that is executed; 0: not known. */
+KILN_INLINE uint64_t luajit_trace_start(struct kiln_walk *w, uint64_t g)
+{
+	const struct kiln_luajit *d = luajit_data(w);
+	uint64_t traces = luajit_word(g + (uint64_t)(int64_t)d->trace), trace, mcode;
+	uint32_t state = 0;
+	uint16_t root = 0;
+
+	if (env_read(&state, 4, g + (uint64_t)(int64_t)d->vmstate) || state > 0xffff || !state)
+		return 0;
+	trace = luajit_word(traces + state * 8ULL);
+	mcode = trace + d->trace_mcode;
+	if (!trace || env_read(&root, 2, mcode + LUAJIT_TRACE_ROOT))
+		return 0;
+	if (root) {
+		trace = luajit_word(traces + root * 8ULL);
+		mcode = trace + d->trace_mcode;
+		if (!trace)
+			return 0;
+	}
+	return luajit_word(mcode + (uint64_t)(int64_t)LUAJIT_TRACE_STARTPC);
+}
+
+/* The frames of the code above the C frame at FRAME: a trace, or what leaves one. */
+KILN_GLOBAL int luajit_traced(uint32_t slot, uint64_t frame, uint32_t shown)
+{
+	struct kiln_walk *w = env_walk(slot);
+	uint64_t g, base, live, pc = 0;
+	int r = luajit_enter(slot, frame);
+
+	if (!w)
+		return -1;
+	if (!r) {
+		walk_missing(w, KILN_MISSING_BROKEN);
+		return -1;
+	}
+	base = w->cursor.words[LUAJIT_BASE];
+	if (r == LUAJIT_CFRAME_FIRST) {
+		g = luajit_state(w, LUAJIT_L_GLREF);
+		live = luajit_word(g + (uint64_t)(int64_t)luajit_data(w)->jit_base);
+		if (live)
+			base = live;
+		if (shown == KILN_LUAJIT_TRACE)
+			pc = luajit_trace_start(w, g);
+	}
+	return luajit_group(slot, base, pc ? pc + 4 : 0, shown);
+}
+
+/* Code in memory of no file: a trace, or its exits. */
+KILN_INLINE void luajit_jit(struct kiln_walk *w)
+{
+	uint64_t frame;
+
+	if (!luajit_data(w)->has_jit)
+		return;
+	if (luajit_scan(w->slot, w->regs.sp)) {
+		walk_missing(w, KILN_MISSING_BROKEN);
+		return;
+	}
+	frame = w->value;
+	if (luajit_traced(w->slot, frame, KILN_LUAJIT_TRACE))
+		return;
+	w->hide_native = 1;
+	luajit_leave(w, frame);
+}
+
+/* ---- the interpreter ---------------------------------------------------------------------------
+ */
+
+/*
+ * How many bytes above sp the return address is, when the code at PC makes a C frame or takes it
+ * off; negative: it does not. The registers that are pushed are rbp, rbx, r15, r14.
+ */
+KILN_GLOBAL int luajit_pushed(uint64_t pc)
+{
+	uint8_t code[12] = {0};
+	uint64_t low;
+
+	if (env_read(code, sizeof(code), pc))
+		return -1;
+	/* endbr64 */
+	if (code[0] == 0xf3 && code[1] == 0x0f && code[2] == 0x1e && code[3] == 0xfa &&
+	    code[4] == 0x55)
+		return 0;
+	__builtin_memcpy(&low, code, 8);
+	/* push %rbp; push %rbx; push %r15; push %r14; sub $40,%rsp */
+	if (low == 0x8348564157415355ULL)
+		return 0;
+	if (low == 0xec83485641574153ULL)
+		return 8;
+	if (low == 0x28ec834856415741ULL)
+		return 16;
+	if ((low & 0xffffffffffffULL) == 0x28ec83485641ULL)
+		return 24;
+	if ((low & 0xffffffffULL) == 0x28ec8348ULL)
+		return 32;
+	/* pop %r14; pop %r15; pop %rbx; pop %rbp; ret */
+	if ((low & 0xffffffffffffULL) == 0x5d5b5f415e41ULL)
+		return 32;
+	if ((low & 0xffffffffffULL) == 0xc35d5b5f41ULL)
+		return 24;
+	if ((low & 0xffffffULL) == 0xc35d5bULL)
+		return 16;
+	if ((low & 0xffffULL) == 0xc35dULL)
+		return 8;
+	return (low & 0xff) == 0xc3 ? 0 : -1;
+}
+
+/* Goes to the caller, whose address is PUSHED bytes above sp, below the registers in between. */
+KILN_INLINE void luajit_return(struct kiln_walk *w, uint32_t pushed)
+{
+	uint64_t at = w->regs.sp + pushed, ra, rbp = w->regs.fp, rbx = w->regs.extra;
+
+	if ((pushed >= 16 && walk_read(w, at - 16, &rbx)) ||
+	    (pushed >= 8 && walk_read(w, at - 8, &rbp)) || walk_read(w, at, &ra))
+		return;
+	if (!walk_enter(w, ra, at + 8, rbp, rbx))
+		w->stepped = 1;
+}
+
+/* A base and pc that belong to each other, of code that C code runs on top of; in w->value. */
+KILN_GLOBAL int luajit_find(uint32_t slot, uint64_t pc)
+{
+	struct kiln_walk *w = env_walk(slot);
+	uint64_t base;
+
+	if (!w)
+		return -1;
+	base = w->regs.fp;
+	if (luajit_fit(slot, base, pc) != LUAJIT_FITS) {
+		base = w->leaf[LUAJIT_REG_BASE];
+		if (!(w->leaf_valid || w->leaf_called) ||
+		    luajit_fit(slot, base, pc) != LUAJIT_FITS) {
+			base = luajit_state(w, LUAJIT_L_BASE);
+			if (luajit_fit(slot, base, pc) != LUAJIT_FITS)
+				return -1;
+		}
+	}
+	w->value = base;
+	return 0;
+}
+
+/*
+ * The frames where execution is in the interpreter itself. Between two instructions base and pc
+ * belong to each other. When a call or a return changes first one and then the other, pc is the
+ * caller's already or still.
+ */
+KILN_GLOBAL int luajit_leaf(uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+	uint64_t base, pc, link, caller, saved;
+	int fit;
+
+	if (!w)
+		return 0;
+	base = w->leaf[LUAJIT_REG_BASE];
+	pc = w->regs.extra;
+	saved = luajit_state(w, LUAJIT_L_BASE);
+	fit = luajit_fit(slot, base, pc);
+	if (fit == LUAJIT_FITS)
+		return luajit_group(slot, base, pc, KILN_LUAJIT_LUA);
+	if (fit == LUAJIT_FITS_FRAME) {
+		link = w->scratch[LUAJIT_AT_SLOTS + 1];
+		if (pc >= LUAJIT_DELTA_MAX && !(pc & 3)) {
+			caller = luajit_caller(base, pc);
+			if (luajit_fit(slot, caller, pc) == LUAJIT_FITS)
+				return luajit_group(slot, caller, pc, KILN_LUAJIT_LUA);
+		}
+		/* It returns to C, or to pcall(). */
+		if (link == pc)
+			return luajit_group(slot, base, 0, KILN_LUAJIT_LUA);
+	}
+	/* C code's call of a function is under way: that is not there yet. */
+	if (pc < LUAJIT_DELTA_MAX && (base == saved || base - (pc & ~7ULL) == saved)) {
+		w->cursor.words[LUAJIT_BASE] = saved;
+		return 0;
+	}
+	if (!luajit_find(slot, pc))
+		return luajit_group(slot, w->value, pc, KILN_LUAJIT_LUA);
+	/* The results are moved to where C code wants them: pc is its frame's base. */
+	if (luajit_load(slot, pc) != LUAJIT_BROKEN) {
+		w->cursor.words[LUAJIT_BASE] = pc;
+		return 0;
+	}
+	if (fit == LUAJIT_FITS_FRAME && luajit_load(slot, base) == LUAJIT_NATIVE)
+		return luajit_group(slot, base, 0, KILN_LUAJIT_LUA);
+	walk_missing(w, KILN_MISSING_BROKEN);
+	return 0;
+}
+
+/* The frames of the C frame at FRAME, of code that has called other code, or of the leaf. */
+KILN_INLINE void luajit_interpreted(struct kiln_walk *w, uint64_t frame)
+{
+	uint64_t results, base, pc = w->regs.extra;
+	int r = luajit_enter(w->slot, frame);
+
+	if (!r) {
+		/* At the leaf it may not be linked yet, or not any more. */
+		if (!w->exact)
+			walk_missing(w, KILN_MISSING_BROKEN);
+		return;
+	}
+	if (!walk_read(w, frame + LUAJIT_CFRAME_NRES, &results) && (results & 0x80000000))
+		return;
+	if (r == LUAJIT_CFRAME_NEXT) {
+		(void)luajit_group(w->slot, w->cursor.words[LUAJIT_BASE], pc, KILN_LUAJIT_LUA);
+		return;
+	}
+	if (w->exact && w->leaf_valid) {
+		(void)luajit_leaf(w->slot);
+		return;
+	}
+	base = luajit_state(w, LUAJIT_L_BASE);
+	if (!luajit_find(w->slot, pc))
+		base = w->value;
+	(void)luajit_group(w->slot, base, pc, KILN_LUAJIT_LUA);
+}
+
+/* The native frame in w->regs is the interpreter's, AT bytes from where that begins. */
+KILN_INLINE void luajit_vm(struct kiln_walk *w, uint32_t at)
+{
+	const struct kiln_luajit *d = luajit_data(w);
+	uint64_t frame = w->regs.sp;
+	int pushed;
+
+	if (at >= d->exit_from && at < d->exit_to) {
+		if (luajit_scan(w->slot, w->regs.sp))
+			return;
+		frame = w->value;
+		(void)luajit_traced(w->slot, frame, KILN_LUAJIT_LUA);
+		luajit_leave(w, frame);
+		return;
+	}
+	if (w->exact && w->leaf_valid) {
+		if (at >= d->enter_from && at < d->enter_to) {
+			frame += LUAJIT_CFRAME_JIT;
+			luajit_interpreted(w, frame);
+			luajit_leave(w, frame);
+			return;
+		}
+		pushed = luajit_pushed(w->regs.pc);
+		/* A function that the interpreter, a trace or C code called keeps no frame. */
+		if (pushed < 0 && (frame & 15))
+			pushed = 0;
+		if (pushed >= 0) {
+			luajit_return(w, (uint32_t)pushed & 63);
+			return;
+		}
+	}
+	luajit_interpreted(w, frame);
+}
+
+KILN_GLOBAL int luajit_walk(uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+	const struct kiln_luajit *d;
+	uint64_t at;
+
+	if (!w)
+		return 0;
+	d = luajit_data(w);
+	at = w->regs.pc - (w->exact ? 0 : 1) - d->vm;
+	if (at < d->vm_size)
+		luajit_vm(w, (uint32_t)at);
+	else
+		luajit_jit(w);
+	return 0;
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * From one Lua frame to the one that called it, within one native frame. A part of walker.h.
+ *
+ * A function's name is what its caller's instruction calls it, so a frame is emitted when its
+ * caller is known: until then it is pending, in the cursor.
+ */
+#pragma once
+
+#include "agent/runtime/luajit/walker_state.h"
+
+/* Emits the pending frame. AT: its caller's instruction, COOKIE: of the caller's prototype; 0: it
+ * was not called by Lua. */
+KILN_INLINE void luajit_flush(struct kiln_walk *w, uint64_t at, uint64_t cookie)
+{
+	uint64_t pending = w->cursor.words[LUAJIT_PENDING], both;
+
+	if (!(pending & LUAJIT_HAS_PENDING))
+		return;
+	w->cursor.words[LUAJIT_PENDING] = 0;
+	both = kiln_luajit_cookies(w->cursor.words[LUAJIT_COOKIE], at ? cookie : 0);
+	(void)walk_emit(w, (uint32_t)pending & 7,
+			(pending >> LUAJIT_PENDING_SHIFT & KILN_LUAJIT_AT_MASK) |
+			    (both & ((1 << KILN_LUAJIT_COOKIE_LOW) - 1)) << KILN_LUAJIT_AT_BITS,
+			(at >> 2 & KILN_LUAJIT_AT_MASK) |
+			    both >> KILN_LUAJIT_COOKIE_LOW << KILN_LUAJIT_AT_BITS);
+}
+
+KILN_INLINE void luajit_pend(struct kiln_walk *w, uint32_t kind, uint64_t value, uint64_t cookie)
+{
+	w->cursor.words[LUAJIT_PENDING] =
+	    (value & KILN_LUAJIT_AT_MASK) << LUAJIT_PENDING_SHIFT | LUAJIT_HAS_PENDING | kind;
+	w->cursor.words[LUAJIT_COOKIE] = cookie;
+}
+
+/* The frame that was loaded becomes the pending one; AT: its instruction, if that is known. */
+KILN_INLINE void luajit_show(struct kiln_walk *w, int kind, uint32_t shown, uint64_t at)
+{
+	const uint64_t *proto = &w->scratch[LUAJIT_AT_PROTO];
+	uint64_t cookie;
+	int known;
+
+	if (kind == LUAJIT_NATIVE) {
+		luajit_flush(w, 0, 0);
+		luajit_pend(w, KILN_LUAJIT_C, w->scratch[LUAJIT_AT_FUNC + 1] >> 16 & 0xff, 1);
+		return;
+	}
+	cookie = kiln_luajit_cookie(proto[LUAJIT_PROTO_CHUNK / 8], proto[LUAJIT_PROTO_FIRSTLINE / 8]);
+	known = luajit_has(w, at);
+	luajit_flush(w, known ? at : 0, cookie);
+	if (!known)
+		at = w->scratch[LUAJIT_AT_FUNC + LUAJIT_FUNC_PC / 8];
+	luajit_pend(w, shown, at >> 2, cookie);
+}
+
+/* Goes to the frame that LINK, of the frame at hand, leads to. As luajit_frame(). */
+KILN_INLINE int luajit_follow(struct kiln_walk *w, uint64_t link)
+{
+	uint64_t base = w->cursor.words[LUAJIT_BASE], delta = link & ~7ULL;
+
+	w->value = 0;
+	if (!(link & 3)) {
+		w->cursor.words[LUAJIT_BASE] = luajit_caller(base, link);
+		w->value = link;
+		return 0;
+	}
+	/* The frames of a stack end at its beginning, which is below them. */
+	w->cursor.words[LUAJIT_BASE] = delta < LUAJIT_DELTA_MAX ? base - delta : 0;
+	switch (link & 7) {
+	case LUAJIT_FRAME_C:
+	case LUAJIT_FRAME_CP:
+		return 1;
+	case LUAJIT_FRAME_VARG:
+		w->cursor.words[LUAJIT_SEEN] |= LUAJIT_VARARG;
+		return 0;
+	case LUAJIT_FRAME_CONT:
+		w->value = luajit_word(base - 24);
+		return luajit_word(base - 32) == LUAJIT_CONT_CALLBACK;
+	default:
+		return 0;
+	}
+}
+
+/*
+ * The frame at the cursor's base, of which PC is the place (0: not known): makes it the pending one
+ * and goes on to its caller, whose place is in w->value then. SHOWN: enum kiln_luajit_frame of a
+ * function of Lua. Non-zero: the caller is of another native frame, or there is none.
+ */
+KILN_GLOBAL int luajit_frame(uint32_t slot, uint64_t pc, uint32_t shown)
+{
+	struct kiln_walk *w = env_walk(slot);
+	int kind;
+
+	if (!w || w->full)
+		return 1;
+	if (w->cursor.words[LUAJIT_SEEN] >= KILN_LUAJIT_FRAMES_MAX * LUAJIT_SEEN_ONE) {
+		walk_missing(w, KILN_MISSING_BUDGET);
+		return 1;
+	}
+	w->cursor.words[LUAJIT_SEEN] += LUAJIT_SEEN_ONE;
+	kind = luajit_load(slot, w->cursor.words[LUAJIT_BASE]);
+	if (kind == LUAJIT_BOTTOM)
+		return 1;
+	if (kind == LUAJIT_BROKEN) {
+		luajit_flush(w, 0, 0);
+		walk_missing(w, KILN_MISSING_BROKEN);
+		return 1;
+	}
+	if (w->cursor.words[LUAJIT_SEEN] & LUAJIT_VARARG)
+		w->cursor.words[LUAJIT_SEEN] &= ~(uint64_t)LUAJIT_VARARG;
+	else
+		luajit_show(w, kind, shown, pc - 4);
+	return luajit_follow(w, w->scratch[LUAJIT_AT_SLOTS + 1]);
+}
+
+/* The frames from BASE on, up to the one that C code called. PC: the first one's, 0: not known. */
+KILN_GLOBAL int luajit_group(uint32_t slot, uint64_t base, uint64_t pc, uint32_t shown)
+{
+	struct kiln_walk *w = env_walk(slot);
+
+	if (!w)
+		return 0;
+	w->cursor.words[LUAJIT_BASE] = base;
+	w->cursor.words[LUAJIT_SEEN] &= ~(uint64_t)LUAJIT_VARARG;
+	for (int i = 0; i < KILN_LUAJIT_FRAMES_MAX; i++) {
+		if (luajit_frame(slot, pc, shown))
+			break;
+		pc = w->value;
+		shown = KILN_LUAJIT_LUA;
+	}
+	luajit_flush(w, 0, 0);
+	return 0;
+}

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""LuaJIT's interpreters, and whether a sample shows what luajit_work.lua is written to do."""
+import collections
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+
+import python_stacks
+from kiln import textdump
+from python_stacks import BETWEEN, HERE, ROOTS, config  # noqa: F401
+
+WORK = os.path.join(HERE, "luajit_work.lua")
+VERSIONS = ["bookworm", "trixie", "forky", "experimental"]
+COMPLETE = 0.995
+MOST_BETWEEN = 0.02  # of the samples may be taken on the way to a chain's leaf or back
+BEFORE = {f"cut: {end}" for end in textdump.before_attaching("luajit")}
+
+
+def interpreter(version):
+    """(the root directory with the LuaJIT of Debian's VERSION; why it cannot be had)"""
+    script = os.path.join(HERE, "..", "..", "..", "hack", "lib", "luajit.sh")
+    done = subprocess.run([script, version], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode == 77:
+        return None, done.stderr.strip()
+    if done.returncode:
+        raise RuntimeError(f"{script}: {done.stderr[-500:]}")
+    return done.stdout.strip(), None
+
+
+class Program(python_stacks.Program):
+    """luajit_work.lua under the LuaJIT of a root directory, as chroot has it. ARGUMENTS: chains; OPTIONS: of luajit."""
+
+    def __init__(self, root, *arguments, options=()):
+        self.inside = tempfile.mkdtemp(dir=os.path.join(root, "tmp"))
+        script = os.path.join("/", os.path.relpath(shutil.copy(WORK, self.inside), root))
+        # Its own pid, which Lua cannot tell.
+        start = f'exec chroot {root} /usr/bin/luajit {" ".join(options)} {script} $$ {" ".join(arguments)}'
+        self.start(["sh", "-c", start], {"LC_ALL": "C"})
+
+
+def frames(sample):
+    """[name, file, line] of each function of Lua, leaf first, the name of each one of C, and "|" for the native frames
+    between two."""
+    out = []
+    for (kind, name), (file, line) in zip(sample.frames, sample.places):
+        if kind == "luajit":
+            out.append([name, file, line] if file else name)
+        elif kind == "native" and out and out[-1] != "|":
+            out.append("|")
+    return out[:-1] if out and out[-1] == "|" else out
+
+
+def is_frame(have, want):
+    """Is the frame HAVE the frame WANT? The names of C functions alone are told."""
+    if isinstance(want, str) or isinstance(have, str):
+        return have == want
+    return have[0] == want[0] and have[2] in want[1] and have[1] == want[2]
+
+
+def matches(found, chain):
+    """Are FOUND the frames of CHAIN? "*" as its leaf stands for at most two C functions and native frames."""
+    if chain[0] == ["*"]:
+        return any(all(isinstance(f, str) for f in found[:n]) and matches(found[n:], chain[1:]) for n in range(4))
+    return len(found) == len(chain) and all(map(is_frame, found, chain))
+
+
+def on_the_way(found, chain):
+    """Is the thread on its way to CHAIN's leaf or back? The callers are those of the chain, each at its line; the newest
+    function is anywhere in it, or is one of C that is called meanwhile."""
+    while found and isinstance(found[0], str):
+        found = found[1:]
+    found, chain = found[::-1], chain[::-1]
+    if not 0 < len(found) <= len(chain):
+        return False
+    for i, (have, want) in enumerate(zip(found, chain)):
+        if not is_frame(have, want) and (i < len(found) - 1 or isinstance(want, str) or have[1] != want[2]):
+            return False
+    return True
+
+
+def wrong(sample, said):
+    """Why SAMPLE is none of the chains that the program has; None when it is one."""
+    kinds = [kind for kind, _ in sample.frames]
+    if "abort-marker" in kinds:
+        return "cut: " + sample.frames[kinds.index("abort-marker")][1]
+    if not sample.user or sample.user[-1] not in ROOTS and not re.search(r"\+0x[0-9a-f]+$", sample.user[-1]):
+        return "no root: " + (sample.user[-1] if sample.user else "no frames")
+    found = frames(sample)
+    if not found:
+        return "no frames of Lua"
+    if any(matches(found, chain) for chain in said["chains"]):
+        return None
+    # The leaf asks the time by a function of C.
+    if isinstance(found[0], str) and any(matches(found[i:], chain) for i in (1, 2) if found[i:] for chain in said["chains"]):
+        return None
+    if any(on_the_way(found, chain) for chain in said["chains"]):
+        return f"{BETWEEN}: {found[0]}"
+    return "other frames: " + " < ".join(f if isinstance(f, str) else f"{f[0]}:{f[2]}" for f in found[:8])
+
+
+def judge(name, samples, said, complete=COMPLETE):
+    """Prints what became of a program's samples; [problem]. Of a few hundred samples three may be wrong."""
+    why = collections.Counter()
+    total = shown = 0
+    for s in samples:
+        reason = wrong(s, said)
+        if os.environ.get("KILN_SHOW") and reason and reason not in BEFORE and reason not in why:
+            print(reason, *(f"{kind} {frame}:{line}" for (kind, frame), (_, line) in zip(s.frames, s.places)), sep="\n    ")
+        total += s.value
+        if reason not in BEFORE:
+            shown += s.value
+            why[reason] += s.value
+    right = why.pop(None, 0)
+    between = sum(n for reason, n in why.items() if reason.startswith(BETWEEN))
+    shown -= between
+    print(f"{name:12} {total:6} samples, {total - shown - between:4} before attaching, {between:3} on the way, "
+          f"{right / max(shown, 1):8.2%} complete", flush=True)
+    for reason, n in why.most_common(5 if not os.environ.get("KILN_SHOW") else 40):
+        print(f"    {n:4} {reason}")
+    if not right:
+        return [f"{name}: no sample is complete"]
+    if shown - right > max((1 - complete) * shown, 3):
+        return [f"{name}: {right / shown:.2%} of the samples are complete"]
+    if between > max(MOST_BETWEEN * shown, 4):
+        return [f"{name}: {between} of {shown} samples show no work"]
+    return []
