@@ -160,7 +160,9 @@ static int local(const struct function *f, uint32_t pos, uint32_t slot, char *na
 		end = start + cursor_uleb(&at);
 		if (pos >= end || slot--)
 			continue;
-		snprintf(name, size, "%s", text ? text : "?");
+		if (!text)
+			return -ENOENT;
+		snprintf(name, size, "%s", text);
 		return 0;
 	}
 	return -ENOENT;
@@ -241,7 +243,7 @@ int luajit_callee(const struct target_memory *m, const struct luajit_proto *p, u
 	if (op(i) >= CALLM && op(i) <= CALLT)
 		return slot_name(&f, pos, a(i), name, size);
 	if (op(i) == ITERC || op(i) == ITERN) {
-		if (a(i) >= 3 && slot_name(&f, pos, a(i) - 3, name, size) == 0 && *name != '?')
+		if (a(i) >= 3 && slot_name(&f, pos, a(i) - 3, name, size) == 0)
 			return 0;
 		snprintf(name, size, "for iterator");
 		return 0;

@@ -101,7 +101,7 @@ int luajit_symbolize(void *state, const struct target_memory *memory, const uint
 	}
 	if (own.address && !own.first_line)
 		s.name = "main chunk";
-	else if (*name && *name != '?')
+	else if (*name)
 		s.name = put(&t, "%s", name);
 	else if (own.address)
 		s.name = put(&t, "function <%s:%u>", base_name(s.file), own.first_line);

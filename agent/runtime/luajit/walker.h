@@ -38,27 +38,79 @@ KILN_INLINE void luajit_leave(struct kiln_walk *w, uint64_t frame)
 /* ---- traces ------------------------------------------------------------------------------------
  */
 
-/* Where the trace began that is executed; 0: not known. */
-KILN_INLINE uint64_t luajit_trace_start(struct kiln_walk *w, uint64_t g)
-{
-	const struct kiln_luajit *d = luajit_data(w);
-	uint64_t traces = luajit_word(g + (uint64_t)(int64_t)d->trace), trace, mcode;
-	uint32_t state = 0;
-	uint16_t root = 0;
+/*
+ * What w->scratch holds of a trace, in place of a frame: words from its start's pc on, up to the
+ * numbers of other traces.
+ */
+enum {
+	LUAJIT_TRACE_CODE = -LUAJIT_TRACE_STARTPC / 8,
+	LUAJIT_TRACES_MAX = 64, /* looked at for one native frame */
+};
 
-	if (env_read(&state, 4, g + (uint64_t)(int64_t)d->vmstate) || state > 0xffff || !state)
+/* Reads the trace NUMBER of the table at TRACES. Non-zero: there is none. */
+KILN_INLINE int luajit_read_trace(struct kiln_walk *w, uint64_t traces, uint32_t number)
+{
+	uint64_t trace = number ? luajit_word(traces + number * 8ULL) : 0;
+
+	return !trace || env_read(w->scratch, LUAJIT_TRACE_WORDS * 8,
+				  trace + luajit_data(w)->trace_mcode +
+				      (uint64_t)(int64_t)LUAJIT_TRACE_STARTPC);
+}
+
+/* A number of 16 bits of the trace that was read. */
+KILN_INLINE uint32_t luajit_trace_field(const struct kiln_walk *w, uint32_t offset)
+{
+	return w->scratch[LUAJIT_TRACE_CODE + offset / 8] >> offset % 8 * 8 & 0xffff;
+}
+
+/* Is PC in the code of the trace that was read? */
+KILN_INLINE int luajit_traces(const struct kiln_walk *w, uint64_t pc)
+{
+	return pc - w->scratch[LUAJIT_TRACE_CODE] < w->scratch[LUAJIT_TRACE_CODE - 1] >> 32;
+}
+
+/*
+ * Where the root trace began whose code, or a side trace's of it, is executed at PC: in w->value;
+ * 0: not known. global_State tells which trace is executed, unless the trace has called what
+ * changes that (the garbage collector); else it is one of those that began in the function that was
+ * loaded.
+ */
+KILN_GLOBAL int luajit_trace_start(uint32_t slot, uint64_t g, uint64_t pc)
+{
+	struct kiln_walk *w = env_walk(slot);
+	uint64_t traces;
+	uint32_t root = 0, next, number = 0;
+
+	if (!w)
 		return 0;
-	trace = luajit_word(traces + state * 8ULL);
-	mcode = trace + d->trace_mcode;
-	if (!trace || env_read(&root, 2, mcode + LUAJIT_TRACE_ROOT))
-		return 0;
-	if (root) {
-		trace = luajit_word(traces + root * 8ULL);
-		mcode = trace + d->trace_mcode;
-		if (!trace)
-			return 0;
+	w->value = 0;
+	next = w->scratch[LUAJIT_AT_PROTO + LUAJIT_PROTO_TRACE / 8] >> 48;
+	traces = luajit_word(g + (uint64_t)(int64_t)luajit_data(w)->trace);
+	if (!env_read(&number, 4, g + (uint64_t)(int64_t)luajit_data(w)->vmstate) &&
+	    number <= 0xffff && !luajit_read_trace(w, traces, number) && luajit_traces(w, pc)) {
+		root = luajit_trace_field(w, LUAJIT_TRACE_ROOT);
+		if (!root)
+			root = number;
+		next = 0;
 	}
-	return luajit_word(mcode + (uint64_t)(int64_t)LUAJIT_TRACE_STARTPC);
+	for (int i = 0; i < LUAJIT_TRACES_MAX && next; i++) {
+		if (luajit_read_trace(w, traces, next))
+			return 0;
+		number = luajit_trace_field(w, LUAJIT_TRACE_ROOT);
+		if (luajit_traces(w, pc)) {
+			root = number ? number : next;
+			break;
+		}
+		next = luajit_trace_field(w, LUAJIT_TRACE_NEXTSIDE);
+		/* The last of its side traces: the next root trace. */
+		if (!next && number && luajit_read_trace(w, traces, number))
+			return 0;
+		if (!next)
+			next = luajit_trace_field(w, LUAJIT_TRACE_NEXTROOT);
+	}
+	if (root && !luajit_read_trace(w, traces, root))
+		w->value = w->scratch[0];
+	return 0;
 }
 
 /* The frames of the code above the C frame at FRAME: a trace, or what leaves one. */
@@ -75,13 +127,15 @@ KILN_GLOBAL int luajit_traced(uint32_t slot, uint64_t frame, uint32_t shown)
 		return -1;
 	}
 	base = w->cursor.words[LUAJIT_BASE];
+	g = luajit_state(w, LUAJIT_L_GLREF);
 	if (r == LUAJIT_CFRAME_FIRST) {
-		g = luajit_state(w, LUAJIT_L_GLREF);
 		live = luajit_word(g + (uint64_t)(int64_t)luajit_data(w)->jit_base);
 		if (live)
 			base = live;
-		if (shown == KILN_LUAJIT_TRACE)
-			pc = luajit_trace_start(w, g);
+	}
+	if (shown == KILN_LUAJIT_TRACE && luajit_load(slot, base) == LUAJIT_LUA) {
+		(void)luajit_trace_start(slot, g, w->regs.pc - (w->exact ? 0 : 1));
+		pc = w->value;
 	}
 	return luajit_group(slot, base, pc ? pc + 4 : 0, shown);
 }

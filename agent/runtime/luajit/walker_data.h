@@ -59,6 +59,7 @@ enum {
 	LUAJIT_PROTO_SIZEKGC = 0x30, /* u32 */
 	LUAJIT_PROTO_SIZEPT = 0x38,  /* u32 */
 	LUAJIT_PROTO_SIZEUV = 0x3c,  /* u8 */
+	LUAJIT_PROTO_TRACE = 0x3e,   /* u16: its first root trace */
 	LUAJIT_PROTO_CHUNK = 0x40,
 	LUAJIT_PROTO_FIRSTLINE = 0x48, /* i32 */
 	LUAJIT_PROTO_NUMLINE = 0x4c,   /* i32 */
@@ -70,7 +71,11 @@ enum {
 	LUAJIT_STR_DATA = 0x18,
 	/* GCtrace, from its mcode on (lj_jit.h) */
 	LUAJIT_TRACE_STARTPC = -0x10,
-	LUAJIT_TRACE_ROOT = 0x14, /* u16 */
+	LUAJIT_TRACE_SIZE = -0x04,     /* u32: szmcode */
+	LUAJIT_TRACE_ROOT = 0x14,      /* u16: of a side trace its root trace; 0: it is one */
+	LUAJIT_TRACE_NEXTROOT = 0x16,  /* u16: of the same prototype */
+	LUAJIT_TRACE_NEXTSIDE = 0x18,  /* u16: of the same root trace */
+	LUAJIT_TRACE_WORDS = 6,
 	/* Types of objects: ~LJ_T* */
 	LUAJIT_TYPE_STR = 4,
 	LUAJIT_TYPE_THREAD = 6,

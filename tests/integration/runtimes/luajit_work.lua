@@ -129,7 +129,7 @@ chains.indexes = {{"__index", "Number.__index"}}
 function program.calls() return 1 + number() end -- at calls
 chains.calls = {{"number", "Number.__call"}}
 function program.prints() return (tostring(number)) .. "" end -- at prints
-chains.prints = {{"<Number.__tostring>", "Number.__tostring"}, "|", "tostring", {"prints", "prints"}}
+chains.prints = {{"tostring", "Number.__tostring"}} -- tostring() calls it in its place
 function program.less() local r = number < number; return r end -- at less
 chains.less = {{"__lt", "Number.__lt"}}
 function program.joins() local r = "a" .. number; return r end -- at joins
@@ -252,7 +252,7 @@ chains.finds = {{"*"}, {"finds", "finds"}}
 
 -- ---- chunks
 
-local chunk = loadstring("local w = ...\nlocal n = 1 + w()\nreturn n", "=chunk")
+local chunk = loadstring("local work = ...\nlocal n = 1 + work()\nreturn n", "=chunk")
 function program.loaded() return 1 + chunk(work) end -- at loaded
 chains.loaded = {{"main chunk", 2, "chunk"}}
 
@@ -327,7 +327,7 @@ if #names == 0 then
 end
 local said = {}
 for _, name in ipairs(names) do table.insert(said, json(describe(at, name))) end
-io.write(('{"pid":%d,"file":%s,"version":%s,"chains":[%s]}\n'):format((...), json(HERE), json(jit.version),
+io.write(('{"pid":%d,"file":%s,"version":%s,"jit":%s,"chains":[%s]}\n'):format((...), json(HERE), json(jit.version), tostring((jit.status())),
 	table.concat(said, ",")))
 io.flush()
 run(names) -- at main
