@@ -235,6 +235,17 @@ KILN_GLOBAL int luajit_find(uint32_t slot, uint64_t pc)
 }
 
 /*
+ * Does the function of the frame at BASE return to what is not Lua? PC is its link then, but for
+ * the type.
+ */
+KILN_GLOBAL int luajit_returns(uint32_t slot, uint64_t base, uint64_t pc)
+{
+	struct kiln_walk *w = env_walk(slot);
+
+	return w && luajit_fit(slot, base, pc) && (w->scratch[LUAJIT_AT_SLOTS + 1] ^ pc) < 8;
+}
+
+/*
  * The frames where execution is in the interpreter itself. Between two instructions base and pc
  * belong to each other. When a call or a return changes first one and then the other, pc is the
  * caller's already or still.
@@ -242,7 +253,7 @@ KILN_GLOBAL int luajit_find(uint32_t slot, uint64_t pc)
 KILN_GLOBAL int luajit_leaf(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
-	uint64_t base, pc, link, caller, saved;
+	uint64_t base, pc, caller, saved;
 	int fit;
 
 	if (!w)
@@ -253,16 +264,16 @@ KILN_GLOBAL int luajit_leaf(uint32_t slot)
 	fit = luajit_fit(slot, base, pc);
 	if (fit == LUAJIT_FITS)
 		return luajit_group(slot, base, pc, KILN_LUAJIT_LUA);
-	if (fit == LUAJIT_FITS_FRAME) {
-		link = w->scratch[LUAJIT_AT_SLOTS + 1];
-		if (pc >= LUAJIT_DELTA_MAX && !(pc & 3)) {
-			caller = luajit_caller(base, pc);
-			if (luajit_fit(slot, caller, pc) == LUAJIT_FITS)
-				return luajit_group(slot, caller, pc, KILN_LUAJIT_LUA);
-		}
-		/* It returns to C, or to pcall(). */
-		if (link == pc)
+	if (pc < LUAJIT_DELTA_MAX) {
+		if (luajit_returns(slot, base, pc))
 			return luajit_group(slot, base, 0, KILN_LUAJIT_LUA);
+		/* From a metamethod: base is its caller's already. */
+		if (luajit_returns(slot, w->regs.fp, pc))
+			return luajit_group(slot, w->regs.fp, 0, KILN_LUAJIT_LUA);
+	} else if (fit == LUAJIT_FITS_FRAME && !(pc & 3)) {
+		caller = luajit_caller(base, pc);
+		if (luajit_fit(slot, caller, pc) == LUAJIT_FITS)
+			return luajit_group(slot, caller, pc, KILN_LUAJIT_LUA);
 	}
 	/* C code's call of a function is under way: that is not there yet. */
 	if (pc < LUAJIT_DELTA_MAX && (base == saved || base - (pc & ~7ULL) == saved)) {
