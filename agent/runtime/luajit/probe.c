@@ -25,11 +25,6 @@ static const uint8_t frame[] = {0x0e, CFA, 0x86, 2, 0x83, 3, 0x8f, 4, 0x8e, 5};
 /* Bytes that code has; ANY: any byte. */
 enum { ANY = 0x100 };
 
-struct pattern {
-	const uint16_t *bytes;
-	size_t n;
-};
-
 /* vm_call: add $GG_G2DISP,%r14 */
 static const uint16_t dispatch[] = {0x49, 0x81, 0xc6, ANY, ANY, ANY, ANY};
 /* mov %rdi,0x10(%rsp): the lua_State is kept there, as 64 bits */
@@ -52,6 +47,9 @@ static const uint16_t leave[] = {0x41, 0x55, 0x41, 0x54, 0x41, 0x53, 0x41, 0x52,
 				 0x41, 0x51, 0x41, 0x50, 0x57, 0x56, 0x55};
 /* ... until mov %rcx,%rsp */
 static const uint16_t left[] = {0x48, 0x89, 0xcc};
+/* vm_ffi_callback: push %rbx; push %r15; push %r14; sub $40,%rsp; lea GG_G2DISP(%rbp),%r14 */
+static const uint16_t callback[] = {0x53, 0x41, 0x57, 0x41, 0x56, 0x48,
+				    0x83, 0xec, 0x28, 0x4c, 0x8d, 0xb5};
 
 /* The first place at or behind FROM in the SIZE bytes at CODE that has PATTERN; SIZE: none. */
 static size_t find(const uint8_t *code, size_t size, size_t from, const uint16_t *pattern, size_t n)
@@ -118,6 +116,8 @@ static int read_code(const struct image *image, uint64_t start, uint64_t size,
 	disp = number(code + at + 3);
 	k->vm = start;
 	k->vm_size = (uint32_t)size;
+	at = find(code, size, 0, callback, ARRAY_SIZE(callback));
+	k->callback_from = at < size ? (uint32_t)at : 0;
 	k->has_jit = read_jit(code, size, disp, k);
 	return 0;
 }

@@ -113,19 +113,15 @@ KILN_GLOBAL int luajit_trace_start(uint32_t slot, uint64_t g, uint64_t pc)
 	return 0;
 }
 
-/* The frames of the code above the C frame at FRAME: a trace, or what leaves one. */
+/* Where the frames begin of the code above the C frame at FRAME: a trace, or what leaves one. */
 KILN_GLOBAL int luajit_traced(uint32_t slot, uint64_t frame, uint32_t shown)
 {
 	struct kiln_walk *w = env_walk(slot);
-	uint64_t g, base, live, pc = 0;
+	uint64_t g, base, live;
 	int r = luajit_enter(slot, frame);
 
-	if (!w)
-		return -1;
-	if (!r) {
-		walk_missing(w, KILN_MISSING_BROKEN);
-		return -1;
-	}
+	if (!w || !r)
+		return LUAJIT_UNKNOWN;
 	base = w->cursor.words[LUAJIT_BASE];
 	g = luajit_state(w, LUAJIT_L_GLREF);
 	if (r == LUAJIT_CFRAME_FIRST) {
@@ -133,29 +129,20 @@ KILN_GLOBAL int luajit_traced(uint32_t slot, uint64_t frame, uint32_t shown)
 		if (live)
 			base = live;
 	}
-	if (shown == KILN_LUAJIT_TRACE && luajit_load(slot, base) == LUAJIT_LUA) {
+	w->value = 0;
+	if (shown == KILN_LUAJIT_TRACE && luajit_load(slot, base) == LUAJIT_LUA)
 		(void)luajit_trace_start(slot, g, w->regs.pc - (w->exact ? 0 : 1));
-		pc = w->value;
-	}
-	return luajit_group(slot, base, pc ? pc + 4 : 0, shown);
+	return luajit_begin(w, base, w->value ? w->value + 4 : 0);
 }
 
-/* Code in memory of no file: a trace, or its exits. */
-KILN_INLINE void luajit_jit(struct kiln_walk *w)
+/* Code in memory of no file: a trace, or its exits. Stands for the native frame. */
+KILN_INLINE int luajit_jit(struct kiln_walk *w, uint64_t *ret_frame)
 {
-	uint64_t frame;
-
-	if (!luajit_data(w)->has_jit)
-		return;
-	if (luajit_scan(w->slot, w->regs.sp)) {
-		walk_missing(w, KILN_MISSING_BROKEN);
-		return;
-	}
-	frame = w->value;
-	if (luajit_traced(w->slot, frame, KILN_LUAJIT_TRACE))
-		return;
-	w->hide_native = 1;
-	luajit_leave(w, frame);
+	if (!luajit_data(w)->has_jit || luajit_scan(w->slot, w->regs.sp))
+		return LUAJIT_UNKNOWN;
+	*ret_frame = w->value;
+	w->hide_native = luajit_traced(w->slot, *ret_frame, KILN_LUAJIT_TRACE) == LUAJIT_GROUP;
+	return w->hide_native ? LUAJIT_GROUP : LUAJIT_UNKNOWN;
 }
 
 /* ---- the interpreter ---------------------------------------------------------------------------
@@ -238,91 +225,130 @@ KILN_GLOBAL int luajit_find(uint32_t slot, uint64_t pc)
  * Does the function of the frame at BASE return to what is not Lua? PC is its link then, but for
  * the type.
  */
-KILN_GLOBAL int luajit_returns(uint32_t slot, uint64_t base, uint64_t pc)
+KILN_INLINE int luajit_returns(struct kiln_walk *w, uint64_t base, uint64_t pc)
 {
-	struct kiln_walk *w = env_walk(slot);
-
-	return w && luajit_fit(slot, base, pc) && (w->scratch[LUAJIT_AT_SLOTS + 1] ^ pc) < 8;
+	return luajit_load(w->slot, base) > LUAJIT_BOTTOM &&
+	       (w->scratch[LUAJIT_AT_SLOTS + 1] ^ pc) < 8;
 }
 
 /*
- * The frames where execution is in the interpreter itself. Between two instructions base and pc
- * belong to each other. When a call or a return changes first one and then the other, pc is the
- * caller's already or still.
+ * The call of a metamethod is prepared: PC is its link, BASE the caller's or, already, its own. The
+ * caller's pc is on the stack.
  */
-KILN_GLOBAL int luajit_leaf(uint32_t slot)
+KILN_INLINE int luajit_calls_metamethod(struct kiln_walk *w, uint64_t base, uint64_t pc)
+{
+	uint64_t delta = pc & ~7ULL, at;
+
+	at = luajit_word(base - 24);
+	if (luajit_fit(w->slot, base - delta, at) == LUAJIT_FITS)
+		return luajit_begin(w, base - delta, at);
+	at = luajit_word(base + delta - 24);
+	if (luajit_fit(w->slot, base, at) == LUAJIT_FITS)
+		return luajit_begin(w, base, at);
+	return LUAJIT_UNKNOWN;
+}
+
+/* Of a callback's C frame, while C code passes the arguments or the result. */
+KILN_INLINE int luajit_callback(struct kiln_walk *w, uint64_t base)
+{
+	if (luajit_load(w->slot, base) > LUAJIT_BOTTOM &&
+	    (w->scratch[LUAJIT_AT_SLOTS + 1] & 7) == LUAJIT_FRAME_CONT &&
+	    luajit_word(base - 32) == LUAJIT_CONT_CALLBACK)
+		return luajit_begin(w, base, 0);
+	return luajit_no_group(w, base);
+}
+
+/* When PC is a link that leads to no function of Lua. */
+KILN_GLOBAL int luajit_linked(uint32_t slot, uint64_t base, uint64_t pc)
 {
 	struct kiln_walk *w = env_walk(slot);
-	uint64_t base, pc, caller, saved;
-	int fit;
 
 	if (!w)
-		return 0;
+		return LUAJIT_UNKNOWN;
+	if (luajit_returns(w, base, pc))
+		return luajit_begin(w, base, 0);
+	/* From a metamethod: base is its caller's already. */
+	if (luajit_returns(w, w->regs.fp, pc))
+		return luajit_begin(w, w->regs.fp, 0);
+	if ((pc & 7) == LUAJIT_FRAME_CONT)
+		return luajit_calls_metamethod(w, base, pc);
+	/* Base is that of the arguments already. */
+	if ((pc & 7) == LUAJIT_FRAME_VARG && luajit_fit(slot, base, pc))
+		return luajit_begin(w, base, 0);
+	return LUAJIT_UNKNOWN;
+}
+
+/*
+ * Where execution is in the interpreter itself, on the C frame at FRAME. Between two instructions
+ * base and pc belong to each other. When a call or a return changes first one and then the other,
+ * pc is the caller's already or still.
+ */
+KILN_GLOBAL int luajit_leaf(uint32_t slot, uint64_t frame)
+{
+	struct kiln_walk *w = env_walk(slot);
+	uint64_t base, pc, caller, last;
+	int r;
+
+	if (!w)
+		return LUAJIT_UNKNOWN;
 	base = w->leaf[LUAJIT_REG_BASE];
 	pc = w->regs.extra;
-	saved = luajit_state(w, LUAJIT_L_BASE);
-	fit = luajit_fit(slot, base, pc);
-	if (fit == LUAJIT_FITS)
-		return luajit_group(slot, base, pc, KILN_LUAJIT_LUA);
+	if (luajit_fit(slot, base, pc) == LUAJIT_FITS)
+		return luajit_begin(w, base, pc);
 	if (pc < LUAJIT_DELTA_MAX) {
-		if (luajit_returns(slot, base, pc))
-			return luajit_group(slot, base, 0, KILN_LUAJIT_LUA);
-		/* From a metamethod: base is its caller's already. */
-		if (luajit_returns(slot, w->regs.fp, pc))
-			return luajit_group(slot, w->regs.fp, 0, KILN_LUAJIT_LUA);
-	} else if (fit == LUAJIT_FITS_FRAME && !(pc & 3)) {
+		r = luajit_linked(slot, base, pc);
+		if (r != LUAJIT_UNKNOWN)
+			return r;
+	} else if (!(pc & 3)) {
 		caller = luajit_caller(base, pc);
 		if (luajit_fit(slot, caller, pc) == LUAJIT_FITS)
-			return luajit_group(slot, caller, pc, KILN_LUAJIT_LUA);
+			return luajit_begin(w, caller, pc);
 	}
-	/* C code's call of a function is under way: that is not there yet. */
-	if (pc < LUAJIT_DELTA_MAX && (base == saved || base - (pc & ~7ULL) == saved)) {
-		w->cursor.words[LUAJIT_BASE] = saved;
-		return 0;
-	}
+	/* C code's call of a function is prepared, which has executed nothing yet. */
+	last = luajit_word(frame + LUAJIT_CFRAME_PC);
+	if ((pc & 3) == LUAJIT_FRAME_C && (!last || last == w->cursor.words[LUAJIT_L]))
+		return luajit_no_group(w, luajit_state(w, LUAJIT_L_BASE));
 	if (!luajit_find(slot, pc))
-		return luajit_group(slot, w->value, pc, KILN_LUAJIT_LUA);
+		return luajit_begin(w, w->value, pc);
 	/* The results are moved to where C code wants them: pc is its frame's base. */
-	if (luajit_load(slot, pc) != LUAJIT_BROKEN) {
-		w->cursor.words[LUAJIT_BASE] = pc;
-		return 0;
-	}
-	if (fit == LUAJIT_FITS_FRAME && luajit_load(slot, base) == LUAJIT_NATIVE)
-		return luajit_group(slot, base, 0, KILN_LUAJIT_LUA);
-	walk_missing(w, KILN_MISSING_BROKEN);
-	return 0;
+	if (luajit_load(slot, pc) != LUAJIT_BROKEN)
+		return luajit_no_group(w, pc);
+	if (luajit_load(slot, base) == LUAJIT_NATIVE)
+		return luajit_begin(w, base, 0);
+	return LUAJIT_UNKNOWN;
 }
 
-/* The frames of the C frame at FRAME, of code that has called other code, or of the leaf. */
-KILN_INLINE void luajit_interpreted(struct kiln_walk *w, uint64_t frame)
+/*
+ * Of the C frame at FRAME, on which code runs that has called other code, or is the leaf. CALLBACK:
+ * it is that which C code calls by a pointer.
+ */
+KILN_INLINE int luajit_interpreted(struct kiln_walk *w, uint64_t frame, int callback)
 {
 	uint64_t results, base, pc = w->regs.extra;
-	int r = luajit_enter(w->slot, frame);
+	/* The newest may not be linked yet, or not any more. */
+	int newest = !w->cursor.words[LUAJIT_L], r = luajit_enter(w->slot, frame);
 
-	if (!r) {
-		/* At the leaf it may not be linked yet, or not any more. */
-		if (!w->exact)
-			walk_missing(w, KILN_MISSING_BROKEN);
-		return;
-	}
+	if (!r)
+		return w->exact || newest ? LUAJIT_NO_GROUP : LUAJIT_UNKNOWN;
 	if (!walk_read(w, frame + LUAJIT_CFRAME_NRES, &results) && (results & 0x80000000))
-		return;
-	if (r == LUAJIT_CFRAME_NEXT) {
-		(void)luajit_group(w->slot, w->cursor.words[LUAJIT_BASE], pc, KILN_LUAJIT_LUA);
-		return;
-	}
-	if (w->exact && w->leaf_valid) {
-		(void)luajit_leaf(w->slot);
-		return;
-	}
+		return LUAJIT_NO_GROUP;
+	if (r == LUAJIT_CFRAME_NEXT)
+		return luajit_begin(w, w->cursor.words[LUAJIT_BASE], pc);
 	base = luajit_state(w, LUAJIT_L_BASE);
+	if (callback && (!w->exact || luajit_fit(w->slot, w->leaf[LUAJIT_REG_BASE], pc) != LUAJIT_FITS))
+		return luajit_callback(w, base);
+	if (w->exact && w->leaf_valid)
+		return luajit_leaf(w->slot, frame);
 	if (!luajit_find(w->slot, pc))
 		base = w->value;
-	(void)luajit_group(w->slot, base, pc, KILN_LUAJIT_LUA);
+	return luajit_begin(w, base, pc);
 }
 
-/* The native frame in w->regs is the interpreter's, AT bytes from where that begins. */
-KILN_INLINE void luajit_vm(struct kiln_walk *w, uint32_t at)
+/*
+ * The native frame in w->regs is the interpreter's, AT bytes from where that begins. *RET_FRAME: the
+ * C frame, when its caller is not found by the unwind information.
+ */
+KILN_INLINE int luajit_vm(struct kiln_walk *w, uint32_t at, uint64_t *ret_frame)
 {
 	const struct kiln_luajit *d = luajit_data(w);
 	uint64_t frame = w->regs.sp;
@@ -330,18 +356,14 @@ KILN_INLINE void luajit_vm(struct kiln_walk *w, uint32_t at)
 
 	if (at >= d->exit_from && at < d->exit_to) {
 		if (luajit_scan(w->slot, w->regs.sp))
-			return;
-		frame = w->value;
-		(void)luajit_traced(w->slot, frame, KILN_LUAJIT_LUA);
-		luajit_leave(w, frame);
-		return;
+			return LUAJIT_UNKNOWN;
+		*ret_frame = w->value;
+		return luajit_traced(w->slot, *ret_frame, KILN_LUAJIT_LUA);
 	}
 	if (w->exact && w->leaf_valid) {
 		if (at >= d->enter_from && at < d->enter_to) {
-			frame += LUAJIT_CFRAME_JIT;
-			luajit_interpreted(w, frame);
-			luajit_leave(w, frame);
-			return;
+			*ret_frame = frame + LUAJIT_CFRAME_JIT;
+			return luajit_interpreted(w, *ret_frame, 0);
 		}
 		pushed = luajit_pushed(w->regs.pc);
 		/* A function that the interpreter, a trace or C code called keeps no frame. */
@@ -349,25 +371,33 @@ KILN_INLINE void luajit_vm(struct kiln_walk *w, uint32_t at)
 			pushed = 0;
 		if (pushed >= 0) {
 			luajit_return(w, (uint32_t)pushed & 63);
-			return;
+			return LUAJIT_NO_GROUP;
 		}
 	}
-	luajit_interpreted(w, frame);
+	return luajit_interpreted(w, frame, d->callback_from && at >= d->callback_from);
 }
 
 KILN_GLOBAL int luajit_walk(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
-	const struct kiln_luajit *d;
-	uint64_t at;
+	uint64_t at, frame = 0;
+	uint32_t shown = KILN_LUAJIT_LUA;
+	int r;
 
 	if (!w)
 		return 0;
-	d = luajit_data(w);
-	at = w->regs.pc - (w->exact ? 0 : 1) - d->vm;
-	if (at < d->vm_size)
-		luajit_vm(w, (uint32_t)at);
-	else
-		luajit_jit(w);
+	at = w->regs.pc - (w->exact ? 0 : 1) - luajit_data(w)->vm;
+	if (at < luajit_data(w)->vm_size) {
+		r = luajit_vm(w, (uint32_t)at, &frame);
+	} else {
+		r = luajit_jit(w, &frame);
+		shown = KILN_LUAJIT_TRACE;
+	}
+	if (r == LUAJIT_UNKNOWN)
+		walk_missing(w, KILN_MISSING_BROKEN);
+	if (r == LUAJIT_GROUP)
+		(void)luajit_group(slot, w->value, shown);
+	if (frame)
+		luajit_leave(w, frame);
 	return 0;
 }

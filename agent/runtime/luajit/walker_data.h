@@ -18,6 +18,7 @@ struct kiln_luajit {
 	/* Parts of it, in bytes from its beginning on; empty without a JIT compiler. */
 	uint32_t enter_from, enter_to; /* has made room for a trace's registers, not left yet */
 	uint32_t exit_from, exit_to;   /* a trace's registers are on the stack */
+	uint32_t callback_from; /* up to the end: C code calls Lua by a pointer of FFI; 0: cannot */
 	/* From global_State on. has_jit: else there are none. */
 	int32_t jit_base, vmstate, trace;
 	uint32_t has_jit;
@@ -33,6 +34,7 @@ enum {
 	/* The interpreter's C frame, from its stack pointer on (lj_frame.h, CFRAME_*) */
 	LUAJIT_CFRAME_NRES = 0x08, /* i32; negative: without a Lua frame */
 	LUAJIT_CFRAME_L = 0x10,
+	LUAJIT_CFRAME_PC = 0x18,
 	LUAJIT_CFRAME_PREV = 0x20,
 	LUAJIT_CFRAME_RBX = 0x38,
 	LUAJIT_CFRAME_RBP = 0x40,

@@ -113,14 +113,14 @@ KILN_GLOBAL int luajit_frame(uint32_t slot, uint64_t pc, uint32_t shown)
 	return luajit_follow(w, w->scratch[LUAJIT_AT_SLOTS + 1]);
 }
 
-/* The frames from BASE on, up to the one that C code called. PC: the first one's, 0: not known. */
-KILN_GLOBAL int luajit_group(uint32_t slot, uint64_t base, uint64_t pc, uint32_t shown)
+/* The frames from the cursor's base on, up to the one that C code called. PC: the first one's, 0:
+ * not known. SHOWN: enum kiln_luajit_frame of the first one. */
+KILN_GLOBAL int luajit_group(uint32_t slot, uint64_t pc, uint32_t shown)
 {
 	struct kiln_walk *w = env_walk(slot);
 
 	if (!w)
 		return 0;
-	w->cursor.words[LUAJIT_BASE] = base;
 	w->cursor.words[LUAJIT_SEEN] &= ~(uint64_t)LUAJIT_VARARG;
 	for (int i = 0; i < KILN_LUAJIT_FRAMES_MAX; i++) {
 		if (luajit_frame(slot, pc, shown))
@@ -130,4 +130,27 @@ KILN_GLOBAL int luajit_group(uint32_t slot, uint64_t base, uint64_t pc, uint32_t
 	}
 	luajit_flush(w, 0, 0);
 	return 0;
+}
+
+/*
+ * Where a group of frames begins. A function that finds it leaves the base in the cursor and the pc
+ * in w->value, and returns one of these.
+ */
+enum luajit_begin {
+	LUAJIT_UNKNOWN = -1,
+	LUAJIT_NO_GROUP, /* the C frame has none; the next one's begins at the cursor's base */
+	LUAJIT_GROUP,
+};
+
+KILN_INLINE int luajit_begin(struct kiln_walk *w, uint64_t base, uint64_t pc)
+{
+	w->cursor.words[LUAJIT_BASE] = base;
+	w->value = pc;
+	return LUAJIT_GROUP;
+}
+
+KILN_INLINE int luajit_no_group(struct kiln_walk *w, uint64_t base)
+{
+	w->cursor.words[LUAJIT_BASE] = base;
+	return LUAJIT_NO_GROUP;
 }

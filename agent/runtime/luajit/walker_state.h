@@ -120,23 +120,24 @@ KILN_INLINE int luajit_has(const struct kiln_walk *w, uint64_t at)
 }
 
 /*
- * Is PC, which points behind the instruction that is executed, one of the function of the frame at
- * BASE? An enum luajit_fit.
+ * Is PC, which points behind the instruction that is executed or (before the first one) at the
+ * first one, of the function of the frame at BASE? An enum luajit_fit.
  */
 KILN_GLOBAL int luajit_fit(uint32_t slot, uint64_t base, uint64_t pc)
 {
 	struct kiln_walk *w = env_walk(slot);
+	uint64_t start;
 	int kind;
 
 	if (!w)
 		return LUAJIT_FITS_NOT;
 	kind = luajit_load(slot, base);
-	if (kind == LUAJIT_LUA)
-		return luajit_has(w, pc - 4) ? LUAJIT_FITS : LUAJIT_FITS_FRAME;
-	if (kind != LUAJIT_NATIVE)
+	if (kind < LUAJIT_LUA)
 		return LUAJIT_FITS_NOT;
-	return pc - 4 == w->scratch[LUAJIT_AT_FUNC + LUAJIT_FUNC_PC / 8] ? LUAJIT_FITS
-									 : LUAJIT_FITS_FRAME;
+	start = w->scratch[LUAJIT_AT_FUNC + LUAJIT_FUNC_PC / 8];
+	if (pc == start || pc == start + 4 || (kind == LUAJIT_LUA && luajit_has(w, pc - 4)))
+		return LUAJIT_FITS;
+	return LUAJIT_FITS_FRAME;
 }
 
 /* The base of the Lua frame that called the one at BASE by the instruction before PC. */

@@ -197,18 +197,18 @@ chains.wraps = {{"recurse", "recurse/end"}, {"recurse", "recurse/deeper"}, {"rec
 
 ffi.cdef [[ void qsort(void *base, size_t n, size_t size, int (*compare)(const void *, const void *)); ]]
 local busy
-local compare = ffi.cast("int (*)(const void *, const void *)", function() -- at ffi_callback/start
-	if not busy then
+local compare = ffi.cast("int (*)(const void *, const void *)", function() -- at ffi_callback/start short_ffi/inner
+	if not busy then -- at short_ffi/inner
 		busy = true
 		local _ = 1 + work() -- at ffi_callback/inner
 	end
-	return 0 -- at -
+	return 0 -- at short_ffi/inner
 end)
 local numbers = ffi.new("int[2]", 2, 1)
-local function call_qsort() -- at -
-	busy = false
-	ffi.C.qsort(numbers, 2, 4, compare) -- at ffi_callback/qsort
-	return 1
+local function call_qsort(short) -- at short_ffi/out
+	busy = short -- at short_ffi/out
+	ffi.C.qsort(numbers, 2, 4, compare) -- at ffi_callback/qsort short_ffi/out
+	return 1 -- at short_ffi/out
 end
 jit.off(call_qsort)
 function program.ffi_callback() return 1 + call_qsort() end -- at ffi_callback
@@ -250,6 +250,144 @@ function program.finds() -- at -
 end
 chains.finds = {{"*"}, {"finds", "finds"}}
 
+-- ---- short calls: mostly on their way in or out. BUSY/NAME is one more chain of program.BUSY.
+
+local function busy(name, names, step)
+	program[name] = function() -- at busy/start
+		local till = clock() + SLICE -- at busy
+		while clock() < till do -- at busy
+			for i = 1, 100 do -- at busy
+				step(i) -- at busy
+			end -- at busy
+		end -- at busy
+	end -- at busy
+	chains[name] = {{"*"}, {name, "busy"}}
+	chains[name .. "/step"] = {{"*"}, {"step", name}, {name, "busy"}}
+	for i = 1, #names do
+		local chain = {{"*"}}
+		for k = i, #names do table.insert(chain, names[k]) end
+		table.insert(chain, {"step", name})
+		table.insert(chain, {name, "busy"})
+		chains[name .. "/" .. i] = chain
+	end
+end
+
+local function add(a, b) -- at add
+	return a + b -- at add
+end -- at add
+local function twice(a) -- at twice
+	local n = add(a, a) -- at twice
+	return n + 1 -- at twice
+end -- at twice
+busy("short_calls", {{"add", "add"}, {"twice", "twice"}}, function(i) -- at short_calls
+	local n = twice(i) -- at short_calls
+	return n + add(i, 1) * 2 -- at short_calls
+end) -- at short_calls
+chains["short_calls/add"] = {{"*"}, {"add", "add"}, {"step", "short_calls"}, {"short_calls", "busy"}}
+
+local function count(n) -- at count
+	if n == 0 then return 0 end -- at count
+	return 1 + count(n - 1) -- at count
+end -- at count
+local counts = {}
+for _ = 1, 6 do table.insert(counts, {"count", "count"}) end
+busy("short_recursion", counts, function() -- at short_recursion
+	local n = count(5) -- at short_recursion
+	return n -- at short_recursion
+end) -- at short_recursion
+
+local thing = setmetatable({n = 0}, {__index = {
+	grow = function(self, by) -- at grow
+		self.n = self.n + by -- at grow
+		return self -- at grow
+	end -- at grow
+}})
+busy("short_methods", {{"grow", "grow"}}, function() -- at short_methods
+	local t = thing:grow(1):grow(2) -- at short_methods
+	return t.n -- at short_methods
+end) -- at short_methods
+
+busy("short_pcalls", {{"<add>", "add"}, "pcall"}, function(i) -- at short_pcalls
+	local _, n = pcall(add, i, 1) -- at short_pcalls
+	return n -- at short_pcalls
+end) -- at short_pcalls
+
+local generator = coroutine.wrap(function() -- at short_switches/start
+	local n = 0
+	while true do -- at short_switches/inner
+		n = n + 1 -- at short_switches/inner
+		coroutine.yield(n) -- at short_switches/inner
+	end -- at short_switches/inner
+end)
+busy("short_switches", {{"<short_switches/start>", "short_switches/inner"}, "|", "generator"}, function() -- at short_switches
+	local n = generator() -- at short_switches
+	return n -- at short_switches
+end) -- at short_switches
+chains["short_switches/back"] = {{"*"}, {"<short_switches/start>", "short_switches/inner"}, "generator",
+	{"step", "short_switches"}, {"short_switches", "busy"}}
+
+local function sum(...) -- at sum
+	local a, b = ... -- at sum
+	return a + b + select("#", ...) -- at sum
+end -- at sum
+local function passes(...) -- at passes
+	return sum(...) -- at passes
+end -- at passes
+busy("short_varargs", {{"passes", "sum"}}, function(i) -- at short_varargs
+	local n = passes(i, 2) -- at short_varargs
+	return n -- at short_varargs
+end) -- at short_varargs
+chains["short_varargs/passes"] = {{"*"}, {"passes", "passes"}, {"step", "short_varargs"}, {"short_varargs", "busy"}}
+
+local Point = {}
+Point.__add = function(a) -- at Point.__add
+	return a -- at Point.__add
+end -- at Point.__add
+Point.__index = function(_, k) -- at Point.__index
+	return k -- at Point.__index
+end -- at Point.__index
+Point.__newindex = function(t, k, v) -- at Point.__newindex
+	rawset(t, k, nil) -- at Point.__newindex
+	return v -- at Point.__newindex
+end -- at Point.__newindex
+local point = setmetatable({}, Point)
+busy("short_metamethods", {{"__add", "Point.__add"}}, function(i) -- at short_metamethods
+	local n = point + i -- at short_metamethods
+	point.x = i -- at short_metamethods
+	return n.x -- at short_metamethods
+end) -- at short_metamethods
+for _, name in ipairs({"__index", "__newindex"}) do
+	chains["short_metamethods/" .. name] = {{"*"}, {name, "Point." .. name}, {"step", "short_metamethods"},
+		{"short_metamethods", "busy"}}
+end
+
+busy("short_library", {}, function(i) -- at short_library
+	local s = string.format("%d %s", i, "x"):upper():sub(1, 3) -- at short_library
+	local t = {s, #s, math.floor(i / 3), s:byte(1)} -- at short_library
+	table.insert(t, tostring(i)) -- at short_library
+	return table.concat(t, ",") -- at short_library
+end) -- at short_library
+
+busy("short_callbacks", {{"<short_callbacks/start>", "short_callbacks/inner"}, "|", "gsub"}, function() -- at short_callbacks
+	local s = ("abc"):gsub(".", function(c) -- at short_callbacks/start short_callbacks short_callbacks/inner
+		return c -- at short_callbacks/inner
+	end) -- at short_callbacks short_callbacks/inner
+	return s -- at short_callbacks
+end) -- at short_callbacks
+
+busy("short_ffi", {{"<ffi_callback/start>", "short_ffi/inner"}, "|", "qsort", {"call_qsort", "ffi_callback/qsort"}}, function() -- at short_ffi
+	call_qsort(true) -- at short_ffi
+end) -- at short_ffi
+chains["short_ffi/out"] = {{"*"}, {"call_qsort", "short_ffi/out"}, {"step", "short_ffi"}, {"short_ffi", "busy"}}
+
+busy("short_exits", {}, function(i) -- at short_exits
+	local x = i % 3 == 0 and tostring(i) or i -- at short_exits
+	if type(x) == "string" then x = #x end -- at short_exits
+	if i % 7 == 0 then x = {x} end -- at short_exits
+	local f = i % 11 == 0 and function() return x end -- at short_exits
+	return f or x -- at short_exits
+end) -- at short_exits
+
 -- ---- chunks
 
 local chunk = loadstring("local work = ...\nlocal n = 1 + work()\nreturn n", "=chunk")
@@ -266,7 +404,7 @@ local function lines()
 	local found, n = {}, 0
 	for line in io.lines(HERE) do
 		n = n + 1
-		for name in line:gmatch("at ([%w_:./-]+)") do
+		for name in (line:match("%-%- at (.*)") or ""):gmatch("%S+") do
 			found[name] = found[name] or {}
 			table.insert(found[name], n)
 		end
@@ -300,8 +438,7 @@ local function describe(at, name)
 		if i > 1 or not own then add(frame) end
 	end
 	local last = out[#out]
-	local names = {[name] = true}
-	if not own and not (type(last) == "table" and names[last[1]]) then add({name, name}) end
+	if not own and not (type(last) == "table" and last[1] == name) then add({name, name}) end
 	out[#out][1] = "one" -- what run() calls it
 	add({"run", "run"})
 	add({"main chunk", "main"})
@@ -320,13 +457,20 @@ local function run(names)
 end
 jit.off(run)
 
-local names, at = {select(2, ...)}, lines()
-if #names == 0 then
-	for name in pairs(chains) do table.insert(names, name) end
+-- All chains but the short ones, or the short ones only, or those that are named.
+local names, at, short = {select(2, ...)}, lines(), select(2, ...) == "short"
+if #names == 0 or short then
+	names = {}
+	for name in pairs(program) do
+		if not name:find("^short_") == not short then table.insert(names, name) end
+	end
 	table.sort(names)
 end
-local said = {}
-for _, name in ipairs(names) do table.insert(said, json(describe(at, name))) end
+local said, wanted = {}, {}
+for _, name in ipairs(names) do wanted[name] = true end
+for name in pairs(chains) do
+	if wanted[name:match("^[^/]*")] then table.insert(said, json(describe(at, name))) end
+end
 io.write(('{"pid":%d,"file":%s,"version":%s,"jit":%s,"chains":[%s]}\n'):format((...), json(HERE), json(jit.version), tostring((jit.status())),
 	table.concat(said, ",")))
 io.flush()
