@@ -90,8 +90,7 @@ static int constant(const struct function *f, uint32_t n, char *name, size_t siz
 {
 	uint64_t at;
 
-	if (n >= f->p->sizekgc ||
-	    target_read(f->m, f->p->k - (n + 1ULL) * 8, &at, sizeof(at)) < 0)
+	if (n >= f->p->sizekgc || target_read(f->m, f->p->k - (n + 1ULL) * 8, &at, sizeof(at)) < 0)
 		return -EFAULT;
 	return luajit_string(f->m, at, name, size);
 }
@@ -205,10 +204,10 @@ static const char *metamethod(uint32_t o)
 {
 	/* By number, from ISLT on; "": none. */
 	static const char *const names[] = {
-	    "__lt",  "__lt",  "__le",  "__le",	"__eq",	 "__eq",  "__eq",  "__eq",
-	    "__eq",  "__eq",  "__eq",  "__eq",	"",	 "",	  "",	   "",
-	    "",	     "",      "",      "",	"__unm", "__len", "__add", "__sub",
-	    "__mul", "__div", "__mod", "__add", "__sub", "__mul", "__div", "__mod",
+	    "__lt",  "__lt",  "__le",  "__le",	"__eq",	 "__eq",  "__eq",    "__eq",
+	    "__eq",  "__eq",  "__eq",  "__eq",	"",	 "",	  "",	     "",
+	    "",	     "",      "",      "",	"__unm", "__len", "__add",   "__sub",
+	    "__mul", "__div", "__mod", "__add", "__sub", "__mul", "__div",   "__mod",
 	    "__add", "__sub", "__mul", "__div", "__mod", "__pow", "__concat"};
 
 	if (o < ARRAY_SIZE(names))

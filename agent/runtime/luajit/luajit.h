@@ -9,7 +9,7 @@
 #include "agent/runtime/runtime.h"
 
 enum {
-	LUAJIT_NAME_MAX = 256, /* bytes of a name or a chunk's name; the rest is cut off */
+	LUAJIT_NAME_MAX = 256,	       /* bytes of a name or a chunk's name; the rest is cut off */
 	LUAJIT_BYTECODE_MAX = 1 << 16, /* instructions of a function that are looked through */
 	LUAJIT_INFO_MAX = 1 << 16,     /* bytes of the names of its variables */
 };

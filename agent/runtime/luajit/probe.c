@@ -10,6 +10,7 @@
 #include <elf.h>
 
 #include "agent/elf/cfi.h"
+#include "bpf/arch.h"
 
 enum {
 	VM_MIN = 4 << 10,
@@ -36,11 +37,11 @@ static const uint16_t interp[] = {0x41, 0xc7, 0x86, ANY, ANY, ANY, ANY, 0xff, 0x
  * mov 0x10(%rsp),%rbp; mov %rdx,jit_base(%r14); mov %rbp,tmpbuf.L(%r14); sub $16,%rsp;
  * mov %r12,0x10(%rsp); mov %r13,8(%rsp); jmp *%rax
  */
-static const uint16_t jloop[] = {
-    0x49, 0x8b, 0x8e, ANY,  ANY,  ANY,	ANY,  0x48, 0x8b, 0x04, 0xc1, 0x48, 0x8b, 0x40,
-    ANY,  0x48, 0x8b, 0x6c, 0x24, 0x10, 0x49, 0x89, 0x96, ANY,	ANY,  ANY,  ANY,  0x49,
-    0x89, 0xae, ANY,  ANY,  ANY,  ANY,	0x48, 0x83, 0xec, 0x10, 0x4c, 0x89, 0x64, 0x24,
-    0x10, 0x4c, 0x89, 0x6c, 0x24, 0x08, 0xff, 0xe0};
+static const uint16_t jloop[] = {0x49, 0x8b, 0x8e, ANY,	 ANY,  ANY,  ANY,  0x48, 0x8b, 0x04,
+				 0xc1, 0x48, 0x8b, 0x40, ANY,  0x48, 0x8b, 0x6c, 0x24, 0x10,
+				 0x49, 0x89, 0x96, ANY,	 ANY,  ANY,  ANY,  0x49, 0x89, 0xae,
+				 ANY,  ANY,  ANY,  ANY,	 0x48, 0x83, 0xec, 0x10, 0x4c, 0x89,
+				 0x64, 0x24, 0x10, 0x4c, 0x89, 0x6c, 0x24, 0x08, 0xff, 0xe0};
 enum { JLOOP_TRACE = 3, JLOOP_MCODE = 14, JLOOP_BASE = 23, JLOOP_SHORT = 38 };
 /* vm_exit_handler: push %r13, %r12, %r11, %r10, %r9, %r8, %rdi, %rsi, %rbp */
 static const uint16_t leave[] = {0x41, 0x55, 0x41, 0x54, 0x41, 0x53, 0x41, 0x52,
@@ -124,15 +125,25 @@ static int read_code(const struct image *image, uint64_t start, uint64_t size,
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
+/* Is S, with which an FDE begins, what `frame` says? */
+static bool begins_with_frame(const struct cfi_state *s)
+{
+	return s->cfa == CFI_CFA_REG && s->reg == ARCH_REG_SP && s->off == CFA &&
+	       s->fp.where == CFI_AT_CFA && s->fp.off == -16 && s->extra.where == CFI_AT_CFA &&
+	       s->extra.off == -24;
+}
+
 /* Is the unwind information of SPAN the interpreter's? */
 static bool is_vm(struct cfi *cfi, const struct span *span)
 {
 	struct cfi_fde fde;
 	const uint8_t *program;
 
-	if (span->size < VM_MIN || span->size > VM_MAX || !cfi_read_fde(cfi, span->item, &fde) ||
-	    cursor_left(&fde.program) < sizeof(frame))
+	if (span->size < VM_MIN || span->size > VM_MAX || !cfi_read_fde(cfi, span->item, &fde))
 		return false;
+	/* Assemblers move to the CIE what all of its FDEs begin with. */
+	if (begins_with_frame(&fde.cie->initial))
+		return true;
 	program = cursor_bytes(&fde.program, sizeof(frame));
 	return program && memcmp(program, frame, sizeof(frame)) == 0;
 }
@@ -158,9 +169,8 @@ static void read_version(const struct image *image, char *ret, size_t size)
 	for (size_t i = 0; i < ARRAY_SIZE(sections); i++) {
 		const struct image_section *section = image_section(image, sections[i]);
 		struct cursor c = section ? image_section_data(image, section) : (struct cursor){};
-		const char *at = section && !c.bad
-				     ? memmem(c.data, c.size, product, sizeof(product) - 1)
-				     : NULL;
+		const char *at =
+		    section && !c.bad ? memmem(c.data, c.size, product, sizeof(product) - 1) : NULL;
 		size_t rest;
 
 		if (!at)

@@ -55,8 +55,7 @@ static int read_proto(const struct target_memory *m, uint64_t start, uint64_t at
 	p.cookie = kiln_luajit_cookie(p.chunk, word(b, LUAJIT_PROTO_FIRSTLINE));
 	/* Instructions and constants lie in one block. */
 	if (b[LUAJIT_GCT] != LUAJIT_TYPE_PROTO || (at - start) / 4 >= p.sizebc ||
-	    p.sizept < LUAJIT_PROTO_SIZE + (uint64_t)p.sizebc * 4 ||
-	    p.k - p.address > p.sizept)
+	    p.sizept < LUAJIT_PROTO_SIZE + (uint64_t)p.sizebc * 4 || p.k - p.address > p.sizept)
 		return -EFAULT;
 	*ret = p;
 	return 0;
@@ -79,8 +78,7 @@ int luajit_find_proto(const struct target_memory *m, uint64_t at, struct luajit_
 		for (; p >= from; p -= 8) {
 			uint8_t op = chunk[p - from];
 
-			if (op >= HEADER_FROM && op <= HEADER_TO &&
-			    read_proto(m, p, at, ret) == 0)
+			if (op >= HEADER_FROM && op <= HEADER_TO && read_proto(m, p, at, ret) == 0)
 				return 0;
 		}
 	}
@@ -105,8 +103,8 @@ int luajit_text(const struct target_memory *m, uint64_t address, char *ret, size
 	size_t n = 0;
 
 	while (n + 1 < size) {
-		size_t part = MIN(MIN(size - 1 - n, (size_t)64),
-				  (size_t)(PAGE - (address + n) % PAGE));
+		size_t part =
+		    MIN(MIN(size - 1 - n, (size_t)64), (size_t)(PAGE - (address + n) % PAGE));
 		const char *end;
 
 		if (target_read(m, address + n, ret + n, part) < 0)
@@ -125,8 +123,7 @@ int luajit_string(const struct target_memory *m, uint64_t address, char *ret, si
 	uint8_t head[LUAJIT_STR_DATA];
 
 	if (address % 8 || address >> LUAJIT_TAG_SHIFT ||
-	    target_read(m, address, head, sizeof(head)) < 0 ||
-	    head[LUAJIT_GCT] != LUAJIT_TYPE_STR)
+	    target_read(m, address, head, sizeof(head)) < 0 || head[LUAJIT_GCT] != LUAJIT_TYPE_STR)
 		return -EFAULT;
 	return luajit_text(m, address + LUAJIT_STR_DATA, ret, size);
 }

@@ -199,26 +199,24 @@ KILN_INLINE void luajit_return(struct kiln_walk *w, uint32_t pushed)
 		w->stepped = 1;
 }
 
-/* A base and pc that belong to each other, of code that C code runs on top of; in w->value. */
+/* A base to which PC belongs, where C code may run on top of the interpreter; in w->value. */
 KILN_GLOBAL int luajit_find(uint32_t slot, uint64_t pc)
 {
 	struct kiln_walk *w = env_walk(slot);
-	uint64_t base;
+	uint64_t bases[3];
 
 	if (!w)
 		return -1;
-	base = w->regs.fp;
-	if (luajit_fit(slot, base, pc) != LUAJIT_FITS) {
-		base = w->leaf[LUAJIT_REG_BASE];
-		if (!(w->leaf_valid || w->leaf_called) ||
-		    luajit_fit(slot, base, pc) != LUAJIT_FITS) {
-			base = luajit_state(w, LUAJIT_L_BASE);
-			if (luajit_fit(slot, base, pc) != LUAJIT_FITS)
-				return -1;
+	bases[0] = w->regs.fp;
+	bases[1] = w->leaf_valid || w->leaf_called ? w->leaf[LUAJIT_REG_BASE] : 0;
+	bases[2] = luajit_state(w, LUAJIT_L_BASE);
+	for (int i = 0; i < 3; i++) {
+		if (luajit_fits(w, bases[i], pc) == LUAJIT_FITS) {
+			w->value = bases[i];
+			return 0;
 		}
 	}
-	w->value = base;
-	return 0;
+	return -1;
 }
 
 /*
@@ -240,10 +238,10 @@ KILN_INLINE int luajit_calls_metamethod(struct kiln_walk *w, uint64_t base, uint
 	uint64_t delta = pc & ~7ULL, at;
 
 	at = luajit_word(base - 24);
-	if (luajit_fit(w->slot, base - delta, at) == LUAJIT_FITS)
+	if (luajit_fits(w, base - delta, at) == LUAJIT_FITS)
 		return luajit_begin(w, base - delta, at);
 	at = luajit_word(base + delta - 24);
-	if (luajit_fit(w->slot, base, at) == LUAJIT_FITS)
+	if (luajit_fits(w, base, at) == LUAJIT_FITS)
 		return luajit_begin(w, base, at);
 	return LUAJIT_UNKNOWN;
 }
@@ -273,7 +271,7 @@ KILN_GLOBAL int luajit_linked(uint32_t slot, uint64_t base, uint64_t pc)
 	if ((pc & 7) == LUAJIT_FRAME_CONT)
 		return luajit_calls_metamethod(w, base, pc);
 	/* Base is that of the arguments already. */
-	if ((pc & 7) == LUAJIT_FRAME_VARG && luajit_fit(slot, base, pc))
+	if ((pc & 7) == LUAJIT_FRAME_VARG && luajit_fits(w, base, pc))
 		return luajit_begin(w, base, 0);
 	return LUAJIT_UNKNOWN;
 }
@@ -335,7 +333,8 @@ KILN_INLINE int luajit_interpreted(struct kiln_walk *w, uint64_t frame, int call
 	if (r == LUAJIT_CFRAME_NEXT)
 		return luajit_begin(w, w->cursor.words[LUAJIT_BASE], pc);
 	base = luajit_state(w, LUAJIT_L_BASE);
-	if (callback && (!w->exact || luajit_fit(w->slot, w->leaf[LUAJIT_REG_BASE], pc) != LUAJIT_FITS))
+	if (callback &&
+	    (!w->exact || luajit_fit(w->slot, w->leaf[LUAJIT_REG_BASE], pc) != LUAJIT_FITS))
 		return luajit_callback(w, base);
 	if (w->exact && w->leaf_valid)
 		return luajit_leaf(w->slot, frame);
@@ -345,8 +344,8 @@ KILN_INLINE int luajit_interpreted(struct kiln_walk *w, uint64_t frame, int call
 }
 
 /*
- * The native frame in w->regs is the interpreter's, AT bytes from where that begins. *RET_FRAME: the
- * C frame, when its caller is not found by the unwind information.
+ * The native frame in w->regs is the interpreter's, AT bytes from where that begins. *RET_FRAME:
+ * the C frame, when its caller is not found by the unwind information.
  */
 KILN_INLINE int luajit_vm(struct kiln_walk *w, uint32_t at, uint64_t *ret_frame)
 {

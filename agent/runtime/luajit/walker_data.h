@@ -73,10 +73,10 @@ enum {
 	LUAJIT_STR_DATA = 0x18,
 	/* GCtrace, from its mcode on (lj_jit.h) */
 	LUAJIT_TRACE_STARTPC = -0x10,
-	LUAJIT_TRACE_SIZE = -0x04,     /* u32: szmcode */
-	LUAJIT_TRACE_ROOT = 0x14,      /* u16: of a side trace its root trace; 0: it is one */
-	LUAJIT_TRACE_NEXTROOT = 0x16,  /* u16: of the same prototype */
-	LUAJIT_TRACE_NEXTSIDE = 0x18,  /* u16: of the same root trace */
+	LUAJIT_TRACE_SIZE = -0x04,    /* u32: szmcode */
+	LUAJIT_TRACE_ROOT = 0x14,     /* u16: of a side trace its root trace; 0: it is one */
+	LUAJIT_TRACE_NEXTROOT = 0x16, /* u16: of the same prototype */
+	LUAJIT_TRACE_NEXTSIDE = 0x18, /* u16: of the same root trace */
 	LUAJIT_TRACE_WORDS = 6,
 	/* Types of objects: ~LJ_T* */
 	LUAJIT_TYPE_STR = 4,
@@ -110,7 +110,7 @@ enum kiln_luajit_frame {
  */
 enum { KILN_LUAJIT_AT_BITS = 45, KILN_LUAJIT_COOKIE_LOW = 9, KILN_LUAJIT_COOKIE_BITS = 28 };
 #define KILN_LUAJIT_AT_MASK  ((1ULL << KILN_LUAJIT_AT_BITS) - 1)
-#define KILN_LUAJIT_AT(word) (((word) & KILN_LUAJIT_AT_MASK) << 2)
+#define KILN_LUAJIT_AT(word) (((word)&KILN_LUAJIT_AT_MASK) << 2)
 
 /*
  * Differs between one prototype and another that is in the same place later. CHUNK: the address of

@@ -22,8 +22,8 @@ KILN_INLINE void luajit_flush(struct kiln_walk *w, uint64_t at, uint64_t cookie)
 	(void)walk_emit(w, (uint32_t)pending & 7,
 			(pending >> LUAJIT_PENDING_SHIFT & KILN_LUAJIT_AT_MASK) |
 			    (both & ((1 << KILN_LUAJIT_COOKIE_LOW) - 1)) << KILN_LUAJIT_AT_BITS,
-			(at >> 2 & KILN_LUAJIT_AT_MASK) |
-			    both >> KILN_LUAJIT_COOKIE_LOW << KILN_LUAJIT_AT_BITS);
+			(at >> 2 & KILN_LUAJIT_AT_MASK) | both >> KILN_LUAJIT_COOKIE_LOW
+								      << KILN_LUAJIT_AT_BITS);
 }
 
 KILN_INLINE void luajit_pend(struct kiln_walk *w, uint32_t kind, uint64_t value, uint64_t cookie)
@@ -45,7 +45,8 @@ KILN_INLINE void luajit_show(struct kiln_walk *w, int kind, uint32_t shown, uint
 		luajit_pend(w, KILN_LUAJIT_C, w->scratch[LUAJIT_AT_FUNC + 1] >> 16 & 0xff, 1);
 		return;
 	}
-	cookie = kiln_luajit_cookie(proto[LUAJIT_PROTO_CHUNK / 8], proto[LUAJIT_PROTO_FIRSTLINE / 8]);
+	cookie =
+	    kiln_luajit_cookie(proto[LUAJIT_PROTO_CHUNK / 8], proto[LUAJIT_PROTO_FIRSTLINE / 8]);
 	known = luajit_has(w, at);
 	luajit_flush(w, known ? at : 0, cookie);
 	if (!known)
@@ -122,7 +123,7 @@ KILN_GLOBAL int luajit_group(uint32_t slot, uint64_t pc, uint32_t shown)
 	if (!w)
 		return 0;
 	w->cursor.words[LUAJIT_SEEN] &= ~(uint64_t)LUAJIT_VARARG;
-	for (int i = 0; i < KILN_LUAJIT_FRAMES_MAX; i++) {
+	for (int i = 0; i <= KILN_LUAJIT_FRAMES_MAX; i++) {
 		if (luajit_frame(slot, pc, shown))
 			break;
 		pc = w->value;

@@ -46,8 +46,8 @@ enum luajit_kind {
 enum luajit_fit { LUAJIT_FITS_NOT, LUAJIT_FITS_FRAME, LUAJIT_FITS };
 
 enum {
-	LUAJIT_REG_BASE = 1,		/* DWARF number of rdx */
-	LUAJIT_SCAN = 96,		/* places of a C frame that are tried */
+	LUAJIT_REG_BASE = 1,	    /* DWARF number of rdx */
+	LUAJIT_SCAN = 96,	    /* places of a C frame that are tried */
 	LUAJIT_DELTA_MAX = 1 << 24, /* bytes: a link that is no pc */
 };
 
@@ -123,21 +123,24 @@ KILN_INLINE int luajit_has(const struct kiln_walk *w, uint64_t at)
  * Is PC, which points behind the instruction that is executed or (before the first one) at the
  * first one, of the function of the frame at BASE? An enum luajit_fit.
  */
-KILN_GLOBAL int luajit_fit(uint32_t slot, uint64_t base, uint64_t pc)
+KILN_INLINE int luajit_fits(struct kiln_walk *w, uint64_t base, uint64_t pc)
 {
-	struct kiln_walk *w = env_walk(slot);
-	uint64_t start;
-	int kind;
+	int kind = luajit_load(w->slot, base);
+	uint64_t start = w->scratch[LUAJIT_AT_FUNC + LUAJIT_FUNC_PC / 8];
 
-	if (!w)
-		return LUAJIT_FITS_NOT;
-	kind = luajit_load(slot, base);
 	if (kind < LUAJIT_LUA)
 		return LUAJIT_FITS_NOT;
-	start = w->scratch[LUAJIT_AT_FUNC + LUAJIT_FUNC_PC / 8];
 	if (pc == start || pc == start + 4 || (kind == LUAJIT_LUA && luajit_has(w, pc - 4)))
 		return LUAJIT_FITS;
 	return LUAJIT_FITS_FRAME;
+}
+
+/* The same, as a function of its own. */
+KILN_GLOBAL int luajit_fit(uint32_t slot, uint64_t base, uint64_t pc)
+{
+	struct kiln_walk *w = env_walk(slot);
+
+	return w ? luajit_fits(w, base, pc) : LUAJIT_FITS_NOT;
 }
 
 /* The base of the Lua frame that called the one at BASE by the instruction before PC. */

@@ -191,8 +191,8 @@ def judge(name, samples, complete=COMPLETE):
 
 
 class Output(perl_stacks.Output):
-    kind = "dotnet"
+    LANGUAGE = "dotnet"
 
 
 def run_until(a, enough):
-    return perl_stacks.run_until(a, enough, Output(a))
+    return perl_stacks.run_until(a, enough, Output)

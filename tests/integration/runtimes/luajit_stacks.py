@@ -7,12 +7,14 @@ import shutil
 import subprocess
 import tempfile
 
+import perl_stacks
 import python_stacks
 from kiln import textdump
+from perl_stacks import PATIENCE  # noqa: F401
 from python_stacks import BETWEEN, HERE, ROOTS, config  # noqa: F401
 
 WORK = os.path.join(HERE, "luajit_work.lua")
-VERSIONS = ["bookworm", "trixie", "forky", "experimental"]
+VERSIONS = ["bookworm", "trixie", "forky"]
 COMPLETE = 0.995
 MOST_BETWEEN = 0.02  # of the samples may be taken on the way to a chain's leaf or back
 BEFORE = {f"cut: {end}" for end in textdump.before_attaching("luajit")}
@@ -121,7 +123,7 @@ def judge(name, samples, said, complete=COMPLETE):
     right = why.pop(None, 0)
     between = sum(n for reason, n in why.items() if reason.startswith(BETWEEN))
     shown -= between
-    print(f"{name:12} {total:6} samples, {total - shown - between:4} before attaching, {between:3} on the way, "
+    print(f"{name:18} {total:6} samples, {total - shown - between:4} before attaching, {between:3} on the way, "
           f"{right / max(shown, 1):8.2%} complete", flush=True)
     for reason, n in why.most_common(5 if not os.environ.get("KILN_SHOW") else 40):
         print(f"    {n:4} {reason}")
@@ -132,3 +134,16 @@ def judge(name, samples, said, complete=COMPLETE):
     if between > max(MOST_BETWEEN * shown, 4):
         return [f"{name}: {between} of {shown} samples show no work"]
     return []
+
+
+class Output(perl_stacks.Output):
+    LANGUAGE = "luajit"
+
+
+def run_until(a, enough):
+    return perl_stacks.run_until(a, enough, Output)
+
+
+def have(least, pids):
+    """Are there LEAST samples with LuaJIT's frames of each of PIDS?"""
+    return perl_stacks.have(least, pids)

@@ -168,12 +168,11 @@ def judge(name, samples, said, complete=COMPLETE):
 
 class Output:
     """What an agent writes, while it does."""
-
-    kind = "perl"
+    LANGUAGE = "perl"
 
     def __init__(self, a):
         self.agent, self.rest = a, ""
-        self.samples = collections.Counter()  # with the runtime's frames, by pid
+        self.samples = collections.Counter()  # with the language's frames, by pid
         self.said = collections.defaultdict(set)  # why stacks are cut, by pid
         self.all = collections.Counter()
         self.file = open(a.out_path, encoding="utf-8", errors="replace")  # noqa: SIM115
@@ -186,14 +185,14 @@ class Output:
                 continue
             pid, n = int(pid[1]), sum(map(int, re.findall(r"^  Values: \[(\d+)", sample, re.M)))
             self.all[pid] += n
-            if f"Instrumentation: {self.kind}" in sample:
+            if f"Instrumentation: {self.LANGUAGE}" in sample:
                 self.samples[pid] += n
-            self.said[pid].update(re.findall(r"abort-marker, Function: (\[" + self.kind + r": .*\])", sample))
+            self.said[pid].update(re.findall(rf"abort-marker, Function: (\[{self.LANGUAGE}: .*\])", sample))
 
 
-def run_until(a, enough, output=None):
+def run_until(a, enough, kind=Output):
     """Waits until ENOUGH(an Output) holds, then ends the agent. All that it wrote; raises when that does not come."""
-    deadline, output = time.monotonic() + PATIENCE, output or Output(a)
+    deadline, output = time.monotonic() + PATIENCE, kind(a)
     with output.file:
         while not enough(output):
             if a.process.poll() is not None:
