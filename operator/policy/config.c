@@ -5,7 +5,7 @@
 #include "operator/policy/config_internal.h"
 
 const char *const tracer_names[TRACER_COUNT + 1] = {
-    "native", "go", "jvm", "python", "v8", "ruby", "php", "perl", "dotnet", "beam", NULL};
+    "native", "go", "jvm", "python", "v8", "ruby", "php", "perl", "dotnet", "beam", "luajit", NULL};
 
 void profile_spec_init(struct profile_spec *p)
 {

@@ -37,6 +37,7 @@ enum tracer {
 	TRACER_PERL,
 	TRACER_DOTNET,
 	TRACER_BEAM,
+	TRACER_LUAJIT,
 	TRACER_COUNT,
 	TRACERS_FIRST = TRACER_DOTNET + 1, /* those that all ids of policies are made of */
 };

@@ -44,6 +44,7 @@ static const struct json_row tracer_rows[] = {TRACER("native", TRACER_NATIVE),
 					      TRACER("perl", TRACER_PERL),
 					      TRACER("dotnet", TRACER_DOTNET),
 					      TRACER("beam", TRACER_BEAM),
+					      TRACER("luajit", TRACER_LUAJIT),
 					      {}};
 static const struct json_row hz_rows[] = {{"hz", JSON_INT, AT(hz), .min = 1, .max = 1000}, {}};
 static const struct json_row off_cpu_rows[] = {

@@ -12,7 +12,7 @@
 static const bool has_walker[TRACER_COUNT] = {
     [TRACER_NATIVE] = true, [TRACER_GO] = true,	  [TRACER_PYTHON] = true, [TRACER_V8] = true,
     [TRACER_RUBY] = true,   [TRACER_PHP] = true,  [TRACER_PERL] = true,	  [TRACER_JVM] = true,
-    [TRACER_DOTNET] = true, [TRACER_BEAM] = true,
+    [TRACER_DOTNET] = true, [TRACER_BEAM] = true, [TRACER_LUAJIT] = true,
 };
 
 static void add(struct policy_verdict *v, const char *format, ...) _printf_(2, 3);

@@ -74,13 +74,13 @@ static void put_receiver(struct buf *out, const struct render_input *in,
 	if (c->guardrails.max_off_cpu_per_mille != NUMBER_ABSENT)
 		off_cpu = MIN(off_cpu, c->guardrails.max_off_cpu_per_mille);
 	buf_printf(out, "receivers:\n  profiling:\n    samples_per_second: %d\n", target->hz);
-	/* Every stack stands on the first two; the API has no switch for the last one. */
+	/* Every stack stands on the first two. */
 	buf_puts(out, "    tracers: [native, kernel");
 	for (int t = 0; t < TRACER_COUNT; t++)
 		if (t != TRACER_NATIVE && !c->guardrails.tracer_denied[t] &&
 		    (in->stream || c->defaults.tracers[t] != TOGGLE_DISABLED))
 			buf_printf(out, ", %s", agent_tracer(t));
-	buf_printf(out, ", luajit]\n    reporter_interval: %ds\n",
+	buf_printf(out, "]\n    reporter_interval: %ds\n",
 		   interval == NUMBER_ABSENT ? 5 : interval);
 	/* BPF maps are the container's too: the limiter below looks at the process alone. */
 	if (limit >= 20)

@@ -40,7 +40,8 @@ def select(*expressions, **labels):
 FULL_PROFILE = {
     "mode": "OptIn", "sampling": {"hz": 97}, "offCPU": {"mode": "Enabled", "perMille": 10},
     "tracers": {"native": "Enabled", "go": "Auto", "jvm": "Auto", "python": "Disabled", "v8": "Auto",
-                "ruby": "Disabled", "php": "Auto", "perl": "Disabled", "dotnet": "Enabled", "beam": "Auto"},
+                "ruby": "Disabled", "php": "Auto", "perl": "Disabled", "dotnet": "Enabled", "beam": "Auto",
+                "luajit": "Auto"},
     "destinationRefs": ["main"],
 }
 FULL_AGENT = {
@@ -130,7 +131,7 @@ ROWS = [
       'each with or without :PORT, got "otel.example.com:65536"',)),
     ("unknown tracer denied", CLUSTER, {"guardrails": {"deniedTracers": ["java"]}},
      ('spec.guardrails.deniedTracers[0]: Unsupported value: "java": supported values: "native", "go", "jvm", '
-      '"python", "v8", "ruby", "php", "perl", "dotnet", "beam"',
+      '"python", "v8", "ruby", "php", "perl", "dotnet", "beam", "luajit"',
       UNCHECKED)),
     ("tracer denied twice", CLUSTER, {"guardrails": {"deniedTracers": ["go", "go"]}},
      ('spec.guardrails.deniedTracers[1]: Duplicate value: "go"',)),

@@ -6,8 +6,8 @@
 #define MAIN                                                                                       \
 	"'destinations':[{'name':'main','otlp':{'endpoint':'otel:4317'}},{'name':'log','text':{}}" \
 	"]"
-#define AUTO "tracers=aaaaaaaaaa"
-#define OFF  "off hz=0 off=0 tracers=dddddddddd to= by="
+#define AUTO "tracers=aaaaaaaaaaa"
+#define OFF  "off hz=0 off=0 tracers=ddddddddddd to= by="
 
 /* The example of docs/policy.md. */
 #define EXAMPLE                                                                                    \
@@ -48,7 +48,7 @@ static const struct rule rules[] = {
      "{" MAIN ",'defaults':{'sampling':{'hz':97},"
      "'offCPU':{'mode':'Enabled','perMille':10},'tracers':{'python':'Disabled'},'destinationRefs':["
      "'log']}}",
-     .want = "on hz=97 off=10 tracers=aaadaaaaaa to=log by=cluster"},
+     .want = "on hz=97 off=10 tracers=aaadaaaaaaa to=log by=cluster"},
     {"per mille without mode is nothing", "{'defaults':{'offCPU':{'perMille':10}}}",
      .want = "on hz=20 off=0 " AUTO " to= by=cluster"},
     {"the namespace's default patches the cluster's",
@@ -56,14 +56,14 @@ static const struct rule rules[] = {
      "'tracers':{'python':'Disabled','go':'Enabled'}}}",
      {{"prod", "a", 1,
        "{'profile':{'tracers':{'python':'Auto'},'offCPU':{'mode':'Enabled','perMille':3}}}"}},
-     .want = "on hz=97 off=3 tracers=aeaaaaaaaa to=main,log by=a"},
+     .want = "on hz=97 off=3 tracers=aeaaaaaaaaa to=main,log by=a"},
     {"a match patches the namespace's default",
      "{" MAIN "}",
      {{"prod", "a", 1, "{'profile':{'sampling':{'hz':50},'destinationRefs':['log']}}"},
       {"prod", "b", 2,
        "{'podSelector':{'matchLabels':{'app':'api'}},'profile':{'tracers':{'jvm':'Disabled'}}}"}},
      .labels = "x=y,app=api",
-     .want = "on hz=50 off=0 tracers=aadaaaaaaa to=log by=b"},
+     .want = "on hz=50 off=0 tracers=aadaaaaaaaa to=log by=b"},
     {"no match: the namespace's default",
      "{}",
      {{"prod", "a", 1, "{'profile':{'sampling':{'hz':50}}}"},
@@ -170,7 +170,7 @@ static const struct rule rules[] = {
     {"tracers are denied",
      "{'guardrails':{'deniedTracers':['python','dotnet']}}",
      {{"prod", "a", 1, "{'profile':{'tracers':{'python':'Enabled','go':'Enabled'}}}"}},
-     .want = "on hz=20 off=0 tracers=aeadaaaada to= by=a"},
+     .want = "on hz=20 off=0 tracers=aeadaaaadaa to= by=a"},
     {"destinations that are not allowed fall out",
      "{" MAIN ",'guardrails':{'allowedDestinations':['log']}}",
      {{"prod", "a", 1, "{'profile':{'destinationRefs':['main','log']}}"}},
@@ -232,11 +232,11 @@ static const struct rule rules[] = {
        "{'podSelector':{},'profile':{'sampling':{'hz':60},'destinationRefs':['mian','log']}}"}},
      .want = "on hz=60 off=0 " AUTO " to=log by=b"},
     {"the example: api in shop", EXAMPLE, EXAMPLE_CONFIGS("prod"), .labels = "app=api",
-     .want = "on hz=97 off=0 tracers=aaadaaadaa to=main,archive by=api"},
+     .want = "on hz=97 off=0 tracers=aaadaaadaaa to=main,archive by=api"},
     {"the example: web in shop", EXAMPLE, EXAMPLE_CONFIGS("prod"), .labels = "app=web",
-     .want = "on hz=19 off=0 tracers=aaadaaadaa to=main by=all"},
+     .want = "on hz=19 off=0 tracers=aaadaaadaaa to=main by=all"},
     {"the example: elsewhere", EXAMPLE, EXAMPLE_CONFIGS("shop"), .labels = "app=api",
-     .want = "on hz=19 off=0 tracers=aaaaaaadaa to=main by=cluster"},
+     .want = "on hz=19 off=0 tracers=aaaaaaadaaa to=main by=cluster"},
     {"also in the namespace's default: samples that may go nowhere else go nowhere",
      "{" MAIN "}",
      {{"prod", "a", 1, "{'profile':{'sampling':{'hz':50},'destinationRefs':['mian']}}"},

@@ -6,7 +6,7 @@ static const char full_cluster[] =
     "{'defaults':{'mode':'OptIn','sampling':{'hz':97},'offCPU':{'mode':'Enabled','perMille':10},"
     "'tracers':{'native':'Enabled','go':'Disabled','jvm':'Auto','python':'Enabled','v8':'Disabled',"
     "'ruby':'Auto','php':'Enabled','perl':'Disabled','dotnet':'Enabled',"
-    "'beam':'Disabled'},"
+    "'beam':'Disabled','luajit':'Auto'},"
     "'destinationRefs':['main','log']},"
     "'metadata':{'clusterName':'gke_a_b:c/"
     "d','wellKnownLabels':'Enabled','otelAnnotations':'Disabled','podLabels':['team'],"
@@ -140,7 +140,7 @@ static void test_every_field(void **state)
 {
 	static const enum toggle tracers[] = {
 	    TOGGLE_ENABLED, TOGGLE_DISABLED, TOGGLE_AUTO,     TOGGLE_ENABLED, TOGGLE_DISABLED,
-	    TOGGLE_AUTO,    TOGGLE_ENABLED,  TOGGLE_DISABLED, TOGGLE_ENABLED, TOGGLE_DISABLED};
+	    TOGGLE_AUTO,    TOGGLE_ENABLED,  TOGGLE_DISABLED, TOGGLE_ENABLED, TOGGLE_DISABLED, TOGGLE_AUTO};
 	struct cluster_config *c = cluster_of(full_cluster);
 
 	assert_string_equal(c->id.name, "cluster");

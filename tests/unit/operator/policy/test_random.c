@@ -332,7 +332,7 @@ static const struct world_config *oracle_best(const struct world *w, const struc
 
 static const char *oracle_resolve(const struct world *w, const struct oracle_pod *pod)
 {
-	static const char letters[] = "aed", off[] = "off hz=0 off=0 tracers=dddddddddd to= by=";
+	static const char letters[] = "aed", off[] = "off hz=0 off=0 tracers=ddddddddddd to= by=";
 	static struct text t;
 	const struct world_config *fallback = oracle_best(w, pod, false),
 				  *best = oracle_best(w, pod, true), *layers[2], *author = NULL,

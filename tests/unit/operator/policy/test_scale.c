@@ -66,7 +66,7 @@ static void test_a_thousand_configs(void **state)
 		char want[64];
 
 		snprintf(text, sizeof(text), LABELS "%c%d", i % 4 == 1 ? 'y' : 'x', i);
-		snprintf(want, sizeof(want), "on hz=%d off=0 tracers=aaaaaaaaaa to= by=c%03d",
+		snprintf(want, sizeof(want), "on hz=%d off=0 tracers=aaaaaaaaaaa to= by=c%03d",
 			 2 * i + 2, 2 * i + 1);
 		assert_string_equal(resolved(set, "prod", text, "team=a", NULL), want);
 	}
@@ -77,7 +77,7 @@ static void test_a_thousand_configs(void **state)
 		policy_set_remove(set, "prod", name);
 	}
 	assert_string_equal(resolved(set, "prod", LABELS "x250", "team=a", NULL),
-			    "on hz=501 off=0 tracers=aaaaaaaaaa to= by=c500");
+			    "on hz=501 off=0 tracers=aaaaaaaaaaa to= by=c500");
 	policy_set_free(set);
 }
 
