@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A LuaJIT process's memory, as recorded or as it pleases (the file of record_luajit): walking and
+ * naming is bounded and ends.
+ */
+#include "bpf/types.h"
+#include "bpf/arch.h"
+#include "tests/unit/agent/runtime/luajit/world.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static char out[1 << 16];
+	FILE *f = size ? fmemopen((void *)(uintptr_t)data, size, "r") : NULL;
+	_cleanup_(world_freep) struct world *w = NULL;
+
+	if (world_parse(f, &w) == 0) {
+		world_stack(w, out, sizeof(out));
+		if (!memchr(out, 0, sizeof(out)))
+			abort();
+	}
+	if (f)
+		fclose(f);
+	return 0;
+}
