@@ -34,18 +34,13 @@ static const struct json_choice tenant_choices[] = {
 		name, JSON_CHOICE, AT(tracers) + (id) * sizeof(enum toggle),                       \
 		    .choices = tracer_choices                                                      \
 	}
-static const struct json_row tracer_rows[] = {TRACER("native", TRACER_NATIVE),
-					      TRACER("go", TRACER_GO),
-					      TRACER("jvm", TRACER_JVM),
-					      TRACER("python", TRACER_PYTHON),
-					      TRACER("v8", TRACER_V8),
-					      TRACER("ruby", TRACER_RUBY),
-					      TRACER("php", TRACER_PHP),
-					      TRACER("perl", TRACER_PERL),
-					      TRACER("dotnet", TRACER_DOTNET),
-					      TRACER("beam", TRACER_BEAM),
-					      TRACER("luajit", TRACER_LUAJIT),
-					      {}};
+static const struct json_row tracer_rows[] = {
+    TRACER("native", TRACER_NATIVE), TRACER("go", TRACER_GO),
+    TRACER("jvm", TRACER_JVM),	     TRACER("python", TRACER_PYTHON),
+    TRACER("v8", TRACER_V8),	     TRACER("ruby", TRACER_RUBY),
+    TRACER("php", TRACER_PHP),	     TRACER("perl", TRACER_PERL),
+    TRACER("dotnet", TRACER_DOTNET), TRACER("beam", TRACER_BEAM),
+    TRACER("luajit", TRACER_LUAJIT), {}};
 static const struct json_row hz_rows[] = {{"hz", JSON_INT, AT(hz), .min = 1, .max = 1000}, {}};
 static const struct json_row off_cpu_rows[] = {
     {"mode", JSON_CHOICE, AT(off_cpu), .choices = enabled_choices},

@@ -138,9 +138,10 @@ static void check_agent(const struct cluster_config *c)
 
 static void test_every_field(void **state)
 {
-	static const enum toggle tracers[] = {
-	    TOGGLE_ENABLED, TOGGLE_DISABLED, TOGGLE_AUTO,     TOGGLE_ENABLED, TOGGLE_DISABLED,
-	    TOGGLE_AUTO,    TOGGLE_ENABLED,  TOGGLE_DISABLED, TOGGLE_ENABLED, TOGGLE_DISABLED, TOGGLE_AUTO};
+	static const enum toggle tracers[] = {TOGGLE_ENABLED,  TOGGLE_DISABLED, TOGGLE_AUTO,
+					      TOGGLE_ENABLED,  TOGGLE_DISABLED, TOGGLE_AUTO,
+					      TOGGLE_ENABLED,  TOGGLE_DISABLED, TOGGLE_ENABLED,
+					      TOGGLE_DISABLED, TOGGLE_AUTO};
 	struct cluster_config *c = cluster_of(full_cluster);
 
 	assert_string_equal(c->id.name, "cluster");

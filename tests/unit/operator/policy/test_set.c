@@ -136,7 +136,8 @@ static void test_clamps_have_an_end(void **state)
 	    spec, sizeof(spec),
 	    "{" MINE ",'profile':{'sampling':{'hz':2},'offCPU':{'mode':'Enabled','perMille':1},"
 	    "'tracers':{'native':'Auto','go':'Auto','jvm':'Auto','python':'Auto','v8':'Auto',"
-	    "'ruby':'Auto','php':'Auto','perl':'Auto','dotnet':'Auto','beam':'Auto','luajit':'Auto'},'"
+	    "'ruby':'Auto','php':'Auto','perl':'Auto','dotnet':'Auto','beam':'Auto','luajit':'Auto'"
+	    "},'"
 	    "destinationRefs':[");
 	for (size_t i = 0; i < CONFIG_DESTINATIONS_MAX; i++)
 		n += (size_t)snprintf(spec + n, sizeof(spec) - n, "%s'%s'", i ? "," : "", name[i]);
