@@ -31,6 +31,11 @@ static void walk(struct recording *r, const struct kiln_runtime *kernel, void *s
 
 	check(host.walk.runtime_frames <= KILN_MAX_USER_FRAMES);
 	check(host.reads <= READS_MAX);
+	for (size_t i = 0; i < sent.n_texts; i++) {
+		struct symbol_result got;
+
+		(void)ruby_read_text(state, &sent.texts[i], scratch, sizeof(scratch), &got);
+	}
 	for (uint32_t i = 0, named = 0; i < n && named < NAMED_MAX;
 	     i += kiln_frame_words(host.words[i]), named++) {
 		struct symbol_result got = {0};

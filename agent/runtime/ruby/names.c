@@ -261,14 +261,55 @@ static int read_path(const struct frame *f, struct ruby_text *text, const char *
 	return ruby_read_string(look, path, text, ret);
 }
 
-static uint32_t first_line(const struct frame *f)
+static uint32_t line_of_value(const struct frame *f, uint64_t line)
 {
-	uint64_t line = ruby_read_word(&f->look, f->body + BODY_FIRST_LINE);
-
 	if (f->look.process->image->version < VERSION_INT_LINE)
 		line >>= 1; /* a small number as a VALUE */
 	line = (uint32_t)line;
 	return line <= INT32_MAX ? (uint32_t)line : 0;
+}
+
+static uint32_t first_line(const struct frame *f)
+{
+	return line_of_value(f, ruby_read_word(&f->look, f->body + BODY_FIRST_LINE));
+}
+
+/* ---- evaluated code that is gone ------------------------------------------------------------- */
+
+/* Is what is around the code still what the walker saw? */
+static bool is_around(const struct frame *f, const struct kiln_ruby_text *t)
+{
+	const struct ruby_look *look = &f->look;
+
+	return is_iseq(look, t->root) && body_of(look, t->root) == t->root_body &&
+	       (!f->owner || ruby_read_word(look, f->owner + OBJECT_CLASS) == t->owner_class);
+}
+
+/* The frame by its TEXT; the strings are in SCRATCH. */
+static int read_gone(const struct frame *f, const struct kiln_ruby_text *t, char *scratch,
+		     size_t scratch_size, struct symbol *ret)
+{
+	struct ruby_text text = {scratch, scratch_size - sizeof(t->path)};
+	uint32_t type;
+	int r;
+
+	if (f->entry || !is_around(f, t) ||
+	    target_read(f->look.memory, t->root_body + BODY_TYPE, &type, sizeof(type)) < 0)
+		return -EFAULT;
+	ret->name = ret->system_name = text.at;
+	if (t->within == KILN_RUBY_IN_RESCUE)
+		put(&text, "rescue in ", 10);
+	else if (t->within == KILN_RUBY_IN_ENSURE)
+		put(&text, "ensure in ", 10);
+	put_level(&text, t->levels);
+	r = put_label(f, t->root_body, type == ISEQ_METHOD, &text);
+	if (r < 0)
+		return r;
+	ret->file = memcpy(text.at + 1, t->path, sizeof(t->path));
+	ret->start_line = line_of_value(f, t->start);
+	ret->line = t->line ? t->line : ret->start_line;
+	target_renew(f->look.memory);
+	return is_around(f, t) ? 0 : -EFAULT;
 }
 
 /*
@@ -342,6 +383,7 @@ int ruby_symbolize(void *state, const struct target_memory *memory, const uint64
 	/* A method of a block may be called as a block, too. */
 	uint64_t address = first | f.is_bmethod, cookie = second << 16 | f.cookie;
 	struct runtime_function function = {.name = "", .file = ""};
+	const struct kiln_ruby_text *text;
 	struct ruby_lines lines = {0};
 	int r = 0;
 
@@ -362,6 +404,11 @@ int ruby_symbolize(void *state, const struct target_memory *memory, const uint64
 		    .start_line = function.start_line,
 		    .line = f.iseq ? line_of(&f, &function) : 0,
 		};
+	} else if ((text = ruby_find_text(state, words))) {
+		ret->type = FRAME_RUBY;
+		ret->n = 1;
+		ret->symbols[0] = (struct symbol){0};
+		r = read_gone(&f, text, scratch, scratch_size, &ret->symbols[0]);
 	}
 	free(lines.bytes);
 	return r;

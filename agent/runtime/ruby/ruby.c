@@ -53,6 +53,12 @@ static int ruby_attach(const struct runtime_image *ri, struct runtime_target *ta
 	if (!l)
 		return error_set(err, -ENOTSUP, "Ruby %s", ri->version);
 	k.frame_size = l->frame_size;
+	k.parent = (uint8_t)l->parent;
+	k.lines = (uint8_t)l->lines;
+	k.lines_size = (uint8_t)l->lines_size;
+	k.lines_index = (uint8_t)l->lines_index;
+	k.line_size = l->line_size;
+	k.string_embedded = l->string_embedded;
 	r = find_context(image, l, target, &k);
 	if (r < 0)
 		return r;
@@ -69,7 +75,10 @@ static int ruby_attach(const struct runtime_image *ri, struct runtime_target *ta
 
 static void ruby_detach(void *state)
 {
-	free(state);
+	struct ruby_process *p = state;
+
+	free(p->texts);
+	free(p);
 }
 
 /* YJIT's code (3.1 on) is in anonymous memory; any library may have some, too. */
@@ -93,6 +102,7 @@ const struct interpreter_ops ruby_ops = {
     .forget = ruby_forget,
     .attach = ruby_attach,
     .symbolize = ruby_symbolize,
+    .read_text = ruby_read_text,
     .detach = ruby_detach,
     .owns = ruby_owns,
 };

@@ -74,8 +74,9 @@ struct ruby_process {
 	const struct ruby_image *image;
 	const struct ruby_layout *layout;
 	uint64_t bias;
-	uint64_t symbols;   /* ruby_global_symbols; 0: not found yet */
-	uint64_t classpath; /* the ID of __classpath__; 0: not met yet */
+	uint64_t symbols;	  /* ruby_global_symbols; 0: not found yet */
+	uint64_t classpath;	  /* the ID of __classpath__; 0: not met yet */
+	struct ruby_texts *texts; /* owned; NULL: none came yet */
 };
 
 /* One look at a process. */
@@ -133,6 +134,14 @@ int ruby_read_lines(const struct ruby_look *look, uint64_t body, uint32_t instru
 /* The line of instruction INDEX; 0: it has none. Any bytes will do. */
 uint32_t ruby_line(const struct ruby_layout *l, const void *bytes, size_t size, uint32_t n,
 		   uint32_t index);
+
+/* ---- text.c: what the walker has sent of evaluated code ----------------------------------------
+ */
+/* Keeps TEXT for ruby_find_text(); negative always: names are read from memory first. */
+int ruby_read_text(void *state, const struct kiln_text *text, char *scratch, size_t scratch_size,
+		   struct symbol_result *ret);
+/* The text of the frame WORDS; NULL: none came, or it was long ago. */
+const struct kiln_ruby_text *ruby_find_text(const struct ruby_process *p, const uint64_t words[2]);
 
 /* ---- names.c --------------------------------------------------------------------------------- */
 int ruby_symbolize(void *state, const struct target_memory *memory, const uint64_t words[2],

@@ -30,11 +30,12 @@ enum {
 };
 
 enum ruby_state {
-	RUBY_WALKING = 1,   /* the context was found */
-	RUBY_OVER = 2,	    /* there is none, or it makes no sense */
-	RUBY_SHOWN = 4,	    /* the group of the rb_vm_exec() at hand */
-	RUBY_LEAF = 8,	    /* the next frame's program counter is in r14 */
-	RUBY_NOT_SAID = 16, /* ... is not known: JIT code does not keep it up to date */
+	RUBY_WALKING = 1,    /* the context was found */
+	RUBY_OVER = 2,	     /* there is none, or it makes no sense */
+	RUBY_SHOWN = 4,	     /* the group of the rb_vm_exec() at hand */
+	RUBY_LEAF = 8,	     /* the next frame's program counter is in r14 */
+	RUBY_NOT_SAID = 16,  /* ... is not known: JIT code does not keep it up to date */
+	RUBY_EVALUATED = 32, /* the frame at hand is of code of a string, or in it */
 	RUBY_BEGINS =
 	    16, /* the next frame has not begun, and is the first one of a group of its own */
 };
@@ -266,6 +267,8 @@ KILN_GLOBAL int ruby_step_out(uint32_t slot)
 	entry = w->scratch[0];
 	parent = w->scratch[1] & ~3ULL;
 	flags = w->scratch[2];
+	if ((flags & RUBY_KIND_MASK) == RUBY_KIND_EVAL)
+		w->cursor.words[RUBY_STATE] |= RUBY_EVALUATED;
 	kind = ruby_is_method(w, entry, flags & RUBY_LOCAL);
 	if (kind == 2) {
 		entry = w->scratch[1];
@@ -362,6 +365,8 @@ KILN_GLOBAL int ruby_pack(uint32_t slot, uint64_t iseq)
 	return 0;
 }
 
+#include "agent/runtime/ruby/walker_text.h"
+
 /*
  * Emits the control frame at hand, unless it is one that Ruby itself does not show, and goes on to
  * its caller. 0: that belongs to the same native frame; 1: it does not; 2: there is none.
@@ -382,7 +387,8 @@ KILN_GLOBAL int ruby_frame(uint32_t slot)
 		return ruby_stop(w, KILN_MISSING_BUDGET);
 	if (env_read(w->scratch, RUBY_CFP_WORDS * 8, frame))
 		return ruby_stop(w, KILN_MISSING_READ);
-	w->cursor.words[RUBY_STATE] = (state + 65536) & ~(uint32_t)(RUBY_LEAF | RUBY_NOT_SAID);
+	w->cursor.words[RUBY_STATE] =
+	    (state + 65536) & ~(uint32_t)(RUBY_LEAF | RUBY_NOT_SAID | RUBY_EVALUATED);
 	w->cursor.words[RUBY_FRAME] = frame + ruby_data(w)->frame_size;
 	pc = w->scratch[RUBY_CFP_PC];
 	iseq = w->scratch[RUBY_CFP_ISEQ];
@@ -423,8 +429,14 @@ KILN_GLOBAL int ruby_frame(uint32_t slot)
 		if (env & RUBY_BMETHOD)
 			flags |= KILN_RUBY_BMETHOD;
 	}
-	if (walk_emit(w, flags, first, second | KILN_RUBY_PACK(0, index)))
+	second |= KILN_RUBY_PACK(0, index);
+	if (walk_emit(w, flags, first, second))
 		return 2;
+	if (iseq && w->cursor.words[RUBY_STATE] & RUBY_EVALUATED) {
+		first |= (uint64_t)flags << KILN_FRAME_FLAG_SHIFT |
+			 (uint64_t)KILN_FRAME_RUNTIME(w->runtime_id & 31) << KILN_FRAME_KIND_SHIFT;
+		(void)ruby_send_text(w->slot, iseq, first, second);
+	}
 	return env & RUBY_FINISH ? 1 : 0;
 }
 

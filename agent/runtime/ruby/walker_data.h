@@ -47,6 +47,9 @@ struct kiln_ruby {
 	uint8_t frame_size;	 /* of a control frame */
 	uint8_t has_tls;
 	uint8_t native_only;
+	/* What a text needs: members of an instruction sequence's body, and what is in a String.
+	 * lines_index 0: no texts. */
+	uint8_t parent, lines, lines_size, lines_index, line_size, string_embedded;
 };
 _Static_assert(sizeof(struct kiln_ruby) <= KILN_RUNTIME_BYTES, "struct kiln_ruby");
 
@@ -91,6 +94,23 @@ enum {
 #define KILN_RUBY_MORE(second)	   ((uint32_t)((second) >> KILN_RUBY_OBJECT_BITS))
 #define KILN_RUBY_INDEX(second)	   (KILN_RUBY_MORE(second) & KILN_RUBY_INDEX_NONE)
 #define KILN_RUBY_IS_ENTRY(second) ((KILN_RUBY_MORE(second) & KILN_RUBY_ENTRY) != 0)
+
+/*
+ * What a frame of evaluated code has in a struct kiln_text. Such code is collected within
+ * milliseconds; the method or class around it, whose label and owner name it, is not.
+ */
+struct kiln_ruby_text {
+	uint64_t root, root_body; /* instruction sequence around it, and its body */
+	uint64_t owner_class;
+	uint64_t start; /* location.first_lineno, as it is in memory */
+	uint32_t line;	/* 0: its first one */
+	uint8_t levels; /* blocks */
+	uint8_t within; /* enum kiln_ruby_within */
+	char path[250]; /* with a NUL */
+};
+_Static_assert(sizeof(struct kiln_ruby_text) <= KILN_TEXT_BYTES, "struct kiln_ruby_text");
+
+enum kiln_ruby_within { KILN_RUBY_IN_BODY, KILN_RUBY_IN_RESCUE, KILN_RUBY_IN_ENSURE };
 
 /* Of a method in C: its function and its original ID. */
 static inline __attribute__((always_inline)) uint64_t kiln_ruby_definition_hash(uint64_t function,

@@ -83,7 +83,7 @@ static int write_frames(void *state, uint32_t n)
 		const char *slash;
 		int r;
 
-		for (; sent.ends[group] == i; group++)
+		for (; groups.ends[group] == i; group++)
 			printf("group\n");
 		r = perl_symbolize(state, &memory, host.words + i, scratch, sizeof(scratch),
 				   &names);

@@ -134,12 +134,12 @@ static void groups_end_where_c_called(void **unused)
 		struct fixture f = open_recording(versions[v]);
 
 		(void)walk(&f);
-		assert_int_equal(sent.n_groups, GROUPS);
+		assert_int_equal(groups.n, GROUPS);
 		assert_int_equal(f.r->n_groups, GROUPS);
 		for (size_t i = 0; i < f.r->n_frames; i++) {
-			assert_true(sent.ends[f.r->frames[i].group] > i * 2);
+			assert_true(groups.ends[f.r->frames[i].group] > i * 2);
 			assert_true(f.r->frames[i].group == 0 ||
-				    sent.ends[f.r->frames[i].group - 1] <= i * 2);
+				    groups.ends[f.r->frames[i].group - 1] <= i * 2);
 		}
 		close_recording(&f);
 	}

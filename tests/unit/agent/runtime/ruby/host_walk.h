@@ -12,10 +12,13 @@
 #define KILN_WALKER ruby_walk
 #include "bpf/unwind.h"
 
+#include "tests/unit/agent/runtime/host_text_calls.h"
+
 #include "agent/runtime/ruby/walker.h"
 #pragma GCC diagnostic pop
 
 #include "tests/unit/agent/runtime/host_env.h"
+#include "tests/unit/agent/runtime/host_text.h"
 
 /* A native frame of vm_exec_core() or, EXEC, of rb_vm_exec(), which has called something. */
 static void host_stand(bool exec)
@@ -40,6 +43,7 @@ static void host_begin(const struct target_memory *memory, const struct kiln_run
 	memset(w, 0, sizeof(*w));
 	host.memory = memory;
 	host.reads = 0;
+	sent.n_texts = 0;
 	w->runtimes = ~0U;
 	w->mapset = 1;
 	w->thread_pointer = thread;
@@ -52,8 +56,8 @@ static void host_begin(const struct target_memory *memory, const struct kiln_run
  * The Ruby frames of the thread at THREAD: two words each, in host.words. Returns the number of
  * words; a KILN_FRAME_MISSING is one.
  */
-static uint32_t host_walk(const struct target_memory *memory, const struct kiln_runtime *runtime,
-			  uint64_t thread)
+static inline uint32_t host_walk(const struct target_memory *memory,
+				 const struct kiln_runtime *runtime, uint64_t thread)
 {
 	struct kiln_walk *w = &host.walk;
 

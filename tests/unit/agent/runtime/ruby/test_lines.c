@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "agent/runtime/ruby/ruby.h"
+#include "tests/unit/agent/runtime/ruby/host_walk.h"
 
 enum { BODY = 0x1000, LINES = 0x10000, TABLE = 0x40000, PLACES_MAX = 4000, WORDS = 0x10000 };
 
@@ -86,6 +86,20 @@ static void make_body(const struct ruby_layout *l, const uint32_t *begin, size_t
 	}
 }
 
+/* The same, as the walker finds it. */
+static uint32_t line_sent(const struct ruby_look *look, uint32_t index)
+{
+	const struct ruby_layout *l = look->process->layout;
+	struct kiln_ruby *k = (struct kiln_ruby *)host.walk.runtime.data;
+
+	host.memory = look->memory;
+	k->lines = (uint8_t)l->lines;
+	k->lines_size = (uint8_t)l->lines_size;
+	k->lines_index = (uint8_t)l->lines_index;
+	k->line_size = l->line_size;
+	return (uint32_t)ruby_line_at(0, BODY, index);
+}
+
 static void every_place_has_its_line(void **unused)
 {
 	static const uint32_t begin[] = {0,   1,   5,	53,  54,  55,	100,  117,  118, 119,
@@ -103,6 +117,8 @@ static void every_place_has_its_line(void **unused)
 			if (stretch + 1 < ARRAY_SIZE(begin) && begin[stretch + 1] <= place)
 				stretch++;
 			assert_int_equal(line_of(&look, place), 100 + stretch);
+			if (p.layout->lines_index)
+				assert_int_equal(line_sent(&look, place), 100 + stretch);
 		}
 	}
 }
@@ -117,6 +133,7 @@ static void a_stretch_without_a_line_has_that_before_it(void **unused)
 	make_body(p.layout, begin, ARRAY_SIZE(begin));
 	put(LINES + p.layout->line_size, 0);
 	assert_int_equal(line_of(&look, 3), 100);
+	assert_int_equal(line_sent(&look, 3), 100);
 	assert_int_equal(line_of(&look, 4), 102);
 }
 

@@ -387,6 +387,46 @@ static void a_method_whose_entry_has_moved_has_its_name(void **unused)
 	}
 }
 
+/* All that is left of evaluated code is what the walker has sent of it. */
+static void code_of_a_string_has_its_name_when_it_is_gone(void **unused)
+{
+	size_t eval = frame_named("Kernel#eval") - 1;
+
+	(void)unused;
+	for (size_t v = 0; v < ARRAY_SIZE(versions); v++) {
+		struct fixture f = open_recording(versions[v]);
+		struct symbol_result result;
+		const uint64_t *words = host.words + 2 * eval;
+		const struct kiln_text *text;
+		struct symbol before, got;
+		char file[64];
+		uint8_t *at;
+
+		(void)host_walk(&f.memory, &f.kernel, f.r->thread);
+		text = host_text(words);
+		assert_non_null(text);
+		assert_int_equal(name_of(&f, words, &before), 0);
+		snprintf(file, sizeof(file), "%s", before.file);
+		assert_string_equal(file, "cart.erb");
+		/* It is collected. */
+		recorded_memory_put(&f.r->memory, KILN_RUBY_OBJECT(words[0]) + 16, 0);
+		assert_int_equal(name_of(&f, words, &got), -EFAULT);
+		assert_int_equal(ruby_read_text(f.state, text, NULL, 0, &result), -EAGAIN);
+		assert_int_equal(name_of(&f, words, &got), 0);
+		assert_string_equal(got.name, expected[eval].name);
+		assert_string_equal(got.file, file);
+		assert_int_equal(got.line, expected[eval].line);
+		assert_int_equal(got.start_line, 31);
+		/* The method around it is another one by now. */
+		at = recorded_memory_at(&f.r->memory,
+					((const struct kiln_ruby_text *)text->bytes)->root + 16, 8);
+		assert_non_null(at);
+		at[1] ^= 0x10;
+		assert_int_equal(name_of(&f, words, &got), -EFAULT);
+		close_recording(&f);
+	}
+}
+
 static void a_thread_without_ruby_has_no_frames(void **unused)
 {
 	(void)unused;
@@ -530,6 +570,7 @@ int main(void)
 	    cmocka_unit_test(jit_code_is_left_by_its_stack),
 	    cmocka_unit_test(a_replaced_method_is_noticed),
 	    cmocka_unit_test(a_method_whose_entry_has_moved_has_its_name),
+	    cmocka_unit_test(code_of_a_string_has_its_name_when_it_is_gone),
 	    cmocka_unit_test(a_thread_without_ruby_has_no_frames),
 	    cmocka_unit_test(wild_pointers_are_said),
 	    cmocka_unit_test(a_context_that_makes_no_sense_is_none),
