@@ -11,6 +11,7 @@
 
 #include "agent/agent_internal.h"
 #include "agent/export/otlp_probe.h"
+#include "agent/live/access.h"
 #include "agent/process/pid_namespace.h"
 #include "agent/process/procfs.h"
 
@@ -68,6 +69,17 @@ static void put_pods(struct buf *out, const struct operator_config *o)
 		buf_printf(out, "names and policies come from %s\n", o->snapshot_file);
 }
 
+/* An empty request does not tell which generation a receiver reads: that shows with the first full
+ * one. */
+static void put_generation(struct buf *out, const char *wanted)
+{
+	if (!wanted || streq(wanted, "auto"))
+		buf_printf(out, ROW "%s\n", "",
+			   "as OTLP v1.11 (G6), or as v1.8 (G5) when that is refused");
+	else
+		buf_printf(out, ROW "as proto_generation says: %s\n", "", wanted);
+}
+
 static void put_exporter(struct buf *out, const struct exporter_config *e)
 {
 	const char *where = e->profiles_endpoint ? e->profiles_endpoint : e->endpoint;
@@ -86,6 +98,7 @@ static void put_exporter(struct buf *out, const struct exporter_config *e)
 	}
 	(void)otlp_probe(e, PROBE_MS, words);
 	buf_printf(out, ": %s %s\n", where, words);
+	put_generation(out, e->proto_generation);
 }
 
 static void put_address(struct buf *out, const char *title, const struct http_config *http)
@@ -94,6 +107,17 @@ static void put_address(struct buf *out, const char *title, const struct http_co
 		buf_printf(out, ROW "on %s%s%s:%u\n", title, strchr(http->host, ':') ? "[" : "",
 			   http->host[0] ? http->host : "all addresses",
 			   strchr(http->host, ':') ? "]" : "", http->port);
+}
+
+static int check_token(const struct http_config *live, struct error *err)
+{
+	struct access access = {0};
+	int r = 0;
+
+	if (live->enabled && live->token_file)
+		r = access_read_token(live->token_file, &access, err);
+	explicit_bzero(&access, sizeof(access));
+	return r < 0 ? error_wrap(err, r, "extensions.live") : 0;
 }
 
 int agent_check(const struct config *c, struct buf *out, struct error *err)
@@ -125,5 +149,5 @@ int agent_check(const struct config *c, struct buf *out, struct error *err)
 	put_address(out, "health", &c->health_check);
 	put_address(out, "own profile", &c->pprof);
 	put_address(out, "flame graph", &c->live);
-	return 0;
+	return check_token(&c->live, err);
 }

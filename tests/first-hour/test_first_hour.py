@@ -184,7 +184,7 @@ def test_a_configuration_file(sandbox, command, shop, tmp_path):
     try:
         check = command(f"{line} --check")
         assert check.process.wait(parts.WAIT) == 0, check.printed()
-        assert re.search(r"pyroscope:4040.* takes profiles", check.printed()), check.printed()
+        assert re.search(r"pyroscope:4040.* takes profiles\n +as OTLP v1.11 \(G6\), or as", check.printed()), check.printed()
         run = command(line).profiles()
         truth = work(shop)
         run.end()

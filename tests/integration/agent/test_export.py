@@ -85,10 +85,29 @@ def test_check_asks_the_receiver(agent, collector, tmp_path, protocol):
     collector.start()
     told = check(text)
     assert told["exporter"].endswith(" takes profiles"), told
+    assert told["as"].endswith("as proto_generation says: g6")
     assert "97 times a second" in told["BPF"] and "python" in told["tracers"]
     secure = text.replace("http://", "https://").replace("insecure: true", "insecure_skip_verify: true")
     assert re.search("plain text|wrong version number", check(secure)["exporter"])
     assert collector.samples() == []
+
+
+def test_check_reads_the_token_of_the_page(agent, tmp_path):
+    """What a start would refuse, --check refuses with the same words."""
+    token = tmp_path / "token"
+    for text, code in (("12345\n", 2), ("a-token-of-some-length\n", 0)):
+        token.write_text(text)
+        a = agent("--check", config=LIVE % token)
+        assert a.wait() == code, a.stderr()
+        assert ("extensions.live" in a.stderr()) == (code != 0)
+
+
+LIVE = """
+receivers: {profiling: {}}
+exporters: {debug: {}}
+extensions: {live: {endpoint: "127.0.0.1:0", token_file: %s}}
+service: {extensions: [live], pipelines: {profiles: {receivers: [profiling], exporters: [debug]}}}
+"""
 
 
 @pytest.mark.parametrize("generation", ["g4", "g5", "g6"])
