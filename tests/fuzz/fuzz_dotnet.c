@@ -23,8 +23,9 @@ static void change(struct small *s, const uint8_t *data, size_t size)
 
 	while (cursor_left(&c) > 3) {
 		uint64_t at = SMALL_BASE + (uint64_t)cursor_u16(&c) * PLACE_UNIT;
-		size_t n = MIN((size_t)cursor_u8(&c), cursor_left(&c));
+		size_t n = cursor_u8(&c);
 
+		n = MIN(n, cursor_left(&c));
 		small_put(s, at, cursor_bytes(&c, n), n);
 	}
 }

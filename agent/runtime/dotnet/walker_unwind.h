@@ -30,11 +30,17 @@ enum {
 	DOTNET_POPS = 9,
 };
 
+/* From the CFA to what dotnet_saved() has noted as AT, in words. */
+KILN_INLINE int16_t dotnet_words(uint64_t at, int32_t cfa)
+{
+	return (int16_t)(((int64_t)(int32_t)at - 1 - cfa) >> 3);
+}
+
 /* Writes the rule that w->scratch says into that for PC: the return address is at the position. */
 KILN_INLINE void dotnet_write_rule(struct kiln_walk *w, uint64_t pc, uint32_t more)
 {
 	struct kiln_cache_entry *entry = env_cache(w, pc);
-	int32_t cfa = (int32_t)w->scratch[DOTNET_POSITION] + 8;
+	int32_t cfa = (int32_t)((uint32_t)w->scratch[DOTNET_POSITION] + 8);
 	struct kiln_rule rule = {
 	    .kind = KILN_RULE_CFA,
 	    .reg = w->scratch[DOTNET_BY_FP] ? ARCH_REG_FP : ARCH_REG_SP,
@@ -48,12 +54,11 @@ KILN_INLINE void dotnet_write_rule(struct kiln_walk *w, uint64_t pc, uint32_t mo
 		return;
 	if (w->scratch[DOTNET_FP_AT]) {
 		rule.flags |= KILN_RULE_SAVED_FP;
-		rule.fp_off =
-		    (int16_t)(((int32_t)(uint32_t)w->scratch[DOTNET_FP_AT] - 1 - cfa) >> 3);
+		rule.fp_off = dotnet_words(w->scratch[DOTNET_FP_AT], cfa);
 	}
 	if (w->scratch[DOTNET_RBX_AT]) {
 		rule.flags |= KILN_RULE_SAVED_EXTRA;
-		rule.extra_off = (int16_t)(((int32_t)w->scratch[DOTNET_RBX_AT] - 1 - cfa) >> 3);
+		rule.extra_off = dotnet_words(w->scratch[DOTNET_RBX_AT], cfa);
 	}
 	entry->rule = rule;
 }
@@ -65,12 +70,12 @@ KILN_INLINE void dotnet_begin_rule(struct kiln_walk *w)
 }
 
 /* The register REG, as instructions number it, is saved at POSITION (1 is added: 0 is none). */
-KILN_INLINE void dotnet_saved(struct kiln_walk *w, uint32_t reg, int32_t position)
+KILN_INLINE void dotnet_saved(struct kiln_walk *w, uint32_t reg, uint32_t position)
 {
 	if (reg == DOTNET_RBP)
-		w->scratch[DOTNET_FP_AT] = (uint32_t)(position + 1);
+		w->scratch[DOTNET_FP_AT] = position + 1;
 	else if (reg == DOTNET_RBX)
-		w->scratch[DOTNET_RBX_AT] = (uint32_t)(position + 1);
+		w->scratch[DOTNET_RBX_AT] = position + 1;
 }
 
 /* Two bytes of the codes in w->scratch. */
@@ -89,8 +94,7 @@ KILN_INLINE uint32_t dotnet_code(const struct kiln_walk *w, uint64_t i)
 KILN_GLOBAL int dotnet_undo(uint32_t slot, uint32_t offset, uint32_t frame)
 {
 	struct kiln_walk *w = env_walk(slot);
-	uint32_t code, op, info, next, slots = 1;
-	int32_t position, size = 0;
+	uint32_t code, op, info, next, position, slots = 1, size = 0;
 	uint64_t at;
 
 	if (!w)
@@ -100,17 +104,17 @@ KILN_GLOBAL int dotnet_undo(uint32_t slot, uint32_t offset, uint32_t frame)
 	next = dotnet_code(w, at + 1);
 	op = code >> 8 & 15;
 	info = code >> 12;
-	position = (int32_t)w->scratch[DOTNET_POSITION];
+	position = (uint32_t)w->scratch[DOTNET_POSITION];
 	switch (op) {
 	case DOTNET_PUSH_NONVOL:
 		size = 8;
 		break;
 	case DOTNET_ALLOC_SMALL:
-		size = (int32_t)info * 8 + 8;
+		size = info * 8 + 8;
 		break;
 	case DOTNET_ALLOC_LARGE:
 		slots = info ? 3 : 2;
-		size = (int32_t)(info ? next | dotnet_code(w, at + 2) << 16 : next * 8);
+		size = info ? next | dotnet_code(w, at + 2) << 16 : next * 8;
 		break;
 	case DOTNET_SET_FPREG:
 		break;
@@ -133,24 +137,23 @@ KILN_GLOBAL int dotnet_undo(uint32_t slot, uint32_t offset, uint32_t frame)
 	if (op == DOTNET_SET_FPREG || op == DOTNET_SET_FPREG_LARGE) {
 		if ((frame & 15) != DOTNET_RBP)
 			return 0;
-		position = op == DOTNET_SET_FPREG
-			       ? (int32_t)(frame >> 4) * 16
-			       : (int32_t)((next | dotnet_code(w, at + 2) << 16) * 16);
-		position = -position;
+		position = op == DOTNET_SET_FPREG ? (frame >> 4) * 16
+						  : (next | dotnet_code(w, at + 2) << 16) * 16;
+		position = 0 - position;
 		w->scratch[DOTNET_BY_FP] = 1;
 		/* What has been stored since counts from where rsp was. */
 		if (w->scratch[DOTNET_FP_AT])
-			w->scratch[DOTNET_FP_AT] += (uint64_t)(int64_t)position;
+			w->scratch[DOTNET_FP_AT] += (uint64_t)(int64_t)(int32_t)position;
 		if (w->scratch[DOTNET_RBX_AT])
-			w->scratch[DOTNET_RBX_AT] += (uint64_t)(int64_t)position;
+			w->scratch[DOTNET_RBX_AT] += (uint64_t)(int64_t)(int32_t)position;
 	} else if (op == DOTNET_PUSH_NONVOL) {
 		dotnet_saved(w, info, position);
 	} else if (op == DOTNET_SAVE_NONVOL) {
-		dotnet_saved(w, info, (int32_t)next * 8);
+		dotnet_saved(w, info, next * 8);
 	} else if (op == DOTNET_SAVE_NONVOL_FAR) {
-		dotnet_saved(w, info, (int32_t)(next | dotnet_code(w, at + 2) << 16));
+		dotnet_saved(w, info, next | dotnet_code(w, at + 2) << 16);
 	}
-	w->scratch[DOTNET_POSITION] = (uint32_t)(position + size);
+	w->scratch[DOTNET_POSITION] = position + size;
 	return (int)slots;
 }
 
@@ -234,23 +237,23 @@ KILN_GLOBAL int dotnet_by_epilogue(uint32_t slot, uint64_t pc, uint32_t more)
 	uint8_t code[DOTNET_BYTES + 8] = {};
 	uint64_t at = 0;
 	const uint8_t *p = code;
-	int32_t position = 0;
+	uint32_t position = 0;
 
 	if (!w || env_read(code, DOTNET_BYTES, pc))
 		return 0;
 	dotnet_begin_rule(w);
 	if (p[0] == 0x48 && p[1] == 0x83 && p[2] == 0xc4) {
-		position = (int8_t)p[3];
+		position = (uint32_t)(int8_t)p[3];
 		at = 4;
 	} else if (p[0] == 0x48 && p[1] == 0x81 && p[2] == 0xc4) {
-		position = dotnet_int(p + 3);
+		position = (uint32_t)dotnet_int(p + 3);
 		at = 7;
 	} else if (p[0] == 0x48 && p[1] == 0x8d && p[2] == 0x65) {
-		position = (int8_t)p[3];
+		position = (uint32_t)(int8_t)p[3];
 		w->scratch[DOTNET_BY_FP] = 1;
 		at = 4;
 	} else if (p[0] == 0x48 && p[1] == 0x8d && p[2] == 0xa5) {
-		position = dotnet_int(p + 3);
+		position = (uint32_t)dotnet_int(p + 3);
 		w->scratch[DOTNET_BY_FP] = 1;
 		at = 7;
 	}
@@ -271,7 +274,7 @@ KILN_GLOBAL int dotnet_by_epilogue(uint32_t slot, uint64_t pc, uint32_t more)
 	at &= DOTNET_BYTES - 1;
 	if (!dotnet_is_end(w, pc + at, code + at))
 		return 0;
-	w->scratch[DOTNET_POSITION] = (uint32_t)position;
+	w->scratch[DOTNET_POSITION] = position;
 	dotnet_write_rule(w, pc, more);
 	return 1;
 }
