@@ -27,7 +27,8 @@ enum {
 	STRING,
 	GUID,
 	BLOB,
-	TYPE_DEF_OR_REF,
+	CODED, /* from here on: rows of one of several tables */
+	TYPE_DEF_OR_REF = CODED,
 	HAS_CONSTANT,
 	HAS_ATTRIBUTE,
 	HAS_MARSHAL,
@@ -48,21 +49,21 @@ enum {
 static const struct {
 	uint8_t bits, tables[CODED_MAX];
 } coded[] = {
-    [TYPE_DEF_OR_REF - TYPE_DEF_OR_REF] = {2, {0x02, 0x01, 0x1b, END}},
-    [HAS_CONSTANT - TYPE_DEF_OR_REF] = {2, {0x04, 0x08, 0x17, END}},
+    [TYPE_DEF_OR_REF - CODED] = {2, {0x02, 0x01, 0x1b, END}},
+    [HAS_CONSTANT - CODED] = {2, {0x04, 0x08, 0x17, END}},
     [HAS_ATTRIBUTE -
 	TYPE_DEF_OR_REF] = {5, {0x06, 0x04, 0x01, 0x02, 0x08, 0x09, 0x0a, 0x00, 0x0e, 0x17, 0x14,
 				0x11, 0x1a, 0x1b, 0x20, 0x23, 0x26, 0x27, 0x28, 0x2a, 0x2c, 0x2b}},
-    [HAS_MARSHAL - TYPE_DEF_OR_REF] = {1, {0x04, 0x08, END}},
-    [HAS_SECURITY - TYPE_DEF_OR_REF] = {2, {0x02, 0x06, 0x20, END}},
-    [MEMBER_PARENT - TYPE_DEF_OR_REF] = {3, {0x02, 0x01, 0x1a, 0x06, 0x1b, END}},
-    [HAS_SEMANTICS - TYPE_DEF_OR_REF] = {1, {0x14, 0x17, END}},
-    [METHOD_OR_REF - TYPE_DEF_OR_REF] = {1, {0x06, 0x0a, END}},
-    [FORWARDED - TYPE_DEF_OR_REF] = {1, {0x04, 0x06, END}},
-    [IMPLEMENTATION - TYPE_DEF_OR_REF] = {2, {0x26, 0x23, 0x27, END}},
-    [ATTRIBUTE_TYPE - TYPE_DEF_OR_REF] = {3, {0x06, 0x0a, END}},
-    [SCOPE - TYPE_DEF_OR_REF] = {2, {0x00, 0x1a, 0x23, 0x01, END}},
-    [TYPE_OR_METHOD - TYPE_DEF_OR_REF] = {1, {0x02, 0x06, END}},
+    [HAS_MARSHAL - CODED] = {1, {0x04, 0x08, END}},
+    [HAS_SECURITY - CODED] = {2, {0x02, 0x06, 0x20, END}},
+    [MEMBER_PARENT - CODED] = {3, {0x02, 0x01, 0x1a, 0x06, 0x1b, END}},
+    [HAS_SEMANTICS - CODED] = {1, {0x14, 0x17, END}},
+    [METHOD_OR_REF - CODED] = {1, {0x06, 0x0a, END}},
+    [FORWARDED - CODED] = {1, {0x04, 0x06, END}},
+    [IMPLEMENTATION - CODED] = {2, {0x26, 0x23, 0x27, END}},
+    [ATTRIBUTE_TYPE - CODED] = {3, {0x06, 0x0a, END}},
+    [SCOPE - CODED] = {2, {0x00, 0x1a, 0x23, 0x01, END}},
+    [TYPE_OR_METHOD - CODED] = {1, {0x02, 0x06, END}},
 };
 
 /* II.22: the columns of each table, up to the last one that is read here. */
@@ -135,13 +136,13 @@ static uint32_t column_size(const struct dotnet_metadata *d, uint8_t column)
 		break;
 	}
 	for (size_t i = 0; i < CODED_MAX; i++) {
-		uint8_t table = coded[column - TYPE_DEF_OR_REF].tables[i];
+		uint8_t table = coded[column - CODED].tables[i];
 
 		if (table == END)
 			break;
 		most = MAX(most, d->rows[table]);
 	}
-	return most >> (16 - coded[column - TYPE_DEF_OR_REF].bits) ? 4 : 2;
+	return most >> (16 - coded[column - CODED].bits) ? 4 : 2;
 }
 
 static uint32_t row_size(const struct dotnet_metadata *d, size_t table)

@@ -259,10 +259,10 @@ static void make_metadata(struct small *s)
 	}
 	for (size_t i = 0; i < METHODS; i++, at += 14)
 		put16(s, at + 8, add_string(s, &end, methods[i]));
-	for (uint16_t i = 0; i < ARRAY_SIZE(types); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
 		if (!types[i].outer)
 			continue;
-		put16(s, at, i + 1);
+		put16(s, at, (uint16_t)(i + 1));
 		put16(s, at + 2, types[i].outer);
 		at += 4;
 	}
