@@ -53,65 +53,32 @@ def chains(*releases):
 
 # ---- special
 
-def options(root):
-    """Frame pointers and code that is written where it is executed (+JPperf true), and one scheduler."""
-    with contextlib.ExitStack() as stack:
-        programs = {" ".join(more): stack.enter_context(beam_stacks.Program(root, *more, works=["recursion", "many", "joined", "thrown", "tuples",
-                                                                                               "counted", "told"]))
-                    for more in (["+S", "2", "+JPperf", "true"], ["+S", "1"])}
-        return judge(programs, least=FEW * 4)
-
-
-def seen(root, more, enough):
-    """{(type, name)} of all frames of a program that does one thing."""
-    with beam_stacks.Program(root, "+S", "2", works=["recursion", "joined"]) as p:
-        with agent.Agent("--pid", p.pid, config=beam_stacks.config(hz=197, more=more)) as a:
-            text = beam_stacks.run_until(a, lambda output: enough(output, p.pid))
-    complete = [s for s in textdump.parse(text.splitlines()) if not {f"cut: {name}" for _, name in s.frames} & beam_stacks.BEFORE]
-    return {frame for s in complete for frame in s.frames if frame[0] != "kernel"}
-
-
 def toggle(root):
     """Without the tracer there are native frames only, and no word about Erlang's."""
-    off = seen(root, '    tracers: "native,kernel,python"', lambda output, pid: output.all[pid] > FEW)
-    on = seen(root, "", lambda output, pid: output.all[pid] > FEW)
-    problems = []
-    if not off or any(kind not in ("native", "abort-marker") or "[beam" in name for kind, name in off):
-        problems.append(f"toggle: with the tracer off there are {off}")
-    if ("beam", "beam_work:spin/2") not in on:
-        problems.append(f"toggle: with the tracer on there are {on}")
-    return problems
-
-
-def interpreter():
-    """A release without the JIT has its native frames, whole, and it is said why."""
-    root, why = beam_stacks.machine("23")
-    if why:
-        print(f"SKIPPED: Erlang/OTP 23: {why}")
-        return []
     with beam_stacks.Program(root, "+S", "2", works=["recursion", "joined"]) as p:
-        with agent.Agent("--pid", p.pid, config=beam_stacks.config(hz=197)) as a:
-            text = beam_stacks.run_until(a, lambda output: output.all[p.pid] > FEW and "Erlang/OTP 23" in a.stderr())
-            said = a.stderr()
-    samples, problems = textdump.parse(text.splitlines()), []
+        with agent.Agent("--pid", p.pid, config=beam_stacks.config(hz=197, more='    tracers: "native,kernel,python"')) as a:
+            text = beam_stacks.run_until(a, lambda output: output.all[p.pid] > FEW)
+    off = {frame for s in textdump.parse(text.splitlines()) for frame in s.frames if frame[0] != "kernel"}
+    if not off or any(kind not in ("native", "abort-marker") or "[beam" in name for kind, name in off):
+        return [f"toggle: with the tracer off there are {off}"]
+    return []
+
+
+def judge_interpreter(samples, said):
+    """A release without the JIT has its native frames, whole, and it is said why."""
+    problems = []
     if "Erlang/OTP 23: want 25 to 29" not in said:
         problems.append(f"interpreter: the log has {said[-300:]!r}")
-    whole = sum(s.value for s in samples if any(kind == "native" and name == "process_main" for kind, name in s.frames) and
-                s.user and s.user[-1] in beam_stacks.ROOTS | {"start_thread"} or s.user and s.user[-1].startswith("libc"))
-    if whole < FEW / 2 or any(kind == "beam" for s in samples for kind, _ in s.frames):
-        problems.append(f"interpreter: {whole} of {len(samples)} stacks are whole")
+    whole = [s for s in samples if ("native", "process_main") in s.frames and
+             (s.user[-1] in beam_stacks.ROOTS or s.user[-1].startswith("libc"))]
+    print(f"{'23':12} {len(samples):6} samples, {len(whole)} of process_main()")
+    if len(whole) < len(samples) / 2 or any(kind in ("beam", "abort-marker") for s in whole for kind, _ in s.frames):
+        problems.append(f"interpreter: {len(whole)} of {len(samples)} stacks are whole")
     return problems
 
 
-def forged():
-    """One that only says that it is Erlang: its stacks are cut and say so, and none is deeper than allowed."""
-    with subprocess.Popen([FORGED], stdout=subprocess.DEVNULL, preexec_fn=lambda: os.nice(10)) as p:
-        try:
-            with agent.Agent("--pid", p.pid, config=beam_stacks.config(hz=197)) as a:
-                text = beam_stacks.run_until(a, lambda output: output.all[p.pid] > 8 * FEW)
-        finally:
-            p.kill()
-    samples = textdump.parse(text.splitlines())
+def judge_forged(samples):
+    """Its stacks are cut and say so, and none is deeper than allowed."""
     said = collections.Counter(name for s in samples for kind, name in s.frames if kind == "abort-marker")
     print(f"{'forged':12} {sum(s.value for s in samples):6} samples: {dict(said)}")
     problems = []
@@ -123,11 +90,29 @@ def forged():
 
 
 def special():
-    root, why = beam_stacks.machine("25")
+    """Frame pointers and code that is written where it is executed (+JPperf true), a release without the JIT, and a program
+    that only says that it is Erlang; and with the tracer off."""
+    (root, why), (old, why_not) = beam_stacks.machine("25"), beam_stacks.machine("23")
+    for release, reason in ("25", why), ("23", why_not):
+        if reason:
+            print(f"SKIPPED: Erlang/OTP {release}: {reason}")
     if why:
-        print(f"SKIPPED: Erlang/OTP 25: {why}")
         return None
-    return options(root) + toggle(root) + interpreter() + forged()
+    works = ["recursion", "many", "joined", "thrown", "tuples", "counted", "told"]
+    with contextlib.ExitStack() as stack:
+        program = stack.enter_context(beam_stacks.Program(root, "+S", "2", "+JPperf", "true", works=works))
+        interpreter = stack.enter_context(beam_stacks.Program(old, "+S", "1", works=["recursion", "joined"])) if old else None
+        forged = stack.enter_context(subprocess.Popen([FORGED], stdout=subprocess.DEVNULL, preexec_fn=lambda: os.nice(10)))
+        stack.callback(forged.kill)
+        pids = [p.pid for p in (program, interpreter, forged) if p]
+        with agent.Agent(*sum((["--pid", pid] for pid in pids), []), config=beam_stacks.config(hz=197)) as a:
+            text = beam_stacks.run_until(a, lambda output: all(output.all[pid] > FEW * 5 for pid in pids))
+            said = a.stderr()
+    samples = textdump.parse(text.splitlines())
+    problems = beam_stacks.judge("+JPperf true", [s for s in samples if s.pid == program.pid], program, least=0)
+    if interpreter:
+        problems += judge_interpreter([s for s in samples if s.pid == interpreter.pid], said)
+    return problems + judge_forged([s for s in samples if s.pid == forged.pid]) + toggle(root)
 
 
 def main():
