@@ -22,7 +22,7 @@ import php_stacks  # noqa: E402
 
 SECONDS = int(os.environ.get("KILN_SECONDS", "30"))
 WHOLE = 0.99
-LEAST = 500
+LEAST = 200
 # Code that is freed before its name is read: ERB compiles each page anew, and a busy machine reads late.
 UNNAMED = 0.02
 ROOTS = {"_start", "clone", "clone3", "__clone", "__clone3"}
