@@ -324,12 +324,13 @@ def test_frames_come_while_windows_do(browser):
         browser.wait("window.kiln?.model.rowNode.length >= 50000 && kiln.shown?.total > 0")
         version = browser.js("kiln.model.version")
         took = browser.js("""new Promise((done) => {
-            const took = [], end = performance.now() + 8000;
-            let last = performance.now();
+            const took = [], begin = performance.now(), version = kiln.model.version;
+            let last = begin;
             requestAnimationFrame(function frame(now) {
                 took.push(now - last);
                 last = now;
-                if (now < end) requestAnimationFrame(frame);
+                // Five windows, however long the machine needs for them.
+                if (kiln.model.version < version + 5 && now < begin + 120000) requestAnimationFrame(frame);
                 else done(took.sort((a, b) => a - b));
             }); })""")
         assert browser.js("kiln.model.version") > version + 3
