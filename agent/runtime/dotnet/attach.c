@@ -104,6 +104,8 @@ static int learn(void *arg, const struct dotnet_section *section)
 		at = find_in_info(s->memory, words[i], module, &f);
 		if (at <= 0)
 			continue;
+		if (s->p->module_base && words[s->p->module_base / 8] != begin)
+			continue;
 		k->module_r2r = (uint16_t)(i * 8);
 		k->functions = (uint16_t)at;
 		s->learned = true;
@@ -118,14 +120,17 @@ static int learn(void *arg, const struct dotnet_section *section)
 /*
  * Offsets of 8 and 9 on 64-bit machines (v8.0.4 and v9.0.1, src/coreclr/vm: codeman.h,
  * _hpRealCodeHdr; ceeload.h, ModuleBase and Module; methodtable.h; method.hpp, DynamicMethodDesc
- * behind MethodDesc, which 9 made 8 bytes larger).
+ * behind MethodDesc, which 9 made 8 bytes larger). 10.0.13 says the same of itself, in the text
+ * that its DotNetRuntimeContractDescriptor leads to.
  */
 static void set_layout(struct dotnet_process *p, uint32_t major)
 {
 	p->kernel.header_method = 24;
 	p->kernel.header_infos = 32;
 	p->kernel.dynamic_name = major >= 9 ? 0x20 : 0x18;
-	p->simple_name = 0x108;
+	p->simple_name = major <= 9 ? 0x108 : 0;
+	p->module_base = major <= 9 ? 0 : 224;
+	p->knows_stubs = major <= 9;
 	p->method_module = 0x18;
 	p->token_bits = 12;
 }

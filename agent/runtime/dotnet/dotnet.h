@@ -44,7 +44,7 @@ struct dotnet_metadata {
 };
 
 struct dotnet_module {
-	uint64_t module, simple_name; /* Module, and where its name is: together they tell it */
+	uint64_t module, place; /* Module, and where its name or image is: together they tell it */
 	uint64_t used;
 	bool has_metadata;
 	struct dotnet_metadata metadata;
@@ -57,9 +57,12 @@ struct dotnet_process {
 	struct kiln_dotnet kernel;
 	uint64_t
 	    code_map; /* offset in ReadyToRunInfo of the map from code to MethodDesc; 0: not yet */
-	uint16_t simple_name;	       /* Module: m_pSimpleName */
+	uint16_t simple_name; /* Module: m_pSimpleName */
+	uint16_t
+	    module_base; /* Module: its image (from 10 on, which has no m_pSimpleName); else 0 */
 	uint16_t method_module;	       /* MethodTable: m_pModule */
 	uint8_t token_bits;	       /* of a MethodDesc's token that it has itself */
+	bool knows_stubs;	       /* what the numbers of the kinds of stubs mean */
 	uint64_t code_start, code_end; /* reserved for code; 0: not known */
 	uint64_t clock;
 	struct dotnet_module modules[DOTNET_MODULES];
@@ -101,6 +104,9 @@ int dotnet_ahead_method(struct dotnet_process *p, const struct target_memory *me
 /* Finds and reads the metadata whose strings have the one at NAME. -EFAULT, -ENOENT. */
 int dotnet_metadata_find(const struct target_memory *memory, uint64_t name,
 			 struct dotnet_metadata *ret) _must_check_;
+/* The same of the image at BASE, which lies there as in its file, or as it is loaded. */
+int dotnet_metadata_of_image(const struct target_memory *memory, uint64_t base,
+			     struct dotnet_metadata *ret) _must_check_;
 /* The string INDEX, cut to SIZE. -EFAULT. */
 int dotnet_metadata_string(const struct dotnet_metadata *d, const struct target_memory *memory,
 			   uint32_t index, char *ret, size_t size) _must_check_;

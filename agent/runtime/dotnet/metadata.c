@@ -14,7 +14,8 @@ enum {
 	STEP = 1 << 12,		 /* bytes of one read, backwards from a string to the root */
 	METADATA_MAX = 32 << 20, /* bytes */
 	ROW_MAX = 64,
-	TABLES_ALL = 64, /* that the format has bits for */
+	SECTIONS_MAX = 64, /* of an image */
+	TABLES_ALL = 64,   /* that the format has bits for */
 };
 
 /* ---- columns ----------------------------------------------------------------------------------
@@ -194,7 +195,7 @@ static int read_tables(const struct target_memory *m, uint64_t at, struct dotnet
 	return 0;
 }
 
-/* Is the root of the metadata that has the string at NAME at ROOT_AT? II.24.2.1. */
+/* Is the root of the metadata that has the string at NAME (0: any) at ROOT_AT? II.24.2.1. */
 static int read_root(const struct target_memory *m, uint64_t root_at, uint64_t name,
 		     struct dotnet_metadata *ret)
 {
@@ -230,7 +231,8 @@ static int read_root(const struct target_memory *m, uint64_t root_at, uint64_t n
 		ret->strings = root_at + stream[0];
 		ret->strings_size = stream[1];
 	}
-	if (!tables || name < ret->strings || name - ret->strings >= ret->strings_size)
+	if (!tables || !ret->strings ||
+	    (name && (name < ret->strings || name - ret->strings >= ret->strings_size)))
 		return -ENOENT;
 	return read_tables(m, tables, ret);
 }
@@ -250,6 +252,50 @@ int dotnet_metadata_find(const struct target_memory *memory, uint64_t name,
 				return 0;
 	}
 	return -ENOENT;
+}
+
+/*
+ * Where the byte RVA of the image at BASE is in its file, by the N sections at AT (II.25.3); 0:
+ * nowhere.
+ */
+static uint32_t file_offset(const struct target_memory *m, uint64_t at, uint16_t n, uint32_t rva)
+{
+	uint32_t v[4]; /* size, address, size in the file, place there */
+
+	for (uint32_t i = 0; i < MIN(n, (uint16_t)SECTIONS_MAX); i++) {
+		if (dotnet_read(m, at + i * 40 + 8, v, sizeof(v)) < 0)
+			return 0;
+		if (rva >= v[1] && rva - v[1] < v[2])
+			return rva - v[1] + v[3];
+	}
+	return 0;
+}
+
+/* II.25.2.3.3 (directory 14) and II.25.3.3 (the CLR's header: its metadata at 8). */
+int dotnet_metadata_of_image(const struct target_memory *memory, uint64_t base,
+			     struct dotnet_metadata *ret)
+{
+	uint32_t pe, clr, root, at;
+	uint16_t mz, n, size, magic;
+	uint64_t sections;
+
+	if (dotnet_read(memory, base, &mz, 2) < 0 || mz != 0x5a4d ||
+	    dotnet_read(memory, base + 0x3c, &pe, 4) < 0 || pe > STEP ||
+	    dotnet_read(memory, base + pe + 6, &n, 2) < 0 ||
+	    dotnet_read(memory, base + pe + 20, &size, 2) < 0 ||
+	    dotnet_read(memory, base + pe + 24, &magic, 2) < 0 ||
+	    dotnet_read(memory, base + pe + 24 + (magic == 0x20b ? 112 : 96) + 14 * 8, &clr, 4) < 0)
+		return -ENOENT;
+	sections = base + pe + 24 + size;
+	/* As it is loaded; else as in the file. */
+	if (dotnet_read(memory, base + clr + 8, &root, 4) == 0 &&
+	    read_root(memory, base + root, 0, ret) == 0)
+		return 0;
+	at = file_offset(memory, sections, n, clr);
+	if (!at || dotnet_read(memory, base + at + 8, &root, 4) < 0)
+		return -ENOENT;
+	at = file_offset(memory, sections, n, root);
+	return at ? read_root(memory, base + at, 0, ret) : -ENOENT;
 }
 
 /* ---- rows -------------------------------------------------------------------------------------

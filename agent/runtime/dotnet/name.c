@@ -43,24 +43,27 @@ static const struct dotnet_metadata *find_metadata(struct dotnet_process *p,
 						   const struct target_memory *m, uint64_t module)
 {
 	struct dotnet_module *oldest = &p->modules[0];
-	uint64_t name;
+	uint64_t place;
 
-	if (dotnet_read(m, module + p->simple_name, &name, 8) < 0)
+	if (dotnet_read(m, module + (p->module_base ? p->module_base : p->simple_name), &place, 8) <
+	    0)
 		return NULL;
 	for (size_t i = 0; i < DOTNET_MODULES; i++) {
 		struct dotnet_module *k = &p->modules[i];
 
 		if (k->used < oldest->used)
 			oldest = k;
-		if (!k->used || k->module != module || k->simple_name != name)
+		if (!k->used || k->module != module || k->place != place)
 			continue;
 		k->used = ++p->clock;
 		return k->has_metadata ? &k->metadata : NULL;
 	}
 	oldest->module = module;
-	oldest->simple_name = name;
+	oldest->place = place;
 	oldest->used = ++p->clock;
-	oldest->has_metadata = dotnet_metadata_find(m, name, &oldest->metadata) == 0;
+	oldest->has_metadata =
+	    (p->module_base ? dotnet_metadata_of_image(m, place, &oldest->metadata)
+			    : dotnet_metadata_find(m, place, &oldest->metadata)) == 0;
 	return oldest->has_metadata ? &oldest->metadata : NULL;
 }
 
@@ -340,7 +343,8 @@ int dotnet_symbolize(void *state, const struct target_memory *memory, const uint
 		     char *scratch, size_t scratch_size, struct symbol_result *ret)
 {
 	struct text text = {scratch, MIN(scratch_size, (size_t)NAME_MAX_BYTES)};
-	const char *stub = words[1] < ARRAY_SIZE(stubs) ? stubs[words[1]] : NULL;
+	const struct dotnet_process *p = state;
+	const char *stub = p->knows_stubs && words[1] < ARRAY_SIZE(stubs) ? stubs[words[1]] : NULL;
 
 	if (!scratch_size)
 		return -ENOSPC;

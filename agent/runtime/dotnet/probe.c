@@ -10,7 +10,7 @@
 #define TABLE	"g_dacTable"
 #define VERSION "@(#)Version " /* sccsid, in every build (eng/native/functions.cmake) */
 
-enum { SYMBOLS_MAX = 1 << 20, MAJOR_MIN = 8, MAJOR_MAX = 9 };
+enum { SYMBOLS_MAX = 1 << 20, MAJOR_MIN = 8, MAJOR_MAX = 10 };
 
 static uint64_t find_table(const struct image *image)
 {

@@ -14,7 +14,7 @@ import perl_stacks
 import python_stacks
 from python_stacks import BETWEEN, HERE, ROOTS, config  # noqa: F401
 
-VERSIONS = ["8", "9"]
+VERSIONS = ["8", "8-single", "9", "10"]
 COMPLETE = 0.995
 MOST_BETWEEN = 0.02  # of the samples may be taken on the way to a chain's leaf or back
 BEFORE = {f"cut: {end}" for end in textdump.before_attaching("dotnet")}
@@ -79,7 +79,8 @@ def compile_work():
 
 
 class Program(python_stacks.Program):
-    """dotnet_work.cs under .NET VERSION, which is in ROOT. 8: a framework; 9: the program's own folder."""
+    """dotnet_work.cs under .NET VERSION, which is in ROOT. 8: a framework; 9: the program's own folder; others: one file
+    with another program, which does all chains."""
 
     def __init__(self, version, root, work, *chains, env=None):
         self.inside = tempfile.mkdtemp(prefix="kiln-dotnet-")
@@ -88,6 +89,10 @@ class Program(python_stacks.Program):
             with open(os.path.join(self.inside, "work.runtimeconfig.json"), "w", encoding="utf-8") as f:
                 f.write('{"runtimeOptions": {"framework": {"name": "Microsoft.NETCore.App", "version": "8.0.4"}}}')
             command = [os.path.join(root, "dotnet"), "exec", os.path.join(self.inside, "work.dll")]
+        elif version != "9":
+            shutil.copy(work, os.path.join(self.inside, "work.dll"))
+            env = {**(env or {}), "DOTNET_STARTUP_HOOKS": os.path.join(self.inside, "work.dll")}
+            command = [os.path.join(root, "program")]
         else:
             for name in os.listdir(root):
                 if name not in ("azmcp", "azmcp.dll"):
@@ -143,6 +148,8 @@ def wrong(sample):
     found = [name for kind, name in sample.frames if kind == "dotnet"]
     if any("no name" in name for name in found):
         return "no name"
+    if RUN[-1] in found:  # below that is what has called the program
+        found = found[:len(found) - found[::-1].index(RUN[-1])]
     own = [name for name in found if is_own(name)]
     if not own:
         return None  # threads of the runtime's, and what it does before and between

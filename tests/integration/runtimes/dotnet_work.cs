@@ -11,6 +11,11 @@ using System.Runtime.InteropServices;
 using System.Threading;
 using System.Threading.Tasks;
 
+// Where the program is another one, which has this loaded before it begins.
+public class StartupHook {
+	public static void Initialize() { Shop.Work.Main(new string[0]); }
+}
+
 namespace Shop {
 	public interface IPrice {
 		long Of(int n);

@@ -137,7 +137,8 @@ def main():
         print("skipped: not root")
         return 77
     if what == "chains":
-        problems = chains(*dotnet_stacks.VERSIONS)
+        versions = dotnet_stacks.VERSIONS
+        problems = chains(*(versions if os.environ.get("KILN_MATRIX") == "1" else (versions[0], versions[-1])))
     elif what == "special":
         problems = special()
     else:

@@ -166,6 +166,7 @@ static void make_header(struct small *s)
 	put32(s, SMALL_IMAGE + 0x3c, 0x80);
 	put16(s, SMALL_IMAGE + 0x80 + 24, 0x20b);
 	put32(s, SMALL_IMAGE + 0x80 + 24 + 112 + 14 * 8, 0x400);
+	put32(s, SMALL_IMAGE + 0x400 + 8, METADATA - SMALL_IMAGE);
 	put32(s, SMALL_IMAGE + 0x400 + 64, 0x500);
 	put32(s, SMALL_IMAGE + 0x500, 0x00525452);
 	put32(s, SMALL_IMAGE + 0x500 + 12, 1);
@@ -183,6 +184,7 @@ static void make_image(struct small *s)
 	make_header(s);
 	small_put(s, SMALL_IMAGE + 0x600, functions, sizeof(functions));
 	small_put(s, SMALL_IMAGE + 0x700, unwind, sizeof(unwind));
+	small_word(s, MODULE + 224, SMALL_IMAGE); /* from 10 on */
 	small_word(s, MODULE + 0x480, INFO);
 	small_word(s, INFO, MODULE);
 	small_word(s, INFO + 0x50, SMALL_IMAGE + 0x600);

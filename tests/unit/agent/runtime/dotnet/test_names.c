@@ -68,6 +68,23 @@ static void methods_are_named_as_they_were_written(void **unused)
 	dotnet_ops.detach(state);
 }
 
+static void from_10_on_metadata_is_found_by_the_image(void **unused)
+{
+	void *state;
+
+	small_init(&small);
+	small.image.major = 10;
+	small_word(&small, SMALL_STRINGS, 0); /* the name is not what it is found by */
+	state = attach();
+	assert_string_equal(compiled(state, 1), "Shop.Cart.Total");
+	dotnet_ops.detach(state);
+	/* An image that says nothing of any metadata. */
+	small_word(&small, SMALL_IMAGE + 0x400 + 8, 0);
+	state = attach();
+	assert_null(compiled(state, 1));
+	dotnet_ops.detach(state);
+}
+
 static void code_compiled_ahead_of_time_is_found_by_its_beginning(void **unused)
 {
 	void *state;
@@ -164,6 +181,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(methods_are_named_as_they_were_written),
+	    cmocka_unit_test(from_10_on_metadata_is_found_by_the_image),
 	    cmocka_unit_test(code_compiled_ahead_of_time_is_found_by_its_beginning),
 	    cmocka_unit_test(code_that_is_another_method_now_has_no_name),
 	    cmocka_unit_test(a_dynamic_method_has_its_own_name_until_it_is_given_away),
