@@ -152,9 +152,9 @@ CHAINS = {name: re.compile(chain + AGAIN) for name, chain in CHAINS.items()}
 # ---- samples
 
 def frames(sample):
-    """Erlang's own, leaf first, without the code that all modules share, as text: "name:file:line "."""
+    """Erlang's own, leaf first, without the code that is no function's, as text: "name:file:line "."""
     return "".join(f"{name}:{os.path.basename(file)}:{line} " for (kind, name), (file, line) in zip(sample.frames, sample.places)
-                   if kind == "beam" and not name.startswith("global::"))
+                   if kind == "beam" and "::" not in name)
 
 
 def wrong(sample, dirty=True):

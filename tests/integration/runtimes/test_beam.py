@@ -39,12 +39,12 @@ def chains(*releases):
             if why:
                 lacking[release] = why
                 continue
-            program = stack.enter_context(beam_stacks.Program(root, "+S", "2", dirty=release != "29"))
+            program = beam_stacks.Program(root, "+S", "2", dirty=release != "29")
             if LONG:
-                problems += judge({release: program})
-                program.close()
+                with program:
+                    problems += judge({release: program})
             else:
-                programs[release] = program
+                programs[release] = stack.enter_context(program)
         problems += judge(programs) if programs else []
     for release, why in lacking.items():
         print(f"SKIPPED: Erlang/OTP {release}: {why}")
