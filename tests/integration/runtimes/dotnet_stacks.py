@@ -44,7 +44,7 @@ CHAINS = [
     ["Spin", "Compare", "*", "Native"], ["Native"],
     ["Spin", "ByPrice", "*", "Library"], ["ByPrice", "*", "Library"], ["Library"],
     ["Spin", "Made", "Dynamic"], ["Dynamic"],
-    ["Async"],
+    ["Async"], ["TotalAsync", "*", "Async"],  # up to where it waits first
     ["Spin", "Alloc"], ["Alloc"],
 ]
 POOL = ["Spin", "Once", "TotalAsync"]
