@@ -118,10 +118,10 @@ static int learn(void *arg, const struct dotnet_section *section)
  */
 
 /*
- * Offsets of 8 and 9 on 64-bit machines (v8.0.4 and v9.0.1, src/coreclr/vm: codeman.h,
- * _hpRealCodeHdr; ceeload.h, ModuleBase and Module; methodtable.h; method.hpp, DynamicMethodDesc
- * behind MethodDesc, which 9 made 8 bytes larger). 10.0.13 says the same of itself, in the text
- * that its DotNetRuntimeContractDescriptor leads to.
+ * Offsets of 8 and 9 on 64-bit machines, as they were looked at in processes of 8.0.4 and 9.0.1
+ * (names: src/coreclr/vm: codeman.h, _hpRealCodeHdr; ceeload.h, ModuleBase and Module;
+ * methodtable.h; method.hpp, DynamicMethodDesc behind MethodDesc, which 9 made 8 bytes larger).
+ * 10.0.13 says the same of itself, in the text that its DotNetRuntimeContractDescriptor leads to.
  */
 static void set_layout(struct dotnet_process *p, uint32_t major)
 {

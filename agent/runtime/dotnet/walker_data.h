@@ -28,9 +28,10 @@ enum kiln_dotnet_frame {
 #define KILN_DOTNET_COOKIE_MASK	   ((1ULL << 40) - 1)
 
 /*
- * Structures of CoreCLR that are the same in 8, 9 and 10 (v8.0.4 and v9.0.1,
- * src/coreclr/vm/codeman.h: RangeSectionMap, RangeSectionFragment, RangeSection, HeapList,
- * _hpRealCodeHdr, CodeHeader; inc/nibblemapmacros.h).
+ * Structures of CoreCLR that are the same in 8, 9 and 10. Names are those of dotnet/runtime
+ * (src/coreclr/vm/codeman.h: RangeSectionMap, RangeSectionFragment, RangeSection, HeapList,
+ * _hpRealCodeHdr, CodeHeader; inc/nibblemapmacros.h); the numbers were looked at in processes of
+ * 8.0.4 and 9.0.1.
  */
 enum {
 	/* RangeSectionMap: levels of tables of 256 pointers, whose lowest bit is a flag. */
