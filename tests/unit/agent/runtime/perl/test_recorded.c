@@ -24,9 +24,13 @@ struct fixture {
 	struct recording *r;
 	struct target_memory memory;
 	struct kiln_runtime kernel;
-	const struct kiln_perl *data;
 	void *state;
 };
+
+static const struct kiln_perl *data_of(const struct fixture *f)
+{
+	return (const struct kiln_perl *)f->kernel.data;
+}
 
 static struct fixture open_recording(const char *version)
 {
@@ -40,7 +44,6 @@ static struct fixture open_recording(const char *version)
 	f.memory = recorded_memory_target(&f.r->memory);
 	target = recording_target(f.r);
 	assert_int_equal(perl_attach(&f.r->image.base, &target, &f.kernel, &f.state, NULL), 0);
-	f.data = (const struct kiln_perl *)f.kernel.data;
 	return f;
 }
 
@@ -67,12 +70,12 @@ static enum kiln_missing missing_in(uint32_t n)
 /* Where the interpreter has its variables; that is where WORDS of the recording lie. */
 static uint64_t variable(const struct fixture *f, uint64_t offset)
 {
-	return offset + (f->data->kind == KILN_PERL_STATE_RBX ? f->r->state : 0);
+	return offset + (data_of(f)->kind == KILN_PERL_STATE_RBX ? f->r->state : 0);
 }
 
 static uint64_t newest_stack(struct fixture *f)
 {
-	return recorded_memory_word(&f->r->memory, variable(f, f->data->at.curstackinfo));
+	return recorded_memory_word(&f->r->memory, variable(f, data_of(f)->at.curstackinfo));
 }
 
 /* The newest context of the newest stack. */
@@ -82,7 +85,7 @@ static uint64_t newest_context(struct fixture *f)
 
 	return recorded_memory_word(&f->r->memory, stack + PERL_SI_CXSTACK) +
 	       (uint64_t)(uint32_t)recorded_memory_word(&f->r->memory, stack + PERL_SI_CXIX) *
-		   f->data->context_size;
+		   data_of(f)->context_size;
 }
 
 static void check_symbol(const struct symbol_result *got, const struct recording_frame *want)
@@ -253,9 +256,10 @@ static void wild_pointers_are_said(void **unused)
 			uint32_t n;
 
 			/* The newest context may be half-written: the next one tells. */
-			recorded_memory_put(
-			    &f.r->memory,
-			    newest_context(&f) - f.data->context_size + f.data->sub_cv, wild[i]);
+			recorded_memory_put(&f.r->memory,
+					    newest_context(&f) - data_of(&f)->context_size +
+						data_of(&f)->sub_cv,
+					    wild[i]);
 			n = walk(&f);
 			assert_int_equal(missing_in(n), KILN_MISSING_READ);
 			/* All others are there. */
@@ -263,8 +267,8 @@ static void wild_pointers_are_said(void **unused)
 			recorded_memory_put(&f.r->memory, newest_stack(&f) + PERL_SI_CXSTACK,
 					    wild[i]);
 			assert_int_equal(missing_in(walk(&f)), KILN_MISSING_READ);
-			recorded_memory_put(&f.r->memory, variable(&f, f.data->at.curstackinfo),
-					    wild[i]);
+			recorded_memory_put(&f.r->memory,
+					    variable(&f, data_of(&f)->at.curstackinfo), wild[i]);
 			assert_int_equal(missing_in(walk(&f)), KILN_MISSING_READ);
 			close_recording(&f);
 		}
@@ -277,7 +281,7 @@ static void a_half_written_context_is_passed_over(void **unused)
 	for (size_t v = 0; v < ARRAY_SIZE(versions); v++) {
 		struct fixture f = open_recording(versions[v]);
 
-		recorded_memory_put(&f.r->memory, newest_context(&f) + f.data->sub_cv, 0);
+		recorded_memory_put(&f.r->memory, newest_context(&f) + data_of(&f)->sub_cv, 0);
 		assert_int_equal(walk(&f), (FRAMES - 1) * 2);
 		close_recording(&f);
 	}

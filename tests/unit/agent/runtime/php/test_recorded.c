@@ -21,9 +21,13 @@ struct fixture {
 	struct recording *r;
 	struct target_memory memory;
 	struct kiln_runtime kernel;
-	const struct kiln_php *data;
 	void *state;
 };
+
+static const struct kiln_php *data_of(const struct fixture *f)
+{
+	return (const struct kiln_php *)f->kernel.data;
+}
 
 static struct fixture open_recording(const char *version)
 {
@@ -39,7 +43,6 @@ static struct fixture open_recording(const char *version)
 	target = recording_target(f.r);
 	if (php_ops.attach(&f.r->image.base, &target, &f.kernel, &f.state, &err) < 0)
 		fail_msg("%s: %s", version, err.message);
-	f.data = (const struct kiln_php *)f.kernel.data;
 	return f;
 }
 
@@ -84,7 +87,8 @@ static int name(struct fixture *f, uint32_t frame, char *scratch, size_t size,
 /* Frame N's zend_execute_data. */
 static uint64_t frame_address(struct fixture *f, int n)
 {
-	uint64_t at = recorded_memory_word(&f->r->memory, f->data->globals + f->data->current);
+	uint64_t at =
+	    recorded_memory_word(&f->r->memory, data_of(f)->globals + data_of(f)->current);
 
 	for (; n > 0; n--)
 		at = recorded_memory_word(&f->r->memory, at + PHP_FRAME_PREVIOUS * 8);
@@ -443,7 +447,7 @@ static void a_function_of_no_known_type_is_said(void **unused)
 /* A generator that yields from itself. */
 static void generators_end(struct fixture *f)
 {
-	const struct kiln_php *k = f->data;
+	const struct kiln_php *k = data_of(f);
 	uint64_t fake = frame_address(f, 9), generator = fake - k->generator_fake;
 
 	assert_int_equal(recorded_memory_word(&f->r->memory, fake + PHP_FRAME_FUNC * 8), 0);
