@@ -7,7 +7,7 @@ A row has a field, the config before (base), what is merged into it (change), an
 after the change, and false again once that is taken back. What it is called with is test_fields.py's World."""
 
 TEXT = {"name": "logs", "text": {}}
-RUNTIMES = ("jvm", "python", "v8", "ruby", "php", "perl", "dotnet", "beam")
+RUNTIMES = ("jvm", "python", "v8", "ruby", "php", "perl", "dotnet", "beam", "luajit")
 
 
 def otlp(name="main", endpoint="main.example:4317", **more):
