@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Attaching to a process. g_dacTable, which the runtime fills in when it starts, has addresses of
- * its variables; the first is that of the map of all code (v8.0.4, src/coreclr/inc/dacvars.h). An
- * image that was compiled ahead of time, System.Private.CoreLib as a rule, is loaded before the
- * program begins: what its Module and its ReadyToRunInfo have is known from the image itself, so
- * where they have it is found by looking for that. Loop thread.
+ * its variables; the first is that of the map of all code (src/coreclr/inc/dacvars.h). The offsets
+ * in Module and ReadyToRunInfo are found: the runtime always has an image that was compiled ahead
+ * of time (System.Private.CoreLib), whose base and tables the file itself tells, and these values
+ * are searched for in both structures. Loop thread.
  */
 #include "agent/runtime/dotnet/dotnet.h"
 

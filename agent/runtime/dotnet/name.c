@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Names of frames. A method is named by its token in its module's metadata. What C# makes of a
- * method that it cannot compile as it is written (async, iterators, lambdas, local functions) is
- * named as the method in which it was written. Loop thread.
+ * Names of frames. A method is named by its token in its module's metadata. Methods that the C#
+ * compiler generates (for async, iterators, lambdas, local functions) are named after the method in
+ * the source that they were made from. Loop thread.
  */
 #include "agent/runtime/dotnet/dotnet.h"
 

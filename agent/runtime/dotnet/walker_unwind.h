@@ -217,7 +217,7 @@ KILN_INLINE int dotnet_is_end(const struct kiln_walk *w, uint64_t pc, const uint
 	/* ret; rep ret; ret n */
 	if (p[0] == 0xc3 || (p[0] == 0xf3 && p[1] == 0xc3))
 		return 1;
-	/* A call in place of the return: jmp, near and far; by memory; rex.W jmp by register. */
+	/* A tail call: jmp rel8, jmp rel32, jmp *n(%rip), and jmp *%reg with a REX.W prefix. */
 	if (p[0] == 0xeb)
 		return dotnet_jumps_out(w, pc, 2 + (int8_t)p[1]);
 	if (p[0] == 0xe9)

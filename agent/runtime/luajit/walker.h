@@ -47,7 +47,8 @@ enum {
 	LUAJIT_TRACES_MAX = 64, /* looked at for one native frame */
 };
 
-/* Reads the trace NUMBER of the table at TRACES. Non-zero: there is none. */
+/* Reads into w->scratch the trace that has NUMBER in the table at TRACES. Non-zero: no such trace.
+ */
 KILN_INLINE int luajit_read_trace(struct kiln_walk *w, uint64_t traces, uint32_t number)
 {
 	uint64_t trace = number ? luajit_word(traces + number * 8ULL) : 0;
@@ -256,7 +257,8 @@ KILN_INLINE int luajit_callback(struct kiln_walk *w, uint64_t base)
 	return luajit_no_group(w, base);
 }
 
-/* When PC is a link that leads to no function of Lua. */
+/* The leaf, when its pc register holds the link word of a frame whose caller is not a Lua function.
+ */
 KILN_GLOBAL int luajit_linked(uint32_t slot, uint64_t base, uint64_t pc)
 {
 	struct kiln_walk *w = env_walk(slot);

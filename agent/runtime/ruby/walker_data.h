@@ -69,7 +69,7 @@ enum kiln_ruby_flags {
  *                object / 8
  * The method entry is an object of the heap, and a young one: GC.compact moves it. So its parts
  * that last stand for it: the owner, and for a method in C the definition, which is not in the
- * heap. Only a method that define_method made of a block needs all of it.
+ * heap. Of a method that define_method has made of a block the entry itself is kept.
  *
  * clang-format off
  *                                  first                  second

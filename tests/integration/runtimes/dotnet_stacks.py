@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """.NET's runtimes, and whether a sample shows what dotnet_work.cs is written to do."""
-import collections
 import hashlib
 import os
 import re
@@ -16,7 +15,6 @@ from python_stacks import BETWEEN, HERE, ROOTS, config  # noqa: F401
 
 VERSIONS = ["8", "8-single", "9", "10"]
 COMPLETE = 0.995
-MOST_BETWEEN = 0.02  # of the samples may be taken on the way to a chain's leaf or back
 BEFORE = {f"cut: {end}" for end in textdump.before_attaching("dotnet")}
 SCRIPT = os.path.join(HERE, "..", "..", "..", "hack", "lib", "dotnet.sh")
 # Without profiles of what is called: the compiler would put the bodies of lambda expressions where they are called.
@@ -169,32 +167,7 @@ def wrong(sample):
 
 
 def judge(name, samples, complete=COMPLETE):
-    """Prints what became of a program's samples; [problem]. Before the runtime is attached to there are no frames of it,
-    which is said in the stack and not counted here. Of a few hundred samples three may be wrong."""
-    why = collections.Counter()
-    total = shown = 0
-    for s in samples:
-        reason = wrong(s)
-        if os.environ.get("KILN_SHOW") and reason and reason not in BEFORE and reason not in why:
-            print(reason, *(f"{kind} {frame}" for kind, frame in s.frames), sep="\n    ")
-        total += s.value
-        if reason not in BEFORE:
-            shown += s.value
-            why[reason] += s.value
-    right = why.pop(None, 0)
-    between = sum(n for reason, n in why.items() if reason.startswith(BETWEEN))
-    shown -= between
-    print(f"{name:12} {total:6} samples, {total - shown - between:4} before attaching, {between:3} on the way, "
-          f"{right / max(shown, 1):8.2%} complete", flush=True)
-    for reason, n in why.most_common(5):
-        print(f"    {n:4} {reason}")
-    if not right:
-        return [f"{name}: no sample is complete"]
-    if shown - right > max((1 - complete) * shown, 3):
-        return [f"{name}: {right / shown:.2%} of the samples are complete"]
-    if between > max(MOST_BETWEEN * shown, 4):
-        return [f"{name}: {between} of {shown} samples show no work"]
-    return []
+    return perl_stacks.count(name, samples, wrong, BEFORE, complete)
 
 
 class Output(perl_stacks.Output):

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """LuaJIT's interpreters, and whether a sample shows what luajit_work.lua is written to do."""
-import collections
 import os
 import re
 import shutil
@@ -16,7 +15,6 @@ from python_stacks import BETWEEN, HERE, ROOTS, config  # noqa: F401
 WORK = os.path.join(HERE, "luajit_work.lua")
 VERSIONS = ["bookworm", "trixie", "forky"]
 COMPLETE = 0.995
-MOST_BETWEEN = 0.02  # of the samples may be taken on the way to a chain's leaf or back
 BEFORE = {f"cut: {end}" for end in textdump.before_attaching("luajit")}
 
 
@@ -109,31 +107,7 @@ def wrong(sample, said):
 
 
 def judge(name, samples, said, complete=COMPLETE):
-    """Prints what became of a program's samples; [problem]. Of a few hundred samples three may be wrong."""
-    why = collections.Counter()
-    total = shown = 0
-    for s in samples:
-        reason = wrong(s, said)
-        if os.environ.get("KILN_SHOW") and reason and reason not in BEFORE and reason not in why:
-            print(reason, *(f"{kind} {frame}:{line}" for (kind, frame), (_, line) in zip(s.frames, s.places)), sep="\n    ")
-        total += s.value
-        if reason not in BEFORE:
-            shown += s.value
-            why[reason] += s.value
-    right = why.pop(None, 0)
-    between = sum(n for reason, n in why.items() if reason.startswith(BETWEEN))
-    shown -= between
-    print(f"{name:18} {total:6} samples, {total - shown - between:4} before attaching, {between:3} on the way, "
-          f"{right / max(shown, 1):8.2%} complete", flush=True)
-    for reason, n in why.most_common(5 if not os.environ.get("KILN_SHOW") else 40):
-        print(f"    {n:4} {reason}")
-    if not right:
-        return [f"{name}: no sample is complete"]
-    if shown - right > max((1 - complete) * shown, 3):
-        return [f"{name}: {right / shown:.2%} of the samples are complete"]
-    if between > max(MOST_BETWEEN * shown, 4):
-        return [f"{name}: {between} of {shown} samples show no work"]
-    return []
+    return perl_stacks.count(name, samples, lambda sample: wrong(sample, said), BEFORE, complete)
 
 
 class Output(perl_stacks.Output):

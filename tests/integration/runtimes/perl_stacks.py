@@ -137,23 +137,23 @@ def wrong(sample, said):
     return "other frames: " + " < ".join(f if f == "|" else f"{f[0]}:{f[2]}" for f in found[:8])
 
 
-def judge(name, samples, said, complete=COMPLETE):
-    """Prints what became of a program's samples; [problem]. Before the interpreter is attached to there are no frames
-    of it, which is said in the stack and not counted here. Of a few hundred samples three may be wrong."""
+def count(name, samples, why_not, before, complete):
+    """Prints what became of a program's samples; [problem]. WHY_NOT(sample): why it is not right, or None. BEFORE: the
+    reasons of samples from before the agent knew the process, which are not counted. Of a few hundred three may be wrong."""
     why = collections.Counter()
     total = shown = 0
     for s in samples:
-        reason = wrong(s, said)
-        if os.environ.get("KILN_SHOW") and reason and reason not in BEFORE and reason not in why:
+        reason = why_not(s)
+        if os.environ.get("KILN_SHOW") and reason and reason not in before and reason not in why:
             print(reason, *(f"{kind} {frame}:{line}" for (kind, frame), (_, line) in zip(s.frames, s.places)), sep="\n    ")
         total += s.value
-        if reason not in BEFORE:
+        if reason not in before:
             shown += s.value
             why[reason] += s.value
     right = why.pop(None, 0)
     between = sum(n for reason, n in why.items() if reason.startswith(BETWEEN))
     shown -= between
-    print(f"{name:12} {total:6} samples, {total - shown - between:4} before attaching, {between:3} on the way, "
+    print(f"{name:18} {total:6} samples, {total - shown - between:4} before attaching, {between:3} on the way, "
           f"{right / max(shown, 1):8.2%} complete", flush=True)
     for reason, n in why.most_common(5):
         print(f"    {n:4} {reason}")
@@ -164,6 +164,10 @@ def judge(name, samples, said, complete=COMPLETE):
     if between > max(MOST_BETWEEN * shown, 4):
         return [f"{name}: {between} of {shown} samples show no work"]
     return []
+
+
+def judge(name, samples, said, complete=COMPLETE):
+    return count(name, samples, lambda sample: wrong(sample, said), BEFORE, complete)
 
 
 class Output:
