@@ -2,7 +2,9 @@
 /* A file is the structs' own bytes, so recordings are made anew when these change. */
 #include "tests/unit/agent/runtime/recorded_walk.h"
 
+#include <sys/ptrace.h>
 #include <sys/uio.h>
+#include <sys/user.h>
 
 int recorded_walk_init(struct recorded_walk *w)
 {
@@ -14,6 +16,24 @@ void recorded_walk_done(struct recorded_walk *w)
 {
 	free(w->bytes);
 	w->bytes = NULL;
+}
+
+void recorded_walk_registers(struct recorded_walk *w, pid_t tid)
+{
+#ifdef __x86_64__
+	struct user_regs_struct r;
+
+	if (ptrace(PTRACE_GETREGS, tid, 0, &r) < 0)
+		return;
+	/* System V psABI for x86-64, figure 3.36. */
+	const uint64_t by_number[] = {r.rax, r.rdx, r.rcx, r.rbx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8,
+				      r.r9,  r.r10, r.r11, r.r12, r.r13, r.r14, r.r15, r.rip};
+
+	memcpy(w->leaf, by_number, sizeof(by_number));
+#else
+	(void)w;
+	(void)tid;
+#endif
 }
 
 /* ---- memory ----------------------------------------------------------------------------------

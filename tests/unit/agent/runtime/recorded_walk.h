@@ -50,6 +50,9 @@ int recorded_walk_init(struct recorded_walk *w);
 void recorded_walk_done(struct recorded_walk *w);
 /* As struct target_memory's; ARG: the recorded walk. */
 int recorded_walk_memory(void *arg, uint64_t address, void *dst, size_t len);
+/* Registers of the thread, which is stopped and traced, into W->leaf; unchanged when it is not.
+ * x86-64. */
+void recorded_walk_registers(struct recorded_walk *w, pid_t tid);
 /* From now on these bytes are at ADDRESS, in whatever was read. */
 void recorded_walk_put(struct recorded_walk *w, uint64_t address, const void *src, size_t len);
 /* The rule for PC; NULL: it is not known whether there is one. */

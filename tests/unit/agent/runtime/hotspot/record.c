@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
-#include <sys/user.h>
 #include <sys/wait.h>
 
 #include "agent/elf/unwind.h"
@@ -141,36 +140,10 @@ static int find_rule(uint64_t pc, struct kiln_rule *ret)
 	return -1;
 }
 
-static void read_registers(void)
-{
-	struct user_regs_struct r;
-	uint64_t *l = world->walk.leaf;
-
-	if (ptrace(PTRACE_GETREGS, tid, 0, &r) < 0)
-		return;
-	l[0] = r.rax;
-	l[1] = r.rdx;
-	l[2] = r.rcx;
-	l[3] = r.rbx;
-	l[4] = r.rsi;
-	l[5] = r.rdi;
-	l[6] = r.rbp;
-	l[7] = r.rsp;
-	l[8] = r.r8;
-	l[9] = r.r9;
-	l[10] = r.r10;
-	l[11] = r.r11;
-	l[12] = r.r12;
-	l[13] = r.r13;
-	l[14] = r.r14;
-	l[15] = r.r15;
-	l[16] = r.rip;
-}
-
 static void begin(void)
 {
 	world->walk.n_reads = world->walk.n_rules = world->walk.n_bytes = 0;
-	read_registers();
+	recorded_walk_registers(&world->walk, tid);
 }
 
 /* Waits until the thread stops. Returns the signal to pass on when it continues; -1: it has ended.

@@ -7,7 +7,6 @@
  */
 #include <fcntl.h>
 #include <sys/ptrace.h>
-#include <sys/user.h>
 #include <sys/wait.h>
 
 #include "agent/elf/unwind.h"
@@ -113,32 +112,6 @@ static int find_rule(uint64_t pc, struct kiln_rule *ret)
 	return -1;
 }
 
-static void read_registers(int pid)
-{
-	struct user_regs_struct r;
-	uint64_t *l = world->walk.leaf;
-
-	if (ptrace(PTRACE_GETREGS, pid, 0, &r) < 0)
-		return;
-	l[0] = r.rax;
-	l[1] = r.rdx;
-	l[2] = r.rcx;
-	l[3] = r.rbx;
-	l[4] = r.rsi;
-	l[5] = r.rdi;
-	l[6] = r.rbp;
-	l[7] = r.rsp;
-	l[8] = r.r8;
-	l[9] = r.r9;
-	l[10] = r.r10;
-	l[11] = r.r11;
-	l[12] = r.r12;
-	l[13] = r.r13;
-	l[14] = r.r14;
-	l[15] = r.r15;
-	l[16] = r.rip;
-}
-
 int main(int argc, char **argv)
 {
 	static char out[1 << 16];
@@ -158,7 +131,7 @@ int main(int argc, char **argv)
 		world->walk.pid = pid;
 		world->walk.find_rule = find_rule;
 		read_maps(pid);
-		read_registers(pid);
+		recorded_walk_registers(&world->walk, pid);
 		world_stack(world, out, sizeof(out));
 		ptrace(PTRACE_CONT, pid, 0, 0);
 		at = out;
