@@ -21,6 +21,14 @@ IDENTITY = {"k8s.namespace.name", "k8s.pod.name", "k8s.pod.uid", "k8s.deployment
             "k8s.container.name", "container.image.name", "container.image.repo_digests"}
 
 
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    """A busy loop under a name of its own: tests that run beside this one have workloads too."""
+    link = tmp_path_factory.mktemp("program") / "policy-frames"
+    link.symlink_to(workload.path("frames"))
+    return link
+
+
 @pytest.fixture
 def operator(tmp_path):
     o = Operator(tmp_path)
@@ -29,12 +37,12 @@ def operator(tmp_path):
 
 
 @pytest.fixture
-def pod():
+def pod(program):
     """Starts busy loops in new pods; all that is left is removed."""
     running = []
 
     def start(p, seconds=300, loops=1):
-        running.append(Busy(p, seconds, loops))
+        running.append(Busy(p, program, seconds, loops))
         return running[-1]
 
     yield start
@@ -47,10 +55,9 @@ def pod():
 class Busy:
     """Processes that compute in the container of a pod, from their first instruction on."""
 
-    def __init__(self, pod, seconds, loops):
+    def __init__(self, pod, program, seconds, loops):
         self.cgroup = ContainerCgroup(pod.path, ["", "memory"])
         join = "; ".join(f"echo $$ > {leaf}/cgroup.procs" for leaf in self.cgroup.leaves)
-        program = workload.path("frames")
         self.processes = [subprocess.Popen(["sh", "-c", f"{join}; exec {program} {seconds}"], stdin=subprocess.DEVNULL,
                                            stdout=subprocess.DEVNULL) for _ in range(loops)]
 
@@ -75,7 +82,7 @@ def configuration(operator, collector, hz=20, interval="1s", processors="", time
     return f"""
 receivers:
   profiling: {{samples_per_second: {hz}, reporter_interval: {interval}, timestamps: {str(timestamps).lower()},
-              process_filter: "^wl-"}}
+              process_filter: "^policy-"}}
 processors:
   k8sattributes: {{operator: {operator.settings(more)}{processors}}}
 exporters:
@@ -101,6 +108,7 @@ def rendered_metadata():
     return ", extract: {metadata: [" + ", ".join(names.replace("- ", "").split() + ["k8s.cluster.name"]) + "]}"
 
 
+@pytest.mark.alone
 def test_two_rates_tell_the_same_time(agent, collector, operator, pod):
     told = {"k8s.service.name": "orchard-web", "k8s.cluster.uid": "the-cluster", "k8s.cluster.name": "orchards"}
     slow, fast, off = Pod(1, policy=20, attributes=told), Pod(2, policy=97, attributes=told), Pod(3, policy=1)
@@ -141,6 +149,7 @@ def moments(samples):
     return sorted((t / 1e9, s["period"][2]) for s in samples for t in s["timestamps"])
 
 
+@pytest.mark.alone
 def test_change_of_policy_is_live(agent, collector, operator, pod):
     p = Pod(4, policy=20)
     operator.tell(policies={20: (True, 20), 97: (True, 97), 1: (False, 20)}, pods=[p])
@@ -201,7 +210,7 @@ def test_a_fresh_node_exports_nothing_before_the_operator_is_heard(agent, collec
     """No snapshot, nobody at the endpoint: also what runs outside of pods waits, and is dropped."""
     operator.server.stop(0).wait()
     collector.start()
-    a = agent(config=configuration(operator, collector, hz=97).replace('process_filter: "^wl-"', "off_cpu_threshold: 0"))
+    a = agent(config=configuration(operator, collector, hz=97).replace('process_filter: "^policy-"', "off_cpu_threshold: 0"))
     profiling(a)
     pod(Pod(10, policy=20))
     time.sleep(8)
@@ -241,7 +250,16 @@ def test_nothing_leaves_of_who_has_no_policy(agent, collector, operator, pod, si
         set() if situation == "never heard" else {on.container_id})
 
 
-def test_default_policy_is_for_the_node_itself(agent, collector, operator, pod, busy):
+@pytest.fixture
+def outside(program):
+    """The busy loop outside of all pods."""
+    process = subprocess.Popen([program, "300"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_default_policy_is_for_the_node_itself(agent, collector, operator, pod, outside):
     p = Pod(8, policy=20)
     operator.tell(policies={20: (True, 20)}, pods=[p], default=(False, 20))
     collector.start()
@@ -252,6 +270,7 @@ def test_default_policy_is_for_the_node_itself(agent, collector, operator, pod, 
     before = time.time_ns()
     pod(p)
     time.sleep(5)
+    assert outside.poll() is None
     assert a.stop() == 0, a.stderr()
     samples = [s for s in collector.samples() if s["start"] > before + 1_500_000_000]
     assert of(samples, p) and of(samples, p) == samples

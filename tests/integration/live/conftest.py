@@ -8,6 +8,10 @@ from running import Live
 from kiln import workload  # after running, which says where it is
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "alone: measures how quick things are, so nothing else may run")
+
+
 @pytest.fixture(scope="module")
 def busy():
     """Eight threads in functions of their own, on one CPU, which they leave to whoever wants it."""

@@ -15,6 +15,7 @@ KEY = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 TOKEN = "the-token-of-these-tests"
 
 
+@pytest.mark.alone
 def test_twenty_clients_cost_little(live, busy):
     """At most a hundredth of a core for each, and memory that does not follow their number."""
     seconds = 60 if LONG else 8

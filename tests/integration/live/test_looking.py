@@ -318,6 +318,7 @@ def test_zoom_of_a_sandwich_outlives_windows(page):
     assert len(line) == 2 and page.js("kiln.lower.line().map((n) => n.name)") == line
 
 
+@pytest.mark.alone
 def test_frames_come_while_windows_do(browser):
     with Feed(50000, 200, 120) as feed:
         browser.page(feed.url + "/#window=60")

@@ -44,6 +44,7 @@ def shown_ns(browser):
     return int(browser.js("document.getElementById('summary').dataset.ns"))
 
 
+@pytest.mark.alone
 def test_the_hot_function_is_on_screen_soon(browser, live, busy):
     browser.page(live.url + f"/#process=pid:{busy.pid}")
     browser.wait("[...document.querySelectorAll('#functions td.name')].slice(0, 12).some(e => /^leaf_\\d$/.test(e.textContent))")
@@ -74,6 +75,7 @@ def test_search_finds_it_and_tells_its_share(browser, live, busy):
     browser.wait("location.hash.includes('search=leaf_3')")
 
 
+@pytest.mark.alone
 def test_filters_change_the_numbers_as_the_agent_counts(browser, live, busy):
     browser.page(live.url + "/#window=0")
     browser.wait(READY)
@@ -205,6 +207,7 @@ def test_looks(browser, live):
         assert browser.complaints() == []
 
 
+@pytest.mark.alone
 def test_fifty_thousand_stacks_stay_quick(browser):
     """The agent's server over made-up samples: what one machine seldom has."""
     with Feed(50000, 200, 300) as feed:
