@@ -232,7 +232,9 @@ static size_t sample_attributes(struct otlp_encoder *e, const struct batch_sampl
 /*
  * Sample {1 stack_index, 2 attribute_indices, 3 link_index, 4 values, 5 timestamps_unix_nano};
  * in G4 and G5 2 is values, 3 attribute_indices, 4 link_index. With timestamps there are no values:
- * each stands for one.
+ * each stands for one. The field is there all the same, packed and empty: a receiver of the other
+ * generation expects another wire type at its number and refuses the request. Without it, a
+ * Collector 0.139 reads the attributes as values and answers with success.
  */
 static void add_sample(struct otlp_encoder *e, const struct batch_sample *s)
 {
@@ -245,14 +247,13 @@ static void add_sample(struct otlp_encoder *e, const struct batch_sample *s)
 	wire_uint(out, 1, stack);
 	if (g6)
 		wire_packed(out, 2, attributes, n);
+	value_len = s->timestamps ? 0 : wire_varint_len((uint64_t)s->value);
+	wire_varint(out, (uint64_t)(g6 ? 4 : 2) << 3 | 2);
+	wire_varint(out, value_len);
 	if (s->timestamps)
 		wire_packed_fixed64(out, 5, s->timestamps, (size_t)s->value);
-	else {
-		value_len = wire_varint_len((uint64_t)s->value);
-		wire_varint(out, (uint64_t)(g6 ? 4 : 2) << 3 | 2);
-		wire_varint(out, value_len);
+	else
 		wire_varint(out, (uint64_t)s->value);
-	}
 	if (!g6)
 		wire_packed(out, 3, attributes, n);
 	wire_bytes(&e->samples, 2, out->data, out->len);

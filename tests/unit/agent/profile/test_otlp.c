@@ -260,6 +260,11 @@ static void timestamps_replace_values(void **state)
 	assert_int_equal(out->timestamps_unix_nano[1], 2000);
 	assert_int_equal(requests[0].samples, 2);
 	free_request(r);
+	/* Values are there, packed and empty, before two timestamps: see add_sample(). */
+	assert_non_null(memmem(requests[0].data, requests[0].len, "\x22\x00\x2a\x10", 4));
+	otlp_requests_free(requests, n);
+	requests = encode_batch(batch, OTLP_G5, 0, &n);
+	assert_non_null(memmem(requests[0].data, requests[0].len, "\x12\x00\x2a\x10", 4));
 	otlp_requests_free(requests, n);
 }
 
