@@ -103,6 +103,13 @@ int grpc_client_call(struct grpc_client *c, const char *method, const void *data
 	return 0;
 }
 
+bool grpc_client_connected(const struct grpc_client *c)
+{
+	const struct grpc_connection *current = c->channel->current;
+
+	return current && current->ready && !current->failed;
+}
+
 bool grpc_unary_cancel(struct grpc_unary *u)
 {
 	bool reached = u->call->reached;

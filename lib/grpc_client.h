@@ -72,6 +72,8 @@ int grpc_client_call(struct grpc_client *client, const char *method, const void 
 		     bool gzipped, uint64_t timeout_ms,
 		     void (*done)(const struct grpc_answer *answer, void *arg), void *arg,
 		     struct grpc_unary **ret) _must_check_;
+/* There is a connection that the next call can use; otherwise that call opens one. */
+bool grpc_client_connected(const struct grpc_client *client);
 /* DONE comes soon, with RPC_CANCELLED or with an answer that was faster. False: certainly no server
  * has done anything with it, see `connected`. */
 bool grpc_unary_cancel(struct grpc_unary *call);

@@ -74,7 +74,8 @@ static struct transport *wait_destroy(struct transport *t)
 
 int otlp_waiting_transport_new(const struct exporter_config *config, struct transport **ret)
 {
-	static const struct transport_ops ops = {wait_send, wait_cancel, wait_destroy};
+	static const struct transport_ops ops = {
+	    .send = wait_send, .cancel = wait_cancel, .destroy = wait_destroy};
 	struct transport *t = calloc(1, sizeof(*t));
 
 	if (!t)

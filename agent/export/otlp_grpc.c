@@ -139,6 +139,13 @@ static bool grpc_cancel(struct transport *transport)
 	return grpc_unary_cancel(t->call);
 }
 
+static bool grpc_connected(struct transport *transport)
+{
+	struct grpc_transport *t = container_of(transport, struct grpc_transport, transport);
+
+	return grpc_client_connected(t->client);
+}
+
 static struct transport *grpc_destroy(struct transport *transport)
 {
 	struct grpc_transport *t = container_of(transport, struct grpc_transport, transport);
@@ -151,6 +158,7 @@ static struct transport *grpc_destroy(struct transport *transport)
 static const struct transport_ops grpc_ops = {
     .send = grpc_send,
     .cancel = grpc_cancel,
+    .connected = grpc_connected,
     .destroy = grpc_destroy,
 };
 

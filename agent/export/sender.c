@@ -324,6 +324,7 @@ static void try_send(struct sender *s)
 	/* A spool may hold what an earlier configuration wrote for another transport. */
 	while (s->queue && !(s->options.encodings & (1u << s->queue->payload.encoding)))
 		queue_drop(s, s->queue, DROP_ENCODING);
+	generation_check_connection(s);
 	if (!s->queue || convert_head(s))
 		return;
 	s->attempt_at_ms = uv_now(s->loop);

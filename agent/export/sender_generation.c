@@ -4,10 +4,9 @@
  * opentelemetry-proto v1.10 and later, or that of v1.8 and v1.9. One of the older form refuses the
  * newer with an error; one of the newer form may take the older, answer with success and store
  * nothing (Pyroscope 2.2.1). So the newer form always comes first: at the start, after the receiver
- * was away (it may be another one now), for another address, and once in ten minutes. A request
- * that was refused in one form is sent again in the other, and what worked is what is sent from
- * then on. Loop
- * thread.
+ * was away (it may be another one now), for another address, over a new gRPC connection (it may
+ * have been upgraded between two requests), and once in ten minutes. A request that was refused in
+ * one form is sent again in the other, and what worked is what is sent from then on. Loop thread.
  */
 #include "agent/export/sender_internal.h"
 
@@ -80,6 +79,13 @@ void generation_taken(struct sender *s, const struct item *head)
 		s->try_newest_ms = UINT64_MAX;
 	else if (head->refused)
 		s->try_newest_ms = uv_now(s->loop) + TRY_NEWEST_MS;
+}
+
+void generation_check_connection(struct sender *s)
+{
+	if (s->options.generation_auto && s->transport->ops->connected &&
+	    !s->transport->ops->connected(s->transport))
+		s->try_newest_ms = 0;
 }
 
 void generation_ask_again(struct sender *s)

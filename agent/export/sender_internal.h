@@ -119,5 +119,7 @@ bool generation_differs(enum otlp_generation a, enum otlp_generation b);
 bool generation_refused(struct sender *s, struct item *head);
 /* HEAD was taken. */
 void generation_taken(struct sender *s, const struct item *head);
+/* A request is about to be sent: over a new connection, it may reach another version. */
+void generation_check_connection(struct sender *s);
 /* The receiver may be another one. */
 void generation_ask_again(struct sender *s);

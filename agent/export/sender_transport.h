@@ -34,6 +34,8 @@ struct transport_ops {
 		    void (*done)(const struct transport_answer *answer, void *arg), void *arg);
 	/* Forgets the request under way; its DONE is not called. False: nothing of it was sent. */
 	bool (*cancel)(struct transport *t);
+	/* Does the next request go to the same connection as the last one? NULL: not known. */
+	bool (*connected)(struct transport *t);
 	struct transport *(*destroy)(struct transport *t);
 };
 

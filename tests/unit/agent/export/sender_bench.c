@@ -65,7 +65,8 @@ static struct transport *fake_destroy(struct transport *t)
 	return NULL;
 }
 
-const struct transport_ops fake_ops = {fake_send, fake_cancel, fake_destroy};
+const struct transport_ops fake_ops = {
+    .send = fake_send, .cancel = fake_cancel, .destroy = fake_destroy};
 
 /* ---- the encoder ----------------------------------------------------------------------------- */
 

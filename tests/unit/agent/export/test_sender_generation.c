@@ -22,7 +22,7 @@ struct receiver {
 	struct transport transport;
 	uv_timer_t timer;
 	unsigned int takes; /* OLD, NEW */
-	bool away;
+	bool away, connected;
 	bool final;			     /* what it refuses is not for the form */
 	enum otlp_generation seen[SEEN_MAX]; /* by attempt */
 	size_t n_seen, taken;
@@ -99,6 +99,11 @@ static bool receiver_cancel(struct transport *t)
 
 	uv_timer_stop(&r->timer);
 	return false;
+}
+
+static bool receiver_connected(struct transport *t)
+{
+	return container_of(t, struct receiver, transport)->connected;
 }
 
 static struct transport *receiver_destroy(struct transport *t)
@@ -178,9 +183,12 @@ static int setup(void **state)
 
 static void begin(struct receiver *r, unsigned int takes)
 {
-	static const struct transport_ops ops = {receiver_send, receiver_cancel, receiver_destroy};
+	static const struct transport_ops ops = {.send = receiver_send,
+						 .cancel = receiver_cancel,
+						 .connected = receiver_connected,
+						 .destroy = receiver_destroy};
 
-	*r = (struct receiver){.transport.ops = &ops, .takes = takes};
+	*r = (struct receiver){.transport.ops = &ops, .takes = takes, .connected = true};
 	uv_timer_init(&t.loop, &r->timer);
 }
 
@@ -357,6 +365,21 @@ static void one_that_was_away_may_be_a_newer_one(void **state)
 	assert_int_equal(t.stats.sent_requests, 2);
 }
 
+/* A rolling update breaks the connection between two requests. */
+static void a_new_connection_may_be_to_a_newer_one(void **state)
+{
+	start(OLD);
+	send_all(2);
+	t.r.connected = false;
+	send_all(1);
+	assert_seen(&t.r, "65565");
+	t.r.takes = OLD | NEW;
+	send_all(1);
+	t.r.connected = true;
+	send_all(1);
+	assert_seen(&t.r, "6556566");
+}
+
 static void what_is_on_disk_has_its_generation(void **state)
 {
 	t.config.queue.storage = t.dir;
@@ -445,6 +468,7 @@ int main(void)
 	    TEST(a_generation_that_was_asked_for_is_kept),
 	    TEST(another_receiver_is_asked_for_the_newest_again),
 	    TEST(one_that_was_away_may_be_a_newer_one),
+	    TEST(a_new_connection_may_be_to_a_newer_one),
 	    TEST(what_is_on_disk_has_its_generation),
 	    TEST(the_end_may_come_at_any_turn),
 	    TEST(what_is_damaged_is_not_converted),
