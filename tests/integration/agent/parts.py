@@ -82,8 +82,9 @@ class Sandbox:
 class Collector:
     """The real one, on ports that stay the same over restarts; each run writes a file of its own."""
 
-    def __init__(self, directory, binary, grpc=None, http=None, prefix=(), tls=None):
+    def __init__(self, directory, binary, grpc=None, http=None, prefix=(), tls=None, signal="profiles"):
         self.directory, self.binary, self.prefix, self.tls = pathlib.Path(directory), binary, prefix, tls
+        self.signal = signal
         self.grpc, self.http = grpc or free_port(), http or free_port()
         self.outputs, self.process, self.decoded = [], None, None
         self.log_path = self.directory / "collector.log"
@@ -105,13 +106,14 @@ exporters:
 service:
   telemetry: {{metrics: {{level: none}}}}
   pipelines:
-    profiles: {{receivers: [otlp], exporters: [file, debug]}}
+    {self.signal}: {{receivers: [otlp], exporters: [file, debug]}}
 """)
+        return self.launch([self.binary, "--feature-gates=service.profilesSupport", f"--config={config}"])
+
+    def launch(self, command):
         ready = self.log().count("Everything is ready")
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(
-                [*self.prefix, self.binary, "--feature-gates=service.profilesSupport", f"--config={config}"],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.process = subprocess.Popen([*self.prefix, *command], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         wait_until("the Collector is ready", lambda: self._alive() and self.log().count("Everything is ready") > ready)
         return self
 
