@@ -22,6 +22,7 @@
 #include "agent/window/split.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
+#include "lib/work.h"
 
 enum {
 	/* Between two drains of the ring. A wakeup costs as much as 30 known samples: at 97 Hz on
@@ -51,7 +52,7 @@ struct agent {
 	bool naming_busy;
 	enum memory_pressure pressure;
 	uint64_t memory_budget; /* bytes; budget.h */
-	uv_work_t naming_work;
+	struct work naming_work;
 	/* What the worker made; NULL: it could not. */
 	struct split split;
 	struct batch *batches[SPLIT_PARTS_MAX], *whole;

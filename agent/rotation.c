@@ -12,7 +12,7 @@
 
 /* ---- naming ---------------------------------------------------------------------------------- */
 
-static void name_window(uv_work_t *work)
+static void name_window(struct work *work)
 {
 	struct agent *a = container_of(work, struct agent, naming_work);
 	const struct window *w = &a->windows[1 - a->current];
@@ -91,15 +91,14 @@ static void limit_memory(struct agent *a)
 		footprint_trim();
 }
 
-static void window_named(uv_work_t *work, int status)
+static void window_named(struct work *work)
 {
 	struct agent *a = container_of(work, struct agent, naming_work);
 	struct window *w = &a->windows[1 - a->current];
 
 	a->naming_busy = false;
-	if (!status)
-		deliver(a);
-	if (status || a->naming_result) {
+	deliver(a);
+	if (a->naming_result) {
 		metric_add(M_WINDOWS_FAILED, 1);
 		log_error("agent", "a window of %zu stacks could not be named: %s", w->n,
 			  strerror(-a->naming_result));
@@ -126,7 +125,7 @@ void agent_close_window(struct agent *a)
 				     a->phase != RUNNING);
 	a->whole_wanted = a->live || (a->pprof && debug_pprof_pending(a->pprof));
 	a->naming_busy = true;
-	if (uv_queue_work(&a->loop, &a->naming_work, name_window, window_named) < 0) {
+	if (work_submit(&a->loop, &a->naming_work, name_window, window_named) < 0) {
 		a->naming_busy = false;
 		metric_add(M_WINDOWS_FAILED, 1);
 	}

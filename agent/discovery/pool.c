@@ -15,6 +15,7 @@
 #include <time.h>
 #include <utlist.h>
 
+#include "lib/loop_wake.h"
 #include "lib/metrics.h"
 #include "lib/wakeup.h"
 
@@ -25,7 +26,7 @@ enum {
 
 /* Of their own, because libuv frees them later than the loop leaves the pool. */
 struct handles {
-	uv_async_t ran;
+	struct loop_wake ran;
 	uv_timer_t check; /* for late jobs, while jobs run */
 	unsigned int open;
 	struct discovery_pool *pool; /* NULL: it is being freed */
@@ -110,7 +111,7 @@ static void run_next(struct discovery_pool *p)
 		return;
 	}
 	DL_APPEND(p->ran, job);
-	uv_async_send(&p->handles->ran);
+	loop_wake_send(&p->handles->ran);
 }
 
 static void *work(void *arg)
@@ -222,10 +223,10 @@ static void watch(struct discovery_pool *p, bool on)
 	uint64_t every = MAX(p->options.deadline_ms / CHECKS_PER_DEADLINE, 1);
 
 	if (on) {
-		uv_ref((uv_handle_t *)&p->handles->ran);
+		uv_ref((uv_handle_t *)&p->handles->ran.poll);
 		uv_timer_start(&p->handles->check, on_check, every, every);
 	} else {
-		uv_unref((uv_handle_t *)&p->handles->ran);
+		uv_unref((uv_handle_t *)&p->handles->ran.poll);
 		uv_timer_stop(&p->handles->check);
 	}
 }
@@ -245,9 +246,9 @@ static struct discovery_job *take_ran(struct discovery_pool *p)
 	return job;
 }
 
-static void on_ran(uv_async_t *async)
+static void on_ran(struct loop_wake *wake)
 {
-	struct handles *h = container_of(async, struct handles, ran);
+	struct handles *h = container_of(wake, struct handles, ran);
 	struct discovery_job *job;
 
 	/* `done` may free the pool. */
@@ -340,16 +341,18 @@ void discovery_read_stats(struct discovery_pool *p, struct discovery_stats *ret)
 static int handles_new(struct discovery_pool *p)
 {
 	struct handles *h = calloc(1, sizeof(*h));
+	int r;
 
 	if (!h)
 		return -ENOMEM;
-	if (uv_async_init(p->options.loop, &h->ran, on_ran) < 0) {
+	r = loop_wake_init(p->options.loop, &h->ran, on_ran);
+	if (r < 0) {
 		free(h);
-		return -EIO;
+		return r;
 	}
 	/* Cannot fail. */
 	(void)uv_timer_init(p->options.loop, &h->check);
-	uv_unref((uv_handle_t *)&h->ran);
+	uv_unref((uv_handle_t *)&h->ran.poll);
 	uv_unref((uv_handle_t *)&h->check);
 	h->pool = p;
 	h->open = 2;
@@ -389,14 +392,20 @@ int discovery_pool_new(const struct discovery_options *options, struct discovery
 	return 0;
 }
 
-static void on_closed(uv_handle_t *handle)
+static void handles_close(struct handles *h)
 {
-	struct handles *h = handle->type == UV_ASYNC
-				? container_of((uv_async_t *)handle, struct handles, ran)
-				: container_of((uv_timer_t *)handle, struct handles, check);
-
 	if (!--h->open)
 		free(h);
+}
+
+static void on_wake_closed(struct loop_wake *wake)
+{
+	handles_close(container_of(wake, struct handles, ran));
+}
+
+static void on_check_closed(uv_handle_t *handle)
+{
+	handles_close(container_of((uv_timer_t *)handle, struct handles, check));
 }
 
 static void drop_all(struct discovery_pool *p, struct discovery_job **list)
@@ -441,8 +450,8 @@ unsigned int discovery_pool_free(struct discovery_pool *p)
 	left = p->threads;
 	pthread_mutex_unlock(&p->mutex);
 	h->pool = NULL;
-	uv_close((uv_handle_t *)&h->ran, on_closed);
-	uv_close((uv_handle_t *)&h->check, on_closed);
+	loop_wake_close(&h->ran, on_wake_closed);
+	uv_close((uv_handle_t *)&h->check, on_check_closed);
 	/* Else the last thread does it. */
 	if (!left)
 		pool_destroy(p);

@@ -196,7 +196,7 @@ static void end_flush(struct local_exporter *l)
 		done(l->done_arg);
 }
 
-static void run_job(uv_work_t *work)
+static void run_job(struct work *work)
 {
 	struct local_exporter *l = container_of(work, struct local_exporter, work);
 
@@ -208,7 +208,7 @@ static void run_job(uv_work_t *work)
 
 static void next_job(struct local_exporter *l);
 
-static void after_job(uv_work_t *work, int status)
+static void after_job(struct work *work)
 {
 	struct local_exporter *l = container_of(work, struct local_exporter, work);
 
@@ -241,8 +241,8 @@ static void next_job(struct local_exporter *l)
 		end_flush(l);
 		return;
 	}
-	l->busy = uv_queue_work(l->loop, &l->work, run_job, after_job) == 0;
-	if (!l->busy) { /* only a NULL callback fails; run it here rather than lose it */
+	l->busy = work_submit(l->loop, &l->work, run_job, after_job) == 0;
+	if (!l->busy) { /* no thread or descriptor: here, rather than lose it */
 		run_job(&l->work);
 		l->current = batch_unref(l->current);
 	}

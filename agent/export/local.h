@@ -13,6 +13,7 @@
 
 #include "agent/export/exporter.h"
 #include "lib/metrics.h"
+#include "lib/work.h"
 
 enum { LOCAL_QUEUE_MAX = 32 }; /* batches */
 
@@ -31,7 +32,7 @@ struct local_exporter {
 	const struct local_hooks *hooks;
 	enum metric_id drops; /* samples not written */
 	uv_loop_t *loop;
-	uv_work_t work;
+	struct work work;
 	uv_timer_t deadline;
 	struct batch *queue[LOCAL_QUEUE_MAX];
 	size_t head, n;

@@ -7,6 +7,7 @@
 #include "agent/export/spool.h"
 #include "lib/backoff.h"
 #include "lib/log.h"
+#include "lib/work.h"
 
 struct item { /* one request in memory */
 	struct item *prev, *next;
@@ -26,7 +27,7 @@ enum job_type { JOB_ENCODE, JOB_CONVERT, JOB_SPOOL_PUT, JOB_SPOOL_LOAD, JOB_SPOO
  * the spool with one user. While it runs, the loop does not touch the job or the spool.
  */
 struct job {
-	uv_work_t work;
+	struct work work;
 	struct job *prev, *next;
 	struct sender *sender;
 	enum job_type type;

@@ -107,7 +107,7 @@ static void run_load(struct job *job)
 	job->seq = after;
 }
 
-static void run(uv_work_t *work)
+static void run(struct work *work)
 {
 	struct job *job = container_of(work, struct job, work);
 	struct sender *s = job->sender;
@@ -179,7 +179,7 @@ static void put_finished(struct sender *s, struct job *job)
 		log_warn("export", "%s: cannot spool: %s", s->name, strerror(-job->result));
 }
 
-static void after(uv_work_t *work, int status)
+static void after(struct work *work)
 {
 	struct job *job = container_of(work, struct job, work);
 	struct sender *s = job->sender;
@@ -223,9 +223,11 @@ static void start_next(struct sender *s)
 	if (s->job_running || !s->jobs || s->freed)
 		return;
 	s->job_running = true;
-	/* Fails only without a callback or memory for the pool's first start, which aborts there.
-	 */
-	uv_queue_work(s->loop, &s->jobs->work, run, after);
+	/* Without a thread or descriptor for it, here. */
+	if (work_submit(s->loop, &s->jobs->work, run, after) < 0) {
+		run(&s->jobs->work);
+		after(&s->jobs->work);
+	}
 }
 
 static struct job *job_new(struct sender *s, enum job_type type)

@@ -9,13 +9,14 @@
 #include "lib/buf.h"
 #include "lib/grpc_stream.h"
 #include "lib/log.h"
+#include "lib/work.h"
 
 enum { META_PROTOCOL = 1, META_REPORT_MIN_MS = 1000 };
 
 /* Of the copy on disk: what is being written, on the loop's thread pool. */
 struct meta_saver {
 	char *path; /* NULL: no copy is kept */
-	uv_work_t work;
+	struct work work;
 	bool working;
 	struct buf bytes;
 	int result;

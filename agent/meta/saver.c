@@ -49,14 +49,14 @@ static void saved(struct meta_client *c)
 		log_warn("operator", "%s: %s", s->path, strerror(-s->result));
 }
 
-static void write_work(uv_work_t *work)
+static void write_work(struct work *work)
 {
 	struct meta_saver *s = container_of(work, struct meta_saver, work);
 
 	s->result = snapshot_write(s->path, s->bytes.data, s->bytes.len);
 }
 
-static void after_work(uv_work_t *work, int status)
+static void after_work(struct work *work)
 {
 	struct meta_saver *s = container_of(work, struct meta_saver, work);
 	struct meta_client *c = container_of(s, struct meta_client, saver);
@@ -107,10 +107,10 @@ void meta_saver_tick(struct meta_client *c, uint64_t now_ms)
 		return;
 	s->working = true;
 	/* From here on the result is the worker's. */
-	r = uv_queue_work(c->loop, &s->work, write_work, after_work);
+	r = work_submit(c->loop, &s->work, write_work, after_work);
 	if (r < 0) {
 		s->result = r;
-		after_work(&s->work, 0); /* never under way */
+		after_work(&s->work); /* never under way */
 	}
 }
 

@@ -13,11 +13,12 @@
 #include "lib/log.h"
 #include "lib/metrics.h"
 #include "lib/ref_table.h"
+#include "lib/work.h"
 
 enum { JOBS_MAX = 64 };
 
 struct job {
-	uv_work_t work;
+	struct work work;
 	struct code_reader *reader;
 	struct stored_image *stored;
 	struct image *image;
@@ -194,7 +195,7 @@ bool code_reader_want(struct code_reader *r, struct stored_image *image, uint64_
  */
 
 /* Thread pool. */
-static void read_code(uv_work_t *work)
+static void read_code(struct work *work)
 {
 	struct job *job = container_of(work, struct job, work);
 	_cleanup_(image_unrefp) struct image *copy = NULL;
@@ -269,12 +270,12 @@ static void finish_job(struct job *job)
 	r->done(image, slot, r->arg);
 }
 
-static void read_done(uv_work_t *work, int status)
+static void read_done(struct work *work)
 {
 	struct job *job = container_of(work, struct job, work);
 	struct code_reader *r = job->reader;
 	uint64_t *spent = unwind_store_code_bytes(r->unwind, job->stored);
-	int e = status < 0 ? -ECANCELED : job->result;
+	int e = job->result;
 	bool is_last = false;
 
 	job->running = false;
@@ -326,8 +327,7 @@ void code_reader_start(struct code_reader *r)
 			if (!loaded && load(job))
 				loaded = job;
 		} else if (!is_under_way(r, job)) {
-			job->running =
-			    uv_queue_work(r->loop, &job->work, read_code, read_done) == 0;
+			job->running = work_submit(r->loop, &job->work, read_code, read_done) == 0;
 		}
 	}
 	/* Whoever is told of it asks for more, and comes here again. */

@@ -23,6 +23,7 @@
 #include "agent/elf/unwind.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
+#include "lib/work.h"
 
 enum {
 	BIG_IMAGE_BYTES = 4 << 20, /* files beyond this are compiled one at a time */
@@ -32,7 +33,7 @@ enum {
 };
 
 struct job {
-	uv_work_t work;
+	struct work work;
 	struct table_compiler *compiler;
 	struct stored_image *stored;
 	struct image *image;
@@ -84,7 +85,7 @@ struct table_compiler *table_compiler_free(struct table_compiler *c)
 }
 
 /* Thread pool. Keeps a copy of the file, which is compiled next, unless copies hold COPIES_MAX. */
-static void identify(uv_work_t *work)
+static void identify(struct work *work)
 {
 	struct job *job = container_of(work, struct job, work);
 	struct table_compiler *c = job->compiler;
@@ -123,7 +124,7 @@ static int parse(struct job *job, const struct image *image)
 }
 
 /* Thread pool. */
-static void compile(uv_work_t *work)
+static void compile(struct work *work)
 {
 	struct job *job = container_of(work, struct job, work);
 	_cleanup_(image_unrefp) struct image *copy = NULL;
@@ -176,8 +177,8 @@ static void finish_job(struct job *job, int r)
 	drop_job(job);
 }
 
-static void identified(uv_work_t *work, int status);
-static void compiled(uv_work_t *work, int status);
+static void identified(struct work *work);
+static void compiled(struct work *work);
 
 /* Hands JOB to the thread pool, or lets it wait for its turn. */
 static int start_job(struct job *job)
@@ -185,13 +186,13 @@ static int start_job(struct job *job)
 	struct table_compiler *c = job->compiler;
 
 	if (!job->identified)
-		return uv_queue_work(c->options.loop, &job->work, identify, identified) < 0 ? -EIO
-											    : 0;
+		return work_submit(c->options.loop, &job->work, identify, identified) < 0 ? -EIO
+											  : 0;
 	if (job->big && c->reading) {
 		LL_APPEND(c->big, job);
 		return 0;
 	}
-	if (uv_queue_work(c->options.loop, &job->work, compile, compiled) < 0)
+	if (work_submit(c->options.loop, &job->work, compile, compiled) < 0)
 		return -EIO;
 	if (job->big)
 		c->reading = job->image;
@@ -254,12 +255,12 @@ static int find_others(struct job *job)
 	return unwind_store_state(o->unwind, job->stored, now_ms()) != UNWIND_NONE;
 }
 
-static void identified(uv_work_t *work, int status)
+static void identified(struct work *work)
 {
 	struct job *job = container_of(work, struct job, work);
 	struct table_compiler *c = job->compiler;
 	const struct table_compiler_options *o = &c->options;
-	int r = status < 0 ? -ECANCELED : job->result;
+	int r = job->result;
 
 	if (r == -ECANCELED) {
 		finish_job(job, r);
@@ -299,12 +300,12 @@ static void leave_slot(struct job *job)
 	o->renumber(o->arg);
 }
 
-static void compiled(uv_work_t *work, int status)
+static void compiled(struct work *work)
 {
 	struct job *job = container_of(work, struct job, work);
 	struct table_compiler *c = job->compiler;
 	const struct table_compiler_options *o = &c->options;
-	int r = status < 0 ? -ECANCELED : job->result;
+	int r = job->result;
 
 	job->slot = job->stored->slot;
 	drop_copy(job);
