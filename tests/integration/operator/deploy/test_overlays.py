@@ -82,6 +82,23 @@ def test_the_first_config_is_one_that_server_and_agent_take(installed, cluster, 
     check_agent(tmp_path / "agent.yaml")
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_every_object_fits_the_servers_schema(installed, cluster, name, tmp_path):
+    """A field that the API server does not know is an error, in what is applied and in what the operator makes of it."""
+    def applied(items):
+        return cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", check=False,
+                               input=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+
+    items = cluster.build(OVERLAYS / name)
+    made = render(cluster, items, tmp_path)
+    said = applied(items + made)
+    assert said.returncode == 0 and "Warning" not in said.stderr, said.stderr
+    daemon, = kind(made, "DaemonSet")
+    daemon["spec"]["template"]["spec"]["nodeSelecter"] = {}
+    said = applied([daemon])
+    assert said.returncode and "nodeSelecter" in said.stderr
+
+
 def test_the_backends_pods_are_restricted(cluster, installed):
     """Pod Security enforces it in the namespace: each pod is one that it takes."""
     items = cluster.build(OVERLAYS / "pyroscope")
