@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // An OpenTelemetry Collector with just the parts that Kiln's tests need: the OTLP receiver, exporters
-// that show or keep what came in, and what the gateway of kustomize/components/pyroscope is made of. It is
+// that show, keep or pass on what came in, and what the gateway of kustomize/components/pyroscope is made of. It is
 // the real receiver that users run, so a request that it accepts is a request that works.
 package main
 
@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/collector/exporter/debugexporter"
 	"go.opentelemetry.io/collector/exporter/nopexporter"
 	"go.opentelemetry.io/collector/exporter/otlpexporter"
+	"go.opentelemetry.io/collector/exporter/otlphttpexporter"
 	"go.opentelemetry.io/collector/extension"
 	"go.opentelemetry.io/collector/otelcol"
 	"go.opentelemetry.io/collector/processor"
@@ -37,6 +38,7 @@ func factories() (otelcol.Factories, error) {
 		fileexporter.NewFactory(),
 		nopexporter.NewFactory(),
 		otlpexporter.NewFactory(),
+		otlphttpexporter.NewFactory(),
 	)
 	if err != nil {
 		return otelcol.Factories{}, err
