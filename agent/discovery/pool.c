@@ -17,6 +17,7 @@
 
 #include "lib/loop_wake.h"
 #include "lib/metrics.h"
+#include "lib/pace.h"
 #include "lib/wakeup.h"
 
 enum {
@@ -123,6 +124,12 @@ static void *work(void *arg)
 	pthread_mutex_lock(&p->mutex);
 	while (!is_surplus(p)) {
 		if (p->queue) {
+			/* Before the job: what waits here is not late. */
+			pthread_mutex_unlock(&p->mutex);
+			pace_wait();
+			pthread_mutex_lock(&p->mutex);
+			if (!p->queue)
+				continue;
 			run_next(p);
 			pthread_cond_broadcast(&p->left);
 			continue;

@@ -9,6 +9,7 @@
  * samples are in (code_places.h). Any thread; nothing is shared.
  */
 #include "agent/elf/code_frames.h"
+#include "lib/pace.h"
 
 #include <elf.h>
 
@@ -83,6 +84,7 @@ static int add_gaps(struct code_frames *c, const struct image *image, const stru
 	int r = 0;
 
 	while (r == 0 && at < end) {
+		pace_point();
 		while (*next < covered->n && span_end(&covered->v[*next]) <= at)
 			(*next)++;
 		if (*next == covered->n)
@@ -458,6 +460,7 @@ int code_frames_collect(struct code_frames *c, const struct image *image,
 	for (size_t i = 0; r == 0 && i < c->n_functions; i++) {
 		const struct code_function *f = &c->functions[i];
 
+		pace_point();
 		if (f->size && f->n_rows)
 			r = spans_add(spans, &(struct span){.start = f->start,
 							    .size = f->size,

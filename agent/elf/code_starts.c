@@ -9,6 +9,7 @@
 #include <elf.h>
 
 #include "agent/elf/code_state.h"
+#include "lib/pace.h"
 
 void code_starts_done(struct code_starts *s)
 {
@@ -218,6 +219,7 @@ static int read_gap(struct code_starts *s, size_t n, const struct image *image,
 		struct code_start v = s->v[*next];
 		uint64_t end = MIN(v.vaddr + v.size, gap->end);
 
+		pace_point();
 		if (v.vaddr > at)
 			r = sweep(s, image, at, v.vaddr);
 		at = MAX(at, v.vaddr);

@@ -12,6 +12,7 @@
  * where a piece ends and have one stream. Any thread; the key is made once.
  */
 #include "agent/elf/content.h"
+#include "lib/pace.h"
 
 #include <elf.h>
 #include <pthread.h>
@@ -129,6 +130,7 @@ static void add_file_range(struct hash *h, uint64_t offset, uint64_t size)
 	while (!h->error && size) {
 		size_t n = MIN(size, (uint64_t)CHUNK);
 
+		pace_wait();
 		h->error = read_chunk(h, offset, n);
 		add(h, h->buffer, n);
 		offset += n;

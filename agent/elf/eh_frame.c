@@ -12,6 +12,7 @@
 #include <elf.h>
 
 #include "agent/elf/arch.h"
+#include "lib/pace.h"
 
 enum { /* DW_EH_PE_*: LSB 5, "DWARF Exception Header Encoding" */
        PE_ABSPTR = 0x00,
@@ -332,6 +333,7 @@ static int scan(struct cfi *cfi, bool cies, bool fdes, struct spans *spans)
 	while ((next = next_entry(cfi, &c, &e)) != NEXT_END) {
 		int r = 0;
 
+		pace_point();
 		if (next == NEXT_SKIP)
 			continue;
 		if (e.is_cie && cies)

@@ -19,6 +19,7 @@
 
 #include "agent/elf/arch.h"
 #include "agent/elf/go_arch.h"
+#include "lib/pace.h"
 
 static const struct {
 	const char *name; /* behind "runtime." */
@@ -72,6 +73,7 @@ int go_frames_collect(const struct image *image, const struct gopclntab *t, stru
 		struct gopclntab_func f;
 		int r;
 
+		pace_point();
 		if (!gopclntab_at(t, i, &f) || f.end - f.entry > SPAN_SIZE_MAX)
 			continue;
 		if (!image_is_code(image, f.entry))

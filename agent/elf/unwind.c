@@ -17,6 +17,7 @@
 #include "agent/elf/go_frames.h"
 #include "agent/elf/rows.h"
 #include "agent/elf/span.h"
+#include "lib/pace.h"
 
 enum {
 	PADDING_MAX = 15, /* functions are aligned to 16 */
@@ -183,6 +184,7 @@ static void write_rows(struct compiler *c, struct rows *rows, uint64_t end)
 		const struct span *s = &c->spans.v[i];
 		uint64_t next = i + 1 < c->spans.n ? c->spans.v[i + 1].start : end;
 
+		pace_point();
 		execute(c, s, rows);
 		if (next > span_end(s) + PADDING_MAX || (i + 1 == c->spans.n && next > span_end(s)))
 			rows_add(rows, span_end(s), &invalid);

@@ -19,6 +19,7 @@
 #include "agent/symbol/plt.h"
 #include "lib/buf.h"
 #include "lib/metrics.h"
+#include "lib/pace.h"
 
 enum {
 	RANGES_MAX = 256,   /* executable sections */
@@ -235,6 +236,7 @@ static int read_table(struct builder *b, const struct elf_symbols_input *input, 
 	if (!chunk)
 		return -ENOMEM;
 	for (uint64_t at = 0; at < ELF_SYMBOLS_LOOKED_AT; at += step) {
+		pace_wait();
 		n = elf_source_read(&symbols, at * sizeof(*chunk), chunk, step * sizeof(*chunk)) /
 		    sizeof(*chunk);
 		for (size_t i = 0; r == 0 && i < n; i++)
@@ -353,6 +355,7 @@ static int compare_entries(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
 
+	pace_point(); /* a large table takes long to sort */
 	if (x->start != y->start)
 		return x->start < y->start ? -1 : 1;
 	return x->name < y->name ? -1 : x->name > y->name;
@@ -438,6 +441,7 @@ static int make_pieces(struct builder *b)
 	for (size_t i = 0; i < b->n_in; i = j) {
 		for (j = i + 1; j < b->n_in && b->in[j].start == b->in[i].start;)
 			j++;
+		pace_point();
 		r = advance(b, b->in[i].start);
 		if (r < 0)
 			return r;

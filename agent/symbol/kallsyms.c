@@ -12,6 +12,7 @@
 
 #include "lib/buf.h"
 #include "lib/metrics.h"
+#include "lib/pace.h"
 
 enum {
 	READ_BUFFER = 64 << 10,
@@ -173,6 +174,7 @@ static int read_lines(struct reader *in, int fd)
 		len += (size_t)n;
 		while ((newline = memchr(line, '\n', len - (size_t)(line - buffer)))) {
 			*newline = 0;
+			pace_point();
 			r = read_line(in, line);
 			if (r < 0)
 				return r;
@@ -205,6 +207,7 @@ static int compare_entries(const void *a, const void *b, void *arg)
 	const struct entry *x = a, *y = b;
 	uint32_t x_rank = x->name >> RANK_SHIFT & 3, y_rank = y->name >> RANK_SHIFT & 3;
 
+	pace_point();
 	if (address_of(x) != address_of(y))
 		return address_of(x) < address_of(y) ? -1 : 1;
 	if ((x->name & GAP) != (y->name & GAP)) /* functions before gaps */

@@ -12,6 +12,7 @@
 
 #include "lib/log.h"
 #include "lib/metrics.h"
+#include "lib/pace.h"
 #include "lib/ref_table.h"
 #include "lib/work.h"
 
@@ -203,6 +204,7 @@ static void read_code(struct work *work)
 	int r;
 
 	job->result = -ECANCELED;
+	pace_wait();
 	if (atomic_load(&job->reader->stopped))
 		return;
 	r = image_copy(job->image, &copy, NULL);

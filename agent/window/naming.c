@@ -17,6 +17,7 @@
 #include "agent/window/resource.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
+#include "lib/pace.h"
 
 struct naming {
 	struct symbolizer *symbolizer;
@@ -498,9 +499,12 @@ int naming_build(struct naming *n, const struct window *w, uint64_t whose, uint6
 	memo_begin(&n->runtime_frames);
 	memo_begin(&n->functions);
 	memo_begin(&n->mappings);
-	for (struct count *c = w->list; c; c = c->next)
-		if (!whose || (window_route(w, c) & whose))
-			name_count(n, w, c);
+	for (struct count *c = w->list; c; c = c->next) {
+		if (whose && !(window_route(w, c) & whose))
+			continue;
+		name_count(n, w, c);
+		pace_wait();
+	}
 	r = batch_builder_finish(TAKE_PTR(n->batch), duration_ns, ret);
 	n->last = r == 0 ? batch_counts(*ret) : (struct batch_counts){0};
 	n->last_whose = whose;

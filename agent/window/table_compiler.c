@@ -23,6 +23,7 @@
 #include "agent/elf/unwind.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
+#include "lib/pace.h"
 #include "lib/work.h"
 
 enum {
@@ -117,6 +118,7 @@ static int parse(struct job *job, const struct image *image)
 {
 	int r;
 
+	pace_wait();
 	/* First the probe: compiling ends with giving the file's pages back. */
 	runtime_probe(runtime_table, job->compiler->options.tracers, image, &job->probe);
 	r = unwind_compile(image, &job->table, &job->err);

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A bucket of CPU time that fills with real time. A thread pays afterwards, by its own CPU clock,
+ * so that all it did is paid for, whatever lay between two calls; the bucket may be overdrawn, and
+ * whoever finds it so waits.
+ */
+#include "lib/pace.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#define NS_PER_SECOND 1000000000ULL
+
+atomic_uint_fast64_t pace_limit;
+_Thread_local unsigned int pace_calls;
+static _Thread_local uint64_t paid_ns; /* of the thread's CPU clock */
+static _Thread_local bool is_exempt;
+
+static struct {
+	pthread_mutex_t mutex;
+	int64_t credit_ns;
+	uint64_t filled_ns; /* CLOCK_MONOTONIC */
+} bucket = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+static atomic_uint_fast64_t waited_ns;
+
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return (uint64_t)t.tv_sec * NS_PER_SECOND + (uint64_t)t.tv_nsec;
+}
+
+void pace_set_limit(uint64_t ns_per_s)
+{
+	pthread_mutex_lock(&bucket.mutex);
+	if (!atomic_load(&pace_limit)) {
+		bucket.credit_ns = 0;
+		bucket.filled_ns = clock_ns(CLOCK_MONOTONIC);
+	}
+	atomic_store(&pace_limit, ns_per_s);
+	pthread_mutex_unlock(&bucket.mutex);
+}
+
+void pace_exempt_thread(void)
+{
+	is_exempt = true;
+}
+
+/* The credit after USED_NS more; fills the bucket first. */
+static int64_t pay(uint64_t limit, uint64_t used_ns)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC), passed;
+	int64_t most = (int64_t)(limit * PACE_BURST_MS / 1000), credit;
+
+	pthread_mutex_lock(&bucket.mutex);
+	passed = MIN(now - bucket.filled_ns, 10 * NS_PER_SECOND);
+	bucket.filled_ns = now;
+	bucket.credit_ns += (int64_t)((double)passed * (double)limit / NS_PER_SECOND);
+	bucket.credit_ns = MIN(bucket.credit_ns, most) - (int64_t)used_ns;
+	credit = bucket.credit_ns;
+	pthread_mutex_unlock(&bucket.mutex);
+	return credit;
+}
+
+void pace_wait(void)
+{
+	uint64_t limit = atomic_load(&pace_limit), cpu, slept;
+	struct timespec sleep = {0};
+	int64_t credit;
+
+	if (!limit || is_exempt)
+		return;
+	cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	/* What was done before there was a limit is nobody's debt. */
+	credit = pay(limit, paid_ns ? cpu - paid_ns : 0);
+	paid_ns = cpu;
+	while (credit < 0 && limit) {
+		slept = (uint64_t)MIN((double)-credit / (double)limit * NS_PER_SECOND,
+				      PACE_SLEEP_MS * 1e6);
+		sleep.tv_nsec = (long)MAX(slept, 1000000);
+		(void)nanosleep(&sleep, NULL);
+		atomic_fetch_add(&waited_ns, (uint64_t)sleep.tv_nsec);
+		limit = atomic_load(&pace_limit);
+		if (limit)
+			credit = pay(limit, 0);
+	}
+}
+
+/* One at a time: the others come to wait here. */
+static pthread_mutex_t reserving = PTHREAD_MUTEX_INITIALIZER;
+static atomic_uint_fast64_t reserved_ns;
+
+void pace_reserve(uint64_t ns)
+{
+	const struct timespec sleep = {.tv_nsec = PACE_SLEEP_MS * 1000000};
+
+	is_exempt = true;
+	pthread_mutex_lock(&reserving);
+	atomic_store(&reserved_ns, ns);
+	while (atomic_load(&pace_limit) && atomic_load(&reserved_ns))
+		(void)nanosleep(&sleep, NULL);
+	atomic_store(&reserved_ns, 0);
+	pthread_mutex_unlock(&reserving);
+}
+
+uint64_t pace_reserved(void)
+{
+	return atomic_load(&reserved_ns);
+}
+
+void pace_grant(void)
+{
+	atomic_store(&reserved_ns, 0);
+}
+
+uint64_t pace_waited_ns(void)
+{
+	return atomic_load(&waited_ns);
+}
