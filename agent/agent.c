@@ -133,6 +133,7 @@ static int start_handles(struct agent *a, struct error *err)
 	if (c->duration_ms)
 		r |= uv_timer_start(&a->end_timer, agent_on_end_timer, c->duration_ms, 0);
 	r |= uv_poll_start(&a->ring_poll, UV_READABLE, agent_on_ring);
+	r |= govern_start(a->govern);
 	return r ? error_set(err, -EIO, "cannot set up the event loop") : 0;
 }
 
@@ -176,16 +177,27 @@ static void prepare_windows(struct agent *a)
 }
 
 /* Until the first window is measured the slabs may take all of it. */
-static void set_budget(struct agent *a)
+static int set_budget(struct agent *a, struct error *err)
 {
+	const struct budget *budget = &a->config->receiver.budget;
+	const struct govern_options options = {
+	    .loop = &a->loop,
+	    .sampler = a->sampler,
+	    .policies = a->cluster ? cluster_policies(a->cluster) : NULL,
+	    .hz = a->config->receiver.samples_per_second,
+	    .cpu = budget->cpu,
+	    .each_second = agent_limit_memory,
+	    .arg = a,
+	};
 	struct sysinfo machine = {};
 
 	(void)sysinfo(&machine);
-	a->memory_budget = a->config->receiver.memory_budget_mib
-			       ? (uint64_t)a->config->receiver.memory_budget_mib << 20
+	a->memory_budget = budget->memory_bytes
+			       ? budget->memory_bytes
 			       : budget_default((uint64_t)machine.totalram * machine.mem_unit);
 	sampler_limit_slabs(a->sampler, budget_for_slabs(a->memory_budget, 0));
 	metric_set(M_MEMORY_BUDGET_BYTES, (int64_t)a->memory_budget);
+	return govern_new(&options, &a->govern) < 0 ? error_set(err, -ENOMEM, "out of memory") : 0;
 }
 
 /* Up to RUNNING; or, after a signal, 0 with another phase and nothing begun. */
@@ -231,7 +243,9 @@ static int start(struct agent *a, struct error *err)
 	if (r < 0)
 		return r;
 	prepare_windows(a);
-	set_budget(a);
+	r = set_budget(a, err);
+	if (r < 0)
+		return r;
 	warm_up(a);
 	footprint_trim();
 	if (asked_to_end(a))
@@ -260,6 +274,7 @@ static void finish(struct agent *a)
 	window_done(&a->windows[1]);
 	naming_free(a->naming);
 	intake_free(a->intake);
+	govern_free(a->govern);
 	cluster_free(a->cluster);
 	sampler_free(a->sampler);
 	router_free(a->router);

@@ -14,6 +14,7 @@
 #include "agent/export/exporter.h"
 #include "agent/export/route.h"
 #include "agent/footprint.h"
+#include "agent/govern.h"
 #include "agent/http/debug_pprof.h"
 #include "agent/http/health.h"
 #include "agent/live/live.h"
@@ -52,6 +53,7 @@ struct agent {
 	bool naming_busy;
 	enum memory_pressure pressure;
 	uint64_t memory_budget; /* bytes; budget.h */
+	struct govern *govern;
 	struct work naming_work;
 	/* What the worker made; NULL: it could not. */
 	struct split split;
@@ -93,6 +95,8 @@ struct sampler_options agent_sampler_options(const struct config *c);
 /* rotation.c */
 /* Exchanges the windows and has the full one named. */
 void agent_close_window(struct agent *a);
+/* Every second: near the memory budget caches shrink. */
+void agent_limit_memory(void *agent);
 void agent_on_window_timer(uv_timer_t *timer);
 void agent_on_drain_timer(uv_timer_t *timer);
 void agent_on_ring(uv_poll_t *poll, int status, int events);

@@ -64,7 +64,7 @@ static int kernel_set_rate(void *arg, uint32_t hz)
 	if (r < 0)
 		log_error("policy", "the timers did not take the rate of %u Hz", hz);
 	else
-		log_info("policy", "timers at %u Hz", hz);
+		log_debug("policy", "timers at %u Hz", hz);
 	return r;
 }
 
@@ -290,6 +290,11 @@ void cluster_close_window(struct cluster *c, struct window *w, struct window *ne
 		router_update(c->router, c->pods);
 	}
 	report_turns(c);
+}
+
+struct policies *cluster_policies(struct cluster *c)
+{
+	return c->policies;
 }
 
 void cluster_use_runtimes(struct cluster *c, const struct runtimes *rt)

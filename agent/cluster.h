@@ -10,6 +10,7 @@
 
 #include "agent/config/config.h"
 #include "agent/export/route.h"
+#include "agent/policy/policy.h"
 #include "agent/runtime/runtimes.h"
 #include "agent/sampler/sampler.h"
 #include "agent/window/window.h"
@@ -26,6 +27,8 @@ int cluster_new(const struct config *config, enum cgroup_mode mode, struct sampl
 void cluster_stop(struct cluster *c);
 struct cluster *cluster_free(struct cluster *c);
 
+/* What the CPU budget is divided among; as long as the cluster. */
+struct policies *cluster_policies(struct cluster *c);
 /* Whose state reports tell; outlives the last report. */
 void cluster_use_runtimes(struct cluster *c, const struct runtimes *rt);
 /* W is over, NEXT (empty) begins. LAST: there is none after W, nothing can wait. */

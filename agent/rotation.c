@@ -66,8 +66,9 @@ static enum memory_pressure limiter_pressure(const struct processors_config *p)
  * Near the budget, or the memory_limiter's limit, the agent forgets what it can find again; beyond
  * it counts new stacks without their frames.
  */
-static void limit_memory(struct agent *a)
+void agent_limit_memory(void *agent)
 {
+	struct agent *a = agent;
 	uint64_t budget = a->memory_budget, used;
 	enum memory_pressure pressure;
 	struct sampler_stats stats;
@@ -97,16 +98,18 @@ static void window_named(struct work *work)
 	struct window *w = &a->windows[1 - a->current];
 
 	a->naming_busy = false;
+	govern_window_begins(a->govern);
 	deliver(a);
 	if (a->naming_result) {
 		metric_add(M_WINDOWS_FAILED, 1);
 		log_error("agent", "a window of %zu stacks could not be named: %s", w->n,
 			  strerror(-a->naming_result));
 	}
-	limit_memory(a);
+	agent_limit_memory(a);
 	intake_sweep(a->intake, w);
 	window_reset(w, 0, 0);
 	footprint_decay();
+	govern_window_ends(a->govern);
 	agent_advance(a);
 }
 
@@ -181,7 +184,9 @@ void agent_on_window_timer(uv_timer_t *timer)
 		metric_add(M_WINDOWS_LATE, 1);
 		return;
 	}
+	govern_window_begins(a->govern);
 	agent_close_window(a);
+	govern_window_ends(a->govern);
 }
 
 static bool nobody_listens(const struct agent *a)

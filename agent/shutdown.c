@@ -6,6 +6,8 @@
  */
 #include "agent/agent_internal.h"
 
+#include "lib/pace.h"
+
 enum {
 	TABLES_WAIT_MS = 2000, /* for samples that lack a table */
 	FLUSH_MS = 10000,      /* for the exporters */
@@ -49,6 +51,7 @@ void agent_close(struct agent *a)
 	router_close(a->router);
 	intake_stop(a->intake);
 	cluster_stop(a->cluster);
+	govern_stop(a->govern);
 	a->health = health_free(a->health);
 	a->pprof = debug_pprof_free(a->pprof);
 	a->live = live_free(a->live);
@@ -83,6 +86,9 @@ void agent_stop(struct agent *a)
 	if (a->phase != RUNNING)
 		return;
 	a->phase = SETTLING;
+	/* Whoever asked for the end waits for it: it is not paced. */
+	pace_set_limit(0);
+	govern_stop(a->govern);
 	sampler_stop(a->sampler);
 	while (intake_drain(a->intake, &a->windows[a->current]))
 		;

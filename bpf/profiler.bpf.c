@@ -41,6 +41,7 @@ uint32_t runtimes_epoch; /* a new value, after a change of `runtimes`, makes cop
 uint64_t timer_ns;	 /* between two hits of a timer: the time that a hit stands for */
 uint32_t default_policy; /* of cgroups that are not in cgroup_policy */
 uint32_t use_cgroups;	 /* cgroups have policies: look at the task's */
+uint32_t less_detail;	 /* the budget: 1: no copies of stacks, 2: short stacks as well */
 uint32_t policy_epoch;	 /* a new value, after a change of the above or of the maps, makes every
 			  * verdict void; never 0 */
 
@@ -156,6 +157,8 @@ static __attribute__((noinline)) int begin_sample(struct bpf_perf_event_data *ct
 	w->end = KILN_END_NONE;
 	if (limit > KILN_MAX_USER_FRAMES)
 		limit = KILN_MAX_USER_FRAMES;
+	if (less_detail > 1 && limit > KILN_SHORT_DEPTH)
+		limit = KILN_SHORT_DEPTH;
 	walk_begin(w, sizeof(r->head) / 8 + n_kernel, limit);
 	if (!program_begun(task) || user_registers(ctx, task, w, &syscall))
 		return 0;
@@ -235,6 +238,8 @@ static __attribute__((noinline)) int end_sample(uint32_t slot)
 			return 0;
 		r->head.end = KILN_END_SHED;
 	}
+	if (dump && less_detail && less < SHED_DUMP)
+		less = SHED_DUMP;
 	if (less == SHED_DUMP)
 		stat->n[KILN_STAT_SHED_DUMP]++;
 	r->head.n_user = (uint16_t)n_user;

@@ -25,6 +25,7 @@ typedef long long int64_t;
 
 enum {
 	KILN_MAX_USER_FRAMES = 1024,
+	KILN_SHORT_DEPTH = 32,	      /* user frames, where the budget asks for short stacks */
 	KILN_MAX_KERNEL_FRAMES = 127, /* kernel.perf_event_max_stack's default */
 	KILN_COMM_LEN = 16,
 	KILN_LEAF_REGS = 33,	   /* arm64 has that many; x86-64 17 */

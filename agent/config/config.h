@@ -51,6 +51,12 @@ struct runtime_config {
 	bool native_frames; /* of the interpreter's own file; default true */
 };
 
+/* What the agent may cost. */
+struct budget {
+	uint32_t cpu;	       /* of all CPUs: millionths, 100..1000000; 0: no limit */
+	uint64_t memory_bytes; /* 16 MiB..64 GiB; 0: by the machine */
+};
+
 /* receivers: profiling (and customprofilesreceiver for the window) */
 struct receiver_config {
 	uint32_t samples_per_second;   /* 1..1000, default 20 */
@@ -59,9 +65,9 @@ struct receiver_config {
 	uint64_t reporter_interval_ms; /* default 5000 */
 	uint32_t max_stack_depth;      /* user frames, 1..1024, default 1024 */
 	uint32_t unwind_table_mib;     /* room for unwind tables, 4..1024, default 512 */
-	uint32_t memory_budget_mib;    /* 16..65536; 0: by the machine */
-	double off_cpu_threshold;      /* 0..1, 0: off */
-	char *process_filter; /* POSIX extended regular expression on the name; NULL: all */
+	struct budget budget;
+	double off_cpu_threshold; /* 0..1, 0: off */
+	char *process_filter;	  /* POSIX extended regular expression on the name; NULL: all */
 	bool timestamps;
 	struct runtime_config runtimes[CONFIG_RUNTIMES_MAX]; /* by struct tracer's id */
 	uint32_t *pids;					     /* --pid; NULL: all */

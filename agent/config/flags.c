@@ -133,6 +133,11 @@ static int flag_off_cpu(const char *text, struct flags *flags, struct error *why
 	return 0;
 }
 
+static int flag_budget(const char *text, struct flags *flags, struct error *why)
+{
+	return parse_budget(text, &flags->budget, why);
+}
+
 static int flag_config(const char *text, struct flags *flags, struct error *why)
 {
 	if (flags->config)
@@ -195,6 +200,7 @@ static const struct flag known[] = {
     {"process-filter", FLAG_CALL, .parse = flag_filter},
     {"service-name", FLAG_TEXT, offsetof(struct flags, service_name)},
     {"tags", FLAG_CALL, .parse = flag_tags},
+    {"budget", FLAG_CALL, .parse = flag_budget},
     {"off-cpu-threshold", FLAG_CALL, .parse = flag_off_cpu},
     {"disable-tls", FLAG_BOOL, offsetof(struct flags, disable_tls)},
     {"stdout", FLAG_BOOL, offsetof(struct flags, use_stdout)},
@@ -444,6 +450,10 @@ static int apply_receiver(struct receiver_config *rx, const struct flags *flags,
 		rx->tracers = rx->named_tracers = flags->tracers;
 	if (flags->reporter_interval_ms)
 		rx->reporter_interval_ms = flags->reporter_interval_ms;
+	if (flags->budget.cpu)
+		rx->budget.cpu = flags->budget.cpu;
+	if (flags->budget.memory_bytes)
+		rx->budget.memory_bytes = flags->budget.memory_bytes;
 	if (flags->have_off_cpu)
 		rx->off_cpu_threshold = flags->off_cpu_threshold;
 	if (flags->process_filter && set_string(&rx->process_filter, flags->process_filter) < 0)

@@ -80,6 +80,7 @@ struct flags {
 	uint32_t tracers;
 	bool have_tracers;
 	uint64_t reporter_interval_ms; /* 0: not given */
+	struct budget budget;	       /* 0: not given */
 	double off_cpu_threshold;
 	bool have_off_cpu, disable_tls, use_stdout, live, check, verbose;
 	const char *live_address; /* NULL: the default */
@@ -124,5 +125,11 @@ int parse_address(const char *text, struct http_config *http, struct error *err)
 bool is_loopback_host(const char *host); /* an address, or localhost; no other name */
 /* What the page shows is for this machine's users; others must know a secret. */
 bool is_safe_live(const struct http_config *live);
+
+/* budget.c: "0.5%" and "128MiB". */
+int parse_budget_cpu(const char *text, uint32_t *ret, struct error *err) _must_check_;
+int parse_budget_memory(const char *text, uint64_t *ret, struct error *err) _must_check_;
+/* "cpu=0.5%,memory=128MiB"; what is not named stays. */
+int parse_budget(const char *text, struct budget *ret, struct error *err) _must_check_;
 
 extern const char *const compression_names[], *const otlp_generation_names[];

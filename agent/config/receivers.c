@@ -112,6 +112,44 @@ static const struct field runtime_rows[] = {
     {},
 };
 
+static int decode_budget_cpu(struct fields *f, const struct yaml_node *node, void *out)
+{
+	struct error why = {0};
+
+	if (node->kind == YAML_NULL)
+		return 0;
+	if (node->kind != YAML_SCALAR)
+		return fields_error(f, node, "want a share of all CPUs such as 0.5%%");
+	return parse_budget_cpu(node->text, out, &why) < 0
+		   ? fields_error(f, node, "%s", why.message)
+		   : 0;
+}
+
+static int decode_budget_memory(struct fields *f, const struct yaml_node *node, void *out)
+{
+	struct error why = {0};
+
+	if (node->kind == YAML_NULL)
+		return 0;
+	if (node->kind != YAML_SCALAR)
+		return fields_error(f, node, "want a size such as 128MiB");
+	return parse_budget_memory(node->text, out, &why) < 0
+		   ? fields_error(f, node, "%s", why.message)
+		   : 0;
+}
+
+static const struct field budget_rows[] = {
+    {"cpu", FIELD_CUSTOM, offsetof(struct budget, cpu), .decode = decode_budget_cpu},
+    {"memory", FIELD_CUSTOM, offsetof(struct budget, memory_bytes), .decode = decode_budget_memory},
+    {},
+};
+
+static int refuse_old_budget(struct fields *f, const struct yaml_node *node, void *out)
+{
+	return fields_error(f, node, "is now budget: {memory: %.16sMiB}",
+			    node->kind == YAML_SCALAR ? node->text : "N");
+}
+
 #define RECEIVER(member) offsetof(struct config, receiver.member)
 static const struct field profiling_rows[] = {
     {"samples_per_second", FIELD_U32, RECEIVER(samples_per_second), 1, SAMPLES_PER_SECOND_MAX},
@@ -121,7 +159,8 @@ static const struct field profiling_rows[] = {
      REPORTER_INTERVAL_MIN_MS, REPORTER_INTERVAL_MAX_MS},
     {"max_stack_depth", FIELD_U32, RECEIVER(max_stack_depth), 1, STACK_DEPTH_MAX},
     {"unwind_table_memory_mib", FIELD_U32, RECEIVER(unwind_table_mib), 4, 1024},
-    {"memory_budget_mib", FIELD_U32, RECEIVER(memory_budget_mib), 16, 65536},
+    {"budget", FIELD_MAP, RECEIVER(budget), .rows = budget_rows},
+    {"memory_budget_mib", FIELD_CUSTOM, 0, .decode = refuse_old_budget},
     {"off_cpu_threshold", FIELD_DOUBLE, RECEIVER(off_cpu_threshold), 0, 1},
     {"process_filter", FIELD_CUSTOM, RECEIVER(process_filter), .decode = decode_filter},
     {"timestamps", FIELD_BOOL, RECEIVER(timestamps)},

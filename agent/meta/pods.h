@@ -74,6 +74,7 @@ struct pod_policy {
 	bool enabled;
 	uint32_t hz;		    /* 1..POD_HZ_MAX; of one that is not enabled any */
 	uint32_t off_cpu_per_mille; /* 0..1000 */
+	uint32_t priority;	    /* the budget cuts the lowest first */
 	const char *const *disabled_tracers;
 	size_t n_disabled_tracers;
 	const char *const *destinations; /* pod_table_destination() */

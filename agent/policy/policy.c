@@ -30,11 +30,13 @@ struct policies {
 	 */
 	uint64_t routes[KILN_MAX_POLICIES];
 	bool export_untold;
+	bool limited;	    /* some policy has less than it asks for */
 	bool refused;	    /* some policy has no slot */
 	policy_route route; /* NULL: nobody asks */
 	void *route_arg;
 	uint32_t default_index, rate;
 	uint64_t now_ms, lower_at_ms; /* 0: nothing to lower */
+	uint64_t changes;
 	/* Which policies were defaults, for samples of before. */
 	uint64_t defaults[KILN_MAX_POLICIES / 64];
 };
@@ -55,9 +57,10 @@ static uint32_t tracers_of(const struct policies *p, const struct pod_policy *po
 static void write_slot(struct policies *p, uint32_t index, enum kiln_policy_mode mode)
 {
 	const struct policy_slot *slot = &p->slots.slots[index];
-	const struct kiln_policy policy = {.mode = mode, .hz = slot->hz, .runtimes = slot->tracers};
+	const struct kiln_policy policy = {.mode = slot->limit_hz ? mode : KILN_POLICY_DISABLED,
+					   .hz = slot->limit_hz,
+					   .runtimes = slot->tracers};
 
-	p->defaults[index / 64] &= ~(1ULL << index % 64);
 	if (p->kernel.set_policy(p->kernel.arg, index, &policy) < 0)
 		metric_add(M_POLICIES_FULL, 1);
 }
@@ -81,8 +84,11 @@ static uint32_t want_policy(struct policies *p, const struct pod_policy *policy)
 		p->refused = true;
 		return POLICY_OFF;
 	}
-	if (r > 0)
+	p->slots.slots[index].priority = policy->priority;
+	if (r > 0) {
+		p->defaults[index / 64] &= ~(1ULL << index % 64);
 		write_slot(p, index, KILN_POLICY_ENABLED);
+	}
 	p->routes[index] = p->route ? p->route(p->route_arg, policy) : 0;
 	return index;
 }
@@ -105,7 +111,8 @@ static void adjust_rate(struct policies *p)
 {
 	uint32_t want = policy_slots_rate(&p->slots);
 
-	if (want >= p->rate)
+	/* Under a budget a timer that is too fast costs what a sample needs. */
+	if (want >= p->rate || p->limited)
 		set_rate(p, want);
 	else if (!p->lower_at_ms)
 		p->lower_at_ms = p->now_ms + POLICY_LOWER_MS;
@@ -202,6 +209,7 @@ void policies_changed(struct policies *p)
 	uint32_t index;
 
 	p->refused = false;
+	p->changes++;
 	policy_slots_begin(&p->slots);
 	p->slots.slots[POLICY_OWN].wanted = !fallback;
 	if (p->pods)
@@ -226,6 +234,49 @@ void policies_window(struct policies *p, uint32_t number, uint64_t now_ms)
 	metric_set(M_CGROUPS, (int64_t)cgroup_table_count(p->cgroups));
 	if (p->lower_at_ms && now_ms >= p->lower_at_ms)
 		set_rate(p, policy_slots_rate(&p->slots));
+}
+
+/* ---- the budget ------------------------------------------------------------------------------ */
+
+uint64_t policies_generation(const struct policies *p)
+{
+	return p->changes;
+}
+
+void policies_each(const struct policies *p,
+		   void (*each)(const struct policy_rate *rate, void *arg), void *arg)
+{
+	for (uint32_t i = 0; i < KILN_MAX_POLICIES; i++) {
+		const struct policy_slot *slot = &p->slots.slots[i];
+		const struct policy_rate rate = {.index = i,
+						 .id = slot->id,
+						 .hz = slot->hz,
+						 .limit_hz = slot->limit_hz,
+						 .priority = slot->priority,
+						 .born = slot->born};
+
+		if (slot->wanted && i != POLICY_OFF)
+			each(&rate, arg);
+	}
+}
+
+void policies_limit(struct policies *p, uint32_t index, uint32_t hz)
+{
+	struct policy_slot *slot = &p->slots.slots[index];
+
+	if (index >= KILN_MAX_POLICIES || index == POLICY_OFF || slot->limit_hz == hz)
+		return;
+	slot->limit_hz = MIN(hz, slot->hz);
+	write_slot(p, index, KILN_POLICY_ENABLED);
+}
+
+void policies_limits_end(struct policies *p)
+{
+	p->limited = false;
+	for (uint32_t i = 0; i < KILN_MAX_POLICIES; i++)
+		p->limited |=
+		    p->slots.slots[i].wanted && p->slots.slots[i].limit_hz < p->slots.slots[i].hz;
+	adjust_rate(p);
 }
 
 void policies_use_routes(struct policies *p, policy_route route, void *arg)
@@ -265,10 +316,10 @@ int policies_new(const struct policy_kernel *kernel, uint32_t hz, uint32_t trace
 	p->known_tracers = known_tracers;
 	p->pods = pods;
 	p->rate = hz;
-	p->slots.slots[POLICY_OWN] =
-	    (struct policy_slot){.hz = hz, .tracers = tracers, .used = true, .wanted = true};
+	p->slots.slots[POLICY_OWN] = (struct policy_slot){
+	    .hz = hz, .limit_hz = hz, .tracers = tracers, .used = true, .wanted = true};
 	/* Its samples do not exist; a rate of 0 would be nobody's. */
-	p->slots.slots[POLICY_OFF] = (struct policy_slot){.hz = hz, .used = true};
+	p->slots.slots[POLICY_OFF] = (struct policy_slot){.hz = hz, .limit_hz = hz, .used = true};
 	write_slot(p, POLICY_OWN, KILN_POLICY_ENABLED);
 	write_slot(p, POLICY_OFF, KILN_POLICY_DISABLED);
 	p->default_index = POLICY_OWN;

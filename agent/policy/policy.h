@@ -70,6 +70,22 @@ void policies_window(struct policies *p, uint32_t number, uint64_t now_ms);
 /* Some policy had no place when policies_changed() was called last: there may be one now. */
 bool policies_refused(const struct policies *p);
 
+/* What the budget is divided among: each policy that something refers to. */
+struct policy_rate {
+	uint64_t id;
+	uint32_t index, priority;
+	uint32_t hz, limit_hz; /* what it asks for, and what it has; 0: it is left out */
+	uint64_t born;	       /* order in which they came */
+};
+void policies_each(const struct policies *p,
+		   void (*each)(const struct policy_rate *rate, void *arg), void *arg);
+/* Another value: other policies than before, or others of their words. */
+uint64_t policies_generation(const struct policies *p);
+/* The policy of the kernel's entry INDEX gets HZ at most; 0: no sample. Call the second function
+ * after the last one: the timers follow. */
+void policies_limit(struct policies *p, uint32_t index, uint32_t hz);
+void policies_limits_end(struct policies *p);
+
 uint32_t policies_rate(const struct policies *p);
 /* Whose the cgroup ID is: with empty ids when it is no pod's or container's. NULL: the cgroup is
  * not known. */

@@ -45,8 +45,14 @@ int policy_slots_get(struct policy_slots *s, uint64_t id, uint32_t hz, uint32_t 
 			found = i;
 	if (!found)
 		return -ENOSPC;
-	s->slots[found] = (struct policy_slot){
-	    .id = id, .hz = hz, .tracers = tracers, .used = true, .wanted = true, .live = true};
+	s->slots[found] = (struct policy_slot){.id = id,
+					       .hz = hz,
+					       .limit_hz = hz,
+					       .tracers = tracers,
+					       .born = ++s->births,
+					       .used = true,
+					       .wanted = true,
+					       .live = true};
 	*ret = found;
 	return 1;
 }
@@ -68,7 +74,7 @@ uint32_t policy_slots_rate(const struct policy_slots *s)
 
 	for (uint32_t i = 0; i < KILN_MAX_POLICIES; i++)
 		if (s->slots[i].wanted)
-			rate = MAX(rate, s->slots[i].hz);
+			rate = MAX(rate, s->slots[i].limit_hz);
 	return rate;
 }
 

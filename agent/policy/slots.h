@@ -11,15 +11,19 @@
 struct policy_slot {
 	uint64_t id;
 	uint32_t hz, tracers;
-	bool used;   /* ever given out */
-	bool wanted; /* since the last begin */
-	bool live;   /* wanted, or was at the last end */
+	uint32_t limit_hz; /* what the budget leaves of hz; 0: nothing */
+	uint32_t priority; /* the budget cuts the lowest first */
+	uint64_t born;	   /* order in which they came */
+	bool used;	   /* ever given out */
+	bool wanted;	   /* since the last begin */
+	bool live;	   /* wanted, or was at the last end */
 	uint32_t retired_window;
 };
 
 struct policy_slots {
 	struct policy_slot slots[KILN_MAX_POLICIES];
 	uint32_t window;
+	uint64_t births;
 };
 
 /* All but those of the caller begin unwanted: get those that still count, then end. */
@@ -33,6 +37,6 @@ int policy_slots_get(struct policy_slots *s, uint64_t id, uint32_t hz, uint32_t 
 /* Nothing refers to entry INDEX any more. */
 bool policy_slots_free(const struct policy_slots *s, uint32_t index);
 void policy_slots_end(struct policy_slots *s);
-/* The highest rate of all that are wanted, 0 when none is. */
+/* The highest rate of all that are wanted, as far as the budget leaves it; 0 when none is. */
 uint32_t policy_slots_rate(const struct policy_slots *s);
 uint32_t policy_slots_count(const struct policy_slots *s);

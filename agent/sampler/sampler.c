@@ -393,6 +393,11 @@ static void forget_verdicts(struct sampler *s)
 		__atomic_store_n(epoch, 1, __ATOMIC_RELEASE);
 }
 
+void sampler_set_detail(struct sampler *s, uint32_t less)
+{
+	s->skel->bss->less_detail = less;
+}
+
 int sampler_set_policy(struct sampler *s, uint32_t index, const struct kiln_policy *policy)
 {
 	if (bpf_map_update_elem(bpf_map__fd(s->skel->maps.policies), &index, policy, BPF_ANY) < 0)
@@ -581,19 +586,37 @@ static uint64_t maps_bytes(struct sampler *s)
 	return s->maps_bytes;
 }
 
-void sampler_read_stats(struct sampler *s, struct sampler_stats *ret)
+static void read_runs(const struct bpf_program *program, struct sampler_stats *ret)
 {
 	struct bpf_prog_info info = {};
 	uint32_t len = sizeof(info);
+	int fd = bpf_program__fd(program);
+
+	if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &len))
+		return;
+	ret->run_ns += info.run_time_ns;
+	ret->runs = info.run_cnt;
+}
+
+uint64_t sampler_run_ns(struct sampler *s)
+{
+	struct sampler_stats stats = {};
+	struct bpf_program *program;
+
+	bpf_object__for_each_program(program, s->skel->obj) read_runs(program, &stats);
+	return stats.run_ns;
+}
+
+void sampler_read_stats(struct sampler *s, struct sampler_stats *ret)
+{
+	uint64_t run_ns = sampler_run_ns(s);
 
 	*ret = (struct sampler_stats){.processes = s->processes};
 	for (int cpu = 0; cpu < s->n_cpus; cpu++)
 		for (uint32_t i = 0; i < KILN_STAT_COUNT; i++)
 			ret->counts[i] += s->cpus[cpu].stats.n[i];
-	if (!bpf_obj_get_info_by_fd(bpf_program__fd(s->skel->progs.sample), &info, &len)) {
-		ret->run_ns = info.run_time_ns;
-		ret->runs = info.run_cnt;
-	}
+	read_runs(s->skel->progs.sample, ret);
+	ret->run_ns = run_ns;
 	ret->slab_bytes = s->slabs.used;
 	ret->map_bytes = maps_bytes(s) + ret->slab_bytes;
 }

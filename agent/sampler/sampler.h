@@ -67,6 +67,8 @@ void sampler_on_text(struct sampler *s, void (*take)(const struct kiln_text *tex
 
 /* The timers' rate from now on: at least that of every policy. 0 stops them. */
 int sampler_set_rate(struct sampler *s, uint32_t hz) _must_check_;
+/* The budget: 0 all detail, 1 no copies of stacks, 2 short stacks (KILN_SHORT_DEPTH) as well. */
+void sampler_set_detail(struct sampler *s, uint32_t less);
 int sampler_set_policy(struct sampler *s, uint32_t index,
 		       const struct kiln_policy *policy) _must_check_;
 /* What every cgroup without a policy of its own gets; policy 0 at first. */
@@ -91,7 +93,8 @@ int sampler_ignore_process(struct sampler *s, uint32_t tgid);
 
 struct sampler_stats {
 	uint64_t counts[KILN_STAT_COUNT];
-	uint64_t run_ns, runs; /* of the sampling program; 0 unless kernel.bpf_stats_enabled */
+	/* Of all programs; 0 unless kernel.bpf_stats_enabled. Runs are of the sampling program. */
+	uint64_t run_ns, runs;
 	/* Memory of all maps. That of the slabs (unwind tables and mappings) follows need and is of
 	 * now, that of the others up to SAMPLER_MAPS_AGE_S old. */
 	uint64_t map_bytes, slab_bytes;
@@ -102,3 +105,5 @@ void sampler_limit_slabs(struct sampler *s, size_t bytes);
 /* They take half of it and more: somebody should know which tables are in use. */
 bool sampler_slabs_are_tight(const struct sampler *s);
 void sampler_read_stats(struct sampler *s, struct sampler_stats *ret);
+/* The CPU time of all programs until now, ns; 0 when the kernel does not tell. Cheap. */
+uint64_t sampler_run_ns(struct sampler *s);

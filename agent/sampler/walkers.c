@@ -11,11 +11,18 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
 
 #include "bpf/types.h"
 #include "lib/log.h"
+#include "lib/pace.h"
 
-enum { WALKERS_MAX = 32, VERIFIER_LOG_BYTES = 1 << 20 };
+enum {
+	WALKERS_MAX = 32,
+	VERIFIER_LOG_BYTES = 1 << 20,
+	LOAD_COST_NS = 150000000, /* about, before one was loaded */
+};
 
 enum walker_state { WALKER_NONE, WALKER_LOADING, WALKER_LOADED, WALKER_FAILED };
 
@@ -157,9 +164,21 @@ static void load_row(struct walker_row *row)
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* The verifier's work cannot be divided. Once one was loaded, its cost tells of the others'. */
 static void *load_thread(void *arg)
 {
+	static _Atomic uint64_t cost_ns = LOAD_COST_NS;
+	const char *name = ((const struct walker_row *)arg)->object->name;
+	struct timespec t = {};
+
+	pace_reserve(atomic_load(&cost_ns));
 	load_row(arg);
+	/* The walkers may be gone now. */
+	if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) < 0)
+		return NULL;
+	atomic_store(&cost_ns, (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec);
+	log_debug("sampler", "loading the walker of %s took %.3f s of CPU time", name,
+		  (double)atomic_load(&cost_ns) / 1e9);
 	return NULL;
 }
 

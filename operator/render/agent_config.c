@@ -84,7 +84,7 @@ static void put_receiver(struct buf *out, const struct render_input *in,
 		   interval == NUMBER_ABSENT ? 5 : interval);
 	/* BPF maps are the container's too: the limiter below looks at the process alone. */
 	if (limit >= 20)
-		buf_printf(out, "    memory_budget_mib: %d\n", MIN(limit, 65536));
+		buf_printf(out, "    budget: {memory: %dMiB}\n", MIN(limit, 65536));
 	if (off_cpu > 0)
 		buf_printf(out, "    off_cpu_threshold: %d.%03d\n", off_cpu / 1000, off_cpu % 1000);
 }

@@ -251,7 +251,7 @@ static void test_the_otlp_pipeline_is_read(void **state)
 	assert_int_equal(c->receiver.reporter_interval_ms, 90000);
 	assert_int_equal(c->receiver.max_stack_depth, 64);
 	assert_int_equal(c->receiver.unwind_table_mib, 48);
-	assert_int_equal(c->receiver.memory_budget_mib, 96);
+	assert_int_equal(c->receiver.budget.memory_bytes, 96ULL << 20);
 	assert_string_equal(c->receiver.process_filter, "^(java|node)$");
 	assert_int_equal(c->receiver.tracers, 1U << LOAD_HOTSPOT);
 	assert_int_equal(c->processors.memory_limit_bytes, 1024 << 20);

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Costs are read from the kernel's clocks: the process's, the loop's thread's, and what the kernel
+ * measured of the BPF programs. That the kernel measures costs two reads of a clock for each run,
+ * some 40 ns where a sample takes 5,000: less than any estimate would be wrong by. The workers'
+ * share is the difference, so no thread has to be known.
+ */
+#include "agent/govern.h"
+
+#include <time.h>
+
+#include "lib/log.h"
+#include "lib/metrics.h"
+#include "lib/pace.h"
+
+#define NS_PER_SECOND 1000000000ULL
+#define MILLIONTHS    1000000ULL
+
+enum { TICKS_A_SECOND = 1000 / GOVERNOR_TICK_MS, LOG_EVERY_S = 30 };
+
+struct govern {
+	struct govern_options options;
+	struct governor governor;
+	uv_timer_t timer;
+	bool has_timer;
+	uint32_t cpu;
+	uint64_t generation; /* of the policies that the governor has */
+	uint64_t windows_ns, window_begun_ns;
+	uint32_t ticks;
+	int64_t logged_s;
+	bool was_cut, was_exhausted, was_too_dear;
+	struct metric_series series[GOVERNOR_POLICIES_MAX];
+};
+
+static struct metric_family rates_family = {
+    .kind = METRIC_GAUGE,
+    .name = "kiln_policy_hertz",
+    .help = "Rate that the CPU budget leaves a policy that asks for more; 0: it is left out.",
+};
+
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return (uint64_t)t.tv_sec * NS_PER_SECOND + (uint64_t)t.tv_nsec;
+}
+
+static void measure(struct govern *g, struct governor_cost *ret)
+{
+	uint64_t loop = clock_ns(CLOCK_THREAD_CPUTIME_ID), all = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+
+	ret->windows = g->windows_ns;
+	ret->sampling = loop - g->windows_ns + sampler_run_ns(g->options.sampler);
+	ret->workers = all > loop ? all - loop : 0;
+	ret->reserve = pace_reserved();
+}
+
+/* ---- policies -------------------------------------------------------------------------------- */
+
+struct listing {
+	struct governor_policy policies[GOVERNOR_POLICIES_MAX];
+	size_t n;
+};
+
+static void list_policy(const struct policy_rate *rate, void *arg)
+{
+	struct listing *l = arg;
+
+	if (l->n < ARRAY_SIZE(l->policies))
+		l->policies[l->n++] = (struct governor_policy){.id = rate->id,
+							       .index = rate->index,
+							       .priority = rate->priority,
+							       .asked_hz = rate->hz,
+							       .born = rate->born};
+}
+
+static void list_policies(struct govern *g)
+{
+	struct listing l = {};
+
+	if (g->options.policies) {
+		g->generation = policies_generation(g->options.policies);
+		policies_each(g->options.policies, list_policy, &l);
+	} else {
+		l.policies[l.n++] = (struct governor_policy){.asked_hz = g->options.hz};
+	}
+	governor_set_policies(&g->governor, l.policies, l.n, time(NULL));
+}
+
+static void set_own_rate(struct govern *g, uint32_t hz)
+{
+	const struct kiln_policy policy = {.mode = KILN_POLICY_ENABLED, .hz = hz, .runtimes = ~0U};
+	int r = sampler_set_policy(g->options.sampler, 0, &policy);
+
+	if (!r)
+		r = sampler_set_rate(g->options.sampler, hz);
+	if (r < 0)
+		log_error("budget", "the rate of %u Hz could not be set: %s", hz, strerror(-r));
+	metric_set(M_POLICY_RATE, hz);
+}
+
+static void apply_policies(struct govern *g)
+{
+	const struct governor *state = &g->governor;
+	uint32_t n_cut = 0, n_out = 0;
+
+	for (size_t i = 0; i < state->n; i++) {
+		const struct governor_policy *p = &state->policies[i];
+		struct metric_series *series = &g->series[i];
+
+		if (g->options.policies)
+			policies_limit(g->options.policies, p->index, p->hz);
+		else
+			set_own_rate(g, p->hz);
+		n_cut += p->hz < p->asked_hz;
+		n_out += !p->hz;
+		atomic_store(&series->value, p->hz);
+		if (p->hz < p->asked_hz)
+			metric_series_label(series, "policy=\"%016llx\"",
+					    (unsigned long long)p->id);
+		else
+			series->labels[0] = 0;
+	}
+	for (size_t i = state->n; i < ARRAY_SIZE(g->series); i++)
+		g->series[i].labels[0] = 0;
+	if (g->options.policies)
+		policies_limits_end(g->options.policies);
+	metric_set(M_BUDGET_POLICIES_CUT, n_cut);
+	metric_set(M_BUDGET_POLICIES_LEFT_OUT, n_out);
+}
+
+/* ---- what people are told -------------------------------------------------------------------- */
+
+static void log_turn(struct govern *g, int64_t now_s)
+{
+	const struct governor *state = &g->governor;
+	double percent = 100.0 / ((double)state->budget * MILLIONTHS / MAX(g->cpu, 1U));
+	uint32_t lowest = UINT32_MAX, asked = 0, n_cut = 0;
+
+	for (size_t i = 0; i < state->n; i++) {
+		const struct governor_policy *p = &state->policies[i];
+
+		n_cut += p->hz < p->asked_hz;
+		if (p->hz < p->asked_hz && p->hz < lowest) {
+			lowest = p->hz;
+			asked = p->asked_hz;
+		}
+	}
+	if (state->exhausted && !g->was_exhausted)
+		log_warn("budget",
+			 "the least that the agent costs here is more than its CPU budget of "
+			 "%.4g %%",
+			 g->cpu / 10000.0);
+	g->was_exhausted = state->exhausted;
+	if (state->too_dear && !g->was_too_dear)
+		log_warn("budget", "a runtime's walker is not loaded: that takes more CPU time "
+				   "than the CPU budget has in 10 s");
+	g->was_too_dear = state->too_dear;
+	if (n_cut && (!g->was_cut || now_s - g->logged_s >= LOG_EVERY_S)) {
+		log_warn("budget",
+			 "CPU: %.2f %% of all CPUs, the budget is %.4g %%: %u of %zu policies "
+			 "sample less, at the lowest %u instead of %u Hz",
+			 (double)governor_mean(state) * percent, g->cpu / 10000.0, n_cut, state->n,
+			 lowest, asked);
+		g->logged_s = now_s;
+	}
+	if (!n_cut && g->was_cut)
+		log_info("budget", "CPU: all policies sample as they ask again");
+	g->was_cut = n_cut;
+}
+
+static void publish(struct govern *g)
+{
+	const struct governor *state = &g->governor;
+
+	metric_set(M_BUDGET_CPU, (int64_t)state->budget);
+	metric_set(M_BUDGET_CPU_USED, (int64_t)governor_mean(state));
+	metric_set(M_BUDGET_DETAIL, (int64_t)state->detail);
+	metric_set(M_BUDGET_EXHAUSTED, state->exhausted);
+	metric_set(M_BUDGET_WAITED_NS, (int64_t)pace_waited_ns());
+}
+
+/* ---- the tick -------------------------------------------------------------------------------- */
+
+static uint64_t budget_of(uint32_t cpu)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return (uint64_t)MAX(cpus, 1) * NS_PER_SECOND / MILLIONTHS * cpu;
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+	struct govern *g = timer->data;
+	struct governor_cost cost;
+	int64_t now_s = time(NULL);
+	bool changed = false;
+
+	g->ticks++;
+	if (g->options.policies && g->generation != policies_generation(g->options.policies)) {
+		list_policies(g);
+		changed = true;
+	}
+	if (g->cpu) {
+		measure(g, &cost);
+		changed |= governor_tick(&g->governor, clock_ns(CLOCK_MONOTONIC), now_s, &cost);
+		pace_set_limit(g->governor.workers_ns);
+		if (g->governor.granted)
+			pace_grant();
+	}
+	if (changed) {
+		metric_add(M_BUDGET_CHANGES, 1);
+		sampler_set_detail(g->options.sampler, g->governor.detail);
+		apply_policies(g);
+	}
+	log_turn(g, now_s);
+	if (g->ticks % TICKS_A_SECOND)
+		return;
+	publish(g);
+	if (g->options.each_second)
+		g->options.each_second(g->options.arg);
+}
+
+void govern_set_cpu(struct govern *g, uint32_t cpu)
+{
+	if (cpu == g->cpu)
+		return;
+	g->cpu = cpu;
+	governor_set_budget(&g->governor, budget_of(cpu));
+	pace_set_limit(g->governor.workers_ns);
+	sampler_set_detail(g->options.sampler, g->governor.detail);
+	apply_policies(g);
+	publish(g);
+}
+
+uint32_t govern_cpu(const struct govern *g)
+{
+	return g->cpu;
+}
+
+void govern_window_begins(struct govern *g)
+{
+	g->window_begun_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
+void govern_window_ends(struct govern *g)
+{
+	g->windows_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID) - g->window_begun_ns;
+}
+
+const struct governor *govern_state(const struct govern *g)
+{
+	return &g->governor;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+int govern_new(const struct govern_options *options, struct govern **ret)
+{
+	struct govern *g = calloc(1, sizeof(*g));
+
+	if (!g)
+		return -ENOMEM;
+	g->options = *options;
+	g->cpu = options->cpu;
+	governor_init(&g->governor, budget_of(g->cpu));
+	rates_family.series = g->series;
+	rates_family.n = ARRAY_SIZE(g->series);
+	metrics_add_family(&rates_family);
+	list_policies(g);
+	if (!options->policies)
+		metric_set(M_POLICY_RATE, options->hz);
+	publish(g);
+	*ret = g;
+	return 0;
+}
+
+int govern_start(struct govern *g)
+{
+	int r = uv_timer_init(g->options.loop, &g->timer);
+
+	if (r < 0)
+		return -EIO;
+	g->has_timer = true;
+	pace_exempt_thread();
+	g->timer.data = g;
+	return uv_timer_start(&g->timer, on_tick, GOVERNOR_TICK_MS, GOVERNOR_TICK_MS) < 0 ? -EIO
+											  : 0;
+}
+
+void govern_stop(struct govern *g)
+{
+	if (!g)
+		return;
+	pace_set_limit(0);
+	if (g->has_timer)
+		uv_close((uv_handle_t *)&g->timer, NULL);
+	g->has_timer = false;
+}
+
+struct govern *govern_free(struct govern *g)
+{
+	if (!g)
+		return NULL;
+	rates_family.series = NULL;
+	rates_family.n = 0;
+	free(g);
+	return NULL;
+}
