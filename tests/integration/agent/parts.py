@@ -243,6 +243,35 @@ def pprof_sum(data):
     return dict(zip([strings[t] for t in types], sums or [0] * len(types), strict=True))
 
 
+def _numbers(message, field):
+    """The values of a repeated integer FIELD, packed or not."""
+    for n, v in _fields(message):
+        if n == field and isinstance(v, bytes):
+            at = 0
+            while at < len(v):
+                one, at = _varint(v, at)
+                yield one
+        elif n == field:
+            yield v
+
+
+def pprof_samples(path):
+    """[(pid, samples, ns of CPU time)] of each kind of sample in a profile. Fields as above."""
+    out, strings = [], []
+    raw = gzip.decompress(pathlib.Path(path).read_bytes())
+    for number, value in _fields(raw):
+        if number == 6:
+            strings.append(value.decode())
+    for number, value in _fields(raw):
+        if number != 2:
+            continue
+        count, ns = _numbers(value, 2)
+        labels = [dict(_fields(v)) for n, v in _fields(value) if n == 3]
+        pid = next(label.get(3, 0) for label in labels if strings[label[1]] == "pid")
+        out.append((pid, count, ns))
+    return out
+
+
 # ---- a container, as far as the kernel shows one ---------------------------------------------------
 
 
