@@ -176,28 +176,51 @@ static void prepare_windows(struct agent *a)
 	window_reset(&a->windows[0], 1, agent_clock_ns(CLOCK_REALTIME));
 }
 
+static void set_memory_budget(struct agent *a, uint64_t bytes)
+{
+	struct sysinfo machine = {};
+
+	(void)sysinfo(&machine);
+	a->memory_budget =
+	    bytes ? bytes : budget_default((uint64_t)machine.totalram * machine.mem_unit);
+	metric_set(M_MEMORY_BUDGET_BYTES, (int64_t)a->memory_budget);
+}
+
+/* Every second: the operator may have told another budget. */
+static void agent_follow_budget(void *arg)
+{
+	struct agent *a = arg;
+	struct budget budget;
+
+	if (a->cluster && a->phase == RUNNING) {
+		budget = cluster_budget(a->cluster);
+		govern_set_cpu(a->govern, budget.cpu);
+		set_memory_budget(a, budget.memory_bytes);
+	}
+	agent_limit_memory(a);
+}
+
 /* Until the first window is measured the slabs may take all of it. */
 static int set_budget(struct agent *a, struct error *err)
 {
-	const struct budget *budget = &a->config->receiver.budget;
+	struct budget budget = a->cluster ? cluster_budget(a->cluster) : a->config->receiver.budget;
 	const struct govern_options options = {
 	    .loop = &a->loop,
 	    .sampler = a->sampler,
 	    .policies = a->cluster ? cluster_policies(a->cluster) : NULL,
 	    .hz = a->config->receiver.samples_per_second,
-	    .cpu = budget->cpu,
-	    .each_second = agent_limit_memory,
+	    .cpu = budget.cpu,
+	    .each_second = agent_follow_budget,
 	    .arg = a,
 	};
-	struct sysinfo machine = {};
 
-	(void)sysinfo(&machine);
-	a->memory_budget = budget->memory_bytes
-			       ? budget->memory_bytes
-			       : budget_default((uint64_t)machine.totalram * machine.mem_unit);
+	set_memory_budget(a, budget.memory_bytes);
 	sampler_limit_slabs(a->sampler, budget_for_slabs(a->memory_budget, 0));
-	metric_set(M_MEMORY_BUDGET_BYTES, (int64_t)a->memory_budget);
-	return govern_new(&options, &a->govern) < 0 ? error_set(err, -ENOMEM, "out of memory") : 0;
+	if (govern_new(&options, &a->govern) < 0)
+		return error_set(err, -ENOMEM, "out of memory");
+	if (a->cluster)
+		cluster_use_govern(a->cluster, a->govern);
+	return 0;
 }
 
 /* Up to RUNNING; or, after a signal, 0 with another phase and nothing begun. */

@@ -9,6 +9,7 @@
 
 #include <time.h>
 
+#include "agent/govern.h"
 #include "agent/meta/client.h"
 #include "agent/meta/snapshot.h"
 #include "agent/policy/cgroup_watch.h"
@@ -31,6 +32,7 @@ struct cluster {
 	uint64_t unresolved; /* containers of the last window of which nobody has told */
 	uint64_t told;	     /* report_word() of the last report */
 	const struct runtimes *runtimes;
+	const struct govern *govern; /* NULL: not there yet */
 	struct report_texts texts;
 };
 
@@ -247,8 +249,15 @@ struct cluster *cluster_free(struct cluster *c)
 
 static void look(struct cluster *c, struct meta_report *ret)
 {
-	const struct report_sources sources = {c->config, c->sampler, c->router, c->policies,
-					       c->runtimes};
+	const struct report_sources sources = {
+	    .config = c->config,
+	    .sampler = c->sampler,
+	    .router = c->router,
+	    .policies = c->policies,
+	    .runtimes = c->runtimes,
+	    .governor = c->govern ? govern_state(c->govern) : NULL,
+	    .cpu_budget = c->govern ? govern_cpu(c->govern) : 0,
+	};
 
 	ret->started_s = c->started_s;
 	ret->unresolved_containers = c->unresolved;
@@ -295,6 +304,28 @@ void cluster_close_window(struct cluster *c, struct window *w, struct window *ne
 struct policies *cluster_policies(struct cluster *c)
 {
 	return c->policies;
+}
+
+struct budget cluster_budget(const struct cluster *c)
+{
+	const struct budget *own = &c->config->receiver.budget;
+	struct pod_table_budget told = {};
+	struct budget budget = *own;
+
+	if (c->pods)
+		told = pod_table_budget(c->pods);
+	if (told.cpu)
+		budget.cpu = told.cpu;
+	/* The configuration's is what the container's memory limit leaves. */
+	if (told.memory)
+		budget.memory_bytes =
+		    own->memory_bytes ? MIN(own->memory_bytes, told.memory) : told.memory;
+	return budget;
+}
+
+void cluster_use_govern(struct cluster *c, const struct govern *govern)
+{
+	c->govern = govern;
 }
 
 void cluster_use_runtimes(struct cluster *c, const struct runtimes *rt)

@@ -29,6 +29,12 @@ struct cluster *cluster_free(struct cluster *c);
 
 /* What the CPU budget is divided among; as long as the cluster. */
 struct policies *cluster_policies(struct cluster *c);
+struct govern;
+/* For reports; outlives the last one. */
+void cluster_use_govern(struct cluster *c, const struct govern *govern);
+/* What the agent may cost by the configuration and the operator's word: for CPU that of the
+ * operator counts, of memory the smaller one. Changes while the agent runs. */
+struct budget cluster_budget(const struct cluster *c);
 /* Whose state reports tell; outlives the last report. */
 void cluster_use_runtimes(struct cluster *c, const struct runtimes *rt);
 /* W is over, NEXT (empty) begins. LAST: there is none after W, nothing can wait. */

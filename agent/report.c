@@ -77,6 +77,31 @@ static void add_policy(uint64_t id, uint32_t containers, void *arg)
 	r->policies[r->n_policies++].containers = containers;
 }
 
+static void add_budget(const struct governor *g, uint32_t cpu, struct meta_report *ret)
+{
+	size_t at;
+
+	ret->budget.cpu = cpu;
+	if (!cpu)
+		return;
+	ret->budget.policies = (uint32_t)g->n;
+	ret->budget.detail = g->detail;
+	ret->budget.exhausted = g->exhausted;
+	for (size_t i = 0; i < g->n; i++) {
+		const struct governor_policy *p = &g->policies[i];
+
+		if (p->hz == p->asked_hz)
+			continue;
+		at = ret->budget.n_cut++;
+		if (at >= META_CUT_MAX)
+			continue;
+		ret->budget.cut[at].id = p->id;
+		ret->budget.cut[at].hz = p->asked_hz;
+		ret->budget.cut[at].hz_now = p->hz;
+		ret->budget.cut[at].since_s = p->since_s;
+	}
+}
+
 static void add_counters(struct sampler *sampler, struct meta_report *ret)
 {
 	/* On every way from the kernel to a receiver; the ring's own counter is the kernel's. */
@@ -105,6 +130,8 @@ void report_fill(const struct report_sources *from, struct report_texts *texts,
 	router_each(from->router, add_exporter, &filling);
 	if (from->policies)
 		policies_applied(from->policies, add_policy, ret);
+	if (from->governor)
+		add_budget(from->governor, from->cpu_budget, ret);
 }
 
 uint64_t report_word(const struct meta_report *r)
@@ -117,5 +144,8 @@ uint64_t report_word(const struct meta_report *r)
 	}
 	for (size_t i = 0; i < r->n_policies; i++)
 		h = mix64(h ^ r->policies[i].id);
-	return h;
+	/* That one is cut, or is no more; how far it is cut changes often. */
+	for (size_t i = 0; i < MIN(r->budget.n_cut, (uint32_t)META_CUT_MAX); i++)
+		h = mix64(h ^ r->budget.cut[i].id ^ !r->budget.cut[i].hz_now);
+	return mix64(h ^ r->budget.n_cut ^ (uint64_t)r->budget.exhausted << 32);
 }

@@ -7,6 +7,7 @@
 
 #include "agent/config/config.h"
 #include "agent/export/route.h"
+#include "agent/governor.h"
 #include "agent/meta/client.h"
 #include "agent/policy/policy.h"
 #include "agent/runtime/runtimes.h"
@@ -26,6 +27,8 @@ struct report_sources {
 	const struct router *router;
 	const struct policies *policies; /* may be NULL */
 	const struct runtimes *runtimes; /* may be NULL */
+	const struct governor *governor; /* may be NULL */
+	uint32_t cpu_budget;		 /* millionths of all CPUs; 0: none */
 };
 
 /* Everything but the time of the start and what the last window told. */

@@ -101,6 +101,25 @@ static int create_peers(struct operator* op)
 	return peers_new(&o, &op->peers, op->err);
 }
 
+/* Of the Node: that is where admins look. */
+static void budget_turned(void *arg, const char *node, bool is_bad, const char *note)
+{
+	struct operator* op = arg;
+	const char *uid = uid_of_node(arg, node);
+
+	if (!op->events || !uid)
+		return;
+	recorder_emit(op->events, (struct kube_event){.kind = KUBE_NODES,
+						      .ns = "",
+						      .name = node,
+						      .uid = uid,
+						      .type = is_bad ? "Warning" : "Normal",
+						      .reason = is_bad ? "ProfilingRatesCut"
+								       : "ProfilingRatesRestored",
+						      .action = "Sample",
+						      .note = note});
+}
+
 int operator_create_nodes(struct operator* op)
 {
 	struct kube_client_options client = {.credentials = op->credentials,
@@ -110,6 +129,7 @@ int operator_create_nodes(struct operator* op)
 				      .wanted = config_of_node,
 				      .leads = operator_may_write,
 				      .turned = reports_turned,
+				      .budget = budget_turned,
 				      .arg = op};
 	int r;
 

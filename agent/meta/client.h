@@ -19,6 +19,7 @@ enum {
 	META_TRACERS_MAX = 16,
 	META_VERSIONS_MAX = 8, /* of a tracer's runtime */
 	META_EXPORTERS_MAX = 16,
+	META_CUT_MAX = 64,
 	META_POLICIES_MAX = 64,
 };
 
@@ -75,6 +76,17 @@ struct meta_report {
 		uint32_t containers;
 	} policies[META_POLICIES_MAX];
 	size_t n_policies;
+	/* What the CPU budget leaves; cpu 0: there is none. */
+	struct {
+		uint32_t cpu; /* millionths of all CPUs */
+		uint32_t policies, n_cut, detail;
+		bool exhausted;
+		struct {
+			uint64_t id;
+			uint32_t hz, hz_now;
+			int64_t since_s;
+		} cut[META_CUT_MAX]; /* the first n_cut of all that are cut */
+	} budget;
 };
 
 struct meta_events {

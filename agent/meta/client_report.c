@@ -67,7 +67,34 @@ struct report_parts {
 	char *versions[META_TRACERS_MAX][META_VERSIONS_MAX];
 	Kiln__Node__V1__Exporter exporters[META_EXPORTERS_MAX], *exporter_list[META_EXPORTERS_MAX];
 	Kiln__Node__V1__AppliedPolicy policies[META_POLICIES_MAX], *policy_list[META_POLICIES_MAX];
+	Kiln__Node__V1__BudgetState budget;
+	Kiln__Node__V1__CutPolicy cut[META_CUT_MAX], *cut_list[META_CUT_MAX];
 };
+
+static void fill_budget(struct report_parts *p, Kiln__Node__V1__Report *report)
+{
+	Kiln__Node__V1__BudgetState *b = &p->budget;
+
+	if (!p->from.budget.cpu)
+		return;
+	*b = (Kiln__Node__V1__BudgetState)KILN__NODE__V1__BUDGET_STATE__INIT;
+	b->cpu = p->from.budget.cpu;
+	b->policies = p->from.budget.policies;
+	b->cut = p->from.budget.n_cut;
+	b->detail = p->from.budget.detail;
+	b->exhausted = p->from.budget.exhausted;
+	b->n_policy = MIN(p->from.budget.n_cut, (uint32_t)META_CUT_MAX);
+	b->policy = p->cut_list;
+	for (size_t i = 0; i < b->n_policy; i++) {
+		p->cut[i] = (Kiln__Node__V1__CutPolicy)KILN__NODE__V1__CUT_POLICY__INIT;
+		p->cut[i].id = p->from.budget.cut[i].id;
+		p->cut[i].hz = p->from.budget.cut[i].hz;
+		p->cut[i].hz_now = p->from.budget.cut[i].hz_now;
+		p->cut[i].since = p->from.budget.cut[i].since_s;
+		p->cut_list[i] = &p->cut[i];
+	}
+	report->budget = b;
+}
 
 static void fill_lists(struct report_parts *p, Kiln__Node__V1__Report *report)
 {
@@ -126,6 +153,7 @@ static bool send_report(struct meta_client *c)
 	report.unresolved_containers = p->from.unresolved_containers;
 	report.config_hash = text(c->options.config_hash);
 	fill_lists(p, &report);
+	fill_budget(p, &report);
 	m.message_case = KILN__NODE__V1__AGENT_MESSAGE__MESSAGE_REPORT;
 	m.report = &report;
 	return send_message(c, &m);

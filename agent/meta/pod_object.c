@@ -305,6 +305,7 @@ int pod_object_policy(const Kiln__Node__V1__Policy *m, struct pod_counters *coun
 	p->enabled = m->enabled;
 	p->hz = m->hz;
 	p->off_cpu_per_mille = m->off_cpu_per_mille;
+	p->priority = m->priority;
 	p->disabled_tracers =
 	    take_strings(&b, m->disabled_tracers, m->n_disabled_tracers, POD_POLICY_NAMES_MAX,
 			 POD_NAME_MAX, &p->n_disabled_tracers);

@@ -15,7 +15,8 @@ struct pod_table {
 	struct pod_events events;
 	struct pod_counters counters;
 	struct pod_budget budget;
-	struct pod_content now, next; /* next: only while in_snapshot */
+	struct pod_table_budget agent; /* what the agent may cost */
+	struct pod_content now, next;  /* next: only while in_snapshot */
 	bool in_snapshot, changed;
 	uint64_t snapshot_epoch;
 	uint64_t epoch, revision, generation;
@@ -200,6 +201,22 @@ static int apply_objects(struct pod_table *t, const Kiln__Node__V1__Update *u, u
 	return r == -ENOMEM ? r : 0;
 }
 
+void pod_table_set_budget(struct pod_table *t, const struct pod_table_budget *budget)
+{
+	struct pod_table_budget b = {MIN(budget->cpu, 1000000U), budget->memory};
+
+	if (t->agent.cpu == b.cpu && t->agent.memory == b.memory)
+		return;
+	t->agent = b;
+	t->changed = true;
+	t->generation++;
+}
+
+struct pod_table_budget pod_table_budget(const struct pod_table *t)
+{
+	return t->agent;
+}
+
 int pod_table_apply(struct pod_table *t, const Kiln__Node__V1__Update *u, uint64_t now_ms,
 		    struct error *err)
 {
@@ -224,6 +241,10 @@ int pod_table_apply(struct pod_table *t, const Kiln__Node__V1__Update *u, uint64
 	for (i = 0; i < u->n_deleted_destinations; i++)
 		delete_one(t, POD_OBJECT_DESTINATION, u->deleted_destinations[i],
 			   strlen(u->deleted_destinations[i]), now_ms);
+	/* At once, in a snapshot too: there is no older one that goes with the older pods. */
+	if (u->budget)
+		pod_table_set_budget(t,
+				     &(struct pod_table_budget){u->budget->cpu, u->budget->memory});
 	t->counters.updates++;
 	if (!t->in_snapshot && u->revision)
 		t->revision = u->revision;

@@ -154,6 +154,13 @@ const struct pod_entry *pod_table_find_container(const struct pod_table *t,
 /* By metadata.uid (with dashes), or by the config hash that static pods' cgroups are named by. */
 const struct pod_entry *pod_table_find_uid(const struct pod_table *t, const char *uid_or_hash);
 
+/* What the agent may cost, as the operator told it; 0: it said nothing. */
+struct pod_table_budget {
+	uint32_t cpu;	 /* millionths of all CPUs */
+	uint64_t memory; /* bytes */
+};
+struct pod_table_budget pod_table_budget(const struct pod_table *t);
+
 /* NULL when the operator told none of this id: the default counts then. */
 const struct pod_policy *pod_table_policy(const struct pod_table *t, uint64_t id);
 /* For what is in no pod; NULL while nobody told one. */

@@ -27,6 +27,7 @@ bool pod_table_in_snapshot(const struct pod_table *t);
 
 /* One object of a snapshot from disk, in between begin and end. -EINVAL: left out and counted. */
 int pod_table_load(struct pod_table *t, struct pod_object *o, bool is_default) _must_check_;
+void pod_table_set_budget(struct pod_table *t, const struct pod_table_budget *budget);
 struct pod_counters *pod_table_counting(struct pod_table *t);
 
 /* Of disk, and not made whole by the operator yet: the state cannot be resumed. */

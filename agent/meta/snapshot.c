@@ -2,7 +2,7 @@
 /*
  * The file: a header of 48 bytes, then records; little-endian.
  *   0 "KILNPOD1"   8 crc32 of everything from 12 on   12 number of records   16 bytes of records
- *   24 epoch   32 revision   40 zero
+ *   24 epoch   32 revision   40 CPU budget, millionths   44 memory budget, MiB (0: none)
  * A record: its kind (1 destination, 2 policy, 3 pod, 4 default policy), 3 zero bytes, its length
  * (4 bytes), the message of node.proto as the operator encoded it, without what is secret.
  *
@@ -68,6 +68,7 @@ int snapshot_encode(const struct pod_table *t, struct buf *out)
 {
 	uint8_t header[SNAPSHOT_HEADER_BYTES] = {0};
 	struct encoding e = {.out = out};
+	const struct pod_table_budget budget = pod_table_budget(t);
 	uint64_t epoch, revision;
 	uint8_t *whole;
 
@@ -82,6 +83,8 @@ int snapshot_encode(const struct pod_table *t, struct buf *out)
 	put64(whole + 16, out->len - SNAPSHOT_HEADER_BYTES);
 	put64(whole + 24, epoch);
 	put64(whole + 32, revision);
+	put32(whole + 40, budget.cpu);
+	put32(whole + 44, (uint32_t)MIN(budget.memory >> 20, UINT32_MAX));
 	put32(whole + 8, (uint32_t)crc32(0, whole + CHECKED_FROM, (uInt)(out->len - CHECKED_FROM)));
 	return 0;
 }
@@ -152,6 +155,7 @@ int snapshot_write(const char *path, const void *data, size_t len)
 struct header {
 	uint32_t records;
 	uint64_t epoch, revision;
+	struct pod_table_budget budget;
 };
 
 static bool header_read(struct cursor *c, struct header *ret)
@@ -167,7 +171,8 @@ static bool header_read(struct cursor *c, struct header *ret)
 	bytes = cursor_u64(c);
 	ret->epoch = cursor_u64(c);
 	ret->revision = cursor_u64(c);
-	cursor_skip(c, 8);
+	ret->budget.cpu = cursor_u32(c);
+	ret->budget.memory = (uint64_t)cursor_u32(c) << 20;
 	return !c->bad && bytes == cursor_left(c) && ret->epoch;
 }
 
@@ -243,6 +248,7 @@ int snapshot_decode(const void *data, size_t len, struct pod_table *t, uint64_t 
 		return error_set(err, r, "the snapshot's record %u cannot be used: %s", i,
 				 strerror(-r));
 	}
+	pod_table_set_budget(t, &h.budget);
 	return pod_table_snapshot_end(t, h.epoch, h.revision, now_ms, err);
 }
 

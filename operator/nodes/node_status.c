@@ -31,6 +31,7 @@ const char *const node_condition_names[NODE_CONDITIONS] = {
     [NODE_TRACERS_LOADED] = "TracersLoaded",
     [NODE_EXPORTING] = "Exporting",
     [NODE_METADATA_SYNCED] = "MetadataSynced",
+    [NODE_WITHIN_BUDGET] = "WithinBudget",
 };
 
 /* At most MAX characters of TEXT, in OUT of MAX + 1; what is not printable ASCII becomes '?'. */
@@ -177,6 +178,45 @@ static bool add_policies(cJSON *status, const Kiln__Node__V1__Report *r)
 	return !r->n_policies || list;
 }
 
+static bool add_cut(cJSON *budget, const Kiln__Node__V1__BudgetState *b)
+{
+	cJSON *list = b->n_policy ? cJSON_AddArrayToObject(budget, "cut") : NULL, *item;
+	char text[32];
+
+	for (size_t i = 0; i < b->n_policy; i++) {
+		const Kiln__Node__V1__CutPolicy *p = b->policy[i];
+
+		snprintf(text, sizeof(text), "%016llx", (unsigned long long)p->id);
+		if (find_item(list, "id", text))
+			continue;
+		item = add_item(list);
+		if (!cJSON_AddStringToObject(item, "id", text) ||
+		    !add_number(item, "hz", MIN(p->hz, 1000U)) ||
+		    !add_number(item, "hzNow", MIN(p->hz_now, 1000U)))
+			return false;
+		format_time(p->since, text);
+		if (p->since > 0 && !cJSON_AddStringToObject(item, "since", text))
+			return false;
+	}
+	return !b->n_policy || list;
+}
+
+static bool add_budget(cJSON *status, const Kiln__Node__V1__Report *r)
+{
+	static const char *const details[] = {"All", "NoCopies", "Short"};
+	const Kiln__Node__V1__BudgetState *b = r->budget;
+	cJSON *budget = b && b->cpu ? cJSON_AddObjectToObject(status, "budget") : NULL;
+	char cpu[16];
+
+	if (!b || !b->cpu)
+		return true;
+	snprintf(cpu, sizeof(cpu), "%.6g%%", MIN(b->cpu, 1000000U) / 10000.0);
+	return cJSON_AddStringToObject(budget, "cpu", cpu) &&
+	       cJSON_AddStringToObject(budget, "detail",
+				       details[MIN(b->detail, ARRAY_SIZE(details) - 1)]) &&
+	       add_cut(budget, b);
+}
+
 /* Two configs of a namespace may mean different things by one name: the first is told. */
 static bool add_left_out(cJSON *status, const struct node_status_input *in)
 {
@@ -283,6 +323,45 @@ static struct condition metadata_synced(const struct node_status_input *in)
 				  "The agent knows the node's pods."};
 }
 
+void node_status_budget_text(const Kiln__Node__V1__NodeEvent *event, char *ret, size_t size)
+{
+	const Kiln__Node__V1__BudgetState *b =
+	    event && event->report ? event->report->budget : NULL;
+	uint32_t out = 0;
+
+	if (!b || !b->cpu) {
+		snprintf(ret, size, "There is no CPU budget.");
+		return;
+	}
+	for (size_t i = 0; i < b->n_policy; i++)
+		out += !b->policy[i]->hz_now;
+	if (!b->cut)
+		snprintf(ret, size, "Every policy samples as it asks, within %.6g %% of all CPUs.",
+			 b->cpu / 10000.0);
+	else
+		snprintf(
+		    ret, size,
+		    "Within %.6g %% of all CPUs %u of %u policies sample less than they ask%s%s.",
+		    b->cpu / 10000.0, b->cut, b->policies, out ? ", some of them not at all" : "",
+		    b->exhausted ? ", and yet the agent costs more" : "");
+}
+
+static struct condition within_budget(const struct node_status_input *in, char *text, size_t size)
+{
+	const Kiln__Node__V1__Report *r = report_of(in);
+
+	if (!r)
+		return (struct condition){NULL, CONDITION_UNKNOWN, "NotKnown",
+					  "The agent has not reported yet."};
+	node_status_budget_text(in->event, text, size);
+	if (r->budget && r->budget->cpu && (r->budget->cut || r->budget->exhausted))
+		return (struct condition){NULL, CONDITION_FALSE,
+					  r->budget->exhausted ? "BudgetExhausted" : "RatesCut",
+					  text};
+	return (struct condition){NULL, CONDITION_TRUE,
+				  r->budget && r->budget->cpu ? "AsAsked" : "NoBudget", text};
+}
+
 static struct condition ready(const struct node_status_input *in, const struct condition *all)
 {
 	static const enum node_condition causes[] = {NODE_METADATA_SYNCED, NODE_CONFIG_APPLIED,
@@ -301,7 +380,7 @@ static struct condition ready(const struct node_status_input *in, const struct c
 static int add_conditions(cJSON *status, const struct node_status_input *in,
 			  struct node_turns *turns)
 {
-	char tracers_text[MESSAGE_LENGTH], export_text[MESSAGE_LENGTH];
+	char tracers_text[MESSAGE_LENGTH], export_text[MESSAGE_LENGTH], budget_text[256];
 	cJSON *list = cJSON_AddArrayToObject(status, "conditions");
 	struct condition all[NODE_CONDITIONS];
 	int r = list ? 0 : -ENOMEM;
@@ -310,6 +389,7 @@ static int add_conditions(cJSON *status, const struct node_status_input *in,
 	all[NODE_TRACERS_LOADED] = tracers_loaded(in, tracers_text, sizeof(tracers_text));
 	all[NODE_EXPORTING] = exporting(in, export_text, sizeof(export_text));
 	all[NODE_METADATA_SYNCED] = metadata_synced(in);
+	all[NODE_WITHIN_BUDGET] = within_budget(in, budget_text, sizeof(budget_text));
 	all[NODE_READY] = ready(in, all);
 	for (size_t i = 0; i < NODE_CONDITIONS && !r; i++) {
 		if (!turns->since[i] || turns->status[i] != all[i].status)
@@ -331,7 +411,8 @@ static bool add_report(cJSON *status, const Kiln__Node__V1__Report *r)
 	       add_number(status, "truncated", r->truncated) &&
 	       add_number(status, "exported", r->exported) &&
 	       add_number(status, "unresolvedContainers", r->unresolved_containers) &&
-	       add_tracers(status, r) && add_exporters(status, r) && add_policies(status, r);
+	       add_tracers(status, r) && add_exporters(status, r) && add_policies(status, r) &&
+	       add_budget(status, r);
 }
 
 static bool add_facts(cJSON *status, const struct node_status_input *in)

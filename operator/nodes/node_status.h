@@ -15,6 +15,7 @@ enum node_condition {
 	NODE_TRACERS_LOADED,
 	NODE_EXPORTING,
 	NODE_METADATA_SYNCED,
+	NODE_WITHIN_BUDGET,
 	NODE_CONDITIONS
 };
 extern const char *const node_condition_names[NODE_CONDITIONS];
@@ -35,6 +36,8 @@ struct node_status_input {
 	int64_t now;
 };
 
+/* Why NODE_WITHIN_BUDGET is as it is, in words for people. */
+void node_status_budget_text(const Kiln__Node__V1__NodeEvent *event, char *ret, size_t size);
 /* TURNS: what was told before, and then what is. */
 int node_status_build(const struct node_status_input *in, struct node_turns *turns,
 		      cJSON **ret) _must_check_;

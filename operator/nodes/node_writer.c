@@ -6,6 +6,8 @@
  */
 #include "operator/nodes/nodes_internal.h"
 
+#include "operator/reconcile/condition.h"
+
 enum { RUNTIME_MAX = 64, LOG_INTERVAL_S = 60 };
 
 /* ---- bodies ---------------------------------------------------------------------------------- */
@@ -48,6 +50,19 @@ static cJSON *make_object(const char *name, const char *uid)
 	return NULL;
 }
 
+/* People hear of it when it turns. */
+static void tell_budget(struct nodes *n, const struct node_record *r,
+			const Kiln__Node__V1__NodeEvent *event, enum condition_status before)
+{
+	enum condition_status now = (enum condition_status)r->turns.status[NODE_WITHIN_BUDGET];
+	char note[256];
+
+	if (!n->o.budget || now == before || (now != CONDITION_FALSE && before != CONDITION_FALSE))
+		return;
+	node_status_budget_text(event, note, sizeof(note));
+	n->o.budget(n->o.arg, r->name, now == CONDITION_FALSE, note);
+}
+
 static int build_status(struct nodes *n, struct node_record *r, cJSON **ret)
 {
 	Kiln__Node__V1__NodeEvent *event = told_get(&r->told);
@@ -59,13 +74,17 @@ static int build_status(struct nodes *n, struct node_record *r, cJSON **ret)
 				       .reported = r->reported,
 				       .now = nodes_now_s(n)};
 	const struct stored_node *stored = node_store_find(n->store, r->name);
+	uint8_t before;
 	int e;
 
 	if (!event)
 		return -ENOMEM;
 	if (!r->written && stored && stored->has_status)
 		r->turns = stored->turns;
+	before = r->turns.status[NODE_WITHIN_BUDGET];
 	e = node_status_build(&in, &r->turns, ret);
+	if (!e)
+		tell_budget(n, r, event, (enum condition_status)before);
 	kiln__node__v1__node_event__free_unpacked(event, NULL);
 	return e;
 }

@@ -40,6 +40,8 @@ struct nodes_options {
 	bool (*leads)(void *arg);
 	/* What agents apply, or how many do, is another than before. */
 	void (*turned)(void *arg);
+	/* The CPU budget of NODE begins to cut rates (IS_BAD) or does no more. May be NULL. */
+	void (*budget)(void *arg, const char *node, bool is_bad, const char *note);
 	int64_t (*now)(void); /* seconds since the epoch; NULL: the clock */
 	void *arg;
 };

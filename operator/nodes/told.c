@@ -9,6 +9,8 @@
 struct parts {
 	Kiln__Node__V1__Report report;
 	Kiln__Node__V1__AppliedPolicy policies[TOLD_POLICIES_MAX], *list[TOLD_POLICIES_MAX];
+	Kiln__Node__V1__BudgetState budget;
+	Kiln__Node__V1__CutPolicy cut[TOLD_POLICIES_MAX], *cut_list[TOLD_POLICIES_MAX];
 };
 
 /* -E2BIG, or the packed message in RET, which the caller frees. */
@@ -28,6 +30,24 @@ static int pack(const Kiln__Node__V1__NodeEvent *event, uint8_t **ret, size_t *r
 	return 0;
 }
 
+/* How far policies are cut changes often; that they are cut does not. */
+static uint64_t take_rates(Kiln__Node__V1__Report *r, struct parts *parts)
+{
+	uint64_t rates = r->budget->detail;
+
+	parts->budget = *r->budget;
+	parts->budget.detail = 0;
+	parts->budget.policy = parts->cut_list;
+	for (size_t i = 0; i < parts->budget.n_policy; i++) {
+		parts->cut[i] = *r->budget->policy[i];
+		rates = mix64(rates ^ parts->cut[i].hz_now);
+		parts->cut[i].hz_now = parts->cut[i].hz_now > 0;
+		parts->cut_list[i] = &parts->cut[i];
+	}
+	r->budget = &parts->budget;
+	return rates;
+}
+
 /* R without its counters, whose hash is returned. */
 static uint64_t take_counters(Kiln__Node__V1__Report *r, struct parts *parts)
 {
@@ -43,7 +63,7 @@ static uint64_t take_counters(Kiln__Node__V1__Report *r, struct parts *parts)
 		parts->list[i] = &parts->policies[i];
 	}
 	r->policies = parts->list;
-	return counters;
+	return r->budget ? mix64(counters ^ take_rates(r, parts)) : counters;
 }
 
 static int hash(const Kiln__Node__V1__NodeEvent *event, struct told *ret)
@@ -67,8 +87,14 @@ static int hash(const Kiln__Node__V1__NodeEvent *event, struct told *ret)
 	return 0;
 }
 
-static void cut_report(Kiln__Node__V1__Report *r)
+static void cut_report(Kiln__Node__V1__Report *r, Kiln__Node__V1__BudgetState *budget)
 {
+	if (r->budget) {
+		*budget = *r->budget;
+		budget->base.n_unknown_fields = 0;
+		budget->n_policy = MIN(budget->n_policy, (size_t)TOLD_POLICIES_MAX);
+		r->budget = budget;
+	}
 	r->base.n_unknown_fields = 0; /* of a newer agent: nobody here could use them */
 	r->n_tracers = MIN(r->n_tracers, (size_t)TOLD_TRACERS_MAX);
 	r->n_exporters = MIN(r->n_exporters, (size_t)TOLD_EXPORTERS_MAX);
@@ -79,6 +105,7 @@ int told_set(struct told *t, const Kiln__Node__V1__NodeEvent *event)
 {
 	Kiln__Node__V1__NodeEvent e = *event;
 	struct told n = {.has_report = e.report, .has_runtime = e.container_runtime[0]};
+	Kiln__Node__V1__BudgetState budget;
 	Kiln__Node__V1__Report report;
 	int r;
 
@@ -86,7 +113,7 @@ int told_set(struct told *t, const Kiln__Node__V1__NodeEvent *event)
 	e.n_left_out = MIN(e.n_left_out, (size_t)TOLD_LEFT_OUT_MAX);
 	if (e.report) {
 		report = *e.report;
-		cut_report(&report);
+		cut_report(&report, &budget);
 		e.report = &report;
 	}
 	r = pack(&e, &n.bytes, &n.len);

@@ -152,8 +152,15 @@ struct object_id {
 	char *ignored;	 /* the unknown fields of the object: the first of them; NULL: none */
 };
 
+/* What an agent may cost. */
+struct budget_spec {
+	int cpu;	/* millionths of all CPUs of the node; 0: no limit */
+	int64_t memory; /* bytes; 0: what the memory limit of its container leaves */
+};
+
 struct cluster_config {
 	struct object_id id;
+	struct budget_spec budget;
 	struct profile_spec defaults;
 	struct metadata_spec metadata;
 	struct destination *destinations;

@@ -8,6 +8,7 @@
 #include "operator/policy/config_internal.h"
 
 #include "lib/fields.h"
+#include "lib/parse.h"
 
 #define API_VERSION "profiling.kiln.dev/v1alpha1"
 
@@ -295,6 +296,45 @@ static int check_type(struct json_fields *f, const cJSON *object, const char *ki
 	return 0;
 }
 
+/* "0.5%" */
+static int decode_budget_cpu(struct json_fields *f, const cJSON *node, void *out)
+{
+	static const char want[] = "a share of all CPUs, 0.01%..100%";
+	size_t n = cJSON_IsString(node) ? strlen(node->valuestring) : 0;
+	char number[16];
+	double v;
+
+	if (n < 2 || n > sizeof(number) || node->valuestring[n - 1] != '%')
+		return json_want(f, node, want);
+	memcpy(number, node->valuestring, n - 1);
+	number[n - 1] = 0;
+	if (strspn(number, "0123456789.") != n - 1 || parse_double(number, &v) < 0 || v < 0.01 ||
+	    v > 100)
+		return json_want(f, node, want);
+	*(int *)out = (int)(v * 10000 + 0.5);
+	return 0;
+}
+
+/* "128Mi" */
+static int decode_budget_memory(struct json_fields *f, const cJSON *node, void *out)
+{
+	static const char want[] = "a size in Mi or Gi, 16Mi..64Gi";
+	const char *text = cJSON_IsString(node) ? node->valuestring : "";
+	size_t n = strspn(text, "0123456789");
+	uint64_t bytes;
+
+	if (!n || n > 5 || (!streq(text + n, "Mi") && !streq(text + n, "Gi")) ||
+	    parse_size(text, &bytes) < 0 || bytes < 16ULL << 20 || bytes > 64ULL << 30)
+		return json_want(f, node, want);
+	*(int64_t *)out = (int64_t)bytes;
+	return 0;
+}
+
+static const struct json_row budget_rows[] = {
+    {"cpu", JSON_CUSTOM, offsetof(struct budget_spec, cpu), .decode = decode_budget_cpu},
+    {"memory", JSON_CUSTOM, offsetof(struct budget_spec, memory), .decode = decode_budget_memory},
+    {}};
+
 #define AT(member) offsetof(struct cluster_config, member)
 static const struct json_row cluster_spec_rows[] = {
     {"defaults", JSON_OBJECT, AT(defaults), .rows = profile_rows},
@@ -302,6 +342,7 @@ static const struct json_row cluster_spec_rows[] = {
     {"destinations", JSON_CUSTOM, .decode = decode_cluster_destinations},
     {"guardrails", JSON_OBJECT, AT(guardrails), .rows = guardrail_rows},
     {"agent", JSON_CUSTOM, AT(agent), .decode = agent_decode},
+    {"budget", JSON_OBJECT, AT(budget), .rows = budget_rows},
     {"nodeGroups", JSON_CUSTOM, .decode = groups_decode},
     {}};
 static const struct json_row cluster_rows[] = {

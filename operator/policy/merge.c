@@ -47,8 +47,10 @@ void profile_merge(const struct cluster_config *cluster, const struct node_group
 		ret->hz = group->hz;
 	if (ns_default)
 		apply_layer(ret, &ns_default->profile, ns_default);
-	if (best)
+	if (best) {
 		apply_layer(ret, &best->profile, best);
+		ret->priority = MIN(MAX(best->priority, CONFIG_PRIORITY_MIN), CONFIG_PRIORITY_MAX);
+	}
 }
 
 static const struct destination *find_in(const struct destination *d, size_t n, const char *name)
@@ -162,7 +164,8 @@ void profile_clamp(const struct cluster_config *cluster, const struct merged_pro
 {
 	const struct guardrails *g = &cluster->guardrails;
 
-	*ret = (struct effective_policy){.enabled = true, .hz = hz_clamp(g, m->hz)};
+	*ret = (struct effective_policy){
+	    .enabled = true, .hz = hz_clamp(g, m->hz), .priority = m->priority};
 	if (m->off_cpu == TOGGLE_ENABLED && !g->off_cpu_forbidden)
 		ret->off_cpu_per_mille = MIN(m->off_cpu_per_mille, g->max_off_cpu_per_mille);
 	for (size_t i = 0; i < TRACER_COUNT; i++)
@@ -233,6 +236,10 @@ int policy_digest(const struct effective_policy *p, uint8_t ret[POLICY_DIGEST_SI
 			continue;
 		put_number(&b, (int64_t)i);
 		put_number(&b, p->tracers[i]);
+	}
+	if (p->priority && p->enabled) {
+		put_string(&b, "priority");
+		put_number(&b, p->priority);
 	}
 	if (buf_error(&b))
 		return buf_error(&b);

@@ -14,6 +14,7 @@ struct merged_profile {
 	int hz;
 	enum toggle off_cpu;
 	int off_cpu_per_mille;
+	int priority; /* of the namespace's config that decided last; 0: of none */
 	enum toggle tracers[TRACER_COUNT];
 	const struct string_list *refs;		/* NULL: all the cluster's destinations */
 	const struct namespace_config *refs_of; /* who wrote `refs`; NULL: the cluster */

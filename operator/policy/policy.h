@@ -45,6 +45,7 @@ struct effective_policy {
 	uint64_t id;
 	bool enabled;
 	int hz, off_cpu_per_mille; /* 0 per mille: no off-CPU */
+	int priority;		   /* the budget of a node cuts the lowest first */
 	enum toggle tracers[TRACER_COUNT];
 	struct policy_destination destinations[CONFIG_DESTINATIONS_MAX];
 	size_t n_destinations;

@@ -75,13 +75,35 @@ bool node_policy_set(struct node_state *n, uint16_t i, struct view_policy *polic
 	return true;
 }
 
+static void tell_budget(const struct node_state *n, struct buf *out)
+{
+	_cleanup_(buf_done) struct buf b;
+
+	buf_init(&b, 64);
+	frame_number(&b, BUDGET_CPU, (uint64_t)n->budget.cpu);
+	frame_number(&b, BUDGET_MEMORY, (uint64_t)n->budget.memory);
+	frame_bytes(out, UPDATE_BUDGET, b.data, b.len);
+}
+
+void node_policy_tell_default(const struct node_state *n, struct buf *out)
+{
+	const struct view_policy *policy = n->entries[n->fallback].policy;
+
+	if (!policy)
+		return;
+	frame_bytes(out, UPDATE_DEFAULT_POLICY, policy->bytes, policy->len);
+	tell_budget(n, out);
+}
+
 void node_policy_look_at_default(struct node_state *n, uint16_t i, struct buf *out)
 {
+	const struct budget_spec budget = node_view_budget(n->view);
 	struct view_policy *policy = NULL;
 
 	if (node_view_default(n->view, n->name, &policy) < 0)
 		return; /* what was told holds on: nothing has been said against it */
-	if (n->entries[i].revision && n->entries[i].policy == policy) {
+	if (n->entries[i].revision && n->entries[i].policy == policy &&
+	    n->budget.cpu == budget.cpu && n->budget.memory == budget.memory) {
 		node_view_unref(n->view, policy);
 		return;
 	}
@@ -89,8 +111,9 @@ void node_policy_look_at_default(struct node_state *n, uint16_t i, struct buf *o
 		n->refused++;
 		return;
 	}
+	n->budget = budget;
 	node_entry_advance(n, i);
-	frame_bytes(out, UPDATE_DEFAULT_POLICY, policy->bytes, policy->len);
+	node_policy_tell_default(n, out);
 }
 
 void node_policies_delete_idle(struct node_state *n, struct buf *out)

@@ -35,8 +35,8 @@ static void tell_again(struct node_state *n, uint16_t i, struct buf *out)
 		node_destination_tell_again(n, i, out);
 	else if (e->kind == ENTRY_POD)
 		node_pod_tell_again(n, i, out);
-	else if (e->policy)
-		frame_bytes(out, UPDATE_DEFAULT_POLICY, e->policy->bytes, e->policy->len);
+	else
+		node_policy_tell_default(n, out);
 }
 
 bool node_state_resumes(const struct node_state *n, uint64_t revision)

@@ -23,6 +23,9 @@ enum {
 	UPDATE_DELETED_DESTINATIONS = 7,
 	UPDATE_DEFAULT_POLICY = 8,
 	UPDATE_POD_POLICIES = 9,
+	UPDATE_BUDGET = 10,
+	BUDGET_CPU = 1,
+	BUDGET_MEMORY = 2,
 	POD_POLICY = 5,
 	POD_POLICY_UID = 1,
 	POD_POLICY_POLICY = 2,
@@ -60,8 +63,9 @@ struct node_state {
 	uint64_t revision, floor;
 	uint64_t refused;
 	bool brief;
-	uint16_t fallback;   /* the entry of kind DEFAULT */
-	struct buf *scratch; /* the view's */
+	uint16_t fallback;	   /* the entry of kind DEFAULT: its revision is the budget's too */
+	struct budget_spec budget; /* as it was told */
+	struct buf *scratch;	   /* the view's */
 	char name[];
 };
 
@@ -95,6 +99,8 @@ void node_pod_tell_again(struct node_state *n, uint16_t i, struct buf *out);
 bool node_policy_set(struct node_state *n, uint16_t i, struct view_policy *policy, struct buf *out);
 /* The reference of an entry that has it no more. */
 void node_policy_release(struct node_state *n, struct view_policy *policy);
+/* The default policy and the budget as they were told. */
+void node_policy_tell_default(const struct node_state *n, struct buf *out);
 void node_policy_look_at_default(struct node_state *n, uint16_t i, struct buf *out);
 /* Tells that those are gone which nothing refers to. */
 void node_policies_delete_idle(struct node_state *n, struct buf *out);

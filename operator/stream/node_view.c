@@ -44,6 +44,7 @@ static size_t encode_policy(const struct node_view *v, const struct effective_po
 	m.enabled = p->enabled;
 	m.hz = (uint32_t)p->hz;
 	m.off_cpu_per_mille = (uint32_t)p->off_cpu_per_mille;
+	m.priority = (uint32_t)p->priority;
 	m.disabled_tracers = disabled;
 	for (size_t i = 0; i < TRACER_COUNT; i++)
 		if (p->tracers[i] == TOGGLE_DISABLED)
@@ -131,6 +132,13 @@ int node_view_default(struct node_view *v, const char *node, struct view_policy 
 		return -ENOENT;
 	*ret = policy_ref(v, policy);
 	return *ret ? 0 : -ENOMEM;
+}
+
+struct budget_spec node_view_budget(const struct node_view *v)
+{
+	const struct cluster_config *cluster = policy_set_get_cluster(v->s.policies);
+
+	return cluster ? cluster->budget : (struct budget_spec){};
 }
 
 /* ---- attributes ------------------------------------------------------------------------------ */

@@ -70,6 +70,8 @@ uint64_t node_view_settings(const struct node_view *view);
 /* What holds for a node's processes that are in no pod. -ENOENT: nothing does. */
 int node_view_default(struct node_view *view, const char *node,
 		      struct view_policy **ret) _must_check_;
+/* What agents may cost; all 0 while no config is there. */
+struct budget_spec node_view_budget(const struct node_view *view);
 void node_view_unref(struct node_view *view, struct view_policy *policy);
 /* For the OUT above: of no use across calls, and none of the caller's own memory. */
 struct buf *node_view_scratch(struct node_view *view);

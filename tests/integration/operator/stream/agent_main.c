@@ -124,6 +124,7 @@ static void print_policy(const char *as, const Kiln__Node__V1__Policy *policy)
 	add_number(p, "id", policy->id);
 	cJSON_AddBoolToObject(p, "enabled", policy->enabled);
 	cJSON_AddNumberToObject(p, "hz", policy->hz);
+	cJSON_AddNumberToObject(p, "priority", policy->priority);
 	list = cJSON_AddArrayToObject(p, "disabled_tracers");
 	for (size_t i = 0; i < policy->n_disabled_tracers; i++)
 		cJSON_AddItemToArray(list, cJSON_CreateString(policy->disabled_tracers[i]));
@@ -172,6 +173,15 @@ static void print_state(const char *what)
 	print(o);
 }
 
+static void print_budget(const Kiln__Node__V1__Budget *budget)
+{
+	cJSON *o = cJSON_CreateObject(), *p = cJSON_AddObjectToObject(o, "budget");
+
+	cJSON_AddNumberToObject(p, "cpu", budget->cpu);
+	cJSON_AddNumberToObject(p, "memory", (double)budget->memory);
+	print(o);
+}
+
 static void on_update(const Kiln__Node__V1__Update *u)
 {
 	for (size_t i = 0; i < u->n_destinations; i++)
@@ -180,6 +190,8 @@ static void on_update(const Kiln__Node__V1__Update *u)
 		print_policy("policy", u->policies[i]);
 	if (u->default_policy)
 		print_policy("default_policy", u->default_policy);
+	if (u->budget)
+		print_budget(u->budget);
 	for (size_t i = 0; i < u->n_pods; i++)
 		print_pod(u->pods[i]);
 	for (size_t i = 0; i < u->n_deleted_pods; i++)

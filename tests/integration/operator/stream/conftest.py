@@ -32,7 +32,7 @@ class Agent:
     def __init__(self, port, ca, token, state=()):
         self.process = subprocess.Popen([AGENT, f"127.0.0.1:{port}", str(ca), str(token), *map(str, state)],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.pods, self.policies, self.destinations, self.default_policy = {}, {}, {}, None
+        self.pods, self.policies, self.destinations, self.default_policy, self.budget = {}, {}, {}, None, None
         self.node = self.state = self.closed = None
         self.snapshots, self.updates, self.times = 0, 0, []
         self.lines = queue.Queue()
@@ -57,6 +57,8 @@ class Agent:
             self.policies[value["id"]] = value
         elif what == "default_policy":
             self.default_policy = value
+        elif what == "budget":
+            self.budget = value
         elif what == "deleted":
             self.pods.pop(value, None)
         elif what in ("snapshot", "update"):

@@ -242,6 +242,8 @@ def cluster_rows():
            lambda w: "python" not in w.config()["receivers"]["profiling"]["tracers"])
     yield ("spec.guardrails.podOptOut", {}, {"guardrails": {"podOptOut": "Forbidden"}},
            lambda w: w.policy("shy")["enabled"])
+    yield ("spec.budget.cpu", {}, {"budget": {"cpu": "0.5%"}}, lambda w: w.budget()["cpu"] == 5000)
+    yield ("spec.budget.memory", {}, {"budget": {"memory": "64Mi"}}, lambda w: w.budget()["memory"] == 64 << 20)
     yield from of_agent()
     yield from of_groups()
 

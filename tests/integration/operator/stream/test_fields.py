@@ -111,6 +111,10 @@ class World:
     def policy(self, name):
         return self.agent.policies[self.pod(name)["policy"]]
 
+    def budget(self):
+        self._drain()
+        return self.agent.budget
+
     def destinations(self):
         self._drain()
         return self.agent.destinations

@@ -91,7 +91,7 @@ static void expect_conditions(const struct node_status_input *in, const char *wa
 
 #define WELL                                                                                       \
 	"Ready True Ready|ConfigApplied True Applied|TracersLoaded True Loaded|"                   \
-	"Exporting True Exporting|MetadataSynced True Synced"
+	"Exporting True Exporting|MetadataSynced True Synced|WithinBudget True NoBudget"
 
 /* An agent may say what it likes: what is written is what the CRD allows. */
 static void test_versions_of_a_runtime(void **state)
@@ -112,6 +112,53 @@ static void test_versions_of_a_runtime(void **state)
 	assert_string_equal(cJSON_GetStringValue(cJSON_GetArrayItem(list, 7)),
 			    "17.0.9? and more than thirty-two");
 	cJSON_Delete(status);
+}
+
+static void test_who_was_cut_by_the_budget(void **state)
+{
+	const struct node_status_input in = good();
+	Kiln__Node__V1__BudgetState budget = KILN__NODE__V1__BUDGET_STATE__INIT;
+	Kiln__Node__V1__CutPolicy cut[2] = {KILN__NODE__V1__CUT_POLICY__INIT,
+					    KILN__NODE__V1__CUT_POLICY__INIT};
+	Kiln__Node__V1__CutPolicy *list[] = {&cut[0], &cut[1], &cut[1]};
+	char text[256], *printed;
+	cJSON *status;
+
+	budget.cpu = 5000;
+	budget.policies = 7;
+	parts.report.budget = &budget;
+	node_status_budget_text(in.event, text, sizeof(text));
+	assert_string_equal(text, "Every policy samples as it asks, within 0.5 % of all CPUs.");
+	cut[0] = (Kiln__Node__V1__CutPolicy)KILN__NODE__V1__CUT_POLICY__INIT;
+	cut[0].id = 0xa;
+	cut[0].hz = 97;
+	cut[0].hz_now = 12;
+	cut[0].since = 1000000001;
+	cut[1].id = 0xb;
+	cut[1].hz = 20000;
+	budget.policy = list;
+	budget.n_policy = 3;
+	budget.cut = 2;
+	budget.detail = 77;
+	status = build(&in);
+	printed = cJSON_PrintUnformatted(cJSON_GetObjectItemCaseSensitive(status, "budget"));
+	assert_string_equal(printed, "{\"cpu\":\"0.5%\",\"detail\":\"Short\",\"cut\":["
+				     "{\"id\":\"000000000000000a\",\"hz\":97,\"hzNow\":12,"
+				     "\"since\":\"2001-09-09T01:46:41Z\"},"
+				     "{\"id\":\"000000000000000b\",\"hz\":1000,\"hzNow\":0}]}");
+	free(printed);
+	cJSON_Delete(status);
+	expect_conditions(&in, "Ready True Ready|ConfigApplied True Applied|TracersLoaded True "
+			       "Loaded|Exporting True Exporting|MetadataSynced True Synced|"
+			       "WithinBudget False RatesCut");
+	node_status_budget_text(in.event, text, sizeof(text));
+	assert_string_equal(text, "Within 0.5 % of all CPUs 2 of 7 policies sample less than they "
+				  "ask, some of them not at all.");
+	budget.exhausted = true;
+	expect_conditions(&in, "Ready True Ready|ConfigApplied True Applied|TracersLoaded True "
+			       "Loaded|Exporting True Exporting|MetadataSynced True Synced|"
+			       "WithinBudget False BudgetExhausted");
+	parts.report.budget = NULL;
 }
 
 static void test_a_status_is_all_that_was_reported(void **state)
@@ -149,30 +196,32 @@ static void test_each_condition_has_its_cause(void **state)
 	parts.exporter[0].healthy = false;
 	expect_conditions(&in, "Ready False ExportFailing|ConfigApplied True Applied|TracersLoaded "
 			       "True Loaded|Exporting False ExportFailing|MetadataSynced True "
-			       "Synced");
+			       "Synced|WithinBudget True NoBudget");
 	in = good();
 	in.wanted_hash = "00fe";
 	expect_conditions(&in, "Ready False OldConfig|ConfigApplied False OldConfig|TracersLoaded "
-			       "True Loaded|Exporting True Exporting|MetadataSynced True Synced");
+			       "True Loaded|Exporting True Exporting|MetadataSynced True "
+			       "Synced|WithinBudget True NoBudget");
 	in = good();
 	parts.tracer[1].state = UNAVAILABLE; /* tells, and keeps nobody from profiling */
 	expect_conditions(&in, "Ready True Ready|ConfigApplied True Applied|TracersLoaded False "
 			       "TracersUnavailable|Exporting True Exporting|MetadataSynced True "
-			       "Synced");
+			       "Synced|WithinBudget True NoBudget");
 	in = good();
 	in.connected = false;
 	expect_conditions(&in, "Ready Unknown Disconnected|ConfigApplied True Applied|"
 			       "TracersLoaded True Loaded|Exporting True Exporting|"
-			       "MetadataSynced Unknown Disconnected");
+			       "MetadataSynced Unknown Disconnected|WithinBudget True NoBudget");
 	in = good();
 	parts.event.report = NULL;
 	expect_conditions(&in, "Ready Unknown NotKnown|ConfigApplied Unknown NotKnown|"
 			       "TracersLoaded Unknown NotKnown|Exporting Unknown NotKnown|"
-			       "MetadataSynced Unknown NotKnown");
+			       "MetadataSynced Unknown NotKnown|WithinBudget Unknown NotKnown");
 	in = good(); /* an agent that cannot tell its hash is not degraded for that */
 	parts.report.config_hash = (char *)"";
 	expect_conditions(&in, "Ready True Ready|ConfigApplied Unknown NotKnown|TracersLoaded True "
-			       "Loaded|Exporting True Exporting|MetadataSynced True Synced");
+			       "Loaded|Exporting True Exporting|MetadataSynced True "
+			       "Synced|WithinBudget True NoBudget");
 }
 
 #define STRING(o, key) cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, key))
@@ -355,6 +404,7 @@ static void test_a_report_that_is_too_large_changes_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_who_was_cut_by_the_budget),
 	    cmocka_unit_test(test_a_status_is_all_that_was_reported),
 	    cmocka_unit_test(test_versions_of_a_runtime),
 	    cmocka_unit_test(test_each_condition_has_its_cause),
