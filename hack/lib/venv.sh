@@ -9,6 +9,8 @@
 set -euo pipefail
 
 pins='grpcio==1.76.0
+markdown-it-py==4.0.0
+mdurl==0.1.2
 opentelemetry-proto==1.45.0
 protobuf==7.36.2
 pytest==9.0.3
