@@ -101,7 +101,7 @@ int main(int argc, char **argv)
 		return print("kiln-agent " KILN_VERSION "\n");
 	log_set_level(config->verbose ? LOG_DEBUG : config->log_level);
 	if (no_core < 0)
-		log_warn("agent", "core files cannot be forbidden: %s", strerror(-no_core));
+		log_warn("agent", "cannot switch core files off: %s", strerror(-no_core));
 	if (config->check)
 		return check(config);
 	r = agent_run(config, &err);

@@ -182,7 +182,8 @@ static void list_keys(const struct string_list *list, const char *keys[CONFIG_KE
 	keys[n] = NULL;
 }
 
-/* The caches keep the annotations that the cluster's config asks for: other ones take a list. */
+/* The caches keep only the annotations that the cluster's config asks for. When it asks for others,
+ * pods or namespaces are listed again. */
 static void keep_annotations(struct operator* op)
 {
 	const struct cluster_config *c = policy_set_get_cluster(op->policies);
@@ -194,7 +195,8 @@ static void keep_annotations(struct operator* op)
 	list_keys(c ? &c->metadata.namespace_annotations : NULL, keys);
 	namespaces = meta_store_keep_annotations(op->world.namespaces, keys);
 	if (pods < 0 || namespaces < 0)
-		log_error("operator", "out of memory: the annotations of before are kept");
+		log_error("operator", "out of memory: pods and namespaces keep the annotations of "
+				      "the previous config");
 	if (pods > 0)
 		informer_relist(op->world.informers[WORLD_PODS]);
 	if (namespaces > 0)

@@ -46,7 +46,7 @@ void operator_lead(void *arg)
 {
 	struct operator* op = arg;
 
-	log_info("lease", "%s leads", op->identity);
+	log_info("lease", "%s holds the lease: it writes objects and statuses", op->identity);
 	operator_set_working(op, true);
 	operator_objects_due(op);
 	operator_statuses_due(op, 0);

@@ -38,7 +38,7 @@ int main(int argc, char **argv)
 	}
 	log_set_level(options.level);
 	if (no_core < 0)
-		log_warn("operator", "core files cannot be forbidden: %s", strerror(-no_core));
+		log_warn("operator", "cannot switch core files off: %s", strerror(-no_core));
 	r = operator_run(&options, &err);
 	if (r < 0)
 		fprintf(stderr, "kiln-operator: %s\n", err.message[0] ? err.message : strerror(-r));

@@ -120,8 +120,11 @@ static uint64_t refuse(struct router *r, const char *id)
 	metric_add(M_DESTINATIONS_FAILED, 1);
 	r->refused = true;
 	if (log_allowed(&r->refused_log, REFUSED_LOG_S, &held_back))
-		log_warn("export", "destination %s: no more than %d at once (%u more like it)", id,
-			 ROUTE_LIVE_MAX, held_back);
+		log_warn(
+		    "export",
+		    "destination %s: not used, because the node has %d destinations already, the "
+		    "most that an agent keeps (%u more like it)",
+		    id, ROUTE_LIVE_MAX, held_back);
 	return 0;
 }
 
@@ -242,8 +245,8 @@ static void redirect(struct router *r, size_t i, const struct pod_destination *d
 
 	if (live_redirect(e, d, r->loop, told->pems, &err) < 0) {
 		metric_add(M_DESTINATIONS_FAILED, 1);
-		log_warn("export", "%s: what the operator told of it cannot be used: %s", e->name,
-			 err.message);
+		log_warn("export", "%s: the settings that the operator sent cannot be used: %s",
+			 e->name, err.message);
 	} else {
 		log_info("export", "%s: endpoint, certificates and headers are the operator's",
 			 e->name);

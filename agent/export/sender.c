@@ -465,7 +465,7 @@ static void stop_sending(struct sender *s)
 
 static void check_flushed(struct sender *s)
 {
-	/* On disk nothing is lost, so an absent receiver is not worth waiting for. */
+	/* The receiver is away and there is a spool: write the queue to it instead of waiting. */
 	if (s->flushing && !s->spilling && s->spool && s->stats.down && !s->in_flight && !s->jobs)
 		s->spilling = true;
 	if (s->spilling && !s->jobs) {
@@ -597,7 +597,8 @@ static int open_spool(struct sender *s, const struct queue_config *q, struct err
 	if (loss.requests)
 		sender_drop(s, DROP_SPOOL_FULL, loss.requests, loss.samples);
 	if (s->unread)
-		log_info("export", "%s: %zu requests wait on disk", s->name, s->unread);
+		log_info("export", "%s: %zu requests from an earlier run are in the spool", s->name,
+			 s->unread);
 	return 0;
 }
 

@@ -74,7 +74,7 @@ void generation_taken(struct sender *s, const struct item *head)
 			 "those of %s: they are sent so from now on (proto_generation: auto)",
 			 s->name, s->endpoint, versions(g), versions(other(g)));
 	s->options.otlp.generation = g;
-	/* It was asked just now, or it is what it takes. */
+	/* The newest form was accepted, or refused just now: no need to try it soon. */
 	if (is_newest(g))
 		s->try_newest_ms = UINT64_MAX;
 	else if (head->refused)

@@ -29,7 +29,7 @@ void meta_saver_load(struct meta_client *c)
 	c->status.source = META_FROM_DISK;
 	c->saver.written = pod_table_generation(c->table);
 	metric_set(M_PODS, (int64_t)pod_table_count(c->table));
-	log_info("operator", "%zu pods of this node, as they were known last",
+	log_info("operator", "%zu pods of this node read from the snapshot of an earlier run",
 		 pod_table_count(c->table));
 }
 

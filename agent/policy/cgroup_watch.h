@@ -14,7 +14,8 @@ struct cgroup_watch_callbacks {
 	/* PATH: from the hierarchy's root on. May tell of a cgroup that is known already. */
 	void (*made)(uint64_t id, const char *path, void *arg);
 	void (*removed)(uint64_t id, void *arg);
-	/* Around a scan: what was not told of in between is not there any more. */
+	/* Around a scan of the whole hierarchy: a cgroup that made() does not name in between is
+	 * gone. */
 	void (*scan_begins)(void *arg);
 	void (*scan_ends)(void *arg);
 	void *arg;

@@ -33,7 +33,7 @@ struct stored_image {
 /* MAX: entries; the longest idle are dropped first, ON_DROP is called before (by the loop). */
 int image_store_new(size_t max, void (*on_drop)(struct stored_image *, void *), void *arg,
 		    struct image_store **ret) _must_check_;
-/* What decides in place of remote_file_is(). For tests; before the first image. */
+/* For tests: calls IS_REMOTE instead of remote_file_is(). Before the first image is stored. */
 void image_store_set_remote(struct image_store *store, bool (*is_remote)(int fd));
 /* All references have to be given back before. */
 struct image_store *image_store_free(struct image_store *store);

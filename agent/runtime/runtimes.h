@@ -110,9 +110,10 @@ void runtimes_sweep(struct runtimes *rt, uint32_t before_window);
 
 /* Any thread, while RT lives. */
 struct runtime_names *runtimes_names(struct runtimes *rt);
-/* The runtime of a frame whose first word is WORD; NULL: none that is on. Any thread. */
+/* The runtime that a frame belongs to, by its first WORD; NULL when that runtime is switched off.
+ * Any thread. */
 const struct interpreter_ops *runtimes_ops(const struct runtimes *rt, uint64_t word);
-/* The name space in which M's frames of the runtime ID are; 0: it has none. Any thread. */
+/* The name space of M's frames of the runtime ID; 0: it has none. Any thread. */
 uint32_t runtimes_space(const struct mapset *m, uint32_t id);
 /* The runtime's name, or "runtime". Any thread. */
 const char *runtimes_name(const struct runtimes *rt, uint32_t id);

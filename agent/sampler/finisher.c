@@ -70,7 +70,8 @@ static int64_t dump_offset(uint64_t address)
 		return -1;
 	if (!page)
 		return (int64_t)(address - current->dump_at);
-	/* The pages below it that are there; the first one is not there as a whole. */
+	/* Skip the bytes of the pages below that were dumped. The first page is dumped from
+	 * dump_at on only. */
 	if (current->pages[0] & 1)
 		offset += KILN_PAGE - current->dump_at % KILN_PAGE;
 	for (uint64_t i = 0; i <= page / 64; i++) {

@@ -188,8 +188,9 @@ static struct mapset_range part_of(const struct mapset_range *range, uint64_t st
 }
 
 /*
- * M's ranges, and the code to come wherever there is no file and no other runtime's code: JIT
- * memory there becomes part of it.
+ * Copies M's ranges to TO and adds the range that a runtime reserved for its JIT, except where a
+ * file or another runtime's code is mapped. Ranges of JIT memory inside the reserved one are merged
+ * into it. Returns how many ranges there are.
  */
 static uint32_t widen(const struct mapset *m, const struct jit_claims *claims,
 		      struct mapset_range *to)
