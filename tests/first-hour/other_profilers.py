@@ -38,7 +38,7 @@ SWAP = "the image is `kiln-agent:0.1.0`"
 DOCUMENTS = [
     ("github.com/danielpacak/opentelemetry-collector-ebpf-profiler, README", [
         Otherwise("clickhouse", "picture: agents, a Collector, Pyroscope and ClickHouse",
-                  "agents, gateway and Pyroscope: `kustomize/overlays/pyroscope`. ClickHouse has no recipe here: give the gateway an exporter for it"),
+                  "agents, gateway and Pyroscope: `kustomize/overlays/pyroscope`. ClickHouse: [schema, Collector and queries](clickhouse.md)"),
         Runs("customprofilesreceiver", "configuration with two receivers and a text exporter"),
         Runs("docker run", "`docker run` of the agent", SWAP + "; it listens on no port of OTLP"),
         Runs("k8sattributes", "configuration with pod metadata and the `pprof` extension",
