@@ -283,11 +283,18 @@ void governor_set_policies(struct governor *g, const struct governor_policy *pol
 
 void governor_set_budget(struct governor *g, uint64_t budget)
 {
+	uint64_t before = g->budget;
+
 	g->budget = budget;
-	if (budget)
-		return;
-	g->level = 0;
-	g->workers_ns = 0;
-	g->exhausted = false;
+	g->backoff_ns = HOLD_NS;
+	g->hold_until_ns = 0;
+	g->braking = g->slow_workers = g->exhausted = g->granted = g->too_dear = false;
+	if (!budget) {
+		g->level = 0;
+		g->workers_ns = 0;
+	} else if (before && budget > before) {
+		/* A cost that follows the rates fits again. */
+		g->level = MAX(g->level - log2((double)budget / (double)before), 0);
+	}
 	(void)apply_level(g, 0);
 }

@@ -51,6 +51,7 @@ class Operator:
         m = _messages(directory)
         self.types = {k.rsplit(".", 1)[1]: v for k, v in m.items()}
         self.policies, self.pods, self.destinations, self.default = {}, {}, {}, None
+        self.priorities, self.budget = {}, None  # {policy: priority}, (millionths of all CPUs, bytes)
         self.epoch, self.revision = 7, 1
         self.lock, self.sessions = threading.Lock(), []
         self.hellos, self.tokens, self.reports, self.acked = [], [], [], 0
@@ -83,6 +84,7 @@ class Operator:
         """(enabled, Hz) or (enabled, Hz, [Destination.id])"""
         enabled, hz, *where = self.policies[policy_id]
         return self.types["Policy"](id=policy_id, enabled=enabled, hz=hz, routed=bool(where),
+                                    priority=self.priorities.get(policy_id, 0),
                                     destinations=where[0] if where else [])
 
     def _destination(self, name):
@@ -110,6 +112,8 @@ class Operator:
         first = self.types["Update"](destinations=[self._destination(d) for d in self.destinations])
         if self.default:
             first.default_policy.CopyFrom(self.types["Policy"](id=99, enabled=self.default[0], hz=self.default[1]))
+        if self.budget:
+            first.budget.CopyFrom(self.types["Budget"](cpu=self.budget[0], memory=self.budget[1]))
         policies, pods = [self._policy(p) for p in self.policies], [self._pod(p) for p in self.pods.values()]
         yield first
         for at in range(0, len(policies), CHUNK):
@@ -149,7 +153,7 @@ class Operator:
 
     # ---- what a test changes -------------------------------------------------------------------------
 
-    def tell(self, policies=None, pods=(), default=None, deleted=(), destinations=None, forgotten=()):
+    def tell(self, policies=None, pods=(), default=None, deleted=(), destinations=None, forgotten=(), budget=None):
         """Changes the state; waits until every agent that is connected has it. FORGOTTEN: policies and destinations
         that are no more."""
         with self.lock:
@@ -161,7 +165,7 @@ class Operator:
                 self.pods[p.uid] = p
             for uid in deleted:
                 self.pods.pop(uid)
-            self.default = default or self.default
+            self.default, self.budget = default or self.default, budget or self.budget
             self.revision += 1
             update = self.types["Update"](revision=self.revision, policies=[self._policy(p) for p in policies or {}],
                                           destinations=[self._destination(d) for d in destinations or {}],
@@ -170,6 +174,8 @@ class Operator:
                                           deleted_destinations=[f for f in forgotten if isinstance(f, str)])
             if default:
                 update.default_policy.CopyFrom(self.types["Policy"](id=100 + self.revision, enabled=default[0], hz=default[1]))
+            if budget:
+                update.budget.CopyFrom(self.types["Budget"](cpu=budget[0], memory=budget[1]))
             connected = bool(self.sessions)
             for s in self.sessions:
                 s.put(self.types["OperatorMessage"](update=update))

@@ -295,6 +295,11 @@ static void a_larger_budget_gives_all_back(void **state)
 	m->sample_ns[0] = 40000;
 	run(m, 30);
 	assert_true(m->g.policies[0].hz < 997);
+	governor_set_budget(&m->g, 100 * BUDGET);
+	assert_int_equal(m->g.policies[0].hz, 997);
+	governor_set_budget(&m->g, BUDGET);
+	run(m, 30);
+	assert_true(m->g.policies[0].hz < 997);
 	governor_set_budget(&m->g, 0);
 	assert_int_equal(m->g.policies[0].hz, 997);
 	assert_int_equal(m->g.policies[0].since_s, 0);
