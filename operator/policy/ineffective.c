@@ -5,6 +5,7 @@
  */
 #include <stdarg.h>
 
+#include "lib/parse.h"
 #include "operator/policy/merge.h"
 
 /* The runtimes that agents of this version walk: the folders of agent/runtime/ (hack/lint
@@ -50,11 +51,27 @@ static void add_profile(const struct profile_spec *p, const char *path, struct p
 	}
 }
 
+/* Agents keep four fifths of their container's limit: operator/render/agent_config.c. */
+static void add_budget(const struct cluster_config *c, struct policy_verdict *v)
+{
+	const cJSON *limits = cJSON_GetObjectItemCaseSensitive(c->agent.resources, "limits");
+	const char *limit =
+	    cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(limits, "memory"));
+	uint64_t bytes = 512ULL << 20;
+
+	if (c->agent.resources && (!limit || parse_size(limit, &bytes) < 0))
+		return;
+	if ((uint64_t)c->budget.memory > bytes / 5 * 4)
+		add(v, "spec.budget.memory: the memory limit of the agents' container leaves %u Mi",
+		    (unsigned int)(bytes / 5 * 4 >> 20));
+}
+
 void ineffective_of_cluster(const struct cluster_config *cluster, struct policy_verdict *v)
 {
 	if (cluster->id.ignored)
 		add(v, "Ignored: %s", cluster->id.ignored);
 	add_profile(&cluster->defaults, "spec.defaults", v);
+	add_budget(cluster, v);
 	for (size_t i = 0; i < TRACER_COUNT; i++)
 		if (cluster->guardrails.tracer_denied[i] && is_always_walked(i))
 			add(v, "spec.guardrails.deniedTracers: %s cannot be disabled",

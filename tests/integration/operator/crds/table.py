@@ -77,6 +77,7 @@ FULL_CLUSTER = {
                    "tenantDestinations": "SameNamespaceSecret", "podOptOut": "Forbidden",
                    "tenantEndpoints": ["otel.example.com", "*.tenants.example.com:4317", "[2001:db8::1]:443"]},
     "agent": {**FULL_AGENT, "nodeSelector": {"kubernetes.io/os": "linux"}},
+    "budget": {"cpu": "0.5%", "memory": "128Mi"},
     "nodeGroups": [{"name": "gpu", "nodeSelector": {"matchLabels": {"gpu": "yes"}}, "sampling": {"hz": 199},
                     "agent": FULL_AGENT}],
 }
@@ -137,6 +138,12 @@ ROWS = [
      ('spec.guardrails.deniedTracers[1]: Duplicate value: "go"',)),
     ("range upside down", CLUSTER, {"guardrails": {"sampling": {"minHz": 100, "maxHz": 50}}},
      ("spec.guardrails.sampling.minHz: Invalid value: want at most maxHz, 50, got 100",)),
+    ("budget without its unit", CLUSTER, {"budget": {"cpu": "50"}},
+     ('spec.budget.cpu: Invalid value: "50": want a share of all CPUs, 0.01%..100%, got "50"',)),
+    ("budget of more than all CPUs", CLUSTER, {"budget": {"cpu": "101%"}},
+     ('spec.budget.cpu: Invalid value: "101%": want a share of all CPUs, 0.01%..100%, got "101%"',)),
+    ("budget of too little memory", CLUSTER, {"budget": {"memory": "15Mi"}},
+     ('spec.budget.memory: Invalid value: "15Mi": want a size in Mi or Gi, 16Mi..64Gi, got "15Mi"',)),
     ("per mille too large", CLUSTER, {"guardrails": {"offCPU": {"maxPerMille": 1001}}},
      ("spec.guardrails.offCPU.maxPerMille: Invalid value: 1001: spec.guardrails.offCPU.maxPerMille in body should be"
       " less than or equal to 1000",)),
