@@ -25,9 +25,15 @@ static uint64_t soft_limit(uint64_t budget)
 	return budget - budget / 8;
 }
 
+/* Stacks without frames before it is used up: it is looked at once a second. */
+static uint64_t hard_limit(uint64_t budget)
+{
+	return budget - budget / 32;
+}
+
 enum memory_pressure budget_pressure(uint64_t budget, uint64_t used)
 {
-	if (used > budget)
+	if (used > hard_limit(budget))
 		return PRESSURE_HARD;
 	return used > soft_limit(budget) ? PRESSURE_SOFT : PRESSURE_NONE;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory budget: anonymous memory and BPF maps together. Numbers only; rotation.c measures at
- * the end of each window and acts on them.
+ * The memory budget: anonymous memory and BPF maps together. Numbers only; rotation.c measures
+ * every second and acts on them.
  */
 #pragma once
 
@@ -9,7 +9,7 @@
 
 /* The default budget, bytes: 1/64 of the machine's memory, at least 128 MiB, at most 1 GiB. */
 uint64_t budget_default(uint64_t machine_bytes);
-/* Near the budget caches shrink, beyond it new stacks are counted without frames. */
+/* From 7/8 of the budget on caches shrink, from 31/32 on new stacks are counted without frames. */
 enum memory_pressure budget_pressure(uint64_t budget, uint64_t used);
 /*
  * What the slabs of the kernel side may take when the rest of the agent takes OTHER: never so much

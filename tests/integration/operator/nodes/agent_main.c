@@ -57,6 +57,15 @@ static void fill_report(struct meta_report *ret, void *arg)
 	ret->samples = number("samples");
 	ret->dropped = number("dropped");
 	ret->truncated = number("truncated");
+	ret->budget.cpu = (uint32_t)number("budget");
+	ret->budget.policies = 3;
+	cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(agent.report, "cut"))
+	{
+		ret->budget.cut[ret->budget.n_cut].id = 0xa0 + ret->budget.n_cut;
+		ret->budget.cut[ret->budget.n_cut].hz = 97;
+		ret->budget.cut[ret->budget.n_cut].since_s = 1000000000;
+		ret->budget.cut[ret->budget.n_cut++].hz_now = (uint32_t)item->valuedouble;
+	}
 	cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(agent.report, "exporters"))
 	{
 		ret->exporters[ret->n_exporters].destination = item->string;

@@ -94,6 +94,26 @@ def test_two_nodes_report_one_degrades_and_leaves(cluster, configured, serve, co
     until_condition(cluster, "pcfg", "own", ("Exporting", "True", "Exporting"), "shop")
     cluster.kubectl("delete", "pcfg", "own", "-n", "shop")
 
+    # The budget cuts: who, since when and to what, a condition that makes nobody unready, and an event of the Node.
+    assert conditions(cluster, "pn", "n2")["WithinBudget"] == ("True", "NoBudget")
+    b.say(budget=5000, cut=[12, 0])
+    until_condition(cluster, "pn", "n2", ("WithinBudget", "False", "RatesCut"))
+    s = status(cluster, "pn", "n2")["budget"]
+    assert (s["cpu"], s["detail"]) == ("0.5%", "All")
+    assert [(c["id"], c["hz"], c["hzNow"], c["since"]) for c in s["cut"]] == [
+        ("00000000000000a0", 97, 12, "2001-09-09T01:46:40Z"), ("00000000000000a1", 97, 0, "2001-09-09T01:46:40Z")]
+    assert conditions(cluster, "pn", "n2")["Ready"] == ("True", "Ready")
+    b.say(budget=5000)
+    until_condition(cluster, "pn", "n2", ("WithinBudget", "True", "AsAsked"))
+    assert "cut" not in status(cluster, "pn", "n2")["budget"]
+
+    def events():
+        found = cluster.get("events.events.k8s.io", "-A")["items"]
+        return sorted((e["type"], e["reason"]) for e in found if e["regarding"].get("name") == "n2")
+
+    wait_until("two events", lambda: set(events()) >= {
+        ("Normal", "ProfilingRatesRestored"), ("Warning", "ProfilingRatesCut")}, 30)
+
     # A destination fails on one of them: told within seconds.
     b.say(exporters={"main": "unreachable: connection refused"}, dropped=7)
     until_condition(cluster, "pn", "n2", ("Ready", "False", "ExportFailing"))

@@ -15,8 +15,8 @@ static void pressure_begins_before_the_budget_is_used_up(void **state)
 {
 	assert_int_equal(budget_pressure(80 * MIB, 70 * MIB), PRESSURE_NONE);
 	assert_int_equal(budget_pressure(80 * MIB, 70 * MIB + 1), PRESSURE_SOFT);
-	assert_int_equal(budget_pressure(80 * MIB, 80 * MIB), PRESSURE_SOFT);
-	assert_int_equal(budget_pressure(80 * MIB, 80 * MIB + 1), PRESSURE_HARD);
+	assert_int_equal(budget_pressure(64 * MIB, 62 * MIB), PRESSURE_SOFT);
+	assert_int_equal(budget_pressure(64 * MIB, 62 * MIB + 1), PRESSURE_HARD);
 }
 
 static void full_slabs_alone_bring_no_pressure(void **state)

@@ -11,7 +11,7 @@
 
 #define NS     1000000000ULL
 #define TICK   (GOVERNOR_TICK_MS * 1000000ULL)
-#define BUDGET (NS / 100) /* 1 % of one CPU */
+#define BUDGET 10000000ULL /* ns a second: 1 % of one CPU */
 
 struct machine {
 	struct governor g;
@@ -82,7 +82,7 @@ static double worst_window(const struct machine *m, unsigned int from)
 
 		for (unsigned int k = 0; k < 40; k++)
 			sum += m->spent[i + k];
-		worst = MAX(worst, (double)sum / (10.0 * BUDGET));
+		worst = MAX(worst, (double)sum / (10.0 * (double)BUDGET));
 	}
 	return worst;
 }

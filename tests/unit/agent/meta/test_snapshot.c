@@ -28,9 +28,13 @@ static void fill(struct pod_table *t)
 	Kiln__Node__V1__Header h = KILN__NODE__V1__HEADER__INIT, *hs[] = {&h};
 	Kiln__Node__V1__Tls tls = KILN__NODE__V1__TLS__INIT;
 	struct sample_policy p, def;
+	Kiln__Node__V1__Budget budget = KILN__NODE__V1__BUDGET__INIT;
 	struct sample_pod pod;
 	struct error err;
 
+	budget.cpu = 5000;
+	budget.memory = 128 << 20;
+	u.budget = &budget;
 	h.name = (char *)"authorization";
 	h.value = (char *)"Bearer s3cret";
 	tls.ca_pem = (ProtobufCBinaryData){.data = (uint8_t *)"the CA", .len = 6};
@@ -86,6 +90,8 @@ static void test_what_was_written_comes_back_without_secrets(void **state)
 	assert_string_equal(pod_table_find_container(again, id)->name, "a");
 	assert_int_equal(pod_table_policy(again, 5)->hz, 97);
 	assert_int_equal(pod_table_default_policy(again)->hz, 20);
+	assert_int_equal(pod_table_budget(again).cpu, 5000);
+	assert_int_equal(pod_table_budget(again).memory, 128 << 20);
 	d = pod_table_destination(again, "main");
 	assert_true(d->incomplete);
 	assert_null(d->key_pem);
