@@ -90,8 +90,7 @@ static void list_policies(struct govern *g)
 
 static void set_own_rate(struct govern *g, uint32_t hz)
 {
-	const struct kiln_policy policy = {.mode = KILN_POLICY_ENABLED, .hz = hz, .runtimes = ~0U};
-	int r = sampler_set_policy(g->options.sampler, 0, &policy);
+	int r = sampler_limit_policy(g->options.sampler, 0, hz);
 
 	if (!r)
 		r = sampler_set_rate(g->options.sampler, hz);

@@ -406,6 +406,16 @@ int sampler_set_policy(struct sampler *s, uint32_t index, const struct kiln_poli
 	return 0;
 }
 
+int sampler_limit_policy(struct sampler *s, uint32_t index, uint32_t hz)
+{
+	struct kiln_policy policy;
+
+	if (bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.policies), &index, &policy) < 0)
+		return -errno;
+	policy.hz = hz;
+	return sampler_set_policy(s, index, &policy);
+}
+
 void sampler_set_default_policy(struct sampler *s, uint32_t index)
 {
 	s->skel->bss->default_policy = index;

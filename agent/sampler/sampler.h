@@ -71,6 +71,8 @@ int sampler_set_rate(struct sampler *s, uint32_t hz) _must_check_;
 void sampler_set_detail(struct sampler *s, uint32_t less);
 int sampler_set_policy(struct sampler *s, uint32_t index,
 		       const struct kiln_policy *policy) _must_check_;
+/* The policy INDEX as it is, but with this rate. */
+int sampler_limit_policy(struct sampler *s, uint32_t index, uint32_t hz) _must_check_;
 /* What every cgroup without a policy of its own gets; policy 0 at first. */
 void sampler_set_default_policy(struct sampler *s, uint32_t index);
 int sampler_set_cgroup_policy(struct sampler *s, uint64_t cgroup, uint32_t index) _must_check_;
