@@ -2,6 +2,9 @@
 /* The user registers of the task that was interrupted, and whether it has a user stack yet. */
 #pragma once
 
+/* The registers at the interrupt, as programs of perf events get them. */
+typedef __typeof__(((struct bpf_perf_event_data *)0)->regs) hit_registers;
+
 static __always_inline void load_registers(struct kiln_walk *w, uint64_t *leaf)
 {
 	w->regs.pc = leaf[ARCH_REG_PC];
@@ -10,11 +13,12 @@ static __always_inline void load_registers(struct kiln_walk *w, uint64_t *leaf)
 	w->regs.extra = leaf[ARCH_REG_EXTRA];
 }
 
-static __always_inline int user_registers(struct bpf_perf_event_data *ctx, struct task_struct *task,
+/* REGS: at the interrupt; NULL: the task has entered the kernel by itself. */
+static __always_inline int user_registers(const hit_registers *regs, struct task_struct *task,
 					  struct kiln_walk *w, uint32_t *ret_syscall)
 {
-	if (ARCH_USER_MODE(&ctx->regs))
-		ARCH_REGS_FROM_PTREGS(w->leaf, &ctx->regs);
+	if (regs && ARCH_USER_MODE(regs))
+		ARCH_REGS_FROM_PTREGS(w->leaf, regs);
 	else if (arch_saved_registers(w->leaf, saved_registers(task), ret_syscall))
 		return -1;
 	load_registers(w, w->leaf);

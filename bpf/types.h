@@ -383,8 +383,9 @@ struct kiln_sample {
 	uint16_t n_kernel, n_user;
 	uint16_t flags; /* enum kiln_sample_flags */
 	uint16_t cpu;
-	uint16_t end;	 /* enum kiln_end */
-	uint16_t origin; /* enum kiln_origin */
+	uint16_t end;	/* enum kiln_end */
+	uint8_t origin; /* enum kiln_origin */
+	uint8_t detail; /* of the origin: enum kiln_wait, or the number of the probe */
 	uint32_t dump_len;
 	char comm[KILN_COMM_LEN];
 	uint64_t words[];

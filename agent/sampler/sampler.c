@@ -126,17 +126,6 @@ bool sampler_loads_walkers(struct sampler *s)
 	return walkers_busy(s->walkers);
 }
 
-/* Where walkers jump to at the end. */
-static int set_finish(struct sampler *s)
-{
-	int fd = bpf_program__fd(s->skel->progs.finish);
-	uint32_t first = 0;
-
-	if (bpf_map_update_elem(bpf_map__fd(s->skel->maps.walkers), &first, &fd, BPF_ANY) < 0)
-		return -errno;
-	return walkers_new(s->skel->obj, &s->walkers);
-}
-
 /* The kernel rounds the mapping of an array map up to whole pages. */
 static void *map_array(const struct bpf_map *map, size_t *ret_len)
 {
@@ -288,7 +277,7 @@ int sampler_new(const struct sampler_options *options, struct sampler **ret, str
 		return r;
 	r = fill_filter(s, options);
 	if (!r)
-		r = set_finish(s);
+		r = walkers_new(s->skel->obj, &(struct walker_kind){}, &s->walkers);
 	if (!r)
 		r = sampler_set_policy(s, 0, &policy);
 	if (r < 0)

@@ -35,6 +35,7 @@ struct walker_row {
 
 struct walkers {
 	const struct bpf_object *main;
+	struct walker_kind kind;
 	int programs_fd;
 	pthread_mutex_t lock;
 	pthread_cond_t loaded;
@@ -42,17 +43,24 @@ struct walkers {
 	struct walker_row rows[WALKERS_MAX];
 };
 
-int walkers_new(const struct bpf_object *main, struct walkers **ret)
+int walkers_new(const struct bpf_object *main, const struct walker_kind *kind, struct walkers **ret)
 {
 	const struct bpf_map *programs = bpf_object__find_map_by_name(main, "walkers");
+	const struct bpf_program *finish = bpf_object__find_program_by_name(main, "finish");
+	uint32_t first = 0; /* END_SAMPLE in bpf/switch.h */
 	struct walkers *s;
+	int fd;
 
-	if (!programs)
+	if (!programs || !finish)
 		return -ENOENT;
+	fd = bpf_program__fd(finish);
+	if (bpf_map_update_elem(bpf_map__fd(programs), &first, &fd, BPF_ANY) < 0)
+		return -errno;
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return -ENOMEM;
 	s->main = main;
+	s->kind = *kind;
 	s->programs_fd = bpf_map__fd(programs);
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->loaded, NULL);
@@ -88,7 +96,7 @@ static const char *verifier_reason(char *log)
 	return reason;
 }
 
-static int share_maps(const struct bpf_object *main, struct bpf_object *object)
+int walkers_share_maps(const struct bpf_object *main, struct bpf_object *object)
 {
 	struct bpf_map *map;
 	int r;
@@ -104,13 +112,31 @@ static int share_maps(const struct bpf_object *main, struct bpf_object *object)
 	return 0;
 }
 
-static int load_program(struct bpf_object *object, const char *name, char *log, struct error *err)
+static int set_kind(struct bpf_program *program, const struct walker_kind *kind)
+{
+	int r = 0;
+
+	if (kind->type)
+		r = bpf_program__set_type(program, (enum bpf_prog_type)kind->type);
+	if (r >= 0 && kind->attach) {
+		(void)bpf_program__set_expected_attach_type(program, BPF_TRACE_RAW_TP);
+		r = bpf_program__set_attach_target(program, 0, kind->attach);
+	}
+	return r;
+}
+
+static int load_program(struct bpf_object *object, const struct walker_kind *kind, const char *name,
+			char *log, struct error *err)
 {
 	struct bpf_program *program = bpf_object__next_program(object, NULL);
 	int r;
 
 	if (!program)
 		return error_set(err, -EINVAL, "the walker of %s has no program", name);
+	r = set_kind(program, kind);
+	if (r < 0)
+		return error_set(err, r, "the walker of %s cannot be loaded for %s: %s", name,
+				 kind->attach, strerror(-r));
 	bpf_program__set_log_buf(program, log, VERIFIER_LOG_BYTES);
 	r = bpf_object__load(object);
 	if (r < 0)
@@ -133,12 +159,12 @@ static int load(struct walkers *s, uint32_t id, const struct walker_object *walk
 	    bpf_object__open_mem(walker->bytes, (size_t)(walker->end - walker->bytes), &options);
 	if (!object)
 		return error_set(err, -errno, "cannot read the walker of %s: %m", walker->name);
-	r = share_maps(s->main, object);
+	r = walkers_share_maps(s->main, object);
 	if (r < 0)
 		(void)error_set(err, r, "the walker of %s cannot share the maps: %s", walker->name,
 				strerror(-r));
 	else
-		r = load_program(object, walker->name, log, err);
+		r = load_program(object, &s->kind, walker->name, log, err);
 	if (r >= 0 && bpf_map_update_elem(s->programs_fd, &id, &r, BPF_ANY) < 0)
 		r = error_set(err, -errno, "the walker of %s cannot be called: %m", walker->name);
 	bpf_object__close(object);
@@ -233,6 +259,18 @@ int walkers_load(struct walkers *s, uint32_t id, const struct walker_object *obj
 	}
 	pthread_mutex_unlock(&s->lock);
 	return r;
+}
+
+void walkers_copy(struct walkers *s, struct walkers *from)
+{
+	for (uint32_t id = 1; id < WALKERS_MAX; id++) {
+		const struct walker_object *object;
+
+		pthread_mutex_lock(&from->lock);
+		object = from->rows[id].object;
+		pthread_mutex_unlock(&from->lock);
+		walkers_need(s, id, object);
+	}
 }
 
 bool walkers_busy(struct walkers *s)

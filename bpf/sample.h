@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * A sample from its beginning to its output, whatever made the kernel take it. What lies in between
+ * is the walk (switch.h): it may end in another program, which then calls end_sample() itself.
+ */
+#pragma once
+
+/*
+ * The process's entry when it is this very program's (exec changes exec_id). Else NULL; *ret_new is
+ * set when user space has to be told of it.
+ */
+static __always_inline struct kiln_process *find_process(uint32_t tgid, uint64_t exec_id,
+							 struct kiln_stats *stat, int *ret_new)
+{
+	struct kiln_process pending = {.flags = KILN_PROCESS_PENDING, .exec_id = exec_id};
+	struct kiln_process *p = bpf_map_lookup_elem(&processes, &tgid);
+
+	if (p && p->exec_id == exec_id)
+		return p;
+	if (bpf_map_update_elem(&processes, &tgid, &pending, BPF_ANY)) {
+		stat->n[KILN_STAT_PROCESS_FULL]++;
+		return 0;
+	}
+	*ret_new = 1;
+	return 0;
+}
+
+/* The word of the frame where the thread was interrupted. */
+static __always_inline void put_leaf(struct kiln_walk *w)
+{
+	/* After a system call instruction the name is that of the instruction before. */
+	(void)walk_put(w, walk_frame(w) | (w->syscall ? KILN_FRAME_RETURN : 0));
+}
+
+/*
+ * The flags for a record of LEN bytes in the ring, of which USED bytes are taken: whether to wake
+ * the reader. From half full on it is woken once for each sixteenth of the ring, because a wakeup
+ * costs more than a sample.
+ */
+static __always_inline uint64_t wakeup(int fresh, uint64_t used, uint64_t len)
+{
+	uint32_t before = ring_fill(used), after = ring_fill(used + len);
+
+	return fresh || (after >= FILL_CHARGE && after != before) ? BPF_RB_FORCE_WAKEUP
+								  : BPF_RB_NO_WAKEUP;
+}
+
+/* What a sample is of, when it begins. */
+struct beginning {
+	const hit_registers *regs; /* of the interrupt; NULL: the kernel is entered already */
+	const struct kiln_verdict *verdict;
+	uint64_t value, period;
+	uint8_t origin, detail;
+};
+
+/*
+ * What a hit that is taken becomes: all but its user stack, whose walk is begun. Negative: nothing;
+ * 1: there is a user stack to walk. CTX: of the program, whatever its type.
+ */
+static __always_inline int begin_sample(void *ctx, struct kiln_cpu *cpu, const struct beginning *b)
+{
+	struct task_struct *task = current_task();
+	uint64_t exec_id, tag;
+	uint32_t tgid = (uint32_t)kernel_read(task, tgid), n_kernel = 0, syscall = 0,
+		 limit = max_depth, slot = bpf_get_smp_processor_id();
+	struct kiln_process *process = 0;
+	struct record *r;
+	struct kiln_walk *w;
+	int fresh = 0, has_user;
+	long got;
+
+	has_user = kernel_read(task, mm) != 0;
+	exec_id = kernel_read(task, self_exec_id);
+	if (has_user) {
+		process = find_process(tgid, exec_id, &cpu->stats, &fresh);
+		if (process && (process->flags & KILN_PROCESS_IGNORE)) {
+			cpu->stats.n[KILN_STAT_SKIPPED]++;
+			return -1;
+		}
+	}
+	w = env_walk(slot);
+	if (!w)
+		return -1;
+	r = env_record(w);
+
+	r->head.type = KILN_RECORD_SAMPLE;
+	r->head.time = bpf_ktime_get_ns();
+	r->head.start_time = kernel_read(kernel_read(task, group_leader), start_boottime);
+	r->head.exec_id = exec_id;
+	r->head.cgroup = b->verdict->cgroup;
+	r->head.tgid = tgid;
+	r->head.tid = (uint32_t)kernel_read(task, pid);
+	r->head.policy = (uint16_t)b->verdict->index;
+	r->head.origin = b->origin;
+	r->head.detail = b->detail;
+	r->head.value = b->value;
+	r->head.period = b->period;
+	r->head.label = 0;
+	r->head.cpu = (uint16_t)slot;
+	r->head.flags = has_user ? 0 : KILN_SAMPLE_KTHREAD;
+	r->head.runtimes = b->verdict->runtimes;
+	r->head.mapset = process ? process->mapset : 0;
+	r->head.dump_len = 0;
+	copy_comm(&r->words[__builtin_offsetof(struct kiln_sample, comm) / 8], task);
+
+	if (!b->regs || !ARCH_USER_MODE(b->regs)) {
+		r->head.flags |= KILN_SAMPLE_KERNEL_MODE;
+		got = bpf_get_stack(ctx, r->bytes + sizeof(r->head), KILN_MAX_KERNEL_FRAMES * 8, 0);
+		if (got > 0)
+			n_kernel = (uint32_t)got / 8;
+		if (n_kernel > KILN_MAX_KERNEL_FRAMES)
+			n_kernel = KILN_MAX_KERNEL_FRAMES;
+	}
+	r->head.n_kernel = (uint16_t)n_kernel;
+
+	w->slot = slot;
+	w->fresh = (uint8_t)fresh;
+	w->end = KILN_END_NONE;
+	if (limit > KILN_MAX_USER_FRAMES)
+		limit = KILN_MAX_USER_FRAMES;
+	if (less_detail > 1 && limit > KILN_SHORT_DEPTH)
+		limit = KILN_SHORT_DEPTH;
+	walk_begin(w, sizeof(r->head) / 8 + n_kernel, limit);
+	if (!program_begun(task) || user_registers(b->regs, task, w, &syscall))
+		return 0;
+	w->syscall = (uint8_t)syscall;
+	w->first = process ? process->first : 0;
+	w->count = process ? process->count : 0;
+	tag = ((uint64_t)r->head.mapset << 32) | (uint32_t)(cache_epoch + 1);
+	if (w->tag != tag || !w->map_stays)
+		w->map_start = w->map_end = 0;
+	w->tag = tag;
+	w->misses = 0;
+	w->mapset = r->head.mapset;
+	w->runtimes = b->verdict->runtimes;
+	w->thread_pointer = ARCH_THREAD_POINTER(task);
+	arch_walk_init(&w->arch, ARCH_CODE_MASK(task));
+	w->walker = process ? process->flags >> KILN_PROCESS_WALKER_SHIFT & 31 : 0;
+	put_leaf(w);
+	if (process && process->flags & KILN_PROCESS_UNRESOLVED) {
+		w->end = KILN_END_UNRESOLVED;
+		return 0;
+	}
+	return 1;
+}
+
+/*
+ * The user stack is walked as far as it goes: the walk's part of the record, the copy of the stack
+ * where the walk lacked something, and the output.
+ */
+static __attribute__((noinline)) int end_sample(uint32_t slot)
+{
+	struct kiln_cpu *cpu = bpf_map_lookup_elem(&cpus, &slot);
+	struct kiln_walk *w = env_walk(slot);
+	struct record *r;
+	uint32_t n_kernel, n_user, size, native, dump, fill, less = SHED_NOTHING;
+	struct kiln_stats *stat;
+	uint64_t len, used;
+
+	if (!cpu || !w)
+		return 0;
+	r = env_record(w);
+	stat = &cpu->stats;
+	if (!r->head.mapset && w->end == KILN_END_NO_MAPPING)
+		w->end = KILN_END_NO_PROCESS;
+	r->head.end = (uint16_t)w->end;
+	if (w->end) {
+		walk_learn_window(w);
+		native = w->n - 2 * w->runtime_frames;
+		stat->n[KILN_STAT_CACHE_HIT] += native > w->misses ? native - w->misses : 0;
+		stat->n[KILN_STAT_CACHE_MISS] += w->misses;
+	}
+	if (w->end == KILN_END_NO_MAPPING && rewind_walk(w)) {
+		w->n = 0;
+		w->exact = 1;
+		put_leaf(w);
+	}
+	n_kernel = r->head.n_kernel;
+	if (n_kernel > KILN_MAX_KERNEL_FRAMES)
+		return 0;
+	n_user = w->n;
+	if (n_user > KILN_MAX_USER_WORDS)
+		n_user = KILN_MAX_USER_WORDS;
+	dump = r->head.end == KILN_END_NO_PROCESS || r->head.end == KILN_END_NO_MAPPING ||
+	       r->head.end == KILN_END_NO_TABLE;
+	/* A record with a copy of the stack always asks. */
+	used = ring_used(cpu, dump ? ~0ULL : sizeof(r->head) + (n_kernel + n_user) * 8);
+	fill = ring_fill(used);
+	if (fill >= FILL_SMALL)
+		less = (uint32_t)shed(fill, dump);
+	if (less == SHED_SAMPLE) {
+		stat->n[KILN_STAT_SHED_SAMPLE]++;
+		return 0;
+	}
+	if (less == SHED_FRAMES) {
+		stat->n[KILN_STAT_SHED_FRAMES]++;
+		n_user = (uint32_t)short_words(slot, sizeof(r->head) / 8 + n_kernel, n_user);
+		if (n_user > KILN_MAX_USER_WORDS)
+			return 0;
+		r->head.end = KILN_END_SHED;
+	}
+	if (dump && less_detail && less < SHED_DUMP)
+		less = SHED_DUMP;
+	if (less == SHED_DUMP)
+		stat->n[KILN_STAT_SHED_DUMP]++;
+	r->head.n_user = (uint16_t)n_user;
+	size = sizeof(r->head) + (n_kernel + n_user) * 8;
+
+	if (dump && less < SHED_DUMP) {
+		if (w->leaf_valid)
+			r->head.flags |= KILN_SAMPLE_FIRST_FRAME;
+		w->dump.end = main_stack_end(current_task(), w);
+		r->head.dump_len = (uint32_t)dump_stack(slot, size, less);
+		if (r->head.dump_len > KILN_DUMP_MAX)
+			return 0;
+		if (r->head.dump_len)
+			size += sizeof(struct kiln_resume) + r->head.dump_len;
+	}
+	if (r->head.dump_len || fill >= FILL_CHARGE)
+		(void)charge_share(fill, size, r->head.dump_len);
+	r->head.size = size;
+	len = size;
+	/* One bound after the other and 64 bits wide: what the compiler makes of both at once is
+	 * more than older verifiers follow. */
+	asm volatile("" : "+r"(len));
+	if (len > KILN_RECORD_MAX)
+		return 0;
+	asm volatile("" : "+r"(len));
+	if (len < sizeof(r->head))
+		return 0;
+	if (bpf_ringbuf_output(&ring, r, len, wakeup(w->fresh, used, len)))
+		stat->n[KILN_STAT_RING_FULL]++;
+	return 0;
+}
