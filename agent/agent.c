@@ -29,6 +29,8 @@ struct sampler_options agent_sampler_options(const struct config *c)
 	struct sampler_options options = {
 	    .hz = c->receiver.samples_per_second,
 	    .max_hz = c->processors.node_stream.enabled ? POD_HZ_MAX : 0,
+	    /* With policies these say who wants it. */
+	    .off_cpu = c->processors.node_stream.enabled ? 0 : config_off_cpu(c),
 	    .max_depth = c->receiver.max_stack_depth,
 	    .unwind_bytes = (size_t)c->receiver.unwind_table_mib << 20,
 	    .pids = c->receiver.pids,

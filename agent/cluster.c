@@ -70,6 +70,18 @@ static int kernel_set_rate(void *arg, uint32_t hz)
 	return r;
 }
 
+static int kernel_set_off_cpu(void *arg, bool on)
+{
+	struct error err = {};
+	int r = sampler_set_off_cpu(arg, on, &err);
+
+	if (r < 0)
+		log_error("policy", "off-CPU time is not sampled: %s", err.message);
+	else
+		log_info("policy", "off-CPU time is %s", on ? "sampled" : "no longer sampled");
+	return r;
+}
+
 /* ---- news ------------------------------------------------------------------------------------ */
 
 static void on_settled(void *arg)
@@ -189,9 +201,13 @@ static int follow_cgroups(struct cluster *c, enum cgroup_mode mode, struct error
 int cluster_new(const struct config *config, enum cgroup_mode mode, struct sampler *sampler,
 		struct router *router, uv_loop_t *loop, struct cluster **ret, struct error *err)
 {
-	const struct policy_kernel kernel = {kernel_set_policy, kernel_set_default,
-					     kernel_set_cgroup, kernel_delete_cgroup,
-					     kernel_set_rate,	sampler};
+	const struct policy_kernel kernel = {kernel_set_policy,
+					     kernel_set_default,
+					     kernel_set_cgroup,
+					     kernel_delete_cgroup,
+					     kernel_set_rate,
+					     kernel_set_off_cpu,
+					     sampler};
 	struct cluster *c = calloc(1, sizeof(*c));
 	const struct pod_events events = {.settled = on_settled, .arg = c};
 	int r;
@@ -216,6 +232,7 @@ int cluster_new(const struct config *config, enum cgroup_mode mode, struct sampl
 			 c->pods, &c->policies);
 	if (r < 0)
 		return error_set(err, r, "cannot set up policies: %s", strerror(-r));
+	policies_set_own_off_cpu(c->policies, config_off_cpu(config));
 	if (config->processors.node_stream.export_untold)
 		policies_export_untold(c->policies);
 	policies_use_routes(c->policies, route_of, c);

@@ -15,6 +15,12 @@
 #include "agent/sampler/sampler.h"
 #include "agent/window/window.h"
 
+/* What the configuration says of off-CPU time, as in struct kiln_policy. */
+static inline uint32_t config_off_cpu(const struct config *c)
+{
+	return KILN_OFF_CPU_RATE(c->receiver.off_cpu_threshold * 1000);
+}
+
 struct cluster;
 /*
  * CONFIG has processors.node_stream.enabled and outlives it, as ROUTER does, and SAMPLER, which is

@@ -55,7 +55,14 @@ struct task_struct {
 	struct css_set *cgroups;
 	struct signal_struct *signal;
 	char comm[16];
+	unsigned int __state;
+	unsigned int in_iowait : 1;
 	struct thread_struct thread;
+} KERNEL_TYPE;
+
+/* Before Linux 5.14. */
+struct task_struct___long_state {
+	long state;
 } KERNEL_TYPE;
 
 /* start_boottime was real_start_time before Linux 5.5; the floor is 5.10, so it is always there. */

@@ -27,3 +27,4 @@ uint32_t use_cgroups;	 /* cgroups have policies: look at the task's */
 uint32_t less_detail;	 /* the budget: 1: no copies of stacks, 2: short stacks as well */
 uint32_t policy_epoch;	 /* a new value, after a change of the above or of the maps, makes every
 			  * verdict void; never 0 */
+uint32_t off_cpu_shift;	 /* walks at switches are halved so often: see bpf/offcpu.bpf.c */

@@ -50,6 +50,7 @@ struct beginning {
 	const hit_registers *regs; /* of the interrupt; NULL: the kernel is entered already */
 	const struct kiln_verdict *verdict;
 	uint64_t value, period;
+	uint64_t time; /* 0: now */
 	uint8_t origin, detail;
 };
 
@@ -84,7 +85,7 @@ static __always_inline int begin_sample(void *ctx, struct kiln_cpu *cpu, const s
 	r = env_record(w);
 
 	r->head.type = KILN_RECORD_SAMPLE;
-	r->head.time = bpf_ktime_get_ns();
+	r->head.time = b->time ? b->time : bpf_ktime_get_ns();
 	r->head.start_time = kernel_read(kernel_read(task, group_leader), start_boottime);
 	r->head.exec_id = exec_id;
 	r->head.cgroup = b->verdict->cgroup;

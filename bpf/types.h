@@ -223,9 +223,62 @@ struct kiln_policy {
 	uint32_t mode;
 	uint32_t hz;	   /* this policy's rate; the timers run at the highest of all */
 	uint32_t runtimes; /* whose frames are walked: a bit for each enum kiln_runtime_id */
-	uint32_t pad;
+	/* Waits that are walked: KILN_OFF_CPU_UNIT by the ns of waiting for one; 0: none. */
+	uint32_t off_cpu;
 };
 KILN_ASSERT_SIZE(kiln_policy, 16);
+
+/*
+ * The policy that the last hit on a CPU came under. It holds for the next one too while the task's
+ * cgroup is the same and no policy was changed: most hits look nothing up.
+ */
+struct kiln_verdict {
+	uint64_t css;	 /* cgroup_subsys_state.serial_nr, which the kernel gives only once */
+	uint64_t cgroup; /* the kernfs id of its directory */
+	uint32_t epoch;	 /* policy_epoch at that time; the first is 1 */
+	uint32_t index;
+	uint32_t period;   /* ns of CPU time that one of its samples stands for; 0: takes none */
+	uint32_t runtimes; /* of the policy */
+};
+
+/* ---- off-CPU --------------------------------------------------------------------------------- */
+
+/*
+ * A thread that is switched out is walked with a probability that is about its usual wait divided
+ * by the ns of waiting that its policy wants a walk for; docs/off-cpu.md has the arithmetic.
+ * Probabilities are in units of 2^-32.
+ */
+#define KILN_OFF_CPU_UNIT	 (1ULL << 42)
+#define KILN_OFF_CPU_CERTAIN	 (1ULL << 32)
+/* struct kiln_policy's off_cpu for so many walks in a second of waiting; up to 1000. */
+#define KILN_OFF_CPU_RATE(walks) ((uint32_t)((double)KILN_OFF_CPU_UNIT * (walks) / 1e9))
+enum {
+	KILN_OFF_CPU_RATE_SHIFT = 10, /* of KILN_OFF_CPU_UNIT over 2^32 */
+	KILN_OFF_CPU_LEAST = 1 << 24, /* the lowest probability, while nothing is throttled */
+	KILN_MAX_THREADS = 16384,     /* slots of `threads`; a power of 2 */
+};
+
+/* What a thread waits for, as far as the kernel side knows: `detail` of a sample. */
+enum kiln_wait {
+	KILN_WAIT_BLOCKED,   /* in a system call, or a kernel thread */
+	KILN_WAIT_RUN_QUEUE, /* for a CPU: it was preempted, or yielded */
+	KILN_WAIT_IO,	     /* for a block device: task_struct.in_iowait */
+	KILN_WAIT_FAULT,     /* in a page fault or another exception */
+};
+
+/*
+ * `threads`: a thread has one of the two slots (tid & mask) and that ^ 1. Written by the CPU that
+ * switches it. Mapped into user space, which sees there who still waits.
+ */
+struct kiln_thread {
+	struct kiln_verdict verdict; /* `period` here: the policy's off_cpu */
+	uint64_t out;		     /* when it was switched out, CLOCK_MONOTONIC; 0: it runs */
+	uint64_t random;
+	uint64_t chance; /* of the walk that was made when it was switched out; 0: none was made */
+	uint32_t tid;	 /* 0: free */
+	uint32_t mean;	 /* ns: what it waits usually */
+};
+KILN_ASSERT_SIZE(kiln_thread, 64);
 
 /* ---- runtimes -------------------------------------------------------------------------------- */
 
@@ -338,6 +391,7 @@ KILN_ASSERT_SIZE(kiln_regs, 32);
 enum kiln_record_type {
 	KILN_RECORD_SAMPLE = 1,
 	KILN_RECORD_TEXT = 2,
+	KILN_RECORD_WAIT_END = 3,
 };
 
 enum kiln_sample_flags {
@@ -348,9 +402,11 @@ enum kiln_sample_flags {
 
 /* What made the kernel take a sample. A row for each in agent/profile/batch.c, with its unit. */
 enum kiln_origin {
-	KILN_ORIGIN_CPU,     /* the CPU clock; value in ns of CPU time */
-	KILN_ORIGIN_OFF_CPU, /* a thread was scheduled out; value in ns that it did not run */
-	KILN_ORIGIN_PROBE,   /* a probe was hit; value in hits */
+	KILN_ORIGIN_CPU, /* the CPU clock; value in ns of CPU time */
+	/* A thread was switched out, at `time`. Value: the chance that it was walked at all, and
+	 * how long it waits is told by a struct kiln_wait_end, or not yet known. */
+	KILN_ORIGIN_OFF_CPU,
+	KILN_ORIGIN_PROBE, /* a probe was hit; value in hits */
 	KILN_ORIGIN_COUNT
 };
 
@@ -417,6 +473,17 @@ struct kiln_text {
 };
 KILN_ASSERT_SIZE(kiln_text, 328);
 
+/* A wait that a sample was made of is over: the thread runs. Comes after the sample. */
+struct kiln_wait_end {
+	uint16_t type; /* enum kiln_record_type */
+	uint16_t pad;
+	uint32_t size;
+	uint32_t tid, pad2;
+	uint64_t began; /* time of the sample */
+	uint64_t ns;	/* it waited so long */
+};
+KILN_ASSERT_SIZE(kiln_wait_end, 32);
+
 /* Counters, each CPU's own; user space sums them up into /metrics. */
 enum kiln_stat {
 	KILN_STAT_RUNS,	     /* timer hits on tasks */
@@ -427,27 +494,17 @@ enum kiln_stat {
 	KILN_STAT_CACHE_MISS,
 	KILN_STAT_PROCESS_FULL, /* no room in `processes`: its samples stay incomplete */
 	/* The ring filled up, and the sample's cgroup had put more than its share into it: */
-	KILN_STAT_SHED_DUMP,   /* the copy of the stack was left out */
-	KILN_STAT_SHED_FRAMES, /* only the frames next to the leaf were sent */
-	KILN_STAT_SHED_SAMPLE, /* nothing was sent */
+	KILN_STAT_SHED_DUMP,	 /* the copy of the stack was left out */
+	KILN_STAT_SHED_FRAMES,	 /* only the frames next to the leaf were sent */
+	KILN_STAT_SHED_SAMPLE,	 /* nothing was sent */
+	KILN_STAT_WAITS,	 /* switches that were walked */
+	KILN_STAT_WAIT_FULL,	 /* both slots of the thread are taken: it is not looked at */
+	KILN_STAT_WAIT_END_LOST, /* the ring was full when a wait ended */
 	KILN_STAT_COUNT
 };
 
 struct kiln_stats {
 	uint64_t n[KILN_STAT_COUNT];
-};
-
-/*
- * The policy that the last hit on a CPU came under. It holds for the next one too while the task's
- * cgroup is the same and no policy was changed: most hits look nothing up.
- */
-struct kiln_verdict {
-	uint64_t css;	 /* cgroup_subsys_state.serial_nr, which the kernel gives only once */
-	uint64_t cgroup; /* the kernfs id of its directory */
-	uint32_t epoch;	 /* policy_epoch at that time; the first is 1 */
-	uint32_t index;
-	uint32_t period;   /* ns of CPU time that one of its samples stands for; 0: takes none */
-	uint32_t runtimes; /* of the policy */
 };
 
 /* `cpus`: CPU number -> this. What a hit on an unselected task touches is in the first 64 bytes. */
@@ -462,7 +519,7 @@ struct kiln_cpu {
 	struct kiln_stats stats;
 	uint64_t carry_until;
 	uint64_t ring_room; /* bytes that this CPU may put into the ring before it asks again */
-	uint64_t pad[7];
+	uint64_t pad[4];
 };
 _Static_assert(__builtin_offsetof(struct kiln_cpu, stats.n[KILN_STAT_SKIPPED]) + 8 <= 64,
 	       "an unselected hit touches one cache line");

@@ -287,9 +287,6 @@ static int finish(struct loading *l, struct error *err)
 	if (r == 0)
 		r = check_live(&c->live, err);
 	warn_of_tracers(l);
-	if (c->receiver.off_cpu_threshold > 0)
-		loading_warn(l, "off_cpu_threshold: off-CPU profiling is not in this version; only "
-				"on-CPU samples are taken");
 	return r;
 }
 

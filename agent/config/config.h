@@ -58,6 +58,7 @@ struct budget {
 };
 
 /* receivers: profiling (and customprofilesreceiver for the window) */
+#define OFF_CPU_THRESHOLD 0.02 /* of --off-cpu: a walk for each 50 ms */
 struct receiver_config {
 	uint32_t samples_per_second;   /* 1..1000, default 20 */
 	uint32_t tracers;	       /* a bit for each runtime; default TRACERS_ALL */
@@ -66,8 +67,9 @@ struct receiver_config {
 	uint32_t max_stack_depth;      /* user frames, 1..1024, default 1024 */
 	uint32_t unwind_table_mib;     /* room for unwind tables, 4..1024, default 512 */
 	struct budget budget;
-	double off_cpu_threshold; /* 0..1, 0: off */
-	char *process_filter;	  /* POSIX extended regular expression on the name; NULL: all */
+	/* 0..1: switches that are walked for each ms of waiting; 0: no off-CPU time */
+	double off_cpu_threshold;
+	char *process_filter; /* POSIX extended regular expression on the name; NULL: all */
 	bool timestamps;
 	struct runtime_config runtimes[CONFIG_RUNTIMES_MAX]; /* by struct tracer's id */
 	uint32_t *pids;					     /* --pid; NULL: all */

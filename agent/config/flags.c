@@ -201,6 +201,7 @@ static const struct flag known[] = {
     {"service-name", FLAG_TEXT, offsetof(struct flags, service_name)},
     {"tags", FLAG_CALL, .parse = flag_tags},
     {"budget", FLAG_CALL, .parse = flag_budget},
+    {"off-cpu", FLAG_BOOL, offsetof(struct flags, off_cpu)},
     {"off-cpu-threshold", FLAG_CALL, .parse = flag_off_cpu},
     {"disable-tls", FLAG_BOOL, offsetof(struct flags, disable_tls)},
     {"stdout", FLAG_BOOL, offsetof(struct flags, use_stdout)},
@@ -456,6 +457,8 @@ static int apply_receiver(struct receiver_config *rx, const struct flags *flags,
 		rx->budget.memory_bytes = flags->budget.memory_bytes;
 	if (flags->have_off_cpu)
 		rx->off_cpu_threshold = flags->off_cpu_threshold;
+	else if (flags->off_cpu && !rx->off_cpu_threshold)
+		rx->off_cpu_threshold = OFF_CPU_THRESHOLD;
 	if (flags->process_filter && set_string(&rx->process_filter, flags->process_filter) < 0)
 		return no_memory(err);
 	if (flags->n_pids) {

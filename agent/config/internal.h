@@ -82,7 +82,7 @@ struct flags {
 	uint64_t reporter_interval_ms; /* 0: not given */
 	struct budget budget;	       /* 0: not given */
 	double off_cpu_threshold;
-	bool have_off_cpu, disable_tls, use_stdout, live, check, verbose;
+	bool have_off_cpu, off_cpu, disable_tls, use_stdout, live, check, verbose;
 	const char *live_address; /* NULL: the default */
 	uint64_t duration_ms;
 	uint32_t pids[FLAG_PIDS_MAX];

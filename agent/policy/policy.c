@@ -31,6 +31,7 @@ struct policies {
 	uint64_t routes[KILN_MAX_POLICIES];
 	bool export_untold;
 	bool limited;	    /* some policy has less than it asks for */
+	bool off_cpu;	    /* the kernel looks at switches */
 	bool refused;	    /* some policy has no slot */
 	policy_route route; /* NULL: nobody asks */
 	void *route_arg;
@@ -59,7 +60,8 @@ static void write_slot(struct policies *p, uint32_t index, enum kiln_policy_mode
 	const struct policy_slot *slot = &p->slots.slots[index];
 	const struct kiln_policy policy = {.mode = slot->limit_hz ? mode : KILN_POLICY_DISABLED,
 					   .hz = slot->limit_hz,
-					   .runtimes = slot->tracers};
+					   .runtimes = slot->tracers,
+					   .off_cpu = slot->off_cpu};
 
 	if (p->kernel.set_policy(p->kernel.arg, index, &policy) < 0)
 		metric_add(M_POLICIES_FULL, 1);
@@ -68,16 +70,19 @@ static void write_slot(struct policies *p, uint32_t index, enum kiln_policy_mode
 /* The entry of POLICY, which is written when it is new. NULL: the default's. */
 static uint32_t want_policy(struct policies *p, const struct pod_policy *policy)
 {
-	uint32_t hz, tracers, index;
+	struct policy_slot want = {};
+	uint32_t index;
 	int r;
 
 	if (!policy)
 		return NO_POLICY;
 	if (!policy->enabled)
 		return POLICY_OFF;
-	hz = MIN(MAX(policy->hz, 1U), (uint32_t)POD_HZ_MAX);
-	tracers = tracers_of(p, policy);
-	r = policy_slots_get(&p->slots, policy->id, hz, tracers, &index);
+	want.id = policy->id;
+	want.hz = MIN(MAX(policy->hz, 1U), (uint32_t)POD_HZ_MAX);
+	want.tracers = tracers_of(p, policy);
+	want.off_cpu = KILN_OFF_CPU_RATE(MIN(policy->off_cpu_per_mille, 1000U));
+	r = policy_slots_get(&p->slots, &want, &index);
 	if (r < 0) {
 		/* Better no samples than samples by rules of somebody else. */
 		metric_add(M_POLICIES_FULL, 1);
@@ -116,6 +121,16 @@ static void adjust_rate(struct policies *p)
 		set_rate(p, want);
 	else if (!p->lower_at_ms)
 		p->lower_at_ms = p->now_ms + POLICY_LOWER_MS;
+}
+
+/* Before the first policy that wants it holds, or after the last. */
+static void adjust_off_cpu(struct policies *p)
+{
+	bool want = policy_slots_off_cpu(&p->slots);
+
+	if (want != p->off_cpu && p->kernel.set_off_cpu &&
+	    p->kernel.set_off_cpu(p->kernel.arg, want) == 0)
+		p->off_cpu = want;
 }
 
 static void set_default(struct policies *p, uint32_t index)
@@ -170,6 +185,7 @@ void policies_cgroup_made(struct policies *p, uint64_t id, const char *path)
 		return;
 	index = policy_of_pod(p, c->pod);
 	adjust_rate(p);
+	adjust_off_cpu(p);
 	/* The kernel has given it its parent's entry already, which may be of the past. */
 	if (index != c->pod->policy)
 		set_pod(p, c->pod, index);
@@ -216,6 +232,7 @@ void policies_changed(struct policies *p)
 		pod_table_policies(p->pods, want_each, p);
 	index = fallback ? want_policy(p, fallback) : POLICY_OWN;
 	adjust_rate(p);
+	adjust_off_cpu(p);
 	set_default(p, index);
 	HASH_ITER (hh, all, pod, next) {
 		index = policy_of_pod(p, pod);
@@ -338,6 +355,13 @@ struct policies *policies_free(struct policies *p)
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
+
+void policies_set_own_off_cpu(struct policies *p, uint32_t off_cpu)
+{
+	p->slots.slots[POLICY_OWN].off_cpu = off_cpu;
+	write_slot(p, POLICY_OWN, KILN_POLICY_ENABLED);
+	policies_changed(p);
+}
 
 uint32_t policies_rate(const struct policies *p)
 {

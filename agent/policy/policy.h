@@ -35,6 +35,7 @@ struct policy_kernel {
 	int (*set_cgroup)(void *arg, uint64_t cgroup, uint32_t index);
 	int (*delete_cgroup)(void *arg, uint64_t cgroup);
 	int (*set_rate)(void *arg, uint32_t hz); /* of the timers; 0: nobody wants a sample */
+	int (*set_off_cpu)(void *arg, bool on);	 /* NULL: there is none */
 	void *arg;
 };
 
@@ -48,6 +49,9 @@ int policies_new(const struct policy_kernel *kernel, uint32_t hz, uint32_t trace
 		 struct policies **ret) _must_check_;
 struct policies *policies_free(struct policies *p);
 DEFINE_CLEANUP(struct policies *, policies_free)
+
+/* The own policy's off-CPU rate: struct kiln_policy. */
+void policies_set_own_off_cpu(struct policies *p, uint32_t off_cpu);
 
 /* Where samples of POLICY go: bits whose meaning is the caller's (agent/export/route.h). */
 typedef uint64_t (*policy_route)(void *arg, const struct pod_policy *policy);

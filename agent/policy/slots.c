@@ -26,15 +26,20 @@ bool policy_slots_free(const struct policy_slots *s, uint32_t index)
 	return is_free(s, &s->slots[index]);
 }
 
-int policy_slots_get(struct policy_slots *s, uint64_t id, uint32_t hz, uint32_t tracers,
-		     uint32_t *ret)
+static bool is_same(const struct policy_slot *a, const struct policy_slot *b)
+{
+	return a->id == b->id && a->hz == b->hz && a->tracers == b->tracers &&
+	       a->off_cpu == b->off_cpu;
+}
+
+int policy_slots_get(struct policy_slots *s, const struct policy_slot *want, uint32_t *ret)
 {
 	uint32_t found = 0;
 
 	for (uint32_t i = POLICY_FIRST; i < KILN_MAX_POLICIES; i++) {
 		struct policy_slot *slot = &s->slots[i];
 
-		if (slot->used && slot->id == id && slot->hz == hz && slot->tracers == tracers) {
+		if (slot->used && is_same(slot, want)) {
 			slot->wanted = slot->live = true;
 			*ret = i;
 			return 0;
@@ -45,14 +50,10 @@ int policy_slots_get(struct policy_slots *s, uint64_t id, uint32_t hz, uint32_t 
 			found = i;
 	if (!found)
 		return -ENOSPC;
-	s->slots[found] = (struct policy_slot){.id = id,
-					       .hz = hz,
-					       .limit_hz = hz,
-					       .tracers = tracers,
-					       .born = ++s->births,
-					       .used = true,
-					       .wanted = true,
-					       .live = true};
+	s->slots[found] = *want;
+	s->slots[found].limit_hz = want->hz;
+	s->slots[found].born = ++s->births;
+	s->slots[found].used = s->slots[found].wanted = s->slots[found].live = true;
 	*ret = found;
 	return 1;
 }
@@ -66,6 +67,14 @@ void policy_slots_end(struct policy_slots *s)
 			slot->retired_window = s->window;
 		slot->live = slot->wanted;
 	}
+}
+
+bool policy_slots_off_cpu(const struct policy_slots *s)
+{
+	for (uint32_t i = 0; i < KILN_MAX_POLICIES; i++)
+		if (s->slots[i].wanted && s->slots[i].off_cpu)
+			return true;
+	return false;
 }
 
 uint32_t policy_slots_rate(const struct policy_slots *s)

@@ -10,7 +10,7 @@
 
 struct policy_slot {
 	uint64_t id;
-	uint32_t hz, tracers;
+	uint32_t hz, tracers, off_cpu; /* as in struct kiln_policy */
 	uint32_t limit_hz; /* what the budget leaves of hz; 0: nothing */
 	uint32_t priority; /* the budget cuts the lowest first */
 	uint64_t born;	   /* order in which they came */
@@ -29,14 +29,16 @@ struct policy_slots {
 /* All but those of the caller begin unwanted: get those that still count, then end. */
 void policy_slots_begin(struct policy_slots *s);
 /*
- * The entry of the policy ID with these contents, in *ret. Positive when it is new: to be written.
- * -ENOSPC when all are taken.
+ * The entry of the policy WANT->id with the contents of WANT, in *ret. Positive when it is new: to
+ * be written. -ENOSPC when all are taken.
  */
-int policy_slots_get(struct policy_slots *s, uint64_t id, uint32_t hz, uint32_t tracers,
+int policy_slots_get(struct policy_slots *s, const struct policy_slot *want,
 		     uint32_t *ret) _must_check_;
 /* Nothing refers to entry INDEX any more. */
 bool policy_slots_free(const struct policy_slots *s, uint32_t index);
 void policy_slots_end(struct policy_slots *s);
+/* Does one that is wanted sample off-CPU time? */
+bool policy_slots_off_cpu(const struct policy_slots *s);
 /* The highest rate of all that are wanted, as far as the budget leaves it; 0 when none is. */
 uint32_t policy_slots_rate(const struct policy_slots *s);
 uint32_t policy_slots_count(const struct policy_slots *s);

@@ -13,6 +13,7 @@
 
 #include "agent/process/procfs.h"
 #include "agent/sampler/map_sizes.h"
+#include "agent/sampler/off_cpu.h"
 #include "agent/sampler/timers.h"
 #include "agent/sampler/walkers.h"
 #include "lib/log.h"
@@ -28,6 +29,8 @@ struct sampler {
 	struct kiln_cpu *cpus; /* shared with the kernel, n_cpus */
 	struct timers *timers; /* NULL: not started, or stopped */
 	struct walkers *walkers;
+	struct off_cpu *off_cpu; /* NULL: never wanted */
+	bool wants_off_cpu;	 /* from the start */
 	const char *online;
 	int n_cpus;
 	uint32_t hz, target_tid;
@@ -38,6 +41,8 @@ struct sampler {
 	void *consume_arg;
 	void (*take_text)(const struct kiln_text *text, void *arg);
 	void *text_arg;
+	void (*take_wait_end)(const struct kiln_wait_end *end, void *arg);
+	void *wait_end_arg;
 	uint64_t drain_until_ns;	   /* CLOCK_MONOTONIC */
 	uint64_t maps_bytes, maps_read_ns; /* 0: never */
 };
@@ -106,6 +111,8 @@ static void need_walker(void *arg, uint32_t id, const struct walker_object *walk
 	struct sampler *s = arg;
 
 	walkers_need(s->walkers, id, walker);
+	if (s->off_cpu)
+		walkers_need(off_cpu_walkers(s->off_cpu), id, walker);
 }
 
 static const char *walker_failure(void *arg, uint32_t id)
@@ -123,7 +130,8 @@ int sampler_load_walker(struct sampler *s, uint32_t id, const struct walker_obje
 
 bool sampler_loads_walkers(struct sampler *s)
 {
-	return walkers_busy(s->walkers);
+	return walkers_busy(s->walkers) ||
+	       (s->off_cpu && walkers_busy(off_cpu_walkers(s->off_cpu)));
 }
 
 /* The kernel rounds the mapping of an array map up to whole pages. */
@@ -219,12 +227,15 @@ static int on_record(void *arg, void *data, size_t size)
 {
 	const struct kiln_sample *record = data;
 	const struct kiln_text *text = data;
+	const struct kiln_wait_end *end = data;
 	struct sampler *s = arg;
 
 	if (size >= sizeof(*record) && record->type == KILN_RECORD_SAMPLE && record->size <= size)
 		s->consume(record, s->consume_arg);
 	else if (size >= sizeof(*text) && text->type == KILN_RECORD_TEXT && s->take_text)
 		s->take_text(text, s->text_arg);
+	else if (size >= sizeof(*end) && end->type == KILN_RECORD_WAIT_END && s->take_wait_end)
+		s->take_wait_end(end, s->wait_end_arg);
 	/* An error ends the drain behind this record. */
 	return now_ns() < s->drain_until_ns ? 0 : -ECANCELED;
 }
@@ -249,7 +260,11 @@ int sampler_new(const struct sampler_options *options, struct sampler **ret, str
 {
 	_cleanup_(sampler_freep) struct sampler *s = calloc(1, sizeof(*s));
 	struct kiln_policy policy = {
-	    .mode = KILN_POLICY_ENABLED, .hz = options->hz, .runtimes = ~0U};
+	    .mode = KILN_POLICY_ENABLED,
+	    .hz = options->hz,
+	    .runtimes = ~0U,
+	    .off_cpu = options->off_cpu,
+	};
 	int r;
 
 	if (!s)
@@ -257,6 +272,7 @@ int sampler_new(const struct sampler_options *options, struct sampler **ret, str
 	s->hz = options->hz;
 	s->target_tid = options->target_tid;
 	s->online = options->online;
+	s->wants_off_cpu = options->off_cpu != 0;
 	s->stats_fd = -1;
 	s->slabs.limit = SIZE_MAX;
 	s->n_cpus = libbpf_num_possible_cpus();
@@ -296,6 +312,7 @@ struct sampler *sampler_free(struct sampler *s)
 	if (!s)
 		return NULL;
 	sampler_stop(s);
+	off_cpu_free(s->off_cpu);
 	walkers_free(s->walkers);
 	ring_buffer__free(s->ring);
 	unmap_memory(s);
@@ -317,6 +334,7 @@ int sampler_start(struct sampler *s, struct error *err)
 	    .target_tid = s->target_tid,
 	    .online = s->online,
 	};
+	int r;
 
 	s->skel->links.on_fork = bpf_program__attach(s->skel->progs.on_fork);
 	s->skel->links.on_exit = bpf_program__attach(s->skel->progs.on_exit);
@@ -324,7 +342,40 @@ int sampler_start(struct sampler *s, struct error *err)
 		return error_set(err, -ENOTSUP,
 				 "cannot attach to sched_process_fork and sched_process_exit: %m "
 				 "(BTF tracepoints are needed)");
-	return timers_new(&options, &s->timers, err);
+	r = timers_new(&options, &s->timers, err);
+	if (r >= 0 && s->wants_off_cpu)
+		r = sampler_set_off_cpu(s, true, err);
+	return r;
+}
+
+int sampler_set_off_cpu(struct sampler *s, bool on, struct error *err)
+{
+	int r = 0;
+
+	if (!on) {
+		off_cpu_detach(s->off_cpu);
+		return 0;
+	}
+	if (!s->off_cpu)
+		r = off_cpu_new(s->skel, s->walkers, &s->off_cpu, err);
+	return r < 0 ? r : off_cpu_attach(s->off_cpu, err);
+}
+
+void sampler_on_wait_end(struct sampler *s,
+			 void (*take)(const struct kiln_wait_end *end, void *arg), void *arg)
+{
+	s->take_wait_end = take;
+	s->wait_end_arg = arg;
+}
+
+bool sampler_thread_waits(const struct sampler *s, uint32_t tid, uint64_t began)
+{
+	return s->off_cpu && off_cpu_waits(s->off_cpu, tid, began);
+}
+
+void sampler_throttle_off_cpu(struct sampler *s, uint32_t shift)
+{
+	s->skel->bss->off_cpu_shift = shift;
 }
 
 int sampler_set_rate(struct sampler *s, uint32_t hz)
@@ -345,6 +396,7 @@ int sampler_refresh_cpus(struct sampler *s, struct error *err)
 void sampler_stop(struct sampler *s)
 {
 	s->timers = timers_free(s->timers);
+	off_cpu_detach(s->off_cpu);
 }
 
 const struct kernel_memory *sampler_memory(struct sampler *s)
@@ -603,6 +655,8 @@ uint64_t sampler_run_ns(struct sampler *s)
 	struct bpf_program *program;
 
 	bpf_object__for_each_program(program, s->skel->obj) read_runs(program, &stats);
+	if (s->off_cpu)
+		off_cpu_cost(s->off_cpu, &stats.runs, &stats.run_ns);
 	return stats.run_ns;
 }
 
@@ -618,4 +672,6 @@ void sampler_read_stats(struct sampler *s, struct sampler_stats *ret)
 	ret->run_ns = run_ns;
 	ret->slab_bytes = s->slabs.used;
 	ret->map_bytes = maps_bytes(s) + ret->slab_bytes;
+	if (s->off_cpu)
+		ret->map_bytes += off_cpu_map_bytes(s->off_cpu);
 }

@@ -20,6 +20,7 @@ struct sampler_options {
 	size_t ring_bytes;	/* 0: by rate and CPUs */
 	uint32_t max_processes; /* 0: by the memory of the machine */
 	uint32_t max_mappings;	/* room for executable mappings; 0: 4 million, as above */
+	uint32_t off_cpu;	/* of policy 0: struct kiln_policy */
 	uint32_t target_tid;	/* one timer for this thread, wherever it runs; 0: one a CPU */
 	const char *online;	/* list of the CPUs that are online; NULL: the kernel's */
 };
@@ -64,6 +65,18 @@ bool sampler_drain(struct sampler *s, void (*consume)(const struct kiln_sample *
 /* TAKE gets each struct kiln_text of the ring, before the samples with its frame. */
 void sampler_on_text(struct sampler *s, void (*take)(const struct kiln_text *text, void *arg),
 		     void *arg);
+
+/*
+ * From now on the waits of threads whose policy says so are sampled, or none. The first time takes
+ * the time that the kernel needs to verify a program. TAKE gets the ends of those waits.
+ */
+int sampler_set_off_cpu(struct sampler *s, bool on, struct error *err) _must_check_;
+void sampler_on_wait_end(struct sampler *s,
+			 void (*take)(const struct kiln_wait_end *end, void *arg), void *arg);
+/* Does the thread TID still wait as it did since BEGAN? False as well where that is not known. */
+bool sampler_thread_waits(const struct sampler *s, uint32_t tid, uint64_t began);
+/* The kernel halves its walks at switches SHIFT times, 0..31. */
+void sampler_throttle_off_cpu(struct sampler *s, uint32_t shift);
 
 /* The timers' rate from now on: at least that of every policy. 0 stops them. */
 int sampler_set_rate(struct sampler *s, uint32_t hz) _must_check_;

@@ -8,6 +8,7 @@
 #include "agent/window/intake_internal.h"
 #include "agent/window/warm.h"
 #include "lib/log.h"
+#include "lib/metrics.h"
 
 enum { IMAGES_MAX = 16384 /* files at once: 500 containers of 20 libraries are 10,000 */ };
 
@@ -85,6 +86,7 @@ static int start_runtimes(struct intake *in)
 	int r = runtimes_new(&options, &in->runtimes);
 
 	sampler_on_text(in->sampler, take_text, in);
+	sampler_on_wait_end(in->sampler, intake_end_wait, in);
 	return r < 0 ? r : runtime_frames_new(in->runtimes, &in->runtime_frames);
 }
 
@@ -165,6 +167,8 @@ int intake_new(const struct config *config, struct sampler *sampler, uv_loop_t *
 	if (!r)
 		r = start_discovery(in, loop);
 	if (!r)
+		r = waits_new(&in->waits);
+	if (!r)
 		r = process_table_new(&in->processes);
 	if (!r)
 		r = stack_table_new(&in->stacks);
@@ -201,6 +205,7 @@ struct intake *intake_free(struct intake *in)
 		return NULL;
 	intake_stop(in);
 	drop_waiting(in);
+	waits_free(in->waits);
 	stack_table_free(in->stacks);
 	process_table_free(in->processes);
 	runtime_frames_free(in->runtime_frames);
@@ -248,15 +253,30 @@ void intake_set_containers(struct intake *in,
 	in->container_arg = arg;
 }
 
+static bool still_waits(void *arg, uint32_t tid, uint64_t began)
+{
+	return sampler_thread_waits(arg, tid, began);
+}
+
+/* The current window ends: what threads wait for has its part in it. */
+static void credit_waits(struct intake *in)
+{
+	if (waits_credit(in->waits, in->drained_ns, in->window, still_waits, in->sampler) < 0)
+		metric_add(M_DROPPED_WINDOW_FULL, 1);
+}
+
 void intake_use_window(struct intake *in, struct window *w)
 {
-	if (in->window && in->window != w)
+	if (in->window && in->window != w) {
+		credit_waits(in);
 		runtime_frames_finish(in->runtime_frames, in->window->number);
+	}
 	in->window = w;
 }
 
 bool intake_drain(struct intake *in, struct window *w)
 {
+	uint64_t now;
 	bool more;
 
 	in->warming = false;
@@ -265,7 +285,10 @@ bool intake_drain(struct intake *in, struct window *w)
 	drain_sideband(in);
 	table_compiler_tick(in->tables);
 	runtime_frames_begin(in->runtime_frames, w->number);
+	now = intake_now_ns();
 	more = sampler_drain(in->sampler, intake_consume, in);
+	if (!more)
+		in->drained_ns = now;
 	code_reader_start(in->code);
 	return more;
 }

@@ -17,6 +17,7 @@
 #include "agent/window/runtime_frames.h"
 #include "agent/window/table_compiler.h"
 #include "agent/window/waiting.h"
+#include "agent/window/waits.h"
 #include "agent/window/wall_clock.h"
 
 struct intake {
@@ -34,6 +35,8 @@ struct intake {
 	struct window *window; /* where samples go now */
 	struct discovery *discovery;
 	struct waiting_room waiting;
+	struct waits *waits;
+	uint64_t drained_ns; /* all that the kernel told before was taken */
 	struct code_reader *code;
 	struct table_compiler *tables;
 	unsigned int hung_threads; /* left behind by `discovery` */
@@ -71,6 +74,9 @@ void intake_consume(const struct kiln_sample *record, void *arg);
  */
 void intake_count(struct intake *in, const struct kiln_sample *record, struct process *process,
 		  struct mapset *mapset, enum kiln_end end, const uint64_t *user, uint32_t n_user);
+
+/* The kernel told the end of a wait. */
+void intake_end_wait(const struct kiln_wait_end *end, void *arg);
 
 /* The process filter refused PROCESS: the sample is done with, and the kernel takes no more. */
 bool intake_is_unselected(struct intake *in, const struct kiln_sample *record,

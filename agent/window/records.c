@@ -39,6 +39,22 @@ static const char *thread_name_of(struct intake *in, const struct kiln_sample *r
 	return runtimes_thread_name(in->runtimes, mapset, &thread, in->window->number);
 }
 
+static void count_loss(int r)
+{
+	if (r < 0)
+		metric_add(r == -ENOMEM	   ? M_DROPPED_NO_MEMORY
+			   : r == -EBADMSG ? M_DROPPED_MALFORMED
+					   : M_DROPPED_WINDOW_FULL,
+			   1);
+}
+
+void intake_end_wait(const struct kiln_wait_end *end, void *arg)
+{
+	struct intake *in = arg;
+
+	count_loss(waits_end(in->waits, end, in->window));
+}
+
 void intake_count(struct intake *in, const struct kiln_sample *record, struct process *process,
 		  struct mapset *mapset, enum kiln_end end, const uint64_t *user, uint32_t n_user)
 {
@@ -47,6 +63,7 @@ void intake_count(struct intake *in, const struct kiln_sample *record, struct pr
 	    .tid = record->tid,
 	    .policy = record->policy,
 	    .origin = (enum kiln_origin)record->origin,
+	    .detail = record->detail,
 	    .comm = record->comm,
 	    .value = record->value,
 	    .period = record->period,
@@ -66,12 +83,10 @@ void intake_count(struct intake *in, const struct kiln_sample *record, struct pr
 	if (mapset)
 		s.thread_name = thread_name_of(in, record, process, mapset);
 	if (!r)
-		r = window_add(in->window, &s);
-	if (r < 0)
-		metric_add(r == -ENOMEM	   ? M_DROPPED_NO_MEMORY
-			   : r == -EBADMSG ? M_DROPPED_MALFORMED
-					   : M_DROPPED_WINDOW_FULL,
-			   1);
+		r = record->origin == KILN_ORIGIN_OFF_CPU
+			? waits_begin(in->waits, &s, record->time, in->window)
+			: window_add(in->window, &s);
+	count_loss(r);
 }
 
 bool intake_is_unselected(struct intake *in, const struct kiln_sample *record,

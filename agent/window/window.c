@@ -144,6 +144,7 @@ int window_add(struct window *w, const struct window_sample *s)
 	key.tid = s->tid;
 	key.policy = s->policy;
 	key.origin = s->origin;
+	key.detail = s->detail;
 	/* The rest stays zero: bytes after the end would tell equal names apart. */
 	memcpy(key.comm, s->comm, strnlen(s->comm, sizeof(key.comm) - 1));
 	c = find_count(w, s->stack, &key);

@@ -18,6 +18,7 @@ struct window_sample {
 	struct process *process;
 	uint32_t tid, policy;
 	enum kiln_origin origin;
+	uint8_t detail;		 /* of the origin: enum kiln_wait */
 	const char *comm;	 /* KILN_COMM_LEN bytes at most */
 	const char *thread_name; /* the whole one; NULL: that is COMM, or not known */
 	uint64_t value, period, label, time_unix_ns;
@@ -29,7 +30,7 @@ struct count_key {
 	struct process *process;
 	uint64_t period, label;
 	uint32_t tid, policy;
-	uint32_t origin, pad;
+	uint32_t origin, detail;
 	char comm[KILN_COMM_LEN];
 };
 

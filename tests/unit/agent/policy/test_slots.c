@@ -15,9 +15,10 @@ static int setup(void **state)
 
 static uint32_t get(uint64_t id, uint32_t hz, int want)
 {
+	const struct policy_slot slot = {.id = id, .hz = hz, .tracers = ~0U};
 	uint32_t index = UINT32_MAX;
 
-	assert_int_equal(policy_slots_get(&s, id, hz, ~0U, &index), want);
+	assert_int_equal(policy_slots_get(&s, &slot, &index), want);
 	return index;
 }
 
@@ -42,8 +43,16 @@ static void other_contents_are_another_slot(void **state)
 	uint32_t index, a = get(7, 20, 1);
 
 	assert_int_not_equal(get(7, 21, 1), a);
-	assert_int_equal(policy_slots_get(&s, 7, 20, 1, &index), 1);
+	assert_int_equal(
+	    policy_slots_get(&s, &(struct policy_slot){.id = 7, .hz = 20, .tracers = 1}, &index),
+	    1);
 	assert_int_not_equal(index, a);
+	assert_int_equal(
+	    policy_slots_get(
+		&s, &(struct policy_slot){.id = 7, .hz = 20, .tracers = ~0U, .off_cpu = 1}, &index),
+	    1);
+	assert_int_not_equal(index, a);
+	assert_true(policy_slots_off_cpu(&s));
 }
 
 static void rate_is_the_highest_that_is_wanted(void **state)

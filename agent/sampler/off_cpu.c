@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The object shares the maps of the main one, the variables included: bpf/knobs.h has all that both
+ * have, so their places are the same, and a difference in size is refused. Its `walkers` and its
+ * slots for threads are its own. Once loaded it stays: only the link comes and goes.
+ */
+#include "agent/sampler/off_cpu.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <sys/mman.h>
+
+#include "offcpu.skel.h"
+#include "profiler.skel.h"
+
+struct off_cpu {
+	struct offcpu *skel;
+	struct bpf_link *link; /* NULL: not attached */
+	struct walkers *walkers;
+	struct kiln_thread *threads; /* KILN_MAX_THREADS, shared with the kernel */
+};
+
+enum { THREADS_BYTES = KILN_MAX_THREADS * sizeof(struct kiln_thread) };
+
+static int load(struct off_cpu *o, struct profiler *main)
+{
+	struct bpf_map *own = o->skel->maps.walkers, *map;
+	int r;
+
+	o->skel->rodata->page_size = main->rodata->page_size;
+	o->skel->rodata->max_depth = main->rodata->max_depth;
+	o->skel->rodata->ring_shift = main->rodata->ring_shift;
+	o->skel->rodata->ring_unasked = main->rodata->ring_unasked;
+	if (bpf_map__value_size(o->skel->maps.bss) != bpf_map__value_size(main->maps.bss))
+		return -EINVAL;
+	r = bpf_map__reuse_fd(o->skel->maps.bss, bpf_map__fd(main->maps.bss));
+	bpf_object__for_each_map(map, o->skel->obj)
+	{
+		const struct bpf_map *same =
+		    map == own ? NULL : bpf_object__find_map_by_name(main->obj, bpf_map__name(map));
+
+		if (same && r >= 0)
+			r = bpf_map__reuse_fd(map, bpf_map__fd(same));
+	}
+	return r < 0 ? r : offcpu__load(o->skel);
+}
+
+int off_cpu_new(struct profiler *main, struct walkers *walkers, struct off_cpu **ret,
+		struct error *err)
+{
+	const struct walker_kind kind = {.type = BPF_PROG_TYPE_TRACING, .attach = "sched_switch"};
+	_cleanup_(off_cpu_freep) struct off_cpu *o = calloc(1, sizeof(*o));
+	void *threads;
+	int r;
+
+	if (!o)
+		return error_set(err, -ENOMEM, "out of memory");
+	o->skel = offcpu__open();
+	if (!o->skel)
+		return error_set(err, -errno, "cannot read the program for switches: %m");
+	r = load(o, main);
+	if (r < 0)
+		return error_set(err, r, "the kernel does not accept the program for switches: %s",
+				 strerror(-r));
+	threads = mmap(NULL, THREADS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
+		       bpf_map__fd(o->skel->maps.threads), 0);
+	if (threads == MAP_FAILED)
+		return error_set(err, -errno, "cannot map the slots of threads: %m");
+	o->threads = threads;
+	r = walkers_new(o->skel->obj, &kind, &o->walkers);
+	if (r < 0)
+		return error_set(err, r, "cannot set up the walkers for switches: %s",
+				 strerror(-r));
+	walkers_copy(o->walkers, walkers);
+	*ret = TAKE_PTR(o);
+	return 0;
+}
+
+struct off_cpu *off_cpu_free(struct off_cpu *o)
+{
+	if (!o)
+		return NULL;
+	off_cpu_detach(o);
+	walkers_free(o->walkers);
+	if (o->threads)
+		munmap(o->threads, THREADS_BYTES);
+	offcpu__destroy(o->skel);
+	free(o);
+	return NULL;
+}
+
+int off_cpu_attach(struct off_cpu *o, struct error *err)
+{
+	if (o->link)
+		return 0;
+	/* What they said is of before. */
+	memset(o->threads, 0, THREADS_BYTES);
+	o->link = bpf_program__attach(o->skel->progs.on_switch);
+	return o->link ? 0 : error_set(err, -errno, "cannot attach to sched_switch: %m");
+}
+
+void off_cpu_detach(struct off_cpu *o)
+{
+	if (!o || !o->link)
+		return;
+	bpf_link__destroy(o->link);
+	o->link = NULL;
+}
+
+struct walkers *off_cpu_walkers(struct off_cpu *o)
+{
+	return o->walkers;
+}
+
+bool off_cpu_waits(const struct off_cpu *o, uint32_t tid, uint64_t began)
+{
+	uint32_t first = tid & (KILN_MAX_THREADS - 1);
+
+	for (uint32_t way = 0; o->link && way < 2; way++) {
+		const struct kiln_thread *t = &o->threads[first ^ way];
+
+		if (__atomic_load_n(&t->tid, __ATOMIC_RELAXED) == tid &&
+		    __atomic_load_n(&t->out, __ATOMIC_RELAXED) == began)
+			return true;
+	}
+	return false;
+}
+
+void off_cpu_cost(const struct off_cpu *o, uint64_t *ret_runs, uint64_t *ret_ns)
+{
+	struct bpf_prog_info info = {};
+	uint32_t len = sizeof(info);
+
+	if (bpf_obj_get_info_by_fd(bpf_program__fd(o->skel->progs.on_switch), &info, &len))
+		return;
+	*ret_runs += info.run_cnt;
+	*ret_ns += info.run_time_ns;
+}
+
+uint64_t off_cpu_map_bytes(const struct off_cpu *o)
+{
+	return THREADS_BYTES;
+}

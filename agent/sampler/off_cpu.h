@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct off_cpu: bpf/offcpu.bpf.c, loaded when it is first wanted, and attached to the scheduler
+ * only while it is wanted. Owned by the loop thread.
+ */
+#pragma once
+
+#include "agent/sampler/walkers.h"
+#include "bpf/types.h"
+
+struct profiler;
+
+struct off_cpu;
+/* MAIN: loaded, outlives this. WALKERS: those of MAIN; the same are loaded for this program. */
+int off_cpu_new(struct profiler *main, struct walkers *walkers, struct off_cpu **ret,
+		struct error *err) _must_check_;
+struct off_cpu *off_cpu_free(struct off_cpu *o);
+DEFINE_CLEANUP(struct off_cpu *, off_cpu_free)
+
+/* From now on switches are looked at, or not. */
+int off_cpu_attach(struct off_cpu *o, struct error *err) _must_check_;
+void off_cpu_detach(struct off_cpu *o);
+
+/* Its own set of walkers. */
+struct walkers *off_cpu_walkers(struct off_cpu *o);
+/* Does the thread TID still wait as it did since BEGAN? While attached. */
+bool off_cpu_waits(const struct off_cpu *o, uint32_t tid, uint64_t began);
+/* Runs and their ns, where the kernel counts them; else 0. Added to the results. */
+void off_cpu_cost(const struct off_cpu *o, uint64_t *ret_runs, uint64_t *ret_ns);
+/* Bytes of the maps that are its own. */
+uint64_t off_cpu_map_bytes(const struct off_cpu *o);

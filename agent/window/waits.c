@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A thread has one wait at a time, so waits are found by thread. A sample may come here late, when
+ * it had to wait for a table: ends of waits that are not here are kept for two windows.
+ */
+#include "agent/window/waits.h"
+
+struct wait {
+	uint32_t tid;
+	uint64_t began, counted_until;
+	unsigned int missed; /* windows that found the thread not waiting so any more */
+	struct window_sample sample;
+	char comm[KILN_COMM_LEN];
+	UT_hash_handle hh;
+};
+
+/* The end of a wait whose sample is not here yet. */
+struct early {
+	struct {
+		uint64_t tid, began;
+	} key;
+	uint64_t ns;
+	unsigned int windows; /* that ended since */
+	UT_hash_handle hh;
+};
+
+struct waits {
+	struct wait *waiting;
+	struct early *early;
+};
+
+int waits_new(struct waits **ret)
+{
+	struct waits *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return -ENOMEM;
+	*ret = w;
+	return 0;
+}
+
+static void forget(struct waits *w, struct wait *x)
+{
+	HASH_DEL(w->waiting, x);
+	free((char *)x->sample.thread_name);
+	free(x);
+}
+
+static void forget_early(struct waits *w, struct early *e)
+{
+	HASH_DEL(w->early, e);
+	free(e);
+}
+
+struct waits *waits_free(struct waits *w)
+{
+	struct wait *x, *next;
+	struct early *e, *next_early;
+
+	if (!w)
+		return NULL;
+	HASH_ITER (hh, w->waiting, x, next)
+		forget(w, x);
+	HASH_ITER (hh, w->early, e, next_early)
+		forget_early(w, e);
+	free(w);
+	return NULL;
+}
+
+uint64_t waits_weigh(uint64_t ns, uint64_t chance)
+{
+	unsigned __int128 value = (unsigned __int128)ns * KILN_OFF_CPU_CERTAIN;
+
+	if (!chance)
+		return 0;
+	value = (value + chance / 2) / chance;
+	return value > UINT64_MAX ? UINT64_MAX : (uint64_t)value;
+}
+
+/* Counts what passed of the wait of S, walked with CHANCE. */
+static int count(const struct window_sample *s, uint64_t ns, struct window *window)
+{
+	struct window_sample counted = *s;
+
+	counted.value = MIN(waits_weigh(ns, s->value), (uint64_t)INT64_MAX);
+	return counted.value ? window_add(window, &counted) : 0;
+}
+
+int waits_begin(struct waits *w, const struct window_sample *s, uint64_t began,
+		struct window *window)
+{
+	struct early *e, find = {.key = {s->tid, began}};
+	struct wait *x;
+	int r;
+
+	HASH_FIND(hh, w->early, &find.key, sizeof(find.key), e);
+	if (e) {
+		r = count(s, e->ns, window);
+		forget_early(w, e);
+		return r;
+	}
+	HASH_FIND(hh, w->waiting, &s->tid, sizeof(s->tid), x);
+	if (x) {
+		/* One that waited for a table, and whose end was lost. */
+		if (x->began > began)
+			return 0;
+		forget(w, x);
+	}
+	if (HASH_COUNT(w->waiting) >= WAITS_MAX)
+		return -ENOSPC;
+	x = calloc(1, sizeof(*x));
+	if (!x)
+		return -ENOMEM;
+	x->tid = s->tid;
+	x->began = x->counted_until = began;
+	x->sample = *s;
+	memcpy(x->comm, s->comm, strnlen(s->comm, sizeof(x->comm) - 1));
+	x->sample.comm = x->comm;
+	x->sample.thread_name = s->thread_name ? strdup(s->thread_name) : NULL;
+	HASH_ADD(hh, w->waiting, tid, sizeof(x->tid), x);
+	return 0;
+}
+
+static int keep_early(struct waits *w, const struct kiln_wait_end *end)
+{
+	struct early *e;
+
+	if (HASH_COUNT(w->early) >= WAITS_MAX)
+		return -ENOSPC;
+	e = calloc(1, sizeof(*e));
+	if (!e)
+		return -ENOMEM;
+	e->key.tid = end->tid;
+	e->key.began = end->began;
+	e->ns = end->ns;
+	HASH_ADD(hh, w->early, key, sizeof(e->key), e);
+	return 0;
+}
+
+int waits_end(struct waits *w, const struct kiln_wait_end *end, struct window *window)
+{
+	uint64_t until = end->began + end->ns;
+	struct wait *x;
+	int r;
+
+	HASH_FIND(hh, w->waiting, &end->tid, sizeof(end->tid), x);
+	if (!x || x->began != end->began)
+		return keep_early(w, end);
+	r = until > x->counted_until ? count(&x->sample, until - x->counted_until, window) : 0;
+	forget(w, x);
+	return r;
+}
+
+int waits_credit(struct waits *w, uint64_t now, struct window *window,
+		 bool (*waits)(void *arg, uint32_t tid, uint64_t began), void *arg)
+{
+	struct early *e, *next_early;
+	struct wait *x, *next;
+	int r = 0, result = 0;
+
+	HASH_ITER (hh, w->waiting, x, next) {
+		/* Its end may be in the ring still. */
+		if (!waits(arg, x->tid, x->began) && x->missed++) {
+			forget(w, x);
+			continue;
+		}
+		x->sample.stack->last_window = x->sample.process->last_window = window->number;
+		if (x->missed || now <= x->counted_until)
+			continue;
+		r = count(&x->sample, now - x->counted_until, window);
+		x->counted_until = now;
+		result = result ? result : r;
+	}
+	HASH_ITER (hh, w->early, e, next_early)
+		if (e->windows++)
+			forget_early(w, e);
+	return result;
+}
+
+size_t waits_count(const struct waits *w)
+{
+	return HASH_COUNT(w->waiting);
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Off-CPU time: what threads wait for, and how long. Loaded and attached only while a policy on the
+ * node asks for it; shares the maps of profiler.bpf.c.
+ *
+ * At a switch the current task is still the one that goes: so its stacks are walked as at a timer's
+ * hit. There may be hundreds of thousands of switches a second, and a walk costs more than a
+ * microsecond, so a thread is walked with a chance that is about its usual wait, divided by the
+ * time of waiting that its policy wants a walk for. The sample says what the chance was, and when
+ * the thread runs again, a small record says how long it waited. Divided by the chance that is an
+ * estimate without bias, whatever the chance was (docs/off-cpu.md).
+ *
+ * Interrupts are off and the CPU's run queue is locked. The CPU's scratch is that of the timer's
+ * samples, which is an interrupt and not under way.
+ */
+#include <linux/types.h>
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+
+#include "types.h"
+#include "kernel.h"
+#include "unwind.h"
+#include "maps.h"
+#include "knobs.h"
+#include "env.h"
+#include "policy.h"
+#include "registers.h"
+#include "dump.h"
+#include "share.h"
+#include "switch.h"
+#include "sample.h"
+
+enum {
+	TASK_DEAD = 0x80, /* include/linux/sched.h */
+	MEAN_SHIFT = 2,	  /* each wait is a quarter of the next mean */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, KILN_MAX_THREADS);
+	__type(key, uint32_t);
+	__type(value, struct kiln_thread);
+} threads SEC(".maps");
+
+static __always_inline struct kiln_thread *find_thread(uint32_t tid)
+{
+	uint32_t i = tid & (KILN_MAX_THREADS - 1);
+	struct kiln_thread *t = bpf_map_lookup_elem(&threads, &i);
+
+	if (t && t->tid == tid)
+		return t;
+	i ^= 1;
+	t = bpf_map_lookup_elem(&threads, &i);
+	return t && t->tid == tid ? t : 0;
+}
+
+/* A slot for the thread TID, which has none: not that of a thread whose walked wait is not over. */
+static __attribute__((noinline)) struct kiln_thread *claim_thread(uint32_t tid, uint64_t now)
+{
+	struct kiln_thread *t = 0;
+	uint32_t i = tid & (KILN_MAX_THREADS - 1);
+
+	for (int way = 0; way < 2; way++, i ^= 1) {
+		t = bpf_map_lookup_elem(&threads, &i);
+		if (t && !(t->tid && t->chance))
+			break;
+		t = 0;
+	}
+	if (!t)
+		return 0;
+	t->verdict.epoch = 0;
+	t->out = 0;
+	t->chance = 0;
+	t->random = now * 0x9e3779b97f4a7c15ULL + tid;
+	t->mean = ~0U;
+	t->tid = tid;
+	return t;
+}
+
+/* What the policy of the current task's cgroup says. */
+static __attribute__((noinline)) void decide_waits(struct cgroup_subsys_state *css, uint64_t serial,
+						   uint32_t epoch, uint32_t tgid,
+						   struct kiln_thread *t)
+{
+	struct kiln_policy *policy;
+
+	decide(css, serial, epoch, &t->verdict);
+	policy = bpf_map_lookup_elem(&policies, &t->verdict.index);
+	t->verdict.period = 0;
+	if (filter_pids && !bpf_map_lookup_elem(&pid_filter, &tgid))
+		return;
+	if (policy && policy->mode != KILN_POLICY_DISABLED) {
+		t->verdict.period = policy->off_cpu;
+		t->verdict.runtimes = policy->runtimes;
+	}
+}
+
+static __always_inline long task_state(struct task_struct *task)
+{
+	struct task_struct___long_state *old = (void *)task;
+
+	return bpf_core_field_exists(task->__state) ? (long)task->__state : old->state;
+}
+
+static __attribute__((noinline)) void tell_end(struct kiln_thread *t, uint64_t ns)
+{
+	struct kiln_wait_end end = {
+	    .type = KILN_RECORD_WAIT_END,
+	    .size = sizeof(end),
+	    .tid = t->tid,
+	    .began = t->out,
+	    .ns = ns,
+	};
+	uint32_t slot = bpf_get_smp_processor_id();
+	struct kiln_cpu *cpu;
+
+	t->chance = 0;
+	if (!bpf_ringbuf_output(&ring, &end, sizeof(end), BPF_RB_NO_WAKEUP))
+		return;
+	cpu = bpf_map_lookup_elem(&cpus, &slot);
+	if (cpu)
+		cpu->stats.n[KILN_STAT_WAIT_END_LOST]++;
+}
+
+static __always_inline void begin_running(struct task_struct *task, uint64_t now)
+{
+	uint32_t tid = (uint32_t)task->pid;
+	struct kiln_thread *t = tid ? find_thread(tid) : 0;
+	uint64_t ns;
+
+	if (!t || !t->out)
+		return;
+	ns = now - t->out;
+	if (t->chance)
+		tell_end(t, ns);
+	t->out = 0;
+	if (ns > ~0U)
+		ns = ~0U;
+	/* The first wait is the mean. */
+	t->mean = t->mean == ~0U ? (uint32_t)ns
+				 : (uint32_t)(t->mean + (((int64_t)ns - t->mean) >> MEAN_SHIFT));
+}
+
+/* The chance that this wait is walked, if it is; else 0. */
+static __always_inline uint64_t draw(struct kiln_thread *t)
+{
+	uint64_t chance, least = KILN_OFF_CPU_LEAST >> (off_cpu_shift & 31), random;
+
+	t->random = t->random * 6364136223846793005ULL + 1442695040888963407ULL;
+	random = t->random >> 32;
+	chance = (uint64_t)t->mean * t->verdict.period >> KILN_OFF_CPU_RATE_SHIFT >>
+		 (off_cpu_shift & 31);
+	if (chance < least)
+		chance = least;
+	if (chance >= KILN_OFF_CPU_CERTAIN)
+		return KILN_OFF_CPU_CERTAIN;
+	return random < chance ? chance : 0;
+}
+
+/* The slot of the task that goes, when its wait is to be walked. */
+static __always_inline struct kiln_thread *begin_waiting(struct task_struct *task, uint64_t now)
+{
+	uint32_t epoch = *(volatile uint32_t *)&policy_epoch, tid = (uint32_t)task->pid;
+	struct cgroup_subsys_state *css = 0;
+	struct kiln_thread *t;
+	uint64_t serial = 0;
+
+	if (!tid || !task->mm)
+		return 0;
+	t = find_thread(tid);
+	if (task_state(task) & TASK_DEAD) {
+		if (t)
+			t->tid = 0;
+		return 0;
+	}
+	if (!t)
+		t = claim_thread(tid, now);
+	if (!t) {
+		uint32_t slot = bpf_get_smp_processor_id();
+		struct kiln_cpu *cpu = bpf_map_lookup_elem(&cpus, &slot);
+
+		if (cpu)
+			cpu->stats.n[KILN_STAT_WAIT_FULL]++;
+		return 0;
+	}
+	if (use_cgroups) {
+		css = task_css(current_task());
+		serial = kernel_read(css, serial_nr);
+	}
+	if (t->verdict.css != serial || t->verdict.epoch != epoch)
+		decide_waits(css, serial, epoch, (uint32_t)task->tgid, t);
+	if (!t->verdict.period)
+		return 0;
+	t->out = now;
+	t->chance = draw(t);
+	return t->chance ? t : 0;
+}
+
+static __always_inline uint8_t cause_of(struct task_struct *task, int preempt)
+{
+	if (preempt || !task_state(task))
+		return KILN_WAIT_RUN_QUEUE;
+	return BPF_CORE_READ_BITFIELD(task, in_iowait) ? KILN_WAIT_IO : KILN_WAIT_BLOCKED;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, int preempt, struct task_struct *prev, struct task_struct *next)
+{
+	uint32_t number = bpf_get_smp_processor_id();
+	uint64_t now = bpf_ktime_get_ns();
+	struct kiln_thread *t;
+	struct kiln_walk *w;
+	struct kiln_cpu *cpu;
+	int begun;
+
+	begin_running(next, now);
+	t = begin_waiting(prev, now);
+	cpu = t ? bpf_map_lookup_elem(&cpus, &number) : 0;
+	if (!cpu)
+		return 0;
+	const struct beginning b = {
+	    .verdict = &t->verdict,
+	    .value = t->chance,
+	    .time = now,
+	    .origin = KILN_ORIGIN_OFF_CPU,
+	    .detail = cause_of(prev, preempt),
+	};
+	begun = begin_sample(ctx, cpu, &b);
+	if (begun < 0) {
+		t->chance = 0;
+		return 0;
+	}
+	cpu->stats.n[KILN_STAT_WAITS]++;
+	w = env_walk(number);
+	if (begun && w) {
+		if (b.detail == KILN_WAIT_BLOCKED && !w->syscall)
+			env_record(w)->head.detail = KILN_WAIT_FAULT;
+		begun = w->walker ? begin_in_walker(number) : 0;
+		if (begun)
+			bpf_tail_call(ctx, &walkers, begun);
+		walk_on(ctx, number, w);
+	}
+	return end_sample(number);
+}
+
+/* The end of a sample whose walk has ended in a runtime's walker. */
+SEC("tp_btf/sched_switch")
+int BPF_PROG(finish)
+{
+	return end_sample(bpf_get_smp_processor_id());
+}
+
+char LICENSE[] SEC("license") = "GPL";
