@@ -33,8 +33,9 @@
 #include "sample.h"
 
 enum {
-	TASK_DEAD = 0x80, /* include/linux/sched.h */
-	MEAN_SHIFT = 2,	  /* each wait is a quarter of the next mean */
+	TASK_DEAD = 0x80,      /* include/linux/sched.h */
+	MEAN_SHIFT = 2,	       /* each wait is a quarter of the next mean */
+	MEAN_MAX = 2000000000, /* ns */
 };
 
 struct {
@@ -71,11 +72,13 @@ static __attribute__((noinline)) struct kiln_thread *claim_thread(uint32_t tid, 
 	}
 	if (!t)
 		return 0;
-	t->verdict.epoch = 0;
+	t->epoch = 0;
+	t->waited = 0;
 	t->out = 0;
 	t->chance = 0;
-	t->random = now * 0x9e3779b97f4a7c15ULL + tid;
-	t->mean = ~0U;
+	t->random = (uint32_t)(now ^ now >> 32 ^ tid * 0x9e3779b9U) | 1;
+	t->walked = 0;
+	t->mean[0] = t->mean[1] = ~0U;
 	t->tid = tid;
 	return t;
 }
@@ -85,16 +88,20 @@ static __attribute__((noinline)) void decide_waits(struct cgroup_subsys_state *c
 						   uint32_t epoch, uint32_t tgid,
 						   struct kiln_thread *t)
 {
+	struct kiln_verdict v = {};
 	struct kiln_policy *policy;
 
-	decide(css, serial, epoch, &t->verdict);
-	policy = bpf_map_lookup_elem(&policies, &t->verdict.index);
-	t->verdict.period = 0;
+	decide(css, serial, epoch, &v);
+	policy = bpf_map_lookup_elem(&policies, &v.index);
+	t->css = serial;
+	t->epoch = epoch;
+	t->index = v.index;
+	t->rate = 0;
 	if (filter_pids && !bpf_map_lookup_elem(&pid_filter, &tgid))
 		return;
 	if (policy && policy->mode != KILN_POLICY_DISABLED) {
-		t->verdict.period = policy->off_cpu;
-		t->verdict.runtimes = policy->runtimes;
+		t->rate = policy->off_cpu;
+		t->runtimes = policy->runtimes;
 	}
 }
 
@@ -129,39 +136,57 @@ static __always_inline void begin_running(struct task_struct *task, uint64_t now
 {
 	uint32_t tid = (uint32_t)task->pid;
 	struct kiln_thread *t = tid ? find_thread(tid) : 0;
+	uint32_t *mean;
 	uint64_t ns;
 
 	if (!t || !t->out)
 		return;
 	ns = now - t->out;
+	t->waited += ns;
 	if (t->chance)
 		tell_end(t, ns);
+	mean = &t->mean[t->out & 1];
 	t->out = 0;
-	if (ns > ~0U)
-		ns = ~0U;
+	if (ns > MEAN_MAX)
+		ns = MEAN_MAX;
 	/* The first wait is the mean. */
-	t->mean = t->mean == ~0U ? (uint32_t)ns
-				 : (uint32_t)(t->mean + (((int64_t)ns - t->mean) >> MEAN_SHIFT));
+	*mean =
+	    *mean == ~0U ? (uint32_t)ns : (uint32_t)(*mean + (((int64_t)ns - *mean) >> MEAN_SHIFT));
 }
 
-/* The chance that this wait is walked, if it is; else 0. */
-static __always_inline uint64_t draw(struct kiln_thread *t)
+/*
+ * The chance that the wait that begins NOW is walked, if it is; else 0. By what the thread waits
+ * usually, or by the time since it was walked last: so the first long wait after many short ones
+ * is not missed.
+ */
+static __always_inline uint32_t draw(struct kiln_thread *t, uint64_t now, uint32_t queue)
 {
-	uint64_t chance, least = KILN_OFF_CPU_LEAST >> (off_cpu_shift & 31), random;
+	uint32_t shift = off_cpu_shift & 31, moment = (uint32_t)(now >> KILN_WALKED_SHIFT),
+		 random = t->random;
+	uint64_t chance = (uint64_t)t->mean[queue & 1] * t->rate >> KILN_OFF_CPU_RATE_SHIFT,
+		 idle = (uint64_t)(moment - t->walked) << KILN_WALKED_CHANCE_SHIFT;
 
-	t->random = t->random * 6364136223846793005ULL + 1442695040888963407ULL;
-	random = t->random >> 32;
-	chance = (uint64_t)t->mean * t->verdict.period >> KILN_OFF_CPU_RATE_SHIFT >>
-		 (off_cpu_shift & 31);
-	if (chance < least)
-		chance = least;
-	if (chance >= KILN_OFF_CPU_CERTAIN)
-		return KILN_OFF_CPU_CERTAIN;
-	return random < chance ? chance : 0;
+	if (chance < idle)
+		chance = idle;
+	if (chance < KILN_OFF_CPU_LEAST)
+		chance = KILN_OFF_CPU_LEAST;
+	chance >>= shift;
+	/* Marsaglia's xorshift, 32 bits wide. */
+	random ^= random << 13;
+	random ^= random >> 17;
+	random ^= random << 5;
+	t->random = random;
+	if (chance > ~0U)
+		chance = ~0U;
+	if (random > chance)
+		return 0;
+	t->walked = moment;
+	return (uint32_t)chance;
 }
 
 /* The slot of the task that goes, when its wait is to be walked. */
-static __always_inline struct kiln_thread *begin_waiting(struct task_struct *task, uint64_t now)
+static __always_inline struct kiln_thread *begin_waiting(struct task_struct *task, uint64_t now,
+							 uint32_t queue)
 {
 	uint32_t epoch = *(volatile uint32_t *)&policy_epoch, tid = (uint32_t)task->pid;
 	struct cgroup_subsys_state *css = 0;
@@ -190,18 +215,27 @@ static __always_inline struct kiln_thread *begin_waiting(struct task_struct *tas
 		css = task_css(current_task());
 		serial = kernel_read(css, serial_nr);
 	}
-	if (t->verdict.css != serial || t->verdict.epoch != epoch)
+	if (t->css != serial || t->epoch != epoch)
 		decide_waits(css, serial, epoch, (uint32_t)task->tgid, t);
-	if (!t->verdict.period)
+	if (!t->rate)
 		return 0;
-	t->out = now;
-	t->chance = draw(t);
+	/* The lowest bit tells which mean it counts for. */
+	t->out = (now & ~1ULL) | queue;
+	t->chance = draw(t, now, queue);
 	return t->chance ? t : 0;
 }
 
-static __always_inline uint8_t cause_of(struct task_struct *task, int preempt)
+/* The id of the current task's cgroup, while cgroups have policies. */
+static __always_inline uint64_t own_cgroup(void)
 {
-	if (preempt || !task_state(task))
+	return use_cgroups
+		   ? kernel_read(kernel_read(kernel_read(task_css(current_task()), cgroup), kn), id)
+		   : 0;
+}
+
+static __always_inline uint8_t cause_of(struct task_struct *task, uint32_t queue)
+{
+	if (queue)
 		return KILN_WAIT_RUN_QUEUE;
 	return BPF_CORE_READ_BITFIELD(task, in_iowait) ? KILN_WAIT_IO : KILN_WAIT_BLOCKED;
 }
@@ -210,6 +244,7 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, int preempt, struct task_struct *prev, struct task_struct *next)
 {
 	uint32_t number = bpf_get_smp_processor_id();
+	uint32_t queue = preempt || !task_state(prev);
 	uint64_t now = bpf_ktime_get_ns();
 	struct kiln_thread *t;
 	struct kiln_walk *w;
@@ -217,16 +252,18 @@ int BPF_PROG(on_switch, int preempt, struct task_struct *prev, struct task_struc
 	int begun;
 
 	begin_running(next, now);
-	t = begin_waiting(prev, now);
+	t = begin_waiting(prev, now, queue);
 	cpu = t ? bpf_map_lookup_elem(&cpus, &number) : 0;
 	if (!cpu)
 		return 0;
+	const struct kiln_verdict verdict = {
+	    .index = t->index, .runtimes = t->runtimes, .cgroup = own_cgroup()};
 	const struct beginning b = {
-	    .verdict = &t->verdict,
-	    .value = t->chance,
-	    .time = now,
+	    .verdict = &verdict,
+	    .value = t->chance == ~0U ? KILN_OFF_CPU_CERTAIN : t->chance,
+	    .time = t->out,
 	    .origin = KILN_ORIGIN_OFF_CPU,
-	    .detail = cause_of(prev, preempt),
+	    .detail = cause_of(prev, queue),
 	};
 	begun = begin_sample(ctx, cpu, &b);
 	if (begun < 0) {

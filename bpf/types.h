@@ -255,7 +255,11 @@ struct kiln_verdict {
 enum {
 	KILN_OFF_CPU_RATE_SHIFT = 10, /* of KILN_OFF_CPU_UNIT over 2^32 */
 	KILN_OFF_CPU_LEAST = 1 << 24, /* the lowest probability, while nothing is throttled */
-	KILN_MAX_THREADS = 16384,     /* slots of `threads`; a power of 2 */
+	KILN_WALKED_SHIFT = 20,
+	/* The chance is 2^-32 of at least that for each 2^KILN_WALKED_SHIFT ns since the last walk:
+	 * a thread that was not walked for a second is. */
+	KILN_WALKED_CHANCE_SHIFT = 22,
+	KILN_MAX_THREADS = 16384, /* slots of `threads`; a power of 2 */
 };
 
 /* What a thread waits for, as far as the kernel side knows: `detail` of a sample. */
@@ -271,12 +275,18 @@ enum kiln_wait {
  * switches it. Mapped into user space, which sees there who still waits.
  */
 struct kiln_thread {
-	struct kiln_verdict verdict; /* `period` here: the policy's off_cpu */
-	uint64_t out;		     /* when it was switched out, CLOCK_MONOTONIC; 0: it runs */
-	uint64_t random;
-	uint64_t chance; /* of the walk that was made when it was switched out; 0: none was made */
+	/* What holds of its policy, as in struct kiln_verdict. */
+	uint64_t css;
+	uint32_t epoch, index, runtimes;
+	uint32_t rate;	 /* the policy's off_cpu */
+	uint64_t waited; /* ns, all waits that ended while the slot was this thread's */
+	uint64_t out;	 /* when it was switched out, CLOCK_MONOTONIC; 0: it runs */
 	uint32_t tid;	 /* 0: free */
-	uint32_t mean;	 /* ns: what it waits usually */
+	uint32_t random; /* never 0 */
+	/* Of the walk that was made when it was switched out, ~0: certain; 0: none was made. */
+	uint32_t chance;
+	uint32_t walked;  /* when it was walked last, in 2^KILN_WALKED_SHIFT ns */
+	uint32_t mean[2]; /* ns: what it waits usually; [1]: for a CPU. ~0: not known */
 };
 KILN_ASSERT_SIZE(kiln_thread, 64);
 

@@ -23,6 +23,7 @@ static void exporter_done(struct exporter_config *e)
 			   e->tls.server_name_override,
 			   e->tls.min_version,
 			   e->compression,
+			   e->profile,
 			   e->queue.storage,
 			   e->proto_generation,
 			   e->output,

@@ -126,6 +126,7 @@ struct exporter_config {
 	char *output;					/* NULL: standard output */
 	/* pprof_file, folded_file */
 	char *path;	      /* may hold %s = start time; rewritten whole at each rotation */
+	char *profile;	      /* folded_file: "cpu", "off_cpu", "wall"; NULL: "cpu" */
 	uint64_t rotation_ms; /* 0: one file for the whole run, written at the end */
 	/* top (embedded default): rows shown */
 	uint32_t top_rows;

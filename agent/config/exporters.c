@@ -298,6 +298,13 @@ static const struct field file_rows[] = {
     {},
 };
 
+static const struct field folded_rows[] = {
+    {"path", FIELD_CUSTOM, AT(path), .decode = decode_template},
+    {"rotation", FIELD_DURATION_MS, AT(rotation_ms), 0, 30.0 * DAY_MS},
+    {"profile", FIELD_CHOICE, AT(profile), .choices = folded_profile_names},
+    {},
+};
+
 static const struct field top_rows[] = {
     {"rows", FIELD_U32, AT(top_rows), 1, 1000},
     {},
@@ -311,6 +318,8 @@ static const struct field *rows_of(const char *type)
 		return http_rows;
 	if (streq(type, "customprofilesexporter"))
 		return text_rows;
+	if (streq(type, "folded_file"))
+		return folded_rows;
 	return streq(type, "top") ? top_rows : file_rows;
 }
 
@@ -325,7 +334,7 @@ int exporter_decode(struct fields *f, const struct component_type *type,
 		return fields_no_memory(f);
 	l->exporter_lines[l->config->n_exporters - 1] = node->line;
 	r = fields_decode(f, node, rows, e);
-	if (r == 0 && rows == file_rows && !e->path)
+	if (r == 0 && (rows == file_rows || rows == folded_rows) && !e->path)
 		return fields_error(f, node, "path: required");
 	return r;
 }

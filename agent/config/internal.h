@@ -132,4 +132,5 @@ int parse_budget_memory(const char *text, uint64_t *ret, struct error *err) _mus
 /* "cpu=0.5%,memory=128MiB"; what is not named stays. */
 int parse_budget(const char *text, struct budget *ret, struct error *err) _must_check_;
 
-extern const char *const compression_names[], *const otlp_generation_names[];
+extern const char *const folded_profile_names[], *const compression_names[],
+						     *const otlp_generation_names[];

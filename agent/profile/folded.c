@@ -135,9 +135,10 @@ int folded_add(struct folded *f, const struct batch *b)
 	for (uint32_t i = 0; i < b->n_profiles; i++) {
 		const struct batch_profile *p = &b->profiles[i];
 
-		if (p->kind != f->kind)
+		if (f->kind == FOLDED_WALL ? p->kind > PROFILE_OFF_CPU : p->kind != f->kind)
 			continue;
-		if (p->period_ns && (!f->period_ns || p->period_ns < f->period_ns))
+		if (f->kind != FOLDED_WALL && p->period_ns &&
+		    (!f->period_ns || p->period_ns < f->period_ns))
 			f->period_ns = p->period_ns;
 		for (uint32_t j = 0; j < p->n_samples && !r; j++) {
 			const struct batch_sample *s = &b->samples[p->first_sample + j];

@@ -14,6 +14,9 @@
  * Counts of all batches added. Memory is bounded: once the lines take MAX_BYTES, new stacks are
  * counted as "process;[profile full]". One thread at a time.
  */
+/* Instead of a kind: CPU and off-CPU time, in ns. */
+#define FOLDED_WALL PROFILE_KIND_COUNT
+
 struct folded;
 int folded_new(size_t max_bytes, enum profile_kind kind, struct folded **ret) _must_check_;
 struct folded *folded_free(struct folded *f);

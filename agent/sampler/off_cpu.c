@@ -18,6 +18,10 @@ struct off_cpu {
 	struct bpf_link *link; /* NULL: not attached */
 	struct walkers *walkers;
 	struct kiln_thread *threads; /* KILN_MAX_THREADS, shared with the kernel */
+	struct taken {
+		uint64_t waited;
+		uint32_t tid, pad;
+	} * taken; /* of each slot, when its thread was asked for last */
 };
 
 enum { THREADS_BYTES = KILN_MAX_THREADS * sizeof(struct kiln_thread) };
@@ -55,6 +59,9 @@ int off_cpu_new(struct profiler *main, struct walkers *walkers, struct off_cpu *
 
 	if (!o)
 		return error_set(err, -ENOMEM, "out of memory");
+	o->taken = calloc(KILN_MAX_THREADS, sizeof(*o->taken));
+	if (!o->taken)
+		return error_set(err, -ENOMEM, "out of memory");
 	o->skel = offcpu__open();
 	if (!o->skel)
 		return error_set(err, -errno, "cannot read the program for switches: %m");
@@ -85,6 +92,7 @@ struct off_cpu *off_cpu_free(struct off_cpu *o)
 	if (o->threads)
 		munmap(o->threads, THREADS_BYTES);
 	offcpu__destroy(o->skel);
+	free(o->taken);
 	free(o);
 	return NULL;
 }
@@ -94,9 +102,17 @@ int off_cpu_attach(struct off_cpu *o, struct error *err)
 	if (o->link)
 		return 0;
 	/* What they said is of before. */
-	memset(o->threads, 0, THREADS_BYTES);
+	off_cpu_forget(o);
 	o->link = bpf_program__attach(o->skel->progs.on_switch);
 	return o->link ? 0 : error_set(err, -errno, "cannot attach to sched_switch: %m");
+}
+
+void off_cpu_forget(struct off_cpu *o)
+{
+	if (!o)
+		return;
+	memset(o->threads, 0, THREADS_BYTES);
+	memset(o->taken, 0, KILN_MAX_THREADS * sizeof(*o->taken));
 }
 
 void off_cpu_detach(struct off_cpu *o)
@@ -112,18 +128,45 @@ struct walkers *off_cpu_walkers(struct off_cpu *o)
 	return o->walkers;
 }
 
-bool off_cpu_waits(const struct off_cpu *o, uint32_t tid, uint64_t began)
+/* The slot of TID; NULL: it has none. */
+static const struct kiln_thread *find(const struct off_cpu *o, uint32_t tid)
 {
 	uint32_t first = tid & (KILN_MAX_THREADS - 1);
 
-	for (uint32_t way = 0; o->link && way < 2; way++) {
+	for (uint32_t way = 0; way < 2; way++) {
 		const struct kiln_thread *t = &o->threads[first ^ way];
 
-		if (__atomic_load_n(&t->tid, __ATOMIC_RELAXED) == tid &&
-		    __atomic_load_n(&t->out, __ATOMIC_RELAXED) == began)
-			return true;
+		if (__atomic_load_n(&t->tid, __ATOMIC_RELAXED) == tid)
+			return t;
 	}
-	return false;
+	return NULL;
+}
+
+bool off_cpu_waits(const struct off_cpu *o, uint32_t tid, uint64_t began)
+{
+	const struct kiln_thread *t = find(o, tid);
+
+	return t && __atomic_load_n(&t->out, __ATOMIC_RELAXED) == began;
+}
+
+bool off_cpu_take_waited(struct off_cpu *o, uint32_t tid, uint64_t now, uint64_t *ret_ns)
+{
+	const struct kiln_thread *t = find(o, tid);
+	uint64_t out, waited, before;
+	struct taken *taken;
+
+	if (!t)
+		return false;
+	taken = &o->taken[t - o->threads];
+	out = __atomic_load_n(&t->out, __ATOMIC_RELAXED);
+	waited = __atomic_load_n(&t->waited, __ATOMIC_RELAXED);
+	if (out && now > out)
+		waited += now - out;
+	/* The slot was another's since, or this thread's anew. */
+	before = taken->tid == tid && taken->waited <= waited ? taken->waited : 0;
+	*taken = (struct taken){.tid = tid, .waited = waited};
+	*ret_ns = waited - before;
+	return true;
 }
 
 void off_cpu_cost(const struct off_cpu *o, uint64_t *ret_runs, uint64_t *ret_ns)

@@ -23,8 +23,15 @@ void off_cpu_detach(struct off_cpu *o);
 
 /* Its own set of walkers. */
 struct walkers *off_cpu_walkers(struct off_cpu *o);
-/* Does the thread TID still wait as it did since BEGAN? While attached. */
+/* Does the thread TID still wait as it did since BEGAN, or did when the program was detached? */
 bool off_cpu_waits(const struct off_cpu *o, uint32_t tid, uint64_t began);
+/*
+ * The ns that the thread TID has waited until NOW since it was asked for last, or since the kernel
+ * met it. False: not known.
+ */
+bool off_cpu_take_waited(struct off_cpu *o, uint32_t tid, uint64_t now, uint64_t *ret_ns);
+/* What the slots say is void: nobody is to be taken for waiting. */
+void off_cpu_forget(struct off_cpu *o);
 /* Runs and their ns, where the kernel counts them; else 0. Added to the results. */
 void off_cpu_cost(const struct off_cpu *o, uint64_t *ret_runs, uint64_t *ret_ns);
 /* Bytes of the maps that are its own. */

@@ -45,11 +45,13 @@ struct sampler {
 	void *wait_end_arg;
 	uint64_t drain_until_ns;	   /* CLOCK_MONOTONIC */
 	uint64_t maps_bytes, maps_read_ns; /* 0: never */
+	uint64_t walks, limited_ns;	   /* at sampler_limit_off_cpu(); 0: never */
 };
 
 enum {
 	VERIFIER_LINES = 60, /* of its log's end, where the reason is */
-	LOOKS = 8,	     /* in as many sweeps each process is asked for once */
+	OFF_CPU_SHIFT_MAX = 16,
+	LOOKS = 8, /* in as many sweeps each process is asked for once */
 	/* Of `processes`, read at once: more than one bucket of its hash table ever holds. */
 	ENTRIES_AT_ONCE = 1024,
 };
@@ -354,6 +356,7 @@ int sampler_set_off_cpu(struct sampler *s, bool on, struct error *err)
 
 	if (!on) {
 		off_cpu_detach(s->off_cpu);
+		off_cpu_forget(s->off_cpu);
 		return 0;
 	}
 	if (!s->off_cpu)
@@ -373,9 +376,30 @@ bool sampler_thread_waits(const struct sampler *s, uint32_t tid, uint64_t began)
 	return s->off_cpu && off_cpu_waits(s->off_cpu, tid, began);
 }
 
-void sampler_throttle_off_cpu(struct sampler *s, uint32_t shift)
+bool sampler_take_waited(struct sampler *s, uint32_t tid, uint64_t now, uint64_t *ret_ns)
 {
-	s->skel->bss->off_cpu_shift = shift;
+	return s->off_cpu && off_cpu_take_waited(s->off_cpu, tid, now, ret_ns);
+}
+
+void sampler_limit_off_cpu(struct sampler *s, uint64_t now)
+{
+	uint64_t walks = 0, passed = now - s->limited_ns;
+	uint32_t *shift = &s->skel->bss->off_cpu_shift;
+
+	if (!s->off_cpu)
+		return;
+	for (int cpu = 0; cpu < s->n_cpus; cpu++)
+		walks += s->cpus[cpu].stats.n[KILN_STAT_WAITS];
+	if (s->limited_ns && passed) {
+		uint64_t each = (walks - s->walks) * NS_PER_SECOND / passed / (uint64_t)s->n_cpus;
+
+		if (each > SAMPLER_WALKS_MAX && *shift < OFF_CPU_SHIFT_MAX)
+			++*shift;
+		else if (each < SAMPLER_WALKS_MAX / 4 && *shift)
+			--*shift;
+	}
+	s->limited_ns = now;
+	s->walks = walks;
 }
 
 int sampler_set_rate(struct sampler *s, uint32_t hz)

@@ -75,8 +75,15 @@ void sampler_on_wait_end(struct sampler *s,
 			 void (*take)(const struct kiln_wait_end *end, void *arg), void *arg);
 /* Does the thread TID still wait as it did since BEGAN? False as well where that is not known. */
 bool sampler_thread_waits(const struct sampler *s, uint32_t tid, uint64_t began);
-/* The kernel halves its walks at switches SHIFT times, 0..31. */
-void sampler_throttle_off_cpu(struct sampler *s, uint32_t shift);
+/* The ns that the thread TID waited until NOW (CLOCK_MONOTONIC) since it was asked for last. False:
+ * not known. */
+bool sampler_take_waited(struct sampler *s, uint32_t tid, uint64_t now, uint64_t *ret_ns);
+/*
+ * To be called once a window: when there were more walks at switches than SAMPLER_WALKS_MAX a
+ * second and CPU, half of them are left out from now on; when a quarter of that, they come back.
+ */
+enum { SAMPLER_WALKS_MAX = 2000 };
+void sampler_limit_off_cpu(struct sampler *s, uint64_t now);
 
 /* The timers' rate from now on: at least that of every policy. 0 stops them. */
 int sampler_set_rate(struct sampler *s, uint32_t hz) _must_check_;

@@ -15,9 +15,13 @@
 #include "agent/window/memo.h"
 #include "agent/window/outer_frames.h"
 #include "agent/window/resource.h"
+#include "agent/window/wait_cause.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
 #include "lib/pace.h"
+
+/* How deep __schedule() is looked for: the program, three frames of the tracepoint and a helper. */
+enum { SCHEDULER_FRAMES = 12 };
 
 struct naming {
 	struct symbolizer *symbolizer;
@@ -406,13 +410,47 @@ static uint32_t copy_outer(struct naming *n, const struct process *p,
 	return len + count - first;
 }
 
-static uint32_t name_stack(struct naming *n, struct stack *stack, struct process *p)
+/*
+ * Kernel frames that are not shown of a thread that was switched out: the program that took the
+ * sample, and the scheduler that called it, up to __schedule(). None where that is not found.
+ */
+static uint32_t scheduler_frames(struct naming *n, const struct stack_key *key)
+{
+	for (uint32_t i = 0; i < MIN(key->n_kernel, SCHEDULER_FRAMES); i++) {
+		struct symbol_result sym = {};
+		const char *module = "";
+
+		(void)symbolize_kernel(n->symbolizer, key->words[i] - (i ? 1 : 0), &sym, &module);
+		if (sym.n && streq(sym.symbols[0].name, "__schedule"))
+			return i + 1;
+	}
+	return 0;
+}
+
+/* What the thread waited for, by the first kernel frame after FIRST that tells it. */
+static const char *blocking_cause(struct naming *n, const struct stack_key *key, uint32_t first)
+{
+	const char *cause = NULL;
+
+	for (uint32_t i = first; i < key->n_kernel && !cause; i++) {
+		struct symbol_result sym = {};
+		const char *module = "";
+
+		(void)symbolize_kernel(n->symbolizer, key->words[i] - (i ? 1 : 0), &sym, &module);
+		if (sym.n)
+			cause = wait_cause_of_function(sym.symbols[0].name);
+	}
+	return cause ? cause : "other";
+}
+
+static uint32_t name_stack(struct naming *n, struct stack *stack, struct process *p,
+			   enum kiln_origin origin)
 {
 	const struct stack_key *key = &stack->key;
 	const uint64_t *user = key->words + key->n_kernel;
 	struct outer_frames outer;
 	const struct image *hidden;
-	uint32_t len = 0;
+	uint32_t len = 0, first = 0;
 
 	if (p->named_build != n->build)
 		p->last_stack = NULL;
@@ -420,7 +458,11 @@ static uint32_t name_stack(struct naming *n, struct stack *stack, struct process
 		return stack->named_stack;
 	n->by_process = false;
 	outer = find_outer(n, stack, p);
-	for (uint32_t i = 0; i < key->n_kernel; i++)
+	if (origin == KILN_ORIGIN_OFF_CPU) {
+		first = scheduler_frames(n, key);
+		stack->named_cause = blocking_cause(n, key, first);
+	}
+	for (uint32_t i = first; i < key->n_kernel; i++)
 		n->locations[len++] =
 		    find_location(n, NULL, key->words[i] - (i ? 1 : 0), 0, stack, p, NULL);
 	hidden = hidden_image(n, stack, user);
@@ -467,12 +509,23 @@ static const enum profile_kind kind_of[KILN_ORIGIN_COUNT] = {
     [KILN_ORIGIN_PROBE] = PROFILE_PROBE,
 };
 
+static uint32_t add_cause(struct naming *n, const struct count *c)
+{
+	const char *known = wait_cause_of_detail((uint8_t)c->key.detail),
+		   *blocked = c->key.stack->named_cause;
+	const struct batch_label label = {WAIT_CAUSE_KEY, known	    ? known
+							  : blocked ? blocked
+								    : "other"};
+
+	return batch_add_labels(n->batch, &label, 1);
+}
+
 static void name_count(struct naming *n, const struct window *w, struct count *c)
 {
 	struct process *p = c->key.process;
 	enum profile_kind kind = kind_of[c->key.origin % KILN_ORIGIN_COUNT];
 	struct batch_sample sample = {
-	    .stack = name_stack(n, c->key.stack, p),
+	    .stack = name_stack(n, c->key.stack, p, (enum kiln_origin)c->key.origin),
 	    .tid = c->key.tid,
 	    .thread_name = c->thread_name ? c->thread_name : c->key.comm,
 	    .value =
@@ -480,6 +533,8 @@ static void name_count(struct naming *n, const struct window *w, struct count *c
 	    .timestamps = c->times,
 	};
 
+	if (c->key.origin == KILN_ORIGIN_OFF_CPU)
+		sample.labels = add_cause(n, c);
 	name_process(n, w, p);
 	sample.process = p->named_process;
 	batch_add_sample(n->batch, p->named_resource, kind, c->key.period, &sample);

@@ -177,6 +177,64 @@ int waits_credit(struct waits *w, uint64_t now, struct window *window,
 	return result;
 }
 
+struct total {
+	uint32_t tid;
+	uint64_t estimate, exact; /* 0: to be left alone */
+	UT_hash_handle hh;
+};
+
+static struct total *find_total(struct total *all, const struct count *c)
+{
+	struct total *t = NULL;
+
+	if (c->key.origin == KILN_ORIGIN_OFF_CPU)
+		HASH_FIND(hh, all, &c->key.tid, sizeof(c->key.tid), t);
+	return t;
+}
+
+/* One for each thread of W that waited. Without memory some are left out: estimates remain. */
+static struct total *sum_totals(const struct window *w)
+{
+	struct total *all = NULL, *t;
+
+	for (const struct count *c = w->list; c; c = c->next) {
+		if (c->key.origin != KILN_ORIGIN_OFF_CPU)
+			continue;
+		t = find_total(all, c);
+		if (!t) {
+			t = calloc(1, sizeof(*t));
+			if (!t)
+				continue;
+			t->tid = c->key.tid;
+			HASH_ADD(hh, all, tid, sizeof(t->tid), t);
+		}
+		if (__builtin_add_overflow(t->estimate, c->value, &t->estimate))
+			t->estimate = UINT64_MAX;
+	}
+	return all;
+}
+
+void waits_calibrate(struct window *window, uint64_t now,
+		     bool (*exact)(void *arg, uint32_t tid, uint64_t now, uint64_t *ret_ns),
+		     void *arg)
+{
+	struct total *all = sum_totals(window), *t, *next;
+
+	HASH_ITER (hh, all, t, next)
+		if (!exact(arg, t->tid, now, &t->exact) || t->exact / 2 > t->estimate ||
+		    t->estimate / 2 > t->exact)
+			t->exact = 0;
+	for (struct count *c = window->list; all && c; c = c->next) {
+		t = find_total(all, c);
+		if (t && t->exact && t->estimate)
+			c->value = (uint64_t)((unsigned __int128)c->value * t->exact / t->estimate);
+	}
+	HASH_ITER (hh, all, t, next) {
+		HASH_DEL(all, t);
+		free(t);
+	}
+}
+
 size_t waits_count(const struct waits *w)
 {
 	return HASH_COUNT(w->waiting);

@@ -39,8 +39,6 @@ static bool is_always_walked(size_t tracer)
 
 static void add_profile(const struct profile_spec *p, const char *path, struct policy_verdict *v)
 {
-	if (p->off_cpu == TOGGLE_ENABLED || p->off_cpu_per_mille > 0)
-		add(v, "%s.offCPU: agents of this version do not profile off-CPU time", path);
 	for (size_t i = 0; i < TRACER_COUNT; i++) {
 		if (p->tracers[i] == TOGGLE_ENABLED && !has_walker[i])
 			add(v, "%s.tracers.%s: agents of this version do not walk its stacks", path,

@@ -12,7 +12,7 @@
 #include "lib/buf.h"
 #include "lib/parse.h"
 
-enum { BUILT_IN_HZ = 20, DIGEST_INPUT_MAX = 1 << 20 };
+enum { DIGEST_INPUT_MAX = 1 << 20 };
 
 static void apply_layer(struct merged_profile *m, const struct profile_spec *p,
 			const struct namespace_config *author)
@@ -38,8 +38,10 @@ void profile_merge(const struct cluster_config *cluster, const struct node_group
 		   const struct namespace_config *ns_default, const struct namespace_config *best,
 		   struct merged_profile *ret)
 {
-	*ret = (struct merged_profile){
-	    .mode = MODE_ENABLED, .hz = BUILT_IN_HZ, .off_cpu = TOGGLE_DISABLED};
+	*ret = (struct merged_profile){.mode = MODE_ENABLED,
+				       .hz = BUILT_IN_HZ,
+				       .off_cpu = TOGGLE_DISABLED,
+				       .off_cpu_per_mille = BUILT_IN_OFF_CPU_PER_MILLE};
 	for (size_t i = 0; i < TRACER_COUNT; i++)
 		ret->tracers[i] = TOGGLE_AUTO;
 	apply_layer(ret, &cluster->defaults, NULL);

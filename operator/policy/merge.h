@@ -8,6 +8,9 @@
 
 #include "operator/policy/policy.h"
 
+/* What nobody says otherwise. */
+enum { BUILT_IN_HZ = 20, BUILT_IN_OFF_CPU_PER_MILLE = 20 };
+
 /* A profile with nothing absent, before the guard-rails. */
 struct merged_profile {
 	enum profile_mode mode;

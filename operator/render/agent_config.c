@@ -5,6 +5,7 @@
  * environment; secrets are named, never copied. Pure; any thread.
  */
 #include "lib/buf.h"
+#include "operator/policy/merge.h"
 #include "operator/render/internal.h"
 
 enum { YAML_MAX = 1 << 19 }; /* half of what a ConfigMap may hold */
@@ -67,10 +68,12 @@ static void put_receiver(struct buf *out, const struct render_input *in,
 	const struct cluster_config *c = in->config;
 	int interval = target->agent.report_interval_s;
 	int limit = memory_limit_mib(&target->agent) / 5 * 4;
-	int off_cpu = c->defaults.off_cpu == TOGGLE_ENABLED && !c->guardrails.off_cpu_forbidden
-			  ? c->defaults.off_cpu_per_mille
-			  : 0;
+	int off_cpu = c->defaults.off_cpu_per_mille == NUMBER_ABSENT
+			  ? BUILT_IN_OFF_CPU_PER_MILLE
+			  : c->defaults.off_cpu_per_mille;
 
+	if (c->defaults.off_cpu != TOGGLE_ENABLED || c->guardrails.off_cpu_forbidden)
+		off_cpu = 0;
 	if (c->guardrails.max_off_cpu_per_mille != NUMBER_ABSENT)
 		off_cpu = MIN(off_cpu, c->guardrails.max_off_cpu_per_mille);
 	buf_printf(out, "receivers:\n  profiling:\n    samples_per_second: %d\n", target->hz);

@@ -41,9 +41,9 @@ ROWS = [
                    'spec.destinations, got "mian"; did you mean main? Nothing is sent there; the rest of the config is '
                    'in effect')),
     ("what agents cannot do is told",
-     [cluster(), tenant("a", profile={"offCPU": {"mode": "Enabled", "perMille": 1}})],
+     [cluster(), tenant("a", profile={"tracers": {"native": "Disabled"}})],
      "default/a", ("Effective", "False", "PartlyIneffective",
-                   "spec.profile.offCPU: agents of this version do not profile off-CPU time")),
+                   "spec.profile.tracers.native: cannot be disabled, use mode: Disabled")),
     ("beyond the guard-rails in one field",
      [cluster(guardrails={"sampling": {"maxHz": 97}}), tenant("a", **hz(499))],
      "default/a", ("Accepted", "True", "Accepted", "accepted; the guard-rails changed sampling.hz")),

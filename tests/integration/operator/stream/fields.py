@@ -36,9 +36,10 @@ def profile(at, kind, name):
     def rows():
         yield "mode", {}, {"mode": "OptIn"}, lambda w: not w.policy("till")["enabled"]
         yield "sampling.hz", {}, {"sampling": {"hz": 31}}, lambda w: w.policy("till")["hz"] == 31
-        for change in ({"mode": "Enabled"}, {"perMille": 30}):
-            yield (f"offCPU.{next(iter(change))}", {}, {"offCPU": change},
-                   lambda w: ineffective(w, f"spec.{at}.offCPU", kind, name))
+        yield ("offCPU.mode", {}, {"offCPU": {"mode": "Enabled"}},
+               lambda w: w.policy("till")["off_cpu_per_mille"] == 20)
+        yield ("offCPU.perMille", {"offCPU": {"mode": "Enabled"}}, {"offCPU": {"mode": "Enabled", "perMille": 30}},
+               lambda w: w.policy("till")["off_cpu_per_mille"] == 30)
         for tracer in ("native", "go"):
             yield (f"tracers.{tracer}", {}, {"tracers": {tracer: "Disabled"}},
                    lambda w, t=tracer: ineffective(w, f"spec.{at}.tracers.{t}: cannot be disabled", kind, name))

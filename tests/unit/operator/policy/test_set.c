@@ -337,9 +337,7 @@ static void test_what_agents_cannot_do_is_told(void **state)
 	struct policy_verdict v;
 
 	assert_int_equal(policy_verdict(set, "", "cluster", &v), 0);
-	assert_string_equal(v.ineffective,
-			    "spec.defaults.offCPU: agents of this version do not profile off-CPU "
-			    "time. spec.guardrails.deniedTracers: go cannot be disabled");
+	assert_string_equal(v.ineffective, "spec.guardrails.deniedTracers: go cannot be disabled");
 	put(set, "prod", "x", 1,
 	    "{'profile':{'tracers':{'dotnet':'Enabled','ruby':'Auto','perl':'Disabled',"
 	    "'v8':'Enabled','native':'Disabled'}}}");
