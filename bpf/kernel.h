@@ -45,6 +45,10 @@ struct mm_struct {
 	unsigned long start_stack, env_end, task_size;
 } KERNEL_TYPE;
 
+struct sched_entity {
+	uint64_t sum_exec_runtime;
+} KERNEL_TYPE;
+
 struct task_struct {
 	int pid, tgid;
 	struct mm_struct *mm;
@@ -57,6 +61,7 @@ struct task_struct {
 	char comm[16];
 	unsigned int __state;
 	unsigned int in_iowait : 1;
+	struct sched_entity se;
 	struct thread_struct thread;
 } KERNEL_TYPE;
 

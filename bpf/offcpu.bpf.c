@@ -58,22 +58,26 @@ static __always_inline struct kiln_thread *find_thread(uint32_t tid)
 	return t && t->tid == tid ? t : 0;
 }
 
-/* A slot for the thread TID, which has none: not that of a thread whose walked wait is not over. */
-static __attribute__((noinline)) struct kiln_thread *claim_thread(uint32_t tid, uint64_t now)
+/*
+ * A slot for the thread TID, which has none: one that nobody needs, else that of a thread whose
+ * walked wait is over.
+ */
+static __attribute__((noinline)) struct kiln_thread *claim_thread(uint32_t tid, uint64_t now,
+								  uint64_t ran)
 {
-	struct kiln_thread *t = 0;
-	uint32_t i = tid & (KILN_MAX_THREADS - 1);
+	uint32_t first = tid & (KILN_MAX_THREADS - 1), second = first ^ 1;
+	struct kiln_thread *t = bpf_map_lookup_elem(&threads, &first),
+			   *other = bpf_map_lookup_elem(&threads, &second);
 
-	for (int way = 0; way < 2; way++, i ^= 1) {
-		t = bpf_map_lookup_elem(&threads, &i);
-		if (t && !(t->tid && t->chance))
-			break;
-		t = 0;
-	}
-	if (!t)
+	if (!t || !other)
 		return 0;
+	if (t->tid && t->rate && (!other->tid || !other->rate || t->chance))
+		t = other;
+	if (t->tid && t->chance)
+		return 0;
+	t->rate = 0;
 	t->epoch = 0;
-	t->waited = 0;
+	t->base = t->waited = now - ran;
 	t->out = 0;
 	t->chance = 0;
 	t->random = (uint32_t)(now ^ now >> 32 ^ tid * 0x9e3779b9U) | 1;
@@ -93,14 +97,15 @@ static __attribute__((noinline)) void decide_waits(struct cgroup_subsys_state *c
 
 	decide(css, serial, epoch, &v);
 	policy = bpf_map_lookup_elem(&policies, &v.index);
-	t->css = serial;
+	t->css = (uint32_t)serial;
 	t->epoch = epoch;
-	t->index = v.index;
 	t->rate = 0;
 	if (filter_pids && !bpf_map_lookup_elem(&pid_filter, &tgid))
 		return;
 	if (policy && policy->mode != KILN_POLICY_DISABLED) {
-		t->rate = policy->off_cpu;
+		t->rate = policy->off_cpu & KILN_OFF_CPU_RATE_MASK;
+		if (t->rate)
+			t->rate |= v.index << 24;
 		t->runtimes = policy->runtimes;
 	}
 }
@@ -142,7 +147,6 @@ static __always_inline void begin_running(struct task_struct *task, uint64_t now
 	if (!t || !t->out)
 		return;
 	ns = now - t->out;
-	t->waited += ns;
 	if (t->chance)
 		tell_end(t, ns);
 	mean = &t->mean[t->out & 1];
@@ -163,11 +167,13 @@ static __always_inline uint32_t draw(struct kiln_thread *t, uint64_t now, uint32
 {
 	uint32_t shift = off_cpu_shift & 31, moment = (uint32_t)(now >> KILN_WALKED_SHIFT),
 		 random = t->random;
-	uint64_t chance = (uint64_t)t->mean[queue & 1] * t->rate >> KILN_OFF_CPU_RATE_SHIFT,
-		 idle = (uint64_t)(moment - t->walked) << KILN_WALKED_CHANCE_SHIFT;
+	uint64_t since = moment - t->walked, ns = t->mean[queue & 1], chance;
 
-	if (chance < idle)
-		chance = idle;
+	if (since > KILN_WALKED_MAX)
+		since = KILN_WALKED_MAX;
+	since <<= KILN_WALKED_SHIFT;
+	chance = (ns > since ? ns : since) * (t->rate & KILN_OFF_CPU_RATE_MASK) >>
+		 KILN_OFF_CPU_RATE_SHIFT;
 	if (chance < KILN_OFF_CPU_LEAST)
 		chance = KILN_OFF_CPU_LEAST;
 	chance >>= shift;
@@ -193,16 +199,20 @@ static __always_inline struct kiln_thread *begin_waiting(struct task_struct *tas
 	struct kiln_thread *t;
 	uint64_t serial = 0;
 
-	if (!tid || !task->mm)
+	if (!tid)
 		return 0;
-	t = find_thread(tid);
-	if (task_state(task) & TASK_DEAD) {
-		if (t)
-			t->tid = 0;
+	if (!task->mm) {
+		/* It stays for user space, which may ask how long the thread waited in all. */
+		t = task_state(task) & TASK_DEAD ? find_thread(tid) : 0;
+		if (t) {
+			t->waited = now - task->se.sum_exec_runtime;
+			t->out = t->chance = 0;
+		}
 		return 0;
 	}
+	t = find_thread(tid);
 	if (!t)
-		t = claim_thread(tid, now);
+		t = claim_thread(tid, now, task->se.sum_exec_runtime);
 	if (!t) {
 		uint32_t slot = bpf_get_smp_processor_id();
 		struct kiln_cpu *cpu = bpf_map_lookup_elem(&cpus, &slot);
@@ -215,11 +225,12 @@ static __always_inline struct kiln_thread *begin_waiting(struct task_struct *tas
 		css = task_css(current_task());
 		serial = kernel_read(css, serial_nr);
 	}
-	if (t->css != serial || t->epoch != epoch)
+	if (t->css != (uint32_t)serial || t->epoch != epoch)
 		decide_waits(css, serial, epoch, (uint32_t)task->tgid, t);
 	if (!t->rate)
 		return 0;
 	/* The lowest bit tells which mean it counts for. */
+	t->waited = now - task->se.sum_exec_runtime;
 	t->out = (now & ~1ULL) | queue;
 	t->chance = draw(t, now, queue);
 	return t->chance ? t : 0;
@@ -257,7 +268,7 @@ int BPF_PROG(on_switch, int preempt, struct task_struct *prev, struct task_struc
 	if (!cpu)
 		return 0;
 	const struct kiln_verdict verdict = {
-	    .index = t->index, .runtimes = t->runtimes, .cgroup = own_cgroup()};
+	    .index = t->rate >> 24, .runtimes = t->runtimes, .cgroup = own_cgroup()};
 	const struct beginning b = {
 	    .verdict = &verdict,
 	    .value = t->chance == ~0U ? KILN_OFF_CPU_CERTAIN : t->chance,

@@ -250,15 +250,14 @@ struct kiln_verdict {
  */
 #define KILN_OFF_CPU_UNIT	 (1ULL << 42)
 #define KILN_OFF_CPU_CERTAIN	 (1ULL << 32)
+#define KILN_OFF_CPU_RATE_MASK	 ((1U << 24) - 1) /* of `rate` in struct kiln_thread */
 /* struct kiln_policy's off_cpu for so many walks in a second of waiting; up to 1000. */
 #define KILN_OFF_CPU_RATE(walks) ((uint32_t)((double)KILN_OFF_CPU_UNIT * (walks) / 1e9))
 enum {
 	KILN_OFF_CPU_RATE_SHIFT = 10, /* of KILN_OFF_CPU_UNIT over 2^32 */
 	KILN_OFF_CPU_LEAST = 1 << 24, /* the lowest probability, while nothing is throttled */
 	KILN_WALKED_SHIFT = 20,
-	/* The chance is 2^-32 of at least that for each 2^KILN_WALKED_SHIFT ns since the last walk:
-	 * a thread that was not walked for a second is. */
-	KILN_WALKED_CHANCE_SHIFT = 22,
+	KILN_WALKED_MAX = 2000,	  /* longer ago is the same */
 	KILN_MAX_THREADS = 16384, /* slots of `threads`; a power of 2 */
 };
 
@@ -275,11 +274,12 @@ enum kiln_wait {
  * switches it. Mapped into user space, which sees there who still waits.
  */
 struct kiln_thread {
-	/* What holds of its policy, as in struct kiln_verdict. */
-	uint64_t css;
-	uint32_t epoch, index, runtimes;
-	uint32_t rate;	 /* the policy's off_cpu */
-	uint64_t waited; /* ns, all waits that ended while the slot was this thread's */
+	/* What holds of its policy, as in struct kiln_verdict; of css the low half. */
+	uint32_t css, epoch, runtimes;
+	uint32_t rate; /* low 24 bits: the policy's off_cpu; high 8: its index */
+	/* The clock less the time that the scheduler says that the thread ran: grows by what it
+	 * waits. When the slot became the thread's, and when it was last switched out. */
+	uint64_t base, waited;
 	uint64_t out;	 /* when it was switched out, CLOCK_MONOTONIC; 0: it runs */
 	uint32_t tid;	 /* 0: free */
 	uint32_t random; /* never 0 */

@@ -18,10 +18,10 @@ struct off_cpu {
 	struct bpf_link *link; /* NULL: not attached */
 	struct walkers *walkers;
 	struct kiln_thread *threads; /* KILN_MAX_THREADS, shared with the kernel */
-	struct taken {
-		uint64_t waited;
+	struct told {
+		uint64_t ns, seen; /* what the kernel counted then */
 		uint32_t tid, pad;
-	} * taken; /* of each slot, when its thread was asked for last */
+	} * told; /* of each slot's thread */
 };
 
 enum { THREADS_BYTES = KILN_MAX_THREADS * sizeof(struct kiln_thread) };
@@ -59,8 +59,8 @@ int off_cpu_new(struct profiler *main, struct walkers *walkers, struct off_cpu *
 
 	if (!o)
 		return error_set(err, -ENOMEM, "out of memory");
-	o->taken = calloc(KILN_MAX_THREADS, sizeof(*o->taken));
-	if (!o->taken)
+	o->told = calloc(KILN_MAX_THREADS, sizeof(*o->told));
+	if (!o->told)
 		return error_set(err, -ENOMEM, "out of memory");
 	o->skel = offcpu__open();
 	if (!o->skel)
@@ -92,7 +92,7 @@ struct off_cpu *off_cpu_free(struct off_cpu *o)
 	if (o->threads)
 		munmap(o->threads, THREADS_BYTES);
 	offcpu__destroy(o->skel);
-	free(o->taken);
+	free(o->told);
 	free(o);
 	return NULL;
 }
@@ -112,7 +112,7 @@ void off_cpu_forget(struct off_cpu *o)
 	if (!o)
 		return;
 	memset(o->threads, 0, THREADS_BYTES);
-	memset(o->taken, 0, KILN_MAX_THREADS * sizeof(*o->taken));
+	memset(o->told, 0, KILN_MAX_THREADS * sizeof(*o->told));
 }
 
 void off_cpu_detach(struct off_cpu *o)
@@ -149,24 +149,34 @@ bool off_cpu_waits(const struct off_cpu *o, uint32_t tid, uint64_t began)
 	return t && __atomic_load_n(&t->out, __ATOMIC_RELAXED) == began;
 }
 
-bool off_cpu_take_waited(struct off_cpu *o, uint32_t tid, uint64_t now, uint64_t *ret_ns)
+bool off_cpu_due(struct off_cpu *o, uint32_t tid, uint64_t now, int64_t *ret_ns)
 {
 	const struct kiln_thread *t = find(o, tid);
-	uint64_t out, waited, before;
-	struct taken *taken;
+	struct told *told;
+	uint64_t out, waited;
 
 	if (!t)
 		return false;
-	taken = &o->taken[t - o->threads];
+	told = &o->told[t - o->threads];
 	out = __atomic_load_n(&t->out, __ATOMIC_RELAXED);
-	waited = __atomic_load_n(&t->waited, __ATOMIC_RELAXED);
+	waited = __atomic_load_n(&t->waited, __ATOMIC_RELAXED) -
+		 __atomic_load_n(&t->base, __ATOMIC_RELAXED);
+	/* The slot was another's meanwhile, and began anew. */
+	if (told->tid != tid || waited < told->seen)
+		*told = (struct told){.tid = tid};
+	told->seen = waited;
 	if (out && now > out)
 		waited += now - out;
-	/* The slot was another's since, or this thread's anew. */
-	before = taken->tid == tid && taken->waited <= waited ? taken->waited : 0;
-	*taken = (struct taken){.tid = tid, .waited = waited};
-	*ret_ns = waited - before;
+	*ret_ns = (int64_t)(waited - told->ns);
 	return true;
+}
+
+void off_cpu_told(struct off_cpu *o, uint32_t tid, uint64_t ns)
+{
+	const struct kiln_thread *t = find(o, tid);
+
+	if (t && o->told[t - o->threads].tid == tid)
+		o->told[t - o->threads].ns += ns;
 }
 
 void off_cpu_cost(const struct off_cpu *o, uint64_t *ret_runs, uint64_t *ret_ns)

@@ -26,10 +26,12 @@ struct walkers *off_cpu_walkers(struct off_cpu *o);
 /* Does the thread TID still wait as it did since BEGAN, or did when the program was detached? */
 bool off_cpu_waits(const struct off_cpu *o, uint32_t tid, uint64_t began);
 /*
- * The ns that the thread TID has waited until NOW since it was asked for last, or since the kernel
- * met it. False: not known.
+ * The ns that the thread TID has waited until NOW, since the kernel met it, and that were not told.
+ * Negative: more was told. False: not known.
  */
-bool off_cpu_take_waited(struct off_cpu *o, uint32_t tid, uint64_t now, uint64_t *ret_ns);
+bool off_cpu_due(struct off_cpu *o, uint32_t tid, uint64_t now, int64_t *ret_ns);
+/* NS more of TID's waiting were told. */
+void off_cpu_told(struct off_cpu *o, uint32_t tid, uint64_t ns);
 /* What the slots say is void: nobody is to be taken for waiting. */
 void off_cpu_forget(struct off_cpu *o);
 /* Runs and their ns, where the kernel counts them; else 0. Added to the results. */

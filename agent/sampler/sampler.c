@@ -376,9 +376,15 @@ bool sampler_thread_waits(const struct sampler *s, uint32_t tid, uint64_t began)
 	return s->off_cpu && off_cpu_waits(s->off_cpu, tid, began);
 }
 
-bool sampler_take_waited(struct sampler *s, uint32_t tid, uint64_t now, uint64_t *ret_ns)
+bool sampler_wait_due(struct sampler *s, uint32_t tid, uint64_t now, int64_t *ret_ns)
 {
-	return s->off_cpu && off_cpu_take_waited(s->off_cpu, tid, now, ret_ns);
+	return s->off_cpu && off_cpu_due(s->off_cpu, tid, now, ret_ns);
+}
+
+void sampler_wait_told(struct sampler *s, uint32_t tid, uint64_t ns)
+{
+	if (s->off_cpu)
+		off_cpu_told(s->off_cpu, tid, ns);
 }
 
 void sampler_limit_off_cpu(struct sampler *s, uint64_t now)

@@ -75,9 +75,11 @@ void sampler_on_wait_end(struct sampler *s,
 			 void (*take)(const struct kiln_wait_end *end, void *arg), void *arg);
 /* Does the thread TID still wait as it did since BEGAN? False as well where that is not known. */
 bool sampler_thread_waits(const struct sampler *s, uint32_t tid, uint64_t began);
-/* The ns that the thread TID waited until NOW (CLOCK_MONOTONIC) since it was asked for last. False:
- * not known. */
-bool sampler_take_waited(struct sampler *s, uint32_t tid, uint64_t now, uint64_t *ret_ns);
+/* The ns that the thread TID waited until NOW (CLOCK_MONOTONIC) and that were not told:
+ * off_cpu_due().
+ */
+bool sampler_wait_due(struct sampler *s, uint32_t tid, uint64_t now, int64_t *ret_ns);
+void sampler_wait_told(struct sampler *s, uint32_t tid, uint64_t ns);
 /*
  * To be called once a window: when there were more walks at switches than SAMPLER_WALKS_MAX a
  * second and CPU, half of them are left out from now on; when a quarter of that, they come back.

@@ -258,17 +258,24 @@ static bool still_waits(void *arg, uint32_t tid, uint64_t began)
 	return sampler_thread_waits(arg, tid, began);
 }
 
-static bool exact_wait(void *arg, uint32_t tid, uint64_t now, uint64_t *ret_ns)
+static bool wait_due(void *arg, uint32_t tid, uint64_t now, int64_t *ret_ns)
 {
-	return sampler_take_waited(arg, tid, now, ret_ns);
+	return sampler_wait_due(arg, tid, now, ret_ns);
+}
+
+static void wait_told(void *arg, uint32_t tid, uint64_t ns)
+{
+	sampler_wait_told(arg, tid, ns);
 }
 
 /* The current window ends: what threads wait for has its part in it. */
 static void credit_waits(struct intake *in)
 {
+	const struct waits_truth truth = {wait_due, wait_told, in->sampler};
+
 	if (waits_credit(in->waits, in->drained_ns, in->window, still_waits, in->sampler) < 0)
 		metric_add(M_DROPPED_WINDOW_FULL, 1);
-	waits_calibrate(in->window, in->drained_ns, exact_wait, in->sampler);
+	waits_calibrate(in->window, in->drained_ns, &truth);
 	sampler_limit_off_cpu(in->sampler, in->drained_ns);
 }
 

@@ -398,7 +398,7 @@ static uint32_t copy_outer(struct naming *n, const struct process *p,
 			   const struct outer_frames *outer, uint32_t len)
 {
 	const struct stack_key *last = &p->last_stack->key;
-	uint32_t count, first = last->n_kernel + outer->frames;
+	uint32_t count, first = last->n_kernel - p->last_stack->named_without + outer->frames;
 	const uint32_t *locations = batch_stack_locations(n->batch, p->last_named, &count);
 
 	if (has_end_name(last))
@@ -462,6 +462,7 @@ static uint32_t name_stack(struct naming *n, struct stack *stack, struct process
 		first = scheduler_frames(n, key);
 		stack->named_cause = blocking_cause(n, key, first);
 	}
+	stack->named_without = first;
 	for (uint32_t i = first; i < key->n_kernel; i++)
 		n->locations[len++] =
 		    find_location(n, NULL, key->words[i] - (i ? 1 : 0), 0, stack, p, NULL);

@@ -45,6 +45,7 @@ struct stack {
 	struct stack_owner *owner;
 	uint32_t last_window;
 	uint32_t named_build, named_stack; /* index in the batch that build NAMED_BUILD makes */
+	uint32_t named_without;		   /* kernel frames at the leaf that are not shown */
 	const char *named_cause;	   /* what threads wait for with it; NULL: nobody asked */
 	/* The runtimes of its frames, up to one without an id; the window that they were named for.
 	 */

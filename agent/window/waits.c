@@ -8,6 +8,7 @@
 struct wait {
 	uint32_t tid;
 	uint64_t began, counted_until;
+	bool long_lived;     /* it lasted over the end of a window */
 	unsigned int missed; /* windows that found the thread not waiting so any more */
 	struct window_sample sample;
 	char comm[KILN_COMM_LEN];
@@ -77,13 +78,24 @@ uint64_t waits_weigh(uint64_t ns, uint64_t chance)
 	return value > UINT64_MAX ? UINT64_MAX : (uint64_t)value;
 }
 
-/* Counts what passed of the wait of S, walked with CHANCE. */
-static int count(const struct window_sample *s, uint64_t ns, struct window *window)
+/* Counts NS of the wait of S, walked with CHANCE. */
+static int count_as(const struct window_sample *s, uint64_t ns, uint64_t chance,
+		    struct window *window)
 {
 	struct window_sample counted = *s;
 
-	counted.value = MIN(waits_weigh(ns, s->value), (uint64_t)INT64_MAX);
+	counted.value = MIN(waits_weigh(ns, chance), (uint64_t)INT64_MAX);
 	return counted.value ? window_add(window, &counted) : 0;
+}
+
+/*
+ * A wait that lasts over the end of a window is the thread's only one at that time, and stands for
+ * no other: it is measured.
+ */
+static int count(const struct wait *x, uint64_t ns, struct window *window)
+{
+	return count_as(&x->sample, ns, x->long_lived ? KILN_OFF_CPU_CERTAIN : x->sample.value,
+			window);
 }
 
 int waits_begin(struct waits *w, const struct window_sample *s, uint64_t began,
@@ -95,7 +107,7 @@ int waits_begin(struct waits *w, const struct window_sample *s, uint64_t began,
 
 	HASH_FIND(hh, w->early, &find.key, sizeof(find.key), e);
 	if (e) {
-		r = count(s, e->ns, window);
+		r = count_as(s, e->ns, s->value, window);
 		forget_early(w, e);
 		return r;
 	}
@@ -146,7 +158,7 @@ int waits_end(struct waits *w, const struct kiln_wait_end *end, struct window *w
 	HASH_FIND(hh, w->waiting, &end->tid, sizeof(end->tid), x);
 	if (!x || x->began != end->began)
 		return keep_early(w, end);
-	r = until > x->counted_until ? count(&x->sample, until - x->counted_until, window) : 0;
+	r = until > x->counted_until ? count(x, until - x->counted_until, window) : 0;
 	forget(w, x);
 	return r;
 }
@@ -167,7 +179,8 @@ int waits_credit(struct waits *w, uint64_t now, struct window *window,
 		x->sample.stack->last_window = x->sample.process->last_window = window->number;
 		if (x->missed || now <= x->counted_until)
 			continue;
-		r = count(&x->sample, now - x->counted_until, window);
+		x->long_lived = true;
+		r = count(x, now - x->counted_until, window);
 		x->counted_until = now;
 		result = result ? result : r;
 	}
@@ -177,9 +190,11 @@ int waits_credit(struct waits *w, uint64_t now, struct window *window,
 	return result;
 }
 
+#define ESTIMATE_MAX (UINT64_MAX / 4)
+
 struct total {
 	uint32_t tid;
-	uint64_t estimate, exact; /* 0: to be left alone */
+	uint64_t estimate, exact;
 	UT_hash_handle hh;
 };
 
@@ -208,28 +223,34 @@ static struct total *sum_totals(const struct window *w)
 			t->tid = c->key.tid;
 			HASH_ADD(hh, all, tid, sizeof(t->tid), t);
 		}
-		if (__builtin_add_overflow(t->estimate, c->value, &t->estimate))
-			t->estimate = UINT64_MAX;
+		t->estimate = MIN(t->estimate + MIN(c->value, ESTIMATE_MAX), ESTIMATE_MAX);
 	}
 	return all;
 }
 
-void waits_calibrate(struct window *window, uint64_t now,
-		     bool (*exact)(void *arg, uint32_t tid, uint64_t now, uint64_t *ret_ns),
-		     void *arg)
+/* What T's sum becomes. */
+static uint64_t calibrated(const struct total *t, uint64_t now, const struct waits_truth *truth)
+{
+	int64_t due;
+
+	if (!truth->due(truth->arg, t->tid, now, &due))
+		return t->estimate;
+	return MIN(MAX((uint64_t)MAX(due, 0), t->estimate / 2), t->estimate * 2);
+}
+
+void waits_calibrate(struct window *window, uint64_t now, const struct waits_truth *truth)
 {
 	struct total *all = sum_totals(window), *t, *next;
 
 	HASH_ITER (hh, all, t, next)
-		if (!exact(arg, t->tid, now, &t->exact) || t->exact / 2 > t->estimate ||
-		    t->estimate / 2 > t->exact)
-			t->exact = 0;
+		t->exact = calibrated(t, now, truth);
 	for (struct count *c = window->list; all && c; c = c->next) {
 		t = find_total(all, c);
-		if (t && t->exact && t->estimate)
+		if (t && t->estimate)
 			c->value = (uint64_t)((unsigned __int128)c->value * t->exact / t->estimate);
 	}
 	HASH_ITER (hh, all, t, next) {
+		truth->told(truth->arg, t->tid, t->exact);
 		HASH_DEL(all, t);
 		free(t);
 	}

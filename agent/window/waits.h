@@ -37,11 +37,17 @@ int waits_end(struct waits *w, const struct kiln_wait_end *end, struct window *w
 int waits_credit(struct waits *w, uint64_t now, struct window *window,
 		 bool (*waits)(void *arg, uint32_t tid, uint64_t began), void *arg) _must_check_;
 /*
- * The sums of threads in WINDOW, which are estimates, become what EXACT tells of the thread, the ns
- * that it waited since it was asked last (false: not known), where they differ by less than a
- * factor of two: further off, what was sampled is not all that there was.
+ * What the kernel knows exactly: how long each thread waited. DUE: the ns until NOW that were not
+ * told (negative: more was told than there was); false: not known. TOLD: NS were.
  */
-void waits_calibrate(struct window *window, uint64_t now,
-		     bool (*exact)(void *arg, uint32_t tid, uint64_t now, uint64_t *ret_ns),
-		     void *arg);
+struct waits_truth {
+	bool (*due)(void *arg, uint32_t tid, uint64_t now, int64_t *ret_ns);
+	void (*told)(void *arg, uint32_t tid, uint64_t ns);
+	void *arg;
+};
+/*
+ * The sums of threads in WINDOW, which are estimates, become what is due, but change by a factor of
+ * two at most: what is left over is due in the next window.
+ */
+void waits_calibrate(struct window *window, uint64_t now, const struct waits_truth *truth);
 size_t waits_count(const struct waits *w);

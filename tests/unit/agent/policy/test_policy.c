@@ -19,6 +19,7 @@ static struct {
 	uint32_t of[IDS]; /* entry of each cgroup id, NONE without */
 	uint32_t fallback, rate, rates;
 	uint32_t writes;
+	bool off_cpu;
 } k;
 
 static struct pod_table pods;
@@ -61,13 +62,19 @@ static int set_rate(void *arg, uint32_t hz)
 	return 0;
 }
 
+static int set_off_cpu(void *arg, bool on)
+{
+	k.off_cpu = on;
+	return 0;
+}
+
 static const struct tracer known_tracers[] = {
     {"native", "native", 0, true}, {"python", "python", 1, true}, {"hotspot", "jvm", 6, false}, {}};
 
 static int setup(void **state)
 {
-	const struct policy_kernel kernel = {set_policy,    set_default, set_cgroup,
-					     delete_cgroup, set_rate,	 NULL};
+	const struct policy_kernel kernel = {set_policy, set_default, set_cgroup, delete_cgroup,
+					     set_rate,	 set_off_cpu, NULL};
 
 	memset(&k, 0, sizeof(k));
 	for (size_t i = 0; i < IDS; i++)
@@ -118,6 +125,34 @@ static void cgroup_of_a_known_pod_has_its_policy_at_once(void **state)
 	assert_int_equal(hz_of(4), 97);
 	assert_int_equal(hz_of(5), 97);
 	assert_int_equal(k.policies[k.of[5]].hz, 97);
+}
+
+/* Switches are looked at while some policy wants it, and only that one's cgroups are sampled. */
+static void off_cpu_time_is_for_those_who_ask_for_it(void **state)
+{
+	struct pod_policy *one;
+
+	one = policy(1, true, 20);
+	policy(2, true, 20);
+	pod(UID, 1);
+	pod(OTHER, 2);
+	policies_changed(p);
+	assert_false(k.off_cpu);
+	one->off_cpu_per_mille = 20;
+	policies_changed(p);
+	assert_true(k.off_cpu);
+	policies_cgroup_made(p, 4, POD);
+	policies_cgroup_made(p, 5, "/kubepods/burstable/pod" OTHER);
+	/* A walk for 50 ms of waiting. */
+	assert_int_equal(k.policies[k.of[4]].off_cpu, KILN_OFF_CPU_UNIT / 50000000);
+	assert_int_equal(k.policies[k.of[5]].off_cpu, 0);
+	one->off_cpu_per_mille = 0;
+	policies_changed(p);
+	assert_false(k.off_cpu);
+	assert_int_equal(k.policies[k.of[4]].off_cpu, 0);
+	policies_set_own_off_cpu(p, 7);
+	assert_true(k.off_cpu);
+	assert_int_equal(k.policies[POLICY_OWN].off_cpu, 7);
 }
 
 static void cgroups_of_a_pod_learn_when_it_is_told(void **state)
@@ -371,6 +406,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 	    TEST(cgroup_of_a_known_pod_has_its_policy_at_once),
+	    TEST(off_cpu_time_is_for_those_who_ask_for_it),
 	    TEST(cgroups_of_a_pod_learn_when_it_is_told),
 	    TEST(change_of_a_policy_is_another_entry),
 	    TEST(disabled_pods_share_an_entry_that_is_off),

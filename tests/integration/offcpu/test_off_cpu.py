@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Programs that wait in known places: what the agent says of each thread's time off the CPU, against the clock and
+/proc/PID/task/TID/schedstat, which the program reads itself.
+"""
+import collections
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "lib"))
+from kiln import agent, textdump, workload  # noqa: E402
+
+SECONDS = 6
+RESULTS_MARGIN_NS = 5_000_000  # a thread's begin and end, before and after it measures
+
+
+class Program:
+    def __init__(self, *command):
+        self.process = subprocess.Popen([str(c) for c in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.pid = json.loads(self.process.stdout.readline())["pid"]
+
+    def go(self):
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+
+    def result(self):
+        return json.loads(self.process.stdout.readline())
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait(20)
+
+
+class Profile:
+    """Off-CPU samples of one run."""
+
+    def __init__(self, text):
+        self.samples = [s for s in textdump.parse(text.splitlines()) if "off_cpu.cause" in s.attributes]
+
+    def thread(self, tid):
+        return sum(s.value for s in self.samples if s.tid == tid)
+
+    def within(self, tid, function):
+        """In FUNCTION, or in code of Python before that was read."""
+        return sum(s.value for s in self.samples if s.tid == tid
+                   and (function in s.user or "[python: not read yet]" in s.user))
+
+    def causes(self, tid):
+        of = collections.Counter()
+        for s in self.samples:
+            if s.tid == tid:
+                of[s.attributes["off_cpu.cause"]] += s.value
+        return of
+
+
+def profiled(program, *options):
+    """(what the program says, what the agent says)"""
+    a = agent.Agent("--off-cpu", "--pid", program.pid, "--reporter-interval", "2s", "--stdout", *options)
+    try:
+        deadline = time.monotonic() + 60
+        while "profiling at" not in a.stderr():
+            assert a.process.poll() is None and time.monotonic() < deadline, a.stderr()
+            time.sleep(0.05)
+        time.sleep(0.2)
+        program.go()
+        said = program.result()
+        time.sleep(0.5)
+        assert a.stop() == 0, a.stderr()
+        with open(a.out_path, encoding="utf-8") as f:
+            return said, Profile(f.read())
+    finally:
+        a.close()
+        program.end()
+
+
+def check(said, profile, within=0.97):
+    for function, truth in said.items():
+        got = profile.thread(truth["tid"])
+        # Of long waits among many short ones few are walked: what is missing in a window comes in the next ones.
+        error = 0.25 if function == "wait_mixed" else 0.02
+        assert abs(got - truth["off"]) <= truth["off"] * error + RESULTS_MARGIN_NS, (function, got, truth)
+        assert profile.within(truth["tid"], function) >= got * within, (function, profile.causes(truth["tid"]))
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = pathlib.Path("/var/tmp") / f"kiln-waits-{os.getpid()}"
+    path.write_bytes(os.urandom(8 << 20))
+    yield path
+    path.unlink()
+
+
+def test_threads_of_a_c_program(file):
+    said, profile = profiled(Program(workload.path("waits"), SECONDS, file))
+    check(said, profile)
+    causes = {name: profile.causes(t["tid"]).most_common(1)[0][0] for name, t in said.items()}
+    assert causes == {"wait_mutex": "lock", "wait_holding": "sleep", "wait_deadlocked": "lock", "wait_epoll": "poll",
+                      "wait_sleep": "sleep", "wait_short": "sleep", "wait_mixed": "sleep", "wait_pipe": "pipe",
+                      "wait_writing": "sleep", "wait_disk": "disk"}
+    mixed = said["wait_mixed"]["tid"]
+    # 80 ms in one wait, and 40 times 0.5 ms and what the timer is late.
+    share = profile.within(mixed, "wait_mixed_long") / profile.thread(mixed)
+    assert 0.4 < share < 0.98, share
+    # Nobody gives it back: it is one wait, in each of the windows.
+    dead = [s.value for s in profile.samples if s.tid == said["wait_deadlocked"]["tid"]
+            and "wait_deadlocked" in s.user]
+    assert len(dead) >= 3 and max(dead) < 2_500_000_000, dead
+
+
+def test_threads_of_a_python_program():
+    said, profile = profiled(Program(sys.executable, HERE / "waits.py", SECONDS))
+    check(said, profile)
+
+
+@pytest.mark.skipif(not shutil.which("go"), reason="no Go")
+def test_threads_of_a_go_program(tmp_path):
+    binary = tmp_path / "waits"
+    subprocess.run(["go", "build", "-o", binary, HERE / "go" / "waits.go"], check=True,
+                   env={**os.environ, "GOFLAGS": "-mod=mod", "GO111MODULE": "off"})
+    said, profile = profiled(Program(binary, SECONDS))
+    for function, truth in said.items():
+        # Go's first thread stays, and waits in the runtime then.
+        got = profile.within(truth["tid"], function)
+        assert abs(got - truth["off"]) <= truth["off"] * 0.02 + RESULTS_MARGIN_NS, (function, got, truth)
+
+
+def test_without_the_switch_nothing_is_attached_and_nothing_waits():
+    program = Program(workload.path("waits"), 1, os.devnull)
+    a = agent.Agent("--pid", program.pid, "--duration", "2s", "--stdout")
+    try:
+        time.sleep(1)
+        assert "on_switch" not in subprocess.run(["bpftool", "prog"], capture_output=True, text=True).stdout
+        assert a.wait() == 0
+        with open(a.out_path, encoding="utf-8") as f:
+            assert not Profile(f.read()).samples
+    finally:
+        a.close()
+        program.end()
