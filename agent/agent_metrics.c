@@ -38,6 +38,10 @@ void agent_refresh_metrics(void *arg)
 	metric_set(M_FRAME_CACHE_HITS, (int64_t)s.counts[KILN_STAT_CACHE_HIT]);
 	metric_set(M_FRAME_CACHE_MISSES, (int64_t)s.counts[KILN_STAT_CACHE_MISS]);
 	metric_set(M_PROCESSES_FULL, (int64_t)s.counts[KILN_STAT_PROCESS_FULL]);
+	metric_set(M_OFF_CPU_WALKS, (int64_t)s.counts[KILN_STAT_WAITS]);
+	metric_set(M_OFF_CPU_NO_SLOT, (int64_t)s.counts[KILN_STAT_WAIT_FULL]);
+	metric_set(M_OFF_CPU_ENDS_LOST, (int64_t)s.counts[KILN_STAT_WAIT_END_LOST]);
+	metric_set(M_OFF_CPU_WAITING, (int64_t)in.waits);
 	metric_set(M_BPF_RUNS, (int64_t)s.runs);
 	metric_set(M_BPF_RUN_NS, (int64_t)s.run_ns);
 	metric_set(M_BPF_MAP_BYTES, (int64_t)s.map_bytes);

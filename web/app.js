@@ -217,7 +217,7 @@ function drawChips() {
 function drawSummary() {
 	const { total, ms, baseMs, base, from, table, end } = shown;
 	const cores = ms > 0 && state.kind === "0" ? ` · ${(total / (ms * 1e6)).toFixed(2)} cores` : "";
-	const what = state.kind === "0" ? "CPU time" : "time off CPU";
+	const what = { 0: "CPU time", 1: "time off CPU", 2: "time on and off CPU" }[state.kind];
 	const compared = !base ? "" : baseMs > 0 ? ` · compared with ${seconds(baseMs)}, scaled ×${(ms / baseMs).toFixed(ms / baseMs < 10 ? 1 : 0)}` :
 		" · there is no earlier time to compare with";
 	$("summary").replaceChildren(text("strong", duration(total)), ` ${what} in ${seconds(ms)}${cores} · ${table.length} functions${compared}` +
@@ -361,7 +361,7 @@ async function download(format) {
 		return save(new Blob([svg], { type: "image/svg+xml" }), `kiln-${stamp}.svg`);
 	}
 	const ending = { pprof: "pb.gz", folded: "folded", otlp: "otlp.pb" }[format], file = `kiln-${stamp}.${ending}`;
-	if (held && format === "folded") return save(new Blob([toFolded(from, weights)], { type: "text/plain" }), file);
+	if (held && format === "folded") return save(new Blob([toFolded(from, weights, state.kind === "2")], { type: "text/plain" }), file);
 	if (held && format === "pprof") return save(await gzip(toPprof(from, weights, end - ms, ms, state.kind)), file);
 	const headers = token ? { Authorization: "Bearer " + token } : {};
 	const answer = await fetch("api/profile?" + profileQuery(format, state.window, filter()), { headers, cache: "no-store" });

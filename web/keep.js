@@ -10,12 +10,13 @@ function stackOf(model, row) {
 function* rowsWith(weights) { for (let row = 0; row < weights.length; row++) if (weights[row] > 0) yield row; }
 const countOf = (model, row, weight) => Math.round(weight / model.weight(model.groups[model.rowGroup[row]]));
 
-export function toFolded(model, weights) {
+/** In counts, or in ns of both kinds. */
+export function toFolded(model, weights, wall = false) {
 	const lines = new Map(), clean = (name) => name.replaceAll(";", ":").replace(/\s+/g, " ");
 	for (const row of rowsWith(weights)) {
 		const names = [model.strings[model.groups[model.rowGroup[row]].process], ...stackOf(model, row).map((f) => model.nameOf(f))];
 		const line = names.map((name) => clean(name || "[unknown]")).join(";");
-		lines.set(line, (lines.get(line) ?? 0) + countOf(model, row, weights[row]));
+		lines.set(line, (lines.get(line) ?? 0) + (wall ? Math.round(weights[row]) : countOf(model, row, weights[row])));
 	}
 	return [...lines].sort((a, b) => (a[0] < b[0] ? -1 : 1)).map(([line, n]) => `${line} ${n}\n`).join("");
 }
@@ -43,7 +44,7 @@ export function toPprof(model, weights, start, length, kind) {
 	const strings = new Map([["", 0]]), frames = new Map(), utf8 = new TextEncoder(), out = new Message();
 	const text = (s) => { if (!strings.has(s)) strings.set(s, strings.size); return strings.get(s); };
 	const type = (name, unit) => new Message().number(1, text(name)).number(2, text(unit));
-	const what = kind === "0" ? "cpu" : "off_cpu";
+	const what = { 0: "cpu", 1: "off_cpu", 2: "wall" }[kind];
 	out.message(1, type("samples", "count")).message(1, type(what, "nanoseconds"));
 	let period = 0;
 	for (const row of rowsWith(weights)) {

@@ -37,6 +37,9 @@ class Span {
 /** A window is where its middle is. */
 function isBefore(w, time) { return w.start + w.duration / 2 < time; }
 
+/** The kind that is both: CPU (0) and off-CPU (1). */
+export const WALL = 2;
+
 export class Model {
 	constructor() { this.received = this.born = 0; this.reset(); }
 
@@ -138,7 +141,7 @@ export class Model {
 		const ok = new Uint8Array(this.groups.length);
 		const text = (i) => this.strings[i];
 		this.groups.forEach((g, i) => {
-			ok[i] = g.kind === filter.kind &&
+			ok[i] = (g.kind === filter.kind || filter.kind === WALL && g.kind < WALL) &&
 				(!filter.process || filterProcess(filter.process, g.pid, text(g.process))) &&
 				(!filter.thread || text(g.thread) === filter.thread) &&
 				(!filter.namespace || text(g.namespace) === filter.namespace) &&

@@ -325,7 +325,9 @@ static void handle_profile(struct httpd_request *req, void *user)
 	struct live *l = user;
 	const struct format *format = find_format(httpd_request_param(req, "format"));
 	const char *kind = httpd_request_param(req, "kind");
-	bool off_cpu = streq(kind ? kind : "", "off-cpu");
+	enum profile_kind of = streq(kind ? kind : "", "off-cpu") ? PROFILE_OFF_CPU
+			       : streq(kind ? kind : "", "wall")  ? FOLDED_WALL
+								 : PROFILE_CPU;
 	_cleanup_(batch_unrefp) struct batch *b = NULL;
 	struct live_filter filter = {
 	    .process = httpd_request_param(req, "process"),
@@ -341,8 +343,8 @@ static void handle_profile(struct httpd_request *req, void *user)
 		return;
 	if (!format)
 		error_set(&err, -EINVAL, "format: want pprof, folded, otlp or svg");
-	else if (kind && !off_cpu && !streq(kind, "cpu"))
-		error_set(&err, -EINVAL, "kind: want cpu or off-cpu");
+	else if (kind && of == PROFILE_CPU && !streq(kind, "cpu"))
+		error_set(&err, -EINVAL, "kind: want cpu, off-cpu or wall");
 	if (err.message[0] ||
 	    httpd_request_param_u64(req, "window", 0, WINDOW_S_MAX, 0, &filter.window_ms, &err) <
 		0 ||
@@ -355,7 +357,7 @@ static void handle_profile(struct httpd_request *req, void *user)
 	if (r < 0)
 		httpd_reply_text(req, 500, "profile: %s", strerror(-r));
 	else
-		send_profile(l, req, format, off_cpu ? PROFILE_OFF_CPU : PROFILE_CPU, b);
+		send_profile(l, req, format, of, b);
 }
 
 static void handle_capture(struct httpd_request *req, void *user)

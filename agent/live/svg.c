@@ -10,6 +10,7 @@
 #include "agent/live/svg.h"
 
 #include "lib/ref_table.h"
+#include "agent/profile/folded.h"
 #include "agent/profile/strings.h"
 
 enum {
@@ -105,9 +106,10 @@ static int fill(struct trie *t, const struct batch *b, enum profile_kind kind)
 
 	for (uint32_t i = 0; i < b->n_profiles && r == 0; i++) {
 		const struct batch_profile *p = &b->profiles[i];
-		int64_t unit = profile_type_of(kind)->period_type ? (int64_t)p->period_ns : 1;
+		int64_t unit = profile_type_of(p->kind)->period_type ? (int64_t)p->period_ns : 1;
+		bool wanted = kind == FOLDED_WALL ? p->kind <= PROFILE_OFF_CPU : p->kind == kind;
 
-		for (uint32_t j = 0; j < p->n_samples && p->kind == kind && r == 0; j++) {
+		for (uint32_t j = 0; j < p->n_samples && wanted && r == 0; j++) {
 			const struct batch_sample *s = &b->samples[p->first_sample + j];
 
 			r = add_sample(t, b, s, s->value * unit);
@@ -255,7 +257,10 @@ int svg_encode(const struct batch *b, enum profile_kind kind, const char *host, 
 			   WIDTH, height, WIDTH, height);
 		put_text(out, host, SIZE_MAX);
 		buf_printf(out, " · %.2f s %s in %.0f s</text>\n", (double)t.nodes[0].total / 1e9,
-			   kind == PROFILE_CPU ? "CPU" : "off CPU", (double)b->duration_ns / 1e9);
+			   kind == PROFILE_CPU	 ? "CPU"
+			   : kind == FOLDED_WALL ? "on and off CPU"
+						 : "off CPU",
+			   (double)b->duration_ns / 1e9);
 		if (t.nodes[0].total > 0)
 			r = put_nodes(&t, out, height);
 		buf_puts(out, "</svg>\n");

@@ -348,6 +348,7 @@ void intake_read_stats(const struct intake *in, struct intake_stats *ret)
 	    .mapsets = mapset_store_count(in->mapsets),
 	    .images = image_store_count(in->images),
 	    .waiting = in->waiting.n,
+	    .waits = waits_count(in->waits),
 	    .tables = unwind_store_loaded(in->unwind),
 	    .table_bytes = unwind_store_bytes(in->unwind),
 	    .name_bytes = runtimes_name_bytes(in->runtimes),

@@ -71,6 +71,7 @@ struct intake_stats {
 	size_t processes, stacks, stack_bytes, mapsets, images, waiting;
 	uint32_t tables;
 	size_t table_bytes;
+	size_t waits;	     /* of threads that have not ended */
 	size_t name_bytes;   /* of runtimes' frames */
 	uint64_t unselected; /* samples that the process filter refused here */
 };

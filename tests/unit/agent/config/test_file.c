@@ -304,9 +304,7 @@ static void test_known_keys_without_effect_warn_once_each(void **state)
 	    "c.yaml:4: receivers.profiling.MapScaleFactor: accepted, but has no effect in this "
 	    "agent\n"
 	    "c.yaml:11: exporters.otlp.balancer_name: accepted, but has no effect in this agent\n"
-	    "c.yaml:12: exporters.otlp.keepalive: accepted, but has no effect in this agent\n"
-	    "off_cpu_threshold: off-CPU profiling is not in this version; only on-CPU samples "
-	    "are taken\n");
+	    "c.yaml:12: exporters.otlp.keepalive: accepted, but has no effect in this agent\n");
 	load_done(&l);
 }
 

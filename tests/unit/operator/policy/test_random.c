@@ -338,7 +338,7 @@ static const char *oracle_resolve(const struct world *w, const struct oracle_pod
 				  *best = oracle_best(w, pod, true), *layers[2], *author = NULL,
 				  *by = best ? best : fallback;
 	const struct profile *refs = w->defaults.refs_set ? &w->defaults : NULL;
-	int mode = 0, hz = 20, off_cpu = 0, per_mille = 0, tracers[TRACER_COUNT] = {0};
+	int mode = 0, hz = 20, off_cpu = 0, per_mille = 20, tracers[TRACER_COUNT] = {0};
 	bool on, first = true;
 	char name[24];
 
