@@ -58,12 +58,12 @@ static uint32_t tracers_of(const struct policies *p, const struct pod_policy *po
 static void write_slot(struct policies *p, uint32_t index, enum kiln_policy_mode mode)
 {
 	const struct policy_slot *slot = &p->slots.slots[index];
-	const struct kiln_policy policy = {.mode = slot->limit_hz ? mode : KILN_POLICY_DISABLED,
-					   .hz = slot->limit_hz,
-					   .runtimes = slot->tracers,
-					   /* The budget leaves as much of it as of the rate. */
-					   .off_cpu = (uint32_t)((uint64_t)slot->off_cpu *
-								 slot->limit_hz / slot->hz)};
+	const struct kiln_policy policy = {
+	    .mode = slot->limit_hz ? mode : KILN_POLICY_DISABLED,
+	    .hz = slot->limit_hz,
+	    .runtimes = slot->tracers,
+	    /* The budget leaves as much of it as of the rate. */
+	    .off_cpu = (uint32_t)((uint64_t)slot->off_cpu * slot->limit_hz / slot->hz)};
 
 	if (p->kernel.set_policy(p->kernel.arg, index, &policy) < 0)
 		metric_add(M_POLICIES_FULL, 1);
