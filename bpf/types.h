@@ -517,6 +517,17 @@ struct kiln_stats {
 	uint64_t n[KILN_STAT_COUNT];
 };
 
+/* ---- probes ---------------------------------------------------------------------------------- */
+
+/* Which of the hits of one probe on one CPU become samples: bpf/draw.h. */
+struct kiln_draw {
+	uint64_t size, pick, at; /* of the block: hits, the one that is taken (1..), hits so far */
+	uint64_t start;		 /* of the block: monotonic ns */
+	uint64_t hits, time;	 /* lately */
+	int64_t credit;		 /* ns that samples may still cost */
+};
+KILN_ASSERT_SIZE(kiln_draw, 56);
+
 /* `cpus`: CPU number -> this. What a hit on an unselected task touches is in the first 64 bytes. */
 struct kiln_cpu {
 	struct kiln_verdict verdict;
