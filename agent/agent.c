@@ -285,6 +285,9 @@ static int start(struct agent *a, struct error *err)
 	uv_update_time(&a->loop);
 	a->window_start_ns = agent_clock_ns(CLOCK_MONOTONIC);
 	a->names_ms = uv_now(&a->loop);
+	r = agent_start_probes(a, err);
+	if (r < 0)
+		return r;
 	r = start_handles(a, err);
 	if (r < 0)
 		return r;
@@ -301,6 +304,7 @@ static void finish(struct agent *a)
 	intake_free(a->intake);
 	govern_free(a->govern);
 	cluster_free(a->cluster);
+	probes_free(a->probes);
 	sampler_free(a->sampler);
 	router_free(a->router);
 	free(a->exporters);

@@ -18,6 +18,7 @@
 #include "agent/http/debug_pprof.h"
 #include "agent/http/health.h"
 #include "agent/live/live.h"
+#include "agent/probes/probes.h"
 #include "agent/window/intake.h"
 #include "agent/window/naming.h"
 #include "agent/window/split.h"
@@ -45,6 +46,7 @@ struct agent {
 	uv_loop_t loop;
 	enum phase phase;
 	struct sampler *sampler;
+	struct probes *probes;
 	struct intake *intake;
 	struct naming *naming;
 	struct cluster *cluster; /* NULL: no operator */
@@ -91,6 +93,12 @@ static inline uint64_t agent_clock_ns(clockid_t clock)
 
 /* agent.c */
 struct sampler_options agent_sampler_options(const struct config *c);
+
+/* probes.c */
+/* Those of the configuration; that one cannot be attached is a failure. */
+int agent_start_probes(struct agent *a, struct error *err) _must_check_;
+/* W is about to be named. */
+void agent_name_probes(const struct agent *a, struct window *w);
 
 /* rotation.c */
 /* Exchanges the windows and has the full one named. */

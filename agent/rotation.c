@@ -126,6 +126,7 @@ void agent_close_window(struct agent *a)
 	if (a->cluster)
 		cluster_close_window(a->cluster, &a->windows[1 - a->current], next,
 				     a->phase != RUNNING);
+	agent_name_probes(a, &a->windows[1 - a->current]);
 	a->whole_wanted = a->live || (a->pprof && debug_pprof_pending(a->pprof));
 	a->naming_busy = true;
 	if (work_submit(&a->loop, &a->naming_work, name_window, window_named) < 0) {

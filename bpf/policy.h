@@ -57,6 +57,22 @@ static __attribute__((noinline)) uint64_t take_carry(struct kiln_cpu *cpu)
 	return bpf_ktime_get_ns() < cpu->carry_until ? carry : 0;
 }
 
+/* V, the CPU's last verdict, becomes the one on TASK; it costs nothing where it is the same. */
+static __always_inline void find_policy(struct task_struct *task, struct kiln_verdict *v)
+{
+	/* Before anything that it vouches for. */
+	uint32_t epoch = *(volatile uint32_t *)&policy_epoch;
+	struct cgroup_subsys_state *css = 0;
+	uint64_t serial = 0;
+
+	if (use_cgroups) {
+		css = task_css(task);
+		serial = kernel_read(css, serial_nr);
+	}
+	if (v->css != serial || v->epoch != epoch)
+		decide(css, serial, epoch, v);
+}
+
 /*
  * The ns of CPU time that the sample stands for which this hit becomes; 0: none is taken. The CPU's
  * verdict tells the policy.
@@ -68,18 +84,11 @@ static __attribute__((noinline)) uint64_t take_carry(struct kiln_cpu *cpu)
  */
 static __always_inline uint64_t select_policy(struct task_struct *task, struct kiln_cpu *cpu)
 {
-	/* Before anything that it vouches for. */
-	uint32_t epoch = *(volatile uint32_t *)&policy_epoch, index;
 	struct kiln_verdict *v = &cpu->verdict;
-	struct cgroup_subsys_state *css = 0;
-	uint64_t serial = 0, *credit, carry = 0, value;
+	uint64_t *credit, carry = 0, value;
+	uint32_t index;
 
-	if (use_cgroups) {
-		css = task_css(task);
-		serial = kernel_read(css, serial_nr);
-	}
-	if (v->css != serial || v->epoch != epoch)
-		decide(css, serial, epoch, v);
+	find_policy(task, v);
 	if (cpu->carry)
 		carry = take_carry(cpu);
 	if (!v->period) {

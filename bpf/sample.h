@@ -52,6 +52,7 @@ struct beginning {
 	uint64_t value, period;
 	uint64_t time; /* 0: now */
 	uint8_t origin, detail;
+	uint8_t leaf; /* enum kiln_leaf */
 };
 
 /*
@@ -124,7 +125,8 @@ static __always_inline int begin_sample(void *ctx, struct kiln_cpu *cpu, const s
 	walk_begin(w, sizeof(r->head) / 8 + n_kernel, limit);
 	if (!program_begun(task) || user_registers(b->regs, task, w, &syscall))
 		return 0;
-	w->syscall = (uint8_t)syscall;
+	w->syscall = (uint8_t)(b->leaf == KILN_LEAF_SAVED ? syscall : b->leaf == KILN_LEAF_RETURN);
+	w->exact = b->leaf != KILN_LEAF_RETURN;
 	w->first = process ? process->first : 0;
 	w->count = process ? process->count : 0;
 	tag = ((uint64_t)r->head.mapset << 32) | (uint32_t)(cache_epoch + 1);

@@ -40,6 +40,7 @@ enum {
 	 * no red zone, but Go saves the frame pointer below the stack pointer). */
 	KILN_RED_ZONE = 128,
 	KILN_RECORD_MAX = 1 << 17, /* one scratch value for each CPU */
+	KILN_MAX_PROBES = 32, /* twice what there may be: numbers rest before they are another's */
 	KILN_MAX_POLICIES = 256,
 	KILN_MAX_CGROUPS = 8192,	 /* that have a policy of their own */
 	KILN_MAX_IMAGES = 4096,		 /* unwind tables that can be loaded at once */
@@ -527,6 +528,34 @@ struct kiln_draw {
 	int64_t credit;		 /* ns that samples may still cost */
 };
 KILN_ASSERT_SIZE(kiln_draw, 56);
+
+/* `probes`: number -> this, for each CPU. */
+struct kiln_probe {
+	struct kiln_draw draw;
+	uint64_t hits, samples;
+	uint64_t skipped;	  /* hits that policy or process filter said no to */
+	uint64_t busy;		  /* hits during the sample of another */
+	uint64_t lost, lost_hits; /* samples that found no room in the ring, and their values */
+};
+KILN_ASSERT_SIZE(kiln_probe, 104);
+
+/* Where the leaf of a user stack stands. */
+enum kiln_leaf {
+	KILN_LEAF_SAVED,  /* where the thread entered the kernel: after the instruction that did */
+	KILN_LEAF_EXACT,  /* at the instruction that is next */
+	KILN_LEAF_RETURN, /* at a return address */
+};
+
+/* `probe_hits`: CPU number -> this: the hit that is being taken. */
+struct kiln_probe_hit {
+	uint32_t busy;
+	uint16_t number;
+	uint8_t leaf; /* enum kiln_leaf */
+	uint8_t pad;
+	uint64_t value;
+	uint64_t dropped; /* samples of the CPU that had found no room before */
+};
+KILN_ASSERT_SIZE(kiln_probe_hit, 24);
 
 /* `cpus`: CPU number -> this. What a hit on an unselected task touches is in the first 64 bytes. */
 struct kiln_cpu {

@@ -16,7 +16,7 @@
 #include "lib/error.h"
 
 enum {
-	PROBES_MAX = 16,      /* at once */
+	PROBE_COUNT_MAX = 16, /* at once */
 	PROBE_TEXT_MAX = 512, /* characters */
 	PROBE_NAME_MAX = 255, /* of a function, a subsystem, a tracepoint */
 	PROBE_RATE_DEFAULT = 100,

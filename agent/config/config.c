@@ -64,6 +64,7 @@ struct config *config_free(struct config *c)
 	listeners[2] = &c->live;
 	free(c->receiver.process_filter);
 	free(c->receiver.pids);
+	free(c->receiver.probes);
 	processors_done(&c->processors);
 	for (size_t i = 0; i < c->n_exporters; i++)
 		exporter_done(&c->exporters[i]);

@@ -9,6 +9,7 @@
 #include "lib/buf.h"
 #include "lib/error.h"
 #include "lib/log.h"
+#include "lib/probe_spec.h"
 
 enum {
 	CONFIG_FILE_MAX = 1 << 20, /* bytes */
@@ -74,6 +75,8 @@ struct receiver_config {
 	struct runtime_config runtimes[CONFIG_RUNTIMES_MAX]; /* by struct tracer's id */
 	uint32_t *pids;					     /* --pid; NULL: all */
 	size_t n_pids;
+	struct probe_spec *probes; /* PROBE_COUNT_MAX at most, no two of one name */
+	size_t n_probes;
 };
 
 struct tls_config {

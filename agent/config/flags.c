@@ -158,6 +158,16 @@ static int flag_folded(const char *text, struct flags *flags, struct error *why)
 	return check_path_template(text, why);
 }
 
+static int flag_probe(const char *text, struct flags *flags, struct error *why)
+{
+	struct probe_spec spec;
+
+	if (flags->n_probes == ARRAY_SIZE(flags->probes))
+		return error_set(why, -EINVAL, "more than %d probes", PROBE_COUNT_MAX);
+	flags->probes[flags->n_probes++] = text;
+	return probe_spec_parse(text, &spec, why);
+}
+
 /* "12,34" */
 static int add_pids(const char *text, struct flags *flags, struct error *why)
 {
@@ -208,6 +218,7 @@ static const struct flag known[] = {
     {"live", FLAG_LIVE},
     {"duration", FLAG_CALL, .parse = flag_duration},
     {"pid", FLAG_PIDS},
+    {"probe", FLAG_CALL, .parse = flag_probe},
     {"pprof-file", FLAG_CALL, .parse = flag_pprof},
     {"folded-file", FLAG_CALL, .parse = flag_folded},
     {"check", FLAG_BOOL, offsetof(struct flags, check)},
@@ -484,6 +495,15 @@ static int apply_receiver(struct receiver_config *rx, const struct flags *flags,
 			return no_memory(err);
 		memcpy(rx->pids, flags->pids, flags->n_pids * sizeof(rx->pids[0]));
 		rx->n_pids = flags->n_pids;
+	}
+	if (flags->n_probes)
+		rx->n_probes = 0;
+	for (size_t i = 0; i < flags->n_probes; i++) {
+		struct error why = {0};
+		int r = add_probe(rx, flags->probes[i], &why);
+
+		if (r < 0)
+			return error_set(err, r, "--probe: %s", why.message);
 	}
 	return 0;
 }

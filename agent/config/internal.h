@@ -87,6 +87,8 @@ struct flags {
 	uint64_t duration_ms;
 	uint32_t pids[FLAG_PIDS_MAX];
 	size_t n_pids;
+	const char *probes[PROBE_COUNT_MAX];
+	size_t n_probes;
 };
 /* Strings of *ret point into ARGV. */
 int flags_parse(struct loading *l, int argc, char *const *argv, struct flags *ret,
@@ -115,6 +117,8 @@ int parse_tracers(const struct tracer *known, const char *text, uint32_t *ret,
 		  struct error *err) _must_check_;
 /* Warns of tracers that were named in the configuration but that this version does not have. */
 void warn_of_tracers(struct loading *l);
+/* Adds what TEXT says to the list. */
+int add_probe(struct receiver_config *rx, const char *text, struct error *err) _must_check_;
 int check_process_filter(const char *text, struct error *err) _must_check_;
 /* Also tells what the scheme says: 1 plaintext (http://), 0 nothing, -1 TLS (https://). */
 int check_grpc_endpoint(const char *text, int *ret_plaintext, struct error *err) _must_check_;

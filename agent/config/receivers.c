@@ -69,6 +69,31 @@ static int decode_filter(struct fields *f, const struct yaml_node *node, void *o
 	return fields_string(f, node, out);
 }
 
+/* The list replaces the one that there was: a receiver may be decoded after another. */
+static int decode_probes(struct fields *f, const struct yaml_node *node, struct config *c)
+{
+	struct error why = {0};
+	int r;
+
+	if (node->kind == YAML_NULL)
+		return 0;
+	if (node->kind != YAML_LIST)
+		return fields_error(f, node,
+				    "want a list of probes such as "
+				    "uprobe:/lib/x86_64-linux-gnu/libc.so.6:malloc");
+	c->receiver.n_probes = 0;
+	for (const struct yaml_node *i = node->child; i; i = i->next) {
+		if (i->kind != YAML_SCALAR)
+			return fields_error(f, i, "want a probe such as kprobe:vfs_read");
+		r = add_probe(&c->receiver, i->text, &why);
+		if (r == -ENOMEM)
+			return fields_no_memory(f);
+		if (r < 0)
+			return fields_error(f, i, "%s", why.message);
+	}
+	return 0;
+}
+
 /* interpreters.python.disabled: true */
 struct interpreter {
 	bool disabled;
@@ -181,7 +206,7 @@ static const struct field profiling_rows[] = {
     {"bpf_verifier_log_level", FIELD_IGNORED},
     {"bpf_fs_root", FIELD_IGNORED},
     {"include_env_vars", FIELD_IGNORED},
-    {"probes", FIELD_IGNORED},
+    {"probes", FIELD_QUIET}, /* ... and this */
     {"probe_links", FIELD_IGNORED},
     {"uprobe_links", FIELD_IGNORED},
     {"load_probe", FIELD_IGNORED},
@@ -234,6 +259,8 @@ static int decode_profiling(struct fields *f, const struct yaml_node *node, stru
 	r = fields_decode(f, node, rows, c);
 	if (r == 0)
 		r = decode_key(f, node, "tracers", decode_tracers, c);
+	if (r == 0)
+		r = decode_key(f, node, "probes", decode_probes, c);
 	return r ? r : decode_key(f, node, "interpreters", decode_interpreters, c);
 }
 

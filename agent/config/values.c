@@ -201,6 +201,27 @@ static bool repeats_too_much(const char *text)
 	return false;
 }
 
+int add_probe(struct receiver_config *rx, const char *text, struct error *err)
+{
+	struct probe_spec spec, *probes;
+	int r = probe_spec_parse(text, &spec, err);
+
+	if (r < 0)
+		return r;
+	if (rx->n_probes == PROBE_COUNT_MAX)
+		return error_set(err, -EINVAL, "more than %d probes", PROBE_COUNT_MAX);
+	for (size_t i = 0; i < rx->n_probes; i++)
+		if (streq(rx->probes[i].text, spec.text))
+			return error_set(err, -EINVAL, "%s is given twice",
+					 quote_text(spec.text).text);
+	probes = reallocarray(rx->probes, rx->n_probes + 1, sizeof(*probes));
+	if (!probes)
+		return error_set(err, -ENOMEM, "out of memory");
+	rx->probes = probes;
+	rx->probes[rx->n_probes++] = spec;
+	return 0;
+}
+
 int check_process_filter(const char *text, struct error *err)
 {
 	char why[128];

@@ -129,7 +129,7 @@ static void put_sample(struct buf *out, const struct batch *b, const struct batc
 
 static const char *type_of(const struct batch_profile *p)
 {
-	return profile_type_of(p->kind)->sample_type;
+	return batch_sample_type(p);
 }
 
 static bool wanted(const struct batch *b, const struct batch_profile *p,

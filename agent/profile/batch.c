@@ -33,6 +33,11 @@ const struct profile_type *profile_type_of(enum profile_kind kind)
 	return &profile_types[(unsigned int)kind < PROFILE_KIND_COUNT ? kind : PROFILE_CPU];
 }
 
+const char *batch_sample_type(const struct batch_profile *profile)
+{
+	return profile->probe[0] ? profile->probe : profile_type_of(profile->kind)->sample_type;
+}
+
 int frame_type_parse(const char *name, enum frame_type *ret)
 {
 	for (int i = 0; i < FRAME_TYPE_COUNT; i++)

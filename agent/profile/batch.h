@@ -130,6 +130,7 @@ const struct profile_type *profile_type_of(enum profile_kind kind);
 struct batch_profile {
 	uint32_t resource;
 	enum profile_kind kind;
+	const char *probe;		  /* its name; "" when it is of another kind */
 	uint64_t period_ns;		  /* 0 when the type has none */
 	uint32_t first_sample, n_samples; /* into samples */
 };
@@ -156,6 +157,9 @@ struct batch {
 struct batch *batch_ref(struct batch *b);
 struct batch *batch_unref(struct batch *b); /* takes NULL, returns NULL */
 DEFINE_CLEANUP(struct batch *, batch_unref)
+
+/* What its values are called: of a probe by the probe's name, of others by their kind. */
+const char *batch_sample_type(const struct batch_profile *profile);
 
 /* Sum of values of all CPU samples: "samples taken". */
 int64_t batch_cpu_samples(const struct batch *b);
@@ -201,6 +205,9 @@ uint32_t batch_add_labels(struct batch_builder *b, const struct batch_label *lab
 /* TIMESTAMPS: value entries or NULL, copied. Equal samples (all but value) are added up. */
 void batch_add_sample(struct batch_builder *b, uint32_t resource, enum profile_kind kind,
 		      uint64_t period_ns, const struct batch_sample *sample);
+/* Of the probe of that NAME; its values are hits. */
+void batch_add_probe_sample(struct batch_builder *b, uint32_t resource, const char *name,
+			    const struct batch_sample *sample);
 /* Gives the batch (the builder is freed in any case). */
 int batch_builder_finish(struct batch_builder *b, uint64_t duration_ns,
 			 struct batch **ret) _must_check_;

@@ -486,7 +486,8 @@ static bool equal_profile(const void *owner, uint32_t index, const void *key)
 	const struct batch_profile *a = key,
 				   *p = &((struct batch_profile *)b->profiles.items)[index];
 
-	return p->resource == a->resource && p->kind == a->kind && p->period_ns == a->period_ns;
+	return p->resource == a->resource && p->kind == a->kind && p->period_ns == a->period_ns &&
+	       p->probe == a->probe;
 }
 
 static bool equal_sample(const void *owner, uint32_t index, const void *key)
@@ -524,28 +525,27 @@ static void add_times(struct batch_builder *b, struct built_sample *s, const uin
 	s->n_times += n;
 }
 
-void batch_add_sample(struct batch_builder *b, uint32_t resource, enum profile_kind kind,
-		      uint64_t period_ns, const struct batch_sample *sample)
+/* PROFILE: its resource, kind, period and probe. */
+static void add_sample(struct batch_builder *b, struct batch_profile *profile,
+		       const struct batch_sample *sample)
 {
-	const struct profile_type *type = profile_type_of(kind);
-	struct batch_profile profile = {
-	    .resource = resource,
-	    .kind = kind,
-	    .period_ns = type->period_type ? period_ns : 0,
-	};
+	const struct profile_type *type = profile_type_of(profile->kind);
 	struct built_sample s = {.s = *sample}, *all;
 	uint32_t index;
 	uint64_t h;
 
-	if (b->error || sample->value <= 0 || !valid(b, resource, b->resources.n) ||
+	if (b->error || sample->value <= 0 || !valid(b, profile->resource, b->resources.n) ||
 	    !valid(b, sample->stack, b->stacks.n) || !valid(b, sample->process, b->processes.n))
 		return;
 	if (sample->labels == BATCH_NO_LABELS && !b->label_sets.n)
 		(void)batch_add_labels(b, NULL, 0);
 	if (!valid(b, sample->labels, b->label_sets.n))
 		return;
-	h = hash_u64(hash_u64(resource, kind), profile.period_ns);
-	s.profile = add_entry(b, &b->profiles, h, equal_profile, &profile, sizeof(profile), NULL);
+	if (!type->period_type)
+		profile->period_ns = 0;
+	h = hash_u64(hash_u64(profile->resource, profile->kind), profile->period_ns);
+	h = hash_ptr(h, profile->probe);
+	s.profile = add_entry(b, &b->profiles, h, equal_profile, profile, sizeof(*profile), NULL);
 	s.s.thread_name = batch_string(b, sample->thread_name);
 	s.s.timestamps = NULL;
 	s.s.value = 0;
@@ -562,6 +562,31 @@ void batch_add_sample(struct batch_builder *b, uint32_t resource, enum profile_k
 		add_times(b, &all[index], sample->timestamps, (size_t)sample->value);
 	if (__builtin_add_overflow(all[index].s.value, sample->value, &all[index].s.value))
 		all[index].s.value = INT64_MAX;
+}
+
+void batch_add_sample(struct batch_builder *b, uint32_t resource, enum profile_kind kind,
+		      uint64_t period_ns, const struct batch_sample *sample)
+{
+	struct batch_profile profile = {
+	    .resource = resource,
+	    .kind = kind,
+	    .period_ns = period_ns,
+	    .probe = batch_string(b, ""),
+	};
+
+	add_sample(b, &profile, sample);
+}
+
+void batch_add_probe_sample(struct batch_builder *b, uint32_t resource, const char *name,
+			    const struct batch_sample *sample)
+{
+	struct batch_profile profile = {
+	    .resource = resource,
+	    .kind = PROFILE_PROBE,
+	    .probe = batch_string(b, name),
+	};
+
+	add_sample(b, &profile, sample);
 }
 
 /* ---- life -------------------------------------------------------------------------------------
@@ -633,7 +658,7 @@ struct batch_builder *batch_builder_free(struct batch_builder *b)
 	return NULL;
 }
 
-/* Order of profiles: resource, kind, period. */
+/* Order of profiles: resource, kind, period, name of the probe. */
 static int compare_profiles(const void *pa, const void *pb)
 {
 	const struct batch_profile *a = pa, *b = pb;
@@ -642,7 +667,9 @@ static int compare_profiles(const void *pa, const void *pb)
 		return a->resource < b->resource ? -1 : 1;
 	if (a->kind != b->kind)
 		return a->kind < b->kind ? -1 : 1;
-	return a->period_ns < b->period_ns ? -1 : a->period_ns > b->period_ns;
+	if (a->period_ns != b->period_ns)
+		return a->period_ns < b->period_ns ? -1 : 1;
+	return strcmp(a->probe, b->probe);
 }
 
 /*

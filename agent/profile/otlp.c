@@ -165,7 +165,7 @@ static void name_profile(struct otlp_encoder *e)
 {
 	const struct profile_type *type = profile_type_of(e->profile->kind);
 
-	e->sample_type = otlp_add_string(e, type->sample_type);
+	e->sample_type = otlp_add_string(e, batch_sample_type(e->profile));
 	e->sample_unit = otlp_add_string(e, type->sample_unit);
 	e->period_type = e->period_unit = 0;
 	if (e->profile->period_ns) {

@@ -17,24 +17,26 @@ enum {
 	ATTRIBUTES_MAX = 128,	 /* of the first resource */
 };
 
-/* The columns of a sample. Those of CPU samples are always there, others when a sample has one. */
-enum column { COLUMN_SAMPLES, COLUMN_CPU, COLUMN_OFF_CPU, COLUMN_EVENTS, COLUMN_COUNT };
-
-struct values {
-	int64_t of[COLUMN_COUNT];
-};
+/*
+ * The columns of a sample. Those of CPU samples are always there, others when a sample has one.
+ * After these there is one for each probe that was met.
+ */
+enum column { COLUMN_SAMPLES, COLUMN_CPU, COLUMN_OFF_CPU, COLUMN_EVENTS, COLUMN_PROBES };
+enum { PROBE_COLUMNS_MAX = 32 }; /* the samples of further probes are events */
 
 struct pprof_builder {
 	size_t max_bytes;
 	struct wire_table mappings, locations, functions, strings, samples, comments;
-	struct values *values; /* of samples, by index */
+	int64_t *values; /* of samples, by index; each has as many as there are columns */
 	size_t values_cap;
 	struct buf a, b, label; /* scratch */
 	uint64_t *ids;		/* scratch: location ids of one stack */
 	size_t ids_cap;
 	uint64_t start_unix_ns, end_unix_ns, period_ns;
 	int64_t overflow;
-	bool used[COLUMN_COUNT]; /* columns of other than CPU samples */
+	bool used[COLUMN_PROBES]; /* columns of other than CPU samples */
+	char *probes[PROBE_COLUMNS_MAX];
+	size_t n_probes;
 	/* `comments` holds "key=value" of the first resource; how many resources had each. */
 	uint32_t comment_counts[ATTRIBUTES_MAX], n_resources;
 	bool full;
@@ -50,6 +52,21 @@ static int64_t add_string(struct pprof_builder *p, const char *s)
 	return wire_table_add_str(&p->strings, s);
 }
 
+static size_t columns(const struct pprof_builder *p)
+{
+	return COLUMN_PROBES + p->n_probes;
+}
+
+/* Their samples are forgotten too: with fewer columns there is room for more. */
+static void forget_probes(struct pprof_builder *p)
+{
+	size_t room = p->values_cap * columns(p);
+
+	while (p->n_probes)
+		free(p->probes[--p->n_probes]);
+	p->values_cap = room / columns(p);
+}
+
 static void start(struct pprof_builder *p)
 {
 	struct wire_table *tables[] = {&p->mappings, &p->locations, &p->functions,
@@ -59,8 +76,9 @@ static void start(struct pprof_builder *p)
 		tables[i]->sealed = false;
 		wire_table_reset(tables[i]);
 	}
+	forget_probes(p);
 	if (p->values)
-		memset(p->values, 0, p->values_cap * sizeof(*p->values));
+		memset(p->values, 0, p->values_cap * columns(p) * sizeof(*p->values));
 	add_string(p, "");
 	p->start_unix_ns = p->end_unix_ns = p->period_ns = 0;
 	p->overflow = 0;
@@ -108,6 +126,7 @@ struct pprof_builder *pprof_builder_free(struct pprof_builder *p)
 	buf_done(&p->a);
 	buf_done(&p->b);
 	buf_done(&p->label);
+	forget_probes(p);
 	free(p->values);
 	free(p->ids);
 	free(p);
@@ -338,14 +357,53 @@ static uint32_t overflow_sample(struct pprof_builder *p)
 /* Room for the values of one more sample, so that none is ever without. */
 static int reserve_values(struct pprof_builder *p)
 {
-	size_t old = p->values_cap;
+	size_t old = p->values_cap, n = columns(p);
 	int r = grow_array((void **)&p->values, &p->values_cap, (size_t)p->samples.n + 1,
-			   sizeof(*p->values), PROFILE_MAX);
+			   n * sizeof(*p->values), PROFILE_MAX);
 
 	if (r < 0)
 		return r;
-	memset(p->values + old, 0, (p->values_cap - old) * sizeof(*p->values));
+	memset(p->values + old * n, 0, (p->values_cap - old) * n * sizeof(*p->values));
 	return 0;
+}
+
+/* One more column, for the probe NAME: the values of all samples are laid out anew. */
+static int add_column(struct pprof_builder *p, const char *name)
+{
+	size_t before = columns(p), after = before + 1;
+	int64_t *values = calloc(MAX(p->values_cap, (size_t)1), after * sizeof(*values));
+	char *copy = strdup(name);
+
+	if (!values || !copy) {
+		free(values);
+		free(copy);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < p->values_cap; i++)
+		memcpy(values + i * after, p->values + i * before, before * sizeof(*values));
+	free(p->values);
+	p->values = values;
+	p->probes[p->n_probes++] = copy;
+	return 0;
+}
+
+/* The column of the probe NAME. */
+static int probe_column(struct pprof_builder *p, const char *name, size_t *ret)
+{
+	int r = 0;
+	size_t i = 0;
+
+	while (i < p->n_probes && !streq(p->probes[i], name))
+		i++;
+	if (i == PROBE_COLUMNS_MAX || !*name) {
+		*ret = COLUMN_EVENTS;
+		return 0;
+	}
+	if (i == p->n_probes)
+		r = add_column(p, name);
+	if (!r)
+		*ret = COLUMN_PROBES + i;
+	return r;
 }
 
 /* The column that holds the values of a kind as they are. */
@@ -355,20 +413,21 @@ static const enum column column_of[PROFILE_KIND_COUNT] = {
     [PROFILE_PROBE] = COLUMN_EVENTS,
 };
 
-static void add_value(struct values *v, enum column column, int64_t value)
+static void add_value(int64_t *values, size_t column, int64_t value)
 {
-	if (__builtin_add_overflow(v->of[column], value, &v->of[column]))
-		v->of[column] = INT64_MAX;
+	if (__builtin_add_overflow(values[column], value, &values[column]))
+		values[column] = INT64_MAX;
 }
 
-static void count_sample(struct pprof_builder *p, uint32_t index,
+/* COLUMN: that of the profile. */
+static void count_sample(struct pprof_builder *p, uint32_t index, size_t column,
 			 const struct batch_profile *profile, int64_t value)
 {
-	struct values *v = &p->values[index];
-	int64_t ns;
+	int64_t *v = p->values + index * columns(p), ns;
 
-	add_value(v, column_of[profile->kind], value);
-	p->used[column_of[profile->kind]] = true;
+	add_value(v, column, value);
+	if (column < COLUMN_PROBES)
+		p->used[column] = true;
 	if (profile->kind != PROFILE_CPU)
 		return;
 	if (__builtin_mul_overflow(value, (int64_t)profile->period_ns, &ns))
@@ -433,9 +492,12 @@ static int add_profile(struct pprof_builder *p, const struct source *from,
 {
 	const struct batch *batch = from->batch;
 	const struct batch_resource *resource = &batch->resources[profile->resource];
+	size_t column = column_of[profile->kind];
 	bool any = false;
-	int r;
+	int r = profile->kind == PROFILE_PROBE ? probe_column(p, profile->probe, &column) : 0;
 
+	if (r < 0)
+		return r;
 	if (filter && filter->container && !has_prefix(resource->container_id, filter->container))
 		return 0;
 	for (uint32_t i = 0; i < profile->n_samples; i++) {
@@ -462,7 +524,7 @@ static int add_profile(struct pprof_builder *p, const struct source *from,
 		r = builder_error(p);
 		if (r < 0)
 			return r;
-		count_sample(p, index, profile, s->value);
+		count_sample(p, index, column, profile, s->value);
 	}
 	if (any && !p->period_ns)
 		p->period_ns = profile->period_ns;
@@ -501,19 +563,19 @@ static void put_value_type(struct pprof_builder *p, struct buf *out, unsigned in
 	wire_bytes(out, field, p->a.data, p->a.len);
 }
 
-static bool has_column(const struct pprof_builder *p, unsigned int column)
+static bool has_column(const struct pprof_builder *p, size_t column)
 {
-	return column <= COLUMN_CPU || p->used[column];
+	return column <= COLUMN_CPU || column >= COLUMN_PROBES || p->used[column];
 }
 
 static void put_samples(struct pprof_builder *p, struct buf *out)
 {
 	for (uint32_t i = 0; i < p->samples.n; i++) {
-		const int64_t *values = p->values[i].of;
+		const int64_t *values = p->values + i * columns(p);
 		size_t len, values_len = 0;
 		const char *message = wire_table_get(&p->samples, i, &len);
 
-		for (unsigned int c = 0; c < COLUMN_COUNT; c++)
+		for (size_t c = 0; c < columns(p); c++)
 			if (has_column(p, c))
 				values_len += wire_varint_len((uint64_t)values[c]);
 		wire_varint(out, 2 << 3 | 2);
@@ -521,7 +583,7 @@ static void put_samples(struct pprof_builder *p, struct buf *out)
 		buf_append(out, message, len);
 		wire_varint(out, 2 << 3 | 2);
 		wire_varint(out, values_len);
-		for (unsigned int c = 0; c < COLUMN_COUNT; c++)
+		for (size_t c = 0; c < columns(p); c++)
 			if (has_column(p, c))
 				wire_varint(out, (uint64_t)values[c]);
 	}
@@ -539,6 +601,8 @@ static void put_value_types(struct pprof_builder *p, struct buf *out)
 		if (p->used[column_of[kind]])
 			put_value_type(p, out, 1, type->sample_type, type->sample_unit);
 	}
+	for (size_t i = 0; i < p->n_probes; i++)
+		put_value_type(p, out, 1, p->probes[i], "count");
 }
 
 /*

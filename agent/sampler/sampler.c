@@ -28,7 +28,7 @@ struct sampler {
 	struct slab_budget slabs;
 	struct kiln_cpu *cpus; /* shared with the kernel, n_cpus */
 	struct timers *timers; /* NULL: not started, or stopped */
-	struct walkers *walkers;
+	struct walkers *walkers, *followers[SAMPLER_FOLLOWERS_MAX];
 	struct off_cpu *off_cpu; /* NULL: never wanted */
 	bool wants_off_cpu;	 /* from the start */
 	const char *online;
@@ -115,6 +115,9 @@ static void need_walker(void *arg, uint32_t id, const struct walker_object *walk
 	walkers_need(s->walkers, id, walker);
 	if (s->off_cpu)
 		walkers_need(off_cpu_walkers(s->off_cpu), id, walker);
+	for (size_t i = 0; i < ARRAY_SIZE(s->followers); i++)
+		if (s->followers[i])
+			walkers_need(s->followers[i], id, walker);
 }
 
 static const char *walker_failure(void *arg, uint32_t id)
@@ -132,8 +135,40 @@ int sampler_load_walker(struct sampler *s, uint32_t id, const struct walker_obje
 
 bool sampler_loads_walkers(struct sampler *s)
 {
-	return walkers_busy(s->walkers) ||
-	       (s->off_cpu && walkers_busy(off_cpu_walkers(s->off_cpu)));
+	bool busy = walkers_busy(s->walkers) ||
+		    (s->off_cpu && walkers_busy(off_cpu_walkers(s->off_cpu)));
+
+	for (size_t i = 0; i < ARRAY_SIZE(s->followers); i++)
+		busy = busy || (s->followers[i] && walkers_busy(s->followers[i]));
+	return busy;
+}
+
+const struct bpf_object *sampler_object(const struct sampler *s)
+{
+	return s->skel->obj;
+}
+
+int sampler_cpus(const struct sampler *s)
+{
+	return s->n_cpus;
+}
+
+void sampler_follow(struct sampler *s, struct walkers *walkers)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(s->followers); i++) {
+		if (s->followers[i])
+			continue;
+		s->followers[i] = walkers;
+		walkers_copy(walkers, s->walkers);
+		return;
+	}
+}
+
+void sampler_unfollow(struct sampler *s, const struct walkers *walkers)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(s->followers); i++)
+		if (s->followers[i] == walkers)
+			s->followers[i] = NULL;
 }
 
 /* The kernel rounds the mapping of an array map up to whole pages. */

@@ -43,6 +43,18 @@ int sampler_load_walker(struct sampler *s, uint32_t id, const struct walker_obje
 /* Is one being loaded, for processes that need it? */
 bool sampler_loads_walkers(struct sampler *s);
 
+/*
+ * For sets of programs of other types, which share its maps: its object, the number of possible
+ * CPUs, and walkers that get what processes need from now on, and what they needed so far.
+ */
+enum { SAMPLER_FOLLOWERS_MAX = 4 };
+struct bpf_object;
+struct walkers;
+const struct bpf_object *sampler_object(const struct sampler *s);
+int sampler_cpus(const struct sampler *s);
+void sampler_follow(struct sampler *s, struct walkers *walkers);
+void sampler_unfollow(struct sampler *s, const struct walkers *walkers);
+
 /* Starts sampling on every CPU that is online. */
 int sampler_start(struct sampler *s, struct error *err) _must_check_;
 /* Follows CPUs that came or went; to be called every few seconds: see timers_refresh(). */

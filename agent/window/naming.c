@@ -521,6 +521,11 @@ static uint32_t add_cause(struct naming *n, const struct count *c)
 	return batch_add_labels(n->batch, &label, 1);
 }
 
+static const char *probe_name(const struct window *w, uint32_t number)
+{
+	return w->probes && number < KILN_MAX_PROBES ? w->probes->names[number] : "";
+}
+
 static void name_count(struct naming *n, const struct window *w, struct count *c)
 {
 	struct process *p = c->key.process;
@@ -538,7 +543,11 @@ static void name_count(struct naming *n, const struct window *w, struct count *c
 		sample.labels = add_cause(n, c);
 	name_process(n, w, p);
 	sample.process = p->named_process;
-	batch_add_sample(n->batch, p->named_resource, kind, c->key.period, &sample);
+	if (kind == PROFILE_PROBE)
+		batch_add_probe_sample(n->batch, p->named_resource, probe_name(w, c->key.detail),
+				       &sample);
+	else
+		batch_add_sample(n->batch, p->named_resource, kind, c->key.period, &sample);
 }
 
 int naming_build(struct naming *n, const struct window *w, uint64_t whose, uint64_t duration_ns,

@@ -42,6 +42,7 @@ void window_done(struct window *w)
 	free_list(w->spare);
 	forget_identities(w);
 	free(w->identities);
+	free(w->probes);
 	*w = (struct window){};
 }
 

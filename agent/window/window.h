@@ -8,9 +8,15 @@
 #include "agent/policy/policy.h"
 #include "agent/process/process_table.h"
 #include "agent/window/stack_table.h"
+#include "lib/probe_spec.h"
 #include "lib/uthash.h"
 
 enum { WINDOW_COUNTS_MAX = 262144, WINDOW_TIMES_MAX = 1 << 20 };
+
+/* The names of probes, by the `detail` of their samples. */
+struct window_probes {
+	char names[KILN_MAX_PROBES][PROBE_TEXT_MAX + 1];
+};
 
 /* One sample as it is counted. Units of value and period: struct kiln_sample in bpf/types.h. */
 struct window_sample {
@@ -18,7 +24,7 @@ struct window_sample {
 	struct process *process;
 	uint32_t tid, policy;
 	enum kiln_origin origin;
-	uint8_t detail;		 /* of the origin: enum kiln_wait */
+	uint8_t detail;		 /* of the origin: see struct kiln_sample */
 	const char *comm;	 /* KILN_COMM_LEN bytes at most */
 	const char *thread_name; /* the whole one; NULL: that is COMM, or not known */
 	uint64_t value, period, label, time_unix_ns;
@@ -59,6 +65,7 @@ struct window {
 	/* Of its processes, by process.identity; holds references. [0]: nobody told. */
 	struct identity *identities;
 	size_t n_identities, cap_identities;
+	struct window_probes *probes; /* NULL: the node has none */
 };
 
 static inline uint64_t window_route(const struct window *w, const struct count *c)

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Probes as the agent has them: those of the flags or the file have to work, or the agent says why
+ * and ends; those that the operator tells of are reported as they are (agent/report.c). Loop
+ * thread.
+ */
+#include "agent/agent_internal.h"
+
+/* The kernel lacks something: exit code 3. Anything else is a mistake in the configuration. */
+static int failure_code(const struct probe_status *s)
+{
+	return s->code == -EPERM || s->code == -ENOTSUP || s->code == -ENOMEM ? s->code : -EINVAL;
+}
+
+int agent_start_probes(struct agent *a, struct error *err)
+{
+	const struct receiver_config *receiver = &a->config->receiver;
+	int r = probes_new(a->sampler, &a->probes);
+
+	if (r < 0)
+		return error_set(err, r, "out of memory");
+	probes_set(a->probes, receiver->probes, receiver->n_probes);
+	for (size_t i = 0; i < probes_count(a->probes); i++) {
+		struct probe_status s;
+
+		probes_status(a->probes, i, &s);
+		if (s.reason)
+			return error_set(err, failure_code(&s), "probe %s: %s", s.name, s.reason);
+	}
+	return 0;
+}
+
+void agent_name_probes(const struct agent *a, struct window *w)
+{
+	if (!a->probes || (!w->probes && !probes_count(a->probes)))
+		return;
+	if (!w->probes)
+		w->probes = calloc(1, sizeof(*w->probes));
+	for (uint32_t i = 0; w->probes && i < KILN_MAX_PROBES; i++)
+		strcpy(w->probes->names[i], probes_name(a->probes, i));
+}
