@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the agent says of itself: is it ready, and what its parts have counted. Loop thread only. */
 #include "agent/agent_internal.h"
+#include "agent/probes/metrics.h"
 
 bool agent_is_ready(void *arg, char *reason, size_t size)
 {
@@ -50,5 +51,7 @@ void agent_refresh_metrics(void *arg)
 	metric_set(M_PROCESSES, (int64_t)in.processes);
 	metric_set(M_STACKS_INTERNED, (int64_t)in.stacks);
 	metric_set(M_RUNTIME_NAME_BYTES, (int64_t)in.name_bytes);
+	if (a->probes)
+		probe_metrics_update(a->probes);
 	metric_set(M_QUEUE_SAMPLES, (int64_t)in.waiting);
 }

@@ -48,15 +48,47 @@ static __attribute__((noinline)) int release(uint32_t slot)
 	return 0;
 }
 
+enum { TRACE_FRAMES_MAX = 8 };
+
+/*
+ * A tracepoint's program is the leaf of the kernel stack, and how many frames lie between it and
+ * the place that is traced depends on the kernel. They are counted once for each probe and CPU,
+ * here in the function that takes the stack as well.
+ */
+static __always_inline void count_trace_frames(void *ctx, struct kiln_probe *probe, uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+	struct record *r = w ? env_record(w) : 0;
+
+	if (!r || bpf_get_stack(ctx, r->bytes, TRACE_FRAMES_MAX * 8, 0) != TRACE_FRAMES_MAX * 8) {
+		probe->trace_start = 0;
+		return;
+	}
+	for (uint64_t i = 0; i < TRACE_FRAMES_MAX; i++)
+		if (r->words[i] >= probe->trace_start && r->words[i] < probe->trace_end) {
+			probe->skip = i + 1;
+			return;
+		}
+	probe->trace_start = 0;
+}
+
 static __attribute__((noinline)) int begin_hit(void *ctx, struct kiln_cpu *cpu,
 					       struct kiln_probe_hit *hit)
 {
+	uint32_t number = hit->number, slot = bpf_get_smp_processor_id();
+	struct kiln_probe *probe = bpf_map_lookup_elem(&probes, &number);
+
+	if (!probe)
+		return -1;
+	if (probe->trace_start && !probe->skip)
+		count_trace_frames(ctx, probe, slot);
 	const struct beginning b = {
 	    .verdict = &cpu->verdict,
 	    .value = hit->value,
 	    .origin = KILN_ORIGIN_PROBE,
 	    .detail = (uint8_t)hit->number,
 	    .leaf = hit->leaf,
+	    .skip = (uint8_t)probe->skip,
 	};
 
 	hit->dropped = samples_dropped(cpu);

@@ -53,6 +53,7 @@ struct beginning {
 	uint64_t time; /* 0: now */
 	uint8_t origin, detail;
 	uint8_t leaf; /* enum kiln_leaf */
+	uint8_t skip; /* innermost kernel frames that are left out: those of the program itself */
 };
 
 /*
@@ -107,7 +108,8 @@ static __always_inline int begin_sample(void *ctx, struct kiln_cpu *cpu, const s
 
 	if (!b->regs || !ARCH_USER_MODE(b->regs)) {
 		r->head.flags |= KILN_SAMPLE_KERNEL_MODE;
-		got = bpf_get_stack(ctx, r->bytes + sizeof(r->head), KILN_MAX_KERNEL_FRAMES * 8, 0);
+		got = bpf_get_stack(ctx, r->bytes + sizeof(r->head), KILN_MAX_KERNEL_FRAMES * 8,
+				    b->skip);
 		if (got > 0)
 			n_kernel = (uint32_t)got / 8;
 		if (n_kernel > KILN_MAX_KERNEL_FRAMES)

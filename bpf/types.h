@@ -330,6 +330,30 @@ enum kiln_missing {
 	KILN_MISSING_COUNT
 };
 
+/* ---- knobs ------------------------------------------------------------------------------------
+ */
+
+/*
+ * Written by user space (bpf/knobs.h); the first two before loading, but they are here because a
+ * hit that is not taken should not touch a second cache line for its switches.
+ */
+struct kiln_knobs {
+	uint8_t cgroup_v1;   /* cgroup ids of the v1 memory controller */
+	uint8_t filter_pids; /* only processes in pid_filter */
+	uint16_t pad;
+	uint32_t cache_epoch;	 /* a new value makes every cached rule void */
+	uint32_t runtimes_epoch; /* a new value, after a change of `runtimes`, makes copies of it
+				  * void */
+	uint32_t default_policy; /* of cgroups that are not in cgroup_policy */
+	uint64_t timer_ns;	 /* between two hits of a timer: the time that a hit stands for */
+	uint32_t use_cgroups;	 /* cgroups have policies: look at the task's */
+	uint32_t policy_epoch;	 /* a new value, after a change of the above or of the maps, makes
+				  * every verdict void; never 0 */
+	uint32_t off_cpu_shift;	 /* walks at switches are halved so often: see bpf/offcpu.bpf.c */
+	uint32_t less_detail;	 /* the budget: 1: no copies of stacks, 2: short stacks as well */
+};
+KILN_ASSERT_SIZE(kiln_knobs, 40);
+
 /* ---- records --------------------------------------------------------------------------------- */
 
 /*
@@ -536,8 +560,11 @@ struct kiln_probe {
 	uint64_t skipped;	  /* hits that policy or process filter said no to */
 	uint64_t busy;		  /* hits during the sample of another */
 	uint64_t lost, lost_hits; /* samples that found no room in the ring, and their values */
+	/* A tracepoint's: the function that calls its programs, [start, end); 0: not known. */
+	uint64_t trace_start, trace_end;
+	uint64_t skip; /* kernel frames from the program to that function; 0: not counted yet */
 };
-KILN_ASSERT_SIZE(kiln_probe, 104);
+KILN_ASSERT_SIZE(kiln_probe, 128);
 
 /* Where the leaf of a user stack stands. */
 enum kiln_leaf {

@@ -55,10 +55,14 @@ static void render_head(struct buf *out, enum metric_kind kind, const char *name
 static void render_family(struct buf *out, const struct metric_family *f)
 {
 	render_head(out, f->kind, f->name, f->help);
-	for (size_t i = 0; i < f->n; i++)
-		if (f->series[i].labels[0])
-			buf_printf(out, "%s{%s} %" PRId64 "\n", f->name, f->series[i].labels,
-				   atomic_load_explicit(&f->series[i].value, memory_order_relaxed));
+	for (size_t i = 0; i < f->n; i++) {
+		const struct metric_series *s = &f->series[i];
+		const char *labels = s->text ? s->text : s->labels;
+
+		if (labels[0])
+			buf_printf(out, "%s{%s} %" PRId64 "\n", f->name, labels,
+				   atomic_load_explicit(&s->value, memory_order_relaxed));
+	}
 }
 
 int metrics_render(struct buf *out)

@@ -44,7 +44,8 @@ static inline int64_t metric_get(enum metric_id id)
  * are added, and their series get labels, before other threads use them.
  */
 struct metric_series {
-	char labels[64]; /* "": not shown */
+	char labels[64];  /* "": not shown */
+	const char *text; /* those that are longer, of the owner; NULL: LABELS */
 	_Atomic int64_t value;
 };
 

@@ -19,6 +19,8 @@
 #include "probe_hit.skel.h"
 #include "probe_sample.skel.h"
 
+enum { TRACE_FUNCTION_BYTES = 256 }; /* where its end is not known */
+
 enum set { SET_KPROBE, SET_TRACEPOINT, SET_COUNT };
 
 static const enum bpf_prog_type set_types[SET_COUNT] = {
@@ -298,15 +300,51 @@ static int load_hit(struct probe_kernel *k, enum set set, uint32_t number,
 	return r ? r : probe_hit__load(hit);
 }
 
-/* NUMBER may have been another's. */
-static int clear_counts(const struct probe_kernel *k, uint32_t number)
+/*
+ * The function that the kernel calls a tracepoint's programs through: include/linux/tracepoint.h,
+ * __DECLARE_TRACE: __traceiter_NAME, from Linux 5.10 on. No addresses for us in /proc/kallsyms: the
+ * frames of the program itself are shown then.
+ */
+static void find_trace_function(const char *name, uint64_t *ret_start, uint64_t *ret_end)
 {
+	char want[PROBE_NAME_MAX + 16], line[1024], symbol[512];
+	unsigned long long address;
+	FILE *f = fopen("/proc/kallsyms", "re");
+	uint64_t start = 0;
+
+	snprintf(want, sizeof(want), "__traceiter_%s", name);
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%llx %*c %511s", &address, symbol) != 2)
+			continue;
+		if (start) {
+			*ret_start = start;
+			*ret_end = address > start ? address : start + TRACE_FUNCTION_BYTES;
+			break;
+		}
+		if (streq(symbol, want))
+			start = address;
+	}
+	if (f)
+		fclose(f);
+}
+
+/* NUMBER may have been another's. */
+static int reset_counts(const struct probe_kernel *k, uint32_t number,
+			const struct probe_spec *spec)
+{
+	uint64_t start = 0, end = 0;
 	int cpus = libbpf_num_possible_cpus();
 	_cleanup_free_ struct kiln_probe *zeros =
 	    cpus < 1 ? NULL : calloc((size_t)cpus, sizeof(*zeros));
 
 	if (!zeros)
 		return -ENOMEM;
+	if (spec->kind == PROBE_TRACEPOINT)
+		find_trace_function(spec->name, &start, &end);
+	for (int i = 0; i < cpus; i++) {
+		zeros[i].trace_start = start;
+		zeros[i].trace_end = end;
+	}
 	return bpf_map_update_elem(bpf_map__fd(k->first->maps.probes), &number, zeros, BPF_ANY) < 0
 		   ? -errno
 		   : 0;
@@ -331,7 +369,7 @@ int probe_kernel_attach(struct probe_kernel *k, uint32_t number, const struct pr
 		return load_error(err, -errno);
 	r = load_hit(k, set, number, spec, link->hit);
 	if (!r)
-		r = clear_counts(k, number);
+		r = reset_counts(k, number, spec);
 	if (r < 0)
 		return load_error(err, r);
 	link->link = attach(link->hit->progs.on_hit, spec, offset);

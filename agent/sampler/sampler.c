@@ -96,7 +96,7 @@ static int set_runtime(void *arg, const struct kiln_runtime_key *key,
 	struct sampler *s = arg;
 	int r = bpf_map_update_elem(bpf_map__fd(s->skel->maps.runtimes), key, runtime, BPF_ANY);
 
-	__atomic_fetch_add(&s->skel->bss->runtimes_epoch, 1, __ATOMIC_RELEASE);
+	__atomic_fetch_add(&s->skel->bss->knobs.runtimes_epoch, 1, __ATOMIC_RELEASE);
 	return r;
 }
 
@@ -105,7 +105,7 @@ static void delete_runtime(void *arg, const struct kiln_runtime_key *key)
 	struct sampler *s = arg;
 
 	(void)bpf_map_delete_elem(bpf_map__fd(s->skel->maps.runtimes), key);
-	__atomic_fetch_add(&s->skel->bss->runtimes_epoch, 1, __ATOMIC_RELEASE);
+	__atomic_fetch_add(&s->skel->bss->knobs.runtimes_epoch, 1, __ATOMIC_RELEASE);
 }
 
 static void need_walker(void *arg, uint32_t id, const struct walker_object *walker)
@@ -135,8 +135,8 @@ int sampler_load_walker(struct sampler *s, uint32_t id, const struct walker_obje
 
 bool sampler_loads_walkers(struct sampler *s)
 {
-	bool busy = walkers_busy(s->walkers) ||
-		    (s->off_cpu && walkers_busy(off_cpu_walkers(s->off_cpu)));
+	bool busy =
+	    walkers_busy(s->walkers) || (s->off_cpu && walkers_busy(off_cpu_walkers(s->off_cpu)));
 
 	for (size_t i = 0; i < ARRAY_SIZE(s->followers); i++)
 		busy = busy || (s->followers[i] && walkers_busy(s->followers[i]));
@@ -204,7 +204,7 @@ static int map_memory(struct sampler *s, const struct sampler_options *o, struct
 	s->memory.n_mappings = slab_units(s->memory.mapping_shards);
 	s->memory.tables = map_array(s->skel->maps.tables, &len);
 	s->cpus = map_array(s->skel->maps.cpus, &len);
-	s->memory.cache_epoch = &s->skel->bss->cache_epoch;
+	s->memory.cache_epoch = &s->skel->bss->knobs.cache_epoch;
 	s->memory.set_process = set_process;
 	s->memory.get_process = get_process;
 	s->memory.set_runtime = set_runtime;
@@ -232,12 +232,12 @@ static int configure(struct sampler *s, const struct sampler_options *o)
 {
 	struct profiler *skel = s->skel;
 
-	skel->bss->timer_ns = NS_PER_SECOND / o->hz;
-	skel->bss->policy_epoch = 1;
+	skel->bss->knobs.timer_ns = NS_PER_SECOND / o->hz;
+	skel->bss->knobs.policy_epoch = 1;
 	skel->rodata->page_size = (uint32_t)sysconf(_SC_PAGESIZE);
 	skel->rodata->max_depth = o->max_depth ? o->max_depth : KILN_MAX_USER_FRAMES;
-	skel->bss->cgroup_v1 = o->cgroup_mode != CGROUP_V2;
-	skel->bss->filter_pids = o->n_pids > 0;
+	skel->bss->knobs.cgroup_v1 = o->cgroup_mode != CGROUP_V2;
+	skel->bss->knobs.filter_pids = o->n_pids > 0;
 	return map_sizes_set(skel, o, (uint32_t)s->n_cpus);
 }
 
@@ -365,7 +365,7 @@ int sampler_start(struct sampler *s, struct error *err)
 	const struct timers_options options = {
 	    .program = s->skel->progs.sample,
 	    .cpus = s->cpus,
-	    .timer_ns = &s->skel->bss->timer_ns,
+	    .timer_ns = &s->skel->bss->knobs.timer_ns,
 	    .n_cpus = s->n_cpus,
 	    .hz = s->hz,
 	    .target_tid = s->target_tid,
@@ -425,7 +425,7 @@ void sampler_wait_told(struct sampler *s, uint32_t tid, uint64_t ns)
 void sampler_limit_off_cpu(struct sampler *s, uint64_t now)
 {
 	uint64_t walks = 0, passed = now - s->limited_ns;
-	uint32_t *shift = &s->skel->bss->off_cpu_shift;
+	uint32_t *shift = &s->skel->bss->knobs.off_cpu_shift;
 
 	if (!s->off_cpu)
 		return;
@@ -449,7 +449,7 @@ int sampler_set_rate(struct sampler *s, uint32_t hz)
 	if (s->timers)
 		return timers_set_rate(s->timers, hz);
 	if (hz)
-		s->skel->bss->timer_ns = NS_PER_SECOND / hz;
+		s->skel->bss->knobs.timer_ns = NS_PER_SECOND / hz;
 	return 0;
 }
 
@@ -493,7 +493,7 @@ bool sampler_drain(struct sampler *s, void (*consume)(const struct kiln_sample *
 /* What the kernel decided before holds no more. */
 static void forget_verdicts(struct sampler *s)
 {
-	uint32_t *epoch = &s->skel->bss->policy_epoch;
+	uint32_t *epoch = &s->skel->bss->knobs.policy_epoch;
 
 	if (__atomic_add_fetch(epoch, 1, __ATOMIC_RELEASE) == 0)
 		__atomic_store_n(epoch, 1, __ATOMIC_RELEASE);
@@ -501,7 +501,7 @@ static void forget_verdicts(struct sampler *s)
 
 void sampler_set_detail(struct sampler *s, uint32_t less)
 {
-	s->skel->bss->less_detail = less;
+	s->skel->bss->knobs.less_detail = less;
 }
 
 int sampler_set_policy(struct sampler *s, uint32_t index, const struct kiln_policy *policy)
@@ -524,13 +524,13 @@ int sampler_limit_policy(struct sampler *s, uint32_t index, uint32_t hz)
 
 void sampler_set_default_policy(struct sampler *s, uint32_t index)
 {
-	s->skel->bss->default_policy = index;
+	s->skel->bss->knobs.default_policy = index;
 	forget_verdicts(s);
 }
 
 void sampler_use_cgroups(struct sampler *s)
 {
-	s->skel->bss->use_cgroups = 1;
+	s->skel->bss->knobs.use_cgroups = 1;
 	forget_verdicts(s);
 }
 

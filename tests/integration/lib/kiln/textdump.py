@@ -17,6 +17,7 @@ class Sample:
     frames: list = field(default_factory=list)  # (type, name), leaf first
     places: list = field(default_factory=list)  # (file, line) of each; ("", 0) when not known
     value: int = 1
+    type: str = ""  # of its profile: "samples", or what else the value counts
 
     @property
     def pid(self):
@@ -61,7 +62,7 @@ def attribute(text, kind):
 
 def parse(lines):
     """All samples of a dump; lines outside of it (log lines) are passed over. BadDump on a broken one."""
-    samples, resource, sample, inside, in_frames = [], {}, None, None, False
+    samples, resource, sample, inside, in_frames, kind = [], {}, None, None, False, ""
     for number, line in enumerate(lines, 1):
         line = line.rstrip("\n")
         ruler = RULER.fullmatch(line) if line.startswith("---") else None
@@ -74,7 +75,7 @@ def parse(lines):
             elif title == "New Sample":
                 if sample:
                     raise BadDump(f"line {number}: a sample inside of a sample")
-                sample, inside, in_frames = Sample(resource), "sample", False
+                sample, inside, in_frames = Sample(resource, type=kind), "sample", False
             elif title == "End Sample":
                 if not sample:
                     raise BadDump(f"line {number}: the end of no sample")
@@ -89,6 +90,8 @@ def parse(lines):
             match = ATTRIBUTE.fullmatch(line)
             if match:
                 resource[match.group(1)] = attribute(match.group(2), match.group(3))
+        elif inside == "profile" and line.startswith("  SampleType: "):
+            kind = line.removeprefix("  SampleType: ")
         elif inside == "sample" and not in_frames:
             match = ATTRIBUTE.fullmatch(line)
             values = VALUES.fullmatch(line)
