@@ -47,6 +47,7 @@ struct agent {
 	enum phase phase;
 	struct sampler *sampler;
 	struct probes *probes;
+	uint64_t probes_tried_ms; /* to attach those that are not */
 	struct intake *intake;
 	struct naming *naming;
 	struct cluster *cluster; /* NULL: no operator */
@@ -95,10 +96,10 @@ static inline uint64_t agent_clock_ns(clockid_t clock)
 struct sampler_options agent_sampler_options(const struct config *c);
 
 /* probes.c */
-/* Those of the configuration; that one cannot be attached is a failure. */
+/* Those of the configuration. Without an operator it is a failure when one cannot be attached. */
 int agent_start_probes(struct agent *a, struct error *err) _must_check_;
 /* W is about to be named. */
-void agent_name_probes(const struct agent *a, struct window *w);
+void agent_name_probes(struct agent *a, struct window *w);
 
 /* rotation.c */
 /* Exchanges the windows and has the full one named. */

@@ -33,6 +33,7 @@ struct cluster {
 	uint64_t told;	     /* report_word() of the last report */
 	const struct runtimes *runtimes;
 	const struct govern *govern; /* NULL: not there yet */
+	const struct probes *probes;
 	struct report_texts texts;
 };
 
@@ -274,6 +275,7 @@ static void look(struct cluster *c, struct meta_report *ret)
 	    .runtimes = c->runtimes,
 	    .governor = c->govern ? govern_state(c->govern) : NULL,
 	    .cpu_budget = c->govern ? govern_cpu(c->govern) : 0,
+	    .probes = c->probes,
 	};
 
 	ret->started_s = c->started_s;
@@ -348,6 +350,11 @@ void cluster_use_govern(struct cluster *c, const struct govern *govern)
 void cluster_use_runtimes(struct cluster *c, const struct runtimes *rt)
 {
 	c->runtimes = rt;
+}
+
+void cluster_use_probes(struct cluster *c, const struct probes *probes)
+{
+	c->probes = probes;
 }
 
 const struct container_identity *cluster_container(uint64_t cgroup, void *arg)

@@ -43,6 +43,9 @@ void cluster_use_govern(struct cluster *c, const struct govern *govern);
 struct budget cluster_budget(const struct cluster *c);
 /* Whose state reports tell; outlives the last report. */
 void cluster_use_runtimes(struct cluster *c, const struct runtimes *rt);
+/* Reports tell of them; they outlive C's last report. */
+struct probes;
+void cluster_use_probes(struct cluster *c, const struct probes *probes);
 /* W is over, NEXT (empty) begins. LAST: there is none after W, nothing can wait. */
 void cluster_close_window(struct cluster *c, struct window *w, struct window *next, bool last);
 /* Which container the cgroup ID is; NULL: none. ARG: the cluster. */

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Probes as the agent has them: those of the flags or the file have to work, or the agent says why
- * and ends; those that the operator tells of are reported as they are (agent/report.c). Loop
- * thread.
+ * Probes as the agent has them. Whoever started it by hand hears at once why one cannot be
+ * attached: the agent ends. Below an operator it goes on, reports the reason (agent/report.c), and
+ * tries again once a minute: the file may come. Loop thread.
  */
 #include "agent/agent_internal.h"
+
+enum { PROBES_RETRY_MS = 60000 };
 
 /* The kernel lacks something: exit code 3. Anything else is a mistake in the configuration. */
 static int failure_code(const struct probe_status *s)
@@ -20,6 +22,11 @@ int agent_start_probes(struct agent *a, struct error *err)
 	if (r < 0)
 		return error_set(err, r, "out of memory");
 	probes_set(a->probes, receiver->probes, receiver->n_probes);
+	a->probes_tried_ms = uv_now(&a->loop);
+	if (a->cluster) {
+		cluster_use_probes(a->cluster, a->probes);
+		return 0;
+	}
 	for (size_t i = 0; i < probes_count(a->probes); i++) {
 		struct probe_status s;
 
@@ -30,10 +37,16 @@ int agent_start_probes(struct agent *a, struct error *err)
 	return 0;
 }
 
-void agent_name_probes(const struct agent *a, struct window *w)
+void agent_name_probes(struct agent *a, struct window *w)
 {
+	uint64_t now = uv_now(&a->loop);
+
 	if (!a->probes || (!w->probes && !probes_count(a->probes)))
 		return;
+	if (a->phase == RUNNING && now - a->probes_tried_ms >= PROBES_RETRY_MS) {
+		a->probes_tried_ms = now;
+		probes_retry(a->probes);
+	}
 	if (!w->probes)
 		w->probes = calloc(1, sizeof(*w->probes));
 	for (uint32_t i = 0; w->probes && i < KILN_MAX_PROBES; i++)

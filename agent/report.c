@@ -7,6 +7,7 @@
  */
 #include "agent/report.h"
 
+#include "agent/probes/probes.h"
 #include "lib/metrics.h"
 
 static bool add_runtime(const struct runtimes *rt, uint32_t id, struct meta_report *ret, size_t at)
@@ -120,6 +121,18 @@ static void add_counters(struct sampler *sampler, struct meta_report *ret)
 	ret->exported = (uint64_t)metric_get(M_EXPORT_SAMPLES_SENT);
 }
 
+static void add_probes(const struct probes *probes, struct meta_report *ret)
+{
+	for (size_t i = 0; probes && i < probes_count(probes) && i < META_PROBES_MAX; i++) {
+		struct probe_status s;
+
+		probes_status(probes, i, &s);
+		ret->probes[i].name = s.name;
+		ret->probes[i].reason = s.reason;
+		ret->n_probes = i + 1;
+	}
+}
+
 void report_fill(const struct report_sources *from, struct report_texts *texts,
 		 struct meta_report *ret)
 {
@@ -128,6 +141,7 @@ void report_fill(const struct report_sources *from, struct report_texts *texts,
 	add_counters(from->sampler, ret);
 	add_tracers(from->config, from->runtimes, ret);
 	router_each(from->router, add_exporter, &filling);
+	add_probes(from->probes, ret);
 	if (from->policies)
 		policies_applied(from->policies, add_policy, ret);
 	if (from->governor)
@@ -142,6 +156,8 @@ uint64_t report_word(const struct meta_report *r)
 		h = hash_bytes(r->exporters[i].destination, strlen(r->exporters[i].destination), h);
 		h ^= r->exporters[i].healthy;
 	}
+	for (size_t i = 0; i < r->n_probes; i++)
+		h = mix64(h ^ !r->probes[i].reason);
 	for (size_t i = 0; i < r->n_policies; i++)
 		h = mix64(h ^ r->policies[i].id);
 	/* That one is cut, or is no more; how far it is cut changes often. */

@@ -29,6 +29,7 @@ struct report_sources {
 	const struct runtimes *runtimes; /* may be NULL */
 	const struct governor *governor; /* may be NULL */
 	uint32_t cpu_budget;		 /* millionths of all CPUs; 0: none */
+	const struct probes *probes;	 /* may be NULL */
 };
 
 /* Everything but the time of the start and what the last window told. */

@@ -21,6 +21,7 @@ enum {
 	META_EXPORTERS_MAX = 16,
 	META_CUT_MAX = 64,
 	META_POLICIES_MAX = 64,
+	META_PROBES_MAX = 16,
 };
 
 struct meta_options {
@@ -87,6 +88,10 @@ struct meta_report {
 			int64_t since_s;
 		} cut[META_CUT_MAX]; /* the first n_cut of all that are cut */
 	} budget;
+	struct {
+		const char *name, *reason; /* NULL: attached */
+	} probes[META_PROBES_MAX];
+	size_t n_probes;
 };
 
 struct meta_events {

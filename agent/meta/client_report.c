@@ -69,6 +69,7 @@ struct report_parts {
 	Kiln__Node__V1__AppliedPolicy policies[META_POLICIES_MAX], *policy_list[META_POLICIES_MAX];
 	Kiln__Node__V1__BudgetState budget;
 	Kiln__Node__V1__CutPolicy cut[META_CUT_MAX], *cut_list[META_CUT_MAX];
+	Kiln__Node__V1__Probe probes[META_PROBES_MAX], *probe_list[META_PROBES_MAX];
 };
 
 static void fill_budget(struct report_parts *p, Kiln__Node__V1__Report *report)
@@ -130,6 +131,15 @@ static void fill_lists(struct report_parts *p, Kiln__Node__V1__Report *report)
 		p->policies[i].containers = from->policies[i].containers;
 		p->policy_list[i] = &p->policies[i];
 	}
+	report->n_probes = MIN(from->n_probes, (size_t)META_PROBES_MAX);
+	for (i = 0; i < report->n_probes; i++) {
+		p->probes[i] = (Kiln__Node__V1__Probe)KILN__NODE__V1__PROBE__INIT;
+		p->probes[i].name = text(from->probes[i].name);
+		p->probes[i].attached = !from->probes[i].reason;
+		p->probes[i].reason = text(from->probes[i].reason);
+		p->probe_list[i] = &p->probes[i];
+	}
+	report->probes = p->probe_list;
 	report->tracers = p->tracer_list;
 	report->exporters = p->exporter_list;
 	report->policies = p->policy_list;

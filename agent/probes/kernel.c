@@ -265,14 +265,17 @@ static int attach_error(const struct probe_spec *spec, int r, struct error *err)
 }
 
 static struct bpf_link *attach(const struct bpf_program *program, const struct probe_spec *spec,
-			       uint64_t offset)
+			       int fd, uint64_t offset)
 {
 	LIBBPF_OPTS(bpf_uprobe_opts, user, .retprobe = spec->kind == PROBE_URETPROBE);
+	char path[32];
 
 	switch (spec->kind) {
 	case PROBE_UPROBE:
 	case PROBE_URETPROBE:
-		return bpf_program__attach_uprobe_opts(program, -1, spec->target, offset, &user);
+		/* The file that was looked into, whatever its path leads to here. */
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		return bpf_program__attach_uprobe_opts(program, -1, path, offset, &user);
 	case PROBE_KPROBE:
 		return bpf_program__attach_kprobe(program, false, spec->name);
 	default:
@@ -351,7 +354,7 @@ static int reset_counts(const struct probe_kernel *k, uint32_t number,
 }
 
 int probe_kernel_attach(struct probe_kernel *k, uint32_t number, const struct probe_spec *spec,
-			uint64_t offset, struct probe_link **ret, struct error *err)
+			int fd, uint64_t offset, struct probe_link **ret, struct error *err)
 {
 	enum set set = spec->kind == PROBE_TRACEPOINT ? SET_TRACEPOINT : SET_KPROBE;
 	_cleanup_(probe_link_freep) struct probe_link *link = calloc(1, sizeof(*link));
@@ -372,7 +375,7 @@ int probe_kernel_attach(struct probe_kernel *k, uint32_t number, const struct pr
 		r = reset_counts(k, number, spec);
 	if (r < 0)
 		return load_error(err, r);
-	link->link = attach(link->hit->progs.on_hit, spec, offset);
+	link->link = attach(link->hit->progs.on_hit, spec, fd, offset);
 	if (!link->link)
 		return attach_error(spec, -errno, err);
 	*ret = TAKE_PTR(link);

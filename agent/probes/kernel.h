@@ -20,11 +20,12 @@ DEFINE_CLEANUP(struct probe_kernel *, probe_kernel_free)
 /* A probe that is attached. */
 struct probe_link;
 /*
- * Loads and attaches SPEC as number NUMBER, whose counts begin at 0. OFFSET: of a uprobe, in its
- * file. Errors say what the kernel lacks, or does not know.
+ * Loads and attaches SPEC as number NUMBER, whose counts begin at 0. FD, OFFSET: of a uprobe, its
+ * file and the place there. Errors say what the kernel lacks, or does not know.
  */
 int probe_kernel_attach(struct probe_kernel *k, uint32_t number, const struct probe_spec *spec,
-			uint64_t offset, struct probe_link **ret, struct error *err) _must_check_;
+			int fd, uint64_t offset, struct probe_link **ret,
+			struct error *err) _must_check_;
 struct probe_link *probe_link_free(struct probe_link *link);
 DEFINE_CLEANUP(struct probe_link *, probe_link_free)
 

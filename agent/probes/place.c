@@ -17,6 +17,7 @@
 #include "agent/elf/image.h"
 #include "agent/symbol/debug_file.h"
 #include "agent/symbol/elf_read.h"
+#include "agent/symbol/root_file.h"
 #include "lib/probe_spec.h"
 
 enum {
@@ -168,15 +169,33 @@ int probe_place_find(const struct image *image, const char *name, uint64_t *ret,
 	return 0;
 }
 
-int probe_place_open(const char *path, const char *name, bool returns, uint64_t *ret,
-		     struct error *err)
+/*
+ * The agent may run in a container: the host's files are those below its first process's root. Our
+ * own where that cannot be looked at.
+ */
+static int open_on_host(const char *path)
+{
+	_cleanup_close_ int root = root_open("/proc/1/root");
+
+	if (root < 0)
+		root = root_open(NULL);
+	return root < 0 ? root : root_open_file(root, path, false);
+}
+
+int probe_place_open(const char *path, const char *name, bool returns, int *ret_fd,
+		     uint64_t *ret_offset, struct error *err)
 {
 	_cleanup_(image_unrefp) struct image *image = NULL;
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), r;
+	_cleanup_close_ int fd = open_on_host(path);
+	int own, r;
 
 	if (fd < 0)
-		return error_set(err, -errno, "%s: %m (the path is one of the host's)", path);
-	r = image_open(fd, path, &image, err);
+		return error_set(err, fd, "%s: %s (the path is one of the host's)", path,
+				 strerror(-fd));
+	own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (own < 0)
+		return error_set(err, -errno, "%s: %m", path);
+	r = image_open(own, path, &image, err);
 	if (r < 0)
 		return error_wrap(err, r, "%s", path);
 	if (returns && image->is_go)
@@ -184,6 +203,9 @@ int probe_place_open(const char *path, const char *name, bool returns, uint64_t 
 				 "%s: Go moves stacks, and a return that is probed would end the "
 				 "program: use uprobe",
 				 path);
-	r = probe_place_find(image, name, ret, err);
-	return r < 0 ? error_wrap(err, r, "%s", path) : 0;
+	r = probe_place_find(image, name, ret_offset, err);
+	if (r < 0)
+		return error_wrap(err, r, "%s", path);
+	*ret_fd = TAKE_FD(fd);
+	return 0;
 }

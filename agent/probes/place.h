@@ -17,7 +17,9 @@ struct image;
  */
 int probe_place_find(const struct image *image, const char *name, uint64_t *ret,
 		     struct error *err) _must_check_;
-/* Of the file at PATH, as this process sees it. RETURNS: for a uretprobe, which Go does not bear.
+/*
+ * Of the file at PATH, as the host sees it (its first process does), which is opened as RET_FD.
+ * RETURNS: for a uretprobe, which Go does not bear.
  */
-int probe_place_open(const char *path, const char *name, bool returns, uint64_t *ret,
-		     struct error *err) _must_check_;
+int probe_place_open(const char *path, const char *name, bool returns, int *ret_fd,
+		     uint64_t *ret_offset, struct error *err) _must_check_;

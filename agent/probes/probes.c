@@ -79,18 +79,20 @@ static uint32_t take_number(struct probes *p)
 	return best;
 }
 
-static int find_place(const struct probe_spec *spec, uint64_t *ret, struct error *err)
+static int find_place(const struct probe_spec *spec, int *ret_fd, uint64_t *ret, struct error *err)
 {
 	if (spec->kind != PROBE_UPROBE && spec->kind != PROBE_URETPROBE)
 		return 0;
-	return probe_place_open(spec->target, spec->name, spec->kind == PROBE_URETPROBE, ret, err);
+	return probe_place_open(spec->target, spec->name, spec->kind == PROBE_URETPROBE, ret_fd,
+				ret, err);
 }
 
 static int attach(struct probes *p, struct probe *probe, struct error *err)
 {
+	_cleanup_close_ int fd = -1;
 	uint64_t offset = 0;
 	uint32_t number;
-	int r = find_place(&probe->spec, &offset, err);
+	int r = find_place(&probe->spec, &fd, &offset, err);
 
 	if (r < 0)
 		return r;
@@ -100,7 +102,7 @@ static int attach(struct probes *p, struct probe *probe, struct error *err)
 			return error_set(err, r, "out of memory");
 	}
 	number = take_number(p);
-	r = probe_kernel_attach(p->kernel, number, &probe->spec, offset, &probe->link, err);
+	r = probe_kernel_attach(p->kernel, number, &probe->spec, fd, offset, &probe->link, err);
 	if (r < 0)
 		return r;
 	probe->number = number;
@@ -177,6 +179,12 @@ void probes_set(struct probes *p, const struct probe_spec *specs, size_t n)
 	/* Its memory is for those who have probes. */
 	if (!attached)
 		p->kernel = probe_kernel_free(p->kernel);
+}
+
+void probes_retry(struct probes *p)
+{
+	if (p->n)
+		attach_missing(p);
 }
 
 size_t probes_count(const struct probes *p)

@@ -18,9 +18,10 @@ DEFINE_CLEANUP(struct probes *, probes_free)
 /*
  * From now on these N probes and no others, PROBE_COUNT_MAX at most; of equal names the first. One
  * that is attached with the same rate already stays as it is. What cannot be attached says so in
- * its status, and is tried again by the next call.
+ * its status, and is tried again by the next call, or by probes_retry().
  */
 void probes_set(struct probes *p, const struct probe_spec *specs, size_t n);
+void probes_retry(struct probes *p);
 
 struct probe_status {
 	const char *name;   /* its text; valid until the next probes_set() */
