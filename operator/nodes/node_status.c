@@ -17,6 +17,7 @@ enum {
 	RUNTIME_LENGTH = 64,
 	HASH_LENGTH = 64,
 	TRACER_LENGTH = 16,
+	PROBE_LENGTH = 512,
 	EXPORTER_LENGTH = 317, /* "namespace/name" */
 	REASON_LENGTH = 256,
 	RUNTIME_VERSION_LENGTH = 32,
@@ -159,6 +160,26 @@ static bool add_exporters(cJSON *status, const Kiln__Node__V1__Report *r)
 			return false;
 	}
 	return !r->n_exporters || list;
+}
+
+static bool add_probes(cJSON *status, const Kiln__Node__V1__Report *r)
+{
+	cJSON *list = r->n_probes ? cJSON_AddArrayToObject(status, "probes") : NULL, *item;
+	char name[PROBE_LENGTH + 1];
+
+	for (size_t i = 0; i < r->n_probes; i++) {
+		const Kiln__Node__V1__Probe *p = r->probes[i];
+
+		clean(p->name, PROBE_LENGTH, name);
+		if (!name[0] || find_item(list, "name", name))
+			continue;
+		item = add_item(list);
+		if (!cJSON_AddStringToObject(item, "name", name) ||
+		    !cJSON_AddStringToObject(item, "state", p->attached ? "Attached" : "Failing") ||
+		    (!p->attached && !add_text(item, "reason", p->reason, REASON_LENGTH)))
+			return false;
+	}
+	return !r->n_probes || list;
 }
 
 static bool add_policies(cJSON *status, const Kiln__Node__V1__Report *r)
@@ -411,8 +432,8 @@ static bool add_report(cJSON *status, const Kiln__Node__V1__Report *r)
 	       add_number(status, "truncated", r->truncated) &&
 	       add_number(status, "exported", r->exported) &&
 	       add_number(status, "unresolvedContainers", r->unresolved_containers) &&
-	       add_tracers(status, r) && add_exporters(status, r) && add_policies(status, r) &&
-	       add_budget(status, r);
+	       add_tracers(status, r) && add_exporters(status, r) && add_probes(status, r) &&
+	       add_policies(status, r) && add_budget(status, r);
 }
 
 static bool add_facts(cJSON *status, const struct node_status_input *in)

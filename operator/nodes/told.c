@@ -98,6 +98,7 @@ static void cut_report(Kiln__Node__V1__Report *r, Kiln__Node__V1__BudgetState *b
 	r->base.n_unknown_fields = 0; /* of a newer agent: nobody here could use them */
 	r->n_tracers = MIN(r->n_tracers, (size_t)TOLD_TRACERS_MAX);
 	r->n_exporters = MIN(r->n_exporters, (size_t)TOLD_EXPORTERS_MAX);
+	r->n_probes = MIN(r->n_probes, (size_t)TOLD_PROBES_MAX);
 	r->n_policies = MIN(r->n_policies, (size_t)TOLD_POLICIES_MAX);
 }
 

@@ -11,7 +11,8 @@
 
 enum {
 	TOLD_BYTES_MAX = 96 << 10, /* of one node */
-	TOLD_TRACERS_MAX = 16,	   /* as node.proto and the CRD have it */
+	TOLD_PROBES_MAX = 16,
+	TOLD_TRACERS_MAX = 16, /* as node.proto and the CRD have it */
 	TOLD_EXPORTERS_MAX = 16,
 	TOLD_POLICIES_MAX = 64,
 	TOLD_LEFT_OUT_MAX = 64,

@@ -97,6 +97,7 @@ struct cluster_config *cluster_config_free(struct cluster_config *c)
 	strings_done(&c->metadata.namespace_labels);
 	strings_done(&c->metadata.namespace_annotations);
 	destinations_free(c->destinations, c->n_destinations);
+	probes_free(c->probes, c->n_probes);
 	selector_done(&c->guardrails.namespaces);
 	strings_done(&c->guardrails.allowed_destinations);
 	strings_done(&c->guardrails.tenant_endpoints);

@@ -158,6 +158,11 @@ struct budget_spec {
 	int64_t memory; /* bytes; 0: what the memory limit of its container leaves */
 };
 
+struct probe_config {
+	char *probe;
+	int rate; /* NUMBER_ABSENT: the default */
+};
+
 struct cluster_config {
 	struct object_id id;
 	struct budget_spec budget;
@@ -169,6 +174,8 @@ struct cluster_config {
 	struct agent_spec agent;
 	struct node_group *groups;
 	size_t n_groups;
+	struct probe_config *probes;
+	size_t n_probes;
 };
 
 struct namespace_config {

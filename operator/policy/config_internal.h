@@ -10,6 +10,7 @@ int destination_decode(struct json_fields *f, const cJSON *node, void *out);	   
 int tenant_destination_decode(struct json_fields *f, const cJSON *node, void *out); /* no text */
 int agent_decode(struct json_fields *f, const cJSON *node, void *out);		    /* spec.agent */
 int groups_decode(struct json_fields *f, const cJSON *node, void *out);	   /* cluster_config */
+int probes_decode(struct json_fields *f, const cJSON *node, void *out);	   /* cluster_config */
 int selector_decode(struct json_fields *f, const cJSON *node, void *out);  /* struct selector */
 int object_id_decode(struct json_fields *f, const cJSON *node, void *out); /* metadata */
 /* What metadata did not say gets its default: the namespace is NS, the uid "". */
@@ -22,6 +23,7 @@ void agent_spec_init(struct agent_spec *a);
 void agent_spec_done(struct agent_spec *a);
 void profile_spec_init(struct profile_spec *p);
 void selector_done(struct selector *s);
+void probes_free(struct probe_config *p, size_t n);
 void destinations_free(struct destination *d, size_t n);
 
 extern const struct json_choice enabled_choices[]; /* TOGGLE_ENABLED, TOGGLE_DISABLED */

@@ -344,6 +344,7 @@ static const struct json_row cluster_spec_rows[] = {
     {"agent", JSON_CUSTOM, AT(agent), .decode = agent_decode},
     {"budget", JSON_OBJECT, AT(budget), .rows = budget_rows},
     {"nodeGroups", JSON_CUSTOM, .decode = groups_decode},
+    {"probes", JSON_CUSTOM, .decode = probes_decode},
     {}};
 static const struct json_row cluster_rows[] = {
     {"apiVersion", .type = JSON_IGNORED},

@@ -6,6 +6,7 @@
  */
 #include "lib/buf.h"
 #include "operator/policy/merge.h"
+#include "lib/probe_spec.h"
 #include "operator/render/internal.h"
 
 enum { YAML_MAX = 1 << 19 }; /* half of what a ConfigMap may hold */
@@ -60,6 +61,22 @@ static int memory_limit_mib(const struct agent_spec *agent)
 	return bytes >= 1 << 30 || bytes < 0 ? 0 : (int)bytes;
 }
 
+static void put_probes(struct buf *out, const struct cluster_config *c)
+{
+	if (c->n_probes)
+		buf_puts(out, "    probes:\n");
+	for (size_t i = 0; i < c->n_probes; i++) {
+		char text[PROBE_TEXT_MAX + 32];
+
+		snprintf(text, sizeof(text), "%s,rate=%d", c->probes[i].probe,
+			 c->probes[i].rate == NUMBER_ABSENT ? PROBE_RATE_DEFAULT
+							    : c->probes[i].rate);
+		buf_puts(out, "      - ");
+		quote(out, text);
+		buf_puts(out, "\n");
+	}
+}
+
 /* Names every tracer that is allowed at all: which of them a pod's policy uses is said by the node
  * stream, while the agent runs. */
 static void put_receiver(struct buf *out, const struct render_input *in,
@@ -90,6 +107,7 @@ static void put_receiver(struct buf *out, const struct render_input *in,
 		buf_printf(out, "    budget: {memory: %dMiB}\n", MIN(limit, 65536));
 	if (off_cpu > 0)
 		buf_printf(out, "    off_cpu_threshold: %d.%03d\n", off_cpu / 1000, off_cpu % 1000);
+	put_probes(out, c);
 }
 
 /* The API's names are the agent's, which takes them in any case. */

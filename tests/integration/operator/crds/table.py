@@ -80,6 +80,8 @@ FULL_CLUSTER = {
     "budget": {"cpu": "0.5%", "memory": "128Mi"},
     "nodeGroups": [{"name": "gpu", "nodeSelector": {"matchLabels": {"gpu": "yes"}}, "sampling": {"hz": 199},
                     "agent": FULL_AGENT}],
+    "probes": [{"probe": "uprobe:/usr/lib/x86_64-linux-gnu/libc.so.6:malloc", "rate": 10000}, {"probe": "kprobe:vfs_read"},
+               {"probe": "uretprobe:/srv/a:b/c:main.(*T).Get"}, {"probe": "tracepoint:sched:sched_process_exec"}],
 }
 
 # The rules that look at several fields wait until each field has its type and bounds.
@@ -112,6 +114,12 @@ ROWS = [
      ('spec.defaults.destinationRefs: Invalid value: want names of spec.destinations, got ["a", "b"]',)),
     ("allowed but not there", CLUSTER, {**to(), "guardrails": {"allowedDestinations": ["mian"]}},
      ('spec.guardrails.allowedDestinations: Invalid value: want names of spec.destinations, got ["mian"]',)),
+    ("sixteen probes", CLUSTER, {"probes": [{"probe": f"kprobe:f{i}"} for i in range(16)]}, ()),
+    ("a probe without its path", CLUSTER, {"probes": [{"probe": "kprobe:vfs_read"}, {"probe": "uprobe:malloc"}]},
+     ('spec.probes[1].probe: Invalid value: "uprobe:malloc": want uprobe:PATH:FUNCTION, uretprobe:PATH:FUNCTION, '
+      'kprobe:FUNCTION or tracepoint:SUBSYSTEM:NAME, got "uprobe:malloc"',)),
+    ("a probe with a rate in its name", CLUSTER, {"probes": [{"probe": "uprobe:/a:f,rate=1"}]},
+     ('spec.probes[0].probe: Invalid value: "uprobe:/a:f,rate=1": want the rate in the field rate',)),
     ("mode of its own", CLUSTER, {"defaults": {"mode": "Sometimes"}},
      ('spec.defaults.mode: Unsupported value: "Sometimes": supported values: "Enabled", "Disabled", "OptIn"',
       UNCHECKED)),

@@ -248,6 +248,14 @@ def cluster_rows():
     yield from of_agent()
     yield from of_groups()
 
+    def probes(w):
+        return w.config()["receivers"]["profiling"].get("probes")
+
+    one = {"probe": "uprobe:/lib/libc.so.6:malloc"}
+    yield ("spec.probes[].probe", {}, {"probes": [one]}, lambda w: probes(w) == [one["probe"] + ",rate=100"])
+    yield ("spec.probes[].rate", {"probes": [one]}, {"probes": [{**one, "rate": 7}]},
+           lambda w: probes(w) == [one["probe"] + ",rate=7"])
+
 
 # ---- a namespace's config ---------------------------------------------------------------------------
 

@@ -161,6 +161,30 @@ static void test_who_was_cut_by_the_budget(void **state)
 	parts.report.budget = NULL;
 }
 
+static void test_a_probe_says_why_it_is_not_attached(void **state)
+{
+	const struct node_status_input in = good();
+	Kiln__Node__V1__Probe probe[2] = {KILN__NODE__V1__PROBE__INIT, KILN__NODE__V1__PROBE__INIT},
+			      *probes[] = {&probe[0], &probe[1]};
+	cJSON *status;
+	char *text;
+
+	probe[0].name = (char *)"uprobe:/lib/libc.so.6:malloc";
+	probe[0].attached = true;
+	probe[1].name = (char *)"kprobe:vfs_read";
+	probe[1].reason = (char *)"this kernel has no\nkprobes";
+	parts.report.probes = probes;
+	parts.report.n_probes = 2;
+	status = build(&in);
+	text = cJSON_PrintUnformatted(cJSON_GetObjectItemCaseSensitive(status, "probes"));
+	assert_string_equal(text,
+			    "[{\"name\":\"uprobe:/lib/libc.so.6:malloc\",\"state\":\"Attached\"},"
+			    "{\"name\":\"kprobe:vfs_read\",\"state\":\"Failing\","
+			    "\"reason\":\"this kernel has no?kprobes\"}]");
+	free(text);
+	cJSON_Delete(status);
+}
+
 static void test_a_status_is_all_that_was_reported(void **state)
 {
 	const struct node_status_input in = good();
@@ -406,6 +430,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_who_was_cut_by_the_budget),
 	    cmocka_unit_test(test_a_status_is_all_that_was_reported),
+	    cmocka_unit_test(test_a_probe_says_why_it_is_not_attached),
 	    cmocka_unit_test(test_versions_of_a_runtime),
 	    cmocka_unit_test(test_each_condition_has_its_cause),
 	    cmocka_unit_test(test_a_tenants_settings_are_told_as_one),

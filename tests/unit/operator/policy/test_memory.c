@@ -64,7 +64,8 @@ static const char cluster_text[] =
     "'guardrails':{'namespaceSelector':" SELECTOR ",'allowedDestinations':['a']},'agent':{'image':"
     "'i','imagePullPolicy':'Never','imagePullSecrets':[{'name':'s'}],'nodeSelector':{'a':'b'},"
     "'tolerations':[{'key':'a','value':'b'}],'resources':{'limits':{'cpu':'1'}},'podLabels':"
-    "{'a':'b'},'podAnnotations':{'a':'b'},'updateStrategy':{'maxUnavailable':1}},'nodeGroups':"
+    "{'a':'b'},'podAnnotations':{'a':'b'},'updateStrategy':{'maxUnavailable':1}},'probes':[{'probe'"
+    ":'kprobe:a'}],'nodeGroups':"
     "[{'name':'g','nodeSelector':{'matchLabels':{'a':'b'}},'agent':{'image':'j'}}]}}";
 static const char namespace_text[] =
     "{'metadata':{'name':'a','namespace':'prod'},'spec':{'podSelector':" SELECTOR

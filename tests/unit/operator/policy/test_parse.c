@@ -36,7 +36,8 @@ static const char full_cluster[] =
     "'nodeGroups':[{'name':'gpu','nodeSelector':{'matchLabels':{'pool':'gpu'}},'sampling':{'hz':50}"
     ","
     "'agent':{'updateStrategy':{'maxUnavailable':3}}},"
-    "{'name':'arm','nodeSelector':{'matchLabels':{'arch':'arm64','pool':'x'}}}]}";
+    "{'name':'arm','nodeSelector':{'matchLabels':{'arch':'arm64','pool':'x'}}}],"
+    "'probes':[{'probe':'uprobe:/lib/c:malloc','rate':250},{'probe':'kprobe:vfs_read'}]}";
 
 static void check_destinations(const struct cluster_config *c)
 {
@@ -164,6 +165,10 @@ static void test_every_field(void **state)
 	assert_string_equal(c->metadata.namespace_labels.items[0], "d");
 	assert_true(c->metadata.namespace_annotations.set);
 	assert_int_equal(c->metadata.namespace_annotations.n, 0);
+	assert_int_equal(c->n_probes, 2);
+	assert_string_equal(c->probes[0].probe, "uprobe:/lib/c:malloc");
+	assert_int_equal(c->probes[0].rate, 250);
+	assert_int_equal(c->probes[1].rate, NUMBER_ABSENT);
 	check_destinations(c);
 	check_guardrails(&c->guardrails);
 	check_agent(c);

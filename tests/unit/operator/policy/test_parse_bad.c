@@ -249,6 +249,19 @@ static const struct bad cluster_specs[] = {
      "spec.agent.podAnnotations: want none of the keys that the operator sets itself, got "
      "\"profiling.kiln.dev/x\""},
 
+    {"{'probes':[{'probe':'kprobe:vfs_read'},{'probe':'uprobe:/a:f','rate':10000}]}", NULL},
+    {"{'probes':[{'rate':1}]}", "spec.probes[0].probe: required"},
+    {"{'probes':[{'probe':'malloc'}]}",
+     "spec.probes[0].probe: want uprobe:PATH:FUNCTION, uretprobe:PATH:FUNCTION, kprobe:FUNCTION or "
+     "tracepoint:SUBSYSTEM:NAME, got \"malloc\""},
+    {"{'probes':[{'probe':'kprobe:a'},{'probe':'uprobe:a:f'}]}",
+     "spec.probes[1].probe: want an absolute path after uprobe:, got \"a\""},
+    {"{'probes':[{'probe':'kprobe:a,rate=5'}]}",
+     "spec.probes[0].probe: want the rate in the field rate"},
+    {"{'probes':[{'probe':'kprobe:a','rate':0}]}", "spec.probes[0].rate: want 1..10000, got 0"},
+    {"{'probes':[{'probe':'kprobe:a'},{'probe':'kprobe:a','rate':5}]}",
+     "spec.probes[1].probe: \"kprobe:a\" is given twice"},
+
     {"{'nodeGroups':[{'name':'a'}]}", "spec.nodeGroups[0].nodeSelector: required"},
     {"{'nodeGroups':[{'name':'a','nodeSelector':{}}]}",
      "spec.nodeGroups[0].nodeSelector.matchLabels: required"},
@@ -272,6 +285,7 @@ static const struct bad cluster_specs[] = {
 
 static const struct bad namespace_specs[] = {
     {"{}", NULL},
+    {"{'probes':[{'probe':'kprobe:vfs_read'}]}", "spec.probes: unknown field"},
     {"{'priority':1}", "spec.priority: want a priority only with podSelector, got 1"},
     {"{'podSelector':{},'priority':1001}", "spec.priority: want 0..1000, got 1001"},
     {"{'podselector':{}}", "spec.podselector: unknown field; did you mean podSelector?"},
