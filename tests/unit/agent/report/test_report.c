@@ -3,6 +3,7 @@
  * to work that does not, and only what people should hear of at once is worth a report at once. */
 #include "agent/report.h"
 
+#include "agent/probes/probes.h"
 #include "lib/metrics.h"
 #include "tests/support/test.h"
 
@@ -14,6 +15,8 @@ static struct {
 	} exporters[META_EXPORTERS_MAX + 3];
 	size_t n_exporters;
 	size_t n_policies;
+	size_t n_probes;
+	const char *probe_reason;
 	const struct runtimes *runtimes;
 	struct runtime_status python; /* the only runtime that is built in */
 } world;
@@ -61,11 +64,22 @@ bool runtimes_status(const struct runtimes *rt, uint32_t id, struct runtime_stat
 	return true;
 }
 
+size_t probes_count(const struct probes *p)
+{
+	return world.n_probes;
+}
+
+void probes_status(const struct probes *p, size_t i, struct probe_status *ret)
+{
+	*ret = (struct probe_status){.name = "uprobe:/lib/a:f", .reason = world.probe_reason};
+}
+
 static void fill(bool policies)
 {
 	const struct report_sources from = {.config = &config,
 					    .policies = policies ? (struct policies *)&world : NULL,
-					    .runtimes = world.runtimes};
+					    .runtimes = world.runtimes,
+					    .probes = (struct probes *)&world};
 
 	memset(&report, 0, sizeof(report));
 	report_fill(&from, &texts, &report);
@@ -249,11 +263,34 @@ static void only_what_turns_is_another_word(void **state)
 	assert_true(word() != policy);
 }
 
+static void a_probe_that_is_attached_at_last_is_told_at_once(void **state)
+{
+	uint64_t word;
+
+	fill(false);
+	assert_int_equal(report.n_probes, 0);
+	world.n_probes = 1;
+	world.probe_reason = "this kernel has none";
+	fill(false);
+	assert_int_equal(report.n_probes, 1);
+	assert_string_equal(report.probes[0].name, "uprobe:/lib/a:f");
+	assert_string_equal(report.probes[0].reason, "this kernel has none");
+	word = report_word(&report);
+	world.probe_reason = NULL;
+	fill(false);
+	assert_null(report.probes[0].reason);
+	assert_true(report_word(&report) != word);
+	world.n_probes = 100;
+	fill(false);
+	assert_int_equal(report.n_probes, META_PROBES_MAX);
+}
+
 #define T(f) cmocka_unit_test_setup(f, setup)
 
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
+	    T(a_probe_that_is_attached_at_last_is_told_at_once),
 	    T(every_tracer_is_named_once),
 	    T(a_runtime_is_loaded_and_names_the_version_that_it_cannot_read),
 	    T(a_runtime_that_is_off_is_disabled),

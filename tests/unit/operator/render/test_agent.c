@@ -89,6 +89,28 @@ static void agent_takes_the_full_config(void **state)
 	cJSON_Delete(object);
 }
 
+static void agent_takes_the_probes(void **state)
+{
+	cJSON *object = load_json(RENDER_DATA "minimal.json");
+	cJSON *probes = cJSON_Parse("[{\"probe\":\"uprobe:/opt/a\\\\b/$HOME:f\\\"g\",\"rate\":7},"
+				    "{\"probe\":\"tracepoint:sched:sched_process_exec\"}]");
+	struct cluster_config *config;
+	struct rendered *r;
+
+	assert_non_null(probes);
+	cJSON_AddItemToObject(cJSON_GetObjectItem(object, "spec"), "probes", probes);
+	config = load_config(object);
+	r = render_config(config);
+	assert_non_null(strstr(agent_yaml(r, "kiln-agent"),
+			       "    probes:\n"
+			       "      - \"uprobe:/opt/a\\\\b/$$HOME:f\\\"g,rate=7\"\n"
+			       "      - \"tracepoint:sched:sched_process_exec,rate=100\"\n"));
+	rendered_free(r);
+	cluster_config_free(config);
+	expect_accepted(object);
+	cJSON_Delete(object);
+}
+
 /* What users write is text, whatever is in it. */
 static void agent_takes_hostile_text(void **state)
 {
@@ -170,6 +192,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(agent_takes_the_minimal_config),
 	    cmocka_unit_test(agent_takes_the_full_config),
+	    cmocka_unit_test(agent_takes_the_probes),
 	    cmocka_unit_test(agent_takes_hostile_text),
 	    cmocka_unit_test(agent_refuses_a_bad_config),
 	};
