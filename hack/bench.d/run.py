@@ -3,7 +3,7 @@
 """Measures what Kiln costs on this machine and prints one table: what, measured, goal (docs: budgets).
 
 usage: hack/bench [--quick] [--only PART[,PART]] [--json FILE] [PART...]
-PARTS: bpf verifier cpu rate memory tables stacks bytes runtimes java operator stream live
+PARTS: bpf verifier cpu rate memory tables stacks bytes runtimes java operator stream live probe
 
 Nothing here is a test: a goal that is missed is shown, not failed. What cannot be measured (a program is not
 built, the machine lacks something) is named, and the exit status is 1."""
@@ -28,6 +28,7 @@ from kiln import agent, workload  # noqa: E402
 
 import bench_java  # noqa: E402
 import bench_live  # noqa: E402
+import bench_probe  # noqa: E402
 import bench_memory as bench_memory_load  # noqa: E402
 import bench_operator  # noqa: E402
 import bench_rate as bench_rate_load  # noqa: E402
@@ -264,7 +265,7 @@ def bench_bytes(table, quick):
 PARTS = {"bpf": bench_bpf, "verifier": bench_verifier, "cpu": bench_cpu, "rate": bench_rate, "memory": bench_memory,
          "tables": bench_tables, "stacks": bench_stacks,
          "bytes": bench_bytes, "runtimes": bench_runtimes.bench, "operator": bench_operator.bench, "stream": bench_stream.bench,
-         "java": bench_java_load, "live": bench_live.bench}
+         "java": bench_java_load, "live": bench_live.bench, "probe": bench_probe.bench}
 
 
 def main():

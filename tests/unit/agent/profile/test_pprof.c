@@ -133,6 +133,76 @@ static void a_filter_takes_one_process(void **state)
 	buf_done(&out);
 }
 
+/* One stack: CPU samples, and hits of PROBES probes, each ten times as many as the one before. */
+static void build_probed(int probes, struct batch **ret)
+{
+	const struct attr attr = {.key = "service.name", .type = ATTR_STR, .str = "x"};
+	struct batch_sample s = {.value = 3};
+	struct batch_builder *b;
+	uint32_t resource;
+	char text[32];
+
+	assert_int_equal(batch_builder_new(1, &b), 0);
+	resource = batch_add_resource(b, &attr, 1, "");
+	s.process = batch_add_process(b, 1, "a", "/a");
+	s.stack = batch_add_stack(b, NULL, 0);
+	batch_add_sample(b, resource, PROFILE_CPU, 1000, &s);
+	s.value = 1;
+	for (int i = probes; i-- > 0;) {
+		snprintf(text, sizeof(text), "kprobe:f%d", i);
+		for (int j = 0; j <= i; j++)
+			batch_add_probe_sample(b, resource, text, &s);
+	}
+	assert_int_equal(batch_builder_finish(b, 1, ret), 0);
+}
+
+static void each_probe_is_a_column(void **state)
+{
+	_cleanup_(pprof_builder_freep) struct pprof_builder *builder = NULL;
+	_cleanup_(batch_unrefp) struct batch *one = NULL, *many = NULL;
+	struct buf out;
+
+	build_probed(1, &one);
+	build_probed(40, &many);
+	assert_int_equal(one->n_profiles, 2);
+	assert_int_equal(many->n_profiles, 41);
+	assert_string_equal(batch_sample_type(&many->profiles[1]), "kprobe:f0");
+	buf_init(&out, 1 << 20);
+	assert_int_equal(pprof_builder_new(1 << 20, &builder), 0);
+	assert_int_equal(pprof_builder_add(builder, one, NULL), 0);
+	assert_int_equal(pprof_builder_add(builder, many, NULL), 0);
+	assert_int_equal(pprof_builder_encode(builder, &out, NULL), 0);
+	Pprof__Profile *p = decode(&out);
+
+	check_references(p);
+	/* 32 columns are probes' own, the others share one. */
+	assert_int_equal(p->n_sample_type, 2 + 1 + 32);
+	assert_int_equal(p->n_sample, 1);
+	assert_int_equal(p->sample[0]->n_value, 2 + 1 + 32);
+	assert_int_equal(p->sample[0]->value[0], 6);
+	assert_int_equal(p->sample[0]->value[1], 6000);
+	assert_string_equal(name(p, p->sample_type[2]->type), "events");
+	assert_string_equal(name(p, p->sample_type[3]->type), "kprobe:f0");
+	assert_string_equal(name(p, p->sample_type[3]->unit), "count");
+	assert_int_equal(p->sample[0]->value[3], 2);
+	int64_t sum = 0;
+
+	for (size_t i = 2; i < p->n_sample_type; i++)
+		sum += p->sample[0]->value[i];
+	assert_int_equal(sum, 1 + 40 * 41 / 2);
+	pprof__profile__free_unpacked(p, NULL);
+	/* Another file has the columns of its own samples. */
+	pprof_builder_reset(builder);
+	buf_reset(&out);
+	assert_int_equal(pprof_builder_add(builder, one, NULL), 0);
+	assert_int_equal(pprof_builder_encode(builder, &out, NULL), 0);
+	p = decode(&out);
+	assert_int_equal(p->n_sample_type, 3);
+	assert_int_equal(p->sample[0]->value[2], 1);
+	pprof__profile__free_unpacked(p, NULL);
+	buf_done(&out);
+}
+
 static void the_comment_is_what_all_resources_share(void **state)
 {
 	_cleanup_(batch_unrefp) struct batch *batch = NULL;
@@ -407,6 +477,7 @@ int main(void)
 	    cmocka_unit_test(labels_of_a_sample_are_labels),
 	    cmocka_unit_test(a_profile_has_samples_labels_and_lines),
 	    cmocka_unit_test(a_filter_takes_one_process),
+	    cmocka_unit_test(each_probe_is_a_column),
 	    cmocka_unit_test(the_comment_is_what_all_resources_share),
 	    cmocka_unit_test(a_full_builder_keeps_totals),
 	    cmocka_unit_test(every_failing_allocation_is_survived),
