@@ -8,7 +8,7 @@ export const DEFAULTS = {
 };
 /** What may stand there; other keys take any text. */
 const CHOICES = {
-	view: /^(flame|icicle|sandwich|table)$/, window: /^(10|60|300|0)$/, base: /^(10|60|0)?$/, kind: /^[012]$/,
+	view: /^(flame|icicle|sandwich|table)$/, window: /^(10|60|300|0)$/, base: /^(10|60|0)?$/, kind: /^([01]|wall|probe:.+)$/s,
 	group: /^(name|process|thread|container)?$/, sort: /^-?(name|self|total|change)$/, range: /^(\d+-\d+)?$/, baseRange: /^(\d+-\d+)?$/,
 	regex: /^1?$/, recursion: /^1?$/, paused: /^1?$/, process: /^((pid|name):.*)?$/s,
 };

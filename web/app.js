@@ -1,7 +1,7 @@
 // The page: controls, and what is computed when. What is shown is in the address (address.js).
 
 import { DEFAULTS, parse, write, join, split, times } from "./address.js";
-import { Model } from "./model.js";
+import { Model, PROBE } from "./model.js";
 import { buildTree, buildSandwich, focusOn, matchedWeight } from "./tree.js";
 import { follow } from "./stream.js";
 import { Flame, colourOf, labelOf, diffColour } from "./flame.js";
@@ -24,7 +24,7 @@ let token = "", held = null, shown = null, failures = 0, timer = 0, rows = TABLE
 function view() { return held ?? model; }
 
 function filter() {
-	return { kind: Number(state.kind), ...Object.fromEntries(FILTERS.map((k) => [k, state[k]])) };
+	return { kind: state.kind.split(":")[0], probe: probeOf(state.kind), ...Object.fromEntries(FILTERS.map((k) => [k, state[k]])) };
 }
 function hidden() {
 	const types = new Set(state.hidden.split(",").filter(Boolean).map((name) => view().types.indexOf(name)));
@@ -45,6 +45,10 @@ function duration(ns) {
 	if (ns >= 1e6) return (ns / 1e6).toFixed(0) + " ms";
 	return (ns / 1e3).toFixed(0) + " µs";
 }
+/** The name of the probe that a kind in the address is of; "" for others. */
+const probeOf = (kind) => kind.startsWith("probe:") ? kind.slice(6) : "";
+/** What N of the chosen kind is: time, or hits of a probe. */
+function amount(n) { return probeOf(state.kind) ? `${Math.round(n).toLocaleString()} hits` : duration(n); }
 const seconds = (ms) => (ms / 1000).toFixed(ms < 9500 ? 1 : 0) + " s";
 
 // ---- computing: from the model to what is shown
@@ -217,10 +221,10 @@ function drawChips() {
 function drawSummary() {
 	const { total, ms, baseMs, base, from, table, end } = shown;
 	const cores = ms > 0 && state.kind === "0" ? ` · ${(total / (ms * 1e6)).toFixed(2)} cores` : "";
-	const what = { 0: "CPU time", 1: "time off CPU", 2: "time on and off CPU" }[state.kind];
+	const what = { 0: "CPU time", 1: "time off CPU", wall: "time on and off CPU" }[state.kind] ?? "of " + probeOf(state.kind);
 	const compared = !base ? "" : baseMs > 0 ? ` · compared with ${seconds(baseMs)}, scaled ×${(ms / baseMs).toFixed(ms / baseMs < 10 ? 1 : 0)}` :
 		" · there is no earlier time to compare with";
-	$("summary").replaceChildren(text("strong", duration(total)), ` ${what} in ${seconds(ms)}${cores} · ${table.length} functions${compared}` +
+	$("summary").replaceChildren(text("strong", amount(total)), ` ${what} in ${seconds(ms)}${cores} · ${table.length} functions${compared}` +
 		(held ? ` · ends ${new Date(end).toLocaleTimeString()}` : "") + (from.skipped ? ` · ${from.skipped} windows skipped` : ""));
 	$("summary").dataset.ns = String(Math.round(total));
 	$("summary").dataset.rows = String(from.rowNode.length);
@@ -286,8 +290,8 @@ function showTip(node, x, y) {
 	const type = node.type >= 0 ? labelOf(types[node.type]) : "", file = node.frame >= 0 ? strings[frameFile[node.frame]] : "";
 	const note = node.frame === 0 ? "stacks that came when the agent's tables were full" : [type, file].filter(Boolean).join(" · ");
 	const lines = [text("strong", node.name), text("div", note),
-		text("div", `total ${duration(node.total)}, ${percent(node.total, shown.total)} · self ${percent(node.self, shown.total)}`)];
-	if (shown.base && state.view !== "sandwich") lines.push(text("div", `before ${duration(node.base)}`));
+		text("div", `total ${amount(node.total)}, ${percent(node.total, shown.total)} · self ${percent(node.self, shown.total)}`)];
+	if (shown.base && state.view !== "sandwich") lines.push(text("div", `before ${amount(node.base)}`));
 	tip.replaceChildren(...lines);
 	tip.style.left = Math.max(4, Math.min(x + 12, innerWidth - tip.offsetWidth - 8)) + "px";
 	tip.style.top = (y + 20 + tip.offsetHeight > innerHeight ? y - tip.offsetHeight - 12 : y + 16) + "px";
@@ -314,10 +318,25 @@ function fillFilters() {
 	for (const key of FILTERS) fill($(key), lists[key], state[key]);
 	document.querySelectorAll(".kube").forEach((e) => { e.hidden = !lists.namespace.length; });
 	document.querySelector(".box").hidden = !lists.container.length;
-	$("kinds").hidden = state.kind === "0" && !from.groups.some((g) => g.kind === 1);
+	fillKinds(from);
+}
+
+/** CPU, and what else there is: off-CPU time, each probe by its name. */
+function fillKinds(from) {
+	const probes = new Set(from.groups.filter((g) => g.kind >= PROBE).map((g) => from.strings[g.kind - PROBE]));
+	const waits = from.groups.some((g) => g.kind === 1) || state.kind === "1" || state.kind === "wall";
+	probes.add(probeOf(state.kind)).delete("");
+	const list = [["0", "CPU"], ...(waits ? [["1", "off-CPU"], ["wall", "wall clock"]] : []), ...[...probes].sort().map((p) => ["probe:" + p, p])];
+	$("kinds").hidden = list.length === 1;
+	const key = JSON.stringify(list);
+	if ($("kind").dataset.key === key || document.activeElement?.id === "kind") return;
+	$("kind").dataset.key = key;
+	$("kind").replaceChildren(...list.map(([value, label]) => new Option(label, value)));
+	$("kind").value = state.kind;
 }
 
 function showControls() {
+	if (![...$("kind").options].some((o) => o.value === state.kind)) fillKinds(view());
 	for (const key of ["window", "base", "kind", "group"]) $(key).value = state[key];
 	for (const key of FILTERS) {
 		if (state[key] && ![...$(key).options].some((o) => o.value === state[key])) fill($(key), [], state[key]);
@@ -357,11 +376,11 @@ async function download(format) {
 	const stamp = new Date().toISOString().slice(0, 19).replace(/[:T]/g, "-"), { from, weights, ms, end } = shown;
 	if (format === "svg") {
 		const root = state.view === "sandwich" ? shown.callers : shown.tree;
-		const svg = toSvg(root, from.types, `${from.host} · ${duration(shown.total)} in ${seconds(ms)}`, state.view === "icicle");
+		const svg = toSvg(root, from.types, `${from.host} · ${amount(shown.total)} in ${seconds(ms)}`, state.view === "icicle");
 		return save(new Blob([svg], { type: "image/svg+xml" }), `kiln-${stamp}.svg`);
 	}
 	const ending = { pprof: "pb.gz", folded: "folded", otlp: "otlp.pb" }[format], file = `kiln-${stamp}.${ending}`;
-	if (held && format === "folded") return save(new Blob([toFolded(from, weights, state.kind === "2")], { type: "text/plain" }), file);
+	if (held && format === "folded") return save(new Blob([toFolded(from, weights, state.kind === "wall")], { type: "text/plain" }), file);
 	if (held && format === "pprof") return save(await gzip(toPprof(from, weights, end - ms, ms, state.kind)), file);
 	const headers = token ? { Authorization: "Bearer " + token } : {};
 	const answer = await fetch("api/profile?" + profileQuery(format, state.window, filter()), { headers, cache: "no-store" });

@@ -54,8 +54,9 @@ export function save(blob, name) {
 export function profileQuery(format, seconds, filter) {
 	const q = new URLSearchParams({ format, window: String(seconds) });
 	for (const key of ["thread", "namespace", "pod", "container"]) if (filter[key]) q.set(key, filter[key]);
-	if (filter.kind) q.set("kind", ["cpu", "off-cpu", "wall"][filter.kind]);
 	if (filter.process?.startsWith("pid:")) q.set("pid", filter.process.slice(4));
 	else if (filter.process) q.set("process", filter.process.slice(5));
+	if (filter.kind !== "0") q.set("kind", filter.kind === "1" ? "off-cpu" : filter.kind);
+	if (filter.probe) q.set("probe", filter.probe);
 	return q.toString();
 }

@@ -44,8 +44,9 @@ export function toPprof(model, weights, start, length, kind) {
 	const strings = new Map([["", 0]]), frames = new Map(), utf8 = new TextEncoder(), out = new Message();
 	const text = (s) => { if (!strings.has(s)) strings.set(s, strings.size); return strings.get(s); };
 	const type = (name, unit) => new Message().number(1, text(name)).number(2, text(unit));
-	const what = { 0: "cpu", 1: "off_cpu", 2: "wall" }[kind];
-	out.message(1, type("samples", "count")).message(1, type(what, "nanoseconds"));
+	const probe = kind.startsWith("probe:") ? kind.slice(6) : "", unit = probe ? "count" : "nanoseconds";
+	const what = probe || { 0: "cpu", 1: "off_cpu", wall: "wall" }[kind];
+	out.message(1, type("samples", "count")).message(1, type(what, unit));
 	let period = 0;
 	for (const row of rowsWith(weights)) {
 		const group = model.groups[model.rowGroup[row]], sample = new Message();
@@ -61,7 +62,7 @@ export function toPprof(model, weights, start, length, kind) {
 		out.message(4, new Message().number(1, id).message(4, new Message().number(1, id)));
 		out.message(5, new Message().number(1, id).number(2, text(model.nameOf(f))).number(4, text(model.strings[model.frameFile[f]])));
 	}
-	const periodType = type(what, "nanoseconds");
+	const periodType = type(what, unit);
 	for (const s of strings.keys()) out.block(6, utf8.encode(s));
 	out.number(9, start * 1e6).number(10, length * 1e6).message(11, periodType).number(12, period);
 	return Uint8Array.from(out.bytes);

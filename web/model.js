@@ -37,8 +37,14 @@ class Span {
 /** A window is where its middle is. */
 function isBefore(w, time) { return w.start + w.duration / 2 < time; }
 
-/** The kind that is both: CPU (0) and off-CPU (1). */
-export const WALL = 2;
+/** What a group counts: CPU time (0), time off CPU (1), or hits of a probe, whose name is string kind - PROBE. */
+export const PROBE = 2;
+
+/** Whether FILTER chooses groups of KIND. Its own kind: "0", "1", "wall" for both, or "probe", whose name it has too. */
+function isKind(kind, filter, probe) {
+	if (kind >= PROBE) return filter.kind === "probe" && probe === filter.probe;
+	return filter.kind === "wall" || filter.kind === String(kind);
+}
 
 export class Model {
 	constructor() { this.received = this.born = 0; this.reset(); }
@@ -141,7 +147,7 @@ export class Model {
 		const ok = new Uint8Array(this.groups.length);
 		const text = (i) => this.strings[i];
 		this.groups.forEach((g, i) => {
-			ok[i] = (g.kind === filter.kind || filter.kind === WALL && g.kind < WALL) &&
+			ok[i] = isKind(g.kind, filter, g.kind < PROBE ? "" : text(g.kind - PROBE)) &&
 				(!filter.process || filterProcess(filter.process, g.pid, text(g.process))) &&
 				(!filter.thread || text(g.thread) === filter.thread) &&
 				(!filter.namespace || text(g.namespace) === filter.namespace) &&

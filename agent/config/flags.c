@@ -407,17 +407,19 @@ static int have_exporter(struct config *c, const char *type, const char *flag,
 	return r < 0 ? no_memory(err) : 0;
 }
 
-/* Folded stacks are of one kind: those of off-CPU time go into a second file. */
-static int add_off_cpu_file(struct config *c, const char *path, struct error *err)
+/* Folded stacks are of one kind: those of off-CPU time, or of probes, go into a file of their own.
+ */
+static int add_folded_file(struct config *c, const char *path, const char *id, const char *kind,
+			   struct error *err)
 {
 	struct exporter_config *e;
-	int r = config_add_exporter(c, "folded_file", "folded_file/off_cpu", &e);
+	int r = config_add_exporter(c, "folded_file", id, &e);
 
 	if (r == -E2BIG)
 		return error_set(err, -EINVAL, "--folded-file: more than %d exporters",
 				 CONFIG_COMPONENTS_MAX);
-	if (r < 0 || set_string(&e->profile, "off_cpu") < 0 ||
-	    asprintf(&e->path, "%s.off_cpu", path) < 0)
+	if (r < 0 || set_string(&e->profile, kind) < 0 ||
+	    asprintf(&e->path, "%s.%s", path, kind) < 0)
 		return no_memory(err);
 	return 0;
 }
@@ -450,7 +452,11 @@ static int apply_destinations(struct config *c, const struct flags *flags, struc
 		if (r == 0 && set_string(&e->path, flags->folded_file) < 0)
 			r = no_memory(err);
 		if (r == 0 && c->receiver.off_cpu_threshold > 0)
-			r = add_off_cpu_file(c, flags->folded_file, err);
+			r = add_folded_file(c, flags->folded_file, "folded_file/off_cpu", "off_cpu",
+					    err);
+		if (r == 0 && c->receiver.n_probes)
+			r = add_folded_file(c, flags->folded_file, "folded_file/probe", "probe",
+					    err);
 	}
 	return r;
 }

@@ -11,7 +11,7 @@
 #include "agent/config/internal.h"
 #include "lib/parse.h"
 
-const char *const folded_profile_names[] = {"cpu", "off_cpu", "wall", NULL};
+const char *const folded_profile_names[] = {"cpu", "off_cpu", "wall", "probe", NULL};
 const char *const compression_names[] = {"gzip", "zstd", "none", NULL};
 const char *const otlp_generation_names[] = {"auto", "v1.8", "v1.9", "v1.10", "v1.11",
 					     "g4",   "g5",   "g6",   NULL};

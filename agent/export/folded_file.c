@@ -28,6 +28,11 @@ static int new_wall(void **ret)
 	return new_of(FOLDED_WALL, ret);
 }
 
+static int new_probe(void **ret)
+{
+	return new_of(PROFILE_PROBE, ret);
+}
+
 static int folded_file_add(void *profile, const struct batch *batch)
 {
 	return folded_add(profile, batch);
@@ -58,13 +63,14 @@ static void folded_file_free(void *profile)
 	}
 
 static const struct profile_format cpu = FORMAT(new_cpu), off_cpu = FORMAT(new_off_cpu),
-				   wall = FORMAT(new_wall);
+				   wall = FORMAT(new_wall), probe = FORMAT(new_probe);
 
 static int folded_file_create(const struct exporter_config *config, uv_loop_t *loop,
 			      struct exporter **ret, struct error *err)
 {
 	const char *profile = config->profile ? config->profile : "cpu";
 	const struct profile_format *format = streq(profile, "wall")	  ? &wall
+					      : streq(profile, "probe")	  ? &probe
 					      : streq(profile, "off_cpu") ? &off_cpu
 									  : &cpu;
 

@@ -180,6 +180,8 @@ static uint32_t add_group(struct aggregate *a, const struct batch *b, const stru
 {
 	const struct batch_resource *r = &b->resources[p->resource];
 	const struct batch_process *process = &b->processes[s->process];
+	uint32_t probe = p->kind == PROFILE_PROBE ? add_string(a, p->probe) : 0,
+		 kind = (uint32_t)p->kind + (probe == NONE ? 0 : probe);
 	struct live_group g = {
 	    .pid = process->pid,
 	    .process = add_string(a, process->executable_name),
@@ -188,11 +190,11 @@ static uint32_t add_group(struct aggregate *a, const struct batch *b, const stru
 	    .container_name = add_string(a, attribute(r, "k8s.container.name")),
 	    .pod = add_string(a, attribute(r, "k8s.pod.name")),
 	    .k8s_namespace = add_string(a, attribute(r, "k8s.namespace.name")),
-	    .kind = p->kind,
+	    .kind = kind,
 	    .period_ns = p->period_ns,
 	};
 
-	if (g.process == NONE || g.thread == NONE || g.container == NONE ||
+	if (probe == NONE || g.process == NONE || g.thread == NONE || g.container == NONE ||
 	    g.container_name == NONE || g.pod == NONE || g.k8s_namespace == NONE)
 		return NONE;
 	return aggregate_put_group(a, &g);

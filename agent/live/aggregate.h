@@ -52,7 +52,9 @@ struct live_node {
 
 struct live_group {
 	uint32_t pid, process, thread, container, container_name, pod, k8s_namespace;
-	uint32_t kind; /* enum profile_kind */
+	/* enum profile_kind; from PROFILE_PROBE on a probe's, whose name is string kind -
+	 * PROFILE_PROBE. */
+	uint32_t kind;
 	uint64_t period_ns;
 };
 

@@ -127,6 +127,15 @@ static uint32_t move_node(struct moving *m, uint32_t i)
 	return at;
 }
 
+/* False: there is no room for its name. */
+static bool move_kind(struct moving *m, uint32_t kind, uint32_t *ret)
+{
+	uint32_t name = kind >= PROFILE_PROBE ? move_string(m, kind - PROFILE_PROBE) : 0;
+
+	*ret = kind >= PROFILE_PROBE ? PROFILE_PROBE + name : kind;
+	return name != NONE;
+}
+
 static uint32_t move_group(struct moving *m, uint32_t i)
 {
 	const struct live_group *g = aggregate_groups(m->from) + i;
@@ -140,8 +149,9 @@ static uint32_t move_group(struct moving *m, uint32_t i)
 	moved.container_name = move_string(m, g->container_name);
 	moved.pod = move_string(m, g->pod);
 	moved.k8s_namespace = move_string(m, g->k8s_namespace);
-	if (moved.process != NONE && moved.thread != NONE && moved.container != NONE &&
-	    moved.container_name != NONE && moved.pod != NONE && moved.k8s_namespace != NONE)
+	if (move_kind(m, g->kind, &moved.kind) && moved.process != NONE && moved.thread != NONE &&
+	    moved.container != NONE && moved.container_name != NONE && moved.pod != NONE &&
+	    moved.k8s_namespace != NONE)
 		m->groups[i] = aggregate_put_group(m->to, &moved);
 	return m->groups[i];
 }
@@ -152,7 +162,8 @@ static uint32_t other_row(struct moving *m, uint32_t row)
 	const struct live_group *g = aggregate_groups(m->from) + aggregate_rows(m->from)[row].group;
 	struct live_group other = aggregate_groups(m->to)[0];
 
-	other.kind = g->kind;
+	if (!move_kind(m, g->kind, &other.kind))
+		return NONE;
 	other.period_ns = g->period_ns;
 	return aggregate_put_row(m->to, aggregate_put_group(m->to, &other), AGGREGATE_OTHER);
 }

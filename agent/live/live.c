@@ -320,14 +320,22 @@ static const struct format *find_format(const char *name)
 	return NULL;
 }
 
+/* PROFILE_CPU as well for what is no kind. */
+static enum profile_kind kind_of(const char *name)
+{
+	if (streq(name ? name : "", "off-cpu"))
+		return PROFILE_OFF_CPU;
+	if (streq(name ? name : "", "wall"))
+		return FOLDED_WALL;
+	return streq(name ? name : "", "probe") ? PROFILE_PROBE : PROFILE_CPU;
+}
+
 static void handle_profile(struct httpd_request *req, void *user)
 {
 	struct live *l = user;
 	const struct format *format = find_format(httpd_request_param(req, "format"));
 	const char *kind = httpd_request_param(req, "kind");
-	enum profile_kind of = streq(kind ? kind : "", "off-cpu") ? PROFILE_OFF_CPU
-			       : streq(kind ? kind : "", "wall")  ? FOLDED_WALL
-								 : PROFILE_CPU;
+	enum profile_kind of = kind_of(kind);
 	_cleanup_(batch_unrefp) struct batch *b = NULL;
 	struct live_filter filter = {
 	    .process = httpd_request_param(req, "process"),
@@ -335,6 +343,7 @@ static void handle_profile(struct httpd_request *req, void *user)
 	    .container = httpd_request_param(req, "container"),
 	    .pod = httpd_request_param(req, "pod"),
 	    .k8s_namespace = httpd_request_param(req, "namespace"),
+	    .probe = httpd_request_param(req, "probe"),
 	};
 	struct error err = {0};
 	int r;
@@ -344,7 +353,7 @@ static void handle_profile(struct httpd_request *req, void *user)
 	if (!format)
 		error_set(&err, -EINVAL, "format: want pprof, folded, otlp or svg");
 	else if (kind && of == PROFILE_CPU && !streq(kind, "cpu"))
-		error_set(&err, -EINVAL, "kind: want cpu, off-cpu or wall");
+		error_set(&err, -EINVAL, "kind: want cpu, off-cpu, wall or probe");
 	if (err.message[0] ||
 	    httpd_request_param_u64(req, "window", 0, WINDOW_S_MAX, 0, &filter.window_ms, &err) <
 		0 ||

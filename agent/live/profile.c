@@ -37,7 +37,8 @@ static bool matches(const struct aggregate *a, const struct live_group *g,
 {
 	return (!f->pid || g->pid == f->pid) && is(a, g->process, f->process) &&
 	       is(a, g->thread, f->thread) && container_is(a, g, f->container) &&
-	       is(a, g->pod, f->pod) && is(a, g->k8s_namespace, f->k8s_namespace);
+	       is(a, g->pod, f->pod) && is(a, g->k8s_namespace, f->k8s_namespace) &&
+	       (g->kind < PROFILE_PROBE || is(a, g->kind - PROFILE_PROBE, f->probe));
 }
 
 static uint64_t varint(const unsigned char **p, const unsigned char *end)
@@ -160,7 +161,13 @@ static void add_row(struct maker *m, const struct live_row *row, int64_t value)
 	sample.process = batch_add_process(m->builder, g->pid, m->text, "");
 	sample.thread_name =
 	    batch_string(m->builder, text_of(m->a, g->thread, thread, sizeof(thread)));
-	batch_add_sample(m->builder, resource, (enum profile_kind)g->kind, g->period_ns, &sample);
+	if (g->kind < PROFILE_PROBE)
+		batch_add_sample(m->builder, resource, (enum profile_kind)g->kind, g->period_ns,
+				 &sample);
+	else
+		batch_add_probe_sample(
+		    m->builder, resource,
+		    text_of(m->a, g->kind - PROFILE_PROBE, thread, sizeof(thread)), &sample);
 }
 
 int live_profile(const struct aggregate *a, const struct live_filter *filter, struct batch **ret)

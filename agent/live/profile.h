@@ -9,6 +9,7 @@ struct live_filter {	    /* NULL or 0: all */
 	uint64_t window_ms; /* 0: since the start */
 	uint64_t pid;
 	const char *process, *thread, *container, *pod, *k8s_namespace;
+	const char *probe; /* of probes only the one of that name */
 };
 
 /* A container matches by any beginning of its id of 12 characters or more, or by its name. */

@@ -256,11 +256,14 @@ int svg_encode(const struct batch *b, enum profile_kind kind, const char *host, 
 			   "<text x=\"4\" y=\"20\" font-size=\"14\">",
 			   WIDTH, height, WIDTH, height);
 		put_text(out, host, SIZE_MAX);
-		buf_printf(out, " · %.2f s %s in %.0f s</text>\n", (double)t.nodes[0].total / 1e9,
-			   kind == PROFILE_CPU	 ? "CPU"
-			   : kind == FOLDED_WALL ? "on and off CPU"
-						 : "off CPU",
-			   (double)b->duration_ns / 1e9);
+		if (kind == PROFILE_PROBE)
+			buf_printf(out, " · %lld hits", (long long)t.nodes[0].total);
+		else
+			buf_printf(out, " · %.2f s %s", (double)t.nodes[0].total / 1e9,
+				   kind == PROFILE_CPU	 ? "CPU"
+				   : kind == FOLDED_WALL ? "on and off CPU"
+							 : "off CPU");
+		buf_printf(out, " in %.0f s</text>\n", (double)b->duration_ns / 1e9);
 		if (t.nodes[0].total > 0)
 			r = put_nodes(&t, out, height);
 		buf_puts(out, "</svg>\n");

@@ -99,21 +99,32 @@ static int weigh_line(struct folded *f, int64_t weight)
 	return 0;
 }
 
-static int add_sample(struct folded *f, const struct batch *b, const struct batch_sample *s,
-		      int64_t weight)
+/* The line's beginning: a probe's name is the outermost frame. */
+static void put_root(struct buf *out, const struct batch *b, const struct batch_profile *p,
+		     const struct batch_sample *s)
 {
 	const char *process = b->processes[s->process].executable_name;
+
+	buf_reset(out);
+	if (p->probe[0]) {
+		put_name(out, p->probe);
+		buf_puts(out, ";");
+	}
+	put_name(out, process[0] ? process : "[unknown]");
+}
+
+static int add_sample(struct folded *f, const struct batch *b, const struct batch_profile *p,
+		      const struct batch_sample *s, int64_t weight)
+{
 	int r;
 
-	buf_reset(&f->line);
-	put_name(&f->line, process[0] ? process : "[unknown]");
+	put_root(&f->line, b, p, s);
 	put_stack(&f->line, b, s);
 	f->lines.sealed = f->lines.bytes.len + f->lines.n * (size_t)40 >= f->max_bytes;
 	r = weigh_line(f, weight);
 	if (r != -ENOENT)
 		return r;
-	buf_reset(&f->line);
-	put_name(&f->line, process[0] ? process : "[unknown]");
+	put_root(&f->line, b, p, s);
 	buf_puts(&f->line, ";[profile full]");
 	f->lines.sealed = false;
 	return weigh_line(f, weight);
@@ -143,7 +154,7 @@ int folded_add(struct folded *f, const struct batch *b)
 		for (uint32_t j = 0; j < p->n_samples && !r; j++) {
 			const struct batch_sample *s = &b->samples[p->first_sample + j];
 
-			r = add_sample(f, b, s, weight_of(p, s));
+			r = add_sample(f, b, p, s, weight_of(p, s));
 		}
 	}
 	if (r < 0)
