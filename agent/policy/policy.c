@@ -63,7 +63,7 @@ static void write_slot(struct policies *p, uint32_t index, enum kiln_policy_mode
 	    .hz = slot->limit_hz,
 	    .runtimes = slot->tracers,
 	    /* The budget leaves as much of it as of the rate. */
-	    .off_cpu = (uint32_t)((uint64_t)slot->off_cpu * slot->limit_hz / slot->hz)};
+	    .off_cpu = (uint32_t)((uint64_t)slot->off_cpu * slot->limit_hz / MAX(slot->hz, 1U))};
 
 	if (p->kernel.set_policy(p->kernel.arg, index, &policy) < 0)
 		metric_add(M_POLICIES_FULL, 1);
