@@ -22,20 +22,21 @@ enum {
 	TABLE_BYTES_MAX = 256 << 20,
 	REQUESTS_MAX = 1 << 16,
 	FRAME_BYTES = 256, /* tags and lengths of the messages around samples and tables */
+	TABLES = 7,
 	/* Pyroscope takes 30 labels; it adds __name__, __delta__, __otel__ and service_name. */
 	RESOURCE_ATTRS_MAX = 26,
 };
 
 static struct wire_table *table(struct otlp_encoder *e, size_t i)
 {
-	struct wire_table *tables[] = {&e->mappings, &e->locations,  &e->functions,
-				       &e->strings,  &e->attributes, &e->stacks};
+	struct wire_table *tables[TABLES] = {&e->mappings, &e->locations,  &e->functions, &e->links,
+					     &e->strings,  &e->attributes, &e->stacks};
 
 	return i < ARRAY_SIZE(tables) ? tables[i] : NULL;
 }
 
 #define FOR_EACH_TABLE(e, t)                                                                       \
-	for (size_t i_ = 0; i_ < 6; i_++)                                                          \
+	for (size_t i_ = 0; i_ < TABLES; i_++)                                                     \
 		for (struct wire_table *t = table(e, i_); t; t = NULL)
 
 static int encoder_error(struct otlp_encoder *e)
@@ -209,7 +210,7 @@ static void close_profile(struct otlp_encoder *e)
 
 enum { SAMPLE_ATTRIBUTES_MAX = 5 + 64 /* labels */ };
 
-static size_t sample_attributes(struct otlp_encoder *e, const struct batch_sample *s,
+static size_t sample_attributes(struct otlp_encoder *e, const struct batch_sample *s, bool linked,
 				uint32_t ret[SAMPLE_ATTRIBUTES_MAX])
 {
 	const struct batch_process *p = &e->batch->processes[s->process];
@@ -224,7 +225,8 @@ static size_t sample_attributes(struct otlp_encoder *e, const struct batch_sampl
 		ret[n++] = otlp_add_attribute(e, "process.executable.path", p->executable_path, 0);
 	ret[n++] = otlp_add_attribute(e, "process.pid", NULL, p->pid);
 	ret[n++] = otlp_add_attribute(e, "thread.id", NULL, s->tid);
-	for (size_t i = 0; i < set->n && n < SAMPLE_ATTRIBUTES_MAX; i++)
+	/* A link stands for the first two. */
+	for (size_t i = linked ? 2 : 0; i < set->n && n < SAMPLE_ATTRIBUTES_MAX; i++)
 		ret[n++] = otlp_add_attribute(e, set->labels[i].key, set->labels[i].value, 0);
 	return n;
 }
@@ -240,13 +242,16 @@ static void add_sample(struct otlp_encoder *e, const struct batch_sample *s)
 {
 	bool g6 = e->generation == OTLP_G6;
 	uint32_t attributes[SAMPLE_ATTRIBUTES_MAX], stack = otlp_add_stack(e, s->stack);
-	size_t n = sample_attributes(e, s, attributes), value_len;
+	uint32_t link = otlp_add_link(e, &e->batch->label_sets[s->labels]);
+	size_t n = sample_attributes(e, s, link != 0, attributes), value_len;
 	struct buf *out = &e->a;
 
 	buf_reset(out);
 	wire_uint(out, 1, stack);
-	if (g6)
+	if (g6) {
 		wire_packed(out, 2, attributes, n);
+		wire_uint(out, 3, link);
+	}
 	value_len = s->timestamps ? 0 : wire_varint_len((uint64_t)s->value);
 	wire_varint(out, (uint64_t)(g6 ? 4 : 2) << 3 | 2);
 	wire_varint(out, value_len);
@@ -254,8 +259,10 @@ static void add_sample(struct otlp_encoder *e, const struct batch_sample *s)
 		wire_packed_fixed64(out, 5, s->timestamps, (size_t)s->value);
 	else
 		wire_varint(out, (uint64_t)s->value);
-	if (!g6)
+	if (!g6) {
 		wire_packed(out, 3, attributes, n);
+		wire_uint(out, 4, link);
+	}
 	wire_bytes(&e->samples, 2, out->data, out->len);
 }
 
@@ -278,23 +285,17 @@ static void start_request(struct otlp_encoder *e)
 	e->request_samples = 0;
 }
 
-/* ProfilesDictionary: tables 1..3, 4 link_table (one empty Link), 5 strings, 6 attributes, 7
- * stacks. */
+/* ProfilesDictionary: tables 1..3, 4 link_table, 5 strings, 6 attributes, 7 stacks. */
 static void put_dictionary(struct otlp_encoder *e, struct buf *out)
 {
-	static const uint8_t empty_link[] = {4 << 3 | 2, 0};
-	size_t len = sizeof(empty_link);
+	size_t len = 0;
 
 	FOR_EACH_TABLE(e, t)
 	len += t->bytes.len;
 	wire_varint(out, 2 << 3 | 2);
 	wire_varint(out, len);
 	FOR_EACH_TABLE(e, t)
-	{
-		if (t->field == 5)
-			buf_append(out, empty_link, sizeof(empty_link));
-		buf_append(out, t->bytes.data, t->bytes.len);
-	}
+	buf_append(out, t->bytes.data, t->bytes.len);
 }
 
 static int finish_request(struct otlp_encoder *e)
@@ -326,7 +327,7 @@ static int finish_request(struct otlp_encoder *e)
 }
 
 struct mark {
-	size_t bytes[6], samples;
+	size_t bytes[TABLES], samples;
 };
 
 static void set_mark(struct otlp_encoder *e, struct mark *m)
@@ -437,7 +438,7 @@ int otlp_encode(const struct batch *batch, const struct otlp_options *options,
 	    .max_bytes = options->max_bytes ? options->max_bytes : OTLP_REQUEST_MAX,
 	};
 	struct buf *bufs[] = {&e.resources, &e.profiles, &e.samples, &e.resource, &e.a, &e.b};
-	static const unsigned int fields[] = {1, 2, 3, 5, 6, 7};
+	static const unsigned int fields[TABLES] = {1, 2, 3, 4, 5, 6, 7};
 	int r;
 
 	for (size_t i = 0; i < ARRAY_SIZE(bufs); i++)

@@ -26,6 +26,45 @@ uint32_t otlp_add_attribute(struct otlp_encoder *e, const char *key, const char 
 	return wire_table_add_buf(&e->attributes, &e->b);
 }
 
+static int hex_digit(char c)
+{
+	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Is TEXT N bytes in hex, and not all zero? */
+static bool read_hex(const char *text, uint8_t *ret, size_t n)
+{
+	uint8_t any = 0;
+
+	if (strlen(text) != 2 * n)
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		int high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
+
+		if (high < 0 || low < 0)
+			return false;
+		ret[i] = (uint8_t)(high << 4 | low);
+		any |= ret[i];
+	}
+	return any;
+}
+
+/* A Link {1 trace_id, 2 span_id}. */
+uint32_t otlp_add_link(struct otlp_encoder *e, const struct batch_label_set *set)
+{
+	uint8_t trace[16], span[8];
+
+	if (set->n < 2 || !streq(set->labels[0].key, "trace_id") ||
+	    !streq(set->labels[1].key, "span_id") ||
+	    !read_hex(set->labels[0].value, trace, sizeof(trace)) ||
+	    !read_hex(set->labels[1].value, span, sizeof(span)))
+		return 0;
+	buf_reset(&e->a);
+	wire_bytes(&e->a, 1, trace, sizeof(trace));
+	wire_bytes(&e->a, 2, span, sizeof(span));
+	return wire_table_add_buf(&e->links, &e->a);
+}
+
 /* A Mapping {1 memory_start, 2 memory_limit, 3 file_offset, 4 filename, 5 attribute_indices}. */
 static uint32_t add_mapping(struct otlp_encoder *e, uint32_t index)
 {

@@ -10,7 +10,7 @@ struct otlp_encoder {
 	enum otlp_generation generation;
 	size_t max_bytes;
 	/* The dictionary, in field order. */
-	struct wire_table mappings, locations, functions, strings, attributes, stacks;
+	struct wire_table mappings, locations, functions, links, strings, attributes, stacks;
 	/* Of the batch -> of the dictionary; 0: not there. One allocation, at mapping_index. */
 	uint32_t *mapping_index, *function_index, *location_index, *stack_index;
 	size_t n_indices; /* of all of them */
@@ -36,4 +36,6 @@ struct otlp_encoder {
 uint32_t otlp_add_string(struct otlp_encoder *e, const char *s);
 /* The value is STR, or NUM when STR is NULL. */
 uint32_t otlp_add_attribute(struct otlp_encoder *e, const char *key, const char *str, uint64_t num);
+/* The trace context of SET; 0, which is the empty link: it has none. */
+uint32_t otlp_add_link(struct otlp_encoder *e, const struct batch_label_set *set);
 uint32_t otlp_add_stack(struct otlp_encoder *e, uint32_t index);

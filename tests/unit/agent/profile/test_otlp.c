@@ -450,6 +450,61 @@ static void labels_of_a_sample_are_attributes(void **state)
 	otlp_requests_free(requests, n);
 }
 
+/* Of each generation: the link's number is in its own field, and 0 is the empty link. */
+static void a_trace_is_a_link(void **state)
+{
+	static const char trace[] = "0af7651916cd43dd8448eb211c80319c", span[] = "b7ad6b7169203331";
+	const struct batch_label linked[] = {{"trace_id", trace}, {"span_id", span}, {"user", "x"}};
+	_cleanup_(batch_unrefp) struct batch *batch = NULL;
+	struct batch_sample s = {.value = 5};
+	struct batch_builder *b;
+	uint32_t resource;
+
+	assert_int_equal(batch_builder_new(1, &b), 0);
+	s.stack = batch_add_stack(b, NULL, 0);
+	s.process = batch_add_process(b, 1, "p", "");
+	resource = batch_add_resource(b, NULL, 0, "");
+	batch_add_sample(b, resource, PROFILE_CPU, 1, &s);
+	s.labels = batch_add_labels(b, linked, 3);
+	batch_add_sample(b, resource, PROFILE_CPU, 1, &s);
+	s.tid = 1;
+	batch_add_sample(b, resource, PROFILE_CPU, 1, &s);
+	assert_int_equal(batch_builder_finish(b, 1, &batch), 0);
+	for (int g = OTLP_G4; g <= OTLP_G6; g++) {
+		size_t n;
+		struct otlp_request *requests = encode_batch(batch, (enum otlp_generation)g, 0, &n);
+		const Otlp__Profile *profile;
+		Request *r;
+
+		assert_int_equal(n, 1);
+		assert_int_equal(
+		    otlp_convert(requests->data, requests->len, (enum otlp_generation)g, OTLP_G6),
+		    0);
+		r = decode(requests);
+		profile = r->resource_profiles[0]->scope_profiles[0]->profiles[0];
+		assert_int_equal(r->dictionary->n_link_table, 2);
+		assert_int_equal(r->dictionary->link_table[0]->trace_id.len, 0);
+		assert_int_equal(r->dictionary->link_table[1]->trace_id.len, 16);
+		assert_int_equal(r->dictionary->link_table[1]->trace_id.data[1], 0xf7);
+		assert_int_equal(r->dictionary->link_table[1]->span_id.len, 8);
+		assert_int_equal(r->dictionary->link_table[1]->span_id.data[7], 0x31);
+		assert_int_equal(profile->n_samples, 3);
+		assert_int_equal(profile->samples[0]->link_index, 0);
+		for (size_t i = 1; i < 3; i++) {
+			const Otlp__Sample *sample = profile->samples[i];
+
+			assert_int_equal(sample->link_index, 1);
+			assert_str(attribute(r->dictionary, sample->attribute_indices,
+					     sample->n_attribute_indices, "user"),
+				   "x");
+			assert_null(attribute(r->dictionary, sample->attribute_indices,
+					      sample->n_attribute_indices, "trace_id"));
+		}
+		free_request(r);
+		otlp_requests_free(requests, n);
+	}
+}
+
 static void a_sample_that_never_fits_is_dropped_and_counted(void **state)
 {
 	_cleanup_(batch_unrefp) struct batch *batch = NULL;
@@ -666,6 +721,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(labels_of_a_sample_are_attributes),
+	    cmocka_unit_test(a_trace_is_a_link),
 	    cmocka_unit_test(entry_0_of_every_table_is_the_empty_message),
 	    cmocka_unit_test(resources_have_plain_keys_and_typed_values),
 	    cmocka_unit_test(profiles_have_type_period_and_time),
