@@ -296,7 +296,8 @@ int pod_object_policy(const Kiln__Node__V1__Policy *m, struct pod_counters *coun
 		return -EINVAL;
 	}
 	own = strings_room(m->disabled_tracers, m->n_disabled_tracers) +
-	      strings_room(m->destinations, m->n_destinations);
+	      strings_room(m->destinations, m->n_destinations) +
+	      strings_room(m->labels, m->n_labels);
 	r = make_object(POD_OBJECT_POLICY, &m->base, &m->base, own, &o, &b);
 	if (r < 0)
 		return r;
@@ -311,6 +312,9 @@ int pod_object_policy(const Kiln__Node__V1__Policy *m, struct pod_counters *coun
 			 POD_NAME_MAX, &p->n_disabled_tracers);
 	p->destinations = take_strings(&b, m->destinations, m->n_destinations, POD_POLICY_NAMES_MAX,
 				       2 * POD_NAME_MAX + 1, &p->n_destinations);
+	p->labels = take_strings(&b, m->labels, m->n_labels, POD_POLICY_NAMES_MAX, POD_NAME_MAX,
+				 &p->n_labels);
+	p->timestamps = m->timestamps;
 	p->routed = m->routed || m->n_destinations > 0;
 	o->key = &p->id;
 	o->key_len = sizeof(p->id);

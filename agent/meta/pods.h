@@ -79,6 +79,9 @@ struct pod_policy {
 	size_t n_disabled_tracers;
 	const char *const *destinations; /* pod_table_destination() */
 	size_t n_destinations;
+	const char *const *labels; /* keys that may leave the node */
+	size_t n_labels;
+	bool timestamps;
 	bool routed; /* destinations counts, also when it is empty; else the configuration's */
 };
 

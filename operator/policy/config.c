@@ -91,6 +91,7 @@ struct cluster_config *cluster_config_free(struct cluster_config *c)
 		return NULL;
 	object_id_done(&c->id);
 	strings_done(&c->defaults.destination_refs);
+	strings_done(&c->defaults.labels);
 	free(c->metadata.cluster_name);
 	strings_done(&c->metadata.pod_labels);
 	strings_done(&c->metadata.pod_annotations);
@@ -100,6 +101,7 @@ struct cluster_config *cluster_config_free(struct cluster_config *c)
 	probes_free(c->probes, c->n_probes);
 	selector_done(&c->guardrails.namespaces);
 	strings_done(&c->guardrails.allowed_destinations);
+	strings_done(&c->guardrails.allowed_labels);
 	strings_done(&c->guardrails.tenant_endpoints);
 	agent_spec_done(&c->agent);
 	for (size_t i = 0; i < c->n_groups; i++) {
@@ -119,6 +121,7 @@ struct namespace_config *namespace_config_free(struct namespace_config *c)
 	object_id_done(&c->id);
 	selector_done(&c->pods);
 	strings_done(&c->profile.destination_refs);
+	strings_done(&c->profile.labels);
 	destinations_free(c->destinations, c->n_destinations);
 	free(c);
 	return NULL;

@@ -18,7 +18,8 @@ enum {
 	CONFIG_TENANT_DESTINATIONS_MAX = 4,
 	CONFIG_HEADERS_MAX = 16,
 	CONFIG_ENDPOINTS_MAX = 32,
-	CONFIG_KEYS_MAX = 32, /* metadata keys of each kind */
+	CONFIG_KEYS_MAX = 32,	/* metadata keys of each kind */
+	CONFIG_LABELS_MAX = 32, /* keys of samples' labels */
 	CONFIG_GROUPS_MAX = 8,
 	CONFIG_SELECTOR_MAX = 16, /* labels, expressions, values */
 	CONFIG_PRIORITY_MIN = 0,
@@ -60,6 +61,8 @@ struct profile_spec {
 	int off_cpu_per_mille;
 	enum toggle tracers[TRACER_COUNT];
 	struct string_list destination_refs;
+	struct string_list labels; /* keys that may leave the node */
+	enum toggle timestamps;
 };
 
 enum selector_operator { SELECTOR_IN, SELECTOR_NOT_IN, SELECTOR_EXISTS, SELECTOR_DOES_NOT_EXIST };
@@ -119,6 +122,7 @@ struct guardrails {
 	int max_off_cpu_per_mille;
 	bool tracer_denied[TRACER_COUNT];
 	struct string_list allowed_destinations;
+	struct string_list allowed_labels;
 	bool tenant_destinations; /* SameNamespaceSecret */
 	struct string_list tenant_endpoints;
 	bool pod_opt_out_forbidden;

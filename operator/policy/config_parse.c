@@ -47,11 +47,18 @@ static const struct json_row off_cpu_rows[] = {
     {"mode", JSON_CHOICE, AT(off_cpu), .choices = enabled_choices},
     {"perMille", JSON_INT, AT(off_cpu_per_mille), .min = 0, .max = 1000},
     {}};
+static const struct json_row label_rows[] = {{"allow", JSON_STRINGS, AT(labels), .min = 127,
+					      .max = CONFIG_LABELS_MAX,
+					      .syntax = &syntax_sample_label},
+					     {}};
+
 static const struct json_row profile_rows[] = {
     {"mode", JSON_CHOICE, AT(mode), .choices = modes},
     {"sampling", JSON_OBJECT, .rows = hz_rows},
     {"offCPU", JSON_OBJECT, .rows = off_cpu_rows},
     {"tracers", JSON_OBJECT, .rows = tracer_rows},
+    {"labels", JSON_OBJECT, .rows = label_rows},
+    {"timestamps", JSON_CHOICE, AT(timestamps), .choices = enabled_choices},
     {"destinationRefs", JSON_STRINGS, AT(destination_refs), .min = 63,
      .max = CONFIG_DESTINATIONS_MAX, .syntax = &syntax_dns_label},
     {}};
@@ -127,6 +134,8 @@ static const struct json_row guardrail_rows[] = {
     {"deniedTracers", JSON_CUSTOM, .decode = decode_denied_tracers},
     {"allowedDestinations", JSON_STRINGS, AT(allowed_destinations), .min = 63,
      .max = CONFIG_DESTINATIONS_MAX, .syntax = &syntax_dns_label},
+    {"allowedLabels", JSON_STRINGS, AT(allowed_labels), .min = 127, .max = CONFIG_LABELS_MAX,
+     .syntax = &syntax_sample_label},
     {"tenantDestinations", JSON_CHOICE, AT(tenant_destinations), .choices = tenant_choices,
      .flag = true},
     {"tenantEndpoints", JSON_STRINGS, AT(tenant_endpoints), .min = 300, .max = CONFIG_ENDPOINTS_MAX,

@@ -86,5 +86,5 @@ int json_check_map(struct json_fields *f, const cJSON *node, size_t min, size_t 
 const cJSON *json_get(const cJSON *object, const char *name);
 
 extern const struct json_syntax syntax_dns_label, syntax_dns_subdomain, syntax_label_key,
-    syntax_label_value, syntax_cluster_name, syntax_endpoint_pattern;
+    syntax_label_value, syntax_sample_label, syntax_cluster_name, syntax_endpoint_pattern;
 bool is_alnum(char c);

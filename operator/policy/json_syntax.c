@@ -58,6 +58,17 @@ static bool is_label_value(const char *s)
 	return !*s || is_name(s, strlen(s), 63, "-_.", true);
 }
 
+/* Keys that programs give samples are free; here visible characters, spaces only in between. */
+static bool is_sample_label(const char *s)
+{
+	size_t n = strlen(s);
+
+	for (size_t i = 0; i < n; i++)
+		if (s[i] < ' ' || s[i] > '~')
+			return false;
+	return n && s[0] != ' ' && s[n - 1] != ' ';
+}
+
 /* As the providers of clusters name them, up to arn:aws:eks:eu-west-1:111122223333:cluster/prod. */
 static bool is_cluster_name(const char *s)
 {
@@ -98,6 +109,8 @@ const struct json_syntax syntax_dns_subdomain = {"lower case letters, digits, \"
 const struct json_syntax syntax_label_key = {"a key such as team or example.com/team",
 					     is_label_key};
 const struct json_syntax syntax_label_value = {"a label value", is_label_value};
+const struct json_syntax syntax_sample_label = {"visible ASCII characters, or \"*\" for all keys",
+						is_sample_label};
 const struct json_syntax syntax_cluster_name = {"letters and digits, \"-_.:/\" between them",
 						is_cluster_name};
 const struct json_syntax syntax_endpoint_pattern = {

@@ -28,6 +28,10 @@ static void apply_layer(struct merged_profile *m, const struct profile_spec *p,
 	for (size_t i = 0; i < TRACER_COUNT; i++)
 		if (p->tracers[i] != TOGGLE_ABSENT)
 			m->tracers[i] = p->tracers[i];
+	if (p->labels.set)
+		m->labels = &p->labels;
+	if (p->timestamps != TOGGLE_ABSENT)
+		m->timestamps = p->timestamps == TOGGLE_ENABLED;
 	if (p->destination_refs.set) {
 		m->refs = &p->destination_refs;
 		m->refs_of = author;
@@ -156,6 +160,32 @@ static void clamp_destinations(const struct cluster_config *cluster, const struc
 	}
 }
 
+static bool has_key(const struct string_list *l, const char *key)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (streq(l->items[i], key))
+			return true;
+	return false;
+}
+
+bool label_allowed(const struct guardrails *g, const char *key)
+{
+	const struct string_list *rails = &g->allowed_labels;
+
+	return !rails->set || has_key(rails, key) || has_key(rails, "*");
+}
+
+/* A config that asks for all keys gets those that are allowed. */
+static void clamp_labels(const struct guardrails *g, const struct string_list *asked,
+			 struct effective_policy *ret)
+{
+	if (asked && has_key(asked, "*") && !label_allowed(g, "*"))
+		asked = &g->allowed_labels;
+	for (size_t i = 0; asked && i < asked->n; i++)
+		if (label_allowed(g, asked->items[i]) && ret->n_labels < CONFIG_LABELS_MAX)
+			ret->labels[ret->n_labels++] = asked->items[i];
+}
+
 int hz_clamp(const struct guardrails *g, int hz)
 {
 	return MIN(MAX(hz, g->min_hz), g->max_hz);
@@ -172,6 +202,8 @@ void profile_clamp(const struct cluster_config *cluster, const struct merged_pro
 		ret->off_cpu_per_mille = MIN(m->off_cpu_per_mille, g->max_off_cpu_per_mille);
 	for (size_t i = 0; i < TRACER_COUNT; i++)
 		ret->tracers[i] = g->tracer_denied[i] ? TOGGLE_DISABLED : m->tracers[i];
+	ret->timestamps = m->timestamps;
+	clamp_labels(g, m->labels, ret);
 	clamp_destinations(cluster, m, ret);
 }
 
@@ -242,6 +274,13 @@ int policy_digest(const struct effective_policy *p, uint8_t ret[POLICY_DIGEST_SI
 	if (p->priority && p->enabled) {
 		put_string(&b, "priority");
 		put_number(&b, p->priority);
+	}
+	/* The same for what labels and timestamps came with. */
+	if (p->enabled && (p->n_labels || p->timestamps)) {
+		put_string(&b, "labels");
+		put_number(&b, p->timestamps);
+		for (size_t i = 0; i < p->n_labels; i++)
+			put_string(&b, p->labels[i]);
 	}
 	if (buf_error(&b))
 		return buf_error(&b);

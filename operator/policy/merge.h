@@ -19,6 +19,8 @@ struct merged_profile {
 	int off_cpu_per_mille;
 	int priority; /* of the namespace's config that decided last; 0: of none */
 	enum toggle tracers[TRACER_COUNT];
+	const struct string_list *labels; /* NULL: none */
+	bool timestamps;
 	const struct string_list *refs;		/* NULL: all the cluster's destinations */
 	const struct namespace_config *refs_of; /* who wrote `refs`; NULL: the cluster */
 };
@@ -44,6 +46,9 @@ const char *destination_refused(const struct guardrails *g, const char *name,
  * ".DOMAIN") or "[IPv6]", upper and lower case alike; with ":PORT" after it, on that port only.
  */
 bool endpoint_matches(const char *pattern, const struct destination *destination);
+
+/* May the label KEY leave nodes under the guard-rails? */
+bool label_allowed(const struct guardrails *g, const char *key);
 
 int hz_clamp(const struct guardrails *g, int hz);
 /* The effective policy of an enabled pod. `id` stays 0. */

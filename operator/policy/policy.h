@@ -14,7 +14,7 @@
 
 #define POLICY_MODE_ANNOTATION "profiling.kiln.dev/mode"
 enum {
-	POLICY_CLAMPED_MAX = 16,
+	POLICY_CLAMPED_MAX = 17,
 	POLICY_DISTINCT_MAX = 1 << 16,
 	POLICY_CONFIGS_MAX = 1 << 16,	     /* in all namespaces, also the refused ones */
 	POLICY_NAMESPACE_CONFIGS_MAX = 1024, /* enabled ones of a namespace, the oldest */
@@ -49,6 +49,9 @@ struct effective_policy {
 	enum toggle tracers[TRACER_COUNT];
 	struct policy_destination destinations[CONFIG_DESTINATIONS_MAX];
 	size_t n_destinations;
+	const char *labels[CONFIG_LABELS_MAX]; /* keys that may leave the node */
+	size_t n_labels;
+	bool timestamps;
 };
 
 /* One field of a config that the guard-rails changed. */

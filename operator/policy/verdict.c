@@ -77,12 +77,31 @@ static void clamp_tracers(const struct guardrails *g, const struct profile_spec 
 	}
 }
 
+/* One more name of a list: WHY it falls out, NULL: it stays. ROW keeps the first reason. */
+static void clamp_name(struct policy_clamp *row, const char *name, const char *why);
+static void report_names(struct policy_verdict *v, const char *prefix, const char *field,
+			 const struct policy_clamp *row);
+
+static void clamp_labels(const struct guardrails *g, const struct profile_spec *p,
+			 const char *prefix, struct policy_verdict *v)
+{
+	struct policy_clamp row = {.field = ""};
+
+	for (size_t i = 0; i < p->labels.n; i++)
+		clamp_name(&row, p->labels.items[i],
+			   label_allowed(g, p->labels.items[i])
+			       ? NULL
+			       : "guardrails.allowedLabels does not name it");
+	report_names(v, prefix, "labels.allow", &row);
+}
+
 static void clamp_profile(const struct guardrails *g, const struct profile_spec *p,
 			  const char *prefix, struct policy_verdict *v)
 {
 	clamp_hz(g, p->hz, prefix, v);
 	clamp_off_cpu(g, p, prefix, v);
 	clamp_tracers(g, p, prefix, v);
+	clamp_labels(g, p, prefix, v);
 }
 
 /* "a, b, c", or with dots at the end when there is no room. */
@@ -94,8 +113,7 @@ static void append_name(char *list, size_t size, const char *name)
 		strcpy(list + size - 4, "...");
 }
 
-/* One more destination of a list: WHY it falls out, NULL: it stays. ROW keeps the first reason. */
-static void clamp_destination(struct policy_clamp *row, const char *name, const char *why)
+static void clamp_name(struct policy_clamp *row, const char *name, const char *why)
 {
 	append_name(row->requested, sizeof(row->requested), name);
 	if (!why)
@@ -104,11 +122,11 @@ static void clamp_destination(struct policy_clamp *row, const char *name, const 
 		SET(row->reason, "%s: %s", name, why);
 }
 
-/* Reports ROW under FIELD, when one of its destinations fell out. */
-static void report_destinations(struct policy_verdict *v, const char *field,
-				const struct policy_clamp *row)
+/* Reports ROW under FIELD, when one of its names fell out. */
+static void report_names(struct policy_verdict *v, const char *prefix, const char *field,
+			 const struct policy_clamp *row)
 {
-	struct policy_clamp *c = row->reason[0] ? new_clamp(v, "", field) : NULL;
+	struct policy_clamp *c = row->reason[0] ? new_clamp(v, prefix, field) : NULL;
 
 	if (!c)
 		return;
@@ -127,11 +145,11 @@ static void clamp_refs(const struct cluster_config *cluster, const struct namesp
 		bool own;
 		const struct destination *d = destination_find(cluster, n, refs->items[i], &own);
 
-		clamp_destination(
+		clamp_name(
 		    &row, refs->items[i],
 		    destination_refused(&cluster->guardrails, refs->items[i], own ? d : NULL));
 	}
-	report_destinations(v, "destinationRefs", &row);
+	report_names(v, "", "destinationRefs", &row);
 }
 
 /* The destinations that the config itself defines. */
@@ -143,10 +161,9 @@ static void clamp_own(const struct cluster_config *cluster, const struct namespa
 	for (size_t i = 0; i < n->n_destinations; i++) {
 		const struct destination *d = &n->destinations[i];
 
-		clamp_destination(&row, d->name,
-				  destination_refused(&cluster->guardrails, d->name, d));
+		clamp_name(&row, d->name, destination_refused(&cluster->guardrails, d->name, d));
 	}
-	report_destinations(v, "destinations", &row);
+	report_names(v, "", "destinations", &row);
 }
 
 void clamps_of_namespace(const struct cluster_config *cluster, const struct namespace_config *n,

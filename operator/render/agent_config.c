@@ -77,6 +77,24 @@ static void put_probes(struct buf *out, const struct cluster_config *c)
 	}
 }
 
+/* What samples may tell, where no stream says it of each pod. */
+static void put_rules(struct buf *out, const struct cluster_config *c)
+{
+	struct merged_profile merged;
+	struct effective_policy p;
+
+	profile_merge(c, NULL, NULL, NULL, &merged);
+	profile_clamp(c, &merged, &p);
+	if (p.timestamps)
+		buf_puts(out, "    timestamps: true\n");
+	for (size_t i = 0; i < p.n_labels; i++) {
+		buf_puts(out, i ? ", " : "    labels: [");
+		(void)quote(out, p.labels[i]);
+	}
+	if (p.n_labels)
+		buf_puts(out, "]\n");
+}
+
 /* Names every tracer that is allowed at all: which of them a pod's policy uses is said by the node
  * stream, while the agent runs. */
 static void put_receiver(struct buf *out, const struct render_input *in,
@@ -105,6 +123,8 @@ static void put_receiver(struct buf *out, const struct render_input *in,
 	/* BPF maps are the container's too: the limiter below looks at the process alone. */
 	if (limit >= 20)
 		buf_printf(out, "    budget: {memory: %dMiB}\n", MIN(limit, 65536));
+	if (!in->stream)
+		put_rules(out, c);
 	if (off_cpu > 0)
 		buf_printf(out, "    off_cpu_threshold: %d.%03d\n", off_cpu / 1000, off_cpu % 1000);
 	put_probes(out, c);

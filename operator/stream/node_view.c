@@ -49,6 +49,9 @@ static size_t encode_policy(const struct node_view *v, const struct effective_po
 	for (size_t i = 0; i < TRACER_COUNT; i++)
 		if (p->tracers[i] == TOGGLE_DISABLED)
 			disabled[m.n_disabled_tracers++] = (char *)tracer_names[i];
+	m.labels = (char **)p->labels;
+	m.n_labels = p->n_labels;
+	m.timestamps = p->timestamps;
 	m.routed = v->destinations != NULL;
 	m.destinations = ids;
 	for (; m.n_destinations < where->n_destinations; m.n_destinations++)

@@ -128,6 +128,10 @@ static void print_policy(const char *as, const Kiln__Node__V1__Policy *policy)
 	list = cJSON_AddArrayToObject(p, "disabled_tracers");
 	for (size_t i = 0; i < policy->n_disabled_tracers; i++)
 		cJSON_AddItemToArray(list, cJSON_CreateString(policy->disabled_tracers[i]));
+	list = cJSON_AddArrayToObject(p, "labels");
+	for (size_t i = 0; i < policy->n_labels; i++)
+		cJSON_AddItemToArray(list, cJSON_CreateString(policy->labels[i]));
+	cJSON_AddBoolToObject(p, "timestamps", policy->timestamps);
 	cJSON_AddBoolToObject(p, "routed", policy->routed);
 	list = cJSON_AddArrayToObject(p, "destinations");
 	for (size_t i = 0; i < policy->n_destinations; i++)

@@ -40,6 +40,8 @@ def profile(at, kind, name):
                lambda w: w.policy("till")["off_cpu_per_mille"] == 20)
         yield ("offCPU.perMille", {"offCPU": {"mode": "Enabled"}}, {"offCPU": {"mode": "Enabled", "perMille": 30}},
                lambda w: w.policy("till")["off_cpu_per_mille"] == 30)
+        yield "labels.allow[]", {}, {"labels": {"allow": ["tenant"]}}, lambda w: w.policy("till")["labels"] == ["tenant"]
+        yield "timestamps", {}, {"timestamps": "Enabled"}, lambda w: w.policy("till")["timestamps"]
         for tracer in ("native", "go"):
             yield (f"tracers.{tracer}", {}, {"tracers": {tracer: "Disabled"}},
                    lambda w, t=tracer: ineffective(w, f"spec.{at}.tracers.{t}: cannot be disabled", kind, name))
@@ -241,6 +243,8 @@ def cluster_rows():
            lambda w: threshold(w) == 0.005)
     yield ("spec.guardrails.deniedTracers[]", {}, {"guardrails": {"deniedTracers": ["python"]}},
            lambda w: "python" not in w.config()["receivers"]["profiling"]["tracers"])
+    yield ("spec.guardrails.allowedLabels[]", {"defaults": {"labels": {"allow": ["tenant", "route"]}}},
+           {"guardrails": {"allowedLabels": ["route"]}}, lambda w: w.policy("till")["labels"] == ["route"])
     yield ("spec.guardrails.podOptOut", {}, {"guardrails": {"podOptOut": "Forbidden"}},
            lambda w: w.policy("shy")["enabled"])
     yield ("spec.budget.cpu", {}, {"budget": {"cpu": "0.5%"}}, lambda w: w.budget()["cpu"] == 5000)

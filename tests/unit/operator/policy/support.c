@@ -145,6 +145,11 @@ const char *describe(const struct effective_policy *p, const struct namespace_co
 		n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s%s%s", i ? "," : "",
 				      p->destinations[i].ns, *p->destinations[i].ns ? "/" : "",
 				      p->destinations[i].destination->name);
+	for (size_t i = 0; i < p->n_labels; i++)
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s",
+				      i ? "," : " labels=", p->labels[i]);
+	if (p->timestamps)
+		n += (size_t)snprintf(text + n, sizeof(text) - n, " timed");
 	snprintf(text + n, sizeof(text) - n, " by=%s", by ? by->id.name : "cluster");
 	assert_true(p->id != 0);
 	return text;

@@ -30,7 +30,8 @@ struct pod {
 void pod_init(struct pod *p, const char *ns, const char *labels, const char *ns_labels,
 	      const char *mode);
 
-/* What a pod gets, in one line: "on hz=20 off=0 tracers=aaaaaaaaaaa to=main,prod/mine by=NAME". */
+/* What a pod gets, in one line: "on hz=20 off=0 tracers=aaaaaaaaaaa to=main,prod/mine by=NAME";
+ * " labels=a,b timed" before by. */
 const char *resolved(struct policy_set *set, const char *ns, const char *labels,
 		     const char *ns_labels, const char *mode);
 const char *describe(const struct effective_policy *policy, const struct namespace_config *by);

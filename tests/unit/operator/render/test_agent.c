@@ -108,6 +108,41 @@ static void agent_takes_the_probes(void **state)
 	rendered_free(r);
 	cluster_config_free(config);
 	expect_accepted(object);
+}
+
+/* Without a stream the agent's configuration is all that it hears of labels. */
+static void labels_without_a_stream_are_in_the_configuration(void **state)
+{
+	cJSON *object = load_json(RENDER_DATA "minimal.json"),
+	      *defaults = cJSON_Parse("{\"labels\":{\"allow\":[\"tenant\",\"a b\",\"secret\"]},"
+				      "\"timestamps\":\"Enabled\"}"),
+	      *rails = cJSON_Parse("{\"allowedLabels\":[\"tenant\",\"a b\"]}"),
+	      *spec = cJSON_GetObjectItem(object, "spec");
+	struct render_input in = {
+	    .ns = "kiln-system", .image = "registry.example/a:1", .max_hz = 20};
+	struct cluster_config *config;
+	struct rendered *r;
+	struct error err = {0};
+	static char says[1 << 16];
+	const char *yaml;
+
+	cJSON_DeleteItemFromObject(spec, "defaults");
+	cJSON_AddItemToObject(spec, "defaults", defaults);
+	cJSON_DeleteItemFromObject(spec, "guardrails");
+	cJSON_AddItemToObject(spec, "guardrails", rails);
+	in.config = config = load_config(object);
+	assert_int_equal(render(&in, &r, &err), 0);
+	yaml = agent_yaml(r, "kiln-agent");
+	assert_non_null(strstr(yaml, "    labels: [\"tenant\", \"a b\"]\n"));
+	assert_non_null(strstr(yaml, "    timestamps: true\n"));
+	assert_int_not_equal(check(yaml, says, sizeof(says)), 2);
+	rendered_free(r);
+	in.stream = true;
+	assert_int_equal(render(&in, &r, &err), 0);
+	yaml = agent_yaml(r, "kiln-agent");
+	assert_null(strstr(yaml, "labels:"));
+	rendered_free(r);
+	cluster_config_free(config);
 	cJSON_Delete(object);
 }
 
@@ -193,6 +228,7 @@ int main(void)
 	    cmocka_unit_test(agent_takes_the_minimal_config),
 	    cmocka_unit_test(agent_takes_the_full_config),
 	    cmocka_unit_test(agent_takes_the_probes),
+	    cmocka_unit_test(labels_without_a_stream_are_in_the_configuration),
 	    cmocka_unit_test(agent_takes_hostile_text),
 	    cmocka_unit_test(agent_refuses_a_bad_config),
 	};
