@@ -163,16 +163,16 @@ static int join_cluster(struct agent *a, enum cgroup_mode mode, struct error *er
 	if (r < 0)
 		return r;
 	intake_set_containers(a->intake, cluster_container, a->cluster);
+	cluster_set_own_rules(a->cluster, intake_own_rules(a->intake));
+	intake_set_rules(a->intake, cluster_rules, a->cluster);
 	cluster_use_runtimes(a->cluster, intake_runtimes(a->intake));
 	return 0;
 }
 
 static void prepare_windows(struct agent *a)
 {
-	const struct receiver_config *receiver = &a->config->receiver;
-
 	for (size_t i = 0; i < ARRAY_SIZE(a->windows); i++) {
-		window_init(&a->windows[i], receiver->timestamps);
+		window_init(&a->windows[i]);
 		a->windows[i].default_route = router_default(a->router);
 	}
 	window_reset(&a->windows[0], 1, agent_clock_ns(CLOCK_REALTIME));

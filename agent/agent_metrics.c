@@ -43,6 +43,11 @@ void agent_refresh_metrics(void *arg)
 	metric_set(M_OFF_CPU_NO_SLOT, (int64_t)s.counts[KILN_STAT_WAIT_FULL]);
 	metric_set(M_OFF_CPU_ENDS_LOST, (int64_t)s.counts[KILN_STAT_WAIT_END_LOST]);
 	metric_set(M_OFF_CPU_WAITING, (int64_t)in.waits);
+	metric_set(M_LABELS_UNREADABLE, (int64_t)s.counts[KILN_STAT_LABELS_UNREADABLE]);
+	metric_set(M_LABELS_BROKEN, (int64_t)s.counts[KILN_STAT_LABELS_BROKEN]);
+	metric_set(M_LABELS_CUT, (int64_t)s.counts[KILN_STAT_LABELS_CUT]);
+	metric_set(M_LABELS_UNSENT, (int64_t)s.counts[KILN_STAT_LABELS_UNSENT]);
+	metric_set(M_LABEL_BYTES, (int64_t)in.label_bytes);
 	metric_set(M_BPF_RUNS, (int64_t)s.runs);
 	metric_set(M_BPF_RUN_NS, (int64_t)s.run_ns);
 	metric_set(M_BPF_MAP_BYTES, (int64_t)s.map_bytes);

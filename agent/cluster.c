@@ -357,6 +357,18 @@ void cluster_use_probes(struct cluster *c, const struct probes *probes)
 	c->probes = probes;
 }
 
+struct sample_rules cluster_rules(uint32_t policy, void *arg)
+{
+	struct cluster *c = arg;
+
+	return policies_rules_of(c->policies, policy);
+}
+
+void cluster_set_own_rules(struct cluster *c, struct sample_rules rules)
+{
+	policies_set_own_rules(c->policies, rules);
+}
+
 const struct container_identity *cluster_container(uint64_t cgroup, void *arg)
 {
 	struct cluster *c = arg;

@@ -143,6 +143,9 @@ arch_saved_registers(uint64_t *leaf, const void *saved, uint32_t *ret_syscall)
 /* What thread-local variables are found by: as the kernel last saved it, when the thread was set up
  * or switched away from. */
 #define ARCH_THREAD_POINTER(task) kernel_read(task, thread.uw.tp_value)
+/* From there to the address of the vector of TLS blocks: glibc, sysdeps/aarch64/nptl/tls.h,
+ * tcbhead_t.dtv. */
+#define ARCH_DTV		  0
 /* The bits of a user address; 48 are what a program gets that does not ask for more. */
 #define ARCH_CODE_MASK(task)                                                                       \
 	({                                                                                         \

@@ -150,5 +150,8 @@ arch_saved_registers(uint64_t *leaf, const void *saved, uint32_t *ret_syscall)
 /* What thread-local variables are found by: as the kernel last saved it, when the thread was set up
  * or switched away from. */
 #define ARCH_THREAD_POINTER(task) kernel_read(task, thread.fsbase)
+/* From there to the address of the vector of TLS blocks: glibc, sysdeps/x86_64/nptl/tls.h,
+ * tcbhead_t.dtv; musl, src/internal/pthread_impl.h, struct pthread. */
+#define ARCH_DTV		  8
 #define ARCH_CODE_MASK(task)	  (~0ULL)
 #endif

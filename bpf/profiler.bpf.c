@@ -30,6 +30,7 @@
 #include "share.h"
 #include "switch.h"
 #include "sample.h"
+#include "labels.h"
 
 /* No part of sample(), which has little code to fetch so. */
 static __attribute__((noinline)) int begin_hit(struct bpf_perf_event_data *ctx,
@@ -74,6 +75,12 @@ int sample(struct bpf_perf_event_data *ctx)
 		return 0;
 	w = env_walk(number);
 	if (begun && w) {
+		/* Not in begin_hit(), which has much on its stack. */
+		if (env_record(w)->head.flags & KILN_SAMPLE_LABELS)
+			read_labels(number);
+		/* Not in begin_sample(), which has much on its stack. */
+		if (env_record(w)->head.flags & KILN_SAMPLE_LABELS)
+			read_labels(number);
 		/* Most programs have none, and a call is dear where the kernel guards returns. */
 		begun = w->walker ? begin_in_walker(number) : 0;
 		if (begun)

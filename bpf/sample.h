@@ -142,6 +142,8 @@ static __always_inline int begin_sample(void *ctx, struct kiln_cpu *cpu, const s
 	arch_walk_init(&w->arch, ARCH_CODE_MASK(task));
 	w->walker = process ? process->flags >> KILN_PROCESS_WALKER_SHIFT & 31 : 0;
 	put_leaf(w);
+	if (process && process->flags & KILN_PROCESS_LABELS)
+		r->head.flags |= KILN_SAMPLE_LABELS;
 	if (process && process->flags & KILN_PROCESS_UNRESOLVED) {
 		w->end = KILN_END_UNRESOLVED;
 		return 0;

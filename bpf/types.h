@@ -54,6 +54,10 @@ enum {
 	KILN_MAX_RUNTIMES = 2048, /* entries of `runtimes` */
 	KILN_RUNTIME_BYTES = 240, /* of one runtime's own data in an entry */
 	KILN_TEXT_BYTES = 296,	  /* of a runtime's own data in a struct kiln_text */
+	KILN_LABEL_BYTES = 1024,  /* of one set of labels */
+	KILN_LABEL_KEY_MAX = 127, /* bytes of a key, and of a value; the rest is cut off */
+	KILN_LABEL_VALUE_MAX = 255,
+	KILN_LABELS_MAX = 16, /* of Go's and of native programs' own, in one set */
 };
 
 /* ---- unwind tables --------------------------------------------------------------------------- */
@@ -212,6 +216,7 @@ enum kiln_process_flags {
 	KILN_PROCESS_UNRESOLVED = 4,
 	/* The runtime whose walker its samples begin with, set by BPF: (flags >> SHIFT) & 31. */
 	KILN_PROCESS_WALKER_SHIFT = 8,
+	KILN_PROCESS_LABELS = 1 << 16, /* it publishes labels: `runtimes` says where */
 };
 
 /* ---- policies -------------------------------------------------------------------------------- */
@@ -222,8 +227,10 @@ enum kiln_policy_mode { KILN_POLICY_DISABLED, KILN_POLICY_ENABLED };
  */
 struct kiln_policy {
 	uint32_t mode;
-	uint32_t hz;	   /* this policy's rate; the timers run at the highest of all */
-	uint32_t runtimes; /* whose frames are walked: a bit for each enum kiln_runtime_id */
+	uint32_t hz; /* this policy's rate; the timers run at the highest of all */
+	/* Whose frames are walked, and which labels are read: a bit for each enum kiln_runtime_id
+	 * and enum kiln_label_source; and KILN_LABEL_KEYS. */
+	uint32_t runtimes;
 	/* Waits that are walked: KILN_OFF_CPU_UNIT by the ns of waiting for one; 0: none. */
 	uint32_t off_cpu;
 };
@@ -427,12 +434,14 @@ enum kiln_record_type {
 	KILN_RECORD_SAMPLE = 1,
 	KILN_RECORD_TEXT = 2,
 	KILN_RECORD_WAIT_END = 3,
+	KILN_RECORD_LABELS = 4,
 };
 
 enum kiln_sample_flags {
 	KILN_SAMPLE_KERNEL_MODE = 1, /* interrupted in the kernel */
 	KILN_SAMPLE_FIRST_FRAME = 2, /* the walk stands at the leaf: `leaf` registers hold */
 	KILN_SAMPLE_KTHREAD = 4,
+	KILN_SAMPLE_LABELS = 8, /* the process was asked for labels */
 };
 
 /* What made the kernel take a sample. A row for each in agent/profile/batch.c, with its unit. */
@@ -518,6 +527,60 @@ struct kiln_wait_end {
 	uint64_t ns;	/* it waited so long */
 };
 KILN_ASSERT_SIZE(kiln_wait_end, 32);
+/* ---- labels ---------------------------------------------------------------------------------- */
+
+/*
+ * Who publishes labels of its threads (agent/labels/). In `runtimes` they stand beside the
+ * runtimes: by mapset and this number, with the struct that follows.
+ */
+enum kiln_label_source {
+	KILN_LABELS_OTEL = 29,	 /* OpenTelemetry's thread context; struct kiln_thread_place */
+	KILN_LABELS_GO = 30,	 /* pprof labels of a goroutine; struct kiln_go_place */
+	KILN_LABELS_CUSTOM = 31, /* custom-labels; struct kiln_thread_place */
+};
+#define KILN_LABEL_SOURCES                                                                         \
+	(1U << KILN_LABELS_OTEL | 1U << KILN_LABELS_GO | 1U << KILN_LABELS_CUSTOM)
+/* In kiln_policy.runtimes: the policy lets some keys leave the node, so attributes are read. */
+#define KILN_LABEL_KEYS 1U
+
+/* A thread-local variable: at OFFSET from the thread pointer, or from the block of MODULE. */
+struct kiln_thread_place {
+	int64_t offset;
+	uint32_t module; /* 0: none */
+	uint32_t shift;	 /* log2 of an entry of the vector of blocks */
+};
+KILN_ASSERT_SIZE(kiln_thread_place, 16);
+
+/* Where a thread of a Go program has its goroutine, and that its labels. */
+struct kiln_go_place {
+	struct kiln_thread_place g;
+	uint16_t m, curg, labels; /* offsets: g.m, m.curg, g.labels */
+	uint8_t is_map;		  /* labels are a map (before Go 1.24), else a slice */
+	uint8_t in_register;	  /* 1: g is in the register of number `reg` (arm64: x28) */
+	uint8_t reg;
+	uint8_t pad[7];
+};
+KILN_ASSERT_SIZE(kiln_go_place, 32);
+
+/*
+ * A set of labels as it was read, sent before the first sample with its id. From `trace_id` on it
+ * is hashed: the id. n_attributes bytes as OpenTelemetry's record has them: {key index, length,
+ * value}...; then n_pairs bytes {length of key, length of value, key, value}...
+ */
+struct kiln_labels {
+	uint16_t type;	/* enum kiln_record_type */
+	uint16_t flags; /* enum kiln_labels_flags */
+	uint32_t size;	/* of the whole record, bytes */
+	uint64_t id;
+	uint64_t start_time; /* of the process's leader, as in struct kiln_sample */
+	uint32_t mapset, tgid;
+	uint8_t trace_id[16], span_id[8];
+	uint32_t n_attributes, n_pairs;
+	uint8_t bytes[];
+};
+KILN_ASSERT_SIZE(kiln_labels, 64);
+
+enum kiln_labels_flags { KILN_LABELS_CUT = 1 /* more, or longer, than there is room for */ };
 
 /* Counters, each CPU's own; user space sums them up into /metrics. */
 enum kiln_stat {
@@ -529,12 +592,16 @@ enum kiln_stat {
 	KILN_STAT_CACHE_MISS,
 	KILN_STAT_PROCESS_FULL, /* no room in `processes`: its samples stay incomplete */
 	/* The ring filled up, and the sample's cgroup had put more than its share into it: */
-	KILN_STAT_SHED_DUMP,	 /* the copy of the stack was left out */
-	KILN_STAT_SHED_FRAMES,	 /* only the frames next to the leaf were sent */
-	KILN_STAT_SHED_SAMPLE,	 /* nothing was sent */
-	KILN_STAT_WAITS,	 /* switches that were walked */
-	KILN_STAT_WAIT_FULL,	 /* both slots of the thread are taken: it is not looked at */
-	KILN_STAT_WAIT_END_LOST, /* the ring was full when a wait ended */
+	KILN_STAT_SHED_DUMP,	     /* the copy of the stack was left out */
+	KILN_STAT_SHED_FRAMES,	     /* only the frames next to the leaf were sent */
+	KILN_STAT_SHED_SAMPLE,	     /* nothing was sent */
+	KILN_STAT_WAITS,	     /* switches that were walked */
+	KILN_STAT_WAIT_FULL,	     /* both slots of the thread are taken: it is not looked at */
+	KILN_STAT_WAIT_END_LOST,     /* the ring was full when a wait ended */
+	KILN_STAT_LABELS_UNREADABLE, /* memory of a process's labels could not be read */
+	KILN_STAT_LABELS_BROKEN,     /* they make no sense */
+	KILN_STAT_LABELS_CUT,	     /* more, or longer, than there is room for */
+	KILN_STAT_LABELS_UNSENT,     /* the ring had no room for the set */
 	KILN_STAT_COUNT
 };
 
@@ -596,7 +663,6 @@ struct kiln_cpu {
 	struct kiln_stats stats;
 	uint64_t carry_until;
 	uint64_t ring_room; /* bytes that this CPU may put into the ring before it asks again */
-	uint64_t pad[4];
 };
 _Static_assert(__builtin_offsetof(struct kiln_cpu, stats.n[KILN_STAT_SKIPPED]) + 8 <= 64,
 	       "an unselected hit touches one cache line");

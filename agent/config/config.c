@@ -65,6 +65,7 @@ struct config *config_free(struct config *c)
 	free(c->receiver.process_filter);
 	free(c->receiver.pids);
 	free(c->receiver.probes);
+	config_strings_done(&c->receiver.labels);
 	processors_done(&c->processors);
 	for (size_t i = 0; i < c->n_exporters; i++)
 		exporter_done(&c->exporters[i]);

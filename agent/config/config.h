@@ -72,6 +72,7 @@ struct receiver_config {
 	double off_cpu_threshold;
 	char *process_filter; /* POSIX extended regular expression on the name; NULL: all */
 	bool timestamps;
+	struct config_strings labels; /* keys that may be exported, beside trace and span id */
 	struct runtime_config runtimes[CONFIG_RUNTIMES_MAX]; /* by struct tracer's id */
 	uint32_t *pids;					     /* --pid; NULL: all */
 	size_t n_pids;

@@ -138,6 +138,16 @@ static int flag_budget(const char *text, struct flags *flags, struct error *why)
 	return parse_budget(text, &flags->budget, why);
 }
 
+static int flag_labels(const char *text, struct flags *flags, struct error *why)
+{
+	struct config_strings keys = {0};
+	int r = add_label_keys(&keys, text, why);
+
+	config_strings_done(&keys);
+	flags->labels = text;
+	return r;
+}
+
 static int flag_config(const char *text, struct flags *flags, struct error *why)
 {
 	if (flags->config)
@@ -213,6 +223,8 @@ static const struct flag known[] = {
     {"budget", FLAG_CALL, .parse = flag_budget},
     {"off-cpu", FLAG_BOOL, offsetof(struct flags, off_cpu)},
     {"off-cpu-threshold", FLAG_CALL, .parse = flag_off_cpu},
+    {"labels", FLAG_CALL, .parse = flag_labels},
+    {"timestamps", FLAG_BOOL, offsetof(struct flags, timestamps)},
     {"disable-tls", FLAG_BOOL, offsetof(struct flags, disable_tls)},
     {"stdout", FLAG_BOOL, offsetof(struct flags, use_stdout)},
     {"live", FLAG_LIVE},
@@ -495,6 +507,12 @@ static int apply_receiver(struct receiver_config *rx, const struct flags *flags,
 		rx->off_cpu_threshold = OFF_CPU_THRESHOLD;
 	if (flags->process_filter && set_string(&rx->process_filter, flags->process_filter) < 0)
 		return no_memory(err);
+	rx->timestamps |= flags->timestamps;
+	if (flags->labels) {
+		config_strings_done(&rx->labels);
+		if (add_label_keys(&rx->labels, flags->labels, err) < 0)
+			return no_memory(err);
+	}
 	if (flags->n_pids) {
 		rx->pids = malloc(flags->n_pids * sizeof(rx->pids[0]));
 		if (!rx->pids)

@@ -26,6 +26,8 @@ static const char rest[] =
     "  --budget cpu=0.5%,memory=128MiB\n"
     "                           what the agent may cost: a share of all CPUs, and memory;\n"
     "                           at the limit it samples less\n"
+    "  --labels KEY,...         labels of programs that are exported beside trace and span id\n"
+    "  --timestamps             each sample with its own time\n"
     "  --off-cpu                also profile what threads wait for\n"
     "  --off-cpu-threshold F    0..1: ... with F walks for each ms of waiting (0.02)\n"
     "\n"

@@ -11,6 +11,8 @@ enum {
 	SAMPLES_PER_SECOND_MAX = 1000,
 	STACK_DEPTH_MAX = 1024,
 	PROCESS_FILTER_MAX = 1024, /* characters */
+	LABEL_KEYS_MAX = 64,
+	LABEL_KEY_BYTES_MAX = 127,
 };
 
 /* One loading: what comes from outside is passed in, and warnings go where the caller says. */
@@ -82,6 +84,8 @@ struct flags {
 	uint64_t reporter_interval_ms; /* 0: not given */
 	struct budget budget;	       /* 0: not given */
 	double off_cpu_threshold;
+	const char *labels; /* NULL: not given */
+	bool timestamps;
 	bool have_off_cpu, off_cpu, disable_tls, use_stdout, live, check, verbose;
 	const char *live_address; /* NULL: the default */
 	uint64_t duration_ms;
@@ -109,6 +113,10 @@ const char *pairs_get(const struct config_pairs *p, const char *key);
 const char *header_spelled(const struct config_pairs *headers, const char *name);
 void pairs_done(struct config_pairs *p);
 void config_strings_done(struct config_strings *s);
+/* A key of labels that may be exported. */
+int add_label_key(struct config_strings *s, const char *key, struct error *why) _must_check_;
+/* "KEY,KEY" */
+int add_label_keys(struct config_strings *s, const char *text, struct error *why) _must_check_;
 /* "k=v,k2=v2". Messages give the pair's number, never its text. */
 int pairs_parse(struct config_pairs *p, const char *text, bool percent, size_t max,
 		struct error *err) _must_check_;

@@ -94,6 +94,27 @@ static int decode_probes(struct fields *f, const struct yaml_node *node, struct 
 	return 0;
 }
 
+/* labels: [tenant, http.route] */
+static int decode_labels(struct fields *f, const struct yaml_node *node, struct config *c)
+{
+	struct error why = {0};
+	int r = fields_want_list(f, node);
+
+	config_strings_done(&c->receiver.labels);
+	for (const struct yaml_node *item = node->child; item && r == 0; item = item->next) {
+		_cleanup_free_ char *key = NULL;
+
+		r = fields_string(f, item, &key);
+		if (r == 0)
+			r = add_label_key(&c->receiver.labels, key ? key : "", &why);
+		if (r == -ENOMEM)
+			return fields_no_memory(f);
+		if (r < 0 && why.message[0])
+			return fields_error(f, item, "%s", why.message);
+	}
+	return r;
+}
+
 /* interpreters.python.disabled: true */
 struct interpreter {
 	bool disabled;
@@ -189,6 +210,7 @@ static const struct field profiling_rows[] = {
     {"off_cpu_threshold", FIELD_DOUBLE, RECEIVER(off_cpu_threshold), 0, 1},
     {"process_filter", FIELD_CUSTOM, RECEIVER(process_filter), .decode = decode_filter},
     {"timestamps", FIELD_BOOL, RECEIVER(timestamps)},
+    {"labels", FIELD_QUIET}, /* decode_profiling() reads it */
     {"verbose_mode", FIELD_BOOL, offsetof(struct config, verbose)},
     {"reporter_jitter", FIELD_IGNORED},
     {"monitor_interval", FIELD_IGNORED},
@@ -261,6 +283,8 @@ static int decode_profiling(struct fields *f, const struct yaml_node *node, stru
 		r = decode_key(f, node, "tracers", decode_tracers, c);
 	if (r == 0)
 		r = decode_key(f, node, "probes", decode_probes, c);
+	if (r == 0)
+		r = decode_key(f, node, "labels", decode_labels, c);
 	return r ? r : decode_key(f, node, "interpreters", decode_interpreters, c);
 }
 

@@ -381,3 +381,27 @@ bool is_loopback_host(const char *host)
 		return ntohl(v4.s_addr) >> 24 == 127;
 	return inet_pton(AF_INET6, host, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
+
+int add_label_key(struct config_strings *s, const char *key, struct error *why)
+{
+	int r;
+
+	if (!*key || strlen(key) > LABEL_KEY_BYTES_MAX)
+		return error_set(why, -EINVAL, "want keys of 1..%d bytes, got %s",
+				 LABEL_KEY_BYTES_MAX, quote_text(key).text);
+	if (s->n >= LABEL_KEYS_MAX)
+		return error_set(why, -EINVAL, "more than %d keys", LABEL_KEYS_MAX);
+	r = config_strings_add(s, key);
+	return r < 0 ? error_set(why, r, "out of memory") : 0;
+}
+
+int add_label_keys(struct config_strings *s, const char *text, struct error *why)
+{
+	_cleanup_free_ char *copy = strdup(text);
+	char *rest = copy, *item;
+	int r = copy ? 0 : error_set(why, -ENOMEM, "out of memory");
+
+	while (r == 0 && (item = strsep(&rest, ",")))
+		r = add_label_key(s, trim_space(item), why);
+	return r;
+}

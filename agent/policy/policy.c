@@ -29,6 +29,9 @@ struct policies {
 	/* Kept with the entry: a window's samples go where their policy said when they were taken.
 	 */
 	uint64_t routes[KILN_MAX_POLICIES];
+	struct label_allow *labels[KILN_MAX_POLICIES]; /* NULL: none */
+	bool timestamps[KILN_MAX_POLICIES];
+	struct sample_rules own_rules;
 	bool export_untold;
 	bool limited;	    /* some policy has less than it asks for */
 	bool off_cpu;	    /* the kernel looks at switches */
@@ -53,6 +56,15 @@ static uint32_t tracers_of(const struct policies *p, const struct pod_policy *po
 			if (t->id && streq(policy->disabled_tracers[i], t->api_name))
 				all &= ~(1U << t->id);
 	return all;
+}
+
+/* Of a slot that is new: what its samples may tell. Without memory that is nothing. */
+static void set_rules(struct policies *p, uint32_t index, const struct pod_policy *policy)
+{
+	label_allow_free(p->labels[index]);
+	p->labels[index] =
+	    policy->n_labels ? label_allow_new(policy->labels, policy->n_labels) : NULL;
+	p->timestamps[index] = policy->timestamps;
 }
 
 static void write_slot(struct policies *p, uint32_t index, enum kiln_policy_mode mode)
@@ -82,7 +94,9 @@ static uint32_t want_policy(struct policies *p, const struct pod_policy *policy)
 		return POLICY_OFF;
 	want.id = policy->id;
 	want.hz = MIN(MAX(policy->hz, 1U), (uint32_t)POD_HZ_MAX);
-	want.tracers = tracers_of(p, policy);
+	want.tracers = tracers_of(p, policy) & ~KILN_LABEL_KEYS;
+	if (policy->n_labels)
+		want.tracers |= KILN_LABEL_KEYS;
 	want.off_cpu = KILN_OFF_CPU_RATE(MIN(policy->off_cpu_per_mille, 1000U));
 	r = policy_slots_get(&p->slots, &want, &index);
 	if (r < 0) {
@@ -94,6 +108,7 @@ static uint32_t want_policy(struct policies *p, const struct pod_policy *policy)
 	p->slots.slots[index].priority = policy->priority;
 	if (r > 0) {
 		p->defaults[index / 64] &= ~(1ULL << index % 64);
+		set_rules(p, index, policy);
 		write_slot(p, index, KILN_POLICY_ENABLED);
 	}
 	p->routes[index] = p->route ? p->route(p->route_arg, policy) : 0;
@@ -310,6 +325,20 @@ uint64_t policies_route_of(const struct policies *p, uint32_t index)
 	return index < KILN_MAX_POLICIES ? p->routes[index] : 0;
 }
 
+struct sample_rules policies_rules_of(const struct policies *p, uint32_t index)
+{
+	if (index == POLICY_OWN)
+		return p->own_rules;
+	if (index >= KILN_MAX_POLICIES)
+		return (struct sample_rules){0};
+	return (struct sample_rules){p->labels[index], p->timestamps[index]};
+}
+
+void policies_set_own_rules(struct policies *p, struct sample_rules rules)
+{
+	p->own_rules = rules;
+}
+
 uint64_t policies_routes(const struct policies *p)
 {
 	uint64_t all = 0;
@@ -352,6 +381,8 @@ struct policies *policies_free(struct policies *p)
 	if (!p)
 		return NULL;
 	cgroup_table_free(p->cgroups);
+	for (size_t i = 0; i < KILN_MAX_POLICIES; i++)
+		label_allow_free(p->labels[i]);
 	free(p);
 	return NULL;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "agent/config/config.h"
+#include "agent/labels/allow.h"
 #include "agent/meta/pods.h"
 #include "agent/policy/cgroup_table.h"
 #include "bpf/types.h"
@@ -60,6 +61,11 @@ void policies_use_routes(struct policies *p, policy_route route, void *arg);
 uint64_t policies_route_of(const struct policies *p, uint32_t index);
 /* All bits of those. */
 uint64_t policies_routes(const struct policies *p);
+
+/* What samples of a policy may tell, as long as a window may have some: its keys, its times. */
+struct sample_rules policies_rules_of(const struct policies *p, uint32_t index);
+/* RULES hold for POLICY_OWN; they outlive P. */
+void policies_set_own_rules(struct policies *p, struct sample_rules rules);
 
 /* A cgroup is there, or is gone: what cgroup_watch tells. */
 void policies_cgroup_made(struct policies *p, uint64_t id, const char *path);

@@ -5,7 +5,6 @@
 void runtime_probe(const struct interpreter_ops *const *table, uint32_t tracers,
 		   const struct image *image, struct runtime_probe *ret)
 {
-	*ret = (struct runtime_probe){};
 	for (; *table && ret->n < RUNTIME_MAX; table++) {
 		const struct interpreter_ops *ops = *table;
 		struct runtime_image *found = NULL;

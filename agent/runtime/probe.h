@@ -17,7 +17,7 @@ struct runtime_probe {
 	size_t n;
 };
 
-/* Asks the runtimes of TABLE whose bit (1 << id) is in TRACERS. */
+/* Asks the runtimes of TABLE whose bit (1 << id) is in TRACERS; adds what they say to RET. */
 void runtime_probe(const struct interpreter_ops *const *table, uint32_t tracers,
 		   const struct image *image, struct runtime_probe *ret);
 /* Marks the code of what was found. -ENOMEM: *TABLE may have some marks and not others. */

@@ -120,6 +120,8 @@ int runtimes_new(const struct runtimes_options *options, struct runtimes **ret)
 		if (options->tracers & 1U << ops->id && ops->thread_name)
 			rt->namers |= 1U << ops->id;
 	}
+	for (size_t i = 0; options->publishers && options->publishers[i]; i++)
+		rt->by_id[options->publishers[i]->id] = options->publishers[i];
 	runtime_metrics_init(options->table);
 	r = runtime_names_new(bytes, &rt->names);
 	if (!r)
@@ -412,11 +414,13 @@ static int try_attach(struct runtimes *rt, struct attachment *a, const struct kn
 		attach_failed(a, r, &err, now_ns);
 		return r;
 	}
-	if (memory->need_walker)
+	if (memory->need_walker && k->ops->walker)
 		memory->need_walker(memory->arg, k->ops->id, k->ops->walker);
 	a->attached = true;
 	a->state = state;
 	a->space->last = a;
+	if (KILN_LABEL_SOURCES >> a->key.id & 1)
+		mapset_store_set_labels(rt->options.mapsets, a->mapset, published);
 	if (!k->image->native_only) {
 		rt->attached[a->key.id]++;
 		rt->attached_ever[a->key.id]++;

@@ -25,7 +25,10 @@ enum {
 
 struct runtimes_options {
 	const struct interpreter_ops *const
-	    *table;	  /* runtime_table_check() had nothing against it */
+	    *table; /* runtime_table_check() had nothing against it */
+	/* Who publishes labels (agent/labels/rows.h), always on; they have no frames. NULL: none.
+	 */
+	const struct interpreter_ops *const *publishers;
 	uint32_t tracers; /* bits, 1 << id; a runtime whose bit is not set does nothing */
 	const struct kernel_memory *memory;
 	struct mapset_store *mapsets; /* outlives it; its hooks become the runtimes' */

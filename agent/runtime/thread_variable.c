@@ -58,10 +58,47 @@ void thread_variable_find(const struct image *image, uint64_t getter, struct thr
 	}
 }
 
+/*
+ * A vector of {block, to free} in glibc (sysdeps/generic/dl-dtv.h), of blocks in musl
+ * (src/internal/pthread_impl.h): log2 of the size of an entry.
+ */
+static uint32_t vector_shift(const struct runtime_target *target)
+{
+	uint64_t bias;
+
+	return target->find_image && target->find_image(target->arg, "ld-musl", &bias) ? 3 : 4;
+}
+
+/*
+ * A descriptor's argument is the distance itself where the variable is in the static block, else
+ * the address of {module, offset} (glibc 2.36, sysdeps/x86_64/dl-tlsdesc.h, struct
+ * tlsdesc_dynamic_arg; musl, ldso/dynlink.c, REL_TLSDESC). No address is that near to 0.
+ */
+static bool place_by_descriptor(const struct runtime_target *target, uint64_t slot,
+				struct thread_variable_place *ret)
+{
+	enum { NEAR = 1 << 30 };
+	uint64_t words[2] = {0}, at;
+
+	if (target_read(&target->memory, slot, words, sizeof(words)) < 0 || !words[0])
+		return false;
+	at = words[1];
+	if ((int64_t)at > -NEAR && (int64_t)at < NEAR) {
+		ret->offset = (int64_t)at;
+		return at != 0;
+	}
+	if (target_read(&target->memory, at, words, sizeof(words)) < 0 || words[0] > UINT16_MAX)
+		return false;
+	ret->module = (uint32_t)words[0];
+	ret->offset = (int64_t)words[1];
+	ret->shift = vector_shift(target);
+	return ret->module != 0;
+}
+
 bool thread_variable_place(const struct thread_variable *v, const struct runtime_target *target,
 			   struct thread_variable_place *ret)
 {
-	uint64_t words[2] = {0}, slot = v->slot + target->bias, bias;
+	uint64_t words[2] = {0}, slot = v->slot + target->bias;
 
 	*ret = (struct thread_variable_place){.offset = v->offset};
 	switch (v->kind) {
@@ -77,11 +114,10 @@ bool thread_variable_place(const struct thread_variable *v, const struct runtime
 			return false;
 		ret->module = (uint32_t)words[0];
 		ret->offset = (int64_t)words[1];
-		/* A vector of {block, to free} in glibc (sysdeps/generic/dl-dtv.h), of blocks in
-		 * musl (src/internal/pthread_impl.h). */
-		ret->shift =
-		    target->find_image && target->find_image(target->arg, "ld-musl", &bias) ? 3 : 4;
+		ret->shift = vector_shift(target);
 		return ret->module != 0;
+	case THREAD_VARIABLE_DESCRIPTOR:
+		return place_by_descriptor(target, slot, ret);
 	default:
 		return false;
 	}

@@ -9,14 +9,17 @@
 
 enum thread_variable_kind {
 	THREAD_VARIABLE_NONE,
-	THREAD_VARIABLE_STATIC,	  /* at a distance from the thread pointer */
-	THREAD_VARIABLE_MODULE,	  /* in the block of a module, which the process knows */
-	THREAD_VARIABLE_INDIRECT, /* at a distance that the process knows */
+	THREAD_VARIABLE_STATIC,	    /* at a distance from the thread pointer */
+	THREAD_VARIABLE_MODULE,	    /* in the block of a module, which the process knows */
+	THREAD_VARIABLE_INDIRECT,   /* at a distance that the process knows */
+	THREAD_VARIABLE_DESCRIPTOR, /* where a descriptor of the process tells */
 };
 
 struct thread_variable {
 	enum thread_variable_kind kind;
-	uint64_t slot;	/* MODULE: of a module id and an offset; INDIRECT: of an offset */
+	/* MODULE: of a module id and an offset; INDIRECT: of an offset; DESCRIPTOR: of a function
+	 * and its argument. */
+	uint64_t slot;
 	int64_t offset; /* STATIC */
 };
 

@@ -311,8 +311,28 @@ static int publish_process(struct mapset_store *s, const struct mapset *m)
 	entry.first = m->first;
 	entry.count = m->n;
 	entry.mapset = m->id;
-	entry.flags &= ~(uint32_t)(KILN_PROCESS_PENDING | KILN_PROCESS_UNRESOLVED);
+	entry.flags &=
+	    ~(uint32_t)(KILN_PROCESS_PENDING | KILN_PROCESS_UNRESOLVED | KILN_PROCESS_LABELS);
+	if (m->has_labels)
+		entry.flags |= KILN_PROCESS_LABELS;
 	return s->memory.set_process(s->memory.arg, m->tgid, &entry) < 0 ? -ESRCH : 0;
+}
+
+void mapset_store_mark(struct mapset_store *s, const struct mapset *m, uint32_t tgid)
+{
+	struct kiln_process entry = {};
+
+	if (s->memory.get_process(s->memory.arg, tgid, &entry) < 0 || entry.mapset != m->id)
+		return;
+	entry.flags |= KILN_PROCESS_LABELS;
+	(void)s->memory.set_process(s->memory.arg, tgid, &entry);
+}
+
+void mapset_store_set_labels(struct mapset_store *s, struct mapset *m, bool published)
+{
+	m->has_labels = true;
+	if (published)
+		mapset_store_mark(s, m, m->tgid);
 }
 
 /* What SOURCE says, without a place in the kernel. */

@@ -82,6 +82,7 @@ struct mapset {
 	uint64_t read_ns;	     /* CLOCK_MONOTONIC, before the maps were read */
 	struct mapset_range *ranges; /* sorted */
 	uint32_t n;
+	bool has_labels;	 /* its processes publish labels */
 	bool is_remote;		 /* it maps a file whose filesystem may stop answering */
 	uint32_t first;		 /* in the kernel's mapping slab; n of them */
 	uint32_t refs;		 /* stacks that were walked by it, samples that wait */
@@ -119,6 +120,13 @@ bool mapset_store_claim_jit(struct mapset_store *s, struct mapset *m,
 /* RUNTIME has a table of the code in the JIT memory that it has in M, which is published. */
 void mapset_store_set_code(struct mapset_store *s, struct mapset *m, uint32_t runtime,
 			   const struct stored_image *table);
+/*
+ * Processes of M publish labels. PUBLISHED: the kernel walks by M already. Those that forked from
+ * its own are marked when they are sampled: mapset_store_mark().
+ */
+void mapset_store_set_labels(struct mapset_store *s, struct mapset *m, bool published);
+/* TGID, whose mapset is M, is to be asked for labels as M says. */
+void mapset_store_mark(struct mapset_store *s, const struct mapset *m, uint32_t tgid);
 /* EACH may not add or remove any. */
 void mapset_store_each(struct mapset_store *s, void (*each)(struct mapset *m, void *arg),
 		       void *arg);

@@ -43,6 +43,8 @@ struct sampler {
 	void *text_arg;
 	void (*take_wait_end)(const struct kiln_wait_end *end, void *arg);
 	void *wait_end_arg;
+	void (*take_labels)(const struct kiln_labels *labels, size_t size, void *arg);
+	void *labels_arg;
 	uint64_t drain_until_ns;	   /* CLOCK_MONOTONIC */
 	uint64_t maps_bytes, maps_read_ns; /* 0: never */
 	uint64_t walks, limited_ns;	   /* at sampler_limit_off_cpu(); 0: never */
@@ -263,6 +265,7 @@ static uint64_t now_ns(void)
 static int on_record(void *arg, void *data, size_t size)
 {
 	const struct kiln_sample *record = data;
+	const struct kiln_labels *labels = data;
 	const struct kiln_text *text = data;
 	const struct kiln_wait_end *end = data;
 	struct sampler *s = arg;
@@ -273,6 +276,9 @@ static int on_record(void *arg, void *data, size_t size)
 		s->take_text(text, s->text_arg);
 	else if (size >= sizeof(*end) && end->type == KILN_RECORD_WAIT_END && s->take_wait_end)
 		s->take_wait_end(end, s->wait_end_arg);
+	else if (size >= sizeof(*labels) && labels->type == KILN_RECORD_LABELS &&
+		 labels->size <= size && s->take_labels)
+		s->take_labels(labels, labels->size, s->labels_arg);
 	/* An error ends the drain behind this record. */
 	return now_ns() < s->drain_until_ns ? 0 : -ECANCELED;
 }
@@ -479,6 +485,14 @@ void sampler_on_text(struct sampler *s, void (*take)(const struct kiln_text *tex
 {
 	s->take_text = take;
 	s->text_arg = arg;
+}
+
+void sampler_on_labels(struct sampler *s,
+		       void (*take)(const struct kiln_labels *labels, size_t size, void *arg),
+		       void *arg)
+{
+	s->take_labels = take;
+	s->labels_arg = arg;
 }
 
 bool sampler_drain(struct sampler *s, void (*consume)(const struct kiln_sample *record, void *arg),

@@ -77,6 +77,10 @@ bool sampler_drain(struct sampler *s, void (*consume)(const struct kiln_sample *
 /* TAKE gets each struct kiln_text of the ring, before the samples with its frame. */
 void sampler_on_text(struct sampler *s, void (*take)(const struct kiln_text *text, void *arg),
 		     void *arg);
+/* From now on TAKE gets the sets of labels, SIZE bytes each, before the samples that have them. */
+void sampler_on_labels(struct sampler *s,
+		       void (*take)(const struct kiln_labels *labels, size_t size, void *arg),
+		       void *arg);
 
 /*
  * From now on the waits of threads whose policy says so are sampled, or none. The first time takes

@@ -61,6 +61,7 @@ void intake_sweep(struct intake *in, const struct window *w)
 	/* What W refers to stays until the next sweep. */
 	stack_table_sweep(in->stacks, forget_before(in, w->number, STACKS_KEEP_MS), w->number);
 	runtime_frames_sweep(in->runtime_frames, processes);
+	label_sets_sweep(in->labels, intake_now_ns());
 	waiting_touch(&in->waiting, in->window->number);
 	read = !sampler_read_named(in->sampler, in->proc_dirfd, &named);
 	process_table_sweep(in->processes, in->proc_dirfd, processes, w->number, named.tgids,

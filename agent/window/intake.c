@@ -6,6 +6,7 @@
 #include <fcntl.h>
 
 #include "agent/window/intake_internal.h"
+#include "agent/labels/rows.h"
 #include "agent/window/warm.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
@@ -57,6 +58,13 @@ static void take_text(const struct kiln_text *text, void *arg)
 			   in->window->number);
 }
 
+static void take_labels(const struct kiln_labels *labels, size_t size, void *arg)
+{
+	struct intake *in = arg;
+
+	label_sets_take(in->labels, labels, size, intake_now_ns());
+}
+
 static void renew_mapset(struct mapset *m, void *arg)
 {
 	struct intake *in = arg;
@@ -75,6 +83,7 @@ static int start_runtimes(struct intake *in)
 {
 	struct runtimes_options options = {
 	    .table = runtime_table,
+	    .publishers = label_table,
 	    .tracers = in->config->receiver.tracers,
 	    .memory = sampler_memory(in->sampler),
 	    .mapsets = in->mapsets,
@@ -87,6 +96,9 @@ static int start_runtimes(struct intake *in)
 
 	sampler_on_text(in->sampler, take_text, in);
 	sampler_on_wait_end(in->sampler, intake_end_wait, in);
+	sampler_on_labels(in->sampler, take_labels, in);
+	if (!r)
+		r = label_sets_new(&options.source, &in->labels);
 	return r < 0 ? r : runtime_frames_new(in->runtimes, &in->runtime_frames);
 }
 
@@ -149,6 +161,11 @@ int intake_new(const struct config *config, struct sampler *sampler, uv_loop_t *
 	in->proc_dirfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (in->proc_dirfd < 0)
 		return error_set(err, -errno, "cannot open /proc: %m");
+	in->own_labels = label_allow_new((const char *const *)config->receiver.labels.items,
+					 config->receiver.labels.n);
+	if (!in->own_labels)
+		return error_set(err, -ENOMEM, "out of memory");
+	in->own_rules = (struct sample_rules){in->own_labels, config->receiver.timestamps};
 	if (config->receiver.process_filter) {
 		if (regcomp(&in->process_filter, config->receiver.process_filter,
 			    REG_EXTENDED | REG_NOSUB))
@@ -212,6 +229,8 @@ struct intake *intake_free(struct intake *in)
 	code_reader_free(in->code);
 	table_compiler_free(in->tables);
 	runtimes_free(in->runtimes);
+	label_sets_free(in->labels);
+	label_allow_free(in->own_labels);
 	mapset_store_free(in->mapsets);
 	discovery_free(in->discovery);
 	/* Threads that hang may come back, and use these. */
@@ -277,6 +296,18 @@ static void credit_waits(struct intake *in)
 		metric_add(M_DROPPED_WINDOW_FULL, 1);
 	waits_calibrate(in->window, in->drained_ns, &truth);
 	sampler_limit_off_cpu(in->sampler, in->drained_ns);
+}
+
+struct sample_rules intake_own_rules(const struct intake *in)
+{
+	return in->own_rules;
+}
+
+void intake_set_rules(struct intake *in, struct sample_rules (*rules)(uint32_t policy, void *arg),
+		      void *arg)
+{
+	in->rules = rules;
+	in->rules_arg = arg;
 }
 
 void intake_use_window(struct intake *in, struct window *w)
@@ -352,6 +383,7 @@ void intake_read_stats(const struct intake *in, struct intake_stats *ret)
 	    .tables = unwind_store_loaded(in->unwind),
 	    .table_bytes = unwind_store_bytes(in->unwind),
 	    .name_bytes = runtimes_name_bytes(in->runtimes),
+	    .label_bytes = label_sets_bytes(in->labels),
 	    .unselected = in->unselected,
 	};
 }

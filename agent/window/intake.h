@@ -22,6 +22,11 @@ int intake_new(const struct config *config, struct sampler *sampler, uv_loop_t *
 void intake_set_containers(struct intake *in,
 			   const struct container_identity *(*who)(uint64_t cgroup, void *arg),
 			   void *arg);
+/* From now on RULES says what samples of a policy may tell; before, the configuration does. */
+void intake_set_rules(struct intake *in, struct sample_rules (*rules)(uint32_t policy, void *arg),
+		      void *arg);
+/* What the configuration lets samples tell; lives as long as IN. */
+struct sample_rules intake_own_rules(const struct intake *in);
 /* Closes its handles on the loop; before intake_free(), and before the loop's last run. */
 void intake_stop(struct intake *in);
 /* Only once no job runs (intake_busy()) and no window refers to its stacks and processes. */
@@ -73,6 +78,7 @@ struct intake_stats {
 	size_t table_bytes;
 	size_t waits;	     /* of threads that have not ended */
 	size_t name_bytes;   /* of runtimes' frames */
+	size_t label_bytes;  /* of sets of labels */
 	uint64_t unselected; /* samples that the process filter refused here */
 };
 void intake_read_stats(const struct intake *in, struct intake_stats *ret);

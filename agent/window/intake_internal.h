@@ -50,6 +50,12 @@ struct intake {
 	struct finish_result finish;
 	const struct container_identity *(*container_of_cgroup)(uint64_t cgroup, void *arg);
 	void *container_arg;
+	struct label_sets *labels;
+	/* NULL: the configuration's own. */
+	struct sample_rules (*rules)(uint32_t policy, void *arg);
+	void *rules_arg;
+	struct sample_rules own_rules;
+	struct label_allow *own_labels;
 };
 
 static inline uint64_t intake_now_ns(void)

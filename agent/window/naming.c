@@ -15,6 +15,7 @@
 #include "agent/window/memo.h"
 #include "agent/window/outer_frames.h"
 #include "agent/window/resource.h"
+#include "agent/labels/decode.h"
 #include "agent/window/wait_cause.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
@@ -510,15 +511,21 @@ static const enum profile_kind kind_of[KILN_ORIGIN_COUNT] = {
     [KILN_ORIGIN_PROBE] = PROFILE_PROBE,
 };
 
-static uint32_t add_cause(struct naming *n, const struct count *c)
+/* Its labels, and what it waited for. */
+static uint32_t add_labels(struct naming *n, const struct count *c)
 {
 	const char *known = wait_cause_of_detail((uint8_t)c->key.detail),
 		   *blocked = c->key.stack->named_cause;
-	const struct batch_label label = {WAIT_CAUSE_KEY, known	    ? known
-							  : blocked ? blocked
-								    : "other"};
+	struct batch_label all[LABEL_LIST_MAX + 1];
+	size_t used = 0;
 
-	return batch_add_labels(n->batch, &label, 1);
+	for (size_t i = 0; c->labels && i < MIN(c->labels->n, (size_t)LABEL_LIST_MAX); i++)
+		all[used++] = c->labels->labels[i];
+	if (c->key.origin == KILN_ORIGIN_OFF_CPU)
+		all[used++] = (struct batch_label){WAIT_CAUSE_KEY, known     ? known
+								   : blocked ? blocked
+									     : "other"};
+	return used ? batch_add_labels(n->batch, all, used) : BATCH_NO_LABELS;
 }
 
 static const char *probe_name(const struct window *w, uint32_t number)
@@ -539,8 +546,7 @@ static void name_count(struct naming *n, const struct window *w, struct count *c
 	    .timestamps = c->times,
 	};
 
-	if (c->key.origin == KILN_ORIGIN_OFF_CPU)
-		sample.labels = add_cause(n, c);
+	sample.labels = add_labels(n, c);
 	name_process(n, w, p);
 	sample.process = p->named_process;
 	if (kind == PROFILE_PROBE)

@@ -55,6 +55,20 @@ void intake_end_wait(const struct kiln_wait_end *end, void *arg)
 	count_loss(waits_end(in->waits, end, in->window));
 }
 
+static struct sample_rules rules_of(const struct intake *in, const struct kiln_sample *record)
+{
+	return in->rules ? in->rules(record->policy, in->rules_arg) : in->own_rules;
+}
+
+/* What the policy that the sample was taken under lets pass of its labels. */
+static struct label_set *find_labels(struct intake *in, const struct kiln_sample *record)
+{
+	struct sample_rules rules = rules_of(in, record);
+
+	return label_sets_find(in->labels, record->mapset, record->label, rules.labels,
+			       intake_now_ns());
+}
+
 void intake_count(struct intake *in, const struct kiln_sample *record, struct process *process,
 		  struct mapset *mapset, enum kiln_end end, const uint64_t *user, uint32_t n_user)
 {
@@ -67,7 +81,8 @@ void intake_count(struct intake *in, const struct kiln_sample *record, struct pr
 	    .comm = record->comm,
 	    .value = record->value,
 	    .period = record->period,
-	    .label = record->label,
+	    /* A timestamp stands for one of what is counted, not for a measured value. */
+	    .timed = record->origin == KILN_ORIGIN_CPU && rules_of(in, record).timestamps,
 	    .time_unix_ns = wall_clock_unix_ns(&in->wall_clock, record->time),
 	};
 	int r;
@@ -80,6 +95,8 @@ void intake_count(struct intake *in, const struct kiln_sample *record, struct pr
 	if (!r && s.stack->runtimes[0].id)
 		runtime_frames_see(in->runtime_frames, s.stack, mapset, record->tgid,
 				   in->window->number, intake_now_ns());
+	if (record->label)
+		s.labels = find_labels(in, record);
 	if (mapset)
 		s.thread_name = thread_name_of(in, record, process, mapset);
 	if (!r)
@@ -128,6 +145,9 @@ void intake_consume(const struct kiln_sample *record, void *arg)
 	process = process_table_find(in->processes, &key, in->window->number);
 	if (record->mapset)
 		mapset = mapset_store_find(in->mapsets, record->mapset);
+	/* It forked before its mapset was known to have labels. */
+	if (mapset && mapset->has_labels && !(record->flags & KILN_SAMPLE_LABELS))
+		mapset_store_mark(in->mapsets, mapset, record->tgid);
 	if (!process || (!mapset && !(record->flags & KILN_SAMPLE_KTHREAD)) ||
 	    (mapset && !discovery_holds(in->discovery, record, mapset))) {
 		intake_discover(in, record, process, mapset);

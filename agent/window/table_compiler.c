@@ -16,6 +16,8 @@
  */
 #include "agent/window/table_compiler.h"
 
+#include "agent/labels/rows.h"
+
 #include <stdatomic.h>
 #include <utlist.h>
 
@@ -121,6 +123,7 @@ static int parse(struct job *job, const struct image *image)
 	pace_wait();
 	/* First the probe: compiling ends with giving the file's pages back. */
 	runtime_probe(runtime_table, job->compiler->options.tracers, image, &job->probe);
+	runtime_probe(label_table, KILN_LABEL_SOURCES, image, &job->probe);
 	r = unwind_compile(image, &job->table, &job->err);
 	return r ? r : runtime_mark(&job->probe, &job->table);
 }

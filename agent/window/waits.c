@@ -44,6 +44,7 @@ static void forget(struct waits *w, struct wait *x)
 {
 	HASH_DEL(w->waiting, x);
 	free((char *)x->sample.thread_name);
+	label_set_unref(x->sample.labels);
 	free(x);
 }
 
@@ -129,6 +130,7 @@ int waits_begin(struct waits *w, const struct window_sample *s, uint64_t began,
 	memcpy(x->comm, s->comm, strnlen(s->comm, sizeof(x->comm) - 1));
 	x->sample.comm = x->comm;
 	x->sample.thread_name = s->thread_name ? strdup(s->thread_name) : NULL;
+	x->sample.labels = label_set_ref(s->labels);
 	HASH_ADD(hh, w->waiting, tid, sizeof(x->tid), x);
 	return 0;
 }

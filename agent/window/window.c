@@ -11,9 +11,9 @@ static uint64_t next_round(void)
 	return atomic_fetch_add(&last, 1) + 1;
 }
 
-void window_init(struct window *w, bool timestamps)
+void window_init(struct window *w)
 {
-	*w = (struct window){.timestamps = timestamps, .round = next_round()};
+	*w = (struct window){.round = next_round()};
 }
 
 static void free_list(struct count *c)
@@ -23,6 +23,7 @@ static void free_list(struct count *c)
 
 		free(c->times);
 		free(c->thread_name);
+		label_set_unref(c->labels);
 		free(c);
 		c = next;
 	}
@@ -61,6 +62,7 @@ void window_reset(struct window *w, uint32_t number, uint64_t start_unix_ns)
 		w->list = c->next;
 		free(TAKE_PTR(c->times));
 		free(TAKE_PTR(c->thread_name));
+		c->labels = label_set_unref(c->labels);
 		c->cap_times = 0;
 		c->next = w->spare;
 		w->spare = c;
@@ -108,6 +110,7 @@ static int add_count(struct window *w, const struct count_key *key, struct count
 	c->waits = 0;
 	c->route = 0;
 	c->thread_name = NULL;
+	c->labels = NULL;
 	c->next = w->list;
 	w->list = c;
 	w->n++;
@@ -141,7 +144,7 @@ int window_add(struct window *w, const struct window_sample *s)
 	key.stack = s->stack;
 	key.process = s->process;
 	key.period = s->period;
-	key.label = s->label;
+	key.labels = s->labels ? s->labels->number : 0;
 	key.tid = s->tid;
 	key.policy = s->policy;
 	key.origin = s->origin;
@@ -151,6 +154,8 @@ int window_add(struct window *w, const struct window_sample *s)
 	c = find_count(w, s->stack, &key);
 	if (!c)
 		r = add_count(w, &key, &c);
+	if (!r && !c->labels)
+		c->labels = label_set_ref(s->labels);
 	if (!r) {
 		s->stack->counted_round = w->round;
 		s->stack->counted = c;
@@ -158,7 +163,7 @@ int window_add(struct window *w, const struct window_sample *s)
 	/* Without memory it has the kernel's. */
 	if (!r && s->thread_name && !c->thread_name)
 		c->thread_name = strdup(s->thread_name);
-	if (!r && w->timestamps)
+	if (!r && s->timed)
 		r = add_times(w, c, s->time_unix_ns, n);
 	if (r < 0)
 		return r;
@@ -173,6 +178,7 @@ static void keep_spare(struct window *w, struct count *c)
 {
 	free(TAKE_PTR(c->times));
 	free(TAKE_PTR(c->thread_name));
+	c->labels = label_set_unref(c->labels);
 	c->cap_times = 0;
 	c->next = w->spare;
 	w->spare = c;
@@ -185,7 +191,7 @@ void window_sort(struct window *w, struct window *next,
 
 	while ((c = *at)) {
 		enum window_fate f = fate(c, arg);
-		size_t times = w->timestamps ? (size_t)c->samples : 0;
+		size_t times = c->times ? (size_t)c->samples : 0;
 
 		if (f == WINDOW_KEEP) {
 			at = &c->next;

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "agent/labels/sets.h"
 #include "agent/policy/policy.h"
 #include "agent/process/process_table.h"
 #include "agent/window/stack_table.h"
@@ -23,18 +24,20 @@ struct window_sample {
 	struct stack *stack;
 	struct process *process;
 	uint32_t tid, policy;
+	bool timed; /* its time is kept; the same for all samples of a policy */
 	enum kiln_origin origin;
 	uint8_t detail;		 /* of the origin: see struct kiln_sample */
 	const char *comm;	 /* KILN_COMM_LEN bytes at most */
 	const char *thread_name; /* the whole one; NULL: that is COMM, or not known */
-	uint64_t value, period, label, time_unix_ns;
+	uint64_t value, period, time_unix_ns;
+	struct label_set *labels; /* what its policy lets pass; NULL: none */
 };
 
 /* All that makes two samples different; so those of one entry stand for the same period. */
 struct count_key {
 	struct stack *stack;
 	struct process *process;
-	uint64_t period, label;
+	uint64_t period, labels; /* number of the set; 0: none */
 	uint32_t tid, policy;
 	uint32_t origin, detail;
 	char comm[KILN_COMM_LEN];
@@ -42,12 +45,13 @@ struct count_key {
 
 struct count {
 	struct count_key key;
-	int64_t samples;   /* how many: periods, where the origin has one */
-	uint64_t value;	   /* their sum */
-	uint8_t waits;	   /* windows so far, for metadata or policy of its container */
-	uint64_t route;	   /* who gets it, as bits; 0: the window's default */
-	char *thread_name; /* NULL: key.comm */
-	uint64_t *times;   /* UNIX ns, one for each of samples; only when timestamps are wanted */
+	int64_t samples;	  /* how many: periods, where the origin has one */
+	uint64_t value;		  /* their sum */
+	uint8_t waits;		  /* windows so far, for metadata or policy of its container */
+	uint64_t route;		  /* who gets it, as bits; 0: the window's default */
+	struct label_set *labels; /* a reference; NULL: none */
+	char *thread_name;	  /* NULL: key.comm */
+	uint64_t *times; /* UNIX ns, one for each of samples; only when timestamps are wanted */
 	size_t cap_times;
 	struct count *next; /* of the window's list */
 	UT_hash_handle hh;
@@ -60,7 +64,6 @@ struct window {
 	struct count *counts;	    /* hash */
 	struct count *list, *spare; /* used nodes, and nodes kept for reuse */
 	size_t n, n_times;
-	bool timestamps;
 	uint64_t default_route; /* of what no policy routes; stays over resets */
 	/* Of its processes, by process.identity; holds references. [0]: nobody told. */
 	struct identity *identities;
@@ -73,7 +76,7 @@ static inline uint64_t window_route(const struct window *w, const struct count *
 	return c->route ? c->route : w->default_route;
 }
 
-void window_init(struct window *w, bool timestamps);
+void window_init(struct window *w);
 void window_done(struct window *w);
 /* Empties it for the next use; keeps its memory. */
 void window_reset(struct window *w, uint32_t number, uint64_t start_unix_ns);

@@ -338,7 +338,29 @@ static void disabled_tracers_are_bits(void **state)
 	pod(UID, 1);
 	policies_changed(p);
 	policies_cgroup_made(p, 4, POD);
-	assert_int_equal(k.policies[k.of[4]].runtimes, ~(1U << 1 | 1U << 6));
+	assert_int_equal(k.policies[k.of[4]].runtimes, ~(1U << 1 | 1U << 6 | KILN_LABEL_KEYS));
+}
+
+static void keys_are_read_only_where_some_may_leave(void **state)
+{
+	static const char *const keys[] = {"tenant"};
+	struct pod_policy *x = policy(1, true, 20);
+	struct sample_rules rules;
+
+	x->labels = keys;
+	x->n_labels = 1;
+	x->timestamps = true;
+	pod(UID, 1);
+	policies_changed(p);
+	policies_cgroup_made(p, 4, POD);
+	assert_true(k.policies[k.of[4]].runtimes & KILN_LABEL_KEYS);
+	rules = policies_rules_of(p, k.of[4]);
+	assert_true(rules.timestamps);
+	assert_true(label_allow_permits(rules.labels, "tenant"));
+	assert_false(label_allow_permits(rules.labels, "secret"));
+	rules = policies_rules_of(p, POLICY_OFF);
+	assert_false(rules.timestamps);
+	assert_false(label_allow_permits(rules.labels, "tenant"));
 }
 
 static enum policies_knowledge identify(const char *path, struct identity *ret)
@@ -418,6 +440,7 @@ int main(void)
 	    TEST(pod_that_leaves_the_table_gets_the_default),
 	    TEST(policies_beyond_the_kernels_room_are_off),
 	    TEST(disabled_tracers_are_bits),
+	    TEST(keys_are_read_only_where_some_may_leave),
 	    TEST(identity_says_what_is_known),
 	    TEST(containers_of_a_policy_are_counted),
 	};

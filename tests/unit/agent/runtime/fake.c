@@ -336,7 +336,7 @@ void fake_probe(uint64_t now_ns)
 	struct mapset *any = fake_read(now_ns);
 	struct image *image = image_ref(fake_own_range(any)->image->image);
 	struct image_content content;
-	struct runtime_probe found;
+	struct runtime_probe found = {0};
 	uint32_t tracers = 0;
 
 	for (size_t i = 0; fake_table[i]; i++) {

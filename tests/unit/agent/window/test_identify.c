@@ -60,7 +60,7 @@ static int setup(void **state)
 	number = 10;
 	fallback = POLICY_OWN;
 	for (size_t i = 0; i < 2; i++)
-		window_init(&windows[i], false);
+		window_init(&windows[i]);
 	window_reset(&windows[0], number, 0);
 	return policies_new(&kernel, 20, ~0U, no_tracers, &pods, &p);
 }

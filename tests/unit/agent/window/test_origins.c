@@ -44,7 +44,7 @@ static int setup(void **state)
 	assert_int_equal(stack_table_new(&t.stacks), 0);
 	assert_int_equal(
 	    stack_table_get(t.stacks, 1, NULL, KILN_END_ROOT, &word, 0, &word, 1, 1, &t.stack), 0);
-	window_init(&t.window, false);
+	window_init(&t.window);
 	window_reset(&t.window, 1, 1000);
 	t.process.key.tgid = 42;
 	t.process.info.executable_name = (char *)"program";

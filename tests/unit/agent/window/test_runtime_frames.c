@@ -37,7 +37,7 @@ static int setup(void **state)
 	naming_use_runtimes(t.naming, fake.rt);
 	assert_int_equal(stack_table_new(&t.stacks), 0);
 	assert_int_equal(runtime_frames_new(fake.rt, &t.frames), 0);
-	window_init(&t.window, false);
+	window_init(&t.window);
 	window_reset(&t.window, 1, 1);
 	t.process.key.tgid = TGID;
 	t.process.info.executable_name = (char *)"program";

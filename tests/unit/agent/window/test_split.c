@@ -23,7 +23,7 @@ static void add(struct window *w, uint32_t tid, uint64_t route, int64_t value)
 
 static void init(struct window *w, uint64_t default_route)
 {
-	window_init(w, false);
+	window_init(w);
 	window_reset(w, 1, 0);
 	w->default_route = default_route;
 }

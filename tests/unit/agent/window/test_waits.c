@@ -11,7 +11,7 @@ static struct waits *waits;
 
 static int setup(void **state)
 {
-	window_init(&window, false);
+	window_init(&window);
 	window_reset(&window, 1, 0);
 	return waits_new(&waits);
 }

@@ -26,9 +26,13 @@ static void all_that_makes_samples_different_is_counted_apart(void **state)
 	struct window w;
 	int64_t samples = 0;
 	uint64_t value = 0;
+	struct label_set *labels = calloc(1, sizeof(*labels));
 	struct window_sample others[9];
 
-	window_init(&w, false);
+	assert_non_null(labels);
+	labels->number = 1;
+	labels->refs = 1;
+	window_init(&w);
 	window_reset(&w, 1, 0);
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
 		others[i] = base;
@@ -38,7 +42,7 @@ static void all_that_makes_samples_different_is_counted_apart(void **state)
 	others[3].comm = "other";
 	others[4].policy = 1;
 	others[5].origin = KILN_ORIGIN_OFF_CPU;
-	others[6].label = 1;
+	others[6].labels = labels;
 	others[7].period = others[7].value = PERIOD / 5;
 	others[8].period = 0;
 	for (int i = 0; i < 3; i++)
@@ -54,6 +58,10 @@ static void all_that_makes_samples_different_is_counted_apart(void **state)
 	}
 	assert_int_equal(samples, 3 + ARRAY_SIZE(others));
 	assert_int_equal(value, 3 * PERIOD + 8UL * PERIOD + PERIOD / 5);
+	assert_int_equal(labels->refs, 2);
+	window_reset(&w, 2, 0);
+	assert_int_equal(labels->refs, 1);
+	label_set_unref(labels);
 	window_done(&w);
 }
 
@@ -63,12 +71,15 @@ static void a_sample_of_several_periods_counts_as_many(void **state)
 	struct window_sample s = base;
 	struct window w;
 
-	window_init(&w, true);
+	window_init(&w);
 	window_reset(&w, 1, 0);
+	s.timed = true;
 	s.value = 3UL * PERIOD;
 	s.time_unix_ns = 9;
 	add(&w, &s);
-	add(&w, &base);
+	s.value = PERIOD;
+	s.time_unix_ns = 0;
+	add(&w, &s);
 	assert_int_equal(w.n, 1);
 	assert_int_equal(w.list->samples, 4);
 	assert_int_equal(w.list->value, 4UL * PERIOD);
@@ -82,7 +93,7 @@ static void a_value_that_is_no_multiple_of_its_period_is_refused(void **state)
 	struct window_sample s = base;
 	struct window w;
 
-	window_init(&w, false);
+	window_init(&w);
 	window_reset(&w, 1, 0);
 	s.value = PERIOD + 1;
 	assert_int_equal(window_add(&w, &s), -EBADMSG);
@@ -99,7 +110,7 @@ static void bytes_after_the_name_do_not_matter(void **state)
 	struct window_sample s = base;
 	struct window w;
 
-	window_init(&w, false);
+	window_init(&w);
 	window_reset(&w, 1, 0);
 	s.comm = a;
 	add(&w, &s);
@@ -116,7 +127,7 @@ static void a_thread_has_the_name_that_its_runtime_gave_it(void **state)
 	char name[] = "ForkJoinPool-1-worker-1";
 	struct window w;
 
-	window_init(&w, false);
+	window_init(&w);
 	window_reset(&w, 1, 0);
 	add(&w, &s);
 	assert_null(w.list->thread_name);
@@ -139,7 +150,8 @@ static void times_are_kept_when_wanted(void **state)
 	struct window_sample s = base;
 	struct window w;
 
-	window_init(&w, true);
+	s.timed = true;
+	window_init(&w);
 	window_reset(&w, 1, 0);
 	for (uint64_t i = 0; i < 100; i++) {
 		s.time_unix_ns = 1000 + i;
@@ -161,7 +173,7 @@ static void reset_empties(void **state)
 	struct window_sample s = base;
 	struct window w;
 
-	window_init(&w, false);
+	window_init(&w);
 	window_reset(&w, 1, 0);
 	for (s.tid = 0; s.tid < 1000; s.tid++)
 		add(&w, &s);
@@ -185,8 +197,8 @@ static void what_was_dropped_is_counted_anew(void **state)
 {
 	struct window w, next;
 
-	window_init(&w, false);
-	window_init(&next, false);
+	window_init(&w);
+	window_init(&next);
 	add(&w, &base);
 	window_sort(&w, &next, drops, NULL);
 	assert_null(w.list);

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where a thread-local variable with a name in .dynsym is, by the relocations that the loader
+ * applies for it (Drepper, "ELF Handling For Thread-Local Storage"; ELF for the Arm 64-bit
+ * Architecture). Any thread.
+ */
+#pragma once
+
+#include "agent/runtime/thread_variable.h"
+
+/* -ENOENT: no such variable is defined there; -ENOTSUP: it is, but nothing tells its place. */
+int symbol_place_find(const struct image *image, const char *name,
+		      struct thread_variable *ret) _must_check_;
+/* The 32-bit value of the object NAME in .dynsym. -ENOENT: there is none. */
+int symbol_value(const struct image *image, const char *name, uint32_t *ret) _must_check_;

@@ -1,0 +1,526 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Labels of the thread that is sampled: the trace and span that it works for, and keys and values
+ * that the program gave it. Only processes with KILN_PROCESS_LABELS come here.
+ *
+ * What is read is written by the thread itself, which stands still while it is sampled: it cannot
+ * be half-way through a store, and publishers order their stores by the rules of their formats
+ * (docs/labels.md). Where another thread writes nevertheless the record is read twice, and a
+ * difference drops it.
+ *
+ * The id of a set is a hash of its content and of the process's mapset. A set that this CPU has not
+ * sent in the last 4 to 8 seconds is sent ahead of the sample; user space keeps sets for longer. A
+ * sample whose set cannot be sent has none.
+ */
+#pragma once
+
+enum {
+	LABELS_REMEMBERED = 1024, /* sets on a CPU; a power of 2 */
+	LABELS_PERIOD_SHIFT = 32, /* ns; a set is sent again in the next period but one */
+	GO_BUCKETS_MAX = 12,	  /* of a map, overflowing ones and those before growth included */
+	GO_SLOTS = 8,		  /* Go 1.23, internal/abi/map.go: MapBucketCount */
+	GO_TOPHASH_MIN = 5,	  /* runtime/map.go: minTopHash; below: empty or evacuated */
+};
+
+/* OTEP 4947, "Thread-Local Context Record": packed, in the machine's byte order. */
+struct otel_record {
+	uint64_t trace_id[2];
+	uint64_t span_id;
+	uint8_t valid, trace_flags;
+	uint16_t attributes_size;
+	uint32_t beyond; /* not of the header */
+};
+
+struct go_string {
+	uint64_t data, len;
+};
+
+/* Go 1.23, runtime/map.go: hmap, bmap. */
+struct go_map {
+	uint64_t count;
+	uint8_t flags, log2_buckets;
+	uint8_t rest[6];
+	uint64_t buckets, old_buckets;
+};
+
+struct go_bucket {
+	uint8_t tophash[GO_SLOTS];
+	struct go_string keys[GO_SLOTS], values[GO_SLOTS];
+	uint64_t overflow;
+};
+
+struct label_scratch {
+	uint64_t kept; /* mapset and runtimes_epoch that the places are of */
+	uint32_t sources, pad;
+	struct kiln_thread_place otel, custom;
+	struct kiln_go_place go;
+	struct otel_record head, again;
+	struct go_string list[KILN_LABELS_MAX * 2];
+	struct go_map map;
+	struct go_bucket bucket;
+	uint64_t sent[LABELS_REMEMBERED]; /* hash; in the low byte the period */
+	uint32_t at;			  /* bytes of `set.bytes` that are in use */
+	uint32_t count;			  /* of its pairs */
+	union {
+		struct kiln_labels set;
+		uint64_t words[(sizeof(struct kiln_labels) + KILN_LABEL_BYTES) / 8];
+		/* A string may be copied to the last byte that is allowed. */
+		uint8_t room[sizeof(struct kiln_labels) + KILN_LABEL_BYTES + 512];
+	};
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct label_scratch);
+} label_scratch SEC(".maps");
+
+static __always_inline struct label_scratch *label_own(void)
+{
+	const uint32_t zero = 0;
+
+	return bpf_map_lookup_elem(&label_scratch, &zero);
+}
+
+static __always_inline void label_count(uint32_t slot, enum kiln_stat stat)
+{
+	struct kiln_cpu *cpu = bpf_map_lookup_elem(&cpus, &slot);
+
+	if (cpu)
+		cpu->stats.n[stat]++;
+}
+
+static __always_inline int label_word(uint64_t address, uint64_t *ret)
+{
+	return (int)bpf_probe_read_user(ret, sizeof(*ret), (const void *)address);
+}
+
+/* The word in the thread-local variable at PLACE. Not there yet: 0. */
+static __always_inline int label_variable(const struct kiln_thread_place *place, uint64_t thread,
+					  uint64_t *ret)
+{
+	uint64_t block = thread;
+
+	*ret = 0;
+	if (place->module) {
+		if (label_word(thread + ARCH_DTV, &block))
+			return -1;
+		if (label_word(block + ((uint64_t)place->module << (place->shift & 7)), &block))
+			return -1;
+		/* Not allocated yet (glibc 2.36, elf/dl-tls.c: TLS_DTV_UNALLOCATED). */
+		if (!block || block == ~0ULL)
+			return 0;
+	}
+	return label_word(block + (uint64_t)place->offset, ret);
+}
+
+/* ---- one set -----------------------------------------------------------------------------------
+ */
+
+/* Adds a pair of strings. 0; 1: there is no room; -1: they cannot be read. */
+__attribute__((noinline)) int label_put(uint64_t key, uint64_t key_len, uint64_t value,
+					uint64_t value_len)
+{
+	struct label_scratch *s = label_own();
+	const uint32_t head = sizeof(struct kiln_labels);
+	uint32_t at, k, v;
+
+	if (!s)
+		return -1;
+	if (key_len > KILN_LABEL_KEY_MAX || value_len > KILN_LABEL_VALUE_MAX)
+		s->set.flags |= KILN_LABELS_CUT;
+	k = key_len > KILN_LABEL_KEY_MAX ? KILN_LABEL_KEY_MAX : (uint32_t)key_len;
+	v = value_len > KILN_LABEL_VALUE_MAX ? KILN_LABEL_VALUE_MAX : (uint32_t)value_len;
+	at = s->at;
+	if (s->count >= KILN_LABELS_MAX || at + 2 + k + v > KILN_LABEL_BYTES) {
+		s->set.flags |= KILN_LABELS_CUT;
+		return 1;
+	}
+	at &= KILN_LABEL_BYTES - 1;
+	s->room[head + at] = (uint8_t)k;
+	s->room[head + at + 1] = (uint8_t)v;
+	at += 2;
+	asm volatile("" : "+r"(k));
+	k &= KILN_LABEL_KEY_MAX;
+	if (bpf_probe_read_user(&s->room[head + at], k, (const void *)key))
+		return -1;
+	at = (at + k) & (2 * KILN_LABEL_BYTES - 1);
+	if (at > KILN_LABEL_BYTES)
+		return -1;
+	asm volatile("" : "+r"(v));
+	v &= KILN_LABEL_VALUE_MAX;
+	if (bpf_probe_read_user(&s->room[head + at], v, (const void *)value))
+		return -1;
+	s->at = at + v;
+	s->count++;
+	return 0;
+}
+
+/*
+ * OpenTelemetry's record at RECORD, with its attributes if KEYS. 0; negative: what is counted, as
+ * -enum kiln_stat.
+ */
+__attribute__((noinline)) int label_otel(uint64_t record, uint32_t keys)
+{
+	struct label_scratch *s = label_own();
+	uint64_t *words;
+	uint32_t n;
+
+	if (!s)
+		return 0;
+	if (bpf_probe_read_user(&s->head, 28, (const void *)record))
+		return -KILN_STAT_LABELS_UNREADABLE;
+	if (s->head.valid != 1)
+		return 0;
+	/* Either both or none. */
+	if (!(s->head.trace_id[0] | s->head.trace_id[1]) != !s->head.span_id)
+		return -KILN_STAT_LABELS_BROKEN;
+	n = keys ? s->head.attributes_size : 0;
+	if (n > KILN_LABEL_BYTES) {
+		n = KILN_LABEL_BYTES;
+		s->set.flags |= KILN_LABELS_CUT;
+	}
+	asm volatile("" : "+r"(n));
+	if (n > KILN_LABEL_BYTES)
+		return 0;
+	if (n && bpf_probe_read_user(&s->room[sizeof(struct kiln_labels)], n,
+				     (const void *)(record + 28)))
+		return -KILN_STAT_LABELS_UNREADABLE;
+	if (bpf_probe_read_user(&s->again, 28, (const void *)record))
+		return -KILN_STAT_LABELS_UNREADABLE;
+	if (s->again.trace_id[0] != s->head.trace_id[0] ||
+	    s->again.trace_id[1] != s->head.trace_id[1] || s->again.span_id != s->head.span_id ||
+	    s->again.valid != 1 || s->again.attributes_size != s->head.attributes_size)
+		return -KILN_STAT_LABELS_BROKEN;
+	words = (uint64_t *)s->set.trace_id;
+	words[0] = s->head.trace_id[0];
+	words[1] = s->head.trace_id[1];
+	words[2] = s->head.span_id;
+	s->set.n_attributes = n;
+	s->at = n;
+	return 0;
+}
+
+/* N pairs of Go's strings from s->list on. */
+static __always_inline int label_put_list(struct label_scratch *s, uint64_t n)
+{
+	for (uint32_t i = 0; i < KILN_LABELS_MAX && i < n; i++) {
+		int r = label_put(s->list[2 * i].data, s->list[2 * i].len, s->list[2 * i + 1].data,
+				  s->list[2 * i + 1].len);
+
+		if (r)
+			return r < 0 ? -KILN_STAT_LABELS_UNREADABLE : 0;
+	}
+	return 0;
+}
+
+/* Go 1.24 on, runtime/pprof/label.go: labelMap {LabelSet {list []label {key, value string}}}. */
+__attribute__((noinline)) int label_go_slice(uint64_t labels)
+{
+	struct label_scratch *s = label_own();
+	uint64_t slice[2], n;
+
+	if (!s)
+		return 0;
+	if (bpf_probe_read_user(slice, sizeof(slice), (const void *)labels))
+		return -KILN_STAT_LABELS_UNREADABLE;
+	n = slice[1];
+	if (n > 1 << 20)
+		return -KILN_STAT_LABELS_BROKEN;
+	if (n > KILN_LABELS_MAX) {
+		n = KILN_LABELS_MAX;
+		s->set.flags |= KILN_LABELS_CUT;
+	}
+	if (!n)
+		return 0;
+	asm volatile("" : "+r"(n));
+	if (n > KILN_LABELS_MAX)
+		return 0;
+	if (bpf_probe_read_user(s->list, (uint32_t)n * 2 * sizeof(s->list[0]),
+				(const void *)slice[0]))
+		return -KILN_STAT_LABELS_UNREADABLE;
+	return label_put_list(s, n);
+}
+
+/* The labels in the bucket that was read. 0, 1 or -1 as label_put(). */
+__attribute__((noinline)) int label_go_bucket(uint32_t pad)
+{
+	struct label_scratch *s = label_own();
+	int r = 0;
+
+	if (!s)
+		return 0;
+	for (uint32_t i = 0; i < GO_SLOTS && !r; i++)
+		if (s->bucket.tophash[i] >= GO_TOPHASH_MIN)
+			r = label_put(s->bucket.keys[i].data, s->bucket.keys[i].len,
+				      s->bucket.values[i].data, s->bucket.values[i].len);
+	return r;
+}
+
+/*
+ * Before Go 1.24: *labelMap, which is map[string]string. A map that grew may have some in the
+ * buckets of before; those that were moved are marked there.
+ */
+__attribute__((noinline)) int label_go_map(uint64_t labels)
+{
+	struct label_scratch *s = label_own();
+	uint64_t map, next, left, old, bucket = 0;
+
+	if (!s)
+		return 0;
+	if (label_word(labels, &map) ||
+	    (map && bpf_probe_read_user(&s->map, sizeof(s->map), (const void *)map)))
+		return -KILN_STAT_LABELS_UNREADABLE;
+	if (!map || !s->map.count)
+		return 0;
+	if (s->map.log2_buckets > 20 || s->map.count > 1 << 20)
+		return -KILN_STAT_LABELS_BROKEN;
+	next = s->map.buckets;
+	left = 1ULL << (s->map.log2_buckets & 31);
+	old = s->map.old_buckets;
+	for (uint32_t i = 0; i < GO_BUCKETS_MAX; i++) {
+		int r;
+
+		if (bucket) {
+			/* One that overflowed. */
+		} else if (left) {
+			bucket = next;
+			next += sizeof(s->bucket);
+			left--;
+		} else if (old) {
+			/* As many as now, or half of them. */
+			left = 1ULL << (s->map.log2_buckets & 31);
+			if (!(s->map.flags & 8 /* runtime/map.go: sameSizeGrow */))
+				left /= 2;
+			next = old;
+			old = 0;
+			continue;
+		} else {
+			return 0;
+		}
+		if (bpf_probe_read_user(&s->bucket, sizeof(s->bucket), (const void *)bucket))
+			return -KILN_STAT_LABELS_UNREADABLE;
+		r = label_go_bucket(0);
+		if (r)
+			return r < 0 ? -KILN_STAT_LABELS_UNREADABLE : 0;
+		bucket = s->bucket.overflow;
+	}
+	s->set.flags |= KILN_LABELS_CUT;
+	return 0;
+}
+
+/*
+ * The labels of the goroutine that the thread runs: the g that is in force may be the thread's own,
+ * on whose stack the runtime works for it, or the signal handler's. -enum kiln_stat, as below; the
+ * address, or 0.
+ */
+static __always_inline int label_go_find(const struct kiln_walk *w, const struct kiln_go_place *go,
+					 uint64_t *ret)
+{
+	uint64_t g, m, curg, g0;
+
+	*ret = 0;
+	if (go->in_register)
+		g = w->leaf[go->reg & (ARCH_LEAF_ROOM / 2 - 1)];
+	else if (label_variable(&go->g, w->thread_pointer, &g))
+		return -KILN_STAT_LABELS_UNREADABLE;
+	if (!g)
+		return 0;
+	if (label_word(g + go->m, &m))
+		return -KILN_STAT_LABELS_UNREADABLE;
+	if (!m)
+		return 0;
+	if (label_word(m + go->curg, &curg))
+		return -KILN_STAT_LABELS_UNREADABLE;
+	if (!curg)
+		return 0;
+	/* C code on arm64 has something else in the register; m.g0 is its first member. */
+	if (go->in_register && curg != g && (label_word(m, &g0) || g0 != g))
+		return 0;
+	return label_word(curg + go->labels, ret) ? -KILN_STAT_LABELS_UNREADABLE : 0;
+}
+
+/* custom-labels v1: {labels, count, capacity}, each label {key, value}, each {length, bytes}. */
+__attribute__((noinline)) int label_custom(uint64_t set)
+{
+	struct label_scratch *s = label_own();
+	uint64_t head[2], n;
+
+	if (!s)
+		return 0;
+	if (bpf_probe_read_user(head, sizeof(head), (const void *)set))
+		return -KILN_STAT_LABELS_UNREADABLE;
+	n = head[1];
+	if (n > 1 << 20)
+		return -KILN_STAT_LABELS_BROKEN;
+	if (n > KILN_LABELS_MAX) {
+		n = KILN_LABELS_MAX;
+		s->set.flags |= KILN_LABELS_CUT;
+	}
+	if (!n)
+		return 0;
+	asm volatile("" : "+r"(n));
+	if (n > KILN_LABELS_MAX)
+		return 0;
+	if (bpf_probe_read_user(s->list, (uint32_t)n * 2 * sizeof(s->list[0]),
+				(const void *)head[0]))
+		return -KILN_STAT_LABELS_UNREADABLE;
+	for (uint32_t i = 0; i < KILN_LABELS_MAX && i < n; i++) {
+		/* The length comes first here. A key without bytes: a label that is being written.
+		 */
+		const struct go_string *k = &s->list[2 * i], *v = &s->list[2 * i + 1];
+		int r;
+
+		if (!k->len)
+			continue;
+		r = label_put(k->len, k->data, v->len, v->data);
+		if (r)
+			return r < 0 ? -KILN_STAT_LABELS_UNREADABLE : 0;
+	}
+	return 0;
+}
+
+/* ---- all of them -------------------------------------------------------------------------------
+ */
+
+/* What is known of the mapset's publishers, copied when the CPU meets another one. */
+static __always_inline void label_places(struct label_scratch *s, struct kiln_walk *w)
+{
+	const struct kiln_runtime *entry;
+
+	s->sources = 0;
+	entry = env_runtime(w, KILN_LABELS_OTEL);
+	if (entry) {
+		s->sources |= 1U << KILN_LABELS_OTEL;
+		__builtin_memcpy(&s->otel, entry->data, sizeof(s->otel));
+	}
+	entry = env_runtime(w, KILN_LABELS_GO);
+	if (entry) {
+		s->sources |= 1U << KILN_LABELS_GO;
+		__builtin_memcpy(&s->go, entry->data, sizeof(s->go));
+	}
+	entry = env_runtime(w, KILN_LABELS_CUSTOM);
+	if (entry) {
+		s->sources |= 1U << KILN_LABELS_CUSTOM;
+		__builtin_memcpy(&s->custom, entry->data, sizeof(s->custom));
+	}
+}
+
+/* The id of the set. Never 0. */
+__attribute__((noinline)) uint64_t label_hash(uint32_t slot)
+{
+	enum { FROM = __builtin_offsetof(struct kiln_labels, trace_id) / 8 };
+	struct label_scratch *s = label_own();
+	uint64_t h;
+	uint32_t n;
+
+	if (!s)
+		return 1;
+	h = (uint64_t)s->set.mapset * 0x9e3779b97f4a7c15ULL;
+	n = (sizeof(struct kiln_labels) + s->at) / 8;
+	for (uint32_t i = FROM; i < sizeof(s->words) / 8 && i < n; i++) {
+		h = (h ^ s->words[i]) * 0xbf58476d1ce4e5b9ULL;
+		h ^= h >> 29;
+	}
+	/* The last word may be a part of one. */
+	n &= 255;
+	asm volatile("" : "+r"(n));
+	if (s->at & 7 && n < sizeof(s->words) / 8) {
+		h = (h ^ (s->words[n] & ((1ULL << (s->at & 7) * 8) - 1))) * 0xbf58476d1ce4e5b9ULL;
+		h ^= h >> 29;
+	}
+	h = (h ^ h >> 32) * 0x94d049bb133111ebULL;
+	return h ^ h >> 29 ?: 1;
+}
+
+/* The set goes out unless that is known to user space. 0, or -1: it cannot. */
+__attribute__((noinline)) int label_send(uint64_t now)
+{
+	struct label_scratch *s = label_own();
+	uint64_t period = now >> LABELS_PERIOD_SHIFT, *sent;
+	uint64_t len;
+
+	if (!s)
+		return -1;
+	sent = &s->sent[(s->set.id >> 32) & (LABELS_REMEMBERED - 1)];
+	if ((*sent ^ s->set.id) < 256 && ((period - *sent) & 255) < 2)
+		return 0;
+	len = sizeof(struct kiln_labels) + s->at;
+	s->set.type = KILN_RECORD_LABELS;
+	s->set.size = (uint32_t)len;
+	asm volatile("" : "+r"(len));
+	if (len > sizeof(struct kiln_labels) + KILN_LABEL_BYTES || len < sizeof(struct kiln_labels))
+		return -1;
+	if (bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) >> (ring_shift - 1) ||
+	    bpf_ringbuf_output(&ring, s->room, len, BPF_RB_NO_WAKEUP))
+		return -1;
+	*sent = (s->set.id & ~255ULL) | (period & 255);
+	return 0;
+}
+
+/* Writes the label id of the sample on CPU number SLOT, whose walk is begun. */
+__attribute__((noinline)) int read_labels(uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+	struct label_scratch *s = label_own();
+	uint64_t kept, address, *words;
+	struct record *r;
+	uint32_t sources;
+	int bad = 0;
+
+	if (!w || !s)
+		return 0;
+	r = env_record(w);
+	/* The epoch before what it vouches for. */
+	kept = (uint64_t)w->mapset << 32 | *(volatile uint32_t *)&runtimes_epoch;
+	if (s->kept != kept) {
+		label_places(s, w);
+		s->kept = kept;
+	}
+	sources = s->sources & r->head.runtimes;
+	if (!sources)
+		return 0;
+	words = (uint64_t *)s->set.trace_id;
+	words[0] = words[1] = words[2] = 0;
+	s->set.flags = 0;
+	s->set.n_attributes = 0;
+	s->at = s->count = 0;
+	if (sources >> KILN_LABELS_OTEL & 1) {
+		if (label_variable(&s->otel, w->thread_pointer, &address))
+			bad = -KILN_STAT_LABELS_UNREADABLE;
+		else if (address)
+			bad = label_otel(address, r->head.runtimes & KILN_LABEL_KEYS);
+	}
+	if (!bad && sources >> KILN_LABELS_GO & 1) {
+		bad = label_go_find(w, &s->go, &address);
+		if (!bad && address)
+			bad = s->go.is_map ? label_go_map(address) : label_go_slice(address);
+	}
+	if (!bad && sources >> KILN_LABELS_CUSTOM & 1) {
+		if (label_variable(&s->custom, w->thread_pointer, &address))
+			bad = -KILN_STAT_LABELS_UNREADABLE;
+		else if (address)
+			bad = label_custom(address);
+	}
+	if (bad) {
+		label_count(slot, bad == -KILN_STAT_LABELS_BROKEN ? KILN_STAT_LABELS_BROKEN
+								  : KILN_STAT_LABELS_UNREADABLE);
+		return 0;
+	}
+	if (!s->at && !words[0] && !words[1])
+		return 0;
+	if (s->set.flags & KILN_LABELS_CUT)
+		label_count(slot, KILN_STAT_LABELS_CUT);
+	s->set.n_pairs = s->at - s->set.n_attributes;
+	s->set.mapset = w->mapset;
+	s->set.tgid = r->head.tgid;
+	s->set.start_time = r->head.start_time;
+	s->set.id = label_hash(slot);
+	if (label_send(r->head.time)) {
+		label_count(slot, KILN_STAT_LABELS_UNSENT);
+		return 0;
+	}
+	r->head.label = s->set.id;
+	return 0;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Any bytes as a file that may publish labels. */
+#include "agent/labels/rows.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct image *image;
+
+	if (image_from_memory(data, size, "fuzz", &image, NULL) < 0)
+		return 0;
+	/* Else nothing but the symbols of Go's own files is looked at. */
+	image->is_go = true;
+	for (size_t i = 0; label_table[i]; i++) {
+		struct runtime_image *found = NULL;
+
+		if (label_table[i]->probe(image, &found, NULL) == 0)
+			label_table[i]->forget(found);
+	}
+	image_unref(image);
+	return 0;
+}
