@@ -58,10 +58,13 @@ static __always_inline struct kiln_thread *find_thread(uint32_t tid)
 	return t && t->tid == tid ? t : 0;
 }
 
-/*
- * A slot for the thread TID, which has none: one that nobody needs, else that of a thread whose
- * walked wait is over.
- */
+/* Nobody needs it: it is free, or of a thread that is not sampled, or that has ended. */
+static __always_inline int is_spare(const struct kiln_thread *t)
+{
+	return !t->tid || !t->rate || !t->epoch;
+}
+
+/* A slot for the thread TID, which has none. */
 static __attribute__((noinline)) struct kiln_thread *claim_thread(uint32_t tid, uint64_t now,
 								  uint64_t ran)
 {
@@ -71,9 +74,9 @@ static __attribute__((noinline)) struct kiln_thread *claim_thread(uint32_t tid, 
 
 	if (!t || !other)
 		return 0;
-	if (t->tid && t->rate && (!other->tid || !other->rate || t->chance))
+	if (!is_spare(t))
 		t = other;
-	if (t->tid && t->chance)
+	if (!is_spare(t))
 		return 0;
 	t->rate = 0;
 	t->epoch = 0;
@@ -207,6 +210,7 @@ static __always_inline struct kiln_thread *begin_waiting(struct task_struct *tas
 		if (t) {
 			t->waited = now - task->se.sum_exec_runtime;
 			t->out = t->chance = 0;
+			t->epoch = 0;
 		}
 		return 0;
 	}

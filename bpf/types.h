@@ -266,7 +266,7 @@ enum {
 	KILN_OFF_CPU_LEAST = 1 << 24, /* the lowest probability, while nothing is throttled */
 	KILN_WALKED_SHIFT = 20,
 	KILN_WALKED_MAX = 2000,	  /* longer ago is the same */
-	KILN_MAX_THREADS = 16384, /* slots of `threads`; a power of 2 */
+	KILN_MAX_THREADS = 32768, /* slots of `threads`; a power of 2 */
 };
 
 /* What a thread waits for, as far as the kernel side knows: `detail` of a sample. */
