@@ -331,7 +331,9 @@ struct sample_rules policies_rules_of(const struct policies *p, uint32_t index)
 		return p->own_rules;
 	if (index >= KILN_MAX_POLICIES)
 		return (struct sample_rules){0};
-	return (struct sample_rules){p->labels[index], p->timestamps[index]};
+	/* The node's own configuration may ask for timestamps of all. */
+	return (struct sample_rules){p->labels[index],
+				     p->timestamps[index] || p->own_rules.timestamps};
 }
 
 void policies_set_own_rules(struct policies *p, struct sample_rules rules)

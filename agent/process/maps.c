@@ -98,6 +98,16 @@ static enum line_result parse_fields(struct cursor *line, struct map_entry *ret)
 	return LINE_EXECUTABLE;
 }
 
+/* What is left of the line, which ends with a mapping's name. */
+static bool names_context(const struct cursor *line)
+{
+	static const char name[] = "OTEL_CTX";
+	struct cursor rest = *line;
+	size_t n = cursor_left(&rest);
+
+	return memmem(cursor_bytes(&rest, n), n, name, sizeof(name) - 1) != NULL;
+}
+
 static int parse_line(struct maps *maps, struct cursor *line)
 {
 	struct map_entry e;
@@ -106,6 +116,8 @@ static int parse_line(struct maps *maps, struct cursor *line)
 
 	if (result == LINE_MALFORMED)
 		maps->malformed++;
+	if (result == LINE_OTHER && names_context(line))
+		maps->has_context = true;
 	if (result != LINE_EXECUTABLE)
 		return 0;
 	ret = grow_array((void **)&maps->entries, &maps->cap, maps->n + 1, sizeof(e),

@@ -33,6 +33,9 @@ struct maps {
 	size_t n;
 	size_t cap;
 	size_t dropped, malformed; /* lines */
+	/* One is named OTEL_CTX, executable or not: the process publishes labels (docs/labels.md).
+	 */
+	bool has_context;
 };
 
 /* Does the file at PATH only back memory that a process shares (/dev/zero, memfd:)? */

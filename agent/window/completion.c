@@ -222,14 +222,25 @@ void intake_discover(struct intake *in, const struct kiln_sample *record, struct
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* Tables of runtimes' files, before anything of the process is sampled. */
+/*
+ * Files that are read before anything in them is sampled: those of runtimes, at the agent's start;
+ * where a process says that it publishes labels, all, because any of them may have the variable
+ * that holds them.
+ */
 static void warm_tables(struct intake *in, const struct mapset *m)
 {
-	for (uint32_t i = 0; i < m->n; i++) {
+	uint32_t left = WARM_FILES_MAX;
+
+	for (uint32_t i = 0; i < m->n && left; i++) {
 		struct stored_image *image = m->ranges[i].image;
 
-		if (image && image->image && warm_is_runtime(image->path, runtime_table))
+		if (!image || !image->image)
+			continue;
+		if (m->has_context ||
+		    (in->warming && warm_is_runtime(image->path, runtime_table))) {
 			(void)table_compiler_want(in->tables, image);
+			left--;
+		}
 	}
 }
 
@@ -239,7 +250,7 @@ void intake_on_answer(const struct discovery_answer *answer, void *arg)
 	struct waiting *w, *next,
 	    *first = waiting_take(&in->waiting, key_of_program(answer->tgid, answer->exec_id));
 
-	if (in->warming && answer->mapset)
+	if (answer->mapset)
 		warm_tables(in, answer->mapset);
 	for (w = first; w; w = next) {
 		struct mapset *mapset = answer->mapset;

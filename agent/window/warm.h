@@ -9,7 +9,7 @@
 #include "agent/process/maps.h"
 #include "agent/runtime/runtime.h"
 
-enum { WARM_PROCESSES_MAX = 64, WARM_SCAN_MAX = 4096 };
+enum { WARM_PROCESSES_MAX = 64, WARM_SCAN_MAX = 4096, WARM_FILES_MAX = 256 /* of a process */ };
 
 /* Does the last part of PATH begin as files of a runtime of TABLE do? */
 bool warm_is_runtime(const char *path, const struct interpreter_ops *const *table);

@@ -22,9 +22,10 @@ import time
 HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 from kiln import agent  # noqa: E402
+import ports  # noqa: E402
 
 PROGRAMS = os.environ["KILN_LABEL_PROGRAMS"]
-PORT = 13700 + os.getpid() % 90
+PORT = ports.free_port()
 SKIP = 77
 
 

@@ -71,7 +71,7 @@ async () => {
 		};
 		const m = makeModel(), group = ["", "process", "thread"][round % 3];
 		for (let r = 0; r < 400; r++) m.totals[r] = draw(4);
-		const weights = m.rowWeights(m.counts(0).counts, { kind: 0, process: round % 2 ? "pid:1" : "" });
+		const weights = m.rowWeights(m.counts(0).counts, { kind: "0", process: round % 2 ? "pid:1" : "" });
 		const base = round % 2 ? Float64Array.from(weights, () => draw(3)) : null, tree = empty(), table = new Map();
 		const chosen = "Name" + (round % 9), callers = empty(), callees = empty();
 		let found = 0;

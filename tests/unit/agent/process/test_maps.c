@@ -140,6 +140,30 @@ static void malformed_lines_are_skipped_and_counted(void **state)
 	}
 }
 
+/* OpenTelemetry's process context, as a named anonymous mapping or a memfd. */
+static void a_process_context_is_seen(void **state)
+{
+	static const struct {
+		const char *text;
+		bool has_context;
+	} rows[] = {
+	    {"7f0000000000-7f0000001000 r--p 00000000 00:00 0    [anon:OTEL_CTX]\n", true},
+	    {"7f0000000000-7f0000001000 r--s 00000000 00:01 5    /memfd:OTEL_CTX (deleted)\n",
+	     true},
+	    {"7f0000000000-7f0000001000 r--p 00000000 00:00 0    [anon:OTEL]\n", false},
+	    {"7f0000000000-7f0000001000 r--p 00000000 00:00 0\n", false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		_cleanup_(maps_done) struct maps maps;
+
+		parse(rows[i].text, &maps);
+		assert_int_equal(maps.has_context, rows[i].has_context);
+		assert_int_equal(maps.n, 0);
+	}
+}
+
 static void the_last_line_needs_no_newline(void **state)
 {
 	struct maps m;
@@ -285,6 +309,7 @@ int main(void)
 	    cmocka_unit_test(the_path_tells_the_kind),
 	    cmocka_unit_test(every_permission_with_x_counts_as_executable),
 	    cmocka_unit_test(malformed_lines_are_skipped_and_counted),
+	    cmocka_unit_test(a_process_context_is_seen),
 	    cmocka_unit_test(the_last_line_needs_no_newline),
 	    cmocka_unit_test(entries_are_sorted_and_never_overlap),
 	    cmocka_unit_test(more_than_the_cap_is_dropped_and_counted),
