@@ -98,7 +98,7 @@ static int check_names(const struct probe_spec *p, struct error *err)
 int probe_spec_parse(const char *text, struct probe_spec *ret, struct error *err)
 {
 	struct probe_spec p = {.rate = PROBE_RATE_DEFAULT};
-	const char *rest, *name;
+	const char *rest = p.text, *name;
 	int r;
 
 	if (strlen(text) > PROBE_TEXT_MAX)

@@ -4,9 +4,9 @@
  * have a function for it; others cost nothing. Stateless.
  *
  * Offsets by version, of 64-bit builds: src/runtime/runtime2.go of each release (g.m, m.curg,
- * g.labels); also tabled in opentelemetry-ebpf-profiler, interpreter/go/offsets.go. What the labels are:
- * src/runtime/pprof/label.go (labelMap: a map up to 1.23, a slice from 1.24 on). Where g is: the
- * code of runtime.stackcheck reads it (src/runtime/asm_amd64.s); on arm64 it is in x28
+ * g.labels); also tabled in opentelemetry-ebpf-profiler, interpreter/go/offsets.go. What the labels
+ * are: src/runtime/pprof/label.go (labelMap: a map up to 1.23, a slice from 1.24 on). Where g is:
+ * the code of runtime.stackcheck reads it (src/runtime/asm_amd64.s); on arm64 it is in x28
  * (src/cmd/compile/abi-internal.md).
  */
 #include "agent/elf/gopclntab.h"

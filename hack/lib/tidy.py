@@ -80,6 +80,8 @@ def main():
     build = sys.argv[1]
     files = [f for f in sys.stdin.read().split("\0") if f]
     known = commands(build)
+    # BPF programs and programs of tests that are compiled otherwise.
+    files = [f for f in files if f in known]
     os.makedirs(CACHE, exist_ok=True)
     for entry in os.scandir(CACHE):
         if entry.stat().st_mtime < time.time() - KEEP_DAYS * 86400:
