@@ -108,6 +108,7 @@ static void agent_takes_the_probes(void **state)
 	rendered_free(r);
 	cluster_config_free(config);
 	expect_accepted(object);
+	cJSON_Delete(object);
 }
 
 /* Without a stream the agent's configuration is all that it hears of labels. */
