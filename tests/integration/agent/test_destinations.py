@@ -9,7 +9,7 @@ import pytest
 
 from node_operator import Operator, Pod
 from parts import Collector, Recorder, dump, http_get, profiling, values, wait_until
-from test_policy import cpu_seconds, moments, of, pod  # noqa: F401
+from test_policy import cpu_seconds, moments, of, outside, pod, program  # noqa: F401
 
 SECRET = "hunter2-not-for-eyes"
 
@@ -41,7 +41,7 @@ def configuration(operator, default, timestamps=False, more=""):
     return f"""
 receivers:
   profiling: {{samples_per_second: 50, reporter_interval: 1s, timestamps: {str(timestamps).lower()},
-              process_filter: "^wl-"}}
+              process_filter: "^policy-"}}
 processors:
   k8sattributes: {{operator: {operator.settings()}}}
 exporters:
@@ -83,7 +83,7 @@ def slack(used, began):
     return 0.3 + 4 * math.sqrt(used * 50 * max(0, 1 - used / (time.time() - began))) / 50
 
 
-def test_samples_arrive_at_their_policys_destinations_only(agent, collectors, operator, pod, busy, tmp_path):
+def test_samples_arrive_at_their_policys_destinations_only(agent, collectors, operator, pod, outside, tmp_path):
     main, ours, theirs = collectors("main"), collectors("ours"), collectors("theirs")
     a_pod, b_pod, both, plain, by_name, nowhere = (Pod(i, policy=i) for i in range(1, 7))
     operator.tell(policies={1: (True, 50, ["shop/a"]), 2: (True, 50, ["bank/b"]), 3: (True, 50, ["shop/a", "bank/b"]),
