@@ -134,8 +134,8 @@ service:
     assert told["kiln_probe_attached" + labels] == 1
     assert told[f'kiln_probe_dropped_total{{probe="{probe}",reason="ring_full"}}'] == 0
     samples = of(a, probe, probed.pid)
-    # A block that is open on each CPU: its size is what 1/100 s has of hits, and somewhat more while they get more.
-    assert abs(total(samples) - hits) <= CPUS * 2 * max(hits / taken, hits / seconds / 100), (total(samples), hits, taken)
+    # A block is open on each CPU, and one that came late was closed: bpf/draw.h.
+    assert abs(total(samples) - hits) <= 0.05 * hits, (total(samples), hits, taken)
     callers = by_caller(samples, "leaf")
     assert set(callers) == {"often", "seldom"}
     # Five standard errors, of samples that are worth twice the mean at most.
