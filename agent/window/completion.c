@@ -138,7 +138,11 @@ static bool is_filtered(const struct intake *in, const struct process_info *info
 	       regexec(&in->process_filter, info->comm, 0, NULL, 0);
 }
 
-/* The sample's own cgroup tells better than /proc, where the process may be gone or elsewhere. */
+/*
+ * The sample's own cgroup tells better than /proc, where the process may be gone or elsewhere: one
+ * that exits is in the root of each v1 hierarchy there (Linux 6.18, kernel/cgroup/cgroup.c,
+ * proc_cgroup_show()). So that /proc knows of no container says nothing.
+ */
 static void set_container(struct intake *in, struct process *process, uint64_t cgroup)
 {
 	const struct container_identity *c = NULL;
@@ -147,7 +151,9 @@ static void set_container(struct intake *in, struct process *process, uint64_t c
 		c = in->container_of_cgroup(cgroup, in->container_arg);
 	if (c && (c->pod_uid[0] || c->container_id[0]))
 		process->info.container = *c;
-	process->unplaced = in->container_of_cgroup && !c && !process->known;
+	process->unplaced = in->container_of_cgroup && !c &&
+			    !process->info.container.pod_uid[0] &&
+			    !process->info.container.container_id[0];
 }
 
 /*
