@@ -8,7 +8,6 @@ import parts
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "long: takes minutes, only with KILN_LONG=1")
-    config.addinivalue_line("markers", "alone: compares with CPU time, so nothing else may run")
 
 
 def pytest_collection_modifyitems(items):

@@ -108,7 +108,6 @@ def rendered_metadata():
     return ", extract: {metadata: [" + ", ".join(names.replace("- ", "").split() + ["k8s.cluster.name"]) + "]}"
 
 
-@pytest.mark.alone
 def test_two_rates_tell_the_same_time(agent, collector, operator, pod):
     told = {"k8s.service.name": "orchard-web", "k8s.cluster.uid": "the-cluster", "k8s.cluster.name": "orchards"}
     slow, fast, off = Pod(1, policy=20, attributes=told), Pod(2, policy=97, attributes=told), Pod(3, policy=1)
@@ -149,7 +148,6 @@ def moments(samples):
     return sorted((t / 1e9, s["period"][2]) for s in samples for t in s["timestamps"])
 
 
-@pytest.mark.alone
 def test_change_of_policy_is_live(agent, collector, operator, pod):
     p = Pod(4, policy=20)
     operator.tell(policies={20: (True, 20), 97: (True, 97), 1: (False, 20)}, pods=[p])
