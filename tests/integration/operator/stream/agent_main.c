@@ -124,6 +124,7 @@ static void print_policy(const char *as, const Kiln__Node__V1__Policy *policy)
 	add_number(p, "id", policy->id);
 	cJSON_AddBoolToObject(p, "enabled", policy->enabled);
 	cJSON_AddNumberToObject(p, "hz", policy->hz);
+	cJSON_AddNumberToObject(p, "off_cpu_per_mille", policy->off_cpu_per_mille);
 	cJSON_AddNumberToObject(p, "priority", policy->priority);
 	list = cJSON_AddArrayToObject(p, "disabled_tracers");
 	for (size_t i = 0; i < policy->n_disabled_tracers; i++)
