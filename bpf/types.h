@@ -534,6 +534,7 @@ KILN_ASSERT_SIZE(kiln_wait_end, 32);
  * runtimes: by mapset and this number, with the struct that follows.
  */
 enum kiln_label_source {
+	/* From here on: no runtime has these numbers. */
 	KILN_LABELS_OTEL = 29,	 /* OpenTelemetry's thread context; struct kiln_thread_place */
 	KILN_LABELS_GO = 30,	 /* pprof labels of a goroutine; struct kiln_go_place */
 	KILN_LABELS_CUSTOM = 31, /* custom-labels; struct kiln_thread_place */

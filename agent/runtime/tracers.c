@@ -17,9 +17,9 @@ static const struct tracer kept_names[] = {
 
 static int check_row(const struct interpreter_ops *row, struct error *err)
 {
-	if (!row->id || row->id >= KILN_RUNTIME_MAX)
+	if (!row->id || row->id >= KILN_LABELS_OTEL)
 		return error_set(err, -EINVAL, "runtime %s: its id is %u, want 1..%u", row->name,
-				 row->id, KILN_RUNTIME_MAX - 1);
+				 row->id, KILN_LABELS_OTEL - 1);
 	for (const struct tracer *k = kept_names; k->name; k++)
 		if ((k->id == row->id) != streq(k->name, row->name))
 			return error_set(err, -EINVAL,

@@ -151,8 +151,7 @@ static void set_container(struct intake *in, struct process *process, uint64_t c
 		c = in->container_of_cgroup(cgroup, in->container_arg);
 	if (c && (c->pod_uid[0] || c->container_id[0]))
 		process->info.container = *c;
-	process->unplaced = in->container_of_cgroup && !c &&
-			    !process->info.container.pod_uid[0] &&
+	process->unplaced = in->container_of_cgroup && !c && !process->info.container.pod_uid[0] &&
 			    !process->info.container.container_id[0];
 }
 

@@ -8,7 +8,7 @@
 #include "bpf/types.h"
 
 enum {
-	TOY_ID = 31,	     /* as enum kiln_runtime_id: of no runtime of the agent */
+	TOY_ID = 28,	     /* as enum kiln_runtime_id: of no runtime of the agent */
 	TOY_NAME_MAX = 24,   /* bytes, with the NUL */
 	TOY_CALLS_MAX = 256, /* that the walker follows for one native frame */
 };
