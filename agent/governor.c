@@ -134,7 +134,8 @@ static void record(struct governor *g, uint64_t now_ns, const struct governor_co
 	g->since_change++;
 }
 
-/* ---- the decision ---------------------------------------------------------------------------- */
+/* ---- what to give up or take back -------------------------------------------------------------
+ */
 
 static bool set_level(struct governor *g, double level, int64_t now_s)
 {
@@ -184,7 +185,7 @@ static bool decide(struct governor *g, uint64_t now_ns, int64_t now_s)
 
 	look_at_brake(g);
 	windows = mean_of(g, g->windows, GOVERNOR_WINDOW_TICKS);
-	/* What was before a cut tells nothing any more. */
+	/* Only ticks since the last change of rates: earlier ones had other rates. */
 	sampling = mean_of(g, g->sampling,
 			   g->raised_ns ? (size_t)GOVERNOR_MEAN_TICKS
 					: MIN(MAX(g->since_change, 1), GOVERNOR_MEAN_TICKS));

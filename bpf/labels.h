@@ -3,10 +3,10 @@
  * Labels of the thread that is sampled: the trace and span that it works for, and keys and values
  * that the program gave it. Only processes with KILN_PROCESS_LABELS come here.
  *
- * What is read is written by the thread itself, which stands still while it is sampled: it cannot
- * be half-way through a store, and publishers order their stores by the rules of their formats
- * (docs/labels.md). Where another thread writes nevertheless the record is read twice, and a
- * difference drops it.
+ * A thread writes its own labels, and is interrupted while they are read. Publishers write in the
+ * order that their format prescribes, so that an interrupted update can be recognized
+ * (docs/labels.md). In case another thread writes, the record is read twice; if the two differ, the
+ * sample has no labels.
  *
  * The id of a set is a hash of its content and of the process's mapset. A set that this CPU has not
  * sent in the last 4 to 8 seconds is sent ahead of the sample; user space keeps sets for longer. A
@@ -215,17 +215,19 @@ static __always_inline int label_put_list(struct label_scratch *s, uint64_t n)
 	return 0;
 }
 
-/* Go 1.24 on, runtime/pprof/label.go: labelMap {LabelSet {list []label {key, value string}}}. */
-__attribute__((noinline)) int label_go_slice(uint64_t labels)
+/*
+ * The list at ADDRESS, {address of the labels, how many}, into S->list; *ret_n of them, as many as
+ * there is room for.
+ */
+static __always_inline int label_read_list(struct label_scratch *s, uint64_t address,
+					   uint64_t *ret_n)
 {
-	struct label_scratch *s = label_own();
-	uint64_t slice[2], n;
+	uint64_t head[2], n;
 
-	if (!s)
-		return 0;
-	if (bpf_probe_read_user(slice, sizeof(slice), (const void *)labels))
+	*ret_n = 0;
+	if (bpf_probe_read_user(head, sizeof(head), (const void *)address))
 		return -KILN_STAT_LABELS_UNREADABLE;
-	n = slice[1];
+	n = head[1];
 	if (n > 1 << 20)
 		return -KILN_STAT_LABELS_BROKEN;
 	if (n > KILN_LABELS_MAX) {
@@ -238,8 +240,24 @@ __attribute__((noinline)) int label_go_slice(uint64_t labels)
 	if (n > KILN_LABELS_MAX)
 		return 0;
 	if (bpf_probe_read_user(s->list, (uint32_t)n * 2 * sizeof(s->list[0]),
-				(const void *)slice[0]))
+				(const void *)head[0]))
 		return -KILN_STAT_LABELS_UNREADABLE;
+	*ret_n = n;
+	return 0;
+}
+
+/* Go 1.24 on, runtime/pprof/label.go: labelMap {LabelSet {list []label {key, value string}}}. */
+__attribute__((noinline)) int label_go_slice(uint64_t labels)
+{
+	struct label_scratch *s = label_own();
+	uint64_t n;
+	int r;
+
+	if (!s)
+		return 0;
+	r = label_read_list(s, labels, &n);
+	if (r || !n)
+		return r;
 	return label_put_list(s, n);
 }
 
@@ -345,27 +363,14 @@ static __always_inline int label_go_find(const struct kiln_walk *w, const struct
 __attribute__((noinline)) int label_custom(uint64_t set)
 {
 	struct label_scratch *s = label_own();
-	uint64_t head[2], n;
+	uint64_t n;
+	int r;
 
 	if (!s)
 		return 0;
-	if (bpf_probe_read_user(head, sizeof(head), (const void *)set))
-		return -KILN_STAT_LABELS_UNREADABLE;
-	n = head[1];
-	if (n > 1 << 20)
-		return -KILN_STAT_LABELS_BROKEN;
-	if (n > KILN_LABELS_MAX) {
-		n = KILN_LABELS_MAX;
-		s->set.flags |= KILN_LABELS_CUT;
-	}
-	if (!n)
-		return 0;
-	asm volatile("" : "+r"(n));
-	if (n > KILN_LABELS_MAX)
-		return 0;
-	if (bpf_probe_read_user(s->list, (uint32_t)n * 2 * sizeof(s->list[0]),
-				(const void *)head[0]))
-		return -KILN_STAT_LABELS_UNREADABLE;
+	r = label_read_list(s, set, &n);
+	if (r || !n)
+		return r;
 	for (uint32_t i = 0; i < KILN_LABELS_MAX && i < n; i++) {
 		/* The length comes first here. A key without bytes: a label that is being written.
 		 */

@@ -517,7 +517,7 @@ struct kiln_text {
 };
 KILN_ASSERT_SIZE(kiln_text, 328);
 
-/* A wait that a sample was made of is over: the thread runs. Comes after the sample. */
+/* The end of a wait for which a sample was sent: the thread runs again. Follows that sample. */
 struct kiln_wait_end {
 	uint16_t type; /* enum kiln_record_type */
 	uint16_t pad;

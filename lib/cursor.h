@@ -116,6 +116,33 @@ static inline int64_t cursor_sleb(struct cursor *c)
 	return (int64_t)v;
 }
 
+/*
+ * Skips the value of a protobuf field whose wire type is TYPE (protobuf.dev, "Encoding", message
+ * structure). The bytes of a message or string are *RET_BYTES, which other types leave as it is.
+ */
+static inline void cursor_protobuf_value(struct cursor *c, uint64_t type, struct cursor *ret_bytes)
+{
+	uint64_t len;
+
+	switch (type) {
+	case 0:
+		(void)cursor_uleb(c);
+		break;
+	case 1:
+		cursor_skip(c, 8);
+		break;
+	case 2:
+		len = cursor_uleb(c);
+		*ret_bytes = cursor_sub(c, len > SIZE_MAX ? SIZE_MAX : (size_t)len);
+		break;
+	case 5:
+		cursor_skip(c, 4);
+		break;
+	default:
+		c->bad = true;
+	}
+}
+
 /* A NUL-terminated string inside the bytes; NULL (and bad) when there is no NUL before the end. */
 static inline const char *cursor_str(struct cursor *c)
 {

@@ -35,30 +35,14 @@ void label_context_done(struct label_context *c)
 /* The next field: its number, and its bytes if it is a message or string. False: the end. */
 static bool next_field(struct cursor *c, uint64_t *ret_number, struct cursor *ret_bytes)
 {
-	uint64_t key, len;
+	uint64_t key;
 
 	if (!cursor_left(c))
 		return false;
 	key = cursor_uleb(c);
 	*ret_number = key >> 3;
 	*ret_bytes = (struct cursor){0};
-	switch (key & 7) {
-	case 0:
-		(void)cursor_uleb(c);
-		break;
-	case 1:
-		cursor_skip(c, 8);
-		break;
-	case 2:
-		len = cursor_uleb(c);
-		*ret_bytes = cursor_sub(c, len > SIZE_MAX ? SIZE_MAX : (size_t)len);
-		break;
-	case 5:
-		cursor_skip(c, 4);
-		break;
-	default:
-		c->bad = true;
-	}
+	cursor_protobuf_value(c, key & 7, ret_bytes);
 	return !c->bad;
 }
 

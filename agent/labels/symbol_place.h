@@ -11,5 +11,6 @@
 /* -ENOENT: no such variable is defined there; -ENOTSUP: it is, but nothing tells its place. */
 int symbol_place_find(const struct image *image, const char *name,
 		      struct thread_variable *ret) _must_check_;
-/* The 32-bit value of the object NAME in .dynsym. -ENOENT: there is none. */
+/* Reads the 4-byte variable NAME, a symbol of .dynsym, as the file initializes it. -ENOENT: there
+ * is no such variable. */
 int symbol_value(const struct image *image, const char *name, uint32_t *ret) _must_check_;

@@ -304,9 +304,10 @@ static int load_hit(struct probe_kernel *k, enum set set, uint32_t number,
 }
 
 /*
- * The function that the kernel calls a tracepoint's programs through: include/linux/tracepoint.h,
- * __DECLARE_TRACE: __traceiter_NAME, from Linux 5.10 on. No addresses for us in /proc/kallsyms: the
- * frames of the program itself are shown then.
+ * The address range of __traceiter_NAME, the function through which the kernel calls the programs
+ * attached to a tracepoint (from Linux 5.10 on: include/linux/tracepoint.h, __DECLARE_TRACE). Where
+ * /proc/kallsyms shows no addresses (kernel.kptr_restrict) the range stays empty, and stacks begin
+ * with the frames of the BPF program itself.
  */
 static void find_trace_function(const char *name, uint64_t *ret_start, uint64_t *ret_end)
 {

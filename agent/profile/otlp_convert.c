@@ -33,30 +33,6 @@ static uint32_t renumber(uint32_t number, bool to_g6)
 	return to_g6 ? g5_to_g6[number] : g6_to_g5[number];
 }
 
-/* Goes past the value of a field; a message's place is told. */
-static void skip_value(struct cursor *c, uint32_t type, struct cursor *ret_message)
-{
-	uint64_t len;
-
-	switch (type) {
-	case 0:
-		(void)cursor_uleb(c);
-		break;
-	case 1:
-		cursor_skip(c, 8);
-		break;
-	case 2:
-		len = cursor_uleb(c);
-		*ret_message = cursor_sub(c, len > SIZE_MAX ? SIZE_MAX : (size_t)len);
-		break;
-	case 5:
-		cursor_skip(c, 4);
-		break;
-	default:
-		c->bad = true;
-	}
-}
-
 static int convert_sample(struct cursor c, uint8_t *base, bool to_g6)
 {
 	while (cursor_left(&c)) {
@@ -64,7 +40,7 @@ static int convert_sample(struct cursor c, uint8_t *base, bool to_g6)
 		uint64_t key = cursor_uleb(&c);
 		struct cursor ignored;
 
-		skip_value(&c, key & 7, &ignored);
+		cursor_protobuf_value(&c, key & 7, &ignored);
 		if (c.bad || !(key >> 3))
 			return -EBADMSG;
 		if (key < 0x80)
@@ -84,7 +60,7 @@ static int convert_level(struct cursor c, uint8_t *base, size_t level, bool to_g
 		uint64_t key = cursor_uleb(&c);
 		struct cursor message = {0};
 
-		skip_value(&c, key & 7, &message);
+		cursor_protobuf_value(&c, key & 7, &message);
 		if (c.bad || !(key >> 3))
 			return -EBADMSG;
 		if ((key & 7) == 2 && key >> 3 == path[level])

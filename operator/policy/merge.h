@@ -47,7 +47,7 @@ const char *destination_refused(const struct guardrails *g, const char *name,
  */
 bool endpoint_matches(const char *pattern, const struct destination *destination);
 
-/* May the label KEY leave nodes under the guard-rails? */
+/* Do the guard-rails let agents export labels with this KEY? */
 bool label_allowed(const struct guardrails *g, const char *key);
 
 int hz_clamp(const struct guardrails *g, int hz);

@@ -61,7 +61,7 @@ NOINLINE void wait_mutex(void)
 	}
 }
 
-/* Holds the mutex that the one above waits for. */
+/* Holds the mutex that wait_mutex() waits for. */
 NOINLINE void wait_holding(void)
 {
 	while (now_ns() < end_ns) {
@@ -72,7 +72,7 @@ NOINLINE void wait_holding(void)
 	}
 }
 
-/* For a mutex that nobody gives back: one wait, longer than a window. */
+/* Waits for a mutex that is never unlocked: one wait, longer than a window. */
 NOINLINE void wait_deadlocked(void)
 {
 	uint64_t left = end_ns - now_ns();
