@@ -75,9 +75,6 @@ int sample(struct bpf_perf_event_data *ctx)
 		return 0;
 	w = env_walk(number);
 	if (begun && w) {
-		/* Not in begin_hit(), which has much on its stack. */
-		if (env_record(w)->head.flags & KILN_SAMPLE_LABELS)
-			read_labels(number);
 		/* Not in begin_sample(), which has much on its stack. */
 		if (env_record(w)->head.flags & KILN_SAMPLE_LABELS)
 			read_labels(number);

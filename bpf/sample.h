@@ -148,6 +148,7 @@ static __always_inline int begin_sample(void *ctx, struct kiln_cpu *cpu, const s
 		w->end = KILN_END_UNRESOLVED;
 		return 0;
 	}
+	walk_fill(w);
 	return 1;
 }
 

@@ -205,6 +205,20 @@ KILN_GLOBAL int walk_refill(uint32_t slot, uint64_t address)
 	return 0;
 }
 
+/* The stack that the first steps need into the window, in one piece, if it can be read. */
+KILN_INLINE void walk_fill(struct kiln_walk *w)
+{
+	uint64_t base = w->regs.sp & ~7ULL, len = w->window_next;
+
+	asm volatile("" : "+r"(len));
+	if (len > KILN_WINDOW_WORDS * 8 || env_read(w->window, (uint32_t)len, base))
+		return;
+	w->window_base = base;
+	w->window_len = (uint32_t)len;
+	if (len < KILN_WINDOW_WORDS * 8)
+		w->window_next = (uint32_t)len * 2;
+}
+
 /* The 8 bytes at ADDRESS, a multiple of 8, if the window has them. 0, or -1. */
 KILN_INLINE int walk_peek(const struct kiln_walk *w, uint64_t address, uint64_t *ret)
 {
@@ -346,6 +360,12 @@ KILN_INLINE void walk_believe_frame_pointer(const struct kiln_walk *w, struct ki
 		*rule = by_fp;
 	else
 		rule->flags &= (uint8_t)~KILN_RULE_FRAME_POINTER;
+}
+
+/* What the rule for the frame in w->regs is kept by. */
+KILN_INLINE uint64_t walk_key(const struct kiln_walk *w)
+{
+	return w->regs.pc - !w->exact;
 }
 
 /*
@@ -567,7 +587,7 @@ KILN_GLOBAL int walk_step(uint32_t slot)
 
 	if (!w)
 		return KILN_END_NO_RULE;
-	pc = w->regs.pc - (w->exact ? 0 : 1);
+	pc = walk_key(w);
 	entry = env_cache(w, pc);
 	if (!entry)
 		return KILN_END_NO_RULE;
@@ -638,21 +658,21 @@ KILN_GLOBAL int walk_step(uint32_t slot)
 
 /*
  * The step of nearly every frame, as walk_step() would do it: no call, and nothing in memory but
- * the window and the rule. From the frame whose pc is the return address *PC and whose stack
- * pointer is *SP; fp and extra are those of w->regs. Negative: walk_step() has to do it, and
- * nothing has changed.
+ * the window and the rule. From the frame whose rule is that of *KEY, its pc or the byte before its
+ * return address, and whose stack pointer is *SP; fp and extra are those of w->regs. Negative:
+ * walk_step() has to do it, and nothing has changed.
  */
-KILN_INLINE int walk_usual_step(struct kiln_walk *w, uint64_t *pc, uint64_t *sp)
+KILN_INLINE int walk_usual_step(struct kiln_walk *w, uint64_t *key, uint64_t *sp)
 {
 	const uint32_t saved = KILN_RULE_SAVED_FP | KILN_RULE_SAVED_EXTRA;
-	const struct kiln_cache_entry *entry = env_cache(w, *pc - 1);
+	const struct kiln_cache_entry *entry = env_cache(w, *key);
 	uint64_t cfa, from, ra, wild, fp = 0, extra;
 	const struct kiln_rule *rule;
 	uint32_t head;
 
 	/* Else the compiler computes the address anew for each member. */
 	asm volatile("" : "+r"(entry));
-	if (!entry || entry->pc != *pc - 1 || entry->tag != w->tag)
+	if (!entry || entry->pc != *key || entry->tag != w->tag)
 		return -1;
 	rule = &entry->rule;
 	head = kiln_rule_head(rule);
@@ -692,7 +712,7 @@ KILN_INLINE int walk_usual_step(struct kiln_walk *w, uint64_t *pc, uint64_t *sp)
 		if (head & KILN_RULE_SAVED_FP << KILN_HEAD_FLAGS)
 			w->regs.fp = fp;
 	}
-	*pc = ra;
+	*key = ra - 1;
 	*sp = cfa;
 	return 0;
 }
@@ -759,12 +779,10 @@ KILN_INLINE void walk_learn_window(struct kiln_walk *w)
 	w->window_first = ((w->window_first * 3 + (uint32_t)bytes) / 4 + 63) & ~63U;
 }
 
-/* The words that usual steps may fill: none from where execution is. */
+/* The words that usual steps may fill. */
 KILN_INLINE uint32_t walk_room(const struct kiln_walk *w)
 {
-	uint32_t n = w->limit < KILN_MAX_USER_WORDS ? w->limit : KILN_MAX_USER_WORDS;
-
-	return w->exact ? 0 : n;
+	return w->limit < KILN_MAX_USER_WORDS ? w->limit : KILN_MAX_USER_WORDS;
 }
 
 /* One step of any kind, or one call of the program's own runtime. As walk_chunk(). */
@@ -794,6 +812,18 @@ KILN_INLINE int walk_any_step(struct kiln_walk *w)
 	return w->n >= w->limit || walk_put(w, walk_frame(w)) ? KILN_END_DEPTH : 0;
 }
 
+/* Steps of any kind go on from where usual ones have come to; there are N words. */
+KILN_INLINE void walk_catch_up(struct kiln_walk *w, uint64_t key, uint64_t sp, uint32_t n)
+{
+	if (n == w->n)
+		return;
+	w->leaf_called = w->leaf_valid && n == w->n + 1;
+	w->exact = w->leaf_valid = w->runtime_done = 0;
+	w->regs.pc = key + 1;
+	w->regs.sp = sp;
+	w->n = n;
+}
+
 /*
  * KILN_CHUNK_STEPS further. The frame in w->regs has its word already. 0; the enum kiln_end that
  * the walk has come to; or KILN_STEP_RUNTIME: walk_switch() comes next. A function of its own, so
@@ -802,8 +832,8 @@ KILN_INLINE int walk_any_step(struct kiln_walk *w)
 KILN_GLOBAL int walk_chunk(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
-	uint64_t pc, sp, *words;
-	uint32_t at, room;
+	uint64_t key, sp, *words;
+	uint32_t at, last;
 	int end = KILN_END_NONE;
 
 	if (!w)
@@ -811,30 +841,28 @@ KILN_GLOBAL int walk_chunk(uint32_t slot)
 	words = env_words(w);
 	if (!words)
 		return KILN_END_BAD_READ;
-	pc = w->regs.pc;
+	key = walk_key(w);
 	sp = w->regs.sp;
-	at = w->at;
-	room = walk_room(w);
+	at = w->at + w->n;
+	last = w->at + walk_room(w);
 	for (int round = 0; round < KILN_CHUNK_STEPS; round++) {
-		if (w->n < room && !walk_usual_step(w, &pc, &sp)) {
-			uint32_t i = at + w->n++;
+		if (at < last && !walk_usual_step(w, &key, &sp)) {
+			uint32_t i = at++;
 
 			asm volatile("" : "+r"(i));
-			words[i & (KILN_RECORD_WORDS - 1)] = KILN_CALLER | pc;
-			w->leaf_called = w->runtime_done = 0;
+			words[i & (KILN_RECORD_WORDS - 1)] = KILN_CALLER | (key + 1);
 			continue;
 		}
-		w->regs.pc = pc;
-		w->regs.sp = sp;
+		walk_catch_up(w, key, sp, at - w->at);
 		end = walk_any_step(w);
 		if (end)
 			return end;
-		pc = w->regs.pc;
+		key = walk_key(w);
 		sp = w->regs.sp;
-		room = walk_room(w);
+		at = w->at + w->n;
+		last = w->at + walk_room(w);
 	}
-	w->regs.pc = pc;
-	w->regs.sp = sp;
+	walk_catch_up(w, key, sp, at - w->at);
 	return KILN_END_NONE;
 }
 
