@@ -362,12 +362,6 @@ KILN_INLINE void walk_believe_frame_pointer(const struct kiln_walk *w, struct ki
 		rule->flags &= (uint8_t)~KILN_RULE_FRAME_POINTER;
 }
 
-/* What the rule for the frame in w->regs is kept by. */
-KILN_INLINE uint64_t walk_key(const struct kiln_walk *w)
-{
-	return w->regs.pc - !w->exact;
-}
-
 /*
  * Finds the rule for PC (already that of the call, for return addresses) and leaves it in PC's
  * place of the cache. 0, or an enum kiln_end; the cache is untouched then.
@@ -587,7 +581,7 @@ KILN_GLOBAL int walk_step(uint32_t slot)
 
 	if (!w)
 		return KILN_END_NO_RULE;
-	pc = walk_key(w);
+	pc = w->regs.pc - (w->exact ? 0 : 1);
 	entry = env_cache(w, pc);
 	if (!entry)
 		return KILN_END_NO_RULE;
@@ -658,21 +652,21 @@ KILN_GLOBAL int walk_step(uint32_t slot)
 
 /*
  * The step of nearly every frame, as walk_step() would do it: no call, and nothing in memory but
- * the window and the rule. From the frame whose rule is that of *KEY, its pc or the byte before its
- * return address, and whose stack pointer is *SP; fp and extra are those of w->regs. Negative:
- * walk_step() has to do it, and nothing has changed.
+ * the window and the rule. From the frame whose pc is the return address *PC and whose stack
+ * pointer is *SP; fp and extra are those of w->regs. Negative: walk_step() has to do it, and
+ * nothing has changed.
  */
-KILN_INLINE int walk_usual_step(struct kiln_walk *w, uint64_t *key, uint64_t *sp)
+KILN_INLINE int walk_usual_step(struct kiln_walk *w, uint64_t *pc, uint64_t *sp)
 {
 	const uint32_t saved = KILN_RULE_SAVED_FP | KILN_RULE_SAVED_EXTRA;
-	const struct kiln_cache_entry *entry = env_cache(w, *key);
+	const struct kiln_cache_entry *entry = env_cache(w, *pc - 1);
 	uint64_t cfa, from, ra, wild, fp = 0, extra;
 	const struct kiln_rule *rule;
 	uint32_t head;
 
 	/* Else the compiler computes the address anew for each member. */
 	asm volatile("" : "+r"(entry));
-	if (!entry || entry->pc != *key || entry->tag != w->tag)
+	if (!entry || entry->pc != *pc - 1 || entry->tag != w->tag)
 		return -1;
 	rule = &entry->rule;
 	head = kiln_rule_head(rule);
@@ -712,7 +706,7 @@ KILN_INLINE int walk_usual_step(struct kiln_walk *w, uint64_t *key, uint64_t *sp
 		if (head & KILN_RULE_SAVED_FP << KILN_HEAD_FLAGS)
 			w->regs.fp = fp;
 	}
-	*key = ra - 1;
+	*pc = ra;
 	*sp = cfa;
 	return 0;
 }
@@ -779,10 +773,12 @@ KILN_INLINE void walk_learn_window(struct kiln_walk *w)
 	w->window_first = ((w->window_first * 3 + (uint32_t)bytes) / 4 + 63) & ~63U;
 }
 
-/* The words that usual steps may fill. */
+/* The words that usual steps may fill: none from where execution is. */
 KILN_INLINE uint32_t walk_room(const struct kiln_walk *w)
 {
-	return w->limit < KILN_MAX_USER_WORDS ? w->limit : KILN_MAX_USER_WORDS;
+	uint32_t n = w->limit < KILN_MAX_USER_WORDS ? w->limit : KILN_MAX_USER_WORDS;
+
+	return w->exact ? 0 : n;
 }
 
 /* One step of any kind, or one call of the program's own runtime. As walk_chunk(). */
@@ -812,18 +808,6 @@ KILN_INLINE int walk_any_step(struct kiln_walk *w)
 	return w->n >= w->limit || walk_put(w, walk_frame(w)) ? KILN_END_DEPTH : 0;
 }
 
-/* Steps of any kind go on from where usual ones have come to; there are N words. */
-KILN_INLINE void walk_catch_up(struct kiln_walk *w, uint64_t key, uint64_t sp, uint32_t n)
-{
-	if (n == w->n)
-		return;
-	w->leaf_called = w->leaf_valid && n == w->n + 1;
-	w->exact = w->leaf_valid = w->runtime_done = 0;
-	w->regs.pc = key + 1;
-	w->regs.sp = sp;
-	w->n = n;
-}
-
 /*
  * KILN_CHUNK_STEPS further. The frame in w->regs has its word already. 0; the enum kiln_end that
  * the walk has come to; or KILN_STEP_RUNTIME: walk_switch() comes next. A function of its own, so
@@ -832,8 +816,8 @@ KILN_INLINE void walk_catch_up(struct kiln_walk *w, uint64_t key, uint64_t sp, u
 KILN_GLOBAL int walk_chunk(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
-	uint64_t key, sp, *words;
-	uint32_t at, last;
+	uint64_t pc, sp, *words;
+	uint32_t at, room;
 	int end = KILN_END_NONE;
 
 	if (!w)
@@ -841,28 +825,30 @@ KILN_GLOBAL int walk_chunk(uint32_t slot)
 	words = env_words(w);
 	if (!words)
 		return KILN_END_BAD_READ;
-	key = walk_key(w);
+	pc = w->regs.pc;
 	sp = w->regs.sp;
-	at = w->at + w->n;
-	last = w->at + walk_room(w);
+	at = w->at;
+	room = walk_room(w);
 	for (int round = 0; round < KILN_CHUNK_STEPS; round++) {
-		if (at < last && !walk_usual_step(w, &key, &sp)) {
-			uint32_t i = at++;
+		if (w->n < room && !walk_usual_step(w, &pc, &sp)) {
+			uint32_t i = at + w->n++;
 
 			asm volatile("" : "+r"(i));
-			words[i & (KILN_RECORD_WORDS - 1)] = KILN_CALLER | (key + 1);
+			words[i & (KILN_RECORD_WORDS - 1)] = KILN_CALLER | pc;
+			w->leaf_called = w->runtime_done = 0;
 			continue;
 		}
-		walk_catch_up(w, key, sp, at - w->at);
+		w->regs.pc = pc;
+		w->regs.sp = sp;
 		end = walk_any_step(w);
 		if (end)
 			return end;
-		key = walk_key(w);
+		pc = w->regs.pc;
 		sp = w->regs.sp;
-		at = w->at + w->n;
-		last = w->at + walk_room(w);
+		room = walk_room(w);
 	}
-	walk_catch_up(w, key, sp, at - w->at);
+	w->regs.pc = pc;
+	w->regs.sp = sp;
 	return KILN_END_NONE;
 }
 

@@ -27,8 +27,6 @@ static struct {
 	struct kiln_mapping mapping;
 	struct kiln_table table;
 	struct kiln_walk walk;
-	uint64_t leaf; /* the leaf's register 0, while `leaf_valid` */
-	uint8_t leaf_valid;
 } t;
 
 static inline struct kiln_walk *env_walk(uint32_t slot)
@@ -134,11 +132,8 @@ static void walk(uint32_t mapset, uint64_t from, uint64_t fp)
 	t.walk.tag = (uint64_t)mapset << 32 | 1;
 	t.walk.count = 1;
 	t.walk.exact = 1;
-	t.walk.leaf_valid = t.leaf_valid;
-	t.walk.leaf[0] = t.leaf;
 	walk_begin(&t.walk, 0, 100);
 	assert_int_equal(walk_put(&t.walk, walk_frame(&t.walk)), 0);
-	walk_fill(&t.walk);
 	walk_on(&t.walk);
 	assert_int_equal(t.walk.end, KILN_END_ROOT);
 	assert_int_equal(t.walk.n, 3);
@@ -163,38 +158,13 @@ static void a_return_address_is_left_by_the_frame_pointer(void **state)
 
 static void the_usual_step_does_it(void **state)
 {
-	uint64_t key = CODE + CALLED + 0x40 - 1, sp = STACK + 8;
+	uint64_t pc = CODE + CALLED + 0x40, sp = STACK + 8;
 
 	walk(1, CALLED + 0x40, STACK + 40);
 	t.walk.regs.fp = STACK + 40;
-	assert_int_equal(walk_usual_step(&t.walk, &key, &sp), 0);
-	assert_int_equal(key + 1, CODE + ROOT + 5);
+	assert_int_equal(walk_usual_step(&t.walk, &pc, &sp), 0);
+	assert_int_equal(pc, CODE + ROOT + 5);
 	assert_int_equal(sp, STACK + 56);
-}
-
-/*
- * Once its rule is known, the frame of the leaf is left by the usual step as well. Its caller may
- * still have the CFA in a register that the leaf did not change.
- */
-static void the_usual_step_leaves_the_leaf(void **state)
-{
-	uint64_t key = CODE + CALLED + 1, sp = STACK;
-
-	put_rule(0, (struct kiln_rule){.kind = KILN_RULE_CFA,
-				       .reg = ARCH_REG_SP,
-				       .ra_off = ARCH_RA_OFFSET,
-				       .cfa_off = 8});
-	put_rule(1, (struct kiln_rule){
-			.kind = KILN_RULE_CFA, .reg = 0, .ra_off = ARCH_RA_OFFSET, .cfa_off = 16});
-	t.leaf_valid = 1;
-	t.leaf = STACK + 40;
-	for (int again = 0; again < 2; again++) {
-		walk(1, KEEPS + 0x40, 0);
-		assert_int_equal(last_vaddr(), ROOT + 5);
-		assert_int_equal(t.walk.misses, again ? 0 : 3);
-	}
-	assert_int_equal(walk_usual_step(&t.walk, &key, &sp), 0);
-	assert_int_equal(key + 1, CODE + KEEPS + 0x40);
 }
 
 static void where_that_leads_nowhere_the_rule_counts(void **state)
@@ -227,7 +197,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    TEST(a_return_address_is_left_by_the_frame_pointer),
 	    TEST(the_usual_step_does_it),
-	    TEST(the_usual_step_leaves_the_leaf),
 	    TEST(where_that_leads_nowhere_the_rule_counts),
 	    TEST(a_rule_that_counts_from_the_frame_pointer_keeps_what_else_it_says),
 	};
