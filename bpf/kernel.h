@@ -45,8 +45,18 @@ struct mm_struct {
 	unsigned long start_stack, env_end, task_size;
 } KERNEL_TYPE;
 
+/* A CPU's run queue. `clock`: read by the scheduler at the beginning of each switch. */
+struct rq {
+	uint64_t clock;
+} KERNEL_TYPE;
+
+struct cfs_rq {
+	struct rq *rq;
+} KERNEL_TYPE;
+
 struct sched_entity {
 	uint64_t sum_exec_runtime;
+	struct cfs_rq *cfs_rq; /* of the CPU that it is on; CONFIG_FAIR_GROUP_SCHED */
 } KERNEL_TYPE;
 
 struct task_struct {

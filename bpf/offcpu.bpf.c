@@ -36,7 +36,27 @@ enum {
 	TASK_DEAD = 0x80,      /* include/linux/sched.h */
 	MEAN_SHIFT = 2,	       /* each wait is a quarter of the next mean */
 	MEAN_MAX = 2000000000, /* ns */
+	CLOCK_STAYS = 1000000, /* ns that a struct switch_clock is used */
 };
+
+/*
+ * A CPU's CLOCK_MONOTONIC at its switches. To read that clock costs as much as all else that most
+ * switches need, and the scheduler has just read its own: so that one is taken, and what it lags
+ * behind is measured now and then. Over so short a time it does not matter that the two do not run
+ * equally fast, nor that the scheduler's clocks of two CPUs may differ.
+ */
+struct switch_clock {
+	uint64_t measured; /* the scheduler's clock then */
+	uint64_t lag;
+	uint64_t pad[6]; /* a cache line for each CPU */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* user space sets it: CPUs */
+	__type(key, uint32_t);
+	__type(value, struct switch_clock);
+} switch_clocks SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -85,7 +105,8 @@ static __attribute__((noinline)) struct kiln_thread *claim_thread(uint32_t tid, 
 	t->chance = 0;
 	t->random = (uint32_t)(now ^ now >> 32 ^ tid * 0x9e3779b9U) | 1;
 	t->walked = 0;
-	t->mean[0] = t->mean[1] = ~0U;
+	/* Its first waits are walked, whatever they are: they may be the last. */
+	t->mean[0] = t->mean[1] = MEAN_MAX;
 	t->tid = tid;
 	return t;
 }
@@ -120,6 +141,22 @@ static __always_inline long task_state(struct task_struct *task)
 	return bpf_core_field_exists(task->__state) ? (long)task->__state : old->state;
 }
 
+/* The moment of the switch from PREV on CPU. */
+static __always_inline uint64_t switch_time(const struct task_struct *prev, uint32_t cpu)
+{
+	struct switch_clock *c = bpf_map_lookup_elem(&switch_clocks, &cpu);
+	uint64_t clock;
+
+	if (!c || !bpf_core_field_exists(prev->se.cfs_rq))
+		return bpf_ktime_get_ns();
+	clock = prev->se.cfs_rq->rq->clock;
+	if (clock - c->measured > CLOCK_STAYS) {
+		c->measured = clock;
+		c->lag = bpf_ktime_get_ns() - clock;
+	}
+	return clock + c->lag;
+}
+
 static __attribute__((noinline)) void tell_end(struct kiln_thread *t, uint64_t ns)
 {
 	struct kiln_wait_end end = {
@@ -149,34 +186,43 @@ static __always_inline void begin_running(struct task_struct *task, uint64_t now
 
 	if (!t || !t->out)
 		return;
-	ns = now - t->out;
+	/* Clocks of two CPUs differ by less than a microsecond. */
+	ns = now > t->out ? now - t->out : 0;
 	if (t->chance)
 		tell_end(t, ns);
 	mean = &t->mean[t->out & 1];
 	t->out = 0;
 	if (ns > MEAN_MAX)
 		ns = MEAN_MAX;
-	/* The first wait is the mean. */
-	*mean =
-	    *mean == ~0U ? (uint32_t)ns : (uint32_t)(*mean + (((int64_t)ns - *mean) >> MEAN_SHIFT));
+	*mean = (uint32_t)(*mean + (((int64_t)ns - *mean) >> MEAN_SHIFT));
+}
+
+/* The chance of a wait of NS, in units of 2^-32 and not bounded. */
+static __always_inline uint64_t chance_of(uint64_t ns, uint32_t rate)
+{
+	return ns * (rate & KILN_OFF_CPU_RATE_MASK) >> KILN_OFF_CPU_RATE_SHIFT;
 }
 
 /*
  * The chance that the wait that begins NOW is walked, if it is; else 0. By what the thread waits
  * usually, or by the time since it was walked last: so the first long wait after many short ones
- * is not missed.
+ * is not missed. The square of that time, so that a thread that waits very often is not walked
+ * much more often for it.
  */
 static __always_inline uint32_t draw(struct kiln_thread *t, uint64_t now, uint32_t queue)
 {
 	uint32_t shift = off_cpu_shift & 31, moment = (uint32_t)(now >> KILN_WALKED_SHIFT),
 		 random = t->random;
-	uint64_t since = moment - t->walked, ns = t->mean[queue & 1], chance;
+	uint64_t since = moment - t->walked, chance = chance_of(t->mean[queue & 1], t->rate);
 
 	if (since > KILN_WALKED_MAX)
 		since = KILN_WALKED_MAX;
-	since <<= KILN_WALKED_SHIFT;
-	chance = (ns > since ? ns : since) * (t->rate & KILN_OFF_CPU_RATE_MASK) >>
-		 KILN_OFF_CPU_RATE_SHIFT;
+	since = chance_of(since << KILN_WALKED_SHIFT, t->rate) >> 16;
+	if (since > 1 << 16)
+		since = 1 << 16;
+	since *= since;
+	if (chance < since)
+		chance = since;
 	if (chance < KILN_OFF_CPU_LEAST)
 		chance = KILN_OFF_CPU_LEAST;
 	chance >>= shift;
@@ -226,7 +272,7 @@ static __always_inline struct kiln_thread *begin_waiting(struct task_struct *tas
 		return 0;
 	}
 	if (use_cgroups) {
-		css = task_css(current_task());
+		css = task_css(task);
 		serial = kernel_read(css, serial_nr);
 	}
 	if (t->css != (uint32_t)serial || t->epoch != epoch)
@@ -255,12 +301,29 @@ static __always_inline uint8_t cause_of(struct task_struct *task, uint32_t queue
 	return BPF_CORE_READ_BITFIELD(task, in_iowait) ? KILN_WAIT_IO : KILN_WAIT_BLOCKED;
 }
 
+/* No part of on_switch(), which would have all of its stack while it walks. */
+static __attribute__((noinline)) int begin_wait(void *ctx, struct kiln_cpu *cpu,
+						const struct kiln_thread *t, uint32_t cause)
+{
+	const struct kiln_verdict verdict = {
+	    .index = t->rate >> 24, .runtimes = t->runtimes, .cgroup = own_cgroup()};
+	const struct beginning b = {
+	    .verdict = &verdict,
+	    .value = t->chance == ~0U ? KILN_OFF_CPU_CERTAIN : t->chance,
+	    .time = t->out,
+	    .origin = KILN_ORIGIN_OFF_CPU,
+	    .detail = (uint8_t)cause,
+	};
+
+	return begin_sample(ctx, cpu, &b);
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, int preempt, struct task_struct *prev, struct task_struct *next)
 {
-	uint32_t number = bpf_get_smp_processor_id();
+	uint32_t number = bpf_get_smp_processor_id(), cause;
 	uint32_t queue = preempt || !task_state(prev);
-	uint64_t now = bpf_ktime_get_ns();
+	uint64_t now = switch_time(prev, number);
 	struct kiln_thread *t;
 	struct kiln_walk *w;
 	struct kiln_cpu *cpu;
@@ -271,16 +334,8 @@ int BPF_PROG(on_switch, int preempt, struct task_struct *prev, struct task_struc
 	cpu = t ? bpf_map_lookup_elem(&cpus, &number) : 0;
 	if (!cpu)
 		return 0;
-	const struct kiln_verdict verdict = {
-	    .index = t->rate >> 24, .runtimes = t->runtimes, .cgroup = own_cgroup()};
-	const struct beginning b = {
-	    .verdict = &verdict,
-	    .value = t->chance == ~0U ? KILN_OFF_CPU_CERTAIN : t->chance,
-	    .time = t->out,
-	    .origin = KILN_ORIGIN_OFF_CPU,
-	    .detail = cause_of(prev, queue),
-	};
-	begun = begin_sample(ctx, cpu, &b);
+	cause = cause_of(prev, queue);
+	begun = begin_wait(ctx, cpu, t, cause);
 	if (begun < 0) {
 		t->chance = 0;
 		return 0;
@@ -288,7 +343,7 @@ int BPF_PROG(on_switch, int preempt, struct task_struct *prev, struct task_struc
 	cpu->stats.n[KILN_STAT_WAITS]++;
 	w = env_walk(number);
 	if (begun && w) {
-		if (b.detail == KILN_WAIT_BLOCKED && !w->syscall)
+		if (cause == KILN_WAIT_BLOCKED && !w->syscall)
 			env_record(w)->head.detail = KILN_WAIT_FAULT;
 		begun = w->walker ? begin_in_walker(number) : 0;
 		if (begun)

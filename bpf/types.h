@@ -263,7 +263,7 @@ struct kiln_verdict {
 #define KILN_OFF_CPU_RATE(walks) ((uint32_t)((double)KILN_OFF_CPU_UNIT * (walks) / 1e9))
 enum {
 	KILN_OFF_CPU_RATE_SHIFT = 10, /* of KILN_OFF_CPU_UNIT over 2^32 */
-	KILN_OFF_CPU_LEAST = 1 << 24, /* the lowest probability, while nothing is throttled */
+	KILN_OFF_CPU_LEAST = 1 << 22, /* the lowest probability, while nothing is throttled */
 	KILN_WALKED_SHIFT = 20,
 	KILN_WALKED_MAX = 2000,	  /* longer ago is the same */
 	KILN_MAX_THREADS = 32768, /* slots of `threads`; a power of 2 */
@@ -294,7 +294,7 @@ struct kiln_thread {
 	/* Of the walk that was made when it was switched out, ~0: certain; 0: none was made. */
 	uint32_t chance;
 	uint32_t walked;  /* when it was walked last, in 2^KILN_WALKED_SHIFT ns */
-	uint32_t mean[2]; /* ns: what it waits usually; [1]: for a CPU. ~0: not known */
+	uint32_t mean[2]; /* ns: what it waits usually; [1]: for a CPU */
 };
 KILN_ASSERT_SIZE(kiln_thread, 64);
 

@@ -35,6 +35,10 @@ static int load(struct off_cpu *o, struct profiler *main)
 	o->skel->rodata->max_depth = main->rodata->max_depth;
 	o->skel->rodata->ring_shift = main->rodata->ring_shift;
 	o->skel->rodata->ring_unasked = main->rodata->ring_unasked;
+	r = bpf_map__set_max_entries(o->skel->maps.switch_clocks,
+				     bpf_map__max_entries(main->maps.cpus));
+	if (r < 0)
+		return r;
 	if (bpf_map__value_size(o->skel->maps.bss) != bpf_map__value_size(main->maps.bss))
 		return -EINVAL;
 	r = bpf_map__reuse_fd(o->skel->maps.bss, bpf_map__fd(main->maps.bss));
@@ -123,6 +127,11 @@ void off_cpu_detach(struct off_cpu *o)
 	o->link = NULL;
 }
 
+bool off_cpu_is_on(const struct off_cpu *o)
+{
+	return o && o->link;
+}
+
 struct walkers *off_cpu_walkers(struct off_cpu *o)
 {
 	return o->walkers;
@@ -179,15 +188,14 @@ void off_cpu_told(struct off_cpu *o, uint32_t tid, uint64_t ns)
 		o->told[t - o->threads].ns += ns;
 }
 
-void off_cpu_cost(const struct off_cpu *o, uint64_t *ret_runs, uint64_t *ret_ns)
+uint64_t off_cpu_run_ns(const struct off_cpu *o)
 {
 	struct bpf_prog_info info = {};
 	uint32_t len = sizeof(info);
 
 	if (bpf_obj_get_info_by_fd(bpf_program__fd(o->skel->progs.on_switch), &info, &len))
-		return;
-	*ret_runs += info.run_cnt;
-	*ret_ns += info.run_time_ns;
+		return 0;
+	return info.run_time_ns;
 }
 
 uint64_t off_cpu_map_bytes(const struct off_cpu *o)

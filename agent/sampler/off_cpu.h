@@ -20,6 +20,8 @@ DEFINE_CLEANUP(struct off_cpu *, off_cpu_free)
 /* From now on switches are looked at, or not. */
 int off_cpu_attach(struct off_cpu *o, struct error *err) _must_check_;
 void off_cpu_detach(struct off_cpu *o);
+/* O may be NULL. */
+bool off_cpu_is_on(const struct off_cpu *o);
 
 /* Its own set of walkers. */
 struct walkers *off_cpu_walkers(struct off_cpu *o);
@@ -34,7 +36,7 @@ bool off_cpu_due(struct off_cpu *o, uint32_t tid, uint64_t now, int64_t *ret_ns)
 void off_cpu_told(struct off_cpu *o, uint32_t tid, uint64_t ns);
 /* What the slots say is void: nobody is to be taken for waiting. */
 void off_cpu_forget(struct off_cpu *o);
-/* Runs and their ns, where the kernel counts them; else 0. Added to the results. */
-void off_cpu_cost(const struct off_cpu *o, uint64_t *ret_runs, uint64_t *ret_ns);
+/* The CPU time of its program, ns, while the kernel counted it. */
+uint64_t off_cpu_run_ns(const struct off_cpu *o);
 /* Bytes of the maps that are its own. */
 uint64_t off_cpu_map_bytes(const struct off_cpu *o);

@@ -14,6 +14,7 @@
 #include "agent/process/procfs.h"
 #include "agent/sampler/map_sizes.h"
 #include "agent/sampler/off_cpu.h"
+#include "agent/sampler/run_time.h"
 #include "agent/sampler/timers.h"
 #include "agent/sampler/walkers.h"
 #include "lib/log.h"
@@ -34,7 +35,9 @@ struct sampler {
 	const char *online;
 	int n_cpus;
 	uint32_t hz, target_tid;
-	int stats_fd;
+	int stats_fd; /* while it is open the kernel counts what the programs cost */
+	struct run_time run_time;
+	bool can_spare; /* it is this agent that made it count */
 	uint64_t processes;
 	uint32_t looks; /* sampler_read_named() was called so often */
 	void (*consume)(const struct kiln_sample *record, void *arg);
@@ -346,6 +349,8 @@ int sampler_new(const struct sampler_options *options, struct sampler **ret, str
 		return error_set(err, -errno, "cannot map the ring buffer: %m");
 	/* What the programs cost, for /metrics. Needs CAP_SYS_ADMIN on some kernels: do without. */
 	s->stats_fd = bpf_enable_stats(BPF_STATS_RUN_TIME);
+	s->can_spare = s->stats_fd >= 0;
+	run_time_turn(&s->run_time, now_ns(), true);
 	*ret = TAKE_PTR(s);
 	return 0;
 }
@@ -495,12 +500,55 @@ void sampler_on_labels(struct sampler *s,
 	s->labels_arg = arg;
 }
 
+/* Until NOW: the time of all programs, and the runs of the one that samples. */
+static void look_at_run_time(struct sampler *s, uint64_t now)
+{
+	struct run_count counted = {};
+	struct bpf_program *program;
+
+	bpf_object__for_each_program(program, s->skel->obj)
+	{
+		struct bpf_prog_info info = {};
+		uint32_t len = sizeof(info);
+		int fd = bpf_program__fd(program);
+
+		if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &len))
+			continue;
+		counted.ns += info.run_time_ns;
+		if (program == s->skel->progs.sample)
+			counted.runs = info.run_cnt;
+	}
+	if (s->off_cpu)
+		counted.ns += off_cpu_run_ns(s->off_cpu);
+	run_time_look(&s->run_time, now, &counted);
+}
+
+/* Makes the kernel count, or stop counting, where it is time for that. */
+static void turn_statistics(struct sampler *s, uint64_t now)
+{
+	bool on = run_time_wants(&s->run_time, now, s->can_spare && off_cpu_is_on(s->off_cpu));
+
+	if (on == s->run_time.on)
+		return;
+	if (on)
+		s->stats_fd = bpf_enable_stats(BPF_STATS_RUN_TIME);
+	look_at_run_time(s, now);
+	if (!on) {
+		close(s->stats_fd);
+		s->stats_fd = -1;
+	}
+	run_time_turn(&s->run_time, now, on);
+}
+
 bool sampler_drain(struct sampler *s, void (*consume)(const struct kiln_sample *record, void *arg),
 		   void *arg)
 {
+	uint64_t now = now_ns();
+
 	s->consume = consume;
 	s->consume_arg = arg;
-	s->drain_until_ns = now_ns() + SAMPLER_DRAIN_MS * 1000000ULL;
+	turn_statistics(s, now);
+	s->drain_until_ns = now + SAMPLER_DRAIN_MS * 1000000ULL;
 	return ring_buffer__consume(s->ring) == -ECANCELED;
 }
 
@@ -716,39 +764,20 @@ static uint64_t maps_bytes(struct sampler *s)
 	return s->maps_bytes;
 }
 
-static void read_runs(const struct bpf_program *program, struct sampler_stats *ret)
-{
-	struct bpf_prog_info info = {};
-	uint32_t len = sizeof(info);
-	int fd = bpf_program__fd(program);
-
-	if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &len))
-		return;
-	ret->run_ns += info.run_time_ns;
-	ret->runs = info.run_cnt;
-}
-
 uint64_t sampler_run_ns(struct sampler *s)
 {
-	struct sampler_stats stats = {};
-	struct bpf_program *program;
-
-	bpf_object__for_each_program(program, s->skel->obj) read_runs(program, &stats);
-	if (s->off_cpu)
-		off_cpu_cost(s->off_cpu, &stats.runs, &stats.run_ns);
-	return stats.run_ns;
+	look_at_run_time(s, now_ns());
+	return s->run_time.total.ns;
 }
 
 void sampler_read_stats(struct sampler *s, struct sampler_stats *ret)
 {
-	uint64_t run_ns = sampler_run_ns(s);
-
 	*ret = (struct sampler_stats){.processes = s->processes};
 	for (int cpu = 0; cpu < s->n_cpus; cpu++)
 		for (uint32_t i = 0; i < KILN_STAT_COUNT; i++)
 			ret->counts[i] += s->cpus[cpu].stats.n[i];
-	read_runs(s->skel->progs.sample, ret);
-	ret->run_ns = run_ns;
+	ret->run_ns = sampler_run_ns(s);
+	ret->runs = s->run_time.total.runs;
 	ret->slab_bytes = s->slabs.used;
 	ret->map_bytes = maps_bytes(s) + ret->slab_bytes;
 	if (s->off_cpu)

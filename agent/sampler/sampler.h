@@ -133,7 +133,8 @@ int sampler_ignore_process(struct sampler *s, uint32_t tgid);
 
 struct sampler_stats {
 	uint64_t counts[KILN_STAT_COUNT];
-	/* Of all programs; 0 unless kernel.bpf_stats_enabled. Runs are of the sampling program. */
+	/* Of all programs; 0 where the kernel does not count. Runs are of the sampling program.
+	 * Estimates while off-CPU is on (run_time.h). */
 	uint64_t run_ns, runs;
 	/* Memory of all maps. That of the slabs (unwind tables and mappings) follows need and is of
 	 * now, that of the others up to SAMPLER_MAPS_AGE_S old. */

@@ -3,7 +3,7 @@
 """Measures what Kiln costs on this machine and prints one table: what, measured, goal (docs: budgets).
 
 usage: hack/bench [--quick] [--only PART[,PART]] [--json FILE] [PART...]
-PARTS: bpf verifier cpu rate memory tables stacks bytes runtimes java operator stream live probe
+PARTS: bpf verifier cpu rate memory tables stacks bytes runtimes java operator stream live probe switches
 
 Nothing here is a test: a goal that is missed is shown, not failed. What cannot be measured (a program is not
 built, the machine lacks something) is named, and the exit status is 1."""
@@ -34,6 +34,7 @@ import bench_operator  # noqa: E402
 import bench_rate as bench_rate_load  # noqa: E402
 import bench_runtimes  # noqa: E402
 import bench_stream  # noqa: E402
+import bench_switches  # noqa: E402
 
 CPUS = os.cpu_count()
 CONFIG = """
@@ -262,10 +263,18 @@ def bench_bytes(table, quick):
     server.shutdown()
 
 
+def bench_switches_load(table, quick):
+    path = tool("kiln-bench-switches")
+    if path:
+        bench_switches.bench(table, path, quick)
+    else:
+        table.lack("switches", "kiln-bench-switches is not built")
+
+
 PARTS = {"bpf": bench_bpf, "verifier": bench_verifier, "cpu": bench_cpu, "rate": bench_rate, "memory": bench_memory,
          "tables": bench_tables, "stacks": bench_stacks,
          "bytes": bench_bytes, "runtimes": bench_runtimes.bench, "operator": bench_operator.bench, "stream": bench_stream.bench,
-         "java": bench_java_load, "live": bench_live.bench, "probe": bench_probe.bench}
+         "java": bench_java_load, "live": bench_live.bench, "probe": bench_probe.bench, "switches": bench_switches_load}
 
 
 def main():

@@ -18,6 +18,9 @@
 #include "agent/runtime/runtime.h"
 #include "lib/base.h"
 #include "cgroups.skel.h"
+#include "offcpu.skel.h"
+#include "probe_hit.skel.h"
+#include "probe_sample.skel.h"
 #include "profiler.skel.h"
 
 enum {
@@ -285,6 +288,12 @@ int main(void)
 	source.bytes = profiler__elf_bytes(&source.size);
 	measure_object(&source);
 	source.bytes = cgroups__elf_bytes(&source.size);
+	measure_object(&source);
+	source.bytes = offcpu__elf_bytes(&source.size);
+	measure_object(&source);
+	source.bytes = probe_hit__elf_bytes(&source.size);
+	measure_object(&source);
+	source.bytes = probe_sample__elf_bytes(&source.size);
 	measure_object(&source);
 	for (size_t i = 0; profiler && runtime_table[i]; i++) {
 		const struct walker_object *walker = runtime_table[i]->walker;

@@ -73,7 +73,7 @@ static void a_wait_weighs_its_time_by_its_chance(void **state)
 {
 	assert_int_equal(waits_weigh(1000, KILN_OFF_CPU_CERTAIN), 1000);
 	assert_int_equal(waits_weigh(1000, KILN_OFF_CPU_CERTAIN / 2), 2000);
-	assert_int_equal(waits_weigh(1000, KILN_OFF_CPU_LEAST), 256000);
+	assert_int_equal(waits_weigh(1000, KILN_OFF_CPU_LEAST), 1024000);
 	assert_int_equal(waits_weigh(1000, 0), 0);
 	/* A day with the least chance that there is. */
 	assert_true(waits_weigh(86400000000000ULL, 1) == UINT64_MAX);
