@@ -33,9 +33,23 @@ struct {
 	__uint(value_size, sizeof(uint32_t));
 } probe_sample SEC(".maps");
 
+/*
+ * Takes the scratch of HIT's CPU; 0: it is another hit's. Linux 5.10 has no atomic operation that
+ * returns something: so each that comes is counted first, and has it who then finds itself alone.
+ * Of two that come at once neither may have it.
+ */
+static __always_inline int probe_claim(struct kiln_probe_hit *hit)
+{
+	__sync_fetch_and_add(&hit->busy, 1);
+	if (*(volatile uint32_t *)&hit->busy == 1)
+		return 1;
+	__sync_fetch_and_add(&hit->busy, -1);
+	return 0;
+}
+
 /* The scratch is free again. */
 static __always_inline void probe_release(struct kiln_probe_hit *hit)
 {
 	asm volatile("" ::: "memory");
-	*(volatile uint32_t *)&hit->busy = 0;
+	__sync_fetch_and_add(&hit->busy, -1);
 }

@@ -76,7 +76,7 @@ int on_hit(void *ctx)
 	/* An idle CPU has no task that it could be a sample of. */
 	if (!hit || !probe || !cpu || !tgid || tgid == agent_tgid)
 		return 0;
-	if (__sync_lock_test_and_set(&hit->busy, 1)) {
+	if (!probe_claim(hit)) {
 		__sync_fetch_and_add(&probe->busy, 1);
 		return 0;
 	}

@@ -643,7 +643,7 @@ enum kiln_leaf {
 
 /* `probe_hits`: CPU number -> this: the hit that is being taken. */
 struct kiln_probe_hit {
-	uint32_t busy;
+	uint32_t busy; /* hits that have it or ask for it: probe_claim() in bpf/probe.h */
 	uint16_t number;
 	uint8_t leaf; /* enum kiln_leaf */
 	uint8_t pad;
