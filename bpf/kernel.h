@@ -75,6 +75,17 @@ struct task_struct {
 	struct thread_struct thread;
 } KERNEL_TYPE;
 
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+} KERNEL_TYPE;
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+} KERNEL_TYPE;
+
 /* Before Linux 5.14. */
 struct task_struct___long_state {
 	long state;

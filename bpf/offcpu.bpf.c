@@ -360,4 +360,111 @@ int BPF_PROG(finish)
 	return end_sample(bpf_get_smp_processor_id());
 }
 
+/* ---- who waits unseen ------------------------------------------------------------------------ */
+
+/* Where the kernel's stacks of switches begin; those of the iterator leave it out. */
+extern const void schedule __ksym __weak;
+
+/* One at a time reads. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__uint(value_size, KILN_SLEEPER_BYTES);
+} sleeper SEC(".maps");
+
+/*
+ * The slot of TASK, which waits since before anybody looked at it, or since long and was not drawn;
+ * else NULL. Its wait begins anew now: what was before is in `waited` as if it had ended.
+ */
+static __attribute__((noinline)) struct kiln_thread *find_sleeper(struct task_struct *task,
+								  uint64_t now)
+{
+	uint32_t epoch = *(volatile uint32_t *)&policy_epoch,
+		 tid = (uint32_t)kernel_read(task, pid);
+	struct kiln_thread *t = find_thread(tid);
+	struct cgroup_subsys_state *css = 0;
+	uint64_t serial = 0;
+
+	if (t && (t->chance || (t->out && (int64_t)(now - t->out) < KILN_SLEEP_SHOWN)))
+		return 0;
+	if (!t)
+		t = claim_thread(tid, now, kernel_read(task, se.sum_exec_runtime));
+	if (!t)
+		return 0;
+	if (use_cgroups) {
+		css = task_css(task);
+		serial = kernel_read(css, serial_nr);
+	}
+	if (t->css != (uint32_t)serial || t->epoch != epoch)
+		decide_waits(css, serial, epoch, (uint32_t)kernel_read(task, tgid), t);
+	if (!t->rate)
+		return 0;
+	if (t->out)
+		t->waited += now - t->out;
+	t->out = now & ~1ULL;
+	return t;
+}
+
+/* Its process as a timer's hit knows it; 0: it is none that is sampled. */
+static __always_inline int describe_sleeper(struct task_struct *task, const struct kiln_thread *t,
+					    struct kiln_sample *r)
+{
+	uint32_t tgid = (uint32_t)kernel_read(task, tgid);
+	uint64_t exec_id = kernel_read(task, self_exec_id);
+	struct kiln_process *process = bpf_map_lookup_elem(&processes, &tgid);
+
+	if (process && process->exec_id != exec_id)
+		process = 0;
+	if (process && (process->flags & KILN_PROCESS_IGNORE))
+		return 0;
+	r->type = KILN_RECORD_SAMPLE;
+	r->time = t->out;
+	r->start_time = kernel_read(kernel_read(task, group_leader), start_boottime);
+	r->exec_id = exec_id;
+	r->cgroup =
+	    use_cgroups ? kernel_read(kernel_read(kernel_read(task_css(task), cgroup), kn), id) : 0;
+	r->tgid = tgid;
+	r->tid = (uint32_t)kernel_read(task, pid);
+	r->policy = (uint16_t)(t->rate >> 24);
+	r->runtimes = t->runtimes;
+	r->origin = KILN_ORIGIN_OFF_CPU;
+	r->value = KILN_OFF_CPU_CERTAIN;
+	r->flags = KILN_SAMPLE_KERNEL_MODE | KILN_SAMPLE_FIRST_FRAME;
+	r->end = KILN_END_BAD_READ;
+	r->mapset = process ? process->mapset : 0;
+	bpf_probe_read_kernel(r->comm, sizeof(r->comm), task->comm);
+	return 1;
+}
+
+/* User space says in the slot that the wait was shown, once it has taken what is written here. */
+SEC("iter/task")
+int sleepers(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	uint32_t zero = 0, syscall = 0;
+	struct kiln_sleeper *s = bpf_map_lookup_elem(&sleeper, &zero);
+	struct kiln_thread *t;
+	long state, got;
+
+	if (!task || !s)
+		return 0;
+	state = task_state(task);
+	/* Runs, could run, or ends. */
+	if (!task->mm || !state || (state & TASK_DEAD) || !program_begun(task))
+		return 0;
+	t = find_sleeper(task, bpf_ktime_get_ns());
+	if (!t || !describe_sleeper(task, t, &s->sample))
+		return 0;
+	if (arch_saved_registers(s->leaf, saved_registers(task), &syscall))
+		return 0;
+	s->code_mask = ARCH_CODE_MASK(task);
+	s->sample.detail = syscall ? cause_of(task, 0) : KILN_WAIT_FAULT;
+	s->sample.words[0] = (uint64_t)&schedule;
+	got = bpf_get_task_stack(task, &s->sample.words[1], (KILN_SLEEPER_FRAMES - 1) * 8, 0);
+	s->sample.n_kernel = got > 0 ? (uint16_t)(1 + ((uint64_t)got >> 3)) : 0;
+	bpf_seq_write(ctx->meta->seq, s, KILN_SLEEPER_BYTES);
+	return 0;
+}
+
 char LICENSE[] SEC("license") = "GPL";

@@ -297,6 +297,10 @@ struct kiln_thread {
 	uint32_t mean[2]; /* ns: what it waits usually; [1]: for a CPU */
 };
 KILN_ASSERT_SIZE(kiln_thread, 64);
+enum {
+	KILN_SLEEP_SHOWN = 1000000000, /* ns that a thread waits unseen at most, about */
+	KILN_SLEEPER_FRAMES = 64,      /* of its kernel stack */
+};
 
 /* ---- runtimes -------------------------------------------------------------------------------- */
 
@@ -516,6 +520,18 @@ struct kiln_text {
 	uint8_t bytes[KILN_TEXT_BYTES]; /* the runtime's: its walker_data.h */
 };
 KILN_ASSERT_SIZE(kiln_text, 328);
+
+/*
+ * A thread that waits, and whose stack nobody walked when it was switched out: read from the
+ * iterator `sleepers` (agent/sampler/off_cpu.h). `sample` has all but its user part, which is read
+ * from the outside.
+ */
+struct kiln_sleeper {
+	uint64_t leaf[KILN_LEAF_REGS]; /* as in struct kiln_resume */
+	uint64_t code_mask;
+	struct kiln_sample sample; /* and its n_kernel words */
+};
+#define KILN_SLEEPER_BYTES (sizeof(struct kiln_sleeper) + KILN_SLEEPER_FRAMES * 8)
 
 /* The end of a wait for which a sample was sent: the thread runs again. Follows that sample. */
 struct kiln_wait_end {

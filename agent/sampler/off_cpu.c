@@ -15,7 +15,8 @@
 
 struct off_cpu {
 	struct offcpu *skel;
-	struct bpf_link *link; /* NULL: not attached */
+	struct bpf_link *link;	   /* NULL: not attached */
+	struct bpf_link *sleepers; /* NULL: not asked for yet */
 	struct walkers *walkers;
 	struct kiln_thread *threads; /* KILN_MAX_THREADS, shared with the kernel */
 	struct told {
@@ -92,6 +93,7 @@ struct off_cpu *off_cpu_free(struct off_cpu *o)
 	if (!o)
 		return NULL;
 	off_cpu_detach(o);
+	bpf_link__destroy(o->sleepers);
 	walkers_free(o->walkers);
 	if (o->threads)
 		munmap(o->threads, THREADS_BYTES);
@@ -186,6 +188,30 @@ void off_cpu_told(struct off_cpu *o, uint32_t tid, uint64_t ns)
 
 	if (t && o->told[t - o->threads].tid == tid)
 		o->told[t - o->threads].ns += ns;
+}
+
+int off_cpu_open_sleepers(struct off_cpu *o)
+{
+	int fd;
+
+	if (!o->sleepers)
+		o->sleepers = bpf_program__attach_iter(o->skel->progs.sleepers, NULL);
+	if (!o->sleepers)
+		return -errno;
+	fd = bpf_iter_create(bpf_link__fd(o->sleepers));
+	return fd < 0 ? -errno : fd;
+}
+
+bool off_cpu_shown(struct off_cpu *o, uint32_t tid, uint64_t began)
+{
+	struct kiln_thread *t = (struct kiln_thread *)find(o, tid);
+	uint32_t unseen = 0;
+
+	/* When it runs just now, the kernel may find a chance that is of no wait: its end has no
+	 * sample then, and is left out. */
+	return t && __atomic_load_n(&t->out, __ATOMIC_RELAXED) == began &&
+	       __atomic_compare_exchange_n(&t->chance, &unseen, ~0U, false, __ATOMIC_RELAXED,
+					   __ATOMIC_RELAXED);
 }
 
 uint64_t off_cpu_run_ns(const struct off_cpu *o)

@@ -38,5 +38,14 @@ void off_cpu_told(struct off_cpu *o, uint32_t tid, uint64_t ns);
 void off_cpu_forget(struct off_cpu *o);
 /* The CPU time of its program, ns, while the kernel counted it. */
 uint64_t off_cpu_run_ns(const struct off_cpu *o);
+/*
+ * Who waits, and whose stack nobody walked: because it waits since before switches were looked at,
+ * or was not drawn, and that is long ago. A file descriptor that the caller closes; each read() of
+ * any thread returns whole records of KILN_SLEEPER_BYTES, struct kiln_sleeper; 0: that is all. Each
+ * thread is told again until off_cpu_shown().
+ */
+int off_cpu_open_sleepers(struct off_cpu *o) _must_check_;
+/* The wait of TID since BEGAN has a sample. False: it has ended meanwhile. */
+bool off_cpu_shown(struct off_cpu *o, uint32_t tid, uint64_t began);
 /* Bytes of the maps that are its own. */
 uint64_t off_cpu_map_bytes(const struct off_cpu *o);

@@ -433,6 +433,16 @@ void sampler_wait_told(struct sampler *s, uint32_t tid, uint64_t ns)
 		off_cpu_told(s->off_cpu, tid, ns);
 }
 
+int sampler_open_sleepers(struct sampler *s)
+{
+	return off_cpu_is_on(s->off_cpu) ? off_cpu_open_sleepers(s->off_cpu) : -ENOENT;
+}
+
+bool sampler_sleeper_shown(struct sampler *s, uint32_t tid, uint64_t began)
+{
+	return s->off_cpu && off_cpu_shown(s->off_cpu, tid, began);
+}
+
 void sampler_limit_off_cpu(struct sampler *s, uint64_t now)
 {
 	uint64_t walks = 0, passed = now - s->limited_ns;

@@ -96,6 +96,10 @@ bool sampler_thread_waits(const struct sampler *s, uint32_t tid, uint64_t began)
  */
 bool sampler_wait_due(struct sampler *s, uint32_t tid, uint64_t now, int64_t *ret_ns);
 void sampler_wait_told(struct sampler *s, uint32_t tid, uint64_t ns);
+/* off_cpu_open_sleepers(). -ENOENT: switches are not looked at. */
+int sampler_open_sleepers(struct sampler *s) _must_check_;
+/* off_cpu_shown() */
+bool sampler_sleeper_shown(struct sampler *s, uint32_t tid, uint64_t began);
 /*
  * To be called once a window: when there were more walks at switches than SAMPLER_WALKS_MAX a
  * second and CPU, half of them are left out from now on; when a quarter of that, they come back.

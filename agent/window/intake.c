@@ -186,6 +186,8 @@ int intake_new(const struct config *config, struct sampler *sampler, uv_loop_t *
 	if (!r)
 		r = waits_new(&in->waits);
 	if (!r)
+		r = sleepers_new(loop, sampler, in->proc_dirfd, intake_consume, in, &in->sleepers);
+	if (!r)
 		r = process_table_new(&in->processes);
 	if (!r)
 		r = stack_table_new(&in->stacks);
@@ -222,6 +224,7 @@ struct intake *intake_free(struct intake *in)
 		return NULL;
 	intake_stop(in);
 	drop_waiting(in);
+	sleepers_free(in->sleepers);
 	waits_free(in->waits);
 	stack_table_free(in->stacks);
 	process_table_free(in->processes);
@@ -316,6 +319,8 @@ void intake_use_window(struct intake *in, struct window *w)
 		credit_waits(in);
 		runtime_frames_finish(in->runtime_frames, in->window->number);
 	}
+	if (in->window != w)
+		sleepers_look(in->sleepers);
 	in->window = w;
 }
 
@@ -356,7 +361,7 @@ int intake_refresh_cpus(struct intake *in, struct error *err)
 bool intake_busy(const struct intake *in)
 {
 	return table_compiler_busy(in->tables) || in->waiting.n || discovery_busy(in->discovery) ||
-	       code_reader_busy(in->code);
+	       code_reader_busy(in->code) || sleepers_busy(in->sleepers);
 }
 
 struct runtimes *intake_runtimes(const struct intake *in)

@@ -15,6 +15,7 @@
 #include "agent/window/code_reader.h"
 #include "agent/window/discovery.h"
 #include "agent/window/runtime_frames.h"
+#include "agent/window/sleepers.h"
 #include "agent/window/table_compiler.h"
 #include "agent/window/waiting.h"
 #include "agent/window/waits.h"
@@ -36,6 +37,7 @@ struct intake {
 	struct discovery *discovery;
 	struct waiting_room waiting;
 	struct waits *waits;
+	struct sleepers *sleepers;
 	uint64_t drained_ns; /* all that the kernel told before was taken */
 	struct code_reader *code;
 	struct table_compiler *tables;

@@ -78,6 +78,8 @@ static const struct {
     {"kernel_wait", "child process"},
     {"do_sigtimedwait", "signal"},
     {"__do_sys_pause", "signal"},
+    {"__x64_sys_pause", "signal"},
+    {"__arm64_sys_pause", "signal"},
     {"sigsuspend", "signal"},
     {"do_signal_stop", "stopped"},
     {"ptrace_stop", "stopped"},

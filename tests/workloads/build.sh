@@ -54,6 +54,7 @@ cc crowd crowd.c
 cc forks forks.c
 libs=-pthread cc threads threads.c
 libs=-pthread cc waits waits.c
+libs=-pthread cc sleepers sleepers.c
 libs=-pthread cc threads-static threads.c -static
 cc plugin-red.so plugin.c -shared -fPIC -fvisibility=hidden -DNAME=red
 cc plugin-blue.so plugin.c -shared -fPIC -fvisibility=hidden -DNAME=blue -DPADDED

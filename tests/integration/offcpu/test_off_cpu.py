@@ -38,8 +38,10 @@ class Program:
     def result(self):
         return json.loads(self.process.stdout.readline())
 
-    def end(self):
+    def end(self, kill=False):
         self.process.stdin.close()
+        if kill:
+            self.process.kill()
         self.process.wait(20)
 
 
@@ -138,6 +140,28 @@ def test_threads_of_a_go_program(tmp_path):
         # Go's first thread stays, and waits in the runtime then.
         got = profile.within(truth["tid"], function)
         assert abs(got - truth["off"]) <= truth["off"] * 0.02 + RESULTS_MARGIN_NS, (function, got, truth)
+
+
+def test_who_waits_since_before_is_shown():
+    """Two threads that hold what the other wants, and others that nobody wakes: no switch tells of them."""
+    program = Program(workload.path("sleepers"), 20)
+    a = agent.Agent("--off-cpu", "--pid", program.pid, "--reporter-interval", "2s", "--duration", "7s", "--stdout")
+    try:
+        assert a.wait() == 0, a.stderr()
+        with open(a.out_path, encoding="utf-8") as f:
+            profile = Profile(f.read())
+    finally:
+        a.close()
+        program.end(kill=True)
+    waits = collections.Counter()
+    for s in profile.samples:
+        assert s.user[-1] in ("_start", "clone3", "__clone"), s.user
+        place = next(f for f in s.user if f in ("has_first", "has_second", "one_of_many", "wait_for_ever"))
+        waits[place, s.tid, s.attributes["off_cpu.cause"]] += s.value
+    assert collections.Counter((place, cause) for place, _, cause in waits) == {
+        ("has_first", "lock"): 1, ("has_second", "lock"): 1, ("wait_for_ever", "signal"): 1, ("one_of_many", "signal"): 20}
+    # From the first look to the end.
+    assert all(4e9 < value < 7.5e9 for value in waits.values()), waits
 
 
 def test_without_the_switch_nothing_is_attached_and_nothing_waits():
