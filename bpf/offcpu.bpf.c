@@ -31,6 +31,7 @@
 #include "share.h"
 #include "switch.h"
 #include "sample.h"
+#include "labels.h"
 
 enum {
 	TASK_DEAD = 0x80,      /* include/linux/sched.h */
@@ -345,6 +346,8 @@ int BPF_PROG(on_switch, int preempt, struct task_struct *prev, struct task_struc
 	if (begun && w) {
 		if (cause == KILN_WAIT_BLOCKED && !w->syscall)
 			env_record(w)->head.detail = KILN_WAIT_FAULT;
+		if (env_record(w)->head.flags & KILN_SAMPLE_LABELS)
+			read_labels(number);
 		begun = w->walker ? begin_in_walker(number) : 0;
 		if (begun)
 			bpf_tail_call(ctx, &walkers, begun);

@@ -21,6 +21,7 @@
 #include "share.h"
 #include "switch.h"
 #include "sample.h"
+#include "labels.h"
 #include "probe.h"
 
 static __always_inline uint64_t samples_dropped(const struct kiln_cpu *cpu)
@@ -109,6 +110,8 @@ int begin(void *ctx)
 	begun = begin_hit(ctx, cpu, hit);
 	w = env_walk(slot);
 	if (begun > 0 && w) {
+		if (env_record(w)->head.flags & KILN_SAMPLE_LABELS)
+			read_labels(slot);
 		begun = w->walker ? begin_in_walker(slot) : 0;
 		if (begun)
 			jump_to_walker(ctx, begun);

@@ -89,7 +89,7 @@ static int share_maps(const struct bpf_object *from, const char *const *own,
 
 static int share_with_sampler(const struct probe_kernel *k, struct bpf_object *object)
 {
-	static const char *const own[] = {"scratch", "cpus", "walkers", NULL};
+	static const char *const own[] = {"scratch", "cpus", "walkers", "label_scratch", NULL};
 
 	return share_maps(sampler_object(k->sampler), own, object);
 }

@@ -6,6 +6,7 @@
  *            about, in a context of its own
  *   racing   each thread changes its context all the time, with ids that check each other
  *   garbage  contexts that are none: wild pointers, impossible sizes
+ *   waiting  as steady, but it sleeps where that works
  *   none     no context
  */
 #include "context.h"
@@ -16,14 +17,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 static const char *const keys[] = {"tenant", "http.route", "secret"};
 static volatile uint64_t sink;
+static useconds_t rest_us;
 
 __attribute__((noinline, noclone)) void spin(uint64_t n)
 {
-	for (uint64_t i = 0; i < n; i++)
+	for (uint64_t i = 0; i < n && !rest_us; i++)
 		sink = i;
+	if (rest_us)
+		usleep(rest_us);
 }
 
 __attribute__((noinline, noclone)) void work_A(void)
@@ -64,6 +69,12 @@ static void *steady(void *arg)
 		thread_context_attach(NULL);
 	}
 	return arg;
+}
+
+static void *waiting(void *arg)
+{
+	rest_us = 2000;
+	return steady(arg);
 }
 
 static _Atomic uint64_t changes;
@@ -145,7 +156,11 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void *(*run)(void *arg);
-	} modes[] = {{"steady", steady}, {"racing", racing}, {"garbage", garbage}, {"none", none}};
+	} modes[] = {{"steady", steady},
+		     {"waiting", waiting},
+		     {"racing", racing},
+		     {"garbage", garbage},
+		     {"none", none}};
 	int n = argc > 2 ? atoi(argv[2]) : 2;
 	char line[16];
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Labels of samples. usage: test_labels.py places|race|garbage|policy|go [VERSION]
+"""Labels of samples. usage: test_labels.py places|origins|race|garbage|policy|go [VERSION]
 
   places   a thread's context is found wherever its variable is; each sample's function says which tenant it must have
+  origins  samples of off-CPU time and of probes have them as those of CPU time
   race     contexts that change all the time, with ids that check each other: none is torn
   garbage  contexts that are none: nothing is shown, the losses are counted, another process has its labels
   policy   what is not allowed does not leave: not in the text, not in OTLP, not in pprof
@@ -150,6 +151,21 @@ def places():
         assert right >= 200 and not wrong
 
 
+def origins():
+    path = os.path.join(PROGRAMS, "labels-exec")
+    probes = ", ".join(f'"uprobe:{path}:{f},rate=1000"' for f in ("work_A", "work_B"))
+    with Program("labels-exec", "waiting", 2) as p:
+        samples, _ = profile([p.pid], 3, first="tenant", labels="tenant", more=f"off_cpu_threshold: 1, probes: [{probes}]")
+    samples = [s for s in samples if s.work]
+    # A uprobe is at its function's first instruction.
+    for origin, of in (("off-CPU", [s for s in samples if "off_cpu.cause" in s.labels]),
+                       ("probe", [s for s in samples if s.functions[0] == s.work])):
+        wrong = [(s.work, s.labels) for s in of if s.labels.get("tenant") != s.work[-1] or
+                 span_of(s.labels["trace_id"]) != s.labels["span_id"]]
+        print(f"{origin}: {len(of)} samples, {len(wrong)} wrong")
+        assert {s.work for s in of} == {"work_A", "work_B"} and not wrong, wrong[:5]
+
+
 def race():
     with Program("labels-exec", "racing", 2) as p:
         samples, counted = profile([p.pid], int(os.environ.get("KILN_LABEL_SECONDS", "6")), first="trace_id", labels="tenant",
@@ -265,4 +281,4 @@ def go(version="local"):
 
 
 if __name__ == "__main__":
-    {"places": places, "custom": custom, "race": race, "garbage": garbage, "policy": policy, "go": go}[sys.argv[1]](*sys.argv[2:])
+    {"places": places, "origins": origins, "custom": custom, "race": race, "garbage": garbage, "policy": policy, "go": go}[sys.argv[1]](*sys.argv[2:])
