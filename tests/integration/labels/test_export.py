@@ -10,8 +10,9 @@ import time
 import pytest
 
 HERE = os.path.dirname(os.path.realpath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, ".."), os.path.join(HERE, "..", "lib")]
+sys.path[:0] = [HERE, os.path.join(HERE, ".."), os.path.join(HERE, "..", "lib"), os.path.join(HERE, "..", "agent")]
 import otlp_decode  # noqa: E402
+import parts  # noqa: E402
 import test_labels  # noqa: E402
 from kiln import agent  # noqa: E402
 
@@ -97,3 +98,36 @@ def test_a_program_without_labels_has_no_links():
         requests, samples = profile(p.pid, "--labels", "*")
     assert samples and not any(links(requests))
     assert all(len(r.dictionary.link_table) == 1 for r in requests)
+
+
+def test_waits_traces_and_times_pass_a_real_collector(tmp_path):
+    collector = parts.Collector(tmp_path, parts.components.collector())
+    try:
+        collector.start()
+        config = f"""
+receivers: {{profiling: {{samples_per_second: 97, reporter_interval: 1s, off_cpu_threshold: 1, labels: [tenant], timestamps: true}}}}
+exporters: {{otlp_grpc: {{endpoint: "127.0.0.1:{collector.grpc}", tls: {{insecure: true}}}}}}
+service: {{pipelines: {{profiles: {{receivers: [profiling], exporters: [otlp_grpc]}}}}}}
+"""
+        with test_labels.Program("labels-exec", "waiting", 1) as idle, test_labels.Program("labels-exec", "steady", 1) as busy, \
+                agent.Agent("--pid", idle.pid, "--pid", busy.pid, "--duration", "5s", config=config) as a:
+            assert a.wait() == 0, a.stderr()
+        samples = collector.samples()
+        assert not collector.complaints()
+        requests = [r for output in collector.outputs for r in otlp_decode.messages(output.read_bytes())]
+    finally:
+        collector.kill()
+    waits = [s for s in samples if s["type"] == "off_cpu"]
+    hits = [s for s in samples if s["type"] != "off_cpu"]
+    assert {s["unit"] for s in waits} == {"nanoseconds"} and all(s["attributes"]["off_cpu.cause"] for s in waits)
+    assert sum(s["value"] for s in waits if s["attributes"]["off_cpu.cause"] == "sleep") > 2e9
+    assert not any(s["timestamps"] for s in waits) and all(len(s["timestamps"]) == s["value"] for s in hits)
+    for of in (waits, hits):
+        assert {"A", "B"} <= {s["attributes"].get("tenant") for s in of}
+    assert len({x for x in links(requests) if x}) == 2, "two contexts, which both programs have"
+
+
+def test_off_cpu_keeps_the_rules_of_the_encoder():
+    with test_labels.Program("labels-exec", "waiting", 1) as p:
+        _, samples = profile(p.pid, "--labels", "tenant", "--off-cpu", "--timestamps")
+    assert any(s["type"] == "off_cpu" and s["attributes"].get("tenant") for s in samples)
