@@ -135,7 +135,7 @@ static int start_handles(struct agent *a, struct error *err)
 	if (c->duration_ms)
 		r |= uv_timer_start(&a->end_timer, agent_on_end_timer, c->duration_ms, 0);
 	r |= uv_poll_start(&a->ring_poll, UV_READABLE, agent_on_ring);
-	r |= govern_start(a->govern);
+	r |= cpu_budget_start(a->cpu_budget);
 	return r ? error_set(err, -EIO, "cannot set up the event loop") : 0;
 }
 
@@ -196,7 +196,7 @@ static void agent_follow_budget(void *arg)
 
 	if (a->cluster && a->phase == RUNNING) {
 		budget = cluster_budget(a->cluster);
-		govern_set_cpu(a->govern, budget.cpu);
+		cpu_budget_set_cpu(a->cpu_budget, budget.cpu);
 		set_memory_budget(a, budget.memory_bytes);
 	}
 	agent_limit_memory(a);
@@ -206,7 +206,7 @@ static void agent_follow_budget(void *arg)
 static int set_budget(struct agent *a, struct error *err)
 {
 	struct budget budget = a->cluster ? cluster_budget(a->cluster) : a->config->receiver.budget;
-	const struct govern_options options = {
+	const struct cpu_budget_options options = {
 	    .loop = &a->loop,
 	    .sampler = a->sampler,
 	    .policies = a->cluster ? cluster_policies(a->cluster) : NULL,
@@ -218,10 +218,10 @@ static int set_budget(struct agent *a, struct error *err)
 
 	set_memory_budget(a, budget.memory_bytes);
 	sampler_limit_slabs(a->sampler, budget_for_slabs(a->memory_budget, 0));
-	if (govern_new(&options, &a->govern) < 0)
+	if (cpu_budget_new(&options, &a->cpu_budget) < 0)
 		return error_set(err, -ENOMEM, "out of memory");
 	if (a->cluster)
-		cluster_use_govern(a->cluster, a->govern);
+		cluster_use_cpu_budget(a->cluster, a->cpu_budget);
 	return 0;
 }
 
@@ -302,7 +302,7 @@ static void finish(struct agent *a)
 	window_done(&a->windows[1]);
 	naming_free(a->naming);
 	intake_free(a->intake);
-	govern_free(a->govern);
+	cpu_budget_free(a->cpu_budget);
 	cluster_free(a->cluster);
 	probes_free(a->probes);
 	sampler_free(a->sampler);

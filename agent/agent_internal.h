@@ -14,7 +14,7 @@
 #include "agent/export/exporter.h"
 #include "agent/export/route.h"
 #include "agent/footprint.h"
-#include "agent/govern.h"
+#include "agent/cpu_budget.h"
 #include "agent/http/debug_pprof.h"
 #include "agent/http/health.h"
 #include "agent/live/live.h"
@@ -56,7 +56,7 @@ struct agent {
 	bool naming_busy;
 	enum memory_pressure pressure;
 	uint64_t memory_budget; /* bytes; budget.h */
-	struct govern *govern;
+	struct cpu_budget *cpu_budget;
 	struct work naming_work;
 	/* What the worker made; NULL: it could not. */
 	struct split split;

@@ -9,7 +9,7 @@
 
 #include <time.h>
 
-#include "agent/govern.h"
+#include "agent/cpu_budget.h"
 #include "agent/meta/client.h"
 #include "agent/meta/snapshot.h"
 #include "agent/policy/cgroup_watch.h"
@@ -32,7 +32,7 @@ struct cluster {
 	uint64_t unresolved; /* containers of the last window of which nobody has told */
 	uint64_t told;	     /* report_word() of the last report */
 	const struct runtimes *runtimes;
-	const struct govern *govern; /* NULL: not there yet */
+	const struct cpu_budget *cpu_budget; /* NULL: not there yet */
 	const struct probes *probes;
 	struct report_texts texts;
 };
@@ -273,8 +273,8 @@ static void look(struct cluster *c, struct meta_report *ret)
 	    .router = c->router,
 	    .policies = c->policies,
 	    .runtimes = c->runtimes,
-	    .governor = c->govern ? govern_state(c->govern) : NULL,
-	    .cpu_budget = c->govern ? govern_cpu(c->govern) : 0,
+	    .governor = c->cpu_budget ? cpu_budget_state(c->cpu_budget) : NULL,
+	    .cpu_budget = c->cpu_budget ? cpu_budget_cpu(c->cpu_budget) : 0,
 	    .probes = c->probes,
 	};
 
@@ -342,9 +342,9 @@ struct budget cluster_budget(const struct cluster *c)
 	return budget;
 }
 
-void cluster_use_govern(struct cluster *c, const struct govern *govern)
+void cluster_use_cpu_budget(struct cluster *c, const struct cpu_budget *cpu_budget)
 {
-	c->govern = govern;
+	c->cpu_budget = cpu_budget;
 }
 
 void cluster_use_runtimes(struct cluster *c, const struct runtimes *rt)

@@ -35,9 +35,9 @@ struct cluster *cluster_free(struct cluster *c);
 
 /* What the CPU budget is divided among; as long as the cluster. */
 struct policies *cluster_policies(struct cluster *c);
-struct govern;
+struct cpu_budget;
 /* For reports; outlives the last one. */
-void cluster_use_govern(struct cluster *c, const struct govern *govern);
+void cluster_use_cpu_budget(struct cluster *c, const struct cpu_budget *cpu_budget);
 /* What the agent may cost by the configuration and the operator's word: for CPU that of the
  * operator counts, of memory the smaller one. Changes while the agent runs. */
 struct budget cluster_budget(const struct cluster *c);

@@ -2,7 +2,8 @@
 /*
  * struct governor: decides by what the agent costs how often each policy samples, how much detail
  * its samples have and how much CPU time the worker threads may take, so that the cost stays
- * within the budget. Arithmetic only: costs and clocks are passed in, govern.c applies the results.
+ * within the budget. Arithmetic only: costs and clocks are passed in, cpu_budget.c applies the
+ * results.
  *
  * What is given up, in this order, and comes back in the opposite one:
  *   1. rates, of the policies with the lowest priority first, down to GOVERNOR_HZ_MIN;

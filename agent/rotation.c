@@ -98,7 +98,7 @@ static void window_named(struct work *work)
 	struct window *w = &a->windows[1 - a->current];
 
 	a->naming_busy = false;
-	govern_window_begins(a->govern);
+	cpu_budget_window_begins(a->cpu_budget);
 	deliver(a);
 	if (a->naming_result) {
 		metric_add(M_WINDOWS_FAILED, 1);
@@ -109,7 +109,7 @@ static void window_named(struct work *work)
 	intake_sweep(a->intake, w);
 	window_reset(w, 0, 0);
 	footprint_decay();
-	govern_window_ends(a->govern);
+	cpu_budget_window_ends(a->cpu_budget);
 	agent_advance(a);
 }
 
@@ -185,9 +185,9 @@ void agent_on_window_timer(uv_timer_t *timer)
 		metric_add(M_WINDOWS_LATE, 1);
 		return;
 	}
-	govern_window_begins(a->govern);
+	cpu_budget_window_begins(a->cpu_budget);
 	agent_close_window(a);
-	govern_window_ends(a->govern);
+	cpu_budget_window_ends(a->cpu_budget);
 }
 
 static bool nobody_listens(const struct agent *a)

@@ -51,7 +51,7 @@ void agent_close(struct agent *a)
 	router_close(a->router);
 	intake_stop(a->intake);
 	cluster_stop(a->cluster);
-	govern_stop(a->govern);
+	cpu_budget_stop(a->cpu_budget);
 	a->health = health_free(a->health);
 	a->pprof = debug_pprof_free(a->pprof);
 	a->live = live_free(a->live);
@@ -88,7 +88,7 @@ void agent_stop(struct agent *a)
 	a->phase = SETTLING;
 	/* Whoever asked for the end waits for it: it is not paced. */
 	pace_set_limit(0);
-	govern_stop(a->govern);
+	cpu_budget_stop(a->cpu_budget);
 	sampler_stop(a->sampler);
 	while (intake_drain(a->intake, &a->windows[a->current]))
 		;

@@ -2,10 +2,11 @@
 /*
  * Costs are read from the kernel's clocks: the process's, the loop's thread's, and what the kernel
  * measured of the BPF programs. That the kernel measures costs two reads of a clock for each run,
- * some 40 ns where a sample takes 5,000: less than any estimate would be wrong by. The workers'
- * share is the difference, so no thread has to be known.
+ * some 40 ns where a sample takes 5,000: less than any estimate would be wrong by. Only while
+ * switches are looked at it is an estimate (agent/sampler/run_time.h). The workers' share is the
+ * difference, so no thread has to be known.
  */
-#include "agent/govern.h"
+#include "agent/cpu_budget.h"
 
 #include <time.h>
 
@@ -18,8 +19,8 @@
 
 enum { TICKS_A_SECOND = 1000 / GOVERNOR_TICK_MS, LOG_EVERY_S = 30 };
 
-struct govern {
-	struct govern_options options;
+struct cpu_budget {
+	struct cpu_budget_options options;
 	struct governor governor;
 	uv_timer_t timer;
 	bool has_timer;
@@ -46,12 +47,12 @@ static uint64_t clock_ns(clockid_t clock)
 	return (uint64_t)t.tv_sec * NS_PER_SECOND + (uint64_t)t.tv_nsec;
 }
 
-static void measure(struct govern *g, struct governor_cost *ret)
+static void measure(struct cpu_budget *b, struct governor_cost *ret)
 {
 	uint64_t loop = clock_ns(CLOCK_THREAD_CPUTIME_ID), all = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 
-	ret->windows = g->windows_ns;
-	ret->sampling = loop - g->windows_ns + sampler_run_ns(g->options.sampler);
+	ret->windows = b->windows_ns;
+	ret->sampling = loop - b->windows_ns + sampler_run_ns(b->options.sampler);
 	ret->workers = all > loop ? all - loop : 0;
 	ret->reserve = pace_reserved();
 }
@@ -75,43 +76,43 @@ static void list_policy(const struct policy_rate *rate, void *arg)
 							       .born = rate->born};
 }
 
-static void list_policies(struct govern *g)
+static void list_policies(struct cpu_budget *b)
 {
 	struct listing l = {};
 
-	if (g->options.policies) {
-		g->generation = policies_generation(g->options.policies);
-		policies_each(g->options.policies, list_policy, &l);
+	if (b->options.policies) {
+		b->generation = policies_generation(b->options.policies);
+		policies_each(b->options.policies, list_policy, &l);
 	} else {
-		l.policies[l.n++] = (struct governor_policy){.asked_hz = g->options.hz};
+		l.policies[l.n++] = (struct governor_policy){.asked_hz = b->options.hz};
 	}
-	governor_set_policies(&g->governor, l.policies, l.n, time(NULL));
+	governor_set_policies(&b->governor, l.policies, l.n, time(NULL));
 }
 
-static void set_own_rate(struct govern *g, uint32_t hz)
+static void set_own_rate(struct cpu_budget *b, uint32_t hz)
 {
-	int r = sampler_limit_policy(g->options.sampler, 0, hz);
+	int r = sampler_limit_policy(b->options.sampler, 0, hz);
 
 	if (!r)
-		r = sampler_set_rate(g->options.sampler, hz);
+		r = sampler_set_rate(b->options.sampler, hz);
 	if (r < 0)
 		log_error("budget", "the rate of %u Hz could not be set: %s", hz, strerror(-r));
 	metric_set(M_POLICY_RATE, hz);
 }
 
-static void apply_policies(struct govern *g)
+static void apply_policies(struct cpu_budget *b)
 {
-	const struct governor *state = &g->governor;
+	const struct governor *state = &b->governor;
 	uint32_t n_cut = 0, n_out = 0;
 
 	for (size_t i = 0; i < state->n; i++) {
 		const struct governor_policy *p = &state->policies[i];
-		struct metric_series *series = &g->series[i];
+		struct metric_series *series = &b->series[i];
 
-		if (g->options.policies)
-			policies_limit(g->options.policies, p->index, p->hz);
+		if (b->options.policies)
+			policies_limit(b->options.policies, p->index, p->hz);
 		else
-			set_own_rate(g, p->hz);
+			set_own_rate(b, p->hz);
 		n_cut += p->hz < p->asked_hz;
 		n_out += !p->hz;
 		atomic_store(&series->value, p->hz);
@@ -121,20 +122,20 @@ static void apply_policies(struct govern *g)
 		else
 			series->labels[0] = 0;
 	}
-	for (size_t i = state->n; i < ARRAY_SIZE(g->series); i++)
-		g->series[i].labels[0] = 0;
-	if (g->options.policies)
-		policies_limits_end(g->options.policies);
+	for (size_t i = state->n; i < ARRAY_SIZE(b->series); i++)
+		b->series[i].labels[0] = 0;
+	if (b->options.policies)
+		policies_limits_end(b->options.policies);
 	metric_set(M_BUDGET_POLICIES_CUT, n_cut);
 	metric_set(M_BUDGET_POLICIES_LEFT_OUT, n_out);
 }
 
 /* ---- what people are told -------------------------------------------------------------------- */
 
-static void log_turn(struct govern *g, int64_t now_s)
+static void log_turn(struct cpu_budget *b, int64_t now_s)
 {
-	const struct governor *state = &g->governor;
-	double percent = 100.0 / ((double)state->budget * MILLIONTHS / MAX(g->cpu, 1U));
+	const struct governor *state = &b->governor;
+	double percent = 100.0 / ((double)state->budget * MILLIONTHS / MAX(b->cpu, 1U));
 	uint32_t lowest = UINT32_MAX, asked = 0, n_cut = 0;
 
 	for (size_t i = 0; i < state->n; i++) {
@@ -146,32 +147,32 @@ static void log_turn(struct govern *g, int64_t now_s)
 			asked = p->asked_hz;
 		}
 	}
-	if (state->exhausted && !g->was_exhausted)
+	if (state->exhausted && !b->was_exhausted)
 		log_warn("budget",
 			 "the least that the agent costs here is more than its CPU budget of "
 			 "%.4g %%",
-			 g->cpu / 10000.0);
-	g->was_exhausted = state->exhausted;
-	if (state->too_dear && !g->was_too_dear)
+			 b->cpu / 10000.0);
+	b->was_exhausted = state->exhausted;
+	if (state->too_dear && !b->was_too_dear)
 		log_warn("budget", "a runtime's walker is not loaded: that takes more CPU time "
 				   "than the CPU budget has in 10 s");
-	g->was_too_dear = state->too_dear;
-	if (n_cut && (!g->was_cut || now_s - g->logged_s >= LOG_EVERY_S)) {
+	b->was_too_dear = state->too_dear;
+	if (n_cut && (!b->was_cut || now_s - b->logged_s >= LOG_EVERY_S)) {
 		log_warn("budget",
 			 "CPU: %.2f %% of all CPUs, the budget is %.4g %%: %u of %zu policies "
 			 "sample less, at the lowest %u instead of %u Hz",
-			 (double)governor_mean(state) * percent, g->cpu / 10000.0, n_cut, state->n,
+			 (double)governor_mean(state) * percent, b->cpu / 10000.0, n_cut, state->n,
 			 lowest, asked);
-		g->logged_s = now_s;
+		b->logged_s = now_s;
 	}
-	if (!n_cut && g->was_cut)
+	if (!n_cut && b->was_cut)
 		log_info("budget", "CPU: all policies sample as they ask again");
-	g->was_cut = n_cut;
+	b->was_cut = n_cut;
 }
 
-static void publish(struct govern *g)
+static void publish(struct cpu_budget *b)
 {
-	const struct governor *state = &g->governor;
+	const struct governor *state = &b->governor;
 
 	metric_set(M_BUDGET_CPU, (int64_t)state->budget);
 	metric_set(M_BUDGET_CPU_USED, (int64_t)governor_mean(state));
@@ -191,119 +192,119 @@ static uint64_t budget_of(uint32_t cpu)
 
 static void on_tick(uv_timer_t *timer)
 {
-	struct govern *g = timer->data;
+	struct cpu_budget *b = timer->data;
 	struct governor_cost cost;
 	int64_t now_s = time(NULL);
 	bool changed = false;
 
-	g->ticks++;
-	if (g->options.policies && g->generation != policies_generation(g->options.policies)) {
-		list_policies(g);
+	b->ticks++;
+	if (b->options.policies && b->generation != policies_generation(b->options.policies)) {
+		list_policies(b);
 		changed = true;
 	}
-	if (g->cpu) {
-		measure(g, &cost);
-		changed |= governor_tick(&g->governor, clock_ns(CLOCK_MONOTONIC), now_s, &cost);
-		pace_set_limit(g->governor.workers_ns);
-		if (g->governor.granted)
+	if (b->cpu) {
+		measure(b, &cost);
+		changed |= governor_tick(&b->governor, clock_ns(CLOCK_MONOTONIC), now_s, &cost);
+		pace_set_limit(b->governor.workers_ns);
+		if (b->governor.granted)
 			pace_grant();
 	}
 	if (changed) {
 		metric_add(M_BUDGET_CHANGES, 1);
-		sampler_set_detail(g->options.sampler, g->governor.detail);
-		apply_policies(g);
+		sampler_set_detail(b->options.sampler, b->governor.detail);
+		apply_policies(b);
 	}
-	log_turn(g, now_s);
-	if (g->ticks % TICKS_A_SECOND)
+	log_turn(b, now_s);
+	if (b->ticks % TICKS_A_SECOND)
 		return;
-	publish(g);
-	if (g->options.each_second)
-		g->options.each_second(g->options.arg);
+	publish(b);
+	if (b->options.each_second)
+		b->options.each_second(b->options.arg);
 }
 
-void govern_set_cpu(struct govern *g, uint32_t cpu)
+void cpu_budget_set_cpu(struct cpu_budget *b, uint32_t cpu)
 {
-	if (cpu == g->cpu)
+	if (cpu == b->cpu)
 		return;
-	g->cpu = cpu;
-	governor_set_budget(&g->governor, budget_of(cpu));
-	pace_set_limit(g->governor.workers_ns);
-	sampler_set_detail(g->options.sampler, g->governor.detail);
-	apply_policies(g);
-	publish(g);
+	b->cpu = cpu;
+	governor_set_budget(&b->governor, budget_of(cpu));
+	pace_set_limit(b->governor.workers_ns);
+	sampler_set_detail(b->options.sampler, b->governor.detail);
+	apply_policies(b);
+	publish(b);
 }
 
-uint32_t govern_cpu(const struct govern *g)
+uint32_t cpu_budget_cpu(const struct cpu_budget *b)
 {
-	return g->cpu;
+	return b->cpu;
 }
 
-void govern_window_begins(struct govern *g)
+void cpu_budget_window_begins(struct cpu_budget *b)
 {
-	g->window_begun_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	b->window_begun_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
-void govern_window_ends(struct govern *g)
+void cpu_budget_window_ends(struct cpu_budget *b)
 {
-	g->windows_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID) - g->window_begun_ns;
+	b->windows_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID) - b->window_begun_ns;
 }
 
-const struct governor *govern_state(const struct govern *g)
+const struct governor *cpu_budget_state(const struct cpu_budget *b)
 {
-	return &g->governor;
+	return &b->governor;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-int govern_new(const struct govern_options *options, struct govern **ret)
+int cpu_budget_new(const struct cpu_budget_options *options, struct cpu_budget **ret)
 {
-	struct govern *g = calloc(1, sizeof(*g));
+	struct cpu_budget *b = calloc(1, sizeof(*b));
 
-	if (!g)
+	if (!b)
 		return -ENOMEM;
-	g->options = *options;
-	g->cpu = options->cpu;
-	governor_init(&g->governor, budget_of(g->cpu));
-	rates_family.series = g->series;
-	rates_family.n = ARRAY_SIZE(g->series);
+	b->options = *options;
+	b->cpu = options->cpu;
+	governor_init(&b->governor, budget_of(b->cpu));
+	rates_family.series = b->series;
+	rates_family.n = ARRAY_SIZE(b->series);
 	metrics_add_family(&rates_family);
-	list_policies(g);
+	list_policies(b);
 	if (!options->policies)
 		metric_set(M_POLICY_RATE, options->hz);
-	publish(g);
-	*ret = g;
+	publish(b);
+	*ret = b;
 	return 0;
 }
 
-int govern_start(struct govern *g)
+int cpu_budget_start(struct cpu_budget *b)
 {
-	int r = uv_timer_init(g->options.loop, &g->timer);
+	int r = uv_timer_init(b->options.loop, &b->timer);
 
 	if (r < 0)
 		return -EIO;
-	g->has_timer = true;
+	b->has_timer = true;
 	pace_exempt_thread();
-	g->timer.data = g;
-	return uv_timer_start(&g->timer, on_tick, GOVERNOR_TICK_MS, GOVERNOR_TICK_MS) < 0 ? -EIO
+	b->timer.data = b;
+	return uv_timer_start(&b->timer, on_tick, GOVERNOR_TICK_MS, GOVERNOR_TICK_MS) < 0 ? -EIO
 											  : 0;
 }
 
-void govern_stop(struct govern *g)
+void cpu_budget_stop(struct cpu_budget *b)
 {
-	if (!g)
+	if (!b)
 		return;
 	pace_set_limit(0);
-	if (g->has_timer)
-		uv_close((uv_handle_t *)&g->timer, NULL);
-	g->has_timer = false;
+	if (b->has_timer)
+		uv_close((uv_handle_t *)&b->timer, NULL);
+	b->has_timer = false;
 }
 
-struct govern *govern_free(struct govern *g)
+struct cpu_budget *cpu_budget_free(struct cpu_budget *b)
 {
-	if (!g)
+	if (!b)
 		return NULL;
 	rates_family.series = NULL;
 	rates_family.n = 0;
-	free(g);
+	free(b);
 	return NULL;
 }
