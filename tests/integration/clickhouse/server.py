@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """As much of ClickHouse's HTTP interface as a Collector and a test use, with ClickHouse's engine behind it. By the python of
-hack/lib/clickhouse.sh: server.py PORT
+hack/lib/pypi.sh clickhouse: server.py PORT
 
 POST /?query=STATEMENT: the body is the statement's data, gzip or not; without a query the body is the statement."""
 import gzip

@@ -33,7 +33,7 @@ def statements(name):
 @pytest.fixture(scope="module")
 def clickhouse():
     """query(statement): the rows of its answer."""
-    made = subprocess.run([ROOT / "hack/lib/clickhouse.sh"], capture_output=True, text=True, check=False)
+    made = subprocess.run([ROOT / "hack/lib/pypi.sh", "clickhouse"], capture_output=True, text=True, check=False)
     if made.returncode:
         pytest.skip("no ClickHouse: " + made.stderr.strip()[-300:])
     port = parts.free_port()

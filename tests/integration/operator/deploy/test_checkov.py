@@ -32,7 +32,7 @@ EXCEPTIONS = {
 @pytest.fixture(scope="module")
 def findings(cluster, installed, tmp_path_factory):
     """[(check, resource)] of the overlays for use, of what the operator makes from them, and of the Dockerfiles."""
-    done = subprocess.run([ROOT / "hack/lib/checkov.sh"], capture_output=True, text=True, check=False)
+    done = subprocess.run([ROOT / "hack/lib/pypi.sh", "checkov"], capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip("no checkov: " + done.stderr.strip()[-300:])
     directory = tmp_path_factory.mktemp("checkov")
