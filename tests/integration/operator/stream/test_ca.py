@@ -111,7 +111,8 @@ class Agents(threading.Thread):
         while not self.ending:
             now = time.monotonic()
             history.append((now, bundle(self.cluster)))
-            while len(history) > 1 and history[1][0] <= now - self.OLD:
+            # Where a busy machine kept this thread from looking, nobody knows what was there OLD seconds ago.
+            while len(history) > 1 and (history[1][0] <= now - self.OLD or history[0][0] < now - 2 * self.OLD):
                 history.pop(0)
             if not self.bundles or self.bundles[-1] != history[-1][1]:
                 self.bundles.append(history[-1][1])
