@@ -45,7 +45,7 @@ def run(row, seconds, hz):
         problems += chains.shares(verdict, w.chains)
     # On a machine that has other work too, a workload gets fewer samples: what may be wrong is a share of
     # those that it gets when it has a CPU for itself, for a process's first samples are as many on both.
-    of_copies = sum(value for value, frames, _ in verdict.wrong if frames[-1] == "[incomplete: stack not readable]")
+    of_copies = sum(value for value, frames, _ in verdict.wrong if frames[-1:] == ["[incomplete: stack not readable]"])
     allowed = (1 - COMPLETE) * max(verdict.samples, seconds * hz) + min(row.first, of_copies)
     if verdict.wrong_samples > allowed:
         problems.append(f"{verdict.complete:.2%} of the samples are right, want {COMPLETE:.1%}")
