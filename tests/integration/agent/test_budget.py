@@ -240,8 +240,8 @@ def test_the_operators_budget_cuts_the_lowest_priority_first(agent, tmp_path):
         began, url = time.time(), f"http://127.0.0.1:{port}/metrics"
         wait_until("a report", lambda: operator.reports)
         assert cuts() is None and kiln.metrics(url)["kiln_cpu_budget_nanoseconds"] == 0
-        # 8 ms a second, where 2,000 samples cost more.
-        operator.tell(budget=(8000 // CPUS, 96 << 20))
+        # 5 ms a second, where 2,000 samples cost more.
+        operator.tell(budget=(5000 // CPUS, 96 << 20))
         wait_until("the first is cut", lambda: (cuts() or {}).get(1, (0, 997, 0))[1] < 900)
         for _ in range(8):
             found = cuts()
