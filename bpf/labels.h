@@ -246,7 +246,8 @@ static __always_inline int label_read_list(struct label_scratch *s, uint64_t add
 	return 0;
 }
 
-/* Go 1.24 on, runtime/pprof/label.go: labelMap {LabelSet {list []label {key, value string}}}. */
+/* The labels of a goroutine in Go 1.24 and later, a slice of pairs of strings:
+ * runtime/pprof/label.go, labelMap {LabelSet {list []label {key, value string}}}. */
 __attribute__((noinline)) int label_go_slice(uint64_t labels)
 {
 	struct label_scratch *s = label_own();

@@ -41,10 +41,10 @@ enum {
 };
 
 /*
- * A CPU's CLOCK_MONOTONIC at its switches. To read that clock costs as much as all else that most
- * switches need, and the scheduler has just read its own: so that one is taken, and what it lags
- * behind is measured now and then. Over so short a time it does not matter that the two do not run
- * equally fast, nor that the scheduler's clocks of two CPUs may differ.
+ * How to get CLOCK_MONOTONIC at a switch without reading it, which would double the cost of most
+ * switches. The scheduler has just read its own clock (rq->clock); `lag` is the difference between
+ * the two, measured again after CLOCK_STAYS. In so short a time they do not drift apart noticeably,
+ * and each CPU has a lag of its own, so the scheduler's clocks need not agree between CPUs.
  */
 struct switch_clock {
 	uint64_t measured; /* the scheduler's clock then */
@@ -187,7 +187,7 @@ static __always_inline void begin_running(struct task_struct *task, uint64_t now
 
 	if (!t || !t->out)
 		return;
-	/* Clocks of two CPUs differ by less than a microsecond. */
+	/* The lags of two CPUs are not measured at the same moment. */
 	ns = now > t->out ? now - t->out : 0;
 	if (t->chance)
 		tell_end(t, ns);
@@ -302,7 +302,8 @@ static __always_inline uint8_t cause_of(struct task_struct *task, uint32_t queue
 	return BPF_CORE_READ_BITFIELD(task, in_iowait) ? KILN_WAIT_IO : KILN_WAIT_BLOCKED;
 }
 
-/* No part of on_switch(), which would have all of its stack while it walks. */
+/* Not inlined: its variables would be on the BPF stack during the whole walk, which is limited to
+ * 512 bytes together with its callers. */
 static __attribute__((noinline)) int begin_wait(void *ctx, struct kiln_cpu *cpu,
 						const struct kiln_thread *t, uint32_t cause)
 {

@@ -522,9 +522,9 @@ struct kiln_text {
 KILN_ASSERT_SIZE(kiln_text, 328);
 
 /*
- * A thread that waits, and whose stack nobody walked when it was switched out: read from the
- * iterator `sleepers` (agent/sampler/off_cpu.h). `sample` has all but its user part, which is read
- * from the outside.
+ * A sleeping thread whose stack was not walked when it was switched out. The BPF iterator
+ * `sleepers` writes one of these for each (agent/sampler/off_cpu.h). `sample` has the header and
+ * the kernel stack; user space adds the user stack, which it reads with process_vm_readv().
  */
 struct kiln_sleeper {
 	uint64_t leaf[KILN_LEAF_REGS]; /* as in struct kiln_resume */

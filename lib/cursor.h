@@ -118,7 +118,8 @@ static inline int64_t cursor_sleb(struct cursor *c)
 
 /*
  * Skips the value of a protobuf field whose wire type is TYPE (protobuf.dev, "Encoding", message
- * structure). The bytes of a message or string are *RET_BYTES, which other types leave as it is.
+ * structure). For a length-delimited field (message, string, bytes) *RET_BYTES is set to its
+ * content; for other types it is not changed.
  */
 static inline void cursor_protobuf_value(struct cursor *c, uint64_t type, struct cursor *ret_bytes)
 {

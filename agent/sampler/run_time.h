@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the BPF programs cost, from the kernel's own statistics of them. To make those it reads a
- * clock twice a run, which is nothing beside a timer's samples, and more than the program itself at
- * hundreds of thousands of switches a second. So while the switches are looked at, the statistics
- * are on for a part of the time, and the rest is taken to be like the last part.
+ * CPU time of the BPF programs, from the kernel's statistics (BPF_STATS_RUN_TIME). While these are
+ * enabled the kernel reads a clock before and after each run. That is little for timer samples, but
+ * much for the program at sched_switch, which may run hundreds of thousands of times a second. So
+ * while off-CPU profiling is on, the statistics are enabled for RUN_TIME_ON_MS of every
+ * RUN_TIME_ALL_MS only, and the rest of the time is estimated from the last measured part.
  */
 #pragma once
 
@@ -31,11 +32,11 @@ struct run_time {
 	uint64_t part_ns;	 /* ... and its length */
 };
 
-/* COUNTED: what the kernel has counted until NOW. */
+/* Updates `total`. COUNTED: the kernel's counters, read at NOW. */
 void run_time_look(struct run_time *r, uint64_t now, const struct run_count *counted);
 
-/* Should the kernel count from NOW on, when it may be SPARING? No look is needed. */
+/* Should the statistics be enabled from NOW on? SPARING: only for a part of the time. */
 bool run_time_wants(const struct run_time *r, uint64_t now, bool sparing);
 
-/* It does from NOW on, or does not any more. After a look at the same moment. */
+/* The statistics were enabled or disabled at NOW, right after run_time_look(). */
 void run_time_turn(struct run_time *r, uint64_t now, bool on);

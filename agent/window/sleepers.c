@@ -8,8 +8,6 @@
 #include "agent/process/resident.h"
 #include "bpf/arch.h"
 #include "lib/log.h"
-#include "lib/metrics.h"
-#include "lib/pace.h"
 #include "lib/work.h"
 
 enum {

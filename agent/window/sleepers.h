@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct sleepers: shows threads that wait and that no switch told of: those that slept before the
- * agent came, deadlocked ones among them, and long waits that were not drawn. The kernel lists them
- * (bpf/offcpu.bpf.c), with kernel stack and registers; a worker copies their user stacks from the
- * outside, pages that are there only, so it waits for nobody; and each becomes a record as one
- * whose walk user space has to complete. Frames of runtimes are not found so. Loop thread.
+ * struct sleepers: finds threads that are asleep and have no off-CPU sample: those that slept
+ * before the agent was started (deadlocked ones too), and long waits that were not selected for a
+ * walk. A BPF iterator lists them with kernel stack and registers (bpf/offcpu.bpf.c). A worker
+ * thread copies their user stacks with process_vm_readv(), resident pages only, so that it never
+ * waits for a filesystem. Each becomes a record with a stack dump, whose walk is completed in user
+ * space as for any other (finisher.h), without frames of runtimes. Loop thread.
  */
 #pragma once
 
