@@ -652,21 +652,21 @@ KILN_GLOBAL int walk_step(uint32_t slot)
 
 /*
  * The step of nearly every frame, as walk_step() would do it: no call, and nothing in memory but
- * the window and the rule. From the frame whose pc is the return address *PC and whose stack
- * pointer is *SP; fp and extra are those of w->regs. Negative: walk_step() has to do it, and
- * nothing has changed.
+ * the window and the rule. From the frame whose rule is that of KEY, its pc or the byte before its
+ * return address, and whose stack pointer is *SP, to the return address *PC; fp and extra are those
+ * of w->regs. Negative: walk_step() has to do it, and nothing has changed.
  */
-KILN_INLINE int walk_usual_step(struct kiln_walk *w, uint64_t *pc, uint64_t *sp)
+KILN_INLINE int walk_usual_step(struct kiln_walk *w, uint64_t key, uint64_t *pc, uint64_t *sp)
 {
 	const uint32_t saved = KILN_RULE_SAVED_FP | KILN_RULE_SAVED_EXTRA;
-	const struct kiln_cache_entry *entry = env_cache(w, *pc - 1);
+	const struct kiln_cache_entry *entry = env_cache(w, key);
 	uint64_t cfa, from, ra, wild, fp = 0, extra;
 	const struct kiln_rule *rule;
 	uint32_t head;
 
 	/* Else the compiler computes the address anew for each member. */
 	asm volatile("" : "+r"(entry));
-	if (!entry || entry->pc != *pc - 1 || entry->tag != w->tag)
+	if (!entry || entry->pc != key || entry->tag != w->tag)
 		return -1;
 	rule = &entry->rule;
 	head = kiln_rule_head(rule);
@@ -828,9 +828,19 @@ KILN_GLOBAL int walk_chunk(uint32_t slot)
 	pc = w->regs.pc;
 	sp = w->regs.sp;
 	at = w->at;
+	/* The leaf's step here: in the loop, the verifier would follow each round's both ways. */
+	if (w->exact && w->n < w->limit && w->n < KILN_MAX_USER_WORDS &&
+	    !walk_usual_step(w, pc, &pc, &sp)) {
+		uint32_t i = at + w->n++;
+
+		asm volatile("" : "+r"(i));
+		words[i & (KILN_RECORD_WORDS - 1)] = KILN_CALLER | pc;
+		w->leaf_called = w->leaf_valid;
+		w->exact = w->leaf_valid = w->runtime_done = 0;
+	}
 	room = walk_room(w);
 	for (int round = 0; round < KILN_CHUNK_STEPS; round++) {
-		if (w->n < room && !walk_usual_step(w, &pc, &sp)) {
+		if (w->n < room && !walk_usual_step(w, pc - 1, &pc, &sp)) {
 			uint32_t i = at + w->n++;
 
 			asm volatile("" : "+r"(i));
