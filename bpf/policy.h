@@ -43,7 +43,7 @@ static __attribute__((noinline)) void decide(struct cgroup_subsys_state *css, ui
 	v->period = 0;
 	v->runtimes = 0;
 	if (policy && policy->mode != KILN_POLICY_DISABLED && policy->hz) {
-		v->period = (uint32_t)(NS_PER_SECOND / policy->hz);
+		v->period = (uint32_t)kiln_period(policy->hz);
 		v->runtimes = policy->runtimes;
 	}
 }

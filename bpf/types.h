@@ -21,6 +21,24 @@ typedef long long int64_t;
 #define KILN_ASSERT_SIZE(type, n) _Static_assert(sizeof(struct type) == (n), "size of " #type)
 #endif
 
+/* ---- the time between two samples ------------------------------------------------------------ */
+
+/*
+ * ns between two samples of a timer, or a policy, of HZ samples a second: what each of them stands
+ * for. 1.14 % less than a HZth of a second: 20 times in an exact second, a program that wakes every
+ * 10 ms would be met at the same point of its work each time, and the rest of it never. With this
+ * factor no rate from 5 to 1,000 is in step with a program that wakes every 1, 2, 4, 5, 10, 16.7,
+ * 20, 25, 33.3, 40, 50, 100, 125, 200, 250 or 500 ms: of any part of a turn of it, 20 s of samples
+ * tell the share to 0.16 at worst (89 Hz, 33.3 ms) and mostly to less than 0.1. It is the best of
+ * 230 factors from 0.2 to 2.5 %, for the rates that are in use.
+ */
+static inline uint64_t kiln_period(uint32_t hz)
+{
+	const uint64_t second = 1000000000;
+
+	return hz ? (second - second * 114 / 10000) / hz : second;
+}
+
 /* ---- limits ---------------------------------------------------------------------------------- */
 
 enum {

@@ -237,7 +237,7 @@ static int configure(struct sampler *s, const struct sampler_options *o)
 {
 	struct profiler *skel = s->skel;
 
-	skel->bss->knobs.timer_ns = NS_PER_SECOND / o->hz;
+	skel->bss->knobs.timer_ns = kiln_period(o->hz);
 	skel->bss->knobs.policy_epoch = 1;
 	skel->rodata->page_size = (uint32_t)sysconf(_SC_PAGESIZE);
 	skel->rodata->max_depth = o->max_depth ? o->max_depth : KILN_MAX_USER_FRAMES;
@@ -470,7 +470,7 @@ int sampler_set_rate(struct sampler *s, uint32_t hz)
 	if (s->timers)
 		return timers_set_rate(s->timers, hz);
 	if (hz)
-		s->skel->bss->knobs.timer_ns = NS_PER_SECOND / hz;
+		s->skel->bss->knobs.timer_ns = kiln_period(hz);
 	return 0;
 }
 

@@ -48,7 +48,7 @@ static int open_event(uint32_t hz, pid_t tid, int cpu)
 	    .size = sizeof(attr),
 	    .type = PERF_TYPE_SOFTWARE,
 	    .config = PERF_COUNT_SW_CPU_CLOCK,
-	    .sample_period = NS_PER_SECOND / MAX(hz, 1U),
+	    .sample_period = kiln_period(hz),
 	    .read_format = CPUS_READ_FORMAT,
 	    .exclude_idle = 1,
 	    .disabled = 1,
@@ -153,7 +153,7 @@ static void carry_over(struct timers *t, int cpu, uint64_t old_period, uint64_t 
 
 int timers_set_rate(struct timers *t, uint32_t hz)
 {
-	uint64_t old = NS_PER_SECOND / MAX(t->hz, 1U), period = NS_PER_SECOND / MAX(hz, 1U);
+	uint64_t old = kiln_period(t->hz), period = kiln_period(hz);
 	int r = 0;
 
 	t->hz = hz;

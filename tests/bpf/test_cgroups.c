@@ -171,7 +171,7 @@ static void samples_stand_for_the_same_time_while_the_timers_change(void **state
 {
 	static const uint32_t rates[] = {100, 400, 97, 250, 50, 199};
 	uint64_t begin, used, told;
-	const uint64_t period = 1000000000ULL / 40;
+	const uint64_t period = kiln_period(40);
 
 	prepare();
 	set_policy(1, KILN_POLICY_ENABLED, 40);

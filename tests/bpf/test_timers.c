@@ -95,7 +95,7 @@ static void sums_are_the_time_that_passed_whatever_the_rates_do(void **state)
 		     {71, 71},	 {199, 97}, {53, 53},	{150, 20}, {97, 97}};
 	enum { ROUNDS = 5, STEP_MS = 77 };
 	/* The slowest policy has begun a sample, and the slowest timer a period. */
-	const uint64_t open = 1000000000 / 19 + 1000000000 / 53;
+	const uint64_t open = kiln_period(19) + kiln_period(53);
 	struct sampler_stats stats;
 	uint64_t begin, passed;
 

@@ -75,6 +75,7 @@ for name in ash birch cedar dill; do
 	cc short-$name short.c -no-pie -fno-pie -DNAME=$name -DPADDING=$pad "-DPADDING_TEXT=\"$((pad + 1))\""
 	pad=$((pad + 48))
 done
+cc rhythm rhythm.c
 cc tick tick.c
 cc tick-static tick.c -static
 cc jit jit.c

@@ -29,6 +29,11 @@ SANITIZER = os.environ.get("KILN_SANITIZE", "")
 WAIT = 300 if SANITIZER else 120  # seconds after which something that must come is taken for missing
 
 
+def period(hz):
+    """ns between two samples at HZ a second: kiln_period() in bpf/types.h."""
+    return 988_600_000 // hz
+
+
 def wait_until(what, check, seconds=WAIT):
     end = time.monotonic() + seconds
     while time.monotonic() < end:

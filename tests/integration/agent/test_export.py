@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 
-from parts import (LONG, Recorder, agent as kiln, contained, folded, free_port, otlp_decode, pprof_sum, profiling, values,
+from parts import (LONG, Recorder, agent as kiln, contained, folded, free_port, otlp_decode, period, pprof_sum, profiling, values,
                    wait_until)
 
 WAYS = [("grpc", "gzip", "g6"), ("grpc", "none", "v1.11"), ("http", "gzip", "g6"), ("http", "zstd", "g6"),
@@ -65,7 +65,7 @@ def test_what_is_sampled_arrives(agent, collector, busy, tmp_path, protocol, com
     assert collector.complaints() == []
     for sample in collector.samples():
         assert (sample["type"], sample["unit"]) == ("samples", "count")
-        assert sample["period"] == ("cpu", "nanoseconds", 10**9 // 97)
+        assert sample["period"] == ("cpu", "nanoseconds", period(97))
         assert sample["value"] > 0
         assert {"process.pid", "thread.id", "thread.name"} <= set(sample["attributes"])
         assert {"host.name", "host.arch", "os.type"} <= set(sample["resource"])

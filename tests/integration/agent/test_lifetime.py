@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from parts import (SANITIZER, WAIT, agent as kiln, folded, free_port, pprof_sum, profiling)
+from parts import (SANITIZER, WAIT, agent as kiln, folded, free_port, period, pprof_sum, profiling)
 
 KUBECONFIG = """apiVersion: v1
 kind: Config
@@ -90,7 +90,7 @@ def test_duration_ends_with_0_and_the_last_window(agent, busy, tmp_path):
     assert a.wait() == 0, a.stderr()
     got = pprof_sum(tmp_path / "x.pb.gz")
     assert got["samples"] > 50
-    assert set(got) == {"samples", "cpu"} and got["cpu"] == got["samples"] * (10**9 // 97)
+    assert set(got) == {"samples", "cpu"} and got["cpu"] == got["samples"] * period(97)
 
 
 def test_without_a_destination_it_shows_the_top_and_writes_a_file(busy, tmp_path):

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from node_operator import Operator, Pod
-from parts import LONG, ROOT, ContainerCgroup, dump, profiling, values, wait_until, workload
+from parts import LONG, ROOT, ContainerCgroup, dump, period, profiling, values, wait_until, workload
 
 SECONDS = 60 if LONG else 30
 # Of pods that may not be profiled, and how often the timer hits them.
@@ -128,7 +128,7 @@ def test_two_rates_tell_the_same_time(agent, collector, operator, pod):
     samples = collector.samples()
     for p, hz in ((slow, 20), (fast, 97)):
         own = of(samples, p)
-        assert {s["period"] for s in own} == {("cpu", "nanoseconds", 10**9 // hz)}
+        assert {s["period"] for s in own} == {("cpu", "nanoseconds", period(hz))}
         assert used[p] > SECONDS / 20, used
         # Where others compute too, whether a hit finds the loop running is chance: three deviations of that more.
         chance = math.sqrt(used[p] * hz * max(0, 1 - used[p] / SECONDS)) / hz
@@ -157,23 +157,23 @@ def test_change_of_policy_is_live(agent, collector, operator, pod):
     operator.connected()
     busy = pod(p)
     phases = []
-    for policy, period in ((20, 10**9 // 20), (97, 10**9 // 97), (1, None), (97, 10**9 // 97), (20, 10**9 // 20)):
+    for policy in (20, 97, 1, 97, 20):
         p.policy = policy
         begin = time.time()
         operator.tell(pods=[p])
         told = time.time()  # on a busy machine the word takes its time
         time.sleep(6)
-        phases.append((begin, told, time.time(), period))
+        phases.append((begin, told, time.time(), policy > 1 and period(policy)))
     busy.end()
     time.sleep(1)
     assert a.stop() == 0, a.stderr()
     seen = moments(of(collector.samples(), p))
     assert a.process.returncode == 0 and len(seen) > 100
-    for begin, told, end, period in phases:
+    for begin, told, end, each in phases:
         settled = [s for s in seen if told + 2 <= s[0] < end]
-        assert {s[1] for s in settled} == ({period} if period else set()), (period, dump(settled))
-        if period:
-            assert seen[0][0] < told + 2 or any(begin <= s[0] < told + 2 and s[1] == period for s in seen)
+        assert {s[1] for s in settled} == ({each} if each else set()), (each, dump(settled))
+        if each:
+            assert seen[0][0] < told + 2 or any(begin <= s[0] < told + 2 and s[1] == each for s in seen)
 
 
 @pytest.mark.parametrize("when_unknown", ["hold", "default"])
@@ -193,7 +193,7 @@ def test_samples_of_an_unknown_pod_wait_for_its_policy(agent, collector, operato
     samples = collector.samples()
     # Taken under the default before, under its own afterwards; named all the same.
     assert {s["resource"].get("k8s.pod.name") for s in of(samples, late)} == {late.name}
-    assert {s["period"][2] for s in of(samples, late)} == {10**9 // 50, 10**9 // 20}
+    assert {s["period"][2] for s in of(samples, late)} == {period(50), period(20)}
     assert of(samples, forbidden) == []
     own = of(samples, never)
     if when_unknown == "hold":
@@ -201,7 +201,7 @@ def test_samples_of_an_unknown_pod_wait_for_its_policy(agent, collector, operato
         return
     assert own and {s["resource"].get("k8s.pod.name") for s in own} == {None}
     assert {s["resource"]["k8s.pod.uid"] for s in own} == {never.uid}
-    assert {s["period"][2] for s in own} == {10**9 // 50}
+    assert {s["period"][2] for s in own} == {period(50)}
 
 
 def test_a_fresh_node_exports_nothing_before_the_operator_is_heard(agent, collector, operator, pod, tmp_path):

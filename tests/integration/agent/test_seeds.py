@@ -13,7 +13,7 @@ import uuid
 
 import pytest
 
-from parts import (HERE, ROOT, WAIT, Collector, Sandbox, contained, go, profiling, values, wait_until, workload)
+from parts import (HERE, ROOT, WAIT, Collector, Sandbox, contained, go, period, profiling, values, wait_until, workload)
 
 SEEDS = pathlib.Path(os.environ.get("KILN_SEEDS", ROOT.parent / "shared" / "seeds"))
 POD, CONTAINER = str(uuid.uuid4()), (uuid.uuid4().hex * 2)[:64]
@@ -220,7 +220,7 @@ def test_otlp_to_the_endpoint_by_name(agent, sandbox, busy, contained_nest, tmp_
     assert collector.complaints() == []
     mine = [s for s in samples if s["attributes"]["process.pid"] == busy.pid]
     assert values(mine) > 50
-    assert {s["period"] for s in samples} == {("cpu", "nanoseconds", 10**9 // rate_of(text))}
+    assert {s["period"] for s in samples} == {("cpu", "nanoseconds", period(rate_of(text)))}
     assert {s["resource"]["process.executable.name"] for s in mine} == {"wl-threads"}
     assert any(f["name"] == "leaf_0" for s in mine for f in s["frames"])
     inside = [s for s in samples if s["attributes"]["process.pid"] == contained_nest.pid]
@@ -292,7 +292,7 @@ def test_environment_of_the_standalone_profiler(agent, sandbox, tmp_path, collec
         collector.kill()
     assert values(samples) > 30
     hz = int(env["OTEL_PROFILER_SAMPLING_FREQUENCY"])
-    assert {s["period"] for s in samples} == {("cpu", "nanoseconds", 10**9 // hz)}
+    assert {s["period"] for s in samples} == {("cpu", "nanoseconds", period(hz))}
     assert {s["resource"]["host.name"] for s in samples} == {"meadow"}
     assert {s["resource"]["k8s.node.name"] for s in samples} == {"meadow"}
     depths = [len([f for f in s["frames"] if f["type"] != "kernel"]) for s in samples
@@ -336,7 +336,7 @@ def test_systemd_unit_of_the_standalone_profiler(agent, sandbox, busy, tmp_path,
         collector.kill()
     assert collector.complaints() == []
     hz = int(arguments[arguments.index("-samples-per-second") + 1])
-    assert {s["period"] for s in samples} == {("cpu", "nanoseconds", 10**9 // hz)}
+    assert {s["period"] for s in samples} == {("cpu", "nanoseconds", period(hz))}
     assert {(s["resource"]["service.name"], s["resource"]["environment"], s["resource"]["region"])
             for s in samples} == {("my-application", "production", "us-east-1")}
     mine = [s for s in samples if s["attributes"]["process.pid"] == busy.pid]

@@ -84,7 +84,7 @@ def shop(clickhouse, tmp_path_factory):
         complaints = [line for line in log.read_text().splitlines() if "\terror\t" in line]
         assert complaints == []
     # The first frame is the process.
-    return {stack.partition(";")[2]: n * (10**9 // HZ) / 1e9 for stack, n in parts.folded(directory / "x.folded").items()}
+    return {stack.partition(";")[2]: n * parts.period(HZ) / 1e9 for stack, n in parts.folded(directory / "x.folded").items()}
 
 
 def own_seconds(shop, function):

@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.profiles.v1development import profiles_servic
 
 from conftest import OVERLAYS, ROOT, kind, render, secret_files
 from kiln import agent as kiln, workload
-from parts import Sandbox, otlp_decode, profiling, wait_until
+from parts import Sandbox, otlp_decode, period, profiling, wait_until
 
 
 class Backend(service.ProfilesServiceServicer):
@@ -156,7 +156,7 @@ def test_samples_are_whole(run):
     ours = [s for s in stacks if s and s[0].startswith("leaf_")]
     # Merging requests renumbers what they refer to: each stack is still one thread's.
     assert len(ours) >= 4 and all(f"worker_{s[0][-1]}" in s and s[1] == f"middle_{s[0][-1]}" for s in ours)
-    assert all(s["period"] == ("cpu", "nanoseconds", 10**9 // 20) for s in samples)
+    assert all(s["period"] == ("cpu", "nanoseconds", period(20)) for s in samples)
 
 
 def test_pyroscope_finds_the_attributes(run):

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program that wakes in step with the clock, at the rate at which it is sampled, is seen at every point of its work."""
+import json
+import math
+
+import pytest
+
+from parts import folded, period, profiling, workload
+
+SECONDS = 12
+
+
+@pytest.mark.parametrize("hz", [20, 100])
+def test_a_program_in_step_with_the_rate_is_seen_whole(agent, tmp_path, hz):
+    output = tmp_path / "x.folded"
+    with workload.Workload("rhythm", 100, seconds=SECONDS) as w:
+        a = agent("--pid", w.pid, "--samples-per-second", hz, "--folded-file", output)
+        profiling(a)
+        used = json.loads(w.process.stdout.read())  # when it ends
+        assert a.stop() == 0, a.stderr()
+    seen = {name: sum(n for stack, n in folded(output).items() if f"rhythm_{name}" in stack) for name in used}
+    print(hz, seen, used)
+    total, of_all = sum(seen.values()), used["first"] / sum(used.values())
+    # The agent came a little later.
+    assert 0.8 * sum(used.values()) - 0.5e9 < total * period(hz) < 1.15 * sum(used.values())
+    # What random draws would be off by, four times; in step, all would be one function's.
+    assert abs(seen["first"] / total - of_all) < 4 * math.sqrt(of_all * (1 - of_all) / total)

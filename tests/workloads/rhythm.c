@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Wakes PER_SECOND times a second, in step with the clock, and computes for half of the time: three
+ * fifths of that in rhythm_first(), the rest in rhythm_second(). At the end it prints the CPU time
+ * of each. usage: rhythm SECONDS PER_SECOND
+ */
+#include "wl.h"
+
+static int64_t ns_of(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+NOINLINE void rhythm_first(int64_t until)
+{
+	while (ns_of(CLOCK_MONOTONIC) < until)
+		WL_SPIN(1000);
+}
+
+NOINLINE void rhythm_second(int64_t until)
+{
+	while (ns_of(CLOCK_MONOTONIC) < until)
+		WL_SPIN(1000);
+}
+
+int main(int argc, char **argv)
+{
+	int64_t seconds = wl_arg(argc, argv, 1, 1), turn = 1000000000 / wl_arg(argc, argv, 2, 100);
+	int64_t begin = ns_of(CLOCK_MONOTONIC), first = 0, second = 0;
+
+	wl_describe("rhythm", "{\"frames\":[\"*\"]}");
+	for (int64_t i = 0; i < seconds * 1000000000 / turn; i++) {
+		int64_t at = begin + i * turn, used[3];
+		struct timespec due = {at / 1000000000, at % 1000000000};
+
+		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL);
+		used[0] = ns_of(CLOCK_THREAD_CPUTIME_ID);
+		rhythm_first(at + turn * 3 / 10);
+		used[1] = ns_of(CLOCK_THREAD_CPUTIME_ID);
+		rhythm_second(at + turn / 2);
+		used[2] = ns_of(CLOCK_THREAD_CPUTIME_ID);
+		first += used[1] - used[0];
+		second += used[2] - used[1];
+	}
+	printf("{\"first\":%lld,\"second\":%lld}\n", (long long)first, (long long)second);
+	return 0;
+}
