@@ -58,6 +58,55 @@ static void put_tracers(struct buf *out, const struct config *c, const char *tit
 		buf_puts(out, walked ? "\n" : ": not in this version\n");
 }
 
+static void put_off_cpu(struct buf *out, const struct config *c)
+{
+	double walks = c->receiver.off_cpu_threshold * 1000;
+
+	/* An operator says it for each pod. */
+	if (walks > 0 && !c->processors.node_stream.enabled)
+		buf_printf(out, ROW "%.3g stacks for each second that a thread waits\n", "off-CPU",
+			   walks);
+}
+
+/* A row for each; attached as by a real start. */
+static int put_probes(struct buf *out, const struct config *c, struct sampler *s, struct error *err)
+{
+	_cleanup_(probes_freep) struct probes *p = NULL;
+	int r = c->receiver.n_probes ? probes_new(s, &p) : 0;
+
+	if (r < 0)
+		return error_set(err, r, "out of memory");
+	if (!p)
+		return 0;
+	probes_set(p, c->receiver.probes, c->receiver.n_probes);
+	for (size_t i = 0; i < probes_count(p); i++) {
+		struct probe_status status;
+
+		probes_status(p, i, &status);
+		if (status.reason)
+			buf_printf(out, ROW "%s: %s\n", "probe", status.name, status.reason);
+		else
+			buf_printf(out,
+				   ROW "%s can be attached: %u stacks a second and CPU at most\n",
+				   "probe", status.name, status.rate);
+	}
+	/* Below an operator the agent goes on, and tries again. */
+	return c->processors.node_stream.enabled ? 0 : agent_probes_failure(p, err);
+}
+
+static void put_labels(struct buf *out, const struct config *c)
+{
+	const struct config_strings *labels = &c->receiver.labels;
+
+	for (size_t i = 0; i < labels->n; i++) {
+		if (!i)
+			buf_printf(out, ROW "trace id, span id", "labels");
+		buf_printf(out, ", %s", streq(labels->items[i], "*") ? "all" : labels->items[i]);
+		if (i + 1 == labels->n)
+			buf_puts(out, "\n");
+	}
+}
+
 static void put_pods(struct buf *out, const struct operator_config *o)
 {
 	buf_printf(out, ROW, "pods");
@@ -143,6 +192,11 @@ int agent_check(const struct config *c, struct buf *out, struct error *err)
 		   "BPF programs", c->receiver.samples_per_second);
 	put_tracers(out, c, "tracers", true);
 	put_tracers(out, c, "", false);
+	put_off_cpu(out, c);
+	put_labels(out, c);
+	r = put_probes(out, c, s, err);
+	if (r < 0)
+		return r;
 	put_pods(out, &c->processors.node_stream);
 	for (size_t i = 0; i < c->n_exporters; i++)
 		put_exporter(out, &c->exporters[i]);

@@ -14,6 +14,18 @@ static int failure_code(const struct probe_status *s)
 	return s->code == -EPERM || s->code == -ENOTSUP || s->code == -ENOMEM ? s->code : -EINVAL;
 }
 
+int agent_probes_failure(const struct probes *p, struct error *err)
+{
+	for (size_t i = 0; i < probes_count(p); i++) {
+		struct probe_status s;
+
+		probes_status(p, i, &s);
+		if (s.reason)
+			return error_set(err, failure_code(&s), "probe %s: %s", s.name, s.reason);
+	}
+	return 0;
+}
+
 int agent_start_probes(struct agent *a, struct error *err)
 {
 	const struct receiver_config *receiver = &a->config->receiver;
@@ -27,14 +39,7 @@ int agent_start_probes(struct agent *a, struct error *err)
 		cluster_use_probes(a->cluster, a->probes);
 		return 0;
 	}
-	for (size_t i = 0; i < probes_count(a->probes); i++) {
-		struct probe_status s;
-
-		probes_status(a->probes, i, &s);
-		if (s.reason)
-			return error_set(err, failure_code(&s), "probe %s: %s", s.name, s.reason);
-	}
-	return 0;
+	return agent_probes_failure(a->probes, err);
 }
 
 void agent_name_probes(struct agent *a, struct window *w)

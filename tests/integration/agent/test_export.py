@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent beside a real Collector: what was sampled is what arrives, once, under its own name."""
+import itertools
 import json
 import os
 import re
@@ -100,6 +101,23 @@ def test_check_reads_the_token_of_the_page(agent, tmp_path):
         a = agent("--check", config=LIVE % token)
         assert a.wait() == code, a.stderr()
         assert ("extensions.live" in a.stderr()) == (code != 0)
+
+
+def test_check_tells_of_waits_labels_and_probes(agent):
+    def check(code, *probes):
+        a = agent("--check", "--stdout", "--off-cpu-threshold", 0.02, "--labels", "tenant",
+                  *itertools.chain(*(("--probe", p) for p in probes)))
+        assert a.wait() == code, a.stderr()
+        return [line.split(maxsplit=1) for line in a.stdout().splitlines()], a.stderr()
+
+    rows, _ = check(0, "tracepoint:sched:sched_process_fork,rate=7")
+    assert ["off-CPU", "20 stacks for each second that a thread waits"] in rows
+    assert ["labels", "trace id, span id, tenant"] in rows
+    assert [words for title, words in rows if title == "probe"] == \
+        ["tracepoint:sched:sched_process_fork can be attached: 7 stacks a second and CPU at most"]
+    rows, said = check(2, "tracepoint:sched:no_such_event")
+    assert any(title == "probe" and "no_such_event: " in words for title, words in rows), rows
+    assert "probe tracepoint:sched:no_such_event: " in said
 
 
 LIVE = """
