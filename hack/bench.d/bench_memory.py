@@ -14,6 +14,8 @@ from kiln import agent, workload
 LOADS = ((10, 10, 18), (100, 40, 30), (500, 200, 64))
 CROWD, CROWD_MAPPINGS, CROWD_CGROUPS, CROWD_GOAL = 2000, 100, 500, 128
 GONE_SECONDS = 120
+# A benchmark that is killed leaves no load behind.
+ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL")
 
 
 class Cgroup:
@@ -65,8 +67,8 @@ def make_programs(directory, n, names=("tick", "tick-static")):
 def many_programs(count, distinct):
     with tempfile.TemporaryDirectory(prefix="kiln-bench-") as d:
         make_programs(d, distinct)
-        processes = [subprocess.Popen([f"{d}/tick-{i % distinct}", "3600", str(count)], stdin=subprocess.DEVNULL,
-                                      stdout=subprocess.DEVNULL) for i in range(count)]
+        processes = [subprocess.Popen([*ENDS_WITH_US, f"{d}/tick-{i % distinct}", "3600", str(count)],
+                                      stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) for i in range(count)]
         try:
             yield
         finally:

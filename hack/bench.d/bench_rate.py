@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 
-from bench_memory import Cgroup, make_programs
+from bench_memory import ENDS_WITH_US, Cgroup, make_programs
 from kiln import agent
 
 PROGRAMS, DEPTH, CPUS_MEANT = 40, 30, 128
@@ -21,7 +21,8 @@ def busy_programs():
         make_programs(d, PROGRAMS, ("nest", "nest-static"))
         # Of their own: what the rest of the machine puts into the ring is not charged to them.
         cgroup = Cgroup("kiln-bench-rate")
-        processes = [subprocess.Popen(["sh", "-c", 'echo $$ > "$1"; shift; exec "$@"', "sh", f"{cgroup.path}/cgroup.procs",
+        processes = [subprocess.Popen([*ENDS_WITH_US, "sh", "-c",
+                                       'echo $$ > "$1"; shift; exec "$@"', "sh", f"{cgroup.path}/cgroup.procs",
                                        f"{d}/nest-{i}", "3600", str(DEPTH)], stdin=subprocess.DEVNULL,
                                       stdout=subprocess.DEVNULL) for i in range(PROGRAMS)]
         try:
