@@ -291,6 +291,32 @@ static bool put_label(struct pprof_builder *p, struct buf *out, const char *key,
 /* ---- samples ----------------------------------------------------------------------------------
  */
 
+/* Readers take the first mapping for the program itself, the kernel's too. It is that of the
+ * process's executable; where the stack has none, the file of its outermost frame. */
+static void add_main_mapping(struct pprof_builder *p, const struct batch *batch,
+			     const struct batch_stack *stack, const char *executable_path)
+{
+	const struct batch_mapping *found = NULL;
+
+	for (uint32_t i = stack->len; i > 0; i--) {
+		uint32_t at =
+		    batch->locations[batch->stack_locations[stack->first + i - 1]].mapping;
+		const struct batch_mapping *m;
+
+		if (at == BATCH_NO_MAPPING)
+			continue;
+		m = &batch->mappings[at];
+		if (streq(m->filename, executable_path)) {
+			found = m;
+			break;
+		}
+		if (!found && m->filename[0] != '[')
+			found = m;
+	}
+	if (found)
+		(void)add_mapping(p, found);
+}
+
 /* Sample {1 location_id, 2 value, 3 label} without the values, or REF_TABLE_NONE. */
 static uint32_t add_sample(struct pprof_builder *p, const struct source *from,
 			   const struct batch_sample *s, const char *container_id)
@@ -304,6 +330,8 @@ static uint32_t add_sample(struct pprof_builder *p, const struct source *from,
 		p->samples.bytes.error = -ENOMEM;
 		return REF_TABLE_NONE;
 	}
+	if (!p->mappings.n)
+		add_main_mapping(p, from->batch, stack, process->executable_path);
 	for (uint32_t i = 0; i < stack->len; i++) {
 		p->ids[i] = add_location(p, from, from->batch->stack_locations[stack->first + i]);
 		if (!p->ids[i])

@@ -110,6 +110,51 @@ static void a_profile_has_samples_labels_and_lines(void **state)
 	buf_done(&out);
 }
 
+/* As `go tool pprof` shows it: "File: shop". */
+static void the_first_mapping_is_the_programs(void **state)
+{
+	static const char *const files[] = {"[kernel.kallsyms]", "/lib/libc.so.6", "/opt/shop",
+					    "/lib/libc.so.6"};
+	static const char *const programs[] = {"/opt/shop", "/opt/other"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(programs); i++) {
+		_cleanup_(batch_unrefp) struct batch *batch = NULL;
+		struct batch_sample sample = {.thread_name = "shop", .value = 1};
+		struct batch_builder *b;
+		uint32_t frames[ARRAY_SIZE(files)];
+		const struct batch *one;
+		struct buf out;
+
+		assert_int_equal(batch_builder_new(0, &b), 0);
+		for (uint32_t f = 0; f < ARRAY_SIZE(files); f++) {
+			struct batch_line line = {batch_add_function(b, "f", "f", "", 0), f + 1};
+			struct batch_mapping mapping = {.filename = files[f],
+							.build_id_gnu = "",
+							.build_id_go = "",
+							.htlhash = files[f]};
+
+			frames[f] = batch_add_location(b, batch_add_mapping(b, &mapping), f + 1,
+						       FRAME_NATIVE, &line, 1);
+		}
+		sample.stack = batch_add_stack(b, frames, ARRAY_SIZE(files));
+		sample.process = batch_add_process(b, 7, "shop", programs[i]);
+		batch_add_sample(b, batch_add_resource(b, NULL, 0, ""), PROFILE_OFF_CPU, 0,
+				 &sample);
+		assert_int_equal(batch_builder_finish(b, 1, &batch), 0);
+		one = batch;
+		buf_init(&out, 1 << 20);
+		assert_int_equal(pprof_encode(&one, 1, NULL, &out, NULL), 0);
+		Pprof__Profile *p = decode(&out);
+
+		check_references(p);
+		assert_int_equal(p->n_mapping, 3);
+		assert_string_equal(name(p, p->mapping[0]->filename),
+				    i ? "/lib/libc.so.6" : "/opt/shop");
+		pprof__profile__free_unpacked(p, NULL);
+		buf_done(&out);
+	}
+}
+
 static void a_filter_takes_one_process(void **state)
 {
 	_cleanup_(batch_unrefp) struct batch *batch = NULL;
@@ -476,6 +521,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(labels_of_a_sample_are_labels),
 	    cmocka_unit_test(a_profile_has_samples_labels_and_lines),
+	    cmocka_unit_test(the_first_mapping_is_the_programs),
 	    cmocka_unit_test(a_filter_takes_one_process),
 	    cmocka_unit_test(each_probe_is_a_column),
 	    cmocka_unit_test(the_comment_is_what_all_resources_share),
