@@ -154,8 +154,10 @@ static void copies_of_stacks_are_left_out_first(void **state)
 	assert_int_equal(noisy->last.dump_len, 0);
 	assert_int_equal(noisy->last.n_user, 1);
 	assert_int_equal(counted(KILN_STAT_SHED_SAMPLE), 0);
-	/* The noisy one had its part of the ring, and next to nothing of the last quarter. */
-	assert_in_range(t.bytes[0], RING / 4, RING * 13 / 16);
+	/* Nobody is asked while less than a quarter of the ring is in use, by both together; of the
+	 * last quarter the noisy one had next to nothing. */
+	assert_true(t.bytes[0] + t.bytes[1] >= RING / 4);
+	assert_true(t.bytes[0] <= RING * 13 / 16);
 }
 
 static void then_the_frames_of_long_stacks_and_then_samples(void **state)
