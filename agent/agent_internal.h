@@ -98,8 +98,8 @@ struct sampler_options agent_sampler_options(const struct config *c);
 /* probes.c */
 /* Those of the configuration. Without an operator it is a failure when one cannot be attached. */
 int agent_start_probes(struct agent *a, struct error *err) _must_check_;
-/* Of the first that is not attached: its name and why, and as code -EINVAL or what the kernel
- * lacks. */
+/* 0: all probes are attached. Else the error of the first one that is not: -EPERM, -ENOTSUP or
+ * -ENOMEM where the kernel lacks something, -EINVAL where the probe itself is wrong. */
 int agent_probes_failure(const struct probes *p, struct error *err) _must_check_;
 /* W is about to be named. */
 void agent_name_probes(struct agent *a, struct window *w);

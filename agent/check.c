@@ -68,7 +68,7 @@ static void put_off_cpu(struct buf *out, const struct config *c)
 			   walks);
 }
 
-/* A row for each; attached as by a real start. */
+/* One row for each probe. They are attached as in a real start, and detached at the end. */
 static int put_probes(struct buf *out, const struct config *c, struct sampler *s, struct error *err)
 {
 	_cleanup_(probes_freep) struct probes *p = NULL;
@@ -90,7 +90,7 @@ static int put_probes(struct buf *out, const struct config *c, struct sampler *s
 				   ROW "%s can be attached: %u stacks a second and CPU at most\n",
 				   "probe", status.name, status.rate);
 	}
-	/* Below an operator the agent goes on, and tries again. */
+	/* With an operator the agent runs without the probe, and retries once a minute. */
 	return c->processors.node_stream.enabled ? 0 : agent_probes_failure(p, err);
 }
 

@@ -654,7 +654,8 @@ KILN_GLOBAL int walk_step(uint32_t slot)
  * The step of nearly every frame, as walk_step() would do it: no call, and nothing in memory but
  * the window and the rule. From the frame whose rule is that of KEY, its pc or the byte before its
  * return address, and whose stack pointer is *SP, to the return address *PC; fp and extra are those
- * of w->regs. Negative: walk_step() has to do it, and nothing has changed.
+ * of w->regs. Negative: this step is not a usual one; nothing has changed, and
+ * walk_step() has to be called.
  */
 KILN_INLINE int walk_usual_step(struct kiln_walk *w, uint64_t key, uint64_t *pc, uint64_t *sp)
 {
@@ -828,7 +829,9 @@ KILN_GLOBAL int walk_chunk(uint32_t slot)
 	pc = w->regs.pc;
 	sp = w->regs.sp;
 	at = w->at;
-	/* The leaf's step here: in the loop, the verifier would follow each round's both ways. */
+	/* The first step, from the leaf: its rule is that of its pc, all others are those of the
+	 * byte before a return address. In the loop this would be a second case in every
+	 * iteration, and the verifier would follow both. */
 	if (w->exact && w->n < w->limit && w->n < KILN_MAX_USER_WORDS &&
 	    !walk_usual_step(w, pc, &pc, &sp)) {
 		uint32_t i = at + w->n++;

@@ -291,8 +291,12 @@ static bool put_label(struct pprof_builder *p, struct buf *out, const char *key,
 /* ---- samples ----------------------------------------------------------------------------------
  */
 
-/* Readers take the first mapping for the program itself, the kernel's too. It is that of the
- * process's executable; where the stack has none, the file of its outermost frame. */
+/*
+ * Tools that read pprof take the first mapping of a profile for the main program. So the first one
+ * added is the executable of the first sample's process or, if no frame of the stack is in it, the
+ * file of the outermost native frame; never the kernel. A failure to add it is not lost: the
+ * sample's locations need the same room.
+ */
 static void add_main_mapping(struct pprof_builder *p, const struct batch *batch,
 			     const struct batch_stack *stack, const char *executable_path)
 {

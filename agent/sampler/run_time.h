@@ -35,7 +35,8 @@ struct run_time {
 /* Updates `total`. COUNTED: the kernel's counters, read at NOW. */
 void run_time_look(struct run_time *r, uint64_t now, const struct run_count *counted);
 
-/* Should the statistics be enabled from NOW on? SPARING: only for a part of the time. */
+/* Whether the statistics should be enabled at NOW. SPARING: for RUN_TIME_ON_MS of every
+ * RUN_TIME_ALL_MS only; else always. */
 bool run_time_wants(const struct run_time *r, uint64_t now, bool sparing);
 
 /* The statistics were enabled or disabled at NOW, right after run_time_look(). */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Wakes PER_SECOND times a second, in step with the clock, and computes for half of the time: three
- * fifths of that in rhythm_first(), the rest in rhythm_second(). At the end it prints the CPU time
- * of each. usage: rhythm SECONDS PER_SECOND
+ * A program with a fixed period: it wakes PER_SECOND times a second, on a grid of CLOCK_MONOTONIC,
+ * computes for the first half of each period and sleeps for the rest. 60 % of the computing is in
+ * rhythm_first(), 40 % in rhythm_second(). At exit it prints the CPU time of both as JSON.
+ * usage: rhythm SECONDS PER_SECOND
  */
 #include "wl.h"
 

@@ -176,7 +176,7 @@ def test_the_cpu_budget_is_kept_and_no_weight_is_lost(agent, tmp_path):
         others[1].kill()
         rates = watch.for_seconds(AFTER)
         last, took = rates[-1], (time.time() - begun) * CPUS
-        # Not after the end: what the agent takes for that is the spinners' too, and no timer counts it.
+        # Before the agent ends: while it shuts down the spinners still compute, and nothing samples them.
         known = sum(used(p) for p in spinners) - sum(before)
         assert a.stop() == 0, a.stderr()
     finally:
