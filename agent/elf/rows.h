@@ -9,12 +9,15 @@
 #include "agent/elf/unwind.h"
 #include "lib/ref_table.h"
 
+enum { ROWS_RECENT_SHIFT = 7 };
+
 struct rows {
 	struct unwind_table *t;
 	size_t rows_cap, rules_cap;
 	struct ref_table rules; /* by their content */
 	uint64_t seed;		/* of its hash */
-	uint32_t next_block;	/* index entries below are filled in */
+	uint16_t recent[1 << ROWS_RECENT_SHIFT];
+	uint32_t next_block; /* index entries below are filled in */
 	uint64_t last_pc;
 	bool row_at_last; /* the last row stands exactly at last_pc */
 	int error;

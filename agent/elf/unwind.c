@@ -21,6 +21,7 @@
 
 enum {
 	PADDING_MAX = 15, /* functions are aligned to 16 */
+	AHEAD = 8,	  /* spans, whose code is fetched meanwhile */
 };
 
 struct compiler {
@@ -176,6 +177,18 @@ static void execute(struct compiler *c, const struct span *span, struct rows *ro
 	}
 }
 
+/* The code that will be looked at soon is on the way from memory meanwhile. */
+static void fetch(const struct image *image, const struct span *span)
+{
+	struct cursor c;
+
+	if (span->source != SPAN_GO)
+		return;
+	c = image_at_vaddr(image, span->start);
+	if (!c.bad)
+		__builtin_prefetch(c.data + c.pos);
+}
+
 static void write_rows(struct compiler *c, struct rows *rows, uint64_t end)
 {
 	static const struct kiln_rule invalid = {.kind = KILN_RULE_INVALID};
@@ -185,6 +198,8 @@ static void write_rows(struct compiler *c, struct rows *rows, uint64_t end)
 		uint64_t next = i + 1 < c->spans.n ? c->spans.v[i + 1].start : end;
 
 		pace_point();
+		if (i + AHEAD < c->spans.n)
+			fetch(c->image, &c->spans.v[i + AHEAD]);
 		execute(c, s, rows);
 		if (next > span_end(s) + PADDING_MAX || (i + 1 == c->spans.n && next > span_end(s)))
 			rows_add(rows, span_end(s), &invalid);
