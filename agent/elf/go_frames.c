@@ -55,14 +55,15 @@ static enum go_kind kind_of(const struct gopclntab_func *f)
 
 	if (has_prefix(name, "_rt0_"))
 		return GO_OUTERMOST;
-	if (streq(name, "runtime.asmcgocall") || streq(name, "runtime.asmcgocall.abi0"))
-		return go_arch_asmcgocall();
-	if (has_prefix(name, "runtime.")) {
-		for (size_t i = 0; i < ARRAY_SIZE(special); i++)
-			if (streq(name + 8, special[i].name))
-				return special[i].kind;
-	} else if (streq(name, "gogo")) { /* file-local since Go 1.17 */
+	if (streq(name, "gogo")) /* file-local since Go 1.17 */
 		return GO_LEAVES;
+	if (has_prefix(name, "runtime.")) {
+		name += strlen("runtime.");
+		if (streq(name, "asmcgocall") || streq(name, "asmcgocall.abi0"))
+			return go_arch_asmcgocall();
+		for (size_t i = 0; i < ARRAY_SIZE(special); i++)
+			if (streq(name, special[i].name))
+				return special[i].kind;
 	}
 	return f->flags & GOPCLNTAB_SPWRITE ? GO_WRITES_SP : GO_PLAIN;
 }

@@ -300,6 +300,7 @@ bool gopclntab_at(const struct gopclntab *t, size_t i, struct gopclntab_func *re
 	f.start_line = r.start_line;
 	f.flags = r.flags;
 	f.func_id = r.func_id;
+	f.sp = r.sp;
 	f.index = (uint32_t)i;
 	*ret = f;
 	return true;
@@ -343,6 +344,9 @@ static uint32_t read_varint(struct cursor *c)
 {
 	uint8_t b = cursor_u8(c);
 	uint32_t v = b & 0x7f;
+
+	if (b < 0x80) /* nearly all */
+		return v;
 
 	for (unsigned int shift = 7; b & 0x80; shift += 7) {
 		if (shift > 28) {
@@ -388,11 +392,7 @@ int32_t gopclntab_value(struct gopclntab_iter it, uint64_t vaddr)
 
 struct gopclntab_iter gopclntab_sp(const struct gopclntab *t, const struct gopclntab_func *f)
 {
-	struct record r = {0};
-
-	if (!read_record(t, f->at, &r))
-		r.sp = 0;
-	return iter_of(t, f, r.sp);
+	return iter_of(t, f, f->sp);
 }
 
 struct gopclntab_iter gopclntab_pcdata(const struct gopclntab *t, const struct gopclntab_func *f,

@@ -33,7 +33,8 @@ struct gopclntab_func {
 	uint8_t flags;	     /* enum gopclntab_flags */
 	uint8_t func_id;     /* differs between Go releases */
 	uint32_t index;
-	size_t at; /* where the record lies in the function data; for this module */
+	uint32_t sp; /* where its table of SP is; for this module, as the next */
+	size_t at;   /* where the record lies in the function data; for this module */
 };
 
 /* -ENOENT when IMAGE has no table, -EBADMSG when it is damaged. */
