@@ -17,7 +17,11 @@
 #define NS_PER_SECOND 1000000000ULL
 #define MILLIONTHS    1000000ULL
 
-enum { TICKS_A_SECOND = 1000 / GOVERNOR_TICK_MS, LOG_EVERY_S = 30 };
+enum {
+	MS_PER_SECOND = 1000,
+	TICKS_A_SECOND = MS_PER_SECOND / GOVERNOR_TICK_MS,
+	LOG_EVERY_S = 30,
+};
 
 struct cpu_budget {
 	struct cpu_budget_options options;
@@ -190,6 +194,17 @@ static uint64_t budget_of(uint32_t cpu)
 	return (uint64_t)MAX(cpus, 1) * NS_PER_SECOND / MILLIONTHS * cpu;
 }
 
+static void on_tick(uv_timer_t *timer);
+
+/* Without a budget there is nothing to do but once a second. Either way with the drains of the
+ * ring, whose timer keeps to multiples of its interval too: a wakeup costs more than the tick. */
+static int wait_for_tick(struct cpu_budget *b)
+{
+	uint64_t every = b->cpu ? GOVERNOR_TICK_MS : MS_PER_SECOND;
+
+	return uv_timer_start(&b->timer, on_tick, every - uv_now(b->options.loop) % every, 0);
+}
+
 static void on_tick(uv_timer_t *timer)
 {
 	struct cpu_budget *b = timer->data;
@@ -197,7 +212,8 @@ static void on_tick(uv_timer_t *timer)
 	int64_t now_s = time(NULL);
 	bool changed = false;
 
-	b->ticks++;
+	(void)wait_for_tick(b);
+	b->ticks += b->cpu ? 1 : TICKS_A_SECOND;
 	if (b->options.policies && b->generation != policies_generation(b->options.policies)) {
 		list_policies(b);
 		changed = true;
@@ -227,6 +243,9 @@ void cpu_budget_set_cpu(struct cpu_budget *b, uint32_t cpu)
 	if (cpu == b->cpu)
 		return;
 	b->cpu = cpu;
+	b->ticks = 0;
+	if (b->has_timer)
+		(void)wait_for_tick(b);
 	governor_set_budget(&b->governor, budget_of(cpu));
 	pace_set_limit(b->governor.workers_ns);
 	sampler_set_detail(b->options.sampler, b->governor.detail);
@@ -285,8 +304,7 @@ int cpu_budget_start(struct cpu_budget *b)
 	b->has_timer = true;
 	pace_exempt_thread();
 	b->timer.data = b;
-	return uv_timer_start(&b->timer, on_tick, GOVERNOR_TICK_MS, GOVERNOR_TICK_MS) < 0 ? -EIO
-											  : 0;
+	return wait_for_tick(b) < 0 ? -EIO : 0;
 }
 
 void cpu_budget_stop(struct cpu_budget *b)

@@ -165,9 +165,9 @@ static void set_drain_timer(struct agent *a, bool more)
 		a->lost_ms = now;
 	if (now - a->names_ms < NAMES_FOR_MS)
 		interval = now - a->lost_ms < LOST_FOR_MS ? DRAIN_LOST_MS : DRAIN_NAMES_MS;
-	if (more || uv_timer_get_repeat(&a->drain_timer) != interval)
-		(void)uv_timer_start(&a->drain_timer, agent_on_drain_timer,
-				     more ? DRAIN_MORE_MS : interval, interval);
+	/* At multiples of the interval: timers that are due together are one wakeup. */
+	(void)uv_timer_start(&a->drain_timer, agent_on_drain_timer,
+			     more ? DRAIN_MORE_MS : interval - now % interval, interval);
 }
 
 static void drain(struct agent *a)
