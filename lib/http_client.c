@@ -21,6 +21,7 @@ struct http_post {
 	struct curl_slist *headers, *connect_to;
 	struct buf body; /* of the answer */
 	size_t len;	 /* of the request */
+	bool stay, elsewhere;
 	char error[CURL_ERROR_SIZE];
 	void (*done)(const struct http_answer *answer, void *arg);
 	void *arg;
@@ -31,7 +32,7 @@ struct http_client {
 	struct http_post *live;
 	char *url, *connect_to, *host; /* the latter two with tls.server_name */
 	char *ca_file, *cert_file, *key_file, *user_agent;
-	bool skip_verify;
+	bool skip_verify, stay;
 	enum tls_version min_version;
 	struct curl_slist *headers;
 };
@@ -120,7 +121,8 @@ static void post_finish(struct curl_transfer *t, CURLcode code)
 			answer.retry_after = header->value;
 	} else {
 		answer.message = p->error[0] ? p->error : curl_easy_strerror(code);
-		answer.connected = !before_request(code);
+		answer.elsewhere = p->elsewhere;
+		answer.connected = !p->elsewhere && !before_request(code);
 		answer.timed_out = code == CURLE_OPERATION_TIMEDOUT;
 	}
 	post_unlink(p); /* the callback may free the client */
@@ -139,6 +141,17 @@ static size_t keep_body(char *data, size_t size, size_t n, void *arg)
 		return CURL_WRITEFUNC_ERROR;
 	buf_append(&p->body, data, MIN(len, room));
 	return len;
+}
+
+/* Before the first byte of the request, on the connection that it will go over. */
+static int look_at_connection(void *arg, char *ip, char *local_ip, int port, int local_port)
+{
+	struct http_post *p = arg;
+	long made = 0;
+
+	curl_easy_getinfo(p->transfer.easy, CURLINFO_NUM_CONNECTS, &made);
+	p->elsewhere = p->stay && made;
+	return p->elsewhere ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
 }
 
 static int post_headers(struct http_post *p, const char *type, const char *encoding)
@@ -210,6 +223,8 @@ static void post_setup(struct http_post *p, const void *body, size_t len, uint64
 	curl_easy_setopt(easy, CURLOPT_HTTPHEADER, p->headers);
 	curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, keep_body);
 	curl_easy_setopt(easy, CURLOPT_WRITEDATA, p);
+	curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, look_at_connection);
+	curl_easy_setopt(easy, CURLOPT_PREREQDATA, p);
 	curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)timeout_ms);
 	curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
 			 (long)MIN(timeout_ms, CONNECT_TIMEOUT_MAX_MS));
@@ -234,6 +249,7 @@ int http_client_post(struct http_client *c, const char *content_type, const char
 		return -ENOMEM;
 	p->client = c;
 	p->len = len;
+	p->stay = c->stay;
 	p->done = done;
 	p->arg = arg;
 	p->transfer.done = post_finish;
@@ -262,6 +278,11 @@ int http_client_post(struct http_client *c, const char *content_type, const char
 	c->live = p;
 	*ret = p;
 	return 0;
+}
+
+void http_client_stay(struct http_client *c, bool stay)
+{
+	c->stay = stay;
 }
 
 bool http_post_cancel(struct http_post *p)

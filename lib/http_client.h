@@ -41,6 +41,7 @@ struct http_answer {
 	const char *retry_after; /* the header, NULL when there was none */
 	bool connected;		 /* false: certainly nothing reached the server */
 	bool timed_out;
+	bool elsewhere; /* nothing was sent, see http_client_stay() */
 };
 
 int http_client_new(const struct http_client_options *options, uv_loop_t *loop,
@@ -56,6 +57,11 @@ int http_client_post(struct http_client *client, const char *content_type,
 		     const char *content_encoding, const void *body, size_t len,
 		     uint64_t timeout_ms, void (*done)(const struct http_answer *answer, void *arg),
 		     void *arg, struct http_post **ret) _must_check_;
+/*
+ * STAY: a request that would go over another connection than the ones before it is not sent from
+ * now on, and its answer says `elsewhere`.
+ */
+void http_client_stay(struct http_client *client, bool stay);
 /*
  * Forgets the request; DONE is not called. False: certainly nothing of it reached the server, as
  * with an answer's `connected`.

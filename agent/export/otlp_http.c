@@ -89,7 +89,8 @@ static void classify(const struct http_answer *a, struct transport_answer *ret,
 	}
 	if (a->status == 0) {
 		ret->result = TRANSPORT_RETRY;
-		ret->away = true;
+		ret->elsewhere = a->elsewhere;
+		ret->away = !a->elsewhere;
 		ret->uncertain = a->connected;
 		otlp_words(a->message, strlen(a->message), words);
 		return;
@@ -140,6 +141,13 @@ static bool http_cancel(struct transport *transport)
 	return post && http_post_cancel(post);
 }
 
+static void http_stay(struct transport *transport, bool stay)
+{
+	struct http_transport *t = container_of(transport, struct http_transport, transport);
+
+	http_client_stay(t->client, stay);
+}
+
 static struct transport *http_destroy(struct transport *transport)
 {
 	struct http_transport *t = container_of(transport, struct http_transport, transport);
@@ -152,6 +160,7 @@ static struct transport *http_destroy(struct transport *transport)
 static const struct transport_ops http_ops = {
     .send = http_send,
     .cancel = http_cancel,
+    .stay = http_stay,
     .destroy = http_destroy,
 };
 

@@ -243,6 +243,10 @@ static void head_retry(struct sender *s, const struct transport_answer *a)
 	uint64_t floor = MIN(a->retry_after_ms, (uint64_t)RETRY_AFTER_MAX_MS), delay;
 	uint64_t spent = uv_now(s->loop) - s->attempt_at_ms;
 
+	if (a->elsewhere) {
+		generation_moved(s);
+		return;
+	}
 	s->stats.retries++;
 	metric_add(M_EXPORT_REQUESTS_RETRIED, 1);
 	if (a->uncertain) {
@@ -327,6 +331,7 @@ static void try_send(struct sender *s)
 	generation_check_connection(s);
 	if (!s->queue || convert_head(s))
 		return;
+	generation_bind(s, s->queue);
 	s->attempt_at_ms = uv_now(s->loop);
 	s->in_flight = true;
 	if (s->transport->ops->send(s->transport, &s->queue->payload, s->timeout_ms, on_answer, s) <

@@ -4,8 +4,8 @@
  * opentelemetry-proto v1.10 and later, or that of v1.8 and v1.9. One of the older form refuses the
  * newer with an error; one of the newer form may take the older, answer with success and store
  * nothing (Pyroscope 2.2.1). So the newer form always comes first: at the start, after the receiver
- * was away (it may be another one now), for another address, over a new gRPC connection (it may
- * have been upgraded between two requests), and once in ten minutes. A request that was refused in
+ * was away (it may be another one now), for another address, over a new connection (it may have
+ * been upgraded between two requests), and once in ten minutes. A request that was refused in
  * one form is sent again in the other, and what worked is what is sent from then on. Loop thread.
  */
 #include "agent/export/sender_internal.h"
@@ -13,6 +13,7 @@
 enum {
 	TRY_NEWEST_MS = 10 * 60 * 1000, /* how often a receiver of the older form is asked again */
 	BOTH_REFUSED_MS = 60 * 1000, /* how often the other form is tried when both are refused */
+	MOVED_MS = 60 * 1000,	     /* how often for a new connection: some servers keep none */
 };
 
 static bool is_newest(enum otlp_generation g)
@@ -86,6 +87,21 @@ void generation_check_connection(struct sender *s)
 	if (s->options.generation_auto && s->transport->ops->connected &&
 	    !s->transport->ops->connected(s->transport))
 		s->try_newest_ms = 0;
+}
+
+void generation_bind(struct sender *s, const struct item *head)
+{
+	if (s->transport->ops->stay)
+		s->transport->ops->stay(s->transport, s->options.generation_auto &&
+							  !head->refused &&
+							  !is_newest(head->payload.generation) &&
+							  uv_now(s->loop) >= s->may_move_until_ms);
+}
+
+void generation_moved(struct sender *s)
+{
+	generation_ask_again(s);
+	s->may_move_until_ms = uv_now(s->loop) + MOVED_MS;
 }
 
 void generation_ask_again(struct sender *s)

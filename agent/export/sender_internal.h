@@ -86,7 +86,7 @@ struct sender {
 	uint64_t say_sent_at_ms;
 
 	/* proto_generation: auto, see sender_generation.c */
-	uint64_t try_newest_ms, both_refused_until_ms;
+	uint64_t try_newest_ms, both_refused_until_ms, may_move_until_ms;
 };
 
 /* sender_job.c */
@@ -122,5 +122,9 @@ bool generation_refused(struct sender *s, struct item *head);
 void generation_taken(struct sender *s, const struct item *head);
 /* A request is about to be sent: over a new connection, it may reach another version. */
 void generation_check_connection(struct sender *s);
+/* HEAD is sent next: whether over another connection, too, in the form that it has. */
+void generation_bind(struct sender *s, const struct item *head);
+/* It was not sent: the connection is another one. */
+void generation_moved(struct sender *s);
 /* The receiver may be another one. */
 void generation_ask_again(struct sender *s);

@@ -16,6 +16,7 @@ enum transport_result {
 struct transport_answer {
 	enum transport_result result;
 	bool away;		 /* RETRY: nobody there who could take it (not "refused") */
+	bool elsewhere;		 /* RETRY: nothing was sent, see stay() */
 	bool uncertain;		 /* RETRY: it may have been taken all the same */
 	uint64_t retry_after_ms; /* RETRY: what the receiver asked for; 0: nothing */
 	bool maybe_form;	 /* REJECTED: it may be for the generation of OTLP alone */
@@ -36,6 +37,11 @@ struct transport_ops {
 	bool (*cancel)(struct transport *t);
 	/* Does the next request go to the same connection as the last one? NULL: not known. */
 	bool (*connected)(struct transport *t);
+	/*
+	 * STAY: from now on a request that would go over another connection than the last one is
+	 * not sent, but answered RETRY, `elsewhere`. NULL: it cannot do that.
+	 */
+	void (*stay)(struct transport *t, bool stay);
 	struct transport *(*destroy)(struct transport *t);
 };
 

@@ -174,6 +174,79 @@ static struct seen post_once(const char *url, uint64_t timeout_ms)
 	return seen;
 }
 
+struct answers {
+	int n, status;
+	bool elsewhere, connected;
+};
+
+static void on_any(const struct http_answer *answer, void *arg)
+{
+	struct answers *a = arg;
+
+	a->n++;
+	a->status = answer->status;
+	a->elsewhere = answer->elsewhere;
+	a->connected = answer->connected;
+}
+
+/* A request, answered 204 when it comes over *PEER or a new connection, which then is *PEER. */
+static struct answers ask(struct http_client *client, uv_loop_t *loop, int listener, int *peer)
+{
+	static const char answer[] = "HTTP/1.1 204 No Content\r\n\r\n";
+	uint64_t end = uv_hrtime() + UINT64_C(60000000000);
+	struct answers a = {0};
+	struct http_post *post;
+	char request[512];
+
+	assert_int_equal(http_client_post(client, "a/b", NULL, "x", 1, 60000, on_any, &a, &post),
+			 0);
+	while (!a.n) {
+		int fresh = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+
+		assert_true(uv_hrtime() < end);
+		uv_run(loop, UV_RUN_NOWAIT);
+		if (fresh >= 0) {
+			if (*peer >= 0)
+				close(*peer);
+			*peer = fresh;
+		}
+		if (*peer >= 0 && recv(*peer, request, sizeof(request), MSG_DONTWAIT) > 0)
+			assert_int_equal(send(*peer, answer, strlen(answer), MSG_NOSIGNAL),
+					 strlen(answer));
+	}
+	return a;
+}
+
+static void test_a_request_that_is_to_stay_goes_over_no_new_connection(void **state)
+{
+	char url[64];
+	_cleanup_close_ int fd = silent_port(url), peer = -1;
+	struct http_client_options options = {.url = url};
+	struct http_client *client;
+	struct answers a;
+	struct error err;
+	uv_loop_t loop;
+
+	assert_int_equal(uv_loop_init(&loop), 0);
+	assert_int_equal(http_client_new(&options, &loop, &client, &err), 0);
+	http_client_stay(client, true);
+	a = ask(client, &loop, fd, &peer);
+	assert_true(a.elsewhere && !a.connected && a.status == 0);
+	http_client_stay(client, false);
+	assert_int_equal(ask(client, &loop, fd, &peer).status, 204);
+	http_client_stay(client, true);
+	assert_int_equal(ask(client, &loop, fd, &peer).status, 204);
+	/* As a server does that ends. */
+	close(TAKE_FD(peer));
+	a = ask(client, &loop, fd, &peer);
+	assert_true(a.elsewhere && !a.connected && a.status == 0);
+	http_client_stay(client, false);
+	assert_int_equal(ask(client, &loop, fd, &peer).status, 204);
+	assert_null(http_client_free(client));
+	uv_run(&loop, UV_RUN_DEFAULT);
+	assert_int_equal(uv_loop_close(&loop), 0);
+}
+
 static void test_nobody_there_is_told_apart_from_silence(void **state)
 {
 	char url[64];
@@ -227,6 +300,7 @@ int main(void)
 	    cmocka_unit_test(test_settings_that_cannot_work),
 	    cmocka_unit_test(test_the_end_with_requests_under_way_leaves_nothing),
 	    cmocka_unit_test(test_a_cancelled_request_tells_whether_it_was_on_its_way),
+	    cmocka_unit_test(test_a_request_that_is_to_stay_goes_over_no_new_connection),
 	    cmocka_unit_test(test_nobody_there_is_told_apart_from_silence),
 	    cmocka_unit_test(test_out_of_memory_at_any_allocation),
 	};

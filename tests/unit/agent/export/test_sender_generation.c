@@ -23,7 +23,8 @@ struct receiver {
 	uv_timer_t timer;
 	unsigned int takes; /* OLD, NEW */
 	bool away, connected;
-	bool final;			     /* what it refuses is not for the form */
+	bool bound, moved; /* HTTP: stay() was asked for; the next connection is new */
+	bool final;	   /* what it refuses is not for the form */
 	enum otlp_generation seen[SEEN_MAX]; /* by attempt */
 	size_t n_seen, taken;
 	void (*done)(const struct transport_answer *answer, void *arg);
@@ -66,7 +67,11 @@ static void answer_now(uv_timer_t *timer)
 	struct receiver *r = container_of(timer, struct receiver, timer);
 	struct transport_answer a = {.message = ""};
 
-	if (r->away) {
+	if (r->moved && r->bound) {
+		a.result = TRANSPORT_RETRY;
+		a.elsewhere = true;
+		r->n_seen--;
+	} else if (r->away) {
 		a.result = TRANSPORT_RETRY;
 		a.away = true;
 	} else if (r->takes & (1U << r->seen[r->n_seen - 1])) {
@@ -77,6 +82,7 @@ static void answer_now(uv_timer_t *timer)
 		a.maybe_form = !r->final;
 		a.message = "cannot be parsed";
 	}
+	r->moved = false;
 	r->done(&a, r->arg);
 }
 
@@ -104,6 +110,11 @@ static bool receiver_cancel(struct transport *t)
 static bool receiver_connected(struct transport *t)
 {
 	return container_of(t, struct receiver, transport)->connected;
+}
+
+static void receiver_stay(struct transport *t, bool stay)
+{
+	container_of(t, struct receiver, transport)->bound = stay;
 }
 
 static struct transport *receiver_destroy(struct transport *t)
@@ -186,6 +197,7 @@ static void begin(struct receiver *r, unsigned int takes)
 	static const struct transport_ops ops = {.send = receiver_send,
 						 .cancel = receiver_cancel,
 						 .connected = receiver_connected,
+						 .stay = receiver_stay,
 						 .destroy = receiver_destroy};
 
 	*r = (struct receiver){.transport.ops = &ops, .takes = takes, .connected = true};
@@ -380,6 +392,34 @@ static void a_new_connection_may_be_to_a_newer_one(void **state)
 	assert_seen(&t.r, "6556566");
 }
 
+/* HTTP tells only when a request is about to go: then it does not. */
+static void a_request_of_the_older_form_goes_over_no_new_connection(void **state)
+{
+	start(OLD);
+	send_all(2);
+	assert_true(t.r.bound);
+	t.r.moved = true;
+	t.r.takes = OLD | NEW;
+	send_all(2);
+	assert_seen(&t.r, "65566");
+	assert_false(t.r.bound);
+	assert_int_equal(t.stats.retries, 0);
+	assert_int_equal(t.stats.dropped_requests[DROP_REJECTED], 0);
+}
+
+/* A server that keeps no connection is not asked for the newest form each time. */
+static void one_that_keeps_no_connection_is_asked_once(void **state)
+{
+	start(OLD);
+	send_all(1);
+	for (int i = 0; i < 4; i++) {
+		t.r.moved = true;
+		send_all(1);
+	}
+	assert_seen(&t.r, "6565555");
+	assert_int_equal(t.stats.sent_requests, 5);
+}
+
 static void what_is_on_disk_has_its_generation(void **state)
 {
 	t.config.queue.storage = t.dir;
@@ -469,6 +509,8 @@ int main(void)
 	    TEST(another_receiver_is_asked_for_the_newest_again),
 	    TEST(one_that_was_away_may_be_a_newer_one),
 	    TEST(a_new_connection_may_be_to_a_newer_one),
+	    TEST(a_request_of_the_older_form_goes_over_no_new_connection),
+	    TEST(one_that_keeps_no_connection_is_asked_once),
 	    TEST(what_is_on_disk_has_its_generation),
 	    TEST(the_end_may_come_at_any_turn),
 	    TEST(what_is_damaged_is_not_converted),
