@@ -3,13 +3,13 @@
 /** Each with its default. */
 export const DEFAULTS = {
 	view: "flame", window: "60", range: "", base: "", baseRange: "", kind: "0", group: "name", search: "", regex: "", chosen: "",
-	process: "", thread: "", namespace: "", pod: "", container: "", hidden: "", focus: "", drop: "", recursion: "", sort: "self",
+	process: "", thread: "", namespace: "", pod: "", container: "", label: "", trace: "", hidden: "", focus: "", drop: "", recursion: "", sort: "self",
 	paused: "", zoom: "",
 };
 /** What may stand there; other keys take any text. */
 const CHOICES = {
 	view: /^(flame|icicle|sandwich|table)$/, window: /^(10|60|300|0)$/, base: /^(10|60|0)?$/, kind: /^([01]|wall|probe:.+)$/s,
-	group: /^(name|process|thread|container)?$/, sort: /^-?(name|self|total|change)$/, range: /^(\d+-\d+)?$/, baseRange: /^(\d+-\d+)?$/,
+	group: /^(name|process|thread|container|label:.+)?$/s, trace: /^[0-9a-f]{0,32}$/, sort: /^-?(name|self|total|change)$/, range: /^(\d+-\d+)?$/, baseRange: /^(\d+-\d+)?$/,
 	regex: /^1?$/, recursion: /^1?$/, paused: /^1?$/, process: /^((pid|name):.*)?$/s,
 };
 const ZOOM_MAX = 4000; // characters; a longer path is not worth an address

@@ -7,14 +7,14 @@ import { follow } from "./stream.js";
 import { Flame, colourOf, labelOf, diffColour } from "./flame.js";
 import { Table, percent } from "./table.js";
 import { Timeline } from "./timeline.js";
-import { choices, fill } from "./filters.js";
+import { choices, fill, traces } from "./filters.js";
 import { openMenu, copy } from "./menu.js";
 import { toSvg, save, profileQuery } from "./export.js";
 import { toFolded, toPprof, gzip } from "./keep.js";
 
 const $ = (id) => document.getElementById(id);
 const model = new Model();
-const FILTERS = ["process", "thread", "namespace", "pod", "container"], NARROWED = [...FILTERS, "hidden", "search", "focus", "drop"];
+const FILTERS = ["process", "thread", "namespace", "pod", "container", "label"], NARROWED = [...FILTERS, "trace", "hidden", "search", "focus", "drop"];
 const TABLE_ROWS = 150, REDRAW_MS = 500, FILTERS_MS = 5000, HOLD_MS = 1500, LATE_MS = 3000;
 
 const state = { ...DEFAULTS };
@@ -24,7 +24,7 @@ let token = "", held = null, shown = null, failures = 0, timer = 0, rows = TABLE
 function view() { return held ?? model; }
 
 function filter() {
-	return { kind: state.kind.split(":")[0], probe: probeOf(state.kind), ...Object.fromEntries(FILTERS.map((k) => [k, state[k]])) };
+	return { kind: state.kind.split(":")[0], probe: probeOf(state.kind), ...Object.fromEntries([...FILTERS, "trace"].map((k) => [k, state[k]])) };
 }
 function hidden() {
 	const types = new Set(state.hidden.split(",").filter(Boolean).map((name) => view().types.indexOf(name)));
@@ -57,11 +57,12 @@ const seconds = (ms) => (ms / 1000).toFixed(ms < 9500 ? 1 : 0) + " s";
 function weigh() {
 	const from = view(), f = filter(), range = times(state.range), baseRange = times(state.baseRange);
 	const end = range ? range[1] : from.end(), length = range ? (range[1] - range[0]) / 1000 : Number(state.window);
-	const now = from.counts(length, end), weights = from.rowWeights(now.counts, f);
+	const counts = (span, to) => (state.trace ? from.countsOfTrace(state.trace, span, to) : from.counts(span, to));
+	const now = counts(length, end), weights = from.rowWeights(now.counts, f);
 	let base = null, before = { ms: 0 };
 	if (baseRange || state.base !== "") {
 		const span = baseRange ? (baseRange[1] - baseRange[0]) / 1000 : Number(state.base);
-		before = from.counts(span, baseRange ? baseRange[1] : span ? end - length * 1000 : end);
+		before = counts(span, baseRange ? baseRange[1] : span ? end - length * 1000 : end);
 		base = from.rowWeights(before.counts, f);
 		const scale = before.ms > 0 ? now.ms / before.ms : 0;
 		for (let i = 0; i < base.length; i++) base[i] *= scale;
@@ -318,7 +319,31 @@ function fillFilters() {
 	for (const key of FILTERS) fill($(key), lists[key], state[key]);
 	document.querySelectorAll(".kube").forEach((e) => { e.hidden = !lists.namespace.length; });
 	document.querySelector(".box").hidden = !lists.container.length;
+	document.querySelector(".labelled").hidden = !lists.label.length && !state.label;
+	fillGroups(lists.key);
+	fillTraces(from);
 	fillKinds(from);
+}
+
+/** What roots are grouped by: what all samples have, and each label's key. */
+function fillGroups(keys) {
+	const select = $("group"), fixed = [...select.options].filter((o) => !o.value.startsWith("label:")), by = state.group;
+	const list = by.startsWith("label:") && !keys.some(([value]) => value === by) ? [...keys, [by, by.slice(6)]] : keys;
+	const key = JSON.stringify(list);
+	if (select.dataset.key !== key && document.activeElement !== select) {
+		select.dataset.key = key;
+		select.replaceChildren(...fixed, ...list.map(([value, label]) => new Option(label, value)));
+	}
+	select.value = by;
+}
+
+/** What the field for a trace offers. */
+function fillTraces(from) {
+	const ids = traces(from), key = ids.join();
+	document.querySelector(".traced").hidden = !ids.length && !state.trace;
+	if ($("traces").dataset.key === key) return;
+	$("traces").dataset.key = key;
+	$("traces").replaceChildren(...ids.map((id) => new Option(id)));
 }
 
 /** CPU, and what else there is: off-CPU time, each probe by its name. */
@@ -337,7 +362,10 @@ function fillKinds(from) {
 
 function showControls() {
 	if (![...$("kind").options].some((o) => o.value === state.kind)) fillKinds(view());
+	if (![...$("group").options].some((o) => o.value === state.group)) fillGroups([]);
 	for (const key of ["window", "base", "kind", "group"]) $(key).value = state[key];
+	if (document.activeElement !== $("trace")) $("trace").value = state.trace;
+	if (state.trace) document.querySelector(".traced").hidden = false;
 	for (const key of FILTERS) {
 		if (state[key] && ![...$(key).options].some((o) => o.value === state[key])) fill($(key), [], state[key]);
 		$(key).value = state[key];
@@ -403,6 +431,14 @@ function bind() {
 			filtersAt = 0;
 			set({ [key]: $(key).value, zoom: "", ...(key === "window" ? { range: "" } : key === "base" ? { baseRange: "" } : {}) });
 		});
+	$("trace").addEventListener("input", () => {
+		const id = $("trace").value.trim().toLowerCase().replaceAll("-", ""), bad = !/^[0-9a-f]{0,32}$/.test(id);
+		$("trace").setAttribute("aria-invalid", String(bad));
+		if (bad || !shown) return;
+		state.trace = id;
+		write(state, false);
+		compute();
+	});
 	$("controls").addEventListener("submit", (e) => e.preventDefault());
 	$("clear").addEventListener("click", () => set(Object.fromEntries(NARROWED.map((k) => [k, ""]))));
 	let wait = 0, asked = 0;

@@ -53,7 +53,7 @@ export function save(blob, name) {
 /** The query of /api/profile for what FILTER and SECONDS choose. */
 export function profileQuery(format, seconds, filter) {
 	const q = new URLSearchParams({ format, window: String(seconds) });
-	for (const key of ["thread", "namespace", "pod", "container"]) if (filter[key]) q.set(key, filter[key]);
+	for (const key of ["thread", "namespace", "pod", "container", "label", "trace"]) if (filter[key]) q.set(key, filter[key]);
 	if (filter.process?.startsWith("pid:")) q.set("pid", filter.process.slice(4));
 	else if (filter.process) q.set("process", filter.process.slice(5));
 	if (filter.kind !== "0") q.set("kind", filter.kind === "1" ? "off-cpu" : filter.kind);

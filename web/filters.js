@@ -2,7 +2,7 @@
 
 import { containerLabel } from "./model.js";
 
-const OPTIONS = 400, PIDS = 20;
+const OPTIONS = 400, PIDS = 20, TRACES = 50;
 
 /** Weight of each group in the last five minutes. */
 function recent(model) {
@@ -11,9 +11,9 @@ function recent(model) {
 	return out;
 }
 
-/** {process, thread, namespace, pod, container: [[value, label], ...]}. ALL: also what had none lately. */
+/** {process, thread, namespace, pod, container, label, key: [[value, label], ...]}. ALL: also what had none lately. */
 export function choices(model, all) {
-	const weights = recent(model), maps = { process: new Map(), thread: new Map(), namespace: new Map(), pod: new Map(), container: new Map() };
+	const weights = recent(model), maps = { process: new Map(), thread: new Map(), namespace: new Map(), pod: new Map(), container: new Map(), label: new Map(), key: new Map() };
 	const pids = new Map();
 	const put = (map, value, label, weight) => {
 		const entry = map.get(value) ?? [0, label];
@@ -30,6 +30,10 @@ export function choices(model, all) {
 			const value = model.strings[g[key]];
 			if (value) put(maps[key], value, key === "container" ? containerLabel(model, g) : value, weights[i]);
 		}
+		for (const label of model.labelsOf(g)) {
+			put(maps.label, label.join("="), label.join("="), weights[i]);
+			put(maps.key, "label:" + label[0], label[0], weights[i]);
+		}
 	});
 	const sorted = (map) => [...map].sort((a, b) => b[1][0] - a[1][0] || (a[1][1] < b[1][1] ? -1 : 1)).map(([value, [, label]]) => [value, label]);
 	const out = {};
@@ -40,6 +44,13 @@ export function choices(model, all) {
 		return [["name:" + name, `${name} (all ${of.length})`], ...of.slice(0, PIDS).map(([pid, label]) => ["pid:" + pid, label])];
 	}).slice(0, OPTIONS);
 	return out;
+}
+
+/** Ids of the traces that had most CPU time in the last five minutes. */
+export function traces(model) {
+	const sums = new Map(), cpu = model.groups.map((g) => (g.kind === 0 ? g.period : 0));
+	for (const w of model.windows) model.eachOfTrace(w, "", (row, value, id) => sums.set(id, (sums.get(id) ?? 0) + value * cpu[model.rowGroup[row]]));
+	return [...sums].sort((a, b) => b[1] - a[1]).slice(0, TRACES).map(([id]) => id);
 }
 
 /** Fills a select, which keeps VALUE even when it is not among ENTRIES. */

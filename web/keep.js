@@ -54,6 +54,7 @@ export function toPprof(model, weights, start, length, kind) {
 		sample.packed(1, ids).packed(2, [countOf(model, row, weights[row]), Math.round(weights[row])]);
 		for (const key of ["process", "thread", "container", "pod", "namespace"])
 			if (model.strings[group[key]]) sample.message(3, new Message().number(1, text(key)).number(2, text(model.strings[group[key]])));
+		for (const [key, value] of model.labelsOf(group)) sample.message(3, new Message().number(1, text(key)).number(2, text(value)));
 		sample.message(3, new Message().number(1, text("pid")).number(3, group.pid));
 		out.message(2, sample);
 		period ||= group.period;

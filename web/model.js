@@ -37,6 +37,9 @@ class Span {
 /** A window is where its middle is. */
 function isBefore(w, time) { return w.start + w.duration / 2 < time; }
 
+/** The set of labels of who has some for which the agent had no room. */
+const LABELS_LEFT_OUT = 1;
+
 /** What a group counts: CPU time (0), time off CPU (1), or hits of a probe, whose name is string kind - PROBE. */
 export const PROBE = 2;
 
@@ -57,6 +60,7 @@ export class Model {
 		this.nodeParent = []; this.nodeFrame = [];
 		this.nodeAgain = []; // 1: a caller of it has the same name
 		this.lowered = [];   // strings in lower case, as far as they were searched
+		this.labelsRest = []; this.labelsKey = []; this.labelsValue = []; // sets: a label, and the set of the others
 		this.groups = [];
 		this.rowGroup = []; this.rowNode = [];
 		this.totals = new Float64Array(1024);
@@ -76,6 +80,17 @@ export class Model {
 		this.nodeFrame.push(frame);
 	}
 	nameOf(frame) { return this.strings[this.frameName[frame]]; }
+	addLabels(distance, key, value) {
+		this.labelsRest.push(this.labelsRest.length - distance);
+		this.labelsKey.push(key);
+		this.labelsValue.push(value);
+	}
+	/** [[key, value], ...] of a group. */
+	labelsOf(g) {
+		const out = [];
+		for (let i = g.labels; i > LABELS_LEFT_OUT; i = this.labelsRest[i]) out.push([this.strings[this.labelsKey[i]], this.strings[this.labelsValue[i]]]);
+		return out;
+	}
 	addGroup(g) { this.groups.push(g); }
 	addRow(group, node) {
 		this.rowGroup.push(group);
@@ -127,6 +142,22 @@ export class Model {
 		return { counts: out, ms };
 	}
 
+	/** As counts(), of what traces have whose id begins with PREFIX: in the windows that are here, when seconds is 0. */
+	countsOfTrace(prefix, seconds, end = this.end()) {
+		const out = new Float64Array(this.rowNode.length);
+		let ms = 0;
+		for (const w of this.windows) {
+			if (!isBefore(w, end) || (seconds && isBefore(w, end - seconds * 1000))) continue;
+			ms += w.duration;
+			this.eachOfTrace(w, prefix, (row, value) => { out[row] += value; });
+		}
+		return { counts: out, ms };
+	}
+	eachOfTrace(w, prefix, call) {
+		const { rows, values, ids } = w.traces;
+		for (let i = 0; i < ids.length; i++) if (ids[i].startsWith(prefix)) call(rows[i], values[i], ids[i]);
+	}
+
 	/**
 	 * What it is now, for as long as it is held. Entries of tables never change and reset() makes new tables, so
 	 * they are shared; sums are copied.
@@ -152,7 +183,8 @@ export class Model {
 				(!filter.thread || text(g.thread) === filter.thread) &&
 				(!filter.namespace || text(g.namespace) === filter.namespace) &&
 				(!filter.pod || text(g.pod) === filter.pod) &&
-				(!filter.container || text(g.container) === filter.container) ? 1 : 0;
+				(!filter.container || text(g.container) === filter.container) &&
+				(!filter.label || this.labelsOf(g).some((l) => l.join("=") === filter.label)) ? 1 : 0;
 		});
 		return ok;
 	}
@@ -188,7 +220,13 @@ export class Model {
 		if (by === "process") return text(g.process) + (g.pid ? ` (${g.pid})` : "");
 		if (by === "thread") return text(g.thread) || "[no name]";
 		if (by === "container") return containerLabel(this, g);
+		if (by.startsWith("label:")) return this.labelGroup(g, by.slice(6));
 		return "";
+	}
+	labelGroup(g, key) {
+		if (g.labels === LABELS_LEFT_OUT) return "[labels left out]";
+		const label = this.labelsOf(g).find(([k]) => k === key);
+		return label ? `${key}=${label[1]}` : `[no ${key}]`;
 	}
 }
 

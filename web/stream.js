@@ -21,6 +21,12 @@ class Reader {
 		if (this.at > this.bytes.length) throw new Error("message too short");
 		return utf8.decode(this.bytes.subarray(from, this.at));
 	}
+	hex(n) {
+		const from = this.at;
+		this.at += n;
+		if (this.at > this.bytes.length) throw new Error("message too short");
+		return Array.from(this.bytes.subarray(from, this.at), (b) => b.toString(16).padStart(2, "0")).join("");
+	}
 }
 
 const HELLO = 0, TOTALS = 1, PAST = 2, WINDOW = 3;
@@ -29,11 +35,12 @@ function readTables(r, model) {
 	for (let n = r.number(); n > 0; n--) model.strings.push(r.string());
 	for (let n = r.number(); n > 0; n--) model.addFrame(r.number(), r.number(), r.number());
 	for (let n = r.number(); n > 0; n--) model.addNode(r.number(), r.number());
+	for (let n = r.number(); n > 0; n--) model.addLabels(r.number(), r.number(), r.number());
 	for (let n = r.number(); n > 0; n--)
 		model.addGroup({
 			pid: r.number(), process: r.number(), thread: r.number(), container: r.number(),
 			containerName: r.number(), pod: r.number(), namespace: r.number(), kind: r.number(),
-			period: r.number(),
+			labels: r.number(), period: r.number(),
 		});
 	for (let n = r.number(); n > 0; n--) model.addRow(r.number(), r.number());
 }
@@ -52,10 +59,21 @@ function readCounts(r) {
 	return { rows, values: most < 65536 ? new Uint16Array(values) : values };
 }
 
+/** Which rows of a window are of which trace. */
+function readTraces(r) {
+	const n = r.number(), rows = new Uint32Array(n), values = new Float64Array(n), ids = new Array(n);
+	for (let i = 0; i < n; i++) {
+		rows[i] = r.number();
+		values[i] = r.number();
+		ids[i] = r.hex(16);
+	}
+	return { rows, values, ids };
+}
+
 function readMessage(bytes, model) {
 	const kind = bytes[0], r = new Reader(bytes.subarray(1));
 	if (kind === HELLO) {
-		if (r.number() !== 1) throw new Error("the agent speaks another version: reload the page");
+		if (r.number() !== 2) throw new Error("the agent speaks another version: reload the page");
 		model.reset();
 		model.since = r.number();
 		model.interval = r.number();
@@ -69,7 +87,7 @@ function readMessage(bytes, model) {
 	} else if (kind === PAST || kind === WINDOW) {
 		const w = { seq: r.number(), start: r.number(), duration: r.number() };
 		readTables(r, model);
-		model.addWindow({ ...w, ...readCounts(r) }, kind === WINDOW);
+		model.addWindow({ ...w, ...readCounts(r), traces: readTraces(r) }, kind === WINDOW);
 	}
 }
 

@@ -31,8 +31,9 @@ export class Timeline {
 		let sum = this.sums.get(w);
 		if (sum === undefined) {
 			sum = 0;
-			const { rowGroup } = this.model;
-			for (let i = 0; i < w.rows.length; i++) sum += w.values[i] * factor[rowGroup[w.rows[i]]];
+			const { rowGroup } = this.model, add = (row, value) => { sum += value * factor[rowGroup[row]]; };
+			if (this.filter.trace) this.model.eachOfTrace(w, this.filter.trace, add);
+			else for (let i = 0; i < w.rows.length; i++) add(w.rows[i], w.values[i]);
 			this.sums.set(w, sum);
 		}
 		return w.duration > 0 ? sum / (w.duration * 1e6) : 0;

@@ -17,9 +17,6 @@
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-static const uint32_t table_max[] = {AGGREGATE_STRINGS_MAX, AGGREGATE_FRAMES_MAX,
-				     AGGREGATE_NODES_MAX, AGGREGATE_GROUPS_MAX, AGGREGATE_ROWS_MAX};
-
 #define DEFINE_EQUAL(name)                                                                         \
 	static bool name##_equal(const void *items, uint32_t i, const void *key)                   \
 	{                                                                                          \
@@ -27,6 +24,7 @@ static const uint32_t table_max[] = {AGGREGATE_STRINGS_MAX, AGGREGATE_FRAMES_MAX
 	}
 DEFINE_EQUAL(live_frame)
 DEFINE_EQUAL(live_node)
+DEFINE_EQUAL(live_labels)
 DEFINE_EQUAL(live_group)
 DEFINE_EQUAL(live_row)
 
@@ -104,30 +102,36 @@ uint32_t aggregate_put_text(struct aggregate *a, const char *s, size_t len)
 	return t->n++;
 }
 
-static uint32_t add_string(struct aggregate *a, const char *s)
+uint32_t aggregate_put_string(struct aggregate *a, const char *s)
 {
 	return aggregate_put_text(a, s ? s : "", cut(s ? s : ""));
 }
 
 uint32_t aggregate_put_frame(struct aggregate *a, const struct live_frame *frame)
 {
-	return table_add(&a->frames, table_max[1], frame, sizeof(*frame), live_frame_equal);
+	return table_add(&a->frames, AGGREGATE_FRAMES_MAX, frame, sizeof(*frame), live_frame_equal);
 }
 
 uint32_t aggregate_put_node(struct aggregate *a, const struct live_node *node)
 {
-	return table_add(&a->nodes, table_max[2], node, sizeof(*node), live_node_equal);
+	return table_add(&a->nodes, AGGREGATE_NODES_MAX, node, sizeof(*node), live_node_equal);
+}
+
+uint32_t aggregate_put_labels(struct aggregate *a, const struct live_labels *labels)
+{
+	return table_add(&a->labels, AGGREGATE_LABELS_MAX, labels, sizeof(*labels),
+			 live_labels_equal);
 }
 
 uint32_t aggregate_put_group(struct aggregate *a, const struct live_group *group)
 {
-	return table_add(&a->groups, table_max[3], group, sizeof(*group), live_group_equal);
+	return table_add(&a->groups, AGGREGATE_GROUPS_MAX, group, sizeof(*group), live_group_equal);
 }
 
 static uint32_t add_frame(struct aggregate *a, const char *name, const char *file,
 			  enum frame_type type)
 {
-	struct live_frame f = {add_string(a, name), add_string(a, file), type};
+	struct live_frame f = {aggregate_put_string(a, name), aggregate_put_string(a, file), type};
 
 	if (f.name == NONE || f.file == NONE)
 		return NONE;
@@ -161,7 +165,7 @@ uint32_t aggregate_put_row(struct aggregate *a, uint32_t group, uint32_t node)
 		       AGGREGATE_ROWS_MAX + 1) < 0)
 		return NONE;
 	memset(a->deltas + old, 0, (a->deltas_cap - old) * sizeof(int64_t));
-	i = table_add(&a->rows, table_max[4], &r, sizeof(r), live_row_equal);
+	i = table_add(&a->rows, AGGREGATE_ROWS_MAX, &r, sizeof(r), live_row_equal);
 	return i;
 }
 
@@ -176,21 +180,22 @@ static const char *attribute(const struct batch_resource *r, const char *key)
 }
 
 static uint32_t add_group(struct aggregate *a, const struct batch *b, const struct batch_profile *p,
-			  const struct batch_sample *s)
+			  const struct batch_sample *s, uint32_t labels)
 {
 	const struct batch_resource *r = &b->resources[p->resource];
 	const struct batch_process *process = &b->processes[s->process];
-	uint32_t probe = p->kind == PROFILE_PROBE ? add_string(a, p->probe) : 0,
+	uint32_t probe = p->kind == PROFILE_PROBE ? aggregate_put_string(a, p->probe) : 0,
 		 kind = (uint32_t)p->kind + (probe == NONE ? 0 : probe);
 	struct live_group g = {
 	    .pid = process->pid,
-	    .process = add_string(a, process->executable_name),
-	    .thread = add_string(a, s->thread_name),
-	    .container = add_string(a, r->container_id),
-	    .container_name = add_string(a, attribute(r, "k8s.container.name")),
-	    .pod = add_string(a, attribute(r, "k8s.pod.name")),
-	    .k8s_namespace = add_string(a, attribute(r, "k8s.namespace.name")),
+	    .process = aggregate_put_string(a, process->executable_name),
+	    .thread = aggregate_put_string(a, s->thread_name),
+	    .container = aggregate_put_string(a, r->container_id),
+	    .container_name = aggregate_put_string(a, attribute(r, "k8s.container.name")),
+	    .pod = aggregate_put_string(a, attribute(r, "k8s.pod.name")),
+	    .k8s_namespace = aggregate_put_string(a, attribute(r, "k8s.namespace.name")),
 	    .kind = kind,
+	    .labels = labels,
 	    .period_ns = p->period_ns,
 	};
 
@@ -244,14 +249,18 @@ static int touch(struct aggregate *a, uint32_t row, int64_t value)
 static int add_sample(struct aggregate *a, const struct batch *b, const struct batch_profile *p,
 		      const struct batch_sample *s)
 {
-	uint32_t *node = &a->path[s->stack];
+	uint32_t *node = &a->path[s->stack], *labels = &a->sets[s->labels];
 	uint32_t group, row;
 
 	if (s->value <= 0)
 		return 0;
 	if (*node == NONE)
 		*node = add_stack(a, b, &b->stacks[s->stack]);
-	group = add_group(a, b, p, s);
+	if (*labels == NONE)
+		*labels = aggregate_labels_of(a, b, s->labels);
+	if (*labels == AGGREGATE_LABELS_LEFT_OUT)
+		metric_add(M_LIVE_LABELS_LEFT_OUT, 1);
+	group = add_group(a, b, p, s, *labels);
 	row = aggregate_put_row(a, group, *node);
 	if (row == NONE) {
 		row = aggregate_put_row(a, group, AGGREGATE_OTHER);
@@ -262,6 +271,7 @@ static int add_sample(struct aggregate *a, const struct batch *b, const struct b
 			metric_add(M_LIVE_OVERFLOW, s->value);
 		}
 	}
+	aggregate_add_trace(a, &b->label_sets[s->labels], row, s->value);
 	return touch(a, row, s->value);
 }
 
@@ -278,6 +288,7 @@ static void drop_oldest(struct aggregate *a)
 
 	a->window_bytes -= w->len;
 	free(w->data);
+	aggregate_drop_traces(a, w);
 	*w = (struct live_window){0};
 	a->first_seq++;
 }
@@ -322,10 +333,12 @@ static int close_window(struct aggregate *a, const struct batch *b)
 		a->since_ms = w.start_ms;
 	if (buf_error(&out)) {
 		buf_done(&out);
+		a->n_traces = 0;
 		return -ENOMEM;
 	}
 	w.len = out.len;
 	w.data = buf_take(&out);
+	aggregate_take_traces(a, &w);
 	keep_window(a, &w);
 	return 0;
 }
@@ -336,10 +349,15 @@ int aggregate_add(struct aggregate *a, const struct batch *b)
 
 	aggregate_age(a, b->start_unix_ns / 1000000);
 	r = grow_array((void **)&a->path, &a->path_cap, b->n_stacks, sizeof(uint32_t), UINT32_MAX);
+	if (r == 0)
+		r = grow_array((void **)&a->sets, &a->sets_cap, b->n_label_sets, sizeof(uint32_t),
+			       UINT32_MAX);
 	if (r < 0)
 		return r;
 	for (uint32_t i = 0; i < b->n_stacks; i++)
 		a->path[i] = NONE;
+	for (uint32_t i = 0; i < b->n_label_sets; i++)
+		a->sets[i] = NONE;
 	for (uint32_t i = 0; i < b->n_profiles; i++) {
 		const struct batch_profile *p = &b->profiles[i];
 
@@ -355,10 +373,14 @@ int aggregate_add(struct aggregate *a, const struct batch *b)
 /* The entries that always exist. */
 static int make_first(struct aggregate *a)
 {
+	const struct live_labels none = {0}, left_out = {.rest = NONE};
 	struct live_group g = {0};
 
-	if (add_string(a, "") != 0 || add_frame(a, "[other]", "", FRAME_ABORT) != 0 ||
+	if (aggregate_put_string(a, "") != 0 || add_frame(a, "[other]", "", FRAME_ABORT) != 0 ||
 	    add_node(a, NONE - 1, 0) != 0 || add_node(a, 0, 0) != AGGREGATE_OTHER)
+		return -ENOMEM;
+	if (aggregate_put_labels(a, &none) != AGGREGATE_NO_LABELS ||
+	    aggregate_put_labels(a, &left_out) != AGGREGATE_LABELS_LEFT_OUT)
 		return -ENOMEM;
 	g.process = aggregate_frames(a)[0].name;
 	if (aggregate_put_group(a, &g) != 0 || aggregate_put_row(a, 0, AGGREGATE_OTHER) != 0)
@@ -374,12 +396,15 @@ static void clear(struct aggregate *a)
 	table_done(&a->strings);
 	table_done(&a->frames);
 	table_done(&a->nodes);
+	table_done(&a->labels);
 	table_done(&a->groups);
 	table_done(&a->rows);
 	free(a->totals);
 	free(a->deltas);
 	free(a->touched);
 	free(a->path);
+	free(a->sets);
+	free(a->traces);
 }
 
 int aggregate_new(struct aggregate **ret)

@@ -6,8 +6,12 @@
  *   string   a name
  *   frame    function name, type, file
  *   node     parent node and frame: a stack trie
- *   group    process, thread name, container, pod, kind
+ *   labels   a label and the set of the other ones: sets of labels
+ *   group    process, thread name, container, pod, kind, labels
  *   row      group and node: what is counted
+ *
+ * Traces are beside the windows: most are seen once, and in a table they would leave no room for
+ * anything else.
  *
  * Entries are numbered as they come and never change, so that a client which has the first N of a
  * table lacks exactly the rest. Every table has a cap. When one is nearly full, what the history's
@@ -29,12 +33,18 @@ enum {
 	AGGREGATE_STRING_MAX = 400,   /* bytes of one; longer ones are cut */
 	AGGREGATE_FRAMES_MAX = 1 << 17,
 	AGGREGATE_NODES_MAX = 1 << 19,
+	AGGREGATE_LABELS_MAX = 1 << 15,
+	AGGREGATE_LABELS_EACH_MAX = 32, /* labels of one sample */
 	AGGREGATE_GROUPS_MAX = 1 << 16,
 	AGGREGATE_ROWS_MAX = 1 << 17,
+	AGGREGATE_TRACES_MAX = 1 << 17,	       /* of all windows, 32 bytes each */
+	AGGREGATE_WINDOW_TRACES_MAX = 1 << 15, /* of one */
 	AGGREGATE_HISTORY_MS = 300000,
 	AGGREGATE_HISTORY_WINDOWS = 512,
 	AGGREGATE_HISTORY_BYTES = 8 << 20,
-	AGGREGATE_OTHER = 1, /* the node "[other]"; 0 is the root */
+	AGGREGATE_OTHER = 1,	       /* the node "[other]"; 0 is the root */
+	AGGREGATE_NO_LABELS = 0,       /* the set of who has none */
+	AGGREGATE_LABELS_LEFT_OUT = 1, /* of who has some for which there was no room */
 };
 
 struct live_string {
@@ -50,11 +60,17 @@ struct live_node {
 	uint32_t parent, frame;
 };
 
+/* A set of labels: one, and the set of the others. */
+struct live_labels {
+	uint32_t rest, key, value;
+};
+
 struct live_group {
 	uint32_t pid, process, thread, container, container_name, pod, k8s_namespace;
 	/* enum profile_kind; from PROFILE_PROBE on a probe's, whose name is string kind -
 	 * PROFILE_PROBE. */
 	uint32_t kind;
+	uint32_t labels, unused; /* entries are compared as bytes: no padding */
 	uint64_t period_ns;
 };
 
@@ -69,6 +85,22 @@ struct live_table {
 	struct ref_table index;
 };
 
+/* What a row of a window has of one trace. */
+struct live_trace {
+	uint8_t id[16];
+	int64_t value;
+	uint32_t row, unused;
+};
+
+/* A trace id, or how it begins. */
+struct live_trace_prefix {
+	uint8_t id[16];
+	unsigned int digits;
+};
+/* HEX: 1 to 32 lower-case digits. -EINVAL: it is something else. */
+int live_trace_parse(const char *hex, struct live_trace_prefix *ret) _must_check_;
+bool live_trace_has(const struct live_trace *trace, const struct live_trace_prefix *prefix);
+
 /* A window: (gap to the row before, value) as varints, rows ascending. */
 struct live_window {
 	uint64_t seq; /* 1 is the first */
@@ -76,26 +108,33 @@ struct live_window {
 	uint32_t n_rows;
 	char *data;
 	size_t len;
+	struct live_trace *traces;
+	uint32_t n_traces;
 };
 
 struct aggregate {
 	uint64_t since_ms; /* UNIX; 0 before the first window */
 	struct buf text;
-	struct live_table strings, frames, nodes, groups, rows;
+	struct live_table strings, frames, nodes, labels, groups, rows;
 	int64_t *totals; /* a row's, as are deltas */
 	int64_t *deltas;
 	size_t totals_cap, deltas_cap;
 	uint32_t *touched; /* rows of the window being added */
 	size_t touched_cap;
 	uint32_t n_touched;
+	struct live_trace *traces; /* of the window being added */
+	size_t traces_cap;
+	uint32_t n_traces, held_traces;			       /* held: by all windows */
 	struct live_window windows[AGGREGATE_HISTORY_WINDOWS]; /* ring by seq */
 	uint64_t first_seq, next_seq;			       /* held: [first, next) */
 	size_t window_bytes;
 	int64_t overflow;     /* samples under "[other]" */
+	bool labels_left_out; /* since the entries were numbered anew */
 	unsigned int born;    /* how often the entries were numbered anew */
-	uint64_t next_age_ms; /* by windows' times: not before */
+	uint64_t aged_ms;     /* by windows' times: when that was tried last */
 	uint32_t *path;	      /* scratch: nodes of the batch's stacks */
-	size_t path_cap;
+	uint32_t *sets;	      /* and its sets of labels */
+	size_t path_cap, sets_cap;
 };
 
 int aggregate_new(struct aggregate **ret) _must_check_;
@@ -116,6 +155,10 @@ static inline const struct live_frame *aggregate_frames(const struct aggregate *
 static inline const struct live_node *aggregate_nodes(const struct aggregate *a)
 {
 	return a->nodes.items;
+}
+static inline const struct live_labels *aggregate_labels(const struct aggregate *a)
+{
+	return a->labels.items;
 }
 static inline const struct live_group *aggregate_groups(const struct aggregate *a)
 {

@@ -21,7 +21,7 @@ enum { AGE_EVERY_MS = 30000 };
 struct moving {
 	const struct aggregate *from;
 	struct aggregate *to;
-	uint32_t *strings, *frames, *nodes, *groups, *rows;
+	uint32_t *strings, *frames, *nodes, *labels, *groups, *rows;
 	uint32_t *path; /* scratch of move_node() */
 	bool *used;	/* rows that the history has */
 };
@@ -38,6 +38,14 @@ static bool is_nearly_full(const struct aggregate *a)
 	       nearly(a->frames.n, AGGREGATE_FRAMES_MAX) ||
 	       nearly(a->nodes.n, AGGREGATE_NODES_MAX) ||
 	       nearly(a->groups.n, AGGREGATE_GROUPS_MAX) || nearly(a->rows.n, AGGREGATE_ROWS_MAX);
+}
+
+/* Whether it is time to make room. For the sake of labels alone a history has to go by first. */
+static bool is_due(const struct aggregate *a, uint64_t now_ms)
+{
+	if (is_nearly_full(a))
+		return now_ms >= a->aged_ms + AGE_EVERY_MS;
+	return a->labels_left_out && now_ms >= a->aged_ms + AGGREGATE_HISTORY_MS;
 }
 
 static uint32_t *unknown(uint32_t n)
@@ -59,15 +67,18 @@ static int moving_init(struct moving *m, const struct aggregate *from)
 	m->strings = unknown(from->strings.n);
 	m->frames = unknown(from->frames.n);
 	m->nodes = unknown(from->nodes.n);
+	m->labels = unknown(from->labels.n);
 	m->groups = unknown(from->groups.n);
 	m->rows = unknown(from->rows.n);
 	m->path = unknown(from->nodes.n);
 	m->used = calloc(from->rows.n + 1UL, sizeof(*m->used));
-	if (!m->strings || !m->frames || !m->nodes || !m->groups || !m->rows || !m->path ||
-	    !m->used)
+	if (!m->strings || !m->frames || !m->nodes || !m->labels || !m->groups || !m->rows ||
+	    !m->path || !m->used)
 		return -ENOMEM;
-	/* The root has no frame; it is node 0 of both. */
+	/* The root has no frame; it is node 0 of both, as the sets of labels that always exist. */
 	m->nodes[0] = 0;
+	m->labels[AGGREGATE_NO_LABELS] = AGGREGATE_NO_LABELS;
+	m->labels[AGGREGATE_LABELS_LEFT_OUT] = AGGREGATE_LABELS_LEFT_OUT;
 	return 0;
 }
 
@@ -77,6 +88,7 @@ static void moving_done(struct moving *m)
 	free(m->strings);
 	free(m->frames);
 	free(m->nodes);
+	free(m->labels);
 	free(m->groups);
 	free(m->rows);
 	free(m->path);
@@ -127,6 +139,27 @@ static uint32_t move_node(struct moving *m, uint32_t i)
 	return at;
 }
 
+/* The others of a set were there before it, so they are moved first. */
+static uint32_t move_labels(struct moving *m, uint32_t i)
+{
+	const struct live_labels *sets = aggregate_labels(m->from);
+	struct live_labels moved;
+	uint32_t chain[AGGREGATE_LABELS_EACH_MAX], depth = 0, at;
+
+	for (; m->labels[i] == NONE && depth < ARRAY_SIZE(chain); i = sets[i].rest)
+		chain[depth++] = i;
+	at = m->labels[i];
+	while (depth && at != NONE) {
+		i = chain[--depth];
+		moved = (struct live_labels){at, move_string(m, sets[i].key),
+					     move_string(m, sets[i].value)};
+		at = moved.key == NONE || moved.value == NONE ? NONE
+							      : aggregate_put_labels(m->to, &moved);
+		m->labels[i] = at;
+	}
+	return at;
+}
+
 /* False: there is no room for its name. */
 static bool move_kind(struct moving *m, uint32_t kind, uint32_t *ret)
 {
@@ -149,9 +182,10 @@ static uint32_t move_group(struct moving *m, uint32_t i)
 	moved.container_name = move_string(m, g->container_name);
 	moved.pod = move_string(m, g->pod);
 	moved.k8s_namespace = move_string(m, g->k8s_namespace);
+	moved.labels = move_labels(m, g->labels);
 	if (move_kind(m, g->kind, &moved.kind) && moved.process != NONE && moved.thread != NONE &&
 	    moved.container != NONE && moved.container_name != NONE && moved.pod != NONE &&
-	    moved.k8s_namespace != NONE)
+	    moved.k8s_namespace != NONE && moved.labels != NONE)
 		m->groups[i] = aggregate_put_group(m->to, &moved);
 	return m->groups[i];
 }
@@ -183,6 +217,23 @@ static void mark_used(struct moving *m, const struct live_window *w)
 	}
 }
 
+static int copy_traces(struct moving *m, const struct live_window *w, struct live_window *ret)
+{
+	ret->traces = NULL;
+	ret->n_traces = 0;
+	if (!w->n_traces)
+		return 0;
+	ret->traces = malloc(w->n_traces * sizeof(*ret->traces));
+	if (!ret->traces)
+		return -ENOMEM;
+	ret->n_traces = w->n_traces;
+	memcpy(ret->traces, w->traces, w->n_traces * sizeof(*ret->traces));
+	for (uint32_t i = 0; i < ret->n_traces; i++)
+		ret->traces[i].row = m->rows[ret->traces[i].row];
+	m->to->held_traces += ret->n_traces;
+	return 0;
+}
+
 /* The same counts with the new numbers of their rows. */
 static int move_window(struct moving *m, const struct live_window *w)
 {
@@ -206,7 +257,7 @@ static int move_window(struct moving *m, const struct live_window *w)
 		last = m->rows[row];
 		moved.n_rows++;
 	}
-	if (buf_error(&out)) {
+	if (buf_error(&out) || copy_traces(m, w, &moved) < 0) {
 		buf_done(&out);
 		return -ENOMEM;
 	}
@@ -267,14 +318,14 @@ void aggregate_age(struct aggregate *a, uint64_t now_ms)
 	struct aggregate old;
 	int r;
 
-	if (!is_nearly_full(a) || now_ms < a->next_age_ms)
+	if (!is_due(a, now_ms))
 		return;
-	a->next_age_ms = now_ms + AGE_EVERY_MS;
+	a->aged_ms = now_ms;
 	r = moving_init(&m, a);
 	if (r == 0)
 		r = move_all(&m);
 	if (r == 0) {
-		m.to->next_age_ms = a->next_age_ms;
+		m.to->aged_ms = a->aged_ms;
 		old = *a;
 		*a = *m.to;
 		*m.to = old;

@@ -10,9 +10,24 @@
 uint32_t aggregate_put_text(struct aggregate *a, const char *s, size_t len);
 uint32_t aggregate_put_frame(struct aggregate *a, const struct live_frame *frame);
 uint32_t aggregate_put_node(struct aggregate *a, const struct live_node *node);
+uint32_t aggregate_put_labels(struct aggregate *a, const struct live_labels *labels);
 uint32_t aggregate_put_group(struct aggregate *a, const struct live_group *group);
 /* A row, with room for its counts. */
 uint32_t aggregate_put_row(struct aggregate *a, uint32_t group, uint32_t node);
+/* A text of any length, which is cut when it is too long. */
+uint32_t aggregate_put_string(struct aggregate *a, const char *s);
+
+/*
+ * The set of labels I of batch B without its trace, which has a place of its own.
+ * AGGREGATE_LABELS_LEFT_OUT when tables are so full that what is left is for stacks.
+ */
+uint32_t aggregate_labels_of(struct aggregate *a, const struct batch *b, uint32_t i);
+/* Keeps the trace of the set, if it has one, for the window being added. */
+void aggregate_add_trace(struct aggregate *a, const struct batch_label_set *set, uint32_t row,
+			 int64_t value);
+/* Gives W the traces that were added. Older windows' go when there are too many. */
+void aggregate_take_traces(struct aggregate *a, struct live_window *w);
+void aggregate_drop_traces(struct aggregate *a, struct live_window *w);
 
 /*
  * Makes room when a table is nearly full: what no window of the history has goes. Counts since the

@@ -8,7 +8,7 @@
 
 #include "agent/profile/wire.h"
 
-enum { FORMAT_VERSION = 1 };
+enum { FORMAT_VERSION = 2 };
 
 static size_t begin(struct buf *out, enum live_message kind)
 {
@@ -70,6 +70,19 @@ static void put_nodes(const struct aggregate *a, uint32_t from, struct buf *out)
 	}
 }
 
+static void put_labels(const struct aggregate *a, uint32_t from, struct buf *out)
+{
+	const struct live_labels *l = aggregate_labels(a);
+
+	wire_varint(out, a->labels.n - from);
+	for (uint32_t i = from; i < a->labels.n; i++) {
+		/* The two that always exist have no others; the distance is 0. */
+		wire_varint(out, i > AGGREGATE_LABELS_LEFT_OUT ? i - l[i].rest : 0);
+		wire_varint(out, l[i].key);
+		wire_varint(out, l[i].value);
+	}
+}
+
 static void put_groups(const struct aggregate *a, uint32_t from, struct buf *out)
 {
 	const struct live_group *g = aggregate_groups(a);
@@ -84,6 +97,7 @@ static void put_groups(const struct aggregate *a, uint32_t from, struct buf *out
 		wire_varint(out, g[i].pod);
 		wire_varint(out, g[i].k8s_namespace);
 		wire_varint(out, g[i].kind);
+		wire_varint(out, g[i].labels);
 		wire_varint(out, g[i].period_ns);
 	}
 }
@@ -95,13 +109,15 @@ static void put_tables(const struct aggregate *a, struct live_cursor *c, struct 
 	put_strings(a, c->strings, out);
 	put_frames(a, c->frames, out);
 	put_nodes(a, c->nodes, out);
+	put_labels(a, c->labels, out);
 	put_groups(a, c->groups, out);
 	wire_varint(out, a->rows.n - c->rows);
 	for (uint32_t i = c->rows; i < a->rows.n; i++) {
 		wire_varint(out, r[i].group);
 		wire_varint(out, r[i].node);
 	}
-	*c = (struct live_cursor){a->strings.n, a->frames.n, a->nodes.n, a->groups.n, a->rows.n};
+	*c = (struct live_cursor){a->strings.n, a->frames.n, a->nodes.n,
+				  a->labels.n,	a->groups.n, a->rows.n};
 }
 
 void live_encode_hello(const struct aggregate *a, const char *host, uint64_t interval_ms,
@@ -144,6 +160,18 @@ void live_encode_totals(const struct aggregate *a, struct live_cursor *cursor, u
 	end(out, at);
 }
 
+static void put_traces(const struct live_window *w, struct buf *out)
+{
+	wire_varint(out, w->n_traces);
+	for (uint32_t i = 0; i < w->n_traces; i++) {
+		const struct live_trace *t = &w->traces[i];
+
+		wire_varint(out, t->row);
+		wire_varint(out, (uint64_t)t->value);
+		buf_append(out, t->id, sizeof(t->id));
+	}
+}
+
 void live_encode_window(const struct aggregate *a, const struct live_window *w, bool past,
 			struct live_cursor *cursor, struct buf *out)
 {
@@ -155,5 +183,6 @@ void live_encode_window(const struct aggregate *a, const struct live_window *w, 
 	put_tables(a, cursor, out);
 	wire_varint(out, w->n_rows);
 	buf_append(out, w->data, w->len);
+	put_traces(w, out);
 	end(out, at);
 }

@@ -11,7 +11,7 @@ enum live_message { LIVE_HELLO, LIVE_TOTALS, LIVE_PAST, LIVE_WINDOW };
 
 /* What a client has. */
 struct live_cursor {
-	uint32_t strings, frames, nodes, groups, rows;
+	uint32_t strings, frames, nodes, labels, groups, rows;
 };
 
 /* Each appends one message; *CURSOR moves on. Failures stick in OUT. */

@@ -344,7 +344,10 @@ static void handle_profile(struct httpd_request *req, void *user)
 	    .pod = httpd_request_param(req, "pod"),
 	    .k8s_namespace = httpd_request_param(req, "namespace"),
 	    .probe = httpd_request_param(req, "probe"),
+	    .label = httpd_request_param(req, "label"),
 	};
+	const char *trace = httpd_request_param(req, "trace");
+	struct live_trace_prefix prefix;
 	struct error err = {0};
 	int r;
 
@@ -354,6 +357,12 @@ static void handle_profile(struct httpd_request *req, void *user)
 		error_set(&err, -EINVAL, "format: want pprof, folded, otlp or svg");
 	else if (kind && of == PROFILE_CPU && !streq(kind, "cpu"))
 		error_set(&err, -EINVAL, "kind: want cpu, off-cpu, wall or probe");
+	else if (filter.label && !strchr(filter.label, '='))
+		error_set(&err, -EINVAL, "label: want KEY=VALUE");
+	else if (trace && live_trace_parse(trace, &prefix) < 0)
+		error_set(&err, -EINVAL, "trace: want up to 32 digits of hex, lower case");
+	else if (trace)
+		filter.trace = &prefix;
 	if (err.message[0] ||
 	    httpd_request_param_u64(req, "window", 0, WINDOW_S_MAX, 0, &filter.window_ms, &err) <
 		0 ||

@@ -22,6 +22,22 @@ static bool is(const struct aggregate *a, uint32_t string, const char *want)
 	return !want || (s->len == strlen(want) && same_bytes(a->text.data + s->at, want, s->len));
 }
 
+/* WANT: KEY=VALUE; a key may have a '=' in it. */
+static bool has_label(const struct aggregate *a, uint32_t labels, const char *want)
+{
+	const struct live_labels *sets = aggregate_labels(a);
+
+	for (uint32_t i = labels; i > AGGREGATE_LABELS_LEFT_OUT; i = sets[i].rest) {
+		const struct live_string *key = aggregate_strings(a) + sets[i].key;
+
+		if (strlen(want) > key->len && want[key->len] == '=' &&
+		    same_bytes(a->text.data + key->at, want, key->len) &&
+		    is(a, sets[i].value, want + key->len + 1))
+			return true;
+	}
+	return false;
+}
+
 static bool container_is(const struct aggregate *a, const struct live_group *g, const char *want)
 {
 	const struct live_string *s = aggregate_strings(a) + g->container;
@@ -38,6 +54,7 @@ static bool matches(const struct aggregate *a, const struct live_group *g,
 	return (!f->pid || g->pid == f->pid) && is(a, g->process, f->process) &&
 	       is(a, g->thread, f->thread) && container_is(a, g, f->container) &&
 	       is(a, g->pod, f->pod) && is(a, g->k8s_namespace, f->k8s_namespace) &&
+	       (!f->label || has_label(a, g->labels, f->label)) &&
 	       (g->kind < PROFILE_PROBE || is(a, g->kind - PROFILE_PROBE, f->probe));
 }
 
@@ -53,6 +70,14 @@ static uint64_t varint(const unsigned char **p, const unsigned char *end)
 			break;
 	}
 	return v;
+}
+
+static void sum_trace(const struct live_window *w, const struct live_trace_prefix *trace,
+		      int64_t *values)
+{
+	for (uint32_t i = 0; i < w->n_traces; i++)
+		if (live_trace_has(&w->traces[i], trace))
+			values[w->traces[i].row] += w->traces[i].value;
 }
 
 static void sum_window(const struct live_window *w, int64_t *values, uint32_t n)
@@ -74,16 +99,20 @@ static void sum(const struct aggregate *a, const struct live_filter *filter, int
 	const struct live_window *last = aggregate_window(a, a->next_seq - 1);
 	uint64_t end = last ? last->start_ms + last->duration_ms : 0, start = end;
 
-	if (!filter->window_ms && last) {
+	if (!filter->window_ms && !filter->trace && last) {
 		memcpy(values, a->totals, a->rows.n * sizeof(*values));
 		start = a->since_ms;
 	}
-	for (uint64_t seq = a->next_seq; filter->window_ms && seq-- > a->first_seq;) {
+	for (uint64_t seq = a->next_seq;
+	     (filter->window_ms || filter->trace) && seq-- > a->first_seq;) {
 		const struct live_window *w = aggregate_window(a, seq);
 
-		if (w->start_ms + w->duration_ms / 2 + filter->window_ms < end)
+		if (filter->window_ms && w->start_ms + w->duration_ms / 2 + filter->window_ms < end)
 			break;
-		sum_window(w, values, a->rows.n);
+		if (filter->trace)
+			sum_trace(w, filter->trace, values);
+		else
+			sum_window(w, values, a->rows.n);
 		start = w->start_ms;
 	}
 	*ret_start_ms = start;
@@ -145,6 +174,22 @@ static uint32_t resource_of(struct maker *m, const struct live_group *g)
 	return batch_add_resource(m->builder, attrs, n, m->text);
 }
 
+static uint32_t labels_of(struct maker *m, const struct live_group *g)
+{
+	const struct live_labels *sets = aggregate_labels(m->a);
+	struct batch_label labels[AGGREGATE_LABELS_EACH_MAX];
+	size_t n = 0;
+
+	for (uint32_t i = g->labels; i > AGGREGATE_LABELS_LEFT_OUT && n < ARRAY_SIZE(labels);
+	     i = sets[i].rest, n++) {
+		text_of(m->a, sets[i].key, m->text, sizeof(m->text));
+		labels[n].key = batch_string(m->builder, m->text);
+		text_of(m->a, sets[i].value, m->text, sizeof(m->text));
+		labels[n].value = batch_string(m->builder, m->text);
+	}
+	return n ? batch_add_labels(m->builder, labels, n) : BATCH_NO_LABELS;
+}
+
 static void add_row(struct maker *m, const struct live_row *row, int64_t value)
 {
 	const struct live_group *g = aggregate_groups(m->a) + row->group;
@@ -156,6 +201,7 @@ static void add_row(struct maker *m, const struct live_row *row, int64_t value)
 	for (uint32_t node = row->node; node && depth < DEPTH_MAX; node = nodes[node].parent)
 		m->stack[depth++] = location_of(m, nodes[node].frame);
 	resource = resource_of(m, g);
+	sample.labels = labels_of(m, g);
 	sample.stack = batch_add_stack(m->builder, m->stack, depth);
 	text_of(m->a, g->process, m->text, sizeof(m->text));
 	sample.process = batch_add_process(m->builder, g->pid, m->text, "");

@@ -10,6 +10,9 @@ struct live_filter {	    /* NULL or 0: all */
 	uint64_t pid;
 	const char *process, *thread, *container, *pod, *k8s_namespace;
 	const char *probe; /* of probes only the one of that name */
+	const char *label; /* KEY=VALUE */
+	/* What the history's windows have of it. */
+	const struct live_trace_prefix *trace;
 };
 
 /* A container matches by any beginning of its id of 12 characters or more, or by its name. */

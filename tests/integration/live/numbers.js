@@ -14,8 +14,10 @@ async () => {
 		for (let i = 0; i < 12; i++) m.strings.push("Name" + i);
 		for (let f = 0; f < 20; f++) m.addFrame(f % 9, 9 + (f % 3), draw(3)); // names in several frames
 		m.addNode(0, 0);
+		// Sets of labels: none, left out, {Name0=Name1}, {Name0=Name2}, {Name3=Name1 and the one before}.
+		for (const [distance, key, value] of [[0, 0, 0], [0, 0, 0], [2, 0, 1], [3, 0, 2], [1, 3, 1]]) m.addLabels(distance, key, value);
 		for (let g = 0; g < 6; g++)
-			m.addGroup({ pid: g % 3, process: g % 3, thread: g, container: 0, containerName: 0, pod: 0, namespace: 0, kind: g === 5 ? 1 : 0, period: 10 });
+			m.addGroup({ pid: g % 3, process: g % 3, thread: g, container: 0, containerName: 0, pod: 0, namespace: 0, kind: g === 5 ? 1 : 0, labels: g % 5, period: 10 });
 		for (let row = 0; row < 400; row++) {
 			let node = 0;
 			for (let depth = draw(12); depth >= 0; depth--) {
@@ -108,6 +110,32 @@ async () => {
 		const with_ = [...weights.keys()].filter((row) => stackOf(m, row, nothing).some((f) => nameOf(m, f) === chosen));
 		same(`focus ${round}`, sum(focused), sum(with_.map((row) => weights[row])));
 		same("found", matchedWeight(m, weights, Uint8Array.from(m.frameName, (n, f) => (f % 5 === 0 ? 1 : 0))), found);
+	}
+
+	// By labels, and by traces.
+	{
+		const m = makeModel(), cpu = { kind: "0" }, labels = [[], [], ["Name0=Name1"], ["Name0=Name2"], ["Name3=Name1", "Name0=Name2"]];
+		for (let r = 0; r < 400; r++) m.totals[r] = 1 + draw(4);
+		const sum = (filter) => m.rowWeights(m.counts(0).counts, { ...cpu, ...filter }).reduce((a, b) => a + b, 0);
+		const byHand = (wanted) => m.rowGroup.reduce((a, g, r) => a + (g < 5 && wanted(g) ? m.totals[r] * 10 : 0), 0);
+		for (const label of ["Name0=Name1", "Name0=Name2", "Name3=Name1", "Name3=Name2"])
+			same("label " + label, sum({ label }), byHand((g) => labels[g % 5].includes(label)));
+		const tree = buildTree(m, m.rowWeights(m.counts(0).counts, cpu), null, nothing, "label:Name0").tree;
+		const names = ["[no Name0]", "[labels left out]", "Name0=Name1", "Name0=Name2", "Name0=Name2"];
+		for (const name of new Set(names)) same("group " + name, tree.child("g" + name)?.total, byHand((g) => names[g % 5] === name));
+		const ids = ["00ab", "00ac", "17ff"], all = [];
+		for (let i = 0; i < 40; i++) {
+			const traces = { rows: [], values: [], ids: [] };
+			for (let k = 0; k < 50; k++) { traces.rows.push(draw(400)); traces.values.push(1 + draw(3)); traces.ids.push(ids[draw(3)]); }
+			m.addWindow({ start: 1e12 + i * 1000, duration: 1000, rows: new Uint32Array(0), values: new Float64Array(0), traces }, true);
+			traces.rows.forEach((row, k) => all.push({ row, value: traces.values[k], id: traces.ids[k], ago: 39 - i }));
+		}
+		for (const [prefix, seconds] of [["00", 0], ["00ab", 10], ["17ff", 60], ["1", 10], ["18", 0]]) {
+			const found = new Float64Array(400), { counts, ms } = m.countsOfTrace(prefix, seconds);
+			for (const t of all) if (t.id.startsWith(prefix) && (!seconds || t.ago < seconds)) found[t.row] += t.value;
+			same(`trace ${prefix} ${seconds} s`, counts.join(), found.join());
+			same(`trace ${prefix} ${seconds} s ms`, ms, Math.min(seconds || 40, 40) * 1000);
+		}
 	}
 
 	// The sums that are kept, when windows are of different lengths, when some are missing, and when the clock is set back.

@@ -10,7 +10,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..
 from kiln import agent as kiln_agent  # noqa: E402
 
 CONFIG = """
-receivers: {profiling: {samples_per_second: 99, reporter_interval: 1s}}
+receivers: {profiling: {samples_per_second: 99, reporter_interval: 1s%s}}
 exporters: {folded_file: {path: %s}}
 extensions: {live: {endpoint: "127.0.0.1:0"%s}, health_check: {endpoint: "127.0.0.1:0"}}
 service:
@@ -20,8 +20,8 @@ service:
 
 
 class Live(kiln_agent.Agent):
-    def __init__(self, folded, more="", arguments=()):
-        super().__init__(*arguments, config=CONFIG % (folded, more))
+    def __init__(self, folded, more="", arguments=(), receiver=""):
+        super().__init__(*arguments, config=CONFIG % (receiver, folded, more))
         deadline = time.monotonic() + 120
         while not re.search(r"profiling at", self.stderr()):
             assert self.process.poll() is None and time.monotonic() < deadline, self.stderr()

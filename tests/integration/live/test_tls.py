@@ -119,13 +119,13 @@ def test_plain_http_and_old_tls_get_nothing(mutual, keys):
 ], ids=["no file", "another key", "no CA", "no key", "only a CA"])
 def test_what_is_wrong_with_the_files_is_said(keys, tls, want):
     more = ", tls: {" + tls.format(keys) + "}"
-    with kiln_agent.Agent(config=CONFIG % (os.devnull, more)) as a:
+    with kiln_agent.Agent(config=CONFIG % ("", os.devnull, more)) as a:
         assert a.wait(60) != 0
         assert want in a.stderr()
 
 
 def test_an_address_for_all_needs_a_secret(keys):
-    config = (CONFIG % (os.devnull, "")).replace('live: {endpoint: "127.0.0.1:0"', 'live: {endpoint: "0.0.0.0:0"')
+    config = (CONFIG % ("", os.devnull, "")).replace('live: {endpoint: "127.0.0.1:0"', 'live: {endpoint: "0.0.0.0:0"')
     with kiln_agent.Agent("--check", config=config) as a:
         assert a.wait(60) == 2
         assert "extensions.live.token_file or tls.client_ca_file is required" in a.stderr()

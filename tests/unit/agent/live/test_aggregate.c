@@ -253,6 +253,205 @@ static void a_client_gets_each_entry_once(void **state)
 	batch_unref(b);
 }
 
+/* ---- labels and traces ----------------------------------------------------------------------- */
+
+/* N requests from FROM on, each a sample in f0 or f1 with a trace of its own and the labels
+ * "tenant" (A or B) and, when they are numbered, "request". */
+static struct batch *requests(uint32_t n, uint32_t from, uint64_t start_ms, bool numbered)
+{
+	struct batch_builder *builder = NULL;
+	struct batch *b = NULL;
+	uint32_t stacks[2], resource, process;
+
+	assert_int_equal(batch_builder_new(start_ms * 1000000, &builder), 0);
+	resource = batch_add_resource(builder, NULL, 0, "");
+	process = batch_add_process(builder, 7, "p", "/p");
+	for (uint32_t i = 0; i < 2; i++) {
+		const char *name = i ? "f1" : "f0";
+		const struct batch_line line = {.function =
+						    batch_add_function(builder, name, name, "", 0)};
+		uint32_t location =
+		    batch_add_location(builder, BATCH_NO_MAPPING, i + 1UL, FRAME_NATIVE, &line, 1);
+
+		stacks[i] = batch_add_stack(builder, &location, 1);
+	}
+	for (uint32_t i = from; i < from + n; i++) {
+		char trace[33], span[17], number[16];
+		const struct batch_label labels[] = {{"trace_id", trace},
+						     {"span_id", span},
+						     {"tenant", i % 2 ? "B" : "A"},
+						     {"request", number}};
+		struct batch_sample s = {.process = process,
+					 .stack = stacks[i % 2],
+					 .tid = 7,
+					 .thread_name = "t",
+					 .value = 2};
+
+		snprintf(trace, sizeof(trace), "%08x%024x", i, 1);
+		snprintf(span, sizeof(span), "%016x", i + 1);
+		snprintf(number, sizeof(number), "%u", i);
+		s.labels = batch_add_labels(builder, labels, numbered ? 4 : 3);
+		batch_add_sample(builder, resource, PROFILE_CPU, 50000000, &s);
+	}
+	assert_int_equal(batch_builder_finish(builder, 1000000000, &b), 0);
+	return b;
+}
+
+/* CPU samples under a filter. */
+static int64_t cpu_of(const struct aggregate *a, const struct live_filter *filter)
+{
+	_cleanup_(batch_unrefp) struct batch *b = NULL;
+
+	assert_int_equal(live_profile(a, filter, &b), 0);
+	return batch_cpu_samples(b);
+}
+
+static int64_t cpu_of_trace(const struct aggregate *a, const char *hex, uint64_t window_ms)
+{
+	struct live_trace_prefix prefix;
+	const struct live_filter filter = {.trace = &prefix, .window_ms = window_ms};
+
+	assert_int_equal(live_trace_parse(hex, &prefix), 0);
+	return cpu_of(a, &filter);
+}
+
+static void labels_tell_rows_apart_and_traces_do_not(void **state)
+{
+	_cleanup_(aggregate_freep) struct aggregate *a = NULL;
+	_cleanup_(batch_unrefp) struct batch *b = requests(1000, 0, 1000, false), *of_a = NULL;
+	const struct live_filter tenant_a = {.label = "tenant=A"}, tenant_c = {.label = "tenant=C"},
+				 other = {.label = "span_id=A"};
+
+	assert_int_equal(aggregate_new(&a), 0);
+	assert_int_equal(aggregate_add(a, b), 0);
+	assert_int_equal(a->rows.n, 1 + 2);
+	assert_int_equal(aggregate_window(a, 1)->n_traces, 1000);
+	assert_int_equal(cpu_of(a, &tenant_a), 1000);
+	assert_int_equal(cpu_of(a, &tenant_c) + cpu_of(a, &other), 0);
+	/* What is given out has its labels. */
+	assert_int_equal(live_profile(a, &tenant_a, &of_a), 0);
+	assert_int_equal(of_a->n_samples, 1);
+	assert_int_equal(of_a->label_sets[of_a->samples[0].labels].n, 1);
+	assert_string_equal(of_a->label_sets[of_a->samples[0].labels].labels[0].key, "tenant");
+	assert_string_equal(of_a->label_sets[of_a->samples[0].labels].labels[0].value, "A");
+}
+
+static void a_trace_is_found_by_its_beginning(void **state)
+{
+	_cleanup_(aggregate_freep) struct aggregate *a = NULL;
+	struct live_trace_prefix prefix;
+
+	assert_int_equal(aggregate_new(&a), 0);
+	for (uint32_t i = 0; i < 10; i++) {
+		_cleanup_(batch_unrefp) struct batch *b =
+		    requests(64, i * 32, 1000 + i * 1000UL, false);
+
+		assert_int_equal(aggregate_add(a, b), 0);
+	}
+	/* Number 32 is in two windows, 31 in one, 352 in none. */
+	assert_int_equal(cpu_of_trace(a, "00000020000000000000000000000001", 0), 4);
+	assert_int_equal(cpu_of_trace(a, "0000001f", 0), 2);
+	assert_int_equal(cpu_of_trace(a, "00000160", 0), 0);
+	/* 0x100 to 0x10f: the windows from 224 and from 256 on. */
+	assert_int_equal(cpu_of_trace(a, "0000010", 0), 2 * 16 * 2);
+	assert_int_equal(cpu_of_trace(a, "0", 0), 10 * 64 * 2);
+	/* The last window only: 288 to 351. */
+	assert_int_equal(cpu_of_trace(a, "00000120", 500), 2);
+	assert_int_equal(cpu_of_trace(a, "00000020", 500), 0);
+	assert_int_equal(live_trace_parse("", &prefix), -EINVAL);
+	assert_int_equal(live_trace_parse("0000002A", &prefix), -EINVAL);
+	assert_int_equal(live_trace_parse("000000200000000000000000000000011", &prefix), -EINVAL);
+}
+
+/* A label with a value of its own for each request: stacks keep their place, the sum is true, and
+ * the samples say that their labels were left out. When what nobody has seen for long has gone,
+ * labels are there again. */
+static void too_many_labels_leave_room_for_stacks(void **state)
+{
+	_cleanup_(aggregate_freep) struct aggregate *a = NULL;
+	int64_t left_out = metric_get(M_LIVE_LABELS_LEFT_OUT), all = 0;
+	const struct live_filter last = {.label = "request=49999"}, first = {.label = "request=9"};
+	uint32_t number = 0;
+
+	assert_int_equal(aggregate_new(&a), 0);
+	for (uint64_t ms = 1000; number < 50000; ms += 1000, number += 5000, all += 10000) {
+		_cleanup_(batch_unrefp) struct batch *b = requests(5000, number, ms, true);
+
+		assert_int_equal(aggregate_add(a, b), 0);
+	}
+	assert_int_equal(total_of(a, PROFILE_CPU), all);
+	assert_int_equal(a->overflow, 0);
+	assert_true(metric_get(M_LIVE_LABELS_LEFT_OUT) - left_out > 25000);
+	assert_int_equal(cpu_of(a, &first), 2);
+	assert_int_equal(cpu_of(a, &last), 0);
+	{
+		_cleanup_(batch_unrefp) struct batch *late = requests(10, 49990, 900000, true),
+						     *next = requests(10, 49990, 1300000, true);
+
+		assert_int_equal(aggregate_add(a, late), 0);
+		assert_int_equal(aggregate_add(a, next), 0);
+	}
+	assert_true(a->born > 0);
+	assert_int_equal(cpu_of(a, &last), 2);
+	assert_int_equal(total_of(a, PROFILE_CPU), all + 40);
+}
+
+/* Numbers of rows change when room is made: traces are of the same stacks. */
+static void traces_stay_with_their_rows(void **state)
+{
+	_cleanup_(aggregate_freep) struct aggregate *a = NULL;
+	_cleanup_(batch_unrefp) struct batch *b = requests(10, 0, 1000000, false);
+	uint32_t from = 0;
+
+	assert_int_equal(aggregate_new(&a), 0);
+	for (uint64_t ms = 1000; ms < 90000; ms += 30000, from += 30000) {
+		_cleanup_(batch_unrefp) struct batch *old = many(30000, from, ms);
+
+		assert_int_equal(aggregate_add(a, old), 0);
+	}
+	assert_int_equal(aggregate_add(a, b), 0);
+	for (uint64_t ms = 1001000; !a->born && ms < 1200000; ms += 31000, from += 15000) {
+		_cleanup_(batch_unrefp) struct batch *more = many(15000, from, ms);
+
+		assert_int_equal(aggregate_add(a, more), 0);
+	}
+	assert_true(a->born > 0);
+	for (uint32_t i = 0; i < 10; i++) {
+		struct live_trace_prefix prefix;
+		const struct live_filter filter = {.trace = &prefix};
+		_cleanup_(batch_unrefp) struct batch *found = NULL;
+		_cleanup_free_ char *folded = NULL;
+		char hex[33];
+
+		snprintf(hex, sizeof(hex), "%08x%024x", i, 1);
+		assert_int_equal(live_trace_parse(hex, &prefix), 0);
+		assert_int_equal(live_profile(a, &filter, &found), 0);
+		folded = folded_of(found);
+		assert_string_equal(folded, i % 2 ? "p;f1 2\n" : "p;f0 2\n");
+	}
+}
+
+/* The oldest windows' traces go first, and a window's own beyond its limit are counted. */
+static void traces_are_bounded(void **state)
+{
+	_cleanup_(aggregate_freep) struct aggregate *a = NULL;
+	int64_t left_out = metric_get(M_LIVE_TRACES_LEFT_OUT);
+	const uint32_t n = AGGREGATE_WINDOW_TRACES_MAX;
+
+	assert_int_equal(aggregate_new(&a), 0);
+	for (uint32_t i = 0; i < 6; i++) {
+		_cleanup_(batch_unrefp) struct batch *b =
+		    requests(n + 7, i * (n + 7), 1000 + i * 1000UL, false);
+
+		assert_int_equal(aggregate_add(a, b), 0);
+	}
+	assert_int_equal(a->held_traces, AGGREGATE_TRACES_MAX);
+	assert_int_equal(metric_get(M_LIVE_TRACES_LEFT_OUT) - left_out, 6 * 7);
+	assert_int_equal(aggregate_window(a, 2)->n_traces, 0);
+	assert_int_equal(aggregate_window(a, 3)->n_traces, n);
+	assert_int_equal(total_of(a, PROFILE_CPU), 6 * (n + 7) * 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -264,6 +463,11 @@ int main(void)
 	    cmocka_unit_test(what_is_all_new_is_not_moved_each_time),
 	    cmocka_unit_test(windows_go_after_five_minutes),
 	    cmocka_unit_test(a_client_gets_each_entry_once),
+	    cmocka_unit_test(labels_tell_rows_apart_and_traces_do_not),
+	    cmocka_unit_test(a_trace_is_found_by_its_beginning),
+	    cmocka_unit_test(too_many_labels_leave_room_for_stacks),
+	    cmocka_unit_test(traces_stay_with_their_rows),
+	    cmocka_unit_test(traces_are_bounded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
