@@ -196,8 +196,9 @@ static uint64_t budget_of(uint32_t cpu)
 
 static void on_tick(uv_timer_t *timer);
 
-/* Without a budget there is nothing to do but once a second. Either way with the drains of the
- * ring, whose timer keeps to multiples of its interval too: a wakeup costs more than the tick. */
+/* Starts the timer for the next tick, which is once a second when there is no budget. Ticks come at
+ * multiples of their interval, as drains of the ring do, so that one wakeup of the loop serves
+ * both: the wakeup costs more than the tick. */
 static int wait_for_tick(struct cpu_budget *b)
 {
 	uint64_t every = b->cpu ? GOVERNOR_TICK_MS : MS_PER_SECOND;

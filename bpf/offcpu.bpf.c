@@ -187,8 +187,8 @@ static __always_inline void begin_running(struct task_struct *task, uint64_t now
 
 	if (!t || !t->out)
 		return;
-	/* NOW may be before t->out when the thread was switched out on another CPU: each CPU
-	 * measures its own lag. */
+	/* NOW may be a little earlier than t->out when the thread was switched out on another CPU:
+	 * the scheduler's clocks of two CPUs differ. */
 	ns = now > t->out ? now - t->out : 0;
 	if (t->chance)
 		tell_end(t, ns);

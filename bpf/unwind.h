@@ -829,9 +829,9 @@ KILN_GLOBAL int walk_chunk(uint32_t slot)
 	pc = w->regs.pc;
 	sp = w->regs.sp;
 	at = w->at;
-	/* The first step, from the leaf: its rule is that of its pc, all others are those of the
-	 * byte before a return address. In the loop this would be a second case in every
-	 * iteration, and the verifier would follow both. */
+	/* The first step, from the leaf: its rule is looked up at the pc itself, those of all other
+	 * frames at the byte before the return address. It is not in the loop, because the verifier
+	 * would have to check both cases in every iteration. */
 	if (w->exact && w->n < w->limit && w->n < KILN_MAX_USER_WORDS &&
 	    !walk_usual_step(w, pc, &pc, &sp)) {
 		uint32_t i = at + w->n++;

@@ -75,7 +75,8 @@ static int moving_init(struct moving *m, const struct aggregate *from)
 	if (!m->strings || !m->frames || !m->nodes || !m->labels || !m->groups || !m->rows ||
 	    !m->path || !m->used)
 		return -ENOMEM;
-	/* The root has no frame; it is node 0 of both, as the sets of labels that always exist. */
+	/* These exist in every aggregate, with the same number: the trie's root, which has no
+	 * frame, and two sets of labels. */
 	m->nodes[0] = 0;
 	m->labels[AGGREGATE_NO_LABELS] = AGGREGATE_NO_LABELS;
 	m->labels[AGGREGATE_LABELS_LEFT_OUT] = AGGREGATE_LABELS_LEFT_OUT;
@@ -139,7 +140,8 @@ static uint32_t move_node(struct moving *m, uint32_t i)
 	return at;
 }
 
-/* The others of a set were there before it, so they are moved first. */
+/* Moves the set of labels I. It refers to a smaller set (`rest`), that to a smaller one, and so on:
+ * the smallest that has not been moved is moved first. */
 static uint32_t move_labels(struct moving *m, uint32_t i)
 {
 	const struct live_labels *sets = aggregate_labels(m->from);

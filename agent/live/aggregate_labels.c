@@ -27,7 +27,7 @@ static bool is_crowded(const struct aggregate *a)
 	       mostly(a->groups.n, AGGREGATE_GROUPS_MAX) || mostly(a->rows.n, AGGREGATE_ROWS_MAX);
 }
 
-/* The set of L and REST; NONE when there is no room. */
+/* The number of the set that has the label L and those of the set REST; NONE: no room. */
 static uint32_t put_label(struct aggregate *a, const struct batch_label *l, uint32_t rest)
 {
 	struct live_labels set = {.rest = rest};

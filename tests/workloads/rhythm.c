@@ -2,7 +2,7 @@
 /*
  * A program with a fixed period: it wakes PER_SECOND times a second, on a grid of CLOCK_MONOTONIC,
  * computes for the first half of each period and sleeps for the rest. 60 % of the computing is in
- * rhythm_first(), 40 % in rhythm_second(). At exit it prints the CPU time of both as JSON.
+ * rhythm_first(), 40 % in rhythm_second(). At exit it prints the CPU time of each function as JSON.
  * usage: rhythm SECONDS PER_SECOND
  */
 #include "wl.h"

@@ -348,14 +348,15 @@ static void a_trace_is_found_by_its_beginning(void **state)
 
 		assert_int_equal(aggregate_add(a, b), 0);
 	}
-	/* Number 32 is in two windows, 31 in one, 352 in none. */
+	/* Request 32 (0x20) is in two windows, 31 (0x1f) in one, 352 (0x160) in none. */
 	assert_int_equal(cpu_of_trace(a, "00000020000000000000000000000001", 0), 4);
 	assert_int_equal(cpu_of_trace(a, "0000001f", 0), 2);
 	assert_int_equal(cpu_of_trace(a, "00000160", 0), 0);
-	/* 0x100 to 0x10f: the windows from 224 and from 256 on. */
+	/* Requests 0x100 to 0x10f. Each is in two windows: those that begin with request 224 and
+	 * with request 256. */
 	assert_int_equal(cpu_of_trace(a, "0000010", 0), 2 * 16 * 2);
 	assert_int_equal(cpu_of_trace(a, "0", 0), 10 * 64 * 2);
-	/* The last window only: 288 to 351. */
+	/* The last window has requests 288 to 351. */
 	assert_int_equal(cpu_of_trace(a, "00000120", 500), 2);
 	assert_int_equal(cpu_of_trace(a, "00000020", 500), 0);
 	assert_int_equal(live_trace_parse("", &prefix), -EINVAL);
