@@ -164,7 +164,7 @@ static int join_cluster(struct agent *a, enum cgroup_mode mode, struct error *er
 		return r;
 	intake_set_containers(a->intake, cluster_container, a->cluster);
 	cluster_set_own_rules(a->cluster, intake_own_rules(a->intake));
-	intake_set_rules(a->intake, cluster_rules, a->cluster);
+	intake_set_rules(a->intake, cluster_rules(a->cluster));
 	cluster_use_runtimes(a->cluster, intake_runtimes(a->intake));
 	return 0;
 }

@@ -357,11 +357,9 @@ void cluster_use_probes(struct cluster *c, const struct probes *probes)
 	c->probes = probes;
 }
 
-struct sample_rules cluster_rules(uint32_t policy, void *arg)
+const struct sample_rules *cluster_rules(const struct cluster *c)
 {
-	struct cluster *c = arg;
-
-	return policies_rules_of(c->policies, policy);
+	return policies_rules(c->policies);
 }
 
 void cluster_set_own_rules(struct cluster *c, struct sample_rules rules)

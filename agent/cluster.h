@@ -50,7 +50,7 @@ void cluster_use_probes(struct cluster *c, const struct probes *probes);
 void cluster_close_window(struct cluster *c, struct window *w, struct window *next, bool last);
 /* Which container the cgroup ID is; NULL: none. ARG: the cluster. */
 const struct container_identity *cluster_container(uint64_t cgroup, void *arg);
-/* And what samples of POLICY may tell. */
-struct sample_rules cluster_rules(uint32_t policy, void *arg);
+/* What samples of each policy may tell: policies_rules(). */
+const struct sample_rules *cluster_rules(const struct cluster *c);
 /* RULES, which outlive C, hold until the operator has told of others. */
 void cluster_set_own_rules(struct cluster *c, struct sample_rules rules);

@@ -31,7 +31,8 @@ struct policies {
 	uint64_t routes[KILN_MAX_POLICIES];
 	struct label_allow *labels[KILN_MAX_POLICIES]; /* NULL: none */
 	bool timestamps[KILN_MAX_POLICIES];
-	struct sample_rules own_rules;
+	/* What follows from both, and from the own ones. */
+	struct sample_rules rules[KILN_MAX_POLICIES];
 	bool export_untold;
 	bool limited;	    /* some policy has less than it asks for */
 	bool off_cpu;	    /* the kernel looks at switches */
@@ -58,6 +59,13 @@ static uint32_t tracers_of(const struct policies *p, const struct pod_policy *po
 	return all;
 }
 
+/* The node's own configuration may ask for timestamps of all. */
+static void derive_rules(struct policies *p, uint32_t index)
+{
+	p->rules[index].labels = p->labels[index];
+	p->rules[index].timestamps = p->timestamps[index] || p->rules[POLICY_OWN].timestamps;
+}
+
 /* Of a slot that is new: what its samples may tell. Without memory that is nothing. */
 static void set_rules(struct policies *p, uint32_t index, const struct pod_policy *policy)
 {
@@ -65,6 +73,7 @@ static void set_rules(struct policies *p, uint32_t index, const struct pod_polic
 	p->labels[index] =
 	    policy->n_labels ? label_allow_new(policy->labels, policy->n_labels) : NULL;
 	p->timestamps[index] = policy->timestamps;
+	derive_rules(p, index);
 }
 
 static void write_slot(struct policies *p, uint32_t index, enum kiln_policy_mode mode)
@@ -325,20 +334,17 @@ uint64_t policies_route_of(const struct policies *p, uint32_t index)
 	return index < KILN_MAX_POLICIES ? p->routes[index] : 0;
 }
 
-struct sample_rules policies_rules_of(const struct policies *p, uint32_t index)
+const struct sample_rules *policies_rules(const struct policies *p)
 {
-	if (index == POLICY_OWN)
-		return p->own_rules;
-	if (index >= KILN_MAX_POLICIES)
-		return (struct sample_rules){0};
-	/* The node's own configuration may ask for timestamps of all. */
-	return (struct sample_rules){p->labels[index],
-				     p->timestamps[index] || p->own_rules.timestamps};
+	return p->rules;
 }
 
 void policies_set_own_rules(struct policies *p, struct sample_rules rules)
 {
-	p->own_rules = rules;
+	p->rules[POLICY_OWN] = rules;
+	for (uint32_t i = 0; i < KILN_MAX_POLICIES; i++)
+		if (i != POLICY_OWN)
+			derive_rules(p, i);
 }
 
 uint64_t policies_routes(const struct policies *p)

@@ -62,8 +62,9 @@ uint64_t policies_route_of(const struct policies *p, uint32_t index);
 /* All bits of those. */
 uint64_t policies_routes(const struct policies *p);
 
-/* What samples of a policy may tell, as long as a window may have some: its keys, its times. */
-struct sample_rules policies_rules_of(const struct policies *p, uint32_t index);
+/* What samples of each policy may tell, as long as a window may have some: its keys, its times.
+ * KILN_MAX_POLICIES, by index; follows what changes, and lives as long as P. */
+const struct sample_rules *policies_rules(const struct policies *p);
 /* RULES hold for POLICY_OWN; they outlive P. */
 void policies_set_own_rules(struct policies *p, struct sample_rules rules);
 

@@ -203,6 +203,8 @@ static struct attachment *get_attachment(struct runtimes *rt, struct mapset *m,
 	a->mapset = m;
 	a->known = k;
 	atomic_store(&m->name_space[k->ops->id], a->space->number);
+	if (k->ops->thread_name)
+		m->names_threads = true;
 	HASH_ADD(hh, rt->attachments, key, sizeof(a->key), a);
 	return a;
 }
@@ -788,8 +790,6 @@ const char *runtimes_thread_name(struct runtimes *rt, const struct mapset *m,
 	uint64_t now_ms = 0;
 	bool inherited;
 
-	if (!rt->namers)
-		return NULL;
 	memcpy(key.comm, thread->comm, strnlen(thread->comm, sizeof(key.comm) - 1));
 	inherited = streq(key.comm, thread->process_comm);
 	/* A shorter one is all of it. */

@@ -84,6 +84,7 @@ struct mapset {
 	uint32_t n;
 	bool has_labels;	 /* its processes publish labels */
 	bool has_context;	 /* they have a mapping that says so: struct maps */
+	bool names_threads;	 /* it has a runtime that knows names of threads */
 	bool is_remote;		 /* it maps a file whose filesystem may stop answering */
 	uint32_t first;		 /* in the kernel's mapping slab; n of them */
 	uint32_t refs;		 /* stacks that were walked by it, samples that wait */

@@ -306,11 +306,9 @@ struct sample_rules intake_own_rules(const struct intake *in)
 	return in->own_rules;
 }
 
-void intake_set_rules(struct intake *in, struct sample_rules (*rules)(uint32_t policy, void *arg),
-		      void *arg)
+void intake_set_rules(struct intake *in, const struct sample_rules *rules)
 {
 	in->rules = rules;
-	in->rules_arg = arg;
 }
 
 void intake_use_window(struct intake *in, struct window *w)

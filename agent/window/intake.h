@@ -22,9 +22,9 @@ int intake_new(const struct config *config, struct sampler *sampler, uv_loop_t *
 void intake_set_containers(struct intake *in,
 			   const struct container_identity *(*who)(uint64_t cgroup, void *arg),
 			   void *arg);
-/* From now on RULES says what samples of a policy may tell; before, the configuration does. */
-void intake_set_rules(struct intake *in, struct sample_rules (*rules)(uint32_t policy, void *arg),
-		      void *arg);
+/* From now on RULES say what samples of each policy may tell (KILN_MAX_POLICIES, by index; they are
+ * read with each sample, and outlive IN's last); before, the configuration does. */
+void intake_set_rules(struct intake *in, const struct sample_rules *rules);
 /* What the configuration lets samples tell; lives as long as IN. */
 struct sample_rules intake_own_rules(const struct intake *in);
 /* Closes its handles on the loop; before intake_free(), and before the loop's last run. */

@@ -53,9 +53,7 @@ struct intake {
 	const struct container_identity *(*container_of_cgroup)(uint64_t cgroup, void *arg);
 	void *container_arg;
 	struct label_sets *labels;
-	/* NULL: the configuration's own. */
-	struct sample_rules (*rules)(uint32_t policy, void *arg);
-	void *rules_arg;
+	const struct sample_rules *rules; /* by policy; NULL: the configuration's own */
 	struct sample_rules own_rules;
 	struct label_allow *own_labels;
 };

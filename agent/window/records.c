@@ -55,18 +55,17 @@ void intake_end_wait(const struct kiln_wait_end *end, void *arg)
 	count_loss(waits_end(in->waits, end, in->window));
 }
 
-static struct sample_rules rules_of(const struct intake *in, const struct kiln_sample *record)
+static const struct sample_rules *rules_of(const struct intake *in,
+					   const struct kiln_sample *record)
 {
-	return in->rules ? in->rules(record->policy, in->rules_arg) : in->own_rules;
+	return in->rules ? &in->rules[record->policy] : &in->own_rules;
 }
 
 /* What the policy that the sample was taken under lets pass of its labels. */
 static struct label_set *find_labels(struct intake *in, const struct kiln_sample *record)
 {
-	struct sample_rules rules = rules_of(in, record);
-
-	return label_sets_find(in->labels, record->mapset, record->label, rules.labels,
-			       intake_now_ns());
+	return label_sets_find(in->labels, record->mapset, record->label,
+			       rules_of(in, record)->labels, intake_now_ns());
 }
 
 void intake_count(struct intake *in, const struct kiln_sample *record, struct process *process,
@@ -82,7 +81,7 @@ void intake_count(struct intake *in, const struct kiln_sample *record, struct pr
 	    .value = record->value,
 	    .period = record->period,
 	    /* A timestamp stands for one of what is counted, not for a measured value. */
-	    .timed = record->origin == KILN_ORIGIN_CPU && rules_of(in, record).timestamps,
+	    .timed = record->origin == KILN_ORIGIN_CPU && rules_of(in, record)->timestamps,
 	    .time_unix_ns = wall_clock_unix_ns(&in->wall_clock, record->time),
 	};
 	int r;
@@ -97,7 +96,7 @@ void intake_count(struct intake *in, const struct kiln_sample *record, struct pr
 				   in->window->number, intake_now_ns());
 	if (record->label)
 		s.labels = find_labels(in, record);
-	if (mapset)
+	if (mapset && mapset->names_threads)
 		s.thread_name = thread_name_of(in, record, process, mapset);
 	if (!r)
 		r = record->origin == KILN_ORIGIN_OFF_CPU
@@ -122,7 +121,8 @@ bool intake_is_unselected(struct intake *in, const struct kiln_sample *record,
 static bool is_well_formed(const struct kiln_sample *record)
 {
 	return record->end < KILN_END_COUNT && record->origin < KILN_ORIGIN_COUNT &&
-	       record->n_kernel <= KILN_MAX_KERNEL_FRAMES && record->n_user <= KILN_MAX_USER_WORDS;
+	       record->policy < KILN_MAX_POLICIES && record->n_kernel <= KILN_MAX_KERNEL_FRAMES &&
+	       record->n_user <= KILN_MAX_USER_WORDS;
 }
 
 void intake_consume(const struct kiln_sample *record, void *arg)

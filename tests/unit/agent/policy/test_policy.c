@@ -354,13 +354,32 @@ static void keys_are_read_only_where_some_may_leave(void **state)
 	policies_changed(p);
 	policies_cgroup_made(p, 4, POD);
 	assert_true(k.policies[k.of[4]].runtimes & KILN_LABEL_KEYS);
-	rules = policies_rules_of(p, k.of[4]);
+	rules = policies_rules(p)[k.of[4]];
 	assert_true(rules.timestamps);
 	assert_true(label_allow_permits(rules.labels, "tenant"));
 	assert_false(label_allow_permits(rules.labels, "secret"));
-	rules = policies_rules_of(p, POLICY_OFF);
+	rules = policies_rules(p)[POLICY_OFF];
 	assert_false(rules.timestamps);
 	assert_false(label_allow_permits(rules.labels, "tenant"));
+}
+
+static void times_that_the_node_asks_for_are_everybodys(void **state)
+{
+	struct pod_policy *x = policy(1, true, 20);
+	struct pod_entry *of = pod(UID, 1);
+
+	policies_changed(p);
+	policies_cgroup_made(p, 4, POD);
+	assert_false(policies_rules(p)[k.of[4]].timestamps);
+	policies_set_own_rules(p, (struct sample_rules){.timestamps = true});
+	assert_true(policies_rules(p)[POLICY_OWN].timestamps);
+	assert_true(policies_rules(p)[k.of[4]].timestamps);
+	/* Of a policy that comes later, too. */
+	x->id = of->policy = 2;
+	policies_changed(p);
+	assert_true(policies_rules(p)[k.of[4]].timestamps);
+	policies_set_own_rules(p, (struct sample_rules){});
+	assert_false(policies_rules(p)[k.of[4]].timestamps);
 }
 
 static enum policies_knowledge identify(const char *path, struct identity *ret)
@@ -441,6 +460,7 @@ int main(void)
 	    TEST(policies_beyond_the_kernels_room_are_off),
 	    TEST(disabled_tracers_are_bits),
 	    TEST(keys_are_read_only_where_some_may_leave),
+	    TEST(times_that_the_node_asks_for_are_everybodys),
 	    TEST(identity_says_what_is_known),
 	    TEST(containers_of_a_policy_are_counted),
 	};
