@@ -23,8 +23,9 @@ def program():
 
 @pytest.fixture(scope="module")
 def page(browser, program, tmp_path_factory):
-    """What secret is told of is not allowed to leave the node."""
-    with Live(tmp_path_factory.mktemp("requests") / "stacks.folded", receiver=", labels: [tenant, http.route]") as a:
+    """Of this program alone: others run beside, and have traces too. What secret is told of is not allowed to leave the node."""
+    with Live(tmp_path_factory.mktemp("requests") / "stacks.folded", arguments=("--pid", str(program.pid)),
+              receiver=", labels: [tenant, http.route]") as a:
         browser.page(a.url + f"/#process=pid:{program.pid}")
         browser.wait(READY)
         browser.wait("kiln.model.windows.length > 3 && [...document.getElementById('group').options].some(o => o.value === 'label:tenant')")
