@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Labels of samples. usage: test_labels.py places|origins|race|garbage|policy|go [VERSION]
+"""Labels of samples. usage: test_labels.py places|origins|race|garbage|policy|custom|go [VERSION]|crates
 
   places   a thread's context is found wherever its variable is; each sample's function says which tenant it must have
   origins  samples of off-CPU time and of probes have them as those of CPU time
@@ -9,11 +9,13 @@
   policy   what is not allowed does not leave: not in the text, not in OTLP, not in pprof
   custom   custom labels of a native program
   go       pprof labels of goroutines that move between threads
+  crates   those who publish for others: the crates of libdatadog (OpenTelemetry's contexts) and custom-labels
 """
 import collections
 import gzip
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -280,5 +282,45 @@ def go(version="local"):
     assert counted['kiln_labels_lost_total{reason="broken"}'] == 0
 
 
+def crate_programs():
+    """Where the programs of crates/ are; the exit status of a skip when they cannot be built."""
+    cargo = shutil.which("cargo") or os.path.expanduser("~/.cargo/bin/cargo")
+    if not os.path.exists(cargo):
+        print("skipped: no cargo")
+        sys.exit(SKIP)
+    target = os.path.join(PROGRAMS, "label-crates")
+    done = subprocess.run([cargo, "build", "--release", "--locked", "--target-dir", target], cwd=os.path.join(HERE, "crates"),
+                          capture_output=True, text=True, timeout=500, check=False)
+    if done.returncode:
+        print(f"skipped: {done.stderr[-600:]}")
+        sys.exit(SKIP)
+    return os.path.join(target, "release")
+
+
+def crates():
+    ids = {f: {"trace_id": f"{f}1" * 16, "span_id": f"{f}2" * 8} for f in "ab"}
+    want = {
+        "custom": {"work_A": {"tenant": "A"}, "work_B": {"tenant": "B", "empty": ""}, "work_none": {}},
+        "context": {"work_A": {"tenant": "A", "datadog.local_root_span_id": "a3" * 8, **ids["a"]},
+                    "work_B": {"tenant": "B", "datadog.local_root_span_id": "b3" * 8, **ids["b"]}, "work_none": {}},
+    }
+    folder = crate_programs()
+    for name, labels_of in want.items():
+        keys = {k for labels in labels_of.values() for k in labels}
+        with Program(os.path.join(folder, name)) as p:
+            samples, counted = profile([p.pid], 2, first="tenant", labels='"*"', enough=lambda s: count(s, *labels_of) >= 100)
+        seen, wrong = collections.Counter(), []
+        for s in samples:
+            if s.work in labels_of:
+                labels = {k: v for k, v in s.labels.items() if k in keys}
+                seen[s.work] += s.value
+                if labels != labels_of[s.work]:
+                    wrong.append((s.work, labels, s.value))
+        print(f"{name}: {sum(seen.values())} samples, {len(wrong)} wrong; {dict(seen)}")
+        assert all(seen[f] >= 100 for f in labels_of) and not wrong, wrong[:5]
+        assert counted['kiln_labels_lost_total{reason="broken"}'] == 0
+
+
 if __name__ == "__main__":
-    {"places": places, "origins": origins, "custom": custom, "race": race, "garbage": garbage, "policy": policy, "go": go}[sys.argv[1]](*sys.argv[2:])
+    {"places": places, "origins": origins, "custom": custom, "race": race, "garbage": garbage, "policy": policy, "go": go,
+     "crates": crates}[sys.argv[1]](*sys.argv[2:])
