@@ -17,7 +17,7 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 PROCESSES, HZ = 8, 97
 CONFIG = """
 receivers:
-  profiling: {samples_per_second: %(hz)d, reporter_interval: 5s, tracers: "%(tracers)s", process_filter: "^(python|node|MainThread|ruby|php|perl)"}
+  profiling: {samples_per_second: %(hz)d, reporter_interval: 5s, tracers: "%(tracers)s", process_filter: "^(python|node|MainThread|ruby|php|perl|sh|dash)"}
 exporters:
   folded_file: {path: "%(path)s"}
 extensions:
@@ -54,8 +54,17 @@ def frames_a_sample(path):
     return frames / max(samples, 1)
 
 
+def programs_of(pid):
+    """How many BPF programs a process holds."""
+    n = 0
+    for fd in os.listdir(f"/proc/{pid}/fdinfo"):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/fdinfo/{fd}", encoding="utf-8") as f:
+            n += "prog_tag:" in f.read()
+    return n
+
+
 def measure(tracers, seconds, where):
-    """(ns a run, frames a sample, share of complete walks, RSS in MiB, frames that are missing)"""
+    """(ns a run, frames a sample, share of complete walks, RSS in MiB, frames that are missing, MiB of BPF maps, BPF programs)"""
     path, port = os.path.join(where, "stacks.txt"), 13190 + os.getpid() % 500
     with agent.Agent(config=CONFIG % {"hz": HZ, "tracers": tracers, "path": path, "port": port}) as a:
         url = f"http://127.0.0.1:{port}"
@@ -66,6 +75,7 @@ def measure(tracers, seconds, where):
         after = agent.metrics(url + "/metrics")
         with open(f"/proc/{a.process.pid}/status", encoding="utf-8") as f:
             rss = int(re.search(r"RssAnon:\s+(\d+)", f.read())[1]) / 1024
+        programs = programs_of(a.process.pid)
         if a.stop(60):  # the file is written at the end
             raise RuntimeError(f"agent: {a.stderr()[-300:]}")
 
@@ -75,7 +85,8 @@ def measure(tracers, seconds, where):
     walks = grown("kiln_unwind_end_total") - grown('kiln_unwind_end_total{reason="none"}')
     depth = frames_a_sample(path)
     return (grown("kiln_bpf_run_nanoseconds_total") / max(grown("kiln_samples_total"), 1), depth,
-            grown('kiln_unwind_end_total{reason="root"}') / max(walks, 1), rss, grown("kiln_runtime_missing_total"))
+            grown('kiln_unwind_end_total{reason="root"}') / max(walks, 1), rss, grown("kiln_runtime_missing_total"),
+            after["kiln_bpf_map_bytes"] / 2**20, programs)
 
 
 # What Debian 12 has of each.
@@ -107,17 +118,34 @@ def bench(table, quick):
             frames_of(table, quick, f"{PROCESSES} {language} programs", [command], 1.5)
         else:
             table.lack(f"frames of {language}", why)
+    none_runs(table, quick)
+
+
+def in_turn(quick, commands, *tracers):
+    """For each of TRACERS the medians of measure(), while COMMANDS run."""
+    rounds, seconds = (1, 8) if quick else (3, 20)
+    got = {t: [] for t in tracers}
+    with tempfile.TemporaryDirectory(prefix="kiln-bench-") as where, \
+            servers(commands, rounds * len(tracers) * (seconds + 30) + 60):
+        for _ in range(rounds):
+            for t, rows in got.items():
+                rows.append(measure(t, seconds, where))
+    return [[statistics.median(column) for column in zip(*rows)] for rows in got.values()]
+
+
+def none_runs(table, quick):
+    """What the three tracers cost where nothing is in their languages: shells that count."""
+    rest = "native,kernel,go,python,v8,hotspot,dotnet,beam,luajit"
+    on, off = in_turn(quick, [["sh", "-c", "while :; do i=$((i + 1)); done"]],
+                      rest + ",ruby,php,perl", rest)
+    table.add("Tracers of Ruby, PHP and Perl while none runs: BPF time a sample, on / off", on[0] / off[0], "x")
+    table.add("  more BPF programs than with the tracers off", on[6] - off[6], "", 0)
+    table.add("  more BPF maps", on[5] - off[5], "MiB", 0.1)
+    table.add("  more of the agent's own memory (RssAnon)", on[3] - off[3], "MiB")
 
 
 def frames_of(table, quick, what, commands, goal):
-    rounds, seconds = (1, 8) if quick else (3, 20)
-    got = {"all": [], "native,kernel,go": []}
-    with tempfile.TemporaryDirectory(prefix="kiln-bench-") as where, \
-            servers(commands, rounds * 2 * (seconds + 30) + 60):
-        for _ in range(rounds):
-            for tracers, rows in got.items():
-                rows.append(measure(tracers, seconds, where))
-    on, off = ([statistics.median(column) for column in zip(*rows)] for rows in got.values())
+    on, off = in_turn(quick, commands, "all", "native,kernel,go")
     table.add(f"BPF time a sample, {what}, {HZ} Hz", on[0], "ns")
     table.add("  with the tracers off", off[0], "ns")
     table.add("  frames a sample", on[1], "")
