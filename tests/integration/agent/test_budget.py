@@ -97,8 +97,8 @@ def large_program(path, megabytes):
     return path
 
 
-def spent(a):
-    """CPU time of the agent and of its BPF programs so far, in seconds."""
+def of_programs(a):
+    """CPU time of the agent's BPF programs so far, in seconds."""
     programs = 0
     for name in os.listdir(f"/proc/{a.pid}/fdinfo"):
         try:
@@ -107,7 +107,18 @@ def spent(a):
             continue
         found = re.search(r"^run_time_ns:\s*(\d+)", text, re.M)
         programs += int(found.group(1)) if found else 0
-    return a.cpu_seconds() + programs / 1e9
+    return programs / 1e9
+
+
+def spent(a):
+    """CPU time of the agent and of its BPF programs so far, in seconds. The kernel's books are in ticks of 10 ms."""
+    return a.cpu_seconds() + of_programs(a)
+
+
+def spent_by_threads(a):
+    """As spent(), to the nanosecond, but for threads that have ended."""
+    threads = (pathlib.Path(f"/proc/{a.pid}/task/{t}/schedstat").read_text() for t in os.listdir(f"/proc/{a.pid}/task"))
+    return sum(int(text.split()[0]) for text in threads) / 1e9 + of_programs(a)
 
 
 def used(process):
@@ -231,24 +242,34 @@ def test_the_operators_budget_cuts_the_lowest_priority_first(agent, tmp_path):
         report = operator.reports[-1] if operator.reports else None
         return {p.id: (p.hz, p.hz_now, p.since) for p in report.budget.policy} if report and report.HasField("budget") else None
 
+    def cost():
+        """Of a second, in CPUs."""
+        before, began = spent_by_threads(a), time.monotonic()
+        time.sleep(5)
+        return (spent_by_threads(a) - before) / (time.monotonic() - began)
+
     with contextlib.ExitStack() as everything, contextlib.ExitStack() as pods:
         everything.callback(operator.close)
-        for p in (low, high):
-            pods.enter_context(contained(p.path, "threads", seconds=300))
         a = agent(config=STREAM % (operator.settings(), port))
         profiling(a)
         operator.connected()
         began, url = time.time(), f"http://127.0.0.1:{port}/metrics"
         wait_until("a report", lambda: operator.reports)
         assert cuts() is None and kiln.metrics(url)["kiln_cpu_budget_nanoseconds"] == 0
-        # First half of the node, to learn what 2,000 samples a second cost on this machine; then no more than that, of
-        # which four fifths are used before something is given up.
+        # Room for all, but with a budget: to keep to one costs something too.
         operator.tell(budget=(500_000, 96 << 20))
         wait_until("room", lambda: kiln.metrics(url)["kiln_cpu_budget_nanoseconds"] == 500_000_000 * CPUS)
-        time.sleep(5)
-        cost = kiln.metrics(url)["kiln_cpu_used_nanoseconds"]
-        assert cuts() == {}
-        operator.tell(budget=(int(cost / CPUS / 1000), 96 << 20))
+        idle = cost()
+        for p in (low, high):
+            pods.enter_context(contained(p.path, "threads", seconds=300))
+        time.sleep(2)
+        load = cost()
+        # Right between: what is idle takes less than 55 % of it, where all is given back, and the load more than 80 %,
+        # where something is given up.
+        budget = math.sqrt(idle / 0.55 * load / 0.8)
+        print(f"idle {idle * 1e3:.2f} ms a second, under load {load * 1e3:.2f}; budget {budget * 1e3:.2f}")
+        assert load > 2 * idle, "the load was none"
+        operator.tell(budget=(int(budget * 1e6 / CPUS), 96 << 20))
         wait_until("the first is cut", lambda: (cuts() or {}).get(1, (0, 997, 0))[1] < 900)
         for _ in range(8):
             found = cuts()
