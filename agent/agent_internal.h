@@ -35,8 +35,8 @@ enum {
 	 * 100 ms the loop costs a fifth more in the first minute of 80 processes. */
 	DRAIN_NAMES_MS = 200,
 	NAMES_FOR_MS = 1000, /* after the last one */
-	/* And while some were gone before their names were read: a program that runs for some
-	 * seconds, again and again, loses those of its last moments each time. */
+	/* After a process ended before all its function names were read: there may be more
+	 * short-lived ones, and each loses the names that it met since the last drain. */
 	DRAIN_LOST_MS = 20,
 	LOST_FOR_MS = 10000, /* after the last one */
 	DRAIN_MORE_MS = 1,   /* when the ring is not empty; never 0: see set_drain_timer() */

@@ -165,8 +165,8 @@ static void set_drain_timer(struct agent *a, bool more)
 		a->lost_ms = now;
 	if (now - a->names_ms < NAMES_FOR_MS)
 		interval = now - a->lost_ms < LOST_FOR_MS ? DRAIN_LOST_MS : DRAIN_NAMES_MS;
-	/* The timer fires at multiples of its interval, as the budget's does: so both often fire in
-	 * one wakeup of the loop. */
+	/* The timer's expiry is aligned to a multiple of its interval, and so is the budget's: two
+	 * timers that expire together wake the loop once. */
 	(void)uv_timer_start(&a->drain_timer, agent_on_drain_timer,
 			     more ? DRAIN_MORE_MS : interval - now % interval, interval);
 }

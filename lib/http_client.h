@@ -58,8 +58,8 @@ int http_client_post(struct http_client *client, const char *content_type,
 		     uint64_t timeout_ms, void (*done)(const struct http_answer *answer, void *arg),
 		     void *arg, struct http_post **ret) _must_check_;
 /*
- * STAY: a request that would go over another connection than the ones before it is not sent from
- * now on, and its answer says `elsewhere`.
+ * While STAY is true, a request that would open a new connection is not sent; its answer has
+ * `elsewhere` set.
  */
 void http_client_stay(struct http_client *client, bool stay);
 /*

@@ -13,7 +13,7 @@
 enum {
 	TRY_NEWEST_MS = 10 * 60 * 1000, /* how often a receiver of the older form is asked again */
 	BOTH_REFUSED_MS = 60 * 1000, /* how often the other form is tried when both are refused */
-	MOVED_MS = 60 * 1000,	     /* how often for a new connection: some servers keep none */
+	MOVED_MS = 60 * 1000,	     /* ... because of a new connection: some servers close each */
 };
 
 static bool is_newest(enum otlp_generation g)

@@ -122,9 +122,10 @@ bool generation_refused(struct sender *s, struct item *head);
 void generation_taken(struct sender *s, const struct item *head);
 /* A request is about to be sent: over a new connection, it may reach another version. */
 void generation_check_connection(struct sender *s);
-/* HEAD is sent next: whether over another connection, too, in the form that it has. */
+/* HEAD is sent next: decides whether the transport may open a new connection for it, or has to tell
+ * first, because another version of the receiver may answer there. */
 void generation_bind(struct sender *s, const struct item *head);
-/* It was not sent: the connection is another one. */
+/* The transport held a request back because it needs a new connection: the newest form is next. */
 void generation_moved(struct sender *s);
 /* The receiver may be another one. */
 void generation_ask_again(struct sender *s);

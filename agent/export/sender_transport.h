@@ -38,8 +38,8 @@ struct transport_ops {
 	/* Does the next request go to the same connection as the last one? NULL: not known. */
 	bool (*connected)(struct transport *t);
 	/*
-	 * STAY: from now on a request that would go over another connection than the last one is
-	 * not sent, but answered RETRY, `elsewhere`. NULL: it cannot do that.
+	 * While STAY is true, a request that would open a new connection is not sent: its answer is
+	 * RETRY with `elsewhere`. NULL: the transport cannot tell before it sends.
 	 */
 	void (*stay)(struct transport *t, bool stay);
 	struct transport *(*destroy)(struct transport *t);

@@ -60,7 +60,7 @@ struct live_node {
 	uint32_t parent, frame;
 };
 
-/* A set of labels: one, and the set of the others. */
+/* A set of labels, as a linked list: one label, and the index of the set of the rest. */
 struct live_labels {
 	uint32_t rest, key, value;
 };

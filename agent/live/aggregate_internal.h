@@ -25,7 +25,8 @@ uint32_t aggregate_labels_of(struct aggregate *a, const struct batch *b, uint32_
 /* Keeps the trace of the set, if it has one, for the window being added. */
 void aggregate_add_trace(struct aggregate *a, const struct batch_label_set *set, uint32_t row,
 			 int64_t value);
-/* Gives W the traces that were added. Older windows' go when there are too many. */
+/* Moves the traces that were added since the last window into W. If all windows together then hold
+ * more than AGGREGATE_TRACES_MAX, the oldest windows lose theirs. */
 void aggregate_take_traces(struct aggregate *a, struct live_window *w);
 void aggregate_drop_traces(struct aggregate *a, struct live_window *w);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What programs say of their samples. Labels are a part of the group, so each distinct set makes
- * groups and rows of its own: they get what is left of the tables up to three quarters, and
- * samples that come later are counted without theirs. Trace ids are distinct by nature: they stand
- * beside the windows, with the rows that they are of, and go with them.
+ * Labels and traces of samples. Labels are part of the group, so each distinct set makes groups and
+ * rows of its own. Once a table is three quarters full no new sets are added: samples with one are
+ * counted without labels. Nearly every trace id is distinct, so traces are not in the tables: each
+ * window has a list of its own, with the rows that they were sampled in.
  */
 #include "agent/live/aggregate_internal.h"
 

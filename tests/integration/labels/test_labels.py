@@ -229,17 +229,23 @@ def policy():
     print("what is not allowed stays")
 
 
+def compare(samples, want, is_key):
+    """Of samples in the functions of WANT: how many each has, and those whose labels (of the keys that count) are others."""
+    seen, wrong = collections.Counter(), []
+    for s in samples:
+        if s.work in want:
+            labels = {k: v for k, v in s.labels.items() if is_key(k)}
+            seen[s.work] += s.value
+            if labels != want[s.work]:
+                wrong.append((s.work, labels, s.value))
+    return seen, wrong
+
+
 def custom():
     want = {"work_A": {"tenant": "A", "empty": ""}, "work_B": {"tenant": "B"}, "work_none": {}}
     with Program("labels-custom") as p:
         samples, _ = profile([p.pid], 2, first="tenant", labels='tenant, empty', enough=lambda s: count(s, *want) >= 50)
-    seen, wrong = collections.Counter(), []
-    for s in samples:
-        if s.work in want:
-            labels = {k: v for k, v in s.labels.items() if k in ("tenant", "empty")}
-            seen[s.work] += s.value
-            if labels != want[s.work]:
-                wrong.append((s.work, labels))
+    seen, wrong = compare(samples, want, lambda k: k in ("tenant", "empty"))
     print(f"{dict(seen)}, {len(wrong)} wrong")
     assert all(seen[f] >= 50 for f in want) and not wrong, wrong[:5]
 
@@ -270,13 +276,7 @@ def go(version="local"):
     with tempfile.TemporaryDirectory() as folder, Program(go_program(version, folder)) as p:
         samples, counted = profile([p.pid], int(os.environ.get("KILN_LABEL_SECONDS", "4")), first="tenant", labels='"*"',
                                    enough=lambda s: count(s, *want) >= 50)
-    seen, wrong = collections.Counter(), []
-    for s in samples:
-        if s.work in want:
-            labels = {k: v for k, v in s.labels.items() if re.fullmatch(r"tenant|function|key\d+", k)}
-            seen[s.work] += s.value
-            if labels != want[s.work]:
-                wrong.append((s.work, labels, s.value))
+    seen, wrong = compare(samples, want, lambda k: re.fullmatch(r"tenant|function|key\d+", k))
     print(f"Go {version}: {sum(seen.values())} samples, {len(wrong)} wrong; {dict(seen)}")
     assert all(seen[f] >= 50 for f in want) and not wrong, wrong[:5]
     assert counted['kiln_labels_lost_total{reason="broken"}'] == 0
@@ -288,12 +288,14 @@ def crate_programs():
     if not os.path.exists(cargo):
         print("skipped: no cargo")
         sys.exit(SKIP)
-    target = os.path.join(PROGRAMS, "label-crates")
-    done = subprocess.run([cargo, "build", "--release", "--locked", "--target-dir", target], cwd=os.path.join(HERE, "crates"),
-                          capture_output=True, text=True, timeout=500, check=False)
+    target, crates_dir = os.path.join(PROGRAMS, "label-crates"), os.path.join(HERE, "crates")
+    done = subprocess.run([cargo, "fetch", "--locked"], cwd=crates_dir, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
         print(f"skipped: {done.stderr[-600:]}")
         sys.exit(SKIP)
+    # What can be had has to build.
+    subprocess.run([cargo, "build", "--release", "--locked", "--offline", "--target-dir", target], cwd=crates_dir, timeout=500,
+                   check=True)
     return os.path.join(target, "release")
 
 
@@ -309,13 +311,7 @@ def crates():
         keys = {k for labels in labels_of.values() for k in labels}
         with Program(os.path.join(folder, name)) as p:
             samples, counted = profile([p.pid], 2, first="tenant", labels='"*"', enough=lambda s: count(s, *labels_of) >= 100)
-        seen, wrong = collections.Counter(), []
-        for s in samples:
-            if s.work in labels_of:
-                labels = {k: v for k, v in s.labels.items() if k in keys}
-                seen[s.work] += s.value
-                if labels != labels_of[s.work]:
-                    wrong.append((s.work, labels, s.value))
+        seen, wrong = compare(samples, labels_of, keys.__contains__)
         print(f"{name}: {sum(seen.values())} samples, {len(wrong)} wrong; {dict(seen)}")
         assert all(seen[f] >= 100 for f in labels_of) and not wrong, wrong[:5]
         assert counted['kiln_labels_lost_total{reason="broken"}'] == 0

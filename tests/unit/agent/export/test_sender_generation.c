@@ -392,7 +392,8 @@ static void a_new_connection_may_be_to_a_newer_one(void **state)
 	assert_seen(&t.r, "6556566");
 }
 
-/* HTTP tells only when a request is about to go: then it does not. */
+/* With HTTP a new connection is noticed only when a request is about to be sent: that request is
+ * held back. */
 static void a_request_of_the_older_form_goes_over_no_new_connection(void **state)
 {
 	start(OLD);

@@ -348,7 +348,8 @@ static void a_trace_is_found_by_its_beginning(void **state)
 
 		assert_int_equal(aggregate_add(a, b), 0);
 	}
-	/* Request 32 (0x20) is in two windows, 31 (0x1f) in one, 352 (0x160) in none. */
+	/* The trace id is the number of the request in hex. Two windows have samples of request 32
+	 * (0x20), one has some of 31 (0x1f), none of 352 (0x160). */
 	assert_int_equal(cpu_of_trace(a, "00000020000000000000000000000001", 0), 4);
 	assert_int_equal(cpu_of_trace(a, "0000001f", 0), 2);
 	assert_int_equal(cpu_of_trace(a, "00000160", 0), 0);
