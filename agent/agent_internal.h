@@ -28,9 +28,11 @@
 
 enum {
 	/* Between two drains of the ring. A wakeup costs as much as 30 known samples: at 97 Hz on
-	 * two CPUs a third of the work with 250 ms. New processes, functions that are short-lived
-	 * (walk_hurry()) and a ring that fills wake the loop themselves. */
+	 * two CPUs a third of the work with 250 ms. New processes, frames of runtimes in young ones
+	 * (names_may_go()), functions that are short-lived (walk_hurry()) and a ring that fills
+	 * wake the loop themselves. */
 	DRAIN_MS = 500,
+	RING_REST_MS = 2, /* after the second wakeup within that time: on many CPUs it is a storm */
 	/* While functions of runtimes come that are new: they may soon be gone from memory. With
 	 * 100 ms the loop costs a fifth more in the first minute of 80 processes. */
 	DRAIN_NAMES_MS = 200,
@@ -83,6 +85,8 @@ struct agent {
 	uint64_t names_ms; /* of the last new frame of a runtime */
 	uint64_t lost_ms;  /* of the last one whose name was gone */
 	uv_poll_t ring_poll;
+	uint64_t ring_ms; /* of the last wakeup by it */
+	bool ring_rests;  /* until the next drain */
 	uv_signal_t sigint, sigterm;
 };
 

@@ -173,6 +173,8 @@ static void set_drain_timer(struct agent *a, bool more)
 
 static void drain(struct agent *a)
 {
+	if (a->ring_rests)
+		a->ring_rests = uv_poll_start(&a->ring_poll, UV_READABLE, agent_on_ring) < 0;
 	set_drain_timer(a, intake_drain(a->intake, &a->windows[a->current]));
 }
 
@@ -212,5 +214,13 @@ void agent_on_drain_timer(uv_timer_t *timer)
 
 void agent_on_ring(uv_poll_t *poll, int status, int events)
 {
-	drain(poll->data);
+	struct agent *a = poll->data;
+	uint64_t now = uv_now(&a->loop);
+
+	drain(a);
+	if (now - a->ring_ms < RING_REST_MS) {
+		a->ring_rests = uv_poll_stop(poll) == 0;
+		(void)uv_timer_start(&a->drain_timer, agent_on_drain_timer, RING_REST_MS, 0);
+	}
+	a->ring_ms = now;
 }

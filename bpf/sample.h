@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#define YOUNG_NS 10000000000ULL /* of a process: see names_may_go() */
+
 /*
  * The process's entry when it is this very program's (exec changes exec_id). Else NULL; *ret_new is
  * set when user space has to be told of it.
@@ -43,6 +45,15 @@ static __always_inline uint64_t wakeup(int fresh, uint64_t used, uint64_t len)
 
 	return fresh || (after >= FILL_CHARGE && after != before) ? BPF_RB_FORCE_WAKEUP
 								  : BPF_RB_NO_WAKEUP;
+}
+
+/*
+ * Names of a runtime's functions are read from the process, and one that began a moment ago may end
+ * at any: the reader is woken for each of its samples that has such frames.
+ */
+static __always_inline int names_may_go(const struct kiln_walk *w, uint64_t start_time)
+{
+	return w->runtime_frames && bpf_ktime_get_boot_ns() - start_time < YOUNG_NS;
 }
 
 /* What a sample is of, when it begins. */
@@ -164,6 +175,7 @@ static __attribute__((noinline)) int end_sample(uint32_t slot)
 	uint32_t n_kernel, n_user, size, native, dump, fill, less = SHED_NOTHING;
 	struct kiln_stats *stat;
 	uint64_t len, used;
+	int fresh;
 
 	if (!cpu || !w)
 		return 0;
@@ -236,7 +248,8 @@ static __attribute__((noinline)) int end_sample(uint32_t slot)
 	asm volatile("" : "+r"(len));
 	if (len < sizeof(r->head))
 		return 0;
-	if (bpf_ringbuf_output(&ring, r, len, wakeup(w->fresh, used, len)))
+	fresh = w->fresh || names_may_go(w, r->head.start_time);
+	if (bpf_ringbuf_output(&ring, r, len, wakeup(fresh, used, len)))
 		stat->n[KILN_STAT_RING_FULL]++;
 	return 0;
 }

@@ -187,7 +187,7 @@ def special():
                python_stacks.python_frames(s) for s in samples):
         problems.append("exec: no Python's frames of the program that it became")
     print(f"{short.n} short processes")
-    return problems + toggle(newest) + (unknown(found["debian"]) if "debian" in found else [])
+    return problems + toggle(newest) + last_moments(brief) + (unknown(found["debian"]) if "debian" in found else [])
 
 
 def starting(sample):
@@ -267,6 +267,28 @@ def toggle(python):
     if any("Py" in name for name in natives):
         problems.append(f"native_frames off: {sorted(natives)} are shown")
     return problems
+
+
+def last_moments(python):
+    """Names of what a short-lived program did last: each runs a function of its own for 8 ms and is gone. The parent's CPU
+    is the agent's."""
+    work = "import os, time\ndef spin(s):\n e = time.perf_counter() + s\n while time.perf_counter() < e: pass\nspin(0.25)\n"
+    last = "def last_moment():\n spin(0.008)\n os._exit(0)\nlast_moment()\n"
+    name = re.escape(os.path.basename(os.path.realpath(python)))
+    with agent.Agent("--process-filter", f"^{name}$", config=python_stacks.config(hz=199)) as a:
+        time.sleep(1)
+        for i in range(40):
+            subprocess.run([python, "-ISc", work + last.replace("last_moment", f"last_moment_{i}")], check=True)
+        time.sleep(0.5)
+        if a.stop():
+            raise RuntimeError(a.stderr()[-500:])
+        samples = a.samples()
+    named = sum(s.value for s in samples if any(name.startswith("last_moment_") for _, name in s.frames))
+    unnamed = sum(s.value for s in samples if any("no name" in name for _, name in s.frames))
+    print(f"last moments: {named} samples have names, {unnamed} have not")
+    if named < 20 or unnamed > named / 4:
+        return [f"last moments: {named} samples have names, {unnamed} have not"]
+    return []
 
 
 def unknown(python):
