@@ -5,7 +5,10 @@
  */
 #pragma once
 
-#define YOUNG_NS 10000000000ULL /* of a process: see names_may_go() */
+/* See hurry_names(): what age of a process is young, and how many words from the leaf on it looks
+ * at. What is new is seldom further away, and loops have to be short for older verifiers. */
+#define YOUNG_NS   60000000000ULL
+#define YOUNG_LOOK 256
 
 /*
  * The process's entry when it is this very program's (exec changes exec_id). Else NULL; *ret_new is
@@ -49,11 +52,24 @@ static __always_inline uint64_t wakeup(int fresh, uint64_t used, uint64_t len)
 
 /*
  * Names of a runtime's functions are read from the process, and one that began a moment ago may end
- * at any: the reader is woken for each of its samples that has such frames.
+ * at any: the reader is woken for each function that this CPU has not met in it of late.
  */
-static __always_inline int names_may_go(const struct kiln_walk *w, uint64_t start_time)
+static __attribute__((noinline)) int hurry_names(uint32_t slot)
 {
-	return w->runtime_frames && bpf_ktime_get_boot_ns() - start_time < YOUNG_NS;
+	struct kiln_walk *w = env_walk(slot);
+	uint64_t word, *words;
+
+	if (!w)
+		return 0;
+	words = env_record(w)->words;
+	for (uint32_t i = 0; i < YOUNG_LOOK && i < w->n; i++) {
+		word = words[(w->at + i) & (KILN_RECORD_WORDS - 1)];
+		if (!kiln_frame_runtime(word))
+			continue;
+		walk_hurry(w, word, 0);
+		i++;
+	}
+	return 0;
 }
 
 /* What a sample is of, when it begins. */
@@ -175,7 +191,6 @@ static __attribute__((noinline)) int end_sample(uint32_t slot)
 	uint32_t n_kernel, n_user, size, native, dump, fill, less = SHED_NOTHING;
 	struct kiln_stats *stat;
 	uint64_t len, used;
-	int fresh;
 
 	if (!cpu || !w)
 		return 0;
@@ -190,6 +205,8 @@ static __attribute__((noinline)) int end_sample(uint32_t slot)
 		stat->n[KILN_STAT_CACHE_HIT] += native > w->misses ? native - w->misses : 0;
 		stat->n[KILN_STAT_CACHE_MISS] += w->misses;
 	}
+	if (w->runtime_frames && bpf_ktime_get_boot_ns() - r->head.start_time < YOUNG_NS)
+		hurry_names(slot);
 	if (w->end == KILN_END_NO_MAPPING && rewind_walk(w)) {
 		w->n = 0;
 		w->exact = 1;
@@ -248,8 +265,7 @@ static __attribute__((noinline)) int end_sample(uint32_t slot)
 	asm volatile("" : "+r"(len));
 	if (len < sizeof(r->head))
 		return 0;
-	fresh = w->fresh || names_may_go(w, r->head.start_time);
-	if (bpf_ringbuf_output(&ring, r, len, wakeup(fresh, used, len)))
+	if (bpf_ringbuf_output(&ring, r, len, wakeup(w->fresh, used, len)))
 		stat->n[KILN_STAT_RING_FULL]++;
 	return 0;
 }

@@ -53,7 +53,7 @@ enum {
 	KILN_PAGE = 4096,
 	KILN_RECORD_WORDS = KILN_RECORD_MAX / 8,
 	KILN_CHUNK_STEPS = 64, /* of one walk_chunk() */
-	KILN_HURRIED = 64,     /* functions that walk_hurry() remembers; a power of 2 */
+	KILN_HURRIED = 512,    /* functions that walk_hurry() remembers; a power of 2 */
 	/* Steps, and visits of runtimes, that the deepest walk makes. */
 	KILN_CHUNKS = (KILN_MAX_USER_FRAMES * (2 + KILN_RUNTIME_CREDIT)) / KILN_CHUNK_STEPS + 1,
 	/* The frame is of the runtime whose number is in w->value, and the runtime's walker comes
