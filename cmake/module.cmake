@@ -2,10 +2,10 @@
 #   from the top ("agent/elf/image.h"), and of no other: an include of a folder that is not among the DEPS does not
 #   compile. The headers are symbolic links below include/ of the build tree, one directory for each folder.
 # module(NAME SOURCES a.c b.c DEPS x y)        a folder's static library, seen as kiln_NAME
-# unit_test(NAME [ONE_THREAD] SOURCES test_x.c DEPS x y)   a cmocka program, run by ctest under the label "unit";
-#   ONE_THREAD: long and without threads, so ThreadSanitizer has nothing to find
+# unit_test(NAME [THREADS] SOURCES test_x.c DEPS x y)   a cmocka program, run by ctest under the label "unit"; THREADS:
+#   it has some, so ThreadSanitizer runs it too (the others have nothing that it would find). hack/lint checks it
 # fuzz_test(NAME SOURCES fuzz_x.c DEPS x CORPUS dir)
-#   with KILN_FUZZ a libFuzzer program; always a replay of the corpus, run by ctest ("fuzz-replay")
+#   with KILN_FUZZ a libFuzzer program; else a replay of the corpus, run by ctest ("fuzz-replay"); without threads
 function(folder_headers target scope)
   file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   string(REPLACE "/" "-" dir ${folder})
@@ -27,21 +27,29 @@ function(module name)
 endfunction()
 
 function(unit_test name)
-  cmake_parse_arguments(ARG "ONE_THREAD" "" "SOURCES;DEPS" ${ARGN})
-  if(ARG_ONE_THREAD AND KILN_SANITIZE STREQUAL "thread")
-    return()
-  endif()
+  cmake_parse_arguments(ARG "THREADS" "" "SOURCES;DEPS" ${ARGN})
   add_executable(test_${name} ${ARG_SOURCES})
   target_link_libraries(test_${name} PRIVATE ${ARG_DEPS} PkgConfig::CMOCKA)
   target_include_directories(test_${name} PRIVATE ${CMAKE_SOURCE_DIR})
   set_target_properties(test_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   target_compile_definitions(test_${name} PRIVATE TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data")
+  if(KILN_SANITIZE STREQUAL "thread" AND NOT ARG_THREADS)
+    set_target_properties(test_${name} PROPERTIES EXCLUDE_FROM_ALL TRUE)
+    return()
+  endif()
   add_test(NAME unit/${name} COMMAND test_${name})
-  set_tests_properties(unit/${name} PROPERTIES LABELS unit TIMEOUT 600)
+  set(labels unit)
+  if(ARG_THREADS)
+    list(APPEND labels threads)
+  endif()
+  set_tests_properties(unit/${name} PROPERTIES LABELS "${labels}" TIMEOUT 600)
 endfunction()
 
 function(fuzz_test name)
   cmake_parse_arguments(ARG "" "CORPUS" "SOURCES;DEPS" ${ARGN})
+  if(KILN_SANITIZE STREQUAL "thread")
+    return()
+  endif()
   if(KILN_FUZZ)
     add_executable(fuzz_${name} ${ARG_SOURCES})
     target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
