@@ -5,8 +5,10 @@
  */
 #pragma once
 
-/* See hurry_names(): what age of a process is young, and how many words from the leaf on it looks
- * at. What is new is seldom further away, and loops have to be short for older verifiers. */
+/*
+ * For hurry_names(): a process younger than this is young, and only this many words of the stack,
+ * from the leaf on, are looked at. A longer loop is more than the verifier accepts.
+ */
 #define YOUNG_NS   60000000000ULL
 #define YOUNG_LOOK 256
 
@@ -51,8 +53,9 @@ static __always_inline uint64_t wakeup(int fresh, uint64_t used, uint64_t len)
 }
 
 /*
- * Names of a runtime's functions are read from the process, and one that began a moment ago may end
- * at any: the reader is woken for each function that this CPU has not met in it of late.
+ * User space reads the names of a runtime's functions from the process's memory, and a young
+ * process may end at any moment. So user space is woken for each function that is not among the
+ * last ones seen on this CPU.
  */
 static __attribute__((noinline)) int hurry_names(uint32_t slot)
 {

@@ -270,8 +270,7 @@ def toggle(python):
 
 
 def last_moments(python):
-    """Names of what a short-lived program did last: each runs a function of its own for 8 ms and is gone. The parent's CPU
-    is the agent's."""
+    """Names of what a short-lived program did last: each runs a function of its own for 8 ms and is gone."""
     work = "import os, time\ndef spin(s):\n e = time.perf_counter() + s\n while time.perf_counter() < e: pass\nspin(0.25)\n"
     last = "def last_moment():\n spin(0.008)\n os._exit(0)\nlast_moment()\n"
     name = re.escape(os.path.basename(os.path.realpath(python)))
