@@ -69,6 +69,26 @@ static __always_inline uint32_t dump_limit(struct kiln_walk *w, uint64_t now, ui
 }
 
 /*
+ * A fork copies its parent's memory, where both the stack and the arguments are at places that are
+ * drawn by lot at each exec. Who adopts an orphan has others.
+ */
+static __always_inline void put_parent(struct kiln_resume *resume, const struct record *r)
+{
+	struct task_struct *task = current_task(), *parent = kernel_read(task, real_parent);
+	struct mm_struct *mm = kernel_read(task, mm),
+			 *theirs = parent ? kernel_read(parent, mm) : 0;
+
+	resume->parent_start = resume->parent = resume->forked = 0;
+	if (r->head.mapset || !mm || !theirs)
+		return;
+	resume->parent = (uint32_t)kernel_read(parent, tgid);
+	resume->parent_start = kernel_read(kernel_read(parent, group_leader), start_boottime);
+	resume->forked = kernel_read(theirs, start_stack) == kernel_read(mm, start_stack) &&
+			 kernel_read(theirs, arg_start) == kernel_read(mm, arg_start) &&
+			 kernel_read(parent, self_exec_id) == r->head.exec_id;
+}
+
+/*
  * Puts a struct kiln_resume and the user stack from SP on into the record, from byte AT on; of the
  * stack no more than a SMALL part if that is set. Returns the bytes of stack.
  */
@@ -92,6 +112,7 @@ __attribute__((noinline)) int dump_stack(uint32_t slot, uint32_t at, uint32_t sm
 		resume->leaf[i] = i < ARCH_REGS ? w->leaf[i] : 0;
 	for (int i = 0; i < KILN_DUMP_PAGES / 64; i++)
 		resume->pages[i] = 0;
+	put_parent(resume, r);
 	w->dump.done = w->dump.gap = 0;
 	w->dump.limit = dump_limit(w, r->head.time, small);
 	for (uint32_t i = 0; i < KILN_DUMP_PAGES; i++) {

@@ -42,7 +42,7 @@ struct signal_struct {
 } KERNEL_TYPE;
 
 struct mm_struct {
-	unsigned long start_stack, env_end, task_size;
+	unsigned long start_stack, arg_start, end_code, task_size;
 } KERNEL_TYPE;
 
 /* A CPU's run queue. `clock`: read by the scheduler at the beginning of each switch. */
@@ -62,7 +62,7 @@ struct sched_entity {
 struct task_struct {
 	int pid, tgid;
 	struct mm_struct *mm;
-	struct task_struct *group_leader;
+	struct task_struct *group_leader, *real_parent;
 	uint64_t start_boottime;
 	uint64_t self_exec_id;
 	void *stack;

@@ -30,12 +30,12 @@ static __always_inline int user_registers(const hit_registers *regs, struct task
 /*
  * Has the program in the task's memory begun? exec (Linux 6.18, fs/exec.c, fs/binfmt_elf.c)
  * switches to the new memory long before the registers: until create_elf_tables() has laid out the
- * arguments and, last, the environment, they are still those of the program before, and there is no
- * user stack.
+ * arguments and the environment, they are still those of the program before, and there is no user
+ * stack. Where the code ends is noted right after that.
  */
 static __always_inline int program_begun(struct task_struct *task)
 {
 	struct mm_struct *mm = kernel_read(task, mm);
 
-	return mm && kernel_read(mm, env_end);
+	return mm && kernel_read(mm, end_code);
 }

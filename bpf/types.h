@@ -524,8 +524,12 @@ struct kiln_resume {
 	uint64_t leaf[KILN_LEAF_REGS]; /* all registers at the interrupt, by DWARF number */
 	/* Bit i: page i of the stack is in the dump, from its first address on for page 0. */
 	uint64_t pages[KILN_DUMP_PAGES / 64];
+	/* Of a process without a mapset: its parent, and when that began (boot-time ns). Else 0. */
+	uint64_t parent_start;
+	uint32_t parent;
+	uint32_t forked; /* 1: it has executed nothing since, so it maps what its parent did */
 };
-KILN_ASSERT_SIZE(kiln_resume, 336);
+KILN_ASSERT_SIZE(kiln_resume, 352);
 
 /*
  * The names of a frame, read by its walker (bpf/text.h), because the objects that hold them may be

@@ -68,7 +68,7 @@ static int open_images(struct process_reading *r)
 		if (e < 0)
 			return e;
 	}
-	if (r->start_ns && process_start_ticks(r->proc_dirfd, r->tgid, &ticks) == 0 &&
+	if (!r->noted && r->start_ns && process_start_ticks(r->proc_dirfd, r->tgid, &ticks) == 0 &&
 	    !is_same_start(r, ticks))
 		return -ESRCH;
 	return 0;
@@ -96,11 +96,24 @@ static int read_mappings(struct process_reading *r)
 	return e < 0 || is_thread(r) ? e : -ESRCH;
 }
 
+static void open_noted(struct process_reading *r)
+{
+	r->info_result = -ESRCH;
+	atomic_store_explicit(&r->described, true, memory_order_release);
+	r->result = open_images(r);
+	if (!r->result)
+		metric_add(M_MAPS_READ_NOTED, 1);
+}
+
 static void run(struct discovery_job *job)
 {
 	struct process_reading *r = container_of(job, struct process_reading, job);
 
 	r->read_ns = now_ns();
+	if (r->noted) {
+		open_noted(r);
+		return;
+	}
 	if (!r->without_mappings)
 		r->result = read_mappings(r);
 	r->mapped_ns = now_ns();

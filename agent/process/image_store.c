@@ -147,7 +147,7 @@ struct image_store *image_store_free(struct image_store *store)
 /* Errors that say nothing of the file: the next get tries again. */
 static bool is_passing(int error)
 {
-	return error == -ESTALE || error == -EMFILE || error == -ENFILE;
+	return error == -ESTALE || error == -ESRCH || error == -EMFILE || error == -ENFILE;
 }
 
 /* Idle images hold descriptors that others may have. False: none is idle. */
@@ -289,7 +289,7 @@ static struct entry *find_same(struct image_store *store, const struct file_key 
 
 /*
  * Sets image or error from what the process maps, or finds the entry that has this file already,
- * *RET_SAME, a reference. Fails only with -ENOMEM and -ESRCH.
+ * *RET_SAME, a reference. Fails only with -ENOMEM.
  */
 static int entry_open(struct image_store *store, struct entry *e, int proc_dirfd, uint32_t pid,
 		      const struct map_entry *map, uint64_t now_ms, struct entry **ret_same)
@@ -324,7 +324,7 @@ static int entry_open(struct image_store *store, struct entry *e, int proc_dirfd
 	}
 	if (r < 0)
 		give_copy_room(e);
-	if (r == -ENOMEM || r == -ESRCH)
+	if (r == -ENOMEM)
 		return r;
 	e->stored.image = image;
 	e->stored.error = r;

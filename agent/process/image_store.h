@@ -41,11 +41,10 @@ struct image_store *image_store_free(struct image_store *store);
 /*
  * The image of mapping E (kind MAPPING_FILE or MAPPING_VDSO, else -EINVAL) of PID, opened when it
  * is new; map_file.h tells how. A file that cannot be opened is remembered too (image NULL), and
- * tried again after 60 s; at the next get when only the mapping is gone or descriptors ran out. A
- * file that was rewritten in place since it was opened, or can be opened now, gets a new image;
- * others keep the old one.
- * The caller gets a reference; image_store_put() gives it back.
- * -ESRCH when the process is gone, -ENOSPC when MAX images are in use, -ENOMEM.
+ * tried again after 60 s; at the next get when only the process or the mapping is gone or
+ * descriptors ran out. A file that was rewritten in place since it was opened, or can be opened
+ * now, gets a new image; others keep the old one. The caller gets a reference; image_store_put()
+ * gives it back. -ENOSPC when MAX images are in use, -ENOMEM.
  */
 int image_store_get(struct image_store *store, int proc_dirfd, uint32_t pid,
 		    const struct map_entry *e, uint64_t now_ms,

@@ -43,11 +43,22 @@ static enum map_kind kind_of(const char *path)
 	return maps_is_memory(path) ? MAPPING_ANON : MAPPING_FILE;
 }
 
+/* A NUL cannot come from the kernel; what stands behind one is not seen. */
+static bool cut_deleted(char *path)
+{
+	size_t n = strlen(path), suffix = sizeof(deleted_suffix) - 1;
+
+	if (n <= suffix || !streq(path + n - suffix, deleted_suffix))
+		return false;
+	path[n - suffix] = 0;
+	return true;
+}
+
 /* The rest of LINE as a path: \012 becomes a newline, " (deleted)" goes. NULL when out of memory.
  */
 static char *parse_path(struct cursor *line, bool *ret_deleted)
 {
-	size_t left = cursor_left(line), n = 0, suffix = sizeof(deleted_suffix) - 1;
+	size_t left = cursor_left(line), n = 0;
 	char *path = malloc(left + 1);
 
 	if (!path)
@@ -59,11 +70,7 @@ static char *parse_path(struct cursor *line, bool *ret_deleted)
 			path[n++] = (char)cursor_u8(line);
 	}
 	path[n] = 0;
-	/* A NUL cannot come from the kernel; what stands behind one is not seen. */
-	n = strlen(path);
-	*ret_deleted = n > suffix && streq(path + n - suffix, deleted_suffix);
-	if (*ret_deleted)
-		path[n - suffix] = 0;
+	*ret_deleted = cut_deleted(path);
 	return path;
 }
 
@@ -176,6 +183,50 @@ int maps_parse(const char *text, size_t len, struct maps *ret)
 	sort_disjoint(&maps);
 	*ret = maps;
 	maps = (struct maps){0};
+	return 0;
+}
+
+/* Where the mappings from START on begin; those that [START, END) overlaps go. */
+static size_t make_place(struct maps *maps, uint64_t start, uint64_t end)
+{
+	size_t first = 0, last;
+
+	while (first < maps->n && maps->entries[first].end <= start)
+		first++;
+	for (last = first; last < maps->n && maps->entries[last].start < end; last++)
+		free(maps->entries[last].path);
+	memmove(maps->entries + first, maps->entries + last,
+		(maps->n - last) * sizeof(*maps->entries));
+	maps->n -= last - first;
+	return first;
+}
+
+int maps_add(struct maps *maps, const struct map_entry *at, const char *path)
+{
+	struct map_entry e = *at;
+	size_t place;
+	int r;
+
+	if (e.start >= e.end) {
+		maps->malformed++;
+		return 0;
+	}
+	r = grow_array((void **)&maps->entries, &maps->cap, maps->n + 1, sizeof(e),
+		       MAPS_ENTRIES_MAX);
+	if (r == -E2BIG)
+		maps->dropped++;
+	if (r < 0)
+		return r == -E2BIG ? 0 : r;
+	e.path = strdup(path);
+	if (!e.path)
+		return -ENOMEM;
+	e.deleted = cut_deleted(e.path);
+	e.kind = kind_of(e.path);
+	place = make_place(maps, e.start, e.end);
+	memmove(maps->entries + place + 1, maps->entries + place,
+		(maps->n - place) * sizeof(*maps->entries));
+	maps->entries[place] = e;
+	maps->n++;
 	return 0;
 }
 

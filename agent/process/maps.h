@@ -42,6 +42,12 @@ struct maps {
 bool maps_is_memory(const char *path);
 /* Parses the whole text. Malformed lines are skipped and counted. */
 int maps_parse(const char *text, size_t len, struct maps *ret) _must_check_;
+/*
+ * One more mapping, made after those of MAPS, in the place of those that it overlaps. AT: its
+ * range, offset and file. PATH: unescaped, as the kernel shows it. Beyond MAPS_ENTRIES_MAX it is
+ * dropped.
+ */
+int maps_add(struct maps *maps, const struct map_entry *at, const char *path) _must_check_;
 /* Reads PROC_DIRFD's PID/maps. -ESRCH when the process is gone or has no memory of its own. */
 int maps_read(int proc_dirfd, uint32_t pid, struct maps *ret) _must_check_;
 void maps_done(struct maps *maps);

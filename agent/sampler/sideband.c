@@ -162,8 +162,12 @@ static void read_record(struct sideband *s, struct ring *r, size_t size)
 	if (path && maps_is_memory(path))
 		m.inode = 0;
 	m.time = last_u64(&c, size);
+	if (c.bad)
+		return;
+	if (s->callbacks.noted && path && (m.inode || streq(path, "[vdso]")))
+		s->callbacks.noted(&m, path, s->callbacks.arg);
 	/* A program that starts maps a dozen files in a row. */
-	if (c.bad || m.tgid == s->unknown)
+	if (m.tgid == s->unknown)
 		return;
 	if (s->callbacks.mapped(&m, s->callbacks.arg))
 		s->matters = true;

@@ -25,6 +25,11 @@ struct sideband_mapping {
 struct sideband_callbacks {
 	/* False: nobody knows the process, and its other notes of this reading are not told. */
 	bool (*mapped)(const struct sideband_mapping *m, void *arg);
+	/*
+	 * Each mapping of a file's code or of the vdso, before `mapped` is told of it; NULL: not
+	 * wanted. PATH: as the kernel shows it.
+	 */
+	void (*noted)(const struct sideband_mapping *m, const char *path, void *arg);
 	/* The process has executed a program. TIME: CLOCK_MONOTONIC, ns. */
 	void (*executed)(uint32_t tgid, uint64_t time, void *arg);
 	/* Notes that were made since SINCE_NS (CLOCK_MONOTONIC) were lost: any process may have new

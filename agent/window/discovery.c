@@ -60,6 +60,9 @@ struct program {
 	uint64_t suspect_since_ns;
 	uint64_t sampled_ns; /* its last record that asked, */
 	uint32_t tid;	     /* and of which thread that was */
+	uint32_t parent;     /* this and the next two as in struct kiln_resume */
+	bool forked;
+	uint64_t parent_start;
 	uint64_t used_ns;
 	UT_hash_handle hh;
 };
@@ -79,12 +82,17 @@ struct discovery {
 	size_t n_reading; /* that are not late */
 };
 
-static uint64_t now_ns(void)
+static uint64_t clock_ns(clockid_t clock)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(clock, &t);
 	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t now_ns(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
 }
 
 int discovery_new(const struct discovery_of *of, struct discovery **ret)
@@ -196,6 +204,7 @@ static void reset_program(struct discovery *d, struct program *p, uint64_t start
 static struct program *program_of(struct discovery *d, const struct kiln_sample *record)
 {
 	struct program *p = get_program(d, record->tgid, record->exec_id);
+	const struct kiln_resume *resume;
 
 	if (!p)
 		return NULL;
@@ -207,6 +216,13 @@ static struct program *program_of(struct discovery *d, const struct kiln_sample 
 	p->tracers = record->runtimes;
 	p->sampled_ns = MAX(p->sampled_ns, record->time);
 	p->tid = record->tid;
+	if (record->dump_len) {
+		resume =
+		    (const struct kiln_resume *)(record->words + record->n_kernel + record->n_user);
+		p->parent = resume->parent;
+		p->forked = resume->forked;
+		p->parent_start = resume->parent_start;
+	}
 	return p;
 }
 
@@ -250,17 +266,51 @@ static int make_mapset(struct discovery *d, struct program *p, struct process_re
 	return MIN(change, 0);
 }
 
-static int start_reading(struct discovery *d, struct program *p, bool without_mappings);
+static int start_reading(struct discovery *d, struct program *p, bool without_mappings,
+			 struct maps *noted);
 
 /* Again because it changed meanwhile, or because less was asked for. True: under way. */
 static bool read_again(struct discovery *d, struct program *p, const struct process_reading *r)
 {
 	bool changed = !r->without_mappings && p->changed_ns > r->read_ns;
 
+	if (r->noted)
+		return false;
 	if (r->without_mappings ? !p->wants_mappings : !changed || p->rounds >= ROUNDS_MAX)
 		return false;
 	p->rounds++;
-	return start_reading(d, p, false) == 0;
+	return start_reading(d, p, false, NULL) == 0;
+}
+
+/* CLOCK_MONOTONIC at BOOT_NS of CLOCK_BOOTTIME, which goes on while the machine sleeps. */
+static uint64_t monotonic_of(uint64_t boot_ns)
+{
+	uint64_t now = now_ns(), asleep = clock_ns(CLOCK_BOOTTIME) - now;
+
+	return boot_ns - MIN(boot_ns, asleep);
+}
+
+/* What P maps, if the notes tell: since its exec, or since its parent's when it was forked. */
+static int noted_maps(const struct discovery *d, const struct program *p, struct maps *ret)
+{
+	uint64_t start = monotonic_of(p->start_time);
+	int r = map_notes_read(d->of.notes, p->key.tgid, start, p->sampled_ns, ret);
+
+	if (r != -ENOENT || !p->forked)
+		return r;
+	return map_notes_read(d->of.notes, p->parent, monotonic_of(p->parent_start), start, ret);
+}
+
+/* P has ended, or executes another program: what the kernel noted of it. True: under way. */
+static bool read_notes(struct discovery *d, struct program *p, const struct process_reading *r)
+{
+	struct maps maps;
+
+	if (!d->of.notes || r->noted || r->without_mappings || p->suspect || !p->start_time)
+		return false;
+	if (noted_maps(d, p, &maps) < 0)
+		return false;
+	return start_reading(d, p, false, &maps) == 0;
 }
 
 static void finish(struct discovery *d, struct program *p, struct process_reading *r)
@@ -269,11 +319,13 @@ static void finish(struct discovery *d, struct program *p, struct process_readin
 	int error = r->result;
 
 	/* Another program since: what was read after that is of the new one. */
-	if (p->executed_ns && p->executed_ns <= r->described_ns)
+	if (!r->noted && p->executed_ns && p->executed_ns <= r->described_ns)
 		r->info_result = -ESRCH;
-	if (p->executed_ns && p->executed_ns <= r->mapped_ns)
+	if (!r->noted && p->executed_ns && p->executed_ns <= r->mapped_ns)
 		error = -ESRCH;
 	if (!error && read_again(d, p, r))
+		return;
+	if (error == -ESRCH && read_notes(d, p, r))
 		return;
 	if (!error && !r->without_mappings)
 		error = make_mapset(d, p, r, &m);
@@ -328,16 +380,24 @@ static void on_late(struct discovery_job *job)
 /* The stores go too, or stay for good: nothing is given back. */
 static void on_drop(struct discovery_job *job)
 {
-	free(container_of(job, struct reading, process.job));
+	struct reading *r = container_of(job, struct reading, process.job);
+
+	maps_done(&r->process.maps);
+	free(r);
 }
 
-static int start_reading(struct discovery *d, struct program *p, bool without_mappings)
+/* NOTED: see struct process_reading; taken. NULL: /proc is read. */
+static int start_reading(struct discovery *d, struct program *p, bool without_mappings,
+			 struct maps *noted)
 {
 	struct reading *r = calloc(1, sizeof(*r));
 	int e;
 
-	if (!r)
+	if (!r) {
+		if (noted)
+			maps_done(noted);
 		return -ENOMEM;
+	}
 	r->discovery = d;
 	r->program = p;
 	r->process = (struct process_reading){
@@ -351,10 +411,16 @@ static int start_reading(struct discovery *d, struct program *p, bool without_ma
 	    .tid = p->tid,
 	    .start_ns = p->start_time,
 	    .without_mappings = without_mappings,
+	    .noted = noted != NULL,
 	};
+	if (noted) {
+		r->process.maps = *noted;
+		r->process.maps_pid = p->parent ? p->parent : p->key.tgid;
+	}
 	process_reading_init(&r->process);
 	e = d->pool ? discovery_submit(d->pool, &r->process.job) : -ESHUTDOWN;
 	if (e < 0) {
+		maps_done(&r->process.maps);
 		free(r);
 		set_unresolved(d, p, UNRESOLVED_REFUSED);
 		return -EAGAIN;
@@ -378,13 +444,13 @@ static int ask(struct discovery *d, struct program *p, bool without_mappings)
 	case PROCESS_UNRESOLVED:
 		/* This sample is short, so no answer would help it. */
 		if (!p->reading && now_ns() >= p->retry_ns)
-			(void)start_reading(d, p, false);
+			(void)start_reading(d, p, false, NULL);
 		return -EAGAIN;
 	case PROCESS_NEW:
 	case PROCESS_KNOWN:
 		break;
 	}
-	return start_reading(d, p, without_mappings);
+	return start_reading(d, p, without_mappings, NULL);
 }
 
 int discovery_ask(struct discovery *d, const struct kiln_sample *record, bool without_mappings)

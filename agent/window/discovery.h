@@ -17,6 +17,7 @@
 
 #include "agent/discovery/process_reader.h"
 #include "agent/runtime/runtimes.h"
+#include "agent/sampler/map_notes.h"
 #include "agent/sampler/mapset.h"
 #include "agent/sampler/sideband.h"
 
@@ -55,6 +56,7 @@ struct discovery_of {
 	struct image_store *images;
 	struct mapset_store *mapsets;
 	struct runtimes *runtimes;
+	const struct map_notes *notes; /* for programs that have ended; NULL: none */
 	struct discovery_callbacks callbacks;
 };
 

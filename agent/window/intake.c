@@ -27,10 +27,18 @@ static bool on_mapped(const struct sideband_mapping *m, void *arg)
 	return discovery_mapped(in->discovery, m);
 }
 
+static void on_noted(const struct sideband_mapping *m, const char *path, void *arg)
+{
+	struct intake *in = arg;
+
+	map_notes_mapped(in->notes, m, path);
+}
+
 static void on_executed(uint32_t tgid, uint64_t time, void *arg)
 {
 	struct intake *in = arg;
 
+	map_notes_executed(in->notes, tgid, time);
 	discovery_executed(in->discovery, tgid, time);
 }
 
@@ -38,6 +46,7 @@ static void on_mappings_lost(uint64_t since_ns, void *arg)
 {
 	struct intake *in = arg;
 
+	map_notes_lost(in->notes, intake_now_ns());
 	discovery_lost(in->discovery, since_ns);
 }
 
@@ -130,6 +139,7 @@ static int start_discovery(struct intake *in, uv_loop_t *loop)
 	    .images = in->images,
 	    .mapsets = in->mapsets,
 	    .runtimes = in->runtimes,
+	    .notes = in->notes,
 	    .callbacks = {drain_sideband, intake_on_answer, in},
 	};
 
@@ -148,7 +158,8 @@ int intake_new(const struct config *config, struct sampler *sampler, uv_loop_t *
 	       struct intake **ret, struct error *err)
 {
 	_cleanup_(intake_freep) struct intake *in = calloc(1, sizeof(*in));
-	struct sideband_callbacks callbacks = {on_mapped, on_executed, on_mappings_lost, in};
+	struct sideband_callbacks callbacks = {on_mapped, on_noted, on_executed, on_mappings_lost,
+					       in};
 	int r = -ENOMEM;
 
 	if (!in)
@@ -181,6 +192,8 @@ int intake_new(const struct config *config, struct sampler *sampler, uv_loop_t *
 		r = start_runtimes(in);
 	if (!r)
 		r = start_readers(in, loop);
+	if (!r)
+		r = map_notes_new(&in->notes);
 	if (!r)
 		r = start_discovery(in, loop);
 	if (!r)
@@ -236,6 +249,7 @@ struct intake *intake_free(struct intake *in)
 	label_allow_free(in->own_labels);
 	mapset_store_free(in->mapsets);
 	discovery_free(in->discovery);
+	map_notes_free(in->notes);
 	/* Threads that hang may come back, and use these. */
 	if (!in->hung_threads) {
 		image_store_free(in->images);

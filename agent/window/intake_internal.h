@@ -31,6 +31,7 @@ struct intake {
 	struct runtimes *runtimes;
 	struct runtime_frames *runtime_frames;
 	struct sideband *sideband;
+	struct map_notes *notes;
 	struct process_table *processes;
 	struct stack_table *stacks;
 	struct window *window; /* where samples go now */

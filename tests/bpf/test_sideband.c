@@ -41,7 +41,7 @@ static void on_lost(uint64_t since_ns, void *arg)
 
 static int setup(void **state)
 {
-	const struct sideband_callbacks callbacks = {on_mapped, on_executed, on_lost, NULL};
+	const struct sideband_callbacks callbacks = {on_mapped, NULL, on_executed, on_lost, NULL};
 	struct error err = {};
 
 	memset(&t, 0, sizeof(t));

@@ -432,7 +432,7 @@ static void a_symbolic_link_does_not_lead_to_another_file(void **state)
 	assert_null(get(f, e, 0)->image);
 }
 
-static void a_process_that_is_gone_leaves_nothing_behind(void **state)
+static void a_file_of_a_process_that_is_gone_is_known_by_its_path(void **state)
 {
 	struct fixture *f = *state;
 	struct stored_image *image = NULL;
@@ -445,9 +445,10 @@ static void a_process_that_is_gone_leaves_nothing_behind(void **state)
 	victim_end(&f->victim);
 	/* Without its path, or it would be found by that. */
 	assert_int_equal(unlink(path_in(f, "prog")), 0);
-	assert_int_equal(image_store_get(f->store, f->procfd, pid, &e, 0, &image), -ESRCH);
-	assert_null(image);
-	assert_int_equal(image_store_count(f->store), 0);
+	assert_int_equal(image_store_get(f->store, f->procfd, pid, &e, 0, &image), 0);
+	assert_null(image->image);
+	assert_int_equal(image->error, -ESRCH);
+	assert_string_equal(image->path, e.path);
 }
 
 static void a_mapping_that_is_gone_is_tried_again_at_once(void **state)
@@ -704,7 +705,7 @@ int main(void)
 	    TEST(who_puts_a_file_under_anothers_name_changes_nothing_for_others),
 	    TEST(a_path_that_became_a_fifo_does_not_hang),
 	    TEST(a_symbolic_link_does_not_lead_to_another_file),
-	    TEST(a_process_that_is_gone_leaves_nothing_behind),
+	    TEST(a_file_of_a_process_that_is_gone_is_known_by_its_path),
 	    TEST(a_mapping_that_is_gone_is_tried_again_at_once),
 	    TEST(an_unreadable_file_is_tried_again_after_a_minute),
 	    TEST(a_file_that_is_no_elf_is_remembered_with_the_reason),

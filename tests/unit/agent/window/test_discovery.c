@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* This process is the one that is asked for; the kernel is tests/unit/agent/runtime/fake.c. */
 #include "agent/window/discovery.h"
+
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+
 #include "lib/metrics.h"
 
 #include "tests/unit/agent/runtime/fake.h"
@@ -10,7 +15,11 @@ enum { EXEC = 3 };
 static struct {
 	uv_loop_t loop;
 	struct discovery *d;
-	struct kiln_sample record;
+	struct map_notes *notes;
+	union {
+		struct kiln_sample record;
+		uint8_t bytes[sizeof(struct kiln_sample) + sizeof(struct kiln_resume)];
+	};
 	struct sideband_mapping late_mapping; /* what `before` tells of, if it has a time */
 	unsigned int answers;
 	struct discovery_answer last;
@@ -47,6 +56,8 @@ static int setup(void **state)
 	of.images = fake.images;
 	of.mapsets = fake.mapsets;
 	of.runtimes = fake.rt;
+	assert_int_equal(map_notes_new(&t.notes), 0);
+	of.notes = t.notes;
 	assert_int_equal(uv_loop_init(&t.loop), 0);
 	assert_int_equal(discovery_new(&of, &t.d), 0);
 	assert_int_equal(process_start_ticks(fake.proc_dirfd, (uint32_t)getpid(), &ticks), 0);
@@ -66,6 +77,7 @@ static int teardown(void **state)
 	uv_run(&t.loop, UV_RUN_DEFAULT);
 	assert_int_equal(uv_loop_close(&t.loop), 0);
 	discovery_free(t.d);
+	map_notes_free(t.notes);
 	return fake_teardown(state);
 }
 
@@ -404,6 +416,122 @@ static void a_process_that_cannot_be_looked_at_keeps_its_mapset(void **state)
 	assert_ptr_equal(discovery_mapset(t.d, &t.record), m);
 }
 
+/* ---- programs that are gone ------------------------------------------------------------------ */
+
+enum { NOTED_AT = 0x10000000 };
+
+static uint64_t monotonic_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t boot_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
+}
+
+/* The kernel's notes of TGID: it executes this program, now. */
+static void note_exec_of(uint32_t tgid)
+{
+	struct sideband_mapping m = {.tgid = tgid, .start = NOTED_AT, .length = 1 << 20};
+	char path[256] = {};
+	struct stat st;
+
+	assert_true(readlink("/proc/self/exe", path, sizeof(path) - 1) > 0);
+	assert_int_equal(stat(path, &st), 0);
+	m.dev_major = major(st.st_dev);
+	m.dev_minor = minor(st.st_dev);
+	m.inode = st.st_ino;
+	m.time = monotonic_ns();
+	map_notes_executed(t.notes, tgid, m.time);
+	map_notes_mapped(t.notes, &m, path);
+}
+
+/* A sample of a process that has ended since. */
+static void sample_of_the_dead(void)
+{
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	t.record.tgid = (uint32_t)pid;
+	t.record.start_time = boot_ns();
+}
+
+static void assert_noted(void)
+{
+	assert_int_equal(t.answers, 1);
+	assert_non_null(t.last.mapset);
+	assert_int_equal(t.last.mapset->n, 1);
+	assert_int_equal(t.last.mapset->ranges[0].start, NOTED_AT);
+	assert_non_null(t.last.mapset->ranges[0].image->image);
+	/* Who it was is not known. */
+	assert_null(t.last.info);
+	assert_int_equal(t.last.info_error, -ESRCH);
+	assert_false(is_given_up());
+}
+
+static void a_program_that_is_gone_has_what_the_kernel_noted(void **state)
+{
+	sample_of_the_dead();
+	note_exec_of(t.record.tgid);
+	t.record.time = monotonic_ns();
+	ask(0);
+	assert_noted();
+	assert_ptr_equal(discovery_mapset(t.d, &t.record), t.last.mapset);
+}
+
+/* This process is alive, and another program by now. */
+static void a_program_that_executed_another_has_what_the_kernel_noted(void **state)
+{
+	note_exec_of(t.record.tgid);
+	t.record.time = monotonic_ns();
+	assert_int_equal(discovery_ask(t.d, &t.record, false), 0);
+	discovery_executed(t.d, t.record.tgid, monotonic_ns());
+	uv_run(&t.loop, UV_RUN_DEFAULT);
+	assert_noted();
+}
+
+static void a_fork_that_is_gone_has_what_its_parent_had(void **state)
+{
+	struct kiln_resume *resume = (struct kiln_resume *)t.record.words;
+
+	resume->parent = 1 << 23; /* beyond the largest pid */
+	resume->parent_start = boot_ns();
+	note_exec_of(resume->parent);
+	sample_of_the_dead();
+	t.record.time = monotonic_ns();
+	t.record.dump_len = 1;
+	ask(0);
+	/* Not known to have executed nothing since. */
+	assert_null(t.last.mapset);
+	t.answers = 0;
+	resume->forked = 1;
+	t.record.exec_id++; /* another program, which is not waited for */
+	ask(0);
+	assert_noted();
+}
+
+/* The exec was of whoever had the pid before. */
+static void a_fork_has_nothing_of_an_earlier_owner_of_its_pid(void **state)
+{
+	sample_of_the_dead();
+	note_exec_of(t.record.tgid);
+	usleep(1000);
+	t.record.start_time = boot_ns();
+	t.record.time = monotonic_ns();
+	ask(0);
+	assert_int_equal(t.answers, 1);
+	assert_null(t.last.mapset);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -424,6 +552,10 @@ int main(void)
 	    TEST(mappings_after_an_exec_are_not_read_for_the_old_program),
 	    TEST(exchanges_are_read_at_once_and_each_sample_has_what_was_in_force),
 	    TEST(exchanges_alone_are_not_read_without_end),
+	    TEST(a_program_that_is_gone_has_what_the_kernel_noted),
+	    TEST(a_program_that_executed_another_has_what_the_kernel_noted),
+	    TEST(a_fork_that_is_gone_has_what_its_parent_had),
+	    TEST(a_fork_has_nothing_of_an_earlier_owner_of_its_pid),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct map_notes: what the kernel noted of execs and of executable mappings of files of late
+ * (sideband.h), of all processes. Of a program that has ended before anybody could read its
+ * /proc/PID/maps, and so of most that live a few milliseconds, this is all that is left.
+ *
+ * Bounded: the oldest notes go first. Owned by the loop thread.
+ */
+#pragma once
+
+#include "agent/process/maps.h"
+#include "agent/sampler/sideband.h"
+
+enum {
+	MAP_NOTES_MAX = 4096,		 /* six or so for a program that starts */
+	MAP_NOTES_BYTES_MAX = 512 << 10, /* of paths */
+};
+
+struct map_notes;
+int map_notes_new(struct map_notes **ret) _must_check_;
+struct map_notes *map_notes_free(struct map_notes *n);
+
+/* PATH: as the kernel shows it, "" for none. Without memory the note is as good as lost. */
+void map_notes_mapped(struct map_notes *n, const struct sideband_mapping *m, const char *path);
+void map_notes_executed(struct map_notes *n, uint32_t tgid, uint64_t time_ns);
+/* Notes were lost until now: no program that was executed before is told any more. */
+void map_notes_lost(struct map_notes *n, uint64_t now_ns);
+
+/*
+ * The mappings at TIME_NS of the program that TGID executed last before it, and after START_NS,
+ * when the process began: whoever had the pid before is another. All times are CLOCK_MONOTONIC.
+ * Sorted and disjoint. -ENOENT: it is not known whole (the exec was not noted, or its notes have
+ * gone); -ENOMEM.
+ */
+int map_notes_read(const struct map_notes *n, uint32_t tgid, uint64_t start_ns, uint64_t time_ns,
+		   struct maps *ret) _must_check_;
