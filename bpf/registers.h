@@ -39,3 +39,12 @@ static __always_inline int program_begun(struct task_struct *task)
 
 	return mm && kernel_read(mm, end_code);
 }
+
+/* The code that the thread was interrupted in; between exec's new memory and its new registers
+ * there is none where those of the program before say. */
+static __always_inline int code_is_there(const struct kiln_walk *w)
+{
+	uint8_t byte;
+
+	return !bpf_probe_read_user(&byte, sizeof(byte), (const void *)w->regs.pc);
+}

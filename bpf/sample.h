@@ -157,6 +157,9 @@ static __always_inline int begin_sample(void *ctx, struct kiln_cpu *cpu, const s
 	walk_begin(w, sizeof(r->head) / 8 + n_kernel, limit);
 	if (!program_begun(task) || user_registers(b->regs, task, w, &syscall))
 		return 0;
+	/* A program that is known has begun. */
+	if (!r->head.mapset && !code_is_there(w))
+		return 0;
 	w->syscall = (uint8_t)(b->leaf == KILN_LEAF_SAVED ? syscall : b->leaf == KILN_LEAF_RETURN);
 	w->exact = b->leaf != KILN_LEAF_RETURN;
 	w->first = process ? process->first : 0;

@@ -12,9 +12,9 @@
  * What 2 and 3 find must be the mapped file by inode and device (on overlayfs and btrfs, where maps
  * and stat show different devices, by inode alone).
  * *RET_AMBIGUOUS: MAP's device and inode do not identify the file (on btrfs several files may have
- * them; or it was found by path only). Use fstat() of *RET instead. -ESRCH when the process is
- * gone, -ESTALE when only this mapping of it is; -ENOEXEC when it is no regular file; else why it
- * cannot be opened.
+ * them; or it was found by path, and by inode alone). Use fstat() of *RET instead. -ESRCH when the
+ * process is gone, -ESTALE when only this mapping of it is; -ENOEXEC when it is no regular file;
+ * else why it cannot be opened.
  */
 int map_file_open(int proc_dirfd, uint32_t pid, const struct map_entry *map, int *ret,
 		  bool *ret_ambiguous) _must_check_;

@@ -26,6 +26,8 @@ void map_notes_executed(struct map_notes *n, uint32_t tgid, uint64_t time_ns);
 /* Notes were lost until now: no program that was executed before is told any more. */
 void map_notes_lost(struct map_notes *n, uint64_t now_ns);
 
+/* When TGID last executed a program, at TIME_NS or before. 0: that is not known. */
+uint64_t map_notes_last_exec(const struct map_notes *n, uint32_t tgid, uint64_t time_ns);
 /*
  * The mappings at TIME_NS of the program that TGID executed last before it, and after START_NS,
  * when the process began: whoever had the pid before is another. All times are CLOCK_MONOTONIC.

@@ -313,16 +313,32 @@ static bool read_notes(struct discovery *d, struct program *p, const struct proc
 	return start_reading(d, p, false, &maps) == 0;
 }
 
+/*
+ * Since P was sampled, and until UNTIL_NS, its process has executed another program. Where the
+ * process is gone, discovery_executed() found nothing to note that with.
+ */
+static bool has_executed(const struct discovery *d, const struct program *p, uint64_t until_ns)
+{
+	const struct kernel_memory *memory = d->of.memory;
+	struct kiln_process entry;
+
+	if (p->executed_ns)
+		return p->executed_ns <= until_ns;
+	return d->of.notes && memory->get_process(memory->arg, p->key.tgid, &entry) < 0 &&
+	       map_notes_last_exec(d->of.notes, p->key.tgid, until_ns) > p->sampled_ns;
+}
+
 static void finish(struct discovery *d, struct program *p, struct process_reading *r)
 {
 	struct mapset *m = NULL;
 	int error = r->result;
 
 	/* Another program since: what was read after that is of the new one. */
-	if (!r->noted && p->executed_ns && p->executed_ns <= r->described_ns)
+	if (!r->noted && has_executed(d, p, r->described_ns)) {
 		r->info_result = -ESRCH;
-	if (!r->noted && p->executed_ns && p->executed_ns <= r->mapped_ns)
-		error = -ESRCH;
+		if (has_executed(d, p, r->mapped_ns))
+			error = -ESRCH;
+	}
 	if (!error && read_again(d, p, r))
 		return;
 	if (error == -ESRCH && read_notes(d, p, r))

@@ -353,7 +353,8 @@ static void a_file_on_an_overlay_is_opened(void **state)
 	below.dev_minor++;
 	assert_int_equal(map_file_open(f->procfd, (uint32_t)f->victim.pid, &below, &fd, &ambiguous),
 			 0);
-	assert_false(ambiguous);
+	/* Whoever may write there could have put another file with that number there. */
+	assert_true(ambiguous);
 	close(fd);
 	below.inode++;
 	assert_int_not_equal(

@@ -499,6 +499,20 @@ static void a_program_that_executed_another_has_what_the_kernel_noted(void **sta
 	assert_noted();
 }
 
+/* /proc told of that one; the kernel's entry is gone by the time that the note of the exec is read.
+ */
+static void a_program_that_executed_another_and_ended_is_not_taken_for_it(void **state)
+{
+	t.record.time = monotonic_ns();
+	assert_int_equal(discovery_ask(t.d, &t.record, false), 0);
+	map_notes_executed(t.notes, t.record.tgid, monotonic_ns());
+	fake.has_process = false;
+	uv_run(&t.loop, UV_RUN_DEFAULT);
+	assert_int_equal(t.answers, 1);
+	assert_null(t.last.mapset);
+	assert_null(t.last.info);
+}
+
 static void a_fork_that_is_gone_has_what_its_parent_had(void **state)
 {
 	struct kiln_resume *resume = (struct kiln_resume *)t.record.words;
@@ -554,6 +568,7 @@ int main(void)
 	    TEST(exchanges_alone_are_not_read_without_end),
 	    TEST(a_program_that_is_gone_has_what_the_kernel_noted),
 	    TEST(a_program_that_executed_another_has_what_the_kernel_noted),
+	    TEST(a_program_that_executed_another_and_ended_is_not_taken_for_it),
 	    TEST(a_fork_that_is_gone_has_what_its_parent_had),
 	    TEST(a_fork_has_nothing_of_an_earlier_owner_of_its_pid),
 	};
