@@ -68,7 +68,7 @@ static int open_images(struct process_reading *r)
 		if (e < 0)
 			return e;
 	}
-	if (!r->noted && r->start_ns && process_start_ticks(r->proc_dirfd, r->tgid, &ticks) == 0 &&
+	if (!r->gone && r->start_ns && process_start_ticks(r->proc_dirfd, r->tgid, &ticks) == 0 &&
 	    !is_same_start(r, ticks))
 		return -ESRCH;
 	return 0;
@@ -96,11 +96,27 @@ static int read_mappings(struct process_reading *r)
 	return e < 0 || is_thread(r) ? e : -ESRCH;
 }
 
-static void open_noted(struct process_reading *r)
+/* -ESRCH: the parent is gone as well. */
+static int read_parent(struct process_reading *r)
+{
+	uint64_t ticks;
+	int e = maps_read(r->proc_dirfd, r->maps_pid, &r->maps);
+
+	r->mapped_ns = now_ns();
+	if (!e && (process_start_ticks(r->proc_dirfd, r->maps_pid, &ticks) < 0 ||
+		   ticks != r->parent_start_ns / KILN_TICK_NS))
+		e = -ESRCH;
+	return e;
+}
+
+static void read_gone(struct process_reading *r)
 {
 	r->info_result = -ESRCH;
 	atomic_store_explicit(&r->described, true, memory_order_release);
-	r->result = open_images(r);
+	if (!r->maps.n)
+		r->result = read_parent(r);
+	if (!r->result)
+		r->result = open_images(r);
 	if (!r->result)
 		metric_add(M_MAPS_READ_NOTED, 1);
 }
@@ -110,8 +126,8 @@ static void run(struct discovery_job *job)
 	struct process_reading *r = container_of(job, struct process_reading, job);
 
 	r->read_ns = now_ns();
-	if (r->noted) {
-		open_noted(r);
+	if (r->gone) {
+		read_gone(r);
 		return;
 	}
 	if (!r->without_mappings)

@@ -20,10 +20,14 @@ struct process_reading {
 	uint32_t tid;	   /* a thread of it, which may outlive its first one; 0: none is known */
 	uint64_t start_ns; /* boot time; 0: whoever has the pid */
 	bool without_mappings; /* only who it is */
-	/* The process is gone. The caller has set `maps` from what the kernel noted
-	 * (agent/sampler/map_notes.h) and `maps_pid` to a process with the same root directory, as
-	 * far as is known: only their files are opened. */
-	bool noted;
+	/*
+	 * It is gone, or executes another program: nothing of its own is read. The caller has set
+	 * `maps` from what the kernel noted (agent/sampler/map_notes.h), or left it empty: then it
+	 * is a fork that maps what `maps_pid` does, its parent, which began at `parent_start_ns`.
+	 * Files are looked for below the root directory of `maps_pid`.
+	 */
+	bool gone;
+	uint64_t parent_start_ns; /* boot time */
 	/*
 	 * Who it is, found before a file of the process is opened: from `described` on the loop's,
 	 * even while the job still runs. -ESRCH: gone, or the pid is another's.

@@ -97,7 +97,8 @@ void map_notes_lost(struct map_notes *n, uint64_t now_ns)
 	n->gone_ns = MAX(n->gone_ns, now_ns);
 }
 
-uint64_t map_notes_last_exec(const struct map_notes *n, uint32_t tgid, uint64_t time_ns)
+/* 0: none. */
+static uint64_t last_exec(const struct map_notes *n, uint32_t tgid, uint64_t time_ns)
 {
 	uint64_t last = 0;
 
@@ -108,6 +109,12 @@ uint64_t map_notes_last_exec(const struct map_notes *n, uint32_t tgid, uint64_t 
 			last = MAX(last, note->m.time);
 	}
 	return last;
+}
+
+bool map_notes_may_have_executed(const struct map_notes *n, uint32_t tgid, uint64_t since_ns,
+				 uint64_t until_ns)
+{
+	return n->gone_ns > since_ns || last_exec(n, tgid, until_ns) > since_ns;
 }
 
 static int compare_time(const void *a, const void *b)
@@ -146,7 +153,7 @@ static int find_notes(const struct map_notes *n, uint32_t tgid, uint64_t exec_ns
 int map_notes_read(const struct map_notes *n, uint32_t tgid, uint64_t start_ns, uint64_t time_ns,
 		   struct maps *ret)
 {
-	uint64_t exec_ns = map_notes_last_exec(n, tgid, time_ns);
+	uint64_t exec_ns = last_exec(n, tgid, time_ns);
 	_cleanup_free_ const struct note **found = NULL;
 	_cleanup_(maps_done) struct maps maps = {0};
 	size_t count;

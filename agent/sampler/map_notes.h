@@ -26,8 +26,10 @@ void map_notes_executed(struct map_notes *n, uint32_t tgid, uint64_t time_ns);
 /* Notes were lost until now: no program that was executed before is told any more. */
 void map_notes_lost(struct map_notes *n, uint64_t now_ns);
 
-/* When TGID last executed a program, at TIME_NS or before. 0: that is not known. */
-uint64_t map_notes_last_exec(const struct map_notes *n, uint32_t tgid, uint64_t time_ns);
+/* Has TGID executed a program in (SINCE_NS, UNTIL_NS]? Where notes of that time are missing: yes.
+ */
+bool map_notes_may_have_executed(const struct map_notes *n, uint32_t tgid, uint64_t since_ns,
+				 uint64_t until_ns);
 /*
  * The mappings at TIME_NS of the program that TGID executed last before it, and after START_NS,
  * when the process began: whoever had the pid before is another. All times are CLOCK_MONOTONIC.

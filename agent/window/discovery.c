@@ -274,7 +274,7 @@ static bool read_again(struct discovery *d, struct program *p, const struct proc
 {
 	bool changed = !r->without_mappings && p->changed_ns > r->read_ns;
 
-	if (r->noted)
+	if (r->gone)
 		return false;
 	if (r->without_mappings ? !p->wants_mappings : !changed || p->rounds >= ROUNDS_MAX)
 		return false;
@@ -301,14 +301,15 @@ static int noted_maps(const struct discovery *d, const struct program *p, struct
 	return map_notes_read(d->of.notes, p->parent, monotonic_of(p->parent_start), start, ret);
 }
 
-/* P has ended, or executes another program: what the kernel noted of it. True: under way. */
-static bool read_notes(struct discovery *d, struct program *p, const struct process_reading *r)
+/* P has ended, or executes another program: what is left of it is looked for. True: under way. */
+static bool read_rest(struct discovery *d, struct program *p, const struct process_reading *r)
 {
-	struct maps maps;
+	struct maps maps = {0};
 
-	if (!d->of.notes || r->noted || r->without_mappings || p->suspect || !p->start_time)
+	if (!d->of.notes || r->gone || r->without_mappings || p->suspect || !p->start_time)
 		return false;
-	if (noted_maps(d, p, &maps) < 0)
+	/* A fork's parent may be there still. */
+	if (noted_maps(d, p, &maps) < 0 && !p->forked)
 		return false;
 	return start_reading(d, p, false, &maps) == 0;
 }
@@ -325,7 +326,7 @@ static bool has_executed(const struct discovery *d, const struct program *p, uin
 	if (p->executed_ns)
 		return p->executed_ns <= until_ns;
 	return d->of.notes && memory->get_process(memory->arg, p->key.tgid, &entry) < 0 &&
-	       map_notes_last_exec(d->of.notes, p->key.tgid, until_ns) > p->sampled_ns;
+	       map_notes_may_have_executed(d->of.notes, p->key.tgid, p->sampled_ns, until_ns);
 }
 
 static void finish(struct discovery *d, struct program *p, struct process_reading *r)
@@ -334,14 +335,19 @@ static void finish(struct discovery *d, struct program *p, struct process_readin
 	int error = r->result;
 
 	/* Another program since: what was read after that is of the new one. */
-	if (!r->noted && has_executed(d, p, r->described_ns)) {
+	if (!r->gone && has_executed(d, p, r->described_ns)) {
 		r->info_result = -ESRCH;
 		if (has_executed(d, p, r->mapped_ns))
 			error = -ESRCH;
 	}
+	/* What a fork's parent executed since is not the fork's. */
+	if (r->mapped_ns && r->gone &&
+	    map_notes_may_have_executed(d->of.notes, r->maps_pid, monotonic_of(p->start_time),
+					r->mapped_ns))
+		error = -ESRCH;
 	if (!error && read_again(d, p, r))
 		return;
-	if (error == -ESRCH && read_notes(d, p, r))
+	if (error == -ESRCH && read_rest(d, p, r))
 		return;
 	if (!error && !r->without_mappings)
 		error = make_mapset(d, p, r, &m);
@@ -427,11 +433,12 @@ static int start_reading(struct discovery *d, struct program *p, bool without_ma
 	    .tid = p->tid,
 	    .start_ns = p->start_time,
 	    .without_mappings = without_mappings,
-	    .noted = noted != NULL,
+	    .gone = noted != NULL,
 	};
 	if (noted) {
 		r->process.maps = *noted;
 		r->process.maps_pid = p->parent ? p->parent : p->key.tgid;
+		r->process.parent_start_ns = p->parent_start;
 	}
 	process_reading_init(&r->process);
 	e = d->pool ? discovery_submit(d->pool, &r->process.job) : -ESHUTDOWN;

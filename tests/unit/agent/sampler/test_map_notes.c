@@ -117,6 +117,18 @@ static void a_program_with_lost_notes_is_not_told(void **state)
 	assert_int_equal(told(PID, 50, 300), 0);
 }
 
+static void an_exec_since_is_told_and_feared_where_notes_are_lost(void **state)
+{
+	map_notes_executed(notes, PID, 100);
+	assert_false(map_notes_may_have_executed(notes, PID, 100, 300));
+	assert_true(map_notes_may_have_executed(notes, PID, 99, 300));
+	assert_false(map_notes_may_have_executed(notes, PID, 50, 99));
+	assert_false(map_notes_may_have_executed(notes, PID + 1, 50, 300));
+	map_notes_lost(notes, 200);
+	assert_true(map_notes_may_have_executed(notes, PID + 1, 199, 300));
+	assert_false(map_notes_may_have_executed(notes, PID + 1, 200, 300));
+}
+
 static void the_oldest_notes_go_first(void **state)
 {
 	map_notes_executed(notes, PID, 100);
@@ -167,6 +179,7 @@ int main(void)
 	    TEST(a_mapping_takes_the_place_of_earlier_ones),
 	    TEST(who_had_the_pid_before_is_another),
 	    TEST(a_program_with_lost_notes_is_not_told),
+	    TEST(an_exec_since_is_told_and_feared_where_notes_are_lost),
 	    TEST(the_oldest_notes_go_first),
 	    TEST(what_is_as_old_as_a_note_that_went_is_not_told),
 	    TEST(long_paths_take_the_place_of_more_notes),

@@ -533,6 +533,51 @@ static void a_fork_that_is_gone_has_what_its_parent_had(void **state)
 	assert_noted();
 }
 
+/* A sample of a fork of this process that has ended since. */
+static void sample_of_a_dead_fork(void)
+{
+	struct kiln_resume *resume = (struct kiln_resume *)t.record.words;
+	uint64_t ticks;
+
+	assert_int_equal(process_start_ticks(fake.proc_dirfd, (uint32_t)getpid(), &ticks), 0);
+	resume->parent = (uint32_t)getpid();
+	resume->parent_start = ticks * KILN_TICK_NS + 12345;
+	resume->forked = 1;
+	sample_of_the_dead();
+	t.record.time = monotonic_ns();
+	t.record.dump_len = 1;
+}
+
+static void a_fork_that_is_gone_maps_what_its_parent_does(void **state)
+{
+	sample_of_a_dead_fork();
+	ask(0);
+	assert_int_equal(t.answers, 1);
+	assert_non_null(t.last.mapset);
+	assert_non_null(fake_own_range(t.last.mapset));
+	assert_null(t.last.info);
+}
+
+static void what_a_parent_executed_since_is_not_the_forks(void **state)
+{
+	sample_of_a_dead_fork();
+	map_notes_executed(t.notes, (uint32_t)getpid(), monotonic_ns());
+	ask(0);
+	assert_int_equal(t.answers, 1);
+	assert_null(t.last.mapset);
+}
+
+static void a_later_owner_of_the_parents_pid_is_not_taken_for_it(void **state)
+{
+	struct kiln_resume *resume = (struct kiln_resume *)t.record.words;
+
+	sample_of_a_dead_fork();
+	resume->parent_start -= KILN_TICK_NS;
+	ask(0);
+	assert_int_equal(t.answers, 1);
+	assert_null(t.last.mapset);
+}
+
 /* The exec was of whoever had the pid before. */
 static void a_fork_has_nothing_of_an_earlier_owner_of_its_pid(void **state)
 {
@@ -570,6 +615,9 @@ int main(void)
 	    TEST(a_program_that_executed_another_has_what_the_kernel_noted),
 	    TEST(a_program_that_executed_another_and_ended_is_not_taken_for_it),
 	    TEST(a_fork_that_is_gone_has_what_its_parent_had),
+	    TEST(a_fork_that_is_gone_maps_what_its_parent_does),
+	    TEST(what_a_parent_executed_since_is_not_the_forks),
+	    TEST(a_later_owner_of_the_parents_pid_is_not_taken_for_it),
 	    TEST(a_fork_has_nothing_of_an_earlier_owner_of_its_pid),
 	};
 
