@@ -2,8 +2,6 @@
 /* This process is the one that is asked for; the kernel is tests/unit/agent/runtime/fake.c. */
 #include "agent/window/discovery.h"
 
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <sys/wait.h>
 
 #include "lib/metrics.h"
@@ -439,18 +437,25 @@ static uint64_t boot_ns(void)
 /* The kernel's notes of TGID: it executes this program, now. */
 static void note_exec_of(uint32_t tgid)
 {
-	struct sideband_mapping m = {.tgid = tgid, .start = NOTED_AT, .length = 1 << 20};
+	struct sideband_mapping m = {.tgid = tgid, .start = NOTED_AT, .time = monotonic_ns()};
+	const struct map_entry *own = NULL;
 	char path[256] = {};
-	struct stat st;
+	struct maps maps;
 
 	assert_true(readlink("/proc/self/exe", path, sizeof(path) - 1) > 0);
-	assert_int_equal(stat(path, &st), 0);
-	m.dev_major = major(st.st_dev);
-	m.dev_minor = minor(st.st_dev);
-	m.inode = st.st_ino;
-	m.time = monotonic_ns();
+	assert_int_equal(maps_read(fake.proc_dirfd, (uint32_t)getpid(), &maps), 0);
+	for (size_t i = 0; i < maps.n; i++)
+		if (streq(maps.entries[i].path, path))
+			own = &maps.entries[i];
+	assert_non_null(own);
+	m.dev_major = own->dev_major;
+	m.dev_minor = own->dev_minor;
+	m.inode = own->inode;
+	m.length = own->end - own->start;
+	m.offset = own->offset;
 	map_notes_executed(t.notes, tgid, m.time);
 	map_notes_mapped(t.notes, &m, path);
+	maps_done(&maps);
 }
 
 /* A sample of a process that has ended since. */
@@ -494,7 +499,7 @@ static void a_program_that_executed_another_has_what_the_kernel_noted(void **sta
 	note_exec_of(t.record.tgid);
 	t.record.time = monotonic_ns();
 	assert_int_equal(discovery_ask(t.d, &t.record, false), 0);
-	discovery_executed(t.d, t.record.tgid, monotonic_ns());
+	discovery_executed(t.d, t.record.tgid, t.record.time + 1);
 	uv_run(&t.loop, UV_RUN_DEFAULT);
 	assert_noted();
 }
@@ -505,7 +510,7 @@ static void a_program_that_executed_another_and_ended_is_not_taken_for_it(void *
 {
 	t.record.time = monotonic_ns();
 	assert_int_equal(discovery_ask(t.d, &t.record, false), 0);
-	map_notes_executed(t.notes, t.record.tgid, monotonic_ns());
+	map_notes_executed(t.notes, t.record.tgid, t.record.time + 1);
 	fake.has_process = false;
 	uv_run(&t.loop, UV_RUN_DEFAULT);
 	assert_int_equal(t.answers, 1);
