@@ -27,10 +27,11 @@
 #include "lib/work.h"
 
 enum {
-	/* Between two drains of the ring. A wakeup costs as much as 30 known samples: at 97 Hz on
-	 * two CPUs a third of the work with 250 ms. The kernel wakes the loop between two drains
-	 * for a new process, for a runtime's function that is new in a young process
-	 * (hurry_names()) or short-lived (walk_hurry()), and when the ring is half full. */
+	/* Between two drains of the ring. A wakeup costs as much CPU time as 30 known samples: with
+	 * 250 ms, at 97 Hz on two CPUs, that was a third of the loop's time. The kernel wakes the
+	 * loop earlier for a new process, for a runtime's function that this CPU has not seen of
+	 * late in a young process (hurry_names()) or that is short-lived (walk_hurry()), and when
+	 * the ring is half full. */
 	DRAIN_MS = 500,
 	RING_REST_MS = 2, /* after the second wakeup within that time: on many CPUs it is a storm */
 	/* While functions of runtimes come that are new: they may soon be gone from memory. With

@@ -69,8 +69,9 @@ static __always_inline uint32_t dump_limit(struct kiln_walk *w, uint64_t now, ui
 }
 
 /*
- * A fork copies its parent's memory, where both the stack and the arguments are at places that are
- * drawn by lot at each exec. Who adopts an orphan has others.
+ * A forked child's memory is a copy of its parent's, so its stack and arguments lie at the same
+ * addresses, which each exec randomizes. In a process that has adopted an orphan they lie
+ * elsewhere.
  */
 static __always_inline void put_parent(struct kiln_resume *resume, const struct record *r)
 {

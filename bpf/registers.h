@@ -31,7 +31,7 @@ static __always_inline int user_registers(const hit_registers *regs, struct task
  * Has the program in the task's memory begun? exec (Linux 6.18, fs/exec.c, fs/binfmt_elf.c)
  * switches to the new memory long before the registers: until create_elf_tables() has laid out the
  * arguments and the environment, they are still those of the program before, and there is no user
- * stack. Where the code ends is noted right after that.
+ * stack. mm->end_code is 0 until right after that.
  */
 static __always_inline int program_begun(struct task_struct *task)
 {
@@ -40,8 +40,8 @@ static __always_inline int program_begun(struct task_struct *task)
 	return mm && kernel_read(mm, end_code);
 }
 
-/* The code that the thread was interrupted in; between exec's new memory and its new registers
- * there is none where those of the program before say. */
+/* False after exec has switched to the new memory, while the registers are still the old ones: then
+ * the old pc is not mapped. */
 static __always_inline int code_is_there(const struct kiln_walk *w)
 {
 	uint8_t byte;

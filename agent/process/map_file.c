@@ -106,7 +106,7 @@ static int open_below(int root_fd, const struct map_entry *map, int *ret, bool *
 		return -ESTALE;
 	if (!S_ISREG(st.st_mode))
 		return -ENOEXEC;
-	/* Whoever owns the directory may have put another file there whose number is the same. */
+	/* Whoever owns the directory may have put another file there with the same inode number. */
 	*ret_ambiguous |= st.st_dev != makedev(map->dev_major, map->dev_minor);
 	return reopen(fd, ret);
 }

@@ -489,7 +489,7 @@ void runtimes_asked(struct runtimes *rt, uint32_t tracers)
 
 static bool is_asked_for(const struct mapset *m, uint32_t id)
 {
-	return m->tracers >> id & 1;
+	return !m->is_gone && m->tracers >> id & 1;
 }
 
 static void made(struct mapset *m, void *arg)
@@ -538,6 +538,8 @@ void runtimes_missed(struct runtimes *rt, struct mapset *m, uint32_t id, uint64_
 	struct attachment *a = find_attachment(rt, m->id, id);
 	bool first = !is_asked_for(m, id);
 
+	if (m->is_gone)
+		return;
 	/* Samples of before were taken under a policy that had it off. */
 	m->tracers |= 1U << id;
 	if (first ? a != NULL : !a || a->attached || !a->wait_ns || now_ns < a->retry_ns)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A ring of notes, in the order in which the rings of the CPUs were read: those of a process that
- * moved between CPUs are not in the order of time. A program is whole when its exec is still there
- * and nothing that is as old as that exec has gone: a note that goes says until when.
+ * Notes are kept in the order in which they are read, one CPU's ring after the other's. The notes
+ * of a process that moved to another CPU may therefore be out of time order. The mappings of a
+ * program are complete if the note of its exec is kept, and no note as late as that exec was
+ * dropped or lost (`gone_ns`).
  *
- * Notes say nothing of memory that is unmapped, so a later mapping takes the place of what it
- * overlaps.
+ * The kernel does not report munmap(): where two mappings overlap, the later one counts.
  */
 #include "agent/sampler/map_notes.h"
 
@@ -138,9 +138,10 @@ static int find_notes(const struct map_notes *n, uint32_t tgid, uint64_t exec_ns
 		if (note->m.tgid != tgid || !note->path || note->m.time < exec_ns ||
 		    note->m.time > time_ns)
 			continue;
-		r = grow_array((void **)&found, &cap, count + 1, sizeof(*found), MAP_NOTES_MAX);
+		r = grow_array((void **)&found, &cap, count + 1, sizeof(*found),
+			       MAP_NOTES_PROGRAM_MAX);
 		if (r < 0)
-			return r;
+			return r == -E2BIG ? -ENOENT : r;
 		found[count++] = note;
 	}
 	if (count)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct map_notes: what the kernel noted of execs and of executable mappings of files of late
- * (sideband.h), of all processes. Of a program that has ended before anybody could read its
- * /proc/PID/maps, and so of most that live a few milliseconds, this is all that is left.
+ * struct map_notes: the latest execs and executable file mappings of all processes, as the kernel
+ * reports them (sideband.h). They stand in for /proc/PID/maps of a program that ended before the
+ * agent read it, as programs do that live a few milliseconds.
  *
  * Bounded: the oldest notes go first. Owned by the loop thread.
  */
@@ -14,6 +14,7 @@
 enum {
 	MAP_NOTES_MAX = 4096,		 /* six or so for a program that starts */
 	MAP_NOTES_BYTES_MAX = 512 << 10, /* of paths */
+	MAP_NOTES_PROGRAM_MAX = 512, /* of one program: sorting its mappings must not take long */
 };
 
 struct map_notes;
@@ -33,8 +34,8 @@ bool map_notes_may_have_executed(const struct map_notes *n, uint32_t tgid, uint6
 /*
  * The mappings at TIME_NS of the program that TGID executed last before it, and after START_NS,
  * when the process began: whoever had the pid before is another. All times are CLOCK_MONOTONIC.
- * Sorted and disjoint. -ENOENT: it is not known whole (the exec was not noted, or its notes have
- * gone); -ENOMEM.
+ * Sorted and disjoint. -ENOENT: it is not known whole (the exec was not noted, its notes have
+ * gone, or they are more than MAP_NOTES_PROGRAM_MAX); -ENOMEM.
  */
 int map_notes_read(const struct map_notes *n, uint32_t tgid, uint64_t start_ns, uint64_t time_ns,
 		   struct maps *ret) _must_check_;

@@ -352,6 +352,7 @@ static int mapset_new(struct mapset_store *s, const struct mapset_source *source
 	m->exec_id = source->exec_id;
 	m->start_time = source->start_time;
 	m->read_ns = source->read_ns;
+	m->is_gone = source->is_gone;
 	m->has_context = source->maps->has_context;
 	for (size_t i = 0; i < source->maps->n; i++) {
 		if (source->maps->entries[i].kind == MAPPING_OTHER)

@@ -82,6 +82,7 @@ struct mapset {
 	uint64_t read_ns;	     /* CLOCK_MONOTONIC, before the maps were read */
 	struct mapset_range *ranges; /* sorted */
 	uint32_t n;
+	bool is_gone;		 /* its program was gone when it was read: no memory to read */
 	bool has_labels;	 /* its processes publish labels */
 	bool has_context;	 /* they have a mapping that says so: struct maps */
 	bool names_threads;	 /* it has a runtime that knows names of threads */
@@ -137,6 +138,7 @@ void mapset_store_each(struct mapset_store *s, void (*each)(struct mapset *m, vo
 struct mapset_source {
 	uint32_t tgid;
 	uint64_t start_time, exec_id, read_ns; /* as in struct mapset */
+	bool is_gone;			       /* as in struct mapset */
 	const struct maps *maps;
 	struct stored_image **images; /* of each; the mapset takes their references */
 };

@@ -26,8 +26,8 @@ struct sideband_callbacks {
 	/* False: nobody knows the process, and its other notes of this reading are not told. */
 	bool (*mapped)(const struct sideband_mapping *m, void *arg);
 	/*
-	 * Each mapping of a file's code or of the vdso, before `mapped` is told of it; NULL: not
-	 * wanted. PATH: as the kernel shows it.
+	 * Called for each executable mapping of a file or of the vdso, before `mapped`. PATH: the
+	 * kernel's text, valid during the call. NULL: not wanted.
 	 */
 	void (*noted)(const struct sideband_mapping *m, const char *path, void *arg);
 	/* The process has executed a program. TIME: CLOCK_MONOTONIC, ns. */

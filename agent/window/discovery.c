@@ -249,6 +249,7 @@ static int make_mapset(struct discovery *d, struct program *p, struct process_re
 	    .start_time = p->start_time,
 	    .exec_id = p->key.exec_id,
 	    .read_ns = r->read_ns,
+	    .is_gone = r->gone,
 	    .maps = &r->maps,
 	    .images = r->images_of,
 	};
@@ -315,8 +316,9 @@ static bool read_rest(struct discovery *d, struct program *p, const struct proce
 }
 
 /*
- * Since P was sampled, and until UNTIL_NS, its process has executed another program. Where the
- * process is gone, discovery_executed() found nothing to note that with.
+ * Has P's process executed another program, after the last sample of P and until UNTIL_NS?
+ * discovery_executed() finds P through the kernel's entry of the process. If the process has ended,
+ * that entry is deleted, so the notes are searched.
  */
 static bool has_executed(const struct discovery *d, const struct program *p, uint64_t until_ns)
 {

@@ -37,6 +37,13 @@ static void map(uint32_t tgid, uint64_t time, uint64_t start, uint64_t pages, co
 	map_notes_mapped(notes, &m, path);
 }
 
+/* N notes of another process, from TIME on. */
+static void fill(uint64_t time, uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++)
+		map(PID + 1, time + i, 0x100000, 1, "/bin/x");
+}
+
 static int told(uint32_t tgid, uint64_t start_ns, uint64_t time)
 {
 	maps_done(&maps);
@@ -133,25 +140,34 @@ static void the_oldest_notes_go_first(void **state)
 {
 	map_notes_executed(notes, PID, 100);
 	map(PID, 110, 0x100000, 1, "/bin/sh");
-	for (uint64_t i = 0; i < MAP_NOTES_MAX - 2; i++)
-		map(PID + 1, 200 + i, 0x100000, 1, "/bin/x");
+	fill(200, MAP_NOTES_MAX - 2);
 	assert_int_equal(told(PID, 50, 150), 0);
 	/* The exec goes; then there is nothing that its mappings belong to. */
-	map(PID + 1, 10000, 0x100000, 1, "/bin/x");
+	fill(10000, 1);
 	assert_int_equal(told(PID, 50, 150), -ENOENT);
 }
 
-/* A ring of another CPU was read later. */
+/* The exec is noted after a later mapping, because the ring of its CPU was read later. */
 static void what_is_as_old_as_a_note_that_went_is_not_told(void **state)
 {
 	map(PID + 1, 100, 0x100000, 1, "/bin/x");
 	map_notes_executed(notes, PID, 90);
 	map(PID, 95, 0x100000, 1, "/bin/sh");
-	for (uint64_t i = 0; i < MAP_NOTES_MAX - 3; i++)
-		map(PID + 1, 200 + i, 0x100000, 1, "/bin/x");
+	fill(200, MAP_NOTES_MAX - 3);
 	assert_int_equal(told(PID, 50, 150), 0);
-	map(PID + 1, 10000, 0x100000, 1, "/bin/x");
+	fill(10000, 1);
 	assert_int_equal(told(PID, 50, 150), -ENOENT);
+}
+
+static void a_program_of_too_many_mappings_is_not_told(void **state)
+{
+	map_notes_executed(notes, PID, 100);
+	for (uint64_t i = 0; i < MAP_NOTES_PROGRAM_MAX; i++)
+		map(PID, 101 + i, (i + 1) * PAGE, 1, "/lib/x.so");
+	assert_int_equal(told(PID, 50, 10000), 0);
+	assert_int_equal(maps.n, MAP_NOTES_PROGRAM_MAX);
+	map(PID, 9000, PAGE, 1, "/lib/x.so");
+	assert_int_equal(told(PID, 50, 10000), -ENOENT);
 }
 
 static void long_paths_take_the_place_of_more_notes(void **state)
@@ -182,6 +198,7 @@ int main(void)
 	    TEST(an_exec_since_is_told_and_feared_where_notes_are_lost),
 	    TEST(the_oldest_notes_go_first),
 	    TEST(what_is_as_old_as_a_note_that_went_is_not_told),
+	    TEST(a_program_of_too_many_mappings_is_not_told),
 	    TEST(long_paths_take_the_place_of_more_notes),
 	};
 

@@ -493,7 +493,7 @@ static void a_program_that_is_gone_has_what_the_kernel_noted(void **state)
 	assert_ptr_equal(discovery_mapset(t.d, &t.record), t.last.mapset);
 }
 
-/* This process is alive, and another program by now. */
+/* The process is alive, but runs another program now: what /proc tells is of that one. */
 static void a_program_that_executed_another_has_what_the_kernel_noted(void **state)
 {
 	note_exec_of(t.record.tgid);
@@ -516,6 +516,27 @@ static void a_program_that_executed_another_and_ended_is_not_taken_for_it(void *
 	assert_int_equal(t.answers, 1);
 	assert_null(t.last.mapset);
 	assert_null(t.last.info);
+}
+
+/* Its pid may be another program's by now. */
+static void of_a_program_that_is_gone_no_runtime_is_read(void **state)
+{
+	fake_probe(1);
+	t.record.runtimes = UINT32_MAX;
+	ask(0);
+	assert_int_not_equal(t.last.mapset->name_space[FAKE_PYTHON], 0);
+	t.answers = 0;
+	t.record.exec_id++;
+	note_exec_of(t.record.tgid);
+	t.record.time = monotonic_ns();
+	assert_int_equal(discovery_ask(t.d, &t.record, false), 0);
+	fake.process.exec_id = t.record.exec_id;
+	discovery_executed(t.d, t.record.tgid, t.record.time + 1);
+	uv_run(&t.loop, UV_RUN_DEFAULT);
+	assert_noted();
+	assert_int_equal(t.last.mapset->name_space[FAKE_PYTHON], 0);
+	runtimes_missed(fake.rt, t.last.mapset, FAKE_PYTHON, monotonic_ns());
+	assert_int_equal(t.last.mapset->name_space[FAKE_PYTHON], 0);
 }
 
 static void a_fork_that_is_gone_has_what_its_parent_had(void **state)
@@ -619,6 +640,7 @@ int main(void)
 	    TEST(a_program_that_is_gone_has_what_the_kernel_noted),
 	    TEST(a_program_that_executed_another_has_what_the_kernel_noted),
 	    TEST(a_program_that_executed_another_and_ended_is_not_taken_for_it),
+	    TEST(of_a_program_that_is_gone_no_runtime_is_read),
 	    TEST(a_fork_that_is_gone_has_what_its_parent_had),
 	    TEST(a_fork_that_is_gone_maps_what_its_parent_does),
 	    TEST(what_a_parent_executed_since_is_not_the_forks),
