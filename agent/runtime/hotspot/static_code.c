@@ -261,7 +261,8 @@ static void bridge_frames(struct builder *b)
 /*
  * A stub that thaws a virtual thread's frames (generate_cont_thaw(),
  * src/hotspot/cpu/x86/stubGenerator_x86_64.cpp). It calls the JVM twice: first for the size of the
- * frames, and, after it has lowered rsp by that, to copy them from the heap to the stack.
+ * frames, and, after it has lowered rsp by that, to copy them from the heap to the stack. One that
+ * does not lower it leaves them there.
  */
 static int add_thaw(struct builder *b, const struct hotspot_piece *piece)
 {
@@ -274,15 +275,14 @@ static int add_thaw(struct builder *b, const struct hotspot_piece *piece)
 		return r == -EFAULT ? 0 : r;
 	while (room + sizeof(grow) < b->size && !same_bytes(b->bytes + room, grow, sizeof(grow)))
 		room++;
+	rule = of_runtime((struct kiln_rule){.kind = KILN_RULE_INVALID}, KILN_HOTSPOT_CODE_THAW,
+			  KILN_HOTSPOT_STILL_FROZEN);
+	rows_add(&b->rows, piece->start, &rule);
 	if (room + sizeof(grow) < b->size) {
 		rule = of_runtime((struct kiln_rule){.kind = KILN_RULE_INVALID},
-				  KILN_HOTSPOT_CODE_THAW, KILN_HOTSPOT_STILL_FROZEN);
-		rows_add(&b->rows, piece->start, &rule);
-	} else {
-		room = 0;
+				  KILN_HOTSPOT_CODE_THAW, 0);
+		rows_add(&b->rows, piece->start + room + sizeof(grow), &rule);
 	}
-	rule = of_runtime((struct kiln_rule){.kind = KILN_RULE_INVALID}, KILN_HOTSPOT_CODE_THAW, 0);
-	rows_add(&b->rows, piece->start + room, &rule);
 	rule = other_rule();
 	rows_add(&b->rows, piece->end, &rule);
 	return 0;

@@ -91,8 +91,6 @@ KILN_INLINE int hotspot_frame(struct kiln_walk *w)
 	case KILN_HOTSPOT_CODE_BARE:
 		return hotspot_between(w->slot, pc);
 	case KILN_HOTSPOT_CODE_THAW:
-		if (w->exact)
-			break;
 		return hotspot_thaw(w, (uint32_t)entry->rule.deref_off);
 	case KILN_HOTSPOT_CODE_STUB:
 		/* A rule leads on from it. */

@@ -81,7 +81,7 @@ enum kiln_hotspot_code {
 	KILN_HOTSPOT_CODE_STUB,	       /* step by the rule */
 	KILN_HOTSPOT_CODE_INTERPRETER, /* rbp points to the frame */
 	KILN_HOTSPOT_CODE_BARE,	       /* the interpreter, where there is no frame: by the rule */
-	KILN_HOTSPOT_CODE_THAW,	       /* what it has called moves frames from the heap */
+	KILN_HOTSPOT_CODE_THAW,	       /* moves a virtual thread's frames from the heap */
 };
 enum {
 	KILN_HOTSPOT_RULE_CODE_SHIFT = 5,

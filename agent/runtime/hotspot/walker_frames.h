@@ -16,6 +16,19 @@ enum {
 	HOTSPOT_PUSHES_MAX = 72, /* words that code may have pushed below its frame */
 	HOTSPOT_FRAME_MAX = 1 << 20,
 	HOTSPOT_ARGUMENTS_MAX = 8192,
+	/* A ContinuationEntry (src/hotspot/share/runtime/continuationEntry.hpp; the same in 21 to
+	 * 28): behind a word for the platform the entry that it lies in, the continuation, and
+	 * further ahead its flags, 0 or 1, and the number of words of stack arguments. The caller's
+	 * rbp is saved behind it. */
+	HOTSPOT_ENTRY_PARENT = 8,
+	HOTSPOT_ENTRY_CONT = 16,
+	HOTSPOT_ENTRY_FLAGS = 32,
+	HOTSPOT_ENTRY_ARGUMENTS_MAX = 256,
+	HOTSPOT_ENTRY_ALIGN = 16,
+	HOTSPOT_ENTRY_FRAME = 80,  /* from the entry to its caller's stack pointer */
+	HOTSPOT_ENTRY_GROWS = 3,   /* times the alignment that the frame may be larger */
+	HOTSPOT_ENTRY_GAP_MAX = 4, /* times the alignment that may lie below it */
+	HOTSPOT_ENTRY_DEPTH_MAX = 64 << 20,
 	/* Interpreted frames: bytes from the frame pointer (AbstractInterpreter frame layout,
 	 * src/hotspot/cpu/x86/frame_x86.hpp; the same in 8 to 28) */
 	HOTSPOT_SENDER_SP = 8,
@@ -46,9 +59,9 @@ KILN_GLOBAL int hotspot_is_return(uint64_t pc)
 
 /*
  * Code may have pushed something below its frame: the address of the first word from AT on that is
- * a return address, which is in w->value then; ANY: that points to code. 0: there is none.
+ * a return address, which is in w->value then; 0: there is none.
  */
-KILN_GLOBAL uint64_t hotspot_search(uint32_t slot, uint64_t at, uint32_t any)
+KILN_GLOBAL uint64_t hotspot_search(uint32_t slot, uint64_t at)
 {
 	struct kiln_walk *w = env_walk(slot);
 	uint64_t pc = 0;
@@ -58,7 +71,7 @@ KILN_GLOBAL uint64_t hotspot_search(uint32_t slot, uint64_t at, uint32_t any)
 	for (int i = 0; i < HOTSPOT_PUSHES_MAX; i++, at += 8) {
 		if (walk_read(w, at, &pc))
 			return 0;
-		if (hotspot_is_code(hotspot_data(w), pc) && (any || hotspot_is_return(pc))) {
+		if (hotspot_is_code(hotspot_data(w), pc) && hotspot_is_return(pc)) {
 			w->value = pc;
 			return at;
 		}
@@ -78,7 +91,7 @@ KILN_INLINE int hotspot_pop(struct kiln_walk *w, uint64_t cfa, uint32_t saved)
 	if (cfa <= w->regs.sp || (cfa & 7) || walk_read(w, cfa - 8, &pc))
 		return HOTSPOT_STUCK;
 	if (!hotspot_is_code(hotspot_data(w), pc)) {
-		cfa = hotspot_search(w->slot, cfa, 0);
+		cfa = hotspot_search(w->slot, cfa);
 		if (!cfa)
 			return HOTSPOT_STUCK;
 		pc = w->value;
@@ -103,17 +116,78 @@ KILN_INLINE int hotspot_leave(struct kiln_walk *w, uint64_t sp)
 	return walk_enter(w, pc, sp, bp, w->regs.extra) ? HOTSPOT_STUCK : 0;
 }
 
+/* Is there a ContinuationEntry at AT, whose flags are FLAGS_LEAST or 1? */
+KILN_INLINE int hotspot_is_entry(struct kiln_walk *w, uint64_t at, uint32_t flags_least)
+{
+	uint64_t parent, cont, flags;
+
+	if (walk_read(w, at + HOTSPOT_ENTRY_PARENT, &parent) ||
+	    walk_read(w, at + HOTSPOT_ENTRY_CONT, &cont) ||
+	    walk_read(w, at + HOTSPOT_ENTRY_FLAGS, &flags))
+		return 0;
+	return (!parent || parent - at < HOTSPOT_ENTRY_DEPTH_MAX) && !(parent & 7) && cont &&
+	       (uint32_t)flags >= flags_least && (uint32_t)flags <= 1 &&
+	       flags >> 32 < HOTSPOT_ENTRY_ARGUMENTS_MAX;
+}
+
+/*
+ * Where the return address lies of Continuation.enterSpecial(), whose frame is a ContinuationEntry
+ * at AT or a few words further; the address itself is in w->value then. 0: there is none. What is
+ * not used of the frame may hold old addresses of code. FLAGS_LEAST: 1 where another frame may lie
+ * there as well, and a virtual thread's must be told from it.
+ */
+KILN_GLOBAL uint64_t hotspot_entered_from(uint32_t slot, uint64_t at, uint32_t flags_least)
+{
+	struct kiln_walk *w = env_walk(slot);
+	uint64_t pc = 0;
+	int n = 0;
+
+	if (!w)
+		return 0;
+	at = (at + HOTSPOT_ENTRY_ALIGN - 1) & ~(uint64_t)(HOTSPOT_ENTRY_ALIGN - 1);
+	while (n < HOTSPOT_ENTRY_GAP_MAX && !hotspot_is_entry(w, at, flags_least)) {
+		at += HOTSPOT_ENTRY_ALIGN;
+		n++;
+	}
+	if (n == HOTSPOT_ENTRY_GAP_MAX)
+		return 0;
+	at += HOTSPOT_ENTRY_FRAME - 8;
+	for (int i = 0; i <= HOTSPOT_ENTRY_GROWS; i++, at += HOTSPOT_ENTRY_ALIGN) {
+		if (walk_read(w, at, &pc))
+			return 0;
+		if (hotspot_is_code(hotspot_data(w), pc)) {
+			w->value = pc;
+			return at;
+		}
+	}
+	return 0;
+}
+
+/* To the caller of Continuation.enterSpecial(), whose return address is at AT and in w->value. */
+KILN_INLINE int hotspot_leave_entry(struct kiln_walk *w, uint64_t at)
+{
+	uint64_t pc = w->value, bp;
+
+	if (walk_read(w, at - 8, &bp))
+		return HOTSPOT_STUCK;
+	return walk_enter(w, pc, at + 8, bp, w->regs.extra) ? HOTSPOT_STUCK : 0;
+}
+
 /*
  * To the caller of a wrapper, whose frame has FRAME bytes. What it has called and is no C need not
  * have kept rbp: frames of a virtual thread, which return to Continuation.enterSpecial(), do not.
  */
 KILN_INLINE int hotspot_leave_wrapper(struct kiln_walk *w, uint32_t frame)
 {
-	uint64_t cfa = w->regs.sp + frame, pc;
+	uint64_t cfa = w->regs.sp + frame, pc, at;
 
-	if (!w->exact && w->regs.fp + 16 != cfa && !walk_read(w, cfa - 8, &pc) &&
-	    hotspot_is_code(hotspot_data(w), pc))
-		return hotspot_pop(w, cfa, 1);
+	if (!w->exact && w->regs.fp + 16 != cfa) {
+		at = hotspot_entered_from(w->slot, w->regs.sp, 1);
+		if (at)
+			return hotspot_leave_entry(w, at);
+		if (!walk_read(w, cfa - 8, &pc) && hotspot_is_code(hotspot_data(w), pc))
+			return hotspot_pop(w, cfa, 1);
+	}
 	return hotspot_leave(w, 0);
 }
 
@@ -505,42 +579,40 @@ KILN_GLOBAL int hotspot_other(uint32_t slot, uint32_t kind)
 
 /*
  * A virtual thread's frames from here on lie in the heap. ROOM bytes above the stack pointer is
- * the end of the carrier's frame that has entered the virtual thread, or at most 40 bytes further;
- * a ContinuationEntry fills that up to the saved rbp (continuationEntry.hpp), and has no address
- * of code in it. The return address behind that may be one of the interpreter, which no call stands
- * before.
+ * the end of the carrier's frame that has entered the virtual thread, or a few words further.
  */
 KILN_GLOBAL int hotspot_frozen(uint32_t slot, uint32_t room)
 {
 	struct kiln_walk *w = env_walk(slot);
-	uint64_t at, pc, bp;
+	uint64_t at;
 
 	if (!w)
 		return HOTSPOT_NOTHING;
 	if (walk_emit(w, KILN_HOTSPOT_FROZEN, w->regs.pc, 0))
 		return HOTSPOT_STUCK;
-	at = hotspot_search(slot, w->regs.sp + room + 8, 1);
-	pc = w->value;
-	if (!at || walk_read(w, at - 8, &bp))
-		return HOTSPOT_STUCK;
-	return walk_enter(w, pc, at + 8, bp, w->regs.extra) ? HOTSPOT_STUCK : 0;
+	at = hotspot_entered_from(slot, w->regs.sp + room, 0);
+	return at ? hotspot_leave_entry(w, at) : HOTSPOT_STUCK;
 }
 
 /*
- * From a stub that thaws a virtual thread's frames to the carrier's; FLAGS are those of its rule.
- * Once the stub has made room for the frames, rbx holds the size of that room. The stub has pushed
- * up to two registers below it, and aligned rsp.
+ * From a stub that thaws a virtual thread's frames, or from what it has called; FLAGS are those of
+ * its rule. Once the stub has made room for the frames, rbx holds the size of that room; once they
+ * are there, it holds their stack pointer, and below that lie the rbp and the program counter to go
+ * on with. The stub has pushed up to two registers below the room, and aligned rsp.
  */
 KILN_INLINE int hotspot_thaw(struct kiln_walk *w, uint32_t flags)
 {
-	uint64_t room = w->regs.extra;
+	uint64_t rbx = w->regs.extra, pc, bp;
 
 	if (hotspot_emit_stub(w))
 		return HOTSPOT_STUCK;
 	if (flags & KILN_HOTSPOT_STILL_FROZEN)
 		return hotspot_frozen(w->slot, 0);
-	if (room && room < HOTSPOT_FRAME_MAX && !(room & 7))
-		return hotspot_frozen(w->slot, (uint32_t)room + 32);
+	if (rbx && rbx < HOTSPOT_FRAME_MAX && !(rbx & 7))
+		return hotspot_frozen(w->slot, (uint32_t)rbx);
+	if (rbx - w->regs.sp < HOTSPOT_FRAME_MAX && !(rbx & 7) && !walk_read(w, rbx - 8, &pc) &&
+	    !walk_read(w, rbx - 16, &bp) && pc)
+		return walk_enter(w, pc, rbx, bp, 0) ? HOTSPOT_STUCK : 0;
 	/* Which frames are there already is not known. */
 	walk_missing(w, KILN_MISSING_BROKEN);
 	return HOTSPOT_STUCK;

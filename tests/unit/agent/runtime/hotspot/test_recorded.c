@@ -214,6 +214,62 @@ static void test_a_wrapper_does_not_need_rbp(void **state)
 	}
 }
 
+/*
+ * Changes W to a virtual thread whose frames from the third on are in the heap: it returns to the
+ * barrier, and what was the third frame is its carrier's. Between them lies the frame of
+ * Continuation.enterSpecial(), GAP bytes further than where the barrier is
+ * returned to. What nobody has written there is full of old addresses of code.
+ */
+static void put_frozen(struct world *w, uint32_t gap)
+{
+	enum { INNER_MAX = 64, FRAME = 80 };
+	const uint64_t sp = w->walk.leaf[ARCH_REG_SP], room = FRAME + gap;
+	uint64_t stack[INNER_MAX + 32], pc, at = 0;
+	size_t n = 0, entry;
+
+	world_walk(w);
+	pc = w->words[4] & KILN_FRAME_PC_MASK; /* of the third frame */
+	do {
+		assert_true(n < INNER_MAX);
+		(void)recorded_walk_memory(&w->walk, sp + n * 8, &stack[n], 8);
+	} while (stack[n++] != pc);
+	at = sp + n * 8; /* behind the return address */
+	assert_int_equal(at % 16, 0);
+	w->process.kernel.barrier = w->process.kernel.low + 64;
+	stack[n - 1] = w->process.kernel.barrier;
+	for (size_t i = 0; i < room / 8; i++)
+		stack[n + i] = pc;
+	entry = n + gap / 8;
+	stack[entry + 1] = 0;		/* no parent */
+	stack[entry + 2] = 0x687d1f138; /* the continuation */
+	stack[entry + 3] = 0;		/* its chunk */
+	stack[entry + 4] = 1;		/* of a virtual thread, without arguments */
+	stack[entry + 5] = at + 64;
+	stack[entry + 6] = 0x7f5000000000; /* not pinned */
+	stack[n + room / 8 - 2] = 42;	   /* rbp, which is no frame pointer */
+	recorded_walk_put(&w->walk, sp - room, stack, n * 8 + room);
+	w->walk.leaf[ARCH_REG_SP] = sp - room;
+}
+
+static void test_frames_in_the_heap(void **state)
+{
+	static const char mark[] = "[frames of a virtual thread in the heap] :0\n";
+
+	for (uint32_t gap = 0; gap <= 40; gap += 8) {
+		struct world *w = load("28-compiled");
+		char *at;
+
+		put_frozen(w, gap);
+		world_stack(w, out, sizeof(out));
+		assert_int_equal(w->walk.end, KILN_END_ROOT);
+		at = strstr(out, mark);
+		assert_non_null(at);
+		memmove(at, at + strlen(mark), strlen(at + strlen(mark)) + 1);
+		assert_stack(out, calls);
+		world_free(w);
+	}
+}
+
 /* As long as the kernel knows nothing of the process there is no frame, and a word about it. */
 static void test_what_is_not_attached_to_is_said(void **state)
 {
@@ -292,6 +348,7 @@ int main(void)
 	    cmocka_unit_test(test_recorded_stacks),
 	    cmocka_unit_test(test_an_adapter_calls_the_machine),
 	    cmocka_unit_test(test_a_wrapper_does_not_need_rbp),
+	    cmocka_unit_test(test_frames_in_the_heap),
 	    cmocka_unit_test(test_what_is_not_attached_to_is_said),
 	    cmocka_unit_test(test_what_has_changed_has_no_name),
 	    cmocka_unit_test(test_changed_bytes_end),

@@ -171,6 +171,8 @@ static void test_frames_are_brought_back(void **state)
 		t = table_of_kind(&c, HOTSPOT_PIECE_STUB);
 		assert_true(rule_at(t, 5, KILN_HOTSPOT_CODE_THAW)->deref_off &
 			    KILN_HOTSPOT_STILL_FROZEN);
+		assert_true(rule_at(t, 9, KILN_HOTSPOT_CODE_THAW)->deref_off &
+			    KILN_HOTSPOT_STILL_FROZEN);
 		assert_false(rule_at(t, 16, KILN_HOTSPOT_CODE_THAW)->deref_off &
 			     KILN_HOTSPOT_STILL_FROZEN);
 	}
