@@ -200,7 +200,7 @@ def judge_classes(sample):
     shown = {name.split(".")[1] for name in names if name.startswith("kiln.HotspotG")}
     if shown:
         # It is made by the thread that loads it, whose name a new one has at first.
-        if len(shown) == 1 and sample.comm == "unloading":
+        if len(shown) == 1 and sample.comm.startswith(WORKER[:7]):
             return "way"
         return "right" if shown == {sample.comm} else f"{sample.comm} shows {shown}"
     if any(name.startswith("kiln.HotspotStorm.") for name in names):
