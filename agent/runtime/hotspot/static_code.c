@@ -261,8 +261,8 @@ static void bridge_frames(struct builder *b)
 /*
  * A stub that thaws a virtual thread's frames (generate_cont_thaw(),
  * src/hotspot/cpu/x86/stubGenerator_x86_64.cpp). It calls the JVM twice: first for the size of the
- * frames, and, after it has lowered rsp by that, to copy them from the heap to the stack. One that
- * does not lower it leaves them there.
+ * frames, and, after it has lowered rsp by that, to copy them from the heap to the stack.
+ * cont_preempt does not lower rsp, and copies none.
  */
 static int add_thaw(struct builder *b, const struct hotspot_piece *piece)
 {

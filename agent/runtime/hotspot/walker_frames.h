@@ -16,19 +16,19 @@ enum {
 	HOTSPOT_PUSHES_MAX = 72, /* words that code may have pushed below its frame */
 	HOTSPOT_FRAME_MAX = 1 << 20,
 	HOTSPOT_ARGUMENTS_MAX = 8192,
-	/* A ContinuationEntry (src/hotspot/share/runtime/continuationEntry.hpp; the same in 21 to
-	 * 28): behind a word for the platform the entry that it lies in, the continuation, and
-	 * further ahead its flags, 0 or 1, and the number of words of stack arguments. The caller's
-	 * rbp is saved behind it. */
+	/* Offsets in a ContinuationEntry, the record that Continuation.enterSpecial() keeps at the
+	 * bottom of its frame (src/hotspot/share/runtime/continuationEntry.hpp; as its machine code
+	 * on x86-64 has them, the same in 21 to 28). At FLAGS: _flags, 1 for a virtual thread, and
+	 * _argsize, each of 32 bits. */
 	HOTSPOT_ENTRY_PARENT = 8,
 	HOTSPOT_ENTRY_CONT = 16,
 	HOTSPOT_ENTRY_FLAGS = 32,
 	HOTSPOT_ENTRY_ARGUMENTS_MAX = 256,
 	HOTSPOT_ENTRY_ALIGN = 16,
-	HOTSPOT_ENTRY_FRAME = 80,  /* from the entry to its caller's stack pointer */
-	HOTSPOT_ENTRY_GROWS = 3,   /* times the alignment that the frame may be larger */
-	HOTSPOT_ENTRY_GAP_MAX = 4, /* times the alignment that may lie below it */
-	HOTSPOT_ENTRY_DEPTH_MAX = 64 << 20,
+	HOTSPOT_ENTRY_FRAME = 80,	    /* bytes of enterSpecial()'s frame */
+	HOTSPOT_ENTRY_GROWS = 3,	    /* or larger by up to 3 * 16 bytes */
+	HOTSPOT_ENTRY_GAP_MAX = 4,	    /* aligned addresses at which it is looked for */
+	HOTSPOT_ENTRY_DEPTH_MAX = 64 << 20, /* bytes of stack from it to its parent */
 	/* Interpreted frames: bytes from the frame pointer (AbstractInterpreter frame layout,
 	 * src/hotspot/cpu/x86/frame_x86.hpp; the same in 8 to 28) */
 	HOTSPOT_SENDER_SP = 8,
@@ -116,7 +116,10 @@ KILN_INLINE int hotspot_leave(struct kiln_walk *w, uint64_t sp)
 	return walk_enter(w, pc, sp, bp, w->regs.extra) ? HOTSPOT_STUCK : 0;
 }
 
-/* Is there a ContinuationEntry at AT, whose flags are FLAGS_LEAST or 1? */
+/*
+ * Does a ContinuationEntry begin at AT? FLAGS_LEAST is the lowest value of its _flags: 1 accepts
+ * virtual threads only, 0 also a Continuation that is used without one.
+ */
 KILN_INLINE int hotspot_is_entry(struct kiln_walk *w, uint64_t at, uint32_t flags_least)
 {
 	uint64_t parent, cont, flags;
@@ -131,10 +134,11 @@ KILN_INLINE int hotspot_is_entry(struct kiln_walk *w, uint64_t at, uint32_t flag
 }
 
 /*
- * Where the return address lies of Continuation.enterSpecial(), whose frame is a ContinuationEntry
- * at AT or a few words further; the address itself is in w->value then. 0: there is none. What is
- * not used of the frame may hold old addresses of code. FLAGS_LEAST: 1 where another frame may lie
- * there as well, and a virtual thread's must be told from it.
+ * Finds the frame of Continuation.enterSpecial(), which begins with a ContinuationEntry at AT or up
+ * to 63 bytes above. Returns the stack address of its return address, which is left in w->value;
+ * 0: there is no such frame. The JVM leaves parts of the frame unwritten, and stale return
+ * addresses there, so the entry is recognized by its fields. FLAGS_LEAST as for hotspot_is_entry():
+ * 1 where the frame at AT may as well be another method's.
  */
 KILN_GLOBAL uint64_t hotspot_entered_from(uint32_t slot, uint64_t at, uint32_t flags_least)
 {
@@ -163,7 +167,7 @@ KILN_GLOBAL uint64_t hotspot_entered_from(uint32_t slot, uint64_t at, uint32_t f
 	return 0;
 }
 
-/* To the caller of Continuation.enterSpecial(), whose return address is at AT and in w->value. */
+/* To the caller of Continuation.enterSpecial(); AT is what hotspot_entered_from() has returned. */
 KILN_INLINE int hotspot_leave_entry(struct kiln_walk *w, uint64_t at)
 {
 	uint64_t pc = w->value, bp;
@@ -578,8 +582,9 @@ KILN_GLOBAL int hotspot_other(uint32_t slot, uint32_t kind)
 }
 
 /*
- * A virtual thread's frames from here on lie in the heap. ROOM bytes above the stack pointer is
- * the end of the carrier's frame that has entered the virtual thread, or a few words further.
+ * All further frames of a virtual thread are in the heap (frozen). Emits one frame that stands for
+ * them, and goes on to the carrier thread's. Its frame of enterSpecial() begins ROOM bytes above
+ * the stack pointer, or up to 63 bytes higher.
  */
 KILN_GLOBAL int hotspot_frozen(uint32_t slot, uint32_t room)
 {
@@ -595,10 +600,12 @@ KILN_GLOBAL int hotspot_frozen(uint32_t slot, uint32_t room)
 }
 
 /*
- * From a stub that thaws a virtual thread's frames, or from what it has called; FLAGS are those of
- * its rule. Once the stub has made room for the frames, rbx holds the size of that room; once they
- * are there, it holds their stack pointer, and below that lie the rbp and the program counter to go
- * on with. The stub has pushed up to two registers below the room, and aligned rsp.
+ * To the caller of a stub that thaws frames: copies them from the heap to the stack. FLAGS are
+ * those of the stub's rule. The stub itself runs, or a function that it has called. Once it has
+ * lowered rsp, rbx tells how far it is:
+ *   the size of the room for the frames: they count as frozen, until all of them are there;
+ *   a stack address: they are thawed. It is the stack pointer of the innermost one, whose rbp and
+ *   program counter are in the two words below.
  */
 KILN_INLINE int hotspot_thaw(struct kiln_walk *w, uint32_t flags)
 {

@@ -215,10 +215,10 @@ static void test_a_wrapper_does_not_need_rbp(void **state)
 }
 
 /*
- * Changes W to a virtual thread whose frames from the third on are in the heap: it returns to the
- * barrier, and what was the third frame is its carrier's. Between them lies the frame of
- * Continuation.enterSpecial(), GAP bytes further than where the barrier is
- * returned to. What nobody has written there is full of old addresses of code.
+ * Makes W the stack of a virtual thread. Its two innermost compiled frames stay; the second returns
+ * to cont_returnBarrier, as if all others were frozen. GAP bytes above that follows the frame of
+ * Continuation.enterSpecial(), which returns to the third frame of the recording, now the
+ * carrier's. Each word of it that the JVM does not write holds a stale return address.
  */
 static void put_frozen(struct world *w, uint32_t gap)
 {
@@ -233,7 +233,7 @@ static void put_frozen(struct world *w, uint32_t gap)
 		assert_true(n < INNER_MAX);
 		(void)recorded_walk_memory(&w->walk, sp + n * 8, &stack[n], 8);
 	} while (stack[n++] != pc);
-	at = sp + n * 8; /* behind the return address */
+	at = sp + n * 8; /* the stack pointer after the return */
 	assert_int_equal(at % 16, 0);
 	w->process.kernel.barrier = w->process.kernel.low + 64;
 	stack[n - 1] = w->process.kernel.barrier;
