@@ -2,7 +2,7 @@
 
 import { DEFAULTS, parse, write, join, split, times } from "./address.js";
 import { Model, PROBE } from "./model.js";
-import { buildTree, buildSandwich, focusOn, matchedWeight } from "./tree.js";
+import { finish, focusOn, matchedWeight, sandwichSteps, treeSteps } from "./tree.js";
 import { follow } from "./stream.js";
 import { Flame, colourOf, labelOf, diffColour } from "./flame.js";
 import { Table, percent } from "./table.js";
@@ -15,10 +15,10 @@ import { toFolded, toPprof, gzip } from "./keep.js";
 const $ = (id) => document.getElementById(id);
 const model = new Model();
 const FILTERS = ["process", "thread", "namespace", "pod", "container", "label"], NARROWED = [...FILTERS, "trace", "hidden", "search", "focus", "drop"];
-const TABLE_ROWS = 150, REDRAW_MS = 500, FILTERS_MS = 5000, HOLD_MS = 1500, LATE_MS = 3000;
+const TABLE_ROWS = 150, REDRAW_MS = 500, TASK_MS = 8, FILTERS_MS = 5000, HOLD_MS = 1500, LATE_MS = 3000;
 
 const state = { ...DEFAULTS };
-let token = "", held = null, shown = null, failures = 0, timer = 0, rows = TABLE_ROWS, filtersAt = 0, heardAt = 0, firstAt = 0;
+let token = "", held = null, shown = null, failures = 0, timer = 0, building = null, rows = TABLE_ROWS, filtersAt = 0, heardAt = 0, firstAt = 0;
 
 /** What is looked at: the stream's model, or what it was when the page was paused. */
 function view() { return held ?? model; }
@@ -54,8 +54,8 @@ const seconds = (ms) => (ms / 1000).toFixed(ms < 9500 ? 1 : 0) + " s";
 // ---- computing: from the model to what is shown
 
 /** The weights of the times that are chosen; the base's are scaled to the same length of time. */
-function weigh() {
-	const from = view(), f = filter(), range = times(state.range), baseRange = times(state.baseRange);
+function weigh(from) {
+	const f = filter(), range = times(state.range), baseRange = times(state.baseRange);
 	const end = range ? range[1] : from.end(), length = range ? (range[1] - range[0]) / 1000 : Number(state.window);
 	const counts = (span, to) => (state.trace ? from.countsOfTrace(state.trace, span, to) : from.counts(span, to));
 	const now = counts(length, end), weights = from.rowWeights(now.counts, f);
@@ -71,29 +71,65 @@ function weigh() {
 	return { weights, base, ms: now.ms, baseMs: before.ms, end, from };
 }
 
-function compute() { build(); paint(); }
+/** At once, for what the user did. What was being made of newer windows meanwhile is dropped. */
+function compute() {
+	building = null;
+	finish(computeSteps());
+}
+
+function* computeSteps() {
+	yield* buildSteps();
+	yield* paintSteps();
+}
+
+/** For windows that came: in tasks that leave the browser time to draw. DONE: afterwards. */
+function computeBetweenFrames(done) {
+	const steps = building = computeSteps();
+	(function go() {
+		if (building !== steps) { done(); return; }
+		const until = performance.now() + TASK_MS;
+		let step;
+		do step = steps.next(); while (!step.done && performance.now() < until);
+		if (!step.done) { setTimeout(go); return; }
+		building = null;
+		done();
+	})();
+}
 
 /** The numbers, when they are others than those that are shown. */
-function build() {
-	const started = performance.now(), hide = hidden(), from = view();
+function* buildSteps() {
+	const hide = hidden(), from = held ?? model.ofThisConnection();
 	// Another view of the same needs no other tree.
 	const { group, hidden: types, drop, focus, recursion, window: last, range, base, baseRange } = state;
 	const of = JSON.stringify([Boolean(held), from.version, group, types, drop, focus, recursion, last, range, base, baseRange, filter()]);
+	let next = shown;
 	if (shown?.of !== of) {
-		const weighed = weigh();
-		shown = { of, ...weighed, ...buildTree(from, weighed.weights, weighed.base, hide, group) };
-		shown.total = shown.tree.total;
-		shown.functions = new Map(shown.table.map((e) => [e.name, e]));
+		const weighed = weigh(from);
+		next = { of, ...weighed, ...(yield* treeSteps(from, weighed.weights, weighed.base, hide, group)) };
+		next.total = next.tree.total;
+		next.functions = new Map(next.table.map((e) => [e.name, e]));
 	}
-	if (state.view === "sandwich" && !state.chosen && shown.table.length)
-		state.chosen = shown.table.reduce((a, b) => (b.self > a.self ? b : a)).name;
-	if (state.view === "sandwich") Object.assign(shown, buildSandwich(from, shown.weights, hide, state.chosen));
-	document.body.dataset.computeMs = String(Math.round(performance.now() - started));
+	if (state.view === "sandwich" && !state.chosen && next.table.length)
+		state.chosen = next.table.reduce((a, b) => (b.self > a.self ? b : a)).name;
+	if (state.view === "sandwich") next = { ...next, ...(yield* sandwichSteps(from, next.weights, hide, state.chosen)) };
+	shown = next;
 }
 
-function paint() {
+function paint() { finish(paintSteps()); }
+
+function* paintSteps() {
 	find();
-	draw();
+	yield;
+	drawGraphs();
+	yield;
+	$("clear").hidden = !NARROWED.some((key) => state[key]);
+	timeline.show(shown.from, filter(), times(state.range), times(state.baseRange));
+	drawChips();
+	drawSummary();
+	yield;
+	drawTable();
+	yield;
+	drawLegend();
 }
 
 /** Frames that the search finds: a part of the name or of the file, without regard to case, or a regular expression. */
@@ -164,12 +200,12 @@ function keepZoom(sandwich) {
 	upper.zoomToNames(names);
 }
 
-function draw() {
+function drawGraphs() {
 	const sandwich = state.view === "sandwich", diff = shown.base !== null && !sandwich;
 	$("main").dataset.view = state.view;
 	document.querySelectorAll("nav [data-view]").forEach((b) => b.setAttribute("aria-pressed", String(b.dataset.view === state.view)));
 	for (const id of ["upper-title", "lower-title", "lower"]) $(id).hidden = !sandwich;
-	const narrowed = NARROWED.some((key) => key !== "search" && state[key]);
+	const narrowed = [...NARROWED, "range"].some((key) => key !== "search" && state[key]);
 	for (const flame of [upper, lower]) {
 		flame.matches = shown.matches;
 		flame.diff = diff;
@@ -191,12 +227,6 @@ function draw() {
 		upper.draw();
 		showCrumbs(upper.line());
 	}
-	$("clear").hidden = !NARROWED.some((key) => state[key]);
-	timeline.show(shown.from, filter(), times(state.range), times(state.baseRange));
-	drawChips();
-	drawSummary();
-	drawTable();
-	drawLegend(diff);
 }
 
 /** What the menu has narrowed, each with a button that takes it back. */
@@ -252,7 +282,8 @@ function drawTable() {
 }
 
 let legendKey = "", present = [], presentOf = 0;
-function drawLegend(diff) {
+function drawLegend() {
+	const diff = shown.base !== null && state.view !== "sandwich";
 	// Frame 0 is "[other]", which is always known and seldom seen.
 	const { frameType } = view();
 	if (presentOf !== frameType.length) present = [...new Set(frameType.slice(1))].sort((a, b) => a - b);
@@ -422,7 +453,7 @@ function remember(key, value) { try { localStorage.setItem("kiln-" + key, value)
 function theme(next) {
 	document.documentElement.dataset.theme = next;
 	remember("theme", next);
-	if (shown) draw();
+	if (shown) paint();
 }
 
 function bind() {
@@ -445,7 +476,7 @@ function bind() {
 	$("search").addEventListener("input", () => {
 		state.search = $("search").value;
 		// At most once for each picture, however quick the keys are; browsers limit how often an address may change.
-		if (!asked) asked = requestAnimationFrame(() => { asked = 0; if (shown) { find(); draw(); } });
+		if (!asked) asked = requestAnimationFrame(() => { asked = 0; if (shown) paint(); });
 		clearTimeout(wait);
 		wait = setTimeout(() => write(state, false), 250);
 	});
@@ -534,16 +565,18 @@ function changed() {
 	tellAge();
 	// A link to a paused page: when the history is here.
 	if (state.paused && !held && heardAt - firstAt > HOLD_MS) { hold(); showControls(); }
-	if (timer) return;
-	timer = setTimeout(() => {
-		timer = 0;
-		$("host").textContent = model.host;
-		if (held && shown?.from === held) return;
-		// In tasks of their own, so that no frame waits for all three.
-		build();
-		setTimeout(paint);
+	if (!timer) timer = setTimeout(update, shown ? REDRAW_MS : 0);
+}
+
+function update() {
+	$("host").textContent = model.host;
+	const { version } = model;
+	if (held && shown?.from === held) { timer = 0; return; }
+	computeBetweenFrames(() => {
 		setTimeout(fillFilters);
-	}, shown ? REDRAW_MS : 0);
+		// What came meanwhile is not in it.
+		timer = model.version !== version ? setTimeout(update, REDRAW_MS) : 0;
+	});
 }
 
 async function connect() {

@@ -158,12 +158,15 @@ export class Model {
 		for (let i = 0; i < ids.length; i++) if (ids[i].startsWith(prefix)) call(rows[i], values[i], ids[i]);
 	}
 
+	/** The same tables and windows, also when a new connection has begun others: for what is shown until then. */
+	ofThisConnection() { return Object.assign(Object.create(Model.prototype), this); }
+
 	/**
 	 * What it is now, for as long as it is held. Entries of tables never change and reset() makes new tables, so
 	 * they are shared; sums are copied.
 	 */
 	snapshot() {
-		const held = Object.assign(Object.create(Model.prototype), this);
+		const held = this.ofThisConnection();
 		held.totals = this.totals.slice(0, this.rowNode.length);
 		held.windows = this.windows.slice();
 		held.spans = this.spans.map((span) => Object.assign(Object.create(Span.prototype), span, { counts: span.counts.slice() }));

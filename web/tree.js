@@ -4,6 +4,19 @@
 // that the choice has, in flat arrays, parents before children, so that one pass from the end to the
 // beginning adds each entry to its parent. Objects are made for a frame when it is drawn or asked for, and
 // for those of its children that are as wide as the caller wants: most of 50,000 stacks never get any.
+//
+// What takes long is a generator that yields every few thousand rows: whoever takes its steps may let the browser
+// draw in between.
+
+/** Rows, nodes or entries of one step. */
+const STEP = 2048;
+
+/** What STEPS come to, at once. */
+export function finish(steps) {
+	let step;
+	do step = steps.next(); while (!step.done);
+	return step.value;
+}
 
 /**
  * One byte for each node of the trie: whether it is left out, so that its weight is its caller's.
@@ -57,10 +70,11 @@ class Forest {
 	 * Adds rows[from..to) and what is between them and the roots, which are the entries from START on.
 	 * SLOT: an array over the trie, whatever it holds. A node that HIDE has gives its own weight to its caller.
 	 */
-	fill(model, rows, from, to, start, slot, { weights, base }, hide) {
+	*fill(model, rows, from, to, start, slot, { weights, base }, hide) {
 		const { nodeParent, rowNode } = model, way = [];
 		for (let i = start; i < this.count; i++) slot[this.node[i]] = i;
 		for (let k = from; k < to; k++) {
+			if (k % STEP === 0) yield;
 			const row = rows[k];
 			let node = rowNode[row], at = slot[node];
 			while (!(at >= start && at < this.count && this.node[at] === node)) {
@@ -78,6 +92,7 @@ class Forest {
 		}
 		const { parent, total, self, base: before, node: nodes } = this;
 		for (let i = this.count - 1; i >= start; i--) {
+			if (i % STEP === 0) yield;
 			const up = parent[i];
 			total[i] += self[i];
 			if (up < 0) continue;
@@ -92,12 +107,14 @@ class Forest {
 	}
 }
 
-/** Two by turns, because the tree before is still on the screen while the next one is made. */
-const turns = { tree: [new Forest(), new Forest()], callees: [new Forest(), new Forest()] };
+/** By turns: one is on the screen, one may be left half made, when the user chose something else meanwhile. */
+const turns = { tree: [], callees: [] };
+for (const list of Object.values(turns)) for (let i = 0; i < 3; i++) list.push(new Forest());
 function nextForest(which) {
-	turns[which].reverse();
-	turns[which][0].count = 0;
-	return turns[which][0];
+	const forest = turns[which].shift();
+	turns[which].push(forest);
+	forest.count = 0;
+	return forest;
 }
 let slots = new Int32Array(0);
 function slotsFor(model) {
@@ -228,15 +245,20 @@ function rowsByLabel(model, { weights, base }, group) {
  * The call tree of rows with these weights, and the functions in it. HIDDEN: what is left out, see hiddenNodes().
  * BASE: weights to compare with, or null. GROUP: how roots are grouped.
  */
-export function buildTree(model, weights, base, hidden, group) {
+export function buildTree(...what) { return finish(treeSteps(...what)); }
+
+/** buildTree() in steps, between which MODEL may grow but not be reset. */
+export function* treeSteps(model, weights, base, hidden, group) {
 	const { labels, rows, starts } = rowsByLabel(model, { weights, base }, group), slot = slotsFor(model);
+	yield;
 	const { hide, hides } = hiddenNodes(model, hidden), forest = nextForest("tree"), of = { model, forest, hide, hides };
-	const tops = labels.map((label, i) => {
+	const tops = [];
+	for (const [i, label] of labels.entries()) {
 		const top = forest.add(0, -1);
-		forest.fill(model, rows, starts[i], starts[i + 1] ?? rows.length, top, slot, { weights, base }, hide);
-		return ["g" + label, new Callee(of, label, -1, -1).add(top)];
-	});
-	const table = tableOf(model, forest, of);
+		yield* forest.fill(model, rows, starts[i], starts[i + 1] ?? rows.length, top, slot, { weights, base }, hide);
+		tops.push(["g" + label, new Callee(of, label, -1, -1).add(top)]);
+	}
+	const table = yield* tableOf(model, forest, of);
 	if (!group && tops.length) { tops[0][1].name = "all"; return { tree: tops[0][1], table }; }
 	const root = new Frame("all", -1, -1);
 	root.list = tops;
@@ -246,9 +268,10 @@ export function buildTree(model, weights, base, hidden, group) {
 }
 
 /** Self and total of each function by name, a function on a stack twice counted once. */
-function tableOf(model, forest, { hide, hides }) {
+function* tableOf(model, forest, { hide, hides }) {
 	const { nodeFrame, frameName, frameType, frameFile, strings } = model, byName = new Int32Array(strings.length).fill(-1), out = [];
 	for (let i = 0; i < forest.count; i++) {
+		if (i % STEP === 0) yield;
 		const node = forest.node[i], f = nodeFrame[node];
 		if (node <= 0 || hide[node]) continue;
 		const id = frameName[f];
@@ -278,7 +301,10 @@ function isAgain(model, node, name, hide) {
  * Callers (towards the roots) and callees of every frame that is called NAME. Recursion counts once:
  * callers from the outermost, callees from the innermost.
  */
-export function buildSandwich(model, weights, hidden, name) {
+export function buildSandwich(...what) { return finish(sandwichSteps(...what)); }
+
+/** buildSandwich() in steps, as treeSteps(). */
+export function* sandwichSteps(model, weights, hidden, name) {
 	const { nodeParent, nodeFrame, frameName, frameType, rowNode } = model, n = nodeParent.length;
 	const { hide, hides } = hiddenNodes(model, hidden), id = model.strings.indexOf(name);
 	const outer = new Int32Array(n), inner = new Int32Array(n), forest = nextForest("callees"), of = { model, forest, hide, hides };
@@ -286,6 +312,7 @@ export function buildSandwich(model, weights, hidden, name) {
 		const up = nodeParent[node], f = nodeFrame[node], wanted = frameName[f] === id && !hide[node];
 		outer[node] = outer[up] || (wanted ? node : 0);
 		inner[node] = wanted ? node : inner[up];
+		if (node % STEP === 0) yield;
 	}
 	const through = new Float64Array(n), rows = [], innermost = new Uint8Array(n), slot = slotsFor(model);
 	for (let row = 0; row < weights.length; row++) {
@@ -294,16 +321,18 @@ export function buildSandwich(model, weights, hidden, name) {
 		rows.push(row);
 		through[outer[node]] += weights[row];
 		innermost[inner[node]] = 1;
+		if (row % STEP === 0) yield;
 	}
 	const callers = new Caller(of, name, -1, -1), callees = new Callee(of, name, -1, -1);
 	for (let node = 1; node < n; node++) {
 		if (through[node]) callers.add(node, through[node]);
 		if (innermost[node]) forest.add(node, -1);
+		if (node % STEP === 0) yield;
 	}
 	const roots = forest.count;
 	if (roots) callers.frame = callees.frame = nodeFrame[forest.node[0]];
 	if (roots) callers.type = callees.type = frameType[callers.frame];
-	forest.fill(model, rows, 0, rows.length, 0, slot, { weights, base: null }, hide);
+	yield* forest.fill(model, rows, 0, rows.length, 0, slot, { weights, base: null }, hide);
 	for (let i = 0; i < roots; i++) callees.add(i);
 	return { callers, callees };
 }

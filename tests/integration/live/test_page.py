@@ -14,7 +14,8 @@ from paint import measure_page
 from stream import Feed, Watchers
 
 SHOTS = os.environ.get("KILN_SCREENSHOTS", os.path.join(kiln_agent.ROOT, "build", "screenshots"))
-READY = "window.kiln?.shown?.total > 0"
+# There are numbers, they are drawn, and the lists of what can be chosen are filled: one after the other.
+READY = "window.kiln?.shown?.total > 0 && document.getElementById('summary').dataset.ns > 0 && document.getElementById('process').options.length > 1"
 
 
 def shot(browser, name):
