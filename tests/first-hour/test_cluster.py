@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A new user's first hour with a cluster: one real node (hack/node) that has nothing of Kiln, and the commands of the
+README and of docs/helm.md as they stand there: build, make the images, import them, install, look, uninstall. First by
+kubectl, then by Helm on the same node. Each time a pod of the user's computes: is it in the agents' logs under its own
+name, with the CPU time that it knows it used? tests/e2e asks for more of what was installed so."""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "e2e"))
+import cluster as kiln  # noqa: E402
+from cluster import ROOT, wait_for  # noqa: E402
+
+HZ = 20  # the default rate
+SECONDS = 25  # that the program runs
+SHOP = "kiln.local/shop:1"
+lacks = kiln.missing()
+pytestmark = pytest.mark.skipif(lacks is not None, reason=f"no node: {lacks}")
+
+
+def blocks(document, heading):
+    """The lines of each block of code below HEADING of a document: fenced, or indented by four spaces."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    section = re.split(r"^## ", text.split(f"\n## {heading}\n", 1)[1], maxsplit=1, flags=re.M)[0]
+    found = re.findall(r"^```\w*\n(.*?)^```$|((?:^    [^\n]*\n)+)", section, flags=re.M | re.S)
+    return [[line.strip() for line in (fenced or indented).splitlines()] for fenced, indented in found]
+
+
+class Node(kiln.Cluster):
+    def shell(self, line, **options):
+        """A line of a document, on the node, in the folder of the clone."""
+        return kiln.run(kiln.SCRIPT, "run", self.node_dir, "--", "bash", "-c", f"cd {ROOT} && {line}", timeout=1800, **options)
+
+    def shop(self, name):
+        """Runs a pod of the user's to its end: ({function: seconds} by the program itself, container id)."""
+        self.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop"}, "spec": {
+            "restartPolicy": "Never", "containers": [
+                {"name": "shop", "image": SHOP, "imagePullPolicy": "Never", "args": [str(SECONDS)],
+                 "resources": {"requests": {"cpu": "500m"}}}]}})
+        wait_for("the program's end", lambda: self.get("pod", "-n", "shop", name)["status"]["phase"] == "Succeeded")
+        return json.loads(self.kubectl("logs", "-n", "shop", name)), self.pod_ids(name)[1]
+
+    def is_profiled(self, name):
+        """The pod is in the agents' logs, once a window has ended after it; whole, and nobody else's."""
+        truth, container = self.shop(name)
+        total = sum(truth.values())
+
+        def of_the_program():
+            """Not runc's, which starts it."""
+            return [s for s in self.samples(container) if s.attributes["process.executable.name"] == "shop"]
+
+        wait_for("its profile in the agents' logs",
+                 lambda: sum(s.value for s in of_the_program()) >= 0.95 * total * HZ, interval=1)
+        samples = of_the_program()
+        for s in samples:
+            assert (s.resource["k8s.namespace.name"], s.resource["k8s.pod.name"]) == ("shop", name)
+        seen = {f: sum(s.value for s in samples if f in s.user) / HZ for f in truth}
+        assert sum(s.value for s in samples) / HZ == pytest.approx(total, rel=0.05), (seen, truth)
+        for function, took in truth.items():
+            assert seen[function] == pytest.approx(took, abs=0.05 * total), (seen, truth)
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    """The node with the user's program, and Kiln's images made and imported as the README says."""
+    made = tmp_path_factory.mktemp("images")
+    node = Node()
+    try:
+        node.up()
+        for line in blocks("README.md", "In a Kubernetes cluster")[0]:
+            assert re.match(r"\./hack/|ctr ", line), line
+            node.shell(line.replace("/tmp/kiln-images", str(made)))
+        subprocess.run(["cc", "-O2", "-o", made / "shop", HERE / "shop.c"], check=True)
+        kiln.run(ROOT / "hack/node.d/image.py", "--name", SHOP, "--output", made / "shop.tar", "--entrypoint",
+                 "/usr/local/bin/shop", "--user", "65532:65532", f"{made}/shop=/usr/local/bin/shop")
+        kiln.run(kiln.SCRIPT, "import", node.node_dir, made / "shop.tar")
+        node.kubectl("create", "namespace", "shop")
+        yield node
+    finally:
+        node.down()
+
+
+def left(node):
+    """What there is of Kiln."""
+    kinds = "namespaces,crds,clusterroles,clusterrolebindings,validatingadmissionpolicies,flowschemas"
+    names = node.kubectl("get", kinds, "-o", "name").splitlines()
+    return [n for n in names if re.search(r"kiln|profiling", n)]
+
+
+def test_kubectl(node):
+    """The overlay "default", and the object that the README tells to look at."""
+    apply, look = blocks("README.md", "In a Kubernetes cluster")[1]
+    assert re.fullmatch(r"kubectl apply -k kustomize/overlays/default", apply), apply
+    node.shell(apply)
+    wait_for("the agent", node.agent)
+    wait_for("the config is in effect", lambda: re.search(r"^cluster\s.*\sTrue\s+True\s+\S+$", node.shell(look), re.M))
+    node.is_profiled("by-kubectl")
+    uninstall, = [line for block in blocks("docs/operator.md", "Uninstall") for line in block if " delete -k " in line]
+    node.shell(uninstall)
+    wait_for("nothing of it is left", lambda: not left(node))
+
+
+def test_helm(node, tmp_path):
+    """The chart, by the commands of docs/helm.md, from its installation to its end."""
+    helm = kiln.run(ROOT / "hack/helm", "build", timeout=1800).strip()
+    (tmp_path / "helm").symlink_to(helm)
+
+    def shell(line):
+        env = "".join(f"HELM_{kind}_HOME={tmp_path} " for kind in ("CACHE", "CONFIG", "DATA"))
+        return node.shell(f"export {env} PATH={tmp_path}:$PATH; {line}")
+
+    install, = blocks("docs/helm.md", "Install")
+    (upgrade, rollback, _), uninstall = blocks("docs/helm.md", "Upgrade, roll back, uninstall")
+    for line in install:
+        shell(line)
+    wait_for("the agent", node.agent)
+    node.is_profiled("by-helm")
+    for line in (upgrade, rollback, *uninstall):
+        shell(line)
+    node.kubectl("delete", "namespace", kiln.NAMESPACE)
+    wait_for("nothing of it is left", lambda: not left(node))
