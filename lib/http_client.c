@@ -7,6 +7,7 @@
 
 #include "lib/buf.h"
 #include "lib/curl_loop.h"
+#include "lib/http_failure.h"
 
 enum {
 	REDIRECTS_MAX = 0,
@@ -33,6 +34,7 @@ struct http_client {
 	char *url, *connect_to, *host; /* the latter two with tls.server_name */
 	char *ca_file, *cert_file, *key_file, *user_agent;
 	bool skip_verify, stay;
+	bool answered; /* there was an HTTP status, whichever */
 	enum tls_version min_version;
 	struct curl_slist *headers;
 };
@@ -104,6 +106,23 @@ static bool refused_early(const struct http_post *p)
 	return status >= 400 && (uint64_t)sent < p->len;
 }
 
+static bool is_https(const char *url)
+{
+	return strncasecmp(url, "https:", 6) == 0;
+}
+
+static const char *failure_words(const struct http_post *p, CURLcode code)
+{
+	struct http_failure failure = {
+	    .code = code,
+	    .said = p->error[0] ? p->error : curl_easy_strerror(code),
+	    .tls = is_https(p->client->url),
+	    .answered = p->client->answered,
+	};
+
+	return http_failure_words(&failure);
+}
+
 static void post_finish(struct curl_transfer *t, CURLcode code)
 {
 	struct http_post *p = container_of(t, struct http_post, transfer);
@@ -111,8 +130,9 @@ static void post_finish(struct curl_transfer *t, CURLcode code)
 	struct curl_header *header;
 	long status = 0;
 
+	curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
+	p->client->answered |= status != 0;
 	if (code == CURLE_OK || refused_early(p)) {
-		curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
 		answer.status = (int)status;
 		answer.body = (const uint8_t *)p->body.data;
 		answer.body_len = p->body.len;
@@ -120,7 +140,7 @@ static void post_finish(struct curl_transfer *t, CURLcode code)
 		    CURLHE_OK)
 			answer.retry_after = header->value;
 	} else {
-		answer.message = p->error[0] ? p->error : curl_easy_strerror(code);
+		answer.message = failure_words(p, code);
 		answer.elsewhere = p->elsewhere;
 		answer.connected = !p->elsewhere && !before_request(code);
 		answer.timed_out = code == CURLE_OPERATION_TIMEDOUT;
@@ -362,7 +382,7 @@ static int client_init(struct http_client *c, const struct http_client_options *
 			return error_set(err, r, "out of memory");
 	}
 	r = 0;
-	if (o->tls.server_name && strncasecmp(c->url, "https:", 6) == 0)
+	if (o->tls.server_name && is_https(c->url))
 		r = curl_override_name(&c->url, o->tls.server_name, &c->host, &c->connect_to);
 	if (r < 0)
 		return error_set(err, r, "tls.server_name_override: cannot use %s",

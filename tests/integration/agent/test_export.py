@@ -4,6 +4,8 @@ import itertools
 import json
 import os
 import re
+import socket
+import threading
 import time
 import uuid
 
@@ -89,8 +91,30 @@ def test_check_asks_the_receiver(agent, collector, tmp_path, protocol):
     assert told["as"].endswith("as proto_generation says: g6")
     assert "97 times a second" in told["BPF"] and "python" in told["tracers"]
     secure = text.replace("http://", "https://").replace("insecure: true", "insecure_skip_verify: true")
-    assert re.search("plain text|wrong version number", check(secure)["exporter"])
+    assert "the port speaks plain text, not TLS (" in check(secure)["exporter"]
     assert collector.samples() == []
+
+
+@pytest.mark.parametrize("answer", [b"", b"\x15\x03\x03\x00\x02\x02\x46"], ids=["closed", "alert"])
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_check_tells_of_a_receiver_that_wants_tls(agent, tmp_path, protocol, answer):
+    """Servers of TLS close the connection of a client that speaks plain text, some after an alert."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+
+        def serve():
+            peer = listener.accept()[0]
+            with peer:
+                peer.recv(4096)
+                peer.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        where = f"127.0.0.1:{port}" if protocol == "grpc" else f"http://127.0.0.1:{port}"
+        a = agent("--check", config=configuration(tmp_path, (
+            f'  otlp_{protocol}: {{endpoint: "{where}", tls: {{insecure: true}}}}\n')))
+        assert a.wait() == 0, a.stderr()
+    row = next(line for line in a.stdout().splitlines() if f"otlp_{protocol}" in line)
+    assert re.search(r"TLS.*https://", row), row
 
 
 def test_check_reads_the_token_of_the_page(agent, tmp_path):

@@ -3,6 +3,7 @@
 #include "lib/http_client.h"
 
 #include <arpa/inet.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <sys/socket.h>
@@ -137,7 +138,8 @@ static void test_a_cancelled_request_tells_whether_it_was_on_its_way(void **stat
 
 struct seen {
 	int calls, status;
-	bool connected, timed_out, worded;
+	bool connected, timed_out;
+	char words[256];
 	struct http_client *free_me;
 };
 
@@ -149,7 +151,7 @@ static void on_answer(const struct http_answer *answer, void *arg)
 	seen->status = answer->status;
 	seen->connected = answer->connected;
 	seen->timed_out = answer->timed_out;
-	seen->worded = answer->message[0] != 0;
+	snprintf(seen->words, sizeof(seen->words), "%s", answer->message);
 	http_client_free(seen->free_me);
 }
 
@@ -170,7 +172,7 @@ static struct seen post_once(const char *url, uint64_t timeout_ms)
 	assert_int_equal(uv_loop_close(&loop), 0);
 	assert_int_equal(seen.calls, 1);
 	assert_int_equal(seen.status, 0);
-	assert_true(seen.worded);
+	assert_true(seen.words[0]);
 	return seen;
 }
 
@@ -265,6 +267,98 @@ static void test_nobody_there_is_told_apart_from_silence(void **state)
 	assert_false(seen.timed_out);
 }
 
+/* A port that sends BYTES to whoever connects to it and closes the connection. */
+struct peer {
+	uv_thread_t thread;
+	int listener;
+	const char *bytes;
+	size_t len;
+	bool reset; /* it resets the connection instead */
+};
+
+static void peer_answer(void *arg)
+{
+	static const struct linger at_once = {.l_onoff = 1};
+	struct peer *p = arg;
+	struct pollfd waits = {.fd = p->listener, .events = POLLIN};
+	_cleanup_close_ int fd = -1;
+	char request[4096];
+
+	if (poll(&waits, 1, 60000) != 1)
+		return;
+	fd = accept4(p->listener, NULL, NULL, SOCK_CLOEXEC);
+	if (recv(fd, request, sizeof(request), 0) <= 0)
+		return;
+	if (p->reset)
+		setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+	else
+		(void)!send(fd, p->bytes, p->len, MSG_NOSIGNAL);
+}
+
+static void test_the_wrong_scheme_is_told(void **state)
+{
+	static const struct {
+		const char *scheme, *bytes;
+		size_t len;
+		bool reset;
+		const char *words;
+	} rows[] = {
+	    {"https", "HTTP/1.1 400 Bad Request\r\n\r\n", 28, false,
+	     "the port speaks plain text, not TLS (use http://)"},
+	    {"https", "", 0, false, "it may speak plain text (use http://)"},
+	    {"https", "", 0, true, "it may speak plain text (use http://)"},
+	    /* The scheme is right: an alert, handshake_failure. */
+	    {"https", "\x15\x03\x03\x00\x02\x02\x28", 7, false, "handshake failure"},
+	    {"http", "\x15\x03\x03\x00\x02\x02\x46", 7, false, "may speak TLS (use https://)"},
+	    {"http", "", 0, false, "it may want TLS (use https://)"},
+	    {"http", "", 0, true, "it may want TLS (use https://)"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		char url[64], asked[80];
+		_cleanup_close_ int fd = silent_port(url);
+		struct peer peer = {.listener = fd,
+				    .bytes = rows[i].bytes,
+				    .len = rows[i].len,
+				    .reset = rows[i].reset};
+		struct seen seen;
+
+		snprintf(asked, sizeof(asked), "%s%s", rows[i].scheme, url + strlen("http"));
+		assert_int_equal(uv_thread_create(&peer.thread, peer_answer, &peer), 0);
+		seen = post_once(asked, 60000);
+		uv_thread_join(&peer.thread);
+		if (!strstr(seen.words, rows[i].words))
+			fail_msg("row %zu: %s", i, seen.words);
+	}
+}
+
+/* What has answered before speaks the URL's protocol: it may be a proxy whose receiver is away. */
+static void test_the_scheme_is_not_blamed_after_an_answer(void **state)
+{
+	char url[64];
+	_cleanup_close_ int fd = silent_port(url), peer = -1;
+	struct http_client_options options = {.url = url};
+	struct peer closes = {.listener = fd, .bytes = ""};
+	struct seen seen = {0};
+	struct http_post *post;
+	struct error err;
+	uv_loop_t loop;
+
+	assert_int_equal(uv_loop_init(&loop), 0);
+	assert_int_equal(http_client_new(&options, &loop, &seen.free_me, &err), 0);
+	assert_int_equal(ask(seen.free_me, &loop, fd, &peer).status, 204);
+	close(TAKE_FD(peer));
+	assert_int_equal(uv_thread_create(&closes.thread, peer_answer, &closes), 0);
+	assert_int_equal(
+	    http_client_post(seen.free_me, "a/b", NULL, "x", 1, 60000, on_answer, &seen, &post), 0);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	uv_thread_join(&closes.thread);
+	assert_int_equal(uv_loop_close(&loop), 0);
+	assert_int_equal(seen.calls, 1);
+	assert_true(seen.words[0]);
+	assert_null(strstr(seen.words, "https://"));
+}
+
 static void test_out_of_memory_at_any_allocation(void **state)
 {
 	static const struct http_header header = {"x", "y"};
@@ -302,6 +396,8 @@ int main(void)
 	    cmocka_unit_test(test_a_cancelled_request_tells_whether_it_was_on_its_way),
 	    cmocka_unit_test(test_a_request_that_is_to_stay_goes_over_no_new_connection),
 	    cmocka_unit_test(test_nobody_there_is_told_apart_from_silence),
+	    cmocka_unit_test(test_the_wrong_scheme_is_told),
+	    cmocka_unit_test(test_the_scheme_is_not_blamed_after_an_answer),
 	    cmocka_unit_test(test_out_of_memory_at_any_allocation),
 	};
 
