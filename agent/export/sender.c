@@ -151,16 +151,17 @@ static void wait_for(struct sender *s, uint64_t ms)
 	uv_timer_start(&s->wait, on_wait, ms, 0);
 }
 
-static void set_failing(struct sender *s, const char *how, const struct transport_answer *a)
+static void set_failing(struct sender *s, const char *how, const struct transport_answer *a,
+			const char *advice)
 {
 	s->failing = true;
-	snprintf(s->last_error, sizeof(s->last_error), "%s: %s", how,
-		 a->message[0] ? a->message : "no reason given");
+	snprintf(s->last_error, sizeof(s->last_error), "%s: %s%s", how,
+		 a->message[0] ? a->message : "no reason given", advice);
 }
 
 static void set_down(struct sender *s, const struct transport_answer *a)
 {
-	set_failing(s, a->away ? "unreachable" : "refuses for now", a);
+	set_failing(s, a->away ? "unreachable" : "refuses for now", a, "");
 	if (!s->stats.down)
 		log_warn("export", "%s: %s %s: %s; will retry", s->name, s->endpoint,
 			 a->away ? "is unreachable" : "refuses for now", a->message);
@@ -223,18 +224,19 @@ static void head_sent(struct sender *s, const struct transport_answer *a)
 
 static void head_rejected(struct sender *s, const struct transport_answer *a)
 {
+	const char *advice = a->maybe_form ? generation_advice(s) : "";
 	unsigned int held_back = 0;
 
 	set_up(s); /* it is there, it does answer */
 	if (a->maybe_form && generation_refused(s, s->queue))
 		return;
-	set_failing(s, "rejects", a);
+	set_failing(s, "rejects", a, advice);
 	s->rejected_in_a_row++;
 	metric_add(M_EXPORT_REQUESTS_REJECTED, 1);
 	if (log_allowed(&s->reject_log, LOG_INTERVAL_S, &held_back))
-		log_warn("export", "%s: %s rejected a request of %lld samples: %s (%u more)",
+		log_warn("export", "%s: %s rejected a request of %lld samples: %s%s (%u more)",
 			 s->name, s->endpoint, (long long)s->queue->payload.samples, a->message,
-			 held_back);
+			 advice, held_back);
 	queue_drop(s, s->queue, DROP_REJECTED);
 }
 

@@ -62,6 +62,17 @@ bool generation_refused(struct sender *s, struct item *head)
 	return true;
 }
 
+const char *generation_advice(const struct sender *s)
+{
+	if (s->options.generation_auto)
+		return " (refused in both forms of OTLP profiles: v1.10 and v1.11, v1.8 and v1.9)";
+	return is_newest(s->options.otlp.generation)
+		   ? " (sent as OTLP v1.10 and v1.11, as proto_generation says; with auto the "
+		     "agent finds out which form is taken)"
+		   : " (sent as OTLP v1.8 and v1.9, as proto_generation says; with auto the agent "
+		     "finds out which form is taken)";
+}
+
 void generation_taken(struct sender *s, const struct item *head)
 {
 	enum otlp_generation g = head->payload.generation;

@@ -18,7 +18,7 @@ struct item { /* one request in memory */
 	enum otlp_generation refused_as;
 };
 
-enum { SENDER_ERROR_MAX = 256 };
+enum { SENDER_ERROR_MAX = 768 }; /* what a receiver says, and advice */
 
 enum job_type { JOB_ENCODE, JOB_CONVERT, JOB_SPOOL_PUT, JOB_SPOOL_LOAD, JOB_SPOOL_REMOVE };
 
@@ -118,6 +118,9 @@ enum otlp_generation generation_wanted(const struct sender *s, const struct item
 bool generation_differs(enum otlp_generation a, enum otlp_generation b);
 /* HEAD was rejected, maybe for its form. True: it is to be sent in the other one. */
 bool generation_refused(struct sender *s, struct item *head);
+/* generation_refused() said no: in which form the request was sent, and what to do. Goes behind the
+ * receiver's words. */
+const char *generation_advice(const struct sender *s);
 /* HEAD was taken. */
 void generation_taken(struct sender *s, const struct item *head);
 /* A request is about to be sent: over a new connection, it may reach another version. */

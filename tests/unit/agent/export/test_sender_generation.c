@@ -323,6 +323,40 @@ static void one_that_takes_neither_is_not_asked_twice_for_each(void **state)
 	assert_false(sender_refused(t.sender, (char[64]){}, 64));
 }
 
+static const char *refusal(void)
+{
+	static char words[1024];
+
+	assert_false(sender_healthy(t.sender, words, sizeof(words)));
+	return words;
+}
+
+static void a_refusal_tells_in_which_form_it_was_sent(void **state)
+{
+	start(0);
+	for (int i = 0; i < 2; i++) { /* the second is sent in one form only */
+		send_all(1);
+		assert_string_equal(refusal(), "rejects: cannot be parsed (refused in both forms "
+					       "of OTLP profiles: v1.10 and v1.11, v1.8 and v1.9)");
+	}
+	t.r.final = true;
+	send_all(1);
+	assert_string_equal(refusal(), "rejects: cannot be parsed");
+	stop();
+	t.options.generation_auto = false;
+	start(0);
+	send_all(1);
+	assert_string_equal(refusal(),
+			    "rejects: cannot be parsed (sent as OTLP v1.10 and v1.11, as "
+			    "proto_generation says; with auto the agent finds out which form is "
+			    "taken)");
+	stop();
+	t.options.otlp.generation = OTLP_G5;
+	start(0);
+	send_all(1);
+	assert_non_null(strstr(refusal(), "(sent as OTLP v1.8 and v1.9, as proto_generation says"));
+}
+
 /* No permission, say. */
 static void a_refusal_that_is_not_for_the_form_is_final(void **state)
 {
@@ -505,6 +539,7 @@ int main(void)
 	    TEST(a_receiver_of_the_older_form_loses_nothing),
 	    TEST(what_waited_is_sent_in_the_form_that_is_taken),
 	    TEST(one_that_takes_neither_is_not_asked_twice_for_each),
+	    TEST(a_refusal_tells_in_which_form_it_was_sent),
 	    TEST(a_refusal_that_is_not_for_the_form_is_final),
 	    TEST(a_generation_that_was_asked_for_is_kept),
 	    TEST(another_receiver_is_asked_for_the_newest_again),
