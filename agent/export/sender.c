@@ -23,7 +23,7 @@ enum {
 	LOG_INTERVAL_S = 60,
 	RETRY_AFTER_MAX_MS = 15 * 60 * 1000, /* no server may silence an agent for longer */
 	RETRY_UNSENT_MS = 1000,		     /* the transport could not even begin */
-	SAY_SENT_MS = 60 * 60 * 1000,
+	LOG_SENT_MS = 60 * 60 * 1000,
 	REFUSED_AFTER = 3,     /* rejections in a row, without a success */
 	UNQUEUED_REQUESTS = 8, /* sending_queue.enabled: false; one batch may be several */
 };
@@ -178,21 +178,23 @@ static void set_up(struct sender *s)
 }
 
 /* Logs the first success, and then one line an hour, so that a later log shows that exports work.
- */
-static void say_sent(struct sender *s)
+ * SENT: the request that was taken just now. */
+static void log_sent(struct sender *s, const struct payload *sent)
 {
 	uint64_t now = uv_now(s->loop);
 
 	if (s->stats.sent_requests == 1)
-		log_info("export", "%s: %s takes profiles", s->name, s->endpoint);
-	else if (now >= s->say_sent_at_ms)
+		log_info("export", "%s: %s takes profiles: %lld samples, as OTLP %s", s->name,
+			 s->endpoint, (long long)sent->samples,
+			 generation_versions(sent->generation));
+	else if (now >= s->log_sent_at_ms)
 		log_info("export",
 			 "%s: %s has taken %llu requests with %lld samples since the start",
 			 s->name, s->endpoint, (unsigned long long)s->stats.sent_requests,
 			 (long long)s->stats.sent_samples);
 	else
 		return;
-	s->say_sent_at_ms = now + SAY_SENT_MS;
+	s->log_sent_at_ms = now + LOG_SENT_MS;
 }
 
 static void head_sent(struct sender *s, const struct transport_answer *a)
@@ -204,7 +206,7 @@ static void head_sent(struct sender *s, const struct transport_answer *a)
 	s->rejected_in_a_row = 0;
 	s->stats.sent_requests++;
 	s->stats.sent_samples += s->queue->payload.samples;
-	say_sent(s);
+	log_sent(s, &s->queue->payload);
 	generation_taken(s, s->queue);
 	metric_add(M_EXPORT_REQUESTS_SENT, 1);
 	metric_add(M_EXPORT_SAMPLES_SENT, s->queue->payload.samples);

@@ -21,7 +21,7 @@ static bool is_newest(enum otlp_generation g)
 	return g == OTLP_G6;
 }
 
-static const char *versions(enum otlp_generation g)
+const char *generation_versions(enum otlp_generation g)
 {
 	return is_newest(g) ? "v1.10 and v1.11" : "v1.8 and v1.9";
 }
@@ -84,7 +84,8 @@ void generation_taken(struct sender *s, const struct item *head)
 		log_info("export",
 			 "%s: %s takes OTLP profiles as opentelemetry-proto %s has them, and not "
 			 "those of %s: they are sent so from now on (proto_generation: auto)",
-			 s->name, s->endpoint, versions(g), versions(other(g)));
+			 s->name, s->endpoint, generation_versions(g),
+			 generation_versions(other(g)));
 	s->options.otlp.generation = g;
 	/* The newest form was accepted, or refused just now: no need to try it soon. */
 	if (is_newest(g))

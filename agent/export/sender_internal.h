@@ -83,7 +83,7 @@ struct sender {
 	bool failing; /* the last answer was no */
 	char last_error[SENDER_ERROR_MAX];
 	unsigned int rejected_in_a_row;
-	uint64_t say_sent_at_ms;
+	uint64_t log_sent_at_ms;
 
 	/* proto_generation: auto, see sender_generation.c */
 	uint64_t try_newest_ms, both_refused_until_ms, may_move_until_ms;
@@ -114,6 +114,8 @@ void item_free(struct item *item);
 /* sender_generation.c */
 /* In which generation HEAD is to be sent. */
 enum otlp_generation generation_wanted(const struct sender *s, const struct item *head);
+/* "v1.10 and v1.11": which versions of OTLP have this form. */
+const char *generation_versions(enum otlp_generation g);
 /* Do receivers tell them apart? */
 bool generation_differs(enum otlp_generation a, enum otlp_generation b);
 /* HEAD was rejected, maybe for its form. True: it is to be sent in the other one. */

@@ -3,7 +3,18 @@
  * for what it keeps on disk. */
 #include "lib/metrics.h"
 #include "tests/support/failalloc.h"
+#include "tests/support/log_capture.h"
 #include "tests/unit/agent/export/sender_bench.h"
+
+static uint64_t ahead_ms;
+
+uint64_t __wrap_uv_now(const uv_loop_t *loop);
+uint64_t __real_uv_now(const uv_loop_t *loop);
+
+uint64_t __wrap_uv_now(const uv_loop_t *loop)
+{
+	return __real_uv_now(loop) + ahead_ms;
+}
 
 static void test_batches_go_out_in_order(void **state)
 {
@@ -298,6 +309,34 @@ static void test_partial_success_is_counted_and_the_request_is_gone(void **state
 	assert_int_equal(b->st.rejected_profiles, 4);
 }
 
+static void test_the_log_tells_of_the_first_success_and_once_an_hour(void **state)
+{
+	/* When the nth request is sent, and how many lines of the hour there are then. */
+	static const struct {
+		unsigned int minute;
+		size_t lines;
+	} rows[] = {{0, 0}, {0, 0}, {58, 0}, {61, 1}, {61, 1}, {119, 1}, {122, 2}};
+	struct bench *b = *state;
+
+	assert_int_equal(bench_start(b), 0);
+	log_capture_clear();
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		ahead_ms = rows[i].minute * 60000ULL;
+		bench_consume(b, i + 1, 1);
+		run_until(b, b->st.sent_requests == i + 1);
+		assert_int_equal(log_capture_count("has taken"), rows[i].lines);
+	}
+	assert_int_equal(log_capture_count("takes profiles"), 1);
+	assert_int_equal(log_capture_count("otlp_grpc/a.b: http://host:1/ takes profiles: 3 "
+					   "samples, as OTLP v1.8 and v1.9"),
+			 1);
+	assert_int_equal(log_capture_count("http://host:1/ has taken 4 requests with 12 samples "
+					   "since the start"),
+			 1);
+	assert_int_equal(log_capture_count("has taken 7 requests with 21 samples"), 1);
+	ahead_ms = 0;
+}
+
 static void test_free_at_any_moment_leaves_nothing(void **state)
 {
 	struct bench *b = *state;
@@ -368,6 +407,7 @@ int main(void)
 	    test(test_a_new_transport_takes_over_after_the_answer),
 	    test(test_a_new_transport_does_not_wait_for_the_former_receiver),
 	    test(test_partial_success_is_counted_and_the_request_is_gone),
+	    test(test_the_log_tells_of_the_first_success_and_once_an_hour),
 	    test(test_free_at_any_moment_leaves_nothing),
 	    test(test_free_from_inside_the_callback_of_flush),
 	    test(test_out_of_memory_at_any_allocation),

@@ -12,6 +12,7 @@
 
 #include "agent/profile/otlp_convert.h"
 #include "lib/gzip.h"
+#include "tests/support/log_capture.h"
 #include "tests/support/sample_batch.h"
 
 enum { OLD = 1 << OTLP_G5, NEW = 1 << OTLP_G6, SEEN_MAX = 64 };
@@ -276,6 +277,21 @@ static void one_that_takes_both_is_sent_the_newest(void **state)
 	assert_seen(&t.r, "66");
 }
 
+static void the_first_line_tells_the_form_that_is_taken(void **state)
+{
+	char words[64];
+
+	for (size_t i = 0; i < 2; i++) {
+		log_capture_clear();
+		start(i ? NEW : OLD);
+		send_all(2);
+		stop();
+		snprintf(words, sizeof(words), "takes profiles: %lld samples, as OTLP %s",
+			 (long long)t.samples, i ? "v1.10 and v1.11" : "v1.8 and v1.9");
+		assert_int_equal(log_capture_count(words), 1);
+	}
+}
+
 static void a_receiver_of_the_older_form_loses_nothing(void **state)
 {
 	for (enum payload_encoding e = PAYLOAD_PLAIN; e < PAYLOAD_ENCODINGS; e++) {
@@ -333,12 +349,14 @@ static const char *refusal(void)
 
 static void a_refusal_tells_in_which_form_it_was_sent(void **state)
 {
+	log_capture_clear();
 	start(0);
 	for (int i = 0; i < 2; i++) { /* the second is sent in one form only */
 		send_all(1);
 		assert_string_equal(refusal(), "rejects: cannot be parsed (refused in both forms "
 					       "of OTLP profiles: v1.10 and v1.11, v1.8 and v1.9)");
 	}
+	assert_int_equal(log_capture_count(": cannot be parsed (refused in both forms of OTLP"), 1);
 	t.r.final = true;
 	send_all(1);
 	assert_string_equal(refusal(), "rejects: cannot be parsed");
@@ -536,6 +554,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    TEST(a_receiver_of_the_newest_form_is_sent_no_other),
 	    TEST(one_that_takes_both_is_sent_the_newest),
+	    TEST(the_first_line_tells_the_form_that_is_taken),
 	    TEST(a_receiver_of_the_older_form_loses_nothing),
 	    TEST(what_waited_is_sent_in_the_form_that_is_taken),
 	    TEST(one_that_takes_neither_is_not_asked_twice_for_each),
