@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * --check: loads and attaches the BPF programs as a real start does, asks the receivers, and stops.
- * The result is a table for people to read; scripts use the exit code.
+ * The result is a table for people to read; scripts use the exit code. A failure has its row, and
+ * the table goes on with what can be told all the same; the first failure is the result.
  */
 #include "agent/agent.h"
 
@@ -169,6 +170,34 @@ static int check_token(const struct http_config *live, struct error *err)
 	return r < 0 ? error_wrap(err, r, "extensions.live") : 0;
 }
 
+static int put_privileges(struct buf *out, struct error *err)
+{
+	int r = host_check_privileges(err);
+
+	buf_printf(out, ROW "%s\n", "privileges",
+		   r < 0 ? err->message : "BTF, perf events and the capabilities are there");
+	return r;
+}
+
+static int put_programs(struct buf *out, const struct config *c,
+			const struct sampler_options *options, struct sampler **ret,
+			struct error *err)
+{
+	int r = sampler_new(options, ret, err);
+
+	if (r == 0)
+		r = sampler_start(*ret, err);
+	if (r < 0)
+		buf_printf(out, ROW "%s\n", "BPF programs",
+			   err->message[0] ? err->message : strerror(-r));
+	else
+		buf_printf(out,
+			   ROW "the kernel takes them; they would sample %u times a second per "
+			       "CPU\n",
+			   "BPF programs", c->receiver.samples_per_second);
+	return r;
+}
+
 int agent_check(const struct config *c, struct buf *out, struct error *err)
 {
 	struct sampler_options options = agent_sampler_options(c);
@@ -178,30 +207,21 @@ int agent_check(const struct config *c, struct buf *out, struct error *err)
 	/* As in agent_run(): a receiver may close its connection. */
 	signal(SIGPIPE, SIG_IGN);
 	put_machine(out);
-	r = host_check_privileges(err);
-	if (r < 0)
-		return r;
-	buf_printf(out, ROW "BTF, perf events and the capabilities are there\n", "privileges");
+	r = put_privileges(out, err);
 	put_cgroups(out, options.cgroup_mode);
-	r = sampler_new(&options, &s, err);
 	if (r == 0)
-		r = sampler_start(s, err);
-	if (r < 0)
-		return r;
-	buf_printf(out, ROW "the kernel takes them; they would sample %u times a second per CPU\n",
-		   "BPF programs", c->receiver.samples_per_second);
+		r = put_programs(out, c, &options, &s, err);
 	put_tracers(out, c, "tracers", true);
 	put_tracers(out, c, "", false);
 	put_off_cpu(out, c);
 	put_labels(out, c);
-	r = put_probes(out, c, s, err);
-	if (r < 0)
-		return r;
+	if (r == 0)
+		r = put_probes(out, c, s, err);
 	put_pods(out, &c->processors.node_stream);
 	for (size_t i = 0; i < c->n_exporters; i++)
 		put_exporter(out, &c->exporters[i]);
 	put_address(out, "health", &c->health_check);
 	put_address(out, "own profile", &c->pprof);
 	put_address(out, "flame graph", &c->live);
-	return check_token(&c->live, err);
+	return r == 0 ? check_token(&c->live, err) : r;
 }

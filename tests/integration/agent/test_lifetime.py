@@ -260,6 +260,21 @@ def test_without_root_all_of_them_are_named_in_one_line(copy):
 
 
 @pytest.mark.skipif(bool(SANITIZER), reason="says nothing about memory")
+def test_check_tells_all_that_needs_no_privileges(copy):
+    address = f"127.0.0.1:{free_port()}"
+    done = with_capabilities(copy, (), "--check", "--collection-agent", address, "--disable-tls")
+    one_line(done, 3, "CAP_BPF")
+    rows = [(line[:13].strip(), line[14:]) for line in done.stdout.splitlines()]
+    # "processes" only when the tests run in a container.
+    assert [title for title, _ in rows if title and title != "processes"] == [
+        "kernel", "privileges", "cgroups", "tracers", "pods", "exporter"], done.stdout
+    told = dict(rows)
+    assert told["privileges"].startswith("missing CAP_BPF (to load BPF programs), "), told
+    assert "python" in told["tracers"], told
+    assert told["exporter"].startswith(f"otlp_grpc: {address} is not reachable"), told
+
+
+@pytest.mark.skipif(bool(SANITIZER), reason="says nothing about memory")
 def test_root_without_them_is_told_too(copy):
     one_line(with_capabilities(copy, ("sys_ptrace",), "--check", root=True), 3, "CAP_BPF", "CAP_PERFMON")
 
