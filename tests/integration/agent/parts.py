@@ -155,10 +155,12 @@ service:
 
 
 class Recorder:
-    """Takes every POST and keeps its body."""
+    """Keeps the body of every POST and answers with `status`, which a test may change at any time."""
 
-    def __init__(self):
-        self.bodies = bodies = []
+    def __init__(self, status=200):
+        self.bodies = []
+        self.status = status
+        recorder = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -167,8 +169,8 @@ class Recorder:
                 pass
 
             def do_POST(self):
-                bodies.append(self.rfile.read(int(self.headers["content-length"])))
-                self.send_response(200)
+                recorder.bodies.append(self.rfile.read(int(self.headers["content-length"])))
+                self.send_response(recorder.status)
                 self.send_header("content-length", "0")
                 self.end_headers()
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from parts import ROOT, agent as kiln, free_port, http_get, wait_until
+from parts import ROOT, Recorder, agent as kiln, free_port, http_get, wait_until
 
 CONFIG = """
 receivers:
@@ -114,6 +114,30 @@ def test_ready_means_that_a_window_went_out(agent, busy, tmp_path):
     assert set(json.loads(text)) == {"status", "upSince", "uptime"}
     assert http_get(base + "/nothing")[0] == 404
     assert a.stop() == 0, a.stderr()
+
+
+REJECTED = """
+receivers: {profiling: {samples_per_second: 97, reporter_interval: 500ms}}
+exporters: {otlp_http: {endpoint: "%s"}}
+extensions: {health_check: {endpoint: "127.0.0.1:%d"}}
+service: {extensions: [health_check], pipelines: {profiles: {receivers: [profiling], exporters: [otlp_http]}}}
+"""
+
+
+def test_not_ready_while_a_receiver_rejects_everything(agent, busy):
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    with Recorder(status=403) as receiver:
+        a = agent("--pid", busy.pid, config=REJECTED % (receiver.url, port))
+        wait_until("it is told", lambda: "every profile is rejected" in (http_get(url + "/readyz") or ("", "", ""))[2])
+        status, _, text = http_get(url + "/readyz")
+        assert status == 503 and "otlp_http rejects: HTTP 403 (are `headers` right?)" in text, text
+        requests = len(receiver.bodies)
+        assert requests >= 3, "one refusal may be of one request only"
+        assert http_get(url + "/healthz")[0] == 200, "a restart would not help"
+        receiver.status = 200
+        a.wait_ready(url=url + "/readyz")
+        assert a.stop() == 0, a.stderr()
 
 
 @pytest.mark.skipif(not os.environ.get("KILN_ENDLESS_RING"), reason="nothing is preloaded in this build")
