@@ -20,7 +20,7 @@
 #include "lib/log.h"
 #include "lib/metrics.h"
 
-enum { ERROR_TEXT_MAX = 256 };
+enum { ERROR_TEXT_MAX = 512 };
 enum { RETIRING_MAX = 32, REFUSED_LOG_S = 60 };
 
 struct receiver {
