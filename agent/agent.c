@@ -35,6 +35,7 @@ struct sampler_options agent_sampler_options(const struct config *c)
 	    .unwind_bytes = (size_t)c->receiver.unwind_table_mib << 20,
 	    .pids = c->receiver.pids,
 	    .n_pids = c->receiver.n_pids,
+	    .pid_namespace = pid_namespace_nested("/proc"),
 	    .cgroup_mode = CGROUP_V2,
 	};
 
@@ -242,7 +243,7 @@ static int start(struct agent *a, struct error *err)
 	r = host_check_privileges(err);
 	if (r < 0)
 		return r;
-	if (pid_namespace_is_nested("/proc"))
+	if (options.pid_namespace)
 		log_warn("agent", "%s", pid_namespace_advice());
 	r = create_exporters(a, err);
 	if (r < 0)

@@ -36,7 +36,7 @@ static void put_cgroups(struct buf *out, enum cgroup_mode mode)
 	    [CGROUP_V1] = "v1", [CGROUP_HYBRID] = "v1 and v2 (hybrid)", [CGROUP_V2] = "v2"};
 
 	buf_printf(out, ROW "%s\n", "cgroups", words[mode]);
-	if (pid_namespace_is_nested("/proc"))
+	if (pid_namespace_nested("/proc"))
 		buf_printf(out, ROW "%s\n", "processes", pid_namespace_advice());
 }
 

@@ -82,7 +82,7 @@ static __always_inline void put_parent(struct kiln_resume *resume, const struct 
 	resume->parent_start = resume->parent = resume->forked = 0;
 	if (r->head.mapset || !mm || !theirs)
 		return;
-	resume->parent = (uint32_t)kernel_read(parent, tgid);
+	resume->parent = process_id(parent);
 	resume->parent_start = kernel_read(kernel_read(parent, group_leader), start_boottime);
 	resume->forked = kernel_read(theirs, start_stack) == kernel_read(mm, start_stack) &&
 			 kernel_read(theirs, arg_start) == kernel_read(mm, arg_start) &&

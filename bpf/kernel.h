@@ -37,8 +37,30 @@ typedef struct {
 	int counter;
 } atomic_t;
 
+struct ns_common {
+	unsigned int inum;
+} KERNEL_TYPE;
+
+struct pid_namespace {
+	struct ns_common ns;
+} KERNEL_TYPE;
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+} KERNEL_TYPE;
+
+/* A process has an id in its own pid namespace, numbers[level], and in each around that. */
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+} KERNEL_TYPE;
+
+enum pid_type { PIDTYPE_TGID = 1 }; /* since Linux 4.19 */
+
 struct signal_struct {
 	atomic_t live;
+	struct pid *pids[4];
 } KERNEL_TYPE;
 
 struct mm_struct {
@@ -68,6 +90,7 @@ struct task_struct {
 	void *stack;
 	struct css_set *cgroups;
 	struct signal_struct *signal;
+	struct pid *thread_pid;
 	char comm[16];
 	unsigned int __state;
 	unsigned int in_iowait : 1;

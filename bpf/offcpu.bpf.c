@@ -24,6 +24,7 @@
 #include "unwind.h"
 #include "maps.h"
 #include "knobs.h"
+#include "task_id.h"
 #include "env.h"
 #include "policy.h"
 #include "registers.h"
@@ -180,7 +181,7 @@ static __attribute__((noinline)) void tell_end(struct kiln_thread *t, uint64_t n
 
 static __always_inline void begin_running(struct task_struct *task, uint64_t now)
 {
-	uint32_t tid = (uint32_t)task->pid;
+	uint32_t tid = thread_id(task);
 	struct kiln_thread *t = tid ? find_thread(tid) : 0;
 	uint32_t *mean;
 	uint64_t ns;
@@ -245,7 +246,7 @@ static __always_inline uint32_t draw(struct kiln_thread *t, uint64_t now, uint32
 static __always_inline struct kiln_thread *begin_waiting(struct task_struct *task, uint64_t now,
 							 uint32_t queue)
 {
-	uint32_t epoch = *(volatile uint32_t *)&policy_epoch, tid = (uint32_t)task->pid;
+	uint32_t epoch = *(volatile uint32_t *)&policy_epoch, tid = thread_id(task);
 	struct cgroup_subsys_state *css = 0;
 	struct kiln_thread *t;
 	uint64_t serial = 0;
@@ -278,7 +279,7 @@ static __always_inline struct kiln_thread *begin_waiting(struct task_struct *tas
 		serial = kernel_read(css, serial_nr);
 	}
 	if (t->css != (uint32_t)serial || t->epoch != epoch)
-		decide_waits(css, serial, epoch, (uint32_t)task->tgid, t);
+		decide_waits(css, serial, epoch, process_id(task), t);
 	if (!t->rate)
 		return 0;
 	/* The lowest bit tells which mean it counts for. */
@@ -306,7 +307,8 @@ static __always_inline uint8_t cause_of(struct task_struct *task, uint32_t queue
 /* Not inlined: its variables would be on the BPF stack during the whole walk, which is limited to
  * 512 bytes together with its callers. */
 static __attribute__((noinline)) int begin_wait(void *ctx, struct kiln_cpu *cpu,
-						const struct kiln_thread *t, uint32_t cause)
+						const struct kiln_thread *t, uint32_t cause,
+						uint32_t tgid)
 {
 	const struct kiln_verdict verdict = {
 	    .index = t->rate >> 24, .runtimes = t->runtimes, .cgroup = own_cgroup()};
@@ -314,6 +316,8 @@ static __attribute__((noinline)) int begin_wait(void *ctx, struct kiln_cpu *cpu,
 	    .verdict = &verdict,
 	    .value = t->chance == ~0U ? KILN_OFF_CPU_CERTAIN : t->chance,
 	    .time = t->out,
+	    .tgid = tgid,
+	    .tid = t->tid,
 	    .origin = KILN_ORIGIN_OFF_CPU,
 	    .detail = (uint8_t)cause,
 	};
@@ -338,7 +342,7 @@ int BPF_PROG(on_switch, int preempt, struct task_struct *prev, struct task_struc
 	if (!cpu)
 		return 0;
 	cause = cause_of(prev, queue);
-	begun = begin_wait(ctx, cpu, t, cause);
+	begun = begin_wait(ctx, cpu, t, cause, process_id(prev));
 	if (begun < 0) {
 		t->chance = 0;
 		return 0;
@@ -385,15 +389,14 @@ struct {
 static __attribute__((noinline)) struct kiln_thread *find_sleeper(struct task_struct *task,
 								  uint64_t now)
 {
-	uint32_t epoch = *(volatile uint32_t *)&policy_epoch,
-		 tid = (uint32_t)kernel_read(task, pid);
-	struct kiln_thread *t = find_thread(tid);
+	uint32_t epoch = *(volatile uint32_t *)&policy_epoch, tid = thread_id(task);
+	struct kiln_thread *t = tid ? find_thread(tid) : 0;
 	struct cgroup_subsys_state *css = 0;
 	uint64_t serial = 0;
 
 	if (t && (t->chance || (t->out && (int64_t)(now - t->out) < KILN_SLEEP_SHOWN)))
 		return 0;
-	if (!t)
+	if (!t && tid)
 		t = claim_thread(tid, now, kernel_read(task, se.sum_exec_runtime));
 	if (!t)
 		return 0;
@@ -402,7 +405,7 @@ static __attribute__((noinline)) struct kiln_thread *find_sleeper(struct task_st
 		serial = kernel_read(css, serial_nr);
 	}
 	if (t->css != (uint32_t)serial || t->epoch != epoch)
-		decide_waits(css, serial, epoch, (uint32_t)kernel_read(task, tgid), t);
+		decide_waits(css, serial, epoch, process_id(task), t);
 	if (!t->rate)
 		return 0;
 	if (t->out)
@@ -415,7 +418,7 @@ static __attribute__((noinline)) struct kiln_thread *find_sleeper(struct task_st
 static __always_inline int describe_sleeper(struct task_struct *task, const struct kiln_thread *t,
 					    struct kiln_sample *r)
 {
-	uint32_t tgid = (uint32_t)kernel_read(task, tgid);
+	uint32_t tgid = process_id(task);
 	uint64_t exec_id = kernel_read(task, self_exec_id);
 	struct kiln_process *process = bpf_map_lookup_elem(&processes, &tgid);
 
@@ -430,7 +433,7 @@ static __always_inline int describe_sleeper(struct task_struct *task, const stru
 	r->cgroup =
 	    use_cgroups ? kernel_read(kernel_read(kernel_read(task_css(task), cgroup), kn), id) : 0;
 	r->tgid = tgid;
-	r->tid = (uint32_t)kernel_read(task, pid);
+	r->tid = thread_id(task);
 	r->policy = (uint16_t)(t->rate >> 24);
 	r->runtimes = t->runtimes;
 	r->origin = KILN_ORIGIN_OFF_CPU;

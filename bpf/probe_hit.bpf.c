@@ -16,6 +16,7 @@
 #include "unwind.h"
 #include "maps.h"
 #include "knobs.h"
+#include "task_id.h"
 #include "env.h"
 #include "policy.h"
 #include "draw.h"
@@ -67,8 +68,7 @@ SEC("kprobe")
 int on_hit(void *ctx)
 {
 	struct task_struct *task = current_task();
-	uint32_t tgid = (uint32_t)kernel_read(task, tgid), number = probe_number,
-		 slot = bpf_get_smp_processor_id();
+	uint32_t tgid = process_id(task), number = probe_number, slot = bpf_get_smp_processor_id();
 	struct kiln_probe_hit *hit = bpf_map_lookup_elem(&probe_hits, &slot);
 	struct kiln_probe *probe = bpf_map_lookup_elem(&probes, &number);
 	struct kiln_cpu *cpu = bpf_map_lookup_elem(&cpus, &slot);

@@ -14,6 +14,7 @@
 #include "unwind.h"
 #include "maps.h"
 #include "knobs.h"
+#include "task_id.h"
 #include "env.h"
 #include "policy.h"
 #include "registers.h"
@@ -86,6 +87,8 @@ static __attribute__((noinline)) int begin_hit(void *ctx, struct kiln_cpu *cpu,
 	const struct beginning b = {
 	    .verdict = &cpu->verdict,
 	    .value = hit->value,
+	    .tgid = process_id(current_task()),
+	    .tid = thread_id(current_task()),
 	    .origin = KILN_ORIGIN_PROBE,
 	    .detail = (uint8_t)hit->number,
 	    .leaf = hit->leaf,

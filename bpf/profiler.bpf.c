@@ -23,6 +23,7 @@
 #include "unwind.h"
 #include "maps.h"
 #include "knobs.h"
+#include "task_id.h"
 #include "env.h"
 #include "policy.h"
 #include "registers.h"
@@ -34,12 +35,14 @@
 
 /* No part of sample(), which has little code to fetch so. */
 static __attribute__((noinline)) int begin_hit(struct bpf_perf_event_data *ctx,
-					       struct kiln_cpu *cpu, uint64_t value)
+					       struct kiln_cpu *cpu, uint64_t value, uint32_t tgid)
 {
 	const struct beginning b = {
 	    .regs = &ctx->regs,
 	    .verdict = &cpu->verdict,
 	    .value = value,
+	    .tgid = tgid,
+	    .tid = thread_id(current_task()),
 	    .period = cpu->verdict.period,
 	    .origin = KILN_ORIGIN_CPU,
 	};
@@ -51,7 +54,7 @@ SEC("perf_event")
 int sample(struct bpf_perf_event_data *ctx)
 {
 	struct task_struct *task = current_task();
-	uint32_t tgid = (uint32_t)kernel_read(task, tgid), number = bpf_get_smp_processor_id();
+	uint32_t tgid = process_id(task), number = bpf_get_smp_processor_id();
 	struct kiln_cpu *cpu;
 	struct kiln_walk *w;
 	uint64_t value;
@@ -70,7 +73,7 @@ int sample(struct bpf_perf_event_data *ctx)
 	value = select_policy(task, cpu);
 	if (!value)
 		return 0;
-	begun = begin_hit(ctx, cpu, value);
+	begun = begin_hit(ctx, cpu, value, tgid);
 	if (begun < 0)
 		return 0;
 	w = env_walk(number);
@@ -101,7 +104,7 @@ int finish(struct bpf_perf_event_data *ctx)
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
-	uint32_t from = parent->tgid, to = child->tgid;
+	uint32_t from = process_id(parent), to = process_id(child);
 	struct kiln_process *p, copy;
 
 	if (child->pid != child->tgid)
@@ -119,7 +122,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(on_exit, struct task_struct *task)
 {
-	uint32_t tgid = task->tgid;
+	uint32_t tgid = process_id(task);
 
 	/* signal->live is 0 once the last thread goes; the main thread may go long before. */
 	if (task->signal->live.counter == 0)

@@ -82,7 +82,8 @@ struct beginning {
 	uint64_t value, period;
 	uint64_t time; /* 0: now */
 	uint8_t origin, detail;
-	uint8_t leaf; /* enum kiln_leaf */
+	uint32_t tgid, tid; /* of the task: see task_id.h */
+	uint8_t leaf;	    /* enum kiln_leaf */
 	uint8_t skip; /* innermost kernel frames that are left out: those of the program itself */
 };
 
@@ -94,8 +95,8 @@ static __always_inline int begin_sample(void *ctx, struct kiln_cpu *cpu, const s
 {
 	struct task_struct *task = current_task();
 	uint64_t exec_id, tag;
-	uint32_t tgid = (uint32_t)kernel_read(task, tgid), n_kernel = 0, syscall = 0,
-		 limit = max_depth, slot = bpf_get_smp_processor_id();
+	uint32_t tgid = b->tgid, n_kernel = 0, syscall = 0, limit = max_depth,
+		 slot = bpf_get_smp_processor_id();
 	struct kiln_process *process = 0;
 	struct record *r;
 	struct kiln_walk *w;
@@ -122,7 +123,7 @@ static __always_inline int begin_sample(void *ctx, struct kiln_cpu *cpu, const s
 	r->head.exec_id = exec_id;
 	r->head.cgroup = b->verdict->cgroup;
 	r->head.tgid = tgid;
-	r->head.tid = (uint32_t)kernel_read(task, pid);
+	r->head.tid = b->tid;
 	r->head.policy = (uint16_t)b->verdict->index;
 	r->head.origin = b->origin;
 	r->head.detail = b->detail;

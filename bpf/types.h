@@ -383,8 +383,11 @@ struct kiln_knobs {
 				  * every verdict void; never 0 */
 	uint32_t off_cpu_shift;	 /* walks at switches are halved so often: see bpf/offcpu.bpf.c */
 	uint32_t less_detail;	 /* the budget: 1: no copies of stacks, 2: short stacks as well */
+	uint32_t pid_namespace;	 /* the agent's, by its inode; 0: the machine's first. Set before
+				  * loading. */
+	uint32_t pad2;
 };
-KILN_ASSERT_SIZE(kiln_knobs, 40);
+KILN_ASSERT_SIZE(kiln_knobs, 48);
 
 /* ---- records --------------------------------------------------------------------------------- */
 

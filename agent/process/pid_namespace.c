@@ -9,21 +9,25 @@
 
 #define INITIAL "pid:[4026531836]" /* 0xEFFFFFFC */
 
-bool pid_namespace_is_nested(const char *proc)
+uint32_t pid_namespace_nested(const char *proc)
 {
-	char path[PATH_MAX], link[64] = "";
+	char path[PATH_MAX], link[64] = "", *end;
+	unsigned long inode;
 	ssize_t n;
 
 	snprintf(path, sizeof(path), "%s/self/ns/pid", proc);
 	n = readlink(path, link, sizeof(link) - 1);
-	return n > 0 && has_prefix(link, "pid:[") && !streq(link, INITIAL);
+	if (n <= 0 || !has_prefix(link, "pid:[") || streq(link, INITIAL))
+		return 0;
+	inode = strtoul(link + strlen("pid:["), &end, 10);
+	return streq(end, "]") && inode <= UINT32_MAX ? (uint32_t)inode : 0;
 }
 
 const char *pid_namespace_advice(void)
 {
-	return "/proc/self/ns/pid: this is not the machine's first pid namespace, so the kernel "
-	       "tells of processes by ids that /proc here does not have: samples will be without "
-	       "user frames, containers and paths. In Kubernetes set hostPID: true (the operator "
-	       "does), in Docker --pid=host; in Kind and other nodes that are containers nothing "
-	       "helps: run the agent on the machine itself (docs/testing-kubernetes.md)";
+	return "/proc/self/ns/pid: this is not the machine's first pid namespace: only processes "
+	       "of this one are sampled, without the machine's kernel threads. Where a container "
+	       "is the "
+	       "node (Kind, k3d), these are the node's. Else set hostPID: true in Kubernetes (the "
+	       "operator does), --pid=host in Docker";
 }

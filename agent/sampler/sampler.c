@@ -239,6 +239,7 @@ static int configure(struct sampler *s, const struct sampler_options *o)
 
 	skel->bss->knobs.timer_ns = kiln_period(o->hz);
 	skel->bss->knobs.policy_epoch = 1;
+	skel->bss->knobs.pid_namespace = o->pid_namespace;
 	skel->rodata->page_size = (uint32_t)sysconf(_SC_PAGESIZE);
 	skel->rodata->max_depth = o->max_depth ? o->max_depth : KILN_MAX_USER_FRAMES;
 	skel->bss->knobs.cgroup_v1 = o->cgroup_mode != CGROUP_V2;

@@ -16,6 +16,7 @@ struct sampler_options {
 	enum cgroup_mode cgroup_mode;
 	const uint32_t *pids; /* only these; NULL: all */
 	size_t n_pids;
+	uint32_t pid_namespace; /* whose processes are sampled, by its inode; 0: the first, all */
 	size_t unwind_bytes;	/* room for unwind tables; 0: 512 MiB; taken when it is needed */
 	size_t ring_bytes;	/* 0: by rate and CPUs */
 	uint32_t max_processes; /* 0: by the memory of the machine */

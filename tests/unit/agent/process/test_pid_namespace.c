@@ -18,7 +18,7 @@ static int nested_answer(void)
 		return 2;
 	pid = fork();
 	if (pid == 0)
-		_exit(pid_namespace_is_nested("/proc"));
+		_exit(pid_namespace_nested("/proc") > 4026531836U);
 	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : 3;
 }
 
@@ -39,13 +39,17 @@ static void only_another_pid_namespace_is_told(void **state)
 {
 	static const struct {
 		const char *link;
-		bool nested;
-	} table[] = {{"pid:[4026531836]", false},
-		     {"pid:[4026532999]", true},
-		     {"pid:[1]", true},
-		     {"mnt:[4026531841]", false},
-		     {"x", false},
-		     {NULL, false}};
+		uint32_t nested;
+	} table[] = {{"pid:[4026531836]", 0},
+		     {"pid:[4026532999]", 4026532999},
+		     {"pid:[1]", 1},
+		     {"pid:[]", 0},
+		     {"pid:[4294967296]", 0},
+		     {"pid:[12", 0},
+		     {"pid:[12]3", 0},
+		     {"mnt:[4026531841]", 0},
+		     {"x", 0},
+		     {NULL, 0}};
 	char dir[] = "/tmp/kiln-proc-XXXXXX", path[128], link[160];
 
 	assert_non_null(mkdtemp(dir));
@@ -57,7 +61,7 @@ static void only_another_pid_namespace_is_told(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
 		if (table[i].link)
 			assert_int_equal(symlink(table[i].link, link), 0);
-		assert_int_equal(pid_namespace_is_nested(dir), table[i].nested);
+		assert_int_equal(pid_namespace_nested(dir), table[i].nested);
 		unlink(link);
 	}
 	rmdir(path);
