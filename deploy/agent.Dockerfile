@@ -23,4 +23,3 @@ COPY --from=build /kiln-agent /usr/local/bin/kiln-agent
 # 13133 health and metrics
 EXPOSE 13133
 ENTRYPOINT ["/usr/local/bin/kiln-agent"]
-CMD ["--config", "/etc/kiln/agent.yaml"]

@@ -55,6 +55,12 @@ def test_what_is_mounted_is_there(compose):
     assert named == set(compose["volumes"])
 
 
+def test_the_agent_is_given_its_configuration(compose):
+    agent = compose["services"]["agent"]
+    option, path = agent["command"]
+    assert option == "--config" and any(v.split(":")[1] == path for v in agent["volumes"])
+
+
 def test_the_agent_has_what_it_needs(compose, cluster):
     """The capabilities of the unit, which the operator gives too."""
     agent = compose["services"]["agent"]

@@ -61,6 +61,12 @@ def test_what_is_installed_is_what_is_needed(name):
     assert installed(name) - BESIDES == ours - OF_THE_BASE
 
 
+def test_it_has_no_arguments_of_its_own():
+    """So that one that is configured by its environment alone needs none either, as with hack/images."""
+    for name in PROGRAMS:
+        assert not re.search(r"^CMD", dockerfile(name), re.M)
+
+
 def test_the_packages_are_debian_12s():
     wanted = installed("agent") | installed("operator")
     known = subprocess.run(["apt-cache", "show", "--no-all-versions", *wanted], capture_output=True, text=True,

@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tarfile
@@ -164,6 +165,23 @@ def test_a_package_has_all_of_it(helm, tmp_path):
         assert all(m.isfile() or m.isdir() for m in tar.getmembers())
     everything = (*PRODUCTION, "--set", "monitoring.enabled=true,tenantSecrets.enabled=true")
     assert made(helm, *everything, chart=package) == made(helm, *everything)
+
+
+def test_the_recipes_name_what_is_there(cluster):
+    """Of Argo CD and Flux, neither of which is here: their YAML can be read, and they point into this repository. What
+    Flux fetches has no symbolic links."""
+    text = (ROOT / "docs/helm.md").read_text()
+    found = [o for block in re.findall(r"^```yaml\n(.*?)^```$", text, re.M | re.S) for o in yaml.safe_load_all(block)]
+    assert {o["kind"] for o in found} == {"Application", "ClusterProfilingConfig", "GitRepository", "Kustomization"}
+    for o in found:
+        for source in o["spec"].get("sources", []):
+            assert source["repoURL"].endswith("/cluster") or (ROOT / source["path"] / "Chart.yaml").is_file()
+    base, config = (o for o in found if o["kind"] == "Kustomization")
+    assert config["spec"]["dependsOn"] == [{"name": base["metadata"]["name"]}] and base["spec"]["wait"]
+    kinds = [o["kind"] for o in yaml.safe_load_all(cluster.kubectl("kustomize", ROOT / base["spec"]["path"]))]
+    assert "CustomResourceDefinition" in kinds and "ConfigMap" not in kinds
+    for folder in ("kustomize", "crds"):
+        assert not [p for p in (ROOT / folder).rglob("*") if p.is_symlink()]
 
 
 def left(cluster):
