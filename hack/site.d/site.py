@@ -18,7 +18,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 # Every document, in the order of the menu.
 MENU = {
     "Kiln": ["README.md", "docs/from-other-profilers.md", "docs/configuration.md", "docs/live.md", "docs/overhead.md",
-             "docs/budget.md", "docs/off-cpu.md", "docs/labels.md", "docs/probes.md"],
+             "docs/budget.md", "docs/attributes.md", "docs/off-cpu.md", "docs/labels.md", "docs/probes.md"],
     "In a cluster": ["docs/operator.md", "docs/crds.md", "docs/policy.md", "docs/deploy.md", "docs/helm.md", "docs/clickhouse.md",
                      "docs/monitoring.md"],
     "How it works": ["docs/architecture.md", "docs/containers.md", "docs/symbols.md", "docs/node-stream.md",

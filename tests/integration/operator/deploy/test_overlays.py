@@ -4,8 +4,11 @@
 import json
 import os
 import re
+import subprocess
+import sys
 
 import pytest
+import yaml
 
 from conftest import COMPONENT, OVERLAYS, ROOT, apply_twice, check_agent, first_config, kind, render, secret_files
 
@@ -97,6 +100,21 @@ def test_every_object_fits_the_servers_schema(installed, cluster, name, tmp_path
     daemon["spec"]["template"]["spec"]["nodeSelecter"] = {}
     said = applied([daemon])
     assert said.returncode and "nodeSelecter" in said.stderr
+
+
+def test_the_sample_workload_runs(cluster):
+    """deploy/sample.yaml: the server takes it, also where Pod Security is restricted, and its program does what it says."""
+    objects = {o["kind"]: o for o in yaml.safe_load_all((ROOT / "deploy/sample.yaml").read_text())}
+    objects["Namespace"]["metadata"]["labels"] = {"pod-security.kubernetes.io/enforce": "restricted"}
+    cluster.apply(json.dumps(objects.pop("Namespace")))
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe", "namespace": "bakery"},
+           "spec": objects["Deployment"]["spec"]["template"]["spec"]}
+    for o in (*objects.values(), pod):
+        said = cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", input=json.dumps(o), check=False)
+        assert said.returncode == 0 and "Warning" not in said.stderr, said.stderr
+    source = objects["ConfigMap"]["data"]["oven.py"]
+    with pytest.raises(subprocess.TimeoutExpired):
+        subprocess.run([sys.executable, "-c", source], timeout=2, check=False)
 
 
 def test_the_backends_pods_are_restricted(cluster, installed):
