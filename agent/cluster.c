@@ -65,7 +65,7 @@ static int kernel_set_rate(void *arg, uint32_t hz)
 	int r = sampler_set_rate(arg, hz);
 
 	if (r < 0)
-		log_error("policy", "the timers did not take the rate of %u Hz", hz);
+		log_error("policy", "cannot set the sampling rate to %u Hz", hz);
 	else
 		log_debug("policy", "timers at %u Hz", hz);
 	return r;

@@ -312,7 +312,8 @@ struct kiln_thread {
 	uint64_t out;	 /* when it was switched out, CLOCK_MONOTONIC; 0: it runs */
 	uint32_t tid;	 /* 0: free */
 	uint32_t random; /* never 0 */
-	/* Of the walk that was made when it was switched out, ~0: certain; 0: none was made. */
+	/* That its stack was walked when it was switched out, of 2^32; ~0: certain; 0: it was not.
+	 */
 	uint32_t chance;
 	uint32_t walked;  /* when it was walked last, in 2^KILN_WALKED_SHIFT ns */
 	uint32_t mean[2]; /* ns: what it waits usually; [1]: for a CPU */

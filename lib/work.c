@@ -60,7 +60,7 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-/* With the mutex. Signals are for the loop's thread. */
+/* The caller holds the mutex. The thread takes no signals: they are for the loop's thread. */
 static int start_thread(void)
 {
 	sigset_t all, before;

@@ -48,7 +48,7 @@ static void on_own_events(void *arg, const uint8_t *bytes, size_t len)
 	bool whole = false;
 
 	if (nodes_take(op->nodes, OWN_PEER, bytes, len, &whole) < 0)
-		log_error("nodes", "out of memory: what agents say is lost");
+		log_error("nodes", "out of memory: a message of an agent is lost");
 	if (whole)
 		nodes_settled(op->nodes, true);
 }

@@ -174,8 +174,8 @@ static int connect_to_server(struct operator* op)
 	if (r < 0)
 		return r;
 	kube_client_on_result(op->client, operator_on_request, op);
-	log_info("operator", "%s, namespace %s, as %s", op->credentials->server, op->ns,
-		 op->identity);
+	log_info("operator", "API server %s, namespace %s, identity %s", op->credentials->server,
+		 op->ns, op->identity);
 	return 0;
 }
 

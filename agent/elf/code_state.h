@@ -109,7 +109,10 @@ void code_state_clobber(struct code_state *s, const struct code_insn *insn);
  * ONLY_FLOW what it does to registers is left out, which is cheaper.
  */
 bool code_decode(struct cursor c, uint64_t vaddr, bool only_flow, struct code_insn *ret);
-/* Does the instruction save what only a function's beginning saves? S holds before it. */
+/*
+ * Does the instruction save a register as only the first instructions of a function do? S: the
+ * state before it.
+ */
 bool code_saves_again(const struct code_insn *insn, const struct code_state *s);
 /* Takes S behind the instruction. */
 void code_apply(const struct code_insn *insn, struct code_state *s);

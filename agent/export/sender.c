@@ -25,7 +25,7 @@ enum {
 	RETRY_UNSENT_MS = 1000,		     /* the transport could not even begin */
 	LOG_SENT_MS = 60 * 60 * 1000,
 	REFUSED_AFTER = 3,     /* rejections in a row, without a success */
-	UNQUEUED_REQUESTS = 8, /* sending_queue.enabled: false; one batch may be several */
+	UNQUEUED_REQUESTS = 8, /* that may wait without a queue; a batch may be several */
 };
 
 static const struct {

@@ -11,7 +11,7 @@
 
 #define NONE REF_TABLE_NONE
 
-/* OpenTelemetry's words, as agent/labels/decode.c gives them: first in the set, both or none. */
+/* Keys of agent/labels/decode.c. A set of labels has both, before all others, or neither. */
 static const char trace_key[] = "trace_id", span_key[] = "span_id";
 
 static bool mostly(size_t n, size_t max)

@@ -94,7 +94,8 @@ static void on_snapshot_end(struct meta_client *c, const Kiln__Node__V1__Snapsho
 	metric_set(M_PODS, (int64_t)pod_table_count(c->table));
 	c->ack_due = true;
 	synced(c);
-	log_info("operator", "%zu pods of this node", pod_table_count(c->table));
+	log_info("operator", "the operator told of %zu pods on this node",
+		 pod_table_count(c->table));
 }
 
 static void dispatch(struct meta_client *c, const Kiln__Node__V1__OperatorMessage *m)

@@ -89,8 +89,8 @@ uint64_t runtimes_news(const struct runtimes *rt);
 /* The memory of all names and functions that are kept. */
 size_t runtimes_name_bytes(struct runtimes *rt);
 /*
- * Keeps the name in TEXT, of a frame of the mapset M (NULL: not known any more) that is in use in
- * WINDOW: it need not be read from memory.
+ * Keeps a name that the walker copied (TEXT), so that it need not be read from the process. M: the
+ * frame's process, NULL when that is not known any more. WINDOW: in which it was sampled.
  */
 void runtimes_take_text(struct runtimes *rt, const struct mapset *m, const struct kiln_text *text,
 			uint32_t window);

@@ -39,5 +39,5 @@ struct thread_name *thread_names_get(struct thread_names *n, const struct thread
 				     uint32_t window);
 /* What came of asking for E at NOW_MS: NAME (copied), or NULL and why (-errno). */
 void thread_names_set(struct thread_name *e, const char *name, int error, uint64_t now_ms);
-/* Forgets what was not used since BEFORE_WINDOW. */
+/* Forgets names that no sample has had since the window BEFORE_WINDOW. */
 void thread_names_sweep(struct thread_names *n, uint32_t before_window);

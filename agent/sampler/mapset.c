@@ -335,7 +335,7 @@ void mapset_store_set_labels(struct mapset_store *s, struct mapset *m, bool publ
 		mapset_store_mark(s, m, m->tgid);
 }
 
-/* What SOURCE says, without a place in the kernel. */
+/* A set of SOURCE's mappings. It is not in the BPF maps yet. */
 static int mapset_new(struct mapset_store *s, const struct mapset_source *source,
 		      struct mapset **ret)
 {

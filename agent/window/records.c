@@ -61,7 +61,7 @@ static const struct sample_rules *rules_of(const struct intake *in,
 	return in->rules ? &in->rules[record->policy] : &in->own_rules;
 }
 
-/* What the policy that the sample was taken under lets pass of its labels. */
+/* The sample's labels, but only those that its policy lets leave the node. */
 static struct label_set *find_labels(struct intake *in, const struct kiln_sample *record)
 {
 	return label_sets_find(in->labels, record->mapset, record->label,

@@ -43,7 +43,7 @@ struct door_limits {	   /* zero: the defaults, door_limits_default() */
 	X(NO_ROOM, "no_room")	      /* refused: its address has the most strangers */            \
 	X(DISPLACED, "displaced")     /* made room for another address */                          \
 	X(NO_HELLO, "no_hello")	      /* no ClientHello in time */                                 \
-	X(BAD_HELLO, "bad_hello")     /* no ClientHello, a large one, or more than one */          \
+	X(BAD_HELLO, "bad_hello")     /* not TLS, or a ClientHello too large or twice */           \
 	X(NO_TURN, "no_turn")	      /* did not get its turn in time */                           \
 	X(TLS, "tls")		      /* the handshake or a record failed */                       \
 	X(NOT_GRANTED, "not_granted") /* not granted in time */                                    \

@@ -133,7 +133,7 @@ struct guardrails {
 struct agent_spec {
 	char *image, *image_pull_policy, *priority_class, *log_level, *max_unavailable;
 	char *security_mode; /* "Capabilities", "Privileged"; NULL: absent */
-	char *when_unknown;  /* "hold", "default" as the agent's YAML spells them; NULL: absent */
+	char *when_unknown;  /* "hold" or "default", as in the agent's YAML; NULL: absent */
 	int report_interval_s;
 	enum toggle metrics_service, network_policy;
 	cJSON *image_pull_secrets, *node_selector, *tolerations, *resources, *pod_labels,

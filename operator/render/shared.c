@@ -12,7 +12,7 @@ int service_account_make(cJSON **ret)
 
 int service_make(cJSON **ret)
 {
-	/* Agents that are not ready have metrics too: that is when they are looked at. */
+	/* An agent that is not ready is scraped too: its metrics tell why. */
 	return json_make(ret,
 			 "{'spec': {"
 			 "  'type': 'ClusterIP',"

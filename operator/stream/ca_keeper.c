@@ -133,7 +133,7 @@ static void adopt(struct ca_keeper *k, struct stream_ca *ca)
 	k->ca = *ca;
 	*ca = (struct stream_ca){0};
 	if (sign(k, &err) < 0)
-		log_error("stream", "no certificate: %s", err.message);
+		log_error("stream", "cannot sign the stream's certificate: %s", err.message);
 }
 
 /* ---- writing the Secret ---------------------------------------------------------------------- */

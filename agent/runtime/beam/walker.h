@@ -115,7 +115,7 @@ KILN_GLOBAL uint64_t beam_find_return(uint32_t slot, uint64_t at)
 /* ---- code -------------------------------------------------------------------------------------
  */
 
-/* Byte I before the program counter; they are in w->scratch. */
+/* Four bytes of the code that w->scratch has, from BEFORE bytes before the program counter on. */
 KILN_INLINE uint32_t beam_bytes(const struct kiln_walk *w, uint32_t before)
 {
 	uint32_t at = (BEAM_BEFORE - before) & (BEAM_BEFORE - 1), v;

@@ -65,7 +65,7 @@ static int find_in_info(const struct target_memory *m, uint64_t info, uint64_t m
 
 	if (info % 8 || dotnet_read(m, info, words, sizeof(words)) < 0 || words[0] != module)
 		return -ENOENT;
-	/* The last of both may be one less than what the section has: a guard. */
+	/* The count of functions may leave out the section's last entry, which is a guard. */
 	for (size_t i = 1; i + 1 < ARRAY_SIZE(words); i++)
 		if (words[i] == f->at && (uint32_t)words[i + 1] <= f->n &&
 		    (uint32_t)words[i + 1] + 1 >= f->n)

@@ -303,7 +303,7 @@ KILN_GLOBAL uint64_t hotspot_given_up(uint32_t slot, uint64_t blob)
 	return pc;
 }
 
-/* The frame of compiled code, of which hotspot_find() has found KIND, in the LIFE it has. */
+/* Steps out of compiled code. KIND and LIFE: what hotspot_find() found at PC. */
 KILN_GLOBAL int hotspot_compiled(uint32_t slot, uint64_t pc, uint32_t kind, uint32_t life)
 {
 	struct kiln_walk *w = env_walk(slot);

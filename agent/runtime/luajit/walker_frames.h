@@ -65,7 +65,7 @@ KILN_INLINE int luajit_follow(struct kiln_walk *w, uint64_t link)
 		w->value = link;
 		return 0;
 	}
-	/* The frames of a stack end at its beginning, which is below them. */
+	/* The next frame lies below this one; a distance that cannot be ends the walk. */
 	w->cursor.words[LUAJIT_BASE] = delta < LUAJIT_DELTA_MAX ? base - delta : 0;
 	switch (link & 7) {
 	case LUAJIT_FRAME_C:

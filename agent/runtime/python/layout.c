@@ -231,7 +231,7 @@ struct reader {
 	bool bad;
 };
 
-/* The word N words behind PLACE: an offset below LIMIT. */
+/* Word N of the table at PLACE, which must be an offset below LIMIT. */
 static uint32_t field(struct reader *r, uint32_t place, uint32_t n, uint64_t limit)
 {
 	uint64_t v;
