@@ -105,7 +105,7 @@ function* buildSteps() {
 	let next = shown;
 	if (shown?.of !== of) {
 		const weighed = weigh(from);
-		next = { of, ...weighed, ...(yield* treeSteps(from, weighed.weights, weighed.base, hide, group)) };
+		next = { of, hide, ...weighed, ...(yield* treeSteps(from, weighed.weights, weighed.base, hide, group)) };
 		next.total = next.tree.total;
 		next.functions = new Map(next.table.map((e) => [e.name, e]));
 	}
@@ -406,8 +406,9 @@ function showControls() {
 	$("pause").setAttribute("aria-pressed", String(Boolean(held)));
 	$("pause").textContent = held ? "Go on" : "Pause";
 	const otlp = document.querySelector("[data-download=otlp]");
-	otlp.disabled = Boolean(held);
-	otlp.title = held ? "the agent makes it, and has gone on: pprof and folded are of the paused time" : "";
+	otlp.disabled = Boolean(held) || isNarrowed();
+	otlp.title = held ? "the agent makes OTLP, and no longer has the paused time; pprof and folded have it" :
+		isNarrowed() ? "the agent makes OTLP, and cannot leave frames or stacks out; pprof and folded do" : "";
 }
 
 function hold() {
@@ -431,16 +432,18 @@ function readAddress() {
 	if (shown) compute();
 }
 
+/** Whether stacks or frames are left out by what the agent does not know: its profiles would have them. */
+function isNarrowed() { return Boolean(state.focus || state.drop || state.recursion || state.hidden); }
+
 async function download(format) {
-	const stamp = new Date().toISOString().slice(0, 19).replace(/[:T]/g, "-"), { from, weights, ms, end } = shown;
+	const stamp = new Date().toISOString().slice(0, 19).replace(/[:T]/g, "-"), { from, weights, hide, ms, end } = shown;
 	if (format === "svg") {
-		const root = state.view === "sandwich" ? shown.callers : shown.tree;
-		const svg = toSvg(root, from.types, `${from.host} · ${amount(shown.total)} in ${seconds(ms)}`, state.view === "icicle");
+		const svg = toSvg(upper.line(), from.types, `${from.host} · ${amount(shown.total)} in ${seconds(ms)}`, upper);
 		return save(new Blob([svg], { type: "image/svg+xml" }), `kiln-${stamp}.svg`);
 	}
-	const ending = { pprof: "pb.gz", folded: "folded", otlp: "otlp.pb" }[format], file = `kiln-${stamp}.${ending}`;
-	if (held && format === "folded") return save(new Blob([toFolded(from, weights, state.kind === "wall")], { type: "text/plain" }), file);
-	if (held && format === "pprof") return save(await gzip(toPprof(from, weights, end - ms, ms, state.kind)), file);
+	const ending = { pprof: "pb.gz", folded: "folded", otlp: "otlp.pb" }[format], file = `kiln-${stamp}.${ending}`, own = held || isNarrowed();
+	if (own && format === "folded") return save(new Blob([toFolded(from, weights, hide, state.kind === "wall")], { type: "text/plain" }), file);
+	if (own && format === "pprof") return save(await gzip(toPprof(from, weights, hide, end - ms, ms, state.kind)), file);
 	const headers = token ? { Authorization: "Bearer " + token } : {};
 	const answer = await fetch("api/profile?" + profileQuery(format, state.window, filter()), { headers, cache: "no-store" });
 	if (!answer.ok) return say((await answer.text()).trim(), true);

@@ -1,6 +1,6 @@
-// Files to keep: an SVG of what is shown; the other formats come from the agent.
+// Files to keep: an SVG of what is shown; the other formats come from the agent or from keep.js.
 
-import { ROW, colourOf, inkOn, GROUP_COLOUR } from "./flame.js";
+import { ROW, colourOf, diffColour, inkOn, GROUP_COLOUR } from "./flame.js";
 import { byName } from "./tree.js";
 
 const escapes = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
@@ -9,28 +9,36 @@ function escape(text) {
 	return text.replace(/[&<>"]/g, (c) => escapes[c]).replace(/[\u0000-\u001f\ufffe\uffff]/g, " ");
 }
 
-/** The flame graph under ROOT as an SVG document of its own. */
-export function toSvg(root, types, title, icicle) {
-	const full = 1200, rects = [];
-	let depth = 0;
+/**
+ * A flame graph as an SVG document of its own. LINE: the root and the frames below it down to the one that is zoomed
+ * to; DIFF: whether colours are of the change since the base.
+ */
+export function toSvg(line, types, title, { icicle, diff }) {
+	const full = 1200, root = line[0], top = line[line.length - 1], rects = line.slice(0, -1).map((node, d) => ({ node, d, x: 0, w: full }));
+	let depth = line.length - 1;
+	const fill = (node) => {
+		if (node.small) return GROUP_COLOUR;
+		if (diff) return diffColour((node.total - node.base) / root.total);
+		return node.type < 0 ? GROUP_COLOUR : colourOf(types[node.type]);
+	};
 	const place = (node, d, x, scale) => {
 		rects.push({ node, d, x, w: node.total * scale });
 		depth = Math.max(depth, d);
 		const wide = node.wide(0.3 / scale).map(([, c]) => c).sort(byName), rest = wide.reduce((left, c) => left - c.total, node.total - node.self);
 		for (const c of wide) { place(c, d + 1, x, scale); x += c.total * scale; }
 		if (rest * scale >= 0.3) {
-			rects.push({ node: { name: "small frames", total: rest, type: -1 }, d: d + 1, x, w: rest * scale });
+			rects.push({ node: { name: "small frames", total: rest, small: true }, d: d + 1, x, w: rest * scale });
 			depth = Math.max(depth, d + 1);
 		}
 	};
-	if (root.total > 0) place(root, 0, 0, full / root.total);
+	if (top.total > 0) place(top, line.length - 1, 0, full / top.total);
 	const height = (depth + 1) * ROW + 40, out = [];
 	out.push(`<svg xmlns="http://www.w3.org/2000/svg" width="${full}" height="${height}" viewBox="0 0 ${full} ${height}" font-family="sans-serif" font-size="11">`,
-		`<rect width="100%" height="100%" fill="#ffffff"/><text x="4" y="20" font-size="14">${escape(title)}</text>`);
+		`<rect width="100%" height="100%" fill="#ffffff"/><text x="4" y="20" font-size="14">${escape(title + (top === root ? "" : ` · zoomed to ${top.name}`) + (diff ? " · blue: less than before, orange: more" : ""))}</text>`);
 	for (const r of rects) {
 		const y = icicle ? 32 + r.d * ROW : height - 4 - (r.d + 1) * ROW;
 		const share = (100 * r.node.total / root.total).toFixed(2), name = escape(r.node.name);
-		const colour = r.node.type < 0 ? GROUP_COLOUR : colourOf(types[r.node.type]);
+		const colour = fill(r.node);
 		const room = Math.floor((r.w - 6) / 6.2);
 		const cut = r.node.name.length > room ? r.node.name.slice(0, Math.max(room - 1, 0)) + "…" : r.node.name;
 		const text = room >= 3 ? `<text x="${(r.x + 3).toFixed(1)}" y="${y + 12}" fill="${inkOn(colour)}">${escape(cut)}</text>` : "";

@@ -1,20 +1,23 @@
-// Profiles of what a paused page holds: the agent has gone on and has them no more. Folded stacks, and pprof
+// Profiles that the page makes itself: of what a paused page holds, because the agent does not have it any more,
+// and of what is narrowed, because the agent cannot leave frames out. Folded stacks, and pprof
 // (github.com/google/pprof, proto/profile.proto). No DOM here.
 
-/** Frames of a row's stack, the outermost first. */
-function stackOf(model, row) {
+import { hiddenNodes } from "./tree.js";
+
+/** Frames of a row's stack, the outermost first, without the nodes that HIDE marks. */
+function stackOf(model, row, hide) {
 	const stack = [];
-	for (let node = model.rowNode[row]; node > 0; node = model.nodeParent[node]) stack.unshift(model.nodeFrame[node]);
-	return stack;
+	for (let node = model.rowNode[row]; node > 0; node = model.nodeParent[node]) if (!hide[node]) stack.push(model.nodeFrame[node]);
+	return stack.reverse();
 }
 function* rowsWith(weights) { for (let row = 0; row < weights.length; row++) if (weights[row] > 0) yield row; }
 const countOf = (model, row, weight) => Math.round(weight / model.weight(model.groups[model.rowGroup[row]]));
 
-/** In counts, or in ns of both kinds. */
-export function toFolded(model, weights, wall = false) {
-	const lines = new Map(), clean = (name) => name.replaceAll(";", ":").replace(/\s+/g, " ");
+/** In counts, or in ns of both kinds. HIDDEN: the frames that are left out, see hiddenNodes(). */
+export function toFolded(model, weights, hidden, wall = false) {
+	const { hide } = hiddenNodes(model, hidden), lines = new Map(), clean = (name) => name.replaceAll(";", ":").replace(/\s+/g, " ");
 	for (const row of rowsWith(weights)) {
-		const names = [model.strings[model.groups[model.rowGroup[row]].process], ...stackOf(model, row).map((f) => model.nameOf(f))];
+		const names = [model.strings[model.groups[model.rowGroup[row]].process], ...stackOf(model, row, hide).map((f) => model.nameOf(f))];
 		const line = names.map((name) => clean(name || "[unknown]")).join(";");
 		lines.set(line, (lines.get(line) ?? 0) + (wall ? Math.round(weights[row]) : countOf(model, row, weights[row])));
 	}
@@ -39,9 +42,9 @@ class Message {
 	packed(field, numbers) { return this.message(field, numbers.reduce((m, n) => m.varint(n), new Message())); }
 }
 
-/** Uncompressed. START and LENGTH in ms. */
-export function toPprof(model, weights, start, length, kind) {
-	const strings = new Map([["", 0]]), frames = new Map(), utf8 = new TextEncoder(), out = new Message();
+/** Uncompressed. START and LENGTH in ms; HIDDEN as for toFolded(). */
+export function toPprof(model, weights, hidden, start, length, kind) {
+	const { hide } = hiddenNodes(model, hidden), strings = new Map([["", 0]]), frames = new Map(), utf8 = new TextEncoder(), out = new Message();
 	const text = (s) => { if (!strings.has(s)) strings.set(s, strings.size); return strings.get(s); };
 	const type = (name, unit) => new Message().number(1, text(name)).number(2, text(unit));
 	const probe = kind.startsWith("probe:") ? kind.slice(6) : "", unit = probe ? "count" : "nanoseconds";
@@ -50,7 +53,7 @@ export function toPprof(model, weights, start, length, kind) {
 	let period = 0;
 	for (const row of rowsWith(weights)) {
 		const group = model.groups[model.rowGroup[row]], sample = new Message();
-		const ids = stackOf(model, row).reverse().map((f) => { if (!frames.has(f)) frames.set(f, frames.size + 1); return frames.get(f); });
+		const ids = stackOf(model, row, hide).reverse().map((f) => { if (!frames.has(f)) frames.set(f, frames.size + 1); return frames.get(f); });
 		sample.packed(1, ids).packed(2, [countOf(model, row, weights[row]), Math.round(weights[row])]);
 		for (const key of ["process", "thread", "container", "pod", "namespace"])
 			if (model.strings[group[key]]) sample.message(3, new Message().number(1, text(key)).number(2, text(model.strings[group[key]])));

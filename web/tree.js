@@ -23,7 +23,7 @@ export function finish(steps) {
  * HIDDEN: {types: a set of frame types, names: a set of functions' names, recursion: whether a function that
  * calls itself at once is one frame}.
  */
-function hiddenNodes(model, { types, names, recursion }) {
+export function hiddenNodes(model, { types, names, recursion }) {
 	const { frameType, frameName, nodeFrame, nodeParent, nodeAgain } = model, hide = new Uint8Array(nodeParent.length);
 	if (!types.size && !names.size && !recursion) return { hide, hides: false };
 	const ids = new Set([...names].map((name) => model.strings.indexOf(name)));

@@ -2,7 +2,8 @@
 // The page's trees, table and sums of windows against the plainest way to count them, stack by stack,
 // over made-up stacks with much recursion. Returns what differs.
 async () => {
-	const [{ Model }, { buildTree, buildSandwich, focusOn, matchedWeight }] = await Promise.all([import("/model.js"), import("/tree.js")]);
+	const [{ Model }, { buildTree, buildSandwich, focusOn, matchedWeight }, { toFolded }] =
+		await Promise.all([import("/model.js"), import("/tree.js"), import("/keep.js")]);
 	let seed = 12345;
 	const draw = (n) => { seed = (Math.imul(seed, 1103515245) + 12345) >>> 0; return (seed >>> 8) % n; };
 	const wrong = [];
@@ -76,6 +77,7 @@ async () => {
 		const weights = m.rowWeights(m.counts(0).counts, { kind: "0", process: round % 2 ? "pid:1" : "" });
 		const base = round % 2 ? Float64Array.from(weights, () => draw(3)) : null, tree = empty(), table = new Map();
 		const chosen = "Name" + (round % 9), callers = empty(), callees = empty();
+		const folded = new Map();
 		let found = 0;
 		for (let row = 0; row < 400; row++) {
 			const g = m.groups[m.rowGroup[row]], of = g.kind === 0 && (round % 2 === 0 || g.pid === 1);
@@ -83,6 +85,8 @@ async () => {
 			const w = weights[row], b = base ? base[row] : 0, stack = stackOf(m, row, hidden);
 			if (!w && !b) continue;
 			put(tree, [...(group ? ["g" + m.groupLabel(g, group)] : []), ...stack], w, b);
+			const line = [m.strings[g.process], ...stack.map((f) => nameOf(m, f))].join(";");
+			if (w) folded.set(line, (folded.get(line) ?? 0) + w / 10);
 			for (const name of new Set(stack.map((f) => nameOf(m, f)))) {
 				const e = table.get(name) || { self: 0, total: 0, base: 0 };
 				table.set(name, e);
@@ -102,6 +106,7 @@ async () => {
 		same("functions", ours.table.map((e) => e.name).sort().join(), [...table.keys()].sort().join());
 		for (const e of ours.table)
 			for (const key of ["self", "total", "base"]) same(`round ${round} ${e.name} ${key}`, e[key], table.get(e.name)?.[key]);
+		same(`folded ${round}`, toFolded(m, weights, hidden), [...folded].map(([line, n]) => `${line} ${n}\n`).sort().join(""));
 		compare(`callers ${round}`, sandwich.callers, callers);
 		compare(`callees ${round}`, sandwich.callees, callees);
 		// Only stacks that have the function, hidden or not.

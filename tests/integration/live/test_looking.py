@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import xml.etree.ElementTree as ET
 
 import pytest
 
@@ -226,6 +227,69 @@ def test_the_menu_of_a_frame_narrows(page):
     assert shown_ns(page) == whole and not page.js(f"kiln.shown.functions.has({json.dumps(name)})")
     page.js("history.back()")
     page.wait(f"kiln.shown.functions.has({json.dumps(name)})")
+
+
+def folded_of_page(browser):
+    """What the download has, [[names, count], ...], and the ns that were shown when it was asked for."""
+    shown = browser.js("(document.querySelector('[data-download=folded]').click(), Math.round(kiln.shown.total))")
+    path = browser.downloaded(".folded")
+    browser.js("new Promise(done => setTimeout(done, 200))")
+    with open(path, encoding="utf-8") as f:
+        lines = [line.rsplit(" ", 1) for line in f]
+    os.unlink(path)
+    return [(names.split(";"), int(n)) for names, n in lines], shown
+
+
+def test_downloads_have_what_is_shown(page):
+    """Narrowed, not paused: the page makes them itself. The agent's OTLP would have more, so it is not offered."""
+    otlp = "document.querySelector('[data-download=otlp]')"
+    assert page.js(f"[{otlp}.disabled, {otlp}.title]") == [False, ""]
+    only, out = page.js("""(() => { const at = (d) => kiln.upper.rects.filter((r) => r.d === d && r.node.frame > 0).sort((a, b) => b.w - a.w)[0];
+        const out = at(3).node.name; return [at(3).above.node.name, out]; })()""")
+    for narrowed in ({"drop": out}, {"focus": only}, {"focus": only, "drop": out}, {"hidden": "go"}, {"recursion": "1"}):
+        page.js(f"location.hash = '#window=0&{'&'.join(key + '=' + value for key, value in narrowed.items())}'")
+        page.wait(" && ".join(f"kiln.state.{key} === '{narrowed.get(key, '')}'" for key in ("drop", "focus", "hidden", "recursion")))
+        assert page.js(f"{otlp}.disabled && kiln.held === null")
+        assert "cannot leave frames or stacks out" in page.js(otlp + ".title")
+        lines, shown = folded_of_page(page)
+        assert sum(n for _, n in lines) * 10_000_000 == shown > 0, narrowed
+        names = {name for line, _ in lines for name in line[1:]}
+        assert out not in names or "drop" not in narrowed
+        if "focus" in narrowed:
+            assert all(only in line for line, _ in lines)
+        if "hidden" in narrowed:
+            assert names and not any(int(name.rsplit("_", 1)[1]) % 4 == 1 for name in names)  # the feed's Go
+    page.js(f"location.hash = '#window=0&focus={only}&drop={out}'")
+    page.wait(f"kiln.state.drop === {json.dumps(out)} && !kiln.state.recursion")
+    shown = page.js("(document.querySelector('[data-download=pprof]').click(), Math.round(kiln.shown.total))")
+    page.downloaded(".pb.gz")
+    page.js("new Promise(done => setTimeout(done, 300))")
+    raw = subprocess.run(["go", "tool", "pprof", "-raw", page.downloaded(".pb.gz")], capture_output=True, text=True, timeout=180)
+    assert raw.returncode == 0, raw.stderr
+    values = [line.split() for line in raw.stdout.splitlines() if re.match(r"\s+\d+\s+\d+: ", line)]
+    assert sum(int(v[1].rstrip(":")) for v in values) == shown
+    assert re.search(rf"{re.escape(only)}\b", raw.stdout) and not re.search(rf"{re.escape(out)}\b", raw.stdout)
+    os.unlink(page.downloaded(".pb.gz"))
+
+
+def test_the_svg_is_of_what_is_drawn(page):
+    """Zoomed, and with the colours of a comparison."""
+    page.js("kiln.upper.zoomTo([kiln.upper.rects.find((r) => r.d === 1).key])")
+    choose(page, "window", "10")
+    choose(page, "base", "0")
+    page.js("kiln.upper.zoomTo([kiln.upper.rects.find((r) => r.d === 1).key])")
+    line = page.js("kiln.upper.line().map((n) => n.name)")
+    colour = page.js("""(document.querySelector('[data-download=svg]').click(), import('/flame.js').then(({ diffColour }) => {
+        const [root, node] = kiln.upper.line(); return diffColour((node.total - node.base) / root.total); }))""")
+    root = ET.parse(page.downloaded(".svg")).getroot()
+    os.unlink(page.downloaded(".svg"))
+    svg = "{http://www.w3.org/2000/svg}"
+    frames = [(g.find(svg + "title").text.rsplit(" ", 1)[0], float(g.find(svg + "rect").get("width")), g.find(svg + "rect").get("fill"))
+              for g in root.iter(svg + "g")]
+    assert [name for name, width, _ in frames if width > 1199] == line and len(line) == 2
+    assert frames[1][2] == colour
+    title = root.find(svg + "text").text
+    assert f"zoomed to {line[1]}" in title and "blue: less" in title
 
 
 def test_search_by_expression_and_from_match_to_match(page):
