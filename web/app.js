@@ -121,6 +121,7 @@ function* paintSteps() {
 	find();
 	yield;
 	drawGraphs();
+	if (missed && upper.hits().length + lower.hits().length) { missed = ""; tellFound(); }
 	yield;
 	$("clear").hidden = !NARROWED.some((key) => state[key]);
 	timeline.show(shown.from, filter(), times(state.range), times(state.baseRange));
@@ -136,22 +137,31 @@ function* paintSteps() {
 function find() {
 	let text = state.search.trim().toLowerCase();
 	shown.matches = shown.hit = null;
-	$("matched").textContent = "";
 	for (const id of ["previous", "next"]) $(id).hidden = !text;
-	if (!text) return;
+	if (!text) return tellFound("");
 	try { if (state.regex) text = new RegExp(state.search.trim(), "i"); }
-	catch { $("matched").textContent = "not a regular expression"; return; }
+	catch { return tellFound("not a regular expression"); }
 	const { frameName, frameFile } = shown.from, hit = shown.hit = shown.from.containing(text);
 	shown.matches = new Uint8Array(frameName.length);
 	for (let f = 0; f < frameName.length; f++) shown.matches[f] = hit[frameName[f]] | hit[frameFile[f]];
 	const weight = matchedWeight(shown.from, shown.weights, shown.matches);
-	$("matched").textContent = weight ? `found in ${percent(weight, shown.total)}` : "not found";
+	tellFound(weight ? `found in ${percent(weight, shown.total)}` : "not found");
+}
+
+/** The search and the zoom in which "next match" found nothing, or "". */
+let missed = "", found = "";
+const searchKey = () => JSON.stringify([state.search, state.regex, state.view, state.chosen, upper.zoom, lower.zoom]);
+function tellFound(now = found) {
+	found = now;
+	const where = missed === searchKey() && found.startsWith("found") ? ` · no match in this ${upper.zoom.length || lower.zoom.length ? "zoom" : "graph"}` : "";
+	if ($("matched").textContent !== found + where) $("matched").textContent = found + where;
 }
 
 // ---- drawing
 
 const nameOf = (node) => shown.from.nameOf(node.frame);
 const drawn = {
+	missed: () => { missed = searchKey(); tellFound(); },
 	types: () => view().types,
 	tip: showTip,
 	choose: (node) => node.frame >= 0 && set({ view: "sandwich", chosen: nameOf(node) }),
@@ -163,6 +173,7 @@ const upper = new Flame($("upper").firstElementChild, {
 	...drawn,
 	menu: (node, keys, x, y) => menuOf(upper, node, keys, x, y),
 	zoomed: (line) => {
+		tellFound();
 		if (state.view === "sandwich") return;
 		state.zoom = join(line.slice(1).map((node) => node.name));
 		zoomed = zoomKey(false);
@@ -170,7 +181,7 @@ const upper = new Flame($("upper").firstElementChild, {
 		showCrumbs(line);
 	},
 });
-const lower = new Flame($("lower").firstElementChild, { ...drawn, menu: (node, keys, x, y) => menuOf(lower, node, keys, x, y), zoomed: () => {} });
+const lower = new Flame($("lower").firstElementChild, { ...drawn, menu: (node, keys, x, y) => menuOf(lower, node, keys, x, y), zoomed: () => tellFound() });
 const timeline = new Timeline($("timeline").firstElementChild, {
 	chosen: (range) => { if (range) hold(); set({ range: range ? range.join("-") : "", ...(range ? { paused: "1" } : {}) }); },
 	base: (range) => { if (range) hold(); set({ baseRange: range ? range.join("-") : "", ...(range ? { paused: "1" } : {}) }); },

@@ -1,10 +1,11 @@
 // Draws a tree on a canvas: layout, colours, mouse, touch and keys. One instance for each canvas.
 
-import { byName } from "./tree.js";
+import { byName, widestMatch } from "./tree.js";
 
 export const ROW = 18;
 const MIN_WIDTH = 0.4; // pixels; narrower frames are drawn together, as one grey block in their place
-const MAX_DEPTH = 500;
+const MAX_DEPTH = 500; // rows below the zoomed frame; what is deeper is one grey block
+const MAX_PIXELS = 32000; // browsers draw nothing on a canvas that is higher
 
 // Okabe and Ito's colours (jfly.uni-koeln.de/color) for those that are seen most. The rest were searched for:
 // every two are 10 or more apart (CIEDE2000), for colour-blind people of all kinds too
@@ -57,6 +58,12 @@ function dimmed(colour, back) {
 class Small {
 	constructor(parent, total, shown) { Object.assign(this, { parent, total, shown, type: -2, frame: -1, base: 0, self: 0 }); }
 	get name() { return `${this.parent.wide(0).length - this.shown} small frames`; }
+	get label() { return "small"; }
+}
+/** The callees of PARENT where the graph ends. */
+class Deeper extends Small {
+	get name() { return "deeper frames"; }
+	get label() { return this.name; }
 }
 
 const widths = new Map(); // of characters in the canvas' font
@@ -81,8 +88,8 @@ function keysOf(rect) {
 
 export class Flame {
 	/**
-	 * options: {types, tip(node, x, y) or tip(null), choose(node), zoomed(line), said(node, depth), menu(node, x, y)};
-	 * said: the keyboard came to a frame.
+	 * options: {types, tip(node, x, y) or tip(null), choose(node), zoomed(line), said(node, depth), missed(), menu(node, x, y)};
+	 * said: the keyboard came to a frame; missed: findNext() found nothing.
 	 */
 	constructor(canvas, options) {
 		this.canvas = canvas;
@@ -135,15 +142,17 @@ export class Flame {
 			const rect = { node, d, x, w: node.total * scale, key, above };
 			this.rects.push(rect);
 			depth = Math.max(depth, d);
-			if (d >= MAX_DEPTH) return;
-			const wide = node.wide(MIN_WIDTH / scale).sort((a, b) => byName(a[1], b[1]));
 			let rest = node.total - node.self;
+			const last = d - d0 >= MAX_DEPTH, wide = last ? [] : node.wide(MIN_WIDTH / scale).sort((a, b) => byName(a[1], b[1]));
 			for (const [k, c] of wide) {
 				place(c, d + 1, x, scale, k, rect);
 				x += c.total * scale;
 				rest -= c.total;
 			}
-			if (rest * scale >= MIN_WIDTH) this.rects.push({ node: new Small(node, rest, wide.length), d: d + 1, x, w: rest * scale, key: "small", above: rect });
+			if (rest * scale < MIN_WIDTH) return;
+			const block = last ? new Deeper(node, rest, 0) : new Small(node, rest, wide.length);
+			this.rects.push({ node: block, d: d + 1, x, w: rest * scale, key: "small", above: rect });
+			depth = Math.max(depth, d + 1);
 		};
 		if (top.total > 0) place(top, d0, 0, full / top.total, this.zoom[d0 - 1], this.rects[d0 - 1] || null);
 		return Math.max(depth, d0) + 1;
@@ -152,8 +161,8 @@ export class Flame {
 	draw() {
 		const { canvas } = this, box = canvas.parentElement, full = box.clientWidth;
 		if (!full || !this.root) return;
-		const rows = this.layout(full), ratio = Math.min(window.devicePixelRatio || 1, 2);
-		const height = Math.max(rows, 3) * ROW + 2, atEnd = this.atEnd;
+		const height = Math.max(this.layout(full), 3) * ROW + 2, atEnd = this.atEnd;
+		const ratio = Math.min(window.devicePixelRatio || 1, 2, MAX_PIXELS / height);
 		if (canvas.width !== Math.round(full * ratio) || canvas.height !== Math.round(height * ratio)) {
 			canvas.width = Math.round(full * ratio);
 			canvas.height = Math.round(height * ratio);
@@ -210,7 +219,7 @@ export class Flame {
 		g.fillRect(rect.x, y, w, ROW - 1);
 		if (rect.w <= 28) return;
 		g.fillStyle = inkOn(fill);
-		g.fillText(fit(g, rect.node instanceof Small ? "small" : rect.node.name, w - 6), rect.x + 4, y + ROW / 2);
+		g.fillText(fit(g, rect.node.label ?? rect.node.name, w - 6), rect.x + 4, y + ROW / 2);
 	}
 
 	at(event) {
@@ -261,13 +270,25 @@ export class Flame {
 		}
 	}
 
-	/** The keyboard to the next frame that the search has found, or to the one before (STEP -1). */
+	/** The frames on the canvas that the search has found. */
+	hits() { return this.rects.filter((r) => r.node.frame >= 0 && this.matches?.[r.node.frame]); }
+
+	/**
+	 * The keyboard to the next frame that the search has found, or to the one before (STEP -1). If all of them are too
+	 * small or too deep to be drawn: to the widest, and zooms to it.
+	 */
 	findNext(step) {
-		const hits = this.rects.filter((r) => r.node.frame >= 0 && this.matches?.[r.node.frame]).sort((a, b) => a.x - b.x || a.d - b.d);
-		if (!hits.length) return false;
+		const hits = this.hits().sort((a, b) => a.x - b.x || a.d - b.d);
+		if (!hits.length) return this.findHidden();
 		const at = hits.indexOf(this.focus), next = at < 0 ? (step > 0 ? 0 : hits.length - 1) : (at + step + hits.length) % hits.length;
 		this.focusOn(hits[next]);
-		return true;
+	}
+
+	findHidden() {
+		const line = this.root ? this.line() : [], keys = this.matches && line.length ? widestMatch(line[line.length - 1], this.matches) : null;
+		if (!keys) return this.options.missed();
+		this.zoomTo([...this.zoom.slice(0, line.length - 1), ...keys]);
+		this.focusOn(this.rects[this.zoom.length]);
 	}
 
 	focusOn(rect) {

@@ -145,6 +145,9 @@ class Frame {
 	}
 	make() { return []; }
 	get self() { return this.own; }
+	/** For hasMark() of the frames below: an array that marks where a frame that MATCHES is, or what leads to one. */
+	marks() { return null; }
+	hasMark() { return true; }
 	child(key) { return this.wide(0).find(([k]) => k === key)?.[1]; }
 	get children() { const all = this.wide(0); return all.length ? new Map(all) : null; }
 }
@@ -165,6 +168,17 @@ class Callee extends Frame {
 		this.base += forest.base[place];
 		return this;
 	}
+
+	marks(matches) {
+		const { model, forest, hide } = this.of, { nodeFrame } = model, marks = new Uint8Array(forest.count);
+		for (let i = forest.count - 1; i >= 0; i--) {
+			const node = forest.node[i], up = forest.parent[i];
+			if (node > 0 && !hide[node]) marks[i] |= matches[nodeFrame[node]];
+			if (up >= 0) marks[up] |= marks[i];
+		}
+		return marks;
+	}
+	hasMark(marks) { return this.places.some((place) => marks[place]); }
 
 	make(least) {
 		const { model, forest, hide, hides } = this.of, { nodeFrame, frameType } = model, found = new Map();
@@ -197,6 +211,8 @@ class Caller extends Frame {
 		this.weights.push(weight);
 		this.total += weight;
 	}
+	marks(matches) { return nodesWith(this.of.model, matches); }
+	hasMark(marks) { return this.nodes.some((node) => marks[node]); }
 	/** What has no caller, which is known when they were looked for. */
 	get self() {
 		if (!this.list) this.wide(Number.MAX_VALUE);
@@ -342,6 +358,24 @@ function nodesWith(model, matches) {
 	const { nodeParent, nodeFrame } = model, n = nodeParent.length, has = new Uint8Array(n);
 	for (let node = 1; node < n; node++) has[node] = has[nodeParent[node]] | matches[nodeFrame[node]];
 	return has;
+}
+
+/** The keys that lead from TOP to the widest frame below it that MATCHES (an array over frames), or null. */
+export function widestMatch(top, matches) {
+	const first = top.of ? top : top.wide(0)[0]?.[1], marks = first?.marks(matches), stack = [{ node: top }];
+	let best = null;
+	while (first && stack.length) {
+		const at = stack.pop(), least = best ? best.node.total : 0;
+		if (at.node.total <= least) continue;
+		if (at.above && at.node.frame >= 0 && matches[at.node.frame]) { best = at; continue; }
+		// The widest is looked at first: it leaves the least to be looked at.
+		const below = at.node.wide(least).filter(([, node]) => node.hasMark(marks)).sort((a, b) => a[1].total - b[1].total);
+		for (const [key, node] of below) stack.push({ node, key, above: at });
+	}
+	if (!best) return null;
+	const keys = [];
+	for (let at = best; at.above; at = at.above) keys.unshift(at.key);
+	return keys;
 }
 
 /** Weight of rows with a frame that MATCHES (an array over frames). */

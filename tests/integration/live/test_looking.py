@@ -75,6 +75,37 @@ def test_frames_that_are_too_small_keep_their_room(page):
     assert re.fullmatch(r"\d+ small frames", page.js("document.querySelector('#tip strong').textContent"))
 
 
+def test_frames_that_are_too_deep_are_one_block(page):
+    """On a graph of its own: a stack of 1,200 frames, half of whose time is its outermost frame's own."""
+    blocks, deepest, height = page.js("""Promise.all(['/flame.js', '/tree.js', '/model.js'].map((m) => import(m))).then(([{ Flame }, { buildTree }, { Model }]) => {
+        const m = new Model(), box = document.createElement('div'), canvas = document.createElement('canvas');
+        m.types = ['native'];
+        m.strings = ['p'];
+        m.addGroup({ pid: 1, process: 0, thread: 0, container: 0, containerName: 0, pod: 0, namespace: 0, kind: 0, labels: 0, period: 10 });
+        for (let i = 0; i < 1200; i++) { m.strings.push('f' + i); m.addFrame(i + 1, 0, 0); }
+        m.addNode(0, 0);
+        for (let i = 0; i < 1200; i++) m.addNode(1, i);
+        for (const node of [1, 1200]) { m.addRow(0, node); m.totals[node > 1 ? 1 : 0] = 50; }
+        box.style.width = '800px';
+        box.append(canvas);
+        document.body.append(box);
+        const silent = { types: () => m.types, tip: () => {}, choose: () => {}, zoomed: () => {}, said: () => {}, missed: () => {}, menu: () => {} };
+        const flame = new Flame(canvas, silent), blocks = [], at = () => flame.rects.filter((r) => r.node.name === 'deeper frames');
+        flame.show(buildTree(m, m.rowWeights(m.counts(0).counts, { kind: '0' }), null, { types: new Set(), names: new Set(), recursion: false }, '').tree);
+        for (let i = 0; i < 9 && at().length === 1; i++) {
+            const [r] = at(), y = canvas.getBoundingClientRect().top + flame.top(r) + 5;
+            blocks.push([r.d, r.w, r.node.total, r.above.node.name, flame.top(r) >= 0]);
+            flame.click({ clientX: canvas.getBoundingClientRect().left + r.x + 1, clientY: y });
+        }
+        const end = flame.rects[flame.rects.length - 1], out = [blocks, end.node.name, canvas.height];
+        box.remove();
+        return out; })""")
+    # Frame f0 is row 1, and f499 row 500, the last one that is drawn.
+    assert blocks[0] == [501, 400, 500, "f499", True]
+    assert blocks[1] == [1001, 800, 500, "f999", True]
+    assert deepest == "f1199" and len(blocks) == 2 and height <= 32767
+
+
 def test_names_end_with_an_ellipsis_where_they_are_cut(page):
     cut = page.js("""import('/flame.js').then(({ fit }) => {
         const g = kiln.upper.canvas.getContext('2d');
@@ -311,6 +342,46 @@ def test_search_by_expression_and_from_match_to_match(page):
     assert page.js("[kiln.upper.focus.node.name, kiln.upper.focus.x, kiln.upper.focus.d]") == seen[1]
     search("(")
     page.wait("document.getElementById('matched').textContent === 'not a regular expression'")
+
+
+def test_what_is_found_and_not_drawn_is_zoomed_to(page):
+    page.key("p", "KeyP", 80, "p")
+    # A function of which no frame is drawn, and its widest one.
+    name, most = page.js("""(() => {
+        const drawn = new Set(kiln.upper.rects.map((r) => r.node.name)), { name } = kiln.shown.table.find((e) => e.total && !drawn.has(e.name));
+        const widest = (node) => [...(node.children?.values() ?? [])].reduce((most, c) => Math.max(most, c.name === name ? c.total : widest(c)), 0);
+        return [name, widest(kiln.shown.tree)]; })()""")
+    page.js("document.getElementById('regex').click()")
+    def search(text):
+        page.js(f"(e => {{ e.value = {json.dumps(text)}; e.dispatchEvent(new Event('input')); }})(document.getElementById('search'))")
+        page.js("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")  # it is looked for before the next picture
+        assert page.js("document.getElementById('matched').textContent").startswith("found in")
+    search(f"^{re.escape(name)}$")
+    page.js("document.getElementById('search').focus()")
+    page.key("Enter", "Enter", 13)
+    focus = "(({ node }) => [node.name, node.total])(kiln.upper.focus)"
+    assert page.js(focus) == [name, most]
+    assert page.js("kiln.upper.line().length - 1 === kiln.upper.zoom.length && kiln.upper.line().at(-1) === kiln.upper.focus.node")
+    assert page.js("document.getElementById('said').textContent").startswith(name + ", ")
+    # It is not there where its caller's sibling is zoomed to.
+    page.js(f"""(() => {{ const has = (node) => node.name === {json.dumps(name)} || [...(node.children?.values() ?? [])].some(has);
+        const [key] = kiln.shown.tree.wide(0).flatMap(([key, top]) => top.wide(0).filter(([, c]) => !has(c)).map(([below]) => [[key, below]]))[0];
+        kiln.upper.zoomTo(key); }})()""")
+    page.key("Enter", "Enter", 13)
+    assert page.js("document.getElementById('matched').textContent").endswith(" · no match in this zoom")
+    page.js("kiln.upper.zoomTo([])")
+    assert re.fullmatch(r"found in [\d.]+%", page.js("document.getElementById('matched').textContent"))
+    # The same among callers, where the tree is made in the other direction.
+    page.js("document.querySelector('[data-view=sandwich]').click()")
+    chosen = page.js("kiln.state.chosen = kiln.shown.table.reduce((a, b) => (b.total > a.total ? b : a)).name")
+    page.js("document.querySelector('[data-view=sandwich]').click()")
+    found = page.js("""(() => { const deep = (node, d) => [...(node.children?.values() ?? [])].flatMap((c) => [[c.name, d], ...deep(c, d + 1)]);
+        return deep(kiln.shown.callers, 1).at(-1)[0]; })()""")
+    search(f"^{re.escape(found)}$")
+    assert chosen != found and page.js("""import('/tree.js').then(({ widestMatch }) => {
+        let node = kiln.shown.callers;
+        for (const key of widestMatch(node, kiln.shown.matches)) node = node.child(key);
+        return node.name; })""") == found
 
 
 # ---- keyboard, links -------------------------------------------------------------------------------
