@@ -331,7 +331,7 @@ function showTip(node, x, y) {
 	if (!node) return;
 	const { types, strings, frameFile } = shown.from;
 	const type = node.type >= 0 ? labelOf(types[node.type]) : "", file = node.frame >= 0 ? strings[frameFile[node.frame]] : "";
-	const note = node.frame === 0 ? "stacks that came when the agent's tables were full" : [type, file].filter(Boolean).join(" · ");
+	const note = node.frame === 0 ? "stacks that nobody had in the last five minutes, or for which there was no room" : [type, file].filter(Boolean).join(" · ");
 	const lines = [text("strong", node.name), text("div", note),
 		text("div", `total ${amount(node.total)}, ${percent(node.total, shown.total)} · self ${percent(node.self, shown.total)}`)];
 	if (shown.base && state.view !== "sandwich") lines.push(text("div", `before ${amount(node.base)}`));

@@ -25,7 +25,7 @@ export function choices(model, all) {
 		const name = model.strings[g.process];
 		put(maps.process, name, name, weights[i]);
 		if (!pids.has(name)) pids.set(name, new Map());
-		put(pids.get(name), g.pid, `  ${name} ${g.pid}`, weights[i]);
+		if (g.pid) put(pids.get(name), g.pid, `  ${name} ${g.pid}`, weights[i]); // none: counts of stacks that went
 		for (const key of ["thread", "namespace", "pod", "container"]) {
 			const value = model.strings[g[key]];
 			if (value) put(maps[key], value, key === "container" ? containerLabel(model, g) : value, weights[i]);
@@ -40,7 +40,7 @@ export function choices(model, all) {
 	for (const [key, map] of Object.entries(maps)) out[key] = sorted(map).slice(0, OPTIONS);
 	out.process = out.process.flatMap(([name]) => {
 		const of = sorted(pids.get(name));
-		if (of.length === 1) return [["name:" + name, name]];
+		if (of.length <= 1) return [["name:" + name, name]];
 		return [["name:" + name, `${name} (all ${of.length})`], ...of.slice(0, PIDS).map(([pid, label]) => ["pid:" + pid, label])];
 	}).slice(0, OPTIONS);
 	return out;

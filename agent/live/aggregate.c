@@ -128,6 +128,11 @@ uint32_t aggregate_put_group(struct aggregate *a, const struct live_group *group
 	return table_add(&a->groups, AGGREGATE_GROUPS_MAX, group, sizeof(*group), live_group_equal);
 }
 
+uint32_t aggregate_find_group(struct aggregate *a, const struct live_group *group)
+{
+	return table_add(&a->groups, 0, group, sizeof(*group), live_group_equal);
+}
+
 static uint32_t add_frame(struct aggregate *a, const char *name, const char *file,
 			  enum frame_type type)
 {

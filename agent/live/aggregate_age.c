@@ -5,6 +5,8 @@
  * the first one's place; clients begin anew with it. Rows keep their order, so the windows' gaps
  * stay positive.
  *
+ * Counts of rows that go are kept under "[other]", by process name, container, pod and namespace.
+ *
  * For the time of it both are there. It is done once in AGE_EVERY_MS at most: when even the recent
  * stacks are too many, the rest is counted under "[other]" as before.
  */
@@ -13,7 +15,10 @@
 #include "agent/profile/wire.h"
 #include "lib/cursor.h"
 
-enum { AGE_EVERY_MS = 30000 };
+enum {
+	AGE_EVERY_MS = 30000,
+	OWNERS_MAX = 4096, /* groups of owner_of() */
+};
 
 #define NONE REF_TABLE_NONE
 
@@ -22,8 +27,9 @@ struct moving {
 	const struct aggregate *from;
 	struct aggregate *to;
 	uint32_t *strings, *frames, *nodes, *labels, *groups, *rows;
-	uint32_t *path; /* scratch of move_node() */
-	bool *used;	/* rows that the history has */
+	uint32_t *path;	 /* scratch of move_node() */
+	uint32_t owners; /* groups of owner_of() that are in no window */
+	bool *used;	 /* rows that the history has */
 };
 
 static bool nearly(size_t n, size_t max)
@@ -192,16 +198,48 @@ static uint32_t move_group(struct moving *m, uint32_t i)
 	return m->groups[i];
 }
 
-/* Where the count of a row that goes is kept: one row for each kind and period. */
+/* The group of all processes of one name in one container: it keeps the counts whose stacks go.
+ * NONE: there is no room for one more. */
+static uint32_t owner_of(struct moving *m, const struct live_group *g)
+{
+	const uint32_t names[] = {g->process, g->container, g->container_name, g->pod,
+				  g->k8s_namespace};
+	const bool full = m->owners >= OWNERS_MAX || nearly(m->to->groups.n, AGGREGATE_GROUPS_MAX);
+	struct live_group owner = {
+	    .labels = g->labels ? AGGREGATE_LABELS_LEFT_OUT : AGGREGATE_NO_LABELS,
+	    .period_ns = g->period_ns,
+	};
+	uint32_t n = m->to->groups.n, group;
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (m->strings[names[i]] == NONE && (full || move_string(m, names[i]) == NONE))
+			return NONE;
+	if (!move_kind(m, g->kind, &owner.kind))
+		return NONE;
+	owner.process = m->strings[g->process];
+	owner.container = m->strings[g->container];
+	owner.container_name = m->strings[g->container_name];
+	owner.pod = m->strings[g->pod];
+	owner.k8s_namespace = m->strings[g->k8s_namespace];
+	group = full ? aggregate_find_group(m->to, &owner) : aggregate_put_group(m->to, &owner);
+	m->owners += m->to->groups.n - n;
+	return group;
+}
+
+/* The row that takes the count of a row that goes: "[other]" of its owner, or of nobody when there
+ * is no room for that. */
 static uint32_t other_row(struct moving *m, uint32_t row)
 {
 	const struct live_group *g = aggregate_groups(m->from) + aggregate_rows(m->from)[row].group;
-	struct live_group other = aggregate_groups(m->to)[0];
+	uint32_t other = aggregate_put_row(m->to, owner_of(m, g), AGGREGATE_OTHER);
+	struct live_group nobody = aggregate_groups(m->to)[0];
 
-	if (!move_kind(m, g->kind, &other.kind))
+	if (other != NONE)
+		return other;
+	if (!move_kind(m, g->kind, &nobody.kind))
 		return NONE;
-	other.period_ns = g->period_ns;
-	return aggregate_put_row(m->to, aggregate_put_group(m->to, &other), AGGREGATE_OTHER);
+	nobody.period_ns = g->period_ns;
+	return aggregate_put_row(m->to, aggregate_put_group(m->to, &nobody), AGGREGATE_OTHER);
 }
 
 /* ---- windows --------------------------------------------------------------------------------- */

@@ -12,6 +12,8 @@ uint32_t aggregate_put_frame(struct aggregate *a, const struct live_frame *frame
 uint32_t aggregate_put_node(struct aggregate *a, const struct live_node *node);
 uint32_t aggregate_put_labels(struct aggregate *a, const struct live_labels *labels);
 uint32_t aggregate_put_group(struct aggregate *a, const struct live_group *group);
+/* As aggregate_put_group(), but only when it is there. */
+uint32_t aggregate_find_group(struct aggregate *a, const struct live_group *group);
 /* A row, with room for its counts. */
 uint32_t aggregate_put_row(struct aggregate *a, uint32_t group, uint32_t node);
 /* A text of any length, which is cut when it is too long. */
@@ -32,7 +34,8 @@ void aggregate_drop_traces(struct aggregate *a, struct live_window *w);
 
 /*
  * Makes room when a table is nearly full: what no window of the history has goes. Counts since the
- * start stay true: those of rows that went are under "[other]". Numbers of entries change then, and
- * A->born. Without memory for a second set of tables all is as it was.
+ * start stay true: those of rows that went are under "[other]" of their process name and container.
+ * Numbers of entries change then, and A->born. Without memory for a second set of tables all is as
+ * it was.
  */
 void aggregate_age(struct aggregate *a, uint64_t now_ms);

@@ -173,6 +173,126 @@ static void what_nobody_has_seen_for_long_makes_room(void **state)
 	assert_true(a->rows.n < AGGREGATE_ROWS_MAX);
 }
 
+/* CPU samples under a filter. */
+static int64_t cpu_of(const struct aggregate *a, const struct live_filter *filter)
+{
+	_cleanup_(batch_unrefp) struct batch *b = NULL;
+
+	assert_int_equal(live_profile(a, filter, &b), 0);
+	return batch_cpu_samples(b);
+}
+
+/* As many(), of a process of a container: process and container are the owner. */
+static struct batch *owned(uint32_t n, uint32_t from, uint64_t start_ms, const char *process,
+			   const char *container)
+{
+	const struct attr attrs[] = {{.key = "k8s.container.name", .str = "main"},
+				     {.key = "k8s.pod.name", .str = "pod-1"},
+				     {.key = "k8s.namespace.name", .str = "shop"}};
+	struct batch_builder *builder = NULL;
+	struct batch *b = NULL;
+	uint32_t resource;
+
+	assert_int_equal(batch_builder_new(start_ms * 1000000, &builder), 0);
+	resource = batch_add_resource(builder, attrs, ARRAY_SIZE(attrs), container);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct batch_label label = {"tenant", "A"};
+		struct batch_sample s = {
+		    .process = batch_add_process(builder, 100 + i % 3, process, "/p"),
+		    .tid = 7,
+		    .thread_name = "t",
+		    .value = 1,
+		    .labels = i % 2 ? batch_add_labels(builder, &label, 1) : BATCH_NO_LABELS};
+		struct batch_line line = {0};
+		uint32_t location;
+		char name[32];
+
+		snprintf(name, sizeof(name), "f%u", from + i);
+		line.function = batch_add_function(builder, name, name, "", 0);
+		location = batch_add_location(builder, BATCH_NO_MAPPING, from + i + 1UL,
+					      FRAME_NATIVE, &line, 1);
+		s.stack = batch_add_stack(builder, &location, 1);
+		batch_add_sample(builder, resource, PROFILE_CPU, 50000000, &s);
+	}
+	assert_int_equal(batch_builder_finish(builder, 1000000000, &b), 0);
+	return b;
+}
+
+/* Stacks that make room take neither the process nor the container away from their counts. */
+static void what_went_keeps_its_owner(void **state)
+{
+	_cleanup_(aggregate_freep) struct aggregate *a = NULL;
+	_cleanup_(batch_unrefp) struct batch *one = owned(1000, 0, 1000, "server", "c0ffee"),
+					     *two = owned(500, 0, 1000, "client", "c0ffee");
+	const struct live_filter by_process = {.process = "server"}, by_pid = {.pid = 101},
+				 by_container = {.container = "c0ffee"},
+				 by_name = {.container = "main"}, by_pod = {.pod = "pod-1"},
+				 by_namespace = {.k8s_namespace = "shop"},
+				 by_thread = {.thread = "t"}, by_label = {.label = "tenant=A"};
+	uint32_t from = 5000;
+
+	assert_int_equal(aggregate_new(&a), 0);
+	assert_int_equal(aggregate_add(a, one), 0);
+	assert_int_equal(aggregate_add(a, two), 0);
+	assert_int_equal(cpu_of(a, &by_label), 750);
+	/* Twice: what is an owner's already is not moved to another one. */
+	for (uint64_t ms = 400000; a->born < 2; ms += 100000, from += 30000) {
+		_cleanup_(batch_unrefp) struct batch *more = many(30000, from, ms);
+
+		assert_true(ms < 2000000);
+		assert_int_equal(aggregate_add(a, more), 0);
+	}
+	assert_int_equal(cpu_of(a, &by_process), 1000);
+	assert_int_equal(cpu_of(a, &by_container), 1500);
+	assert_int_equal(cpu_of(a, &by_name), 1500);
+	assert_int_equal(cpu_of(a, &by_pod), 1500);
+	assert_int_equal(cpu_of(a, &by_namespace), 1500);
+	assert_int_equal(cpu_of(a, &by_pid) + cpu_of(a, &by_label), 0);
+	assert_true(cpu_of(a, &by_thread) <= from - 5000);
+	assert_int_equal(total_of(a, PROFILE_CPU), 1500 + from - 5000);
+}
+
+/* More owners than there is room for: those that came first keep their counts, the others' are
+ * nobody's, and no table is filled with them. */
+static void owners_are_bounded(void **state)
+{
+	_cleanup_(aggregate_freep) struct aggregate *a = NULL;
+	const struct live_filter first = {.process = "p0"}, last = {.process = "p4999"},
+				 nobody = {.process = "[other]"};
+	uint32_t from = 5000;
+
+	assert_int_equal(aggregate_new(&a), 0);
+	for (uint32_t i = 0; i < 5000; i += 10) {
+		_cleanup_(batch_unrefp) struct batch *b = NULL;
+		struct batch_builder *builder = NULL;
+
+		assert_int_equal(batch_builder_new(1000000000, &builder), 0);
+		for (uint32_t j = i; j < i + 10; j++) {
+			struct batch_sample s = {.tid = 7, .thread_name = "t", .value = 1};
+			char name[16];
+
+			snprintf(name, sizeof(name), "p%u", j);
+			s.process = batch_add_process(builder, 100 + j, name, "/p");
+			s.stack = batch_add_stack(builder, NULL, 0);
+			batch_add_sample(builder, batch_add_resource(builder, NULL, 0, ""),
+					 PROFILE_CPU, 50000000, &s);
+		}
+		assert_int_equal(batch_builder_finish(builder, 1000000000, &b), 0);
+		assert_int_equal(aggregate_add(a, b), 0);
+	}
+	for (uint64_t ms = 400000; a->born < 2; ms += 100000, from += 30000) {
+		_cleanup_(batch_unrefp) struct batch *more = many(30000, from, ms);
+
+		assert_true(ms < 2000000);
+		assert_int_equal(aggregate_add(a, more), 0);
+	}
+	assert_int_equal(cpu_of(a, &first), 1);
+	assert_int_equal(cpu_of(a, &last), 0);
+	assert_in_range(cpu_of(a, &nobody), 900, 910);
+	assert_true(a->groups.n < 4200);
+	assert_int_equal(total_of(a, PROFILE_CPU), 5000 + from - 5000);
+}
+
 /* All of it is of the last minutes: that there is no room is found out once in a while, not each
  * time. */
 static void what_is_all_new_is_not_moved_each_time(void **state)
@@ -295,15 +415,6 @@ static struct batch *requests(uint32_t n, uint32_t from, uint64_t start_ms, bool
 	}
 	assert_int_equal(batch_builder_finish(builder, 1000000000, &b), 0);
 	return b;
-}
-
-/* CPU samples under a filter. */
-static int64_t cpu_of(const struct aggregate *a, const struct live_filter *filter)
-{
-	_cleanup_(batch_unrefp) struct batch *b = NULL;
-
-	assert_int_equal(live_profile(a, filter, &b), 0);
-	return batch_cpu_samples(b);
 }
 
 static int64_t cpu_of_trace(const struct aggregate *a, const char *hex, uint64_t window_ms)
@@ -462,6 +573,8 @@ int main(void)
 	    cmocka_unit_test(filters_leave_out_what_they_do_not_name),
 	    cmocka_unit_test(what_no_longer_fits_is_counted_under_other),
 	    cmocka_unit_test(what_nobody_has_seen_for_long_makes_room),
+	    cmocka_unit_test(what_went_keeps_its_owner),
+	    cmocka_unit_test(owners_are_bounded),
 	    cmocka_unit_test(what_is_all_new_is_not_moved_each_time),
 	    cmocka_unit_test(windows_go_after_five_minutes),
 	    cmocka_unit_test(a_client_gets_each_entry_once),
