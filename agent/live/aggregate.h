@@ -15,9 +15,10 @@
  *
  * Entries are numbered as they come and never change, so that a client which has the first N of a
  * table lacks exactly the rest. Every table has a cap. When one is nearly full, what the history's
- * windows do not have goes, and all is numbered anew (BORN tells). What no longer fits all the same
- * is counted under the one frame "[other]", as is what went, so that totals stay true: of its
- * process and container, as long as there is room for these. Loop's thread.
+ * windows do not have goes, then the oldest windows, and all is numbered anew (BORN tells). What no
+ * longer fits all the same is counted under the one frame "[other]", as is what went, so that
+ * totals stay true: of its process and container, as long as there is room for these. Loop's
+ * thread.
  */
 /* clang-format on */
 #pragma once

@@ -1,36 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Entries of tables are never taken out, so that clients can count on their numbers. When a table
- * is nearly full, a second aggregate is made of the rows that the history's windows have, and takes
- * the first one's place; clients begin anew with it. Rows keep their order, so the windows' gaps
- * stay positive.
+ * is nearly full, a second aggregate is made of the rows that the history's windows have
+ * (aggregate_move.c), and takes the first one's place; clients begin anew with it. If it would be
+ * no smaller, the first one stays.
  *
- * Counts of rows that go are kept under "[other]", by process name, container, pod and namespace.
+ * When the history alone needs nearly all of a table, its oldest windows go too: new samples would
+ * have no stacks otherwise. To find out, the entries that the windows need are counted from the
+ * newest window to the oldest, each entry once.
  *
- * For the time of it both are there. It is done once in AGE_EVERY_MS at most: when even the recent
- * stacks are too many, the rest is counted under "[other]" as before.
+ * For a moment both are there. This is done once in AGE_EVERY_MS at most; what does not fit until
+ * then is counted under "[other]".
  */
 #include "agent/live/aggregate_internal.h"
 
-#include "agent/profile/wire.h"
+#include "agent/profile/batch.h"
 #include "lib/cursor.h"
 
-enum {
-	AGE_EVERY_MS = 30000,
-	OWNERS_MAX = 4096, /* groups of owner_of() */
-};
-
-#define NONE REF_TABLE_NONE
-
-/* Old numbers to new ones; NONE: not there yet. */
-struct moving {
-	const struct aggregate *from;
-	struct aggregate *to;
-	uint32_t *strings, *frames, *nodes, *labels, *groups, *rows;
-	uint32_t *path;	 /* scratch of move_node() */
-	uint32_t owners; /* groups of owner_of() that are in no window */
-	bool *used;	 /* rows that the history has */
-};
+enum { AGE_EVERY_MS = 30000 };
 
 static bool nearly(size_t n, size_t max)
 {
@@ -54,321 +41,183 @@ static bool is_due(const struct aggregate *a, uint64_t now_ms)
 	return a->labels_left_out && now_ms >= a->aged_ms + AGGREGATE_HISTORY_MS;
 }
 
-static uint32_t *unknown(uint32_t n)
-{
-	uint32_t *map = malloc((n + 1UL) * sizeof(*map));
+/* ---- which windows stay ---------------------------------------------------------------------- */
 
-	for (uint32_t i = 0; map && i <= n; i++)
-		map[i] = NONE;
-	return map;
+enum { STRINGS, FRAMES, NODES, LABELS, GROUPS, ROWS, N_TABLES };
+
+/* Parts of a cap, in sixteenths. */
+enum {
+	PARTS = 16,
+	MOST = 13,  /* all windows may need this; at 14 a table counts as nearly full */
+	WANTED = 8, /* windows go until the others need this at most, so that it lasts */
+};
+
+static const size_t caps[N_TABLES] = {
+    [STRINGS] = AGGREGATE_STRINGS_MAX, [FRAMES] = AGGREGATE_FRAMES_MAX,
+    [NODES] = AGGREGATE_NODES_MAX,     [LABELS] = AGGREGATE_LABELS_MAX,
+    [GROUPS] = AGGREGATE_GROUPS_MAX,   [ROWS] = AGGREGATE_ROWS_MAX,
+};
+
+/* The entries that the windows so far need. */
+struct need {
+	const struct aggregate *a;
+	bool *has[N_TABLES];
+	size_t n[N_TABLES], text;
+};
+
+static void need_done(struct need *need)
+{
+	for (int i = 0; i < N_TABLES; i++)
+		free(need->has[i]);
 }
 
-static int moving_init(struct moving *m, const struct aggregate *from)
+static int need_init(struct need *need, const struct aggregate *a)
 {
-	int r = aggregate_new(&m->to);
+	const struct live_table *tables[N_TABLES] = {
+	    [STRINGS] = &a->strings, [FRAMES] = &a->frames, [NODES] = &a->nodes,
+	    [LABELS] = &a->labels,   [GROUPS] = &a->groups, [ROWS] = &a->rows,
+	};
 
-	if (r < 0)
-		return r;
-	m->from = from;
-	m->strings = unknown(from->strings.n);
-	m->frames = unknown(from->frames.n);
-	m->nodes = unknown(from->nodes.n);
-	m->labels = unknown(from->labels.n);
-	m->groups = unknown(from->groups.n);
-	m->rows = unknown(from->rows.n);
-	m->path = unknown(from->nodes.n);
-	m->used = calloc(from->rows.n + 1UL, sizeof(*m->used));
-	if (!m->strings || !m->frames || !m->nodes || !m->labels || !m->groups || !m->rows ||
-	    !m->path || !m->used)
-		return -ENOMEM;
-	/* These exist in every aggregate, with the same number: the trie's root, which has no
-	 * frame, and two sets of labels. */
-	m->nodes[0] = 0;
-	m->labels[AGGREGATE_NO_LABELS] = AGGREGATE_NO_LABELS;
-	m->labels[AGGREGATE_LABELS_LEFT_OUT] = AGGREGATE_LABELS_LEFT_OUT;
+	need->a = a;
+	for (int i = 0; i < N_TABLES; i++) {
+		need->has[i] = calloc(tables[i]->n + 1UL, sizeof(bool));
+		if (!need->has[i])
+			return -ENOMEM;
+	}
 	return 0;
 }
 
-static void moving_done(struct moving *m)
+/* Whether entry I of a table is needed for the first time; counts it then. */
+static bool count(struct need *need, int table, uint32_t i)
 {
-	aggregate_free(m->to);
-	free(m->strings);
-	free(m->frames);
-	free(m->nodes);
-	free(m->labels);
-	free(m->groups);
-	free(m->rows);
-	free(m->path);
-	free(m->used);
+	if (need->has[table][i])
+		return false;
+	need->has[table][i] = true;
+	need->n[table]++;
+	return true;
 }
 
-/* ---- entries --------------------------------------------------------------------------------- */
-
-static uint32_t move_string(struct moving *m, uint32_t i)
+static void count_string(struct need *need, uint32_t i)
 {
-	const struct live_string *s = aggregate_strings(m->from) + i;
-
-	if (m->strings[i] == NONE)
-		m->strings[i] = aggregate_put_text(m->to, m->from->text.data + s->at, s->len);
-	return m->strings[i];
+	if (count(need, STRINGS, i))
+		need->text += aggregate_strings(need->a)[i].len;
 }
 
-static uint32_t move_frame(struct moving *m, uint32_t i)
+static void count_node(struct need *need, uint32_t i)
 {
-	const struct live_frame *f = aggregate_frames(m->from) + i;
-	struct live_frame moved = {.type = f->type};
+	const struct live_frame *frames = aggregate_frames(need->a);
+	const struct live_node *nodes = aggregate_nodes(need->a);
 
-	if (m->frames[i] != NONE)
-		return m->frames[i];
-	moved.name = move_string(m, f->name);
-	moved.file = move_string(m, f->file);
-	if (moved.name != NONE && moved.file != NONE)
-		m->frames[i] = aggregate_put_frame(m->to, &moved);
-	return m->frames[i];
+	for (; i && count(need, NODES, i); i = nodes[i].parent)
+		if (count(need, FRAMES, nodes[i].frame)) {
+			count_string(need, frames[nodes[i].frame].name);
+			count_string(need, frames[nodes[i].frame].file);
+		}
 }
 
-static uint32_t move_node(struct moving *m, uint32_t i)
+static void count_labels(struct need *need, uint32_t i)
 {
-	const struct live_node *nodes = aggregate_nodes(m->from);
-	uint32_t depth = 0, at;
+	const struct live_labels *sets = aggregate_labels(need->a);
 
-	for (; m->nodes[i] == NONE; i = nodes[i].parent)
-		m->path[depth++] = i;
-	at = m->nodes[i];
-	while (depth && at != NONE) {
-		struct live_node moved = {.parent = at};
-
-		i = m->path[--depth];
-		moved.frame = move_frame(m, nodes[i].frame);
-		at = moved.frame == NONE ? NONE : aggregate_put_node(m->to, &moved);
-		m->nodes[i] = at;
+	for (; i > AGGREGATE_LABELS_LEFT_OUT && count(need, LABELS, i); i = sets[i].rest) {
+		count_string(need, sets[i].key);
+		count_string(need, sets[i].value);
 	}
-	return at;
 }
 
-/* Moves the set of labels I. It refers to a smaller set (`rest`), that to a smaller one, and so on:
- * the smallest that has not been moved is moved first. */
-static uint32_t move_labels(struct moving *m, uint32_t i)
+static void count_group(struct need *need, uint32_t i)
 {
-	const struct live_labels *sets = aggregate_labels(m->from);
-	struct live_labels moved;
-	uint32_t chain[AGGREGATE_LABELS_EACH_MAX], depth = 0, at;
+	const struct live_group *g = aggregate_groups(need->a) + i;
 
-	for (; m->labels[i] == NONE && depth < ARRAY_SIZE(chain); i = sets[i].rest)
-		chain[depth++] = i;
-	at = m->labels[i];
-	while (depth && at != NONE) {
-		i = chain[--depth];
-		moved = (struct live_labels){at, move_string(m, sets[i].key),
-					     move_string(m, sets[i].value)};
-		at = moved.key == NONE || moved.value == NONE ? NONE
-							      : aggregate_put_labels(m->to, &moved);
-		m->labels[i] = at;
-	}
-	return at;
+	if (!count(need, GROUPS, i))
+		return;
+	count_string(need, g->process);
+	count_string(need, g->thread);
+	count_string(need, g->container);
+	count_string(need, g->container_name);
+	count_string(need, g->pod);
+	count_string(need, g->k8s_namespace);
+	if (g->kind >= PROFILE_PROBE)
+		count_string(need, g->kind - PROFILE_PROBE);
+	count_labels(need, g->labels);
 }
 
-/* False: there is no room for its name. */
-static bool move_kind(struct moving *m, uint32_t kind, uint32_t *ret)
+static void count_window(struct need *need, const struct live_window *w)
 {
-	uint32_t name = kind >= PROFILE_PROBE ? move_string(m, kind - PROFILE_PROBE) : 0;
-
-	*ret = kind >= PROFILE_PROBE ? PROFILE_PROBE + name : kind;
-	return name != NONE;
-}
-
-static uint32_t move_group(struct moving *m, uint32_t i)
-{
-	const struct live_group *g = aggregate_groups(m->from) + i;
-	struct live_group moved = *g;
-
-	if (m->groups[i] != NONE)
-		return m->groups[i];
-	moved.process = move_string(m, g->process);
-	moved.thread = move_string(m, g->thread);
-	moved.container = move_string(m, g->container);
-	moved.container_name = move_string(m, g->container_name);
-	moved.pod = move_string(m, g->pod);
-	moved.k8s_namespace = move_string(m, g->k8s_namespace);
-	moved.labels = move_labels(m, g->labels);
-	if (move_kind(m, g->kind, &moved.kind) && moved.process != NONE && moved.thread != NONE &&
-	    moved.container != NONE && moved.container_name != NONE && moved.pod != NONE &&
-	    moved.k8s_namespace != NONE && moved.labels != NONE)
-		m->groups[i] = aggregate_put_group(m->to, &moved);
-	return m->groups[i];
-}
-
-/* The group of all processes of one name in one container: it keeps the counts whose stacks go.
- * NONE: there is no room for one more. */
-static uint32_t owner_of(struct moving *m, const struct live_group *g)
-{
-	const uint32_t names[] = {g->process, g->container, g->container_name, g->pod,
-				  g->k8s_namespace};
-	const bool full = m->owners >= OWNERS_MAX || nearly(m->to->groups.n, AGGREGATE_GROUPS_MAX);
-	struct live_group owner = {
-	    .labels = g->labels ? AGGREGATE_LABELS_LEFT_OUT : AGGREGATE_NO_LABELS,
-	    .period_ns = g->period_ns,
-	};
-	uint32_t n = m->to->groups.n, group;
-
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (m->strings[names[i]] == NONE && (full || move_string(m, names[i]) == NONE))
-			return NONE;
-	if (!move_kind(m, g->kind, &owner.kind))
-		return NONE;
-	owner.process = m->strings[g->process];
-	owner.container = m->strings[g->container];
-	owner.container_name = m->strings[g->container_name];
-	owner.pod = m->strings[g->pod];
-	owner.k8s_namespace = m->strings[g->k8s_namespace];
-	group = full ? aggregate_find_group(m->to, &owner) : aggregate_put_group(m->to, &owner);
-	m->owners += m->to->groups.n - n;
-	return group;
-}
-
-/* The row that takes the count of a row that goes: "[other]" of its owner, or of nobody when there
- * is no room for that. */
-static uint32_t other_row(struct moving *m, uint32_t row)
-{
-	const struct live_group *g = aggregate_groups(m->from) + aggregate_rows(m->from)[row].group;
-	uint32_t other = aggregate_put_row(m->to, owner_of(m, g), AGGREGATE_OTHER);
-	struct live_group nobody = aggregate_groups(m->to)[0];
-
-	if (other != NONE)
-		return other;
-	if (!move_kind(m, g->kind, &nobody.kind))
-		return NONE;
-	nobody.period_ns = g->period_ns;
-	return aggregate_put_row(m->to, aggregate_put_group(m->to, &nobody), AGGREGATE_OTHER);
-}
-
-/* ---- windows --------------------------------------------------------------------------------- */
-
-static void mark_used(struct moving *m, const struct live_window *w)
-{
+	const struct live_row *rows = aggregate_rows(need->a);
 	struct cursor c = cursor_of(w->data, w->len);
 	uint64_t row = 0;
 
 	for (uint32_t i = 0; i < w->n_rows; i++) {
 		row += cursor_uleb(&c);
 		(void)cursor_uleb(&c);
-		if (row < m->from->rows.n)
-			m->used[row] = true;
-	}
-}
-
-static int copy_traces(struct moving *m, const struct live_window *w, struct live_window *ret)
-{
-	ret->traces = NULL;
-	ret->n_traces = 0;
-	if (!w->n_traces)
-		return 0;
-	ret->traces = malloc(w->n_traces * sizeof(*ret->traces));
-	if (!ret->traces)
-		return -ENOMEM;
-	ret->n_traces = w->n_traces;
-	memcpy(ret->traces, w->traces, w->n_traces * sizeof(*ret->traces));
-	for (uint32_t i = 0; i < ret->n_traces; i++)
-		ret->traces[i].row = m->rows[ret->traces[i].row];
-	m->to->held_traces += ret->n_traces;
-	return 0;
-}
-
-/* The same counts with the new numbers of their rows. */
-static int move_window(struct moving *m, const struct live_window *w)
-{
-	struct cursor c = cursor_of(w->data, w->len);
-	struct live_window moved = *w;
-	uint64_t row = 0;
-	uint32_t last = 0;
-	struct buf out;
-
-	buf_init(&out, AGGREGATE_ROWS_MAX * 16UL);
-	moved.n_rows = 0;
-	for (uint32_t i = 0; i < w->n_rows; i++) {
-		uint64_t value;
-
-		row += cursor_uleb(&c);
-		value = cursor_uleb(&c);
-		if (row >= m->from->rows.n)
-			break;
-		wire_varint(&out, m->rows[row] - last);
-		wire_varint(&out, value);
-		last = m->rows[row];
-		moved.n_rows++;
-	}
-	if (buf_error(&out) || copy_traces(m, w, &moved) < 0) {
-		buf_done(&out);
-		return -ENOMEM;
-	}
-	moved.len = out.len;
-	moved.data = buf_take(&out);
-	m->to->window_bytes += moved.len;
-	m->to->windows[w->seq % AGGREGATE_HISTORY_WINDOWS] = moved;
-	m->to->next_seq = w->seq + 1;
-	return 0;
-}
-
-/* Rows of the history first, so that they keep their order. */
-static int move_rows(struct moving *m)
-{
-	const struct live_row *rows = aggregate_rows(m->from);
-
-	for (uint32_t i = 0; i < m->from->rows.n; i++)
-		if (m->used[i]) {
-			uint32_t group = move_group(m, rows[i].group);
-
-			m->rows[i] = aggregate_put_row(m->to, group, move_node(m, rows[i].node));
-			if (m->rows[i] == NONE)
-				return -ENOMEM;
-			m->to->totals[m->rows[i]] += m->from->totals[i];
+		if (row < need->a->rows.n && count(need, ROWS, (uint32_t)row)) {
+			count_group(need, rows[row].group);
+			count_node(need, rows[row].node);
 		}
-	for (uint32_t i = 0; i < m->from->rows.n; i++)
-		if (!m->used[i] && m->from->totals[i]) {
-			uint32_t other = other_row(m, i);
+	}
+}
 
-			if (other == NONE)
-				return -ENOMEM;
-			m->to->totals[other] += m->from->totals[i];
-		}
+static bool need_fits(const struct need *need, size_t parts)
+{
+	for (int i = 0; i < N_TABLES; i++)
+		if (need->n[i] > caps[i] / PARTS * parts)
+			return false;
+	return need->text <= AGGREGATE_TEXT_MAX / PARTS * parts;
+}
+
+/* The first of the windows that stay. */
+static int first_kept(const struct aggregate *a, uint64_t *ret_seq)
+{
+	_cleanup_(need_done) struct need need = {0};
+	uint64_t most = a->next_seq, wanted = a->next_seq;
+	int r = need_init(&need, a);
+
+	if (r < 0)
+		return r;
+	for (uint64_t seq = a->next_seq; seq-- > a->first_seq && most == seq + 1;) {
+		count_window(&need, aggregate_window(a, seq));
+		if (need_fits(&need, MOST))
+			most = seq;
+		if (need_fits(&need, WANTED))
+			wanted = seq;
+	}
+	/* If the newest window alone needs more than that, little is gained without the others. */
+	if (most == a->first_seq || most == a->next_seq)
+		*ret_seq = a->first_seq;
+	else
+		*ret_seq = wanted < a->next_seq ? wanted : most;
 	return 0;
 }
 
-static int move_all(struct moving *m)
-{
-	const struct aggregate *from = m->from;
-	struct aggregate *to = m->to;
-	int r;
+/* ---- room ------------------------------------------------------------------------------------ */
 
-	for (uint64_t seq = from->first_seq; seq < from->next_seq; seq++)
-		mark_used(m, aggregate_window(from, seq));
-	r = move_rows(m);
-	to->first_seq = to->next_seq = from->first_seq;
-	for (uint64_t seq = from->first_seq; r == 0 && seq < from->next_seq; seq++)
-		r = move_window(m, aggregate_window(from, seq));
-	to->since_ms = from->since_ms;
-	to->overflow = from->overflow;
-	to->born = from->born + 1;
-	return r;
+static bool is_smaller(const struct aggregate *a, const struct aggregate *than)
+{
+	return a->strings.n < than->strings.n || a->frames.n < than->frames.n ||
+	       a->nodes.n < than->nodes.n || a->labels.n < than->labels.n ||
+	       a->groups.n < than->groups.n || a->rows.n < than->rows.n;
 }
 
 void aggregate_age(struct aggregate *a, uint64_t now_ms)
 {
-	struct moving m = {0};
+	_cleanup_(aggregate_freep) struct aggregate *to = NULL;
+	uint64_t first = a->first_seq;
 	struct aggregate old;
-	int r;
+	int r = 0;
 
 	if (!is_due(a, now_ms))
 		return;
 	a->aged_ms = now_ms;
-	r = moving_init(&m, a);
+	/* For labels alone no window goes. */
+	if (is_nearly_full(a))
+		r = first_kept(a, &first);
 	if (r == 0)
-		r = move_all(&m);
-	if (r == 0) {
-		m.to->aged_ms = a->aged_ms;
+		r = aggregate_move(a, first, &to);
+	if (r == 0 && is_smaller(to, a)) {
+		to->aged_ms = a->aged_ms;
 		old = *a;
-		*a = *m.to;
-		*m.to = old;
+		*a = *to;
+		*to = old;
 	}
-	moving_done(&m);
 }

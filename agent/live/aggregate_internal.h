@@ -35,7 +35,11 @@ void aggregate_drop_traces(struct aggregate *a, struct live_window *w);
 /*
  * Makes room when a table is nearly full: what no window of the history has goes. Counts since the
  * start stay true: those of rows that went are under "[other]" of their process name and container.
- * Numbers of entries change then, and A->born. Without memory for a second set of tables all is as
- * it was.
+ * When the history alone needs nearly all of a table, its oldest windows go too. Numbers of entries
+ * change then, and A->born. Without memory for a second set of tables, or when nothing can go, all
+ * is as it was.
  */
 void aggregate_age(struct aggregate *a, uint64_t now_ms);
+/* A new aggregate of FROM's windows from FIRST on, and of all totals. */
+int aggregate_move(const struct aggregate *from, uint64_t first,
+		   struct aggregate **ret) _must_check_;

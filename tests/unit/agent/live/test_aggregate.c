@@ -252,13 +252,13 @@ static void what_went_keeps_its_owner(void **state)
 	assert_int_equal(total_of(a, PROFILE_CPU), 1500 + from - 5000);
 }
 
-/* More owners than there is room for: those that came first keep their counts, the others' are
- * nobody's, and no table is filled with them. */
+/* More owners than there is room for: those with the most keep their counts, and of the same those
+ * that came first; the others' are nobody's, and no table is filled with them. */
 static void owners_are_bounded(void **state)
 {
 	_cleanup_(aggregate_freep) struct aggregate *a = NULL;
 	const struct live_filter first = {.process = "p0"}, last = {.process = "p4999"},
-				 nobody = {.process = "[other]"};
+				 nobody = {.process = "[other]"}, most = {.process = "p"};
 	uint32_t from = 5000;
 
 	assert_int_equal(aggregate_new(&a), 0);
@@ -288,13 +288,59 @@ static void owners_are_bounded(void **state)
 	}
 	assert_int_equal(cpu_of(a, &first), 1);
 	assert_int_equal(cpu_of(a, &last), 0);
-	assert_in_range(cpu_of(a, &nobody), 900, 910);
+	/* "p" and nobody have two of the places. */
+	assert_int_equal(cpu_of(a, &nobody), 5000 - (4096 - 2));
+	assert_int_equal(cpu_of(a, &most), from - 5000);
 	assert_true(a->groups.n < 4200);
 	assert_int_equal(total_of(a, PROFILE_CPU), 5000 + from - 5000);
 }
 
-/* All of it is of the last minutes: that there is no room is found out once in a while, not each
- * time. */
+/* Five minutes alone fill a table: the oldest windows go, and new samples keep their stacks. */
+static void the_oldest_windows_make_room(void **state)
+{
+	_cleanup_(aggregate_freep) struct aggregate *a = NULL;
+	int64_t overflow = metric_get(M_LIVE_OVERFLOW);
+	const uint32_t step = 12000;
+
+	assert_int_equal(aggregate_new(&a), 0);
+	for (uint32_t i = 0; i < 30; i++) {
+		_cleanup_(batch_unrefp) struct batch *b = many(step, i * step, 1000 + i * 16000UL);
+		_cleanup_free_ char *want = folded_of(b), *got = NULL;
+		unsigned int born = a->born;
+
+		assert_int_equal(aggregate_add(a, b), 0);
+		got = recent_of(a, 1000);
+		assert_string_equal(got, want);
+		assert_int_equal(total_of(a, PROFILE_CPU), (int64_t)(i + 1) * step);
+		/* Half a cap is free, but for what has just come. */
+		if (a->born != born)
+			assert_int_equal(a->next_seq - a->first_seq,
+					 AGGREGATE_ROWS_MAX / 2 / step + 1);
+	}
+	assert_in_range(a->born, 3, 8);
+	assert_int_equal(metric_get(M_LIVE_OVERFLOW), overflow);
+}
+
+/* All windows have the same stacks, nearly as many as there is room for: none can go, and clients
+ * keep their numbers. */
+static void what_cannot_go_is_not_numbered_anew(void **state)
+{
+	_cleanup_(aggregate_freep) struct aggregate *a = NULL;
+	_cleanup_(batch_unrefp) struct batch *b = many(120000, 0, 1000);
+	_cleanup_free_ char *want = folded_of(b), *got = NULL;
+
+	assert_int_equal(aggregate_new(&a), 0);
+	for (uint64_t i = 0; i < 5; i++) {
+		b->start_unix_ns = (1000 + i * 31000) * 1000000;
+		assert_int_equal(aggregate_add(a, b), 0);
+	}
+	assert_int_equal(a->born, 0);
+	assert_int_equal(a->next_seq - a->first_seq, 5);
+	got = recent_of(a, 1000);
+	assert_string_equal(got, want);
+}
+
+/* A table that is full all the time: room is made once in a while, not each time. */
 static void what_is_all_new_is_not_moved_each_time(void **state)
 {
 	_cleanup_(aggregate_freep) struct aggregate *a = NULL;
@@ -575,6 +621,8 @@ int main(void)
 	    cmocka_unit_test(what_nobody_has_seen_for_long_makes_room),
 	    cmocka_unit_test(what_went_keeps_its_owner),
 	    cmocka_unit_test(owners_are_bounded),
+	    cmocka_unit_test(the_oldest_windows_make_room),
+	    cmocka_unit_test(what_cannot_go_is_not_numbered_anew),
 	    cmocka_unit_test(what_is_all_new_is_not_moved_each_time),
 	    cmocka_unit_test(windows_go_after_five_minutes),
 	    cmocka_unit_test(a_client_gets_each_entry_once),
