@@ -25,10 +25,11 @@ export const GROUP_COLOUR = "#c9ced6";
 const SMALL_COLOUR = "#9aa1ab";
 export function colourOf(type) { return COLOURS[type] || GROUP_COLOUR; }
 
+const DARKEST = 0.93, LIGHTEST = 1.05; // of one type
 function shade(hex, name) {
 	let h = 0;
 	for (let i = 0; i < name.length && i < 24; i++) h = (h * 31 + name.charCodeAt(i)) | 0;
-	const f = 0.93 + (Math.abs(h) % 100) / 100 * 0.12;
+	const f = DARKEST + (Math.abs(h) % 100) / 100 * (LIGHTEST - DARKEST);
 	const part = (at) => Math.min(255, Math.round(parseInt(hex.slice(at, at + 2), 16) * f));
 	return `rgb(${part(1)},${part(3)},${part(5)})`;
 }
@@ -42,9 +43,9 @@ export function diffColour(share) {
 /** What can be read on this colour, "#rrggbb" or "rgb(r,g,b)". */
 export function inkOn(colour) {
 	const parts = colour[0] === "#" ? [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16)) : colour.match(/\d+/g).map(Number);
-	// The relative luminance of WCAG 2; at 0.18 black and white stand out alike.
+	// The relative luminance of WCAG 2; at 0.18 black and white stand out alike, by 4.6 to 1. A grey black would by less than 4.5.
 	const [r, g, b] = parts.map((c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
-	return 0.2126 * r + 0.7152 * g + 0.0722 * b < 0.18 ? "#ffffff" : "#101418";
+	return 0.2126 * r + 0.7152 * g + 0.0722 * b < 0.18 ? "#ffffff" : "#000000";
 }
 
 /** The colour of a frame whose name the search does not have: most of it is the page's ground. */

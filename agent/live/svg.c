@@ -122,7 +122,7 @@ static int fill(struct trie *t, const struct batch *b, enum profile_kind kind)
 
 /* ---- the document ---------------------------------------------------------------------------- */
 
-#define BLACK "#101418"
+#define BLACK "#000000"
 #define WHITE "#ffffff"
 
 /* web/flame.js has the same, and says where they are from; ink is what can be read on it. */

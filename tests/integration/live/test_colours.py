@@ -86,10 +86,26 @@ def test_every_two_frame_types_can_be_told_apart():
     assert not close
 
 
+def luminance(colour):
+    r, g, b = linear(colour)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
 def test_names_can_be_read_on_them():
+    """Also on those that a name has made a little darker or lighter."""
+    with open(os.path.join(ROOT, "web", "flame.js"), encoding="utf-8") as f:
+        text = f.read()
+    darkest, lightest = map(float, re.search(r"DARKEST = ([\d.]+), LIGHTEST = ([\d.]+)", text).groups())
+    turn, white, black = re.search(r'< ([\d.]+) \? "(#\w+)" : "(#\w+)"', text).groups()
+    assert darkest < 1 < lightest
+    bad = []
     for name, colour in colours().items():
-        r, g, b = linear(colour)
-        luminance = 0.2126 * r + 0.7152 * g + 0.0722 * b
-        ink = 1 if luminance < 0.18 else 0.2126 * 0.0052 + 0.7152 * 0.0070 + 0.0722 * 0.0091  # #101418
-        contrast = (max(ink, luminance) + 0.05) / (min(ink, luminance) + 0.05)
-        assert contrast >= 4.5, (name, round(contrast, 2))
+        for step in range(-1, 101):
+            factor = 1 if step < 0 else darkest + step / 100 * (lightest - darkest)
+            shaded = "#" + "".join(f"{min(255, math.floor(int(colour[i:i + 2], 16) * factor + 0.5)):02x}" for i in (1, 3, 5))
+            back = luminance(shaded)
+            ink = luminance(white if back < float(turn) else black)
+            contrast = (max(ink, back) + 0.05) / (min(ink, back) + 0.05)
+            if contrast < 4.5:
+                bad.append((name, shaded, round(contrast, 2)))
+    assert not bad

@@ -237,7 +237,7 @@ def test_svg_by_http_is_as_the_page_draws_it(browser, live, busy):
     # Both have the colours in a table of their own.
     ours = browser.js("import('/flame.js').then(m => kiln.model.types.map(t => [m.colourOf(t), m.inkOn(m.colourOf(t))]))")
     with open(os.path.join(kiln_agent.ROOT, "agent", "live", "svg.c"), encoding="utf-8") as f:
-        inks = {"BLACK": "#101418", "WHITE": "#ffffff"}
+        inks = {"BLACK": "#000000", "WHITE": "#ffffff"}
         rows = re.findall(r'\[(\w+)\] = \{"(#[0-9a-f]{6})", (\w+)\}', f.read())
     theirs = {name: [fill, inks[ink]] for name, fill, ink in rows}
     names = "NATIVE KERNEL GO RUST CPYTHON V8JS JVM RUBY PHP PERL DOTNET BEAM LUAJIT ABORT".split()
