@@ -53,6 +53,9 @@ const seconds = (ms) => (ms / 1000).toFixed(ms < 9500 ? 1 : 0) + " s";
 
 // ---- computing: from the model to what is shown
 
+/** Whether there is any time before what is shown: not before the start. */
+const hasTimeBefore = () => state.window !== "0" || state.range !== "";
+
 /** The weights of the times that are chosen; the base's are scaled to the same length of time. */
 function weigh(from) {
 	const f = filter(), range = times(state.range), baseRange = times(state.baseRange);
@@ -60,12 +63,13 @@ function weigh(from) {
 	const counts = (span, to) => (state.trace ? from.countsOfTrace(state.trace, span, to) : from.counts(span, to));
 	const now = counts(length, end), weights = from.rowWeights(now.counts, f);
 	let base = null, before = { ms: 0 };
-	if (baseRange || state.base !== "") {
+	if (baseRange || (state.base !== "" && (hasTimeBefore() || state.base === "0"))) {
 		const span = baseRange ? (baseRange[1] - baseRange[0]) / 1000 : Number(state.base);
 		before = counts(span, baseRange ? baseRange[1] : span ? end - length * 1000 : end);
+	}
+	if (before.ms > 0) {
 		base = from.rowWeights(before.counts, f);
-		const scale = before.ms > 0 ? now.ms / before.ms : 0;
-		for (let i = 0; i < base.length; i++) base[i] *= scale;
+		for (let i = 0; i < base.length; i++) base[i] *= now.ms / before.ms;
 	}
 	if (state.focus) for (const list of base ? [weights, base] : [weights]) focusOn(from, list, state.focus);
 	return { weights, base, ms: now.ms, baseMs: before.ms, end, from };
@@ -264,8 +268,8 @@ function drawSummary() {
 	const { total, ms, baseMs, base, from, table, end } = shown;
 	const cores = ms > 0 && state.kind === "0" ? ` · ${(total / (ms * 1e6)).toFixed(2)} cores` : "";
 	const what = { 0: "CPU time", 1: "time off CPU", wall: "time on and off CPU" }[state.kind] ?? "of " + probeOf(state.kind);
-	const compared = !base ? "" : baseMs > 0 ? ` · compared with ${seconds(baseMs)}, scaled ×${(ms / baseMs).toFixed(ms / baseMs < 10 ? 1 : 0)}` :
-		" · there is no earlier time to compare with";
+	const compared = base ? ` · compared with ${seconds(baseMs)}, scaled ×${(ms / baseMs).toFixed(ms / baseMs < 10 ? 1 : 0)}` :
+		state.base || state.baseRange ? " · there is no earlier time to compare with" : "";
 	$("summary").replaceChildren(text("strong", amount(total)), ` ${what} in ${seconds(ms)}${cores} · ${table.length} functions${compared}` +
 		(held ? ` · ends ${new Date(end).toLocaleTimeString()}` : "") + (from.skipped ? ` · ${from.skipped} windows skipped` : ""));
 	$("summary").dataset.ns = String(Math.round(total));
@@ -406,6 +410,7 @@ function showControls() {
 	if (![...$("kind").options].some((o) => o.value === state.kind)) fillKinds(view());
 	if (![...$("group").options].some((o) => o.value === state.group)) fillGroups([]);
 	for (const key of ["window", "base", "kind", "group"]) $(key).value = state[key];
+	for (const o of $("base").options) o.disabled = Number(o.value) > 0 && !hasTimeBefore();
 	if (document.activeElement !== $("trace")) $("trace").value = state.trace;
 	if (state.trace) document.querySelector(".traced").hidden = false;
 	for (const key of FILTERS) {

@@ -11,7 +11,7 @@ function recent(model) {
 	return out;
 }
 
-/** {process, thread, namespace, pod, container, label, key: [[value, label], ...]}. ALL: also what had none lately. */
+/** {process, thread, namespace, pod, container, label, key: [[value, label], ...]}; value null: says what is left out. ALL: also what had none lately. */
 export function choices(model, all) {
 	const weights = recent(model), maps = { process: new Map(), thread: new Map(), namespace: new Map(), pod: new Map(), container: new Map(), label: new Map(), key: new Map() };
 	const pids = new Map();
@@ -36,14 +36,22 @@ export function choices(model, all) {
 		}
 	});
 	const sorted = (map) => [...map].sort((a, b) => b[1][0] - a[1][0] || (a[1][1] < b[1][1] ? -1 : 1)).map(([value, [, label]]) => [value, label]);
-	const out = {};
-	for (const [key, map] of Object.entries(maps)) out[key] = sorted(map).slice(0, OPTIONS);
-	out.process = out.process.flatMap(([name]) => {
-		const of = sorted(pids.get(name));
-		if (of.length <= 1) return [["name:" + name, name]];
-		return [["name:" + name, `${name} (all ${of.length})`], ...of.slice(0, PIDS).map(([pid, label]) => ["pid:" + pid, label])];
-	}).slice(0, OPTIONS);
+	const out = { key: sorted(maps.key).slice(0, OPTIONS) };
+	for (const key of ["thread", "namespace", "pod", "container", "label"]) out[key] = firstOf(sorted(maps[key]), OPTIONS, "");
+	const names = sorted(maps.process), list = out.process = [];
+	let n = 0;
+	for (; n < names.length && list.length < OPTIONS; n++) {
+		const [name] = names[n], of = sorted(pids.get(name));
+		list.push(["name:" + name, of.length > 1 ? `${name} (all ${of.length})` : name]);
+		if (of.length > 1) list.push(...firstOf(of.map(([pid, label]) => ["pid:" + pid, label]), PIDS, "  "));
+	}
+	if (n < names.length) list.push([null, `${n} of ${names.length} programs`]);
 	return out;
+}
+
+/** The first MOST of ENTRIES, and how many of them these are when some are left out: that one cannot be chosen. */
+function firstOf(entries, most, indent) {
+	return entries.length > most ? [...entries.slice(0, most), [null, `${indent}${most} of ${entries.length}`]] : entries;
 }
 
 /** Ids of the traces that had most CPU time in the last five minutes. */
@@ -61,7 +69,8 @@ export function fill(select, entries, value) {
 	if (select.filled !== key)
 		select.replaceChildren(...list.map(([v, label]) => {
 			const o = document.createElement("option");
-			o.value = v;
+			if (v === null) o.disabled = true;
+			else o.value = v;
 			o.textContent = label;
 			return o;
 		}));

@@ -1,7 +1,13 @@
-// CPU time of the last five minutes as a strip, window by window. A drag chooses the time that is shown; with
+// CPU time, or what else is chosen, of the last five minutes as a strip, window by window. A drag chooses the time that is shown; with
 // Shift the time that it is compared with. The same by keys: arrows move, Shift and arrows widen, Escape lets go.
 
 const SPAN_MS = 300000, HEIGHT = 44;
+
+/** N, which is ns in each ns, or a probe's hits in each ns, as people read it. */
+function rate(n, kind) {
+	if (kind === "probe") return `${(n * 1e9).toFixed(n * 1e9 < 10 ? 1 : 0)} hits/s`;
+	return `${n.toFixed(2)} ${{ 0: "cores", 1: "threads off CPU", wall: "threads" }[kind]}`;
+}
 
 export class Timeline {
 	/** options: {chosen(range), base(range)}, ranges [from, to] in ms or null */
@@ -26,8 +32,8 @@ export class Timeline {
 		this.draw();
 	}
 
-	/** Cores that a window had, on average. */
-	cores(w, factor) {
+	/** What a window had in each ns, on average: of time, cores or threads. */
+	rate(w, factor) {
 		let sum = this.sums.get(w);
 		if (sum === undefined) {
 			sum = 0;
@@ -55,13 +61,14 @@ export class Timeline {
 		g.setTransform(ratio, 0, 0, ratio, 0, 0);
 		g.clearRect(0, 0, full, HEIGHT);
 		const factor = model.factors(this.filter), bars = model.windows.filter((w) => w.start + w.duration > this.from)
-			.map((w) => [this.place(w.start), w.duration / SPAN_MS * full, this.cores(w, factor)]);
-		const most = this.most = bars.reduce((a, [, , cores]) => Math.max(a, cores), 0);
+			.map((w) => [this.place(w.start), w.duration / SPAN_MS * full, this.rate(w, factor)]);
+		const most = this.most = bars.reduce((a, [, , n]) => Math.max(a, n), 0);
 		g.fillStyle = colour("--dim");
-		for (const [x, w, cores] of bars) if (most) g.fillRect(x, HEIGHT - cores / most * (HEIGHT - 14), Math.max(w - 0.5, 0.5), HEIGHT);
+		for (const [x, w, n] of bars) if (most) g.fillRect(x, HEIGHT - n / most * (HEIGHT - 14), Math.max(w - 0.5, 0.5), HEIGHT);
 		g.font = "11px system-ui, sans-serif";
 		g.textBaseline = "top";
-		g.fillText(most ? `${most.toFixed(2)} cores` : "", 4, 1);
+		this.unit = most ? rate(most, this.filter.kind) : "";
+		g.fillText(this.unit, 4, 1);
 		const mark = (range, name) => {
 			if (!range) return;
 			const x = this.place(range[0]), w = Math.max(this.place(range[1]) - x, 2);

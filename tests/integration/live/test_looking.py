@@ -129,6 +129,65 @@ def test_the_base_of_a_comparison_is_told(page):
     assert re.search(r"compared with [\d.]+ s, scaled ×[\d.]+$", page.js("document.getElementById('summary').textContent"))
 
 
+def test_there_is_no_time_before_the_start(page):
+    offered = "[...document.getElementById('base').options].filter((o) => !o.disabled).map((o) => o.value)"
+    assert page.js(offered) == ["", "0"]
+    page.js("location.hash = '#window=0&base=10'")
+    page.wait("kiln.state.base === '10'")
+    assert page.js("document.getElementById('summary').textContent").endswith(" · there is no earlier time to compare with")
+    assert page.js("kiln.shown.base === null && document.querySelector('th.change').hidden")
+    page.wait("kiln.model.windows.length > 12")
+    choose(page, "window", "10")
+    assert page.js(offered) == ["", "10", "60", "0"] and page.js("kiln.shown.base !== null")
+
+
+def test_the_strip_has_the_unit_of_what_is_chosen(page):
+    """On a strip of its own: one second with 1.5 s of CPU time, 2 s off CPU and 30 hits of a probe."""
+    units = page.js("""Promise.all([import('/timeline.js'), import('/model.js')]).then(([{ Timeline }, { Model, PROBE }]) => {
+        const m = new Model(), box = document.createElement('div'), canvas = document.createElement('canvas');
+        m.types = ['native'];
+        m.strings = ['p', 'my_probe'];
+        m.addFrame(0, 0, 0);
+        m.addNode(0, 0);
+        for (const [kind, period] of [[0, 1e7], [1, 0], [PROBE + 1, 0]])
+            m.addGroup({ pid: 1, process: 0, thread: 0, container: 0, containerName: 0, pod: 0, namespace: 0, kind, labels: 0, period });
+        for (let g = 0; g < 3; g++) m.addRow(g, 0);
+        m.addWindow({ start: 1e12, duration: 1000, rows: Uint32Array.of(0, 1, 2), values: Float64Array.of(150, 2e9, 30) }, true);
+        box.style.width = '800px';
+        box.append(canvas);
+        document.body.append(box);
+        const strip = new Timeline(canvas, {});
+        const out = [{ kind: '0' }, { kind: '1' }, { kind: 'wall' }, { kind: 'probe', probe: 'my_probe' }, { kind: 'probe', probe: 'another' }]
+            .map((filter) => { strip.show(m, filter, null, null); return strip.unit; });
+        box.remove();
+        return out; })""")
+    assert units == ["1.50 cores", "2.00 threads off CPU", "3.50 threads", "30 hits/s", ""]
+
+
+def test_lists_say_what_they_leave_out(page):
+    lists, options = page.js("""Promise.all([import('/filters.js'), import('/model.js')]).then(([{ choices, fill }, { Model }]) => {
+        const m = new Model(), add = (pid, name, thread) => {
+            for (const s of [name, thread]) if (!m.strings.includes(s)) m.strings.push(s);
+            m.addGroup({ pid, process: m.strings.indexOf(name), thread: m.strings.indexOf(thread), container: 0, containerName: 0, pod: 0, namespace: 0, kind: 0, labels: 0, period: 10 });
+        };
+        m.strings = [''];
+        m.addGroup({ pid: 0, process: 0, thread: 0, container: 0, containerName: 0, pod: 0, namespace: 0, kind: 0, labels: 0, period: 0 });
+        add(0, 'a-many', 'one'); // what has no pid: counts of stacks that went
+        for (let pid = 1; pid <= 80; pid++) add(pid, 'a-many', 'one');
+        for (let i = 0; i < 500; i++) add(1000 + i, 'p' + i, 'thread' + i);
+        const lists = choices(m, true), select = document.createElement('select');
+        fill(select, lists.process, '');
+        return [lists, [...select.options].filter((o) => o.disabled).map((o) => o.textContent)]; })""")
+    process = lists["process"]
+    assert process[0] == ["name:a-many", "a-many (all 80)"]
+    assert [value.split(":")[0] for value, _ in process[1:21]] == ["pid"] * 20 and ["pid:0", "  a-many 0"] not in process
+    assert process[21] == [None, "  20 of 80"] and process[22][0].startswith("name:")
+    names = [value for value, _ in process if value and value.startswith("name:")]
+    assert process[-1] == [None, f"{len(names)} of 501 programs"] and 370 < len(names) < 400
+    assert options == ["  20 of 80", f"{len(names)} of 501 programs"]
+    assert lists["thread"][-1] == [None, "400 of 501"] and len(lists["thread"]) == 401
+
+
 def test_what_finds_nothing_says_why(page):
     choose(page, "thread", "service-1")
     choose(page, "process", "name:service-2")
