@@ -5,12 +5,12 @@
  * (aggregate_move.c), and takes the first one's place; clients begin anew with it. If it would be
  * no smaller, the first one stays.
  *
- * When the history alone needs nearly all of a table, its oldest windows go too: new samples would
- * have no stacks otherwise. To find out, the entries that the windows need are counted from the
- * newest window to the oldest, each entry once.
+ * When the history alone needs nearly all of a table, its oldest windows are dropped, so that there
+ * is room for the stacks of new samples. first_kept() counts the entries that windows need, from
+ * the newest window to the oldest, each entry once.
  *
- * For a moment both are there. This is done once in AGE_EVERY_MS at most; what does not fit until
- * then is counted under "[other]".
+ * Both aggregates are in memory for a moment. Room is made once in AGE_EVERY_MS at most; samples
+ * that do not fit until then are counted under "[other]".
  */
 #include "agent/live/aggregate_internal.h"
 
@@ -48,8 +48,8 @@ enum { STRINGS, FRAMES, NODES, LABELS, GROUPS, ROWS, N_TABLES };
 /* Parts of a cap, in sixteenths. */
 enum {
 	PARTS = 16,
-	MOST = 13,  /* all windows may need this; at 14 a table counts as nearly full */
-	WANTED = 8, /* windows go until the others need this at most, so that it lasts */
+	MOST = 13,  /* windows are dropped when all need more; at 14 a table is nearly full */
+	WANTED = 8, /* and then until the others need this at most */
 };
 
 static const size_t caps[N_TABLES] = {
@@ -182,7 +182,7 @@ static int first_kept(const struct aggregate *a, uint64_t *ret_seq)
 		if (need_fits(&need, WANTED))
 			wanted = seq;
 	}
-	/* If the newest window alone needs more than that, little is gained without the others. */
+	/* When the newest window alone needs more than MOST, dropping the others frees little. */
 	if (most == a->first_seq || most == a->next_seq)
 		*ret_seq = a->first_seq;
 	else

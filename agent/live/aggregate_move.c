@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A second aggregate of the rows that the windows from one on have, in the same order, so that the
- * windows' gaps stay positive. Entries get new numbers; those that none of these rows needs are not
- * moved.
+ * Copies an aggregate without what is old: the windows from a given one on, the rows that these
+ * windows use, and the entries that these rows use. Entries get new numbers. Rows keep their order,
+ * so that the gaps between rows in the windows stay positive.
  *
- * Counts of rows that go are kept under "[other]", by process name, container, pod and namespace;
- * OWNERS_MAX bounds how many of these there are. The rest of it is nobody's.
+ * The counts of the other rows are kept as "[other]" of their owner: process name, container, pod
+ * and namespace. There are OWNERS_MAX owners at most; counts of further ones go to a group whose
+ * process is called "[other]".
  */
 #include "agent/live/aggregate_internal.h"
 
@@ -170,8 +171,8 @@ static uint32_t move_group(struct moving *m, uint32_t i)
 	return m->groups[i];
 }
 
-/* The group of all processes of one name in one container: it keeps the counts whose stacks go.
- * NONE: there is no room for one more. */
+/* The group of G's owner: as G, but without pid, thread and labels. NONE: there is no room for one
+ * more. */
 static uint32_t owner_of(struct moving *m, const struct live_group *g)
 {
 	const uint32_t names[] = {g->process, g->container, g->container_name, g->pod,
@@ -199,20 +200,19 @@ static uint32_t owner_of(struct moving *m, const struct live_group *g)
 	return group;
 }
 
-/* The row that takes the counts of a group's rows that go: "[other]" of its owner, or of nobody
- * when there is no room for that. */
+/* The row that takes the counts of the rows of GROUP that are not moved. */
 static uint32_t other_row(struct moving *m, uint32_t group)
 {
 	const struct live_group *g = aggregate_groups(m->from) + group;
 	uint32_t other = aggregate_put_row(m->to, owner_of(m, g), AGGREGATE_OTHER);
-	struct live_group nobody = aggregate_groups(m->to)[0];
+	struct live_group unowned = aggregate_groups(m->to)[0];
 
 	if (other != NONE)
 		return other;
-	if (!move_kind(m, g->kind, &nobody.kind))
+	if (!move_kind(m, g->kind, &unowned.kind))
 		return NONE;
-	nobody.period_ns = g->period_ns;
-	return aggregate_put_row(m->to, aggregate_put_group(m->to, &nobody), AGGREGATE_OTHER);
+	unowned.period_ns = g->period_ns;
+	return aggregate_put_row(m->to, aggregate_put_group(m->to, &unowned), AGGREGATE_OTHER);
 }
 
 /* ---- windows --------------------------------------------------------------------------------- */
@@ -299,7 +299,7 @@ static int move_rows(struct moving *m)
 	return 0;
 }
 
-/* What of a group goes. */
+/* How much the rows of a group have that are not moved. */
 struct going {
 	uint64_t ns; /* for a probe: hits */
 	uint32_t group;
@@ -314,7 +314,8 @@ static int by_ns(const void *x, const void *y)
 	return (a->group > b->group) - (a->group < b->group);
 }
 
-/* The counts of rows that go. Groups with the most first: they get the room that there is. */
+/* The counts of rows that are not moved. Groups with the most time come first, while there is room
+ * for owners. */
 static int move_others(struct moving *m)
 {
 	const uint32_t n = m->from->groups.n;
