@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of README: the page over native, Go, Python and Node programs that the agent profiles.
+"""Pictures of the README and the documents: the page over native, Go, Python and Node programs that the agent profiles.
 
-usage: screenshot.py FILE.png [SECONDS [dark|light]]"""
+usage: screenshot.py FILE.png [SECONDS [dark|light [ADDRESS]]]
+
+ADDRESS: what the page shows, as behind the # of its address ("window=60")."""
 import contextlib
 import os
 import shutil
@@ -19,7 +21,7 @@ OTHERS = [["/usr/bin/python3", f"{RUNTIMES}/python_work.py"], [shutil.which("nod
 
 
 def main():
-    path, seconds, look = (sys.argv[1:] + ["", "30", "dark"][len(sys.argv) - 1:])[:3]
+    path, seconds, look, address = (sys.argv[1:] + ["", "30", "dark", "window=60"][len(sys.argv) - 1:])[:4]
     seconds = int(seconds)
     with contextlib.ExitStack() as stack:
         pids = [stack.enter_context(workload.Workload(name, *arguments, seconds=seconds + 120)).pid
@@ -29,11 +31,11 @@ def main():
             stack.callback(p.wait)
             stack.callback(p.kill)
             pids.append(p.pid)
-        live = stack.enter_context(Live("/dev/null", arguments=("--pid", *pids)))
+        live = stack.enter_context(Live("/dev/null", arguments=("--off-cpu", "--pid", *pids)))
         time.sleep(seconds)
         browser = Browser()
         stack.callback(browser.close)
-        browser.page(live.url + "/#window=60", 1280, 800, look == "dark")
+        browser.page(live.url + "/#" + address, 1280, 800, look == "dark")
         browser.wait("window.kiln?.shown?.total > 0")
         browser.js("new Promise(done => setTimeout(done, 1500))")
         browser.screenshot(os.path.abspath(path))
