@@ -50,7 +50,7 @@ struct upid {
 	struct pid_namespace *ns;
 } KERNEL_TYPE;
 
-/* A process has an id in its own pid namespace, numbers[level], and in each around that. */
+/* A task's ids: numbers[level] in its own pid namespace, numbers[0] in the machine's first. */
 struct pid {
 	unsigned int level;
 	struct upid numbers[1];

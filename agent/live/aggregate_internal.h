@@ -33,11 +33,11 @@ void aggregate_take_traces(struct aggregate *a, struct live_window *w);
 void aggregate_drop_traces(struct aggregate *a, struct live_window *w);
 
 /*
- * Makes room when a table is nearly full: what no window of the history has goes. Counts since the
- * start stay true: those of rows that went are under "[other]" of their process name and container.
- * When the history alone needs nearly all of a table, its oldest windows go too. Numbers of entries
- * change then, and A->born. Without memory for a second set of tables, or when nothing can go, all
- * is as it was.
+ * Makes room when a table is nearly full. Entries that no window of the history uses are removed;
+ * when the history alone needs nearly all of a table, its oldest windows are removed first. Counts
+ * since the start stay true: those of removed rows are added to "[other]" of their process name and
+ * container. The remaining entries get new numbers, and A->born changes. Nothing changes when there
+ * is no memory for a second set of tables, or nothing to remove.
  */
 void aggregate_age(struct aggregate *a, uint64_t now_ms);
 /* A new aggregate of FROM's windows from FIRST on, and of all totals. */

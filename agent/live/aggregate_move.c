@@ -299,9 +299,9 @@ static int move_rows(struct moving *m)
 	return 0;
 }
 
-/* How much the rows of a group have that are not moved. */
+/* The time of a group's rows that are not moved. */
 struct going {
-	uint64_t ns; /* for a probe: hits */
+	uint64_t ns; /* hits for a probe */
 	uint32_t group;
 };
 

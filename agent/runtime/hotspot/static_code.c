@@ -262,7 +262,7 @@ static void bridge_frames(struct builder *b)
  * A stub that thaws a virtual thread's frames (generate_cont_thaw(),
  * src/hotspot/cpu/x86/stubGenerator_x86_64.cpp). It calls the JVM twice: first for the size of the
  * frames, and, after it has lowered rsp by that, to copy them from the heap to the stack.
- * cont_preempt does not lower rsp, and copies none.
+ * The stub cont_preempt (JDK 24 and later) never lowers rsp: the first rule holds in all of it.
  */
 static int add_thaw(struct builder *b, const struct hotspot_piece *piece)
 {

@@ -117,8 +117,8 @@ KILN_INLINE int hotspot_leave(struct kiln_walk *w, uint64_t sp)
 }
 
 /*
- * Does a ContinuationEntry begin at AT? FLAGS_LEAST is the lowest value of its _flags: 1 accepts
- * virtual threads only, 0 also a Continuation that is used without one.
+ * Does a ContinuationEntry begin at AT? Its _flags is 1 for a virtual thread, and 0 for a
+ * jdk.internal.vm.Continuation that runs without one. FLAGS_LEAST: the lowest that is accepted.
  */
 KILN_INLINE int hotspot_is_entry(struct kiln_walk *w, uint64_t at, uint32_t flags_least)
 {

@@ -252,8 +252,8 @@ static void what_went_keeps_its_owner(void **state)
 	assert_int_equal(total_of(a, PROFILE_CPU), 1500 + from - 5000);
 }
 
-/* More owners than there is room for: those with the most keep their counts, and of the same those
- * that came first; the others' are nobody's, and no table is filled with them. */
+/* More owners than there is room for. Those with the most time keep their counts; of equal ones,
+ * those that came first. The counts of the rest go to the process "[other]". No table gets full. */
 static void owners_are_bounded(void **state)
 {
 	_cleanup_(aggregate_freep) struct aggregate *a = NULL;
@@ -340,7 +340,7 @@ static void what_cannot_go_is_not_numbered_anew(void **state)
 	assert_string_equal(got, want);
 }
 
-/* A table that is full all the time: room is made once in a while, not each time. */
+/* While a table stays full, room is made every 30 s, not with every batch. */
 static void what_is_all_new_is_not_moved_each_time(void **state)
 {
 	_cleanup_(aggregate_freep) struct aggregate *a = NULL;
