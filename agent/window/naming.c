@@ -350,9 +350,13 @@ static const char *const end_names[KILN_END_COUNT] = {
     [KILN_END_UNRESOLVED] = "[incomplete: process cannot be read]",
 };
 
-static bool has_end_name(const struct stack_key *key)
+/* The frame that says why a stack is cut, or NULL. */
+static const char *end_name(const struct stack_key *key)
 {
-	return key->end < KILN_END_COUNT && end_names[key->end];
+	/* As in the moment when a new program's first page is not in memory yet. */
+	if (key->end == KILN_END_NONE && !key->n_kernel && !key->n_user)
+		return "[incomplete: no stack]";
+	return key->end < KILN_END_COUNT ? end_names[key->end] : NULL;
 }
 
 static const struct image *image_of(const struct stack *stack, uint64_t word)
@@ -402,7 +406,7 @@ static uint32_t copy_outer(struct naming *n, const struct process *p,
 	uint32_t count, first = last->n_kernel - p->last_stack->named_without + outer->frames;
 	const uint32_t *locations = batch_stack_locations(n->batch, p->last_named, &count);
 
-	if (has_end_name(last))
+	if (end_name(last))
 		count -= MIN(count, 1U);
 	if (first >= count || len + count - first >= ARRAY_SIZE(n->locations))
 		return len;
@@ -476,11 +480,10 @@ static uint32_t name_stack(struct naming *n, struct stack *stack, struct process
 	}
 	if (outer.at < key->n_user)
 		len = copy_outer(n, p, &outer, len);
-	if (has_end_name(key)) {
+	if (end_name(key)) {
 		struct symbol_result cut = {.type = FRAME_ABORT};
 
-		n->locations[len++] =
-		    add_location(n, BATCH_NO_MAPPING, 0, &cut, end_names[key->end]);
+		n->locations[len++] = add_location(n, BATCH_NO_MAPPING, 0, &cut, end_name(key));
 	}
 	stack->named_stack = batch_add_stack(n->batch, n->locations, len);
 	p->last_stack = stack;

@@ -211,6 +211,16 @@ static void folded_weights_of_one_rate_are_samples(void **state)
 	assert_string_equal(folded(PROFILE_CPU), "program;[unknown] 5\n");
 }
 
+/* A sample of a program's first moment may have neither kernel frames nor user frames. */
+static void a_stack_without_frames_says_so(void **state)
+{
+	assert_int_equal(
+	    stack_table_get(t.stacks, 1, NULL, KILN_END_NONE, NULL, 0, NULL, 0, 1, &t.stack), 0);
+	add(KILN_ORIGIN_CPU, SLOW, SLOW, 1);
+	name();
+	assert_string_equal(folded(PROFILE_CPU), "program;[incomplete: no stack] 1\n");
+}
+
 static void the_live_page_keeps_totals_of_two_rates(void **state)
 {
 	_cleanup_(batch_unrefp) struct batch *shown = NULL;
@@ -272,6 +282,7 @@ int main(void)
 	    TEST(two_rates_of_one_stack_give_the_exact_cpu_time),
 	    TEST(folded_weights_of_two_rates_add_up),
 	    TEST(folded_weights_of_one_rate_are_samples),
+	    TEST(a_stack_without_frames_says_so),
 	    TEST(the_live_page_keeps_totals_of_two_rates),
 	    TEST(off_cpu_time_goes_through_as_off_cpu),
 	    TEST(hits_of_a_probe_are_events),
