@@ -49,16 +49,26 @@ static const struct {
     {"sigreturn__sigaction", GO_TRAMPOLINE},
 };
 
-static enum go_kind kind_of(const struct gopclntab_func *f)
+/* Does the name that begins with HEAD (gopclntab_name_head()) begin with PREFIX, of eight bytes at
+ * most? */
+static bool begins(uint64_t head, const char *prefix)
 {
-	const char *name = f->name;
+	return !memcmp(&head, prefix, strlen(prefix));
+}
 
-	if (has_prefix(name, "_rt0_"))
+/* Few functions' names are read as a whole. */
+static enum go_kind kind_of(const struct gopclntab *t, const struct gopclntab_func *f)
+{
+	uint64_t head = gopclntab_name_head(t, f);
+	const char *name;
+
+	if (begins(head, "_rt0_"))
 		return GO_OUTERMOST;
-	if (streq(name, "gogo")) /* file-local since Go 1.17 */
-		return GO_LEAVES;
-	if (has_prefix(name, "runtime.")) {
-		name += strlen("runtime.");
+	if (begins(head, "gogo") && streq(gopclntab_name(t, f), "gogo"))
+		return GO_LEAVES; /* file-local since Go 1.17 */
+	if (begins(head, "runtime.")) {
+		name = gopclntab_name(t, f);
+		name += MIN(strlen(name), strlen("runtime."));
 		if (streq(name, "asmcgocall") || streq(name, "asmcgocall.abi0"))
 			return go_arch_asmcgocall();
 		for (size_t i = 0; i < ARRAY_SIZE(special); i++)
@@ -75,13 +85,13 @@ int go_frames_collect(const struct image *image, const struct gopclntab *t, stru
 		int r;
 
 		pace_point();
-		if (!gopclntab_at(t, i, &f) || f.end - f.entry > SPAN_SIZE_MAX)
+		if (!gopclntab_place(t, i, &f) || f.end - f.entry > SPAN_SIZE_MAX)
 			continue;
 		if (!image_is_code(image, f.entry))
 			continue;
 		/* The trampoline is only returned to, and a return address is looked up a byte
 		 * before. */
-		if (kind_of(&f) == GO_TRAMPOLINE)
+		if (kind_of(t, &f) == GO_TRAMPOLINE)
 			f.entry--;
 		r = spans_add(spans, &(struct span){.start = f.entry,
 						    .size = (uint32_t)(f.end - f.entry),
@@ -195,11 +205,11 @@ bool go_frames_execute(const struct image *image, const struct gopclntab *t,
 	bool has_table;
 	uint64_t end;
 
-	if (!gopclntab_at(t, span->item, &f)) {
+	if (!gopclntab_place(t, span->item, &f)) {
 		rows_add(rows, span->start, &(struct kiln_rule){.kind = KILN_RULE_INVALID});
 		return false;
 	}
-	w.kind = kind_of(&f);
+	w.kind = kind_of(t, &f);
 	if (w.kind == GO_OUTERMOST || w.kind == GO_TRAMPOLINE) {
 		add_row(&w, span->start, f.end, w.kind == GO_OUTERMOST ? stop : trampoline);
 		return true;

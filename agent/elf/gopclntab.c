@@ -282,9 +282,9 @@ static bool read_record(const struct gopclntab *t, size_t at, struct record *ret
 	return !c.bad && r.n_pcdata < 1024;
 }
 
-bool gopclntab_at(const struct gopclntab *t, size_t i, struct gopclntab_func *ret)
+bool gopclntab_place(const struct gopclntab *t, size_t i, struct gopclntab_func *ret)
 {
-	struct gopclntab_func f;
+	struct gopclntab_func f = {0};
 	struct record r;
 
 	if (i >= t->n_functions)
@@ -294,15 +294,39 @@ bool gopclntab_at(const struct gopclntab *t, size_t i, struct gopclntab_func *re
 	f.at = field(t, 2 * i + 1);
 	if (f.end <= f.entry || !read_record(t, f.at, &r))
 		return false;
-	f.name = r.name < 0 ? NULL : string_at(t->names, (uint64_t)r.name);
-	if (!f.name)
-		f.name = "";
+	f.name_at = r.name;
 	f.start_line = r.start_line;
 	f.flags = r.flags;
 	f.func_id = r.func_id;
 	f.sp = r.sp;
 	f.index = (uint32_t)i;
 	*ret = f;
+	return true;
+}
+
+const char *gopclntab_name(const struct gopclntab *t, const struct gopclntab_func *f)
+{
+	const char *name = f->name_at < 0 ? NULL : string_at(t->names, (uint64_t)f->name_at);
+
+	return name ? name : "";
+}
+
+uint64_t gopclntab_name_head(const struct gopclntab *t, const struct gopclntab_func *f)
+{
+	struct cursor c = t->names;
+
+	if (f->name_at < 0)
+		return 0;
+	c.bad = (size_t)f->name_at > c.size;
+	cursor_seek(&c, (size_t)f->name_at);
+	return cursor_u64(&c);
+}
+
+bool gopclntab_at(const struct gopclntab *t, size_t i, struct gopclntab_func *ret)
+{
+	if (!gopclntab_place(t, i, ret))
+		return false;
+	ret->name = gopclntab_name(t, ret);
 	return true;
 }
 
@@ -345,9 +369,6 @@ static uint32_t read_varint(struct cursor *c)
 	uint8_t b = cursor_u8(c);
 	uint32_t v = b & 0x7f;
 
-	if (b < 0x80) /* nearly all */
-		return v;
-
 	for (unsigned int shift = 7; b & 0x80; shift += 7) {
 		if (shift > 28) {
 			c->bad = true;
@@ -361,16 +382,25 @@ static uint32_t read_varint(struct cursor *c)
 
 bool gopclntab_next(struct gopclntab_iter *it, struct gopclntab_run *ret)
 {
+	const uint8_t *two;
 	uint64_t start = it->pc;
 	uint32_t value, pc;
 
 	if (start >= it->end || it->n_runs++ == RUNS_MAX)
 		return false;
-	value = read_varint(&it->c);
-	if (it->c.bad || (value == 0 && !it->first))
-		return false;
-	pc = read_varint(&it->c);
-	if (it->c.bad || !pc) /* Go writes none without an instruction (cmd/link: pcln) */
+	two = cursor_left(&it->c) >= 2 ? it->c.data + it->c.pos : NULL;
+	if (two && !((two[0] | two[1]) & 0x80)) { /* nearly always: a byte each */
+		value = two[0];
+		pc = two[1];
+		it->c.pos += 2;
+	} else {
+		value = read_varint(&it->c);
+		if (it->c.bad || (value == 0 && !it->first))
+			return false;
+		pc = read_varint(&it->c);
+	}
+	/* Go writes no run without an instruction (cmd/link: pcln). */
+	if (it->c.bad || (value == 0 && !it->first) || !pc)
 		return false;
 	it->first = false;
 	it->value = (int32_t)((uint32_t)it->value + ((0 - (value & 1)) ^ (value >> 1)));

@@ -28,13 +28,14 @@ enum gopclntab_flags {			       /* Go: internal/abi, FuncFlag; from Go 1.17 on *
 
 struct gopclntab_func {
 	uint64_t entry, end; /* ELF virtual addresses, [entry, end) */
-	const char *name;    /* "runtime.mcall"; "" when damaged */
+	const char *name;    /* "runtime.mcall"; "" when damaged; NULL: see gopclntab_place() */
+	int32_t name_at;     /* its place in the names; for this module, as `sp` and `at` */
 	uint32_t start_line; /* of the func keyword; 0 when unknown (before Go 1.20) */
 	uint8_t flags;	     /* enum gopclntab_flags */
 	uint8_t func_id;     /* differs between Go releases */
 	uint32_t index;
-	uint32_t sp; /* where its table of SP is; for this module, as the next */
-	size_t at;   /* where the record lies in the function data; for this module */
+	uint32_t sp; /* where its table of SP is */
+	size_t at;   /* where the record lies in the function data */
 };
 
 /* -ENOENT when IMAGE has no table, -EBADMSG when it is damaged. */
@@ -47,6 +48,14 @@ DEFINE_CLEANUP(struct gopclntab *, gopclntab_free)
 size_t gopclntab_count(const struct gopclntab *t);
 bool gopclntab_at(const struct gopclntab *t, size_t i, struct gopclntab_func *ret);
 bool gopclntab_find(const struct gopclntab *t, uint64_t vaddr, struct gopclntab_func *ret);
+/* As gopclntab_at(), without the name: for who looks at all functions, which reads all names else.
+ */
+bool gopclntab_place(const struct gopclntab *t, size_t i, struct gopclntab_func *ret);
+/* The name of F; "" when it is damaged. */
+const char *gopclntab_name(const struct gopclntab *t, const struct gopclntab_func *f);
+/* The first eight bytes of the name of F, and of what follows it, as they lie in memory; 0: there
+ * are fewer. */
+uint64_t gopclntab_name_head(const struct gopclntab *t, const struct gopclntab_func *f);
 
 /*
  * Line of VADDR in F as written in the source, inlined code included: the file is that of the

@@ -145,6 +145,7 @@ static bool find_functions(const struct image *image, uint64_t *ret_getter)
 	_cleanup_(gopclntab_freep) struct gopclntab *t = NULL;
 	struct gopclntab_func f;
 	bool sets = false;
+	uint64_t head;
 	size_t n;
 
 	*ret_getter = 0;
@@ -152,8 +153,12 @@ static bool find_functions(const struct image *image, uint64_t *ret_getter)
 		return false;
 	n = MIN(gopclntab_count(t), (size_t)FUNCTIONS_MAX);
 	for (size_t i = 0; i < n && !(sets && *ret_getter); i++) {
-		if (!gopclntab_at(t, i, &f))
+		if (!gopclntab_place(t, i, &f))
 			continue;
+		head = gopclntab_name_head(t, &f);
+		if (memcmp(&head, "runtime", strlen("runtime")) != 0)
+			continue;
+		f.name = gopclntab_name(t, &f);
 		if (streq(f.name, "runtime/pprof.runtime_setProfLabel"))
 			sets = true;
 		else if (streq(f.name, "runtime.stackcheck"))
