@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The dictionary of an OTLP request: from the batch's indices to the request's, on first use. Field
- * numbers as in otlp.c; they are the same in G4, G5 and G6.
+ * The dictionary of an OTLP request: from the batch's indices to the request's, on first use. A
+ * batch has each function, location and stack once, so these are not looked up again. Field numbers
+ * as in otlp.c; they are the same in G4, G5 and G6.
  */
 #include "agent/profile/otlp_internal.h"
 
@@ -109,7 +110,7 @@ static uint32_t add_function(struct otlp_encoder *e, uint32_t index)
 	wire_uint(&e->a, 2, otlp_add_string(e, f->system_name));
 	wire_uint(&e->a, 3, otlp_add_string(e, f->file));
 	wire_uint(&e->a, 4, f->start_line);
-	e->function_index[index] = wire_table_add_buf(&e->functions, &e->a);
+	e->function_index[index] = wire_table_append(&e->functions, &e->a);
 	return e->function_index[index];
 }
 
@@ -149,7 +150,7 @@ static uint32_t add_location(struct otlp_encoder *e, uint32_t index)
 		wire_bytes(out, 3, line->data, line->len);
 	}
 	wire_packed(out, 4, &type, 1);
-	e->location_index[index] = wire_table_add_buf(&e->locations, out);
+	e->location_index[index] = wire_table_append(&e->locations, out);
 	return e->location_index[index];
 }
 
@@ -172,6 +173,6 @@ uint32_t otlp_add_stack(struct otlp_encoder *e, uint32_t index)
 	buf_reset(&e->a);
 	wire_packed(&e->a, 1, to, s->len);
 	free(to);
-	e->stack_index[index] = wire_table_add_buf(&e->stacks, &e->a);
+	e->stack_index[index] = wire_table_append(&e->stacks, &e->a);
 	return e->stack_index[index];
 }

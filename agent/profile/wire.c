@@ -162,6 +162,18 @@ uint32_t wire_table_add_buf(struct wire_table *t, const struct buf *message)
 	return wire_table_add(t, message->data, message->len);
 }
 
+uint32_t wire_table_append(struct wire_table *t, const struct buf *message)
+{
+	if (message->error && !t->bytes.error)
+		t->bytes.error = message->error;
+	if (!t->bytes.error && t->n == TABLE_MAX)
+		t->bytes.error = -E2BIG;
+	if (t->bytes.error)
+		return REF_TABLE_NONE;
+	wire_bytes(&t->bytes, t->field, message->data, message->len);
+	return t->bytes.error ? REF_TABLE_NONE : t->n++;
+}
+
 uint32_t wire_table_add_str(struct wire_table *t, const char *s)
 {
 	return wire_table_add(t, s, strlen(s));

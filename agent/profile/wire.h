@@ -43,6 +43,12 @@ void wire_table_reset(struct wire_table *t);
 uint32_t wire_table_add(struct wire_table *t, const void *message, size_t len);
 uint32_t wire_table_add_buf(struct wire_table *t, const struct buf *message);
 uint32_t wire_table_add_str(struct wire_table *t, const char *s);
+/*
+ * As wire_table_add_buf(), of a message of which the caller knows that it is not there yet: nothing
+ * is looked up, nor can the message be found or read afterwards. A table has such messages only,
+ * but for the first one.
+ */
+uint32_t wire_table_append(struct wire_table *t, const struct buf *message);
 /* After a failure: cuts off what is left of the entry that failed, and clears the error. */
 void wire_table_repair(struct wire_table *t);
 const char *wire_table_get(const struct wire_table *t, uint32_t index, size_t *ret_len);
