@@ -7,6 +7,7 @@
  */
 #include "agent/footprint.h"
 
+#include <fcntl.h>
 #include <link.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -62,23 +63,38 @@ void footprint_decay(void)
 		(void)mallctl("arena.4096.decay", NULL, NULL, NULL, 0);
 }
 
-/* Source: proc(5), /proc/PID/statm: size, resident, shared (file pages and shared memory). */
+/*
+ * Pages by /proc/self/statm (proc(5)): in memory, and how many of them are of files or shared.
+ * False: not to be had. The file stays open: to open it costs more than to read it, and it is read
+ * each second.
+ */
+static bool read_pages(unsigned long long *ret_resident, unsigned long long *ret_shared)
+{
+	static int fd = -1;
+	char text[128];
+	ssize_t n;
+
+	if (fd < 0)
+		fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : pread(fd, text, sizeof(text) - 1, 0);
+	if (n <= 0)
+		return false;
+	text[n] = 0;
+	return sscanf(text, "%*u %llu %llu", ret_resident, ret_shared) == 2;
+}
+
 uint64_t footprint_anonymous(void)
 {
-	_cleanup_fclose_ FILE *f = fopen("/proc/self/statm", "re");
-	unsigned long long size, resident, shared;
+	unsigned long long resident, shared;
 
-	if (!f || fscanf(f, "%llu %llu %llu", &size, &resident, &shared) != 3)
-		return 0;
-	return (resident - shared) * (uint64_t)sysconf(_SC_PAGESIZE);
+	return read_pages(&resident, &shared)
+		   ? (resident - MIN(resident, shared)) * (uint64_t)sysconf(_SC_PAGESIZE)
+		   : 0;
 }
 
 uint64_t footprint_resident(void)
 {
-	_cleanup_fclose_ FILE *f = fopen("/proc/self/statm", "re");
-	unsigned long long size, resident;
+	unsigned long long resident, shared;
 
-	if (!f || fscanf(f, "%llu %llu", &size, &resident) != 2)
-		return 0;
-	return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+	return read_pages(&resident, &shared) ? resident * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }

@@ -15,7 +15,8 @@ void footprint_raise_files(void);
 void footprint_trim(void);
 /* Gives back what was freed a while ago: threads that allocate no more would keep it. */
 void footprint_decay(void);
-/* Its anonymous memory in bytes, without mapped BPF arrays; 0 when it cannot be told. */
+/* Its anonymous memory in bytes, without mapped BPF arrays; 0 when it cannot be told. This and the
+ * next one: one thread at a time. */
 uint64_t footprint_anonymous(void);
 /* The process's resident memory in bytes; 0 when it cannot be told. */
 uint64_t footprint_resident(void);
