@@ -90,6 +90,25 @@ static size_t written_in(const char *name, const char **ret)
 	return (size_t)(end - name - 1);
 }
 
+static void put_method(struct text *t, const char *name, const char *within, size_t n);
+
+/*
+ * Puts NAME, of N bytes, of the method that something was made for. It may have been made itself:
+ * of an async lambda expression in Main the class is <<Main>b__0>d.
+ */
+static void put_written(struct text *t, const char *name, size_t n)
+{
+	char made[PART_MAX];
+
+	if (name[0] != '<' || n >= sizeof(made)) {
+		put(t, name, n);
+		return;
+	}
+	memcpy(made, name, n);
+	made[n] = '\0';
+	put_method(t, made, NULL, 0);
+}
+
 /* Puts the method NAME, of a type that was made for WITHIN (of N bytes; 0: for none). */
 static void put_method(struct text *t, const char *name, const char *within, size_t n)
 {
@@ -100,17 +119,17 @@ static void put_method(struct text *t, const char *name, const char *within, siz
 		/* <Main>g__Add|0_0: the local function Add */
 		const char *local = behind + 3;
 
-		put(t, name + 1, own);
+		put_written(t, name + 1, own);
 		put_string(t, ".");
 		put(t, local, strcspn(local, "|"));
 	} else if (behind && (own || n)) {
 		/* <Main>b__0_0, <Main>m__0, <>m__0: a lambda expression */
-		put(t, own ? name + 1 : within, own ? own : n);
+		put_written(t, own ? name + 1 : within, own ? own : n);
 		put_string(t, ".<lambda>");
 	} else if (n && streq(name, "MoveNext")) {
-		put(t, within, n); /* async, yield */
+		put_written(t, within, n); /* async, yield */
 	} else if (n) {
-		put(t, within, n);
+		put_written(t, within, n);
 		put_string(t, ".");
 		put_string(t, name);
 	} else {

@@ -17,7 +17,7 @@ enum {
 	BUCKET = 64,
 	METADATA = 0x1b000,
 	TABLES = METADATA + 0x80,
-	METHODS = 8,
+	METHODS = 10,
 };
 
 void small_put(struct small *s, uint64_t address, const void *bytes, size_t n)
@@ -237,15 +237,18 @@ static void make_metadata(struct small *s)
 	    {"<TotalAsync>d__1", "", 5, 2},	/* 4 */
 	    {"<>c", "", 6, 2},			/* 5 */
 	    {"<Main>c__AnonStorey0", "", 8, 2}, /* 6 */
+	    {"<<Main>b__0>d", "", 9, 5},	/* 7: async, as the next one */
+	    {"<<Main>g__Add|0>d`1", "", 10, 2}, /* 8 */
 	};
-	/* Of Cart: 1 to 3; of Box: 4; of the state machine: 5; of <>c: 6, 7; of AnonStorey: 8. */
+	/* Of Cart: 1 to 3; of Box: 4; of the state machine: 5; of <>c: 6, 7; of AnonStorey: 8;
+	 * of the state machines in it and beside it: 9, 10. */
 	static const char *const methods[METHODS] = {
-	    "Total",  "Tiny", "Ahead", "Put", "MoveNext", "<Main>b__0_0", "<Main>g__Add|0_1",
-	    "<>m__0",
+	    "Total",  "Tiny",	  "Ahead",    "Put", "MoveNext", "<Main>b__0_0", "<Main>g__Add|0_1",
+	    "<>m__0", "MoveNext", "MoveNext",
 	};
 	const uint64_t valid = 1ULL << DOTNET_TYPE_DEF | 1ULL << DOTNET_METHOD_DEF |
 			       1ULL << DOTNET_NESTED_CLASS | 1ULL << DOTNET_GENERIC_PARAM;
-	const uint32_t rows[] = {ARRAY_SIZE(types), METHODS, 3, 1};
+	const uint32_t rows[] = {ARRAY_SIZE(types), METHODS, 5, 1};
 	size_t end = 1;
 	uint64_t at = TABLES + 24;
 

@@ -65,6 +65,8 @@ static void methods_are_named_as_they_were_written(void **unused)
 	assert_string_equal(compiled(state, 6), "Shop.Cart.Main.<lambda>");
 	assert_string_equal(compiled(state, 7), "Shop.Cart.Main.Add");
 	assert_string_equal(compiled(state, 8), "Shop.Cart.Main.<lambda>");
+	assert_string_equal(compiled(state, 9), "Shop.Cart.Main.<lambda>");
+	assert_string_equal(compiled(state, 10), "Shop.Cart.Main.Add");
 	dotnet_ops.detach(state);
 }
 
