@@ -3,7 +3,7 @@
 """Measures what Kiln costs on this machine and prints one table: what, measured, goal (docs: budgets).
 
 usage: hack/bench [--quick] [--only PART[,PART]] [--json FILE] [PART...]
-PARTS: bpf verifier cpu rate memory tables stacks bytes runtimes java operator stream live probe switches
+PARTS: bpf verifier cpu rate memory tables stacks bytes runtimes nine java operator stream live probe switches
 
 Nothing here is a test: a goal that is missed is shown, not failed. What cannot be measured (a program is not
 built, the machine lacks something) is named, and the exit status is 1."""
@@ -30,6 +30,7 @@ import bench_java  # noqa: E402
 import bench_live  # noqa: E402
 import bench_probe  # noqa: E402
 import bench_memory as bench_memory_load  # noqa: E402
+import bench_nine  # noqa: E402
 import bench_operator  # noqa: E402
 import bench_rate as bench_rate_load  # noqa: E402
 import bench_runtimes  # noqa: E402
@@ -190,6 +191,10 @@ def bench_memory(table, quick):
     bench_memory_load.bench(table, quick, running_agent, tool("kiln-bench-crowd"))
 
 
+def bench_nine_runtimes(table, quick):
+    bench_nine.bench(table, quick, running_agent, bpf_stats, CPUS)
+
+
 def bench_tables(table, quick):
     helper = tool("kiln_bench_tables")
     files = [os.path.realpath(p) for p in ("/lib/x86_64-linux-gnu/libc.so.6", shutil.which("node") or "",
@@ -274,7 +279,7 @@ def bench_switches_load(table, quick):
 PARTS = {"bpf": bench_bpf, "verifier": bench_verifier, "cpu": bench_cpu, "rate": bench_rate, "memory": bench_memory,
          "tables": bench_tables, "stacks": bench_stacks,
          "bytes": bench_bytes, "runtimes": bench_runtimes.bench, "operator": bench_operator.bench, "stream": bench_stream.bench,
-         "java": bench_java_load, "live": bench_live.bench, "probe": bench_probe.bench, "switches": bench_switches_load}
+         "nine": bench_nine_runtimes, "java": bench_java_load, "live": bench_live.bench, "probe": bench_probe.bench, "switches": bench_switches_load}
 
 
 def main():

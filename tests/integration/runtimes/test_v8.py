@@ -59,10 +59,10 @@ def nodes():
 
 
 class Program:
-    def __init__(self, node, *arguments):
+    def __init__(self, node, *arguments, seconds=600):
         flags = [a for a in arguments if a.startswith("--")]
         arguments = [a for a in arguments if a not in flags]
-        self.process = subprocess.Popen([node, *flags, os.path.join(HERE, "v8_work.js"), "600", *arguments],
+        self.process = subprocess.Popen([node, *flags, os.path.join(HERE, "v8_work.js"), str(seconds), *arguments],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
                                         preexec_fn=lambda: os.nice(10))  # the agent has to get to its work
         self.said = json.loads(self.process.stdout.readline())
