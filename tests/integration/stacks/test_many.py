@@ -45,7 +45,7 @@ def main():
                      "--process-filter", "^wl-many$") as a:
         time.sleep(8)  # longer than the agent takes to attach, on a slow machine too
         with workload.Workload("many", 100000, seconds=30) as w:
-            said = w.rest(timeout=200)
+            said = w.rest(timeout=600)
             pid, expect = w.pid, w.chains
         if a.process.poll() is not None:
             problems.append("the agent ended before the workload did: nothing can be said of shares")
