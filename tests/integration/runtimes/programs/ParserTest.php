@@ -1,6 +1,6 @@
 <?php
 // SPDX-License-Identifier: Apache-2.0
-// Parses and prints what is installed of PHP, file by file, under PHPUnit. For test_script_programs.py.
+// Parses and prints what is installed of PHP, file by file, under PHPUnit. For test_real_programs.py.
 use PhpParser\NodeTraverser;
 use PhpParser\NodeVisitor\NameResolver;
 use PhpParser\ParserFactory;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# A mailbox with 40 mails of every kind of words, of links and of a page, for SpamAssassin. For test_script_programs.py.
+# A mailbox with 40 mails of every kind of words, of links and of a page, for SpamAssassin. For test_real_programs.py.
 use strict;
 use warnings;
 

@@ -2,7 +2,7 @@
 # frozen_string_literal: true
 
 # A web server that renders a template for each request, and the client that keeps it busy, in a process of its own. For
-# test_script_programs.py.
+# test_real_programs.py.
 require "erb"
 require "net/http"
 require "webrick"
