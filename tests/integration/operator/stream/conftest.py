@@ -71,9 +71,11 @@ class Agent:
             raise AssertionError(line)
 
     def until(self, what, condition, timeout=WAIT):
-        """When the message came that made it true."""
+        """When the message came that made it true. ConnectionError: the operator has closed the stream before."""
         deadline = time.monotonic() + timeout
         while not condition(self):
+            if self.closed and self.lines.empty():
+                raise ConnectionError(f"no {what}: {self.closed}")
             try:
                 self._take(*self.lines.get(timeout=max(0.01, deadline - time.monotonic())))
             except queue.Empty:

@@ -132,7 +132,15 @@ def test_a_tenants_worst_holds_nobody_up(cluster, nodes, serve, connect, token, 
     # One by one: a server that deletes a thousand in one request has no time for the operator's lease meanwhile.
     for name in answers(cluster):
         cluster.request(f"{PATH.format('evil')}/{name}", "DELETE")
-    a.until("as everybody's, with his configs gone", lambda a: all(
-        p["policy"] != "0" and a.policies[p["policy"]]["enabled"] for p in his(a) if int(p["name"][1:]) % 2))
+    gone = lambda a: len(his(a)) == PODS and all(  # noqa: E731
+        p["policy"] != "0" and a.policies[p["policy"]]["enabled"] for p in his(a) if int(p["name"][1:]) % 2)
+    try:
+        a.until("as everybody's, with his configs gone", gone)
+    except ConnectionError:
+        # On a slow machine the server may have no time for the lease all the same; who had it ends and is started again.
+        assert operator.process.wait(program.WAIT) and "lost the lease" in operator.log, operator.log[-3000:]
+        operator, port = serve()
+        a = connect(port, token("agent-n1"))
+        a.until("as everybody's, by the next operator", gone)
     assert all(p["policy"] == "0" for p in his(a) if int(p["name"][1:]) % 2 == 0)
     assert a.policy_of("web")["hz"] == hz and a.closed is None and operator.ready()
