@@ -49,24 +49,18 @@ static const struct {
     {"sigreturn__sigaction", GO_TRAMPOLINE},
 };
 
-/* Does the name that begins with HEAD (gopclntab_name_head()) begin with PREFIX, of eight bytes at
- * most? */
-static bool begins(uint64_t head, const char *prefix)
-{
-	return !memcmp(&head, prefix, strlen(prefix));
-}
-
-/* Few functions' names are read as a whole. */
+/* By the function's name. Only its first bytes are looked at, unless these are "gogo" or
+ * "runtime.". */
 static enum go_kind kind_of(const struct gopclntab *t, const struct gopclntab_func *f)
 {
 	uint64_t head = gopclntab_name_head(t, f);
 	const char *name;
 
-	if (begins(head, "_rt0_"))
+	if (gopclntab_head_begins(head, "_rt0_"))
 		return GO_OUTERMOST;
-	if (begins(head, "gogo") && streq(gopclntab_name(t, f), "gogo"))
+	if (gopclntab_head_begins(head, "gogo") && streq(gopclntab_name(t, f), "gogo"))
 		return GO_LEAVES; /* file-local since Go 1.17 */
-	if (begins(head, "runtime.")) {
+	if (gopclntab_head_begins(head, "runtime.")) {
 		name = gopclntab_name(t, f);
 		name += MIN(strlen(name), strlen("runtime."));
 		if (streq(name, "asmcgocall") || streq(name, "asmcgocall.abi0"))

@@ -48,14 +48,23 @@ DEFINE_CLEANUP(struct gopclntab *, gopclntab_free)
 size_t gopclntab_count(const struct gopclntab *t);
 bool gopclntab_at(const struct gopclntab *t, size_t i, struct gopclntab_func *ret);
 bool gopclntab_find(const struct gopclntab *t, uint64_t vaddr, struct gopclntab_func *ret);
-/* As gopclntab_at(), without the name: for who looks at all functions, which reads all names else.
+/*
+ * As gopclntab_at(), but `name` is NULL: for a caller that goes through all functions and needs the
+ * names of a few. To read a name costs more than all else here.
  */
 bool gopclntab_place(const struct gopclntab *t, size_t i, struct gopclntab_func *ret);
 /* The name of F; "" when it is damaged. */
 const char *gopclntab_name(const struct gopclntab *t, const struct gopclntab_func *f);
-/* The first eight bytes of the name of F, and of what follows it, as they lie in memory; 0: there
- * are fewer. */
+/*
+ * Eight bytes from the beginning of the name of F on, to look at with gopclntab_head_begins().
+ * Where the name is shorter, the last of them belong to the next name. 0: the table ends before.
+ */
 uint64_t gopclntab_name_head(const struct gopclntab *t, const struct gopclntab_func *f);
+/* Does the name whose first bytes are HEAD begin with PREFIX? PREFIX: at most eight bytes. */
+static inline bool gopclntab_head_begins(uint64_t head, const char *prefix)
+{
+	return memcmp(&head, prefix, strlen(prefix)) == 0;
+}
 
 /*
  * Line of VADDR in F as written in the source, inlined code included: the file is that of the

@@ -145,7 +145,6 @@ static bool find_functions(const struct image *image, uint64_t *ret_getter)
 	_cleanup_(gopclntab_freep) struct gopclntab *t = NULL;
 	struct gopclntab_func f;
 	bool sets = false;
-	uint64_t head;
 	size_t n;
 
 	*ret_getter = 0;
@@ -155,8 +154,7 @@ static bool find_functions(const struct image *image, uint64_t *ret_getter)
 	for (size_t i = 0; i < n && !(sets && *ret_getter); i++) {
 		if (!gopclntab_place(t, i, &f))
 			continue;
-		head = gopclntab_name_head(t, &f);
-		if (memcmp(&head, "runtime", strlen("runtime")) != 0)
+		if (!gopclntab_head_begins(gopclntab_name_head(t, &f), "runtime"))
 			continue;
 		f.name = gopclntab_name(t, &f);
 		if (streq(f.name, "runtime/pprof.runtime_setProfLabel"))

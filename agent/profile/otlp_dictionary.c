@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The dictionary of an OTLP request: from the batch's indices to the request's, on first use. A
- * batch has each function, location and stack once, so these are not looked up again. Field numbers
- * as in otlp.c; they are the same in G4, G5 and G6.
+ * The dictionary of an OTLP request (ProfilesDictionary). Each function here takes an entry of the
+ * batch, writes it into the request's dictionary when the request needs it for the first time, and
+ * returns its index there. In a batch each function, location and stack is unique already, so these
+ * are appended without looking for an equal one. The messages and their field numbers are the same
+ * in the generations G4, G5 and G6 (otlp.c).
  */
 #include "agent/profile/otlp_internal.h"
 

@@ -44,9 +44,10 @@ uint32_t wire_table_add(struct wire_table *t, const void *message, size_t len);
 uint32_t wire_table_add_buf(struct wire_table *t, const struct buf *message);
 uint32_t wire_table_add_str(struct wire_table *t, const char *s);
 /*
- * As wire_table_add_buf(), of a message of which the caller knows that it is not there yet: nothing
- * is looked up, nor can the message be found or read afterwards. A table has such messages only,
- * but for the first one.
+ * Adds MESSAGE without looking whether the table has it already; the caller knows that it has not.
+ * Faster than wire_table_add_buf(), but wire_table_add() will not find the message, and
+ * wire_table_get() cannot read it. Returns its index; on failure as wire_table_add(). After the
+ * first call nothing but this function may add to the table, until it is reset.
  */
 uint32_t wire_table_append(struct wire_table *t, const struct buf *message);
 /* After a failure: cuts off what is left of the entry that failed, and clears the error. */

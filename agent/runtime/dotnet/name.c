@@ -93,8 +93,9 @@ static size_t written_in(const char *name, const char **ret)
 static void put_method(struct text *t, const char *name, const char *within, size_t n);
 
 /*
- * Puts NAME, of N bytes, of the method that something was made for. It may have been made itself:
- * of an async lambda expression in Main the class is <<Main>b__0>d.
+ * Puts the method in the source whose name, NAME of N bytes, stands between the brackets of a name
+ * that the compiler made. It may be one that the compiler made as well: an async lambda expression
+ * in Main is the method <Main>b__0, and its state machine the class <<Main>b__0>d.
  */
 static void put_written(struct text *t, const char *name, size_t n)
 {

@@ -237,11 +237,11 @@ static void make_metadata(struct small *s)
 	    {"<TotalAsync>d__1", "", 5, 2},	/* 4 */
 	    {"<>c", "", 6, 2},			/* 5 */
 	    {"<Main>c__AnonStorey0", "", 8, 2}, /* 6 */
-	    {"<<Main>b__0>d", "", 9, 5},	/* 7: async, as the next one */
-	    {"<<Main>g__Add|0>d`1", "", 10, 2}, /* 8 */
+	    {"<<Main>b__0>d", "", 9, 5},	/* 7: an async lambda expression's */
+	    {"<<Main>g__Add|0>d`1", "", 10, 2}, /* 8: an async local function's */
 	};
-	/* Of Cart: 1 to 3; of Box: 4; of the state machine: 5; of <>c: 6, 7; of AnonStorey: 8;
-	 * of the state machines in it and beside it: 9, 10. */
+	/* Methods 1 to 3 are Cart's, 4 is Box's, 6 and 7 are those of <>c, 8 is AnonStorey's. 5, 9
+	 * and 10 are the MoveNext() of the state machines: types 4, 7 and 8. */
 	static const char *const methods[METHODS] = {
 	    "Total",  "Tiny",	  "Ahead",    "Put", "MoveNext", "<Main>b__0_0", "<Main>g__Add|0_1",
 	    "<>m__0", "MoveNext", "MoveNext",
