@@ -63,10 +63,10 @@ def javas():
     found = dict(roots(stacks.root_of, stacks.OLDEST, stacks.NEWEST))
     if not found:
         return []
-    directory = tempfile.mkdtemp(prefix="kiln-bench-java-")
-    os.chmod(directory, 0o755)
-    stacks.compile_classes(found, directory)
-    return [lambda v=v, r=r: stacks.Program(v, r, directory, ["calls", "lambdas", "exceptions"], seconds=3600)
+    directory = tempfile.TemporaryDirectory(prefix="kiln-bench-java-")  # removed with the last of the programs below
+    os.chmod(directory.name, 0o755)
+    stacks.compile_classes(found, directory.name)
+    return [lambda v=v, r=r: stacks.Program(v, r, directory.name, ["calls", "lambdas", "exceptions"], seconds=3600)
             for v, r in found.items()]
 
 

@@ -279,7 +279,8 @@ def bench_switches_load(table, quick):
 PARTS = {"bpf": bench_bpf, "verifier": bench_verifier, "cpu": bench_cpu, "rate": bench_rate, "memory": bench_memory,
          "tables": bench_tables, "stacks": bench_stacks,
          "bytes": bench_bytes, "runtimes": bench_runtimes.bench, "operator": bench_operator.bench, "stream": bench_stream.bench,
-         "nine": bench_nine_runtimes, "java": bench_java_load, "live": bench_live.bench, "probe": bench_probe.bench, "switches": bench_switches_load}
+         "nine": bench_nine_runtimes, "java": bench_java_load, "live": bench_live.bench, "probe": bench_probe.bench,
+         "switches": bench_switches_load}
 
 
 def main():
