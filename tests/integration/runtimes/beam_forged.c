@@ -3,8 +3,10 @@
  * A program that exports what BEAM exports, full of lies: a description of code that is in memory
  * of its own, a process_main() that looks as the JIT's does, stacks that consist of return
  * addresses only, of none, that lead nowhere or to themselves, registers that are no scheduler's;
- * and a list of modules that is a cycle, or ends in the wild.
+ * and a list of modules that is a cycle, or ends in the wild. Until SIGUSR1 the list is as it
+ * should be, so that the agent reads it.
  */
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -128,6 +130,14 @@ static void lie(unsigned int turn, uint64_t *stack, uint64_t base, uint64_t *reg
 	module.size = turn / 8 % 3 == 1 ? ~0ULL : sizeof(text);
 }
 
+static volatile sig_atomic_t is_read;
+
+static void read_it(int signal)
+{
+	(void)signal;
+	is_read = 1;
+}
+
 int main(void)
 {
 	static uint64_t stack[WORDS + 512];
@@ -145,15 +155,14 @@ int main(void)
 	describe(base);
 	module.next = &machine;
 	__jit_debug_descriptor.first = &module;
+	signal(SIGUSR1, read_it);
 	puts("begin");
 	fflush(stdout);
-	/* Long enough for the agent to have read the list. */
-	for (unsigned int i = 0;; i++) {
-		time_t second = time(NULL);
-		unsigned int turn = i < 100 ? 2 : (unsigned int)second;
+	for (;;) {
+		unsigned int turn = is_read ? (unsigned int)time(NULL) : 2;
 
 		lie(turn, stack, base, &registers);
-		if (i < 100)
+		if (!is_read)
 			module.next = &machine, module.size = sizeof(text);
 		run(20000000, stack + 256 + turn % 64, registers);
 	}

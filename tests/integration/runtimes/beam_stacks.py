@@ -9,14 +9,14 @@ import subprocess
 
 from kiln import textdump
 
+import perl_stacks
 import php_fpm
 import python_stacks
-from perl_stacks import run_until  # noqa: F401
 from python_stacks import HERE, ROOTS, config  # noqa: F401
 
 RELEASES = ["25", "27", "29"]
 COMPLETE = 0.995
-MOST_WAY = 0.06  # of the samples may be taken between two works
+MOST_WAY = 0.1  # of the samples may be taken between two works
 BEFORE = {f"cut: {end}" for end in textdump.before_attaching("beam")}
 WORKS = ["recursion", "reversed", "lookup", "counted", "joined", "packed", "folded", "tuples", "thrown", "wrong", "many",
          "applied", "told", "dirty", "loaded"]
@@ -206,6 +206,14 @@ def judge(name, samples, program, complete=COMPLETE, least=3):
     if not right or shown - right > max((1 - complete) * shown, 2):
         problems.append(f"{name}: {right} of {shown} samples are right")
     return problems
+
+
+class Output(perl_stacks.Output):
+    LANGUAGE = "beam"
+
+
+def run_until(a, enough):
+    return perl_stacks.run_until(a, enough, Output)
 
 
 def have(least, pids):
