@@ -4,9 +4,11 @@
  * that profiles tell.
  *
  * A change of the rate starts a timer anew (the kernel's perf_event_period()): the time since its
- * last hit would be lost, half a period on average. So we keep the time at which each timer was
- * started, from which all its hits lie whole periods apart, also those that found the CPU idle, and
- * hand what is left over to the timer's next hit (struct kiln_cpu).
+ * last hit would be lost, half a period on average. The event counts the time for which it runs,
+ * and its hits lie whole periods apart in it, also those that found the CPU idle: what is left over
+ * is handed to the timer's next hit (struct kiln_cpu). All timers stand still while the rate
+ * changes: a hit in between would stand for a time that is not its own, and rates are changed just
+ * when the hits of low ones are due (cpu_budget.c), so that this is no rare thing.
  */
 #include "agent/sampler/timers.h"
 
@@ -19,12 +21,21 @@
 #include "agent/sampler/cpus.h"
 
 #define NS_PER_SECOND 1000000000ULL
+#define NS_PER_US     1000
+/* A hit may be as late as this where interrupts are off or the machine is another's guest. */
+#define LATE_NS	      20000000
+/* No timer is stopped so close to a hit, unless its hits stand for less than DUE_PERIOD_NS. */
+#define DUE_NS	      100000
+#define DUE_PERIOD_NS 10000000
 
 struct timer {
 	struct bpf_link *link; /* owns fd; NULL: no timer */
 	int fd;
-	uint64_t start_ns; /* CLOCK_MONOTONIC; 0: stopped */
-	uint64_t enabled;  /* see cpus_event_is_alive() */
+	bool runs;	     /* not at rate 0 */
+	uint64_t counted;    /* the event's count when it was started last: ns */
+	uint64_t left_ns;    /* when it was stopped: the time since its last hit */
+	uint64_t stopped_ns; /* CLOCK_MONOTONIC */
+	uint64_t enabled;    /* see cpus_event_is_alive() */
 };
 
 struct timers {
@@ -77,12 +88,9 @@ static int start_timer(struct timers *t, int cpu, struct error *err)
 				 strerror(-r));
 	}
 	timer->fd = fd;
-	timer->start_ns = now_ns();
-	timer->enabled = 0;
-	if (!t->hz) {
-		timer->start_ns = 0;
+	timer->runs = t->hz != 0;
+	if (!t->hz)
 		(void)ioctl(fd, PERF_EVENT_IOC_DISABLE, 0);
-	}
 	return 1;
 }
 
@@ -131,47 +139,90 @@ struct timers *timers_free(struct timers *t)
 	return NULL;
 }
 
-/* Hands the next hit of CPU what has passed since the last one. A thread's timer stands still
- * while the thread does: of that we know nothing. */
-static void carry_over(struct timers *t, int cpu, uint64_t old_period, uint64_t period)
+/* The event's count, ns; false: it cannot be read. */
+static bool read_count(const struct timer *timer, uint64_t *ret)
 {
-	struct timer *timer = &t->timers[cpu];
-	uint64_t now = now_ns();
+	uint64_t values[2]; /* count, time enabled */
 
-	if (timer->start_ns && !t->options.target_tid) {
-		struct kiln_cpu *c = &t->options.cpus[cpu];
-		uint64_t left = (now - timer->start_ns) % old_period;
+	if (read(timer->fd, values, sizeof(values)) != sizeof(values))
+		return false;
+	*ret = values[0];
+	return true;
+}
 
-		/* What the timer has not handed over yet, because two changes were that close. */
-		if (now < c->carry_until)
-			left += c->carry;
-		__atomic_store_n(&c->carry_until, now + period + period / 2, __ATOMIC_RELAXED);
-		__atomic_store_n(&c->carry, left, __ATOMIC_RELEASE);
+/*
+ * A hit that is due just when its timer is stopped may come or not, and nothing tells which. So we
+ * do not stop one then, where much depends on it.
+ */
+static void wait_for_due_hit(const struct timer *timer, uint64_t period)
+{
+	uint64_t count, since;
+
+	for (int i = 0; i < 4 && period >= DUE_PERIOD_NS && read_count(timer, &count); i++) {
+		since = (count - timer->counted) % period;
+		if (since > DUE_NS && period - since > DUE_NS)
+			return;
+		usleep(2 * DUE_NS / NS_PER_US);
 	}
-	timer->start_ns = now;
+}
+
+/* Stops TIMER. */
+static void pause_timer(const struct timers *t, struct timer *timer)
+{
+	uint64_t before = timer->counted, period = kiln_period(t->hz);
+	bool carries = timer->runs && !t->options.target_tid;
+
+	if (carries)
+		wait_for_due_hit(timer, period);
+	(void)ioctl(timer->fd, PERF_EVENT_IOC_DISABLE, 0);
+	timer->stopped_ns = now_ns();
+	timer->left_ns = 0;
+	if (read_count(timer, &timer->counted) && carries)
+		timer->left_ns = (timer->counted - before) % period;
+}
+
+/* Hands what has passed since TIMER's last hit to the next one of its CPU, C. */
+static void carry_over(const struct timer *timer, struct kiln_cpu *c, uint64_t period)
+{
+	uint64_t now = now_ns(), left = timer->left_ns + now - timer->stopped_ns;
+
+	/* What the timer has not handed over yet, because two changes were that close. */
+	if (now < c->carry_until)
+		left += c->carry;
+	c->carry_until = now + period + MAX(period / 2, (uint64_t)LATE_NS);
+	__atomic_store_n(&c->carry, left, __ATOMIC_RELEASE);
 }
 
 int timers_set_rate(struct timers *t, uint32_t hz)
 {
-	uint64_t old = kiln_period(t->hz), period = kiln_period(hz);
+	uint64_t period = kiln_period(hz);
 	int r = 0;
 
-	t->hz = hz;
-	/* First what a hit stands for: the next one may come at once. */
+	if (hz == t->hz)
+		return 0; /* each start puts the next hit off */
+	for (int cpu = 0; cpu < t->options.n_cpus; cpu++) {
+		struct timer *timer = &t->timers[cpu];
+
+		if (timer->link)
+			pause_timer(t, timer);
+	}
 	if (hz)
 		*t->options.timer_ns = period;
+	t->hz = hz;
 	for (int cpu = 0; cpu < t->options.n_cpus; cpu++) {
 		struct timer *timer = &t->timers[cpu];
 
 		if (!timer->link)
 			continue;
-		if (hz)
+		if (hz) {
+			/* A thread's timer stands still while the thread does: of that
+			 * we know nothing. */
+			if (timer->runs && !t->options.target_tid)
+				carry_over(timer, &t->options.cpus[cpu], period);
 			r |= ioctl(timer->fd, PERF_EVENT_IOC_PERIOD, &period);
-		r |= ioctl(timer->fd, hz ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
-		if (hz)
-			carry_over(t, cpu, old, period);
-		else
-			timer->start_ns = 0;
+			r |= ioctl(timer->fd, PERF_EVENT_IOC_ENABLE, 0);
+		}
+		timer->runs = hz != 0;
 	}
 	return r ? -EIO : 0;
 }
