@@ -13,24 +13,12 @@ import time
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "tests", "integration", "runtimes"))
+import depth  # noqa: E402
 import hotspot_stacks as stacks  # noqa: E402
 from kiln import agent  # noqa: E402
 
 VERSION = os.environ.get("KILN_JAVA", "21")
 METHODS, CLASSES = 300, 100
-SHALLOW, DEEP = 30, 120
-CONFIG = """
-receivers:
-  profiling: {samples_per_second: %(hz)d, reporter_interval: 5s}
-exporters:
-  %(name)s: {%(options)s}
-extensions:
-  health_check: {endpoint: "127.0.0.1:%(port)d"}
-service:
-  extensions: [health_check]
-  pipelines:
-    profiles: {receivers: [profiling], exporters: [%(name)s]}
-"""
 
 
 def write_chain(directory, number):
@@ -78,61 +66,14 @@ def wait_for(process, path, word, seconds=120):
     raise RuntimeError(f"the program did not say {word}")
 
 
-@contextlib.contextmanager
-def running_agent(directory, hz, pid=None, name="folded_file",
-                  options='path: "%s"'):
-    port, path = 13190 + os.getpid() % 500, os.path.join(directory, "stacks.txt")
-    config = CONFIG % {"hz": hz, "name": name, "options": options % path, "port": port}
-    with agent.Agent(*(("--pid", pid) if pid else ()), config=config) as a:
-        a.url, a.stacks = f"http://127.0.0.1:{port}", path
-        a.wait_ready(url=a.url + "/readyz")
-        yield a
-
-
-def cost(directory, pid, seconds):
-    """(ns a sample, frames a sample)"""
-    with running_agent(directory, 997, pid) as a:
-        time.sleep(3)  # tables and names are there
-        before = agent.metrics(a.url + "/metrics")
-        time.sleep(seconds)
-        after = agent.metrics(a.url + "/metrics")
-        if a.stop(60):  # the file is written at the end
-            raise RuntimeError(f"agent: {a.stderr()[-300:]}")
-        samples = frames = 0
-        with open(a.stacks, encoding="utf-8") as f:
-            for line in f:
-                stack, _, n = line.rstrip().rpartition(" ")
-                samples += int(n)
-                frames += int(n) * (stack.count(";") + 1)
-    ns, n = (after[key] - before.get(key, 0) for key in ("kiln_bpf_run_nanoseconds_total", "kiln_samples_total"))
-    return ns / max(n, 1), frames / max(samples, 1)
-
-
 def bench_frames(table, quick, root, directory, chain):
-    """The difference between the two depths is that of the frames alone."""
-    seconds, rounds = (3, 1) if quick else (6, 3)
-    kinds = {"Java": (), "Java, not inlined": ("-XX:-Inline",), "native": None}
-    got = {kind: [] for kind in kinds}
-    for _ in range(rounds):
-        for kind, options in kinds.items():
-            two = []
-            for depth in (SHALLOW, DEEP):
-                if options is None:
-                    process = subprocess.Popen([chain, "60", str(depth)], stdout=subprocess.DEVNULL)
-                    try:
-                        two.append(cost(directory, process.pid, seconds))
-                    finally:
-                        process.kill()
-                        process.wait()
-                else:
-                    with program(root, directory, "chain", depth, options=options) as (process, _):
-                        two.append(cost(directory, process.pid, seconds))
-            got[kind].append((two[1][0] - two[0][0]) / (two[1][1] - two[0][1]))
-    per = {kind: statistics.median(values) for kind, values in got.items()}
-    for kind, ns in per.items():
-        table.add(f"BPF time a frame, {kind}, 997 Hz", ns, "ns")
-    table.add("  Java / native", per["Java"] / per["native"], "x", 1.5)
-    table.add("  Java, not inlined / native", per["Java, not inlined"] / per["native"], "x", 1.5)
+    @contextlib.contextmanager
+    def run(calls, options=()):
+        with program(root, directory, "chain", calls, options=options) as (process, _):
+            yield process.pid
+
+    depth.add_rows(table, quick, directory, chain, {
+        "Java": run, "Java, not inlined": lambda calls: run(calls, ("-XX:-Inline",))})
 
 
 def own_memory(a):
@@ -146,7 +87,7 @@ DEBUG = {"name": "debug", "options": 'ignore_profiles_without_container_id: fals
 
 
 def bench_methods(table, root, directory):
-    with running_agent(directory, 97, **DEBUG) as a:
+    with depth.running_agent(directory, 97, **DEBUG) as a:
         time.sleep(6)
         before = own_memory(a)
         with program(root, directory, "methods", CLASSES) as (process, out):
@@ -168,7 +109,7 @@ def bench_throughput(table, quick, root, directory):
         time.sleep(10)  # compiled
         for _ in range(rounds):
             for hz, sums in done.items():
-                with running_agent(directory, hz):
+                with depth.running_agent(directory, hz):
                     time.sleep(5)
                     with open(out, encoding="utf-8") as f:
                         n = len(f.read().split())

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What frames of runtimes cost: eight web servers in Python and eight in Node.js, each under load by itself, and eight programs
-that handle requests in each of Ruby, PHP and Perl, sampled with their tracers on and off in turn. Off, the same stacks are walked as native ones, on
-the same caches: so the time for a frame is compared, not that of another program."""
+that handle requests in each of Ruby, PHP and Perl, sampled with their tracers on and off in turn. Off, the same stacks are
+walked as native ones, on the same caches: so the time for a frame is compared, not that of another program. Stacks of
+LuaJIT, Erlang and .NET end at their first frame then: these are compared by deep and shallow stacks (depth.py), and eight of
+their tests' programs tell the memory."""
 import contextlib
+import glob
 import os
 import re
 import shutil
@@ -13,11 +16,18 @@ import time
 
 from kiln import agent
 
+import bench_nine
+import beam_stacks
+import depth
+import dotnet_stacks
+import luajit_stacks
+
 HERE = os.path.dirname(os.path.realpath(__file__))
 PROCESSES, HZ = 8, 97
+ALL = ("python", "v8", "hotspot", "dotnet", "beam", "luajit", "ruby", "php", "perl")
 CONFIG = """
 receivers:
-  profiling: {samples_per_second: %(hz)d, reporter_interval: 5s, tracers: "%(tracers)s", process_filter: "^(python|node|MainThread|ruby|php|perl|sh|dash)"}
+  profiling: {samples_per_second: %(hz)d, reporter_interval: 5s, tracers: "%(tracers)s", process_filter: "^(python|node|MainThread|ruby|php|perl|sh|dash|luajit|beam|erts|dotnet|program|[.]NET)"}
 exporters:
   folded_file: {path: "%(path)s"}
 extensions:
@@ -105,7 +115,7 @@ def script_command(get, version, program, script):
     return ["env", "LC_ALL=C", "chroot", root, program, "/tmp/" + script], None
 
 
-def bench(table, quick):
+def bench(table, quick, chain):
     commands = [[shutil.which(program), os.path.join(HERE, script)]
                 for program, script in (("python3", "web.py"), ("node", "web.js"))]
     if all(program for program, _ in commands):
@@ -118,7 +128,93 @@ def bench(table, quick):
             frames_of(table, quick, f"{PROCESSES} {language} programs", [command], 1.5)
         else:
             table.lack(f"frames of {language}", why)
-    none_runs(table, quick)
+    none_runs(table, quick, "Ruby, PHP and Perl", "ruby,php,perl")
+    bench_compiled(table, quick, chain)
+
+
+# ---- LuaJIT, Erlang, .NET
+
+def bench_compiled(table, quick, chain):
+    with tempfile.TemporaryDirectory(prefix="kiln-bench-") as directory:
+        kinds = {}
+        for name, make in (("LuaJIT", deep_luajit), ("Erlang", deep_erlang), (".NET", deep_dotnet)):
+            start, why = make(directory)
+            if start:
+                kinds[name] = start
+            else:
+                table.lack(f"frames of {name}", why)
+        if chain:
+            depth.add_rows(table, quick, directory, chain, kinds)
+        else:
+            table.lack("frames of " + ", ".join(kinds), "kiln-bench-chain is not built")
+    for name in kinds:
+        memory_of(table, quick, name)
+    none_runs(table, quick, "LuaJIT, Erlang and .NET", "luajit,beam,dotnet")
+
+
+def deep_luajit(_):
+    """How deep.lua is run, as depth.add_rows() wants it; or None and why it cannot be had."""
+    root, why = luajit_stacks.interpreter("trixie")
+    if why:
+        return None, why
+    shutil.copy(os.path.join(HERE, "deep.lua"), os.path.join(root, "tmp"))
+    return lambda calls: depth.running(["chroot", root, "/usr/bin/luajit", "/tmp/deep.lua", str(calls)], warm=3), None
+
+
+def deep_erlang(_):
+    root, why = beam_stacks.machine("27")
+    if why:
+        return None, why
+    shutil.copy(os.path.join(HERE, "deep.erl"), os.path.join(root, "tmp"))
+    binaries = "/" + os.path.relpath(glob.glob(os.path.join(root, "usr/lib/erlang/erts-*/bin"))[0], root)
+    env = {**os.environ, "ROOTDIR": "/usr/lib/erlang", "BINDIR": binaries, "EMU": "beam", "PROGNAME": "erl", "HOME": "/tmp",
+           "LC_ALL": "C.UTF-8", "ERL_CRASH_DUMP": "/dev/null"}
+
+    def start(calls):
+        program = f'{{ok, deep, Code}} = compile:file("/tmp/deep", [binary]), code:load_binary(deep, "", Code), deep:main({calls}).'
+        return depth.running(["chroot", root, f"{binaries}/erlexec", "-noshell", "-noinput", "-eval", program], warm=5, env=env)
+    return start, None
+
+
+def deep_dotnet(directory):
+    root, why = dotnet_stacks.runtime("8")
+    if why:
+        return None, why
+    done = subprocess.run([dotnet_stacks.SCRIPT, "compile", os.path.join(HERE, "Deep.cs"), f"{directory}/deep.dll"],
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return None, done.stderr.strip()
+    with open(f"{directory}/deep.runtimeconfig.json", "w", encoding="utf-8") as f:
+        f.write('{"runtimeOptions": {"framework": {"name": "Microsoft.NETCore.App", "version": "8.0.4"}}}')
+    command, env = [f"{root}/dotnet", "exec", f"{directory}/deep.dll"], {**os.environ, **dotnet_stacks.SETTINGS}
+    return lambda calls: depth.running([*command, str(calls)], warm=4, env=env), None
+
+
+def memory_of(table, quick, name):
+    """Of the programs of the runtime's test, which do all that a language has, in two versions."""
+    starts = bench_nine.RUNTIMES[name]()
+    rounds, seconds = (1, 5) if quick else (3, 10)
+    got = {"all": [], "native,kernel,go": []}
+    with tempfile.TemporaryDirectory(prefix="kiln-bench-") as where, contextlib.ExitStack() as stack:
+        for i in range(PROCESSES):
+            stack.enter_context(starts[i % len(starts)]())
+        time.sleep(10)
+        for _ in range(rounds):
+            for tracers, rows in got.items():
+                rows.append(measure(tracers, seconds, where)[3])
+    on, off = map(statistics.median, got.values())
+    table.add(f"agent's own memory (RssAnon), {PROCESSES} programs of {name}", on, "MiB")
+    table.add("  more of it than with the tracers off", on - off, "MiB", 4)
+
+
+def none_runs(table, quick, languages, tracers):
+    """What TRACERS cost where nothing is in their languages: shells that count."""
+    rest = ",".join(sorted({"native", "kernel", "go", *ALL} - set(tracers.split(","))))
+    on, off = in_turn(quick, [["sh", "-c", "while :; do i=$((i + 1)); done"]], f"{rest},{tracers}", rest)
+    table.add(f"Tracers of {languages} while none runs: BPF time a sample, on / off", on[0] / off[0], "x")
+    table.add("  more BPF programs than with the tracers off", on[6] - off[6], "", 0)
+    table.add("  more BPF maps", on[5] - off[5], "MiB", 0.1)
+    table.add("  more of the agent's own memory (RssAnon)", on[3] - off[3], "MiB")
 
 
 def in_turn(quick, commands, *tracers):
@@ -131,17 +227,6 @@ def in_turn(quick, commands, *tracers):
             for t, rows in got.items():
                 rows.append(measure(t, seconds, where))
     return [[statistics.median(column) for column in zip(*rows)] for rows in got.values()]
-
-
-def none_runs(table, quick):
-    """What the three tracers cost where nothing is in their languages: shells that count."""
-    rest = "native,kernel,go,python,v8,hotspot,dotnet,beam,luajit"
-    on, off = in_turn(quick, [["sh", "-c", "while :; do i=$((i + 1)); done"]],
-                      rest + ",ruby,php,perl", rest)
-    table.add("Tracers of Ruby, PHP and Perl while none runs: BPF time a sample, on / off", on[0] / off[0], "x")
-    table.add("  more BPF programs than with the tracers off", on[6] - off[6], "", 0)
-    table.add("  more BPF maps", on[5] - off[5], "MiB", 0.1)
-    table.add("  more of the agent's own memory (RssAnon)", on[3] - off[3], "MiB")
 
 
 def frames_of(table, quick, what, commands, goal):

@@ -183,6 +183,10 @@ def bench_rate(table, quick):
     bench_rate_load.bench(table, quick, running_agent, bpf_stats, tool("libkiln-bench-many-cpus.so"))
 
 
+def bench_runtimes_load(table, quick):
+    bench_runtimes.bench(table, quick, tool("kiln-bench-chain"))
+
+
 def bench_java_load(table, quick):
     bench_java.bench(table, quick, tool("kiln-bench-chain"))
 
@@ -278,7 +282,7 @@ def bench_switches_load(table, quick):
 
 PARTS = {"bpf": bench_bpf, "verifier": bench_verifier, "cpu": bench_cpu, "rate": bench_rate, "memory": bench_memory,
          "tables": bench_tables, "stacks": bench_stacks,
-         "bytes": bench_bytes, "runtimes": bench_runtimes.bench, "operator": bench_operator.bench, "stream": bench_stream.bench,
+         "bytes": bench_bytes, "runtimes": bench_runtimes_load, "operator": bench_operator.bench, "stream": bench_stream.bench,
          "nine": bench_nine_runtimes, "java": bench_java_load, "live": bench_live.bench, "probe": bench_probe.bench,
          "switches": bench_switches_load}
 

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a frame costs: the difference between deep and shallow stacks of a program is that of the frames alone."""
+import contextlib
+import os
+import statistics
+import subprocess
+import time
+
+from kiln import agent
+
+SHALLOW, DEEP = 30, 120
+CONFIG = """
+receivers:
+  profiling: {samples_per_second: %(hz)d, reporter_interval: 5s}
+exporters:
+  %(name)s: {%(options)s}
+extensions:
+  health_check: {endpoint: "127.0.0.1:%(port)d"}
+service:
+  extensions: [health_check]
+  pipelines:
+    profiles: {receivers: [profiling], exporters: [%(name)s]}
+"""
+
+
+@contextlib.contextmanager
+def running_agent(directory, hz, pid=None, name="folded_file", options='path: "%s"'):
+    port, path = 13190 + os.getpid() % 500, os.path.join(directory, "stacks.txt")
+    config = CONFIG % {"hz": hz, "name": name, "options": options % path, "port": port}
+    with agent.Agent(*(("--pid", pid) if pid else ()), config=config) as a:
+        a.url, a.stacks = f"http://127.0.0.1:{port}", path
+        a.wait_ready(url=a.url + "/readyz")
+        yield a
+
+
+def cost(directory, pid, seconds):
+    """(ns a sample, frames a sample)"""
+    with running_agent(directory, 997, pid) as a:
+        time.sleep(3)  # tables and names are there
+        before = agent.metrics(a.url + "/metrics")
+        time.sleep(seconds)
+        after = agent.metrics(a.url + "/metrics")
+        if a.stop(60):  # the file is written at the end
+            raise RuntimeError(f"agent: {a.stderr()[-300:]}")
+        samples = frames = 0
+        with open(a.stacks, encoding="utf-8") as f:
+            for line in f:
+                stack, _, n = line.rstrip().rpartition(" ")
+                samples += int(n)
+                frames += int(n) * (stack.count(";") + 1)
+    ns, n = (after[key] - before.get(key, 0) for key in ("kiln_bpf_run_nanoseconds_total", "kiln_samples_total"))
+    return ns / max(n, 1), frames / max(samples, 1)
+
+
+@contextlib.contextmanager
+def running(command, warm=0, **how):
+    """Runs COMMAND, for WARM seconds before anything is measured; its pid."""
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, **how)
+    try:
+        time.sleep(warm)
+        if process.poll() is not None:
+            raise RuntimeError(f"{command[0]} ended: {process.returncode}")
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+def native(chain):
+    return lambda depth: running([chain, "60", str(depth)])
+
+
+def add_rows(table, quick, directory, chain, kinds):
+    """KINDS: {name: function that runs a program DEPTH calls deep, as a context, and tells its pid}. Turn about with a
+    native one, so that what the machine does meanwhile is in all."""
+    seconds, rounds = (3, 1) if quick else (6, 3)
+    kinds = {**kinds, "native": native(chain)}
+    got = {kind: [] for kind in kinds}
+    for _ in range(rounds):
+        for kind, start in kinds.items():
+            two = []
+            for depth in (SHALLOW, DEEP):
+                with start(depth) as pid:
+                    two.append(cost(directory, pid, seconds))
+            if two[1][1] - two[0][1] < (DEEP - SHALLOW) * 0.8:
+                raise RuntimeError(f"{kind}: {two[0][1]:.1f} and {two[1][1]:.1f} frames a sample at {SHALLOW} and {DEEP} calls")
+            got[kind].append((two[1][0] - two[0][0]) / (two[1][1] - two[0][1]))
+    per = {kind: statistics.median(values) for kind, values in got.items()}
+    for kind, ns in per.items():
+        table.add(f"BPF time a frame, {kind}, 997 Hz", ns, "ns")
+    for kind, ns in per.items():
+        if kind != "native":
+            table.add(f"  {kind} / native", ns / per["native"], "x", 1.5)
