@@ -295,7 +295,8 @@ static int find_compiled(const struct dotnet_process *p, const struct target_mem
 	if ((flags & KILN_DOTNET_METHOD_CLASS) == KILN_DOTNET_METHOD_DYNAMIC &&
 	    dotnet_read(m, method + p->kernel.dynamic_name, &name, 8) < 0)
 		return -EFAULT;
-	if (kiln_dotnet_cookie(method, header, name) != KILN_DOTNET_COOKIE(words[1]))
+	if (KILN_DOTNET_COOKIE(words[1]) != KILN_DOTNET_STAYS &&
+	    kiln_dotnet_cookie(method, header, name) != KILN_DOTNET_COOKIE(words[1]))
 		return -EFAULT;
 	*ret_start = start;
 	*ret_method = method;

@@ -5,9 +5,9 @@
  *
  * Compiled code has unwind information of its own, in the process's memory. What it says of a pc is
  * made a rule of bpf/types.h and put in that pc's place of the frame cache, so that the step is
- * exact wherever the code was interrupted, and most frames cost two reads. Those are of the pointer
- * before the method's code and of the method that it leads to: they tell whether the code is still
- * the same. Code compiled ahead of time does not change and costs none.
+ * exact wherever the code was interrupted. Code that stays where it is costs no more: what is
+ * compiled ahead of time, and methods that cannot be unloaded. Of others the pointer before the
+ * code and the method that it leads to are read: they tell whether the code is still the same.
  *
  * Everything that is read may be forged.
  */
@@ -78,6 +78,14 @@ KILN_INLINE int dotnet_is_same(struct kiln_walk *w, const struct kiln_rule *rule
 	return (w->scratch[DOTNET_COOKIE] & 127) == DOTNET_RULE_COOKIE(rule);
 }
 
+/* May the method in w->scratch be unloaded, and its code's memory be another's? */
+KILN_INLINE int dotnet_is_collectible(const struct kiln_walk *w)
+{
+	return w->scratch[DOTNET_DYNAMIC] ||
+	       (w->scratch[DOTNET_SECTION + KILN_DOTNET_SECTION_FLAGS] &
+		KILN_DOTNET_IS_COLLECTIBLE);
+}
+
 /* A frame that no rule is known of yet, or not any more. */
 KILN_INLINE int dotnet_look(struct kiln_walk *w, struct kiln_rule *rule, uint64_t pc)
 {
@@ -109,8 +117,12 @@ KILN_INLINE int dotnet_look(struct kiln_walk *w, struct kiln_rule *rule, uint64_
 		distance = pc - w->scratch[DOTNET_START];
 		if (distance < DOTNET_FAR && !w->scratch[DOTNET_DYNAMIC])
 			keep = distance;
-		more = (uint32_t)(KILN_DOTNET_CODE_JIT | keep << 2 |
-				  (w->scratch[DOTNET_COOKIE] & 127) << 20);
+		more = KILN_DOTNET_CODE_JIT;
+		if (!dotnet_is_collectible(w)) {
+			w->scratch[DOTNET_COOKIE] = KILN_DOTNET_STAYS;
+			more = KILN_DOTNET_CODE_STAYS;
+		}
+		more |= (uint32_t)(keep << 2 | (w->scratch[DOTNET_COOKIE] & 127) << 20);
 	}
 	if (!(w->exact && w->leaf_valid && dotnet_by_epilogue(slot, pc, more))) {
 		int r = dotnet_by_codes(slot, pc, more);
@@ -138,6 +150,12 @@ KILN_GLOBAL int dotnet_walk(uint32_t slot)
 	if (entry->rule.kind == KILN_RULE_CFA) {
 		if (DOTNET_RULE_CODE(&entry->rule) == KILN_DOTNET_CODE_R2R)
 			return dotnet_emit(w, KILN_DOTNET_R2R, 0);
+		if (DOTNET_RULE_CODE(&entry->rule) == KILN_DOTNET_CODE_STAYS &&
+		    DOTNET_RULE_DISTANCE(&entry->rule) != DOTNET_FAR)
+			return dotnet_emit(
+			    w, KILN_DOTNET_JIT,
+			    KILN_DOTNET_CODE(DOTNET_RULE_DISTANCE(&entry->rule) + (w->regs.pc - pc),
+					     KILN_DOTNET_STAYS));
 		if (DOTNET_RULE_CODE(&entry->rule) == KILN_DOTNET_CODE_JIT &&
 		    dotnet_is_same(w, &entry->rule, pc))
 			return dotnet_compiled(w, w->regs.pc - w->scratch[DOTNET_START]);

@@ -91,6 +91,11 @@ static void make_map(struct small *s)
 	small_word(s, HEAP_LIST + KILN_DOTNET_HEAP_MAP, MAP);
 }
 
+void small_heap_flags(struct small *s, uint32_t flags)
+{
+	small_word(s, SECTIONS + 64 + 16, flags);
+}
+
 /* ---- code -------------------------------------------------------------------------------------
  */
 

@@ -120,6 +120,18 @@ static void code_that_is_another_method_now_has_no_name(void **unused)
 	dotnet_ops.detach(state);
 }
 
+static void code_that_stays_is_named_without_a_cookie(void **unused)
+{
+	uint64_t second = KILN_DOTNET_CODE(16, KILN_DOTNET_STAYS);
+	void *state;
+
+	small_init(&small);
+	state = attach();
+	assert_string_equal(name_of(state, KILN_DOTNET_JIT, SMALL_TOTAL + 16, second),
+			    compiled(state, 1));
+	dotnet_ops.detach(state);
+}
+
 static void a_dynamic_method_has_its_own_name_until_it_is_given_away(void **unused)
 {
 	uint64_t second;
@@ -186,6 +198,7 @@ int main(void)
 	    cmocka_unit_test(from_10_on_metadata_is_found_by_the_image),
 	    cmocka_unit_test(code_compiled_ahead_of_time_is_found_by_its_beginning),
 	    cmocka_unit_test(code_that_is_another_method_now_has_no_name),
+	    cmocka_unit_test(code_that_stays_is_named_without_a_cookie),
 	    cmocka_unit_test(a_dynamic_method_has_its_own_name_until_it_is_given_away),
 	    cmocka_unit_test(stubs_are_named_by_their_kind),
 	    cmocka_unit_test(a_process_is_attached_to_when_an_image_is_loaded),

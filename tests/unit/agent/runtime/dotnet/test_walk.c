@@ -101,6 +101,19 @@ static void a_stub_has_its_return_address_at_the_stack_pointer_or_above(void **u
 	assert_int_equal(KILN_FRAME_FLAGS(host.words[0]), KILN_DOTNET_STUB);
 }
 
+/* What is told from another method that may come to lie there is what can be unloaded, alone. */
+static void code_that_may_be_unloaded_has_a_cookie(void **unused)
+{
+	small_init(&small);
+	small_word(&small, SMALL_STACK - 8, CALLER_FP);
+	small_word(&small, SMALL_STACK - 16, CALLER_EXTRA);
+	check_step(SMALL_TOTAL + 0x50, 48, 1, 2);
+	assert_int_equal(KILN_DOTNET_COOKIE(host.words[1]), KILN_DOTNET_STAYS);
+	small_heap_flags(&small, KILN_DOTNET_IS_HEAP | KILN_DOTNET_IS_COLLECTIBLE);
+	check_step(SMALL_TOTAL + 0x50, 48, 1, 2);
+	assert_int_not_equal(KILN_DOTNET_COOKIE(host.words[1]), KILN_DOTNET_STAYS);
+}
+
 /* Of a large method, and of the map's words in both forms. */
 static void a_method_is_found_from_far_behind_its_beginning(void **unused)
 {
@@ -163,6 +176,7 @@ int main(void)
 	    cmocka_unit_test(a_frame_that_rbp_leads_to_is_left_by_it),
 	    cmocka_unit_test(code_of_an_image_is_left_by_its_own_table),
 	    cmocka_unit_test(a_stub_has_its_return_address_at_the_stack_pointer_or_above),
+	    cmocka_unit_test(code_that_may_be_unloaded_has_a_cookie),
 	    cmocka_unit_test(a_method_is_found_from_far_behind_its_beginning),
 	    cmocka_unit_test(lies_cost_a_bounded_number_of_reads),
 	};
