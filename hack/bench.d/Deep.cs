@@ -2,7 +2,7 @@
 using System;
 using System.Runtime.CompilerServices;
 
-/// <summary>Computes at the end of so many calls as its argument says, for ever; every 20 ms it goes up and down again.</summary>
+/// <summary>Spins at the end of a chain of calls, as many as its argument says. Every 20 ms it returns and calls again.</summary>
 public static class Deep {
     [MethodImpl(MethodImplOptions.NoInlining)]
     static long Leaf(int finish) {

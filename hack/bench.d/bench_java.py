@@ -16,6 +16,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "..", "tests", "integration", "runti
 import depth  # noqa: E402
 import hotspot_stacks as stacks  # noqa: E402
 from kiln import agent  # noqa: E402
+from running import running_agent  # noqa: E402
 
 VERSION = os.environ.get("KILN_JAVA", "21")
 METHODS, CLASSES = 300, 100
@@ -82,12 +83,10 @@ def own_memory(a):
         return int(re.search(r"RssAnon:\s+(\d+)", f.read())[1]) / 1024
 
 
-# It keeps nothing, as folded_file does until the end.
-DEBUG = {"name": "debug", "options": 'ignore_profiles_without_container_id: false, output: "%s"'}
-
-
 def bench_methods(table, root, directory):
-    with depth.running_agent(directory, 97, **DEBUG) as a:
+    # Unlike folded_file, which holds all stacks in memory until it ends, the debug exporter keeps none.
+    output = os.path.join(directory, "stacks.txt")
+    with running_agent(97, f'debug: {{ignore_profiles_without_container_id: false, output: "{output}"}}') as a:
         time.sleep(6)
         before = own_memory(a)
         with program(root, directory, "methods", CLASSES) as (process, out):
@@ -96,7 +95,7 @@ def bench_methods(table, root, directory):
             after = own_memory(a)
         if a.stop(60):
             raise RuntimeError(f"agent: {a.stderr()[-300:]}")
-        with open(a.stacks, encoding="utf-8") as f:
+        with open(output, encoding="utf-8") as f:
             seen = set(re.findall(r"kiln\.C\d+\.m\d+", f.read()))
     table.add(f"agent's memory (RssAnon) for {len(seen)} Java methods", after - before, "MiB", 12)
 
@@ -109,7 +108,7 @@ def bench_throughput(table, quick, root, directory):
         time.sleep(10)  # compiled
         for _ in range(rounds):
             for hz, sums in done.items():
-                with depth.running_agent(directory, hz):
+                with running_agent(hz):
                     time.sleep(5)
                     with open(out, encoding="utf-8") as f:
                         n = len(f.read().split())

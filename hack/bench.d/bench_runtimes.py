@@ -5,7 +5,6 @@ walked as native ones, on the same caches: so the time for a frame is compared, 
 LuaJIT, Erlang and .NET end at their first frame then: these are compared by deep and shallow stacks (depth.py), and eight of
 their tests' programs tell the memory."""
 import contextlib
-import glob
 import os
 import re
 import shutil
@@ -166,13 +165,11 @@ def deep_erlang(_):
     if why:
         return None, why
     shutil.copy(os.path.join(HERE, "deep.erl"), os.path.join(root, "tmp"))
-    binaries = "/" + os.path.relpath(glob.glob(os.path.join(root, "usr/lib/erlang/erts-*/bin"))[0], root)
-    env = {**os.environ, "ROOTDIR": "/usr/lib/erlang", "BINDIR": binaries, "EMU": "beam", "PROGNAME": "erl", "HOME": "/tmp",
-           "LC_ALL": "C.UTF-8", "ERL_CRASH_DUMP": "/dev/null"}
 
     def start(calls):
         program = f'{{ok, deep, Code}} = compile:file("/tmp/deep", [binary]), code:load_binary(deep, "", Code), deep:main({calls}).'
-        return depth.running(["chroot", root, f"{binaries}/erlexec", "-noshell", "-noinput", "-eval", program], warm=5, env=env)
+        command, env = beam_stacks.erl(root, "-eval", program)
+        return depth.running(command, warm=5, env={**os.environ, **env})
     return start, None
 
 

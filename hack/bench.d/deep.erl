@@ -1,5 +1,5 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% Computes at the end of DEPTH calls, for ever; every 20 ms or so it goes up and down again.
+%% deep:main(DEPTH) spins at the end of a chain of DEPTH calls. Every 20 ms or so it returns and calls again.
 -module(deep).
 -export([main/1]).
 

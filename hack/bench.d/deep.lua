@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Computes at the end of DEPTH calls, for ever; every 20 ms it goes up and down again.
+-- Spins at the end of a chain of DEPTH calls. Every 20 ms it returns and calls again.
 -- usage: deep.lua DEPTH
 local function leaf(finish)
 	local x = 0

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a frame costs: the difference between deep and shallow stacks of a program is that of the frames alone."""
+"""What a frame costs: a program is sampled with deep and with shallow stacks, and the difference in BPF time is divided by the
+difference in frames, so that what a sample costs without its frames is not in it."""
 import contextlib
 import os
 import statistics
@@ -8,34 +9,15 @@ import time
 
 from kiln import agent
 
+from running import running_agent
+
 SHALLOW, DEEP = 30, 120
-CONFIG = """
-receivers:
-  profiling: {samples_per_second: %(hz)d, reporter_interval: 5s}
-exporters:
-  %(name)s: {%(options)s}
-extensions:
-  health_check: {endpoint: "127.0.0.1:%(port)d"}
-service:
-  extensions: [health_check]
-  pipelines:
-    profiles: {receivers: [profiling], exporters: [%(name)s]}
-"""
-
-
-@contextlib.contextmanager
-def running_agent(directory, hz, pid=None, name="folded_file", options='path: "%s"'):
-    port, path = 13190 + os.getpid() % 500, os.path.join(directory, "stacks.txt")
-    config = CONFIG % {"hz": hz, "name": name, "options": options % path, "port": port}
-    with agent.Agent(*(("--pid", pid) if pid else ()), config=config) as a:
-        a.url, a.stacks = f"http://127.0.0.1:{port}", path
-        a.wait_ready(url=a.url + "/readyz")
-        yield a
 
 
 def cost(directory, pid, seconds):
     """(ns a sample, frames a sample)"""
-    with running_agent(directory, 997, pid) as a:
+    stacks = os.path.join(directory, "stacks.txt")
+    with running_agent(997, f'folded_file: {{path: "{stacks}"}}', pid=pid) as a:
         time.sleep(3)  # tables and names are there
         before = agent.metrics(a.url + "/metrics")
         time.sleep(seconds)
@@ -43,7 +25,7 @@ def cost(directory, pid, seconds):
         if a.stop(60):  # the file is written at the end
             raise RuntimeError(f"agent: {a.stderr()[-300:]}")
         samples = frames = 0
-        with open(a.stacks, encoding="utf-8") as f:
+        with open(stacks, encoding="utf-8") as f:
             for line in f:
                 stack, _, n = line.rstrip().rpartition(" ")
                 samples += int(n)

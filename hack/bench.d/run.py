@@ -36,20 +36,9 @@ import bench_rate as bench_rate_load  # noqa: E402
 import bench_runtimes  # noqa: E402
 import bench_stream  # noqa: E402
 import bench_switches  # noqa: E402
+from running import running_agent  # noqa: E402
 
 CPUS = os.cpu_count()
-CONFIG = """
-receivers:
-  profiling: {samples_per_second: %(hz)d, reporter_interval: 5s%(more)s}
-exporters:
-  %(exporter)s
-extensions:
-  health_check: {endpoint: "127.0.0.1:%(port)d"}
-service:
-  extensions: [health_check]
-  pipelines:
-    profiles: {receivers: [profiling], exporters: [%(name)s]}
-"""
 
 
 class Table:
@@ -76,16 +65,6 @@ def tool(name):
     found = [p for preset in ("release", "dev") for p in glob.glob(f"{ROOT}/build/{preset}/**/{name}", recursive=True)
              if os.access(p, os.X_OK) and os.path.isfile(p)]
     return found[0] if found else None
-
-
-@contextlib.contextmanager
-def running_agent(hz, exporter="folded_file: {path: /dev/null}", prefix=(), more=""):
-    port = 13190 + os.getpid() % 500
-    name = exporter.split(":")[0]
-    with agent.Agent(prefix=prefix, config=CONFIG % {"hz": hz, "exporter": exporter, "name": name, "port": port, "more": more}) as a:
-        a.url = f"http://127.0.0.1:{port}"
-        a.wait_ready(url=a.url + "/readyz")
-        yield a
 
 
 @contextlib.contextmanager

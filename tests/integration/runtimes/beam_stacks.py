@@ -35,6 +35,14 @@ def machine(release):
     return done.stdout.strip(), None
 
 
+def erl(root, *arguments):
+    """How Erlang is run in the root directory ROOT without Debian's script: (command, what is added to its environment)."""
+    binaries = "/" + os.path.relpath(glob.glob(os.path.join(root, "usr/lib/erlang/erts-*/bin"))[0], root)
+    return (["chroot", root, f"{binaries}/erlexec", "-noshell", "-noinput", *arguments],
+            {"ROOTDIR": "/usr/lib/erlang", "BINDIR": binaries, "EMU": "beam", "PROGNAME": "erl", "HOME": "/tmp",
+             "LC_ALL": "C.UTF-8", "ERL_CRASH_DUMP": "/dev/null"})
+
+
 class Program(python_stacks.Program):
     """beam_work.erl under the machine in the directory ROOT, as chroot has it. DIRTY: frames of processes on dirty
     schedulers are known."""
@@ -48,7 +56,6 @@ class Program(python_stacks.Program):
         for name in SOURCES:
             shutil.copy(os.path.join(HERE, name), self.inside)
         here = "/" + os.path.relpath(self.inside, root)
-        binaries = "/" + os.path.relpath(glob.glob(os.path.join(root, "usr/lib/erlang/erts-*/bin"))[0], root)
         elixir = glob.glob(os.path.join(root, "usr/lib/elixir/lib/*/ebin")) if self.elixir else []
         works = ", ".join(f'"{name}"' for name in self.works)
         swaps = "".join(f'''{{ok, _, Swap{v}}} = compile:file("{here}/beam_swap", [binary, {{d, 'OUTER', outer_{v}}},
@@ -57,10 +64,7 @@ class Program(python_stacks.Program):
         # What is compiled here is as new as the machine.
         program = f"""{{ok, _}} = compile:file("{here}/beam_work", [{{outdir, "{here}"}}]), {swaps}
             beam_work:main(["{here}", {works}])."""
-        command = ["chroot", root, f"{binaries}/erlexec", "-noshell", "-noinput", "-pa", here,
-                   *("/" + os.path.relpath(path, root) for path in elixir), *options, "-eval", program]
-        self.start(command, {"ROOTDIR": "/usr/lib/erlang", "BINDIR": binaries, "EMU": "beam", "PROGNAME": "erl", "HOME": "/tmp",
-                             "LC_ALL": "C.UTF-8", "ERL_CRASH_DUMP": "/dev/null"})
+        self.start(*erl(root, "-pa", here, *("/" + os.path.relpath(path, root) for path in elixir), *options, "-eval", program))
 
 
 # ---- what it does
