@@ -4,11 +4,13 @@
  * that profiles tell.
  *
  * A change of the rate starts a timer anew (the kernel's perf_event_period()): the time since its
- * last hit would be lost, half a period on average. The event counts the time for which it runs,
- * and its hits lie whole periods apart in it, also those that found the CPU idle: what is left over
- * is handed to the timer's next hit (struct kiln_cpu). All timers stand still while the rate
- * changes: a hit in between would stand for a time that is not its own, and rates are changed just
- * when the hits of low ones are due (cpu_budget.c), so that this is no rare thing.
+ * last hit would be lost, half a period on average. So that time is handed to the timer's next hit
+ * (struct kiln_cpu: carry). It is the event's count, which is the time for which the event was
+ * enabled, modulo the period: hits come at whole periods, also those that find the CPU idle.
+ *
+ * All timers are stopped while the rate changes. Otherwise a hit of the old period could be given
+ * the new period as its weight. That would happen often: the CPU budget changes rates at multiples
+ * of 250 ms (cpu_budget.c), which is when hits at 1, 2 and 4 Hz are due.
  */
 #include "agent/sampler/timers.h"
 
@@ -22,9 +24,10 @@
 
 #define NS_PER_SECOND 1000000000ULL
 #define NS_PER_US     1000
-/* A hit may be as late as this where interrupts are off or the machine is another's guest. */
+/* A hit that comes this much after its period still takes what was carried over: interrupts were
+ * off for a while, or the hypervisor ran another guest. */
 #define LATE_NS	      20000000
-/* No timer is stopped so close to a hit, unless its hits stand for less than DUE_PERIOD_NS. */
+/* A timer whose period is DUE_PERIOD_NS or more is not stopped within DUE_NS of a hit. */
 #define DUE_NS	      100000
 #define DUE_PERIOD_NS 10000000
 
@@ -139,7 +142,7 @@ struct timers *timers_free(struct timers *t)
 	return NULL;
 }
 
-/* The event's count, ns; false: it cannot be read. */
+/* The time for which the event was enabled so far: ns. False: it cannot be read. */
 static bool read_count(const struct timer *timer, uint64_t *ret)
 {
 	uint64_t values[2]; /* count, time enabled */
@@ -151,8 +154,9 @@ static bool read_count(const struct timer *timer, uint64_t *ret)
 }
 
 /*
- * A hit that is due just when its timer is stopped may come or not, and nothing tells which. So we
- * do not stop one then, where much depends on it.
+ * Waits until TIMER's next hit is not due within DUE_NS. Stopped at that very moment, a timer may
+ * have hit or not, and its count does not tell which: a whole period would be lost or counted
+ * twice. Short periods are not worth the wait.
  */
 static void wait_for_due_hit(const struct timer *timer, uint64_t period)
 {
@@ -166,7 +170,7 @@ static void wait_for_due_hit(const struct timer *timer, uint64_t period)
 	}
 }
 
-/* Stops TIMER. */
+/* Stops TIMER, and notes when that was and how much of its period had passed. */
 static void pause_timer(const struct timers *t, struct timer *timer)
 {
 	uint64_t before = timer->counted, period = kiln_period(t->hz);
@@ -181,7 +185,7 @@ static void pause_timer(const struct timers *t, struct timer *timer)
 		timer->left_ns = (timer->counted - before) % period;
 }
 
-/* Hands what has passed since TIMER's last hit to the next one of its CPU, C. */
+/* Adds the time since TIMER's last hit to the next hit of its CPU, C. */
 static void carry_over(const struct timer *timer, struct kiln_cpu *c, uint64_t period)
 {
 	uint64_t now = now_ns(), left = timer->left_ns + now - timer->stopped_ns;
@@ -199,7 +203,7 @@ int timers_set_rate(struct timers *t, uint32_t hz)
 	int r = 0;
 
 	if (hz == t->hz)
-		return 0; /* each start puts the next hit off */
+		return 0; /* a restart would only delay the next hits */
 	for (int cpu = 0; cpu < t->options.n_cpus; cpu++) {
 		struct timer *timer = &t->timers[cpu];
 
@@ -215,8 +219,8 @@ int timers_set_rate(struct timers *t, uint32_t hz)
 		if (!timer->link)
 			continue;
 		if (hz) {
-			/* A thread's timer stands still while the thread does: of that
-			 * we know nothing. */
+			/* A thread's timer only runs while the thread does: what passed on
+			 * the clock says nothing of it. */
 			if (timer->runs && !t->options.target_tid)
 				carry_over(timer, &t->options.cpus[cpu], period);
 			r |= ioctl(timer->fd, PERF_EVENT_IOC_PERIOD, &period);

@@ -87,7 +87,8 @@ static void drain_for(uint64_t ns)
 	(void)sampler_drain(t.p->sampler, take, NULL);
 }
 
-/* Samples of each CPU stand for PASSED, but for what is OPEN at the end. */
+/* The weights of each CPU's samples must add up to PASSED ns, give or take OPEN ns that no hit has
+ * counted yet. */
 static void check_sums(uint64_t passed, uint64_t open)
 {
 	struct sampler_stats stats;
@@ -128,7 +129,8 @@ static void sums_are_the_time_that_passed_whatever_the_rates_do(void **state)
 	check_sums(profiled_now_ns() - begin, open);
 }
 
-/* A hit is lost, or stands for what is not its own, when the rate changes just then. */
+/* The rate changes 0 to 140 us before a hit of the slow timer is due: the hit must neither be lost
+ * nor be counted with the new period. */
 static void sums_hold_when_rates_change_as_a_hit_is_due(void **state)
 {
 	enum { ROUNDS = 24, SLOW_HZ = 8, FAST_HZ = 997, STEP_US = 20 };
@@ -148,7 +150,9 @@ static void sums_hold_when_rates_change_as_a_hit_is_due(void **state)
 		set_rate_of_policy(FAST_HZ);
 		drain_for(5000000);
 	}
-	/* A hit that meets this thread in a system call for maps is lost (bpf_prog_active). */
+	/* One period is still open at the end. Another one may be lost: the kernel runs no perf
+	 * program on a CPU that is in bpf() (bpf_prog_active), as this thread is when it sets the
+	 * policy. */
 	check_sums(profiled_now_ns() - begin, 2 * slow);
 }
 

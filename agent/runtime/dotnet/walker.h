@@ -3,11 +3,14 @@
  * The walk of .NET's frames (CoreCLR), on top of bpf/unwind.h; for BPF and for the host.
  * docs/unwinding/dotnet.md has the sources of all this.
  *
- * Compiled code has unwind information of its own, in the process's memory. What it says of a pc is
- * made a rule of bpf/types.h and put in that pc's place of the frame cache, so that the step is
- * exact wherever the code was interrupted. Code that stays where it is costs no more: what is
- * compiled ahead of time, and methods that cannot be unloaded. Of others the pointer before the
- * code and the method that it leads to are read: they tell whether the code is still the same.
+ * Compiled code has unwind information of its own, in the process's memory. What it says of a pc
+ * becomes a rule (struct kiln_rule) in the frame cache, so that the step is exact wherever the code
+ * was interrupted.
+ *
+ * A cached rule is enough for code that never moves and is never freed: code compiled ahead of
+ * time, and methods that cannot be unloaded. For all other methods two words are read again at each
+ * frame, the pointer to the code's header and the MethodDesc in that header: if they have changed,
+ * another method is there now, and the rule is made anew.
  *
  * Everything that is read may be forged.
  */
@@ -78,7 +81,7 @@ KILN_INLINE int dotnet_is_same(struct kiln_walk *w, const struct kiln_rule *rule
 	return (w->scratch[DOTNET_COOKIE] & 127) == DOTNET_RULE_COOKIE(rule);
 }
 
-/* May the method in w->scratch be unloaded, and its code's memory be another's? */
+/* May the method in w->scratch be unloaded, so that its memory may hold another one later? */
 KILN_INLINE int dotnet_is_collectible(const struct kiln_walk *w)
 {
 	return w->scratch[DOTNET_DYNAMIC] ||

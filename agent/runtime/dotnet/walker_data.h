@@ -26,8 +26,8 @@ enum kiln_dotnet_frame {
 #define KILN_DOTNET_DISTANCE_MAX   ((1U << 24) - 1) /* and: not known */
 #define KILN_DOTNET_COOKIE(word)   ((word)&KILN_DOTNET_COOKIE_MASK)
 #define KILN_DOTNET_COOKIE_MASK	   ((1ULL << 40) - 1)
-/* The cookie of code that stays where it is for as long as the process: that of methods which
- * cannot be unloaded. */
+/* The cookie of methods that cannot be unloaded: no other method is ever at their address, so there
+ * is nothing to tell them from. */
 #define KILN_DOTNET_STAYS	   0
 
 /*
@@ -49,9 +49,9 @@ enum {
 	KILN_DOTNET_SECTION_MODULE = 4,
 	KILN_DOTNET_SECTION_HEAP = 5,
 	KILN_DOTNET_SECTION_WORDS = 7,
-	/* Flags. All heaps but these keep their code: EEJitManager::NewCodeHeap() in codeman.cpp.
-	 */
-	KILN_DOTNET_IS_COLLECTIBLE = 1, /* RANGE_SECTION_COLLECTIBLE: also of dynamic methods */
+	/* Flags. Code is freed in collectible heaps only, which dynamic methods have too
+	 * (codeman.cpp, EEJitManager::NewCodeHeap()). */
+	KILN_DOTNET_IS_COLLECTIBLE = 1, /* RANGE_SECTION_COLLECTIBLE */
 	KILN_DOTNET_IS_HEAP = 2,	/* RANGE_SECTION_CODEHEAP */
 	KILN_DOTNET_IS_LIST = 4,	/* RANGE_SECTION_RANGELIST: stubs */
 	/* HeapList: the nibble map's base and the map. */
@@ -86,7 +86,7 @@ enum kiln_dotnet_code {
 	KILN_DOTNET_CODE_UNKNOWN,
 	KILN_DOTNET_CODE_JIT,
 	KILN_DOTNET_CODE_R2R,
-	KILN_DOTNET_CODE_STAYS, /* compiled, and KILN_DOTNET_STAYS */
+	KILN_DOTNET_CODE_STAYS, /* compiled by the JIT; its cookie is KILN_DOTNET_STAYS */
 };
 
 /* RUNTIME_FUNCTION of Windows on x64: offsets from a base; unwind: of its UNWIND_INFO. */

@@ -208,8 +208,8 @@ def test_the_cpu_budget_is_kept_and_no_weight_is_lost(agent, tmp_path):
     assert m["kiln_cpu_budget_nanoseconds"] == round(BUDGET * CPUS * 1e9, -2)
     assert under_load < 200, "the load was none"
     assert not m.get("kiln_cpu_budget_exhausted")
-    # Every ns that a CPU did not idle, before, while and after the rates change; at the end the policy has saved up less
-    # than a period on each CPU, and less than two have passed since the CPU's last hit: a change puts the next one off.
+    # The weights are the time of both CPUs, which are never idle. Not in them yet, on each CPU: less than a period that the
+    # policy has saved up, and what has passed since the last hit, less than two periods, as a change delays the next hit.
     assert took * 0.99 - 3 * CPUS / last <= weight <= took * 1.01
     assert abs(of_known - known) <= 0.01 * known + 4 * sigma
 

@@ -44,7 +44,7 @@ void small_put(struct small *s, uint64_t address, const void *bytes, size_t n);
 struct runtime_target small_target(struct small *s);
 /* The MethodDesc of the method with the number N. */
 uint64_t small_method(uint32_t n);
-/* RangeSectionFlags of the heap, which is not collectible at first. */
+/* Sets the RangeSectionFlags of the code heap; small_init() makes one that is not collectible. */
 void small_heap_flags(struct small *s, uint32_t flags);
 /* Makes TOTAL the code of METHOD. */
 void small_compile(struct small *s, uint64_t method);

@@ -101,7 +101,7 @@ static void a_stub_has_its_return_address_at_the_stack_pointer_or_above(void **u
 	assert_int_equal(KILN_FRAME_FLAGS(host.words[0]), KILN_DOTNET_STUB);
 }
 
-/* What is told from another method that may come to lie there is what can be unloaded, alone. */
+/* Only methods that can be unloaded need a cookie: their memory may hold another one later. */
 static void code_that_may_be_unloaded_has_a_cookie(void **unused)
 {
 	small_init(&small);
