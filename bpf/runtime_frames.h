@@ -14,6 +14,8 @@
  *   - may set w->hide_native when a frame of its own stands for the native one (JIT code), and
  *     w->stepped when it has gone to the native caller by walk_enter(), or has set w->regs.pc to 0
  *     because there is none (the end of a coroutine's stack): the walk is complete then,
+ *   - may show several frames in one call: after each one that it has shown, walk_leave() goes to
+ *     the caller, if that is easy,
  *   - says by walk_hurry() that a function is short-lived,
  *   - says by walk_missing() what it could not do. It never ends the native walk.
  * Its number is w->runtime_id: user space gives it. Every loop has a constant bound, and all that
@@ -87,6 +89,28 @@ KILN_INLINE uint64_t walk_take(struct kiln_walk *w)
 	i = w->at + w->n;
 	asm volatile("" : "+r"(i));
 	return words[i & (KILN_RECORD_WORDS - 1)];
+}
+
+/*
+ * For a walker that has shown the frame in w->regs and hidden the native one. Goes to the caller by
+ * the rule that is cached for KEY, the pc, or the byte before it if it is a return address. 0: the
+ * caller may be shown next. Negative: this step is not a usual one; the walker has to return, and
+ * the native walk takes the step.
+ */
+KILN_INLINE int walk_leave(struct kiln_walk *w, uint64_t key)
+{
+	uint64_t pc, sp = w->regs.sp;
+
+	w->stepped = 0;
+	w->runtime_done = 1;
+	if (walk_usual_step(w, key, KILN_RULE_RUNTIME, &pc, &sp))
+		return -1;
+	w->regs.pc = pc;
+	w->regs.sp = sp;
+	w->leaf_called = w->leaf_valid;
+	w->exact = w->leaf_valid = w->runtime_done = 0;
+	w->stepped = 1;
+	return 0;
 }
 
 #ifdef KILN_WALKER

@@ -146,7 +146,7 @@ struct kiln_walk {
 
 	struct kiln_cursor cursor;
 	struct kiln_runtime runtime;
-	uint64_t scratch[32]; /* of a runtime's walker, for as long as it is called */
+	uint64_t scratch[72]; /* of a runtime's walker, for as long as it is called */
 	struct kiln_table table;
 	/* Cursors of runtimes that the walk has left for another one. */
 	uint32_t park_id[KILN_CURSORS];
@@ -654,10 +654,12 @@ KILN_GLOBAL int walk_step(uint32_t slot)
  * The step of nearly every frame, as walk_step() would do it: no call, and nothing in memory but
  * the window and the rule. From the frame whose rule is that of KEY, its pc or the byte before its
  * return address, and whose stack pointer is *SP, to the return address *PC; fp and extra are those
- * of w->regs. Negative: this step is not a usual one; nothing has changed, and
- * walk_step() has to be called.
+ * of w->regs. FLAGS: of the rule, KILN_RULE_RUNTIME or 0: that the frame has been shown by the
+ * runtime's walker, so that it may be left. Negative: this step is not a usual one; nothing has
+ * changed, and walk_step() has to be called.
  */
-KILN_INLINE int walk_usual_step(struct kiln_walk *w, uint64_t key, uint64_t *pc, uint64_t *sp)
+KILN_INLINE int walk_usual_step(struct kiln_walk *w, uint64_t key, uint32_t flags, uint64_t *pc,
+				uint64_t *sp)
 {
 	const uint32_t saved = KILN_RULE_SAVED_FP | KILN_RULE_SAVED_EXTRA;
 	const struct kiln_cache_entry *entry = env_cache(w, key);
@@ -671,7 +673,7 @@ KILN_INLINE int walk_usual_step(struct kiln_walk *w, uint64_t key, uint64_t *pc,
 		return -1;
 	rule = &entry->rule;
 	head = kiln_rule_head(rule);
-	switch (head & ~ARCH_HEAD_VARIES) {
+	switch (head & ~(ARCH_HEAD_VARIES | flags << KILN_HEAD_FLAGS)) {
 	case KILN_HEAD(KILN_RULE_CFA, ARCH_REG_SP, ARCH_HEAD_RA):
 		cfa = *sp;
 		break;
@@ -833,7 +835,7 @@ KILN_GLOBAL int walk_chunk(uint32_t slot)
 	 * frames at the byte before the return address. It is not in the loop, because the verifier
 	 * would have to check both cases in every iteration. */
 	if (w->exact && w->n < w->limit && w->n < KILN_MAX_USER_WORDS &&
-	    !walk_usual_step(w, pc, &pc, &sp)) {
+	    !walk_usual_step(w, pc, 0, &pc, &sp)) {
 		uint32_t i = at + w->n++;
 
 		asm volatile("" : "+r"(i));
@@ -843,7 +845,7 @@ KILN_GLOBAL int walk_chunk(uint32_t slot)
 	}
 	room = walk_room(w);
 	for (int round = 0; round < KILN_CHUNK_STEPS; round++) {
-		if (w->n < room && !walk_usual_step(w, pc - 1, &pc, &sp)) {
+		if (w->n < room && !walk_usual_step(w, pc - 1, 0, &pc, &sp)) {
 			uint32_t i = at + w->n++;
 
 			asm volatile("" : "+r"(i));

@@ -26,6 +26,8 @@
 #define DOTNET_RULE_COOKIE(rule)   ((uint32_t)(rule)->deref_off >> 25)
 #define DOTNET_FAR		   0x3ffffU /* or not to be believed the next time */
 
+enum { DOTNET_FRAMES_A_CALL = 16 };
+
 /* The frame at hand is one of KIND. Non-zero: there is no room. */
 KILN_INLINE int dotnet_emit(struct kiln_walk *w, uint32_t kind, uint64_t second)
 {
@@ -138,6 +140,41 @@ KILN_INLINE int dotnet_look(struct kiln_walk *w, struct kiln_rule *rule, uint64_
 	return dotnet_compiled(w, w->regs.pc - w->scratch[DOTNET_START]);
 }
 
+/* Is ENTRY the rule of PC, in code of .NET? */
+KILN_INLINE int dotnet_has_rule(const struct kiln_walk *w, const struct kiln_cache_entry *entry,
+				uint64_t pc)
+{
+	return entry->pc == pc && entry->tag == w->tag && (entry->rule.flags & KILN_RULE_RUNTIME) &&
+	       (entry->rule.deref_off & (KILN_RUNTIME_MAX - 1)) == KILN_RUNTIME_DOTNET;
+}
+
+/* Shows the frame at PC if what RULE says of it is enough. 0: it is not; nothing was shown. */
+KILN_INLINE int dotnet_known(struct kiln_walk *w, const struct kiln_rule *rule, uint64_t pc)
+{
+	uint64_t distance = DOTNET_RULE_DISTANCE(rule) + (w->regs.pc - pc);
+
+	if (rule->kind != KILN_RULE_CFA)
+		return 0;
+	switch (DOTNET_RULE_CODE(rule)) {
+	case KILN_DOTNET_CODE_R2R:
+		(void)dotnet_emit(w, KILN_DOTNET_R2R, 0);
+		return 1;
+	case KILN_DOTNET_CODE_STAYS:
+		if (DOTNET_RULE_DISTANCE(rule) == DOTNET_FAR)
+			return 0;
+		(void)dotnet_emit(w, KILN_DOTNET_JIT,
+				  KILN_DOTNET_CODE(distance, KILN_DOTNET_STAYS));
+		return 1;
+	case KILN_DOTNET_CODE_JIT:
+		if (!dotnet_is_same(w, rule, pc))
+			return 0;
+		(void)dotnet_compiled(w, w->regs.pc - w->scratch[DOTNET_START]);
+		return 1;
+	default:
+		return 0;
+	}
+}
+
 KILN_GLOBAL int dotnet_walk(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -146,22 +183,18 @@ KILN_GLOBAL int dotnet_walk(uint32_t slot)
 
 	if (!w || !dotnet_data(w)->map)
 		return 0;
-	pc = w->regs.pc - (w->exact ? 0 : 1);
-	entry = env_cache(w, pc);
-	if (!entry)
-		return 0;
-	if (entry->rule.kind == KILN_RULE_CFA) {
-		if (DOTNET_RULE_CODE(&entry->rule) == KILN_DOTNET_CODE_R2R)
-			return dotnet_emit(w, KILN_DOTNET_R2R, 0);
-		if (DOTNET_RULE_CODE(&entry->rule) == KILN_DOTNET_CODE_STAYS &&
-		    DOTNET_RULE_DISTANCE(&entry->rule) != DOTNET_FAR)
-			return dotnet_emit(
-			    w, KILN_DOTNET_JIT,
-			    KILN_DOTNET_CODE(DOTNET_RULE_DISTANCE(&entry->rule) + (w->regs.pc - pc),
-					     KILN_DOTNET_STAYS));
-		if (DOTNET_RULE_CODE(&entry->rule) == KILN_DOTNET_CODE_JIT &&
-		    dotnet_is_same(w, &entry->rule, pc))
-			return dotnet_compiled(w, w->regs.pc - w->scratch[DOTNET_START]);
+	for (int i = 0; i < DOTNET_FRAMES_A_CALL; i++) {
+		pc = w->regs.pc - (w->exact ? 0 : 1);
+		entry = env_cache(w, pc);
+		if (!entry)
+			return 0;
+		/* The first frame's rule has just been looked up. */
+		if (i && !dotnet_has_rule(w, entry, pc))
+			return 0;
+		if (!dotnet_known(w, &entry->rule, pc))
+			return i ? 0 : dotnet_look(w, &entry->rule, pc);
+		if (w->full || walk_leave(w, pc))
+			return 0;
 	}
-	return dotnet_look(w, &entry->rule, pc);
+	return 0;
 }

@@ -162,7 +162,7 @@ static void the_usual_step_does_it(void **state)
 
 	walk(1, CALLED + 0x40, STACK + 40);
 	t.walk.regs.fp = STACK + 40;
-	assert_int_equal(walk_usual_step(&t.walk, pc - 1, &pc, &sp), 0);
+	assert_int_equal(walk_usual_step(&t.walk, pc - 1, 0, &pc, &sp), 0);
 	assert_int_equal(pc, CODE + ROOT + 5);
 	assert_int_equal(sp, STACK + 56);
 }
