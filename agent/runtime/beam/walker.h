@@ -27,6 +27,7 @@
 enum {
 	BEAM_FRAMES_A_CALL = 16,
 	BEAM_DIRTY_FRAMES = 512,
+	BEAM_NEAR_WORDS = 8,	 /* of one frame that are looked at without a call */
 	BEAM_STACK_WORDS = 1100, /* of one frame: at most 1024 variables (MAX_REG) */
 	BEAM_BEFORE = 128,	 /* bytes of code that are looked at */
 	BEAM_ALLOCATED = 64,	 /* bytes of code within which variables are set */
@@ -40,7 +41,7 @@ enum {
 	BEAM_DIRTY_IO = 2,	/* ERTS_SCHED_DIRTY_IO */
 };
 
-/* What steps return besides 0: the caller is in w->regs. */
+/* What steps return besides 0: the caller, a frame of the JIT's code too, is in w->regs. */
 enum { BEAM_NOTHING = -1, BEAM_END = 1 };
 
 KILN_INLINE const struct kiln_beam *beam_data(struct kiln_walk *w)
@@ -279,8 +280,9 @@ KILN_INLINE int beam_emit(struct kiln_walk *w)
 }
 
 /*
- * The Erlang frames are done: on to what has called process_main(). The return address lies above
- * its frame, how far depends on what rsp was; what it has left of its frame may hold older ones.
+ * The Erlang frames are done, which BEAM_END says: on to what has called process_main(). The return
+ * address lies above its frame, how far depends on what rsp was; what it has left of its frame may
+ * hold older ones.
  */
 KILN_GLOBAL int beam_leave(uint32_t slot)
 {
@@ -298,8 +300,10 @@ KILN_GLOBAL int beam_leave(uint32_t slot)
 			if (walk_read(w, top, &pc))
 				break;
 			if (pc - 1 - b->image_start < b->image_end - b->image_start &&
-			    beam_is_return(pc))
-				return walk_enter(w, pc, top + 8, 0, 0) ? BEAM_END : 0;
+			    beam_is_return(pc)) {
+				(void)walk_enter(w, pc, top + 8, 0, 0);
+				return BEAM_END;
+			}
 		}
 	}
 	/* The walk is complete all the same. */
@@ -340,18 +344,17 @@ KILN_INLINE uint64_t beam_saved(struct kiln_walk *w)
 	return stop ? stop : beam_search_stop(w->slot, w->regs.sp);
 }
 
-/* One frame of the JIT's code, and on to its caller. */
-KILN_GLOBAL int beam_frame(uint32_t slot, uint64_t pc)
+/* From one frame of the JIT's code, which has been shown, to its caller. */
+KILN_GLOBAL int beam_step(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
 	const struct kiln_beam *b;
-	uint64_t sp, above;
+	uint64_t sp, above, pc;
 
 	if (!w)
-		return BEAM_NOTHING;
-	b = beam_data(w);
-	if (beam_emit(w))
 		return BEAM_END;
+	b = beam_data(w);
+	pc = w->regs.pc - (w->exact ? 0 : 1);
 	if (!b->main_start) {
 		/* Not set up yet. */
 		walk_missing(w, KILN_MISSING_UNKNOWN);
@@ -403,26 +406,60 @@ KILN_GLOBAL int beam_dirty(uint32_t slot)
 	return 0;
 }
 
+/*
+ * From a frame that has called another one of the JIT's code, and has been shown, to its caller: as
+ * beam_up(), if the return address is close and within the window. Negative: it is not.
+ */
+KILN_INLINE int beam_near(struct kiln_walk *w)
+{
+	const struct kiln_beam *b = beam_data(w);
+	uint64_t at = w->regs.sp, word;
+
+	if (w->exact || !b->main_start || (at & 7) || at == w->regs.extra - b->registers)
+		return BEAM_NOTHING;
+	for (int i = 0; i < BEAM_NEAR_WORDS; i++, at += 8) {
+		if (walk_peek(w, at, &word))
+			return BEAM_NOTHING;
+		if ((word & BEAM_TERM_TAG) || word - 1 - b->low >= b->high - b->low)
+			continue;
+		/* Another mapping has to be looked up; the outermost function ends the frames. */
+		if (word - 1 < w->map_start || word - 1 >= w->map_end ||
+		    !beam_is_code(w, word - 1) || word == b->normal_exit)
+			return BEAM_NOTHING;
+		return walk_enter(w, word, at + 8, w->regs.fp, w->regs.extra) ? BEAM_END : 0;
+	}
+	return BEAM_NOTHING;
+}
+
 KILN_GLOBAL int beam_walk(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
 	const struct kiln_beam *b;
 	uint64_t pc;
+	int r;
 
 	if (!w)
 		return 0;
 	b = beam_data(w);
+	pc = w->regs.pc - (w->exact ? 0 : 1);
+	if (!beam_is_code(w, pc)) {
+		if (!w->exact && pc - b->dirty_start < b->dirty_end - b->dirty_start)
+			(void)beam_dirty(slot);
+		return 0;
+	}
+	/* Frames of its own stand for the native ones, which have no names. */
+	w->hide_native = w->stepped = 1;
 	for (int i = 0; i < BEAM_FRAMES_A_CALL; i++) {
-		pc = w->regs.pc - (w->exact ? 0 : 1);
-		if (!beam_is_code(w, pc)) {
-			if (!i && !w->exact && pc - b->dirty_start < b->dirty_end - b->dirty_start)
-				(void)beam_dirty(slot);
-			break;
-		}
-		/* Frames of its own stand for the native ones, which have no names. */
-		w->hide_native = w->stepped = 1;
-		if (beam_frame(slot, pc) || w->full)
-			break;
+		if (beam_emit(w))
+			return 0;
+		r = beam_near(w);
+		if (r == BEAM_NOTHING)
+			r = beam_step(slot);
+		/* All ways join here: else the compiler lays the loop out so that an instruction
+		 * goes on to one before it without a jump, which Linux 5.10 refuses. */
+		asm volatile("" : "+r"(r));
+		if (r)
+			return 0;
 	}
 	return 0;
 }
