@@ -53,6 +53,7 @@ KILN_INLINE int luajit_read_trace(struct kiln_walk *w, uint64_t traces, uint32_t
 {
 	uint64_t trace = number ? luajit_word(traces + number * 8ULL) : 0;
 
+	w->scratch[LUAJIT_AT_LOADED] = 0;
 	return !trace || env_read(w->scratch, LUAJIT_TRACE_WORDS * 8,
 				  trace + luajit_data(w)->trace_mcode +
 				      (uint64_t)(int64_t)LUAJIT_TRACE_STARTPC);
@@ -300,7 +301,7 @@ KILN_GLOBAL int luajit_leaf(uint32_t slot, uint64_t frame)
 		if (r != LUAJIT_UNKNOWN)
 			return r;
 	} else if (!(pc & 3)) {
-		caller = luajit_caller(base, pc);
+		caller = luajit_caller(w, base, pc);
 		if (luajit_fit(slot, caller, pc) == LUAJIT_FITS)
 			return luajit_begin(w, caller, pc);
 	}
@@ -387,6 +388,7 @@ KILN_GLOBAL int luajit_walk(uint32_t slot)
 
 	if (!w)
 		return 0;
+	luajit_begin_loading(w);
 	at = w->regs.pc - (w->exact ? 0 : 1) - luajit_data(w)->vm;
 	if (at < luajit_data(w)->vm_size) {
 		r = luajit_vm(w, (uint32_t)at, &frame);

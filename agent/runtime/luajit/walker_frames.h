@@ -61,7 +61,7 @@ KILN_INLINE int luajit_follow(struct kiln_walk *w, uint64_t link)
 
 	w->value = 0;
 	if (!(link & 3)) {
-		w->cursor.words[LUAJIT_BASE] = luajit_caller(base, link);
+		w->cursor.words[LUAJIT_BASE] = luajit_caller(w, base, link);
 		w->value = link;
 		return 0;
 	}

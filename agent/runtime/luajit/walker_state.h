@@ -31,8 +31,18 @@ enum {
 	LUAJIT_AT_FUNC = 2,
 	LUAJIT_AT_PROTO = LUAJIT_AT_FUNC + LUAJIT_FUNC_WORDS,
 	LUAJIT_AT_STATE = LUAJIT_AT_PROTO + LUAJIT_PROTO_SIZE / 8,
+	/* The function (as its slot has it) that is at LUAJIT_AT_FUNC, with its prototype, if it is
+	 * one of Lua; 0: none is. */
+	LUAJIT_AT_LOADED = LUAJIT_AT_STATE + LUAJIT_L_WORDS,
+	/* A pc, and the distance from the base of what it has called to its own function's base. */
+	LUAJIT_AT_CALL,
+	LUAJIT_AT_DISTANCE,
+	/* A copy of a part of Lua's stack: where it begins (0: there is none), and the words. */
+	LUAJIT_AT_COPIED,
+	LUAJIT_AT_COPY,
 };
-_Static_assert(LUAJIT_AT_STATE + LUAJIT_L_WORDS <= 32, "struct kiln_walk.scratch");
+enum { LUAJIT_COPY_WORDS = 32 }; /* a power of 2 */
+_Static_assert(LUAJIT_AT_COPY + LUAJIT_COPY_WORDS <= 72, "struct kiln_walk.scratch");
 
 /* What is at a base. */
 enum luajit_kind {
@@ -77,6 +87,33 @@ KILN_INLINE uint64_t luajit_word(uint64_t address)
 /* ---- Lua frames --------------------------------------------------------------------------------
  */
 
+/*
+ * The two words below BASE, function and link, into the scratch; BASE is on the stack that begins
+ * at STACK. Frames are small and lie one behind the other, so several are read at once, from BASE
+ * downwards. 0, or -1.
+ */
+KILN_INLINE int luajit_read_slots(struct kiln_walk *w, uint64_t base, uint64_t stack)
+{
+	uint64_t from = w->scratch[LUAJIT_AT_COPIED], i;
+
+	if (!from || base - 16 - from > LUAJIT_COPY_WORDS * 8 - 16) {
+		from = base - LUAJIT_COPY_WORDS * 8;
+		if (base - stack < LUAJIT_COPY_WORDS * 8)
+			from = stack;
+		w->scratch[LUAJIT_AT_COPIED] = 0;
+		if (env_read(&w->scratch[LUAJIT_AT_COPY], LUAJIT_COPY_WORDS * 8, from))
+			return env_read(&w->scratch[LUAJIT_AT_SLOTS], 16, base - 16);
+		w->scratch[LUAJIT_AT_COPIED] = from;
+	}
+	i = (base - 16 - from) >> 3;
+	/* Else the compiler drops the masks, which the verifier needs. */
+	asm volatile("" : "+r"(i));
+	w->scratch[LUAJIT_AT_SLOTS] = w->scratch[LUAJIT_AT_COPY + (i & (LUAJIT_COPY_WORDS - 1))];
+	w->scratch[LUAJIT_AT_SLOTS + 1] =
+	    w->scratch[LUAJIT_AT_COPY + ((i + 1) & (LUAJIT_COPY_WORDS - 1))];
+	return 0;
+}
+
 /* Reads the frame at BASE into the scratch; its enum luajit_kind. */
 KILN_GLOBAL int luajit_load(uint32_t slot, uint64_t base)
 {
@@ -89,8 +126,12 @@ KILN_GLOBAL int luajit_load(uint32_t slot, uint64_t base)
 	size = (luajit_state(w, LUAJIT_L_STACKSIZE) & 0xffffffff) * 8;
 	if ((base & 7) || base - stack < 16 || base - stack > size)
 		return LUAJIT_BROKEN;
-	if (env_read(&w->scratch[LUAJIT_AT_SLOTS], 16, base - 16))
+	if (luajit_read_slots(w, base, stack))
 		return LUAJIT_BROKEN;
+	/* A function that has called itself is there already. */
+	if (w->scratch[LUAJIT_AT_SLOTS] == w->scratch[LUAJIT_AT_LOADED])
+		return LUAJIT_LUA;
+	w->scratch[LUAJIT_AT_LOADED] = 0;
 	tag = w->scratch[LUAJIT_AT_SLOTS] >> LUAJIT_TAG_SHIFT ^ LUAJIT_TAG_MASK;
 	pc = w->scratch[LUAJIT_AT_SLOTS] & ((1ULL << LUAJIT_TAG_SHIFT) - 1);
 	if (tag == LUAJIT_TYPE_THREAD)
@@ -107,7 +148,10 @@ KILN_GLOBAL int luajit_load(uint32_t slot, uint64_t base)
 	if (env_read(&w->scratch[LUAJIT_AT_PROTO], LUAJIT_PROTO_SIZE, pc - LUAJIT_PROTO_SIZE))
 		return LUAJIT_BROKEN;
 	tag = w->scratch[LUAJIT_AT_PROTO + 1] >> 8 & 0xff;
-	return tag == LUAJIT_TYPE_PROTO ? LUAJIT_LUA : LUAJIT_BROKEN;
+	if (tag != LUAJIT_TYPE_PROTO)
+		return LUAJIT_BROKEN;
+	w->scratch[LUAJIT_AT_LOADED] = w->scratch[LUAJIT_AT_SLOTS];
+	return LUAJIT_LUA;
 }
 
 /* Is the instruction at AT one of the Lua function that was loaded? */
@@ -144,13 +188,24 @@ KILN_GLOBAL int luajit_fit(uint32_t slot, uint64_t base, uint64_t pc)
 }
 
 /* The base of the Lua frame that called the one at BASE by the instruction before PC. */
-KILN_INLINE uint64_t luajit_caller(uint64_t base, uint64_t pc)
+KILN_INLINE uint64_t luajit_caller(struct kiln_walk *w, uint64_t base, uint64_t pc)
 {
 	uint32_t call = 0;
 
-	if (env_read(&call, 4, pc - 4))
-		return 0;
-	return base - 16 - (call >> 8 & 0xff) * 8;
+	if (pc != w->scratch[LUAJIT_AT_CALL]) {
+		if (env_read(&call, 4, pc - 4))
+			return 0;
+		w->scratch[LUAJIT_AT_CALL] = pc;
+		w->scratch[LUAJIT_AT_DISTANCE] = 16 + (call >> 8 & 0xff) * 8;
+	}
+	return base - w->scratch[LUAJIT_AT_DISTANCE];
+}
+
+/* Before anything is loaded. */
+KILN_INLINE void luajit_begin_loading(struct kiln_walk *w)
+{
+	w->scratch[LUAJIT_AT_LOADED] = w->scratch[LUAJIT_AT_COPIED] = 0;
+	w->scratch[LUAJIT_AT_CALL] = 1; /* no pc */
 }
 
 /* ---- C frames ----------------------------------------------------------------------------------
