@@ -133,6 +133,7 @@ static void set_layout(struct dotnet_process *p, uint32_t major)
 	p->knows_stubs = major <= 9;
 	p->method_module = 0x18;
 	p->token_bits = 12;
+	p->row_shift = major >= 9 ? 8 : 16;
 }
 
 static void tell(const struct dotnet_process *p, struct runtime_target *target,

@@ -60,9 +60,10 @@ struct dotnet_process {
 	uint16_t simple_name; /* Module: m_pSimpleName */
 	uint16_t
 	    module_base; /* Module: its image (from 10 on, which has no m_pSimpleName); else 0 */
-	uint16_t method_module;	       /* MethodTable: m_pModule */
-	uint8_t token_bits;	       /* of a MethodDesc's token that it has itself */
-	bool knows_stubs;	       /* what the numbers of the kinds of stubs mean */
+	uint16_t method_module; /* MethodTable: m_pModule */
+	uint8_t token_bits;	/* of a MethodDesc's token that it has itself */
+	uint8_t row_shift;	/* MethodTable: its type's row, in m_dwFlags2 (8: m_wToken) */
+	bool knows_stubs;	/* what the numbers of the kinds of stubs mean */
 	uint64_t code_start, code_end; /* reserved for code; 0: not known */
 	uint64_t clock;
 	struct dotnet_module modules[DOTNET_MODULES];
@@ -129,6 +130,25 @@ int dotnet_metadata_parameters(const struct dotnet_metadata *d, const struct tar
 			       size_t max) _must_check_;
 int dotnet_metadata_method(const struct dotnet_metadata *d, const struct target_memory *memory,
 			   uint32_t method, uint32_t *ret_name) _must_check_;
+
+/* ---- arguments of what is generic (generics.c) ------------------------------------------------
+ */
+
+/* The arguments of the MethodTable TABLE, those of the types that it is nested in first:
+ * TypeHandles. How many, at most MAX; 0: it is not generic, or cannot be read. */
+size_t dotnet_type_arguments(const struct target_memory *memory, uint64_t table, uint64_t *ret,
+			     size_t max);
+/* The same of the MethodDesc METHOD, without those of its type. */
+size_t dotnet_method_arguments(const struct dotnet_process *p, const struct target_memory *memory,
+			       uint64_t method, uint64_t *ret, size_t max);
+struct dotnet_type {
+	uint64_t element; /* TypeHandle of an array's elements; 0: it is another type, */
+	uint64_t module;  /* whose Module */
+	uint32_t row;	  /* and row in that are these */
+};
+/* What the TypeHandle HANDLE is. -ENOENT: not a type that has a name. -EFAULT. */
+int dotnet_type_of(const struct dotnet_process *p, const struct target_memory *memory,
+		   uint64_t handle, struct dotnet_type *ret) _must_check_;
 
 /* ---- names (name.c) ---------------------------------------------------------------------------
  */

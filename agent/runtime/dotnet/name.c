@@ -11,6 +11,7 @@ enum {
 	PART_MAX = 160, /* bytes of a type's name or a method's */
 	NAME_MAX_BYTES = 1024,
 	PARAMETERS_MAX = 8,
+	ARGUMENTS_DEPTH = 3,
 	CHUNK_HEAD = 24, /* MethodDescChunk, in front of its MethodDescs; v8.0.4, method.hpp */
 	CHUNK_RANGE = 0x12,
 };
@@ -146,11 +147,82 @@ struct naming {
 	const struct target_memory *memory;
 	const struct dotnet_metadata *d;
 	struct text *text;
+	uint64_t arguments[PARAMETERS_MAX], of_method[PARAMETERS_MAX]; /* TypeHandles */
+	size_t n_arguments, n_of_method;
 };
 
-/* "<T, U>": the last N generic parameters of OWNER. */
-static void put_parameters(const struct naming *g, bool of_method, uint32_t owner, size_t n)
+/* How C# writes types that it has a word for. */
+static const char *const keywords[][2] = {
+    {"Boolean", "bool"},  {"Byte", "byte"},	{"SByte", "sbyte"},	{"Char", "char"},
+    {"Int16", "short"},	  {"UInt16", "ushort"}, {"Int32", "int"},	{"UInt32", "uint"},
+    {"Int64", "long"},	  {"UInt64", "ulong"},	{"IntPtr", "nint"},	{"UIntPtr", "nuint"},
+    {"Single", "float"},  {"Double", "double"}, {"Decimal", "decimal"}, {"String", "string"},
+    {"Object", "object"},
+};
+
+static const char *keyword(const char *space, const char *name)
 {
+	for (size_t i = 0; streq(space, "System") && i < ARRAY_SIZE(keywords); i++)
+		if (streq(name, keywords[i][0]))
+			return keywords[i][1];
+	return name;
+}
+
+static void put_parameters(const struct naming *g, bool of_method, uint32_t owner, size_t n,
+			   int depth);
+
+/* Puts the type HANDLE, without its namespace. False: it has no name that says something. */
+static bool put_argument(const struct naming *g, uint64_t handle, int depth)
+{
+	char name[PART_MAX], space[PART_MAX];
+	struct naming of = {.p = g->p, .memory = g->memory, .text = g->text};
+	struct dotnet_type_row row = {0};
+	const char *behind = NULL;
+	struct dotnet_type type;
+	size_t n;
+
+	if (g->text->left <= 1)
+		return true; /* there is no room for it */
+	if (depth > ARGUMENTS_DEPTH || dotnet_type_of(g->p, g->memory, handle, &type) < 0)
+		return false;
+	if (type.element) {
+		if (!put_argument(g, type.element, depth + 1))
+			return false;
+		put_string(g->text, "[]");
+		return true;
+	}
+	of.d = find_metadata(g->p, g->memory, type.module);
+	if (!of.d || dotnet_metadata_type(of.d, g->memory, type.row, &row) < 0 ||
+	    dotnet_metadata_string(of.d, g->memory, row.name, name, sizeof(name)) < 0 ||
+	    dotnet_metadata_string(of.d, g->memory, row.space, space, sizeof(space)) < 0 ||
+	    !name[0] || streq(name, "__Canon"))
+		return false;
+	n = written_in(name, &behind);
+	if (n) { /* of an async method or an iterator */
+		put_written(g->text, name + 1, n);
+		return true;
+	}
+	n = strcspn(name, "`");
+	if (!name[n]) {
+		put_string(g->text, keyword(space, name));
+		return true;
+	}
+	put(g->text, name, n);
+	of.n_arguments =
+	    dotnet_type_arguments(g->memory, handle, of.arguments, ARRAY_SIZE(of.arguments));
+	put_parameters(&of, false, type.row, PARAMETERS_MAX, depth + 1);
+	return true;
+}
+
+/*
+ * "<int, U>": the last N generic parameters of OWNER, or what was given for them, where that is
+ * known. DEPTH: of types that are arguments of others.
+ */
+static void put_parameters(const struct naming *g, bool of_method, uint32_t owner, size_t n,
+			   int depth)
+{
+	const uint64_t *arguments = of_method ? g->of_method : g->arguments;
+	size_t n_arguments = of_method ? g->n_of_method : g->n_arguments;
 	uint32_t names[PARAMETERS_MAX];
 	char part[PART_MAX];
 	int all =
@@ -160,9 +232,11 @@ static void put_parameters(const struct naming *g, bool of_method, uint32_t owne
 		return;
 	n = MIN(n, (size_t)all);
 	for (size_t i = (size_t)all - n; i < (size_t)all; i++) {
-		if (dotnet_metadata_string(g->d, g->memory, names[i], part, sizeof(part)) < 0)
-			return;
 		put_string(g->text, i == (size_t)all - n ? "<" : ", ");
+		if (i < n_arguments && put_argument(g, arguments[i], depth))
+			continue;
+		if (dotnet_metadata_string(g->d, g->memory, names[i], part, sizeof(part)) < 0)
+			snprintf(part, sizeof(part), "?");
 		put_string(g->text, part);
 	}
 	put_string(g->text, ">");
@@ -175,7 +249,7 @@ static void put_type(const struct naming *g, uint32_t type, const char *name)
 
 	put(g->text, name, n);
 	if (name[n])
-		put_parameters(g, false, type, strtoul(name + n + 1, NULL, 10));
+		put_parameters(g, false, type, strtoul(name + n + 1, NULL, 10), 0);
 	put_string(g->text, ".");
 }
 
@@ -219,7 +293,7 @@ static int put_member(const struct naming *g, uint32_t method)
 	if (dotnet_metadata_string(g->d, g->memory, name, part, sizeof(part)) < 0)
 		return -EFAULT;
 	put_method(g->text, part, within, within_size);
-	put_parameters(g, true, method, PARAMETERS_MAX);
+	put_parameters(g, true, method, PARAMETERS_MAX, 0);
 	return 0;
 }
 
@@ -246,7 +320,7 @@ static int put_dynamic(const struct naming *g, uint64_t method)
 static int put_name(struct dotnet_process *p, const struct target_memory *memory, uint64_t method,
 		    struct text *text)
 {
-	struct naming g = {p, memory, NULL, text};
+	struct naming g = {.p = p, .memory = memory, .text = text};
 	struct {
 		uint16_t token;
 		uint8_t index, flags;
@@ -267,6 +341,9 @@ static int put_name(struct dotnet_process *p, const struct target_memory *memory
 		return -EFAULT;
 	token = (uint32_t)(range & ((1U << (24 - p->token_bits)) - 1)) << p->token_bits |
 		(desc.token & ((1U << p->token_bits) - 1));
+	g.n_arguments = dotnet_type_arguments(memory, table, g.arguments, ARRAY_SIZE(g.arguments));
+	g.n_of_method =
+	    dotnet_method_arguments(p, memory, method, g.of_method, ARRAY_SIZE(g.of_method));
 	g.d = find_metadata(p, memory, module);
 	return g.d ? put_member(&g, token) : -EFAULT;
 }

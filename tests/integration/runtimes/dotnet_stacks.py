@@ -22,12 +22,16 @@ SETTINGS = {"DOTNET_SYSTEM_GLOBALIZATION_INVARIANT": "1", "DOTNET_TieredPGO": "0
 RUN = ["Shop.Work.Do", "Shop.Work.For", "Shop.Work.Main"]
 STATIC = "<lambda>"  # of the table of chains
 
+# Code that all reference types share has the parameter's name.
+SHARED = {"Shop.Box<T>.Put", "Shop.Box<T>.Lid.Close<U>"}
+ALONE = {"Shop.Box<int>.Put", "Shop.Box<Pair>.Put", "Shop.Box<int>.Lid.Close<long>"}
+
 # Frames of the program, leaf first: a name, or a set of them; without "Shop.Work." or with "Shop.". "*": frames of the
 # library and native ones, which are allowed nowhere else but at the leaf. Below that comes RUN, or the thread pool.
 CHAINS = [
     ["Spin", "Once", *["Recurse"] * 21, STATIC],
     ["Tiny", "OnceTiny", "Small"], ["OnceTiny", "Small"], ["Small"],
-    ["Spin", {"Shop.Box<T>.Put", "Shop.Box<T>.Lid.Close<U>"}, "Generic"],
+    ["Spin", SHARED | ALONE, "Generic"],
     ["Spin", "Lambda.<lambda>", "Lambda"],
     ["Spin", "Each", "Iterator"],
     ["Spin", {"Shop.Plain.Of", "Shop.Reduced.Of"}, "Price", "Interface"],
@@ -167,6 +171,9 @@ def wrong(sample):
 
 
 def judge(name, samples, complete=COMPLETE):
+    names = {name for s in samples for _, name in s.frames}
+    if "Shop.Work.Generic" in names and not names & ALONE:
+        return [f"{name}: no argument of what is generic is shown"]
     return perl_stacks.count(name, samples, wrong, BEFORE, complete)
 
 

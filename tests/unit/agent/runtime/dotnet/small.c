@@ -10,7 +10,6 @@ enum {
 	HEADERS = 0x30000,
 	MAP = 0x31000,
 	CHUNK = 0x32000,
-	METHOD_TABLE = 0x34000,
 	MODULE = 0x34800,
 	INFO = 0x35800,
 	BUCKETS = 0x36000,
@@ -148,10 +147,25 @@ uint64_t small_method(uint32_t n)
 	return SMALL_METHODS + (n - 1) * (uint64_t)SMALL_METHOD_SIZE;
 }
 
+void small_generic(struct small *s, uint16_t row, uint32_t major)
+{
+	const uint64_t instance = SMALL_METHOD_TABLE + 0x100, dictionary = instance + 0x40;
+
+	put32(s, SMALL_METHOD_TABLE, 0x10);
+	small_word(s, SMALL_METHOD_TABLE + 0x30, instance);
+	put16(s, instance - 4, 2); /* the first one is of a base class */
+	put16(s, instance - 2, 1);
+	small_word(s, instance + 8, dictionary);
+	small_word(s, dictionary, SMALL_ARGUMENT);
+	put32(s, SMALL_ARGUMENT, 0);
+	put32(s, SMALL_ARGUMENT + 8, major >= 9 ? (uint32_t)row << 8 : (uint32_t)row << 16);
+	small_word(s, SMALL_ARGUMENT + 0x18, MODULE);
+}
+
 static void make_descs(struct small *s)
 {
-	small_word(s, CHUNK, METHOD_TABLE);
-	small_word(s, METHOD_TABLE + 0x18, MODULE);
+	small_word(s, CHUNK, SMALL_METHOD_TABLE);
+	small_word(s, SMALL_METHOD_TABLE + 0x18, MODULE);
 	small_word(s, MODULE + 0x108, SMALL_STRINGS + 1);
 	for (uint32_t n = 1; n <= METHODS; n++) {
 		uint64_t at = small_method(n);

@@ -30,6 +30,9 @@ enum {
 	SMALL_METHOD_SIZE = 0x20,
 	SMALL_DYNAMIC = 0x33800,
 	SMALL_STRINGS = 0x1c000,
+	/* MethodTables: of all methods, and of a type that small_generic() gives as an argument. */
+	SMALL_METHOD_TABLE = 0x34000,
+	SMALL_ARGUMENT = 0x34400,
 };
 
 struct small {
@@ -48,3 +51,6 @@ uint64_t small_method(uint32_t n);
 void small_heap_flags(struct small *s, uint32_t flags);
 /* Makes TOTAL the code of METHOD. */
 void small_compile(struct small *s, uint64_t method);
+/* Makes the type of all methods a generic one whose argument, SMALL_ARGUMENT, is the type with the
+ * number ROW in the metadata, as MAJOR keeps that. */
+void small_generic(struct small *s, uint16_t row, uint32_t major);

@@ -87,6 +87,62 @@ static void from_10_on_metadata_is_found_by_the_image(void **unused)
 	dotnet_ops.detach(state);
 }
 
+static void arguments_of_what_is_generic_are_named(void **unused)
+{
+	void *state;
+
+	for (uint32_t major = 8; major <= 9; major++) {
+		small_init(&small);
+		small.image.major = major;
+		small_generic(&small, 2, major);
+		state = attach();
+		assert_string_equal(compiled(state, 4), "Shop.Box<Cart>.Put");
+		assert_string_equal(compiled(state, 1), "Shop.Cart.Total"); /* has no parameters */
+		small_generic(&small, 4, major); /* the compiler made it for TotalAsync */
+		assert_string_equal(compiled(state, 4), "Shop.Box<TotalAsync>.Put");
+		dotnet_ops.detach(state);
+	}
+}
+
+static void an_array_is_named_by_its_elements(void **unused)
+{
+	const uint64_t element = SMALL_ARGUMENT + 0x100;
+	void *state;
+
+	small_init(&small);
+	small_generic(&small, 2, 8);
+	small_put(&small, element, small.bytes + (SMALL_ARGUMENT - SMALL_BASE), 0x40);
+	small_word(&small, SMALL_ARGUMENT, 0x80080000);
+	small_word(&small, SMALL_ARGUMENT + 0x30, element);
+	state = attach();
+	assert_string_equal(compiled(state, 4), "Shop.Box<Cart[]>.Put");
+	/* Of itself: no longer than the depth that is followed. */
+	small_word(&small, SMALL_ARGUMENT + 0x30, SMALL_ARGUMENT);
+	assert_string_equal(compiled(state, 4), "Shop.Box<T>.Put");
+	dotnet_ops.detach(state);
+}
+
+static void an_argument_that_has_no_name_is_the_parameter(void **unused)
+{
+	void *state;
+
+	small_init(&small);
+	small_generic(&small, 99, 8); /* no such row */
+	state = attach();
+	assert_string_equal(compiled(state, 4), "Shop.Box<T>.Put");
+	small_generic(&small, 2, 8);
+	small_word(&small, SMALL_ARGUMENT + 0x18, 0); /* no module */
+	assert_string_equal(compiled(state, 4), "Shop.Box<T>.Put");
+	small_word(&small, SMALL_METHOD_TABLE + 0x30, 8); /* no memory */
+	assert_string_equal(compiled(state, 4), "Shop.Box<T>.Put");
+	/* A type whose argument is itself. */
+	small_generic(&small, 3, 8);
+	small_put(&small, SMALL_ARGUMENT, small.bytes + (SMALL_METHOD_TABLE - SMALL_BASE), 4);
+	small_word(&small, SMALL_ARGUMENT + 0x30, SMALL_METHOD_TABLE + 0x100);
+	assert_string_equal(compiled(state, 4), "Shop.Box<Box<Box<Box<Box<T>>>>>.Put");
+	dotnet_ops.detach(state);
+}
+
 static void code_compiled_ahead_of_time_is_found_by_its_beginning(void **unused)
 {
 	void *state;
@@ -197,6 +253,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(methods_are_named_as_they_were_written),
 	    cmocka_unit_test(from_10_on_metadata_is_found_by_the_image),
+	    cmocka_unit_test(arguments_of_what_is_generic_are_named),
+	    cmocka_unit_test(an_array_is_named_by_its_elements),
+	    cmocka_unit_test(an_argument_that_has_no_name_is_the_parameter),
 	    cmocka_unit_test(code_compiled_ahead_of_time_is_found_by_its_beginning),
 	    cmocka_unit_test(code_that_is_another_method_now_has_no_name),
 	    cmocka_unit_test(code_that_stays_is_named_without_a_cookie),
