@@ -26,6 +26,7 @@
 #include "agent/runtime/v8/walker_data.h"
 
 enum {
+	V8_FRAMES_A_CALL = 16,
 	V8_TAG = 1, /* of a pointer to an object; 0 in the low 32 bits: a small integer */
 	V8_TAG_MASK = 3,
 	/* From the frame pointer. */
@@ -338,42 +339,80 @@ KILN_INLINE int v8_is_entered(const struct kiln_v8 *v, uint64_t to)
 	       (v->enter_next && to == (uint64_t)v->enter_next);
 }
 
+/* Is ENTRY the rule of PC, in code of V8's? */
+KILN_INLINE int v8_has_rule(const struct kiln_walk *w, const struct kiln_cache_entry *entry,
+			    uint64_t pc)
+{
+	return entry->pc == pc && entry->tag == w->tag && (entry->rule.flags & KILN_RULE_RUNTIME) &&
+	       (entry->rule.deref_off & (KILN_RUNTIME_MAX - 1)) == KILN_RUNTIME_V8;
+}
+
+/* Shows the frame at PC, whose rule is of KIND. Non-zero: there is none. */
+KILN_INLINE int v8_frame(struct kiln_walk *w, uint64_t pc, uint32_t kind)
+{
+	const struct kiln_v8 *v = (const struct kiln_v8 *)w->runtime.data;
+	uint64_t at, fp = w->regs.fp;
+
+	/* Of V8's code only that in anonymous memory has this kind of rule. */
+	if (kind == KILN_RULE_FP)
+		return w->exact && w->leaf_valid ? v8_walk_leaf(w) : v8_code(w->slot, fp);
+	if ((pc < w->map_start || pc >= w->map_end) && walk_find_mapping(w->slot, pc))
+		return -1;
+	at = pc - w->map_bias - v->interpreter;
+	if (at < v->interpreter_size) {
+		if (at >= v->interpreter_frame && !v8_is_left(w, pc))
+			return v8_interpreted(w->slot, fp);
+		if (at < v->interpreter_frame && w->exact && w->leaf_valid)
+			return v8_interpreted(w->slot, 0);
+		return -1;
+	}
+	return !w->exact && v8_is_entered(v, at + 1) ? v8_interpreted(w->slot, fp) : -1;
+}
+
+/*
+ * As walk_leave(), from anonymous code: its frame pointer leads to the caller, if that is code
+ * whose rule is known.
+ */
+KILN_INLINE int v8_leave(struct kiln_walk *w)
+{
+	const struct kiln_cache_entry *entry;
+	uint64_t fp = w->regs.fp, caller, pc;
+
+	w->stepped = 0;
+	w->runtime_done = 1;
+	if ((fp & 7) || fp < w->regs.sp || walk_peek(w, fp, &caller) || walk_peek(w, fp + 8, &pc) ||
+	    !pc)
+		return -1;
+	entry = env_cache(w, pc - 1);
+	if (!entry || entry->pc != pc - 1 || entry->tag != w->tag)
+		return -1;
+	w->stepped = !walk_enter(w, pc, fp + 16, caller, w->regs.extra);
+	return w->stepped ? 0 : -1;
+}
+
 KILN_GLOBAL int v8_walk(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
 	const struct kiln_cache_entry *entry;
-	struct kiln_v8 *v;
-	uint64_t pc, at, fp;
+	uint64_t pc;
+	uint32_t kind;
 
-	if (!w)
+	if (!w || ((const struct kiln_v8 *)w->runtime.data)->native_only)
 		return 0;
-	v = (struct kiln_v8 *)w->runtime.data;
-	if (v->native_only)
-		return 0;
-	pc = w->regs.pc - (w->exact ? 0 : 1);
-	fp = w->regs.fp;
-	entry = env_cache(w, pc);
-	if (!entry)
-		return 0;
-	/* Of V8's code only that in anonymous memory has this kind of rule. */
-	if (entry->rule.kind == KILN_RULE_FP) {
+	for (int i = 0; i < V8_FRAMES_A_CALL; i++) {
+		pc = w->regs.pc - (w->exact ? 0 : 1);
+		entry = env_cache(w, pc);
+		/* The first frame's rule has just been looked up. */
+		if (!entry || (i && !v8_has_rule(w, entry, pc)))
+			return 0;
+		kind = entry->rule.kind;
+		if (v8_frame(w, pc, kind))
+			return 0;
 		/* A frame of V8 stands for the native one, which has no name. */
-		if (w->exact && w->leaf_valid)
-			w->hide_native = !v8_walk_leaf(w);
-		else
-			w->hide_native = !v8_code(w->slot, fp);
-		return 0;
-	}
-	if ((pc < w->map_start || pc >= w->map_end) && walk_find_mapping(w->slot, pc))
-		return 0;
-	at = pc - w->map_bias - v->interpreter;
-	if (at < v->interpreter_size) {
-		if (at >= v->interpreter_frame && !v8_is_left(w, pc))
-			w->hide_native = !v8_interpreted(w->slot, fp);
-		else if (at < v->interpreter_frame && w->exact && w->leaf_valid)
-			w->hide_native = !v8_interpreted(w->slot, 0);
-	} else if (!w->exact && v8_is_entered(v, at + 1)) {
-		w->hide_native = !v8_interpreted(w->slot, fp);
+		w->hide_native = 1;
+		if (w->full || (!i && w->stepped) ||
+		    (kind == KILN_RULE_FP ? v8_leave(w) : walk_leave(w, pc)))
+			return 0;
 	}
 	return 0;
 }
