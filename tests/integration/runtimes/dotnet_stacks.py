@@ -26,6 +26,10 @@ STATIC = "<lambda>"  # of the table of chains
 SHARED = {"Shop.Box<T>.Put", "Shop.Box<T>.Lid.Close<U>"}
 ALONE = {"Shop.Box<int>.Put", "Shop.Box<Pair>.Put", "Shop.Box<int>.Lid.Close<long>"}
 
+# Of the class that the compiler makes for an iterator, besides what was written.
+ITERATES = {f"Each.System.{name}" for name in ("IDisposable.Dispose", "Collections.Generic.IEnumerable<long>.GetEnumerator",
+                                               "Collections.Generic.IEnumerator<long>.get_Current")}
+
 # Frames of the program, leaf first: a name, or a set of them; without "Shop.Work." or with "Shop.". "*": frames of the
 # library and native ones, which are allowed nowhere else but at the leaf. Below that comes RUN, or the thread pool.
 CHAINS = [
@@ -33,7 +37,7 @@ CHAINS = [
     ["Tiny", "OnceTiny", "Small"], ["OnceTiny", "Small"], ["Small"],
     ["Spin", SHARED | ALONE, "Generic"],
     ["Spin", "Lambda.<lambda>", "Lambda"],
-    ["Spin", "Each", "Iterator"],
+    ["Spin", "Each", "Iterator"], [ITERATES, "Iterator"],
     ["Spin", {"Shop.Plain.Of", "Shop.Reduced.Of"}, "Price", "Interface"],
     ["Price", "Interface"], ["Interface"],
     ["Spin", {"First", "Second"}, "*", "Multicast"],
@@ -46,7 +50,7 @@ CHAINS = [
     ["Spin", "Compare", "*", "Native"], ["Native"],
     ["Spin", "ByPrice", "*", "Library"], ["ByPrice", "*", "Library"], ["Library"],
     ["Spin", "Made", "Dynamic"], ["Dynamic"],
-    ["Async"], ["TotalAsync", "*", "Async"],  # up to where it waits first
+    ["Async"], ["TotalAsync", "*", "Async"], ["TotalAsync", "*", "TotalAsync", "Async"],  # up to where it waits first
     ["Spin", "Alloc"], ["Alloc"],
 ]
 POOL = ["Spin", "Once", "TotalAsync"]
