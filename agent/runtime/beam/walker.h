@@ -41,6 +41,9 @@ enum {
 	BEAM_DIRTY_IO = 2,	/* ERTS_SCHED_DIRTY_IO */
 };
 
+/* What w->cursor holds: the frame that was shown last, and its cookie. */
+enum { BEAM_CURSOR_PC, BEAM_CURSOR_COOKIE };
+
 /* What steps return besides 0: the caller, a frame of the JIT's code too, is in w->regs. */
 enum { BEAM_NOTHING = -1, BEAM_END = 1 };
 
@@ -269,14 +272,24 @@ KILN_INLINE uint64_t beam_stop(struct kiln_walk *w, uint64_t data)
 /* ---- frames -----------------------------------------------------------------------------------
  */
 
+/*
+ * Shows the frame in w->regs. A function that calls itself has the same return address in all its
+ * frames: what was read for the last one holds.
+ */
 KILN_INLINE int beam_emit(struct kiln_walk *w)
 {
 	uint64_t code[KILN_BEAM_CODE_WORDS] = {0};
-	uint64_t cookie = 0;
+	uint64_t pc = w->regs.pc, cookie = 0;
 
-	if (!env_read(code, sizeof(code), w->regs.pc - KILN_BEAM_CODE_BEFORE))
-		cookie = kiln_beam_cookie(code);
-	return walk_emit(w, w->exact ? KILN_BEAM_CODE : KILN_BEAM_RETURN, w->regs.pc, cookie);
+	if (pc == w->cursor.words[BEAM_CURSOR_PC]) {
+		cookie = w->cursor.words[BEAM_CURSOR_COOKIE];
+	} else {
+		if (!env_read(code, sizeof(code), pc - KILN_BEAM_CODE_BEFORE))
+			cookie = kiln_beam_cookie(code);
+		w->cursor.words[BEAM_CURSOR_PC] = pc;
+		w->cursor.words[BEAM_CURSOR_COOKIE] = cookie;
+	}
+	return walk_emit(w, w->exact ? KILN_BEAM_CODE : KILN_BEAM_RETURN, pc, cookie);
 }
 
 /*
