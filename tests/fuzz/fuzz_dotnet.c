@@ -57,6 +57,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	void *state;
 
 	small_init(&small);
+	if (size % 2) { /* the first method is one of a generic type */
+		small_generic(&small, 3, 8);
+		small_compile(&small, small_method(4));
+	}
 	change(&small, data, size);
 	target = small_target(&small);
 	if (dotnet_ops.attach(&small.image.base, &target, &kernel, &state, &err) < 0)
