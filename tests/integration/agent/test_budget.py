@@ -261,14 +261,14 @@ def test_the_operators_budget_cuts_the_lowest_priority_first(agent, tmp_path):
         wait_until("room", lambda: kiln.metrics(url)["kiln_cpu_budget_nanoseconds"] == 500_000_000 * CPUS)
         idle = cost()
         for p in (low, high):
-            pods.enter_context(contained(p.path, "threads", seconds=300))
+            pods.enter_context(contained(p.path, "nest", 900, seconds=300))  # deep: a sample costs much
         time.sleep(2)
         load = cost()
         # Right between: what is idle takes less than 55 % of it, where all is given back, and the load more than 80 %,
         # where something is given up.
         budget = math.sqrt(idle / 0.55 * load / 0.8)
         print(f"idle {idle * 1e3:.2f} ms a second, under load {load * 1e3:.2f}; budget {budget * 1e3:.2f}")
-        assert load > 2 * idle, "the load was none"
+        assert load > 1.6 * idle, "the load was none"  # below 1.45 there is nothing in between
         operator.tell(budget=(int(budget * 1e6 / CPUS), 96 << 20))
         wait_until("the first is cut", lambda: (cuts() or {}).get(1, (0, 997, 0))[1] < 900)
         for _ in range(8):

@@ -54,6 +54,11 @@ def nested(tmp_path):
     return by_program(tmp_path / "all.folded"), by_program(tmp_path / "all.folded.off_cpu")
 
 
+def few(total):
+    """Of TOTAL samples, or nanoseconds, so many may be otherwise."""
+    return max(2, total // 100)
+
+
 def test_it_samples_its_own_namespace(nested):
     cpu, waits = nested
     print({name: sum(stacks.values()) for name, stacks in cpu.items()})
@@ -61,11 +66,14 @@ def test_it_samples_its_own_namespace(nested):
         stacks = cpu[name]
         total = sum(stacks.values())
         whole = sum(n for stack, n in stacks.items() if stack.startswith(f"{name};_start;") and ";main" in stack)
-        # How many there are is the machine's matter: other tests run beside.
-        assert total >= 10 and whole >= 0.99 * total, stacks
+        # How many there are is the machine's matter: other tests run beside. One or two may be of exec, before there is a
+        # user's stack.
+        assert total >= 10 and whole >= total - few(total), stacks
     waited = {stack: ns for stack, ns in waits["waiting"].items() if ";wait_here;" in stack}
     assert sum(waited.values()) > 0.5 * SECONDS * 1e9, waits["waiting"]
     assert "outside" not in cpu and "outside" not in waits
-    # The agent's own first samples may come before it knows itself.
-    assert not [stack for kind in nested for name, stacks in kind.items() if name != "kiln-agent"
-                for stack in stacks if "process not known" in stack]
+    # The agent's own first samples may come before it knows itself. Of another the first one may, when the machine is busy.
+    for kind in nested:
+        for name, stacks in kind.items():
+            unknown = sum(n for stack, n in stacks.items() if "process not known" in stack)
+            assert name == "kiln-agent" or unknown <= few(sum(stacks.values())), (name, stacks)
