@@ -91,11 +91,21 @@ KILN_INLINE uint64_t walk_take(struct kiln_walk *w)
 	return words[i & (KILN_RECORD_WORDS - 1)];
 }
 
+/* Is ENTRY, a place of the rule cache, filled with the rule for PC, and is that code of the runtime
+ * ID? */
+KILN_INLINE int walk_is_runtime_rule(const struct kiln_walk *w,
+				     const struct kiln_cache_entry *entry, uint64_t pc, uint32_t id)
+{
+	return entry->pc == pc && entry->tag == w->tag && (entry->rule.flags & KILN_RULE_RUNTIME) &&
+	       (entry->rule.deref_off & (KILN_RUNTIME_MAX - 1)) == (int32_t)id;
+}
+
 /*
- * For a walker that has shown the frame in w->regs and hidden the native one. Goes to the caller by
- * the rule that is cached for KEY, the pc, or the byte before it if it is a return address. 0: the
- * caller may be shown next. Negative: this step is not a usual one; the walker has to return, and
- * the native walk takes the step.
+ * Unwinds from the frame in w->regs to its caller, so that a walker can emit several frames in one
+ * call. To be called when the frame has been emitted and w->hide_native is set. KEY: the frame's
+ * address in the rule cache: its pc, or its return address less 1. Returns 0 when w->regs is the
+ * caller. Returns a negative number when the cached rule is not of a simple kind; the walker then
+ * returns, and the native walk unwinds this frame.
  */
 KILN_INLINE int walk_leave(struct kiln_walk *w, uint64_t key)
 {

@@ -44,8 +44,12 @@ enum {
 /* What w->cursor holds: the frame that was shown last, and its cookie. */
 enum { BEAM_CURSOR_PC, BEAM_CURSOR_COOKIE };
 
-/* What steps return besides 0: the caller, a frame of the JIT's code too, is in w->regs. */
-enum { BEAM_NOTHING = -1, BEAM_END = 1 };
+/* What the functions that unwind one Erlang frame return. */
+enum {
+	BEAM_NOTHING = -1, /* they cannot; nothing has changed */
+	BEAM_CALLER = 0,   /* w->regs is the caller, an Erlang frame too */
+	BEAM_END = 1,	   /* there are no more Erlang frames */
+};
 
 KILN_INLINE const struct kiln_beam *beam_data(struct kiln_walk *w)
 {
@@ -293,9 +297,10 @@ KILN_INLINE int beam_emit(struct kiln_walk *w)
 }
 
 /*
- * The Erlang frames are done, which BEAM_END says: on to what has called process_main(). The return
- * address lies above its frame, how far depends on what rsp was; what it has left of its frame may
- * hold older ones.
+ * Called after the last Erlang frame: unwinds to the native function that called process_main(),
+ * and returns BEAM_END. The return address lies above process_main()'s frame, at a distance that
+ * depends on how far rsp was rounded down. Unused words of that frame may hold old return
+ * addresses.
  */
 KILN_GLOBAL int beam_leave(uint32_t slot)
 {
@@ -357,7 +362,7 @@ KILN_INLINE uint64_t beam_saved(struct kiln_walk *w)
 	return stop ? stop : beam_search_stop(w->slot, w->regs.sp);
 }
 
-/* From one frame of the JIT's code, which has been shown, to its caller. */
+/* Unwinds from a frame of JIT code, which has been emitted, to its caller. 0, or BEAM_END. */
 KILN_GLOBAL int beam_step(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -420,8 +425,9 @@ KILN_GLOBAL int beam_dirty(uint32_t slot)
 }
 
 /*
- * From a frame that has called another one of the JIT's code, and has been shown, to its caller: as
- * beam_up(), if the return address is close and within the window. Negative: it is not.
+ * As beam_step(), for the usual frame: not the leaf, and its return address is within
+ * BEAM_NEAR_WORDS words of rsp and within the window. BEAM_NOTHING: it is another frame, and
+ * nothing has changed.
  */
 KILN_INLINE int beam_near(struct kiln_walk *w)
 {
@@ -468,8 +474,9 @@ KILN_GLOBAL int beam_walk(uint32_t slot)
 		r = beam_near(w);
 		if (r == BEAM_NOTHING)
 			r = beam_step(slot);
-		/* All ways join here: else the compiler lays the loop out so that an instruction
-		 * goes on to one before it without a jump, which Linux 5.10 refuses. */
+		/* Keeps clang from duplicating the end of the loop. Without this the loop's head is
+		 * reached by falling through from its end, and the verifier of Linux 5.10 refuses
+		 * that ("back-edge"). */
 		asm volatile("" : "+r"(r));
 		if (r)
 			return 0;

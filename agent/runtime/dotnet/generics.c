@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Arguments of generic types and methods, as far as the code is made for them alone. Code that all
- * reference types share is made for System.__Canon, which says nothing: an argument that is not
- * known is 0 or has no name, and the parameter's name stands for it. Loop thread.
+ * Reads the type arguments of generic types and methods: the "int" of List<int>. The runtime
+ * compiles a generic method once for each value type, but only once for all reference types; the
+ * argument of that shared code is System.__Canon, and name.c then writes the parameter's name
+ * (List<T>). Loop thread.
  *
- * Offsets are those of 8, 9 and 10 (v8.0.4, src/coreclr/vm/methodtable.h: MethodTable and
- * GenericsDictInfo; method.hpp: InstantiatedMethodDesc, behind MethodDesc).
+ * Sources of the offsets, which .NET 8, 9 and 10 have in common (dotnet/runtime v8.0.4,
+ * src/coreclr/vm): methodtable.h, classes MethodTable and GenericsDictInfo; method.hpp, class
+ * InstantiatedMethodDesc, whose fields follow those of its base class MethodDesc.
  */
 #include "agent/runtime/dotnet/dotnet.h"
 
@@ -18,7 +20,6 @@ enum {
 	IS_GENERIC = 0x30,	  /* enum_flag_GenericsMask */
 	CATEGORY = 0xc0000,	  /* enum_flag_Category_Array_Mask */
 	CATEGORY_ARRAY = 0x80000, /* enum_flag_Category_Array */
-	TOKEN_SHIFT = 8,	  /* of flags2: the row of its type */
 	/* GenericsDictInfo, 8 bytes in front of what m_pPerInstInfo points to */
 	INFO_DICTIONARIES = -4,
 	INFO_ARGUMENTS = -2,
@@ -27,7 +28,7 @@ enum {
 	METHOD_INSTANCE = 0x08,
 	METHOD_ARGUMENTS = 0x12,
 	METHOD_INSTANTIATED = 5, /* mcInstantiated */
-	/* A DynamicMethodDesc's name comes so much behind the end of MethodDesc. */
+	/* Bytes from the end of MethodDesc to the name in a DynamicMethodDesc. */
 	NAME_BEHIND = 0x10,
 };
 #define HAS_COMPONENTS 0x80000000U /* enum_flag_HasComponentSize: arrays and strings */
@@ -72,7 +73,8 @@ int dotnet_type_of(const struct dotnet_process *p, const struct target_memory *m
 	uint32_t flags, more;
 
 	*ret = (struct dotnet_type){0};
-	/* Another handle is that of a TypeDesc: a pointer, a type parameter. */
+	/* With low bits set it is the address of a TypeDesc (of a pointer or a type parameter),
+	 * not of a MethodTable. */
 	if (!handle || (handle & 7) || dotnet_read(memory, handle + TABLE_FLAGS, &flags, 4) < 0 ||
 	    dotnet_read(memory, handle + TABLE_FLAGS2, &more, 4) < 0)
 		return -ENOENT;

@@ -140,14 +140,6 @@ KILN_INLINE int dotnet_look(struct kiln_walk *w, struct kiln_rule *rule, uint64_
 	return dotnet_compiled(w, w->regs.pc - w->scratch[DOTNET_START]);
 }
 
-/* Is ENTRY the rule of PC, in code of .NET? */
-KILN_INLINE int dotnet_has_rule(const struct kiln_walk *w, const struct kiln_cache_entry *entry,
-				uint64_t pc)
-{
-	return entry->pc == pc && entry->tag == w->tag && (entry->rule.flags & KILN_RULE_RUNTIME) &&
-	       (entry->rule.deref_off & (KILN_RUNTIME_MAX - 1)) == KILN_RUNTIME_DOTNET;
-}
-
 /* Shows the frame at PC if what RULE says of it is enough. 0: it is not; nothing was shown. */
 KILN_INLINE int dotnet_known(struct kiln_walk *w, const struct kiln_rule *rule, uint64_t pc)
 {
@@ -188,8 +180,8 @@ KILN_GLOBAL int dotnet_walk(uint32_t slot)
 		entry = env_cache(w, pc);
 		if (!entry)
 			return 0;
-		/* The first frame's rule has just been looked up. */
-		if (i && !dotnet_has_rule(w, entry, pc))
+		/* For the first frame the native walk has checked that the cache has its rule. */
+		if (i && !walk_is_runtime_rule(w, entry, pc, KILN_RUNTIME_DOTNET))
 			return 0;
 		if (!dotnet_known(w, &entry->rule, pc))
 			return i ? 0 : dotnet_look(w, &entry->rule, pc);

@@ -339,14 +339,6 @@ KILN_INLINE int v8_is_entered(const struct kiln_v8 *v, uint64_t to)
 	       (v->enter_next && to == (uint64_t)v->enter_next);
 }
 
-/* Is ENTRY the rule of PC, in code of V8's? */
-KILN_INLINE int v8_has_rule(const struct kiln_walk *w, const struct kiln_cache_entry *entry,
-			    uint64_t pc)
-{
-	return entry->pc == pc && entry->tag == w->tag && (entry->rule.flags & KILN_RULE_RUNTIME) &&
-	       (entry->rule.deref_off & (KILN_RUNTIME_MAX - 1)) == KILN_RUNTIME_V8;
-}
-
 /* Shows the frame at PC, whose rule is of KIND. Non-zero: there is none. */
 KILN_INLINE int v8_frame(struct kiln_walk *w, uint64_t pc, uint32_t kind)
 {
@@ -402,8 +394,8 @@ KILN_GLOBAL int v8_walk(uint32_t slot)
 	for (int i = 0; i < V8_FRAMES_A_CALL; i++) {
 		pc = w->regs.pc - (w->exact ? 0 : 1);
 		entry = env_cache(w, pc);
-		/* The first frame's rule has just been looked up. */
-		if (!entry || (i && !v8_has_rule(w, entry, pc)))
+		/* For the first frame the native walk has checked that the cache has its rule. */
+		if (!entry || (i && !walk_is_runtime_rule(w, entry, pc, KILN_RUNTIME_V8)))
 			return 0;
 		kind = entry->rule.kind;
 		if (v8_frame(w, pc, kind))

@@ -51,6 +51,7 @@ uint64_t small_method(uint32_t n);
 void small_heap_flags(struct small *s, uint32_t flags);
 /* Makes TOTAL the code of METHOD. */
 void small_compile(struct small *s, uint64_t method);
-/* Makes the type of all methods a generic one whose argument, SMALL_ARGUMENT, is the type with the
- * number ROW in the metadata, as MAJOR keeps that. */
+/* Makes the type that has all the methods a generic type with one type argument, SMALL_ARGUMENT.
+ * ROW: of the argument in the metadata's TypeDef table. MAJOR: .NET's version, which decides where
+ * a MethodTable has that number. */
 void small_generic(struct small *s, uint16_t row, uint32_t major);
