@@ -60,8 +60,14 @@ class Node(kiln.Cluster):
             """Not runc's, which starts it."""
             return [s for s in self.samples(container) if s.attributes["process.executable.name"] == "shop"]
 
-        wait_for("its profile in the agents' logs",
-                 lambda: sum(s.value for s in of_the_program()) >= 0.85 * total * HZ, interval=1)
+        def is_whole():
+            count = sum(s.value for s in of_the_program())
+            if count < 0.85 * total * HZ:
+                raise RuntimeError(f"{count} of {total * HZ:.0f} samples; {len(self.log())} bytes of log, which ends: "
+                                   f"{self.log('--tail=5')[-500:]}")
+            return True
+
+        wait_for("its profile in the agents' logs", is_whole, interval=1)
         samples = of_the_program()
         for s in samples:
             assert (s.resource["k8s.namespace.name"], s.resource["k8s.pod.name"]) == ("shop", name)

@@ -14,10 +14,14 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
 from kiln import agent, textdump  # noqa: E402
+import perl_stacks  # noqa: E402
 import python_stacks  # noqa: E402
 
 COMPLETE = 0.99
-BETWEEN = 0.01  # of the samples may be taken on the way to a chain's leaf or back
+LONG = os.environ.get("KILN_LONG") == "1"
+# Of the samples, at most, that may be taken on the way to a chain's leaf or back: their frames are checked, too. It is 1 to
+# 2 % where the machine has nothing else to do, and 4 % where others take 40 % of its CPUs away.
+BETWEEN = 0.08
 SPECIAL = 0.95  # of processes that start, fork and load meanwhile
 NOT_READ = "cut: [python: not read yet]"
 BEFORE = {f"cut: {end}" for end in textdump.before_attaching("python")}
@@ -53,22 +57,18 @@ def judge(name, samples, said, least=40, complete=COMPLETE):
     return []
 
 
-def run_until_seen(a, pids, seconds):
-    """Waits until Python's frames of each of PIDS are shown, as long as that takes; SECONDS later the agent has ended.
-    A machine that has other work takes its time to compile tables. What it wrote, or raises."""
-    deadline, seen, rest = time.monotonic() + 60, set(), ""
-    with open(a.out_path, encoding="utf-8", errors="replace") as out:
-        while not set(pids) <= seen and time.monotonic() < deadline and a.process.poll() is None:
-            time.sleep(0.5)
-            *whole, rest = (rest + out.read()).split("New Sample")
-            for sample in whole:
-                if "Instrumentation: cpython" in sample:
-                    seen.update(map(int, re.findall(r"process\.pid: (\d+)", sample)))
-    time.sleep(seconds)
-    status = a.stop()
-    if status:
-        raise RuntimeError(f"agent: exit {status}: {a.stderr()[-500:]}")
-    return a.stdout()
+class Output(perl_stacks.Output):
+    LANGUAGE = "cpython"
+
+
+def run_until(a, enough):
+    return perl_stacks.run_until(a, enough, Output)
+
+
+def run_until_seen(a, pids, least, seconds=0):
+    """Runs agent A for SECONDS, and until there are LEAST samples with Python's frames of each of PIDS. What it wrote."""
+    over = time.monotonic() + seconds
+    return run_until(a, lambda output: perl_stacks.have(least, pids)(output) and time.monotonic() > over)
 
 
 def chains():
@@ -78,7 +78,7 @@ def chains():
     if os.environ.get("KILN_MATRIX") != "1":
         releases = [version for version in found if version != "debian"]
         found = {version: found[version] for version in found if version in ("debian", *releases[:1], *releases[-1:])}
-    groups = [[version] for version in found] if os.environ.get("KILN_LONG") == "1" else [list(found)]
+    groups = [[version] for version in found] if LONG else [list(found)]
     return sum((chains_of({version: found[version] for version in group}) for group in groups), [])
 
 
@@ -89,7 +89,7 @@ def chains_of(found, *arguments, root=None):
                     for version, python in found.items()}
         pids = sum((["--pid", p.pid] for p in programs.values()), [])
         with agent.Agent(*pids, config=python_stacks.config()) as a:
-            text = run_until_seen(a, [p.pid for p in programs.values()], 10)
+            text = run_until_seen(a, [p.pid for p in programs.values()], 1000 if LONG else 200)
     samples = textdump.parse(text.splitlines())
     for version, program in programs.items():
         problems += judge(version, [s for s in samples if s.pid == program.pid], program.said)
@@ -160,7 +160,7 @@ def special():
             short = Short(brief)
             stack.callback(short.close)
             pids = sum((p.said.get("pids", []) for name, p in programs.items() if name != "respawn"), [])
-            samples = textdump.parse(run_until_seen(a, [*pids, programs["forged"].pid], 7).splitlines())
+            samples = textdump.parse(run_until_seen(a, [*pids, programs["forged"].pid], 40, seconds=8).splitlines())
         after = programs["exec"].rest()
         programs["respawn"].said["pids"] = [said["pid"] for said in programs["respawn"].rest()]
         unloaded = [said["unloaded"] for said in programs["unload"].rest()] if library else []
@@ -241,22 +241,20 @@ def judge_forged(samples):
     return problems
 
 
-def seen(python, more):
+def seen(python, more, enough):
     """{(type, name)} of all frames of a program that does one chain."""
     with python_stacks.Program(python, "by_sorted") as p:
-        with agent.Agent("--duration", "3s", "--pid", p.pid, config=python_stacks.config(more=more)) as a:
-            if a.wait(60):
-                raise RuntimeError(a.stderr()[-500:])
-            samples = a.samples()
-    complete = [s for s in samples if NOT_READ[5:] not in [name for _, name in s.frames]]
+        with agent.Agent("--pid", p.pid, config=python_stacks.config(more=more)) as a:
+            text = run_until(a, lambda output: enough(output, p.pid))
+    complete = [s for s in textdump.parse(text.splitlines()) if NOT_READ[5:] not in [name for _, name in s.frames]]
     return {frame for s in complete for frame in s.frames if frame[0] != "kernel"}
 
 
 def toggle(python):
     """Without the tracer there are native frames only, and no word about Python's. With native_frames off those of the
     interpreter's own file go, and no others."""
-    off = seen(python, '    tracers: "native,kernel"')
-    hidden = seen(python, "    python: {native_frames: false}")
+    off = seen(python, '    tracers: "native,kernel"', lambda output, pid: output.all[pid] > 100)
+    hidden = seen(python, "    python: {native_frames: false}", lambda output, pid: output.samples[pid] > 100)
     print(f"tracer off: {sorted(off)[:3]}; without native frames: {sorted(hidden)}")
     problems = []
     if not off or {kind for kind, _ in off} != {"native"}:
@@ -303,11 +301,14 @@ def unknown(python):
         os.chmod(newer, 0o755)
         with python_stacks.Program(newer, "recursion", env={"PYTHONHOME": "/usr"}) as p:
             with agent.Agent("--pid", p.pid, config=python_stacks.config(port=PORT)) as a:
-                time.sleep(6)
-                counted = agent.metrics(f"http://127.0.0.1:{PORT}/metrics")
-                if a.stop():
-                    raise RuntimeError(a.stderr()[-500:])
-                samples, said = a.samples(), a.stderr()
+                a.wait_ready(perl_stacks.PATIENCE, f"http://127.0.0.1:{PORT}/readyz")
+                counted = {}
+
+                def enough(output):
+                    counted.update(agent.metrics(f"http://127.0.0.1:{PORT}/metrics"))
+                    return output.all[p.pid] > 400 and "3.99" in a.stderr()
+
+                samples, said = textdump.parse(run_until(a, enough).splitlines()), a.stderr()
     total = sum(s.value for s in samples)
     whole = sum(s.value for s in samples if {kind for kind, _ in s.frames} <= {"native", "kernel"} and
                 s.user[-1] in python_stacks.ROOTS)

@@ -15,12 +15,15 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
 from kiln import agent, textdump  # noqa: E402
+import perl_stacks  # noqa: E402
 import ports  # noqa: E402
 import ruby_stacks  # noqa: E402
 
 # Of the few samples of the default run one or two may be taken where a fiber or a ractor is changed to.
 COMPLETE = 0.995 if os.environ.get("KILN_LONG") == "1" else 0.99
-BETWEEN = 0.02  # of the samples may be taken on the way to a chain's leaf or back
+# Of the samples, at most, that may be taken on the way to a chain's leaf or back: their frames are checked, too. It is 1 to
+# 2 % where the machine has nothing else to do, and 4 % where others take 40 % of its CPUs away.
+BETWEEN = 0.08
 SPECIAL = 0.95  # of processes that start, fork and load meanwhile
 NOT_READ = "cut: [ruby: not read yet]"
 BEFORE = {f"cut: {end}" for end in textdump.before_attaching("ruby")}
@@ -69,23 +72,18 @@ def judge(name, samples, said, least=40, complete=COMPLETE):
     return []
 
 
-def run_until_seen(a, pids, seconds, least=0):
-    """Waits until Ruby's frames of each of PIDS are shown and there are LEAST samples; SECONDS later the agent has ended.
-    What it wrote, or raises."""
-    deadline, seen, rest, n = time.monotonic() + (60 if not least else 300), set(), "", 0
-    with open(a.out_path, encoding="utf-8", errors="replace") as out:
-        while (not set(pids) <= seen or n < least) and time.monotonic() < deadline and a.process.poll() is None:
-            time.sleep(0.5)
-            *whole, rest = (rest + out.read()).split("New Sample")
-            for sample in whole:
-                n += sum(map(int, re.findall(r"^  Values: \[(\d+)", sample, re.M)))
-                if "Instrumentation: ruby" in sample:
-                    seen.update(map(int, re.findall(r"process\.pid: (\d+)", sample)))
-    time.sleep(seconds)
-    status = a.stop()
-    if status:
-        raise RuntimeError(f"agent: exit {status}: {a.stderr()[-500:]}")
-    return a.stdout()
+class Output(perl_stacks.Output):
+    LANGUAGE = "ruby"
+
+
+def run_until(a, enough):
+    return perl_stacks.run_until(a, enough, Output)
+
+
+def run_until_seen(a, pids, least, seconds=0):
+    """Runs agent A for SECONDS, and until there are LEAST samples with Ruby's frames of each of PIDS. What it wrote."""
+    over = time.monotonic() + seconds
+    return run_until(a, lambda output: perl_stacks.have(least, pids)(output) and time.monotonic() > over)
 
 
 def chains(found):
@@ -102,7 +100,7 @@ def chains(found):
                 *named[name][:2], *(["--plain"] if named[name][2] else []), ruby=named[name][2])) for name in group}
             pids = sum((["--pid", p.pid] for p in programs.values()), [])
             with agent.Agent(*pids, config=ruby_stacks.config()) as a:
-                text = run_until_seen(a, [p.pid for p in programs.values()], 10, LONG * 1.02 if long else 0)
+                text = run_until_seen(a, [p.pid for p in programs.values()], LONG * 1.02 if long else 200)
         samples = textdump.parse(text.splitlines())
         for name, program in programs.items():
             problems += judge(name, [s for s in samples if s.pid == program.pid], program.said)
@@ -143,7 +141,7 @@ def special(found):
             short = Short(version, root)
             stack.callback(short.close)
             pids = programs["workers"].said["pids"] + [programs["late"].pid]
-            samples = textdump.parse(run_until_seen(a, pids, 7).splitlines())
+            samples = textdump.parse(run_until_seen(a, pids, 40, seconds=8).splitlines())
     for name, program in programs.items():
         mine = [s for s in samples if s.pid in program.said.get("pids", [program.pid])]
         if name == "forged":
@@ -193,10 +191,8 @@ def toggle(version, root):
     """Without the tracer there are native frames only, and no word about Ruby's."""
     with ruby_stacks.Program(version, root, "by_each") as p:
         config = ruby_stacks.config(more='    tracers: "native,kernel"')
-        with agent.Agent("--duration", "3s", "--pid", p.pid, config=config) as a:
-            if a.wait(60):
-                raise RuntimeError(a.stderr()[-500:])
-            samples = a.samples()
+        with agent.Agent("--pid", p.pid, config=config) as a:
+            samples = textdump.parse(run_until(a, lambda output: output.all[p.pid] > 100).splitlines())
     kinds = {kind for s in samples for kind, _ in s.frames} - {"kernel"}
     incomplete = {name for s in samples for kind, name in s.frames if kind == "abort-marker"}
     if "native" not in kinds or kinds - {"native", "abort-marker"} or any("ruby" in name for name in incomplete):
@@ -210,11 +206,14 @@ def unknown():
     with subprocess.Popen([program], stdout=subprocess.PIPE, text=True) as p:
         p.stdout.readline()
         with agent.Agent("--pid", p.pid, config=ruby_stacks.config(port=port)) as a:
-            time.sleep(5)
-            counted = agent.metrics(f"http://127.0.0.1:{port}/metrics")
-            if a.stop():
-                raise RuntimeError(a.stderr()[-500:])
-            samples, said = a.samples(), a.stderr()
+            a.wait_ready(perl_stacks.PATIENCE, f"http://127.0.0.1:{port}/readyz")
+            counted = {}
+
+            def enough(output):
+                counted.update(agent.metrics(f"http://127.0.0.1:{port}/metrics"))
+                return output.all[p.pid] > 200 and "9.9" in a.stderr()
+
+            samples, said = textdump.parse(run_until(a, enough).splitlines()), a.stderr()
         p.kill()
     problems = []
     whole = sum(s.value for s in samples if {kind for kind, _ in s.frames} <= {"native", "kernel"})

@@ -37,7 +37,7 @@ def others_are_served(cluster, namespace):
     wait_until("another tenant's config", lambda: is_accepted(cluster, "off", namespace))
 
 
-def test_annotations_of_one_namespace_take_no_room(cluster, operator, evil):
+def test_annotations_of_one_namespace_take_no_room(cluster, lone_operator, evil):
     for i in range(140):
         cluster.request(CONFIGS.format(evil), "POST", config(
             f"c{i}", {"podSelector": {"matchLabels": {"n": str(i)}}}, {"filler": "x" * (250 << 10)}))
@@ -45,7 +45,7 @@ def test_annotations_of_one_namespace_take_no_room(cluster, operator, evil):
     wait_until("the last one", lambda: is_accepted(cluster, "c139", evil))
 
 
-def test_a_namespace_beyond_its_quota_is_told_and_heals(cluster, operator, evil):
+def test_a_namespace_beyond_its_quota_is_told_and_heals(cluster, lone_operator, evil):
     headers = [{"name": f"h{i}", "value": "x" * 4000} for i in range(16)]
     spec = {"destinations": [{"name": f"d{i}", "otlp": {"endpoint": "x:1", "headers": headers}} for i in range(4)]}
     for i in range(20):

@@ -111,10 +111,10 @@ def certificate(tmp_path_factory):
 @pytest.fixture
 def serve(start, certificate):
     """serve(): (operator, port of its node stream), ready."""
-    def serve(name="operator-0"):
+    def serve(name="operator-0", *options):
         port = program.free_port()
         op = start(name, "--stream-address", f"127.0.0.1:{port}", "--stream-cert", str(certificate[1]),
-                   "--stream-key", str(certificate[2]))
+                   "--stream-key", str(certificate[2]), *options)
         program.wait_until("readiness", op.ready)
         program.wait_until("a node stream", lambda: f"serves agents on 127.0.0.1:{port}" in op.log)
         return op, port

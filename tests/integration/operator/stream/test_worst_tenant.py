@@ -100,7 +100,8 @@ def listed(operator):
 
 
 def test_a_tenants_worst_holds_nobody_up(cluster, nodes, serve, connect, token, evil):  # noqa: F811
-    operator, port = serve()
+    # Without a lease: on a slow machine, the test's own server is too busy with him for it. The operator would end.
+    operator, port = serve("operator-0", "--leader-elect=false")
     a = connect(port, token("agent-n1"))
     a.until("snapshot", live)
     cluster.apply(program.thing("ProfilingConfig", "fast", {"profile": {"sampling": {"hz": 20}}}, "shop"))
@@ -129,18 +130,9 @@ def test_a_tenants_worst_holds_nobody_up(cluster, nodes, serve, connect, token, 
     his = lambda a: [p for p in a.pods.values() if p["namespace"] == "evil"]  # noqa: E731
     a.until("none of his pods is profiled", lambda a: len(his(a)) == PODS and not any(
         a.policies[p["policy"]]["enabled"] for p in his(a) if p["policy"] != "0"))
-    # One by one: a server that deletes a thousand in one request has no time for the operator's lease meanwhile.
     for name in answers(cluster):
         cluster.request(f"{PATH.format('evil')}/{name}", "DELETE")
-    gone = lambda a: len(his(a)) == PODS and all(  # noqa: E731
-        p["policy"] != "0" and a.policies[p["policy"]]["enabled"] for p in his(a) if int(p["name"][1:]) % 2)
-    try:
-        a.until("as everybody's, with his configs gone", gone)
-    except ConnectionError:
-        # On a slow machine the server may have no time for the lease all the same; who had it ends and is started again.
-        assert operator.process.wait(program.WAIT) and "lost the lease" in operator.log, operator.log[-3000:]
-        operator, port = serve()
-        a = connect(port, token("agent-n1"))
-        a.until("as everybody's, by the next operator", gone)
+    a.until("as everybody's, with his configs gone", lambda a: len(his(a)) == PODS and all(
+        p["policy"] != "0" and a.policies[p["policy"]]["enabled"] for p in his(a) if int(p["name"][1:]) % 2))
     assert all(p["policy"] == "0" for p in his(a) if int(p["name"][1:]) % 2 == 0)
     assert a.policy_of("web")["hz"] == hz and a.closed is None and operator.ready()
