@@ -160,7 +160,7 @@ def special():
             short = Short(brief)
             stack.callback(short.close)
             pids = sum((p.said.get("pids", []) for name, p in programs.items() if name != "respawn"), [])
-            samples = textdump.parse(run_until_seen(a, [*pids, programs["forged"].pid], 40, seconds=8).splitlines())
+            samples = textdump.parse(run_until_seen(a, [*pids, programs["forged"].pid], 20, seconds=8).splitlines())
         after = programs["exec"].rest()
         programs["respawn"].said["pids"] = [said["pid"] for said in programs["respawn"].rest()]
         unloaded = [said["unloaded"] for said in programs["unload"].rest()] if library else []
@@ -253,8 +253,8 @@ def seen(python, more, enough):
 def toggle(python):
     """Without the tracer there are native frames only, and no word about Python's. With native_frames off those of the
     interpreter's own file go, and no others."""
-    off = seen(python, '    tracers: "native,kernel"', lambda output, pid: output.all[pid] > 100)
-    hidden = seen(python, "    python: {native_frames: false}", lambda output, pid: output.samples[pid] > 100)
+    off = seen(python, '    tracers: "native,kernel"', lambda output, pid: output.all[pid] > 50)
+    hidden = seen(python, "    python: {native_frames: false}", lambda output, pid: output.samples[pid] > 50)
     print(f"tracer off: {sorted(off)[:3]}; without native frames: {sorted(hidden)}")
     problems = []
     if not off or {kind for kind, _ in off} != {"native"}:
@@ -306,7 +306,7 @@ def unknown(python):
 
                 def enough(output):
                     counted.update(agent.metrics(f"http://127.0.0.1:{PORT}/metrics"))
-                    return output.all[p.pid] > 400 and "3.99" in a.stderr()
+                    return output.all[p.pid] > 200 and "3.99" in a.stderr()
 
                 samples, said = textdump.parse(run_until(a, enough).splitlines()), a.stderr()
     total = sum(s.value for s in samples)

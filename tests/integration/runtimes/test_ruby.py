@@ -141,7 +141,7 @@ def special(found):
             short = Short(version, root)
             stack.callback(short.close)
             pids = programs["workers"].said["pids"] + [programs["late"].pid]
-            samples = textdump.parse(run_until_seen(a, pids, 40, seconds=8).splitlines())
+            samples = textdump.parse(run_until_seen(a, pids, 20, seconds=8).splitlines())
     for name, program in programs.items():
         mine = [s for s in samples if s.pid in program.said.get("pids", [program.pid])]
         if name == "forged":
@@ -192,7 +192,7 @@ def toggle(version, root):
     with ruby_stacks.Program(version, root, "by_each") as p:
         config = ruby_stacks.config(more='    tracers: "native,kernel"')
         with agent.Agent("--pid", p.pid, config=config) as a:
-            samples = textdump.parse(run_until(a, lambda output: output.all[p.pid] > 100).splitlines())
+            samples = textdump.parse(run_until(a, lambda output: output.all[p.pid] > 50).splitlines())
     kinds = {kind for s in samples for kind, _ in s.frames} - {"kernel"}
     incomplete = {name for s in samples for kind, name in s.frames if kind == "abort-marker"}
     if "native" not in kinds or kinds - {"native", "abort-marker"} or any("ruby" in name for name in incomplete):
@@ -211,7 +211,7 @@ def unknown():
 
             def enough(output):
                 counted.update(agent.metrics(f"http://127.0.0.1:{port}/metrics"))
-                return output.all[p.pid] > 200 and "9.9" in a.stderr()
+                return output.all[p.pid] > 80 and "9.9" in a.stderr()
 
             samples, said = textdump.parse(run_until(a, enough).splitlines()), a.stderr()
         p.kill()
