@@ -80,12 +80,6 @@ def run_until(a, enough):
     return perl_stacks.run_until(a, enough, Output)
 
 
-def run_until_seen(a, pids, least, seconds=0):
-    """Runs agent A for SECONDS, and until there are LEAST samples with Ruby's frames of each of PIDS. What it wrote."""
-    over = time.monotonic() + seconds
-    return run_until(a, lambda output: perl_stacks.have(least, pids)(output) and time.monotonic() > over)
-
-
 def chains(found):
     # Debian's 3.1 has a JIT compiler.
     named = {version: (version, root, []) for version, root in found.items()}
@@ -100,7 +94,7 @@ def chains(found):
                 *named[name][:2], *(["--plain"] if named[name][2] else []), ruby=named[name][2])) for name in group}
             pids = sum((["--pid", p.pid] for p in programs.values()), [])
             with agent.Agent(*pids, config=ruby_stacks.config()) as a:
-                text = run_until_seen(a, [p.pid for p in programs.values()], LONG * 1.02 if long else 200)
+                text = run_until(a, perl_stacks.have(LONG * 1.02 if long else 200, [p.pid for p in programs.values()]))
         samples = textdump.parse(text.splitlines())
         for name, program in programs.items():
             problems += judge(name, [s for s in samples if s.pid == program.pid], program.said)
@@ -141,7 +135,9 @@ def special(found):
             short = Short(version, root)
             stack.callback(short.close)
             pids = programs["workers"].said["pids"] + [programs["late"].pid]
-            samples = textdump.parse(run_until_seen(a, pids, 20, seconds=8).splitlines())
+            forged, over = programs["forged"].pid, time.monotonic() + 8
+            samples = textdump.parse(run_until(a, lambda output: perl_stacks.have(20, pids)(output) and len(
+                output.said[forged] - {NOT_READ[5:]}) >= 2 and time.monotonic() > over).splitlines())
     for name, program in programs.items():
         mine = [s for s in samples if s.pid in program.said.get("pids", [program.pid])]
         if name == "forged":
