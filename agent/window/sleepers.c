@@ -167,7 +167,7 @@ static void done(struct work *w)
 	struct found *f, *next;
 
 	if (s->result)
-		log_debug("off-CPU: cannot list the threads that wait: %s", strerror(-s->result));
+		log_debug("off-cpu", "cannot list the threads that wait: %s", strerror(-s->result));
 	LL_FOREACH_SAFE (s->found, f, next) {
 		if (sampler_sleeper_shown(s->sampler, f->record.tid, f->record.time))
 			s->take(&f->record, s->arg);

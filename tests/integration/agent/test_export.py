@@ -64,7 +64,7 @@ def test_what_is_sampled_arrives(agent, collector, busy, tmp_path, protocol, com
     assert a.wait() == 0, a.stderr()
     got = sums(a, tmp_path, collector)
     assert len(set(got.values())) == 1, got
-    assert got["otlp"] > 100
+    assert got["otlp"] > 20
     assert collector.complaints() == []
     for sample in collector.samples():
         assert (sample["type"], sample["unit"]) == ("samples", "count")
@@ -160,7 +160,7 @@ def test_every_generation_gets_the_same_samples(agent, busy, tmp_path, generatio
         a = agent("--duration", "3s", config=text)
         assert a.wait() == 0, a.stderr()
     want = sum(s.value for s in a.samples())
-    assert want > 100 and recorder.bodies
+    assert want > 20 and recorder.bodies
     if generation == "g6":
         assert [c for body in recorder.bodies for c in otlp_decode.check(otlp_decode.messages(body)[0])] == []
         assert sum(values(otlp_decode.decode(body)) for body in recorder.bodies) == want
@@ -190,7 +190,7 @@ def test_times_follow_a_clock_that_is_set(agent, collector, busy, tmp_path):
     assert a.stop() == 0, a.stderr()
     times = [t / 1e9 for s in collector.samples() for t in s["timestamps"]]
     told = {seconds: sum(begun - 10 <= t - seconds <= ended + 1 for t in times) for seconds in shifts}
-    assert min(told.values()) > 100, told
+    assert min(told.values()) > 20, told
     assert sum(told.values()) == len(times), (told, len(times))
 
 
@@ -200,7 +200,7 @@ def test_names_and_identity_of_a_workload(agent, collector, busy, tmp_path):
               config=configuration(tmp_path, exporter(collector, "grpc")))
     assert a.wait() == 0, a.stderr()
     samples = collector.samples()
-    assert values(samples) > 100
+    assert values(samples) > 20
     assert {s["attributes"]["process.pid"] for s in samples} == {busy.pid}
     # Thread i sits in leaf_i below i + 1 calls of middle_i: the workload says which thread that is.
     want = {c.tid: i for i, c in enumerate(busy.chains)}
@@ -246,7 +246,7 @@ def test_sum_is_what_the_counters_say(agent, collector, busy, tmp_path):
     lost = m["kiln_samples_dropped_total"] - m['kiln_samples_dropped_total{reason="ring_full"}']
     got = sums(a, tmp_path, collector)
     assert set(got.values()) == {m["kiln_samples_total"] - lost}, (got, lost)
-    assert got["otlp"] > 100
+    assert got["otlp"] > 20
     # Every walk has one end.
     assert m["kiln_unwind_end_total"] == m["kiln_samples_total"]
     for name in ("kiln_export_rejected_profiles_total", "kiln_export_dropped_samples_total",
@@ -275,7 +275,7 @@ def test_container_and_pod_of_a_process(agent, collector, tmp_path, which, style
     except FileNotFoundError as error:
         pytest.skip(str(error))
     samples = collector.samples()
-    assert values(samples) > 50
+    assert values(samples) > 10
     for s in samples:
         assert s["resource"]["container.id"] == container
         assert s["resource"]["k8s.pod.uid"] == pod

@@ -58,6 +58,6 @@ def test_everything_at_once(agent, collector, busy, tmp_path):
         "pprof": pprof_sum(tmp_path / "x.pb.gz")["samples"],
     }
     assert len(set(got.values())) == 1, got
-    assert got["text"] > 100
+    assert got["text"] > 20
     # Each OTLP exporter sends all of it to the same receiver.
     assert values(collector.samples()) == 2 * got["text"]

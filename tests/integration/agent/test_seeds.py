@@ -219,7 +219,7 @@ def test_otlp_to_the_endpoint_by_name(agent, sandbox, busy, contained_nest, tmp_
         collector.kill()
     assert collector.complaints() == []
     mine = [s for s in samples if s["attributes"]["process.pid"] == busy.pid]
-    assert values(mine) > 50
+    assert values(mine) > 10
     assert {s["period"] for s in samples} == {("cpu", "nanoseconds", period(rate_of(text)))}
     assert {s["resource"]["process.executable.name"] for s in mine} == {"wl-threads"}
     assert any(f["name"] == "leaf_0" for s in mine for f in s["frames"])
@@ -290,7 +290,7 @@ def test_environment_of_the_standalone_profiler(agent, sandbox, tmp_path, collec
         samples = collector.samples()
     finally:
         collector.kill()
-    assert values(samples) > 30
+    assert values(samples) > 10
     hz = int(env["OTEL_PROFILER_SAMPLING_FREQUENCY"])
     assert {s["period"] for s in samples} == {("cpu", "nanoseconds", period(hz))}
     assert {s["resource"]["host.name"] for s in samples} == {"meadow"}

@@ -44,6 +44,6 @@ def test_programs_that_live_a_few_milliseconds_are_named(agent, tmp_path, where)
     total = sum(stacks.values())
     lost = {stack: n for stack, n in stacks.items() if "[unknown]" in stack or "process not known" in stack}
     print(where, total, sum(lost.values()), lost)
-    assert total > 60  # beside two other tests it gets a part of the CPUs
+    assert total > 30  # beside two other tests it gets a part of the CPUs
     # Of what /proc tells alone, 8 of 100 are lost.
     assert sum(lost.values()) <= total / 100

@@ -83,7 +83,7 @@ def test_each_sample_has_its_time_where_that_is_asked_for(wanted):
     with test_labels.Program("labels-exec", "steady", 1) as p:
         _, samples = profile(p.pid, *(["--timestamps"] if wanted else []))
     times = [t for s in samples for t in s["timestamps"]]
-    assert sum(s["value"] for s in samples) >= 50
+    assert sum(s["value"] for s in samples) >= 10
     if not wanted:
         assert not times
         return

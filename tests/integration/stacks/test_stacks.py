@@ -49,7 +49,7 @@ def run(row, seconds, hz):
     allowed = (1 - COMPLETE) * max(verdict.samples, seconds * hz) + min(row.first, of_copies)
     if verdict.wrong_samples > allowed:
         problems.append(f"{verdict.complete:.2%} of the samples are right, want {COMPLETE:.1%}")
-    if verdict.samples < 50:
+    if verdict.samples < 30:
         problems.append(f"{verdict.samples} samples are too few to say anything")
     if not row.tree:
         # The timer is the CPU clock's: as many samples as the CPU time gives, and not one more. When within

@@ -71,7 +71,7 @@ def main():
         problems.append("the machine was too slow for the storm")
     # How many there are is the machine's matter: processes of three milliseconds that share a CPU with others are
     # seldom on it when its timer ticks. What follows needs enough of them to tell a share.
-    if worked < 50:
+    if worked < 20:
         problems.append(f"only {worked} samples of the processes' own work")
     if full < 0.9 * worked:
         problems.append(f"{full} of {worked} stacks of short-lived processes are complete")
