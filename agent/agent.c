@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The order of things. One libuv loop owns all state. A timer drains the ring buffer; the ring's
- * descriptor wakes the loop only for new processes. At each reporting interval the current window
- * is exchanged for an empty one (rotation.c). shutdown.c says how it ends, `phase` where in that we
- * are; only forward.
+ * The start. One libuv loop owns all state. A timer drains the ring buffer; the ring's descriptor
+ * wakes the loop earlier in the cases listed at DRAIN_MS (agent_internal.h). At each reporting
+ * interval the current window is exchanged for an empty one (rotation.c). shutdown.c describes the
+ * end; `phase` is the step reached, and only goes forward.
  *
- * A signal before the first sample ends the start instead, which has to wait for the loading of the
- * programs alone.
+ * A signal before the first sample ends the start. Only the loading of the BPF programs has to
+ * finish first.
  */
 #include "agent/agent_internal.h"
 
@@ -21,7 +21,7 @@
 #include "lib/wakeup.h"
 
 enum {
-	WARM_MS = 2000, /* at the start, for the tables of runtimes */
+	WARM_MS = 2000, /* longest time to prepare the tables of running runtimes at the start */
 };
 
 struct sampler_options agent_sampler_options(const struct config *c)
@@ -29,7 +29,7 @@ struct sampler_options agent_sampler_options(const struct config *c)
 	struct sampler_options options = {
 	    .hz = c->receiver.samples_per_second,
 	    .max_hz = c->processors.node_stream.enabled ? POD_HZ_MAX : 0,
-	    /* With policies these say who wants it. */
+	    /* With an operator, policies enable off-CPU sampling. */
 	    .off_cpu = c->processors.node_stream.enabled ? 0 : config_off_cpu(c),
 	    .max_depth = c->receiver.max_stack_depth,
 	    .unwind_bytes = (size_t)c->receiver.unwind_table_mib << 20,
@@ -54,7 +54,8 @@ static int create_exporters(struct agent *a, struct error *err)
 		return error_set(err, -ENOMEM, "out of memory");
 	for (size_t i = 0; i < c->n_exporters; i++) {
 		r = exporter_new(&c->exporters[i], &a->loop, &a->exporters[i], err);
-		/* What it asks for cannot be had: a wrong setting, whichever call found out. */
+		/* A failure here means that the settings cannot be used, whatever errno the call
+		 * returned. */
 		if (r < 0)
 			return error_wrap(err, r == -ENOMEM ? r : -EINVAL, "exporters.%s",
 					  c->exporters[i].id);
@@ -95,7 +96,7 @@ static int listen_extensions(struct agent *a, struct error *err)
 	return 0;
 }
 
-/* Before anything that takes time: whoever asks us to end gets exit code 0 from then on. */
+/* Called before anything that takes time: from here on a signal ends the agent with exit code 0. */
 static int start_signals(struct agent *a, struct error *err)
 {
 	int r = 0;
@@ -109,7 +110,7 @@ static int start_signals(struct agent *a, struct error *err)
 	return r ? error_set(err, -EIO, "cannot set up the signal handlers") : 0;
 }
 
-/* Has a signal come while there was no loop to hear it? */
+/* Runs the loop once to receive pending signals. True: one has asked the agent to end. */
 static bool asked_to_end(struct agent *a)
 {
 	(void)uv_run(&a->loop, UV_RUN_NOWAIT);
@@ -140,12 +141,13 @@ static int start_handles(struct agent *a, struct error *err)
 	return r ? error_set(err, -EIO, "cannot set up the event loop") : 0;
 }
 
-/* Tables and walkers of runtimes that run already: their frames cannot be found after the fact. */
+/* Prepares tables and walkers for runtimes that run already: a sample that is taken without them
+ * cannot get its runtime frames later. */
 static void warm_up(struct agent *a)
 {
 	uint64_t until = agent_clock_ns(CLOCK_MONOTONIC) + WARM_MS * 1000000ULL;
 
-	/* Where policies select, most of it would be for nothing. */
+	/* With policies, most of these processes may not be sampled at all. */
 	if (a->cluster)
 		return;
 	intake_warm(a->intake);
@@ -189,7 +191,7 @@ static void set_memory_budget(struct agent *a, uint64_t bytes)
 	metric_set(M_MEMORY_BUDGET_BYTES, (int64_t)a->memory_budget);
 }
 
-/* Every second: the operator may have told another budget. */
+/* Every second: takes over a budget that the operator may have changed. */
 static void agent_follow_budget(void *arg)
 {
 	struct agent *a = arg;
@@ -203,7 +205,7 @@ static void agent_follow_budget(void *arg)
 	agent_limit_memory(a);
 }
 
-/* Until the first window is measured the slabs may take all of it. */
+/* Until the first window is measured, the slabs may use the whole budget. */
 static int set_budget(struct agent *a, struct error *err)
 {
 	struct budget budget = a->cluster ? cluster_budget(a->cluster) : a->config->receiver.budget;
@@ -226,7 +228,8 @@ static int set_budget(struct agent *a, struct error *err)
 	return 0;
 }
 
-/* Up to RUNNING; or, after a signal, 0 with another phase and nothing begun. */
+/* Starts everything: phase is RUNNING then. After a signal returns 0 with another phase, and
+ * sampling is not started. */
 static int start(struct agent *a, struct error *err)
 {
 	const struct config *c = a->config;
@@ -248,7 +251,8 @@ static int start(struct agent *a, struct error *err)
 	r = create_exporters(a, err);
 	if (r < 0)
 		return r;
-	/* Before the sampler: loading the programs takes the most memory of the whole start. */
+	/* Before the sampler, because loading the programs needs the most memory of the whole
+	 * start. */
 	footprint_trim();
 	r = sampler_new(&options, &a->sampler, err);
 	if (asked_to_end(a))
@@ -276,13 +280,13 @@ static int start(struct agent *a, struct error *err)
 	footprint_trim();
 	if (asked_to_end(a))
 		return 0;
-	/* From here on new processes are waited for. */
+	/* From here on the loop must run soon after a new process wakes it. */
 	wakeup_soon();
 	a->phase = RUNNING;
 	r = sampler_start(a->sampler, err);
 	if (r < 0)
 		return r;
-	/* Timers count from the loop's last look at the clock, which was before all of this. */
+	/* Timers count from the loop's cached time, which is from before the start. */
 	uv_update_time(&a->loop);
 	a->window_start_ns = agent_clock_ns(CLOCK_MONOTONIC);
 	a->names_ms = uv_now(&a->loop);
@@ -319,7 +323,7 @@ int agent_run(const struct config *config, struct error *err)
 	if (!a)
 		return error_set(err, -ENOMEM, "out of memory");
 	a->config = config;
-	/* A peer that closes its connection is an error of that write, not of the process. */
+	/* Writing to a closed connection returns EPIPE instead of ending the process. */
 	signal(SIGPIPE, SIG_IGN);
 	if (uv_loop_init(&a->loop) < 0)
 		return error_set(err, -EIO, "cannot set up the event loop");

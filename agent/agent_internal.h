@@ -27,22 +27,26 @@
 #include "lib/work.h"
 
 enum {
-	/* Between two drains of the ring. A wakeup costs as much CPU time as 30 known samples: with
+	/*
+	 * Between two drains of the ring. A wakeup costs as much CPU time as 30 known samples: with
 	 * 250 ms, at 97 Hz on two CPUs, that was a third of the loop's time. The kernel wakes the
-	 * loop earlier for a new process, for a runtime's function that this CPU has not seen of
-	 * late in a young process (hurry_names()) or that is short-lived (walk_hurry()), and when
-	 * the ring is half full. */
+	 * loop earlier for a new process, for a runtime's function that this CPU has not seen
+	 * recently, if the process is young (hurry_names()) or the function is short-lived
+	 * (walk_hurry()), and when the ring is half full.
+	 */
 	DRAIN_MS = 500,
-	RING_REST_MS = 2, /* after the second wakeup within that time: on many CPUs it is a storm */
+	/* When the ring wakes the loop twice within this time, it is not polled for this time: on
+	 * many CPUs there would be a storm of wakeups. */
+	RING_REST_MS = 2,
 	/* While functions of runtimes come that are new: they may soon be gone from memory. With
 	 * 100 ms the loop costs a fifth more in the first minute of 80 processes. */
 	DRAIN_NAMES_MS = 200,
-	NAMES_FOR_MS = 1000, /* after the last one */
-	/* After a process ended before all its function names were read: there may be more
-	 * short-lived ones, and each loses the names that it met since the last drain. */
+	NAMES_FOR_MS = 1000, /* how long after the last new function */
+	/* After a process ended before all its function names were read: other processes may be as
+	 * short-lived, and each loses the names that it met since the last drain. */
 	DRAIN_LOST_MS = 20,
-	LOST_FOR_MS = 10000, /* after the last one */
-	DRAIN_MORE_MS = 1,   /* when the ring is not empty; never 0: see set_drain_timer() */
+	LOST_FOR_MS = 10000, /* how long after the last such loss */
+	DRAIN_MORE_MS = 1,   /* when the ring is not empty; must not be 0: see set_drain_timer() */
 };
 enum phase { STARTING, RUNNING, SETTLING, NAMING_LAST, FLUSHING, CLOSING };
 
@@ -52,42 +56,45 @@ struct agent {
 	enum phase phase;
 	struct sampler *sampler;
 	struct probes *probes;
-	uint64_t probes_tried_ms; /* to attach those that are not */
+	uint64_t probes_tried_ms; /* when attaching the probes was tried last */
 	struct intake *intake;
 	struct naming *naming;
 	struct cluster *cluster; /* NULL: no operator */
 	struct window windows[2];
-	unsigned int current; /* of windows; the other is being named or empty */
+	/* Index of the window that takes samples; the other is being named, or empty. */
+	unsigned int current;
 	bool naming_busy;
 	enum memory_pressure pressure;
 	uint64_t memory_budget; /* bytes; budget.h */
 	struct cpu_budget *cpu_budget;
 	struct work naming_work;
-	/* What the worker made; NULL: it could not. */
+	/* The worker's results; NULL: that batch could not be made. */
 	struct split split;
 	struct batch *batches[SPLIT_PARTS_MAX], *whole;
-	bool whole_wanted; /* by pprof or the page: a window that is split, in one piece too */
+	/* Pprof or the live page wants the window as one batch even if it is split by route. */
+	bool whole_wanted;
 	int naming_result;
 	uint64_t duration_ns;
 	uint64_t window_start_ns; /* CLOCK_MONOTONIC */
 	struct exporter **exporters;
-	size_t n_exporters, flushed; /* of n_exporters + 1: the router */
+	/* Flushed: exporters that have finished, and the router: n_exporters + 1 when done. */
+	size_t n_exporters, flushed;
 	struct router *router;
 	struct health *health;
 	struct debug_pprof *pprof;
 	struct live *live;
-	bool cpus_failed; /* to follow them, when the last window ended */
-	bool reported;	  /* a window went out */
+	bool cpus_failed; /* adding CPUs that came online failed at the end of the last window */
+	bool reported;	  /* the first window has been delivered */
 	bool has_signals; /* sigint and sigterm are initialised */
-	bool has_handles; /* timers and the ring's poll are */
+	bool has_handles; /* timers and the ring's poll are initialised */
 	uint64_t settle_until_ms;
-	struct error failure; /* of an exporter; the run goes on, its exit code tells */
+	struct error failure; /* of an exporter; the run goes on, and the exit code reports it */
 	uv_timer_t drain_timer, window_timer, end_timer;
-	uint64_t names_ms; /* of the last new frame of a runtime */
-	uint64_t lost_ms;  /* of the last one whose name was gone */
+	uint64_t names_ms; /* uv_now() when a new runtime frame was met last */
+	uint64_t lost_ms;  /* uv_now() when a runtime frame's name could not be read last */
 	uv_poll_t ring_poll;
-	uint64_t ring_ms; /* of the last wakeup by it */
-	bool ring_rests;  /* until the next drain */
+	uint64_t ring_ms; /* uv_now() of the ring's last wakeup */
+	bool ring_rests;  /* the ring is not polled until the next drain */
 	uv_signal_t sigint, sigterm;
 };
 
@@ -103,29 +110,30 @@ static inline uint64_t agent_clock_ns(clockid_t clock)
 struct sampler_options agent_sampler_options(const struct config *c);
 
 /* probes.c */
-/* Those of the configuration. Without an operator it is a failure when one cannot be attached. */
+/* Attaches the configuration's probes. A probe that cannot be attached is a failure only without an
+ * operator. */
 int agent_start_probes(struct agent *a, struct error *err) _must_check_;
 /* 0: all probes are attached. Else the error of the first one that is not: -EPERM, -ENOTSUP or
  * -ENOMEM where the kernel lacks something, -EINVAL where the probe itself is wrong. */
 int agent_probes_failure(const struct probes *p, struct error *err) _must_check_;
-/* W is about to be named. */
+/* Before W is named: copies the probes' names into W, and retries probes that are not attached. */
 void agent_name_probes(struct agent *a, struct window *w);
 
 /* rotation.c */
-/* Exchanges the windows and has the full one named. */
+/* Exchanges the windows and has a worker name the full one. */
 void agent_close_window(struct agent *a);
-/* Every second: near the memory budget caches shrink. */
+/* Every second: limits memory use near and beyond the budget. */
 void agent_limit_memory(void *agent);
 void agent_on_window_timer(uv_timer_t *timer);
 void agent_on_drain_timer(uv_timer_t *timer);
 void agent_on_ring(uv_poll_t *poll, int status, int events);
 
 /* shutdown.c */
-/* Begins to end, once. */
+/* Begins the shutdown; further calls do nothing. */
 void agent_stop(struct agent *a);
-/* Takes the next step towards the end, if the one before is done. */
+/* Takes the next step of the shutdown if the last one is done. */
 void agent_advance(struct agent *a);
-/* The last step; also of a half-made one. */
+/* The last step of the shutdown; also after a start that failed half-way. */
 void agent_close(struct agent *a);
 void agent_on_end_timer(uv_timer_t *timer);
 void agent_on_signal(uv_signal_t *handle, int signum);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One budget for what follows need: unwind tables and mappings in the kernel, stacks, names, images
- * and symbols in user space. The slabs get what the rest leaves below the limit of soft pressure,
- * so a slab that is full evicts its own coldest tables first. When the rest grows into that limit,
- * caches are asked to shrink.
+ * One memory budget for everything that grows with the load: unwind tables and mappings in the
+ * kernel, stacks, names, images and symbols in user space. The slabs get what is left below the
+ * soft limit after all other memory, so a full slab evicts its own coldest tables first. When the
+ * other memory itself reaches the soft limit, the caches are asked to shrink.
  */
 #include "agent/budget.h"
 
@@ -25,7 +25,8 @@ static uint64_t soft_limit(uint64_t budget)
 	return budget - budget / 8;
 }
 
-/* Stacks without frames before it is used up: it is looked at once a second. */
+/* New stacks lose their frames before the budget is used up, because it is checked once a
+ * second. */
 static uint64_t hard_limit(uint64_t budget)
 {
 	return budget - budget / 32;

@@ -12,7 +12,7 @@ uint64_t budget_default(uint64_t machine_bytes);
 /* From 7/8 of the budget on caches shrink, from 31/32 on new stacks are counted without frames. */
 enum memory_pressure budget_pressure(uint64_t budget, uint64_t used);
 /*
- * What the slabs of the kernel side may take when the rest of the agent takes OTHER: never so much
- * that the slabs alone bring about pressure, always enough for a few tables.
+ * How many bytes the slabs of the kernel side may take when the rest of the agent uses OTHER bytes:
+ * never so many that the slabs alone exceed the soft limit, but always enough for a few tables.
  */
 uint64_t budget_for_slabs(uint64_t budget, uint64_t other);

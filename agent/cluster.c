@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Joins what does not know each other: the pod table (agent/meta), policies and cgroups
- * (agent/policy), the sampler. Order at the start: the last known good snapshot first, then the
- * cgroups that are there, so that the first sample is taken under the policy of the last run; the
- * operator's word follows when it comes.
+ * Connects the pod table (agent/meta), policies and cgroups (agent/policy), and the sampler, which
+ * do not know each other. At the start the last known good snapshot is loaded first, then the
+ * existing cgroups are scanned, so that the first sample is taken under the policy of the last run.
+ * The operator's state replaces the snapshot when it arrives.
  */
 #include "agent/cluster.h"
 
@@ -23,16 +23,16 @@ struct cluster {
 	uv_loop_t *loop;
 	struct sampler *sampler;
 	struct router *router;
-	struct meta_client *client;   /* NULL: nobody to connect to, */
-	struct pod_table *own_pods;   /* only what the snapshot has */
-	const struct pod_table *pods; /* of one of them */
+	struct meta_client *client;   /* NULL: no operator is configured, */
+	struct pod_table *own_pods;   /* ... and this table holds the snapshot */
+	const struct pod_table *pods; /* the client's table or own_pods */
 	struct policies *policies;
 	struct cgroup_watch *watch;
 	int64_t started_s;
-	uint64_t unresolved; /* containers of the last window of which nobody has told */
+	uint64_t unresolved; /* containers of the last window that the operator has not described */
 	uint64_t told;	     /* report_word() of the last report */
 	const struct runtimes *runtimes;
-	const struct cpu_budget *cpu_budget; /* NULL: not there yet */
+	const struct cpu_budget *cpu_budget; /* NULL: not created yet */
 	const struct probes *probes;
 	struct report_texts texts;
 };
@@ -154,7 +154,8 @@ static int connect_operator(struct cluster *c, const struct pod_events *events,
 	const struct meta_events meta_events = {.pods = *events, .report = fill_report, .arg = c};
 	int r;
 
-	/* As the operator has it of the ConfigMap that it renders: operator/render/render.c. */
+	/* In the form in which the operator hashes the ConfigMap that it renders:
+	 * operator/render/render.c. */
 	if (c->config->file_hash)
 		snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)c->config->file_hash);
 	r = meta_client_new(&options, &meta_events, c->loop, &c->client, err);
@@ -164,8 +165,8 @@ static int connect_operator(struct cluster *c, const struct pod_events *events,
 	return 0;
 }
 
-/* Without a usable snapshot the agent works as well; it only knows less until the operator tells.
- */
+/* The agent works without a usable snapshot; it only knows no pods until the operator sends
+ * them. */
 static int read_snapshot(struct cluster *c, const struct pod_events *events, struct error *err)
 {
 	const char *path = c->config->processors.node_stream.snapshot_file;
@@ -220,7 +221,7 @@ int cluster_new(const struct config *config, enum cgroup_mode mode, struct sampl
 	c->router = router;
 	c->loop = loop;
 	c->started_s = time(NULL);
-	/* From here on the caller frees it: what has handles must be closed by the loop. */
+	/* From here on the caller frees it, because handles have to be closed by the loop. */
 	*ret = c;
 	sampler_use_cgroups(sampler);
 	if (config->processors.node_stream.endpoint)
@@ -247,7 +248,8 @@ void cluster_stop(struct cluster *c)
 		return;
 	c->watch = cgroup_watch_free(c->watch);
 	c->client = meta_client_free(c->client);
-	/* The client's table went with it; the last window's identities hold what they need. */
+	/* The client's table is freed with it; the last window's identities hold the references
+	 * that they need. */
 	if (!c->own_pods)
 		c->pods = NULL;
 }
@@ -291,7 +293,7 @@ static void fill_report(struct meta_report *ret, void *arg)
 	c->told = report_word(ret);
 }
 
-/* A destination failed or works again, another policy holds: the operator hears of it now. */
+/* Sends a report early when a destination fails or recovers, or the applied policies change. */
 static void report_turns(struct cluster *c)
 {
 	struct meta_report now = {0};
@@ -312,7 +314,7 @@ void cluster_close_window(struct cluster *c, struct window *w, struct window *ne
 	c->unresolved = window_identify(w, next, c->policies, last);
 	policies_window(c->policies, next->number, now);
 	router_sweep(c->router, policies_routes(c->policies));
-	/* What had no place may have one now. */
+	/* A policy or destination that found no free slot may find one after the sweep. */
 	if (router_take_refused(c->router) || policies_refused(c->policies)) {
 		policies_changed(c->policies);
 		router_update(c->router, c->pods);
@@ -335,7 +337,7 @@ struct budget cluster_budget(const struct cluster *c)
 		told = pod_table_budget(c->pods);
 	if (told.cpu)
 		budget.cpu = told.cpu;
-	/* The configuration's is what the container's memory limit leaves. */
+	/* The configuration's value was derived from the container's memory limit. */
 	if (told.memory)
 		budget.memory_bytes =
 		    own->memory_bytes ? MIN(own->memory_bytes, told.memory) : told.memory;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Costs are read from the kernel's clocks: the process's, the loop's thread's, and what the kernel
- * measured of the BPF programs. That the kernel measures costs two reads of a clock for each run,
- * some 40 ns where a sample takes 5,000: less than any estimate would be wrong by. Only while
- * switches are looked at it is an estimate (agent/sampler/run_time.h). The workers' share is the
- * difference, so no thread has to be known.
+ * Costs are read from the kernel's clocks: the process's CPU clock, the loop thread's, and the run
+ * time of the BPF programs that the kernel measures. That measurement costs two clock reads for
+ * each run, about 40 ns where a sample takes 5,000 ns: less than the error of any estimate. While
+ * off-CPU profiling is on, a part of the run time is estimated instead (agent/sampler/run_time.h).
+ * The workers' share is the difference between process and loop thread, so no thread has to be
+ * known.
  */
 #include "agent/cpu_budget.h"
 

@@ -14,7 +14,7 @@
 struct cpu_budget_options {
 	uv_loop_t *loop;
 	struct sampler *sampler;
-	struct policies *policies; /* NULL: the sampler's own policy is all there is */
+	struct policies *policies; /* NULL: there is only the sampler's own policy */
 	uint32_t hz;		   /* of the sampler's own policy */
 	uint32_t cpu;		   /* millionths of all CPUs; 0: no limit */
 	void (*each_second)(void *arg);
@@ -30,12 +30,13 @@ struct cpu_budget *cpu_budget_free(struct cpu_budget *b);
 
 /* Sampling begins. */
 int cpu_budget_start(struct cpu_budget *b) _must_check_;
-/* Another budget, from now on: millionths of all CPUs; 0: no limit. */
+/* Changes the budget to CPU, in millionths of all CPUs; 0: no limit. */
 void cpu_budget_set_cpu(struct cpu_budget *b, uint32_t cpu);
 uint32_t cpu_budget_cpu(const struct cpu_budget *b);
-/* Around what the loop does at the end of a window: its CPU time comes in bursts. */
+/* Call these before and after the loop's work at the end of a window: its CPU time comes in bursts
+ * and is accounted separately. */
 void cpu_budget_window_begins(struct cpu_budget *b);
 void cpu_budget_window_ends(struct cpu_budget *b);
 
-/* What was decided last. */
+/* The governor's last decision. */
 const struct governor *cpu_budget_state(const struct cpu_budget *b);

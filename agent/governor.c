@@ -1,41 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One number says how much is given up: the level. Its first part, an octave of rate for each 1.0,
- * belongs to the policies with the lowest priority, the next part to those of the next priority,
- * and so on; then each 1.0 is a step of detail, then a policy. A cost above the mark raises the
- * level by the octaves that the cost is too high; a cost well below it lowers the level a little.
- * Between the two marks nothing changes. A level that was lowered and has to go back up soon
- * doubles the time until the next try, so that a load that does not fit is not tried again and
- * again.
+ * The `level` says how much is given up. Its first part belongs to the policies with the lowest
+ * priority: 1.0 is one octave (half the rate). The next part belongs to those of the next priority,
+ * and so on. Above rates_level, each 1.0 is a step of detail, then a policy. A cost above HIGH
+ * raises the level by the number of octaves by which the cost is too high; a cost below LOW lowers
+ * the level a little. Between the two nothing changes. When a level that was lowered has to be
+ * raised again soon, the time until the next attempt doubles, so that a load that does not fit is
+ * not tried again and again.
  *
- * The costs differ in how they follow the rates. Sampling does at once. The end of a window comes
- * in bursts, so its mean over 10 s counts. Workers are limited, not predicted (lib/pace.h): they
- * get what the others leave, and always a quarter.
+ * The costs differ in how they follow the rates. Sampling follows at once. The work at the end of a
+ * window comes in bursts, so its mean over 10 s counts. Workers are limited, not predicted
+ * (lib/pace.h): they get what the other costs leave, but at least a quarter.
  */
 #include "agent/governor.h"
 
 #include <math.h>
 
 #define NS_PER_SECOND 1000000000ULL
-/* Shares of the budget. */
-#define HIGH	      0.8  /* above: more is given up */
-#define AIM	      0.7  /* ... so much that the cost is this */
-#define LOW	      0.55 /* below: something comes back */
-#define WORKERS_MIN   0.25 /* workers may always take so much, */
-#define WORKERS_BRAKE 0.05 /* ... but while the brake is on */
-#define ALARM	      2.0  /* one tick costs so much: at once */
-/* What the last 10 s cost, from which on workers, and then rates too, get the least: */
+/* In shares of the budget: */
+#define HIGH	      0.8  /* cost above which more is given up */
+#define AIM	      0.7  /* ... as much as brings the cost down to this */
+#define LOW	      0.55 /* cost below which something is given back */
+#define WORKERS_MIN   0.25 /* workers may always use this much, */
+#define WORKERS_BRAKE 0.05 /* ... or this much while slow_workers is set */
+#define ALARM	      2.0  /* a single tick that costs this much is acted on at once */
+/* What the last 10 s may have cost before workers get the least (SLOW_WORKERS), and then rates too
+ * (BRAKE): */
 #define SLOW_WORKERS  0.85
 #define BRAKE	      1.0
-#define RELEASE	      0.1  /* ... until it is so much less */
-#define FULL	      1.05 /* with work that cannot be divided */
+#define RELEASE	      0.1  /* ... until the cost is lower by this */
+#define FULL	      1.05 /* limit for the last 10 s including work that cannot be divided */
 #define RESERVE_MAX   0.8
 
 enum { RAISE_TICKS = 3 };
 #define HOLD_NS	      (1 * NS_PER_SECOND)
 #define HOLD_NS_MAX   (64 * NS_PER_SECOND)
-#define RETRY_NS      (10 * NS_PER_SECOND) /* a cut so soon after a raise: the raise was wrong */
-#define CALM_NS	      (60 * NS_PER_SECOND) /* without a cut: begin anew */
+/* A level raised again so soon after it was lowered: lowering it was wrong. */
+#define RETRY_NS      (10 * NS_PER_SECOND)
+#define CALM_NS	      (60 * NS_PER_SECOND) /* without raising the level: the backoff starts over */
 #define STEP_UP_MAX   4.0
 #define STEP_UP_MIN   0.1
 #define STEP_DOWN_MAX 1.0
@@ -65,7 +67,7 @@ static uint32_t rate_at(uint32_t asked, double given_up)
 	return MIN(asked, (uint32_t)MAX(lround(hz), (long)GOVERNOR_HZ_MIN));
 }
 
-/* Puts the level into effect. True: something is another than before. */
+/* Computes rates and detail from the level. True: something has changed. */
 static bool apply_level(struct governor *g, int64_t now_s)
 {
 	double left = MAX(g->level - g->rates_level, 0);
@@ -124,7 +126,8 @@ static void record(struct governor *g, uint64_t now_ns, const struct governor_co
 	g->windows[at] = since(cost->windows, g->last.windows);
 	g->workers[at] = since(cost->workers, g->last.workers);
 	g->spent[at] = g->sampling[at] + g->windows[at] + g->workers[at];
-	/* The start is nobody's excess: it is not held against what follows. */
+	/* The cost of the agent's start is capped, so that it does not count against the following
+	 * ticks. */
 	if (g->ticks < GOVERNOR_MEAN_TICKS)
 		g->spent[at] = MIN(g->spent[at], g->budget * GOVERNOR_TICK_MS / 1000);
 	g->lengths[at] = MAX(since(now_ns, g->last_ns), 1ULL);
@@ -162,7 +165,8 @@ static bool give_back(struct governor *g, double step, uint64_t now_ns, int64_t 
 	return set_level(g, g->level - step, now_s);
 }
 
-/* The brake: of the last 10 s nothing is left. The ticks that go out of the window release it. */
+/* Sets `braking` when the last 10 s have used up the budget; it ends as expensive ticks leave the
+ * window. */
 static void look_at_brake(struct governor *g)
 {
 	double all = (double)g->budget * GOVERNOR_WINDOW_TICKS * GOVERNOR_TICK_MS / 1000;
@@ -172,7 +176,8 @@ static void look_at_brake(struct governor *g)
 		sum += g->spent[i];
 	g->braking = (double)sum > all * (BRAKE - (g->braking ? RELEASE : 0));
 	g->slow_workers = (double)sum > all * (SLOW_WORKERS - (g->slow_workers ? RELEASE : 0));
-	/* Room is made for work that cannot be divided by spending nothing else. */
+	/* Room for work that cannot be divided is made by spending as little as possible on the
+	 * rest. */
 	g->granted = g->last.reserve && (double)(sum + g->last.reserve) <= all * FULL;
 	g->too_dear = (double)g->last.reserve > all * RESERVE_MAX;
 	if (g->last.reserve && !g->granted && !g->too_dear)
@@ -224,7 +229,7 @@ bool governor_tick(struct governor *g, uint64_t now_ns, int64_t now_s,
 
 /* ---- what is governed ------------------------------------------------------------------------ */
 
-/* What each policy's part of the level is: see apply_level(). */
+/* Computes `below` and `newer` of each policy: see apply_level(). */
 static void order_policies(struct governor *g)
 {
 	double octaves_of[GOVERNOR_POLICIES_MAX];
@@ -234,7 +239,8 @@ static void order_policies(struct governor *g)
 	for (size_t i = 0; i < g->n; i++) {
 		struct governor_policy *p = &g->policies[i];
 
-		/* Those of a priority give up together; the first of them stands for all. */
+		/* Policies of one priority give up together; the first of them has the octaves of
+		 * all. */
 		octaves_of[i] = octaves(p->asked_hz);
 		first = true;
 		for (size_t k = 0; k < i && first; k++)
@@ -294,7 +300,7 @@ void governor_set_budget(struct governor *g, uint64_t budget)
 		g->level = 0;
 		g->workers_ns = 0;
 	} else if (before && budget > before) {
-		/* A cost that follows the rates fits again. */
+		/* A higher budget allows proportionally higher rates. */
 		g->level = MAX(g->level - log2((double)budget / (double)before), 0);
 	}
 	(void)apply_level(g, 0);

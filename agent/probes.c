@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Probes as the agent has them. Whoever started it by hand hears at once why one cannot be
- * attached: the agent ends. Below an operator it goes on, reports the reason (agent/report.c), and
- * tries again once a minute: the file may come. Loop thread.
+ * The configuration's probes. Without an operator the agent ends at once when one cannot be
+ * attached, so that the user sees the reason. With an operator it runs on, reports the reason
+ * (agent/report.c), and tries again once a minute, because the probed file may appear later. Loop
+ * thread.
  */
 #include "agent/agent_internal.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A report is how things are at the moment when it is sent; nothing is kept for it. What this
- * version cannot do is said to be unavailable, also when it is asked for: people would else wait
- * for frames that never come. A runtime's tracer is loaded when it is asked for; when the node has
- * only versions of it that are not supported, the reason names one.
+ * A report describes the state at the moment when it is sent; nothing is stored for it. A tracer
+ * that this version does not have is reported as unavailable even when it is asked for: otherwise
+ * people would wait for frames that never come. A runtime's tracer is loaded when it is asked for;
+ * if the node has only unsupported versions of the runtime, the reason names one.
  */
 #include "agent/report.h"
 
@@ -105,7 +105,8 @@ static void add_budget(const struct governor *g, uint32_t cpu, struct meta_repor
 
 static void add_counters(struct sampler *sampler, struct meta_report *ret)
 {
-	/* On every way from the kernel to a receiver; the ring's own counter is the kernel's. */
+	/* Losses on the whole way from the kernel to a receiver; losses in the ring are in the
+	 * kernel's counters. */
 	static const enum metric_id drops[] = {
 	    M_DROPPED_MALFORMED,      M_DROPPED_WINDOW_FULL,   M_DROPPED_NO_MEMORY,
 	    M_EXPORT_SAMPLES_DROPPED, M_OTLP_OVERSIZE_SAMPLES, M_TEXT_DROPPED,
@@ -160,7 +161,8 @@ uint64_t report_word(const struct meta_report *r)
 		h = mix64(h ^ !r->probes[i].reason);
 	for (size_t i = 0; i < r->n_policies; i++)
 		h = mix64(h ^ r->policies[i].id);
-	/* That one is cut, or is no more; how far it is cut changes often. */
+	/* Hashes which policies are cut and which are left out, but not by how much: that changes
+	 * often. */
 	for (size_t i = 0; i < MIN(r->budget.n_cut, (uint32_t)META_CUT_MAX); i++)
 		h = mix64(h ^ r->budget.cut[i].id ^ !r->budget.cut[i].hz_now);
 	return mix64(h ^ r->budget.n_cut ^ (uint64_t)r->budget.exhausted << 32);

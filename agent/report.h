@@ -15,7 +15,7 @@
 
 enum { REPORT_TEXT_MAX = 256 };
 
-/* What a report points to besides what lives longer. */
+/* Texts that a report points to and that are stored nowhere else. */
 struct report_texts {
 	char names[META_EXPORTERS_MAX][REPORT_TEXT_MAX],
 	    errors[META_EXPORTERS_MAX][REPORT_TEXT_MAX];
@@ -32,8 +32,8 @@ struct report_sources {
 	const struct probes *probes;	 /* may be NULL */
 };
 
-/* Everything but the time of the start and what the last window told. */
+/* Fills in everything but started_s and unresolved_containers. */
 void report_fill(const struct report_sources *from, struct report_texts *texts,
 		 struct meta_report *ret);
-/* Of what is worth a report at once: another value, another word. */
+/* A hash of the parts of a report whose change is worth a report at once. */
 uint64_t report_word(const struct meta_report *report);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two windows that take turns: one takes samples while the other is named by a worker and
- * delivered. The batch that comes back goes to every exporter; where policies say who gets a pod's
- * samples (agent/export/route.h), a window becomes several. While the
- * worker is not done, the other window goes on (M_WINDOWS_LATE). Loop thread, but for
- * name_window().
+ * Two windows take turns: one takes samples while a worker names the other one. Its batch then goes
+ * to the exporters; where policies route samples (agent/export/route.h), a window becomes several
+ * batches. If the worker is not done at the end of an interval, the current window is used on
+ * (M_WINDOWS_LATE). Loop thread, but for name_window().
  */
 #include "agent/agent_internal.h"
 
@@ -45,7 +44,7 @@ static void deliver(struct agent *a)
 		a->batches[i] = batch_unref(a->batches[i]);
 	a->whole = batch_unref(a->whole);
 	metric_add(M_WINDOWS, 1);
-	/* The first window is the one that met every file. */
+	/* The first window is the one that opened and read every file. */
 	if (!a->reported)
 		footprint_trim();
 	a->reported = true;
@@ -63,8 +62,8 @@ static enum memory_pressure limiter_pressure(const struct processors_config *p)
 }
 
 /*
- * Near the budget, or the memory_limiter's limit, the agent forgets what it can find again; beyond
- * it counts new stacks without their frames.
+ * Near the memory budget or the memory_limiter's limit, the agent frees what it can find again;
+ * beyond it, new stacks are counted without their frames.
  */
 void agent_limit_memory(void *agent)
 {
@@ -137,7 +136,7 @@ void agent_close_window(struct agent *a)
 
 /* ---- timers ---------------------------------------------------------------------------------- */
 
-/* Logs the first failure of a row: the next window tries again. */
+/* Logs only the first of several failures in a row; the next window tries again. */
 static void follow_cpus(struct agent *a)
 {
 	struct error err = {};
@@ -150,10 +149,10 @@ static void follow_cpus(struct agent *a)
 }
 
 /*
- * When to drain next. MORE: the ring is not empty, and the loop has looked at nothing else. It has
- * to before the next drain, or an agent that gets too little of a CPU never answers anybody again:
- * of timers that are due libuv (1.44, src/timer.c, uv__run_timers()) runs one after the other, also
- * one that starts itself anew without a delay.
+ * Sets the time of the next drain. MORE: the ring is not empty. Even then the timer waits for
+ * DRAIN_MORE_MS, so that the loop serves its other handles: libuv (1.44, src/timer.c,
+ * uv__run_timers()) runs all due timers one after the other, also one that starts itself again
+ * without a delay. An agent that gets too little CPU time would then serve nothing else.
  */
 static void set_drain_timer(struct agent *a, bool more)
 {

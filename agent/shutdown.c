@@ -86,7 +86,7 @@ void agent_stop(struct agent *a)
 	if (a->phase != RUNNING)
 		return;
 	a->phase = SETTLING;
-	/* Whoever asked for the end waits for it: it is not paced. */
+	/* The user waits for the end, so the workers are not slowed down. */
 	pace_set_limit(0);
 	cpu_budget_stop(a->cpu_budget);
 	sampler_stop(a->sampler);
@@ -107,11 +107,11 @@ void agent_on_signal(uv_signal_t *handle, int signum)
 	struct agent *a = handle->data;
 
 	if (a->phase == STARTING) {
-		a->phase = CLOSING; /* start() looks at it */
+		a->phase = CLOSING; /* checked by start() */
 		return;
 	}
 	if (a->phase != RUNNING && signum == SIGINT) {
-		/* Asked twice: do not wait for anybody. */
+		/* The second request: do not wait for anything. */
 		log_warn("agent", "second interrupt: leaving without flushing");
 		_exit(130);
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct backoff: how long to wait before the next attempt. Exponential with jitter, the same
- * numbers as the OpenTelemetry Collector's retry_on_failure. The clock and the dice are passed in.
- * No thread of its own: whoever holds it calls.
+ * struct backoff: how long to wait before the next attempt: exponential backoff with jitter, with
+ * the parameters of the OpenTelemetry Collector's retry_on_failure. Clock and random numbers are
+ * passed in. It has no thread of its own.
  */
 #pragma once
 
@@ -26,10 +26,11 @@ void backoff_init(struct backoff *b, const struct backoff_options *options);
 void backoff_reset(struct backoff *b); /* after a success */
 
 /*
- * An attempt failed: *ret_ms is the wait before the next one, at least FLOOR_MS (what the server
- * asked for). SPENT_MS, the time since the last attempt began or the last wait ended, and the wait
- * count against max_elapsed_ms; callers pass COUNTS = false for failures that are nobody's budget
- * (the server is away). RANDOM is in [0, 1). -ETIME: max_elapsed_ms is used up.
+ * An attempt failed: *RET_MS is the wait before the next one, at least FLOOR_MS (the wait that the
+ * server asked for). SPENT_MS is the time since the last attempt began or the last wait ended. With
+ * COUNTS, SPENT_MS and the wait are charged against max_elapsed_ms; callers pass COUNTS = false for
+ * failures that must not use it up (the server is away). RANDOM is in [0, 1). -ETIME:
+ * max_elapsed_ms is used up.
  */
 int backoff_next(struct backoff *b, bool counts, uint64_t spent_ms, uint64_t floor_ms,
 		 double random, uint64_t *ret_ms) _must_check_;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The steps are `phase`. A step that fails or takes too long gives the connection up and dials on,
- * because the next address may do better: some of several replicas may be broken.
+ * `phase` is the current step. When a step fails or takes too long, the connection is closed and
+ * the next address is dialed: of several replicas behind one name, some may be broken.
  *
- * Whether there is a proxy is asked for each socket; it then stands where the target's host was,
- * and is told the target's authority, which nobody resolves here. No secret is in any words.
+ * The environment is asked for a proxy once per socket. With a proxy, the proxy's host is dialed
+ * instead of the target's, and the proxy resolves the target's authority. Error texts hold no
+ * secrets.
  */
 #include "lib/client_socket.h"
 
@@ -29,7 +30,8 @@ struct client_socket {
 		SOCKET_OPENED,
 		SOCKET_SETTLED
 	} phase;
-	uint64_t since_ms; /* of the step: dialing, or all that an address is used for */
+	/* When the step began; from connecting until SOCKET_SETTLED counts as one step. */
+	uint64_t since_ms;
 	struct dial *dial;
 	struct http_proxy proxy; /* without a host: none */
 	char *request;		 /* to the proxy */
@@ -38,8 +40,8 @@ struct client_socket {
 	int fd;
 	struct watch *watch;
 	SSL *ssl;
-	bool wants_room;     /* for whom it is open */
-	bool tls_wants_room; /* for the handshake, or a read of TLS */
+	bool wants_room;     /* the owner wants ready() when the socket is writable */
+	bool tls_wants_room; /* OpenSSL needs to write (handshake or read) */
 	char address[112];   /* of the peer */
 	char why[CLIENT_SOCKET_WORDS_MAX];
 };
@@ -49,7 +51,7 @@ static void on_ready(void *arg, int events);
 /* ---- failing -----------------------------------------------------------------------------------
  */
 
-/* Gives the peer up, but not the dial. */
+/* Closes the connection to the peer, but keeps the dial for the other addresses. */
 static void hang_up(struct client_socket *s)
 {
 	s->watch = watch_free(s->watch);
@@ -162,7 +164,7 @@ static void refused_by_proxy(struct client_socket *s, int error, int status)
 	client_socket_again(s, words);
 }
 
-/* Reads the reply and not a byte behind it: that is the peer's. */
+/* Reads the proxy's reply, but no byte after it: those belong to the peer. */
 static void hear_proxy(struct client_socket *s)
 {
 	size_t before = s->reply.len, len = 0;
@@ -274,7 +276,7 @@ void client_socket_settle(struct client_socket *s)
 /* ---- bytes -------------------------------------------------------------------------------------
  */
 
-/* What a call of OpenSSL came to that did not move bytes. */
+/* The return value for an OpenSSL call that moved no bytes: 0 to try again, or -ECONNRESET. */
 static ssize_t tls_result(struct client_socket *s, int result)
 {
 	int kind = SSL_get_error(s->ssl, result);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct client_socket: bytes to and from a peer: its name is resolved, its addresses are tried
- * (lib/dial.h), if the environment says so through an HTTP proxy (lib/http_proxy.h), and TLS is
- * spoken when that is wanted (lib/tls_client.h). Each step has 20 s. Loop thread; does not keep the
- * loop alive.
+ * struct client_socket: a byte stream to a peer. It resolves the peer's name and tries its
+ * addresses (lib/dial.h), goes through an HTTP proxy if the environment names one
+ * (lib/http_proxy.h), and speaks TLS unless the target is plaintext (lib/tls_client.h). Dialing may
+ * take 20 s, and so may everything from connecting to client_socket_settle(). Loop thread; does not
+ * keep the loop alive.
  */
 #pragma once
 
@@ -26,11 +27,12 @@ struct client_socket_options { /* all of it outlives the socket */
 };
 
 struct client_socket_events {
-	/* Bytes go both ways from now on. */
+	/* The connection is established, TLS included: bytes can be read and written. */
 	void (*opened)(void *arg);
-	/* There may be something to read, or room to write again. */
+	/* The socket may be readable or writable again. */
 	void (*ready)(void *arg);
-	/* It could not be opened: the last callback. Only it may come from inside _tick(). */
+	/* The connection could not be established. This is the last callback, and the only one that
+	 * client_socket_tick() may call. */
 	void (*failed)(void *arg, const char *words);
 	void *arg;
 };
@@ -41,22 +43,25 @@ int client_socket_new(const struct client_socket_options *options, uv_loop_t *lo
 		      struct error *err) _must_check_;
 /* Closes it, without callbacks. */
 struct client_socket *client_socket_free(struct client_socket *s);
-/* Once a second or so: lets steps end that take too long. */
+/* Call when client_socket_due_ms() is reached: gives up a step that takes too long. */
 void client_socket_tick(struct client_socket *s, uint64_t now_ms);
-uint64_t client_socket_due_ms(const struct client_socket *s); /* when to; UINT64_MAX: no need */
+/* When to call client_socket_tick(); UINT64_MAX: never. */
+uint64_t client_socket_due_ms(const struct client_socket *s);
 /*
- * Instead of opened's success: what answers there is of no use, because of WORDS. Other addresses
- * are tried; opened() or failed() follows.
+ * Called by the owner after opened(), when the peer turns out to be unusable because of WORDS.
+ * Closes this connection and tries the other addresses; opened() or failed() follows.
  */
 void client_socket_again(struct client_socket *s, const char *words);
-/* The peer is of use: the step that began with its address is done. */
+/* The peer is usable: the time limit of the current step no longer applies. */
 void client_socket_settle(struct client_socket *s);
 
-/* > 0: so many bytes; 0: none now; -ECONNRESET: it is over, client_socket_why() tells why. */
+/* Returns the number of bytes read; 0 when there are none yet; -ECONNRESET when the connection has
+ * ended (client_socket_why() gives the reason). */
 ssize_t client_socket_read(struct client_socket *s, uint8_t *out, size_t size) _must_check_;
-/* How many it took: the rest is to be written again, with the same bytes in front. */
+/* Returns the number of bytes written. The caller writes the remaining bytes again later; that call
+ * must start with the same bytes. 0 and -ECONNRESET as above. */
 ssize_t client_socket_write(struct client_socket *s, const uint8_t *bytes, size_t len) _must_check_;
-/* Calls ready() for room, too. */
+/* WANTED: call ready() also when the socket is writable. */
 int client_socket_want_room(struct client_socket *s, bool wanted) _must_check_;
 const char *client_socket_why(const struct client_socket *s);
 const char *client_socket_address(const struct client_socket *s); /* of the peer, for messages */

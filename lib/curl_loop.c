@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libcurl on libuv: curl says which sockets it waits for and when it wants to be woken, one uv_poll
- * a socket and one timer do that. Everything on the loop thread; curl resolves names on a thread of
- * its own.
+ * libcurl on libuv: curl reports which sockets it waits for and when it wants to be called; one
+ * uv_poll per socket and one timer implement that. Everything on the loop thread; curl resolves
+ * names on a thread of its own.
  *
- * Invariant: `inside` is set while curl may be on the stack below one of its callbacks. What comes
- * in then (transfers to add or to drop, the end of the pool) is noted on the lists `due` and
- * `gone` and in `closing`, and settle() does it after curl has returned.
+ * Invariant: `inside` is set while curl may be on the stack below one of its callbacks. Requests
+ * that arrive meanwhile (transfers to add or to drop, freeing the pool) are recorded in the lists
+ * `due` and `gone` and in `closing`; settle() carries them out after curl has returned.
  *
- * Reading ahead: OpenSSL then has bytes that the socket no longer has, and nobody calls for those.
- * curl 7.88 takes one record each time that its socket is readable and goes on only when a part of
- * that record is left (lib/transfer.c, readwrite_data; lib/vtls/openssl.c, ossl_data_pending). So
- * whenever curl returns, it is told that the socket is readable, until OpenSSL has nothing left, or
- * has asked the socket in vain for the rest of a record, or curl does not want to read: what makes
- * it want to happens inside curl too, so it is asked again afterwards. After ROUNDS_MAX records the
- * loop's other work comes first.
+ * Reading ahead: OpenSSL then holds bytes that are no longer in the socket, so polling the socket
+ * does not report them. curl 7.88 takes one record each time that its socket is readable and goes
+ * on only when a part of that record is left (lib/transfer.c, readwrite_data; lib/vtls/openssl.c,
+ * ossl_data_pending). So whenever curl returns, it is told that the socket is readable, until
+ * OpenSSL has nothing left, or OpenSSL needs bytes of a record that have not arrived, or curl does
+ * not want to read. Whether curl wants to read may change inside curl too, so this is checked again
+ * whenever curl returns. After ROUNDS_MAX records the loop's other work comes first.
  *
  * A peer that sends much, but more slowly than it is read, would wake the loop for each record. So
- * after REST_RECORDS at once the sockets rest for REST_MS, and what comes meanwhile comes at once.
+ * after REST_RECORDS records in one go the sockets are not polled for REST_MS; the records that
+ * arrive meanwhile are then read together.
  */
 #include "lib/curl_loop.h"
 
@@ -28,11 +29,13 @@
 #include "lib/parse.h"
 
 enum {
-	/* That OpenSSL reads at once: two of the largest records. More costs more than it saves,
-	 * for it moves all of them to the front for each (ssl/record/rec_layer_s3.c, 3.0). */
+	/* How many bytes OpenSSL reads at once: two of the largest records. A larger buffer costs
+	 * more than it saves, because OpenSSL moves its whole content to the front for each record
+	 * (ssl/record/rec_layer_s3.c, 3.0). */
 	AHEAD_BYTES = 32 << 10,
 	ROUNDS_MAX = 64,
-	SOCKETS_MAX = 8, /* that are told; a pool that reads ahead has one or two */
+	/* That tell_readable() reports at most; a pool that reads ahead has one or two. */
+	SOCKETS_MAX = 8,
 	REST_RECORDS = 4,
 	REST_MS = 2,
 };
@@ -43,12 +46,12 @@ struct curl_loop {
 	uv_timer_t rest; /* active while the sockets are not polled */
 	uv_loop_t *loop;
 	CURLM *multi;
-	struct curl_transfer *due, *gone; /* noted while inside */
-	struct curl_transfer *ahead;	  /* those in curl that read ahead */
+	struct curl_transfer *due, *gone; /* recorded while `inside` */
+	struct curl_transfer *ahead;	  /* transfers in curl that read ahead */
 	struct curl_loop_socket *sockets;
 	bool inside, closing;
-	unsigned int handles; /* that are not closed */
-	uint64_t records;     /* of TLS that have come, of those that read ahead */
+	unsigned int handles; /* handles on the loop that are not closed yet */
+	uint64_t records;     /* TLS records received by the transfers that read ahead */
 };
 
 struct curl_loop_socket {
@@ -106,7 +109,8 @@ static void drop_now(struct curl_loop *l, struct curl_transfer *t)
 	t->dropped(t);
 }
 
-/* curl has returned: what was asked for meanwhile. Callbacks may ask for more and free the pool. */
+/* Carries out what was requested while curl was running. Callbacks may request more and free the
+ * pool. */
 static void settle(struct curl_loop *l)
 {
 	struct curl_transfer *t;
@@ -147,7 +151,7 @@ static void tell_finished(struct curl_loop *l)
 	}
 }
 
-/* Whether OpenSSL holds bytes that nothing but a read of curl's will bring to light. */
+/* Whether OpenSSL holds bytes that only a read by curl can deliver. */
 static bool holds_more(const struct curl_transfer *t)
 {
 	struct curl_tlssessioninfo *tls = NULL;
@@ -159,8 +163,9 @@ static bool holds_more(const struct curl_transfer *t)
 }
 
 /*
- * curl tells neither a transfer's socket (CURLINFO_ACTIVESOCKET is that of the one before, in 7.88)
- * nor a socket's TLS, so all are said to be readable; which has nothing, says so.
+ * curl tells neither a transfer's socket (CURLINFO_ACTIVESOCKET is that of the previous transfer,
+ * in 7.88) nor a socket's TLS session. So all sockets are reported as readable; reading one that
+ * has no data does no harm.
  */
 static void tell_readable(struct curl_loop *l)
 {
@@ -177,7 +182,7 @@ static void tell_readable(struct curl_loop *l)
 		curl_multi_socket_action(l->multi, fds[i], CURL_CSELECT_IN, &running);
 }
 
-/* False: there may be more, but others' turn has come. */
+/* False: there may be more, but other work of the loop comes first. */
 static bool read_on(struct curl_loop *l)
 {
 	uint64_t enough = l->records + ROUNDS_MAX, before;
@@ -242,10 +247,10 @@ static void on_more(uv_idle_t *idle)
 }
 
 /*
- * libuv stops a poll whose socket has an error (src/unix/poll.c, uv__poll_io, 1.44).
- * CURL_CSELECT_ERR would end one of the connection's transfers; the others would read what came
- * before the error, be content, and wait for a socket that nobody watches. So the poll goes on, and
- * all of them read until they meet the error themselves.
+ * libuv stops a poll whose socket has an error (src/unix/poll.c, uv__poll_io, 1.44). Passing
+ * CURL_CSELECT_ERR would end only one of the connection's transfers; the others would read what
+ * came before the error, see no error, and wait for a socket that is no longer polled. So the poll
+ * is started again, and every transfer reads until it meets the error itself.
  */
 static void on_socket(uv_poll_t *handle, int status, int events)
 {
@@ -274,8 +279,9 @@ static void socket_closed(uv_handle_t *handle)
 }
 
 /*
- * curl: watch this socket so, or no longer. Anything but 0 would be the end of the whole pool for
- * curl; without memory the transfer hears nothing instead, and its time runs out.
+ * CURLMOPT_SOCKETFUNCTION: curl wants this socket polled for WHAT, or no longer polled. A result
+ * other than 0 would end the whole pool; so without memory the socket is not polled, and the
+ * transfer ends by its timeout.
  */
 static int socket_changed(CURL *easy, curl_socket_t fd, int what, void *arg, void *socket)
 {
@@ -311,7 +317,8 @@ static int socket_changed(CURL *easy, curl_socket_t fd, int what, void *arg, voi
 	return 0;
 }
 
-/* curl: wake me after that long; never from inside this call, so 0 becomes the next turn. */
+/* CURLMOPT_TIMERFUNCTION: curl wants to be called after TIMEOUT_MS; it must not be called from
+ * inside this function, so 0 means the next turn of the loop. */
 static int timer_changed(CURLM *multi, long timeout_ms, void *arg)
 {
 	struct curl_loop *l = arg;
@@ -383,7 +390,7 @@ static void on_tls_message(int sent, int version, int type, const void *bytes, s
 	l->records += !sent && type == SSL3_RT_HEADER;
 }
 
-/* The pool outlives its connections. */
+/* CURLOPT_SSL_CTX_FUNCTION. The pool outlives its connections, so ARG stays valid. */
 static CURLcode on_tls_made(CURL *easy, void *ctx, void *arg)
 {
 	SSL_CTX_set_read_ahead(ctx, 1);

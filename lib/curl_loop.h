@@ -3,10 +3,10 @@
  * struct curl_loop: a pool of connections (libcurl's multi interface) that a libuv loop drives.
  * Everything on the loop thread.
  *
- * curl refuses most calls from inside its own callbacks. Here transfers may be added and dropped,
- * and the whole pool freed, from anywhere, such a callback included: what cannot be done at once
- * is done when curl returns. A dropped transfer's callbacks may still be entered until its
- * dropped() was called; they look at `gone` first and then return an error to curl.
+ * curl refuses most calls from inside its own callbacks. These functions may be called from
+ * anywhere, such a callback included: they add and drop transfers and free the pool at once, or
+ * defer that until curl has returned. curl may still call the callbacks of a dropped transfer until
+ * its dropped() was called; they must check `gone` first and then return an error to curl.
  */
 #pragma once
 
@@ -17,8 +17,9 @@
 
 struct curl_loop;
 
-/* Part of its owner's struct, which outlives it: until done() or dropped(). Both free the easy
- * handle, which is no longer in the pool then; done() may free the pool. */
+/* Embedded in its owner's struct, which must live until done() or dropped() is called. When
+ * these are called the easy handle is out of the pool, and they free it; done() may also free
+ * the pool. */
 struct curl_transfer {
 	CURL *easy;
 	void (*done)(struct curl_transfer *t, CURLcode code);
@@ -30,15 +31,15 @@ struct curl_transfer {
 	bool read_ahead;
 };
 
-/* POOL_MAX: idle connections that are kept. -ENOMEM. */
+/* POOL_MAX: how many idle connections are kept. -ENOMEM. */
 int curl_loop_new(uv_loop_t *loop, unsigned int pool_max, struct curl_loop **ret) _must_check_;
-/* Transfers must have been dropped. Run the loop on: its handles close there. */
+/* All transfers must have been dropped. Run the loop once more: the handles close there. */
 struct curl_loop *curl_loop_free(struct curl_loop *l);
 
 /*
- * Before adding: TLS reads all that has come, not one record after the other with two calls of the
- * kernel each. For a pool of its own, in which all transfers do so; not through a proxy that speaks
- * TLS itself. Without OpenSSL below curl nothing changes.
+ * To be called before curl_loop_add(). Makes OpenSSL read everything that has arrived at once,
+ * instead of each TLS record with two system calls. All transfers of the pool must do so. Not for
+ * connections through a proxy that speaks TLS itself. Without OpenSSL below curl this does nothing.
  */
 void curl_loop_read_ahead(struct curl_loop *l, struct curl_transfer *t);
 /* done() comes later, from the loop. -ENOMEM: it never will. */
@@ -47,17 +48,17 @@ int curl_loop_add(struct curl_loop *l, struct curl_transfer *t) _must_check_;
 void curl_loop_drop(struct curl_loop *l, struct curl_transfer *t);
 
 /*
- * curl has no switch for another name in TLS, so the URL gets that name, the connection goes to the
- * real host (CURLOPT_CONNECT_TO), and the Host header names the real host too. *url is replaced;
- * -EINVAL: no such URL or name.
+ * Makes curl use another server name for TLS, for which it has no option: the URL gets NAME,
+ * CURLOPT_CONNECT_TO (*RET_CONNECT_TO) directs the connection to the real host, and the Host header
+ * (*RET_HOST) names the real host. *URL is replaced. -EINVAL: the URL or the name is invalid.
  */
 int curl_override_name(char **url, const char *name, char **ret_host,
 		       char **ret_connect_to) _must_check_;
 /*
  * The value of CURLOPT_NOPROXY for a URL that curl_override_name() has changed. By itself curl
- * would match the environment's no_proxy against NAME; this matches it against AUTHORITY, which is
- * *RET_HOST.
+ * would compare the environment's no_proxy with the overriding name; this function compares it with
+ * AUTHORITY, which is *RET_HOST.
  */
 const char *curl_no_proxy(const char *authority);
-/* "KEY: VALUE" at the end of *list. */
+/* Appends "KEY: VALUE" to *LIST. */
 int curl_add_header(struct curl_slist **list, const char *key, const char *value) _must_check_;

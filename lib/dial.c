@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each address is `fresh` until it is tried, then `tried` while the kernel connects, then `spent`;
- * when another one wins the race, those under way become fresh again, for dial_again(). The timer
- * starts the next one: 250 ms after the last, at once when the last has failed.
+ * An address is `fresh` until it is tried, `tried` while the kernel connects, and `spent`
+ * afterwards. When another address connects first, those that are still connecting become `fresh`
+ * again, for dial_again(). The timer starts the next attempt: 250 ms after the last one, or at once
+ * when the last one has failed.
  *
- * What is resolved cannot be called back once a thread works on it (glibc's resolver takes up to
- * half a minute when no server answers), so the memory stays until then; libuv gives such requests
- * half of its threads at most.
+ * A lookup cannot be cancelled once a thread works on it (glibc's resolver takes up to half a
+ * minute when no server answers), so the memory stays until it ends. libuv runs such requests on at
+ * most half of its threads.
  */
 #include "lib/dial.h"
 
@@ -39,7 +40,7 @@ struct dial {
 	uv_loop_t *loop;
 	uv_timer_t next;
 	uv_getaddrinfo_t lookup;
-	unsigned int busy; /* the timer's handle, the lookup: memory stays for them */
+	unsigned int busy; /* open users of the memory: the timer's handle, the lookup */
 	bool freed, looking;
 	struct dial_events events;
 	char *host;
@@ -157,12 +158,13 @@ static void set_options(int fd)
 {
 	int one = 1, ms = USER_TIMEOUT_MS;
 
-	/* A peer whose machine or network has gone is noticed when something was to be sent. */
+	/* TCP_USER_TIMEOUT: detects that the peer's machine or network has gone while data is
+	 * unacknowledged. */
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
 }
 
-/* 0: it is on its way. */
+/* 0: the connection attempt is under way. */
 static int try(struct attempt *a)
 {
 	int r;
@@ -290,7 +292,8 @@ static int look_up(struct dial *d)
 	return 0;
 }
 
-/* An address needs no thread. */
+/* Takes a Unix socket path or a numeric address, which need no lookup. 0 without an attempt (d->n
+ * is 0): HOST is a name. */
 static int use_literal(struct dial *d, const char *host, uint16_t port, const char *path)
 {
 	struct attempt *a;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct dial: from a name to a connected socket. The name is resolved on a thread of libuv's pool;
- * its addresses, IPv6 and IPv4 in turns, are tried with a head start of 250 ms each (RFC 8305), and
- * the first that takes the connection wins. Loop thread.
+ * struct dial: connects to a name. The name is resolved on a thread of libuv's pool. Its addresses,
+ * IPv6 and IPv4 in turns, are tried, each with a head start of 250 ms before the next one (RFC
+ * 8305); the first connection that succeeds is used. Loop thread.
  */
 #pragma once
 
@@ -15,7 +15,8 @@ struct dial;
 enum { DIAL_WORDS_MAX = 512, DIAL_ADDRESSES_MAX = 16 };
 
 struct dial_events {
-	/* FD does not block and is the callee's. ADDRESS: of the peer, for messages. */
+	/* FD is non-blocking; the receiver of this callback owns it. ADDRESS: the peer's, for
+	 * messages. */
 	void (*connected)(void *arg, int fd, const char *address);
 	/* No address is left. WORDS: why, address by address. */
 	void (*failed)(void *arg, const char *words);
@@ -23,13 +24,14 @@ struct dial_events {
 };
 
 /*
- * Begins. HOST: a name, or an address without brackets; or PATH: of a Unix socket. No callback
- * comes from inside these functions. A name that is being resolved keeps the loop alive until it
- * is, even after dial_free(); nothing else does. -ENOMEM.
+ * Starts to connect to HOST (a name, or an address without brackets) and PORT, or to the Unix
+ * socket at PATH. The callbacks never come from inside these functions. While a name is being
+ * resolved the loop stays alive, even after dial_free(); otherwise a dial does not keep the loop
+ * alive. -ENOMEM.
  */
 int dial_new(uv_loop_t *loop, const char *host, uint16_t port, const char *path,
 	     const struct dial_events *events, struct dial **ret) _must_check_;
-/* After connected(): that one was of no use, because of WORDS; the others are tried. */
+/* After connected(): the peer was unusable because of WORDS; tries the remaining addresses. */
 void dial_again(struct dial *d, const char *words);
-/* No callback comes any more. */
+/* Frees D; no callback comes after this. */
 struct dial *dial_free(struct dial *d);

@@ -22,7 +22,7 @@ struct quoted quote_text(const char *text)
 	for (; *text && n < 65; text++)
 		q.text[n++] = (unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text;
 	while (*text && n > 1 && ((unsigned char)*text & 0xc0) == 0x80)
-		text--, n--; /* never half a character */
+		text--, n--; /* do not cut a UTF-8 character in two */
 	if (*text) {
 		memcpy(q.text + n, "...", 3);
 		n += 3;
@@ -160,7 +160,8 @@ const char *nearest_name(const char *text, size_t n,
 		const char *name = name_of(arg, i);
 		unsigned int d = parse_edit_distance(text, name);
 
-		/* Replacing every letter is not a typing mistake. */
+		/* A distance as large as the name means that every letter was replaced: not a
+		 * typing mistake. */
 		if (d < best + !nearest && d < strlen(name)) {
 			best = d;
 			nearest = name;

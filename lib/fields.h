@@ -54,8 +54,9 @@ struct fields {
 	void (*warn)(void *arg, const char *line);
 	void *arg;
 	struct error *err;
-	char path[256];	 /* of what is being decoded: "exporters.otlp/a.tls"; cut when longer */
-	size_t path_len; /* what it would be uncut */
+	/* Path of the value being decoded: "exporters.otlp/a.tls"; cut when longer. */
+	char path[256];
+	size_t path_len; /* length of the path without the cut */
 };
 
 /* Appends ".KEY" to the path; returns what fields_leave() takes to go back. */
@@ -73,11 +74,11 @@ int fields_no_memory(struct fields *f);
  */
 int fields_decode(struct fields *f, const struct yaml_node *node, const struct field *rows,
 		  void *out) _must_check_;
-/* One value by one row, the path already entered. */
+/* Decodes NODE as ROW says. The caller has entered the path already. */
 int fields_decode_value(struct fields *f, const struct yaml_node *node, const struct field *row,
 			void *out) _must_check_;
 
-/* The value in the map NODE under a key that means NAME, whatever its spelling; NULL: none. */
+/* The value in the map NODE whose key is NAME in any spelling; NULL when there is none. */
 const struct yaml_node *fields_find(const struct yaml_node *node, const char *name);
 /* Copies a scalar's text; anything else is an error. */
 int fields_string(struct fields *f, const struct yaml_node *node, char **ret) _must_check_;
@@ -85,8 +86,8 @@ int fields_want_map(struct fields *f, const struct yaml_node *node) _must_check_
 int fields_want_list(struct fields *f, const struct yaml_node *node) _must_check_;
 
 /*
- * Among the N names that NAME_OF gives the one nearest to TEXT; NULL when none is near enough to be
- * what the user meant.
+ * The name nearest to TEXT among the N names that NAME_OF returns; NULL when none is similar enough
+ * to be a misspelling.
  */
 const char *nearest_name(const char *text, size_t n,
 			 const char *(*name_of)(const void *arg, size_t i), const void *arg);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One call: what it sends, a message at a time, and what has come for it, which is told from the
- * loop and never from inside nghttp2, so that the application may do anything in a callback.
+ * One call: the messages that it sends, one at a time, and the messages and status that it
+ * receives. The application is told of these from the loop and never from inside nghttp2, so that
+ * it may do anything in a callback.
  *
- * A call ends once: by what the peer says, with its connection, or by us (cut). It leaves its
- * connection then, and closed() follows when what came before was told.
+ * A call ends once: by the peer's status, because its connection ended, or cut by this side. It
+ * leaves its connection then; closed() follows after everything that was received before.
  */
 #include <stdarg.h>
 
@@ -19,7 +20,7 @@ static void free_outgoing(struct grpc_call *call)
 	free(TAKE_PTR(call->outgoing));
 }
 
-/* The stream is reset, unless both sides have ended it. */
+/* Resets the stream, unless both sides have ended it. */
 static void leave_connection(struct grpc_call *call, bool peer_ended)
 {
 	struct grpc_connection *c = call->connection;
@@ -32,7 +33,9 @@ static void leave_connection(struct grpc_call *call, bool peer_ended)
 	if (!call->id || c->failed)
 		return;
 	closed = nghttp2_session_get_stream_local_close(c->session, call->id);
-	/* Not open any more, or not yet: then the request itself is taken back. */
+	/* CLOSED is 1 when this side has ended the stream, 0 when not, -1 when nghttp2 does not
+	 * have the stream (yet). In the last case a cut takes back the request that is still
+	 * queued. */
 	if (peer_ended && closed != 0)
 		return;
 	if (nghttp2_submit_rst_stream(c->session, NGHTTP2_FLAG_NONE, call->id,
@@ -121,7 +124,8 @@ int grpc_call_send(struct grpc_call *call, const void *data, size_t len, bool gz
 	if (len)
 		memcpy(m->bytes + GRPC_PREFIX, data, len);
 	call->outgoing = m;
-	/* INVALID_ARGUMENT: its data does not rest, so it will find the message by itself. */
+	/* INVALID_ARGUMENT is no error: sending is not deferred, so nghttp2's read callback finds
+	 * the message by itself. */
 	if (call->connection &&
 	    nghttp2_session_resume_data(call->connection->session, call->id) == NGHTTP2_ERR_NOMEM)
 		grpc_connection_fail(call->connection, "out of memory");
@@ -152,7 +156,7 @@ static void tell_expanded(struct grpc_call *call, const struct grpc_received *m)
 	size_t len = 0;
 	int r;
 
-	/* grpc/grpc, doc/compression.md, "Test cases" 5 and 6. */
+	/* Which status to use: grpc/grpc, doc/compression.md, "Test cases" 5 and 6. */
 	if (!streq(call->encoding, "gzip")) {
 		grpc_call_cut(call, RPC_INTERNAL, "a message is compressed as '%s', not as gzip",
 			      call->encoding);
@@ -170,7 +174,7 @@ static void tell_expanded(struct grpc_call *call, const struct grpc_received *m)
 	free(plain);
 }
 
-/* False: the channel was freed. */
+/* Returns false when the application has freed the channel. */
 static bool tell_messages(struct grpc_call *call)
 {
 	const struct grpc_channel *ch = call->channel;

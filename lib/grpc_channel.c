@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A call waits for a connection that is ready; when there is none one is made, and when that fails
- * all calls that wait fail with it, as UNAVAILABLE. So attempts come as often as calls do, and no
- * pause is put on top of their caller's. A connection that the peer wants to end (GOAWAY) keeps its
- * calls and gets no new ones. Connections are not made without a call, and not ended for the lack
- * of one.
+ * A call waits for a ready connection. When there is none, one is opened; when that fails, all
+ * waiting calls fail with UNAVAILABLE. So there are as many connection attempts as calls, and the
+ * channel adds no backoff to that of its callers. A connection that the peer wants to end (GOAWAY)
+ * keeps its calls and gets no new ones. Without calls no connection is opened, and none is closed.
  *
- * The application is called from grpc_channel_work() only, where it may do anything, and free the
- * channel: everything that is on the stack then looks at `freed` first, and memory stays until the
- * handles are closed. The idle handle calls it again when a callback left something to do.
+ * The application is called from grpc_channel_work() only. It may do anything there, even free the
+ * channel: so every function on the stack checks `freed` afterwards, and the memory stays until the
+ * handles are closed. When a callback left work to do, the idle handle calls grpc_channel_work()
+ * again.
  */
 #include "lib/grpc_channel.h"
 
@@ -49,8 +49,8 @@ static void arm(struct grpc_channel *ch)
 }
 
 /*
- * A connection that said nothing all the while, or whose window nobody opens, may have lost its
- * peer: the next call takes another.
+ * Whether the peer may be gone: nothing was received since the call began, or the peer does not
+ * open its flow-control window. The next call then uses another connection.
  */
 static bool is_suspect(const struct grpc_connection *c, const struct grpc_call *call)
 {
@@ -113,7 +113,7 @@ static void fail_waiting(struct grpc_channel *ch, const char *why)
 			grpc_call_end(call, RPC_UNAVAILABLE, "%s", why);
 }
 
-/* The one for the next call; NULL: there is none, or it is not ready. */
+/* The connection for new calls; NULL: there is none that is ready. */
 static struct grpc_connection *connection_for_calls(struct grpc_channel *ch)
 {
 	struct grpc_connection *c = ch->current;
@@ -299,7 +299,7 @@ static int copy_tls(struct grpc_channel *ch, const struct tls_options *o)
 	return 0;
 }
 
-/* What a peer may make nghttp2 keep. */
+/* Limits what a peer can make nghttp2 keep in memory. */
 static int create_option(nghttp2_option **ret)
 {
 	if (nghttp2_option_new(ret) < 0)
@@ -310,7 +310,7 @@ static int create_option(nghttp2_option **ret)
 	return 0;
 }
 
-/* Files are read for each connection; here to tell of what cannot work. */
+/* Reads the TLS files to detect settings that cannot work. Each connection reads them again. */
 static int check_tls(const struct grpc_channel *ch, struct error *err)
 {
 	const struct tls_client_options o = {
@@ -334,7 +334,7 @@ static int set_up(struct grpc_channel *ch, const struct grpc_client_options *o, 
 	if (!ch->authority || copy_tls(ch, &o->tls) < 0 || create_option(&ch->option) < 0 ||
 	    grpc_callbacks_new(&ch->callbacks) < 0)
 		return error_set(err, -ENOMEM, "out of memory");
-	/* A scheme wins over the setting. */
+	/* A scheme in the endpoint overrides tls.insecure. */
 	ch->tls.insecure = ch->target.plaintext;
 	r = check_tls(ch, err);
 	return r < 0 ? r : grpc_headers_new(ch, o, err);

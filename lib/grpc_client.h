@@ -7,9 +7,9 @@
  * Debian has the C core (libgrpc) only as 1.51 of 2022, without later security fixes, and it costs
  * a process seven threads and timers that never rest.
  *
- * One connection, which is made for the first call that needs it, kept, and made anew for the next
- * call when it is gone. A proxy is used as gRPC's documents say: $grpc_proxy, $https_proxy or
- * $http_proxy, and $no_grpc_proxy or $no_proxy (lib/http_proxy.h).
+ * The first call opens a connection, which is kept for the following calls. When it is gone, the
+ * next call opens another one. A proxy is used as gRPC's documents say: $grpc_proxy, $https_proxy
+ * or $http_proxy, and $no_grpc_proxy or $no_proxy (lib/http_proxy.h).
  */
 #pragma once
 
@@ -30,24 +30,23 @@ struct grpc_header {
 
 struct grpc_client_options {
 	const char *endpoint;	/* see lib/grpc_target.h */
-	struct tls_options tls; /* a scheme of the endpoint wins over tls.insecure */
+	struct tls_options tls; /* a scheme in the endpoint overrides tls.insecure */
 	const struct grpc_header *headers;
 	size_t n_headers;
-	bool gzip; /* the peer is told grpc-encoding: gzip; messages say themselves whether they are
-		    */
+	bool gzip; /* send grpc-encoding: gzip; each message says whether it is compressed */
 	const char *user_agent;
 };
 
 struct grpc_answer {
-	int status;	     /* enum rpc_status, or a number that is none */
-	const char *message; /* the server's or the client's words, "" when there are none */
+	int status;	     /* enum rpc_status, or a number outside of it that the server sent */
+	const char *message; /* the server's or the client's message, "" when there is none */
 	const uint8_t *body; /* of an OK answer; NULL when empty */
 	size_t body_len;
 	const uint8_t *details; /* grpc-status-details-bin, decoded; NULL when there is none */
 	size_t details_len;
 	/*
-	 * False: certainly no server has done anything with it. There was no connection, or the
-	 * server has said so (RST_STREAM with REFUSED_STREAM, a GOAWAY that leaves it out).
+	 * False: it is certain that no server has acted on the call. There was no connection, or
+	 * the server said so (RST_STREAM with REFUSED_STREAM, a GOAWAY that leaves it out).
 	 */
 	bool connected;
 };
@@ -59,14 +58,14 @@ struct grpc_answer {
 int grpc_client_new(const struct grpc_client_options *options, uv_loop_t *loop,
 		    struct grpc_client **ret, struct error *err) _must_check_;
 /*
- * Cancels what is under way, without callbacks; from a callback, too. Memory is freed when the loop
- * has closed the client's handles, so run the loop once more after this.
+ * Cancels all calls, without their callbacks. May be called from a callback. The memory is freed
+ * when the loop has closed the client's handles, so run the loop once more after this.
  */
 struct grpc_client *grpc_client_free(struct grpc_client *client);
 
 /*
- * One unary call. DATA is copied; GZIPPED tells that it is a compressed message already. DONE is
- * called once on the loop thread, never from inside this call; afterwards the call is gone.
+ * One unary call. DATA is copied; GZIPPED: it is a gzip-compressed message. DONE is called once on
+ * the loop thread, never from inside this call; afterwards the call is gone.
  */
 int grpc_client_call(struct grpc_client *client, const char *method, const void *data, size_t len,
 		     bool gzipped, uint64_t timeout_ms,
@@ -74,6 +73,6 @@ int grpc_client_call(struct grpc_client *client, const char *method, const void 
 		     struct grpc_unary **ret) _must_check_;
 /* There is a connection that the next call can use; otherwise that call opens one. */
 bool grpc_client_connected(const struct grpc_client *client);
-/* DONE comes soon, with RPC_CANCELLED or with an answer that was faster. False: certainly no server
- * has done anything with it, see `connected`. */
+/* DONE comes soon, with RPC_CANCELLED or with the answer if that came first. False: it is certain
+ * that no server has acted on the call, see `connected`. */
 bool grpc_unary_cancel(struct grpc_unary *call);

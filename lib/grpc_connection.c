@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One connection: what the socket has goes into nghttp2, what nghttp2 wants to send goes through an
- * output buffer to the socket. What that does not take is kept (`rest`), and until it has, nothing
- * more is made.
+ * One connection. Bytes from the socket go into nghttp2; frames from nghttp2 go through an output
+ * buffer to the socket. Bytes that the socket does not take are kept in `rest`; until they are
+ * written, no further frames are made.
  *
- * A call is begun once the peer's SETTINGS have come: then it is known to speak HTTP/2, and what
- * goes wrong before that concerns no call. The peer's first bytes tell, in words, of a port that
- * speaks something else.
+ * Calls are begun only after the peer's SETTINGS: then it is known to speak HTTP/2, and failures
+ * before that concern no call. When the port speaks something else, the error text says so, judged
+ * by the peer's first bytes.
  *
- * Nothing here calls the application; grpc_channel_work() does, and looks after what has failed.
+ * Nothing here calls the application; grpc_channel_work() does, and it frees failed connections.
  */
 #include "lib/grpc_channel.h"
 
 #include <utlist.h>
 
-enum { KEEPALIVE_TIMEOUT_MS = 20000, WINDOW = 256 << 10 /* of a stream, and of all */ };
+enum {
+	KEEPALIVE_TIMEOUT_MS = 20000,
+	WINDOW = 256 << 10 /* of each stream, and of the connection */
+};
 
 struct grpc_call *grpc_connection_find(const struct grpc_connection *c, int32_t id)
 {
@@ -60,8 +63,8 @@ static void rest_free(struct grpc_connection *c)
 }
 
 /*
- * This peer is of no use. Before it has shown that it speaks HTTP/2, others may be; no call was
- * begun then.
+ * The connection cannot be used any more. If the peer has not shown yet that it speaks HTTP/2 (no
+ * call was begun then), the other addresses are tried; else the connection fails.
  */
 static void lose(struct grpc_connection *c, const char *why)
 {
@@ -80,7 +83,7 @@ static void lose(struct grpc_connection *c, const char *why)
 	client_socket_again(c->socket, words);
 }
 
-/* nghttp2 has ended it, because one of the sides did wrong, or the peer is done. */
+/* Detects that nghttp2 has ended the session: a protocol error by either side, or GOAWAY. */
 void grpc_connection_check(struct grpc_connection *c)
 {
 	if (c->session && !c->failed && !c->rest && !nghttp2_session_want_read(c->session) &&
@@ -114,7 +117,7 @@ static void write_rest(struct grpc_connection *c)
 		rest_free(c);
 }
 
-/* Empties the output: what the socket does not take becomes the rest. */
+/* Empties the output buffer into the socket; bytes that the socket does not take become `rest`. */
 static void write_out(struct grpc_connection *c)
 {
 	size_t sent = write_bytes(c, c->out, c->out_len), left = c->out_len - sent;
@@ -157,7 +160,8 @@ int grpc_connection_write_data(struct grpc_connection *c, const uint8_t *header,
 	return NGHTTP2_ERR_PAUSE;
 }
 
-/* How much of the message is the next DATA frame's; grpc_connection_write_data() copies it. */
+/* nghttp2's read callback: how many bytes of the message the next DATA frame has.
+ * grpc_connection_write_data() copies them. */
 static ssize_t next_data(nghttp2_session *session, int32_t id, uint8_t *buffer, size_t max,
 			 uint32_t *flags, nghttp2_data_source *source, void *arg)
 {
@@ -176,7 +180,7 @@ static ssize_t next_data(nghttp2_session *session, int32_t id, uint8_t *buffer, 
 	return (ssize_t)len;
 }
 
-/* False: nghttp2 has nothing more. */
+/* False: nghttp2 has no frame to send, or failed. */
 static bool make_frame(struct grpc_connection *c)
 {
 	size_t before = c->out_len;
@@ -192,7 +196,8 @@ static bool make_frame(struct grpc_connection *c)
 	return n > 0 || c->out_len > before;
 }
 
-/* It takes nothing more. What it said before that may tell why. */
+/* A write failed. Reads what the peer sent before that, because it may give the reason; then loses
+ * the connection. */
 static void bury(struct grpc_connection *c)
 {
 	char why[CALL_WORDS_MAX];
@@ -232,7 +237,7 @@ void grpc_connection_flush(struct grpc_connection *c)
 /* ---- receiving ---------------------------------------------------------------------------------
  */
 
-/* What else than HTTP/2 begins like this; NULL: nothing that is known. */
+/* Names the protocol other than HTTP/2 that begins with BYTES; NULL: not known. */
 static const char *other_protocol(const uint8_t *bytes, size_t len)
 {
 	if (len >= 2 && bytes[0] == 0x15 && bytes[1] == 3) /* an alert */
@@ -256,7 +261,7 @@ static void receive(struct grpc_connection *c, const uint8_t *bytes, size_t len)
 
 static void on_end(struct grpc_connection *c)
 {
-	/* Go's servers do this without a word. */
+	/* Go's TLS servers close a plaintext connection without sending anything. */
 	if (c->fresh && c->channel->target.plaintext)
 		lose(c, "the peer closes the connection at once: it may want TLS "
 			"(https://, or no --disable-tls)");

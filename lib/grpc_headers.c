@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A request's fields (grpc/grpc, doc/PROTOCOL-HTTP2.md, "Requests"). Those that are the same for
- * all requests of a channel are made once and lent to nghttp2; the user's may be secret, so they
- * are never indexed, and wiped.
+ * all requests of a channel are made once and lent to nghttp2. The user's header values may be
+ * secret, so they are never indexed by HPACK, and are wiped when freed.
  */
 #include <ctype.h>
 #include <inttypes.h>
@@ -131,7 +131,7 @@ void grpc_headers_free(struct grpc_channel *ch)
 /* ---- a request's -------------------------------------------------------------------------------
  */
 
-/* Eight digits at most: milliseconds, or seconds when those are too many. */
+/* grpc-timeout has at most eight digits: milliseconds, or seconds when that is too short. */
 static void write_timeout(const struct grpc_call *call, char *out, size_t size)
 {
 	uint64_t now = uv_now(call->channel->loop);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nghttp2's callbacks: the fields of an answer, of which only a few are kept, bytes of messages,
- * and ends. They may submit frames and end calls, which only notes that they have ended; they do
- * not call the application, and no function of nghttp2 that receives or sends.
+ * nghttp2's callbacks for responses: header fields (of which only a few are kept), message bytes,
+ * and the end of a stream. The callbacks may submit frames and end calls (which only records that
+ * they have ended). They must not call the application, nor any function of nghttp2 that receives
+ * or sends.
  *
- * An answer's headers are the first ones that are not informational (1xx); headers behind those are
- * the trailers. Whoever answers with grpc-status in the first ones and ends there sends
- * "Trailers-Only".
+ * A response's headers are the first header block that is not informational (1xx); the next block
+ * is the trailers. A "Trailers-Only" response has grpc-status in the first block and ends there.
  */
 #include "lib/grpc_channel.h"
 #include "lib/parse.h"
@@ -47,7 +47,7 @@ static bool is_grpc_type(const uint8_t *value, size_t len)
 	       (len == n || value[n] == '+' || value[n] == ';');
 }
 
-/* The last one counts. What is no base64 is as if it were not there. */
+/* A later header replaces an earlier one. A value that is not valid base64 is ignored. */
 static void keep_details(struct grpc_call *call, const uint8_t *value, size_t len)
 {
 	const uint8_t *comma = memchr(value, ',', len);
@@ -152,7 +152,7 @@ static void on_goaway(struct grpc_connection *c, const nghttp2_goaway *goaway)
 	c->retired = true;
 	if (goaway->error_code != NGHTTP2_NO_ERROR && !c->why[0])
 		describe_goaway(goaway, c->why, sizeof(c->why));
-	/* gRPC's A8: whoever says this allows fewer. */
+	/* gRPC proposal A8: a server that answers so allows fewer pings. */
 	if (goaway->error_code == NGHTTP2_ENHANCE_YOUR_CALM &&
 	    is(pings, goaway->opaque_data, goaway->opaque_data_len))
 		c->channel->keepalive_ms *= 2;
@@ -237,8 +237,8 @@ static int on_stream_closed(nghttp2_session *session, int32_t id, uint32_t code,
 	if (!call)
 		return 0;
 	if (code == NGHTTP2_REFUSED_STREAM)
-		call->reached = false; /* RFC 9113 §8.7: nothing was done with it */
-	call->id = 0;		       /* nothing is left to be reset */
+		call->reached = false; /* RFC 9113 §8.7: the server did not act on the request */
+	call->id = 0;		       /* the stream is closed: no reset needed */
 	if (code == NGHTTP2_CANCEL && call->deadline_ms &&
 	    uv_now(call->channel->loop) >= call->deadline_ms)
 		grpc_call_end(call, RPC_DEADLINE_EXCEEDED, "the deadline is over");

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The server's life. Connections come from any thread and wait in `joining` for the loop. What
- * streams want (a message is there, a message is to be sent) makes their connection `due`: an idle
- * handle works on those, so that no callback comes from inside a call of the application, and each
- * connection has one turn before the first has its second. (Not a timer of 0 ms: libuv before 1.45
- * runs one that starts itself again before anything else.)
+ * The server's life. Connections come from any thread and wait in `joining` for the loop. When a
+ * stream has work (a message to deliver, a message to send), its connection becomes `due`. An idle
+ * handle serves the due connections, so that no callback comes from inside a call of the
+ * application, and every connection gets one turn before any gets its second. (Not a timer of 0 ms:
+ * libuv before 1.45 runs one that starts itself again before anything else.)
  */
 #include "lib/grpc_server_internal.h"
 
@@ -154,8 +154,9 @@ struct stream_server *stream_server_free(struct stream_server *server)
 }
 
 /*
- * What a peer may make nghttp2 keep. Windows are ours to update: a message that nobody asked for is
- * not replaced by another one. Nothing of our headers is worth a dynamic table.
+ * Limits what a peer can make nghttp2 keep. The stream windows are updated by hand, so that a peer
+ * cannot send more messages than were asked for. The response headers are not worth a dynamic HPACK
+ * table.
  */
 static int create_option(nghttp2_option **ret)
 {

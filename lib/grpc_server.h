@@ -5,12 +5,12 @@
  * connections are given to it, in plaintext. All functions but stream_server_add() and all
  * callbacks run on the loop thread.
  *
- * Each stream sends one message at a time and reads one at a time, only when asked to: who does not
- * read on holds the peer back by HTTP/2 flow control, and who keeps what waits to be sent decides
- * what of it has become stale.
+ * Each stream sends one message at a time, and reads one message each time that it is asked to. So
+ * a stream that is not read holds the peer back by HTTP/2 flow control, and messages that wait to
+ * be sent stay with the application, which can drop stale ones.
  *
  * Not libgrpc: Debian 12 has its 1.51 of 2022, without the security fixes of later releases, and
- * peers that nobody knows yet talk to this server. nghttp2 gets Debian's security updates.
+ * unauthenticated peers talk to this server. nghttp2 gets Debian's security updates.
  */
 #pragma once
 
@@ -24,23 +24,24 @@
 struct stream_server;
 struct server_stream;
 
-/* What a stream began with; valid during the call. */
+/* The request that opened a stream; valid during the callback. */
 struct stream_request {
-	size_t method;		   /* of the options' */
+	size_t method;		   /* index in the options' `methods` */
 	const char *authorization; /* secret; "" when absent or there twice */
-	int fd;			   /* of its connection: what stream_server_add() was given */
+	int fd;			   /* the connection's, as given to stream_server_add() */
 };
 
 struct stream_server_events {
 	/*
-	 * A stream that is within the limits. The result is the ARG of the other callbacks; NULL:
-	 * refused as UNAVAILABLE, no callback comes.
+	 * A stream was opened, within the limits. Returns the ARG of its other callbacks; NULL
+	 * refuses the stream with UNAVAILABLE, and no other callback comes.
 	 */
 	void *(*opened)(void *arg, struct server_stream *stream,
 			const struct stream_request *request);
-	/* What server_stream_read() asked for. DATA NULL: the peer sends no more; told once. */
+	/* The message that server_stream_read() asked for. DATA NULL: the peer has ended its side;
+	 * told once. */
 	void (*received)(void *stream_arg, const uint8_t *data, size_t len);
-	/* server_stream_send() takes the next. */
+	/* The last message was written: server_stream_send() accepts the next one. */
 	void (*sent)(void *stream_arg);
 	/* The last callback: the stream is gone afterwards. */
 	void (*closed)(void *stream_arg);
@@ -48,18 +49,19 @@ struct stream_server_events {
 };
 
 struct stream_server_options {
-	const char *const *methods;	    /* "/package.Service/Method", NULL last; borrowed */
-	size_t max_streams;		    /* more are refused with RESOURCE_EXHAUSTED */
-	size_t max_message;		    /* bytes that are received; more end the stream */
-	uint64_t idle_ms;		    /* connections without a stream are closed */
-	uint64_t keepalive_ms, ping_min_ms; /* our pings; the peer's may be so close together */
+	const char *const *methods; /* "/package.Service/Method", ends with NULL; borrowed */
+	size_t max_streams;	    /* further streams are refused with RESOURCE_EXHAUSTED */
+	size_t max_message;	    /* bytes; a larger message ends the stream */
+	uint64_t idle_ms;	    /* a connection without streams is closed after this */
+	/* Silence until this side pings; shortest time between the peer's pings. */
+	uint64_t keepalive_ms, ping_min_ms;
 };
 
 struct stream_server_counts {
 	uint64_t opened;
-	uint64_t refused;	 /* beyond max_streams */
+	uint64_t refused;	 /* streams beyond max_streams */
 	uint64_t unknown_method; /* answered with UNIMPLEMENTED */
-	uint64_t cut;		 /* did not take the end that it was told, and were cut off */
+	uint64_t cut; /* streams reset because the peer did not take the status in time */
 	size_t open;
 };
 
@@ -71,20 +73,22 @@ int stream_server_new(const struct stream_server_options *options,
  * handles, so run the loop once more after this. Not from a callback.
  */
 struct stream_server *stream_server_free(struct stream_server *server);
-/* Sends now what is due, for who frees it next. Not from a callback. */
+/* Writes everything that is due now, for a caller that frees the server next. Not from a
+ * callback. */
 void stream_server_flush(struct stream_server *server);
-/* FD is a connected stream socket that does not block, and is taken over. Any thread. */
+/* FD: a connected, non-blocking stream socket; the server owns it from here on. Any thread. */
 void stream_server_add(struct stream_server *server, int fd);
 void stream_server_read(const struct stream_server *server, struct stream_server_counts *ret);
 
 /* DATA is copied, and the copy wiped once it is sent. -EBUSY before sent(); -ENOTCONN once the
  * stream ends. */
 int server_stream_send(struct server_stream *stream, const void *data, size_t len) _must_check_;
-/* One more message, please; does nothing when that was asked already. */
+/* Asks for one more message; does nothing while the last request is open. */
 void server_stream_read(struct server_stream *stream);
 /*
- * Ends it with a status: nothing is received or sent any more, closed() follows, at the latest when
- * the peer has had a few seconds to take what is under way. The first call counts.
+ * Ends the stream with a status: nothing is received or sent after it. closed() follows, a few
+ * seconds later at the latest, if the peer does not take what is still being sent. Further calls do
+ * nothing.
  */
 void server_stream_finish(struct server_stream *stream, int status, const char *message);
 bool server_stream_finishing(const struct server_stream *stream);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One connection: what the socket has goes into nghttp2, what nghttp2 wants to send goes through
- * the server's output buffer to the socket, and is wiped there, as it may be secret. What the
- * socket does not take is kept (`rest`), and until it has, nothing more is read or made. Nothing
- * here is called from inside nghttp2 but connection_write_data() and connection_on_ping(), and the
- * application's callbacks cannot end a connection: so it ends only between two steps. Loop thread
- * only.
+ * One connection. Bytes from the socket go into nghttp2; frames from nghttp2 go through the
+ * server's output buffer to the socket, and are wiped there, as they may be secret. Bytes that the
+ * socket does not take are kept in `rest`; until they are written, nothing more is read and no
+ * further frames are made. nghttp2 calls only connection_write_data() and connection_on_ping() of
+ * this file, and the application's callbacks cannot end a connection: so a connection ends only
+ * between two steps. Loop thread only.
  */
 #include "lib/grpc_server_internal.h"
 
@@ -43,7 +43,7 @@ static void write_rest(struct server_connection *c)
 		rest_free(c);
 }
 
-/* Empties the output: what the socket does not take becomes the rest. */
+/* Empties the output buffer into the socket; bytes that the socket does not take become `rest`. */
 static void write_out(struct server_connection *c)
 {
 	struct stream_server *server = c->server;
@@ -79,14 +79,14 @@ int connection_write_data(struct server_connection *c, const uint8_t *header,
 	m->at += len;
 	if (m->at == m->len)
 		server_stream_taken(s);
-	/* Who is sent something may ask more often whether we are there. */
+	/* After data was sent to the peer, its next ping may come at once. */
 	c->peer_ping_ms = c->ping_strikes = 0;
 	/* Makes nghttp2_session_mem_send() return. With 0 it would start the next DATA frame, for
 	 * which the output buffer may have no room. */
 	return NGHTTP2_ERR_PAUSE;
 }
 
-/* False: nghttp2 has nothing more, or the output is full. */
+/* False: nghttp2 has no frame to send, or failed. */
 static bool make_frame(struct server_connection *c)
 {
 	size_t before = c->server->out_len;
@@ -117,7 +117,7 @@ static void flush(struct server_connection *c)
 	}
 }
 
-/* Messages that left with the last flush. */
+/* Calls sent() of the streams whose message left with the last flush. */
 static void tell_sent(struct server_connection *c)
 {
 	struct server_stream *s;
@@ -156,7 +156,7 @@ static void receive(struct server_connection *c)
 			return;
 		if (n <= 0 || nghttp2_session_mem_recv(c->session, bytes, (size_t)n) < 0)
 			c->failed = true;
-		if (n > 0) /* there are tokens in it */
+		if (n > 0) /* it may hold tokens */
 			explicit_bzero(bytes, (size_t)n);
 		c->heard_ms = uv_now(c->server->loop);
 	}
@@ -186,7 +186,8 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 		c->failed = true;
 	else if (events & UV_READABLE)
 		receive(c);
-	/* An error of HTTP/2 is told, where that is possible, before the connection ends. */
+	/* Before the connection ends, send the GOAWAY that reports a protocol error, if
+	 * possible. */
 	if (c->failed)
 		flush(c);
 	connection_run(c);
@@ -213,7 +214,7 @@ static void cut_streams(struct server_connection *c, uint64_t now)
 		if (!s->cut_ms || s->cut_ms > now)
 			continue;
 		server_stream_cut(s);
-		/* It has not taken what was sent before, so it will not take the end. */
+		/* The peer has not taken earlier bytes, so it will not take the reset either. */
 		c->failed |= c->rest != NULL;
 	}
 }

@@ -22,9 +22,9 @@ enum {
 	STATUS_TEXT_MAX = 512,
 };
 
-/* A copy of what is sent, wiped with message_free(). */
+/* A message to be sent; wiped by message_free(). */
 struct message {
-	size_t len, at; /* with its prefix; `at`: how much HTTP/2 has taken */
+	size_t len, at; /* with the gRPC prefix; `at`: bytes that nghttp2 has taken */
 	uint8_t bytes[];
 };
 
@@ -32,26 +32,26 @@ struct server_stream {
 	struct server_connection *connection;
 	struct server_stream *prev, *next; /* connection->streams */
 	int32_t id;
-	void *arg; /* NULL: nobody listens */
+	void *arg; /* ARG of the stream's callbacks; NULL: no callback may be called */
 
-	/* The request's headers, until they are whole. */
+	/* Fields of the request's headers, until server_stream_open() has used them. */
 	char *authorization;
 	bool authorization_twice, is_post, is_grpc;
-	int method; /* -1: none of ours */
+	int method; /* index in the options' `methods`; -1: unknown */
 	size_t header_bytes;
 
-	struct grpc_inbox in; /* what has come and was not delivered */
-	size_t unconsumed;    /* of these bytes: the peer may not replace them yet */
+	struct grpc_inbox in; /* received bytes that were not delivered yet */
+	size_t unconsumed; /* received bytes for which the peer's window is not opened again yet */
 	bool reading, half_closed, told_end;
 
-	struct message *message; /* that HTTP/2 has not taken whole */
-	bool has_headers;	 /* ours are out, or on their way */
-	bool sending, flushed;	 /* flushed: the socket has it, sent() is due */
-	bool finishing;		 /* an end is due: nothing more is told but that */
+	struct message *message; /* the message that nghttp2 has not taken completely; NULL: none */
+	bool has_headers;	 /* the response's headers are submitted */
+	bool sending, flushed;	 /* flushed: the message is in the output buffer, sent() is due */
+	bool finishing;		 /* the status is due: no callback but closed() comes */
 	bool has_trailers;
 	int status;
 	char text[STATUS_TEXT_MAX];
-	uint64_t cut_ms; /* loop time when it is cut off; 0: not due */
+	uint64_t cut_ms; /* loop time at which the stream is reset; 0: none */
 };
 
 struct server_connection {
@@ -63,10 +63,10 @@ struct server_connection {
 	nghttp2_session *session;
 	struct server_stream *streams;
 	unsigned int n_streams;
-	uint8_t *rest; /* what the socket did not take; NULL: nothing */
+	uint8_t *rest; /* bytes that the socket has not taken yet; NULL: none */
 	size_t rest_at, rest_len;
-	uint64_t heard_ms, idle_ms; /* when it said something, when its last stream ended */
-	uint64_t pinged_ms;	    /* 0: no ping of ours is under way */
+	uint64_t heard_ms, idle_ms; /* when it sent something last; when its last stream ended */
+	uint64_t pinged_ms;	    /* 0: no ping waits for its answer */
 	uint64_t peer_ping_ms;
 	unsigned int ping_strikes;
 	bool due, failed; /* failed: the connection cannot go on */
@@ -80,7 +80,7 @@ struct stream_server {
 	nghttp2_session_callbacks *callbacks;
 	nghttp2_option *option;
 	struct server_connection *connections;
-	struct server_connection *due, *due_last; /* they have something to do */
+	struct server_connection *due, *due_last; /* connections that have work */
 	uv_timer_t sweep;
 	uv_idle_t run; /* while any is due */
 	uv_async_t wake;
@@ -94,17 +94,17 @@ struct stream_server {
 };
 
 /* grpc_server_connection.c */
-/* FD is taken over. */
+/* Takes ownership of FD. */
 void connection_new(struct stream_server *server, int fd);
-/* Cuts it off; with TELL its streams hear of it. */
+/* Closes the connection. TELL: its streams get closed(). */
 void connection_end(struct server_connection *c, bool tell);
-/* What its streams want is done soon, from the loop. */
+/* Has the idle handle serve the connection in the next turn of the loop. */
 void connection_due(struct server_connection *c);
 void connection_run(struct server_connection *c);
 void connection_sweep(struct server_connection *c, uint64_t now);
 /* The peer pinged. */
 void connection_on_ping(struct server_connection *c);
-/* For nghttp2: DATA of a stream into the output. */
+/* For nghttp2's send_data callback: appends LEN bytes of the stream's message to the output. */
 int connection_write_data(struct server_connection *c, const uint8_t *header,
 			  struct server_stream *s, size_t len);
 
@@ -113,14 +113,14 @@ int server_callbacks_new(nghttp2_session_callbacks **ret);
 
 /* grpc_server_stream.c */
 struct server_stream *server_stream_new(struct server_connection *c, int32_t id);
-/* HTTP/2 has closed it. */
+/* nghttp2 has closed the stream. TELL: call closed(). */
 void server_stream_free(struct server_stream *s, bool tell);
-/* The headers are whole. */
+/* The request's headers are complete. */
 void server_stream_open(struct server_stream *s);
 /* The whole message is in the output. */
 void server_stream_taken(struct server_stream *s);
-/* Bytes of messages. */
+/* Takes bytes of messages that were received. */
 void server_stream_take(struct server_stream *s, const uint8_t *bytes, size_t len);
-/* Whole messages go to who asked for them. */
+/* Delivers complete messages that the application has asked for. */
 void server_stream_deliver(struct server_stream *s);
 void server_stream_cut(struct server_stream *s);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nghttp2's callbacks: a request's headers, of which only a few are kept, bytes of messages, ends
- * of streams. They may submit frames and call the application, but no function of nghttp2 that
- * receives or sends. Loop thread only.
+ * nghttp2's callbacks for requests: header fields (of which only a few are kept), message bytes,
+ * and the end of streams. They may submit frames and call the application, but no function of
+ * nghttp2 that receives or sends. Loop thread only.
  */
 #include "lib/grpc_server_internal.h"
 
@@ -20,7 +20,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
 
 	if (!is_request(frame))
 		return 0;
-	if (c->n_streams >= CONNECTION_STREAMS) /* before it knows of our limit */
+	if (c->n_streams >= CONNECTION_STREAMS) /* possible before the peer has seen our SETTINGS */
 		return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 	s = server_stream_new(c, frame->hd.stream_id);
 	if (!s)
@@ -113,7 +113,8 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
 {
 	struct server_stream *s = nghttp2_session_get_stream_user_data(session, id);
 
-	/* Streams do not hold each other back. */
+	/* The connection's window is opened at once, so that a stream that is not read does not
+	 * block others. */
 	if (nghttp2_session_consume_connection(session, len) < 0)
 		return NGHTTP2_ERR_CALLBACK_FAILURE;
 	if (s)
@@ -121,7 +122,8 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
 	return 0;
 }
 
-/* Our status is out: nothing more is wanted of the peer. */
+/* The status was sent, so the rest of the request is not needed: resets the stream if the peer
+ * still sends. */
 static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 {
 	const struct server_stream *s;

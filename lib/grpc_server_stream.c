@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One stream: messages with their prefix { compressed:8; length:32 } in what has come, one message
- * of ours, and the status, which follows the message that is under way. A peer that takes neither
- * is cut off FINISH_MS later, so that closed() always comes.
+ * One stream: received bytes that hold messages with their prefix { compressed:8; length:32 }, one
+ * message to be sent, and the status, which follows that message. If the peer takes neither within
+ * FINISH_MS, the stream is reset, so that closed() always comes.
  *
- * What has come and was not asked for counts against the peer's window. While a message is asked
- * for its bytes do not, so that one can be larger than the window. Loop thread only.
+ * Received bytes keep the peer's window closed until the application asks for a message. While it
+ * waits for one, the window is opened for all bytes received, so that a message can be larger than
+ * the window. Loop thread only.
  */
 #include "lib/grpc_server_internal.h"
 
@@ -23,7 +24,8 @@ static nghttp2_nv field(const char *name, const char *value)
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-/* Of UTF-8 too: each byte that is not printable ASCII, and '%', as %XX. */
+/* grpc-message: each byte that is not printable ASCII, and '%', becomes %XX (each byte of
+ * UTF-8). */
 static void encode_text(const char *text, char ret[static STATUS_TEXT_MAX * 3])
 {
 	static const char hex[] = "0123456789ABCDEF";
@@ -42,7 +44,7 @@ static void encode_text(const char *text, char ret[static STATUS_TEXT_MAX * 3])
 	*ret = '\0';
 }
 
-/* With ours in front when they are not out yet. */
+/* Submits the status as trailers, or, before the response's headers, together with them. */
 static int submit_status(struct server_stream *s)
 {
 	char status[16], text[STATUS_TEXT_MAX * 3];
@@ -79,7 +81,8 @@ void server_stream_finish(struct server_stream *s, int status, const char *messa
 		r = submit_status(s);
 	else
 		r = nghttp2_session_resume_data(c->session, s->id);
-	/* INVALID_ARGUMENT: its data does not rest, so it comes to the end by itself. */
+	/* INVALID_ARGUMENT is no error: sending is not deferred, so next_data() finds the status by
+	 * itself. */
 	c->failed |= r == NGHTTP2_ERR_NOMEM;
 	connection_due(c);
 }
@@ -123,7 +126,8 @@ void server_stream_taken(struct server_stream *s)
 	s->flushed = true;
 }
 
-/* How much of the message is the next DATA frame's; connection_write_data() copies it. */
+/* nghttp2's read callback: how many bytes of the message the next DATA frame has.
+ * connection_write_data() copies them. */
 static ssize_t next_data(nghttp2_session *session, int32_t id, uint8_t *buffer, size_t max,
 			 uint32_t *flags, nghttp2_data_source *source, void *arg)
 {
@@ -178,7 +182,7 @@ int server_stream_send(struct server_stream *s, const void *data, size_t len)
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
-/* The peer may send as much again, but for KEEP bytes. */
+/* Opens the peer's window for all received bytes but KEEP. */
 static void consume(struct server_stream *s, size_t keep)
 {
 	struct server_connection *c = s->connection;
@@ -202,13 +206,14 @@ void server_stream_take(struct server_stream *s, const uint8_t *bytes, size_t le
 	server_stream_deliver(s);
 }
 
-/* The next message, whole: 1. Not whole: 0. Negative: the stream ends. */
+/* 1: *RET is the next message. 0: it is not complete yet. Negative: the stream ends. */
 static int next_message(struct server_stream *s, struct grpc_received *ret)
 {
 	int r = grpc_inbox_next(&s->in, s->connection->server->o.max_message, ret);
 
 	if (ret->compressed) {
-		/* Not expanded, so that a small one cannot become a large one. */
+		/* Compressed messages are refused, so that a small message cannot expand to a large
+		 * one. */
 		server_stream_finish(s, RPC_UNIMPLEMENTED, "compressed messages are not taken");
 		return -ENOTSUP;
 	}
@@ -267,7 +272,7 @@ struct server_stream *server_stream_new(struct server_connection *c, int32_t id)
 	s->connection = c;
 	s->id = id;
 	s->method = -1;
-	/* A whole message, and what a window lets come after it. */
+	/* Room for one complete message, and for the bytes that the window lets follow it. */
 	grpc_inbox_init(&s->in, c->server->o.max_message,
 			2 * (size_t)NGHTTP2_INITIAL_WINDOW_SIZE + 1);
 	DL_APPEND(c->streams, s);

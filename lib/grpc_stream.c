@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A call of its own on a channel of its own, which goes with it. Owned by the loop thread. */
+/* Each connection is one call on a channel of its own; both are freed together. Owned by the loop
+ * thread. */
 #include "lib/grpc_stream.h"
 
 #include "lib/grpc_channel.h"
@@ -7,10 +8,10 @@
 struct grpc_stream {
 	uv_loop_t *loop;
 	struct grpc_stream_events events;
-	struct grpc_channel *channel; /* NULL, like `call`, while there is no connection */
+	struct grpc_channel *channel; /* NULL, like `call`, while disconnected */
 	struct grpc_call *call;
 	bool writable;
-	bool unwanted; /* the caller wants no more */
+	bool unwanted; /* grpc_stream_disconnect() was called */
 };
 
 static void on_sent(struct grpc_call *call)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The forms are those of gRPC's naming document (grpc/grpc, doc/naming.md), but the port has no
- * default, and a DNS server of one's own (dns://SERVER/HOST) is refused: names are resolved as the
- * system says.
+ * default, and an explicit DNS server (dns://SERVER/HOST) is refused: names are resolved as the
+ * system is configured.
  */
 #include "lib/grpc_target.h"
 
@@ -12,7 +12,7 @@
 
 static int refuse(const char *endpoint, struct error *err)
 {
-	/* Of a URL with a password nothing is repeated. */
+	/* A URL may hold a password: do not repeat it in the message. */
 	return error_set(err, -EINVAL,
 			 "endpoint: want host:port, http://, https://, dns:/// or unix:, got %s",
 			 strchr(endpoint, '@') ? "one with a user (not shown)" : endpoint);

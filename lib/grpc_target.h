@@ -9,7 +9,8 @@ struct grpc_target {
 	char *host; /* a name or an address, without brackets; NULL when it is a socket at `path` */
 	char *path; /* of a Unix socket */
 	uint16_t port;
-	char *authority; /* what HTTP/2 and a proxy are told: host:port, or "localhost" */
+	/* What HTTP/2 and a proxy get as the authority: host:port, or "localhost". */
+	char *authority;
 	bool plaintext;
 };
 

@@ -31,7 +31,8 @@ int grpc_inbox_add(struct grpc_inbox *in, const uint8_t *bytes, size_t len)
 {
 	size_t left = grpc_inbox_left(in);
 
-	/* The beginning of a message at most, as long as who adds also takes out. */
+	/* At most the beginning of one message is moved, if the caller takes messages out as they
+	 * come. */
 	if (in->at && left)
 		memmove(in->bytes.data, in->bytes.data + in->at, left);
 	if (in->at)
@@ -186,7 +187,7 @@ int grpc_base64_decode(const uint8_t *text, size_t len, uint8_t *out, size_t *re
 		if (!digit)
 			return -EINVAL;
 		bits = bits << 6 | (uint32_t)(digit - digits);
-		/* Each digit but the first of four ends a byte. */
+		/* Every character but the first of each four completes a byte. */
 		if (i % 4)
 			out[n++] = (uint8_t)(bits >> (6 - 2 * (i % 4)));
 	}

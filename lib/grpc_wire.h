@@ -17,10 +17,11 @@ void grpc_prefix_write(uint8_t out[static GRPC_PREFIX], bool compressed, size_t 
 /* ---- received messages -------------------------------------------------------------------------
  */
 
-/* Bytes that have come and are not told yet. Not more than one message and what followed it. */
+/* Received bytes that were not taken out yet: at most one message of MESSAGE_MAX and ROOM bytes
+ * more. */
 struct grpc_inbox {
 	struct buf bytes;
-	size_t at; /* of the first one that is not told */
+	size_t at; /* offset of the first byte that was not taken out */
 };
 
 struct grpc_received {
@@ -29,14 +30,14 @@ struct grpc_received {
 	bool compressed;
 };
 
-/* ROOM: bytes beyond one message of MESSAGE_MAX that may be there. */
+/* MESSAGE_MAX, ROOM: bytes; see struct grpc_inbox. */
 void grpc_inbox_init(struct grpc_inbox *in, size_t message_max, size_t room);
 void grpc_inbox_clear(struct grpc_inbox *in);
 /* -ENOMEM, -E2BIG. */
 int grpc_inbox_add(struct grpc_inbox *in, const uint8_t *bytes, size_t len) _must_check_;
 /*
- * 1: *RET is the next message, which is taken out. 0: none is whole; of the one that has begun
- * RET->compressed is known. -E2BIG: it is too large.
+ * 1: *RET is the next message, which is taken out. 0: no complete message; RET->compressed is valid
+ * if the prefix of the next one is there. -E2BIG: the next message is larger than MESSAGE_MAX.
  */
 int grpc_inbox_next(struct grpc_inbox *in, size_t message_max, struct grpc_received *ret);
 static inline size_t grpc_inbox_left(const struct grpc_inbox *in)
@@ -47,19 +48,20 @@ static inline size_t grpc_inbox_left(const struct grpc_inbox *in)
 /* ---- status ------------------------------------------------------------------------------------
  */
 
-/* grpc-status: decimal digits; what is none is RPC_UNKNOWN. */
+/* Parses grpc-status, decimal digits; RPC_UNKNOWN for anything else. */
 int grpc_status_parse(const uint8_t *text, size_t len);
-/* Of an answer without grpc-status (doc/http-grpc-status-mapping.md). */
+/* The status of a response without grpc-status (doc/http-grpc-status-mapping.md). */
 int grpc_status_of_http(int http_status);
-/* Of RST_STREAM's error code. */
+/* The status that stands for RST_STREAM's error code. */
 int grpc_status_of_reset(uint32_t code);
 /*
- * grpc-message without its percent-encoding, to be freed; broken escapes stay as they are, and any
- * byte but NUL may be in it. NULL: out of memory.
+ * Decodes the percent-encoding of grpc-message; the caller frees the result. Broken escapes stay as
+ * they are, and the result may have any byte but NUL. NULL: out of memory.
  */
 char *grpc_text_decode(const uint8_t *text, size_t len) _must_check_;
 /*
- * Base64 with or without padding. OUT has room for 3 bytes for each 4 that were begun. -EINVAL.
+ * Base64 with or without padding. OUT has room for 3 bytes for every 4 characters, rounded up.
+ * -EINVAL.
  */
 int grpc_base64_decode(const uint8_t *text, size_t len, uint8_t *out, size_t *ret_len) _must_check_;
 /* Without padding, to be freed. NULL: out of memory. */

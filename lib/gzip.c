@@ -3,11 +3,11 @@
 
 #include <libdeflate.h>
 
-enum { TRAILER = 8, LENGTH = 4 /* the last bytes: that of the content, modulo 2^32 */ };
+enum { TRAILER = 8, LENGTH = 4 /* the last 4 bytes: length of the content, modulo 2^32 */ };
 
 size_t gzip_bound(size_t len)
 {
-	/* Of any compressor, so also of ours. */
+	/* Without a compressor: the bound for any of them. */
 	return libdeflate_gzip_compress_bound(NULL, len);
 }
 
@@ -17,7 +17,7 @@ int gzip_compress(int level, const void *data, size_t len, void *out, size_t cap
 	size_t n = c ? libdeflate_gzip_compress(c, data, len, out, cap) : 0;
 
 	libdeflate_free_compressor(c);
-	if (!n) /* CAP is enough: what is left is a lack of memory */
+	if (!n) /* CAP is large enough, so the cause is a lack of memory */
 		return -ENOMEM;
 	*ret_len = n;
 	return 0;
@@ -30,7 +30,8 @@ int gzip_expand(const void *data, size_t len, size_t max, uint8_t **ret, size_t 
 	enum libdeflate_result r;
 	uint32_t size;
 
-	/* RFC 1952 §2.3.1; what is none is not to be taken for too large. */
+	/* RFC 1952 §2.3.1. Checked before the size, so that other data is not reported as too
+	 * large. */
 	if (len < TRAILER || memcmp(data, "\x1f\x8b", 2) != 0)
 		return -EBADMSG;
 	memcpy(&size, (const uint8_t *)data + len - LENGTH, sizeof(size));

@@ -15,8 +15,8 @@ size_t gzip_bound(size_t len);
 int gzip_compress(int level, const void *data, size_t len, void *out, size_t cap,
 		  size_t *ret_len) _must_check_;
 /*
- * The content of one message, at most MAX bytes, in *RET, which the caller frees. -EBADMSG: it is
- * none, or damaged; -E2BIG; -ENOMEM. Any thread.
+ * Decompresses one message of at most MAX bytes into *RET, which the caller frees. -EBADMSG: not
+ * gzip, or damaged; -E2BIG; -ENOMEM. Any thread.
  */
 int gzip_expand(const void *data, size_t len, size_t max, uint8_t **ret,
 		size_t *ret_len) _must_check_;

@@ -31,15 +31,15 @@ struct http_post {
 struct http_client {
 	struct curl_loop *pool;
 	struct http_post *live;
-	char *url, *connect_to, *host; /* the latter two with tls.server_name */
+	char *url, *connect_to, *host; /* connect_to, host: set when tls.server_name is given */
 	char *ca_file, *cert_file, *key_file, *user_agent;
 	bool skip_verify, stay;
-	bool answered; /* there was an HTTP status, whichever */
+	bool answered; /* some request got an HTTP status, whatever it was */
 	enum tls_version min_version;
 	struct curl_slist *headers;
 };
 
-/* Takes the request from its client, which may go away from here on. */
+/* Removes the request from its client, which may be freed after this. */
 static void post_unlink(struct http_post *p)
 {
 	if (p->prev)
@@ -71,7 +71,8 @@ static void post_drop(struct http_post *p)
 	curl_loop_drop(p->client->pool, &p->transfer);
 }
 
-/* Nothing of the request can have reached the server's application after one of these. */
+/* Curl errors after which it is certain that nothing of the request reached the server's
+ * application. */
 static bool before_request(CURLcode code)
 {
 	switch (code) {
@@ -163,7 +164,8 @@ static size_t keep_body(char *data, size_t size, size_t n, void *arg)
 	return len;
 }
 
-/* Before the first byte of the request, on the connection that it will go over. */
+/* CURLOPT_PREREQFUNCTION: called before the first byte of the request, when its connection is
+ * chosen. */
 static int look_at_connection(void *arg, char *ip, char *local_ip, int port, int local_port)
 {
 	struct http_post *p = arg;
@@ -210,7 +212,7 @@ static void post_tls(CURL *easy, const struct http_client *c)
 	curl_easy_setopt(easy, CURLOPT_SSLVERSION, versions[c->min_version]);
 	if (c->ca_file) {
 		curl_easy_setopt(easy, CURLOPT_CAINFO, c->ca_file);
-		/* Only this file counts, not the system's directory besides. */
+		/* Only this file counts, not the system's certificate directory as well. */
 		curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
 		/* Read the file for each connection: by default curl (7.87 on) keeps its
 		 * certificates for 24 hours. */
@@ -309,7 +311,7 @@ bool http_post_cancel(struct http_post *p)
 {
 	curl_off_t before_us = 0;
 
-	/* Of all that comes before the first byte: name, connection, TLS. Zero while that lasts. */
+	/* Time until the first byte of the request: name, connection, TLS. Zero until then. */
 	curl_easy_getinfo(p->transfer.easy, CURLINFO_PRETRANSFER_TIME_T, &before_us);
 	post_drop(p);
 	return before_us > 0;
@@ -367,7 +369,7 @@ static int client_init(struct http_client *c, const struct http_client_options *
 	c->skip_verify = o->tls.skip_verify;
 	r = tls_version_parse(o->tls.min_version, &c->min_version);
 	if (r < 0)
-		c->min_version = TLS_1_2; /* plaintext: nobody checked it */
+		c->min_version = TLS_1_2; /* tls_options_check() skips it for plaintext */
 	if (copy(o->url, &c->url) < 0 || copy(o->user_agent, &c->user_agent) < 0 ||
 	    copy(o->tls.ca_file, &c->ca_file) < 0 || copy(o->tls.cert_file, &c->cert_file) < 0 ||
 	    copy(o->tls.key_file, &c->key_file) < 0)

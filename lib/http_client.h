@@ -27,7 +27,7 @@ struct http_header {
 
 struct http_client_options {
 	const char *url;		   /* http:// or https:// */
-	struct tls_options tls;		   /* insecure is ignored: the URL tells */
+	struct tls_options tls;		   /* `insecure` is ignored: the URL's scheme decides */
 	const struct http_header *headers; /* sent with every request */
 	size_t n_headers;
 	const char *user_agent;
@@ -39,14 +39,14 @@ struct http_answer {
 	const uint8_t *body;
 	size_t body_len;	 /* up to HTTP_CLIENT_BODY_MAX */
 	const char *retry_after; /* the header, NULL when there was none */
-	bool connected;		 /* false: certainly nothing reached the server */
+	bool connected;		 /* false: it is certain that nothing reached the server */
 	bool timed_out;
 	bool elsewhere; /* nothing was sent, see http_client_stay() */
 };
 
 int http_client_new(const struct http_client_options *options, uv_loop_t *loop,
 		    struct http_client **ret, struct error *err) _must_check_;
-/* Drops what is under way, without callbacks. Run the loop once more: its handles close there. */
+/* Drops all requests, without callbacks. Run the loop once more: the handles close there. */
 struct http_client *http_client_free(struct http_client *client);
 
 /*

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The variables, their order, lower case only, the scheme and the port without one are those of
- * gRPC's C core (grpc/grpc, doc/environment_variables.md, doc/core/default_http_proxy_mapper.md;
- * 1.51 was tried too). An entry of no_proxy is a name, with or without a dot before it, that stands
- * for itself and what is below it; an address; a network ("10.0.0.0/8"); or "*". The C core 1.51
- * compares ends of names only ("le.org" has "example.org"); later ones have networks too.
+ * The variables, their order, the lower case, the scheme and the default port are those of gRPC's C
+ * core (grpc/grpc, doc/environment_variables.md, doc/core/default_http_proxy_mapper.md; 1.51 was
+ * tried too). An entry of no_proxy is a domain name, with or without a leading dot, which also
+ * covers the names below it; an address; a network ("10.0.0.0/8"); or "*". The C core 1.51 compares
+ * only the ends of names ("le.org" covers "example.org"); later versions have networks too.
  */
 #include "lib/http_proxy.h"
 
@@ -19,7 +19,7 @@ enum { DEFAULT_PORT = 443 };
 /* ---- no_proxy ----------------------------------------------------------------------------------
  */
 
-/* The address's bytes; 0: it is none. */
+/* The length of the address in bytes, which are in RET; 0: TEXT is no address. */
 static size_t address_bytes(const char *text, uint8_t ret[static 16])
 {
 	if (inet_pton(AF_INET, text, ret) == 1)
@@ -34,7 +34,7 @@ static bool same_bits(const uint8_t *a, const uint8_t *b, size_t bits)
 	return bits % 8 == 0 || !((a[bits / 8] ^ b[bits / 8]) >> (8 - bits % 8));
 }
 
-/* ENTRY: an address or a network, which has ADDRESS. */
+/* Whether ENTRY, an address or a network, covers ADDRESS. */
 static bool network_has(char *entry, const uint8_t *address, size_t len)
 {
 	char *slash = strchr(entry, '/');
@@ -141,7 +141,7 @@ static int parse_url(const char *url, struct http_proxy *p)
 	return r < 0 ? r : parse_address(url, len, p);
 }
 
-/* The first that is set. */
+/* The value of the first variable that is set; NULL: none. */
 static const char *first_of(const char *const *names, const char **ret_name)
 {
 	const char *value = NULL;

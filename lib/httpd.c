@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The server's life. We listen and accept ourselves and hand each socket over to libwebsockets
- * (httpd_conn.c), which gives us the reason of a failed listen and an exact count of connections.
+ * The server's life. It listens and accepts by itself and hands each socket over to libwebsockets
+ * (httpd_conn.c): so it can report why listening failed, and knows the exact number of connections.
  * Each server has its own lws_context on the caller's loop (httpd_context.c). Loop thread only.
  */
 #include "lib/httpd_internal.h"

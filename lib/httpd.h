@@ -29,8 +29,9 @@ enum {
 	HTTPD_BODY_MAX = 65536,	     /* request body; more: 413 */
 	HTTPD_REPLY_MAX = 256 << 20, /* body of an answer */
 	HTTPD_KEEP_MAX_S = 3600,     /* longest time for which a request can be kept */
-	HTTPD_HEADER_MAX = 1024,     /* of a header that handlers see; longer: 400 */
-	HTTPD_STREAM_SNDBUF = 131072 /* what the kernel holds for a client that reads slowly */
+	HTTPD_HEADER_MAX = 1024, /* bytes of a header value that handlers can read; longer: 400 */
+	/* Bytes that the kernel buffers for a client that reads slowly. */
+	HTTPD_STREAM_SNDBUF = 131072
 };
 
 enum httpd_method {
@@ -62,8 +63,8 @@ struct httpd_options {			/* zero-initialised: the defaults */
 	const char *host;		/* NULL: 127.0.0.1; "": all addresses */
 	uint16_t port;			/* 0: any free one, see httpd_port() */
 	unsigned int max_connections;	/* 64 */
-	unsigned int request_timeout_s; /* 10: until the whole request is there */
-	unsigned int send_timeout_s;	/* 30: without progress while the answer goes out */
+	unsigned int request_timeout_s; /* default 10: until the request is complete */
+	unsigned int send_timeout_s;	/* default 30: without progress while the answer is sent */
 	struct httpd_tls tls;
 };
 
@@ -75,9 +76,8 @@ int httpd_new(uv_loop_t *loop, const struct httpd_options *options,
 	      const struct httpd_route *routes, size_t n_routes, struct httpd **ret,
 	      struct error *err) _must_check_;
 /*
- * Stops listening, tells kept requests that they are gone, drops the connections. The memory goes
- * when the loop has run on: run it until it has nothing left. Takes NULL, returns NULL. Not from a
- * handler.
+ * Stops listening, calls on_gone of kept requests, drops the connections. The memory is freed by
+ * the loop: run it until it has nothing left. Takes NULL, returns NULL. Not from a handler.
  */
 struct httpd *httpd_free(struct httpd *h);
 DEFINE_CLEANUP(struct httpd *, httpd_free)
@@ -93,8 +93,8 @@ const char *httpd_request_path(const struct httpd_request *req);
 /* The decoded value of the first parameter with this name, "" for a bare name, NULL without one. */
 const char *httpd_request_param(const struct httpd_request *req, const char *name);
 /*
- * A decimal parameter in [MIN, MAX]; FALLBACK when there is none. When it is not a number in that
- * range -EINVAL, ERR says what was wanted.
+ * A decimal parameter in [MIN, MAX]; FALLBACK when the parameter is missing. -EINVAL when it is not
+ * a number in that range; ERR says what was wanted.
  */
 int httpd_request_param_u64(const struct httpd_request *req, const char *name, uint64_t min,
 			    uint64_t max, uint64_t fallback, uint64_t *ret, struct error *err);
@@ -115,9 +115,9 @@ struct httpd_header {
 };
 
 /*
- * Answers and ends the request. BODY is copied. Headers that every answer has (a caller's header of
- * the same name wins): Content-Security-Policy, Cache-Control, Referrer-Policy,
- * X-Content-Type-Options, X-Frame-Options.
+ * Answers and ends the request. BODY is copied. Every answer has these headers unless the caller
+ * gives one of the same name: Content-Security-Policy, Cache-Control, Cross-Origin-Resource-Policy,
+ * Referrer-Policy, X-Content-Type-Options, X-Frame-Options.
  */
 void httpd_reply(struct httpd_request *req, unsigned int status, const char *content_type,
 		 const struct httpd_header *headers, size_t n_headers, const void *body,
@@ -134,11 +134,11 @@ void httpd_keep(struct httpd_request *req, unsigned int timeout_s,
 		void (*on_gone)(struct httpd_request *req, void *user), void *user);
 
 /*
- * An answer that comes in pieces, until one side ends it. One piece is under way at a time: that is
- * all that a slow client can make the server hold. ON_SENT tells that the last piece (the headers
- * count as one) went to the socket whole, and may send the next. A client that takes nothing of a
- * piece for send_timeout_s is dropped. ON_GONE is called once, whichever way the stream ends but by
- * httpd_stream_end().
+ * An answer that is sent in pieces, until one side ends it. One piece is sent at a time, so a slow
+ * client makes the server hold no more than that. ON_SENT is called when the last piece (the
+ * headers are the first) is in the socket completely; it may send the next one. A client that takes
+ * nothing of a piece for send_timeout_s is dropped. ON_GONE is called once, however the stream
+ * ends, except after httpd_stream_end().
  */
 struct httpd_stream_callbacks {
 	void (*on_sent)(struct httpd_request *req, void *user);
@@ -152,5 +152,5 @@ void httpd_stream_start(struct httpd_request *req, const char *content_type,
 int httpd_stream_send(struct httpd_request *req, const void *data, size_t len) _must_check_;
 /* Closes; the request no longer exists. */
 void httpd_stream_end(struct httpd_request *req);
-/* In ON_GONE: whether it was dropped because it did not read. */
+/* For ON_GONE: whether the client was dropped because it did not read. */
 bool httpd_stream_stalled(const struct httpd_request *req);

@@ -5,10 +5,11 @@
  * some corners of pipelining.
  *
  * Facts about libwebsockets 4.1.6 that shape this file:
- * - While a transaction waits for our answer the socket is not read, though it is polled: the end
- * of the client would wake the loop for ever. So kept requests are taken out of polling, and the
- * watch asks the socket itself.
- * - Timeouts that are set from outside of its own callbacks do not arm its timer; we keep our own.
+ * - While a transaction waits for its answer, the socket is polled but not read: a client that
+ *   closes would wake the loop forever. So kept requests are taken out of polling, and the watch
+ *   timer checks their sockets.
+ * - A timeout that is set outside of its callbacks does not start its timer; so the server has
+ *   deadlines of its own.
  */
 #include "lib/httpd_internal.h"
 
@@ -19,7 +20,8 @@ enum {
 	WATCH_MS = 250,
 	ACCEPT_BURST = 16,
 	HALF_CLOSED_MS = 2000,
-	IDLE_GRACE_MS = 1000, /* for the head of a request, while others wait for the connection */
+	/* For a request's head, while other clients wait for a free connection. */
+	IDLE_GRACE_MS = 1000,
 };
 
 static void on_watch(uv_timer_t *timer);
@@ -85,15 +87,17 @@ static void adopt(struct httpd *h, int fd)
 }
 
 /*
- * All connections are taken and another client waits: the oldest connection that has sent no whole
- * request within IDLE_GRACE_MS gives way. It leaves by a later turn of the loop.
+ * All connections are taken and another client waits: closes the oldest connection that has not
+ * sent a complete request within IDLE_GRACE_MS. The connection is freed in a later turn of the
+ * loop.
  */
 static void evict_idle(struct httpd *h)
 {
 	uint64_t now = uv_now(h->loop), timeout = h->request_timeout_s * 1000ULL;
 	struct httpd_conn *oldest = NULL;
 
-	/* Newest first. Without a request the deadline is still that of the connection's start. */
+	/* The list has the newest first. Without a request, the deadline is still the one set when
+	 * the connection began, so it tells the connection's age. */
 	for (struct httpd_conn *conn = h->conns; conn; conn = conn->next)
 		if (conn->wsi && !conn->req && !conn->out &&
 		    now + timeout >= conn->deadline_ms + IDLE_GRACE_MS)
@@ -131,7 +135,7 @@ void httpd_on_listener(uv_poll_t *poll, int status, int events)
 
 /* ---- deadlines ------------------------------------------------------------------------------- */
 
-/* Whether the client will send nothing more: it left, or closed its half. */
+/* Whether the client will send nothing more: it has closed the connection, or its half of it. */
 static bool client_gone(struct lws *wsi)
 {
 	struct pollfd p = {.fd = lws_get_socket_fd(wsi), .events = POLLRDHUP};
@@ -139,7 +143,7 @@ static bool client_gone(struct lws *wsi)
 	return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL));
 }
 
-/* Whether the client has taken enough for more to be sent: then it is we who are late. */
+/* Whether the socket has room for more: then the client reads, and the delay is on this side. */
 static bool client_takes(struct lws *wsi)
 {
 	struct pollfd p = {.fd = lws_get_socket_fd(wsi), .events = POLLOUT};
@@ -147,7 +151,8 @@ static bool client_takes(struct lws *wsi)
 	return poll(&p, 1, 0) > 0 && p.revents == POLLOUT;
 }
 
-/* Takes what the client still sends, bounded, so that closing does not reset the answer away. */
+/* Reads and discards a bounded amount of what the client still sends: closing with unread input
+ * would reset the connection and lose the answer. */
 static void drain(struct lws *wsi)
 {
 	char sink[4096];
@@ -157,15 +162,16 @@ static void drain(struct lws *wsi)
 			return;
 }
 
-/* Past its deadline, or its client is gone. The connection may be freed later, through the loop. */
+/* Ends a connection that is past its deadline or whose client is gone. It may be freed later,
+ * through the loop. */
 static void watch_conn(struct httpd_conn *conn)
 {
 	bool kept = conn->req && conn->req->kept;
 
 	if (!conn->wsi)
 		return;
-	/* Those that left and those that closed their half look alike; a pending answer is for
-	 * neither. */
+	/* A client that left and one that closed only its sending half look alike: a kept request
+	 * is ended in both cases. */
 	if (kept && client_gone(conn->wsi)) {
 		httpd_request_gone(conn);
 		lws_set_timeout(conn->wsi, PENDING_TIMEOUT_HTTP_CONTENT, LWS_TO_KILL_SYNC);
@@ -188,7 +194,7 @@ static void watch_conn(struct httpd_conn *conn)
 		httpd_request_gone(conn);
 		return;
 	}
-	/* A stream, or what came before and after a request. */
+	/* A stream, a request that is incomplete, or an answer that is not taken. */
 	lws_set_timeout(conn->wsi, PENDING_TIMEOUT_HTTP_CONTENT, LWS_TO_KILL_SYNC);
 }
 
@@ -196,10 +202,12 @@ static void on_watch(uv_timer_t *timer)
 {
 	struct httpd *h = timer->data;
 
-	/* A connection leaves the list only in a closing callback of the loop, never in here. */
+	/* Connections leave the list only in a closing callback of the loop, not in
+	 * watch_conn(). */
 	for (struct httpd_conn *conn = h->conns; conn; conn = conn->next)
 		watch_conn(conn);
-	/* With all connections taken the listener only looks again for one that gives way. */
+	/* If all connections are still taken, httpd_on_listener() evicts an idle one and pauses
+	 * again. */
 	pause_listener(h, false);
 	if (!h->n_conns)
 		uv_timer_stop(timer);
@@ -207,8 +215,8 @@ static void on_watch(uv_timer_t *timer)
 
 /* ---- the protocol ---------------------------------------------------------------------------- */
 
-/* The end of a half-closed client's input cannot be taken: it wakes the loop until the answer is
- * out. */
+/* After a client has closed its sending half, the end of input stays readable and wakes the loop
+ * until the answer is sent: so that time is short. */
 static uint64_t send_timeout_ms(const struct httpd_conn *conn)
 {
 	uint64_t ms = conn->server->send_timeout_s * 1000ULL;
@@ -232,7 +240,8 @@ static int send_some(struct httpd_conn *conn)
 			drain(conn->wsi);
 			return -1;
 		}
-		/* The bytes before it may be overwritten: spare ones, or sent already. */
+		/* lws_write() may overwrite the bytes before the piece: these are the spare ones,
+		 * or already sent. */
 		if (lws_write(conn->wsi, conn->out + LWS_PRE + conn->out_pos, n, LWS_WRITE_HTTP) <
 		    0)
 			return -1;

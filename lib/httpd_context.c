@@ -188,12 +188,12 @@ static void on_reaper(uv_idle_t *idle)
 }
 
 /*
- * Begins to take the context down. libwebsockets 4.1.6 closes its eventfd here and the same number
- * once more from the loop (lws_destroy_event_pipe() and __lws_close_free_wsi_final()); by then the
- * number may be a file that another thread has opened. So we take the number ourselves in between,
- * for the second close to hit. Descriptors are given out lowest first: the reserve, opened before
- * the context and therefore lower, is let go first, so that others who open something at this
- * moment get those numbers.
+ * Begins to destroy the context. libwebsockets 4.1.6 closes its eventfd here, and the same number
+ * again from the loop (lws_destroy_event_pipe() and __lws_close_free_wsi_final()); by then the
+ * number may belong to a file that another thread has opened. So this function occupies the number
+ * in between, and the second close closes that descriptor. The kernel gives out the lowest free
+ * number: the reserve descriptors, which were opened before the context and are lower, are closed
+ * first, so that files opened by other threads at this moment get those numbers.
  */
 static void close_lws(struct httpd *h)
 {

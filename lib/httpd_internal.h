@@ -15,7 +15,7 @@ struct httpd_conn {
 	struct httpd_conn *next, **link; /* in httpd.conns */
 	uint8_t *out;			 /* LWS_PRE spare bytes, then the answer */
 	size_t out_len, out_pos;	 /* of the answer, without LWS_PRE */
-	uint64_t deadline_ms;		 /* uv_now(); of whatever it is doing */
+	uint64_t deadline_ms; /* uv_now() time; for the current phase of the connection */
 };
 
 struct httpd_param {
@@ -54,7 +54,8 @@ struct httpd {
 	char *host; /* as configured, may be NULL */
 	int listen_fd;
 	uv_poll_t listener;
-	uv_timer_t watch; /* deadlines, and clients that went away; runs while there are any */
+	/* Checks deadlines and for clients that left; runs while there are connections. */
+	uv_timer_t watch;
 	uv_idle_t reaper; /* waits for the context's handles while closing */
 	unsigned int open_handles;
 	const uv_handle_t *lws_handles[4]; /* the context's idle and timer handles */
@@ -68,10 +69,10 @@ struct httpd {
 	struct lws_protocols protocols[2];
 };
 
-/* httpd.c: one of its handles less; the last one takes the memory along. */
+/* httpd.c: one of the server's handles has closed; the last one frees the memory. */
 void httpd_on_handle_closed(uv_handle_t *handle);
 
-/* httpd_context.c: when it could not be started it is stopped all the same. */
+/* httpd_context.c. After a failed start, httpd_context_stop() must be called too. */
 int httpd_context_start(struct httpd *h, const struct httpd_tls *tls,
 			struct error *err) _must_check_;
 void httpd_context_stop(struct httpd *h);
@@ -81,7 +82,7 @@ void httpd_on_listener(uv_poll_t *poll, int status, int events);
 int httpd_on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
 		 size_t len);
 
-/* httpd_tls.c: what libwebsockets is told; its strings are TLS's. */
+/* httpd_tls.c: fills in INFO for libwebsockets; its strings are TLS's. */
 int httpd_set_tls(const struct httpd_tls *tls, struct lws_context_creation_info *info,
 		  struct error *err) _must_check_;
 
@@ -94,7 +95,7 @@ struct buf;
 void httpd_render_headers(struct buf *b, unsigned int status, const char *content_type,
 			  const struct httpd_header *headers, size_t n, size_t len);
 void httpd_stream_sent(struct httpd_conn *conn); /* the piece in conn->out went out */
-/* An answer without a request: for what fails before there is one. */
+/* Sends an answer on a connection that may have no request, for errors before there is one. */
 void httpd_respond(struct httpd_conn *conn, bool head, unsigned int status,
 		   const char *content_type, const struct httpd_header *headers, size_t n_headers,
 		   const void *body, size_t len);

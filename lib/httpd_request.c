@@ -3,8 +3,8 @@
  * One request from complete headers to its answer.
  *
  * A request belongs to its connection (conn->req) until httpd_reply() or httpd_request_gone() frees
- * it. The answer is rendered at once into conn->out; httpd.c sends it as the socket takes it and
- * then closes. Everything runs on the loop's thread.
+ * it. The answer is rendered at once into conn->out; httpd_conn.c sends it as the socket takes it
+ * and then closes. Everything runs on the loop's thread.
  */
 #include "lib/httpd_internal.h"
 
@@ -68,7 +68,7 @@ static bool given(const struct httpd_header *headers, size_t n, const char *name
 	return false;
 }
 
-/* LEN SIZE_MAX: the body ends with the connection. */
+/* LEN SIZE_MAX: no Content-Length; the body ends when the connection closes. */
 void httpd_render_headers(struct buf *b, unsigned int status, const char *content_type,
 			  const struct httpd_header *headers, size_t n, size_t len)
 {
@@ -116,7 +116,7 @@ void httpd_respond(struct httpd_conn *conn, bool head, unsigned int status,
 	if (!head)
 		buf_append(&b, body, len);
 	if (buf_error(&b)) {
-		/* Not even memory for an answer: the client sees the connection end. */
+		/* No memory for an answer: the connection is closed without one. */
 		buf_done(&b);
 		conn->deadline_ms = 0;
 		return;
@@ -128,7 +128,7 @@ void httpd_respond(struct httpd_conn *conn, bool head, unsigned int status,
 	lws_set_timeout(conn->wsi, NO_PENDING_TIMEOUT, 0);
 	if (conn->req && conn->req->kept)
 		lws_rx_flow_control(conn->wsi,
-				    1); /* or it would not be polled for writing either */
+				    1); /* else libwebsockets would not poll for writing */
 	lws_callback_on_writable(conn->wsi);
 }
 
@@ -178,7 +178,7 @@ void httpd_keep(struct httpd_request *req, unsigned int timeout_s,
 	req->gone_user = user;
 	conn->deadline_ms =
 	    uv_now(conn->server->loop) + MIN(timeout_s, (unsigned int)HTTPD_KEEP_MAX_S) * 1000ULL;
-	/* The watch looks after it now; unread bytes of this client must not wake the loop. */
+	/* The watch timer has the deadline; unread bytes of this client must not wake the loop. */
 	lws_set_timeout(conn->wsi, NO_PENDING_TIMEOUT, 0);
 	lws_rx_flow_control(conn->wsi, 0);
 }
@@ -225,7 +225,8 @@ static int read_path(struct lws *wsi, struct httpd_request *req)
 	req->path[0] = 0;
 	for (size_t i = 0; i < ARRAY_SIZE(uri_tokens) && !len; i++) {
 		len = lws_hdr_total_length(wsi, uri_tokens[i]);
-		/* The limit in httpd.c cuts there, so that a path this long may be incomplete. */
+		/* token_limits (httpd_context.c) cuts the path at this length, so it may be
+		 * incomplete. */
 		if (len >= HTTPD_PATH_MAX)
 			return 414;
 		if (len && lws_hdr_copy(wsi, req->path, HTTPD_PATH_MAX + 1, uri_tokens[i]) < 0)
@@ -466,7 +467,7 @@ void httpd_request_dispatch(struct httpd_conn *conn)
 		return;
 	}
 	route->handle(req, route->user);
-	/* A handler that did nothing forgot its client. */
+	/* The handler neither answered nor kept the request. */
 	if (conn->req == req && !req->kept) {
 		httpd_respond_error(conn, 500, NULL);
 		conn->req = request_free(req);

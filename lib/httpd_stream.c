@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Answers in pieces. A stream is a kept request whose connection is sent to again and again:
- * conn->out is the piece under way, or NULL between two. Between pieces it is out of polling, like
- * every kept request (httpd.c tells why), and the watch notices that the client left. Loop's
- * thread.
+ * conn->out is the piece being sent, or NULL between two pieces. Between pieces the socket is not
+ * polled, like that of every kept request (httpd_conn.c tells why), and the watch timer notices
+ * that the client left. Loop's thread.
  */
 #include "lib/httpd_internal.h"
 
@@ -17,7 +17,7 @@ static void begin_piece(struct httpd_conn *conn, struct buf *piece)
 	conn->out_pos = 0;
 	conn->out = (uint8_t *)buf_take(piece);
 	conn->deadline_ms = uv_now(conn->server->loop) + conn->server->send_timeout_s * 1000ULL;
-	lws_rx_flow_control(conn->wsi, 1); /* or it would not be polled for writing either */
+	lws_rx_flow_control(conn->wsi, 1); /* else libwebsockets would not poll for writing */
 	lws_callback_on_writable(conn->wsi);
 }
 
@@ -40,7 +40,7 @@ void httpd_stream_start(struct httpd_request *req, const char *content_type,
 	httpd_render_headers(&b, 200, content_type, headers, n_headers, SIZE_MAX);
 	if (buf_error(&b)) {
 		buf_done(&b);
-		conn->deadline_ms = 0; /* the watch ends it */
+		conn->deadline_ms = 0; /* the watch timer closes it */
 		return;
 	}
 	begin_piece(conn, &b);

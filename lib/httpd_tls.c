@@ -8,8 +8,8 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
-/* The first error is the cause, later ones where it came through. OpenSSL's queue is cleared: the
- * next who asks must not find ours. */
+/* OpenSSL's first error is the cause; later ones come from its callers. Clears OpenSSL's error
+ * queue, so that the next user of it does not see these errors. */
 static int refuse(const char *path, const char *what, struct error *err)
 {
 	unsigned long code = ERR_peek_error();

@@ -19,7 +19,8 @@ void log_line(enum log_level level, const char *component, const char *format, .
 #define log_warn(component, ...)  log_line(LOG_WARN, component, __VA_ARGS__)
 #define log_error(component, ...) log_line(LOG_ERROR, component, __VA_ARGS__)
 
-/* True at most once every INTERVAL seconds for this call site; counts what was held back. */
+/* log_allowed() is true at most once in INTERVAL_S seconds for each struct log_limit, one per call
+ * site; *RET_SUPPRESSED is the number of lines that were held back since the last one. */
 struct log_limit {
 	uint64_t next_ms;
 	unsigned int suppressed;

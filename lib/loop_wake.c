@@ -11,7 +11,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 
 	(void)status;
 	(void)events;
-	/* It does not block: nobody else reads. */
+	/* Does not block: this is the descriptor's only reader. */
 	(void)eventfd_read(w->fd, &count);
 	w->woken(w);
 }
@@ -35,7 +35,7 @@ int loop_wake_init(uv_loop_t *loop, struct loop_wake *w, void (*woken)(struct lo
 
 void loop_wake_send(const struct loop_wake *w)
 {
-	/* Fails only when 2^64 - 2 were sent and none was seen. */
+	/* Fails only when 2^64 - 2 wakeups were sent and none was read. */
 	(void)eventfd_write(w->fd, 1);
 }
 

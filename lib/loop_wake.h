@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct loop_wake: other threads wake a libuv loop. In the place of uv_async_t, whose loop spins
+ * struct loop_wake: lets other threads wake a libuv loop. It replaces uv_async_t, whose loop spins
  * until the sender has returned from its system call (libuv 1.44, src/unix/async.c,
- * uv__async_spin()): on busy CPUs the loop has preempted that very sender, and burns milliseconds.
+ * uv__async_spin()): on busy CPUs the loop may have preempted that sender, and spins for
+ * milliseconds.
  */
 #pragma once
 
@@ -11,8 +12,8 @@
 #include <uv.h>
 
 struct loop_wake {
-	/* A handle: uv_ref() and uv_unref() say whether it keeps the loop alive. It does at first.
-	 */
+	/* uv_ref() and uv_unref() on this handle decide whether it keeps the loop alive; at first
+	 * it does. */
 	uv_poll_t poll;
 	int fd; /* eventfd(2) */
 	void (*woken)(struct loop_wake *w);

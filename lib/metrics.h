@@ -40,12 +40,13 @@ static inline int64_t metric_get(enum metric_id id)
 }
 
 /*
- * Metrics of one name whose labels are known only when the program runs. Families are static; they
- * are added, and their series get labels, before other threads use them.
+ * Metrics of one name whose labels are known only at run time. Families are static. They must be
+ * added, and their series labelled, before other threads use them.
  */
 struct metric_series {
-	char labels[64];  /* "": not shown */
-	const char *text; /* those that are longer, of the owner; NULL: LABELS */
+	char labels[64]; /* "": the series is not shown */
+	/* Labels that are too long for `labels`, owned by the caller; NULL: use `labels`. */
+	const char *text;
 	_Atomic int64_t value;
 };
 
@@ -61,7 +62,7 @@ struct metric_family {
 void metric_series_label(struct metric_series *s, const char *format, ...) _printf_(2, 3);
 /* Shows F after the rows of the list; adding it again does nothing. */
 void metrics_add_family(struct metric_family *f);
-/* The value with these labels; 0 when there is none. */
+/* The value of the series with these labels; 0 when there is none. */
 int64_t metric_family_get(const char *name, const char *labels);
 
 static inline void metric_series_add(struct metric_series *s, int64_t n)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A bucket of CPU time that fills with real time. A thread pays afterwards, by its own CPU clock,
- * so that all it did is paid for, whatever lay between two calls; the bucket may be overdrawn, and
- * whoever finds it so waits.
+ * A token bucket of CPU time that fills with real time. A thread is charged afterwards, by its own
+ * CPU clock, so that everything it did is charged, however long it was between two calls. The
+ * bucket may be overdrawn; threads wait while it is.
  */
 #include "lib/pace.h"
 
@@ -13,7 +13,7 @@
 
 atomic_uint_fast64_t pace_limit;
 _Thread_local unsigned int pace_calls;
-static _Thread_local uint64_t paid_ns; /* of the thread's CPU clock */
+static _Thread_local uint64_t paid_ns; /* the thread's CPU clock when it was charged last */
 static _Thread_local bool is_exempt;
 
 static struct {
@@ -47,7 +47,7 @@ void pace_exempt_thread(void)
 	is_exempt = true;
 }
 
-/* The credit after USED_NS more; fills the bucket first. */
+/* Fills the bucket, charges USED_NS, and returns the credit that is left. */
 static int64_t pay(uint64_t limit, uint64_t used_ns)
 {
 	uint64_t now = clock_ns(CLOCK_MONOTONIC), passed;
@@ -72,7 +72,7 @@ void pace_wait(void)
 	if (!limit || is_exempt)
 		return;
 	cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-	/* What was done before there was a limit is nobody's debt. */
+	/* The thread's first call under a limit charges nothing: it only starts the count. */
 	credit = pay(limit, paid_ns ? cpu - paid_ns : 0);
 	paid_ns = cpu;
 	while (credit < 0 && limit) {
@@ -87,7 +87,7 @@ void pace_wait(void)
 	}
 }
 
-/* One at a time: the others come to wait here. */
+/* One reservation at a time: other threads wait for this mutex. */
 static pthread_mutex_t reserving = PTHREAD_MUTEX_INITIALIZER;
 static atomic_uint_fast64_t reserved_ns;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A function's name may be anything that linkers take: "main.(*T).Get", "_ZN3fooC2Ev", "memcpy".
- * So the rate is looked for at the end first, then the kind at the beginning; of what remains the
- * last colon ends the path, which may have colons itself.
+ * A function's name may have any character that linkers accept: "main.(*T).Get", "_ZN3fooC2Ev",
+ * "memcpy". So the rate is parsed first, from the end, then the kind, from the beginning. In the
+ * remaining text the last colon ends the path, which may have colons itself.
  */
 #include "lib/probe_spec.h"
 
@@ -29,7 +29,7 @@ static bool is_printable(const char *s)
 	return true;
 }
 
-/* What a C function or a tracepoint is called. */
+/* Whether S can be the name of a C function or a tracepoint. */
 static bool is_identifier(const char *s)
 {
 	static const char first[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";

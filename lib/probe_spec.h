@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a person writes for a probe, one grammar for flags, files and ClusterProfilingConfig:
+ * The text form of a probe, the same grammar for flags, files and ClusterProfilingConfig:
  *
  *   uprobe:PATH:FUNCTION          a function of a file is called
  *   uretprobe:PATH:FUNCTION       ... and returns
  *   kprobe:FUNCTION               a function of the kernel is called
  *   tracepoint:SUBSYSTEM:NAME     a tracepoint of the kernel is passed
  *
- * each of them with ",rate=N" at the end: how many samples a second each CPU takes of it at most.
- * Pure, any thread.
+ * each with an optional ",rate=N" at the end: how many samples of the probe each CPU takes in a
+ * second at most. Pure, any thread.
  */
 #pragma once
 
@@ -27,7 +27,7 @@ enum probe_kind { PROBE_UPROBE, PROBE_URETPROBE, PROBE_KPROBE, PROBE_TRACEPOINT,
 
 struct probe_spec {
 	enum probe_kind kind;
-	/* The probe's name: as it was written, without the rate. */
+	/* The probe's name: the text as given, without the rate. */
 	char text[PROBE_TEXT_MAX + 1];
 	char target[PROBE_TEXT_MAX + 1]; /* path, subsystem; "" for a kprobe */
 	char name[PROBE_NAME_MAX + 1];	 /* of the function, of the tracepoint */

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Linear probing, at most 7/8 full, deletion by moving the followers back (Knuth 6.4, algorithm R),
- * so there are no tombstones and a table that lives long under churn stays as fast as a new one.
- * Shrinks when less than an eighth is used; when there is no memory for that, it stays.
+ * Linear probing, at most 7/8 full, deletion by moving the followers back (Knuth 6.4, algorithm R).
+ * So there are no tombstones, and a table with many insertions and deletions stays as fast as a new
+ * one. Shrinks when less than an eighth is used; without memory for the smaller table it keeps its
+ * size.
  */
 #include "lib/ref_table.h"
 
 enum { SIZE_MIN = 16 };
 static const uint32_t size_max = 1u << 30;
 
-/* Where a name is at home, and how it is known: none is 0. */
+/* The part of the hash that a slot stores, which also gives its home slot. 0 marks a free slot, so
+ * it is replaced by 1. */
 static uint32_t mark_of(uint64_t hash)
 {
 	uint32_t mark = (uint32_t)hash;
@@ -102,7 +104,8 @@ bool ref_table_remove(struct ref_table *t, uint64_t hash, uint32_t ref)
 	hole = pos;
 	for (i = (hole + 1) & mask; t->slots[i].mark; i = (i + 1) & mask) {
 		home = t->slots[i].mark & mask;
-		/* It may move to the hole unless its home lies after the hole, up to I. */
+		/* The entry at I may move to the hole unless its home slot is after the hole and
+		 * not after I. */
 		if (((i - home) & mask) < ((i - hole) & mask))
 			continue;
 		t->slots[hole] = t->slots[i];

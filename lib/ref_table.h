@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct ref_table: an open-addressing hash table of 32-bit names that are not 0, eight bytes a
- * slot. It stores no keys: the key is wherever the name points; equal keys may stand in it several
- * times. Beside each name stands half of its hash: a probe looks at one place and hardly ever at a
- * foreign record, and a table grows without looking at any. One thread at a time.
+ * struct ref_table: an open-addressing hash table of 32-bit references that are not 0, eight bytes
+ * a slot. It stores no keys: the caller finds the key through the reference. Equal keys may be
+ * inserted several times. Each slot also has half of the hash, so a lookup touches one place and
+ * hardly ever a record of another key, and the table grows without touching the records. One thread
+ * at a time.
  *
- * It is the hash table for what is many or short-lived; where 56 bytes an entry do not matter,
- * uthash is.
+ * Use it for tables that are large or short-lived; where 56 bytes an entry do not matter, uthash is
+ * used.
  */
 #pragma once
 
@@ -22,28 +23,29 @@ struct ref_table {
 };
 
 void ref_table_done(struct ref_table *t);
-void ref_table_clear(struct ref_table *t); /* forgets all names, keeps the memory */
+void ref_table_clear(struct ref_table *t); /* removes all references, keeps the memory */
 /* Room for N more, so that ref_table_insert() cannot fail. -ENOMEM. */
 int ref_table_reserve(struct ref_table *t, uint32_t n) _must_check_;
 void ref_table_insert(struct ref_table *t, uint64_t hash, uint32_t ref);
-/* HASH will be looked for soon: its place is on the way from memory meanwhile. */
+/* Prefetches the slot of HASH, which will be looked up soon. */
 void ref_table_prefetch(const struct ref_table *t, uint64_t hash);
-/* False: it is not there. */
+/* False: REF was not in the table. */
 bool ref_table_remove(struct ref_table *t, uint64_t hash, uint32_t ref);
-/* Gives memory back when few are left; not during a walk. */
+/* Shrinks the table when few slots are used; not during a walk. */
 void ref_table_trim(struct ref_table *t);
 size_t ref_table_bytes(const struct ref_table *t);
 
 /*
- * The names whose hash may be HASH, one a call, then 0:
+ * Iterates over the references whose hash may be HASH, one a call; 0 at the end:
  *   for (pos = REF_TABLE_START; (ref = ref_table_next(t, hash, &pos));)
  */
 #define REF_TABLE_START UINT32_MAX
 uint32_t ref_table_next(const struct ref_table *t, uint64_t hash, uint32_t *pos);
 
 /*
- * Walks all names by slot, 0 for a free one. What is removed at slot I may be followed there by
- * another: look at I again. No name is missed that way, though one may be met twice.
+ * The reference in slot I, 0 when the slot is free: for walking the whole table. Removing the
+ * reference in slot I may move another one there: look at I again. The walk misses no reference
+ * then, but may meet one twice.
  */
 static inline uint32_t ref_table_slot(const struct ref_table *t, uint32_t i)
 {
@@ -51,8 +53,9 @@ static inline uint32_t ref_table_slot(const struct ref_table *t, uint32_t i)
 }
 
 /*
- * For an array whose entries are to be unique: the entry I of it has the name I + 1. The index of
- * the entry of HASH that EQUAL says is KEY; REF_TABLE_NONE: there is none.
+ * For an array with unique entries, in which entry I is inserted as the reference I + 1. Returns
+ * the index of the entry with this HASH for which EQUAL(OWNER, index, KEY) is true; REF_TABLE_NONE:
+ * there is none.
  */
 #define REF_TABLE_NONE UINT32_MAX
 typedef bool (*ref_table_equal)(const void *owner, uint32_t index, const void *key);

@@ -107,12 +107,13 @@ static int add_roots(SSL_CTX *context, BIO *bio)
 		n += X509_STORE_add_cert(store, cert) == 1;
 		X509_free(cert);
 	}
-	/* An authority of one's own may be an intermediate one, or the server's certificate. */
+	/* A private CA file may have an intermediate CA or the server's own certificate instead of
+	 * a root. */
 	X509_STORE_set_flags(store, X509_V_FLAG_PARTIAL_CHAIN);
 	return n;
 }
 
-/* The first certificate is the client's, the others are those that it is signed by. */
+/* The first certificate is the client's; the others are the chain that it is signed by. */
 static int use_chain(SSL_CTX *context, BIO *bio)
 {
 	X509 *cert = PEM_read_bio_X509_AUX(bio, NULL, NULL, NULL);
@@ -138,7 +139,8 @@ static int use_key(SSL_CTX *context, BIO *bio)
 	return good;
 }
 
-/* USE takes what it wants of the file of the setting NAME; 0 when it found nothing. */
+/* Loads the file PATH, the value of the setting NAME. USE adds its content to CONTEXT; it returns 0
+ * when the file has nothing usable. */
 static int use_file(SSL_CTX *context, const char *name, const char *path,
 		    int (*use)(SSL_CTX *, BIO *), struct error *err)
 {
@@ -166,10 +168,12 @@ static int use_files(SSL_CTX *context, const struct tls_options *o, struct error
 	if (!roots && !o->skip_verify)
 		return error_set(err, -EINVAL,
 				 "tls: this system has no root certificates; give tls.ca_file");
-	/* Nobody is verified: a CA that is given has to be one, the system's is not needed. */
+	/* With skip_verify the system's roots are not needed, but a given ca_file must still be
+	 * valid. */
 	if (o->ca_file || !o->skip_verify)
 		r = use_file(context, "ca_file", roots, add_roots, err);
-	/* The key first: behind a certificate OpenSSL takes none that is not its own. */
+	/* The key first: once a certificate is set, OpenSSL refuses a key that does not match it.
+	 * The check below reports that case. */
 	if (r == 0 && o->key_file)
 		r = use_file(context, "key_file", o->key_file, use_key, err);
 	if (r == 0 && o->cert_file)
@@ -194,7 +198,7 @@ static bool set_up(SSL_CTX *context, enum tls_version min_version)
 	       SSL_CTX_set_cipher_list(context, "ECDHE+AESGCM:ECDHE+CHACHA20") == 1;
 }
 
-/* The name is that of the certificate and of SNI; an address is in no SNI (RFC 6066 §3). */
+/* NAME is checked against the certificate and sent as SNI; SNI has no addresses (RFC 6066 §3). */
 static bool set_name(SSL *ssl, const char *name)
 {
 	uint8_t bytes[16];

@@ -21,7 +21,7 @@ int tls_client_new(const struct tls_client_options *options, SSL **ret,
 		   struct error *err) _must_check_;
 /* Before the handshake. FD stays the caller's. -ENOMEM. */
 int tls_client_use(SSL *ssl, int fd) _must_check_;
-/* After the handshake: gives back what only that needs (the system's roots take a megabyte). */
+/* After the handshake: frees the root certificates (the system's take a megabyte). */
 void tls_client_trim(SSL *ssl);
 /* Whether both sides speak PROTOCOL. */
 bool tls_client_speaks(SSL *ssl, const char *protocol);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The reserve has room for 32 tables that get their first entry while memory is out: each takes two
- * places, its head and its first buckets. It is there for the moments until the kernel frees memory
- * or ends somebody; whoever comes after 32 tables ends the process, as there is no way to go on.
+ * places, for its head and its first buckets. It bridges the time until memory is free again or the
+ * OOM killer ends a process. The 33rd table ends this process, because there is no way to go on.
  */
 #include "lib/uthash.h"
 
@@ -12,7 +12,7 @@
 
 enum { PLACES = 64, PLACE_BYTES = 512 };
 
-/* Larger ones are for tables that grow. */
+/* Larger allocations are for tables that grow. */
 _Static_assert(sizeof(UT_hash_table) <= PLACE_BYTES, "a table's head has a place");
 _Static_assert(HASH_INITIAL_NUM_BUCKETS * sizeof(UT_hash_bucket) <= PLACE_BYTES,
 	       "a table's first buckets have a place");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * uthash that survives when memory is out; to be included instead of <uthash.h>, which calls
- * exit() then. A table that cannot grow keeps its buckets and becomes slower; a table's first
- * entry, for which uthash allocates the table itself, takes it from a small reserve. So adding an
- * entry cannot fail. Any thread.
+ * uthash that survives running out of memory; to be included instead of <uthash.h>, which calls
+ * exit() then. A table that cannot grow keeps its buckets and becomes slower. The memory for a new
+ * table, which uthash allocates with its first entry, comes from a small reserve if need be. So
+ * adding an entry cannot fail. Any thread.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 
 #include "lib/base.h"
 
-/* At least SIZE bytes. NULL without memory, when that leaves the table as it is. */
+/* At least SIZE bytes. NULL when there is no memory and SIZE is that of a table that grows. */
 void *uthash_alloc(size_t size);
 void uthash_release(void *at);
 

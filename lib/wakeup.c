@@ -27,7 +27,7 @@ void wakeup_soon(void)
 {
 	int nice = getpriority(PRIO_PROCESS, 0);
 
-	/* Whoever made the program nicer than others meant it. */
+	/* A nice value above 0 was set on purpose: keep it. */
 	if (nice > 0 || set_attr(MIN(NICE, nice)) < 0)
 		(void)set_attr(nice);
 }

@@ -7,18 +7,18 @@
 
 #include "lib/loop_wake.h"
 
-/* A loop while there is work of it. */
+/* One for each loop that has work under way. */
 struct work_loop {
 	struct loop_wake wake;
 	uv_loop_t *loop;
-	struct work *ran;	/* with the mutex: newest first */
-	unsigned int submitted; /* loop thread: DONE was not called */
-	struct work_loop *next; /* with the mutex */
+	struct work *ran;	/* finished work, newest first; guarded by `mutex` */
+	unsigned int submitted; /* work whose DONE was not called yet; loop thread only */
+	struct work_loop *next; /* guarded by `mutex` */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t queued = PTHREAD_COND_INITIALIZER;
-/* With the mutex. */
+/* Guarded by `mutex`, as are `loops`, `threads` and `idle`. */
 static struct work *first, **last = &first;
 static struct work_loop *loops;
 static unsigned int threads, idle;
@@ -26,7 +26,7 @@ static unsigned int threads, idle;
 /* ---- threads ----------------------------------------------------------------------------------
  */
 
-/* With the mutex, which is released while it runs. */
+/* The caller holds the mutex, which is released while the work runs. */
 static void run_first(void)
 {
 	struct work *w = first;
@@ -39,7 +39,8 @@ static void run_first(void)
 	pthread_mutex_lock(&mutex);
 	w->next = w->of->ran;
 	w->of->ran = w;
-	/* With the mutex: without it the loop may be done with W, and closed, before it is sent. */
+	/* Sent under the mutex: otherwise the loop may take W, finish, and close the handle
+	 * first. */
 	if (!w->next)
 		loop_wake_send(&w->of->wake);
 }
@@ -78,14 +79,14 @@ static int start_thread(void)
 	return 0;
 }
 
-/* With the mutex. */
+/* The caller holds the mutex. */
 static int enqueue(struct work *w)
 {
 	int r = 0;
 
 	if (!idle && threads < WORK_THREADS)
 		r = start_thread();
-	/* Those that there are will come to it. */
+	/* If no thread could be started, the existing threads will do the work. */
 	if (r < 0 && !threads)
 		return r;
 	w->next = NULL;
@@ -115,7 +116,7 @@ static void forget(struct work_loop *l)
 	loop_wake_close(&l->wake, on_closed);
 }
 
-/* Oldest first. */
+/* Takes the finished work, oldest first. */
 static struct work *take_ran(struct work_loop *l)
 {
 	struct work *w, *next, *ret = NULL;

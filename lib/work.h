@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Work that another thread does, and whose end the loop's thread hears of. In the place of
- * uv_queue_work(), which ends with a uv_async_send(): see lib/loop_wake.h. For work that ends by
- * itself: what may hang belongs to agent/discovery.
+ * Runs work on another thread and reports its end on the loop's thread. It replaces
+ * uv_queue_work(), which ends with a uv_async_send(): see lib/loop_wake.h. Only for work that ends
+ * by itself; work that may hang belongs to agent/discovery.
  */
 #pragma once
 
@@ -14,7 +14,7 @@ enum { WORK_THREADS = 4 }; /* of the process; started when they are needed */
 
 struct work_loop;
 
-/* A part of what the work is about. */
+/* To be embedded in the caller's struct. */
 struct work {
 	void (*run)(struct work *w);
 	void (*done)(struct work *w);

@@ -251,7 +251,7 @@ static int scalar_text(struct loader *l, const yaml_event_t *e, char **ret)
 static int load_node(struct loader *l, const yaml_event_t *e, unsigned int depth,
 		     struct yaml_node **ret);
 
-/* Takes the event's ownership out of the callers' hands: reads one and builds its node. */
+/* Reads the next event and builds its node; *RET_END: the event was END. Frees the event. */
 static int load_next(struct loader *l, unsigned int depth, yaml_event_type_t end,
 		     struct yaml_node **ret, bool *ret_end)
 {
@@ -281,7 +281,7 @@ static int load_list(struct loader *l, struct yaml_node *list, unsigned int dept
 	}
 }
 
-/* Adds to MAP what SOURCE (a map or a list of maps) has and MAP has not. */
+/* Adds the entries of SOURCE (a map or a list of maps) whose keys MAP does not have. */
 static int merge_into(struct loader *l, struct yaml_node *map, const struct yaml_node *source,
 		      unsigned int depth)
 {
@@ -320,7 +320,7 @@ static int merge_into(struct loader *l, struct yaml_node *map, const struct yaml
 	return 0;
 }
 
-/* One key of a map from event E and its value. */
+/* Adds to MAP one entry: the key is event E, the value is read. */
 static int load_pair(struct loader *l, struct yaml_node *map, const yaml_event_t *e,
 		     unsigned int depth, struct yaml_node ***tail, struct yaml_node **merges)
 {

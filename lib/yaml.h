@@ -41,7 +41,6 @@ int yaml_tree_load(const char *name, const void *data, size_t size, struct yaml_
 
 /* The value under exactly KEY, or NULL; NULL too when NODE is not a map. */
 const struct yaml_node *yaml_get(const struct yaml_node *node, const char *key);
-/* Replaces a scalar's text (owned by the node from now on) and finds out anew whether it is null.
- */
+/* Replaces a scalar's text, which the node then owns, and determines again whether it is null. */
 void yaml_set_text(struct yaml_node *node, char *text);
 size_t yaml_count(const struct yaml_node *node); /* children */

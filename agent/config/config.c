@@ -195,7 +195,8 @@ static int exporter_error(struct loading *l, size_t i, struct error *err, const 
 	return error_set(err, -EINVAL, "%s: %s", id, message);
 }
 
-/* What a Secret has that the kubelet did not find (its references are optional): "" or no file. */
+/* Whether something that a Secret should hold is missing. The kubelet treats these references as
+ * optional: the value is then "", or the file does not exist. */
 static bool lacks_secret(const struct exporter_config *e)
 {
 	const char *files[] = {e->tls.ca_file, e->tls.cert_file, e->tls.key_file};
@@ -226,7 +227,7 @@ static int check_exporter(struct loading *l, size_t i, struct error *err)
 				      "retry_on_failure: initial_interval is above max_interval");
 	if (grpc) {
 		if (check_grpc_endpoint(e->endpoint, &plaintext, err) < 0)
-			return -EINVAL; /* checked where it was read */
+			return -EINVAL; /* it was checked where it was read */
 		if (plaintext)
 			e->tls.insecure = plaintext > 0;
 	} else {
@@ -238,8 +239,7 @@ static int check_exporter(struct loading *l, size_t i, struct error *err)
 	return 0;
 }
 
-/* OTEL_SERVICE_NAME wins over service.name among the attributes; afterwards there is one of them.
- */
+/* OTEL_SERVICE_NAME wins over service.name among the attributes, which is removed from them. */
 static int settle_service_name(struct config *c, struct error *err)
 {
 	const char *name = pairs_get(&c->resource_attributes, "service.name");

@@ -38,28 +38,28 @@ struct tracer {
 	const char *name;
 	const char *api_name; /* in ProfilingConfig and ProfilingNode */
 	/*
-	 * The runtime whose frames it lets through, 1..31: bit 1 << id of masks of tracers. 0: it
-	 * is part of the native walk, which is always done.
+	 * The runtime whose frames the tracer enables, 1..31; masks of tracers have bit 1 << id for
+	 * it. 0: part of the native walk, which is always done.
 	 */
 	uint32_t id;
-	bool walked; /* false: the name is known, but this version does not walk its stacks */
+	bool walked; /* false: known by name only, this version does not walk its stacks */
 };
 
 #define TRACERS_ALL UINT32_MAX
 
 /* The settings of one runtime: receivers.profiling.NAME. */
 struct runtime_config {
-	bool native_frames; /* of the interpreter's own file; default true */
+	bool native_frames; /* show the frames of the interpreter's own file; default true */
 };
 
 /* What the agent may cost. */
 struct budget {
-	uint32_t cpu;	       /* of all CPUs: millionths, 100..1000000; 0: no limit */
-	uint64_t memory_bytes; /* 16 MiB..64 GiB; 0: by the machine */
+	uint32_t cpu;	       /* millionths of all CPUs, 100..1000000; 0: no limit */
+	uint64_t memory_bytes; /* 16 MiB..64 GiB; 0: derived from the machine's memory */
 };
 
 /* receivers: profiling (and customprofilesreceiver for the window) */
-#define OFF_CPU_THRESHOLD 0.02 /* of --off-cpu: a walk for each 50 ms */
+#define OFF_CPU_THRESHOLD 0.02 /* of --off-cpu: one walk for each 50 ms of waiting */
 struct receiver_config {
 	uint32_t samples_per_second;   /* 1..1000, default 20 */
 	uint32_t tracers;	       /* a bit for each runtime; default TRACERS_ALL */
@@ -68,7 +68,7 @@ struct receiver_config {
 	uint32_t max_stack_depth;      /* user frames, 1..1024, default 1024 */
 	uint32_t unwind_table_mib;     /* room for unwind tables, 4..1024, default 512 */
 	struct budget budget;
-	/* 0..1: switches that are walked for each ms of waiting; 0: no off-CPU time */
+	/* 0..1: stacks walked for each ms of waiting; 0: off-CPU time is not sampled */
 	double off_cpu_threshold;
 	char *process_filter; /* POSIX extended regular expression on the name; NULL: all */
 	bool timestamps;
@@ -114,8 +114,8 @@ struct exporter_config {
 	char *profiles_endpoint; /* otlp_http: full URL, wins over endpoint; NULL: not given */
 	struct tls_config tls;
 	struct config_pairs headers; /* values may be secret: never logged */
-	/* A header's value or a TLS file is not there, and an operator is configured that can tell
-	 * the destination: nothing is sent before it has. */
+	/* A header's value or a TLS file is missing, and the configured operator can send the
+	 * destination: nothing is sent until it has. */
 	bool awaits_operator;
 	char *compression;   /* "gzip" (default), "zstd", "none" */
 	uint64_t timeout_ms; /* 5000 (grpc), 30000 (http) */
@@ -144,10 +144,10 @@ struct attr_action {		    /* resource processor */
 struct operator_config {
 	bool enabled;
 	char *endpoint;	     /* HOST:PORT; NULL: only what snapshot_file has */
-	char *ca_file;	     /* of the operator's certificate; read anew at each connection */
-	char *token_file;    /* ServiceAccount token; read anew at each connection */
+	char *ca_file;	     /* CA of the operator's certificate; read again for each connection */
+	char *token_file;    /* ServiceAccount token; read again for each connection */
 	char *snapshot_file; /* last known good state; NULL: none is kept */
-	char *server_name;   /* in the operator's certificate; NULL: the endpoint's host */
+	char *server_name;   /* name in the operator's certificate; NULL: the endpoint's host */
 	bool export_untold;  /* when_unknown: default */
 };
 
@@ -168,7 +168,7 @@ struct http_config { /* extensions that listen */
 	char *host; /* "" = all addresses */
 	uint16_t port;
 	char *path; /* health_check */
-	/* live; NULL: none. Without a token and a CA of clients only loopback. */
+	/* live; NULL: none. Without a token and a client CA only loopback addresses are allowed. */
 	char *token_file, *cert_file, *key_file, *client_ca_file;
 };
 
@@ -198,10 +198,10 @@ DEFINE_CLEANUP(struct config *, config_free)
 /* Everything that a command line gives. Environment is passed in so that tests need none. */
 enum config_action { CONFIG_RUN, CONFIG_SHOW_HELP, CONFIG_SHOW_VERSION };
 /*
- * Reads flags, environment, and the file. TRACERS, which outlive the configuration, are the names
- * that `tracers` and `interpreters` know, up to one without a name. On a mistake -EINVAL and one
- * line that names place and cause. Positive only through *ret_action. Warnings (known keys that do
- * not apply) are logged.
+ * Reads flags, environment, and file. TRACERS are the names that `tracers` and `interpreters`
+ * accept, up to an entry without a name; they must outlive the configuration. On a mistake -EINVAL
+ * and one line that names place and cause. *RET_ACTION says what to do. Warnings (known keys that
+ * do not apply) are logged.
  */
 int config_load(int argc, char *const *argv, const char *const *envp, const struct tracer *tracers,
 		struct config **ret, enum config_action *ret_action,

@@ -117,7 +117,7 @@ static int target_exporter(struct loading *l, const struct flags *flags, const c
 		return 0;
 	}
 	if (!flags->collection_agent && flags->use_stdout)
-		return 0; /* asked to print, not to send */
+		return 0; /* the output is printed, not sent */
 	if (!type)
 		type = guess_protocol(endpoint->value);
 	if (config_add_exporter(c, type, type, ret) < 0)
@@ -125,7 +125,7 @@ static int target_exporter(struct loading *l, const struct flags *flags, const c
 	return 0;
 }
 
-/* The generic variable holds a base URL; the profiles' one is taken as it is. */
+/* The generic variable holds a base URL; the value of the _PROFILES_ variable is the full URL. */
 static int set_http_endpoint(struct exporter_config *e, const struct setting *s, struct error *err)
 {
 	size_t n = strlen(s->value);

@@ -277,7 +277,7 @@ static int unknown_flag(const struct line *line, const char *name, struct error 
 {
 	const char *nearest = nearest_name(name, ARRAY_SIZE(known) - 1, flag_name, known);
 
-	/* One letter is near to any other. */
+	/* Any other letter is similar to an option of one letter. */
 	if (nearest && strlen(nearest) > 1)
 		return error_set(err, -EINVAL, "%.64s: unknown option; did you mean --%s?",
 				 line->shown, nearest);
@@ -290,7 +290,8 @@ static bool takes_value(enum flag_kind kind)
 	       kind == FLAG_QUIET || kind == FLAG_PIDS;
 }
 
-/* What may follow --pid and --live without "=": never another option. */
+/* The next argument, if it can be the value of --pid or --live without "=": not when it is an
+ * option. */
 static const char *peek(const struct line *line)
 {
 	if (line->next < line->argc && line->argv[line->next][0] != '-')
@@ -540,7 +541,7 @@ static int apply_tags(struct config *c, const char *text, struct error *err)
 	return r < 0 ? error_set(err, r, "--tags: %s", why.message) : 0;
 }
 
-/* A file may have given the secret that others must know. */
+/* The file may have configured the token or client CA that a non-loopback address requires. */
 static int apply_live(struct http_config *live, const char *address, struct error *err)
 {
 	int r = address ? parse_address(address, live, err) : 0;

@@ -15,7 +15,8 @@ enum {
 	LABEL_KEY_BYTES_MAX = 127,
 };
 
-/* One loading: what comes from outside is passed in, and warnings go where the caller says. */
+/* The state of one load of the configuration. External input is passed in; warnings go to
+ * `warn`. */
 struct loading {
 	struct config *config;
 	const char *const *envp;
@@ -23,7 +24,7 @@ struct loading {
 	void *arg;
 	const char *file; /* NULL: none given */
 	unsigned int
-	    exporter_lines[CONFIG_COMPONENTS_MAX]; /* beside config->exporters; 0: no file */
+	    exporter_lines[CONFIG_COMPONENTS_MAX]; /* by index of config->exporters; 0: no file */
 	bool have_profiling, have_window;	   /* receivers that the file has set up */
 };
 void loading_warn(struct loading *l, const char *format, ...) _printf_(2, 3);
@@ -48,7 +49,7 @@ int config_read_bytes(struct loading *l, const void *data, size_t size,
 int config_expand(struct fields *f, struct yaml_node *root, const char *const *envp) _must_check_;
 const char *config_getenv(const char *const *envp, const char *name); /* NULL: not set */
 
-/* One kind of component. A foreign one is known to the Collector only. */
+/* One type of component. A foreign type is known to the Collector only. */
 struct component_type {
 	const char *name; /* as written */
 	const char *canonical;
@@ -99,7 +100,8 @@ int flags_parse(struct loading *l, int argc, char *const *argv, struct flags *re
 		enum config_action *ret_action, struct error *err) _must_check_;
 int flags_apply(struct loading *l, const struct flags *flags, struct error *err) _must_check_;
 
-/* values.c: parts of values that file, environment and flags share. The error has no place yet. */
+/* values.c: parsing that file, environment and flags share. The caller puts the place before the
+ * error. */
 char *trim_space(char *s); /* in place: without white space at both ends */
 int set_string(char **to, const char *from) _must_check_; /* 0 or -ENOMEM */
 int config_strings_add(struct config_strings *s,
@@ -135,7 +137,8 @@ int check_header(const char *name, const char *value, struct error *err) _must_c
 int check_path_template(const char *text, struct error *err) _must_check_;
 int parse_address(const char *text, struct http_config *http, struct error *err) _must_check_;
 bool is_loopback_host(const char *host); /* an address, or localhost; no other name */
-/* What the page shows is for this machine's users; others must know a secret. */
+/* Whether LIVE needs no further protection: it listens on loopback only, or requires a token or a
+ * client certificate. */
 bool is_safe_live(const struct http_config *live);
 
 /* budget.c: "0.5%" and "128MiB". */

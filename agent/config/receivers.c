@@ -69,7 +69,7 @@ static int decode_filter(struct fields *f, const struct yaml_node *node, void *o
 	return fields_string(f, node, out);
 }
 
-/* The list replaces the one that there was: a receiver may be decoded after another. */
+/* Replaces the list of a receiver that was decoded before. */
 static int decode_probes(struct fields *f, const struct yaml_node *node, struct config *c)
 {
 	struct error why = {0};
@@ -264,8 +264,8 @@ static int decode_key(struct fields *f, const struct yaml_node *node, const char
 }
 
 /*
- * Beside the fixed keys there is one for each runtime, under its name. Whichever of `tracers` and
- * `interpreters` stands first: what is disabled stays out of the list.
+ * Besides the fixed keys there is one key for each runtime, its name. A disabled runtime stays
+ * disabled, whichever of `tracers` and `interpreters` comes first.
  */
 static int decode_profiling(struct fields *f, const struct yaml_node *node, struct config *c)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of tracers. Which there are is the caller's: they come from the list of runtimes, which
- * lies in a layer above (agent/runtime/runtime.h).
+ * Names of tracers. The caller passes in the known ones, because the list of runtimes is in a
+ * higher layer (agent/runtime/runtime.h).
  */
 #include "agent/config/internal.h"
 
@@ -63,8 +63,8 @@ void warn_of_tracers(struct loading *l)
 	char names[256];
 	size_t len = 0;
 
-	/* The operator's file lists every tracer that a policy may enable; there the status of the
-	 * ProfilingNode says which are missing. */
+	/* The operator's file lists every tracer that a policy may enable. With an operator, the
+	 * status of the ProfilingNode shows which are missing. */
 	if (named == TRACERS_ALL || l->config->processors.node_stream.enabled)
 		return;
 	for (const struct tracer *t = l->config->known_tracers; t->name; t++)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Exporters: where finished batches go. One row of `exporter_ops_table` a type; the pipeline
- * (agent.c) makes one struct exporter for each configured component and gives every batch to all of
- * them. All functions run on the loop thread and must not block it: slow work goes to the loop's
- * thread pool or to the transport's own thread.
+ * Exporters: where finished batches go. One row of `exporter_ops_table` per type. agent.c makes one
+ * struct exporter for each configured component; the router (agent/export/route.h) gives it
+ * batches. All functions run on the loop thread and must not block it: slow work goes to the thread
+ * pool.
  */
 #pragma once
 
@@ -29,15 +29,16 @@ struct exporter_ops {
 		      void *arg);
 	struct exporter *(*destroy)(struct exporter *exporter);
 	/*
-	 * Did the last attempt work? If not, ERROR gets one line why, without secrets. NULL: it
-	 * does while `failed` is not set.
+	 * Whether the last attempt worked. If not, ERROR gets one line with the reason, without
+	 * secrets. NULL: it counts as healthy while `failed` is not set.
 	 */
 	bool (*healthy)(const struct exporter *exporter, char *error, size_t size);
-	/* Is all that is sent rejected? ERROR as above. NULL: nobody could. */
+	/* Whether the receiver rejects everything that is sent. ERROR as above. NULL: there is no
+	 * receiver that could. */
 	bool (*refused)(const struct exporter *exporter, char *error, size_t size);
 	/*
-	 * From the next request on, use CONFIG's endpoint, TLS and headers; what is queued and the
-	 * queue stay. On failure nothing changes. NULL: this type sends nowhere.
+	 * Uses CONFIG's endpoint, TLS and headers from the next request on; the queue and its
+	 * content stay. On failure nothing changes. NULL: this type has no endpoint.
 	 */
 	int (*redirect)(struct exporter *exporter, const struct exporter_config *config,
 			uv_loop_t *loop, struct error *err);
@@ -47,9 +48,9 @@ struct exporter_ops {
 struct exporter {
 	const struct exporter_ops *ops;
 	const char *name; /* component id: "otlp_grpc/backend" */
-	/* Set by whatever thread finds out, never cleared. */
-	_Atomic bool failed; /* something could not be written for good; that was logged */
-	_Atomic bool gone;   /* whoever read the output has left: more is of no use */
+	/* May be set by any thread, never cleared. */
+	_Atomic bool failed; /* a write failed for good; that was logged */
+	_Atomic bool gone;   /* the reader of the output has gone: further output is useless */
 };
 
 extern const struct exporter_ops otlp_grpc_exporter_ops, otlp_http_exporter_ops, text_exporter_ops,

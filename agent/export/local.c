@@ -59,7 +59,7 @@ int local_open(struct local_exporter *l, const struct exporter_config *config, s
 /* ---- writing (pool thread) --------------------------------------------------------------------
  */
 
-/* Said once. A reader that has seen enough (head -1) is no failure. */
+/* Logs once. A reader that has closed the pipe (head -1) is not a failure. */
 static void fail_writing(struct local_exporter *l, int r)
 {
 	if (r == -EPIPE) {
@@ -72,8 +72,8 @@ static void fail_writing(struct local_exporter *l, int r)
 }
 
 /*
- * A pipe that polls writable takes PIPE_BUF bytes without blocking, so such chunks keep the job
- * able to end when the exporter is told to stop, with a descriptor that is in blocking mode.
+ * A pipe that polls writable takes PIPE_BUF bytes without blocking. Writing in chunks of that size
+ * lets the job end when the exporter is told to stop, even if the descriptor is in blocking mode.
  */
 int local_write(struct local_exporter *l, const void *data, size_t len)
 {
@@ -149,7 +149,7 @@ int local_replace_file(const char *path, const void *data, size_t len, struct er
 	char temporary[4096];
 	int r;
 
-	/* /dev/null, a FIFO or another device is no file to replace. */
+	/* A device or FIFO (/dev/null) must be written in place, not replaced. */
 	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
 		r = write_file(path, data, len);
 		return r < 0 ? error_set(err, r, "%s: %s", path, strerror(-r)) : 0;
@@ -242,7 +242,7 @@ static void next_job(struct local_exporter *l)
 		return;
 	}
 	l->busy = work_submit(l->loop, &l->work, run_job, after_job) == 0;
-	if (!l->busy) { /* no thread or descriptor: here, rather than lose it */
+	if (!l->busy) { /* no thread or descriptor: run the job here, so that nothing is lost */
 		run_job(&l->work);
 		l->current = batch_unref(l->current);
 	}
@@ -264,7 +264,7 @@ static void on_deadline(uv_timer_t *timer)
 {
 	struct local_exporter *l = container_of(timer, struct local_exporter, deadline);
 
-	atomic_store(&l->stop, true); /* the job ends soon, and with it the flush */
+	atomic_store(&l->stop, true); /* ends the job soon, and then the flush */
 }
 
 void local_flush(struct exporter *e, uint64_t deadline_ms, void (*done)(void *), void *arg)

@@ -38,13 +38,13 @@ struct local_exporter {
 	size_t head, n;
 	struct batch *current; /* of the running job; NULL: the job is finish() */
 	bool busy, finished, destroyed;
-	_Atomic bool stop; /* writes give up at once */
+	_Atomic bool stop; /* set when writes must give up at once */
 	void (*done)(void *);
 	void *done_arg;
 	char *name;
-	int fd; /* where local_write() goes, -1: nowhere */
+	int fd; /* the descriptor of local_write(); -1: none */
 	bool close_fd;
-	bool broken; /* a write failed for good; said once */
+	bool broken; /* a write failed for good, and was logged */
 };
 
 /* Sets up L (zeroed by the caller). On failure L may be freed at once. */

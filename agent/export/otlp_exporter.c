@@ -58,7 +58,8 @@ int otlp_exporter_new(const struct exporter_ops *ops, const struct exporter_conf
 static int wait_send(struct transport *t, const struct payload *p, uint64_t timeout_ms,
 		     void (*done)(const struct transport_answer *answer, void *arg), void *arg)
 {
-	return -EAGAIN; /* the sender asks again, or goes on with the transport that it is given */
+	/* The sender tries again later, or uses the transport that replaces this one. */
+	return -EAGAIN;
 }
 
 static bool wait_cancel(struct transport *t)

@@ -2,10 +2,10 @@
 /*
  * OTLP over gRPC.
  *
- * Answers are sorted as the OTLP specification says (1.10, "OTLP/gRPC", failures): the codes below
- * may be tried again, RESOURCE_EXHAUSTED only when the server adds RetryInfo, everything else is
- * final. Compressed is with gzip only, which every receiver takes; compression: zstd falls back to
- * it with one warning.
+ * Answers are classified as the OTLP specification says (1.10, "OTLP/gRPC", failures): the codes
+ * below may be retried, RESOURCE_EXHAUSTED only when the server adds RetryInfo, everything else is
+ * final. Only gzip is used for compression, because every receiver supports it; compression: zstd
+ * falls back to gzip with one warning.
  */
 #include "agent/export/otlp_exporter.h"
 
@@ -20,7 +20,7 @@ struct grpc_transport {
 	struct transport transport;
 	struct grpc_client *client;
 	struct grpc_unary *call; /* under way */
-	bool cancelled;		 /* its answer is nobody's */
+	bool cancelled;		 /* the answer to `call` is to be ignored */
 	void (*done)(const struct transport_answer *answer, void *arg);
 	void *arg;
 };
@@ -40,7 +40,7 @@ static bool code_retryable(int status)
 	}
 }
 
-/* What servers answer to a message that they cannot read; that of grpc-go is INTERNAL. */
+/* Statuses with which servers answer a message that they cannot decode; grpc-go uses INTERNAL. */
 static bool is_of_the_message(int status)
 {
 	return status == RPC_INVALID_ARGUMENT || status == RPC_INTERNAL || status == RPC_UNKNOWN;
@@ -83,7 +83,7 @@ static void classify(const struct grpc_answer *a, struct transport_answer *ret,
 		return;
 	}
 	if (a->details && otlp_status_parse(a->details, a->details_len, &status) < 0)
-		status = (struct otlp_status){0}; /* garbage: as if it were not there */
+		status = (struct otlp_status){0}; /* not valid: ignore it */
 	otlp_words(a->message, strlen(a->message), message);
 	snprintf(words, OTLP_WORDS_MAX, "%s: %s%s", rpc_status_name(a->status), message,
 		 advice(a->status));
@@ -94,8 +94,8 @@ static void classify(const struct grpc_answer *a, struct transport_answer *ret,
 		ret->result = TRANSPORT_RETRY;
 		ret->retry_after_ms = status.has_retry ? status.retry_ms : 0;
 		ret->away = a->status == RPC_UNAVAILABLE || a->status == RPC_DEADLINE_EXCEEDED;
-		/* A server that says "not now" has not taken it; silence and broken streams say
-		 * nothing. */
+		/* With RetryInfo or RESOURCE_EXHAUSTED the server says that it has not taken the
+		 * request; after a timeout or a broken stream nobody knows. */
 		ret->uncertain =
 		    a->connected && !status.has_retry && a->status != RPC_RESOURCE_EXHAUSTED;
 	}
@@ -122,7 +122,7 @@ static int grpc_send(struct transport *transport, const struct payload *p, uint6
 	struct grpc_transport *t = container_of(transport, struct grpc_transport, transport);
 
 	if (t->call)
-		return -EBUSY; /* a cancelled one has not ended yet */
+		return -EBUSY; /* the cancelled call has not ended yet */
 	t->done = done;
 	t->arg = arg;
 	return grpc_client_call(t->client, method, p->data, p->len, p->encoding == PAYLOAD_GZIP,
@@ -170,7 +170,7 @@ int otlp_grpc_transport_new(const struct exporter_config *c, uv_loop_t *loop,
 	    .endpoint = c->endpoint,
 	    .tls = otlp_tls_options(&c->tls),
 	    .headers = headers,
-	    .gzip = true, /* messages say themselves whether they are */
+	    .gzip = true, /* each message says whether it is compressed */
 	    .user_agent = "kiln-agent/" KILN_VERSION,
 	};
 	_cleanup_free_ struct grpc_transport *t = calloc(1, sizeof(*t));

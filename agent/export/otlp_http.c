@@ -2,9 +2,9 @@
 /*
  * OTLP over HTTP with protobuf bodies.
  *
- * Answers are sorted as the OTLP specification says (1.10, "OTLP/HTTP"): 2xx is taken, 429, 502,
- * 503 and 504 may be tried again after Retry-After, no answer may be tried again, everything else,
- * redirects too, is final.
+ * Answers are classified as the OTLP specification says (1.10, "OTLP/HTTP"): 2xx is success; 429,
+ * 502, 503 and 504 may be retried after Retry-After; a missing answer may be retried; everything
+ * else, redirects too, is final.
  */
 #include "agent/export/otlp_exporter.h"
 
@@ -43,7 +43,7 @@ static bool code_retryable(int status)
 	return status == 429 || status == 502 || status == 503 || status == 504;
 }
 
-/* What receivers answer to a body that they cannot read; some call it their own failure. */
+/* Statuses with which receivers answer a body that they cannot decode; some use a 5xx. */
 static bool is_of_the_body(int status)
 {
 	return status == 400 || status == 422 || status == 500;
@@ -102,7 +102,7 @@ static void classify(const struct http_answer *a, struct transport_answer *ret,
 		return;
 	}
 	ret->result = TRANSPORT_RETRY;
-	/* A gateway that answers for a receiver which is away. */
+	/* These come from a gateway whose receiver is away. */
 	ret->away = a->status == 502 || a->status == 503 || a->status == 504;
 	ret->uncertain = a->status == 502 || a->status == 504;
 	if (a->retry_after &&

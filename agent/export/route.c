@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A receiver keeps its bit from the first policy that names it until the sweep that finds no route
- * with it; its exporter may be another meanwhile, when the Destination changes. What the former one
- * still has, it goes on sending where it was to go, for ROUTE_RETIRE_MS at most: a batch has one
- * exporter for good when it is delivered.
+ * A receiver keeps its bit from the first policy that names it until the first sweep in which no
+ * route has the bit. When its Destination changes meanwhile, it gets a new exporter. The old
+ * exporter still sends its queued batches to the old destination, for ROUTE_RETIRE_MS at most: once
+ * delivered, a batch stays with its exporter.
  *
- * An exporter of the configuration keeps its queue and its disk. Where it sends, and with what
- * certificates and headers, is the operator's word once the Destination of its name is streamed:
- * the file has what Secrets held when the pod began.
+ * An exporter of the configuration keeps its queue and its disk spool. Once a Destination with its
+ * id is streamed, the operator's endpoint, certificates and headers replace those of the file,
+ * which has the Secrets as they were when the pod started.
  *
- * Without an exporter (the operator has not told the Destination yet, or the snapshot on disk lacks
- * its secrets) batches wait; they are shared, so those that wait for several take their memory
- * once.
+ * While a receiver has no exporter (the operator has not sent the Destination yet, or the snapshot
+ * on disk lacks its secrets), batches wait. Batches are shared, so one that waits for several
+ * receivers takes its memory once.
  */
 #include "agent/export/route.h"
 
@@ -24,23 +24,24 @@ enum { ERROR_TEXT_MAX = 512 };
 enum { RETIRING_MAX = 32, REFUSED_LOG_S = 60 };
 
 struct receiver {
-	char *id;			       /* NULL: free */
-	const struct pod_destination *made_of; /* of the exporter, or of the try that failed */
+	char *id; /* NULL: this entry is free */
+	/* The Destination of the exporter, or of the failed attempt to make one. */
+	const struct pod_destination *made_of;
 	struct live_exporter *live;
 	struct batch *held[ROUTE_HELD_MAX]; /* oldest first */
 	size_t n_held;
 };
 
-/* What the operator told of an exporter of the configuration. */
+/* The Destination that replaced the settings of a configured exporter. */
 struct told {
-	const struct pod_destination *made_of; /* NULL: as the file says */
+	const struct pod_destination *made_of; /* NULL: the settings of the file are in use */
 	int pems[LIVE_PEMS];
 };
 
 struct router {
 	uv_loop_t *loop;
 	struct exporter *const *configured;
-	struct told *told; /* n_told, beside `configured` */
+	struct told *told; /* n_told entries, in the order of `configured` */
 	size_t n_told;
 	size_t n_configured, n_live;
 	struct receiver receivers[ROUTE_LIVE_MAX];
@@ -49,7 +50,7 @@ struct router {
 	void (*flushed)(void *);
 	void *flushed_arg;
 	struct log_limit refused_log;
-	bool refused; /* since router_take_refused() */
+	bool refused; /* since the last router_take_refused() */
 };
 
 int router_new(uv_loop_t *loop, struct exporter *const *configured, size_t n, struct router **ret)
@@ -94,7 +95,8 @@ uint64_t router_default(const struct router *r)
 
 /* ---- who a policy means ---------------------------------------------------------------------- */
 
-/* D NULL: the operator has not told it (yet). */
+/* Whether the configured exporter E is the Destination ID. D NULL: the operator has not sent it
+ * (yet). */
 static bool is_configured_as(const struct exporter *e, const char *id,
 			     const struct pod_destination *d)
 {
@@ -166,7 +168,8 @@ uint64_t router_route(struct router *r, const struct pod_table *pods,
 		return 0;
 	for (size_t i = 0; i < policy->n_destinations; i++)
 		route |= find_receiver(r, pods, policy->destinations[i]);
-	/* The same as the configuration's: windows of both are not to be split. */
+	/* 0 stands for the same set of exporters: samples of both are not to be split into two
+	 * batches. */
 	return (route & ~ROUTE_NOWHERE) == router_default(r) && r->n_configured ? 0 : route;
 }
 
@@ -207,7 +210,7 @@ static void give_held(struct receiver *v)
 	v->n_held = 0;
 }
 
-/* A destination that cannot be had leaves its samples waiting, until it is another. */
+/* Makes the exporter of D. If that fails, batches wait until D changes. */
 static void remake(struct router *r, struct receiver *v, const struct pod_destination *d)
 {
 	struct live_exporter *live = NULL;
@@ -276,7 +279,8 @@ void router_update(struct router *r, const struct pod_table *pods)
 		struct receiver *v = &r->receivers[i];
 		const struct pod_destination *d = v->id ? pod_table_destination(pods, v->id) : NULL;
 
-		/* Deleted: samples of before may still be on their way to it. */
+		/* When D was deleted, samples taken before may still be on their way: the exporter
+		 * stays. */
 		if (d && d != v->made_of && !d->incomplete)
 			remake(r, v, d);
 	}
@@ -362,7 +366,7 @@ void router_flush(struct router *r, uint64_t deadline_ms, void (*done)(void *), 
 {
 	r->flushed = done;
 	r->flushed_arg = arg;
-	r->unflushed = 1; /* this function */
+	r->unflushed = 1; /* 1 for this function itself */
 	forget_retired(r);
 	for (size_t i = 0; i < ROUTE_LIVE_MAX; i++)
 		r->unflushed += r->receivers[i].live != NULL;

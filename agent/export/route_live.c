@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The same exporters as the configuration's, with its defaults, but for three things: a queue in
- * memory alone and of a share of the room, no end of trying (the queue's room decides), and an id
- * that no component can have. Loop thread.
+ * Exporters made for Destinations. They have the defaults of configured ones, except for three
+ * things: their queue is in memory only and smaller, retries have no time limit (the size of the
+ * queue decides), and their id is one that no component can have. Loop thread.
  */
 #include "agent/export/route_live.h"
 
@@ -28,7 +28,7 @@ const char *live_type(enum pod_destination_kind kind)
 	}
 }
 
-/* PATH is how this process opens it. */
+/* PATH: the path by which this process can open the file. */
 static int put_pem(const char *text, int *ret_fd, char path[PEM_PATH_MAX])
 {
 	_cleanup_close_ int fd = memfd_create("kiln-pem", MFD_CLOEXEC);
@@ -104,7 +104,7 @@ struct user {
 	struct exporter *exporter;
 };
 
-/* CONFIG is good during the call of U's function, the files in PEMS as long as they are open. */
+/* CONFIG is valid during the call of U->use, the files in PEMS until they are closed. */
 static int with_config(const struct pod_destination *d, uint64_t queue_bytes,
 		       int pems[static LIVE_PEMS], struct user *u, struct error *err)
 {
@@ -119,7 +119,7 @@ static int with_config(const struct pod_destination *d, uint64_t queue_bytes,
 		pairs[i] = (struct config_pair){.key = (char *)d->headers[i].name,
 						.value = (char *)d->headers[i].value};
 	config.headers = (struct config_pairs){.items = pairs, .n = d->n_headers};
-	/* No component's id begins like this, so none has its log lines. */
+	/* No component's id begins with this, so the log lines can be told apart. */
 	snprintf(id, sizeof(id), "destination/%s", d->id);
 	r = set_tls(pems, d, paths, &config.tls);
 	if (r < 0)
@@ -210,7 +210,7 @@ struct live_exporter *live_exporter_free(struct live_exporter *l)
 {
 	if (!l)
 		return NULL;
-	/* The end of a flush may come after the end of the exporter, when we are gone. */
+	/* Replaces the callback of a flush under way: it may come after L is freed. */
 	if (l->exporter && l->done)
 		l->exporter->ops->flush(l->exporter, 0, nobody, NULL);
 	if (l->exporter)

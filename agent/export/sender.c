@@ -22,10 +22,11 @@
 enum {
 	LOG_INTERVAL_S = 60,
 	RETRY_AFTER_MAX_MS = 15 * 60 * 1000, /* no server may silence an agent for longer */
-	RETRY_UNSENT_MS = 1000,		     /* the transport could not even begin */
+	RETRY_UNSENT_MS = 1000, /* wait when the transport could not even start a request */
 	LOG_SENT_MS = 60 * 60 * 1000,
-	REFUSED_AFTER = 3,     /* rejections in a row, without a success */
-	UNQUEUED_REQUESTS = 8, /* that may wait without a queue; a batch may be several */
+	REFUSED_AFTER = 3, /* rejections in a row, without a success */
+	/* Requests that may wait when the queue is disabled; one batch may make several. */
+	UNQUEUED_REQUESTS = 8,
 };
 
 static const struct {
@@ -55,7 +56,7 @@ void sender_drop(struct sender *s, enum sender_drop reason, uint64_t requests, i
 	s->stats.dropped_samples[reason] += samples;
 	metric_add(drops[reason].metric, samples);
 	metric_add(M_EXPORT_SAMPLES_DROPPED, samples);
-	/* Rejections say their own words, with what the server said. */
+	/* head_rejected() logs rejections itself, with the server's words. */
 	if (reason != DROP_REJECTED && log_allowed(&s->drop_log, LOG_INTERVAL_S, &held_back))
 		log_warn("export",
 			 "%s: dropped %lld samples in %llu requests: %s (%u more like it)", s->name,
@@ -92,7 +93,7 @@ static void queue_drop(struct sender *s, struct item *item, enum sender_drop rea
 {
 	sender_drop(s, reason, 1, item->payload.samples);
 	if (item == s->queue)
-		backoff_reset(&s->backoff); /* the next head's budget is its own */
+		backoff_reset(&s->backoff); /* the retry time of the next request starts at zero */
 	queue_remove(s, item);
 }
 
@@ -102,14 +103,14 @@ static bool queue_over(const struct sender *s, size_t more_requests, size_t more
 	       s->stats.queue_bytes + more_bytes > s->max_bytes;
 }
 
-/* Oldest first, but what is under way stays: it may have been taken already. */
+/* Drops the oldest requests, but not the one in flight: the receiver may have taken it already. */
 static void queue_trim(struct sender *s)
 {
 	struct item *victim;
 
 	while (queue_over(s, 0, 0)) {
 		victim = s->in_flight ? s->queue->next : s->queue;
-		/* What is on disk too was read back when there was room: it stays. */
+		/* A request that is also on disk was read back when there was room: keep it. */
 		if (!victim || victim->spooled)
 			return;
 		queue_drop(s, victim, DROP_QUEUE_FULL);
@@ -210,7 +211,8 @@ static void head_sent(struct sender *s, const struct transport_answer *a)
 	generation_taken(s, s->queue);
 	metric_add(M_EXPORT_REQUESTS_SENT, 1);
 	metric_add(M_EXPORT_SAMPLES_SENT, s->queue->payload.samples);
-	/* OTLP: rejected 0 with a message is a warning; neither is ever tried again. */
+	/* OTLP: rejected 0 with a message is a warning; in both cases the request must not be
+	 * retried. */
 	if (a->rejected > 0) {
 		s->stats.partial++;
 		s->stats.rejected_profiles += (uint64_t)a->rejected;
@@ -229,7 +231,7 @@ static void head_rejected(struct sender *s, const struct transport_answer *a)
 	const char *advice = a->maybe_form ? generation_advice(s) : "";
 	unsigned int held_back = 0;
 
-	set_up(s); /* it is there, it does answer */
+	set_up(s); /* the receiver is reachable: it answers */
 	if (a->maybe_form && generation_refused(s, s->queue))
 		return;
 	set_failing(s, "rejects", a, advice);
@@ -264,7 +266,7 @@ static void head_retry(struct sender *s, const struct transport_answer *a)
 	if (!s->retry.enabled ||
 	    backoff_next(&s->backoff, !a->away, spent, floor, dice_roll(s), &delay) < 0) {
 		queue_drop(s, s->queue, DROP_EXPIRED);
-		delay = floor; /* what the server asked for holds for the next request too */
+		delay = floor; /* the server's Retry-After applies to the next request too */
 	}
 	s->wait_asked = floor > 0;
 	wait_for(s, delay);
@@ -301,8 +303,8 @@ static void replace_transport(struct sender *s)
 	generation_ask_again(s);
 }
 
-/* The head goes to a job and comes back in the generation that is wanted. False: there is no need.
- */
+/* Hands the head to a job that converts it to the wanted generation. False: it has that
+ * generation. */
 static bool convert_head(struct sender *s)
 {
 	struct item *head = s->queue;
@@ -354,7 +356,7 @@ static bool belongs_on_disk(const struct sender *s, const struct item *item)
 			    queue_over(s, 1, item->payload.len));
 }
 
-/* ITEMS: what a batch became, or NULL. */
+/* ITEMS: the requests of a batch, or NULL. */
 void sender_encoded(struct sender *s, struct item *items)
 {
 	struct item *item, *next, *to_disk = NULL;
@@ -429,7 +431,8 @@ static void flush_finished(struct sender *s)
 		flushed(s->flushed_arg);
 }
 
-/* No job runs: the spool is ours. Writes what is only in memory, or drops it. */
+/* No job runs, so this thread may use the spool. Writes requests that are only in memory to it, or
+ * drops them. */
 static void spill(struct sender *s)
 {
 	struct spool_loss loss = {0};
@@ -443,7 +446,8 @@ static void spill(struct sender *s)
 			r = spool_has(s->spool, item->seq)
 				? 0
 				: spool_put(s->spool, item->seq, &item->payload, &loss);
-			item->spooled = false; /* gone from memory, not from the disk */
+			/* Set so that removing it from memory does not delete it from disk. */
+			item->spooled = false;
 		}
 		if (r < 0)
 			sender_drop(s, s->spool ? DROP_SPOOL_ERROR : DROP_SHUTDOWN, 1,
@@ -502,7 +506,7 @@ void sender_flush(struct sender *s, uint64_t deadline_ms, void (*done)(void *), 
 	s->flushed_arg = arg;
 	uv_update_time(s->loop);
 	uv_timer_start(&s->deadline, on_deadline, deadline_ms, 0);
-	/* One attempt now, unless the receiver asked not to; later ones wait as usual. */
+	/* One attempt at once, unless the receiver asked to wait; later attempts wait as usual. */
 	if (s->waiting && !s->wait_asked) {
 		uv_timer_stop(&s->wait);
 		s->waiting = false;

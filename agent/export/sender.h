@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct sender: the way of batches from consume() to a receiver, the same for every protocol.
+ * struct sender: carries batches from consume() to a receiver, the same for every protocol.
  *
- * Batches are encoded and compressed in the loop's thread pool, then wait in memory, beyond its cap
- * on disk (queue.storage), and go out in order, one request at a time. What is dropped is counted
- * with its reason. Nothing is dropped because the receiver is away: the caps decide, oldest first;
- * retry.max_elapsed_time counts only while the receiver is there and refuses.
+ * Batches are encoded and compressed in the thread pool and then wait: in memory, and beyond the
+ * queue's cap on disk (queue.storage). They are sent in order, one request at a time. What is
+ * dropped is counted with its reason. Requests are not dropped because the receiver is away: only
+ * the caps drop them, oldest first. retry.max_elapsed_time counts only while the receiver is
+ * reachable and refuses.
  *
  * "Never lost, never doubled": a request whose answer did not come in time may have been taken. It
  * is sent again, as OTLP asks, and counted as uncertain.
@@ -60,20 +61,22 @@ struct sender_options {
 		      struct otlp_request **ret_requests, size_t *ret_n, struct error *err);
 };
 
-/* Takes TRANSPORT in any case. Opens the spool, so what an earlier run left goes out at once. */
+/* Owns TRANSPORT in any case. Opens the spool, so requests of an earlier run are sent at once. */
 int sender_new(const struct sender_options *options, struct transport *transport, uv_loop_t *loop,
 	       struct sender **ret, struct error *err) _must_check_;
-/* The next request, and all after it, go by TRANSPORT (taken), which sends the same encodings: an
- * address or credentials are new. A wait that the receiver did not ask for ends. */
+/* Uses TRANSPORT, which it owns from here on, from the next request on: for a new address or new
+ * credentials. It must support the same encodings. Ends a wait that the receiver did not ask
+ * for. */
 void sender_set_transport(struct sender *s, struct transport *transport);
 void sender_consume(struct sender *s, struct batch *batch);
-/* See exporter_ops.flush. What cannot be sent is spooled, or dropped and counted. */
+/* See exporter_ops.flush. Requests that cannot be sent are spooled, or dropped and counted. */
 void sender_flush(struct sender *s, uint64_t deadline_ms, void (*done)(void *), void *arg);
 void sender_get_stats(const struct sender *s, struct sender_stats *ret);
-/* The last answer was that of a receiver who takes what it is sent, or none came yet. Else ERROR
- * gets its words. */
+/* True when the receiver took the last request, or none was answered yet. Else ERROR gets the
+ * receiver's words. */
 bool sender_healthy(const struct sender *s, char *error, size_t size);
-/* The receiver is there and has rejected every request lately. ERROR gets its words. */
+/* True when the receiver is reachable and has rejected every recent request. ERROR gets its
+ * words. */
 bool sender_refused(const struct sender *s, char *error, size_t size);
-/* Drops what is left. The memory goes when the loop has closed the handles: run it once more. */
+/* Drops the queue. The memory is freed when the loop has closed the handles: run it once more. */
 struct sender *sender_free(struct sender *s);

@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * proto_generation: auto. Receivers speak one of two forms of OTLP profiles: that of
- * opentelemetry-proto v1.10 and later, or that of v1.8 and v1.9. One of the older form refuses the
- * newer with an error; one of the newer form may take the older, answer with success and store
- * nothing (Pyroscope 2.2.1). So the newer form always comes first: at the start, after the receiver
- * was away (it may be another one now), for another address, over a new connection (it may have
- * been upgraded between two requests), and once in ten minutes. A request that was refused in
- * one form is sent again in the other, and what worked is what is sent from then on. Loop thread.
+ * opentelemetry-proto v1.10 and later, or that of v1.8 and v1.9. A receiver of the older form
+ * refuses the newer with an error; one of the newer form may accept the older with success and
+ * store nothing (Pyroscope 2.2.1). So the newer form is always tried first: at the start, after the
+ * receiver was away (it may have been replaced), for another address, over a new connection (the
+ * receiver may have been upgraded between two requests), and every ten minutes. A request that was
+ * refused in one form is sent again in the other; the form that worked is used from then on. Loop
+ * thread.
  */
 #include "agent/export/sender_internal.h"
 
 enum {
-	TRY_NEWEST_MS = 10 * 60 * 1000, /* how often a receiver of the older form is asked again */
-	BOTH_REFUSED_MS = 60 * 1000, /* how often the other form is tried when both are refused */
-	MOVED_MS = 60 * 1000,	     /* ... because of a new connection: some servers close each */
+	/* How often the newest form is tried with a receiver of the older one. */
+	TRY_NEWEST_MS = 10 * 60 * 1000,
+	BOTH_REFUSED_MS = 60 * 1000, /* how long only one form is tried after both were refused */
+	/* How often a new connection makes the newest form be tried: some servers close each
+	 * one. */
+	MOVED_MS = 60 * 1000,
 };
 
 static bool is_newest(enum otlp_generation g)

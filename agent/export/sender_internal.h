@@ -14,7 +14,7 @@ struct item { /* one request in memory */
 	struct payload payload;
 	uint64_t seq;
 	bool spooled; /* a copy is on disk */
-	bool refused; /* in the form of REFUSED_AS */
+	bool refused; /* rejected when sent in the form REFUSED_AS */
 	enum otlp_generation refused_as;
 };
 
@@ -31,16 +31,19 @@ struct job {
 	struct job *prev, *next;
 	struct sender *sender;
 	enum job_type type;
-	struct otlp_options otlp; /* the sender's when it was posted; CONVERT: to its generation */
-	struct batch *batch;	  /* ENCODE */
-	struct item *items;	  /* PUT: in, what failed stays; CONVERT: one; ENCODE, LOAD: out */
-	uint64_t seq;		  /* LOAD: after this; REMOVE: this */
-	uint64_t budget_bytes;	  /* LOAD */
-	size_t budget_items;	  /* LOAD */
+	/* The sender's options when the job was posted; CONVERT: the wanted generation. */
+	struct otlp_options otlp;
+	struct batch *batch; /* ENCODE */
+	/* PUT: the requests to write; those that failed stay. CONVERT: the request. ENCODE, LOAD:
+	 * the result. */
+	struct item *items;
+	uint64_t seq;	       /* LOAD: load requests above this number; REMOVE: the request */
+	uint64_t budget_bytes; /* LOAD */
+	size_t budget_items;   /* LOAD */
 	int result;
 	struct error error;
 	struct spool_loss loss;
-	/* the spool afterwards */
+	/* State of the spool after the job. */
 	size_t spool_requests, spool_unread;
 	uint64_t spool_bytes;
 };
@@ -49,7 +52,7 @@ struct sender {
 	uv_loop_t *loop;
 	char *name, *endpoint;
 	struct transport *transport;
-	struct transport *next;	       /* takes over before the next request; NULL: none */
+	struct transport *next; /* replaces `transport` before the next request; NULL: none */
 	struct sender_options options; /* without config */
 	struct retry_config retry;
 	uint64_t timeout_ms, max_bytes;
@@ -62,14 +65,14 @@ struct sender {
 
 	struct spool *spool; /* NULL: memory only */
 	uint64_t next_seq, read_up_to;
-	size_t unread, puts_pending; /* on disk and not in memory; on the way there */
+	size_t unread, puts_pending; /* requests only on disk; requests on their way to disk */
 
 	uv_timer_t wait;     /* backoff */
 	uv_timer_t deadline; /* of flush */
-	bool converting;     /* the head is with its job, and not in the queue */
+	bool converting;     /* the head is in a CONVERT job, and not in the queue */
 	bool in_flight, waiting, flushing, spilling, freed;
 	bool answering;	 /* a callback of the transport runs: it cannot be destroyed */
-	bool wait_asked; /* the receiver asked for this wait */
+	bool wait_asked; /* the receiver asked for the current wait */
 	int handles_open;
 	uint64_t attempt_at_ms;
 	struct backoff backoff;
@@ -80,7 +83,7 @@ struct sender {
 
 	struct log_limit reject_log, partial_log, drop_log;
 	struct sender_stats stats;
-	bool failing; /* the last answer was no */
+	bool failing; /* the last answer was not a success */
 	char last_error[SENDER_ERROR_MAX];
 	unsigned int rejected_in_a_row;
 	uint64_t log_sent_at_ms;
@@ -91,9 +94,10 @@ struct sender {
 
 /* sender_job.c */
 int job_post_encode(struct sender *s, struct batch *batch);
-/* Takes ITEM, which is in no list; it comes back by sender_converted(). -ENOMEM: it does not. */
+/* Takes ITEM, which must be in no list; sender_converted() gives it back. On -ENOMEM it does not
+ * take ITEM. */
 int job_post_convert(struct sender *s, struct item *item, enum otlp_generation to);
-/* Takes ITEMS in any case; those that get no job come back as dropped. */
+/* Takes ITEMS in any case; without memory for a job they are dropped and counted. */
 void job_post_put(struct sender *s, struct item *items);
 void job_post_load(struct sender *s, uint64_t budget_bytes, size_t budget_items);
 void job_post_remove(struct sender *s, uint64_t seq);
@@ -104,33 +108,34 @@ void jobs_discard(struct sender *s);
 void sender_drop(struct sender *s, enum sender_drop reason, uint64_t requests, int64_t samples);
 void sender_encoded(struct sender *s, struct item *items);
 void sender_loaded(struct sender *s, struct item *items);
-/* ITEM is the head again, as it was. */
+/* Puts ITEM back to the head of the queue. */
 void sender_put_back(struct sender *s, struct item *item);
-/* RESULT < 0: ITEM is as it was. */
+/* RESULT < 0: the conversion failed, ITEM is unchanged. */
 void sender_converted(struct sender *s, struct item *item, int result);
 void sender_jobs_changed(struct sender *s); /* a job is done */
 void item_free(struct item *item);
 
 /* sender_generation.c */
-/* In which generation HEAD is to be sent. */
+/* The generation in which HEAD has to be sent. */
 enum otlp_generation generation_wanted(const struct sender *s, const struct item *head);
 /* "v1.10 and v1.11": which versions of OTLP have this form. */
 const char *generation_versions(enum otlp_generation g);
-/* Do receivers tell them apart? */
+/* Whether the two generations have different forms on the wire. */
 bool generation_differs(enum otlp_generation a, enum otlp_generation b);
-/* HEAD was rejected, maybe for its form. True: it is to be sent in the other one. */
+/* HEAD was rejected, maybe because of its form. True: send it again in the other form. */
 bool generation_refused(struct sender *s, struct item *head);
-/* generation_refused() said no: in which form the request was sent, and what to do. Goes behind the
- * receiver's words. */
+/* After generation_refused() was false: in which form the request was sent, and what to do. To be
+ * appended to the receiver's words. */
 const char *generation_advice(const struct sender *s);
-/* HEAD was taken. */
+/* HEAD was accepted. */
 void generation_taken(struct sender *s, const struct item *head);
-/* A request is about to be sent: over a new connection, it may reach another version. */
+/* Before a request is sent: over a new connection it may reach another version of the receiver. */
 void generation_check_connection(struct sender *s);
-/* HEAD is sent next: decides whether the transport may open a new connection for it, or has to tell
- * first, because another version of the receiver may answer there. */
+/* Before HEAD is sent: decides whether the transport may open a new connection for it, or has to
+ * report that it would, because another version of the receiver may answer there. */
 void generation_bind(struct sender *s, const struct item *head);
-/* The transport held a request back because it needs a new connection: the newest form is next. */
+/* The transport did not send a request because that needs a new connection: the newest form is
+ * tried next. */
 void generation_moved(struct sender *s);
-/* The receiver may be another one. */
+/* The receiver may have been replaced: the newest form is tried next. */
 void generation_ask_again(struct sender *s);

@@ -59,7 +59,7 @@ static void run_encode(struct job *job)
 			DL_APPEND(job->items, item);
 	}
 	otlp_requests_free(requests, n);
-	/* The batch goes here: freeing its arena is work too. */
+	/* The batch is released here, because freeing its arena takes time too. */
 	job->loss.samples = job->result < 0 ? batch_cpu_samples(job->batch) : 0;
 	if (job->result < 0)
 		items_free(&job->items);
@@ -223,7 +223,7 @@ static void start_next(struct sender *s)
 	if (s->job_running || !s->jobs || s->freed)
 		return;
 	s->job_running = true;
-	/* Without a thread or descriptor for it, here. */
+	/* If no thread or descriptor is available, the job runs here. */
 	if (work_submit(s->loop, &s->jobs->work, run, after) < 0) {
 		run(&s->jobs->work);
 		after(&s->jobs->work);
@@ -318,7 +318,7 @@ void job_post_load(struct sender *s, uint64_t budget_bytes, size_t budget_items)
 		return;
 	job = job_new(s, JOB_SPOOL_LOAD);
 	if (!job)
-		return; /* the next delivery asks again */
+		return; /* the next delivery tries again */
 	job->seq = s->read_up_to;
 	job->budget_bytes = budget_bytes;
 	job->budget_items = budget_items;
@@ -331,7 +331,7 @@ void job_post_remove(struct sender *s, uint64_t seq)
 	struct job *job = job_new(s, JOB_SPOOL_REMOVE);
 
 	if (!job)
-		return; /* it will be sent once more after the next start: rather that than lost */
+		return; /* the request is sent once more after the next start, not lost */
 	job->seq = seq;
 	job_post(s, job);
 }

@@ -8,18 +8,18 @@
 #include "agent/export/sender_payload.h"
 
 enum transport_result {
-	TRANSPORT_SENT,	   /* taken, maybe in part */
+	TRANSPORT_SENT,	   /* taken by the receiver, maybe in part */
 	TRANSPORT_RETRY,   /* not taken now; the same request may be tried again */
 	TRANSPORT_REJECTED /* will never be taken */
 };
 
 struct transport_answer {
 	enum transport_result result;
-	bool away;		 /* RETRY: nobody there who could take it (not "refused") */
+	bool away;		 /* RETRY: no receiver is reachable (as opposed to "it refused") */
 	bool elsewhere;		 /* RETRY: nothing was sent, see stay() */
-	bool uncertain;		 /* RETRY: it may have been taken all the same */
-	uint64_t retry_after_ms; /* RETRY: what the receiver asked for; 0: nothing */
-	bool maybe_form;	 /* REJECTED: it may be for the generation of OTLP alone */
+	bool uncertain;		 /* RETRY: the receiver may have taken it all the same */
+	uint64_t retry_after_ms; /* RETRY: the wait that the receiver asked for; 0: none */
+	bool maybe_form;	 /* REJECTED: the reason may be the generation of OTLP */
 	int64_t rejected;	 /* SENT: profiles that the receiver left out */
 	const char *message;	 /* printable words, "" when there are none */
 };

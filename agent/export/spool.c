@@ -4,11 +4,10 @@
  *
  * A segment: header of 48 bytes, then the payload; little-endian.
  *   0 "KILNSPL1"   8 crc32 of bytes 12..47   12 crc32 of the payload   16 number   24 payload bytes
- *   32 samples (signed)   40 encoding   44 generation of OTLP, from 1;
- *   0 is the newest
+ *   32 samples (signed)   40 encoding   44 generation of OTLP plus 1; 0 is the newest
  * Headers are checked at start (with name and size of the file), payloads when they are read.
- * Segments that the sender holds in memory too are marked, so that making room for newer ones by
- * removing them counts as no loss.
+ * Segments that the sender also holds in memory are marked `held`: removing them to make room for
+ * newer ones is not counted as a loss.
  */
 #include "agent/export/spool.h"
 
@@ -27,7 +26,7 @@ struct segment {
 	uint64_t seq;
 	uint64_t bytes; /* of the file */
 	int64_t samples;
-	bool held; /* read by the sender, which still has it */
+	bool held; /* the sender has read it and still has it in memory */
 };
 
 struct spool {
@@ -198,7 +197,8 @@ static bool is_shortage(int r)
 	return r == -ENOMEM || r == -EMFILE || r == -ENFILE;
 }
 
-/* The file must be exactly what its header says. Any other failure means: do not believe it. */
+/* The file must be exactly what its header says. After any failure that is not a shortage it must
+ * not be used. */
 static int segment_open(const struct spool *s, uint64_t seq, int *ret_fd, struct header *ret)
 {
 	uint8_t bytes[SPOOL_HEADER_BYTES];
@@ -423,7 +423,7 @@ static int scan(struct spool *s, struct spool_loss *loss)
 		r = grow_array((void **)&s->segments, &s->cap, s->n + 1, sizeof(segment),
 			       SPOOL_FILES_MAX);
 		if (r ==
-		    -E2BIG) { /* more than Kiln ever makes: the rest waits for the next start */
+		    -E2BIG) { /* more than Kiln ever writes: the rest is read at the next start */
 			r = 0;
 			break;
 		}
@@ -477,7 +477,7 @@ static int spool_init(struct spool *s, const char *dir, struct spool_loss *loss,
 	r = scan(s, loss);
 	if (r < 0)
 		return error_set(err, r, "%s: %s", dir, strerror(-r));
-	make_room(s, 0, loss); /* the cap may be smaller than last time */
+	make_room(s, 0, loss); /* the cap may be smaller than in the last run */
 	return 0;
 }
 

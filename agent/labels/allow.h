@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct label_allow: the keys of labels that a policy lets leave the node. Trace and span id may
- * always. Immutable; any thread.
+ * struct label_allow: the keys of the labels that a policy allows to be exported. Trace and span id
+ * are always allowed. Immutable; any thread.
  */
 #pragma once
 
@@ -19,9 +19,9 @@ struct label_allow {
 struct label_allow *label_allow_new(const char *const *keys, size_t n);
 struct label_allow *label_allow_free(struct label_allow *a);
 DEFINE_CLEANUP(struct label_allow *, label_allow_free)
-/* A may be NULL: no key. */
+/* Whether A allows KEY. A NULL: no key is allowed. */
 bool label_allow_permits(const struct label_allow *a, const char *key);
-/* What a policy lets samples tell beyond their stack. */
+/* What a policy allows samples to export besides their stack. */
 struct sample_rules {
 	const struct label_allow *labels; /* NULL: no keys but the trace's */
 	bool timestamps;		  /* each sample its own time */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Of two labels with one key the first counts: OpenTelemetry's trace context, its attributes, then
- * the pairs, of which custom-labels-v1.md says the same. Pairs trace_id and span_id that look like
- * W3C ids (32 and 16 hex digits) are the trace context where there is no other; half of one is
- * none. Stateless.
+ * When a key occurs twice, the first label counts. The order is: OpenTelemetry's trace context, its
+ * attributes, then the pairs (custom-labels-v1.md says the same of pairs). Pairs trace_id and
+ * span_id that look like W3C ids (32 and 16 hex digits) become the trace context if there is no
+ * other; one without the other does not. Stateless.
  */
 #include "agent/labels/decode.h"
 
@@ -12,7 +12,7 @@
 
 enum { TRACE_DIGITS = 32, SPAN_DIGITS = 16 };
 
-/* Attributes of samples that are the agent's own. */
+/* Attribute keys that the agent itself sets on samples: labels must not use them. */
 static const char *const own_keys[] = {"thread.name", "thread.id", "process.pid",
 				       "process.executable.name", "process.executable.path"};
 
@@ -76,7 +76,7 @@ static int decode_attributes(struct cursor c, const struct label_context *contex
 		uint8_t index = cursor_u8(&c), len = cursor_u8(&c);
 		const uint8_t *value = cursor_bytes(&c, len);
 
-		/* OTEP 4947: nothing is read of an entry that is not all there. */
+		/* OTEP 4947: an incomplete entry must not be read. */
 		if (c.bad)
 			return -EBADMSG;
 		if (!context || index >= context->n)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A set is kept as it came and decoded when a sample asks for it under a policy; the answer is kept
- * with it, as most sets are asked for under one policy only. Equal answers are one struct, so that
- * samples whose labels differ only in what may not leave are counted together.
+ * A set of labels is stored as the kernel sent it, and decoded when a sample needs it. The result
+ * for one policy's list is stored with it, because most sets are used under one policy only. Equal
+ * results are one struct, so that samples whose labels differ only in labels that are not allowed
+ * are counted together.
  */
 #include "agent/labels/sets.h"
 
@@ -22,12 +23,12 @@ struct set_key {
 struct raw {
 	struct set_key key;
 	uint64_t used_ns;
-	/* The answer, for the list of this number; 0: none yet. */
+	/* `answer` is the result for the list with this number; 0: none yet. */
 	uint64_t allow;
 	struct label_set *answer;
-	uint64_t again_ns; /* keys had no names: when to decode again; 0: never */
+	uint64_t again_ns; /* when to decode again because names of keys were missing; 0: never */
 	size_t size;
-	UT_hash_handle hh; /* in the order of their use, about */
+	UT_hash_handle hh; /* roughly in the order of last use */
 	struct kiln_labels record;
 };
 
@@ -127,7 +128,7 @@ static struct raw *find_raw(struct label_sets *s, uint32_t mapset, uint64_t id)
 	return r;
 }
 
-/* To the end of the order, now and then. */
+/* Moves R to the end of the order, once a second at most. */
 static void use_raw(struct label_sets *s, struct raw *r, uint64_t now_ns)
 {
 	if (now_ns < r->used_ns + 1000 * NS_PER_MS)
@@ -210,7 +211,8 @@ static void read_context(struct label_sets *s, struct context *c, uint64_t now_n
 /* ---- answers ----------------------------------------------------------------------------------
  */
 
-/* What of s->list may pass, as one text. Returns its length, *RET_N labels. */
+/* Writes the labels of s->list that ALLOW permits into s->text. Returns the length; *RET_N is their
+ * number. */
 static size_t select_labels(struct label_sets *s, const struct label_allow *allow, size_t *ret_n)
 {
 	size_t len = 0, n = 0;
@@ -262,7 +264,7 @@ static struct label_set *make_answer(struct label_sets *s, size_t len, size_t n)
 	return a;
 }
 
-/* A reference, or NULL. */
+/* Returns a reference, or NULL: no label is allowed, or there is no room. */
 static struct label_set *get_answer(struct label_sets *s, const struct label_allow *allow)
 {
 	struct label_set *a;

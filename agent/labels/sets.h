@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct label_sets: the sets of labels that the kernel has sent, by the id that samples have, and
- * what of each a policy lets pass. Owned by the loop thread; a struct label_set that was handed out
- * is immutable, and its references are atomic.
+ * struct label_sets: the sets of labels that the kernel has sent, by the id in the samples, and the
+ * labels of each that a policy allows. Owned by the loop thread; a struct label_set that was handed
+ * out is immutable, and its reference count is atomic.
  */
 #pragma once
 
@@ -13,15 +13,16 @@
 #include "lib/uthash.h"
 
 enum {
-	LABEL_SETS_MAX = 16384,	   /* as they came; who was not used for longest goes */
-	LABEL_RESULTS_MAX = 65536, /* distinct ones that passed a policy */
-	LABEL_CONTEXTS_MAX = 1024, /* processes whose keys are known */
-	LABEL_KEEP_MS = 20000,	   /* longer than the kernel remembers what it has sent */
+	/* Sets as sent by the kernel; the least recently used one is removed. */
+	LABEL_SETS_MAX = 16384,
+	LABEL_RESULTS_MAX = 65536, /* distinct results of filtering by a policy */
+	LABEL_CONTEXTS_MAX = 1024, /* processes whose names of keys are stored */
+	LABEL_KEEP_MS = 20000,	   /* longer than the kernel remembers that it has sent a set */
 	LABEL_CONTEXT_RETRY_MS = 1000,
 };
 
 struct label_set {
-	uint64_t number; /* no other set has it, while this one lives */
+	uint64_t number; /* unique while this set lives */
 	_Atomic int refs;
 	UT_hash_handle hh;
 	size_t key_len, n;
@@ -41,12 +42,12 @@ DEFINE_CLEANUP(struct label_sets *, label_sets_free)
 void label_sets_take(struct label_sets *s, const struct kiln_labels *record, size_t size,
 		     uint64_t now_ns);
 /*
- * Of the set ID of a sample that was walked by MAPSET: what ALLOW lets pass, and the trace context.
- * NULL: that is nothing, or the set is not known (which is counted). Lives until
- * label_sets_sweep(), or longer by a reference.
+ * The labels that ALLOW permits, and the trace context, of the set ID of a sample that was walked
+ * by MAPSET. NULL: there are none, or the set is not known (which is counted). Valid until
+ * label_sets_sweep(), or as long as the caller holds a reference.
  */
 struct label_set *label_sets_find(struct label_sets *s, uint32_t mapset, uint64_t id,
 				  const struct label_allow *allow, uint64_t now_ns);
-/* Forgets what was not used for LABEL_KEEP_MS, and results that nobody has. */
+/* Removes sets that were not used for LABEL_KEEP_MS, and results that nobody references. */
 void label_sets_sweep(struct label_sets *s, uint64_t now_ns);
 size_t label_sets_bytes(const struct label_sets *s);

@@ -8,7 +8,8 @@
 
 #include "agent/runtime/thread_variable.h"
 
-/* -ENOENT: no such variable is defined there; -ENOTSUP: it is, but nothing tells its place. */
+/* -ENOENT: the file defines no such variable; -ENOTSUP: it does, but its place cannot be
+ * determined. */
 int symbol_place_find(const struct image *image, const char *name,
 		      struct thread_variable *ret) _must_check_;
 /* Reads the 4-byte variable NAME, a symbol of .dynsym, as the file initializes it. -ENOENT: there

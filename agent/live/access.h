@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who may have data of the live page: requests of the page itself and of programs, never those that
- * another site's page makes its visitor's browser send; with a token, only who knows it. That a
- * server on loopback is called by a local name is checked by lib/httpd.h.
+ * Who may read the data of the live page: the page itself and programs, but never requests that
+ * another site's page makes its visitor's browser send; with a token, only those who send it.
+ * lib/httpd.h checks that a server on loopback is called by a local name.
  */
 #pragma once
 

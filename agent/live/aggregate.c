@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Interning of a batch into the tables, and the ring of windows.
+ * Interns a batch into the tables, and keeps the ring of windows.
  *
- * The nodes of a batch's stacks are looked up once a stack, not once a sample. A refused entry is
- * NONE and travels up: no string, no frame, no node; then the sample goes to "[other]" of its
- * group, or, when even the group is refused, to row 0. Entries 0 of all tables and node 1 are made
- * at the start, so that these always exist.
+ * The nodes of a batch's stacks are looked up once per stack, not once per sample. An entry that
+ * finds no room is NONE, and so is everything that would refer to it: string, frame, node. The
+ * sample is then counted under "[other]" of its group or, when the group has no room either, in row
+ * 0. Entries 0 of all tables and node 1 are made at the start, so they always exist.
  */
 #include "agent/live/aggregate_internal.h"
 

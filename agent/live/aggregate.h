@@ -44,8 +44,8 @@ enum {
 	AGGREGATE_HISTORY_WINDOWS = 512,
 	AGGREGATE_HISTORY_BYTES = 8 << 20,
 	AGGREGATE_OTHER = 1,	       /* the node "[other]"; 0 is the root */
-	AGGREGATE_NO_LABELS = 0,       /* the set of who has none */
-	AGGREGATE_LABELS_LEFT_OUT = 1, /* of who has some for which there was no room */
+	AGGREGATE_NO_LABELS = 0,       /* the empty set */
+	AGGREGATE_LABELS_LEFT_OUT = 1, /* stands for labels for which there was no room */
 };
 
 struct live_string {
@@ -68,7 +68,7 @@ struct live_labels {
 
 struct live_group {
 	uint32_t pid, process, thread, container, container_name, pod, k8s_namespace;
-	/* enum profile_kind; from PROFILE_PROBE on a probe's, whose name is string kind -
+	/* enum profile_kind. PROFILE_PROBE and above: a probe, whose name is string kind -
 	 * PROFILE_PROBE. */
 	uint32_t kind;
 	uint32_t labels, unused; /* entries are compared as bytes: no padding */
@@ -86,14 +86,14 @@ struct live_table {
 	struct ref_table index;
 };
 
-/* What a row of a window has of one trace. */
+/* The part of a window's row that belongs to one trace. */
 struct live_trace {
 	uint8_t id[16];
 	int64_t value;
 	uint32_t row, unused;
 };
 
-/* A trace id, or how it begins. */
+/* A trace id, or its first digits. */
 struct live_trace_prefix {
 	uint8_t id[16];
 	unsigned int digits;
@@ -102,7 +102,7 @@ struct live_trace_prefix {
 int live_trace_parse(const char *hex, struct live_trace_prefix *ret) _must_check_;
 bool live_trace_has(const struct live_trace *trace, const struct live_trace_prefix *prefix);
 
-/* A window: (gap to the row before, value) as varints, rows ascending. */
+/* A window: for each row (gap to the row before, value) as varints, rows ascending. */
 struct live_window {
 	uint64_t seq; /* 1 is the first */
 	uint64_t start_ms, duration_ms;
@@ -117,7 +117,7 @@ struct aggregate {
 	uint64_t since_ms; /* UNIX; 0 before the first window */
 	struct buf text;
 	struct live_table strings, frames, nodes, labels, groups, rows;
-	int64_t *totals; /* a row's, as are deltas */
+	int64_t *totals; /* indexed by row, like `deltas` */
 	int64_t *deltas;
 	size_t totals_cap, deltas_cap;
 	uint32_t *touched; /* rows of the window being added */
@@ -132,7 +132,7 @@ struct aggregate {
 	int64_t overflow;     /* samples under "[other]" */
 	bool labels_left_out; /* since the entries were numbered anew */
 	unsigned int born;    /* how often the entries were numbered anew */
-	uint64_t aged_ms;     /* by windows' times: when that was tried last */
+	uint64_t aged_ms;     /* when making room was tried last, by the windows' times */
 	uint32_t *path;	      /* scratch: nodes of the batch's stacks */
 	uint32_t *sets;	      /* and its sets of labels */
 	size_t path_cap, sets_cap;

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Routes and clients. A client has a cursor into the aggregate's tables and the number of the next
- * window that it wants, never a queue: what waits for it is the history that all share. One piece
- * is under way to a client at a time; when it went out, or a window came, pump() makes the next.
+ * Routes and clients. A client has no queue: it has a cursor into the aggregate's tables and the
+ * number of the next window that it needs. The history that all clients share holds what it has not
+ * received. One piece is being sent to a client at a time; when it was sent, or a window came,
+ * pump() makes the next one.
  *
  * A new client gets the totals, then the windows of the history as past ones (they are in the
- * totals already), then each window as it comes, at LIVE_RATE. One that falls behind by more than
- * LIVE_LAG_MAX windows gets the totals again instead of them.
+ * totals already), then each window as it comes, at LIVE_RATE. A client that falls behind by more
+ * than LIVE_LAG_MAX windows gets the totals again instead of these windows.
  *
- * When the aggregate's entries were numbered anew, each client is greeted again. Loop's thread.
+ * When the aggregate's entries were renumbered, every client starts over with a greeting. Loop's
+ * thread.
  */
 #include "agent/live/live.h"
 
@@ -87,7 +89,8 @@ static void greet(struct client *c, struct buf *out)
 	c->greeted = true;
 }
 
-/* The windows that are due, one new or several past ones. Nothing when it must wait. */
+/* Encodes the windows that are due: one new one, or several past ones. Nothing if the client must
+ * wait. */
 static void next_windows(struct client *c, struct buf *out)
 {
 	const struct aggregate *a = c->owner->aggregate;
@@ -114,7 +117,7 @@ static void next_windows(struct client *c, struct buf *out)
 	c->not_before_ms = now + out->len * 1000 / LIVE_RATE;
 }
 
-/* The numbers that it has mean nothing any more. */
+/* After the entries were renumbered: the entries that the client has are no longer valid. */
 static void greet_again(struct client *c)
 {
 	c->greeted = false;
@@ -138,7 +141,8 @@ static void pump(struct client *c)
 		if (r == 0)
 			r = httpd_stream_send(c->req, out.data, out.len);
 		if (r < 0) {
-			/* The cursor has moved: the stream cannot go on. */
+			/* The cursor has advanced past data that was not sent, so the stream cannot
+			 * continue. */
 			log_debug("live", "a client is dropped: %s", strerror(-r));
 			httpd_stream_end(c->req);
 			*c = (struct client){0};
@@ -267,8 +271,8 @@ static int encode_otlp(const struct batch *b, struct buf *out, struct error *err
 
 	if (r < 0)
 		return r;
-	/* Protobuf messages of one type one after the other are their sum, but their dictionaries
-	 * are not; what does not fit one message is no download. */
+	/* Concatenated protobuf messages are merged, but their dictionaries are not: a profile that
+	 * needs more than one request cannot be downloaded. */
 	if (n > 1)
 		r = error_set(err, -E2BIG, "too large");
 	else if (n == 1)
@@ -320,7 +324,7 @@ static const struct format *find_format(const char *name)
 	return NULL;
 }
 
-/* PROFILE_CPU as well for what is no kind. */
+/* Returns PROFILE_CPU for unknown names too. */
 static enum profile_kind kind_of(const char *name)
 {
 	if (streq(name ? name : "", "off-cpu"))
@@ -425,7 +429,7 @@ static int listen_live(struct live *l, const struct http_config *config, struct 
 	size_t n = 3;
 	int r;
 
-	/* Handlers get their asset as they get anything; they do not change it. */
+	/* A route's user pointer is not const; the handler does not change the asset. */
 	for (size_t i = 0; i < live_n_assets; i++)
 		routes[n++] = (struct httpd_route){live_assets[i].path, HTTPD_GET, handle_asset,
 						   (void *)(uintptr_t)&live_assets[i]};
@@ -454,8 +458,8 @@ int live_new(uv_loop_t *loop, const struct http_config *config, uint64_t window_
 	}
 	if (aggregate_new(&l->aggregate) < 0)
 		return error_set(err, -ENOMEM, "extensions.live: out of memory");
-	/* Short windows come late on a machine that is busy: they are waited for as long ones are.
-	 */
+	/* On a busy machine short windows come late, so captures wait for them as long as for long
+	 * ones. */
 	r = debug_pprof_new_captures(loop, MAX(window_ms, 10000UL), &l->captures, err);
 	if (r < 0)
 		return error_wrap(err, r, "extensions.live");

@@ -11,7 +11,7 @@ struct live_filter {	    /* NULL or 0: all */
 	const char *process, *thread, *container, *pod, *k8s_namespace;
 	const char *probe; /* of probes only the one of that name */
 	const char *label; /* KEY=VALUE */
-	/* What the history's windows have of it. */
+	/* Only samples of these traces that the history's windows have. */
 	const struct live_trace_prefix *trace;
 };
 

@@ -2,14 +2,14 @@
 /*
  * Connecting, and staying connected.
  *
- * Each attempt reads token and certificates anew and makes a channel of its own. It ends with
- * on_closed(), which sets the timer for the next one: after a random time up to a limit that
- * doubles from 1 s to 30 s, so that five thousand agents do not come back at once; the limit starts
- * over after a connection that lasted. When a newer token lies in the file as the one in use is
- * about to expire, the connection is replaced at once: resuming costs one message.
+ * Each attempt reads token and certificates again and uses a new channel. It ends in on_closed(),
+ * which sets the timer for the next attempt: after a random time up to a limit that doubles from 1
+ * s to 30 s, so that five thousand agents do not reconnect at once. The limit starts over after a
+ * connection that lasted. When the token in use is about to expire and the file has a newer one,
+ * the connection is replaced at once: resuming costs one message.
  *
- * One timer looks after the rest: the operator that accepts and then says nothing, reports, pods
- * whose time is over, the copy on disk. Owned by the loop thread.
+ * One timer does the rest: detecting an operator that accepts and then stays silent, reports,
+ * expiring pods, the copy on disk. Owned by the loop thread.
  */
 #include "agent/meta/client_internal.h"
 
@@ -24,7 +24,7 @@
 #define METHOD "/kiln.node.v1.NodeService/Connect"
 
 enum {
-	RENEW_BEFORE_S = 300, /* kubelets replace tokens when a fifth of their life is left */
+	RENEW_BEFORE_S = 300, /* kubelets replace a token when a fifth of its life is left */
 	TOKEN_READ_MS = 10000,
 	SNAPSHOT_PATIENCE = 10, /* times answer_ms */
 };
@@ -61,13 +61,14 @@ static void retry_later(struct meta_client *c)
 	if (c->renew) {
 		c->renew = false;
 	} else if (backoff_next(&c->backoff, false, 0, 0, dice(c), &wait_ms) < 0) {
-		wait_ms = c->options.retry_max_ms; /* there is no end to it, so it has none */
+		/* Cannot happen: this backoff has no time limit. */
+		wait_ms = c->options.retry_max_ms;
 	}
 	c->status.retry_ms = wait_ms;
 	uv_timer_start(&c->retry, attempt, wait_ms, 0);
 }
 
-/* Anything that ends or prevents a connection comes here, once; the text has no secret. */
+/* Called once whenever a connection ends or cannot be made; the text holds no secret. */
 static void failed(struct meta_client *c, const char *why)
 {
 	unsigned int more = 0;
@@ -177,7 +178,8 @@ static void on_message(const uint8_t *data, size_t len, void *arg)
 
 /* ---- once a second --------------------------------------------------------------------------- */
 
-/* A newer token before this one expires: the operator ends the stream when it has. */
+/* Reconnects with a newer token before the current one expires, because the operator ends the
+ * stream then. */
 static void renew_token(struct meta_client *c, uint64_t now_ms)
 {
 	struct token newer = {0};
@@ -216,7 +218,8 @@ static void watch(struct meta_client *c, uint64_t now_ms)
 	if (!c->welcomed && silent_ms > c->options.answer_ms)
 		meta_give_up(c, "no answer within %llu s",
 			     (unsigned long long)c->options.answer_ms / 1000);
-	/* An operator that just started serves snapshots to a few agents at a time. */
+	/* An operator that just started sends snapshots to a few agents at a time, so this may take
+	 * long. */
 	else if ((!c->synced || pod_table_in_snapshot(c->table)) &&
 		 silent_ms > SNAPSHOT_PATIENCE * c->options.answer_ms)
 		meta_give_up(c, "the operator does not go on");
@@ -325,7 +328,7 @@ static int client_init(struct meta_client *c, const struct meta_options *o,
 	if (options_copy(o, &c->options) < 0 || pod_table_new(&events->pods, &c->table) < 0)
 		return error_set(err, -ENOMEM, "out of memory");
 	c->saver.path = (char *)(uintptr_t)c->options.snapshot_file;
-	/* Full jitter: backoff spreads w over 0..2w. */
+	/* Full jitter: with randomization 1 a wait w becomes 0..2w, so the limits are halved. */
 	waits = (struct backoff_options){.initial_ms = MAX(c->options.retry_initial_ms / 2, 1U),
 					 .max_ms = MAX(c->options.retry_max_ms / 2, 1U),
 					 .multiplier = 2,
@@ -369,7 +372,7 @@ struct meta_client *meta_client_free(struct meta_client *c)
 	token_done(&c->token);
 	meta_saver_finish(c);
 	if (c->saver.working)
-		c->open_handles++; /* after_work() writes the rest and is the last */
+		c->open_handles++; /* after_work() writes the rest and releases the memory last */
 	uv_close((uv_handle_t *)&c->tick, on_timer_closed);
 	uv_close((uv_handle_t *)&c->retry, on_timer_closed);
 	metric_set(M_OPERATOR_CONNECTED, 0);

@@ -34,15 +34,17 @@ struct meta_options {
 	const char *snapshot_file; /* NULL: none; its directory must exist */
 	const char *agent_version, *kernel, *cgroup_mode, *container_runtime, *config_hash;
 	/* 0: the default in brackets. */
-	uint64_t retry_initial_ms, retry_max_ms; /* [1000], [30000]: longest wait before the first
-						    and before any attempt; each waits 0 to that */
-	uint64_t keepalive_ms;			 /* [60000] */
-	uint64_t answer_ms;   /* [30000] for the operator's Welcome; ten times that for each step of
-				 a snapshot, which may have to wait for its turn */
-	uint64_t stable_ms;   /* [10000] after a connection that lived so long the waits start
-				 over */
-	uint64_t snapshot_ms; /* [10000] between two writes */
-	uint64_t tick_ms;     /* [1000] how often it looks after the above */
+	/* [1000], [30000]: longest wait before the first and before any attempt; the actual wait is
+	 * random, from 0 to that. */
+	uint64_t retry_initial_ms, retry_max_ms;
+	uint64_t keepalive_ms; /* [60000] */
+	/* [30000] longest wait for the operator's Welcome; ten times that for each step of a
+	 * snapshot, which may have to wait for its turn. */
+	uint64_t answer_ms;
+	/* [10000] after a connection that lived so long, the waits start over. */
+	uint64_t stable_ms;
+	uint64_t snapshot_ms;	     /* [10000] between two writes */
+	uint64_t tick_ms;	     /* [1000] interval of the timer for all of the above */
 	double (*random)(void *arg); /* [0, 1); NULL: the system's */
 	void *random_arg;
 };
@@ -54,8 +56,8 @@ enum meta_tracer_state {
 	META_TRACER_UNAVAILABLE,
 };
 
-/* How the agent is: node.v1.Report. Strings must live until the callback's caller has used them,
- * that is until control goes back to the loop; NULL is "". */
+/* The agent's state, as in node.v1.Report. Strings must stay valid until control returns to the
+ * loop; NULL is "". */
 struct meta_report {
 	int64_t started_s; /* Unix time */
 	uint64_t samples, dropped, truncated, exported;
@@ -77,7 +79,7 @@ struct meta_report {
 		uint32_t containers;
 	} policies[META_POLICIES_MAX];
 	size_t n_policies;
-	/* What the CPU budget leaves; cpu 0: there is none. */
+	/* The state of the CPU budget; cpu 0: there is no budget. */
 	struct {
 		uint32_t cpu; /* millionths of all CPUs */
 		uint32_t policies, n_cut, detail;
@@ -96,7 +98,7 @@ struct meta_report {
 
 struct meta_events {
 	struct pod_events pods; /* with an argument of its own */
-	/* A report is wanted: fill RET, which is zero. NULL: empty reports. */
+	/* Fill RET, which is zeroed, with a report. NULL: reports are empty. */
 	void (*report)(struct meta_report *ret, void *arg);
 	void *arg;
 };
@@ -104,7 +106,7 @@ struct meta_events {
 enum meta_source { META_NOTHING, META_FROM_DISK, META_FROM_OPERATOR };
 
 struct meta_status {
-	bool connected; /* welcomed by the operator, and the table is as it says */
+	bool connected; /* the operator has sent its Welcome, and the table is up to date */
 	enum meta_source source;
 	uint64_t epoch, revision;
 	uint64_t attempts, connections; /* begun; welcomed */
@@ -115,7 +117,7 @@ struct meta_status {
 	uint64_t reports, acks;
 	const char *node_name, *cluster_uid; /* "" before the first Welcome */
 	const char *error;		     /* why there is no connection; "" while there is one */
-	uint64_t retry_ms;		     /* the wait that the last failure led to */
+	uint64_t retry_ms;		     /* the wait after the last failure */
 };
 
 struct meta_client;

@@ -13,14 +13,14 @@
 
 enum { META_PROTOCOL = 1, META_REPORT_MIN_MS = 1000 };
 
-/* Of the copy on disk: what is being written, on the loop's thread pool. */
+/* The copy on disk, which a thread of the pool writes. */
 struct meta_saver {
 	char *path; /* NULL: no copy is kept */
 	struct work work;
 	bool working;
 	struct buf bytes;
 	int result;
-	uint64_t generation, written; /* of the table: in BYTES; in the file */
+	uint64_t generation, written; /* the table's generation in `bytes`, and in the file */
 	uint64_t last_ms;
 	struct log_limit limit;
 };
@@ -39,15 +39,15 @@ struct meta_client {
 
 	/* The connection. */
 	struct token token;
-	uint64_t began_ms, heard_ms; /* connect; the last message */
-	bool greeted;		     /* Hello is out */
-	bool offered;		     /* it named a state that the operator may resume */
-	bool welcomed, synced;	     /* synced: the table is as the operator says */
+	uint64_t began_ms, heard_ms; /* when the connection began; when the last message came */
+	bool greeted;		     /* Hello was sent */
+	bool offered;		     /* Hello named a state that the operator may resume */
+	bool welcomed, synced;	     /* synced: the table is the operator's current state */
 	bool writable;
 	bool ack_due, report_due, report_soon;
-	bool resync;	  /* do not resume: the state is in doubt */
+	bool resync;	  /* do not resume: the state may be wrong */
 	bool renew;	  /* closed by us for a newer token: connect again at once */
-	char reason[256]; /* why we closed; "" when the operator did */
+	char reason[256]; /* why this side closed; "" when the operator did */
 	uint64_t report_interval_ms, reported_ms, token_read_ms;
 
 	struct meta_status status;
@@ -63,10 +63,11 @@ void meta_receive(struct meta_client *c, const uint8_t *data, size_t len);
 /* Ends the connection, and says why. */
 void meta_give_up(struct meta_client *c, const char *format, ...) _printf_(2, 3);
 
-/* At a tick: an operator that resumes and has nothing to tell says nothing after its welcome. */
+/* At a tick: after a resume without changes the operator sends nothing more, so silence counts as
+ * synced. */
 void meta_resumed(struct meta_client *c, uint64_t now_ms);
 
-/* client.c: one of what keeps the memory is done with. */
+/* client.c: one of the open handles has closed; the last one frees the memory. */
 void meta_handle_gone(struct meta_client *c);
 
 /* saver.c */

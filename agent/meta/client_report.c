@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the agent says: Hello first, then the newest ack, then a report when one is due. Nothing
- * queues: an ack says how far the table is at the moment when it is sent, and a report how the
- * agent is then, so a slow operator gets fewer and newer ones. Loop thread.
+ * The messages that the agent sends: Hello first, then the newest ack, then a report when one is
+ * due. Nothing is queued: an ack and a report describe the state at the moment when they are sent,
+ * so a slow operator gets fewer but newer ones. Loop thread.
  */
 #include "agent/meta/client_internal.h"
 
@@ -40,7 +40,8 @@ static bool send_hello(struct meta_client *c)
 	hello.container_runtime = text(c->options.container_runtime);
 	hello.config_hash = text(c->options.config_hash);
 	hello.pod_policies = true;
-	/* What comes from disk without its secrets cannot be resumed: they would never come. */
+	/* A state from disk that lacks secrets must not be resumed: the operator would not send
+	 * them. */
 	if (!c->resync && !pod_table_incomplete(c->table))
 		pod_table_state(c->table, &hello.epoch, &hello.revision);
 	c->offered = hello.epoch != 0;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the operator says. Welcome comes first; then either a snapshot or, when the operator
- * resumes, Updates alone. The table counts as the operator's (`synced`) from the end of the
- * snapshot on, or from the first Update after Welcome; an operator that resumes and has nothing to
- * tell says nothing, so a quiet second counts too.
+ * The messages that the operator sends. Welcome comes first, then a snapshot or, if the operator
+ * resumes, only Updates. The table is the operator's state (`synced`) from the end of the snapshot
+ * on, or from the first Update after Welcome. An operator that resumes without changes sends
+ * nothing, so one second of silence counts too.
  *
- * What makes no sense ends the connection, and the next one asks for everything. Loop thread.
+ * A message that makes no sense ends the connection; the next one asks for a full snapshot. Loop
+ * thread.
  */
 #include "agent/meta/client_internal.h"
 
@@ -48,7 +49,7 @@ static void on_welcome(struct meta_client *c, const Kiln__Node__V1__Welcome *w)
 	c->error[0] = 0;
 	snprintf(c->node_name, sizeof(c->node_name), "%s", w->node_name);
 	snprintf(c->cluster_uid, sizeof(c->cluster_uid), "%s", w->cluster_uid);
-	/* An interval of 0, or of a year, would be a mistake. */
+	/* Limits intervals that can only be mistakes: 0, or more than an hour. */
 	c->report_interval_ms =
 	    1000 * (uint64_t)(w->report_interval_s ? MIN(w->report_interval_s, 3600U) : 60U);
 	metric_set(M_OPERATOR_CONNECTED, 1);
@@ -118,7 +119,7 @@ static void dispatch(struct meta_client *c, const Kiln__Node__V1__OperatorMessag
 		on_snapshot_end(c, m->snapshot_end);
 		break;
 	default:
-		break; /* of a newer operator */
+		break; /* a message of a newer operator */
 	}
 }
 

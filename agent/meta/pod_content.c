@@ -2,13 +2,13 @@
 /*
  * Slots and indexes.
  *
- * A pod's slot is found by uid, and by config hash when it has one; of two pods with one hash (a
- * static pod that was made again) the one that came last is found. Each container id has an entry
- * of its own with a reference to the object that named it last, so a container that restarted three
- * times in a minute is still known by all three ids. Deleted pods and former ids stand in lists in
- * the order of their end, as time only goes forward.
+ * A pod's slot is found by uid, and by config hash if it has one; of two pods with the same hash (a
+ * static pod that was recreated), the newer one is found. Each container id has an entry with a
+ * reference to the object that named it last, so a container that restarted three times in a minute
+ * is still found by all three ids. Deleted pods and former ids are in lists, in the order in which
+ * they were deleted, because time only goes forward.
  *
- * An object counts once in the budget, however many slots and ids hold it.
+ * An object counts once in the budget, however many slots and ids refer to it.
  */
 #include "agent/meta/pod_content.h"
 
@@ -23,7 +23,7 @@ static struct pod_object *hold(struct pod_content *c, struct pod_object *o)
 	return pod_object_ref(o);
 }
 
-/* The reference stays with the caller. */
+/* Removes a use of O from the budget; the caller gets the reference. */
 static struct pod_object *let_go(struct pod_content *c, struct pod_object *o)
 {
 	if (o && --o->held == 0)
@@ -71,7 +71,7 @@ static int id_put(struct pod_content *c, const uint8_t *id, struct pod_object *o
 	if (HASH_COUNT(c->ids) >= POD_IDS_MAX) {
 		if (!c->former_ids) {
 			c->counters->ids_refused++;
-			return 0; /* found by its pod's uid all the same */
+			return 0; /* the pod is still found by its uid */
 		}
 		id_free(c, c->former_ids);
 	}
@@ -88,7 +88,7 @@ static int id_put(struct pod_content *c, const uint8_t *id, struct pod_object *o
 	return 0;
 }
 
-/* The pod of O does not have this id any more. */
+/* The pod of O no longer has this container id: makes the id a former one. */
 static void id_retire(struct pod_content *c, const uint8_t *id, const struct pod_object *o,
 		      uint64_t now_ms)
 {
@@ -114,14 +114,14 @@ static void ids_retire(struct pod_content *c, const struct pod_object *o, uint64
 	}
 }
 
-/* On failure some of the ids are there: the caller takes the pod back. */
+/* On failure some of the ids have been added: the caller retires them. */
 static int ids_put(struct pod_content *c, struct pod_object *o)
 {
 	const struct pod_container *k;
 	size_t n;
 	int r = 0;
 
-	/* Former ids first: of an id that is both, the container that has it now counts. */
+	/* Former ids first: if an id is both, the container that has it now must win. */
 	for (n = 0; n < o->pod.n_containers && r == 0; n++) {
 		k = &o->pod.containers[n];
 		if (k->has_previous_id)
@@ -158,7 +158,8 @@ static void hash_index_add(struct pod_content *c, struct pod_slot *slot)
 	if (other)
 		other->hh_hash.tbl = NULL;
 	slot->hh_hash.tbl = NULL;
-	/* Out of memory: found by uid only, which static pods' cgroups do not tell. */
+	/* Without memory the pod is found by uid only, which the cgroups of static pods do not
+	 * have. */
 	HASH_ADD_KEYPTR(hh_hash, c->hashes, hash, strlen(hash), slot);
 }
 
@@ -192,7 +193,7 @@ static void forget_oldest(struct pod_content *c)
 	drop(c, o);
 }
 
-/* Room for an object of SIZE bytes: what is deleted or former goes first. */
+/* Makes room for SIZE bytes by removing former ids, then deleted pods. */
 static bool make_room(struct pod_content *c, size_t size)
 {
 	while (c->budget->bytes + size > POD_BYTES_MAX && c->former_ids)
@@ -244,7 +245,7 @@ static int slot_add(struct pod_content *c, struct pod_slot **slots, struct pod_o
 	return 0;
 }
 
-/* O takes the place of what the slot has, which goes to the caller. */
+/* Puts O into the slot; the caller gets the old object with its reference. */
 static struct pod_object *slot_replace(struct pod_content *c, struct pod_slot *slot,
 				       struct pod_object *o)
 {
@@ -252,7 +253,7 @@ static struct pod_object *slot_replace(struct pod_content *c, struct pod_slot *s
 
 	hash_index_remove(c, slot);
 	slot->object = hold(c, o);
-	slot->hh.key = o->key; /* the same bytes, in memory that stays */
+	slot->hh.key = o->key; /* the same key, in memory of the new object */
 	hash_index_add(c, slot);
 	if (slot->until_ms) {
 		DL_DELETE(c->deleted, slot);
@@ -275,21 +276,21 @@ int pod_content_put(struct pod_content *c, struct pod_object *o, uint64_t now_ms
 	bool was_deleted;
 	int r = 0;
 
-	/* What it replaces goes when it comes. */
+	/* The object that is replaced will be freed. */
 	if (slot && !slot->until_ms)
 		more -= MIN(more, slot->object->size);
 	if (!make_room(c, more)) {
 		(*refused)++;
 		return -E2BIG;
 	}
-	/* After making room, which may have forgotten it. */
+	/* Look it up again: making room may have removed it. */
 	slot = pod_content_find(*slots, o->key, o->key_len);
 	was_deleted = slot && slot->until_ms;
 	if ((!slot || was_deleted) && count >= max) {
 		(*refused)++;
 		return -E2BIG;
 	}
-	/* Ids first: they are what can fail after the slot was changed, and do no harm alone. */
+	/* Ids first: adding them may fail, and ids without a slot do no harm. */
 	if (o->kind == POD_OBJECT_POD)
 		r = ids_put(c, o);
 	if (r == 0 && slot)
@@ -369,7 +370,8 @@ void pod_content_set_default(struct pod_content *c, struct pod_object *policy)
 
 /* ---- as a whole ------------------------------------------------------------------------------ */
 
-/* The slot leaves OLD and joins C as deleted; false: no memory, or C has a pod of this uid. */
+/* Moves the slot from OLD to C as a deleted pod. False: no memory, or C has a pod of this uid; the
+ * slot is freed then. */
 static bool slot_move(struct pod_content *c, struct pod_content *old, struct pod_slot *slot)
 {
 	struct pod_object *o = slot->object;
@@ -417,7 +419,7 @@ void pod_content_inherit(struct pod_content *c, struct pod_content *old, uint64_
 	struct pod_slot *slot, *next_slot;
 	struct pod_id *i, *next_id;
 
-	/* What has waited longest first, so that the lists stay in order. */
+	/* The oldest first, so that the lists stay in order. */
 	DL_FOREACH_SAFE (old->deleted, slot, next_slot) {
 		DL_DELETE(old->deleted, slot);
 		old->n_deleted--;

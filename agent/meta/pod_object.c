@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Objects from messages.
+ * Makes objects from messages.
  *
- * A block is sized for everything that the message has, then filled from its front: the object, the
- * arrays, the strings, the packed message. So nothing can fail half-way, and one free() ends it.
+ * A block is sized for the whole content of the message, then filled from its front: the object,
+ * the arrays, the strings, the packed message. So nothing can fail half-way, and one free()
+ * releases it.
  *
- * Two digests of the packed message tell whether a snapshot changed an object: the bytes are the
- * operator's own, which means no harm to its agents. Destinations may hold secrets: their packed
- * form is wiped, and so is the block when it goes.
+ * Two digests of the packed message tell whether a snapshot changed an object. They need not resist
+ * forgery: the operator, which sends the bytes, does not attack its agents. Destinations may hold
+ * secrets: their packed form is wiped, and so is the block when it is freed.
  */
 #include "agent/meta/pod_object.h"
 
@@ -19,7 +20,8 @@ struct block {
 	char *at, *end;
 };
 
-/* Room that make_object() has counted; aborts would be a mistake of this file, so it checks. */
+/* Takes SIZE bytes of the block. make_object() has counted all of them; running out is a bug of
+ * this file, so it aborts. */
 static void *take(struct block *b, size_t size)
 {
 	char *p = b->at;
@@ -75,7 +77,8 @@ static const char *const *take_strings(struct block *b, char *const *items, size
 	return out;
 }
 
-/* A block for an object whose own arrays and strings take ROOM; SECRET messages are wiped. */
+/* Makes a block for an object whose own arrays and strings take OWN bytes. CLEAN is MESSAGE without
+ * secrets, which is kept; if it differs from MESSAGE, the packed MESSAGE is wiped. */
 static int make_object(enum pod_object_kind kind, const ProtobufCMessage *message,
 		       const ProtobufCMessage *clean, size_t own, struct pod_object **ret,
 		       struct block *ret_block)
@@ -290,7 +293,8 @@ int pod_object_policy(const Kiln__Node__V1__Policy *m, struct pod_counters *coun
 	size_t own;
 	int r;
 
-	/* A rate that no timer can have is no policy: the pods' default is safer than a guess. */
+	/* A rate that no timer can have makes the policy invalid: the default policy is safer than
+	 * a guess. */
 	if (m->hz > POD_HZ_MAX || (m->enabled && m->hz == 0) || m->off_cpu_per_mille > 1000) {
 		counters->policies_refused++;
 		return -EINVAL;
@@ -334,7 +338,7 @@ static bool destination_usable(const Kiln__Node__V1__Destination *m)
 	const Kiln__Node__V1__Tls *tls = m->tls;
 	size_t i;
 
-	/* An enumerator of a newer operator cannot be guessed at. */
+	/* Unknown enumerators (a newer operator's) make the destination unusable. */
 	if (!*m->id || strlen(m->id) > 2 * POD_NAME_MAX + 1 ||
 	    strlen(m->endpoint) > POD_VALUE_MAX || !name_fits(m->compression) ||
 	    !name_fits(m->proto_generation) || m->n_headers > POD_HEADERS_MAX ||

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The pod table: one content that counts, one that a snapshot fills, and who is told of changes.
+ * The pod table: the current content, the content that a snapshot fills, and the events of changes.
  *
- * An object whose message is the same as before stays the object that it was, so a snapshot that
- * changes nothing tells nothing and moves no pointer. Events of an Update come one by one as it is
- * applied, destinations and policies before the pods that refer to them; those of a snapshot come
- * when it has taken the place of what was before. settled() follows when a message is done.
+ * An object whose message has not changed stays the same object, so a snapshot without changes
+ * causes no events and moves no pointers. The events of an Update come one by one as it is applied,
+ * destinations and policies before the pods that refer to them; those of a snapshot come after it
+ * has replaced the content. settled() follows at the end of each message.
  *
  * Owned by the loop thread.
  */
@@ -87,7 +87,7 @@ static bool incomplete(const struct pod_object *o)
 	return o->kind == POD_OBJECT_DESTINATION && o->destination.incomplete;
 }
 
-/* Takes O's reference. What finds no room is left out; -ENOMEM. */
+/* Stores O, whose reference it takes. An object for which there is no room is left out; -ENOMEM. */
 static int put(struct pod_table *t, struct pod_object *o, uint64_t now_ms)
 {
 	struct pod_content *c = t->in_snapshot ? &t->next : &t->now;
@@ -102,7 +102,7 @@ static int put(struct pod_table *t, struct pod_object *o, uint64_t now_ms)
 		o = pod_object_ref(slot->object);
 	}
 	r = pod_content_put(c, o, now_ms, &old);
-	/* As it was told before it is not any more: it may be switched off. */
+	/* The pod's old state must not stay either: its new policy may have disabled it. */
 	if (r == -E2BIG && o->kind == POD_OBJECT_POD)
 		old = pod_content_forget_pod(c, o->key);
 	if (r == 0 && c == &t->now)
@@ -149,7 +149,7 @@ static void delete_one(struct pod_table *t, enum pod_object_kind kind, const voi
 	pod_object_unref(old);
 }
 
-/* The pod as it was with another policy: objects do not change. -ENOMEM. */
+/* Replaces the pod by a copy with another policy, because objects never change. -ENOMEM. */
 static int put_pod_policy(struct pod_table *t, const Kiln__Node__V1__PodPolicy *m, uint64_t now_ms)
 {
 	const struct pod_content *c = t->in_snapshot ? &t->next : &t->now;
@@ -241,7 +241,7 @@ int pod_table_apply(struct pod_table *t, const Kiln__Node__V1__Update *u, uint64
 	for (i = 0; i < u->n_deleted_destinations; i++)
 		delete_one(t, POD_OBJECT_DESTINATION, u->deleted_destinations[i],
 			   strlen(u->deleted_destinations[i]), now_ms);
-	/* At once, in a snapshot too: there is no older one that goes with the older pods. */
+	/* Applied at once, also within a snapshot: there is one budget, not one per content. */
 	if (u->budget)
 		pod_table_set_budget(t,
 				     &(struct pod_table_budget){u->budget->cpu, u->budget->memory});
@@ -287,7 +287,8 @@ bool pod_table_in_snapshot(const struct pod_table *t)
 	return t->in_snapshot;
 }
 
-/* NOW has replaced OLD; both whole. */
+/* Sends the events of one kind after NOW has replaced OLD. DELETIONS: those of deleted objects,
+ * else those of new and changed ones. */
 static void tell_kind(struct pod_table *t, const struct pod_content *old,
 		      const struct pod_content *now, enum pod_object_kind kind, bool deletions)
 {

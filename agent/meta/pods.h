@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct pod_table: this node's pods, the policies that hold for them and the destinations of
- * those, as the operator told them (proto/kiln/node/v1/node.proto) or as the last known good
- * snapshot has them. meta_client fills it; the rest of the agent asks.
+ * struct pod_table: this node's pods, the policies that apply to them and the destinations of
+ * these, as sent by the operator (proto/kiln/node/v1/node.proto) or read from the last known good
+ * snapshot. meta_client fills it; the rest of the agent reads it.
  *
- * The table belongs to the loop thread. What it hands out (struct pod_entry, pod_policy,
- * pod_destination) never changes once made: a change makes a new one. A pointer is good until
- * control goes back to the loop; who keeps one longer, or takes it to another thread, takes a
- * reference (any thread may ref and unref).
+ * The table belongs to the loop thread. The structs that it returns (struct pod_entry, pod_policy,
+ * pod_destination) never change: a change makes a new one. A pointer is valid until control returns
+ * to the loop; to keep it longer, or to use it on another thread, take a reference (any thread may
+ * ref and unref).
  *
- * A pod that is deleted, and an id that a container had before, can be found for another 120 s, so
- * that samples of the last window are named. Times are milliseconds of one monotonic clock
- * (uv_now()), passed in.
+ * A deleted pod, and an id that a container had before, can be found for another 120 s, so that
+ * samples of the last window are named. Times are milliseconds of one monotonic clock (uv_now()),
+ * passed in.
  */
 #pragma once
 
@@ -21,7 +21,8 @@
 enum {
 	POD_CONTAINER_ID_BYTES = 32,
 	POD_LINGER_MS = 120000,
-	/* Beyond these what the operator sends is left out and counted (struct pod_counters). */
+	/* What the operator sends beyond these limits is left out and counted (struct
+	 * pod_counters). */
 	POD_PODS_MAX = 4096,	  /* live ones */
 	POD_LINGERING_MAX = 4096, /* deleted ones: the oldest go first */
 	POD_IDS_MAX = 65536,	  /* container ids, former ones too */
@@ -54,7 +55,7 @@ struct pod_container {
 	uint8_t id[POD_CONTAINER_ID_BYTES];
 	uint8_t previous_id[POD_CONTAINER_ID_BYTES]; /* of its former instance */
 	const struct pod_attribute
-	    *attributes; /* besides the pod's; of a key of both this counts */
+	    *attributes; /* besides the pod's; if both have a key, this value counts */
 	size_t n_attributes;
 };
 
@@ -82,7 +83,8 @@ struct pod_policy {
 	const char *const *labels; /* keys that may leave the node */
 	size_t n_labels;
 	bool timestamps;
-	bool routed; /* destinations counts, also when it is empty; else the configuration's */
+	/* True: `destinations` applies, even if it is empty; false: the configured exporters. */
+	bool routed;
 };
 
 enum pod_destination_kind { POD_DESTINATION_TEXT, POD_DESTINATION_GRPC, POD_DESTINATION_HTTP };
@@ -95,7 +97,8 @@ struct pod_header {
 struct pod_destination {
 	const char *id;
 	enum pod_destination_kind kind;
-	bool incomplete; /* from disk, where its secrets are not: wait for the operator */
+	/* From disk, without its secrets: not usable until the operator sends it. */
+	bool incomplete;
 	const char *endpoint, *compression, *proto_generation;
 	uint32_t timeout_ms;
 	enum pod_tls_mode tls_mode;
@@ -119,24 +122,23 @@ const struct pod_destination *pod_destination_unref(const struct pod_destination
 /* ---- the table ------------------------------------------------------------------------------- */
 
 /*
- * What happened, on the loop thread, from inside the call that changed the table. OLD is NULL for
- * something new, NEW for something deleted; both are good during the call. A snapshot tells only
- * what it changed. Callbacks must not change or free the table.
+ * Changes, reported on the loop thread from inside the call that changed the table. OLD is NULL for
+ * something new, NOW for something deleted; both are valid during the callback. A snapshot reports
+ * only what it changed. Callbacks must not change or free the table.
  */
 struct pod_events {
 	void (*pod)(const struct pod_entry *old, const struct pod_entry *now, void *arg);
-	/* Also for the default policy, whose changes have DEFAULT set. */
+	/* Also for the default policy: IS_DEFAULT is set then. */
 	void (*policy)(const struct pod_policy *old, const struct pod_policy *now, bool is_default,
 		       void *arg);
 	void (*destination)(const struct pod_destination *old, const struct pod_destination *now,
 			    void *arg);
-	/* After the last of a message or snapshot, when something changed: now the whole is right.
-	 */
+	/* After the last change of a message or snapshot: the table is consistent again. */
 	void (*settled)(void *arg);
 	void *arg;
 };
 
-/* Of this run; what was left out because of a limit, or because it made no sense. */
+/* Since the start. Refused: left out because of a limit, or because it was invalid. */
 struct pod_counters {
 	uint64_t updates; /* applied */
 	uint64_t snapshots;
@@ -157,16 +159,16 @@ const struct pod_entry *pod_table_find_container(const struct pod_table *t,
 /* By metadata.uid (with dashes), or by the config hash that static pods' cgroups are named by. */
 const struct pod_entry *pod_table_find_uid(const struct pod_table *t, const char *uid_or_hash);
 
-/* What the agent may cost, as the operator told it; 0: it said nothing. */
+/* The agent's budget as sent by the operator; 0: not sent. */
 struct pod_table_budget {
 	uint32_t cpu;	 /* millionths of all CPUs */
 	uint64_t memory; /* bytes */
 };
 struct pod_table_budget pod_table_budget(const struct pod_table *t);
 
-/* NULL when the operator told none of this id: the default counts then. */
+/* NULL when the operator has sent no policy with this id: the default policy applies then. */
 const struct pod_policy *pod_table_policy(const struct pod_table *t, uint64_t id);
-/* For what is in no pod; NULL while nobody told one. */
+/* For processes outside of pods; NULL: none was sent. */
 const struct pod_policy *pod_table_default_policy(const struct pod_table *t);
 const struct pod_destination *pod_table_destination(const struct pod_table *t, const char *id);
 
@@ -182,9 +184,9 @@ void pod_table_destinations(const struct pod_table *t,
 size_t pod_table_count(const struct pod_table *t); /* live pods */
 size_t pod_table_lingering(const struct pod_table *t);
 const struct pod_counters *pod_table_counters(const struct pod_table *t);
-/* Whose state this is; 0 and 0 while there is none. */
+/* The epoch and revision of the state; both 0: there is none. */
 void pod_table_state(const struct pod_table *t, uint64_t *ret_epoch, uint64_t *ret_revision);
-/* Grows with every change, whoever made it: to see whether anything happened since. */
+/* Increases with every change: to find out whether anything has changed. */
 uint64_t pod_table_generation(const struct pod_table *t);
 
 /* Forgets pods and ids whose 120 s are over. */

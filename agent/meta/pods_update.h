@@ -8,16 +8,17 @@
 #include "agent/meta/pod_content.h"
 
 /*
- * One Update: a change of the state when it comes outside of a snapshot. -EPROTO (with words): its
- * revision is older than the state, or there is no state that it could change; nothing was applied.
- * -ENOMEM: some of it was, the revision is as before; apply it again.
+ * Applies one Update; outside of a snapshot it changes the current state. -EPROTO (with words): its
+ * revision is older than the state, or there is no state to change; nothing was applied. -ENOMEM: a
+ * part was applied, and the revision has not changed; apply it again.
  */
 int pod_table_apply(struct pod_table *t, const Kiln__Node__V1__Update *u, uint64_t now_ms,
 		    struct error *err) _must_check_;
 
 /*
- * A snapshot: until its end the table answers as before, then all of it counts at once, and what it
- * did not name is deleted. A second begin starts over. -EPROTO: an end without its begin.
+ * A snapshot. Until its end the table answers as before; then the snapshot replaces the content,
+ * and objects that it did not name are deleted. A second begin starts over. -EPROTO: an end without
+ * its begin.
  */
 void pod_table_snapshot_begin(struct pod_table *t, uint64_t epoch);
 int pod_table_snapshot_end(struct pod_table *t, uint64_t epoch, uint64_t revision, uint64_t now_ms,
@@ -30,7 +31,7 @@ int pod_table_load(struct pod_table *t, struct pod_object *o, bool is_default) _
 void pod_table_set_budget(struct pod_table *t, const struct pod_table_budget *budget);
 struct pod_counters *pod_table_counting(struct pod_table *t);
 
-/* Of disk, and not made whole by the operator yet: the state cannot be resumed. */
+/* Some destination from disk still lacks its secrets: the state cannot be resumed. */
 bool pod_table_incomplete(const struct pod_table *t);
 
 /* Every live object as it goes to disk, the default policy with IS_DEFAULT. Stops at false. */

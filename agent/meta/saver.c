@@ -91,7 +91,7 @@ static bool outdated(const struct meta_client *c)
 {
 	const struct meta_saver *s = &c->saver;
 
-	/* Only what the operator said: what comes from the file is in it. */
+	/* Only the operator's state is saved: a state from the file is there already. */
 	return s->path && !s->working && c->status.source == META_FROM_OPERATOR &&
 	       pod_table_generation(c->table) != s->written;
 }
@@ -118,7 +118,7 @@ void meta_saver_finish(struct meta_client *c)
 {
 	struct meta_saver *s = &c->saver;
 
-	/* One that is under way has its own bytes and ends by itself: the loop waits for it. */
+	/* A write under way has its own bytes and ends by itself: the loop waits for it. */
 	if (!outdated(c) || !encode(c, uv_now(c->loop)))
 		return;
 	s->result = snapshot_write(s->path, s->bytes.data, s->bytes.len);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two hash tables: cgroups by id, pods by uid; a pod lives while it has a cgroup. An id that comes
- * again with another path is another cgroup: the kernel gives ids out anew after a while, and a
+ * Two hash tables: cgroups by id, and pods by uid. A pod's entry exists while it has a cgroup. An
+ * id that is added with another path is a new cgroup: the kernel reuses ids after a while, and its
  * removal may have been missed.
  */
 #include "agent/policy/cgroup_table.h"
@@ -67,7 +67,7 @@ static void drop_other(struct cgroup_table *t, struct other *o)
 	free(o);
 }
 
-/* Without room for it, samples of it wait as those of a cgroup that nobody knows. */
+/* If there is no room, samples of the cgroup wait like those of an unknown one. */
 static void add_other(struct cgroup_table *t, uint64_t id)
 {
 	struct other *o = find_other(t, id);

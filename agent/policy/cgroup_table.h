@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct cgroup_table: the cgroups of pods and containers by the id that the kernel side sees, and
- * who runs in them. Pure; the loop thread's.
+ * struct cgroup_table: the cgroups of pods and containers, by the id that BPF programs see, and the
+ * pod and container that each belongs to. Pure; the loop thread's.
  */
 #pragma once
 
@@ -19,7 +19,7 @@ enum {
 /* What the cgroups of one pod have in common. */
 struct pod_cgroups {
 	char uid[40];	 /* as in struct container_identity: the manifest's hash for static pods */
-	uint32_t policy; /* the caller's; 0 at first */
+	uint32_t policy; /* for the caller's use; 0 at first */
 	uint32_t n;
 	struct cgroup *cgroups; /* by pod_next */
 	UT_hash_handle hh;
@@ -31,7 +31,7 @@ struct cgroup {
 	struct pod_cgroups *pod; /* NULL: a container outside of pods */
 	struct cgroup *pod_prev, *pod_next;
 	uint64_t removed_ms; /* 0: it is there */
-	bool seen;	     /* by the scan that runs */
+	bool seen;	     /* seen by the current scan */
 	UT_hash_handle hh;
 };
 
@@ -41,15 +41,15 @@ struct cgroup_table *cgroup_table_free(struct cgroup_table *t);
 DEFINE_CLEANUP(struct cgroup_table *, cgroup_table_free)
 
 /*
- * PATH: from the hierarchy's root on. Positive and *ret set when it is a pod's or container's; 0
- * for any other, of which only that is kept; -E2BIG when a cap refuses it (counted), -ENOMEM.
+ * PATH: from the hierarchy's root on. Positive with *RET set for a cgroup of a pod or container; 0
+ * for any other, of which only the id is stored; -E2BIG when a cap is reached (counted), -ENOMEM.
  */
 int cgroup_table_add(struct cgroup_table *t, uint64_t id, const char *path,
 		     struct cgroup **ret) _must_check_;
-/* It stays findable for CGROUPS_KEEP_MS. NULL when it is not known. */
+/* The cgroup can be found for another CGROUPS_KEEP_MS. NULL when it is not known. */
 struct cgroup *cgroup_table_remove(struct cgroup_table *t, uint64_t id, uint64_t now_ms);
 struct cgroup *cgroup_table_find(const struct cgroup_table *t, uint64_t id);
-/* It is, or was a while ago, a cgroup of no pod and no container. */
+/* Whether the cgroup belongs, or belonged a while ago, to no pod and no container. */
 bool cgroup_table_is_other(const struct cgroup_table *t, uint64_t id);
 /* Call these before and after a scan of all cgroups. The second forgets the other cgroups that the
  * scan did not add. Cgroups of pods and containers are removed by the caller (struct cgroup, seen).

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two ways to know the cgroups. The BPF programs of bpf/cgroups.bpf.c tell of each that is made or
- * removed; they are attached before the scan, so that nothing falls in between. The scan walks the
- * directories: at the start, after events were lost, and every RESCAN_MS where the programs do not
- * load. Ids are those of the hierarchy that policies go by: the memory controller's on v1 and
- * hybrid, else the unified one; others number their cgroups alike.
+ * Cgroups are found in two ways. The BPF programs of bpf/cgroups.bpf.c report each one that is made
+ * or removed; they are attached before the first scan, so that none is missed in between. A scan
+ * walks the directories: at the start, after events were lost, and every RESCAN_MS if the programs
+ * do not load. Ids are those of the hierarchy that policies use: the memory controller's on v1 and
+ * hybrid, else the unified one. Other hierarchies have ids of their own, which may be the same
+ * numbers.
  *
- * The agent may see the cgroups from a namespace of its own, so the host's first process is asked
- * for its view first.
+ * The agent may run in a cgroup namespace of its own, so the host's first process's view is tried
+ * first.
  */
 #include "agent/policy/cgroup_watch.h"
 
@@ -39,7 +40,7 @@ struct cgroup_watch {
 	uv_timer_t timer;
 	bool has_poll, has_timer;
 	int open_handles;
-	uint64_t lost; /* that a scan has made up for */
+	uint64_t lost; /* lost events that a scan has made up for */
 };
 
 /* ---- the hierarchy --------------------------------------------------------------------------- */

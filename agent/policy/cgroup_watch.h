@@ -29,16 +29,16 @@ struct cgroup_watch_options {
 
 struct cgroup_watch;
 /*
- * Follows changes by BPF programs; where these do not load it looks every few seconds (*ret_why
- * says why, and is empty otherwise). Scans before it returns. -ENOENT with an error when there is
- * no hierarchy to look at.
+ * Follows changes with BPF programs; if these do not load, scans every few seconds (*RET_WHY says
+ * why, and is empty otherwise). Scans before it returns. -ENOENT with an error when there is no
+ * hierarchy to scan.
  */
 int cgroup_watch_new(uv_loop_t *loop, const struct cgroup_watch_options *options,
 		     const struct cgroup_watch_callbacks *callbacks, struct cgroup_watch **ret,
 		     struct error *ret_why, struct error *err) _must_check_;
 /* Closes its handles: the loop must run once more. Takes NULL. */
 struct cgroup_watch *cgroup_watch_free(struct cgroup_watch *w);
-/* Takes what the kernel has told by now, as the loop does by itself. */
+/* Handles the events that are in the ring now; otherwise the loop does this. */
 void cgroup_watch_drain(struct cgroup_watch *w);
 
 /* The hierarchy's number in /proc/PID/cgroup and its directory below ROOT (allocated). */

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Everything follows from two facts: which cgroups a pod has (cgroup_table), and which policy it
- * has (pod_table). When one of them changes, the pod's cgroups get the policy's entry. Cgroups of
- * pods that nobody has told of have no entry in the kernel, nor have those outside of pods: for
- * them the default counts.
+ * Two facts decide everything: which cgroups a pod has (cgroup_table), and which policy it has
+ * (pod_table). When one of them changes, the pod's cgroups get the policy's entry. The cgroups of
+ * pods that the operator has not sent, and those outside of pods, have no entry in the kernel: the
+ * default policy applies to them.
  *
- * All disabled policies share one entry. What is not known may turn out to be disabled: samples
- * that were taken meanwhile are held until the pod's policy is known, and given up when that does
- * not come (policies_identify(), agent/window/identify.c).
+ * All disabled policies share one entry. A pod that is not known yet may turn out to be disabled:
+ * samples taken meanwhile are held until its policy is known, and dropped when that does not happen
+ * (policies_identify(), agent/window/identify.c).
  *
- * The timers are made faster before a policy that wants it holds, and slower long after: a sample
- * taken too seldom would stand for too little time, one thinned out of too many is exact.
+ * The timers are made faster before a policy that needs it takes effect, and slower long after:
+ * samples that are taken too seldom stand for too little time, but thinning out too many samples is
+ * exact.
  */
 #include "agent/policy/policy.h"
 
@@ -18,7 +19,7 @@
 #include "agent/policy/slots.h"
 #include "lib/metrics.h"
 
-#define NO_POLICY UINT32_MAX /* of a pod: the default's */
+#define NO_POLICY UINT32_MAX /* policy of a pod that has none: the default policy applies */
 
 struct policies {
 	struct policy_kernel kernel;
@@ -26,12 +27,11 @@ struct policies {
 	const struct pod_table *pods;
 	struct cgroup_table *cgroups;
 	struct policy_slots slots;
-	/* Kept with the entry: a window's samples go where their policy said when they were taken.
-	 */
+	/* Stored with the entry: a sample is exported as its policy said when it was taken. */
 	uint64_t routes[KILN_MAX_POLICIES];
 	struct label_allow *labels[KILN_MAX_POLICIES]; /* NULL: none */
 	bool timestamps[KILN_MAX_POLICIES];
-	/* What follows from both, and from the own ones. */
+	/* Derived from labels and timestamps above, and from the agent's own rules. */
 	struct sample_rules rules[KILN_MAX_POLICIES];
 	bool export_untold;
 	bool limited;	    /* some policy has less than it asks for */
@@ -42,7 +42,7 @@ struct policies {
 	uint32_t default_index, rate;
 	uint64_t now_ms, lower_at_ms; /* 0: nothing to lower */
 	uint64_t changes;
-	/* Which policies were defaults, for samples of before. */
+	/* Entries that have been the default policy, for samples taken then. */
 	uint64_t defaults[KILN_MAX_POLICIES / 64];
 };
 
@@ -59,14 +59,14 @@ static uint32_t tracers_of(const struct policies *p, const struct pod_policy *po
 	return all;
 }
 
-/* The node's own configuration may ask for timestamps of all. */
+/* The agent's own configuration may enable timestamps for all policies. */
 static void derive_rules(struct policies *p, uint32_t index)
 {
 	p->rules[index].labels = p->labels[index];
 	p->rules[index].timestamps = p->timestamps[index] || p->rules[POLICY_OWN].timestamps;
 }
 
-/* Of a slot that is new: what its samples may tell. Without memory that is nothing. */
+/* Sets what samples of the new entry INDEX may export. Without memory: no labels. */
 static void set_rules(struct policies *p, uint32_t index, const struct pod_policy *policy)
 {
 	label_allow_free(p->labels[index]);
@@ -83,14 +83,15 @@ static void write_slot(struct policies *p, uint32_t index, enum kiln_policy_mode
 	    .mode = slot->limit_hz ? mode : KILN_POLICY_DISABLED,
 	    .hz = slot->limit_hz,
 	    .runtimes = slot->tracers,
-	    /* The budget leaves as much of it as of the rate. */
+	    /* The budget reduces it by the same factor as the rate. */
 	    .off_cpu = (uint32_t)((uint64_t)slot->off_cpu * slot->limit_hz / MAX(slot->hz, 1U))};
 
 	if (p->kernel.set_policy(p->kernel.arg, index, &policy) < 0)
 		metric_add(M_POLICIES_FULL, 1);
 }
 
-/* The entry of POLICY, which is written when it is new. NULL: the default's. */
+/* The entry of POLICY, which is written to the kernel if it is new; POLICY_OFF if POLICY is
+ * disabled or no entry is free; NO_POLICY for NULL. */
 static uint32_t want_policy(struct policies *p, const struct pod_policy *policy)
 {
 	struct policy_slot want = {};
@@ -109,7 +110,7 @@ static uint32_t want_policy(struct policies *p, const struct pod_policy *policy)
 	want.off_cpu = KILN_OFF_CPU_RATE(MIN(policy->off_cpu_per_mille, 1000U));
 	r = policy_slots_get(&p->slots, &want, &index);
 	if (r < 0) {
-		/* Better no samples than samples by rules of somebody else. */
+		/* Taking no samples is better than taking them under another policy's rules. */
 		metric_add(M_POLICIES_FULL, 1);
 		p->refused = true;
 		return POLICY_OFF;
@@ -142,14 +143,15 @@ static void adjust_rate(struct policies *p)
 {
 	uint32_t want = policy_slots_rate(&p->slots);
 
-	/* Under a budget a timer that is too fast costs what a sample needs. */
+	/* Under a CPU budget, a timer that is too fast uses CPU time that samples need. */
 	if (want >= p->rate || p->limited)
 		set_rate(p, want);
 	else if (!p->lower_at_ms)
 		p->lower_at_ms = p->now_ms + POLICY_LOWER_MS;
 }
 
-/* Before the first policy that wants it holds, or after the last. */
+/* Switches off-CPU sampling on before the first policy that wants it takes effect, and off after
+ * the last. */
 static void adjust_off_cpu(struct policies *p)
 {
 	bool want = policy_slots_off_cpu(&p->slots);
@@ -212,7 +214,7 @@ void policies_cgroup_made(struct policies *p, uint64_t id, const char *path)
 	index = policy_of_pod(p, c->pod);
 	adjust_rate(p);
 	adjust_off_cpu(p);
-	/* The kernel has given it its parent's entry already, which may be of the past. */
+	/* The kernel has already given the new cgroup its parent's entry, which may be outdated. */
 	if (index != c->pod->policy)
 		set_pod(p, c->pod, index);
 	else
@@ -374,7 +376,7 @@ int policies_new(const struct policy_kernel *kernel, uint32_t hz, uint32_t trace
 	p->rate = hz;
 	p->slots.slots[POLICY_OWN] = (struct policy_slot){
 	    .hz = hz, .limit_hz = hz, .tracers = tracers, .used = true, .wanted = true};
-	/* Its samples do not exist; a rate of 0 would be nobody's. */
+	/* No samples are taken under it; a rate of 0 would not be valid. */
 	p->slots.slots[POLICY_OFF] = (struct policy_slot){.hz = hz, .limit_hz = hz, .used = true};
 	write_slot(p, POLICY_OWN, KILN_POLICY_ENABLED);
 	write_slot(p, POLICY_OFF, KILN_POLICY_DISABLED);
@@ -439,7 +441,7 @@ static int nibble(char c)
 	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Runtimes that do not use 64 hex digits are none of Kubernetes. */
+/* Kubernetes' container runtimes all use 64 hex digits. */
 static bool container_bytes(const char *text, uint8_t ret[POD_CONTAINER_ID_BYTES])
 {
 	if (strlen(text) != (size_t)POD_CONTAINER_ID_BYTES * 2)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A window's samples name their policy by its entry, and its rate by the entry's. So an entry that
- * nobody wants any more rests for as long as a window that is being named, one that waits for
- * metadata and the current one may refer to it.
+ * The samples of a window name their policy by its entry, and their rate is the entry's. So an
+ * entry that no policy uses any more is not reused for as long as a window may refer to it: the one
+ * that is being named, those that wait for metadata, and the current one.
  */
 #include "agent/policy/slots.h"
 

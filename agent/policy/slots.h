@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * struct policy_slots: the kernel's array of policies, and which policy of the operator each entry
- * is. What an entry says never changes while samples of it may be around. Pure.
+ * holds. The content of an entry does not change while samples of it may exist. Pure.
  */
 #pragma once
 
@@ -26,19 +26,20 @@ struct policy_slots {
 	uint64_t births;
 };
 
-/* All but those of the caller begin unwanted: get those that still count, then end. */
+/* Marks all entries but the caller's own as unwanted. Call policy_slots_get() for each policy that
+ * is still in use, then policy_slots_end(). */
 void policy_slots_begin(struct policy_slots *s);
 /*
- * The entry of the policy WANT->id with the contents of WANT, in *ret. Positive when it is new: to
- * be written. -ENOSPC when all are taken.
+ * The entry that holds policy WANT->id with the contents of WANT, in *RET. Positive when it is new
+ * and has to be written to the kernel. -ENOSPC when all entries are in use.
  */
 int policy_slots_get(struct policy_slots *s, const struct policy_slot *want,
 		     uint32_t *ret) _must_check_;
-/* Nothing refers to entry INDEX any more. */
+/* Whether entry INDEX may be reused. */
 bool policy_slots_free(const struct policy_slots *s, uint32_t index);
 void policy_slots_end(struct policy_slots *s);
-/* Does one that is wanted sample off-CPU time? */
+/* Whether a wanted entry samples off-CPU time. */
 bool policy_slots_off_cpu(const struct policy_slots *s);
-/* The highest rate of all that are wanted, as far as the budget leaves it; 0 when none is. */
+/* The highest rate of the wanted entries, after the budget's limits; 0 when there is none. */
 uint32_t policy_slots_rate(const struct policy_slots *s);
 uint32_t policy_slots_count(const struct policy_slots *s);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The objects share maps by name. With the sampler's: all but `scratch`, `cpus`, and `walkers`.
- * Among the sets of probes: `scratch`, `cpus` and what bpf/probe.h defines but `probe_sample`,
- * since one hit at a time is taken on a CPU, of whichever type; the two others belong to one type
- * of program. The first set that is loaded makes them.
+ * The objects share maps by name. They share all maps of the sampler but `scratch`,
+ * `label_scratch`, `cpus` and `walkers`. The sets of probes also share these with each other, and
+ * what bpf/probe.h defines, since a CPU takes one hit at a time, of whichever type. Only `walkers`
+ * and `probe_sample` are separate, because they belong to one type of program. The first set that
+ * is loaded makes the shared maps.
  *
- * Uprobes and kprobes are events of the kernel's perf interface and tracepoints are raw ones, so
- * that none of them needs tracefs.
+ * Uprobes and kprobes use the kernel's perf events and tracepoints are raw ones, so that none of
+ * them needs tracefs.
  */
 #include "agent/probes/kernel.h"
 
@@ -32,7 +33,7 @@ struct probe_kernel {
 	struct sampler *sampler;
 	struct probe_sample *sets[SET_COUNT];
 	struct walkers *walkers[SET_COUNT];
-	struct probe_sample *first; /* of the sets: made the maps that all of them share */
+	struct probe_sample *first; /* the set that made the maps which all sets share */
 };
 
 struct probe_link {
@@ -47,7 +48,7 @@ static bool ends_with(const char *s, const char *end)
 	return n >= m && streq(s + n - m, end);
 }
 
-/* Variables are in maps that libbpf calls "NAME.bss" and "NAME.rodata": bpf/knobs.h. */
+/* The maps of variables are called "NAME.bss" and "NAME.rodata" by libbpf: bpf/knobs.h. */
 static const struct bpf_map *find_map(const struct bpf_object *object, const char *name)
 {
 	struct bpf_map *map;
@@ -59,7 +60,7 @@ static const struct bpf_map *find_map(const struct bpf_object *object, const cha
 	return NULL;
 }
 
-/* The compiler's constants are an object's own, as are those of probe_hit.bpf.c. */
+/* Each object has its own constants from the compiler, and probe_hit.bpf.c its own rodata. */
 static bool is_own(const char *name, const char *const *names)
 {
 	if (has_prefix(name, ".rodata."))
@@ -203,7 +204,7 @@ static int need_set(struct probe_kernel *k, enum set i, struct error *err)
 	return 0;
 }
 
-/* Has the kernel events of this kind (it may be configured without)? */
+/* Whether the kernel is built with this type of events. */
 static int check_events(const struct probe_spec *spec, struct error *err)
 {
 	bool user = spec->kind != PROBE_KPROBE;
@@ -220,7 +221,8 @@ static int check_events(const struct probe_spec *spec, struct error *err)
 	    name, user ? "CONFIG_UPROBE_EVENTS" : "CONFIG_KPROBES and CONFIG_KPROBE_EVENTS", path);
 }
 
-/* Raw tracepoints have no subsystem: where tracefs is mounted it tells whether the one is right. */
+/* Raw tracepoints have no subsystem: if tracefs is mounted, it tells whether the given one is
+ * right. */
 static int check_tracepoint(const struct probe_spec *spec, struct error *err)
 {
 	static const char *const roots[] = {"/sys/kernel/tracing", "/sys/kernel/debug/tracing"};
@@ -273,7 +275,8 @@ static struct bpf_link *attach(const struct bpf_program *program, const struct p
 	switch (spec->kind) {
 	case PROBE_UPROBE:
 	case PROBE_URETPROBE:
-		/* The file that was looked into, whatever its path leads to here. */
+		/* The file that was examined, whatever its path leads to in this mount
+		 * namespace. */
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 		return bpf_program__attach_uprobe_opts(program, -1, path, offset, &user);
 	case PROBE_KPROBE:
@@ -332,7 +335,7 @@ static void find_trace_function(const char *name, uint64_t *ret_start, uint64_t 
 		fclose(f);
 }
 
-/* NUMBER may have been another's. */
+/* NUMBER may have belonged to another probe before. */
 static int reset_counts(const struct probe_kernel *k, uint32_t number,
 			const struct probe_spec *spec)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct probe_kernel: the BPF programs of probes, which are there while there is a probe: of each
- * type of program that is needed one set that takes samples (bpf/probe_sample.bpf.c and walkers),
+ * struct probe_kernel: the BPF programs of probes, which are loaded while there is a probe: one set
+ * that takes samples for each type of program that is needed (bpf/probe_sample.bpf.c and walkers),
  * and a small program for each probe (bpf/probe_hit.bpf.c). Loop thread.
  */
 #pragma once
@@ -20,8 +20,8 @@ DEFINE_CLEANUP(struct probe_kernel *, probe_kernel_free)
 /* A probe that is attached. */
 struct probe_link;
 /*
- * Loads and attaches SPEC as number NUMBER, whose counts begin at 0. FD, OFFSET: of a uprobe, its
- * file and the place there. Errors say what the kernel lacks, or does not know.
+ * Loads and attaches SPEC under number NUMBER, whose counts start at 0. FD, OFFSET: for a uprobe,
+ * its file and the offset in it. Errors name what the kernel lacks or does not know.
  */
 int probe_kernel_attach(struct probe_kernel *k, uint32_t number, const struct probe_spec *spec,
 			int fd, uint64_t offset, struct probe_link **ret,
@@ -29,5 +29,5 @@ int probe_kernel_attach(struct probe_kernel *k, uint32_t number, const struct pr
 struct probe_link *probe_link_free(struct probe_link *link);
 DEFINE_CLEANUP(struct probe_link *, probe_link_free)
 
-/* The sums over all CPUs; `draw` is void. Zeros when nothing of the kind was loaded yet. */
+/* Reads the sums over all CPUs; `draw` is not filled in. Zeros when no probe was loaded yet. */
 void probe_kernel_read(const struct probe_kernel *k, uint32_t number, struct kiln_probe *ret);

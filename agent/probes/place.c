@@ -31,16 +31,16 @@ struct search {
 	const char *name;
 	size_t len;
 	uint64_t address;
-	int rank; /* of what was found; 0: nothing */
+	int rank; /* rank of the symbol found so far; 0: none */
 	bool several, indirect;
 };
 
-/* NAME itself, or its default version. */
+/* Whether the string at AT is NAME itself or its default version. */
 static bool has_name(const struct search *s, const struct elf_source *strings, uint32_t at)
 {
 	char name[PROBE_NAME_MAX + 4];
 
-	/* As long as it takes to see that it goes on. */
+	/* Read only as much as is needed to see whether the name ends. */
 	if (elf_source_string(strings, at, name, MIN(s->len + 4, sizeof(name))) < s->len)
 		return false;
 	return !memcmp(name, s->name, s->len) &&
@@ -76,7 +76,7 @@ static bool is_function(const Elf64_Sym *sym)
 	       sym->st_shndx != SHN_UNDEF && sym->st_name;
 }
 
-/* The symbols of SECTION, whose Nth has the Nth version of VERSIONS where there are such. */
+/* Searches the symbols of SECTION. VERSIONS has the version of each symbol by index; NULL: none. */
 static int search_table(const struct image *file, const struct image *image,
 			const struct image_section *section, const struct image_section *versions,
 			struct search *s)
@@ -170,8 +170,8 @@ int probe_place_find(const struct image *image, const char *name, uint64_t *ret,
 }
 
 /*
- * The agent may run in a container: the host's files are those below its first process's root. Our
- * own where that cannot be looked at.
+ * The agent may run in a container, so the path is opened below the root of the host's first
+ * process; if that is not accessible, below its own root.
  */
 static int open_on_host(const char *path)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Samples carry the number of their probe, and some are still under way when the probe is detached.
- * So there are twice as many numbers as probes, and the one that rested longest is given next: the
- * names of numbers stay until then.
+ * Samples carry the number of their probe, and some may not be processed yet when the probe is
+ * detached. So there are twice as many numbers as probes, and the number that has been unused for
+ * longest is given out next: names stay valid until then.
  */
 #include "agent/probes/probes.h"
 
@@ -13,8 +13,8 @@
 struct probe {
 	struct probe_spec spec;
 	struct probe_link *link; /* NULL: not attached */
-	uint32_t number;	 /* while it is */
-	struct error why;	 /* that it is not */
+	uint32_t number;	 /* number while attached */
+	struct error why;	 /* why it is not attached */
 };
 
 struct probes {
@@ -24,7 +24,8 @@ struct probes {
 	size_t n;
 	/* By number. */
 	char names[KILN_MAX_PROBES][PROBE_TEXT_MAX + 1];
-	uint64_t used[KILN_MAX_PROBES]; /* when it was given last, by `round`; 0: never */
+	/* Value of `round` when the number was given out last; 0: never. */
+	uint64_t used[KILN_MAX_PROBES];
 	uint64_t round;
 };
 
@@ -118,7 +119,7 @@ static struct probe *find(struct probes *p, const char *name)
 	return NULL;
 }
 
-/* Those that are not among SPECS, or with another rate. */
+/* Detaches probes that are not in SPECS, or whose rate has changed. */
 static void drop_others(struct probes *p, const struct probe_spec *specs, size_t n)
 {
 	size_t kept = 0;
@@ -176,7 +177,7 @@ void probes_set(struct probes *p, const struct probe_spec *specs, size_t n)
 	attach_missing(p);
 	for (size_t i = 0; i < p->n; i++)
 		attached = attached || p->list[i].link;
-	/* Its memory is for those who have probes. */
+	/* Without an attached probe its memory is freed. */
 	if (!attached)
 		p->kernel = probe_kernel_free(p->kernel);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct probes: the probes of the node: those that are asked for, what became of each, and what
- * each has counted. Loop thread.
+ * struct probes: the probes of the node: which are wanted, whether each is attached, and the counts
+ * of each. Loop thread.
  */
 #pragma once
 
@@ -16,9 +16,9 @@ struct probes *probes_free(struct probes *p);
 DEFINE_CLEANUP(struct probes *, probes_free)
 
 /*
- * From now on these N probes and no others, PROBE_COUNT_MAX at most; of equal names the first. One
- * that is attached with the same rate already stays as it is. What cannot be attached says so in
- * its status, and is tried again by the next call, or by probes_retry().
+ * Sets the N wanted probes, PROBE_COUNT_MAX at most; of equal names the first counts. A probe that
+ * is attached with the same rate stays as it is. For one that cannot be attached the status has the
+ * reason; the next call, or probes_retry(), tries again.
  */
 void probes_set(struct probes *p, const struct probe_spec *specs, size_t n);
 void probes_retry(struct probes *p);
@@ -28,15 +28,15 @@ struct probe_status {
 	const char *reason; /* why it is not attached; NULL: it is */
 	int code;	    /* negative errno of that; 0: it is */
 	uint32_t rate;
-	uint64_t hits;	    /* that its samples stand for, about */
-	uint64_t samples;   /* taken */
-	uint64_t skipped;   /* hits of what no policy selects, or the process filter */
-	uint64_t busy;	    /* hits that came during the sample of another: not counted in HITS */
-	uint64_t lost;	    /* samples that found no room in the ring */
-	uint64_t lost_hits; /* ... and the hits that they stood for */
+	uint64_t hits;	  /* how many hits the samples stand for, about */
+	uint64_t samples; /* taken */
+	uint64_t skipped; /* hits in processes that the policies or the process filter leave out */
+	uint64_t busy;	  /* hits during the sample of another hit; not counted in HITS */
+	uint64_t lost;	  /* samples that found no room in the ring */
+	uint64_t lost_hits; /* ... and the hits that these samples stood for */
 };
 size_t probes_count(const struct probes *p);
 void probes_status(const struct probes *p, size_t i, struct probe_status *ret);
 
-/* What the probe was called that samples with `detail` NUMBER are of; "" when there was none. */
+/* The name of the probe whose samples have NUMBER as `detail`; "" when there was none. */
 const char *probes_name(const struct probes *p, uint32_t number);

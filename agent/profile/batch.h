@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * struct batch: one reporting window, finished: names resolved, identity attached. Immutable once
- * the aggregator has handed it out, so exporters on any thread may read it; reference counted.
+ * batch_builder_finish() has returned it, so exporters on any thread may read it; reference
+ * counted.
  *
  * Everything is an index into an array of the same batch. Strings live in the batch's arena and are
- * interned: equal strings have the same pointer. Entry 0 of functions, mappings, and locations is
- * a real entry (encoders that want an empty entry 0 shift by one).
+ * interned: equal strings have the same pointer. Entry 0 of functions, mappings, and locations is a
+ * real entry (encoders that want an empty entry 0 shift by one).
  */
 #pragma once
 
@@ -112,7 +113,7 @@ struct batch_sample {
 	uint32_t labels; /* into label_sets */
 	const char *thread_name;
 	int64_t value; /* in the unit of its profile's type */
-	/* When timestamps are wanted: `value` times, UNIX ns; else NULL. */
+	/* With timestamps enabled: UNIX ns of each sample, `value` entries; else NULL. */
 	const uint64_t *timestamps;
 };
 
@@ -121,7 +122,7 @@ enum profile_kind { PROFILE_CPU, PROFILE_OFF_CPU, PROFILE_PROBE, PROFILE_KIND_CO
 /* What the values of a kind of profile are, in OTLP's and pprof's words. */
 struct profile_type {
 	const char *sample_type, *sample_unit;
-	/* Values count samples that stand for one period each, in this unit; NULL: they were
+	/* Values count samples that each stand for one period, in this unit; NULL: values are
 	 * measured. */
 	const char *period_type, *period_unit;
 };
@@ -158,7 +159,7 @@ struct batch *batch_ref(struct batch *b);
 struct batch *batch_unref(struct batch *b); /* takes NULL, returns NULL */
 DEFINE_CLEANUP(struct batch *, batch_unref)
 
-/* What its values are called: of a probe by the probe's name, of others by their kind. */
+/* The name of the profile's values: the probe's name for a probe, else that of its kind. */
 const char *batch_sample_type(const struct batch_profile *profile);
 
 /* Sum of values of all CPU samples: "samples taken". */
@@ -192,7 +193,7 @@ uint32_t batch_add_mapping(struct batch_builder *b, const struct batch_mapping *
 uint32_t batch_add_location(struct batch_builder *b, uint32_t mapping, uint64_t address,
 			    enum frame_type type, const struct batch_line *lines, uint32_t n);
 uint32_t batch_add_stack(struct batch_builder *b, const uint32_t *locations, uint32_t n);
-/* The locations of a stack that was added, *RET_N of them; until something else is added. */
+/* The *RET_N locations of a stack that was added; valid until something else is added. */
 const uint32_t *batch_stack_locations(const struct batch_builder *b, uint32_t stack,
 				      uint32_t *ret_n);
 uint32_t batch_add_process(struct batch_builder *b, uint32_t pid, const char *executable_name,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lines are unique by content in a wire_table (its framing is not used); weights stand beside it,
- * in ns where the kind has a period. They are written in units of the shortest period, so that no
- * sample is rounded to nothing.
+ * Lines are unique entries of a wire_table (whose framing is not used); their weights are in an
+ * array, in ns if the kind has a period. They are written in units of the shortest period, so that
+ * no sample is rounded to 0.
  */
 #include "agent/profile/folded.h"
 
@@ -78,7 +78,7 @@ static void put_stack(struct buf *out, const struct batch *b, const struct batch
 	}
 }
 
-/* Adds WEIGHT to the line in f->line; -ENOENT when it is new and nothing new is taken. */
+/* Adds WEIGHT to the line in f->line; -ENOENT when the line is new and the table is sealed. */
 static int weigh_line(struct folded *f, int64_t weight)
 {
 	size_t old = f->weights_cap;

@@ -161,7 +161,8 @@ static void open_profile(struct otlp_encoder *e, const struct batch_profile *p)
 	buf_reset(&e->samples);
 }
 
-/* With the profile's first sample: a request without one must not hold the names. */
+/* Called with the profile's first sample: the dictionary of a request without samples must not hold
+ * these strings. */
 static void name_profile(struct otlp_encoder *e)
 {
 	const struct profile_type *type = profile_type_of(e->profile->kind);
@@ -225,7 +226,8 @@ static size_t sample_attributes(struct otlp_encoder *e, const struct batch_sampl
 		ret[n++] = otlp_add_attribute(e, "process.executable.path", p->executable_path, 0);
 	ret[n++] = otlp_add_attribute(e, "process.pid", NULL, p->pid);
 	ret[n++] = otlp_add_attribute(e, "thread.id", NULL, s->tid);
-	/* A link stands for the first two. */
+	/* With a link, the first two labels (trace_id and span_id) are not repeated as
+	 * attributes. */
 	for (size_t i = linked ? 2 : 0; i < set->n && n < SAMPLE_ATTRIBUTES_MAX; i++)
 		ret[n++] = otlp_add_attribute(e, set->labels[i].key, set->labels[i].value, 0);
 	return n;

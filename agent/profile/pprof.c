@@ -2,9 +2,9 @@
 /*
  * pprof profiles, written as wire format. Field numbers: google/pprof, proto/profile.proto.
  *
- * Every table is a wire_table, unique by content, so batches can be added one after the other
- * although each has indices of its own. Samples are such a table too: the message without its
- * values, which stand beside it and grow; they are put together at the end.
+ * Every table is a wire_table with unique entries, so batches can be added one after the other
+ * although each has indices of its own. Samples are such a table too: it holds the message without
+ * its values. The values are in an array, grow as batches are added, and are appended at the end.
  */
 #include "agent/profile/pprof.h"
 
@@ -18,8 +18,8 @@ enum {
 };
 
 /*
- * The columns of a sample. Those of CPU samples are always there, others when a sample has one.
- * After these there is one for each probe that was met.
+ * The columns of a sample's values. CPU samples have the first two, which are always written;
+ * others are written when a sample has a value. After these there is one column for each probe.
  */
 enum column { COLUMN_SAMPLES, COLUMN_CPU, COLUMN_OFF_CPU, COLUMN_EVENTS, COLUMN_PROBES };
 enum { PROBE_COLUMNS_MAX = 32 }; /* the samples of further probes are events */
@@ -37,14 +37,15 @@ struct pprof_builder {
 	bool used[COLUMN_PROBES]; /* columns of other than CPU samples */
 	char *probes[PROBE_COLUMNS_MAX];
 	size_t n_probes;
-	/* `comments` holds "key=value" of the first resource; how many resources had each. */
+	/* `comments` holds "key=value" of the first resource; comment_counts: how many resources
+	 * had each. */
 	uint32_t comment_counts[ATTRIBUTES_MAX], n_resources;
 	bool full;
 };
 
 struct source {
 	const struct batch *batch;
-	uint32_t *location_ids; /* of the batch -> id of ours; 0: not yet looked up */
+	uint32_t *location_ids; /* index in the batch -> id in the profile; 0: not looked up yet */
 };
 
 static int64_t add_string(struct pprof_builder *p, const char *s)
@@ -57,7 +58,7 @@ static size_t columns(const struct pprof_builder *p)
 	return COLUMN_PROBES + p->n_probes;
 }
 
-/* Their samples are forgotten too: with fewer columns there is room for more. */
+/* Removes the columns of probes. The values array then has room for more samples. */
 static void forget_probes(struct pprof_builder *p)
 {
 	size_t room = p->values_cap * columns(p);
@@ -161,7 +162,8 @@ static int builder_error(const struct pprof_builder *p)
 	return 0;
 }
 
-/* After a failed batch: the tables are whole (an entry is added last), so go on with them. */
+/* After a failed batch. The tables are consistent, because an entry is added last, so the builder
+ * can go on. */
 static void clear_errors(struct pprof_builder *p)
 {
 	struct wire_table *tables[] = {&p->mappings, &p->locations, &p->functions,
@@ -174,7 +176,7 @@ static void clear_errors(struct pprof_builder *p)
 	buf_reset(&p->label);
 }
 
-/* What the tables take, their hash tables included: about 40 bytes an entry. */
+/* Estimated memory of the tables, with about 40 bytes an entry for their hash tables. */
 static size_t builder_size(const struct pprof_builder *p)
 {
 	const struct wire_table *tables[] = {&p->mappings, &p->locations, &p->functions,
@@ -200,7 +202,7 @@ static uint64_t id_of(uint32_t index)
 	return index == REF_TABLE_NONE ? 0 : (uint64_t)index + 1;
 }
 
-/* Appends FIELD = string's index. Whether it could. */
+/* Appends FIELD with the index of the string S. False: S is not there and cannot be added. */
 static bool put_string(struct pprof_builder *p, struct buf *out, unsigned int field, const char *s)
 {
 	uint32_t index = wire_table_add_str(&p->strings, s);
@@ -321,7 +323,7 @@ static void add_main_mapping(struct pprof_builder *p, const struct batch *batch,
 		(void)add_mapping(p, found);
 }
 
-/* Sample {1 location_id, 2 value, 3 label} without the values, or REF_TABLE_NONE. */
+/* Adds Sample {1 location_id, 2 value, 3 label} without the values; REF_TABLE_NONE on failure. */
 static uint32_t add_sample(struct pprof_builder *p, const struct source *from,
 			   const struct batch_sample *s, const char *container_id)
 {
@@ -386,7 +388,7 @@ static uint32_t overflow_sample(struct pprof_builder *p)
 	return index;
 }
 
-/* Room for the values of one more sample, so that none is ever without. */
+/* Makes room for the values of one more sample, so that every sample has values. */
 static int reserve_values(struct pprof_builder *p)
 {
 	size_t old = p->values_cap, n = columns(p);
@@ -451,7 +453,7 @@ static void add_value(int64_t *values, size_t column, int64_t value)
 		values[column] = INT64_MAX;
 }
 
-/* COLUMN: that of the profile. */
+/* COLUMN: the column of the profile's values. */
 static void count_sample(struct pprof_builder *p, uint32_t index, size_t column,
 			 const struct batch_profile *profile, int64_t value)
 {
@@ -481,8 +483,9 @@ static void put_attribute(struct buf *out, const struct attr *a)
 }
 
 /*
- * `go tool pprof` prints comments above every report, so there is one line: what all resources of
- * the profile have in common. Only attributes of the first can be that.
+ * `go tool pprof` prints comments above every report, so there is only one comment: the attributes
+ * that all resources of the profile have in common. Only those of the first resource are
+ * candidates.
  */
 static void count_attributes(struct pprof_builder *p, const struct batch_resource *r)
 {
@@ -499,7 +502,7 @@ static void count_attributes(struct pprof_builder *p, const struct batch_resourc
 	p->n_resources++;
 }
 
-/* Appends 13 comment = the line's string, if there is one. */
+/* Appends 13 comment = the string index of the comment, if there is one. */
 static void put_comment(struct pprof_builder *p, struct buf *out)
 {
 	size_t len;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One job for each image: it gathers places while another one of that image runs, so that many
- * samples share one new table. The table is written anew from what lies in the slab, by the loop
- * thread, which owns the slab; only reading the code is the worker's.
+ * A job belongs to one image. While a job of the image runs, the next one collects places, so that
+ * many samples share one new table. The loop thread, which owns the slab, builds the new table from
+ * the one in the slab; the worker only reads the code.
  */
 #include "agent/window/code_reader.h"
 
@@ -25,9 +25,9 @@ struct job {
 	struct image *image;
 	struct code_place places[CODE_PLACES_MAX];
 	size_t n;
-	struct ref_table by_address; /* of places; only while it is not running */
+	struct ref_table by_address; /* index of `places`; not used while running */
 	struct code_pieces pieces;
-	struct unwind_table *table; /* its room in the slab still rests */
+	struct unwind_table *table; /* new table that waits for room in the slab */
 	uint64_t bytes;
 	int result;
 	bool running, is_stale;
@@ -43,7 +43,7 @@ struct code_reader {
 	void *arg;
 	struct job *jobs;
 	unsigned int n;
-	atomic_bool stopped; /* the thread pool reads it */
+	atomic_bool stopped; /* read by the worker */
 };
 
 static uint64_t now_ms(void)
@@ -139,7 +139,7 @@ static bool same_place(const void *job, uint32_t index, const void *vaddr)
 	return ((const struct job *)job)->places[index].vaddr == *(const uint64_t *)vaddr;
 }
 
-/* False: it is in the job already, or there is no room. */
+/* False: the place is in the job already, or there is no room. */
 static bool add_place(struct job *job, uint64_t vaddr, bool is_guess)
 {
 	uint64_t hash = mix64(vaddr);
@@ -195,7 +195,7 @@ bool code_reader_want(struct code_reader *r, struct stored_image *image, uint64_
 /* ---- reading ----------------------------------------------------------------------------------
  */
 
-/* Thread pool. */
+/* Runs in the thread pool. */
 static void read_code(struct work *work)
 {
 	struct job *job = container_of(work, struct job, work);
@@ -215,14 +215,16 @@ static void read_code(struct work *work)
 		return;
 	}
 	job->result = code_places_read(image, job->places, job->n, &job->pieces, &job->bytes);
-	/* Others share the table: it may not get code that this file did not have at first. */
+	/* Other files share the table: it must not get rules from code that has changed in this
+	 * file. */
 	if (job->result == 0)
 		job->result = image_content_check(job->image, image);
 	job->is_stale = job->result == -ESTALE;
 	image_forget(image);
 }
 
-/* The table of JOB's image with what was read; without any unread code when that was enough. */
+/* Makes the table of JOB's image with the code that was read. IS_LAST: the limit is reached, and
+ * the remaining unread code gets no rule. */
 static int make_table(struct job *job, bool is_last, struct unwind_table **ret)
 {
 	const struct code_piece rest = {0, UINT64_MAX, {.kind = KILN_RULE_INVALID}};
@@ -247,7 +249,7 @@ static int make_table(struct job *job, bool is_last, struct unwind_table **ret)
 	return r;
 }
 
-/* False: its room in the slab rests. */
+/* False: the room in the slab is not free yet. */
 static bool load(struct job *job)
 {
 	struct code_reader *r = job->reader;
@@ -299,7 +301,7 @@ static void read_done(struct work *work)
 	}
 	if (e == 0)
 		e = make_table(job, is_last, &job->table);
-	/* Whoever waits would ask for the same again. */
+	/* Stops reading this image: the waiting samples would request the same again. */
 	if (e < 0 && e != -ESTALE && spent)
 		*spent = CODE_PLACES_BYTES_MAX;
 	if (e == 0 && !load(job))
@@ -332,7 +334,8 @@ void code_reader_start(struct code_reader *r)
 			job->running = work_submit(r->loop, &job->work, read_code, read_done) == 0;
 		}
 	}
-	/* Whoever is told of it asks for more, and comes here again. */
+	/* The callback of DONE requests more code and calls this function again, so it comes
+	 * last. */
 	if (loaded)
 		finish_job(loaded);
 }

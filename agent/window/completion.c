@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Samples that lack something: their process or its mappings (discovery.h answers), or a table for
- * the walk (table_compiler.h, code_reader.h). A copy waits for it (waiting.h); the answer completes
- * it, or it then waits for the next thing that it lacks. Where there is no room to wait, a sample
- * is taken with the frames that it has and counted as incomplete.
+ * Samples that lack something: their process or its mappings (discovery.h provides them), or a
+ * table for the walk (table_compiler.h, code_reader.h). A copy of the sample waits for it
+ * (waiting.h); when it is there, the sample is completed, or waits for the next missing thing. If
+ * there is no room to wait, the sample is counted with the frames that it has, as incomplete.
  *
- * No sample is ever thrown away for lack of a name or a table; only full tables lose samples, and
+ * No sample is dropped because a name or a table is missing; only full tables lose samples, and
  * each loss has its counter.
  */
 #include "agent/window/intake_internal.h"
@@ -18,7 +18,8 @@ static struct waiting_key key_of_program(uint32_t tgid, uint64_t exec_id)
 	return (struct waiting_key){.id = exec_id, .kind = WAITING_PROCESS, .number = tgid};
 }
 
-/* By its content's slot, which others may have made the table for; until that is known, its own. */
+/* The key is the slot of the image's content, because another image may cause its table to be made.
+ * Until the slot is known, it is the image itself. */
 static struct waiting_key key_of_table(const struct stored_image *image, uint32_t slot)
 {
 	if (slot == UNWIND_SLOT_UNKNOWN)
@@ -35,7 +36,8 @@ static bool wait_for_program(struct intake *in, const struct kiln_sample *record
 
 /* ---- walks ----------------------------------------------------------------------------------- */
 
-/* What the walk lacks will be there: the table, or the rule for code that was not read yet. */
+/* Requests what the walk lacks: the table, or the rule for code that was not read yet. False: it
+ * will not come. */
 static bool want_rule(struct intake *in, const struct kiln_sample *record,
 		      const struct mapset *mapset, const struct finish_result *f)
 {
@@ -45,7 +47,7 @@ static bool want_rule(struct intake *in, const struct kiln_sample *record,
 	return table_compiler_want(in->tables, f->wanted);
 }
 
-/* True: what the walk F of RECORD lacks will come, and a copy waits for it. */
+/* Requests what the walk F of RECORD lacks. True: a copy of RECORD waits for it. */
 static bool wait_for_rest(struct intake *in, const struct kiln_sample *record,
 			  struct process *process, struct mapset *mapset,
 			  const struct finish_result *f)
@@ -82,9 +84,10 @@ void intake_complete(struct intake *in, const struct kiln_sample *record, struct
 }
 
 /*
- * The frames of RECORD, of which MAPSET may be another mapset than it was walked by: a walk through
- * code by the rules of the code that was there before may even seem to have reached the root. What
- * lies above such a frame is cut off, and the stack is incomplete. True: cut.
+ * Whether RECORD was walked by another mapset than MAPSET, which is the right one, and met code
+ * that was exchanged meanwhile. The rules of the old code may even seem to have reached the root,
+ * so the frames beyond the first such frame are cut off and the stack is incomplete. True: cut to
+ * *RET_N words.
  */
 static bool cut_exchanged(struct intake *in, const struct kiln_sample *record,
 			  const struct mapset *mapset, uint32_t *ret_n)
@@ -96,14 +99,14 @@ static bool cut_exchanged(struct intake *in, const struct kiln_sample *record,
 		return false;
 	i = mapset_first_exchanged(walked, mapset, record->words + record->n_kernel,
 				   record->n_user);
-	/* A walk that stands on that very frame is taken up there, by what holds now. */
+	/* A walk that stopped at that very frame is continued there, by the right mapset. */
 	if (i == record->n_user || (i + 1 == record->n_user && record->dump_len))
 		return false;
 	*ret_n = i + 1;
 	return true;
 }
 
-/* The process and the mapset (NULL: there is none) of RECORD are known. */
+/* Takes RECORD, whose process and mapset (NULL: there is none) are known. */
 static void take_known(struct intake *in, const struct kiln_sample *record, struct process *process,
 		       struct mapset *mapset)
 {
@@ -139,9 +142,9 @@ static bool is_filtered(const struct intake *in, const struct process_info *info
 }
 
 /*
- * The sample's own cgroup tells better than /proc, where the process may be gone or elsewhere: one
- * that exits is in the root of each v1 hierarchy there (Linux 6.18, kernel/cgroup/cgroup.c,
- * proc_cgroup_show()). So that /proc knows of no container says nothing.
+ * The sample's own cgroup is more reliable than /proc, where the process may be gone or have moved:
+ * an exiting process is in the root of each v1 hierarchy there (Linux 6.18, kernel/cgroup/cgroup.c,
+ * proc_cgroup_show()). So no container in /proc does not mean that there was none.
  */
 static void set_container(struct intake *in, struct process *process, uint64_t cgroup)
 {
@@ -156,8 +159,9 @@ static void set_container(struct intake *in, struct process *process, uint64_t c
 }
 
 /*
- * The process of RECORD, made of INFO if it is new; without INFO because of INFO_ERROR. -EAGAIN:
- * it will be known later, and another entry stands in for it. NULL: no room, which is counted.
+ * The process of RECORD. If it is new, it is made from INFO; INFO_ERROR says why INFO is NULL.
+ * -EAGAIN: INFO will come later, and a separate entry stands in until then. NULL: no room, which is
+ * counted.
  */
 static struct process *get_process(struct intake *in, const struct kiln_sample *record,
 				   const struct mapset *mapset, const struct process_info *info,
@@ -188,7 +192,8 @@ static struct process *get_process(struct intake *in, const struct kiln_sample *
 	return process;
 }
 
-/* They have no files and no memory of their own: what /proc has of them can be read at once. */
+/* Kernel threads have no files and no memory of their own: their entries in /proc can be read at
+ * once. */
 static struct process *get_kernel_thread(struct intake *in, const struct kiln_sample *record)
 {
 	_cleanup_(process_info_done) struct process_info info = {};
@@ -208,7 +213,7 @@ void intake_discover(struct intake *in, const struct kiln_sample *record, struct
 			take_known(in, record, process, NULL);
 		return;
 	}
-	/* An earlier sample of the same process may have brought it by now. */
+	/* An earlier sample of the same process may have obtained it in the meantime. */
 	now = mapset && discovery_holds(in->discovery, record, mapset)
 		  ? mapset
 		  : discovery_mapset(in->discovery, record);
@@ -228,9 +233,9 @@ void intake_discover(struct intake *in, const struct kiln_sample *record, struct
 /* ---- answers --------------------------------------------------------------------------------- */
 
 /*
- * Files that are read before anything in them is sampled: those of runtimes, at the agent's start;
- * where a process says that it publishes labels, all, because any of them may have the variable
- * that holds them.
+ * Has the tables of some files made before a sample needs them: files of runtimes at the agent's
+ * start; and all files of a process that publishes labels, because any of them may have the
+ * variable that holds the labels.
  */
 static void warm_tables(struct intake *in, const struct mapset *m)
 {

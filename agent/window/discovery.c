@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether a mapset holds is one notion: the kernel tells of every new mapping of code (sideband.h),
- * and what it means for the mapset in force is noted with the program: `extended` (it has more), or
- * an exchange (from then on the mapset is wrong; the kernel forgets it at once). What comes while
- * the program is read is noted in `changed_ns`, and it is read again then.
+ * The kernel reports every new mapping of code (sideband.h). The program records what this means
+ * for the mapset in force: `extended` (the process has more code than it), or an exchange (the
+ * mapset is wrong from then on; the kernel forgets it at once). Changes during a reading are
+ * recorded in `changed_ns`; the program is then read again.
  *
- * Two things could mix programs up, and both are looked at before a reading is believed: the start
- * time, by the reader, and an exec (`executed_ns`) between the sample that asked and the reading.
+ * Two checks make sure that a reading is of the right program: the reader checks the start time,
+ * and an exec (`executed_ns`) between the sample that asked and the reading invalidates it.
  */
 #include "agent/window/discovery.h"
 
@@ -17,13 +17,14 @@
 
 enum {
 	PROGRAMS_MAX = 32768,
-	ROUNDS_MAX = 3, /* readings in a row of mappings that change meanwhile */
+	ROUNDS_MAX = 3, /* readings in a row when the mappings change during each of them */
 	REREAD_MIN_MS = 20,
 	REREAD_MAX_MS = 10000,
-	EXCHANGE_READ_MS = 100, /* between two readings that exchanges ask for themselves */
+	EXCHANGE_READ_MS = 100, /* between two readings that were only caused by exchanges */
 	RETRY_MIN_MS = 1000,
 	RETRY_MAX_MS = 60000,
-	KEEP_MS = 5000,	    /* samples wait in the ring for less; UNRESOLVED: beyond the next try */
+	/* Longer than samples wait in the ring; UNRESOLVED: until after the next retry. */
+	KEEP_MS = 5000,
 	EXCHANGES_KEPT = 8, /* of one program; each had a reading of its mappings in between */
 };
 #define NS_PER_MS 1000000ULL
@@ -33,7 +34,7 @@ struct program_key {
 	uint32_t tgid, pad;
 };
 
-/* From NS on the mapset was wrong. */
+/* The mapset was wrong from NS on. */
 struct exchange {
 	uint32_t mapset;
 	uint64_t ns;
@@ -43,23 +44,25 @@ struct program {
 	struct program_key key;
 	uint64_t start_time; /* 0: not known yet */
 	enum process_stage stage;
-	struct reading *reading; /* even when UNRESOLVED, if that is because it is late */
+	struct reading *reading; /* set even when UNRESOLVED, if the reading is late */
 	bool is_late;
 	bool extended, wants_mappings;
-	uint32_t mapset;			   /* in force since it was read last; 0: none */
+	uint32_t mapset;			   /* in force since the last reading; 0: none */
 	struct exchange exchanges[EXCHANGES_KEPT]; /* a ring */
-	unsigned int n_exchanges;		   /* ever */
-	uint64_t changed_ns, executed_ns;	   /* the last and the first since READING */
+	unsigned int n_exchanges;		   /* total, not only those kept */
+	uint64_t changed_ns, executed_ns; /* last change and first exec since the reading began */
 	unsigned int rounds;
 	uint32_t tracers;
-	uint64_t retry_ns, retry_wait_ms; /* UNRESOLVED: not before; how long that was */
+	/* UNRESOLVED: time of the next retry, and the wait before it. */
+	uint64_t retry_ns, retry_wait_ms;
 	uint64_t reread_ns, reread_wait_ms;
-	uint64_t exchange_read_ns; /* not before, for an exchange alone */
-	uint64_t replaced_ns;	   /* an exec, of this program or of the one before it */
-	uint32_t suspect; /* a mapset that is in force and may lack code since: it is checked */
+	uint64_t exchange_read_ns; /* earliest time of the next reading for an exchange alone */
+	uint64_t replaced_ns; /* when this program or the one before it executed another program */
+	/* A mapset in force that may lack code since suspect_since_ns: it is being checked. */
+	uint32_t suspect;
 	uint64_t suspect_since_ns;
-	uint64_t sampled_ns; /* its last record that asked, */
-	uint32_t tid;	     /* and of which thread that was */
+	uint64_t sampled_ns; /* time of the last record that asked, */
+	uint32_t tid;	     /* and its thread */
 	uint32_t parent;     /* this and the next two as in struct kiln_resume */
 	bool forked;
 	uint64_t parent_start;
@@ -70,16 +73,16 @@ struct program {
 struct reading {
 	struct process_reading process;
 	struct discovery *discovery;
-	struct program *program; /* NULL: nobody wants to know any more */
+	struct program *program; /* NULL: the result is not needed any more */
 };
 
 struct discovery {
 	struct discovery_of of;
 	struct discovery_pool *pool;
 	struct recheck *recheck;
-	bool has_lost; /* notes, once at least: `recheck` is to be asked */
+	bool has_lost; /* notes of mappings were lost at least once: `recheck` has to be asked */
 	struct program *programs;
-	size_t n_reading; /* that are not late */
+	size_t n_reading; /* readings that are not late */
 };
 
 static uint64_t clock_ns(clockid_t clock)
@@ -179,14 +182,14 @@ static void set_unresolved(struct discovery *d, struct program *p, enum unresolv
 	metric_add((enum metric_id)(M_UNRESOLVED_GONE + (int)reason), 1);
 	p->stage = PROCESS_UNRESOLVED;
 	p->rounds = 0;
-	p->suspect = 0; /* what it had is all there is */
+	p->suspect = 0; /* no better mapset will come */
 	p->retry_wait_ms =
 	    MIN(MAX(p->retry_wait_ms * 2, (uint64_t)RETRY_MIN_MS), (uint64_t)RETRY_MAX_MS);
 	p->retry_ns = now_ns() + p->retry_wait_ms * NS_PER_MS;
 	mapset_store_give_up(d->of.mapsets, p->key.tgid, p->key.exec_id);
 }
 
-/* The pid is another process's than it was: what was asked of the one before stays unanswered. */
+/* Another process has got the pid: requests for the old one get an answer without result. */
 static void reset_program(struct discovery *d, struct program *p, uint64_t start_time)
 {
 	const struct program gone = {.key = p->key};
@@ -195,7 +198,7 @@ static void reset_program(struct discovery *d, struct program *p, uint64_t start
 		p->reading->program = NULL;
 		d->n_reading -= !p->is_late;
 	}
-	/* Before the answer, which may make and ask for other programs. */
+	/* Reset before answering, because the answer may make and ask for other programs. */
 	*p = (struct program){
 	    .key = p->key, .used_ns = p->used_ns, .start_time = start_time, .hh = p->hh};
 	answer(d, &gone, NULL, NULL, -ESRCH);
@@ -208,7 +211,8 @@ static struct program *program_of(struct discovery *d, const struct kiln_sample 
 
 	if (!p)
 		return NULL;
-	if (p->start_time > record->start_time) /* of a process that had the pid before */
+	/* The record is of a process that had the pid before. */
+	if (p->start_time > record->start_time)
 		return NULL;
 	if (p->start_time && p->start_time != record->start_time)
 		reset_program(d, p, record->start_time);
@@ -270,7 +274,8 @@ static int make_mapset(struct discovery *d, struct program *p, struct process_re
 static int start_reading(struct discovery *d, struct program *p, bool without_mappings,
 			 struct maps *noted);
 
-/* Again because it changed meanwhile, or because less was asked for. True: under way. */
+/* Reads again if the program changed during the reading, or if the mappings are wanted now. True:
+ * under way. */
 static bool read_again(struct discovery *d, struct program *p, const struct process_reading *r)
 {
 	bool changed = !r->without_mappings && p->changed_ns > r->read_ns;
@@ -283,7 +288,7 @@ static bool read_again(struct discovery *d, struct program *p, const struct proc
 	return start_reading(d, p, false, NULL) == 0;
 }
 
-/* CLOCK_MONOTONIC at BOOT_NS of CLOCK_BOOTTIME, which goes on while the machine sleeps. */
+/* Converts CLOCK_BOOTTIME, which also runs during suspend, to CLOCK_MONOTONIC. */
 static uint64_t monotonic_of(uint64_t boot_ns)
 {
 	uint64_t now = now_ns(), asleep = clock_ns(CLOCK_BOOTTIME) - now;
@@ -291,7 +296,8 @@ static uint64_t monotonic_of(uint64_t boot_ns)
 	return boot_ns - MIN(boot_ns, asleep);
 }
 
-/* What P maps, if the notes tell: since its exec, or since its parent's when it was forked. */
+/* The mappings of P as recorded in the notes: since its exec or, if it was forked, since its
+ * parent's. */
 static int noted_maps(const struct discovery *d, const struct program *p, struct maps *ret)
 {
 	uint64_t start = monotonic_of(p->start_time);
@@ -302,14 +308,15 @@ static int noted_maps(const struct discovery *d, const struct program *p, struct
 	return map_notes_read(d->of.notes, p->parent, monotonic_of(p->parent_start), start, ret);
 }
 
-/* P has ended, or executes another program: what is left of it is looked for. True: under way. */
+/* P has ended, or executes another program: tries to get its mappings from the notes or from its
+ * parent. True: under way. */
 static bool read_rest(struct discovery *d, struct program *p, const struct process_reading *r)
 {
 	struct maps maps = {0};
 
 	if (!d->of.notes || r->gone || r->without_mappings || p->suspect || !p->start_time)
 		return false;
-	/* A fork's parent may be there still. */
+	/* Without notes, a fork's parent may still exist. */
 	if (noted_maps(d, p, &maps) < 0 && !p->forked)
 		return false;
 	return start_reading(d, p, false, &maps) == 0;
@@ -336,13 +343,13 @@ static void finish(struct discovery *d, struct program *p, struct process_readin
 	struct mapset *m = NULL;
 	int error = r->result;
 
-	/* Another program since: what was read after that is of the new one. */
+	/* The process executed another program: what was read after that belongs to the new one. */
 	if (!r->gone && has_executed(d, p, r->described_ns)) {
 		r->info_result = -ESRCH;
 		if (has_executed(d, p, r->mapped_ns))
 			error = -ESRCH;
 	}
-	/* What a fork's parent executed since is not the fork's. */
+	/* What the fork's parent executed since the fork does not belong to the fork. */
 	if (r->mapped_ns && r->gone &&
 	    map_notes_may_have_executed(d->of.notes, r->maps_pid, monotonic_of(p->start_time),
 					r->mapped_ns))
@@ -401,7 +408,7 @@ static void on_late(struct discovery_job *job)
 	answer(d, p, NULL, &r->process, described ? r->process.info_result : -EAGAIN);
 }
 
-/* The stores go too, or stay for good: nothing is given back. */
+/* Only frees the job: the stores are freed too, or stay because a thread hangs. */
 static void on_drop(struct discovery_job *job)
 {
 	struct reading *r = container_of(job, struct reading, process.job);
@@ -410,7 +417,8 @@ static void on_drop(struct discovery_job *job)
 	free(r);
 }
 
-/* NOTED: see struct process_reading; taken. NULL: /proc is read. */
+/* NOTED: mappings from the notes, see struct process_reading; it is taken. NULL: read them from
+ * /proc. */
 static int start_reading(struct discovery *d, struct program *p, bool without_mappings,
 			 struct maps *noted)
 {
@@ -454,7 +462,8 @@ static int start_reading(struct discovery *d, struct program *p, bool without_ma
 	p->stage = PROCESS_READING;
 	p->is_late = false;
 	p->changed_ns = 0;
-	/* What can be read now is the next program, when the note of its exec was read first. */
+	/* If the note of its exec was processed before this reading, the reading is of the next
+	 * program. */
 	p->executed_ns = p->replaced_ns > p->sampled_ns ? p->replaced_ns : 0;
 	d->n_reading++;
 	return 0;
@@ -467,7 +476,7 @@ static int ask(struct discovery *d, struct program *p, bool without_mappings)
 		p->wants_mappings |= !without_mappings;
 		return 0;
 	case PROCESS_UNRESOLVED:
-		/* This sample is short, so no answer would help it. */
+		/* This sample is a short record, so an answer would not help it. */
 		if (!p->reading && now_ns() >= p->retry_ns)
 			(void)start_reading(d, p, false, NULL);
 		return -EAGAIN;
@@ -542,7 +551,8 @@ static bool was_exchanged(const struct program *p, uint32_t mapset, uint64_t tim
 	return false;
 }
 
-/* Notes of its mappings may have been lost since MAPSET was read: it has to be looked at. */
+/* Whether notes of mappings may have been lost since MAPSET was read: marks it as suspect, to be
+ * checked. */
 static struct program *suspect(struct discovery *d, const struct kiln_sample *record,
 			       const struct mapset *mapset)
 {
@@ -571,7 +581,7 @@ bool discovery_holds(struct discovery *d, const struct kiln_sample *record,
 		return true;
 	if (p->start_time && p->start_time != record->start_time)
 		return false;
-	/* What is known holds. The rest is for the samples to come. */
+	/* The known mappings are still right. The additional ones are read for later samples. */
 	if (p->extended && p->stage != PROCESS_READING) {
 		p->start_time = record->start_time;
 		p->tracers = record->runtimes;
@@ -581,7 +591,8 @@ bool discovery_holds(struct discovery *d, const struct kiln_sample *record,
 	return p->suspect != mapset->id && !was_exchanged(p, mapset->id, record->time);
 }
 
-/* The mapset that was in force at TIME: the one whose exchange was next, else the newest. */
+/* The mapset that was in force at TIME: the one with the first exchange after TIME, else the
+ * newest. */
 static uint32_t mapset_at(const struct program *p, uint64_t time)
 {
 	unsigned int n = MIN(p->n_exchanges, (unsigned int)EXCHANGES_KEPT);
@@ -612,16 +623,17 @@ struct mapset *discovery_mapset(struct discovery *d, const struct kiln_sample *r
 }
 
 /*
- * M, which was in force until now, is wrong. The maps are read at once: what lies there now may be
- * gone by the time that the ring is read. A program that does nothing but exchange code has to wait
- * for that.
+ * The mapset M, in force until now, is wrong. The mappings are read at once, because they may have
+ * changed again by the time that the ring is read. The interval limits programs that exchange code
+ * all the time.
  */
 static void read_exchanged(struct discovery *d, struct program *p, const struct mapset *m,
 			   uint64_t time)
 {
 	uint64_t now = now_ns();
 
-	/* What a new program maps is nothing of the old one, which nobody can read any more. */
+	/* After an exec, the new program's mappings say nothing about the old one, which can no
+	 * longer be read. */
 	if (now < p->exchange_read_ns ||
 	    (p->replaced_ns && time < p->replaced_ns + KEEP_MS * NS_PER_MS))
 		return;
@@ -698,17 +710,17 @@ void discovery_executed(struct discovery *d, uint32_t tgid, uint64_t time)
 	p = get_program(d, tgid, entry.exec_id);
 	if (p)
 		p->replaced_ns = time;
-	/* The entry may be the new program's already; each exec adds one to the number. */
+	/* The entry may already be that of the new program; each exec adds one to exec_id. */
 	note_exec(find_program(d, tgid, entry.exec_id), time);
 	note_exec(find_program(d, tgid, entry.exec_id - 1), time);
 }
 
-/* How long something may still depend on what is noted of P. */
+/* Until when something may still need the state of P. */
 static uint64_t keep_until(const struct program *p)
 {
 	uint64_t until = MAX(p->used_ns + KEEP_MS * NS_PER_MS, p->reread_ns);
 
-	/* One that still runs is sampled, and tried, before that. */
+	/* A program that still runs is sampled, and retried, before that. */
 	return p->stage == PROCESS_UNRESOLVED
 		   ? MAX(until, p->retry_ns + p->retry_wait_ms * NS_PER_MS)
 		   : until;
@@ -722,7 +734,7 @@ void discovery_sweep(struct discovery *d)
 	HASH_ITER (hh, d->programs, p, next) {
 		if (p->reading || now < keep_until(p))
 			continue;
-		/* Until it is sampled again, or gone. */
+		/* Kept until it is sampled again, or its mapset is gone. */
 		if (p->extended &&
 		    mapset_store_in_force(d->of.mapsets, p->key.tgid, p->key.exec_id))
 			continue;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct discovery: the one door for everything that is not known of a process. It is asked for a
- * program (a process between two execs), has it read by the pool (agent/discovery/), makes the
- * mapset, and answers. Between, a program is in one of these stages:
+ * struct discovery: obtains everything that is not known of a process. It is asked for a program (a
+ * process between two execs), has the pool read it (agent/discovery/), makes the mapset, and
+ * answers. A program is in one of these stages:
  *
  *   NEW         nothing was asked yet
  *   READING     a thread reads it; samples wait for the answer
@@ -10,8 +10,8 @@
  *   UNRESOLVED  it cannot be read: the kernel sends short records; tried again with the next sample
  *               after a time that doubles
  *
- * A program that is not in the table is known, and nothing is known to have changed. Owned by the
- * loop thread.
+ * A program that is not in the table is known, and no change of it is pending. Owned by the loop
+ * thread.
  */
 #pragma once
 
@@ -26,13 +26,13 @@ enum process_stage { PROCESS_NEW, PROCESS_READING, PROCESS_KNOWN, PROCESS_UNRESO
 /* In the order of the metrics' rows. */
 enum unresolved_reason {
 	UNRESOLVED_GONE,
-	UNRESOLVED_FILES_HANG, /* beyond the deadline, or where another reading hangs */
+	UNRESOLVED_FILES_HANG, /* past the deadline, or a reading of the same filesystem hangs */
 	UNRESOLVED_UNREADABLE,
 	UNRESOLVED_NO_ROOM, /* for its mappings in the kernel */
 	UNRESOLVED_REFUSED, /* the pool has no thread, or its queue is full */
 };
 
-/* Of the program EXEC_ID of the process TGID. */
+/* The answer for the program EXEC_ID of the process TGID. */
 struct discovery_answer {
 	uint64_t exec_id;
 	uint32_t tgid;
@@ -42,8 +42,7 @@ struct discovery_answer {
 };
 
 struct discovery_callbacks {
-	/* An answer is about to be given: changes that the kernel has told of are to be passed on
-	 * first. */
+	/* Called before an answer: the owner must pass on pending changes from the kernel first. */
 	void (*before)(void *arg);
 	void (*answer)(const struct discovery_answer *answer, void *arg);
 	void *arg;
@@ -56,7 +55,7 @@ struct discovery_of {
 	struct image_store *images;
 	struct mapset_store *mapsets;
 	struct runtimes *runtimes;
-	const struct map_notes *notes; /* for programs that have ended; NULL: none */
+	const struct map_notes *notes; /* mappings of programs that have ended; NULL: none */
 	struct discovery_callbacks callbacks;
 };
 
@@ -67,39 +66,42 @@ unsigned int discovery_stop(struct discovery *d);
 /* After discovery_stop(). */
 struct discovery *discovery_free(struct discovery *d);
 
-/* MAPSET, which RECORD was walked by, held then. False: discovery_ask(), or discovery_mapset(). */
+/* Whether MAPSET, by which RECORD was walked, was right at that time. False: use discovery_mapset()
+ * or discovery_ask(). */
 bool discovery_holds(struct discovery *d, const struct kiln_sample *record,
 		     const struct mapset *mapset);
-/* The mapset that holds for the program of RECORD by now; NULL: none is known, or it is checked. */
+/* The mapset that was right for RECORD, as far as known now; NULL: none is known, or it is being
+ * checked. */
 struct mapset *discovery_mapset(struct discovery *d, const struct kiln_sample *record);
 /*
- * Has the program of RECORD read. 0: there will be an answer. -EAGAIN: not now, it is unresolved;
- * -ENOMEM.
+ * Has the program of RECORD read. 0: an answer will come. -EAGAIN: no answer will come, the program
+ * is unresolved; -ENOMEM.
  */
 int discovery_ask(struct discovery *d, const struct kiln_sample *record,
 		  bool without_mappings) _must_check_;
 /*
- * The walk of RECORD left all mappings of MAPSET. True: they are read again, and an answer will
- * come. New code is announced by the kernel, so this seldom helps: each time the next is further
- * away.
+ * The walk of RECORD met an address outside of all mappings of MAPSET. True: they are read again,
+ * and an answer will come. The kernel announces new code, so this seldom helps: the interval
+ * between these readings grows.
  */
 bool discovery_ask_more(struct discovery *d, const struct kiln_sample *record,
 			const struct mapset *mapset);
-/* The process of M has memory that only a new mapset can tell. */
+/* Has the mapset of M's process made again, because the process has memory that M does not show. */
 void discovery_renew(struct discovery *d, const struct mapset *m);
-/* A process that was not sampled yet: makes its mapset, which goes again if no sample comes. */
+/* Makes the mapset of a process that was not sampled yet; it is removed again if no sample
+ * comes. */
 void discovery_warm(struct discovery *d, uint32_t tgid);
 
-/* What the kernel tells (sideband.h). False: the process was not sampled yet. */
+/* Handles a new mapping (sideband.h). False: the process was not sampled yet. */
 bool discovery_mapped(struct discovery *d, const struct sideband_mapping *mapping);
 /*
- * Any process may have new mappings since SINCE_NS (CLOCK_MONOTONIC). Each is looked at when it is
- * sampled next (agent/sampler/recheck.h); its samples wait for that.
+ * Notes were lost: any process may have new mappings since SINCE_NS (CLOCK_MONOTONIC). Each process
+ * is checked when it is sampled next (agent/sampler/recheck.h); its samples wait for that.
  */
 void discovery_lost(struct discovery *d, uint64_t since_ns);
 void discovery_executed(struct discovery *d, uint32_t tgid, uint64_t time);
 
-/* Forgets programs of which nothing is open. */
+/* Forgets programs for which nothing is pending. */
 void discovery_sweep(struct discovery *d);
-/* Readings that are not late: their answers come soon. */
+/* Whether readings are under way that are not late: their answers come soon. */
 bool discovery_busy(const struct discovery *d);

@@ -6,14 +6,15 @@
 #include "agent/window/intake_internal.h"
 
 enum {
-	/* How long what is idle stays. A process costs a few reads of /proc to describe it again, a
-	 * stack nothing, and there are many more of them. */
+	/* How long idle entries stay. Processes stay longer than stacks: describing a process again
+	 * costs reads of /proc, a stack costs nothing, and there are many more stacks. */
 	PROCESSES_KEEP_MS = 60000,
 	STACKS_KEEP_MS = 20000,
 	IMAGES_KEEP_MS = 30000, /* open files that no process maps */
 };
 
-/* Tables of stacks that were seen stay; with room to spare nobody needs to know which those are. */
+/* Keeps the tables of stacks that were seen from being evicted; not needed while there is room to
+ * spare. */
 static void touch_tables(struct intake *in, const struct window *w)
 {
 	const struct kernel_memory *memory = sampler_memory(in->sampler);
@@ -40,7 +41,8 @@ static void touch_tables(struct intake *in, const struct window *w)
 	}
 }
 
-/* The window before NUMBER up to which is forgotten what is kept for KEEP_MS. */
+/* The window before which entries are forgotten that are kept for KEEP_MS, as seen from window
+ * NUMBER. */
 static uint32_t forget_before(const struct intake *in, uint32_t number, uint64_t keep_ms)
 {
 	uint64_t interval = MAX(in->config->receiver.reporter_interval_ms, 1);
@@ -58,7 +60,7 @@ void intake_sweep(struct intake *in, const struct window *w)
 	touch_tables(in, w);
 	if (in->pressure)
 		unwind_store_evict_unused(in->unwind, now);
-	/* What W refers to stays until the next sweep. */
+	/* Entries that W refers to stay until the next sweep. */
 	stack_table_sweep(in->stacks, forget_before(in, w->number, STACKS_KEEP_MS), w->number);
 	runtime_frames_sweep(in->runtime_frames, processes);
 	label_sets_sweep(in->labels, intake_now_ns());

@@ -24,7 +24,8 @@ struct identifying {
 	uint64_t unresolved;
 };
 
-/* One that is gone is where its cgroup is, which may be told later than its first sample. */
+/* The container of a process that is gone is that of its cgroup, which may become known after its
+ * first sample. */
 static void place(const struct identifying *i, struct process *p)
 {
 	const struct container_identity *c =
@@ -55,7 +56,7 @@ static enum policies_knowledge look_up(struct identifying *i, struct process *p)
 }
 
 /*
- * Where the sample goes: as the policy says under which it was taken. A sample in a pod under the
+ * The route of a sample is that of the policy under which it was taken. A sample in a pod under the
  * default policy was taken before the pod was known (or both policies are the same): then the pod's
  * policy counts.
  */
@@ -88,7 +89,7 @@ static enum window_fate wait_up_to(const struct identifying *i, const struct cou
 	return WINDOW_WAIT;
 }
 
-/* Was it taken before the operator's word on it was known here? */
+/* Whether the sample was taken before the operator's policy for it was known here. */
 static bool is_early(const struct identifying *i, const struct count *c,
 		     enum policies_knowledge known)
 {

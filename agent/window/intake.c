@@ -50,7 +50,8 @@ static void on_mappings_lost(uint64_t since_ns, void *arg)
 	discovery_lost(in->discovery, since_ns);
 }
 
-/* First what changed, then the samples and answers: none is read by mappings of the past. */
+/* Handles changes before samples and answers, so that none of these is read with outdated
+ * mappings. */
 static void drain_sideband(void *arg)
 {
 	struct intake *in = arg;
@@ -250,7 +251,7 @@ struct intake *intake_free(struct intake *in)
 	mapset_store_free(in->mapsets);
 	discovery_free(in->discovery);
 	map_notes_free(in->notes);
-	/* Threads that hang may come back, and use these. */
+	/* Threads that hang still use these when they come back. */
 	if (!in->hung_threads) {
 		image_store_free(in->images);
 		if (in->proc_dirfd >= 0)
@@ -304,7 +305,7 @@ static void wait_told(void *arg, uint32_t tid, uint64_t ns)
 	sampler_wait_told(arg, tid, ns);
 }
 
-/* The current window ends: what threads wait for has its part in it. */
+/* The current window ends: counts what threads have waited so far. */
 static void credit_waits(struct intake *in)
 {
 	const struct waits_truth truth = {wait_due, wait_told, in->sampler};

@@ -18,14 +18,15 @@ struct intake;
 /* CONFIG and SAMPLER outlive it. */
 int intake_new(const struct config *config, struct sampler *sampler, uv_loop_t *loop,
 	       struct intake **ret, struct error *err) _must_check_;
-/* From now on WHO says which container a cgroup is (NULL: none), before /proc is believed. */
+/* WHO returns the container of a cgroup (NULL: not known); it takes precedence over /proc. */
 void intake_set_containers(struct intake *in,
 			   const struct container_identity *(*who)(uint64_t cgroup, void *arg),
 			   void *arg);
-/* From now on RULES say what samples of each policy may tell (KILN_MAX_POLICIES, by index; they are
- * read with each sample, and outlive IN's last); before, the configuration does. */
+/* RULES say what samples of each policy may export (KILN_MAX_POLICIES entries, by index). They are
+ * read with each sample and must outlive IN's last one. Before this call the configuration's rules
+ * apply. */
 void intake_set_rules(struct intake *in, const struct sample_rules *rules);
-/* What the configuration lets samples tell; lives as long as IN. */
+/* What the configuration allows samples to export; valid as long as IN. */
 struct sample_rules intake_own_rules(const struct intake *in);
 /* Closes its handles on the loop; before intake_free(), and before the loop's last run. */
 void intake_stop(struct intake *in);
@@ -34,36 +35,36 @@ struct intake *intake_free(struct intake *in);
 DEFINE_CLEANUP(struct intake *, intake_free)
 
 /*
- * From now on samples go to W, also those that waited for a table: to be called before the window
- * that had them until now is given to somebody else.
+ * From now on samples are counted in W, also those that waited for a table. To be called before the
+ * former window is handed over.
  */
 void intake_use_window(struct intake *in, struct window *w);
-/* Reads what is in the ring; samples go to W. True: its time is over and there may be more. */
+/* Reads the ring; samples are counted in W. True: the time limit was reached and there may be
+ * more. */
 bool intake_drain(struct intake *in, struct window *w);
-/* The last drain met frames of runtimes that were not known, or has some left to name. */
+/* Whether the last drain met unknown frames of runtimes, or has some left to name. */
 bool intake_met_names(const struct intake *in);
-/* Or some whose names could not be read. */
+/* Whether the last drain met frames of runtimes whose names could not be read. */
 bool intake_lost_names(const struct intake *in);
-/* Follows CPUs that went and came: see sideband_refresh(). */
+/* Follows CPUs that went offline and came online: see sideband_refresh(). */
 int intake_refresh_cpus(struct intake *in, struct error *err) _must_check_;
-/* Samples that wait for something, and jobs that make it: true while there are any. */
+/* Whether samples wait for something, or jobs are under way. */
 bool intake_busy(const struct intake *in);
-/* Takes what still waits as it is. For the end of a run. */
+/* Counts the samples that still wait with the frames that they have. For the end of a run. */
 void intake_give_up(struct intake *in, struct window *w);
 /*
- * Before anything is sampled: has the tables of runtimes made that run already (intake_busy() while
- * that is under way), because their frames cannot be found after the fact.
+ * Before anything is sampled: has the tables of running runtimes made (intake_busy() while that is
+ * under way), because a sample that is taken without them cannot get its runtime frames later.
  */
 void intake_warm(struct intake *in);
 /* Names of runtimes' frames, for the naming; lives as long as IN. */
 struct runtimes *intake_runtimes(const struct intake *in);
-/* What the memory budget and the memory_limiter ask for: first what can be found again goes, then
- * new stacks are counted without frames. */
+/* What the memory budget and the memory_limiter ask for: first what can be found again is freed,
+ * then new stacks are counted without frames. */
 enum memory_pressure {
 	PRESSURE_NONE,
 	PRESSURE_SOFT, /* keep only what the last window used */
-	PRESSURE_HARD, /* and take no stack that is not known: its samples are dropped and counted
-			*/
+	PRESSURE_HARD, /* and count samples of new stacks without their frames */
 };
 void intake_set_pressure(struct intake *in, enum memory_pressure pressure);
 /*

@@ -39,16 +39,16 @@ struct intake {
 	struct waiting_room waiting;
 	struct waits *waits;
 	struct sleepers *sleepers;
-	uint64_t drained_ns; /* all that the kernel told before was taken */
+	uint64_t drained_ns; /* all records that the kernel wrote before this time were taken */
 	struct code_reader *code;
 	struct table_compiler *tables;
-	unsigned int hung_threads; /* left behind by `discovery` */
+	unsigned int hung_threads; /* threads that `discovery` left behind */
 	enum memory_pressure pressure;
-	bool warming;	/* nothing is sampled yet */
-	bool giving_up; /* nothing waits any more */
+	bool warming;	/* the first drain has not begun yet */
+	bool giving_up; /* samples do not wait any more */
 	bool filter;
 	regex_t process_filter;
-	uint64_t unselected; /* samples that it refused here, not in the kernel */
+	uint64_t unselected; /* samples refused by process_filter here, not in the kernel */
 	struct wall_clock wall_clock;
 	struct finish_result finish;
 	const struct container_identity *(*container_of_cgroup)(uint64_t cgroup, void *arg);
@@ -75,27 +75,27 @@ static inline uint64_t intake_now_ms(void)
 /* records.c */
 /* One record of the ring. */
 void intake_consume(const struct kiln_sample *record, void *arg);
-/*
- * Counts a sample. MAPSET: what the USER frames, N_USER words, are to be read by; NULL: none is
- * known.
- */
+/* Counts a sample. MAPSET: the mapset of the USER frames (N_USER words); NULL: none is known. */
 void intake_count(struct intake *in, const struct kiln_sample *record, struct process *process,
 		  struct mapset *mapset, enum kiln_end end, const uint64_t *user, uint32_t n_user);
 
 /* The kernel told the end of a wait. */
 void intake_end_wait(const struct kiln_wait_end *end, void *arg);
 
-/* The process filter refused PROCESS: the sample is done with, and the kernel takes no more. */
+/* True when the process filter refuses PROCESS: the sample is ignored, and the kernel is told to
+ * take no more. */
 bool intake_is_unselected(struct intake *in, const struct kiln_sample *record,
 			  const struct process *process);
 
 /* completion.c */
-/* PROCESS and MAPSET (that it was walked by): what is known of the sample; NULL: nothing. */
+/* Handles a sample whose process or mappings are not known. PROCESS and MAPSET (by which it was
+ * walked) are what is known; NULL: nothing. */
 void intake_discover(struct intake *in, const struct kiln_sample *record, struct process *process,
 		     struct mapset *mapset);
-/* The walk of a sample with a dump is completed by what is known now, or the sample waits. */
+/* Completes the walk of a sample with a dump; or the sample waits for what the walk lacks. */
 void intake_complete(struct intake *in, const struct kiln_sample *record, struct process *process,
 		     struct mapset *mapset);
-/* Answers: of discovery, and of the makers of tables, for the samples that wait for one. */
+/* Called with the answers of discovery, and when a table was made: completes the samples that wait
+ * for it. */
 void intake_on_answer(const struct discovery_answer *answer, void *arg);
 void intake_on_table(const struct stored_image *image, uint32_t slot, void *arg);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct memo: what was worked out already in this round, found by a small key: (where, address,
- * pid). Its memory is kept over rounds. Owned by one thread.
+ * struct memo: results of the current round, found by a small key (where, address, pid). Its memory
+ * is reused for the next round. Owned by one thread.
  */
 #pragma once
 
@@ -23,7 +23,7 @@ struct memo {
 void memo_done(struct memo *m);
 /* Forgets everything. Gives memory back when the last round used little of it. */
 void memo_begin(struct memo *m);
-/* Under the same key only once a round. False, and nothing changes: out of memory. */
+/* A key may be added only once per round. False: out of memory, and nothing has changed. */
 bool memo_add(struct memo *m, const void *where, uint64_t address, uint32_t pid, uint32_t value);
 bool memo_find(const struct memo *m, const void *where, uint64_t address, uint32_t pid,
 	       uint32_t *ret);

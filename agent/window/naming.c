@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One pass over the window's counts. What repeats is looked up once a build: stacks and
- * processes by a mark in themselves, frames, functions and files in memos. The symbolizer keeps
- * names over builds.
+ * One pass over the window's counts. What repeats is looked up once per build: stacks and processes
+ * have a mark in their struct; frames, functions and files are in memos. The symbolizer keeps names
+ * for later builds.
  *
- * A return address belongs to the call before it, so names are those of the address minus one; the
- * location's address is that too, so a backend that symbolizes again comes to the same function.
+ * A return address belongs to the call before it, so the name is that of the address minus one. The
+ * location's address is also the address minus one, so a backend that symbolizes again gets the
+ * same function.
  */
 #include "agent/window/naming.h"
 
@@ -21,27 +22,29 @@
 #include "lib/metrics.h"
 #include "lib/pace.h"
 
-/* How deep __schedule() is looked for: the program, three frames of the tracepoint and a helper. */
+/* How many frames are searched for __schedule(): the BPF program, three frames of the tracepoint
+ * and a helper come before it. */
 enum { SCHEDULER_FRAMES = 12 };
 
 struct naming {
 	struct symbolizer *symbolizer;
 	struct resource_builder *resources;
 	struct runtimes *runtimes; /* NULL: no names of runtimes' frames */
-	/* Indices in this build's batch. Keys: */
+	/* Indices in this build's batch. The key of each memo: */
 	struct memo frames; /* image, mapset or stack (NULL: kernel), address, pid of JIT code */
-	/* Of runtimes: second word, first word, name space. What has no name is not there. */
+	/* Frames of runtimes: second word, first word, name space. */
 	struct memo runtime_frames;
-	struct memo functions; /* name (as symbolized: one pointer a function), line it starts at */
-	struct memo mappings;  /* image (NULL: kernel) */
+	/* Name and file (the symbolizer's pointers, one for each string), line where it starts. */
+	struct memo functions;
+	struct memo mappings; /* image (NULL: kernel) */
 	struct batch_builder *batch;
 	struct batch_counts last; /* sizes of the previous build's batch */
-	uint64_t last_whose;	  /* the destinations that it was for */
+	uint64_t last_whose;	  /* the routes that the previous build was for */
 	uint32_t build;
 	uint32_t root_mapset; /* of root: its id */
 	char root_path[32];
-	struct process_root root; /* where that process's files are found */
-	uint32_t hide_native; /* runtimes whose interpreter's own frames are not shown: 1 << id */
+	struct process_root root; /* root directory of that process */
+	uint32_t hide_native; /* runtimes whose interpreter's own frames are hidden, as 1 << id */
 	bool by_process;      /* the stack at hand has frames whose names depend on the process */
 	/* One stack's locations while it is built. */
 	uint32_t locations[KILN_MAX_KERNEL_FRAMES + KILN_MAX_USER_WORDS + 1];
@@ -104,7 +107,7 @@ static uint32_t add_function(struct naming *n, const struct symbol *s)
 {
 	uint32_t function;
 
-	/* Until the symbolizer is trimmed no two functions have one name at one place. */
+	/* Until the symbolizer is trimmed, name, file and start line identify a function. */
 	if (memo_find(&n->functions, s->name, (uintptr_t)s->file, s->start_line, &function))
 		return function;
 	function = batch_add_function(n->batch, s->name, s->system_name, s->file, s->start_line);
@@ -168,7 +171,7 @@ static uint32_t name_kernel(struct naming *n, uint64_t address)
 	return add_location(n, kernel_mapping(n), address, &sym, fallback);
 }
 
-/* Whether an image has functions must not differ from frame to frame: one mapping an image. */
+/* There is one mapping per image, so has_functions must be the same for all its frames. */
 static uint32_t image_mapping(struct naming *n, const struct image *image)
 {
 	char build_id[2 * IMAGE_BUILD_ID_MAX + 1];
@@ -350,7 +353,7 @@ static const char *const end_names[KILN_END_COUNT] = {
     [KILN_END_UNRESOLVED] = "[incomplete: process cannot be read]",
 };
 
-/* The frame that says why a stack is cut, or NULL. */
+/* The name of the frame that says why a stack is cut; NULL: it is not. */
 static const char *end_name(const struct stack_key *key)
 {
 	/* As in the moment when a new program's first page is not in memory yet. */
@@ -368,8 +371,8 @@ static const struct image *image_of(const struct stack *stack, uint64_t word)
 }
 
 /*
- * The image whose frames are not shown: the interpreter's, whose own frame comes after the frames
- * of the program that it runs.
+ * The image whose frames are hidden: the interpreter's. Its own frame comes after the frames of the
+ * program that it runs.
  */
 static const struct image *hidden_image(const struct naming *n, const struct stack *stack,
 					const uint64_t *words)
@@ -385,7 +388,7 @@ static const struct image *hidden_image(const struct naming *n, const struct sta
 	return NULL;
 }
 
-/* The outer frames that STACK has in common with the stack of P that was named before. */
+/* The outer frames that STACK shares with the stack of P that was named last. */
 static struct outer_frames find_outer(const struct naming *n, const struct stack *stack,
 				      const struct process *p)
 {
@@ -398,7 +401,7 @@ static struct outer_frames find_outer(const struct naming *n, const struct stack
 				   last->key.words + last->key.n_kernel, last->key.n_user);
 }
 
-/* Those frames' locations, behind the LEN that there are. Returns how many there are then. */
+/* Appends the locations of these frames at LEN. Returns the new number of locations. */
 static uint32_t copy_outer(struct naming *n, const struct process *p,
 			   const struct outer_frames *outer, uint32_t len)
 {
@@ -416,8 +419,8 @@ static uint32_t copy_outer(struct naming *n, const struct process *p,
 }
 
 /*
- * Kernel frames that are not shown of a thread that was switched out: the program that took the
- * sample, and the scheduler that called it, up to __schedule(). None where that is not found.
+ * The number of kernel frames that are hidden for a thread that was switched out: those of the BPF
+ * program that took the sample, and the scheduler up to __schedule(). 0 if that is not found.
  */
 static uint32_t scheduler_frames(struct naming *n, const struct stack_key *key)
 {
@@ -432,7 +435,8 @@ static uint32_t scheduler_frames(struct naming *n, const struct stack_key *key)
 	return 0;
 }
 
-/* What the thread waited for, by the first kernel frame after FIRST that tells it. */
+/* What the thread waited for: the cause named by the first kernel frame from FIRST on that has
+ * one. */
 static const char *blocking_cause(struct naming *n, const struct stack_key *key, uint32_t first)
 {
 	const char *cause = NULL;
@@ -489,7 +493,7 @@ static uint32_t name_stack(struct naming *n, struct stack *stack, struct process
 	p->last_stack = stack;
 	p->last_named = stack->named_stack;
 	p->last_by_process = n->by_process;
-	/* Processes that forked share stacks, but not the names of their JIT code. */
+	/* Forked processes share stacks, but the names of their JIT code differ. */
 	if (!n->by_process)
 		stack->named_build = n->build;
 	return stack->named_stack;
@@ -514,7 +518,7 @@ static const enum profile_kind kind_of[KILN_ORIGIN_COUNT] = {
     [KILN_ORIGIN_PROBE] = PROFILE_PROBE,
 };
 
-/* Its labels, and what it waited for. */
+/* The labels of the sample and, for off-CPU samples, the cause of the wait. */
 static uint32_t add_labels(struct naming *n, const struct count *c)
 {
 	const char *known = wait_cause_of_detail((uint8_t)c->key.detail),

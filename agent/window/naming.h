@@ -16,10 +16,11 @@ int naming_new(const struct config *config, struct naming **ret, struct error *e
 struct naming *naming_free(struct naming *n);
 DEFINE_CLEANUP(struct naming *, naming_free)
 
-/* Where frames of runtimes have their names; RT outlives N. Without it they have none. */
+/* RT has the names of runtimes' frames, and must outlive N. Without it these frames have no
+ * names. */
 void naming_use_runtimes(struct naming *n, struct runtimes *rt);
 
-/* Of the counts only those whose route has a bit of WHOSE; 0: all. */
+/* Builds the batch from the counts whose route has a bit of WHOSE; 0: from all. */
 int naming_build(struct naming *n, const struct window *w, uint64_t whose, uint64_t duration_ns,
 		 struct batch **ret) _must_check_;
 size_t naming_bytes(const struct naming *n);

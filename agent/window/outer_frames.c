@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Words are compared from the end. A frame may have two words, and the second one may look like
- * any first one, so where frames begin is only told from the front. Any thread.
+ * The words are compared from the end. A frame may have two words, and its second word may look
+ * like a first one, so frame boundaries are only known when walking from the front. Any thread.
  */
 #include "agent/window/outer_frames.h"
 
@@ -18,7 +18,8 @@ struct outer_frames outer_frames_shared(const uint64_t *a, uint32_t n_a, const u
 
 	while (same < MIN(n_a, n_b) && a[n_a - 1 - same] == b[n_b - 1 - same])
 		same++;
-	/* Both at the beginning of a frame, as far from the end. */
+	/* Advance both to frame boundaries that are equally far from the end, within the equal
+	 * words. */
 	while (n_a - shared.at > same || n_a - shared.at != n_b - at_b) {
 		if (n_a - shared.at >= n_b - at_b) {
 			shared.at = next_frame(a, n_a, shared.at);

@@ -9,8 +9,8 @@
 #include "lib/base.h"
 
 /*
- * From word AT of A (N_A user words, the leaf first) on, A has the same frames as B has behind its
- * first FRAMES ones. AT is N_A when they have none in common.
+ * From word AT on, the stack A (N_A user words, leaf first) has the same frames as B after its
+ * first FRAMES frames. AT is N_A when they share none.
  */
 struct outer_frames {
 	uint32_t at, frames;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A known sample's way, a straight line: the ring's record, its process, its mapset, whether that
- * still holds, its stack, its count (docs/architecture.md has it as a list of functions). What is
- * not known, or not complete, leaves through intake_discover() or intake_complete().
+ * The path of a sample that is known: the ring's record, its process, its mapset, whether that
+ * still holds, its stack, its count (docs/architecture.md lists the functions). A sample that is
+ * not known or not complete goes to intake_discover() or intake_complete().
  */
 #include "agent/window/intake_internal.h"
 
@@ -10,7 +10,7 @@
 
 static void count_end(enum kiln_end end)
 {
-	/* One row a reason, in the order of enum kiln_end. */
+	/* One metric per reason, in the order of enum kiln_end. */
 	metric_add((enum metric_id)(M_UNWIND_END_NONE + (int)end), 1);
 	if (end == KILN_END_DEPTH)
 		metric_add(M_STACKS_TRUNCATED, 1);
@@ -18,13 +18,13 @@ static void count_end(enum kiln_end end)
 		metric_add(M_SAMPLES_INCOMPLETE, 1);
 }
 
-/* Whom the table's room is charged to: the process where cgroups are not asked for. */
+/* The owner in the stack table: the cgroup, or the process if cgroups are not recorded. */
 static uint64_t owner_of(const struct kiln_sample *record)
 {
 	return record->cgroup ? record->cgroup : 1ULL << 63 | record->tgid;
 }
 
-/* The runtime's, if it has one. */
+/* The thread's name in its runtime; NULL: none. */
 static const char *thread_name_of(struct intake *in, const struct kiln_sample *record,
 				  const struct process *process, const struct mapset *mapset)
 {
@@ -80,14 +80,15 @@ void intake_count(struct intake *in, const struct kiln_sample *record, struct pr
 	    .comm = record->comm,
 	    .value = record->value,
 	    .period = record->period,
-	    /* A timestamp stands for one of what is counted, not for a measured value. */
+	    /* Only CPU samples have a timestamp: it belongs to one counted event, not to a measured
+	     * value. */
 	    .timed = record->origin == KILN_ORIGIN_CPU && rules_of(in, record)->timestamps,
 	    .time_unix_ns = wall_clock_unix_ns(&in->wall_clock, record->time),
 	};
 	int r;
 
 	count_end(end);
-	/* It may have waited since the window of its record. */
+	/* The sample may have waited since an earlier window. */
 	process->last_window = in->window->number;
 	r = stack_table_get(in->stacks, owner_of(record), mapset, end, record->words,
 			    record->n_kernel, user, (uint16_t)n_user, in->window->number, &s.stack);
@@ -110,8 +111,8 @@ bool intake_is_unselected(struct intake *in, const struct kiln_sample *record,
 {
 	if (!process->ignored)
 		return false;
-	/* Only by a name from /proc: without one the filter was asked for a thread's or image's
-	 * name, and the process's own may be told later. */
+	/* Only if the process was read from /proc: otherwise the filter was applied to a thread's
+	 * or an image's name, and the process's own name may become known later. */
 	if (process->known)
 		(void)sampler_ignore_process(in->sampler, record->tgid);
 	in->unselected++;
@@ -145,7 +146,7 @@ void intake_consume(const struct kiln_sample *record, void *arg)
 	process = process_table_find(in->processes, &key, in->window->number);
 	if (record->mapset)
 		mapset = mapset_store_find(in->mapsets, record->mapset);
-	/* It forked before its mapset was known to have labels. */
+	/* The process was forked before its mapset was known to have labels. */
 	if (mapset && mapset->has_labels && !(record->flags & KILN_SAMPLE_LABELS))
 		mapset_store_mark(in->mapsets, mapset, record->tgid);
 	if (!process || (!mapset && !(record->flags & KILN_SAMPLE_KTHREAD)) ||

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The order is the order in which the text exporter shows them: what tells the container or the
- * executable first, what the configuration adds last. Later settings of a key win over earlier
- * ones; but a service name from the configuration is for what has none of its own. Of a pod's
- * attributes there is room for as many as leave the others theirs.
+ * Attributes are in the order in which the text exporter shows them: first the container or the
+ * executable, last those that the configuration adds. A later value of a key replaces an earlier
+ * one; but a service name from the configuration is only used if the pod has none. A pod's
+ * attributes are limited so that the others find room.
  */
 #include "agent/window/resource.h"
 
@@ -78,8 +78,9 @@ static void remove_key(struct resource_builder *r, const char *key)
 }
 
 /*
- * No name of extract.metadata: from labels and annotations, which the operator's configuration
- * chooses, and the Service, which the operator tells of when a pod has one.
+ * Whether KEY is not one of the names that extract.metadata can list: it comes from labels and
+ * annotations, which the operator's configuration selects, or is the Service, which the operator
+ * sends when a pod has one.
  */
 static bool is_extracted(const char *key)
 {
@@ -95,14 +96,15 @@ static bool is_extracted(const char *key)
 	       !has_prefix(key, "service.");
 }
 
-/* With a k8sattributes processor only the metadata that it lists; else all that is known. */
+/* With a k8sattributes processor, only the metadata that it lists is wanted; else all that is
+ * known. */
 static bool wants(const struct config *c, const char *key)
 {
 	if (!c->processors.k8sattributes || !c->processors.k8s_metadata.n || is_extracted(key))
 		return true;
 	for (size_t i = 0; i < c->processors.k8s_metadata.n; i++)
 		if (streq(c->processors.k8s_metadata.items[i], key) ||
-		    /* The processor's older name of what is a list by now. */
+		    /* The processor's older name of this list attribute. */
 		    (streq(c->processors.k8s_metadata.items[i], "container.image.tag") &&
 		     streq(key, "container.image.tags")))
 			return true;
@@ -120,7 +122,7 @@ static void apply_action(struct resource_builder *r, const struct attr_action *a
 		set(r, a->key, a->value);
 }
 
-/* How many the host, the configuration and its processors will want besides. */
+/* How many attributes the host, the configuration and its processors will add. */
 static size_t wanted_besides(const struct config *c)
 {
 	enum { HOST = 4, AT_LEAST_FOR_PODS = 16 };
@@ -159,7 +161,7 @@ uint32_t resource_of(struct resource_builder *r, struct batch_builder *b, const 
 	set(r, "container.id", id->container_id);
 	if (wants(c, "k8s.pod.uid"))
 		set(r, "k8s.pod.uid", id->static_pod ? "" : id->pod_uid);
-	/* Of what both have, the container's stays. */
+	/* If both have an attribute, the container's value replaces the pod's. */
 	if (who && who->pod)
 		set_metadata(r, who->pod->attributes, who->pod->n_attributes);
 	if (who && who->container)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stack that was looked at in this window is not looked at again, so the cost is a comparison a
- * sample; one that lacks a name is, with its next sample in a later drain. What waits points to
- * stacks of the current window, which no sweep frees; nothing waits any more once it is closed.
+ * A stack is looked at once per window, so the cost is one comparison per sample; a stack that
+ * lacks a name is looked at again with its next sample in a later drain. The pending list points to
+ * stacks of the current window, which no sweep frees; it is empty once the window is closed.
  */
 #include "agent/window/runtime_frames.h"
 
@@ -22,8 +22,8 @@ struct runtime_frames {
 	uint64_t news; /* runtimes_news() when the drain began */
 	struct pending *pending;
 	size_t n, cap;
-	uint32_t round; /* of drains; never 0 */
-	bool lost;	/* a name, in this round */
+	uint32_t round; /* number of the drain; never 0 */
+	bool lost;	/* a name could not be read in this round */
 };
 
 int runtime_frames_new(struct runtimes *rt, struct runtime_frames **ret)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct runtime_frames: sees to it that frames of runtimes have their names by the time when the
- * window is closed: they are read when a stack is met first in a window, as many as one drain may,
- * the rest at the next drains and at the window's end. Owned by the loop thread.
+ * struct runtime_frames: makes sure that the frames of runtimes have names when the window is
+ * closed. Names are read when a stack is first met in a window, as many as one drain may read; the
+ * rest at the next drains and at the end of the window. Owned by the loop thread.
  */
 #pragma once
 
@@ -11,7 +11,7 @@
 
 enum {
 	RUNTIME_FRAMES_PER_DRAIN = 1000, /* names that are read from processes */
-	/* At the end of a window, for all that is left: beyond it frames stay without a name. */
+	/* At the end of a window, for all that are left; further frames stay without a name. */
 	RUNTIME_FRAMES_PER_END = 5000,
 };
 
@@ -20,14 +20,14 @@ struct runtime_frames;
 int runtime_frames_new(struct runtimes *rt, struct runtime_frames **ret) _must_check_;
 struct runtime_frames *runtime_frames_free(struct runtime_frames *f);
 
-/* A new drain begins: first what was left by the last. */
+/* Begins a drain: first reads names that the last one has left. */
 void runtime_frames_begin(struct runtime_frames *f, uint32_t window);
 /* A sample of the process TGID has STACK, which has frames of runtimes. */
 void runtime_frames_see(struct runtime_frames *f, struct stack *stack, struct mapset *mapset,
 			uint32_t tgid, uint32_t window, uint64_t now_ns);
-/* Since the drain began functions were met that were not known, or there are names left to read. */
+/* Whether unknown functions were met since the drain began, or names are left to read. */
 bool runtime_frames_met_new(const struct runtime_frames *f);
-/* Since then a frame was met whose name could not be read: the function may be gone from memory. */
+/* Whether a name could not be read since the drain began: the function may be gone from memory. */
 bool runtime_frames_lost_names(const struct runtime_frames *f);
 /* WINDOW is about to be named. */
 void runtime_frames_finish(struct runtime_frames *f, uint32_t window);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See the header. While a look is under way, what it found is the worker's. */
+/* See the header. While a look is under way, `found`, `n` and `result` belong to the worker
+ * thread. */
 #include "agent/window/sleepers.h"
 
 #include <sys/uio.h>
@@ -65,7 +66,7 @@ bool sleepers_busy(const struct sleepers *s)
 
 /* ---- the worker ------------------------------------------------------------------------------ */
 
-/* Up to the end of the page at ADDRESS, LEN bytes of it to AT. */
+/* Copies LEN bytes at ADDRESS, which end within its page, to AT. */
 static bool copy_page(const struct sleepers *s, uint32_t tgid, uint64_t address, size_t len,
 		      uint8_t *at)
 {
@@ -75,7 +76,8 @@ static bool copy_page(const struct sleepers *s, uint32_t tgid, uint64_t address,
 	       process_vm_readv((pid_t)tgid, &to, 1, &from, 1, 0) == (ssize_t)len;
 }
 
-/* The stack of TGID's thread from ADDRESS on, as in a record; its bytes. */
+/* Copies the stack of TGID's thread from ADDRESS on, in the form of a record's dump. Returns the
+ * bytes. */
 static uint32_t copy_stack(const struct sleepers *s, uint32_t tgid, uint64_t address,
 			   struct kiln_resume *resume, uint8_t *at)
 {
@@ -102,7 +104,8 @@ static void add_user_part(const struct sleepers *s, const struct kiln_sleeper *f
 	struct kiln_resume *resume = (struct kiln_resume *)(words + 1);
 
 	record->n_user = 1;
-	/* After a system call instruction the name is that of the instruction before. */
+	/* In a system call, the pc is after the instruction: mark it as a return address, so that
+	 * the instruction before it is named. */
 	*words = (uint64_t)KILN_FRAME_NATIVE << KILN_FRAME_KIND_SHIFT |
 		 (record->detail == KILN_WAIT_FAULT ? 0 : KILN_FRAME_RETURN) |
 		 (pc & KILN_FRAME_PC_MASK);

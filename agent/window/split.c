@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The routes of a window are few: as many as it has policies. Parts are made by refinement: first
- * everybody is in one, then each route that goes to some of a part and not to its others cuts it in
- * two. A route that was met last is not looked at again, so the normal case costs one comparison a
- * count.
+ * A window has few routes, as many as policies. The parts are made by refinement: at first all
+ * receivers of the default route are one part; a route that contains some receivers of a part, but
+ * not all, splits it in two. A route equal to the last one is skipped, so the normal case costs one
+ * comparison per count.
  */
 #include "agent/window/split.h"
 
@@ -27,7 +27,7 @@ static void add(struct split *s, uint64_t *known, uint64_t route)
 
 	*known |= route;
 	refine(s, route);
-	if (fresh) /* nobody before has sent them anything */
+	if (fresh) /* receivers that no earlier route contained */
 		s->parts[s->n++] = fresh;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct split: which batches a window becomes. Each receiver (a bit of a route) gets one batch
- * with all that is its own; receivers that get the same share one. Pure; the naming worker's.
+ * struct split: which batches are made of a window. Each receiver (a bit of a route) gets one batch
+ * with all its samples; receivers that get the same samples share one. Pure; the naming worker's.
  */
 #pragma once
 
@@ -10,15 +10,14 @@
 enum { SPLIT_PARTS_MAX = 63 };
 
 struct split {
-	/* Bits of those who get the part; any one of them tells its counts from the others'. */
+	/* The bits of the receivers of each part; any one of these bits selects the part's
+	 * counts. */
 	uint64_t parts[SPLIT_PARTS_MAX];
 	size_t n;
-	bool whole; /* one part, and everything is in it */
+	bool whole; /* there is one part, which has all counts */
 };
 
-/*
- * Who is in the window's default route gets a part in any case, which may be empty.
- */
+/* The receivers of the window's default route always get a part, which may be empty. */
 void window_split(const struct window *w, struct split *ret);
-/* What naming_build() is to be asked for part I. */
+/* The WHOSE argument of naming_build() for part I. */
 uint64_t split_whose(const struct split *s, size_t i);

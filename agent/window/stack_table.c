@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A uthash table over whole keys: header and all words. A sample's words stay where they are while
- * its stack is looked for, so that a known stack costs a hash, a compare, and no copy.
+ * A uthash table whose keys are whole stacks: header and all words. A stack is looked up with the
+ * sample's words where they are, so a known stack costs a hash and a compare, and no copy.
  */
 #include "agent/window/stack_table.h"
 
@@ -13,7 +13,7 @@
 
 enum { SHORT_FRAMES = 4, SHORT_KERNEL = 4 };
 
-/* There while it has stacks. */
+/* Exists while it has stacks. */
 struct stack_owner {
 	uint64_t id;
 	size_t stacks, bytes;
@@ -24,8 +24,8 @@ struct stack_table {
 	struct stack *stacks;
 	struct stack_owner *owners;
 	size_t bytes, max_stacks, max_bytes;
-	bool full;     /* whatever the limits */
-	uint64_t seed; /* of the hash: programs choose the words of their stacks */
+	bool full;     /* treat the table as full whatever its limits */
+	uint64_t seed; /* seed of the hash, because programs can choose the words of their stacks */
 	union {
 		struct stack_key key;
 		uint64_t space[sizeof(struct stack_key) / 8 + SCRATCH_WORDS];
@@ -59,7 +59,8 @@ static size_t fill(const struct stack_table *t)
 	return MAX(t->bytes * 8 / t->max_bytes, HASH_COUNT(t->stacks) * 8 / t->max_stacks);
 }
 
-/* Has more than an even part of the table. Another owner may come at any time. */
+/* Whether the owner has more than an even part of the table; at least two owners are assumed,
+ * because another may come at any time. */
 static bool is_over(const struct stack_table *t, const struct stack_owner *o)
 {
 	size_t n = MAX(HASH_COUNT(t->owners), 2U);
@@ -105,7 +106,7 @@ struct stack_table *stack_table_free(struct stack_table *t)
 	return NULL;
 }
 
-/* What S has of the runtime ID; NULL: S has frames of too many. */
+/* The entry of the runtime ID in S; NULL: S has frames of too many runtimes. */
 static struct stack_runtime *get_runtime(struct stack *s, uint32_t id)
 {
 	for (size_t i = 0; i < STACK_RUNTIMES; i++)
@@ -133,7 +134,8 @@ static void count_runtimes(struct stack *s)
 	}
 }
 
-/* Of the header in the scratch key, and words that need not be in it. */
+/* Hashes the header in the scratch key and the given words, which need not be in the scratch
+ * key. */
 static unsigned int hash_of(const struct stack_table *t, const uint64_t *kernel,
 			    const uint64_t *user)
 {
@@ -149,7 +151,8 @@ static bool are_same(const uint64_t *a, const uint64_t *b, uint32_t n)
 	return !n || !memcmp(a, b, n * sizeof(*a));
 }
 
-/* As hash_of(). HASH_FIND() would want the key in one piece. */
+/* Like hash_of(), the words need not be in the scratch key; HASH_FIND() needs the key in one
+ * piece. */
 static struct stack *find(struct stack_table *t, unsigned int hash, const uint64_t *kernel,
 			  const uint64_t *user)
 {
@@ -179,7 +182,7 @@ static struct stack_owner *owner_of(struct stack_table *t, uint64_t id)
 	return o;
 }
 
-/* The stack of the scratch key, which is not there yet. NULL: no memory. */
+/* Adds the stack of the scratch key, which is not in the table. NULL: no memory. */
 static struct stack *insert(struct stack_table *t, unsigned int hash, uint64_t owner,
 			    struct mapset *mapset)
 {
@@ -210,7 +213,7 @@ static struct stack *insert(struct stack_table *t, unsigned int hash, uint64_t o
 	return s;
 }
 
-/* Keeps the frames next to the leaf of the scratch key. */
+/* Shortens the scratch key to the frames next to the leaf. */
 static void shorten(struct stack_key *key)
 {
 	const uint64_t *user = key->words + key->n_kernel;
@@ -225,8 +228,8 @@ static void shorten(struct stack_key *key)
 	key->end = KILN_END_SHED;
 }
 
-/* What the scratch key of HASH becomes, which is not in the table; *MAPSET is that of the result.
- */
+/* Adds the scratch key, which is not in the table and whose hash is HASH, or the short or empty
+ * stack that replaces it when there is no room. *MAPSET becomes NULL for the empty stack. */
 static struct stack *get_new(struct stack_table *t, unsigned int hash, uint64_t owner,
 			     struct mapset **mapset)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The distinct stacks, interned. Two stacks are one only when the mapset, the way they ended, and
- * every word of every frame are equal.
+ * The distinct stacks, interned. Two stacks are the same only if the mapset, the way they ended,
+ * and every word of every frame are equal.
  *
  * Each stack is charged to an owner, a cgroup. When three quarters of the table are in use, an
- * owner that has more than its even part of the whole table gets no new stacks but short ones (the
- * frames next to the leaf); in the last eighth, and anybody in a full table, the one stack without
- * frames. So a full table costs detail and never a sample. Owned by the loop thread; `named_*`
- * belong to the naming worker while it runs, and no stack is freed then.
+ * owner that has more than its even part of the table gets only short new stacks (the frames next
+ * to the leaf). In the last eighth such an owner, and in a full table every owner, gets the one
+ * stack without frames. So a full table costs detail and never a sample. Owned by the loop thread;
+ * `named_*` belong to the naming worker while it runs, and no stack is freed then.
  */
 #pragma once
 
@@ -18,8 +18,7 @@
 enum {
 	STACKS_MAX = 131072,
 	STACK_BYTES_MAX = 48 << 20,
-	STACK_RUNTIMES =
-	    4, /* that are counted of one stack; frames of more are named all the same */
+	STACK_RUNTIMES = 4, /* runtimes counted per stack; frames of further ones are still named */
 };
 
 struct stack_key {
@@ -33,7 +32,7 @@ struct stack_key {
 struct stack_owner;
 struct count;
 
-/* What a stack has of one runtime. */
+/* The frames that a stack has of one runtime. */
 struct stack_runtime {
 	uint8_t id;
 	uint8_t missing; /* enum kiln_missing */
@@ -46,13 +45,15 @@ struct stack {
 	uint32_t last_window;
 	uint32_t named_build, named_stack; /* index in the batch that build NAMED_BUILD makes */
 	uint32_t named_without;		   /* kernel frames at the leaf that are not shown */
-	const char *named_cause;	   /* what threads wait for with it; NULL: nobody asked */
-	/* The runtimes of its frames, up to one without an id; the window that they were named for.
-	 */
+	const char *named_cause; /* what threads with this stack wait for; NULL: not determined */
+	/* The runtimes of its frames, up to an entry without an id; and the window in which they
+	 * were named. */
 	struct stack_runtime runtimes[STACK_RUNTIMES];
 	uint32_t runtime_window;
-	uint32_t runtime_round; /* the drain that it was looked at in, while a name is missing */
-	/* Where it was last counted (window.c): of use in that round of that window only. */
+	/* The drain in which it was looked at last, while a name is missing. */
+	uint32_t runtime_round;
+	/* Where the stack was counted last (window.c); valid only while the window has this
+	 * round. */
 	uint64_t counted_round;
 	struct count *counted;
 	UT_hash_handle hh;
@@ -61,14 +62,15 @@ struct stack {
 
 struct stack_table;
 int stack_table_new(struct stack_table **ret) _must_check_;
-/* Other limits than STACKS_MAX and STACK_BYTES_MAX. */
+/* Replaces the limits STACKS_MAX and STACK_BYTES_MAX. */
 void stack_table_limit(struct stack_table *t, size_t stacks, size_t bytes);
 struct stack_table *stack_table_free(struct stack_table *t);
 DEFINE_CLEANUP(struct stack_table *, stack_table_free)
 
 /*
  * The interned stack, charged to OWNER if it is new. KERNEL and USER: n_kernel and n_user words. No
- * allocation when it is known. What the table has no room for is shortened and counted.
+ * allocation if the stack is known. A stack for which there is no room is shortened, and that is
+ * counted.
  */
 int stack_table_get(struct stack_table *t, uint64_t owner, struct mapset *mapset, enum kiln_end end,
 		    const uint64_t *kernel, uint16_t n_kernel, const uint64_t *user,
@@ -76,9 +78,9 @@ int stack_table_get(struct stack_table *t, uint64_t owner, struct mapset *mapset
 /* While FULL, the table takes no new stacks, as if its limits were reached: memory is out. */
 void stack_table_set_full(struct stack_table *t, bool full);
 /*
- * Forgets stacks that were not seen since BEFORE_WINDOW; those of a mapset that no process has any
- * more, and which therefore cannot come again, already when they were not since ENDED_BEFORE; so do
- * those of owners that have too much of a table that is nearly full. Never while a worker runs.
+ * Forgets stacks that were last seen before BEFORE_WINDOW. The limit is ENDED_BEFORE for stacks
+ * whose mapset no process has any more, which cannot come again, and, in a nearly full table, for
+ * stacks of owners with more than their part. Must not run while a worker runs.
  */
 void stack_table_sweep(struct stack_table *t, uint32_t before_window, uint32_t ended_before);
 size_t stack_table_count(const struct stack_table *t);

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two jobs in the thread pool for each image. The first reads its content. Where that is known, the
- * image shares the slot of those that have it, and whatever table they have or wait for; else the
- * second job compiles the table, of bytes that must be those of the content: a small file is parsed
- * from a copy, mostly the very one that was hashed; a large one is hashed again afterwards.
+ * Each image takes two jobs in the thread pool. The first identifies its content. If the content is
+ * known, the image shares the slot of the images that have it, and their table, which may still be
+ * being made. Else the second job compiles the table, from bytes that must be those of the
+ * identified content: a small file is parsed from a copy, mostly the very one that was hashed; a
+ * large one is hashed again afterwards.
  *
- * Hashing a large file twice costs more than compiling it, and most exist only once on a node. So
- * the first one with some size, build id, head and tail is not hashed, and shares its table with no
- * other image. Later ones with the same are hashed, and share a table when their contents are
- * equal. Size, build id, head and tail, which anybody can copy, decide only whether a file is
- * hashed.
+ * Hashing a large file twice costs more than compiling it, and most large files exist only once on
+ * a node. So the first file with some size, build id, head and tail is not hashed, and shares its
+ * table with no other image. Later files with the same ones are hashed, and share a table if their
+ * contents are equal. Size, build id, head and tail, which anybody can copy, decide only whether a
+ * file is hashed.
  *
- * The room of a table that goes rests for a while, because walks may be on their way through it
- * (unwind_store.h): then one that is compiled waits in `ready`.
+ * The room of a removed table is not reused for a while, because walks may still be using it
+ * (unwind_store.h): a compiled table then waits in `ready`.
  */
 #include "agent/window/table_compiler.h"
 
@@ -31,8 +32,8 @@
 enum {
 	BIG_IMAGE_BYTES = 4 << 20, /* files beyond this are compiled one at a time */
 	COPIES_MAX = 8 << 20,	   /* bytes of copies that wait to be compiled */
-	RENUMBER_SHARE = 20,	   /* renumbering takes at most one part in so many of the time */
-	CLAIMS = 1024,		   /* large files that are remembered */
+	RENUMBER_SHARE = 20,	   /* renumbering may take one part in this many of the time */
+	CLAIMS = 1024,		   /* size of the table of large files that were met */
 };
 
 struct job {
@@ -40,14 +41,14 @@ struct job {
 	struct table_compiler *compiler;
 	struct stored_image *stored;
 	struct image *image;
-	struct image *copy; /* of IMAGE, whose bytes are those of CONTENT; or NULL */
+	struct image *copy; /* a copy of IMAGE whose bytes are those of CONTENT; or NULL */
 	struct unwind_table *table;
 	struct runtime_probe probe;
 	struct error err;
 	struct image_content content;
 	int result;
 	bool identified, big;
-	bool unshared;	  /* its content need not be read */
+	bool unshared;	  /* its content is not hashed */
 	uint32_t slot;	  /* that its table was compiled for; the image may have left it since */
 	struct job *next; /* of ready or big */
 };
@@ -55,14 +56,15 @@ struct job {
 struct table_compiler {
 	struct table_compiler_options options;
 	unsigned int jobs;
-	struct job *ready;	 /* compiled, their room in the slab still rests */
-	struct job *big;	 /* big files that are to be compiled, in turn */
-	struct image *reading;	 /* the big file that is being compiled, or NULL */
-	bool renumber;		 /* images have other slots than the kernel's mappings say */
-	uint64_t renumber_ns;	 /* uv_hrtime(): not before then, but at a tick */
-	uint64_t claims[CLAIMS]; /* of large files that were met, each at its hash; 0: none */
-	atomic_bool stopped;	 /* the thread pool reads it */
-	atomic_size_t copies;	 /* bytes; the thread pool adds */
+	struct job *ready;     /* compiled tables that wait for room in the slab */
+	struct job *big;       /* large files that wait to be compiled, one after the other */
+	struct image *reading; /* the big file that is being compiled, or NULL */
+	bool renumber;	       /* the kernel's mappings have outdated slots */
+	uint64_t renumber_ns;  /* uv_hrtime() before which only a tick renumbers */
+	/* Hashes of large files that were met, each at its place; 0: none. */
+	uint64_t claims[CLAIMS];
+	atomic_bool stopped;  /* the thread pool reads it */
+	atomic_size_t copies; /* bytes; the thread pool adds */
 };
 
 static uint64_t now_ms(void)
@@ -87,7 +89,8 @@ struct table_compiler *table_compiler_free(struct table_compiler *c)
 	return NULL;
 }
 
-/* Thread pool. Keeps a copy of the file, which is compiled next, unless copies hold COPIES_MAX. */
+/* Thread pool. Identifies the content. Keeps the copy of the file for the compilation, unless
+ * copies already hold COPIES_MAX. */
 static void identify(struct work *work)
 {
 	struct job *job = container_of(work, struct job, work);
@@ -121,7 +124,7 @@ static int parse(struct job *job, const struct image *image)
 	int r;
 
 	pace_wait();
-	/* First the probe: compiling ends with giving the file's pages back. */
+	/* Probe first, because compiling ends with giving back the file's pages. */
 	runtime_probe(runtime_table, job->compiler->options.tracers, image, &job->probe);
 	runtime_probe(label_table, KILN_LABEL_SOURCES, image, &job->probe);
 	r = unwind_compile(image, &job->table, &job->err);
@@ -185,7 +188,7 @@ static void finish_job(struct job *job, int r)
 static void identified(struct work *work);
 static void compiled(struct work *work);
 
-/* Hands JOB to the thread pool, or lets it wait for its turn. */
+/* Hands JOB to the thread pool, or queues a large file. */
 static int start_job(struct job *job)
 {
 	struct table_compiler *c = job->compiler;
@@ -231,9 +234,9 @@ static void renumber(struct table_compiler *c)
 }
 
 /*
- * A table is there: the kernel should walk by it at once, because a stack that is finished from its
- * copy ends where it goes on elsewhere (cgo). On a node with very many mappings it waits for a
- * tick.
+ * A new table is there: the kernel should use it at once, because a stack whose walk is finished
+ * from its copy ends at code that switches stacks (cgo). On a node with very many mappings it waits
+ * for a tick.
  */
 static void renumber_if_cheap(struct table_compiler *c)
 {
@@ -242,8 +245,8 @@ static void renumber_if_cheap(struct table_compiler *c)
 }
 
 /*
- * The image has a slot now. 0: nobody has asked for its table yet; 1: somebody has, or the image
- * can have none.
+ * The image has a slot now. 0: no job makes its table yet; 1: one does or did, or the image can
+ * have none.
  */
 static int find_others(struct job *job)
 {
@@ -254,7 +257,8 @@ static int find_others(struct job *job)
 		unwind_store_set_state(o->unwind, job->stored, UNWIND_NONE);
 		return 1;
 	}
-	/* Until then the kernel sends stacks of it along, and they are finished here. */
+	/* Until the mappings are renumbered, the kernel sends copies of such stacks, which are
+	 * finished here. */
 	job->compiler->renumber = true;
 	runtimes_identified(o->runtimes, job->image, uv_hrtime());
 	return unwind_store_state(o->unwind, job->stored, now_ms()) != UNWIND_NONE;
@@ -271,7 +275,7 @@ static void identified(struct work *work)
 		finish_job(job, r);
 		return;
 	}
-	/* What cannot be read as a whole has a slot of its own. */
+	/* A file that cannot be read as a whole gets a slot of its own. */
 	metric_add(r < 0	   ? M_IMAGES_NOT_IDENTIFIED
 		   : job->unshared ? M_IMAGES_UNSHARED
 				   : M_IMAGES_IDENTIFIED,
@@ -290,7 +294,8 @@ static void identified(struct work *work)
 	}
 }
 
-/* Its file is another now than the one whose slot it has: others may still have that one. */
+/* The file has changed since its content was identified: it leaves the slot, which other images may
+ * still use. */
 static void leave_slot(struct job *job)
 {
 	const struct table_compiler_options *o = &job->compiler->options;
@@ -339,7 +344,8 @@ void table_compiler_tick(struct table_compiler *c)
 
 	if (c->renumber)
 		renumber(c);
-	/* The compiler goes once through the file: what it needs again comes back by itself. */
+	/* The compiler reads the file once from start to end; pages that it needs again are read
+	 * again. */
 	if (c->reading)
 		image_forget(c->reading);
 	c->ready = NULL;
@@ -362,7 +368,7 @@ static bool has_twin(struct table_compiler *c, const struct image *image)
 	uint64_t *place = &c->claims[claim >> 32 & (CLAIMS - 1)];
 	bool met = *place == claim;
 
-	*place = claim; /* a file that is forgotten here may get one table more */
+	*place = claim; /* the file that was at this place may get one table more */
 	return met;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct table_compiler: has the unwind tables of images made in the thread pool, runtimes' code in
- * them marked, and loads them into the slab that the kernel reads. Big files are compiled one at a
- * time, because each makes tens of MiB resident. Owned by the loop thread.
+ * struct table_compiler: makes the unwind tables of images in the thread pool, marks the code of
+ * runtimes in them, and loads them into the slab that the kernel reads. Large files are compiled
+ * one at a time, because each makes tens of MiB resident. Owned by the loop thread.
  */
 #pragma once
 
@@ -15,13 +15,14 @@ struct table_compiler_options {
 	uv_loop_t *loop;
 	struct image_store *images;
 	struct unwind_store *unwind;
-	struct runtimes *runtimes; /* is told what a file is, before its table is loaded */
+	struct runtimes *runtimes; /* is told what runtime a file is, before its table is loaded */
 	uint32_t tracers;	   /* the runtimes that files are probed for */
-	/* The slots of images have changed: the kernel's mappings must have them. */
+	/* Slots of images have changed: update them in the kernel's mappings. */
 	void (*renumber)(void *arg);
 	/*
-	 * The table of IMAGE (only its address), and of all that have this slot of the unwind
-	 * store, is there, will not be, or can be asked for: samples that wait may be tried again.
+	 * The table of IMAGE (use only its address), and of all images with this slot of the unwind
+	 * store, is loaded, will not be made, or can be requested: samples that wait may be tried
+	 * again.
 	 */
 	void (*changed)(const struct stored_image *image, uint32_t slot, void *arg);
 	void *arg;
@@ -34,10 +35,10 @@ int table_compiler_new(const struct table_compiler_options *options,
 struct table_compiler *table_compiler_free(struct table_compiler *c);
 DEFINE_CLEANUP(struct table_compiler *, table_compiler_free)
 
-/* Starts to make the table of IMAGE, unless it is there or under way. False: it never will be. */
+/* Starts to make the table of IMAGE, unless it is there or under way. False: it cannot be made. */
 bool table_compiler_want(struct table_compiler *c, struct stored_image *image);
-/* Now and then: loads what had to wait for room in the slab. */
+/* To be called regularly: loads tables that had to wait for room in the slab. */
 void table_compiler_tick(struct table_compiler *c);
-/* No more is begun; what is under way ends soon. */
+/* Starts no more jobs; those under way end soon. */
 void table_compiler_stop(struct table_compiler *c);
 bool table_compiler_busy(const struct table_compiler *c);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One queue for each thing that is waited for, in the order of arrival. What a cgroup has waiting
- * is its share; when the room is more than half full, a cgroup that has half of what may wait gets
- * no more in, so that a crowd of new processes leaves room for others.
+ * One queue for each key, in the order of arrival. The samples of a cgroup that wait are its share.
+ * When the room is more than half full, a cgroup that has half of the total gets no more in, so
+ * that a crowd of new processes leaves room for others.
  */
 #include "agent/window/waiting.h"
 
@@ -67,7 +67,7 @@ static bool has_room(const struct waiting_room *room, const struct waiting_share
 		return false;
 	if (room->n < WAITING_MAX / 2 && room->bytes < WAITING_BYTES_MAX / 2)
 		return true;
-	/* Where nobody asks for cgroups, all have the same. */
+	/* If cgroups are not recorded, all samples have the same share, which is not limited. */
 	return !share->cgroup ||
 	       (share->n < WAITING_MAX / 2 && share->bytes + size <= WAITING_BYTES_MAX / 2);
 }
@@ -93,7 +93,8 @@ bool waiting_add(struct waiting_room *room, struct waiting_key key,
 	struct waiting *w = NULL;
 	uint32_t cut = 0;
 
-	/* When many wait, the lower part of each stack is worth more than a few of them whole. */
+	/* When many samples wait, keep the part next to the leaf of each stack rather than a few
+	 * whole stacks. */
 	if (room->bytes > WAITING_BYTES_MAX / 2 && record->dump_len > KILN_DUMP_SMALL)
 		cut = record->dump_len - KILN_DUMP_SMALL;
 	if (!share)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct waiting_room: samples that wait for a process to be read or a table to be compiled, as
- * copies of their records, found by what they wait for. Bounded in number and in bytes, for each
- * cgroup too. Each holds its mapset; its process stays as long as waiting_touch() is called before
- * each sweep. Owned by the loop thread.
+ * struct waiting_room: samples that wait for a process to be read or a table to be compiled: copies
+ * of their records, found by what they wait for. Their number and bytes are bounded, for each
+ * cgroup too. Each holds a reference to its mapset; its process stays as long as waiting_touch() is
+ * called before each sweep. Owned by the loop thread.
  */
 #pragma once
 
@@ -15,8 +15,9 @@
 enum { WAITING_MAX = 4096, WAITING_BYTES_MAX = 8 << 20 };
 
 /*
- * What samples wait for: the table of a slot of the unwind store (`number`), that of an image whose
- * slot is not known yet (`id`: its address), or a process (tgid) that runs one program (exec id).
+ * What samples wait for: the table of a slot of the unwind store (`number`), the table of an image
+ * whose slot is not known yet (`id`: the image's address), or a program of a process (`number`:
+ * tgid, `id`: exec id).
  */
 enum waiting_kind { WAITING_TABLE, WAITING_IMAGE, WAITING_PROCESS };
 struct waiting_key {
@@ -39,14 +40,14 @@ struct waiting_room {
 	size_t n, bytes; /* of records */
 };
 
-/* A copy of RECORD, of the end of whose stack only a part when much waits. False: no room for it,
- * which is counted. */
+/* Stores a copy of RECORD; when much waits, without the outer part of its stack dump. False: no
+ * room, which is counted. */
 bool waiting_add(struct waiting_room *room, struct waiting_key key,
 		 const struct kiln_sample *record, struct process *process, struct mapset *mapset);
-/* All that wait for KEY, oldest first, linked by `next`: the caller's from now on. */
+/* Removes all samples that wait for KEY, oldest first, linked by `next`; the caller owns them. */
 struct waiting *waiting_take(struct waiting_room *room, struct waiting_key key);
 /* All that wait for anything. */
 struct waiting *waiting_take_all(struct waiting_room *room);
 struct waiting *waiting_free(struct waiting *w);
-/* The processes of those that wait are in use in window NUMBER. */
+/* Marks the processes of all waiting samples as used in window NUMBER. */
 void waiting_touch(const struct waiting_room *room, uint32_t number);

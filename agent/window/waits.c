@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread has one wait at a time, so waits are found by thread. A sample may come here late, when
- * it had to wait for a table: ends of waits that are not here are kept for two windows.
+ * A thread has one wait at a time, so waits are found by thread. A sample may arrive here late,
+ * because it had to wait for a table: the end of a wait whose sample is not here yet is kept for
+ * two windows.
  */
 #include "agent/window/waits.h"
 
@@ -9,7 +10,7 @@ struct wait {
 	uint32_t tid;
 	uint64_t began, counted_until;
 	bool long_lived;     /* it lasted over the end of a window */
-	unsigned int missed; /* windows that found the thread not waiting so any more */
+	unsigned int missed; /* windows at whose end the thread was no longer in this wait */
 	struct window_sample sample;
 	char comm[KILN_COMM_LEN];
 	UT_hash_handle hh;
@@ -21,7 +22,7 @@ struct early {
 		uint64_t tid, began;
 	} key;
 	uint64_t ns;
-	unsigned int windows; /* that ended since */
+	unsigned int windows; /* windows that have ended since */
 	UT_hash_handle hh;
 };
 
@@ -79,7 +80,7 @@ uint64_t waits_weigh(uint64_t ns, uint64_t chance)
 	return value > UINT64_MAX ? UINT64_MAX : (uint64_t)value;
 }
 
-/* Counts NS of the wait of S, walked with CHANCE. */
+/* Counts NS of the wait of S, scaled by the CHANCE that it was walked. */
 static int count_as(const struct window_sample *s, uint64_t ns, uint64_t chance,
 		    struct window *window)
 {
@@ -90,8 +91,8 @@ static int count_as(const struct window_sample *s, uint64_t ns, uint64_t chance,
 }
 
 /*
- * A wait that lasts over the end of a window is the thread's only one at that time, and stands for
- * no other: it is measured.
+ * A wait that lasts over the end of a window is the thread's only one at that time, so it is
+ * counted as measured, not scaled up for other waits.
  */
 static int count(const struct wait *x, uint64_t ns, struct window *window)
 {
@@ -114,7 +115,7 @@ int waits_begin(struct waits *w, const struct window_sample *s, uint64_t began,
 	}
 	HASH_FIND(hh, w->waiting, &s->tid, sizeof(s->tid), x);
 	if (x) {
-		/* One that waited for a table, and whose end was lost. */
+		/* This wait is an older one whose sample came late and whose end was lost. */
 		if (x->began > began)
 			return 0;
 		forget(w, x);
@@ -173,7 +174,7 @@ int waits_credit(struct waits *w, uint64_t now, struct window *window,
 	int r = 0, result = 0;
 
 	HASH_ITER (hh, w->waiting, x, next) {
-		/* Its end may be in the ring still. */
+		/* Its end may still be in the ring, so it is forgotten the second time. */
 		if (!waits(arg, x->tid, x->began) && x->missed++) {
 			forget(w, x);
 			continue;
@@ -209,7 +210,8 @@ static struct total *find_total(struct total *all, const struct count *c)
 	return t;
 }
 
-/* One for each thread of W that waited. Without memory some are left out: estimates remain. */
+/* The totals of the threads of W that waited. Without memory some are left out: their values stay
+ * estimates. */
 static struct total *sum_totals(const struct window *w)
 {
 	struct total *all = NULL, *t;
@@ -230,7 +232,7 @@ static struct total *sum_totals(const struct window *w)
 	return all;
 }
 
-/* What T's sum becomes. */
+/* The value that T's sum is corrected to. */
 static uint64_t calibrated(const struct total *t, uint64_t now, const struct waits_truth *truth)
 {
 	int64_t due;

@@ -53,7 +53,8 @@ void window_reset(struct window *w, uint32_t number, uint64_t start_unix_ns)
 
 	HASH_CLEAR(hh, w->counts);
 	forget_identities(w);
-	/* One unusual window must not hold its memory for ever: keep as many as were used now. */
+	/* Frees entries that were not used in this window, so that one unusual window does not keep
+	 * its memory forever. */
 	free_list(w->spare);
 	w->spare = NULL;
 	while (w->list) {
@@ -74,7 +75,7 @@ void window_reset(struct window *w, uint32_t number, uint64_t start_unix_ns)
 	w->start_unix_ns = start_unix_ns;
 }
 
-/* TIME for each of N samples. */
+/* Adds N times TIME_UNIX_NS. */
 static int add_times(struct window *w, struct count *c, uint64_t time_unix_ns, uint64_t n)
 {
 	int r;
@@ -119,7 +120,7 @@ static int add_count(struct window *w, const struct count_key *key, struct count
 	return 0;
 }
 
-/* Most samples of a stack are of the thread that its last one was of: no search then. */
+/* Most samples of a stack are of the same thread as its last one: no lookup is needed then. */
 static struct count *find_count(struct window *w, const struct stack *stack,
 				const struct count_key *key)
 {
@@ -149,7 +150,7 @@ int window_add(struct window *w, const struct window_sample *s)
 	key.policy = s->policy;
 	key.origin = s->origin;
 	key.detail = s->detail;
-	/* The rest stays zero: bytes after the end would tell equal names apart. */
+	/* The rest of key.comm stays zero: bytes after the NUL would make equal names differ. */
 	memcpy(key.comm, s->comm, strnlen(s->comm, sizeof(key.comm) - 1));
 	c = find_count(w, s->stack, &key);
 	if (!c)
@@ -160,7 +161,7 @@ int window_add(struct window *w, const struct window_sample *s)
 		s->stack->counted_round = w->round;
 		s->stack->counted = c;
 	}
-	/* Without memory it has the kernel's. */
+	/* Without memory the kernel's name is used. */
 	if (!r && s->thread_name && !c->thread_name)
 		c->thread_name = strdup(s->thread_name);
 	if (!r && s->timed)

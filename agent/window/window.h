@@ -28,12 +28,12 @@ struct window_sample {
 	enum kiln_origin origin;
 	uint8_t detail;		 /* of the origin: see struct kiln_sample */
 	const char *comm;	 /* KILN_COMM_LEN bytes at most */
-	const char *thread_name; /* the whole one; NULL: that is COMM, or not known */
+	const char *thread_name; /* the full name; NULL: it is COMM, or not known */
 	uint64_t value, period, time_unix_ns;
-	struct label_set *labels; /* what its policy lets pass; NULL: none */
+	struct label_set *labels; /* the labels that its policy allows; NULL: none */
 };
 
-/* All that makes two samples different; so those of one entry stand for the same period. */
+/* Samples with equal keys are counted together; so all of an entry have the same period. */
 struct count_key {
 	struct stack *stack;
 	struct process *process;
@@ -45,13 +45,14 @@ struct count_key {
 
 struct count {
 	struct count_key key;
-	int64_t samples;	  /* how many: periods, where the origin has one */
-	uint64_t value;		  /* their sum */
-	uint8_t waits;		  /* windows so far, for metadata or policy of its container */
-	uint64_t route;		  /* who gets it, as bits; 0: the window's default */
+	int64_t samples; /* number of samples: of periods, if the origin has one */
+	uint64_t value;	 /* sum of the samples' values */
+	uint8_t waits;	/* windows that it has waited for the metadata or policy of its container */
+	uint64_t route; /* receivers, as bits; 0: the window's default route */
 	struct label_set *labels; /* a reference; NULL: none */
 	char *thread_name;	  /* NULL: key.comm */
-	uint64_t *times; /* UNIX ns, one for each of samples; only when timestamps are wanted */
+	/* UNIX ns of each sample; only when timestamps are wanted. */
+	uint64_t *times;
 	size_t cap_times;
 	struct count *next; /* of the window's list */
 	UT_hash_handle hh;
@@ -59,13 +60,13 @@ struct count {
 
 struct window {
 	uint32_t number;
-	uint64_t round; /* of no other window, and of this one until it is emptied */
+	uint64_t round; /* unique; changes when the window is reset */
 	uint64_t start_unix_ns;
 	struct count *counts;	    /* hash */
 	struct count *list, *spare; /* used nodes, and nodes kept for reuse */
 	size_t n, n_times;
-	uint64_t default_route; /* of what no policy routes; stays over resets */
-	/* Of its processes, by process.identity; holds references. [0]: nobody told. */
+	uint64_t default_route; /* of counts that no policy routes; kept by window_reset() */
+	/* Indexed by process.identity; holds references. [0]: not known. */
 	struct identity *identities;
 	size_t n_identities, cap_identities;
 	struct window_probes *probes; /* NULL: the node has none */
@@ -87,7 +88,7 @@ enum window_fate { WINDOW_KEEP, WINDOW_WAIT, WINDOW_DROP };
  */
 void window_sort(struct window *w, struct window *next,
 		 enum window_fate (*fate)(struct count *c, void *arg), void *arg);
-/* The index of WHO, of whose pod W takes a reference; 0 without memory. */
+/* Adds WHO and returns its index. W takes a reference to its pod. 0 without memory. */
 uint32_t window_add_identity(struct window *w, const struct identity *who);
 /* How many samples S counts as: 0 when its value is no multiple of its period, which is malformed.
  */
