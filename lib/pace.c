@@ -13,7 +13,8 @@
 
 atomic_uint_fast64_t pace_limit;
 _Thread_local unsigned int pace_calls;
-static _Thread_local uint64_t paid_ns; /* the thread's CPU clock when it was charged last */
+static _Thread_local uint64_t paid_ns;	   /* the thread's CPU clock when it was charged last */
+static _Thread_local uint64_t paid_period; /* limit_period when paid_ns was set */
 static _Thread_local bool is_exempt;
 
 static struct {
@@ -22,6 +23,8 @@ static struct {
 	uint64_t filled_ns; /* CLOCK_MONOTONIC */
 } bucket = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 static atomic_uint_fast64_t waited_ns;
+static atomic_uint_fast64_t
+    limit_period; /* counts how often a limit was set where there was none */
 
 static uint64_t clock_ns(clockid_t clock)
 {
@@ -37,6 +40,7 @@ void pace_set_limit(uint64_t ns_per_s)
 	if (!atomic_load(&pace_limit)) {
 		bucket.credit_ns = 0;
 		bucket.filled_ns = clock_ns(CLOCK_MONOTONIC);
+		atomic_fetch_add(&limit_period, 1);
 	}
 	atomic_store(&pace_limit, ns_per_s);
 	pthread_mutex_unlock(&bucket.mutex);
@@ -65,15 +69,17 @@ static int64_t pay(uint64_t limit, uint64_t used_ns)
 
 void pace_wait(void)
 {
-	uint64_t limit = atomic_load(&pace_limit), cpu, slept;
+	uint64_t limit = atomic_load(&pace_limit), period = atomic_load(&limit_period), cpu, slept;
 	struct timespec sleep = {0};
 	int64_t credit;
 
 	if (!limit || is_exempt)
 		return;
 	cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-	/* The thread's first call under a limit charges nothing: it only starts the count. */
-	credit = pay(limit, paid_ns ? cpu - paid_ns : 0);
+	/* CPU time from before the limit was set is free: the thread's first call only starts the
+	 * count. */
+	credit = pay(limit, paid_period == period ? cpu - paid_ns : 0);
+	paid_period = period;
 	paid_ns = cpu;
 	while (credit < 0 && limit) {
 		slept = (uint64_t)MIN((double)-credit / (double)limit * NS_PER_SECOND,
