@@ -4,9 +4,10 @@
  * the loop fetches when the uv_async fires. `jobs` has every job from its submission to its
  * delivery. One mutex guards all of it; it is never held while a job runs.
  *
- * Threads are started when jobs come, up to `threads` that are not late. One that comes back from a
- * late job ends when its place was taken. They are detached, because nothing can wait for a thread
- * that hangs: the pool counts them, and whoever leaves last, the loop or a thread, frees it.
+ * Threads are started when jobs come, up to `threads` that are not late. A thread that returns from
+ * a late job ends if it was replaced meanwhile. Threads are detached, because nothing can wait for
+ * a thread that hangs: the pool counts them, and whoever leaves last, the loop or a thread, frees
+ * it.
  */
 #include "agent/discovery/pool.h"
 
@@ -25,7 +26,7 @@ enum {
 	CHECKS_PER_DEADLINE = 4,
 };
 
-/* Of their own, because libuv frees them later than the loop leaves the pool. */
+/* Not a part of the pool: libuv closes the handles after the loop has left the pool. */
 struct handles {
 	struct loop_wake ran;
 	uv_timer_t check; /* for late jobs, while jobs run */
@@ -43,7 +44,7 @@ struct discovery_pool {
 	size_t queued, n_running;
 	unsigned int threads, idle, late; /* late: threads in late jobs; all of them in `threads` */
 	bool closed;
-	size_t submitted; /* and not delivered; the loop's */
+	size_t submitted; /* jobs that are not delivered yet; only for the loop's thread */
 };
 
 static uint64_t now_ms(void)
@@ -73,7 +74,7 @@ static void forget_key(struct discovery_pool *p, struct discovery_job *job)
 		HASH_DEL(p->jobs, job);
 }
 
-/* With the mutex. Threads that do not hang, or whose place is not filled. */
+/* With the mutex. The number of threads, less those in late jobs that may be replaced. */
 static unsigned int staffed(const struct discovery_pool *p)
 {
 	return p->threads - MIN(p->late, p->options.late_max);
@@ -124,7 +125,7 @@ static void *work(void *arg)
 	pthread_mutex_lock(&p->mutex);
 	while (!is_surplus(p)) {
 		if (p->queue) {
-			/* Before the job: what waits here is not late. */
+			/* Wait before taking the job: its deadline begins when it is taken. */
 			pthread_mutex_unlock(&p->mutex);
 			pace_wait();
 			pthread_mutex_lock(&p->mutex);
@@ -139,7 +140,7 @@ static void *work(void *arg)
 		p->idle--;
 	}
 	p->threads--;
-	/* The loop leaves with `handles`. */
+	/* `handles` is NULL when the loop has left. */
 	last = p->closed && !p->threads && !p->handles;
 	pthread_cond_broadcast(&p->left);
 	pthread_mutex_unlock(&p->mutex);
@@ -171,7 +172,7 @@ static int start_thread(struct discovery_pool *p)
 	return 0;
 }
 
-/* With the mutex. Threads for what is queued. */
+/* With the mutex. Wakes or starts a thread for the queue. */
 static int staff(struct discovery_pool *p)
 {
 	int r = 0;
@@ -180,7 +181,7 @@ static int staff(struct discovery_pool *p)
 		pthread_cond_signal(&p->work);
 	else if (staffed(p) < p->options.threads)
 		r = start_thread(p);
-	/* Those that there are will come to it. */
+	/* No error while there is a thread that is not late: it will take the job. */
 	return p->threads > p->late ? 0 : r;
 }
 
@@ -191,7 +192,10 @@ static bool is_beyond(const struct discovery_pool *p, const struct discovery_job
 	return job->state == DISCOVERY_RUNNING && now - job->started_ms >= p->options.deadline_ms;
 }
 
-/* Takes one job that has just become late, and puts a thread in the place of its own. */
+/*
+ * Takes one job that has just become late, and replaces its thread if jobs wait. NULL: there is
+ * none.
+ */
 static struct discovery_job *next_late(struct discovery_pool *p, uint64_t now)
 {
 	struct discovery_job *job;

@@ -2,8 +2,8 @@
 /*
  * struct discovery_pool: the threads that touch other processes' files and memory. Such a call may
  * hang in the kernel for ever (a network or FUSE filesystem that does not answer), and no signal
- * ends it. So each job has a deadline: a job that is late keeps its thread, another thread takes
- * the place of that one, and the loop is told. A late job that ends after all is delivered like any
+ * ends it. So each job has a deadline: a job that is late keeps its thread, another thread replaces
+ * that one, and the loop is told (`late`). A late job that ends after all is delivered like any
  * other.
  *
  * Everything but discovery_touch() is for the loop's thread.
@@ -17,7 +17,7 @@
 
 enum {
 	DISCOVERY_THREADS = 3,
-	DISCOVERY_THREADS_LATE_MAX = 16, /* that late jobs hold; more are not replaced */
+	DISCOVERY_THREADS_LATE_MAX = 16, /* held by late jobs and replaced; further ones are not */
 	DISCOVERY_QUEUE_MAX = 4096,	 /* jobs that wait for a thread */
 	DISCOVERY_DEADLINE_MS = 2000,
 };
@@ -59,7 +59,7 @@ struct discovery_job {
 
 struct discovery_options {
 	uv_loop_t *loop;
-	unsigned int threads, late_max; /* 0: as above, and so below */
+	unsigned int threads, late_max; /* 0, here and below: the defaults above */
 	size_t queue_max;
 	uint64_t deadline_ms;
 };
@@ -68,9 +68,9 @@ struct discovery_pool;
 int discovery_pool_new(const struct discovery_options *options,
 		       struct discovery_pool **ret) _must_check_;
 /*
- * No more is begun, nothing more is delivered; closes the handles on the loop, which has to run
- * once more. Waits for jobs that are not late. Returns the number of threads that still hang in
- * late jobs: what those use may not be freed. The pool itself goes with the last of them.
+ * Begins and delivers no more jobs. Closes the handles on the loop, which has to run once more.
+ * Waits for jobs that are not late. Returns the number of threads that still hang in late jobs:
+ * what those use may not be freed. The last of those threads frees the pool itself.
  */
 unsigned int discovery_pool_free(struct discovery_pool *pool);
 
@@ -80,8 +80,9 @@ unsigned int discovery_pool_free(struct discovery_pool *pool);
  */
 int discovery_submit(struct discovery_pool *pool, struct discovery_job *job) _must_check_;
 /*
- * For a job's `run`: it is about to touch a file of this device (not 0). -EHOSTDOWN: a late job
- * hangs there, so this one should do without: one thread for each filesystem that hangs is enough.
+ * To be called by a job's `run` before it touches a file on DEVICE (not 0). -EHOSTDOWN: a late job
+ * hangs on that device, so this job should not touch the file: one hanging thread for each
+ * filesystem is enough.
  */
 int discovery_touch(struct discovery_job *job, uint64_t device) _must_check_;
 

@@ -2,7 +2,7 @@
 /*
  * The order of reading: first the mappings, because the process may be gone in a moment; then who
  * it is, so that samples of a process whose files hang are at least its own; then the files, one
- * device after the other. The start time is looked at after each: the pid was the same process's
+ * device after the other. The start time is compared after each, so the pid was the same process's
  * all the while.
  */
 #include "agent/discovery/process_reader.h"
@@ -38,7 +38,7 @@ static void describe(struct process_reading *r)
 	atomic_store_explicit(&r->described, true, memory_order_release);
 }
 
-/* The image of one mapping; without one when its file cannot be kept. */
+/* Opens the image of mapping I. It stays NULL when the file cannot be kept. */
 static int open_image(struct process_reading *r, size_t i)
 {
 	const struct map_entry *e = &r->maps.entries[i];
@@ -92,7 +92,7 @@ static int read_mappings(struct process_reading *r)
 		return e;
 	e = maps_read(r->proc_dirfd, r->tid, &r->maps);
 	r->maps_pid = r->tid;
-	/* It was the process's all the while. */
+	/* The thread was one of the process all the while. */
 	return e < 0 || is_thread(r) ? e : -ESRCH;
 }
 
@@ -135,7 +135,7 @@ static void run(struct discovery_job *job)
 	r->mapped_ns = now_ns();
 	describe(r);
 	r->described_ns = now_ns();
-	/* One that has gone since has told enough. */
+	/* A process that has ended since its mappings were read is no error. */
 	if (r->info_result == -ESRCH && (r->without_mappings || r->is_other))
 		r->result = -ESRCH;
 	if (r->without_mappings)

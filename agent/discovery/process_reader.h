@@ -13,42 +13,46 @@
 
 struct process_reading {
 	struct discovery_job job; /* `late`, `done`, `drop` and `key` are the caller's to set */
-	/* What is asked: */
+	/* The request: */
 	int proc_dirfd;
 	struct image_store *images;
 	uint32_t tgid;
-	uint32_t tid;	   /* a thread of it, which may outlive its first one; 0: none is known */
-	uint64_t start_ns; /* boot time; 0: whoever has the pid */
-	bool without_mappings; /* only who it is */
+	/* A thread of the process, asked when the first thread has ended; 0: none is known. */
+	uint32_t tid;
+	uint64_t start_ns;     /* boot time; 0: any process that has the pid */
+	bool without_mappings; /* only `info` */
 	/*
-	 * It is gone, or executes another program: nothing of its own is read. The caller has set
-	 * `maps` from what the kernel noted (agent/sampler/map_notes.h), or left it empty: then it
-	 * is a fork that maps what `maps_pid` does, its parent, which began at `parent_start_ns`.
-	 * Files are looked for below the root directory of `maps_pid`.
+	 * The process is gone, or executes another program: nothing of it is read. The caller has
+	 * set `maps` from the kernel's notes (agent/sampler/map_notes.h) or left it empty. Empty:
+	 * the process was a fork with the mappings of its parent `maps_pid`, which began at
+	 * `parent_start_ns`, and those are read. Files are looked for below the root directory of
+	 * `maps_pid`.
 	 */
 	bool gone;
 	uint64_t parent_start_ns; /* boot time */
 	/*
-	 * Who it is, found before a file of the process is opened: from `described` on the loop's,
-	 * even while the job still runs. -ESRCH: gone, or the pid is another's.
+	 * Who the process is. `info` is read before a file of the process is opened. Once
+	 * `described` is set, the loop may read the next three fields, even while the job still
+	 * runs. -ESRCH: the process is gone, or the pid is another's.
 	 */
 	atomic_bool described;
 	int info_result;
 	bool is_other; /* the pid is another's */
 	struct process_info info;
 	/*
-	 * Its mappings, once the job has run. -ESRCH as above, -EHOSTDOWN: a file lies where
-	 * another reading hangs, -ENOMEM, or what reading the maps failed with.
+	 * The result of reading the mappings, once the job has run. -ESRCH as above; -EHOSTDOWN: a
+	 * file is on a device where another reading hangs; -ENOMEM; or why the maps cannot be read.
 	 */
 	int result;
-	uint64_t read_ns; /* CLOCK_MONOTONIC, before they were read; else when the job began */
+	/* When the job began, before the mappings were read: CLOCK_MONOTONIC. */
+	uint64_t read_ns;
 	uint64_t mapped_ns, described_ns; /* after mappings were read, and after INFO was */
 	struct maps maps;
-	uint32_t maps_pid;		 /* of whom /proc told the mappings: TGID, or TID */
+	uint32_t maps_pid;		 /* whose mappings they are: `tgid`, `tid`, or the parent */
 	struct stored_image **images_of; /* of each mapping, or NULL; references */
 };
 
-/* READING is zeroed but for what is asked. Sets job.run. */
+/* READING: zero, except for the fields of the request. Sets job.run. */
 void process_reading_init(struct process_reading *reading);
-/* Gives the references back that nobody took (set to NULL). Loop. */
+/* Gives back the references that the caller has not taken; taken ones are set to NULL. Loop. */
 void process_reading_done(struct process_reading *reading, uint64_t now_ms);

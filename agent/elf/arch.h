@@ -19,10 +19,16 @@ extern const uint32_t arch_relative; /* the type of a relative relocation */
 
 struct cfi_state;
 
-/* Is this the kernel's signal frame? *RET is where its ucontext is from sp. */
+/*
+ * Does S, the state of a CIE with augmentation 'S', describe the kernel's signal frame? *RET: bytes
+ * from sp to its ucontext.
+ */
 bool arch_signal_frame(const struct cfi_state *s, int32_t *ret);
 
-/* The CFA expression of .plt; RET_N is where in an entry the stack has grown. */
+/*
+ * Is C the CFA expression of .plt (bpf/types.h, KILN_RULE_PLT)? *RET_N: the offset in a PLT entry
+ * behind the instruction that pushes one word.
+ */
 bool arch_plt_expression(struct cursor c, uint8_t *ret_n);
 
 /* Known code without unwind information, and its one rule. */
@@ -32,9 +38,10 @@ struct code_rule {
 };
 
 /*
- * Finds such code outside of COVERED (sorted): entry points, signal trampolines, thread starts, PLT
- * sections, _init and _fini. Returns the number of rules, in no order, possibly overlapping: the
- * first one wins.
+ * Finds known code without unwind information: entry points, signal trampolines, thread starts, PLT
+ * sections, _init and _fini. Byte patterns are searched for only outside of COVERED (sorted).
+ * Writes at most MAX rules to RULES and returns their number. They are in no order and may overlap:
+ * of two with the same start the first one counts.
  */
 size_t arch_known_code(const struct image *image, const struct spans *covered,
 		       struct code_rule *rules, size_t max);

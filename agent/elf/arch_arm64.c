@@ -27,9 +27,9 @@ static const struct kiln_rule in_register = {
     .kind = KILN_RULE_RA_REG, .reg = ARCH_REG_SP, .ra_off = ARCH_REG_RA};
 
 /*
- * Only signal trampolines have the augmentation. Kernels before 5.8 describe just enough of theirs
- * to reach the caller's frame record (arch/arm64/kernel/vdso/sigreturn.S); the frame itself has all
- * registers.
+ * Only signal trampolines have the augmentation 'S', so S is not checked. Kernels before 5.8
+ * describe in their CFI just enough to reach the caller's frame record
+ * (arch/arm64/kernel/vdso/sigreturn.S), but the ucontext in the signal frame has all registers.
  */
 bool arch_signal_frame(const struct cfi_state *s, int32_t *ret)
 {
@@ -46,9 +46,9 @@ bool arch_plt_expression(struct cursor c, uint8_t *ret_n)
 }
 
 /*
- * Stubs jump with the return address where it was, in x30. The first entry saves it for the
- * resolver: [bti c;] stp x16, x30, [sp, #-16]!; adrp; ldr; add; br x17 (binutils
- * bfd/elfnn-aarch64.c, elfNN_aarch64_small_plt0_entry; lld ELF/Arch/AArch64.cpp, writePltHeader).
+ * Stubs leave the return address in x30 when they jump. The first entry pushes it for the resolver:
+ * [bti c;] stp x16, x30, [sp, #-16]!; adrp; ldr; add; br x17 (binutils bfd/elfnn-aarch64.c,
+ * elfNN_aarch64_small_plt0_entry; lld ELF/Arch/AArch64.cpp, writePltHeader).
  */
 static void plt_section(struct code_finder *f, const struct image_section *s)
 {
@@ -76,10 +76,11 @@ static void plt_section(struct code_finder *f, const struct image_section *s)
 
 static const struct code_pattern patterns[] = {
     /* mov x8, #139; svc #0: the kernel's vDSO, musl src/signal/aarch64/restore.s, Go
-       runtime.sigreturn__sigaction. Return addresses are looked up a byte before. */
+     * runtime.sigreturn__sigaction. The rule starts one byte before, because return addresses
+     * are looked up at address - 1. */
     {"\x68\x11\x80\xd2\x01\x00\x00\xd4", 8, &signal_rule, 1},
-    /* The thread's side of musl's src/thread/aarch64/clone.s:
-     * ldp x1, x0, [sp], #16; blr x1; mov x8, #93; svc #0 */
+    /* The new thread's side of musl's src/thread/aarch64/clone.s: ldp x1, x0, [sp], #16; blr x1;
+     * mov x8, #93; svc #0 */
     {"\xe1\x03\xc1\xa8\x20\x00\x3f\xd6\xa8\x0b\x80\xd2\x01\x00\x00\xd4", 16, &stop, 0},
 };
 

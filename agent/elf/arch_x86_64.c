@@ -37,7 +37,10 @@ static void add(struct code_finder *f, uint64_t start, uint64_t end, struct kiln
 /* ---- signal frames ---------------------------------------------------------------------------
  */
 
-/* CFA and return address are two words of the saved context. */
+/*
+ * The CFA is the saved rsp and the return address the saved rip, which is the next word of the
+ * mcontext.
+ */
 bool arch_signal_frame(const struct cfi_state *s, int32_t *ret)
 {
 	int64_t off = (int64_t)((uint64_t)s->ra.off - MCONTEXT_PC);
@@ -70,7 +73,10 @@ bool arch_plt_expression(struct cursor c, uint8_t *ret_n)
 	return true;
 }
 
-/* Where in an entry of a lazy .plt the index has been pushed; 0 when it does not push one. */
+/*
+ * The offset in an entry of a lazy .plt behind the push of the relocation index; 0 when the entry
+ * pushes none.
+ */
 static uint8_t pushed_at(const uint8_t *entry)
 {
 	static const uint8_t endbr[] = {0xf3, 0x0f, 0x1e, 0xfa};
@@ -95,7 +101,8 @@ static void plt_section(struct code_finder *f, const struct image_section *s)
 		add(f, s->vaddr, s->vaddr + c.size, at_sp(8));
 		return;
 	}
-	/* The first entry: push link_map; jmp *resolver. It is entered with the index pushed. */
+	/* The first entry (push link_map; jmp *resolver) begins with the relocation index on the
+	 * stack. */
 	add(f, s->vaddr, s->vaddr + 6, at_sp(16));
 	add(f, s->vaddr + 6, s->vaddr + PLT_ENTRY, at_sp(24));
 	n = pushed_at(c.data + PLT_ENTRY);
@@ -110,10 +117,13 @@ static void plt_section(struct code_finder *f, const struct image_section *s)
 /* ---- _init and _fini ---------------------------------------------------------------------------
  */
 
-/* Put together from crti.o, crtn.o: [endbr64;] sub $8,%rsp; ...; add $8,%rsp; ret */
+/*
+ * .init and .fini are put together from crti.o and crtn.o: [endbr64;] sub $8,%rsp; ...; add
+ * $8,%rsp; ret
+ */
 static void init_section(struct code_finder *f, const struct image_section *s)
 {
-	enum { INIT_MAX = 4096 }; /* a call or two */
+	enum { INIT_MAX = 4096 }; /* bytes; the section makes a call or two */
 	static const uint8_t sub[] = {0x48, 0x83, 0xec, 0x08},
 			     add8[] = {0x48, 0x83, 0xc4, 0x08, 0xc3};
 	struct cursor c = image_section_data(f->image, s);
@@ -137,9 +147,9 @@ static void init_section(struct code_finder *f, const struct image_section *s)
  */
 
 /*
- * _start: of musl (arch/x86_64/crt_arch.h: xor %rbp,%rbp ... call), of glibc without CFI (xor
- * %ebp,%ebp
- * ... call; hlt) and of ld.so (sysdeps/x86_64/dl-machine.h: mov %rsp,%rdi; call ... jmp *%r12).
+ * Adds a rule for _start if it has a known form: that of musl (arch/x86_64/crt_arch.h: xor
+ * %rbp,%rbp ... call), of glibc without CFI (xor %ebp,%ebp ... call; hlt), or of ld.so
+ * (sysdeps/x86_64/dl-machine.h: mov %rsp,%rdi; call ... jmp *%r12).
  */
 static void entry_point(struct code_finder *f)
 {
@@ -172,9 +182,8 @@ static void entry_point(struct code_finder *f)
 static const struct code_pattern patterns[] = {
     /* mov $15,%rax; syscall: musl src/signal/x86_64/restore.s, Go runtime.sigreturn__sigaction */
     {"\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05", 9, &signal_rule, 1},
-    /* The thread's side of musl's src/thread/x86_64/clone.s:
-     * xor %ebp,%ebp; pop %rdi; call *%r9; mov %eax,%edi; xor %eax,%eax; mov $60,%al; syscall; hlt
-     */
+    /* The new thread's side of musl's src/thread/x86_64/clone.s: xor %ebp,%ebp; pop %rdi; call
+     * *%r9; mov %eax,%edi; xor %eax,%eax; mov $60,%al; syscall; hlt */
     {"\x31\xed\x5f\x41\xff\xd1\x89\xc7\x31\xc0\xb0\x3c\x0f\x05\xf4", 15, &stop, 0},
 };
 

@@ -37,8 +37,8 @@ enum { /* DWARF 5 table 7.29; GNU: gcc, include/dwarf2.def */
        CFA_VAL_OFFSET = 0x14,
        CFA_VAL_OFFSET_SF = 0x15,
        CFA_VAL_EXPRESSION = 0x16,
-       /* Pointer authentication: which return addresses are signed. arch_code_address() takes a
-	* signature off, whether there is one or not. */
+       /* Pointer authentication: these change whether the return address is signed. Not tracked,
+	* because arch_code_address() works for signed and unsigned addresses. */
        CFA_AARCH64_NEGATE_RA_STATE_WITH_PC = 0x2c,
        CFA_AARCH64_NEGATE_RA_STATE = 0x2d,
        CFA_GNU_ARGS_SIZE = 0x2e,
@@ -56,7 +56,7 @@ enum { /* DWARF 5 table 7.9 */
        OP_BREGX = 0x92,
 };
 
-/* Rows of one FDE on their way out. */
+/* Where the rows of one FDE are added. */
 struct output {
 	struct cfi *cfi;
 	const struct cfi_cie *cie;
@@ -85,7 +85,10 @@ static bool read_base(struct cursor *c, uint8_t *ret_reg, int64_t *ret_off)
 	return !c->bad;
 }
 
-/* register + offset, dereferenced, plus a constant */
+/*
+ * Understands the expression of .plt, register + offset, and *(register + offset) + constant; any
+ * other expression becomes CFI_CFA_OTHER.
+ */
 static void cfa_expression(struct cursor c, struct cfi_state *s)
 {
 	int64_t add = 0;
@@ -131,7 +134,11 @@ static struct cfi_location location_expression(struct cursor c)
 /* ---- rules ------------------------------------------------------------------------------------
  */
 
-/* Where a register of the caller is, BASE bytes above the CFA or FP, into FLAG and *RET. */
+/*
+ * Writes into RULE where the caller's register is saved: sets FLAG and *RET, an offset in units of
+ * 8 bytes, from CFA - BASE or, if saved relative to fp, from fp. A register that is not saved
+ * leaves RULE as it is. False when a rule cannot express the location.
+ */
 static bool saved_register(const struct cfi_location *l, int64_t base, uint8_t flag,
 			   struct kiln_rule *rule, int16_t *ret)
 {
@@ -144,7 +151,7 @@ static bool saved_register(const struct cfi_location *l, int64_t base, uint8_t f
 		return false;
 	if (off % 8 || off / 8 < INT16_MIN || off / 8 > INT16_MAX)
 		return false;
-	/* One flag says it for both registers. */
+	/* KILN_RULE_SAVED_AT_FP applies to fp and extra alike. */
 	if ((rule->flags & (KILN_RULE_SAVED_FP | KILN_RULE_SAVED_EXTRA)) &&
 	    at_fp != !!(rule->flags & KILN_RULE_SAVED_AT_FP))
 		return false;
@@ -170,7 +177,10 @@ static bool return_address(const struct cfi_location *l, int64_t base, struct ki
 	return true;
 }
 
-/* Adds to RULE, which has its CFA, what is saved. Offsets count from BASE bytes below the CFA. */
+/*
+ * Adds the locations of return address, fp and extra to RULE, whose CFA is set. Their offsets count
+ * from CFA - BASE. False, with RULE unchanged, when a rule cannot express them.
+ */
 static bool saved_registers(const struct cfi_state *s, int64_t base, struct kiln_rule *rule)
 {
 	struct kiln_rule r = *rule;
@@ -229,7 +239,7 @@ static bool make_rule(const struct cfi_cie *cie, const struct cfi_state *s, stru
 	return true;
 }
 
-/* The rule of [pc, end) is STATE. */
+/* Adds a row: the rule of [PC, END) is that of STATE. */
 static void emit(const struct output *o, uint64_t pc, uint64_t end, const struct cfi_state *state)
 {
 	struct kiln_rule rule = {.kind = KILN_RULE_INVALID};
@@ -506,7 +516,7 @@ bool cfi_run(struct cfi *cfi, const struct cfi_cie *cie, struct cursor program,
 {
 	struct machine m;
 
-	/* Not the whole machine: its stack is large, and this runs for every function. */
+	/* m.stack stays uninitialized: it is large, and this runs for every function. */
 	m.out = (struct output){.cfi = cfi, .cie = cie, .span = span, .rows = rows};
 	m.c = program;
 	m.pc = pc;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Call frame information: .eh_frame and .debug_frame (DWARF 5 §6.4, LSB 5 "Exception Frames").
- * First the FDEs are collected as spans, later each is executed into unwind rows.
+ * cfi_collect() adds a span for every FDE; cfi_execute() runs the program of one FDE and adds its
+ * unwind rows.
  */
 #pragma once
 
@@ -20,7 +21,7 @@ enum cfi_where {
 	CFI_AT_CFA,    /* saved at CFA + off */
 	CFI_AT_REG,    /* saved at register `reg` + off */
 	CFI_IN_REG,    /* in register `reg` */
-	CFI_OTHER,     /* something that no rule expresses */
+	CFI_OTHER,     /* a location that no rule can express */
 };
 
 struct cfi_location {
@@ -52,14 +53,15 @@ struct cfi {
 	const struct image *image;
 	struct cursor data; /* the section */
 	uint64_t vaddr;	    /* of the section */
-	uint64_t text, got; /* of those sections: bases of pointers */
+	uint64_t text, got; /* addresses of .text and .got: bases of encoded pointers */
 	bool is_debug;	    /* .debug_frame */
-	bool is_terminated; /* a zero length ends it: found by PT_GNU_EH_FRAME, its size is unknown
-			     */
-	void *owned;	    /* unpacked bytes */
+	/* An entry of length 0 ends the section: it was found by PT_GNU_EH_FRAME, which does not
+	 * tell its size. */
+	bool is_terminated;
+	void *owned;	      /* unpacked bytes */
 	struct cfi_cie *cies; /* ascending by `at` */
 	size_t n_cies, cies_cap;
-	const struct cfi_cie *last; /* of the latest lookup */
+	const struct cfi_cie *last; /* the CIE that was looked up last */
 	uint32_t malformed, unsupported;
 };
 
@@ -72,14 +74,17 @@ int cfi_collect(struct cfi *cfi, struct spans *spans) _must_check_;
 /* Executes the FDE of SPAN and adds its rows inside of SPAN. */
 void cfi_execute(struct cfi *cfi, const struct span *span, struct rows *rows);
 
-/* For cfi_collect() and cfi_execute(): an FDE, taken apart. */
+/* A parsed FDE. For cfi_collect() and cfi_execute(). */
 struct cfi_fde {
 	const struct cfi_cie *cie;
 	uint64_t start, size;
 	struct cursor program;
 };
 bool cfi_read_fde(struct cfi *cfi, uint64_t at, struct cfi_fde *ret);
-/* Runs PROGRAM from STATE. With ROWS, adds those of [span's start, span's end). */
+/*
+ * Executes PROGRAM from address PC on. *STATE: the initial state; the final state on success. ROWS,
+ * if not NULL, gets the rows inside of SPAN. False when the program is malformed.
+ */
 bool cfi_run(struct cfi *cfi, const struct cfi_cie *cie, struct cursor program,
 	     struct cfi_state *state, uint64_t pc, const struct span *span, struct rows *rows);
 /* An encoded pointer (LSB 5, table "DWARF Exception Header Encoding"). Sets c->bad on failure. */

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * arm64: what one instruction does to the frame. Instructions are words of four bytes, so no
- * disassembler is needed: those that move the stack pointer, copy it, save and restore registers,
- * or jump are taken apart; of all others only which general registers they write. Where that is not
- * clear, too many are taken as written. Stateless; any thread.
+ * disassembler is needed. Those that move or copy the stack pointer, save and restore registers, or
+ * jump are decoded; of all others only which general registers they write. Where that is not clear,
+ * too many registers rather than too few count as written. Stateless; any thread.
  *
  * Encodings: Arm Architecture Reference Manual (DDI 0487), chapter C4, "A64 instruction set
  * encoding"; the names of its tables are in the comments.
@@ -12,7 +12,7 @@
 
 enum {
 	ZR = 31,	/* register number 31 where it is not sp */
-	LOOK_BACK = 32, /* instructions, for the constant that sp is moved by */
+	LOOK_BACK = 32, /* instructions that are searched for the constant that sp is moved by */
 };
 
 #define NOP 0xd503201fU
@@ -20,7 +20,7 @@ enum {
 /* ---- effects ----------------------------------------------------------------------------------
  */
 
-/* mov x29, #0 at an entry, before x29 is saved: nobody returns from here. */
+/* mov x29, #0 at a function's entry, before x29 is saved, marks an outermost frame. */
 static void clear(struct code_state *s, int reg)
 {
 	if (reg == ARCH_REG_FP && s->reg[reg] == CODE_CALLER && code_state_is_entry(s))
@@ -88,8 +88,8 @@ void code_apply(const struct code_insn *insn, struct code_state *s)
 }
 
 /*
- * x30 and x29 side by side, or x30 while sp is moved down for it: this is how frames begin. A frame
- * that has saved x30 stores it, as any register, only by itself.
+ * Prologues store x30 together with x29, or x30 with sp moved down. A function that has saved x30
+ * already stores it only alone and without moving sp, like any other register.
  */
 bool code_saves_again(const struct code_insn *insn, const struct code_state *s)
 {
@@ -112,7 +112,7 @@ static int64_t signed_bits(uint32_t w, int low, int n)
 	return (int64_t)((uint64_t)bits(w, low, n) << (64 - n)) >> (64 - n);
 }
 
-/* The register in a field where 31 is the zero register, as the bit of a mask. */
+/* The mask bit of register REG, in a field where 31 is the zero register; 0 for that one. */
 static uint32_t bit_of(uint32_t reg)
 {
 	return reg == ZR ? 0 : 1U << reg;
@@ -140,9 +140,9 @@ static uint64_t page_of(uint32_t w, uint64_t vaddr)
 }
 
 /*
- * adr: the address. Only that behind a nop is believed, which is what lld makes of adrp and add
- * (ELF/Arch/AArch64.cpp, relaxAdrpAdd): assembler has tables in its code, whose words look like adr
- * often.
+ * The address that the adr W at VADDR takes. Only an adr behind a nop is believed, which is what
+ * lld makes of adrp and add (ELF/Arch/AArch64.cpp, relaxAdrpAdd): assembler has tables within code,
+ * whose words often look like adr.
  */
 static uint64_t address_near(uint32_t w, uint64_t vaddr)
 {
@@ -150,8 +150,8 @@ static uint64_t address_near(uint32_t w, uint64_t vaddr)
 }
 
 /*
- * The constant that the instructions before C have put into REG: movz and movk, with others in
- * between that do not write it. gcc makes frames of more than 4 KiB so.
+ * Finds the constant that movz and movk before C have put into REG. Other instructions may lie in
+ * between if they do not write REG. gcc moves sp by such a constant for frames of more than 4 KiB.
  */
 static bool constant_before(struct cursor c, uint32_t reg, int64_t *ret)
 {
@@ -288,7 +288,10 @@ static void read_vector(uint32_t w, struct code_insn *insn)
 /* ---- loads and stores -------------------------------------------------------------------------
  */
 
-/* The base register, 31 being sp, moves. Nothing else that matters is loaded or stored. */
+/*
+ * A load or store of which only the effect on the base register (31: sp) is tracked: it moves by
+ * BYTES.
+ */
 static void read_writeback(uint32_t base, int32_t bytes, struct code_insn *insn)
 {
 	insn->op = CODE_OP_STORE;
@@ -386,7 +389,7 @@ static void read_memory(uint32_t w, struct code_insn *insn)
 /* ---- jumps ------------------------------------------------------------------------------------
  */
 
-/* nop, bti, and what signs and checks return addresses. */
+/* nop, bti, and the instructions that sign and check return addresses. */
 static void read_hint(uint32_t w, struct code_insn *insn)
 {
 	uint32_t hint = bits(w, 5, 7);
@@ -444,7 +447,10 @@ static void read_branch(uint32_t w, uint64_t vaddr, struct code_insn *insn)
 	}
 }
 
-/* SVE: addvl and addpl may move sp; counters write a general register, and most do not. */
+/*
+ * SVE: addvl and addpl may move sp. All others count as writing the general register in their
+ * field, although only some, such as the counting ones, do.
+ */
 static void read_sve(uint32_t w, struct code_insn *insn)
 {
 	uint32_t rd = bits(w, 0, 5);

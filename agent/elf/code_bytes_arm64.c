@@ -27,8 +27,8 @@ static bool word_at(const struct code_bytes *b, uint64_t vaddr, uint32_t *ret)
 }
 
 /*
- * stp x29, x30, [sp, #-n]!; mov x29, sp, or in more steps: the registers are stored somewhere in a
- * frame that the first instruction has made.
+ * stp x29, x30, [sp, #-n]!; mov x29, sp. Or in more steps: the first instruction moves sp, later
+ * ones store x29 and x30 in that frame and set x29.
  */
 bool code_sets_frame(const struct code_bytes *b, uint64_t vaddr)
 {
@@ -43,7 +43,8 @@ bool code_sets_frame(const struct code_bytes *b, uint64_t vaddr)
 		code_apply(&insn, &s);
 		if (code_state_has_frame(&s) && s.saved[CODE_RA])
 			return true;
-		/* The first instruction that is no mark and does not sign makes the frame. */
+		/* The first instruction that neither is an entry mark nor signs x30 has to move
+		 * sp. */
 		if (s.reg[ARCH_REG_SP] != code_state_at_entry().reg[ARCH_REG_SP])
 			begun = true;
 		else if (!begun && (insn.writes || insn.op))
@@ -63,7 +64,7 @@ bool code_is_entry(const struct code_bytes *b, uint64_t vaddr)
 	       (code_bytes_decode(b, vaddr, true, &insn) && insn.is_entry);
 }
 
-/* brk. Zeros lie between functions as well, and in pools of constants. */
+/* brk. Zero words fill gaps too but do not count: constant pools contain them as well. */
 bool code_is_trap(const struct code_bytes *b, uint64_t vaddr)
 {
 	uint32_t w;

@@ -18,7 +18,10 @@ bool code_is_entry(const struct code_bytes *b, uint64_t vaddr)
 	return has_bytes(b, vaddr, "\xf3\x0f\x1e\xfa", 4);
 }
 
-/* [endbr64;] push %rbp; mov %rsp,%rbp, and perhaps a few others in between that do not matter. */
+/*
+ * [endbr64;] push %rbp; mov %rsp,%rbp, with at most BETWEEN_MAX instructions in between, none of
+ * which writes rsp or rbp, pushes or pops.
+ */
 bool code_sets_frame(const struct code_bytes *b, uint64_t vaddr)
 {
 	struct code_insn insn;

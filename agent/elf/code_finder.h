@@ -17,12 +17,16 @@ struct code_pattern {
 	const char *bytes;
 	size_t size;
 	const struct kiln_rule *rule;
-	uint8_t before; /* bytes in front that the rule covers too: return addresses are looked up
-			   at -1 */
+	/* Bytes before the pattern that the rule covers too, because return addresses are looked
+	 * up at address - 1. */
+	uint8_t before;
 };
 
 void code_finder_add(struct code_finder *f, uint64_t start, uint64_t end,
 		     const struct kiln_rule *rule);
-/* Searches the gaps between COVERED in the executable segments for N PATTERNS. */
+/*
+ * Searches the executable segments outside of COVERED (sorted) for the N PATTERNS, and adds the
+ * rule of each match.
+ */
 void code_finder_scan(struct code_finder *f, const struct spans *covered,
 		      const struct code_pattern *patterns, size_t n);

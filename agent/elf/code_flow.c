@@ -2,11 +2,11 @@
 /*
  * Data flow over one function: every instruction gets the state in which all paths to it agree.
  *
- * Calls are taken to return. When the state behind one contradicts what another path says (code
- * behind a call of abort() is some other block), the function is read once more with that call as
- * an end. A switch is followed through its table of 8-byte addresses or of 4-byte distances from
- * the table itself, which ends where the next thing begins whose address any code takes. The work
- * is bounded by a number of steps in proportion to the function's size. One thread per struct.
+ * Calls are assumed to return. When the state behind a call contradicts that of another path (code
+ * behind a call of abort() is some other block), the function is followed once more with that call
+ * as the end of its path. A switch is followed through its table of 8-byte addresses or of 4-byte
+ * distances from the table itself. The table ends at the next data address that any code takes. The
+ * work is bounded by a number of steps in proportion to the function's size. One thread per struct.
  */
 #include "agent/elf/code_flow.h"
 
@@ -15,7 +15,7 @@
 enum {
 	STEPS_PER_BYTE = 8,
 	STEPS_MIN = 1024,
-	TOUCHED_PER_STEP = 32, /* bytes to clear for the next function */
+	TOUCHED_PER_STEP = 32, /* array elements that can be cleared for the cost of one step */
 	BUCKETS = 1 << 17,     /* at least twice CODE_STATES_MAX, a power of two */
 	TABLE_ENTRIES_MAX = 4096,
 };
@@ -42,7 +42,7 @@ static uint32_t hash_state(const struct code_state *s)
 	return (uint32_t)hash_bytes(s, sizeof(*s), 0) & (BUCKETS - 1);
 }
 
-/* The number of STATE, + 1; 0 when there is no room for it. */
+/* The index of STATE in f->states, + 1; adds STATE if it is new. 0 when there is no room for it. */
 static uint16_t intern(struct code_flow *f, const struct code_state *state)
 {
 	uint32_t i = hash_state(state);
@@ -64,7 +64,8 @@ static uint16_t intern(struct code_flow *f, const struct code_state *state)
 
 static void forget_states(struct code_flow *f)
 {
-	/* Entries of the hash table go one by one: it is far larger than most functions. */
+	/* Entry by entry: the hash table is far larger than the number of states of most
+	 * functions. */
 	for (size_t i = 0; i < f->n_states; i++) {
 		uint32_t b = hash_state(&f->states[i]);
 
@@ -146,7 +147,9 @@ static bool has_rule(const struct code_state *s)
 	return code_state_rule(s).kind != KILN_RULE_INVALID;
 }
 
-/* What is found does not fit together: the call at ORIGIN - 1, when there is one, may not return.
+/*
+ * Two states contradict each other. The call at offset ORIGIN - 1 (ORIGIN 0: none) may be one that
+ * does not return.
  */
 static void contradiction(struct code_flow *f, uint32_t origin)
 {
@@ -156,8 +159,9 @@ static void contradiction(struct code_flow *f, uint32_t origin)
 }
 
 /*
- * STATE, whose number is ID or 0, arrives at OFFSET. True when that is news. ORIGIN is the call in
- * front of it when the path is a straight one.
+ * A path reaches OFFSET with STATE. ID: what intern() returned for STATE, or 0. ORIGIN: the offset
+ * of the last call on a path without jumps, + 1, or 0. True when the state at OFFSET has changed,
+ * so that the path has to be followed from there.
  */
 static bool arrive(struct code_flow *f, uint32_t offset, const struct code_state *state,
 		   uint16_t id, uint32_t origin)
@@ -225,7 +229,10 @@ static uint64_t table_end(const struct code_flow *f, uint64_t table)
 	return low < f->n_tables ? f->tables[low] : UINT64_MAX;
 }
 
-/* Follows the table's entries as long as they lead into the function. */
+/*
+ * Follows the entries of TABLE up to the first that does not lead into the function. False when
+ * there is none that does.
+ */
 static bool follow_table(struct code_flow *f, uint64_t table, bool is_relative,
 			 const struct code_state *state)
 {
@@ -286,7 +293,7 @@ static void remember_lea(struct code_flow *f, uint32_t offset, uint64_t target)
 /* ---- one path ---------------------------------------------------------------------------------
  */
 
-/* Behind the call that ends at OFFSET may lie another function. */
+/* May another function begin at OFFSET, where a call ends? */
 static bool is_gap(struct code_flow *f, uint32_t offset)
 {
 	struct code_insn insn;
@@ -325,7 +332,7 @@ static bool take(struct code_flow *f, uint32_t offset, const struct code_insn *i
 		if (!state->is_outermost && !code_state_is_entry(state))
 			contradiction(f, *origin);
 		return false;
-	case CODE_HALT: /* musl's a_crash(): code goes on as if it returned */
+	case CODE_HALT: /* musl's a_crash(): compilers emit code behind it as if it returned */
 		*origin = offset + 1;
 		return f->is_sized && !f->no_return[offset];
 	case CODE_END:
@@ -367,7 +374,10 @@ static void drain(struct code_flow *f)
 	f->n_work = 0;
 }
 
-/* Blocks that nothing leads to are targets of the indirect jump that could not be followed. */
+/*
+ * Follows the blocks that no path has reached, as targets of the indirect jump that was not
+ * followed.
+ */
 static void follow_unreached(struct code_flow *f)
 {
 	struct code_insn insn;
@@ -424,7 +434,7 @@ int code_flow_run(struct code_flow *f, uint64_t start, uint32_t size, bool is_si
 	r = prepare(f);
 	if (r < 0)
 		return r;
-	/* Functions whose end is not known have far more room than code. */
+	/* Only what is in use: functions whose end is not known have far more room than code. */
 	memset(f->no_return, 0, f->touched);
 	memset(f->decoded, 0, f->touched * sizeof(*f->decoded));
 	memset(f->at, 0, f->touched * sizeof(*f->at));
@@ -441,7 +451,7 @@ int code_flow_run(struct code_flow *f, uint64_t start, uint32_t size, bool is_si
 		f->steps -= MIN(f->steps, (uint64_t)f->touched / TOUCHED_PER_STEP);
 	} while (f->suspect && f->steps && !f->error);
 	f->budget -= before - f->steps;
-	if (f->steps == 0) { /* not all paths have met */
+	if (f->steps == 0) { /* not all paths were followed to their end */
 		f->is_contradictory = true;
 		f->end = 0;
 	}

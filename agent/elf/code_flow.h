@@ -10,13 +10,16 @@
 
 enum {
 	CODE_FUNCTION_MAX = 1 << 18, /* bytes of a function that are followed */
-	CODE_STATES_MAX = 65535,     /* different ones within a function */
+	CODE_STATES_MAX = 65535,     /* distinct states within a function */
 	CODE_SEEDS_MAX = 1 << 16,
 	CODE_LEAS_MAX = 64,
 	CODE_OUTS_MAX = 16,
 };
 
-/* A jump out of the function, with a state that is not that of an entry. */
+/*
+ * A jump out of a function while its frame is there: STATE holds at TARGET, and is not the state of
+ * a function's entry.
+ */
 struct code_seed {
 	uint64_t target;
 	struct code_state state;
@@ -24,14 +27,15 @@ struct code_seed {
 
 struct code_flow {
 	const struct image *image;
-	const uint64_t *tables; /* ascending: addresses that code takes, so that tables end there */
+	/* Ascending: data addresses that code takes. A switch table ends at the next one. */
+	const uint64_t *tables;
 	size_t n_tables;
 
-	/* By distance from the function's start. */
-	uint16_t *at;	  /* states + 1 before the instruction there; 0: not reached */
-	uint32_t *origin; /* the call in front of it on the straight path that led here, + 1 */
+	/* Indexed by offset from the function's start. */
+	uint16_t *at; /* the state before the instruction: index in `states`, + 1; 0: not reached */
+	uint32_t *origin; /* offset of the last call on a path without jumps to here, + 1 */
 	uint8_t *no_return;
-	uint32_t *decoded; /* insns + 1; 0: not yet decoded; UINT32_MAX: no instruction */
+	uint32_t *decoded; /* index in `insns`, + 1; 0: not yet; UINT32_MAX: no instruction */
 	size_t size_cap;
 	struct code_insn *insns;
 	size_t n_insns, insns_cap;
@@ -44,31 +48,35 @@ struct code_flow {
 	struct cursor code; /* the function's bytes */
 	uint64_t start;
 	uint32_t size;
-	bool ends_at_gaps; /* the caller sets it: no call returns into padding or an aligned address
-			    */
-	bool is_sized;	   /* it is all the function's, else it is the room up to the next one */
-	uint32_t touched;  /* of the arrays above, to be cleared for the next function */
-	uint64_t steps;	   /* left for this one */
-	uint64_t budget;   /* steps left for all functions; the caller sets it */
-	uint32_t suspect;  /* a call that may not return, + 1 */
+	/* Set by the caller: a call that is followed by padding, an entry mark or an aligned
+	 * address does not return. */
+	bool ends_at_gaps;
+	bool is_sized; /* `size` is the function's own, else the room up to the next function */
+	/* How many elements of the arrays above are in use, and are cleared for the next
+	 * function. */
+	uint32_t touched;
+	uint64_t steps;	  /* steps left for this function */
+	uint64_t budget;  /* steps left for all functions; the caller sets it */
+	uint32_t suspect; /* offset of a call that may not return, + 1; 0: none */
 	uint32_t leas[CODE_LEAS_MAX];
 	uint64_t lea_targets[CODE_LEAS_MAX];
 	size_t n_leas;
-	uint32_t indirect; /* the first indirect jump, + 1 */
+	uint32_t indirect; /* offset of the first indirect jump that is not followed, + 1 */
 	struct code_state indirect_state;
 
 	struct code_seed *seeds;
 	size_t n_seeds, seeds_cap;
 
 	/* Results. */
-	uint32_t end; /* behind the last instruction that is reached */
+	uint32_t end; /* offset behind the last instruction that is reached */
 	uint32_t returns;
-	uint32_t switches; /* whose tables were followed */
+	uint32_t switches; /* indirect jumps that were followed through a table of distances */
 	uint32_t tails;	   /* indirect jumps in the state of an entry */
 	uint32_t calls;
-	uint32_t bare_calls; /* without a frame that rbp points to */
-	uint32_t cuts;	     /* calls that were taken not to return, after all */
-	/* Where it jumps to, outside of the function, in the state of an entry; some of them. */
+	uint32_t bare_calls; /* calls without a frame that the frame pointer points to */
+	uint32_t cuts;	     /* calls that turned out not to return */
+	/* Targets of jumps out of the function in the state of an entry: the first CODE_OUTS_MAX
+	 * of them. */
 	uint64_t outs[CODE_OUTS_MAX];
 	size_t n_outs;
 	bool is_outermost;     /* has code that looks like the start of a thread or process */
@@ -77,12 +85,12 @@ struct code_flow {
 };
 
 void code_flow_done(struct code_flow *f);
-/* Follows [start, start + size) from its first byte, where STATE holds. */
+/* Follows the function in [START, START + SIZE) from its first byte, where STATE holds. */
 int code_flow_run(struct code_flow *f, uint64_t start, uint32_t size, bool is_sized,
 		  const struct code_state *state) _must_check_;
-/* The instruction at OFFSET; false when it is none. */
+/* The instruction at OFFSET. False when the bytes there are no instruction. */
 bool code_flow_insn(struct code_flow *f, uint32_t offset, struct code_insn *ret);
-/* The state before the instruction at OFFSET; NULL when none is reached there. */
+/* The state before the instruction at OFFSET; NULL when no path reaches it. */
 static inline const struct code_state *code_flow_at(const struct code_flow *f, uint32_t offset)
 {
 	return f->at[offset] ? &f->states[f->at[offset] - 1] : NULL;

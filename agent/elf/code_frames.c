@@ -3,10 +3,10 @@
  * Code without unwind information: finds the gaps that other sources left, the functions in them,
  * and turns the states that code_flow.c finds into rows.
  *
- * Where the code contradicts itself, or is none, the rows are invalid. A start that is only guessed
- * yields rows when all of its code fits together. All work is in proportion to the bytes of the
- * gaps. When those are more than CODE_BYTES_MAX none is read here, but later those functions that
- * samples are in (code_places.h). Any thread; nothing is shared.
+ * Where the code contradicts itself, or the bytes are no code, the rows are invalid. A guessed
+ * start yields rows only when nothing in its code contradicts itself. All work is in proportion to
+ * the bytes of the gaps. When those are more than CODE_BYTES_MAX nothing is read here; functions in
+ * which samples are taken are read later (code_places.h). Any thread; nothing is shared.
  */
 #include "agent/elf/code_frames.h"
 #include "lib/pace.h"
@@ -15,7 +15,7 @@
 
 enum {
 	PADDING_MAX = 4096,
-	WRONG_GUESSES_MAX = 16, /* one after the other: this is data */
+	WRONG_GUESSES_MAX = 16, /* so many in a row: the stretch is data */
 	TAIL_ROUNDS = 4,
 };
 
@@ -76,7 +76,10 @@ static int add_gap(struct code_frames *c, const struct image *image, uint64_t st
 	return 0;
 }
 
-/* Adds what COVERED, from *NEXT on, leaves of [at, end). */
+/*
+ * Adds the parts of [AT, END) that COVERED leaves. *NEXT: the first span of COVERED to look at;
+ * moves on.
+ */
 static int add_gaps(struct code_frames *c, const struct image *image, const struct spans *covered,
 		    size_t *next, uint64_t at, uint64_t end)
 {
@@ -90,7 +93,7 @@ static int add_gaps(struct code_frames *c, const struct image *image, const stru
 		if (*next == covered->n)
 			return at > first && end - at < CODE_GAP_MIN ? 0
 								     : add_gap(c, image, at, end);
-		/* Short ones between functions are padding. */
+		/* Short gaps between functions are padding. */
 		if (covered->v[*next].start > at &&
 		    (at == first || covered->v[*next].start - at >= CODE_GAP_MIN))
 			r = add_gap(c, image, at, MIN(end, covered->v[*next].start));
@@ -106,7 +109,10 @@ static int compare_gaps(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* Where instructions are: executable sections; executable segments when there are no sections. */
+/*
+ * The ranges that hold instructions, sorted and without overlaps: executable sections, or
+ * executable segments when there are no sections. The caller frees *RET.
+ */
 static int code_ranges(const struct image *image, struct code_gap **ret, size_t *ret_n)
 {
 	size_t n = 0, kept = 0, max = MAX(image->n_sections, image->n_segments);
@@ -178,7 +184,10 @@ static int add_row(struct code_frames *c, struct code_function *f, uint64_t vadd
 	return 0;
 }
 
-/* The rows of what the flow has just found for F. Code that it did not reach has no rule. */
+/*
+ * Adds the rows of F from the states that c->flow has just found. Code that it did not reach is
+ * invalid.
+ */
 static int write_rows(struct code_frames *c, struct code_function *f)
 {
 	static const struct kiln_rule invalid = {.kind = KILN_RULE_INVALID},
@@ -199,7 +208,7 @@ static int write_rows(struct code_frames *c, struct code_function *f)
 			insn = (struct code_insn){.size = 1};
 		if (state)
 			rule = f->from == CODE_FROM_ENTRY ? stop : code_state_rule(state);
-		/* Padding keeps the rule before. */
+		/* Padding that is not reached keeps the rule before it. */
 		if (state || !insn.is_padding) {
 			r = add_row(c, f, f->start + offset, &rule);
 			incomplete |= rule.kind == KILN_RULE_INVALID;
@@ -238,7 +247,10 @@ static int remember_tails(struct code_frames *c)
 	return 0;
 }
 
-/* Follows the function that was added last, and adds its rows. A wrong guess is taken back. */
+/*
+ * Follows the function that was added last, and adds its rows. A guess that contradicts itself is
+ * removed again.
+ */
 static int follow(struct code_frames *c, bool is_sized, const struct code_state *state)
 {
 	struct code_function *f = &c->functions[c->n_functions - 1];
@@ -257,7 +269,10 @@ static int follow(struct code_frames *c, bool is_sized, const struct code_state 
 	return r < 0 ? r : write_rows(c, f);
 }
 
-/* Functions at [start, end), where only the first is known, and possibly its SIZE. */
+/*
+ * Follows the functions in [START, END), one after the other. FROM and SIZE (0: not known) describe
+ * the first one; the others are guesses.
+ */
 static int follow_stretch(struct code_frames *c, const struct image *image, uint64_t start,
 			  uint64_t end, uint32_t size, uint8_t from)
 {
@@ -274,7 +289,7 @@ static int follow_stretch(struct code_frames *c, const struct image *image, uint
 		if (r < 0)
 			return r;
 		if (c->n_functions == n) {
-			/* What only looks like code may jump anywhere. */
+			/* The guess was wrong, so where it ends means nothing. */
 			c->unsupported += wrong++ == 0;
 			start = ALIGN_UP(start + 1, ARCH_CODE_ALIGN);
 		} else {
@@ -320,7 +335,10 @@ static int compare_addresses(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* The first of the first N functions that begins behind VADDR. */
+/*
+ * The index of the first function that begins behind VADDR, among the first N; N when there is
+ * none.
+ */
 static size_t function_behind(const struct code_frames *c, size_t n, uint64_t vaddr)
 {
 	size_t low = 0, high = n;
@@ -336,7 +354,10 @@ static size_t function_behind(const struct code_frames *c, size_t n, uint64_t va
 	return low;
 }
 
-/* Follows the function at VADDR, which some other jumps to; it is none if it is a part of one. */
+/*
+ * Follows the code at VADDR, to which another function jumps, as a function: unless it lies inside
+ * of one of the first N functions, or below LAST, the end of the one that was added last.
+ */
 static int follow_tail(struct code_frames *c, size_t n, uint64_t vaddr, uint64_t last)
 {
 	const struct code_gap *gap = code_starts_gap(&c->starts, vaddr);
@@ -355,7 +376,10 @@ static int follow_tail(struct code_frames *c, size_t n, uint64_t vaddr, uint64_t
 	return r == 0 && c->n_functions > n ? follow(c, false, &entry) : r;
 }
 
-/* Functions that no call leads to, but a jump: assembler has such. Those may jump on. */
+/*
+ * Follows functions that are only jumped to, as assembler has them. They may jump to others in
+ * turn: hence rounds.
+ */
 static int follow_tails(struct code_frames *c)
 {
 	for (int round = 0; round < TAIL_ROUNDS && c->n_tails; round++) {
@@ -389,8 +413,8 @@ static int compare_seeds(const void *a, const void *b)
 }
 
 /*
- * Functions that are only jumped to, from the middle of another one, are parts of that one (gcc's
- * .cold): read again with its state.
+ * A function that is only jumped to from within the frame of another one is a part of that one
+ * (gcc's .cold). Follows such functions again, with the state of the jump.
  */
 static int follow_parts(struct code_frames *c)
 {
@@ -455,7 +479,7 @@ int code_frames_collect(struct code_frames *c, const struct image *image,
 		r = follow_tails(c);
 	if (r == 0)
 		r = follow_parts(c);
-	if (r == -E2BIG) /* rows beyond the limit: what there is counts */
+	if (r == -E2BIG) /* too many rows: those that fit are used */
 		r = 0;
 	for (size_t i = 0; r == 0 && i < c->n_functions; i++) {
 		const struct code_function *f = &c->functions[i];

@@ -13,7 +13,7 @@
 
 enum {
 	CODE_ROWS_MAX = 1 << 19,
-	CODE_STEPS_PER_BYTE = 4, /* of all code; compilers' code takes about one */
+	CODE_STEPS_PER_BYTE = 4, /* on average over all gaps; compiled code takes about one */
 };
 
 struct code_row {
@@ -37,7 +37,7 @@ struct code_frames {
 	size_t n_functions, functions_cap;
 	struct code_row *rows;
 	size_t n_rows, rows_cap;
-	uint64_t *tails; /* what functions jump to with the state of an entry */
+	uint64_t *tails; /* targets of jumps out of functions in the state of an entry */
 	size_t n_tails, tails_cap;
 	uint64_t bytes;	      /* of the gaps */
 	uint32_t unsupported; /* functions that have instructions without a rule */
@@ -45,8 +45,8 @@ struct code_frames {
 
 /*
  * Reads the code of IMAGE's executable segments that COVERED (sorted) leaves out, and adds a span
- * of source SPAN_FLOW for every function with rows, in order. When that is more than CODE_BYTES_MAX
- * it is not read, and the spans are of source SPAN_UNREAD.
+ * of source SPAN_FLOW for every function with rows, in order. When that code is more than
+ * CODE_BYTES_MAX bytes nothing is read, and every gap becomes spans of source SPAN_UNREAD.
  */
 int code_frames_collect(struct code_frames *c, const struct image *image,
 			const struct spans *covered, struct spans *spans) _must_check_;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Where does the function begin that holds a place? Backwards from there, every address is tried
- * that a compiler or linker has aligned behind padding, or that a frame is set up at, the nearest
- * first; from each, function after function is followed until one reaches the place.
+ * Finds the function that holds a place. Going backwards from the place, every address is tried
+ * that a compiler or linker has aligned behind padding, or that has a prologue, the nearest first.
+ * From each such start, function after function is followed until one reaches the place.
  *
- * A wrong start must not become a rule. Where a frame is set up by rbp (push %rbp; mov %rsp,%rbp)
- * the state is that of an entry: no code does so within a frame. Behind int3 bytes, with which
- * linkers fill, a function begins too. Any other start could be a block within a function. If that
- * function has a frame there, what follows takes down what the wrong start knows nothing of, and
- * contradicts itself at the return. So such a start needs a return, or a jump to another function's
- * start, and nothing that contradicts it. Behind a call that never returns lies another function,
- * though, which contradicts nothing: so functions that call without a frame are not believed. In
- * code with frame pointers there are none. Any thread; nothing is shared.
+ * A wrong start must not become a rule. Two kinds of start are certain: a prologue that sets up rbp
+ * (push %rbp; mov %rsp,%rbp), because no code does so within a frame, and an address behind int3
+ * bytes, with which linkers fill. Any other start could be a block within a function. If that
+ * function has a frame there, its epilogue removes what the wrong start has not pushed, and the
+ * state at the return contradicts that of an entry. So such a start needs a return, or a jump to
+ * another function's start, and no contradiction. But behind a call that never returns lies another
+ * function, which may contradict nothing: so functions that call without a frame are not believed.
+ * Code with frame pointers has no such functions. Any thread; nothing is shared.
  */
 #include "agent/elf/code_places.h"
 
@@ -22,11 +22,12 @@
 
 enum {
 	ALIGN = ARCH_CODE_ALIGN,
-	UNKNOWN = 16,		   /* bytes around a place whose function is not found */
+	/* Bytes around a place that get an INVALID rule when its function is not found */
+	UNKNOWN = 16,
 	STARTS_MAX = 64,	   /* that are tried for one place */
 	FUNCTIONS_MAX = 64,	   /* that are followed from one start */
 	STEPS_PER_PLACE = 1 << 16, /* instructions */
-	STEPS_TO_LOOK = 16,	   /* what the search costs, at least */
+	STEPS_TO_LOOK = 16,	   /* that every place costs at least: the search */
 	INSTRUCTION_MAX = 15,	   /* bytes */
 };
 
@@ -34,7 +35,7 @@ struct reader {
 	const struct image *image;
 	struct code_flow flow;
 	struct code_bytes code; /* the section or segment that holds the place */
-	uint64_t room_end;	/* functions around the place end here */
+	uint64_t room_end;	/* functions around the place end here at the latest */
 	size_t begun;		/* the first piece of the last function that was read */
 	struct code_pieces *pieces;
 	struct code_pieces unknown; /* around places whose function was not found */
@@ -65,7 +66,10 @@ int code_pieces_add(struct code_pieces *p, const struct code_piece *piece)
 /* ---- what the bytes tell ----------------------------------------------------------------------
  */
 
-/* Takes the executable section around VADDR, or the segment where there are no sections. */
+/*
+ * Sets r->code to the executable section that holds VADDR, or to the segment when there are no
+ * sections. False when there is none.
+ */
 static bool find_section(struct reader *r, uint64_t vaddr)
 {
 	const struct image *image = r->image;
@@ -102,7 +106,7 @@ static bool find_section(struct reader *r, uint64_t vaddr)
 	return true;
 }
 
-/* Between functions for certain. */
+/* Is VADDR certainly the border between two functions? */
 static bool is_border(const struct reader *r, uint64_t vaddr)
 {
 	return vaddr % ALIGN == 0 && (code_traps_before(&r->code, vaddr) >= CODE_TRAPS_BETWEEN ||
@@ -131,7 +135,7 @@ static bool leads_to_start(const struct reader *r, uint64_t vaddr)
 	return code_sets_frame(&r->code, vaddr) || is_border(r, vaddr);
 }
 
-/* Is there a jump to another function's start with the frame still there? */
+/* Does the function jump to another function's start while its own frame is still there? */
 static bool leaves_frame(const struct reader *r)
 {
 	const struct code_flow *f = &r->flow;
@@ -142,7 +146,10 @@ static bool leaves_frame(const struct reader *r)
 	return false;
 }
 
-/* Did the function show that it begins at START, or set up a frame of which STATE is? */
+/*
+ * Is it proven that a function begins at START, or does STATE lie in a frame that the code has set
+ * up?
+ */
 static bool is_proven(const struct reader *r, uint64_t start, const struct code_state *state)
 {
 	const struct kiln_rule rule = code_state_rule(state);
@@ -153,7 +160,7 @@ static bool is_proven(const struct reader *r, uint64_t start, const struct code_
 		return true;
 	if (start == r->image->entry)
 		return true;
-	/* What it ran into behind a call was another function. */
+	/* A contradiction: behind a call, a path has run into another function. */
 	if (f->is_contradictory || leaves_frame(r))
 		return false;
 	if (code_sets_frame(&r->code, start) ||
@@ -162,7 +169,8 @@ static bool is_proven(const struct reader *r, uint64_t start, const struct code_
 		return true;
 	if (f->cuts || f->is_outermost)
 		return false;
-	/* A jump through a register could be a switch, what is behind a call another function. */
+	/* Code behind a call may be another function. Indirect jumps prove nothing: they may be
+	 * switches. */
 	if (f->bare_calls || f->n_outs == CODE_OUTS_MAX)
 		return false;
 	for (size_t i = 0; i < f->n_outs; i++)
@@ -187,7 +195,9 @@ static const struct code_state *state_at(struct reader *r, uint64_t vaddr)
 	return NULL;
 }
 
-/* The rules of what was just followed, wherever a path leads. */
+/*
+ * Adds the rules of the function that was just followed, for all instructions that a path reaches.
+ */
 static int add_pieces(struct reader *r)
 {
 	struct code_flow *f = &r->flow;
@@ -232,7 +242,10 @@ static int compare_addresses(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Where one switch table ends is known once the next one has been seen: the second reading. */
+/*
+ * Follows the function at START. A switch table ends where the next one begins, which is known only
+ * after all were seen: so a function with several tables is followed a second time.
+ */
 static int run(struct reader *r, uint64_t start, uint32_t room, const struct code_state *state)
 {
 	struct code_flow *f = &r->flow;
@@ -255,9 +268,10 @@ static int run(struct reader *r, uint64_t start, uint32_t room, const struct cod
 }
 
 /*
- * Follows the function at START; *RET is the state at VADDR, or NULL. Where a call is followed by
- * padding the function ends, or a loop begins. So at first it ends there, and if that does not lead
- * to VADDR it goes on; then nothing may speak against it.
+ * Follows the function at START; *RET is the state at VADDR, or NULL when no path leads there.
+ * Behind a call that is followed by padding, the function has ended or a loop begins. First it is
+ * taken to end there. If VADDR is not reached so, the function is followed once more beyond such
+ * calls, and the result counts only when nothing contradicts it.
  */
 static int reach(struct reader *r, uint64_t start, uint64_t vaddr, uint32_t room,
 		 const struct code_state **ret)
@@ -277,7 +291,7 @@ static int reach(struct reader *r, uint64_t start, uint64_t vaddr, uint32_t room
 		*ret = state_at(r, vaddr);
 	if (e < 0 || *ret)
 		return e;
-	f->ends_at_gaps = true; /* where it ends is asked next */
+	f->ends_at_gaps = true; /* the caller uses the function's end */
 	return run(r, start, room, &entry);
 }
 
@@ -324,7 +338,7 @@ static void find_room(struct reader *r, uint64_t vaddr)
 	r->room_end = MIN(r->room_end, limit);
 }
 
-/* As follow_from(), of all starts that come into question. */
+/* Tries all possible starts of the function that holds VADDR. Returns as follow_from(). */
 static int read_place(struct reader *r, uint64_t vaddr)
 {
 	uint64_t back = MIN(vaddr - r->code.first, (uint64_t)CODE_PLACE_BACK);
@@ -338,7 +352,7 @@ static int read_place(struct reader *r, uint64_t vaddr)
 			continue;
 		tried++;
 		e = follow_from(r, start, vaddr);
-		/* What lies before it is another function. */
+		/* Everything before START belongs to other functions. */
 		if (is_border(r, start))
 			break;
 	}
@@ -391,7 +405,10 @@ static int compare_pieces(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* Two functions that share code were both found to reach it: the earlier piece is kept. */
+/*
+ * Sorts the pieces and removes overlaps. Functions may share code: the piece that begins first is
+ * kept.
+ */
 static void unify(struct code_pieces *p)
 {
 	uint64_t end = 0;
@@ -411,7 +428,7 @@ static void unify(struct code_pieces *p)
 	p->n = n;
 }
 
-/* Adds what P leaves of UNKNOWN. */
+/* Adds to P the parts of UNKNOWN that no piece of P covers. */
 static int add_unknown(struct code_pieces *p, struct code_pieces *unknown)
 {
 	size_t n = p->n, k = 0;

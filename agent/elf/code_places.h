@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Rules for single places in code without unwind information, where an image has too much of it to
- * be read as a whole (docs/unwinding/code-frames.md). The function around each place is looked for
- * and read; what cannot be told is left without a rule, never guessed.
+ * be read as a whole (docs/unwinding/code-frames.md). The function that holds each place is
+ * searched for and followed. A place whose function is not found gets no rule, never a guessed one.
  */
 #pragma once
 
@@ -10,17 +10,18 @@
 #include "bpf/types.h"
 
 enum {
-	CODE_PLACES_MAX = 1024,	   /* of one call */
-	CODE_PLACE_BACK = 1 << 16, /* bytes that a function's start is looked for */
+	CODE_PLACES_MAX = 1024,	   /* places per call of code_places_read() */
+	CODE_PLACE_BACK = 1 << 16, /* bytes searched backwards for a function's start */
 	CODE_PLACE_ROOM = 1 << 17, /* bytes that are followed from a start */
 	CODE_PIECES_MAX = 1 << 20,
-	CODE_BYTES_PER_STEP = 4,	  /* of compilers' code, about */
-	CODE_PLACES_BYTES_MAX = 64 << 20, /* of one image */
+	CODE_BYTES_PER_STEP = 4,	  /* what a step (an instruction) counts as */
+	CODE_PLACES_BYTES_MAX = 64 << 20, /* bytes of one image that are read in all */
 };
 
 struct code_place {
 	uint64_t vaddr; /* of a pc, or of a return address minus one */
-	/* It may be no return address at all: read only if the byte after it is behind a call. */
+	/* It may be no return address at all. Read only if the bytes before VADDR + 1 look like
+	 * a call. */
 	bool is_guess;
 };
 
@@ -37,8 +38,9 @@ struct code_pieces {
 
 /*
  * Reads the functions around N PLACES (at most CODE_PLACES_MAX; sorted here) of IMAGE, and adds
- * their rules to *RET. Every place that is no guess is in one of the pieces afterwards; with an
- * INVALID rule when its function was not found. *RET_BYTES: what that cost, as bytes of code.
+ * their rules to *RET. Every place that is no guess is in one of the pieces afterwards; in one with
+ * an INVALID rule when its function was not found. *RET_BYTES: the cost of the reading, in bytes of
+ * code.
  */
 int code_places_read(const struct image *image, struct code_place *places, size_t n,
 		     struct code_pieces *ret, uint64_t *ret_bytes) _must_check_;

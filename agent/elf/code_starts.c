@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Finds function starts in code without unwind information: symbols, header entries, and, in one
- * sweep over the code, the targets of calls and the addresses that are taken. Nothing is trusted to
- * lie inside of the gaps; a start inside of a function whose symbol has a size is none.
+ * sweep over the code, the targets of calls and the addresses that are taken. Every candidate is
+ * checked to lie inside of a gap. A candidate inside of a function whose symbol has a size is
+ * dropped.
  */
 #include "agent/elf/code_starts.h"
 
@@ -184,8 +185,8 @@ static bool is_open(const struct code_starts *s, size_t n, uint64_t vaddr)
 }
 
 /*
- * Inside of functions of known size a look at the bytes is enough: a call that is none, or an
- * address that nobody takes, makes a guess that the code behind it has to confirm.
+ * Functions of known size are not decoded, only searched for bytes that look like a call or like
+ * taking an address. A false match adds a guess, which the code at that address has to confirm.
  */
 static int scan(struct code_starts *s, size_t n, const struct image *image, uint64_t start,
 		uint64_t end)
@@ -249,10 +250,14 @@ static int compare_addresses(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* One per address, with the best of all; none inside of a function of known size. */
+/*
+ * Sorts the starts and keeps one for each address, with the best source and the largest size of all
+ * at that address. Drops starts of unknown size inside of a function of known size. Sorts the
+ * tables and drops duplicates.
+ */
 static void unify(struct code_starts *s)
 {
-	uint64_t busy = 0; /* up to there a symbol says what it is */
+	uint64_t busy = 0; /* end of the last function of known size */
 	size_t n = 0;
 
 	if (s->n)
@@ -295,7 +300,7 @@ int code_starts_find(struct code_starts *s, const struct image *image)
 	if (r < 0)
 		return r;
 	unify(s);
-	n = s->n; /* those that are sorted; more come behind them */
+	n = s->n; /* the sorted starts; read_gap() appends more behind them */
 	for (size_t i = 0; r == 0 && i < s->n_gaps; i++)
 		r = read_gap(s, n, image, &s->gaps[i], &next);
 	if (r == 0)

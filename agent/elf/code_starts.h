@@ -9,9 +9,9 @@
 
 enum {
 	CODE_STARTS_MAX = 1 << 18,
-	CODE_GAP_MIN = 16, /* shorter ones are padding */
+	CODE_GAP_MIN = 16, /* bytes; shorter gaps between functions are padding */
 	CODE_BYTES_MAX = 8 << 20,
-	CODE_SYMBOLS_MAX = 1 << 22, /* that are looked at */
+	CODE_SYMBOLS_MAX = 1 << 22, /* symbols that are looked at */
 };
 
 enum code_start_from {
@@ -19,7 +19,7 @@ enum code_start_from {
 	CODE_FROM_SYMBOL,
 	CODE_FROM_CALL,
 	CODE_FROM_HEADER, /* DT_INIT and the like */
-	CODE_FROM_ENTRY,  /* e_entry: nothing called it */
+	CODE_FROM_ENTRY,  /* e_entry: it has no caller */
 };
 
 struct code_start {
@@ -43,6 +43,6 @@ struct code_starts {
 
 /* The gap that holds VADDR, or NULL. */
 const struct code_gap *code_starts_gap(const struct code_starts *s, uint64_t vaddr);
-/* Fills in everything else for the GAPS that S has. */
+/* Finds the starts and tables in the gaps, which the caller has set in S. */
 int code_starts_find(struct code_starts *s, const struct image *image) _must_check_;
 void code_starts_done(struct code_starts *s);

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The state of a frame, whatever the architecture: which registers hold an address in it, which of
- * the caller's registers are saved where, and the rule that this amounts to. An instruction that
- * nobody thought of can cost a rule, but not make a wrong one. Stateless; any thread.
+ * the caller's registers are saved where, and the rule that this amounts to. An instruction that is
+ * not modelled can make a rule invalid, but not wrong. Stateless; any thread.
  */
 #include "agent/elf/code_state.h"
 
 enum {
-	ENTRY_DEPTH = ARCH_ENTRY_CFA, /* of sp below the CFA */
+	ENTRY_DEPTH = ARCH_ENTRY_CFA, /* bytes of sp below the CFA at a function's entry */
 	ROLES = ARCH_RA_IN_REGISTER ? CODE_RA + 1 : CODE_RA,
 };
 
 static const uint8_t role_register[CODE_ROLES] = {ARCH_REG_FP, ARCH_REG_EXTRA, ARCH_REG_RA};
 
-/* The role of REG; -1: it has none that is followed. */
+/* The role of REG; -1 when it has none. */
 static int role_of(int reg)
 {
 	for (int i = 0; i < ROLES; i++)
@@ -66,7 +66,9 @@ static int base_register(const struct code_state *s)
 	return -1;
 }
 
-/* Says in RULE that the return address is SLOT below the CFA. */
+/*
+ * Writes into RULE that the return address is at CFA - SLOT. False when a rule cannot express that.
+ */
 static bool set_saved_address(int32_t slot, struct kiln_rule *rule)
 {
 	if (slot % ARCH_RA_UNIT)
@@ -82,8 +84,9 @@ static bool set_saved_address(int32_t slot, struct kiln_rule *rule)
 }
 
 /*
- * Says in RULE where the return address is. On the stack rather than in its register, if it is in
- * both: the rule of a call is that of the caller's frame while the call is on its way.
+ * Writes into RULE where the return address is. If it is both on the stack and in its register, the
+ * rule uses the stack: the rule of a call instruction is also used while the callee runs, when the
+ * register holds another address. False when a rule cannot express it.
  */
 static bool set_return_address(const struct code_state *s, struct kiln_rule *rule)
 {
@@ -100,7 +103,10 @@ static bool set_return_address(const struct code_state *s, struct kiln_rule *rul
 	return true;
 }
 
-/* Says where the register of ROLE is, if it is saved and can be said. */
+/*
+ * Writes into RULE (FLAG and *RET) where the register of ROLE is saved; leaves RULE as it is when
+ * the register is not saved or a rule cannot express the place.
+ */
 static void set_saved(const struct code_state *s, enum code_role role, uint8_t flag,
 		      struct kiln_rule *rule, int16_t *ret)
 {
@@ -138,8 +144,10 @@ struct kiln_rule code_state_rule(const struct code_state *s)
  */
 
 /*
- * Paths that do not need a register do not save it. While one that saved it has not changed it, it
- * still is in both places.
+ * Where the register of ROLE is saved when the paths with the states A and B meet. A path that does
+ * not need a register does not save it. If only one path saved it and has not changed it since, the
+ * register itself is right on both paths: not saved (0). Otherwise the slot of the path that saved
+ * it.
  */
 static int32_t join_saved(const struct code_state *a, const struct code_state *b, int role)
 {
@@ -179,7 +187,7 @@ void code_state_set(struct code_state *s, int reg, int64_t value)
 	s->reg[reg] = (int32_t)value;
 	if (reg != ARCH_REG_SP || !code_is_known(s->reg[reg]))
 		return;
-	/* What the stack pointer has passed is gone. */
+	/* Slots below the stack pointer are not valid any more. */
 	for (int i = 0; i < ROLES; i++)
 		if (s->saved[i] > value)
 			s->saved[i] = 0;

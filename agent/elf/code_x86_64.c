@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * x86-64: what one instruction does to the frame. Zydis decodes; here only those instructions have
- * a meaning that move the stack pointer, copy it, or save and restore rbp and rbx. Whatever else
- * writes to a register makes it unknown, so an instruction that nobody thought of can cost a rule,
- * but not make a wrong one. Stateless; any thread.
+ * x86-64: what one instruction does to the frame. Zydis decodes. Only instructions that move or
+ * copy the stack pointer, or save and restore rbp and rbx, are modelled. Any other instruction that
+ * writes a register makes it unknown, which can make a rule invalid, but not wrong. Stateless; any
+ * thread.
  */
 #include "agent/elf/code_state.h"
 
@@ -14,7 +14,7 @@
 #include "agent/elf/arch.h"
 
 enum {
-	ENTRY_DEPTH = ARCH_ENTRY_CFA, /* of rsp below the CFA: the return address */
+	ENTRY_DEPTH = ARCH_ENTRY_CFA, /* bytes of rsp below the CFA: the return address */
 	INSTRUCTION_MAX = 15,
 	STACK_ALIGN = 16,
 };
@@ -24,7 +24,7 @@ static pthread_once_t decoder_once = PTHREAD_ONCE_INIT;
 
 static void decoder_init(void)
 {
-	/* It fails for machine modes that it does not know only. */
+	/* Fails only for an unknown machine mode. */
 	(void)ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
 }
 
@@ -38,8 +38,8 @@ static void move_sp(struct code_state *s, int64_t deeper)
 }
 
 /*
- * V8 takes the return address off the stack, changes what lies below it, and puts it back: from
- * there on the function is as at its entry.
+ * V8's builtins pop the return address, change what lies below it on the stack, and push it again.
+ * From there on the state is that of a function's entry.
  */
 static void put_back(struct code_state *s)
 {
@@ -98,7 +98,10 @@ static void enter(struct code_state *s, int64_t size)
 	move_sp(s, size);
 }
 
-/* xor %ebp,%ebp at the depth of an entry, the caller's rbp not saved: nobody returns from here. */
+/*
+ * xor %ebp,%ebp with rsp as at a function's entry, and the caller's rbp not saved, marks an
+ * outermost frame.
+ */
 static void clear(struct code_state *s, int reg)
 {
 	if (reg == ARCH_REG_FP && s->reg[reg] == CODE_CALLER && !s->saved[CODE_FP] &&
@@ -159,7 +162,7 @@ void code_apply(const struct code_insn *insn, struct code_state *s)
 	code_state_clobber(s, insn);
 }
 
-/* push %rbp could be for its value. */
+/* Cannot be told here: push %rbp may also push rbp for its value. */
 bool code_saves_again(const struct code_insn *insn, const struct code_state *s)
 {
 	(void)insn;
@@ -181,7 +184,7 @@ static int number(ZydisRegister reg)
 		   : -1;
 }
 
-/* The whole 64-bit register that OP is, or -1. */
+/* DWARF number of the 64-bit register that OP is; -1 when OP is anything else. */
 static int whole(const ZydisDecodedOperand *op)
 {
 	if (op->type != ZYDIS_OPERAND_TYPE_REGISTER || op->size != 64)
@@ -189,7 +192,10 @@ static int whole(const ZydisDecodedOperand *op)
 	return number(op->reg.value);
 }
 
-/* OP's memory is at register *RET + the displacement. */
+/*
+ * Is OP memory at a base register plus a displacement, without index and not in fs or gs? *RET:
+ * DWARF number of the register. *RET_VALUE: the displacement, bytes.
+ */
 static bool based(const ZydisDecodedOperand *op, int8_t *ret, int32_t *ret_value)
 {
 	int base;
@@ -279,7 +285,7 @@ static void read_operands(const ZydisDecodedInstruction *in, const ZydisDecodedO
 	case ZYDIS_MNEMONIC_LEAVE:
 		insn->op = CODE_OP_LEAVE;
 		break;
-	case ZYDIS_MNEMONIC_ENTER: /* with a display: nobody does */
+	case ZYDIS_MNEMONIC_ENTER: /* not with nesting levels: unused */
 		if (ops[1].imm.value.u & 31)
 			break;
 		insn->op = CODE_OP_ENTER;
@@ -320,7 +326,7 @@ static void read_operands(const ZydisDecodedInstruction *in, const ZydisDecodedO
 	}
 }
 
-/* jmp *table(,%index,8) */
+/* The table of jmp *table(,%index,8); 0 for any other form. */
 static uint64_t table_of(const ZydisDecodedInstruction *in)
 {
 	if (in->raw.modrm.mod != 0 || in->raw.modrm.rm != 4 || in->raw.sib.base != 5 ||
@@ -340,7 +346,8 @@ static void read_jump(const ZydisDecodedInstruction *in, uint64_t vaddr, struct 
 		insn->flow = CODE_CALL;
 		insn->op = CODE_OP_CALL;
 		insn->writes = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5 | 0xf << 8;
-		if (direct && in->raw.imm[0].value.u == 0) { /* of the next instruction: a push */
+		/* A call of the next instruction: pushes its address */
+		if (direct && in->raw.imm[0].value.u == 0) {
 			insn->flow = CODE_NEXT;
 			insn->op = CODE_OP_PUSH;
 			insn->from = -1;

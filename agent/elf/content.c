@@ -2,14 +2,14 @@
 /*
  * The hash is GMAC (NIST SP 800-38D) under a random key of this process and a fixed nonce: a
  * universal hash. Two different files of N 16-byte blocks collide with a probability of N / 2^128
- * for whoever does not know the key, and nobody can learn of it, because a hash never leaves this
+ * for whoever does not know the key, and nobody can learn the key, because a hash never leaves this
  * process: it is neither exported nor logged. A hash without that proof, XXH3 with a secret, would
  * be as fast; a cryptographic one is 9 to 15 times slower. For 2 MiB in the cache, OpenSSL 3.0 on a
  * CPU with AES and SHA instructions: GMAC 0.13 ms, Poly1305 0.16, SipHash 0.73, SHA-256 1.16,
  * BLAKE2b 2.0; to compile libc's table takes 3.
  *
- * Each piece of the file is preceded by its place and length, so that two files cannot differ in
- * where a piece ends and have one stream. Any thread; the key is made once.
+ * Each piece of the file is preceded by its place and length, so that files that differ only in
+ * where a piece ends have different hashes. Any thread; the key is made once.
  */
 #include "agent/elf/content.h"
 #include "lib/pace.h"
@@ -34,7 +34,7 @@ struct hash {
 	EVP_MAC_CTX *context;
 	const struct image *image;
 	uint8_t *buffer;
-	uint64_t total; /* bytes of the file; segments and sections may overlap */
+	uint64_t total; /* bytes hashed so far; segments and sections may overlap */
 	int error;
 };
 
@@ -112,7 +112,7 @@ static int read_chunk(struct hash *h, uint64_t offset, size_t size)
 	return 0;
 }
 
-/* The part of [offset, offset + size) that the file has. */
+/* Hashes the part of [OFFSET, OFFSET + SIZE) that lies in the file. */
 static void add_file_range(struct hash *h, uint64_t offset, uint64_t size)
 {
 	const struct image *image = h->image;
@@ -189,7 +189,10 @@ static bool is_debug(const struct image_section *section)
 	       !streq(name, ".debug_frame") && !streq(name, ".zdebug_frame");
 }
 
-/* A symbol table may have any section for its strings: one bool a section; NULL: no memory. */
+/*
+ * Which sections are the sh_link of another one: a symbol table may use any section for its
+ * strings. One bool per section, freed by the caller; NULL when out of memory.
+ */
 static bool *linked_sections(const struct image *image)
 {
 	bool *linked = calloc(image->n_sections + 1, sizeof(*linked));
@@ -282,7 +285,7 @@ static bool is_revoked(const struct image *image)
 	return atomic_load_explicit(&image->content_state, memory_order_acquire) == CONTENT_REVOKED;
 }
 
-/* 1: it was known. 0: it has to be read. */
+/* 1: the content is known, and in *RET. 0: it has to be read. -ESTALE: it was revoked. */
 static int known_content(const struct image *image, struct image_content *ret)
 {
 	const struct image_content *known = image_content(image);
@@ -295,8 +298,9 @@ static int known_content(const struct image *image, struct image_content *ret)
 }
 
 /*
- * What stat() says of the file before it is read; all 0 when it was written to shortly before: the
- * times of files are as coarse as the kernel's tick, and a network filesystem's as its server's.
+ * fstat() of the file, before it is read. All 0 when the file changed within the last
+ * SETTLED_SECONDS, because a later write might then leave its times as they are: they are as coarse
+ * as the kernel's tick, or as the server's clock on a network filesystem.
  */
 static struct stat stat_before(const struct image *image)
 {
@@ -379,7 +383,10 @@ static bool is_same_time(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* Setting mtime back after a write spoils only the stacks of processes that map this very file. */
+/*
+ * Compares size and mtime. Whoever sets mtime back after a write spoils only the stacks of
+ * processes that map this very file.
+ */
 static int check_unshared(const struct image *image)
 {
 	struct stat now;

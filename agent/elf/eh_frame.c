@@ -109,9 +109,9 @@ uint64_t cfi_pointer(const struct cfi *cfi, struct cursor *c, uint8_t encoding)
  */
 
 struct entry {
-	uint64_t at;	 /* of the length field */
-	uint64_t id_at;	 /* of the CIE pointer */
-	uint64_t cie_at; /* what it points to */
+	uint64_t at;	 /* section offset of the length field */
+	uint64_t id_at;	 /* section offset of the CIE pointer */
+	uint64_t cie_at; /* section offset of the CIE that it points to */
 	bool is_cie, is_64;
 	struct cursor body; /* behind the CIE pointer; positions are those of the section */
 };
@@ -152,7 +152,7 @@ static enum next next_entry(const struct cfi *cfi, struct cursor *c, struct entr
 	return NEXT_ENTRY;
 }
 
-/* The letters of a CIE's augmentation string; false when its data cannot be understood. */
+/* Reads the data of a CIE's augmentation string LETTERS. False when it cannot be understood. */
 static bool read_augmentation(const struct cfi *cfi, struct cursor *c, const char *letters,
 			      struct cfi_cie *cie)
 {
@@ -368,7 +368,7 @@ static uint64_t section_vaddr(const struct image *image, const char *name)
 	return s ? s->vaddr : 0;
 }
 
-/* An empty one of IMAGE. */
+/* A struct cfi of IMAGE that has no section yet. */
 static struct cfi cfi_of(const struct image *image)
 {
 	return (struct cfi){.image = image,

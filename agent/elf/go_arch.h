@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What Go's functions look like on the architecture: go_frames_x86_64.c, go_frames_arm64.c. For
- * go_frames.c.
+ * The architecture's part of go_frames.c: how Go's functions set up and leave frames
+ * (go_frames_x86_64.c, go_frames_arm64.c).
  */
 #pragma once
 
@@ -12,10 +12,10 @@
 enum go_kind {
 	GO_PLAIN,
 	GO_OUTERMOST, /* KILN_RULE_STOP everywhere */
-	GO_SWITCHES,  /* the frame pointer leads across the stacks */
-	GO_WRITES_SP, /* some other function that loads SP: so does fp, if it was saved */
-	GO_LEAVES,    /* no way back once SP is loaded */
-	GO_LOSES,     /* a way back once SP is loaded, that no rule can say */
+	GO_SWITCHES,  /* changes stacks; fp leads to the caller across them */
+	GO_WRITES_SP, /* any other function that loads SP; fp leads to the caller if it was saved */
+	GO_LEAVES,    /* does not return once SP is loaded */
+	GO_LOSES,     /* returns, but no rule can express how once SP is loaded */
 	GO_TRAMPOLINE,
 };
 
@@ -29,22 +29,27 @@ extern const uint32_t go_function_align;
 /* N bytes of the function at VADDR, or NULL. */
 const uint8_t *go_code_at(const struct go_code *code, uint64_t vaddr, size_t n);
 
-/* asmcgocall is different: GO_SWITCHES or GO_LOSES. */
+/* The kind of runtime.asmcgocall, which depends on the architecture: GO_SWITCHES or GO_LOSES. */
 enum go_kind go_arch_asmcgocall(void);
-/* The first instruction that moves SP elsewhere; or END. */
+/*
+ * The address of the first instruction that loads SP with another stack's; END when there is none.
+ */
 uint64_t go_arch_sp_load(const struct go_code *code, uint64_t end);
 /*
- * RUN has a frame, the one BEFORE it of BEFORE bytes. Where in RUN has the prologue saved fp?
- * UINT64_MAX: not there.
+ * The address in RUN, which has a frame, from which on the prologue has saved fp; UINT64_MAX when
+ * it does not save fp there. BEFORE: the SP delta of the run before RUN, bytes.
  */
 uint64_t go_arch_saves_fp(const struct go_code *code, const struct gopclntab_run *run,
 			  int32_t before);
 /*
- * Behind the instruction in [start, end) that loads the caller's fp back while the frame still is
- * there; UINT64_MAX: there is none.
+ * The address behind the instruction in [START, END) that restores the caller's fp while the frame
+ * is still there; UINT64_MAX when there is none.
  */
 uint64_t go_arch_restores_fp(const struct go_code *code, uint64_t start, uint64_t end);
-/* DELTA: bytes from SP to where the table of SPs counts from. HAS_FP: fp is saved. */
+/*
+ * The rule of a frame. DELTA: the value of the pc-SP table, bytes. HAS_FP: the caller's fp is
+ * saved.
+ */
 struct kiln_rule go_arch_rule(int32_t delta, bool has_fp);
-/* The same by the frame pointer, whatever stack SP points to. */
+/* The same, but the CFA counts from fp: SP may point to another stack. */
 struct kiln_rule go_arch_rule_by_fp(int32_t delta, bool has_fp);

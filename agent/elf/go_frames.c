@@ -4,12 +4,12 @@
  *
  * The pc-SP table tells how far SP is below the caller's frame. Where the prologue saves the frame
  * pointer is looked up in the code, because rows are wrong for the leaf frame otherwise; which
- * instruction does so is the architecture's and the version's (go_arch.h).
+ * instruction does so depends on the architecture and the Go version (go_arch.h).
  *
  * Functions that move to another stack: Go: src/runtime/asm_amd64.s, asm_arm64.s, sys_linux_*.s
  * - systemstack, asmcgocall, cgocallback and the callers of the vDSO (nanotime1, walltime) save fp
  * like any function and leave it alone while SP changes, so from then on fp leads to the caller, on
- * whatever stack that is: KILN_RULE_SWITCH. (asmcgocall on arm64 loads that of the other stack.)
+ * whatever stack that is: KILN_RULE_SWITCH. (asmcgocall on arm64 loads the fp of the other stack.)
  * - mcall, morestack, gogo and clone do not come back: once SP has changed, the stack ends there.
  * - goexit, mstart, rt0_go and the entry point are the outermost functions.
  * - sigtramp is called by the signal trampoline, which has the kernel's frame: the walk goes on.
@@ -117,9 +117,9 @@ struct writer {
 	struct rows *rows;
 	struct go_code code;
 	enum go_kind kind;
-	uint64_t sp_load; /* from here on SP is another stack's (kinds that move) */
+	uint64_t sp_load; /* from here on SP may point to another stack */
 	int32_t before;	  /* SP delta of the run before */
-	bool has_fp;	  /* the prologue's store is behind us */
+	bool has_fp;	  /* the prologue's store of fp has been passed */
 };
 
 static void add_row(const struct writer *w, uint64_t start, uint64_t end, struct kiln_rule rule)
@@ -136,12 +136,13 @@ static struct kiln_rule rule_of(const struct writer *w, int32_t delta)
 	return go_arch_rule(delta, w->has_fp && delta >= 8);
 }
 
-/* Rows of a function that may run on another stack than its caller. */
+/* The rule of code in which SP may point to another stack than the caller's. */
 static struct kiln_rule rule_elsewhere(const struct writer *w, int32_t delta)
 {
 	if (w->kind == GO_LEAVES)
 		return (struct kiln_rule){.kind = KILN_RULE_STOP};
-	/* Frameless before Go 1.21: fp is the caller's, and the walk skips just that caller. */
+	/* GO_SWITCHES without a saved fp: before Go 1.21 these functions have no frame. fp is
+	 * then the caller's, so the walk skips only that caller. */
 	if (w->kind == GO_LOSES || (!w->has_fp && w->kind != GO_SWITCHES))
 		return (struct kiln_rule){.kind = KILN_RULE_INVALID};
 	if (w->has_fp && delta < 8) /* the frame is gone */
@@ -149,7 +150,7 @@ static struct kiln_rule rule_elsewhere(const struct writer *w, int32_t delta)
 	return go_arch_rule_by_fp(delta, w->has_fp);
 }
 
-/* [start, end), where SP may point to another stack. */
+/* Adds the rows of [START, END), where SP may point to another stack. */
 static void add_rows_elsewhere(const struct writer *w, uint64_t start, uint64_t end, int32_t delta)
 {
 	uint64_t restored = MIN(go_arch_restores_fp(&w->code, start, end), end);
@@ -168,7 +169,10 @@ static void add_rows(const struct writer *w, uint64_t start, uint64_t end, int32
 		add_rows_elsewhere(w, MAX(start, w->sp_load), end, delta);
 }
 
-/* Finds the store of fp inside of RUN; before it the register still is the caller's. */
+/*
+ * Adds the rows of RUN. If the prologue stores fp inside of RUN, the register is still the caller's
+ * before that store.
+ */
 static void add_run(struct writer *w, const struct gopclntab_run *run)
 {
 	uint64_t start = run->start, saved;

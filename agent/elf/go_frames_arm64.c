@@ -15,7 +15,7 @@ enum {
 
 const uint32_t go_function_align = 16; /* Go: cmd/link/internal/arm64/l.go, funcAlign */
 
-/* It loads the x29 of the stack that it goes to; what it saves of its own is in struct g. */
+/* asmcgocall loads the x29 of the stack that it switches to; it saves its own in struct g. */
 enum go_kind go_arch_asmcgocall(void)
 {
 	return GO_LOSES;
@@ -36,7 +36,7 @@ static bool is_large(uint32_t w)
 	return (w & 0xfffffc1f) == 0xa93ff81d;
 }
 
-/* mov sp, xN, but for that of a large frame */
+/* mov sp, xN, except for the one that makes a large frame */
 uint64_t go_arch_sp_load(const struct go_code *code, uint64_t end)
 {
 	uint32_t w, before = 0;
@@ -49,7 +49,7 @@ uint64_t go_arch_sp_load(const struct go_code *code, uint64_t end)
 	return end;
 }
 
-/* stur x29, [sp, #-8]; or, of a large frame, before sp was moved */
+/* stur x29, [sp, #-8]; in a large frame x29 is stored before sp is moved */
 uint64_t go_arch_saves_fp(const struct go_code *code, const struct gopclntab_run *run,
 			  int32_t before)
 {
@@ -94,7 +94,7 @@ struct kiln_rule go_arch_rule(int32_t delta, bool has_fp)
 	return rule;
 }
 
-/* x29 points to the saved one, which is 8 bytes below where sp was. */
+/* x29 points to the saved x29, which is 8 bytes below the sp of the frame. */
 struct kiln_rule go_arch_rule_by_fp(int32_t delta, bool has_fp)
 {
 	if (!has_fp || delta < 16 || delta > INT32_MAX + FP_OFFSET)

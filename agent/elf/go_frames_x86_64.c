@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Go's functions on x86-64: CFA = rsp + the table's distance + 8. The caller's rbp is at CFA - 16
- * once the prologue has stored it: by push since Go 1.21, by a store behind the sub before. Any
- * thread; nothing is shared.
+ * once the prologue has stored it: since Go 1.21 by a push, in older versions by a store behind the
+ * sub. Any thread; nothing is shared.
  */
 #include "agent/elf/arch.h"
 #include "agent/elf/go_arch.h"
@@ -74,7 +74,7 @@ uint64_t go_arch_saves_fp(const struct go_code *code, const struct gopclntab_run
 	return UINT64_MAX;
 }
 
-/* pop %rbp, which is the end of the frame. */
+/* None: pop %rbp restores it and ends the frame at once. */
 uint64_t go_arch_restores_fp(const struct go_code *code, uint64_t start, uint64_t end)
 {
 	(void)code;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Finds runtime.firstmoduledata without symbols: its first word is the address of the function
- * table, its second that of the names, which the table's header tells. The words are in the file
- * (section .go.module from Go 1.26 on, else anywhere in writable data), or in relative relocations.
- * Offsets: Go 1.18, 1.20, 1.26: src/runtime/symtab.go, type moduledata.
+ * table, its second the address of the names, which is also in the table's header. The words are in
+ * the file (section .go.module from Go 1.26 on, else anywhere in writable data), or in relative
+ * relocations. Offsets: Go 1.18, 1.20, 1.26: src/runtime/symtab.go, type moduledata.
  */
 #include "agent/elf/go_module.h"
 
@@ -16,7 +16,7 @@ enum {
 	WORD_NAMES = 1,
 	WORD_TEXT = 22,
 	WORD_GOFUNC_118 = 38,
-	WORD_GOFUNC_120 = 40, /* covctrs, ecovctrs came */
+	WORD_GOFUNC_120 = 40, /* covctrs and ecovctrs lie before it */
 	HEADER_NAMES = 32,    /* funcnameOffset in the table's header */
 };
 
@@ -27,7 +27,7 @@ struct finder {
 	const struct image *image;
 	uint64_t table, names;
 	size_t gofunc;
-	uint64_t left; /* bytes of relocations that may be read yet */
+	uint64_t left; /* bytes of relocations that may still be read */
 	struct go_module *ret;
 };
 
@@ -83,7 +83,8 @@ static bool try(struct finder *f, uint64_t at, bool relocated)
 	    !image_is_code(f->image, words[WORD_TEXT]))
 		return false;
 	f->ret->text = words[WORD_TEXT];
-	/* The base of inline trees must lie in the file; without it there are just none. */
+	/* The base of inline trees must lie in the file; without it inlined calls are not
+	 * resolved. */
 	c = image_at_vaddr(f->image, words[f->gofunc]);
 	f->ret->gofunc = c.bad ? 0 : words[f->gofunc];
 	return true;

@@ -19,7 +19,7 @@ enum {
 	MAGIC_118 = (int)0xfffffff0,
 	MAGIC_120 = (int)0xfffffff1,
 	FUNCTIONS_MAX = 4 << 20,
-	RUNS_MAX = 1 << 18, /* of a function; a table may go on for as long as its file */
+	RUNS_MAX = 1 << 18, /* runs of one table; a forged one may be as long as its file */
 	NAME_BYTES_MAX = 64 << 10,
 	INLINE_TREE_INDEX = 2, /* PCDATA_InlTreeIndex */
 	INLINE_TREE = 3,       /* FUNCDATA_InlTree */

@@ -29,13 +29,13 @@ enum gopclntab_flags {			       /* Go: internal/abi, FuncFlag; from Go 1.17 on *
 struct gopclntab_func {
 	uint64_t entry, end; /* ELF virtual addresses, [entry, end) */
 	const char *name;    /* "runtime.mcall"; "" when damaged; NULL: see gopclntab_place() */
-	int32_t name_at;     /* its place in the names; for this module, as `sp` and `at` */
+	int32_t name_at;     /* offset of its name; private to gopclntab.c, as `sp` and `at` */
 	uint32_t start_line; /* of the func keyword; 0 when unknown (before Go 1.20) */
 	uint8_t flags;	     /* enum gopclntab_flags */
 	uint8_t func_id;     /* differs between Go releases */
 	uint32_t index;
-	uint32_t sp; /* where its table of SP is */
-	size_t at;   /* where the record lies in the function data */
+	uint32_t sp; /* offset of its pc-SP table */
+	size_t at;   /* offset of its record in the function data */
 };
 
 /* -ENOENT when IMAGE has no table, -EBADMSG when it is damaged. */
@@ -56,8 +56,8 @@ bool gopclntab_place(const struct gopclntab *t, size_t i, struct gopclntab_func 
 /* The name of F; "" when it is damaged. */
 const char *gopclntab_name(const struct gopclntab *t, const struct gopclntab_func *f);
 /*
- * Eight bytes from the beginning of the name of F on, to look at with gopclntab_head_begins().
- * Where the name is shorter, the last of them belong to the next name. 0: the table ends before.
+ * The first eight bytes of the name of F, for gopclntab_head_begins(). When the name is shorter,
+ * the last of them belong to the next name. 0 when the table ends before.
  */
 uint64_t gopclntab_name_head(const struct gopclntab *t, const struct gopclntab_func *f);
 /* Does the name whose first bytes are HEAD begin with PREFIX? PREFIX: at most eight bytes. */

@@ -3,8 +3,8 @@
  * Opening ELF files: identification, segments, sections, notes. See image.h for the rules about
  * foreign bytes. Section headers are a convenience that stripped files lack or that a packer
  * ruined: when they do not fit the file, the image has none. Program headers are what the kernel
- * loads by, so a file without usable ones is refused. Any thread; an image is not written to after
- * image_open() but for its reference count.
+ * loads by, so a file without usable ones is refused. Any thread; an image is not written to once
+ * it is open, except as image.h says.
  */
 #include "agent/elf/image.h"
 
@@ -73,7 +73,10 @@ static int check_header(struct image *image, Elf64_Ehdr *ret, struct error *err)
 	return 0;
 }
 
-/* BUDGET: bytes that all calls together may look at. Headers may name the same ones many times. */
+/*
+ * *BUDGET: bytes that may still be read; for all calls together, as many headers may name the same
+ * bytes.
+ */
 static void read_notes(struct image *image, struct cursor c, uint64_t align, size_t *budget)
 {
 	c.size = MIN(c.size, c.pos + *budget);
@@ -123,7 +126,8 @@ static int read_segments(struct image *image, const Elf64_Ehdr *h, struct error 
 		if (image->n_segments == cap)
 			return error_set(err, -ENOEXEC, "more than %d segments",
 					 IMAGE_SEGMENTS_MAX);
-		/* A file cut short still runs up to there, so its segment is cut too. */
+		/* A truncated file can be executed up to its end, so its segment is truncated
+		 * too. */
 		image->segments[image->n_segments++] = (struct image_segment){
 		    .vaddr = p.p_vaddr,
 		    .memsz = p.p_memsz,
@@ -465,7 +469,8 @@ bool image_is_code(const struct image *image, uint64_t vaddr)
 
 bool image_offset_to_vaddr(const struct image *image, uint64_t offset, uint64_t *ret_vaddr)
 {
-	/* Exactly first; then with the page rounding that mmap() of a segment brings. */
+	/* First by the exact bounds of segments, then by bounds rounded to pages, as mmap() maps
+	 * them. */
 	for (uint64_t page = 1; page <= PAGE; page *= PAGE) {
 		for (size_t i = 0; i < image->n_segments; i++) {
 			const struct image_segment *s = &image->segments[i];

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * struct image: one ELF file (or the vDSO) that some process executes: mapped read-only, its
- * section and segment headers checked, its build id read. Immutable once made but for its content,
- * which is found later; that and the reference count are atomic, so the loop and the worker threads
- * may share it.
+ * section and segment headers checked, its build id read. Immutable once made, except for its
+ * content (content.h), which is set later, and its reference count. Both may be accessed by any
+ * thread, so the loop and the worker threads may share an image.
  *
  * All bytes are foreign: every offset is checked against the file's size at opening. A file is
  * mapped MAP_PRIVATE and followed by a page of zeros, so that strings end even when the file
  * changes under us. Reading a file that was cut short after opening would raise SIGBUS: the handler
  * that image_catch_faults() installs puts zero pages there instead, so readers see zeros and no
  * lock or longjmp is needed. The pages that a bulk reader touched count as resident memory: it ends
- * with image_forget(), which gives them back (the kernel's page cache still has them).
- * Not libelf: docs/architecture.md, "Files of other processes", says why, with the figures.
+ * with image_forget(), which gives them back (the kernel's page cache still has them). Not libelf:
+ * docs/architecture.md, "Files of other processes", says why, with the figures.
  */
 #pragma once
 
@@ -48,7 +48,7 @@ struct image {
 	const uint8_t *data; /* the whole file */
 	size_t size;
 	bool is_mapped;		/* else DATA is on the heap */
-	int fd;			/* kept open so that the inode stays ours; -1 for memory images */
+	int fd;			/* kept open so that the inode is not reused; -1: a memory image */
 	uint16_t machine, type; /* e_machine, e_type */
 	uint64_t entry;		/* e_entry */
 	struct image_segment *segments;
@@ -62,9 +62,9 @@ struct image {
 	char htlhash[33];      /* hex, semantic conventions: SHA256(first 4096, last 4096, BE64
 				  size)[:16] */
 	bool is_go, is_rust;
-	bool is_remote; /* its filesystem may stop answering: nothing is looked for beside it */
+	bool is_remote; /* its filesystem may hang: no debug file is looked for beside it */
 	struct image_content content;	   /* content.h: image_content() */
-	struct timespec modified, changed; /* of the file, before CONTENT was set; 0: not known */
+	struct timespec modified, changed; /* file times before its content was read; 0: unknown */
 	_Atomic int content_state;
 	_Atomic int refs;
 };

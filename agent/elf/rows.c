@@ -57,7 +57,10 @@ static bool same_rule(const void *table, uint32_t index, const void *rule)
 	return memcmp(&t->rules[index], rule, sizeof(t->rules[index])) == 0;
 }
 
-/* Most rules come again soon: where the id of one like RULE was when it came last. */
+/*
+ * Caches rule ids, because most rules recur soon: the place where the id of a rule equal to RULE
+ * may be.
+ */
 static uint16_t *recent_of(struct rows *r, const struct kiln_rule *rule)
 {
 	uint64_t w[2];
@@ -66,7 +69,10 @@ static uint16_t *recent_of(struct rows *r, const struct kiln_rule *rule)
 	return &r->recent[((w[0] ^ w[1]) * 0x9e3779b97f4a7c15ULL) >> (64 - ROWS_RECENT_SHIFT)];
 }
 
-/* The id of RULE. When there are too many rules the row cannot be expressed: 0, the invalid one. */
+/*
+ * *RET: the id of RULE, which is added if it is new. When the table has UNWIND_RULES_MAX rules
+ * already, 0: the invalid rule.
+ */
 static int intern(struct rows *r, const struct kiln_rule *rule, uint16_t *ret)
 {
 	struct unwind_table *t = r->t;

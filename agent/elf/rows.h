@@ -23,7 +23,10 @@ struct rows {
 	int error;
 };
 
-/* Code from START (rounded down to 1 KiB) to END. */
+/*
+ * Begins a table for the code from START (rounded down to 1 KiB) to END. -E2BIG: more than
+ * UNWIND_SPAN_MAX bytes.
+ */
 int rows_init(struct rows *r, uint64_t start, uint64_t end) _must_check_;
 void rows_done(struct rows *r);
 void rows_add(struct rows *r, uint64_t pc, const struct kiln_rule *rule);

@@ -25,7 +25,7 @@ struct spans {
 enum {
 	SPANS_MAX = 4 << 20,
 	SPAN_SIZE_MAX = (1 << 29) - 1,
-	SPAN_PIECES_MAX = 16, /* one lower span may fill that many gaps */
+	SPAN_PIECES_MAX = 16, /* so many gaps may be filled from one span */
 };
 
 static inline uint64_t span_end(const struct span *s)
@@ -37,5 +37,8 @@ int spans_add(struct spans *s, const struct span *span) _must_check_;
 void spans_done(struct spans *s);
 /* By start, in linear time; equal starts: the first one stays; overlaps: the later start wins. */
 int spans_sort(struct spans *s) _must_check_;
-/* Adds what LOW (sorted) has in the gaps of HIGH (sorted). Returns spans dropped, or -errno. */
+/*
+ * Adds the parts of LOW (sorted) that lie in gaps of HIGH (sorted). Returns the number of spans of
+ * LOW of which pieces beyond SPAN_PIECES_MAX were dropped, or -errno.
+ */
 int spans_fill(struct spans *high, const struct spans *low) _must_check_;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Compiles an image's unwind table. Every source yields spans, the better one's gaps are filled
- * from the next (.eh_frame, Go's table, .debug_frame, known code, what
- * the code itself tells), then one pass over the merged
- * spans executes each and writes the rows in order. What lies between two spans is padding when it
- * is shorter than a function can be aligned to, and then belongs to the one before; else it is
+ * Compiles an image's unwind table. Every source yields spans. The gaps of a better source are
+ * filled from the next one (.eh_frame, Go's table, .debug_frame, known code, the code itself); then
+ * one pass over the merged spans executes each and writes the rows in order. A gap of at most
+ * PADDING_MAX bytes between two spans is padding and belongs to the span before it; a longer one is
  * invalid. Any thread; nothing is shared.
  */
 #include "agent/elf/unwind.h"
@@ -21,7 +20,7 @@
 
 enum {
 	PADDING_MAX = 15, /* functions are aligned to 16 */
-	AHEAD = 8,	  /* spans, whose code is fetched meanwhile */
+	AHEAD = 8,	  /* spans; how far ahead code is prefetched */
 };
 
 struct compiler {
@@ -177,7 +176,7 @@ static void execute(struct compiler *c, const struct span *span, struct rows *ro
 	}
 }
 
-/* The code that will be looked at soon is on the way from memory meanwhile. */
+/* Prefetches the code of a Go function, which will be read soon. */
 static void fetch(const struct image *image, const struct span *span)
 {
 	struct cursor c;

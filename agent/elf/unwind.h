@@ -29,13 +29,13 @@ struct unwind_table {
 };
 
 /*
- * Compiles all unwind information of IMAGE: FDEs of .eh_frame (by section, or by PT_GNU_EH_FRAME
- * when sections are stripped) win; Go text takes its rows from .gopclntab; then .debug_frame; known
- * code without any (musl's and ld.so's _start, the signal trampoline) gets its rule from its bytes;
- * what is left is read as code (code_frames.h), or UNREAD when that is too much: then places in it
- * are read as they are met (code_places.h). Code that nothing covers is INVALID.
- * 0 also when an image has no unwind information at all (then one INVALID row). Ends with
- * image_forget().
+ * Compiles all unwind information of IMAGE. The sources, the better ones first: FDEs of .eh_frame
+ * (by section, or by PT_GNU_EH_FRAME when sections are stripped); .gopclntab for Go text;
+ * .debug_frame; known code without unwind information (musl's and ld.so's _start, the signal
+ * trampoline), by its bytes; the code itself (code_frames.h). When there is too much of the latter
+ * it becomes UNREAD, and places in it are read when samples meet them (code_places.h). Code that no
+ * source covers is INVALID. 0 also when an image has no unwind information at all (then one INVALID
+ * row). Ends with image_forget().
  */
 int unwind_compile(const struct image *image, struct unwind_table **ret,
 		   struct error *err) _must_check_;
@@ -45,23 +45,24 @@ DEFINE_CLEANUP(struct unwind_table *, unwind_table_free)
 /* Code [start, end), ELF virtual addresses, whose frames a runtime walks. */
 struct unwind_range {
 	uint64_t start, end;
-	bool frame_pointer; /* has no unwind information, and keeps fp as a frame pointer */
-	bool keeps_fp;	    /* KILN_RULE_FRAME_POINTER */
-	bool native;	    /* no KILN_RULE_RUNTIME */
+	bool frame_pointer; /* no unwind information, but keeps fp: gets KILN_RULE_FP */
+	bool keeps_fp;	    /* gets KILN_RULE_FRAME_POINTER */
+	bool native;	    /* does not get KILN_RULE_RUNTIME */
 };
 /*
- * Makes *TABLE say KILN_RULE_RUNTIME of RUNTIME in N RANGES, in any order and of any size; rows are
- * split at their borders, and where ranges overlap the first one counts. Code with a frame pointer
- * gets KILN_RULE_FP, other code keeps its rule;
- * KILN_RULE_DEREF and what another runtime has marked stay. *TABLE is exchanged; untouched on
- * failure.
+ * Marks the code in N RANGES (in any order and of any size) as RUNTIME's: sets KILN_RULE_RUNTIME in
+ * its rules, unless the range says otherwise. Rows are split at the borders of ranges; where ranges
+ * overlap the first one counts. Code with `frame_pointer` gets KILN_RULE_FP, other code keeps its
+ * rule. Rules of kind KILN_RULE_DEREF, and rules that another runtime has marked, stay as they are.
+ * *TABLE is replaced by a new table and freed; untouched on failure.
  */
 int unwind_table_mark(struct unwind_table **table, const struct unwind_range *ranges, size_t n,
 		      uint32_t runtime) _must_check_;
 
 /*
- * Says what PIECES (ascending, without overlaps) say wherever OLD says KILN_RULE_UNREAD, and what
- * OLD says elsewhere; a runtime's mark stays. OLD is not changed: it may lie in the slab.
+ * Makes a copy of OLD in which the rules of PIECES (ascending, without overlaps) replace
+ * KILN_RULE_UNREAD. All other rules stay, and so do runtimes' marks. OLD is not changed: it may lie
+ * in the slab.
  */
 int unwind_table_patch(const struct unwind_table *old, const struct code_piece *pieces, size_t n,
 		       struct unwind_table **ret) _must_check_;

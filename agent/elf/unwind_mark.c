@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Changes of a table that is there: a runtime's mark, and rules of code that was read later. It
- * is written anew, front to back, by the one writer of tables (rows.h): its rows, and
- * between them the borders of the ranges. What a row says outside of the ranges stays word for
- * word. Any thread; nothing is shared.
+ * Makes a changed copy of a table: with a runtime's marks, or with the rules of code that was read
+ * later. The copy is written front to back by rows.h, with a row at each row of the old table and
+ * at each border of a range or piece. Rules outside of the ranges are copied as they are. Any
+ * thread; nothing is shared.
  */
 #include "agent/elf/rows.h"
 
 enum { MARKS = KILN_RULE_RUNTIME | KILN_RULE_FRAME_POINTER };
 
-/* Where something may change: a row, or the border of a range. */
+/* A position in a table: the next row, and the block that holds it. */
 struct walker {
 	const struct unwind_table *t;
 	uint32_t row, block;
@@ -20,7 +20,7 @@ static uint64_t table_end(const struct unwind_table *t)
 	return t->base + ((uint64_t)t->blocks << KILN_BLOCK_SHIFT);
 }
 
-/* The address of the row that the walker stands at. */
+/* The address of the row at which W stands; UINT64_MAX behind the last one. */
 static uint64_t row_address(struct walker *w)
 {
 	const struct unwind_table *t = w->t;
@@ -61,13 +61,14 @@ static struct kiln_rule marked(const struct kiln_rule *rule, const struct unwind
 {
 	struct kiln_rule r = *rule;
 
-	/* The first runtime that claims code has it. */
+	/* Code belongs to the first runtime that claims it. */
 	if (!range || (r.flags & MARKS))
 		return r;
 	if (range->frame_pointer)
 		r = (struct kiln_rule){.kind = KILN_RULE_FP};
 	else if (r.kind == KILN_RULE_DEREF)
-		return r; /* has no place for the mark; signal trampolines and the like */
+		/* deref_off is in use: no place for the mark; signal trampolines and the like */
+		return r;
 	if (range->keeps_fp)
 		r.flags |= KILN_RULE_FRAME_POINTER;
 	if (!range->native) {
@@ -77,7 +78,7 @@ static struct kiln_rule marked(const struct kiln_rule *rule, const struct unwind
 	return r;
 }
 
-/* What PIECE (or NULL) makes of RULE. */
+/* RULE, or the rule of PIECE (if not NULL) in place of KILN_RULE_UNREAD. */
 static struct kiln_rule patched(const struct kiln_rule *rule, const struct code_piece *piece)
 {
 	struct kiln_rule r = *rule;

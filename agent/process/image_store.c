@@ -15,10 +15,10 @@
  * until the sweep, or until their place is needed. Files that could not be opened have an entry
  * too, so that a broken one costs one attempt a minute, not one a mapping.
  *
- * Of a file on a filesystem that may stop answering the image is a copy in memory, made here, where
- * a thread may hang: everything that is read of the image afterwards (by the loop, by the worker
- * that names frames) is there. No descriptor of the file is kept, because closing it asks the
- * filesystem too. Such copies have COPIES_MAX bytes together; what is beyond is read in place.
+ * The image of a file on a filesystem that may stop answering is a copy in memory. It is made here,
+ * where a thread may hang, so the loop and the worker that names frames only read memory. No
+ * descriptor of the file is kept, because closing it asks the filesystem too. Such copies take at
+ * most COPIES_MAX bytes together; files beyond that are read in place.
  */
 #include "agent/process/image_store.h"
 
@@ -35,8 +35,10 @@
 
 enum { RETRY_AFTER_MS = 60000, COPIES_MAX = 64 << 20 };
 
-/* Device and inode as /proc/PID/maps shows them; with by_stat, as stat() does: where those of maps
- * are not unique. */
+/*
+ * Device and inode as /proc/PID/maps shows them. With by_stat, as stat() shows them: for files
+ * whose device and inode in maps are not unique.
+ */
 struct file_key {
 	uint32_t dev_major, dev_minor;
 	uint64_t inode;
@@ -144,13 +146,13 @@ struct image_store *image_store_free(struct image_store *store)
 	return NULL;
 }
 
-/* Errors that say nothing of the file: the next get tries again. */
+/* Errors that have nothing to do with the file itself: the next get tries again. */
 static bool is_passing(int error)
 {
 	return error == -ESTALE || error == -ESRCH || error == -EMFILE || error == -ENFILE;
 }
 
-/* Idle images hold descriptors that others may have. False: none is idle. */
+/* Frees a descriptor by dropping the image that is idle longest. False when none is idle. */
 static bool give_descriptor(struct image_store *store)
 {
 	struct image *image = NULL;
@@ -177,7 +179,10 @@ static bool take_copy_room(struct image_store *store, size_t size)
 	return false;
 }
 
-/* In place of *FD, which E's file is, a copy of it if the file is a remote one. */
+/*
+ * Replaces *FD, the file of E, by a copy in memory if the file is a remote one and COPIES_MAX
+ * permits.
+ */
 static int copy_remote(struct image_store *store, struct entry *e, int *fd, const struct stat *st)
 {
 	size_t size = (size_t)st->st_size;
@@ -251,7 +256,9 @@ static struct entry *find(struct image_store *store, const struct file_key *key)
 	return e;
 }
 
-/* Others keep using E as it was; new users get a new entry. Gives E's reference back. */
+/*
+ * Detaches E: its users keep it, new users get a new entry. Gives the caller's reference to E back.
+ */
 static void retire(struct image_store *store, struct entry *e, uint64_t now_ms)
 {
 	pthread_mutex_lock(&store->mutex);
@@ -288,8 +295,8 @@ static struct entry *find_same(struct image_store *store, const struct file_key 
 }
 
 /*
- * Sets image or error from what the process maps, or finds the entry that has this file already,
- * *RET_SAME, a reference. Fails only with -ENOMEM.
+ * Opens the file that the process maps and sets E's image or error. If another entry has the file
+ * already, *RET_SAME is a reference to that one instead. Fails only with -ENOMEM.
  */
 static int entry_open(struct image_store *store, struct entry *e, int proc_dirfd, uint32_t pid,
 		      const struct map_entry *map, uint64_t now_ms, struct entry **ret_same)
@@ -315,8 +322,8 @@ static int entry_open(struct image_store *store, struct entry *e, int proc_dirfd
 			r = copy_remote(store, e, &fd, &st);
 		if (r == 0)
 			r = image_open(TAKE_FD(fd), map->path, &image, NULL);
-		/* The headers were read with what lies around them; most files are not read
-		 * again. */
+		/* Reading the headers has made pages around them resident; most files are not
+		 * read again. */
 		if (r == 0) {
 			image->is_remote = e->stored.is_remote;
 			image_forget(image);
@@ -334,7 +341,7 @@ static int entry_open(struct image_store *store, struct entry *e, int proc_dirfd
 	return 0;
 }
 
-/* A copy does not tell: the file is opened again. */
+/* fstat() of E's file as it is now. If the image is a copy, the file is opened again for that. */
 static int stat_file(struct image_store *store, const struct entry *e, int proc_dirfd, uint32_t pid,
 		     const struct map_entry *map, struct stat *ret)
 {
@@ -367,7 +374,10 @@ static bool make_room(struct image_store *store)
 	return count(store) < store->max;
 }
 
-/* Lists E, or finds that another thread was first: *ret_listed has a reference. */
+/*
+ * Adds E to the table, unless another thread has added an entry with the same key: *RET_LISTED is a
+ * reference to E or to that entry.
+ */
 static int list_entry(struct image_store *store, struct entry *e, struct entry **ret_listed)
 {
 	struct entry *other = NULL;
@@ -453,7 +463,7 @@ void image_store_put(struct image_store *store, struct stored_image *image, uint
 	while (refs > 1)
 		if (atomic_compare_exchange_weak(&image->refs, &refs, refs - 1))
 			return;
-	/* It may be the last, which only the mutex can tell. */
+	/* It may be the last reference, which only the holder of the mutex can tell. */
 	pthread_mutex_lock(&store->mutex);
 	put(store, container_of(image, struct entry, stored), now_ms);
 	pthread_mutex_unlock(&store->mutex);

@@ -26,11 +26,14 @@ struct stored_image {
 	uint32_t slot;		/* of `tables` in BPF; 0: none yet */
 	int unwind_state;	/* enum unwind_state while its content is not known */
 	bool is_stale;		/* its file has other bytes now: nothing of it may be shared */
-	_Atomic uint32_t refs;	/* mapsets and jobs that use it; the store's */
+	_Atomic uint32_t refs;	/* of mapsets and jobs that use it; private to the store */
 	uint64_t idle_since_ms; /* when refs became 0 */
 };
 
-/* MAX: entries; the longest idle are dropped first, ON_DROP is called before (by the loop). */
+/*
+ * MAX: entries; those that are idle longest are dropped first. ON_DROP is called on the loop's
+ * thread before an entry is freed.
+ */
 int image_store_new(size_t max, void (*on_drop)(struct stored_image *, void *), void *arg,
 		    struct image_store **ret) _must_check_;
 /* For tests: calls IS_REMOTE instead of remote_file_is(). Before the first image is stored. */
@@ -52,7 +55,7 @@ int image_store_get(struct image_store *store, int proc_dirfd, uint32_t pid,
 /* One more reference, by whoever has one. */
 void image_store_ref(struct stored_image *image);
 void image_store_put(struct image_store *store, struct stored_image *image, uint64_t now_ms);
-/* Frees what made room in image_store_get(). */
+/* Frees the entries that image_store_get() has dropped to make room. */
 void image_store_reap(struct image_store *store);
 /* Drops images that nobody used for IDLE_MS. */
 void image_store_sweep(struct image_store *store, uint64_t now_ms, uint64_t idle_ms);

@@ -18,8 +18,10 @@
 
 #include "agent/process/proc_file.h"
 
-/* st_dev of these filesystems is not the device that maps shows. *RET_AMBIGUOUS: what maps shows
- * is not unique, either: on btrfs inodes are those of a subvolume. */
+/*
+ * Is FD on a filesystem whose st_dev is not the device that maps shows? *RET_AMBIGUOUS: device and
+ * inode in maps are not unique, either: on btrfs inode numbers are those of a subvolume.
+ */
 static bool device_differs_by_design(int fd, bool *ret_ambiguous)
 {
 	struct statfs fs;
@@ -86,7 +88,8 @@ static int open_map_file(int proc_dirfd, uint32_t pid, const struct map_entry *m
 	if (!is_mapped_file(fd, &st, map, ret_ambiguous)) {
 		if (!link_names(proc_dirfd, link, map))
 			return -ESTALE;
-		*ret_ambiguous = true; /* or one that was put there under the same name */
+		/* It may be another file that was put there under the same name. */
+		*ret_ambiguous = true;
 	}
 	return reopen(fd, ret);
 }
@@ -152,9 +155,10 @@ int map_file_open(int proc_dirfd, uint32_t pid, const struct map_entry *map, int
 		return 0;
 	if (!process_exists(proc_dirfd, pid))
 		return -ESRCH;
-	/* The kernel's word that there is no such mapping any more: no fault of the file. */
+	/* The kernel says that the mapping does not exist any more: not an error of the file. */
 	if (by_range == -ENOENT || by_range == -ESTALE)
 		return -ESTALE;
-	/* EACCES or EPERM of map_files is the cause that can be mended. */
+	/* Report the error of map_files: EACCES or EPERM is the one that an administrator can
+	 * fix. */
 	return by_path == -EMFILE || by_path == -ENFILE ? by_path : by_range;
 }

@@ -43,7 +43,10 @@ static enum map_kind kind_of(const char *path)
 	return maps_is_memory(path) ? MAPPING_ANON : MAPPING_FILE;
 }
 
-/* A NUL cannot come from the kernel; what stands behind one is not seen. */
+/*
+ * Cuts " (deleted)" off the end of PATH; true when it was there. The kernel writes no NUL; anything
+ * behind one is ignored.
+ */
 static bool cut_deleted(char *path)
 {
 	size_t n = strlen(path), suffix = sizeof(deleted_suffix) - 1;
@@ -105,7 +108,7 @@ static enum line_result parse_fields(struct cursor *line, struct map_entry *ret)
 	return LINE_EXECUTABLE;
 }
 
-/* What is left of the line, which ends with a mapping's name. */
+/* Is OTEL_CTX in the rest of LINE, which ends with the mapping's name? */
 static bool names_context(const struct cursor *line)
 {
 	static const char name[] = "OTEL_CTX";
@@ -150,7 +153,10 @@ static int compare_start(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* The kernel writes them in order; only a text from elsewhere makes this do anything. */
+/*
+ * Sorts the entries and drops those that overlap. Texts of the kernel are sorted and have no
+ * overlaps.
+ */
 static void sort_disjoint(struct maps *maps)
 {
 	size_t kept = 0;
@@ -186,7 +192,7 @@ int maps_parse(const char *text, size_t len, struct maps *ret)
 	return 0;
 }
 
-/* Where the mappings from START on begin; those that [START, END) overlaps go. */
+/* Removes the mappings that overlap [START, END). Returns the index for a new one at START. */
 static size_t make_place(struct maps *maps, uint64_t start, uint64_t end)
 {
 	size_t first = 0, last;

@@ -33,8 +33,8 @@ struct maps {
 	size_t n;
 	size_t cap;
 	size_t dropped, malformed; /* lines */
-	/* One is named OTEL_CTX, executable or not: the process publishes labels (docs/labels.md).
-	 */
+	/* A mapping, executable or not, is named OTEL_CTX: the process publishes labels
+	 * (docs/labels.md). */
 	bool has_context;
 };
 
@@ -43,7 +43,7 @@ bool maps_is_memory(const char *path);
 /* Parses the whole text. Malformed lines are skipped and counted. */
 int maps_parse(const char *text, size_t len, struct maps *ret) _must_check_;
 /*
- * One more mapping, made after those of MAPS, in the place of those that it overlaps. AT: its
+ * Adds a mapping that was made after those of MAPS, and replaces those that it overlaps. AT: its
  * range, offset and file. PATH: unescaped, as the kernel shows it. Beyond MAPS_ENTRIES_MAX it is
  * dropped.
  */

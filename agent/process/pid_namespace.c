@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The first namespace of a kind has a fixed inode: PROC_PID_INIT_INO (Linux, since 3.8,
- * include/linux/proc_ns.h). A link that cannot be read says nothing, so nothing is said of it.
+ * include/linux/proc_ns.h). A link that cannot be read counts as the first namespace.
  */
 #include "agent/process/pid_namespace.h"
 

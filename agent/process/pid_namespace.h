@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whose process ids does /proc have? In the machine's first pid namespace those of all processes.
- * In a nested one (Kind's nodes, a Pod without hostPID) other ids, and of the namespace's own
- * processes only: BPF has to be told which it is (bpf/kernel.h). Any thread.
+ * Is the agent in a nested pid namespace (Kind's nodes, a Pod without hostPID)? In the machine's
+ * first one /proc has all processes. In a nested one it has only the namespace's own, and under
+ * other ids, so BPF has to know the namespace (bpf/kernel.h). Any thread.
  */
 #pragma once
 

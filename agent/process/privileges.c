@@ -18,10 +18,11 @@
 static const ino_t first_user_namespace = 0xEFFFFFFD;
 
 /*
- * Each needed capability, which others do instead, and what for. Where capable() asks for the new
- * one or CAP_SYS_ADMIN, that does (bpf_capable(), perfmon_capable(),
- * checkpoint_restore_ns_capable() in include/linux/capability.h); kernel addresses are for
- * CAP_SYSLOG itself (kallsyms_show_value() in kernel/ksyms_common.c).
+ * Each needed capability, another one that suffices instead, and what it is needed for.
+ * CAP_SYS_ADMIN suffices where the kernel checks for the new capability or CAP_SYS_ADMIN
+ * (bpf_capable(), perfmon_capable(), checkpoint_restore_ns_capable() in
+ * include/linux/capability.h); kernel addresses need CAP_SYSLOG itself (kallsyms_show_value() in
+ * kernel/ksyms_common.c).
  */
 static const struct {
 	unsigned int cap, instead; /* instead: CAP_LAST_CAP + 1 for none */
@@ -70,8 +71,8 @@ static bool kernel_is_open(void)
 /*
  * Root is the owner of nearly every binary, and may read those without DAC_READ_SEARCH. Units that
  * were written for other profilers start theirs so: User=root with a bounding set of SYS_ADMIN,
- * PERFMON and SYS_PTRACE. Under such a one kernel functions may have no names, which the symbolizer
- * says when it finds their addresses hidden.
+ * PERFMON and SYS_PTRACE. With such a set kernel functions may have no names; the symbolizer warns
+ * when it finds that the kernel hides their addresses.
  */
 static bool is_dispensable(uint64_t effective, unsigned int cap)
 {

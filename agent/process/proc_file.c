@@ -12,7 +12,10 @@
 
 enum { CHUNK = 64 << 10 };
 
-/* Fills OUT up to its cap; what the chunk holds beyond it is lost, and told as -E2BIG. */
+/*
+ * Appends one chunk to OUT. 1: there may be more; 0: the file has ended; -E2BIG: OUT is at its cap,
+ * and the rest of the chunk is lost.
+ */
 static int read_chunk(int fd, char *chunk, struct buf *out)
 {
 	ssize_t n;

@@ -3,9 +3,9 @@
  * One hash table. The caller keeps entries alive by sampling them; the sweep runs only between
  * windows, when no worker holds an entry.
  *
- * Once a pid was free, whoever has it later is another process, of another start time: the entry of
- * the one before is of no use but for records that were in the ring when it ended. So an entry that
- * has ended stays so, even when the pid is there again at the next sweep.
+ * When a pid was free once, a later process with that pid is another one, with another start time.
+ * The entry of the former process is then needed only for records that were in the ring when it
+ * ended. So `ended` stays set, even when the pid is in use again at the next sweep.
  */
 #include "agent/process/process_table.h"
 
@@ -60,7 +60,7 @@ static int stand_in(struct process *p, const char *comm, const char *executable)
 	return p->info.executable_path && p->info.executable_name ? 0 : -ENOMEM;
 }
 
-/* What can be said of a process that was gone before it could be read. */
+/* Sets the info of a process that was gone before /proc could be read. */
 static int describe_gone(struct process *p, const char *comm, const char *executable)
 {
 	process_info_done(&p->info);
@@ -75,7 +75,7 @@ static int copy_info(struct process *p, const struct process_info *info, const c
 {
 	p->info = *info;
 	p->info.executable_path = p->info.executable_name = NULL;
-	if (!info->executable_name[0]) /* it has ended, and nobody has asked how yet */
+	if (!info->executable_name[0]) /* /proc told no executable: a zombie, perhaps */
 		return stand_in(p, comm, executable);
 	p->info.executable_path = strdup(info->executable_path);
 	p->info.executable_name = strdup(info->executable_name);
@@ -132,7 +132,7 @@ void process_table_sweep(struct process_table *t, int proc_dirfd, uint32_t befor
 
 		if ((int32_t)(p->last_window - before) < 0)
 			process_drop(t, p);
-		/* One that is sampled now need not be asked for. */
+		/* A process that was just sampled need not be looked up in /proc. */
 		else if (!p->ended && (int32_t)(p->last_window - named) <= 0 &&
 			 !(n_alive &&
 			   bsearch(&p->key.tgid, alive, n_alive, sizeof(*alive), compare_u32)))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The processes that were sampled: who they are, as /proc said at their first sample. A process
- * is told by pid, start time and exec id, so a reused pid or a new program is another entry. Owned
- * by the loop thread; the naming worker reads entries that its samples refer to.
+ * The processes that were sampled: who they are, as /proc said at their first sample. A process is
+ * identified by pid, start time and exec id, so a reused pid or a new program gets another entry.
+ * Owned by the loop thread; the naming worker reads entries that its samples refer to.
  */
 #pragma once
 
@@ -13,7 +13,9 @@ enum { PROCESS_TABLE_MAX = 65536 };
 
 struct process_key {
 	uint64_t start_time, exec_id;
-	uint64_t cgroup; /* one that moves is another to its container; 0 where nobody asks */
+	/* A process that moves to another cgroup gets another entry. 0 when records carry no
+	 * cgroup. */
+	uint64_t cgroup;
 	uint32_t tgid;
 	uint32_t stand_in; /* 1: an entry for samples of a process that nothing is known of yet */
 };
@@ -24,20 +26,21 @@ struct process {
 	uint32_t last_window; /* when it was sampled last */
 	bool ignored;	      /* by the process filter */
 	bool kernel_thread;
-	bool known;    /* /proc still told of it when it was read */
-	bool unplaced; /* nobody knows whose cgroup it was in: a pod's, maybe */
+	bool known;    /* /proc still had it when it was read */
+	bool unplaced; /* it is not known whose cgroup it was in; it may be a pod's */
 	bool ended;    /* its pid was free, or another's, by the last sweep */
-	/* Of the window that was closed last: its number, who this is in it, what is known of it */
+	/* The window in which it was identified last, and the result: the index of its identity
+	 * there (0: none), and how much is known. */
 	uint32_t identified_window, identity;
 	uint8_t knowledge; /* enum policies_knowledge */
-	bool forbidden;	   /* its policy says so */
-	bool untold;	   /* the operator has told no policy for it */
+	bool forbidden;	   /* its policy disables profiling */
+	bool untold;	   /* the operator has sent no policy for it */
 	uint64_t route;	   /* of its pod's policy */
 	/* The naming worker's: indices in the batch that build NAMED_BUILD makes. */
 	uint32_t named_build, named_process, named_resource;
-	const struct stack *last_stack; /* of it, the last that was named; NULL: none */
-	uint32_t last_named;		/* that one's index */
-	bool last_by_process;		/* names of that depend on the process */
+	const struct stack *last_stack; /* the last stack of it that was named; NULL: none */
+	uint32_t last_named;		/* index of `last_stack` in the batch */
+	bool last_by_process;		/* names in it depend on the process */
 	UT_hash_handle hh;
 };
 
@@ -58,10 +61,11 @@ int process_table_add(struct process_table *t, const struct process_key *key,
 		      const struct process_info *info, int info_error, const char *comm,
 		      const char *executable, uint32_t window, struct process **ret) _must_check_;
 /*
- * After window NAMED was named and all records of that time were read. Forgets processes that were
- * not sampled since BEFORE_WINDOW; of those that have ended already what was not since NAMED. That
- * a process has ended is seen at one sweep and counts at the next, when its last records have been
- * read too. ALIVE: sorted pids that are known to be in use, so that /proc is not asked for them.
+ * To be called after window NAMED was named and all records of that time were read. Frees the
+ * entries that were not sampled since BEFORE_WINDOW; if their process has ended, those that were
+ * not sampled since NAMED. The end of a process is noticed at one sweep and counts at the next,
+ * when its last records have been read too. ALIVE: sorted pids that are known to be in use, so that
+ * /proc is not asked for them.
  */
 void process_table_sweep(struct process_table *t, int proc_dirfd, uint32_t before_window,
 			 uint32_t named, const uint32_t *alive, size_t n_alive);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What /proc tells of a process and of the host. /proc/PID is opened once and everything is read
- * below that descriptor: should the pid be given to another process meanwhile, reads fail with
- * ESRCH instead of telling of the wrong one. No state; any thread.
+ * below that descriptor: if the pid is given to another process meanwhile, reads fail with ESRCH
+ * instead of returning data of the wrong process. No state; any thread.
  */
 #include "agent/process/procfs.h"
 

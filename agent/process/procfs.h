@@ -17,13 +17,19 @@ struct process_info {
 /* /proc counts in USER_HZ, which is 100 on every architecture that Kiln runs on. */
 #define KILN_TICK_NS 10000000ULL
 
-/* When the process PID began, as process_info tells. -ESRCH when there is none. */
+/*
+ * When the process PID began, in the unit of process_info.start_ticks. -ESRCH: there is no such
+ * process.
+ */
 int process_start_ticks(int proc_dirfd, uint32_t pid, uint64_t *ret) _must_check_;
 /* Is PID still the process that began at START_NS (CLOCK_BOOTTIME)? PROC: "/proc". */
 bool process_is_still(const char *proc, uint32_t pid, uint64_t start_ns);
 /* The id of the thread TID of PID in its innermost pid namespace. -ESRCH when it is gone. */
 int process_thread_ns_tid(int proc_dirfd, uint32_t pid, uint32_t tid, uint32_t *ret) _must_check_;
-/* No process or thread has the pid PID: whoever had it is gone for good, whoever gets it next. */
+/*
+ * Does no process or thread have the pid PID? Then the process that had it is gone for good, even
+ * if another one gets the pid later.
+ */
 bool process_is_gone(int proc_dirfd, uint32_t pid);
 /* -ESRCH when the process is gone. Missing parts (no permission) are left "". */
 int process_info_read(int proc_dirfd, uint32_t pid, struct process_info *ret) _must_check_;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether memory of a process is there, so that reading it (process_vm_readv(2)) waits for no
- * filesystem. A page that is mapped from a file and not there yet would be read from the file.
+ * Is memory of a process resident, so that reading it (process_vm_readv(2)) waits for no
+ * filesystem? A page that is mapped from a file and not resident would be read from the file.
  * Source: Linux, Documentation/admin-guide/mm/pagemap.rst.
  */
 #pragma once

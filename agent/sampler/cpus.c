@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The CPUs of the machine as they come and go. A poll of a small file at each window needs no
- * privilege and no socket; an event that died between two polls, while the list is the same again
- * (suspend takes every CPU but one down and up), is found by its clock that stands still.
+ * privilege and no socket. An event that died between two polls, although the list is the same
+ * again (suspend takes every CPU but one down and up), is recognized by its enabled time, which
+ * does not grow any more.
  */
 #include "agent/sampler/cpus.h"
 
@@ -12,7 +13,7 @@
 
 enum { LIST_MAX = 4096 }; /* the kernel gives at most one page */
 
-/* The next byte, which stays; 0 at the end. */
+/* The next byte, without taking it; 0 at the end. */
 static uint8_t peek(const struct cursor *c)
 {
 	return cursor_left(c) ? c->data[c->pos] : 0;

@@ -14,10 +14,10 @@
 int cpus_read(const char *path, bool *ret_online, size_t n) _must_check_;
 
 /*
- * A CPU that goes offline takes its events along, and they do not come back with it: the descriptor
- * stays and counts nothing (perf_event_exit_cpu() in the kernel's kernel/events/core.c). FD: an
- * enabled event with read_format CPUS_READ_FORMAT; *ENABLED: its time when it was last asked for,
- * 0 at first.
+ * Does the event FD still count? When a CPU goes offline, its events end for good: the descriptor
+ * stays but counts nothing (perf_event_exit_cpu() in the kernel's kernel/events/core.c). FD: an
+ * enabled event with read_format CPUS_READ_FORMAT. *ENABLED: its enabled time at the last call, 0
+ * at first; updated.
  */
 #define CPUS_READ_FORMAT PERF_FORMAT_TOTAL_TIME_ENABLED
 bool cpus_event_is_alive(int fd, uint64_t *enabled);

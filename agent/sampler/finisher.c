@@ -162,7 +162,7 @@ void finish_walk(const struct kernel_memory *memory, const struct mapset *mapset
 	ret->wanted = NULL;
 	w->n = MIN(record->n_user, KILN_MAX_USER_WORDS);
 	memcpy(ret->words, words, w->n * sizeof(*words));
-	/* What the kernel found of runtimes counts as it did there. */
+	/* Frames of runtimes that the kernel found raise the limit here as they did there. */
 	for (uint32_t i = 0; i < w->n; i += kiln_frame_words(words[i])) {
 		if (kiln_frame_runtime(words[i])) {
 			w->runtime_frames++;

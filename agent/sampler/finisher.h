@@ -9,7 +9,8 @@
 
 struct finish_result {
 	enum kiln_end end;
-	/* KILN_END_NO_TABLE: load this one's and try again; it lacks a rule for that pc. */
+	/* KILN_END_NO_TABLE: the image that has no table, or no rule for WANTED_PC. Load its
+	 * table and call again. */
 	struct stored_image *wanted;
 	uint64_t wanted_pc, wanted_vaddr; /* in the process; in the image */
 	uint32_t n;			  /* words of user frames, all of them */

@@ -14,7 +14,8 @@ struct slab;
 struct walker_object;
 
 struct kernel_memory {
-	/* The slabs (agent/sampler/slab.h): what SHARDS backs of them may be touched. NULL: all. */
+	/* The slabs of unwind tables and of mappings. Only units that they back may be touched;
+	 * NULL: all. */
 	struct slab *slab_shards, *mapping_shards;
 	uint32_t *slab; /* unwind_slab: slab_slots * 16 words */
 	uint32_t slab_slots;
@@ -29,9 +30,9 @@ struct kernel_memory {
 	int (*set_runtime)(void *arg, const struct kiln_runtime_key *key,
 			   const struct kiln_runtime *runtime);
 	void (*delete_runtime)(void *arg, const struct kiln_runtime_key *key);
-	/* Has the walker of the runtime ID loaded; may be NULL likewise. */
+	/* Requests that the walker of the runtime ID be loaded; may be NULL in tests, too. */
 	void (*need_walker)(void *arg, uint32_t id, const struct walker_object *walker);
-	/* Why that failed, or NULL. */
+	/* Why the walker of the runtime ID could not be loaded; NULL when that has not failed. */
 	const char *(*walker_failure)(void *arg, uint32_t id);
 	void *arg;
 };

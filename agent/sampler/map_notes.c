@@ -97,7 +97,7 @@ void map_notes_lost(struct map_notes *n, uint64_t now_ns)
 	n->gone_ns = MAX(n->gone_ns, now_ns);
 }
 
-/* 0: none. */
+/* The time of the last exec of TGID up to TIME_NS; 0 when there is no note of one. */
 static uint64_t last_exec(const struct map_notes *n, uint32_t tgid, uint64_t time_ns)
 {
 	uint64_t last = 0;

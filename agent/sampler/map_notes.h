@@ -24,7 +24,9 @@ struct map_notes *map_notes_free(struct map_notes *n);
 /* PATH: as the kernel shows it, "" for none. Without memory the note is as good as lost. */
 void map_notes_mapped(struct map_notes *n, const struct sideband_mapping *m, const char *path);
 void map_notes_executed(struct map_notes *n, uint32_t tgid, uint64_t time_ns);
-/* Notes were lost until now: no program that was executed before is told any more. */
+/*
+ * Notes up to NOW_NS may be missing: map_notes_read() fails for programs that were executed before.
+ */
 void map_notes_lost(struct map_notes *n, uint64_t now_ns);
 
 /* Has TGID executed a program in (SINCE_NS, UNTIL_NS]? Where notes of that time are missing: yes.
@@ -33,9 +35,9 @@ bool map_notes_may_have_executed(const struct map_notes *n, uint32_t tgid, uint6
 				 uint64_t until_ns);
 /*
  * The mappings at TIME_NS of the program that TGID executed last before it, and after START_NS,
- * when the process began: whoever had the pid before is another. All times are CLOCK_MONOTONIC.
- * Sorted and disjoint. -ENOENT: it is not known whole (the exec was not noted, its notes have
- * gone, or they are more than MAP_NOTES_PROGRAM_MAX); -ENOMEM.
+ * when the process began: an earlier exec was that of another process with this pid. All times are
+ * CLOCK_MONOTONIC. Sorted and disjoint. -ENOENT: it is not known whole (the exec was not noted, its
+ * notes have gone, or they are more than MAP_NOTES_PROGRAM_MAX); -ENOMEM.
  */
 int map_notes_read(const struct map_notes *n, uint32_t tgid, uint64_t start_ns, uint64_t time_ns,
 		   struct maps *ret) _must_check_;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Hash maps allocate their entries when these come, where the kernel lets programs of perf events
- * use such maps: since Linux 6.1 (bpf_mem_alloc; before, the verifier demanded preallocated ones).
- * One tiny program is loaded to find out. Loop thread, at the start.
+ * Hash maps allocate their entries on demand where the kernel lets perf event programs use such
+ * maps: since Linux 6.1 (bpf_mem_alloc; before, the verifier demanded preallocated ones). A tiny
+ * program is loaded to find out. Loop thread, at the start.
  */
 #include "agent/sampler/map_sizes.h"
 
@@ -64,8 +64,8 @@ static uint64_t machine_memory(void)
 
 /*
  * Half a second of samples of usual depth on every CPU, and an eighth of one at the highest rate;
- * but two copies of stacks for each CPU, however low the rate: each may meet a new process. The
- * reader is woken at half of it; the other half is for the time that it takes.
+ * but at least two copies of stacks for each CPU, because each may meet a new process. The reader
+ * is woken when the ring is half full; the other half is for records that come until it has run.
  */
 uint32_t map_sizes_ring(const struct sampler_options *o, uint32_t cpus)
 {

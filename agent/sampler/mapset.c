@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From a process's mappings to what the kernel walks by. The order of publication: slab entries,
- * then the process's entry that names them. An entry is written only over one that is there (BPF
- * made it when it met the process, exit deletes it), and carries the exec id of the sample that
- * asked: if the process became another program meanwhile, BPF sees that the entry is void.
+ * Turns a process's mappings into the entries by which the kernel walks. The order of publication:
+ * slab entries, then the process's entry that names them. An entry is written only over one that is
+ * there (BPF made it when it met the process, exit deletes it), and carries the exec id of the
+ * sample that asked: if the process became another program meanwhile, BPF sees that the entry is
+ * void.
  */
 #include "agent/sampler/mapset.h"
 
@@ -79,7 +80,7 @@ struct mapset_store *mapset_store_free(struct mapset_store *s)
 	return NULL;
 }
 
-/* Mapping I of the process. */
+/* Adds mapping I of SOURCE to M. */
 static void add_range(struct mapset_store *s, struct mapset *m, const struct mapset_source *source,
 		      size_t i)
 {
@@ -250,7 +251,7 @@ int mapset_claim_jit(struct mapset *m, const struct jit_claims *claims)
 	return 0;
 }
 
-/* What range I's mapping is to the kernel has changed. */
+/* Updates image and flags of range I in the kernel. */
 static void publish_range(struct mapset_store *s, struct mapset *m, uint32_t i)
 {
 	struct kiln_mapping *mapping = &s->memory.mappings[m->first + i];
@@ -272,7 +273,7 @@ bool mapset_store_claim_jit(struct mapset_store *s, struct mapset *m,
 		publish_range(s, m, i);
 		changed = true;
 	}
-	/* What caches have of these mappings is void. */
+	/* Invalidate the frame caches, which may hold rules of these mappings. */
 	if (changed)
 		__atomic_fetch_add(s->memory.cache_epoch, 1, __ATOMIC_RELEASE);
 	return start >= end || (range && is_jit(range) && range->end >= end);
@@ -370,7 +371,7 @@ static int mapset_new(struct mapset_store *s, const struct mapset_source *source
 	return 0;
 }
 
-/* N places that are backed by memory. */
+/* Allocates N places of the mapping slab and backs them with memory. */
 static int get_room(struct mapset_store *s, uint32_t n, uint64_t now_ms, uint32_t *ret)
 {
 	uint32_t at;
@@ -435,7 +436,7 @@ static bool is_same_code(const struct mapset_range *a, const struct mapset_range
 	return a->image == b->image && a->bias == b->bias && a->jit == b->jit;
 }
 
-/* Is every piece of code that A has in B, at the same place? */
+/* Does B have all the code that A has, at the same addresses? */
 static bool has_all_of(const struct mapset *b, const struct mapset *a)
 {
 	for (uint32_t i = 0; i < a->n; i++) {
@@ -549,7 +550,7 @@ static bool is_file(const struct stored_image *image, const struct sideband_mapp
 	       image->dev_minor == mapping->dev_minor;
 }
 
-/* M has the mapping already. */
+/* Does M have the mapping NEW already? */
 static bool has_mapping(const struct mapset *m, const struct sideband_mapping *new)
 {
 	const struct mapset_range *range = mapset_find(m, new->start);
@@ -564,7 +565,10 @@ static bool has_mapping(const struct mapset *m, const struct sideband_mapping *n
 	       (image ? is_file(image, new) : !new->inode);
 }
 
-/* M has nothing in the place, or memory without a file, which has grown. */
+/*
+ * Does M have nothing in the range of NEW? Or, if NEW has no file, only memory without a file,
+ * which has grown.
+ */
 static bool is_vacant(const struct mapset *m, const struct sideband_mapping *new)
 {
 	uint32_t lo = 0, hi = m->n; /* the first range that ends behind the start */

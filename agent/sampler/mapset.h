@@ -5,9 +5,9 @@
  * walked by, so addresses are always read against the mappings that were in force. Processes that
  * fork without exec share one.
  *
- * The kernel's `processes` map decides how long a mapset lives: one that no entry names any more,
- * and that no stack refers to, goes at a sweep. Owned by the loop thread; the worker that names
- * frames reads ranges and images of mapsets that its stacks hold.
+ * The kernel's `processes` map decides how long a mapset lives: a mapset that no entry names any
+ * more, and that no stack refers to, is freed by a sweep. Owned by the loop thread; the worker that
+ * names frames reads ranges and images of mapsets that its stacks hold.
  */
 #pragma once
 
@@ -25,8 +25,8 @@ struct mapset_range {
 	bool jit;		    /* no segment of an ELF file: a runtime may claim it */
 	uint8_t runtime;	    /* enum kiln_runtime_id whose JIT code it is */
 	uint8_t claim;		    /* enum jit_claim of that runtime */
-	/* That runtime's own unwind table, by addresses of the process, of some of the code in it;
-	 * of ranges without a file. NULL: it has none. */
+	/* That runtime's unwind table of some of the code in the range, by addresses of the
+	 * process. Only for ranges without a file; NULL: none. */
 	const struct stored_image *code;
 };
 
@@ -42,7 +42,8 @@ struct jit_claims {
 	uint32_t runtime;						  /* enum kiln_runtime_id */
 	enum jit_claim (*claim)(void *arg, uint64_t start, uint64_t end); /* of one mapping */
 	void *arg;
-	/* Where code will be, of which not all is executable yet; certain. Empty: nowhere. */
+	/* The range that the runtime has reserved for code, of which not all is executable yet.
+	 * Claimed as JIT_CERTAIN; empty: none. */
 	uint64_t code_start, code_end;
 	const struct stored_image *table; /* struct mapset_range's `code`; or NULL */
 };
@@ -71,8 +72,8 @@ static inline uint32_t mapset_range_flags(const struct mapset_range *range)
 }
 
 struct mapset {
-	/* Where names of its frames are, by enum kiln_runtime_id; see agent/runtime/runtimes.h. Set
-	 * by the loop once, read by anybody. */
+	/* By enum kiln_runtime_id: the number of the name space that has the names of its
+	 * frames; see agent/runtime/runtimes.h. Set once by the loop, read by any thread. */
 	_Atomic uint32_t name_space[KILN_RUNTIME_MAX];
 	uint32_t id;	  /* never 0 */
 	uint32_t tgid;	  /* the process whose maps were read */
@@ -84,7 +85,7 @@ struct mapset {
 	uint32_t n;
 	bool is_gone;		 /* its program was gone when it was read: no memory to read */
 	bool has_labels;	 /* its processes publish labels */
-	bool has_context;	 /* they have a mapping that says so: struct maps */
+	bool has_context;	 /* they have a mapping named OTEL_CTX: struct maps */
 	bool names_threads;	 /* it has a runtime that knows names of threads */
 	bool is_remote;		 /* it maps a file whose filesystem may stop answering */
 	uint32_t first;		 /* in the kernel's mapping slab; n of them */
@@ -111,26 +112,29 @@ struct mapset_hooks {
 void mapset_store_set_hooks(struct mapset_store *s, const struct mapset_hooks *hooks);
 
 /*
- * Each range of JIT memory of M belongs to the runtime that is surest of it, of two that are alike
- * to the one with the lower id, in whatever order they claim. The code to come of CLAIMS becomes
- * part of M where there is no file, whether it can be executed already or not. For a mapset that is
- * being made.
+ * Applies CLAIMS to M, a mapset that is being made. Each range of JIT memory belongs to the runtime
+ * with the surest claim; of two equal claims the lower id wins, in whatever order they are made.
+ * The range reserved for code becomes part of M where no file is mapped, whether it is executable
+ * already or not. -ENOMEM; -E2BIG: more than MAPSET_RANGES_MAX ranges.
  */
 int mapset_claim_jit(struct mapset *m, const struct jit_claims *claims) _must_check_;
-/* The same for one that is published: memory that it has. False: the code to come is more. */
+/*
+ * The same for a published mapset, which gets no new ranges. False: M does not cover the range
+ * reserved for code.
+ */
 bool mapset_store_claim_jit(struct mapset_store *s, struct mapset *m,
 			    const struct jit_claims *claims);
-/* RUNTIME has a table of the code in the JIT memory that it has in M, which is published. */
+/* TABLE is the unwind table of RUNTIME's JIT memory in M, which is published. */
 void mapset_store_set_code(struct mapset_store *s, struct mapset *m, uint32_t runtime,
 			   const struct stored_image *table);
 /*
- * Processes of M publish labels. PUBLISHED: the kernel walks by M already. Those that forked from
- * its own are marked when they are sampled: mapset_store_mark().
+ * Processes of M publish labels. PUBLISHED: M is in the kernel already, so its process is marked at
+ * once. Processes that forked from it are marked when they are sampled: mapset_store_mark().
  */
 void mapset_store_set_labels(struct mapset_store *s, struct mapset *m, bool published);
-/* TGID, whose mapset is M, is to be asked for labels as M says. */
+/* Makes the kernel read labels of the process TGID, if its mapset is M. */
 void mapset_store_mark(struct mapset_store *s, const struct mapset *m, uint32_t tgid);
-/* EACH may not add or remove any. */
+/* Calls EACH for every mapset. EACH may not add or remove mapsets. */
 void mapset_store_each(struct mapset_store *s, void (*each)(struct mapset *m, void *arg),
 		       void *arg);
 
@@ -161,14 +165,18 @@ enum mapset_change {
  */
 int mapset_store_check(struct mapset_store *s, const struct mapset_source *source,
 		       struct mapset *old, struct mapset **ret) _must_check_;
-/* The kernel gets the slots that images have now; they had others when their mapset was made. */
+/*
+ * Writes the images' slots into the kernel's mappings: images may have got other slots since their
+ * mapset was made.
+ */
 void mapset_store_renumber(struct mapset_store *s);
 struct mapset *mapset_store_find(struct mapset_store *s, uint32_t id);
 /* The range that holds PC, or NULL. */
 const struct mapset_range *mapset_find(const struct mapset *m, uint64_t pc);
 /*
- * Of N user frame words that were walked by WALKED while NOW held already: the first whose code is
- * another's in NOW, so that what was found above it means nothing. N when there is none.
+ * WORDS: N words of user frames, walked by WALKED although NOW was right already. Returns the index
+ * of the first frame that lies in other code in NOW, so that its callers were found by wrong rules;
+ * N when there is none.
  */
 uint32_t mapset_first_exchanged(const struct mapset *walked, const struct mapset *now,
 				const uint64_t *words, uint32_t n);
@@ -179,12 +187,14 @@ enum mapset_change mapset_compare(const struct mapset *m, const struct sideband_
 const struct image *mapset_image_of(const struct mapset *m, const struct sideband_mapping *mapping);
 /* The mapset of TGID in the kernel, if that process runs the program EXEC_ID; else NULL. */
 struct mapset *mapset_store_in_force(struct mapset_store *s, uint32_t tgid, uint64_t exec_id);
-/* The kernel forgets the mapset of TGID. */
+/* Takes the mapset out of the kernel's entry of TGID, which is KILN_PROCESS_PENDING again. */
 void mapset_store_forget(struct mapset_store *s, uint32_t tgid);
-/* The kernel sends short records of TGID, program EXEC_ID, until a mapset is published. */
+/* Makes the kernel send short records of TGID, program EXEC_ID, until a mapset is published. */
 void mapset_store_give_up(struct mapset_store *s, uint32_t tgid, uint64_t exec_id);
 
-/* NAMED: ids that the kernel's map names now, N of them, sorted. Frees what nothing names or holds.
+/*
+ * Frees the mapsets that no entry of `processes` names and no stack or sample holds. NAMED: the N
+ * mapset ids that `processes` names now, sorted.
  */
 void mapset_store_sweep(struct mapset_store *s, const uint32_t *named, size_t n, uint64_t now_ms);
 /* Gives back memory of the kernel's mappings that no mapset uses. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The object shares the maps of the main one, the variables included: bpf/knobs.h has all that both
- * have, so their places are the same, and a difference in size is refused. Its `walkers` and its
- * slots for threads are its own. Once loaded it stays: only the link comes and goes.
+ * The BPF object shares the maps of the main object, including the map of the variables: all that
+ * both have are in bpf/knobs.h, so they have the same offsets, and a difference in size is refused.
+ * The map `walkers` and the slots of threads are its own. Once loaded, the object stays; only the
+ * link is made and destroyed.
  */
 #include "agent/sampler/off_cpu.h"
 
@@ -20,7 +21,8 @@ struct off_cpu {
 	struct walkers *walkers;
 	struct kiln_thread *threads; /* KILN_MAX_THREADS, shared with the kernel */
 	struct told {
-		uint64_t ns, seen; /* what the kernel counted then */
+		/* What was reported, ns; the kernel's count when it was last read. */
+		uint64_t ns, seen;
 		uint32_t tid, pad;
 	} * told; /* of each slot's thread */
 };
@@ -107,7 +109,7 @@ int off_cpu_attach(struct off_cpu *o, struct error *err)
 {
 	if (o->link)
 		return 0;
-	/* What they said is of before. */
+	/* The slots are from the time before the program was detached. */
 	off_cpu_forget(o);
 	o->link = bpf_program__attach(o->skel->progs.on_switch);
 	return o->link ? 0 : error_set(err, -errno, "cannot attach to sched_switch: %m");
@@ -172,7 +174,7 @@ bool off_cpu_due(struct off_cpu *o, uint32_t tid, uint64_t now, int64_t *ret_ns)
 	out = __atomic_load_n(&t->out, __ATOMIC_RELAXED);
 	waited = __atomic_load_n(&t->waited, __ATOMIC_RELAXED) -
 		 __atomic_load_n(&t->base, __ATOMIC_RELAXED);
-	/* The slot was another's meanwhile, and began anew. */
+	/* The slot belonged to another thread meanwhile, and its count began anew. */
 	if (told->tid != tid || waited < told->seen)
 		*told = (struct told){.tid = tid};
 	told->seen = waited;

@@ -17,7 +17,7 @@ int off_cpu_new(struct profiler *main, struct walkers *walkers, struct off_cpu *
 struct off_cpu *off_cpu_free(struct off_cpu *o);
 DEFINE_CLEANUP(struct off_cpu *, off_cpu_free)
 
-/* From now on switches are looked at, or not. */
+/* Attaches the program to sched_switch, or detaches it. */
 int off_cpu_attach(struct off_cpu *o, struct error *err) _must_check_;
 void off_cpu_detach(struct off_cpu *o);
 /* O may be NULL. */
@@ -25,27 +25,33 @@ bool off_cpu_is_on(const struct off_cpu *o);
 
 /* Its own set of walkers. */
 struct walkers *off_cpu_walkers(struct off_cpu *o);
-/* Does the thread TID still wait as it did since BEGAN, or did when the program was detached? */
+/*
+ * Is the thread TID still in the wait that began at BEGAN? While the program is detached: was it at
+ * the moment of the detach?
+ */
 bool off_cpu_waits(const struct off_cpu *o, uint32_t tid, uint64_t began);
 /*
- * The ns that the thread TID has waited until NOW, since the kernel met it, and that were not told.
- * Negative: more was told. False: not known.
+ * *RET_NS: how many ns the thread TID has waited until NOW, since the kernel met it, minus those
+ * that were reported with off_cpu_told(). Negative: more were reported. False: the thread is not
+ * known.
  */
 bool off_cpu_due(struct off_cpu *o, uint32_t tid, uint64_t now, int64_t *ret_ns);
-/* NS more of TID's waiting were told. */
+/* NS more of the waiting of TID were reported, in samples. */
 void off_cpu_told(struct off_cpu *o, uint32_t tid, uint64_t ns);
-/* What the slots say is void: nobody is to be taken for waiting. */
+/* Clears the slots of all threads: no thread counts as waiting. */
 void off_cpu_forget(struct off_cpu *o);
 /* The CPU time of its program, ns, while the kernel counted it. */
 uint64_t off_cpu_run_ns(const struct off_cpu *o);
 /*
- * Who waits, and whose stack nobody walked: because it waits since before switches were looked at,
- * or was not drawn, and that is long ago. A file descriptor that the caller closes; each read() of
- * any thread returns whole records of KILN_SLEEPER_BYTES, struct kiln_sleeper; 0: that is all. Each
- * thread is told again until off_cpu_shown().
+ * Lists the threads that have waited for long without a walk of their stack: the wait began before
+ * the program was attached, or was not drawn. Returns a file descriptor, which the caller closes,
+ * or -errno. Each read(), by any thread, returns whole records of KILN_SLEEPER_BYTES (struct
+ * kiln_sleeper), 0 at the end. A thread is listed again until off_cpu_shown().
  */
 int off_cpu_open_sleepers(struct off_cpu *o) _must_check_;
-/* The wait of TID since BEGAN has a sample. False: it has ended meanwhile. */
+/*
+ * Marks the wait of TID that began at BEGAN: it has a sample. False: the wait has ended meanwhile.
+ */
 bool off_cpu_shown(struct off_cpu *o, uint32_t tid, uint64_t began);
 /* Bytes of the maps that are its own. */
 uint64_t off_cpu_map_bytes(const struct off_cpu *o);

@@ -22,7 +22,7 @@ int range_alloc_get(struct range_alloc *a, uint32_t n, uint64_t now_ms, uint32_t
 void range_alloc_put(struct range_alloc *a, uint32_t at, uint32_t n, uint64_t now_ms);
 /* Takes back what range_alloc_get() gave when nobody has seen it: it needs no rest. */
 void range_alloc_cancel(struct range_alloc *a, uint32_t at, uint32_t n);
-/* None of the units [AT, AT + N) that A has is handed out or rests. */
+/* Are all units of [AT, AT + N) that belong to A free: neither handed out nor at rest? */
 bool range_alloc_is_free(struct range_alloc *a, uint32_t at, uint32_t n, uint64_t now_ms);
 /* Units handed out, without those at rest. */
 uint32_t range_alloc_used(const struct range_alloc *a);

@@ -17,10 +17,11 @@ struct checked {
 };
 
 struct recheck {
-	uint64_t epoch_ns, since_ns; /* of the epoch; 0: none yet */
-	uint64_t wait_ns;	     /* the next epoch begins no earlier than that after this one */
-	bool pending;		     /* there was a loss since the epoch began, */
-	uint64_t pending_since_ns;   /* of notes since then */
+	/* When the epoch began, and since when its notes are lost; 0: no epoch yet. */
+	uint64_t epoch_ns, since_ns;
+	uint64_t wait_ns;	   /* the least time from this epoch to the next */
+	bool pending;		   /* a loss since the epoch began waits for the next one */
+	uint64_t pending_since_ns; /* notes since then were lost */
 	struct checked *checked;
 	uint64_t tokens, filled_ns; /* a token is one look, in units of 1 / NS_PER_SECOND */
 };

@@ -15,7 +15,7 @@ enum {
 	RECHECKS_AT_ONCE = 20,
 	RECHECK_WAIT_MIN_MS = 1000, /* from one loss that counts to the next, at first */
 	RECHECK_WAIT_MAX_MS = 16000,
-	RECHECK_PROCESSES_MAX = 16384, /* that are remembered as looked at; others are again */
+	RECHECK_PROCESSES_MAX = 16384, /* remembered as checked; others may be checked again */
 };
 
 struct recheck;
@@ -26,8 +26,8 @@ DEFINE_CLEANUP(struct recheck *, recheck_free)
 /* Notes of mappings that were made since SINCE_NS were lost. Both CLOCK_MONOTONIC. */
 void recheck_lost(struct recheck *r, uint64_t since_ns, uint64_t now_ns);
 /*
- * TGID, whose maps were read at READ_NS, is to be looked at now: true once a loss. Its code may be
- * another since *RET_SINCE_NS.
+ * Must the maps of TGID, which were read at READ_NS, be read again now? True once for each loss.
+ * Its mappings may have changed since *RET_SINCE_NS.
  */
 bool recheck_due(struct recheck *r, uint32_t tgid, uint64_t read_ns, uint64_t now_ns,
 		 uint64_t *ret_since_ns);

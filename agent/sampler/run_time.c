@@ -3,7 +3,7 @@
 
 #define NS_PER_MS 1000000ULL
 
-/* COUNTED in PART_NS is how much in NS? */
+/* COUNTED, which was measured during PART_NS, scaled to NS. */
 static uint64_t scaled(uint64_t counted, uint64_t ns, uint64_t part_ns)
 {
 	return (uint64_t)((unsigned __int128)counted * ns / part_ns);

@@ -26,10 +26,10 @@ struct run_time {
 	uint64_t at;		 /* monotonic ns: until then `total` holds */
 	uint64_t turned;	 /* when it was turned on or off */
 	struct run_count total;	 /* estimate */
-	struct run_count kernel; /* what the kernel had counted then */
-	struct run_count began;	 /* ... and when it was turned on */
-	struct run_count part;	 /* of the last part that was counted ... */
-	uint64_t part_ns;	 /* ... and its length */
+	struct run_count kernel; /* the kernel's counters at `at` */
+	struct run_count began;	 /* the kernel's counters when they were enabled last */
+	struct run_count part;	 /* counted while the statistics were enabled last ... */
+	uint64_t part_ns;	 /* ... and for how long that was */
 };
 
 /* Updates `total`. COUNTED: the kernel's counters, read at NOW. */

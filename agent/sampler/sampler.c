@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loading is the probing: what the kernel lacks shows as a load or attach error, which is turned
- * into the name of the missing piece here. Nothing here needs CAP_SYS_RESOURCE: since Linux 5.11
- * BPF memory is charged to the cgroup, not to RLIMIT_MEMLOCK, which libbpf raises on older kernels.
+ * Nothing is probed beforehand: a feature that the kernel lacks shows as a load or attach error,
+ * which is turned into the name of that feature here. Nothing here needs CAP_SYS_RESOURCE: since
+ * Linux 5.11 BPF memory is charged to the cgroup, not to RLIMIT_MEMLOCK, which libbpf raises on
+ * older kernels.
  */
 #include "agent/sampler/sampler.h"
 
@@ -37,9 +38,9 @@ struct sampler {
 	uint32_t hz, target_tid;
 	int stats_fd; /* while it is open the kernel counts what the programs cost */
 	struct run_time run_time;
-	bool can_spare; /* it is this agent that made it count */
+	bool can_spare; /* this agent has enabled the counting, and can disable it */
 	uint64_t processes;
-	uint32_t looks; /* sampler_read_named() was called so often */
+	uint32_t looks; /* number of calls of sampler_read_named() */
 	void (*consume)(const struct kiln_sample *record, void *arg);
 	void *consume_arg;
 	void (*take_text)(const struct kiln_text *text, void *arg);
@@ -56,7 +57,7 @@ struct sampler {
 enum {
 	VERIFIER_LINES = 60, /* of its log's end, where the reason is */
 	OFF_CPU_SHIFT_MAX = 16,
-	LOOKS = 8, /* in as many sweeps each process is asked for once */
+	LOOKS = 8, /* in so many calls each process is looked up in /proc once */
 	/* Of `processes`, read at once: more than one bucket of its hash table ever holds. */
 	ENTRIES_AT_ONCE = 1024,
 };
@@ -511,7 +512,10 @@ void sampler_on_labels(struct sampler *s,
 	s->labels_arg = arg;
 }
 
-/* Until NOW: the time of all programs, and the runs of the one that samples. */
+/*
+ * Reads the kernel's counters at NOW: the time of all programs, and the runs of the one that
+ * samples.
+ */
 static void look_at_run_time(struct sampler *s, uint64_t now)
 {
 	struct run_count counted = {};
@@ -534,7 +538,7 @@ static void look_at_run_time(struct sampler *s, uint64_t now)
 	run_time_look(&s->run_time, now, &counted);
 }
 
-/* Makes the kernel count, or stop counting, where it is time for that. */
+/* Enables or disables the kernel's statistics when it is time for that (run_time_wants()). */
 static void turn_statistics(struct sampler *s, uint64_t now)
 {
 	bool on = run_time_wants(&s->run_time, now, s->can_spare && off_cpu_is_on(s->off_cpu));
@@ -563,7 +567,7 @@ bool sampler_drain(struct sampler *s, void (*consume)(const struct kiln_sample *
 	return ring_buffer__consume(s->ring) == -ECANCELED;
 }
 
-/* What the kernel decided before holds no more. */
+/* Invalidates the policy decisions that the BPF programs have cached. */
 static void forget_verdicts(struct sampler *s)
 {
 	uint32_t *epoch = &s->skel->bss->knobs.policy_epoch;
@@ -684,8 +688,8 @@ static void add_named(void *arg, uint32_t tgid, const struct kiln_process *entry
 	struct sampler_named *n = &r->named;
 
 	r->sampler->processes++;
-	/* Its entry may be there though: the exit came before the entry did. That is rare, so not
-	 * all are asked for each time. */
+	/* A process that is gone may have an entry: it exited before the entry was made. That is
+	 * rare, so only a part of the processes is looked up each time. */
 	if (tgid % LOOKS == r->sampler->looks % LOOKS && process_is_gone(r->proc_dirfd, tgid)) {
 		bpf_map_delete_elem(bpf_map__fd(r->sampler->skel->maps.processes), &tgid);
 		return;

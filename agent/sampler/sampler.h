@@ -16,7 +16,8 @@ struct sampler_options {
 	enum cgroup_mode cgroup_mode;
 	const uint32_t *pids; /* only these; NULL: all */
 	size_t n_pids;
-	uint32_t pid_namespace; /* whose processes are sampled, by its inode; 0: the first, all */
+	/* Inode of the pid namespace whose processes are sampled; 0: the first one, all. */
+	uint32_t pid_namespace;
 	size_t unwind_bytes;	/* room for unwind tables; 0: 512 MiB; taken when it is needed */
 	size_t ring_bytes;	/* 0: by rate and CPUs */
 	uint32_t max_processes; /* 0: by the memory of the machine */
@@ -41,12 +42,14 @@ DEFINE_CLEANUP(struct sampler *, sampler_free)
 int sampler_load_walker(struct sampler *s, uint32_t id, const struct walker_object *walker,
 			struct error *err) _must_check_;
 
-/* Is one being loaded, for processes that need it? */
+/* Is a walker being loaded? */
 bool sampler_loads_walkers(struct sampler *s);
 
 /*
- * For sets of programs of other types, which share its maps: its object, the number of possible
- * CPUs, and walkers that get what processes need from now on, and what they needed so far.
+ * For programs of other types that share the sampler's maps. sampler_object(): its BPF object.
+ * sampler_cpus(): the number of possible CPUs. sampler_follow(): WALKERS, at most
+ * SAMPLER_FOLLOWERS_MAX of them, get every walker that processes have needed so far or need from
+ * now on.
  */
 enum { SAMPLER_FOLLOWERS_MAX = 4 };
 struct bpf_object;
@@ -84,43 +87,49 @@ void sampler_on_labels(struct sampler *s,
 		       void *arg);
 
 /*
- * From now on the waits of threads whose policy says so are sampled, or none. The first time takes
- * the time that the kernel needs to verify a program. TAKE gets the ends of those waits.
+ * Turns off-CPU sampling on or off: that of the waits of threads whose policy says so. It is first
+ * turned on only after the kernel has verified a program, which takes some time. TAKE gets the ends
+ * of those waits.
  */
 int sampler_set_off_cpu(struct sampler *s, bool on, struct error *err) _must_check_;
 void sampler_on_wait_end(struct sampler *s,
 			 void (*take)(const struct kiln_wait_end *end, void *arg), void *arg);
-/* Does the thread TID still wait as it did since BEGAN? False as well where that is not known. */
+/* Is the thread TID still in the wait that began at BEGAN? False also when that is not known. */
 bool sampler_thread_waits(const struct sampler *s, uint32_t tid, uint64_t began);
-/* The ns that the thread TID waited until NOW (CLOCK_MONOTONIC) and that were not told:
- * off_cpu_due().
+/*
+ * off_cpu_due(): the ns that the thread TID has waited until NOW (CLOCK_MONOTONIC), minus those
+ * that were reported with sampler_wait_told().
  */
 bool sampler_wait_due(struct sampler *s, uint32_t tid, uint64_t now, int64_t *ret_ns);
 void sampler_wait_told(struct sampler *s, uint32_t tid, uint64_t ns);
-/* off_cpu_open_sleepers(). -ENOENT: switches are not looked at. */
+/* off_cpu_open_sleepers(). -ENOENT: off-CPU sampling is off. */
 int sampler_open_sleepers(struct sampler *s) _must_check_;
 /* off_cpu_shown() */
 bool sampler_sleeper_shown(struct sampler *s, uint32_t tid, uint64_t began);
 /*
- * To be called once a window: when there were more walks at switches than SAMPLER_WALKS_MAX a
- * second and CPU, half of them are left out from now on; when a quarter of that, they come back.
+ * To be called once a window. If there were more walks at switches than SAMPLER_WALKS_MAX a second
+ * and CPU, only half as large a share of waits is walked from now on; if less than a quarter of
+ * that, twice as large a share, up to all.
  */
 enum { SAMPLER_WALKS_MAX = 2000 };
 void sampler_limit_off_cpu(struct sampler *s, uint64_t now);
 
 /* The timers' rate from now on: at least that of every policy. 0 stops them. */
 int sampler_set_rate(struct sampler *s, uint32_t hz) _must_check_;
-/* The budget: 0 all detail, 1 no copies of stacks, 2 short stacks (KILN_SHORT_DEPTH) as well. */
+/*
+ * How much detail the CPU budget leaves out: 0 none, 1 copies of stacks, 2 also frames beyond
+ * KILN_SHORT_DEPTH.
+ */
 void sampler_set_detail(struct sampler *s, uint32_t less);
 int sampler_set_policy(struct sampler *s, uint32_t index,
 		       const struct kiln_policy *policy) _must_check_;
 /* The policy INDEX as it is, but with this rate. */
 int sampler_limit_policy(struct sampler *s, uint32_t index, uint32_t hz) _must_check_;
-/* What every cgroup without a policy of its own gets; policy 0 at first. */
+/* The policy of every cgroup without one of its own; policy 0 at first. */
 void sampler_set_default_policy(struct sampler *s, uint32_t index);
 int sampler_set_cgroup_policy(struct sampler *s, uint64_t cgroup, uint32_t index) _must_check_;
 int sampler_delete_cgroup_policy(struct sampler *s, uint64_t cgroup);
-/* From now on records tell the cgroup; so they do once one has a policy. */
+/* From now on records carry the cgroup. sampler_set_cgroup_policy() does this, too. */
 void sampler_use_cgroups(struct sampler *s);
 /* The map from cgroup ids to policies, for bpf/cgroups.bpf.c. */
 int sampler_cgroup_policies_fd(const struct sampler *s);
@@ -130,8 +139,10 @@ struct sampler_named {
 	size_t n_mapsets, n_tgids;
 };
 void sampler_named_done(struct sampler_named *n);
-/* RET is released by sampler_named_done(). Removes entries of processes that are gone without the
- * kernel having told (PROC_DIRFD), within eight calls. */
+/*
+ * RET is released by sampler_named_done(). Removes entries of processes that are gone without an
+ * exit having been seen: every process is looked up below PROC_DIRFD once in eight calls.
+ */
 int sampler_read_named(struct sampler *s, int proc_dirfd, struct sampler_named *ret) _must_check_;
 /* Never sample TGID again (until it executes another program). */
 int sampler_ignore_process(struct sampler *s, uint32_t tgid);
@@ -146,9 +157,12 @@ struct sampler_stats {
 	uint64_t map_bytes, slab_bytes;
 	uint64_t processes; /* entries of `processes` at the last sampler_read_named() */
 };
-/* Unwind tables and mappings may take so many bytes together. No limit at first. */
+/* Limits the memory that unwind tables and mappings take together. No limit at first. */
 void sampler_limit_slabs(struct sampler *s, size_t bytes);
-/* They take half of it and more: somebody should know which tables are in use. */
+/*
+ * Do they take half of the limit or more? Then tables that are in use should be touched
+ * (unwind_store_touch()).
+ */
 bool sampler_slabs_are_tight(const struct sampler *s);
 void sampler_read_stats(struct sampler *s, struct sampler_stats *ret);
 /* The CPU time of all programs until now, ns; 0 when the kernel does not tell. Cheap. */

@@ -24,9 +24,9 @@ enum {
 	RING_PAGES_MAX = 256,
 	ALL_PAGES_MAX = 1024,	 /* of rings that have grown, together */
 	LOST_AGAIN_MS = 10000,	 /* a ring that loses again within that time grows */
-	WAKEUPS_PER_SECOND = 20, /* beyond that a timer has to do */
+	WAKEUPS_PER_SECOND = 20, /* beyond that a timer reads the rings */
 	BUSY_MS = 10,		 /* between two readings while notes matter */
-	BUILD_MS = 50,		 /* while all are of processes that nobody has sampled yet */
+	BUILD_MS = 50,		 /* while all notes are of processes that nobody has sampled yet */
 	RECORD_MAX = 8192,
 	CLOCKS_DIFFER_NS = 10000000, /* perf's from CLOCK_MONOTONIC, at most */
 };
@@ -38,12 +38,13 @@ struct ring {
 	int fd; /* -1: the CPU is offline */
 	uint64_t opened_ns;
 	uint64_t enabled;		   /* for how long: see cpus_event_is_alive() */
-	uint64_t ended_ns;		   /* while it has none: since when */
+	uint64_t ended_ns;		   /* since when the CPU has no event, while it has none */
 	size_t pages;			   /* of data */
-	struct perf_event_mmap_page *page; /* NULL: it has none for want of memory */
+	struct perf_event_mmap_page *page; /* NULL: there was no memory for a ring */
 	bool lost;			   /* in this reading */
-	uint64_t lost_ms;		   /* before this reading; 0: never */
-	uint64_t full_ns;		   /* when it was full, was read before; 0: it was not */
+	uint64_t lost_ms;		   /* the last loss before this reading; 0: never */
+	/* If the ring was full: when it was read before that; 0: it was not full. */
+	uint64_t full_ns;
 };
 
 struct sideband {
@@ -58,7 +59,7 @@ struct sideband {
 	uint64_t lost_since_ns;
 	uint64_t read_ns; /* the last time that all rings were empty */
 	bool matters;	  /* a note since the last reading was of a known process */
-	uint32_t unknown; /* the process of the last note, which nobody knows; in this reading */
+	uint32_t unknown; /* the process of the last note, if it is not known; in this reading */
 	uv_loop_t *loop;
 	uv_timer_t busy; /* reads the rings while they do not wake us */
 	bool has_timer;
@@ -207,7 +208,7 @@ static void drain_ring(struct sideband *s, struct ring *r)
 		r->full_ns = s->read_ns;
 }
 
-/* Told of once, however many records of it there were. */
+/* Reports the losses of a reading once, however many records of them there were. */
 static void tell_lost(struct sideband *s)
 {
 	if (s->lost)
@@ -367,7 +368,7 @@ static int open_ring(struct sideband *s, int cpu, struct error *err)
 	return 1;
 }
 
-/* The event's time stood still when its CPU went. */
+/* The event's enabled time has stopped when its CPU went offline. */
 static void end_ring(struct sideband *s, struct ring *r)
 {
 	drain_ring(s, r);

@@ -23,7 +23,8 @@ struct sideband_mapping {
 };
 
 struct sideband_callbacks {
-	/* False: nobody knows the process, and its other notes of this reading are not told. */
+	/* A new executable mapping. False: the process is not known; its next notes in this
+	 * reading are left out. */
 	bool (*mapped)(const struct sideband_mapping *m, void *arg);
 	/*
 	 * Called for each executable mapping of a file or of the vdso, before `mapped`. PATH: the

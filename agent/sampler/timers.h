@@ -13,7 +13,7 @@ struct bpf_program;
 struct timers_options {
 	struct bpf_program *program; /* loaded; outlives the timers */
 	struct kiln_cpu *cpus;	     /* `cpus`, shared with the kernel; n_cpus */
-	uint64_t *timer_ns;	     /* the program's: what a hit stands for */
+	uint64_t *timer_ns;	     /* the program's variable: ns that a hit stands for */
 	int n_cpus;		     /* possible ones */
 	uint32_t hz;		     /* 0: stopped */
 	uint32_t target_tid;	     /* one timer for this thread, wherever it runs; 0: one a CPU */
@@ -27,7 +27,7 @@ int timers_new(const struct timers_options *options, struct timers **ret,
 struct timers *timers_free(struct timers *t);
 DEFINE_CLEANUP(struct timers *, timers_free)
 
-/* From now on. What passed since each timer's last hit is counted with its next one. */
+/* Sets the rate of all timers. The time since a timer's last hit is counted with its next hit. */
 int timers_set_rate(struct timers *t, uint32_t hz) _must_check_;
 /*
  * Starts timers of CPUs that came online and frees those of CPUs that went. To be called every few

@@ -69,7 +69,7 @@ struct unwind_store *unwind_store_free(struct unwind_store *s)
 	return NULL;
 }
 
-/* Of an image whose content is known; NULL: it is not. */
+/* The slot of IMAGE; NULL when it has none, or UNWIND_SLOT_UNKNOWN. */
 static struct slot *slot_of(const struct unwind_store *s, const struct stored_image *image)
 {
 	return image->slot >= FIRST_SLOT ? (struct slot *)&s->slots[image->slot] : NULL;
@@ -206,7 +206,7 @@ void unwind_store_trim(struct unwind_store *s, uint64_t now_ms)
 	slab_trim(s->memory.slab_shards, s->room, now_ms, UNWIND_TRIM_MAX);
 }
 
-/* N slots that are backed by memory. */
+/* Allocates N units of the slab and backs them with memory. */
 static int get_room(struct unwind_store *s, uint32_t n, uint64_t now_ms, uint32_t *ret)
 {
 	uint32_t at;
@@ -248,7 +248,7 @@ int unwind_store_load(struct unwind_store *s, struct stored_image *image,
 		return -ENOSPC;
 	}
 	while ((r = get_room(s, n, now_ms, &at)) < 0) {
-		/* What was evicted just now rests first. */
+		/* Room that was freed just now has to rest first. */
 		if (range_alloc_resting(s->room) && range_alloc_spare(s->room) >= n)
 			return -EAGAIN;
 		if (!evict_oldest(s, now_ms))

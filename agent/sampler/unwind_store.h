@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * struct unwind_store: which images have their unwind table in the kernel. Images of equal content
- * (content.h) share a slot, whose number is what BPF calls them. An image that a process maps has
+ * (content.h) share a slot, by whose number BPF refers to them. An image that a process maps has
  * the slot UNWIND_SLOT_UNKNOWN until some sample needs its table and its content was read; the
  * table is copied into the slab then. When the slab is full, tables that were not used for the
  * longest time go first. Owned by the loop thread.
@@ -34,11 +34,11 @@ int unwind_store_new(const struct kernel_memory *memory, struct unwind_store **r
 struct unwind_store *unwind_store_free(struct unwind_store *s);
 DEFINE_CLEANUP(struct unwind_store *, unwind_store_free)
 
-/* IMAGE has code: its slot is UNWIND_SLOT_UNKNOWN unless it has one. */
+/* Gives IMAGE, which has code, the slot UNWIND_SLOT_UNKNOWN unless it has a slot already. */
 void unwind_store_expect(struct unwind_store *s, struct stored_image *image);
 /*
- * Gives IMAGE the slot of its content, or one of its own when its content is not known: which of
- * both does not change later. -ENOSPC when all are taken.
+ * Gives IMAGE the slot of its content, or one of its own when its content is not known. That is not
+ * changed when its content becomes known later. -ENOSPC when all are taken.
  */
 int unwind_store_add(struct unwind_store *s, struct stored_image *image) _must_check_;
 /* IMAGE leaves: its table and slot are free for others. */
@@ -60,7 +60,9 @@ int unwind_store_load(struct unwind_store *s, struct stored_image *image,
  */
 bool unwind_store_view(const struct unwind_store *s, const struct stored_image *image,
 		       struct unwind_table *ret);
-/* Where it is counted how much code of IMAGE was read where samples met it; NULL: it has no slot.
+/*
+ * The counter of the bytes of IMAGE's code that were read where samples met them (code_places.h);
+ * NULL when IMAGE has no slot.
  */
 uint64_t *unwind_store_code_bytes(struct unwind_store *s, const struct stored_image *image);
 /* IMAGE's table was used by a sample. */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A walker's object is opened, given the main object's maps by name, and loaded; once its program
- * is in the map `walkers` that keeps it, and the rest is closed. What failed once is not tried
- * again: the kernel would say the same.
+ * A walker's object is opened, given the main object's maps by name, and loaded. Then its program
+ * is put into the map `walkers`, which keeps it loaded, and the object is closed. What failed once
+ * is not tried again: the kernel would say the same.
  *
- * The loop thread calls; one thread at a time and runtime loads, and ends. `lock` guards the rows.
+ * Called by the loop thread. walkers_need() loads each walker on a thread of its own, which then
+ * ends; at most one for each runtime. `lock` guards the rows.
  */
 #include "agent/sampler/walkers.h"
 
@@ -190,7 +191,10 @@ static void load_row(struct walker_row *row)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* The verifier's work cannot be divided. Once one was loaded, its cost tells of the others'. */
+/*
+ * The verifier's work cannot be divided, so its whole cost is reserved before: that of the walker
+ * that was loaded last.
+ */
 static void *load_thread(void *arg)
 {
 	static _Atomic uint64_t cost_ns = LOAD_COST_NS;

@@ -22,7 +22,7 @@ struct walker_object {
 	const unsigned char *bytes, *end;
 };
 
-/* What the programs of a set are loaded as: what the entry is. */
+/* The type that the programs of a set are loaded as: that of the program in which samples begin. */
 struct walker_kind {
 	const char *attach; /* of BPF_PROG_TYPE_TRACING: the tracepoint of BTF; else NULL */
 	unsigned int type;  /* enum bpf_prog_type; 0: as the object says, a perf event's */
@@ -30,21 +30,25 @@ struct walker_kind {
 
 struct walkers;
 /*
- * MAIN: loaded, has the maps that walkers share, and outlives this. What its program `finish` does
- * ends the samples.
+ * MAIN: loaded, has the maps that walkers share, and outlives this. Its program `finish` is the end
+ * of every sample.
  */
 int walkers_new(const struct bpf_object *main, const struct walker_kind *kind,
 		struct walkers **ret) _must_check_;
-/* S is to have every walker that FROM was asked for until now; returns at once. */
+/* Loads into S every walker that FROM was asked for until now; returns at once. */
 void walkers_copy(struct walkers *s, struct walkers *from);
-/* The maps of OBJECT, which is not loaded, that MAIN has as well, are MAIN's. */
+/*
+ * Makes OBJECT, which is not loaded yet, use MAIN's maps wherever MAIN has a map of the same name.
+ */
 int walkers_share_maps(const struct bpf_object *main, struct bpf_object *object) _must_check_;
 /* Waits for what is being loaded. */
 struct walkers *walkers_free(struct walkers *s);
 DEFINE_CLEANUP(struct walkers *, walkers_free)
 
-/* Samples of processes with the runtime ID are to be walked by OBJECT, as soon as it is loaded.
- * Loop thread; returns at once. */
+/*
+ * Loads OBJECT, the walker of the runtime ID, unless that was done before. Loop thread; returns at
+ * once.
+ */
 void walkers_need(struct walkers *s, uint32_t id, const struct walker_object *object);
 /* As walkers_need(), but waits. */
 int walkers_load(struct walkers *s, uint32_t id, const struct walker_object *object,

@@ -42,7 +42,7 @@ static void read_link(struct search *s)
 	name = cursor_str(&c);
 	if (!name)
 		return;
-	/* Whoever has the file mapped may change it between two looks: the copy is looked at. */
+	/* The file may be written to between two reads, so the copy is checked. */
 	len = strnlen(name, NAME_MAX);
 	memcpy(s->link, name, len);
 	s->link[len] = '\0';
@@ -112,7 +112,7 @@ static int try_build_id(const struct search *s, const char *root, struct image *
 static int try_link(const struct search *s, const char *root, struct image **ret)
 {
 	const char *file = s->image->path, *slash = strrchr(file, '/');
-	/* The first two are the image's own directory. */
+	/* The first two lie in the image's own directory: not tried for a remote image. */
 	const char *const formats[][2] = {{"", ""}, {"", "/.debug"}, {s->debug_root, ""}};
 	char path[PATH_MAX];
 	int r = -ENOENT;

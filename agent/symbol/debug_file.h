@@ -12,12 +12,12 @@ enum {
 };
 
 /*
- * The debug file of IMAGE that has a .symtab. In this order, in ROOT (see symbolize_image()) and
- * then on the host: DEBUG_ROOT/.build-id/xx/yyyy.debug; the file that .gnu_debuglink names in the
- * image's directory, its .debug directory, and below DEBUG_ROOT. Build ids must be equal where both
- * have one; else the checksum of the link must be right. -ENOENT when there is none. Of a remote
- * IMAGE neither ROOT nor its directory is touched, and files are opened by FOREIGN: whoever does
- * may never return.
+ * Finds the debug file of IMAGE that has a .symtab. Searched first in ROOT (see symbolize_image()),
+ * then on the host, in this order: DEBUG_ROOT/.build-id/xx/yyyy.debug; the file that .gnu_debuglink
+ * names in the image's directory, its .debug directory, and below DEBUG_ROOT. Build ids must be
+ * equal where both have one; else the checksum of the link must be right. -ENOENT when there is
+ * none. Files are opened through FOREIGN, because opening them may hang. For a remote IMAGE neither
+ * ROOT nor the image's directory is touched.
  */
 struct foreign;
 int debug_file_find(struct foreign *foreign, const struct image *image, const char *root,

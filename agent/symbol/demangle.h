@@ -14,7 +14,7 @@
 enum { DEMANGLE_MAX = 4096 }; /* bytes of a name, in and out; longer ones stay mangled or are cut */
 
 /*
- * *ret: NULL when NAME is for people as it is, else allocated. *ret_rust: NAME is Rust's.
- * 0 or -ENOMEM.
+ * *ret: the name for people, allocated; NULL when that is NAME itself. *ret_rust: NAME is a mangled
+ * Rust name. 0 or -ENOMEM.
  */
 int demangle(const char *name, char **ret, bool *ret_rust) _must_check_;

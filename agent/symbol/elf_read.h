@@ -16,15 +16,15 @@ const struct image_section *elf_section_by_type(const struct image *image, uint3
 struct elf_source {
 	const struct image *image;
 	uint64_t offset, size;
-	void *unpacked; /* NULL: in the file */
+	void *unpacked; /* owned bytes; NULL: they are read from the file */
 };
 
 int elf_source_init(struct elf_source *s, const struct image *image,
 		    const struct image_section *section, size_t max,
 		    struct error *err) _must_check_;
 /*
- * Reads all of S into memory, where it is no larger than MAX, for who reads many small pieces of
- * it. S ends where the file ends by now. -ENOMEM; S is then as before.
+ * Reads all of S into memory if it has at most MAX bytes, for callers that read many small pieces.
+ * If the file has become shorter, so does S. -ENOMEM: S is unchanged.
  */
 int elf_source_load(struct elf_source *s, size_t max) _must_check_;
 void elf_source_done(struct elf_source *s);

@@ -46,7 +46,7 @@ struct range {
 };
 
 struct elf_symbols {
-	struct image *files[ELF_SYMBOLS_INPUTS_MAX]; /* whose string tables names lie in */
+	struct image *files[ELF_SYMBOLS_INPUTS_MAX]; /* images whose string tables hold the names */
 	struct elf_source strings[ELF_SYMBOLS_INPUTS_MAX];
 	uint64_t base;
 	struct entry *entries, *plt;
@@ -65,7 +65,7 @@ struct builder {
 		uint32_t end, name;
 	} stack[NESTING_MAX];
 	size_t depth;
-	uint32_t pos; /* all before is settled */
+	uint32_t pos; /* pieces of lower addresses are complete */
 	/* String tables of the inputs, loaded when two symbols at one address have to be compared
 	 * by name; IMAGE is NULL until then. */
 	struct elf_source ties[ELF_SYMBOLS_INPUTS_MAX];
@@ -147,7 +147,9 @@ static const struct range *range_at(const struct builder *b, uint32_t at)
 /* ---- reading tables ---------------------------------------------------------------------------
  */
 
-/* 0..7, higher is better; -1: no function. */
+/*
+ * The rank of SYM: 0 local .. 2 global, + 4 when its type is a function's. -1: it is no function.
+ */
 static int symbol_rank(const Elf64_Sym *sym)
 {
 	unsigned int type = ELF64_ST_TYPE(sym->st_info), bind = ELF64_ST_BIND(sym->st_info);
@@ -361,7 +363,7 @@ static int compare_entries(const void *a, const void *b)
 	return x->name < y->name ? -1 : x->name > y->name;
 }
 
-/* What the innermost symbol covers up to END is settled. */
+/* Adds the piece up to END, which the innermost symbol covers. */
 static int emit(struct builder *b, uint32_t end)
 {
 	uint32_t name = b->stack[b->depth - 1].name;
@@ -385,7 +387,7 @@ static int emit(struct builder *b, uint32_t end)
 
 static void push(struct builder *b, uint32_t end, uint32_t name)
 {
-	/* What ends before the new one does will not be seen again. */
+	/* The new symbol covers all that is left of symbols that do not reach beyond it. */
 	while (b->depth && b->stack[b->depth - 1].end <= end)
 		b->depth--;
 	if (b->depth == NESTING_MAX)

@@ -19,15 +19,18 @@
 
 enum {
 	ELF_SYMBOLS_MAX = 1 << 20, /* functions of one image; the rest is counted and dropped */
-	ELF_SYMBOLS_LOOKED_AT = 1 << 24, /* of a table: most are of other kinds */
+	ELF_SYMBOLS_LOOKED_AT = 1 << 24, /* symbols read of a table: most are no functions */
 	ELF_SYMBOLS_INPUTS_MAX = 3,
 	ELF_SYMBOLS_UNPACKED_MAX = 32 << 20, /* bytes of one compressed symbol or string table */
-	ELF_SYMBOLS_BLOB_MAX = 16 << 20,     /* names that are in no file */
+	ELF_SYMBOLS_BLOB_MAX = 16 << 20,     /* bytes of names that are in no file */
 };
 
 struct elf_symbols;
 
-/* One symbol table to read; names of memory images are copied, so those may go away. */
+/*
+ * One symbol table to read. Names in memory images are copied, so the table holds no reference to
+ * such an image.
+ */
 struct elf_symbols_input {
 	struct image *image; /* the image itself, its debug file, its unpacked .gnu_debugdata */
 	bool dynamic;	     /* .dynsym rather than .symtab */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One worker thread, which is asked for one thing at a time. When it is late it is left: it frees
- * itself when its call returns, and the next call gets another. A worker is shared by its thread
- * and by struct foreign; its mutex guards the state, and who leaves last frees it. Both
- * signal after unlocking: the woken thread would block on the mutex otherwise.
+ * One worker thread makes one call at a time. When a call is late, struct foreign abandons the
+ * worker (LEFT): the worker frees itself when its call returns, and the next call gets a new one.
+ * The mutex guards the state, which the worker's thread and struct foreign share; only that thread
+ * frees the worker. A call and its result are signalled after unlocking: the woken thread would
+ * block on the mutex otherwise.
  */
 #include "agent/symbol/foreign.h"
 
@@ -24,7 +25,7 @@ struct worker {
 	enum state state;
 	struct foreign_call call;
 	int result;
-	bool hung; /* it is in n_hung */
+	bool hung; /* counted in n_hung */
 };
 
 struct late_root {
@@ -33,11 +34,11 @@ struct late_root {
 };
 
 struct foreign {
-	struct worker *worker; /* NULL: none yet, or it was left */
+	struct worker *worker; /* NULL: none yet, or it was abandoned */
 	struct late_root late[LATE_ROOTS];
 };
 
-/* Of all that were left in this process and have not returned. */
+/* Abandoned workers in this process whose call has not returned. */
 static _Atomic unsigned int n_hung;
 
 static uint64_t now_ms(void)
@@ -64,7 +65,7 @@ static void *work(void *arg)
 	for (;;) {
 		while (w->state == IDLE || w->state == DONE)
 			pthread_cond_wait(&w->changed, &w->mutex);
-		if (w->state == LEFT) /* asked for nothing, or given up before it began */
+		if (w->state == LEFT) /* abandoned while idle, or before the call began */
 			break;
 		pthread_mutex_unlock(&w->mutex);
 		w->result = w->call.run(&w->call);
@@ -121,7 +122,7 @@ int foreign_new(struct foreign **ret)
 	return *ret ? 0 : -ENOMEM;
 }
 
-/* Whoever it is that frees W, it is the thread: with the mutex, which is given back. */
+/* Abandons W, which its thread will free. Called with the mutex held; unlocks it. */
 static void leave(struct worker *w)
 {
 	w->state = LEFT;
@@ -154,7 +155,10 @@ static bool may_ask(struct foreign *f, const char *root)
 	       (late->root != hash || now_ms() >= late->until_ms);
 }
 
-/* With the mutex. The answer of W, or -EHOSTDOWN and W is left. */
+/*
+ * Waits for W's result and returns it. -EHOSTDOWN: it is late, and W is abandoned. Called with the
+ * mutex held; unlocks it.
+ */
 static int wait_for(struct foreign *f, struct worker *w, struct foreign_call *call)
 {
 	struct timespec end;

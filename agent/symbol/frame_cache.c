@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Two arrays with an index each. A frame is found by (owner, address), a function by what the
- * symbol table says of it, so that demangling is done once a function. Frames count their
- * functions' references; functions without any are freed by the trim, never before it, because
- * results point to their text. The last entry of an array takes the place of one that goes.
+ * Two arrays, of frames and of functions, with an index each. A frame is found by owner and
+ * address, a function by its name, file and start line in the symbol table, so that each function
+ * is demangled once. A function counts the frame lines that point to it. Functions without
+ * references are freed by the trim, never before it, because results point to their text. When an
+ * entry is removed, the last one of its array takes its place.
  *
  * Invariants: refs of a function equals the number of frame lines that point to it; `bytes` is the
  * sum of all allocations but the arrays'.
@@ -19,7 +20,7 @@ struct frame_cache {
 	struct ref_table frame_index, function_index;
 	size_t max_frames;
 	size_t bytes, max_bytes;
-	uint32_t hand; /* place at which the clock goes on */
+	uint32_t hand; /* index of the frame at which eviction (clock) continues */
 };
 
 int frame_cache_new(size_t max_frames, struct frame_cache **ret)
@@ -171,8 +172,8 @@ int frame_cache_add_function(struct frame_cache *c, enum frame_type type, const 
 	memcpy(f->text + system_len, file, file_len);
 	if (name)
 		memcpy(f->text + system_len + file_len, name, name_len);
-	/* They may be in a file that somebody changes meanwhile: each ends where it was measured.
-	 */
+	/* The strings may lie in a mapped file that is written to meanwhile: terminate each at
+	 * the length that was measured. */
 	f->text[system_len - 1] = f->text[system_len + file_len - 1] = f->text[size - 1] = '\0';
 	f->hash = hash;
 	f->refs = 0;
@@ -252,7 +253,7 @@ void frame_cache_trim(struct frame_cache *c)
 	if (!is_over(c))
 		return;
 	drop_unused_functions(c);
-	/* Two turns of the hand at most: the first takes the marks away. */
+	/* Two turns of the hand at most: the first clears the `used` marks. */
 	for (size_t left = 2 * (size_t)c->frame_index.count; left && is_over(c); left--) {
 		if (c->hand >= c->frame_index.count)
 			c->hand = 0;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct frame_cache: what addresses were resolved to, by the id of an image and a virtual address.
- * Functions are shared by their frames and owned by the cache; all that it hands out lives until
- * frame_cache_trim(). Frames that are not asked for between two trims go first (clock). Between
- * trims it may grow to FRAME_CACHE_SLACK times its caps, then it refuses. One thread at a time.
+ * struct frame_cache: the frames that addresses were resolved to, by owner (an id of a symbol
+ * table) and virtual address. Functions are shared by their frames and owned by the cache; all that
+ * it hands out lives until frame_cache_trim(). Frames that are not asked for between two trims go
+ * first (clock). Between trims it may grow to FRAME_CACHE_SLACK times its caps, then it refuses.
+ * One thread at a time.
  */
 #pragma once
 
@@ -46,7 +47,7 @@ DEFINE_CLEANUP(struct frame_cache *, frame_cache_free)
 
 /* NULL when it is not known. */
 const struct frame *frame_cache_get(struct frame_cache *c, uint32_t owner, uint64_t address);
-/* N may be 0: nothing is there. -E2BIG when the cache is full until the next trim. */
+/* N 0: no function covers the address. -E2BIG when the cache is full until the next trim. */
 int frame_cache_put(struct frame_cache *c, uint32_t owner, uint64_t address,
 		    const struct frame_line *lines, size_t n,
 		    const struct frame **ret) _must_check_;

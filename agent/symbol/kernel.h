@@ -2,8 +2,8 @@
 /*
  * struct kernel_symbols: kallsyms kept fresh. The file is read again when an address is not covered
  * (a module or a BPF program came) and every ten minutes when BPF programs or modules are met
- * (their memory is used again), at most once between two trims; waiting twice as long each time it
- * was in vain. One thread at a time.
+ * (their memory is used again), at most once between two trims. The wait doubles each time the new
+ * table did not cover the address either. One thread at a time.
  */
 #pragma once
 

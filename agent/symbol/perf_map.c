@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Settling turns the pieces of before (disjoint) and the lines since then into disjoint pieces
- * again: a sweep over the starts with a heap of what covers the position, the latest line on top.
- * Names that no piece uses any more are squeezed out, so a map takes as much memory as the code
- * that is live, not as the file is long.
+ * Settling merges the settled pieces, which are disjoint, and the lines read since then into
+ * disjoint pieces: a sweep over the start addresses with a heap of the lines that cover the
+ * position, the latest line on top. Names that no piece uses any more are squeezed out, so a map
+ * takes as much memory as the code that is live, not as the file is long.
  *
  * The file belongs to the profiled process and may be anything: it is opened without following
- * links or blocking, and every number has a cap. Bytes after the last newline wait for the rest of
- * their line.
+ * links or blocking, and every number has a cap. Bytes after the last newline are read again at the
+ * next update, with the rest of their line.
  */
 #include "agent/symbol/perf_map.h"
 
@@ -249,7 +249,10 @@ static const char *parse_hex(const char *p, const char *end, uint64_t *ret)
 	return p + strspn(p, " ");
 }
 
-/* Room for one more line, by squeezing if it must be; false when the map is full. */
+/*
+ * Makes room for one more line, if need be by settling the map. Sets m->full when the map stays too
+ * large. 0 or a negative errno.
+ */
 static int make_room(struct perf_map *m)
 {
 	int r;
@@ -363,7 +366,10 @@ int perf_map_update(struct perf_map *m, int fd)
 	return perf_map_settle(m);
 }
 
-/* The process's ids from its status file. */
+/*
+ * Reads from the process's status file its pid in the innermost pid namespace, and its real and
+ * effective user ids.
+ */
 static int read_status(const char *proc, pid_t pid, pid_t *ret_nspid, uid_t ret_uids[2])
 {
 	char path[256], text[4096], *line, *last;

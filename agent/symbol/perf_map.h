@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct perf_map: functions that a just-in-time compiler told of in /tmp/perf-PID.map. Lines
- * "START SIZE NAME", the numbers in hex (Linux, tools/perf/Documentation/jit-interface.txt); the
- * file only grows, and code is overwritten: of overlapping ranges the later line wins. One thread
- * at a time.
+ * struct perf_map: functions that a just-in-time compiler lists in /tmp/perf-PID.map. Lines "START
+ * SIZE NAME", the numbers in hex (Linux, tools/perf/Documentation/jit-interface.txt); the file only
+ * grows, and code is overwritten: of overlapping ranges the later line wins. One thread at a time.
  */
 #pragma once
 
@@ -40,7 +39,10 @@ int perf_map_open(struct foreign *foreign, const char *proc, pid_t pid);
 
 /* Reads what FD's file has grown by; starts over when it is another file or a shorter one. */
 int perf_map_update(struct perf_map *m, int fd);
-/* The parser by itself: more bytes of the file, then all in order. */
+/*
+ * The parser without a file: perf_map_feed() takes whole lines, and perf_map_settle() makes them
+ * visible to perf_map_find().
+ */
 int perf_map_feed(struct perf_map *m, const char *data, size_t len);
 int perf_map_settle(struct perf_map *m);
 

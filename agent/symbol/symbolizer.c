@@ -21,7 +21,7 @@
 #include "lib/metrics.h"
 #include "lib/uthash.h"
 
-enum { JIT_IDLE_WINDOWS = 32 /* a map that is not asked for goes */ };
+enum { JIT_IDLE_WINDOWS = 32 /* windows, then an unused map is freed */ };
 
 struct jit {
 	struct jit_key { /* no padding: it is compared as bytes */
@@ -155,7 +155,9 @@ static int intern_native(struct symbolizer *s, const char *system_name, struct f
 	return 0;
 }
 
-/* The name of a function is read from the file once: a frame at its start keeps it for the others.
+/*
+ * Reads the name of a function from the file once: a frame at the function's start, whose owner is
+ * table_functions_id(), keeps it for other addresses.
  */
 static int resolve_elf(struct symbolizer *s, const struct table *table,
 		       const struct elf_symbols *elf, uint64_t vaddr, struct frame_line *lines,
@@ -187,8 +189,8 @@ static int resolve_elf(struct symbolizer *s, const struct table *table,
 }
 
 /*
- * *RET_N: 0 when no function is there. *RET_READ: the table's files were looked into, not only what
- * is kept of them.
+ * *RET_N: 0 when no function is there. *RET_READ: the table's files were read, not only what is
+ * cached of them.
  */
 static int resolve(struct symbolizer *s, struct table *table, uint64_t vaddr,
 		   struct frame_line *lines, size_t *ret_n, bool *ret_read)
@@ -216,7 +218,7 @@ static int resolve(struct symbolizer *s, struct table *table, uint64_t vaddr,
 	return r;
 }
 
-/* -ESTALE: a file that the table was made from has changed; the table is gone. */
+/* -ESTALE: a file that the table was made from has changed; the table was dropped. */
 static int find_frame(struct symbolizer *s, struct image *image, const struct process_root *root,
 		      uint64_t vaddr, const struct frame **ret)
 {
@@ -248,7 +250,7 @@ int symbolize_image(struct symbolizer *s, struct image *image, const struct proc
 	/* Another file of this content, then this one by itself. */
 	for (int tries = 0; r == -ESTALE && tries < 3; tries++)
 		r = find_frame(s, image, root, vaddr, &frame);
-	if (r == -E2BIG || r == -ESTALE) { /* without a name rather than without the frame */
+	if (r == -E2BIG || r == -ESTALE) { /* keep the frame, without a name */
 		metric_add(r == -E2BIG ? M_SYMBOLS_CAPPED_FRAMES : M_IMAGES_CHANGED, 1);
 		ret->n = 0;
 		ret->type = FRAME_NATIVE;
@@ -336,7 +338,7 @@ int symbolize_jit(struct symbolizer *s, uint32_t pid, uint64_t start_time, uint6
 		_cleanup_close_ int fd = perf_map_open(s->foreign, s->proc, (pid_t)pid);
 
 		j->checked = s->window + 1;
-		/* Or it is the map of whoever has the pid now. */
+		/* If PID is another process by now, the map is that one's. */
 		r = fd < 0 || !process_is_still(s->proc, pid, start_time)
 			? 0
 			: perf_map_update(j->map, fd);
@@ -377,7 +379,8 @@ void symbolizer_trim(struct symbolizer *s)
 	table_cache_trim(s->tables);
 	kernel_symbols_trim(s->kernel);
 	drop_idle_jit(s, idle);
-	/* Perf maps have as much room again as symbol tables; the idle ones make place first. */
+	/* Perf maps may take max_table_bytes too, in addition to symbol tables. Beyond that, the
+	 * maps that were idle longest are dropped first. */
 	while (idle > 0 && jit_bytes(s) > s->max_table_bytes) {
 		idle /= 2;
 		drop_idle_jit(s, idle);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names for frames. One thread at a time (the agent runs it in one worker job per window).
- * Every cache has a byte or entry cap given in symbolizer_options; what is dropped is found again.
+ * Names for frames. One thread at a time (the agent runs it in one worker job per window). Every
+ * cache has a byte or entry cap given in symbolizer_options; what is dropped is resolved again when
+ * it is needed.
  */
 #pragma once
 
@@ -59,8 +60,11 @@ struct symbolizer *symbolizer_free(struct symbolizer *s);
  */
 int symbolize_image(struct symbolizer *s, struct image *image, const struct process_root *root,
 		    uint64_t vaddr, struct symbol_result *ret);
-/* /tmp/perf-PID.map (in the process's own mount namespace and by its pid there). START_TIME tells
- * the pid's owner apart. Re-read when it has grown, at most once a window. */
+/*
+ * /tmp/perf-PID.map (in the process's own mount namespace and by its pid there). START_TIME
+ * distinguishes processes that have had the same pid. Re-read when it has grown, at most once a
+ * window.
+ */
 int symbolize_jit(struct symbolizer *s, uint32_t pid, uint64_t start_time, uint64_t address,
 		  struct symbol_result *ret);
 /* kallsyms, modules and BPF programs; re-read when an address is not covered, rate limited. MODULE

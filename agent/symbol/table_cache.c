@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A table is found in two steps. What decides is the content of the image and that of its debug
- * file; but which debug file an image has depends on the container (its root) and the image's path
- * there, and to look for it costs some system calls. So an origin remembers, for a content, a root
- * and a path, what was found. A container's debug file names only frames of those who have the very
- * same: it cannot put names into the stacks of others.
+ * A table is found in two steps. Its key is the content of the image and that of its debug file.
+ * But which debug file an image has depends on the container's root and on the image's path there,
+ * and searching for it costs some system calls. So a struct origin caches the table that was found
+ * for a content, a root and a path. As the content of the debug file is part of the key, a
+ * container's debug file cannot name frames of other containers, except of those that have the same
+ * debug file.
  *
- * Dropping a table does no harm but time, since frames that were resolved stay in the frame cache;
- * so the cap also holds while a window is being resolved.
+ * Dropping a table costs only time, since frames that were resolved stay in the frame cache; so the
+ * cap is also enforced while a window is being resolved.
  */
 #include "agent/symbol/table_cache.h"
 
@@ -21,16 +22,20 @@
 
 enum { ORIGIN_IDLE_WINDOWS = 16, ROOTS = 64 };
 
-/* A pid may be another process's in the next window, so a root is looked at once in each. */
+/*
+ * The root of a process, read once in each window: in the next one the pid may be another
+ * process's.
+ */
 struct root {
 	uint64_t name;		/* hash; 0: none */
-	uint64_t device, inode; /* 0: its process is gone, or nobody knows */
+	uint64_t device, inode; /* 0: the process is gone, or they cannot be read */
 };
 
 struct origin_key {
 	struct image_content image;
-	uint64_t root_device, root_inode; /* 0: it needs no debug file */
-	uint64_t path;			  /* hash */
+	/* 0: no debug file is needed, or only the host's root is searched */
+	uint64_t root_device, root_inode;
+	uint64_t path; /* hash */
 };
 
 struct origin {
@@ -126,7 +131,7 @@ static struct table *find_table(struct table_cache *c, const struct table_key *k
 	return t;
 }
 
-/* Keeps DEBUG (or NULL) with it. */
+/* Adds the table of IMAGE and its debug file DEBUG (or NULL), with references to both. */
 static int add_table(struct table_cache *c, const struct table_key *key, struct image *image,
 		     struct image *debug, struct table **ret)
 {
@@ -144,20 +149,23 @@ static int add_table(struct table_cache *c, const struct table_key *key, struct 
 		free(t);
 		return r;
 	}
-	t->id = c->last_id += 2; /* table_functions_id() is the other */
+	t->id = c->last_id += 2; /* the id after it is table_functions_id() */
 	HASH_ADD(hh, c->tables, key, sizeof(t->key), t);
 	*ret = t;
 	return 0;
 }
 
-/* Whoever has symbols of their own, or nothing by which a debug file could be known, needs none. */
+/*
+ * An image needs no debug file if it has symbols of its own, or nothing (build id, debug link) by
+ * which a debug file could be recognized.
+ */
 static bool needs_debug_file(const struct image *image)
 {
 	return elf_symbols_listed(image, false) <= 1 &&
 	       (image->build_id_len || image_section(image, ".gnu_debuglink"));
 }
 
-/* Whether it can be told from others is told by its inode. */
+/* The device and inode of the root of P; inode 0 when they cannot be read. */
 static const struct root *identify_root(struct table_cache *c, const struct process_root *p)
 {
 	uint64_t name = hash_bytes(p->path, strlen(p->path), p->start_time) | 1;
@@ -217,7 +225,7 @@ static int find_by_content(struct table_cache *c, struct image *image, struct ta
 		r = debug_file_find(c->foreign, image, root, c->debug_root, &debug);
 		if (r == -ENOMEM)
 			return r;
-		/* Without knowing what is in it, it is not used. */
+		/* A debug file whose content cannot be read is not used. */
 		if (r == 0 && image_identify(debug, &key->debug) < 0)
 			debug = image_unref(debug);
 	}
@@ -305,7 +313,10 @@ int table_cache_get(struct table_cache *c, struct image *image, const struct pro
 /* ---- tables -----------------------------------------------------------------------------------
  */
 
-/* Frees tables, the oldest first, until what is left fits; never KEEP's. */
+/*
+ * Frees ELF tables, the least recently used first, until the others fit the cap; never that of
+ * KEEP.
+ */
 static void enforce_cap(struct table_cache *c, const struct table *keep)
 {
 	while (c->bytes > c->max_bytes) {
@@ -346,7 +357,7 @@ static int build(const struct table *t, struct elf_symbols **ret)
 
 	if (elf_symbols_listed(image, false) > 1) {
 		inputs[n++] = (struct elf_symbols_input){.image = image};
-		/* Partly stripped: what is exported may be missing. */
+		/* Partly stripped: exported functions may be missing. */
 		if (elf_symbols_listed(image, false) < elf_symbols_listed(image, true))
 			inputs[n++] = (struct elf_symbols_input){.image = image, .dynamic = true};
 	} else if (debug) {
@@ -405,7 +416,10 @@ void table_cache_drop(struct table_cache *c, struct table *t)
 /* ---- trimming ---------------------------------------------------------------------------------
  */
 
-/* The Go table holds one, and an ELF table one for each string table that its names lie in. */
+/*
+ * How many references to its image T itself holds: one, one more by the Go table, and by the ELF
+ * table one for each string table of the image that holds names.
+ */
 static int own_references(const struct table *t)
 {
 	return 1 + (t->go ? 1 : 0) + (t->elf ? (int)elf_symbols_holds(t->elf, t->image.image) : 0);

@@ -2,7 +2,8 @@
 /*
  * struct table_cache: the symbol tables of images, built when first asked for, the least recently
  * used ones dropped over a byte cap. Images of equal content (content.h) with equal debug files
- * share one. An image that nobody else uses any more goes at the next trim. One thread at a time.
+ * share one. The tables of an image that nobody else uses any more are freed at the next trim. One
+ * thread at a time.
  */
 #pragma once
 
@@ -11,7 +12,7 @@
 #include "agent/symbol/witness.h"
 #include "lib/uthash.h"
 
-/* Zero bytes where there is none. */
+/* Compared as bytes: what a table does not have is 0. */
 struct table_key {
 	struct image_content image, debug;
 	uint64_t own; /* address of an image whose content is not known: shared with nobody */
@@ -28,7 +29,7 @@ struct table {
 	UT_hash_handle hh;
 };
 
-/* The owner of the frames at the starts of its functions. */
+/* The owner, in a frame cache, of the frames that keep the names of T's functions. */
 static inline uint32_t table_functions_id(const struct table *t)
 {
 	return t->id + 1;
@@ -44,20 +45,22 @@ struct table_cache *table_cache_free(struct table_cache *c);
 DEFINE_CLEANUP(struct table_cache *, table_cache_free)
 
 /*
- * The record of the image's content, new if need be; lives until the trim, or table_cache_drop().
- * ROOT as in symbolize_image(). -ESTALE: as below.
+ * The table of the image's content, a new one if there is none; valid until the trim, or
+ * table_cache_drop(). ROOT as in symbolize_image(). -ESTALE as table_check().
  */
 int table_cache_get(struct table_cache *c, struct image *image, const struct process_root *root,
 		    struct table **ret) _must_check_;
-/* Build if need be; NULL in *RET when the image has no such table. */
+/*
+ * These build the table when it is asked for first. *RET is NULL when the image has no such table.
+ */
 int table_go(struct table_cache *c, struct table *t, const struct gopclntab **ret) _must_check_;
 int table_elf(struct table_cache *c, struct table *t, const struct elf_symbols **ret) _must_check_;
 /*
- * To be called after T was read, and before anything of it is kept: -ESTALE when a file that it is
- * made from has changed, so that it may have said anything. Then table_cache_drop().
+ * To be called after T was read, and before the result is kept. -ESTALE: a file that T is made from
+ * has changed, so the result may be wrong; call table_cache_drop() then.
  */
 int table_check(struct table *t) _must_check_;
-/* T is not found any more, and its image, which has changed, shares with nobody from now on. */
+/* Frees T. If the file of its image has changed, that image shares no table from now on. */
 void table_cache_drop(struct table_cache *c, struct table *t);
 
 void table_cache_trim(struct table_cache *c);

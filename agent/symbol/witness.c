@@ -9,7 +9,7 @@ static bool is_same(const struct stat *a, const struct stat *b)
 	       a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
-/* What stat() says now must hold of the bytes, so it comes first. */
+/* NOW was read before the bytes are, so that a later write changes what stat() says. */
 static int look(struct witness *w, const struct stat *now)
 {
 	int r = image_content(w->image) ? image_content_check(w->image, w->image) : 0;
@@ -30,7 +30,7 @@ int witness_init(struct witness *w, struct image *image)
 		return 0;
 	r = fstat(image->fd, &now) < 0 ? -ESTALE : 0;
 	w->seen = now;
-	/* It need not be read again a moment after it was identified. */
+	/* The file need not be read again a moment after its content was. */
 	if (r == 0 && !image_is_untouched(image, &now))
 		r = look(w, &now);
 	if (r < 0)

@@ -15,12 +15,14 @@ struct witness {
 	struct stat seen;
 };
 
-/* Takes a reference. -ESTALE: the file is not what IMAGE's content says any more; -ENOMEM. An image
- * whose content is not known may be whatever it likes. */
+/*
+ * Takes a reference. -ESTALE: the file is not what IMAGE's content says any more; -ENOMEM. An image
+ * whose content is not known is not checked.
+ */
 int witness_init(struct witness *w, struct image *image) _must_check_;
 void witness_done(struct witness *w);
 /*
- * 0, also when there is no image; -ESTALE: the file has changed. Reads it again when only its times
- * are other ones. A write through a mapping that changes no time is not noticed.
+ * 0, also when there is no image; -ESTALE: the file has changed. Reads the file again when its size
+ * or times differ. A write through a mapping that changes no time is not noticed.
  */
 int witness_check(struct witness *w) _must_check_;
