@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What binds the agents to the rest: their stream (stream/) is fed from the caches once those are
- * whole; what agents say becomes ProfilingNodes (nodes/), by way of the other role's replicas
- * (peers/) or, in a process that has both roles, directly. Without a stream there is neither; all
- * of it then does nothing. The role controller keeps the stream's CA. Loop thread only.
+ * Connects the agents to the other parts: their stream (stream/) is fed from the caches once these
+ * are synced; agents' reports become ProfilingNodes (nodes/), by way of the replicas of the other
+ * role (peers/) or, in a process that has both roles, directly. Without a stream all of it does
+ * nothing. The role controller keeps the stream's CA. Loop thread only.
  */
 #include "operator/operator_internal.h"
 
@@ -101,7 +101,7 @@ static int create_peers(struct operator* op)
 	return peers_new(&o, &op->peers, op->err);
 }
 
-/* Of the Node: that is where admins look. */
+/* The event is about the Node, where administrators look. */
 static void budget_turned(void *arg, const char *node, bool is_bad, const char *note)
 {
 	struct operator* op = arg;
@@ -169,7 +169,9 @@ int operator_create_stream(struct operator* op)
 	return stream_service_new(&op->loop, &stream, &op->stream, op->err);
 }
 
-/* Agents forget what they are not told of, so they are told of nothing before it is everything. */
+/*
+ * Agents drop what a snapshot does not contain, so nothing is sent before the caches are complete.
+ */
 int operator_serve_agents(struct operator* op)
 {
 	const struct world *w = &op->world;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `--check`: what the operator would read at its start is read, nothing is connected to or written.
- * What only the API server knows (rights, objects) is not looked at. Plain functions, any thread.
+ * `--check`: reads the files that the operator would read at its start, and connects to nothing and
+ * writes nothing. What only the API server knows (rights, objects) is not checked. Plain functions,
+ * any thread.
  */
 #include "operator/kube/credentials.h"
 #include "operator/operator.h"

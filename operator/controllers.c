@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The two controllers. "agents" has one key: all objects that are rendered for the agents. "status"
- * has one key for each config. Their queues stand still until this replica leads; keys gather
- * meanwhile. In the role stream there are neither, and what is due is not. A pod, a policy or an
- * agent's report can turn any status, so that those are looked at together, a moment after the
- * first of them changed. Loop thread only.
+ * has one key for each config. Their queues are paused until this replica leads; keys gather
+ * meanwhile. The role stream has neither, and ignores the calls that would queue keys. A pod, a
+ * policy or an agent's report can change any status, so all statuses are checked together, a moment
+ * after the first change. Loop thread only.
  */
 #include "operator/operator_internal.h"
 
@@ -15,7 +15,7 @@ enum {
 	OBJECT_KEYS_MAX = 16,
 	STATUS_KEYS_MAX = 100000,
 	PUT_OFF_MAX = 100,
-	RECOUNT_PODS = 1000, /* at a time: some 2 ms of the loop */
+	RECOUNT_PODS = 1000, /* per turn of the loop: some 2 ms */
 	RECOUNT_MS = 1,
 	CACHE_BEHIND_MS = 200,
 	OBJECTS_RETRY_MS = 3000,
@@ -42,7 +42,7 @@ static void check_all_statuses(uv_timer_t *timer)
 {
 	struct operator* op = timer->data;
 
-	/* Agents first: a thousand statuses keep the loop from them. */
+	/* Agents first: a thousand statuses would keep them waiting. */
 	if (node_server_busy(operator_agents(op)) && op->counts_put_off++ < PUT_OFF_MAX) {
 		uv_timer_start(timer, check_all_statuses, POLICIES_MS, 0);
 		return;
@@ -50,7 +50,7 @@ static void check_all_statuses(uv_timer_t *timer)
 	op->counts_put_off = 0;
 	op->counts_due_ms = 0;
 	op->counted_ms = uv_now(&op->loop);
-	operator_recount(op); /* also after memory was out */
+	operator_recount(op); /* also retries after memory ran out */
 	json_store_each(op->world.clusters, operator_status_due, op);
 	json_store_each(op->world.configs, operator_status_due, op);
 }
@@ -89,7 +89,7 @@ static int status_of_namespace_due(void *arg, const cJSON *object)
 	return ns && streq(ns, n->ns) ? operator_status_due(n->op, object) : 0;
 }
 
-/* The pods of NS, or ("") all, have been looked at again. */
+/* The pods of NS, or ("") of all namespaces, have been counted again. */
 static void recounted(void *arg, const char *ns)
 {
 	struct namespace_statuses statuses = {arg, ns};
@@ -118,8 +118,9 @@ void operator_recount(struct operator* op)
 }
 
 /*
- * Of a thousand configs in a busy cluster every count is another at each look. One write a second
- * is for them; so that each config has its turn, as many as fit COUNTS_EVERY_MS have it at a time.
+ * With a thousand configs in a busy cluster, every count has changed at every check. Writes that
+ * change only counts are limited to one a second. So that each config gets its turn, about as many
+ * configs as can be written in COUNTS_EVERY_MS have it at a time.
  */
 static bool may_write_counts(void *arg, const char *ns, const char *name)
 {
@@ -183,7 +184,7 @@ static void objects_done(void *arg, int result)
 {
 	struct operator* op = arg;
 
-	/* -EAGAIN: the cache is behind a write; its event or the next try will tell. */
+	/* -EAGAIN: the cache is behind a write; its event or the next try ends that. */
 	reconcile_count(&op->object_counts,
 			result == -EAGAIN ? RECONCILE_REQUEUE
 			: result < 0	  ? RECONCILE_ERROR
@@ -192,7 +193,7 @@ static void objects_done(void *arg, int result)
 	if (result == -EAGAIN)
 		(void)work_queue_add_after(op->object_queue, OBJECTS_KEY, CACHE_BEHIND_MS);
 	else if (result < 0 && result != -EINVAL)
-		/* There is one such key: it need not wait as long as the server was away. */
+		/* There is one such key: it does not need a backoff that grows with the outage. */
 		(void)work_queue_add_after(op->object_queue, OBJECTS_KEY, OBJECTS_RETRY_MS);
 	work_queue_done(op->object_queue, OBJECTS_KEY, result == -EAGAIN ? 0 : result);
 }

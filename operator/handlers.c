@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the caches tell, passed on to whom it concerns: the policies (what configs say), the counts
- * of what they match, the agents' streams, and the controllers. Loop thread only.
+ * Handles the changes of the caches: updates the policies (from the configs) and the counts of the
+ * pods that they match, and tells the agents' streams and the controllers. Loop thread only.
  */
 #include "operator/kube/json.h"
 #include "operator/operator_internal.h"
@@ -9,7 +9,9 @@
 
 enum { INVALID_LOG_S = 60 };
 
-/* By a config in NS or, "", the cluster's; BEFORE: their revision before. */
+/*
+ * A config in NS, or ("") the cluster's, has changed the policies. BEFORE: their revision before.
+ */
 static void policies_changed(struct operator* op, const char *ns, uint64_t before)
 {
 	if (op->matches)
@@ -48,7 +50,7 @@ static void on_namespace(void *arg, const struct meta_object *object, bool remov
 	node_server_namespace(operator_agents(op), object->name);
 }
 
-/* Its labels choose its group: another rate, another configuration. */
+/* A node's labels choose its group, and with it rates and configuration. */
 static void on_node(void *arg, const struct meta_object *object, bool removed)
 {
 	const struct cluster_config *config;
@@ -72,7 +74,7 @@ static void tell_invalid(struct operator* op, const char *ns, const char *name,
 	unsigned int held_back = 0;
 
 	op->invalid_configs++;
-	/* Anybody's; the status has the text of each. */
+	/* Anybody can write such configs: limit the log. Each status has its text. */
 	if (ns[0] && !log_allowed(&op->invalid_log, INVALID_LOG_S, &held_back))
 		return;
 	log_warn("policy", "%s%s%s: %s (%u more like it)", ns, ns[0] ? "/" : "", name, err->message,
@@ -80,8 +82,8 @@ static void tell_invalid(struct operator* op, const char *ns, const char *name,
 }
 
 /*
- * A store has taken what the policies have not, and tells it once: an opt-out might be lost. A
- * program that starts again reads everything again.
+ * Ends the program. A store has a change that the policies do not have, and reports it only once:
+ * an opt-out might be lost. After a restart everything is read again.
  */
 static void out_of_memory(struct operator* op)
 {
@@ -92,8 +94,10 @@ static void out_of_memory(struct operator* op)
 	uv_stop(&op->loop);
 }
 
-/* What no agent could be rendered for is refused by every replica, not only by the one that
- * renders. */
+/*
+ * Parses a config and tries to render it, so that every replica refuses a config that cannot be
+ * rendered, not only the one that renders.
+ */
 static int parse_cluster_config(const struct operator* op, const cJSON *object,
 				struct cluster_config **ret, struct error *err)
 {
@@ -111,7 +115,7 @@ static int parse_cluster_config(const struct operator* op, const cJSON *object,
 	return r;
 }
 
-/* True when something is another than before that the policies do not tell. */
+/* True when there is a change that the policies' revision does not show. */
 static bool on_cluster_config(struct operator* op, const char *name, const cJSON *object)
 {
 	struct cluster_config *config = NULL;
@@ -124,7 +128,7 @@ static bool on_cluster_config(struct operator* op, const char *name, const cJSON
 		return false;
 	}
 	if (r < 0) {
-		/* Pods keep the policies, and nodes the agents, of the last one that was right. */
+		/* Pods keep the policies, and nodes the agents, of the last valid config. */
 		news = !op->objects ||
 		       objects_refuse(op->objects, json_generation(object), err.message);
 		if (policy_set_refuse_cluster(op->policies, cluster_config_is_disabled(object),
@@ -203,7 +207,7 @@ static void keep_annotations(struct operator* op)
 		informer_relist(op->world.informers[WORLD_NAMESPACES]);
 }
 
-/* Our own writes of a status come back as changes too: the policies do not care. */
+/* Also called after our own writes of a status, which do not change the policies. */
 static void on_config(void *arg, const char *ns, const char *name, const cJSON *object)
 {
 	struct operator* op = arg;
@@ -226,7 +230,7 @@ static void on_config(void *arg, const char *ns, const char *name, const cJSON *
 		operator_status_due(op, object);
 }
 
-/* The namespace's configs do not all fit: what is missing might be an opt-out. */
+/* Closes or reopens NS: when its configs do not all fit, the missing one might be an opt-out. */
 static void on_over_quota(void *arg, const char *ns, bool over)
 {
 	struct operator* op = arg;
@@ -244,7 +248,7 @@ static void on_over_quota(void *arg, const char *ns, bool over)
 	configs_changed(op);
 }
 
-/* A config that the cache has no room for: its owner is told in its status. */
+/* The cache has no room for a config: its status says so to its owner. */
 static void on_left_out(void *arg, const char *ns, const char *name, const cJSON *object)
 {
 	if (!status_tells_over_quota(object))

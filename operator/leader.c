@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who leads. The leader alone writes, and makes the first ClusterProfilingConfig of a cluster that
- * none. Without leader election every replica is the leader; in the role stream none is. Loop
- * thread only.
+ * Leadership. Only the leader writes, and creates the first ClusterProfilingConfig of a cluster
+ * that has none. Without leader election every replica is the leader; in the role stream none is.
+ * Loop thread only.
  */
 #include "operator/operator_internal.h"
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The order of things. One libuv loop owns all state. Informers keep the caches (world.c); what
- * changes in them (handlers.c) puts keys into two work queues (controllers.c): one reconciles the
- * rendered objects, one the status of each config. Agents have their stream and their reports
- * beside that (agents.c). Every replica watches, so that any can answer; only the one that holds
- * the lease (leader.c) works on its queues.
+ * The structure. One libuv loop owns all state. Informers keep the caches (world.c); their changes
+ * (handlers.c) put keys into two work queues (controllers.c): one reconciles the rendered objects,
+ * one the status of each config. The agents' stream and reports are beside that (agents.c). Every
+ * replica watches, so that any can answer; only the one that holds the lease (leader.c) works on
+ * its queues.
  *
- * --role splits that in two processes with rights of their own (docs/operator.md). In the role
- * stream there are no queues, no lease and no writes; in the role controller there is no stream,
- * and who leads asks the replicas of the role stream what their agents say (peers/).
+ * --role splits that into two processes with separate rights (docs/operator.md). The role stream
+ * has no queues, no lease and no writes; the role controller has no stream, and its leader asks the
+ * replicas of the role stream for their agents' reports (peers/).
  *
- * Losing the lease ends the process: nothing of what it has under way may be written any more, and
- * starting anew is the one way to be sure. Ending on a signal gives the lease back.
+ * Losing the lease ends the process: no write that is under way may happen any more, and a restart
+ * is the one way to be sure. Ending on a signal gives the lease back.
  */
 #include "operator/operator_internal.h"
 
@@ -23,7 +23,7 @@
 
 enum {
 	SYNC_CHECK_MS = 20,
-	CLIENT_QPS = 50, /* writes and lists; watches and the lease go beside */
+	CLIENT_QPS = 50, /* without informers and the lease, which are not limited */
 	CLIENT_BURST = 100,
 };
 
@@ -35,7 +35,7 @@ static void close_handle(uv_handle_t *handle, void *arg)
 		uv_close(handle, NULL);
 }
 
-/* Everything that could still write goes first. */
+/* Frees the parts that could still write first. */
 static void close_everything(struct operator* op)
 {
 	op->ending = true;
@@ -107,7 +107,7 @@ static bool caches_are_whole(const struct operator* op, char *reason, size_t siz
 	return false;
 }
 
-/* With the port that agents come to, where that is this process's. */
+/* Ready when the caches are synced and, if this process serves agents, their port is open. */
 static bool is_ready(void *arg, char *reason, size_t size)
 {
 	struct operator* op = arg;
@@ -125,7 +125,7 @@ static bool is_ready(void *arg, char *reason, size_t size)
 	return false;
 }
 
-/* Writing starts when all caches are whole; until then there is nothing to compare with. */
+/* Writing starts when all caches are synced; until then there is nothing to compare with. */
 static void begin_work(struct operator* op)
 {
 	op->begun = true;
@@ -147,7 +147,7 @@ static void check_synced(uv_timer_t *timer)
 	r = op->ending ? 0 : operator_serve_agents(op);
 	if (!op->begun && (r == 0 || r == -EAGAIN))
 		begin_work(op);
-	if (r == -EAGAIN) /* the CA may need who leads */
+	if (r == -EAGAIN) /* the leader may have to make the CA */
 		return;
 	uv_timer_stop(timer);
 	if (r < 0) {
@@ -238,7 +238,9 @@ static int start(struct operator* op)
 	return 0;
 }
 
-/* Unique for each run: a restarted container must not take its former self's lease for its own. */
+/*
+ * Unique for each run: a restarted container must not take the lease of its former run for its own.
+ */
 static void make_identity(struct operator* op)
 {
 	char host[128] = "kiln-operator";

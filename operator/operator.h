@@ -5,9 +5,12 @@
 #include "operator/options.h"
 
 /*
- * Runs until SIGTERM or SIGINT: 0. -EINVAL: what it was given is wrong. Other failures: -ECANCELED
- * when another replica took the lead.
+ * Runs until SIGTERM or SIGINT, then returns 0. -EINVAL: invalid options. -ECANCELED: the lease was
+ * lost, another replica may lead. Other values: other failures.
  */
 int operator_run(const struct operator_options *options, struct error *err) _must_check_;
-/* Reads what a run would read at its start (--check): ERR names place, cause and what to do. */
+/*
+ * --check: reads the files that a run would read at its start. ERR names place, cause and what to
+ * do.
+ */
 int operator_check(const struct operator_options *options, struct error *err) _must_check_;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct operator: what operator.c and the files beside it share. The file that makes a part is
- * named with its functions below; all parts go in operator.c. Loop thread only.
+ * struct operator: shared by operator.c and the files beside it. The file that creates a part is
+ * named with its functions below; operator.c frees all parts. Loop thread only.
  */
 #pragma once
 
@@ -19,9 +19,9 @@
 #define OPERATOR_USER_AGENT "kiln-operator/" KILN_VERSION " (linux)"
 
 enum {
-	COUNTS_MS = 1000,	/* how soon a pod's change shows in a status */
-	COUNTS_EVERY_MS = 5000, /* and how soon the next one */
-	POLICIES_MS = 50,	/* and a policy's */
+	COUNTS_MS = 1000,	/* from a pod's change to the statuses */
+	COUNTS_EVERY_MS = 5000, /* between two such updates */
+	POLICIES_MS = 50,	/* from a policy's change to the statuses */
 };
 
 struct operator
@@ -34,7 +34,7 @@ struct operator
 	struct policy_set *policies;
 	struct world world;
 	bool has_world, ending;
-	/* From here on NULL in the role stream, which writes none of it. */
+	/* The parts from here to `peers` are NULL in the role stream. */
 	struct objects *objects;
 	struct match_counts *matches;
 	struct recorder *events;
@@ -42,21 +42,21 @@ struct operator
 	struct work_queue *object_queue, *status_queue;
 	struct lease *lease; /* NULL also without leader election */
 	struct first_config *first_config;
-	struct kube_client *nodes_client; /* of its own: thousands of nodes are written at a pace */
+	struct kube_client *nodes_client; /* struct nodes limits the rate of its writes */
 	struct nodes *nodes;		  /* NULL also without a node stream */
 	struct peers *peers;		  /* NULL: the stream is this process's own */
 	char peers_name[128];
 
 	struct operator_http *http;
 	struct stream_service *stream;
-	bool begun; /* the caches are whole */
+	bool begun; /* the caches are synced */
 	uv_timer_t sync_timer, counts_timer, recount_timer, first_config_timer;
 	uv_signal_t sigint, sigterm;
 	bool has_handles;
 	uint64_t counts_due_ms; /* 0: the timer rests */
 	unsigned int counts_put_off;
-	uint64_t counted_ms;	  /* when all statuses were looked at last */
-	uint64_t count_credit_ms; /* operator_may_write_counts() */
+	uint64_t counted_ms;	  /* when all statuses were last checked */
+	uint64_t count_credit_ms; /* may_write_counts() in controllers.c */
 	struct request_counts requests;
 	struct reconcile_counts object_counts, status_counts;
 	uint64_t object_started_ns;
@@ -66,7 +66,10 @@ struct operator
 	struct error *err;
 };
 
-/* The role: does this process serve agents, does it write what runs in the cluster? */
+/*
+ * The role: operator_serves() when this process serves agents, operator_controls() when it writes
+ * the cluster's objects.
+ */
 static inline bool operator_serves(const struct operator* op)
 {
 	return op->options->role != ROLE_CONTROLLER && op->options->stream.address;
@@ -77,13 +80,13 @@ static inline bool operator_controls(const struct operator* op)
 	return op->options->role != ROLE_STREAM;
 }
 
-/* Do agents come, to this process or to another? */
+/* True when agents connect to this process or to another one. */
 static inline bool operator_has_stream(const struct operator* op)
 {
 	return op->options->role == ROLE_CONTROLLER || op->options->stream.address;
 }
 
-/* operator_agents() of no stream is NULL, which all of node_server takes. */
+/* NULL without a stream; all functions of node_server take NULL. */
 static inline struct node_server *operator_agents(struct operator* op)
 {
 	return stream_service_server(op->stream);
@@ -91,18 +94,21 @@ static inline struct node_server *operator_agents(struct operator* op)
 
 /* controllers.c; where operator_controls() */
 int operator_create_queues(struct operator* op) _must_check_;
-/* What is rendered, as it is at the API server. */
+/* The recorder of events and the reconciler of rendered objects. */
 int operator_create_objects(struct operator* op) _must_check_;
 int operator_create_writers(struct operator* op) _must_check_;
-/* Only who leads works on them. */
+/* Resumes or pauses the queues: only the leader works on them. */
 void operator_set_working(struct operator* op, bool working);
-/* ARG: the operator. The status of the config OBJECT may be another. */
+/* ARG: the operator. Queues the status of the config OBJECT. */
 int operator_status_due(void *arg, const cJSON *object);
-/* Any status may be another in DELAY_MS: one look at all of them then, however often asked. */
+/*
+ * Any status may have changed: all of them are checked in DELAY_MS, once however often this is
+ * called.
+ */
 void operator_statuses_due(struct operator* op, uint64_t delay_ms);
-/* The same for numbers of pods, which change without end in a busy cluster. */
+/* The same for counts of pods, which change all the time in a busy cluster: checked less often. */
 void operator_counts_due(struct operator* op);
-/* Pods are to be counted again (match_counts_pending()): a few at a time from now on. */
+/* Starts to count the queued pods again (match_counts_work()), a few at a time. */
 void operator_recount(struct operator* op);
 void operator_objects_due(void *arg);
 
@@ -112,13 +118,13 @@ int operator_create_world(struct operator* op) _must_check_;
 /* agents.c */
 int operator_create_nodes(struct operator* op) _must_check_;
 int operator_create_stream(struct operator* op) _must_check_;
-/* Once the caches are whole. -EAGAIN: not yet, ask again. */
+/* Called once the caches are synced. -EAGAIN: not possible yet, call again. */
 int operator_serve_agents(struct operator* op) _must_check_;
 
 /* leader.c */
 int operator_create_lease(struct operator* op) _must_check_;
 bool operator_may_write(void *arg);
-/* This replica leads from here on. */
+/* Starts the work of the leader. */
 void operator_lead(void *arg);
 
 /* operator_metrics.c */

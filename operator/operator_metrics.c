@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What the operator counts of itself, as Prometheus text: one page of all parts. Loop thread
- * only.
- */
+/* The operator's own metrics as Prometheus text: one page of all parts. Loop thread only. */
 #include "operator/operator_internal.h"
 
 #include "operator/world_metrics.h"
 
-/* What only the role stream lacks. */
+/* Metrics that the role stream does not have. */
 static void controller_metrics(struct operator* op, const struct objects_state *state,
 			       struct buf *out)
 {

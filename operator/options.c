@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Flags before environment before defaults. getopt_long does the syntax, we say what was wrong. */
+/* Flags override the environment, which overrides defaults. getopt_long() parses the syntax. */
 #include "operator/options.h"
 
 #include <getopt.h>
@@ -227,7 +227,7 @@ static const char *env_or(const char *name, const char *otherwise)
 	return value && value[0] ? value : otherwise;
 }
 
-/* What the options say together. */
+/* Checks the options against each other. */
 static int check_options(const struct operator_options *o, bool of_controller, struct error *err)
 {
 	if (o->role == ROLE_STREAM && of_controller)

@@ -9,8 +9,8 @@
 #include "operator/stream/service.h"
 
 /*
- * What one process does: serve agents, which is what the network reaches, or write what runs in the
- * cluster, or both.
+ * What a process does: serve agents, for which it is reachable from the network, or write the
+ * cluster's objects, or both.
  */
 enum operator_role { ROLE_ALL, ROLE_STREAM, ROLE_CONTROLLER };
 

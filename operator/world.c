@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One table row a cache: kind, how to list it, which store it feeds. The strings of all stores are
- * interned together: a namespace's name is in every pod of it.
+ * One table row for each cache: its kind, how to list it, its store. All stores share one table of
+ * interned strings: a namespace's name is in each of its pods.
  */
 #include "operator/world.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct world: what the operator knows of the cluster: the caches and the informers that keep
- * them. Loop thread only.
+ * struct world: the operator's view of the cluster: the caches and the informers that fill them.
+ * Loop thread only.
  */
 #pragma once
 
@@ -15,22 +15,22 @@ enum world_part {
 	WORLD_CLUSTER_CONFIGS,
 	WORLD_CONFIGS,
 	WORLD_ENDPOINT_SLICES,
-	WORLD_PODS, /* last: owners and policies before what they apply to */
+	WORLD_PODS, /* last: owners and policies before the pods */
 	WORLD_PARTS
 };
 
 struct world_events {
 	void (*pod)(void *arg, const struct pod *pod, const struct pod *old);
 	void (*namespace)(void *arg, const struct meta_object *object, bool removed);
-	/* Labels of a node changed, or it came or went. NULL: nobody asks. */
+	/* The labels of a node changed, or it was added or removed. May be NULL. */
 	void (*node)(void *arg, const struct meta_object *object, bool removed);
 	/* OBJECT NULL: removed. NS "" for the cluster's config. */
 	void (*config)(void *arg, const char *ns, const char *name, const cJSON *object);
-	/* The configs of NS do not all fit, or do again. */
+	/* OVER: the configs of NS do not all fit; else they do again. */
 	void (*over_quota)(void *arg, const char *ns, bool over);
-	/* There is no room for OBJECT, which is not kept: told of each event of it. */
+	/* There is no room for OBJECT, which is not kept. Called for each of its events. */
 	void (*left_out)(void *arg, const char *ns, const char *name, const cJSON *object);
-	/* The services of the pod UID may be others. NULL: nobody asks, none are watched. */
+	/* The services of the pod UID may have changed. NULL: endpoint slices are not watched. */
 	void (*services)(void *arg, const uint8_t uid[16]);
 	void *arg;
 };
@@ -54,7 +54,7 @@ int world_init(struct world *w, uv_loop_t *loop, struct kube_client *client,
 	       const struct world_limits *limits, const struct world_events *events,
 	       struct error *err) _must_check_;
 void world_start(struct world *w);
-/* Every cache has been whole once; else *RET_MISSING names one that has not. */
+/* True when every cache has been synced once; else *RET_MISSING names one that has not. */
 bool world_synced(const struct world *w, const char **ret_missing);
 void world_done(struct world *w); /* also of a half-made one */
 /* "pods": of world_part, for messages and metrics. */

@@ -52,7 +52,7 @@ static void tell_drop(struct buf *out, const char *cache, const char *reason, ui
 	prometheus_value(out, "kiln_cache_dropped_total", labels, (double)n);
 }
 
-/* Events, not objects: what is left out and changes is counted each time. */
+/* Counts events, not objects: an object that is left out counts each time that it changes. */
 static void tell_drops(const struct world *w, uint64_t rendered, struct buf *out)
 {
 	struct service_index_stats services;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * From a pod and what is known around it to attributes. The first value of a key stays: whoever is
- * asked first wins, which is all of the precedence that there is. Pure functions, any thread.
+ * Builds attributes from a pod and its related objects. The first value of a key is kept, so the
+ * order of the add() calls is the precedence. Pure functions, any thread.
  */
 #include "operator/cache/identity.h"
 
@@ -34,8 +34,8 @@ static bool is_last(const struct identity *id, const char *key)
 }
 
 /*
- * Absent and empty values are no values; a key that is there stays as it is. All that is asked for
- * one of our own keys is asked in a row, so only the last attribute can have it.
+ * Adds an attribute unless VALUE is NULL or empty, or KEY has a value already. The calls for one of
+ * our own keys follow each other, so only the last attribute can have the key.
  */
 static void add(struct identity *id, const char *key, const char *value)
 {
@@ -43,7 +43,7 @@ static void add(struct identity *id, const char *key, const char *value)
 		append(id, key, value);
 }
 
-/* Of a key that somebody else chose. */
+/* As add(), for a key from labels, annotations or options: any attribute may have it. */
 static void add_foreign(struct identity *id, const char *key, const char *value)
 {
 	if (key && value && *value && !identity_get(id, key))
@@ -59,7 +59,7 @@ static void add_list(struct identity *id, const char *key, const char *value)
 		id->attributes[n].list = true;
 }
 
-/* Text that lives with the identity; NULL when there is no room, which is counted. */
+/* Formats a text into the identity's buffer. NULL when the buffer is full, which is counted. */
 static const char *say(struct identity *id, const char *format, ...) _printf_(2, 3);
 static const char *say(struct identity *id, const char *format, ...)
 {
@@ -116,8 +116,8 @@ struct workload {
 
 /*
  * A Deployment names its replica sets NAME-HASH and labels their pods with the hash
- * (pod-template-hash), so no replica set need be watched. One that was made by hand has no such
- * label, or not that name.
+ * (pod-template-hash), so no replica set need be watched. A replica set that a user created has no
+ * such label, or another name: NULL.
  */
 static const char *deployment_name(struct identity *id, const struct identity_source *s)
 {
@@ -255,7 +255,7 @@ static void add_container(struct identity *id, const struct identity_source *s,
 	add(id, "k8s.container.name", intern_text(s->intern, s->container->name, NULL));
 	add(id, "container.id", container_id(id, s->container->id));
 	add(id, "container.image.name", part(id, image->name));
-	/* As runtimes read it: without tag and digest the tag is "latest". */
+	/* As container runtimes do: without tag and digest the tag is "latest". */
 	if (image->tag.n)
 		add_list(id, "container.image.tags", part(id, image->tag));
 	else if (image->name.n && !image->digest.n)
@@ -347,7 +347,7 @@ void identity_build_container(const struct identity_source *s, const struct iden
 	struct image_ref image = image_of(s);
 
 	ret->n = ret->cut = ret->used = 0;
-	/* The pod has these only from annotations and labels, which come before the container. */
+	/* POD has these only from annotations and labels, which precede the container's values. */
 	if (!identity_get(pod, "service.version"))
 		add_version(ret, &image);
 	if (!identity_get(pod, "service.instance.id"))

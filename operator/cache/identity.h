@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who a container is, as the attributes that OpenTelemetry gives it: the keys of the Collector's
+ * Builds the attributes that identify a container in OpenTelemetry: the keys of the Collector's
  * k8sattributes processor, and service.* by the precedence of the semantic conventions
- * (docs/non-normative/k8s-attributes.md). A pure function of what it is given.
+ * (docs/non-normative/k8s-attributes.md). A pure function of its arguments.
  *
  *   service.name         annotation, [labels app.kubernetes.io/instance, .../name], deployment,
  *                        replica set, stateful set, daemon set, cron job, job, pod
@@ -10,9 +10,9 @@
  *   service.version      annotation, [label app.kubernetes.io/version], image tag@digest
  *   service.instance.id  annotation, namespace.pod.container
  *
- * Annotations are resource.opentelemetry.io/KEY; any other KEY becomes an attribute too unless it
- * is known already: a pod cannot lie about its name. The most telling attributes come first, so
- * that who has room for some takes the first ones.
+ * Annotations are resource.opentelemetry.io/KEY. Any other KEY becomes an attribute, too, unless
+ * the attribute is set already: a pod cannot override its own name. The most important attributes
+ * come first: a caller that has room for some takes the first ones.
  */
 #pragma once
 
@@ -21,7 +21,7 @@
 
 enum { IDENTITY_MAX = 192, IDENTITY_TEXT_MAX = 16384 };
 
-/* What the admin asked for: spec.metadata of ClusterProfilingConfig. Lists end with NULL. */
+/* spec.metadata of ClusterProfilingConfig. Lists end with NULL. */
 struct identity_options {
 	const char *cluster_name; /* NULL: none */
 	bool well_known_labels, otel_annotations;
@@ -32,8 +32,8 @@ struct identity_options {
 struct identity_source {
 	const struct intern *intern; /* of the pod store */
 	const struct pod_info *pod;
-	const struct pod_container *container; /* NULL: what holds for all of the pod */
-	/* What is known beside the pod; NULL: not known (yet). */
+	const struct pod_container *container; /* NULL: attributes of the pod only */
+	/* Objects related to the pod; NULL: not known (yet). */
 	const struct meta_object *namespace, *node;
 	const struct meta_object *replica_set, *job; /* the pod's controller */
 	const char *cluster_uid;		     /* uid of the namespace kube-system */
@@ -43,13 +43,13 @@ struct identity_source {
 
 struct attribute {
 	const char *key, *value; /* into the identity, the source, or constant */
-	bool list;		 /* of an attribute whose type is string[]: its only element */
+	bool list;		 /* the attribute's type is string[]; value is its only element */
 };
 
 struct identity {
 	struct attribute attributes[IDENTITY_MAX];
 	size_t n;
-	size_t cut; /* attributes that found no room */
+	size_t cut; /* attributes left out for want of room */
 	size_t used;
 	char text[IDENTITY_TEXT_MAX];
 };
@@ -58,10 +58,11 @@ struct identity {
 void identity_build(const struct identity_source *source, const struct identity_options *options,
 		    struct identity *ret);
 /*
- * What the container of SOURCE has beyond, or other than, POD: what was built of SOURCE without a
- * container. The two together say what identity_build() says, for a tenth of its price.
+ * Builds only the attributes that SOURCE's container adds to POD, or has with another value. POD is
+ * the result of identity_build() for SOURCE without a container. Both together hold what
+ * identity_build() returns for the container, at a tenth of its cost.
  */
 void identity_build_container(const struct identity_source *source, const struct identity *pod,
 			      struct identity *ret);
-/* NULL: not there. */
+/* NULL when IDENTITY has no attribute KEY. */
 const char *identity_get(const struct identity *identity, const char *key);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An image reference taken apart: [registry[:port]/]path[:tag][@digest]. Nothing is normalized:
- * "nginx" stays "nginx". The grammar is that of distribution/reference (v0.6, reference.go), of
- * which a scheme before it ("docker-pullable://", as old kubelets write image ids) is no part and
- * is dropped. Pure function.
+ * Parses an image reference: [registry[:port]/]path[:tag][@digest]. Nothing is normalized: "nginx"
+ * stays "nginx". The grammar is that of distribution/reference (v0.6, reference.go). A scheme in
+ * front ("docker-pullable://", in the image ids of old kubelets) is no part of it and is dropped.
+ * Pure function.
  */
 #pragma once
 
@@ -17,5 +17,5 @@ struct image_ref {
 	struct image_part name, tag, digest;
 };
 
-/* -EINVAL: no reference. A digest alone ("sha256:...") is one, without a name. */
+/* -EINVAL: not a reference. A digest alone ("sha256:...") is a reference without a name. */
 int image_ref_parse(const char *text, struct image_ref *ret) _must_check_;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An informer on its loop: one request at a time, its bytes cut into objects as they come, each
- * handed to the store. What to ask next is decided in informer_core.c; here is what ends mean.
+ * An informer on its loop: one request at a time, its bytes split into objects as they come, each
+ * handed to the store. informer_core.c decides the next request; this file tells it how a request
+ * ended.
  *
- * A request ends in on_done(), or here by cancelling it. Why we ended it ourselves is kept in `end`
- * before data() refuses more bytes, because the client only knows that we did. The stream lives as
- * long as the request. Loop thread throughout.
+ * A request ends in on_done(), or by cancelling it here. When data() refuses bytes, the client
+ * reports only that it did: `end` is set before and holds the reason. The stream lives as long as
+ * the request. Loop thread throughout.
  */
 #include "operator/cache/informer.h"
 
@@ -14,10 +15,10 @@
 
 enum {
 	IDLE_GRACE_MS = 30000,	/* a watch may be silent for its timeout and this much more */
-	LIST_IDLE_MS = 60000,	/* client-go's list has 60 s, too, but as a whole */
+	LIST_IDLE_MS = 60000,	/* in client-go 60 s limit the whole list */
 	PATH_MAX_BYTES = 16384, /* continue tokens have some hundred bytes */
 	LOG_INTERVAL_S = 60,
-	HEAL_MS = 10000, /* from the store's wish to the list */
+	HEAL_MS = 10000, /* from the store's -ESTALE to the relist */
 };
 #define UNSET INFORMER_ENDS
 
@@ -32,12 +33,12 @@ struct informer {
 	struct informer_core core;
 	struct kube_call *call;
 	struct kube_stream *stream;
-	enum informer_end end; /* why we ended it; UNSET: we did not */
+	enum informer_end end; /* why data() refused bytes; UNSET: it did not */
 	char why[256];
 	struct informer_stats stats;
 	struct log_limit log, refusal_log, object_log;
 	bool started, closing;
-	bool relist;  /* when the list that is under way is whole: informer_relist() */
+	bool relist;  /* relist when the list under way is complete */
 	bool healing; /* a list is due, by the timer `heal` */
 };
 
@@ -65,9 +66,9 @@ static void on_heal(uv_timer_t *timer)
 }
 
 /*
- * The store may have room again for what it has refused. Not at once, and not in the middle of a
- * list: whoever is over quota can have this asked for as often as he changes an object, and the
- * objects of others come after his.
+ * Schedules a relist: the store may have room again for objects that it refused. The relist is
+ * delayed and does not interrupt a list: every change of an object of a namespace over quota may
+ * ask for one, and an interrupted list would delay the objects of other namespaces.
  */
 static void want_list(struct informer *f)
 {
@@ -94,7 +95,10 @@ static int end_with(struct informer *f, enum informer_end end, int code)
 	return code;
 }
 
-/* Versions of servers that are behind: k8s.io/apiserver v0.34 pkg/storage/errors.go. */
+/*
+ * The error of a server that is behind the requested version: k8s.io/apiserver v0.34
+ * pkg/storage/errors.go.
+ */
 static bool too_new(int code, const char *message, size_t len)
 {
 	static const char text[] = "Too large resource version";
@@ -189,8 +193,8 @@ static int on_item(void *arg, const struct kube_item *item)
 		return end_with(f, INFORMER_END_STORE, r);
 	}
 	/*
-	 * What a list or the beginning of a WatchList shows has versions of all ages. Of an object
-	 * whose version cannot be read the next one's counts.
+	 * Objects of a list and initial events come in any order of versions: their versions are
+	 * not taken. When the version of an object cannot be read, the next event's counts.
 	 */
 	if (f->core.step != INFORMER_LIST && !f->core.initial &&
 	    kube_decode_bookmark(item, &version, &end) == 0 && version.p)
@@ -205,7 +209,7 @@ static int on_list_meta(void *arg, const char *version, const char *token)
 	return informer_core_list_meta(&f->core, version, token);
 }
 
-/* Of a list; a watch ends with it, and then a list goes around it. */
+/* Called for a list only. A watch ends at such an object, and the list that follows skips it. */
 static void on_too_large(void *arg)
 {
 	struct informer *f = arg;
@@ -241,7 +245,9 @@ static void ended(struct informer *f, enum informer_end end, uint64_t retry_afte
 	advance(f);
 }
 
-/* A refusal is news after lost connections, so the two are held back apart. */
+/*
+ * Refusals and other failures have separate log limits: a refusal after lost connections is news.
+ */
 static void complain(struct informer *f, enum informer_end end, int status)
 {
 	static const char *const steps[] = {[INFORMER_WATCH_LIST] = "watch of what is there",
@@ -249,7 +255,7 @@ static void complain(struct informer *f, enum informer_end end, int status)
 					    [INFORMER_WATCH] = "watch"};
 	unsigned int held_back = 0;
 
-	/* Watches are cut now and then, and servers without WatchList are not broken. */
+	/* Not logged: watches end now and then, and a server may be without WatchList. */
 	if (end == INFORMER_END_CLEAN || end == INFORMER_END_EXPIRED ||
 	    (end == INFORMER_END_UNSUPPORTED && f->core.initial) ||
 	    !log_allowed(status >= 400 ? &f->refusal_log : &f->log, LOG_INTERVAL_S, &held_back))
@@ -369,7 +375,7 @@ static void on_timer(uv_timer_t *timer)
 	advance(timer->data);
 }
 
-/* A WatchList that has stopped before it showed all: given up. */
+/* Cancels a WatchList that stalled during its initial events. */
 static void give_up(struct informer *f)
 {
 	kube_cancel(f->call);
@@ -382,7 +388,7 @@ static void give_up(struct informer *f)
 	(void)informer_core_ended(&f->core, INFORMER_END_STALLED, 0, uv_now(f->timer.loop));
 }
 
-/* Asks what is due, and sets the timer for what is next. */
+/* Sends the request that is due, or sets the timer for the next one. */
 static void advance(struct informer *f)
 {
 	enum informer_step step;
@@ -486,7 +492,6 @@ static void on_closed(uv_handle_t *handle)
 		free_memory(f);
 }
 
-/* The stream may be what calls us, so it goes last. */
 void informer_relist(struct informer *f)
 {
 	if (!f->stats.lists) /* nothing has come yet */
@@ -498,6 +503,7 @@ void informer_relist(struct informer *f)
 	ended(f, INFORMER_END_EXPIRED, 0);
 }
 
+/* The stream may be calling us: on_closed() frees it. */
 struct informer *informer_free(struct informer *f)
 {
 	if (!f || f->closing)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct informer: keeps a store equal to what the API server has of one kind. WatchList where the
- * server offers it, else pages of a list and then a watch; bookmarks, 410, 429, backoff with jitter
+ * struct informer: keeps a store equal to the API server's objects of one kind. WatchList where the
+ * server offers it, else a list in pages and then a watch; bookmarks, 410, 429, backoff with jitter
  * and the default timings of client-go (tools/cache/reflector.go, v0.34): watch timeout 5..10
  * minutes at random, backoff 0.8 s doubling to 30 s with full jitter and reset after 2 minutes.
  * Resource versions are opaque and only compared for equality.
  *
- * The store decodes and keeps; the informer only tells what came. After a relist everything that
- * the list did not name is removed by informer_ops.replaced(). All on the loop's thread.
+ * The informer passes on encoded objects; the store decodes and keeps them. After a relist
+ * informer_ops.replaced() removes every object that the list did not contain. All on the loop's
+ * thread.
  */
 #pragma once
 
@@ -16,14 +17,15 @@
 
 struct informer_ops {
 	/*
-	 * An object is there (added or changed): -EBADMSG counts it as undecodable and goes on;
-	 * so does -ESTALE, also remove()'s, and some seconds later all there is comes anew; other
-	 * failures end the request, and it comes again. ops may not free the informer, but for
-	 * synced().
+	 * An object was added or changed. -EBADMSG counts it as undecodable. -ESTALE, also from
+	 * remove(), asks for a relist some seconds later. The request goes on after both; any other
+	 * error ends it, and it is retried. Only synced() may free the informer.
 	 */
 	int (*put)(void *store, const struct kube_item *item, uint32_t generation);
 	int (*remove)(void *store, const struct kube_item *item);
-	/* A relist of GENERATION is whole: what has an older one is gone. 0, or -ESTALE as put().
+	/*
+	 * The relist of GENERATION is complete: objects with an older generation are gone. 0, or
+	 * -ESTALE as put().
 	 */
 	int (*replaced)(void *store, uint32_t generation);
 	/* Cache and server agree for the first time. May be NULL. */
@@ -37,15 +39,15 @@ struct informer_options {
 	const char *label_selector; /* NULL: none */
 	bool metadata_only;	    /* PartialObjectMetadata */
 	bool json;		    /* also of kinds that the server has in protobuf */
-	bool bulk;		    /* many of them: kube_request.bulk */
-	unsigned int page;	    /* objects a page of a list; 0: 500 */
-	bool no_watch_list;	    /* tests: the classic way at once */
-	double (*random)(void);	    /* tests: [0, 1); NULL: real dice */
+	bool bulk;		    /* many objects: kube_request.bulk */
+	unsigned int page;	    /* objects per page of a list; 0: 500 */
+	bool no_watch_list;	    /* tests: list and watch only */
+	double (*random)(void);	    /* tests: [0, 1); NULL: the system's random bytes */
 };
 
 /* For /metrics and readiness. */
 struct informer_stats {
-	uint64_t lists; /* times that all there is was asked for: WatchLists, first pages */
+	uint64_t lists; /* full listings begun: WatchLists, first pages of lists */
 	uint64_t watches, events, bookmarks, undecodable, expired, errors;
 	uint64_t too_large; /* objects that were left out */
 	bool synced;
@@ -58,7 +60,7 @@ int informer_new(uv_loop_t *loop, struct kube_client *client,
 		 const struct informer_options *options, const struct informer_ops *ops,
 		 void *store, struct informer **ret, struct error *err) _must_check_;
 void informer_start(struct informer *informer);
-/* The store wants all objects anew: it keeps more of them than before. */
+/* Lists all objects again, when the store keeps more of them than before. */
 void informer_relist(struct informer *informer);
 struct informer *informer_free(struct informer *informer);
 DEFINE_CLEANUP(struct informer *, informer_free)

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An informer's way: all there is (a WatchList, or a list in pages), then a watch from there, again
- * and again from the last version seen, and from the beginning when that version is refused.
+ * The sequence of requests: all objects (a WatchList, or a list in pages), then watches, each from
+ * the last version seen. When the server refuses that version, all objects again.
  *
- *   generation   goes up whenever all there is begins to be told anew; a page that is asked for a
- *                second time belongs to the generation of the first
+ *   generation   goes up with each new listing; a page that is requested again belongs to the
+ *                generation of its list
  *   version      opaque; only a list's end, an event or a bookmark moves it
- *   from_scratch the server has no such version any more (or not yet): the list asks for the newest
+ *   from_scratch the server does not have the version any more (or not yet): the list asks for the
+ *                newest
  *
- * Waits: 0.8 s doubling to 30 s, with as much again at random, from the beginning after 2 minutes
- * without a failure, as client-go v0.34 has it (tools/cache/reflector.go). With one difference: a
- * server that cannot be reached, that fails, or that says itself when to come back, is asked at
- * least every 2 s (or as it said), and a version that has expired is answered by a list at once,
- * so that the cache is right within 5 s of the server's return. Kiln has two operators a cluster
- * and no other client, so that there is no herd that longer waits would spread; what an
- * administrator has to repair first (403, 404) waits up to the minute.
+ * Waits: 0.8 s doubling to 30 s, plus as much again at random, reset after 2 minutes without a
+ * failure, as in client-go v0.34 (tools/cache/reflector.go). With one difference: a server that is
+ * unreachable, fails, or names the time to retry is asked at least every 2 s (or at that time), and
+ * an expired version is followed by a list at once, so that the cache is right within 5 s of the
+ * server's return. Kiln has two operators a cluster and no other client, so longer waits are not
+ * needed to spread a herd. Errors that an administrator has to repair (403, 404) wait up to the
+ * minute.
  *
  * A relist refers to the last version without a limit, which means "not older than" and is served
- * from memory; with a limit the same would mean "exactly", which is what has just been refused.
+ * from memory. With a limit it would mean "exactly", and that version has just been refused.
  */
 #include "operator/cache/informer_core.h"
 
@@ -29,11 +30,11 @@ enum {
 	WAIT_MS = 800,
 	WAIT_MAX_MS = 30000,
 	WAIT_RETURN_MAX_MS = 1000,
-	RELIST_MS = 10000, /* lists at once are so far apart */
+	RELIST_MS = 10000, /* between two listings without a wait */
 	WAIT_RESET_MS = 120000,
 	RETRY_AFTER_MAX_MS = 300000,
 	SHORT_WATCH_MS = 1000,
-	STALL_MS = 30000, /* without a byte, in the middle of what is there */
+	STALL_MS = 30000, /* without a byte, during initial events */
 	UNFINISHED_MAX = 3,
 };
 
@@ -194,7 +195,7 @@ static uint64_t wait_ms(struct informer_core *c, enum informer_end end, uint64_t
 
 	if (c->failures > 0 && now_ms - c->failed_ms > WAIT_RESET_MS)
 		c->failures = 0;
-	/* A server that has just returned refuses everything until it has read its roles. */
+	/* A server that has just come back refuses all requests until it has loaded its roles. */
 	if (c->back_soon && !back_soon)
 		c->failures = 0;
 	c->back_soon = back_soon;
@@ -205,7 +206,7 @@ static uint64_t wait_ms(struct informer_core *c, enum informer_end end, uint64_t
 	return MAX(ms, MIN(retry_after_ms, RETRY_AFTER_MAX_MS));
 }
 
-/* All there is, from its beginning. */
+/* Lists all objects again. CLASSIC: by a list, without WatchList. */
 static void start_over(struct informer_core *c, bool classic)
 {
 	free(c->token);
@@ -215,20 +216,20 @@ static void start_over(struct informer_core *c, bool classic)
 
 static void watch_list_ended(struct informer_core *c, enum informer_end end)
 {
-	/* A watch cannot go around an object that does not fit, a list can. */
+	/* A watch cannot skip an object that is too large, a list can. */
 	bool classic = end == INFORMER_END_TOO_LARGE || end == INFORMER_END_STALLED;
 
 	if (end == INFORMER_END_UNSUPPORTED)
 		c->no_more_watch_list = true;
 	if (end == INFORMER_END_EXPIRED || end == INFORMER_END_TOO_NEW)
 		c->from_scratch = true;
-	/* Something on the way ends what is long: this time, pages. */
+	/* A proxy cuts long responses: fall back to a paginated LIST. */
 	if (end == INFORMER_END_CLEAN || end == INFORMER_END_CUT)
 		classic = ++c->unfinished >= UNFINISHED_MAX;
 	start_over(c, classic);
 }
 
-/* Versions move on only with what was taken, so that a watch may be asked for again. */
+/* `version` moves only with events that the store took, so the same watch can be repeated. */
 static void watch_ended(struct informer_core *c, enum informer_end end)
 {
 	switch (end) {
@@ -259,7 +260,7 @@ static void list_failed(struct informer_core *c, enum informer_end end)
 	case INFORMER_END_TOO_NEW:
 	case INFORMER_END_UNSUPPORTED:
 	case INFORMER_END_TOO_LARGE:
-	case INFORMER_END_CLEAN: /* whole, but not a list */
+	case INFORMER_END_CLEAN: /* complete, but not a list */
 		c->from_scratch = true;
 		start_over(c, true);
 		break;
@@ -281,14 +282,16 @@ static bool page_ended(struct informer_core *c)
 	return true;
 }
 
-/* Another way is open, and it is not one that has just been gone. */
+/* True when the next request may go out without a wait: it differs from the one that expired. */
 static bool goes_on(struct informer_core *c, enum informer_end end, uint64_t now_ms)
 {
 	bool long_ago = c->started_over_ms == 0 || now_ms - c->started_over_ms >= RELIST_MS;
 
 	if (end != INFORMER_END_EXPIRED && end != INFORMER_END_TOO_NEW)
 		return false;
-	/* From nothing to refer to there is no other way; to it there is one. */
+	/*
+	 * A list that referred to a version or token is retried without it; else nothing differs.
+	 */
 	if (c->step != INFORMER_WATCH && c->referred)
 		return true;
 	if (c->step == INFORMER_WATCH && long_ago) {
@@ -314,7 +317,7 @@ bool informer_core_ended(struct informer_core *c, enum informer_end end, uint64_
 		at_once |= end == INFORMER_END_UNSUPPORTED || end == INFORMER_END_STALLED;
 	} else {
 		watch_ended(c, end);
-		/* Watches end, that is no failure; but not one after the other. */
+		/* The end of a watch is no failure, unless the watch was short. */
 		at_once |= (end == INFORMER_END_CLEAN || end == INFORMER_END_CUT) &&
 			   now_ms - c->started_ms >= SHORT_WATCH_MS;
 	}

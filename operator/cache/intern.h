@@ -20,13 +20,14 @@ int intern_get(struct intern *in, const void *bytes, size_t len, interned *ret) 
 interned intern_find(const struct intern *in, const void *bytes, size_t len);
 interned intern_ref(struct intern *in, interned s);
 void intern_unref(struct intern *in, interned s);
-/* NUL-terminated besides; valid while referenced. "" for 0. */
+/* NUL-terminated; *RET_LEN is without the NUL. Valid while referenced. "" for 0. */
 const char *intern_text(const struct intern *in, interned s, size_t *ret_len);
 size_t intern_bytes(const struct intern *in); /* all memory it takes */
 size_t intern_count(const struct intern *in);
 uint64_t intern_refused(const struct intern *in); /* at the cap */
 /*
- * For strings that hold handles themselves: who gets one with a count of 1 made it, and who gives
- * back the last one gives back what it holds.
+ * The number of references. For strings whose bytes are handles: a count of 1 after intern_get()
+ * means that the string is new, a count of 1 before intern_unref() that its handles must be
+ * released, too.
  */
 uint32_t intern_refs(const struct intern *in, interned s);

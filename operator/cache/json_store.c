@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Objects of our own kinds as cJSON: there are few, and most of their fields count. Bounded in
+ * Objects of our own kinds as cJSON: there are few, and most of their fields are used. Bounded in
  * number and in memory, as a whole and for each namespace, so that one namespace cannot take the
- * room of the others. An object beyond a cap leaves the store as it was, and its namespace is over
- * quota until a list shows that all of it fits: what the store does not have it cannot answer for.
- * Of an object that is left out the name, the size and the generation are known: so its owner can
- * be told, and a list is asked for (-ESTALE) only when everything would fit. Loop thread only.
+ * room of the others. An object beyond a cap is refused: an earlier version of it stays, and its
+ * namespace is over quota until a list shows that all of it fits. Of an object that is left out the
+ * store keeps the name, the size and the generation: so its owner can be told, and a relist is
+ * asked for (-ESTALE) only when everything would fit. Loop thread only.
  */
 #define HASH_NONFATAL_OOM 1 /* an element that could not be added has no hh.tbl */
 
@@ -16,7 +16,7 @@
 
 struct entry {
 	UT_hash_handle hh;
-	char *ns, *name; /* of the key's memory */
+	char *ns, *name; /* point into `key` */
 	cJSON *object;	 /* NULL: left out */
 	struct account *account;
 	uint64_t text_hash;
@@ -27,19 +27,23 @@ struct entry {
 	char key[]; /* "ns\0name\0" */
 };
 
-/* What objects take, and would take if every newest version had room. */
+/*
+ * The number and cost of the objects in the store, and of all objects if every newest version had
+ * room.
+ */
 struct room {
 	size_t objects, cost;
 	size_t wanted_objects, wanted_cost;
 };
 
-/* What a namespace has in the store; there is one while it has anything or is over quota. */
+/* The room that a namespace takes. It exists while the namespace has entries or is over quota. */
 struct account {
 	UT_hash_handle hh;
 	struct room room;
 	bool over;
 	bool unknown; /* there are objects of which not even the name is kept */
-	uint32_t over_generation, unknown_generation; /* of the newest such object */
+	/* Of the last object refused, and of the last one of which no name is kept. */
+	uint32_t over_generation, unknown_generation;
 	char ns[];
 };
 
@@ -99,7 +103,7 @@ static void drop_idle_account(struct json_store *store, struct account *a)
 	free(a);
 }
 
-/* E takes COST now, 0 without an object, and WANTED if there were room. */
+/* Sets the cost of E: COST of its object, 0 without one, and WANTED of its newest version. */
 static void charge(struct json_store *store, struct entry *e, size_t cost, size_t wanted)
 {
 	struct room *rooms[] = {&store->room, &e->account->room};
@@ -125,7 +129,7 @@ static void set_over(struct json_store *store, struct account *a, bool over)
 		store->options.over(store->options.arg, a->ns, over);
 }
 
-/* Do so many more OBJECTS and so much more COST fit? Either may be less than 0, wrapped around. */
+/* True when A has room for OBJECTS and COST more. Either may be negative, wrapped around. */
 static bool ns_has_room(const struct json_store *store, const struct account *a, size_t objects,
 			size_t cost)
 {
@@ -139,7 +143,7 @@ static bool store_has_room(const struct json_store *store, size_t objects, size_
 	       store->room.cost + cost <= JSON_STORE_COST_MAX;
 }
 
-/* Would a list now bring in all that was left out of the namespace? */
+/* True when a relist could load all objects of the namespace that were left out. */
 static bool may_heal(const struct json_store *store, const struct account *a)
 {
 	const struct room *r = &a->room;
@@ -149,8 +153,11 @@ static bool may_heal(const struct json_store *store, const struct account *a)
 					  store_has_room(store, objects, cost)));
 }
 
-/* After an object of namespace A was removed or got smaller: -ESTALE when all that was left out of
- * A, or of another namespace, would fit now. A is NULL when it has no objects any more. */
+/*
+ * Called after an object of namespace A was removed or got smaller. -ESTALE when all objects of A,
+ * or of another namespace, that were left out would fit. A is NULL when the namespace has no
+ * account any more.
+ */
 static int gave_room(const struct json_store *store, const struct account *a)
 {
 	const struct account *i, *next;
@@ -165,7 +172,7 @@ static int gave_room(const struct json_store *store, const struct account *a)
 	return 0;
 }
 
-/* Memory, about: what malloc() takes for a node and its strings. */
+/* The approximate memory of a tree: what malloc() takes for each node and its strings. */
 static size_t cost_of(const cJSON *node)
 {
 	enum { MALLOC_OVERHEAD = 16 };
@@ -183,7 +190,10 @@ static size_t cost_of(const cJSON *node)
 	return sum;
 }
 
-/* The status is ours, and bounded: what we say must not close a namespace. */
+/*
+ * Without the status in lean stores: the operator writes it, its size is bounded, and it must not
+ * bring a namespace over quota.
+ */
 static size_t cost_of_object(const struct json_store *store, const cJSON *object)
 {
 	const cJSON *status = cJSON_GetObjectItemCaseSensitive(object, "status");
@@ -304,7 +314,7 @@ static int add(struct json_store *store, struct account *account, const char *na
 	return 0;
 }
 
-/* Of metadata stays what the operator reads: anybody may put megabytes into the rest. */
+/* Removes the metadata that the operator does not read: anybody may put megabytes into it. */
 static void strip(const struct json_store *store, cJSON *object)
 {
 	static const char *const keep[] = {"name",	 "namespace",	      "uid",
@@ -323,7 +333,7 @@ static void strip(const struct json_store *store, cJSON *object)
 	}
 }
 
-/* The entry of an object that is left out; NULL: there are too many to know each. */
+/* Adds an entry without an object. NULL when too many objects are left out, or out of memory. */
 static struct entry *add_left_out(struct json_store *store, struct account *a, const char *name)
 {
 	const struct room *all = &store->room, *own = &a->room;
@@ -336,8 +346,10 @@ static struct entry *add_left_out(struct json_store *store, struct account *a, c
 	return e;
 }
 
-/* The older version that is kept gets the status of OBJECT: or what is written into it would never
- * be seen here, and be written again and again. */
+/*
+ * Moves the status of OBJECT to the older version in E. Otherwise the operator would not see the
+ * status that it has written, and would write it again and again.
+ */
 static void take_status(const struct json_store *store, struct entry *e, cJSON *object)
 {
 	cJSON *status;
@@ -350,7 +362,7 @@ static void take_status(const struct json_store *store, struct entry *e, cJSON *
 		cJSON_Delete(status);
 }
 
-/* OBJECT of COST has no room. Where E has an older version, that stays. */
+/* Records that OBJECT, of COST, has no room. An older version in E stays. */
 static void leave_out(struct json_store *store, struct account *a, struct entry *e,
 		      const char *name, cJSON *object, size_t cost, uint32_t generation)
 {
@@ -376,7 +388,7 @@ static void leave_out(struct json_store *store, struct account *a, struct entry 
 		store->options.left_out(store->options.arg, e->ns, e->name, object);
 }
 
-/* Takes *OBJECT when it is kept. */
+/* Stores *OBJECT and takes ownership of it, or leaves it out. */
 static int put_object(struct json_store *store, struct account *a, struct entry *e,
 		      const char *name, const struct kube_item *item, cJSON **object,
 		      uint32_t generation)
@@ -493,7 +505,7 @@ int json_store_replaced(void *arg, uint32_t generation)
 			a->unknown = false;
 		if (a->over_generation != generation)
 			set_over(store, a, false);
-		/* What is gone was in the way of what the list had. */
+		/* The objects removed here took the room of objects in the list. */
 		if (gave && a->over)
 			r = -ESTALE;
 		drop_idle_account(store, a);

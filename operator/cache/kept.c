@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Checks of foreign values and their packed forms.
+ * Checks of values of API objects, and their packed forms.
  *
  * A set of pairs is, for each pair, the lengths of key and value in two bytes each, then both with
- * a NUL, so that readers get C strings without copying. An owner is its uid (16 bytes), a byte that
- * tells whether that says all of it, then kind, name and else the uid's text, each with a NUL.
- * Nothing here keeps state; loop thread only, for the sake of struct intern.
+ * a NUL, so that readers get C strings without copying. An owner is its uid (16 bytes), then 'c'
+ * when kept_uid_text() gives the uid's text or 't' when it does not, then kind and name, each with
+ * a NUL, and after 't' the uid's text. Nothing here keeps state; loop thread only, because struct
+ * intern is.
  */
 #include "operator/cache/kept.h"
 
@@ -202,7 +203,7 @@ int kept_pairs(struct intern *in, struct buf *scratch, const struct slice_pair *
 			order[n_order++] = &pairs[i];
 	}
 	n_order = sort_pairs(order, n_order);
-	/* Whatever else there is no room for: an opt-out is kept. */
+	/* The mode annotation is never cut: it may be an opt-out. */
 	for (size_t i = max; i < n_order; i++)
 		if (SLICE_IS(order[i]->key, MODE_ANNOTATION))
 			order[max - 1] = order[i];
@@ -301,7 +302,10 @@ static bool hex_word(const char *text, uint8_t ret[4])
 	w = le64toh(w);
 	letters = w >> 6 & ones;
 	v = (w & 15 * ones) + 9 * letters;
-	/* The digit that V stands for: W is one when it is the same, but for the letters' case. */
+	/*
+	 * BACK: the digits of V in ASCII. W is valid when it is equal, apart from the letters'
+	 * case.
+	 */
 	back = v + '0' * ones + ('a' - '0' - 10) * (((v + 6 * ones) >> 4) & ones);
 	if ((v & 0xf0 * ones) || back != (w | 0x20 * ones) || ((w >> 5 | letters) & ones) != ones)
 		return false;
@@ -320,7 +324,7 @@ bool kept_hex(const char *text, size_t n, uint8_t *ret)
 	return true;
 }
 
-/* Without its separators; *RET_CANONICAL: they are '-', and the letters small. */
+/* Parses a UUID. *RET_CANONICAL: all separators are '-', and all letters are lower case. */
 static bool parse_uuid(const char *p, uint8_t ret[16], bool *ret_canonical)
 {
 	static const uint8_t groups[] = {8, 4, 4, 4, 12};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the stores keep of foreign values, and how: names are checked, sets of labels and owners
+ * How the stores check and pack values of API objects: names are checked, sets of labels and owners
  * become one interned string each, uids become 16 bytes.
  *
  * Names that no API server would accept (empty, longer than 253 bytes, with blanks, control
@@ -29,7 +29,10 @@ struct kept_annotations {
 	char *keys[KEPT_ANNOTATIONS_MAX]; /* exact, or a prefix that ends with '/' */
 	size_t n;
 };
-/* 1: they are others than before; 0: the same. -E2BIG, -ENOMEM: untouched. */
+/*
+ * Replaces the keys. 1: they differ from the old ones; 0: they are the same. -E2BIG, -ENOMEM: A is
+ * untouched.
+ */
 int kept_annotations_set(struct kept_annotations *a, const char *const *keys);
 /* KEYS ends with NULL and may be NULL. -E2BIG, -ENOMEM. */
 int kept_annotations_init(struct kept_annotations *a, const char *const *keys) _must_check_;
@@ -37,17 +40,18 @@ void kept_annotations_done(struct kept_annotations *a);
 bool kept_annotation(const struct kept_annotations *a, struct slice key);
 
 /*
- * The set as one string, sorted by key, the last of equal keys; 0 when nothing is left of it. ONLY
- * NULL: all keys. MAX: pairs. *CUT goes up by each pair that was refused. SCRATCH is emptied first.
+ * Packs PAIRS into one string, sorted by key; of equal keys the last one. *RET is 0 when no pair is
+ * left. ONLY: the keys to take, NULL for all. MAX: most pairs. Adds to *CUT the number of pairs
+ * that were refused. SCRATCH is emptied first.
  */
 int kept_pairs(struct intern *in, struct buf *scratch, const struct slice_pair *pairs, size_t n,
 	       const struct kept_annotations *only, size_t max, uint64_t *cut,
 	       interned *ret) _must_check_;
 struct pod_label;
-/* Pointers into the interned string. */
+/* Returns the number of pairs; RET points into the interned string. */
 size_t kept_pairs_unpack(const struct intern *in, interned set, struct pod_label *ret, size_t max);
 
-/* The controller among OWNERS as one string; 0 without. */
+/* Packs the controller among OWNERS into one string; *RET is 0 when there is none. */
 int kept_owner(struct intern *in, struct buf *scratch, const struct owner_view *owners, size_t n,
 	       interned *ret) _must_check_;
 struct kept_owner_fields {
@@ -58,10 +62,10 @@ struct kept_owner_fields {
 void kept_owner_unpack(const struct intern *in, interned owner, struct kept_owner_fields *ret);
 
 /*
- * 16 bytes for any text: those of a UUID (either case, '-' or '_'), those of 32 hexadecimal digits
- * (static pods), else a hash. True when kept_uid_text() gives the same text back.
+ * Converts a uid to 16 bytes: those of a UUID (either case, '-' or '_'), those of 32 hexadecimal
+ * digits (static pods), else a hash of TEXT. True when kept_uid_text() returns the same text.
  */
 bool kept_uid(struct slice text, uint8_t ret[16]);
 void kept_uid_text(const uint8_t uid[16], char ret[37]);
-/* 2 * N hexadecimal digits; N is a multiple of 4. What is in RET is of no use when it fails. */
+/* Parses 2 * N hexadecimal digits; N is a multiple of 4. On failure RET is undefined. */
 bool kept_hex(const char *text, size_t n, uint8_t *ret);

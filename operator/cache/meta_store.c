@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Objects of which only metadata counts: a record of fixed size with the name behind it, strings
- * interned, one table by namespace and name. What is told or found is unpacked into the store's own
- * arrays, which the next call overwrites. A change is a new record. Loop thread only.
+ * Objects of which only the metadata is used: a record of fixed size with the name behind it,
+ * strings interned, one table by namespace and name. An object is returned unpacked into the
+ * store's own arrays, which the next call overwrites. A changed object gets a new record. Loop
+ * thread only.
  */
 #include "operator/cache/meta_store.h"
 
@@ -176,7 +177,7 @@ static void forget(struct meta_store *store, uint32_t ref)
 	slab_free(&store->records, ref);
 }
 
-/* The strings of VIEW; on failure REC holds what was taken. */
+/* Interns the strings of VIEW; on failure REC holds the references taken so far. */
 static int take_strings(struct meta_store *store, const struct meta_view *view, struct record *rec)
 {
 	struct intern *in = store->intern;
@@ -264,7 +265,7 @@ int meta_store_put_view(struct meta_store *store, const struct meta_view *view, 
 	}
 	release_strings(store, &draft);
 	if (r == -ENOSPC) {
-		/* Its old labels say nothing any more: as if it were not there. */
+		/* Its old labels may be wrong: drop the object. */
 		if (old)
 			forget(store, old);
 		store->dropped++;
@@ -310,7 +311,7 @@ int meta_store_replaced(void *arg, uint32_t generation)
 	for (uint32_t i = 0; i < store->names.size;) {
 		ref = ref_table_slot(&store->names, i);
 		if (ref && record_at(store, ref)->generation != generation)
-			forget(store, ref); /* another may stand here now */
+			forget(store, ref); /* the slot may have another record */
 		else
 			i++;
 	}

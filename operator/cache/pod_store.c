@@ -3,10 +3,10 @@
  * The pod store: takes decoded pods, keeps a record of each (pod_store_record.c) and indexes them
  * (pod_store_index.c).
  *
- * A change is a new record: it is written, linked, told, and then the old one goes. So whoever is
- * told can read both, and a failure anywhere before leaves the old one as it was. What the interned
- * strings have no room for is treated the same way and counted, not reported: the informer would
- * only try again and again. Loop thread only.
+ * A changed pod gets a new record: it is written, linked and reported to changed(), and then the
+ * old one is freed. So changed() can read both, and an error before leaves the old record as it
+ * was. A pod whose strings have no room is dropped and counted, and no error is returned: the
+ * informer would only retry again and again. Loop thread only.
  */
 #include <sys/random.h>
 
@@ -141,7 +141,10 @@ int pod_store_put_view(struct pod_store *store, const struct pod_view *view, uin
 		pod_at(store, old)->generation = generation;
 	r = pod_draft(store, view, pod_at(store, old), &draft);
 	if (r == -ENOSPC) {
-		/* As it was it would go on being profiled by what holds no more. */
+		/*
+		 * Its old record may have labels that do not apply any more: do not go on profiling
+		 * by it.
+		 */
 		if (old)
 			forget(store, old);
 		store->stats.no_room++;
@@ -170,7 +173,7 @@ int pod_store_remove_view(struct pod_store *store, const struct meta_view *meta)
 		return -EBADMSG;
 	ref = find_meta(store, meta);
 	(void)kept_uid(meta->uid, uid);
-	/* Another pod of that name came meanwhile: the one that is meant has gone already. */
+	/* The name belongs to another pod already: the removed one is gone. */
 	if (!ref || (meta->uid.n && !same_bytes(pod_at(store, ref)->uid, uid, sizeof(uid))))
 		return 0;
 	forget(store, ref);
@@ -186,7 +189,7 @@ int pod_store_replaced(void *arg, uint32_t generation)
 	for (uint32_t i = 0; i < store->names.size;) {
 		ref = ref_table_slot(&store->names, i);
 		if (ref && pod_at(store, ref)->generation != generation)
-			forget(store, ref); /* another may stand here now */
+			forget(store, ref); /* the slot may have another record */
 		else
 			i++;
 	}

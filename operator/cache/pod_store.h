@@ -16,13 +16,15 @@ enum { POD_CONTAINERS_MAX = 64, POD_KEEP_IDS = 2 };
 
 struct pod_container {
 	interned name, image, image_id;
-	uint8_t id[32]; /* of "runtime://64 hex"; all zero: not told yet */
+	uint8_t id[32]; /* of "runtime://64 hex"; all zero: not known yet */
 	uint8_t previous_id[32];
 	uint32_t restart_count;
 	uint8_t type; /* enum container_type */
 };
 
-/* Labels and annotations of all pods of a namespace, in bytes. Pods beyond that are kept without.
+/*
+ * The most bytes of labels and annotations of all pods of a namespace. Further pods are kept
+ * without any.
  */
 enum { POD_NS_PAIRS_MAX = 64 << 20 };
 
@@ -33,15 +35,15 @@ struct pod_store_options {
 	struct intern *intern;
 	size_t max_pods; /* more are counted and left out */
 	/*
-	 * Annotations that are kept beside profiling.kiln.dev/mode, OpenTelemetry's
+	 * Annotations that are kept besides profiling.kiln.dev/mode, OpenTelemetry's
 	 * (resource.opentelemetry.io/) and kubernetes.io/config.mirror: by exact key, and by prefix
-	 * (ends with '/'). Labels all are.
+	 * (ends with '/'). All labels are kept.
 	 */
 	const char *const *annotations; /* ends with NULL */
 	/*
-	 * POD changed (OLD is how it was, NULL: new) or went (POD NULL). Unchanged ones are not
-	 * told, whatever their resourceVersion. A pod of the same name but another uid is told as
-	 * gone, then as new. It must not change the store.
+	 * POD was added (OLD NULL), changed (OLD is its earlier record) or removed (POD NULL). Not
+	 * called when no kept field changed, whatever the resourceVersion. A pod of the same name
+	 * with another uid is reported as removed, then as added. Must not change the store.
 	 */
 	void (*changed)(void *arg, const struct pod *pod, const struct pod *old);
 	void *arg;
@@ -56,11 +58,13 @@ int pod_store_put(void *store, const struct kube_item *item, uint32_t generation
 int pod_store_remove(void *store, const struct kube_item *item);
 int pod_store_replaced(void *store, uint32_t generation);
 
-/* What put and remove do with a decoded object. -EBADMSG: names that no API server accepts. */
+/* As put and remove, for a decoded object. -EBADMSG: names that no API server accepts. */
 int pod_store_put_view(struct pod_store *store, const struct pod_view *view, uint32_t generation);
 int pod_store_remove_view(struct pod_store *store, const struct meta_view *meta);
-/* Other keys from now on: 1 when they are others, and pods that are there have them after the next
- * list; 0. Else untouched. */
+/*
+ * Replaces the annotation keys. 1: they differ, and pods in the store get theirs with the next
+ * list. 0: they are the same. On failure untouched.
+ */
 int pod_store_keep_annotations(struct pod_store *store, const char *const *keys) _must_check_;
 
 size_t pod_store_count(const struct pod_store *store);
@@ -82,14 +86,18 @@ void pod_store_read_stats(const struct pod_store *store, struct pod_store_stats 
 
 const struct pod *pod_store_find(const struct pod_store *store, const char *ns, const char *name);
 /*
- * A static pod is found by its config hash too (annotation kubernetes.io/config.mirror), which is
- * what the path of its cgroup has. Of several pods that claim a uid or a container id: the one that
- * has it now before one that had it, the one that runs, the younger, the smaller uid.
+ * A static pod is also found by its config hash (annotation kubernetes.io/config.mirror), which its
+ * cgroup path contains. Of several pods that claim a uid or a container id, these are preferred, in
+ * this order: one whose current id it is over one that had it before, one that is not terminated,
+ * the younger, the smaller uid.
  */
 const struct pod *pod_store_find_uid(const struct pod_store *store, const uint8_t uid[16]);
 const struct pod *pod_store_find_container(const struct pod_store *store, const uint8_t id[32],
 					   size_t *ret_container);
-/* In no order; FN returns non-zero to stop, which is passed on. It must not change the store. */
+/*
+ * Calls FN for each pod, in no order. A non-zero result of FN ends the loop and is returned. FN
+ * must not change the store.
+ */
 int pod_store_each(const struct pod_store *store, int (*fn)(void *arg, const struct pod *pod),
 		   void *arg);
 int pod_store_each_on_node(const struct pod_store *store, const char *node,
@@ -97,7 +105,7 @@ int pod_store_each_on_node(const struct pod_store *store, const char *node,
 int pod_store_each_in_namespace(const struct pod_store *store, const char *ns,
 				int (*fn)(void *arg, const struct pod *pod), void *arg);
 
-/* FN is told the name of each namespace that has pods; as pod_store_each(). */
+/* Calls FN with the name of each namespace that has pods; otherwise as pod_store_each(). */
 int pod_store_each_namespace(const struct pod_store *store, int (*fn)(void *arg, const char *ns),
 			     void *arg);
 /*
@@ -112,7 +120,7 @@ const struct pod *pod_store_next_in_namespace(const struct pod_store *store, con
  */
 uint32_t pod_mark(const struct pod *pod);
 void pod_set_mark(struct pod_store *store, const struct pod *pod, uint32_t mark);
-/* The node that it was given; "" without. */
+/* The name of the pod's node; "" while it has none. */
 const char *pod_node(const struct pod_store *store, const struct pod *pod);
 
 /* A pod, unpacked. Strings are valid until the next change of the store. */
@@ -126,7 +134,7 @@ struct pod_info {
 	char owner_uid_text[37];
 	int64_t created;
 	bool host_network, deleting, terminated; /* phase Succeeded or Failed */
-	/* It has more labels or annotations than are kept: no selector can be trusted. */
+	/* Labels or annotations of the pod were left out: no selector can be trusted. */
 	bool cut;
 	struct pod_label {
 		const char *key, *value;
@@ -136,6 +144,8 @@ struct pod_info {
 	struct pod_container containers[POD_CONTAINERS_MAX];
 };
 void pod_unpack(const struct pod_store *store, const struct pod *pod, struct pod_info *ret);
-/* Only what policies select by: name, ns, node, uid, flags, labels, annotations. The rest of RET is
- * left as it was. */
+/*
+ * Unpacks only the fields that policies select by: name, ns, node, uid, flags, labels, annotations.
+ * The rest of RET is left as it was.
+ */
 void pod_unpack_subject(const struct pod_store *store, const struct pod *pod, struct pod_info *ret);

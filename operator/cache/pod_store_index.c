@@ -2,12 +2,13 @@
 /*
  * The indexes of the pod store: three tables and two kinds of lists.
  *
- * The tables of uids and container ids hold the places of these bytes inside the records;
- * slab_base() leads back to the record, so a slot is one name. Uids and ids are told by nodes and
- * may be claimed by several pods: all are indexed up to POD_SAME_MAX, look-ups choose by a rule
- * that does not depend on the order of events, so that all replicas agree.
+ * The tables of uids and container ids hold the slab names of these bytes inside the records;
+ * slab_base() gives the record, so a slot is one name. Uids and ids come from nodes, and several
+ * pods may claim the same one: up to POD_SAME_MAX of them are indexed, and a look-up chooses by a
+ * rule that does not depend on the order of events, so that all replicas agree.
  *
- * pod_index_reserve() does what can fail, pod_link() and pod_unlink() cannot. Loop thread only.
+ * pod_index_reserve() does all that can fail; pod_link() and pod_unlink() cannot fail. Loop thread
+ * only.
  */
 #include "operator/cache/pod_store_internal.h"
 
@@ -95,22 +96,22 @@ void pod_index_trim(struct pod_store *store, const struct pod *pod)
 	group_trim(store, &store->namespaces, pod->ns);
 }
 
-/* Bytes inside a record that it is looked up by. */
+/* Bytes inside a record that the record is indexed by. */
 struct key {
 	struct ref_table *table;
-	uint32_t ref; /* their place */
+	uint32_t ref; /* slab name of the bytes */
 	uint32_t len;
 	uint64_t hash;
 };
 enum { KEYS_MAX = 2 + 2 * POD_CONTAINERS_MAX };
 
-/* The name of a place inside the record. */
+/* The slab name of P, which points into POD. */
 static uint32_t place_of(const struct pod *pod, uint32_t ref, const uint8_t *p)
 {
 	return ref + (uint32_t)((size_t)(p - (const uint8_t *)pod) / SLAB_UNIT);
 }
 
-/* All of a record but its name. Their slots are asked for at once: each lies anywhere in memory. */
+/* All keys of a record except its name. Prefetches their slots, which lie anywhere in memory. */
 static size_t keys_of(struct pod_store *store, const struct pod *pod, uint32_t ref,
 		      struct key keys[static KEYS_MAX])
 {
@@ -261,7 +262,7 @@ const struct pod *pod_store_find(const struct pod_store *store, const char *ns, 
 	return key ? pod_at(store, pod_index_find(store, key, name, strlen(name))) : NULL;
 }
 
-/* Whether A is to be preferred to B among pods that claim the same. */
+/* True when A is preferred to B among pods that claim the same uid or container id. */
 static bool better(const struct pod *a, const struct pod *b)
 {
 	const int gone = POD_TERMINATED;

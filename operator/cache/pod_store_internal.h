@@ -19,8 +19,8 @@
  *   hostname  hostname_len + 1, without POD_HOSTNAME_IS_NAME
  *
  * ids come first and the size is a multiple of 8, so that indexes can name the place of an id. The
- * fields up to `generation` and from `created` on are what the cluster says; those between are
- * ours. `containers` is a string of struct container_static, the same one for all pods of a
+ * fields before `generation` and from `created` on are the pod's data; those between are the
+ * store's. `containers` is a string of struct container_static, the same one for all pods of a
  * workload.
  */
 struct pod {
@@ -87,7 +87,8 @@ struct pod_store {
 	struct ref_table nodes, namespaces; /* of groups */
 	size_t max_pods;
 	uint64_t seed;
-	interned last_containers; /* of the last draft, while its string lives; no reference */
+	/* `containers` of the last draft, without a reference; 0 once that string may be freed. */
+	interned last_containers;
 	struct kept_annotations annotations;
 	void (*changed)(void *arg, const struct pod *pod, const struct pod *old);
 	void *arg;
@@ -120,17 +121,20 @@ size_t pod_id_container(const struct pod *pod, size_t k, bool *ret_current);
  */
 int pod_draft(struct pod_store *store, const struct pod_view *view, const struct pod *old,
 	      struct pod **ret) _must_check_;
-/* Gives the references back. */
+/* Releases the references of the record on its strings. */
 void pod_release_strings(struct pod_store *store, const struct pod *pod);
 bool pod_same(const struct pod *a, const struct pod *b);
 
 void pod_index_done(struct pod_store *store);
-/* Room for all that pod_link() of such a pod takes. */
+/* Reserves the memory that pod_link() of POD needs. */
 int pod_index_reserve(struct pod_store *store, const struct pod *pod) _must_check_;
-/* After a reservation that is not used. */
+/* Undoes pod_index_reserve() when no pod_link() follows. */
 void pod_index_trim(struct pod_store *store, const struct pod *pod);
 void pod_link(struct pod_store *store, uint32_t ref);
-/* May its namespace have the labels and annotations of POD, in place of those of OLD (or NULL)? */
+/*
+ * True when the labels and annotations of POD, in place of those of OLD (may be NULL), fit into the
+ * quota of its namespace, POD_NS_PAIRS_MAX.
+ */
 bool pod_pairs_fit(const struct pod_store *store, const struct pod *pod, const struct pod *old);
 void pod_unlink(struct pod_store *store, uint32_t ref);
 uint32_t pod_index_find(const struct pod_store *store, interned ns, const char *name, size_t len);

@@ -147,7 +147,9 @@ static void parse_container_id(struct slice s, uint8_t ret[32])
 		memset(ret, 0, 32);
 }
 
-/* A value that may be absent: what is unfit is left out and counted. */
+/*
+ * Interns an optional value. A value that is no text of at most MAX bytes is left out and counted.
+ */
 static int intern_value(struct pod_store *store, struct slice s, size_t max, interned *ret)
 {
 	*ret = 0;
@@ -171,7 +173,7 @@ static void release_containers(struct pod_store *store, interned containers)
 		intern_unref(store->intern, s.name);
 		intern_unref(store->intern, s.image);
 		intern_unref(store->intern, s.image_id);
-		store->last_containers = 0; /* it may be the one that goes */
+		store->last_containers = 0; /* it may be this string */
 	}
 	intern_unref(store->intern, containers);
 }
@@ -193,7 +195,9 @@ static bool value_is(const struct pod_store *store, interned s, struct slice v)
 	return len == v.n && (!len || !memcmp(p, v.p, len));
 }
 
-/* Whether the pod's containers are those of the one before it: lists go by workload. */
+/*
+ * True when VIEW has the containers of the last draft: lists have the pods of a workload in a row.
+ */
 static bool same_as_last(const struct pod_store *store, const struct pod_view *view, size_t n)
 {
 	size_t len;
@@ -260,7 +264,7 @@ static const struct pod_container *same_container(const struct pod_container *ol
 	return NULL;
 }
 
-/* The id that the container had before ID, as far as we saw. */
+/* The id that the container had before ID, if the store saw it. */
 static const uint8_t *previous_of(const struct pod_container *old, const uint8_t id[32])
 {
 	const uint8_t *previous;
@@ -367,7 +371,9 @@ static uint8_t *draft_names(struct pod_store *store, const struct pod_view *view
 	return out;
 }
 
-/* Everything of fixed size but the flags; on failure what is set has references. */
+/*
+ * Sets the interned fields and the uid of POD. On failure the fields that are set hold references.
+ */
 static int draft_strings(struct pod_store *store, const struct pod_view *view, struct pod *pod)
 {
 	const struct meta_view *m = &view->meta;
@@ -429,7 +435,7 @@ int pod_draft(struct pod_store *store, const struct pod_view *view, const struct
 	}
 	if (old && !same_bytes(old->uid, pod->uid, sizeof(pod->uid)))
 		old = NULL;
-	if (!pod_pairs_fit(store, pod, old)) { /* nobody takes the room of other namespaces */
+	if (!pod_pairs_fit(store, pod, old)) { /* a namespace must not take others' room */
 		intern_unref(store->intern, pod->labels);
 		intern_unref(store->intern, pod->annotations);
 		pod->labels = pod->annotations = 0;

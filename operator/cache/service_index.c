@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Endpoint slices as records {namespace, service, the slice's name, pod uids}, and a table of the
- * places of the uids inside them: 16 bytes and a slot for each endpoint. A slice that changes is a
- * new record. What is told: the uids that one of old and new has, or all of both when the service
- * is another one. Loop thread only.
+ * slab names of the uids inside them: 16 bytes and a slot for each endpoint. A changed slice gets a
+ * new record, and changed() is called for the uids that only the old or the new one has, or for all
+ * uids of both when the service differs. Loop thread only.
  */
 #include "operator/cache/service_index.h"
 
@@ -26,7 +26,7 @@ _Static_assert(sizeof(struct slice_record) == 16, "uids are aligned");
 
 enum {
 	RECORD_MAX = sizeof(struct slice_record) + SERVICE_SLICE_PODS_MAX * 16 + KEPT_NAME_MAX + 1,
-	SAME_MAX = 64, /* slices of one pod that are looked at */
+	SAME_MAX = 64, /* slices of one pod that are indexed */
 };
 _Static_assert((int)RECORD_MAX <= (int)SLAB_REACH, "every uid can be named");
 
@@ -67,7 +67,7 @@ static uint64_t names_hash(const struct service_index *index, uint32_t ref)
 	return hash_name(index, rec->ns, record_name(rec), rec->name_len);
 }
 
-/* With the namespace, so that others' slices cannot crowd out a pod's own. */
+/* Includes the namespace, so that slices of other namespaces cannot crowd out a pod's own. */
 static uint64_t hash_uid(const struct service_index *index, interned ns, const uint8_t uid[16])
 {
 	return hash_bytes(uid, 16, index->seed ^ mix64(~(uint64_t)ns));
@@ -183,7 +183,7 @@ static void unlink_record(struct service_index *index, uint32_t ref)
 	index->endpoints -= rec->n_uids;
 }
 
-/* Both sorted: a merge. Either may be NULL. */
+/* Reports the uids that changed from A to B by merging the two sorted lists. Either may be NULL. */
 static void tell(struct service_index *index, const struct slice_record *a,
 		 const struct slice_record *b)
 {
@@ -367,7 +367,7 @@ int service_index_replaced(void *arg, uint32_t generation)
 	for (uint32_t i = 0; i < index->names.size;) {
 		ref = ref_table_slot(&index->names, i);
 		if (ref && record_at(index, ref)->generation != generation)
-			forget(index, ref); /* another may stand here now */
+			forget(index, ref); /* the slot may have another record */
 		else
 			i++;
 	}

@@ -43,8 +43,8 @@ int service_index_put_view(struct service_index *index, const struct endpoint_sl
 int service_index_remove_view(struct service_index *index, const struct meta_view *meta);
 
 /*
- * Names, without doubles, in alphabetical order; valid until the next change. At most MAX are
- * returned, the first ones.
+ * The names of the pod's services, without duplicates, in alphabetical order; valid until the next
+ * change. At most MAX are returned, the first ones.
  */
 size_t service_index_find(const struct service_index *index, const char *ns, const uint8_t uid[16],
 			  const char *ret[], size_t max);

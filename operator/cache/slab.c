@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Allocation by 32-bit names. Sizes are rounded up to one of 80 classes, at most an eighth too
- * large and for what is at most 256 bytes to the next 8. Each class has a list of its chunks with
+ * Allocation by 32-bit names. Sizes are rounded up to one of 80 classes: up to 256 bytes to the
+ * next multiple of 8, larger ones by at most an eighth. Each class has a list of its chunks with
  * room; a chunk keeps the list of its own freed slots, so that it can tell when it is empty.
  *
  * Under AddressSanitizer freed slots are poisoned, as malloc()'s would be. Loop thread only.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What struct informer calls: decodes an object and hands it to its store. Apart from the stores,
+ * Called by struct informer: decodes an object and hands it to its store. Separate from the stores,
  * which take decoded views and can be tested and measured without any encoding. Loop thread only.
  */
 #include "operator/cache/meta_store.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who comes in, whose turn it is, and who has to go. A connection is in exactly one of three lists
- * (outside, opened, granted); strangers are also in their source's list, the oldest first. Sources
- * with a connection that waits are in a ring: each turn is the first one's, which goes to its end.
+ * Accepts connections, gives them their turn, and closes them to make room. A connection is in
+ * exactly one of three lists (outside, opened, granted); strangers are also in their source's list,
+ * the oldest first. Sources with a waiting connection are in a ring: the first source gets the turn
+ * and moves to the end of the ring.
  *
  * The door's thread.
  */
@@ -13,11 +14,11 @@
 #include "operator/door/internal.h"
 
 enum {
-	ACCEPTS = 64, /* at once */
-	TURNS = 8,    /* handshakes at once: what is open waits 4 ms for them at most */
+	ACCEPTS = 64, /* per event of the listener */
+	TURNS = 8,    /* handshakes per event: open connections wait at most 4 ms for them */
 	TURN_AGAIN_MS = 1,
 	MILLI = 1000,
-	REFUSED_MS = 1000, /* for its status to arrive */
+	REFUSED_MS = 1000, /* a refused connection stays open this long: its status has to arrive */
 };
 
 /* ---- lists ----------------------------------------------------------------------------------- */
@@ -86,7 +87,7 @@ static void stop_waiting(struct door_conn *c)
 		DL_DELETE2(door->turns, s, turn_prev, turn_next);
 }
 
-/* C is a stranger of its source from now on. */
+/* Adds C to the strangers of its source; false when out of memory. */
 static bool enlist(struct door_conn *c)
 {
 	c->source = source_add(&c->door->sources, c->key);
@@ -125,7 +126,9 @@ void door_tell_sizes(struct door *door)
 
 /* ---- turns ----------------------------------------------------------------------------------- */
 
-/* A friend, and not one that has taken more than a quarter of all that there is. */
+/*
+ * A friend goes before others until it has more than a quarter of the opened or the outside places.
+ */
 static bool goes_first(const struct door *door, const struct source *s)
 {
 	return s->is_friend && s->opened <= door->o.limits.opened / 4 &&
@@ -172,8 +175,9 @@ static bool is_movable(struct door_conn *c)
 }
 
 /*
- * The oldest one of the source that has most of them open, if that is not NEXT's, too. For a
- * friend, the oldest one of somebody else.
+ * Closes an opened connection to make a place for NEXT: when NEXT goes first, the oldest connection
+ * of a source that is no friend; otherwise the oldest one of the source with the most opened
+ * connections, which must have at least two more than NEXT.
  */
 static bool make_place(struct door *door, const struct source *next)
 {
@@ -192,7 +196,7 @@ static bool make_place(struct door *door, const struct source *next)
 	return victim != NULL;
 }
 
-/* False: nobody can be let in now. */
+/* Opens the next waiting connection. False when none waits, or no place could be made for it. */
 static bool take_turn(struct door *door)
 {
 	struct source *s = door->turns;
@@ -228,7 +232,7 @@ void door_on_turn(uv_timer_t *timer)
 
 /* ---- coming in ------------------------------------------------------------------------------- */
 
-/* Makes room for a friend: the oldest that is not one goes. */
+/* Closes the oldest outside connection of a source that is no friend. */
 static bool make_room_for_friend(struct door *door)
 {
 	struct door_conn *c;
@@ -241,7 +245,10 @@ static bool make_room_for_friend(struct door *door)
 	return false;
 }
 
-/* Makes room for one more of the source KEY; false: that one is the last who should have it. */
+/*
+ * Makes room outside for one more connection of KEY. False when KEY would then have the most
+ * strangers: the new connection is the one to refuse.
+ */
 static bool make_room(struct door *door, const uint8_t key[SOURCE_KEY], bool is_friend)
 {
 	struct source *own = source_find(&door->sources, key), *most;
@@ -262,7 +269,10 @@ static bool make_room(struct door *door, const uint8_t key[SOURCE_KEY], bool is_
 		victim = c;
 		break;
 	}
-	/* All of its own are inside: whoever has the most, and one of them outside. */
+	/*
+	 * All strangers of that source are opened: look for an outside one, of the next largest
+	 * source.
+	 */
 	if (!victim)
 		DL_FOREACH (door->outside, c)
 			if (c->source->strangers >
@@ -318,7 +328,10 @@ void door_on_listener(uv_poll_t *poll, int status, int events)
 		if (fd < 0 && errno == ECONNABORTED)
 			continue;
 		if (fd < 0 && errno != EAGAIN && errno != EINTR) {
-			/* No descriptor or memory: it would wake us again and again. */
+			/*
+			 * Out of descriptors or memory: the listener stays readable, so do not poll
+			 * it until the next tick.
+			 */
 			door->paused = true;
 			atomic_fetch_add_explicit(&door->pauses, 1, memory_order_relaxed);
 			uv_poll_stop(poll);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One connection. Before its turn nothing of it is read: the kernel keeps its ClientHello and wakes
- * us when that is whole (SO_RCVLOWAT). Then TLS is ours, and its plaintext goes through a socket
- * pair to the server and back. Each direction holds one record at most: what does not fit is kept
- * (struct rest), and nothing more is read for it, so that a slow reader is the sender's problem.
+ * One connection. Before its turn nothing is read from it: the kernel buffers its ClientHello and
+ * wakes us when that is complete (SO_RCVLOWAT). Then the door speaks TLS with the peer, and the
+ * plaintext goes through a socket pair to the server and back. Each direction buffers one record at
+ * most (struct rest): while a record could not be sent in full, nothing more is read for its
+ * direction, so that a slow reader holds up its sender and costs no memory here.
  *
  * The door's thread.
  */
@@ -16,11 +17,11 @@
 #include "operator/door/internal.h"
 
 enum {
-	ROUNDS = 4,		/* records at once, so that others have their turn */
+	ROUNDS = 4,		/* records per event, so that other connections get their turn */
 	PAIR_BUFFER = 64 << 10, /* the kernel doubles it */
 	STRANGER_FRAMES = 100,	/* an agent sends up to 10 before it is granted */
 	STRANGER_CALLS = 4,
-	GRANTED_CALLS = 32, /* and one a second */
+	GRANTED_CALLS = 32, /* plus one a second */
 };
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -146,7 +147,7 @@ static void look_at_hello(struct door_conn *c)
 		}
 		wake_at(c, c->hello);
 	}
-	/* A client sends no more than that until it has our answer. */
+	/* A client sends nothing after its ClientHello until it has the server's answer. */
 	if (c->hello && (size_t)there > c->hello) {
 		conn_end(c, DOOR_END_BAD_HELLO);
 	} else if (c->hello && (size_t)there == c->hello) {
@@ -160,7 +161,9 @@ static void look_at_hello(struct door_conn *c)
 	conn_watch(c);
 }
 
-/* It waits for its turn, and more than its hello came; or the kernel, short of memory, wakes early.
+/*
+ * A connection that waits for its turn is readable: either more than its ClientHello came, or the
+ * kernel, short of memory, wakes us early.
  */
 static void look_at_more(struct door_conn *c)
 {
@@ -203,7 +206,7 @@ static void join(struct door_conn *c)
 	c->door->o.join(c->door->o.arg, pair[1]);
 }
 
-/* Keeps what of the scratch could not be passed on. */
+/* Copies BYTES, the part of the scratch buffer that could not be sent, to R. */
 static void keep_rest(struct door_conn *c, struct rest *r, const uint8_t *bytes, size_t len)
 {
 	r->bytes = malloc(len);
@@ -216,7 +219,10 @@ static void keep_rest(struct door_conn *c, struct rest *r, const uint8_t *bytes,
 	r->len = len;
 }
 
-/* How many bytes the server's end took; it ends the connection when that is gone. */
+/*
+ * Returns how many bytes the socket pair took. Ends the connection when the server has closed its
+ * end.
+ */
 static size_t send_to_core(struct door_conn *c, const uint8_t *bytes, size_t len)
 {
 	ssize_t n = send(c->core_fd, bytes, len, MSG_NOSIGNAL);
@@ -256,7 +262,10 @@ static void pass_to_core(struct door_conn *c, size_t len)
 		keep_rest(c, &c->to_core, bytes + sent, len - sent);
 }
 
-/* TLS could not go on: it waits, the peer is done, or the connection ends. */
+/*
+ * RESULT of an SSL_*() call was no success: waits for the socket, passes on the peer's end, or ends
+ * the connection.
+ */
 static void on_tls_pause(struct door_conn *c, int result)
 {
 	switch (SSL_get_error(c->ssl, result)) {
@@ -286,7 +295,10 @@ static bool sent_too_many_bytes(const struct door_conn *c)
 					      c->door->o.limits.stranger_bytes;
 }
 
-/* Each call costs the server some KiB until it has looked at it, even one that is reset at once. */
+/*
+ * Each call costs the server some KiB until the server has handled it, even a call that the peer
+ * resets at once.
+ */
 static bool sent_too_many_frames(const struct door_conn *c)
 {
 	uint64_t calls = c->frames.calls - c->calls_before;
@@ -328,7 +340,10 @@ static size_t send_to_peer(struct door_conn *c, const uint8_t *bytes, size_t len
 	n = SSL_write(c->ssl, bytes, (int)len);
 	if (n > 0)
 		return (size_t)n;
-	/* After the peer's end OpenSSL calls every failure one more end (SSL_ERROR_ZERO_RETURN). */
+	/*
+	 * Once the peer has closed its side, OpenSSL reports every failure as
+	 * SSL_ERROR_ZERO_RETURN.
+	 */
 	if (SSL_get_error(c->ssl, n) == SSL_ERROR_ZERO_RETURN)
 		conn_end(c, DOOR_END_PEER);
 	else
@@ -349,7 +364,7 @@ static bool flush_to_peer(struct door_conn *c)
 	return true;
 }
 
-/* What the server sends may be secret: it does not stay in the scratch. */
+/* The server's bytes may be secret: they are wiped from the scratch buffer. */
 static void move_to_peer(struct door_conn *c)
 {
 	uint8_t *bytes = c->door->scratch;

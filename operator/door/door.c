@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The door's thread and its end, and what the server says of its connections: that is noted under a
- * lock, and the thread is woken to act on it.
+ * The door's thread, from start to end, and the server's reports on its connections: a report is
+ * recorded under the lock, and the thread is woken to act on it.
  */
 #include "operator/door/door.h"
 
@@ -109,7 +109,7 @@ void door_judge(struct door *door, const struct door_guest *guest, enum door_sta
 	pthread_mutex_unlock(&door->lock);
 }
 
-/* One of those that the server has said something of; NULL: none. */
+/* Takes one connection off the list of those that the server reported on; NULL when it is empty. */
 static struct door_conn *take_changed(struct door *door, bool *ret_granted, bool *ret_refused)
 {
 	struct door_conn *c;
@@ -202,7 +202,10 @@ static void run(void *arg)
 	uv_run(&door->loop, UV_RUN_DEFAULT);
 }
 
-/* Signals are for the program's own loop; a peer that is gone raises none in this thread. */
+/*
+ * The thread blocks all signals: they are for the program's own loop, and writing to a closed peer
+ * raises no SIGPIPE here.
+ */
 static int start_thread(struct door *door)
 {
 	sigset_t all, before;
@@ -217,8 +220,10 @@ static int start_thread(struct door *door)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* A connection takes three descriptors; container runtimes start programs with 1024 to ask for
- * more. */
+/*
+ * Raises the soft limit on descriptors to the hard limit: a connection takes three, and container
+ * runtimes start programs with a soft limit of 1024.
+ */
 static void raise_descriptors(void)
 {
 	struct rlimit limit;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct frames: what a peer sends as HTTP/2 frames (RFC 9113 §3.4, §4.1), as far as it can be
- * bounded without understanding it: that it is HTTP/2, that no frame is longer than 16 KiB, and how
- * many there are. Only headers of frames are looked at. A zeroed one is at the beginning of a
- * connection. Plain functions, any thread.
+ * struct frames: checks the bytes of a peer as HTTP/2 frames (RFC 9113 §3.4, §4.1) without decoding
+ * them: that they are HTTP/2, that no frame is longer than 16 KiB, and how many frames there are.
+ * Only frame headers are read. A zeroed struct is the beginning of a connection. Plain functions,
+ * any thread.
  */
 #pragma once
 
@@ -25,5 +25,7 @@ struct frames {
 	uint64_t calls;	 /* of those: HEADERS and CONTINUATION */
 };
 
-/* -EPROTO: not HTTP/2, or a frame that is too long; the rest of the connection means nothing. */
+/*
+ * Reads the next LEN bytes. -EPROTO: not HTTP/2, or a frame is too long; F must not be used again.
+ */
 int frames_read(struct frames *f, const uint8_t *bytes, size_t len) _must_check_;

@@ -9,15 +9,15 @@
 #include "operator/door/source.h"
 
 enum {
-	FRIENDS_MAX = 16384, /* the one that was named longest ago goes first */
+	FRIENDS_MAX = 16384, /* when full, the one added longest ago is evicted */
 	FRIENDS_MS = 3600000,
 };
 
 struct friends {
-	struct friend *all; /* in the order in which they were named last */
+	struct friend *all; /* in the order in which they were last added */
 };
 
 void friends_done(struct friends *f);
-/* Without memory it is forgotten. */
+/* When out of memory, KEY is not added. */
 void friends_add(struct friends *f, const uint8_t key[SOURCE_KEY], uint64_t now_ms);
 bool friends_have(const struct friends *f, const uint8_t key[SOURCE_KEY], uint64_t now_ms);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What door.c (the thread, what the server says), admit.c (who comes in, whose turn it is, who has
- * to go) and conn.c (one connection: TLS and bytes both ways) share. The door's thread, but for
- * what is under the lock.
+ * Shared by door.c (the thread, the server's reports), admit.c (accepting connections, their turns,
+ * closing them) and conn.c (one connection: TLS and bytes both ways). All of it belongs to the
+ * door's thread, except the members under the lock.
  */
 #pragma once
 
@@ -24,7 +24,10 @@ enum conn_state {
 	CONN_GRANTED,
 };
 
-/* What could not be passed on; nothing more is read for that direction until it is. */
+/*
+ * Bytes of one direction that could not be sent yet. Until they are, nothing more is read for that
+ * direction.
+ */
 struct rest {
 	uint8_t *bytes; /* NULL: nothing */
 	size_t at, len;
@@ -38,20 +41,21 @@ struct door_conn {
 	struct door_conn *prev, *next;		     /* door->outside, opened or granted */
 	struct door_conn *source_prev, *source_next; /* source->conns */
 	struct door_conn *wait_prev, *wait_next;     /* source->waiting */
-	uint64_t since_ms;			     /* it is in this state */
+	uint64_t since_ms;			     /* when it entered this state */
 	uint64_t refused_ms;			     /* 0: not */
-	uint64_t bytes_before;			     /* of the peer, when it became a stranger */
-	int peer_fd, core_fd;			     /* core_fd -1: not joined yet */
+	uint64_t bytes_before; /* read from the peer when it last became a stranger */
+	int peer_fd, core_fd;  /* core_fd -1: not joined yet */
 	uv_poll_t peer, core;
-	int peer_mask, core_mask; /* what they wait for */
+	int peer_mask, core_mask; /* events that the handles are polled for */
 	unsigned int open_handles;
 	SSL *ssl;
 	size_t hello; /* bytes of its ClientHello, once known */
 	bool parked;  /* not polled before the next tick */
 	bool shaken, wants_write, peer_eof, ended;
 	struct rest to_peer, to_core;
-	struct frames frames;		      /* of the peer */
-	uint64_t frames_before, calls_before; /* as bytes_before; calls when it was granted, too */
+	struct frames frames; /* of the peer */
+	/* As bytes_before. calls_before is also set when the connection is granted. */
+	uint64_t frames_before, calls_before;
 
 	/* Under the door's lock. */
 	uint64_t id;
@@ -72,7 +76,7 @@ struct door {
 	uint16_t port;
 	bool paused; /* no file descriptor: the listener rests until the next tick */
 	struct source_table sources;
-	struct source *turns; /* sources of which a connection waits; the first is next */
+	struct source *turns; /* sources with a waiting connection; the first is next */
 	struct door_conn *outside, *opened, *granted;
 	size_t n_outside, n_opened, n_granted, n_waiting;
 	uint64_t tokens, tokens_ms; /* handshakes that may begin, in thousandths */
@@ -83,7 +87,7 @@ struct door {
 	_Atomic uint64_t ended[DOOR_END_COUNT];
 	_Atomic size_t now[3]; /* outside, opened, granted */
 
-	pthread_mutex_t lock; /* of what follows, and of the connections' last members */
+	pthread_mutex_t lock; /* protects the members below and the last ones of struct door_conn */
 	bool closing;
 	SSL_CTX *tls;
 	struct door_conn **by_fd;
@@ -96,31 +100,39 @@ struct door {
 void door_on_listener(uv_poll_t *poll, int status, int events);
 void door_on_turn(uv_timer_t *timer);
 void door_on_tick(uv_timer_t *timer);
-/* The ClientHello of C is whole. */
+/* The ClientHello of C is complete: C waits for its turn. */
 void door_wait_for_turn(struct door_conn *c);
-/* What the server said of C has changed. */
+/*
+ * Acts on the server's last reports: whether a stream of C is granted, and whether one was refused.
+ */
 void door_apply(struct door_conn *c, bool granted, bool refused);
-/* C is in no list any more. */
+/* Removes C from all lists. */
 void door_forget(struct door_conn *c);
 void door_tell_sizes(struct door *door);
 
 /* conn.c */
 /* PEER_FD is taken over. NULL without memory. */
 struct door_conn *conn_new(struct door *door, int peer_fd);
-/* Waits for what the state asks for. */
+/* Polls the sockets of C for the events that its state needs. */
 void conn_watch(struct door_conn *c);
 void conn_open(struct door_conn *c);
-/* Twice is as once. Its memory goes as the loop runs on. */
+/*
+ * Closes C and counts END as the reason; does nothing when C has ended. Its memory is freed by the
+ * loop later.
+ */
 void conn_end(struct door_conn *c, enum door_end end);
 
-/* The door closes: what the server has said goes out first, as far as the socket takes it. */
+/*
+ * Ends C because the door closes. First sends the server's pending bytes to the peer, as far as the
+ * socket takes them.
+ */
 void conn_close(struct door_conn *c);
 
-/* door.c: the server's end of C is FD. */
+/* door.c: records FD as the server's end of C. */
 int door_note_guest(struct door_conn *c, int fd) _must_check_;
 void door_drop_guest(struct door_conn *c);
 
-/* ADDRESS is a friend's. */
+/* Makes the source address KEY a friend. */
 void door_befriend(struct door *door, const uint8_t key[SOURCE_KEY]);
 bool door_is_friend(struct door *door, const uint8_t key[SOURCE_KEY]);
 
@@ -128,6 +140,6 @@ bool door_is_friend(struct door *door, const uint8_t key[SOURCE_KEY]);
 int door_tls_new(const char *cert_pem, const char *key_pem, SSL_CTX **ret,
 		 struct error *err) _must_check_;
 
-/* limits.c, for tests. UINT64_MAX: none. */
+/* limits.c, for tests. Bytes; UINT64_MAX: no limit. */
 uint64_t door_memory_limit(const char *file);
 void door_limits_of(uint64_t memory, struct door_limits *ret);

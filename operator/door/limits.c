@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How many strangers there may be: they get a sixteenth of the container's memory limit, the
- * kernel's memory for their sockets included, and 48 MiB at most. Half of it is for those that are
- * open.
+ * The number of strangers allowed: they get a sixteenth of the container's memory limit, 48 MiB at
+ * most, which includes the kernel's memory for their sockets. Half of it is for opened ones.
  */
 #include "operator/door/internal.h"
 
@@ -10,7 +9,7 @@ enum {
 	SHARE = 16,
 	SHARE_MAX = 48 << 20,
 	SHARE_MIN = 4 << 20,
-	OUTSIDE_BYTES = 12 << 10, /* a socket with a ClientHello, as large as one may be */
+	OUTSIDE_BYTES = 12 << 10, /* a socket with a ClientHello of the maximum size */
 	OPENED_BYTES = 48 << 10,  /* TLS, a socket pair and a gRPC transport */
 	HELLO_MS = 10000,
 	TURN_MS = 30000,
@@ -20,7 +19,7 @@ enum {
 	STRANGER_BYTES = 64 << 10, /* an agent needs 2 to 20 KiB: a token is among its headers */
 };
 
-/* cgroup v2, v1; as a container sees its own. */
+/* The memory limits of cgroup v2 and v1, at the paths inside a container. */
 static const char *const files[] = {"/sys/fs/cgroup/memory.max",
 				    "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
 
@@ -29,7 +28,7 @@ uint64_t door_memory_limit(const char *file)
 	_cleanup_fclose_ FILE *f = fopen(file, "re");
 	unsigned long long limit;
 
-	/* "max" is not read; neither is what v1 has for it, which is beyond any machine. */
+	/* "max" of v2 is no number. The value of v1 for no limit is more than any machine has. */
 	return f && fscanf(f, "%llu", &limit) == 1 ? limit : UINT64_MAX;
 }
 

@@ -53,7 +53,9 @@ struct source *source_find(struct source_table *t, const uint8_t key[SOURCE_KEY]
 	return s;
 }
 
-/* More than MAX count as MAX: those whose stream has ended are strangers again, beyond all limits.
+/*
+ * A source with more than MAX strangers is in the list of MAX: a connection whose last granted
+ * stream ends becomes a stranger again, and no limit applies to that.
  */
 static struct source **list_of(struct source_table *t, size_t strangers)
 {

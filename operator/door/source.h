@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct source_table: how many strangers each source address has, and which has the most. A source
- * is there while it has a stranger. Not locked: the door's thread.
+ * struct source_table: how many strangers each source address has, and which address has the most.
+ * A source exists while it has a stranger. Not locked: the door's thread.
  */
 #pragma once
 
@@ -16,31 +16,31 @@ struct door_conn;
 struct source {
 	uint8_t key[SOURCE_KEY]; /* the IPv6 or mapped IPv4 address; of IPv6 the first 64 bits */
 	size_t strangers;
-	size_t opened;			      /* of those */
-	bool is_friend;			      /* friends.h, when its last one came */
-	struct source *prev, *next;	      /* with as many strangers */
+	size_t opened;			      /* strangers that are opened */
+	bool is_friend;			      /* friends.h; set when its last stranger came */
+	struct source *prev, *next;	      /* sources with as many strangers */
 	struct door_conn *conns;	      /* its strangers, the oldest first */
-	struct door_conn *waiting;	      /* of those: for their turn */
-	struct source *turn_prev, *turn_next; /* while any waits */
+	struct door_conn *waiting;	      /* those of `conns` that wait for their turn */
+	struct source *turn_prev, *turn_next; /* door->turns, while `waiting` is not empty */
 	UT_hash_handle hh;
 };
 
 struct source_table {
 	struct source *sources;
 	struct source **by_count; /* [n]: those that have n strangers */
-	size_t max;		  /* strangers of all */
-	size_t most;		  /* no source has more */
+	size_t max;		  /* of all sources together */
+	size_t most;		  /* no index of by_count above this has a source */
 };
 
 int source_table_init(struct source_table *t, size_t max_strangers) _must_check_;
 void source_table_done(struct source_table *t);
 
 void source_key(const struct sockaddr *address, uint8_t ret[SOURCE_KEY]);
-/* NULL: it has no stranger. */
+/* NULL when KEY has no stranger. */
 struct source *source_find(struct source_table *t, const uint8_t key[SOURCE_KEY]);
-/* One stranger more of KEY. NULL without memory. */
+/* Counts one more stranger of KEY. NULL without memory. */
 struct source *source_add(struct source_table *t, const uint8_t key[SOURCE_KEY]);
-/* One less; the source is freed with its last one. */
+/* Counts one stranger less, and frees the source with its last one. */
 void source_remove(struct source_table *t, struct source *s);
 /* The one that has the most strangers; NULL when there are none. */
 struct source *source_most(struct source_table *t);

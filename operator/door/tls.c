@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The server's side of TLS: 1.2 and 1.3, HTTP/2 by ALPN (RFC 9113 §3.2), no tickets and no session
- * cache (an agent connects twice an hour), curves that cost little, buffers that go back when a
- * connection rests.
+ * cache (an agent connects twice an hour), cheap curves, buffers that are freed while a connection
+ * is idle.
  */
 #include <openssl/err.h>
 #include <openssl/pem.h>
@@ -23,7 +23,7 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *o
 	return SSL_TLSEXT_ERR_OK;
 }
 
-/* The first certificate is the server's, the others are those that it is signed by. */
+/* The first certificate is the server's, the others are the chain of its issuers. */
 static bool use_chain(SSL_CTX *context, const char *cert_pem)
 {
 	BIO *bio = BIO_new_mem_buf(cert_pem, -1);
@@ -51,7 +51,10 @@ static bool use_key(SSL_CTX *context, const char *key_pem)
 
 static bool set_up(SSL_CTX *context)
 {
-	/* Or one SSL_read() goes on for as long as the peer sends nothing but key updates. */
+	/*
+	 * With AUTO_RETRY one SSL_read() loops for as long as the peer sends nothing but key
+	 * updates.
+	 */
 	SSL_CTX_clear_mode(context, SSL_MODE_AUTO_RETRY);
 	SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
 				      SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables of names and numbers to text. A buffer that is full keeps its error; the caller looks. */
+/* Tables of names and numbers to text. A full buffer keeps its error, which the caller checks. */
 #include "operator/http/prometheus.h"
 
 static const double reconcile_bounds[RECONCILE_BUCKETS] = {0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
@@ -25,7 +25,7 @@ void prometheus_single(struct buf *out, const char *name, const char *type, cons
 	prometheus_value(out, name, "", value);
 }
 
-/* COUNTS are each alone; Prometheus wants them added up. */
+/* COUNTS are those of each bucket; Prometheus wants cumulative ones. */
 static void histogram(struct buf *out, const char *name, const char *label, const char *value,
 		      const double *bounds, size_t n_bounds, const uint64_t *counts, double sum)
 {

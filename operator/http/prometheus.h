@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prometheus text (format 0.0.4) of what the operator counts, under the names that
- * controller-runtime and client-go gave them (controller-runtime v0.20, pkg/metrics and
- * pkg/internal/controller/metrics): dashboards and alerts for operators work. Loop thread only.
+ * The operator's metrics as Prometheus text (format 0.0.4), under the names of controller-runtime
+ * and client-go (controller-runtime v0.20, pkg/metrics and pkg/internal/controller/metrics), so
+ * that dashboards and alerts for operators work. Loop thread only.
  */
 #pragma once
 
@@ -31,15 +31,17 @@ enum { RECONCILE_BUCKETS = 12 };
 struct reconcile_counts {
 	const char *controller;
 	uint64_t successes, errors, requeues;
-	uint64_t buckets[RECONCILE_BUCKETS + 1]; /* each alone; the last is above every bound */
+	uint64_t buckets[RECONCILE_BUCKETS + 1]; /* not cumulative; the last has no upper bound */
 	double sum_s;
 };
 enum reconcile_result { RECONCILE_SUCCESS, RECONCILE_ERROR, RECONCILE_REQUEUE };
 void reconcile_count(struct reconcile_counts *c, enum reconcile_result result, double seconds);
 void prometheus_reconciles(struct buf *out, const struct reconcile_counts *const *counts, size_t n);
 
-/* "# HELP", "# TYPE" and one sample; both of a metric that has only one. LABELS without braces, ""
- * for none. */
+/*
+ * prometheus_head() writes "# HELP" and "# TYPE", prometheus_value() one sample,
+ * prometheus_single() both. LABELS without braces, "" for none.
+ */
 void prometheus_head(struct buf *out, const char *name, const char *type, const char *help);
 void prometheus_value(struct buf *out, const char *name, const char *labels, double value);
 void prometheus_single(struct buf *out, const char *name, const char *type, const char *help,

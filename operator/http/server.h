@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the operator tells over HTTP: /healthz (the loop runs), /readyz (the caches are whole,
- * whoever leads) on one address, /metrics (Prometheus text) on another. Loop thread only.
+ * The operator's HTTP endpoints: /healthz (the loop runs) and /readyz (the caches are synced; also
+ * of a standby) on one address, /metrics (Prometheus text) on another. Loop thread only.
  */
 #pragma once
 
@@ -14,7 +14,7 @@
 
 struct operator_http;
 struct operator_http_callbacks {
-	/* Writes why not into REASON; true when ready. */
+	/* True when ready; else REASON is the reason. */
 	bool (*ready)(void *arg, char *reason, size_t size);
 	void (*metrics)(void *arg, struct buf *out);
 	void *arg;
@@ -24,5 +24,5 @@ int operator_http_new(uv_loop_t *loop, const struct host_port *health,
 		      const struct host_port *metrics,
 		      const struct operator_http_callbacks *callbacks, struct operator_http **ret,
 		      struct error *err) _must_check_;
-/* Its memory goes as the loop runs on. */
+/* The servers are freed when the loop has run on. Takes NULL, returns NULL. */
 struct operator_http *operator_http_free(struct operator_http *h);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The client's life and its queue. A call is in exactly one of the lists by state, or ended; one
- * timer, the tick, moves calls on: it starts what is ready, what the token bucket lets through and
- * what is due again, and ends streams that have been silent for too long. The tick never runs
- * inside curl, so done() never does; data() does, and may call anything here.
+ * timer, the tick, moves calls on: it starts the calls that are ready, that the token bucket lets
+ * through or whose retry is due, and ends streams that have been silent for too long. The tick
+ * never runs inside curl, so neither does done(); data() does, and may call anything here.
  *
  * The process must ignore SIGPIPE: OpenSSL writes to sockets whose peer may be gone. Loop thread.
  */
@@ -97,7 +97,7 @@ int kube_call_owning(struct kube_client *c, const struct kube_request *request,
 		return -ENOMEM;
 	call->client = c;
 	buf_init(&call->body, KUBE_BODY_MAX);
-	/* The pointers in .r are all copies, or NULL where copying ended. */
+	/* On failure the pointers in .r are copies or NULL. */
 	if (copy_request(call, request) < 0) {
 		kube_call_free(call);
 		return -ENOMEM;
@@ -142,7 +142,7 @@ static bool closed(const struct kube_client *c)
 	return uv_is_closing((const uv_handle_t *)&c->tick);
 }
 
-/* False: there was no memory, the call has ended and perhaps the client. */
+/* False when out of memory: the call has ended, and done() may have freed the client. */
 static bool start(struct kube_call *call)
 {
 	static const struct kube_answer failed = {.message = "out of memory", .reason = ""};
@@ -171,7 +171,7 @@ static void end_silent(struct kube_call *call)
 	kube_call_end(call, &answer);
 }
 
-/* Ends streams without bytes; returns when the next one would be silent for too long. */
+/* Ends streams that were silent for too long; returns when the next one would be. */
 static uint64_t check_streams(struct kube_client *c, uint64_t now)
 {
 	struct kube_call *call, *silent;
@@ -194,7 +194,7 @@ static uint64_t check_streams(struct kube_client *c, uint64_t now)
 	return wake;
 }
 
-/* What is due again goes to its queue; returns when the next one will be. */
+/* Moves the calls whose retry is due to their queue; returns when the next retry is due. */
 static uint64_t check_later(struct kube_client *c, uint64_t now)
 {
 	struct kube_call *call, *next;

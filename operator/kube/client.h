@@ -61,11 +61,11 @@ struct kube_request {
 	const char *content_type;
 	const void *body; /* copied */
 	size_t len;
-	/* From leaving the queue on, further tries included; 0: 32 s. Ignored for streams. */
+	/* From when the call leaves the queue, retries included; 0: 32 s. Ignored for streams. */
 	uint64_t timeout_ms;
 	uint64_t idle_ms; /* of a stream: no byte for so long ends it; 0: never */
 	bool unlimited;	  /* does not wait for the token bucket: leases, watches */
-	bool bulk;	  /* so much comes that it gets a connection apart from the others' */
+	bool bulk;	  /* for large responses: uses a connection of its own */
 	/*
 	 * When set, a 200 answer is streamed: bytes as they come, content type as answered.
 	 * Negative ends the call with that errno's text. Other statuses are collected as usual.
@@ -74,22 +74,26 @@ struct kube_request {
 	void (*done)(void *arg, const struct kube_answer *answer); /* may be NULL */
 	void *arg;
 	/*
-	 * Unset: an answer with Retry-After is waited out and the request repeated, up to 10 times:
-	 * any request after 429 and 503, a GET after every 5xx. Set: the caller gets that answer.
+	 * Unset: after an answer with Retry-After the request is repeated when that time has
+	 * passed, up to 10 times: any request after 429 and 503, a GET after every 5xx. Set: the
+	 * caller gets that answer.
 	 */
 	bool no_retry;
 };
 
 int kube_client_new(uv_loop_t *loop, const struct kube_client_options *options,
 		    struct kube_client **ret, struct error *err) _must_check_;
-/* Cancels everything. Run the loop on: its handles close there. */
+/* Cancels all calls. Run the loop on: its handles close there. */
 struct kube_client *kube_client_free(struct kube_client *client);
 DEFINE_CLEANUP(struct kube_client *, kube_client_free)
 
 /* RET may be NULL. -EBUSY, -ENOMEM. */
 int kube_call(struct kube_client *client, const struct kube_request *request,
 	      struct kube_call **ret) _must_check_;
-/* Over HTTP/2 the server hears of it with the next request at the latest (curl 7.88). */
+/*
+ * done() is not called. Over HTTP/2 the server is told with the next request at the latest (curl
+ * 7.88).
+ */
 void kube_cancel(struct kube_call *call);
 
 /* For /metrics: rest_client_requests_total by method and code ("<error>" for none). */

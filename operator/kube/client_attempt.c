@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One attempt of a call: what is asked of curl, what comes back, and whether the call is tried
- * again. Nothing of a header or a body is ever logged or put into a message, but for the Status of
- * an error. Callbacks of curl look at `gone` first: the owner may have cancelled the call while
- * curl was busy with another one. Loop thread.
+ * One attempt of a call: the setup of curl, the response, and whether the call is tried again. No
+ * header or body is ever logged or put into a message, except the Status of an error. curl's
+ * callbacks check `gone` first: the owner may have cancelled the call while curl was busy with
+ * another one. Loop thread.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -16,7 +16,7 @@
 
 /* ---- what comes ------------------------------------------------------------------------------ */
 
-enum { CUT_SHORT_MAX = 3 }; /* times a call goes out again whose body did not */
+enum { CUT_SHORT_MAX = 3 }; /* times a call whose body was not sent is repeated */
 
 static int http_status(CURL *easy)
 {
@@ -116,7 +116,10 @@ static bool may_try_again(const struct kube_request *r, int status)
 	return status == 429 || status == 503 || (status >= 500 && streq(r->method, "GET"));
 }
 
-/* The call waits and goes through its queue again. */
+/*
+ * Schedules another attempt, if STATUS allows one: at once after the first 401, else after WAIT_MS.
+ * False: the answer is the caller's.
+ */
 static bool try_again(struct kube_call *call, int status, uint64_t wait_ms)
 {
 	struct kube_client *c = call->client;
@@ -152,8 +155,8 @@ static const char *why_not(const struct kube_call *call, CURLcode code)
 /*
  * A server that refuses a request without reading its body answers, then resets the stream with
  * NO_ERROR (RFC 9113 section 8.1). After that curl 7.88 (lib/http2.c, cf_h2_send) takes every body
- * on that connection for one of a closed stream, and fails before it was sent. Nothing can have
- * been done by halves, so the request goes out again, on another connection.
+ * on that connection for one of a closed stream, and fails before the body was sent. The server
+ * cannot have acted on such a request, so it is sent again, on another connection.
  */
 static bool refused_early(struct kube_call *call, CURLcode code)
 {
@@ -165,7 +168,8 @@ static bool refused_early(struct kube_call *call, CURLcode code)
 	return (size_t)sent < call->r.len;
 }
 
-/* The first such answer may have come before the body was sent: it says enough to read the token.
+/*
+ * True for the first 401 that came before the body was sent: it is enough to read the token again.
  */
 static bool refused_token(struct kube_call *call, CURLcode code)
 {
@@ -224,7 +228,7 @@ static void on_dropped(struct curl_transfer *t)
 
 /* ---- what is asked --------------------------------------------------------------------------- */
 
-/* A peer that is gone without a word is noticed although nothing is sent: watches are silent. */
+/* Detects a peer that is gone even when there is nothing to send: watches are silent. */
 static int on_socket_made(void *arg, curl_socket_t fd, curlsocktype purpose)
 {
 	unsigned int dead = KUBE_DEAD_MS;
@@ -240,14 +244,15 @@ static void set_blob(CURL *easy, CURLoption option, char *pem)
 	curl_easy_setopt(easy, option, &blob);
 }
 
-/* curl takes connections from its pool only when these are the same: changed files, new ones. */
+/* curl reuses a connection only when these options are the same: changed files get a new one. */
 static void set_tls(CURL *easy, const struct kube_credentials *k, const struct kube_tls *tls)
 {
 	curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
 	if (tls->ca) {
 		set_blob(easy, CURLOPT_CAINFO_BLOB, tls->ca);
 		curl_easy_setopt(easy, CURLOPT_CAINFO, NULL);
-		curl_easy_setopt(easy, CURLOPT_CAPATH, NULL); /* not the system's roots besides */
+		/* not the system's roots in addition */
+		curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
 	}
 	if (tls->cert) {
 		set_blob(easy, CURLOPT_SSLCERT_BLOB, tls->cert);
@@ -281,8 +286,8 @@ static void set_network(CURL *easy, const struct kube_call *call)
 	curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
 	curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
 	/*
-	 * Rather share than connect again. Without TLS there is no HTTP/2 to share, and curl 7.88
-	 * would wait for the end of the first answer, which a watch does not have.
+	 * Share an HTTP/2 connection rather than open another one. Without TLS there is no HTTP/2,
+	 * and curl 7.88 would wait for the end of the first response, which a watch does not have.
 	 */
 	curl_easy_setopt(easy, CURLOPT_PIPEWAIT,
 			 (long)!strncmp(c->credentials->server, "https:", 6));
@@ -300,7 +305,7 @@ static void set_network(CURL *easy, const struct kube_call *call)
 		curl_easy_setopt(easy, CURLOPT_ACCEPT_ENCODING, "gzip");
 	if (c->credentials->proxy_url) {
 		curl_easy_setopt(easy, CURLOPT_PROXY, c->credentials->proxy_url);
-		curl_easy_setopt(easy, CURLOPT_NOPROXY, ""); /* the environment does not count */
+		curl_easy_setopt(easy, CURLOPT_NOPROXY, ""); /* ignore the environment's */
 	} else if (c->host) {
 		curl_easy_setopt(easy, CURLOPT_NOPROXY, curl_no_proxy(c->host));
 	}
@@ -339,7 +344,7 @@ static int make_headers(struct kube_call *call)
 	return 0;
 }
 
-/* Whether there may be one. curl(1), ENVIRONMENT, has the names. */
+/* True when a proxy may be used. The names are those of curl(1), ENVIRONMENT. */
 static bool proxied(const struct kube_credentials *k)
 {
 	static const char *const names[] = {"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tokens and certificates that change under us. The kubelet swaps a symbolic link, others write
- * in place: a change is another device, inode, size or time of what the name leads to. A pair that
- * does not fit together while somebody writes it makes connections fail until its next change is
- * seen, a second later. Loop thread.
+ * Tokens and certificates in files that change. The kubelet swaps a symbolic link, others write in
+ * place: a change is detected by device, inode, size and time of the file that the name leads to.
+ * If a certificate and its key are read while only one of them has been replaced, connections fail
+ * until the next change is seen, a second later. Loop thread.
  */
 #include "operator/kube/client_auth.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the client share: its state, a call's state, and who moves it on. */
+/* Shared by the files of the client: its state, the state of a call, and its transitions. */
 #pragma once
 
 #include "lib/buf.h"
@@ -12,12 +12,12 @@ enum {
 	KUBE_TIMEOUT_MS = 32000, /* client-go's, k8s.io/client-go rest/config.go (0.34) */
 	KUBE_CONNECT_MS = 30000,
 	KUBE_TRIES_MAX = 10,		/* client-go's, rest/request.go (0.34) */
-	KUBE_RETRY_WAIT_MAX_MS = 30000, /* a server that wants more: its answer is handed out */
+	KUBE_RETRY_WAIT_MAX_MS = 30000, /* for a longer Retry-After the caller gets the answer */
 	KUBE_RETRY_WAIT_MIN_MS = 100,
 	KUBE_POOL_MAX = 8, /* idle connections */
 	KUBE_BULK_POOL_MAX = 1,
 	KUBE_STREAM_BUFFER = 64 << 10, /* bytes that curl reads at once */
-	KUBE_DEAD_MS = 45000, /* bytes that nobody acknowledges for so long: the peer is gone */
+	KUBE_DEAD_MS = 45000, /* without an acknowledgement for this long the peer is gone */
 };
 
 enum kube_call_state {
@@ -25,7 +25,7 @@ enum kube_call_state {
 	KUBE_CALL_WAITING, /* for the token bucket, in order */
 	KUBE_CALL_LATER,   /* until due_ms, to be tried again */
 	KUBE_CALL_LIVE,	   /* in curl */
-	KUBE_CALL_ENDED,   /* in no list: done() runs, or curl has to let go first */
+	KUBE_CALL_ENDED,   /* in no list: done() is running, or curl has not released it yet */
 	KUBE_CALL_STATES
 };
 
@@ -41,14 +41,14 @@ struct kube_call {
 	struct kube_tls *tls;
 	struct buf body;
 	char error[CURL_ERROR_SIZE];
-	int broken; /* why we ended it: negative errno */
+	int broken; /* negative errno of the callback that ended it */
 	/* All of them. */
 	uint64_t deadline_ms; /* from the first attempt on; 0: none */
 	uint64_t due_ms, last_byte_ms;
 	unsigned int tries;
-	bool refused;		/* once, with 401 */
+	bool refused;		/* with 401, once */
 	unsigned int cut_short; /* times its body could not be sent */
-	bool keep;		/* ended by us: the memory is still in use when curl lets go */
+	bool keep;		/* end_silent() ended it: on_dropped() must not free it */
 };
 
 struct kube_client {
@@ -66,20 +66,22 @@ struct kube_client {
 	size_t n_calls;
 	void (*seen)(void *arg, const char *method, int status);
 	void *seen_arg;
-	int64_t last_event_us; /* of the names of events */
+	int64_t last_event_us; /* time in the last event's name */
 };
 
 /* client.c */
-/* As kube_call(); FREE_ARG gets the request's arg when the call is gone, however it ended. On
- * failure it does not. */
+/*
+ * As kube_call(). FREE_ARG is called with the request's arg when the call is freed, however it
+ * ended; not when this function fails.
+ */
 int kube_call_owning(struct kube_client *c, const struct kube_request *request,
 		     void (*free_arg)(void *arg), struct kube_call **ret) _must_check_;
 void kube_call_move(struct kube_call *call, enum kube_call_state to);
 void kube_call_free(struct kube_call *call);
 struct curl_loop *kube_call_pool(const struct kube_call *call);
-/* Takes it off its list, tells done(), frees it; the client may be gone afterwards. */
+/* Takes the call off its list, calls done(), frees the call; done() may have freed the client. */
 void kube_call_end(struct kube_call *call, const struct kube_answer *answer);
-void kube_client_wake(struct kube_client *c); /* soon */
+void kube_client_wake(struct kube_client *c); /* runs the tick soon */
 
 /* client_attempt.c */
 /* -ENOMEM: nothing was begun. */

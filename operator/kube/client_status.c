@@ -109,7 +109,7 @@ void kube_status_read(int http, const char *content_type, const void *body, size
 	else if (len == 0 || !read_json(body, len, ret)) {
 		while (n < len && n < 256 && text[n] != '\n' && text[n] != '\r')
 			n++;
-		/* Of JSON that is no Status and of pages, a line tells nothing. */
+		/* A line of other JSON or of an HTML page tells nothing. */
 		if (n > 0 && text[0] != '{' && text[0] != '<' && content_type &&
 		    has_prefix(content_type, "text/plain"))
 			keep(ret->message, sizeof(ret->message), text, n);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the API server says about an error: its Status object, or whatever else came, as one line.
- */
+/* Reads the message of an error response: from its Status object, or its text, as one line. */
 #pragma once
 
 #include "lib/base.h"

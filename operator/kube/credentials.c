@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which credentials count, those of a pod's service account, and their end. Secrets are wiped
- * before their memory is given back. Plain functions, any thread.
+ * Chooses the credentials, loads those of a pod's service account, and frees them. Secrets are
+ * wiped before their memory is freed. Plain functions, any thread.
  */
 #include "operator/kube/credentials.h"
 
@@ -80,7 +80,7 @@ int kube_server_check(const char *server, char **ret, struct error *err)
 	clean = strdup(server);
 	if (!clean)
 		return error_set(err, -ENOMEM, "out of memory");
-	for (n = 0; clean[n] && clean[n] != ':'; n++) /* "HTTP" is as plain as "http" */
+	for (n = 0; clean[n] && clean[n] != ':'; n++) /* the scheme, in lower case */
 		clean[n] = (char)tolower((unsigned char)clean[n]);
 	for (n = strlen(clean); n > 0 && clean[n - 1] == '/'; n--)
 		clean[n - 1] = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct kube_credentials: where the API server is and who we are, from the pod's service account
- * or from a kubeconfig. Files are named, not read, where they can change under us (token, CA,
- * client certificate): the client re-reads them. Inline data of a kubeconfig (the *-data keys) is
- * kept in memory and never logged. Plain functions, any thread.
+ * struct kube_credentials: the address of the API server and our credentials, from the pod's
+ * service account or from a kubeconfig. Files that may change (token, CA, client certificate) are
+ * kept by name, not read: the client re-reads them. Inline data of a kubeconfig (the *-data keys)
+ * is kept in memory and never logged. Plain functions, any thread.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decoding an item: picks the encoding, and holds what both do alike, so that they cannot differ in
- * how containers meet their statuses. Pure functions, any thread.
+ * Decoding an item: selects the encoding, and has the code that both encodings share, so that both
+ * match containers and statuses in the same way. Pure functions, any thread.
  */
 #include "operator/kube/decode_internal.h"
 
@@ -49,7 +49,7 @@ int kube_decode_bookmark(const struct kube_item *item, struct slice *ret_resourc
 	return 0;
 }
 
-/* Only what counts: clearing the arrays would cost more than decoding. */
+/* Clears the scalars and counts only: clearing the arrays would cost more than decoding. */
 void view_init_meta(struct meta_view *m)
 {
 	m->name = m->ns = m->uid = m->resource_version = (struct slice){0};
@@ -102,7 +102,10 @@ void view_add_target(struct endpoint_slice_view *v, struct slice uid, struct sli
 	v->pod_names[v->n_pods++] = name;
 }
 
-/* Protobuf has app containers first, JSON init containers: sorted by type, stable. Few, so slow. */
+/*
+ * Sorts containers by type, stable: protobuf has app containers first, JSON init containers. They
+ * are few, so insertion sort will do.
+ */
 void view_order_containers(struct pod_view *v)
 {
 	for (size_t i = 1; i < v->n_containers; i++) {
@@ -116,7 +119,7 @@ void view_order_containers(struct pod_view *v)
 	}
 }
 
-/* An int32 that is never negative, from bytes that may say anything. */
+/* Limits a decoded restart count to 0..INT32_MAX: it is an int32, never negative. */
 uint32_t view_restart_count(int64_t n)
 {
 	return n < 0 ? 0 : (uint32_t)MIN(n, INT32_MAX);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The few fields of an object that the operator keeps, as slices into the encoded bytes: nothing is
- * copied, but for JSON strings with escapes, which are unescaped into the item's scratch. Both
- * encodings give the same view: an empty string is absent, but for the value of a pair, which is
- * never NULL. Values are foreign: not NUL-terminated, any bytes; lists longer than their cap are
- * cut and meta.cut says so.
+ * The few fields of an object that the operator keeps, as slices into the encoded bytes. Nothing is
+ * copied, except JSON strings with escapes, which are unescaped into the item's scratch. Both
+ * encodings give the same view: an empty string is absent, except the value of a pair, which is
+ * never NULL. Values are not trusted: they are not NUL-terminated and may have any bytes; lists
+ * longer than their cap are cut and set meta.cut.
  */
 #pragma once
 
@@ -45,7 +45,7 @@ enum container_type { CONTAINER_APP, CONTAINER_INIT, CONTAINER_EPHEMERAL };
 struct container_view {
 	enum container_type type;
 	struct slice name, image; /* of the spec */
-	/* Of its status; absent before the kubelet has told. */
+	/* Of its status; absent until the kubelet has reported it. */
 	struct slice id; /* "containerd://64 hex digits" */
 	struct slice image_id;
 	uint32_t restart_count;

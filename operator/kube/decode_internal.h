@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What decode.c asks of the two encodings, and what they share. Only for decode*.c. */
+/* The two decoders behind decode.c, and what they share. Only for decode*.c. */
 #pragma once
 
 #include "operator/kube/decode.h"
@@ -23,7 +23,7 @@ static inline bool slice_equal(struct slice a, struct slice b)
 	return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);
 }
 
-/* What a ContainerStatus says, before it is known whose it is. */
+/* A ContainerStatus, before its container is looked up by name. */
 struct container_status {
 	struct slice name, id, image_id;
 	uint32_t restart_count;
@@ -31,10 +31,10 @@ struct container_status {
 
 void view_init_meta(struct meta_view *m);
 void view_init_pod(struct pod_view *v);
-/* What is beyond a cap goes nowhere and sets meta.cut. */
+/* An element beyond a cap is left out and sets meta.cut. */
 void view_add_container(struct pod_view *v, enum container_type type, struct slice name,
 			struct slice image);
-/* A status whose container is not in the spec goes nowhere. */
+/* The status of a container that is not in the spec is ignored. */
 void view_set_status(struct pod_view *v, enum container_type type,
 		     const struct container_status *status);
 void view_order_containers(struct pod_view *v);

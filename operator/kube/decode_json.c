@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Objects in JSON, by their names in the API's types; the same view as decode_proto.c gives. A
- * status that comes before its spec is remembered and read last. Pure functions, any thread.
+ * Objects in JSON, by the field names of the API's types; the view is the same as from
+ * decode_proto.c. A status that comes before its spec is remembered and read last. Pure functions,
+ * any thread.
  */
 #include "operator/kube/decode_internal.h"
 
@@ -151,7 +152,7 @@ static void read_meta(struct json *j, struct meta_view *m)
 		read_meta_member(j, key, m);
 }
 
-/* The item's outer object is entered; null is no object. */
+/* Enters the item's outer object; bad when it is null. */
 static struct json open_item(const struct kube_item *item)
 {
 	struct json j = json_of(item->bytes, item->len, item->scratch);

@@ -4,9 +4,10 @@
  * discovery/v1/generated.proto, k8s.io/apimachinery v0.37.2 pkg/apis/meta/v1/generated.proto; those
  * of pods were read off the bytes of a 1.20 server too (docs/kubernetes-wire.md).
  *
- * Every function that takes a message's cursor returns it as it left it, so that the caller passes
- * badness on. The containers of a pod come before their statuses in its view whatever the order of
- * the bytes: spec and status are only remembered first. Pure functions, any thread.
+ * Every function that takes a message's cursor returns it, so that the caller can pass on whether
+ * it is bad. Spec and status of a pod are only remembered while its fields are read, so that
+ * containers are read before their statuses whatever the order of the bytes. Pure functions, any
+ * thread.
  */
 #include "operator/kube/decode_internal.h"
 
@@ -126,7 +127,7 @@ static struct cursor read_meta(struct cursor c, struct meta_view *m)
 	return c;
 }
 
-/* Every object that has it has its ObjectMeta in field 1. */
+/* ObjectMeta is field 1 of every object that has one. */
 int proto_decode_meta(const struct kube_item *item, struct meta_view *ret)
 {
 	struct cursor c = cursor_of(item->bytes, item->len);

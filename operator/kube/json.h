@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A cJSON object that goes with its variable: _cleanup_(cJSON_Deletep); what all objects of the API
- * have. Any thread. */
+/*
+ * _cleanup_(cJSON_Deletep) frees a cJSON object with its variable; fields that all objects of the
+ * API have. Any thread.
+ */
 #pragma once
 
 #include <cjson/cJSON.h>

@@ -5,9 +5,9 @@
  * never longer there, so strings cannot overlap, and decoding the same object twice writes the same
  * bytes to the same places.
  *
- * Half of a pod is bookkeeping that nobody reads, so brackets are counted 64 bytes at once: masks
- * of the bytes that matter, what is inside a string by the parity of the quotes before it. A
- * backslash takes the next byte's meaning wherever it stands, which outside of strings is no JSON
+ * Half of a pod's JSON is bookkeeping that nobody reads, so brackets are counted 64 bytes at once,
+ * with one bit mask for each byte of interest; a byte is inside a string when the number of quotes
+ * before it is odd. A backslash escapes the next byte everywhere: outside of strings it is no JSON
  * anyway. Pure functions, any thread.
  */
 #include "operator/kube/json_scan.h"
@@ -41,7 +41,7 @@ static size_t string_special(const uint8_t *p, size_t n, size_t i)
 	return i;
 }
 
-/* In a string from I on: past its closing quote, or N when it does not end. */
+/* The offset after the closing quote of the string that I is in; N when the string does not end. */
 static size_t string_end(const uint8_t *p, size_t n, size_t i, bool *closed)
 {
 	*closed = false;
@@ -94,7 +94,7 @@ static inline uint64_t mask64(const uint8_t *p, uint8_t b, uint8_t fold)
 	       mask16(p + 48, b, fold) << 48;
 }
 
-/* Each bit the parity of those up to it. */
+/* Each bit of the result is the parity of the bits of V up to it. */
 static inline uint64_t parities(uint64_t v)
 {
 	v ^= v << 1;
@@ -105,7 +105,7 @@ static inline uint64_t parities(uint64_t v)
 	return v ^ v << 32;
 }
 
-/* Which of the 64 bytes stand behind a backslash that is none itself. */
+/* Marks those of the 64 bytes that follow an unescaped backslash. */
 static uint64_t escaped_bytes(struct json_cut *k, uint64_t backslashes)
 {
 	uint64_t escaped = k->backslash;
@@ -150,7 +150,7 @@ static size_t cut_block(struct json_cut *k, const uint8_t *p)
 	opens &= ~inside & ~escaped;
 	closes &= ~inside & ~escaped;
 	n_closes = count_bits(closes);
-	if (k->depth > n_closes) { /* in whatever order they come */
+	if (k->depth > n_closes) { /* depth cannot reach 0, in any order */
 		k->depth += count_bits(opens) - n_closes;
 		return 64;
 	}
@@ -295,7 +295,7 @@ static bool more(struct json *j, uint8_t close)
 
 	if (b == close) {
 		cursor_skip(&j->c, 1);
-		j->first = false; /* of what is around it */
+		j->first = false; /* the enclosing one has had an element */
 		return false;
 	}
 	if (!j->first) {
@@ -433,7 +433,7 @@ static size_t put_utf8(uint8_t *out, uint32_t v)
 	return 4;
 }
 
-/* One escape, its backslash taken. Each is at least as long as what it stands for. */
+/* Decodes one escape after its backslash. The result is never longer than the escape. */
 static size_t put_escape(struct cursor *c, uint8_t *out)
 {
 	static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";

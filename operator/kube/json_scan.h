@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * JSON without a tree. struct json_cut finds where an object ends while its bytes arrive;
- * struct json walks an object that is in memory: keys are compared in place, what nobody asks for
- * is stepped over by its brackets. Nothing recurses and nothing is allocated, so depth costs
- * nothing.
+ * JSON without a tree. struct json_cut finds where an object ends while its bytes arrive; struct
+ * json walks an object that is in memory: keys are compared in place, and values that are not
+ * needed are skipped by counting brackets. Nothing recurses and nothing is allocated, so depth
+ * costs nothing.
  *
- * It reads what Kubernetes writes (RFC 8259), and is no validator: what is stepped over is only
- * checked for strings and brackets that close.
+ * It reads the JSON that Kubernetes writes (RFC 8259) and is no validator: of a skipped value only
+ * strings and brackets are checked for their ends.
  */
 #pragma once
 
@@ -21,8 +21,9 @@ struct json_cut {
 };
 
 /*
- * Takes bytes up to and with the bracket that brings depth to 0: the first byte of an object must
- * be its bracket. Returns how many; when fewer than N or k->depth is 0, the object is whole.
+ * Takes bytes up to and including the bracket that brings depth to 0; the first byte of an object
+ * must be its bracket. Returns the number of bytes taken: the object is complete when that is less
+ * than N or k->depth is 0.
  */
 size_t json_cut(struct json_cut *k, const uint8_t *p, size_t n);
 
@@ -40,7 +41,7 @@ struct json {
 	struct cursor c;
 	uint8_t *scratch; /* as kube_item.scratch */
 	bool first;	  /* no comma is due */
-	bool no_scratch;  /* why it is bad */
+	bool no_scratch;  /* it is bad because SCRATCH is NULL */
 };
 
 static inline struct json json_of(const uint8_t *p, size_t n, uint8_t *scratch)
@@ -59,13 +60,16 @@ static inline bool slice_is(struct slice s, const char *literal, size_t n)
 }
 #define SLICE_IS(s, literal) slice_is(s, literal, sizeof(literal) - 1)
 
-/* What comes next, past blanks. */
+/* The type of the next value, after blanks. */
 enum json_type json_peek(struct json *j);
-/* Enters an object or array: false, and past it, when it is null; bad when it is something else. */
+/*
+ * Enters an object or array. False when it is null, which is skipped. A value of another type is
+ * bad.
+ */
 bool json_enter(struct json *j, enum json_type type);
 /* The next member's key: its value must be read or skipped. False at the end and when bad. */
 bool json_key(struct json *j, struct slice *ret);
-/* Whether there is another element, to be read or skipped. */
+/* True when there is another element, which must be read or skipped. */
 bool json_element(struct json *j);
 void json_skip(struct json *j);
 

@@ -2,10 +2,10 @@
 /*
  * kubeconfig files:
  * https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig and the keys
- * of k8s.io/client-go tools/clientcmd/api/v1/types.go (0.34). One context is looked up and what it
- * names becomes struct kube_credentials; keys that would make us someone else when passed over
- * (exec, auth-provider, username, as) are refused. Values of secrets never get into a message.
- * Plain functions, any thread.
+ * of k8s.io/client-go tools/clientcmd/api/v1/types.go (0.34). One context is looked up, and the
+ * cluster and the user that it names become struct kube_credentials. Keys that would make us
+ * another user if they were ignored (exec, auth-provider, username, as) are refused. Values of
+ * secrets never get into a message. Plain functions, any thread.
  */
 #include "operator/kube/kubeconfig.h"
 
@@ -27,7 +27,7 @@ struct kubeconfig {
 	struct error *err;
 };
 
-/* A context, a cluster or a user: its map and where it stands. */
+/* A context, a cluster or a user: its map and the file that has it. */
 struct entry {
 	const struct config_file *file;
 	const struct yaml_node *map; /* NULL: an entry without content */
@@ -111,7 +111,7 @@ static int add_files(struct kubeconfig *k, const char *paths, bool required)
 			r = add_file(k, path, required);
 	if (r == 0 && k->n == 0)
 		r = error_set(k->err, -ENOENT, "%s: no kubeconfig there", paths);
-	/* -ENOENT is for callers that go on without. */
+	/* A caller may go on without a kubeconfig at -ENOENT. */
 	return r == -ENOENT && required ? -EINVAL : r;
 }
 
@@ -124,7 +124,7 @@ static int entry_error(const struct kubeconfig *k, const struct entry *e,
 			 quote_text(e->name).text, key, text);
 }
 
-/* The text under KEY; NULL when there is none, as empty text is none to client-go too. */
+/* *RET is the text under KEY; NULL when it is absent or empty, which is the same to client-go. */
 static int get(const struct kubeconfig *k, const struct entry *e, const char *key, const char **ret,
 	       const struct yaml_node **ret_node)
 {
@@ -152,7 +152,7 @@ static const char *current_context(const struct kubeconfig *k)
 	return NULL;
 }
 
-/* The first LIST entry called NAME over all files, and its content under KEY. */
+/* Finds the first entry NAME of LIST in all files, and its content under KEY. */
 static int find(const struct kubeconfig *k, const char *list, const char *key, const char *name,
 		struct entry *ret)
 {
@@ -204,7 +204,7 @@ static int copy_bool(const struct kubeconfig *k, const struct entry *e, const ch
 		   : 0;
 }
 
-/* A file's name, seen from the directory of the kubeconfig; it must be readable. */
+/* The path of a file, relative to the directory of the kubeconfig. The file must be readable. */
 static int copy_path(const struct kubeconfig *k, const struct entry *e, const char *key, char **ret)
 {
 	const struct yaml_node *node;
@@ -242,7 +242,7 @@ static int base64_value(char c)
 	return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-/* RFC 4648 §4 with line breaks anywhere; padding is due. */
+/* RFC 4648 §4 with line breaks anywhere; padding is required. */
 static int base64_decode(const char *text, struct buf *out)
 {
 	unsigned int n = 0, pad = 0;
@@ -353,7 +353,7 @@ static int load_cluster(const struct kubeconfig *k, const struct entry *e,
 	return 0;
 }
 
-/* What would have to be done to be that user, and is not. */
+/* Refuses a user with keys that are not supported: without them we would be another user. */
 static int refuse(const struct kubeconfig *k, const struct entry *e)
 {
 	static const struct {
@@ -405,7 +405,7 @@ static int load_user(const struct kubeconfig *k, const struct entry *e, struct k
 	return 0;
 }
 
-/* An address by number: names are whatever somebody says they are. */
+/* True for a numeric loopback address. A name is not enough: it may resolve to any address. */
 static bool loopback(const char *server)
 {
 	const char *host = server + strlen("http://");

@@ -12,13 +12,16 @@ enum {
 };
 
 /*
- * PATHS: one file, or several with ':' between. Of several the first that has a thing (a context, a
- * cluster, a user of that name, the current context) gives it. Files that do not exist are passed
- * over unless REQUIRED. -ENOENT: there was none.
+ * PATHS: one file, or several with ':' between. Of several files the first that has an entry (a
+ * context, a cluster, a user of that name, the current context) is used for it. Files that do not
+ * exist are skipped unless REQUIRED. -ENOENT: there is no file with content.
  */
 int kubeconfig_load(const char *paths, bool required, const char *context,
 		    struct kube_credentials **ret, struct error *err) _must_check_;
-/* "https://host:port[/path]" in one spelling: no slash at the end. -EINVAL with words. */
+/*
+ * Copies SERVER, "https://host:port[/path]", with the scheme in lower case and without a slash at
+ * the end. -EINVAL with a message.
+ */
 int kube_server_check(const char *server, char **ret, struct error *err) _must_check_;
-/* Characters that a header can carry, at most KUBE_TOKEN_MAX. */
+/* True when TOKEN has only characters that a header can carry, at most KUBE_TOKEN_MAX. */
 bool kube_token_valid(const char *token);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the kinds live. A path is built part by part; what would change its meaning ("..", an empty
- * part, a slash) is refused as the API server refuses it in names, everything else outside of the
- * unreserved characters of RFC 3986 is percent-encoded. Constant data, any thread.
+ * The paths of the kinds. A path is built part by part: a part that would change its meaning ("..",
+ * an empty part, a slash) is refused, as the API server refuses it in names; all characters but the
+ * unreserved ones of RFC 3986 are percent-encoded. Constant data, any thread.
  */
 #include "operator/kube/resource.h"
 

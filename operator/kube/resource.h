@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kinds of the API that the operator speaks of, and where they live. Constant data. */
+/* The API kinds that the operator uses, and their paths. Constant data. */
 #pragma once
 
 #include "lib/base.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stream: which encoding it is, the memory of one object, and how objects are handed on.
+ * A stream: its encoding, the memory of one object, and the calls of its ops.
  *
- * An object that lies whole in one piece is handed on from there; otherwise its parts are put
- * together in `object`, which, like the scratch, is given back when it has grown past STREAM_KEEP.
- * The first error ends the stream: every later call returns it. Owned by the loop's thread.
+ * An object that is contiguous in one piece of input is passed on in place. Otherwise its parts are
+ * copied to `object`, which, like the scratch, is freed when it has grown past STREAM_KEEP. The
+ * first error ends the stream: every later call returns it. Owned by the loop's thread.
  */
 #include "operator/kube/stream_internal.h"
 
@@ -122,7 +122,7 @@ int stream_scratch(struct kube_stream *s, size_t n)
 		return 0;
 	while (size < n)
 		size *= 2;
-	free(s->scratch); /* nothing in it is of use */
+	free(s->scratch); /* its content is not needed */
 	s->scratch = malloc(size);
 	s->scratch_size = s->scratch ? size : 0;
 	return s->scratch ? 0 : -ENOMEM;
@@ -154,7 +154,7 @@ int stream_item(struct kube_stream *s, enum kube_event_type type, enum kube_enco
 	return MIN(r, 0);
 }
 
-/* -EBADMSG: longer than any, or with a NUL inside. */
+/* Copies S as a C string. -EBADMSG: too long, or with a NUL inside. */
 static int to_text(struct slice s, char text[static LIST_TEXT_MAX])
 {
 	if (s.n >= LIST_TEXT_MAX || (s.n && memchr(s.p, 0, s.n)))

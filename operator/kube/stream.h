@@ -32,13 +32,15 @@ struct kube_stream_ops {
 	/* Negative ends the stream with that error. No call may free the stream. */
 	int (*item)(void *arg, const struct kube_item *item);
 	/*
-	 * Of a list, once, when known: in protobuf before the items, in JSON after them. Valid
-	 * during the call; CONTINUE_TOKEN "" at the last page. A Status in the place of a list
-	 * comes as an item of type KUBE_ERROR instead.
+	 * Called once for a list: in protobuf before the items, in JSON after them. The strings are
+	 * valid during the call; CONTINUE_TOKEN is "" at the last page. A Status in place of a list
+	 * is passed to item() with type KUBE_ERROR instead.
 	 */
 	int (*list_meta)(void *arg, const char *resource_version, const char *continue_token);
-	/* An object of a list was too large and is left out. NULL: it ends the stream, -E2BIG, as
-	 * one of a watch always does. */
+	/*
+	 * An object of a list was too large and is left out. If NULL, such an object ends the
+	 * stream with -E2BIG, as one in a watch always does.
+	 */
 	void (*too_large)(void *arg);
 };
 
@@ -47,7 +49,10 @@ int kube_stream_new(enum kube_stream_mode mode, const struct kube_stream_ops *op
 		    struct kube_stream **ret) _must_check_;
 struct kube_stream *kube_stream_free(struct kube_stream *s);
 DEFINE_CLEANUP(struct kube_stream *, kube_stream_free)
-/* CONTENT_TYPE decides at the first bytes. -EBADMSG: not what it should be; -E2BIG; item()'s. */
+/*
+ * The CONTENT_TYPE of the first bytes decides the encoding. -EBADMSG: malformed, or neither
+ * encoding; -E2BIG; or the error of item().
+ */
 int kube_stream_feed(struct kube_stream *s, const char *content_type, const void *bytes,
 		     size_t len) _must_check_;
 /* The body has ended: -EBADMSG when it ended inside an object or a list. */

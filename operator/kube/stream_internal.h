@@ -29,7 +29,7 @@ struct proto_stream {
 	} at;
 	bool in_list; /* inside Unknown.raw, of which LEFT bytes are to come */
 	bool list_seen;
-	bool is_status; /* the list is a Status */
+	bool is_status; /* a Status came in place of the list */
 	bool kind_known;
 	uint64_t left;
 	uint64_t varint; /* as far as it has come */
@@ -63,7 +63,7 @@ struct kube_stream {
 	bool started;
 	bool meta_told; /* or a Status in its place */
 	enum kube_encoding encoding;
-	int error;	   /* that ended it */
+	int error;	   /* error that ended the stream */
 	struct buf object; /* the part of an object that came in earlier pieces */
 	uint8_t *scratch;
 	size_t scratch_size;
@@ -74,25 +74,25 @@ struct kube_stream {
 /* Negative, or 0 when all of IN is taken. */
 int proto_stream_feed(struct kube_stream *s, struct cursor *in);
 int json_stream_feed(struct kube_stream *s, struct cursor *in);
-/* Whether the body may end here. */
+/* True when the body may end here. */
 bool proto_stream_may_end(const struct kube_stream *s);
 bool json_stream_may_end(const struct kube_stream *s);
 
 /*
- * WANT bytes in one place: 1 and *ret, from IN itself when it has them all; 0 when more must come.
- * Then stream_taken(), once they are done with.
+ * Collects WANT contiguous bytes. 1: *RET points to them, into IN itself when it has them all; call
+ * stream_taken() when done with them. 0: more bytes must come.
  */
 int stream_take(struct kube_stream *s, struct cursor *in, size_t want, const uint8_t **ret);
 void stream_taken(struct kube_stream *s);
 
 int stream_item(struct kube_stream *s, enum kube_event_type type, enum kube_encoding encoding,
 		const uint8_t *p, size_t n, bool escapes);
-/* 0: the object is to be skipped; -E2BIG. */
+/* Reports an object that is too large. 0: skip it; -E2BIG: the stream ends. */
 int stream_too_large(struct kube_stream *s);
 int stream_list_meta(struct kube_stream *s, struct slice resource_version,
 		     struct slice continue_token);
 int stream_event_type(struct slice name, enum kube_event_type *ret);
-/* JSON in the place of a list that is none, or a kind that is no list: -EBADMSG. */
+/* -EBADMSG: KIND is neither a list nor a Status. */
 int stream_check_kind(struct slice kind, bool *ret_is_status);
 /* Room for N bytes to unescape into. */
 int stream_scratch(struct kube_stream *s, size_t n);

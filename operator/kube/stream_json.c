@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Streams in JSON. A list's items are cut out one by one; everything else of the outer object is
- * kept in `head`, with an empty array in the place of the items, and read when it is whole: so it
- * does not matter whether metadata and kind come before the items or after. A watch is objects with
- * blanks or nothing between them: {"type":...,"object":{...}}.
+ * kept in `head`, with an empty array in place of the items, and read when it is complete: so
+ * metadata and kind may come before or after the items. A watch is a sequence of objects
+ * {"type":...,"object":{...}} with blanks or nothing between them.
  *
- * Blanks may be anywhere: servers write one line, or pretty lines to those they take for people.
+ * Blanks may be anywhere: servers write one line, or indent for clients that they take for people.
  * Owned by the loop's thread.
  */
 #include "operator/kube/stream_internal.h"
@@ -31,7 +31,7 @@ static void read_list_meta(struct json *j, struct slice *rv, struct slice *token
 	}
 }
 
-/* The outer object is whole: it is a list, or a Status in its place. */
+/* The outer object is complete: a list, or a Status in its place. */
 static int on_head(struct kube_stream *s)
 {
 	const struct buf *head = &s->json.head;
@@ -180,7 +180,7 @@ static int on_event(struct kube_stream *s, const uint8_t *p, size_t n)
 	return stream_item(s, event, KUBE_JSON, object, len, s->json.cut.any_backslash);
 }
 
-/* The bytes of an item that does not fit go by. */
+/* Skips the bytes of an item that is too large. */
 static int skip_item(struct kube_stream *s)
 {
 	struct json_stream *st = &s->json;

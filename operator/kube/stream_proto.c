@@ -25,7 +25,7 @@ static int varint_byte(struct proto_stream *p, uint8_t b)
 	return 1;
 }
 
-/* N bytes of the piece belong to the list. */
+/* Counts N bytes as read from the list. -EBADMSG: the list has fewer left. */
 static int count_list(struct proto_stream *p, uint64_t n)
 {
 	if (!p->in_list)
@@ -141,7 +141,7 @@ static int on_taken(struct kube_stream *s, const uint8_t *p)
 	return stream_item(s, KUBE_ERROR, KUBE_PROTOBUF, p, st->want, false);
 }
 
-/* WatchEvent, its object opened as far as the object's own bytes. */
+/* Passes on a WatchEvent, with its object taken out of the envelope. */
 static int on_event(struct kube_stream *s, const uint8_t *p, size_t n)
 {
 	struct cursor c = cursor_of(p, n), object = {0};
@@ -172,7 +172,7 @@ static int on_event(struct kube_stream *s, const uint8_t *p, size_t n)
 	return stream_item(s, event, KUBE_PROTOBUF, u.raw, u.len, false);
 }
 
-/* WANT bytes, then what is done with them; STEP_MORE when they are not there yet. */
+/* Collects WANT bytes and handles them; STEP_MORE when more must come. */
 static int step_take(struct kube_stream *s, struct cursor *in)
 {
 	struct proto_stream *st = &s->proto;

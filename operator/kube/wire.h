@@ -55,7 +55,7 @@ __attribute__((always_inline)) static inline bool wire_next(struct cursor *c, st
 	return !c->bad;
 }
 
-/* What a field holds; a field of another wire type makes C bad, as it is not the schema's. */
+/* The message in a field. A field of another wire type does not match the schema: C becomes bad. */
 static inline struct cursor wire_message(struct cursor *c, const struct wire_field *f)
 {
 	if (f->type != WIRE_BYTES) {
@@ -93,7 +93,7 @@ static inline int64_t wire_int(struct cursor *c, const struct wire_field *f)
 	return (int64_t)f->value;
 }
 
-/* What the server wraps every object in: "k8s\0" and runtime.Unknown. Slices into the input. */
+/* The envelope of every object: "k8s\0" and runtime.Unknown. Slices into the input. */
 enum { WIRE_MAGIC_SIZE = 4 };
 struct wire_unknown {
 	struct slice kind, content_type;
@@ -101,7 +101,9 @@ struct wire_unknown {
 	size_t len;
 };
 bool wire_is_magic(const uint8_t *p);
-/* TypeMeta{1 apiVersion 2 kind}: its kind. */
+/* The kind of a TypeMeta{1 apiVersion 2 kind}. */
 struct slice wire_kind(struct cursor *c, const struct wire_field *f);
-/* -EBADMSG: no magic, broken, or an encoding (compression) that nobody uses. */
+/*
+ * -EBADMSG: no magic, malformed, or with a contentEncoding (compression), which is not supported.
+ */
 int wire_open_unknown(const uint8_t *p, size_t n, struct wire_unknown *ret) _must_check_;

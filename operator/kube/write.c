@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes as calls of the client: path, media type, body. Server-side apply is sent as JSON under
- * application/apply-patch+yaml, since JSON is YAML. What the API server would refuse for its length
- * in an event is cut here. Loop thread, as the client.
+ * Requests for single objects: path, media type, body. Server-side apply is sent as JSON under
+ * application/apply-patch+yaml, since JSON is YAML. Fields of an event that the API server would
+ * refuse for their length are cut. Loop thread, as the client.
  */
 #include "operator/kube/write.h"
 
@@ -24,7 +24,7 @@ enum {
 struct target {
 	enum kube_kind kind;
 	const char *ns, *name, *sub;
-	bool from_memory; /* of the API server */
+	bool from_memory; /* the API server's cache */
 };
 
 static void free_wiped(char **text)
@@ -34,7 +34,7 @@ static void free_wiped(char **text)
 	free(*text);
 }
 
-/* REQUEST without path and body. */
+/* Sets path and body of REQUEST, and sends it. */
 static int send_object(struct kube_client *client, const struct target *t, const char *manager,
 		       bool force, const cJSON *object, struct kube_request *request,
 		       void (*free_arg)(void *), struct kube_call **ret)
@@ -174,7 +174,10 @@ static const char *extra(const cJSON *user, const char *key)
 	return text(cJSON_GetArrayItem(member(member(user, "extra"), key), 0));
 }
 
-/* An authenticator that knows no audiences says nothing about them: not meant for us then. */
+/*
+ * False also when the status has no audiences (an authenticator that does not know them): the token
+ * may not be meant for us.
+ */
 static bool has_audience(const cJSON *status, const char *audience)
 {
 	const cJSON *a;
@@ -350,7 +353,7 @@ static bool add_time(cJSON *o, int64_t now_us)
 
 int kube_emit_event(struct kube_client *client, const struct kube_event *e, int64_t now_us)
 {
-	/* Events about what has no namespace live in "default": the API server wants it so. */
+	/* The API server requires events about cluster-scoped objects to be in "default". */
 	const struct target t = {.kind = KUBE_EVENTS, .ns = e->ns && *e->ns ? e->ns : "default"};
 	struct kube_request request = {.method = "POST"};
 	_cleanup_(cJSON_Deletep) cJSON *o = cJSON_CreateObject();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The writes that the operator does, each one call of kube_client. OBJECT is borrowed for the call
- * of the function. DONE as in kube_request; CALL may be NULL when it is never cancelled.
+ * The operator's reads and writes of single objects, each one call of kube_client. OBJECT is only
+ * used during the function. DONE as in kube_request; RET may be NULL when the call is never
+ * cancelled.
  */
 #pragma once
 
@@ -28,7 +29,7 @@ int kube_delete(struct kube_client *client, enum kube_kind kind, const char *ns,
 		struct kube_call **ret) _must_check_;
 int kube_get(struct kube_client *client, enum kube_kind kind, const char *ns, const char *name,
 	     kube_done_fn *done, void *arg, struct kube_call **ret) _must_check_;
-/* As the API server has it in memory, a moment old perhaps: costs etcd nothing. */
+/* Reads from the API server's cache: the object may be a moment old, and etcd is not asked. */
 int kube_get_recent(struct kube_client *client, enum kube_kind kind, const char *ns,
 		    const char *name, kube_done_fn *done, void *arg,
 		    struct kube_call **ret) _must_check_;

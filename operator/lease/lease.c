@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The election on its loop: one timer, one call at a time, and the Lease as it was last read, over
- * which the next write goes. What we do not know of the object stays in it. Everything that decides
- * is in lease_core.c. Loop thread throughout.
+ * The election on its loop: one timer, one call at a time, and the Lease object as last read, which
+ * the next write is based on. Its unknown fields are preserved. lease_core.c makes all decisions.
+ * Loop thread throughout.
  *
- * The clock is CLOCK_BOOTTIME: a machine that slept has lost what it held, and must know it.
+ * The clock is CLOCK_BOOTTIME: the lease of a holder runs out while its machine sleeps, and the
+ * holder must see that on waking up.
  */
 #include "operator/lease/lease.h"
 
@@ -50,7 +51,7 @@ static uint64_t now_ms(void)
 	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
 }
 
-/* Candidates must not walk in step, so the dice are real ones. */
+/* [0, 1). Random bytes of the system: candidates that started together must not retry together. */
 static double random_unit(void)
 {
 	uint32_t n = 0;
@@ -129,7 +130,7 @@ static int new_object(const struct lease *lease, cJSON **ret)
 	return 0;
 }
 
-/* What STEP writes; the caller frees the text. */
+/* Renders the Lease that STEP writes, as JSON; the caller frees *RET. */
 static int render(const struct lease *lease, enum lease_step step, char **ret)
 {
 	const struct lease_core *core = &lease->core;
@@ -190,7 +191,7 @@ static void complain(struct lease *lease, const struct kube_answer *answer)
 		 answer->message && *answer->message ? answer->message : "not a Lease", held_back);
 }
 
-/* A 200 that is not a Lease with a resource version counts as no answer. */
+/* A 200 whose body is not a Lease with a resource version counts as LEASE_FAILED. */
 static enum lease_outcome judge(struct lease *lease, const struct kube_answer *answer,
 				struct lease_record *ret)
 {
@@ -277,7 +278,7 @@ static void finish(struct lease *lease)
 		released(lease->released_arg);
 }
 
-/* Does what is due, and sets the timer for what is next. tell() may free the lease. */
+/* Runs the steps that are due, and sets the timer for the next one. tell() may free the lease. */
 static void advance(struct lease *lease)
 {
 	enum lease_step step;
@@ -322,7 +323,7 @@ int lease_new(uv_loop_t *loop, struct kube_client *client, const struct lease_op
 	if (len == 0 || len >= LEASE_HOLDER_MAX)
 		return error_set(err, -EINVAL, "lease identity: want 1..%d characters, got %zu",
 				 LEASE_HOLDER_MAX - 1, len);
-	/* The same as client-go asks for: or the lease is lost between two renewals. */
+	/* client-go requires the same: otherwise the lease is lost between two renewals. */
 	if (core.duration_ms <= core.renew_deadline_ms ||
 	    (double)core.renew_deadline_ms <= (double)core.retry_ms * (1 + 0.2))
 		return error_set(err, -EINVAL,

@@ -29,8 +29,8 @@ void lease_start(struct lease *lease);
 bool lease_held(const struct lease *lease);
 const char *lease_holder(const struct lease *lease); /* "" while unknown */
 /*
- * Gives the lease back (holder emptied, duration 1 s) when it is ours, then calls DONE. At most
- * one request timeout. lost() is called first when it was held.
+ * Gives the lease back (holder emptied, duration 1 s) when it is ours, then calls DONE. Takes at
+ * most one request timeout. lost() is called first when the lease was held.
  */
 void lease_release(struct lease *lease, void (*done)(void *arg), void *arg);
 struct lease *lease_free(struct lease *lease);

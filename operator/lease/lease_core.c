@@ -4,22 +4,23 @@
  *
  *   the holder   counts from when it SENT the last renewal that succeeded, and has stopped after
  *                renew_deadline;
- *   the server   stores one write after another (resource versions), and no time of its own counts;
+ *   the server   orders the writes (resource versions); its own time is not used;
  *   the others   count from when they SAW the lease change, which is after the server stored it,
  *                and wait for its whole duration.
  *
- * sent <= stored <= seen and renew_deadline < duration, so nobody takes what is still held, however
- * wrong the wall clocks are. A lease is only ever taken by a write over exactly what was read.
+ * sent <= stored <= seen and renew_deadline < duration, so nobody takes a lease that is still held,
+ * however wrong the wall clocks are. A lease is taken only by a write on the resource version that
+ * was read.
  *
- * A write without an answer may have happened: it is followed by a read, and what that shows is
- * believed. Times and rules: client-go v0.34 tools/leaderelection/leaderelection.go; unlike there
- * the candidate's wait is drawn from 1..1.2 periods (there 1..2.2), and ends when the lease runs
- * out, so that a release is taken up within 3 s and a dead holder is replaced without another wait.
+ * A write without an answer may have taken effect: the lease is read again, and the read counts.
+ * Times and rules: client-go v0.34 tools/leaderelection/leaderelection.go, with one difference: the
+ * candidate's wait is drawn from 1..1.2 periods (there 1..2.2), and ends when the lease runs out,
+ * so that a released lease is taken within 3 s and a dead holder is replaced without another wait.
  */
 #include "operator/lease/lease_core.h"
 
 enum {
-	FOREIGN_DURATION_MAX_S = 3600, /* a lease that says more is not waited for any longer */
+	FOREIGN_DURATION_MAX_S = 3600, /* longer durations of other holders count as this */
 	RELEASE_PACE_MS = 200,
 };
 #define JITTER 0.2
@@ -82,7 +83,7 @@ static void then(struct lease_core *c, enum lease_step step, uint64_t at_ms)
 	c->next_ms = at_ms;
 }
 
-/* A request that took its time has been a wait already. */
+/* The retry period counts from when the request was sent: a slow request is part of the wait. */
 static void then_retry(struct lease_core *c, enum lease_step step, uint64_t retry_after_ms,
 		       uint64_t now_ms)
 {
@@ -104,7 +105,7 @@ static void see(struct lease_core *c, const struct lease_record *record, uint64_
 	c->doubtful = false;
 }
 
-/* When another's lease will have run out, as seen from here. */
+/* When the lease of another holder runs out, by our clock. */
 static uint64_t runs_out_ms(const struct lease_core *c)
 {
 	uint64_t ms = c->options.duration_ms;
@@ -124,7 +125,8 @@ static enum lease_change answer_read(struct lease_core *c, enum lease_outcome ou
 	case LEASE_DONE:
 		see(c, record, now_ms);
 		break;
-	case LEASE_NOT_FOUND: /* a holder stays one: nobody else is, and only one can make it */
+	/* If we hold the lease we go on: nobody else holds it, and only one create can succeed. */
+	case LEASE_NOT_FOUND:
 		then(c, LEASE_CREATE, now_ms);
 		return LEASE_SAME;
 	default:
@@ -156,7 +158,7 @@ static enum lease_change answer_write(struct lease_core *c, enum lease_outcome o
 	case LEASE_DONE:
 		see(c, record, now_ms);
 		if (now_ms >= c->sent_ms + c->options.renew_deadline_ms) {
-			then(c, LEASE_TAKE, now_ms); /* too late to count on */
+			then(c, LEASE_TAKE, now_ms); /* past the deadline: renew again */
 			return LEASE_SAME;
 		}
 		c->renewed_ms = c->sent_ms;
@@ -166,7 +168,9 @@ static enum lease_change answer_write(struct lease_core *c, enum lease_outcome o
 		c->held = true;
 		return LEASE_GAINED;
 	case LEASE_NOT_FOUND:
-		/* Deleted since it was read; or the namespace is missing, when it was a create. */
+		/*
+		 * The Lease was deleted after it was read; for a create, the namespace is missing.
+		 */
 		if (c->next == LEASE_CREATE)
 			then_retry(c, LEASE_READ, retry_after_ms, now_ms);
 		else
@@ -174,7 +178,7 @@ static enum lease_change answer_write(struct lease_core *c, enum lease_outcome o
 		return LEASE_SAME;
 	case LEASE_CONFLICT:
 		c->collided = !collided;
-		if (collided) /* twice in a row: others are busy, let them */
+		if (collided) /* the second conflict in a row: wait */
 			then_retry(c, LEASE_READ, retry_after_ms, now_ms);
 		else
 			then(c, LEASE_READ, now_ms);
@@ -221,7 +225,7 @@ enum lease_change lease_core_answer(struct lease_core *c, enum lease_outcome out
 	else
 		change = answer_write(c, outcome, record, retry_after_ms, now_ms);
 	if (ended == LEASE_LOST && change == LEASE_GAINED) {
-		/* The end has to be heard: leadership begins with the next renewal. */
+		/* Report LOST first; acquire the lease again at the next renewal. */
 		c->held = false;
 		then(c, LEASE_TAKE, now_ms);
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What nodes.c and its parts count, as Prometheus text. Loop thread only. */
+/* The counters of nodes.c and its parts as Prometheus text. Loop thread only. */
 #include "operator/nodes/nodes_internal.h"
 
 #include "operator/http/prometheus.h"

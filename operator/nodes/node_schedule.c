@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which write is due, and whose turn it is. What turned is written soon, counters seldom, and the
- * rest once in a while, for lastReportTime (the figures are in nodes.h).
+ * Decides which records are due to be written, and in which order. Changed facts are written soon,
+ * counters seldom, and everything once in a while to renew lastReportTime (the figures are in
+ * nodes.h).
  *
- * The pace: a bucket of NODES_WRITES_S a second, filled by ticks; records wait for it in turn. At
- * most NODES_CALLS_MAX writes are under way. Loop thread only.
+ * The rate: a bucket of NODES_WRITES_S a second, filled by ticks; records take turns. At most
+ * NODES_CALLS_MAX writes are under way. Loop thread only.
  */
 #include "operator/nodes/nodes_internal.h"
 
@@ -26,7 +27,9 @@ uint64_t node_record_content(struct nodes *n, struct node_record *r)
 	return h ? h : 1;
 }
 
-/* 5,000 nodes: one write in 100 s of each, 50 a second of all. */
+/*
+ * Time between two writes of a node's counters. With 5,000 nodes: 100 s, 50 writes a second in all.
+ */
 static uint64_t counters_ms(const struct nodes *n)
 {
 	uint64_t all = MAX(node_store_count(n->store), n->connected);
@@ -34,7 +37,7 @@ static uint64_t counters_ms(const struct nodes *n)
 	return MAX((uint64_t)NODES_COUNTERS_MS, all * 1000 / NODES_COUNTERS_PER_S);
 }
 
-enum due { DUE_NOT, DUE_NOW, DUE_NEVER /* there is nothing more to say of it */ };
+enum due { DUE_NOT, DUE_NOW, DUE_NEVER /* forget the record */ };
 
 static enum due due_away(struct nodes *n, const struct node_record *r, uint64_t now, uint64_t says)
 {
@@ -42,7 +45,7 @@ static enum due due_away(struct nodes *n, const struct node_record *r, uint64_t 
 
 	if (now < r->since_ms + NODES_GRACE_MS)
 		return DUE_NOT;
-	/* Gone with its Node, or told; or there was no memory for what was said of it. */
+	/* Its ProfilingNode is gone or already says so; or there was no memory for the event. */
 	return !r->told.bytes || !stored || !stored->replica || r->written == says ? DUE_NEVER
 										   : DUE_NOW;
 }
@@ -99,7 +102,7 @@ void nodes_tick(struct nodes *n)
 				node_record_write(n, r);
 				break;
 			}
-			/* It is the first that goes on at the next tick. */
+			/* The next tick begins with the first record that waits. */
 			if (!waiting++)
 				n->next = r;
 		}

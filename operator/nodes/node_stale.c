@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ProfilingNodes that no replica tells of: their agents went while nobody led, or their replica
- * has gone. They are told to be away once every replica has told of all its nodes; when some
- * cannot be asked, once the status has not been written for NODES_STALE_S. Loop thread only.
+ * ProfilingNodes that no replica reports: their agents went away while there was no leader, or
+ * their replica is gone. Their status is set to disconnected once every replica has reported all
+ * its nodes; when some replica cannot be reached, once the last report is NODES_STALE_S old. Loop
+ * thread only.
  */
 #include "operator/nodes/nodes_internal.h"
 
@@ -36,7 +37,10 @@ static int find_stale(void *arg, const struct stored_node *node)
 	return 1;
 }
 
-/* One at a time; what its agent said so long ago goes with it. True: there was one. */
+/*
+ * Starts the write of one stale node: its new status has nothing of the agent's old report. False
+ * when there is none, or on failure.
+ */
 static bool mark_stale(struct nodes *n)
 {
 	const struct stored_node *node = NULL;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What people read with `kubectl get pn`.
+ * The status that `kubectl get pn` shows.
  *
- * Ready needs ConfigApplied, Exporting and MetadataSynced, and has the reason of the first that
- * does not hold. A tracer that is not available keeps nobody from profiling the rest of the node,
- * so that TracersLoaded tells and is no cause. A node without a stream is Unknown: its agent goes
- * on with what it was told last, and nobody hears of it.
+ * Ready needs ConfigApplied, Exporting and MetadataSynced, and has the reason of the first of them
+ * that does not hold. TracersLoaded does not affect Ready: without one tracer the rest of the node
+ * is still profiled. A node without a stream is Unknown: its agent continues with its last
+ * configuration, but nothing is heard of it.
  */
 #include "operator/nodes/node_status.h"
 
@@ -24,7 +24,7 @@ enum {
 	RUNTIME_VERSIONS_MAX = 8,
 	MESSAGE_LENGTH = 1024,
 };
-#define NUMBER_MAX 9007199254740991ULL /* what JSON's readers keep exactly */
+#define NUMBER_MAX 9007199254740991ULL /* the largest integer that JSON readers keep exactly */
 
 const char *const node_condition_names[NODE_CONDITIONS] = {
     [NODE_READY] = "Ready",
@@ -58,7 +58,7 @@ static bool add_number(cJSON *to, const char *key, uint64_t n)
 	return cJSON_AddNumberToObject(to, key, (double)MIN(n, NUMBER_MAX));
 }
 
-/* A new item of the list-map KEY of TO; NULL: out of memory. */
+/* Appends an empty object to LIST and returns it; NULL: out of memory. */
 static cJSON *add_item(cJSON *list)
 {
 	cJSON *item = cJSON_CreateObject();
@@ -133,8 +133,10 @@ static bool set_exporter(cJSON *item, const Kiln__Node__V1__Exporter *e)
 	       (e->healthy || add_text(item, "error", e->error, REASON_LENGTH));
 }
 
-/* A tenant's destination has an id for each of its settings ("shop/main@1a2b3c4d"): they are told
- * as one, which fails when any of them does. */
+/*
+ * A tenant's destination has an id for each of its settings ("shop/main@1a2b3c4d"): they are one
+ * item in the status, which is Failing when any of them is.
+ */
 static bool add_exporters(cJSON *status, const Kiln__Node__V1__Report *r)
 {
 	cJSON *list = r->n_exporters ? cJSON_AddArrayToObject(status, "exporters") : NULL, *item;
@@ -238,7 +240,9 @@ static bool add_budget(cJSON *status, const Kiln__Node__V1__Report *r)
 	       add_cut(budget, b);
 }
 
-/* Two configs of a namespace may mean different things by one name: the first is told. */
+/*
+ * Two configs of a namespace may use one name for different destinations: only the first is shown.
+ */
 static bool add_left_out(cJSON *status, const struct node_status_input *in)
 {
 	size_t n = in->connected ? in->event->n_left_out : 0;
@@ -302,8 +306,10 @@ static struct condition tracers_loaded(const struct node_status_input *in, char 
 				  "Every tracer that is asked for is loaded."};
 }
 
-/* NAMESPACE/NAME is a tenant's destination: it is said at the config that declares it, and says
- * nothing of the node. */
+/*
+ * NAMESPACE/NAME is a tenant's destination: its failures are shown in the status of the config that
+ * declares it, and do not count for the node.
+ */
 static bool is_tenants(const Kiln__Node__V1__Exporter *e)
 {
 	return strchr(e->destination, '/') != NULL;
@@ -388,8 +394,11 @@ static struct condition ready(const struct node_status_input *in, const struct c
 	static const enum node_condition causes[] = {NODE_METADATA_SYNCED, NODE_CONFIG_APPLIED,
 						     NODE_EXPORTING};
 
-	/* What an agent without a stream said last is not how it is. An agent that cannot tell its
-	 * configuration's hash, or has no destination, does all that it should. */
+	/*
+	 * The last report of an agent without a stream says nothing of its current state. Unknown
+	 * is no cause: an agent without a configuration's hash or without destinations does all it
+	 * should.
+	 */
 	if (all[NODE_METADATA_SYNCED].status != CONDITION_TRUE)
 		return all[NODE_METADATA_SYNCED];
 	for (size_t i = 0; i < ARRAY_SIZE(causes); i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The status of a ProfilingNode (crds/profilingnodes.yaml) from what its agent said: a pure
- * function. What an agent says is foreign: everything is cut and cleaned to what the API takes.
+ * Builds the status of a ProfilingNode (crds/profilingnodes.yaml) from its agent's event: a pure
+ * function. Agents are not trusted: all values are cut and cleaned to what the API accepts.
  */
 #pragma once
 
@@ -20,7 +20,10 @@ enum node_condition {
 };
 extern const char *const node_condition_names[NODE_CONDITIONS];
 
-/* How the conditions stand, as enum condition_status, and since when; since 0: never told. */
+/*
+ * The status of each condition (enum condition_status) and the time of its last transition, in
+ * seconds since the epoch; 0: not known.
+ */
 struct node_turns {
 	uint8_t status[NODE_CONDITIONS];
 	int64_t since[NODE_CONDITIONS];
@@ -29,15 +32,18 @@ struct node_turns {
 struct node_status_input {
 	const Kiln__Node__V1__NodeEvent *event; /* NULL: nothing is known of it but its name */
 	bool connected;				/* it has a stream, to REPLICA */
-	const char *runtime;	 /* of its Node, when its agent does not tell; may be NULL */
+	const char *runtime;	 /* of its Node, if the agent reports none; may be NULL */
 	const char *wanted_hash; /* of the configuration of the node's group; "": not known */
 	const char *replica;	 /* may be NULL when it has none */
 	int64_t reported;	 /* seconds since the epoch; 0: never */
 	int64_t now;
 };
 
-/* Why NODE_WITHIN_BUDGET is as it is, in words for people. */
+/* Writes the message of the condition NODE_WITHIN_BUDGET to RET. */
 void node_status_budget_text(const Kiln__Node__V1__NodeEvent *event, char *ret, size_t size);
-/* TURNS: what was told before, and then what is. */
+/*
+ * Builds the status; the caller frees *RET. TURNS: the conditions written before, then the new
+ * ones.
+ */
 int node_status_build(const struct node_status_input *in, struct node_turns *turns,
 		      cJSON **ret) _must_check_;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Objects are read once, as they come, into a record; the JSON is not kept. Two tables point to the
- * same records: by name, and by match_node_key(), under which the counts of configs know nodes. Two
- * names of the same key would count as one node in a status, and are both kept by name.
+ * Each object is read into a record as it comes; the JSON is not kept. Two tables refer to the same
+ * records: by name, and by match_node_key(), which identifies nodes in the counts of configs. Two
+ * names with the same key would count as one node in a status; both are kept by name.
  */
 #define HASH_NONFATAL_OOM 1 /* an element that could not be added has no hh.tbl */
 #include "operator/nodes/node_store.h"
@@ -15,7 +15,7 @@
 #include "operator/reconcile/condition.h"
 
 enum {
-	FAILING_MAX = 16, /* an agent has no more: agent/export/route.h */
+	FAILING_MAX = 16, /* the most that an agent has: agent/export/route.h */
 	REASON_MAX = 64,
 	CAUSE_MAX = 896, /* as operator/stream/destinations.h */
 };
@@ -27,18 +27,23 @@ struct entry {
 	uint32_t generation;
 	uint16_t n_policies;
 	uint64_t policies[TOLD_POLICIES_MAX];
-	/* Tenants' destinations that do not take what the agent sends: node_text_hash() of
-	 * "NAMESPACE/NAME". */
+	/*
+	 * Tenants' destinations that the agent cannot export to: node_text_hash() of
+	 * "NAMESPACE/NAME".
+	 */
 	uint16_t n_failing;
 	uint64_t failing[FAILING_MAX];
-	/* Destinations that it needs and is not told, and a hash of them with their causes. */
+	/*
+	 * Destinations that the agent needs and that it is not sent, and a hash of them with their
+	 * causes.
+	 */
 	struct cause **causes;
 	size_t n_causes;
 	uint64_t causes_hash;
 	char name[];
 };
 
-/* Why a destination is left out, as some node told last. */
+/* Why a destination is left out, from the last status that says so. */
 struct cause {
 	uint64_t destination; /* node_text_hash() of "NAMESPACE/NAME" or, the cluster's, "NAME" */
 	uint32_t nodes;
@@ -207,7 +212,7 @@ static void drop_causes(struct node_store *s, struct entry *e)
 	e->causes_hash = 0;
 }
 
-/* Without memory, what does not fit is not known. */
+/* Reads status.leftOut. Without memory, causes are left out. */
 static void read_causes(struct node_store *s, const cJSON *list, struct entry *ret)
 {
 	const cJSON *item;
@@ -252,7 +257,7 @@ static bool is_degraded(const struct stored_node *n)
 	return n->has_status && n->turns.status[NODE_READY] != CONDITION_TRUE;
 }
 
-/* It has a stream, and nothing says that it runs an old configuration. */
+/* True when the agent has a stream, and is not known to run an old configuration. */
 static bool is_applied(const struct stored_node *n)
 {
 	return n->has_status && n->replica &&
@@ -285,7 +290,7 @@ static void count_failing(struct node_store *s, uint64_t destination, uint32_t s
 	free(f);
 }
 
-/* STEP is 1, or -1 as an unsigned number. */
+/* Adds E to the totals when STEP is 1, removes it when STEP is -1 as an unsigned number. */
 static void count(struct node_store *s, const struct entry *e, uint32_t step)
 {
 	const struct stored_node *n = &e->node;
@@ -460,7 +465,7 @@ uint64_t node_store_refused(const struct node_store *s)
 	return s->refused;
 }
 
-/* An agent that is away keeps what it was told last: it applies that, unheard. */
+/* An agent without a stream still applies the policies that it received last. */
 unsigned int node_store_state(void *store, uint64_t node, uint64_t policy)
 {
 	const struct entry *e = find_key(store, node);

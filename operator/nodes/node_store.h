@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct node_store: what of the ProfilingNodes at the API server matters for writing and adding
- * up: under 1 KiB each, whichever replica wrote them. Fits struct informer_ops. Loop thread only.
+ * struct node_store: the fields of all ProfilingNodes at the API server that are needed to write
+ * them and to add them up: under 1 KiB each, whichever replica wrote them. Fits struct
+ * informer_ops. Loop thread only.
  */
 #pragma once
 
@@ -21,9 +22,12 @@ struct stored_node {
 struct node_store;
 struct node_store_options {
 	size_t max_nodes;
-	/* The totals or what a node applies are others: statuses of configs may be. */
+	/*
+	 * The totals or the policies that a node applies have changed, and with them perhaps
+	 * statuses of configs.
+	 */
 	void (*turned)(void *arg);
-	/* NAME is another than before or gone. */
+	/* NAME was added, written or removed. */
 	void (*changed)(void *arg, const char *name);
 	void *arg;
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The writes of one record: first its ProfilingNode, when there is none that its Node owns, then
- * the status. A write goes on from answer to answer; what fails is due again NODES_RETRY_MS later.
- * Loop thread only.
+ * The writes of one record: first its ProfilingNode, unless there is one that its Node owns, then
+ * the status. Each answer starts the next step; after a failure the record is due again
+ * NODES_RETRY_MS later. Loop thread only.
  */
 #include "operator/nodes/nodes_internal.h"
 
@@ -28,7 +28,7 @@ cJSON *nodes_make_body(const char *name)
 	return NULL;
 }
 
-/* Owned by the Node, with which the cluster's garbage collector removes it. */
+/* A ProfilingNode that the Node owns: the cluster's garbage collector removes it with the Node. */
 static cJSON *make_object(const char *name, const char *uid)
 {
 	cJSON *body = nodes_make_body(name), *owners, *owner;
@@ -50,7 +50,7 @@ static cJSON *make_object(const char *name, const char *uid)
 	return NULL;
 }
 
-/* People hear of it when it turns. */
+/* Reports to the owner when WithinBudget becomes False or ceases to be False. */
 static void tell_budget(struct nodes *n, const struct node_record *r,
 			const Kiln__Node__V1__NodeEvent *event, enum condition_status before)
 {
@@ -112,7 +112,7 @@ static int write_status(struct nodes *n, struct node_record *r)
 				 r, &r->call);
 }
 
-/* 1: there is no need to. */
+/* Writes the ProfilingNode without its status. 1: no need to; -ENOENT: its Node is not known. */
 static int write_object(struct nodes *n, struct node_record *r)
 {
 	const struct stored_node *stored = node_store_find(n->store, r->name);
@@ -147,7 +147,10 @@ static void failed(struct nodes *n, struct node_record *r, const char *why)
 			 held_back);
 }
 
-/* "containerd://1.7.24", as the kubelet has it. A cgroup's path does not always tell. */
+/*
+ * The container runtime as the kubelet reports it, "containerd://1.7.24": an agent cannot always
+ * tell it from a cgroup's path.
+ */
 static char *runtime_of(const struct kube_answer *a)
 {
 	_cleanup_(cJSON_Deletep) cJSON *node =
@@ -160,7 +163,7 @@ static char *runtime_of(const struct kube_answer *a)
 	return text ? strndup(text, RUNTIME_MAX) : strdup("");
 }
 
-/* Asking again would not give another answer. */
+/* True when another request would get the same answer. */
 static bool is_settled(int status)
 {
 	return status == 200 || status == 403 || status == 404;
@@ -186,7 +189,10 @@ static void on_node(void *arg, const struct kube_answer *answer)
 		failed(n, r, strerror(-e));
 }
 
-/* The Node is asked for what the agent does not tell, until there is an answer. */
+/*
+ * Writes the status. If the agent does not report its container runtime, reads the Node first,
+ * until there is an answer.
+ */
 static int write_next(struct nodes *n, struct node_record *r)
 {
 	if (!r->connected || r->runtime || r->told.has_runtime)

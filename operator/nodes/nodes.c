@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A record for each node whose agent has, or had a moment ago, its stream to one of the replicas. A
- * record knows what was said by one hash and what was written by another: they differ, so a write
- * is due; how soon, depends on what differs (node_schedule.c).
+ * record has one hash of the last event and one of the status that was written: when they differ a
+ * write is due; how soon depends on what differs (node_schedule.c).
  *
- * Who leads writes all of them, by server-side apply; status.operator names the replica that has
- * the stream. Of two replicas that claim a node the one that heard from the agent last has it: of
- * two streams only one is alive. Nodes that no replica tells of are marked (node_stale.c).
+ * The leader writes all of them, by server-side apply; status.operator names the replica that has
+ * the stream. When two replicas claim a node, the one that heard from the agent last has it: only
+ * one of two streams is alive. Nodes that no replica reports are marked (node_stale.c).
  *
- * Events are foreign: whoever breaks into a replica can make them up. Their size, their number and
- * what of them is written is limited, and only nodes that are in the cluster are written.
+ * Events are not trusted: whoever breaks into a replica can forge them. Their size, their number
+ * and the fields that are written are limited, and only nodes that are in the cluster are written.
  */
 #include "operator/nodes/nodes_internal.h"
 
@@ -103,7 +103,7 @@ static int take_event(struct nodes *n, uint64_t peer, const char *replica,
 	if (r->connected && r->peer != peer && r->heard_ms > event->heard)
 		return 0;
 	if (!event->report && r->told.has_report)
-		r->since_ms = nodes_now_ms(n); /* a new stream: its first report will tell */
+		r->since_ms = nodes_now_ms(n); /* a new stream: wait for its first report */
 	if (set_replica(r, peer, replica) < 0 || told_set(&r->told, event) < 0)
 		return -ENOMEM;
 	r->heard_ms = event->heard;
@@ -113,7 +113,7 @@ static int take_event(struct nodes *n, uint64_t peer, const char *replica,
 	return 0;
 }
 
-/* How much memory events may take once decoded: many empty parts are small on the wire. */
+/* Limits the memory of decoded events: many empty parts are small on the wire. */
 struct arena {
 	size_t left;
 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What nodes.c (records, life), node_schedule.c (what is due, the pace), node_writer.c (the writes
- * of one record), node_stale.c (nodes that nobody has) and metrics.c share. Loop thread only.
+ * Shared by nodes.c (records, life), node_schedule.c (due writes, their rate), node_writer.c (the
+ * writes of one record), node_stale.c (nodes that no replica reports) and metrics.c. Loop thread
+ * only.
  */
 #pragma once
 
@@ -23,18 +24,18 @@ enum { NODES_MAX = 20000 };
 struct node_record {
 	UT_hash_handle hh;
 	struct nodes *owner;
-	struct told told; /* by its replica */
-	char *runtime;	  /* of its Node, when its agent does not tell; "": nor does that */
-	uint64_t peer;	  /* which replica, and its name */
+	struct told told; /* the replica's last event */
+	char *runtime;	  /* of its Node, if the agent reports none; "": the Node neither */
+	uint64_t peer;	  /* the replica; `replica` is its name */
 	char *replica;
 	bool connected;
-	uint64_t since_ms; /* connected or not */
-	int64_t heard_ms;  /* by the replica's clock, since the epoch */
-	int64_t reported;  /* the same in seconds, of the last report */
+	uint64_t since_ms; /* when `connected` last changed, or a new stream began */
+	int64_t heard_ms;  /* last message, by the replica's clock, since the epoch */
+	int64_t reported;  /* last report, by the same clock, in seconds */
 	char wanted[17];
 	bool wanted_known;
 	struct node_turns turns;
-	uint64_t written, written_counters; /* hashes; 0: nothing is */
+	uint64_t written, written_counters; /* hashes of the status at the API server; 0: none */
 	uint64_t written_ms, not_before_ms;
 	/* The write under way. */
 	struct kube_call *call;
@@ -45,7 +46,7 @@ struct node_record {
 
 struct nodes {
 	struct nodes_options o;
-	struct node_record *records, *next; /* next: whose turn it is; NULL: the first's */
+	struct node_record *records, *next; /* next: where the next tick begins; NULL: the first */
 	struct node_store *store;
 	struct informer *informer;
 	struct node_reports reports;
@@ -54,7 +55,7 @@ struct nodes {
 	size_t calls, connected;
 	bool settled;
 	uint64_t settled_ms;
-	/* The write over a node that nobody has. */
+	/* The write of a stale node. */
 	struct kube_call *stale_call;
 	struct log_limit log;
 	struct nodes_stats stats;
@@ -73,7 +74,7 @@ static inline int64_t nodes_now_s(const struct nodes *n)
 /* nodes.c */
 struct node_record *nodes_find(struct nodes *n, const char *name);
 void nodes_forget(struct nodes *n, struct node_record *r);
-/* node_schedule.c: the hash of what the status says besides counters; never 0. */
+/* node_schedule.c: the hash of the status without its counters; never 0. */
 uint64_t node_record_content(struct nodes *n, struct node_record *r);
 
 /* node_writer.c */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Events come every few seconds of thousands of nodes and mostly say the same but for counters. So
- * an event is kept in its packed form, and what it says besides counters is the hash of the same
- * message with its counters at 0. Loop thread.
+ * Events of thousands of nodes come every few seconds, and mostly differ only in counters. So an
+ * event is kept in packed form, and its facts are compared by the hash of the same message with all
+ * counters at 0. Loop thread.
  */
 #include "operator/nodes/told.h"
 
@@ -30,7 +30,10 @@ static int pack(const Kiln__Node__V1__NodeEvent *event, uint8_t **ret, size_t *r
 	return 0;
 }
 
-/* How far policies are cut changes often; that they are cut does not. */
+/*
+ * Takes the current rates of cut policies out of the facts: they change often, the list of cut
+ * policies does not. Returns their hash.
+ */
 static uint64_t take_rates(Kiln__Node__V1__Report *r, struct parts *parts)
 {
 	uint64_t rates = r->budget->detail;
@@ -48,7 +51,7 @@ static uint64_t take_rates(Kiln__Node__V1__Report *r, struct parts *parts)
 	return rates;
 }
 
-/* R without its counters, whose hash is returned. */
+/* Sets the counters of R to 0, and returns their hash. */
 static uint64_t take_counters(Kiln__Node__V1__Report *r, struct parts *parts)
 {
 	const uint64_t numbers[] = {r->samples, r->dropped, r->truncated, r->exported,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct told: what a replica said of a node last (Kiln__Node__V1__NodeEvent), packed, and two
- * hashes that tell what is another than before: what people are told at once, and counters, which
- * are not.
+ * struct told: the last event of a replica about a node (Kiln__Node__V1__NodeEvent), packed, and
+ * two hashes to detect changes: of its facts, which are written to the status at once, and of its
+ * counters, which are not.
  */
 #pragma once
 

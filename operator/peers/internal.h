@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What peers.c (which replicas there are) and peer.c (the connection to one) share. Loop thread. */
+/* Shared by peers.c (the list of replicas) and peer.c (the connection to one). Loop thread. */
 #pragma once
 
 #include "operator/peers/peers.h"
@@ -13,8 +13,8 @@ struct peer {
 	struct peers *peers;
 	struct peer *prev, *next;
 	char address[PEER_ADDRESS_MAX]; /* "127.0.0.1:8443", "[::1]:8443" */
-	bool is_named;			/* by the last look at the names that has ended */
-	bool is_seen;			/* by the look that is under way */
+	bool is_named;			/* the last finished look-up of the names found it */
+	bool is_seen;			/* the look-up under way found it */
 	bool is_whole;
 	uint64_t id; /* of the connection */
 	uint64_t retry_ms, pause_ms;
@@ -32,9 +32,9 @@ struct peers {
 	unsigned int open_handles; /* the timer's, and names that are being resolved */
 	bool started, freed;
 	bool is_settled;
-	uint64_t look_ms;      /* when names are to be looked at next */
-	unsigned int looks;    /* under way */
-	bool failed, complete; /* this look; the last one */
+	uint64_t look_ms;      /* when the next look-up begins */
+	unsigned int looks;    /* names being resolved */
+	bool failed, complete; /* the look-up under way failed; the last one did not */
 	uint64_t last_id;
 	uint64_t messages, failures;
 	struct log_limit log, name_log;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The connection to one replica: a call of gRPC as HTTP/2 sees it, a POST whose answer does not
- * end. Its messages are { compressed:8; length:32 } and as many bytes. A connection has a client of
- * its own, so that the next one takes the CA of then. Loop thread only.
+ * The connection to one replica: a gRPC call made as a plain HTTP/2 request, a POST whose response
+ * does not end. Its messages are { compressed:8; length:32 } and as many bytes. Each connection has
+ * a client of its own, so that it uses the CA of the time it is made. Loop thread only.
  */
 #include "operator/peers/internal.h"
 
@@ -44,7 +44,7 @@ static void disconnect(struct peer *peer)
 	peers_look_at_whole(p);
 }
 
-/* One message at C; positive: there is none that is whole yet. */
+/* Takes one message at C. 1: the message is not complete yet. */
 static int take_message(struct peer *peer, struct cursor *c)
 {
 	struct peers *p = peer->peers;

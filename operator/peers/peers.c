@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which replicas there are: every address that the names have. They are looked up by libuv's
- * threads, all names at once; a look counts when each of them was answered. A replica that is not
- * named any more is kept for as long as its connection is.
+ * The list of replicas: every address that the names resolve to. libuv's threads resolve all names
+ * at once; a look-up is complete when every name was resolved. A replica that no name resolves to
+ * any more is kept while it has a connection.
  */
 #include "operator/peers/internal.h"
 
@@ -76,7 +76,7 @@ static void name_address(struct peers *p, const struct sockaddr *a)
 	name_peer(p, address);
 }
 
-/* Those that the names do not have any more, and that have no connection, go. */
+/* Ends a look-up: removes the replicas that no name resolves to and that have no connection. */
 static void end_look(struct peers *p)
 {
 	struct peer *peer, *next;
@@ -136,7 +136,9 @@ static int look_up(struct peers *p, const struct host_port *target)
 	return 0;
 }
 
-/* The next target of *AT; 0 when there is none, -EINVAL when it is none. */
+/*
+ * Reads the next target and moves *AT behind it: 1. 0 at the end, -EINVAL when it is no HOST:PORT.
+ */
 static int next_target(const char **at, struct host_port *ret)
 {
 	char text[HOST_MAX + 16];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What cluster admins and tenants write, as structs: the specs of ClusterProfilingConfig and
- * ProfilingConfig (crds/, profiling.kiln.dev/v1alpha1). Parsed from JSON by config_parse.c, which
- * checks again what the schema promises: the operator may meet objects of another schema version.
- * Strings belong to the struct. Absent scalars keep the ABSENT value of their type, so that
- * inheritance can tell "not set" from any value. Pure data, any thread.
+ * The specs of ClusterProfilingConfig and ProfilingConfig (crds/, profiling.kiln.dev/v1alpha1) as
+ * structs. Parsed from JSON by config_parse.c, which checks the rules of the schema again: the
+ * operator may meet objects of another schema version. Strings belong to the struct. Absent scalars
+ * keep the ABSENT value of their type, so that inheritance can tell "not set" from any value. Pure
+ * data, any thread.
  */
 #pragma once
 
@@ -40,7 +40,8 @@ enum tracer {
 	TRACER_BEAM,
 	TRACER_LUAJIT,
 	TRACER_COUNT,
-	TRACERS_FIRST = TRACER_DOTNET + 1, /* those that all ids of policies are made of */
+	/* the number of tracers that are part of every policy's id */
+	TRACERS_FIRST = TRACER_DOTNET + 1,
 };
 extern const char *const tracer_names[TRACER_COUNT + 1]; /* ends with NULL */
 
@@ -96,7 +97,7 @@ struct destination {
 	/* of OTLP */
 	char *endpoint;
 	char *host; /* of the endpoint, without brackets */
-	int port;   /* of the endpoint, or what its scheme means */
+	int port;   /* of the endpoint, or the default of its scheme */
 	enum otlp_protocol protocol;
 	char *compression; /* "gzip", "zstd", "none" as the agent's YAML spells them */
 	int timeout_s;
@@ -153,7 +154,7 @@ struct object_id {
 	char *uid;
 	int64_t generation;
 	int64_t created; /* seconds since the epoch */
-	char *ignored;	 /* the unknown fields of the object: the first of them; NULL: none */
+	char *ignored;	 /* the first unknown field of the object; NULL: none */
 };
 
 /* What an agent may cost. */
@@ -201,13 +202,14 @@ int cluster_config_parse(const cJSON *object, struct cluster_config **ret,
 int namespace_config_parse(const cJSON *object, struct namespace_config **ret,
 			   struct error *err) _must_check_;
 /*
- * What a refused ProfilingConfig stands for: mode Disabled for the pods that its selector matches,
- * for the whole namespace and before all other configs where selector or priority cannot be read.
- * RET_DISABLED: the object itself says mode: Disabled. The object must have a name. -ENOMEM.
+ * Makes the stand-in for a refused ProfilingConfig: mode Disabled for the pods that its selector
+ * matches; when selector or priority cannot be read, for the whole namespace and before all other
+ * configs. *RET_DISABLED: the object itself has mode: Disabled. The object must have a name.
+ * -ENOMEM.
  */
 int namespace_config_salvage(const cJSON *object, struct namespace_config **ret,
 			     bool *ret_disabled) _must_check_;
-/* Does the refused ClusterProfilingConfig say defaults.mode: Disabled? */
+/* True when the refused ClusterProfilingConfig has defaults.mode: Disabled. */
 bool cluster_config_is_disabled(const cJSON *object);
 struct cluster_config *cluster_config_free(struct cluster_config *c);
 struct namespace_config *namespace_config_free(struct namespace_config *c);

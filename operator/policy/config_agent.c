@@ -35,8 +35,7 @@ static bool is_image(const char *s)
 	return true;
 }
 
-/* Digits and one point, then a suffix of apimachinery's resource.Quantity. No sign: none is
- * wanted. */
+/* Digits and one point, then a suffix of apimachinery's resource.Quantity. Signs are refused. */
 static bool is_quantity(const char *s)
 {
 	static const char *const suffixes[] = {"",  "n", "u",  "m",  "k",  "M",	 "G",  "T",
@@ -195,7 +194,7 @@ static int no_node_selector(struct json_fields *f, _unused_ const cJSON *node, _
 	return json_error(f, "only in spec.agent: the group has its own nodeSelector");
 }
 
-/* Labels and annotations that the operator sets itself are not the admin's. */
+/* Refuses labels and annotations that the operator sets itself. */
 static int decode_pod_map(struct json_fields *f, const cJSON *node, const struct json_row *value,
 			  cJSON **out)
 {

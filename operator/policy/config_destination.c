@@ -100,7 +100,7 @@ static const struct json_row header_from_rows[] = {HEADER_NAME,
 						    .rows = ref_rows, .required = true},
 						   {}};
 
-/* Headers of which the exporter says itself what they are. */
+/* Headers that the exporter sets itself. */
 static bool is_reserved_header(const char *name)
 {
 	static const char *const reserved[] = {
@@ -207,7 +207,7 @@ static const struct json_row otlp_rows[] = {
     {"protoGeneration", JSON_TEXT, AT(proto_generation), .choices = generations},
     {}};
 
-/* Repeats no user:password@ of a URL. */
+/* The message does not repeat user:password@ of a URL. */
 static int bad_endpoint(struct json_fields *f, const char *endpoint, const char *want)
 {
 	json_path_enter(f, "endpoint");

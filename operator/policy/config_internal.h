@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the parser share: one decoder a part of the objects. */
+/* Shared by the files of the parser: one decoder for each part of the objects. */
 #pragma once
 
 #include "operator/policy/config.h"
@@ -13,7 +13,7 @@ int groups_decode(struct json_fields *f, const cJSON *node, void *out);	   /* cl
 int probes_decode(struct json_fields *f, const cJSON *node, void *out);	   /* cluster_config */
 int selector_decode(struct json_fields *f, const cJSON *node, void *out);  /* struct selector */
 int object_id_decode(struct json_fields *f, const cJSON *node, void *out); /* metadata */
-/* What metadata did not say gets its default: the namespace is NS, the uid "". */
+/* Sets the defaults of fields that metadata does not have: namespace NS, uid "". */
 int object_id_finish(struct json_fields *f, struct object_id *id, const char *ns);
 /* {matchLabels: {...}} alone, of 1..MAX labels. */
 int label_selector_decode(struct json_fields *f, const cJSON *node, size_t max,

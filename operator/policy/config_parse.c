@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whole objects (metadata and spec) into the structs of config.h. Says again what the schema and
- * its CEL rules say, in their words: the operator may meet objects of another schema's version.
- * Rules that need the other configs (does a name of destinationRefs exist?) are policy_set's. Pure
- * functions.
+ * Whole objects (metadata and spec) into the structs of config.h. Checks the rules of the schema
+ * and its CEL rules again, with their wording: the operator may meet objects of another schema's
+ * version. Rules that need the other configs (does a name of destinationRefs exist?) are checked by
+ * policy_set. Pure functions.
  */
 #include "operator/policy/config_internal.h"
 
@@ -279,7 +279,7 @@ int object_id_finish(struct json_fields *f, struct object_id *id, const char *ns
 	return id->ns && id->uid ? 0 : json_no_memory(f);
 }
 
-/* apiVersion and kind, where they are given: items of a list may go without. */
+/* Checks apiVersion and kind if they are there: items of a list may lack them. */
 static int check_type(struct json_fields *f, const cJSON *object, const char *kind)
 {
 	static const char *const kinds[] = {"ClusterProfilingConfig", "ProfilingConfig", NULL};
@@ -364,7 +364,7 @@ static const struct json_row cluster_rows[] = {
     {}};
 #undef AT
 
-/* Each name of LIST, at PATH, is one of the cluster's destinations. */
+/* Checks that each name of LIST, at PATH, is one of the cluster's destinations. */
 static int check_names(struct json_fields *f, const struct cluster_config *c, const char *path,
 		       const struct string_list *list)
 {

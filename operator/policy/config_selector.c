@@ -140,7 +140,7 @@ int selector_decode(struct json_fields *f, const cJSON *node, void *out)
 int label_selector_decode(struct json_fields *f, const cJSON *node, size_t max,
 			  struct selector *out)
 {
-	/* The rows' offsets are 0: the selector itself, which must not be decoded twice. */
+	/* JSON_IGNORED: json_decode() only checks the members; the labels are decoded below. */
 	const struct json_row rows[] = {{"matchLabels", JSON_IGNORED, .required = true}, {}};
 	size_t mark;
 	int r = json_decode(f, node, rows, out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a config asks for and the agents of this version do not do. A switch that is accepted works,
- * or its condition says that it does not. Pure functions.
+ * Settings of a config that agents of this version do not support: an accepted setting takes
+ * effect, or its condition says that it does not. Pure functions.
  */
 #include <stdarg.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * JSON objects into structs; see the header. The depth of what is read is the depth of the tables,
- * whatever the document's, and members are looked at one by one until the first that is wrong: an
- * object of a million members costs no more than its parsing did.
+ * JSON objects into structs; see the header. Recursion is as deep as the tables, whatever the
+ * document's depth, and decoding ends at the first wrong member: an object of a million members
+ * costs no more than its parsing did.
  */
 #include "operator/policy/json_fields.h"
 
@@ -113,7 +113,7 @@ static void note_unknown(struct json_fields *f, const struct json_row *rows, con
 		n++;
 	nearest = nearest_name(name, n, row_name, rows);
 	mark = json_path_enter(f, quote_text(name).text);
-	/* The quotes are for blanks and the like; a plain name goes without. */
+	/* A plain name needs no quotes. */
 	if (strlen(name) <= 64 &&
 	    strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 			 "0123456789_-") == strlen(name)) {
@@ -159,7 +159,7 @@ int json_decode(struct json_fields *f, const cJSON *node, const struct json_row 
 	for (size_t i = 0; rows[i].type != JSON_END; i++) {
 		if (!rows[i].required || seen & UINT64_C(1) << i)
 			continue;
-		/* A misspelt name is the better cause. */
+		/* An unknown field, perhaps a misspelt name, explains more. */
 		if (!n_unknown && f->n_unknown)
 			return error_set(f->err, -EINVAL, "%s", f->unknown);
 		json_path_enter(f, rows[i].name);

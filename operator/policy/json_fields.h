@@ -15,14 +15,15 @@
 #include "operator/policy/config.h"
 
 enum json_type {
-	JSON_END,     /* the row after the last */
-	JSON_STRING,  /* char *, min..max bytes long */
-	JSON_INT,     /* int, min..max */
-	JSON_CHOICE,  /* an enum (or, with `flag`, a bool), one of `choices` */
-	JSON_TEXT,    /* char *, the `text` of one of `choices` */
-	JSON_OBJECT,  /* `rows` into the struct at `offset` */
-	JSON_STRINGS, /* struct string_list: a set of at most `max` strings */
-	JSON_CUSTOM,  /* `decode` */
+	JSON_END,    /* the row after the last */
+	JSON_STRING, /* char *, min..max bytes long */
+	JSON_INT,    /* int, min..max */
+	JSON_CHOICE, /* an enum (or, with `flag`, a bool), one of `choices` */
+	JSON_TEXT,   /* char *, the `text` of one of `choices` */
+	JSON_OBJECT, /* `rows` into the struct at `offset` */
+	/* struct string_list: at most `max` strings of 1..`min` bytes, no duplicates */
+	JSON_STRINGS,
+	JSON_CUSTOM, /* `decode` */
 	JSON_IGNORED,
 };
 
@@ -31,7 +32,7 @@ struct json_choice {
 	int value;
 	const char *text; /* what JSON_TEXT stores; NULL: the name */
 };
-/* The form of a string, and how to ask for it. */
+/* The syntax of a string, and its description in messages. */
 struct json_syntax {
 	const char *want;
 	bool (*ok)(const char *s);
@@ -73,13 +74,14 @@ int json_decode(struct json_fields *f, const cJSON *node, const struct json_row 
 int json_decode_value(struct json_fields *f, const cJSON *node, const struct json_row *row,
 		      void *out) _must_check_;
 /*
- * A list of objects: *RET gets an array of SIZE bytes an item, *RET_N how many of them ONE was
- * called for, so that whoever frees the struct frees them on failure too. The path has the item.
+ * Decodes a list of objects: *RET gets an array of SIZE bytes an item, *RET_N the number of items
+ * that ONE was called for, also on failure, so that the owner of the struct can free them. In ONE
+ * the path includes the item.
  */
 int json_list(struct json_fields *f, const cJSON *node, size_t max, size_t size,
 	      int (*one)(struct json_fields *f, const cJSON *item, void *out), void **ret,
 	      size_t *ret_n) _must_check_;
-/* A map of at most MAX strings of VALUE's form, each key of the form of a label's. */
+/* Checks a map of MIN..MAX strings: values of the form of VALUE, keys of the form of a label's. */
 int json_check_map(struct json_fields *f, const cJSON *node, size_t min, size_t max,
 		   const struct json_row *value) _must_check_;
 /* A member that is there and not null; NULL else. */

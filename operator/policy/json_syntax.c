@@ -17,7 +17,10 @@ static bool is_upper(char c)
 	return c >= 'A' && c <= 'Z';
 }
 
-/* N characters of letters, digits and those of INSIDE; the first and the last no such. */
+/*
+ * True for N characters, 1..MAX, of letters, digits and those of INSIDE, which may not be first or
+ * last.
+ */
 static bool is_name(const char *s, size_t n, size_t max, const char *inside, bool upper)
 {
 	if (!n || n > max || !is_alnum(s[0]) || !is_alnum(s[n - 1]))
@@ -58,7 +61,7 @@ static bool is_label_value(const char *s)
 	return !*s || is_name(s, strlen(s), 63, "-_.", true);
 }
 
-/* Keys that programs give samples are free; here visible characters, spaces only in between. */
+/* Programs may give samples any key. Allowed here: visible characters, spaces only between them. */
 static bool is_sample_label(const char *s)
 {
 	size_t n = strlen(s);
@@ -82,7 +85,7 @@ static bool is_port(const char *s)
 	return n && n <= 5 && !s[n] && s[0] != '0' && strtoul(s, NULL, 10) <= UINT16_MAX;
 }
 
-/* What endpoint_matches() of merge.h takes. */
+/* True for a pattern of endpoint_matches() (merge.h). */
 static bool is_endpoint_pattern(const char *s)
 {
 	size_t n;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layers into one profile and the guard-rails over it (docs/policy.md). Scalars patch one by one,
- * lists replace; the guard-rails come last, so no layer can undo them. Names in destinationRefs
- * mean what they mean to who wrote them: a list that is inherited keeps its author. Pure functions.
+ * Merges layers into one profile and applies the guard-rails (docs/policy.md). Scalars are replaced
+ * one by one, lists as a whole; the guard-rails come last, so no layer can undo them. A name in
+ * destinationRefs is looked up for the config that has it: an inherited list keeps its author. Pure
+ * functions.
  */
 #include "operator/policy/merge.h"
 
@@ -79,7 +80,7 @@ const struct destination *destination_find(const struct cluster_config *cluster,
 	return d ? d : find_in(cluster->destinations, cluster->n_destinations, name);
 }
 
-/* Is NAME of LEN bytes, of any letter case, what PATTERN's first N bytes mean? */
+/* True when the first N bytes of PATTERN match NAME of LEN bytes, whatever the letter case. */
 static bool host_matches(const char *pattern, size_t n, const char *name, size_t len)
 {
 	if (*pattern == '[' && n > 1) {
@@ -153,7 +154,7 @@ static void clamp_destinations(const struct cluster_config *cluster, const struc
 		bool own;
 		const struct destination *d = destination_find(cluster, m->refs_of, name, &own);
 
-		/* Only what a namespace asks for is railed in. */
+		/* The guard-rails limit only the refs of a namespace's config. */
 		if (d && (!m->refs_of ||
 			  !destination_refused(&cluster->guardrails, name, own ? d : NULL)))
 			add_destination(ret, own ? m->refs_of->id.ns : "", d);
@@ -264,7 +265,7 @@ int policy_digest(const struct effective_policy *p, uint8_t ret[POLICY_DIGEST_SI
 	put_number(&b, (int64_t)p->n_destinations);
 	for (size_t i = 0; i < p->n_destinations; i++)
 		put_destination(&b, &p->destinations[i]);
-	/* A policy that says nothing of a tracer that came later keeps its id. */
+	/* Later tracers count only when they are set: other policies keep their ids. */
 	for (size_t i = TRACERS_FIRST; i < TRACER_COUNT && p->enabled; i++) {
 		if (p->tracers[i] == TOGGLE_AUTO)
 			continue;
@@ -275,7 +276,7 @@ int policy_digest(const struct effective_policy *p, uint8_t ret[POLICY_DIGEST_SI
 		put_string(&b, "priority");
 		put_number(&b, p->priority);
 	}
-	/* The same for what labels and timestamps came with. */
+	/* The same for labels and timestamps. */
 	if (p->enabled && (p->n_labels || p->timestamps)) {
 		put_string(&b, "labels");
 		put_number(&b, p->timestamps);
@@ -296,5 +297,5 @@ uint64_t policy_id(const uint8_t digest[POLICY_DIGEST_SIZE])
 
 	for (size_t i = 0; i < 8; i++)
 		id = id << 8 | digest[i];
-	return id ? id : 1; /* 0 is nobody's */
+	return id ? id : 1; /* 0 means no policy */
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From configs to exactly one effective policy a pod: merge, select, clamp. A pure function of what
- * it is given; the status writer and the node stream call the same one. The order is in
+ * Computes exactly one effective policy for each pod from the configs: merge, select, clamp. A pure
+ * function of its inputs; the status writer and the node stream call the same one. The order is in
  * docs/policy.md.
  *
  * struct policy_set holds the configs of the cluster, indexed by namespace; it owns them. Effective
@@ -17,13 +17,13 @@ enum {
 	POLICY_CLAMPED_MAX = 17,
 	POLICY_DISTINCT_MAX = 1 << 16,
 	POLICY_CONFIGS_MAX = 1 << 16,	     /* in all namespaces, also the refused ones */
-	POLICY_NAMESPACE_CONFIGS_MAX = 1024, /* enabled ones of a namespace, the oldest */
+	POLICY_NAMESPACE_CONFIGS_MAX = 1024, /* enabled ones of a namespace; the oldest are used */
 };
 
 struct label {
 	const char *key, *value;
 };
-/* What the policy wants to know of a pod. Label arrays in any order. */
+/* The properties of a pod that decide its policy. Label arrays in any order. */
 struct policy_subject {
 	const char *ns;
 	const struct label *namespace_labels;
@@ -62,15 +62,17 @@ struct policy_clamp {
 /* The reason of a verdict: the namespace's configs are too many or too large. */
 #define POLICY_OVER_QUOTA "NamespaceOverQuota"
 
-/* What became of one config, for its status. */
+/* The outcome of one config, for its status. */
 struct policy_verdict {
 	bool accepted;
 	const char *reason; /* CamelCase, "Accepted", "Invalid", "Conflict", ... */
 	/* Of a namespace's config: id of the policy of its pods on nodes of no group; 0: none. */
 	uint64_t effective;
 	char message[768];
-	/* What the config asks for and nobody does: unknown fields, parts that agents of this
-	 * version lack. "": nothing. */
+	/*
+	 * Settings without effect: unknown fields, parts that agents of this version lack. "":
+	 * none.
+	 */
 	char ineffective[768];
 	struct policy_clamp clamped[POLICY_CLAMPED_MAX];
 	size_t n_clamped;
@@ -82,28 +84,34 @@ int policy_set_new(struct policy_set **ret) _must_check_;
 struct policy_set *policy_set_free(struct policy_set *set);
 DEFINE_CLEANUP(struct policy_set *, policy_set_free)
 
-/* Take ownership of the config, also on failure (-ENOMEM, -E2BIG). NULL removes the cluster's: then
- * nothing is profiled. One of the same uid and generation (above 0) changes nothing: its status was
- * written, or its labels. */
+/*
+ * Take ownership of the config, also on failure (-ENOMEM, -E2BIG). NULL removes the cluster's: then
+ * nothing is profiled. A config with the uid and generation (above 0) of the present one changes
+ * nothing: only its status or labels were written.
+ */
 int policy_set_cluster(struct policy_set *set, struct cluster_config *config) _must_check_;
 int policy_set_put(struct policy_set *set, struct namespace_config *config) _must_check_;
 void policy_set_remove(struct policy_set *set, const char *ns, const char *name);
 /*
- * The object was refused; its verdict is CAUSE. What takes part in its place: STANDIN
- * (namespace_config_salvage()) when the object says DISABLED, else the last version of the same
- * object that was accepted, else STANDIN. Takes ownership of it, also on failure.
+ * Records that an object was refused: its verdict is CAUSE. In its place the set uses STANDIN
+ * (namespace_config_salvage()) if the object has mode Disabled (DISABLED), else the last accepted
+ * version of the same object, else STANDIN. Takes ownership of STANDIN, also on failure.
  */
 int policy_set_refuse(struct policy_set *set, struct namespace_config *standin, bool disabled,
 		      const char *cause) _must_check_;
-/* The same for the cluster's: the last accepted one stays, with its defaults Disabled if the
- * refused one says so. Without one nothing is profiled. */
+/*
+ * The same for the cluster's config: the last accepted one stays in use, with its defaults Disabled
+ * if the refused one has that (DISABLED). Without an accepted one nothing is profiled.
+ */
 int policy_set_refuse_cluster(struct policy_set *set, bool disabled,
 			      const char *cause) _must_check_;
-/* Not all configs of the namespace are known: nothing in it is profiled until it is CLOSED no more.
+/*
+ * CLOSED: not all configs of the namespace are known, so nothing in it is profiled until this is
+ * called with false.
  */
 int policy_set_close(struct policy_set *set, const char *ns, bool closed) _must_check_;
 const struct cluster_config *policy_set_get_cluster(const struct policy_set *set);
-/* Goes up with every change: whoever caches a resolved policy compares it. */
+/* Goes up with every change: a caller that caches a resolved policy compares it. */
 uint64_t policy_set_revision(const struct policy_set *set);
 
 /*
@@ -123,8 +131,7 @@ int policy_group_max_hz(struct policy_set *set, const struct node_group *group);
 /* The first group whose labels the node has; NULL: none. Lives as long as the cluster's config. */
 const struct node_group *policy_node_group(const struct policy_set *set,
 					   const struct label *node_labels, size_t n);
-/* May the namespace be profiled at all: is there a cluster config, does its namespaceSelector
- * match? */
+/* True when there is a cluster config and its namespaceSelector matches the namespace's LABELS. */
 bool policy_namespace_allowed(const struct policy_set *set, const struct label *labels, size_t n);
 /* The verdict on the config NAME of namespace NS; NS "": on the cluster's. -ENOENT: there is no
  * such config. In a closed namespace every name has a verdict, the same for all. */

@@ -67,7 +67,7 @@ static uint32_t chain_of(const struct policy_index *index, const char *key, cons
 	return (uint32_t)(h & (index->n_chains - 1));
 }
 
-/* How many configs the chains of an In requirement have; UINT64_MAX: it has none. */
+/* The number of configs in the chains of Q; UINT64_MAX when Q is not an In requirement. */
 static uint64_t crowd(const struct policy_index *index, const uint32_t *counts,
 		      const struct selector_requirement *q)
 {

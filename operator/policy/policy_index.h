@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct policy_index: a namespace's configs with a podSelector, first come first served. Small
- * ones are looked through; in large ones a config is found by a label that it requires, so that a
- * thousand configs cost a pod little more than its labels.
+ * struct policy_index: a namespace's configs with a podSelector, in order of precedence. A small
+ * index is searched one by one; in a large one a config is found by a label that it requires, so
+ * that a thousand configs cost a pod little more than its labels.
  */
 #pragma once
 
@@ -19,14 +19,16 @@ struct policy_index_link {
 struct policy_index {
 	struct policy_index_item *items;
 	uint32_t n, cap;
-	/* What follows is made by sorting; `chained` is false when it is not worth it or there
-	 * was no memory: then all items are looked through. */
+	/*
+	 * Set by policy_index_sort(). `chained` is false when there are few items or memory ran
+	 * out: then all items are searched.
+	 */
 	bool chained;
 	struct policy_index_link *links;
 	uint32_t n_links;
 	uint32_t *chains; /* n_chains, a power of two: the first link of each */
 	uint32_t n_chains;
-	uint32_t loose; /* the first link of those that require no label of some value */
+	uint32_t loose; /* the first link of the configs without an In requirement */
 };
 
 /* Room for N items. What is in it stays. */

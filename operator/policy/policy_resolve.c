@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A set's answers: the effective policy of a pod, the rate of a node's timer, the verdict on a
- * config. A namespace is put in order when it is first asked about after a change. A config whose
- * newest version was refused goes on with its last good one, or stands for Disabled: what is wrong
- * with a config never profiles a pod that its author did not ask for. Loop thread.
+ * The queries of a set: the effective policy of a pod, the rate of a node's timer, the verdict on a
+ * config. A namespace is put in order at its first query after a change. A config whose newest
+ * version was refused keeps its last accepted version, or counts as Disabled: an error in a config
+ * never profiles a pod that its author did not ask for. Loop thread.
  */
 #include "operator/policy/set_internal.h"
 
 #include "lib/fields.h"
 
-/* The first name in destinationRefs that means nothing; NULL: all are fine. */
+/* The first name in destinationRefs that is no destination; NULL: there is none. */
 static const char *unknown_ref(const struct policy_set *set, const struct namespace_config *c,
 			       size_t *ret_at)
 {
@@ -47,7 +47,7 @@ static int compare_age(const struct config_entry *a, const struct config_entry *
 	return is_older(a->config, b->config) ? -1 : 1;
 }
 
-/* Without a podSelector the oldest counts. */
+/* Of the configs without a podSelector the oldest is the namespace's default. */
 static void propose_fallback(struct ns_entry *n, struct config_entry *e)
 {
 	if (!n->fallback)
@@ -56,7 +56,7 @@ static void propose_fallback(struct ns_entry *n, struct config_entry *e)
 		e->standing = CONFLICT;
 }
 
-/* By age, so that what a quota leaves out depends on nothing but the objects. */
+/* In order of age, so that the configs beyond a quota depend on the objects alone. */
 static void put_in_order(struct policy_set *set, struct ns_entry *n)
 {
 	struct config_entry *e;
@@ -119,7 +119,7 @@ static int intern(struct policy_set *set, struct effective_policy *policy,
 	return 0;
 }
 
-/* The place of a group in the arrays: 0 is no group (or one of a config that is gone). */
+/* The index of a group in arrays by group: 0 is no group (or a group of a config that is gone). */
 static size_t group_slot(const struct policy_set *set, const struct node_group *group)
 {
 	for (size_t i = 0; group && set->cluster && i < set->cluster->n_groups; i++)
@@ -138,7 +138,7 @@ static const struct namespace_config *config_of(const struct config_entry *e)
 	return e ? e->config : NULL;
 }
 
-/* What the choice of layers comes to: its mode, worked out once a revision. */
+/* The answer for a choice of layers, with its mode; computed once for each revision. */
 static struct answer *answer(struct policy_set *set, const struct config_entry *fallback,
 			     struct config_entry *best)
 {
@@ -206,7 +206,7 @@ static bool is_on(const struct policy_set *set, enum profile_mode mode,
 	return mode == MODE_ENABLED;
 }
 
-/* Beyond the namespace's quota: what it matches is off. */
+/* True when E is beyond the namespace's quota: its pods are not profiled. */
 static bool is_left_out(const struct config_entry *e)
 {
 	return e && e->standing == TOO_MANY;
@@ -321,7 +321,7 @@ static void accept(struct policy_verdict *v)
 		SET_MESSAGE(v, "accepted; the guard-rails changed %zu fields", v->n_clamped);
 }
 
-/* The names that CONFIG may use, for the one that was meant. */
+/* The name of a destination that C may use that is most like NAME, or NULL. */
 static const char *nearest_ref(const struct policy_set *set, const struct namespace_config *c,
 			       const char *name)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The configs of the cluster, by namespace, and what they come to for a pod.
+ * The configs of the cluster, by namespace.
  *
- * Changes only mark: a namespace is put in order (what is accepted, which is its default, who comes
- * before whom) when it is next asked about, and the effective policies, which point into the
- * configs, are thrown away as a whole. Between two changes each config answers from what it
- * worked out the first time, so that a pod costs its lookups and label compares. All memory for
- * the order is reserved when a config is put: resolving fails only where a policy is new.
+ * A change only marks its namespace: standings, default and precedence of its configs are computed
+ * at the next query. The effective policies, which point into the configs, are all dropped. Between
+ * two changes each config keeps the answer that was computed first, so that a pod costs its lookups
+ * and label compares. All memory for the order is reserved when a config is put: resolving can fail
+ * only when a policy is new.
  *
  * One thread (the loop) owns a set.
  */
@@ -91,7 +91,7 @@ static void changed(struct policy_set *set, struct ns_entry *n)
 	set->revision++;
 	drop_interned(set);
 	if (n) {
-		/* Its items may be about to go. */
+		/* The configs in the index may be freed next. */
 		n->ordered = false;
 		policy_index_clear(&n->index);
 	}
@@ -106,7 +106,7 @@ static void all_changed(struct policy_set *set)
 	changed(set, NULL);
 }
 
-/* What counts of an object is its spec, and each change of that is another generation. */
+/* True when the specs are the same: each change of a spec is another generation. */
 static bool is_same(const struct object_id *a, const struct object_id *b)
 {
 	return a->generation > 0 && a->generation == b->generation && a->uid && b->uid &&
@@ -197,7 +197,7 @@ static int add_config(struct policy_set *set, struct ns_entry *n, const char *na
 	return 0;
 }
 
-/* The entry of NS/NAME, made when there is none; *RET_NS is marked as changed. */
+/* Finds or makes the entry of NS/NAME, and marks its namespace as changed. */
 static int touch(struct policy_set *set, const char *ns, const char *name,
 		 struct config_entry **ret)
 {

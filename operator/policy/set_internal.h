@@ -9,16 +9,19 @@
 #include "operator/policy/policy.h"
 #include "operator/policy/policy_index.h"
 
-/* By digest: equal digests are equal policies, also against who would like them to be. */
+/* A policy by its digest: equal digests are equal policies, even if somebody tries to forge one. */
 struct interned {
 	struct effective_policy policy;
 	uint8_t digest[POLICY_DIGEST_SIZE];
 	UT_hash_handle hh;
 };
 
-/* What one choice of layers comes to, for nodes of no group and of each group; NULL: not yet. */
+/*
+ * The result of one choice of layers: on[0] for nodes of no group, on[i + 1] for nodes of group i;
+ * NULL: not resolved yet.
+ */
 struct answer {
-	uint64_t revision; /* of the set, when it was worked out */
+	uint64_t revision; /* of the set, when this was resolved */
 	enum profile_mode mode;
 	bool no_room; /* for one of its policies */
 	const struct effective_policy *on[CONFIG_GROUPS_MAX + 1];
@@ -28,8 +31,10 @@ enum standing { ACCEPTED, INVALID, NO_CLUSTER, NO_DESTINATION, CONFLICT, TOO_MAN
 
 struct config_entry {
 	char *name;
-	/* What takes part: the object's newest version, or, when that was refused, the last good
-	 * one, or a stand-in that is Disabled. */
+	/*
+	 * The config in use: the object's newest version or, when that was refused, the last
+	 * accepted one, or a stand-in that is Disabled.
+	 */
 	struct namespace_config *config;
 	bool stands_in;
 	char *cause;		    /* why the newest version was refused; NULL: it was not */
@@ -43,7 +48,7 @@ struct ns_entry {
 	char *ns;
 	struct config_entry *configs;
 	bool closed;		       /* see policy_set_close() */
-	bool ordered;		       /* what follows is up to date */
+	bool ordered;		       /* the members below are up to date */
 	struct config_entry *fallback; /* the namespace's default */
 	struct policy_index index;     /* accepted configs with a podSelector */
 	UT_hash_handle hh;
@@ -51,7 +56,7 @@ struct ns_entry {
 
 struct policy_set {
 	struct cluster_config *cluster;
-	char *cluster_cause; /* why there is none, when it is invalid */
+	char *cluster_cause; /* why it is invalid, when there is no valid one */
 	struct ns_entry *namespaces;
 	size_t n_configs;
 	uint64_t revision;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the guard-rails change of what a config itself asks for, in the order of its fields: the
- * rows of status.clamped. Inherited values are not listed, their author is told. A list of
- * destinations is one row, so that all fields fit POLICY_CLAMPED_MAX. Pure functions.
+ * The fields of a config that the guard-rails change, in the order of its fields: the rows of
+ * status.clamped. Inherited values are not listed: they are in the status of the config that sets
+ * them. A list of destinations is one row, so that all fields fit POLICY_CLAMPED_MAX. Pure
+ * functions.
  */
 #include "operator/policy/merge.h"
 
@@ -77,7 +78,10 @@ static void clamp_tracers(const struct guardrails *g, const struct profile_spec 
 	}
 }
 
-/* One more name of a list: WHY it falls out, NULL: it stays. ROW keeps the first reason. */
+/*
+ * Adds one name of a list to ROW. WHY: the reason that it is removed, NULL: it stays. ROW keeps the
+ * first reason.
+ */
 static void clamp_name(struct policy_clamp *row, const char *name, const char *why);
 static void report_names(struct policy_verdict *v, const char *prefix, const char *field,
 			 const struct policy_clamp *row);
@@ -122,7 +126,7 @@ static void clamp_name(struct policy_clamp *row, const char *name, const char *w
 		SET(row->reason, "%s: %s", name, why);
 }
 
-/* Reports ROW under FIELD, when one of its names fell out. */
+/* Reports ROW under FIELD, if one of its names was removed. */
 static void report_names(struct policy_verdict *v, const char *prefix, const char *field,
 			 const struct policy_clamp *row)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A condition's time tells when its status turned, not when it was written: an unchanged status
- * keeps the time that is there, so that a status which says the same is the same bytes and need not
- * be written.
+ * A condition's time is that of the last change of its status, not of the last write: an unchanged
+ * status keeps its time, so that an unchanged list of conditions has the same bytes and need not be
+ * written.
  */
 #include "operator/reconcile/condition.h"
 

@@ -33,7 +33,7 @@ struct count {
 	UT_hash_handle hh;
 };
 
-/* What a mark leads to. */
+/* The count that a pod's mark refers to. */
 struct place {
 	struct count *whole; /* NULL: free */
 	uint32_t next_free;
@@ -221,19 +221,19 @@ int match_resolve(struct policy_set *policies, struct meta_store *namespaces,
 		(void)labels_of(nodes, pod->node, ns_labels, &n);
 		subject.group = policy_node_group(policies, ns_labels, n);
 	}
-	/* Without its labels, selectors such as NotIn would hold that do not. */
+	/* Without the namespace's labels, selectors such as NotIn would match wrongly. */
 	if (!labels_of(namespaces, pod->ns, ns_labels, &subject.n_namespace_labels) && pod->ns[0])
 		return -ENOENT;
 	return policy_resolve(policies, &subject, ret, ret_config);
 }
 
-/* What a pod counts for. */
+/* The count that a pod belongs to. */
 struct part {
 	uint64_t config, policy;
 	bool held_off;
 };
 
-/* False: nothing. */
+/* False when the pod is not counted. */
 static bool part_of(struct match_counts *m, const struct pod *pod, struct part *ret)
 {
 	const struct effective_policy *policy;
@@ -257,7 +257,7 @@ static uint32_t mark_of(const struct count *whole, bool held_off)
 	return whole->place << 1 | held_off;
 }
 
-/* Without memory the pod is not counted, and `broken` has all of them counted anew later. */
+/* Without memory the pod is not counted, and `broken` is set: all pods are counted anew later. */
 static void count_pod(struct match_counts *m, const struct pod *pod)
 {
 	struct count *whole, *all = NULL;

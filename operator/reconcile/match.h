@@ -17,15 +17,15 @@ struct match_result {
 	uint32_t nodes; /* distinct */
 	/* Pods that are not profiled because the config is Disabled. */
 	uint32_t held_off;
-	/* Of those nodes, by what their agents said; all 0 without node_reports. */
+	/* Of those nodes, from their agents' reports; all 0 without node_reports. */
 	uint32_t programmed, degraded;
 };
 
-/* What agents have reported, from whoever keeps it (operator/nodes). NODE: match_node_key(). */
+/* The reports of agents, implemented by operator/nodes. NODE: match_node_key(). */
 enum { NODE_APPLIES = 1, NODE_DEGRADED = 2 };
 struct node_totals {
 	uint32_t nodes;	   /* whose agents have reported */
-	uint32_t applied;  /* that are connected and run the configuration of now */
+	uint32_t applied;  /* that are connected and run the current configuration */
 	uint32_t degraded; /* not Ready, or away */
 };
 struct status_cause {
@@ -33,13 +33,15 @@ struct status_cause {
 	char text[1024];
 };
 struct node_reports {
-	/* Bits: does the agent of NODE apply POLICY, is it degraded? */
+	/* NODE_APPLIES when the agent of NODE applies POLICY, NODE_DEGRADED when it is degraded. */
 	unsigned int (*state)(void *arg, uint64_t node, uint64_t policy);
 	void (*totals)(void *arg, struct node_totals *ret);
-	/* On how many nodes the destination NAME of the tenant NS takes nothing. */
+	/* The number of nodes that cannot export to the destination NAME of the tenant NS. */
 	uint32_t (*failing)(void *arg, const char *ns, const char *name);
-	/* Why some node that needs the destination NAME of the configs of NS ("": the cluster's) is
-	 * not told of it; false: none is known. */
+	/*
+	 * Why a node that needs the destination NAME of the configs of NS ("": the cluster's) is
+	 * not sent it. False: no such node is known.
+	 */
 	bool (*left_out)(void *arg, const char *ns, const char *name, struct status_cause *ret);
 	void *arg;
 };
@@ -67,15 +69,18 @@ void match_counts_policies(struct match_counts *m, const char *ns, uint64_t befo
 bool match_counts_work(struct match_counts *m, size_t max, void (*done)(void *arg, const char *ns),
 		       void *arg);
 /*
- * Whether pods of NS are still queued. NS "": whether the first count of all pods is unfinished;
- * later ones do not matter there, because whoever changes policies often would keep this true.
+ * True when pods of NS are still queued. NS "": true until all pods have been counted once; later
+ * changes do not count, because frequent changes of policies would keep this true.
  */
 bool match_counts_pending(const struct match_counts *m, const char *ns);
 /* NS "" and NAME "": all pods that are profiled. REPORTS may be NULL. */
 struct match_result match_counts_read(const struct match_counts *m, const char *ns,
 				      const char *name, const struct node_reports *reports);
 
-/* The effective policy of a pod: what the node stream and the status both ask. */
+/*
+ * The effective policy of a pod, for the node stream and for statuses. -E2BIG: labels of the pod
+ * were cut; -ENOENT: its namespace is not known; or the error of policy_resolve().
+ */
 int match_resolve(struct policy_set *policies, struct meta_store *namespaces,
 		  struct meta_store *nodes, const struct pod_info *pod,
 		  const struct effective_policy **ret,

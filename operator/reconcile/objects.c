@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pass renders, then walks: first it deletes what is not asked for (a node whose group went must
- * not be served twice), then it applies, in the order of render(), what differs from the cache.
- * Each step is one request; its answer starts the next.
+ * A pass renders all objects, then deletes those that are not wanted (a node whose group is gone
+ * must not have two agents), then applies, in the order of render(), those that differ from the
+ * cache. Each step is one request; its answer starts the next.
  *
- * An object is up to date when it carries the hash of what we want and still says all of it: the
- * hash finds what we changed, render_covers() what somebody else did.
+ * An object is up to date when it carries the hash of the wanted object and has all of its fields:
+ * the hash shows our own changes, render_covers() those of others.
  */
 #include "operator/reconcile/objects.h"
 
@@ -17,7 +17,7 @@
 #define CONFIG_HASH  "profiling.kiln.dev/config-hash"
 
 enum {
-	BEHIND_MS = 2000, /* how long a cache may be behind a write before it counts as true */
+	BEHIND_MS = 2000, /* after this the cache is believed although it does not show the write */
 	PENDING_MAX = 2 * RENDER_OBJECTS_MAX,
 	KINDS_MAX = 16,
 	LIVE_MAX = 512, /* objects of one kind with our label */
@@ -142,7 +142,7 @@ static void pending_add(struct objects *o, enum kube_kind kind, const char *name
 	free(p.before);
 }
 
-/* The cache still has what we have overwritten. */
+/* True when the cache has the object as it was before our last write. */
 static bool is_behind(struct objects *o, enum kube_kind kind, const char *name, const cJSON *live)
 {
 	const char *version = version_of(live);
@@ -215,7 +215,7 @@ static void on_applied(void *arg, const struct kube_answer *answer)
 
 	o->call = NULL;
 	if (answer->status < 200 || answer->status > 299) {
-		/* The order matters: what comes later may need this one. */
+		/* The order matters: later objects may need this one. */
 		failed(o, "apply", want->kind, want->name, answer);
 		finish(o);
 		return;
@@ -276,7 +276,7 @@ static int find_stale(void *arg, const cJSON *object)
 	return 1;
 }
 
-/* Starts the deletion of one object that nothing asks for; 0 when there is none. */
+/* Starts the deletion of one object that is not wanted; 0 when there is none. */
 static int delete_next(struct objects *o)
 {
 	for (size_t i = 0; i < o->n_kinds; i++) {
@@ -329,7 +329,7 @@ static int apply_next(struct objects *o)
 
 static void step(struct objects *o)
 {
-	/* After a long stop another may lead before our timers have told us. */
+	/* After a suspension another replica may lead before our timers have run. */
 	int r = o->options.may_write(o->options.arg) ? delete_next(o) : -ECANCELED;
 
 	if (r == 0)
@@ -369,13 +369,13 @@ void objects_reconcile(struct objects *o, void (*done)(void *arg, int result), v
 	else if (config)
 		r = render(&input, &o->want, &err);
 	if (r < 0) {
-		/* What runs keeps running: nothing is half-applied. */
+		/* Write nothing: the objects stay as they are. */
 		snprintf(o->state.error, sizeof(o->state.error), "%.500s", err.message);
 		o->state.invalid = r == -EINVAL;
 		o->state.applied = false;
 		o->state.generation = o->generation;
 		o->options.changed(o->options.arg);
-		/* Trying again cannot help; a change of the config comes by itself. */
+		/* A retry cannot help; a change of the config starts the next pass. */
 		done(arg, r == -EINVAL ? 0 : r);
 		return;
 	}
@@ -404,7 +404,7 @@ static int add_rollout(void *arg, const cJSON *set)
 	uint32_t updated = status_number(set, "updatedNumberScheduled");
 	uint32_t ready = status_number(set, "numberReady");
 
-	/* The controller has not seen what we wrote: it has programmed no node with it. */
+	/* The DaemonSet controller has not seen our write: no node is programmed with it. */
 	if (is_behind(o, KUBE_DAEMON_SETS, meta_text(set, "name"), set) ||
 	    status_number(set, "observedGeneration") < json_generation(set))
 		updated = 0;

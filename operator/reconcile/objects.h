@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct objects: makes the cluster's objects be what render() says. It watches what the operator
- * has rendered (by label, in the operator's namespace), applies what differs, deletes what nothing
- * asks for, and writes nothing else. One pass at a time, one write at a time. Loop thread only.
+ * struct objects: keeps the cluster's objects equal to the result of render(). It watches the
+ * objects that the operator has rendered (by label, in the operator's namespace), applies those
+ * that differ, deletes those that are not rendered any more, and writes nothing else. One pass at a
+ * time, one write at a time. Loop thread only.
  *
- * A write's effect comes back by the watch. Until it does the cached object is known to be behind
+ * The result of a write comes back by the watch. Until then the cached object is known to be behind
  * and is left alone, so that one change is one write.
  */
 #pragma once
@@ -22,10 +23,10 @@ struct objects_options {
 	struct policy_set *policies;
 	struct recorder *events;
 	const char *ns, *image;
-	bool stream; /* agents are to come to the node stream */
+	bool stream; /* agents connect to the node stream */
 	/* Asked before each write: do we still lead? */
 	bool (*may_write)(void *arg);
-	/* Something changed in what is rendered or in how far it is rolled out. */
+	/* The rendered objects or the state of their rollout have changed. */
 	void (*changed)(void *arg);
 	/* A rendered object or the world changed: a pass is due. */
 	void (*due)(void *arg);
@@ -34,7 +35,7 @@ struct objects_options {
 
 /* Of the last pass that ended, and of the DaemonSets as the API server has them. */
 struct objects_state {
-	int64_t generation;   /* of the config that it was for; 0: there was none */
+	int64_t generation;   /* of the config it was for; 0: no config */
 	char config_hash[17]; /* "" while nothing is rendered */
 	char error[512];      /* why the config cannot be rendered or applied; "" */
 	bool invalid;	      /* the error is the config's own fault */
@@ -52,12 +53,15 @@ struct objects *objects_free(struct objects *o);
 DEFINE_CLEANUP(struct objects *, objects_free)
 
 /*
- * GENERATION of the cluster's config cannot be understood: what runs keeps running. CAUSE "": it
- * can again. True when that is news.
+ * The cluster's config is invalid at GENERATION, because of CAUSE: the objects stay as they are.
+ * CAUSE "": the config is valid again. True when this was not known.
  */
 bool objects_refuse(struct objects *o, int64_t generation, const char *cause);
-/* One pass; DONE once, later or at once. Not while one is under way. */
+/* Starts a pass. DONE is called once, during this call or later. Not while a pass is under way. */
 void objects_reconcile(struct objects *o, void (*done)(void *arg, int result), void *arg);
 void objects_read(struct objects *o, struct objects_state *ret);
-/* Of the agent's configuration that nodes of GROUP ("": of none) have at the API server; "". */
+/*
+ * The hash of the agent's configuration for the nodes of GROUP ("": in no group) that is at the API
+ * server; "" if there is none.
+ */
 const char *objects_config_hash(const struct objects *o, const char *group);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The ring `said` holds the hash and the time of the events that were sent; a new one replaces the
- * oldest. The loop's clock paces; the wall clock only stamps.
+ * oldest. Limits use the loop's clock; the wall clock is only for the event's time.
  */
 #include "operator/reconcile/recorder.h"
 

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a config's status should be, in the terms of the API (crds/).
+ * Builds a config's status, in the terms of the API (crds/).
  *
- * Conditions: Accepted, is the config itself right; Programmed, do the nodes run what it says;
- * Overridden, did guard-rails or another config change what it asks for; Ready, all of it together;
- * DestinationsResolved, since one of them was not: are the Secrets there that destinations name?
- * Effective, since one was not: has every field that is set an effect? Exporting, since one was
- * not: do the tenant's own destinations take what they are sent? That says nothing of the nodes.
- * What agents said over the node stream counts where there is any: a node is programmed when its
+ * Conditions: Accepted, the config itself is valid; Programmed, the nodes run it; Overridden,
+ * guard-rails or another config change a field; Ready, all of it together. Three conditions are
+ * added only once they were False: DestinationsResolved, the Secrets that destinations name exist;
+ * Effective, every field that is set has an effect; Exporting, the tenant's own destinations accept
+ * samples, which says nothing of the nodes.
+ *
+ * Agents' reports over the node stream count where there are any: a node is programmed when its
  * agent runs the configuration that is rendered for it (the cluster's), or applies the policy of
- * the config's pods there (a namespace's). Without reports the DaemonSets tell of the cluster's,
- * and how far a namespace's config is programmed is Unknown, not guessed.
+ * the config's pods there (a namespace's). Without reports the DaemonSets show the state of the
+ * cluster's config, and how far a namespace's config is programmed is Unknown, not guessed.
  */
 #include "operator/reconcile/status.h"
 
@@ -34,7 +35,7 @@ struct nodes_count {
 	uint32_t desired, programmed, degraded;
 };
 
-/* A node that is left of an earlier setting has reported too: never more than there should be. */
+/* Nodes of an earlier setting may have reported, too: no number exceeds the desired one. */
 static struct nodes_count count_nodes(const struct status_input *in)
 {
 	const struct objects_state *o = in->objects;
@@ -134,7 +135,7 @@ static struct condition overridden(const struct policy_verdict *v, char *text, s
 	return (struct condition){"Overridden", CONDITION_TRUE, "Clamped", text};
 }
 
-/* Only of configs that it was False of; true when there is something to say. */
+/* Sets RET only for a config whose condition is or was False; true when it does. */
 static bool destinations_resolved(const struct status_input *in, const cJSON *live,
 				  struct condition *ret)
 {
@@ -149,7 +150,7 @@ static bool destinations_resolved(const struct status_input *in, const cJSON *li
 	return true;
 }
 
-/* Only of configs that it was False of; true when there is something to say. */
+/* As destinations_resolved(), for fields without effect. */
 static bool effective(const struct status_input *in, const cJSON *live, struct condition *ret)
 {
 	if (in->verdict->ineffective[0])
@@ -163,7 +164,7 @@ static bool effective(const struct status_input *in, const cJSON *live, struct c
 	return true;
 }
 
-/* The same of destinations that do not take what they are sent. */
+/* As destinations_resolved(), for destinations that fail. */
 static bool exporting(const struct status_input *in, const cJSON *live, struct condition *ret)
 {
 	if (in->failing)

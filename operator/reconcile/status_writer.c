@@ -72,7 +72,10 @@ static const char *condition_text(const cJSON *status, const char *type, const c
 	return text ? text : "";
 }
 
-/* People hear of these when they turn, not of every count; of destinations, of each cause. */
+/*
+ * Emits an event when one of these conditions changes, not for every count; for destinations, one
+ * for each cause.
+ */
 static void tell(struct status_writer *w, enum kube_kind kind, const cJSON *live,
 		 const cJSON *status)
 {
@@ -177,8 +180,11 @@ static const struct status_cause *find_failing(const struct node_reports *report
 	return NULL;
 }
 
-/* The status that a config should have. LIVE is the cached object, NULL when the cache has no room
- * for it. Returns 1 when it cannot be told yet: a later pass over objects or pods asks again. */
+/*
+ * Builds the status that a config should have. LIVE is the cached object, NULL when the cache has
+ * no room for it. Returns 1 when it cannot be built yet: a later pass over objects or pods tries
+ * again.
+ */
 static int build(struct status_writer *w, const char *ns, const char *name, const cJSON *live,
 		 int64_t generation, cJSON **ret)
 {
@@ -198,7 +204,7 @@ static int build(struct status_writer *w, const char *ns, const char *name, cons
 	if (r < 0)
 		return r;
 	objects_read(w->options.objects, &objects);
-	/* What was done for the config before says nothing of this one. */
+	/* The objects are still those of an earlier generation. */
 	if (in.is_cluster && in.verdict->accepted && objects.generation != in.generation)
 		return 1;
 	/* While pods are being counted the status waits. A config that the cache has no room for
@@ -213,7 +219,7 @@ static int build(struct status_writer *w, const char *ns, const char *name, cons
 	return status_build(&in, ret);
 }
 
-/* Is STATUS, of the config LIVE, to be written now? */
+/* True when STATUS, of the config LIVE, is to be written in this pass. */
 static bool is_news(const struct status_writer *w, const char *ns, const char *name,
 		    const cJSON *live, const cJSON *status)
 {
@@ -225,7 +231,7 @@ static bool is_news(const struct status_writer *w, const char *ns, const char *n
 	       w->options.may_write_counts(w->options.arg, ns, name);
 }
 
-/* Starts the write if there is one to do: 1; 0: all is said already. */
+/* Starts the write if one is needed: 1. 0: the status is up to date, or cannot be built yet. */
 static int start(struct status_writer *w, struct status_write *write, const char *ns,
 		 const char *name)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The agent's YAML (docs/configuration.md) for one group of nodes. Whatever users write goes out as
- * a quoted scalar whose '$' are doubled, so that it can neither add structure nor read the agent's
+ * The agent's YAML (docs/configuration.md) for one group of nodes. Text of users is written as a
+ * quoted scalar with each '$' doubled, so that it can neither add structure nor read the agent's
  * environment; secrets are named, never copied. Pure; any thread.
  */
 #include "lib/buf.h"
@@ -37,7 +37,7 @@ static void member(struct buf *out, const char *key, const char *text)
 	buf_puts(out, "\n");
 }
 
-/* The API's names are the agent's but for one. */
+/* The agent's name of a tracer: that of the API, with one exception. */
 static const char *agent_tracer(enum tracer t)
 {
 	return t == TRACER_JVM ? "hotspot" : tracer_names[t];
@@ -77,7 +77,7 @@ static void put_probes(struct buf *out, const struct cluster_config *c)
 	}
 }
 
-/* What samples may tell, where no stream says it of each pod. */
+/* Labels and timestamps of all samples, for agents without a node stream. */
 static void put_rules(struct buf *out, const struct cluster_config *c)
 {
 	struct merged_profile merged;
@@ -95,8 +95,10 @@ static void put_rules(struct buf *out, const struct cluster_config *c)
 		buf_puts(out, "]\n");
 }
 
-/* Names every tracer that is allowed at all: which of them a pod's policy uses is said by the node
- * stream, while the agent runs. */
+/*
+ * Names every tracer that is allowed: the node stream selects those of a pod's policy while the
+ * agent runs.
+ */
 static void put_receiver(struct buf *out, const struct render_input *in,
 			 const struct agent_target *target)
 {
@@ -112,7 +114,7 @@ static void put_receiver(struct buf *out, const struct render_input *in,
 	if (c->guardrails.max_off_cpu_per_mille != NUMBER_ABSENT)
 		off_cpu = MIN(off_cpu, c->guardrails.max_off_cpu_per_mille);
 	buf_printf(out, "receivers:\n  profiling:\n    samples_per_second: %d\n", target->hz);
-	/* Every stack stands on the first two. */
+	/* Every stack needs the first two. */
 	buf_puts(out, "    tracers: [native, kernel");
 	for (int t = 0; t < TRACER_COUNT; t++)
 		if (t != TRACER_NATIVE && !c->guardrails.tracer_denied[t] &&
@@ -120,7 +122,7 @@ static void put_receiver(struct buf *out, const struct render_input *in,
 			buf_printf(out, ", %s", agent_tracer(t));
 	buf_printf(out, "]\n    reporter_interval: %ds\n",
 		   interval == NUMBER_ABSENT ? 5 : interval);
-	/* BPF maps are the container's too: the limiter below looks at the process alone. */
+	/* The container's limit includes BPF maps; the limiter below measures only the process. */
 	if (limit >= 20)
 		buf_printf(out, "    budget: {memory: %dMiB}\n", MIN(limit, 65536));
 	if (!in->stream)
@@ -130,7 +132,7 @@ static void put_receiver(struct buf *out, const struct render_input *in,
 	put_probes(out, c);
 }
 
-/* The API's names are the agent's, which takes them in any case. */
+/* The API's names of the levels are the agent's, apart from letter case, which it ignores. */
 static void put_log_level(struct buf *out, const struct agent_spec *agent)
 {
 	if (agent->log_level)
@@ -141,7 +143,9 @@ static bool put_limiter(struct buf *out, const struct agent_target *target)
 {
 	int limit = memory_limit_mib(&target->agent) / 5 * 4;
 
-	/* Near its limit the agent forgets what it can find again, before the kernel ends it. */
+	/*
+	 * Near the limit the agent drops data that it can read again, before the kernel kills it.
+	 */
 	if (limit < 5)
 		return false;
 	buf_printf(out, "  memory_limiter:\n    check_interval: 1s\n    limit_mib: %d\n", limit);
@@ -189,9 +193,9 @@ static void put_keys(struct buf *out, const struct string_list *keys, const char
 }
 
 /*
- * By the cluster's DNS, and not by the Service's address in the environment: that would have to be
- * there before the pod, and to stay as it is. Without the cluster's domain, which is not everywhere
- * the same: the search list of the pod completes it.
+ * The endpoint is a DNS name and not the Service's address from the environment, which would have
+ * to exist before the pod and never change. The name is without the cluster's domain, which differs
+ * between clusters: the pod's search list completes it.
  */
 static void put_stream(struct buf *out, const char *ns, const struct agent_spec *agent)
 {
@@ -273,7 +277,10 @@ static void put_headers(struct buf *out, const struct destination *d, bool strea
 		if (d->headers[i].value)
 			quote(out, d->headers[i].value);
 		else
-			/* Unset: "", with which the agent waits for the operator. */
+			/*
+			 * If the variable is unset the value is "", and the agent waits for the
+			 * operator.
+			 */
 			buf_printf(out, "\"${env:%s%s}\"", env, stream ? ":-" : "");
 		buf_puts(out, "\n");
 	}
@@ -294,7 +301,7 @@ static void put_exporter(struct buf *out, const struct destination *d, size_t n_
 	if (d->timeout_s > 0)
 		buf_printf(out, "    timeout: %ds\n", d->timeout_s);
 	member(out, "    proto_generation: ", d->proto_generation);
-	/* A receiver that is away costs no sample until the spool is full. */
+	/* While a receiver is down no sample is lost until the spool is full. */
 	buf_printf(out,
 		   "    retry_on_failure:\n      max_elapsed_time: 0s\n"
 		   "    sending_queue:\n      storage: /var/lib/kiln/spool\n"
@@ -310,7 +317,10 @@ static const struct destination *find_destination(const struct cluster_config *c
 	return NULL;
 }
 
-/* The ids in the pipeline: what the defaults name, else all; nothing is kept without any. */
+/*
+ * The pipeline's exporters: the destinations that the defaults name, else all; without any, one
+ * that discards its input.
+ */
 static int put_pipeline_exporters(struct buf *out, const struct cluster_config *c,
 				  struct error *err)
 {
@@ -364,7 +374,7 @@ int agent_config_text(const struct render_input *in, const struct agent_target *
 	buf_puts(&out, "processors:\n");
 	limiter = put_limiter(&out, target);
 	put_metadata(&out, in, &target->agent);
-	/* Without the host's network the host's name is the pod's. */
+	/* Without hostNetwork, the host name is the pod's name. */
 	buf_puts(&out, "  resource:\n    attributes:\n      - {key: host.name, "
 		       "value: \"${env:NODE_NAME}\", action: upsert}\n");
 	put_exporters(&out, in);

@@ -28,7 +28,7 @@ static const struct keyed_list {
 static const char *const string_maps[] = {"labels",	  "annotations", "matchLabels",
 					  "nodeSelector", "selector",	 "data"};
 
-/* Where in the object one is: the names of the field and of those that it is in. */
+/* The place of a value in the object: the names of its field and of the enclosing fields. */
 struct place {
 	const struct place *parent;
 	const char *name; /* NULL: an element of a list */
@@ -39,7 +39,7 @@ static bool is_named(const struct place *p, const char *name)
 	return p && p->name && streq(p->name, name);
 }
 
-/* Is the value at P a quantity: resources.limits.cpu, emptyDir.sizeLimit? */
+/* True when the value at P is a quantity, such as resources.limits.cpu or emptyDir.sizeLimit. */
 static bool is_quantity(const struct place *p)
 {
 	const struct place *of = p->parent;
@@ -77,7 +77,7 @@ static bool same_quantity(const cJSON *live, const cJSON *want)
 	return quantity_of(live, &a) == 0 && quantity_of(want, &b) == 0 && quantity_equal(&a, &b);
 }
 
-/* What the API server does not store. */
+/* True for a value that the API server does not store. */
 static bool is_empty(const cJSON *want)
 {
 	return (cJSON_IsString(want) && !want->valuestring[0]) ||
@@ -171,7 +171,7 @@ bool render_covers(const cJSON *live, const cJSON *want)
 		const struct place member = {.parent = &root, .name = w->string};
 		const cJSON *l = cJSON_GetObjectItemCaseSensitive(live, w->string);
 
-		/* Elements of a list of objects do not say what they are. */
+		/* Objects from a list have no apiVersion and kind. */
 		if (streq(w->string, "apiVersion") || streq(w->string, "kind"))
 			continue;
 		if (!l ? !is_empty(w) : !covers(&member, l, w))

@@ -8,14 +8,13 @@
  *				by name, so that neither bpffs nor tracefs is mounted
  *	the cgroup tree		the host's /sys/fs/cgroup: a container's own shows its own part only
  *	settings, secrets	ConfigMap, projected Secrets, environment
- *	what waits for export	an emptyDir
- *	the operator's words	a projected token and CA; what it was told last is kept on the
- *				host, so that the next pod has it before the operator is there
+ *	spool, last snapshot	an emptyDir
+ *	the node stream		a projected token and CA
  *
- * It is root: Kubernetes gives added capabilities to root only. seccomp and AppArmor are off: the
- * default profile of CRI-O up to 2025 (containers/common PR 2534) refuses perf_event_open without
- * CAP_SYS_ADMIN, that of AppArmor reading processes of another profile; spc_t is SELinux's type for
- * containers that look at the host. Pure; any thread.
+ * The agent is root: Kubernetes gives added capabilities to root only. seccomp and AppArmor are
+ * off: the default profile of CRI-O up to 2025 (containers/common PR 2534) refuses perf_event_open
+ * without CAP_SYS_ADMIN, that of AppArmor reading processes of another profile; spc_t is SELinux's
+ * type for containers that look at the host. Pure; any thread.
  */
 #include "operator/render/internal.h"
 
@@ -42,9 +41,9 @@ static const char default_resources[] = "{'requests': {'cpu': '50m', 'memory': '
 
 /*
  * Values of headers that come from Secrets. With the node stream a Secret may be missing: the agent
- * starts, keeps that destination's profiles and has the value from the stream when it is there.
- * Without the stream it keeps the pod from starting, and a rollout from going on: better than
- * agents whose profiles nobody takes.
+ * starts, keeps that destination's profiles, and gets the value from the stream when it exists.
+ * Without the stream a missing Secret keeps the pod from starting and stops a rollout: that is
+ * better than agents whose profiles no receiver accepts.
  */
 static int make_env(const struct render_input *in, cJSON **ret)
 {
@@ -77,7 +76,10 @@ static int make_env(const struct render_input *in, cJSON **ret)
 	return 0;
 }
 
-/* One volume a destination: ca.crt, tls.crt, tls.key. A Secret may be missing as in make_env(). */
+/*
+ * One volume for each destination: ca.crt, tls.crt, tls.key. A Secret may be missing as in
+ * make_env().
+ */
 static int add_tls_volume(const struct render_input *in, cJSON *volumes, cJSON *mounts,
 			  size_t index)
 {
@@ -114,8 +116,8 @@ static int add_tls_volume(const struct render_input *in, cJSON *volumes, cJSON *
 }
 
 /*
- * No subPath, and no CA that has to be there: the kubelet refreshes both, and an agent without a CA
- * tries again. The token is good at the operator alone.
+ * Without subPath, so that the kubelet refreshes token and CA. The CA is optional: an agent without
+ * one retries. The token is valid only for the operator.
  */
 static int add_stream_volumes(cJSON *volumes, cJSON *mounts)
 {
@@ -201,7 +203,7 @@ static int make_container(const struct render_input *in, const struct agent_targ
 				 security, mounts);
 }
 
-/* Ours, then the user's that are not ours. */
+/* Adds the members of FROM (the user's) that TO (ours) does not have. */
 static int merge_strings(cJSON *to, const cJSON *from)
 {
 	for (const cJSON *i = from ? from->child : NULL; i; i = i->next)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the agent would refuse at its start is refused here: a ConfigMap that cannot be read would
- * stop every agent of the cluster. The schema of the CRD says most of it; configs may be older than
- * the schema or come from a file. Pure; any thread.
+ * Refuses destinations that the agent would refuse at its start: a ConfigMap that cannot be read
+ * would stop every agent of the cluster. The schema of the CRD has most of these rules; configs may
+ * be older than the schema or come from a file. Pure; any thread.
  */
 #include <ctype.h>
 #include <strings.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Three requests, each begun by the answer to the one before: read the ConfigMap, create the
- * config, mark the ConfigMap as used. Whoever comes between (another replica, an admin) has made
- * the config, which is as good: a conflict counts as done. Loop thread only.
+ * Three requests, each started by the answer to the one before: read the ConfigMap, create the
+ * config, mark the ConfigMap as used. If another replica or an admin has created the config in
+ * between, the conflict counts as success. Loop thread only.
  */
 #include "operator/render/first_config.h"
 
@@ -86,7 +86,7 @@ static void finish(struct first_config *f, int result, const char *message)
 	f->done(f->arg, result, f->created, message);
 }
 
-/* What the API server will say again is -EINVAL, the rest may pass. */
+/* Ends the attempt: -EINVAL when a retry would get the same answer, else -EAGAIN. */
 static void fail(struct first_config *f, const char *what, const struct kube_answer *answer)
 {
 	bool for_good = answer->status == 400 || answer->status == 422;
@@ -135,7 +135,7 @@ static void on_created(void *arg, const struct kube_answer *answer)
 		fail(f, "the first ClusterProfilingConfig cannot be created", answer);
 }
 
-/* The text in the ConfigMap, or NULL: none, or it was used. */
+/* The config's text in the ConfigMap; NULL: there is none, or it was used already. */
 static const char *find_text(const cJSON *map)
 {
 	const cJSON *meta = cJSON_GetObjectItemCaseSensitive(map, "metadata");

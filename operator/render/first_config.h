@@ -17,10 +17,11 @@
 struct first_config;
 
 /*
- * One attempt, for the leader when its caches are whole. DONE comes once, from the loop: result 0
- * when there is nothing left to do (also: no ConfigMap), -EINVAL when what it holds is no config or
- * the API server refuses it (MESSAGE says why; another attempt would end the same), any other errno
- * to be tried again. MESSAGE is "" or one line, valid during the call. CREATED: it was made now.
+ * Starts one attempt; called by the leader once its caches are synced. DONE is called once, from
+ * the loop. Result 0: nothing is left to do (also: no ConfigMap). -EINVAL: the ConfigMap holds no
+ * config, or the API server refuses it (MESSAGE says why); a retry would fail again. Any other
+ * errno: to be retried. MESSAGE is "" or one line, valid during the call. CREATED: this attempt
+ * created the config.
  */
 typedef void first_config_done_fn(void *arg, int result, bool created, const char *message);
 

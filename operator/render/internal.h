@@ -28,7 +28,7 @@ enum {
 };
 
 struct agent_target {
-	const char *group; /* "" for the nodes of no group, which no group can be called */
+	const char *group; /* "" for the nodes of no group; no group has this name */
 	char name[AGENT_NAME_MAX];
 	struct agent_spec agent; /* the group's fields over the cluster's; borrowed */
 	int hz;
@@ -57,11 +57,14 @@ int destination_check(const struct destination *d, struct error *err) _must_chec
 bool destination_is_plaintext(const struct destination *d);
 bool destination_has_files(const struct destination *d);
 
-/* node_terms.c: the nodes of group INDEX and of no earlier one; of no group with n_groups. */
+/*
+ * node_terms.c: the nodeSelectorTerms of the nodes that are in group INDEX and in no earlier one;
+ * INDEX n_groups: of the nodes of no group.
+ */
 int node_terms(const struct node_group *groups, size_t n_groups, size_t index, cJSON **ret,
 	       struct error *err) _must_check_;
 
-/* secret_role.c: NULL when no destination of the cluster names a Secret. */
+/* secret_role.c: *RET is NULL when no destination of the cluster names a Secret. */
 int secret_role_make(const struct cluster_config *config, cJSON **ret) _must_check_;
 int secret_binding_make(const char *ns, cJSON **ret) _must_check_;
 

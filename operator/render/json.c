@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A template is written out as text, its arguments as JSON values, and the text is parsed. What an
- * argument holds is always one JSON value: it cannot add structure. Objects are small and made a
- * few times a second at most, so that reading them twice does not matter. Owns nothing; any thread.
+ * A template and its arguments, as JSON values, are written as text, and the text is parsed. An
+ * argument is always one JSON value: it cannot add structure. Objects are small and made a few
+ * times a second at most, so that parsing them again does not matter. Owns nothing; any thread.
  */
 #include "operator/render/json.h"
 
@@ -52,7 +52,7 @@ static int expand(struct buf *out, const char *template, va_list *args)
 	return r;
 }
 
-/* Templates nest as deep as they are written; what %j brings in went through a parser's limit. */
+/* Recursion is bounded: by the template, and for a %j by the limit of the parser that made it. */
 static void drop_nulls(cJSON *json) // NOLINT(misc-no-recursion)
 {
 	for (cJSON *next, *child = json->child; child; child = next) {

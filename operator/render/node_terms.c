@@ -4,10 +4,11 @@
  * labels and that no earlier group serves. "Not (a and b)" is "not a, or not b", and only
  * nodeSelectorTerms are ORed; so the terms are the product of the earlier groups' labels.
  *
- * Each label of any group is one bit; a term is the set of labels that its nodes must not have,
- * beside the group's own. A term that excludes a label of the group itself matches nothing and
- * goes; a label whose key the group has with another value cannot be there, and needs no exclusion;
- * a term that says more than another one goes. No state; any thread.
+ * Each label of any group is one bit; a term is the set of labels that its nodes must not have, in
+ * addition to the group's own, which they must have. A term that excludes a label of the group
+ * itself matches nothing and is dropped; a label whose key the group has with another value cannot
+ * be there, and needs no exclusion; a term that is covered by another one is dropped. No state; any
+ * thread.
  */
 #include "operator/render/internal.h"
 
@@ -53,7 +54,7 @@ static int mask_of(struct atoms *atoms, const struct node_group *group, uint64_t
 	return 0;
 }
 
-/* Has the group the key of ATOM with another value? */
+/* True when the group has the key of ATOM with another value. */
 static bool excluded_anyway(const struct atoms *atoms, uint64_t own, size_t atom)
 {
 	for (size_t i = 0; i < atoms->n; i++)
@@ -67,7 +68,10 @@ struct terms {
 	size_t n;
 };
 
-/* Keeps what is in no way wider than T out, and drops what T is wider than. */
+/*
+ * Adds the term T unless another term covers it, and drops the terms that T covers. A term covers
+ * those that exclude all of its labels, and perhaps more.
+ */
 static int add_term(struct terms *terms, uint64_t t)
 {
 	size_t kept = 0;
@@ -85,7 +89,7 @@ static int add_term(struct terms *terms, uint64_t t)
 	return 0;
 }
 
-/* TERMS and not all labels of EARLIER. */
+/* Limits TERMS to nodes that do not have all labels of EARLIER. */
 static int exclude(const struct atoms *atoms, uint64_t own, uint64_t earlier, struct terms *terms)
 {
 	struct terms out = {.n = 0};
@@ -108,7 +112,7 @@ static int put_expression(cJSON *list, const char *key, const char *op, cJSON *v
 	return json_append(list, "{'key': %s, 'operator': %s, 'values': %j}", key, op, values);
 }
 
-/* One expression for each key: all values that it must not have. */
+/* One expression for each key, with all values that nodes must not have. */
 static int put_excluded(cJSON *list, const struct atoms *atoms, uint64_t term)
 {
 	int r = 0;

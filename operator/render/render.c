@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * render(): which objects there are, their metadata and hashes; the other files make what is in
- * them. A DaemonSet and a ConfigMap for each node group and for the nodes of no group; once each,
- * ServiceAccount, Service, NetworkPolicy. When no policy can ask for samples (max_hz 0) there is
- * nothing for agents to do, and neither DaemonSets nor ConfigMaps are made.
+ * render(): decides which objects there are, and makes their metadata and hashes; the other files
+ * make their contents. A DaemonSet and a ConfigMap for each node group and for the nodes of no
+ * group; one ServiceAccount, Service and NetworkPolicy. When no policy can ask for samples (max_hz
+ * 0) agents have nothing to do, and neither DaemonSets nor ConfigMaps are made.
  *
- * Hashes are of the compact text of an object before its own hash is put into it. Pure; any thread.
+ * A hash is that of the compact text of an object without its own hash. Pure; any thread.
  */
 #include "operator/render/internal.h"
 
@@ -66,9 +66,9 @@ static struct agent_spec merge_agent(const struct agent_spec *base, const struct
 }
 
 /*
- * A group's own rate, within the guard-rails; else what policies can ask for. With the node stream
- * the rates come from there, live, and this one counts only until the operator has been heard: the
- * same whatever the policies are, so that no agent restarts because of one.
+ * A group's own rate, within the guard-rails; else the rate that policies can ask for. With the
+ * node stream the agent gets its rates from there, and this one is used only until the first
+ * snapshot: it does not depend on policies, so that a change of a policy restarts no agent.
  */
 static int target_hz(const struct render_input *in, size_t index)
 {
@@ -195,7 +195,7 @@ static int make_object(const struct render_input *in, enum kube_kind kind, const
 	return 0;
 }
 
-/* Adds an object to R; takes CONTENTS, the members beside metadata. */
+/* Adds an object to R. CONTENTS, its members besides metadata, is consumed. */
 static int add_object(struct rendered *r, const struct render_input *in, enum kube_kind kind,
 		      const char *name, const struct agent_target *target, cJSON *contents)
 {
@@ -237,7 +237,10 @@ static int add_target(struct rendered *r, const struct render_input *in,
 	return e < 0 ? e : add_object(r, in, KUBE_DAEMON_SETS, t->name, t, contents);
 }
 
-/* Does any DaemonSet have it? Without DaemonSets what the cluster's agents would have counts. */
+/*
+ * True when the toggle at OFFSET of any target's agent is not disabled. Without targets CLUSTER,
+ * the toggle of the cluster's agents, decides.
+ */
 static bool any_enabled(const struct targets *t, enum toggle cluster, size_t offset)
 {
 	bool any = !t->n && cluster != TOGGLE_DISABLED;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From the cluster's config to the objects that run the agents: a pure function. The same input
- * gives the same bytes, so that a hash tells whether anything is to be written. Names, labels and
+ * Makes the objects that run the agents from the cluster's config: a pure function. The same input
+ * gives the same bytes, so that a hash shows whether anything is to be written. Names, labels and
  * annotations: docs/operator.md.
  */
 #pragma once
@@ -17,8 +17,8 @@ struct render_input {
 	const struct cluster_config *config;
 	const char *ns;	   /* the operator's, where everything goes */
 	const char *image; /* of the agent when the config names none */
-	bool stream;	   /* agents come to the operator for pods and policies */
-	int max_hz; /* the timer of nodes without a group: what any policy can ask for there */
+	bool stream;	   /* agents get pods and policies from the node stream */
+	int max_hz;	   /* highest rate that a policy can ask for on nodes without a group */
 	int group_hz[CONFIG_GROUPS_MAX]; /* of a group's nodes; 0: the group's own rate, or max_hz
 					  */
 };
@@ -33,7 +33,7 @@ struct rendered_object {
 struct rendered {
 	struct rendered_object *objects; /* in the order in which they are to be applied */
 	size_t n;
-	char config_hash[17]; /* of all ConfigMaps: what agents report as applied */
+	char config_hash[17]; /* of the names and hashes of all ConfigMaps */
 };
 
 /*
@@ -48,7 +48,8 @@ DEFINE_CLEANUP(struct rendered *, rendered_free)
 extern const enum kube_kind render_kinds[];
 extern const size_t n_render_kinds;
 /*
- * Does LIVE, an object as the API server has it, still say everything that WANT says? Fields that
- * WANT does not have may be anything (defaults, status, other managers'). Lists compare by element.
+ * True when LIVE, an object as the API server has it, has all fields of WANT with the same values.
+ * Fields that WANT does not have may be anything (defaults, status, other managers'). Lists compare
+ * by element.
  */
 bool render_covers(const cJSON *live, const cJSON *want);

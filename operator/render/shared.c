@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What all DaemonSets share: a ServiceAccount that nothing is granted to, a headless Service by
+ * The objects that all DaemonSets share: a ServiceAccount without rights, a headless Service by
  * which monitoring finds every agent's /metrics, and a NetworkPolicy. Pure; any thread.
  */
 #include "operator/render/internal.h"
@@ -26,8 +26,8 @@ int service_make(cJSON **ret)
 }
 
 /*
- * In: health and metrics only. Out is not limited: destinations may be anywhere, and a policy sees
- * the ports of pods behind a Service, which nobody knows here.
+ * Ingress: health and metrics only. Egress is not limited: destinations may be anywhere, and a
+ * policy would have to name the ports of the pods behind a Service, which are not known here.
  */
 int network_policy_make(const struct agent_target *targets, size_t n, cJSON **ret)
 {

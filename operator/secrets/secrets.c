@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One timer looks for what is due. While the API server does not answer, what was read last counts;
- * a Secret that is gone loses its values at once. Refusals (401, 403) come from API servers that
- * restart or whose authorizer is away, too: a Secret that was read loses its values when refusals
- * have been all there was for a while. The right to read one is rendered beside its use, so that it
- * may come a moment later.
+ * One timer reads the Secrets that are due. While the API server does not answer, the values read
+ * last stay; a Secret that does not exist loses its values at once. API servers that restart, or
+ * whose authorizer is away, also refuse requests (401, 403): a Secret that was read loses its
+ * values when all answers were refusals for a while. The right to read a Secret is rendered
+ * together with its use, so that it may take effect a moment later.
  */
 #include "operator/secrets/secrets.h"
 
@@ -58,7 +58,10 @@ static void forget_values(struct secret *s)
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* NULL: no base64, no text, too long, no memory. Base64 with padding, as the API server has it. */
+/*
+ * Decodes base64 with padding, as the API server writes it. NULL: no base64, no text, too long, or
+ * out of memory.
+ */
 static char *decode(const char *text)
 {
 	size_t n = strlen(text), padding;
@@ -90,7 +93,7 @@ static bool same_values(const struct secret *s, const struct value *values, size
 	return true;
 }
 
-/* Takes what DATA has; true when something is another than before. */
+/* Replaces the values by those of DATA. True when the values or the state have changed. */
 static bool take(struct secret *s, const cJSON *data)
 {
 	struct secret next = {};
@@ -166,7 +169,7 @@ static bool understand(struct secret *s, const struct kube_answer *a)
 	if (a->status != 200)
 		return false;
 	object = cJSON_ParseWithLength((const char *)a->body, a->len);
-	/* The buffer is the client's, and done with after this. */
+	/* The buffer is the client's, which does not use it any more. */
 	explicit_bzero((void *)(uintptr_t)a->body, a->len);
 	if (!object)
 		return false;
@@ -229,7 +232,7 @@ static void free_secret(struct secret *s)
 	free(s);
 }
 
-/* May NS use one Secret more? */
+/* True when NS may use one more Secret. */
 static bool has_room(const struct secrets *all, const char *ns)
 {
 	struct secret *s, *next;

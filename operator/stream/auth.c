@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A check waits in one of two queues, runs or is answered. The token is in the check only, wiped
- * with it; what is kept has its SHA-256. A check has drawn its review from the budget exactly while
- * it runs; what was granted is given back. Loop thread only.
+ * A check waits in one of two queues, runs or is answered. The token is in the check only, and
+ * wiped with it; answers are kept under its SHA-256. A check that runs has drawn one review from
+ * the budget; a granted token gives it back. Loop thread only.
  */
 #include "operator/stream/auth.h"
 
@@ -108,7 +108,9 @@ static void keep(struct stream_auth *auth, const uint8_t *key, const struct stre
 		grant_cache_drop(auth->kept, key);
 }
 
-/* A pod that is gone, or made anew elsewhere, takes what its token was granted along. */
+/*
+ * False when the pod of the grant is gone, or is on another node: the grant is not valid any more.
+ */
 static bool pod_is_there(struct stream_auth *auth, const struct stream_grant *grant)
 {
 	const struct pod *pod;
@@ -307,9 +309,9 @@ static bool draw(struct stream_check *c)
 }
 
 /*
- * Runs what waits in LANE, at most MAX at once. A token whose pod's account is empty (it was
- * refused again and again, or somebody forges that pod's claims) waits among the others from then
- * on. False: the API server cannot be asked now.
+ * Runs the checks that wait in LANE, at most MAX at once. A token whose pod's account is empty (it
+ * was refused again and again, or somebody forges that pod's claims) moves to the other lane.
+ * False: the API server cannot be asked now.
  */
 static bool run_lane(struct stream_auth *auth, enum lane lane, size_t max)
 {
@@ -335,8 +337,8 @@ static bool run_lane(struct stream_auth *auth, enum lane lane, size_t max)
 }
 
 /*
- * What cannot be asked now stays where it is, for when another answer comes or the next sweep.
- * False: the API server cannot be asked now.
+ * Runs the checks that wait. Those that cannot run stay queued until another answer comes or until
+ * the next sweep. False: the API server cannot be asked now.
  */
 static bool run_waiting(struct stream_auth *auth)
 {
@@ -355,7 +357,9 @@ static int64_t wall_s(const struct stream_auth *auth)
 	return auth->o.now_s ? auth->o.now_s(auth->o.arg) : (int64_t)time(NULL);
 }
 
-/* Does the token claim to be of a pod of ours that the cache knows? Its uid then. */
+/*
+ * True when the token claims a pod of our namespace that the cache knows; RET_UID is then its uid.
+ */
 static bool claims_agent(struct stream_auth *auth, const struct stream_claims *claims,
 			 uint8_t ret_uid[16])
 {
@@ -420,7 +424,7 @@ int stream_auth_check(struct stream_auth *auth, const char *authorization, bool 
 	memcpy(c->key, key, sizeof(key));
 	enqueue(auth, c, false);
 	if (!run_waiting(auth) && !c->running && !auth->counts.running) {
-		/* No answer will come back to try it again. */
+		/* No review is running whose answer would start this one. */
 		dequeue(auth, c);
 		check_free(c);
 		return refuse(STREAM_API_SERVER, ret_grant);

@@ -20,20 +20,20 @@
 
 #define STREAM_AUDIENCE	  "kiln.dev/node-stream"
 #define STREAM_ACCOUNT	  "kiln-agent"
-#define STREAM_CONTROLLER "kiln-operator" /* ServiceAccount that writes what agents say */
+#define STREAM_CONTROLLER "kiln-operator" /* of the controller */
 
 enum {
 	STREAM_AUTH_KEEP_MS = 300000,
 	STREAM_AUTH_REFUSED_MS = 10000,
-	STREAM_AUTH_AWAY_MS = 30000, /* an old answer counts so long, while nobody can be asked */
+	STREAM_AUTH_AWAY_MS = 30000, /* extends an old answer while there are no reviews */
 	STREAM_AUTH_RUNNING = 64,
-	STREAM_AUTH_OTHERS_RUNNING = 8,	  /* of tokens that claim no pod that is known */
+	STREAM_AUTH_OTHERS_RUNNING = 8,	  /* of tokens that claim no known pod */
 	STREAM_AUTH_OTHERS_WAITING = 512, /* more are refused as BUSY */
 	STREAM_AUTH_CACHE = 32768,	  /* answers that are kept; the oldest goes first */
 	STREAM_NODE_MAX = 253,
 };
 
-/* Why not: enum, metric label, what the peer is told. */
+/* Reasons of a refusal: enum, metric label, message to the peer. */
 #define STREAM_REFUSALS(X)                                                                         \
 	X(NO_TOKEN, "no_token", "want authorization: Bearer TOKEN")                                \
 	X(MALFORMED, "malformed", "the token is no ServiceAccount token")                          \
@@ -59,11 +59,11 @@ int stream_refusal_status(enum stream_refusal refusal); /* enum rpc_status */
 
 struct stream_grant {
 	enum stream_refusal refusal;
-	bool controller;		/* it is no agent */
+	bool controller;		/* the token is the controller's */
 	bool has_pod;			/* the API server named the agent's pod */
 	uint8_t pod_uid[16];		/* which one */
 	char node[STREAM_NODE_MAX + 1]; /* "" when refused, and of the controller */
-	uint64_t until_ms;		/* loop time: then it is to be checked again */
+	uint64_t until_ms;		/* loop time at which to check again */
 	uint64_t token_until_ms;	/* loop time when the token expires */
 };
 
@@ -84,7 +84,7 @@ struct stream_auth_options {
 
 struct stream_auth_counts {
 	uint64_t reviews, review_errors, cached;
-	uint64_t stale; /* old answers that counted because nobody could be asked */
+	uint64_t stale; /* old answers used because the API server could not be asked */
 	size_t kept, running, waiting;
 };
 
@@ -99,22 +99,24 @@ DEFINE_CLEANUP(struct stream_auth *, stream_auth_free)
 
 /*
  * AUTHORIZATION is the header's value. 1: *RET_GRANT is the answer. 0: DONE will be called once,
- * and until then *RET_CHECK can be cancelled. A FRESH answer is not from what was kept.
+ * and until then *RET_CHECK can be cancelled. FRESH: kept answers are not used.
  */
 int stream_auth_check(struct stream_auth *auth, const char *authorization, bool fresh,
 		      void (*done)(void *arg, const struct stream_grant *grant), void *arg,
 		      struct stream_grant *ret_grant, struct stream_check **ret_check);
 void stream_check_cancel(struct stream_check *check);
-/* Its token claims to be of an agent's pod that the cache knows, and nobody forges that too often.
+/*
+ * True while the token claims an agent's pod that the cache knows, and that pod's account in the
+ * review budget is not empty.
  */
 bool stream_check_claims_agent(const struct stream_check *check);
-/* The API server could not be asked when that was tried last. */
+/* True when the last review got no answer from the API server. */
 bool stream_auth_is_away(const struct stream_auth *auth);
-/* Now and then: forgets answers whose time is over, asks again what could not be asked. */
+/* Called now and then: forgets expired answers, retries reviews that could not be sent. */
 void stream_auth_sweep(struct stream_auth *auth);
 void stream_auth_read(const struct stream_auth *auth, struct stream_auth_counts *ret);
 
-/* What a ServiceAccount token says of itself; nothing of it is proven. */
+/* The claims of a ServiceAccount token, not verified. */
 struct stream_claims {
 	int64_t expiry;	   /* "exp", seconds since the epoch */
 	bool for_us;	   /* "aud" has STREAM_AUDIENCE */

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rotation. Each step is one write of the Secret, so that whoever leads next goes on from what
- * is written there; a step that was done twice would have met a resourceVersion that is gone.
+ * The rotation. Each step is one write of the Secret, so that the next leader continues from what
+ * is written there; a step cannot be done twice, because the second write has an old
+ * resourceVersion.
  *
  *	CA_ADD -> CA_PUBLISH -> overlap_s -> CA_SWITCH -> leaf_s -> CA_FORGET
  *
- * Between CA_ADD and CA_SWITCH nothing is signed with the next CA, and whatever an agent's bundle
- * is then, it has the current one. A replica that cannot read the Secret any more shows a
- * certificate of the old CA for as long as that holds: until then the bundle has the old one.
+ * Between CA_ADD and CA_SWITCH nothing is signed with the next CA, and every agent's bundle, old or
+ * new, has the current one. A replica that cannot read the Secret any more presents a certificate
+ * of the old CA until that expires: until then the bundle has the old one.
  *
- * What is damaged is left out: with a next CA that one signs at once, without any a new one is
- * made, and agents believe it as soon as their kubelet has brought them the bundle.
+ * A damaged part is left out: if the current CA is damaged the next one signs at once; without a
+ * next one a new CA is made, and agents trust it as soon as their kubelet has updated the bundle.
  */
 #include "operator/stream/ca.h"
 
@@ -58,7 +59,10 @@ static struct ca_pair take_pair(struct ca_pair *pair)
 
 /* ---- the rules ------------------------------------------------------------------------------- */
 
-/* A third of its life is left, of which the time before it was made is none. */
+/*
+ * True when a third of its life is left. The time before it was made (STREAM_CLOCK_SKEW_S) is not
+ * part of its life.
+ */
 static bool wants_successor(const struct ca_pair *pair, int64_t now)
 {
 	return pair->end - now < (pair->end - pair->begin - STREAM_CLOCK_SKEW_S) / 3;
@@ -183,7 +187,7 @@ static int damaged(int *ret_damage, const char *part, const char *why, struct er
 	return 0;
 }
 
-/* PART.crt, PART.key; one that is not right is left out. */
+/* Reads PART.crt and PART.key; a pair that is not valid is left out. */
 static int parse_pair(const cJSON *secret, const char *part, bool wants_key, struct ca_pair *ret,
 		      int *ret_damage, struct error *err)
 {

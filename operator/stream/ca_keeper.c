@@ -2,13 +2,12 @@
 /*
  * A round: read the Secret, which the leader makes when there is none; sign a certificate when ours
  * is old or of another CA; the leader reads the ConfigMap, writes it when it is not the bundle, and
- * does the one step of the rotation that is due. Rounds follow each other by a timer, one request
- * at a time. A conflict means that somebody else wrote, and the next round reads what.
+ * does the one step of the rotation that is due. A timer starts the next round; one request at a
+ * time. A conflict means that somebody else wrote: the next round reads the result.
  *
- * The Secret is nobody's but ours: when it goes it is made again with what we have in memory, so
- * that agents go on to believe us. When it is damaged, what is whole of it counts, then what we
- * have in memory, and the leader writes that. A CA that somebody put there and that is whole is
- * taken as it is.
+ * Only the operator writes the Secret. When it is deleted it is made again from memory, so that
+ * agents still trust us. When it is damaged, its valid parts are used, then what is in memory, and
+ * the leader writes that. A valid CA that somebody else put there is used as it is.
  */
 #include "operator/stream/ca_keeper.h"
 
@@ -18,7 +17,7 @@
 #include "operator/render/json.h"
 
 enum {
-	SOON_MS = 50,	  /* after a write: what it changed may ask for the next step */
+	SOON_MS = 50,	  /* after a write: the next step may be due */
 	FAILED_MS = 2000, /* also while there is no Secret */
 	LOG_S = 60,
 	NAME_MAX_LEN = 128,
@@ -32,13 +31,13 @@ struct ca_keeper {
 	struct kube_call *call; /* NULL: none under way */
 	bool ending, again;
 	char *ns, *bundle;
-	char *published; /* by who leads, as far as we know; NULL: nothing */
+	char *published; /* the bundle, set by the leader; NULL: none yet */
 	char names[4][NAME_MAX_LEN];
 	const char *all_names[NAMES_N + 1];
 	struct stream_ca ca;  /* as last read or written */
 	struct stream_ca due; /* what is being written */
 	char version[64];     /* the Secret's; "": it is not there */
-	char *signer;	      /* the CA's certificate that ours is of */
+	char *signer;	      /* certificate of the CA that signed ours */
 	struct stream_tls tls;
 	int64_t begin, end; /* of ours */
 	bool in_bundle;
@@ -154,7 +153,7 @@ static void on_written(void *arg, const struct kube_answer *answer)
 	k->call = NULL;
 	if (answer->status / 100 != 2) {
 		stream_ca_done(&k->due);
-		/* Somebody else's write came first, or took it away: read that. */
+		/* Another write or a deletion came first: read the result. */
 		if (answer->status == 409 || answer->status == 404)
 			look_in(k, SOON_MS);
 		else
@@ -234,7 +233,7 @@ static void write_step(struct ca_keeper *k, const struct stream_ca *from, enum c
 
 /* ---- the bundle ------------------------------------------------------------------------------ */
 
-/* The one step that is due; 0 when none was. */
+/* Starts the one step that is due; false when none is. */
 static bool go_on(struct ca_keeper *k)
 {
 	static const char *const said[] = {
@@ -282,7 +281,7 @@ static int bundle_of(const struct ca_keeper *k, char **ret)
 static int write_bundle(struct ca_keeper *k, const char *text)
 {
 	_cleanup_json_ cJSON *map = NULL;
-	/* Not by the label of what is rendered: that is deleted with the config. */
+	/* Without the label of rendered objects, which are deleted with the config. */
 	int r = json_make(&map,
 			  "{'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {"
 			  "  'name': '" STREAM_CA_NAME "', 'namespace': %s, 'labels': {"
@@ -369,7 +368,10 @@ static void tell_damage(struct ca_keeper *k, const char *what)
 								     .note = note});
 }
 
-/* READ: what is whole of it. Only who leads writes; the others go on with what they have. */
+/*
+ * Replaces a damaged Secret. READ: its valid parts. Only the leader writes; the others continue
+ * with the CA that they have.
+ */
 static void repair(struct ca_keeper *k, struct stream_ca *read, const char *what)
 {
 	int64_t now = now_of(k);
@@ -389,7 +391,7 @@ static void repair(struct ca_keeper *k, struct stream_ca *read, const char *what
 	write_step(k, !whole && known ? &k->ca : read, step);
 }
 
-/* None is there: the leader makes it, with what it knows; the others look for it soon. */
+/* There is no Secret: the leader makes it, from memory if it can; the others look again soon. */
 static void create(struct ca_keeper *k)
 {
 	bool known = stream_ca_usable(&k->ca.current, now_of(k));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * struct ca_keeper: the CA of the node stream, which all replicas share by the Secret
- * kiln-stream-ca, and this replica's certificate of it. Whoever leads makes and rotates it (ca.h)
+ * kiln-stream-ca, and this replica's certificate of it. The leader makes and rotates the CA (ca.h)
  * and publishes the ConfigMap kiln-stream-ca, which the agents mount. The role stream only reads
  * the Secret; the role controller signs no certificate. Loop thread only.
  */
@@ -21,11 +21,14 @@ struct ca_keeper_options {
 	struct recorder *events; /* may be NULL */
 	const char *ns;
 	int64_t life_s; /* of a CA; 0: STREAM_CA_LIFE_S */
-	/* Certificates come from elsewhere: only this bundle is published. Copied; may be NULL. */
+	/*
+	 * If set, certificates come from elsewhere and only this bundle is published. Copied; may
+	 * be NULL.
+	 */
 	const char *bundle;
-	/* Do we lead? Asked before each write. NULL: the CA is only read. */
+	/* True while we lead; asked before each write. NULL: the CA is only read. */
 	bool (*may_write)(void *arg);
-	/* A certificate that is to be shown from now on. NULL: none is signed. */
+	/* There is a new certificate to present. NULL: none is signed. */
 	void (*renewed)(void *arg, const struct stream_tls *tls);
 	void *arg;
 	int64_t (*now)(void *arg); /* seconds since the epoch; NULL: the clock's */
@@ -41,10 +44,10 @@ int ca_keeper_new(const struct ca_keeper_options *options, struct ca_keeper **re
 		  struct error *err) _must_check_;
 /* Run the loop on after this. Takes NULL. */
 struct ca_keeper *ca_keeper_free(struct ca_keeper *k);
-/* Looks now: the lead was gained. Takes NULL. */
+/* Starts a round at once, because the lead was gained. Takes NULL. */
 void ca_keeper_look(struct ca_keeper *k);
-/* What is shown; NULL: there is none yet. */
+/* This replica's certificate; NULL: there is none yet. */
 const struct stream_tls *ca_keeper_certificate(const struct ca_keeper *k);
-/* What is published for agents, by us who lead; NULL: nothing yet. */
+/* The bundle that this replica, as the leader, publishes for agents; NULL: none yet. */
 const char *ca_keeper_bundle(const struct ca_keeper *k);
 void ca_keeper_read(const struct ca_keeper *k, struct ca_keeper_counts *ret);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Of each destination the message without secrets is kept, and which fields come from which key of
- * which Secret. It is packed anew whenever it is sent, so values are in the Secrets' memory and,
- * for a moment, in the buffer of the message.
+ * For each destination the table keeps its message without secrets, and the list of its fields that
+ * come from a key of a Secret. The message is packed anew whenever it is sent, so values are only
+ * in the Secrets' memory and, for a moment, in the buffer of the message.
  */
 #include "operator/stream/destinations.h"
 
@@ -26,7 +26,7 @@ struct view_destination {
 	char id[DESTINATION_ID_MAX];
 	char *ns, *name; /* "" for the cluster's */
 	unsigned int refs;
-	struct left_out *left_out; /* NULL: it is told, or nobody has asked yet */
+	struct left_out *left_out; /* NULL: not left out, or not encoded yet */
 	NODE_MESSAGE(Destination) * message;
 	struct field fields[FIELDS_MAX];
 	size_t n;
@@ -82,7 +82,7 @@ static char *text(char *s)
 	return s ? s : (char *)"";
 }
 
-/* A message of its own, with the config's values and empty ones for those of Secrets. */
+/* A new message with the config's values; values of Secrets are empty. */
 static NODE_MESSAGE(Destination) * copy_message(const char *id, const struct destination *d)
 {
 	NODE_MESSAGE(Header) headers[CONFIG_HEADERS_MAX], *pointers[CONFIG_HEADERS_MAX];
@@ -193,7 +193,7 @@ static int make(struct destination_table *d, const char *id, const struct policy
 	return r;
 }
 
-/* Of everything that counts but values of Secrets: references are part of it. */
+/* The hash of all settings, including references to Secrets but not their values. */
 static uint64_t settings_hash(const struct destination *d)
 {
 	NODE_MESSAGE(Destination) *m = copy_message("", d);
@@ -248,7 +248,10 @@ static bool same_settings(const struct view_destination *a, const struct view_de
 	return same;
 }
 
-/* The cluster's keep their id when they change: the newest policy says what they are. */
+/*
+ * Replaces the settings of V by those of WITH, which is consumed. A destination of the cluster
+ * keeps its id when its settings change: those of the newest policy are used.
+ */
 static void replace(struct destination_table *d, struct view_destination *v,
 		    struct view_destination *with)
 {
@@ -377,7 +380,7 @@ static ProtobufCBinaryData *pem_of(const NODE_MESSAGE(Destination) * m, enum fie
 /* Lends the message the Secrets' values, or takes them back. */
 static void set_values(struct view_destination *v, bool lend)
 {
-	/* What protobuf-c itself has there, and does not free. */
+	/* protobuf-c's own empty string, which it does not free. */
 	char *nothing = (char *)protobuf_c_empty_string;
 
 	for (size_t i = 0; i < v->n; i++) {
@@ -400,7 +403,7 @@ static void leave_out(struct destination_table *d, struct view_destination *v,
 	if (v->left_out || (f->secret && secret_state(f->secret) == SECRET_PENDING))
 		return;
 	l = calloc(1, sizeof(*l));
-	if (!l) /* the next one that asks tries again */
+	if (!l) /* the next call tries again */
 		return;
 	*l = (struct left_out){.id = v->id, .ns = v->ns, .name = v->name, .next = d->left_out};
 	say_cause(secrets_ns(d, v), f, l);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct destination_table: where policies send profiles, as agents are told:
- * kiln.node.v1.Destination with the values of the Secrets that the config names. Those of the
- * cluster are read from the operator's namespace, a tenant's from the tenant's own and nowhere
- * else. Each is made once and shared by all nodes. Loop thread only.
+ * struct destination_table: the destinations of policies in the form that is sent to agents:
+ * kiln.node.v1.Destination with the values of the Secrets that the config names. The Secrets of the
+ * cluster's destinations are read from the operator's namespace, those of a tenant's from the
+ * tenant's own and nowhere else. Each destination is made once and shared by all nodes. Loop thread
+ * only.
  *
- * A destination whose Secret or key is missing is not told; the others are. Who asks is told which
- * (by name, never a value).
+ * A destination whose Secret or key is missing is left out: it is not sent to agents, and reported
+ * by name, never with a value. The others are sent.
  */
 #pragma once
 
@@ -17,11 +18,11 @@
 enum {
 	DESTINATION_ID_MAX = 192,
 	DESTINATION_CAUSE_MAX = 896,
-	LEFT_OUT_MAX = 64, /* of a node, told to people */
+	LEFT_OUT_MAX = 64, /* reported for a node */
 	LEFT_OUT_NAMESPACE_MAX = 4,
 };
 
-/* A destination that was to be told and is left out. */
+/* A destination that agents need and that is left out. */
 struct left_out {
 	struct left_out *next, *prev;
 	const char *id, *ns, *name;	  /* NS "" for the cluster's */
@@ -32,9 +33,12 @@ struct left_out {
 struct destination_table_options {
 	struct secrets *secrets; /* NULL: none can be read */
 	const char *ns;		 /* the operator's */
-	/* What is told of ID may be another, or whether it is told at all. */
+	/* The destination ID may have changed, or be left out, or be complete again. */
 	void (*changed)(void *arg, const char *id);
-	/* It is left out, because of CAUSE; NS "" for the cluster's. Once each time. */
+	/*
+	 * A destination is left out because of CAUSE; NS "" for the cluster's. Called once each
+	 * time.
+	 */
 	void (*left_out)(void *arg, const char *ns, const char *name, const char *cause);
 	void *arg;
 };
@@ -45,7 +49,10 @@ int destination_table_new(const struct destination_table_options *options,
 struct destination_table *destination_table_free(struct destination_table *d);
 
 struct view_destination;
-/* A reference. -ENOMEM, -ENOSPC. One that there is no room for the Secrets of is left out. */
+/*
+ * Takes a reference on the destination, made if needed. One without room for its Secrets is left
+ * out. -ENOMEM, -ENOSPC.
+ */
 int destination_table_ref(struct destination_table *d, const struct policy_destination *from,
 			  struct view_destination **ret) _must_check_;
 struct view_destination *destination_table_find(struct destination_table *d, const char *id);
@@ -55,14 +62,19 @@ const char *view_destination_id(const struct view_destination *v);
 struct view_destination *view_destination_ref(struct view_destination *v);
 void destination_table_unref(struct destination_table *d,
 			     struct view_destination *v); /* NULL is fine */
-/* Into OUT, which is emptied first. -ENOENT: it is left out. The caller wipes OUT. */
+/*
+ * Encodes V with its secrets into OUT, which is emptied first. -ENOENT: it is left out. The caller
+ * wipes OUT.
+ */
 int destination_table_encode(struct destination_table *d, struct view_destination *v,
 			     struct buf *out) _must_check_;
-/* The first of those that are left out, whoever needs them; NULL: none is. Good until a Secret, a
- * config or a reference changes. */
+/*
+ * The list of all destinations that are left out, for any node; NULL: none is. Valid until a
+ * Secret, a config or a reference changes.
+ */
 const struct left_out *destination_table_left_out(const struct destination_table *d);
-/* Now and then: Secrets that there was no room for, once there is. */
+/* Called now and then: uses the Secrets for which there was no room before. */
 void destination_table_look_for_room(struct destination_table *d);
-/* A Secret is another than before. */
+/* The values or the state of a Secret have changed. */
 void destination_table_secret(struct destination_table *d, const char *ns, const char *name);
 size_t destination_table_count(const struct destination_table *d);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the node stream counts, as Prometheus text. Loop thread only. */
+/* The counters of the node stream as Prometheus text. Loop thread only. */
 #include "operator/http/prometheus.h"
 #include "operator/stream/server.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The destinations of the policies that a node was told: how many of those refer to each, and what
- * was told of it, as a hash. The contents hold secrets: they are made in a buffer that is wiped at
+ * The destinations of the policies that were sent to a node: how many policies refer to each, and a
+ * hash of what was sent. The contents hold secrets: they are made in a buffer that is wiped at
  * once, and never kept. Loop thread only.
  */
 #include "operator/stream/node_state_internal.h"
@@ -61,7 +61,7 @@ size_t node_state_left_out(const struct node_state *n,
 	return found;
 }
 
-/* It is another by now: told in its turn. */
+/* Appends the destination unless it has changed: then it is marked dirty, and sent in its turn. */
 void node_destination_tell_again(struct node_state *n, uint16_t i, struct buf *out)
 {
 	struct buf *b = node_view_secret_scratch(n->view);
@@ -78,8 +78,8 @@ void node_destination_tell_again(struct node_state *n, uint16_t i, struct buf *o
 }
 
 /*
- * Told when it is another than was told. One that is left out is not taken back from who has it: a
- * Secret that is gone for a while must not cost samples.
+ * Sends a destination that has changed. One that is left out is not revoked: a Secret that is gone
+ * for a moment must not cost samples.
  */
 static void tell_destination(struct node_state *n, uint16_t i, struct buf *out)
 {
@@ -130,7 +130,7 @@ void node_destination_release(struct node_state *n, const struct view_destinatio
 		node_entry_set_dirty(n, i);
 }
 
-/* False: it is not wanted any more, and a snapshot must be over first. */
+/* False: it is to be deleted, which must wait for the end of the snapshot. */
 bool node_destination_look(struct node_state *n, uint16_t i, bool snapshot, struct buf *out)
 {
 	struct entry *e = &n->entries[i];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Entries live in one array and are linked by index: into hash chains, into the order of revisions,
- * and, when touched, into a queue. An entry that was never told (revision 0) is in no order. Loop
- * thread only.
+ * and, when dirty, into a queue. An entry that was never sent (revision 0) is not in the order.
+ * Loop thread only.
  */
 #include "operator/stream/node_state_internal.h"
 
@@ -144,7 +144,7 @@ void node_entry_forget(struct node_state *n, uint16_t i)
 	n->free_list = i;
 }
 
-/* Whoever has not heard of them yet needs a snapshot. */
+/* An agent that has not received these deletions needs a snapshot. */
 void node_entries_limit_tombstones(struct node_state *n)
 {
 	uint16_t i = n->oldest, next;

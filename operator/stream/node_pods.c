@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The pods of a node: which may have changed, and what is told when one did: all of it, or, to an
- * agent that understands that, nothing but its policy. Loop thread only.
+ * The pods of a node: which ones may have changed, and what is sent for a changed one: all of it,
+ * or, to an agent that understands that, only its policy. Loop thread only.
  */
 #include "operator/stream/node_state_internal.h"
 
@@ -97,7 +97,7 @@ void node_state_touch_all(struct node_state *n)
 
 /* ---- telling --------------------------------------------------------------------------------- */
 
-/* The pod into the scratch; the policy is a reference, as of node_view_pod(). */
+/* Encodes the pod into the scratch; the policy is a reference, as of node_view_pod(). */
 static int view_pod(struct node_state *n, uint16_t i, uint64_t *ret_hash,
 		    struct view_policy **ret_policy)
 {
@@ -125,7 +125,7 @@ void node_pod_tell_again(struct node_state *n, uint16_t i, struct buf *out)
 		r = view_pod(n, i, &hash, &policy);
 	if (!r && policy == e->policy) {
 		frame_bytes(out, UPDATE_PODS, n->scratch->data, n->scratch->len);
-	} else { /* it is another by now: told in its turn, after its policy */
+	} else { /* it has changed: it is sent in its turn, after its policy */
 		e->hash = 0;
 		e->only_policy = false;
 		node_entry_set_dirty(n, i);
@@ -140,7 +140,7 @@ static void pod_is_gone(struct node_state *n, uint16_t i, struct buf *out)
 		return;
 	n->n_pods--;
 	node_policy_release(n, TAKE_PTR(n->entries[i].policy));
-	if (!n->entries[i].revision) { /* nobody has heard of it */
+	if (!n->entries[i].revision) { /* it was never sent */
 		node_entry_forget(n, i);
 		return;
 	}
@@ -173,7 +173,7 @@ static void tell_policy(const struct entry *e, struct buf *out)
 		frame_fixed64(out, POD_POLICY_POLICY, e->policy->id);
 }
 
-/* The agent has it, but for POLICY, a reference that is taken over. False: no memory. */
+/* Sends only the POLICY (a reference, taken over) of a pod that the agent has. False: no memory. */
 static bool change_policy(struct node_state *n, uint16_t i, struct view_policy *policy,
 			  struct buf *out)
 {
@@ -190,7 +190,10 @@ static bool change_policy(struct node_state *n, uint16_t i, struct view_policy *
 	return true;
 }
 
-/* False: to be looked at later: it is gone and a snapshot must be over first, or no memory. */
+/*
+ * False: look at it again later: it is gone, which must wait for the end of the snapshot, or no
+ * memory.
+ */
 bool node_pod_look(struct node_state *n, uint16_t i, bool snapshot, struct buf *out)
 {
 	const struct entry *e = &n->entries[i];

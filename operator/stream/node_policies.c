@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The policies that a node was told, by how many of its pods, and its default, refer to each. One
- * is told when it is first referred to, after its destinations; that nobody refers to it any more
- * is told later, in node_policies_delete_idle(), for a pod is often back in a moment. Loop thread
- * only.
+ * The policies that were sent to a node, and how many of its pods, and its default, refer to each.
+ * A policy is sent at its first reference, after its destinations. After its last reference it is
+ * deleted only later, in node_policies_delete_idle(), because a pod is often back in a moment. Loop
+ * thread only.
  */
 #include "operator/stream/node_state_internal.h"
 
 #include "operator/stream/frame.h"
 
-/* The policy has an entry that counts one more; it is told when the node has not got it. */
+/*
+ * Counts one more reference on the policy's entry, made if needed; appends the policy when the node
+ * does not have it. False: no memory.
+ */
 static bool policy_hold(struct node_state *n, struct view_policy *policy, struct buf *out)
 {
 	uint8_t key[16] = {0};
@@ -59,7 +62,7 @@ void node_policy_release(struct node_state *n, struct view_policy *policy)
 	node_view_unref(n->view, policy);
 }
 
-/* POLICY, a reference that is taken over, becomes the entry's. */
+/* POLICY is a reference that is taken over. */
 bool node_policy_set(struct node_state *n, uint16_t i, struct view_policy *policy, struct buf *out)
 {
 	if (policy == n->entries[i].policy) {
@@ -101,7 +104,7 @@ void node_policy_look_at_default(struct node_state *n, uint16_t i, struct buf *o
 	struct view_policy *policy = NULL;
 
 	if (node_view_default(n->view, n->name, &policy) < 0)
-		return; /* what was told holds on: nothing has been said against it */
+		return; /* the default that was sent stays: there is no other */
 	if (n->entries[i].revision && n->entries[i].policy == policy &&
 	    n->budget.cpu == budget.cpu && n->budget.memory == budget.memory) {
 		node_view_unref(n->view, policy);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an agent lacks, collected into Updates: first what is in the order after its revision, told
- * again as it is now; then what is dirty, looked at (node_pods.c, node_policies.c,
- * node_destinations.c) and told when it is another than was told.
+ * Collects the changes that an agent lacks into Updates: first the entries after its revision, in
+ * their current state; then the dirty entries, which are compared with the caches (node_pods.c,
+ * node_policies.c, node_destinations.c) and sent if they have changed.
  *
- * A policy is told before the first pod that refers to it and deleted after the last one: the order
- * of revisions keeps that for whoever resumes, too. One Update never names a thing and its
- * deletion: what is in the order is collected alone, and policies that nobody refers to go when no
- * pod is left to look at.
+ * A policy is sent before the first pod that refers to it and deleted after the last one: the order
+ * of revisions ensures that also for an agent that resumes. An Update never has both a thing and
+ * its deletion: the entries after the revision are collected alone, and unused policies are deleted
+ * when no dirty pod is left.
  */
 #include "operator/stream/node_state_internal.h"
 
@@ -44,7 +44,7 @@ bool node_state_resumes(const struct node_state *n, uint64_t revision)
 	return revision >= n->floor && revision <= n->revision;
 }
 
-/* What is in the order after REVISION; true when there is more. */
+/* Collects the entries after REVISION; true when there is more. */
 static bool collect_told(struct node_state *n, bool snapshot, size_t limit, uint64_t *revision,
 			 struct buf *out)
 {
@@ -88,7 +88,7 @@ bool node_state_collect(struct node_state *n, bool snapshot, size_t limit, uint6
 	if (!left && !snapshot && n->n_idle) {
 		node_policies_delete_idle(n, out);
 		*revision = n->revision;
-		return n->n_dirty > 0; /* their destinations */
+		return n->n_dirty > 0; /* the destinations of the deleted policies */
 	}
 	*revision = n->revision;
 	return left > 0;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct node_state: what one node was told, as revisions, and what may have changed since. It
+ * struct node_state: what was sent to one node, as revisions, and what may have changed since. It
  * holds an entry of some 64 bytes for each pod and policy, never the contents: those are read from
- * the caches when they are sent, so what waits for a slow agent is the latest of each pod and
- * nothing more.
+ * the caches when they are sent, so a slow agent gets only the latest state of each pod.
  *
- * Entries are in the order of their last change. What an agent at revision R lacks is what comes
- * after R in that order: that is the log to resume from. Deleted entries stay in it until there are
- * NODE_TOMBSTONES_MAX of them; who is behind the last one that was forgotten needs a snapshot.
+ * Entries are in the order of their last change. An agent at revision R lacks the entries after R
+ * in that order: that is the log to resume from. Deleted entries stay in it until there are
+ * NODE_TOMBSTONES_MAX of them; an agent that is behind the last one forgotten needs a snapshot.
  *
  * Loop thread only.
  */
@@ -34,30 +33,33 @@ size_t node_state_bytes(const struct node_state *n);
 size_t node_state_entries(const struct node_state *n);
 uint64_t node_state_refused(const struct node_state *n); /* pods beyond NODE_PODS_MAX, no memory */
 
-/* Something about the pod is, or may be, another. */
+/* Marks a pod that may have changed. */
 void node_state_touch(struct node_state *n, const uint8_t uid[16], const char *uid_text);
-/* The destination is, or may be, another. False: the node needs none such. */
+/* Marks a destination that may have changed. False: the node does not need it. */
 bool node_state_touch_destination(struct node_state *n, const char *id);
-/* What the node needs and is not told, up to LEFT_OUT_MAX: the cluster's first, of a namespace no
- * more than LEFT_OUT_NAMESPACE_MAX. Returns how many; good as long as what the table has. */
+/*
+ * The destinations that the node needs and that are left out, up to LEFT_OUT_MAX: the cluster's
+ * first, at most LEFT_OUT_NAMESPACE_MAX of each other namespace. Returns how many. Valid as long as
+ * destination_table_left_out().
+ */
 size_t node_state_left_out(const struct node_state *n,
 			   const struct left_out *ret[static LEFT_OUT_MAX]);
-/* About all of them. */
+/* Marks all pods. */
 void node_state_touch_all(struct node_state *n);
-/* Nothing but the policy; a pod that was never told is not told now. */
+/* Marks only the policy of a pod. A pod without an entry is not added. */
 void node_state_touch_policy(struct node_state *n, const uint8_t uid[16]);
 void node_state_touch_policies(struct node_state *n);
-/* From now on an agent is told that understands Update.pod_policies, or not. */
+/* BRIEF: the agent understands Update.pod_policies. */
 void node_state_set_brief(struct node_state *n, bool brief);
-/* Nothing may be left to look at. */
+/* True when nothing is marked, and no policy is left to be deleted. */
 bool node_state_clean(const struct node_state *n);
 
-/* Can an agent that has REVISION be told what changed since? */
+/* True when an agent that has REVISION can be sent the changes since then. */
 bool node_state_resumes(const struct node_state *n, uint64_t revision);
 /*
- * Appends fields of an Update (pods, policies, deletions) that an agent which has *REVISION lacks,
- * until LIMIT is reached, and puts *REVISION to what it then has. True when there is more. In a
- * snapshot nothing is deleted; that waits until it is over.
+ * Appends to OUT the fields of an Update (pods, policies, deletions) that an agent at *REVISION
+ * lacks, until LIMIT bytes are reached, and sets *REVISION to the agent's revision after that. True
+ * when there is more. A snapshot has no deletions; they wait until it is over.
  */
 bool node_state_collect(struct node_state *n, bool snapshot, size_t limit, uint64_t *revision,
 			struct buf *out);

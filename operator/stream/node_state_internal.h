@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What node_state.c (Updates, life), node_entries.c (the table), node_pods.c, node_policies.c and
- * node_destinations.c share. An entry is named by its index, for the array moves when it grows.
+ * Shared by node_state.c (Updates, life), node_entries.c (the table), node_pods.c, node_policies.c
+ * and node_destinations.c. An entry is named by its index, because the array moves when it grows.
  *
- * A node_..._look() looks at an entry that was dirty and tells what is another. Where one returns
- * false, the entry is to be looked at again: it is gone and the snapshot must be over first, or
- * there was no memory. A node_..._tell_again() tells what was told before, as it is now. Loop
- * thread only.
+ * A node_..._look() compares a dirty entry with the caches, and appends what has changed to the
+ * Update. Where one returns false, the entry must be looked at again: it is gone, which must wait
+ * for the end of the snapshot, or memory ran out. A node_..._tell_again() appends an entry that was
+ * sent before, in its current state. Loop thread only.
  */
 #pragma once
 
@@ -36,19 +36,20 @@ enum entry_kind { ENTRY_FREE, ENTRY_POD, ENTRY_POLICY, ENTRY_DEFAULT, ENTRY_DEST
 struct entry {
 	uint8_t key[16]; /* a pod's uid, a policy's id, hashes of a destination's id */
 	uint64_t revision;
-	uint64_t hash; /* of a pod as it was told but for its policy; 0: to be told whole */
+	uint64_t hash; /* of a pod as it was sent, without its policy; 0: send all of it */
 	union {
 		struct view_policy *policy; /* a pod's; a policy itself, a tombstone's too */
 		struct view_destination *destination;
 	};
-	char *uid_text; /* when the key does not give it back */
-	uint32_t refs;	/* of a policy: pods and the default; of a destination: policies told */
-	uint16_t chain; /* hash chain, or list of free ones */
+	char *uid_text; /* when it cannot be made from the key */
+	/* of a policy: from pods and the default; of a destination: from policies that were sent */
+	uint32_t refs;
+	uint16_t chain;	     /* hash chain, or list of free ones */
 	uint16_t prev, next; /* by revision */
 	uint16_t dirty_next;
 	uint8_t kind;
 	bool dirty, gone;
-	bool only_policy; /* what is dirty about it */
+	bool only_policy; /* only its policy may have changed */
 };
 
 struct node_state {
@@ -59,12 +60,13 @@ struct node_state {
 	uint16_t free_list;	 /* by chain */
 	uint16_t oldest, newest; /* by revision */
 	uint16_t dirty, dirty_last;
-	size_t n_dirty, n_pods, n_gone, n_idle; /* idle: told policies without a reference */
+	/* idle: policies that were sent and have no reference */
+	size_t n_dirty, n_pods, n_gone, n_idle;
 	uint64_t revision, floor;
 	uint64_t refused;
 	bool brief;
 	uint16_t fallback;	   /* the entry of kind DEFAULT: its revision is the budget's too */
-	struct budget_spec budget; /* as it was told */
+	struct budget_spec budget; /* as it was sent */
 	struct buf *scratch;	   /* the view's */
 	char name[];
 };
@@ -76,16 +78,16 @@ uint16_t node_entry_make(struct node_state *n, uint8_t kind, const uint8_t key[1
 /* It must not be dirty. */
 void node_entry_forget(struct node_state *n, uint16_t i);
 void node_entry_unref(struct node_state *n, const struct entry *e);
-/* A new revision: the last one of the order. */
+/* Gives the entry a new revision: the last one of the order. */
 void node_entry_advance(struct node_state *n, uint16_t i);
-/* From here on a tombstone. */
+/* Makes the entry a tombstone. */
 void node_entry_bury(struct node_state *n, uint16_t i);
-/* Forgets those beyond the cap. */
+/* Forgets the oldest tombstones beyond NODE_TOMBSTONES_MAX. */
 void node_entries_limit_tombstones(struct node_state *n);
 void node_entry_set_dirty(struct node_state *n, uint16_t i);
-/* There must be one. */
+/* The next dirty entry; there must be one. */
 uint16_t node_entry_take_dirty(struct node_state *n);
-/* A pod's. */
+/* The uid of a pod's entry, as text. */
 void node_entry_uid(const struct entry *e, char ret[64]);
 void node_entry_tell_gone(const struct entry *e, struct buf *out);
 
@@ -94,19 +96,21 @@ bool node_pod_look(struct node_state *n, uint16_t i, bool snapshot, struct buf *
 void node_pod_tell_again(struct node_state *n, uint16_t i, struct buf *out);
 
 /* node_policies.c */
-/* POLICY (NULL: none), a reference that is taken over, becomes the entry's; it is told first when
- * the node has not got it. False: no memory. */
+/*
+ * Sets the policy of an entry to POLICY (NULL: none), a reference that is taken over. Appends the
+ * policy first when the node does not have it. False: no memory.
+ */
 bool node_policy_set(struct node_state *n, uint16_t i, struct view_policy *policy, struct buf *out);
-/* The reference of an entry that has it no more. */
+/* Drops the reference of an entry. */
 void node_policy_release(struct node_state *n, struct view_policy *policy);
-/* The default policy and the budget as they were told. */
+/* Appends the default policy and the budget as they were sent before. */
 void node_policy_tell_default(const struct node_state *n, struct buf *out);
 void node_policy_look_at_default(struct node_state *n, uint16_t i, struct buf *out);
-/* Tells that those are gone which nothing refers to. */
+/* Appends the deletion of the policies that no entry refers to. */
 void node_policies_delete_idle(struct node_state *n, struct buf *out);
 
 /* node_destinations.c */
-/* A policy that is told refers to it, or one that is deleted does no more. */
+/* A policy that is sent refers to D; node_destination_release(): a deleted one did. */
 void node_destination_hold(struct node_state *n, struct view_destination *d, struct buf *out);
 void node_destination_release(struct node_state *n, const struct view_destination *d);
 bool node_destination_look(struct node_state *n, uint16_t i, bool snapshot, struct buf *out);

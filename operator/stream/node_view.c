@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pod is written from strings that are borrowed from the caches, in scratch memory that is made
- * once. Attributes that all containers share are told once, with the pod.
+ * A pod is written from strings that are borrowed from the caches, into scratch memory that is
+ * allocated once. Attributes that all containers share are sent once, with the pod.
  */
 #include "operator/stream/node_view.h"
 
@@ -68,7 +68,7 @@ static void leave_destinations(struct node_view *v, struct view_policy *p)
 	p->n_destinations = 0;
 }
 
-/* One that there is no room for is left out. */
+/* Takes references on P's destinations; one for which that fails is left out. */
 static void use_destinations(struct node_view *v, const struct effective_policy *p,
 			     struct view_policy *ret)
 {
@@ -146,7 +146,7 @@ struct budget_spec node_view_budget(const struct node_view *v)
 
 /* ---- attributes ------------------------------------------------------------------------------ */
 
-/* As a string that ends with NULL; ROOM for CONFIG_KEYS_MAX + 1. */
+/* LIST as an array that ends with NULL, in ROOM for CONFIG_KEYS_MAX + 1. */
 static const char *const *keys(const struct string_list *list, const char **room)
 {
 	size_t n = 0;
@@ -220,8 +220,9 @@ static int compare_uid(void *arg, const struct pod *pod)
 }
 
 /*
- * The pod on the node into the view's info, as far as policies need it; NULL: there is none. By uid
- * another pod may be found (mirror pods claim a second one): then NODE's are looked at.
+ * Finds the pod UID on NODE, and unpacks what policies need of it into v->info; NULL: there is
+ * none. The look-up by uid may find another pod (mirror pods claim a second uid): then the pods of
+ * NODE are searched.
  */
 static const struct pod *find(struct node_view *v, const char *node, const uint8_t uid[16])
 {
@@ -237,7 +238,7 @@ static const struct pod *find(struct node_view *v, const char *node, const uint8
 	return s.found && streq(v->info.node, node) && !v->info.terminated ? s.found : NULL;
 }
 
-/* One that makes the pod too large keeps its name and ids. */
+/* Appends container I. If that makes the pod too large, only the container's name and ids. */
 static void add_container(struct node_view *v, const struct identity_source *pod, size_t i,
 			  struct buf *out)
 {
@@ -288,7 +289,7 @@ static void write_pod(struct node_view *v, struct buf *out)
 		add_container(v, &source, i, out);
 }
 
-/* Of the pod that was unpacked; NULL: none. */
+/* The policy of the pod in v->info; NULL: none. */
 static struct view_policy *policy_of_pod(struct node_view *v)
 {
 	const struct effective_policy *effective = NULL;
@@ -392,7 +393,7 @@ int node_view_new(const struct view_sources *sources, struct node_view **ret)
 	buf_init(&v->scratch, 2 * VIEW_POD_MAX + SCRATCH_SLACK);
 	buf_init(&v->container_scratch, VIEW_POD_MAX);
 	buf_init(&v->secret_scratch, SCRATCH_SLACK);
-	/* It never moves: what it was before would not be wiped. */
+	/* Allocated at once: if it moved, its old memory would not be wiped. */
 	if (!buf_extend(&v->secret_scratch, SCRATCH_SLACK - 1)) {
 		node_view_free(v);
 		return -ENOMEM;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct node_view: what a node is told of a pod, from the caches: identity and effective policy,
- * encoded as kiln.node.v1.Pod and Policy. Policies are encoded once and shared by all nodes. Loop
- * thread only.
+ * struct node_view: the messages about pods for a node, made from the caches: identity and
+ * effective policy, encoded as kiln.node.v1.Pod and Policy. Policies are encoded once and shared by
+ * all nodes. Loop thread only.
  */
 #pragma once
 
@@ -40,8 +40,8 @@ struct view_policy {
 struct view_counts {
 	uint64_t pods;		 /* encoded */
 	uint64_t cut_attributes; /* beyond the limits above */
-	uint64_t cut_containers; /* whose attributes found no room in their pod */
-	uint64_t without_policy; /* pods whose policy could not be told: too many, or no memory */
+	uint64_t cut_containers; /* sent without attributes, for want of room in the pod */
+	uint64_t without_policy; /* pods without a policy: too many policies, or no memory */
 	size_t policies;
 };
 
@@ -50,30 +50,31 @@ int node_view_new(const struct view_sources *sources, struct node_view **ret) _m
 struct node_view *node_view_free(struct node_view *view);
 DEFINE_CLEANUP(struct node_view *, node_view_free)
 
-/* Policies made from now on say where samples go. DESTINATIONS outlives the view. */
+/* Policies made after this call name their destinations. DESTINATIONS outlives the view. */
 void node_view_use_destinations(struct node_view *view, struct destination_table *destinations);
 struct destination_table *node_view_destinations(const struct node_view *view);
-/* For what destination_table_encode() gives; whoever has used it wipes it. */
+/* A buffer for destination_table_encode(); the caller wipes it after use. */
 struct buf *node_view_secret_scratch(struct node_view *view);
 
 /*
- * The pod UID of NODE into OUT, which is emptied first, without its policy; that one is a reference
- * to be given back, NULL when it has none. -ENOENT: NODE has no such pod that can run; -ENOMEM.
+ * Encodes the pod UID of NODE without its policy into OUT, which is emptied first. *RET_POLICY is a
+ * reference on the policy, which the caller gives back, or NULL. -ENOENT: NODE has no such pod that
+ * can run; -ENOMEM.
  */
 int node_view_pod(struct node_view *view, const char *node, const uint8_t uid[16], struct buf *out,
 		  struct view_policy **ret_policy) _must_check_;
 /* Only the policy, which costs a tenth. */
 int node_view_pod_policy(struct node_view *view, const char *node, const uint8_t uid[16],
 			 struct view_policy **ret) _must_check_;
-/* Another number when, by the cluster's config, pods have other attributes. */
+/* A hash of the cluster config's settings that pods' attributes depend on. */
 uint64_t node_view_settings(const struct node_view *view);
-/* What holds for a node's processes that are in no pod. -ENOENT: nothing does. */
+/* The policy of a node's processes that are in no pod. -ENOENT: there is none. */
 int node_view_default(struct node_view *view, const char *node,
 		      struct view_policy **ret) _must_check_;
-/* What agents may cost; all 0 while no config is there. */
+/* The budget of agents; all 0 without a config. */
 struct budget_spec node_view_budget(const struct node_view *view);
 void node_view_unref(struct node_view *view, struct view_policy *policy);
-/* For the OUT above: of no use across calls, and none of the caller's own memory. */
+/* A buffer for OUT above, owned by the view; valid until the next call. */
 struct buf *node_view_scratch(struct node_view *view);
 /* Every pod of NODE, in no order. UID_TEXT is valid during the call. */
 int node_view_each(struct node_view *view, const char *node,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Only strings of a sane length leave: what is longer is cut off, at the start of a character.
- * Lengths are known before bytes are written, so each attribute takes room in the buffer once.
+ * Long strings are cut off, at the start of a character. Lengths are known before bytes are
+ * written, so each attribute takes room in the buffer once.
  */
 #include "operator/stream/pod_message.h"
 
@@ -24,7 +24,7 @@ enum {
 	ATTRIBUTE_VALUES = 3,
 };
 
-/* As much of VALUE as leaves. */
+/* The length of VALUE after the cut. */
 static size_t limited(const char *value)
 {
 	size_t n = strnlen(value, VIEW_VALUE_MAX + 1);
@@ -105,8 +105,8 @@ static void container_id(struct buf *out, unsigned int field, const uint8_t id[3
 }
 
 /*
- * What the cgroups of a static pod are named by. Whoever may create pods may write the annotation,
- * but not a status: only the kubelet that runs the pod says which containers it has.
+ * The config hash of a static pod, which names its cgroups. Users who may create pods can write the
+ * annotation, but not a status: it counts only when a kubelet has reported the pod's containers.
  */
 static const char *config_hash(const struct pod_info *pod)
 {

@@ -10,7 +10,9 @@
 #include "operator/cache/identity.h"
 #include "operator/stream/node_view.h"
 
-/* Appends the fields of Pod but its policy and containers; CUT counts what is left out. */
+/*
+ * Appends the fields of Pod except its policy and containers; adds to *CUT the attributes left out.
+ */
 void pod_message_head(struct buf *out, const struct pod_info *pod, const struct identity *identity,
 		      uint64_t *cut);
 /* A Container: IDENTITY NULL leaves its attributes out. */

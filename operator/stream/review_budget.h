@@ -22,7 +22,7 @@ enum {
 	REVIEW_UID = 16,	     /* bytes of a pod's uid */
 };
 
-/* Who pays for a review. */
+/* The account that a review was drawn from. */
 struct review_account {
 	bool of_pod;
 	uint8_t uid[REVIEW_UID]; /* when of_pod */
@@ -38,7 +38,7 @@ struct review_budget *review_budget_free(struct review_budget *b);
  */
 bool review_budget_draw(struct review_budget *b, const uint8_t *uid, uint64_t now_ms,
 			struct review_account *ret);
-/* The token was granted, or was never asked about. */
+/* Gives one review back: the token was granted, or was not reviewed. */
 void review_budget_give_back(struct review_budget *b, const struct review_account *account,
 			     uint64_t now_ms);
 /* Forgets the accounts that are full again. */

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nodes, and when their streams are looked at. The caches' callbacks may not look into the caches,
- * so they only note what to look at (node_state_touch) and put the node into `ready`; an idle
- * handle pumps those from the loop, for PUMP_MS at a time, so that a policy that changes 150,000
- * pods does not keep the loop from everything else. What changes several times before its turn is
- * sent once.
+ * Nodes, and the pump of their streams. The caches' callbacks may not read the caches, so they only
+ * mark what may have changed (node_state_touch) and put the node into `ready`; an idle handle pumps
+ * those from the loop, for PUMP_MS at a time, so that a policy that changes 150,000 pods does not
+ * block the loop. What changes several times before its turn is sent once.
  *
  * A node's state stays for a while after its stream, to resume from. Revisions of a node only grow,
- * also over a state that was forgotten (revision_base).
+ * also after its state was forgotten (revision_base).
  */
 #include "operator/stream/server_internal.h"
 
@@ -26,7 +25,7 @@ enum {
 	AGE_MS = 1800000,
 	KEEP_MS = 600000,
 	REPORT_INTERVAL_S = 10,
-	REPORTS_PER_S = 100, /* of all nodes: what turns, an agent reports at once anyway */
+	REPORTS_PER_S = 100, /* of all nodes; changed facts are reported at once anyway */
 	TICK_MS = 1000,
 	PUMP_MS = 4,
 	IDLE_MS = 60000,
@@ -210,7 +209,7 @@ static int expect_pod(void *arg, const struct pod *pod)
 	return 0;
 }
 
-/* An agent's pod is gone: its token is looked at again. */
+/* An agent's pod is gone: its token is verified again. */
 static void verify_soon(struct node_server *server, const struct pod_info *info)
 {
 	const struct node *node = info->node[0] ? find_node(server, info->node) : NULL;
@@ -484,8 +483,10 @@ struct node_server *node_server_free(struct node_server *server)
 	return NULL;
 }
 
-/* At once, and never moved: a message may hold secrets, and where it was would not be wiped. Pages
- * that no message needs are not touched. */
+/*
+ * Allocates all of B at once, so that it never moves: a message may hold secrets, and its old
+ * memory would not be wiped. Pages that no message needs are not touched.
+ */
 static bool reserve(struct buf *b)
 {
 	buf_init(b, UPDATE_BYTES_MAX);

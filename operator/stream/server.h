@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct node_server: the operator's end of kiln.node.v1.NodeService. It tells each agent what its
- * node's pods are and which policies hold for them, from the caches, and the controller what agents
- * report.
- * docs/node-stream.md has the rules. Make it when the caches are whole: what they do not have is
- * deleted on the nodes. Loop thread only.
+ * struct node_server: the operator's end of kiln.node.v1.NodeService. It sends each agent the pods
+ * of its node and their policies, from the caches, and the controller the agents' reports.
+ * docs/node-stream.md has the rules. Create it once the caches are synced: agents delete what the
+ * caches do not have. Loop thread only.
  */
 #pragma once
 
@@ -37,24 +36,26 @@ struct node_server_options {
 	struct view_sources sources;
 	struct kube_client *client;	 /* for TokenReviews: one of its own, with a high rate */
 	struct stream_auth_options auth; /* only with client NULL, for tests: review, cancel */
-	/* What destinations need; NULL: agents send where their own configuration says. LEFT_OUT as
-	 * in destinations.h, may be NULL. */
+	/*
+	 * The Secrets of destinations; NULL: agents use the destinations of their own
+	 * configuration. LEFT_OUT as in destinations.h, may be NULL.
+	 */
 	struct secrets *secrets;
 	void (*left_out)(void *arg, const char *ns, const char *name, const char *cause);
 	void *left_out_arg;
 	struct node_server_limits limits;
 	/* Of revisions; 0: a random one. */
 	uint64_t epoch;
-	const char *replica; /* who this is; borrowed, may be NULL */
-	/* What agents say, as a packed kiln.node.v1.NodeEvents, beside who calls Watch; may be
-	 * NULL.
+	const char *replica; /* name of this replica; borrowed, may be NULL */
+	/*
+	 * Called with agents' events, a packed kiln.node.v1.NodeEvents, which the callers of Watch
+	 * get, too; may be NULL.
 	 */
 	void (*events)(void *arg, const uint8_t *bytes, size_t len);
 	void *arg;
 };
 
-/* Why the operator ended a stream: enum, metric label, what the agent is told, with which status.
- */
+/* Why the operator ended a stream: enum, metric label, message and status for the agent. */
 #define STREAM_CUTS(X)                                                                             \
 	X(NO_HELLO, "no_hello", "want a Hello first, in time", RPC_DEADLINE_EXCEEDED)              \
 	X(SECOND_HELLO, "second_hello", "Hello comes once", RPC_INVALID_ARGUMENT)                  \
@@ -84,10 +85,10 @@ struct node_server_stats {
 	uint64_t refused[STREAM_REFUSAL_COUNT]; /* [STREAM_GRANTED]: let in */
 	uint64_t cuts[STREAM_CUT_COUNT];
 	uint64_t snapshots, resumes, updates, bytes, acks, reports;
-	uint64_t reports_dropped; /* faster than wanted */
+	uint64_t reports_dropped; /* too frequent, too large, or no memory */
 	uint64_t pods_refused;	  /* beyond a node's cap, or without memory */
-	size_t nodes, live;	  /* states, and streams that have said hello */
-	size_t pods;		  /* that nodes were told */
+	size_t nodes, live;	  /* node states; streams that have sent their Hello */
+	size_t pods;		  /* that were sent to nodes */
 	size_t state_bytes;
 	size_t snapshots_running, snapshots_waiting;
 };
@@ -96,23 +97,27 @@ int node_server_new(const struct node_server_options *options, struct node_serve
 		    struct error *err) _must_check_;
 /* Run the loop on after this: its handles close there. */
 struct node_server *node_server_free(struct node_server *server);
-/* Every stream is told to go elsewhere, also when the server is freed next; new ones are refused.
+/*
+ * Ends every stream, so that agents go to another replica, also when the server is freed next. New
+ * streams are refused.
  */
 void node_server_drain(struct node_server *server);
 int node_server_port(const struct node_server *server);
 int node_server_certificate(struct node_server *server, const struct stream_tls *tls,
 			    struct error *err) _must_check_;
 
-/* From the caches' callbacks; they only note what is to be looked at. All take a NULL server. */
+/*
+ * Called from the caches' callbacks; they only mark what may have changed. All take a NULL server.
+ */
 void node_server_pod(struct node_server *server, const struct pod *pod, const struct pod *old);
 void node_server_namespace(struct node_server *server, const char *ns);
 void node_server_node(struct node_server *server, const char *node);
 void node_server_services(struct node_server *server, const uint8_t uid[16]);
-/* A Secret that a destination uses is another than before. */
+/* The values or the state of a Secret that a destination uses have changed. */
 void node_server_secret(struct node_server *server, const char *ns, const char *name);
 /* The configs of NS changed; "": the cluster's. */
 void node_server_policies(struct node_server *server, const char *ns);
-/* Something waits for its turn on the loop. */
+/* True when nodes wait to be pumped. */
 bool node_server_busy(const struct node_server *server);
 
 void node_server_read(struct node_server *server, struct node_server_stats *ret);

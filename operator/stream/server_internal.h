@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What server.c (nodes, caches, clock), session.c, session_send.c and session_receive.c (one
- * stream's protocol) and watch.c (what the controller is told) share. Loop thread only.
+ * Shared by server.c (nodes, caches, clock), session.c, session_send.c and session_receive.c (one
+ * stream's protocol) and watch.c (events for the controller). Loop thread only.
  */
 #pragma once
 
@@ -14,8 +14,10 @@ enum {
 	STREAM_PROTOCOL = 1,
 	SESSION_WINDOW = 1 << 20, /* bytes that an agent has not acknowledged */
 	SESSION_UNACKED_MAX = 32, /* and messages */
-	/* And one pod more. What a connection's buffers hold of a message stays touched: with 8 KiB
-	 * a stream costs 8 KiB more. */
+	/*
+	 * Bytes of an Update, and one pod more. Pages of a connection's buffers that a message has
+	 * touched stay resident: with 8 KiB a stream costs 8 KiB more.
+	 */
 	SESSION_UPDATE_MAX = 2560,
 	SESSION_MESSAGE_MAX = 128 << 10, /* of an agent's */
 };
@@ -29,34 +31,34 @@ enum { METHOD_CONNECT, METHOD_WATCH, METHODS };
 
 enum session_step {
 	STEP_AUTH,
-	STEP_HELLO,   /* the agent's is awaited */
-	STEP_WELCOME, /* ours is due, and so on */
+	STEP_HELLO,   /* wait for the agent's Hello */
+	STEP_WELCOME, /* send Welcome, then the others */
 	STEP_BEGIN,
 	STEP_BODY,
 	STEP_END,
 	STEP_LIVE,
-	STEP_WATCH, /* the controller's: what agents say is told (watch.c) */
+	STEP_WATCH, /* the controller's: send agents' events (watch.c) */
 };
 
 struct session {
 	struct node_server *server;
-	struct server_stream *stream; /* NULL: cannot be ended any more */
+	struct server_stream *stream; /* it has closed */
 	struct door_guest guest;      /* its connection */
-	enum door_standing standing;  /* as the door was told */
+	enum door_standing standing;  /* as reported to the door */
 	struct session *prev, *next;  /* server->sessions */
 	struct node *node;	      /* from Hello on */
 	enum session_step step;
-	bool watches; /* it asked for Watch: a controller, or who says so */
+	bool watches; /* it called Watch: a controller, if its token is verified */
 	bool resumes, sending, has_slot, waits;
-	bool has_pod;	     /* the token's pod is known: */
-	uint8_t pod_uid[16]; /* which one, */
-	bool pod_gone;	     /* and whether the cache has it no more */
+	bool has_pod;	     /* the token's pod is known */
+	uint8_t pod_uid[16]; /* uid of that pod */
+	bool pod_gone;	     /* the cache does not have that pod any more */
 	char *authorization; /* secret: to verify again */
 	struct stream_check *check;
 	char node_name[STREAM_NODE_MAX + 1];
-	char *facts[4]; /* of its hello, in the order of struct node_report */
+	char *facts[4]; /* of its Hello, in the order of NodeEvent's fields */
 	uint64_t deadline_ms, verify_ms, token_until_ms, end_ms;
-	uint64_t revision; /* what it has been sent */
+	uint64_t revision; /* that it has been sent */
 	uint64_t sending_since_ms;
 	struct {
 		uint64_t revision, sent_ms;
@@ -72,7 +74,7 @@ struct session {
 struct node {
 	struct node_state *state;
 	struct session *session; /* NULL: none */
-	uint64_t left_ms;	 /* since when */
+	uint64_t left_ms;	 /* when the last stream ended */
 	bool ready;		 /* in server->ready */
 	bool touch_all, touch_policies;
 	struct node *ready_next;
@@ -105,8 +107,8 @@ struct node_server {
 	unsigned int open_handles;
 	bool draining;
 	uint64_t epoch, random;
-	uint64_t settings;	/* of the view, when pods were last looked at for their policies */
-	uint64_t revision_base; /* no state that was forgotten got further */
+	uint64_t settings;	/* of the view, at the last change of the cluster's config */
+	uint64_t revision_base; /* highest revision of forgotten states */
 	uint64_t pods_refused;
 	struct node_server_stats stats;
 	struct pod_info info; /* scratch: it is large */
@@ -118,25 +120,25 @@ uint64_t server_now(const struct node_server *server);
 uint64_t server_random(struct node_server *server);
 /* How often a node's agent is to report, in seconds: rarer in a large cluster. */
 uint32_t server_report_interval_s(const struct node_server *server);
-/* The node's state, made when there is none. NULL out of memory. */
+/* The node NAME, with its state, made if needed. NULL out of memory. */
 struct node *server_node(struct node_server *server, const char *name);
-/* session_pump() soon. */
+/* Queues the node for session_pump(). */
 void server_ready(struct node_server *server, struct node *node);
 
 /* session.c */
 extern const struct stream_server_events session_events; /* ARG is to be set to the server */
 /* Once a second. */
 void session_tick(struct session *s);
-/* Neither does anything more once it has ended; its node may have another stream. */
+/* Both do nothing when the session has ended. Its node may then get another stream. */
 void session_cut(struct session *s, enum stream_cut cut);
 void session_end(struct session *s, int status, const char *message);
 bool session_has_ended(const struct session *s);
 void session_free(struct session *s); /* its stream is gone */
 
 /* session_send.c */
-/* Sends the next message when there is one and it may. */
+/* Sends the next message, if there is one and it may be sent. */
 void session_pump(struct session *s);
-/* Its snapshot's, or its place in the queue for one. */
+/* Releases the slot of its snapshot, or its place in the queue for one. */
 void session_release_slot(struct session *s);
 void session_sent(void *arg);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What belongs to the server and must outlive it. Loop thread only. */
+/* Owns the server and the parts that must outlive it. Loop thread only. */
 #include "operator/stream/service.h"
 
 #include "lib/log.h"
@@ -18,7 +18,7 @@ struct stream_service {
 	struct node_server *server;
 };
 
-/* Connections that are up stay; the next ones see it. */
+/* Existing connections stay; new ones get the new certificate. */
 static void on_renewed(void *arg, const struct stream_tls *tls)
 {
 	struct stream_service *s = arg;
@@ -55,8 +55,10 @@ static int begin(struct stream_service *s, struct error *err)
 		r = stream_tls_load(o->cert_file, o->key_file, o->ca_file, &s->files, err);
 	if (!r)
 		r = kube_client_new(s->loop, &client, &s->client, err);
-	/* With a certificate from files and no CA, whoever made them publishes it. Who only reads
-	 * the CA needs none beside files. */
+	/*
+	 * With a certificate from files and no CA file, the files' author publishes the CA. A
+	 * replica that only reads the CA needs no keeper with a certificate from files.
+	 */
 	if (r < 0 || (o->cert_file && (!o->ca_file || !keeper.may_write)))
 		return r;
 	keeper.client = s->client;

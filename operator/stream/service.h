@@ -25,7 +25,7 @@ struct stream_service_options {
 	const struct kube_credentials *credentials;
 	const char *ns;
 	struct recorder *events;
-	bool (*may_write)(void *arg); /* do we lead? NULL: the CA is only read */
+	bool (*may_write)(void *arg); /* true while we lead; NULL: the CA is only read */
 	/* As in destinations.h. */
 	void (*left_out)(void *arg, const char *ns, const char *name, const char *cause);
 	/* As in server.h. */
@@ -35,21 +35,21 @@ struct stream_service_options {
 };
 
 struct stream_service;
-/* Looks after the CA from now on. */
+/* Starts to look after the CA. */
 int stream_service_new(uv_loop_t *loop, const struct stream_service_options *options,
 		       struct stream_service **ret, struct error *err) _must_check_;
 /*
- * The caches are whole: agents may come. -EAGAIN: there is no certificate yet, ask again. Without
- * an address, and after a success, it does nothing.
+ * Starts to serve agents, once the caches are synced. -EAGAIN: there is no certificate yet, call
+ * again. Without an address, and after a success, it does nothing.
  */
 int stream_service_serve(struct stream_service *service, const struct view_sources *sources,
 			 struct error *err) _must_check_;
 /* The lead was gained. Takes NULL. */
 void stream_service_lead(struct stream_service *service);
-/* What agents check the stream's certificates with; NULL: not known yet. Takes NULL. */
+/* The CA that agents verify the stream's certificates with; NULL: not known yet. Takes NULL. */
 const char *stream_service_ca(const struct stream_service *service);
 /* Run the loop on after this. */
 struct stream_service *stream_service_free(struct stream_service *service);
-/* For what the caches tell; NULL of NULL, and before agents may come. */
+/* The server, for the caches' changes; NULL before it serves, and if SERVICE is NULL. */
 struct node_server *stream_service_server(struct stream_service *service);
 void stream_service_metrics(struct stream_service *service, struct buf *out);

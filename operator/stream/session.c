@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One stream, from its token to its end, as steps that only go forward. This file: who it is, how
- * long it may be silent, and its end; session_send.c says what goes out, session_receive.c what
- * came in. Loop thread only.
+ * One stream, from its token to its end, as steps that only go forward. This file: authentication,
+ * time limits and the end; session_send.c sends messages, session_receive.c handles those of the
+ * agent. Loop thread only.
  */
 #include "operator/stream/server_internal.h"
 
@@ -27,7 +27,7 @@ static void tell_door(struct session *s, enum door_standing standing)
 	s->standing = standing;
 }
 
-/* Its token is not verified yet: does it look like an agent's? */
+/* While the token is not verified: tells the door whether it claims to be an agent's. */
 static void tell_claim(struct session *s)
 {
 	bool claims = s->check && stream_check_claims_agent(s->check);
@@ -126,17 +126,20 @@ static void watch(struct session *s)
 	if (watch_begin(s->server, s) < 0)
 		session_cut(s, CUT_WATCHERS);
 	else
-		server_stream_read(s->stream); /* its end would be told */
+		server_stream_read(s->stream); /* to learn of its end */
 }
 
-/* Later than others, so that those who come back do not come at once. */
+/* Ends the stream after LEAST ms and a random time, so that agents do not reconnect all at once. */
 static void set_age(struct session *s, uint64_t least)
 {
 	s->end_ms = server_now(s->server) + least +
 		    server_random(s->server) % (s->server->o.limits.age_ms / 5 + 1);
 }
 
-/* A node has one stream. When places get rare, those of it that have not said Hello yet go. */
+/*
+ * A node has one stream. When more than half of all streams are in use, the node's others that wait
+ * for their Hello are cut.
+ */
 static void cut_waiting(const struct session *s)
 {
 	struct stream_server_counts counts;
@@ -174,9 +177,9 @@ static void granted(struct session *s, const struct stream_grant *grant)
 }
 
 /*
- * The first answer, or one more while the stream is in use. When the API server cannot be asked,
- * who is in stays in, until the token itself has expired. A pod that was known and is not any more
- * is gone.
+ * The first answer, or one while the stream is in use. When the API server cannot be asked, a
+ * stream that was granted stays until the token itself has expired. A pod that was known and is not
+ * in the cache any more is gone.
  */
 static void on_grant(void *arg, const struct stream_grant *grant)
 {
@@ -263,7 +266,7 @@ void session_tick(struct session *s)
 		return;
 	}
 	if (s->end_ms <= now && stream_auth_is_away(server->auth))
-		set_age(s, 0); /* elsewhere nobody could let it in */
+		set_age(s, 0); /* no other replica could verify its token */
 	if (s->deadline_ms && s->deadline_ms <= now)
 		session_cut(s, CUT_NO_HELLO);
 	else if (s->sending && s->sending_since_ms + ack_ms <= now)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an agent says. All of it is foreign: how much, how often and how large once decoded is
- * limited, and who does not keep to that, or to the order of the protocol, is cut. Loop thread
- * only.
+ * The messages of an agent. They are not trusted: their number, rate and decoded size are limited,
+ * and a stream that exceeds a limit or breaks the order of the protocol is cut. Loop thread only.
  */
 #include "operator/stream/server_internal.h"
 
@@ -10,7 +9,9 @@
 
 enum {
 	FACT_MAX = 256,
-	/* Of an agent, a second and at once: messages besides useful Acks, bytes, reports. */
+	/*
+	 * Limits for an agent, a second and at once: messages except useful Acks, bytes, reports.
+	 */
 	MESSAGES_RATE = 20,
 	MESSAGES_BURST = 100,
 	BYTES_RATE = 64 << 10,
@@ -35,7 +36,7 @@ static bool bucket_take(struct bucket *b, uint64_t now_ms, uint64_t n, uint64_t 
 	return true;
 }
 
-/* How much memory a message may take once decoded: many empty parts are small on the wire. */
+/* Limits the memory of a decoded message: many empty parts are small on the wire. */
 struct arena {
 	size_t left;
 };
@@ -105,7 +106,7 @@ static void on_hello(struct session *s, const Kiln__Node__V1__Hello *hello)
 	watch_heard(server, node, NULL);
 }
 
-/* True when it told of something new. */
+/* True when it acknowledges something new. */
 static bool on_ack(struct session *s, const Kiln__Node__V1__Ack *ack)
 {
 	unsigned int before = s->n_unacked;
@@ -164,7 +165,7 @@ static void on_message(struct session *s, const Kiln__Node__V1__AgentMessage *m)
 		session_cut(s, CUT_TOO_MUCH);
 }
 
-/* WatchRequest says nothing and comes once; the call goes on when no more can come. */
+/* A WatchRequest is empty and comes once. The call goes on when the client has ended its side. */
 static void on_watch_request(struct session *s, bool is_message)
 {
 	if (!is_message)

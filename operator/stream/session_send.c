@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an agent is told. What is sent next follows from the step alone; there is no queue of
- * messages: the node's state knows what the agent lacks (node_state_collect), and one message is
- * under way at most.
+ * The messages to an agent. The step alone decides the next message; there is no queue: the node's
+ * state knows what the agent lacks (node_state_collect), and one message is under way at most.
  *
- * A snapshot needs one of a few slots, kept until the agent has acknowledged the end of it, so that
- * thousands of agents that come at once are served one after another. A snapshot cannot be
- * acknowledged in between, so the window does not hold for it; nothing follows it before its Ack.
- * Loop thread only.
+ * A snapshot needs one of a few slots, kept until the agent has acknowledged the end of the
+ * snapshot, so that thousands of agents that come at once are served one after another. The parts
+ * of a snapshot are not acknowledged, so the window does not apply to it; nothing is sent after it
+ * before its Ack. Loop thread only.
  */
 #include "operator/stream/server_internal.h"
 
@@ -171,7 +170,7 @@ static void send_end(struct session *s)
 	note_unacked(s, s->snapshot_bytes + b->len);
 }
 
-/* What the agent lacks, as one Update; false: nothing was sent. */
+/* Sends changes that the agent lacks as one Update; false: nothing was sent. */
 static bool send_update(struct session *s, bool snapshot, size_t limit, bool *ret_more)
 {
 	struct buf *b = &s->server->update;

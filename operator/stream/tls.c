@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Certificates by OpenSSL: P-256, because a storm of reconnecting agents costs a signature each,
- * and those are the cheapest that every TLS library takes. Not before an hour ago, so that a node
- * whose clock is behind believes it too.
+ * Certificates by OpenSSL: P-256, because each agent of a reconnect storm costs a signature, and
+ * those are the cheapest that every TLS library accepts. Valid from an hour before they are made,
+ * so that a node whose clock is behind accepts them, too.
  */
 #include "operator/stream/tls.h"
 

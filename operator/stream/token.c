@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a token says of itself (Kubernetes pkg/serviceaccount/claims.go). Nothing here says that the
- * token is good; the API server does. It saves asking for what has expired, what is kept of the
- * answer does not outlive the token, and a token that claims to be an agent's is asked about before
+ * The claims of a token (Kubernetes pkg/serviceaccount/claims.go). Nothing here verifies the token;
+ * the API server does that. The claims save reviews of expired tokens, limit how long an answer is
+ * kept to the life of the token, and let tokens that claim to be an agent's be reviewed before
  * others.
  */
 #include <cjson/cJSON.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * See the header. server->events is the list, in the order of the last changes. A node that changes
- * goes to its end; a watcher that was to tell it next goes on with the one behind it, and a watcher
- * that had told everything goes on with this node.
+ * moves to its end; a watcher whose next node it was continues with the node after it, and a
+ * watcher that has sent all nodes continues with this one.
  */
 #include "operator/stream/watch.h"
 
@@ -83,7 +83,7 @@ static void drop_report(struct node *node)
 	node->n_report = 0;
 }
 
-/* False: too large, or no memory; then there is none. */
+/* Replaces the node's report. False: it is too large, or no memory; then there is none. */
 static bool keep_report(struct node *node, const Kiln__Node__V1__Report *message)
 {
 	Kiln__Node__V1__Report r = *message;
@@ -104,7 +104,7 @@ void watch_heard(struct node_server *server, struct node *node,
 {
 	node->heard_ms = wall_ms();
 	if (!message)
-		drop_report(node); /* another agent, it may be */
+		drop_report(node); /* it may be another agent */
 	else if (!keep_report(node, message))
 		server->stats.reports_dropped++;
 	note(server, node);
@@ -174,7 +174,7 @@ static void put_event(struct buf *out, const struct node *node)
 		put_left_out(out, list[i]);
 }
 
-/* The next message for W in server->message; false: there is nothing to tell. */
+/* Makes the next message for W in server->message; false when there is nothing to send. */
 static bool make_message(struct node_server *server, struct watcher *w)
 {
 	struct buf *m = &server->message, *e = &server->update;
@@ -185,7 +185,7 @@ static bool make_message(struct node_server *server, struct watcher *w)
 	put_text(m, EVENTS_REPLICA, server->o.replica);
 	for (; w->at && m->len < WATCH_MESSAGE; w->at = w->at->event_next) {
 		if (!w->at->session && !w->is_whole)
-			continue; /* it was never told that it was there */
+			continue; /* its connection was never sent */
 		buf_reset(e);
 		put_event(e, w->at);
 		frame_bytes(m, EVENTS_NODES, e->data, e->len);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What agents say, on its way to the controller (kiln.node.v1.NodeEvents): to the calls of Watch,
- * and to who asked for it in this process. Each node keeps its last report; the nodes are in a list
- * by when something of them changed last, and each watcher has its place in it. So of a node only
- * the newest event is told, however slow a watcher is. Loop thread only.
+ * Sends agents' events (kiln.node.v1.NodeEvents) to the controller: to the callers of Watch, and to
+ * the events() callback of this process. Each node keeps its last report; the nodes are in a list
+ * by when they changed last, and each watcher has its place in it. So only the newest event of a
+ * node is sent, however slow a watcher is. Loop thread only.
  */
 #pragma once
 
@@ -18,25 +18,25 @@ enum {
 struct watcher {
 	struct watcher *prev, *next;
 	struct session *session; /* NULL: the process's own */
-	struct node *at;	 /* what is told next; NULL: nothing */
-	bool is_whole;		 /* all nodes have been told once, and it has been told that */
+	struct node *at;	 /* the next node to send; NULL: none */
+	bool is_whole;		 /* all nodes were sent once, and the message that says so */
 };
 
-/* NODE said something: MESSAGE, or (NULL) Hello. */
+/* NODE's agent has sent a report, MESSAGE, or (NULL) its Hello. */
 void watch_heard(struct node_server *server, struct node *node,
 		 const Kiln__Node__V1__Report *message);
-/* Its stream is gone. */
+/* NODE's stream has ended. */
 void watch_left(struct node_server *server, struct node *node);
-/* Perhaps its destinations that are left out are others. */
+/* The destinations of NODE that are left out may have changed. */
 void watch_look(struct node_server *server, struct node *node);
-/* Its state goes. */
+/* NODE's state is about to be freed. */
 void watch_forget(struct node_server *server, struct node *node);
 
 /* -ENOSPC: there are enough of them. */
 int watch_begin(struct node_server *server, struct session *session) _must_check_;
 void watch_end(struct node_server *server, const struct session *session);
-/* A replica with nothing to tell says that it is there. */
+/* Sends an empty message when nothing was sent for a while: the replica is alive. */
 void watch_beat(struct session *s);
-/* Something may go out. */
+/* Schedules watch_pump(). */
 void watch_ready(struct node_server *server);
 void watch_pump(struct node_server *server);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The queue on its loop: one timer that is set to the time at which the core has something to give,
- * and never to one that is not needed. Work is started from that timer only, so that it never runs
- * inside a call of whoever adds keys. Loop thread throughout.
+ * The queue on its loop: one timer, set to the time at which the core has the next key, and stopped
+ * while it has none. Work is started from that timer only, so that it never runs inside a call of a
+ * caller that adds keys. Loop thread throughout.
  */
 #include "operator/work/queue.h"
 
@@ -54,7 +54,7 @@ static void set_timer(struct work_queue *q, uint64_t floor_ms)
 		return;
 	}
 	ms = next > now ? (next - now + NS_PER_MS - 1) / NS_PER_MS : 0;
-	if (ms > 0) /* the loop's time stands still while it works */
+	if (ms > 0) /* uv_now() stands still during callbacks */
 		ms += now / NS_PER_MS - MIN(uv_now(q->timer.loop), now / NS_PER_MS);
 	uv_timer_start(&q->timer, on_timer, MAX(ms, floor_ms), 0);
 }

@@ -46,11 +46,16 @@ int work_queue_new(uv_loop_t *loop, const struct work_queue_options *options,
 		   struct work_queue **ret) _must_check_;
 struct work_queue *work_queue_free(struct work_queue *queue);
 DEFINE_CLEANUP(struct work_queue *, work_queue_free)
-/* -ENAMETOOLONG, -ENOBUFS (max_keys), -ENOMEM: counted as dropped. Work never starts inside. */
+/*
+ * -ENAMETOOLONG, -ENOBUFS (max_keys), -ENOMEM: counted as dropped. work() is not called from
+ * inside.
+ */
 int work_queue_add(struct work_queue *queue, const char *key);
 int work_queue_add_low(struct work_queue *queue, const char *key);
 int work_queue_add_after(struct work_queue *queue, const char *key, uint64_t delay_ms);
-/* RESULT 0: done, its failures are forgotten; negative: again after its backoff. */
+/*
+ * RESULT 0: success, the key's failures are reset; negative: the key is retried after its backoff.
+ */
 void work_queue_done(struct work_queue *queue, const char *key, int result);
 /* Nothing starts while paused (we are not the leader); keys are kept. */
 void work_queue_pause(struct work_queue *queue, bool paused);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The states of a key, and nothing of time or threads: every function is told what time it is.
+ * The states of a key. No clock and no threads: every function is given the time.
  *
- *   ready    on one of two lists; the low one gives only when the other is empty
+ *   ready    on one of two lists; the low one is used only when the other is empty
  *   at work  taken and not yet done; an add meanwhile sets `again`, and done makes it ready
- *   waiting  in the heap of delays; when its time comes it is added as if by its owner
+ *   waiting  in the heap of delays; when its delay ends it is added as by a caller
  *
- * A key is ready or at work or neither, and may wait in either case, as in client-go, where the
- * queue and its delays know nothing of each other. It is forgotten when it is none of the three:
- * a key that has failed always waits, so its count of failures lives as long as it needs to.
+ * A key is ready or at work or neither, and may be waiting in each case, as in client-go, where the
+ * queue and its delays are independent. A key in none of the three states is freed. A key that has
+ * failed is always waiting, so its count of failures lives as long as needed.
  *
- * Retries take a token each from a bucket that may go into debt: the debt is the wait. Delays and
+ * Each retry takes a token from a bucket that may go into debt: the debt is the wait. Delays and
  * bucket: client-go v0.34 util/workqueue/default_rate_limiters.go.
  */
 #include "operator/work/queue_core.h"
@@ -227,7 +227,7 @@ static void add_key(struct work_core *c, struct work_key *key, bool low, uint64_
 		c->stats.adds++;
 		push_ready(c, key, low);
 	} else if (key->low && !low) {
-		/* What has changed does not wait for the rest of the first list. */
+		/* A changed key does not wait behind the keys of the first list. */
 		DL_DELETE(c->lows, key);
 		c->stats.depth--;
 		push_ready(c, key, false);
@@ -360,7 +360,7 @@ static void retry(struct work_core *c, struct work_key *key, uint64_t now_ns)
 	key->failures = MIN(key->failures + 1, FAILURES_MAX);
 	c->stats.retries++;
 	delay = MAX(delay, turn);
-	/* Without memory for the delay the key is worked on at once: late would be never. */
+	/* Without memory for the delay the key is ready again at once: it must not be lost. */
 	if (wait_until(c, key, key->low, later(now_ns, delay)) < 0) {
 		key->again_low = key->low && (!key->again || key->again_low);
 		key->again = true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct work_core: what queue.h promises, without a loop: the time is passed in (nanoseconds of
- * any clock that does not go back) and keys are taken out by the caller. See queue_core.c.
+ * struct work_core: the queue of queue.h without a loop: the caller passes in the time (nanoseconds
+ * of any clock that does not go back) and takes the keys out. See queue_core.c.
  */
 #pragma once
 
@@ -28,6 +28,8 @@ const char *work_core_take(struct work_core *c, uint64_t now_ns);
 /* -ENOENT: KEY is not at work. */
 int work_core_done(struct work_core *c, const char *key, int result, uint64_t now_ns);
 void work_core_pause(struct work_core *c, bool paused);
-/* When work_core_take() is to be called next: at or before NOW_NS at once, or WORK_NEVER. */
+/*
+ * When to call work_core_take() next: at once if not after NOW_NS; WORK_NEVER: after another call.
+ */
 uint64_t work_core_next_ns(const struct work_core *c, uint64_t now_ns);
 void work_core_read_stats(const struct work_core *c, uint64_t now_ns, struct work_queue_stats *ret);
