@@ -11,7 +11,8 @@
 
 enum {
 	SERVICE_NAMES_MAX = 16,	       /* of one pod; further ones are left out */
-	SERVICE_SLICE_PODS_MAX = 1000, /* of one slice: what the API server can be set to */
+	SERVICE_SLICE_PODS_MAX = 1000, /* of one slice: the most that kube-controller-manager can be
+					* told by --max-endpoints-per-slice */
 };
 
 struct service_index_options {
