@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A hash table and a list, the function that was not used for longest first. A function is one
- * allocation: its name, its file and its table lie behind it. Cookies lie in a table with one place
- * for each, which the next one takes.
+ * A hash table, and a list with the function that was not used for longest first. A function is one
+ * allocation: its name, its file and its table lie behind it. The hash of a cookie's key gives its
+ * place in the table of cookies; a new cookie replaces the one there.
  *
- * Invariant: `bytes` is the sum of the functions' allocations, and at most `max_bytes` and one
+ * Invariant: `bytes` is the sum of the functions' allocations, at most `max_bytes` and one function
  * more.
  */
 #include "agent/runtime/functions.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * struct runtime_functions: functions of runtimes that were read already. A function has many
- * instructions, and each of them is a frame of its own (names.h); what its frames have in common is
- * read once. A function is told by the space it is of, its address and the cookie that the walker
- * saw. All runtimes and processes share the room; who was not used for longest goes first. Loop
- * thread.
+ * instructions, and each of them is a frame of its own (names.h): what these frames have in common
+ * is read once. A function is identified by its name space, its address and the cookie that the
+ * walker saw. All runtimes and processes share the room; the functions that were not used for
+ * longest go first. Loop thread.
  */
 #pragma once
 
@@ -23,8 +23,8 @@ struct runtime_function_key {
 struct runtime_function {
 	const char *name, *file;
 	uint32_t start_line;
-	uint64_t own;	   /* the runtime's */
-	const void *table; /* the runtime's: from instructions to lines, as a rule; NULL: none */
+	uint64_t own;	   /* the runtime's own data */
+	const void *table; /* the runtime's, mostly from instructions to lines; NULL: none */
 	size_t table_size;
 };
 
@@ -36,18 +36,19 @@ DEFINE_CLEANUP(struct runtime_functions *, runtime_functions_free)
 /* RET's pointers hold until the next runtime_functions_add(). */
 bool runtime_functions_find(struct runtime_functions *f, const struct runtime_function_key *key,
 			    struct runtime_function *ret);
-/* Keeps a copy in place of what there was, if there is memory for it. */
+/* Keeps a copy of FUNCTION, in place of the one with this KEY, if there is memory for it. */
 void runtime_functions_add(struct runtime_functions *f, const struct runtime_function_key *key,
 			   const struct runtime_function *function);
 /*
- * The cookie that the function at ADDRESS has for as long as CODE is there: compiled code that
- * refers to it, by what the process gives to no other code. So to find the function takes no look
- * at the process. What is asked for seldom may be forgotten.
+ * Finds the cookie of the function at ADDRESS. It is valid for as long as compiled code that refers
+ * to the function exists; CODE is a number that the process has for this code and no other. So the
+ * function can be found without a look at the process. A cookie that is seldom asked for may be
+ * forgotten.
  */
 bool runtime_functions_cookie(const struct runtime_functions *f, uint32_t space, uint64_t address,
 			      uint64_t code, uint64_t *ret);
 void runtime_functions_keep_cookie(struct runtime_functions *f, uint32_t space, uint64_t address,
 				   uint64_t code, uint64_t cookie);
 size_t runtime_functions_bytes(const struct runtime_functions *f);
-/* How many were added since the beginning. */
+/* Returns how many functions were added since the beginning. */
 uint64_t runtime_functions_added(const struct runtime_functions *f);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One family a kind of count, with a place for each id; only those of runtimes are shown. */
+/*
+ * One metric family for each kind of count, with a place for each id. Only those of runtimes are
+ * shown.
+ */
 #include "agent/runtime/metrics.h"
 
 #include "lib/metrics.h"
@@ -15,7 +18,7 @@ static const char *const reason_names[REASONS] = {
 
 _Static_assert(KILN_MISSING_SWITCHES == REASONS - 1, "each reason has a name");
 
-enum { PLACES = RUNTIME_VERSIONS_MAX + 1 }; /* the last is that of all others */
+enum { PLACES = RUNTIME_VERSIONS_MAX + 1 }; /* the last one is for all other versions */
 
 static struct metric_series frames[KILN_RUNTIME_MAX], missing[KILN_RUNTIME_MAX * REASONS];
 static struct metric_series programs[KILN_RUNTIME_MAX * PLACES];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * There may be a hundred thousand of them, so both kinds of record are small, and are found by
- * tables of 32-bit ids (lib/ref_table.h). The list has the frames by the window in which they were
- * touched last, oldest first, so eviction takes from its head and never searches. Functions count
- * the frames' lines that point to them and go with the last.
+ * There may be a hundred thousand names, so both kinds of record are small, and are found by tables
+ * of 32-bit ids (lib/ref_table.h). The list has the names by the window in which they were touched
+ * last, oldest first: eviction takes from its head and never searches. A function counts the lines
+ * of names that refer to it, and goes with the last one.
  *
  * Invariant: `bytes` is the sum of all allocations but the tables' own.
  */
@@ -17,7 +17,7 @@
 
 enum { RECORDS_MAX = 1 << 24 };
 
-/* Records by id, which begin with 1. */
+/* Records by id; the first id is 1. */
 struct ids {
 	void **records; /* at a free id: the next free one, as a number */
 	uint32_t n, used, free;
@@ -26,12 +26,12 @@ struct ids {
 
 struct function {
 	uint32_t refs, start_line;
-	uint32_t len;		    /* of text */
-	uint16_t system_name, file; /* where they begin in it */
-	char text[];		    /* name, system name, file, each ended */
+	uint32_t len;		    /* bytes of text */
+	uint16_t system_name, file; /* where these begin in text */
+	char text[];		    /* name, system name, file, each with a NUL */
 };
 
-/* A function's id, and where in it. */
+/* The id of a function, and the line in it. */
 struct line {
 	uint32_t function, line;
 };
@@ -40,10 +40,10 @@ struct name {
 	uint64_t words[2];
 	uint32_t space;
 	uint32_t window;     /* in which it was touched last */
-	uint32_t prev, next; /* ids, of the list; 0: none */
+	uint32_t prev, next; /* neighbours in the list, by id; 0: none */
 	uint32_t round;	     /* of the last try to read it */
 	uint8_t n;	     /* lines; 0: it could not be read */
-	uint8_t tries;	     /* in the window */
+	uint8_t tries;	     /* tries in the window */
 	uint8_t type;	     /* enum frame_type */
 	struct line lines[];
 };
@@ -80,7 +80,7 @@ static void *record_of(const struct ids *ids, uint32_t id)
 	return ids->records[id - 1];
 }
 
-/* 0 without memory. */
+/* Adds RECORD and returns its id; 0: no memory. */
 static uint32_t add_record(struct ids *ids, void *record)
 {
 	uint32_t id = ids->free;
@@ -104,7 +104,7 @@ static void forget_ids(struct ids *ids)
 	*ids = (struct ids){};
 }
 
-/* After the last one nothing is left of them. */
+/* Frees the record ID; with the last record, the array too. */
 static void remove_record(struct ids *ids, uint32_t id)
 {
 	free(ids->records[id - 1]);
@@ -148,7 +148,7 @@ static size_t add_text(char *to, const char *s)
 	return len + 1;
 }
 
-/* The function of SYM, with one reference more. 0 without memory. */
+/* Returns the id of the function of SYM, with one reference more; 0: no memory. */
 static uint32_t get_function(struct runtime_names *n, const struct symbol *sym)
 {
 	const char *system_name = sym->system_name ? sym->system_name : sym->name;
@@ -158,7 +158,7 @@ static uint32_t get_function(struct runtime_names *n, const struct symbol *sym)
 	uint64_t hash;
 
 	system_at = add_text(n->scratch, sym->name);
-	/* Mostly the same: then it is not kept twice. */
+	/* The system name is mostly the same as the name: then it is not kept twice. */
 	file_at =
 	    system_at + add_text(n->scratch + system_at,
 				 sym->name && streq(system_name, sym->name) ? "" : system_name);
@@ -191,7 +191,7 @@ static uint32_t get_function(struct runtime_names *n, const struct symbol *sym)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* The words are a process's choice. */
+/* A process chooses the words, so the hash has a random seed. */
 static uint64_t name_hash(const struct runtime_names *n, uint32_t space, const uint64_t words[2])
 {
 	const uint64_t key[] = {words[0], words[1], space};
@@ -300,7 +300,10 @@ enum runtime_name_state runtime_names_touch(struct runtime_names *n, uint32_t sp
 	return state;
 }
 
-/* Room for one more, whatever its size: the cap is passed by one at most. */
+/*
+ * Makes room for one more name of any size: the cap is passed by one name at most. False: all names
+ * are in use.
+ */
 static bool make_room(struct runtime_names *n, uint32_t window)
 {
 	while (n->bytes >= n->max_bytes) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The pieces of a function that the compiler has put elsewhere (gcc's .cold), without symbols. The
- * function jumps to them, and their unwind information begins with the frame that it has built
- * already; that of a function which is called by a jump begins with none. Any thread.
+ * Finds the pieces of a function that the compiler has put elsewhere (gcc's .cold), without
+ * symbols. The function jumps to them. The unwind information of a piece begins with the frame that
+ * the function has built already; that of another function, which is called by a jump, begins
+ * without a frame. Any thread.
  */
 #include "agent/runtime/pieces.h"
 
@@ -40,7 +41,7 @@ static void add_target(struct finder *f, uint64_t target)
 		f->targets[f->n_targets++] = target;
 }
 
-/* Jumps that leave [start, end). */
+/* Collects the targets of jumps that leave [start, end). */
 static void find_targets(struct finder *f)
 {
 	struct cursor c = image_at_vaddr(f->image, f->start);
@@ -76,7 +77,7 @@ static const struct span *span_of(const struct finder *f, uint64_t vaddr)
 	return &f->spans.v[lo - 1];
 }
 
-/* Does the code of SPAN begin with a frame that is there already? */
+/* Does the code of SPAN begin with a frame that is built already? */
 static bool begins_within(struct finder *f, const struct span *span)
 {
 	_cleanup_(unwind_table_freep) struct unwind_table *t = NULL;

@@ -4,6 +4,9 @@
 
 #include "agent/runtime/runtime.h"
 
-/* The pieces of the function [START, END) besides that; up to MAX. Returns how many. */
+/*
+ * Finds the pieces of the function [START, END) that lie outside of it, at most MAX. Returns how
+ * many.
+ */
 size_t runtime_find_pieces(const struct image *image, uint64_t start, uint64_t end,
 			   struct runtime_range *pieces, size_t max);

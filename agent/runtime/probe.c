@@ -14,8 +14,7 @@ void runtime_probe(const struct interpreter_ops *const *table, uint32_t tracers,
 		if (!(tracers >> ops->id & 1))
 			continue;
 		r = ops->probe(image, &found, &err);
-		/* A file that cannot be read is as good as none: only the runtime's own are told.
-		 */
+		/* On other errors the file is not this runtime, or cannot be read: skip it. */
 		if (r < 0 && r != -ENOTSUP)
 			continue;
 		ret->found[ret->n].ops = ops;

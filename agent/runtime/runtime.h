@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct interpreter_ops: one runtime whose own frames are walked (Python, V8). It has a folder,
- * where `runtime(NAME ...)` of cmake/runtime.cmake makes NAME_ops a row of runtime_table[]; no
- * other file knows it (docs/adding-a-runtime.md). Its kernel side is NAME/walker.h, its data
- * there struct kiln_NAME.
+ * struct interpreter_ops: a runtime whose own frames are walked (Python, V8). Each runtime has a
+ * folder, where `runtime(NAME ...)` of cmake/runtime.cmake makes NAME_ops a row of runtime_table[];
+ * no other file names the runtime (docs/adding-a-runtime.md). Its walker, the kernel side, is
+ * NAME/walker.h; the walker's data is struct kiln_NAME.
  *
- *   probe       is this file the runtime, and which version? Once a file, when its unwind table is
- *               compiled.
- *   attach      what the kernel's walker has to know of one process.
- *   symbolize   the name of a frame, as soon as a stack with it was seen, because the process may
- *               be gone and its objects moved when the window closes.
- *   detach      the mapset is gone.
- *   owns        which memory that is no ELF segment holds its code.
+ *   probe       recognizes the runtime in a file, and its version. Called once for each file, when
+ *               the file's unwind table is compiled.
+ *   attach      makes the walker's data for one process.
+ *   symbolize   finds the name of a frame. Called as soon as a stack with the frame was seen: when
+ *               the window closes, the process may be gone and its objects moved.
+ *   detach      frees what attach() has made. Called when the mapset is gone.
+ *   owns        tells whether memory that is no ELF segment holds code of the runtime.
  *
  * Everything read from a process is foreign: lengths are capped, links counted, values checked.
  * Nothing is ever written to it, and it is never stopped.
@@ -31,33 +31,35 @@
 enum {
 	RUNTIME_RANGES_MAX = 8,
 	RUNTIME_VERSION_MAX = 32,
-	RUNTIME_VERSIONS_MAX = 8, /* of one runtime that are told apart for people */
+	RUNTIME_VERSIONS_MAX = 8, /* versions of one runtime that status and metrics tell apart */
 };
 
 /*
- * Code [start, end), ELF virtual addresses, whose frames are the runtime's (KILN_RULE_RUNTIME). Of
- * ranges that overlap the first one counts.
+ * Code [start, end), ELF virtual addresses, whose frames are the runtime's (KILN_RULE_RUNTIME).
+ * Where ranges overlap, the first one counts.
  */
 struct runtime_range {
 	uint64_t start, end;
-	bool frame_pointer; /* has no unwind information, and keeps fp as a frame pointer */
-	bool keeps_fp;	    /* KILN_RULE_FRAME_POINTER: where it calls fp is its frame pointer */
-	bool native;	    /* its frames are native ones after all: the walker is not asked */
+	/* The code has no unwind information, and keeps fp as a frame pointer. */
+	bool frame_pointer;
+	/* The code keeps a frame pointer whenever it calls: KILN_RULE_FRAME_POINTER. */
+	bool keeps_fp;
+	bool native; /* the frames are native: the walker is not called */
 };
 
 /* What probe() found in a file. Immutable; freed with ops->forget(). */
 struct runtime_image {
 	const struct interpreter_ops *ops;
-	char version[RUNTIME_VERSION_MAX]; /* for people and status: "3.11"; "": a process tells */
+	char version[RUNTIME_VERSION_MAX]; /* to show, as "3.11"; "": only a process tells it */
 	struct runtime_range ranges[RUNTIME_RANGES_MAX];
 	size_t n_ranges;
-	bool native_only; /* of a version that is not known: there is no more than native frames */
-	void *own;	  /* the runtime's */
+	bool native_only; /* the version is not known: only native frames are walked */
+	void *own;	  /* the runtime's own data */
 };
 
 /* A process's memory. Also implemented over recorded memory, for tests. */
 struct target_memory {
-	/* LEN bytes at ADDRESS, all or nothing: 0, -EFAULT, -ESRCH, -EPERM. */
+	/* Reads LEN bytes at ADDRESS, all or nothing. 0, -EFAULT, -ESRCH, -EPERM. */
 	int (*read)(void *arg, uint64_t address, void *dst, size_t len);
 	void *arg;
 	/* Drops what was read ahead: see target_renew(). NULL: nothing is read ahead. */
@@ -65,7 +67,7 @@ struct target_memory {
 	/* For target_find_function(). NULL: no functions are kept. */
 	struct runtime_functions *functions;
 	uint32_t space;
-	bool *found; /* set when a function was */
+	bool *found; /* set when target_find_function() finds one */
 };
 
 static inline int target_read(const struct target_memory *m, uint64_t address, void *dst,
@@ -85,8 +87,8 @@ static inline void target_renew(const struct target_memory *m)
 }
 
 /*
- * In symbolize(): the function at ADDRESS whose cookie is COOKIE, if its name was read before for a
- * frame of another of its instructions. RET's pointers hold until target_keep_function().
+ * In symbolize(): finds the function at ADDRESS with the cookie COOKIE, if it was kept when another
+ * frame of it was named. RET's pointers hold until target_keep_function().
  */
 static inline bool target_find_function(const struct target_memory *m, uint64_t address,
 					uint64_t cookie, struct runtime_function *ret)
@@ -99,7 +101,7 @@ static inline bool target_find_function(const struct target_memory *m, uint64_t 
 	return true;
 }
 
-/* What was read of it, and checked: for the next time. */
+/* Keeps FUNCTION, which was read and checked, for target_find_function(). */
 static inline void target_keep_function(const struct target_memory *m, uint64_t address,
 					uint64_t cookie, const struct runtime_function *function)
 {
@@ -127,19 +129,21 @@ static inline void target_keep_cookie(const struct target_memory *m, uint64_t ad
 struct runtime_target {
 	struct target_memory memory;
 	uint32_t tgid;
-	uint64_t bias; /* of the runtime's image: address = ELF virtual address + bias */
-	const struct image *image; /* the runtime's */
-	/* The image that is loaded with this soname prefix ("libc.so", "ld-musl"), and its bias;
-	 * for what other libraries lay out. NULL: none. */
+	uint64_t bias;		   /* of the runtime's file: address = ELF virtual address + bias */
+	const struct image *image; /* the runtime's file */
+	/* Finds the loaded image whose file name begins with PREFIX ("libc.so", "ld-musl"), and its
+	 * bias, for structures of other libraries. Returns NULL: there is none. */
 	const struct image *(*find_image)(void *arg, const char *prefix, uint64_t *ret_bias);
-	/* Any mapping of /proc/PID/maps that holds ADDRESS, executable or not: its [start, end). */
+	/*
+	 * Finds the mapping of /proc/PID/maps that holds ADDRESS, executable or not: [start, end).
+	 */
 	int (*find_mapping)(void *arg, uint64_t address, uint64_t *ret_start, uint64_t *ret_end);
 	void *arg;
 	/* The state of another attachment to this process, by the same file; or NULL. */
 	void *previous;
-	/* Set by attach(): code that the runtime will run, of which not all is executable yet. */
+	/* Set by attach(): memory for the runtime's code, of which not all is executable yet. */
 	uint64_t code_start, code_end;
-	/* Set by attach(), where the file does not tell it: as runtime_image.version. */
+	/* Set by attach() if the file does not tell the version: as runtime_image.version. */
 	char version[RUNTIME_VERSION_MAX];
 };
 
@@ -157,30 +161,36 @@ struct interpreter_ops {
 	uint32_t id;			    /* 1..31; its bit in `tracers` is 1 << id */
 	const struct walker_object *walker; /* the program that walks its frames in the kernel */
 	enum frame_type type;		    /* of its frames */
-	const char *const *files; /* how names of its files begin, which are looked for at the
-				   * start; only a hint. NULL at the end, or NULL: none */
+	/* How the names of its files begin, NULL at the end: a hint which files to look at when the
+	 * agent starts. NULL: there is no hint. */
+	const char *const *files;
 
 	/*
-	 * Thread pool, many at once. -ENOENT: not this runtime. -ENOTSUP and ERR: it is, but of a
-	 * version that is not known; its native frames still come through, and status tells. RET
-	 * then may be what these need to (native_only), or NULL.
+	 * Recognizes the runtime in a file. Thread pool, many at once. -ENOENT: the file is not
+	 * this runtime. -ENOTSUP and ERR: it is, but its version is not known. Its native frames
+	 * are walked nevertheless, and status shows ERR; RET is then the image that this needs
+	 * (native_only), or NULL.
 	 */
 	int (*probe)(const struct image *image, struct runtime_image **ret, struct error *err);
 	void (*forget)(struct runtime_image *ri);
 
-	/* Loop thread, and so are the two below. -EAGAIN: not initialised yet, try again later. */
+	/*
+	 * Makes the walker's data RET_KERNEL for a process, and RET_STATE, which the functions
+	 * below are given. Loop thread, as are all functions below. -EAGAIN: the runtime is not
+	 * initialised yet, try again later.
+	 */
 	int (*attach)(const struct runtime_image *ri, struct runtime_target *target,
 		      struct kiln_runtime *ret_kernel, void **ret_state, struct error *err);
 	/*
-	 * The functions of the frame WORDS, innermost first. RET's strings may lie in SCRATCH (of
-	 * SCRATCH_SIZE bytes): the caller copies them at once. -EFAULT: the memory is not there or
-	 * not what it was (the cookie differs).
+	 * Finds the functions of the frame WORDS, innermost first. RET's strings may lie in SCRATCH
+	 * (of SCRATCH_SIZE bytes): the caller copies them at once. -EFAULT: the memory cannot be
+	 * read, or holds something else by now (the cookie differs).
 	 */
 	int (*symbolize)(void *state, const struct target_memory *memory, const uint64_t words[2],
 			 char *scratch, size_t scratch_size, struct symbol_result *ret);
 	/*
-	 * The same from a text that the walker has sent (bpf/text.h), without the process. NULL:
-	 * the walker sends none. Negative: the name has to be read from memory.
+	 * As symbolize(), but from a text that the walker has sent (bpf/text.h), without the
+	 * process. Negative: the name has to be read from memory. NULL: the walker sends no texts.
 	 */
 	int (*read_text)(void *state, const struct kiln_text *text, char *scratch,
 			 size_t scratch_size, struct symbol_result *ret);
@@ -195,18 +205,20 @@ struct interpreter_ops {
 	void (*detach)(void *state);
 	/*
 	 * Does [START, END) hold code of the runtime? It is one mapping of a process that is
-	 * attached to, executable and no segment of an ELF file: anonymous memory, memfd,
-	 * /dev/zero, a file of the runtime's own format, the part of an ELF file that no segment
-	 * has (a program and its libraries in one file). MEMORY may be read. NULL: it has none.
+	 * attached, executable and no segment of an ELF file: anonymous memory, memfd, /dev/zero, a
+	 * file of the runtime's own format, or the part of an ELF file that no segment has (a
+	 * program and its libraries in one file). MEMORY may be read. NULL: the runtime has no code
+	 * in such memory.
 	 */
 	enum jit_claim (*owns)(void *state, const struct target_memory *memory, uint64_t start,
 			       uint64_t end);
 	/*
-	 * Unwind rules for code in that memory that can be left by rules, by addresses of the
-	 * process; all of them say KILN_RULE_RUNTIME. Asked for after attach(), and again, seldom,
-	 * while samples have frames of the runtime. -EALREADY: nothing has changed since (unless
-	 * LOST: the kernel does not have it any more); -EAGAIN: not there yet. RET_KERNEL: as
-	 * attach()'s, with what is known now. NULL: it has none.
+	 * Makes the unwind rules for code in that memory for which there can be rules, by addresses
+	 * of the process; each of them has KILN_RULE_RUNTIME. Called after attach(), and again,
+	 * seldom, while samples have frames of the runtime. -EALREADY: nothing has changed since
+	 * the last call; not returned if LOST, because the kernel does not have the rules any more.
+	 * -EAGAIN: the code is not there yet. RET_KERNEL: the walker's data, with what is known by
+	 * now. NULL: the runtime has no such code.
 	 */
 	int (*read_code)(void *state, const struct target_memory *memory, bool lost,
 			 struct kiln_runtime *ret_kernel, struct unwind_table **ret);

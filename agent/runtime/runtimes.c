@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files are known by their content (content.h), as unwind tables are: the same build in a hundred
- * containers is probed once. What is remembered of them stays; their number is capped.
+ * Files are identified by their content (content.h), as unwind tables are: the same build in a
+ * hundred containers is probed once. What probing has found is never dropped; the number of builds
+ * is capped.
  *
- * A name space is one process's (tgid, start, exec) frames of one runtime. It outlives mapsets, of
- * which a process that maps code has one after the other, so that names need not be read again for
- * each; the number of a space is never used twice. When a process maps a runtime's file again, the
- * runtime may have been unloaded in between, and another function may lie where one lay, alike but
- * for its name: the process gets another space.
+ * A name space stands for the frames of one runtime in one process (tgid, start, exec). It outlives
+ * mapsets, because a process that maps code gets one mapset after the other, and names need not be
+ * read again for each. The number of a space is never used twice. When a process maps a runtime's
+ * file again, the runtime may have been unloaded in between, and another function may lie where one
+ * lay, alike but for its name: the process gets another space.
  *
  * An attachment that could not be made yet (-EAGAIN: the runtime has not set itself up, or its
  * memory could not be read) is tried again when samples come that lack its frames.
@@ -48,9 +49,9 @@ struct space_key {
 struct space {
 	struct space_key key;
 	uint32_t number, refs;
-	bool retired;		  /* no more found by its key */
-	struct attachment *last;  /* of those that are attached; NULL: none is */
-	struct stored_image code; /* has the slot of the table of the runtime's own code */
+	bool retired;		  /* not found by its key any more */
+	struct attachment *last;  /* the last one that was attached and still is; NULL: none */
+	struct stored_image code; /* stands for the runtime's own code: has the slot of its table */
 	uint64_t code_ns, code_wait_ns;
 	UT_hash_handle hh;
 };
@@ -63,7 +64,7 @@ struct attachment {
 	struct attachment_key key;
 	struct mapset *mapset;
 	struct space *space;
-	const struct known *known; /* the one that was attached to, or is to be tried again */
+	const struct known *known; /* the build that is attached, or is tried again */
 	bool attached;
 	void *state;
 	uint64_t retry_ns, wait_ns; /* wait_ns 0: not again */
@@ -85,14 +86,14 @@ struct runtimes {
 	struct runtime_names *names;
 	struct runtime_functions *functions;
 	struct thread_names *threads;
-	uint32_t namers; /* of `by_id`, those that know names of threads */
+	uint32_t namers; /* bits: those of `by_id` that have thread_name() */
 	uint64_t news;	 /* names of functions that were not known */
 	uint64_t attached_ever[RUNTIME_MAX];
 	uint32_t attached[RUNTIME_MAX];
 	char unsupported[RUNTIME_MAX][160];
 	struct seen_versions seen[RUNTIME_MAX];
-	uint32_t logged; /* versions */
-	uint32_t asked;	 /* tracers: of mapsets to be made */
+	uint32_t logged; /* unsupported builds that were logged */
+	uint32_t asked;	 /* tracers of mapsets that are made from here on */
 	struct symbol_result result;
 	char scratch[SCRATCH_BYTES];
 };
@@ -183,7 +184,10 @@ static void put_space(struct runtimes *rt, struct space *space)
 	free(space);
 }
 
-/* The attachment of M and the runtime of K, new and without effect when there was none. */
+/*
+ * Returns the attachment of K's runtime to M. If there is none, makes one that is not attached yet.
+ * NULL: no memory.
+ */
 static struct attachment *get_attachment(struct runtimes *rt, struct mapset *m,
 					 const struct known *k)
 {
@@ -260,7 +264,7 @@ struct runtimes *runtimes_free(struct runtimes *rt)
 	return NULL;
 }
 
-/* When to try again, each time later. */
+/* Sets when to try again: after twice the last wait. */
 static void back_off(struct attachment *a, uint64_t now_ns)
 {
 	uint64_t max = (uint64_t)RUNTIME_RETRY_MAX_MS * NS_PER_MS;
@@ -300,7 +304,10 @@ static enum jit_claim ask_owner(void *arg, uint64_t start, uint64_t end)
 	return c->a->known->ops->owns(c->a->state, c->memory, start, end);
 }
 
-/* Has A's runtime said what it knows of its own code; true: the kernel knows it now. */
+/*
+ * Has A's runtime make the rules for its own code, if it is time to, and loads them. True: the
+ * kernel has new ones.
+ */
 static bool read_code(struct runtimes *rt, struct attachment *a, const struct target_memory *memory,
 		      uint64_t now_ns)
 {
@@ -346,7 +353,7 @@ void runtimes_met(struct runtimes *rt, struct mapset *m, uint32_t id, uint64_t n
 		mapset_store_set_code(rt->options.mapsets, m, id, &a->space->code);
 }
 
-/* A's runtime, which is attached, gets its JIT memory. As try_attach(). */
+/* Claims JIT memory for A's runtime, which is attached. Returns as try_attach(). */
 static int claim_jit(struct runtimes *rt, struct attachment *a, const struct runtime_target *target,
 		     bool published)
 {
@@ -368,7 +375,10 @@ static int claim_jit(struct runtimes *rt, struct attachment *a, const struct run
 	return 0;
 }
 
-/* VERSION is what a file or a process says: in metrics and status only what a version may have. */
+/*
+ * Notes that a program of VERSION was attached. VERSION comes from a file or a process: metrics and
+ * status get no other characters than a version may have.
+ */
 static void note_version(struct runtimes *rt, const struct interpreter_ops *ops,
 			 const char *version)
 {
@@ -387,8 +397,9 @@ static void note_version(struct runtimes *rt, const struct interpreter_ops *ops,
 }
 
 /*
- * One try. PUBLISHED: the kernel walks by the mapset already. 0; -ESTALE: attached, but the mapset
- * lacks memory that the runtime has told of.
+ * Tries once to attach K, which is mapped at RANGE. PUBLISHED: the kernel walks by the mapset
+ * already. 0; -ESTALE: attached, but the mapset lacks memory for the runtime's code; else not
+ * attached.
  */
 static int try_attach(struct runtimes *rt, struct attachment *a, const struct known *k,
 		      const struct mapset_range *range, bool published, uint64_t now_ns)
@@ -449,8 +460,8 @@ static struct known *find_known(const struct runtimes *rt, const struct image *i
 }
 
 /*
- * Attaches the runtime ID to M: to the first of its images where that works. -ENOENT: M has none;
- * else as try_attach().
+ * Attaches the runtime ID to M, by the first of M's images with which that works. -ENOENT: M has no
+ * such image; else as try_attach().
  */
 static int attach_mapset(struct runtimes *rt, struct mapset *m, uint32_t id, bool published,
 			 uint64_t now_ns)
@@ -540,7 +551,7 @@ void runtimes_missed(struct runtimes *rt, struct mapset *m, uint32_t id, uint64_
 
 	if (m->is_gone)
 		return;
-	/* Samples of before were taken under a policy that had it off. */
+	/* The policy of earlier samples had the tracer off: switch it on. */
 	m->tracers |= 1U << id;
 	if (first ? a != NULL : !a || a->attached || !a->wait_ns || now_ns < a->retry_ns)
 		return;
@@ -583,7 +594,7 @@ static void attach_holders(struct runtimes *rt, const struct image *image, uint3
 		return;
 	h.content = *content;
 
-	/* By id: renewing one adds another. */
+	/* By id, because renewing a mapset adds another one. */
 	mapset_store_each(rt->options.mapsets, add_holder, &h);
 	for (size_t i = 0; i < h.n; i++) {
 		struct mapset *m = mapset_store_find(rt->options.mapsets, h.ids[i]);
@@ -599,7 +610,7 @@ static void note_unsupported(struct runtimes *rt, const struct interpreter_ops *
 {
 	snprintf(rt->unsupported[ops->id], sizeof(rt->unsupported[0]), "%s", why);
 	metric_add(M_RUNTIME_ATTACH_UNSUPPORTED, 1);
-	/* Once a build, and not for ever. */
+	/* Once a build, and for a limited number of builds. */
 	if (rt->logged++ < LOGGED_VERSIONS_MAX)
 		log_warn("runtime", "%s: %s: only its native frames are shown: %s", ops->name,
 			 image->path, why[0] ? why : "this version is not supported");
@@ -666,8 +677,8 @@ static const struct attachment *find_namer(const struct runtimes *rt, const stru
 {
 	const struct attachment *a = find_attachment(rt, m->id, id);
 
-	/* The mapset is newer than the walk, and could not be attached to: what holds of the
-	 * process before. */
+	/* If M could not be attached, it is newer than the walk: the state of the process's last
+	 * attachment holds. */
 	return a && !a->attached ? a->space->last : a;
 }
 
@@ -794,7 +805,7 @@ const char *runtimes_thread_name(struct runtimes *rt, const struct mapset *m,
 
 	memcpy(key.comm, thread->comm, strnlen(thread->comm, sizeof(key.comm) - 1));
 	inherited = streq(key.comm, thread->process_comm);
-	/* A shorter one is all of it. */
+	/* A shorter name was not cut: the kernel has all of it. */
 	if (!inherited && strlen(key.comm) < sizeof(key.comm) - 1)
 		return NULL;
 	for (uint32_t left = rt->namers; left; left &= left - 1) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The runtimes of a program. This file alone depends on which there are: cmake/runtime.cmake makes
- * runtime_rows.def from the folders that it is told of, RUNTIME_ROW(NAME) for each.
+ * The runtimes of a program. Only this file depends on which runtimes there are:
+ * cmake/runtime.cmake makes runtime_rows.def, with RUNTIME_ROW(NAME) for each folder that it is
+ * told of.
  */
 #include "agent/runtime/runtime.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading is process_vm_readv(2): it never stops the process and cannot write. It would wait for a
- * page that a filesystem does not deliver, so of a process that maps remote files only pages that
- * are there are read. A tgid that was given to another process meanwhile is not noticed here;
- * cookies in frames are there for that.
+ * Memory is read by process_vm_readv(2), which never stops the process and cannot write. It would
+ * wait for a page that a filesystem does not deliver. So from a process that maps remote files,
+ * only pages that are in memory are read. A tgid that was given to another process meanwhile is not
+ * noticed here: the cookies in frames tell.
  */
 #include "agent/runtime/target.h"
 
@@ -32,7 +32,7 @@ static int read_target(void *arg, uint64_t address, void *dst, size_t len)
 		return -EFAULT;
 	t->n_reads++;
 	t->n_bytes += len;
-	/* A page that is not there would be read from the file, on this thread. */
+	/* A page that is not in memory would be read from the file, on this thread. */
 	if (t->mapset && t->mapset->is_remote &&
 	    !memory_is_resident(t->source->proc_dirfd, t->tgid, address, len))
 		return -EFAULT;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What attach() is given of a process: its memory, its images, its mappings. Loop thread, for the
- * time of one call.
+ * How a runtime reads a process: its memory, its images, its mappings. Loop thread, for the time of
+ * one call.
  */
 #pragma once
 
 #include "agent/runtime/runtime.h"
 #include "agent/sampler/mapset.h"
 
-/* Where the memory of processes comes from: theirs, or for tests what a test made up. */
+/* How memory of processes is read; tests give memory that they have made up. */
 struct target_source {
 	/* As struct target_memory's. NULL: process_vm_readv(2). */
 	int (*read)(void *arg, uint32_t tgid, uint64_t address, void *dst, size_t len);
@@ -17,12 +17,12 @@ struct target_source {
 };
 
 enum {
-	/* Memory that is read at once and kept, as a name takes many small reads that lie side by
-	 * side: aligned, so that no piece is part of two pages. */
+	/* Bytes that are read at once and kept: a name takes many small reads that lie side by
+	 * side. Pieces are aligned, so that none is part of two pages. */
 	TARGET_PIECE = 512,
 	TARGET_PIECES = 8,
-	TARGET_READ_MAX = 2 * TARGET_PIECE, /* what is longer is not kept */
-	/* Of one call: a process may make its structures as long as it likes. */
+	TARGET_READ_MAX = 2 * TARGET_PIECE, /* longer reads are not kept */
+	/* Limits of one call: a process may make its structures as long as it likes. */
 	TARGET_READS_MAX = 1 << 18,
 	TARGET_BYTES_MAX = 64 << 20,
 };
@@ -31,16 +31,16 @@ struct target {
 	const struct target_source *source;
 	const struct mapset *mapset; /* NULL: only memory is asked for */
 	uint32_t tgid;
-	/* Of target_memory_ahead(); addresses with the lowest bit set, 0: none. */
+	/* Pieces of target_memory_ahead(): their addresses with the lowest bit set, 0: none. */
 	uint64_t piece_at[TARGET_PIECES];
 	uint8_t piece[TARGET_PIECES][TARGET_PIECE];
 	uint32_t next_piece;
-	uint32_t n_reads; /* of the process so far, */
-	uint64_t n_bytes; /* and how much */
+	uint32_t n_reads; /* reads of the process so far */
+	uint64_t n_bytes; /* bytes of these */
 };
 
 struct target_memory target_memory_of(struct target *t);
-/* The same, reading ahead; for ops->symbolize(). T's pieces are empty at first. */
+/* As target_memory_of(), but reads ahead; for ops->symbolize(). T's pieces are empty at first. */
 struct target_memory target_memory_ahead(struct target *t);
-/* Of RANGE, which is one of the mapset's. */
+/* The target for the runtime whose file is mapped at RANGE, one of the mapset's ranges. */
 struct runtime_target runtime_target_of(struct target *t, const struct mapset_range *range);

@@ -56,7 +56,7 @@ void thread_names_set(struct thread_name *e, const char *name, int error, uint64
 		e->name = copy;
 		e->wait_ms = THREAD_NAME_KEEP_MS;
 	} else {
-		/* What was read once holds until the kernel has another one. */
+		/* A name that was read holds until the kernel has another one. */
 		e->wait_ms = error == -EAGAIN
 				 ? MIN(MAX(e->wait_ms * 2, (uint64_t)THREAD_NAME_RETRY_MIN_MS),
 				       (uint64_t)THREAD_NAME_RETRY_MAX_MS)

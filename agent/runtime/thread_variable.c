@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A short function that reads the variable tells by its code where that is: relative to the thread
+ * The code of a short function that reads the variable tells where it is: relative to the thread
  * pointer, by a word that has the distance, or by a pair {module, offset} (Drepper, "ELF Handling
  * For Thread-Local Storage", x86-64). Stateless.
  */
@@ -10,7 +10,7 @@
 
 enum {
 	GETTER_BYTES = 48,
-	LOOK_AHEAD = 16, /* of the longest pattern */
+	LOOK_AHEAD = 16, /* bytes of the longest pattern */
 };
 
 static int32_t distance(const uint8_t *p)
@@ -59,8 +59,8 @@ void thread_variable_find(const struct image *image, uint64_t getter, struct thr
 }
 
 /*
- * A vector of {block, to free} in glibc (sysdeps/generic/dl-dtv.h), of blocks in musl
- * (src/internal/pthread_impl.h): log2 of the size of an entry.
+ * Returns log2 of the size of an entry in the vector of TLS blocks. An entry is {block, to free} in
+ * glibc (sysdeps/generic/dl-dtv.h), a block's address in musl (src/internal/pthread_impl.h).
  */
 static uint32_t vector_shift(const struct runtime_target *target)
 {
@@ -70,9 +70,9 @@ static uint32_t vector_shift(const struct runtime_target *target)
 }
 
 /*
- * A descriptor's argument is the distance itself where the variable is in the static block, else
- * the address of {module, offset} (glibc 2.36, sysdeps/x86_64/dl-tlsdesc.h, struct
- * tlsdesc_dynamic_arg; musl, ldso/dynlink.c, REL_TLSDESC). No address is that near to 0.
+ * A descriptor's argument is the distance itself if the variable is in the static block, else the
+ * address of {module, offset} (glibc 2.36, sysdeps/x86_64/dl-tlsdesc.h, struct tlsdesc_dynamic_arg;
+ * musl, ldso/dynlink.c, REL_TLSDESC). A distance is less than NEAR; no address is.
  */
 static bool place_by_descriptor(const struct runtime_target *target, uint64_t slot,
 				struct thread_variable_place *ret)

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The list is made once and never changes. A runtime that gets a folder takes the id that is kept
- * for its name.
+ * The list is made once and never changes. A runtime whose name is in kept_names has the id given
+ * there.
  */
 #include "agent/runtime/tracers.h"
 
 #include <pthread.h>
 
-/* Names of the reference profiler and of the API (crds/) for which there is no runtime yet. */
+/*
+ * Names of the reference profiler and of the API (crds/) that have an id reserved, because a
+ * program need not have these runtimes.
+ */
 static const struct tracer kept_names[] = {
     {"ruby", "ruby", 3, false},	    {"php", "php", 4, false},
     {"perl", "perl", 5, false},	    {"hotspot", "jvm", 6, false},

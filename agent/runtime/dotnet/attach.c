@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Attaching to a process. g_dacTable, which the runtime fills in when it starts, has addresses of
- * its variables; the first is that of the map of all code (src/coreclr/inc/dacvars.h). The offsets
- * in Module and ReadyToRunInfo are found: the runtime always has an image that was compiled ahead
- * of time (System.Private.CoreLib), whose base and tables the file itself tells, and these values
- * are searched for in both structures. Loop thread.
+ * Attaches to a process. The runtime fills in g_dacTable when it starts: the addresses of its
+ * variables, the first of which is the map of all code (src/coreclr/inc/dacvars.h). The offsets in
+ * Module and ReadyToRunInfo are found by a search. The runtime always has an image that was
+ * compiled ahead of time (System.Private.CoreLib); the image itself tells its base and where its
+ * tables are, and the two structures are searched for these values. Loop thread.
  */
 #include "agent/runtime/dotnet/dotnet.h"
 
 enum {
-	MODULE_BYTES = 0x800, /* of a Module that are searched; it has 0x6a8 in 8.0.4 */
-	INFO_BYTES = 0x100,   /* of a ReadyToRunInfo, for its functions: at 0x50 in 8 and 9 */
+	MODULE_BYTES = 0x800, /* bytes of a Module that are searched; it has 0x6a8 in 8.0.4 */
+	/* Bytes of a ReadyToRunInfo that are searched for its functions: at 0x50 in 8 and 9. */
+	INFO_BYTES = 0x100,
 	FUNCTIONS_MAX = 1 << 20,
-	SECTIONS_MAX = 64,     /* of an image compiled ahead of time */
-	PE_MAX = 0x1000,       /* the PE header lies within the first page */
-	CODE_BEFORE = 1 << 20, /* stubs that are made before the first section is known */
-	R2R_FUNCTIONS = 102,   /* v8.0.4, src/coreclr/inc/readytorun.h: ReadyToRunSectionType */
+	SECTIONS_MAX = 64, /* sections of an image compiled ahead of time */
+	PE_MAX = 0x1000,   /* the PE header lies within the first page */
+	/* Bytes below the first section that is known, for stubs that are made before it. */
+	CODE_BEFORE = 1 << 20,
+	R2R_FUNCTIONS = 102, /* v8.0.4, src/coreclr/inc/readytorun.h: ReadyToRunSectionType */
 };
 
-#define CODE_RESERVED (2ULL << 30) /* what a call can reach */
+#define CODE_RESERVED (2ULL << 30) /* the distance that a call can reach */
 
 /* ---- an image ---------------------------------------------------------------------------------
  */
@@ -29,9 +31,9 @@ struct image_functions {
 };
 
 /*
- * The functions of the image that is mapped at BASE: PE header, the directory of the CLR's header
- * (14), ManagedNativeHeader there, and READYTORUN_HEADER's sections (ECMA-335, II.25.3.3;
- * v8.0.4, docs/design/coreclr/botr/readytorun-format.md).
+ * Finds the table of functions of the image that is mapped at BASE. The way to it: PE header, the
+ * directory of the CLR's header (14), ManagedNativeHeader there, and READYTORUN_HEADER's sections
+ * (ECMA-335, II.25.3.3; v8.0.4, docs/design/coreclr/botr/readytorun-format.md).
  */
 static int read_functions(const struct target_memory *m, uint64_t base, struct image_functions *ret)
 {
@@ -57,7 +59,10 @@ static int read_functions(const struct target_memory *m, uint64_t base, struct i
 	return -ENOENT;
 }
 
-/* Where in the ReadyToRunInfo at INFO the functions F are: the offset. Negative: nowhere. */
+/*
+ * Returns the offset of the functions F in the ReadyToRunInfo at INFO. Negative: they are not in
+ * it.
+ */
 static int find_in_info(const struct target_memory *m, uint64_t info, uint64_t module,
 			const struct image_functions *f)
 {
@@ -77,11 +82,11 @@ struct search {
 	struct dotnet_process *p;
 	const struct target_memory *memory;
 	uint64_t near, end; /* where the runtime reserves memory for code: [near, end) */
-	uint64_t lowest;    /* section there */
+	uint64_t lowest;    /* the lowest section there */
 	bool learned;
 };
 
-/* Learns from SECTION, if it is an image. */
+/* Learns the offsets from SECTION, if it is an image. Called for each section. */
 static int learn(void *arg, const struct dotnet_section *section)
 {
 	struct search *s = arg;
@@ -118,8 +123,8 @@ static int learn(void *arg, const struct dotnet_section *section)
  */
 
 /*
- * Offsets of 8 and 9 on 64-bit machines, as they were looked at in processes of 8.0.4 and 9.0.1
- * (names: src/coreclr/vm: codeman.h, _hpRealCodeHdr; ceeload.h, ModuleBase and Module;
+ * Sets the offsets. Those of 8 and 9, on 64-bit machines, were looked at in processes of 8.0.4 and
+ * 9.0.1 (names: src/coreclr/vm: codeman.h, _hpRealCodeHdr; ceeload.h, ModuleBase and Module;
  * methodtable.h; method.hpp, DynamicMethodDesc behind MethodDesc, which 9 made 8 bytes larger).
  * 10.0.13 says the same of itself, in the text that its DotNetRuntimeContractDescriptor leads to.
  */
@@ -146,9 +151,10 @@ static void tell(const struct dotnet_process *p, struct runtime_target *target,
 }
 
 /*
- * Reads what there is of the process, whose runtime is loaded at BASE. When it starts it reserves
- * memory for code, up to where it lies itself (v8.0.4, src/coreclr/pal/src/map/virtual.cpp,
- * ExecutableMemoryAllocator), and makes of that what it needs, a few pages at a time.
+ * Learns from the process, whose runtime is loaded at BASE, the remaining offsets and where its
+ * code lies. When the runtime starts it reserves the memory right below itself for code (v8.0.4,
+ * src/coreclr/pal/src/map/virtual.cpp, ExecutableMemoryAllocator), and takes a few pages of that at
+ * a time.
  */
 static int read_process(struct dotnet_process *p, const struct target_memory *memory,
 			uint64_t table, uint64_t base)
@@ -181,7 +187,7 @@ int dotnet_attach(const struct runtime_image *ri, struct runtime_target *target,
 	int r;
 
 	(void)err;
-	if (p) { /* it has mapped something else; what is known stays */
+	if (p) { /* the process has a newer mapset: both attachments share the state */
 		p->refs++;
 		tell(p, target, ret_kernel);
 		*ret_state = p;

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which code is where, as walker_find.h finds it, and what code compiled ahead of time is of. Such
- * code has no header. The runtime keeps a map of its own from where it begins to its method
- * (v8.0.4, src/coreclr/vm/readytoruninfo.h, m_entryPointToMethodDescMap; vm/hash.h), into which it
- * puts each method before that runs. Loop thread.
+ * Finds the section that holds an address, as walker_find.h does, and the method of code that was
+ * compiled ahead of time. Such code has no header. The runtime keeps a map from the beginning of
+ * the code to its method (v8.0.4, src/coreclr/vm/readytoruninfo.h, m_entryPointToMethodDescMap;
+ * vm/hash.h), into which it puts each method before the method runs. Loop thread.
  */
 #include "agent/runtime/dotnet/dotnet.h"
 
 enum {
 	LEVEL_ENTRIES = 256,
-	TABLES_MAX = 4096, /* of the map, that are looked at */
+	TABLES_MAX = 4096, /* tables of the map of all code that are looked at */
 	FUNCTIONS_MAX = 1 << 20,
-	HANDLERS_MAX = 256, /* functions of one method: of its exceptions' handlers */
-	INFO_BYTES = 0x300, /* of a ReadyToRunInfo, for the map: at 0x1c0 in 8 and 9 */
+	HANDLERS_MAX = 256, /* functions of one method: the handlers of its exceptions */
+	/* Bytes of a ReadyToRunInfo that are searched for the map: at 0x1c0 in 8 and 9. */
+	INFO_BYTES = 0x300,
 	BUCKETS_MAX = 1 << 20,
 	BUCKETS_SEEN = 32,
 	PROBES_MAX = 64,
 	MAP_USUAL = 0x1c0,
-	UNWIND_BYTES = 68, /* of the largest unwind information that is followed */
-	SLOTS = 4,	   /* of a bucket: SLOTS keys, then as many values */
+	UNWIND_BYTES = 68, /* bytes of the largest unwind information that is followed */
+	SLOTS = 4,	   /* a bucket has SLOTS keys, then as many values */
 };
 
 int dotnet_section_at(const struct kiln_dotnet *k, const struct target_memory *memory, uint64_t pc,
@@ -120,7 +121,7 @@ static int read_function(const struct target_memory *m, const struct functions *
 	return dotnet_read(m, f->at + (uint64_t)i * sizeof(*ret), ret, sizeof(*ret));
 }
 
-/* The number of the function that has RVA. -ENOENT, -EFAULT. */
+/* Returns the number of the function that holds RVA. -ENOENT, -EFAULT. */
 static int find_function(const struct target_memory *m, const struct functions *f, uint32_t rva)
 {
 	struct kiln_dotnet_function found;
@@ -153,8 +154,8 @@ static bool is_function(const struct target_memory *m, const struct functions *f
 	return i >= 0 && read_function(m, f, (uint32_t)i, &found) == 0 && found.begin == rva;
 }
 
-/* Is there the map at BUCKETS? Its first bucket has its size alone; keys are where functions begin.
- */
+/* Is the map from code to methods at BUCKETS? Its first bucket has only the map's size; a key is
+ * where a function begins. */
 static bool is_map(const struct target_memory *m, const struct functions *f, uint64_t buckets)
 {
 	uint64_t size, bucket[2 * SLOTS];
@@ -187,10 +188,10 @@ static int find_map(struct dotnet_process *p, const struct target_memory *m, uin
 }
 
 /*
- * The method whose code begins at KEY, in the map at BUCKETS. Buckets are tried from one that the
- * key gives, in steps that it gives too, until one has not been full (vm/hash.h, HashFunction(),
- * Bucket: the highest bit of the first value says that others follow; PtrHashMap: values are
- * halved). -ENOENT, -EFAULT.
+ * Finds the method whose code begins at KEY in the map at BUCKETS. The key gives the first bucket
+ * to look at, and the step to the next one. The search ends at a bucket that was never full
+ * (vm/hash.h, HashFunction(), Bucket: the highest bit of the first value says that others follow;
+ * PtrHashMap: values are halved). -ENOENT, -EFAULT.
  */
 static int look_up(const struct target_memory *m, uint64_t buckets, uint64_t key, uint64_t *ret)
 {
@@ -241,11 +242,13 @@ int dotnet_ahead_method(struct dotnet_process *p, const struct target_memory *me
 	i = find_function(memory, &f, (uint32_t)(pc - f.base));
 	if (i < 0 || find_map(p, memory, info, &f, &map) < 0)
 		return -EFAULT;
-	/* The kernel cannot read what is not in memory, and this makes it be there for the next
-	 * sample. */
+	/* The walker cannot read pages that are not in memory. Reading the unwind information here
+	 * brings them in for the next sample. */
 	if (read_function(memory, &f, (uint32_t)i, &found) == 0)
 		(void)dotnet_read(memory, f.base + found.unwind, unwind, sizeof(unwind));
-	/* A method's handlers are functions right behind it, and not in the map. */
+	/*
+	 * The handlers of a method's exceptions are functions right behind it, and not in the map.
+	 */
 	for (int n = 0; n < HANDLERS_MAX && i >= 0; n++, i--) {
 		if (read_function(memory, &f, (uint32_t)i, &found) < 0)
 			return -EFAULT;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The row, and which memory is .NET's. Loop thread. */
+/* dotnet_ops, and the memory that is .NET's. Loop thread. */
 #include "agent/runtime/dotnet/dotnet.h"
 
-/* What it has reserved is in its map; memory without a file that is not may be anyone's. */
+/* The runtime's memory for code is in its map. Other memory without a file may be anyone's. */
 static enum jit_claim dotnet_owns(void *state, const struct target_memory *memory, uint64_t start,
 				  uint64_t end)
 {

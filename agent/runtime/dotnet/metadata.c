@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Metadata of a module, in the memory of the process (ECMA-335, 6th edition, partition II.22 to
- * II.24): tables of rows whose columns are as wide as the tables and heaps that they point to are
- * large. Nothing but the head of it is kept; rows are read when they are asked for. Pure but for
- * the memory.
+ * II.24). It is tables of rows. How wide a column is depends on the size of the table or heap that
+ * it points to. Only the head of the metadata is kept; rows are read when they are asked for. Pure
+ * but for the memory.
  */
 #include "agent/runtime/dotnet/dotnet.h"
 
@@ -15,13 +15,16 @@ enum {
 	METADATA_MAX = 32 << 20, /* bytes */
 	ROW_MAX = 64,
 	SECTIONS_MAX = 64, /* of an image */
-	TABLES_ALL = 64,   /* that the format has bits for */
+	TABLES_ALL = 64,   /* tables that the format has bits for */
 };
 
 /* ---- columns ----------------------------------------------------------------------------------
  */
 
-/* A column: a number of 2 or 4 bytes, a heap's index, a row of one table, or of one of several. */
+/*
+ * A column is a number of 2 or 4 bytes, an index into a heap, a row of one table (the table's
+ * number), or a row of one of several tables.
+ */
 enum {
 	TWO = 0x40,
 	FOUR,
@@ -195,7 +198,10 @@ static int read_tables(const struct target_memory *m, uint64_t at, struct dotnet
 	return 0;
 }
 
-/* Is the root of the metadata that has the string at NAME (0: any) at ROOT_AT? II.24.2.1. */
+/*
+ * Reads the metadata whose root is at ROOT_AT (II.24.2.1). -ENOENT: there is no root, or NAME is
+ * not 0 and no address in its heap of strings.
+ */
 static int read_root(const struct target_memory *m, uint64_t root_at, uint64_t name,
 		     struct dotnet_metadata *ret)
 {
@@ -243,7 +249,7 @@ int dotnet_metadata_find(const struct target_memory *memory, uint64_t name,
 	uint32_t words[STEP / 4];
 	uint64_t page = name & ~(uint64_t)(STEP - 1);
 
-	/* It is aligned to 4 bytes, somewhere before its strings. */
+	/* The root is aligned to 4 bytes, somewhere before the strings. */
 	for (size_t i = 0; i < METADATA_MAX / STEP && page; i++, page -= STEP) {
 		if (dotnet_read(memory, page, words, sizeof(words)) < 0)
 			return -ENOENT;
@@ -255,8 +261,8 @@ int dotnet_metadata_find(const struct target_memory *memory, uint64_t name,
 }
 
 /*
- * Where the byte RVA of the image at BASE is in its file, by the N sections at AT (II.25.3); 0:
- * nowhere.
+ * Returns the offset in its file of the byte RVA of an image, by the N section headers at AT
+ * (II.25.3); 0: the file does not have it.
  */
 static uint32_t file_offset(const struct target_memory *m, uint64_t at, uint16_t n, uint32_t rva)
 {
@@ -287,7 +293,7 @@ int dotnet_metadata_of_image(const struct target_memory *memory, uint64_t base,
 	    dotnet_read(memory, base + pe + 24 + (magic == 0x20b ? 112 : 96) + 14 * 8, &clr, 4) < 0)
 		return -ENOENT;
 	sections = base + pe + 24 + size;
-	/* As it is loaded; else as in the file. */
+	/* Is the image as it is loaded? Else it is as in the file. */
 	if (dotnet_read(memory, base + clr + 8, &root, 4) == 0 &&
 	    read_root(memory, base + root, 0, ret) == 0)
 		return 0;
@@ -309,7 +315,7 @@ int dotnet_metadata_string(const struct dotnet_metadata *d, const struct target_
 	if (index >= d->strings_size)
 		return -EFAULT;
 	left = MIN(d->strings_size - index, size - 1);
-	/* In pieces: most are short. */
+	/* Read in pieces: most strings are short. */
 	while (n < left) {
 		size_t piece = MIN(left - n, (size_t)32);
 
@@ -326,7 +332,7 @@ int dotnet_metadata_string(const struct dotnet_metadata *d, const struct target_
 	return 0;
 }
 
-/* The values of the first N columns of ROW, which begins with 1. */
+/* Reads the first N columns of the row ROW of TABLE. The first row is 1. */
 static int read_row(const struct dotnet_metadata *d, const struct target_memory *m, size_t table,
 		    uint32_t row, uint32_t *ret, size_t n)
 {
@@ -365,7 +371,10 @@ int dotnet_metadata_method(const struct dotnet_metadata *d, const struct target_
 	return r;
 }
 
-/* The last row of TABLE, which is sorted by COLUMN, that has VALUE or less there; 0: none. */
+/*
+ * Finds the last row of TABLE, which is sorted by COLUMN, whose COLUMN is VALUE or less; *RET 0:
+ * none.
+ */
 static int search(const struct dotnet_metadata *d, const struct target_memory *m, size_t table,
 		  size_t column, uint32_t value, uint32_t *ret)
 {

@@ -39,7 +39,7 @@ static void put_string(struct text *t, const char *s)
 /* ---- modules ----------------------------------------------------------------------------------
  */
 
-/* The metadata of the Module MODULE, or NULL: it has none (what is made by Reflection.Emit). */
+/* Returns the metadata of the Module MODULE; NULL: it has none (modules of Reflection.Emit). */
 static const struct dotnet_metadata *find_metadata(struct dotnet_process *p,
 						   const struct target_memory *m, uint64_t module)
 {
@@ -71,8 +71,9 @@ static const struct dotnet_metadata *find_metadata(struct dotnet_process *p,
 /* ---- what C# makes ----------------------------------------------------------------------------
  */
 
-/* "<Main>b__0" was written in Main: its length; 0: NAME is not made by the compiler. *RET: behind.
- */
+/* If the compiler has made NAME, as "<Main>b__0", returns the length of the method's name between
+ * the brackets ("Main", may be empty), and *RET is what follows them. Else returns 0, and *RET is
+ * untouched. */
 static size_t written_in(const char *name, const char **ret)
 {
 	const char *end;
@@ -111,7 +112,10 @@ static void put_written(struct text *t, const char *name, size_t n)
 	put_method(t, made, NULL, 0);
 }
 
-/* Puts the method NAME, of a type that was made for WITHIN (of N bytes; 0: for none). */
+/*
+ * Puts the method NAME. WITHIN, of N bytes: the method that the compiler has made the type of NAME
+ * for; N 0: there is no such method.
+ */
 static void put_method(struct text *t, const char *name, const char *within, size_t n)
 {
 	const char *behind = NULL;
@@ -151,7 +155,7 @@ struct naming {
 	size_t n_arguments, n_of_method;
 };
 
-/* How C# writes types that it has a word for. */
+/* Types that C# has keywords for. */
 static const char *const keywords[][2] = {
     {"Boolean", "bool"},  {"Byte", "byte"},	{"SByte", "sbyte"},	{"Char", "char"},
     {"Int16", "short"},	  {"UInt16", "ushort"}, {"Int32", "int"},	{"UInt32", "uint"},
@@ -171,7 +175,10 @@ static const char *keyword(const char *space, const char *name)
 static void put_parameters(const struct naming *g, bool of_method, uint32_t owner, size_t n,
 			   int depth);
 
-/* Puts the type HANDLE, without its namespace. False: it has no name that says something. */
+/*
+ * Puts the type HANDLE, without its namespace. False: the type has no name, or System.__Canon,
+ * which says nothing.
+ */
 static bool put_argument(const struct naming *g, uint64_t handle, int depth)
 {
 	char name[PART_MAX], space[PART_MAX];
@@ -215,8 +222,8 @@ static bool put_argument(const struct naming *g, uint64_t handle, int depth)
 }
 
 /*
- * "<int, U>": the last N generic parameters of OWNER, or what was given for them, where that is
- * known. DEPTH: of types that are arguments of others.
+ * Puts the last N generic parameters of OWNER, as "<int, U>": the type argument if it is known,
+ * else the parameter's name. DEPTH: how deep these are within the arguments of other types.
  */
 static void put_parameters(const struct naming *g, bool of_method, uint32_t owner, size_t n,
 			   int depth)
@@ -277,7 +284,7 @@ static int put_member(const struct naming *g, uint32_t method)
 		put_string(g->text, part);
 		put_string(g->text, ".");
 	}
-	/* From the outermost inwards; those that the compiler has made are left out. */
+	/* Outer types come first; types that the compiler has made are left out. */
 	for (size_t i = n; i-- > 0;) {
 		size_t size;
 
@@ -297,7 +304,7 @@ static int put_member(const struct naming *g, uint32_t method)
 	return 0;
 }
 
-/* A method that was made while the program runs has its name itself. */
+/* Puts the name of a dynamic method: its MethodDesc has the name itself. */
 static int put_dynamic(const struct naming *g, uint64_t method)
 {
 	uint64_t at;
@@ -356,7 +363,7 @@ static void add_symbol(struct symbol_result *ret, const char *name)
 	ret->symbols[ret->n++] = (struct symbol){.name = name, .system_name = name, .file = ""};
 }
 
-/* The method that WORDS are a frame of, and where its code begins. -EFAULT: it is gone. */
+/* Finds the method of the frame WORDS, and where its code begins. -EFAULT: it is gone. */
 static int find_compiled(const struct dotnet_process *p, const struct target_memory *m,
 			 const uint64_t words[2], uint64_t *ret_start, uint64_t *ret_method)
 {

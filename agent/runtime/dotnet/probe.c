@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Is a file .NET's runtime? By the table that it exports for debuggers, whatever the file is
- * called: libcoreclr.so, or a program that has the runtime inside. Any thread; nothing is shared.
+ * Recognizes .NET's runtime in a file by the table that it exports for debuggers, whatever the file
+ * is called: libcoreclr.so, or a program that has the runtime inside. Any thread; nothing is
+ * shared.
  */
 #include "agent/runtime/dotnet/dotnet.h"
 
@@ -34,7 +35,7 @@ static uint64_t find_table(const struct image *image)
 	return 0;
 }
 
-/* "8.0.424.16909", as the file says it; else "". */
+/* Finds the version in SECTION, as "8.0.424.16909". RET is untouched if it is not there. */
 static void read_version(const struct image *image, const char *section, char *ret, size_t size)
 {
 	const struct image_section *s = image_section(image, section);

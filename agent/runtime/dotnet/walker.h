@@ -24,18 +24,18 @@
 #define DOTNET_RULE_CODE(rule)	   ((uint32_t)(rule)->deref_off >> 5 & 3)
 #define DOTNET_RULE_DISTANCE(rule) ((uint32_t)(rule)->deref_off >> 7 & DOTNET_FAR)
 #define DOTNET_RULE_COOKIE(rule)   ((uint32_t)(rule)->deref_off >> 25)
-#define DOTNET_FAR		   0x3ffffU /* or not to be believed the next time */
+#define DOTNET_FAR		   0x3ffffU /* or more, or not valid the next time */
 
 enum { DOTNET_FRAMES_A_CALL = 16 };
 
-/* The frame at hand is one of KIND. Non-zero: there is no room. */
+/* Emits the current frame, of KIND. Non-zero: there is no room. */
 KILN_INLINE int dotnet_emit(struct kiln_walk *w, uint32_t kind, uint64_t second)
 {
 	w->hide_native = 1;
 	return walk_emit(w, kind | (w->exact ? 0 : KILN_DOTNET_RETURN), w->regs.pc, second);
 }
 
-/* Is there code at what the stack has SKIP bytes above rsp? */
+/* Does the word SKIP bytes above rsp lead to code? */
 KILN_INLINE int dotnet_is_return(struct kiln_walk *w, uint32_t skip)
 {
 	uint64_t to;
@@ -43,7 +43,10 @@ KILN_INLINE int dotnet_is_return(struct kiln_walk *w, uint32_t skip)
 	return !walk_read(w, w->regs.sp + skip, &to) && to && !walk_find_mapping(w->slot, to - 1);
 }
 
-/* Code without a frame of its own: stubs that jump, write barriers. One has pushed a register. */
+/*
+ * Emits code without a frame of its own: stubs that jump, write barriers. If it is the leaf, makes
+ * its rule: the return address is at rsp, or above one register that was pushed.
+ */
 KILN_INLINE int dotnet_stub(struct kiln_walk *w, uint64_t pc, uint64_t kind)
 {
 	uint32_t skip = 0;
@@ -56,7 +59,7 @@ KILN_INLINE int dotnet_stub(struct kiln_walk *w, uint64_t pc, uint64_t kind)
 	return dotnet_emit(w, KILN_DOTNET_STUB, kind);
 }
 
-/* The frame of the method in w->scratch, which is DISTANCE bytes before the pc. */
+/* Emits the frame of the method in w->scratch, which begins DISTANCE bytes before the pc. */
 KILN_INLINE int dotnet_compiled(struct kiln_walk *w, uint64_t distance)
 {
 	uint64_t cookie = w->scratch[DOTNET_COOKIE];
@@ -68,7 +71,7 @@ KILN_INLINE int dotnet_compiled(struct kiln_walk *w, uint64_t distance)
 	return dotnet_emit(w, KILN_DOTNET_JIT, KILN_DOTNET_CODE(distance, cookie));
 }
 
-/* The rule for PC, which is of a compiled method, was made before: is it still the same method? */
+/* Is the compiled method at PC still the one that RULE was made for? Then it is in w->scratch. */
 KILN_INLINE int dotnet_is_same(struct kiln_walk *w, const struct kiln_rule *rule, uint64_t pc)
 {
 	const struct kiln_dotnet *v = dotnet_data(w);
@@ -91,7 +94,7 @@ KILN_INLINE int dotnet_is_collectible(const struct kiln_walk *w)
 		KILN_DOTNET_IS_COLLECTIBLE);
 }
 
-/* A frame that no rule is known of yet, or not any more. */
+/* Emits a frame that has no rule yet, or none that is still valid. Makes the rule for PC. */
 KILN_INLINE int dotnet_look(struct kiln_walk *w, struct kiln_rule *rule, uint64_t pc)
 {
 	const struct kiln_rule by_fp = {
@@ -108,7 +111,7 @@ KILN_INLINE int dotnet_look(struct kiln_walk *w, struct kiln_rule *rule, uint64_
 	if (found == DOTNET_STUB)
 		return dotnet_stub(w, pc, w->scratch[DOTNET_COOKIE]);
 	if (found == DOTNET_NOTHING) {
-		/* What is copied to memory of its own has no section: write barriers. */
+		/* Write barriers are copied to memory of their own, which is in no section. */
 		if (w->exact && w->leaf_valid && dotnet_is_return(w, 0))
 			return dotnet_stub(w, pc, 0);
 		walk_missing(w, KILN_MISSING_READ);
@@ -140,7 +143,9 @@ KILN_INLINE int dotnet_look(struct kiln_walk *w, struct kiln_rule *rule, uint64_
 	return dotnet_compiled(w, w->regs.pc - w->scratch[DOTNET_START]);
 }
 
-/* Shows the frame at PC if what RULE says of it is enough. 0: it is not; nothing was shown. */
+/*
+ * Emits the frame at PC if RULE is enough for that. Returns 0: it is not, and nothing was emitted.
+ */
 KILN_INLINE int dotnet_known(struct kiln_walk *w, const struct kiln_rule *rule, uint64_t pc)
 {
 	uint64_t distance = DOTNET_RULE_DISTANCE(rule) + (w->regs.pc - pc);

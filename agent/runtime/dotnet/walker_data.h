@@ -19,11 +19,11 @@ enum kiln_dotnet_frame {
 	KILN_DOTNET_RETURN = 4,
 };
 
-/* How far into its method the program counter is, and what tells the method from others there. */
+/* Second word of a compiled method: how far into it the program counter is, and its cookie. */
 #define KILN_DOTNET_CODE(distance, cookie)                                                         \
 	((uint64_t)(distance) << 40 | ((uint64_t)(cookie)&KILN_DOTNET_COOKIE_MASK))
 #define KILN_DOTNET_DISTANCE(word) ((uint32_t)((word) >> 40))
-#define KILN_DOTNET_DISTANCE_MAX   ((1U << 24) - 1) /* and: not known */
+#define KILN_DOTNET_DISTANCE_MAX   ((1U << 24) - 1) /* ... or more, or not known */
 #define KILN_DOTNET_COOKIE(word)   ((word)&KILN_DOTNET_COOKIE_MASK)
 #define KILN_DOTNET_COOKIE_MASK	   ((1ULL << 40) - 1)
 /* The cookie of methods that cannot be unloaded: no other method is ever at their address, so there
@@ -39,9 +39,8 @@ enum kiln_dotnet_frame {
 enum {
 	/* RangeSectionMap: levels of tables of 256 pointers, whose lowest bit is a flag. */
 	KILN_DOTNET_LEVELS = 5,
-	KILN_DOTNET_LEVEL_SHIFT =
-	    17,			    /* bits of an address that the lowest level does not look at */
-	KILN_DOTNET_FRAGMENTS = 16, /* of one entry of the lowest level, at most */
+	KILN_DOTNET_LEVEL_SHIFT = 17, /* lowest bits of an address, which are no part of an index */
+	KILN_DOTNET_FRAGMENTS = 16,   /* fragments of one entry of the lowest level, at most */
 	/* RangeSection: begin, end, flags, JIT manager, module, heap list, range list. */
 	KILN_DOTNET_SECTION_BEGIN = 0,
 	KILN_DOTNET_SECTION_END = 1,
@@ -57,7 +56,9 @@ enum {
 	/* HeapList: the nibble map's base and the map. */
 	KILN_DOTNET_HEAP_BASE = 0x20,
 	KILN_DOTNET_HEAP_MAP = 0x28,
-	/* Before code: a pointer to its header, or enum StubCodeBlockKind. */
+	/*
+	 * The word before code is a pointer to its header, or, up to this, enum StubCodeBlockKind.
+	 */
 	KILN_DOTNET_STUB_LAST = 15,
 	/* MethodDesc: flags, of which the lowest bits are the classification. */
 	KILN_DOTNET_METHOD_FLAGS = 6,
@@ -65,22 +66,22 @@ enum {
 	KILN_DOTNET_METHOD_DYNAMIC = 7, /* mcDynamic */
 };
 
-/* Of one process. Offsets in bytes. */
+/* The walker's data on one process. Offsets in bytes. */
 struct kiln_dotnet {
 	uint64_t map;	     /* RangeSectionMap: its top level */
 	uint16_t module_r2r; /* Module: ReadyToRunInfo */
 	uint16_t functions;  /* ReadyToRunInfo: RUNTIME_FUNCTIONs, and their number behind that */
 	uint16_t header_method; /* RealCodeHeader: MethodDesc */
-	uint16_t header_infos;	/* the number of RUNTIME_FUNCTIONs, and (4 bytes on) these */
-	uint16_t dynamic_name;	/* DynamicMethodDesc: m_pszMethodName */
+	/* RealCodeHeader: number of RUNTIME_FUNCTIONs, and these 4 bytes on */
+	uint16_t header_infos;
+	uint16_t dynamic_name; /* DynamicMethodDesc: m_pszMethodName */
 	uint16_t pad[3];
 };
 KILN_ASSERT_SIZE(kiln_dotnet, 24);
 
 /*
- * What the rule of code says besides how to step: rule.deref_off, from its lowest bit on 5 bits
- * which runtime, 2 bits enum kiln_dotnet_code, and of compiled methods 18 bits how far into the
- * method, 7 bits of its cookie.
+ * rule.deref_off of .NET's code has, from its lowest bit on, 5 bits which runtime, 2 bits enum
+ * kiln_dotnet_code, and for compiled methods 18 bits how far into the method, 7 bits of its cookie.
  */
 enum kiln_dotnet_code {
 	KILN_DOTNET_CODE_UNKNOWN,
@@ -96,8 +97,9 @@ struct kiln_dotnet_function {
 KILN_ASSERT_SIZE(kiln_dotnet_function, 12);
 
 /*
- * Tells the method METHOD, whose code has HEADER, from others that may come to lie there. NAME: of
- * a dynamic method, whose memory is given to the next one, its name's address; else 0.
+ * The cookie of the method METHOD, whose code has HEADER: tells it from another method that may
+ * come to lie there. NAME: the address of a dynamic method's name, because its memory is given to
+ * the next one; else 0.
  */
 static inline uint64_t kiln_dotnet_cookie(uint64_t method, uint64_t header, uint64_t name)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Which method a pc is of; a part of walker.h. The runtime keeps a tree of the address space with
- * all that may hold code. A heap of compiled code has a map with four bits for each 32 bytes, which
- * say where methods begin; an image has a sorted table of functions.
+ * Finds the method of a pc; a part of walker.h. The runtime keeps a tree of all address ranges that
+ * may hold code. A heap of compiled code has a map with four bits for each 32 bytes, which say
+ * where methods begin; an image has a sorted table of functions.
  */
 #pragma once
 
@@ -12,13 +12,13 @@ enum {
 	DOTNET_NIBBLES = 8, /* 64 bytes of a nibble map; later: codes of unwind information */
 	DOTNET_BASE = 16,   /* what a function's offsets count from */
 	DOTNET_TABLE = 17,  /* RUNTIME_FUNCTIONs */
-	DOTNET_COUNT = 18,  /* of these */
+	DOTNET_COUNT = 18,  /* number of RUNTIME_FUNCTIONs */
 	DOTNET_START = 19,  /* where the method begins */
 	DOTNET_COOKIE = 20,
 	DOTNET_DYNAMIC = 21,  /* the method is a dynamic one */
 	DOTNET_FUNCTION = 22, /* struct kiln_dotnet_function: 2 words */
-	DOTNET_WORD = 24,     /* of a nibble map */
-	DOTNET_INDEX = 25,    /* ... which one that is */
+	DOTNET_WORD = 24,     /* a word of a nibble map */
+	DOTNET_INDEX = 25,    /* the number of that word */
 	DOTNET_LOW = 24,      /* while a table is searched */
 	DOTNET_HIGH = 25,
 	DOTNET_POSITION = 24, /* while unwind codes are read: bytes from the base register */
@@ -29,7 +29,7 @@ enum {
 };
 
 enum {
-	DOTNET_CHUNKS = 32,   /* of a nibble map, 4 KiB of code each */
+	DOTNET_CHUNKS = 32,   /* pieces of a nibble map that are searched, 4 KiB of code each */
 	DOTNET_HALVINGS = 20, /* a table of a million functions */
 };
 
@@ -46,7 +46,7 @@ KILN_INLINE const struct kiln_dotnet *dotnet_data(const struct kiln_walk *w)
 	return (const struct kiln_dotnet *)w->runtime.data;
 }
 
-/* The RangeSection that holds PC into w->scratch. 0, or -1. */
+/* Puts the RangeSection that holds PC into w->scratch. 0, or -1. */
 KILN_GLOBAL int dotnet_section(uint32_t slot, uint64_t pc)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -77,7 +77,10 @@ KILN_GLOBAL int dotnet_section(uint32_t slot, uint64_t pc)
 		   : -1;
 }
 
-/* The last method that begins in WORD of a nibble map, as its distance from the word's code + 1. */
+/*
+ * Returns where the last method of WORD, of a nibble map, begins: its distance from the beginning
+ * of the word's code, plus 1; 0: none.
+ */
 KILN_INLINE uint32_t dotnet_last_nibble(uint32_t word)
 {
 	uint32_t place = 7;
@@ -98,9 +101,9 @@ KILN_INLINE uint32_t dotnet_last_nibble(uint32_t word)
 }
 
 /*
- * The last word before END, in the 16 words of a nibble map that w->scratch has, that is not 0,
- * with its number: into w->scratch. What the loop finds is kept there, where the verifier does not
- * follow it. 0, or -1: all are 0.
+ * Finds the last word before number END that is not 0, among the 16 words of a nibble map in
+ * w->scratch. Puts the word and its number into w->scratch, because the verifier does not follow
+ * values there. 0, or -1: all are 0.
  */
 KILN_GLOBAL int dotnet_last_word(uint32_t slot, uint32_t end)
 {
@@ -120,7 +123,10 @@ KILN_GLOBAL int dotnet_last_word(uint32_t slot, uint32_t end)
 	return w->scratch[DOTNET_WORD] ? 0 : -1;
 }
 
-/* The beginning that WORD of a nibble map says, which is number INDEX, into w->value. 0, or -1. */
+/*
+ * Puts the beginning of the last method of WORD, which is number INDEX of a nibble map, into
+ * w->value. 0, or -1.
+ */
 KILN_GLOBAL int dotnet_word(uint32_t slot, uint32_t word, uint64_t index)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -139,11 +145,11 @@ KILN_GLOBAL int dotnet_word(uint32_t slot, uint32_t word, uint64_t index)
 }
 
 /*
- * Where the method begins that has the byte DELTA bytes behind the base of the nibble map at MAP,
- * into w->value as a distance from that base. 0, or -1. A word is for 256 bytes of code, the
- * highest four bits for the first 32: 0, or 1 + the start's place in units of 4 bytes. From 10 on a
- * word whose lowest four bits are more than 8 is the distance itself (v10.0.0,
- * docs/design/datacontracts/ExecutionManager.md, "NibbleMap").
+ * Finds where the method begins that holds the byte DELTA bytes behind the base of the nibble map
+ * at MAP; puts that, as a distance from the base, into w->value. 0, or -1. A word of the map is for
+ * 256 bytes of code, its highest four bits for the first 32: 0, or 1 + the place in these where a
+ * method begins, in units of 4 bytes. From 10 on a word whose lowest four bits are more than 8 is
+ * the distance itself (v10.0.0, docs/design/datacontracts/ExecutionManager.md, "NibbleMap").
  */
 KILN_GLOBAL int dotnet_method_start(uint32_t slot, uint64_t map, uint64_t delta)
 {
@@ -153,7 +159,7 @@ KILN_GLOBAL int dotnet_method_start(uint32_t slot, uint64_t map, uint64_t delta)
 
 	if (!w || last >> 24 || env_read(&word, 4, map + last * 4))
 		return -1;
-	/* The word of the byte itself: what begins behind it does not count. */
+	/* In the word of the byte itself, methods that begin behind the byte do not count. */
 	if ((word & 15) <= 8) {
 		word = word >> shift << shift;
 		if ((word >> shift & 15) > (delta >> 2 & 7) + 1)
@@ -174,8 +180,8 @@ KILN_GLOBAL int dotnet_method_start(uint32_t slot, uint64_t map, uint64_t delta)
 	return -1;
 }
 
-/* The function of the table in w->scratch that has RVA, into w->scratch. 0; 1: none has; -1: not
- * read. */
+/* Finds the function that holds RVA in the table in w->scratch, and puts it into w->scratch. 0; 1:
+ * none does; -1: it cannot be read. */
 KILN_GLOBAL int dotnet_function(uint32_t slot, uint32_t rva)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -188,7 +194,7 @@ KILN_GLOBAL int dotnet_function(uint32_t slot, uint32_t rva)
 	table = w->scratch[DOTNET_TABLE];
 	w->scratch[DOTNET_LOW] = 0;
 	w->scratch[DOTNET_HIGH] = w->scratch[DOTNET_COUNT] & ((1U << DOTNET_HALVINGS) - 1);
-	/* The first one that begins behind it. */
+	/* Search for the first function that begins behind RVA. */
 	for (int i = 0; i < DOTNET_HALVINGS; i++) {
 		uint64_t low = w->scratch[DOTNET_LOW], high = w->scratch[DOTNET_HIGH], mid;
 
@@ -211,7 +217,7 @@ KILN_GLOBAL int dotnet_function(uint32_t slot, uint32_t rva)
 	return rva >= f->begin && rva < f->end ? 0 : 1;
 }
 
-/* The cookie of the method METHOD whose code has HEADER, into w->scratch. 0, or -1. */
+/* Puts the cookie of the method METHOD, whose code has HEADER, into w->scratch. 0, or -1. */
 KILN_INLINE int dotnet_read_cookie(struct kiln_walk *w, uint64_t header, uint64_t method)
 {
 	uint64_t name = 0;
@@ -227,13 +233,16 @@ KILN_INLINE int dotnet_read_cookie(struct kiln_walk *w, uint64_t header, uint64_
 	return 0;
 }
 
-/* The compiled method at PC, in the heap of the section in w->scratch: enum dotnet_found. */
+/*
+ * Finds the compiled method at PC in the heap of the section in w->scratch. Returns enum
+ * dotnet_found.
+ */
 KILN_GLOBAL int dotnet_find_compiled(uint32_t slot, uint64_t pc)
 {
 	struct kiln_walk *w = env_walk(slot);
 	uint64_t heap, base = 0, map = 0, start, header = 0, method = 0;
 	const struct kiln_dotnet *v;
-	uint32_t info[2] = {}; /* how many, and where the first one begins */
+	uint32_t info[2] = {}; /* number of functions, and where the first one begins */
 
 	if (!w)
 		return DOTNET_NOTHING;
@@ -260,7 +269,10 @@ KILN_GLOBAL int dotnet_find_compiled(uint32_t slot, uint64_t pc)
 	return DOTNET_JIT;
 }
 
-/* The same of the image that the section in w->scratch is. */
+/*
+ * Finds the table of functions of the image that the section in w->scratch is. Returns enum
+ * dotnet_found.
+ */
 KILN_INLINE int dotnet_find_ahead(struct kiln_walk *w)
 {
 	const struct kiln_dotnet *v = dotnet_data(w);
@@ -276,7 +288,10 @@ KILN_INLINE int dotnet_find_ahead(struct kiln_walk *w)
 	return DOTNET_R2R;
 }
 
-/* What is at PC: enum dotnet_found. Where it and its function are is in w->scratch then. */
+/*
+ * Finds the code at PC. Returns enum dotnet_found; the method and its function are in w->scratch
+ * then.
+ */
 KILN_INLINE int dotnet_find(struct kiln_walk *w, uint64_t pc)
 {
 	uint32_t flags, slot = w->slot;
@@ -294,7 +309,7 @@ KILN_INLINE int dotnet_find(struct kiln_walk *w, uint64_t pc)
 	r = dotnet_function(slot, (uint32_t)(pc - w->scratch[DOTNET_BASE]));
 	if (!r)
 		return found;
-	/* Who reads the frame's name makes the page of an image present for the next time. */
+	/* Reading the frame's name makes the page of an image present for the next time. */
 	if (r < 0)
 		return found == DOTNET_R2R ? DOTNET_R2R_UNREAD : DOTNET_NOTHING;
 	/* The code of delay-loaded calls lies between functions. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * How to leave a function, as a rule; a part of walker.h. Each function, and each handler of an
- * exception in one, has UNWIND_INFO, which says what its prologue has done from which instruction
- * on (Microsoft, "x64 exception handling"; CoreCLR's own codes: v8.0.4,
- * src/coreclr/inc/win64unwind.h). Epilogues are told by their instructions: code that is compiled
- * for .NET frees its frame and pops registers nowhere else.
+ * Makes the rule for stepping out of a function; a part of walker.h. Each function, and each
+ * exception handler in one, has UNWIND_INFO: what its prologue does, and from which instruction on
+ * it is done (Microsoft, "x64 exception handling"; CoreCLR's own codes: v8.0.4,
+ * src/coreclr/inc/win64unwind.h). Epilogues are recognized by their instructions: code that is
+ * compiled for .NET frees its frame and pops registers nowhere else.
  */
 #pragma once
 
@@ -24,19 +24,22 @@ enum {
 enum {
 	DOTNET_RBX = 3, /* as instructions number registers */
 	DOTNET_RBP = 5,
-	DOTNET_CODES = 32, /* of one function, at most: what a prologue can do takes fewer */
+	DOTNET_CODES = 32, /* unwind codes of one function, at most: any prologue takes fewer */
 	DOTNET_CHAINED = 4,
 	DOTNET_BYTES = 32,
 	DOTNET_POPS = 9,
 };
 
-/* From the CFA to what dotnet_saved() has noted as AT, in words. */
+/* The distance from the CFA to the register that dotnet_saved() has noted as AT, in words. */
 KILN_INLINE int16_t dotnet_words(uint64_t at, int32_t cfa)
 {
 	return (int16_t)(((int64_t)(int32_t)at - 1 - cfa) >> 3);
 }
 
-/* Writes the rule that w->scratch says into that for PC: the return address is at the position. */
+/*
+ * Writes the rule that w->scratch describes to the cache entry of PC. The return address is at
+ * DOTNET_POSITION.
+ */
 KILN_INLINE void dotnet_write_rule(struct kiln_walk *w, uint64_t pc, uint32_t more)
 {
 	struct kiln_cache_entry *entry = env_cache(w, pc);
@@ -69,7 +72,10 @@ KILN_INLINE void dotnet_begin_rule(struct kiln_walk *w)
 	w->scratch[DOTNET_FP_AT] = w->scratch[DOTNET_RBX_AT] = w->scratch[DOTNET_BY_FP] = 0;
 }
 
-/* The register REG, as instructions number it, is saved at POSITION (1 is added: 0 is none). */
+/*
+ * Notes that the register REG, as instructions number it, is saved at POSITION. It is noted plus 1:
+ * 0 is not saved.
+ */
 KILN_INLINE void dotnet_saved(struct kiln_walk *w, uint32_t reg, uint32_t position)
 {
 	if (reg == DOTNET_RBP)
@@ -78,7 +84,7 @@ KILN_INLINE void dotnet_saved(struct kiln_walk *w, uint32_t reg, uint32_t positi
 		w->scratch[DOTNET_RBX_AT] = position + 1;
 }
 
-/* Two bytes of the codes in w->scratch. */
+/* Returns slot I of the unwind codes in w->scratch: two bytes. */
 KILN_INLINE uint32_t dotnet_code(const struct kiln_walk *w, uint64_t i)
 {
 	uint64_t at = i >> 2 & 7;
@@ -88,8 +94,8 @@ KILN_INLINE uint32_t dotnet_code(const struct kiln_walk *w, uint64_t i)
 }
 
 /*
- * One code at a time; OFFSET: how far into its function the pc is. Returns how many slots it has;
- * 0: it is not known.
+ * Applies the next unwind code. OFFSET: how far into its function the pc is. FRAME: frame register
+ * and its offset. Returns how many slots the code has; 0: it is not known.
  */
 KILN_GLOBAL int dotnet_undo(uint32_t slot, uint32_t offset, uint32_t frame)
 {
@@ -141,7 +147,7 @@ KILN_GLOBAL int dotnet_undo(uint32_t slot, uint32_t offset, uint32_t frame)
 						  : (next | dotnet_code(w, at + 2) << 16) * 16;
 		position = 0 - position;
 		w->scratch[DOTNET_BY_FP] = 1;
-		/* What has been stored since counts from where rsp was. */
+		/* What was saved after this counts from rsp: make it count from rbp. */
 		if (w->scratch[DOTNET_FP_AT])
 			w->scratch[DOTNET_FP_AT] += (uint64_t)(int64_t)(int32_t)position;
 		if (w->scratch[DOTNET_RBX_AT])
@@ -157,8 +163,8 @@ KILN_GLOBAL int dotnet_undo(uint32_t slot, uint32_t offset, uint32_t frame)
 	return (int)slots;
 }
 
-/* Rule for PC from the unwind information of its function in w->scratch. 0; 1: it makes no sense;
- * -1: it is not read. */
+/* Makes the rule for PC from the unwind information of its function in w->scratch. 0; 1: it makes
+ * no sense; -1: it cannot be read. */
 KILN_GLOBAL int dotnet_by_codes(uint32_t slot, uint64_t pc, uint32_t more)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -211,10 +217,10 @@ KILN_INLINE int32_t dotnet_int(const uint8_t *p)
 			 (uint32_t)p[3] << 24);
 }
 
-/* Is P, at PC, what an epilogue ends with, of which POPPED is over? */
+/* Is the instruction P, at PC, one that an epilogue ends with? */
 KILN_INLINE int dotnet_is_end(const struct kiln_walk *w, uint64_t pc, const uint8_t *p)
 {
-	/* ret; rep ret; ret n */
+	/* ret; rep ret */
 	if (p[0] == 0xc3 || (p[0] == 0xf3 && p[1] == 0xc3))
 		return 1;
 	/* A tail call: jmp rel8, jmp rel32, jmp *n(%rip), and jmp *%reg with a REX.W prefix. */
@@ -228,8 +234,9 @@ KILN_INLINE int dotnet_is_end(const struct kiln_walk *w, uint64_t pc, const uint
 }
 
 /*
- * Rule for PC, which is where execution is, if that is in an epilogue: the frame is freed (add to
- * rsp, or lea from rbp), registers are popped, and it ends. 0: it is not.
+ * Makes the rule for PC, which is where execution is, if that is in an epilogue: the frame is freed
+ * (add to rsp, or lea from rbp), registers are popped, and the function ends. Returns 0: it is in
+ * none.
  */
 KILN_GLOBAL int dotnet_by_epilogue(uint32_t slot, uint64_t pc, uint32_t more)
 {
@@ -279,7 +286,7 @@ KILN_GLOBAL int dotnet_by_epilogue(uint32_t slot, uint64_t pc, uint32_t more)
 	return 1;
 }
 
-/* Rule for PC in code without a frame: the return address is SKIP bytes above rsp. */
+/* Makes the rule for PC in code without a frame: the return address is SKIP bytes above rsp. */
 KILN_INLINE void dotnet_bare(struct kiln_walk *w, uint64_t pc, uint32_t skip, uint32_t more)
 {
 	dotnet_begin_rule(w);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attaching to a process: its structures' layout, and where its code cache is. The code heaps are
- * reserved once, early, and their bounds never change, so this is done as soon as they are there;
- * what lies in them is found when it is sampled. Loop thread.
+ * Attaches to a process: finds the layout of its structures, and its code cache. The JVM reserves
+ * its code heaps once, early in its start, and their bounds never change. So attaching works as
+ * soon as they are reserved; the code in them is found when it is sampled. Loop thread.
  */
 #include "agent/runtime/hotspot/hotspot.h"
 
@@ -11,11 +11,12 @@ enum {
 	SEGMENT_LOG2_MAX = 16,
 	PERF_DATA_MAX = 1 << 20,
 	PERF_ENTRIES_MAX = 4096,
-	NUMBERS_CHANGED = 20, /* the major version */
-	MAJOR_OF_8 = 25,      /* what 8 says of itself; the others say what they are */
+	NUMBERS_CHANGED = 20, /* major version: see hotspot_read_number() */
+	/* The major version that JDK 8 reports; later ones report their own. */
+	MAJOR_OF_8 = 25,
 };
 
-/* Bytes of one heap: the machine allows so much for all. */
+/* The most bytes of a heap: the JVM allows so many for all heaps together. */
 #define CACHE_MAX (2ULL << 30)
 
 static const char unloads_name[] = "java.cls.unloadedClasses";
@@ -37,7 +38,7 @@ static int32_t int_at(const struct target_memory *m, uint64_t address)
 /* ---- the code cache ---------------------------------------------------------------------------
  */
 
-/* The CodeHeap at ADDRESS. -EAGAIN: it has no memory yet. */
+/* Reads the CodeHeap at ADDRESS into heap I of K. -EAGAIN: it has no memory yet. */
 static int read_heap(const struct hotspot_layout *l, const struct target_memory *m,
 		     uint64_t address, struct kiln_hotspot *k, uint32_t i, struct error *err)
 {
@@ -87,11 +88,11 @@ static int read_heaps(const struct hotspot_layout *l, const struct target_memory
  */
 
 /*
- * Where the number of classes unloaded is, among the counters that the machine has in memory for
- * jstat (-XX:-UsePerfData: nowhere): entries of {length, offset of the name, length of a vector,
- * type, flags, unit, variability, offset of the value}, behind a header whose eighth word is the
- * offset of the first (src/hotspot/share/runtime/perfData.hpp, PerfDataEntry; perfMemory.hpp,
- * PerfDataPrologue).
+ * Finds the address of the number of unloaded classes; 0: there is none. It is one of the counters
+ * that the JVM has in memory for jstat (none with -XX:-UsePerfData): entries of {length, offset of
+ * the name, length of a vector, type, flags, unit, variability, offset of the value}, behind a
+ * header that has the offset of the first entry at 24 (src/hotspot/share/runtime/perfData.hpp,
+ * PerfDataEntry; perfMemory.hpp, PerfDataPrologue).
  */
 static uint64_t find_unloads(const struct hotspot_layout *l, const struct target_memory *m)
 {
@@ -144,7 +145,7 @@ static int fill_kernel(const struct hotspot_layout *l, struct kiln_hotspot *k, s
 	k->nmethod_orig_pc = (uint16_t)l->nmethod_orig_pc;
 	if (pointer)
 		k->flags |= KILN_HOTSPOT_CODE_POINTER;
-	/* An int that is not aligned to one is a short (25 to 27). */
+	/* An int would be aligned: a field that is not is a short (25 to 27). */
 	if (l->blob_complete % 4)
 		k->flags |= KILN_HOTSPOT_COMPLETE_16;
 	if (l->nmethod_deopt_begin >= 0) {
@@ -160,9 +161,9 @@ static int fill_kernel(const struct hotspot_layout *l, struct kiln_hotspot *k, s
 	k->const_name = (uint16_t)l->const_name;
 	k->pool_holder = (uint16_t)l->pool_holder;
 	k->klass_name = (uint16_t)l->klass_name;
-	/* Of 32 bits, whose lower half counts references where both are in one. */
+	/* _hash_and_refcount has the hash in its upper half; the lower half counts references. */
 	k->symbol_hash = (uint16_t)(l->symbol_hash >= 0 ? l->symbol_hash + 2 : l->symbol_identity);
-	/* 8 has no mirror in the frame (frame_x86.hpp, interpreter_frame_bcp_offset). */
+	/* Frames of 8 have no mirror (frame_x86.hpp, interpreter_frame_bcp_offset). */
 	k->frame_bytecode = l->heap ? 0x38 : 0x40;
 	return 0;
 }
@@ -181,7 +182,7 @@ static void tell_kernel(const struct hotspot_process *p, struct runtime_target *
 	target->code_end = p->kernel.high;
 }
 
-/* "17.0.9+9-Debian" is 17.0.9, and 8's "25.392-b08" 8. */
+/* Reads the version: "17.0.9+9-Debian" is 17.0.9, and 8's "25.392-b08" is 8. */
 static void read_version(const struct hotspot_process *p, struct runtime_target *target)
 {
 	const struct target_memory *m = &target->memory;
@@ -216,7 +217,7 @@ int hotspot_attach(const struct runtime_image *ri, struct runtime_target *target
 	_cleanup_free_ struct hotspot_process *p = calloc(1, sizeof(*p));
 	int r;
 
-	/* The process has mapped something else; what is known of it stays. */
+	/* The process has a newer mapset: both attachments share the state. */
 	if (target->previous)
 		return attach_again(target, ret_kernel, ret_state);
 	if (!p)

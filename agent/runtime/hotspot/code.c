@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From a program counter in compiled code to places in methods. An nmethod has descriptions of some
- * of its program counters, in ascending order: of all that return addresses of calls may be, and
- * where it may be stopped. Each leads to a scope: a method, where in its bytecodes, and the scope
- * that this one was inlined into (src/hotspot/share/code/pcDesc.hpp, scopeDesc.cpp
- * ScopeDesc::decode_body, debugInfo.hpp).
+ * Finds the places in methods that a program counter in compiled code stands for. An nmethod has
+ * descriptions (PcDesc) of some of its program counters, in ascending order: of the return
+ * addresses of all calls, and of all places where the code may be stopped. Each description leads
+ * to a scope: a method, an index into its bytecodes, and the scope that this one was inlined into
+ * (src/hotspot/share/code/pcDesc.hpp, scopeDesc.cpp ScopeDesc::decode_body, debugInfo.hpp).
  *
  * Loop thread; keeps nothing.
  */
@@ -16,12 +16,12 @@ enum {
 	SCOPES_MAX = 1 << 24, /* bytes */
 	SCOPE_HEAD = 16,      /* three numbers of at most 5 bytes */
 	METADATA_MAX = 1 << 20,
-	STRAIGHT_BYTES = 1024, /* of code that are looked at behind a leaf ... */
+	STRAIGHT_BYTES = 1024, /* bytes of code that are looked at behind a leaf ... */
 	BEFORE_BYTES = 512,    /* ... and before it */
 	INSN_BYTES = 16,
-	WAYS_MAX = 16,	   /* of a leaf that are followed ... */
-	WAY_BYTES = 512,   /* ... each so far */
-	DESC_BYTES = 4096, /* of descriptions that are read at once */
+	WAYS_MAX = 16,	   /* paths from a leaf that are followed */
+	WAY_BYTES = 512,   /* bytes of a path that are followed */
+	DESC_BYTES = 4096, /* bytes of descriptions that are read at once */
 };
 
 struct code {
@@ -30,7 +30,7 @@ struct code {
 	uint64_t blob;
 	uint64_t begin; /* of the code */
 	uint64_t descs, descs_end, scopes, metadata;
-	/* Descriptions that were read: from number `first` on. */
+	/* The descriptions in `bytes`: from number `first` on. */
 	uint64_t first;
 	size_t n_bytes;
 	uint8_t bytes[DESC_BYTES];
@@ -46,7 +46,7 @@ static int word_at(const struct code *c, int32_t field, uint64_t *ret)
 	return hotspot_read(c->memory, c->blob, field, ret, sizeof(*ret));
 }
 
-/* Where the int at FIELD leads to from BASE. */
+/* Computes the address that is BASE plus the int at FIELD of the blob. */
 static int place_at(const struct code *c, uint64_t base, int32_t field, uint64_t *ret)
 {
 	int32_t offset;
@@ -87,8 +87,8 @@ static int find_parts(struct code *c)
 		r = word_at(c, l->nmethod_scopes_begin, &c->scopes);
 	else if (r == 0)
 		r = place_at(c, base, l->nmethod_scopes, &c->scopes);
-	/* Behind the descriptions come the dependencies, or (where these lie elsewhere) the scopes.
-	 */
+	/* Descriptions end where the dependencies begin; where these lie elsewhere, where the
+	 * scopes begin. */
 	if (r == 0 && l->nmethod_immutable >= 0)
 		c->descs_end = c->scopes;
 	else if (r == 0)
@@ -101,7 +101,7 @@ static int find_parts(struct code *c)
 	return 0;
 }
 
-/* Of description I: its field. */
+/* Reads the int at FIELD of description I. */
 static int desc_at(const struct code *c, uint64_t i, int32_t field, int32_t *ret)
 {
 	uint64_t size = (uint64_t)c->p->layout.pcdesc_size;
@@ -113,7 +113,7 @@ static int desc_at(const struct code *c, uint64_t i, int32_t field, int32_t *ret
 	return hotspot_read(c->memory, c->descs + i * size, field, ret, sizeof(*ret));
 }
 
-/* Reads descriptions LOW to HIGH - 1, and those beside them, if they are few. */
+/* Reads descriptions [LOW, HIGH), and one more on each side, into `bytes`, if they fit. */
 static void read_descs(struct code *c, uint64_t low, uint64_t high)
 {
 	uint64_t size = (uint64_t)c->p->layout.pcdesc_size, n = (c->descs_end - c->descs) / size;
@@ -128,7 +128,7 @@ static void read_descs(struct code *c, uint64_t low, uint64_t high)
 		c->n_bytes = 0;
 }
 
-/* The number of the first description at or behind PC. */
+/* Finds the number of the first description at or behind PC. */
 static int find_desc(struct code *c, uint64_t pc, uint64_t *ret)
 {
 	const struct hotspot_layout *l = &c->p->layout;
@@ -164,7 +164,7 @@ static int read_scope(const struct code *c, uint32_t offset, struct scope *ret)
 	uint32_t excluded = c->p->numbers_exclude_zero;
 	struct cursor cur;
 
-	/* The last scope may end where the memory does. */
+	/* The memory may end right behind the last scope. */
 	if (target_read(c->memory, c->scopes + offset, bytes, sizeof(bytes)) < 0)
 		for (size_t i = 0; i < sizeof(bytes); i++)
 			if (target_read(c->memory, c->scopes + offset + i, &bytes[i], 1) < 0)
@@ -187,7 +187,10 @@ static int outer_method(const struct code *c, uint64_t *ret)
 		   : 0;
 }
 
-/* The places of description I: its scope, and those that this one was inlined into. */
+/*
+ * Finds the places of description I, innermost first: its scope, and the scopes that it was inlined
+ * into. Returns how many; 0: none, or the scopes make no sense.
+ */
 static int desc_places(const struct code *c, uint64_t i, struct hotspot_place *ret, size_t max)
 {
 	const struct hotspot_layout *l = &c->p->layout;
@@ -207,7 +210,7 @@ static int desc_places(const struct code *c, uint64_t i, struct hotspot_place *r
 			return 0;
 		ret[n].bci = scope.bci;
 		n++;
-		/* Whoever has inlined was written before. */
+		/* A scope lies behind the scope that it was inlined into. */
 		if (scope.sender >= (uint32_t)offset)
 			return 0;
 		offset = (int32_t)scope.sender;
@@ -217,14 +220,18 @@ static int desc_places(const struct code *c, uint64_t i, struct hotspot_place *r
 
 /* ---- the leaf ---------------------------------------------------------------------------------
  *
- * Between two descriptions nothing tells what is inlined there. The next one is taken, as the
- * machine itself does (PcDescContainer::find_pc_desc_internal), when the code runs on to it: a loop
- * comes to its poll. What led here straight from the one before as well, or does not run on to the
- * next, is only certain to be in what both have in common. Code that returns without a call need
- * not have anything to do with what lies beside it: of that only the method itself is certain.
+ * Between two descriptions nothing tells which methods are inlined there. The leaf gets the place
+ * of the next description if the code runs on to it, as a loop does to its poll; the JVM itself
+ * does the same (PcDescContainer::find_pc_desc_internal). If the code also runs straight from the
+ * description before to the leaf, or does not run on to the next one, only the places that both
+ * descriptions have in common are certain. Code that returns without a call need not have anything
+ * to do with the descriptions beside it: then only the outermost method is certain.
  */
 
-/* Does code run from address FROM to TO without a jump? FAR: as far as MAX bytes tell. */
+/*
+ * Does the code from FROM to TO run on without a jump? Only the first MAX bytes are looked at; if
+ * TO is beyond them, the answer is no unless FAR is set.
+ */
 static bool is_straight(const struct code *c, uint64_t from, uint64_t to, size_t max, bool far)
 {
 	uint8_t bytes[STRAIGHT_BYTES + INSN_BYTES] = {0};
@@ -232,7 +239,7 @@ static bool is_straight(const struct code *c, uint64_t from, uint64_t to, size_t
 	struct cursor cur;
 	uint64_t end;
 
-	/* Who has made the descriptions may lie. */
+	/* The descriptions may be forged. */
 	if (to < from || (to - from > max && !far))
 		return false;
 	end = from + MIN(to - from, max);
@@ -262,7 +269,9 @@ static void add_way(struct ways *w, uint64_t at)
 		w->at[w->n++] = at;
 }
 
-/* Does the way at FROM come to a return? Where it may jump to is added to W. */
+/*
+ * Does the path from FROM come to a return without a call? The targets of its jumps are added to W.
+ */
 static bool way_returns(const struct code *c, uint64_t from, struct ways *w)
 {
 	uint8_t bytes[WAY_BYTES + INSN_BYTES] = {0};
@@ -295,8 +304,9 @@ static bool returns(const struct code *c, uint64_t pc)
 }
 
 /*
- * Cuts the N places at PLACES down to those that the M at OTHERS have as well. Both are innermost
- * first; those further in are the same when the calls that lead to them are.
+ * Cuts the N places at PLACES down to those that the M places at OTHERS have in common with them.
+ * Both are innermost first, and are compared from the outermost place on, as long as the calls are
+ * the same. Returns how many are left: at least one.
  */
 static int common_places(struct hotspot_place *places, int n, const struct hotspot_place *others,
 			 int m)
@@ -312,7 +322,7 @@ static int common_places(struct hotspot_place *places, int n, const struct hotsp
 		if (a->bci != b->bci)
 			break;
 	}
-	/* The method itself is certain. */
+	/* The outermost method is certain. */
 	k = MAX(k, 1);
 	memmove(places, places + n - k, (size_t)k * sizeof(*places));
 	/* The slow path of a synchronized method's entry lies behind its code, and its description
@@ -322,7 +332,7 @@ static int common_places(struct hotspot_place *places, int n, const struct hotsp
 	return k;
 }
 
-/* Where description I is; 0: nowhere. */
+/* Returns the program counter that description I is for; 0: there is none. */
 static uint64_t desc_pc(const struct code *c, uint64_t i)
 {
 	int32_t offset;
@@ -376,7 +386,10 @@ int hotspot_code_places(const struct hotspot_process *p, const struct target_mem
 			n = leaf_places(&c, pc, next, ret, max);
 	}
 	if (n == 0 && max) {
-		/* A wrapper of a native method, and code that was made without descriptions. */
+		/*
+		 * Wrappers of native methods, and code without descriptions: only the method is
+		 * known.
+		 */
 		ret[0].bci = -1;
 		if (outer_method(&c, &ret[0].method) < 0)
 			return -EFAULT;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The row, and names of frames. A name is only given when what it was read from was the same before
- * and after: compiled code by its id, which is given once, an interpreted method by its cookie.
- * What a process does not have any more has no name. Loop thread.
+ * hotspot_ops, and the names of frames. A name is only given if the code or method that it was read
+ * from was the same before and after: compiled code is told by its compile id, which the JVM gives
+ * once, an interpreted method by its cookie. Code and methods that the process does not have any
+ * more have no names. Loop thread.
  */
 #include "agent/runtime/hotspot/hotspot.h"
 
 enum {
 	STUB_NAME_MAX = 128,
 	BYTECODES_MAX = 65536, /* bytes of a method */
-	INTERPRETER = 1,       /* in place of a group's address */
+	INTERPRETER = 1,       /* stands for the group of codelets */
 };
 
 static int put_places(const struct hotspot_process *p, const struct target_memory *memory,
@@ -20,14 +21,14 @@ static int put_places(const struct hotspot_process *p, const struct target_memor
 
 	for (int i = 0; i < n && r == 0; i++)
 		r = hotspot_method_symbol(p, memory, &places[i], code, text, ret);
-	/* Of a text that is full what fits is told. */
+	/* If the text is full, the names that fit are returned. */
 	return ret->n && r == -ENOSPC ? 0 : r;
 }
 
 /*
- * Is the code at BLOB the one with the id? It is the same before and after whatever is read for its
- * names: code loses its method, or is freed, before the memory of a class that it needs is given
- * away.
+ * Is the code at BLOB the one with the compile id ID, and still in use? If so both before and after
+ * its names are read, they are right: code loses its method, or is freed, before the JVM frees the
+ * memory of a class that the code needs.
  */
 static bool is_alive(const struct hotspot_process *p, const struct target_memory *memory,
 		     uint64_t blob, uint32_t id)
@@ -38,7 +39,7 @@ static bool is_alive(const struct hotspot_process *p, const struct target_memory
 	uint32_t now;
 	uint8_t used;
 
-	/* HeapBlock::Header: the length, of half its size, and whether it is used */
+	/* HeapBlock::Header: the length, in half of its size, then whether the block is used */
 	return hotspot_read(memory, blob, -l->block_size / 2, &used, sizeof(used)) == 0 && used &&
 	       hotspot_read(memory, blob, p->kernel.nmethod_id, &now, sizeof(now)) == 0 &&
 	       now == id && hotspot_read(memory, blob, at, &method, sizeof(method)) == 0 && method;
@@ -60,18 +61,18 @@ static int compiled_symbol(const struct hotspot_process *p, const struct target_
 	n = hotspot_code_places(p, memory, blob, pc, places, HOTSPOT_PLACES);
 	if (n < 0)
 		return n;
-	/* Its id and its place: code that was compiled ahead of time may have no id of its own. */
+	/* Its id and its address: code that was compiled ahead of time may have no id. */
 	r = put_places(p, memory, places, n, blob ^ (uint64_t)id << 32, text, ret);
 	target_renew(memory);
 	return is_alive(p, memory, blob, id) ? r : -EFAULT;
 }
 
-/* Where in the code of the ConstMethod CODE the bytecode at ADDRESS is; -1: nowhere. */
+/* Returns the index of the bytecode at ADDRESS in the ConstMethod CODE; -1: it is not in there. */
 static int32_t bci_of(const struct hotspot_process *p, uint64_t code, uint64_t address)
 {
 	uint64_t bci = address - KILN_HOTSPOT_BCP(code + (uint64_t)p->layout.const_size);
 
-	/* A method that is just entered has no place yet. */
+	/* ADDRESS is 0 in a method that is just being entered. */
 	return !address ? 0 : bci < BYTECODES_MAX ? (int32_t)bci : -1;
 }
 
@@ -120,7 +121,10 @@ static int put_string(const struct target_memory *memory, uint64_t address,
 	return 0;
 }
 
-/* Takes what the machine puts around the names of its stubs off the one at START. */
+/*
+ * Cuts off what the JVM puts around the names of its stubs. The name is [START, END); returns its
+ * new end.
+ */
 static char *stub_name_end(char *start, char *end)
 {
 	static const char *const tails[] = {" (stub gen)", "_stub"};
@@ -141,7 +145,10 @@ static char *stub_name_end(char *start, char *end)
 	return end;
 }
 
-/* Where the text of a stub's name is: of the piece of code that it is, else of its blob. */
+/*
+ * Finds the address of a stub's name: that of its piece of code, else that of its blob. *RET_GROUP
+ * is the address of its group's name, INTERPRETER, or 0: it has no group.
+ */
 static int find_stub_name(struct hotspot_process *p, const struct target_memory *memory,
 			  const uint64_t words[2], uint64_t *ret_group, uint64_t *ret_name)
 {
@@ -156,7 +163,7 @@ static int find_stub_name(struct hotspot_process *p, const struct target_memory 
 	*ret_name = piece ? piece->name : 0;
 	if (piece || distance == KILN_HOTSPOT_DISTANCE_MAX)
 		return piece ? 0 : -EFAULT;
-	/* It was made since the code was read. */
+	/* The stub was made after the pieces were found: find them again. */
 	p->wants_pieces = true;
 	return hotspot_read(memory, (words[0] & KILN_FRAME_PC_MASK) - distance, p->layout.blob_name,
 			    ret_name, sizeof(*ret_name));
@@ -217,7 +224,7 @@ static int hotspot_symbolize(void *state, const struct target_memory *memory,
 	}
 }
 
-/* The code cache, and nothing else. */
+/* The JVM has code in its code cache and nowhere else. */
 static enum jit_claim hotspot_owns(void *state, const struct target_memory *memory, uint64_t start,
 				   uint64_t end)
 {
@@ -249,7 +256,7 @@ static int hotspot_read_code(void *state, const struct target_memory *memory, bo
 	}
 	hotspot_pieces_done(&p->pieces);
 	p->pieces = pieces;
-	/* Not all is there before the compilers run; what is met later tells. */
+	/* Some pieces are only made when the compilers run: a sample of unknown code asks again. */
 	p->wants_pieces = false;
 	p->kernel.barrier = pieces.barrier;
 	hotspot_tell_kernel(p, ret_kernel);

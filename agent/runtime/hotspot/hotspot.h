@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * HotSpot, the Java virtual machine of OpenJDK, as one of the runtimes of
- * agent/runtime/runtime.h. What its parts share.
+ * HotSpot, the Java virtual machine (JVM) of OpenJDK, as one of the runtimes of
+ * agent/runtime/runtime.h. This header has what the files of this folder share.
  *
- * `libjvm.so` exports tables (gHotSpotVMStructs and others,
- * src/hotspot/share/runtime/vmStructs.cpp) that debuggers find its structures by: for each field of
- * a type its offset, for each static one its address, for each type its size. All that is needed of
- * a version is read from these in the process, where they are complete; the file lacks what static
- * constructors fill in.
+ * `libjvm.so` exports tables for debuggers (gHotSpotVMStructs and others,
+ * src/hotspot/share/runtime/vmStructs.cpp): the offset of each field of a type, the address of each
+ * static field, the size of each type. All that differs between versions is read from these tables,
+ * in the process: in the file they lack what static constructors fill in.
  */
 #pragma once
 
@@ -21,8 +20,9 @@
 
 #define HOTSPOT_NO_FIELD (-1)
 
-/* Offsets and sizes in bytes, HOTSPOT_NO_FIELD where the version has none; static ones: addresses
- * in the process, 0 where there is none. What reads them says in which versions they are. */
+/* Offsets and sizes in bytes; HOTSPOT_NO_FIELD: the version has no such field. Members of 64 bits
+ * are static fields: their addresses in the process, 0: there is none. The table in layout.c says
+ * which versions have a field. */
 struct hotspot_layout {
 	/* CodeCache, CodeHeap, VirtualSpace, HeapBlock */
 	uint64_t heap, heaps; /* static: one CodeHeap (8), or a list of them */
@@ -70,7 +70,7 @@ struct hotspot_layout {
 	uint8_t narrow_oops; /* -XX:+UseCompressedOops */
 };
 
-/* What of libjvm.so leads to the tables: ELF virtual addresses. */
+/* The variables of libjvm.so that lead to the tables. */
 enum hotspot_symbol {
 	HOTSPOT_STRUCTS,
 	HOTSPOT_STRUCT_TYPE,
@@ -94,7 +94,7 @@ struct hotspot_image {
 	struct runtime_image base;
 	uint64_t symbols[HOTSPOT_SYMBOLS];
 	uint64_t descs;			   /* StubCodeDesc::_list; 0: its symbol was stripped */
-	uint64_t variables, variables_end; /* the writable segment */
+	uint64_t variables, variables_end; /* the writable segment: [variables, variables_end) */
 };
 
 int hotspot_probe(const struct image *image, struct runtime_image **ret,
@@ -102,13 +102,16 @@ int hotspot_probe(const struct image *image, struct runtime_image **ret,
 void hotspot_forget(struct runtime_image *ri);
 
 /*
- * Reads the tables of a process, whose libjvm.so lies at BIAS. -EAGAIN: they are not filled in
- * yet. -ENOTSUP and ERR: they lack what the walk cannot do without.
+ * Reads the tables of a process, whose libjvm.so lies at BIAS. -EAGAIN: they are not filled in yet.
+ * -ENOTSUP and ERR: they lack something that the walk needs.
  */
 int hotspot_layout_read(const struct hotspot_image *image, uint64_t bias,
 			const struct target_memory *memory, struct hotspot_layout *ret,
 			struct error *err) _must_check_;
-/* What hotspot_layout_read() asks of a layout besides that all is there that each version has. */
+/*
+ * Checks the sizes in L, and the fields that depend on the version: of each alternative one must be
+ * there. -ENOTSUP and ERR. Called by hotspot_layout_read().
+ */
 int hotspot_layout_check(const struct hotspot_layout *l, struct error *err) _must_check_;
 
 /* ---- the machine's own code (stubs.c) --------------------------------------------------------
@@ -117,16 +120,16 @@ int hotspot_layout_check(const struct hotspot_layout *l, struct error *err) _mus
 enum { HOTSPOT_PIECES = 16384 };
 
 enum hotspot_piece_kind {
-	HOTSPOT_PIECE_STUB,    /* one of many in a blob */
-	HOTSPOT_PIECE_BLOB,    /* a blob of its own */
-	HOTSPOT_PIECE_DEOPT,   /* ... which takes frames off the stack and builds others */
-	HOTSPOT_PIECE_CODELET, /* of the interpreter */
+	HOTSPOT_PIECE_STUB,    /* a stub: one of many in a blob */
+	HOTSPOT_PIECE_BLOB,    /* a stub that is a blob of its own */
+	HOTSPOT_PIECE_DEOPT,   /* such a blob that takes frames off the stack and builds others */
+	HOTSPOT_PIECE_CODELET, /* a codelet of the interpreter */
 };
 
 /* Code [start, end) at addresses of the process. */
 struct hotspot_piece {
 	uint64_t start, end;
-	uint64_t group, name; /* where the process has these texts; 0: nowhere */
+	uint64_t group, name; /* addresses of these texts in the process; 0: there is none */
 	uint16_t frame;	      /* of blobs: words of the frame; 0: not known */
 	int16_t bytecode;     /* of codelets; negative: none */
 	uint8_t kind;	      /* enum hotspot_piece_kind */
@@ -135,19 +138,19 @@ struct hotspot_piece {
 struct hotspot_pieces {
 	struct hotspot_piece *v; /* ascending, without overlaps */
 	size_t n, cap;
-	uint64_t interpreter, interpreter_end; /* the blob's code; 0: not there yet */
+	uint64_t interpreter, interpreter_end; /* code of the interpreter's blob; 0: not made yet */
 	uint64_t barrier; /* StubRoutines::cont_returnBarrier (20 on); 0: there is none */
 };
 
 struct hotspot_process;
-/* Finds what there is now. */
+/* Finds the pieces that the process has at this moment. The caller releases RET. */
 int hotspot_pieces_find(struct hotspot_process *p, const struct target_memory *memory,
 			struct hotspot_pieces *ret) _must_check_;
 void hotspot_pieces_done(struct hotspot_pieces *v);
 /* The piece that holds PC, or NULL. */
 const struct hotspot_piece *hotspot_piece_at(const struct hotspot_pieces *v, uint64_t pc);
 
-/* Unwind rules for all of PIECES, from their instructions (static_code.c). */
+/* Makes unwind rules for all of PIECES, from their instructions (static_code.c). */
 int hotspot_static_table(const struct hotspot_process *p, const struct target_memory *memory,
 			 const struct hotspot_pieces *pieces,
 			 struct unwind_table **ret) _must_check_;
@@ -162,22 +165,23 @@ struct hotspot_thread {
 	uint32_t id;	 /* in the process's pid namespace */
 };
 
-/* Offsets in bytes. */
+/* Where an array has its length and its elements: offsets in bytes. */
 struct hotspot_array_layout {
 	uint8_t length, data;
 	uint8_t unit; /* bytes of an element; 0: not known yet */
 };
 
 struct hotspot_threads {
-	struct hotspot_thread *v; /* by id */
+	struct hotspot_thread *v; /* sorted by id */
 	size_t n, cap;
-	uint64_t list_ms, list_wait_ms; /* the list is not read before */
-	/* References, as they are in objects. */
+	/* When the list may be read again, and the wait until then. */
+	uint64_t list_ms, list_wait_ms;
+	/* How references are stored in objects. */
 	uint64_t oop_base;
 	uint32_t oop_shift;
 	bool narrow;
-	/* What was learned: where a Thread has its name, and a String its characters; name_at 0:
-	 * nothing yet. */
+	/* Offsets that were learned: of the name in a java.lang.Thread, and of the characters in a
+	 * String. name_at 0: not learned yet. */
 	uint16_t name_at, value_at;
 	struct hotspot_array_layout array;
 	uint32_t tries;
@@ -195,12 +199,13 @@ struct hotspot_process {
 	uint32_t refs; /* attachments */
 	struct hotspot_layout layout;
 	struct kiln_hotspot kernel;
-	uint32_t numbers_exclude_zero; /* 1 from 20 on: see code.c */
+	uint32_t numbers_exclude_zero; /* 1 from 20 on: see hotspot_read_number() */
 	uint64_t bias;
 	uint64_t variables, variables_end; /* of libjvm.so */
-	uint64_t descs;			   /* the head of the list of stubs; 0: not found */
+	/* Address of the head of the list of StubCodeDesc; 0: not found. */
+	uint64_t descs;
 	struct hotspot_pieces pieces;
-	bool wants_pieces; /* code was met that is none of them */
+	bool wants_pieces; /* code was sampled that is in no piece: find them again */
 	bool descs_searched;
 	struct hotspot_threads threads;
 };
@@ -214,22 +219,26 @@ void hotspot_tell_kernel(const struct hotspot_process *p, struct kiln_runtime *r
 /* ---- texts (text.c) ---------------------------------------------------------------------------
  */
 
-/* Where texts go, one behind the other. What has no room is cut. */
+/* A buffer that texts are put into, one behind the other. A text that does not fit is cut. */
 struct hotspot_text {
 	char *at;
 	size_t left; /* at least 1, for the NUL */
 };
 
 void hotspot_text_put(struct hotspot_text *t, const void *bytes, size_t n);
-/* Appends N bytes of modified UTF-8 as UTF-8. What is no such text is a '?'; in a class's name
- * slashes become dots. */
+/* Appends N bytes of modified UTF-8 as UTF-8. A byte that is not valid becomes '?'; in a class's
+ * name slashes become dots. */
 void hotspot_text_put_name(struct hotspot_text *t, const uint8_t *s, size_t n, bool is_class);
 /* Puts a NUL behind the text that began at START, which is returned. */
 const char *hotspot_text_end(struct hotspot_text *t, const char *start);
-/* How many of the N bytes of a class's name are shown: a hidden class has its address behind it,
- * and one of a lambda expression a number that no other run of the program gives it. */
+/* Returns how many of the N bytes of a class's name are shown. Not shown are the address behind the
+ * name of a hidden class, and the number behind the name of a lambda expression's class: no other
+ * run of the program has the same. */
 size_t hotspot_class_shown(const uint8_t *s, size_t n);
-/* The name that a method of FILE has in its language, in place of what the compiler made of it. */
+/*
+ * Changes NAME, which a compiler has mangled, back to the name in the source. The ending of FILE,
+ * the source file, tells the language.
+ */
 void hotspot_name_demangle(char *name, const char *file);
 
 /* ---- lines (lines.c) --------------------------------------------------------------------------
@@ -241,17 +250,22 @@ struct hotspot_lines {
 	size_t size; /* 0: the method has none */
 };
 
-/* Of the ConstMethod at CODE. The caller frees it with hotspot_lines_done(). */
+/*
+ * Reads the table of lines of the ConstMethod at CODE. The caller frees it with
+ * hotspot_lines_done().
+ */
 int hotspot_lines_read(const struct hotspot_process *p, const struct target_memory *memory,
 		       uint64_t code, struct hotspot_lines *ret) _must_check_;
 void hotspot_lines_done(struct hotspot_lines *l);
-/* The lines of BCI and of the method's first bytecode; 0: not known. Any bytes will do. */
+/*
+ * Finds the lines of BCI and of the method's first bytecode; 0: not known. BYTES may hold anything.
+ */
 void hotspot_lines_find(const void *bytes, size_t size, int32_t bci, uint32_t excluded,
 			uint32_t *ret, uint32_t *ret_start);
 /*
- * An UNSIGNED5 number (src/hotspot/share/utilities/unsigned5.hpp): 6 bits in each byte after the
- * first, a byte below 192 is the last one, at most 5. EXCLUDED is 1 where no byte is 0 and each
- * counts one less (20 on), else 0.
+ * Reads an UNSIGNED5 number (src/hotspot/share/utilities/unsigned5.hpp): at most 5 bytes. Each byte
+ * counts 64 times the byte before, and a byte below 192 is the last one. EXCLUDED is 1 from 20 on,
+ * where no byte is 0 and each byte counts one less, else 0.
  */
 uint32_t hotspot_read_number(struct cursor *c, uint32_t excluded);
 
@@ -266,7 +280,7 @@ struct hotspot_place {
 
 enum { HOTSPOT_PLACES = SYMBOL_INLINE_MAX };
 
-/* The word, or less, at ADDRESS + OFFSET. 0 or -EFAULT. */
+/* Reads LEN bytes at ADDRESS + OFFSET. 0 or -EFAULT. */
 static inline int hotspot_read(const struct target_memory *m, uint64_t address, int64_t offset,
 			       void *dst, size_t len)
 {
@@ -274,8 +288,9 @@ static inline int hotspot_read(const struct target_memory *m, uint64_t address, 
 }
 
 /*
- * The name, file and line of PLACE into RET's next symbol. CODE: the compiled code that PLACE is
- * of, which is there before and after the call, and no other code is called so; 0: of none.
+ * Puts the name, file and line of PLACE into RET's next symbol. CODE is a number that stands for
+ * the compiled code with PLACE, and for no other code of the process; the caller has checked before
+ * the call that the code is there, and checks again afterwards. 0: PLACE is in interpreted code.
  * -EFAULT, -ENOSPC.
  */
 int hotspot_method_symbol(const struct hotspot_process *p, const struct target_memory *memory,
@@ -284,12 +299,12 @@ int hotspot_method_symbol(const struct hotspot_process *p, const struct target_m
 /* Makes F, at BCI, RET's next symbol; it has the strings of F. */
 void hotspot_put_symbol(const struct hotspot_process *p, const struct runtime_function *f,
 			int32_t bci, struct symbol_result *ret);
-/* The cookie of METHOD as the kernel computes it; its ConstMethod too. */
+/* Reads METHOD's ConstMethod, and its cookie as the walker computes it. */
 int hotspot_method_cookie(const struct hotspot_process *p, const struct target_memory *memory,
 			  uint64_t method, uint64_t *ret_const, uint32_t *ret_cookie) _must_check_;
 
 /*
- * The places of the nmethod at BLOB for PC, innermost first: several where calls were inlined.
+ * Finds the places of PC in the nmethod at BLOB, innermost first: several where calls were inlined.
  * Returns how many, at most MAX; -EFAULT.
  */
 int hotspot_code_places(const struct hotspot_process *p, const struct target_memory *memory,

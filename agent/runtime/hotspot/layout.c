@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The layout of a machine's structures, from its own tables: arrays whose entries are as long, and
- * have their members where, further variables say; an entry without a name ends each. Their strings
- * lie in the read-only data of libjvm.so: pages of it are kept while the tables are read. All of
- * it may be forged, so arrays end after so many entries, and offsets must be small. Loop thread.
+ * Reads the layout of a JVM's structures from its own tables. These are arrays; further variables
+ * tell how long an entry is, and where it has its members. An entry without a name ends an array.
+ * The strings lie in the read-only data of libjvm.so, pages of which are kept while the tables are
+ * read. All of it may be forged, so the number of entries is limited, and offsets must be small.
+ * Loop thread.
  */
 #include "agent/runtime/hotspot/hotspot.h"
 
@@ -20,12 +21,12 @@ enum {
 	BLOCK_MAX = 32,
 };
 
-/* What a row of the table below is looked for as. */
+/* What a row of the table below looks for. */
 enum wanted_kind { FIELD, STATIC, SIZE, CONSTANT };
 
 struct wanted {
 	const char *type, *field;
-	uint16_t at; /* in struct hotspot_layout */
+	uint16_t at; /* offset in struct hotspot_layout */
 	uint8_t kind;
 	bool needed;
 };
@@ -139,13 +140,13 @@ struct reader {
 	const struct target_memory *memory;
 	struct hotspot_layout *layout;
 	bool found[ARRAY_SIZE(wanted)];
-	uint64_t type;			     /* the string of the last entry's type ... */
-	bool is_of_type[ARRAY_SIZE(wanted)]; /* ... and which rows are of it */
-	uint64_t pages[PAGES];		     /* their numbers */
+	uint64_t type;			     /* address of the type's name in the last entry */
+	bool is_of_type[ARRAY_SIZE(wanted)]; /* the rows that are for this type */
+	uint64_t pages[PAGES];		     /* numbers of the pages */
 	uint8_t bytes[PAGES][PAGE];
 };
 
-/* An array of the machine's. */
+/* One of the JVM's tables. */
 struct table {
 	uint64_t at;
 	uint64_t stride, name, second, third, value, flag; /* offsets in an entry */
@@ -158,7 +159,7 @@ static uint64_t word_at(const struct reader *r, uint64_t address)
 	return target_read(r->memory, address, &v, sizeof(v)) < 0 ? 0 : v;
 }
 
-/* Is TEXT what stands at ADDRESS? */
+/* Is the string at ADDRESS TEXT? */
 static bool is_text(struct reader *r, uint64_t address, const char *text)
 {
 	for (size_t i = 0; i < NAME_MAX_BYTES; i++, address++) {
@@ -187,7 +188,7 @@ static uint64_t field_of(const uint8_t *entry, uint64_t at)
 	return v;
 }
 
-/* Takes VALUE for row I. False: it makes no sense. */
+/* Stores VALUE in the layout, as the value of row I. False: it makes no sense. */
 static bool take(struct reader *r, size_t i, uint64_t value)
 {
 	uint8_t *to = (uint8_t *)r->layout + wanted[i].at;
@@ -210,7 +211,7 @@ static bool take_entry(struct reader *r, const struct table *t, const uint8_t *e
 	uint64_t name = field_of(entry, t->name);
 	bool is_static = is_fields && (uint32_t)field_of(entry, t->flag);
 
-	/* Fields of a type stand together and share its name. */
+	/* The fields of a type are next to each other, and share the string with its name. */
 	for (size_t i = 0; name != r->type && i < ARRAY_SIZE(wanted); i++)
 		r->is_of_type[i] = is_text(r, name, wanted[i].type);
 	r->type = name;

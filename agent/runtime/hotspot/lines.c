@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From bytecodes to lines. Behind a method's bytecodes there is a table that has a byte for most of
- * its entries: how much the bytecode index grows (5 bits), and the line (3 bits); 0xff and two
- * signed numbers for the others; 0 ends it (src/hotspot/share/oops/method.cpp,
- * CompressedLineNumberReadStream::read_pair()). Loop thread; keeps nothing.
+ * Finds the lines of bytecodes. Behind a method's bytecodes there is a table of lines. Most of its
+ * entries are one byte: how much the bytecode index grows (5 bits), and how much the line grows (3
+ * bits). The others are 0xff and two signed numbers. A 0 ends the table
+ * (src/hotspot/share/oops/method.cpp, CompressedLineNumberReadStream::read_pair()). Loop thread;
+ * keeps nothing.
  */
 #include "agent/runtime/hotspot/hotspot.h"
 
@@ -26,7 +27,7 @@ uint32_t hotspot_read_number(struct cursor *c, uint32_t excluded)
 	return v;
 }
 
-/* With the sign in the lowest bit. */
+/* Reads a number that has its sign in the lowest bit. */
 static int32_t read_signed(struct cursor *c, uint32_t excluded)
 {
 	uint32_t v = hotspot_read_number(c, excluded);
@@ -34,14 +35,14 @@ static int32_t read_signed(struct cursor *c, uint32_t excluded)
 	return (int32_t)(v >> 1 ^ (0U - (v & 1)));
 }
 
-/* Walks over the table. */
+/* A table and the current entry in it. */
 struct line_walk {
 	struct cursor c;
 	uint32_t excluded;
 	uint32_t bci, line;
 };
 
-/* The next entry. False: there is none. */
+/* Goes to the next entry. False: there is none. */
 static bool next_line(struct line_walk *w)
 {
 	uint32_t b = cursor_left(&w->c) ? cursor_u8(&w->c) : 0;
@@ -66,7 +67,7 @@ void hotspot_lines_find(const void *bytes, size_t size, int32_t bci, uint32_t ex
 	int32_t best = -1;
 
 	while (next_line(&w)) {
-		/* They are not sorted. */
+		/* Entries are not sorted by bytecode. */
 		if ((int32_t)w.bci <= bci && (int32_t)w.bci >= best) {
 			best = (int32_t)w.bci;
 			line = w.line;
@@ -96,7 +97,9 @@ int hotspot_lines_read(const struct hotspot_process *p, const struct target_memo
 	words = n;
 	at = code + (uint64_t)l->const_size + size;
 	end = code + words * 8;
-	/* The table is the rest of the ConstMethod but for some tables at its end, if at all. */
+	/*
+	 * If there is a table, it is in the rest of the ConstMethod, which ends with other tables.
+	 */
 	if (!(flags & (uint32_t)l->has_lines) || end <= at || words * 8 > LINES_BYTES_MAX)
 		return 0;
 	ret->bytes = malloc(end - at);
@@ -107,7 +110,7 @@ int hotspot_lines_read(const struct hotspot_process *p, const struct target_memo
 		hotspot_lines_done(ret);
 		return -EFAULT;
 	}
-	/* What comes behind its end is of no use to who keeps it. */
+	/* Only the table itself is kept. */
 	w = (struct line_walk){.c = cursor_of(ret->bytes, ret->size),
 			       .excluded = p->numbers_exclude_zero};
 	while (next_line(&w))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of methods. A Method leads to its ConstMethod, which holds the bytecodes and the numbers of
- * its name in the class's constant pool; the pool leads to the class. Names are Symbols: a length
- * and modified UTF-8. None of these moves while its class is loaded, whatever collects garbage.
- * A method is read once for all of its frames (agent/runtime/functions.h). Loop thread; keeps
+ * Names of methods. A Method leads to its ConstMethod, which has the bytecodes and the indices of
+ * its names in the class's constant pool; the pool leads to the class. Names are Symbols: a length
+ * and modified UTF-8. None of these moves while the class is loaded, whatever garbage collector
+ * runs. A method is read once for all of its frames (agent/runtime/functions.h). Loop thread; keeps
  * nothing of its own.
  */
 #include "agent/runtime/hotspot/hotspot.h"
@@ -25,7 +25,7 @@ static int half(const struct target_memory *m, uint64_t address, int32_t field, 
 	return 0;
 }
 
-/* The characters of the Symbol at ADDRESS. */
+/* Reads the characters of the Symbol at ADDRESS. *RET: how many. */
 static int read_symbol(const struct hotspot_layout *l, const struct target_memory *m,
 		       uint64_t address, uint8_t bytes[SYMBOL_BYTES_MAX], size_t *ret)
 {
@@ -37,13 +37,13 @@ static int read_symbol(const struct hotspot_layout *l, const struct target_memor
 	return hotspot_read(m, address, l->symbol_body, bytes, *ret);
 }
 
-/* Entry INDEX of the constant pool: a Symbol. */
+/* Reads entry INDEX of the constant pool POOL, which is a Symbol. */
 static int pool_symbol(const struct hotspot_layout *l, const struct target_memory *m, uint64_t pool,
 		       uint32_t index, uint8_t bytes[SYMBOL_BYTES_MAX], size_t *ret)
 {
 	uint64_t symbol;
 
-	/* The lowest bit tells an entry that is not resolved, in some versions. */
+	/* In some versions the lowest bit marks an entry that is not resolved. */
 	if (word(m, pool + (uint64_t)index * 8, l->pool_size, &symbol) < 0)
 		return -EFAULT;
 	return read_symbol(l, m, symbol & ~1ULL, bytes, ret);
@@ -72,13 +72,13 @@ int hotspot_method_cookie(const struct hotspot_process *p, const struct target_m
 /* ---- reading ---------------------------------------------------------------------------------
  */
 
-/* What is known of a method while it is read. */
+/* Addresses of a method's parts, while it is read. */
 struct method {
 	uint64_t code, pool, holder;
 	uint32_t cookie;
 };
 
-/* The class's name and the method's, with a dot between them. */
+/* Puts the class's name, a dot and the method's name into TEXT. */
 static int read_name(const struct hotspot_layout *l, const struct target_memory *m,
 		     const struct method *method, struct hotspot_text *text, const char **ret)
 {
@@ -123,7 +123,7 @@ static int read_file(const struct hotspot_layout *l, const struct target_memory 
 	return 0;
 }
 
-/* The function, its strings in TEXT. The caller frees *RET_LINES. */
+/* Reads the function; its strings go to TEXT. The caller frees *RET_LINES. */
 static int read_function(const struct hotspot_process *p, const struct target_memory *memory,
 			 const struct method *method, struct hotspot_text *text,
 			 struct runtime_function *ret, struct hotspot_lines *ret_lines)
@@ -162,13 +162,13 @@ void hotspot_put_symbol(const struct hotspot_process *p, const struct runtime_fu
 			   &sym->start_line);
 }
 
-/* Has RET room for one more symbol, and TEXT for its name, a dot, a name, a file and the ends? */
+/* Has RET room for one more symbol, and TEXT for its class, dot, method, file and NULs? */
 static bool has_room(const struct hotspot_text *text, const struct symbol_result *ret)
 {
 	return ret->n < SYMBOL_INLINE_MAX && text->left >= 5 * SYMBOL_BYTES_MAX;
 }
 
-/* Of a method that was read before: its symbol. */
+/* Puts the symbol of a method that was read before into RET. False: the method is not kept. */
 static bool put_known(const struct hotspot_process *p, const struct target_memory *memory,
 		      const struct hotspot_place *place, uint64_t cookie, struct hotspot_text *text,
 		      struct symbol_result *ret)
@@ -177,7 +177,7 @@ static bool put_known(const struct hotspot_process *p, const struct target_memor
 
 	if (!target_find_function(memory, place->method, cookie, &f))
 		return false;
-	/* The next place's method may take these strings' room. */
+	/* The kept strings only hold until another method is kept. */
 	f.name = copy(text, f.name);
 	f.file = copy(text, f.file);
 	hotspot_put_symbol(p, &f, place->bci, ret);

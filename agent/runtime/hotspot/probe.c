@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Is a file HotSpot? By the symbols that it exports for debuggers, whatever it is called: they are
- * the same from 8 on. Which version it is only a process tells. Any thread; nothing is shared.
+ * Recognizes HotSpot in a file by the symbols that it exports for debuggers, whatever the file is
+ * called. The symbols are the same from 8 on; only a process tells the version. Any thread; nothing
+ * is shared.
  */
 #include "agent/runtime/hotspot/hotspot.h"
 
@@ -96,7 +97,10 @@ int hotspot_probe(const struct image *image, struct runtime_image **ret, struct 
 		if (h->symbols[i])
 			continue;
 		free(h);
-		/* Others export some of them: libsaproc.so, JVMs' compilers of their own. */
+		/*
+		 * Other files export some of them: libsaproc.so, and compilers that JVMs have as
+		 * files.
+		 */
 		return -ENOENT;
 	}
 	each_symbol(h, image, ".symtab", DESCS, take_descs);

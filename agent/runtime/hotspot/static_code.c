@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Unwind rules for the machine's own code, from its instructions (agent/elf/code_flow.h). Stubs are
- * functions, mostly; what differs is told by how large the machine says their frame is. A stub that
- * compiled code jumps to stands in that code's frame: no return address was pushed, it is in rdx.
+ * Makes unwind rules for the JVM's own code, from its instructions (agent/elf/code_flow.h). Most
+ * stubs are functions. A stub that compiled code jumps to is in that code's frame: no return
+ * address was pushed, it is in rdx. The frame size that the JVM gives for a stub tells which of the
+ * two it is.
  *
  * The interpreter's frame is left by its frame pointer, but for two moments (src/hotspot/cpu/x86/
  * templateInterpreterGenerator_x86.cpp, generate_normal_entry(), generate_fixed_frame();
@@ -41,13 +42,13 @@ struct builder {
 	struct code_flow flow;
 	struct image image;
 	struct image_segment segment;
-	uint8_t *bytes;		/* of the piece at hand */
+	uint8_t *bytes;		/* of the current piece */
 	struct kiln_rule *rule; /* by offset; kind KILN_RULE_INVALID: none */
 	uint8_t *reached;	/* by offset: an instruction begins there */
 	size_t cap, size;
 };
 
-/* What the walker has to know of code besides its rule. */
+/* Adds to RULE what the walker has to know of the code: CODE (enum kiln_hotspot_code) and FLAGS. */
 static struct kiln_rule of_runtime(struct kiln_rule rule, uint32_t code, uint32_t flags)
 {
 	rule.flags |= KILN_RULE_RUNTIME;
@@ -56,7 +57,7 @@ static struct kiln_rule of_runtime(struct kiln_rule rule, uint32_t code, uint32_
 	return rule;
 }
 
-/* Code that is none of the pieces: the walker looks at the blob. */
+/* The rule of code that is in no piece: the walker looks at the blob. */
 static struct kiln_rule other_rule(void)
 {
 	return of_runtime((struct kiln_rule){.kind = KILN_RULE_FP, .flags = KILN_RULE_GUESS}, 0, 0);
@@ -105,11 +106,11 @@ static int read_piece(struct builder *b, const struct hotspot_piece *piece)
 	return 0;
 }
 
-/* Where the text at ADDRESS says PART. */
+/* Does the text at ADDRESS contain PART? */
 static bool says(const struct builder *b, uint64_t address, const char *part)
 {
 	char text[NAME_BYTES + 1] = "";
-	/* What lies behind the end of the page may not be there. */
+	/* The text may end right before a page that is not there. */
 	size_t n = MIN((size_t)NAME_BYTES, (size_t)(PAGE - address % PAGE));
 
 	if (target_read(b->memory, address, text, n) == 0 && n < NAME_BYTES &&
@@ -119,7 +120,7 @@ static bool says(const struct builder *b, uint64_t address, const char *part)
 	return strstr(text, part) != NULL;
 }
 
-/* The first instruction from OFFSET on that nothing has reached and that is no padding. */
+/* Finds the first instruction from OFFSET on that was not reached yet and is no padding. */
 static bool next_unreached(struct builder *b, uint32_t offset, uint32_t *ret)
 {
 	while (offset < b->size) {
@@ -141,7 +142,7 @@ static bool next_unreached(struct builder *b, uint32_t offset, uint32_t *ret)
 /* ---- stubs ------------------------------------------------------------------------------------
  */
 
-/* At an entry; of a stub that is jumped to, no return address was pushed. */
+/* The state at an entry. JUMPED: the stub is jumped to, so no return address was pushed. */
 static struct code_state entry_state(bool jumped)
 {
 	struct code_state s = code_state_at_entry();
@@ -160,8 +161,8 @@ static struct kiln_rule rule_of(const struct code_state *s)
 	return code_state_rule(s);
 }
 
-/* Where it calls, is the frame larger than FRAME words by a return address, and what aligns that?
- */
+/* Is the stub at FROM jumped to? It was followed as a function: where it calls, its stack is then
+ * deeper than the FRAME words that the JVM says, by a return address and what aligns that. */
 static bool is_jumped_to(struct builder *b, uint32_t from, uint32_t frame)
 {
 	for (uint32_t i = from; frame && i < b->size; i++) {
@@ -195,7 +196,7 @@ static void keep_stub(struct builder *b, uint32_t from)
 	}
 }
 
-/* From all places of the piece that are entered from elsewhere. */
+/* Follows the code of PIECE from all places that are entered from elsewhere. */
 static int follow_stub(struct builder *b, const struct hotspot_piece *piece)
 {
 	int runs = piece->kind == HOTSPOT_PIECE_STUB ? 1 : RUNS_MAX;
@@ -220,9 +221,10 @@ static int follow_stub(struct builder *b, const struct hotspot_piece *piece)
 }
 
 /*
- * Where a stub takes the frame of compiled code off and builds those of the interpreter, no frame
- * is known: rbp leads from one to the next. Before the first of them is pushed the return address
- * is at the stack pointer, and then right below it.
+ * Makes rules for a stub that takes the frame of compiled code off the stack and builds frames of
+ * the interpreter: there the analysis knows no frame. rbp leads from one new frame to the next.
+ * Before the first of them is pushed, the return address is at the stack pointer, and then right
+ * below it.
  */
 static void bridge_frames(struct builder *b)
 {
@@ -245,7 +247,7 @@ static void bridge_frames(struct builder *b)
 		if (!code_decode(c, b->segment.vaddr + i, true, &insn))
 			continue;
 		if (same_bytes(b->bytes + i, drop, sizeof(drop))) {
-			/* and the next instruction takes rbp from elsewhere */
+			/* the next instruction loads rbp from elsewhere */
 			rule = top;
 		} else if (rule.kind && same_bytes(b->bytes + i, pop, sizeof(pop))) {
 			rule.cfa_off = 0;
@@ -293,10 +295,10 @@ static int add_stub(struct builder *b, const struct hotspot_piece *piece)
 	struct kiln_rule rule = {.kind = KILN_RULE_FP, .flags = KILN_RULE_GUESS};
 	int r;
 
-	/* Nobody tells what is in it. */
+	/* The JVM does not say which stubs are in this blob. */
 	if (piece->kind == HOTSPOT_PIECE_BLOB && says(b, piece->name, "StubRoutines"))
 		return 0;
-	/* Continues where a frame has returned to: the walker's matter. */
+	/* A stub for continuations: the walker steps out of it. */
 	if (piece->kind == HOTSPOT_PIECE_STUB &&
 	    (says(b, piece->name, "cont_") || says(b, piece->name, "Cont ")))
 		return add_thaw(b, piece);
@@ -329,7 +331,7 @@ static struct kiln_rule frame_rule(uint32_t flags)
 			  flags);
 }
 
-/* Within an interpreted method's frame, of which only rbp is known. */
+/* The state within an interpreted method's frame: only rbp is known. */
 static struct code_state frame_state(void)
 {
 	struct code_state s = code_state_at_entry();
@@ -340,7 +342,10 @@ static struct code_state frame_state(void)
 	return s;
 }
 
-/* The rule of a state in which the frame is not there, or no more. False: it is. */
+/*
+ * Makes the rule for the state S of the interpreter if the frame is not built yet, or is gone.
+ * False: the frame is there. ENTERS: the code enters a method.
+ */
 static bool bare_rule(const struct builder *b, const struct code_state *s, bool enters,
 		      struct kiln_rule *ret)
 {
@@ -407,7 +412,7 @@ static int follow_codelet(struct builder *b, bool enters)
 	return 0;
 }
 
-/* Where a method goes on after a call, its place in the bytecodes is in the frame only. */
+/* Where a method goes on after a call, only its frame has the bytecode pointer. */
 static uint32_t codelet_flags(const struct builder *b, const struct hotspot_piece *piece)
 {
 	return piece->bytecode < 0 && (says(b, piece->name, "return entry points") ||
@@ -462,7 +467,7 @@ int hotspot_static_table(const struct hotspot_process *p, const struct target_me
 	for (size_t i = 0; r == 0 && i < pieces->n; i++) {
 		const struct hotspot_piece *piece = &pieces->v[i];
 
-		/* The interpreter's blob has nothing else in it. */
+		/* The interpreter's blob has only codelets, up to its end. */
 		if (inside && piece->kind != HOTSPOT_PIECE_CODELET) {
 			rule = other_rule();
 			rows_add(&b.rows, pieces->interpreter_end, &rule);

@@ -1,35 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the machine has in its code cache besides methods: stubs that it makes when it starts, and
- * the interpreter. All of it lies in blobs; of those with many stubs in them the machine keeps a
- * list of descriptions, each with a name and bounds (StubCodeDesc, src/hotspot/share/runtime/
- * stubCodeGenerator.hpp), and the interpreter is a row of codelets (interpreter.hpp). Blobs of
- * methods, and those that come and go with them, are passed over: the walk looks at their headers.
+ * Finds the JVM's own code in its code cache: the stubs that it makes when it starts, and the
+ * interpreter. All of it lies in blobs. For blobs with many stubs the JVM keeps a list of
+ * descriptions, each with a name and bounds (StubCodeDesc,
+ * src/hotspot/share/runtime/stubCodeGenerator.hpp). The interpreter is a row of codelets
+ * (interpreter.hpp). Blobs of methods, and those that come and go with methods, are left out: the
+ * walker looks at their headers.
  *
- * The head of the list of descriptions is no part of the machine's tables: where its symbol is
- * stripped it is looked for among libjvm.so's variables, by what it leads to. Loop thread.
+ * The JVM's tables do not have the head of the list of descriptions. Where its symbol is stripped,
+ * libjvm.so's variables are searched for a pointer that leads to such a list. Loop thread.
  */
 #include "agent/runtime/hotspot/hotspot.h"
 
 enum {
 	BLOCKS_MAX = 16384,
-	BLOCK_BYTES = 32 + KILN_HOTSPOT_BLOB_BYTES, /* read of each */
+	BLOCK_BYTES = 32 + KILN_HOTSPOT_BLOB_BYTES, /* bytes read of each block */
 	CODE_MAX = 8 << 20,			    /* bytes of the cache that are looked at */
-	NAME_BYTES = 32,			    /* of a blob's, that tell its kind */
+	NAME_BYTES = 32,			    /* bytes of a blob's name that tell its kind */
 	DESCS_MAX = 4096,
 	CODELETS_MAX = 1024,
 	CODELET_ALIGN = 32,
 	DESC_WORDS = 6,
-	VARIABLES_MAX = 4 << 20, /* bytes that are searched ... */
+	VARIABLES_MAX = 4 << 20, /* bytes that are searched */
 	VARIABLES_CHUNK = 1 << 16,
-	SEARCH_READS_MAX = 1 << 17, /* ... and reads of what they lead to */
+	SEARCH_READS_MAX = 1 << 17, /* reads of the memory that they lead to */
 };
 
 struct collector {
 	struct hotspot_process *p;
 	const struct target_memory *memory;
 	struct hotspot_pieces *to;
-	uint64_t interpreter, interpreter_end; /* its blob */
+	uint64_t interpreter, interpreter_end; /* code of its blob */
 	uint32_t searched;		       /* reads of search_head() */
 	int error;
 };
@@ -64,7 +65,7 @@ static void add_piece(struct collector *c, const struct hotspot_piece *piece)
 /* ---- blobs ------------------------------------------------------------------------------------
  */
 
-/* Is it code that comes and goes, or none at all? By how its name begins. */
+/* Does the blob NAME hold code that comes and goes with methods, or no code? */
 static bool is_passed_over(const char *name)
 {
 	static const char *const names[] = {
@@ -79,7 +80,7 @@ static bool is_passed_over(const char *name)
 	return false;
 }
 
-/* The blob at ADDRESS, whose header is in BYTES. */
+/* Adds the blob at ADDRESS, whose header is in BYTES. */
 static void take_blob(struct collector *c, uint64_t address, const uint8_t *bytes)
 {
 	const struct hotspot_layout *l = &c->p->layout;
@@ -109,7 +110,7 @@ static void take_blob(struct collector *c, uint64_t address, const uint8_t *byte
 			 .frame = frame >= 2 && frame < 4096 ? (uint16_t)frame : 0});
 }
 
-/* Block by block; what is at the end of the heap may change meanwhile. */
+/* Adds the blobs of HEAP, block by block. Blocks at its end may change meanwhile. */
 static void take_heap(struct collector *c, const struct kiln_hotspot_heap *heap)
 {
 	const struct hotspot_layout *l = &c->p->layout;
@@ -135,8 +136,8 @@ static void take_heap(struct collector *c, const struct kiln_hotspot_heap *heap)
 /* ---- descriptions -----------------------------------------------------------------------------
  */
 
-/* Do the WORDS of a description at ADDRESS look like one? The bounds are its fourth and fifth word,
- * behind a number in 8. */
+/* Do WORDS look like a StubCodeDesc? Its bounds are the fourth and fifth word; in 8 a number comes
+ * before them. */
 static bool is_desc(const struct collector *c, const uint64_t words[DESC_WORDS],
 		    uint64_t *ret_start, uint64_t *ret_end)
 {
@@ -155,15 +156,18 @@ static bool is_desc(const struct collector *c, const uint64_t words[DESC_WORDS],
 	return false;
 }
 
-/* Is it the stub that the outermost of the frames returns to that are not in the heap? */
+/*
+ * Keeps START if NAME is the return barrier: the stub that the outermost frame on the stack returns
+ * to when a virtual thread has further frames in the heap.
+ */
 static void take_barrier(struct collector *c, uint64_t name, uint64_t start)
 {
 	char text[2 * NAME_BYTES] = "";
 
 	if (target_read(c->memory, name, text, sizeof(text) - 1) < 0)
 		return;
-	/* "cont_returnBarrier", with something before and behind it in some versions; to 24 or so
-	 * another name. There is one more for exceptions. */
+	/* Some versions have something before and behind "cont_returnBarrier", and up to 24 or so
+	 * it has another name. The barrier for exceptions is another stub. */
 	if ((strstr(text, "cont_returnBarrier") && !strstr(text, "cont_returnBarrierExc")) ||
 	    streq(text, "Cont thaw return barrier"))
 		c->to->barrier = start;
@@ -174,7 +178,7 @@ static void take_descs(struct collector *c, uint64_t first)
 	uint64_t words[DESC_WORDS], at = first, start, end, left = CODE_MAX;
 
 	for (int i = 0; i < DESCS_MAX && at; i++) {
-		/* All of their code is read: as much as of a heap. */
+		/* The code of all descriptions is read: at most as much as of a heap. */
 		if (target_read(c->memory, at, words, sizeof(words)) < 0 ||
 		    !is_desc(c, words, &start, &end) || end - start > left)
 			return;
@@ -190,14 +194,14 @@ static void take_descs(struct collector *c, uint64_t first)
 	}
 }
 
-/* Is this word of libjvm.so's variables the head of the list? */
+/* Is WORD, one of libjvm.so's variables, the head of the list? */
 static bool is_head(struct collector *c, uint64_t word, uint64_t from, uint64_t to)
 {
 	static const char group[] = "StubRoutines";
 	uint64_t words[DESC_WORDS], start, end;
 	char text[sizeof(group)];
 
-	/* The descriptions are allocated, their texts constants. */
+	/* Descriptions are allocated: they do not lie in libjvm.so itself. */
 	if (!word || word % 8 || word >> 47 || word - from < to - from)
 		return false;
 	c->searched++;
@@ -238,7 +242,7 @@ static void find_descs(struct collector *c)
 {
 	uint64_t first = 0;
 
-	/* The machine makes stubs before its interpreter, so they are all found, or never. */
+	/* The JVM makes its stubs before its interpreter, so one search finds them all. */
 	if (!c->p->descs && !c->p->descs_searched && c->interpreter) {
 		c->p->descs_searched = true;
 		c->p->descs = search_head(c);
@@ -250,7 +254,7 @@ static void find_descs(struct collector *c)
 /* ---- the interpreter --------------------------------------------------------------------------
  */
 
-/* Where its code is; 0: it is not made yet. */
+/* Returns where the interpreter's code is; 0: it is not made yet. */
 static uint64_t interpreter_at(const struct collector *c)
 {
 	const struct hotspot_layout *l = &c->p->layout;
@@ -302,11 +306,11 @@ static int compare_pieces(const void *a, const void *b)
 
 	if (x->start != y->start)
 		return x->start < y->start ? -1 : 1;
-	/* A stub before the blob that it is in. */
+	/* A stub comes before the blob that it is in. */
 	return x->end < y->end ? -1 : x->end > y->end;
 }
 
-/* Blobs give way to the descriptions of what is in them; of two alike the first one stays. */
+/* Drops blobs whose stubs have descriptions, and pieces that overlap the piece before. */
 static void drop_covered(struct hotspot_pieces *v)
 {
 	size_t n = 0;
@@ -337,7 +341,7 @@ int hotspot_pieces_find(struct hotspot_process *p, const struct target_memory *m
 	struct collector c = {.p = p, .memory = memory, .to = &found};
 	uint64_t queue;
 
-	/* Where the interpreter is, all of it is. */
+	/* The heap that has the interpreter has all of the JVM's own code. */
 	queue = interpreter_at(&c);
 	for (int i = 0; i < KILN_HOTSPOT_HEAPS; i++)
 		if (queue - p->kernel.heaps[i].low < p->kernel.heaps[i].size)

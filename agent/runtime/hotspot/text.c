@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names for people: from the machine's modified UTF-8 to UTF-8, without what no two runs of a
- * program have alike, and with what Scala, Kotlin and Clojure had to write otherwise put back.
- * Which language it is the name of the source file tells. A rule stands here only if names as they
- * were written do not look like what it undoes. Any thread; pure.
+ * Makes names readable: converts the JVM's modified UTF-8 to UTF-8, cuts off what differs from run
+ * to run of a program, and undoes the mangling of the Scala, Kotlin and Clojure compilers. The name
+ * of the source file tells the language. Mangling is undone only where no name in source code looks
+ * like a mangled one. Any thread; pure.
  */
 #include "agent/runtime/hotspot/hotspot.h"
 
@@ -17,7 +17,10 @@ static bool is_continuation(uint8_t c)
 	return (c & 0xc0) == 0x80;
 }
 
-/* The character at C, LEFT bytes before the end, as UTF-8 in OUT. Its length there; *RET: here. */
+/*
+ * Converts the character at C, of which LEFT bytes may be read, to UTF-8 in OUT. Returns its length
+ * in OUT; *RET is its length at C.
+ */
 static size_t read_character(const uint8_t *c, size_t left, uint8_t out[4], size_t *ret)
 {
 	*ret = 1;
@@ -26,7 +29,7 @@ static size_t read_character(const uint8_t *c, size_t left, uint8_t out[4], size
 		out[0] = c[0];
 		return 1;
 	}
-	/* Beyond 0xffff: two halves of three bytes each. */
+	/* A character beyond 0xffff is two halves of three bytes each. */
 	if (left >= 6 && c[0] == 0xed && (c[1] & 0xf0) == 0xa0 && c[3] == 0xed &&
 	    (c[4] & 0xf0) == 0xb0 && is_continuation(c[2]) && is_continuation(c[5])) {
 		uint32_t v = 0x10000 + ((c[1] & 0xfU) << 16 | (c[2] & 0x3fU) << 10 |
@@ -122,7 +125,7 @@ static const struct word scala[] = {
     {"$bslash", '\\'}, {"$qmark", '?'},	  {"$at", '@'},
 };
 
-/* clojure.lang.Compiler.CHAR_MAP (Clojure 1.11); '_' alone may have been one. */
+/* clojure.lang.Compiler.CHAR_MAP (Clojure 1.11), but '_' is not undone: the source may have it. */
 static const struct word clojure[] = {
     {"_COLON_", ':'},	  {"_PLUS_", '+'},	   {"_GT_", '>'},      {"_LT_", '<'},
     {"_EQ_", '='},	  {"_TILDE_", '~'},	   {"_BANG_", '!'},    {"_CIRCA_", '@'},
@@ -138,7 +141,7 @@ static bool is_file_of(const char *file, const char *ending)
 	return n > m && streq(file + n - m, ending);
 }
 
-/* Does a word of letters go on at S? "$up" does not stand in "$update". */
+/* Does a word of letters go on at S? "$up" must not match "$update". */
 static bool goes_on(const char *s)
 {
 	return *s >= 'a' && *s <= 'z';

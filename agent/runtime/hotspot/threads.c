@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The names of Java threads. The machine gives the kernel 15 bytes of each
+ * The names of Java threads. The JVM gives the kernel 15 bytes of each
  * (os::set_native_thread_name(), src/hotspot/os/linux/os_linux.cpp: the first 15, from 26 on the
  * first 7, two dots and the last 6), and none of the thread that runs main(). The whole name is a
  * String in the heap: JavaThread::_threadObj leads to the java.lang.Thread, and that has it.
  *
- * Where objects have their fields no table of the machine tells. But a thread whose name has been
- * cut is known by what the kernel has of it: the word of its Thread that leads to an object with a
- * word that leads to an array with these bytes is the name. So that is searched, once in a process;
- * afterwards each name is compared with what the kernel has. While a collector moves things it may
- * not be found, and is tried again.
+ * No table of the JVM tells where Java objects have their fields. That is learned once for each
+ * process, from a thread whose name was cut: some word of its Thread leads to an object (the
+ * String), some word of which leads to an array with the bytes that the kernel has. Later names are
+ * compared with what the kernel has. While a garbage collector moves objects, a name may not be
+ * found, and is tried again.
  *
  * A reference is a pointer, or 32 bits of one (UseCompressedOops), or a pointer that was shifted to
  * make room for colours in the low 16 bits (ZGC with generations,
@@ -26,10 +26,10 @@ enum {
 	THREADS_MAX = 8192,
 	LIST_MIN_MS = 1000, /* between two readings of the list; longer while they are in vain */
 	LIST_MAX_MS = 30000,
-	LEARN_MAX = 16,	    /* threads that the layout is searched with, in vain */
-	OBJECT_BYTES = 160, /* of a Thread that are searched */
+	LEARN_MAX = 16,	    /* searches for the layout that may fail */
+	OBJECT_BYTES = 160, /* bytes of a Thread that are searched */
 	STRING_BYTES = 32,
-	HEADER = 8, /* of an object, at least */
+	HEADER = 8, /* bytes of an object's header, at least */
 	CHARS_MAX = HOTSPOT_THREAD_NAME_MAX,
 	CUT = 15, /* bytes that the kernel keeps */
 	CUT_HEAD = 7,
@@ -37,7 +37,7 @@ enum {
 	COLOR_BIT = 12,
 	COLORS = 15,
 };
-#define ADDRESS_END (1ULL << 47) /* what is beyond has colours */
+#define ADDRESS_END (1ULL << 47) /* a reference beyond this has colours */
 
 /* Where arrays have their length and their bytes: with the class as 4 or 8 bytes, or in the first
  * word (25 on). */
@@ -83,8 +83,8 @@ static int add_thread(struct hotspot_threads *t, const struct hotspot_layout *l,
 	return 0;
 }
 
-/* A list that is replaced meanwhile may be gone: what was read of it is kept, the rest comes the
- * next time. */
+/* Reads the JVM's list of threads. The JVM may replace the list meanwhile, and free it: the threads
+ * that were read are kept, the others are read the next time. */
 static int list_threads(struct hotspot_threads *t, const struct hotspot_layout *l,
 			const struct target_memory *m)
 {
@@ -114,7 +114,7 @@ static int list_threads(struct hotspot_threads *t, const struct hotspot_layout *
 	return r;
 }
 
-/* The JavaThread of ID. */
+/* Finds the JavaThread of the thread ID. -EAGAIN: it is not in the list. */
 static int find_thread(struct hotspot_process *p, const struct target_memory *m, uint32_t id,
 		       uint64_t *ret)
 {
@@ -143,7 +143,7 @@ static int find_thread(struct hotspot_process *p, const struct target_memory *m,
 /* ---- references -------------------------------------------------------------------------------
  */
 
-/* The address that the 8 bytes V lead to; 0: none. */
+/* The address that the reference V of 8 bytes leads to; 0: none. */
 static uint64_t whole_reference(uint64_t v)
 {
 	uint64_t color = v >> COLOR_BIT & COLORS;
@@ -214,8 +214,8 @@ static uint32_t unit_at(const uint8_t *s, size_t i)
 	return (uint32_t)s[2 * i] | (uint32_t)s[2 * i + 1] << 8;
 }
 
-/* N characters of one byte (WIDE: two) as UTF-8 in RET, of 4 * CHARS_MAX + 1. False: control
- * characters. */
+/* Converts N characters of one byte (WIDE: two) to UTF-8 in RET, which has 4 * CHARS_MAX + 1 bytes.
+ * False: there are control characters, or none at all. */
 static bool decode(const uint8_t *s, size_t n, bool wide, char *ret)
 {
 	size_t len = 0;
@@ -236,7 +236,7 @@ static bool decode(const uint8_t *s, size_t n, bool wide, char *ret)
 	return len > 0;
 }
 
-/* Is COMM what the machine has told the kernel of NAME? */
+/* Is COMM the part of NAME that the JVM gives the kernel? */
 static bool is_cut(const char *name, const char *comm)
 {
 	size_t len = strlen(name);
@@ -251,10 +251,11 @@ static bool is_cut(const char *name, const char *comm)
 }
 
 /*
- * The characters of the array at ARRAY: bytes, two of which may be a character (9 on), or
- * characters of two bytes (8). COMM: it must be the name of a thread of which the kernel has this;
- * NULL: one byte is a character, since anything may be read as wide ones. Returns the bytes of an
- * element; 0: it is none.
+ * Reads the characters of the array at ARRAY into RET. From 9 on it is an array of bytes, one or
+ * two of which are a character; in 8 its elements are characters of two bytes. COMM: what the
+ * kernel has of the name; only a name that begins so is accepted. COMM NULL: no comparison, and in
+ * an array of bytes each byte is a character, because any bytes could be read as wide ones. Returns
+ * the bytes of an element; 0: it is no such array.
  */
 static uint8_t read_characters(const struct target_memory *m, uint64_t array,
 			       const struct hotspot_array_layout *layout, const char *comm,
@@ -281,7 +282,10 @@ static uint8_t read_characters(const struct target_memory *m, uint64_t array,
 	return 0;
 }
 
-/* By what was learned. COMM: see read_characters(). */
+/*
+ * Reads the name of the Thread at OBJECT by the offsets that were learned. COMM: see
+ * read_characters().
+ */
 static bool read_name(const struct hotspot_threads *t, const struct target_memory *m,
 		      uint64_t object, const char *comm, char *ret)
 {
@@ -330,7 +334,7 @@ static bool learn(struct hotspot_threads *t, const struct target_memory *m, uint
 	return false;
 }
 
-/* NAME into RET of SIZE; what has no room is cut before a character's first byte. */
+/* Copies NAME to RET of SIZE bytes. A name that does not fit is cut between two characters. */
 static void put_cut(const char *name, char *ret, size_t size)
 {
 	size_t len = strlen(name);
@@ -363,8 +367,8 @@ int hotspot_thread_name(void *state, const struct target_memory *memory, uint32_
 	if (r < 0)
 		return r;
 	read_coding(p, memory);
-	/* ZGC leaves references to what is gone until they are used: only the kernel's part tells.
-	 */
+	/* With ZGC a reference may lead to an object that is gone: only the kernel's part of the
+	 * name could tell. */
 	if (inherited && !t->narrow)
 		return -ENOENT;
 	object = object_of(p, memory, thread);
@@ -376,7 +380,7 @@ int hotspot_thread_name(void *state, const struct target_memory *memory, uint32_
 		known = learn(t, memory, object, comm, name);
 		t->tries++;
 	}
-	/* A collector that is done by now may have made something else of what was read. */
+	/* A collector may have moved the object: what was read may be another object's. */
 	if (!known || object_of(p, memory, thread) != object)
 		return -EAGAIN;
 	put_cut(name, ret, size);

@@ -3,12 +3,12 @@
  * The walk of HotSpot's frames, on top of bpf/unwind.h; for BPF and for the host.
  * docs/unwinding/hotspot.md has the sources of all this.
  *
- * One call walks on for as long as frames lie in the code cache. For the machine's own code (stubs,
- * the interpreter) user space has made rules. What was found of compiled code is kept as the rule
- * for its pc in the frame cache: how large the frame is, where the blob begins, and the lower bits
- * of its compile id, which is read each time: no id is given twice, and freed code is replaced by
- * other code within seconds. The registers of the leaf and the bytes around its pc tell whether the
- * frame is there already, or no more.
+ * One call walks on for as long as frames lie in the code cache. User space has made rules for the
+ * JVM's own code (stubs, the interpreter). For compiled code the walker keeps a rule for the pc in
+ * the frame cache: the size of the frame, where the blob begins, and the lower bits of its compile
+ * id. The id is read each time, because freed code is replaced by other code within seconds; no id
+ * is given twice. The registers of the leaf and the bytes around its pc tell whether its frame is
+ * there, not built yet, or already gone.
  *
  * Everything that is read may be forged.
  */
@@ -18,7 +18,7 @@
 
 /* What w->cursor holds. */
 enum {
-	HOTSPOT_BLOB,	 /* the code whose id was read last, in this stack */
+	HOTSPOT_BLOB,	 /* the blob whose id was read last in this stack */
 	HOTSPOT_BLOB_ID, /* its id */
 	HOTSPOT_METHOD,	 /* the interpreted method whose cookie was found last */
 	HOTSPOT_COOKIE,
@@ -38,7 +38,7 @@ enum { HOTSPOT_FRAMES_A_CALL = 16 };
 #include "agent/runtime/hotspot/walker_leaf.h"
 #include "agent/runtime/hotspot/walker_frames.h"
 
-/* One frame of code that only its blob tells of, and on to its caller. */
+/* Emits one frame of code that has no rule, by its blob, and steps to its caller. */
 KILN_INLINE int hotspot_look(struct kiln_walk *w, uint64_t pc)
 {
 	uint32_t slot = w->slot, kind, life = HOTSPOT_LIVES, out_of_line = 0;
@@ -56,7 +56,7 @@ KILN_INLINE int hotspot_look(struct kiln_walk *w, uint64_t pc)
 			out_of_line = pc >= w->scratch[HOTSPOT_AT_BLOB] + (uint32_t)stub;
 		life = (uint32_t)hotspot_life(slot, pc, out_of_line);
 	} else if (kind == HOTSPOT_NMETHOD && pc < w->scratch[HOTSPOT_AT_COMPLETE]) {
-		/* A call before the frame is made. */
+		/* The code has called before its frame is complete. */
 		life = (uint32_t)hotspot_life(slot, w->regs.pc, 0);
 		if (life != HOTSPOT_BARE_SP)
 			life = HOTSPOT_LIVES;
@@ -64,7 +64,10 @@ KILN_INLINE int hotspot_look(struct kiln_walk *w, uint64_t pc)
 	return hotspot_compiled(slot, pc, kind, life);
 }
 
-/* One frame of the code cache, and on to its caller. */
+/*
+ * Emits one frame of the code cache, and steps to its caller. Returns 0, HOTSPOT_NOTHING or
+ * HOTSPOT_STUCK.
+ */
 KILN_INLINE int hotspot_frame(struct kiln_walk *w)
 {
 	const struct kiln_cache_entry *entry;
@@ -93,7 +96,7 @@ KILN_INLINE int hotspot_frame(struct kiln_walk *w)
 	case KILN_HOTSPOT_CODE_THAW:
 		return hotspot_thaw(w, (uint32_t)entry->rule.deref_off);
 	case KILN_HOTSPOT_CODE_STUB:
-		/* A rule leads on from it. */
+		/* The native walk steps out of it by its rule. */
 		(void)hotspot_emit_stub(w);
 		return HOTSPOT_STUCK;
 	default:
@@ -113,7 +116,7 @@ KILN_GLOBAL int hotspot_walk(uint32_t slot)
 		r = hotspot_frame(w);
 		if (r || w->full)
 			break;
-		/* Its frames stand for the native ones, which have no names. */
+		/* The emitted frames stand for the native ones, which have no names. */
 		w->hide_native = w->stepped = 1;
 	}
 	if (r == HOTSPOT_STUCK) {

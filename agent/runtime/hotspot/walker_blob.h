@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What lies at an address of the code cache; a part of walker.h. The code cache is cut into
- * segments, and a byte for each of them says how far back its blob begins. A blob's header tells by
- * its name what kind of code it holds, and how large a frame of that code is.
+ * Finds the code at an address of the code cache; a part of walker.h. The code cache is cut into
+ * segments, and a byte for each of them says how far back its blob begins. The name in a blob's
+ * header tells what kind of code it holds; the header also has the size of a frame of that code.
  */
 #pragma once
 
@@ -41,7 +41,10 @@ KILN_INLINE int hotspot_is_code(const struct kiln_hotspot *v, uint64_t pc)
 	return pc - v->low < v->high - v->low;
 }
 
-/* The word at OFFSET of the header in w->scratch, from its byte on. */
+/*
+ * Returns the word of the header in w->scratch that has byte OFFSET, shifted so that this byte is
+ * the lowest.
+ */
 KILN_INLINE uint64_t hotspot_header(const struct kiln_walk *w, uint32_t offset)
 {
 	uint32_t i = offset >> 3 & 15;
@@ -56,7 +59,7 @@ KILN_INLINE uint32_t hotspot_frame_size(const struct kiln_walk *w)
 	return (uint32_t)hotspot_header(w, hotspot_data(w)->blob_frame_size) * 8;
 }
 
-/* The first segment of the blob that SEGMENT is of, into w->value. 0, or -1. */
+/* Finds the first segment of the blob that SEGMENT is a part of: into w->value. 0, or -1. */
 KILN_GLOBAL int hotspot_first_segment(uint32_t slot, uint64_t segmap, uint64_t segment)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -103,7 +106,7 @@ KILN_INLINE int hotspot_kind(const struct kiln_walk *w)
 	}
 }
 
-/* What lies at PC: enum hotspot_blob. The blob's header is in w->scratch then. */
+/* Finds the blob at PC; its header is in w->scratch then. Returns enum hotspot_blob. */
 KILN_GLOBAL int hotspot_find(uint32_t slot, uint64_t pc)
 {
 	struct kiln_walk *w = env_walk(slot);

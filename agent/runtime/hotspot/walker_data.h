@@ -12,26 +12,32 @@ enum kiln_hotspot_frame {
 	KILN_HOTSPOT_COMPILED = 0,
 	/* Address: a Method. Second word: bits 63..48 a cookie, 47..0 where in its bytecodes. */
 	KILN_HOTSPOT_INTERPRETED = 1,
-	/* Code of the machine's own. Address: the program counter. Second word as COMPILED. */
+	/* Code of the JVM's own. Address: the program counter. Second word as COMPILED. */
 	KILN_HOTSPOT_STUB = 2,
-	/* Frames of a virtual thread that lie in the heap. Address: of the barrier. */
+	/*
+	 * Frames of a virtual thread that lie in the heap. Address: the program counter, of the
+	 * barrier or of a stub that thaws frames.
+	 */
 	KILN_HOTSPOT_FROZEN = 3,
 	KILN_HOTSPOT_KIND_MASK = 3,
 	/* The program counter is a return address. */
 	KILN_HOTSPOT_RETURN = 4,
 };
 
-/* Of code: its compile id (0: it has none), and how far into its blob the program counter is. */
+/*
+ * Second word of code: its compile id (0: it has none), and how far into its blob the program
+ * counter is.
+ */
 #define KILN_HOTSPOT_CODE(id, distance) ((uint64_t)(uint32_t)(id) | (uint64_t)(distance) << 32)
 #define KILN_HOTSPOT_COMPILE_ID(word)	((uint32_t)(word))
 #define KILN_HOTSPOT_DISTANCE(word)	((uint32_t)((word) >> 32) & KILN_HOTSPOT_DISTANCE_MAX)
-#define KILN_HOTSPOT_DISTANCE_MAX	((1U << 24) - 1) /* and: not known */
+#define KILN_HOTSPOT_DISTANCE_MAX	((1U << 24) - 1) /* ... or more, or not known */
 #define KILN_HOTSPOT_BCP(word)		((word) & ((1ULL << 48) - 1))
 #define KILN_HOTSPOT_COOKIE(word)	((uint32_t)((word) >> 48))
 
 enum {
 	KILN_HOTSPOT_HEAPS = 4,
-	KILN_HOTSPOT_BLOB_BYTES = 104, /* that the kernel reads of a CodeBlob */
+	KILN_HOTSPOT_BLOB_BYTES = 104, /* bytes of a CodeBlob that the walker reads */
 };
 
 /* A CodeHeap: a segment's number is (pc - low) >> log2_segment. */
@@ -44,18 +50,22 @@ struct kiln_hotspot_heap {
 KILN_ASSERT_SIZE(kiln_hotspot_heap, 24);
 
 enum kiln_hotspot_flags {
-	KILN_HOTSPOT_CODE_POINTER = 1,	/* blob_code is the place of a pointer, else of an int */
-	KILN_HOTSPOT_COMPLETE_16 = 2,	/* blob_complete is of 16 bits, else 32 */
-	KILN_HOTSPOT_DEOPT_POINTER = 4, /* nmethod_deopt likewise */
+	KILN_HOTSPOT_CODE_POINTER = 1,	/* at blob_code is a pointer, else an int */
+	KILN_HOTSPOT_COMPLETE_16 = 2,	/* at blob_complete are 16 bits, else 32 */
+	KILN_HOTSPOT_DEOPT_POINTER = 4, /* at nmethod_deopt is a pointer, else an int */
 };
 
-/* Of one process. Offsets in bytes; those of a CodeBlob are below KILN_HOTSPOT_BLOB_BYTES. */
+/*
+ * The walker's data on one process. Offsets in bytes; those of a CodeBlob are below
+ * KILN_HOTSPOT_BLOB_BYTES.
+ */
 struct kiln_hotspot {
 	uint64_t low, high; /* of the code cache, reserved */
 	struct kiln_hotspot_heap heaps[KILN_HOTSPOT_HEAPS];
 	uint64_t unloads; /* address of the number of classes unloaded; 0: not known */
-	uint64_t
-	    barrier; /* where the outermost frame returns of those not in the heap; 0: as there */
+	/* Where the outermost frame on the stack returns to when a virtual thread has further
+	 * frames in the heap; 0: there is no such stub. */
+	uint64_t barrier;
 	uint8_t block_header;
 	uint8_t log2_segment;
 	uint8_t flags;		/* enum kiln_hotspot_flags */
@@ -69,19 +79,20 @@ struct kiln_hotspot {
 KILN_ASSERT_SIZE(kiln_hotspot, 160);
 
 /*
- * What the rule of code says besides how to step: rule.deref_off, from its lowest bit on 5 bits
+ * rule.deref_off of code in the code cache has, from its lowest bit on, 5 bits
  * KILN_RUNTIME_HOTSPOT, 3 bits enum kiln_hotspot_code, and flags. User space gives rules to the
- * machine's own code; the walker keeps those of compiled code in the frame cache: in 18 bits from
- * the eighth on how far back the blob begins in units of 64 bytes, and in the last six bits 21..16
- * of the compile id, whose others are in rule.extra_off.
+ * JVM's own code. The walker makes the rules of compiled code, and keeps them in the frame cache:
+ * instead of flags they have 18 bits how far back the blob begins, in units of 64 bytes, and bits
+ * 21..16 of the compile id; bits 15..0 of it are in rule.extra_off.
  */
 enum kiln_hotspot_code {
 	KILN_HOTSPOT_CODE_UNKNOWN, /* look at the blob */
 	KILN_HOTSPOT_CODE_COMPILED,
 	KILN_HOTSPOT_CODE_STUB,	       /* step by the rule */
 	KILN_HOTSPOT_CODE_INTERPRETER, /* rbp points to the frame */
-	KILN_HOTSPOT_CODE_BARE,	       /* the interpreter, where there is no frame: by the rule */
-	KILN_HOTSPOT_CODE_THAW,	       /* moves a virtual thread's frames from the heap */
+	KILN_HOTSPOT_CODE_BARE,	       /* the interpreter, without a frame: step by the rule */
+	/* A stub that moves a virtual thread's frames from the heap. */
+	KILN_HOTSPOT_CODE_THAW,
 };
 enum {
 	KILN_HOTSPOT_RULE_CODE_SHIFT = 5,
@@ -94,14 +105,17 @@ enum {
 	/* The frame is being built: the caller's rsp is already saved at rbp - 8, and r13 no longer
 	 * holds it. */
 	KILN_HOTSPOT_SENDER_SAVED = 1 << 11,
-	/* Of KILN_HOTSPOT_CODE_THAW: no frame is moved yet, what is above rsp is the carrier's. */
+	/*
+	 * Of KILN_HOTSPOT_CODE_THAW: no frame was moved yet, and the stack above rsp is the
+	 * carrier's.
+	 */
 	KILN_HOTSPOT_STILL_FROZEN = 1 << 12,
 };
 
 /*
- * What tells one Method from another that may come to lie in its place: its code, the name of its
- * class, and the number of its own name in the class's constant pool. HASH is the identity that the
- * machine gave to the class's name at random.
+ * The cookie of a Method, which tells it from another that may come to lie in its place: of its
+ * code, the name of its class, and the index of its own name in the class's constant pool. HASH is
+ * the identity that the JVM gave to the class's name at random.
  */
 static inline uint32_t kiln_hotspot_cookie(uint64_t const_method, uint64_t symbol, uint32_t hash,
 					   uint32_t name)

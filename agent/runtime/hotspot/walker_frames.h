@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * How each kind of code is left, and the frames that stand for it; a part of walker.h. rbp is a
- * frame pointer in interpreted frames, wrappers of native methods and many stubs, and a register as
- * any other in compiled code, whose blob tells how large its frame is.
+ * Emits the frames of each kind of code, and steps to their callers; a part of walker.h. rbp is a
+ * frame pointer in interpreted frames, wrappers of native methods and many stubs. In compiled code
+ * it is a register as any other, and the blob tells the size of a frame.
  */
 #pragma once
 
-/* What steps return besides 0: the caller is in w->regs. */
+/* What a step returns. 0: the caller is in w->regs. */
 enum {
 	HOTSPOT_NOTHING = -1, /* no frame was emitted */
-	HOTSPOT_STUCK = 1,    /* one was, and its caller cannot be found */
+	HOTSPOT_STUCK = 1,    /* a frame was emitted, but its caller cannot be found */
 };
 
 enum {
@@ -44,7 +44,7 @@ enum {
 
 /* ---- to the caller --------------------------------------------------------------------------- */
 
-/* Is there a call before PC? */
+/* Does a call instruction end at PC? */
 KILN_GLOBAL int hotspot_is_return(uint64_t pc)
 {
 	uint8_t code[8] = {0};
@@ -58,8 +58,9 @@ KILN_GLOBAL int hotspot_is_return(uint64_t pc)
 }
 
 /*
- * Code may have pushed something below its frame: the address of the first word from AT on that is
- * a return address, which is in w->value then; 0: there is none.
+ * Searches the stack for a return address into the code cache, from AT on: code may have pushed
+ * something below its frame. Returns the address of the word, and the return address in w->value;
+ * 0: there is none.
  */
 KILN_GLOBAL uint64_t hotspot_search(uint32_t slot, uint64_t at)
 {
@@ -80,9 +81,9 @@ KILN_GLOBAL uint64_t hotspot_search(uint32_t slot, uint64_t at)
 }
 
 /*
- * To the caller, whose return address lies below CFA, or above that when the code has pushed
- * something: whatever calls code of the cache lies there itself. rbp is saved below it if SAVED.
- * 0, or HOTSPOT_STUCK: there is no such word.
+ * Steps to the caller. Its return address lies right below CFA, or further up if the code has
+ * pushed something; it is in the code cache, as is all code that calls code of the code cache.
+ * SAVED: rbp is saved below the return address. 0, or HOTSPOT_STUCK: there is no return address.
  */
 KILN_INLINE int hotspot_pop(struct kiln_walk *w, uint64_t cfa, uint32_t saved)
 {
@@ -102,7 +103,10 @@ KILN_INLINE int hotspot_pop(struct kiln_walk *w, uint64_t cfa, uint32_t saved)
 	return walk_enter(w, pc, cfa, bp, w->regs.extra) ? HOTSPOT_STUCK : 0;
 }
 
-/* To the caller of a frame that rbp points to; its stack pointer is SP, or behind the frame. */
+/*
+ * Steps to the caller of the frame that rbp points to. The caller's stack pointer is SP; SP 0:
+ * right behind the frame.
+ */
 KILN_INLINE int hotspot_leave(struct kiln_walk *w, uint64_t sp)
 {
 	uint64_t fp = w->regs.fp, bp, pc;
@@ -118,7 +122,8 @@ KILN_INLINE int hotspot_leave(struct kiln_walk *w, uint64_t sp)
 
 /*
  * Does a ContinuationEntry begin at AT? Its _flags is 1 for a virtual thread, and 0 for a
- * jdk.internal.vm.Continuation that runs without one. FLAGS_LEAST: the lowest that is accepted.
+ * jdk.internal.vm.Continuation that runs without one. FLAGS_LEAST: the lowest value that is
+ * accepted.
  */
 KILN_INLINE int hotspot_is_entry(struct kiln_walk *w, uint64_t at, uint32_t flags_least)
 {
@@ -167,7 +172,10 @@ KILN_GLOBAL uint64_t hotspot_entered_from(uint32_t slot, uint64_t at, uint32_t f
 	return 0;
 }
 
-/* To the caller of Continuation.enterSpecial(); AT is what hotspot_entered_from() has returned. */
+/*
+ * Steps to the caller of Continuation.enterSpecial(); AT is what hotspot_entered_from() has
+ * returned.
+ */
 KILN_INLINE int hotspot_leave_entry(struct kiln_walk *w, uint64_t at)
 {
 	uint64_t pc = w->value, bp;
@@ -178,8 +186,9 @@ KILN_INLINE int hotspot_leave_entry(struct kiln_walk *w, uint64_t at)
 }
 
 /*
- * To the caller of a wrapper, whose frame has FRAME bytes. What it has called and is no C need not
- * have kept rbp: frames of a virtual thread, which return to Continuation.enterSpecial(), do not.
+ * Steps to the caller of a wrapper, whose frame has FRAME bytes. C code that the wrapper has called
+ * has kept rbp. Other code need not have: frames of a virtual thread, which return to
+ * Continuation.enterSpecial(), do not keep it.
  */
 KILN_INLINE int hotspot_leave_wrapper(struct kiln_walk *w, uint32_t frame)
 {
@@ -208,14 +217,14 @@ KILN_INLINE int hotspot_emit_code(struct kiln_walk *w, uint32_t kind, uint64_t p
 			 KILN_HOTSPOT_CODE(id, distance));
 }
 
-/* Code that lies in no blob, or whose blob does not matter. */
+/* Emits code that lies in no blob, or whose blob does not matter. */
 KILN_INLINE int hotspot_emit_stub(struct kiln_walk *w)
 {
 	return hotspot_emit_code(w, KILN_HOTSPOT_STUB, w->regs.pc, 0,
 				 w->regs.pc - KILN_HOTSPOT_DISTANCE_MAX);
 }
 
-/* The compile id of the nmethod at BLOB. 0, or -1. */
+/* Reads the compile id of the nmethod at BLOB. 0, or -1. */
 KILN_INLINE int hotspot_id(struct kiln_walk *w, uint64_t blob, uint32_t *ret)
 {
 	if (w->cursor.words[HOTSPOT_BLOB] == blob) {
@@ -229,7 +238,10 @@ KILN_INLINE int hotspot_id(struct kiln_walk *w, uint64_t blob, uint32_t *ret)
 	return 0;
 }
 
-/* The frame of an nmethod whose rule is known; HOTSPOT_NOTHING: it is another's by now. */
+/*
+ * Emits the frame of the nmethod that RULE, in the frame cache, was made for, and steps to its
+ * caller. HOTSPOT_NOTHING: other code lies there by now.
+ */
 KILN_INLINE int hotspot_known(struct kiln_walk *w, const struct kiln_rule *rule, uint64_t pc)
 {
 	uint64_t blob =
@@ -243,7 +255,7 @@ KILN_INLINE int hotspot_known(struct kiln_walk *w, const struct kiln_rule *rule,
 	return hotspot_pop(w, w->regs.sp + (uint32_t)rule->cfa_off, 1);
 }
 
-/* Keeps what is known of the nmethod at PC, which is no leaf. */
+/* Keeps the rule for PC, which is in the nmethod at BLOB and no leaf, in the frame cache. */
 KILN_INLINE void hotspot_keep(struct kiln_walk *w, uint64_t pc, uint64_t blob, uint32_t id,
 			      uint32_t frame)
 {
@@ -268,8 +280,8 @@ KILN_INLINE void hotspot_keep(struct kiln_walk *w, uint64_t pc, uint64_t blob, u
 	};
 }
 
-/* Is PC the handler, whose address is at FIELD of BLOB, that frames return to which are given up?
- */
+/* Is PC the deoptimization handler of BLOB, whose address is at FIELD? Frames that were given up
+ * return to it. */
 KILN_INLINE int hotspot_is_handler(const struct kiln_hotspot *v, uint64_t blob, uint32_t field,
 				   uint64_t pc)
 {
@@ -283,7 +295,7 @@ KILN_INLINE int hotspot_is_handler(const struct kiln_hotspot *v, uint64_t blob, 
 	return !env_read(&offset, 4, blob + field) && offset > 0 && blob + (uint32_t)offset == pc;
 }
 
-/* Where the frame at hand of BLOB was before it was given up; 0: it was not. */
+/* Returns the pc that the current frame, of BLOB, had before it was given up; 0: it was not. */
 KILN_GLOBAL uint64_t hotspot_given_up(uint32_t slot, uint64_t blob)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -303,7 +315,10 @@ KILN_GLOBAL uint64_t hotspot_given_up(uint32_t slot, uint64_t blob)
 	return pc;
 }
 
-/* Steps out of compiled code. KIND and LIFE: what hotspot_find() found at PC. */
+/*
+ * Emits a frame of compiled code, and steps to its caller. KIND is what hotspot_find() has found at
+ * PC, LIFE enum hotspot_life.
+ */
 KILN_GLOBAL int hotspot_compiled(uint32_t slot, uint64_t pc, uint32_t kind, uint32_t life)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -341,7 +356,7 @@ KILN_GLOBAL int hotspot_compiled(uint32_t slot, uint64_t pc, uint32_t kind, uint
 
 /* ---- interpreted code ------------------------------------------------------------------------ */
 
-/* How many classes the machine has unloaded, and bit 63; 0: not known. */
+/* Returns how many classes the JVM has unloaded, with bit 63 set; 0: not known. */
 KILN_INLINE uint64_t hotspot_unloads(struct kiln_walk *w)
 {
 	uint64_t n = 0;
@@ -354,8 +369,8 @@ KILN_INLINE uint64_t hotspot_unloads(struct kiln_walk *w)
 	return w->cursor.words[HOTSPOT_UNLOADS];
 }
 
-/* The cookie of METHOD, whose ConstMethod is at CODE, into the cursor. Non-zero: it is no method.
- */
+/* Puts the cookie of METHOD, whose ConstMethod is at CODE, into the cursor. Non-zero: it is no
+ * method. */
 KILN_GLOBAL int hotspot_find_cookie(uint32_t slot, uint64_t method, uint64_t code)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -376,8 +391,9 @@ KILN_GLOBAL int hotspot_find_cookie(uint32_t slot, uint64_t method, uint64_t cod
 }
 
 /*
- * The cookie of METHOD into the cursor. Non-zero: it is no method. It is kept in the frame cache,
- * at the method's address, for as long as no class is unloaded and the method has its code.
+ * Puts the cookie of METHOD into the cursor. Non-zero: it is no method. The frame cache keeps it,
+ * at the method's address, for as long as no class is unloaded and the method has the same
+ * ConstMethod.
  */
 KILN_GLOBAL int hotspot_cookie(uint32_t slot, uint64_t method)
 {
@@ -414,8 +430,8 @@ KILN_GLOBAL int hotspot_cookie(uint32_t slot, uint64_t method)
 }
 
 /*
- * A method's frame. Where deoptimization has made a frame and not yet filled it in there is no
- * method: it is one of the interpreter then.
+ * Emits the frame of METHOD. A frame that deoptimization has made and not yet filled in has no
+ * method: it is shown as code of the interpreter.
  */
 KILN_INLINE int hotspot_emit_method(struct kiln_walk *w, uint64_t method, uint64_t bytecode)
 {
@@ -425,7 +441,10 @@ KILN_INLINE int hotspot_emit_method(struct kiln_walk *w, uint64_t method, uint64
 			 KILN_HOTSPOT_BCP(bytecode) | w->cursor.words[HOTSPOT_COOKIE] << 48);
 }
 
-/* The interpreted frame that rbp points to; FLAGS of its rule. */
+/*
+ * Emits the interpreted frame that rbp points to, and steps to its caller. FLAGS: those of its
+ * rule.
+ */
 KILN_GLOBAL int hotspot_interpreted(uint32_t slot, uint32_t flags)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -436,12 +455,12 @@ KILN_GLOBAL int hotspot_interpreted(uint32_t slot, uint32_t flags)
 	fp = w->regs.fp;
 	if ((fp & 7) || fp < w->regs.sp)
 		return HOTSPOT_NOTHING;
-	/* The lowest first: the window then holds what comes after. */
+	/* The lowest address first: the stack window has the others then. */
 	if (walk_read(w, fp - hotspot_data(w)->frame_bytecode, &bytecode) ||
 	    walk_read(w, fp - HOTSPOT_FRAME_METHOD, &method) ||
 	    walk_read(w, fp - HOTSPOT_SENDER_SP, &sp))
 		return HOTSPOT_NOTHING;
-	/* What runs has it in a register, and saves it when it calls. */
+	/* Code that runs has the bytecode pointer in r13, and saves it when it calls. */
 	if (w->exact && w->leaf_valid && !(flags & KILN_HOTSPOT_BYTECODE_SAVED) &&
 	    w->leaf[HOTSPOT_LEAF_R13] - bytecode + 65536 < 131072)
 		bytecode = w->leaf[HOTSPOT_LEAF_R13];
@@ -451,8 +470,8 @@ KILN_GLOBAL int hotspot_interpreted(uint32_t slot, uint32_t flags)
 }
 
 /*
- * To the caller of an interpreted method whose frame is not built yet, or already left, by the rule
- * for AT. The rule's flags tell where the caller's rsp is: in a register, or in the frame.
+ * Steps to the caller of an interpreted method whose frame is not built yet, or already left, by
+ * the rule for AT. The rule's flags tell where the caller's rsp is: in a register, or in the frame.
  */
 KILN_GLOBAL int hotspot_between(uint32_t slot, uint64_t at)
 {
@@ -499,9 +518,9 @@ KILN_GLOBAL int hotspot_between(uint32_t slot, uint64_t at)
 /* ---- all else -------------------------------------------------------------------------------- */
 
 /*
- * To the caller of an adapter that calls the machine (patch_callers_callsite(),
- * src/hotspot/cpu/x86/sharedRuntime_x86_64.cpp): it has copied rsp to r13 and the return address
- * there to rax, and saved all registers.
+ * Steps to the caller of an adapter that calls the JVM (patch_callers_callsite(),
+ * src/hotspot/cpu/x86/sharedRuntime_x86_64.cpp). The adapter has copied rsp to r13 and the return
+ * address there to rax, and saved all registers.
  */
 KILN_INLINE int hotspot_calling_adapter(struct kiln_walk *w)
 {
@@ -516,7 +535,7 @@ KILN_INLINE int hotspot_calling_adapter(struct kiln_walk *w)
 }
 
 /*
- * To the caller of an adapter (gen_c2i_adapter() and gen_i2c_adapter(),
+ * Steps to the caller of an adapter (gen_c2i_adapter() and gen_i2c_adapter(),
  * src/hotspot/cpu/x86/sharedRuntime_x86_64.cpp). The return address is at rsp when the adapter is
  * entered. The adapter copies it to rax and the caller's rsp to r13, lays the arguments out for the
  * other calling convention, and stores the return address below them.
@@ -531,7 +550,7 @@ KILN_INLINE int hotspot_adapter(struct kiln_walk *w)
 	if (walk_read(w, sp, &top))
 		return HOTSPOT_NOTHING;
 	pc = w->leaf[HOTSPOT_LEAF_RAX];
-	/* Not in rax yet: r13 may be anything. */
+	/* The return address is not in rax yet, so r13 may be anything. */
 	if (top != pc && hotspot_is_code(hotspot_data(w), top))
 		return walk_enter(w, top, sp + 8, w->regs.fp, w->regs.extra) ? HOTSPOT_STUCK : 0;
 	if (!hotspot_is_code(hotspot_data(w), pc) || env_read(&code, 3, w->regs.pc))
@@ -539,14 +558,14 @@ KILN_INLINE int hotspot_adapter(struct kiln_walk *w)
 	if (top == pc)
 		sp += 8;
 	caller = w->leaf[HOTSPOT_LEAF_R13];
-	/* About to set r13: mov %rsp,%r13, in both encodings. */
+	/* mov %rsp,%r13, in both encodings: r13 is not set yet. */
 	if (code != 0xec8b4c && code != 0xe58949 && caller - sp < HOTSPOT_ARGUMENTS_MAX &&
 	    !(caller & 7))
 		sp = caller;
 	return walk_enter(w, pc, sp, w->regs.fp, w->regs.extra) ? HOTSPOT_STUCK : 0;
 }
 
-/* A stub that hotspot_find() has found. */
+/* Emits a stub that hotspot_find() has found, and steps to its caller. */
 KILN_INLINE int hotspot_stub(struct kiln_walk *w)
 {
 	uint32_t frame = hotspot_frame_size(w);
@@ -556,13 +575,13 @@ KILN_INLINE int hotspot_stub(struct kiln_walk *w)
 	if (frame < 16 || frame > HOTSPOT_FRAME_MAX) {
 		if (!hotspot_leave(w, 0))
 			return 0;
-		/* rbp is anything where frames are brought back from the heap. */
+		/* rbp may be anything while frames are brought back from the heap. */
 		frame = 16;
 	}
 	return hotspot_pop(w, w->regs.sp + frame, 1);
 }
 
-/* Code that has no frame of a method and no rule: of what hotspot_find() has found. */
+/* Steps out of code that has no method's frame and no rule. KIND: what hotspot_find() has found. */
 KILN_GLOBAL int hotspot_other(uint32_t slot, uint32_t kind)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -600,8 +619,8 @@ KILN_GLOBAL int hotspot_frozen(uint32_t slot, uint32_t room)
 }
 
 /*
- * To the caller of a stub that thaws frames: copies them from the heap to the stack. FLAGS are
- * those of the stub's rule. The stub itself runs, or a function that it has called. Once it has
+ * Steps to the caller of a stub that thaws frames: copies them from the heap to the stack. FLAGS
+ * are those of the stub's rule. The stub itself runs, or a function that it has called. Once it has
  * lowered rsp, rbx tells how far it is:
  *   the size of the room for the frames: they count as frozen, until all of them are there;
  *   a stack address: they are thawed. It is the stack pointer of the innermost one, whose rbp and
@@ -620,7 +639,7 @@ KILN_INLINE int hotspot_thaw(struct kiln_walk *w, uint32_t flags)
 	if (rbx - w->regs.sp < HOTSPOT_FRAME_MAX && !(rbx & 7) && !walk_read(w, rbx - 8, &pc) &&
 	    !walk_read(w, rbx - 16, &bp) && pc)
 		return walk_enter(w, pc, rbx, bp, 0) ? HOTSPOT_STUCK : 0;
-	/* Which frames are there already is not known. */
+	/* Nothing tells which frames are on the stack already. */
 	walk_missing(w, KILN_MISSING_BROKEN);
 	return HOTSPOT_STUCK;
 }

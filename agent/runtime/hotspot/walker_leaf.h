@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Whether the frame of the compiled code that runs is there; a part of walker.h. Nothing but the
- * instructions tells: those before the program counter and those that follow. They may be forged.
+ * Tells whether a leaf of compiled code has its frame; a part of walker.h. Only the instructions
+ * tell: those before the program counter and those that follow. They may be forged.
  *
  * What the compilers make (src/hotspot/cpu/x86/c1_MacroAssembler_x86.cpp, build_frame(); x86.ad,
  * MachPrologNode, MachEpilogNode; macroAssembler_x86.cpp, verified_entry();
@@ -15,13 +15,13 @@
  */
 #pragma once
 
-/* Where the leaf's frame is in its life. */
+/* The state of the leaf's frame. */
 enum hotspot_life {
-	HOTSPOT_LIVES,	 /* all of it is there */
+	HOTSPOT_LIVES,	 /* the frame is complete */
 	HOTSPOT_BARE_SP, /* the return address is at rsp */
-	HOTSPOT_PUSHED,	 /* rbp is, and the return address above */
-	HOTSPOT_UNSAVED, /* there, but rbp is still the caller's */
-	HOTSPOT_SILENT,	 /* as BARE_SP, in code that only leads elsewhere */
+	HOTSPOT_PUSHED,	 /* the caller's rbp is at rsp, the return address above it */
+	HOTSPOT_UNSAVED, /* the frame is there, but rbp is not saved yet */
+	HOTSPOT_SILENT,	 /* as BARE_SP, in code that only jumps elsewhere: no frame is shown */
 };
 
 enum {
@@ -60,7 +60,7 @@ KILN_INLINE uint32_t hotspot_three(const struct kiln_walk *w, int32_t i)
 	return hotspot_bytes(w, i) & 0xffffff;
 }
 
-/* What the instruction at I, which begins with BYTES, takes off rsp by `sub`; 0: it is another. */
+/* If the instruction at I, which begins with BYTES, is `sub $n,%rsp`, returns n; else 0. */
 KILN_INLINE uint32_t hotspot_sub(const struct kiln_walk *w, int32_t i, uint32_t bytes)
 {
 	if ((bytes & 0xffffff) == 0xec8348)
@@ -70,8 +70,8 @@ KILN_INLINE uint32_t hotspot_sub(const struct kiln_walk *w, int32_t i, uint32_t 
 	return 0;
 }
 
-/* Does the frame of FRAME bytes begin with the instruction behind the push of rbp, at I? It is
- * a sub, or mov %rsp,%rbp in either encoding. */
+/* Is the instruction at I one that follows `push %rbp` where a frame of FRAME bytes is built? These
+ * are sub, and mov %rsp,%rbp in either encoding. */
 KILN_INLINE int hotspot_is_behind_push(const struct kiln_walk *w, int32_t i, uint32_t frame)
 {
 	uint32_t bytes = hotspot_bytes(w, i);
@@ -81,9 +81,9 @@ KILN_INLINE int hotspot_is_behind_push(const struct kiln_walk *w, int32_t i, uin
 }
 
 /*
- * The length of the instruction that begins with BYTES when it is one that may stand between the
- * end of a frame and the return: the poll of a safepoint, and in wrappers the look for an
- * exception. 0: another one; HOTSPOT_TAIL_RETURN.
+ * Returns the length of the instruction that begins with BYTES if it may come between the end of a
+ * frame and the return: the poll of a safepoint, and in wrappers the check for an exception.
+ * HOTSPOT_TAIL_RETURN: it is the return. 0: it is another one.
  */
 KILN_GLOBAL int hotspot_tail_size(uint32_t bytes)
 {
@@ -134,7 +134,7 @@ KILN_GLOBAL int hotspot_tail_size(uint32_t bytes)
 	}
 }
 
-/* From byte I on, is there nothing but what comes before the return? */
+/* Is there nothing from byte I to the return but instructions of hotspot_tail_size()? */
 KILN_GLOBAL int hotspot_is_tail(uint32_t slot, uint32_t i)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -173,7 +173,10 @@ KILN_GLOBAL int hotspot_is_prologue(uint32_t slot, uint32_t frame, uint32_t left
 	return 0;
 }
 
-/* Behind a poll that has hit after the frame was left: lea pc,%r10; mov %r10,n(%r15); jmp. */
+/*
+ * Is this the code behind a poll that has hit after the frame was left: lea pc,%r10; mov
+ * %r10,n(%r15); jmp?
+ */
 KILN_INLINE int hotspot_is_poll_stub(const struct kiln_walk *w)
 {
 	const uint32_t lea = 0x158d4c, store = 0x97894d;
@@ -186,7 +189,9 @@ KILN_INLINE int hotspot_is_poll_stub(const struct kiln_walk *w)
 	       (hotspot_byte(w, 0) == jump && hotspot_three(w, -7) == store);
 }
 
-/* A call of code that is not compiled leads over mov $method,%rbx; jmp. */
+/*
+ * Is this the code that a call of code that is not compiled leads through: mov $method,%rbx; jmp?
+ */
 KILN_INLINE int hotspot_is_static_stub(const struct kiln_walk *w)
 {
 	const uint32_t load = 0xbb48, jump = 0xe9;
@@ -196,8 +201,8 @@ KILN_INLINE int hotspot_is_static_stub(const struct kiln_walk *w)
 }
 
 /*
- * Where in its life the frame of the code at PC is, whose header is in w->scratch: enum
- * hotspot_life. OUT_OF_LINE: behind the method's own code.
+ * Returns the state of the frame of the code at PC, whose blob's header is in w->scratch: enum
+ * hotspot_life. OUT_OF_LINE: PC is behind the method's own code.
  */
 KILN_GLOBAL int hotspot_life(uint32_t slot, uint64_t pc, uint32_t out_of_line)
 {
@@ -217,7 +222,7 @@ KILN_GLOBAL int hotspot_life(uint32_t slot, uint64_t pc, uint32_t out_of_line)
 	if ((hotspot_bytes(w, 0) == 0x246c8948 && hotspot_byte(w, 4) == frame - 16) ||
 	    (hotspot_bytes(w, 0) == 0x24ac8948 && hotspot_bytes(w, 4) == frame - 16))
 		return HOTSPOT_UNSAVED;
-	/* The stack is touched, and then rbp pushed. */
+	/* The stack is touched before rbp is pushed. */
 	if (hotspot_three(w, 0) == 0x248489 && hotspot_byte(w, 7) == HOTSPOT_PUSH)
 		return HOTSPOT_BARE_SP;
 	complete = w->scratch[HOTSPOT_AT_COMPLETE];

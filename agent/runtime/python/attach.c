@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Attaching to a process: its structures' layout, and how a thread finds its own state.
+ * Attaches to a process: finds the layout of its structures, and how a thread leads to its thread
+ * state (PyThreadState).
  *
- * The state that runs is a global up to 3.11 and a thread's own variable from 3.12 on. A thread
- * that does not hold the interpreter's lock has none there; then its state is where PyGILState
- * keeps it: a variable of the thread's own (3.15), before that a key of pthread_key_create(). Where
- * the C library has the values of keys is not said by it, but each state names its thread by the
- * address of the thread's control block (pthread_self() on glibc and musl), so the place is found
- * by looking for the state there, and is known to be right. Loop thread.
+ * The running state is in a global variable up to 3.11 and in a thread-local one from 3.12 on. Both
+ * have only the state of a thread that holds the interpreter's lock. The state of any other thread
+ * is where PyGILState keeps it: in a thread-local variable (3.15), before that under a key of
+ * pthread_key_create(). The C library does not tell where it stores the values of keys. But each
+ * state names its thread by the address of the thread's control block (pthread_self() on glibc and
+ * musl). So the known places are searched for the address of the state; where it is found, the
+ * place is right. Loop thread.
  *
- * Places that are looked at: glibc's struct pthread has `specific_1stblock[32]` of {seq, data} at
- * 0x310 and `specific[32]` of pointers to further blocks at 0x510 (glibc 2.36, nptl/descr.h; the
- * same since 2.4); musl's has a pointer `tsd` to an array of values in its first 0x100 bytes (musl
- * 1.2.4, src/internal/pthread_impl.h).
+ * The places: glibc's struct pthread has `specific_1stblock[32]` of {seq, data} at 0x310 and
+ * `specific[32]` of pointers to further blocks at 0x510 (glibc 2.36, nptl/descr.h; the same since
+ * 2.4); musl's has a pointer `tsd` to an array of values in its first 0x100 bytes (musl 1.2.4,
+ * src/internal/pthread_impl.h).
  */
 #include "agent/runtime/python/python.h"
 
 enum {
 	INTERPRETERS_MAX = 64,
-	THREADS_MAX = 256, /* of all interpreters together, at most */
+	THREADS_MAX = 256, /* thread states looked at, of all interpreters together */
 	GLIBC_FIRST = 0x310,
 	GLIBC_BLOCKS = 0x510,
 	GLIBC_PAIR = 16, /* {seq, data} */
@@ -35,7 +37,7 @@ struct attachment {
 	const struct target_memory *memory;
 	struct python_layout layout;
 	struct kiln_python kernel;
-	int key; /* PyGILState's, or NO_KEY */
+	int key; /* key under which PyGILState keeps a thread's state, or NO_KEY */
 	bool has_state;
 };
 
@@ -68,7 +70,10 @@ static int read_layout(struct attachment *a, struct error *err)
 	return python_layout_read(offsets, size, a->image->minor, &a->layout, err);
 }
 
-/* Addresses and offsets that the walker takes as they are. */
+/*
+ * Fills in the part of the walker's data that follows from the layout. -ENOTSUP: the fields of a
+ * frame lie more than KILN_PYTHON_FRAME_BYTES apart.
+ */
 static int fill_kernel(struct attachment *a, struct error *err)
 {
 	const struct python_layout *l = &a->layout;
@@ -136,7 +141,7 @@ static void find_running(struct attachment *a)
 
 static void read_key(struct attachment *a)
 {
-	int32_t key[2] = {0}; /* Py_tss_t: is it initialized, the key */
+	int32_t key[2] = {0}; /* Py_tss_t: {is it initialized, the key} */
 
 	a->key = NO_KEY;
 	if (a->image->key) {
@@ -160,7 +165,10 @@ static bool take_bound(struct attachment *a, uint32_t first, int32_t second)
 	return true;
 }
 
-/* Does the thread at THREAD keep STATE under KEY? */
+/*
+ * Does glibc keep STATE under KEY for the thread whose control block is at THREAD? Then A gets the
+ * place.
+ */
 static bool try_glibc(struct attachment *a, uint64_t thread, uint64_t state, uint32_t key)
 {
 	uint32_t block = key / GLIBC_BLOCK_KEYS, in = key % GLIBC_BLOCK_KEYS * GLIBC_PAIR + 8;
@@ -210,7 +218,10 @@ static bool find_bound(struct attachment *a, uint64_t thread, uint64_t state)
 	return false;
 }
 
-/* Looks at the threads of the interpreter at INTERP. */
+/*
+ * Searches the threads of the interpreter at INTERP for the place where PyGILState keeps the state.
+ * True: A has it. *LOOKED counts the thread states that were looked at.
+ */
 static bool find_in_interpreter(struct attachment *a, uint64_t interp, size_t *looked)
 {
 	uint64_t state = word_at(a, interp + a->layout.interp_threads), thread;
@@ -246,7 +257,7 @@ static void find_threads(struct attachment *a)
 		}
 		return;
 	}
-	/* 3.6 without symbols: by the state that runs right now, if one does. */
+	/* 3.6 without symbols: the running state, if any, leads to the interpreter. */
 	interp = word_at(a, a->kernel.current);
 	interp = interp ? word_at(a, interp + 16) : 0; /* PyThreadState.interp */
 	if (interp)

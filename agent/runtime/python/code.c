@@ -2,29 +2,31 @@
 /*
  * The name, file and line of a Python frame, from its code object.
  *
- * The object is read twice, before and after its strings: between, it may be freed and another one
- * may come into its place. Both times it must have the cookie that the walk saw. What was read is
- * kept, with the table of lines, for frames of other instructions. Everything is foreign: lengths
- * are capped, strings are checked for their kind. Loop thread.
+ * The code object is read before and after its strings, because it may be freed in between and
+ * another object may take its place. It must have the cookie that the walker saw both times. The
+ * name, the file and the table of lines are kept for frames of the function's other instructions
+ * (agent/runtime/functions.h). Everything read is foreign: lengths are capped, and the kind of each
+ * string is checked. Loop thread.
  */
 #include "agent/runtime/python/python.h"
 
 enum {
 	CODE_BYTES = KILN_PYTHON_CODE_WORDS * 8,
-	HEAD_MAX = 80, /* of a str object */
+	HEAD_MAX = 80, /* bytes in front of a str object's characters */
 	CHUNK = 4096,
 	REPLACEMENT = 0xfffd,
 };
 
-/* str.state: kind (3 bits), compact, ascii, behind `interned`. */
+/* str.state: `interned`, then kind (3 bits), compact and ascii (1 bit each). */
 struct string_state {
-	unsigned int kind; /* bytes of a character */
+	unsigned int kind; /* bytes per character */
 	bool compact, ascii;
 };
 
 /*
- * `interned` has 2 bits; a byte in free-threaded 3.13; 16 bits in 3.14 (Include/cpython/
- * unicodeobject.h). Its values are below 4, so what is not there reads as kind 0, which is none.
+ * Decodes str.state. Its `interned` has 2 bits, 8 bits in free-threaded 3.13 and 16 bits in 3.14
+ * (Include/cpython/unicodeobject.h): all three are tried. The values of `interned` are below 4, so
+ * a shift that is too small finds kind 0, which no string has.
  */
 static bool read_state(uint32_t state, struct string_state *ret)
 {
@@ -75,13 +77,13 @@ static uint32_t character(const uint8_t *p, unsigned int kind)
 	return c;
 }
 
-/* What is left of the caller's scratch. */
+/* The unused part of the caller's scratch. */
 struct room {
 	char *at;
 	size_t size;
 };
 
-/* The str object at ADDRESS as UTF-8, with a NUL, in ROOM. */
+/* Copies the str object at ADDRESS to ROOM as UTF-8 with a NUL. *RET points to the copy. */
 static int read_string(const struct python_layout *l, const struct target_memory *memory,
 		       uint64_t address, struct room *room, const char **ret)
 {
@@ -122,7 +124,10 @@ static int read_string(const struct python_layout *l, const struct target_memory
 	return 0;
 }
 
-/* The code object, as far as the cookie is of it. */
+/*
+ * Checks that the code object at ADDRESS is the one with COOKIE. -EFAULT: it is another one; other
+ * errors: it cannot be read.
+ */
 static int read_code(const struct python_process *p, const struct target_memory *memory,
 		     uint64_t address, uint32_t cookie)
 {
@@ -159,13 +164,16 @@ static void *read_lines(const struct python_layout *l, const struct target_memor
 	return TAKE_PTR(table);
 }
 
-/* The function of the code object, its strings in SCRATCH. The caller frees *RET_TABLE. */
+/*
+ * Reads the function of the code object at CODE; the strings go to SCRATCH. The caller frees
+ * *RET_TABLE.
+ */
 static int read_function(const struct python_process *p, const struct target_memory *memory,
 			 uint64_t code, uint32_t cookie, char *scratch, size_t scratch_size,
 			 struct runtime_function *ret, void **ret_table)
 {
 	const struct python_layout *l = &p->layout;
-	/* The file gets what the name leaves, and the name not all. */
+	/* The name gets half of SCRATCH, the file the rest. */
 	struct room room = {scratch, scratch_size / 2};
 	uint64_t name, file;
 	uint32_t first;
@@ -210,7 +218,7 @@ int python_symbolize(void *state, const struct target_memory *memory, const uint
 		r = read_function(p, memory, code, cookie, scratch, scratch_size, &f, &table);
 		if (r < 0)
 			return r;
-		/* Without its table the next frame of it would have no line. */
+		/* Without its table, the function's next frame would have no line. */
 		if (f.table && f.table_size <= RUNTIME_FUNCTION_TABLE_MAX)
 			target_keep_function(memory, code, cookie, &f);
 	}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Where the fields lie that a walk needs, by version. Sources: CPython's headers at the tag of each
- * version's last release, on 64-bit Linux, and checked against the debug information of builds of
- * 3.6.15, 3.7.16, 3.8.18, 3.9.18, 3.10.13, 3.11.7, 3.12.1 and 3.13.0:
+ * Offsets of the fields that a walk needs, by version. Sources: CPython's headers at the tag of
+ * each version's last release, on 64-bit Linux, and checked against the debug information of builds
+ * of 3.6.15, 3.7.16, 3.8.18, 3.9.18, 3.10.13, 3.11.7, 3.12.1 and 3.13.0:
  *   thread state     Include/pystate.h, Include/cpython/pystate.h (3.8 on)
  *   interpreter      Include/pystate.h, Include/internal/pycore_interp.h (3.9 on)
  *   _PyRuntime       Include/internal/pystate.h (3.7), pycore_pystate.h (3.8), pycore_runtime.h
@@ -11,23 +11,22 @@
  *                    (3.14 on)
  *   code             Include/code.h, Include/cpython/code.h (3.8 on)
  *   str, bytes       Include/unicodeobject.h, Include/cpython/unicodeobject.h, bytesobject.h
- * From 3.13 on a process says itself where they are: struct _Py_DebugOffsets at the start of
- * _PyRuntime (3.13: Include/internal/pycore_runtime.h; 3.14 on: pycore_debug_offsets.h), whose
- * places were checked against the headers of 3.14.8 and 3.15.0.
- * Any thread.
+ * From 3.13 on the process itself has the offsets: struct _Py_DebugOffsets at the start of
+ * _PyRuntime (3.13: Include/internal/pycore_runtime.h; 3.14 on: pycore_debug_offsets.h). The layout
+ * of that struct was checked against the headers of 3.14.8 and 3.15.0. Any thread.
  */
 #include "agent/runtime/python/python.h"
 
 enum {
 	WORD = 8,
 	CODE_SPAN = KILN_PYTHON_CODE_WORDS * WORD,
-	FIELD_MAX = 1 << 20, /* no structure is larger, but 3.12's and later _PyRuntime */
+	FIELD_MAX = 1 << 20, /* offsets are below this: only _PyRuntime (3.12 on) is larger */
 };
 
 #define NONE		    PYTHON_NO_FIELD
-/* The bit of the word at OFFSET in a code object whose type is at 8. */
+/* The bit in code_mask of the word at OFFSET in a code object; bit 0 is the type, at 8. */
 #define AT(offset)	    (1U << (((offset)-8) / WORD))
-/* Of OFFSET and all words up to LAST. */
+/* The bits of all words from OFFSET to LAST. */
 #define UP_TO(offset, last) ((AT(last) << 1) - AT(offset))
 
 /* PyCompactUnicodeObject and PyASCIIObject have a wchar_t * up to 3.11 (PEP 623). */
@@ -43,7 +42,7 @@ enum {
 	.frame_copy = NONE, .code_qualname = NONE, .code_start = NONE, .code_copies = NONE,        \
 	OBJECTS, STRINGS_TO_3_11
 
-/* All but co_zombieframe and what follows it, which change. */
+/* code_mask has all words up to co_zombieframe, which changes, as do the words behind it. */
 #define CODE_TO_3_7                                                                                \
 	.code_firstlineno = 36, .code_filename = 96, .code_name = 104, .code_lines = 112,          \
 	.code_mask = UP_TO(16, 112)
@@ -107,7 +106,7 @@ static const struct python_layout layouts[PYTHON_MINOR_OFFSETS - PYTHON_MINOR_MI
 	    .cframe_frame = 48,
 	    .frame_instr = 96,
 	},
-    /* co_warmup changes; it shares a word with co_flags. */
+    /* code_mask leaves out co_flags: co_warmup, which changes, is in the same word. */
     [11 - PYTHON_MINOR_MIN] =
 	{
 	    .kind = KILN_PYTHON_ENTRY,
@@ -136,7 +135,7 @@ static const struct python_layout layouts[PYTHON_MINOR_OFFSETS - PYTHON_MINOR_MI
 	    .code_copies = NONE,
 	    .code_mask = UP_TO(16, 40) | UP_TO(56, 80) | UP_TO(96, 128),
 	},
-    /* co_version is given later. */
+    /* code_mask leaves out co_version, which CPython sets later. */
     [12 - PYTHON_MINOR_MIN] =
 	{
 	    .kind = KILN_PYTHON_SHIM,
@@ -178,8 +177,7 @@ const struct python_layout *python_layout_of(unsigned int minor)
 /* ---- 3.13 on ----------------------------------------------------------------------------------
  */
 
-/* Where the offsets are in struct _Py_DebugOffsets: parts that grew from each version to the next.
- */
+/* Byte offsets of the parts of struct _Py_DebugOffsets. Each version added fields to some parts. */
 struct offsets_places {
 	uint32_t interpreter, thread, frame, code, object, bytes, string;
 	uint32_t thread_id;
@@ -231,7 +229,7 @@ struct reader {
 	bool bad;
 };
 
-/* Word N of the table at PLACE, which must be an offset below LIMIT. */
+/* Returns word N of the part at PLACE: an offset, which must be below LIMIT. Else r->bad is set. */
 static uint32_t field(struct reader *r, uint32_t place, uint32_t n, uint64_t limit)
 {
 	uint64_t v;
@@ -280,7 +278,7 @@ static void read_frame(struct reader *r, const struct offsets_places *at, struct
 	}
 }
 
-/* The bit of a word of the code object; a field beyond what is read has none. */
+/* The bit in code_mask of the word at OFFSET; 0: beyond the words that the walker reads. */
 static uint32_t mask_of(const struct python_layout *l, uint32_t offset)
 {
 	uint32_t from = offset - l->object_type;
@@ -298,9 +296,15 @@ static void read_code(struct reader *r, const struct offsets_places *at, struct 
 	l->code_qualname = field(r, at->code, 3, size);
 	l->code_lines = field(r, at->code, 4, size);
 	l->code_firstlineno = field(r, at->code, 5, size);
-	/* The instructions are the last member, and none of their room counts. */
+	/*
+	 * The instructions are the last member, and SIZE does not count them: they may begin at its
+	 * end.
+	 */
 	l->code_start = field(r, at->code, 9, (uint64_t)size + WORD);
-	/* ob_size follows the type; flags, numbers of arguments, lines and names. */
+	/*
+	 * Words that never change: ob_size (behind the type), flags and number of arguments, first
+	 * line, and the pointers to names.
+	 */
 	l->code_mask = mask_of(l, l->object_type + WORD) | mask_of(l, field(r, at->code, 6, size)) |
 		       mask_of(l, l->code_firstlineno) | mask_of(l, field(r, at->code, 7, size)) |
 		       mask_of(l, field(r, at->code, 8, size)) | mask_of(l, l->code_filename) |

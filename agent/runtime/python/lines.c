@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * From an instruction to its line. Three tables were in use:
+ * Finds the line of an instruction. CPython has had three tables for that:
  *   3.6 - 3.9   co_lnotab: pairs (bytes of code, signed lines), each a step from the one before
  *               (CPython v3.9.18, Objects/lnotab_notes.txt).
- *   3.10        co_linetable: the same pairs, but each is a range with the line it has; -128: none
- *               (CPython v3.10.13, Objects/lnotab_notes.txt).
+ *   3.10        co_linetable: the same pairs, but each is a range of code and its line; -128: the
+ *               range has no line (CPython v3.10.13, Objects/lnotab_notes.txt).
  *   3.11 on     co_linetable: entries of one byte (kind, length) and varints behind it
  *               (CPython v3.11.7, Objects/locations.md).
  * All bytes are foreign: only sums are kept, and a table that ends early ends the search. Any
@@ -17,9 +17,12 @@ enum {
 	CODE_UNIT = 2, /* bytes of an instruction */
 };
 
-/* Kinds of entry of the location table that have a line's difference to the one before. */
+/*
+ * Kinds of entries of the location table. All of these but LOCATION_NONE tell their line as the
+ * difference to the line of the entry before.
+ */
 enum {
-	LOCATION_ONE_LINE_0 = 10, /* .. 12: 0 to 2 lines further, 2 bytes of columns */
+	LOCATION_ONE_LINE_0 = 10, /* 10 to 12: 0 to 2 lines further, 2 bytes of columns */
 	LOCATION_ONE_LINE_2 = 12,
 	LOCATION_NO_COLUMNS = 13, /* a varint */
 	LOCATION_LONG = 14,	  /* a varint, and three of columns */
@@ -117,7 +120,7 @@ static uint32_t line_by_locations(struct cursor *c, uint32_t first, int32_t last
 
 uint32_t python_line(unsigned int minor, struct cursor c, uint32_t first, int32_t lasti)
 {
-	/* A frame that has not run yet stands where the function begins. */
+	/* LASTI is negative in a frame that has not run yet: it is at the function's first line. */
 	if (lasti < 0)
 		return valid_line(first);
 	if (minor < 10)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Is a file CPython, which version, and where is what the walk needs? By the symbols that it
- * exports, which distributions cannot strip because extension modules link against them; symbols of
- * its own only add to that (3.6's static variables, pieces of a function that was split). Any
- * thread; nothing is shared.
+ * Recognizes CPython in a file, its version, and the addresses that a walk needs. They come from
+ * the symbols that the file exports: distributions cannot strip these, because extension modules
+ * link against them. The file's .symtab only adds to them (3.6's static variables, the pieces of a
+ * function that gcc has split). Any thread; nothing is shared.
  */
 #include "agent/runtime/python/python.h"
 
@@ -13,8 +13,8 @@
 
 enum {
 	VERSION_TEXT_MAX = 16,
-	TAIL_SHARE =
-	    10, /* of the range of tail-calling functions, one part in this may be others */
+	/* At most 1 / TAIL_SHARE of the bytes between tail-calling functions is other code. */
+	TAIL_SHARE = 10,
 };
 
 /* Where a symbol's value goes. */
@@ -26,7 +26,8 @@ struct wanted {
 struct probe {
 	struct python_image *p;
 	uint64_t eval_size, version, getter, bound_getter;
-	uint64_t tail_start, tail_end, tail_bytes; /* 3.14's functions for each instruction */
+	/* 3.14's tail-calling functions: their range, and the sum of their sizes */
+	uint64_t tail_start, tail_end, tail_bytes;
 	bool has_symtab;
 };
 
@@ -91,7 +92,7 @@ static void take_symbol(struct probe *b, const char *name, const Elf64_Sym *s)
 	}
 }
 
-/* Reads the symbols of a table; false when there is none. */
+/* Reads the symbols of the section NAME; false: the file has no such section. */
 static bool read_symbols(struct probe *b, const struct image *image, const char *name)
 {
 	const struct image_section *section = image_section(image, name);
@@ -106,7 +107,7 @@ static bool read_symbols(struct probe *b, const struct image *image, const char 
 		const char *text;
 
 		memcpy(&s, cursor_bytes(&c, sizeof(s)), sizeof(s));
-		/* Most names are told apart by two letters. */
+		/* The first two letters rule out most symbols. */
 		if (strings.bad || strings.size < 4 || s.st_name > strings.size - 4)
 			continue;
 		text = (const char *)strings.data + s.st_name;
@@ -125,7 +126,7 @@ static bool read_symbols(struct probe *b, const struct image *image, const char 
 /* ---- the version ------------------------------------------------------------------------------
  */
 
-/* "3.N" at TEXT. */
+/* Parses "3.N" at TEXT; *RET is N. */
 static bool parse_minor(const char *text, unsigned int *ret)
 {
 	char *end;
@@ -164,7 +165,7 @@ static bool version_by_soname(const struct image *image, unsigned int *ret)
 	return false;
 }
 
-/* PY_VERSION, "3.9.18", is a string of its own. */
+/* PY_VERSION is a string of its own, such as "3.9.18": a NUL comes before it. */
 static bool version_by_text(const struct image *image, unsigned int *ret)
 {
 	const struct image_section *section = image_section(image, ".rodata");
@@ -242,7 +243,7 @@ static void find_ranges(struct probe *b, const struct image *image)
 						    RUNTIME_RANGES_MAX - ri->n_ranges);
 }
 
-/* Symbols of its own are read when there is a reason to think that it is Python at all. */
+/* May a file be Python that does not export _PyEval_EvalFrameDefault? Only then is .symtab read. */
 static bool may_be_python(const struct image *image)
 {
 	return image_section(image, ".PyRuntime") || (image->path && strstr(image->path, "python"));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CPython, as one of the runtimes of agent/runtime/runtime.h. What the parts share: the layout of a
- * version's structures, what a file tells of the interpreter in it, and the tables of lines.
+ * CPython as one of the runtimes of agent/runtime/runtime.h. This header has what the files of this
+ * folder share: the layout of a version's structures, what probe() found in a file, and the tables
+ * of lines.
  */
 #pragma once
 
@@ -13,19 +14,25 @@
 enum {
 	PYTHON_MINOR_MIN = 6,
 	PYTHON_MINOR_MAX = 15,
-	PYTHON_MINOR_OFFSETS = 13, /* from here on the process has a table of its own offsets */
+	PYTHON_MINOR_OFFSETS = 13, /* first version whose processes hold struct _Py_DebugOffsets */
 	PYTHON_OFFSETS_BYTES = 744,
 	PYTHON_OFFSETS_BYTES_TO_3_14 = 648,
 	PYTHON_STRING_MAX = 2048,	 /* characters of a name or path; the rest is cut off */
 	PYTHON_LINE_TABLE_MAX = 1 << 20, /* bytes */
 };
 
-/* Offsets in bytes; PYTHON_NO_FIELD: there is none. From where is said in layout.c. */
+/*
+ * Offsets of fields in their structures, in bytes. PYTHON_NO_FIELD: the version has no such field.
+ * layout.c names the sources.
+ */
 #define PYTHON_NO_FIELD UINT32_MAX
 
 struct python_layout {
 	uint32_t kind; /* enum kiln_python_kind */
-	/* _PyRuntimeState; with none (3.6) symbols lead to the same values. */
+	/*
+	 * _PyRuntimeState. 3.6 has none: there the symbols in struct python_image have these
+	 * values.
+	 */
 	uint32_t runtime_interpreters, runtime_current, runtime_key;
 	uint32_t interp_next, interp_threads;
 	uint32_t thread_next, thread_id, thread_frame, cframe_frame;
@@ -35,23 +42,24 @@ struct python_layout {
 	/* PyCodeObject */
 	uint32_t code_filename, code_name, code_qualname, code_lines, code_firstlineno, code_start;
 	uint32_t code_copies;
-	uint32_t code_mask; /* of the words from the type on: those that never change */
+	uint32_t code_mask; /* bit i: word i of the object, counted from its type, never changes */
 	/* PyObject, PyASCIIObject, PyCompactUnicodeObject, PyBytesObject */
 	uint32_t object_type;
 	uint32_t string_length, string_state, string_ascii, string_compact;
 	uint32_t bytes_size, bytes_data;
 };
 
-/* The layout of 3.MINOR below PYTHON_MINOR_OFFSETS; NULL when that is not known. */
+/* Returns the layout of 3.MINOR. NULL: MINOR is not known, or is PYTHON_MINOR_OFFSETS or more. */
 const struct python_layout *python_layout_of(unsigned int minor);
 /*
- * From the _Py_DebugOffsets at the start of _PyRuntime. -EAGAIN: not filled in yet; -ENOTSUP and
- * ERR: it makes no sense.
+ * Makes the layout of 3.MINOR from OFFSETS: the first SIZE bytes of _PyRuntime, which are its
+ * struct _Py_DebugOffsets. -EAGAIN: CPython has not filled them in yet; -ENOTSUP and ERR: they make
+ * no sense.
  */
 int python_layout_read(const void *offsets, size_t size, unsigned int minor,
 		       struct python_layout *ret, struct error *err) _must_check_;
 
-/* What a file has; addresses are ELF virtual ones, 0: not there. */
+/* What probe() found in a file. Addresses are ELF virtual addresses; 0: the symbol is missing. */
 struct python_image {
 	struct runtime_image base;
 	unsigned int minor;
@@ -61,15 +69,16 @@ struct python_image {
 	uint64_t key;	    /* autoTLSkey (3.6) */
 	uint64_t code_type; /* PyCode_Type */
 	uint64_t eval;
-	struct thread_variable running; /* the state that runs (3.12 on) */
-	struct thread_variable bound;	/* PyGILState's (3.15) */
+	struct thread_variable running; /* _Py_tss_tstate, the thread's running state (3.12 on) */
+	/* _Py_tss_gilstate, the thread's state for PyGILState (3.15) */
+	struct thread_variable bound;
 };
 
 int python_probe(const struct image *image, struct runtime_image **ret,
 		 struct error *err) _must_check_;
 void python_forget(struct runtime_image *ri);
 
-/* A process with the interpreter in it. */
+/* State of an attachment: what python_symbolize() needs to know of the process. */
 struct python_process {
 	struct python_layout layout;
 	unsigned int minor;
@@ -87,8 +96,8 @@ int python_symbolize(void *state, const struct target_memory *memory, const uint
 void python_detach(void *state);
 
 /*
- * The line of instruction LASTI in a code object of 3.MINOR whose table of lines is C and whose
- * first line is FIRST; 0 when it has none. LASTI counts as the version does: bytes, but
- * instructions in 3.10. Any bytes will do.
+ * Returns the line of the instruction LASTI in a code object of 3.MINOR; 0: the instruction has no
+ * line. C is the object's table of lines, FIRST its first line. LASTI is in bytes, in 3.10 in
+ * instructions. C may hold any bytes.
  */
 uint32_t python_line(unsigned int minor, struct cursor c, uint32_t first, int32_t lasti);

@@ -3,14 +3,16 @@
  * The walk of Python frames (CPython 3.6 to 3.15), on top of bpf/unwind.h; for BPF and for the
  * host.
  *
- * A native frame of _PyEval_EvalFrameDefault stands for one Python frame up to 3.10, and from 3.11
- * on for all frames up to that which the C function was entered with. The chain begins at the
- * thread's state and is followed one group for each native frame, so Python's frames lie between
- * the C frames that called and were called. docs/unwinding/python.md has the sources of all this.
+ * Up to 3.10 a native frame of _PyEval_EvalFrameDefault stands for one Python frame. From 3.11 on
+ * it stands for a group: all Python frames down to the one that the C function was entered with.
+ * The chain of Python frames begins at the thread's state, and each native frame takes one group
+ * off it. So Python's frames lie between the C frames that called them and the C frames that they
+ * called. docs/unwinding/python.md has the sources of all this.
  *
- * A frame's words: the code object's address; the last instruction as the version counts it in the
- * low half and kiln_python_cookie() of the code object in the high one. All that is read is
- * foreign: a chain that turns back on itself is found by Brent's method, any other is bounded.
+ * The first word of a frame is the code object's address. The second has the last instruction, in
+ * the version's unit, in its low half and kiln_python_cookie() of the code object in its high half.
+ * Everything read is foreign: Brent's method finds a chain that turns back on itself, and any other
+ * chain has a limit.
  */
 #pragma once
 
@@ -18,15 +20,17 @@
 
 /* What w->cursor holds. */
 enum {
-	PYTHON_STATE,	 /* the thread state */
-	PYTHON_FRAME,	 /* the next frame; 0: the chain is at its end */
-	PYTHON_CODE,	 /* the last frame's code object, whose cookie is known */
+	PYTHON_STATE, /* the thread state */
+	PYTHON_FRAME, /* the frame to emit next; 0: the chain is at its end */
+	/* The code object of the last frame; its cookie is in PYTHON_PROGRESS. */
+	PYTHON_CODE,
 	PYTHON_PROGRESS, /* cookie << 32 | frames looked at << 8 | enum python_stage */
-	PYTHON_ANCHOR,	 /* the interpreter's own struct on the C stack, of the group at hand */
-	PYTHON_TORTOISE, /* a frame seen earlier */
+	/* The struct on the C stack that belongs to the current group: CFrame, or the shim. */
+	PYTHON_ANCHOR,
+	PYTHON_TORTOISE, /* an earlier frame, for Brent's method */
 };
 
-/* Where the state at hand was found; each is tried once. */
+/* How the current thread state was found. Each way is tried once, in this order. */
 enum python_stage { PYTHON_NEW, PYTHON_RUNNING, PYTHON_BOUND, PYTHON_LISTED, PYTHON_OVER };
 
 KILN_INLINE const struct kiln_python *python_data(const struct kiln_walk *w)
@@ -34,8 +38,7 @@ KILN_INLINE const struct kiln_python *python_data(const struct kiln_walk *w)
 	return (const struct kiln_python *)w->runtime.data;
 }
 
-/* The word at ADDRESS; 0 when it cannot be read, which w->unreadable tells from a word that is 0.
- */
+/* Returns the word at ADDRESS. If it cannot be read, returns 0 and sets w->unreadable. */
 KILN_INLINE uint64_t python_word(struct kiln_walk *w, uint64_t address)
 {
 	uint64_t v = 0;
@@ -46,7 +49,10 @@ KILN_INLINE uint64_t python_word(struct kiln_walk *w, uint64_t address)
 	return 0;
 }
 
-/* N bytes at OFFSET of what was read into the scratch, within one word. */
+/*
+ * Returns the word of w->scratch that has byte OFFSET, shifted so that this byte is the lowest. A
+ * field must lie within one word.
+ */
 KILN_INLINE uint64_t python_field(const struct kiln_walk *w, uint32_t offset)
 {
 	uint32_t i = offset >> 3 & 15;
@@ -66,13 +72,13 @@ KILN_INLINE void python_enter_stage(struct kiln_walk *w, uint32_t stage)
 	    (w->cursor.words[PYTHON_PROGRESS] & ~255ULL) | (stage & 255);
 }
 
-/* Is STATE this thread's? thread_id is what pthread_self() said. */
+/* Does STATE belong to this thread? Then thread_id (pthread_self()) is the thread pointer. */
 KILN_INLINE int python_is_own(struct kiln_walk *w, uint64_t state)
 {
 	return state && python_word(w, state + python_data(w)->thread_id) == w->thread_pointer;
 }
 
-/* The state that this thread runs, if it holds the interpreter's lock. */
+/* Returns the running state of this thread; 0: the thread does not hold the interpreter's lock. */
 KILN_INLINE uint64_t python_running(struct kiln_walk *w)
 {
 	const struct kiln_python *p = python_data(w);
@@ -81,7 +87,7 @@ KILN_INLINE uint64_t python_running(struct kiln_walk *w)
 	if (p->flags & KILN_PYTHON_HAS_CURRENT)
 		state = python_word(w, p->current);
 	if (p->flags & KILN_PYTHON_HAS_TLS) {
-		/* The thread control block's second word is its vector of blocks (glibc, musl). */
+		/* The second word of the control block: the vector of TLS blocks (glibc, musl). */
 		if (p->tls_module) {
 			block = python_word(w, block + 8);
 			block =
@@ -95,7 +101,10 @@ KILN_INLINE uint64_t python_running(struct kiln_walk *w)
 	return python_is_own(w, state) ? state : 0;
 }
 
-/* The state that PyGILState has for this thread, whether it holds the lock or not. */
+/*
+ * Returns the state that PyGILState keeps for this thread, whether or not the thread holds the
+ * lock; 0: not known.
+ */
 KILN_INLINE uint64_t python_bound(struct kiln_walk *w)
 {
 	const struct kiln_python *p = python_data(w);
@@ -108,7 +117,11 @@ KILN_INLINE uint64_t python_bound(struct kiln_walk *w)
 	return base ? python_word(w, base + (uint64_t)(int64_t)p->tsd_second) : 0;
 }
 
-/* Another state of this thread, in w->value: of a further interpreter, or the only way there is. */
+/*
+ * Searches the interpreters' lists of threads for a state of this thread that is not the current
+ * one, and puts it into w->value: the thread's state in another interpreter, or its first one when
+ * neither other way has found it. Non-zero: there is none.
+ */
 KILN_GLOBAL int python_listed(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -122,7 +135,7 @@ KILN_GLOBAL int python_listed(uint32_t slot)
 	if (!(p->flags & KILN_PYTHON_HAS_LIST))
 		return -1;
 	interp = python_word(w, p->interpreters);
-	/* One interpreter has one state for a thread, and that was found. */
+	/* A thread has one state in each interpreter. With one interpreter there is no other. */
 	if (!interp || (w->cursor.words[PYTHON_STATE] && !python_word(w, interp + p->interp_next)))
 		return -1;
 	state = python_word(w, interp + p->interp_threads);
@@ -143,7 +156,10 @@ KILN_GLOBAL int python_listed(uint32_t slot)
 	return -1;
 }
 
-/* Begins with STATE's chain. Non-zero: it has none. */
+/*
+ * Makes STATE the current state, at the head of its chain. Non-zero: STATE has no frames, or was
+ * the current state already.
+ */
 KILN_INLINE int python_begin(struct kiln_walk *w, uint64_t state)
 {
 	const struct kiln_python *p = python_data(w);
@@ -165,7 +181,7 @@ KILN_INLINE int python_begin(struct kiln_walk *w, uint64_t state)
 	return frame ? 0 : -1;
 }
 
-/* The next state of this thread that has frames. Non-zero: there is none. */
+/* Goes on to the next state of this thread that has frames. Non-zero: there is none. */
 KILN_GLOBAL int python_next_state(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -211,8 +227,7 @@ KILN_INLINE int python_in_native_frame(struct kiln_walk *w, uint64_t address)
 	return address >= w->regs.sp - KILN_RED_ZONE && address < cfa;
 }
 
-/* Is the frame object CANDIDATE, which a register holds, about to be linked in front of the chain?
- */
+/* Is CANDIDATE, a register's value, a frame object that is about to become the chain's head? */
 KILN_INLINE int python_is_pending(struct kiln_walk *w, uint64_t candidate)
 {
 	const struct kiln_python *p = python_data(w);
@@ -224,10 +239,11 @@ KILN_INLINE int python_is_pending(struct kiln_walk *w, uint64_t candidate)
 }
 
 /*
- * Up to 3.10 a frame object belongs to one native frame, but while that is entered or left it is
- * not, or not any more, at the head of the chain. gcc keeps it in `extra` for all of the function
- * (rbx on x86-64: seen in builds of 3.6 to 3.10), and at its very beginning it is an argument.
- * 1: the head is that of the native frame in w->regs now; 0: not known.
+ * Up to 3.10 each frame object belongs to one native frame. While that native frame is being
+ * entered or left, its frame object is not the head of the chain: not yet, or not any more. gcc
+ * keeps the frame object in `extra` for all of the function (rbx on x86-64: seen in builds of 3.6
+ * to 3.10); at the very beginning of the function it is an argument. Returns 1: the head is the
+ * frame object of the native frame in w->regs; 0: not known.
  */
 KILN_GLOBAL int python_take_pending(uint32_t slot)
 {
@@ -238,7 +254,7 @@ KILN_GLOBAL int python_take_pending(uint32_t slot)
 		return 0;
 	found = w->regs.extra;
 	if (w->leaf_valid && w->regs.pc - python_data(w)->eval < KILN_PYTHON_PROLOGUE) {
-		/* `extra` may still be the caller's, which is such a function as well. */
+		/* `extra` may still be the caller's, which may be the same function. */
 		if (python_is_pending(w, w->leaf[ARCH_REG_ARG0]))
 			found = w->leaf[ARCH_REG_ARG0];
 		else if (python_is_pending(w, w->leaf[ARCH_REG_ARG1]))
@@ -266,7 +282,10 @@ KILN_GLOBAL int python_stop(uint32_t slot, uint32_t why)
 	return 1;
 }
 
-/* Counts FRAME. Non-zero: the chain has come back to it, or has no end. */
+/*
+ * Counts FRAME. Non-zero: the chain has come back to FRAME, or has too many frames; the walk of the
+ * chain is ended then.
+ */
 KILN_INLINE int python_count(struct kiln_walk *w, uint64_t frame)
 {
 	uint32_t n = ((uint32_t)w->cursor.words[PYTHON_PROGRESS] >> 8) + 1;
@@ -281,7 +300,10 @@ KILN_INLINE int python_count(struct kiln_walk *w, uint64_t frame)
 	return 0;
 }
 
-/* Where the instructions begin that INSTR is of. */
+/*
+ * Returns the address where the instructions of CODE begin. COPY: the index of the thread's own
+ * copy of them; 0: the object's.
+ */
 KILN_INLINE uint64_t python_instructions(struct kiln_walk *w, uint64_t code, uint32_t copy)
 {
 	const struct kiln_python *p = python_data(w);
@@ -296,8 +318,8 @@ KILN_INLINE uint64_t python_instructions(struct kiln_walk *w, uint64_t code, uin
 }
 
 /*
- * Emits the frame at hand and goes on to the one before. 0: that belongs to the same native frame;
- * 1: it does not, or there is none.
+ * Emits the current frame and goes on to its caller. Returns 0: the caller belongs to the same
+ * native frame; 1: it does not, or there is none.
  */
 KILN_GLOBAL int python_frame(uint32_t slot)
 {
@@ -360,7 +382,7 @@ KILN_INLINE void python_group(struct kiln_walk *w)
 	}
 }
 
-/* The frames of the native frame in w->regs. */
+/* Emits the Python frames of the native frame in w->regs. */
 KILN_GLOBAL int python_walk(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -374,8 +396,7 @@ KILN_GLOBAL int python_walk(uint32_t slot)
 	fresh = python_stage(w) == PYTHON_NEW;
 	w->unreadable = 0;
 	if (!w->cursor.words[PYTHON_FRAME] && python_next_state(w->slot)) {
-		/* Where frames were before, the native frame is one that is just entered or left.
-		 */
+		/* Not an error later in the stack: the native frame is being entered or left. */
 		if (fresh)
 			walk_missing(w, w->unreadable ? KILN_MISSING_READ : KILN_MISSING_NO_THREAD);
 		return 0;
@@ -389,10 +410,13 @@ KILN_GLOBAL int python_walk(uint32_t slot)
 	frames = w->runtime_frames;
 	limit = w->limit;
 	python_group(w);
-	/* 3.15's chains end with a shim that no native frame has. */
+	/* 3.15: a chain ends with a shim that is in no native frame. Take the next state. */
 	if (!fresh && w->n == n && !w->cursor.words[PYTHON_FRAME] && !python_next_state(w->slot))
 		python_group(w);
-	/* The shim is on the C stack of the native frame that these frames belong to. */
+	/*
+	 * The shim lies in the native frame that the emitted frames belong to. If that is not the
+	 * one in w->regs, take them back: it has no Python frames.
+	 */
 	if (fresh && p->kind == KILN_PYTHON_SHIM && p->cframe_frame == KILN_PYTHON_NONE &&
 	    !w->full && w->cursor.words[PYTHON_ANCHOR] &&
 	    !python_in_native_frame(w, w->cursor.words[PYTHON_ANCHOR])) {

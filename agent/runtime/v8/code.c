@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code objects and their tables. Nothing in a process tells which code an address is in without
- * walking V8's heap, so the beginning is searched for backwards: the header in front of the
- * instructions has the map of its kind of object. Loop thread; keeps nothing.
+ * Code objects and their tables. A process has no index from addresses to code but V8's heap
+ * itself. So the beginning of the code is searched for backwards from the address: the object
+ * header in front of the instructions has a map, which tells the kind of object. Loop thread; keeps
+ * nothing.
  *
  * Sources: V8 src/objects/code.h, src/baseline/bytecode-offset-iterator.h,
  * src/interpreter/bytecodes.h.
@@ -11,11 +12,12 @@
 #include "agent/runtime/v8/positions.h"
 
 enum {
-	HEADERS_MAX = 64,    /* that look like one and are not */
+	HEADERS_MAX = 64,    /* words that look like a header and are none */
 	CODE_ALIGNMENT = 32, /* V8 src/common/globals.h kCodeAlignment: 32 or 64 */
 	HEADER_MAX = 256,
-	BYTECODE_HOPS = 3, /* from a function to its bytecode */
-	PREFIX_WIDE = 0,   /* src/interpreter/bytecodes.h: Wide, ExtraWide, DebugBreak... of both */
+	BYTECODE_HOPS = 3, /* objects on the way from a function to its bytecode */
+	/* src/interpreter/bytecodes.h: Wide, ExtraWide, and DebugBreak... of each */
+	PREFIX_WIDE = 0,
 	PREFIX_MAX = 3,
 };
 
@@ -30,7 +32,7 @@ static int code_header(const struct v8_heap *h, uint64_t start, uint64_t pc, str
 	uint64_t at;
 
 	if (l->stream_header) {
-		/* The instruction stream knows its Code, and that where its instructions are. */
+		/* The InstructionStream points to its Code, and the Code to its instructions. */
 		if (v8_field(h, (start - (uint64_t)l->stream_header) | 1, 8, l->type_code,
 			     &c.object) < 0 ||
 		    v8_word(h, c.object, l->code_start, &at) < 0 || at != start)
@@ -78,7 +80,7 @@ int v8_code_find(const struct v8_heap *h, uint64_t pc, uint64_t *hint, struct v8
 				*hint = map;
 				return 0;
 			}
-			/* A function that ends before PC: what follows is none. */
+			/* This code ends before PC: PC is in no code. */
 			if (r == -ENOENT)
 				return r;
 		}
@@ -112,8 +114,8 @@ int v8_bytecode_of(const struct v8_heap *h, uint64_t shared, uint64_t *ret)
 			return 0;
 		}
 		/*
-		 * Baseline code has it in place of the deoptimization data; InterpreterData
-		 * and 9.4's BaselineData in their first or second field.
+		 * Where the bytecode is: in baseline code, in place of the deoptimization data; in
+		 * InterpreterData and 9.4's BaselineData, in the first or second field.
 		 */
 		if (v8_type(h, v) == l->type_code) {
 			r = v8_word(h, v, l->code_deopt, &v);
@@ -129,7 +131,7 @@ int v8_bytecode_of(const struct v8_heap *h, uint64_t shared, uint64_t *ret)
 	return -EFAULT;
 }
 
-/* The length of the bytecode at C, with its prefix. */
+/* The length of the bytecode at C with its prefix; 0: not known. */
 static uint32_t bytecode_size(const struct v8_bytecodes *sizes, struct cursor c)
 {
 	uint32_t scale = 0, prefix = 0;
@@ -167,7 +169,7 @@ int32_t v8_baseline_offset(const struct v8_heap *h, const struct v8_code *code, 
 		return -1;
 	t = cursor_of(table, n);
 	b = cursor_of(bytecodes, length);
-	/* The first entry ends the prologue, each further one a bytecode. */
+	/* Entries are lengths of machine code: first the prologue's, then one for each bytecode. */
 	end = cursor_uleb(&t);
 	while (end <= offset && cursor_left(&t) && cursor_left(&b)) {
 		uint32_t size = bytecode_size(sizes, b);

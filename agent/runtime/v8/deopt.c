@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Deoptimization data is an array: where the translations are, literals, then three words for each
- * place where code can be left: offset in the bytecode of the innermost function, where its
- * translation begins, offset in the code (of Turbofan's: that the call returns to; none of a
- * check). The exits, one for each place, are calls of the same length, one behind the other. A
- * translation is a list of opcodes, a byte each, with variable-length operands: BEGIN, then a frame
- * and its values, from the outermost frame on. Most opcodes are those at the same place of an
- * earlier translation, and only counted. How many operands an opcode has the build says itself;
- * frames of JavaScript are its first two.
+ * DeoptimizationData is an array: where the translations are, literals, then three words for each
+ * place where code can be left:
+ *   the offset in the bytecode of the innermost function,
+ *   where the place's translation begins,
+ *   the offset in Turbofan's code that the place's call returns to; a check has none.
+ * The exits, one for each place, are calls of the same length, one behind the other. A translation
+ * is a list of opcodes, a byte each, with variable-length operands: BEGIN, then each frame and its
+ * values, from the outermost frame on. Most opcodes are the same as at the same place of an earlier
+ * translation: a translation only counts them. The build itself says how many operands each opcode
+ * has; the first two opcodes are frames of JavaScript.
  *
- * Loop thread; keeps nothing. All of it may be forged: what is looked at has a budget.
+ * Loop thread; keeps nothing. All of it may be forged: the number of opcodes that are looked at has
+ * a limit.
  *
  * Sources: V8 9.4 to 13.6 src/objects/code.h, from 12 on deoptimization-data.h (DeoptimizationData:
  * four words come between the inlining positions and the first place),
@@ -21,20 +24,27 @@
 enum {
 	OPCODE_FRAME_RETURN = 0, /* INTERPRETED_FRAME_WITH_RETURN ... */
 	OPCODE_FRAME = 1,	 /* ... and _WITHOUT_RETURN: offset, literal of the function */
-	BEGIN_OPERANDS = 3,	 /* distance of the earlier translation, frames, those of JS */
+	/*
+	 * Of BEGIN: distance to the earlier translation, number of frames, number of JavaScript
+	 * frames.
+	 */
+	BEGIN_OPERANDS = 3,
 	ENTRY_WORDS = 3,
 	ENTRY_TRANSLATION = 1,
 	ENTRY_PC = 2,
 	OPERANDS_MAX = 8,
-	/* From the inlining positions on: where exits begin, how many are of checks, ... */
+	/*
+	 * Words, counted from the inlining positions: where the exits begin, and how many are of
+	 * checks.
+	 */
 	WORDS_EXITS = 1,
 	WORDS_CHECKS = 2,
-	EXIT_SIZE = 4,	     /* src/deoptimizer/x64/deoptimizer-x64.cc ... */
-	EXIT_SIZE_9 = 7,     /* ... of V8 9 */
-	WORDS_BEFORE = 4,    /* ... the first place */
+	EXIT_SIZE = 4,	     /* bytes: src/deoptimizer/x64/deoptimizer-x64.cc */
+	EXIT_SIZE_9 = 7,     /* the same in V8 9 */
+	WORDS_BEFORE = 4,    /* the word of the first place, counted from the inlining positions */
 	COUNT_MAX = 1 << 14, /* places */
 	OPCODES_BUDGET = 1 << 18,
-	/* Safepoint table: stack slots, entries, sizes, tagged slots. */
+	/* Bytes of a safepoint table's header: stack slots, entries, sizes, tagged slots. */
 	SAFEPOINT_HEADER = 16,
 };
 
@@ -121,7 +131,7 @@ uint32_t v8_deopt_call(const struct v8_deopt *d, uint32_t index, uint32_t otherw
 {
 	int32_t pc;
 
-	/* None of a check. */
+	/* A check has no such offset. */
 	return entry_word(d, index, ENTRY_PC, &pc) == 0 && pc > 0 ? (uint32_t)pc : otherwise;
 }
 
@@ -145,10 +155,10 @@ static int read_translations(struct v8_deopt *d)
 
 struct translation {
 	struct cursor own, earlier;
-	uint64_t repeats; /* opcodes that are as in the earlier one */
+	uint64_t repeats; /* opcodes that are still to be taken from `earlier` */
 };
 
-/* 7 bits a byte, lowest first; the lowest bit is the sign. */
+/* The number V stands for: its lowest bit is the sign. */
 static int32_t signed_of(uint64_t v)
 {
 	int32_t n = (int32_t)(v >> 1 & 0x3fffffff);
@@ -156,7 +166,10 @@ static int32_t signed_of(uint64_t v)
 	return v & 1 ? -n : n;
 }
 
-/* The opcode at C, and its first operands. */
+/*
+ * Reads the opcode at C and its first operands, and takes 1 from the budget. Without budget C
+ * becomes bad.
+ */
 static uint8_t read_opcode(struct v8_deopt *d, struct cursor *c, uint64_t ret[BEGIN_OPERANDS])
 {
 	uint8_t opcode = cursor_u8(c);
@@ -174,7 +187,10 @@ static uint8_t read_opcode(struct v8_deopt *d, struct cursor *c, uint64_t ret[BE
 	return opcode;
 }
 
-/* Both go on by one opcode, whichever of them it is told by. */
+/*
+ * Returns the next opcode of T, with its operands in RET. It comes from `own` or `earlier`; both go
+ * on by one opcode.
+ */
 static uint8_t next_opcode(struct v8_deopt *d, struct translation *t, uint64_t ret[BEGIN_OPERANDS])
 {
 	uint64_t ignored[BEGIN_OPERANDS];
@@ -183,7 +199,10 @@ static uint8_t next_opcode(struct v8_deopt *d, struct translation *t, uint64_t r
 
 	if (!t->repeats) {
 		opcode = read_opcode(d, &t->own, ret);
-		/* The last opcode's operand is how many; few are counted by a number of its own. */
+		/*
+		 * The operand of the last opcode is how many opcodes are the same. A byte above n
+		 * says this, too: it is that number plus n.
+		 */
 		if (opcode == n - 1)
 			t->repeats = ret[0];
 		else if (opcode > n)
@@ -199,7 +218,10 @@ static uint8_t next_opcode(struct v8_deopt *d, struct translation *t, uint64_t r
 	return opcode;
 }
 
-/* Goes to the first frame of the translation at START. How many frames are JavaScript's, or -1. */
+/*
+ * Goes to the first frame of the translation at START. Returns the number of JavaScript frames, or
+ * -1.
+ */
 static int32_t begin(struct v8_deopt *d, struct translation *t, size_t start)
 {
 	uint64_t operands[BEGIN_OPERANDS], ignored[BEGIN_OPERANDS];
@@ -229,7 +251,7 @@ int v8_deopt_frames(struct v8_deopt *d, uint32_t index,
 	wanted = begin(d, &t, (size_t)start);
 	if (wanted <= 0 || wanted > V8_DEOPT_FRAMES_MAX)
 		return -EFAULT;
-	/* Those of JavaScript may be fewer: some are of built-in functions. */
+	/* Fewer than WANTED may be found: frames of built-in functions count, too. */
 	while (n < wanted && (cursor_left(&t.own) || t.repeats)) {
 		uint8_t opcode = next_opcode(d, &t, operands);
 
@@ -258,11 +280,11 @@ int v8_opcodes_init(struct v8_opcodes *ret, struct cursor table)
 		if (n > OPERANDS_MAX)
 			return -ENOTSUP;
 		o.operands[i] = (uint8_t)n;
-		/* The last two with three operands. */
+		/* The last two opcodes with three operands begin translations. */
 		if (n == BEGIN_OPERANDS)
 			o.begin = i - 1;
 	}
-	/* What is returned is told by two operands more. */
+	/* FRAME_WITH_RETURN has two more operands, for what is returned. */
 	if (o.operands[OPCODE_FRAME] < 3 ||
 	    o.operands[OPCODE_FRAME_RETURN] != o.operands[OPCODE_FRAME] + 2 ||
 	    o.operands[o.n - 1] != 1 || o.begin <= OPCODE_FRAME ||
@@ -275,7 +297,7 @@ int v8_opcodes_init(struct v8_opcodes *ret, struct cursor table)
 /* ---- safepoints ------------------------------------------------------------------------------
  */
 
-/* SIZE bytes, lowest first. */
+/* Reads an integer of SIZE bytes, lowest byte first. */
 static uint32_t small_int(struct cursor *c, uint32_t size)
 {
 	uint32_t v = 0;
@@ -295,7 +317,7 @@ int v8_deopt_index(const struct v8_heap *h, uint64_t table, uint32_t offset, uin
 	if (target_read(h->memory, table, header, sizeof(header)) < 0)
 		return -EFAULT;
 	n = header[1];
-	/* Of header[2]: is there anything, then three sizes in bytes, three bits each. */
+	/* header[2]: bit 0: is there any deoptimization data? Then three sizes, 3 bits each. */
 	registers = header[2] >> 1 & 7;
 	pc = header[2] >> 4 & 7;
 	deopt = header[2] >> 7 & 7;
@@ -314,8 +336,8 @@ int v8_deopt_index(const struct v8_heap *h, uint64_t table, uint32_t offset, uin
 
 		cursor_skip(&c, 1 + registers);
 		/*
-		 * One is added to both, so that there may be none. Of a frame that V8 has given up
-		 * the return address is where it is left.
+		 * INDEX and LEFT are stored plus 1; 0: none. A frame of code that V8 has given up
+		 * returns to LEFT.
 		 */
 		if (index && (at == offset || left == offset + 1)) {
 			*ret = index - 1;

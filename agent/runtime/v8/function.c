@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of functions. A function has a name as it is written, or one that V8 has inferred from what
- * it was assigned to; both are in its ScopeInfo, behind a number of slots that depends on what else
- * there is. In a fixed order come the names of context variables and what is known of each, then
- * (each of them may be missing) a small integer of the class, the name and its slot, the inferred
- * name; so the first string of those is the name. A method's own scope lies in its class's: the
- * class is named there in the source text (V8 src/objects/scope-info.tq, src/parsing/parser-base.h
- * ParseClassLiteral). Loop thread; keeps nothing.
+ * Names of functions. A function has the name that its source gives it, or one that V8 has inferred
+ * from what it was assigned to. Both are in its ScopeInfo, in slots behind the context variables.
+ * The order of slots is fixed: the names of context variables, and what is known of each; then,
+ * where any of these may be missing, a small integer of the class, the name and its slot, the
+ * inferred name. So the first string behind the context variables is the name. A method's scope
+ * lies in the scope of its class; the class's name is in the source text where that scope begins
+ * (V8 src/objects/scope-info.tq, src/parsing/parser-base.h ParseClassLiteral). Loop thread; keeps
+ * nothing.
  */
 #include "agent/runtime/v8/function.h"
 
 enum {
 	LOCALS_INLINED_MAX = 75, /* src/objects/scope-info.h kScopeInfoMaxInlinedLocalNamesSize */
 	LOCALS_MAX = 1 << 20,
-	NAME_SLOTS = 5,	 /* that are looked at for the name */
-	OUTER_SLOTS = 7, /* ... and for the scope around it, from the first of those on */
+	NAME_SLOTS = 5,	 /* slots behind the context variables that may have the name */
+	OUTER_SLOTS = 7, /* slots from the same one on that may have the outer scope */
 	SCOPE_TYPE_MASK = 15,
 	CLASS_TEXT = 64,     /* characters that are looked at for "class NAME" */
 	TOKEN_NONE = 0xffff, /* src/objects/shared-function-info.h kFunctionTokenOutOfRange */
 };
 
-/* Where the slots are that come after the context variables of SCOPE. */
+/* Finds the offset of the first slot behind the context variables of SCOPE. */
 static int slots_at(const struct v8_heap *h, uint64_t scope, int64_t *ret)
 {
 	const struct v8_layout *l = h->layout;
@@ -38,7 +39,7 @@ static int slots_at(const struct v8_heap *h, uint64_t scope, int64_t *ret)
 	return 0;
 }
 
-/* The name that SCOPE has, of a function; -ENOENT. */
+/* Finds the name of the function that SCOPE belongs to. -ENOENT: it has none. */
 static int scope_name(const struct v8_heap *h, uint64_t scope, int64_t slots, uint64_t *ret)
 {
 	for (int64_t i = 0; i < NAME_SLOTS; i++) {
@@ -62,7 +63,7 @@ static int scope_name(const struct v8_heap *h, uint64_t scope, int64_t slots, ui
 	return -ENOENT;
 }
 
-/* Start and end at the slot AT. */
+/* Reads the start and end position at the slot AT; *RET is the start. */
 static int two_positions(const struct v8_heap *h, uint64_t scope, int64_t at, int32_t *ret)
 {
 	uint64_t start, end;
@@ -86,7 +87,10 @@ static int scope_start(const struct v8_heap *h, uint64_t scope, int64_t slots, i
 		*ret = v8_smi(v);
 		return 0;
 	}
-	/* Two small integers right before the scope around; the first two, where there is none. */
+	/*
+	 * Positions are two small integers right before the outer scope; without one, the first
+	 * two.
+	 */
 	for (int64_t i = 2; i < OUTER_SLOTS; i++)
 		if (v8_word(h, scope, slots + 8 * i, &v) == 0 && v8_is_pointer(v) &&
 		    v8_type(h, v) == l->type_scope_info)
@@ -106,7 +110,7 @@ static bool is_word(uint8_t c)
 	       c == '_' || c == '$' || c >= 0x80;
 }
 
-/* The word after "class" at the position, as it is written. */
+/* Puts the class's name: the word after "class" at POSITION of the script. */
 static int class_name(const struct v8_heap *h, uint64_t script, int32_t position,
 		      struct v8_text *text, const char **ret)
 {
@@ -132,7 +136,7 @@ static int class_name(const struct v8_heap *h, uint64_t script, int32_t position
 	return v8_text_put(text, (const char *)s + from, i - from, ret);
 }
 
-/* The class that SCOPE's function is a method of; -ENOENT. */
+/* Puts the name of the class that SCOPE's function is a method of. -ENOENT: it is no method. */
 static int method_class(const struct v8_heap *h, uint64_t scope, int64_t slots, uint64_t script,
 			struct v8_text *text, const char **ret)
 {
@@ -151,7 +155,7 @@ static int method_class(const struct v8_heap *h, uint64_t scope, int64_t slots, 
 	}
 	if (!outer || v8_word(h, outer, l->scope_flags, &flags) < 0)
 		return -ENOENT;
-	/* A small integer up to 13.x. */
+	/* The flags are a small integer up to 13.x. */
 	if (v8_is_smi(flags))
 		flags >>= 32;
 	if ((int32_t)(flags & SCOPE_TYPE_MASK) != l->scope_class)
@@ -164,7 +168,7 @@ static int method_class(const struct v8_heap *h, uint64_t scope, int64_t slots, 
 /* ---- functions -------------------------------------------------------------------------------
  */
 
-/* NAME as "CLASS.NAME"; a constructor's is the class's. */
+/* Puts "CLASS.NAME"; for a constructor, the class's name alone. */
 static int put_method(struct v8_text *text, const char *class, const char *name, const char **ret)
 {
 	char joined[2 * V8_STRING_MAX];
@@ -219,7 +223,7 @@ int v8_function_read(const struct v8_heap *h, uint64_t shared, struct v8_text *t
 	r = read_name(h, named, f.script, text, &f);
 	if (r < 0)
 		return r;
-	/* Where "function" or "async" is written, which may be lines before the parameters. */
+	/* Count from the word "function" or "async", which may be lines before the parameters. */
 	if (f.start >= 0 && v8_read(h, shared, l->shared_token, &token, sizeof(token)) == 0 &&
 	    token != TOKEN_NONE && token <= f.start)
 		f.start -= token;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A JavaScript function: what its SharedFunctionInfo tells. */
+/* A JavaScript function, as its SharedFunctionInfo describes it. */
 #pragma once
 
 #include "agent/runtime/v8/object.h"
 
 struct v8_function {
 	const char *name;
-	uint64_t script; /* 0: has none */
+	uint64_t script; /* 0: none */
 	int32_t start;	 /* position of its first word in the script; -1: not known */
 };
 

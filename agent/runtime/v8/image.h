@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is known of one file with V8 in it: the same for all processes that run it. */
+/* What probe() found in a file with V8; all processes that run the file share it. */
 #pragma once
 
 #include "agent/runtime/v8/code.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads what a build of V8 says of itself: one pass over its symbols, each v8dbg_ name looked up in
- * `fields`. What no symbol says is filled in from the table of versions, then everything that a
- * walk cannot do without must be there. Any thread; nothing is shared.
+ * Reads the layout of a build of V8: one pass over its symbols looks up each v8dbg_ name in
+ * `fields`. `constants` has by version what no symbol says. Then check() wants everything that a
+ * walk needs. Any thread; nothing is shared.
  *
- * Sources: the v8dbg_ names are those that V8's tools/gen-postmortem-metadata.py writes in the
- * versions that are named below; constants without one are told by V8 file.
+ * Sources: V8's tools/gen-postmortem-metadata.py writes the v8dbg_ names, in the versions that are
+ * named below; constants that have no such name are next to the name of V8's file.
  */
 #include "agent/runtime/v8/layout.h"
 
@@ -23,7 +23,7 @@ struct field {
 		name, offsetof(struct v8_layout, member)                                           \
 	}
 
-/* Sorted by name (test_v8_layout). Where a member has several names, it is called so by turns. */
+/* Sorted by name (test_v8_layout). A member with several names has one or the other, by version. */
 static const struct field fields[] = {
     FIELD(code_baseline, "CodeKindBaseline"),
     FIELD(code_kind_mask, "CodeKindFieldMask"),
@@ -80,7 +80,7 @@ static const struct field fields[] = {
     FIELD(type_shared, "type_SharedFunctionInfo__SHARED_FUNCTION_INFO_TYPE"),
 };
 
-/* What holds for versions [from, to], when no symbol says so. */
+/* The value of a member in versions [from, to], when no symbol has set it. */
 struct constant {
 	int32_t from, to;
 	size_t at;
@@ -98,7 +98,8 @@ static const struct constant constants[] = {
     /* src/objects/script.tq: source, name, line_offset. */
     CONSTANT(904, 1406, script_source, 8),
     CONSTANT(904, 1406, script_line_offset, 24),
-    /* src/objects/shared-function-info.tq: function_data comes first; trusted_function_data since.
+    /*
+     * src/objects/shared-function-info.tq: function_data comes first, later trusted_function_data.
      */
     CONSTANT(904, 1406, shared_data, 8),
     /* src/objects/scope-info.tq: flags, parameter_count, context_local_count, names; from 12.5 on
@@ -117,8 +118,8 @@ static const struct constant constants[] = {
     CONSTANT(904, 1200, bytecode_positions, 32),
     CONSTANT(1201, 1406, bytecode_positions, 24),
     CONSTANT(904, 904, bytecode_data, 54),
-    /* src/objects/code.h CODE_FIELDS: relocation info, deoptimization data, positions; without the
-     * first since it is of the InstructionStream. */
+    /* src/objects/code.h CODE_FIELDS: relocation info, deoptimization data, positions; relocation
+     * info is in the InstructionStream since 12.1. */
     CONSTANT(904, 1200, code_deopt, 16),
     CONSTANT(904, 1200, code_positions, 24),
     CONSTANT(1201, 1406, code_deopt, 8),
@@ -161,7 +162,7 @@ bool v8_image_int(const struct image *image, uint64_t vaddr, int32_t *ret)
 	int32_t v = cursor_i32(&c);
 
 	if (c.bad) {
-		/* Zeros are often not in the file. */
+		/* What a segment has beyond its part of the file is 0. */
 		for (size_t i = 0; i < image->n_segments; i++)
 			if (vaddr >= image->segments[i].vaddr &&
 			    vaddr - image->segments[i].vaddr < image->segments[i].memsz) {
@@ -187,7 +188,7 @@ static const struct {
     {"_ZN2v88internal7Version6minor_E", offsetof(struct v8_places, version[1])},
     {"_ZN2v88internal7Version6build_E", offsetof(struct v8_places, version[2])},
     {"_ZN2v88internal7Version6patch_E", offsetof(struct v8_places, version[3])},
-    /* V8 up to 9.x has a pointer of this name beside, and calls the code ..._data_. */
+    /* V8 up to 9.x calls the code ..._data_, and has a pointer of the second name. */
     {"v8_Default_embedded_blob_code_data_", offsetof(struct v8_places, builtins)},
     {"v8_Default_embedded_blob_code_", offsetof(struct v8_places, builtins)},
     {"v8_Default_embedded_blob_code_size_", offsetof(struct v8_places, builtins_size)},
@@ -224,7 +225,7 @@ static void take_symbol(const struct image *image, const char *name, uint64_t va
 
 		if (strcmp(name, places[i].name) != 0)
 			continue;
-		/* The pointer to the built-ins is data. */
+		/* 9.x's pointer of that name is data. */
 		if (s == &p->builtins && !image_is_code(image, vaddr))
 			continue;
 		*s = (struct v8_symbol){.name = places[i].name, .vaddr = vaddr, .size = size};
@@ -251,7 +252,7 @@ static void read_symbols(const struct image *image, const struct image_section *
 		if (s.st_shndx == SHN_UNDEF)
 			continue;
 		cursor_seek(&c, s.st_name);
-		/* The few that are wanted all begin so. */
+		/* All wanted names begin with one of these letters. */
 		if (cursor_left(&c) < 8 ||
 		    (c.data[c.pos] != 'v' && c.data[c.pos] != '_' && c.data[c.pos] != 'B'))
 			continue;
@@ -261,7 +262,10 @@ static void read_symbols(const struct image *image, const struct image_section *
 	}
 }
 
-/* Does .dynsym name v8::internal::Version? Then there is V8 in the file. */
+/*
+ * Reads the symbols of all sections of TYPE. True: v8::internal::Version was found, so the file has
+ * V8.
+ */
 static bool has_symbols(const struct image *image, struct v8_layout *l, struct v8_places *p,
 			uint32_t type)
 {
@@ -283,7 +287,7 @@ static int check(const struct v8_layout *l, const struct v8_places *p, struct er
 			missing = "a constant of the version";
 	if (!p->builtins.name || !p->builtins_size.name || !p->interpreter.name)
 		missing = "the built-in functions (no symbol table)";
-	/* The walker reads both at once. */
+	/* The walker reads flags and lengths at once. */
 	if (l->shared_flags != l->shared_lengths + 8)
 		missing = "that flags come right after the lengths of a function";
 	if (!missing)
@@ -321,7 +325,7 @@ int v8_layout_read(const struct image *image, struct v8_layout *ret, struct v8_p
 		if (version >= constants[i].from && version <= constants[i].to &&
 		    *member(&l, constants[i].at) == V8_ANY)
 			*member(&l, constants[i].at) = constants[i].value;
-	/* The 8 bytes from `length` on hold `raw_function_token_offset` too. */
+	/* Without a type of its own for WasmToJs frames there is one type of WebAssembly frames. */
 	if (l.frame_wasm_end == V8_ANY)
 		l.frame_wasm_end = l.frame_wasm + 1;
 	if (check(&l, &p, err) < 0)

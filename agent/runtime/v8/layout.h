@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct v8_layout: where things are in one build of V8. Most of it the build says itself, in its
- * v8dbg_ symbols (V8 tools/gen-postmortem-metadata.py); the rest is a table by version.
+ * struct v8_layout: offsets and constants of one build of V8. The build's v8dbg_ symbols have most
+ * of them (V8 tools/gen-postmortem-metadata.py); a table by version has the rest.
  */
 #pragma once
 
@@ -10,11 +10,11 @@
 enum {
 	V8_ANY = -1,		/* not known */
 	V8_VERSIONS_MIN = 904,	/* 100 * major + minor: Node.js 16 */
-	V8_VERSIONS_GAP = 1306, /* Node.js 24; nothing is known between it and 14.0 */
+	V8_VERSIONS_GAP = 1306, /* Node.js 24; versions between this one and 14.0 are not known */
 	V8_VERSIONS_MAX = 1406, /* Node.js 26 */
 };
 
-/* Offsets are in bytes from an object's address, less the tag. */
+/* Offsets are in bytes from an object's address: the pointer less its tag. */
 struct v8_layout {
 	int32_t major, minor, build, patch;
 	/* Instance types. */
@@ -40,7 +40,7 @@ struct v8_layout {
 	int32_t deopt_inlined_count, deopt_literals, deopt_inlining;
 };
 
-/* A symbol of the image, what it names: an address, a size. */
+/* A symbol of the image. NAME NULL: the image does not have it. */
 struct v8_symbol {
 	const char *name;
 	uint64_t vaddr, size;
@@ -50,20 +50,22 @@ struct v8_symbol {
 struct v8_places {
 	struct v8_symbol version[4]; /* major, minor, build, patch */
 	struct v8_symbol builtins, builtins_size, interpreter, bytecode_sizes, opcodes;
-	struct v8_symbol enter_next, enter_either; /* the interpreter, from deoptimized code on */
+	/* Where deoptimized frames go on in the interpreter. */
+	struct v8_symbol enter_next, enter_either;
 };
 
 /*
- * -ENOENT: this is not V8. -ENOTSUP with a message: not one that is known, or it does not say
- * enough of itself; RET then has the version, and RET_PLACES what it says.
+ * Reads the layout of the V8 in IMAGE. -ENOENT: it has no V8. -ENOTSUP and ERR: the version is not
+ * known, or symbols that a walk needs are missing; RET then has the version, and RET_PLACES the
+ * symbols that are there.
  */
 int v8_layout_read(const struct image *image, struct v8_layout *ret, struct v8_places *ret_places,
 		   struct error *err) _must_check_;
 /*
- * How many bits lie below the code offsets in position tables, for what the entry is: from V8 14 on
- * two (statement, may have a breakpoint); 0: the sign tells statements from expressions
+ * The number of flag bits below the code offset in each entry of a position table: two from V8 14
+ * on (statement, may have a breakpoint), else 0: the sign tells statements from expressions
  * (src/codegen/source-position-table.cc EncodeEntry).
  */
 uint32_t v8_position_flags(const struct v8_layout *l);
-/* The 4 bytes of the image at VADDR. */
+/* Reads the 4-byte integer at VADDR of the image. */
 bool v8_image_int(const struct image *image, uint64_t vaddr, int32_t *ret);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The names of V8's frames: functions at the places where they are. A function that was read before
- * is known by its address and cookie, with its file, its script's lines and the position table of
- * its bytecode; then nothing is read for another frame of the interpreter, and only the code's own
- * tables for a frame of machine code. Loop thread.
+ * The names of V8's frames. A function that was read before is kept by its address and cookie
+ * (agent/runtime/functions.h), with its file, the number of its script's lines and the position
+ * table of its bytecode. Then another interpreted frame of the function reads nothing from the
+ * process, and a frame of machine code only the tables of its code. Loop thread.
  */
 #include "agent/runtime/v8/names.h"
 
@@ -21,7 +21,7 @@ struct naming {
 
 /* ---- functions ------------------------------------------------------------------------------- */
 
-/* The cookie of the function SHARED as it is now. */
+/* Reads the cookie that the function SHARED has at this moment. */
 static int read_cookie(const struct v8_heap *h, uint64_t shared, uint32_t *ret)
 {
 	uint64_t lengths, flags;
@@ -34,9 +34,7 @@ static int read_cookie(const struct v8_heap *h, uint64_t shared, uint32_t *ret)
 	return 0;
 }
 
-/*
- * Is SHARED still the function that was seen? Its pages may be another object's by now.
- */
+/* Is SHARED still the function with COOKIE? Another object may lie there by now. 0 or -EFAULT. */
 static int check_cookie(const struct v8_heap *h, uint64_t shared, uint32_t cookie)
 {
 	uint32_t now;
@@ -44,7 +42,10 @@ static int check_cookie(const struct v8_heap *h, uint64_t shared, uint32_t cooki
 	return read_cookie(h, shared, &now) < 0 || now != cookie ? -EFAULT : 0;
 }
 
-/* Reads the function; its own word is the number of its script's lines. */
+/*
+ * Reads the function SHARED. Its `own` becomes the number of its script's lines. *RET_WHOLE is
+ * false if the script's lines could not be read.
+ */
 static int read_function(struct naming *n, uint64_t shared, struct runtime_function *ret,
 			 bool *ret_whole)
 {
@@ -68,7 +69,10 @@ static int read_function(struct naming *n, uint64_t shared, struct runtime_funct
 	return 0;
 }
 
-/* The function, known, or read and kept. If it was known its strings are copied to the text. */
+/*
+ * Finds the function SHARED among those that were read before, and copies its strings to the text;
+ * else reads and keeps it.
+ */
 static int find_function(struct naming *n, uint64_t shared, uint32_t cookie,
 			 struct runtime_function *ret)
 {
@@ -92,7 +96,7 @@ static void add_symbol(struct naming *n, const struct runtime_function *f, int32
 	const struct v8_lines *lines = v8_lines_numbered(&n->state->scripts, f->own);
 	uint32_t line = v8_line_at(lines, position);
 
-	/* V8 keeps positions only of functions that it has needed them of. */
+	/* V8 makes position tables only for functions where it has needed them. */
 	n->ret->symbols[n->ret->n++] = (struct symbol){.name = f->name,
 						       .system_name = f->name,
 						       .file = f->file,
@@ -111,7 +115,10 @@ static int32_t position_in(const struct naming *n, const void *table, size_t siz
 		   : v8_script_position(bits);
 }
 
-/* The function is read or known, but not its position table: reads that, and keeps both. */
+/*
+ * Reads the position table of the bytecode of F, which lacks it, and keeps F with it. Returns the
+ * position at OFFSET of the bytecode; -1: not known.
+ */
 static int32_t read_position(struct naming *n, uint64_t shared, uint32_t cookie, uint32_t offset,
 			     struct runtime_function *f)
 {
@@ -131,10 +138,10 @@ static int32_t read_position(struct naming *n, uint64_t shared, uint32_t cookie,
 	return position_in(n, table, size, offset);
 }
 
-/* A frame of the interpreter: at the byte VALUE of the bytecode array of SHARED. */
+/* Names an interpreted frame of SHARED. VALUE: the frame's bytecode offset, as V8 keeps it. */
 static int name_bytecode(struct naming *n, uint64_t shared, uint32_t cookie, uint64_t value)
 {
-	/* From the tagged pointer, so that V8 can add it. */
+	/* V8's offset counts from the tagged pointer to the BytecodeArray. */
 	uint64_t first = (uint64_t)n->heap.layout->bytecode_data - 1;
 	uint32_t offset = value > first ? (uint32_t)(value - first) : 0;
 	struct runtime_function f;
@@ -158,7 +165,7 @@ static int name_bytecode(struct naming *n, uint64_t shared, uint32_t cookie, uin
 
 /* ---- machine code ---------------------------------------------------------------------------- */
 
-/* The places of machine code at PC. */
+/* Finds the places of machine code at PC, innermost first. Returns how many: at least one. */
 static size_t code_places(struct v8_state *s, const struct v8_heap *h, uint64_t shared, uint64_t pc,
 			  bool returns, struct v8_place places[V8_INLINE_MAX])
 {
@@ -181,7 +188,7 @@ static size_t code_places(struct v8_state *s, const struct v8_heap *h, uint64_t 
 	return 1;
 }
 
-/* Of a function that was inlined the walk has seen no cookie. */
+/* Finds a function that was inlined, whose cookie the walker has not read. */
 static int find_inlined(struct naming *n, uint64_t shared, struct runtime_function *ret)
 {
 	uint32_t cookie;
@@ -208,7 +215,7 @@ static int name_code(struct naming *n, uint64_t shared, uint32_t cookie, uint64_
 		if (r == 0)
 			add_symbol(n, &f, places[i].position);
 	}
-	/* Of a text that is full what fits is told. */
+	/* If the text is full, the names that fit are returned. */
 	return n->ret->n && r == -ENOSPC ? 0 : r;
 }
 

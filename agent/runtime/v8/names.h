@@ -10,7 +10,7 @@ struct v8_state {
 	const struct v8_image *image;
 	struct v8_scripts scripts;
 	struct v8_types types;
-	uint64_t code_map; /* of the last object with code */
+	uint64_t code_map; /* the hint of v8_code_find() */
 };
 
 /* As struct interpreter_ops's symbolize(). */

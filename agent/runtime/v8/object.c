@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Objects and strings. V8 has six kinds of strings: characters in the object, two strings put
- * together, a part of another one, one that has become another one, and characters outside of the
- * heap (V8 src/objects/string.tq). Loop thread; keeps nothing.
+ * Objects and strings. A string of V8 is sequential (its characters are in the object), cons (two
+ * strings put together), sliced (a part of another string), thin (it has become another string) or
+ * external (its characters are outside of the heap) (V8 src/objects/string.tq). Loop thread; keeps
+ * nothing.
  */
 #include "agent/runtime/v8/object.h"
 
@@ -89,7 +90,7 @@ int v8_text_put(struct v8_text *text, const char *s, size_t n, const char **ret)
 	return 0;
 }
 
-/* Room for one character is 4 bytes at most. */
+/* Puts the character C at AT as UTF-8, 4 bytes at most. Returns how many. */
 static size_t put_utf8(char *at, uint32_t c)
 {
 	if (c < 0x80) {
@@ -135,7 +136,11 @@ static int string_type(const struct v8_heap *h, uint64_t s, int *ret_shape, uint
 	return type;
 }
 
-/* Follows what has become another string, and what is put together with nothing. */
+/*
+ * Follows a thin string to the string that it has become, and a cons string whose second part is
+ * empty to the first part. *S becomes the string found. Returns its instance type; negative: an
+ * error.
+ */
 static int settle(const struct v8_heap *h, uint64_t *s, int *ret_shape, uint32_t *ret_length)
 {
 	const struct v8_layout *l = h->layout;
@@ -212,8 +217,8 @@ static int put_flat(const struct v8_heap *h, const struct v8_flat *flat, char *o
 
 			if (*n + 4 > V8_STRING_MAX)
 				return -ENOSPC;
-			/* A pair of surrogates that the chunk does not cut; alone it is no
-			 * character. */
+			/* A pair of surrogates is one character, if it does not cross the end of
+			 * the chunk. A lone one is none. */
 			if (c >= 0xd800 && c < 0xdc00 && i + 1 < part) {
 				uint32_t low = chunk[2 * i + 2] | (uint32_t)chunk[2 * i + 3] << 8;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading V8's objects in another process's memory. A tagged pointer has its lowest two bits 01 (11
- * when it is weak), a small integer its value in the high half and zeros below (V8
- * include/v8-internal.h, without pointer compression). All of it may be forged, and may change
+ * Reads V8's objects in another process's memory. The lowest two bits of a tagged pointer are 01
+ * (11 when it is weak). A small integer has its value in the high half and zeros in the low half
+ * (V8 include/v8-internal.h, without pointer compression). All of it may be forged, and may change
  * while it is read: every length is capped, every chain counted.
  */
 #pragma once
@@ -11,17 +11,17 @@
 #include "agent/runtime/v8/layout.h"
 
 enum {
-	V8_STRING_MAX = 1024,	  /* bytes of UTF-8 that are taken of a name */
-	V8_STRING_PARTS_MAX = 32, /* of a string that is put together */
+	V8_STRING_MAX = 1024,	  /* bytes of UTF-8 of a name; the rest is cut off */
+	V8_STRING_PARTS_MAX = 32, /* strings that one string is put together from */
 	V8_TABLE_MAX = 1 << 20,	  /* bytes of a position table */
 	V8_SOURCE_MAX = 8 << 20,  /* characters of a script that are looked at for its lines */
-	V8_CHUNK = 4096,	  /* what is read at once */
+	V8_CHUNK = 4096,	  /* bytes that are read at once */
 };
 
 /*
- * Instance types by map, of V8's own kinds of objects and of strings: their maps are in its
- * read-only space (src/roots/roots.h READ_ONLY_ROOT_LIST), so they neither move nor go. An address
- * that belongs to two maps has the last one.
+ * A cache from maps to instance types, for V8's own kinds of objects and for strings. Their maps
+ * are in read-only space (src/roots/roots.h READ_ONLY_ROOT_LIST), so they neither move nor go. Of
+ * two maps that share an entry, the last one has it.
  */
 struct v8_types {
 	struct {
@@ -37,7 +37,7 @@ struct v8_heap {
 	struct v8_types *types; /* NULL: none are kept */
 };
 
-/* Where texts go, one behind the other. */
+/* A buffer that texts are put into, one behind the other. */
 struct v8_text {
 	char *at;
 	size_t left;
@@ -58,7 +58,7 @@ static inline int32_t v8_smi(uint64_t v)
 	return (int32_t)(v >> 32);
 }
 
-/* The word, or less, at OFFSET of OBJECT. 0 or -EFAULT. */
+/* Reads LEN bytes at OFFSET of OBJECT, a tagged pointer. 0 or -EFAULT. */
 int v8_read(const struct v8_heap *h, uint64_t object, int64_t offset, void *dst, size_t len);
 static inline int v8_word(const struct v8_heap *h, uint64_t object, int64_t offset, uint64_t *ret)
 {
@@ -66,21 +66,23 @@ static inline int v8_word(const struct v8_heap *h, uint64_t object, int64_t offs
 }
 /* The instance type of OBJECT; -EFAULT. */
 int v8_type(const struct v8_heap *h, uint64_t object);
-/* As v8_word(), for a pointer to an object of TYPE; weak ones become strong. */
+/* As v8_word(), for a pointer to an object of TYPE; a weak pointer is returned as a strong one. */
 int v8_field(const struct v8_heap *h, uint64_t object, int64_t offset, int32_t type, uint64_t *ret);
-/* Bytes of the array of bytes OBJECT, at most MAX, in *RET, which the caller frees. */
+/* Reads the byte array OBJECT, at most MAX bytes, to *RET, which the caller frees. */
 int v8_bytes(const struct v8_heap *h, uint64_t object, size_t max, uint8_t **ret, size_t *ret_n);
 
 bool v8_is_string(const struct v8_heap *h, uint64_t object);
-/* OBJECT's characters as UTF-8, NUL-terminated, in TEXT. -EFAULT, -ENOSPC. */
+/* Puts OBJECT's characters into TEXT as UTF-8 with a NUL. -EFAULT, -ENOSPC. */
 int v8_string(const struct v8_heap *h, uint64_t object, struct v8_text *text, const char **ret);
 
-/* The characters of a flat string: where they are, of 1 or 2 bytes. */
+/*
+ * The characters of a flat string: where they are, how many, and how many bytes (1 or 2) each has.
+ */
 struct v8_flat {
 	uint64_t at;
 	uint32_t length, width;
 };
 int v8_flat(const struct v8_heap *h, uint64_t object, struct v8_flat *ret);
 
-/* Of text: S, NUL-terminated. */
+/* Puts the N bytes at S and a NUL into TEXT. *RET points to them. -ENOSPC: TEXT is full. */
 int v8_text_put(struct v8_text *text, const char *s, size_t n, const char **ret);

@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Optimized code has a table of source positions, and for each inlined function the position of its
- * call. Turbofan's are those of the calls. Maglev has one for every instruction, but those of a
- * loop whose first round it has peeled off are wrong from then on: in the rest of the loop, and of
- * the calls inlined there, they stay where the loop begins. What V8 itself goes by is right: the
- * deoptimization data, which has the bytecode offsets of all functions, for each call that is not
- * inlined and for each check. So callers in Maglev's code are told from that: by the safepoint of
- * the call where there is one, else by the checks of the inlined function that the code is in.
- * When V8 gives up code that is on the stack, it changes the return address to where the code is
- * left; the deoptimization data tells the call.
+ * call.
+ *
+ * Turbofan has positions of calls only. Maglev has a position of each instruction. But when Maglev
+ * has peeled the first round off a loop, the positions in the rest of the loop, and those of the
+ * calls inlined there, stay where the loop begins. V8 itself does not use these positions but the
+ * deoptimization data, which is right: it has the bytecode offset of each function, inlined ones
+ * too, for each call that is not inlined and for each check. So the positions of callers in
+ * Maglev's code are taken from the deoptimization data: by the safepoint of the call where there is
+ * one, else by a check of the inlined function that the code is in.
+ *
+ * When V8 gives up code that is on the stack, it changes the return address to the exit at which
+ * the code is left. The deoptimization data tells which call that was.
  *
  * Loop thread; keeps nothing.
  *
- * Sources: V8 13.6 src/codegen/source-position.h (InliningPosition),
- * src/execution/frames.cc (OptimizedJSFrame::Summarize),
- * src/maglev/maglev-graph-builder.h (UpdateSourceAndBytecodePosition goes forward only),
- * src/deoptimizer/x64/deoptimizer-x64.cc (size of an exit).
+ * Sources: V8 13.6 src/codegen/source-position.h (InliningPosition), src/execution/frames.cc
+ * (OptimizedJSFrame::Summarize), src/maglev/maglev-graph-builder.h (UpdateSourceAndBytecodePosition
+ * goes forward only), src/deoptimizer/x64/deoptimizer-x64.cc (size of an exit).
  */
 #include "agent/runtime/v8/optimized.h"
 #include "agent/runtime/v8/positions.h"
@@ -61,7 +64,10 @@ static int inlining_at(const struct v8_heap *h, uint64_t deopt, int32_t id, stru
 	return 0;
 }
 
-/* What the tables say. *RET_ID is that of the innermost function. */
+/*
+ * Finds the places at S by the position tables, innermost first. Returns how many. *RET_ID: the
+ * inlining id of the innermost function; -1: it is not inlined.
+ */
 static size_t table_places(const struct spot *s, struct v8_place ret[V8_INLINE_MAX],
 			   int32_t *ret_id)
 {
@@ -81,7 +87,7 @@ static size_t table_places(const struct spot *s, struct v8_place ret[V8_INLINE_M
 
 		if (inlining_at(h, s->deopt, v8_inlining_id(value), &call) < 0)
 			break;
-		/* What is left of a function that cannot be told is its caller. */
+		/* A function that cannot be found is left out; its caller is not. */
 		if (v8_deopt_function(h, s->deopt, call.function, &callee) == 0)
 			ret[n++] = (struct v8_place){callee, v8_script_position(value)};
 		value = call.position;
@@ -102,7 +108,10 @@ static int32_t frame_position(const struct v8_heap *h, const struct v8_deopt_fra
 	return v8_bytecode_position(h, array, (uint32_t)f->offset);
 }
 
-/* Where the call is that has the frames at place INDEX. 0: not known. */
+/*
+ * Finds the places of the call that place INDEX of the deoptimization data belongs to. Returns how
+ * many; 0: not known.
+ */
 static size_t call_places(const struct spot *s, struct v8_deopt *d, uint32_t index,
 			  struct v8_place ret[V8_INLINE_MAX])
 {
@@ -117,8 +126,8 @@ static size_t call_places(const struct spot *s, struct v8_deopt *d, uint32_t ind
 	return (size_t)n;
 }
 
-/* Are the outermost frames at place INDEX those of the functions in PLACES? Then FRAMES has them.
- */
+/* Do the N outermost frames at place INDEX have the same functions as PLACES? Then they are in
+ * FRAMES. */
 static bool same_functions(struct v8_deopt *d, uint32_t index, const struct v8_place *places,
 			   size_t n, struct v8_deopt_frame frames[V8_DEOPT_FRAMES_MAX])
 {
@@ -132,7 +141,10 @@ static bool same_functions(struct v8_deopt *d, uint32_t index, const struct v8_p
 	return true;
 }
 
-/* The first check in code [FROM, TO) whose frames are those of PLACES. */
+/*
+ * Finds the first check in [FROM, TO) of CODE whose frames have the same functions as PLACES. Its
+ * frames are in FRAMES then.
+ */
 static bool find_check(struct v8_deopt *d, const uint8_t *code, int64_t from, int64_t to,
 		       const struct v8_place *places, size_t n,
 		       struct v8_deopt_frame frames[V8_DEOPT_FRAMES_MAX])
@@ -151,7 +163,10 @@ static bool find_check(struct v8_deopt *d, const uint8_t *code, int64_t from, in
 	return false;
 }
 
-/* The frames of some check in the code of the inlined function ID, which is at PLACES. */
+/*
+ * Finds any check in the code of the inlined function ID, whose places are PLACES. The check's
+ * frames are in FRAMES then.
+ */
 static bool check_of(const struct spot *s, struct v8_deopt *d, int32_t id,
 		     const struct v8_place *places, size_t n,
 		     struct v8_deopt_frame frames[V8_DEOPT_FRAMES_MAX])
@@ -168,7 +183,9 @@ static bool check_of(const struct spot *s, struct v8_deopt *d, int32_t id,
 	    v8_bytes(s->heap, s->table, V8_TABLE_MAX, &table, &size) < 0)
 		return false;
 	p = v8_positions_of(s->heap->layout, table, size);
-	/* What comes after the last entry is out of line: code of all functions. */
+	/*
+	 * Code behind the last entry is out of line, and may be any function's: it is not searched.
+	 */
 	while (!found && v8_positions_next(&p) && p.at <= (int64_t)s->code->size) {
 		if (inside)
 			found = find_check(d, code, from, p.at, places, n, frames);
@@ -179,13 +196,14 @@ static bool check_of(const struct spot *s, struct v8_deopt *d, int32_t id,
 }
 
 /*
- * Calls between the functions in PLACES, when no check tells: what is the same in all frames of
- * these functions.
+ * Without a check, corrects the positions of callers in PLACES: if the deoptimization data has only
+ * one position for a call between these functions, the call is there.
  */
 static void only_calls(struct v8_deopt *d, struct v8_place *places, size_t n)
 {
 	struct v8_deopt_frame frames[V8_DEOPT_FRAMES_MAX];
-	bool settled[V8_INLINE_MAX] = {0}; /* the table's is one of them, or there are several */
+	/* Keep the table's position: it is among those found, or these differ. */
+	bool settled[V8_INLINE_MAX] = {0};
 	int32_t found[V8_INLINE_MAX];
 
 	for (size_t i = 0; i < n; i++)
@@ -208,7 +226,7 @@ static void only_calls(struct v8_deopt *d, struct v8_place *places, size_t n)
 			places[k].position = found[k];
 }
 
-/* Of the functions in PLACES, all but the innermost are at a call. */
+/* Corrects the positions of PLACES but that of the innermost function: all others are at a call. */
 static void inlined_calls(const struct spot *s, struct v8_deopt *d, int32_t id,
 			  struct v8_place *places, size_t n)
 {
@@ -237,8 +255,7 @@ size_t v8_optimized_places(const struct v8_heap *h, const struct v8_code *code,
 		s.table = 0;
 	if (v8_deopt_init(&d, h, opcodes, s.deopt) < 0)
 		return table_places(&s, ret, &id);
-	/* Of code that V8 has given up the return address is where it is left, at the next return.
-	 */
+	/* V8 has given up this code: the return address is the exit that the call was given. */
 	if (returns && v8_deopt_exit(&d, offset + 1LL, &index) == 0 &&
 	    v8_deopt_is_call(&d, index)) {
 		if (!code->maglev)

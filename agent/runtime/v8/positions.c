@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sources: V8 src/codegen/source-position-table.cc (pairs of variable-length integers: code offset
- * delta, negative for expressions or from V8 14 on above two flags, and position delta),
- * src/codegen/source-position.h (position + 1 in 30 bits from bit 1 on, inlining id + 1 in 16 bits
- * from bit 31 on).
+ * Sources: V8 src/codegen/source-position-table.cc (pairs of variable-length integers: the delta of
+ * the code offset and the delta of the position; the delta of the code offset is negative for
+ * expressions, and from V8 14 on has two flags below it instead), src/codegen/source-position.h
+ * (position + 1 in 30 bits from bit 1 on, inlining id + 1 in 16 bits from bit 31 on).
  */
 #include "agent/runtime/v8/positions.h"
 
-/* 7 bits a byte, lowest first; the lowest bit turns the rest over (zig-zag). */
+/* Reads a zig-zag integer: 7 bits a byte, lowest first; the lowest bit inverts the others. */
 static int64_t cursor_vlq(struct cursor *c)
 {
 	uint64_t v = cursor_uleb(c);
@@ -15,7 +15,7 @@ static int64_t cursor_vlq(struct cursor *c)
 	return (int64_t)(v >> 1 ^ -(v & 1));
 }
 
-/* How far the code of an entry is from that of the one before. */
+/* Reads how far the code offset of an entry is from that of the entry before. */
 static int64_t cursor_code_delta(struct cursor *c, uint32_t flags)
 {
 	int64_t code;
@@ -23,13 +23,13 @@ static int64_t cursor_code_delta(struct cursor *c, uint32_t flags)
 	if (flags)
 		return (int64_t)(cursor_uleb(c) >> flags);
 	code = cursor_vlq(c);
-	/* Of -1 - n the sign says that it is an expression. */
+	/* An expression at distance n is stored as -1 - n. */
 	return code < 0 ? -(code + 1) : code;
 }
 
 struct v8_positions v8_positions_of(const struct v8_layout *l, const uint8_t *bytes, size_t n)
 {
-	/* It counts from "before the first instruction" on. */
+	/* Offsets count from -1, before the first instruction. */
 	return (struct v8_positions){
 	    .c = cursor_of(bytes, n), .flags = v8_position_flags(l), .at = -1};
 }

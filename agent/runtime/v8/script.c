@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lines of scripts. V8 computes where lines end when it needs them itself (an array of small
- * integers); else the source is read once and its ends are kept, for the scripts that were used
- * last. Line ends are those of ECMA-262: LF, CR, CR LF, U+2028, U+2029. Loop thread.
+ * Lines of scripts. V8 makes an array of line ends (small integers) when it needs them itself.
+ * Without that array the source is read once for its line ends. They are kept for the scripts that
+ * were used last. Line ends are those of ECMA-262: LF, CR, CR LF, U+2028, U+2029. Loop thread.
  */
 #include "agent/runtime/v8/script.h"
 
@@ -79,7 +79,7 @@ static int ends_of_source(const struct v8_heap *h, const struct v8_flat *flat, s
 	return r == 0 || r == -E2BIG ? add_end(l, &cap, UINT32_MAX) & 0 : r;
 }
 
-/* V8's own array. -ENOENT: it has none yet. */
+/* Reads the line ends from V8's own array. -ENOENT: V8 has not made it yet. */
 static int ends_of_array(const struct v8_heap *h, uint64_t script, struct v8_lines *l)
 {
 	const struct v8_layout *y = h->layout;
@@ -105,7 +105,7 @@ static int ends_of_array(const struct v8_heap *h, uint64_t script, struct v8_lin
 	return r;
 }
 
-/* Of scripts that lie within a page: where they begin there. */
+/* Reads the number of lines before the script in the page that contains it; 0: there is no page. */
 static uint32_t read_offset(const struct v8_heap *h, uint64_t script)
 {
 	uint64_t offset;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * V8 as a runtime: what a file says of it, and what the kernel's walker is told. All that a process
- * adds is what was read of it (names.h); everything else is the file's, so nothing is read when a
- * process is attached. probe() runs on any thread, the rest on the loop.
+ * V8 as a runtime: finds it in files, and gives the walker its data. All of that data follows from
+ * the file, so attach() reads nothing from the process; its state only keeps what symbolize() has
+ * read (names.h). probe() runs on any thread, the rest on the loop.
  */
 #include "agent/runtime/v8/image.h"
 #include "agent/runtime/v8/names.h"
@@ -10,7 +10,7 @@
 enum {
 	INTERPRETER_MAX = 1 << 16, /* bytes of InterpreterEntryTrampoline */
 	BUILTINS_MAX = 64 << 20,
-	V8_OPCODES_MIN = 1204, /* whose deoptimization data is known */
+	V8_OPCODES_MIN = 1204, /* first version whose deoptimization data is read */
 };
 
 /* ---- files -----------------------------------------------------------------------------------
@@ -30,15 +30,18 @@ static int find_interpreter(const struct image *image, const struct v8_symbol *s
 	for (size_t i = 0; i + sizeof(entry[0]) <= s->size; i++)
 		for (size_t k = 0; k < ARRAY_SIZE(entry); k++)
 			if (memcmp(c.data + i, entry[k], sizeof(entry[k])) == 0) {
-				/* Behind the pushes of context and function, which are a byte each.
-				 */
+				/* The frame is complete behind the pushes of context and function,
+				 * a byte each. */
 				ret->interpreter_frame = (uint32_t)(i + sizeof(entry[k]) + 2);
 				return 0;
 			}
 	return error_set(err, -ENOTSUP, "V8's interpreter builds no frame");
 }
 
-/* What is not known is 0, and then no lines of baseline code are. */
+/*
+ * Reads the lengths of bytecodes. If the file does not have them they stay 0, and frames of
+ * baseline code have the line where their function begins.
+ */
 static void read_bytecodes(const struct image *image, const struct v8_symbol *s,
 			   struct v8_bytecodes *ret)
 {
@@ -55,7 +58,10 @@ static void read_bytecodes(const struct image *image, const struct v8_symbol *s,
 	ret->n = (uint32_t)n;
 }
 
-/* What is not known is 0, and then the lines of calls in Maglev's code are those of its tables. */
+/*
+ * Reads the operand counts of translations. If the file does not have them they stay 0, and calls
+ * in Maglev's code have the lines of its position tables.
+ */
 static void read_opcodes(const struct image *image, const struct v8_symbol *s,
 			 const struct v8_layout *l, struct v8_opcodes *ret)
 {
@@ -91,7 +97,7 @@ static void v8_forget(struct runtime_image *ri)
 	free(ri);
 }
 
-/* What the walk of V8's frames and their names need. */
+/* Reads what the walk of V8's frames, and their names, need. */
 static int read_frames(const struct image *image, const struct v8_places *places,
 		       struct v8_image *v, struct error *err)
 {
@@ -114,8 +120,9 @@ static void add_range(struct runtime_image *ri, uint64_t start, uint64_t end, bo
 }
 
 /*
- * The built-in functions: their rules are exact (agent/elf/code_frames.h). The walker is asked for
- * those that interpret: walker.h, v8_walk().
+ * Adds the ranges of the built-in functions. Their unwind rules are exact
+ * (agent/elf/code_frames.h), so most of them are native. The walker is called only for those that
+ * interpret: walker.h, v8_walk().
  */
 static int read_builtins(const struct image *image, const struct v8_places *places,
 			 const struct kiln_v8 *k, struct runtime_image *ri, struct error *err)
@@ -129,7 +136,10 @@ static int read_builtins(const struct image *image, const struct v8_places *plac
 		return error_set(err, -ENOTSUP, "V8's built-in functions have no size");
 	if (k->interpreter_size)
 		add_range(ri, k->interpreter, k->interpreter + k->interpreter_size, false);
-	/* A deoptimized frame returns to the first instruction: its call would be before that. */
+	/*
+	 * A deoptimized frame returns to the function's first instruction, and its rule is that of
+	 * the byte before.
+	 */
 	for (size_t i = 0; i < ARRAY_SIZE(enter); i++)
 		if (enter[i])
 			add_range(ri, k->interpreter + (uint64_t)(int64_t)enter[i] - 1,
@@ -175,7 +185,7 @@ static int v8_attach(const struct runtime_image *ri, struct runtime_target *targ
 		     struct kiln_runtime *ret_kernel, void **ret_state, struct error *err)
 {
 	const struct v8_image *v = ri->own;
-	/* The process has mapped something else; what is known of it stays. */
+	/* The process has a newer mapset: both attachments share the state. */
 	struct v8_state *s = target->previous ? target->previous : calloc(1, sizeof(*s));
 
 	if (!s)
@@ -198,7 +208,7 @@ static void v8_detach(void *state)
 	free(s);
 }
 
-/* V8's code lies in its code range, but that of WebAssembly, which may be anywhere. */
+/* V8's code is in its code range, but WebAssembly's may be in any anonymous memory. */
 static enum jit_claim v8_owns(void *state, const struct target_memory *memory, uint64_t start,
 			      uint64_t end)
 {

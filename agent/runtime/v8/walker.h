@@ -2,20 +2,21 @@
 /*
  * The walk of V8 frames, on top of bpf/unwind.h; for BPF and for the host (docs/unwinding/v8.md).
  *
- * V8's code keeps rbp as a frame pointer, and one native frame is one JavaScript frame, or (code
- * that was inlined) several, which user space tells apart. A frame is of JavaScript when the word
- * below the frame pointer is a tagged context; else that word tells its type. Whether it is
- * interpreted is told by the code it runs: V8's interpreter is entered through one built-in
- * function, InterpreterEntryTrampoline, and all other JavaScript code lies in anonymous memory. A
- * frame that deoptimization has made returns to the first instruction of another function, which
- * goes on with the interpreter.
+ * V8's code keeps rbp as a frame pointer. One native frame is one JavaScript frame, or several
+ * where functions were inlined; user space tells these apart. The word below the frame pointer is a
+ * tagged context in a frame of JavaScript, else the frame's type. The code that a frame runs tells
+ * whether the frame is interpreted: V8's interpreter is entered through one built-in function,
+ * InterpreterEntryTrampoline, and all other JavaScript code lies in anonymous memory. A frame that
+ * deoptimization has made returns to the first instruction of another built-in function, which goes
+ * on in the interpreter.
  *
- * The built-in functions have rules of their own (agent/elf/code_frames.h). A built-in function
- * that calls has a frame, but how deep its stack is its code does not always tell: some take the
- * return address off, push arguments below, and put it back. Deoptimization takes the whole frame
- * off the stack while rbp still points to where it was: other frames are there by then. So their
- * rules say KILN_RULE_FRAME_POINTER. For anonymous code there are none, so at the leaf the bytes
- * around the program counter tell whether the frame is there already, or no more.
+ * The built-in functions have unwind rules of their own (agent/elf/code_frames.h). A built-in
+ * function that calls has a frame, but its code does not always tell the depth of its stack: some
+ * functions take the return address off, push arguments below, and put it back. Deoptimization
+ * takes the whole frame off the stack while rbp still points to where it was: other frames are
+ * there by then. So the rules say KILN_RULE_FRAME_POINTER. Anonymous code has no rules: at the
+ * leaf, the bytes around the program counter tell whether the frame is there, not built yet, or
+ * already gone.
  *
  * Sources: V8 11.3 src/deoptimizer/deoptimizer.cc (DispatchBuiltinFor),
  * src/execution/frame-constants.h (CommonFrameConstants, StandardFrameConstants,
@@ -27,16 +28,16 @@
 
 enum {
 	V8_FRAMES_A_CALL = 16,
-	V8_TAG = 1, /* of a pointer to an object; 0 in the low 32 bits: a small integer */
+	V8_TAG = 1, /* lowest two bits of a pointer; the low 32 bits of a small integer are 0 */
 	V8_TAG_MASK = 3,
-	/* From the frame pointer. */
+	/* Distances below the frame pointer, bytes. */
 	V8_FP_CONTEXT = 8, /* or type << 1 */
 	V8_FP_FUNCTION = 16,
 	V8_FP_BYTECODE_OFFSET = 40,
 	V8_CODE_BEFORE = 16,   /* bytes of code that are looked at before ... */
 	V8_CODE_AFTER = 48,    /* ... and from the program counter on */
-	V8_LEAF_ARGUMENTS = 2, /* of rcx, where their number is while they are dropped */
-	V8_LEAF_FUNCTION = 5,  /* DWARF number of rdi, where the callee is when it is entered */
+	V8_LEAF_ARGUMENTS = 2, /* DWARF number of rcx: how many arguments, while they are dropped */
+	V8_LEAF_FUNCTION = 5,  /* DWARF number of rdi: the function, when it is entered */
 };
 
 /* What w->cursor holds: the function that was looked up last. */
@@ -50,7 +51,7 @@ KILN_INLINE int v8_shared(struct kiln_walk *w, const struct kiln_v8 *v, uint64_t
 
 	if ((function & V8_TAG_MASK) != V8_TAG)
 		return KILN_MISSING_BROKEN;
-	/* Recursion: the last one again. */
+	/* Recursion: the function of the last frame again. */
 	if (w->cursor.words[V8_CURSOR_FUNCTION] == function) {
 		*ret_shared = w->cursor.words[V8_CURSOR_SHARED];
 		*ret_cookie = (uint32_t)w->cursor.words[V8_CURSOR_COOKIE];
@@ -70,7 +71,7 @@ KILN_INLINE int v8_shared(struct kiln_walk *w, const struct kiln_v8 *v, uint64_t
 	return 0;
 }
 
-/* Emits the frame of FUNCTION. Non-zero: there is none. */
+/* Emits the frame of FUNCTION. Non-zero: nothing was emitted. */
 KILN_INLINE int v8_emit(struct kiln_walk *w, const struct kiln_v8 *v, uint32_t kind,
 			uint64_t function, uint64_t value)
 {
@@ -85,7 +86,10 @@ KILN_INLINE int v8_emit(struct kiln_walk *w, const struct kiln_v8 *v, uint32_t k
 	return walk_emit(w, kind, shared, KILN_V8_VALUE(value) | (uint64_t)cookie << 48);
 }
 
-/* A frame of the interpreter at FP, or one that is just about to be built (FP 0). */
+/*
+ * Emits the interpreted frame at FP; FP 0: the leaf, whose frame is not built yet. Non-zero:
+ * nothing was emitted.
+ */
 KILN_GLOBAL int v8_interpreted(uint32_t slot, uint64_t fp)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -97,7 +101,7 @@ KILN_GLOBAL int v8_interpreted(uint32_t slot, uint64_t fp)
 	v = (struct kiln_v8 *)w->runtime.data;
 	if (!fp)
 		return v8_emit(w, v, KILN_V8_BYTECODE, w->leaf[V8_LEAF_FUNCTION], 0);
-	/* The lowest first: the window then holds what comes after. */
+	/* The lowest address first: the stack window has the others then. */
 	if (walk_read(w, fp - V8_FP_BYTECODE_OFFSET, &offset) ||
 	    walk_read(w, fp - V8_FP_FUNCTION, &function) ||
 	    walk_read(w, fp - V8_FP_CONTEXT, &context)) {
@@ -109,7 +113,10 @@ KILN_GLOBAL int v8_interpreted(uint32_t slot, uint64_t fp)
 	return v8_emit(w, v, KILN_V8_BYTECODE, function, offset & 0xffffffff ? 0 : offset >> 32);
 }
 
-/* A frame of anonymous code with frame pointer FP; FP 0: one that is just about to be built. */
+/*
+ * Emits the frame of anonymous code whose frame pointer is FP; FP 0: the leaf, whose frame is not
+ * built yet. Non-zero: nothing was emitted.
+ */
 KILN_GLOBAL int v8_code(uint32_t slot, uint64_t fp)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -124,7 +131,7 @@ KILN_GLOBAL int v8_code(uint32_t slot, uint64_t fp)
 	kind = KILN_V8_CODE | (w->exact ? 0 : KILN_V8_RETURN);
 	if (!fp) {
 		function = w->leaf[V8_LEAF_FUNCTION];
-		/* Code that is no function's is entered with something else there. */
+		/* Code that is no function has something else in that register. */
 		if ((function & V8_TAG_MASK) == V8_TAG)
 			return v8_emit(w, v, kind, function, pc);
 	} else {
@@ -144,14 +151,14 @@ KILN_GLOBAL int v8_code(uint32_t slot, uint64_t fp)
 	return walk_emit(w, KILN_V8_STUB | (kind & KILN_V8_RETURN), pc, stub);
 }
 
-/* `push %rbp; mov %rsp,%rbp` at P, in either encoding. */
+/* Is `push %rbp; mov %rsp,%rbp` at P, in either encoding? */
 KILN_INLINE int v8_is_entry(const uint8_t *p)
 {
 	return p[0] == 0x55 && p[1] == 0x48 &&
 	       ((p[2] == 0x89 && p[3] == 0xe5) || (p[2] == 0x8b && p[3] == 0xec));
 }
 
-/* `mov %rbp,%rsp; pop %rbp` or `leave` before P. */
+/* Does `mov %rbp,%rsp; pop %rbp` or `leave` end at P? */
 KILN_INLINE int v8_is_popped(const uint8_t *p)
 {
 	return p[-1] == 0xc9 || (p[-1] == 0x5d && ((p[-3] == 0x8b && p[-2] == 0xe5) ||
@@ -159,9 +166,9 @@ KILN_INLINE int v8_is_popped(const uint8_t *p)
 }
 
 /*
- * The length of the instruction that begins with the three BYTES (the first one lowest) when it is
- * one of those that V8 drops the arguments with, once the frame is gone; 0: another one. A function
- * of its own, so that the verifier need not follow what it was.
+ * BYTES are the first three bytes of an instruction, the first one lowest. Returns its length if V8
+ * uses it to drop the arguments once the frame is gone; 0: another instruction. A function of its
+ * own, so that the verifier need not follow which instruction it was.
  */
 KILN_GLOBAL int v8_drop_size(uint32_t bytes)
 {
@@ -197,7 +204,7 @@ KILN_GLOBAL int v8_drop_size(uint32_t bytes)
 	}
 }
 
-/* From P on there is nothing but what drops the arguments, and then the return. */
+/* Is there nothing from P to the return but instructions that drop the arguments? */
 KILN_INLINE int v8_is_dropping(const uint8_t *p)
 {
 	uint32_t at = 0, size;
@@ -220,17 +227,20 @@ KILN_INLINE int v8_is_dropping(const uint8_t *p)
 }
 
 enum v8_leaf {
-	V8_LEAF_FRAME,	/* has its frame */
-	V8_LEAF_BEFORE, /* has not pushed rbp: the return address is at rsp */
-	V8_LEAF_PUSHED, /* has pushed it, and not yet set */
-	V8_LEAF_POPPED, /* has popped it: the return address is at rsp */
-	/* ... and the return address is in r10, while the arguments are dropped: */
-	V8_LEAF_TAKEN, /* before that */
-	V8_LEAF_MOVED, /* after that */
-	V8_LEAF_PUT,   /* it is at rsp again */
+	V8_LEAF_FRAME,	/* the frame is complete */
+	V8_LEAF_BEFORE, /* rbp is not pushed yet: the return address is at rsp */
+	V8_LEAF_PUSHED, /* rbp is pushed, and not set yet */
+	V8_LEAF_POPPED, /* rbp is popped: the return address is at rsp */
+	/* As POPPED, while the arguments are dropped. Meanwhile the return address is in r10: */
+	V8_LEAF_TAKEN, /* the arguments are still on the stack */
+	V8_LEAF_MOVED, /* the arguments are dropped */
+	V8_LEAF_PUT,   /* the arguments are dropped, and the return address is at rsp again */
 };
 
-/* Where in its life the frame of the code at PC is. Looks at bytes that may be forged. */
+/*
+ * Returns the state of the frame of the code at PC, by the bytes around PC, which may be forged:
+ * enum v8_leaf.
+ */
 KILN_GLOBAL int v8_leaf(uint32_t slot, uint64_t pc)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -258,7 +268,7 @@ KILN_GLOBAL int v8_leaf(uint32_t slot, uint64_t pc)
 			return V8_LEAF_POPPED;
 	}
 	for (int i = 0; i < V8_CODE_AFTER - 4; i++) {
-		/* The end of this function comes first. */
+		/* This function ends first. */
 		if (p[i] == 0xcc && p[i + 1] == 0xcc)
 			break;
 		if (v8_is_entry(p + i))
@@ -267,7 +277,7 @@ KILN_GLOBAL int v8_leaf(uint32_t slot, uint64_t pc)
 	return V8_LEAF_FRAME;
 }
 
-/* Goes to the caller, whose address is at rsp + SKIP, or is KNOWN. */
+/* Steps to the caller. Its pc is KNOWN; KNOWN 0: at rsp + SKIP. */
 KILN_INLINE void v8_step(struct kiln_walk *w, uint64_t skip, uint64_t known)
 {
 	uint64_t pc = known, bp = w->regs.fp;
@@ -278,15 +288,17 @@ KILN_INLINE void v8_step(struct kiln_walk *w, uint64_t skip, uint64_t known)
 		w->stepped = 1;
 }
 
-/* The frame of anonymous code where it was interrupted. */
+/*
+ * Emits the leaf, which is anonymous code. Steps to its caller if the leaf's frame is not complete.
+ */
 KILN_INLINE int v8_walk_leaf(struct kiln_walk *w)
 {
 	uint64_t sp = w->regs.sp, known = 0, skip = 0, fp = w->regs.fp;
-	/* In bytes; what is no number of arguments leads to no function. */
+	/* Bytes of arguments. A rcx that is no number of arguments leads to no function. */
 	uint64_t arguments = (w->leaf[V8_LEAF_ARGUMENTS] & 0xffff) * 8;
 	int r = v8_leaf(w->slot, w->regs.pc);
 
-	/* What was in the frame is still below the stack pointer when that is gone. */
+	/* After the frame is gone, its words are still below the stack pointer. */
 	switch (r) {
 	case V8_LEAF_BEFORE:
 		fp = 0;
@@ -320,9 +332,9 @@ KILN_INLINE int v8_walk_leaf(struct kiln_walk *w)
 }
 
 /*
- * The interpreter's function was interrupted where its frame is no more, or where it leaves for
- * other code without one: rbp is the caller's. Its rule, which counts from rbp as long as the frame
- * is there, tells so.
+ * Was the interpreter's function interrupted at PC where its frame is gone, or where it jumps to
+ * other code without a frame? Then rbp is the caller's. The rule for PC tells: it counts from rbp
+ * for as long as the frame is there.
  */
 KILN_INLINE int v8_is_left(struct kiln_walk *w, uint64_t pc)
 {
@@ -332,20 +344,20 @@ KILN_INLINE int v8_is_left(struct kiln_walk *w, uint64_t pc)
 	       (entry->rule.kind != KILN_RULE_CFA || entry->rule.reg != ARCH_REG_FP);
 }
 
-/* Is the return address, TO from the interpreter's function on, that of a deoptimized frame? */
+/* Is the return address, TO bytes from the interpreter's function, that of a deoptimized frame? */
 KILN_INLINE int v8_is_entered(const struct kiln_v8 *v, uint64_t to)
 {
 	return (v->enter_either && to == (uint64_t)v->enter_either) ||
 	       (v->enter_next && to == (uint64_t)v->enter_next);
 }
 
-/* Shows the frame at PC, whose rule is of KIND. Non-zero: there is none. */
+/* Emits the frame at PC, whose rule is of KIND. Non-zero: nothing was emitted. */
 KILN_INLINE int v8_frame(struct kiln_walk *w, uint64_t pc, uint32_t kind)
 {
 	const struct kiln_v8 *v = (const struct kiln_v8 *)w->runtime.data;
 	uint64_t at, fp = w->regs.fp;
 
-	/* Of V8's code only that in anonymous memory has this kind of rule. */
+	/* Only V8's code in anonymous memory has this kind of rule. */
 	if (kind == KILN_RULE_FP)
 		return w->exact && w->leaf_valid ? v8_walk_leaf(w) : v8_code(w->slot, fp);
 	if ((pc < w->map_start || pc >= w->map_end) && walk_find_mapping(w->slot, pc))
@@ -362,8 +374,8 @@ KILN_INLINE int v8_frame(struct kiln_walk *w, uint64_t pc, uint32_t kind)
 }
 
 /*
- * As walk_leave(), from anonymous code: its frame pointer leads to the caller, if that is code
- * whose rule is known.
+ * As walk_leave(), for anonymous code: steps to the caller by the frame pointer, if the caller's
+ * rule is cached.
  */
 KILN_INLINE int v8_leave(struct kiln_walk *w)
 {
@@ -400,7 +412,7 @@ KILN_GLOBAL int v8_walk(uint32_t slot)
 		kind = entry->rule.kind;
 		if (v8_frame(w, pc, kind))
 			return 0;
-		/* A frame of V8 stands for the native one, which has no name. */
+		/* V8's frame stands for the native frame, which has no name. */
 		w->hide_native = 1;
 		if (w->full || (!i && w->stepped) ||
 		    (kind == KILN_RULE_FP ? v8_leave(w) : walk_leave(w, pc)))

@@ -14,7 +14,7 @@ enum kiln_v8_frame {
 	/* Address: the program counter. Value: enum kiln_v8_stub. */
 	KILN_V8_STUB = 2,
 	KILN_V8_KIND_MASK = 3,
-	/* The program counter is a return address (of which 1 is subtracted). */
+	/* The program counter is a return address less 1. */
 	KILN_V8_RETURN = 4,
 };
 
@@ -25,27 +25,33 @@ enum kiln_v8_stub { KILN_V8_OTHER, KILN_V8_WASM, KILN_V8_REGEXP };
 #define KILN_V8_VALUE(word)  ((word) & ((1ULL << 48) - 1))
 #define KILN_V8_COOKIE(word) ((uint32_t)((word) >> 48))
 
-/* Of one build of V8, all offsets in bytes from an object's address (its pointer less the tag). */
+/*
+ * The walker's data, the same for all processes of one build of V8. Offsets are in bytes from an
+ * object's address (its pointer less the tag).
+ */
 struct kiln_v8 {
 	uint64_t interpreter;	    /* ELF virtual address of InterpreterEntryTrampoline */
 	uint32_t interpreter_size;  /* bytes */
-	uint32_t interpreter_frame; /* from here on in it the frame is there */
-	uint16_t shared;	    /* of JSFunction */
-	uint16_t lengths; /* of SharedFunctionInfo: three u16, then at 8 two u32 of flags */
-	uint8_t wasm_from, wasm_to; /* frame types [from, to) */
-	uint8_t regexp;		    /* frame type; 0: has none */
+	uint32_t interpreter_frame; /* offset in it from which on the frame is complete */
+	uint16_t shared;	    /* SharedFunctionInfo in JSFunction */
+	/* In SharedFunctionInfo: three u16; 8 bytes further two u32, the flags and the number in
+	 * the script. */
+	uint16_t lengths;
+	uint8_t wasm_from, wasm_to; /* types of WebAssembly frames: [from, to) */
+	uint8_t regexp;		    /* type of regular expressions' frames; 0: there is none */
 	uint8_t native_only;	    /* nothing else is known of this build */
 	/*
-	 * InterpreterEnterAtNextBytecode and (V8 up to 11)
-	 * BaselineOrInterpreterEnterAtNextBytecode, from `interpreter` on; 0: not there.
+	 * Distance from `interpreter` to InterpreterEnterAtNextBytecode and (V8 up to 11)
+	 * BaselineOrInterpreterEnterAtNextBytecode; 0: not there.
 	 */
 	int32_t enter_next, enter_either;
 };
 KILN_ASSERT_SIZE(kiln_v8, 32);
 
 /*
- * What tells one SharedFunctionInfo from another that may come to lie in its place: the parameter
- * count, length and distance from its token, and its number within the script.
+ * The cookie of a SharedFunctionInfo, which tells it from another that may come to lie in its
+ * place: of its parameter count, its length, the distance from its token, and its number in the
+ * script.
  */
 static inline uint32_t v8_cookie(uint64_t lengths, uint64_t flags)
 {
