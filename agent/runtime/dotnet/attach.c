@@ -81,8 +81,8 @@ static int find_in_info(const struct target_memory *m, uint64_t info, uint64_t m
 struct search {
 	struct dotnet_process *p;
 	const struct target_memory *memory;
-	uint64_t near, end; /* where the runtime reserves memory for code: [near, end) */
-	uint64_t lowest;    /* the lowest section there */
+	uint64_t near;	 /* where the memory begins that the runtime reserves for code */
+	uint64_t lowest; /* the lowest section from `near` on */
 	bool learned;
 };
 

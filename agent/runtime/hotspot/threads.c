@@ -14,7 +14,7 @@
  * A reference is a pointer, or 32 bits of one (UseCompressedOops), or a pointer that was shifted to
  * make room for colours in the low 16 bits (ZGC with generations,
  * src/hotspot/share/gc/z/zAddress.hpp: of the bits 12 to 15 the one that is set says how far).
- * JavaThread::_threadObj is a reference (to 15) or leads to one.
+ * JavaThread::_threadObj is a reference before JDK 17, and leads to one from 17 on.
  *
  * Everything is foreign: lists have bounds, lengths too. Loop thread.
  */

@@ -17,12 +17,6 @@ enum {
 	TAIL_SHARE = 10,
 };
 
-/* Where a symbol's value goes. */
-struct wanted {
-	const char *name;
-	size_t offset; /* in struct python_image or, of `getter`, PROBE_GETTER */
-};
-
 struct probe {
 	struct python_image *p;
 	uint64_t eval_size, version, getter, bound_getter;
