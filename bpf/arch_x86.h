@@ -18,29 +18,32 @@ enum {
 	ARCH_REG_PC = 16,
 	ARCH_REG_ARG0 = 5,	/* rdi: a function's first argument */
 	ARCH_REG_ARG1 = 4,	/* rsi: and its second */
-	ARCH_GENERAL_REGS = 16, /* that a CFA can count from */
+	ARCH_GENERAL_REGS = 16, /* registers that can be the base of a CFA */
 	ARCH_REGS = 17,
-	ARCH_REGS_FREE = 12,	  /* below: those that a function may change (and extra, fp, sp) */
+	ARCH_REGS_FREE = 12,	  /* a function may change registers below (except extra, fp, sp) */
 	ARCH_LEAF_ROOM = 32,	  /* ARCH_REGS, rounded up to a power of two */
 	ARCH_UCONTEXT_REGS = 40,  /* bytes from the ucontext */
 	ARCH_UCONTEXT_N = 17,	  /* r8..r15 rdi rsi rbp rbx rdx rax rcx rsp rip */
-	ARCH_SIGNAL_UCONTEXT = 0, /* bytes from sp, where a handler returns to */
+	ARCH_SIGNAL_UCONTEXT = 0, /* from sp to the ucontext after a signal handler's return */
 	ARCH_RA_UNIT = 1,	  /* bytes */
 	ARCH_RA_OFFSET = -8,	  /* a call pushes the return address: 8 bytes below the CFA */
-	ARCH_ENTRY_CFA = 8,	  /* of the CFA above sp at a function's first instruction */
-	ARCH_RA_IN_REGISTER = 0,  /* a function that says nothing of it has it there */
+	ARCH_ENTRY_CFA = 8,	  /* CFA - sp at a function's first instruction */
+	ARCH_RA_IN_REGISTER = 0,  /* a call leaves the return address in a register */
 	ARCH_HAS_BASE = 0,	  /* no rule has KILN_RULE_AT_BASE */
-	ARCH_CODE_UNIT = 1,	  /* bytes that instructions are multiples of */
-	ARCH_CODE_ALIGN = 16,	  /* ... and that compilers align functions to, at least */
+	ARCH_CODE_UNIT = 1,	  /* the size of an instruction is a multiple of this, in bytes */
+	ARCH_CODE_ALIGN = 16,	  /* compilers align functions to at least so many bytes */
 	ARCH_SIGNS_RA = 0,	  /* code may sign return addresses */
 };
 
-/* What the heads of usual rules differ in, and the ra_off that they have in common. */
+/*
+ * For walk_usual_step(): the bits of kiln_rule_head() in which usual rules may differ, the ra_off
+ * in the head that usual rules share, and the ra_off of a usual rule.
+ */
 #define ARCH_HEAD_VARIES    ((uint32_t)(KILN_RULE_SAVED_FP | KILN_RULE_SAVED_EXTRA) << KILN_HEAD_FLAGS)
 #define ARCH_HEAD_RA	    ARCH_RA_OFFSET
 #define ARCH_RA_OFF(ra_off) ARCH_RA_OFFSET
 
-/* What a walk has to know besides; nothing. */
+/* State of a walk that depends on the architecture: none on x86-64. */
 struct arch_walk {
 };
 
@@ -56,7 +59,7 @@ static inline uint64_t arch_code_mask(const struct arch_walk *a)
 	return ~0ULL;
 }
 
-/* The address in a return address: nothing signs them. */
+/* The address in the return address RA: RA itself, since x86-64 does not sign return addresses. */
 static inline __attribute__((always_inline)) uint64_t arch_code_address(const struct arch_walk *a,
 									uint64_t ra)
 {
@@ -67,7 +70,7 @@ static inline __attribute__((always_inline)) uint64_t arch_code_address(const st
 /* The DWARF number of the Nth register in the signal frame. */
 static inline __attribute__((always_inline)) uint32_t arch_ucontext_dwarf(uint32_t n)
 {
-	/* One nibble or more a register, packed so that no table in memory is needed. */
+	/* A switch, so that no table in memory is needed. */
 	switch (n) {
 	case 8:
 		return 5; /* rdi */
@@ -100,7 +103,7 @@ struct thread_struct {
 	unsigned long fsbase;
 } __attribute__((preserve_access_index));
 
-/* LEAF: ARCH_REGS words in DWARF order from pt_regs P (UAPI names). */
+/* Copies the registers of pt_regs P (UAPI names) to LEAF: ARCH_REGS words in DWARF order. */
 #define ARCH_REGS_FROM_PTREGS(leaf, p)                                                             \
 	do {                                                                                       \
 		(leaf)[0] = (p)->rax;                                                              \
@@ -126,8 +129,9 @@ struct thread_struct {
 #define ARCH_USER_MODE(p) (((p)->cs & 3) == 3)
 
 /*
- * LEAF from what the kernel saved on its stack at SAVED. *ret_syscall: in a system call, as opposed
- * to a fault or an interrupt? 0, or -1.
+ * Copies the user registers that the kernel saved on its stack at SAVED to LEAF. *ret_syscall: 1 if
+ * the task entered the kernel by a system call, 0 if by a fault or an interrupt. Returns 0, or -1
+ * if the registers cannot be read or the saved stack pointer is 0.
  */
 static inline __attribute__((always_inline)) int
 arch_saved_registers(uint64_t *leaf, const void *saved, uint32_t *ret_syscall)
@@ -147,11 +151,11 @@ arch_saved_registers(uint64_t *leaf, const void *saved, uint32_t *ret_syscall)
  * registers at its top (processor.h, task_pt_regs(): no padding). */
 #define ARCH_STACK_SIZE		  16384
 #define ARCH_PTREGS_SIZE	  sizeof(struct pt_regs)
-/* What thread-local variables are found by: as the kernel last saved it, when the thread was set up
- * or switched away from. */
+/* The thread pointer, which thread-local variables are relative to: its value when the kernel last
+ * saved it, which it does when the thread is set up or switched out. */
 #define ARCH_THREAD_POINTER(task) kernel_read(task, thread.fsbase)
-/* From there to the address of the vector of TLS blocks: glibc, sysdeps/x86_64/nptl/tls.h,
- * tcbhead_t.dtv; musl, src/internal/pthread_impl.h, struct pthread. */
+/* Bytes from the thread pointer to the address of the vector of TLS blocks: glibc,
+ * sysdeps/x86_64/nptl/tls.h, tcbhead_t.dtv; musl, src/internal/pthread_impl.h, struct pthread. */
 #define ARCH_DTV		  8
 #define ARCH_CODE_MASK(task)	  (~0ULL)
 #endif

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Cgroups as they come and go. A new one gets its parent's policy here, before mkdir() returns: no
- * task is in it yet, so none of its samples is taken under another policy. The kubelet makes a
- * pod's directory first and the containers' ones below it, so it is enough that user space is quick
- * for pods. It hears of every cgroup of the hierarchy that counts, and has the last word.
+ * Follows the creation and removal of cgroups. A new cgroup gets its parent's policy here, before
+ * mkdir() returns: it has no task yet, so no sample of it is taken under another policy. The
+ * kubelet makes a pod's directory first and those of its containers below it, so user space has to
+ * be quick for pods only. User space is told of every cgroup of `hierarchy`, and may change the
+ * policy that was set here.
  *
- * Removed cgroups lose their policy here too: the kernel may not hold entries for ids that are gone
- * longer than it has to.
+ * A removed cgroup loses its policy here too, so that `cgroup_policy` does not fill up with ids
+ * that are gone.
  */
 #include <linux/types.h>
 #include <linux/bpf.h>
@@ -18,7 +19,7 @@
 
 #define KERNEL_TYPE __attribute__((preserve_access_index))
 
-/* Only the fields that are used; libbpf finds their places in the running kernel's BTF. */
+/* Only the fields that are used; libbpf finds their offsets in the running kernel's BTF. */
 struct kernfs_node {
 	uint64_t id;
 } KERNEL_TYPE;
@@ -43,9 +44,9 @@ struct cgroup {
 /* Set between open and load: the memory controller's hierarchy on v1 and hybrid, 0 for v2. */
 const volatile int hierarchy = 0;
 
-uint64_t lost; /* events that found the ring full */
+uint64_t lost; /* events that did not fit into the ring */
 
-/* That of the sampler: user space puts its descriptor here before loading. */
+/* The sampler's map: user space sets its file descriptor before loading. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Which hits of a probe become samples, and what each stands for. One struct kiln_draw for each
- * probe and CPU; its owner lets no two hits at it at once.
+ * Decides which hits of a probe become samples, and how many hits each sample stands for. There is
+ * one struct kiln_draw for each probe and CPU; the caller makes sure that only one hit at a time
+ * uses it.
  *
- * Hits are taken in blocks of n. One hit of each block, any with the same probability, becomes the
- * sample and stands for n: so the sum of the samples is the number of hits but for the block that
- * is open, and each hit is worth one on average, whichever stack it has and however regularly
- * stacks take turns. n is chosen when a block begins, by the rate of the hits so far, so that about
- * one block a period ends; which of its hits is drawn has no part in it. (A draw for each hit, with
- * 1/probability as the value, is right on average too, but its sums are not the number of hits. To
- * give the next hit after a period all hits since the last is exact, but what follows a pause would
- * be worth more than what follows a hit.)
+ * Hits are grouped into blocks of n. One hit of each block, drawn with equal probability, becomes
+ * the sample and stands for n hits. So the sum of the samples is the number of hits except for the
+ * block that is open, and each hit counts one on average, whichever stack it has and however
+ * regularly stacks take turns. n is chosen when a block begins, from the rate of the hits so far,
+ * so that about one block ends in each period; the hit that is drawn does not influence n. (A draw
+ * for each hit, with 1/probability as the value, is right on average too, but its sums are not the
+ * number of hits. To let the first hit after each period stand for all hits since the last sample
+ * is exact, but a hit after a pause would be worth more than a hit that follows another one.)
  *
- * A probe that is hit less often than once a period has n = 1 and all of its hits taken. Time saved
- * up while there were few hits, up to DRAW_BURST_NS, pays for a burst.
+ * For a probe that is hit less often than once a period, n is 1 and all hits are taken. Time that
+ * was saved up while there were few hits, up to DRAW_BURST_NS, pays for a burst.
  *
- * Where hits get fewer at once, n is too large: a block is closed after DRAW_LATE periods. Then the
- * sample was worth too much, or there was none; on average it is right here too, and the sum is off
- * by the hits of some periods.
+ * When the rate of hits drops suddenly, n is too large. So a block is closed after DRAW_LATE
+ * periods. Its sample then stood for too many hits, or there was no sample; on average this is
+ * right too, and the sum is off by the hits of some periods.
  */
 #pragma once
 
@@ -26,10 +27,10 @@
 #define DRAW_BURST_NS 250000000ULL
 enum {
 	DRAW_LATE = 32,
-	DRAW_MEMORY = 16, /* periods, about, over which the rate of hits is averaged */
+	DRAW_MEMORY = 16, /* the rate of hits is averaged over about so many periods */
 };
 
-/* Does a hit at NOW (monotonic ns) begin a block? Then draw_begin() comes before draw_hit().
+/* Does a hit at NOW (monotonic ns) begin a new block? If so, call draw_begin() before draw_hit().
  * PERIOD: ns between two samples. */
 static inline __attribute__((always_inline)) int draw_is_over(const struct kiln_draw *d,
 							      uint64_t now, uint64_t period)
@@ -46,7 +47,7 @@ static inline uint64_t draw_size(const struct kiln_draw *d, uint64_t hits, uint6
 	if (d->credit >= (int64_t)(burst / 2))
 		return 1;
 	if (d->credit < 0) {
-		/* It is too fast for the average, or just became so. */
+		/* Too many samples: hits come faster than the average, or have just become fast. */
 		now = hits * period / (elapsed + 1);
 		size = (size > now ? size : now) * 5 / 4 + 1;
 	}
@@ -55,7 +56,7 @@ static inline uint64_t draw_size(const struct kiln_draw *d, uint64_t hits, uint6
 	return size ? size : 1;
 }
 
-/* RANDOM: 32 random bits. */
+/* Closes the open block and begins the next one. RANDOM: 32 random bits. */
 static inline void draw_begin(struct kiln_draw *d, uint64_t now, uint64_t period, uint32_t random)
 {
 	uint64_t burst = period > DRAW_BURST_NS ? period : DRAW_BURST_NS, hits = d->at,
@@ -80,7 +81,7 @@ static inline void draw_begin(struct kiln_draw *d, uint64_t now, uint64_t period
 	d->start = now;
 }
 
-/* Counts a hit. The hits that it stands for as a sample; 0: it becomes none. */
+/* Counts a hit. Returns how many hits it stands for if it becomes a sample, else 0. */
 static inline __attribute__((always_inline)) uint64_t draw_hit(struct kiln_draw *d)
 {
 	d->at++;

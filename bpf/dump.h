@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The copy of the user stack that goes along when a walk ends for want of a mapping or table, so
- * that user space can complete it.
+ * Copies the user stack into the record (a dump) when a walk has ended for want of a mapping or
+ * table, so that user space can complete the walk.
  */
 #pragma once
 
 /*
- * The loops below are global functions: the verifier looks at each once, with unknown arguments,
- * instead of once for every way that leads to it. They find the scratch themselves, and keep what
- * changes from round to round in memory, where the verifier does not follow it.
+ * The loops below are global functions: the verifier checks each of them once, for unknown
+ * arguments, and not once for every path that leads to it. They look up the scratch themselves, and
+ * keep the values that change from round to round in memory, where the verifier does not track
+ * them.
  */
 
 /*
@@ -43,7 +44,7 @@ __attribute__((noinline)) int dump_page(uint32_t slot, uint32_t at, uint32_t i)
 	    first > KILN_RECORD_MAX - KILN_DUMP_MAX - sizeof(*resume))
 		return 1;
 	if (bpf_probe_read_user(r->bytes + to, (uint32_t)len, (const void *)address))
-		/* The end of a stack that is not the main one is where nothing is any more. */
+		/* A stack that is not the main one is taken to end where memory is unreadable. */
 		return (!w->dump.end || w->dump.limit < KILN_DUMP_MAX) &&
 		       ++w->dump.gap > KILN_DUMP_GAP;
 	resume = (struct kiln_resume *)(r->bytes + first);
@@ -54,8 +55,8 @@ __attribute__((noinline)) int dump_page(uint32_t slot, uint32_t at, uint32_t i)
 }
 
 /*
- * How much of the stack this sample may take along. Large dumps are for the moment in which a
- * process is new; code that never gets a table must not cost that at each sample.
+ * How many bytes of stack this sample may copy. Large dumps are meant for the first samples of a
+ * new process; code that never gets a table must not cost a large dump at each sample.
  */
 static __always_inline uint32_t dump_limit(struct kiln_walk *w, uint64_t now, uint32_t small)
 {
@@ -69,9 +70,9 @@ static __always_inline uint32_t dump_limit(struct kiln_walk *w, uint64_t now, ui
 }
 
 /*
- * A forked child's memory is a copy of its parent's, so its stack and arguments lie at the same
- * addresses, which each exec randomizes. In a process that has adopted an orphan they lie
- * elsewhere.
+ * Fills in the parent of a process without a mapset. `forked`: a forked child's memory is a copy of
+ * its parent's, so its stack and arguments lie at the same addresses, which each exec randomizes.
+ * They differ if the parent has only adopted the process.
  */
 static __always_inline void put_parent(struct kiln_resume *resume, const struct record *r)
 {
@@ -90,8 +91,8 @@ static __always_inline void put_parent(struct kiln_resume *resume, const struct 
 }
 
 /*
- * Puts a struct kiln_resume and the user stack from SP on into the record, from byte AT on; of the
- * stack no more than a SMALL part if that is set. Returns the bytes of stack.
+ * Puts a struct kiln_resume and the user stack from w->regs.sp on into the record, from byte AT on.
+ * SMALL: copy at most KILN_DUMP_SMALL bytes of the stack. Returns the bytes of stack.
  */
 __attribute__((noinline)) int dump_stack(uint32_t slot, uint32_t at, uint32_t small)
 {
@@ -119,7 +120,7 @@ __attribute__((noinline)) int dump_stack(uint32_t slot, uint32_t at, uint32_t sm
 	for (uint32_t i = 0; i < KILN_DUMP_PAGES; i++) {
 		if (dump_page(slot, at, i))
 			break;
-		/* Large is what costs much, which unreadable pages do as well. */
+		/* Counts as large by the pages tried, since unreadable pages cost time as well. */
 		if (i == KILN_DUMP_SMALL / KILN_PAGE + 1)
 			w->dump.large++;
 	}
@@ -127,9 +128,9 @@ __attribute__((noinline)) int dump_stack(uint32_t slot, uint32_t at, uint32_t sm
 }
 
 /*
- * A walk that leaves all known mappings may have gone wrong frames ago, by tables of a library that
- * has just been replaced. So user space starts it over from the leaf, if the stack from there on is
- * what the dump will hold. True: the walk stands at the leaf again.
+ * A walk that has left all known mappings may have gone wrong some frames earlier, by tables of a
+ * library that has just been replaced. So user space walks again from the leaf, if the dump will
+ * hold the stack from there on. Returns 1 if the walk has been set back to the leaf, else 0.
  */
 static __always_inline int rewind_walk(struct kiln_walk *w)
 {
@@ -145,7 +146,7 @@ static __always_inline int rewind_walk(struct kiln_walk *w)
 	return 1;
 }
 
-/* Where the main thread's stack ends, if that is what the walk stands on. Else 0. */
+/* The end address of the main thread's stack if the walk is on that stack, else 0. */
 static __always_inline uint64_t main_stack_end(struct task_struct *task, const struct kiln_walk *w)
 {
 	struct mm_struct *mm = kernel_read(task, mm);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the walk of unwind.h needs from where it runs, over the BPF maps; the last file that it is
- * put together from.
+ * The env_*() functions that unwind.h declares, implemented with the BPF maps. Include it after
+ * unwind.h and maps.h.
  */
 #pragma once
 
@@ -17,8 +17,8 @@ static __always_inline struct record *env_record(struct kiln_walk *w)
 {
 	struct record *r = &((struct scratch *)w)->record;
 
-	/* In a register of its own: it is too far from W for a short offset, and the compiler would
-	 * compute the address of each member anew. */
+	/* Keeps the address in a register of its own: the record is too far from W for a short
+	 * offset, and the compiler would compute the address of each member anew. */
 	asm volatile("" : "+r"(r));
 	return r;
 }

@@ -50,7 +50,8 @@ struct upid {
 	struct pid_namespace *ns;
 } KERNEL_TYPE;
 
-/* A task's ids: numbers[level] in its own pid namespace, numbers[0] in the machine's first. */
+/* The ids of a task: numbers[level] is its id in its own pid namespace, numbers[0] the one in the
+ * machine's first namespace. */
 struct pid {
 	unsigned int level;
 	struct upid numbers[1];
@@ -67,7 +68,7 @@ struct mm_struct {
 	unsigned long start_stack, arg_start, end_code, task_size;
 } KERNEL_TYPE;
 
-/* A CPU's run queue. `clock`: read by the scheduler at the beginning of each switch. */
+/* A CPU's run queue. `clock`: the scheduler's time, updated at the start of each switch. */
 struct rq {
 	uint64_t clock;
 } KERNEL_TYPE;
@@ -78,7 +79,7 @@ struct cfs_rq {
 
 struct sched_entity {
 	uint64_t sum_exec_runtime;
-	struct cfs_rq *cfs_rq; /* of the CPU that it is on; CONFIG_FAIR_GROUP_SCHED */
+	struct cfs_rq *cfs_rq; /* of the task's CPU; only with CONFIG_FAIR_GROUP_SCHED */
 } KERNEL_TYPE;
 
 struct task_struct {
@@ -109,22 +110,23 @@ struct bpf_iter__task {
 	struct task_struct *task;
 } KERNEL_TYPE;
 
-/* Before Linux 5.14. */
+/* Before Linux 5.14, task_struct.__state was called state and was a long. */
 struct task_struct___long_state {
 	long state;
 } KERNEL_TYPE;
 
-/* start_boottime was real_start_time before Linux 5.5; the floor is 5.10, so it is always there. */
+/* start_boottime was real_start_time before Linux 5.5. Kiln needs 5.10, so it always exists. */
 
 /*
- * Does this kernel have the helper? Asked of its BTF when the program is loaded: the verifier then
- * sees a constant and drops the branch that is not taken.
+ * Does this kernel have the BPF helper? libbpf looks it up in the kernel's BTF when the program is
+ * loaded, so the verifier sees a constant and drops the branch that is not taken.
  */
 #define KERNEL_HAS(helper) bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_##helper)
 
 /*
- * The task that is interrupted. From Linux 5.11 on a pointer that the program itself may follow;
- * before, a number for the helpers that read kernel memory. kernel_read() does what goes.
+ * The task that is interrupted. From Linux 5.11 on the program may dereference the pointer; on
+ * older kernels only the helpers that read kernel memory may. kernel_read() does what the kernel
+ * allows.
  */
 static __always_inline struct task_struct *current_task(void)
 {
@@ -133,7 +135,7 @@ static __always_inline struct task_struct *current_task(void)
 	return (struct task_struct *)bpf_get_current_task();
 }
 
-/* The FIELD of what P points to, which was reached from current_task(). */
+/* FIELD of the struct that P points to. P comes from current_task() or from the kernel by BTF. */
 #define kernel_read(p, field)                                                                      \
 	({                                                                                         \
 		__typeof__(p) p_ = (p);                                                            \
@@ -143,8 +145,8 @@ static __always_inline struct task_struct *current_task(void)
 const volatile uint32_t page_size = 4096; /* set between open and load */
 
 /*
- * Where the kernel saved the user registers of TASK. Before Linux 5.15 no helper tells: they are at
- * the top of its stack.
+ * The address at which the kernel saved the user registers of TASK. Before Linux 5.15 there is no
+ * helper for it; the registers are at the top of the task's kernel stack.
  */
 static __always_inline const void *saved_registers(struct task_struct *task)
 {
@@ -156,8 +158,9 @@ static __always_inline const void *saved_registers(struct task_struct *task)
 
 /*
  * Copies the name of TASK, which must be the current task. It ends with a NUL; the bytes after the
- * NUL are not cleared. Two direct loads where the kernel allows them, else the helper: its code is
- * not in the CPU's caches at low rates, and took 9 % of a native sample's time at 97 Hz.
+ * NUL are not cleared. Uses two direct loads where the kernel allows them, and not the helper: at
+ * low rates the helper's code is not in the CPU's caches, and took 9 % of a native sample's time at
+ * 97 Hz.
  */
 static __always_inline void copy_comm(uint64_t comm[2], struct task_struct *task)
 {

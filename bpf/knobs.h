@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What user space tells the programs in variables. Every object with an entry of its own includes
- * this and has no other variable outside of its maps: so they are at the same places in all, and
- * the objects share one map of them (agent/sampler/program_set.c).
+ * The variables by which user space controls the programs. Every object with an entry program
+ * includes this file and kernel.h, and has no variables of its own in .bss and .rodata. So the
+ * variables have the same offsets in all these objects, which can share one map of them
+ * (agent/sampler/off_cpu.c, agent/probes/kernel.c).
  */
 #pragma once
 
@@ -13,7 +14,7 @@ const volatile uint32_t ring_unasked;	 /* bytes; see ring_used() */
 
 #define NS_PER_SECOND 1000000000ULL
 
-/* In one struct: the compiler puts variables into the order in which a program uses them. */
+/* One struct, because the compiler orders separate variables as each program uses them. */
 struct kiln_knobs knobs;
 #define cgroup_v1	  (knobs.cgroup_v1)
 #define filter_pids	  (knobs.filter_pids)

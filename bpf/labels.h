@@ -16,8 +16,8 @@
 
 enum {
 	LABELS_REMEMBERED = 1024, /* sets on a CPU; a power of 2 */
-	LABELS_PERIOD_SHIFT = 32, /* ns; a set is sent again in the next period but one */
-	GO_BUCKETS_MAX = 12,	  /* of a map, overflowing ones and those before growth included */
+	LABELS_PERIOD_SHIFT = 32, /* period: 2^32 ns; a set is sent again two periods later */
+	GO_BUCKETS_MAX = 12,	  /* buckets of a map: overflow buckets and old ones included */
 	GO_SLOTS = 8,		  /* Go 1.23, internal/abi/map.go: MapBucketCount */
 	GO_TOPHASH_MIN = 5,	  /* runtime/map.go: minTopHash; below: empty or evacuated */
 };
@@ -28,7 +28,7 @@ struct otel_record {
 	uint64_t span_id;
 	uint8_t valid, trace_flags;
 	uint16_t attributes_size;
-	uint32_t beyond; /* not of the header */
+	uint32_t beyond; /* padding of this struct, not part of the record's header */
 };
 
 struct go_string {
@@ -50,7 +50,7 @@ struct go_bucket {
 };
 
 struct label_scratch {
-	uint64_t kept; /* mapset and runtimes_epoch that the places are of */
+	uint64_t kept; /* mapset and runtimes_epoch for which `otel`, `custom` and `go` hold */
 	uint32_t sources, pad;
 	struct kiln_thread_place otel, custom;
 	struct kiln_go_place go;
@@ -58,9 +58,9 @@ struct label_scratch {
 	struct go_string list[KILN_LABELS_MAX * 2];
 	struct go_map map;
 	struct go_bucket bucket;
-	uint64_t sent[LABELS_REMEMBERED]; /* hash; in the low byte the period */
+	uint64_t sent[LABELS_REMEMBERED]; /* id of a set; low byte: period of sending */
 	uint32_t at;			  /* bytes of `set.bytes` that are in use */
-	uint32_t count;			  /* of its pairs */
+	uint32_t count;			  /* pairs in `set.bytes` */
 	union {
 		struct kiln_labels set;
 		uint64_t words[(sizeof(struct kiln_labels) + KILN_LABEL_BYTES) / 8];
@@ -96,7 +96,9 @@ static __always_inline int label_word(uint64_t address, uint64_t *ret)
 	return (int)bpf_probe_read_user(ret, sizeof(*ret), (const void *)address);
 }
 
-/* The word in the thread-local variable at PLACE. Not there yet: 0. */
+/* Reads the word in the thread-local variable at PLACE of the thread with the thread pointer THREAD
+ * into *RET; 0 if the variable is not allocated yet. Returns 0, or negative if it cannot be read.
+ */
 static __always_inline int label_variable(const struct kiln_thread_place *place, uint64_t thread,
 					  uint64_t *ret)
 {
@@ -118,7 +120,8 @@ static __always_inline int label_variable(const struct kiln_thread_place *place,
 /* ---- one set -----------------------------------------------------------------------------------
  */
 
-/* Adds a pair of strings. 0; 1: there is no room; -1: they cannot be read. */
+/* Adds a pair of strings to the set. Returns 0; 1 if there is no room; -1 if the strings cannot be
+ * read. */
 __attribute__((noinline)) int label_put(uint64_t key, uint64_t key_len, uint64_t value,
 					uint64_t value_len)
 {
@@ -158,8 +161,8 @@ __attribute__((noinline)) int label_put(uint64_t key, uint64_t key_len, uint64_t
 }
 
 /*
- * OpenTelemetry's record at RECORD, with its attributes if KEYS. 0; negative: what is counted, as
- * -enum kiln_stat.
+ * Reads OpenTelemetry's record at RECORD into the set, with its attributes if KEYS is set. Returns
+ * 0, or -enum kiln_stat: the error to count.
  */
 __attribute__((noinline)) int label_otel(uint64_t record, uint32_t keys)
 {
@@ -173,7 +176,7 @@ __attribute__((noinline)) int label_otel(uint64_t record, uint32_t keys)
 		return -KILN_STAT_LABELS_UNREADABLE;
 	if (s->head.valid != 1)
 		return 0;
-	/* Either both or none. */
+	/* Trace id and span id must both be set, or both be 0. */
 	if (!(s->head.trace_id[0] | s->head.trace_id[1]) != !s->head.span_id)
 		return -KILN_STAT_LABELS_BROKEN;
 	n = keys ? s->head.attributes_size : 0;
@@ -202,7 +205,7 @@ __attribute__((noinline)) int label_otel(uint64_t record, uint32_t keys)
 	return 0;
 }
 
-/* N pairs of Go's strings from s->list on. */
+/* Adds the N pairs of Go strings in s->list to the set. Returns the same as label_otel(). */
 static __always_inline int label_put_list(struct label_scratch *s, uint64_t n)
 {
 	for (uint32_t i = 0; i < KILN_LABELS_MAX && i < n; i++) {
@@ -216,8 +219,8 @@ static __always_inline int label_put_list(struct label_scratch *s, uint64_t n)
 }
 
 /*
- * The list at ADDRESS, {address of the labels, how many}, into S->list; *ret_n of them, as many as
- * there is room for.
+ * Reads the list at ADDRESS, {address of the labels, number of labels}, into S->list. *ret_n: the
+ * number of labels read, as many as there is room for. Returns the same as label_otel().
  */
 static __always_inline int label_read_list(struct label_scratch *s, uint64_t address,
 					   uint64_t *ret_n)
@@ -246,7 +249,7 @@ static __always_inline int label_read_list(struct label_scratch *s, uint64_t add
 	return 0;
 }
 
-/* The labels of a goroutine in Go 1.24 and later, a slice of pairs of strings:
+/* Reads the labels of a goroutine of Go 1.24 and later, a slice of pairs of strings:
  * runtime/pprof/label.go, labelMap {LabelSet {list []label {key, value string}}}. */
 __attribute__((noinline)) int label_go_slice(uint64_t labels)
 {
@@ -262,7 +265,7 @@ __attribute__((noinline)) int label_go_slice(uint64_t labels)
 	return label_put_list(s, n);
 }
 
-/* The labels in the bucket that was read. 0, 1 or -1 as label_put(). */
+/* Adds the labels in s->bucket to the set. Returns the same as label_put(). */
 __attribute__((noinline)) int label_go_bucket(uint32_t pad)
 {
 	struct label_scratch *s = label_own();
@@ -278,8 +281,8 @@ __attribute__((noinline)) int label_go_bucket(uint32_t pad)
 }
 
 /*
- * Before Go 1.24: *labelMap, which is map[string]string. A map that grew may have some in the
- * buckets of before; those that were moved are marked there.
+ * Reads the labels of a goroutine before Go 1.24: *labelMap, which is map[string]string. A map that
+ * is growing may have entries in the old buckets; entries that were moved are marked there.
  */
 __attribute__((noinline)) int label_go_map(uint64_t labels)
 {
@@ -302,13 +305,13 @@ __attribute__((noinline)) int label_go_map(uint64_t labels)
 		int r;
 
 		if (bucket) {
-			/* One that overflowed. */
+			/* The overflow bucket of the last one. */
 		} else if (left) {
 			bucket = next;
 			next += sizeof(s->bucket);
 			left--;
 		} else if (old) {
-			/* As many as now, or half of them. */
+			/* There are as many old buckets as new ones, or half as many. */
 			left = 1ULL << (s->map.log2_buckets & 31);
 			if (!(s->map.flags & 8 /* runtime/map.go: sameSizeGrow */))
 				left /= 2;
@@ -330,9 +333,9 @@ __attribute__((noinline)) int label_go_map(uint64_t labels)
 }
 
 /*
- * The labels of the goroutine that the thread runs: the g that is in force may be the thread's own,
- * on whose stack the runtime works for it, or the signal handler's. -enum kiln_stat, as below; the
- * address, or 0.
+ * Finds the labels of the goroutine that the thread runs. *RET: their address, or 0. The current g
+ * may also be g0, on whose stack the runtime works for the goroutine, or the signal handler's g: so
+ * the goroutine is found through m.curg. Returns the same as label_otel().
  */
 static __always_inline int label_go_find(const struct kiln_walk *w, const struct kiln_go_place *go,
 					 uint64_t *ret)
@@ -354,13 +357,17 @@ static __always_inline int label_go_find(const struct kiln_walk *w, const struct
 		return -KILN_STAT_LABELS_UNREADABLE;
 	if (!curg)
 		return 0;
-	/* C code on arm64 has something else in the register; m.g0 is its first member. */
+	/* In C code on arm64 the register does not hold g. If it does not hold m.curg, it must hold
+	 * m.g0, the first member of m. */
 	if (go->in_register && curg != g && (label_word(m, &g0) || g0 != g))
 		return 0;
 	return label_word(curg + go->labels, ret) ? -KILN_STAT_LABELS_UNREADABLE : 0;
 }
 
-/* custom-labels v1: {labels, count, capacity}, each label {key, value}, each {length, bytes}. */
+/*
+ * Reads a set of custom-labels v1: {labels, count, capacity}; a label is {key, value}, each of them
+ * {length, bytes}. Returns the same as label_otel().
+ */
 __attribute__((noinline)) int label_custom(uint64_t set)
 {
 	struct label_scratch *s = label_own();
@@ -373,8 +380,8 @@ __attribute__((noinline)) int label_custom(uint64_t set)
 	if (r || !n)
 		return r;
 	for (uint32_t i = 0; i < KILN_LABELS_MAX && i < n; i++) {
-		/* The length comes first here. A key without bytes: a label that is being written.
-		 */
+		/* Length and address have changed places: see the format. A key whose address is 0
+		 * belongs to a label that is being written. */
 		const struct go_string *k = &s->list[2 * i], *v = &s->list[2 * i + 1];
 		int r;
 
@@ -390,7 +397,8 @@ __attribute__((noinline)) int label_custom(uint64_t set)
 /* ---- all of them -------------------------------------------------------------------------------
  */
 
-/* What is known of the mapset's publishers, copied when the CPU meets another one. */
+/* Copies the entries of the mapset's label sources from `runtimes`. Called when the CPU meets
+ * another mapset. */
 static __always_inline void label_places(struct label_scratch *s, struct kiln_walk *w)
 {
 	const struct kiln_runtime *entry;
@@ -413,7 +421,7 @@ static __always_inline void label_places(struct label_scratch *s, struct kiln_wa
 	}
 }
 
-/* The id of the set. Never 0. */
+/* The id of the set: a hash of its content and of the mapset. Never 0. */
 __attribute__((noinline)) uint64_t label_hash(uint32_t slot)
 {
 	enum { FROM = __builtin_offsetof(struct kiln_labels, trace_id) / 8 };
@@ -429,7 +437,7 @@ __attribute__((noinline)) uint64_t label_hash(uint32_t slot)
 		h = (h ^ s->words[i]) * 0xbf58476d1ce4e5b9ULL;
 		h ^= h >> 29;
 	}
-	/* The last word may be a part of one. */
+	/* The last word may be in use only in part. */
 	n &= 255;
 	asm volatile("" : "+r"(n));
 	if (s->at & 7 && n < sizeof(s->words) / 8) {
@@ -440,7 +448,7 @@ __attribute__((noinline)) uint64_t label_hash(uint32_t slot)
 	return h ^ h >> 29 ?: 1;
 }
 
-/* The set goes out unless that is known to user space. 0, or -1: it cannot. */
+/* Sends the set unless it was sent recently. Returns 0, or -1 if it cannot be sent. */
 __attribute__((noinline)) int label_send(uint64_t now)
 {
 	struct label_scratch *s = label_own();
@@ -465,7 +473,8 @@ __attribute__((noinline)) int label_send(uint64_t now)
 	return 0;
 }
 
-/* Writes the label id of the sample on CPU number SLOT, whose walk is begun. */
+/* Reads the thread's labels, sends the set if needed, and writes its id into the sample of CPU
+ * number SLOT. begin_sample() must have returned 1. */
 __attribute__((noinline)) int read_labels(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -478,7 +487,7 @@ __attribute__((noinline)) int read_labels(uint32_t slot)
 	if (!w || !s)
 		return 0;
 	r = env_record(w);
-	/* The epoch before what it vouches for. */
+	/* The epoch is read before the data that it vouches for. */
 	kept = (uint64_t)w->mapset << 32 | *(volatile uint32_t *)&runtimes_epoch;
 	if (s->kept != kept) {
 		label_places(s, w);

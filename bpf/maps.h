@@ -22,7 +22,7 @@ struct record {
 	};
 };
 
-/* What one walk works with. In one value, so that one lookup finds all of it. */
+/* The working memory of one walk, in one map value, so that one lookup finds all of it. */
 struct scratch {
 	struct kiln_walk walk;
 	struct kiln_cache_entry rules[KILN_CACHE_ENTRIES] __attribute__((aligned(64)));
@@ -37,7 +37,8 @@ struct {
 
 /*
  * The slabs: flat arrays that grow and shrink a shard at a time, while the programs run. User space
- * adds shards and takes them away (agent/sampler/slab.h); where none is a lookup finds nothing.
+ * adds and removes shards (agent/sampler/slab.h). A lookup in a shard that does not exist returns
+ * NULL.
  */
 struct unwind_shard {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -105,8 +106,7 @@ struct {
 	__type(value, uint32_t);
 } cgroup_policy SEC(".maps");
 
-/* The ns that each policy has saved up towards its next sample, on this CPU: see select_policy().
- */
+/* On each CPU, by policy: ns saved up towards the next sample. See select_policy(). */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, KILN_MAX_POLICIES);
@@ -122,8 +122,8 @@ struct {
 } pid_filter SEC(".maps");
 
 /*
- * Programs that a sample goes on with in a tail call: by enum kiln_runtime_id the walker of that
- * runtime, while it is loaded; at 0 the program that ends the sample. User space fills it.
+ * The targets of a sample's tail calls. At an enum kiln_runtime_id: the walker of that runtime,
+ * while it is loaded. At 0: the program that ends the sample. Filled by user space.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -133,9 +133,10 @@ struct {
 } walkers SEC(".maps");
 
 /*
- * One a CPU, by its number; max_entries of this and the next is set to the CPUs. No per-CPU arrays:
- * their values end at 32 KiB, and only of plain ones does every kernel put the lookup into the
- * program itself. Mappable, because such memory is aligned to cache lines.
+ * One value for each CPU, by its number; user space sets max_entries of this map and the next to
+ * the number of CPUs. Not per-CPU arrays: their values are limited to 32 KiB, and only lookups in
+ * plain arrays are inlined into the program by every kernel. Mappable, because such memory is
+ * aligned to cache lines.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

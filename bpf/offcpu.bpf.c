@@ -3,15 +3,15 @@
  * Off-CPU time: what threads wait for, and how long. Loaded and attached only while a policy on the
  * node asks for it; shares the maps of profiler.bpf.c.
  *
- * At a switch the current task is still the one that goes: so its stacks are walked as at a timer's
- * hit. There may be hundreds of thousands of switches a second, and a walk costs more than a
- * microsecond, so a thread is walked with a chance that is about its usual wait, divided by the
- * time of waiting that its policy wants a walk for. The sample says what the chance was, and when
- * the thread runs again, a small record says how long it waited. Divided by the chance that is an
- * estimate without bias, whatever the chance was (docs/off-cpu.md).
+ * At a switch the current task is still the one that is switched out, so its stacks are walked as
+ * at a timer's hit. There may be hundreds of thousands of switches a second, and a walk costs more
+ * than a microsecond. So a thread is walked with a probability of about its usual wait divided by
+ * the time of waiting per walk of its policy. The sample holds that probability, and when the
+ * thread runs again, a small record tells how long it waited. The wait divided by the probability
+ * is an estimate without bias, whatever the probability was (docs/off-cpu.md).
  *
- * Interrupts are off and the CPU's run queue is locked. The CPU's scratch is that of the timer's
- * samples, which is an interrupt and not under way.
+ * Interrupts are off and the CPU's run queue is locked. The program uses the same scratch of the
+ * CPU as the timer's samples: the timer is an interrupt, so no such sample is under way.
  */
 #include <linux/types.h>
 #include <linux/bpf.h>
@@ -36,9 +36,9 @@
 
 enum {
 	TASK_DEAD = 0x80,      /* include/linux/sched.h */
-	MEAN_SHIFT = 2,	       /* each wait is a quarter of the next mean */
+	MEAN_SHIFT = 2,	       /* a wait has the weight 1/4 in the new mean */
 	MEAN_MAX = 2000000000, /* ns */
-	CLOCK_STAYS = 1000000, /* ns that a struct switch_clock is used */
+	CLOCK_STAYS = 1000000, /* ns until the lag of a switch_clock is measured again */
 };
 
 /*
@@ -48,7 +48,7 @@ enum {
  * and each CPU has a lag of its own, so the scheduler's clocks need not agree between CPUs.
  */
 struct switch_clock {
-	uint64_t measured; /* the scheduler's clock then */
+	uint64_t measured; /* the scheduler's clock when `lag` was measured */
 	uint64_t lag;
 	uint64_t pad[6]; /* a cache line for each CPU */
 };
@@ -80,13 +80,17 @@ static __always_inline struct kiln_thread *find_thread(uint32_t tid)
 	return t && t->tid == tid ? t : 0;
 }
 
-/* Nobody needs it: it is free, or of a thread that is not sampled, or that has ended. */
+/* May the slot T be given to another thread? Yes if it is free, or if its thread is not sampled or
+ * has ended. */
 static __always_inline int is_spare(const struct kiln_thread *t)
 {
 	return !t->tid || !t->rate || !t->epoch;
 }
 
-/* A slot for the thread TID, which has none. */
+/*
+ * Gives the thread TID, which has no slot, one of its two slots. NOW: the time; RAN: ns that the
+ * thread has run. Returns NULL if both slots are taken.
+ */
 static __attribute__((noinline)) struct kiln_thread *claim_thread(uint32_t tid, uint64_t now,
 								  uint64_t ran)
 {
@@ -107,13 +111,13 @@ static __attribute__((noinline)) struct kiln_thread *claim_thread(uint32_t tid, 
 	t->chance = 0;
 	t->random = (uint32_t)(now ^ now >> 32 ^ tid * 0x9e3779b9U) | 1;
 	t->walked = 0;
-	/* Its first waits are walked, whatever they are: they may be the last. */
+	/* The first waits of a thread are walked, however short: they may be its last. */
 	t->mean[0] = t->mean[1] = MEAN_MAX;
 	t->tid = tid;
 	return t;
 }
 
-/* What the policy of the current task's cgroup says. */
+/* Looks up the policy of the cgroup of CSS and stores it in T. */
 static __attribute__((noinline)) void decide_waits(struct cgroup_subsys_state *css, uint64_t serial,
 						   uint32_t epoch, uint32_t tgid,
 						   struct kiln_thread *t)
@@ -143,7 +147,7 @@ static __always_inline long task_state(struct task_struct *task)
 	return bpf_core_field_exists(task->__state) ? (long)task->__state : old->state;
 }
 
-/* The moment of the switch from PREV on CPU. */
+/* CLOCK_MONOTONIC at the switch from PREV on CPU; see struct switch_clock. */
 static __always_inline uint64_t switch_time(const struct task_struct *prev, uint32_t cpu)
 {
 	struct switch_clock *c = bpf_map_lookup_elem(&switch_clocks, &cpu);
@@ -200,17 +204,18 @@ static __always_inline void begin_running(struct task_struct *task, uint64_t now
 	*mean = (uint32_t)(*mean + (((int64_t)ns - *mean) >> MEAN_SHIFT));
 }
 
-/* The chance of a wait of NS, in units of 2^-32 and not bounded. */
+/* The probability with which a wait of NS is walked at RATE, in units of 2^-32; may exceed 2^32. */
 static __always_inline uint64_t chance_of(uint64_t ns, uint32_t rate)
 {
 	return ns * (rate & KILN_OFF_CPU_RATE_MASK) >> KILN_OFF_CPU_RATE_SHIFT;
 }
 
 /*
- * The chance that the wait that begins NOW is walked, if it is; else 0. By what the thread waits
- * usually, or by the time since it was walked last: so the first long wait after many short ones
- * is not missed. The square of that time, so that a thread that waits very often is not walked
- * much more often for it.
+ * Draws whether the wait that begins NOW is walked. Returns the probability with which it is, or 0
+ * if it is not. QUEUE: the thread waits on the run queue. The probability follows from the mean of
+ * the thread's waits, or from the time since its last walk, so that the first long wait after many
+ * short ones is not missed. That time is squared, so that it does not add many walks of a thread
+ * that waits very often.
  */
 static __always_inline uint32_t draw(struct kiln_thread *t, uint64_t now, uint32_t queue)
 {
@@ -242,7 +247,8 @@ static __always_inline uint32_t draw(struct kiln_thread *t, uint64_t now, uint32
 	return (uint32_t)chance;
 }
 
-/* The slot of the task that goes, when its wait is to be walked. */
+/* Notes in the slot of TASK, which is switched out, that its wait begins. Returns the slot if the
+ * wait is to be walked, else NULL. */
 static __always_inline struct kiln_thread *begin_waiting(struct task_struct *task, uint64_t now,
 							 uint32_t queue)
 {
@@ -254,7 +260,8 @@ static __always_inline struct kiln_thread *begin_waiting(struct task_struct *tas
 	if (!tid)
 		return 0;
 	if (!task->mm) {
-		/* It stays for user space, which may ask how long the thread waited in all. */
+		/* The slot of a thread that ends keeps its data for user space, which may ask how
+		 * long the thread waited in all. */
 		t = task_state(task) & TASK_DEAD ? find_thread(tid) : 0;
 		if (t) {
 			t->waited = now - task->se.sum_exec_runtime;
@@ -282,7 +289,7 @@ static __always_inline struct kiln_thread *begin_waiting(struct task_struct *tas
 		decide_waits(css, serial, epoch, process_id(task), t);
 	if (!t->rate)
 		return 0;
-	/* The lowest bit tells which mean it counts for. */
+	/* The lowest bit of `out` tells to which mean the wait belongs. */
 	t->waited = now - task->se.sum_exec_runtime;
 	t->out = (now & ~1ULL) | queue;
 	t->chance = draw(t, now, queue);
@@ -304,8 +311,8 @@ static __always_inline uint8_t cause_of(struct task_struct *task, uint32_t queue
 	return BPF_CORE_READ_BITFIELD(task, in_iowait) ? KILN_WAIT_IO : KILN_WAIT_BLOCKED;
 }
 
-/* Not inlined: its variables would be on the BPF stack during the whole walk, which is limited to
- * 512 bytes together with its callers. */
+/* Not inlined: its variables would be on the BPF stack during the whole walk, and the stack of all
+ * callers together is limited to 512 bytes. */
 static __attribute__((noinline)) int begin_wait(void *ctx, struct kiln_cpu *cpu,
 						const struct kiln_thread *t, uint32_t cause,
 						uint32_t tgid)
@@ -371,10 +378,10 @@ int BPF_PROG(finish)
 
 /* ---- who waits unseen ------------------------------------------------------------------------ */
 
-/* Where the kernel's stacks of switches begin; those of the iterator leave it out. */
+/* The leaf of kernel stacks taken at a switch. Stacks that the iterator takes do not have it. */
 extern const void schedule __ksym __weak;
 
-/* One at a time reads. */
+/* The record that the iterator builds; only one reader at a time runs the iterator. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -383,8 +390,9 @@ struct {
 } sleeper SEC(".maps");
 
 /*
- * The slot of TASK, which waits since before anybody looked at it, or since long and was not drawn;
- * else NULL. Its wait begins anew now: what was before is in `waited` as if it had ended.
+ * Returns the slot of TASK if it has waited since before switches were watched, or for
+ * KILN_SLEEP_SHOWN and was not drawn; else NULL. Starts a new wait at NOW: the time before it is
+ * added to `waited`, as if that wait had ended.
  */
 static __attribute__((noinline)) struct kiln_thread *find_sleeper(struct task_struct *task,
 								  uint64_t now)
@@ -414,7 +422,8 @@ static __attribute__((noinline)) struct kiln_thread *find_sleeper(struct task_st
 	return t;
 }
 
-/* Its process as a timer's hit knows it; 0: it is none that is sampled. */
+/* Fills in the header of R for TASK, as begin_sample() does. Returns 0 if its process is not
+ * sampled, else 1. */
 static __always_inline int describe_sleeper(struct task_struct *task, const struct kiln_thread *t,
 					    struct kiln_sample *r)
 {
@@ -445,7 +454,8 @@ static __always_inline int describe_sleeper(struct task_struct *task, const stru
 	return 1;
 }
 
-/* User space says in the slot that the wait was shown, once it has taken what is written here. */
+/* Writes a struct kiln_sleeper for each thread that waits without a sample. User space marks the
+ * wait as shown in the thread's slot once it has taken the record (off_cpu_shown()). */
 SEC("iter/task")
 int sleepers(struct bpf_iter__task *ctx)
 {
@@ -458,7 +468,7 @@ int sleepers(struct bpf_iter__task *ctx)
 	if (!task || !s)
 		return 0;
 	state = task_state(task);
-	/* Runs, could run, or ends. */
+	/* Skip kernel threads, and threads that run, could run, or end. */
 	if (!task->mm || !state || (state & TASK_DEAD) || !program_begun(task))
 		return 0;
 	t = find_sleeper(task, bpf_ktime_get_ns());

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Which policy a hit comes under, and whether it is taken. */
+/* Finds the policy of a hit, and decides whether the hit becomes a sample. */
 #pragma once
 
 /*
- * The task's state in the hierarchy that counts. Plain loads where the kernel has them, which it
- * guards: a helper's call for each pointer would cost more than all that follows.
+ * The task's cgroup_subsys_state in the hierarchy that policies refer to: v2, or the v1 memory
+ * controller. Uses plain loads, which the kernel guards against faults, where the kernel has them:
+ * a helper call for each pointer would cost more than the rest of the policy lookup.
  */
 static __always_inline struct cgroup_subsys_state *task_css(struct task_struct *task)
 {
@@ -17,8 +18,9 @@ static __always_inline struct cgroup_subsys_state *task_css(struct task_struct *
 }
 
 /*
- * Looks up what a hit comes under in the cgroup of CSS (0: cgroups have no policies), whose serial
- * number is SERIAL. The task is not asked again: it may have been moved meanwhile.
+ * Looks up the policy of the cgroup of CSS (0: cgroups have no policies) and stores it in V. SERIAL
+ * is the serial number of CSS, EPOCH the policy_epoch. The cgroup is not read from the task again,
+ * because the task may have been moved meanwhile.
  */
 static __attribute__((noinline)) void decide(struct cgroup_subsys_state *css, uint64_t serial,
 					     uint32_t epoch, struct kiln_verdict *v)
@@ -48,7 +50,10 @@ static __attribute__((noinline)) void decide(struct cgroup_subsys_state *css, ui
 	}
 }
 
-/* What the timer's last change of rate left over, when this is the first hit since: ns. */
+/*
+ * The ns between the timer's last hit and the last change of its rate, if this hit is the first
+ * one since that change; else 0. See struct kiln_cpu.
+ */
 static __attribute__((noinline)) uint64_t take_carry(struct kiln_cpu *cpu)
 {
 	uint64_t carry = cpu->carry;
@@ -57,10 +62,10 @@ static __attribute__((noinline)) uint64_t take_carry(struct kiln_cpu *cpu)
 	return bpf_ktime_get_ns() < cpu->carry_until ? carry : 0;
 }
 
-/* V, the CPU's last verdict, becomes the one on TASK; it costs nothing where it is the same. */
+/* Makes V, the CPU's last verdict, the verdict on TASK. Looks nothing up if V still holds. */
 static __always_inline void find_policy(struct task_struct *task, struct kiln_verdict *v)
 {
-	/* Before anything that it vouches for. */
+	/* The epoch is read before the data that it vouches for. */
 	uint32_t epoch = *(volatile uint32_t *)&policy_epoch;
 	struct cgroup_subsys_state *css = 0;
 	uint64_t serial = 0;
@@ -74,13 +79,13 @@ static __always_inline void find_policy(struct task_struct *task, struct kiln_ve
 }
 
 /*
- * The ns of CPU time that the sample stands for which this hit becomes; 0: none is taken. The CPU's
- * verdict tells the policy.
+ * Decides whether this timer hit becomes a sample. Returns the ns of CPU time that the sample
+ * stands for; 0: no sample. Afterwards the CPU's verdict is the one on TASK.
  *
- * A hit stands for the timer's period. A policy whose period is another saves up the time of its
- * hits, and takes a sample when it has its period together, or one for several periods when it has
- * as many. What it saved up is ns, not hits: both periods may change at any moment, and the sum of
- * a policy's samples is the time of its hits, but for less than one period a CPU.
+ * A hit stands for the timer's period. A policy with another period saves up the time of its hits,
+ * and takes a sample when it has saved up a period; after several periods, one sample for all of
+ * them. It saves up ns, not hits, because both periods may change at any moment. So the sum of a
+ * policy's samples is the time of its hits, except for less than one period on each CPU.
  */
 static __always_inline uint64_t select_policy(struct task_struct *task, struct kiln_cpu *cpu)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the programs of a probe share. A hit runs probe_hit.bpf.c's program, one for each probe,
- * which decides whether it is taken; one that is goes on in probe_sample.bpf.c's.
+ * Shared by the programs of probes. A hit runs the program of probe_hit.bpf.c, which is loaded once
+ * for each probe and decides whether the hit is taken. A hit that is taken continues in the program
+ * of probe_sample.bpf.c.
  *
- * A probe fires in a task, and may be interrupted by the timers' program, by another probe, and on
- * some kernels by another task: so samples of probes have scratch of their own (the maps `scratch`
- * and `cpus` of this set of programs), which belongs to one hit at a time. Another hit on the CPU
- * meanwhile is counted and not taken.
+ * A probe's program runs in a task, and may be interrupted by the timers' program, by another
+ * probe, and on some kernels by another task. So samples of probes have scratch memory of their own
+ * (the maps `scratch` and `cpus` of this set of programs), which one hit owns at a time. A hit that
+ * comes on the CPU meanwhile is counted but not taken.
  */
 #pragma once
 
@@ -25,7 +26,7 @@ struct {
 	__type(value, struct kiln_probe);
 } probes SEC(".maps");
 
-/* The program that a hit which is taken goes on in, at 0. */
+/* At 0: the program of probe_sample.bpf.c, in which a hit that is taken continues. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, 1);
@@ -34,9 +35,9 @@ struct {
 } probe_sample SEC(".maps");
 
 /*
- * Takes the scratch of HIT's CPU; 0: it is another hit's. Linux 5.10 has no atomic operation that
- * returns something: so each that comes is counted first, and has it who then finds itself alone.
- * Of two that come at once neither may have it.
+ * Claims the scratch memory of HIT's CPU. Returns 1, or 0 if another hit owns it. Linux 5.10 has no
+ * atomic operation that returns a value: so each hit first increments the counter, and owns the
+ * scratch if the counter is then 1. Of two hits that come at once, both may fail.
  */
 static __always_inline int probe_claim(struct kiln_probe_hit *hit)
 {
@@ -47,7 +48,7 @@ static __always_inline int probe_claim(struct kiln_probe_hit *hit)
 	return 0;
 }
 
-/* The scratch is free again. */
+/* Releases the scratch memory that probe_claim() has claimed. */
 static __always_inline void probe_release(struct kiln_probe_hit *hit)
 {
 	asm volatile("" ::: "memory");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A hit of one probe. Loaded once for each, as a kprobe's program (uprobes too) or as a raw
- * tracepoint's. In this order: the agent's own hits, hits of processes that are not to be profiled,
- * and those of policies that are off cost a few loads and count for nothing; all others are
- * counted, and one in so many is taken (draw.h).
+ * A hit of one probe. Loaded once for each probe, as a kprobe program (uprobes too) or a raw
+ * tracepoint program. Hits of the agent itself are ignored, and hits of policies that are off or of
+ * processes that are not profiled are only counted as skipped; both cost a few loads. All other
+ * hits are counted, and one in so many is taken (draw.h).
  */
 #include <linux/types.h>
 #include <linux/bpf.h>
@@ -22,7 +22,8 @@
 #include "draw.h"
 #include "probe.h"
 
-/* Set between open and load; in a section of their own: see knobs.h. */
+/* Set between open and load. In a section of their own, because they differ between the objects
+ * that share the variables of knobs.h. */
 const volatile uint32_t probe_number SEC(".rodata.probe") = 0;
 const volatile uint32_t agent_tgid SEC(".rodata.probe") = 0;
 const volatile uint8_t probe_leaf SEC(".rodata.probe") = KILN_LEAF_SAVED;
@@ -39,7 +40,7 @@ static __always_inline int is_ignored(struct task_struct *task, uint32_t tgid)
 	       p->exec_id == kernel_read(task, self_exec_id);
 }
 
-/* Nonzero: the hit is to be taken. */
+/* Counts the hit. Returns non-zero if it is to be taken. */
 static __always_inline int count_hit(struct task_struct *task, uint32_t tgid,
 				     struct kiln_probe *probe, struct kiln_probe_hit *hit,
 				     struct kiln_cpu *cpu)
@@ -73,7 +74,7 @@ int on_hit(void *ctx)
 	struct kiln_probe *probe = bpf_map_lookup_elem(&probes, &number);
 	struct kiln_cpu *cpu = bpf_map_lookup_elem(&cpus, &slot);
 
-	/* An idle CPU has no task that it could be a sample of. */
+	/* Without a process id (the idle task) there is nothing to sample. */
 	if (!hit || !probe || !cpu || !tgid || tgid == agent_tgid)
 		return 0;
 	if (!probe_claim(hit)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A hit of a probe that is taken, from its beginning to the record in the ring. Loaded once for
- * each type of program that has probes, with a set of walkers of that type.
+ * Makes the sample of a probe's hit that is taken, up to the record in the ring. Loaded once for
+ * each type of program that probes have, with a set of walkers of that type.
  */
 #include <linux/types.h>
 #include <linux/bpf.h>
@@ -30,7 +30,8 @@ static __always_inline uint64_t samples_dropped(const struct kiln_cpu *cpu)
 	return cpu->stats.n[KILN_STAT_RING_FULL] + cpu->stats.n[KILN_STAT_SHED_SAMPLE];
 }
 
-/* The sample is in the ring, or was dropped. */
+/* Called when the sample is in the ring or was dropped: counts dropped samples, and releases the
+ * scratch. */
 static __attribute__((noinline)) int release(uint32_t slot)
 {
 	struct kiln_probe_hit *hit = bpf_map_lookup_elem(&probe_hits, &slot);
@@ -53,9 +54,9 @@ static __attribute__((noinline)) int release(uint32_t slot)
 enum { TRACE_FRAMES_MAX = 8 };
 
 /*
- * A tracepoint's program is the leaf of the kernel stack, and how many frames lie between it and
- * the place that is traced depends on the kernel. They are counted once for each probe and CPU,
- * here in the function that takes the stack as well.
+ * Counts the kernel frames from a tracepoint's program, which is the leaf, to the function that
+ * calls the tracepoint's programs. The number depends on the kernel. It is counted once for each
+ * probe and CPU, in the same function that later takes the stack.
  */
 static __always_inline void count_trace_frames(void *ctx, struct kiln_probe *probe, uint32_t slot)
 {

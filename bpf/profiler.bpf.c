@@ -2,15 +2,15 @@
 /*
  * The kernel side: a timer hit on a CPU becomes one record in the ring buffer.
  *
- * Order matters for cost: policy and process filter first, so that what nobody selected pays for
- * little more than the interrupt; then the kernel stack, the user registers, the walk (unwind.h),
- * one ring-buffer copy. Where the user stack has frames of a runtime, the walk goes on in that
- * runtime's walker, a program of its own that is loaded when it is needed (switch.h). User space
- * drains on a timer; it is woken for a process that it does not know yet, because that may be gone
- * soon, and while the ring is more than half full.
+ * The order keeps the cost low: policy and process filter come first, so that tasks that are not
+ * selected cost little more than the interrupt; then the kernel stack, the user registers, the walk
+ * (unwind.h), and one copy into the ring buffer. When the user stack has frames of a runtime, the
+ * walk goes on in that runtime's walker, a program of its own that is loaded when it is needed
+ * (switch.h). User space drains the ring on a timer. It is woken for a process that it does not
+ * know yet, because the process may be gone soon, and while the ring is more than half full.
  *
- * A walk that ends for want of mappings or of a table sends the stack's bytes along, and user space
- * completes it: a process's first samples are as good as its later ones.
+ * If a walk ends for want of mappings or of a table, the record has a copy of the stack, and user
+ * space completes the walk. So a process's first samples are as good as its later ones.
  */
 #include <linux/types.h>
 #include <linux/bpf.h>
@@ -33,7 +33,7 @@
 #include "sample.h"
 #include "labels.h"
 
-/* No part of sample(), which has little code to fetch so. */
+/* Not inlined into sample(), so that hits that are not taken fetch little code. */
 static __attribute__((noinline)) int begin_hit(struct bpf_perf_event_data *ctx,
 					       struct kiln_cpu *cpu, uint64_t value, uint32_t tgid)
 {
@@ -81,7 +81,8 @@ int sample(struct bpf_perf_event_data *ctx)
 		/* Not in begin_sample(), which has much on its stack. */
 		if (env_record(w)->head.flags & KILN_SAMPLE_LABELS)
 			read_labels(number);
-		/* Most programs have none, and a call is dear where the kernel guards returns. */
+		/* Most processes have no walker, and a call is expensive on kernels that guard
+		 * returns. */
 		begun = w->walker ? begin_in_walker(number) : 0;
 		if (begun)
 			jump_to_walker(ctx, begun);
@@ -98,8 +99,9 @@ int finish(struct bpf_perf_event_data *ctx)
 }
 
 /*
- * A new process (not a thread) runs the same code in the same places as its parent. An entry that
- * is there already was left behind by an earlier owner of the pid, whose exec id may be the same.
+ * A new process (not a thread) has the same code at the same addresses as its parent, so it gets a
+ * copy of the parent's entry. An entry that the new pid already has is of an earlier process with
+ * that pid, whose exec id may be the same: it is replaced or deleted.
  */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
@@ -124,7 +126,7 @@ int BPF_PROG(on_exit, struct task_struct *task)
 {
 	uint32_t tgid = process_id(task);
 
-	/* signal->live is 0 once the last thread goes; the main thread may go long before. */
+	/* signal->live is 0 when the last thread exits; the main thread may exit long before. */
 	if (task->signal->live.counter == 0)
 		bpf_map_delete_elem(&processes, &tgid);
 	return 0;

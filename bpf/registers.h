@@ -13,7 +13,12 @@ static __always_inline void load_registers(struct kiln_walk *w, uint64_t *leaf)
 	w->regs.extra = leaf[ARCH_REG_EXTRA];
 }
 
-/* REGS: at the interrupt; NULL: the task has entered the kernel by itself. */
+/*
+ * Reads the user registers of TASK into w->leaf and w->regs. REGS: the registers at the interrupt;
+ * NULL: the program was not started by an interrupt. *ret_syscall is set to 1 or 0 when the
+ * registers are those that the kernel saved when it was entered: was that a system call? Returns 0,
+ * or -1.
+ */
 static __always_inline int user_registers(const hit_registers *regs, struct task_struct *task,
 					  struct kiln_walk *w, uint32_t *ret_syscall)
 {
@@ -28,10 +33,10 @@ static __always_inline int user_registers(const hit_registers *regs, struct task
 }
 
 /*
- * Has the program in the task's memory begun? exec (Linux 6.18, fs/exec.c, fs/binfmt_elf.c)
- * switches to the new memory long before the registers: until create_elf_tables() has laid out the
- * arguments and the environment, they are still those of the program before, and there is no user
- * stack. mm->end_code is 0 until right after that.
+ * Has the program in the task's memory begun to run? exec (Linux 6.18, fs/exec.c, fs/binfmt_elf.c)
+ * switches to the new memory long before it sets the registers. Until create_elf_tables() has laid
+ * out the arguments and the environment, the registers are those of the old program, and there is
+ * no user stack. mm->end_code is 0 until right after that.
  */
 static __always_inline int program_begun(struct task_struct *task)
 {
@@ -40,8 +45,8 @@ static __always_inline int program_begun(struct task_struct *task)
 	return mm && kernel_read(mm, end_code);
 }
 
-/* False after exec has switched to the new memory, while the registers are still the old ones: then
- * the old pc is not mapped. */
+/* Is the pc mapped? It is not while an exec has switched to the new memory and the registers are
+ * still those of the old program. */
 static __always_inline int code_is_there(const struct kiln_walk *w)
 {
 	uint8_t byte;

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Frames of runtimes in the walk; a part of unwind.h. What they look like is the matter of a
- * walker, one for each runtime (bpf/walkers/), compiled with the native walk into a program of its
- * own. A program has one walker: the function KILN_WALKER, defined before unwind.h is included. The
- * program that samples begin with has none. Where the walk meets a frame of another runtime than
- * its program's, walk_switch() says where to go on.
+ * Frames of runtimes in the walk; a part of unwind.h. Each runtime has a walker that knows its
+ * frames (agent/runtime/NAME/walker.h), compiled with the native walk into a program of its own. A
+ * program has one walker: the function KILN_WALKER, defined before unwind.h is included. The
+ * program in which samples begin has none. When the walk meets a frame of a runtime that is not its
+ * program's, walk_switch() tells which program goes on.
  *
- * A walker, `int KILN_WALKER(uint32_t slot)`, is called for each native frame whose rule says
+ * A walker, `int KILN_WALKER(uint32_t slot)`, is called for each native frame whose rule has
  * KILN_RULE_RUNTIME with the runtime's number, leaf first. It
- *   - finds what it has to know of the process in w->runtime.data,
- *   - keeps where it is between two calls in w->cursor, which is 0 at the first call in a stack,
+ *   - finds the data about the process that it needs in w->runtime.data,
+ *   - keeps its position between two calls in w->cursor, which is 0 at the first call in a stack,
  *   - emits its frames by walk_emit(), innermost first: they come before the native frame,
  *   - may set w->hide_native when a frame of its own stands for the native one (JIT code), and
  *     w->stepped when it has gone to the native caller by walk_enter(), or has set w->regs.pc to 0
- *     because there is none (the end of a coroutine's stack): the walk is complete then,
- *   - may show several frames in one call: after each one that it has shown, walk_leave() goes to
- *     the caller, if that is easy,
- *   - says by walk_hurry() that a function is short-lived,
- *   - says by walk_missing() what it could not do. It never ends the native walk.
- * Its number is w->runtime_id: user space gives it. Every loop has a constant bound, and all that
- * it reads is foreign and may be forged.
+ *     because there is no caller (the end of a coroutine's stack): the walk is complete then,
+ *   - may emit several frames in one call: after each of them, walk_leave() goes to the caller, if
+ *     the rule is of a simple kind,
+ *   - marks a function as short-lived by walk_hurry(),
+ *   - reports by walk_missing() why frames are missing. It never ends the native walk.
+ * Its number, which user space gives it, is w->runtime_id. Every loop has a constant bound, and
+ * everything that a walker reads is foreign and may be forged.
  */
 #pragma once
 
@@ -27,8 +27,8 @@ enum { RUNTIME_PIECE = 6 }; /* words that walk_use_runtime() copies in one round
 _Static_assert(KILN_RUNTIME_BYTES / 8 % RUNTIME_PIECE == 0, "whole pieces");
 
 /*
- * A frame of two words of the walker's runtime. Non-zero: the stack is as deep as it may be, and
- * the walk ends with KILN_END_DEPTH.
+ * Appends a frame of the walker's runtime, of two words. FLAGS: three bits; ADDRESS: 54 bits.
+ * Returns non-zero if the stack has reached its depth limit: the walk ends with KILN_END_DEPTH.
  */
 KILN_INLINE int walk_emit(struct kiln_walk *w, uint32_t flags, uint64_t address, uint64_t second)
 {
@@ -49,8 +49,9 @@ KILN_INLINE int walk_emit(struct kiln_walk *w, uint32_t flags, uint64_t address,
 }
 
 /*
- * The function at ADDRESS, which is told from others that were there by COOKIE, may be gone soon,
- * and its name with it: the reader is woken, unless it was for the same one of late.
+ * Wakes the reader because the function at ADDRESS, and its name, may be gone soon, unless the
+ * reader was woken for the same function recently. COOKIE tells the function from others that were
+ * at ADDRESS before.
  */
 KILN_INLINE void walk_hurry(struct kiln_walk *w, uint64_t address, uint64_t cookie)
 {
@@ -65,7 +66,7 @@ KILN_INLINE void walk_hurry(struct kiln_walk *w, uint64_t address, uint64_t cook
 	w->fresh = 1;
 }
 
-/* Says in the stack, once a sample, why frames of the current runtime are not in it. */
+/* Appends a word that tells why frames of the current runtime are missing; once for each sample. */
 KILN_INLINE void walk_missing(struct kiln_walk *w, enum kiln_missing why)
 {
 	uint32_t id = w->runtime_id & 31;
@@ -77,7 +78,8 @@ KILN_INLINE void walk_missing(struct kiln_walk *w, enum kiln_missing why)
 			      (uint64_t)why);
 }
 
-/* The word of the frame in w->regs, which is taken off the stack: a runtime's come before it. */
+/* Removes and returns the word of the frame in w->regs, so that a runtime's frames can be put
+ * before it. */
 KILN_INLINE uint64_t walk_take(struct kiln_walk *w)
 {
 	uint64_t *words = env_words(w);
@@ -91,8 +93,7 @@ KILN_INLINE uint64_t walk_take(struct kiln_walk *w)
 	return words[i & (KILN_RECORD_WORDS - 1)];
 }
 
-/* Is ENTRY, a place of the rule cache, filled with the rule for PC, and is that code of the runtime
- * ID? */
+/* Does ENTRY of the rule cache hold the rule for PC, and is PC in code of the runtime ID? */
 KILN_INLINE int walk_is_runtime_rule(const struct kiln_walk *w,
 				     const struct kiln_cache_entry *entry, uint64_t pc, uint32_t id)
 {
@@ -102,10 +103,10 @@ KILN_INLINE int walk_is_runtime_rule(const struct kiln_walk *w,
 
 /*
  * Unwinds from the frame in w->regs to its caller, so that a walker can emit several frames in one
- * call. To be called when the frame has been emitted and w->hide_native is set. KEY: the frame's
- * address in the rule cache: its pc, or its return address less 1. Returns 0 when w->regs is the
- * caller. Returns a negative number when the cached rule is not of a simple kind; the walker then
- * returns, and the native walk unwinds this frame.
+ * call. Call it when the frame has been emitted and w->hide_native is set. KEY: the frame's key in
+ * the rule cache, its pc or its return address minus 1. Returns 0 if w->regs is the caller; a
+ * negative number if the cached rule is not of a simple kind: the walker then returns, and the
+ * native walk unwinds this frame.
  */
 KILN_INLINE int walk_leave(struct kiln_walk *w, uint64_t key)
 {
@@ -126,7 +127,7 @@ KILN_INLINE int walk_leave(struct kiln_walk *w, uint64_t key)
 #ifdef KILN_WALKER
 KILN_GLOBAL int KILN_WALKER(uint32_t slot);
 
-/* The frames of this program's runtime whose native frame is in w->regs. */
+/* Calls the program's walker for the native frame in w->regs. */
 KILN_INLINE void walk_own(struct kiln_walk *w)
 {
 	uint64_t native = walk_take(w);
@@ -140,7 +141,10 @@ KILN_INLINE void walk_own(struct kiln_walk *w)
 }
 #endif
 
-/* From here on frames of the current runtime are native ones. WHY comes before the one at hand. */
+/*
+ * Stops walking frames of the current runtime in this stack: its native frames are shown. Puts a
+ * word with WHY before the native frame in w->regs.
+ */
 KILN_INLINE void walk_give_up(struct kiln_walk *w, enum kiln_missing why)
 {
 	uint64_t native = walk_take(w);
@@ -150,8 +154,8 @@ KILN_INLINE void walk_give_up(struct kiln_walk *w, enum kiln_missing why)
 	w->runtimes &= ~(1U << (w->runtime_id & 31));
 }
 
-/* Parks the current runtime's cursor and makes w->cursor that of ID. Non-zero: there is no place.
- */
+/* Parks the current runtime's cursor and makes w->cursor the one of runtime ID. Returns non-zero if
+ * there is no room for another parked cursor. */
 KILN_INLINE int walk_turn_cursor(struct kiln_walk *w, uint32_t id)
 {
 	struct kiln_cursor cursor = {};
@@ -185,7 +189,7 @@ KILN_INLINE void walk_use_runtime(struct kiln_walk *w, uint32_t id,
 {
 	w->runtime_id = id;
 	w->runtime_kept = 0;
-	/* No more than is in use: each cache line that is left alone saves time. */
+	/* Copy only the bytes in use: each cache line that is not touched saves time. */
 	for (uint32_t i = 0; i < KILN_RUNTIME_BYTES / 8 && i * 8 < entry->size; i += RUNTIME_PIECE)
 		for (uint32_t k = i; k < i + RUNTIME_PIECE; k++)
 			w->runtime.data[k] = entry->data[k];
@@ -193,8 +197,9 @@ KILN_INLINE void walk_use_runtime(struct kiln_walk *w, uint32_t id,
 }
 
 /*
- * After KILN_STEP_RUNTIME: makes the runtime in w->value the current one. Its number: its walker
- * goes on, or walk_give_up() says why it does not. 0: it cannot, which was said.
+ * After KILN_STEP_RUNTIME: makes the runtime in w->value the current one. Returns its number: the
+ * caller jumps to its walker, and calls walk_give_up() if that fails. Returns 0 if its frames
+ * cannot be walked; a word in the stack tells why.
  */
 KILN_GLOBAL int walk_switch(uint32_t slot)
 {

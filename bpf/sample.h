@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A sample from its beginning to its output, whatever made the kernel take it. What lies in between
- * is the walk (switch.h): it may end in another program, which then calls end_sample() itself.
+ * The beginning and the end of a sample, whatever made the kernel take it: begin_sample() and
+ * end_sample(). Between them is the walk (switch.h). It may end in another program, which then
+ * calls end_sample().
  */
 #pragma once
 
@@ -13,8 +14,9 @@
 #define YOUNG_LOOK 256
 
 /*
- * The process's entry when it is this very program's (exec changes exec_id). Else NULL; *ret_new is
- * set when user space has to be told of it.
+ * The entry of process TGID if it is about the program that the process runs (exec changes
+ * exec_id). Else makes a pending entry, sets *ret_new, so that user space is woken, and returns
+ * NULL.
  */
 static __always_inline struct kiln_process *find_process(uint32_t tgid, uint64_t exec_id,
 							 struct kiln_stats *stat, int *ret_new)
@@ -32,17 +34,17 @@ static __always_inline struct kiln_process *find_process(uint32_t tgid, uint64_t
 	return 0;
 }
 
-/* The word of the frame where the thread was interrupted. */
+/* Appends the word of the frame in which the thread was interrupted. */
 static __always_inline void put_leaf(struct kiln_walk *w)
 {
-	/* After a system call instruction the name is that of the instruction before. */
+	/* In a system call the pc is behind its instruction: it is named like a return address. */
 	(void)walk_put(w, walk_frame(w) | (w->syscall ? KILN_FRAME_RETURN : 0));
 }
 
 /*
- * The flags for a record of LEN bytes in the ring, of which USED bytes are taken: whether to wake
- * the reader. From half full on it is woken once for each sixteenth of the ring, because a wakeup
- * costs more than a sample.
+ * The flags with which a record of LEN bytes is put into the ring, of which USED bytes are in use.
+ * They tell whether to wake the reader: if FRESH, and from half full on once for each sixteenth of
+ * the ring, because a wakeup costs more than a sample.
  */
 static __always_inline uint64_t wakeup(int fresh, uint64_t used, uint64_t len)
 {
@@ -75,21 +77,22 @@ static __attribute__((noinline)) int hurry_names(uint32_t slot)
 	return 0;
 }
 
-/* What a sample is of, when it begins. */
+/* Arguments of begin_sample(). */
 struct beginning {
-	const hit_registers *regs; /* of the interrupt; NULL: the kernel is entered already */
+	const hit_registers *regs; /* at the interrupt; NULL: not started by an interrupt */
 	const struct kiln_verdict *verdict;
 	uint64_t value, period;
-	uint64_t time; /* 0: now */
+	uint64_t time; /* of the sample; 0: now */
 	uint8_t origin, detail;
 	uint32_t tgid, tid; /* of the task: see task_id.h */
 	uint8_t leaf;	    /* enum kiln_leaf */
-	uint8_t skip; /* innermost kernel frames that are left out: those of the program itself */
+	uint8_t skip; /* innermost kernel frames to leave out: those of the BPF program itself */
 };
 
 /*
- * What a hit that is taken becomes: all but its user stack, whose walk is begun. Negative: nothing;
- * 1: there is a user stack to walk. CTX: of the program, whatever its type.
+ * Begins the sample of a hit: fills in the header and the kernel stack, and prepares the walk of
+ * the user stack. CTX: the context of the BPF program, whatever its type. Returns 1 if there is a
+ * user stack to walk, 0 if there is not, and a negative number if the hit becomes no sample.
  */
 static __always_inline int begin_sample(void *ctx, struct kiln_cpu *cpu, const struct beginning *b)
 {
@@ -158,7 +161,7 @@ static __always_inline int begin_sample(void *ctx, struct kiln_cpu *cpu, const s
 	walk_begin(w, sizeof(r->head) / 8 + n_kernel, limit);
 	if (!program_begun(task) || user_registers(b->regs, task, w, &syscall))
 		return 0;
-	/* A program that is known has begun. */
+	/* If the mapset is known, the program has begun. */
 	if (!r->head.mapset && !code_is_there(w))
 		return 0;
 	w->syscall = (uint8_t)(b->leaf == KILN_LEAF_SAVED ? syscall : b->leaf == KILN_LEAF_RETURN);
@@ -187,8 +190,8 @@ static __always_inline int begin_sample(void *ctx, struct kiln_cpu *cpu, const s
 }
 
 /*
- * The user stack is walked as far as it goes: the walk's part of the record, the copy of the stack
- * where the walk lacked something, and the output.
+ * Ends a sample whose user stack has been walked: completes the record, adds a copy of the stack if
+ * the walk lacked a mapping or table, and puts the record into the ring.
  */
 static __attribute__((noinline)) int end_sample(uint32_t slot)
 {
@@ -227,7 +230,7 @@ static __attribute__((noinline)) int end_sample(uint32_t slot)
 		n_user = KILN_MAX_USER_WORDS;
 	dump = r->head.end == KILN_END_NO_PROCESS || r->head.end == KILN_END_NO_MAPPING ||
 	       r->head.end == KILN_END_NO_TABLE;
-	/* A record with a copy of the stack always asks. */
+	/* For a record with a copy of the stack, always query the ring. */
 	used = ring_used(cpu, dump ? ~0ULL : sizeof(r->head) + (n_kernel + n_user) * 8);
 	fill = ring_fill(used);
 	if (fill >= FILL_SMALL)
@@ -264,8 +267,8 @@ static __attribute__((noinline)) int end_sample(uint32_t slot)
 		(void)charge_share(fill, size, r->head.dump_len);
 	r->head.size = size;
 	len = size;
-	/* One bound after the other and 64 bits wide: what the compiler makes of both at once is
-	 * more than older verifiers follow. */
+	/* The bounds are checked one after the other, 64 bits wide: older verifiers do not
+	 * understand the code that the compiler makes of both checks at once. */
 	asm volatile("" : "+r"(len));
 	if (len > KILN_RECORD_MAX)
 		return 0;

@@ -1,35 +1,36 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What a sample may put into the ring when that fills up, so that the cgroup that fills it is the
- * one that loses: first the copies of its stacks, then its callers' frames, at last its samples.
+ * Limits what a cgroup may put into the ring while the ring fills up, so that the cgroup that fills
+ * it loses data and no other does: first the copies of its stacks, then the frames of callers, at
+ * last its samples.
  *
- * Normal records are free. What counts against a cgroup is what makes the ring run over: copies of
- * stacks, and the part of long records beyond KILN_SHARE_FREE. While less than a quarter of the
- * ring is in use nobody is asked, and while it is below a half no record is looked at. The last
- * part of the ring is open only to those who did not take more than their share.
+ * Records of normal size are not charged. A cgroup is charged for what makes the ring overflow:
+ * copies of stacks and, while the ring is at least half full, the part of a record beyond
+ * KILN_SHARE_FREE. While less than a quarter of the ring is in use, nothing is limited. The last
+ * part of the ring is open only to cgroups that have not used more than their share.
  */
 #pragma once
 
-/* How full the ring is, in sixteenths, from which on ... */
+/* Fill levels of the ring, in sixteenths. From each level on: */
 enum {
-	FILL_SMALL = 4,	  /* copies of stacks are small, and those of who has had enough left out */
-	FILL_CHARGE = 8,  /* the reader is woken; long records are charged */
-	FILL_SCARCE = 12, /* who took a sixteenth of the ring this second has had enough */
-	FILL_SHORT = 14,  /* ... and keeps no more than the frames next to the leaf */
-	FILL_RESERVE = 15, /* ... and no samples */
+	FILL_SMALL = 4,	   /* copies of stacks are small; cgroups over their share send none */
+	FILL_CHARGE = 8,   /* the reader is woken; long records are charged */
+	FILL_SCARCE = 12,  /* a cgroup's share is a sixteenth of the ring per second */
+	FILL_SHORT = 14,   /* cgroups over their share send only the frames next to the leaf */
+	FILL_RESERVE = 15, /* cgroups over their share send no samples */
 };
 
 enum { SHORT_FRAMES = 4 };
 
-/* What is left of a sample: each value leaves out more than the one before. */
+/* What is left out of a sample. Each value leaves out more than the one before. */
 enum shed { SHED_NOTHING, SHED_LARGE_DUMP, SHED_DUMP, SHED_FRAMES, SHED_SAMPLE };
 
 struct share {
-	uint64_t second; /* about: of `bytes` */
-	uint64_t bytes;	 /* charged in it, and half of what was there when it began */
+	uint64_t second; /* bpf_ktime_get_ns() >> 30 of `bytes` */
+	uint64_t bytes;	 /* charged in this second, plus half of `bytes` of the second before */
 };
 
-/* By cgroup id. Those that were not charged for longest make room. */
+/* By cgroup id. The cgroups that have not been used for longest are evicted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1024);
@@ -44,9 +45,10 @@ static __always_inline uint32_t ring_fill(uint64_t used)
 }
 
 /*
- * Bytes of the ring that are in use, as far as a CPU has to know that puts a record of LEN bytes
- * there. To ask costs as much as the walk of six frames. So while less than an eighth is in use,
- * each CPU may put its part of a sixteenth there unasked, and takes the ring for empty.
+ * The bytes of the ring that are in use, for a CPU that is about to put a record of LEN bytes
+ * there. A query costs as much as a walk of six frames. So after a query that found less than an
+ * eighth in use, the CPU may put `ring_unasked` bytes (its part of a sixteenth) into the ring
+ * without a query: this function then returns 0.
  */
 static __always_inline uint64_t ring_used(struct kiln_cpu *cpu, uint64_t len)
 {
@@ -61,7 +63,7 @@ static __always_inline uint64_t ring_used(struct kiln_cpu *cpu, uint64_t len)
 	return used;
 }
 
-/* That of the current task's cgroup; NULL: the map has no room for it. */
+/* The share of the current task's cgroup; NULL: the map has no room for it. */
 static __attribute__((noinline)) struct share *own_share(void)
 {
 	struct cgroup_subsys_state *css = task_css(current_task());
@@ -81,8 +83,9 @@ static __attribute__((noinline)) struct share *own_share(void)
 }
 
 /*
- * What to leave out while the ring is FILL full, FILL_SMALL at least. May be called with any
- * numbers: a global function, which the verifier looks at once.
+ * What to leave out of a sample (enum shed) while the ring's fill level is FILL, FILL_SMALL at
+ * least. NEEDS_DUMP: the sample wants a copy of its stack. A global function, so that the verifier
+ * checks it once, for any arguments.
  */
 __attribute__((noinline)) int shed(uint32_t fill, uint32_t needs_dump)
 {
@@ -103,7 +106,10 @@ __attribute__((noinline)) int shed(uint32_t fill, uint32_t needs_dump)
 	return fill >= FILL_SHORT ? SHED_FRAMES : SHED_DUMP;
 }
 
-/* A record of SIZE bytes, DUMP of them of stack, goes into the ring, which is FILL full. */
+/*
+ * Charges the current task's cgroup for a record of SIZE bytes, of which DUMP bytes are a copy of
+ * the stack. FILL: the ring's fill level.
+ */
 __attribute__((noinline)) int charge_share(uint32_t fill, uint32_t size, uint32_t dump)
 {
 	uint32_t bytes = dump;
@@ -117,7 +123,7 @@ __attribute__((noinline)) int charge_share(uint32_t fill, uint32_t size, uint32_
 	return 0;
 }
 
-/* Words of the SHORT_FRAMES frames that begin at word AT of the record, of N. */
+/* How many of the N words from word AT of the record on belong to the first SHORT_FRAMES frames. */
 __attribute__((noinline)) int short_words(uint32_t slot, uint32_t at, uint32_t n)
 {
 	struct kiln_walk *w = env_walk(slot);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The whole walk, over several programs: each goes on with native frames and those of its own
- * runtime, and jumps to the next runtime's walker or, at the end, to the program that ends the
- * sample. What these need lies in the scratch of the CPU; nothing else survives the jump.
+ * The whole walk, which several programs share: each walks native frames and the frames of its own
+ * runtime, then jumps (a tail call) to the next runtime's walker or, at the end, to the program
+ * that ends the sample. The programs pass their state in the CPU's scratch; nothing else survives
+ * the jump.
  */
 #pragma once
 
-enum { END_SAMPLE = 0 }; /* its index in `walkers` */
+enum { END_SAMPLE = 0 }; /* index in `walkers` of the program that ends the sample */
 
-/* The jump to the walker of the current runtime has failed. */
+/* Called when the jump to the current runtime's walker has failed: the walker is not loaded. */
 __attribute__((noinline)) int walk_unloaded(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -20,8 +21,8 @@ __attribute__((noinline)) int walk_unloaded(uint32_t slot)
 
 #ifndef KILN_WALKER
 /*
- * To the walker of the runtime ID. Where the number is a constant the kernel patches the jump into
- * the code (x86-64, Linux 5.5 on): no look at the map, no indirect branch. Saves 7 % of a Python
+ * Jumps to the walker of the runtime ID. If the index is a constant, the kernel patches the jump
+ * into the code (x86-64, Linux 5.5 on): no map lookup, no indirect branch. Saves 7 % of a Python
  * sample at 97 Hz.
  */
 static __always_inline void jump_to_walker(void *ctx, uint32_t id)
@@ -49,8 +50,8 @@ static __always_inline void jump_to_walker(void *ctx, uint32_t id)
 }
 
 /*
- * At the beginning of a walk: makes the runtime in w->walker the current one. Its number: the walk
- * begins in its walker, which walks native frames as well. 0: it does not.
+ * At the beginning of a walk: makes w->walker the current runtime. Returns its number if the walk
+ * is to begin in its walker, which walks native frames as well; else 0.
  */
 __attribute__((noinline)) int begin_in_walker(uint32_t slot)
 {
@@ -66,7 +67,7 @@ __attribute__((noinline)) int begin_in_walker(uint32_t slot)
 	if (!id || !(w->runtimes >> id & 1))
 		return 0;
 	w->cursor = cursor;
-	/* The epoch before what it vouches for. */
+	/* The epoch is read before the data that it vouches for. */
 	kept = (uint64_t)w->mapset << 32 | *(volatile uint32_t *)&runtimes_epoch << 5 | id;
 	if (w->runtime_kept == kept) {
 		w->runtime_id = id;
@@ -82,8 +83,8 @@ __attribute__((noinline)) int begin_in_walker(uint32_t slot)
 }
 
 /*
- * Samples of the process begin in the walker of the runtime ID from now on: so the code of one walk
- * is fetched for each, and not that of two.
+ * Makes later samples of the process begin in the walker of the runtime ID, so that each sample
+ * fetches the code of one walk and not of two.
  */
 __attribute__((noinline)) int remember_walker(uint32_t slot, uint32_t id)
 {
@@ -102,8 +103,10 @@ __attribute__((noinline)) int remember_walker(uint32_t slot, uint32_t id)
 }
 #endif
 
-/* The walk from here to its end; w->end and w->n tell what came of it. Does not return when it ends
- * in another program. */
+/*
+ * Walks from w->regs to the end of the stack. w->end is the enum kiln_end, w->n the number of
+ * words. Does not return if another program goes on with the walk.
+ */
 static __always_inline void walk_on(void *ctx, uint32_t slot, struct kiln_walk *w)
 {
 	int end = KILN_END_NONE, id;

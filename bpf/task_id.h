@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Ids of a process and of a thread as the agent's /proc has them. The kernel gives a thread one id
- * in its own pid namespace and one in each namespace around that, up to the machine's first. In
- * that the agent runs; or in a nested one, where a container is a Kubernetes node (Kind).
+ * Ids of processes and threads as in the agent's /proc. The kernel gives a thread one id in its own
+ * pid namespace and one in each namespace around that, up to the machine's first. The agent runs in
+ * the first namespace, or in a nested one if a Kubernetes node is a container (Kind).
  */
 #pragma once
 
-#define PID_LEVELS 4 /* of nesting that are looked at: a container in a container has 2 */
+#define PID_LEVELS 4 /* nested namespaces that are searched; a container in a container has 2 */
 
-/* The id of TASK's process (OF_PROCESS) or thread in the agent's namespace; 0: it has none there.
+/*
+ * The id in the agent's namespace of TASK's process (OF_PROCESS is 1) or of the thread TASK; 0: it
+ * has no id there.
  */
 static __attribute__((noinline)) uint32_t id_in_namespace(struct task_struct *task, int of_process)
 {
@@ -27,7 +29,7 @@ static __attribute__((noinline)) uint32_t id_in_namespace(struct task_struct *ta
 	return 0;
 }
 
-/* Of TASK, reached from current_task(); 0: its process is not in the agent's namespace. */
+/* The ids of TASK's process and thread; 0: the process is not in the agent's namespace. */
 static __always_inline uint32_t process_id(struct task_struct *task)
 {
 	return own_pid_namespace ? id_in_namespace(task, 1) : (uint32_t)kernel_read(task, tgid);

@@ -13,13 +13,13 @@
 enum {
 	TEXTS_REMEMBERED = 1024, /* frames on a CPU; a power of 2 */
 	TEXTS_A_SAMPLE = 32,
-	TEXT_PERIOD_SHIFT = 32, /* ns; a text is sent again in the next period but one */
+	TEXT_PERIOD_SHIFT = 32, /* period: 2^32 ns; a text is sent again two periods later */
 };
 
 struct texts {
-	uint64_t sent[TEXTS_REMEMBERED]; /* hash of frame and mapset; in the low byte the period */
+	uint64_t sent[TEXTS_REMEMBERED]; /* hash of frame and mapset; low byte: period of sending */
 	uint64_t sample;		 /* time of the last sample that had texts */
-	uint32_t count;			 /* of its texts */
+	uint32_t count;			 /* texts sent for that sample */
 	uint32_t pad;
 	struct kiln_text text;
 };
@@ -32,8 +32,8 @@ struct {
 } texts SEC(".maps");
 
 /*
- * A text for the frame WORDS, to be filled in and given to env_send_text(). NULL: it was sent
- * lately, or cannot be sent now.
+ * Returns a text for the frame WORDS, which the caller fills in and passes to env_send_text(). NULL
+ * if the text was sent recently or cannot be sent now.
  */
 KILN_INLINE struct kiln_text *env_new_text(struct kiln_walk *w, const uint64_t words[2])
 {

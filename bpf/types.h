@@ -46,39 +46,42 @@ static inline uint64_t kiln_period(uint32_t hz)
 
 enum {
 	KILN_MAX_USER_FRAMES = 1024,
-	KILN_SHORT_DEPTH = 32,	      /* user frames, where the budget asks for short stacks */
+	KILN_SHORT_DEPTH = 32,	      /* user frames while the budget asks for short stacks */
 	KILN_MAX_KERNEL_FRAMES = 127, /* kernel.perf_event_max_stack's default */
 	KILN_COMM_LEN = 16,
-	KILN_LEAF_REGS = 33,	   /* arm64 has that many; x86-64 17 */
+	KILN_LEAF_REGS = 33,	   /* registers of a leaf: 33 on arm64, 17 on x86-64 */
 	KILN_DUMP_MAX = 28 * 4096, /* bytes of user stack in one record */
-	KILN_DUMP_SMALL = 20480,   /* ... when the ring fills, or many were sent this second */
-	KILN_DUMP_PAGES = 256,	   /* the pages of the stack that are looked at: 1 MiB */
-	KILN_DUMP_GAP = 16,	/* unreadable pages in a row that end a stack of unknown height */
-	KILN_DUMPS_LARGE = 32,	/* large dumps a second and CPU */
+	/* The same while the ring fills up, or after KILN_DUMPS_LARGE large dumps this second. */
+	KILN_DUMP_SMALL = 20480,
+	KILN_DUMP_PAGES = 256,	/* pages of the stack that a dump can cover: 1 MiB */
+	KILN_DUMP_GAP = 16,	/* more unreadable pages in a row end a stack of unknown height */
+	KILN_DUMPS_LARGE = 32,	/* large dumps per second on each CPU */
 	KILN_SHARE_FREE = 2048, /* bytes of a record that no cgroup is charged for: bpf/share.h */
-	KILN_FAR_STACK = 16 << 20, /* further up the walk has lost its way (default limit: 8 MiB) */
+	/* Bytes. Stacks are taken to be smaller than this (default limit: 8 MiB), so a walk that
+	 * went further than this from the leaf's stack pointer has gone wrong. */
+	KILN_FAR_STACK = 16 << 20,
 	/* Bytes below the stack pointer that may be in use (x86-64 psABI 3.2.2; on arm64 there is
 	 * no red zone, but Go saves the frame pointer below the stack pointer). */
 	KILN_RED_ZONE = 128,
-	KILN_RECORD_MAX = 1 << 17, /* one scratch value for each CPU */
-	KILN_MAX_PROBES = 32, /* twice what there may be: numbers rest before they are another's */
+	KILN_RECORD_MAX = 1 << 17, /* bytes; each CPU has scratch memory for one record */
+	KILN_MAX_PROBES = 32, /* twice the probes allowed, so that numbers are not reused soon */
 	KILN_MAX_POLICIES = 256,
-	KILN_MAX_CGROUPS = 8192,	 /* that have a policy of their own */
+	KILN_MAX_CGROUPS = 8192,	 /* cgroups that have a policy of their own */
 	KILN_MAX_IMAGES = 4096,		 /* unwind tables that can be loaded at once */
 	KILN_SLOT_BYTES = 64,		 /* value size of the flat arrays: one cache line */
 	KILN_UNWIND_SHARD_SLOTS = 8192,	 /* 512 KiB; a power of 2 */
 	KILN_MAPPING_SHARD_PAIRS = 4096, /* 256 KiB; a power of 2 */
 	KILN_CACHE_ENTRIES = 1024,	 /* frame cache per CPU, 32 B each */
-	KILN_SHARED_ENTRIES = 1024,	 /* ... of rules that processes share */
-	KILN_MAX_USER_WORDS = 8192,	 /* of one sample's user frames */
-	KILN_RUNTIME_CREDIT = 4,  /* native frames that each runtime frame adds to the depth */
-	KILN_MAX_RUNTIMES = 2048, /* entries of `runtimes` */
-	KILN_RUNTIME_BYTES = 240, /* of one runtime's own data in an entry */
-	KILN_TEXT_BYTES = 296,	  /* of a runtime's own data in a struct kiln_text */
-	KILN_LABEL_BYTES = 1024,  /* of one set of labels */
-	KILN_LABEL_KEY_MAX = 127, /* bytes of a key, and of a value; the rest is cut off */
+	KILN_SHARED_ENTRIES = 1024, /* cache of rules that processes share, per CPU, 32 B each */
+	KILN_MAX_USER_WORDS = 8192, /* words of all user frames of one sample */
+	KILN_RUNTIME_CREDIT = 4,    /* native frames that each runtime frame adds to the depth */
+	KILN_MAX_RUNTIMES = 2048,   /* entries of `runtimes` */
+	KILN_RUNTIME_BYTES = 240,   /* bytes of a runtime's own data in such an entry */
+	KILN_TEXT_BYTES = 296,	    /* bytes of a runtime's own data in a struct kiln_text */
+	KILN_LABEL_BYTES = 1024,    /* bytes of one set of labels */
+	KILN_LABEL_KEY_MAX = 127,   /* bytes of a key; longer keys and values are cut off */
 	KILN_LABEL_VALUE_MAX = 255,
-	KILN_LABELS_MAX = 16, /* of Go's and of native programs' own, in one set */
+	KILN_LABELS_MAX = 16, /* labels from Go and custom-labels in one set */
 };
 
 /* ---- unwind tables --------------------------------------------------------------------------- */
@@ -121,14 +124,14 @@ enum kiln_rule_kind {
 enum kiln_rule_flags {
 	KILN_RULE_SAVED_FP = 1,	   /* fp of the caller is at CFA + fp_off */
 	KILN_RULE_SAVED_EXTRA = 2, /* extra of the caller is at CFA + extra_off */
-	/* ... both at fp + their offset instead (gcc's realigned stacks: DW_OP_breg6 n) */
+	/* fp_off and extra_off count from fp, not from the CFA (gcc's realigned stacks:
+	 * DW_OP_breg6 n). */
 	KILN_RULE_SAVED_AT_FP = 4,
 	/* The CFA may lie on another stack, at a lower address too (Go: goroutine, g0, signal). */
 	KILN_RULE_SWITCH = 8,
 	/* A guess (JIT code by frame pointer): believed only if it leads into a known mapping. */
 	KILN_RULE_GUESS = 16,
-	/* Code of a runtime (enum kiln_runtime_id in deref_off): its walker runs before the step.
-	 */
+	/* Code of a runtime (enum kiln_runtime_id in deref_off): its walker runs first. */
 	KILN_RULE_RUNTIME = 32,
 	/* The code keeps a frame pointer whenever it calls. At a return address the caller is
 	 * found through fp; the rule itself is used only when fp does not lead to a frame. */
@@ -164,7 +167,7 @@ static inline uint32_t kiln_rule_head(const struct kiln_rule *rule)
 	return head;
 }
 
-/* The slab's slot 0 holds these, so that 0 never is the place of a table. */
+/* The rules in slot 0 of `unwind_slab`. They keep 0 from being the position of a table. */
 enum kiln_builtin_rule { KILN_BUILTIN_INVALID, KILN_BUILTIN_FP };
 
 /* One row: from this pc on, this rule holds. Sorted by pc within the table. */
@@ -201,8 +204,9 @@ KILN_ASSERT_SIZE(kiln_table, 32);
 struct kiln_mapping {
 	uint64_t start, end; /* [start, end) in the process */
 	uint64_t bias;	     /* ELF virtual address = pc - bias (modulo 2^64) */
-	/* Slot in `tables`; 0: no file (JIT code), walked by frame pointers. With
-	 * KILN_MAPPING_JIT: of the runtime's own table, by address, for a part of the code. */
+	/* Index in `tables`. 0: no file (JIT code); the walk uses frame pointers. With
+	 * KILN_MAPPING_JIT it is the runtime's own table, which has process addresses and may cover
+	 * only a part of the code. */
 	uint32_t image;
 	uint32_t flags; /* enum kiln_mapping_flags */
 };
@@ -212,7 +216,7 @@ enum kiln_mapping_flags {
 	KILN_MAPPING_JIT = 1, /* anonymous executable memory */
 	/* JIT code of this enum kiln_runtime_id: (flags >> SHIFT) & 31 */
 	KILN_MAPPING_RUNTIME_SHIFT = 8,
-	KILN_MAPPING_CERTAIN = 1 << 16, /* that runtime is sure that it is its code */
+	KILN_MAPPING_CERTAIN = 1 << 16, /* the runtime has recognized the code as its own */
 };
 
 /*
@@ -222,71 +226,74 @@ enum kiln_mapping_flags {
 struct kiln_process {
 	uint32_t first; /* index into mapping_slab, in mappings */
 	uint32_t count;
-	uint32_t
-	    mapset;	/* what user space calls this set of mappings; unique, never 0 when known */
-	uint32_t flags; /* enum kiln_process_flags */
-	uint64_t exec_id; /* task_struct.self_exec_id when the mappings were read: older entries are
-			     void */
+	uint32_t mapset; /* id of this set of mappings, given by user space, unique; 0: not known */
+	uint32_t flags;	 /* enum kiln_process_flags */
+	/* task_struct.self_exec_id when the mappings were read. The entry is void while the task's
+	 * differs from it. */
+	uint64_t exec_id;
 };
 KILN_ASSERT_SIZE(kiln_process, 24);
 
 enum kiln_process_flags {
-	KILN_PROCESS_IGNORE = 1,  /* the process filter said no: cost nothing more */
-	KILN_PROCESS_PENDING = 2, /* seen, announced to user space, mappings not there yet */
-	/* Its mappings cannot be had now: no walk, no dump, a record with its leaf only. */
+	KILN_PROCESS_IGNORE = 1,  /* excluded by the process filter: its hits make no samples */
+	KILN_PROCESS_PENDING = 2, /* announced to user space, which has not read the mappings yet */
+	/* User space could not read the mappings: no walk, no dump, records with the leaf only. */
 	KILN_PROCESS_UNRESOLVED = 4,
-	/* The runtime whose walker its samples begin with, set by BPF: (flags >> SHIFT) & 31. */
+	/* The runtime in whose walker walks of this process begin: (flags >> SHIFT) & 31. Set by
+	 * BPF. */
 	KILN_PROCESS_WALKER_SHIFT = 8,
-	KILN_PROCESS_LABELS = 1 << 16, /* it publishes labels: `runtimes` says where */
+	KILN_PROCESS_LABELS = 1 << 16, /* the process publishes labels; `runtimes` tells where */
 };
 
 /* ---- policies -------------------------------------------------------------------------------- */
 
 enum kiln_policy_mode { KILN_POLICY_DISABLED, KILN_POLICY_ENABLED };
 
-/* `policies`: index -> this; `cgroup_policy`: cgroup id -> index; of all others `default_policy`.
+/*
+ * `policies`: index -> this. `cgroup_policy`: cgroup id -> index. Cgroups that are not in
+ * `cgroup_policy` have the policy `default_policy`.
  */
 struct kiln_policy {
 	uint32_t mode;
-	uint32_t hz; /* this policy's rate; the timers run at the highest of all */
-	/* Whose frames are walked, and which labels are read: a bit for each enum kiln_runtime_id
-	 * and enum kiln_label_source; and KILN_LABEL_KEYS. */
+	uint32_t hz; /* sampling rate; the timers run at the highest rate of all policies */
+	/* Runtimes whose frames are walked and sources whose labels are read: a bit for each enum
+	 * kiln_runtime_id and enum kiln_label_source; and KILN_LABEL_KEYS. */
 	uint32_t runtimes;
-	/* Waits that are walked: KILN_OFF_CPU_UNIT by the ns of waiting for one; 0: none. */
+	/* KILN_OFF_CPU_UNIT divided by the ns of waiting per walk; 0: waits are not walked. */
 	uint32_t off_cpu;
 };
 KILN_ASSERT_SIZE(kiln_policy, 16);
 
 /*
- * The policy that the last hit on a CPU came under. It holds for the next one too while the task's
- * cgroup is the same and no policy was changed: most hits look nothing up.
+ * The policy of the last hit on a CPU. The next hit uses it without a lookup if the task's cgroup
+ * is the same and no policy has changed since.
  */
 struct kiln_verdict {
-	uint64_t css;	 /* cgroup_subsys_state.serial_nr, which the kernel gives only once */
-	uint64_t cgroup; /* the kernfs id of its directory */
-	uint32_t epoch;	 /* policy_epoch at that time; the first is 1 */
+	uint64_t css;	 /* cgroup_subsys_state.serial_nr, which the kernel never reuses */
+	uint64_t cgroup; /* the kernfs id of the cgroup's directory */
+	uint32_t epoch;	 /* policy_epoch when the policy was looked up; the first is 1 */
 	uint32_t index;
-	uint32_t period;   /* ns of CPU time that one of its samples stands for; 0: takes none */
+	uint32_t period;   /* ns of CPU time that a sample stands for; 0: no samples are taken */
 	uint32_t runtimes; /* of the policy */
 };
 
 /* ---- off-CPU --------------------------------------------------------------------------------- */
 
 /*
- * A thread that is switched out is walked with a probability that is about its usual wait divided
- * by the ns of waiting that its policy wants a walk for; docs/off-cpu.md has the arithmetic.
+ * When a thread is switched out, its stack is walked with a probability of about its usual wait
+ * divided by the ns of waiting per walk of its policy; docs/off-cpu.md has the arithmetic.
  * Probabilities are in units of 2^-32.
  */
 #define KILN_OFF_CPU_UNIT	 (1ULL << 42)
 #define KILN_OFF_CPU_CERTAIN	 (1ULL << 32)
 #define KILN_OFF_CPU_RATE_MASK	 ((1U << 24) - 1) /* of `rate` in struct kiln_thread */
-/* struct kiln_policy's off_cpu for so many walks in a second of waiting; up to 1000. */
+/* off_cpu of a struct kiln_policy, for a number of walks per second of waiting; 1000 at most. */
 #define KILN_OFF_CPU_RATE(walks) ((uint32_t)((double)KILN_OFF_CPU_UNIT * (walks) / 1e9))
 enum {
-	KILN_OFF_CPU_RATE_SHIFT = 10, /* of KILN_OFF_CPU_UNIT over 2^32 */
-	KILN_OFF_CPU_LEAST = 1 << 22, /* the lowest probability, while nothing is throttled */
+	KILN_OFF_CPU_RATE_SHIFT = 10, /* log2 of KILN_OFF_CPU_UNIT / 2^32 */
+	KILN_OFF_CPU_LEAST = 1 << 22, /* the lowest probability, before off_cpu_shift halves it */
 	KILN_WALKED_SHIFT = 20,
-	KILN_WALKED_MAX = 2000,	  /* longer ago is the same */
+	KILN_WALKED_MAX = 2000,	  /* cap of the time since a walk, in 2^KILN_WALKED_SHIFT ns */
 	KILN_MAX_THREADS = 32768, /* slots of `threads`; a power of 2 */
 };
 
@@ -299,36 +306,38 @@ enum kiln_wait {
 };
 
 /*
- * `threads`: a thread has one of the two slots (tid & mask) and that ^ 1. Written by the CPU that
- * switches it. Mapped into user space, which sees there who still waits.
+ * `threads`: one thread. It is in slot tid & (KILN_MAX_THREADS - 1), or in that slot's number ^ 1.
+ * Written by the CPU that switches the thread. Mapped into user space, which reads from it which
+ * threads still wait.
  */
 struct kiln_thread {
-	/* What holds of its policy, as in struct kiln_verdict; of css the low half. */
+	/* Of the thread's policy, as in struct kiln_verdict; css has its low 32 bits only. */
 	uint32_t css, epoch, runtimes;
 	uint32_t rate; /* low 24 bits: the policy's off_cpu; high 8: its index */
-	/* The clock less the time that the scheduler says that the thread ran: grows by what it
-	 * waits. When the slot became the thread's, and when it was last switched out. */
+	/* ns: the clock minus the thread's run time by the scheduler (sum_exec_runtime), which
+	 * grows only while the thread waits. base: when the thread got this slot; waited: when it
+	 * was last switched out. */
 	uint64_t base, waited;
 	uint64_t out;	 /* when it was switched out, CLOCK_MONOTONIC; 0: it runs */
 	uint32_t tid;	 /* 0: free */
 	uint32_t random; /* never 0 */
-	/* That its stack was walked when it was switched out, of 2^32; ~0: certain; 0: it was not.
-	 */
+	/* The probability, of 2^32, with which the stack was walked when the thread was switched
+	 * out; ~0: certain. 0: the stack was not walked. */
 	uint32_t chance;
-	uint32_t walked;  /* when it was walked last, in 2^KILN_WALKED_SHIFT ns */
-	uint32_t mean[2]; /* ns: what it waits usually; [1]: for a CPU */
+	uint32_t walked;  /* time of the last walk, in 2^KILN_WALKED_SHIFT ns */
+	uint32_t mean[2]; /* ns: moving mean of its waits; [0]: blocked, [1]: on the run queue */
 };
 KILN_ASSERT_SIZE(kiln_thread, 64);
 enum {
-	KILN_SLEEP_SHOWN = 1000000000, /* ns that a thread waits unseen at most, about */
-	KILN_SLEEPER_FRAMES = 64,      /* of its kernel stack */
+	KILN_SLEEP_SHOWN = 1000000000, /* ns: `sleepers` shows longer waits without a sample */
+	KILN_SLEEPER_FRAMES = 64,      /* kernel frames of a sleeper */
 };
 
 /* ---- runtimes -------------------------------------------------------------------------------- */
 
 /*
- * The languages whose own frames are walked have numbers below this, from 1 on; each says its own
- * in agent/runtime/NAME/walker_data.h.
+ * Numbers of the runtimes whose frames are walked: 1 to KILN_RUNTIME_MAX - 1. Each runtime defines
+ * its number in agent/runtime/NAME/walker_data.h.
  */
 enum kiln_runtime_id {
 	KILN_RUNTIME_NONE,
@@ -336,8 +345,9 @@ enum kiln_runtime_id {
 };
 
 /*
- * `runtimes`: what the walker of one runtime has to know of the processes that share a mapset. By
- * mapset, because that is new after every exec and mmap, and common to processes that forked.
+ * `runtimes`: the data that the walker of one runtime needs about the processes of one mapset. The
+ * key is the mapset because a process has a new one after every exec and mmap, and forked processes
+ * share one.
  */
 struct kiln_runtime_key {
 	uint32_t mapset;
@@ -352,9 +362,9 @@ struct kiln_runtime {
 /* Why frames of a runtime are not in a stack: in a KILN_FRAME_MISSING word. */
 enum kiln_missing {
 	KILN_MISSING_NONE,
-	/* The runtime was not read yet when the sample was taken, or nor were the mappings. */
+	/* User space had not read the runtime, or the mappings, when the sample was taken. */
 	KILN_MISSING_UNKNOWN,
-	KILN_MISSING_NO_THREAD,	 /* the thread's own state was not found */
+	KILN_MISSING_NO_THREAD,	 /* the runtime's state of the thread was not found */
 	KILN_MISSING_READ,	 /* memory of the runtime could not be read */
 	KILN_MISSING_BROKEN,	 /* its structures make no sense: cycles, wild pointers */
 	KILN_MISSING_BUDGET,	 /* more frames than one walk may follow */
@@ -367,25 +377,25 @@ enum kiln_missing {
  */
 
 /*
- * Written by user space (bpf/knobs.h); the first two before loading, but they are here because a
- * hit that is not taken should not touch a second cache line for its switches.
+ * Written by user space (bpf/knobs.h). The first two are set before loading; they are here and not
+ * in rodata, so that a hit that is not taken finds all its switches in one cache line.
  */
 struct kiln_knobs {
-	uint8_t cgroup_v1;   /* cgroup ids of the v1 memory controller */
-	uint8_t filter_pids; /* only processes in pid_filter */
+	uint8_t cgroup_v1;   /* cgroups are those of the v1 memory controller */
+	uint8_t filter_pids; /* only processes in pid_filter are sampled */
 	uint16_t pad;
 	uint32_t cache_epoch;	 /* a new value makes every cached rule void */
 	uint32_t runtimes_epoch; /* a new value, after a change of `runtimes`, makes copies of it
 				  * void */
 	uint32_t default_policy; /* of cgroups that are not in cgroup_policy */
-	uint64_t timer_ns;	 /* between two hits of a timer: the time that a hit stands for */
-	uint32_t use_cgroups;	 /* cgroups have policies: look at the task's */
+	uint64_t timer_ns;	 /* ns between two timer hits: the CPU time that a hit stands for */
+	uint32_t use_cgroups;	 /* cgroups have policies: the task's cgroup is looked up */
 	uint32_t policy_epoch;	 /* a new value, after a change of the above or of the maps, makes
 				  * every verdict void; never 0 */
-	uint32_t off_cpu_shift;	 /* walks at switches are halved so often: see bpf/offcpu.bpf.c */
-	uint32_t less_detail;	 /* the budget: 1: no copies of stacks, 2: short stacks as well */
-	uint32_t pid_namespace;	 /* the agent's, by its inode; 0: the machine's first. Set before
-				  * loading. */
+	uint32_t off_cpu_shift; /* how many times draw() of bpf/offcpu.bpf.c halves a probability */
+	uint32_t less_detail;	/* by the budget; 1: no copies of stacks, 2: short stacks as well */
+	uint32_t pid_namespace; /* inode of the agent's pid namespace; 0: it is the machine's first
+				 * one. Set before loading. */
 	uint32_t pad2;
 };
 KILN_ASSERT_SIZE(kiln_knobs, 48);
@@ -393,10 +403,11 @@ KILN_ASSERT_SIZE(kiln_knobs, 48);
 /* ---- records --------------------------------------------------------------------------------- */
 
 /*
- * A user frame is one 64-bit word, or up to four. The first one: bits 63..62 how many follow; bits
- * 61..57 what it is, enum kiln_frame_kind when none follows, else the enum kiln_runtime_id whose
- * header tells what the words hold (agent/runtime/NAME/walker_data.h: two words); bits 56..54
- * flags; bits 53..0 the pc or another address.
+ * A user frame is one to four 64-bit words. In the first word, bits 63..62 are the number of words
+ * that follow; bits 61..57 are an enum kiln_frame_kind if no word follows, else the enum
+ * kiln_runtime_id of the runtime whose header describes the words
+ * (agent/runtime/NAME/walker_data.h: two words); bits 56..54 are flags; bits 53..0 are the pc or
+ * another address.
  */
 enum kiln_frame_kind {
 	KILN_FRAME_NATIVE = 1,
@@ -407,30 +418,30 @@ enum kiln_frame_kind {
 #define KILN_FRAME_RETURN      (1ULL << 56) /* a return address: name and line are those of pc - 1 */
 #define KILN_FRAME_PC_MASK     ((1ULL << KILN_FRAME_FLAG_SHIFT) - 1)
 #define KILN_FRAME_FLAGS(word) ((uint32_t)((word) >> KILN_FRAME_FLAG_SHIFT) & 7)
-/* What KILN_FRAME_KIND() is of a frame with two words of the runtime ID. */
+/* The KILN_FRAME_KIND() of a frame of the runtime ID, which has two words. */
 #define KILN_FRAME_RUNTIME(id) (1U << 5 | (uint32_t)(id))
 /* The upper seven bits: enum kiln_frame_kind or KILN_FRAME_RUNTIME(). */
 #define KILN_FRAME_KIND(word)  ((uint32_t)((word) >> KILN_FRAME_KIND_SHIFT))
 
-/* Words of the frame that begins with this one. */
+/* The number of words of the frame whose first word is WORD. */
 static inline uint32_t kiln_frame_words(uint64_t word)
 {
 	return 1 + (uint32_t)(word >> 62);
 }
 
-/* The runtime whose frame begins with this word: enum kiln_runtime_id; 0: it is no runtime's. */
+/* The enum kiln_runtime_id of the frame whose first word is WORD; 0: not a runtime's frame. */
 static inline uint32_t kiln_frame_runtime(uint64_t word)
 {
 	return kiln_frame_words(word) > 1 ? KILN_FRAME_KIND(word) & 31 : 0;
 }
 
-/* The runtime whose frames the KILN_FRAME_MISSING word says to be missing. */
+/* The enum kiln_runtime_id in a KILN_FRAME_MISSING WORD: whose frames are missing. */
 static inline uint32_t kiln_missing_runtime(uint64_t word)
 {
 	return (uint32_t)(word >> 8) & 31;
 }
 
-/* ... and why: enum kiln_missing. */
+/* The enum kiln_missing in a KILN_FRAME_MISSING WORD: why the frames are missing. */
 static inline uint32_t kiln_missing_reason(uint64_t word)
 {
 	return (uint32_t)(word & 255) % KILN_MISSING_COUNT;
@@ -444,16 +455,16 @@ enum kiln_end {
 	KILN_END_NO_MAPPING, /* pc lies in no known mapping */
 	KILN_END_NO_TABLE,   /* the table is not loaded, or not for this code */
 	KILN_END_NO_RULE,    /* no unwind information for this pc */
-	KILN_END_BAD_READ,   /* the stack could not be read there */
+	KILN_END_BAD_READ,   /* the stack could not be read */
 	KILN_END_BAD_CFA,    /* the CFA does not move towards the caller, or is no stack address */
 	KILN_END_DEPTH,	     /* deeper than the limit */
-	KILN_END_SHED, /* cut: a shared room is nearly full, and its cgroup has more than its share
-			*/
-	KILN_END_UNRESOLVED, /* the mappings of the process cannot be had: only the leaf */
+	/* Cut: a shared buffer was nearly full and the cgroup had used more than its share. */
+	KILN_END_SHED,
+	KILN_END_UNRESOLVED, /* the mappings of the process cannot be read: the leaf only */
 	KILN_END_COUNT
 };
 
-/* Registers at a frame, what a walk needs to go on. */
+/* The registers of a frame that a walk needs to go on from it. */
 struct kiln_regs {
 	uint64_t pc, sp, fp, extra;
 };
@@ -468,16 +479,17 @@ enum kiln_record_type {
 
 enum kiln_sample_flags {
 	KILN_SAMPLE_KERNEL_MODE = 1, /* interrupted in the kernel */
-	KILN_SAMPLE_FIRST_FRAME = 2, /* the walk stands at the leaf: `leaf` registers hold */
+	/* `leaf` of struct kiln_resume has all registers of the frame at which the walk ended. */
+	KILN_SAMPLE_FIRST_FRAME = 2,
 	KILN_SAMPLE_KTHREAD = 4,
-	KILN_SAMPLE_LABELS = 8, /* the process was asked for labels */
+	KILN_SAMPLE_LABELS = 8, /* KILN_PROCESS_LABELS was set: labels of the thread were read */
 };
 
 /* What made the kernel take a sample. A row for each in agent/profile/batch.c, with its unit. */
 enum kiln_origin {
 	KILN_ORIGIN_CPU, /* the CPU clock; value in ns of CPU time */
-	/* A thread was switched out, at `time`. Value: the chance that it was walked at all, and
-	 * how long it waits is told by a struct kiln_wait_end, or not yet known. */
+	/* A thread was switched out at `time`. value: the probability with which it was walked. A
+	 * struct kiln_wait_end tells the length of the wait when the thread runs again. */
 	KILN_ORIGIN_OFF_CPU,
 	KILN_ORIGIN_PROBE, /* a probe was hit; value in hits */
 	KILN_ORIGIN_COUNT
@@ -492,18 +504,19 @@ enum kiln_origin {
  * After the header: n_kernel kernel addresses, n_user user frame words (leaf first),
  * then, when the walk ended for want of a mapping or table, a struct kiln_resume and dump_len bytes
  * of the user stack from (resume.regs.sp & ~7) - KILN_RED_ZONE on, so that user space can complete
- * the walk once it has the table. Pages that could not be read are left out: what large frames
- * leave untouched is not there. No dump, no kiln_resume.
+ * the walk once it has the table. Pages that could not be read are left out: pages of a large frame
+ * that were never touched are not present. Without a dump there is no struct kiln_resume.
  */
 struct kiln_sample {
 	uint16_t type;	 /* enum kiln_record_type */
 	uint16_t policy; /* index of the policy that it was taken under */
 	uint32_t size;	 /* of the whole record, bytes */
 	uint64_t time;	 /* CLOCK_MONOTONIC, ns */
-	uint64_t
-	    start_time;	  /* of the process's leader: boot-time ns; tells one pid's owners apart */
+	/* When the process's leader started, boot-time ns: tells processes apart that had the same
+	 * pid one after the other. */
+	uint64_t start_time;
 	uint64_t exec_id; /* task_struct.self_exec_id */
-	uint64_t cgroup;  /* cgroup id: v2, or v1 memory controller; 0 while none is asked for */
+	uint64_t cgroup;  /* cgroup id: v2, or v1 memory controller; 0: cgroups have no policies */
 	uint64_t value, period;
 	uint64_t label; /* id of a set of labels; 0: none */
 	uint32_t tgid, tid;
@@ -524,14 +537,18 @@ KILN_ASSERT_SIZE(kiln_sample, 112);
 /* Before the dump: what the walk needs to go on. */
 struct kiln_resume {
 	struct kiln_regs regs; /* where the walk ended */
-	uint64_t code_mask;    /* the bits of a return address that are the address: no signature */
-	uint64_t leaf[KILN_LEAF_REGS]; /* all registers at the interrupt, by DWARF number */
-	/* Bit i: page i of the stack is in the dump, from its first address on for page 0. */
+	uint64_t code_mask;    /* the bits of a return address that are not a signature */
+	/* All registers at the interrupt or, when the walk has passed a signal frame, those that
+	 * the signal frame saved; by DWARF number. */
+	uint64_t leaf[KILN_LEAF_REGS];
+	/* Bit i: page i of the stack is in the dump; of page 0 the part from the dump's first
+	 * address on. */
 	uint64_t pages[KILN_DUMP_PAGES / 64];
-	/* Of a process without a mapset: its parent, and when that began (boot-time ns). Else 0. */
+	/* Of a process without a mapset: when its parent started (boot-time ns), and the parent's
+	 * pid. Else 0. */
 	uint64_t parent_start;
 	uint32_t parent;
-	uint32_t forked; /* 1: it has executed nothing since, so it maps what its parent did */
+	uint32_t forked; /* 1: no exec since the fork, so the mappings are those of the parent */
 };
 KILN_ASSERT_SIZE(kiln_resume, 352);
 
@@ -569,17 +586,18 @@ struct kiln_wait_end {
 	uint32_t size;
 	uint32_t tid, pad2;
 	uint64_t began; /* time of the sample */
-	uint64_t ns;	/* it waited so long */
+	uint64_t ns;	/* length of the wait */
 };
 KILN_ASSERT_SIZE(kiln_wait_end, 32);
 /* ---- labels ---------------------------------------------------------------------------------- */
 
 /*
- * Who publishes labels of its threads (agent/labels/). In `runtimes` they stand beside the
- * runtimes: by mapset and this number, with the struct that follows.
+ * How a program publishes labels of its threads (agent/labels/). The map `runtimes` has an entry
+ * for each source of a mapset: the key is the mapset and one of these numbers, the data is the
+ * struct that is named here.
  */
 enum kiln_label_source {
-	/* From here on: no runtime has these numbers. */
+	/* No runtime has a number from here on. */
 	KILN_LABELS_OTEL = 29,	 /* OpenTelemetry's thread context; struct kiln_thread_place */
 	KILN_LABELS_GO = 30,	 /* pprof labels of a goroutine; struct kiln_go_place */
 	KILN_LABELS_CUSTOM = 31, /* custom-labels; struct kiln_thread_place */
@@ -592,12 +610,12 @@ enum kiln_label_source {
 /* A thread-local variable: at OFFSET from the thread pointer, or from the block of MODULE. */
 struct kiln_thread_place {
 	int64_t offset;
-	uint32_t module; /* 0: none */
-	uint32_t shift;	 /* log2 of an entry of the vector of blocks */
+	uint32_t module; /* 0: OFFSET is from the thread pointer */
+	uint32_t shift;	 /* log2 of the bytes of an entry in the vector of TLS blocks */
 };
 KILN_ASSERT_SIZE(kiln_thread_place, 16);
 
-/* Where a thread of a Go program has its goroutine, and that its labels. */
+/* How to find the goroutine that a thread of a Go program runs, and the goroutine's labels. */
 struct kiln_go_place {
 	struct kiln_thread_place g;
 	uint16_t m, curg, labels; /* offsets: g.m, m.curg, g.labels */
@@ -609,9 +627,10 @@ struct kiln_go_place {
 KILN_ASSERT_SIZE(kiln_go_place, 32);
 
 /*
- * A set of labels as it was read, sent before the first sample with its id. From `trace_id` on it
- * is hashed: the id. n_attributes bytes as OpenTelemetry's record has them: {key index, length,
- * value}...; then n_pairs bytes {length of key, length of value, key, value}...
+ * A set of labels as it was read, sent before the first sample with its id. The id is a hash of
+ * mapset and of everything from `trace_id` on. `bytes` has n_attributes bytes as in OpenTelemetry's
+ * record, {key index, length, value}..., then n_pairs bytes {length of key, length of value, key,
+ * value}...
  */
 struct kiln_labels {
 	uint16_t type;	/* enum kiln_record_type */
@@ -626,27 +645,27 @@ struct kiln_labels {
 };
 KILN_ASSERT_SIZE(kiln_labels, 64);
 
-enum kiln_labels_flags { KILN_LABELS_CUT = 1 /* more, or longer, than there is room for */ };
+enum kiln_labels_flags { KILN_LABELS_CUT = 1 /* some labels were left out or cut off */ };
 
 /* Counters, each CPU's own; user space sums them up into /metrics. */
 enum kiln_stat {
 	KILN_STAT_RUNS,	     /* timer hits on tasks */
-	KILN_STAT_SKIPPED,   /* policy or process filter said no */
+	KILN_STAT_SKIPPED,   /* hits excluded by policy or process filter */
 	KILN_STAT_THINNED,   /* hits beyond the policy's own rate */
 	KILN_STAT_RING_FULL, /* record lost: the ring buffer was full */
 	KILN_STAT_CACHE_HIT, /* frames answered by the frame cache */
 	KILN_STAT_CACHE_MISS,
-	KILN_STAT_PROCESS_FULL, /* no room in `processes`: its samples stay incomplete */
+	KILN_STAT_PROCESS_FULL, /* no room in `processes`: the sample is incomplete */
 	/* The ring filled up, and the sample's cgroup had put more than its share into it: */
-	KILN_STAT_SHED_DUMP,	     /* the copy of the stack was left out */
+	KILN_STAT_SHED_DUMP,	     /* the copy of the stack was left out (or by less_detail) */
 	KILN_STAT_SHED_FRAMES,	     /* only the frames next to the leaf were sent */
 	KILN_STAT_SHED_SAMPLE,	     /* nothing was sent */
 	KILN_STAT_WAITS,	     /* switches that were walked */
-	KILN_STAT_WAIT_FULL,	     /* both slots of the thread are taken: it is not looked at */
+	KILN_STAT_WAIT_FULL,	     /* both slots of the thread were taken: it is not sampled */
 	KILN_STAT_WAIT_END_LOST,     /* the ring was full when a wait ended */
 	KILN_STAT_LABELS_UNREADABLE, /* memory of a process's labels could not be read */
-	KILN_STAT_LABELS_BROKEN,     /* they make no sense */
-	KILN_STAT_LABELS_CUT,	     /* more, or longer, than there is room for */
+	KILN_STAT_LABELS_BROKEN,     /* labels were inconsistent, or changed while they were read */
+	KILN_STAT_LABELS_CUT,	     /* labels were left out or cut off for want of room */
 	KILN_STAT_LABELS_UNSENT,     /* the ring had no room for the set */
 	KILN_STAT_COUNT
 };
@@ -659,10 +678,10 @@ struct kiln_stats {
 
 /* Which of the hits of one probe on one CPU become samples: bpf/draw.h. */
 struct kiln_draw {
-	uint64_t size, pick, at; /* of the block: hits, the one that is taken (1..), hits so far */
-	uint64_t start;		 /* of the block: monotonic ns */
-	uint64_t hits, time;	 /* lately */
-	int64_t credit;		 /* ns that samples may still cost */
+	uint64_t size, pick, at; /* open block: hits in it, number of the taken one (1..), so far */
+	uint64_t start;		 /* when the block was opened: monotonic ns */
+	uint64_t hits, time;	 /* recent hits, and the ns in which they came */
+	int64_t credit;		 /* ns saved up for samples, each of which costs a period */
 };
 KILN_ASSERT_SIZE(kiln_draw, 56);
 
@@ -670,30 +689,31 @@ KILN_ASSERT_SIZE(kiln_draw, 56);
 struct kiln_probe {
 	struct kiln_draw draw;
 	uint64_t hits, samples;
-	uint64_t skipped;	  /* hits that policy or process filter said no to */
-	uint64_t busy;		  /* hits during the sample of another */
+	uint64_t skipped;	  /* hits excluded by policy or process filter */
+	uint64_t busy;		  /* hits that came while another hit was being sampled */
 	uint64_t lost, lost_hits; /* samples that found no room in the ring, and their values */
-	/* A tracepoint's: the function that calls its programs, [start, end); 0: not known. */
+	/* Tracepoints: the kernel function that calls the programs, [start, end); 0: not known. */
 	uint64_t trace_start, trace_end;
 	uint64_t skip; /* kernel frames from the program to that function; 0: not counted yet */
 };
 KILN_ASSERT_SIZE(kiln_probe, 128);
 
-/* Where the leaf of a user stack stands. */
+/* What the pc of a user stack's leaf is. */
 enum kiln_leaf {
-	KILN_LEAF_SAVED,  /* where the thread entered the kernel: after the instruction that did */
-	KILN_LEAF_EXACT,  /* at the instruction that is next */
-	KILN_LEAF_RETURN, /* at a return address */
+	/* Where the thread entered the kernel: in a system call, after its instruction. */
+	KILN_LEAF_SAVED,
+	KILN_LEAF_EXACT,  /* the instruction that runs next */
+	KILN_LEAF_RETURN, /* a return address */
 };
 
 /* `probe_hits`: CPU number -> this: the hit that is being taken. */
 struct kiln_probe_hit {
-	uint32_t busy; /* hits that have it or ask for it: probe_claim() in bpf/probe.h */
+	uint32_t busy; /* hits that own or try to claim the scratch: probe_claim() in bpf/probe.h */
 	uint16_t number;
 	uint8_t leaf; /* enum kiln_leaf */
 	uint8_t pad;
 	uint64_t value;
-	uint64_t dropped; /* samples of the CPU that had found no room before */
+	uint64_t dropped; /* samples that the CPU had dropped before this one */
 };
 KILN_ASSERT_SIZE(kiln_probe_hit, 24);
 
@@ -701,14 +721,15 @@ KILN_ASSERT_SIZE(kiln_probe_hit, 24);
 struct kiln_cpu {
 	struct kiln_verdict verdict;
 	/*
-	 * Time that passed between the timer's last hit and a change of its rate, which starts it
-	 * anew: ns. The next hit stands for it too, if it comes before carry_until (monotonic ns):
-	 * a later one is not the next, which found the CPU idle. Written by user space, taken here.
+	 * ns between the timer's last hit and a change of its rate, which restarts the timer. The
+	 * next hit stands for this time too if it comes before carry_until (monotonic ns). A later
+	 * hit does not: the timer had fired before it, while the CPU was idle. Written by user
+	 * space, reset by take_carry() (bpf/policy.h).
 	 */
 	uint64_t carry;
 	struct kiln_stats stats;
 	uint64_t carry_until;
-	uint64_t ring_room; /* bytes that this CPU may put into the ring before it asks again */
+	uint64_t ring_room; /* bytes this CPU may put into the ring without ring_used() asking */
 };
 _Static_assert(__builtin_offsetof(struct kiln_cpu, stats.n[KILN_STAT_SKIPPED]) + 8 <= 64,
 	       "an unselected hit touches one cache line");

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /* clang-format off: it would reflow the table. */
 /*
- * The walk: from one frame to its caller by the tables of types.h. Compiled several times from this
- * one text: into the BPF programs, and for the host (tests; the finisher that completes walks in
- * user space).
+ * The walk: unwinds from one frame to its caller by the tables of types.h. This file is compiled
+ * into the BPF programs, and for the host (tests; the finisher that completes walks in user space).
  *
- * Whoever includes this defines:
+ * The file that includes this one defines:
  *   struct kiln_walk *env_walk(uint32_t slot)                the walk in that slot, or NULL
  *   const struct kiln_mapping *env_mapping(uint32_t index)   entry of mapping_slab, or NULL
  *   const struct kiln_table *env_table(uint32_t image)       entry of tables, or NULL
  *   const uint32_t *env_slot(uint32_t slot)                  16 words of unwind_slab, or NULL
  *   int env_read(void *dst, uint32_t len, uint64_t address)  user memory; 0 when all was read
- *   struct kiln_cache_entry *env_cache(struct kiln_walk *, uint64_t pc)  where the rule for pc is
- *       kept, if it is known; never NULL where there is memory
- *   struct kiln_cache_entry *env_shared(struct kiln_walk *, uint64_t tag, uint64_t vaddr)  where
- *       the rule for vaddr of an image is kept, for all processes that map it; or NULL
+ *   struct kiln_cache_entry *env_cache(struct kiln_walk *, uint64_t pc)  the cache entry for pc,
+ *       which may hold another pc's rule; never NULL where there is memory
+ *   struct kiln_cache_entry *env_shared(struct kiln_walk *, uint64_t tag, uint64_t vaddr)  the
+ *       shared cache entry for vaddr of an image, which may hold another rule; or NULL
  *   const struct kiln_runtime *env_runtime(struct kiln_walk *, uint32_t id)  entry of `runtimes`,
  *       or NULL
- *   uint64_t *env_words(struct kiln_walk *)  where frame words go: KILN_RECORD_WORDS of them, the
- *       first at w->at; or NULL
+ *   uint64_t *env_words(struct kiln_walk *)  the array for frame words, of KILN_RECORD_WORDS
+ *       words; the walk writes from w->at on; or NULL
  *
- * What is usual (a cached rule, a CFA by sp or fp, words that lie in the window) is a loop
- * without a call, walk_usual_step(); all else is walk_step(), a function of its own, which can do
- * any step: at low rates a sample costs the cache lines that it touches, of code as of data.
+ * The usual steps (a cached rule, a CFA by sp or fp, words that lie in the window) are made by
+ * walk_usual_step(), in a loop without a call. walk_step(), a function of its own, can make any
+ * step. The two are separate because at low rates the cost of a sample is the cache lines that it
+ * touches, those of code as well as those of data.
  *
  * Invariants: the CFA only grows, except through a signal frame or a frame-pointer rule (which may
  * change stacks), so a walk ends; every loop has a constant bound.
@@ -36,8 +36,8 @@
 #ifdef __bpf__
 #define KILN_INLINE static inline __attribute__((always_inline))
 /*
- * A global function is verified once, on its own, however often it is called. It takes numbers
- * only: before Linux 5.13 it could not take a pointer. So it is told the slot of the walk.
+ * The verifier checks a global function once, on its own, however often it is called. Before Linux
+ * 5.13 a global function cannot take a pointer, so it takes the slot of the walk.
  */
 #define KILN_GLOBAL __attribute__((noinline))
 #else
@@ -46,112 +46,113 @@
 #endif
 
 enum {
-	/* The stack is copied in pieces: first what the last walks needed, then each twice as large
-	 * as the one before. */
-	KILN_WINDOW_FIRST = 1024, /* bytes of the first, at least */
-	KILN_WINDOW_WORDS = 512,  /* of the largest: a page */
+	/* The stack is copied piece by piece into the window. The first piece is as large as recent
+	 * walks needed; each further one is twice as large as the one before. */
+	KILN_WINDOW_FIRST = 1024, /* bytes of the first piece, at least */
+	KILN_WINDOW_WORDS = 512,  /* words of the largest piece: a page */
 	KILN_PAGE = 4096,
 	KILN_RECORD_WORDS = KILN_RECORD_MAX / 8,
-	KILN_CHUNK_STEPS = 64, /* of one walk_chunk() */
+	KILN_CHUNK_STEPS = 64, /* steps that one walk_chunk() makes */
 	KILN_HURRIED = 512,    /* functions that walk_hurry() remembers; a power of 2 */
-	/* Steps, and visits of runtimes, that the deepest walk makes. */
+	/* Calls of walk_chunk() for the steps and visits of runtimes of the deepest walk. */
 	KILN_CHUNKS = (KILN_MAX_USER_FRAMES * (2 + KILN_RUNTIME_CREDIT)) / KILN_CHUNK_STEPS + 1,
-	/* The frame is of the runtime whose number is in w->value, and the runtime's walker comes
-	 * first: see walk_chunk(). No enum kiln_end. */
+	/* Returned in place of an enum kiln_end: the frame is of the runtime whose number is in
+	 * w->value, and the runtime's walker has to run before the step. See walk_chunk(). */
 	KILN_STEP_RUNTIME = 64,
 	KILN_CURSOR_WORDS = 6,
-	KILN_CURSORS = 4, /* runtimes that a stack can go back to */
+	KILN_CURSORS = 4, /* runtimes whose cursors are kept while another one is current */
 	/* In deref_off of a cached rule: see walk_believe_frame_pointer(). */
 	KILN_BY_FRAME_POINTER = -1,
-	/* From one walker to another in one stack. The kernel allows 32 tail calls or 33; the last
-	 * one ends the sample. */
+	/* Switches from one walker to another in one stack. The kernel allows 32 or 33 tail calls;
+	 * the last one ends the sample. */
 	KILN_SWITCHES_MAX = 28,
 };
 
 /*
- * One entry of a rule cache. There are two, both hash tables of one entry a place:
- *   env_cache()   (pc, mapset, epoch) -> rule: a hit needs no look at mapping, table or slab.
+ * One entry of a rule cache. There are two caches, both hash tables with one entry per bucket:
+ *   env_cache()   (pc, mapset, epoch) -> rule: a hit needs no lookup of mapping, table or slab.
  *   env_shared()  (vaddr, image, epoch) -> rule: a hit needs no search of the table.
- * The second one serves new processes, and many processes that run one program.
+ * The second cache serves new processes, and many processes that run one program.
  */
 struct kiln_cache_entry {
 	uint64_t pc;
-	uint64_t tag; /* mapset in the high half; epoch + 1 in the low one: never 0, as empty */
+	uint64_t tag; /* high half: mapset or image; low half: epoch + 1. 0: the entry is empty */
 	struct kiln_rule rule;
 };
 KILN_ASSERT_SIZE(kiln_cache_entry, 32);
 
-/* How far the copy of the stack is (bpf/profiler.bpf.c). */
+/* State of the copy of the stack (bpf/dump.h). */
 struct kiln_dump {
-	uint64_t end;	      /* nothing from here on; 0: not known */
-	uint64_t second;      /* about; of `large` */
-	uint32_t large;	      /* large ones in it */
-	uint32_t limit, done; /* bytes */
+	uint64_t end;	      /* address at which the stack ends; 0: not known */
+	uint64_t second;      /* the time, in 2^30 ns, to which `large` belongs */
+	uint32_t large;	      /* large dumps in that second */
+	uint32_t limit, done; /* bytes that may be copied, and bytes copied */
 	uint32_t gap;	      /* unreadable pages in a row */
 };
 KILN_ASSERT_SIZE(kiln_dump, 32);
 
-/* Where a runtime's walker is in its own stack; all 0 at its first frame of a sample. */
+/* The position of a runtime's walker in its stack; all 0 at its first call in a sample. */
 struct kiln_cursor {
 	uint64_t words[KILN_CURSOR_WORDS];
 };
 
 /*
- * In the order of use: at low rates nothing of it is in the caches when a sample begins, so the
- * first lines hold what every walk touches.
+ * The state of a walk. Members are in the order of their use: at low rates none of it is in the
+ * CPU's caches when a sample begins, so the first cache lines hold the members that every walk
+ * touches.
  */
 struct kiln_walk {
 	struct kiln_regs regs; /* of the frame that is being left */
 	uint64_t tag;	       /* as in kiln_cache_entry */
-	uint64_t window_base;  /* a multiple of 8 */
+	uint64_t window_base;  /* address of the window; a multiple of 8 */
 	uint32_t window_len;   /* bytes, a multiple of 8 */
-	uint32_t slot;	       /* this walk's own: see env_walk() */
-	uint32_t at, n;	       /* what was found: n words from there on; see walk_begin() */
+	uint32_t slot;	       /* number of this walk: see env_walk() */
+	uint32_t at, n;	       /* the frame words: n words from word `at` of env_words() on */
 
-	uint32_t limit; /* of n */
+	uint32_t limit; /* of n; see walk_begin() */
 	uint32_t runtime_frames, max_frames;
-	uint32_t end;  /* enum kiln_end once walk_step() returned non-zero */
-	uint8_t exact; /* pc is where execution is, not a return address */
-	uint8_t leaf_valid;
-	uint8_t leaf_called;   /* this frame has called the one that `leaf` is of */
-	uint8_t runtime_done;  /* the walker has seen this frame */
-	uint8_t hide_native;   /* set by a runtime: its frame stands for the native one */
-	uint8_t full;	       /* a runtime's frame had no room any more */
-	uint8_t stepped;       /* a runtime has set `regs` to the caller itself */
+	uint32_t end;	       /* enum kiln_end once walk_step() returned non-zero */
+	uint8_t exact;	       /* pc is the current instruction, not a return address */
+	uint8_t leaf_valid;    /* `leaf` has the registers of this frame */
+	uint8_t leaf_called;   /* `leaf` has the registers of the frame that this frame called */
+	uint8_t runtime_done;  /* the runtime's walker has run for this frame */
+	uint8_t hide_native;   /* set by a walker: its frame stands for the native one */
+	uint8_t full;	       /* there was no room for a runtime's frame */
+	uint8_t stepped;       /* set by a walker: it has set `regs` to the caller */
 	uint8_t unreadable;    /* a runtime's word could not be read */
 	uint8_t syscall;       /* the thread is in a system call */
-	uint8_t fresh;	       /* the reader is woken: the process is new, or walk_hurry() */
-	uint8_t switches;      /* from walker to walker */
-	uint8_t parked;	       /* cursors in `park` */
-	uint8_t map_stays;     /* the mapping is the same for as long as `tag` is */
+	uint8_t fresh;	       /* the reader is to be woken: new process, or walk_hurry() */
+	uint8_t switches;      /* switches from walker to walker so far */
+	uint8_t parked;	       /* number of cursors in `park` */
+	uint8_t map_stays;     /* the map_* fields stay valid for later walks with the same `tag` */
 	uint8_t doubt;	       /* fp leads to no frame: use the table's rule */
-	uint8_t walker;	       /* of the runtime that the process's stacks had frames of; 0: none */
+	uint8_t walker;	       /* runtime in whose walker the walk may begin; 0: none */
 	uint32_t window_next;  /* bytes that the next walk_refill() reads, at most */
-	uint32_t window_first; /* ... and the first one of the next walk */
-	uint32_t misses;       /* of the cache */
+	uint32_t window_first; /* the same for the first read of the next walk */
+	uint32_t misses;       /* misses of the cache in this walk */
 	uint32_t first, count; /* the process's mappings */
 	uint32_t mapset;       /* of the process */
-	uint32_t runtimes;     /* that the policy allows: a bit for each enum kiln_runtime_id */
-	uint32_t runtime_id;   /* whose `runtime` and `cursor` are; 0: nobody's yet */
-	uint64_t runtime_kept; /* whose `runtime` is, over samples: see begin_in_walker() */
-	uint32_t missing_said; /* a bit for each runtime: one KILN_FRAME_MISSING a sample */
+	uint32_t runtimes;     /* runtimes that are walked: a bit for each enum kiln_runtime_id */
+	uint32_t runtime_id;   /* the current runtime, to which `cursor` belongs; 0: none yet */
+	uint64_t runtime_kept; /* key of the entry in `runtime`, over samples: begin_in_walker() */
+	uint32_t missing_said; /* a bit for each runtime that has a KILN_FRAME_MISSING already */
 
-	uint64_t map_start, map_end; /* the mapping of the last lookup, and its table */
+	uint64_t map_start, map_end; /* the mapping of the last lookup; `table` is its table */
 	uint64_t map_bias;
 	uint32_t map_image, map_flags;
-	uint64_t thread_pointer; /* what thread-local variables are found by; 0: not known */
-	uint64_t value;		 /* what walk_refill() read */
+	uint64_t thread_pointer; /* base of thread-local variables; 0: not known */
+	uint64_t value;		 /* second result of a global function, such as walk_refill() */
 	struct arch_walk arch;
-	uint64_t leaf[ARCH_LEAF_ROOM]; /* ARCH_REGS registers; hold while `leaf_valid` */
+	uint64_t leaf[ARCH_LEAF_ROOM]; /* ARCH_REGS registers, by DWARF number */
 
 	struct kiln_cursor cursor;
 	struct kiln_runtime runtime;
-	uint64_t scratch[72]; /* of a runtime's walker, for as long as it is called */
+	uint64_t scratch[72]; /* working memory of a runtime's walker during one call */
 	struct kiln_table table;
-	/* Cursors of runtimes that the walk has left for another one. */
+	/* Cursors of runtimes that are not current, and the runtimes' numbers. */
 	uint32_t park_id[KILN_CURSORS];
 	struct kiln_cursor park[KILN_CURSORS];
-	uint64_t hurried[KILN_HURRIED]; /* walk_hurry()'s last ones on this CPU */
+	uint64_t hurried[KILN_HURRIED]; /* hashes of walk_hurry()'s last functions on this CPU */
 	struct kiln_dump dump;
 	uint64_t window[KILN_WINDOW_WORDS];
 };
@@ -166,7 +167,7 @@ KILN_INLINE int env_read(void *dst, uint32_t len, uint64_t address);
 KILN_INLINE struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t pc);
 KILN_INLINE struct kiln_cache_entry *env_shared(struct kiln_walk *w, uint64_t tag, uint64_t vaddr);
 
-/* The 8 bytes at ADDRESS, which the window does not have, into w->value. 0, or -1. */
+/* Reads the 8 bytes at ADDRESS into w->value, and moves the window there. Returns 0 or -1. */
 KILN_GLOBAL int walk_refill(uint32_t slot, uint64_t address)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -179,21 +180,21 @@ KILN_GLOBAL int walk_refill(uint32_t slot, uint64_t address)
 	size = w->window_next;
 	if (size < KILN_WINDOW_WORDS * 8)
 		w->window_next = (uint32_t)size * 2;
-	/* From the stack pointer on, when that is close below on the same page. */
+	/* Begin at the stack pointer if it is close below ADDRESS on the same page. */
 	if (w->regs.sp < address && (w->regs.sp ^ address) < KILN_PAGE &&
 	    address - w->regs.sp + 8 < size)
 		base = w->regs.sp & ~7ULL;
-	/* Never across a page's end: the next page may not be there. */
+	/* Never read across the end of a page: the next page may not be present. */
 	len = KILN_PAGE - (base & (KILN_PAGE - 1));
 	if (len > size)
 		len = size;
-	/* Else the compiler makes one comparison of both, and older verifiers see no bound. */
+	/* Keeps the compiler from merging both comparisons: older verifiers would see no bound. */
 	asm volatile("" : "+r"(len));
 	if (len > KILN_WINDOW_WORDS * 8)
 		len = KILN_WINDOW_WORDS * 8;
 	w->window_len = 0;
 	if (env_read(w->window, (uint32_t)len, base)) {
-		/* A dump may end inside the window: just the word then. */
+		/* A dump may end inside the window: read only the word. */
 		base = address;
 		len = 8;
 		if (env_read(w->window, 8, base))
@@ -205,7 +206,8 @@ KILN_GLOBAL int walk_refill(uint32_t slot, uint64_t address)
 	return 0;
 }
 
-/* The stack that the first steps need into the window, in one piece, if it can be read. */
+/* Fills the window from the stack pointer on, for the first steps of the walk, if memory there can
+ * be read. */
 KILN_INLINE void walk_fill(struct kiln_walk *w)
 {
 	uint64_t base = w->regs.sp & ~7ULL, len = w->window_next;
@@ -219,7 +221,8 @@ KILN_INLINE void walk_fill(struct kiln_walk *w)
 		w->window_next = (uint32_t)len * 2;
 }
 
-/* The 8 bytes at ADDRESS, a multiple of 8, if the window has them. 0, or -1. */
+/* Gets the 8 bytes at ADDRESS, a multiple of 8, from the window. Returns 0, or -1 if it does not
+ * have them. */
 KILN_INLINE int walk_peek(const struct kiln_walk *w, uint64_t address, uint64_t *ret)
 {
 	uint64_t offset = address - w->window_base;
@@ -231,7 +234,7 @@ KILN_INLINE int walk_peek(const struct kiln_walk *w, uint64_t address, uint64_t 
 	return 0;
 }
 
-/* The 8 bytes at ADDRESS, through the window. 0, or -1 when they cannot be read. */
+/* Reads the 8 bytes at ADDRESS through the window. Returns 0, or -1 if they cannot be read. */
 KILN_INLINE int walk_read(struct kiln_walk *w, uint64_t address, uint64_t *ret)
 {
 	if (!(address & 7) && !walk_peek(w, address, ret))
@@ -242,7 +245,7 @@ KILN_INLINE int walk_read(struct kiln_walk *w, uint64_t address, uint64_t *ret)
 	return 0;
 }
 
-/* Makes the mapping of PC the current one. 0, or an enum kiln_end. */
+/* Sets w->map_* and w->table to the mapping of PC. Returns 0 or an enum kiln_end. */
 KILN_GLOBAL int walk_find_mapping(uint32_t slot, uint64_t pc)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -296,7 +299,8 @@ KILN_INLINE int walk_slab_word(uint32_t at, uint32_t *ret)
 	return 0;
 }
 
-/* Finds the last row at or before VADDR; its rule's place in units of 16 bytes. */
+/* Finds the last row at or before VADDR. *RET_RULE: the index of its rule in `unwind_slab`, in
+ * units of 16 bytes. Returns 0, or -1 if there is no such row. */
 KILN_INLINE int walk_find_row(struct kiln_walk *w, uint64_t vaddr, uint32_t *ret_rule)
 {
 	uint64_t offset = vaddr - w->table.base;
@@ -308,7 +312,7 @@ KILN_INLINE int walk_find_row(struct kiln_walk *w, uint64_t vaddr, uint32_t *ret
 	if (walk_slab_word(w->table.index_at + block, &lo) ||
 	    walk_slab_word(w->table.index_at + block + 1, &hi))
 		return -1;
-	/* A block of 1 KiB has at most 1024 rows. Looks for the first row beyond LOW. */
+	/* Binary search for the first row beyond LOW; a block of 1 KiB has at most 1024 rows. */
 	for (int i = 0; i < 11 && lo < hi; i++) {
 		uint32_t mid = (lo + hi) / 2;
 
@@ -327,7 +331,7 @@ KILN_INLINE int walk_find_row(struct kiln_walk *w, uint64_t vaddr, uint32_t *ret
 	return 0;
 }
 
-/* In code that keeps a frame pointer: should the caller be found through fp, and not by RULE? */
+/* For code that keeps a frame pointer: is RULE less reliable than fp for finding the caller? */
 KILN_INLINE int walk_is_unsure(const struct kiln_rule *rule, uint32_t exact)
 {
 	if (rule->kind == KILN_RULE_CFA && rule->reg == ARCH_REG_FP)
@@ -336,10 +340,10 @@ KILN_INLINE int walk_is_unsure(const struct kiln_rule *rule, uint32_t exact)
 }
 
 /*
- * In code that keeps a frame pointer and has no walker: replaces the RULE that is cached for a
- * return address by the rule of a frame pointer, which walk_usual_step() can follow. The cache is
- * by pc, and a return address is kept as the last byte of the call instruction, where execution
- * never is: so the rule for an interrupted pc is not affected.
+ * For code that keeps a frame pointer and has no walker: replaces RULE, which is about to be cached
+ * for a return address, by a frame-pointer rule that walk_usual_step() can follow. The key in the
+ * cache of a return address is the last byte of the call instruction, which is never an interrupted
+ * pc. So the rule for an interrupted pc is not affected.
  */
 KILN_INLINE void walk_believe_frame_pointer(const struct kiln_walk *w, struct kiln_rule *rule)
 {
@@ -363,8 +367,8 @@ KILN_INLINE void walk_believe_frame_pointer(const struct kiln_walk *w, struct ki
 }
 
 /*
- * Finds the rule for PC (already that of the call, for return addresses) and leaves it in PC's
- * place of the cache. 0, or an enum kiln_end; the cache is untouched then.
+ * Finds the rule for PC (for a return address: the address minus 1) and stores it in the cache
+ * entry of PC. Returns 0, or an enum kiln_end; the cache is untouched then.
  */
 KILN_GLOBAL int walk_find_rule(uint32_t slot, uint64_t pc)
 {
@@ -387,7 +391,7 @@ KILN_GLOBAL int walk_find_rule(uint32_t slot, uint64_t pc)
 		if (!(w->map_flags & KILN_MAPPING_JIT))
 			return KILN_END_NO_RULE;
 		runtime = (w->map_flags >> KILN_MAPPING_RUNTIME_SHIFT) & 31;
-		/* Some runtimes say more of some of their code. */
+		/* Some runtimes give a table for a part of their JIT code. */
 		if (!w->map_image || walk_find_row(w, pc, &rule))
 			rule = KILN_BUILTIN_FP;
 	} else {
@@ -428,9 +432,10 @@ KILN_GLOBAL int walk_find_rule(uint32_t slot, uint64_t pc)
 }
 
 /*
- * The value of DWARF register REG in this frame. 0, or -1 when it is not known here. A frame whose
- * CFA is in a register that what it calls is free to change has called code that does not: assembly
- * of the same hand (OpenSSL 3.0, crypto/modes/asm/aesni-gcm-x86_64.pl: rax).
+ * The value of DWARF register REG in this frame. Returns 0, or -1 if it is not known. The registers
+ * of the callee are also used for registers that a callee may change: if the CFA of a caller is in
+ * such a register, its callee is assembly of the same author that leaves the register alone
+ * (OpenSSL 3.0, crypto/modes/asm/aesni-gcm-x86_64.pl: rax).
  */
 KILN_INLINE int walk_register(const struct kiln_walk *w, uint32_t reg, uint64_t *ret)
 {
@@ -449,7 +454,7 @@ KILN_INLINE int walk_register(const struct kiln_walk *w, uint32_t reg, uint64_t 
 	return 0;
 }
 
-/* Through a signal frame: every register as it was when the signal came. */
+/* Unwinds a signal frame, whose ucontext is at sp + OFFSET: restores all registers from it. */
 KILN_GLOBAL int walk_signal(uint32_t slot, int32_t offset)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -476,7 +481,10 @@ KILN_GLOBAL int walk_signal(uint32_t slot, int32_t offset)
 	return 0;
 }
 
-/* The caller is found; RA is its return address, as it was saved. */
+/*
+ * Makes the caller the current frame. RA: the return address as it was saved; CFA, FP and EXTRA:
+ * the caller's sp, fp and extra. Returns 0, or KILN_END_ROOT if RA is 0.
+ */
 KILN_INLINE int walk_enter(struct kiln_walk *w, uint64_t ra, uint64_t cfa, uint64_t fp,
 			   uint64_t extra)
 {
@@ -496,8 +504,8 @@ KILN_INLINE int walk_enter(struct kiln_walk *w, uint64_t ra, uint64_t cfa, uint6
 }
 
 /*
- * The caller by the frame pointer, of code that keeps one (KILN_RULE_FRAME_POINTER). Negative: it
- * leads nowhere. Else as walk_step().
+ * Goes to the caller by the frame pointer, from code that keeps one (KILN_RULE_FRAME_POINTER).
+ * Returns a negative number if fp leads to no frame, else the same as walk_step().
  */
 KILN_GLOBAL int walk_frame_pointer(uint32_t slot)
 {
@@ -512,7 +520,7 @@ KILN_GLOBAL int walk_frame_pointer(uint32_t slot)
 	return walk_enter(w, ra, fp + 16, caller, w->regs.extra);
 }
 
-/* Is the rule for PC at hand? Then PC is in a known mapping. */
+/* Is the rule for PC in the cache? If so, PC is in a known mapping. */
 KILN_INLINE int walk_is_cached(struct kiln_walk *w, uint64_t pc)
 {
 	const struct kiln_cache_entry *entry = env_cache(w, pc);
@@ -520,7 +528,7 @@ KILN_INLINE int walk_is_cached(struct kiln_walk *w, uint64_t pc)
 	return entry && entry->pc == pc && entry->tag == w->tag;
 }
 
-/* The kinds of rule that few frames have, of the frame at PC. As walk_step(). */
+/* walk_step() for the kinds of rule that few frames have. AT: the frame's key in the rule cache. */
 KILN_GLOBAL int walk_step_special(uint32_t slot, uint64_t at)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -568,8 +576,8 @@ KILN_GLOBAL int walk_step_special(uint32_t slot, uint64_t at)
 }
 
 /*
- * Goes from the frame in w->regs to its caller. 0: w->regs is the caller. Else an enum kiln_end or
- * KILN_STEP_RUNTIME, and w->regs is untouched, so that the walk can be taken up again there.
+ * Goes from the frame in w->regs to its caller. Returns 0 if w->regs is the caller, else an enum
+ * kiln_end or KILN_STEP_RUNTIME; w->regs is untouched then, so that the walk can go on from there.
  */
 KILN_GLOBAL int walk_step(uint32_t slot)
 {
@@ -627,14 +635,15 @@ KILN_GLOBAL int walk_step(uint32_t slot)
 			return KILN_END_BAD_READ;
 		cfa += (uint64_t)(int64_t)rule->deref_off;
 	}
-	/* Where calls leave the return address in a register, a frame may have nothing on the
-	 * stack. clang says of its last instructions that it still is where it was saved. */
+	/* If calls leave the return address in a register, a frame may have nothing on the stack.
+	 * For a function's last instructions clang's unwind information still says that the return
+	 * address is where it was saved. */
 	bare = in_register || (ARCH_RA_IN_REGISTER && w->exact);
 	if ((bare ? cfa < w->regs.sp : cfa <= w->regs.sp) && !(rule->flags & KILN_RULE_SWITCH))
 		return KILN_END_BAD_CFA;
 	from = ARCH_HAS_BASE && (rule->flags & KILN_RULE_AT_BASE) ? base : cfa;
 	saved = rule->flags & KILN_RULE_SAVED_AT_FP ? fp : from;
-	/* The lowest slots first: the window then holds what comes after. */
+	/* Read the lowest slots first: the window then holds the next ones. */
 	if ((rule->flags & KILN_RULE_SAVED_EXTRA) &&
 	    walk_read(w, saved + (uint64_t)((int64_t)rule->extra_off * 8), &extra))
 		return KILN_END_BAD_READ;
@@ -651,12 +660,13 @@ KILN_GLOBAL int walk_step(uint32_t slot)
 }
 
 /*
- * The step of nearly every frame, as walk_step() would do it: no call, and nothing in memory but
- * the window and the rule. From the frame whose rule is that of KEY, its pc or the byte before its
- * return address, and whose stack pointer is *SP, to the return address *PC; fp and extra are those
- * of w->regs. FLAGS: of the rule, KILN_RULE_RUNTIME or 0: that the frame has been shown by the
- * runtime's walker, so that it may be left. Negative: this step is not a usual one; nothing has
- * changed, and walk_step() has to be called.
+ * Makes the step that nearly every frame needs, with the same result as walk_step() but without a
+ * call, and reading only the window and the rule. KEY: the frame's key in the rule cache, its pc or
+ * its return address minus 1. *SP: in: the frame's stack pointer; out: the caller's. *PC: out: the
+ * return address. fp and extra are read from and written to w->regs. FLAGS: KILN_RULE_RUNTIME: also
+ * step from frames of a runtime, because its walker has shown this frame; else 0. Returns 0, or a
+ * negative number if the step is not a usual one: nothing has changed then, and walk_step() has to
+ * be called.
  */
 KILN_INLINE int walk_usual_step(struct kiln_walk *w, uint64_t key, uint32_t flags, uint64_t *pc,
 				uint64_t *sp)
@@ -667,7 +677,7 @@ KILN_INLINE int walk_usual_step(struct kiln_walk *w, uint64_t key, uint32_t flag
 	const struct kiln_rule *rule;
 	uint32_t head;
 
-	/* Else the compiler computes the address anew for each member. */
+	/* Keeps the compiler from computing the address anew for each member. */
 	asm volatile("" : "+r"(entry));
 	if (!entry || entry->pc != key || entry->tag != w->tag)
 		return -1;
@@ -683,7 +693,7 @@ KILN_INLINE int walk_usual_step(struct kiln_walk *w, uint64_t key, uint32_t flag
 	default:
 		return -1;
 	}
-	/* A negative offset leads out of the window. */
+	/* A negative offset becomes a large one, and leads out of the window. */
 	cfa += (uint32_t)rule->cfa_off;
 	from = cfa;
 	if (ARCH_HAS_BASE)
@@ -691,8 +701,8 @@ KILN_INLINE int walk_usual_step(struct kiln_walk *w, uint64_t key, uint32_t flag
 	if (walk_peek(w, from + (uint64_t)((int64_t)ARCH_RA_OFF(rule->ra_off) * ARCH_RA_UNIT), &ra))
 		return -1;
 	ra = arch_code_address(&w->arch, ra);
-	/* Not as comparisons: the verifier would learn from them of ra and cfa, differently in each
-	 * round, and follow every round anew. */
+	/* Not written as comparisons: the verifier would deduce bounds of ra and cfa from them,
+	 * different ones in each round, and check every round anew. */
 	wild = (cfa & 7) | ~(*sp - cfa) >> 63 | (ra - 1) >> KILN_FRAME_FLAG_SHIFT;
 	asm volatile("" : "+r"(wild));
 	if (wild)
@@ -714,7 +724,7 @@ KILN_INLINE int walk_usual_step(struct kiln_walk *w, uint64_t key, uint32_t flag
 	return 0;
 }
 
-/* The word, with the pc, of a native frame that called another one. */
+/* Combined with a pc: the frame word of a native frame that called another one. */
 #define KILN_CALLER (((uint64_t)KILN_FRAME_NATIVE << KILN_FRAME_KIND_SHIFT) | KILN_FRAME_RETURN)
 
 /* The frame word of the frame in w->regs. */
@@ -724,7 +734,7 @@ KILN_INLINE uint64_t walk_frame(const struct kiln_walk *w)
 	       (w->regs.pc & KILN_FRAME_PC_MASK);
 }
 
-/* Appends WORD. Non-zero: there is no more room. */
+/* Appends the frame word WORD. Returns non-zero if there is no room. */
 KILN_INLINE int walk_put(struct kiln_walk *w, uint64_t word)
 {
 	uint64_t *words = env_words(w);
@@ -744,9 +754,9 @@ KILN_INLINE int walk_put(struct kiln_walk *w, uint64_t word)
 /* ---- the whole walk -------------------------------------------------------------------------- */
 
 /*
- * Starts a walk at w->regs. The first word goes to AT. Of native frames there may be MAX_FRAMES and
- * KILN_RUNTIME_CREDIT more for each frame of a runtime, because some interpreters call themselves
- * for each; of those MAX_FRAMES.
+ * Starts a walk at w->regs. AT: the index of the first frame word. The walk may have MAX_FRAMES
+ * frames of runtimes, and MAX_FRAMES native frames plus KILN_RUNTIME_CREDIT for each frame of a
+ * runtime, because some interpreters call themselves for each frame.
  */
 KILN_INLINE void walk_begin(struct kiln_walk *w, uint32_t at, uint32_t max_frames)
 {
@@ -763,20 +773,21 @@ KILN_INLINE void walk_begin(struct kiln_walk *w, uint32_t at, uint32_t max_frame
 }
 
 /*
- * The walk has come from the leaf to w->regs: the next one on this CPU will need about as many
- * bytes of its stack.
+ * Adapts the size of the first window to the bytes of stack from the leaf to w->regs, where the
+ * walk has ended: the next walk on this CPU will need about as many.
  */
 KILN_INLINE void walk_learn_window(struct kiln_walk *w)
 {
 	uint64_t bytes = w->regs.sp - w->leaf[ARCH_REG_SP];
 
-	/* Another stack, or one that no window holds. */
+	/* The walk has changed stacks, or the stack does not fit into a window. */
 	if (bytes > KILN_WINDOW_WORDS * 8)
 		return;
 	w->window_first = ((w->window_first * 3 + (uint32_t)bytes) / 4 + 63) & ~63U;
 }
 
-/* The words that usual steps may fill: none from where execution is. */
+/* The limit of w->n for usual steps: 0 at an exact frame, because walk_chunk()'s loop makes usual
+ * steps from return addresses only. */
 KILN_INLINE uint32_t walk_room(const struct kiln_walk *w)
 {
 	uint32_t n = w->limit < KILN_MAX_USER_WORDS ? w->limit : KILN_MAX_USER_WORDS;
@@ -784,13 +795,14 @@ KILN_INLINE uint32_t walk_room(const struct kiln_walk *w)
 	return w->exact ? 0 : n;
 }
 
-/* One step of any kind, or one call of the program's own runtime. As walk_chunk(). */
+/* Makes one step of any kind, or one call of the program's walker. Returns the same as
+ * walk_chunk(). */
 KILN_INLINE int walk_any_step(struct kiln_walk *w)
 {
 	int end = walk_step(w->slot);
 
 	if (end == KILN_STEP_RUNTIME) {
-		/* Off means not one read into the runtime's memory. */
+		/* A runtime that the policy does not allow: its memory is never read. */
 		if (!(w->runtimes >> (w->value & 31) & 1)) {
 			w->runtime_done = 1;
 			return 0;
@@ -812,9 +824,10 @@ KILN_INLINE int walk_any_step(struct kiln_walk *w)
 }
 
 /*
- * KILN_CHUNK_STEPS further. The frame in w->regs has its word already. 0; the enum kiln_end that
- * the walk has come to; or KILN_STEP_RUNTIME: walk_switch() comes next. A function of its own, so
- * that the verifier need not follow each round of the longest walk.
+ * Goes up to KILN_CHUNK_STEPS further. The word of the frame in w->regs has been appended already.
+ * Returns 0 if the walk is to go on; the enum kiln_end with which the walk has ended; or
+ * KILN_STEP_RUNTIME: walk_switch() has to be called. A function of its own, so that the verifier
+ * need not follow each round of the longest walk.
  */
 KILN_GLOBAL int walk_chunk(uint32_t slot)
 {
@@ -869,8 +882,9 @@ KILN_GLOBAL int walk_chunk(uint32_t slot)
 
 #ifndef __bpf__
 /*
- * The walk from here to its end; w->end and w->n tell what came of it. On the host all walkers that
- * there are have been compiled in; the BPF programs' way is walk_on() of switch.h.
+ * Walks from w->regs to the end of the stack. w->end is the enum kiln_end, w->n the number of
+ * words. For the host, where at most one walker, KILN_WALKER, is compiled in. BPF programs have
+ * walk_on() of switch.h.
  */
 KILN_INLINE void walk_on(struct kiln_walk *w)
 {

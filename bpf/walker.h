@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the program of a runtime's walker is made of. Its source is
+ * Everything that the program of a runtime's walker includes. The source of such a program is
  *
  *   #define KILN_WALKER name_walk
  *   #include "bpf/walker.h"
  *   #include "walker.h"          the function itself: see runtime_frames.h
  *   KILN_WALKER_PROGRAM(name)
  *
- * and cmake/bpf_object.cmake's walker_object(name source) compiles it. The maps are those of
- * profiler.bpf.c, by name.
+ * and walker_object(name source) of cmake/bpf_object.cmake compiles it. It shares the maps of
+ * profiler.bpf.c with the same names.
  */
 #pragma once
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the walker has to know of a process. The offsets that it needs stand in the code that the
- * JIT has made of process_main() (erts/emulator/beam/jit/x86/process_main.cpp), so they are read
- * there. A process is attached to before it has made any code, and told of as soon as it has: read
- * again by read_code(), for as long as that is not so. Loop thread.
+ * Reads the data about a process that the walker needs. The offsets are operands in the code that
+ * the JIT has made of process_main() (erts/emulator/beam/jit/x86/process_main.cpp), so they are
+ * read from there. A process is attached to before it has made any code; read_code() then tries
+ * again until the code is there, and gives the data to the walker. Loop thread.
  */
 #include "agent/runtime/beam/beam.h"
 
@@ -22,7 +22,8 @@ enum {
 	DATA_TYPE = 176,
 };
 
-/* The JIT's code, all in one place at first, and more not far from there. */
+/* Bytes around the modules that are known within which JIT code is expected. The JIT's code is in
+ * one place at first; later code is not far from there. */
 #define CODE_NEAR (4ULL << 30)
 
 static int32_t int_at(const uint8_t *p)
@@ -36,15 +37,15 @@ static int32_t int_at(const uint8_t *p)
 /* ---- process_main() ---------------------------------------------------------------------------
  */
 
-/* The displacement of an instruction of SIZE bytes HEAD; SHORT: the byte that tells it is one byte.
- */
+/* An instruction that begins with the SIZE bytes HEAD. Its operand follows: one byte if IS_SHORT,
+ * else four. */
 struct wanted {
 	uint8_t head[4];
 	uint32_t size;
 	bool is_short;
 };
 
-/* The operand of the first instruction in CODE that is one of WANTED. -1: there is none. */
+/* The operand of the first instruction in CODE that is one of the N WANTED. -1: none. */
 static int32_t operand(const uint8_t *code, size_t size, const struct wanted *wanted, size_t n)
 {
 	for (size_t i = 0; i + 8 <= size; i++)
@@ -60,7 +61,7 @@ static int32_t operand(const uint8_t *code, size_t size, const struct wanted *wa
 	return -1;
 }
 
-/* From the code of process_main() on: how large its frame is, and offsets. */
+/* Reads the size of process_main()'s frame, and offsets, from its CODE. False: not found. */
 static bool learn_offsets(const uint8_t *code, size_t size, struct kiln_beam *k)
 {
 	static const struct wanted frame[] = {{{0x48, 0x81, 0xec}, 3, false}}; /* sub $n,%rsp */
@@ -90,7 +91,8 @@ static bool learn_offsets(const uint8_t *code, size_t size, struct kiln_beam *k)
 	return true;
 }
 
-/* The first module is the JIT's own, of code that all others share. */
+/* Finds process_main() and reads it. It is in the oldest module, which is the JIT's own and has the
+ * code that all other modules share. */
 static int find_main(const struct beam_process *p, const struct target_memory *memory,
 		     struct kiln_beam *k, struct error *err)
 {
@@ -119,7 +121,8 @@ static int find_main(const struct beam_process *p, const struct target_memory *m
 /* ---- the rest ---------------------------------------------------------------------------------
  */
 
-/* The list of modules, in a file that does not say where it is: among its variables. */
+/* Searches the file's writable segments for the list of modules, for files that do not export it.
+ * 0: not found. */
 static uint64_t search_descriptor(const struct beam_process *p, const struct image *image,
 				  const struct target_memory *memory)
 {
@@ -144,7 +147,8 @@ static uint64_t search_descriptor(const struct beam_process *p, const struct ima
 	return found;
 }
 
-/* `mov key(%rip),%edi; jmp pthread_getspecific`. */
+/* Reads the pthread key from erts_get_scheduler_data(): `mov key(%rip),%edi; jmp
+ * pthread_getspecific`. */
 static uint16_t find_key(const struct beam_process *p, const struct image *image,
 			 const struct target_memory *memory)
 {
@@ -244,7 +248,7 @@ int beam_attach(const struct runtime_image *ri, struct runtime_target *target,
 		struct kiln_runtime *ret_kernel, void **ret_state, struct error *err)
 {
 	const struct beam_image *image = container_of(ri, struct beam_image, base);
-	/* The process has mapped something else; what is known of it stays. */
+	/* Set if the process has only changed its mappings: the data read before is still valid. */
 	struct beam_process *p = target->previous;
 	int r = 0;
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The row, and names of frames. A name is only given when the code around the frame's program
- * counter and the description of its module were the same before and after. Loop thread.
+ * BEAM's struct interpreter_ops, and the names of frames. A name is only given if the code around
+ * the frame's program counter and the description of its module were the same before and after the
+ * name was read. Loop thread.
  */
 #include "agent/runtime/beam/beam.h"
 
@@ -18,7 +19,7 @@ static bool is_same_code(const struct target_memory *memory, uint64_t pc, uint64
 	       kiln_beam_cookie(code) == cookie;
 }
 
-/* Reads the list again: what is new in it, or all. */
+/* Reads the list of modules again: the new entries only, or ALL. */
 static int renew_modules(struct beam_process *p, const struct target_memory *memory, bool all)
 {
 	struct beam_modules modules;
@@ -32,8 +33,8 @@ static int renew_modules(struct beam_process *p, const struct target_memory *mem
 }
 
 /*
- * The module that has PC. One that is newer than the list that was read may have taken the place of
- * another.
+ * The module that has PC; NULL: none. Reads the list again if it has changed, because a newer
+ * module may have taken the place of another.
  */
 static const struct beam_module *find_module(struct beam_process *p,
 					     const struct target_memory *memory, uint64_t pc)
@@ -54,7 +55,8 @@ static const struct beam_module *find_module(struct beam_process *p,
 	return m && beam_module_lives(m, memory) ? m : NULL;
 }
 
-/* The description of M; the last one is kept. */
+/* The description of M. The last description is kept in P, unless it is large: then *RET_OWNED is
+ * set, and the caller frees it. */
 static const uint8_t *get_text(struct beam_process *p, const struct target_memory *memory,
 			       const struct beam_module *m, uint8_t **ret_owned)
 {
@@ -110,8 +112,9 @@ static int beam_symbolize(void *state, const struct target_memory *memory, const
 	if (!text || beam_module_find(text, m->symfile_size, (uint32_t)(at - m->base), &place) < 0)
 		return -EFAULT;
 	/*
-	 * Before a function: its first instructions, which do something only when it is traced, or
-	 * what an error was raised in, which puts the function's address where a return address is.
+	 * A place in a function's prologue gets the function's name. The prologue runs if the
+	 * function is traced. And an error puts the function's address where a return address is,
+	 * and the byte before that address is in the prologue.
 	 */
 	if (beam_is_prologue(place.name, place.length) &&
 	    beam_module_find(text, m->symfile_size, place.end, &next) == 0)
@@ -128,7 +131,8 @@ static int beam_symbolize(void *state, const struct target_memory *memory, const
 	return 0;
 }
 
-/* The JIT's code, and what NIFs make. */
+/* Certain for code of modules that are known; other executable memory may be of the JIT or of a
+ * NIF. */
 static enum jit_claim beam_owns(void *state, const struct target_memory *memory, uint64_t start,
 				uint64_t end)
 {
@@ -141,7 +145,8 @@ static enum jit_claim beam_owns(void *state, const struct target_memory *memory,
 	return JIT_LIKELY;
 }
 
-/* There are no rules: the walker makes all steps. But it has to be told what was not there yet. */
+/* The walker makes all steps, so there are no unwind rules to read. This gives the walker the data
+ * that could not be read when the process was attached to, and returns a table of one rule. */
 static int beam_read_code(void *state, const struct target_memory *memory, bool lost,
 			  struct kiln_runtime *ret_kernel, struct unwind_table **ret)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The modules of a process. The machine describes all code that it has made to debuggers, by GDB's
- * interface for JITs: a list of entries, newest first, each with a description of its own format
+ * The modules of a process. The virtual machine describes all its JIT code to debuggers by GDB's
+ * JIT interface: a list of entries, newest first, each with a description in BEAM's own format
  * (erts/emulator/beam/jit/beam_jit_metadata.cpp, OTP 25 to 29). An entry and its description are
- * freed when the module is purged. Functions of the list are called on the loop thread.
+ * freed when the module is purged. The functions that read the list run on the loop thread.
  */
 #include "agent/runtime/beam/beam.h"
 
@@ -17,8 +17,8 @@ enum {
 	HEADER_MODULE = 1,
 	EMULATOR_FP_LAYOUT = 1, /* struct emulator_info {int frame_layout; ptr normal_exit} at 8 */
 	DESCRIPTION_MIN = 24,
-	/* sizeof() the structs, which end with padding. Names begin within it, and the next struct
-	 * lies sizeof() and the name's length further. */
+	/* sizeof() of the structs, which end with padding. A name begins within the padding, and
+	 * the next struct begins sizeof() + the name's length bytes after the struct. */
 	MODULE_SIZE =
 	    32,		 /* struct debug_info: {u64 base; u32 ranges, code size; u16 length} at 8 */
 	RANGE_SIZE = 16, /* struct range_info: {u32 start, end, lines; u16 length} */
@@ -30,11 +30,11 @@ struct entry {
 	uint64_t next, prev, symfile, size;
 };
 
-/* What a description begins with. */
+/* The first bytes of a description. */
 struct head {
 	uint32_t header, pad;
-	uint64_t base;		    /* of an emulator: the layout of frames, in the low half */
-	uint32_t ranges, code_size; /* ... the address of normal_exit */
+	uint64_t base;		    /* HEADER_EMULATOR: the layout of frames, in the low half */
+	uint32_t ranges, code_size; /* HEADER_EMULATOR: together the address of normal_exit */
 };
 
 static bool is_pointer(uint64_t v)
@@ -50,8 +50,8 @@ static int by_base(const void *a, const void *b)
 }
 
 /*
- * OTP 25 leaves the entries of modules that are gone in the list: of two that overlap the older one
- * is. M is sorted; entries that were read first are newer.
+ * Removes modules that were replaced. OTP 25 leaves the entries of modules that are gone in the
+ * list: of two modules that overlap, the older one is gone. M is sorted by base.
  */
 static void drop_replaced(struct beam_modules *m)
 {
@@ -115,7 +115,7 @@ int beam_modules_first(const struct target_memory *memory, uint64_t descriptor, 
 	return target_read(memory, descriptor + DESCRIPTOR_FIRST, ret, sizeof(*ret));
 }
 
-/* The modules of OLD come after those that are newer, which M has. */
+/* Appends the modules of OLD to the newer ones in M. */
 static int take_old(struct beam_modules *m, size_t *cap, const struct beam_modules *old)
 {
 	size_t newer = m->n;
@@ -147,7 +147,7 @@ int beam_modules_read(const struct target_memory *memory, uint64_t descriptor,
 		struct entry e;
 		struct head h;
 
-		/* Entries may come and go meanwhile: then it is not known which are left. */
+		/* Entries may be added and freed meanwhile: the rest is not known then. */
 		if (read_entry(memory, at, &e, &h) < 0) {
 			m.first = 0;
 			break;
@@ -218,7 +218,7 @@ int beam_module_text(const struct beam_module *m, const struct target_memory *me
 /* ---- a description ----------------------------------------------------------------------------
  */
 
-/* The name at POS, of LENGTH bytes with its NUL, as text; "" when it is no text. */
+/* The string at POS, of LENGTH bytes with its NUL; "" if it does not end with a NUL. */
 static const char *name_at(const struct cursor *c, size_t pos, uint16_t length)
 {
 	struct cursor at = *c;
@@ -229,7 +229,7 @@ static const char *name_at(const struct cursor *c, size_t pos, uint16_t length)
 	return bytes && !bytes[length - 1] ? (const char *)bytes : "";
 }
 
-/* Goes to what follows the struct of SIZE bytes at POS and its name. */
+/* Skips the struct of SIZE bytes at POS and its name of LENGTH bytes. */
 static void skip_to(struct cursor *c, size_t pos, size_t size, uint16_t length)
 {
 	cursor_seek(c, pos);
@@ -237,7 +237,7 @@ static void skip_to(struct cursor *c, size_t pos, size_t size, uint16_t length)
 	cursor_skip(c, length);
 }
 
-/* The last of N lines that begins at or before OFFSET, or the first of all. */
+/* Reads N lines; sets RET to the last one that begins at or before OFFSET, or else to the first. */
 static void read_lines(struct cursor *c, uint32_t n, uint32_t offset, struct beam_place *ret)
 {
 	bool any = false, before = false; /* OFFSET */
@@ -266,7 +266,7 @@ static bool is_wanted(const struct beam_place *p, uint32_t offset, const char *n
 		    : offset >= p->start && offset < p->end;
 }
 
-/* The function that has OFFSET, or is called NAME. */
+/* Finds the function that has OFFSET or, if NAME is not NULL, the one that is called NAME. */
 static int find(const void *text, size_t size, uint32_t offset, const char *name,
 		struct beam_place *ret)
 {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The name of a function, as its language writes it. The machine writes all as Erlang does:
- * `lists:map/2`, 'Elixir.Shop.Cart':'total?'/1. Elixir's modules are told by their prefix; its
- * names are those of Exception.format_mfa/3 (lib/elixir/lib/exception.ex). Stateless.
+ * The name of a function, as its language writes it. The virtual machine writes all names as Erlang
+ * does: `lists:map/2`, 'Elixir.Shop.Cart':'total?'/1. Elixir modules are recognized by their
+ * prefix; their functions are written as by Exception.format_mfa/3 (lib/elixir/lib/exception.ex).
+ * Stateless.
  */
 #include "agent/runtime/beam/beam.h"
 
@@ -34,7 +35,8 @@ static void put_atom(struct beam_text *t, const struct atom *a)
 	put(t, a->at, a->length);
 }
 
-/* Reads the atom at *AT, and goes behind it. False: it does not end. */
+/* Reads the atom at *AT, and sets *AT to its end. An atom without quotes ends at a character of
+ * ENDS. False: a quoted atom does not end. */
 static bool take_atom(const char **at, const char *end, const char *ends, struct atom *ret)
 {
 	const char *p = *at;
@@ -91,7 +93,8 @@ static void put_function(struct beam_text *t, const struct atom *a)
 }
 
 /*
- * Is A the function of a `fn`, "-total/1-fun-0-"? Where it stands, and how many arguments that has.
+ * Is A the function of a `fn`, such as "-total/1-fun-0-"? *RET_OUTER: the function that has the fn,
+ * *RET_ARITY: that function's arity.
  */
 static bool is_anonymous(const struct atom *a, struct atom *ret_outer, struct atom *ret_arity)
 {
@@ -153,7 +156,7 @@ const char *beam_name(const char *name, size_t length, struct beam_text *t)
 	const char *at = name, *end, *start = t->at;
 	struct atom module, function;
 
-	/* Before a function lies what is run instead of it when it is a NIF or traced. */
+	/* A function's prologue runs in its place if it is a NIF or traced: use its name. */
 	if (beam_is_prologue(name, length))
 		length -= sizeof(prologue) - 1;
 	end = name + length;

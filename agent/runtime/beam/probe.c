@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Is a file BEAM, and which release? The functions for NIFs are exported in all builds, because
- * NIFs' libraries link against the emulator; the release is in the text that `erl` greets with.
+ * Recognizes BEAM's file and its release. All builds export the functions for NIFs, because the
+ * libraries of NIFs link against the emulator. The release is in the text with which `erl` greets.
  * Any thread; nothing is shared.
  */
 #include "agent/runtime/beam/beam.h"

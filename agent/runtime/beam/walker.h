@@ -3,22 +3,22 @@
  * The walk of Erlang's frames (BEAM with the JIT, x86-64), on top of bpf/unwind.h; for BPF and for
  * the host. docs/unwinding/beam.md has the sources of all this.
  *
- * Code of the JIT runs on the stack of an Erlang process: rsp is that stack's pointer. A return
- * address is the only kind of word there whose two lowest bits are 0 (all terms have tags), so the
- * caller is found by looking upwards for the next one, with frame pointers or without. The
- * outermost function returns to `normal_exit`.
+ * JIT code runs on the stack of an Erlang process: rsp points into that stack. Return addresses are
+ * the only words there whose two lowest bits are 0 (all terms have tags), so the caller is found by
+ * a search upwards for the next such word, with frame pointers or without. The outermost function
+ * returns to `normal_exit`.
  *
- * C code runs on the scheduler's own stack. Before the JIT's code calls it, it puts the Erlang
- * stack's pointer into rbp or into c_p->stop, and sets rsp to the registers of the scheduler, which
- * rbx points into and which lie at the end of process_main()'s frame. So C has been called by the
- * JIT's code when rsp is there, and the Erlang frames come between those of C and those of the
- * scheduler. Which of both places holds the stack's pointer is told by the instructions before the
- * call; c_p is the process that the scheduler's data say to be running. That data is a thread's own
- * variable (pthread_key_create()) and points to the registers, which tells it from others.
+ * C code runs on the scheduler's own stack. Before JIT code calls C, it saves the Erlang stack
+ * pointer in rbp or in c_p->stop, and sets rsp to the scheduler's registers, which rbx points into
+ * and which lie at the end of process_main()'s frame. So when rsp is the address of the registers,
+ * C was called by JIT code, and the Erlang frames come between the C frames and those of the
+ * scheduler. The instructions before the call tell whether rbp or c_p->stop has the stack pointer.
+ * c_p is the running process in the scheduler's data. That data is a thread-specific value
+ * (pthread_key_create()); it is recognized because it points to the registers.
  *
- * On a dirty scheduler erts_dirty_process_main() calls C without the JIT's code.
+ * On a dirty scheduler erts_dirty_process_main() calls C without JIT code in between.
  *
- * Everything that is read may be forged.
+ * All memory that is read may be forged.
  */
 #pragma once
 
@@ -27,27 +27,27 @@
 enum {
 	BEAM_FRAMES_A_CALL = 16,
 	BEAM_DIRTY_FRAMES = 512,
-	BEAM_NEAR_WORDS = 8,	 /* of one frame that are looked at without a call */
-	BEAM_STACK_WORDS = 1100, /* of one frame: at most 1024 variables (MAX_REG) */
-	BEAM_BEFORE = 128,	 /* bytes of code that are looked at */
-	BEAM_ALLOCATED = 64,	 /* bytes of code within which variables are set */
-	BEAM_LINE = 64,		 /* what process_main() rounds rsp down to */
+	BEAM_NEAR_WORDS = 8,	 /* words of one frame that beam_near() searches */
+	BEAM_STACK_WORDS = 1100, /* words of one frame: at most 1024 variables (MAX_REG) */
+	BEAM_BEFORE = 128,	 /* bytes of code before the program counter that are searched */
+	BEAM_ALLOCATED = 64,	 /* bytes of code after an allocation that may set the variables */
+	BEAM_LINE = 64,		 /* process_main() rounds rsp down to a multiple of this */
 	BEAM_KEPT_WORDS = 48,
-	BEAM_TERM_TAG = 3,	/* of a term (erl_term.h, _TAG_PRIMARY_MASK); 0: none */
+	BEAM_TERM_TAG = 3,	/* mask of a term's tag (erl_term.h, _TAG_PRIMARY_MASK); 0: none */
 	BEAM_LEAF_PROCESS = 13, /* r13 */
 	BEAM_SPECIFIC = 0x310,	/* glibc: struct pthread's specific_1stblock */
-	BEAM_PAIR = 16,		/* of {seq, data} in it */
+	BEAM_PAIR = 16,		/* bytes of a {seq, data} in specific_1stblock */
 	BEAM_DIRTY_CPU = 1,	/* ErtsSchedType: ERTS_SCHED_DIRTY_CPU, */
 	BEAM_DIRTY_IO = 2,	/* ERTS_SCHED_DIRTY_IO */
 };
 
-/* What w->cursor holds: the frame that was shown last, and its cookie. */
+/* Words of w->cursor: the program counter of the last emitted frame, and its cookie. */
 enum { BEAM_CURSOR_PC, BEAM_CURSOR_COOKIE };
 
-/* What the functions that unwind one Erlang frame return. */
+/* Results of the functions that unwind one Erlang frame. */
 enum {
-	BEAM_NOTHING = -1, /* they cannot; nothing has changed */
-	BEAM_CALLER = 0,   /* w->regs is the caller, an Erlang frame too */
+	BEAM_NOTHING = -1, /* the frame could not be unwound; nothing has changed */
+	BEAM_CALLER = 0,   /* w->regs is the caller, which is also an Erlang frame */
 	BEAM_END = 1,	   /* there are no more Erlang frames */
 };
 
@@ -56,7 +56,7 @@ KILN_INLINE const struct kiln_beam *beam_data(struct kiln_walk *w)
 	return (const struct kiln_beam *)w->runtime.data;
 }
 
-/* Is PC in the JIT's code? It was looked up then. */
+/* Is PC in JIT code? If so, w->map_* is its mapping. */
 KILN_INLINE int beam_is_code(struct kiln_walk *w, uint64_t pc)
 {
 	const struct kiln_beam *b = beam_data(w);
@@ -69,7 +69,7 @@ KILN_INLINE int beam_is_code(struct kiln_walk *w, uint64_t pc)
 	       (w->map_flags >> KILN_MAPPING_RUNTIME_SHIFT & 31) == KILN_RUNTIME_BEAM;
 }
 
-/* Is there a call before PC? */
+/* Does a call instruction end at PC? */
 KILN_GLOBAL int beam_is_return(uint64_t pc)
 {
 	uint8_t code[8] = {0};
@@ -84,8 +84,8 @@ KILN_GLOBAL int beam_is_return(uint64_t pc)
 }
 
 /*
- * Helpers of the JIT are called so that what they return to need not be aligned. Is such an address
- * at AT? It is in w->value then.
+ * Calls of JIT helpers do not align their return addresses. Is the word at AT such an unaligned
+ * return address? If so, w->value is the word.
  */
 KILN_GLOBAL int beam_is_helper(uint32_t slot, uint64_t at)
 {
@@ -100,7 +100,8 @@ KILN_GLOBAL int beam_is_helper(uint32_t slot, uint64_t at)
 }
 
 /*
- * The address of the first return address from AT on, which is in w->value then. 0: there is none.
+ * Searches the stack from AT upwards for the first return address. Returns its address on the
+ * stack, and leaves the return address in w->value. 0: there is none.
  */
 KILN_GLOBAL uint64_t beam_find_return(uint32_t slot, uint64_t at)
 {
@@ -123,7 +124,8 @@ KILN_GLOBAL uint64_t beam_find_return(uint32_t slot, uint64_t at)
 /* ---- code -------------------------------------------------------------------------------------
  */
 
-/* Four bytes of the code that w->scratch has, from BEFORE bytes before the program counter on. */
+/* Four bytes of the code in w->scratch, which ends at the program counter, from BEFORE bytes before
+ * the program counter on. */
 KILN_INLINE uint32_t beam_bytes(const struct kiln_walk *w, uint32_t before)
 {
 	uint32_t at = (BEAM_BEFORE - before) & (BEAM_BEFORE - 1), v;
@@ -144,9 +146,9 @@ KILN_INLINE int beam_is_save(uint32_t bytes)
 }
 
 /*
- * The code before PC has gone to the scheduler's stack. Did it put the Erlang stack's pointer into
- * rbp? It has, if that comes before `lea -n(%rbx),%rsp`, but for a store of the reductions
- * (emit_enter_runtime()).
+ * The code before PC has switched to the scheduler's stack. Did it save the Erlang stack pointer in
+ * rbp? It did if `mov %rsp,%rbp` comes before `lea -n(%rbx),%rsp`, with at most a store of the
+ * reductions in between (emit_enter_runtime()).
  */
 KILN_GLOBAL int beam_saves_in_rbp(uint32_t slot, uint64_t pc)
 {
@@ -158,7 +160,7 @@ KILN_GLOBAL int beam_saves_in_rbp(uint32_t slot, uint64_t pc)
 	for (uint32_t i = 4; i < BEAM_BEFORE - 16; i++) {
 		uint32_t lea = beam_bytes(w, i) & 0xffffff;
 
-		/* with a displacement of a byte, or of four */
+		/* lea with a displacement of one byte, or of four */
 		if (lea == 0x638d48 || lea == 0xa38d48) {
 			found = i;
 			break;
@@ -170,8 +172,9 @@ KILN_GLOBAL int beam_saves_in_rbp(uint32_t slot, uint64_t pc)
 }
 
 /*
- * The function that runs has variables on the stack that are not set yet: old return addresses may
- * lie there. How many bytes of them, by the `sub $n,%rsp` shortly before PC; 0: there are none.
+ * The number of bytes of variables that the function at PC has just allocated on the stack and may
+ * not have set yet, so that old return addresses may lie there. Found by `sub $n,%rsp` shortly
+ * before PC; 0: there are none.
  */
 KILN_GLOBAL uint32_t beam_allocated(uint32_t slot, uint64_t pc)
 {
@@ -182,7 +185,7 @@ KILN_GLOBAL uint32_t beam_allocated(uint32_t slot, uint64_t pc)
 	for (uint32_t i = 4; i < BEAM_ALLOCATED; i++) {
 		uint32_t bytes = beam_bytes(w, i);
 
-		/* add $n,%rsp: some of them, or all, are gone. */
+		/* add $n,%rsp: variables have been freed since. */
 		if ((bytes & 0xffffff) == 0xc48348 || (bytes & 0xffffff) == 0xc48148)
 			return 0;
 		if ((bytes & 0xffffff) == 0xec8348)
@@ -196,7 +199,7 @@ KILN_GLOBAL uint32_t beam_allocated(uint32_t slot, uint64_t pc)
 /* ---- the scheduler ----------------------------------------------------------------------------
  */
 
-/* The thread's own value of KEY; 0: none. */
+/* The thread-specific value of the pthread key KEY; 0: none. */
 KILN_INLINE uint64_t beam_specific(struct kiln_walk *w, uint32_t key)
 {
 	uint64_t v = 0;
@@ -226,8 +229,8 @@ KILN_GLOBAL uint64_t beam_scheduler(uint32_t slot, uint64_t registers)
 }
 
 /*
- * The process that runs on the scheduler DATA; 0: not known. While ETS matches, its own one is
- * said to run (db_prog_match()).
+ * The process that runs on the scheduler DATA; 0: not known. While ETS matches, DATA names ETS' own
+ * process instead (db_prog_match()).
  */
 KILN_INLINE uint64_t beam_process(struct kiln_walk *w, uint64_t data)
 {
@@ -240,9 +243,9 @@ KILN_INLINE uint64_t beam_process(struct kiln_walk *w, uint64_t data)
 }
 
 /*
- * The Erlang stack's pointer of the process that has called C, by what C's first functions keep of
- * it below SP, where the JIT's code has called them: the address of a process, whose stack begins
- * with a return address. 0: not found.
+ * The Erlang stack pointer of the process that has called C; 0: not found. SP: rsp when JIT code
+ * called C. Searches the words below SP, where the first C functions have saved registers, for the
+ * address of a process whose stack begins with a return address.
  */
 KILN_GLOBAL uint64_t beam_search_stop(uint32_t slot, uint64_t sp)
 {
@@ -263,7 +266,7 @@ KILN_GLOBAL uint64_t beam_search_stop(uint32_t slot, uint64_t sp)
 	return 0;
 }
 
-/* The Erlang stack's pointer of the process that runs on the scheduler DATA; 0: not known. */
+/* The Erlang stack pointer of the process that runs on the scheduler DATA; 0: not known. */
 KILN_INLINE uint64_t beam_stop(struct kiln_walk *w, uint64_t data)
 {
 	uint64_t process = beam_process(w, data), stop = 0;
@@ -277,8 +280,8 @@ KILN_INLINE uint64_t beam_stop(struct kiln_walk *w, uint64_t data)
  */
 
 /*
- * Shows the frame in w->regs. A function that calls itself has the same return address in all its
- * frames: what was read for the last one holds.
+ * Emits the frame in w->regs. A function that calls itself has the same return address in all its
+ * frames, so the cookie of the last frame is used again for the same program counter.
  */
 KILN_INLINE int beam_emit(struct kiln_walk *w)
 {
@@ -324,12 +327,13 @@ KILN_GLOBAL int beam_leave(uint32_t slot)
 			}
 		}
 	}
-	/* The walk is complete all the same. */
+	/* The caller is not known; the Erlang frames are complete all the same. */
 	w->regs.pc = 0;
 	return BEAM_END;
 }
 
-/* From the Erlang frame whose stack pointer is AT to its caller; HELPER: it may be a helper's. */
+/* Unwinds from the Erlang frame whose stack pointer is AT to its caller. HELPER: the frame may be
+ * that of a JIT helper. */
 KILN_INLINE int beam_up(struct kiln_walk *w, uint64_t at, uint32_t helper)
 {
 	int found = at && helper && beam_is_helper(w->slot, at);
@@ -348,7 +352,8 @@ KILN_INLINE int beam_up(struct kiln_walk *w, uint64_t at, uint32_t helper)
 	return walk_enter(w, w->value, at + 8, w->regs.fp, w->regs.extra) ? BEAM_END : 0;
 }
 
-/* The Erlang stack's pointer, which the code in w->regs, on the scheduler's stack, has saved. */
+/* The Erlang stack pointer that the JIT code in w->regs, which is on the scheduler's stack, has
+ * saved; 0: not known. */
 KILN_INLINE uint64_t beam_saved(struct kiln_walk *w)
 {
 	const struct kiln_beam *b = beam_data(w);
@@ -362,7 +367,8 @@ KILN_INLINE uint64_t beam_saved(struct kiln_walk *w)
 	return stop ? stop : beam_search_stop(w->slot, w->regs.sp);
 }
 
-/* Unwinds from a frame of JIT code, which has been emitted, to its caller. 0, or BEAM_END. */
+/* Unwinds from a frame of JIT code, which has been emitted, to its caller. Returns BEAM_CALLER or
+ * BEAM_END. */
 KILN_GLOBAL int beam_step(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -374,7 +380,7 @@ KILN_GLOBAL int beam_step(uint32_t slot)
 	b = beam_data(w);
 	pc = w->regs.pc - (w->exact ? 0 : 1);
 	if (!b->main_start) {
-		/* Not set up yet. */
+		/* User space has not read process_main() yet. */
 		walk_missing(w, KILN_MISSING_UNKNOWN);
 		w->regs.pc = 0;
 		return BEAM_END;
@@ -393,7 +399,7 @@ KILN_GLOBAL int beam_step(uint32_t slot)
 	return beam_up(w, sp, 1);
 }
 
-/* The Erlang frames of a process that runs C on a dirty scheduler. */
+/* Emits the Erlang frames of a process that runs C on a dirty scheduler. */
 KILN_GLOBAL int beam_dirty(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -441,7 +447,7 @@ KILN_INLINE int beam_near(struct kiln_walk *w)
 			return BEAM_NOTHING;
 		if ((word & BEAM_TERM_TAG) || word - 1 - b->low >= b->high - b->low)
 			continue;
-		/* Another mapping has to be looked up; the outermost function ends the frames. */
+		/* Left to beam_step(): a return address in another mapping, and normal_exit. */
 		if (word - 1 < w->map_start || word - 1 >= w->map_end ||
 		    !beam_is_code(w, word - 1) || word == b->normal_exit)
 			return BEAM_NOTHING;
@@ -466,7 +472,7 @@ KILN_GLOBAL int beam_walk(uint32_t slot)
 			(void)beam_dirty(slot);
 		return 0;
 	}
-	/* Frames of its own stand for the native ones, which have no names. */
+	/* The Erlang frames replace the native ones, which have no names. */
 	w->hide_native = w->stepped = 1;
 	for (int i = 0; i < BEAM_FRAMES_A_CALL; i++) {
 		if (beam_emit(w))

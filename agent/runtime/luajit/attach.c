@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * LuaJIT's row, and attaching to a process: all that the walker has to know is known from the file.
- * Loop thread.
+ * LuaJIT's struct interpreter_ops, and attaching to a process: all data for the walker comes from
+ * the file. Loop thread.
  */
 #include "agent/runtime/luajit/luajit.h"
 
@@ -27,8 +27,8 @@ static void luajit_detach(void *state)
 }
 
 /*
- * An area of traces begins with where the next area is and with its own size (lj_jit.h, MCLink);
- * several may lie in one mapping.
+ * An area of machine code of traces begins with the address of the next area and its own size
+ * (lj_jit.h, MCLink). Several areas may lie in one mapping.
  */
 static enum jit_claim luajit_owns(void *state, const struct target_memory *memory, uint64_t start,
 				  uint64_t end)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a caller calls a function. A function of Lua has no name of its own, but the instruction
- * that calls it takes it out of a slot, and what put it there tells where it is from: a global or a
- * local variable, a field, a method, an upvalue. Loop thread; keeps nothing.
+ * Finds the name that a caller has for a function. A Lua function has no name of its own, but the
+ * instruction that calls it takes it from a slot, and the instruction that set the slot tells where
+ * the function comes from: a global or a local variable, a field, a method, an upvalue. Loop
+ * thread; keeps no state.
  *
  * Sources: LuaJIT src/lj_bc.h (BCDEF), src/lj_debug.c (lj_debug_slotname(), debug_varname()),
  * src/lj_lex.h and lj_bcdump.h (VARNAMEDEF: variables that the compiler makes).
@@ -35,20 +36,20 @@ enum {
 	RETM = 73,
 	FORI = 77,
 	JITERL = 84,
-	BNOT = 89, /* from here on headers of functions, where these do not exist */
+	BNOT = 89, /* without bit operations, the numbers from here on are function headers */
 	BSAR = 95,
 };
 
 enum {
 	STEPS_MAX = 4096, /* instructions looked at backwards */
 	VARIABLES_MAX = 4096,
-	NAME_INTERNAL = 7, /* VARNAME__MAX: below, the compiler's own variables */
+	NAME_INTERNAL = 7, /* VARNAME__MAX: bytes below it stand for the compiler's variables */
 };
 
 struct function {
 	const struct target_memory *m;
 	const struct luajit_proto *p;
-	uint32_t *code; /* [0, n): instructions [first, first + n) */
+	uint32_t *code; /* n instructions of the function, from number `first` on */
 	uint32_t first, n;
 };
 
@@ -85,7 +86,7 @@ static bool sets_slots(uint32_t o)
 	return o == KNIL || o == TSETM || (o >= CALLM && o <= RETM) || (o >= FORI && o <= JITERL);
 }
 
-/* The string constant N of the function. */
+/* Reads the function's string constant number N into NAME. */
 static int constant(const struct function *f, uint32_t n, char *name, size_t size)
 {
 	uint64_t at;
@@ -95,7 +96,8 @@ static int constant(const struct function *f, uint32_t n, char *name, size_t siz
 	return luajit_string(f->m, at, name, size);
 }
 
-/* The rest of the prototype from AT on, at most LUAJIT_INFO_MAX bytes of it. */
+/* Reads the rest of the prototype from address AT on, at most LUAJIT_INFO_MAX bytes, into *RET,
+ * which the caller frees. CURSOR reads from it. */
 static int read_info(const struct function *f, uint64_t at, uint8_t **ret, struct cursor *cursor)
 {
 	uint64_t offset = at - f->p->address;
@@ -132,9 +134,10 @@ static int upvalue(const struct function *f, uint32_t n, char *name, size_t size
 }
 
 /*
- * The local variable that is in SLOT where the instruction POS is executed. They are listed in the
- * order in which they begin: a name, or a number for one that the compiler made; how many
- * instructions after the one before it begins; for how many it is there.
+ * The name of the local variable that is in SLOT at the instruction POS. The prototype lists the
+ * variables in the order in which they begin. Each has a name, or a number if the compiler made it;
+ * the number of instructions from the previous variable's begin to its own; and the number of
+ * instructions for which it exists.
  */
 static int local(const struct function *f, uint32_t pos, uint32_t slot, char *name, size_t size)
 {
@@ -167,7 +170,7 @@ static int local(const struct function *f, uint32_t pos, uint32_t slot, char *na
 	return -ENOENT;
 }
 
-/* The name of what is in SLOT where the instruction POS is executed. */
+/* The name of the value that is in SLOT at the instruction POS. */
 static int slot_name(const struct function *f, uint32_t pos, uint32_t slot, char *name, size_t size)
 {
 	for (uint32_t at = pos; at > f->first + 1;) {

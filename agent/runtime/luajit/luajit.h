@@ -10,11 +10,11 @@
 
 enum {
 	LUAJIT_NAME_MAX = 256,	       /* bytes of a name or a chunk's name; the rest is cut off */
-	LUAJIT_BYTECODE_MAX = 1 << 16, /* instructions of a function that are looked through */
-	LUAJIT_INFO_MAX = 1 << 16,     /* bytes of the names of its variables */
+	LUAJIT_BYTECODE_MAX = 1 << 16, /* instructions searched for the start of a function */
+	LUAJIT_INFO_MAX = 1 << 16,     /* bytes read of a function's variable names */
 };
 
-/* What a file has; vm is an ELF virtual address. */
+/* Data found in a file; kernel.vm is an ELF virtual address. */
 struct luajit_image {
 	struct runtime_image base;
 	struct kiln_luajit kernel;
@@ -45,15 +45,15 @@ static inline uint64_t luajit_bytecode(const struct luajit_proto *p)
 
 /* The prototype of the function that has an instruction at AT. */
 int luajit_find_proto(const struct target_memory *m, uint64_t at, struct luajit_proto *ret);
-/* The line of its instruction POS; 0: not known. */
+/* The line of instruction number POS of P; 0: not known. */
 uint32_t luajit_line(const struct target_memory *m, const struct luajit_proto *p, uint32_t pos);
-/* The string (GCstr) at ADDRESS, cut off at SIZE. */
+/* Reads the string (GCstr) at ADDRESS, at most SIZE bytes with its NUL. */
 int luajit_string(const struct target_memory *m, uint64_t address, char *ret, size_t size);
-/* The text at ADDRESS, which ends with a NUL. */
+/* The same for a C string at ADDRESS. */
 int luajit_text(const struct target_memory *m, uint64_t address, char *ret, size_t size);
 /*
- * What the function P calls another one that its instruction POS calls, into NAME (of SIZE bytes).
- * -ENOENT: it has no name.
+ * Writes the name that the function P has for the function that its instruction POS calls into NAME
+ * (of SIZE bytes). -ENOENT: there is no name for it.
  */
 int luajit_callee(const struct target_memory *m, const struct luajit_proto *p, uint32_t pos,
 		  char *name, size_t size);

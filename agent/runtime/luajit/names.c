@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The name of a frame: what its caller calls the function, or where that begins, as LuaJIT's own
- * tracebacks have it. Loop thread.
+ * The name of a frame: the name that its caller has for the function, or the place where the
+ * function begins, as in LuaJIT's own tracebacks. Loop thread.
  *
  * Source: LuaJIT src/lj_debug.c (lj_debug_shortname(), lj_debug_pushloc()).
  */
@@ -32,7 +32,7 @@ _printf_(2, 3) static const char *put(struct room *t, const char *format, ...)
 	return start;
 }
 
-/* "@file", "=name", or the code itself. */
+/* The name of P's chunk. In memory it is "@file", "=name", or the source code. */
 static const char *chunk_name(const struct target_memory *m, const struct luajit_proto *p,
 			      struct room *t)
 {
@@ -63,7 +63,8 @@ static uint32_t position(const struct luajit_proto *p, uint64_t at)
 	return (uint32_t)((at - luajit_bytecode(p)) / 4);
 }
 
-/* The prototypes of a frame and of its caller, if it is the frame that the walker saw. */
+/* Reads the prototypes of a frame and of its caller. -EFAULT: the cookie is not the one that the
+ * walker saw. */
 static int read_protos(const struct target_memory *m, const uint64_t words[2],
 		       struct luajit_proto *own, struct luajit_proto *caller)
 {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Is a file LuaJIT, or does it have LuaJIT in it? Most have no symbols. But the interpreter is one
- * piece of assembly, and its unwind information (lj_vm_x64.dasc, emit_asm_debug()) is like no
- * compiler's: one row that holds from the first byte on. Instructions that only versions with
- * 64-bit references have tell where in global_State and GCtrace the walker has to read. Any thread.
+ * Recognizes LuaJIT in a file. Most files have no symbols for it. But the interpreter is one piece
+ * of assembly, and its unwind information (lj_vm_x64.dasc, emit_asm_debug()) differs from that of
+ * any compiler: one row that holds from the first byte on. The offsets in global_State and GCtrace
+ * that the walker needs are read from instructions that only versions with 64-bit references have.
+ * Any thread.
  */
 #include "agent/runtime/luajit/luajit.h"
 
@@ -15,20 +16,20 @@
 enum {
 	VM_MIN = 4 << 10,
 	VM_MAX = 128 << 10,
-	OFFSET_MAX = 1 << 16, /* between parts of GG_State */
-	EXIT_MAX = 512,	      /* bytes of vm_exit_handler up to where its stack is gone */
+	OFFSET_MAX = 1 << 16, /* largest distance between parts of GG_State */
+	EXIT_MAX = 512,	      /* bytes of vm_exit_handler until it frees its stack */
 	CFA = 80,
 };
 
 /* DW_CFA_def_cfa_offset 80; DW_CFA_offset rbp 2, rbx 3, r15 4, r14 5 (in units of 8 bytes) */
 static const uint8_t frame[] = {0x0e, CFA, 0x86, 2, 0x83, 3, 0x8f, 4, 0x8e, 5};
 
-/* Bytes that code has; ANY: any byte. */
+/* In patterns of code: ANY matches any byte. */
 enum { ANY = 0x100 };
 
 /* vm_call: add $GG_G2DISP,%r14 */
 static const uint16_t dispatch[] = {0x49, 0x81, 0xc6, ANY, ANY, ANY, ANY};
-/* mov %rdi,0x10(%rsp): the lua_State is kept there, as 64 bits */
+/* mov %rdi,0x10(%rsp): stores the lua_State, as 64 bits */
 static const uint16_t state[] = {0x48, 0x89, 0x7c, 0x24, 0x10};
 /* movl $~LJ_VMST_INTERP,vmstate(%r14) */
 static const uint16_t interp[] = {0x41, 0xc7, 0x86, ANY, ANY, ANY, ANY, 0xff, 0xff, 0xff, 0xff};
@@ -52,7 +53,7 @@ static const uint16_t left[] = {0x48, 0x89, 0xcc};
 static const uint16_t callback[] = {0x53, 0x41, 0x57, 0x41, 0x56, 0x48,
 				    0x83, 0xec, 0x28, 0x4c, 0x8d, 0xb5};
 
-/* The first place at or behind FROM in the SIZE bytes at CODE that has PATTERN; SIZE: none. */
+/* The offset of the first match of PATTERN in the SIZE bytes at CODE, from FROM on; SIZE: none. */
 static size_t find(const uint8_t *code, size_t size, size_t from, const uint16_t *pattern, size_t n)
 {
 	for (size_t i = from; n <= size && i <= size - n; i++) {
@@ -76,7 +77,8 @@ static int32_t number(const uint8_t *p)
 
 /* ---- the interpreter's code ------------------------------------------------------------------ */
 
-/* Where traces are entered and left, and what is read of them. */
+/* Finds the code that enters and leaves traces, and the offsets in global_State and GCtrace that it
+ * uses. False: there is no JIT compiler. */
 static bool read_jit(const uint8_t *code, size_t size, int32_t disp, struct kiln_luajit *k)
 {
 	size_t enter = find(code, size, 0, jloop, ARRAY_SIZE(jloop)), from, end, vmstate;
@@ -125,7 +127,7 @@ static int read_code(const struct image *image, uint64_t start, uint64_t size,
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* Is S, with which an FDE begins, what `frame` says? */
+/* Is S, the state at the start of an FDE, the one that `frame` sets up? */
 static bool begins_with_frame(const struct cfi_state *s)
 {
 	return s->cfa == CFI_CFA_REG && s->reg == ARCH_REG_SP && s->off == CFA &&
@@ -141,14 +143,14 @@ static bool is_vm(struct cfi *cfi, const struct span *span)
 
 	if (span->size < VM_MIN || span->size > VM_MAX || !cfi_read_fde(cfi, span->item, &fde))
 		return false;
-	/* Assemblers move to the CIE what all of its FDEs begin with. */
+	/* Assemblers move instructions with which all FDEs of a CIE begin into the CIE. */
 	if (begins_with_frame(&fde.cie->initial))
 		return true;
 	program = cursor_bytes(&fde.program, sizeof(frame));
 	return program && memcmp(program, frame, sizeof(frame)) == 0;
 }
 
-/* A quick look, before the unwind information is read: most files are not LuaJIT. */
+/* A quick check before the unwind information is parsed: most files do not have LuaJIT. */
 static bool may_be_luajit(const struct image *image)
 {
 	const struct image_section *section = image_section(image, ".eh_frame");

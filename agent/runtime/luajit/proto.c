@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Prototypes of functions: found by an instruction of theirs, and the lines of those. Loop thread;
- * keeps nothing.
+ * Finds the prototype of the function that has an instruction, and the lines of instructions. Loop
+ * thread; keeps no state.
  *
  * Sources: LuaJIT src/lj_obj.h (GCproto, GCstr), src/lj_bc.h (the headers of functions),
  * src/lj_debug.c (lj_debug_line()).
@@ -9,7 +9,7 @@
 #include "agent/runtime/luajit/luajit.h"
 
 enum {
-	CHUNK = 1024, /* read at once: never across a page's end */
+	CHUNK = 1024, /* bytes read at once; divides a page, so no read crosses a page's end */
 	PAGE = 4096,
 	/* BC_FUNCF is 0x59, or 0x60 where operators on bits have instructions of their own. */
 	HEADER_FROM = 0x59,
@@ -32,7 +32,8 @@ static uint32_t half(const uint8_t *bytes, size_t offset)
 	return v;
 }
 
-/* The prototype whose bytecode begins at START and has an instruction at AT. */
+/* Reads the prototype whose bytecode begins at START. -EFAULT: there is none, or it has no
+ * instruction at AT. */
 static int read_proto(const struct target_memory *m, uint64_t start, uint64_t at,
 		      struct luajit_proto *ret)
 {
@@ -53,7 +54,7 @@ static int read_proto(const struct target_memory *m, uint64_t start, uint64_t at
 	p.first_line = half(b, LUAJIT_PROTO_FIRSTLINE);
 	p.lines = half(b, LUAJIT_PROTO_NUMLINE);
 	p.cookie = kiln_luajit_cookie(p.chunk, word(b, LUAJIT_PROTO_FIRSTLINE));
-	/* Instructions and constants lie in one block. */
+	/* The prototype, its instructions and its constants lie in one block of memory. */
 	if (b[LUAJIT_GCT] != LUAJIT_TYPE_PROTO || (at - start) / 4 >= p.sizebc ||
 	    p.sizept < LUAJIT_PROTO_SIZE + (uint64_t)p.sizebc * 4 || p.k - p.address > p.sizept)
 		return -EFAULT;
@@ -62,8 +63,8 @@ static int read_proto(const struct target_memory *m, uint64_t start, uint64_t at
 }
 
 /*
- * Nothing leads from an instruction to its function, so that is looked for backwards: its first
- * instruction is a header, and its prototype lies before that.
+ * An instruction has no link to its function, so the function is searched backwards from it: the
+ * function's first instruction is a header, and the prototype lies before the header.
  */
 int luajit_find_proto(const struct target_memory *m, uint64_t at, struct luajit_proto *ret)
 {

@@ -3,26 +3,26 @@
  * The walk of LuaJIT frames (2.1 with 64-bit references, x86-64), on top of bpf/unwind.h; for BPF
  * and for the host. docs/unwinding/luajit.md has the sources of all this.
  *
- * The interpreter is one piece of assembly. Each time that C code calls Lua, it makes a C frame of
- * 80 bytes, which names its lua_State and the C frame before. Calls from Lua to Lua stay within it;
- * what is under way lies on the lua_State's own stack, linked by the word below each base. A frame
- * that C code called ends the group of frames of one C frame.
+ * The interpreter is one piece of assembly. Each time that C code calls Lua, the interpreter makes
+ * a C frame of 80 bytes, which points to its lua_State and to the previous C frame. Calls from Lua
+ * to Lua stay within the C frame; their Lua frames lie on the lua_State's own stack, linked by the
+ * word below each base. A Lua frame that C code called ends the group of Lua frames of one C frame.
  *
- * The code of a trace has a frame of its own size on top of a C frame, and no frames on Lua's stack
- * for what was called within it: it is shown as the function that it began in. Where the C frame is
- * is found by its lua_State, which points back to it.
+ * The code of a trace has a native frame of its own size on top of a C frame, and no Lua frames for
+ * the functions that it has inlined: it is shown as the function in which the trace began. The C
+ * frame is found by a search for its lua_State, which points back to the C frame.
  *
- * At the leaf the base is in rdx and the pc in rbx; both are believed when they belong to each
- * other. Elsewhere rbx is a callee-saved register, which the walk knows, and the base is in
- * rbp or in the lua_State.
+ * At the leaf the base is in rdx and the pc in rbx; they are used if the pc is in the function of
+ * the frame at the base. Elsewhere rbx is a callee-saved register, which the walk restores, and the
+ * base is in rbp or in the lua_State.
  *
- * All that is read is foreign: every loop has a constant bound.
+ * All memory that is read is foreign: every loop has a constant bound.
  */
 #pragma once
 
 #include "agent/runtime/luajit/walker_frames.h"
 
-/* Goes to the caller of the C frame at FRAME. */
+/* Unwinds from the C frame at FRAME to the native caller. */
 KILN_INLINE void luajit_leave(struct kiln_walk *w, uint64_t frame)
 {
 	uint64_t rbx, rbp, ra;
@@ -39,16 +39,15 @@ KILN_INLINE void luajit_leave(struct kiln_walk *w, uint64_t frame)
  */
 
 /*
- * What w->scratch holds of a trace, in place of a frame: words from its start's pc on, up to the
- * numbers of other traces.
+ * luajit_read_trace() puts a part of a GCtrace into w->scratch, in place of a Lua frame: from
+ * startpc on, up to the numbers of other traces.
  */
 enum {
 	LUAJIT_TRACE_CODE = -LUAJIT_TRACE_STARTPC / 8,
-	LUAJIT_TRACES_MAX = 64, /* looked at for one native frame */
+	LUAJIT_TRACES_MAX = 64, /* traces that are searched for one native frame */
 };
 
-/* Reads into w->scratch the trace that has NUMBER in the table at TRACES. Non-zero: no such trace.
- */
+/* Reads the trace NUMBER of the table at TRACES into w->scratch. Non-zero: there is none. */
 KILN_INLINE int luajit_read_trace(struct kiln_walk *w, uint64_t traces, uint32_t number)
 {
 	uint64_t trace = number ? luajit_word(traces + number * 8ULL) : 0;
@@ -59,7 +58,7 @@ KILN_INLINE int luajit_read_trace(struct kiln_walk *w, uint64_t traces, uint32_t
 				      (uint64_t)(int64_t)LUAJIT_TRACE_STARTPC);
 }
 
-/* A number of 16 bits of the trace that was read. */
+/* The 16-bit field at OFFSET (from GCtrace.mcode) of the trace that was read. */
 KILN_INLINE uint32_t luajit_trace_field(const struct kiln_walk *w, uint32_t offset)
 {
 	return w->scratch[LUAJIT_TRACE_CODE + offset / 8] >> offset % 8 * 8 & 0xffff;
@@ -72,10 +71,10 @@ KILN_INLINE int luajit_traces(const struct kiln_walk *w, uint64_t pc)
 }
 
 /*
- * Where the root trace began whose code, or a side trace's of it, is executed at PC: in w->value;
- * 0: not known. global_State tells which trace is executed, unless the trace has called what
- * changes that (the garbage collector); else it is one of those that began in the function that was
- * loaded.
+ * Puts the address of the instruction at which the root trace began into w->value, for the trace
+ * (the root trace or one of its side traces) whose code is at PC; 0: not known. global_State tells
+ * which trace is executed, unless the trace has called code that changes that value (the garbage
+ * collector). Then the traces that began in the loaded function are searched.
  */
 KILN_GLOBAL int luajit_trace_start(uint32_t slot, uint64_t g, uint64_t pc)
 {
@@ -104,7 +103,7 @@ KILN_GLOBAL int luajit_trace_start(uint32_t slot, uint64_t g, uint64_t pc)
 			break;
 		}
 		next = luajit_trace_field(w, LUAJIT_TRACE_NEXTSIDE);
-		/* The last of its side traces: the next root trace. */
+		/* After the last side trace of a root trace comes the next root trace. */
 		if (!next && number && luajit_read_trace(w, traces, number))
 			return 0;
 		if (!next)
@@ -115,7 +114,10 @@ KILN_GLOBAL int luajit_trace_start(uint32_t slot, uint64_t g, uint64_t pc)
 	return 0;
 }
 
-/* Where the frames begin of the code above the C frame at FRAME: a trace, or what leaves one. */
+/*
+ * Finds where the Lua frames begin for native code on top of the C frame at FRAME: a trace, or code
+ * that leaves one. SHOWN: KILN_LUAJIT_TRACE for a trace. Returns an enum luajit_begin.
+ */
 KILN_GLOBAL int luajit_traced(uint32_t slot, uint64_t frame, uint32_t shown)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -137,7 +139,8 @@ KILN_GLOBAL int luajit_traced(uint32_t slot, uint64_t frame, uint32_t shown)
 	return luajit_begin(w, base, w->value ? w->value + 4 : 0);
 }
 
-/* Code in memory of no file: a trace, or its exits. Stands for the native frame. */
+/* For code in memory without a file, a trace or its exits: the Lua frame replaces the native one.
+ * *RET_FRAME: the C frame. Returns an enum luajit_begin. */
 KILN_INLINE int luajit_jit(struct kiln_walk *w, uint64_t *ret_frame)
 {
 	if (!luajit_data(w)->has_jit || luajit_scan(w->slot, w->regs.sp))
@@ -151,8 +154,8 @@ KILN_INLINE int luajit_jit(struct kiln_walk *w, uint64_t *ret_frame)
  */
 
 /*
- * How many bytes above sp the return address is, when the code at PC makes a C frame or takes it
- * off; negative: it does not. The registers that are pushed are rbp, rbx, r15, r14.
+ * The distance in bytes from sp up to the return address if the code at PC is making a C frame or
+ * removing it; negative if it is not. The registers that are pushed are rbp, rbx, r15, r14.
  */
 KILN_GLOBAL int luajit_pushed(uint64_t pc)
 {
@@ -189,7 +192,8 @@ KILN_GLOBAL int luajit_pushed(uint64_t pc)
 	return (low & 0xff) == 0xc3 ? 0 : -1;
 }
 
-/* Goes to the caller, whose address is PUSHED bytes above sp, below the registers in between. */
+/* Unwinds to the native caller. The return address is PUSHED bytes above sp, and the pushed
+ * registers lie in between. */
 KILN_INLINE void luajit_return(struct kiln_walk *w, uint32_t pushed)
 {
 	uint64_t at = w->regs.sp + pushed, ra, rbp = w->regs.fp, rbx = w->regs.extra;
@@ -201,7 +205,8 @@ KILN_INLINE void luajit_return(struct kiln_walk *w, uint32_t pushed)
 		w->stepped = 1;
 }
 
-/* A base to which PC belongs, where C code may run on top of the interpreter; in w->value. */
+/* Finds the base of a frame whose function has PC, when C code may run on top of the interpreter,
+ * and puts it into w->value. Non-zero: not found. */
 KILN_GLOBAL int luajit_find(uint32_t slot, uint64_t pc)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -222,8 +227,8 @@ KILN_GLOBAL int luajit_find(uint32_t slot, uint64_t pc)
 }
 
 /*
- * Does the function of the frame at BASE return to what is not Lua? PC is its link then, but for
- * the type.
+ * Is PC the link of the frame at BASE, except for its type bits? Then its function returns to a
+ * caller that is not Lua.
  */
 KILN_INLINE int luajit_returns(struct kiln_walk *w, uint64_t base, uint64_t pc)
 {
@@ -232,8 +237,8 @@ KILN_INLINE int luajit_returns(struct kiln_walk *w, uint64_t base, uint64_t pc)
 }
 
 /*
- * The call of a metamethod is prepared: PC is its link, BASE the caller's or, already, its own. The
- * caller's pc is on the stack.
+ * The interpreter prepares the call of a metamethod: PC is the metamethod's link, and BASE is the
+ * base of the caller or already that of the metamethod. The caller's pc is on the Lua stack.
  */
 KILN_INLINE int luajit_calls_metamethod(struct kiln_walk *w, uint64_t base, uint64_t pc)
 {
@@ -248,7 +253,7 @@ KILN_INLINE int luajit_calls_metamethod(struct kiln_walk *w, uint64_t base, uint
 	return LUAJIT_UNKNOWN;
 }
 
-/* Of a callback's C frame, while C code passes the arguments or the result. */
+/* For the C frame of an FFI callback, while C code passes the arguments or the result. */
 KILN_INLINE int luajit_callback(struct kiln_walk *w, uint64_t base)
 {
 	if (luajit_load(w->slot, base) > LUAJIT_BOTTOM &&
@@ -258,8 +263,7 @@ KILN_INLINE int luajit_callback(struct kiln_walk *w, uint64_t base)
 	return luajit_no_group(w, base);
 }
 
-/* The leaf, when its pc register holds the link word of a frame whose caller is not a Lua function.
- */
+/* For the leaf, when its pc register holds the link of a frame that Lua did not call. */
 KILN_GLOBAL int luajit_linked(uint32_t slot, uint64_t base, uint64_t pc)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -268,21 +272,21 @@ KILN_GLOBAL int luajit_linked(uint32_t slot, uint64_t base, uint64_t pc)
 		return LUAJIT_UNKNOWN;
 	if (luajit_returns(w, base, pc))
 		return luajit_begin(w, base, 0);
-	/* From a metamethod: base is its caller's already. */
+	/* Returning from a metamethod: BASE is already the caller's. */
 	if (luajit_returns(w, w->regs.fp, pc))
 		return luajit_begin(w, w->regs.fp, 0);
 	if ((pc & 7) == LUAJIT_FRAME_CONT)
 		return luajit_calls_metamethod(w, base, pc);
-	/* Base is that of the arguments already. */
+	/* BASE is already the base of the arguments. */
 	if ((pc & 7) == LUAJIT_FRAME_VARG && luajit_fits(w, base, pc))
 		return luajit_begin(w, base, 0);
 	return LUAJIT_UNKNOWN;
 }
 
 /*
- * Where execution is in the interpreter itself, on the C frame at FRAME. Between two instructions
- * base and pc belong to each other. When a call or a return changes first one and then the other,
- * pc is the caller's already or still.
+ * Finds where the Lua frames begin if the interpreter itself is the leaf, on the C frame at FRAME.
+ * Between two instructions pc is in the function of the frame at base. A call or a return changes
+ * one register after the other: in between, pc is still or already in the caller.
  */
 KILN_GLOBAL int luajit_leaf(uint32_t slot, uint64_t frame)
 {
@@ -305,13 +309,13 @@ KILN_GLOBAL int luajit_leaf(uint32_t slot, uint64_t frame)
 		if (luajit_fit(slot, caller, pc) == LUAJIT_FITS)
 			return luajit_begin(w, caller, pc);
 	}
-	/* C code's call of a function is prepared, which has executed nothing yet. */
+	/* C code is calling a function that has not executed an instruction yet. */
 	last = luajit_word(frame + LUAJIT_CFRAME_PC);
 	if ((pc & 3) == LUAJIT_FRAME_C && (!last || last == w->cursor.words[LUAJIT_L]))
 		return luajit_no_group(w, luajit_state(w, LUAJIT_L_BASE));
 	if (!luajit_find(slot, pc))
 		return luajit_begin(w, w->value, pc);
-	/* The results are moved to where C code wants them: pc is its frame's base. */
+	/* The results are being moved to where C code wants them: pc is the base of C's frame. */
 	if (luajit_load(slot, pc) != LUAJIT_BROKEN)
 		return luajit_no_group(w, pc);
 	if (luajit_load(slot, base) == LUAJIT_NATIVE)
@@ -320,13 +324,14 @@ KILN_GLOBAL int luajit_leaf(uint32_t slot, uint64_t frame)
 }
 
 /*
- * Of the C frame at FRAME, on which code runs that has called other code, or is the leaf. CALLBACK:
- * it is that which C code calls by a pointer.
+ * Finds where the Lua frames of the C frame at FRAME begin. The interpreter's code on it is the
+ * leaf or has called other code. CALLBACK: that code is the entry by which C code calls Lua through
+ * a function pointer (FFI).
  */
 KILN_INLINE int luajit_interpreted(struct kiln_walk *w, uint64_t frame, int callback)
 {
 	uint64_t results, base, pc = w->regs.extra;
-	/* The newest may not be linked yet, or not any more. */
+	/* The newest C frame may not be linked to its lua_State yet, or not any more. */
 	int newest = !w->cursor.words[LUAJIT_L], r = luajit_enter(w->slot, frame);
 
 	if (!r)
@@ -347,8 +352,8 @@ KILN_INLINE int luajit_interpreted(struct kiln_walk *w, uint64_t frame, int call
 }
 
 /*
- * The native frame in w->regs is the interpreter's, AT bytes from where that begins. *RET_FRAME:
- * the C frame, when its caller is not found by the unwind information.
+ * For a native frame of the interpreter, AT bytes from the start of its code. *RET_FRAME is set to
+ * the C frame if the unwind information does not lead to its caller. Returns an enum luajit_begin.
  */
 KILN_INLINE int luajit_vm(struct kiln_walk *w, uint32_t at, uint64_t *ret_frame)
 {
@@ -368,7 +373,7 @@ KILN_INLINE int luajit_vm(struct kiln_walk *w, uint32_t at, uint64_t *ret_frame)
 			return luajit_interpreted(w, *ret_frame, 0);
 		}
 		pushed = luajit_pushed(w->regs.pc);
-		/* A function that the interpreter, a trace or C code called keeps no frame. */
+		/* A helper that the interpreter, a trace or C code has called: it has no frame. */
 		if (pushed < 0 && (frame & 15))
 			pushed = 0;
 		if (pushed >= 0) {

@@ -9,30 +9,30 @@
 
 enum { KILN_RUNTIME_LUAJIT = 9 }; /* enum kiln_runtime_id */
 
-enum { KILN_LUAJIT_FRAMES_MAX = 4096 }; /* looked at in one sample, shown or not */
+enum { KILN_LUAJIT_FRAMES_MAX = 4096 }; /* frames read in one sample, shown or not */
 
 /* The process's data. agent/runtime/luajit/probe.c reads all of it from the code of the VM. */
 struct kiln_luajit {
 	uint64_t vm;	  /* where the interpreter's code begins */
 	uint32_t vm_size; /* bytes */
-	/* Parts of it, in bytes from its beginning on; empty without a JIT compiler. */
-	uint32_t enter_from, enter_to; /* has made room for a trace's registers, not left yet */
+	/* Ranges of its code, in bytes from its start; empty without a JIT compiler. */
+	uint32_t enter_from, enter_to; /* room for a trace's registers is made; not left yet */
 	uint32_t exit_from, exit_to;   /* a trace's registers are on the stack */
-	uint32_t callback_from; /* up to the end: C code calls Lua by a pointer of FFI; 0: cannot */
-	/* From global_State on. has_jit: else there are none. */
+	uint32_t callback_from; /* to the end: C calls Lua by an FFI function pointer; 0: no FFI */
+	/* Offsets from global_State; valid if has_jit. */
 	int32_t jit_base, vmstate, trace;
 	uint32_t has_jit;
-	uint32_t trace_mcode; /* GCtrace.mcode */
+	uint32_t trace_mcode; /* offset of GCtrace.mcode */
 };
 _Static_assert(sizeof(struct kiln_luajit) <= KILN_RUNTIME_BYTES, "struct kiln_luajit");
 
 /*
- * Offsets that all versions with 64-bit references have: LuaJIT 2.1.0-beta3 (2017) to the v2.1
- * branch of August 2026 (1ee778a4), and OpenResty's. lj_obj.h unless said.
+ * Offsets that are the same in all versions with 64-bit references: LuaJIT 2.1.0-beta3 (2017) to
+ * the v2.1 branch of August 2026 (1ee778a4), and OpenResty's. From lj_obj.h unless noted.
  */
 enum {
 	/* The interpreter's C frame, from its stack pointer on (lj_frame.h, CFRAME_*) */
-	LUAJIT_CFRAME_NRES = 0x08, /* i32; negative: without a Lua frame */
+	LUAJIT_CFRAME_NRES = 0x08, /* i32; negative: the C frame has no Lua frame */
 	LUAJIT_CFRAME_L = 0x10,
 	LUAJIT_CFRAME_PC = 0x18,
 	LUAJIT_CFRAME_PREV = 0x20,
@@ -74,21 +74,21 @@ enum {
 	/* GCtrace, from its mcode on (lj_jit.h) */
 	LUAJIT_TRACE_STARTPC = -0x10,
 	LUAJIT_TRACE_SIZE = -0x04,    /* u32: szmcode */
-	LUAJIT_TRACE_ROOT = 0x14,     /* u16: of a side trace its root trace; 0: it is one */
-	LUAJIT_TRACE_NEXTROOT = 0x16, /* u16: of the same prototype */
-	LUAJIT_TRACE_NEXTSIDE = 0x18, /* u16: of the same root trace */
+	LUAJIT_TRACE_ROOT = 0x14,     /* u16: root trace of a side trace; 0: this is a root trace */
+	LUAJIT_TRACE_NEXTROOT = 0x16, /* u16: next root trace of the same prototype */
+	LUAJIT_TRACE_NEXTSIDE = 0x18, /* u16: next side trace of the same root trace */
 	LUAJIT_TRACE_WORDS = 6,
 	/* Types of objects: ~LJ_T* */
 	LUAJIT_TYPE_STR = 4,
 	LUAJIT_TYPE_THREAD = 6,
 	LUAJIT_TYPE_PROTO = 7,
 	LUAJIT_TYPE_FUNC = 8,
-	/* A slot of the stack holds a pointer of 47 bits below ~type (17 bits). */
+	/* A slot of the stack: a pointer in the low 47 bits, ~type in the high 17 bits. */
 	LUAJIT_TAG_SHIFT = 47,
 	LUAJIT_TAG_MASK = 0x1ffff,
-	LUAJIT_FF_LUA = 0, /* of a GCfunc: a function of Lua; 1 one of C, others fast functions */
-	/* The low bits of a frame's link (lj_frame.h, FRAME_*). Bits 0, 1: 0: a pc of the caller.
-	 */
+	LUAJIT_FF_LUA = 0, /* GCfunc.ffid of a Lua function; 1: C, above: fast functions */
+	/* The type of a frame's link: its low bits (lj_frame.h, FRAME_*). If bits 0 and 1 are 0,
+	 * the link is the caller's pc. */
 	LUAJIT_FRAME_C = 1,
 	LUAJIT_FRAME_CONT = 2,
 	LUAJIT_FRAME_VARG = 3,
@@ -98,23 +98,23 @@ enum {
 
 enum kiln_luajit_frame {
 	KILN_LUAJIT_LUA,   /* a function of Lua, interpreted */
-	KILN_LUAJIT_C,	   /* a function of C or a fast function: named by its caller */
-	KILN_LUAJIT_TRACE, /* a function of Lua that a trace has begun in */
+	KILN_LUAJIT_C,	   /* a C function or a fast function; its caller has its name */
+	KILN_LUAJIT_TRACE, /* a Lua function in which the trace that runs began */
 };
 
 /*
- * First word: bits 44..0 the address / 4 of the instruction that is executed (of a trace: that it
- * begins with; the function's first one when it is not known), of a C function GCfunc.ffid; bits
- * 53..45 nine bits of the cookie. Second word: bits 44..0 the address / 4 of the caller's
- * instruction, 0: the caller is not Lua; bits 63..45 the rest of the cookie.
+ * First word: bits 44..0 are the address / 4 of the instruction that is executed (of a trace: the
+ * instruction at which it begins; if not known: the function's first one), or for a C function
+ * GCfunc.ffid; bits 53..45 are nine bits of the cookie. Second word: bits 44..0 are the address / 4
+ * of the caller's instruction, 0 if the caller is not Lua; bits 63..45 are the rest of the cookie.
  */
 enum { KILN_LUAJIT_AT_BITS = 45, KILN_LUAJIT_COOKIE_LOW = 9, KILN_LUAJIT_COOKIE_BITS = 28 };
 #define KILN_LUAJIT_AT_MASK  ((1ULL << KILN_LUAJIT_AT_BITS) - 1)
 #define KILN_LUAJIT_AT(word) (((word)&KILN_LUAJIT_AT_MASK) << 2)
 
 /*
- * Differs between one prototype and another that is in the same place later. CHUNK: the address of
- * its chunk's name, LINES: its first line and how many there are.
+ * Tells a prototype from another that is later at the same address. CHUNK: the address of the
+ * chunk's name. LINES: the first line and the number of lines.
  */
 static inline __attribute__((always_inline)) uint64_t kiln_luajit_cookie(uint64_t chunk,
 									 uint64_t lines)
@@ -125,7 +125,7 @@ static inline __attribute__((always_inline)) uint64_t kiln_luajit_cookie(uint64_
 	return (h * 0xbf58476d1ce4e5b9ULL) | 1;
 }
 
-/* The cookie of a frame: of its own prototype and its caller's (0: has none). */
+/* The cookie of a frame, from the cookies of its own prototype and the caller's (0: none). */
 static inline __attribute__((always_inline)) uint64_t kiln_luajit_cookies(uint64_t own,
 									  uint64_t caller)
 {

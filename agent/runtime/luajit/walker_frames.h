@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * From one Lua frame to the one that called it, within one native frame. A part of walker.h.
+ * Walks from one Lua frame to its caller, within one native frame. A part of walker.h.
  *
- * A function's name is what its caller's instruction calls it, so a frame is emitted when its
- * caller is known: until then it is pending, in the cursor.
+ * A function is named by the instruction that calls it, so a frame is emitted when its caller is
+ * known. Until then the frame is pending, in the cursor.
  */
 #pragma once
 
 #include "agent/runtime/luajit/walker_state.h"
 
-/* Emits the pending frame. AT: its caller's instruction, COOKIE: of the caller's prototype; 0: it
- * was not called by Lua. */
+/* Emits the pending frame, if there is one. AT: the address of its caller's instruction; 0: the
+ * caller is not Lua. COOKIE: the cookie of the caller's prototype. */
 KILN_INLINE void luajit_flush(struct kiln_walk *w, uint64_t at, uint64_t cookie)
 {
 	uint64_t pending = w->cursor.words[LUAJIT_PENDING], both;
@@ -33,7 +33,8 @@ KILN_INLINE void luajit_pend(struct kiln_walk *w, uint32_t kind, uint64_t value,
 	w->cursor.words[LUAJIT_COOKIE] = cookie;
 }
 
-/* The frame that was loaded becomes the pending one; AT: its instruction, if that is known. */
+/* Emits the pending frame, and makes the loaded one pending. KIND: its enum luajit_kind; SHOWN: the
+ * enum kiln_luajit_frame of a Lua function; AT: the address of its instruction, if known. */
 KILN_INLINE void luajit_show(struct kiln_walk *w, int kind, uint32_t shown, uint64_t at)
 {
 	const uint64_t *proto = &w->scratch[LUAJIT_AT_PROTO];
@@ -54,7 +55,8 @@ KILN_INLINE void luajit_show(struct kiln_walk *w, int kind, uint32_t shown, uint
 	luajit_pend(w, shown, at >> 2, cookie);
 }
 
-/* Goes to the frame that LINK, of the frame at hand, leads to. As luajit_frame(). */
+/* Sets the cursor to the frame to which LINK, the link of the current frame, leads. Returns the
+ * same as luajit_frame(). */
 KILN_INLINE int luajit_follow(struct kiln_walk *w, uint64_t link)
 {
 	uint64_t base = w->cursor.words[LUAJIT_BASE], delta = link & ~7ULL;
@@ -65,7 +67,7 @@ KILN_INLINE int luajit_follow(struct kiln_walk *w, uint64_t link)
 		w->value = link;
 		return 0;
 	}
-	/* The next frame lies below this one; a distance that cannot be ends the walk. */
+	/* The next frame lies below this one; an impossible distance ends the walk. */
 	w->cursor.words[LUAJIT_BASE] = delta < LUAJIT_DELTA_MAX ? base - delta : 0;
 	switch (link & 7) {
 	case LUAJIT_FRAME_C:
@@ -83,9 +85,9 @@ KILN_INLINE int luajit_follow(struct kiln_walk *w, uint64_t link)
 }
 
 /*
- * The frame at the cursor's base, of which PC is the place (0: not known): makes it the pending one
- * and goes on to its caller, whose place is in w->value then. SHOWN: enum kiln_luajit_frame of a
- * function of Lua. Non-zero: the caller is of another native frame, or there is none.
+ * Makes the frame at the cursor's base the pending one and goes on to its caller, whose pc is in
+ * w->value then. PC: the frame's pc; 0: not known. SHOWN: the enum kiln_luajit_frame of a Lua
+ * function. Non-zero: the caller belongs to another native frame, or there is none.
  */
 KILN_GLOBAL int luajit_frame(uint32_t slot, uint64_t pc, uint32_t shown)
 {
@@ -114,8 +116,8 @@ KILN_GLOBAL int luajit_frame(uint32_t slot, uint64_t pc, uint32_t shown)
 	return luajit_follow(w, w->scratch[LUAJIT_AT_SLOTS + 1]);
 }
 
-/* The frames from the cursor's base on, up to the one that C code called. PC: the first one's, 0:
- * not known. SHOWN: enum kiln_luajit_frame of the first one. */
+/* Emits the frames from the cursor's base on, up to the one that C code called. PC: that of the
+ * first frame; 0: not known. SHOWN: the enum kiln_luajit_frame of the first frame. */
 KILN_GLOBAL int luajit_group(uint32_t slot, uint64_t pc, uint32_t shown)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -134,12 +136,12 @@ KILN_GLOBAL int luajit_group(uint32_t slot, uint64_t pc, uint32_t shown)
 }
 
 /*
- * Where a group of frames begins. A function that finds it leaves the base in the cursor and the pc
- * in w->value, and returns one of these.
+ * Results of the functions that find where a group of frames begins. They leave the base in the
+ * cursor and the pc in w->value.
  */
 enum luajit_begin {
 	LUAJIT_UNKNOWN = -1,
-	LUAJIT_NO_GROUP, /* the C frame has none; the next one's begins at the cursor's base */
+	LUAJIT_NO_GROUP, /* the C frame has no group; the next C frame's begins at that base */
 	LUAJIT_GROUP,
 };
 

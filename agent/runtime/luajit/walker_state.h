@@ -1,50 +1,51 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What the walk of LuaJIT frames reads: a thread's lua_State, the frame at a base, and the C frames
- * of the interpreter. A part of walker.h.
+ * Reads the structures of LuaJIT: a lua_State, the Lua frame at a base, and the C frames of the
+ * interpreter. A part of walker.h.
  */
 #pragma once
 
 #include "agent/runtime/luajit/walker_data.h"
 
-/* What w->cursor holds. */
+/* Words of w->cursor. */
 enum {
 	LUAJIT_L,      /* the lua_State of the last native frame */
-	LUAJIT_CFRAME, /* the C frame that comes before that one; 0: none */
-	LUAJIT_BASE,   /* of the Lua frame to go on with */
+	LUAJIT_CFRAME, /* the C frame before that of the last native frame; 0: none */
+	LUAJIT_BASE,   /* base of the next Lua frame */
 	LUAJIT_PENDING,
 	LUAJIT_COOKIE, /* of the pending frame */
-	LUAJIT_SEEN,   /* frames looked at, times LUAJIT_SEEN_ONE, and flags */
+	LUAJIT_SEEN,   /* number of frames read, times LUAJIT_SEEN_ONE, and flags */
 };
 
 enum {
-	LUAJIT_VARARG = 1, /* the next frame is the one before, without its variable arguments */
+	LUAJIT_VARARG = 1, /* the next frame is of the same call, without the variable arguments */
 	LUAJIT_SEEN_ONE = 2,
-	/* Of LUAJIT_PENDING. */
+	/* Parts of LUAJIT_PENDING. */
 	LUAJIT_HAS_PENDING = 1 << 3,
 	LUAJIT_PENDING_SHIFT = 4,
 };
 
-/* Where w->scratch holds what: words. */
+/* Indices of words in w->scratch. */
 enum {
-	LUAJIT_AT_SLOTS = 0, /* two below the base: function and link */
+	LUAJIT_AT_SLOTS = 0, /* the two slots below the base: function and link */
 	LUAJIT_AT_FUNC = 2,
 	LUAJIT_AT_PROTO = LUAJIT_AT_FUNC + LUAJIT_FUNC_WORDS,
 	LUAJIT_AT_STATE = LUAJIT_AT_PROTO + LUAJIT_PROTO_SIZE / 8,
-	/* The function (as its slot has it) that is at LUAJIT_AT_FUNC, with its prototype, if it is
-	 * one of Lua; 0: none is. */
+	/* The slot value of the Lua function that is at LUAJIT_AT_FUNC and LUAJIT_AT_PROTO; 0: no
+	 * Lua function is. */
 	LUAJIT_AT_LOADED = LUAJIT_AT_STATE + LUAJIT_L_WORDS,
-	/* A pc, and the distance from the base of what it has called to its own function's base. */
+	/* A pc, and the distance from the base of the function that the call before it has called
+	 * down to the caller's base. */
 	LUAJIT_AT_CALL,
 	LUAJIT_AT_DISTANCE,
-	/* A copy of a part of Lua's stack: where it begins (0: there is none), and the words. */
+	/* A copy of a part of the Lua stack: its address (0: there is no copy), and the words. */
 	LUAJIT_AT_COPIED,
 	LUAJIT_AT_COPY,
 };
 enum { LUAJIT_COPY_WORDS = 32 }; /* a power of 2 */
 _Static_assert(LUAJIT_AT_COPY + LUAJIT_COPY_WORDS <= 72, "struct kiln_walk.scratch");
 
-/* What is at a base. */
+/* Kinds of Lua frames, by the function in the slot below the base. */
 enum luajit_kind {
 	LUAJIT_BROKEN,
 	LUAJIT_BOTTOM, /* the stack begins here */
@@ -52,13 +53,13 @@ enum luajit_kind {
 	LUAJIT_NATIVE, /* a function of C, or a fast function */
 };
 
-/* How sure it is that a base and a pc belong to each other. */
+/* Is there a frame at a base (LUAJIT_FITS_FRAME), and is a pc in its function (LUAJIT_FITS)? */
 enum luajit_fit { LUAJIT_FITS_NOT, LUAJIT_FITS_FRAME, LUAJIT_FITS };
 
 enum {
 	LUAJIT_REG_BASE = 1,	    /* DWARF number of rdx */
-	LUAJIT_SCAN = 96,	    /* places of a C frame that are tried */
-	LUAJIT_DELTA_MAX = 1 << 24, /* bytes: a link that is no pc */
+	LUAJIT_SCAN = 96,	    /* addresses at which luajit_scan() looks for a C frame */
+	LUAJIT_DELTA_MAX = 1 << 24, /* bytes: limit of a link that is a distance, not a pc */
 };
 
 KILN_INLINE struct kiln_luajit *luajit_data(struct kiln_walk *w)
@@ -88,9 +89,9 @@ KILN_INLINE uint64_t luajit_word(uint64_t address)
  */
 
 /*
- * The two words below BASE, function and link, into the scratch; BASE is on the stack that begins
- * at STACK. Frames are small and lie one behind the other, so several are read at once, from BASE
- * downwards. 0, or -1.
+ * Reads the two words below BASE, function and link, into the scratch. BASE is on the Lua stack
+ * that begins at STACK. Frames are small and adjacent, so several are read at once, from BASE
+ * downwards. Returns 0, or non-zero if the words cannot be read.
  */
 KILN_INLINE int luajit_read_slots(struct kiln_walk *w, uint64_t base, uint64_t stack)
 {
@@ -106,7 +107,7 @@ KILN_INLINE int luajit_read_slots(struct kiln_walk *w, uint64_t base, uint64_t s
 		w->scratch[LUAJIT_AT_COPIED] = from;
 	}
 	i = (base - 16 - from) >> 3;
-	/* Else the compiler drops the masks, which the verifier needs. */
+	/* Keeps the compiler from dropping the masks, which the verifier needs. */
 	asm volatile("" : "+r"(i));
 	w->scratch[LUAJIT_AT_SLOTS] = w->scratch[LUAJIT_AT_COPY + (i & (LUAJIT_COPY_WORDS - 1))];
 	w->scratch[LUAJIT_AT_SLOTS + 1] =
@@ -114,7 +115,7 @@ KILN_INLINE int luajit_read_slots(struct kiln_walk *w, uint64_t base, uint64_t s
 	return 0;
 }
 
-/* Reads the frame at BASE into the scratch; its enum luajit_kind. */
+/* Reads the frame at BASE into the scratch. Returns its enum luajit_kind. */
 KILN_GLOBAL int luajit_load(uint32_t slot, uint64_t base)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -128,7 +129,7 @@ KILN_GLOBAL int luajit_load(uint32_t slot, uint64_t base)
 		return LUAJIT_BROKEN;
 	if (luajit_read_slots(w, base, stack))
 		return LUAJIT_BROKEN;
-	/* A function that has called itself is there already. */
+	/* A function that has called itself has been read already. */
 	if (w->scratch[LUAJIT_AT_SLOTS] == w->scratch[LUAJIT_AT_LOADED])
 		return LUAJIT_LUA;
 	w->scratch[LUAJIT_AT_LOADED] = 0;
@@ -154,7 +155,7 @@ KILN_GLOBAL int luajit_load(uint32_t slot, uint64_t base)
 	return LUAJIT_LUA;
 }
 
-/* Is the instruction at AT one of the Lua function that was loaded? */
+/* Does the loaded Lua function have the instruction at AT? */
 KILN_INLINE int luajit_has(const struct kiln_walk *w, uint64_t at)
 {
 	uint64_t start = w->scratch[LUAJIT_AT_FUNC + LUAJIT_FUNC_PC / 8];
@@ -164,8 +165,8 @@ KILN_INLINE int luajit_has(const struct kiln_walk *w, uint64_t at)
 }
 
 /*
- * Is PC, which points behind the instruction that is executed or (before the first one) at the
- * first one, of the function of the frame at BASE? An enum luajit_fit.
+ * Loads the frame at BASE. Is PC in its function? PC points behind the instruction that is executed
+ * or, before the first one, at the first one. Returns an enum luajit_fit.
  */
 KILN_INLINE int luajit_fits(struct kiln_walk *w, uint64_t base, uint64_t pc)
 {
@@ -179,7 +180,7 @@ KILN_INLINE int luajit_fits(struct kiln_walk *w, uint64_t base, uint64_t pc)
 	return LUAJIT_FITS_FRAME;
 }
 
-/* The same, as a function of its own. */
+/* luajit_fits() as a function that the verifier checks once. */
 KILN_GLOBAL int luajit_fit(uint32_t slot, uint64_t base, uint64_t pc)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -201,7 +202,7 @@ KILN_INLINE uint64_t luajit_caller(struct kiln_walk *w, uint64_t base, uint64_t 
 	return base - w->scratch[LUAJIT_AT_DISTANCE];
 }
 
-/* Before anything is loaded. */
+/* Marks the scratch as empty, before the first luajit_load() of a call. */
 KILN_INLINE void luajit_begin_loading(struct kiln_walk *w)
 {
 	w->scratch[LUAJIT_AT_LOADED] = w->scratch[LUAJIT_AT_COPIED] = 0;
@@ -211,16 +212,16 @@ KILN_INLINE void luajit_begin_loading(struct kiln_walk *w)
 /* ---- C frames ----------------------------------------------------------------------------------
  */
 
-/* What the C frame at hand is of its lua_State. */
+/* The position of a C frame in the chain of its lua_State. */
 enum luajit_cframe {
-	LUAJIT_CFRAME_NONE,  /* it is not one, or is not linked yet or any more */
-	LUAJIT_CFRAME_FIRST, /* the newest */
-	LUAJIT_CFRAME_NEXT,  /* the one that is older than the last one of the walk */
+	LUAJIT_CFRAME_NONE,  /* not a C frame, or not linked yet or any more */
+	LUAJIT_CFRAME_FIRST, /* the newest C frame */
+	LUAJIT_CFRAME_NEXT,  /* the C frame before the last one of the walk */
 };
 
 /*
- * Is there a C frame at FRAME, and which? Reads its lua_State into the scratch, and makes the
- * cursor that of its lua_State.
+ * Returns the enum luajit_cframe of the C frame at FRAME. Reads its lua_State into the scratch, and
+ * if it is a C frame, sets the cursor to its lua_State and to the previous C frame.
  */
 KILN_GLOBAL int luajit_enter(uint32_t slot, uint64_t frame)
 {
@@ -247,8 +248,8 @@ KILN_GLOBAL int luajit_enter(uint32_t slot, uint64_t frame)
 }
 
 /*
- * The C frame that is nearest above SP, for code whose own frame on top of it has no fixed size:
- * in w->value. Spilled values of a trace are at most 1 KiB. Non-zero: there is none.
+ * Finds the nearest C frame above SP and puts its address into w->value, for code whose own frame
+ * on top of it has no fixed size. Spilled values of a trace are at most 1 KiB. Non-zero: not found.
  */
 KILN_GLOBAL int luajit_scan(uint32_t slot, uint64_t sp)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Attaching to a process. Nothing is read: a threaded Perl's state is in a register where the walk
- * meets it, and one without threads has it in variables of its file. Loop thread.
+ * Attaching to a process. Nothing is read from it: the walk finds the state of a threaded Perl in a
+ * register, and a Perl without threads has its state in variables of its file. Loop thread.
  */
 #include "agent/runtime/perl/perl.h"
 

@@ -59,7 +59,7 @@ const struct perl_layout *perl_layout_of(unsigned int minor)
 {
 	const struct perl_layout *found = NULL;
 
-	/* Odd ones are in development: they change from one release to the next. */
+	/* Odd minor versions are in development, and change from one release to the next. */
 	if (minor < PERL_MINOR_MIN || minor > PERL_MINOR_MAX || minor % 2)
 		return NULL;
 	for (size_t i = 0; i < ARRAY_SIZE(layouts); i++)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The name, file and line of a frame of Perl: from the text that the walker sent, else from memory.
- * Then the COP is read before and after the names, because it may be freed and its memory reused in
- * between. Both times it must have the cookie that the walk saw. Loop thread.
+ * The name, file and line of a Perl frame: from the text that the walker sent, else from memory. If
+ * from memory, the COP is read before and after the names, because it may be freed and its memory
+ * reused in between. Both times it must have the cookie that the walk saw. Loop thread.
  */
 #include "agent/runtime/perl/perl.h"
 
@@ -50,7 +50,7 @@ static void add_code(uint64_t code, const char *file, struct perl_text *t)
 	}
 }
 
-/* Subs without name are told apart by the place where they begin. */
+/* Appends the place where a sub without a name begins, which tells such subs apart. */
 static void add_start(const struct parts *parts, struct perl_text *t)
 {
 	char line[16];
@@ -129,7 +129,7 @@ int perl_read_text(void *state, const struct kiln_text *text, char *scratch, siz
 /* ---- from memory -------------------------------------------------------------------------------
  */
 
-/* Is it the COP that the walk saw, as far as the frame tells? */
+/* Does the COP's COOKIE match the part of it that the frame's WORDS hold? */
 static bool is_same(const uint64_t words[2], uint32_t cookie)
 {
 	uint32_t mask = kind_of(words) == KILN_PERL_ANON ? 0xff : KILN_PERL_LINE_MAX;
@@ -181,7 +181,7 @@ static int read_place(const struct perl_process *p, const struct target_memory *
 	}
 }
 
-/* The name of FILE, as a COP has it. */
+/* Reads the name of the file FILE, which is a struct place's. */
 static int read_file(const struct perl_process *p, const struct target_memory *m,
 		     const uint64_t words[2], uint64_t file, struct perl_text *t, const char **ret)
 {
@@ -202,7 +202,7 @@ static int read_file(const struct perl_process *p, const struct target_memory *m
 	return 0;
 }
 
-/* A sub of a package that has no GV: its stash and its name are the CV's. */
+/* Reads the names of a sub that has no GV from its CV, which has the stash and the name. */
 static int read_named(const struct perl_process *p, const struct target_memory *m, uint64_t cv,
 		      struct perl_text *t, struct parts *ret)
 {
@@ -216,7 +216,7 @@ static int read_named(const struct perl_process *p, const struct target_memory *
 		r = perl_read_word(m, body + PERL_CV_STASH, &stash);
 	if (r == 0)
 		r = perl_read_word(m, body + PERL_CV_GV, &name);
-	/* Or it has got a GV since. */
+	/* The sub has got a GV since. */
 	if (r == 0 && !(flags & PERL_CVF_NAMED))
 		return perl_gv_name(p->layout, m, name, t, &ret->package, &ret->name);
 	if (r == 0)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Perl 5, as one of the runtimes of agent/runtime/runtime.h. The parts share the layout of a
- * version's structures and what was found in the interpreter's file.
+ * Perl 5, as one of the runtimes of agent/runtime/runtime.h. Declares what the parts share: the
+ * layouts of the versions' structures, the data found in the interpreter's file, and the readers of
+ * Perl's objects.
  */
 #pragma once
 
@@ -12,7 +13,7 @@ enum {
 	PERL_MINOR_MIN = 26,
 	PERL_MINOR_MAX = 44,
 	PERL_NAME_MAX = 512,  /* bytes of a name or a package in the process; the rest is cut off */
-	PERL_PATH_MAX = 1024, /* of a file's name */
+	PERL_PATH_MAX = 1024, /* bytes of a file's name */
 };
 
 /* Offsets, in bytes, that differ between Perl versions. walker_data.h has those that are the same
@@ -24,15 +25,15 @@ struct perl_layout {
 	uint16_t context_size, sub_cv, oldmark, stackinfo_type;
 	/* enum opcode (opnames.h) */
 	uint16_t nextstate, dbstate, sort, entersub;
-	/* struct xpvhv_aux from the body on (hv.h); 0: it lies behind the array */
+	/* Offset of struct xpvhv_aux in an HV's body (hv.h); 0: it lies behind the array. */
 	uint16_t stash_aux;
 	bool defer_catches; /* _invoke_defer_block() of pp_ctl.c has a JMPENV */
 };
 
-/* The layout of 5.MINOR; NULL when that is not known. */
+/* The layout of Perl 5.MINOR; NULL if that version is not supported. */
 const struct perl_layout *perl_layout_of(unsigned int minor);
 
-/* What a file has; addresses are ELF virtual ones, 0: not there. */
+/* Data found in a file; ELF virtual addresses, 0: not there. */
 struct perl_image {
 	struct runtime_image base;
 	unsigned int minor;
@@ -65,40 +66,40 @@ void perl_detach(void *state);
 /* ---- texts -------------------------------------------------------------------------------------
  */
 
-/* Room for texts, as UTF-8, each with a NUL. What does not fit is cut off. */
+/* A buffer for UTF-8 strings, each with a NUL. A string that does not fit is cut off. */
 struct perl_text {
 	char *at;
 	size_t left;
 };
 
-/* Bytes of a text that is being written at T. */
+/* Appends S to the string that is being written at the end of T. */
 void perl_text_add(struct perl_text *t, const char *s);
-/* ... of LEN bytes, which are UTF-8 or, each a character, Latin-1. */
+/* The same for LEN bytes of UTF-8 or, without UTF8, of Latin-1. */
 void perl_text_bytes(struct perl_text *t, const uint8_t *bytes, size_t len, bool utf8);
-/* Ends the text that began at START, which is where T was then. */
+/* Ends the string that began at START, the t->at of that time, and returns it. */
 const char *perl_text_end(struct perl_text *t, char *start);
 
-/* The head of an SV, but for its body and its references. */
+/* The head of an SV, without its body and its reference count. */
 struct perl_sv {
 	uint32_t flags;
 	uint64_t u; /* sv_u */
 };
-/* The SV at ADDRESS, which is one of TYPE; RET may be NULL. */
+/* Reads the SV at ADDRESS; *RET_BODY: its sv_any. -EFAULT: it is not of TYPE. RET may be NULL. */
 int perl_read_sv(const struct target_memory *m, uint64_t address, uint32_t type, uint64_t *ret_body,
 		 struct perl_sv *ret);
 
-/* Texts into T; *RET is one of them. */
+/* Reads the string of the HEK at ADDRESS into T; *RET points to it there. */
 int perl_hek(const struct target_memory *m, uint64_t address, struct perl_text *t,
 	     const char **ret);
-/* The name of the package whose stash is at ADDRESS. */
+/* The same for the name of the package whose stash is at ADDRESS. */
 int perl_stash_name(const struct perl_layout *l, const struct target_memory *m, uint64_t address,
 		    struct perl_text *t, const char **ret);
-/* The name of the GV at ADDRESS, and of its package. */
+/* The same for the names of the GV at ADDRESS and of its package. */
 int perl_gv_name(const struct perl_layout *l, const struct target_memory *m, uint64_t address,
 		 struct perl_text *t, const char **ret_package, const char **ret);
-/* Where the name is of the file whose GV ("_<file") is at ADDRESS. */
+/* The address of the name of the file whose GV ("_<file") is at ADDRESS. */
 int perl_gv_file(const struct target_memory *m, uint64_t address, uint64_t *ret);
-/* Adds the C string at ADDRESS; its kiln_perl_file_cookie(). */
+/* Appends the C string at ADDRESS to T. *RET_COOKIE: its kiln_perl_file_cookie(). */
 int perl_c_string(const struct target_memory *m, uint64_t address, struct perl_text *t,
 		  uint64_t *ret_cookie);
 

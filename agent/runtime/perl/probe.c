@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Is a file Perl, which version, and where is what the walk needs? By the symbols that it exports,
- * which distributions cannot strip because extension modules link against them. Any thread; nothing
- * is shared.
+ * Recognizes Perl's file and its version, and finds the data for the walk, by the symbols that the
+ * file exports. Distributions cannot strip these, because extension modules link against them. Any
+ * thread; nothing is shared.
  */
 #include "agent/runtime/perl/perl.h"
 
 #include <elf.h>
 
 enum {
-	RUNOPS_BYTES = 64, /* of the loop of ops that are looked at */
+	RUNOPS_BYTES = 64, /* bytes of the loop of ops that are searched */
 	RUNOPS_MAX = 4096,
 };
 
@@ -111,8 +111,8 @@ static bool read_version(struct probe *b, const struct image *image)
 }
 
 /*
- * The function gets the state in rdi. Returns how many bytes of it run before the state is in rbx,
- * where it stays; 0: the state is not kept there.
+ * Perl_runops_standard() gets the interpreter's state in rdi. Returns the bytes of its code before
+ * the state is in rbx, where it stays; 0: the state is not kept in rbx.
  */
 static uint32_t find_state(const struct image *image, uint64_t runops)
 {

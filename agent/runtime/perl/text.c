@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Texts of a Perl process: names of symbols, packages and files. All is foreign: kinds are checked,
- * lengths capped, and what comes out is UTF-8. Loop thread.
+ * Reads strings of a Perl process: names of symbols, packages and files. All memory is foreign:
+ * types are checked, lengths are capped, and the results are valid UTF-8. Loop thread.
  */
 #include "agent/runtime/perl/perl.h"
 
@@ -120,7 +120,7 @@ int perl_stash_name(const struct perl_layout *l, const struct target_memory *m, 
 	r = perl_read_word(m, aux + PERL_AUX_NAME, &name);
 	if (r == 0)
 		r = target_read(m, aux + PERL_AUX_NAME_COUNT, &count, sizeof(count));
-	/* Then it has several names, and this one comes first. */
+	/* With a count, `name` is an array of several names; the first one is used. */
 	if (r == 0 && count)
 		r = perl_read_word(m, name, &name);
 	return r < 0 ? r : perl_hek(m, name, t, ret);
@@ -135,7 +135,7 @@ int perl_gv_name(const struct perl_layout *l, const struct target_memory *m, uin
 
 	if (r < 0)
 		return r;
-	/* The effective one, of those that share what they stand for (gv_efullname4() of gv.c). */
+	/* Use the effective GV of those that share a gp (gv_efullname4() of gv.c). */
 	if (sv.u && perl_read_word(m, sv.u + PERL_GP_EGV, &egv) == 0 && egv && egv != address &&
 	    perl_read_sv(m, egv, PERL_SVT_PVGV, &egv_body, NULL) == 0)
 		body = egv_body;
@@ -144,7 +144,7 @@ int perl_gv_name(const struct perl_layout *l, const struct target_memory *m, uin
 		r = perl_read_word(m, body + PERL_GV_STASH, &stash);
 	if (r < 0)
 		return r;
-	/* Perl's own word for the package of what was deleted. */
+	/* Perl's own name for the package of a GV whose package was deleted. */
 	if (!stash || perl_stash_name(l, m, stash, t, ret_package) < 0)
 		*ret_package = "__ANON__";
 	return perl_hek(m, name, t, ret);
@@ -170,7 +170,7 @@ int perl_c_string(const struct target_memory *m, uint64_t address, struct perl_t
 	size_t len = 0, part;
 	int r;
 
-	/* Up to its NUL, in pieces that end where a page may. */
+	/* Read up to the NUL, in pieces that do not cross the end of a page. */
 	do {
 		part = MIN(CHUNK - (address + len) % CHUNK, sizeof(bytes) - len);
 		r = target_read(m, address + len, bytes + len, part);
@@ -179,7 +179,7 @@ int perl_c_string(const struct target_memory *m, uint64_t address, struct perl_t
 		len += part;
 	} while (len < sizeof(bytes) && !memchr(bytes + len - part, 0, part));
 	len = strnlen((char *)bytes, len);
-	/* As the walker reads it: with a NUL at the end, whatever its length. */
+	/* The same words as the walker's: a longer name is cut and ends with a NUL. */
 	memcpy(words, bytes, MIN(len, sizeof(words) - 1));
 	*ret_cookie = kiln_perl_file_cookie(words);
 	perl_text_bytes(t, bytes, len, true);

@@ -3,19 +3,20 @@
  * The walk of Perl frames (5.26 to 5.44), on top of bpf/unwind.h; for BPF and for the host.
  *
  * Perl_runops_standard() runs one op after the other. Calls from Perl to Perl stay within it; each
- * time that C code calls Perl, a new native frame of it begins. What is under way lies in stacks
- * of contexts (PERL_CONTEXT), one stack for each struct stackinfo, newest first: subs, formats,
- * evals, files, and blocks and loops between them. A context that C code entered has no op to
- * return to, so it ends the group of contexts of one native frame. Where a context was entered
- * from is its blk_oldcop; where the newest one is, PL_curcop. docs/unwinding/perl.md has the
- * sources of all this.
+ * time that C code calls Perl, a new native frame of it begins. Everything that was entered and not
+ * left lies in stacks of contexts (PERL_CONTEXT), one stack for each struct stackinfo, newest
+ * first: subs, formats, evals, files, and blocks and loops between them. A context that C code
+ * entered has no op to return to, so it ends the group of contexts of one native frame. The place
+ * from which a context was entered is its blk_oldcop; the place in the newest context is PL_curcop.
+ * docs/unwinding/perl.md has the sources of all this.
  *
- * The newest contexts need not be those of the native frame nearest to the leaf: that may be on its
- * way in or out, and a sort or a regular expression keeps its context between two calls of its
- * code. PL_op tells these apart. eval {} in code that C called makes one more native frame without
- * a context that C entered (docatch() of pp_ctl.c); it is told by the JMPENV on the C stack.
+ * The newest contexts may not belong to the native frame nearest to the leaf: that frame may be
+ * entering or leaving Perl, and a sort or a regular expression keeps its context between two calls
+ * of its code. PL_op tells these cases apart. eval {} in code that C called makes one more native
+ * frame without a context that C entered (docatch() of pp_ctl.c); the JMPENV on the C stack shows
+ * it.
  *
- * All that is read is foreign: every loop has a constant bound.
+ * All memory that is read is foreign: every loop has a constant bound.
  */
 #pragma once
 
@@ -25,8 +26,9 @@
  */
 
 /*
- * The statement at hand is that which the newest sub was called from. Has the sub not begun one of
- * its own yet (START is its first), as opposed to having called itself?
+ * The newest sub was called from the current statement. Is that because the sub has not begun a
+ * statement of its own yet, and not because it has called itself? START: the sub's first op;
+ * OLDMARK: the oldmark of its context.
  */
 KILN_INLINE int perl_is_entered(const struct kiln_walk *w, uint64_t start, uint32_t oldmark)
 {
@@ -37,15 +39,16 @@ KILN_INLINE int perl_is_entered(const struct kiln_walk *w, uint64_t start, uint3
 		return 1;
 	if ((perl_word(op + PERL_OP_TYPE) & PERL_OP_TYPE_MASK) != p->entersub)
 		return 0;
-	/* Its arguments' mark is taken before its context is made. */
+	/* entersub pops the mark of the arguments before it makes the context. */
 	marks = perl_word(perl_base(w) + p->at.markstack);
 	mark = perl_word(perl_base(w) + p->at.markstack_ptr);
 	return (uint32_t)((mark - marks) / 4) == oldmark;
 }
 
 /*
- * The sub or format CV, which was called from OLDCOP with OLDMARK marks: into w->value and
- * w->scratch[0], as perl_emit() wants them. Non-zero, an enum kiln_missing: it is none.
+ * Reads the sub or format CV, which was called from OLDCOP with OLDMARK marks, and puts the
+ * arguments of perl_emit() into w->value and w->scratch[0]. Returns 0, or an enum kiln_missing if
+ * CV is not a sub or format.
  */
 KILN_GLOBAL int perl_sub(uint32_t slot, uint64_t cv, uint64_t oldcop, uint32_t oldmark)
 {
@@ -87,10 +90,10 @@ KILN_GLOBAL int perl_sub(uint32_t slot, uint64_t cv, uint64_t oldcop, uint32_t o
  */
 
 /*
- * A context that has no op to return to (perl_set(PERL_DONE)) was entered by C code, and the group
- * ends with it; or it was called by the last op of code that is no sub, which C code runs: the
- * block of a sort, code in a regular expression, a defer block. TYPE is that of the context before
- * it, or PERL_NO_CONTEXT. Does the group go on with that?
+ * A context that has no op to return to (perl_set(PERL_DONE)) was entered by C code: the group ends
+ * with it. Or it was called by the last op of code that C code runs and that is not a sub: the
+ * block of a sort, code in a regular expression, a defer block. TYPE: the type of the context
+ * before it, or PERL_NO_CONTEXT. Does that context belong to the same group?
  */
 KILN_INLINE int perl_goes_on(const struct kiln_walk *w, uint32_t type)
 {
@@ -103,7 +106,8 @@ KILN_INLINE int perl_goes_on(const struct kiln_walk *w, uint32_t type)
 	return kind == PERL_CXT_SUB && (type & PERL_CXP_SUB_RE);
 }
 
-/* The group ends here. 0: another one is of the same native frame. */
+/* Ends the group. PLAIN: it was entered without a JMPENV. Returns 0 if the next group is of the
+ * same native frame, else 1. */
 KILN_INLINE int perl_end_group(struct kiln_walk *w, int plain)
 {
 	perl_clear(w, PERL_OPEN | PERL_PLAIN | PERL_DONE);
@@ -115,12 +119,13 @@ KILN_INLINE int perl_end_group(struct kiln_walk *w, int plain)
 	return 0;
 }
 
-/* The stack at hand has no more contexts. As perl_context(). */
+/* Called when the current stack has no more contexts. Returns the same as perl_context(). */
 KILN_INLINE int perl_end_stack(struct kiln_walk *w)
 {
 	uint32_t type = perl_stack_type(w);
-	/* Code that has no context of its own: the block of a sort, code in a regular expression. C
-	 * code that has made another stack may not have called Perl yet. */
+	/* Does the stack have contexts, and does C code run code on it that has no context of its
+	 * own: the block of a sort, code in a regular expression? On other stacks, the C code that
+	 * made the stack may not have called Perl yet. */
 	int open = perl_has(w, PERL_OPEN) && perl_calls_again(type);
 
 	if (type == PERL_SI_MAIN) {
@@ -134,8 +139,8 @@ KILN_INLINE int perl_end_stack(struct kiln_walk *w)
 }
 
 /*
- * The group is done, unless the context at hand, of TYPE, is of it too. As perl_context(), but
- * negative: it is.
+ * Ends the group, unless the current context, of type TYPE, belongs to it too: then it returns a
+ * negative number. Otherwise returns the same as perl_context().
  */
 KILN_INLINE int perl_is_done(struct kiln_walk *w, uint32_t type)
 {
@@ -147,14 +152,14 @@ KILN_INLINE int perl_is_done(struct kiln_walk *w, uint32_t type)
 	if (type != PERL_NO_CONTEXT && kind != PERL_CXT_SUB && kind != PERL_CXT_FORMAT &&
 	    kind != PERL_CXT_EVAL)
 		return -1;
-	/* Was the sub called by C code that catches what it throws (G_EVAL)? Then the context
-	 * before it is an eval without an op to return to (create_eval_scope() of pp_ctl.c). */
+	/* If C code called the sub and catches its exceptions (G_EVAL), the context before it is an
+	 * eval without an op to return to (create_eval_scope() of pp_ctl.c). */
 	if (kind == PERL_CXT_EVAL && (type & PERL_CXP_EVALBLOCK) && type != PERL_NO_CONTEXT)
 		plain = w->scratch[PERL_CX_RETOP / 8] != 0;
 	return perl_end_group(w, plain);
 }
 
-/* Emits the frame of the context in the scratch. Non-zero: it stands for none. */
+/* Emits the frame of the context in the scratch. Non-zero: the context has no frame. */
 KILN_INLINE int perl_frame(struct kiln_walk *w)
 {
 	const struct kiln_perl *p = perl_data(w);
@@ -167,7 +172,7 @@ KILN_INLINE int perl_frame(struct kiln_walk *w)
 			return -1;
 		code = type & PERL_CXP_REAL ? KILN_PERL_EVAL : KILN_PERL_REQUIRE;
 		w->value = code << 3 | KILN_PERL_CODE;
-		/* Not begun: its place is not known. */
+		/* Emit it unless it has not begun a statement: then its place is not known. */
 		if (oldcop != w->cursor.words[PERL_COP] || !perl_has(w, PERL_NEWEST))
 			(void)perl_emit(w->slot, 0);
 		return 0;
@@ -189,8 +194,8 @@ KILN_INLINE int perl_frame(struct kiln_walk *w)
 }
 
 /*
- * Looks at the context at hand: emits its frame and goes on to the one before. 0: that is of the
- * same native frame, or may be; 1: it is not, or there is none.
+ * Emits the frame of the current context, if it has one, and goes on to the context before. Returns
+ * 0 if that context is, or may be, of the same native frame; 1 if it is not, or there is none.
  */
 KILN_GLOBAL int perl_context(uint32_t slot)
 {
@@ -228,8 +233,9 @@ KILN_GLOBAL int perl_context(uint32_t slot)
 	if (!has_frame)
 		return 0;
 	perl_clear(w, PERL_NEWEST);
-	/* While another file is compiled PL_compiling is of that: the place of what compiled it is
-	 * that of the statement which did, and that is where the BEGIN block is. */
+	/* PL_compiling as the caller: the caller's code was being compiled. By now PL_compiling may
+	 * be about another file, so the place stays that of the statement in the BEGIN block, which
+	 * is where the caller's code has the block. */
 	if (oldcop != perl_base(w) + perl_data(w)->at.compiling)
 		w->cursor.words[PERL_COP] = oldcop;
 	if (!retop)
@@ -240,8 +246,8 @@ KILN_GLOBAL int perl_context(uint32_t slot)
 /* ---- native frames -----------------------------------------------------------------------------
  */
 
-/* Where the interpreter's state is; what is added to the offsets of its variables. 0: not known,
- * or the native frame is not there any more. */
+/* The address of the interpreter's state, to which the offsets of its variables are added. 0: not
+ * known, or the native frame has been removed already. */
 KILN_INLINE uint64_t perl_find_base(struct kiln_walk *w)
 {
 	const struct kiln_perl *p = perl_data(w);
@@ -258,7 +264,7 @@ KILN_INLINE uint64_t perl_find_base(struct kiln_walk *w)
 	return w->regs.extra;
 }
 
-/* Passes the JMPENVs of what is younger than the native frame at hand. How many there were. */
+/* Passes the JMPENVs that are younger than the current native frame. Returns their number. */
 KILN_INLINE int perl_pass_envs(struct kiln_walk *w)
 {
 	uint64_t env = w->cursor.words[PERL_ENV], next;
@@ -266,7 +272,7 @@ KILN_INLINE int perl_pass_envs(struct kiln_walk *w)
 
 	for (int i = 0; i < PERL_ENVS && env && env < w->regs.sp; i++) {
 		next = perl_word(env + PERL_JMPENV_PREV);
-		/* The first of all is not on the stack. */
+		/* The oldest JMPENV is not on the stack. */
 		env = next > env ? next : 0;
 		n++;
 	}
@@ -274,12 +280,13 @@ KILN_INLINE int perl_pass_envs(struct kiln_walk *w)
 	return n;
 }
 
-/* The first native frame of BASE's interpreter. As perl_align(). */
+/* Begins with the first native frame of the interpreter at BASE. Returns as perl_align(). */
 KILN_INLINE int perl_begin(struct kiln_walk *w, uint64_t base)
 {
 	const struct kiln_perl *p = perl_data(w);
 
-	/* What was seen counts for the sample: another frame may lead to another interpreter. */
+	/* The count of contexts and stacks is of the whole sample, and is kept: another native
+	 * frame may be of another interpreter. */
 	w->cursor.words[PERL_COUNTS] =
 	    (w->cursor.words[PERL_COUNTS] & PERL_SEEN_MASK) | PERL_NEWEST | PERL_FIRST;
 	w->cursor.words[PERL_BASE] = base | PERL_BEGUN;
@@ -291,7 +298,7 @@ KILN_INLINE int perl_begin(struct kiln_walk *w, uint64_t base)
 	return perl_align(w->slot);
 }
 
-/* The frames of the native frame in w->regs. */
+/* Emits the frames of the native frame in w->regs. */
 KILN_GLOBAL int perl_walk(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -310,8 +317,8 @@ KILN_GLOBAL int perl_walk(uint32_t slot)
 		if (perl_begin(w, base))
 			return 0;
 	} else if (perl_pass_envs(w) && perl_has(w, PERL_PLAIN)) {
-		/* docatch(): the last native frame's contexts are of this one too, and are shown.
-		 */
+		/* docatch(): the contexts of the last native frame are also those of this one, and
+		 * have been emitted. */
 		return 0;
 	}
 	for (int i = 0; i < KILN_PERL_CONTEXTS_MAX + KILN_MAX_USER_FRAMES; i++) {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * A part of walker.h: emits frames and, ahead of the sample, the names of those that were not
- * emitted lately (bpf/text.h), because COPs, closures and whole processes may be gone soon.
+ * A part of walker.h: emits frames, and sends the names of frames that were not emitted recently
+ * ahead of the sample (bpf/text.h), because COPs, closures and whole processes may be gone soon.
  */
 #pragma once
 
 #include "agent/runtime/perl/walker_place.h"
 
-/* The text of the HEK at ADDRESS, into DST of SIZE bytes. 1: it is UTF-8; 0: Latin-1; negative: it
- * cannot be had. */
+/* Copies the string of the HEK at ADDRESS to DST, of SIZE bytes. Returns 1 if it is UTF-8, 0 if it
+ * is Latin-1, negative if it cannot be read or does not fit. */
 KILN_INLINE int perl_read_hek(uint64_t address, char *dst, uint32_t size)
 {
 	uint64_t head = 0;
@@ -42,11 +42,12 @@ KILN_INLINE uint64_t perl_stash_hek(struct kiln_walk *w, uint64_t address)
 		return 0;
 	name = w->scratch[PERL_AUX_NAME / 8];
 	count = (uint32_t)(w->scratch[PERL_AUX_NAME_COUNT / 8] >> 32);
-	/* Then it has several names, and this one comes first. */
+	/* With a count, NAME is an array of several names; the first one is used. */
 	return count ? perl_word(name) : name;
 }
 
-/* Where the GV at ADDRESS has name and stash: into the scratch. Non-zero: it is none. */
+/* Reads the addresses of the name and the stash of the GV at ADDRESS into the scratch. Non-zero: it
+ * is not a GV. */
 KILN_INLINE int perl_read_gv(struct kiln_walk *w, uint64_t address)
 {
 	uint64_t body, egv;
@@ -62,7 +63,8 @@ KILN_INLINE int perl_read_gv(struct kiln_walk *w, uint64_t address)
 	return env_read(w->scratch, 16, body + PERL_GV_NAME);
 }
 
-/* The HEKs that name the function of the frame with the first word FIRST. Non-zero: none. */
+/* Finds the HEKs of the package and the name of a frame's function. FIRST: the frame's first word.
+ * Non-zero: not found. */
 KILN_INLINE int perl_name_heks(struct kiln_walk *w, uint64_t first, uint64_t *ret_package,
 			       uint64_t *ret_name)
 {
@@ -90,9 +92,9 @@ KILN_INLINE int perl_name_heks(struct kiln_walk *w, uint64_t first, uint64_t *re
 }
 
 /*
- * Sends the names of the frame of these words, unless they were sent lately. LINES: its line and,
- * in the upper half, the line where its function begins. w->value: the address of its file's name;
- * 0: code of a string.
+ * Sends the names of the frame with the words FIRST and SECOND, unless they were sent recently.
+ * LINES: its line and, in the upper half, the line where its function begins. In: w->value is the
+ * address of the file's name; 0: code of a string.
  */
 KILN_GLOBAL int perl_send_text(uint32_t slot, uint64_t first, uint64_t second, uint64_t lines)
 {
@@ -138,8 +140,9 @@ KILN_GLOBAL int perl_send_text(uint32_t slot, uint64_t first, uint64_t second, u
 }
 
 /*
- * Emits the frame of w->value (the function's address and its kind, or enum kiln_perl_code << 3
- * and KILN_PERL_CODE), which is at w->cursor's COP. START: the first op of ANON.
+ * Emits a frame whose place is the cursor's PERL_COP. In: w->value is the function's address | enum
+ * kiln_perl_frame, or enum kiln_perl_code << 3 | KILN_PERL_CODE. START: the first op of an ANON
+ * sub.
  */
 KILN_GLOBAL int perl_emit(uint32_t slot, uint64_t start)
 {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * A part of walker.h: which of the newest contexts are of the native frame nearest to the leaf.
+ * A part of walker.h: finds the newest context that belongs to the native frame nearest to the
+ * leaf.
  *
- * The thread may have been interrupted while C code enters Perl or leaves it, or between two calls
- * of the code of a sort, of a regular expression or of a function as List::Util has (MULTICALL of
- * cop.h); these keep their context meanwhile. What PL_op is tells:
+ * The thread may have been interrupted while C code enters or leaves Perl, or between two calls of
+ * the code of a sort, of a regular expression or of a function like those of List::Util (MULTICALL
+ * of cop.h); these keep their context between the calls. PL_op tells the cases apart:
  *
  *   NULL                         the loop of ops has come to its end, or has returned
- *   on the C stack               call_sv() calls a sub, or has a method looked up
+ *   on the C stack               call_sv() calls a sub, or looks up a method
  *   pp_leavesub()'s              the sub may be left already
  *   the first op of the newest   its loop may not have begun
  *     context's code
@@ -17,15 +18,15 @@
 
 #include "agent/runtime/perl/walker_emit.h"
 
-/* Of enum opcode, from OP_ENTERSUB on; the same from 5.26 to 5.44. */
+/* Numbers of enum opcode minus OP_ENTERSUB; the same from 5.26 to 5.44. */
 enum { PERL_LEAVESUB = 1, PERL_LEAVESUBLV = 2, PERL_RETURN = 21 };
 
 enum {
-	PERL_CALLER_BYTES = 4096,   /* of call_sv()'s frame */
-	PERL_NEXTSTATE_BYTES = 256, /* of pp_nextstate(), at most */
+	PERL_CALLER_BYTES = 4096,   /* bytes above the loop's frame in which call_sv()'s frame is */
+	PERL_NEXTSTATE_BYTES = 256, /* largest size of pp_nextstate()'s code */
 };
 
-/* The pc in the frame that the one in w->regs has called. */
+/* The pc of the frame that the frame in w->regs has called. */
 KILN_INLINE uint64_t perl_callee(struct kiln_walk *w)
 {
 	uint64_t *words = env_words(w);
@@ -37,17 +38,18 @@ KILN_INLINE uint64_t perl_callee(struct kiln_walk *w)
 	return words[i & (KILN_RECORD_WORDS - 1)] & KILN_FRAME_PC_MASK;
 }
 
-/* What is known of the leaf. */
+/* The state of the interpreter at the leaf. */
 struct perl_leaf {
-	uint64_t op;
-	uint32_t in_loop; /* the native frame is the leaf, not a function of an op */
-	uint32_t kind;	  /* of the newest context, or PERL_NO_CONTEXT */
-	uint32_t begun;	  /* ... whose code has begun a statement */
-	uint32_t called;  /* ... is a sub that C code has called, and has not begun */
-	uint32_t between; /* it is that of C code that calls Perl again and again */
+	uint64_t op;	  /* PL_op */
+	uint32_t in_loop; /* the leaf is in the loop itself, not in the function of an op */
+	uint32_t kind;	  /* kind of the newest context, or PERL_NO_CONTEXT */
+	uint32_t begun;	  /* the code of the newest context has begun a statement */
+	uint32_t called; /* the newest context is a sub that C code called and that has not begun */
+	uint32_t between; /* the newest context is of C code that calls Perl repeatedly */
 };
 
-/* The contexts of the newest stack are of no native frame: C code is between two calls. */
+/* Skips the newest stack: its contexts belong to no native frame, because C code is between two
+ * calls. */
 KILN_INLINE int perl_skip_stack(struct kiln_walk *w)
 {
 	const struct kiln_perl *p = perl_data(w);
@@ -68,9 +70,10 @@ KILN_INLINE uint64_t perl_cv_word(const struct kiln_walk *w, uint32_t offset)
 }
 
 /*
- * Has the op at hand, which leaves a sub, left one that C code called? Its CV is taken out of its
- * context, then PL_curcop is its caller's again, at last the context is taken off. Until then a sub
- * without `return` has the op as its root.
+ * Has the current op, which leaves a sub, already left a sub that C code called? RETURNS: the op is
+ * a `return`. The op first clears the CV in the sub's context, then sets PL_curcop back to the
+ * caller's, at last pops the context. Before that, the op of a sub without `return` is the root of
+ * its CV.
  */
 KILN_INLINE int perl_has_left(struct kiln_walk *w, const struct perl_leaf *leaf, int returns)
 {
@@ -86,14 +89,14 @@ KILN_INLINE int perl_has_left(struct kiln_walk *w, const struct perl_leaf *leaf,
 	if (leaf->kind == PERL_CXT_DEFER || perl_has(w, PERL_CODE) ||
 	    env_read(w->scratch, KILN_PERL_CONTEXT_BYTES, at))
 		return 0;
-	/* What was left there earlier has returned to another statement. */
+	/* A context that was popped there earlier had another statement as its caller. */
 	if (returns && w->scratch[PERL_CX_OLDCOP / 8] != w->cursor.words[PERL_COP])
 		return 0;
 	return !perl_context_word(w, perl_data(w)->sub_cv) && !w->scratch[PERL_CX_RETOP / 8];
 }
 
-/* Is the op at hand, which begins a statement, the first one of the code of the newest context, and
- * not run yet? Then the loop has called another function than the op's. */
+/* Is the current op, which begins a statement, the first op of the newest context's code, and has
+ * it not run yet? If so, the loop has called another function than that of the op. */
 KILN_INLINE int perl_is_about_to(struct kiln_walk *w, const struct perl_leaf *leaf)
 {
 	const struct kiln_perl *p = perl_data(w);
@@ -107,7 +110,7 @@ KILN_INLINE int perl_is_about_to(struct kiln_walk *w, const struct perl_leaf *le
 	       perl_callee(w) - perl_word(first + PERL_OP_PPADDR) >= PERL_NEXTSTATE_BYTES;
 }
 
-/* As perl_align(), by an op that is one. */
+/* perl_align() for a PL_op that points to a real op. */
 KILN_INLINE int perl_align_op(struct kiln_walk *w, const struct perl_leaf *leaf)
 {
 	const struct kiln_perl *p = perl_data(w);
@@ -133,8 +136,9 @@ KILN_INLINE int perl_align_op(struct kiln_walk *w, const struct perl_leaf *leaf)
 }
 
 /*
- * Finds the first context that is of the native frame in w->regs, the first of the interpreter. 0:
- * the walk goes on with the context at hand; non-zero: it has none.
+ * Finds the first context of the native frame in w->regs, which is the interpreter's first native
+ * frame in this walk. Returns 0 if the current context is the one; non-zero if the native frame has
+ * no contexts.
  */
 KILN_GLOBAL int perl_align(uint32_t slot)
 {
@@ -159,12 +163,12 @@ KILN_GLOBAL int perl_align(uint32_t slot)
 		return leaf.between ? perl_skip_stack(w) : 0;
 	low = w->leaf[ARCH_REG_SP] - KILN_RED_ZONE;
 	if (!leaf.in_loop && leaf.op >= low && leaf.op < w->regs.sp) {
-		/* call_sv() is younger than this loop. */
+		/* call_sv() was called by code that this loop runs. */
 		if (leaf.called)
 			perl_set(w, PERL_TWO);
 		return 0;
 	}
 	if (leaf.op - w->regs.sp < PERL_CALLER_BYTES)
-		return !leaf.called; /* it has made this loop */
+		return !leaf.called; /* call_sv() has called this loop */
 	return perl_align_op(w, &leaf);
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * A part of walker.h: where a frame is, by the COP of its statement.
+ * A part of walker.h: finds the place of a frame by the COP of its statement.
  */
 #pragma once
 
 #include "agent/runtime/perl/walker_stack.h"
 
-/* Where the name of a file is that a COP has: a string or, not threaded, a GV named "_<file". */
+/* The address of the file name of a COP. FILE: the COP's member, which is that address or, not
+ * threaded, a GV named "_<file". */
 KILN_INLINE uint64_t perl_file_name(const struct kiln_perl *p, uint64_t file)
 {
 	if (p->kind != KILN_PERL_STATE_GLOBAL || !file)
@@ -14,7 +15,7 @@ KILN_INLINE uint64_t perl_file_name(const struct kiln_perl *p, uint64_t file)
 	return perl_word(perl_word(file + PERL_SV_ANY) + PERL_GV_NAME) + PERL_HEK_KEY + 2;
 }
 
-/* Is it the name of a string: "(eval 12)"? */
+/* Is the file name at NAME that of a string, such as "(eval 12)"? */
 KILN_INLINE int perl_is_eval(uint64_t name)
 {
 	return (perl_word(name) & 0xffffffffffff) == 0x206c61766528; /* "(eval " */
@@ -30,7 +31,7 @@ KILN_INLINE uint64_t perl_file_cookie(struct kiln_walk *w, uint64_t address)
 	return kiln_perl_file_cookie(w->scratch);
 }
 
-/* Reads COP. Non-zero: it is no statement. */
+/* Reads COP into RET. Non-zero: COP is not a statement. */
 KILN_INLINE int perl_read_cop(struct kiln_walk *w, uint64_t cop, struct perl_cop *ret)
 {
 	const struct kiln_perl *p = perl_data(w);
@@ -42,15 +43,15 @@ KILN_INLINE int perl_read_cop(struct kiln_walk *w, uint64_t cop, struct perl_cop
 }
 
 /*
- * The second word of a frame of KIND at the COP AT; *RET_PLACE: the place and, above it, the byte
- * of the cookie that go into the first one; *RET: what the COP tells. START: for ANON, the line
- * where it begins.
+ * Returns the second word of a frame of KIND at the COP AT. *RET_PLACE: the enum kiln_perl_place
+ * and, above it, the byte of the cookie, which both go into the first word. *RET: the COP's
+ * members. START: for ANON, the line where the sub begins.
  */
 KILN_INLINE uint64_t perl_place(struct kiln_walk *w, uint32_t kind, uint64_t at, uint32_t start,
 				struct perl_cop *ret, uint32_t *ret_place)
 {
 	const struct kiln_perl *p = perl_data(w);
-	/* What is being compiled is where PL_compiling says; it is no op. */
+	/* While code is compiled, AT is PL_compiling, which has a place but is not an op. */
 	int compiling = at == perl_base(w) + p->at.compiling;
 	struct perl_cop cop = {};
 	uint32_t cookie, before;

@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * A part of walker.h: what the walk keeps between two native frames, and the stacks of contexts.
+ * A part of walker.h: the walk's state between two native frames, and the stacks of contexts.
  */
 #pragma once
 
 #include "agent/runtime/perl/walker_data.h"
 
-/* What w->cursor holds. */
+/* Words of w->cursor. */
 enum {
-	PERL_BASE,    /* the interpreter's state and PERL_BEGUN; 0: not begun */
-	PERL_STACK,   /* the struct stackinfo at hand */
+	PERL_BASE,    /* address of the interpreter's state | PERL_BEGUN; 0: not begun */
+	PERL_STACK,   /* the current struct stackinfo */
 	PERL_CONTEXT, /* its next context */
-	PERL_COUNTS,  /* how many contexts are left in it, enum perl_flags, how many contexts and
-		       * stacks were seen in this sample (24 bits), si_type of the stack */
-	PERL_COP,     /* where the next frame is */
-	PERL_ENV,     /* the newest JMPENV that is older than the native frame at hand */
+	PERL_COUNTS,  /* from the low bits on: contexts left in the stack, enum perl_flags, contexts
+		       * and stacks seen in this sample (24 bits), si_type of the stack */
+	PERL_COP,     /* the COP of the next frame */
+	PERL_ENV,     /* the newest JMPENV that is older than the current native frame */
 };
 
 enum { PERL_BEGUN = 1, PERL_TYPE_SHIFT = 56, PERL_ENVS = 8 };
 
 enum perl_flags {
-	PERL_LEFT = (1 << 23) - 1, /* how many contexts */
-	PERL_NEWEST = 1 << 23,	   /* no frame was found */
-	PERL_FIRST = 1 << 24,	   /* no context was looked at */
-	PERL_OPEN = 1 << 25,	   /* contexts of this stack are of the native frame at hand */
+	PERL_LEFT = (1 << 23) - 1, /* mask: contexts left in the stack */
+	PERL_NEWEST = 1 << 23,	   /* no frame was found yet */
+	PERL_FIRST = 1 << 24,	   /* no context was read yet */
+	PERL_OPEN = 1 << 25,	   /* contexts of this stack are of the current native frame */
 	PERL_TWO = 1 << 26,	   /* the newest group has no native frame */
 	PERL_PLAIN = 1 << 27,	   /* the last group was entered without a JMPENV */
 	PERL_OVER = 1 << 28,
-	PERL_DONE = 1 << 29, /* the group is done, unless the next context says no */
-	PERL_CODE = 1 << 30, /* the stack is of C code that runs code which is no sub */
+	PERL_DONE = 1 << 29, /* the group ends here, unless the next context belongs to it */
+	PERL_CODE = 1 << 30, /* on this stack, C code runs code that is not a sub */
 };
-enum { PERL_NO_CONTEXT = 256 }; /* as the type of a context */
+enum { PERL_NO_CONTEXT = 256 }; /* in place of a context's type: there is none */
 
 #define PERL_SEEN_ONE  (1ULL << 32)
 #define PERL_SEEN_MASK (0xffffffULL << 32)
@@ -68,7 +68,7 @@ KILN_INLINE uint32_t perl_left(const struct kiln_walk *w)
 	return (uint32_t)w->cursor.words[PERL_COUNTS] & PERL_LEFT;
 }
 
-/* si_type of the stack at hand. */
+/* si_type of the current stack. */
 KILN_INLINE uint32_t perl_stack_type(const struct kiln_walk *w)
 {
 	return (uint32_t)(w->cursor.words[PERL_COUNTS] >> PERL_TYPE_SHIFT);
@@ -79,7 +79,7 @@ KILN_INLINE uint64_t perl_base(const struct kiln_walk *w)
 	return w->cursor.words[PERL_BASE] & ~(uint64_t)PERL_BEGUN;
 }
 
-/* There are no more frames. */
+/* Ends the walk of Perl frames. WHY: KILN_MISSING_NONE if the frames are complete. */
 KILN_INLINE int perl_stop(struct kiln_walk *w, enum kiln_missing why)
 {
 	perl_set(w, PERL_OVER);
@@ -88,13 +88,14 @@ KILN_INLINE int perl_stop(struct kiln_walk *w, enum kiln_missing why)
 	return 1;
 }
 
-/* Is a stack of this si_type of C code that calls Perl again and again, by its oldest context? */
+/* Is a stack of this si_type made by C code that calls Perl repeatedly, with the stack's oldest
+ * context? */
 KILN_INLINE int perl_calls_again(uint32_t type)
 {
 	return type == PERL_SI_SORT || type == PERL_SI_MULTICALL;
 }
 
-/* TYPE is that of the oldest context of such a stack: is it for code that is no sub? */
+/* Is the oldest context of such a stack, of type TYPE, for code that is not a sub? */
 KILN_INLINE int perl_runs_code(uint32_t type)
 {
 	uint32_t kind = type & PERL_CXT_MASK;
@@ -102,7 +103,7 @@ KILN_INLINE int perl_runs_code(uint32_t type)
 	return kind == PERL_CXT_NULL || (kind == PERL_CXT_SUB && (type & PERL_CXP_SUB_RE));
 }
 
-/* Makes STACK, a struct stackinfo, the one at hand. Non-zero: it is none. */
+/* Makes STACK, a struct stackinfo, the current one. Non-zero: STACK is not valid. */
 KILN_GLOBAL int perl_enter_stack(uint32_t slot, uint64_t stack)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -135,7 +136,7 @@ KILN_GLOBAL int perl_enter_stack(uint32_t slot, uint64_t stack)
 	return 0;
 }
 
-/* From the stack at hand to the one before it. Non-zero: there is none. */
+/* Goes to the stack before the current one. Non-zero: there is none. */
 KILN_INLINE int perl_leave_stack(struct kiln_walk *w)
 {
 	uint64_t stack = w->cursor.words[PERL_STACK];
@@ -144,14 +145,14 @@ KILN_INLINE int perl_leave_stack(struct kiln_walk *w)
 	return perl_enter_stack(w->slot, perl_word(stack + PERL_SI_PREV));
 }
 
-/* The context at hand, into the scratch. Non-zero: there is none. */
+/* Reads the current context into the scratch. Non-zero: there is none, or it cannot be read. */
 KILN_INLINE int perl_read_context(struct kiln_walk *w)
 {
 	return !perl_left(w) ||
 	       env_read(w->scratch, KILN_PERL_CONTEXT_BYTES, w->cursor.words[PERL_CONTEXT]);
 }
 
-/* Fields of a context in the scratch, by their offsets. */
+/* The word at OFFSET of the context in the scratch. */
 KILN_INLINE uint64_t perl_context_word(const struct kiln_walk *w, uint32_t offset)
 {
 	uint32_t i = offset >> 3 & 15;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * One PHP frame: what it is, and where it is, as two words (walker_data.h). A part of walker.h,
- * with what all of that shares.
+ * Emits one PHP frame as two words (walker_data.h): its function and its place. A part of walker.h;
+ * also has the constants and helpers that all parts of the walker share.
  */
 #pragma once
 
@@ -9,13 +9,13 @@
 
 enum {
 	/* zend_execute_data */
-	PHP_FRAME_OPLINE = 0, /* in words */
+	PHP_FRAME_OPLINE = 0, /* offsets in words */
 	PHP_FRAME_FUNC = 3,
 	PHP_FRAME_THIS = 4,
 	PHP_FRAME_INFO = 5,
 	PHP_FRAME_PREVIOUS = 6,
 	PHP_FRAME_WORDS = 7,
-	/* Its This.u1.type_info (zend_compile.h, ZEND_CALL_*) */
+	/* Bits of zend_execute_data.This.u1.type_info (zend_compile.h, ZEND_CALL_*) */
 	PHP_INFO_CODE = 1 << 16,
 	PHP_INFO_TOP = 1 << 17,
 	PHP_INFO_CLOSURE = 1 << 22,
@@ -32,31 +32,31 @@ enum {
 	/* zend_op */
 	PHP_OP_BYTES = 32,
 	PHP_OP_LINE = 24,
-	/* In words of the scratch, behind the zend_execute_data. */
-	PHP_AT_FUNC = 8,    /* type and flags, name, scope */
+	/* Indices of words in the scratch, behind the zend_execute_data. */
+	PHP_AT_FUNC = 8,    /* of the zend_function: type and flags, name, scope */
 	PHP_AT_PLACE = 11,  /* file, line */
-	PHP_AT_STRING = 13, /* its flags, its hash */
+	PHP_AT_STRING = 13, /* of the file's name: flags, hash */
 	PHP_AT_HASH = 14,
 	PHP_AT_LINE = 15,
-	PHP_STACK_WORDS = 16,	       /* of the native stack that are looked at, in the scratch */
-	PHP_REGEX_FRAME_MAX = 1 << 17, /* bytes; what it needs to try again is elsewhere */
-	PHP_GENERATORS = 2,	       /* what php_frame() returns for them */
-	PHP_NO_OPLINE = 1,	       /* no address: the line is not known */
+	PHP_STACK_WORDS = 16, /* words of the native stack that are copied to the scratch */
+	PHP_REGEX_FRAME_MAX = 1 << 17, /* bytes; backtracking data is not in the frame */
+	PHP_GENERATORS = 2,	       /* result of php_frame() for the frame of generators */
+	PHP_NO_OPLINE = 1,	       /* in place of an address: the line is not known */
 	PHP_CONTEXT_STACK = 32,	       /* zend_fiber_context.stack; its handle is its first word */
 	PHP_CANARY_STEPS = 48, /* words above the stack pointer that compiled code may have used */
 };
 
-/* What w->cursor holds. */
+/* Words of w->cursor. */
 enum {
-	PHP_NEXT,     /* the next frame; 0: the chain is at its end */
-	PHP_OPLINE,   /* where that is, if not where it says itself */
-	PHP_STATE,    /* see below */
-	PHP_TORTOISE, /* a frame seen earlier */
-	PHP_LAST,     /* the frame that was shown last */
-	PHP_FIBER,    /* the context of the fiber whose native stack is walked; 0: not asked yet */
+	PHP_NEXT,   /* the next frame; 0: end of the chain */
+	PHP_OPLINE, /* the next frame's instruction, if the frame's own opline is not right; or 0 */
+	PHP_STATE,  /* see below */
+	PHP_TORTOISE, /* a frame seen earlier, to find cycles of the chain */
+	PHP_LAST,     /* the frame that was emitted last */
+	PHP_FIBER,    /* context of the fiber whose native stack is walked; 0: not known yet */
 };
 
-/* PHP_STATE: frames looked at in the low half, and */
+/* PHP_STATE: the number of frames read in the low half, and: */
 #define PHP_STARTED	    (1ULL << 32)
 #define PHP_RESUMED	    (1ULL << 33) /* the last group ended with a generator's frame */
 #define PHP_FILES	    (1ULL << 40) /* files shown less native frames of zend_execute(), + 128 */
@@ -82,7 +82,7 @@ KILN_INLINE int php_stop(struct kiln_walk *w, enum kiln_missing why)
 	return 1;
 }
 
-/* Counts FRAME. Non-zero: the chain has come back to it, or has no end. */
+/* Counts FRAME. Non-zero: the chain has a cycle, or is too long. */
 KILN_INLINE int php_count(struct kiln_walk *w, uint64_t frame)
 {
 	uint32_t n = (uint32_t)w->cursor.words[PHP_STATE] + 1;
@@ -97,8 +97,8 @@ KILN_INLINE int php_count(struct kiln_walk *w, uint64_t frame)
 	return 0;
 }
 
-/* The line of the instruction at OPLINE into the scratch; 0: not known. Non-zero: it cannot be
- * read. */
+/* Reads the line of the instruction at OPLINE into the scratch; 0 if it is not known. Non-zero: the
+ * instruction cannot be read. */
 KILN_INLINE int php_read_line(struct kiln_walk *w, uint64_t opline)
 {
 	const struct kiln_php *p = php_data(w);
@@ -106,7 +106,8 @@ KILN_INLINE int php_read_line(struct kiln_walk *w, uint64_t opline)
 	w->scratch[PHP_AT_LINE] = 0;
 	if (!opline || opline == PHP_NO_OPLINE)
 		return 0;
-	/* While an exception is on its way the frame has this in place of its instruction. */
+	/* While an exception is thrown, the frame's opline points into exception_op, and its own
+	 * instruction is in opline_before_exception. */
 	if (p->before_exception && opline - p->globals - p->exception_op < 3 * PHP_OP_BYTES)
 		opline = php_word(p->globals + p->before_exception);
 	return env_read(&w->scratch[PHP_AT_LINE], 4, opline + PHP_OP_LINE);
@@ -119,8 +120,8 @@ KILN_INLINE uint64_t php_capped(uint64_t line, uint64_t max)
 }
 
 /*
- * Makes the file of the code that has called FRAME's, and the line, those of the place in the
- * scratch. Non-zero: no such code has.
+ * Sets the place in the scratch to the file and line of the caller, the frame PREVIOUS. Non-zero:
+ * the caller is not code with a file.
  */
 KILN_INLINE int php_read_caller(struct kiln_walk *w, uint64_t previous)
 {
@@ -138,7 +139,8 @@ KILN_INLINE int php_read_caller(struct kiln_walk *w, uint64_t previous)
 	return r;
 }
 
-/* Emits the frame of code that has no zend_function of its own. Non-zero: as php_emit(). */
+/* Emits the frame of code that is shown by its file: it has no zend_function that lasts. Returns
+ * the same as php_emit(). */
 KILN_INLINE int php_emit_place(struct kiln_walk *w, enum php_kind kind)
 {
 	uint64_t file, start, rest;
@@ -161,7 +163,7 @@ KILN_INLINE int php_emit_place(struct kiln_walk *w, enum php_kind kind)
 			 PHP_PLACE(php_capped(w->scratch[PHP_AT_LINE], PHP_LINE_MAX), rest));
 }
 
-/* Emits the frame of a function whose zend_function is a copy. As php_emit(). */
+/* Emits the frame of a function whose zend_function is a copy. Returns the same as php_emit(). */
 KILN_INLINE int php_emit_borrowed(struct kiln_walk *w, uint64_t name, uint64_t scope)
 {
 	uint64_t cookie = php_string_cookie(w->scratch[PHP_AT_HASH], PHP_BORROWED_COOKIE_BITS);
@@ -171,7 +173,7 @@ KILN_INLINE int php_emit_borrowed(struct kiln_walk *w, uint64_t name, uint64_t s
 			 PHP_BORROWED_WORD(scope, line));
 }
 
-/* Emits the frame whose zend_execute_data is in the scratch. Non-zero: nothing comes after it. */
+/* Emits the frame whose zend_execute_data is in the scratch. Non-zero: the walk of PHP ends. */
 KILN_GLOBAL int php_emit(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -202,13 +204,14 @@ KILN_GLOBAL int php_emit(uint32_t slot)
 	} else if (type != PHP_TYPE_INTERNAL) {
 		return php_stop(w, KILN_MISSING_BROKEN);
 	} else if (!name) {
-		return 0; /* where a fiber begins; nothing that a program has called */
+		return 0; /* the frame with which a fiber begins; the program has not called it */
 	}
-	/* What calls __call() for a method that there is not: it has that name for a moment. */
+	/* The trampoline that calls __call() for a missing method; its name is temporary. */
 	if (w->scratch[PHP_AT_FUNC] >> 32 & PHP_ACC_TRAMPOLINE)
 		return 0;
 	w->scratch[PHP_AT_HASH] = 0;
-	/* The memory of a function may be as it was while that of its name is another's. */
+	/* The memory of a freed function may be unchanged while that of its name has been reused:
+	 * so the cookie covers the name's hash. */
 	if ((type != PHP_TYPE_INTERNAL || info & PHP_INFO_FAKE_CLOSURE) &&
 	    env_read(&w->scratch[PHP_AT_HASH], 8, name + 8))
 		return php_stop(w, KILN_MISSING_READ);

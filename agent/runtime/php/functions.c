@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A function's name, class and file are read from its zend_function. That is looked at before and
- * after: between, it may be freed and another one may come into its place. Both times it must have
- * the cookie that the walk saw.
+ * Reads a function's name, class and file from its zend_function. The zend_function is read before
+ * and after them, because in between it may be freed and replaced by another. Both times it must
+ * have the cookie that the walk saw.
  *
- * Memory that was given back may look as before for long. So the text of a name must have the hash
- * that the walk saw, or PHP itself must find the function by that name; and a class must be one
- * that PHP finds by its name.
+ * Freed memory may look unchanged for a long time. So the text of a name must have the hash that
+ * the walk saw, or PHP's own table must find the function by that name; and a class must be the one
+ * that PHP's table has under its name.
  */
 #include "agent/runtime/php/functions.h"
 
@@ -15,7 +15,7 @@ enum {
 	TYPE_INTERNAL = 1,
 };
 
-/* The function at ADDRESS whose head is FUNC and whose name has HASH. */
+/* A function: its address, the first words of its zend_function, and the hash of its name. */
 struct function {
 	uint64_t address, func[FUNC_WORDS], hash;
 };
@@ -32,7 +32,7 @@ static int read_function(const struct target_memory *memory, uint64_t address, s
 	return r;
 }
 
-/* Is F still what it was? */
+/* Reads the function F again. -EFAULT: it has changed. */
 static int check_function(const struct target_memory *memory, const struct function *f)
 {
 	struct function again;
@@ -48,7 +48,7 @@ static int check_function(const struct target_memory *memory, const struct funct
 		   : -EFAULT;
 }
 
-/* The table that has the functions of the class at SCOPE, or those of none. */
+/* The address of the table of functions of the class at SCOPE; SCOPE 0: those without a class. */
 static int find_table(const struct php_process *p, const struct target_memory *memory,
 		      uint64_t scope, uint64_t *ret)
 {
@@ -70,7 +70,7 @@ static int find_function(const struct php_process *p, const struct target_memory
 	return r < 0 ? r : php_table_get(memory, table, hash, ret);
 }
 
-/* A hook of a property, "$total::get": in no table of functions. */
+/* Is F a hook of a property, such as "$total::get"? Hooks are in no table of functions. */
 static bool is_hook(const struct target_memory *memory, const struct function *f)
 {
 	char first;
@@ -79,7 +79,7 @@ static bool is_hook(const struct target_memory *memory, const struct function *f
 	       first == '$';
 }
 
-/* Appends the name of the class at SCOPE. */
+/* Appends the name of the class at SCOPE and "::". */
 static int append_class(const struct php_process *p, const struct target_memory *memory,
 			uint64_t scope, struct php_room *room)
 {
@@ -99,7 +99,7 @@ static int append_class(const struct php_process *p, const struct target_memory 
 	return r;
 }
 
-/* The file and the first line. */
+/* Reads the file and the first line of the function at ADDRESS. */
 static int read_place(const struct php_layout *l, const struct target_memory *memory,
 		      uint64_t address, struct php_room *room, struct runtime_function *ret)
 {
@@ -146,7 +146,7 @@ int php_name_function(const struct php_process *p, const struct target_memory *m
 	if (php_function_cookie(type, f.func[1], type == TYPE_INTERNAL ? 0 : f.hash, f.func[2]) !=
 	    cookie)
 		return -EFAULT;
-	/* A name that nothing was ever looked up by has no hash. */
+	/* A name by which nothing was ever looked up has no hash: PHP's table has to confirm it. */
 	if (!*ret_lasts && !is_hook(memory, &f) &&
 	    (find_function(p, memory, f.func[2], f.func[1], &found) < 0 || found != f.address))
 		return -EFAULT;
@@ -167,7 +167,7 @@ int php_name_borrowed(const struct php_process *p, const struct target_memory *m
 	if (r < 0 || f.func[1] != name || f.func[2] != scope ||
 	    php_string_cookie(f.hash, PHP_BORROWED_COOKIE_BITS) != PHP_BORROWED_REST(word))
 		return -EFAULT;
-	/* Seven bits tell too little of it. */
+	/* The frame has only seven bits of the name's hash. */
 	*ret_lasts = false;
 	return describe(p, memory, &f, room, ret);
 }

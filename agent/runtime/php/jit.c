@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which memory is PHP's compiled code? Opcache has it in the memory that it shares between
- * processes. It begins with stubs, which handle exceptions and interrupts: they read and write
- * executor_globals. By its address in their instructions they are told from other code without a
- * file, such as that of regular expressions (PCRE). Loop thread.
+ * Recognizes the memory with PHP's compiled code. Opcache keeps that code in the memory that it
+ * shares between processes. It begins with stubs, which handle exceptions and interrupts, and read
+ * and write executor_globals. The address of executor_globals in the stubs' instructions tells the
+ * memory from other code without a file, such as that of regular expressions (PCRE). Loop thread.
  */
 #include "agent/runtime/php/php.h"
 
 enum {
-	STUBS_SEEN = 4096,    /* bytes of the first ones */
-	GLOBALS_BYTES = 4096, /* about what executor_globals has */
+	STUBS_SEEN = 4096,    /* bytes at the start of the memory that are searched */
+	GLOBALS_BYTES = 4096, /* about the size of executor_globals */
 	HITS_MIN = 4,
 };
 
@@ -33,7 +33,7 @@ enum jit_claim php_owns(void *state, const struct target_memory *memory, uint64_
 	for (size_t i = 0; i + sizeof(whole) <= size && hits < HITS_MIN; i++) {
 		memcpy(&whole, code + i, sizeof(whole));
 		memcpy(&near, code + i, sizeof(near));
-		/* An address, or a distance from the next instruction. */
+		/* An absolute address, or a distance from the next instruction. */
 		hits += is_global(p, whole) ||
 			is_global(p, start + i + sizeof(near) + (uint64_t)(int64_t)near);
 	}

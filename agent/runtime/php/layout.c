@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Where the members of PHP's structures are, by version. Releases of one minor version do not
+ * Offsets of the members of PHP's structures, by version. Releases of one minor version do not
  * change them: extensions are compiled for a minor version (PHP 8.2, Zend/zend_modules.h,
  * ZEND_MODULE_API_NO). All tables are constant.
  *
- * Of 7.4.33, 8.2.32, 8.4.27, 8.5.7 and 8.6.0RC3 a compiler has laid them out from the headers of
- * Debian's php-dev packages: Zend/zend_globals.h (struct _zend_executor_globals),
+ * The offsets of 7.4.33, 8.2.32, 8.4.27, 8.5.7 and 8.6.0RC3 are those that a compiler gives with
+ * the headers of Debian's php-dev packages: Zend/zend_globals.h (struct _zend_executor_globals),
  * Zend/zend_compile.h (struct _zend_op_array), Zend/zend_generators.h, Zend/zend_fibers.h.
  *
  * zend_execute_data, zend_op, zend_string, the head of zend_function and the name of

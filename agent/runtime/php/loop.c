@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the code of a stripped PHP tells: where execute_ex() has its frame in registers, where a
- * fiber's stack ends, and an offset that it is compiled with. Only instructions that are known are
- * believed; what is not found is not used. Any thread; nothing is shared.
+ * Reads data from the code of a stripped PHP: where execute_ex() has its PHP frame in registers,
+ * where a fiber's stack ends, and an offset in executor_globals that the code uses. Only known
+ * instructions are accepted; data that is not found is not used. Any thread; nothing is shared.
  */
 #include "agent/elf/code_state.h"
 #include "agent/runtime/php/php.h"
 
 enum {
-	EDGES_MAX = 1024, /* bytes of execute_ex() within which it is entered and left */
+	EDGES_MAX = 1024, /* bytes at the start of execute_ex() that have its entry and return */
 	FRAME_MAX = 4096,
 	GETTER_MAX = 48,
 	GLOBALS_MAX = 16384,  /* bytes of executor_globals, which has about 2,000 */
@@ -28,7 +28,8 @@ static int32_t distance(const uint8_t *p)
 	return v;
 }
 
-/* mov %fs:0x28, %rax and then mov %rax, d(%rsp) or d(%rbp): SIZE bytes from CODE on. */
+/* The offset d from rsp of the stack protector's word: searches the SIZE bytes at CODE for mov
+ * %fs:0x28, %rax and then mov %rax, d(%rsp). 0: none, or it is addressed by rbp. */
 static uint32_t find_canary(const uint8_t *code, size_t size)
 {
 	static const uint8_t guard[] = {0x64, 0x48, 0x8b, 0x04, 0x25, 0x28, 0, 0, 0};
@@ -42,12 +43,13 @@ static uint32_t find_canary(const uint8_t *code, size_t size)
 			return store[4];
 		if (memcmp(store, "\x48\x89\x84\x24", 4) == 0 && distance(store + 4) > 0)
 			return (uint32_t)distance(store + 4);
-		return 0; /* from rbp: that is a frame pointer then, and no guess is needed */
+		return 0; /* addressed by rbp: there is a frame pointer, and no search is needed */
 	}
 	return 0;
 }
 
-/* What INSN, which comes before execute_ex() has its frame, adds to that. */
+/* Adds the effect of INSN, in the prologue of execute_ex(), to the size of its native frame.
+ * *HAS_POINTER is set if INSN sets up a frame pointer. */
 static void follow_frame(const struct code_insn *insn, bool *has_pointer, uint32_t *frame)
 {
 	if (insn->op == CODE_OP_PUSH)
@@ -119,16 +121,17 @@ int64_t php_read_getter(const struct image *image, const struct php_function *ge
 	return -1;
 }
 
-/* Where BYTES are in [AT, END); NULL: nowhere. */
+/* Finds BYTES in [AT, END); NULL: not found. */
 static const uint8_t *find_bytes(const uint8_t *at, const uint8_t *end, const void *bytes, size_t n)
 {
 	return at && at < end ? memmem(at, (size_t)(end - at), bytes, n) : NULL;
 }
 
 /*
- * make_fcontext() of Boost, Zend/asm/make_x86_64_sysv_elf_gas.S in PHP 8.1 to 8.6, writes the
- * registers with which a fiber begins where jump_fcontext() will read them: the address of its
- * second part, which pushes a return address that lies behind it and jumps to the function in rbx.
+ * make_fcontext() of Boost, Zend/asm/make_x86_64_sysv_elf_gas.S in PHP 8.1 to 8.6, stores the
+ * registers with which a fiber begins where jump_fcontext() will read them. The pc among them is
+ * the address of make_fcontext()'s second part, which pushes a return address that lies behind it
+ * and jumps to the function in rbx.
  */
 struct php_function php_find_fiber(const struct image *image, uint32_t *ret_saved_bx)
 {

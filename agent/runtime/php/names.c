@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The name, file and line of a PHP frame. The line was read by the walk. What its function has is
- * kept for frames of other lines: of functions (functions.c), and of code that has a file only,
- * whose name is made from that.
+ * The name, file and line of a PHP frame. The walk has read the line. The name and file are kept
+ * for frames of other lines. They come from the function (functions.c); code that has only a file
+ * gets a name that is made from the file's name.
  *
- * The string with the name of a file that was included may be gone: PHP has the first one of each
- * file in a table.
+ * The string with the name of an included file may have been freed. PHP keeps the first such string
+ * of each file in a table.
  *
- * Everything is foreign: lengths are capped. Loop thread.
+ * All memory is foreign: lengths are capped. Loop thread.
  */
 #include "agent/runtime/php/functions.h"
 
-/* Appends the string at ADDRESS, if it has COOKIE: its text has the hash that the walk saw. */
+/* Appends the string at ADDRESS if its hash has COOKIE, as the one that the walk saw. -EFAULT: it
+ * is another string. */
 static int append_known(const struct target_memory *memory, uint64_t address, uint64_t cookie,
 			uint32_t bits, struct php_room *room)
 {
@@ -24,8 +25,8 @@ static int append_known(const struct target_memory *memory, uint64_t address, ui
 						       : -EFAULT;
 }
 
-/* The file whose name is at ADDRESS or, if that is another string by now, the one that was
- * included. */
+/* Appends the file's name at ADDRESS or, if another string is there, the name of the included file
+ * with the same cookie. */
 static int append_file(const struct php_process *p, const struct target_memory *memory,
 		       uint64_t address, uint64_t cookie, uint32_t bits, struct php_room *room)
 {
@@ -62,7 +63,8 @@ static const char *make_name(enum php_kind kind, const char *file, uint32_t star
 	return name;
 }
 
-/* As PHP calls the code itself (Zend/zend_compile.c, zend_make_compiled_string_description). */
+/* Appends PHP's own description of such code (Zend/zend_compile.c,
+ * zend_make_compiled_string_description). */
 static void append_eval(uint32_t line, struct php_room *room)
 {
 	char text[40];
@@ -71,7 +73,7 @@ static void append_eval(uint32_t line, struct php_room *room)
 	php_append(room, text);
 }
 
-/* Code that has a file only. */
+/* Names code that has only a file. */
 static int name_place(const struct php_process *p, enum php_kind kind,
 		      const struct target_memory *memory, const uint64_t words[2],
 		      struct php_room *room, struct runtime_function *ret)
@@ -94,7 +96,7 @@ static int name_place(const struct php_process *p, enum php_kind kind,
 	return 0;
 }
 
-/* What of WORDS the frames of a function have in common. */
+/* The part of WORDS that all frames of a function have in common. */
 static uint64_t function_cookie(enum php_kind kind, const uint64_t words[2])
 {
 	if (kind == PHP_FUNCTION)

@@ -19,8 +19,9 @@ KILN_INLINE int php_is_called_from(uint64_t address)
 }
 
 /*
- * JIT code runs in the stack frame of execute_ex(), and leaves the registers that execute_ex() has
- * saved where they are; some of it uses more stack while it calls. Unwound as execute_ex() is.
+ * Unwinds from JIT code as from execute_ex(): JIT code runs in the stack frame of execute_ex(), and
+ * leaves the registers that execute_ex() has saved where they are. Some JIT code uses more stack
+ * during calls, so the stack pointer of execute_ex()'s frame is searched.
  */
 KILN_GLOBAL int php_leave_compiled(uint32_t slot)
 {
@@ -37,7 +38,7 @@ KILN_GLOBAL int php_leave_compiled(uint32_t slot)
 	for (int i = 0; i < PHP_CANARY_STEPS && p->frame; i++) {
 		uint64_t at = sp + (uint64_t)i * 8;
 
-		/* Stale words are there too: both have to be right. */
+		/* Stale words lie there too: both canary and return address have to match. */
 		if (canary && php_word(at + p->canary) != canary)
 			continue;
 		if (php_is_called_from(php_word(at + p->frame - 8))) {
@@ -51,7 +52,8 @@ KILN_GLOBAL int php_leave_compiled(uint32_t slot)
 	return 0;
 }
 
-/* The index of the first scratch word that is the return address of an indirect call; -1: none. */
+/* The index of the first scratch word that is the return address of an indirect call, going from
+ * FROM to TO (exclusive) by STEP; -1: none. */
 KILN_INLINE int php_find_return(struct kiln_walk *w, int from, int to, int step)
 {
 	uint64_t code;
@@ -85,7 +87,8 @@ KILN_GLOBAL int php_regex_called(uint32_t slot, uint64_t arguments)
 	return i < 0 || w->value < w->regs.sp;
 }
 
-/* The same at its first and last instructions, where it has pushed a few registers at most. */
+/* The same at the first and last instructions of such code, which has pushed a few registers at
+ * most. */
 KILN_GLOBAL int php_regex_entered(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -99,11 +102,12 @@ KILN_GLOBAL int php_regex_entered(uint32_t slot)
 }
 
 /*
- * A regular expression that PCRE has compiled has no fixed frame, but keeps in rbp the address of
- * its arguments (ARGUMENTS, src/pcre2_jit_compile.c in PCRE2 10.36 to 10.46), which lie on the
- * stack in the frame of pcre2_jit_match(), right above the return address. Below that it pushes
- * rbx, r15, r14, r13 and rbp; before it has, their address is in rdi, then in rbx. Goes to the
- * caller if what is found there is a return address of an indirect call.
+ * Unwinds from a regular expression that PCRE has compiled. It has no frame of fixed size, but
+ * keeps the address of its arguments in rbp (ARGUMENTS, src/pcre2_jit_compile.c in PCRE2 10.36
+ * to 10.46). The arguments lie on the stack in the frame of pcre2_jit_match(), right above the
+ * return address. Below the return address the code pushes rbx, r15, r14, r13 and rbp; until it
+ * has, the address of the arguments is in rdi, then in rbx. Goes to the caller only if the return
+ * address is that of an indirect call.
  */
 KILN_GLOBAL int php_leave_regex(uint32_t slot)
 {
@@ -130,7 +134,7 @@ KILN_GLOBAL int php_leave_regex(uint32_t slot)
 	return 0;
 }
 
-/* Is ADDRESS on the stack of the fiber's CONTEXT? The main one has none of its own. */
+/* Is ADDRESS on the stack of the fiber CONTEXT? The main context has no stack of its own. */
 KILN_INLINE int php_is_stack_of(uint64_t context, uint64_t address)
 {
 	uint64_t stack[2] = {0, 0}; /* zend_fiber_stack: start, size */
@@ -160,7 +164,8 @@ KILN_GLOBAL int php_leave_fiber(uint32_t slot)
 	context = w->cursor.words[PHP_FIBER];
 	if (!context) {
 		context = php_word(p->globals + p->current_context);
-		/* It is set before the stack is left, and again after it was come back to. */
+		/* current_context is set before the switch to another stack, and again after the
+		 * switch back: in between it is that of the other fiber. */
 		if (!php_is_stack_of(context, w->regs.sp))
 			context = php_word(context - p->fiber_context + p->fiber_caller);
 		if (!php_is_stack_of(context, w->regs.sp))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * PHP's row, and what the kernel's walker is told of a process: addresses and offsets, nothing that
- * has to be read from it. Loop thread.
+ * PHP's struct interpreter_ops, and the data for the walker: addresses and offsets, none of which
+ * has to be read from the process. Loop thread.
  */
 #include "agent/runtime/php/php.h"
 

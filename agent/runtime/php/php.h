@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PHP, as one of the runtimes of agent/runtime/runtime.h. What the parts share: the layout of a
- * version's structures, and what a file tells of the interpreter in it.
+ * PHP, as one of the runtimes of agent/runtime/runtime.h. Declares what the parts share: the
+ * layouts of the versions' structures, and the data found in the interpreter's file.
  */
 #pragma once
 
@@ -12,7 +12,7 @@ enum {
 	PHP_VERSION_MIN = 704, /* major * 100 + minor */
 	PHP_VERSION_MAX = 806,
 	PHP_STRING_MAX = 2048,	   /* bytes of a name or path; the rest is cut off */
-	PHP_STRING_SANE = 1 << 20, /* a longer one is no name */
+	PHP_STRING_SANE = 1 << 20, /* bytes; a longer string is not a name */
 	/* zend_string */
 	PHP_STRING_HASH = 8,
 	PHP_STRING_LEN = 16,
@@ -23,13 +23,13 @@ enum {
 	PHP_CLASS_NAME = 8, /* zend_class_entry.name */
 };
 
-/* Offsets of a version in bytes; 0: there is none, or it is not known. From where: layout.c. */
+/* Offsets of a version in bytes; 0: there is none, or it is not known. layout.c has the sources. */
 struct php_layout {
 	uint32_t version;
 	/* zend_executor_globals */
 	uint32_t current, before_exception, exception_op, main_context, current_context;
 	uint32_t included_files;	      /* a HashTable */
-	uint32_t function_table, class_table; /* pointers to one */
+	uint32_t function_table, class_table; /* pointers to a HashTable each */
 	uint32_t class_functions;	      /* zend_class_entry.function_table */
 	/* zend_op_array; line_start is behind filename */
 	uint32_t last, opcodes, filename;
@@ -37,27 +37,28 @@ struct php_layout {
 	uint32_t generator_frame, generator_parent, generator_fake, fiber_context, fiber_caller;
 };
 
-/* NULL when the version is not known. */
+/* The layout of VERSION; NULL if the version is not supported. */
 const struct php_layout *php_layout_of(uint32_t version);
 
-/* A function of the file: [start, start + size), ELF virtual addresses; size 0: not there. */
+/* A function of the file: [start, start + size), ELF virtual addresses; size 0: not found. */
 struct php_function {
 	uint64_t start, size;
 };
 
 /*
- * What the code of execute_ex() tells of its frame: offsets from its start. It takes its frame and
- * instruction into registers, and gives them back before it returns.
+ * Data read from the code of execute_ex(), which keeps its PHP frame and instruction in registers
+ * and restores the registers before it returns. Offsets from its start: the registers hold from
+ * `entered` on, except in [left_from, left_to).
  */
 struct php_loop {
 	bool has_registers;
 	uint32_t entered, left_from, left_to;
-	/* From the stack pointer: its CFA, 0 when it has a frame pointer; the stack protector's
-	 * word, 0 when it has none. */
+	/* Offsets from the stack pointer: of the CFA, 0 if it has a frame pointer; of the stack
+	 * protector's word, 0 if it has none. */
 	uint32_t frame, canary;
 };
 
-/* What a file has. Addresses are ELF virtual ones. */
+/* Data found in a file. Addresses are ELF virtual ones. */
 struct php_image {
 	struct runtime_image base;
 	const struct php_layout *layout;
@@ -72,10 +73,10 @@ struct php_image {
 int php_probe(const struct image *image, struct runtime_image **ret,
 	      struct error *err) _must_check_;
 void php_forget(struct runtime_image *ri);
-/* Where execute_ex(), which is LOOP, has its frame in registers. Any bytes will do. */
+/* Reads the code of execute_ex(), which is LOOP. The code may be any bytes. */
 struct php_loop php_read_loop(const struct image *image, const struct php_function *loop);
-/* The second part of make_fcontext(), in which stacks of fibers end, and where jump_fcontext()
- * saves rbx. Size 0: not found. */
+/* Finds the second part of make_fcontext(), in which stacks of fibers end. *RET_SAVED_BX: where
+ * jump_fcontext() saves rbx. Size 0: not found. */
 struct php_function php_find_fiber(const struct image *image, uint32_t *ret_saved_bx);
 /*
  * The offset from GLOBALS of the pointer that the function GETTER reads first; -1: its code is not
@@ -101,15 +102,14 @@ enum jit_claim php_owns(void *state, const struct target_memory *memory, uint64_
 			uint64_t end);
 
 /*
- * What the entry of the HashTable at TABLE whose key has HASH points to. -ENOENT: there is none;
- * -EFAULT: it cannot be read, or is no such table.
+ * The pointer in the entry of the HashTable at TABLE whose key has HASH. -ENOENT: there is none;
+ * -EFAULT: the table cannot be read, or is not a HashTable.
  */
 int php_table_get(const struct target_memory *memory, uint64_t table, uint64_t hash,
 		  uint64_t *ret_value);
-/* The zend_string that is the key of a HashTable and has the long cookie COOKIE. As
- * php_table_get().
- */
+/* The address of the key (a zend_string) of the HashTable at TABLE whose long cookie is COOKIE.
+ * Errors as of php_table_get(). */
 int php_table_find(const struct target_memory *memory, uint64_t table, uint64_t cookie,
 		   uint64_t *ret_key);
-/* What PHP's hash of the LEN bytes at KEY is. */
+/* PHP's hash of the LEN bytes at KEY. */
 uint64_t php_hash(const char *key, size_t len);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Is a file PHP, which version, and where is what the walk needs? By the symbols that it exports,
- * which distributions cannot strip because extensions link against them. Any thread; nothing is
- * shared.
+ * Recognizes PHP's file and its version, and finds the data for the walk, by the symbols that the
+ * file exports. Distributions cannot strip these, because extensions link against them. Any thread;
+ * nothing is shared.
  */
 #include <elf.h>
 
@@ -69,7 +69,8 @@ static void read_symbols(struct probe *b)
 	}
 }
 
-/* "8.2.32" of the header that PHP adds to its answers (main/SAPI.h, SAPI_PHP_VERSION_HEADER). */
+/* Reads the version, such as "8.2.32", from the header that PHP adds to its responses (main/SAPI.h,
+ * SAPI_PHP_VERSION_HEADER). */
 static bool find_version(struct probe *b)
 {
 	static const char header[] = "X-Powered-By: PHP/";
@@ -96,7 +97,7 @@ static bool find_version(struct probe *b)
 	return true;
 }
 
-/* What zend_vm_kind(), which does nothing but return a number, returns; 0: not known. */
+/* The number that zend_vm_kind() returns, which is all that the function does; 0: not known. */
 static uint32_t vm_kind(const struct probe *b)
 {
 	static const uint8_t entry[] = {0xf3, 0x0f, 0x1e, 0xfa}; /* endbr64 */

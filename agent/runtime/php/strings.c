@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A zend_string has its length, and the hash of its text once something was looked up by it. One
- * that was freed has its hash for long, but not its text: both have to fit. Lengths are capped.
+ * Reads zend_strings. A zend_string has its length and, once something was looked up by it, the
+ * hash of its text. A freed string may keep its hash for long, but not its text: so the text must
+ * have that hash. Lengths are capped.
  *
  * Source: PHP 7.4 and 8.2, Zend/zend_types.h (struct _zend_string), the same in the headers of 8.6.
  */
@@ -39,7 +40,8 @@ void php_end(struct php_room *room)
 	}
 }
 
-/* Up to PHP_STRING_MAX bytes. *RET_LEN: with NULs, which some names have. */
+/* Reads up to PHP_STRING_MAX bytes of the string at ADDRESS. *RET_LEN: the bytes read, among which
+ * may be NULs. */
 static int read_string(const struct target_memory *memory, uint64_t address,
 		       char ret[PHP_STRING_MAX + 1], uint64_t *ret_len)
 {

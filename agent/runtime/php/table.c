@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Looks for a string in a HashTable of PHP. What is in there is alive: functions, classes, methods,
- * the names of included files. Its entries lie one behind the other, each {zval, hash, key}; in
- * front of them is the number of the first entry for each value of the hash's low bits, and each
- * entry has the number of the next. Links counted, sizes capped. Loop thread.
+ * Searches a string in a HashTable of PHP. The objects in these tables are alive: functions,
+ * classes, methods, the names of included files. The entries lie in an array, each {zval, hash,
+ * key}. In front of it is, for each value of the hash's low bits, the number of the first entry;
+ * and each entry has the number of the next. Links are counted, sizes are capped. Loop thread.
  *
  * Source: PHP 7.4 and 8.2, Zend/zend_types.h (struct _zend_array, struct _Bucket), the same in the
  * headers of 8.6; the hash is zend_string_hash_func(), DJBX33A, in Zend/zend_string.h.

@@ -3,21 +3,21 @@
  * The walk of PHP frames (7.4 to 8.6), on top of bpf/unwind.h; for BPF and for the host
  * (docs/unwinding/php.md).
  *
- * PHP's frames are a chain of zend_execute_data, the innermost in executor_globals. A native frame
- * of execute_ex(), the interpreter's loop, stands for all up to the one that it was entered with,
- * which is marked (ZEND_CALL_TOP). Internal functions have a frame as well, but no loop: theirs
- * come with the frames that called them. Compiled code runs in the native frame of execute_ex(),
- * which it was jumped to from.
+ * PHP's frames are a chain of zend_execute_data; executor_globals points to the innermost. A native
+ * frame of execute_ex(), the interpreter's loop, stands for all frames up to the one with which it
+ * was entered, which is marked (ZEND_CALL_TOP). Internal functions have a frame as well, but no
+ * loop: their frames come with those that called them. Compiled code runs in the native frame of
+ * execute_ex(), which has jumped to it.
  *
  * At the leaf the loop has the frame and the instruction in registers, which are ahead of memory.
  * Everywhere else memory is right: the instruction is written back before anything is called.
  *
- * Two functions call execute_ex() for frames that are in the chain before the loop is entered:
- * zend_execute(), which runs a file, and zend_generator_resume(). What the loop has not shown when
- * their native frames come is shown there, so that no frame is lost.
+ * Two functions call execute_ex() for a frame that they have put into the chain before: they are
+ * zend_execute(), which runs a file, and zend_generator_resume(). If the loop has not shown that
+ * frame, it is shown at their native frames, so that no frame is lost.
  *
- * The stack of a fiber ends in make_fcontext(); from there the walk goes on with the stack of what
- * has resumed the fiber.
+ * The stack of a fiber ends in make_fcontext(); from there the walk goes on with the stack of the
+ * code that has resumed the fiber.
  *
  * All that is read is foreign: a chain that turns back on itself is found by Brent's method, any
  * other is bounded.
@@ -38,7 +38,7 @@ enum php_place {
 
 /* ---- generators ------------------------------------------------------------------------------ */
 
-/* The generator that is N steps from GENERATOR towards the one that it gets its values from. */
+/* The generator that is N steps from GENERATOR towards the one from which it gets its values. */
 KILN_INLINE uint64_t php_generator_at(const struct kiln_php *p, uint64_t generator, int n)
 {
 	for (int i = 0; i < PHP_GENERATORS_MAX && i < n; i++)
@@ -47,9 +47,10 @@ KILN_INLINE uint64_t php_generator_at(const struct kiln_php *p, uint64_t generat
 }
 
 /*
- * The frame at w->value, which has no function, stands for all generators between the one that
- * runs, whose frame was shown last, and the one that was asked for a value: each yields from the
- * one before. Only the other direction is linked. Non-zero: nothing comes after them.
+ * Emits the frames of generators. The frame at w->value, which has no function, stands for all
+ * generators between the one that runs, whose frame was emitted last, and the one that was asked
+ * for a value; each of them yields from the one before. They are linked in the other direction
+ * only. Non-zero: the walk of PHP frames ends.
  */
 KILN_GLOBAL int php_generators(uint32_t slot)
 {
@@ -93,8 +94,9 @@ KILN_GLOBAL int php_generators(uint32_t slot)
 /* ---- groups ---------------------------------------------------------------------------------- */
 
 /*
- * Shows the frame at hand and goes on to the one before. 0: that belongs to the same native frame;
- * 1: it does not, or there is none. PHP_GENERATORS: the one at hand stands for several.
+ * Emits the next frame of the chain. Returns 0 if the frame after it belongs to the same native
+ * frame; 1 if it does not, or there is none; PHP_GENERATORS if this frame stands for several, which
+ * php_generators() emits.
  */
 KILN_GLOBAL int php_frame(uint32_t slot)
 {
@@ -117,7 +119,7 @@ KILN_GLOBAL int php_frame(uint32_t slot)
 	if (php_emit(w->slot))
 		return 1;
 	w->cursor.words[PHP_LAST] = frame;
-	/* An internal function that another one has called is marked too. */
+	/* The frame of an internal function that an internal function has called is marked too. */
 	if (!(info & PHP_INFO_TOP) || (w->scratch[PHP_AT_FUNC] & 255) == PHP_TYPE_INTERNAL)
 		return 0;
 	if (info & PHP_INFO_GENERATOR)
@@ -145,7 +147,7 @@ KILN_GLOBAL int php_group(uint32_t slot)
 	return 0;
 }
 
-/* Is the instruction at OPLINE one of the function of FRAME? */
+/* Does the function of FRAME have the instruction at OPLINE? */
 KILN_GLOBAL int php_has_opline(uint32_t slot, uint64_t frame, uint64_t opline)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -162,7 +164,7 @@ KILN_GLOBAL int php_has_opline(uint32_t slot, uint64_t frame, uint64_t opline)
 	return opline >= opcodes && opline - opcodes < (last & 0xffffffffULL) * PHP_OP_BYTES;
 }
 
-/* Takes OPLINE for that of FRAME, the next one, if it is. */
+/* Makes OPLINE the instruction of FRAME, the next frame, if its function has it. Returns 1 then. */
 KILN_INLINE int php_take_opline(struct kiln_walk *w, uint64_t frame, uint64_t opline)
 {
 	if (!php_has_opline(w->slot, frame, opline))
@@ -171,8 +173,8 @@ KILN_INLINE int php_take_opline(struct kiln_walk *w, uint64_t frame, uint64_t op
 	return 1;
 }
 
-/* As php_take_opline(), of what FRAME has in memory: that may be of a function that was there
- * before. */
+/* The same with the opline in FRAME's memory, which may be left over from an earlier function; the
+ * line is not known then. */
 KILN_INLINE void php_take_memory(struct kiln_walk *w, uint64_t frame)
 {
 	const struct kiln_php *p = php_data(w);
@@ -185,8 +187,9 @@ KILN_INLINE void php_take_memory(struct kiln_walk *w, uint64_t frame)
 }
 
 /*
- * The loop has called a function for FRAME, and need not have written back where it is. What it has
- * called leaves r14 and r15 as they are, or begins by pushing them, one behind the other.
+ * Finds the instruction of FRAME if the loop has called a function, and may not have written the
+ * instruction back. The called function leaves r14 (the frame) and r15 (the instruction) as they
+ * are, or begins by pushing them one after the other.
  */
 KILN_GLOBAL int php_find_opline(uint32_t slot, uint64_t frame)
 {
@@ -216,7 +219,8 @@ KILN_GLOBAL int php_find_opline(uint32_t slot, uint64_t frame)
 	return 0;
 }
 
-/* The first frame of the sample. In the loop itself, or in compiled code, registers tell it. */
+/* Finds the first frame of the sample. If the leaf is in the loop or in compiled code, registers
+ * have it. Returns 1 if the loop is about to return, so that its frames are gone, else 0. */
 KILN_GLOBAL int php_begin(uint32_t slot, uint32_t place)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -269,7 +273,8 @@ KILN_INLINE enum php_place php_place_of(struct kiln_walk *w, const struct kiln_p
 	return w->map_flags & KILN_MAPPING_CERTAIN ? PHP_IN_COMPILED : PHP_IN_OTHER;
 }
 
-/* zend_execute() has run a file, and zend_generator_resume() a generator: is that still to come? */
+/* Emits the frames of a file that zend_execute() runs, or of a generator that
+ * zend_generator_resume() runs, if the loop has not emitted them. */
 KILN_INLINE void php_catch_up(struct kiln_walk *w, enum php_place place)
 {
 	uint64_t info;
@@ -294,7 +299,7 @@ KILN_INLINE void php_catch_up(struct kiln_walk *w, enum php_place place)
 	}
 }
 
-/* The frames of the native frame in w->regs. */
+/* Emits the frames of the native frame in w->regs. */
 KILN_GLOBAL int php_walk(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -316,7 +321,7 @@ KILN_GLOBAL int php_walk(uint32_t slot)
 		frame = w->cursor.words[PHP_NEXT];
 		if (first && frame && !w->leaf_valid && place == PHP_IN_LOOP)
 			(void)php_find_opline(w->slot, frame);
-		/* Compiled code writes its instruction back for calls of PHP only. */
+		/* Compiled code writes its instruction back only before it calls PHP code. */
 		if (place == PHP_IN_COMPILED && frame && !w->cursor.words[PHP_OPLINE])
 			php_take_memory(w, frame);
 		if (!returns)

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What user space tells the walker of a PHP process, and what both words of a frame mean. The kind
- * of a frame is in its flags:
+ * The data of a PHP process that user space gives to the walker, and the meaning of both words of a
+ * frame. The kind of a frame is in its flags:
  *
- * function  the address of its zend_function; the line in the low half and php_function_cookie() in
- *           the high one.
- * method as a value (`$cart->total(...)`)  its zend_function is a copy that dies with its object:
- *           the address of its name, that of its class.
- * closure, file, eval  the address of the string with the file's name, PHP_PLACE(). A closure's
- *           zend_function lies in its object, a file's is gone when the file was run. Of a closure
- * there is the line where it begins too. Of eval the file is the one that has called it, with the
- *           line of the call in place of where it begins.
- * regular expression  its compiled code: nothing.
+ * function  first word: the address of its zend_function; second word: the line in the low half,
+ *           php_function_cookie() in the high half.
+ * method as a value (`$cart->total(...)`)  its zend_function is a copy that is freed with its
+ *           object, so the words have the addresses of its name and of its class:
+ *           PHP_BORROWED_WORD().
+ * closure, file, eval  first word: the address of the string with the file's name; second word:
+ *           PHP_PLACE(). A closure's zend_function lies in its object, and that of a file is freed
+ *           when the file was run. A closure also has the line where it begins. An eval has the
+ *           file that called it, and the line of the call in place of where it begins.
+ * regular expression  compiled by PCRE: the address and the second word are 0.
  */
 #pragma once
 
@@ -30,26 +31,27 @@ enum php_kind {
 };
 
 enum {
-	PHP_DEPTH_MAX = 4096,	/* frames looked at in one sample, shown or not */
-	PHP_GENERATORS_MAX = 8, /* that one yields from, each from the next */
+	PHP_DEPTH_MAX = 4096,	/* frames read in one sample, shown or not */
+	PHP_GENERATORS_MAX = 8, /* generators in a chain in which each yields from the next */
 	PHP_LINE_BITS = 22,
-	PHP_LINE_MAX = (1 << PHP_LINE_BITS) - 1, /* of a place; later lines are not known */
+	PHP_LINE_MAX = (1 << PHP_LINE_BITS) - 1, /* larger lines count as not known */
 };
 
 enum php_flags {
 	PHP_HAS_REGISTERS = 1, /* execute_ex() keeps its frame in r14 and its instruction in r15 */
 };
 
-/* The process's data. Addresses in the process; offsets in bytes: layout.c has them by version. */
+/* The process's data: addresses in the process, and offsets in bytes, which layout.c has by
+ * version. */
 struct kiln_php {
 	uint64_t globals;    /* executor_globals */
-	uint64_t loop, cold; /* execute_ex() and the piece that was split off */
+	uint64_t loop, cold; /* execute_ex() and the part that the compiler has split off */
 	uint64_t root;	     /* zend_execute() */
 	uint64_t resume;     /* zend_generator_resume() */
 	uint64_t fiber;	     /* where the stack of a fiber ends: make_fcontext() */
 	uint32_t loop_size, cold_size, root_size, resume_size, fiber_size; /* 0: there is none */
-	uint32_t entered;	     /* of execute_ex(): from here on r14 and r15 hold ... */
-	uint32_t left_from, left_to; /* ... but not here, where it returns */
+	uint32_t entered;	     /* offset in execute_ex() from which on r14 and r15 hold */
+	uint32_t left_from, left_to; /* the range before its return where they do not hold */
 	uint32_t current;	     /* executor_globals.current_execute_data */
 	uint32_t exception_op;	     /* executor_globals.exception_op, 3 instructions */
 	uint32_t before_exception;   /* executor_globals.opline_before_exception; 0: not known */
@@ -65,8 +67,8 @@ struct kiln_php {
 	uint32_t fiber_caller;	     /* zend_fiber.caller */
 	uint32_t saved_bx; /* of what jump_fcontext() saves; rbp and the pc are behind it */
 	uint32_t flags;	   /* enum php_flags */
-	/* Of execute_ex(), from its stack pointer: its CFA, 0 when it has a frame pointer; and the
-	 * stack protector's word, 0 when it has none. */
+	/* Offsets from execute_ex()'s stack pointer: of its CFA, 0 if it has a frame pointer; and
+	 * of the stack protector's word, 0 if it has none. */
 	uint32_t frame, canary;
 };
 _Static_assert(sizeof(struct kiln_php) <= KILN_RUNTIME_BYTES, "struct kiln_php");
@@ -75,7 +77,8 @@ _Static_assert(sizeof(struct kiln_php) <= KILN_RUNTIME_BYTES, "struct kiln_php")
 #define PHP_FUNCTION_WORD(line, cookie) ((uint64_t)(line) | (uint64_t)(cookie) << 32)
 #define PHP_FUNCTION_COOKIE(word)	((uint32_t)((word) >> 32))
 
-/* Of zend_function.type, function_name, what that has as its hash, and scope. */
+/* A hash of zend_function.type, the address NAME of function_name, that string's HASH, and the
+ * address SCOPE of the class. */
 static inline __attribute__((always_inline)) uint32_t
 php_function_cookie(uint32_t type, uint64_t name, uint64_t hash, uint64_t scope)
 {
@@ -87,8 +90,8 @@ php_function_cookie(uint32_t type, uint64_t name, uint64_t hash, uint64_t scope)
 }
 
 /*
- * Of zend_string.h, the hash of all its bytes. A string is told from another by 20 bits where it is
- * read in its place only, by 42 where it is looked for elsewhere.
+ * A cookie of zend_string.h, the hash of a string's bytes. 20 bits are used where the string is
+ * only read at its own address, 42 bits where it is also searched for in a table.
  */
 enum { PHP_COOKIE_BITS = 20, PHP_LONG_COOKIE_BITS = 42 };
 
@@ -98,7 +101,8 @@ static inline __attribute__((always_inline)) uint64_t php_string_cookie(uint64_t
 	return (hash * 0x9e3779b97f4a7c15ULL) >> (64 - bits);
 }
 
-/* The second word of a place: the line, and REST: a long cookie, or a cookie and another line. */
+/* The second word of a frame with a place: the line, and REST: a long cookie, or PHP_REST(), a
+ * cookie and another line. */
 #define PHP_PLACE(line, rest)	((uint64_t)(line) | (uint64_t)(rest) << PHP_LINE_BITS)
 #define PHP_PLACE_LINE(place)	((uint32_t)(place)&PHP_LINE_MAX)
 #define PHP_PLACE_REST(place)	((place) >> PHP_LINE_BITS)
@@ -107,8 +111,8 @@ static inline __attribute__((always_inline)) uint64_t php_string_cookie(uint64_t
 #define PHP_REST_COOKIE(rest)	((rest) >> PHP_LINE_BITS)
 
 /*
- * A borrowed function: the address of its name with a cookie of that; its class's address (or 0),
- * and the line.
+ * The words of a PHP_BORROWED frame. First: the address of the function's name, and a cookie of the
+ * name. Second: the address of its class or 0, and the line.
  */
 enum {
 	PHP_BORROWED_SHIFT = 47,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The names of classes and modules. From 3.2 on a class has its path in its extension; before, as
- * the instance variable __classpath__. A singleton class has none: it is known by the object that
- * it is of, whose class it is. Where that is kept differs by version, and in 4.0 by patch release:
- * it is looked for, and known to be right because the object says whose it is. Loop thread.
+ * The names of classes and modules. From 3.2 on a class has its path in its extension; before, in
+ * the instance variable __classpath__. A singleton class has no path: it is named by its attached
+ * object. The place of the attached object differs by version, and in 4.0 by patch release. So it
+ * is searched, and recognized because its class is the singleton class. Loop thread.
  *
  * Sources: internal/class.h, class.c, variable.c, st.h of 2.7.4, 3.1.2 and 3.3.8.
  */
@@ -21,7 +21,7 @@ enum {
 	ENTRY_WORDS = 3, /* hash, key, record */
 	ENTRY_KEY = 1,
 	ENTRY_RECORD = 2,
-	ENTRIES_MAX = 64, /* of one class that are looked at */
+	ENTRIES_MAX = 64, /* entries read of one class */
 };
 
 static bool is_constant(const char *path)
@@ -34,7 +34,7 @@ static bool is_constant(const char *path)
 	return true;
 }
 
-/* A constant's path in the String at ADDRESS: only such are classes' paths. */
+/* Reads the String at ADDRESS. -ENOENT: it is not a constant's path, as those of classes are. */
 static int read_path(const struct ruby_look *look, uint64_t address, struct ruby_text *text,
 		     const char **ret)
 {
@@ -115,7 +115,7 @@ static uint64_t attached_by_variables(const struct ruby_look *look, uint64_t cla
 
 /* ---- from 3.2 on: the extension -------------------------------------------------------------- */
 
-/* As many words as can be read. */
+/* Reads as many words of the class's extension as memory allows; returns their number. */
 static size_t read_extension(const struct ruby_look *look, uint64_t class,
 			     uint64_t words[EXTENSION_WORDS])
 {
@@ -136,7 +136,7 @@ static int path_by_extension(const struct ruby_look *look, uint64_t class, struc
 	n = read_extension(look, class, words);
 	if (known < n && read_path(look, words[known], text, ret) == 0)
 		return 0;
-	/* Another patch release may have it nearby: nothing else there is such a String. */
+	/* Other patch releases have the path nearby, where nothing else is such a String. */
 	for (size_t i = known - NEARBY; i < n && i <= known + NEARBY; i++)
 		if (read_path(look, words[i], text, ret) == 0)
 			return 0;

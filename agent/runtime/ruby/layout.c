@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Where Ruby's structures have what is read, by version. Stateless.
+ * Offsets of the members of Ruby's structures, by version. Stateless.
  *
  * Sources: vm_core.h, iseq.h, internal/class.h of 2.7.4, 3.1.2 and 3.3.8 as a compiler lays them
  * out; for the versions between and beyond the OpenTelemetry eBPF profiler's table (b442421a,
- * interpreter/ruby/ruby.go). What these differ in between patch releases is looked for (classes.c).
+ * interpreter/ruby/ruby.go). Members that differ between patch releases are searched (classes.c).
  */
 #include "agent/runtime/ruby/ruby.h"
 
 static const struct ruby_layout layouts[] = {
-    /* 2.5: the lines' table has the positions in it */
+    /* In 2.5 the table of lines has the positions. */
     {.from = 205,
      .frame_size = 48,
      .context_thread = 56,

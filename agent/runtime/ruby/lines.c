@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The line of an instruction. An instruction sequence has an array of {line, events}, one for each
- * stretch of instructions, and says where the stretches begin by a succinct bit vector: seven bits
- * of rank for each of the first 54 places, then blocks of 512 bits with their ranks. 2.5 has the
- * place in each entry. Both are copied, the array first, so that frames of other instructions need
- * no read. Loop thread.
+ * The line of an instruction. An instruction sequence has an array of {line, events}, one entry for
+ * each stretch of instructions. A succinct bit vector tells where the stretches begin: seven bits
+ * of rank for each of the first 54 positions, then blocks of 512 bits with their ranks. In 2.5 each
+ * entry has the position instead. The array and the bit vector are copied into one buffer, the
+ * array first, so that frames of other instructions need no read. Loop thread.
  *
  * Sources: iseq.c of 3.3.8 (succ_index_lookup(), get_insn_info_succinct_bitvector()), iseq.h of
  * 2.7.4, 3.1.2 and 3.3.8.
@@ -64,7 +64,7 @@ static uint64_t word_at(struct cursor *c, size_t at)
 	return cursor_u64(c);
 }
 
-/* Which stretch INDEX is in, counted from 1, by the bit vector at AT. */
+/* The number, from 1 on, of the stretch that has instruction INDEX, by the bit vector at AT. */
 static uint64_t stretch_of(struct cursor *c, size_t at, uint32_t index)
 {
 	uint64_t word, below;
@@ -89,7 +89,7 @@ static uint32_t int_at(struct cursor *c, size_t at)
 	return cursor_u32(c);
 }
 
-/* 2.5: the last of N entries whose place is not beyond INDEX, counted from 1. */
+/* 2.5: the number, from 1 on, of the last of N entries whose position is not beyond INDEX. */
 static uint64_t search(const struct ruby_layout *l, struct cursor *c, uint32_t n, uint32_t index)
 {
 	uint32_t lo = 0, hi = n;
@@ -118,7 +118,8 @@ uint32_t ruby_line(const struct ruby_layout *l, const void *bytes, size_t size, 
 		stretch = stretch_of(&c, (size_t)n * l->line_size, index);
 	if (stretch > n || c.bad)
 		return 0;
-	/* What the compiler has put in has no line of its own (2.7: nop at a block's end). */
+	/* Instructions that the compiler has inserted have no line (2.7: nop at a block's end):
+	 * take that of the stretch before. */
 	for (; stretch; stretch--) {
 		line = int_at(&c, (size_t)(stretch - 1) * l->line_size + l->line_at);
 		if (c.bad)

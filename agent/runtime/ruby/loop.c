@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The interpreter's loop, vm_exec_core(), in files without symbols. It jumps from one instruction's
- * code to the next by a table of their addresses, some 200 of them in a row and all in one
- * function; no other table of the file is like it (the next one, of the regular expressions, has
- * 98). In a shared object each address is a relocation. rb_vm_exec() is the function that calls the
- * loop. Where that keeps the execution context is read from its first instructions. Any thread.
+ * Finds the interpreter's loop, vm_exec_core(), in files without symbols. The loop jumps from the
+ * handler of one instruction to the next by a table of addresses: some 200 of them in a row, all in
+ * one function. No other table of the file is like it (the next largest, of the regular
+ * expressions, has 98). In a shared object each address is a relocation. rb_vm_exec() is the
+ * function that calls the loop. The place where the loop keeps the execution context is read from
+ * the loop's first instructions. Any thread.
  */
 #include "agent/runtime/ruby/ruby.h"
 
@@ -25,10 +26,10 @@ struct finder {
 	const struct image *image;
 	struct cfi cfi;
 	struct spans spans;
-	/* The run of labels at hand, and the longest. */
+	/* The function of the current run of labels, and that of the longest run. */
 	const struct span *span, *best;
-	uint64_t next;		/* where its next one would be */
-	uint64_t low, best_low; /* its lowest address */
+	uint64_t next;		/* address of the next label of the current run */
+	uint64_t low, best_low; /* lowest address that a label of the run points to */
 	size_t n, best_n;
 };
 
@@ -57,7 +58,7 @@ static const struct span *span_of(const struct finder *f, uint64_t vaddr)
 
 /* ---- labels ---------------------------------------------------------------------------------- */
 
-/* There is an address TARGET at AT. */
+/* Adds the address TARGET, which is at AT, to the current run, or begins a new one. */
 static void add_label(struct finder *f, uint64_t at, uint64_t target)
 {
 	bool more = f->span && at == f->next && target >= f->span->start &&
@@ -91,7 +92,7 @@ static void read_relocations(struct finder *f, const struct image_section *secti
 	}
 }
 
-/* Addresses as they are: of a program that is not relocated, or with packed relocations. */
+/* Reads addresses directly: for a program that is not relocated, or has packed relocations. */
 static void read_words(struct finder *f, const struct image_section *section)
 {
 	struct cursor c = image_section_data(f->image, section);
@@ -121,7 +122,7 @@ static void find_labels(struct finder *f)
 
 /* ---- the caller ------------------------------------------------------------------------------ */
 
-/* The function that has a call of the loop, if it is another one. */
+/* The function that calls LOOP, other than LOOP itself; NULL: none. */
 static const struct span *find_caller(const struct finder *f, const struct runtime_range *loop)
 {
 	const struct image_section *section = image_section(f->image, ".text");
@@ -151,7 +152,7 @@ static const struct span *find_caller(const struct finder *f, const struct runti
 
 /* ---- where the context is -------------------------------------------------------------------- */
 
-/* The argument (rdi) is moved to rbx, or to the stack and nowhere else that a caller keeps. */
+/* Finds where the loop keeps its argument (rdi), the context: in rbx, or on the stack. */
 static void find_place(const struct image *image, struct ruby_code *code)
 {
 	static const uint8_t to_rbx[] = {0x48, 0x89, 0xfb};	    /* mov %rdi,%rbx */
@@ -175,7 +176,7 @@ static void find_place(const struct image *image, struct ruby_code *code)
 	}
 }
 
-/* Where the loop returns: gcc makes one end of it. */
+/* Finds the offset of the loop's only return instruction: gcc emits one. 0: there are several. */
 static void find_return(const struct image *image, struct ruby_code *code)
 {
 	struct cursor c = image_at_vaddr(image, code->loop.start);

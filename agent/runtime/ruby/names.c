@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The name of a frame, as Ruby 3.4's backtraces have it, for all versions: Shop::Cart#total,
+ * The name of a frame, as in Ruby 3.4's backtraces, for all versions: Shop::Cart#total,
  * Shop::Cart.build, block in Shop::Cart#total, rescue in Shop::Cart#total, <class:Cart>, <main>.
- * Methods of classes without a name have their own name alone. A method that define_method made of
- * a block is called by its name, and not by where the block stands.
+ * A method of a class without a name is shown by its own name alone. A method that define_method
+ * made of a block is shown by its name, not by the place of the block.
  *
- * Objects are read twice, before and after their strings: between, they may be freed and others may
- * come into their place. Both times they must have the cookie that the walk saw. What was read is
- * kept for frames of other instructions. Loop thread.
+ * Objects are read twice, before and after their strings, because in between they may be freed and
+ * replaced by others. Both times they must have the cookie that the walk saw. The names are kept
+ * for frames of other instructions of the same code. Loop thread.
  *
  * Sources: calculate_iseq_label() and gen_method_name(), vm_backtrace.c of 3.4; vm_core.h,
  * method.h, proc's structures of 2.7.4, 3.1.2 and 3.3.8.
@@ -38,7 +38,7 @@ enum {
 	IMEMO_SHIFT = 12,
 	IMEMO_ISEQ = 7,
 	LEVELS_MAX = 64,
-	VERSION_INT_LINE = 302, /* from here on a line is an int and no VALUE */
+	VERSION_INT_LINE = 302, /* from this version on a first line is an int, not a VALUE */
 };
 
 /* rb_iseq_type */
@@ -55,8 +55,8 @@ enum iseq_type {
 };
 
 /*
- * A frame's objects, as its words have them and as they lead to others. `entry`: the method's; 0:
- * the words have its owner, or there is no method.
+ * The objects in a frame's words, and those that they lead to. `entry`: the method entry; 0: the
+ * words have the owner instead, or the frame has no method.
  */
 struct frame {
 	struct ruby_look look;
@@ -75,7 +75,7 @@ static uint64_t hash_of_code(struct frame *f)
 	return kiln_ruby_code_hash(f->body, encoded, label, path);
 }
 
-/* Reads what the cookie is of. -EFAULT: the objects are others by now. */
+/* Reads the objects that the cookie is made of. -EFAULT: they have been replaced by others. */
 static int read_objects(struct frame *f)
 {
 	const struct ruby_look *look = &f->look;
@@ -113,7 +113,7 @@ static void put(struct ruby_text *text, const char *s, size_t len)
 	*text->at = '\0';
 }
 
-/* NAME with the frame's class before it. */
+/* Appends NAME with the frame's class before it. */
 static void put_qualified(const struct frame *f, const char *name, struct ruby_text *text)
 {
 	char room[RUBY_NAME_MAX + 1];
@@ -128,7 +128,7 @@ static void put_qualified(const struct frame *f, const char *name, struct ruby_t
 	put(text, name, strlen(name));
 }
 
-/* The method's own name. */
+/* Appends the name of the frame's method, with its class. */
 static int put_method(const struct frame *f, struct ruby_text *text)
 {
 	char room[RUBY_NAME_MAX + 1];
@@ -148,7 +148,8 @@ static bool is_iseq(const struct ruby_look *look, uint64_t address)
 	       (ruby_read_word(look, address) >> IMEMO_SHIFT & 15) == IMEMO_ISEQ;
 }
 
-/* The block that the frame's method was made of; 0: it is another kind of method. */
+/* The instruction sequence of the block from which define_method made the frame's method; 0: it is
+ * another kind of method. */
 static uint64_t method_block(const struct frame *f)
 {
 	const struct ruby_look *look = &f->look;
@@ -182,7 +183,7 @@ static void put_level(struct ruby_text *text, unsigned int level)
 	put(text, s, (size_t)n);
 }
 
-/* The label of the instruction sequence whose body is BODY. */
+/* Appends the label of the instruction sequence whose body is BODY; QUALIFIED: with the class. */
 static int put_label(const struct frame *f, uint64_t body, bool qualified, struct ruby_text *text)
 {
 	char room[RUBY_NAME_MAX + 1];
@@ -200,14 +201,14 @@ static int put_label(const struct frame *f, uint64_t body, bool qualified, struc
 	return 0;
 }
 
-/* Does it belong to the method or class around it? */
+/* Is code of this TYPE part of the method or class around it? */
 static bool is_inner(uint32_t type)
 {
 	return type == ISEQ_BLOCK || type == ISEQ_RESCUE || type == ISEQ_ENSURE ||
 	       type == ISEQ_EVAL || type == ISEQ_PLAIN;
 }
 
-/* From the frame's instruction sequence to the method or class around it. */
+/* Appends the frame's name: goes from its instruction sequence to the method or class around it. */
 static int put_name(const struct frame *f, struct ruby_text *text)
 {
 	const struct ruby_layout *l = f->look.process->layout;
@@ -264,7 +265,7 @@ static int read_path(const struct frame *f, struct ruby_text *text, const char *
 static uint32_t line_of_value(const struct frame *f, uint64_t line)
 {
 	if (f->look.process->image->version < VERSION_INT_LINE)
-		line >>= 1; /* a small number as a VALUE */
+		line >>= 1; /* the VALUE of a small number */
 	line = (uint32_t)line;
 	return line <= INT32_MAX ? (uint32_t)line : 0;
 }
@@ -276,7 +277,7 @@ static uint32_t first_line(const struct frame *f)
 
 /* ---- evaluated code that is gone ------------------------------------------------------------- */
 
-/* Is what is around the code still what the walker saw? */
+/* Are the method or class around the code, and the owner, still the ones that the walker saw? */
 static bool is_around(const struct frame *f, const struct kiln_ruby_text *t)
 {
 	const struct ruby_look *look = &f->look;
@@ -285,7 +286,7 @@ static bool is_around(const struct frame *f, const struct kiln_ruby_text *t)
 	       (!f->owner || ruby_read_word(look, f->owner + OBJECT_CLASS) == t->owner_class);
 }
 
-/* The frame by its TEXT; the strings are in SCRATCH. */
+/* Fills in RET for a frame whose code is gone, from the text T; the strings are in SCRATCH. */
 static int read_gone(const struct frame *f, const struct kiln_ruby_text *t, char *scratch,
 		     size_t scratch_size, struct symbol *ret)
 {
@@ -313,13 +314,13 @@ static int read_gone(const struct frame *f, const struct kiln_ruby_text *t, char
 }
 
 /*
- * What all frames of the function have in common; its strings are in SCRATCH, and *RET_LINES has
- * its table, which the caller frees.
+ * Reads the data that all frames of a function share. Its strings are in SCRATCH. *RET_LINES: its
+ * line tables, which the caller frees.
  */
 static int read_function(struct frame *f, char *scratch, size_t scratch_size,
 			 struct runtime_function *ret, struct ruby_lines *ret_lines)
 {
-	/* Some room is kept back for the path. */
+	/* The name must leave room for the path. */
 	struct ruby_text text = {scratch, scratch_size - RUBY_NAME_MAX};
 	uint32_t size = 0;
 	int r = read_objects(f);
@@ -352,10 +353,10 @@ static uint32_t line_of(const struct frame *f, const struct runtime_function *fu
 {
 	uint32_t index = f->index, size = (uint32_t)(function->own >> 32);
 
-	/* JIT code does not always say where it is: Ruby too takes the first line then. */
+	/* JIT code does not always store its pc. Like Ruby, use the first line then. */
 	if (index >= size)
 		return function->start_line;
-	/* It is that of the instruction behind the one that runs. */
+	/* The index is that of the instruction behind the one that runs. */
 	if (!f->is_exact && index)
 		index--;
 	return function->table ? ruby_line(f->look.process->layout, function->table,
@@ -380,7 +381,7 @@ int ruby_symbolize(void *state, const struct target_memory *memory, const uint64
 	    .is_exact = flags & KILN_RUBY_EXACT,
 	    .is_bmethod = flags & KILN_RUBY_BMETHOD,
 	};
-	/* A method of a block may be called as a block, too. */
+	/* The block of such a method may also run as a block, which is another function. */
 	uint64_t address = first | f.is_bmethod, cookie = second << 16 | f.cookie;
 	struct runtime_function function = {.name = "", .file = ""};
 	const struct kiln_ruby_text *text;

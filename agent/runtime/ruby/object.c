@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Reads Ruby's objects: strings and arrays. All is foreign: what an object is, is checked before it
- * is read as that, and lengths are capped. Loop thread.
+ * Reads Ruby's objects: strings and arrays. All memory is foreign: the type of an object is checked
+ * before its members are read, and lengths are capped. Loop thread.
  *
  * Sources: struct RBasic, RString, RArray and their flags, include/ruby/ruby.h of 2.7.4,
  * include/ruby/internal/core/{rbasic,rstring,rarray}.h of 3.1.2 and 3.3.8.
@@ -11,7 +11,7 @@
 enum {
 	TYPE_MASK = 0x1f,
 	STRING_NOEMBED = 1 << 13,
-	STRING_LEN_SHIFT = 14, /* of one that is embedded, before 3.2 */
+	STRING_LEN_SHIFT = 14, /* in the flags of an embedded String, before 3.2 */
 	STRING_LEN_MASK = 31,
 	STRING_LEN = 16,
 	STRING_POINTER = 24,
@@ -33,7 +33,7 @@ uint64_t ruby_read_word(const struct ruby_look *look, uint64_t address)
 
 unsigned int ruby_type_of(const struct ruby_look *look, uint64_t address)
 {
-	/* Small numbers, symbols and nil are no addresses. */
+	/* The VALUEs of small numbers, symbols and nil are not addresses. */
 	if (address < 4096 || address & 7)
 		return 0;
 	return (unsigned int)ruby_read_word(look, address) & TYPE_MASK;
@@ -60,7 +60,7 @@ int ruby_read_string(const struct ruby_look *look, uint64_t address, struct ruby
 	if (r < 0)
 		return r;
 	text->at[length] = '\0';
-	/* A NUL in it ends it. */
+	/* A String with a NUL in it ends there. */
 	length = strlen(text->at);
 	*ret = text->at;
 	text->at += length + 1;

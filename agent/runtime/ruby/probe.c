@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Is a file Ruby, which version, and where is what the walk needs? Every build exports ruby_version
- * and a few functions that extensions call, whose code tells the rest: of the thread's own
- * variable, of the table of symbols. Symbols of its own, where a file has them, tell it at once.
- * Any thread.
+ * Recognizes Ruby's file and its version, and finds the data for the walk. Every build exports
+ * ruby_version and a few functions that extensions call. The code of these functions tells where
+ * the thread-local variable and the table of symbols are, unless the file has symbols for them. Any
+ * thread.
  */
 #include "agent/runtime/ruby/ruby.h"
 
@@ -12,8 +12,8 @@
 #include "agent/runtime/pieces.h"
 
 enum {
-	REFERRING_BYTES = 64, /* of a function, looked at for what it refers to */
-	REFERRED_BYTES = 640, /* ... and of those that it jumps to or calls */
+	REFERRING_BYTES = 64, /* bytes of a function that are searched for references */
+	REFERRED_BYTES = 640, /* the same for functions that it jumps to or calls */
 	FUNCTIONS_MAX = 8,
 };
 
@@ -78,7 +78,7 @@ static void take_symbol(struct probe *b, const char *name, const Elf64_Sym *s)
 		add_range(b, range.start, range.end);
 }
 
-/* Reads the symbols of a table; false when there is none. */
+/* Reads the symbols of TABLE. False: the file does not have that table. */
 static bool read_symbols(struct probe *b, const char *table)
 {
 	const struct image_section *section = image_section(b->image, table);
@@ -132,9 +132,10 @@ static void add_function(struct probe *b, uint64_t vaddr)
 }
 
 /*
- * What the code at VADDR refers to relative to itself (the byte before the distance is a ModRM byte
- * that says so), and with FOLLOW where it jumps to. Bytes in the middle of an instruction may look
- * like that too; what is really there is seen in the process.
+ * Collects the variables to which the code at VADDR refers relative to rip (the byte before the
+ * distance is the ModRM byte of that mode), and with FOLLOW the functions that it jumps to or
+ * calls. Bytes in the middle of an instruction may look the same; the process's memory later shows
+ * which of the variables is the right one.
  */
 static void read_references(struct probe *b, uint64_t vaddr, size_t size, bool follow)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Ruby's row, and attaching to a process: all but the place of the thread's own variable is known
- * from the file. Loop thread.
+ * Ruby's struct interpreter_ops, and attaching to a process: all data for the walker but the place
+ * of the thread-local variable comes from the file. Loop thread.
  */
 #include "agent/runtime/ruby/ruby.h"
 
@@ -10,7 +10,8 @@ static uint64_t loaded(const struct runtime_target *target, uint64_t vaddr)
 	return vaddr ? vaddr + target->bias : 0;
 }
 
-/* How a thread finds its context; 0 or -EAGAIN. */
+/* Fills in how the walker finds a thread's context. -EAGAIN: the thread-local variable is not known
+ * yet, and there is no other way. */
 static int find_context(const struct ruby_image *image, const struct ruby_layout *l,
 			const struct runtime_target *target, struct kiln_ruby *k)
 {
@@ -81,7 +82,7 @@ static void ruby_detach(void *state)
 	free(p);
 }
 
-/* YJIT's code (3.1 on) is in anonymous memory; any library may have some, too. */
+/* YJIT's code (3.1 on) is in anonymous memory, but a library may have made that memory, too. */
 static enum jit_claim ruby_owns(void *state, const struct target_memory *memory, uint64_t start,
 				uint64_t end)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ruby (CRuby), as one of the runtimes of agent/runtime/runtime.h. What the parts share: what a
- * file tells, the layout of a version's structures, and the readers of Ruby's objects.
+ * Ruby (CRuby), as one of the runtimes of agent/runtime/runtime.h. Declares what the parts share:
+ * the data found in a file, the layouts of the versions' structures, and the readers of Ruby's
+ * objects.
  */
 #pragma once
 
@@ -18,17 +19,17 @@ enum {
 	RUBY_NAME_MAX = 1024, /* bytes of a name or path; the rest is cut off */
 };
 
-/* Where the code is, by ELF virtual addresses. */
+/* The code of the interpreter's loop and its caller; ELF virtual addresses. */
 struct ruby_code {
 	struct runtime_range loop;	 /* vm_exec_core() */
-	struct runtime_range exec, cold; /* rb_vm_exec(); the same as the loop: 0 */
-	uint32_t prologue;		 /* bytes before the code of the first instruction */
-	uint32_t returns;		 /* offset of its return; 0: not known, or several */
+	struct runtime_range exec, cold; /* rb_vm_exec(); 0 if it is the same function */
+	uint32_t prologue;		 /* bytes of the loop before the first handler */
+	uint32_t returns;		 /* offset of the loop's return; 0: not known, or several */
 	uint32_t place;			 /* enum kiln_ruby_place */
 	int32_t place_offset;
 };
 
-/* What a file has; addresses are ELF virtual ones, 0: not there. */
+/* Data found in a file; ELF virtual addresses, 0: not there. */
 struct ruby_image {
 	struct runtime_image base;
 	unsigned int version; /* major * 100 + minor */
@@ -44,8 +45,8 @@ int ruby_probe(const struct image *image, struct runtime_image **ret,
 void ruby_forget(struct runtime_image *ri);
 
 /*
- * The interpreter's loop and its caller. What is not 0 in CODE is known by symbols. -ENOTSUP: there
- * is none that looks like Ruby's.
+ * Finds the interpreter's loop and its caller. In: CODE has the ranges that symbols tell, and 0 for
+ * the others. -ENOTSUP: no code looks like Ruby's loop.
  */
 int ruby_find_code(const struct image *image, struct ruby_code *code,
 		   struct error *err) _must_check_;
@@ -56,17 +57,17 @@ struct ruby_layout {
 	uint8_t frame_size;	/* rb_control_frame_t */
 	uint8_t context_thread; /* rb_execution_context_t.thread_ptr */
 	uint16_t thread_id;	/* rb_thread_t.thread_id (2.x) */
-	uint8_t line_size;	/* of iseq_insn_info_entry */
-	uint8_t line_at;	/* .line_no; before it there is .position, up to 2.5 */
+	uint8_t line_size;	/* sizeof(iseq_insn_info_entry) */
+	uint8_t line_at;	/* .line_no; up to 2.5 there is .position before it */
 	/* rb_iseq_constant_body.insns_info */
 	uint16_t lines, lines_size, lines_index;
 	uint16_t parent, local;	 /* .parent_iseq, .local_iseq */
-	uint8_t string_embedded; /* RString.as.embed; before 3.2 the flags have the length */
-	uint8_t class_extension; /* behind struct RClass; 0: a pointer to it at 24 */
-	uint8_t class_path;	 /* rb_classext_t.classpath; 0: an instance variable */
+	uint8_t string_embedded; /* RString.as.embed; before 3.2 the length is in the flags */
+	uint8_t class_extension; /* behind struct RClass; 0: the class has a pointer to it at 24 */
+	uint8_t class_path;	 /* rb_classext_t.classpath; 0: it is an instance variable */
 };
 
-/* Of VERSION, from RUBY_VERSION_MIN to RUBY_VERSION_MAX. */
+/* The layout of VERSION, from RUBY_VERSION_MIN to RUBY_VERSION_MAX. */
 const struct ruby_layout *ruby_layout_of(unsigned int version);
 
 /* A process with the interpreter in it. */
@@ -75,17 +76,17 @@ struct ruby_process {
 	const struct ruby_layout *layout;
 	uint64_t bias;
 	uint64_t symbols;	  /* ruby_global_symbols; 0: not found yet */
-	uint64_t classpath;	  /* the ID of __classpath__; 0: not met yet */
-	struct ruby_texts *texts; /* owned; NULL: none came yet */
+	uint64_t classpath;	  /* the ID of __classpath__; 0: not found yet */
+	struct ruby_texts *texts; /* owned; NULL: the walker has sent none yet */
 };
 
-/* One look at a process. */
+/* Arguments of the functions that read a process's objects. */
 struct ruby_look {
 	struct ruby_process *process;
 	const struct target_memory *memory;
 };
 
-/* What is left of the caller's scratch. */
+/* The unused part of the caller's scratch. */
 struct ruby_text {
 	char *at;
 	size_t left;
@@ -102,10 +103,10 @@ enum ruby_type {
 	RUBY_T_IMEMO = 0x1a,
 };
 
-uint64_t ruby_read_word(const struct ruby_look *look, uint64_t address); /* 0: unreadable, too */
-/* Of the object at ADDRESS; 0: it is none that can be read. */
+uint64_t ruby_read_word(const struct ruby_look *look, uint64_t address); /* 0 if unreadable */
+/* The enum ruby_type of the object at ADDRESS; 0: it is not an object, or cannot be read. */
 unsigned int ruby_type_of(const struct ruby_look *look, uint64_t address);
-/* The String at ADDRESS with a NUL, in TEXT. -EFAULT: it is none. */
+/* Reads the String at ADDRESS into TEXT, with a NUL. -EFAULT: it is not a String. */
 int ruby_read_string(const struct ruby_look *look, uint64_t address, struct ruby_text *text,
 		     const char **ret) _must_check_;
 /* Element INDEX of the Array at ADDRESS; 0: there is none. */
@@ -116,31 +117,32 @@ int ruby_read_id(const struct ruby_look *look, uint64_t id, struct ruby_text *te
 		 const char **ret) _must_check_;
 
 /* ---- classes.c ------------------------------------------------------------------------------- */
-/* The name of class or module OWNER and what stands between it and a method's. -ENOENT: it has
- * none. */
+/* The name of the class or module OWNER. *RET_BETWEEN: the character between that name and a
+ * method's. -ENOENT: OWNER has no name. */
 int ruby_read_owner(const struct ruby_look *look, uint64_t owner, struct ruby_text *text,
 		    const char **ret, char *ret_between) _must_check_;
 
 /* ---- lines.c --------------------------------------------------------------------------------- */
-/* The tables of lines of an instruction sequence; BYTES belong to whoever has read them. */
+/* The line tables of an instruction sequence. The caller of ruby_read_lines() frees BYTES. */
 struct ruby_lines {
 	void *bytes;
 	size_t size;
 	uint32_t n; /* stretches of instructions */
 };
-/* Of the sequence whose body is BODY and that has INSTRUCTIONS words. */
+/* Reads those of the sequence with the body BODY, which has INSTRUCTIONS words of instructions. */
 int ruby_read_lines(const struct ruby_look *look, uint64_t body, uint32_t instructions,
 		    struct ruby_lines *ret) _must_check_;
-/* The line of instruction INDEX; 0: it has none. Any bytes will do. */
+/* The line of instruction INDEX; 0: it has none. BYTES may have any content. */
 uint32_t ruby_line(const struct ruby_layout *l, const void *bytes, size_t size, uint32_t n,
 		   uint32_t index);
 
 /* ---- text.c: what the walker has sent of evaluated code ----------------------------------------
  */
-/* Keeps TEXT for ruby_find_text(); negative always: names are read from memory first. */
+/* Keeps TEXT for ruby_find_text(). Always returns a negative number, so that the caller reads the
+ * name from memory first. */
 int ruby_read_text(void *state, const struct kiln_text *text, char *scratch, size_t scratch_size,
 		   struct symbol_result *ret);
-/* The text of the frame WORDS; NULL: none came, or it was long ago. */
+/* The text of the frame WORDS; NULL: the walker has sent none, or newer texts have replaced it. */
 const struct kiln_ruby_text *ruby_find_text(const struct ruby_process *p, const uint64_t words[2]);
 
 /* ---- names.c --------------------------------------------------------------------------------- */

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The name of an ID. ruby_global_symbols is {last ID, table of strings, ids}; `ids` is an Array of
- * Arrays with a pair {String, Symbol} for each ID. Where it lies is told by the code of
- * rb_id2str(), which refers to a few other things too: which of them it is shows in what is there.
- * Loop thread.
+ * Arrays with a pair {String, Symbol} for each ID. The code of rb_id2str() refers to it and to a
+ * few other variables; which of them is ruby_global_symbols is found by the objects there. Loop
+ * thread.
  *
  * Sources: symbol.c, symbol.h, template/id.h.tmpl of 2.7.4, 3.1.2 and 3.3.8.
  */
@@ -11,13 +11,13 @@
 
 enum {
 	SYMBOLS_IDS = 16,
-	ID_OPERATOR_MAX = 1000, /* operators are their own number, below 256; others are shifted */
+	ID_OPERATOR_MAX = 1000, /* IDs of operators, below 256, are not shifted by ID_SHIFT */
 	ID_SHIFT = 4,		/* RUBY_ID_SCOPE_SHIFT */
 	ID_UNIT = 512,		/* pairs in one Array */
 	ID_PAIR = 2,
 };
 
-/* The pair of ID number SERIAL in the table at SYMBOLS; its String. 0: there is none. */
+/* The String of the ID with number SERIAL in the table at SYMBOLS; 0: there is none. */
 static uint64_t string_of(const struct ruby_look *look, uint64_t symbols, uint64_t serial)
 {
 	uint64_t ids = ruby_read_word(look, symbols + SYMBOLS_IDS);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Evaluated code is collected within milliseconds, often before its names are read. So the walker
- * sends a text ahead of the sample: the place of the code, and what is around it, which lives on
- * and has the rest of the name. The last few texts of a process are kept until then. Loop thread.
+ * sends a text ahead of the sample: the place of the code, and the method or class around it, which
+ * lives on and has the rest of the name. The last few texts of a process are kept until the names
+ * of the sample's frames are read. Loop thread.
  */
 #include "agent/runtime/ruby/ruby.h"
 

@@ -3,39 +3,39 @@
  * The walk of Ruby frames (2.5 to 4.0), on top of bpf/unwind.h; for BPF and for the host.
  * docs/unwinding/ruby.md has the sources of all this.
  *
- * A native frame of rb_vm_exec() stands for the control frames that were pushed since it was
- * entered: up to the one with the flag FINISH. It runs them by vm_exec_core() or in JIT code, so
- * whichever of these is met first shows the group, and rb_vm_exec() ends it. A method in C has a
- * control frame of its own, which belongs to the group of its caller.
+ * A native frame of rb_vm_exec() stands for a group of control frames: those pushed since it was
+ * entered, up to the one with the flag FINISH. It runs them by vm_exec_core() or in JIT code. The
+ * group is emitted at the first native frame of the three that the walk meets, and rb_vm_exec()
+ * ends it. A method in C has a control frame of its own, which belongs to the group of its caller.
  *
- * A group and its native frame come and go one after the other. At the leaf registers tell which is
- * first (vm_exec_core() has the control frame in r15 and the program counter in r14, JIT code the
- * control frame in r13), and above the leaf the program counter of a control frame that has not
- * begun.
+ * A group and its native frame are not made and removed at the same moment. At the leaf, registers
+ * tell which of the two exists (vm_exec_core() has the control frame in r15 and the program counter
+ * in r14, JIT code has the control frame in r13); above the leaf, the program counter of a control
+ * frame tells that it has not begun.
  *
- * The control frames lie in one array, each caller behind what it called, so a walk over them ends.
+ * The control frames lie in one array, each caller behind its callee, so a walk over them ends.
  */
 #pragma once
 
 #include "agent/runtime/ruby/walker_data.h"
 
-/* What w->cursor holds. */
+/* Words of w->cursor. */
 enum {
 	RUBY_FRAME,   /* the next control frame */
-	RUBY_END,     /* where the thread's first one ends */
-	RUBY_STATE,   /* frames looked at << 16 | enum ruby_state */
-	RUBY_ISEQ,    /* the last frame's instruction sequence, and what is known of it: */
-	RUBY_ENCODED, /* its first instruction */
-	RUBY_HASH,    /* kiln_ruby_code_hash() */
+	RUBY_END,     /* the end of the array of control frames */
+	RUBY_STATE,   /* number of frames read << 16 | enum ruby_state */
+	RUBY_ISEQ,    /* the last frame's instruction sequence */
+	RUBY_ENCODED, /* address of its first instruction */
+	RUBY_HASH,    /* its kiln_ruby_code_hash() */
 };
 
 enum ruby_state {
 	RUBY_WALKING = 1,    /* the context was found */
-	RUBY_OVER = 2,	     /* there is none, or it makes no sense */
-	RUBY_SHOWN = 4,	     /* the group of the rb_vm_exec() at hand */
+	RUBY_OVER = 2,	     /* there is no context, or it makes no sense */
+	RUBY_SHOWN = 4,	     /* the group of the current rb_vm_exec() was emitted */
 	RUBY_LEAF = 8,	     /* the next frame's program counter is in r14 */
 	RUBY_NOT_SAID = 16,  /* ... is not known: JIT code does not keep it up to date */
-	RUBY_EVALUATED = 32, /* the frame at hand is of code of a string, or in it */
+	RUBY_EVALUATED = 32, /* the current frame's code is that of a string, or lies in it */
 	RUBY_BEGINS =
 	    16, /* the next frame has not begun, and is the first one of a group of its own */
 };
@@ -43,7 +43,7 @@ enum ruby_state {
 /* Kinds of native frames. */
 enum ruby_where { RUBY_IN_LOOP, RUBY_IN_EXEC, RUBY_IN_JIT };
 
-/* Of words below, by vm_core.h of 2.5 to 4.0. */
+/* Offsets and constants by vm_core.h of 2.5 to 4.0. Offsets are in words unless noted. */
 enum {
 	RUBY_EC_STACK = 0, /* rb_execution_context_t.vm_stack */
 	RUBY_EC_SIZE = 1,
@@ -64,14 +64,14 @@ enum {
 	RUBY_METHOD_DEFINITION = 2, /* rb_callable_method_entry_t */
 	RUBY_METHOD_OWNER = 4,
 	RUBY_METHOD_WORDS = 5,
-	RUBY_METHOD_ENV = 7, /* of the scratch: ep[0] of the environment that has the entry */
+	RUBY_METHOD_ENV = 7, /* word of the scratch: ep[0] of the environment with the entry */
 	RUBY_DEFINITION_FUNCTION = 1, /* rb_method_definition_t.body.cfunc.func */
 	RUBY_DEFINITION_ID = 4,	      /* .original_id */
 	RUBY_DEFINITION_WORDS = 5,
 	RUBY_OBJECT_CLASS = 8,	  /* bytes: struct RBasic.klass */
 	RUBY_STACK_MAX = 1 << 27, /* words */
 	RUBY_TAIL_MAX = 8,
-	RUBY_MAIN_MAX = 3, /* control frames of the main program, and those below */
+	RUBY_MAIN_MAX = 3, /* control frames of the main program and of the dummies below */
 
 	RUBY_REG_R13 = 13,
 	RUBY_REG_R14 = 14,
@@ -114,7 +114,7 @@ KILN_INLINE int ruby_stop(struct kiln_walk *w, enum kiln_missing why)
 	return 2;
 }
 
-/* Does the control frame at FRAME run instructions? Not a method or block in C, nor a dummy. */
+/* Does the control frame at FRAME run instructions? Those of C code and dummies do not. */
 KILN_GLOBAL int ruby_has_code(uint32_t slot, uint64_t frame)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -130,7 +130,7 @@ KILN_GLOBAL int ruby_has_code(uint32_t slot, uint64_t frame)
 
 /* ---- the context ----------------------------------------------------------------------------- */
 
-/* Begins with the control frames of the context at EC. Non-zero: it is none. */
+/* Sets the cursor to the newest control frame of the context EC. Non-zero: EC is not valid. */
 KILN_INLINE int ruby_take_context(struct kiln_walk *w, uint64_t ec)
 {
 	const struct kiln_ruby *r = ruby_data(w);
@@ -152,7 +152,7 @@ KILN_INLINE int ruby_take_context(struct kiln_walk *w, uint64_t ec)
 	return 0;
 }
 
-/* The thread's context, by its own variable. */
+/* The thread's context, from its thread-local variable; 0: none. */
 KILN_INLINE uint64_t ruby_own_context(struct kiln_walk *w)
 {
 	const struct kiln_ruby *r = ruby_data(w);
@@ -171,7 +171,7 @@ KILN_INLINE uint64_t ruby_own_context(struct kiln_walk *w)
 	return ruby_word(block + (uint64_t)r->tls_offset);
 }
 
-/* The context that holds the lock (2.x), if it is this thread's. */
+/* The context that runs (2.x) if it belongs to this thread, else 0. */
 KILN_INLINE uint64_t ruby_global_context(struct kiln_walk *w)
 {
 	const struct kiln_ruby *r = ruby_data(w);
@@ -181,7 +181,8 @@ KILN_INLINE uint64_t ruby_global_context(struct kiln_walk *w)
 	return thread && ruby_word(thread + r->thread_id) == w->thread_pointer ? ec : 0;
 }
 
-/* Finds the control frames. WHERE: the native frame in w->regs. Non-zero: there are none. */
+/* Finds the thread's control frames. WHERE: the enum ruby_where of the native frame in w->regs.
+ * Non-zero: not found. */
 KILN_GLOBAL int ruby_begin(uint32_t slot, uint32_t where)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -191,7 +192,8 @@ KILN_GLOBAL int ruby_begin(uint32_t slot, uint32_t where)
 	if (!w)
 		return -1;
 	r = ruby_data(w);
-	/* What the native frame has is right whatever this thread holds. */
+	/* Prefer the context that the native frame holds: it is right even if the thread does not
+	 * hold the lock. */
 	if (where == RUBY_IN_LOOP &&
 	    (!w->exact || w->regs.pc - r->loop_start >= r->loop_prologue)) {
 		if (r->place == KILN_RUBY_RBX)
@@ -207,7 +209,7 @@ KILN_GLOBAL int ruby_begin(uint32_t slot, uint32_t where)
 
 /* ---- frames ---------------------------------------------------------------------------------- */
 
-/* Reads what is needed of the instruction sequence ISEQ into the cursor. Non-zero: it is none. */
+/* Reads the instruction sequence ISEQ into the cursor. Non-zero: it cannot be read. */
 KILN_GLOBAL int ruby_read_code(uint32_t slot, uint64_t iseq)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -229,7 +231,8 @@ KILN_GLOBAL int ruby_read_code(uint32_t slot, uint64_t iseq)
 	return 0;
 }
 
-/* Is the object at ADDRESS a method entry? Then its words are in the scratch. */
+/* Is the object at ADDRESS a method entry? 1: its words are in the scratch. 2: it is an svar of a
+ * LOCAL environment, whose second word may be a method entry. */
 KILN_INLINE int ruby_is_method(struct kiln_walk *w, uint64_t address, int local)
 {
 	uint64_t flags;
@@ -250,10 +253,11 @@ KILN_INLINE int ruby_is_method(struct kiln_walk *w, uint64_t address, int local)
 }
 
 /*
- * One step towards the method that an environment is of, whose three words are in the scratch. 1:
- * that is in w->value, and its words and RUBY_METHOD_ENV are in the scratch; 0, and w->value is 0:
- * it is of none; 2: the parent's words are in the scratch now. Negative: they cannot be read. A
- * function of its own, so that the verifier need not follow each round.
+ * Makes one step from the environment whose three words are in the scratch towards its method.
+ * Returns 1 if the method entry was found: it is in w->value, and its words and RUBY_METHOD_ENV are
+ * in the scratch. 0: the environment is not in a method; w->value is 0. 2: the scratch has the
+ * words of the parent environment. Negative: memory could not be read. A function of its own, so
+ * that the verifier need not follow each round.
  */
 KILN_GLOBAL int ruby_step_out(uint32_t slot)
 {
@@ -284,7 +288,8 @@ KILN_GLOBAL int ruby_step_out(uint32_t slot)
 	return env_read(w->scratch, RUBY_ENV_WORDS * 8, parent - (RUBY_ENV_WORDS - 1) * 8) ? -1 : 2;
 }
 
-/* The method of the environment whose words are in the scratch. As ruby_step_out(), but never 2. */
+/* Finds the method of the environment whose words are in the scratch: its entry is in w->value, 0
+ * if there is none. Returns 0, or -1 if memory could not be read. */
 KILN_GLOBAL int ruby_find_method(uint32_t slot)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -302,7 +307,7 @@ KILN_GLOBAL int ruby_find_method(uint32_t slot)
 	return r < 0 ? -1 : 0;
 }
 
-/* The place of PC, an address of an instruction or behind one. */
+/* The index of the instruction at PC, or KILN_RUBY_INDEX_NONE. */
 KILN_INLINE uint32_t ruby_index(const struct kiln_walk *w, uint64_t pc)
 {
 	uint64_t index = (pc - w->cursor.words[RUBY_ENCODED]) >> 3;
@@ -318,7 +323,7 @@ KILN_INLINE int ruby_runs(uint64_t at, uint64_t pc)
 	return handler && at - handler < KILN_RUBY_HANDLER_MAX;
 }
 
-/* Code of a string, a file or a class's body, by the frame's ENV. */
+/* Is the frame's code a string, a file or the body of a class? ENV: the frame's ep[0]. */
 KILN_INLINE int ruby_runs_once(uint64_t env)
 {
 	uint32_t kind = (uint32_t)env & RUBY_KIND_MASK;
@@ -327,9 +332,9 @@ KILN_INLINE int ruby_runs_once(uint64_t env)
 }
 
 /*
- * Puts the frame's words, but for the index, into w->scratch[0 .. 1]: of code, ISEQ, or of a method
- * in C, 0. The method entry is w->value, and its words are in the scratch. Non-zero: the objects
- * cannot be read.
+ * Puts the two words of a frame, without the index, into w->scratch[0 .. 1]. ISEQ: the frame's
+ * instruction sequence; 0: a method in C. In: w->value is the method entry or 0, and the scratch
+ * has its words. Non-zero: the objects cannot be read.
  */
 KILN_GLOBAL int ruby_pack(uint32_t slot, uint64_t iseq)
 {
@@ -368,8 +373,9 @@ KILN_GLOBAL int ruby_pack(uint32_t slot, uint64_t iseq)
 #include "agent/runtime/ruby/walker_text.h"
 
 /*
- * Emits the control frame at hand, unless it is one that Ruby itself does not show, and goes on to
- * its caller. 0: that belongs to the same native frame; 1: it does not; 2: there is none.
+ * Emits the control frame at the cursor, unless it is one that Ruby itself does not show, and sets
+ * the cursor to its caller. Returns 0 if the caller belongs to the same native frame, 1 if it does
+ * not, 2 if there is none.
  */
 KILN_GLOBAL int ruby_frame(uint32_t slot)
 {
@@ -401,8 +407,8 @@ KILN_GLOBAL int ruby_frame(uint32_t slot)
 		iseq = 0;
 	} else if (!iseq || iseq & 7 || (env & RUBY_KIND_MASK) == RUBY_KIND_C_BLOCK ||
 		   (env & RUBY_KIND_MASK) == RUBY_KIND_DUMMY) {
-		/* A block that is a C function, or a dummy: at the thread's end, or of `require`.
-		 * rb_vm_exec() is not entered with it, whatever its flags say. */
+		/* A block that is a C function, or a dummy frame: the thread's oldest one, or that
+		 * of `require`. It never starts an rb_vm_exec(), whatever its flags are. */
 		return 0;
 	}
 	if (ruby_find_method(w->slot))
@@ -419,7 +425,8 @@ KILN_GLOBAL int ruby_frame(uint32_t slot)
 			walk_hurry(w, iseq, w->cursor.words[RUBY_HASH]);
 		if (state & RUBY_LEAF) {
 			index = ruby_index(w, w->leaf[RUBY_REG_R14]);
-			/* A frame that has just been put on: it is not loaded yet. */
+			/* Else the frame has just been pushed, and r14 does not have its program
+			 * counter yet. */
 			if (index != KILN_RUBY_INDEX_NONE)
 				pc = w->leaf[RUBY_REG_R14];
 			if (ruby_runs(w->regs.pc, pc))
@@ -441,8 +448,8 @@ KILN_GLOBAL int ruby_frame(uint32_t slot)
 }
 
 /*
- * Are all control frames that are left, a few, of methods in C? Then no rb_vm_exec() comes any
- * more: the thread or fiber has begun with C.
+ * Are only a few control frames left, all of methods in C? Then the walk meets no other
+ * rb_vm_exec(): the thread or fiber has begun with C code.
  */
 KILN_GLOBAL int ruby_is_tail(uint32_t slot)
 {
@@ -481,9 +488,9 @@ KILN_INLINE void ruby_group(struct kiln_walk *w)
 /* ---- which group ----------------------------------------------------------------------------- */
 
 /*
- * Is the control frame at hand one that rb_vm_exec() has not been entered with yet? It ends a
- * group, stands at an instruction where it may begin, and the code of vm_exec_core() in w->regs,
- * which has called something, is not that instruction's.
+ * Was the control frame at the cursor pushed for an rb_vm_exec() that has not been entered yet? If
+ * so, it ends a group, its program counter is at an instruction where the code may begin, and the
+ * native code in w->regs, a call in vm_exec_core(), is not the handler of that instruction.
  */
 KILN_GLOBAL int ruby_is_pushed(uint32_t slot, uint32_t where)
 {
@@ -504,7 +511,7 @@ KILN_GLOBAL int ruby_is_pushed(uint32_t slot, uint32_t where)
 	index = ruby_index(w, pc);
 	optional = (uint32_t)(w->scratch[RUBY_BODY_OPTIONAL] >> 32);
 	table = w->scratch[RUBY_BODY_OPT_TABLE];
-	/* With optional arguments it begins where the first that is missing is computed. */
+	/* Code with optional arguments begins where the first missing argument is computed. */
 	for (uint32_t i = 1; index && i <= 8; i++) {
 		if (i > optional)
 			return 0;
@@ -515,8 +522,9 @@ KILN_GLOBAL int ruby_is_pushed(uint32_t slot, uint32_t where)
 }
 
 /*
- * The loop or JIT code is at the leaf, and holds the control frame HELD. Non-zero: it has taken its
- * own off and is about to return. The one on top is a method in C then, mostly.
+ * For the loop or JIT code at the leaf, which has the control frame HELD in a register. Non-zero:
+ * it has popped its own control frame and is about to return. The newest control frame is then
+ * mostly that of a method in C.
  */
 KILN_INLINE int ruby_is_left(struct kiln_walk *w, uint32_t where, uint64_t held)
 {
@@ -524,8 +532,8 @@ KILN_INLINE int ruby_is_left(struct kiln_walk *w, uint32_t where, uint64_t held)
 	uint64_t frame = w->cursor.words[RUBY_FRAME], at = w->regs.pc - r->loop_start;
 
 	if (!ruby_has_code(w->slot, frame)) {
-		/* JIT code puts that of a method in C on before it calls it. At its `ret` the
-		 * caller's registers are back. */
+		/* JIT code pushes the control frame of a method in C before it calls the method.
+		 * At a `ret` of JIT code the registers are the caller's again. */
 		return where == RUBY_IN_LOOP || held != frame + r->frame_size ||
 		       (ruby_word(w->regs.pc) & 0xff) == 0xc3;
 	}
@@ -534,8 +542,8 @@ KILN_INLINE int ruby_is_left(struct kiln_walk *w, uint32_t where, uint64_t held)
 }
 
 /*
- * The first native frame of a stack that is Ruby's. Non-zero: what it has run is over, and the
- * control frames are those of its caller.
+ * For the first Ruby native frame of a stack: finds its newest control frame. Non-zero: the native
+ * frame has popped its control frames already, and the rest are its caller's.
  */
 KILN_GLOBAL int ruby_enter(uint32_t slot, uint32_t where)
 {
@@ -558,7 +566,7 @@ KILN_GLOBAL int ruby_enter(uint32_t slot, uint32_t where)
 	if (where == RUBY_IN_EXEC)
 		return !ruby_has_code(w->slot, frame);
 	held = w->leaf[where == RUBY_IN_JIT ? RUBY_REG_R13 : RUBY_REG_R15];
-	/* It is put on and off in the register first, or in memory. */
+	/* A push or pop changes the register first, or memory first. */
 	if (held == frame - r->frame_size)
 		w->cursor.words[RUBY_FRAME] = held;
 	else if (ruby_is_left(w, where, held))
@@ -577,7 +585,7 @@ KILN_INLINE int ruby_is_exec(const struct kiln_ruby *r, uint64_t pc)
 	       (pc >= r->cold_start && pc < r->cold_end);
 }
 
-/* Is the word at AT an address in vm_exec_core() or rb_vm_exec()? Then it is in w->value. */
+/* Is the word at AT an address in vm_exec_core() or rb_vm_exec()? If so, w->value is the word. */
 KILN_GLOBAL int ruby_is_return(uint32_t slot, uint64_t at)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -591,9 +599,9 @@ KILN_GLOBAL int ruby_is_return(uint32_t slot, uint64_t at)
 }
 
 /*
- * JIT code has no unwind information. It keeps little on the native stack: what its entry has saved
- * (r13, r12, rbx: yjit_codegen.c), above that the address that it returns to, in vm_exec_core() or
- * rb_vm_exec().
+ * Unwinds from JIT code, which has no unwind information. It keeps little on the native stack: the
+ * registers that its entry has saved (r13, r12, rbx: yjit_codegen.c), and above them the return
+ * address, in vm_exec_core() or rb_vm_exec(). Returns 0, or negative if that was not found.
  */
 KILN_GLOBAL int ruby_leave_jit(uint32_t slot)
 {
@@ -614,7 +622,7 @@ KILN_GLOBAL int ruby_leave_jit(uint32_t slot)
 		return -1;
 	bp = w->regs.fp;
 	bx = at - w->regs.sp < 24 ? w->regs.extra : ruby_word(at - 24);
-	/* With a frame pointer. */
+	/* The entry has set up a frame pointer. */
 	if (bp == at - 8)
 		bp = ruby_word(at - 8);
 	if (!walk_enter(w, w->value, at + 8, bp, bx))

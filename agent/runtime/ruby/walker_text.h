@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * A part of walker.h: sends the place of evaluated code ahead of the sample (bpf/text.h), because
- * it may be collected before its names are read. Tables and names: as lines.c and names.c read
- * them.
+ * the code may be collected before its names are read. Reads line tables and names as lines.c and
+ * names.c do.
  */
 #pragma once
 
 enum {
 	RUBY_BODY_FIRST_LINE = 88, /* bytes: location.first_lineno */
 	RUBY_PARENTS_MAX = 8,
-	RUBY_STRETCHES_BACK = 4, /* that have no line */
-	/* What w->scratch[16 ..] holds. */
+	RUBY_STRETCHES_BACK = 4, /* stretches that are tried until one has a line */
+	/* Words of w->scratch. */
 	RUBY_ROOT = 16,
 	RUBY_ROOT_BODY = 17,
 	RUBY_LEVELS = 18,
@@ -24,7 +24,7 @@ enum {
 	/* struct RString, struct RArray: object.c */
 	RUBY_TYPE_STRING = 5,
 	RUBY_TYPE_ARRAY = 7,
-	RUBY_FLAG_1 = 1 << 13, /* a String is not embedded; an Array is */
+	RUBY_FLAG_1 = 1 << 13, /* set: a String is not embedded, but an Array is */
 	RUBY_STRING_POINTER = 24,
 	RUBY_ARRAY_EMBEDDED = 16,
 	RUBY_ARRAY_POINTER = 32,
@@ -39,8 +39,9 @@ enum {
 };
 
 /*
- * One step from the code at w->scratch[RUBY_ROOT] to what is around it. 0: it is the method or
- * class itself; 1: go on; negative: it has no name of that kind.
+ * Makes one step from the code at w->scratch[RUBY_ROOT] to the code around it. Returns 0 if
+ * RUBY_ROOT is the method or class itself, 1 if the caller has to go on, negative if the code
+ * cannot be named by a text.
  */
 KILN_GLOBAL int ruby_step_up(uint32_t slot)
 {
@@ -113,7 +114,8 @@ KILN_GLOBAL int ruby_line_at(uint32_t slot, uint64_t body, uint32_t index)
 	return (int)line;
 }
 
-/* The characters of the String at ADDRESS, or of that in the Array; 0: it is neither. */
+/* The address of the characters of the String at ADDRESS, or of the first String in the Array
+ * there; 0: it is neither. */
 KILN_INLINE uint64_t ruby_characters(const struct kiln_ruby *r, uint64_t address)
 {
 	uint64_t flags = ruby_word(address);
@@ -130,7 +132,8 @@ KILN_INLINE uint64_t ruby_characters(const struct kiln_ruby *r, uint64_t address
 				   : address + r->string_embedded;
 }
 
-/* Sends the text of the frame of these words, of the code ISEQ, unless it was sent lately. */
+/* Sends the text of the frame with the words FIRST and SECOND, whose code is ISEQ, unless it was
+ * sent recently. */
 KILN_GLOBAL int ruby_send_text(uint32_t slot, uint64_t iseq, uint64_t first, uint64_t second)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -151,7 +154,7 @@ KILN_GLOBAL int ruby_send_text(uint32_t slot, uint64_t iseq, uint64_t first, uin
 	w->scratch[RUBY_LEVELS] = w->scratch[RUBY_WITHIN] = 0;
 	for (int i = 0; i < RUBY_PARENTS_MAX && up > 0; i++)
 		up = ruby_step_up(slot);
-	/* Its own body is gone with it. */
+	/* Code without other code around it: its name is gone when it is collected. */
 	if (up || w->scratch[RUBY_ROOT] == iseq)
 		return 0;
 	t->root = w->scratch[RUBY_ROOT];
