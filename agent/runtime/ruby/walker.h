@@ -36,8 +36,6 @@ enum ruby_state {
 	RUBY_LEAF = 8,	     /* the next frame's program counter is in r14 */
 	RUBY_NOT_SAID = 16,  /* ... is not known: JIT code does not keep it up to date */
 	RUBY_EVALUATED = 32, /* the current frame's code is that of a string, or lies in it */
-	RUBY_BEGINS =
-	    16, /* the next frame has not begun, and is the first one of a group of its own */
 };
 
 /* Kinds of native frames. */
