@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kiln-bench-crowd N: starts a process with N executable mappings besides its own in each of the
- * cgroup directories that standard input names, one a line. Every process works for a millisecond,
- * then sleeps. All of them end with this one.
+ * kiln-bench-crowd N: reads cgroup directories from standard input, one a line, and starts one
+ * process in each, with N executable mappings besides those of its program. Each process works for
+ * about a millisecond, then sleeps, again and again. All of them end with this program.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -15,7 +15,10 @@
 
 enum { PAGE = 4096, CODE_OFFSET = 0x26000, ROUNDS = 300000, REST_US = 1500000 };
 
-/* Mappings of one file; the page without access between two keeps the kernel from merging them. */
+/*
+ * N mappings of one page of libc. A page without access behind each keeps the kernel from merging
+ * them.
+ */
 static int map_code(int n)
 {
 	int fd = open("/lib/x86_64-linux-gnu/libc.so.6", O_RDONLY);

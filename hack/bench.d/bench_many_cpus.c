@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * To be preloaded into an agent: it believes that the machine has KILN_BENCH_CPUS CPUs, and each of
- * those that are there takes as many samples as an even part of them would, because its timer fires
- * that many times as often as the agent asks for. What a sample counts for is wrong then; how many
- * there are, where they wait and what they cost is right. The agent must not change its rate.
+ * To be preloaded into an agent. The agent believes that the machine has KILN_BENCH_CPUS CPUs. The
+ * timers of the real CPUs fire KILN_BENCH_CPUS / (number of real CPUs) times as often as the agent
+ * asks for, so that together they take as many samples as KILN_BENCH_CPUS CPUs would. The weights
+ * of the samples are wrong then; their number, where they wait and their cost are right. The agent
+ * must not change its sampling rate.
  */
 #include <bpf/libbpf.h>
 #include <dlfcn.h>
@@ -40,7 +41,7 @@ long syscall(long number, ...)
 		struct perf_event_attr *attr = (struct perf_event_attr *)a[0];
 
 		if ((int)a[2] >= cpus) {
-			errno = ENODEV; /* as of one that is offline */
+			errno = ENODEV; /* as for a CPU that is offline */
 			return -1;
 		}
 		if (attr->type == PERF_TYPE_SOFTWARE && attr->config == PERF_COUNT_SW_CPU_CLOCK)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What reading pods costs: makes a list of pods of about the size that real ones have, in protobuf
- * and in JSON, and prints ns a pod for decoding, for cutting and decoding in 16 KiB pieces, and for
- * protobuf-c's subset schema (item by item) as a comparison; with the heap's peak and the number of
- * allocations beside it. Each row is the best of ROUNDS.
+ * The cost of decoding pods: makes a list of pods of about the size of real ones, in protobuf and
+ * in JSON. Prints ns a pod for decoding, for cutting the body into items and decoding it in 16 KiB
+ * pieces, and, for comparison, for protobuf-c with the subset schema (item by item); beside it the
+ * heap's peak and the number of allocations. Each row is the best of ROUNDS.
  *
  *   kiln_bench_pod_decode [PODS]
  */
@@ -18,7 +18,7 @@
 enum { ROUNDS = 20, PODS = 500, PIECE = 16384 };
 #define PROTOBUF "application/vnd.kubernetes.protobuf"
 
-/* Allocations, by standing in front of the allocator. Single-threaded. */
+/* Counts allocations: replaces the allocator by --wrap. Single-threaded. */
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *p, size_t n);
@@ -64,16 +64,16 @@ void __wrap_free(void *p)
 	__real_free(p);
 }
 
-/* Text in both encodings at once would need two writers: each field is put by hand, twice. */
+/* A list of pods in both encodings. Each field is written twice, once for each encoding. */
 struct list {
-	struct buf pb, json;	    /* whole lists */
-	struct kube_item *pb_items; /* into them */
+	struct buf pb, json;	    /* the bodies of the lists */
+	struct kube_item *pb_items; /* each points into its body */
 	struct kube_item *json_items;
 	size_t n;
 };
 
 static struct pod_view view;
-static uint64_t sum; /* of what was decoded, so that nothing is left out */
+static uint64_t sum; /* of decoded values, so that the compiler removes no decoding */
 
 static void varint(struct buf *b, uint64_t v)
 {
@@ -407,7 +407,7 @@ static void decode_items(const struct kube_item *items, size_t n)
 		decode_item(NULL, &items[i]);
 }
 
-/* The shared library's own calls do not come by the counters. */
+/* protobuf-c allocates through these: --wrap does not count calls inside a shared library. */
 static void *lib_alloc(void *arg, size_t n)
 {
 	(void)arg;

@@ -287,7 +287,7 @@ static void report(struct bench *b, const char *part, uint64_t ns, uint64_t puts
 	(void)fflush(stdout);
 }
 
-/* Stores what was made, and only that is timed. */
+/* Stores the batch. Adds the time that storing takes to *NS; making the pods is not timed. */
 static int flush(struct bench *b, uint64_t *ns)
 {
 	struct kube_item item = {.type = KUBE_MODIFIED, .encoding = KUBE_PROTOBUF};
@@ -327,7 +327,7 @@ static uint32_t pod_number(const struct bench *b, uint32_t n)
 	return (n - first) * b->workloads + w;
 }
 
-/* Each second 20 pods go and 20 come, 5 events each; the workloads stay. */
+/* Each second STARTS_A_SECOND pods are removed and as many new ones start, 5 events each. */
 static int churn(struct bench *b, size_t rss)
 {
 	uint64_t ns = 0, puts = 0;
@@ -339,7 +339,7 @@ static int churn(struct bench *b, size_t rss)
 	for (uint32_t s = 0; s < b->churn_seconds && !r; s++) {
 		for (uint32_t i = 0; i < STARTS_A_SECOND && !r; i++) {
 			at = (uint32_t)(mix64((uint64_t)s << 8 | i) % b->pods);
-			r = flush(b, &ns); /* it may be the same pod again */
+			r = flush(b, &ns); /* the batch may hold an event of the same pod */
 			if (r)
 				break;
 			make_item(b, pod_number(b, at), incarnation[at], 4, &item);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What kiln-bench-bpf looks at: a chain of FRAMES user frames, each a function of its own with its
- * own frame size, in random order, then spinning at the end of it. With "thrash" the leaf writes to
- * every line of one page after the other instead, in random order, of several times what the last
- * cache holds: that is as fast as the memory is, so that in the 10 ms between two samples at 99 Hz
- * the caches and the TLB are filled with something else more than once.
+ * The program that kiln-bench-bpf measures: a chain of FRAMES user frames, made of functions with
+ * frames of different sizes in random order, whose leaf spins. With "thrash" the leaf writes to
+ * memory instead: to every cache line of one random page after the other, in a buffer of several
+ * times the size of the last-level cache. That runs at the speed of memory, so that in the 10 ms
+ * between two samples at 99 Hz other data replaces the contents of the caches and the TLB more than
+ * once.
  *
  *   kiln-bench-chain SECONDS FRAMES [spin|thrash [SEED]]
  *
@@ -48,7 +49,7 @@ static void fill_caches(volatile char *room, size_t pages)
 	}
 }
 
-/* Bytes: four times the last cache, as far as that is known. */
+/* Four times the size of the last-level cache in bytes, within THRASH_MIN and THRASH_MAX. */
 static size_t thrash_bytes(void)
 {
 	long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
@@ -99,7 +100,7 @@ static inline __attribute__((always_inline)) void go_on(int left)
 	each(h##0) each(h##1) each(h##2) each(h##3) each(h##4) each(h##5) each(h##6) each(h##7)    \
 	    each(h##8) each(h##9) each(h##a) each(h##b) each(h##c) each(h##d) each(h##e)           \
 		each(h##f)
-/* It would move these lines on at every run. */
+/* clang-format moves these lines further to the right at every run. */
 /* clang-format off */
 #define ALL(each) \
 	ROW(each, 0) \

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What one sample costs in the kernel: loads the sampler with a timer for one thread alone, so that
- * each run of the program is a hit, teaches it the process's mappings and tables, and then reads
- * the kernel's own account of the program (run_time_ns / run_cnt) at the ends of a window. Prints
- * one line of JSON.
+ * The cost of one sample in the kernel: loads the sampler with a timer for one thread alone, so
+ * that each run of the BPF program is a hit, gives it the process's mappings and tables, and reads
+ * the kernel's own statistics of the program (run_time_ns / run_cnt) at the beginning and the end
+ * of a window. Prints one line of JSON.
  *
- * The mean is over all runs of the window. A virtual machine that loses its CPU in the middle of a
- * run charges milliseconds to it, and other programs take the caches away: so the median and the
- * lowest tenth of the means of short slices are given beside it.
+ * The mean is over all runs of the window. It includes milliseconds in which a virtual machine lost
+ * its CPU during a run, and the misses after other programs replaced the caches' contents. So the
+ * median and the lowest tenth of the means of short slices are printed too.
  *
  *   kiln-bench-bpf --pid PID [--hz 99] [--seconds 10] [--cpu N]
  */
@@ -173,7 +173,7 @@ int main(int argc, char **argv)
 	}
 	if (!a.pid || a.hz < 1 || a.hz > 4999 || a.seconds < 1)
 		return usage(argv[0]);
-	/* One CPU for the thread: a move would start over with cold caches. */
+	/* Pin the thread to one CPU: on another CPU it would start with cold caches. */
 	CPU_ZERO(&one);
 	if (a.cpu >= 0)
 		CPU_SET(a.cpu, &one);

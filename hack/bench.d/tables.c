@@ -15,7 +15,7 @@
 
 enum { RUNS = 5 };
 
-/* The heap's peak, by standing in front of the allocator. Single-threaded. */
+/* Measures the heap's peak: replaces the allocator by --wrap. Single-threaded. */
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *p, size_t n);
@@ -60,7 +60,7 @@ void __wrap_free(void *p)
 	__real_free(p);
 }
 
-/* CPU time: what else runs on this machine shall not count. */
+/* CPU time of this thread, so that other programs on this machine do not count. */
 static double now_ms(void)
 {
 	struct timespec ts;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The process that holds a pod's namespaces while its containers come and go. It waits to be told
- * to end, and reaps what is left to it where the pod shares process ids. Static, so that its image
- * is this one file.
+ * The process that holds a pod's namespaces while its containers come and go. It waits for SIGINT
+ * or SIGTERM. It reaps the orphans that it inherits where the pod shares process ids. Static, so
+ * that its image is this one file.
  */
 #include <signal.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The chain alternates between two functions with different frames. Each notes its return address
- * on the way down, which is exactly what a sample has to have at its place. One thread writes the
- * report; nothing here takes locks while it spins.
+ * The call chain alternates between two functions with frames of different sizes. Each notes its
+ * return address on entry: the word that a sample must have for that frame. One thread writes the
+ * report; no code here takes a lock while it spins.
  */
 #include "tests/bpf/child.h"
 
@@ -127,7 +127,7 @@ static NOINLINE_ void begin_deep(int depth)
 	sink += words[0];
 }
 
-/* Half a MiB of stack of which only the ends are touched. */
+/* 512 KiB of stack of which only the first and the last EDGE_WORDS words are written. */
 static NOINLINE_ void begin_sparse(int depth)
 {
 	uint64_t words[HOLE_WORDS];
@@ -146,7 +146,7 @@ static NOINLINE_ void begin_sparse(int depth)
 	sink += words[0];
 }
 
-/* Ends once that many SIGUSR1 came. */
+/* Returns once the process has received ARG signals SIGUSR1. */
 static void *spin_until(void *arg)
 {
 	while (usr1 < (intptr_t)arg)
@@ -247,7 +247,7 @@ int child_start(const char *mode, int depth, const char *cgroup, struct child *r
 		child_end(&c);
 		return -EIO;
 	}
-	/* It noted them going down. */
+	/* The child noted return addresses from main() down; a sample has the leaf first. */
 	for (uint32_t i = 0, j = c.report.n - 1; c.report.n && i < j; i++, j--) {
 		uint64_t swap = c.report.returns[i];
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The same stores as in agent/window/intake.c, without a loop, threads or waiting: a table is
- * compiled where it is asked for.
+ * Uses the stores of agent/window/intake.c, without a loop, threads or waiting: a table is compiled
+ * in the call that loads it.
  */
 #include "tests/bpf/profiled.h"
 
@@ -63,7 +63,7 @@ struct profiled *profiled_free(struct profiled *p)
 	return NULL;
 }
 
-/* OLD: NULL, or the mapset that is checked. */
+/* OLD: the mapset to check; NULL: make a new one. */
 static int read_process(struct profiled *p, const struct kiln_sample *record, struct mapset *old,
 			struct mapset **ret)
 {

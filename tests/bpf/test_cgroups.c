@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * New cgroups and their policies, the timers' rate while it changes, and what a hit costs that no
- * policy selects: the kernel side with real cgroups.
+ * The kernel side with real cgroups: the policies of new cgroups, the samples while the timers'
+ * rate changes, and the cost of a hit in a cgroup that is not sampled.
  */
 #include <bpf/bpf.h>
 #include <linux/bpf.h>
@@ -26,7 +26,7 @@ static struct {
 	enum cgroup_mode mode;
 	uv_loop_t loop;
 	struct cgroup_watch *watch;
-	uint64_t made, removed; /* the last ones that were told of */
+	uint64_t made, removed; /* the ids of the last callbacks */
 	char path[300];
 } t;
 
@@ -43,7 +43,7 @@ static int setup(void **state)
 
 static void remove_cgroup(const char *path)
 {
-	/* The last task may still be leaving. */
+	/* The last task may still be exiting. */
 	for (int i = 0; i < 200 && rmdir(path) < 0 && errno == EBUSY; i++)
 		usleep(10000);
 }
@@ -130,7 +130,7 @@ static void new_cgroup_has_its_parents_policy_before_anything_runs_in_it(void **
 	assert_int_equal(mkdir(t.inner, 0755), 0);
 	assert_int_equal(cgroup_id_of(t.inner, &id), 0);
 	spin_in(t.inner);
-	start(); /* on its way there the child ran elsewhere */
+	start(); /* not earlier: the child runs elsewhere before it joins */
 	assert_true(watch_until(t.p, &t.w, 1, &t.w.records, ENOUGH));
 	assert_int_equal(t.w.first.policy, 7);
 	assert_int_equal(t.w.first.cgroup, id);
@@ -153,7 +153,7 @@ static void scan_tells_of_what_was_there_before(void **state)
 	assert_int_equal(mkdir(t.inner, 0755), 0);
 	assert_int_equal(cgroup_id_of(t.inner, &id), 0);
 	follow();
-	/* Whatever came last: the hierarchy has more than this one. */
+	/* MADE is the last cgroup that was reported: the hierarchy has more than this one. */
 	assert_int_not_equal(t.made, 0);
 }
 
@@ -210,7 +210,7 @@ static void stopped_timers_take_nothing_and_start_again(void **state)
 	assert_true(watch_until(t.p, &t.w, 1, &t.w.records, 5));
 }
 
-/* What the kernel counts for a program that does nothing: most of it is the reading of clocks. */
+/* The time that the kernel counts for an empty program; most of it is spent reading clocks. */
 static double empty_program_ns(int pid)
 {
 	const struct bpf_insn insns[] = {
@@ -257,7 +257,7 @@ static void what_is_disabled_costs_little(void **state)
 	assert_int_equal(stats.counts[KILN_STAT_SKIPPED], stats.counts[KILN_STAT_RUNS]);
 	assert_true(stats.runs > 100);
 	empty = empty_program_ns(t.child.pid);
-	/* The limit is more than a machine with other work needs. */
+	/* The limit leaves room for a machine with other work. */
 	print_message("%.0f ns a hit, of which a program that does nothing takes %.0f\n",
 		      (double)stats.run_ns / (double)stats.runs, empty);
 	assert_true(stats.run_ns / stats.runs < 3000);
@@ -275,7 +275,7 @@ int main(int argc, char **argv)
 	};
 	int r = argc > 1 ? child_main(argc, argv) : cmocka_run_group_tests(tests, NULL, NULL);
 
-	/* A call, no jump: this frame is to be seen. */
+	/* Keeps the call from becoming a tail call: main() must be a frame of the child's stack. */
 	__asm__ volatile("" ::: "memory");
 	return r;
 }

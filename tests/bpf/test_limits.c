@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is full is counted, what is large arrives whole, and kernel threads have no user frames. */
+/*
+ * A full ring and a full map are counted, large records arrive whole, and kernel threads have no
+ * user frames.
+ */
 #include <bpf/libbpf.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -58,8 +61,8 @@ static const struct kiln_resume *resume_of(const struct kiln_sample *record)
 }
 
 /*
- * EDGE words at each end of the child's pattern hold their own address. Returns how many of them
- * the dump has.
+ * The first and the last EDGE words of the child's pattern must hold their own address. Returns how
+ * many of these words the dump has.
  */
 static uint32_t check_pattern(const struct kiln_sample *record, uint64_t edge)
 {
@@ -83,7 +86,7 @@ static uint32_t check_pattern(const struct kiln_sample *record, uint64_t edge)
 			seen++;
 			t.bad_dumps += *word != at;
 		}
-		t.bad_dumps += at < next; /* more pages than bytes */
+		t.bad_dumps += at < next; /* more pages in the bitmap than bytes in the dump */
 	}
 	t.bad_dumps += word != end;
 	return seen;
@@ -109,14 +112,14 @@ static void check_dump(struct watch *self, const struct kiln_sample *record)
 	t.bad_dumps += !(record->flags & KILN_SAMPLE_FIRST_FRAME);
 }
 
-/* Who fills the ring sends none after a while: test_share.c. */
+/* A process that fills the ring loses its dumps after a while: see test_share.c. */
 static void check_dump_if_any(struct watch *self, const struct kiln_sample *record)
 {
 	if (record->dump_len)
 		check_dump(self, record);
 }
 
-/* Large dumps are rationed: other processes must not take them away. */
+/* The kernel limits large dumps a second and CPU: other processes must not use them up. */
 static void start_child_alone(uint32_t hz, size_t ring_bytes)
 {
 	const uint32_t pid = (uint32_t)t.children[0].pid;
@@ -139,7 +142,7 @@ static void largest_dump_arrives_whole(void **state)
 	assert_true(t.large_dumps > 0);
 }
 
-/* Two seconds' worth of large ones at most, whatever the rate is. */
+/* At most KILN_DUMPS_LARGE a second and CPU (two seconds' worth as slack), whatever the rate is. */
 static void large_dumps_are_few(void **state)
 {
 	uint64_t from;
@@ -180,8 +183,10 @@ static void a_thousand_frames_arrive_whole(void **state)
 	w->learn = true;
 	w->child = &t.children[0];
 	assert_true(watch_until(t.p, w, 1, &w->complete, ENOUGH));
-	/* Each whole stack was compared with what the child said. The last one may be cut: samples
-	 * that were taken while the tables were compiled brought copies of their stacks. */
+	/*
+	 * Each complete stack was compared with the child's report. The last record may be cut:
+	 * samples that were taken while the tables were compiled brought copies of their stacks.
+	 */
 	assert_int_equal(w->wrong, 0);
 	assert_true(t.children[0].report.n > 1000);
 }
@@ -191,7 +196,10 @@ static void largest_record_has_a_thousand_frames_and_a_dump(void **state)
 	const struct sampler_options options = {.hz = RATE, .cgroup_mode = CGROUP_HYBRID};
 	const struct mapset_range *above;
 
-	/* Below the thousand frames: the pattern, and the code above main() that has no table. */
+	/*
+	 * Without the table of libc the walk ends above main(): the record has its frames and a
+	 * dump.
+	 */
 	assert_int_equal(child_start("spin", 1000, NULL, &t.children[0]), 0);
 	start(&options);
 	w->learn = true;
@@ -217,7 +225,7 @@ static void full_ring_is_counted(void **state)
 	    .hz = RATE, .cgroup_mode = CGROUP_HYBRID, .ring_bytes = 1};
 	uint64_t lost = 0;
 
-	/* Nobody learns them: 20 KiB a sample and more into 1 MiB. */
+	/* The mappings are never loaded: each sample puts 20 KiB and more into a ring of 1 MiB. */
 	assert_int_equal(child_start("deep", 3, NULL, &t.children[0]), 0);
 	start(&options);
 	w->each = check_dump_if_any;
@@ -226,7 +234,7 @@ static void full_ring_is_counted(void **state)
 		lost = counted(KILN_STAT_RING_FULL);
 	}
 	assert_true(lost > 0);
-	/* What is in it is whole, and there is room again. */
+	/* The records in the full ring are whole, and new ones arrive once it is read. */
 	watch_drain(t.p, w, 1);
 	assert_true(w->records > 0);
 	assert_true(watch_until(t.p, w, 1, &w->records, w->records + ENOUGH));
@@ -234,15 +242,15 @@ static void full_ring_is_counted(void **state)
 }
 
 /*
- * A thousand frames a sample fill the ring within tens of milliseconds. Nobody looks at it but when
- * the kernel says so, which it does while half of the ring is still free.
+ * Records of a thousand frames fill the ring within tens of milliseconds. The reader reads it only
+ * when the kernel wakes it, which the kernel does while half of the ring is still free.
  */
 static void reader_is_woken_before_the_ring_is_full(void **state)
 {
 	struct pollfd fd = {.events = POLLIN};
 
 	assert_int_equal(child_start("spin", 1000, NULL, &t.children[0]), 0);
-	/* On a machine that is busy this process runs first. */
+	/* Lower the child's priority: on a busy machine this process runs first. */
 	assert_int_equal(setpriority(PRIO_PROCESS, (id_t)t.children[0].pid, 10), 0);
 	start_child_alone(RATE, 1 << 20);
 	w->learn = true;
@@ -284,7 +292,7 @@ static void look_at_kernel_threads(const struct kiln_sample *record, void *arg)
 				record->end != KILN_END_NONE || !record->n_kernel;
 }
 
-/* Gives the kernel's own threads something to do. */
+/* Makes kernel threads run. */
 static void write_and_sync(void)
 {
 	static char block[1 << 20];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who is sampled, and how often: policies of cgroups, thinning, the pid filter, the ignore flag.
- * Cgroups are made below the memory controller's root (v1, hybrid) or the unified one.
+ * Which processes are sampled, and how often: policies of cgroups, thinning, the pid filter, the
+ * ignore flag. Cgroups are made below the root of the memory controller (v1, hybrid) or of v2.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -51,7 +51,7 @@ static int teardown(void **state)
 	t.p = profiled_free(t.p);
 	child_end(&t.inside);
 	child_end(&t.outside);
-	/* The last task may still be leaving. */
+	/* The last task may still be exiting. */
 	for (int i = 0; i < 200 && rmdir(t.cgroup) < 0 && errno == EBUSY; i++)
 		usleep(10000);
 	return 0;
@@ -158,7 +158,10 @@ static void pin_to_first_cpu(const struct child *c)
 	assert_int_equal(sched_setaffinity(c->pid, sizeof(one), &one), 0);
 }
 
-/* ARG: the index that its records have to be under; what is not is counted as wrong. */
+/*
+ * ARG: the policy that W's records must have. Counts records with another policy or cgroup as
+ * wrong.
+ */
 static void compare_policy(struct watch *w, const struct kiln_sample *record)
 {
 	const uint32_t *index = w->arg;
@@ -167,7 +170,7 @@ static void compare_policy(struct watch *w, const struct kiln_sample *record)
 	w->wrong += record->policy != *index || (record->cgroup == t.cgroup_id) != inside;
 }
 
-/* What was decided for the one is not taken for the other, though they take turns on a CPU. */
+/* Two tasks take turns on one CPU: the policy that is cached for one is not used for the other. */
 static void tasks_of_two_cgroups_on_one_cpu_keep_their_policies(void **state)
 {
 	uint32_t seven = 7, none = 0;
@@ -198,7 +201,7 @@ static void write_pid(const char *cgroup, int pid)
 	close(fd);
 }
 
-/* Forgets what there is, with the hits that are just being handled. */
+/* Drops the records so far, and those of hits that are still being handled. */
 static void from_now_on(void)
 {
 	usleep(50000);
@@ -218,24 +221,24 @@ static void change_holds_for_a_task_that_goes_on(void **state)
 	start();
 	assert_true(watch_until(t.p, t.watches, 2, &in->records, 5));
 	assert_int_equal(in->last.policy, 1);
-	/* Another one. */
+	/* Another policy for the cgroup. */
 	set_policy(2, KILN_POLICY_ENABLED, RATE);
 	from_now_on();
 	assert_true(watch_until(t.p, t.watches, 2, &in->records, 5));
 	assert_int_equal(in->first.policy, 2);
-	/* The same one, with another content. */
+	/* The same policy with another mode. */
 	assert_int_equal(sampler_set_policy(t.p->sampler, 2, &off), 0);
 	from_now_on();
 	assert_true(watch_until(t.p, t.watches, 2, &out->records, ENOUGH / 2));
 	assert_int_equal(in->records, 0);
-	/* The task goes to where another one holds. */
+	/* The task moves to another cgroup. */
 	*strrchr(t.cgroup, '/') = '\0';
 	write_pid(t.cgroup, t.inside.pid);
 	t.cgroup[strlen(t.cgroup)] = '/';
 	assert_true(watch_until(t.p, t.watches, 2, &in->records, 5));
 	assert_int_equal(in->first.policy, 0);
 	assert_int_not_equal(in->first.cgroup, t.cgroup_id);
-	/* The default. */
+	/* Another default policy. */
 	sampler_set_default_policy(t.p->sampler, 2);
 	from_now_on();
 	usleep(300000);
@@ -249,7 +252,7 @@ static void lower_rate_keeps_its_share_of_the_hits(void **state)
 	uint64_t hits, slack = (uint64_t)sysconf(_SC_NPROCESSORS_CONF) * 2;
 
 	prepare(NULL, 0);
-	/* Neither a part of the timers' rate nor near one. */
+	/* A rate that is no divisor of the timers' rate. */
 	set_policy(1, KILN_POLICY_ENABLED, 130);
 	start();
 	assert_true(watch_until(t.p, t.watches, 2, &in->records, ENOUGH));
@@ -257,7 +260,7 @@ static void lower_rate_keeps_its_share_of_the_hits(void **state)
 	watch_drain(t.p, t.watches, 2);
 	sampler_read_stats(t.p->sampler, &stats);
 	hits = stats.counts[KILN_STAT_THINNED] + in->records;
-	/* Exact, but for what each CPU has saved up for its next one. */
+	/* The share is exact but for the part of a sample that each CPU has saved up. */
 	assert_in_range(in->records * RATE, (hits > slack ? hits - slack : 0) * 130,
 			(hits + slack) * 130);
 	assert_int_equal(stats.counts[KILN_STAT_RING_FULL], 0);
@@ -279,7 +282,7 @@ static void ignored_process_is_not_sampled_until_it_executes_anew(void **state)
 	start();
 	assert_true(watch_until(t.p, t.watches, 2, &in->records, 1));
 	assert_int_equal(sampler_ignore_process(t.p->sampler, in->tgid), 0);
-	/* What was on its way. */
+	/* Let the records pass that were in the ring. */
 	assert_true(watch_until(t.p, t.watches, 2, &out->records, out->records + 3));
 	watch_reset(in);
 	watch_reset(out);
@@ -310,7 +313,7 @@ int main(int argc, char **argv)
 	cmocka_set_test_filter(getenv("KILN_TEST_FILTER")); /* hack/vm */
 	r = argc > 1 ? child_main(argc, argv) : cmocka_run_group_tests(tests, NULL, NULL);
 
-	/* A call, no jump: this frame is to be seen. */
+	/* Keeps the call from becoming a tail call: main() must be a frame of the child's stack. */
 	__asm__ volatile("" ::: "memory");
 	return r;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The `processes` map over a process's life: met, learned, forked, executed anew, ended. What is
- * at stake: mappings of one program are never used for another.
+ * The `processes` map over a process's life: first sample, mappings read, fork, exec, exit. The
+ * mappings of one program must never be used for another.
  */
 #include <bpf/bpf.h>
 #include <linux/sched.h>
@@ -16,7 +16,7 @@
 enum {
 	RATE = 499,
 	ENOUGH = 50,
-	PROCESSES = 12347, /* tells our map from those of other agents */
+	PROCESSES = 12347, /* tells this sampler's map from those of other agents */
 	STALE = 4242,
 };
 
@@ -46,7 +46,10 @@ static void start(const char *mode, const uint32_t *pids, size_t n)
 	const struct sampler_options options = {.hz = RATE,
 						.cgroup_mode = CGROUP_HYBRID,
 						.max_processes = PROCESSES,
-						/* Half of it is never in use, which would wake. */
+						/*
+						 * Large enough that it is never half full, which
+						 * would wake the reader.
+						 */
 						.ring_bytes = 16 << 20,
 						.pids = pids,
 						.n_pids = n};
@@ -91,7 +94,10 @@ static void unknown_process_is_announced_exactly_once_with_its_stack(void **stat
 	assert_int_equal(entry.flags, KILN_PROCESS_PENDING);
 	assert_int_equal(entry.exec_id, w->first.exec_id);
 
-	/* Nobody learns it: its samples go on to carry their stacks, and wake nobody. */
+	/*
+	 * While its mappings are not read, its samples carry copies of their stacks and wake
+	 * nobody.
+	 */
 	kill((int)pid, SIGSTOP);
 	usleep(50000);
 	watch_drain(t.p, w, 1);
@@ -142,7 +148,7 @@ static void forked_process_has_its_parents_mappings_at_once(void **state)
 	assert_int_equal(other->first.mapset, w->mapset->id);
 	assert_int_equal(other->unknown, 0);
 	assert_int_equal(other->complete, other->records);
-	/* Before its own loop the child is on its way out of fork(). */
+	/* Its first samples may be on the way out of fork(), before the loop. */
 	assert_int_equal(other->strayed, 0);
 	assert_in_range(other->wrong, 0, 2);
 	assert_int_not_equal(other->first.start_time, w->first.start_time);
@@ -169,7 +175,7 @@ static void executed_program_does_not_use_the_old_mappings(void **state)
 	assert_int_equal(entry.exec_id, w->last.exec_id);
 	assert_int_equal(entry.mapset, 0);
 	assert_int_equal(entry.flags, KILN_PROCESS_PENDING);
-	/* And is learned like any other. */
+	/* The new program's mappings can be read like any other's. */
 	w->learn = true;
 	watch_reset(w);
 	assert_true(watch_until(t.p, w, 1, &w->complete, ENOUGH));
@@ -185,7 +191,7 @@ static void entry_goes_with_the_last_thread(void **state)
 	pid = (uint32_t)t.child.pid;
 	w->learn = true;
 	assert_true(watch_until(t.p, w, 1, &w->complete, 5));
-	/* First a thread, then the main one. */
+	/* The first signal ends a thread, the second the main thread. */
 	for (int i = 0; i < 2; i++) {
 		kill((int)pid, SIGUSR1);
 		usleep(100000);
@@ -214,7 +220,10 @@ static void killed_process_leaves_no_entry(void **state)
 	w->learn = true;
 	assert_true(watch_until(t.p, w, 1, &w->complete, 5));
 	child_end(&t.child);
-	/* A hit between the exit's trace point and the loss of its memory makes a blank one. */
+	/*
+	 * A hit between the exit's trace point and the release of its memory makes an entry without
+	 * mapset.
+	 */
 	if (entry_of(pid, &entry) == 0)
 		assert_int_equal(entry.mapset, 0);
 }
@@ -239,7 +248,7 @@ static void entry_of_another_program_is_void(void **state)
 	assert_int_equal(stale.mapset, 0);
 }
 
-/* The map that start() made: by its size. */
+/* The map `processes` of this test's sampler, found by its size. */
 static int processes_fd(void)
 {
 	uint32_t id = 0;
@@ -259,7 +268,7 @@ static int processes_fd(void)
 	return -1;
 }
 
-/* A process with this very pid, forked from us. */
+/* Forks a process with the pid PID. */
 static int fork_as(int pid)
 {
 	pid_t tid = pid;
@@ -283,11 +292,14 @@ static void entry_that_was_left_behind_is_not_used_for_its_pids_next_owner(void 
 	assert_true(watch_until(t.p, w, 1, &w->records, 1));
 	pid = w->tgid;
 	child_end(&t.child);
-	/* As if its end had been missed; a fork keeps the exec id, so that cannot tell. */
+	/*
+	 * Put an entry there as if the exit had been missed. A fork keeps the exec id, which must
+	 * match.
+	 */
 	*other = (struct watch){.tgid = (uint32_t)getpid()};
 	for (uint64_t until = profiled_now_ns() + 10000000000ULL;
 	     !other->records && profiled_now_ns() < until;)
-		watch_drain(t.p, other, 1); /* keeps us busy, so that we are seen */
+		watch_drain(t.p, other, 1); /* keeps this process busy, so that it is sampled */
 	assert_true(other->records > 0);
 	entry.exec_id = other->last.exec_id;
 	fd = processes_fd();
@@ -313,7 +325,7 @@ static void mapset_that_is_forgotten_is_not_walked_by(void **state)
 	mapset_store_forget(t.p->mapsets, w->tgid);
 	watch_drain(t.p, w, 1);
 	watch_reset(w);
-	/* Its next sample is unknown, and has the maps read anew. */
+	/* Its next sample has no mapset, so its mappings are read again. */
 	assert_true(watch_until(t.p, w, 1, &w->complete, ENOUGH));
 	assert_int_not_equal(w->last.mapset, mapset);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * As many samples as 128 CPUs take at 99 Hz, from as many CPUs as there are: every one that is
- * taken is read, and is whole. The reader's own timer is slow here, so that the ring runs over
- * unless it wakes its reader and is as large as the rate asks for. With KILN_LONG=1 for five
- * minutes.
+ * As many samples a second as 128 CPUs take at 99 Hz, taken on the CPUs of this machine: every
+ * sample is read, and its stack is complete. The reader's own timer is slow here, so that the ring
+ * overflows unless the kernel wakes the reader and the ring has the size that the rate needs. With
+ * KILN_LONG=1 for five minutes.
  */
 #include <bpf/libbpf.h>
 #include <sys/epoll.h>
@@ -52,7 +52,7 @@ static void start(void)
 
 static void read_for(uint32_t seconds)
 {
-	/* As the loop waits: poll() would return at once for what came since the last drain. */
+	/* Waits as the loop does: poll() would return at once for records since the last drain. */
 	_cleanup_close_ int epoll = epoll_create1(EPOLL_CLOEXEC);
 	struct epoll_event event = {.events = EPOLLIN};
 	uint64_t until = profiled_now_ns() + seconds * 1000000000ULL;
@@ -64,7 +64,7 @@ static void read_for(uint32_t seconds)
 	}
 }
 
-/* What was taken so far; the ring is empty then. */
+/* Stops the sampler and empties the ring. Returns the number of samples taken so far. */
 static uint64_t stop_and_count(struct sampler_stats *ret)
 {
 	sampler_stop(t.p->sampler);
@@ -82,10 +82,12 @@ static void every_sample_arrives_whole(void **state)
 	struct sampler_stats first, stats;
 	struct error err = {};
 
-	/* Of the ring, not of who else runs on this machine. */
+	/* Other programs on this machine must not delay the reader. */
 	(void)setpriority(PRIO_PROCESS, 0, -20);
-	/* A process's first samples bring copies of its stack, many at this rate: they do not
-	 * count. */
+	/*
+	 * The first samples of a process bring copies of its stack, too many at this rate: they do
+	 * not count.
+	 */
 	start();
 	for (size_t i = 0; i < PROCESSES; i++)
 		assert_true(watch_until(t.p, t.watches, PROCESSES, &t.watches[i].complete, 1));

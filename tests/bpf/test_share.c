@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A ring that nobody reads fills up, by one cgroup: that one loses copies of stacks, then frames,
- * then samples, and the other one nothing.
+ * One cgroup fills a ring that nobody reads. That cgroup loses copies of stacks, then frames, then
+ * samples; a process of another cgroup loses nothing.
  */
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -22,10 +22,10 @@ enum {
 static struct {
 	struct profiled *p;
 	struct child noisy, quiet;
-	struct watch watches[2]; /* of these two */
-	char cgroup[256];	 /* of the noisy one */
+	struct watch watches[2]; /* of `noisy` and `quiet` */
+	char cgroup[256];	 /* of the noisy child */
 	enum cgroup_mode mode;
-	uint64_t bytes[2]; /* of records, by watch */
+	uint64_t bytes[2]; /* sum of the records' sizes, by watch */
 	uint64_t bad_short;
 } t;
 
@@ -46,7 +46,7 @@ static int teardown(void **state)
 	t.p = profiled_free(t.p);
 	child_end(&t.noisy);
 	child_end(&t.quiet);
-	/* The last task may still be leaving. */
+	/* The last task may still be exiting. */
 	for (int i = 0; i < 200 && rmdir(t.cgroup) < 0 && errno == EBUSY; i++)
 		usleep(10000);
 	return 0;
@@ -59,8 +59,9 @@ static void weigh(struct watch *w, const struct kiln_sample *record)
 }
 
 /*
- * What the quiet one sent while nobody knew it, copies of its stack, was charged to its cgroup:
- * much where it took long to get to know it. Two seconds later that is forgotten (bpf/share.h).
+ * Before its mappings were known, the quiet child sent copies of its stack, and they were charged
+ * to its cgroup: many if reading its mappings took long. Two seconds later the charge is gone
+ * (bpf/share.h).
  */
 static void forgive_quiet(void)
 {
@@ -101,7 +102,7 @@ static uint64_t counted(enum kiln_stat stat)
 	return stats.counts[stat];
 }
 
-/* What the quiet one has run so far. */
+/* The CPU time of the quiet child so far. */
 static uint64_t quiet_cpu_ns(void)
 {
 	struct timespec ran;
@@ -113,8 +114,8 @@ static uint64_t quiet_cpu_ns(void)
 }
 
 /*
- * Nobody reads the ring until the kernel side has counted that many of STAT and the quiet one,
- * which may share a CPU with others, has run for some of its samples.
+ * Leaves the ring unread until the kernel has counted WANT more of STAT and the quiet child, which
+ * may share a CPU with others, has had enough CPU time for some of its samples.
  */
 static void fill_ring_until(enum kiln_stat stat, uint64_t want)
 {
@@ -125,7 +126,7 @@ static void fill_ring_until(enum kiln_stat stat, uint64_t want)
 	watch_reset(quiet);
 	memset(t.bytes, 0, sizeof(t.bytes));
 	ran = quiet_cpu_ns();
-	want += counted(stat); /* a late reader may have had some already */
+	want += counted(stat); /* STAT may not be 0 if the ring was read late before */
 	while ((counted(stat) < want || quiet_cpu_ns() - ran < QUIET_RUN_NS) &&
 	       profiled_now_ns() < give_up)
 		usleep(1000);
@@ -154,8 +155,10 @@ static void copies_of_stacks_are_left_out_first(void **state)
 	assert_int_equal(noisy->last.dump_len, 0);
 	assert_int_equal(noisy->last.n_user, 1);
 	assert_int_equal(counted(KILN_STAT_SHED_SAMPLE), 0);
-	/* Nobody is asked while less than a quarter of the ring is in use, by both together; of the
-	 * last quarter the noisy one had next to nothing. */
+	/*
+	 * The kernel cuts nothing while less than a quarter of the ring is in use by both together;
+	 * the noisy child gets next to nothing of the ring's last quarter.
+	 */
 	assert_true(t.bytes[0] + t.bytes[1] >= RING / 4);
 	assert_true(t.bytes[0] <= RING * 13 / 16);
 }

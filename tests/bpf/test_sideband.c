@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernel's notes of mappings when there are more of them than the rings hold. */
+/* The kernel's notes of mappings when there are more notes than the rings hold. */
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -62,7 +62,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* N notes by this process. */
+/* Makes N notes of this process. Returns the address of the last mapping. */
 static uint64_t map_code(int n)
 {
 	void *at = NULL;
@@ -96,7 +96,10 @@ static void a_storm_is_told_of_once_a_reading(void **state)
 		map_code(STORM);
 	}
 	sideband_drain(t.sideband);
-	/* The note of a loss comes with the next that finds room: after that reading. */
+	/*
+	 * The kernel reports a loss with the next note that finds room, which is after the reading
+	 * above.
+	 */
 	for (int cpu = 0; cpu < cpus; cpu++) {
 		run_on(cpu);
 		map_code(1);
@@ -110,9 +113,9 @@ static void a_storm_is_told_of_once_a_reading(void **state)
 }
 
 /*
- * On one CPU: each has a ring of its own. Other processes leave notes there too. A shorter one,
- * such as that of an exec, may find room where a mapping's does not, so a loss may be told of in
- * any reading.
+ * All on one CPU, because each CPU has a ring of its own. Other processes leave notes in that ring
+ * too. A note that is shorter than a mapping's, such as that of an exec, may find room where a
+ * mapping's does not, so any reading may report a loss.
  */
 static void rings_that_lose_again_grow_until_they_hold_the_storm(void **state)
 {
@@ -134,7 +137,10 @@ static void rings_that_lose_again_grow_until_they_hold_the_storm(void **state)
 	assert_int_equal(t.notes, STORM + 1);
 }
 
-/* What is compiled into it is known to be the process's own, as in /proc/PID/maps. */
+/*
+ * Code in shared anonymous memory is of no file: its note has inode 0, as in the reader of
+ * /proc/PID/maps.
+ */
 static void memory_that_is_shared_has_no_file(void **state)
 {
 	int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
@@ -175,7 +181,7 @@ static int refresh(void)
 	return sideband_refresh(t.sideband, NULL, &err);
 }
 
-/* What was mapped on a CPU while it had no ring is lost, and said so. */
+/* A mapping that is made on a CPU without a ring is lost, and the loss is reported. */
 static void a_cpu_that_went_and_came_back_has_a_ring_again(void **state)
 {
 	uint64_t at, from;
@@ -194,14 +200,17 @@ static void a_cpu_that_went_and_came_back_has_a_ring_again(void **state)
 		set_online(true);
 		run_on(1);
 		map_code(1);
-		/* The first look reads the clock at which an event that died unseen stopped. */
+		/*
+		 * An event that died between two refreshes is found by the second one: the first
+		 * reads the time at which its clock stopped.
+		 */
 		assert_int_equal(refresh() | refresh(), 0);
 		assert_int_equal(t.losses, 1);
 		assert_true(t.since_ns <= from);
 		at = map_code(1);
 		sideband_drain(t.sideband);
 		assert_int_equal(t.last_note, at);
-		uv_run(&t.loop, UV_RUN_NOWAIT); /* frees what was closed */
+		uv_run(&t.loop, UV_RUN_NOWAIT); /* frees the closed handles */
 	}
 }
 
@@ -229,7 +238,10 @@ static void a_process_without_new_code_keeps_its_mapset(void **state)
 	assert_ptr_equal(now, m);
 	assert_int_equal(mapset_store_count(t.p->mapsets), 1);
 
-	/* As if it had mapped its first file since: there is more, and what was known holds. */
+	/*
+	 * As if the process had mapped its first file since: one range more, the others are the
+	 * same.
+	 */
 	first = m->n--;
 	m->ranges++;
 	assert_int_equal(profiled_check(t.p, &record, m, &now), MAPSET_EXTENDED);
@@ -238,7 +250,7 @@ static void a_process_without_new_code_keeps_its_mapset(void **state)
 	m->ranges--;
 	m->n = first;
 
-	/* As if another file were there now. */
+	/* As if another file were mapped there now. */
 	m->ranges[0].bias += PAGE;
 	assert_int_equal(profiled_check(t.p, &record, m, &now), MAPSET_EXCHANGED);
 }

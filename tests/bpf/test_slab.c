@@ -95,7 +95,7 @@ static void a_shard_goes_when_all_of_it_is_free_and_has_rested(void **state)
 	slab_trim(t.slab, t.room, RANGE_REST_MS - 1, SHARDS);
 	assert_int_equal(slab_bytes(t.slab), 3 * SHARD * ELEMENT);
 	slab_trim(t.slab, t.room, RANGE_REST_MS, SHARDS);
-	/* The middle one holds a part of B. */
+	/* The second shard holds a part of B. */
 	assert_int_equal(slab_bytes(t.slab), 2 * SHARD * ELEMENT);
 	assert_false(kernel_has_shard(0));
 	assert_true(kernel_has_shard(1) && kernel_has_shard(2));
@@ -111,16 +111,16 @@ static void no_shard_is_added_beyond_the_budget(void **state)
 	assert_int_equal(t.budget.used, 2 * SHARD * ELEMENT);
 	assert_int_equal(slab_back(t.slab, 2 * SHARD, 1), -ENOSPC);
 	assert_int_equal(slab_bytes(t.slab), t.budget.used);
-	/* What is free pays for what is asked. */
+	/* The memory of a free shard can be used for another shard. */
 	slab_trim(t.slab, t.room, 0, 1);
 	assert_int_equal(t.budget.used, SHARD * ELEMENT);
 	assert_int_equal(slab_back(t.slab, 2 * SHARD, 1), 0);
-	/* A lower limit takes nothing away. */
+	/* A lower limit does not take memory that is in use. */
 	t.budget.limit = 0;
 	assert_true(slab_is_backed(t.slab, 2 * SHARD));
 }
 
-/* Leaves nothing free in the first shard of either slab. */
+/* Leaves no room in the first shard of rows and in the first shard of mappings. */
 static void fill_first_shards(struct profiled *p)
 {
 	static uint32_t index[2];

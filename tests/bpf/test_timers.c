@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the samples of a CPU stand for is the time that passed on it, whatever happens to the rates
- * and to the CPU. Every CPU is kept busy, so that no time is idle and all of it is to be found.
+ * The weights of a CPU's samples add up to the time that passed on that CPU, whatever happens to
+ * the rates and to the CPU. Every CPU is kept busy, so that the samples cover all of the time.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -15,7 +15,7 @@ static struct {
 	struct profiled *p;
 	struct child children[CPUS_MAX];
 	int n_cpus;
-	uint64_t time[CPUS_MAX]; /* ns that samples stand for */
+	uint64_t time[CPUS_MAX]; /* sum of the samples' weights, ns */
 	uint64_t samples[CPUS_MAX], malformed;
 } t;
 
@@ -113,7 +113,9 @@ static void sums_are_the_time_that_passed_whatever_the_rates_do(void **state)
 	} rates[] = {{199, 199}, {97, 40},  {100, 100}, {61, 40},  {250, 19},
 		     {71, 71},	 {199, 97}, {53, 53},	{150, 20}, {97, 97}};
 	enum { ROUNDS = 5, STEP_MS = 77 };
-	/* The slowest policy has begun a sample, and the slowest timer a period. */
+	/*
+	 * At the end a sample of the slowest policy and a period of the slowest timer may be open.
+	 */
 	const uint64_t open = kiln_period(19) + kiln_period(53);
 	uint64_t begin;
 
@@ -171,7 +173,7 @@ static void set_online(bool online)
 	close(fd);
 }
 
-/* How many samples come of CPU 1 while it is busy for a while. */
+/* The number of samples of CPU 1 within half a second. */
 static uint64_t samples_of_cpu_1(void)
 {
 	uint64_t before;
@@ -189,7 +191,7 @@ static int refresh(void)
 	return sampler_refresh_cpus(t.p->sampler, &err);
 }
 
-/* A child that was bound to a CPU which went away runs anywhere. */
+/* A child that was bound to a CPU runs on any CPU once that one has gone offline. */
 static void bind_again(void)
 {
 	cpu_set_t set;
@@ -214,7 +216,7 @@ static void a_cpu_that_went_and_came_back_is_sampled_again(void **state)
 	assert_true(samples_of_cpu_1() > 0);
 }
 
-/* Between two looks at the list, which is the same again. */
+/* CPU 1 goes and comes back between two refreshes: both see the same list of CPUs. */
 static void a_cpu_that_went_and_came_back_unseen_is_sampled_again(void **state)
 {
 	if (t.n_cpus < 2)
@@ -225,7 +227,10 @@ static void a_cpu_that_went_and_came_back_unseen_is_sampled_again(void **state)
 	set_online(true);
 	bind_again();
 	assert_int_equal(samples_of_cpu_1(), 0); /* its event is dead */
-	/* The first look reads the clock at which it stopped. */
+	/*
+	 * The second refresh finds the dead event; the first reads the time at which its clock
+	 * stopped.
+	 */
 	assert_int_equal(refresh() + refresh(), 1);
 	assert_true(samples_of_cpu_1() > 0);
 }

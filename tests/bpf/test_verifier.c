@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What each BPF program takes of the verifier's limits on the running kernel: call frames of
+ * How much of the verifier's limits each BPF program uses on the running kernel: call frames of
  * MAX_CALL_FRAMES, bytes of stack of MAX_BPF_STACK (as older kernels count: each frame rounded up
  * to 32), bytes of stack above a function that makes a tail call of 256, instructions followed of
  * BPF_COMPLEXITY_LIMIT_INSNS (include/linux/bpf_verifier.h, filter.h, bpf.h; the 256 are in
  * check_max_stack_depth() of kernel/bpf/verifier.c). Exit status 1: a program cannot be loaded, or
- * takes more than 75 % of one.
+ * uses more than 75 % of a limit.
  *
- * One line of JSON a program, each program of each object and the walkers of all runtimes. Frames
- * and stack are those of the deepest chains of calls. The calls are read from the program, the
- * functions' stacks and the instructions from the verifier's log.
+ * Prints one line of JSON for each program of each object and for the walkers of all runtimes.
+ * Frames and stack are those of the deepest call chain. The calls are read from the program; the
+ * functions' stacks and the number of instructions from the verifier's log.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -32,18 +32,24 @@ enum {
 	TAIL_STACK_MAX = 256, /* of the callers of a function that is not the program's first */
 	INSTRUCTIONS_MAX = 1000000,
 	PERCENT_MAX = 75,
-	PROGRAMS_MAX = 16, /* of an object */
+	PROGRAMS_MAX = 16, /* in one object */
 };
 
 static char log_text[LOG_BYTES];
 static bool too_much;
 
 struct function {
-	uint32_t begin, end; /* instructions */
+	uint32_t begin, end; /* indices of instructions */
 	uint32_t stack;
-	/* Of the deepest chain from here on, with itself. */
+	/*
+	 * Call frames and bytes of stack of the deepest call chain from this function on, including
+	 * it.
+	 */
 	uint32_t frames_below, stack_below;
-	/* The same down to a function that makes a tail call, without that one's own; -1: none. */
+	/*
+	 * Bytes of stack down to a function that makes a tail call, without that one's own; -1:
+	 * none.
+	 */
 	int32_t tail_below;
 	bool done;
 };
@@ -80,7 +86,7 @@ static int add_function(struct program *p, uint32_t begin)
 	return 0;
 }
 
-/* The verifier's order of functions is that of their places. */
+/* Functions are sorted by their first instruction, as the verifier sorts them. */
 static int find_functions(struct program *p)
 {
 	int r = add_function(p, 0);
@@ -101,7 +107,7 @@ static struct function *function_at(struct program *p, uint32_t begin)
 	return NULL;
 }
 
-/* The verifier allows no recursion, and no program is loaded that has it. */
+/* The recursion ends: the verifier refuses programs whose functions call themselves. */
 // NOLINTNEXTLINE(misc-no-recursion)
 static void measure(struct program *p, struct function *f)
 {
@@ -183,8 +189,8 @@ static void print_program(const char *name, const struct bpf_program *program)
 }
 
 /*
- * Where programs come from. Its maps are those of MAPS_OF, loaded, where that has them (NULL: its
- * own).
+ * An object file. Its maps that also exist in MAPS_OF, which is loaded, are shared with it. NULL:
+ * none are shared.
  */
 struct source {
 	const void *bytes;
@@ -218,7 +224,9 @@ static struct bpf_object *open_source(const struct source *source)
 	return object;
 }
 
-/* Loads the INDEXth program of the object alone: the log's buffer is one. False: there is none. */
+/*
+ * Loads program INDEX of the object alone, because there is one log buffer. False: no such program.
+ */
 static bool measure_program(const struct source *source, size_t index)
 {
 	struct bpf_object *object = open_source(source);
@@ -259,7 +267,7 @@ static void measure_object(const struct source *source)
 		;
 }
 
-/* Does the kernel take OBJECT's program as the walker of ID? */
+/* Checks that the kernel accepts OBJECT's program as the walker of runtime ID. */
 static void try_as_walker(const struct bpf_object *main, const struct source *source, uint32_t id)
 {
 	struct bpf_object *object = open_source(source);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The walk in the kernel while user space changes what it walks by. Nothing may ever come out
- * wrong: a stack is complete and right, or it says that it is not complete.
+ * Walks in the kernel while user space changes tables and mappings. No stack may be wrong: it is
+ * complete and right, or marked as incomplete.
  */
 #include "tests/bpf/watch.h"
 #include "tests/support/test.h"
@@ -105,14 +105,14 @@ static void unloaded_table_is_not_answered_from_the_cache(void **state)
 	assert_true(watch_until(t.p, w, 1, &w->records, ENOUGH));
 	assert_int_equal(w->complete, 0);
 	assert_int_equal(w->by_end[KILN_END_NO_TABLE], w->records);
-	/* The leaf is there, and the stack for user space to go on. */
+	/* The record has the leaf, and a copy of the stack with which user space can go on. */
 	assert_int_equal(w->last.n_user, 1);
 	assert_int_equal(w->with_dump, w->records);
 	assert_int_equal(unwind_store_add(t.p->unwind, own_image()), 0);
 	assert_int_equal(profiled_load(t.p, own_image(), &err), 0);
 }
 
-/* Tables come and go while the walk is in the middle of them. */
+/* Tables are loaded and removed while walks use them. */
 static void walk_over_changing_tables_is_right_or_says_so(void **state)
 {
 	struct stored_image *own, *libc = NULL;
@@ -132,7 +132,7 @@ static void walk_over_changing_tables_is_right_or_says_so(void **state)
 	for (int i = 0; i < ROUNDS; i++) {
 		struct stored_image *image = i % 4 == 3 ? libc : own;
 
-		/* Loading over what is there takes the old one away first. */
+		/* Loading a table removes the one that is loaded first. */
 		if (profiled_load(t.p, image, &err) < 0)
 			assert_int_equal(err.code, -ENOSPC);
 		if (i % 8 == 0)
@@ -149,7 +149,7 @@ static void walk_over_changing_tables_is_right_or_says_so(void **state)
 	assert_true(complete >= ENOUGH && records >= complete);
 }
 
-/* Frees the mapsets that the kernel names no more. */
+/* Frees the mapsets that no entry in the kernel names. */
 static void sweep(void)
 {
 	_cleanup_(sampler_named_done) struct sampler_named named = {};
@@ -159,7 +159,7 @@ static void sweep(void)
 			   profiled_now_ns() / 1000000);
 }
 
-/* For longer than a freed range rests, so that later mapsets lie where earlier ones were. */
+/* Runs longer than a freed range rests, so that later mapsets get the ranges of earlier ones. */
 static void mappings_that_change_hands_are_right_or_say_so(void **state)
 {
 	uint64_t complete = 0, until;

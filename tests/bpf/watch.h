@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests look at: the records of one process, counted and compared with what it said. */
+/* The records of one process, counted and compared with the process's own report. */
 #pragma once
 
 #include "tests/bpf/child.h"
@@ -7,25 +7,25 @@
 
 struct watch {
 	uint32_t tgid;
-	bool learn;		   /* give the kernel its mappings, and tables to all of them */
-	const struct child *child; /* compare complete stacks with its chain; or NULL */
+	bool learn;		   /* load its mappings and the tables of all its images */
+	const struct child *child; /* compare complete stacks with this child's chain; or NULL */
 
 	uint64_t records;
-	uint64_t unknown; /* without a mapset */
+	uint64_t unknown; /* records without a mapset */
 	uint64_t with_dump;
-	uint64_t complete; /* to the root */
-	uint64_t wrong;	   /* complete, and not what the process is written to do */
-	uint64_t strayed;  /* ... after one that was right */
+	uint64_t complete; /* stacks that were walked to the root */
+	uint64_t wrong;	   /* complete stacks that differ from the child's chain */
+	uint64_t strayed;  /* ... of which came after a right one */
 	uint64_t by_end[KILN_END_COUNT];
-	struct kiln_sample first, last; /* headers */
-	struct mapset *mapset;		/* what was learned */
+	struct kiln_sample first, last; /* their headers */
+	struct mapset *mapset;		/* made from its mappings */
 	void (*each)(struct watch *w, const struct kiln_sample *record);
 	void *arg;
 };
 
-/* Takes what is in the ring now. */
+/* Reads all records that are in the ring now. */
 void watch_drain(struct profiled *p, struct watch *watches, size_t n);
-/* Forgets what was counted. */
+/* Sets all counters to 0. */
 void watch_reset(struct watch *w);
 /*
  * Drains every few milliseconds until *COUNTER of one of the watches is at least WANT. False after

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A process's memory, as recorded from BEAM or as it pleases (the text of record.py): learning what
- * the walker needs, walking and naming are bounded, and names end within their room.
+ * The memory of a BEAM process, recorded or forged (the text format of record.py): reading the
+ * process's layout, walking and naming do bounded work, and names end within their buffer.
  */
 #include "tests/unit/agent/runtime/beam/host_walk.h"
 #include "tests/unit/agent/runtime/recorded_memory.h"
@@ -35,7 +35,10 @@ static void name_frames(struct beam_process *p, const struct target_memory *memo
 	}
 }
 
-/* From each piece that was recorded: as code that runs, and as what C has been called by. */
+/*
+ * Walks from each recorded piece: as code that runs now, and as the Erlang code that C code returns
+ * to.
+ */
 static void walk(struct beam_process *p, const struct recorded_memory *r,
 		 const struct target_memory *memory)
 {

@@ -39,7 +39,9 @@ static void check(const struct image *image)
 		abort();
 }
 
-/* Places all over the code: pieces ascend, and every place that is no guess is in one. */
+/*
+ * Reads places all over the code. Pieces ascend, and every place that is not a guess is in a piece.
+ */
 static void check_places(const struct image *image, size_t size)
 {
 	_cleanup_(code_pieces_done) struct code_pieces p = {0};
@@ -89,7 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check(image);
 	check_places(image, code);
 	if (unwind_compile(image, &t, NULL) < 0)
-		abort(); /* what is no code is skipped, never fatal */
+		abort(); /* bytes that are no code are skipped, never fatal */
 	for (uint32_t i = 0; i < t->n_rows; i++)
 		if (t->rows[i].rule >= t->n_rules)
 			abort();

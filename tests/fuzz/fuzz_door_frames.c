@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a peer sends through the door: the first byte says in pieces of which length. It is counted
- * the same as in one piece, and nothing that is let through has a frame beyond the limit. The rest
- * is also tried as a ClientHello's first bytes.
+ * Bytes that a peer sends through the door; the first byte is the length of the pieces in which the
+ * rest is read. The pieces give the same counts as the whole, and no frame that passes is longer
+ * than the limit. The rest is also read as the first bytes of a ClientHello.
  */
 #include "operator/door/frames.h"
 #include "operator/door/hello.h"

@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	tree = MIN((size_t)(data[0] | data[1] << 8), size - 2);
 	data += 2;
 	size -= 2;
-	if (size - tree >= 40) { /* where names lie: moduledata and header agree */
+	if (size - tree >= 40) { /* moduledata and the header agree on the names' offset */
 		memcpy(&module[1], data + tree + 32, 8);
 		module[1] += TABLE;
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a server says to the gRPC client, in HTTP/2: the first byte says in pieces of which length,
- * the second what the application does. Each call is answered once, whatever comes, and no answer
- * is larger than allowed.
+ * HTTP/2 bytes from a server to the gRPC client: the first byte is the length of the pieces in
+ * which they are sent, the second tells what the application does. Whatever the server sends, each
+ * call is answered once, and no answer is larger than allowed.
  */
 #include "lib/grpc_client.h"
 
@@ -15,15 +15,15 @@ enum {
 	CALLS = 3,
 	TURNS = 1000,
 	BODY_MAX = 4 << 20,
-	DOES_CANCEL = 1, /* the second call */
-	DOES_FREE = 2,	 /* the client, with its first answer */
-	DOES_HANG_UP = 4 /* the server closes at once, instead of its side only */
+	DOES_CANCEL = 1, /* cancels the second call */
+	DOES_FREE = 2,	 /* frees the client in its first answer */
+	DOES_HANG_UP = 4 /* the server closes the connection, not only its side of it */
 };
 
 struct app {
 	uv_loop_t loop;
 	struct grpc_client *client;
-	int does, listener, fd; /* fd: of the connection, -1: none */
+	int does, listener, fd; /* fd: the server's end of the connection; -1: none yet */
 	unsigned int begun, done;
 };
 
@@ -59,7 +59,7 @@ static int listen_here(void)
 	return fd;
 }
 
-/* A turn of the client and of the server, which hears nothing. */
+/* Runs the client's loop once, accepts a connection, and drops the bytes that the client sent. */
 static void run(struct app *a)
 {
 	uint8_t heard[4096];

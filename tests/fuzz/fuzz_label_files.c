@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (image_from_memory(data, size, "fuzz", &image, NULL) < 0)
 		return 0;
-	/* Else nothing but the symbols of Go's own files is looked at. */
+	/* Go's probe refuses files without this mark. */
 	image->is_go = true;
 	for (size_t i = 0; label_table[i]; i++) {
 		struct runtime_image *found = NULL;

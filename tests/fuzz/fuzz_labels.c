@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a set of labels: what comes out is text, its keys differ, and a trace is whole. */
+/*
+ * Any bytes as a set of labels: decoded keys are not empty and differ, and trace and span ids are
+ * whole.
+ */
 #include "agent/labels/decode.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -13,7 +16,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (!record)
 		return 0;
-	/* The first bytes are the head from the trace on. */
+	/*
+	 * The first 32 bytes go into the record's head, from trace_id on; the rest are its labels.
+	 */
 	memset(record, 0, sizeof(*record));
 	memcpy(record->trace_id, data, MIN(size, (size_t)32));
 	if (size > 32)

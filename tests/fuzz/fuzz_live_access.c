@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Headers of a request to the live page: host, origin, authorization and Sec-Fetch-Site with NUL
- * bytes between them. Nobody comes in by other words than "Bearer " and the token, from another
- * origin, or for another site.
+ * bytes between them. A request is refused unless its authorization is "Bearer " and the token, its
+ * origin is the page's, and Sec-Fetch-Site is same-origin or none.
  */
 #include <strings.h>
 

@@ -2,7 +2,8 @@
 /*
  * Bytes of a client to the live page's server, with a token, over a real socket: request lines,
  * headers, bodies, upgrades, several requests. The first byte says after which part of them the
- * client pauses. An answer begins as one of HTTP; data is only in answers to who knows the token.
+ * client pauses. Each answer is an HTTP response; a response has data only if the client sent the
+ * token.
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -51,7 +52,10 @@ static int connect_client(void)
 				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	/* Closing resets, so that a million inputs leave no million ports behind. */
+	/*
+	 * close() resets the connection: otherwise a million inputs leave a million ports in
+	 * TIME_WAIT.
+	 */
 	check(fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)) == 0 &&
 		  connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0 &&
 		  fcntl(fd, F_SETFL, O_NONBLOCK) == 0,
@@ -59,7 +63,7 @@ static int connect_client(void)
 	return fd;
 }
 
-/* Lets the server work; what it says is added to ANSWER. False when it closed. */
+/* Runs the server's loop and appends its response to ANSWER. False when the server has closed. */
 static bool turn(int fd, char *answer, size_t *len)
 {
 	for (int i = 0; i < TURNS; i++) {

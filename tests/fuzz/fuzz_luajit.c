@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A LuaJIT process's memory, as recorded or as it pleases (the file of record_luajit): walking and
- * naming is bounded and ends.
+ * The memory of a LuaJIT process, recorded or forged (a file of record_luajit): walking and naming
+ * do bounded work.
  */
 #include "bpf/types.h"
 #include "bpf/arch.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bytes as the JSON of a config. Whatever they are: a config within its bounds, or -EINVAL with one
- * line; no crash, no leak. What is accepted then goes into a set, where a pod is resolved and the
- * verdict asked for. The first byte says which kind the object is taken for.
+ * Any bytes as the JSON of a config: the parser returns a config within its bounds, or -EINVAL with
+ * a message of one line; no crash, no leak. The config is then put into a set, a pod is resolved,
+ * and the config's verdict is read. The first byte chooses the kind of config.
  */
 #include "operator/policy/policy.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as JSON. A document that cJSON takes is taken, and ends at the same place; a
- * string has the same text; an object is cut at the same place in two pieces as in one.
+ * Any bytes as JSON. A document that cJSON accepts is accepted and ends at the same place; strings
+ * have the same text; an object that arrives in two pieces is cut at the same place as in one.
  */
 #include "operator/kube/json_scan.h"
 
@@ -27,7 +27,7 @@ static void check_cut(const uint8_t *p, size_t n, size_t split)
 		abort();
 }
 
-/* Every member's key and value, to the depth of two. */
+/* Reads keys and values to a depth of two, and skips what lies deeper. */
 static void walk(struct json *j, unsigned int depth)
 {
 	enum json_type type = json_peek(j);
@@ -62,8 +62,8 @@ static void check_string(const uint8_t *p, size_t n, uint8_t *scratch, const cJS
 }
 
 /*
- * cJSON differs in two things: it takes any control character for a blank, and \u of what is not
- * hexadecimal for NUL.
+ * cJSON differs in two cases: it takes any control character for white space, and "\u" before a
+ * text that is not hexadecimal for NUL.
  */
 static bool cjson_differs(const uint8_t *p, size_t n)
 {

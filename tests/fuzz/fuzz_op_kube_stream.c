@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as the body of a list or a watch. The first byte says which, in which encoding, and in
- * pieces of what size; whatever comes out, also the error, must be the same as in one piece.
+ * Any bytes as the body of a list or a watch. The first byte chooses the kind of body, the encoding
+ * and the size of the pieces in which the body is read. The items and the error must be the same as
+ * for the body in one piece.
  */
 #include "operator/kube/decode.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A perf map in two parts. What it says of an address must be what the last line that covers the
- * address says, by reading all lines again for each.
+ * A perf map that is read in two parts. The symbol found for an address must be the one of the last
+ * line that covers it, as a linear search of all lines finds it.
  */
 #include "agent/symbol/perf_map.h"
 
@@ -19,7 +19,7 @@ static bool expect(const char *text, size_t size, uint64_t address, char *ret)
 		size_t n = (size_t)(end - p);
 
 		if (n >= sizeof(line) - 1)
-			return false; /* not simple: the caller skips */
+			return false; /* not simple: not compared */
 		memcpy(line, p, n);
 		line[n] = 0;
 		if (strlen(line) != n)

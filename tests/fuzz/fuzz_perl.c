@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A Perl process's memory, as recorded or as it pleases (the text of record.c), and any bytes as
- * the text of a frame: walking and naming is bounded, and names are UTF-8 that ends.
+ * The memory of a Perl process, recorded or forged (the text format of record.c), and any bytes as
+ * the text of a frame: walking and naming do bounded work, and names are UTF-8 that ends.
  */
 #include "tests/unit/agent/runtime/perl/host_walk.h"
 #include "tests/unit/agent/runtime/perl/recording.h"

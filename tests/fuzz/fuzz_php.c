@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A PHP process's memory, as recorded or as it pleases (the text of record.c): walking it, from
- * memory and from registers, and naming its frames is bounded, and names end within their room.
+ * The memory of a PHP process, recorded or forged (the text format of record.c): walking it, from
+ * memory and from registers, and naming its frames do bounded work, and names end within their
+ * buffer.
  */
 #include "tests/unit/agent/runtime/php/host_walk.h"
 #include "tests/unit/agent/runtime/php/recording.h"
@@ -46,7 +47,7 @@ static void name_frames(struct recording *r, void *state, uint32_t n)
 	}
 }
 
-/* All kinds of native frame, with registers that point into what was recorded. */
+/* Visits all kinds of native frame with registers that point into recorded memory. */
 static void visit(struct recording *r, const struct kiln_runtime *kernel)
 {
 	const struct kiln_php *k = (const struct kiln_php *)kernel->data;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any text as a probe: what is taken is the same when it is read again, and within its bounds. */
+/*
+ * Any text as a probe. An accepted probe is within its bounds, and its text parses to the same
+ * probe.
+ */
 #include "lib/probe_spec.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -22,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (a.rate < 1 || a.rate > PROBE_RATE_MAX || !a.name[0] || !has_prefix(text, a.text))
 		abort();
 	snprintf(again, sizeof(again), "%s,rate=%u", a.text, a.rate);
-	/* With the rate it may be too long. */
+	/* The text that was made here may be too long with the rate. */
 	if (strlen(again) > PROBE_TEXT_MAX)
 		return 0;
 	if (probe_spec_parse(again, &b, &err) < 0 || b.kind != a.kind || b.rate != a.rate ||

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A Python process's memory, as recorded or as it pleases (the text of record.c): attaching to it,
- * walking it and naming its frames is bounded, and names are UTF-8 that ends.
+ * The memory of a Python process, recorded or forged (the text format of record.c): attaching to
+ * it, walking it and naming its frames do bounded work, and names are UTF-8 that ends.
  */
 #include "tests/unit/agent/runtime/python/host_walk.h"
 #include "tests/unit/agent/runtime/python/recording.h"

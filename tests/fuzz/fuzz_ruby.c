@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A Ruby process's memory, as recorded or as it pleases (the text of record.c): attaching to it,
- * walking it and naming its frames is bounded, and names end within their room.
+ * The memory of a Ruby process, recorded or forged (the text format of record.c): attaching to it,
+ * walking it and naming its frames do bounded work, and names end within their buffer.
  */
 #include "tests/unit/agent/runtime/ruby/host_walk.h"
 #include "tests/unit/agent/runtime/ruby/recording.h"

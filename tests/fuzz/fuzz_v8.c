@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The readers of V8's objects over a heap that is the input: 64 KiB of addresses, so that most
- * words point somewhere. Objects of each kind are read at the places that the first bytes name.
+ * The readers of V8's objects. The input is the heap; addresses are taken modulo 64 KiB, so that
+ * most words point into it. Objects of each kind are read at addresses that the heap's first words
+ * give.
  */
 #include "agent/runtime/v8/code.h"
 #include "agent/runtime/v8/function.h"
@@ -117,7 +118,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct cursor heap = cursor_of(data, MIN(size, (size_t)ADDRESSES)), c = heap;
 	const struct target_memory memory = {.read = read_input, .arg = &heap};
-	struct v8_layout newer = layout; /* of V8 14 only how positions are coded */
+	struct v8_layout newer = layout; /* differs only in how V8 14 encodes positions */
 	const struct v8_heap h = {.memory = &memory, .layout = &layout};
 	const struct v8_heap h14 = {.memory = &memory, .layout = &newer};
 

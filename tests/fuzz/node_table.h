@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What must hold of a pod table whatever it was fed; for the fuzz targets of the node stream. */
+/* Asserts the invariants of a pod table; for the fuzz targets of the node stream. */
 #pragma once
 
 #include "agent/meta/pods_update.h"

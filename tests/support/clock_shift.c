@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Preloaded into a program under test: moves its wall clock by as many seconds as the file
- * $KILN_CLOCK_SHIFT_FILE says. Clocks that only go forward are left as they are.
+ * To be preloaded into a program under test: moves its wall clock by the number of seconds in the
+ * file $KILN_CLOCK_SHIFT_FILE. Monotonic clocks are not changed.
  */
 #include <fcntl.h>
 #include <stdlib.h>

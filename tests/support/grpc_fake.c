@@ -287,7 +287,7 @@ static bool would_wait(const struct fake_connection *c, ssize_t n)
 	return kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE;
 }
 
-/* False: it is over. */
+/* False: the connection has ended. */
 static bool serve_connection(struct fake_connection *c)
 {
 	uint8_t bytes[16384];
@@ -497,7 +497,7 @@ bool fake_pump(struct fake_server *s, uv_loop_t *loop, bool (*cond)(void *), voi
 	uv_close((uv_handle_t *)&alive, NULL);
 	while (uv_is_active((uv_handle_t *)&alive))
 		uv_run(loop, UV_RUN_NOWAIT);
-	uv_run(loop, UV_RUN_NOWAIT); /* the handle is on this stack */
+	uv_run(loop, UV_RUN_NOWAIT); /* let the handle close: it is on this stack */
 	return met;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A gRPC client, its calls, and a peer that says what bytes the test wants. */
+/* A gRPC client, its calls, and a peer that sends bytes given by the test. */
 #pragma once
 
 #include "lib/grpc_client.h"
@@ -12,8 +12,8 @@
 struct scene {
 	struct h2_peer p;
 	struct grpc_client *client;
-	struct grpc_unary *call; /* the last one */
-	/* Of the last answer; `done` counts them. */
+	struct grpc_unary *call; /* the last call */
+	/* The last answer; `done` is the number of answers. */
 	unsigned int done;
 	int status;
 	bool connected, has_details;
@@ -22,13 +22,13 @@ struct scene {
 	size_t body_len, details_len;
 };
 
-/* Fields of an answer, and trailers: name, value, ..., NULL. */
+/* Headers of a good answer, and trailers: name, value, ..., NULL. */
 extern const char *const scene_good[], *const scene_ok[];
 
 /* A client with OPTIONS, whose endpoint is the peer, in plain text. */
 void scene_begin(struct scene *s, const struct grpc_client_options *options);
 void scene_call(struct scene *s, const void *data, size_t len, uint64_t timeout_ms);
-/* Until the first call's request is there: stream 1 of connection 0. */
+/* Makes the first call and waits until its request is there: stream 1 of connection 0. */
 void scene_begin_call(struct scene *s);
 void scene_end(struct scene *s);
 /* For grpc_client_call(). ARG: the scene. */

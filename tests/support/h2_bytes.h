@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HTTP/2 byte by byte, for tests that send what no library sends. */
+/* HTTP/2 byte by byte, for tests that send bytes which no HTTP/2 library would send. */
 #pragma once
 
 #include "lib/base.h"
@@ -22,11 +22,14 @@ enum {
 
 /* A frame's header. */
 void h2_frame(uint8_t out[static H2_FRAME], int type, int flags, uint32_t id, size_t len);
-/* A field that is not indexed (RFC 7541 §6.2.2): how many bytes it has. VALUE: up to 16 KiB. */
+/*
+ * Writes a literal header field without indexing (RFC 7541 §6.2.2); returns its length. VALUE: up
+ * to 16 KiB.
+ */
 size_t h2_field(uint8_t *out, const char *name, const char *value);
 /*
- * How many whole frames of TYPE with all of FLAGS are in the bytes, of any stream; of the last one,
- * unless NULL, its header.
+ * Counts the whole frames of TYPE, of any stream, that have all of FLAGS. RET_LAST: the header of
+ * the last one, or NULL.
  */
 unsigned int h2_count(const uint8_t *bytes, size_t len, int type, int flags,
 		      const uint8_t **ret_last);

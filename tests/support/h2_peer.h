@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A listener on loopback, for tests of a client, that says what bytes it is told to and keeps what
- * it hears, connection by connection. It works while UNTIL() runs, in turns with the client's loop.
+ * A listener on loopback for tests of a client. It sends the bytes that the test gives it, and
+ * keeps the bytes that it receives, connection by connection. It works while UNTIL() runs, in turns
+ * with the client's loop.
  */
 #pragma once
 
@@ -31,23 +32,23 @@ struct h2_peer {
 };
 
 void h2_peer_start(struct h2_peer *p);
-/* The client has to be freed; the loop is run to its end. */
+/* Runs the loop until it is empty: the client must have been freed before. */
 void h2_peer_stop(struct h2_peer *p);
 void h2_peer_hear(struct h2_peer *p);
-/* Connection I. Runs the loop when the socket is full. */
+/* Sends BYTES on connection I. Runs the loop while the socket is full. */
 void h2_peer_say(struct h2_peer *p, size_t i, const void *bytes, size_t len);
 void h2_peer_frame(struct h2_peer *p, size_t i, int type, int flags, uint32_t id,
 		   const void *payload, size_t len);
 void h2_peer_close(struct h2_peer *p, size_t i);
-/* Says the end, and waits until the client's kernel has it. */
+/* Shuts down the sending side, and waits until the client's kernel has acknowledged it. */
 void h2_peer_finish(struct h2_peer *p, size_t i);
-/* As h2_count(), of what came behind the preface. */
+/* h2_count() over the bytes of connection I after the preface. */
 unsigned int h2_peer_heard(const struct h2_peer *p, size_t i, int type, int flags,
 			   const uint8_t **ret_last);
 /* HEADERS with FIELDS: name, value, ..., NULL. */
 void h2_peer_headers(struct h2_peer *p, size_t i, int flags, uint32_t id,
 		     const char *const *fields);
-/* SETTINGS: from then on the client sends its calls. */
+/* Sends SETTINGS: the client sends its calls only after that. */
 void h2_peer_greet(struct h2_peer *p, size_t i);
 
 void h2_peer_begin_waiting(struct h2_peer *p);

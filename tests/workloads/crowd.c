@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * N processes, each with M mappings of code of its own, that all run a little, all the time. They
- * begin when all are there: busy ones would leave their parent no time to start the rest. Each is a
- * program of its own (exec), so that none can be walked by its parent's mappings. Ends with its
- * parent. usage: crowd SECONDS N M MILLISECONDS: of sleep between two bursts of about one
+ * N processes, each with M mappings of code of its own, which all run a little, all the time. They
+ * wait until all are started: busy ones would leave the parent no time to start the rest. Each
+ * executes its own program (exec), so that no walk uses its parent's mappings. They end with their
+ * parent. usage: crowd SECONDS N M MILLISECONDS (of sleep between two bursts of about 1 ms)
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -20,17 +20,17 @@ NOINLINE static void crowd_burst(void)
 		wl_sink++;
 }
 
-/* GATE is the end of a pipe that is closed when all are there. */
+/* GATE: the reading end of a pipe that is closed once all members are started. */
 NOINLINE static void crowd_member(int mappings, int nap_ms)
 {
 	int fd = open("/proc/self/exe", O_RDONLY);
-	char room[ROOM]; /* a copy of this stack is as large as copies get */
+	char room[ROOM]; /* fills small copies of this stack (KILN_DUMP_SMALL) */
 	char c;
 
 	if (read(GATE, &c, 1) < 0)
 		_exit(1);
 	for (int i = 0; i < mappings; i++) {
-		/* With a page between two, so that the kernel does not join them. */
+		/* A page between two mappings keeps the kernel from merging them. */
 		mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
 		mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	}

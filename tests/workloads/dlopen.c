@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loads, runs and unloads two plugins in turn, after it has said what it is. They are alike in
- * size, so that the second tends to lie where the first lay; with "keep" none is unloaded. usage:
+ * Prints its chains, then loads, runs and unloads two plugins in turn. They are alike in size, so
+ * that the second tends to get the addresses of the first; with "keep" none is unloaded. usage:
  * dlopen SECONDS DIRECTORY [keep]
  */
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program whose calls are counted. Each line of its standard input says what it does, and each is
- * answered by a line when it is done:
+ * A program whose calls are counted by probes. Each line of its standard input is a command; the
+ * program answers with one line when it has executed it:
  *
  *   call N    N times: three calls of leaf() from often(), one from seldom()
  *   malloc N  N calls of malloc() from take_memory()
@@ -59,7 +59,7 @@ int main(int argc, char **argv)
 	for (;;) {
 		size_t len = 0;
 
-		/* Byte by byte: a program that is executed again reads on. */
+		/* Byte by byte: the rest of the input is for the next executed program. */
 		while (len < sizeof(line) - 1 && read(0, line + len, 1) == 1 && line[len] != '\n')
 			len++;
 		line[len] = 0;

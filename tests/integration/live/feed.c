@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The live page over a machine that nobody has here: tens of thousands of distinct stacks, all of
- * them seen in every window but every fifth, which has new ones only. The large window is made
- * once, so that the loop is the server's.
+ * Feeds the live page like a large machine: with tens of thousands of distinct stacks. Each window
+ * has all of them, except that every fifth window has NEW new stacks only. The large window is made
+ * once, so that the event loop has time for the server.
  *
  *   kiln-live-feed STACKS NEW SECONDS
  *
- * Prints the address, then feeds a window of a second every second until its time is up, and says
- * when a client was dropped. The server is the agent's; only the samples are made up. Numbers are
- * drawn from a fixed seed.
+ * Prints the address, then feeds a window of one second every second for SECONDS, and prints a line
+ * when the server drops a client. The server is the agent's; only the samples are made up. Random
+ * numbers have a fixed seed.
  */
 #include <time.h>
 #include <uv.h>
@@ -32,8 +32,8 @@ static uint32_t draw(uint64_t *seed, uint32_t n)
 	return (uint32_t)(*seed >> 33) % n;
 }
 
-/* Stack I is the same whenever it is asked for: callers by the halves of its number, then a leaf of
- * its own. */
+/* Adds stack number I, the same stack each time: random frames from a seed of I, then frames
+ * that the hexadecimal digits of I choose. */
 static uint32_t add_stack(struct batch_builder *b, const uint32_t *locations, uint32_t i)
 {
 	uint32_t stack[DEPTH_MAX], len = 0;

@@ -54,7 +54,7 @@ static const uint8_t process_main[] = {
     0x49, 0x8b, 0x65, 0x58,		   /* mov 0x58(%r13),%rsp */
 };
 
-/* Counts down from rdi, on the stack rsi, with rdx in rbx and r13; then goes back. */
+/* Counts down from RDI with its stack at RSI and with RDX in rbx and r13; then returns. */
 static const uint8_t leaf[] = {
     0x53,	      /* push %rbx */
     0x41, 0x55,	      /* push %r13 */
@@ -130,7 +130,7 @@ static void lie(unsigned int turn, uint64_t *stack, uint64_t base, uint64_t *reg
 	module.size = turn / 8 % 3 == 1 ? ~0ULL : sizeof(text);
 }
 
-/* No signal tells it: there is no room for a signal's frame on the stacks that it runs on. */
+/* Polls: a signal's frame would have no room on the stacks on which this program runs. */
 static int input_has_ended(void)
 {
 	struct pollfd input = {.fd = 0, .events = POLLIN};

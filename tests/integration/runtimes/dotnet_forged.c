@@ -25,7 +25,7 @@ static uint64_t image_fragment[4], image_section[8];
 static uint64_t module[512], info[256], buckets[512];
 static uint64_t memory[WORDS]; /* maps, headers, methods, unwind information */
 
-/* An image that has one function in its table: what attaching to a process learns from. */
+/* An image with a table of one function: attaching to a process learns the layout from it. */
 static uint8_t image[1 << 16] __attribute__((aligned(1 << 16)));
 
 static uint64_t at(const volatile void *p)
@@ -65,7 +65,7 @@ static void make_image(void)
 	image_fragment[3] = at(image_section);
 }
 
-/* Puts FOUND where the tree has ADDRESS. */
+/* Makes the tree of sections lead to FOUND for ADDRESS. */
 static void grow(uint64_t address, const uint64_t *found)
 {
 	for (int i = LEVELS - 1; i >= 0; i--)
@@ -88,7 +88,7 @@ static void lie(unsigned int round, uint64_t code)
 	fragment[2] = HUGE;
 	fragment[3] = at(section);
 	grow(code, fragment);
-	/* Without an image nothing is believed. */
+	/* The agent attaches only if it finds an image. */
 	grow(at(image), image_fragment);
 	heap[4] = round % 5 ? section[0] : value;
 	heap[5] = round % 7 ? at(memory) : value;

@@ -11,7 +11,7 @@
 #define EXPORT __attribute__((visibility("default")))
 #define HUGE   0xffffffffffff0000ULL
 
-/* An entry that is its own name, its own type and its own value. */
+/* Each entry of the table points to itself as its name, its type and its value. */
 static uint64_t cycle[64];
 
 EXPORT extern volatile uint64_t gHotSpotVMStructs, gHotSpotVMTypes, gHotSpotVMIntConstants,

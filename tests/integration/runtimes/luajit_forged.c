@@ -25,8 +25,8 @@ static uint64_t *slots;
 static uint8_t *jit;
 
 /*
- * As vm_x64.dasc: lj_vm(lua_State, pc, previous C frame, function). What is never executed is there
- * for what it says of the builds that have it: GG_G2DISP is DISPATCH, GCtrace.mcode is at 0x58.
+ * As in vm_x64.dasc: lj_vm(lua_State, pc, previous C frame, function). Some instructions never run:
+ * the probe reads from them that GG_G2DISP is DISPATCH and that GCtrace.mcode is at 0x58.
  */
 extern void lj_vm(void *l, const void *pc, const void *previous, void (*call)(void));
 __asm__(".pushsection .text\n"

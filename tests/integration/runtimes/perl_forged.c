@@ -76,7 +76,7 @@ static void stack(uint8_t *at, uint8_t *previous, uint64_t last)
 	put(at + SI_TYPE, 2ULL << 32); /* PERLSI_MAGIC */
 }
 
-/* Every context is a good sub, and there are no more than a few. */
+/* Fills two stacks of contexts; every context is a valid sub. */
 static void reset(void)
 {
 	for (uint64_t i = 0; i < CONTEXTS; i++) {
@@ -109,7 +109,7 @@ static void reset(void)
 	memcpy(hek + 8, "forged", 7);
 }
 
-/* An op of the interpreter; it is the last one. */
+/* An op of the interpreter that runs for 200 ms; it is the last one. */
 static void *spin(void *state)
 {
 	struct timespec begun, now;
@@ -126,7 +126,7 @@ static void *spin(void *state)
 	return NULL;
 }
 
-/* Many loops on one stack, each of another interpreter. */
+/* Nests native frames of the loop of ops, each with a copy of the interpreter. */
 static void nest(int depth);
 static int depth_left;
 

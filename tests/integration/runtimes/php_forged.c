@@ -172,10 +172,10 @@ static void forge(unsigned int how)
 		generator[GENERATOR_FAKE + FRAME_PREVIOUS] = (uint64_t)frames[4];
 		frames[3][FRAME_PREVIOUS] = (uint64_t)(generator + GENERATOR_FAKE);
 		break;
-	case 9: /* a function that ends where nothing is any more */
+	case 9: /* a function whose end lies in unmapped memory */
 		frames[1][FRAME_FUNC] = (uint64_t)(frames + FRAMES) - 16;
 		break;
-	case 10: /* all of the function, anything */
+	case 10: /* random words in all of the function */
 		for (size_t i = 0; i < 32; i++)
 			func[i] = i * 0x9e3779b97f4a7c15;
 		func[0] = TYPE_USER;
@@ -191,7 +191,7 @@ static void forge(unsigned int how)
 int main(void)
 {
 	size_t size = (size_t)FRAMES * sizeof(*frames);
-	/* Behind it there is nothing. */
+	/* The memory behind the frames cannot be read. */
 	void *at = mmap(NULL, size + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (at == MAP_FAILED || mprotect(at, size, PROT_READ | PROT_WRITE))

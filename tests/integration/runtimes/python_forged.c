@@ -3,9 +3,9 @@
  * Says that it is CPython 3.11 and is not: its structures are cycles, wild pointers and chains
  * without end, one after the other, while its "interpreter" runs.
  *
- * With --watch they are in order and nobody needs them: whenever somebody has read them it says so,
- * as {"read": KiB}. The processor marks a page that is accessed, and so does the kernel for
- * process_vm_readv(2); /proc/PID/smaps shows these marks, /proc/PID/clear_refs takes them away.
+ * With --watch its structures are valid, and it prints again and again how much of them others have
+ * read, as {"read": KiB}. The processor marks accessed pages, as the kernel does for
+ * process_vm_readv(2); /proc/PID/smaps shows these marks, /proc/PID/clear_refs clears them.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -43,7 +43,7 @@ static uint8_t *frame(uint64_t i)
 	return frames + i * FRAME_SIZE;
 }
 
-/* Every frame is a good one, and leads to the next. */
+/* Makes every frame valid; each leads to the next. */
 static void reset(void)
 {
 	for (uint64_t i = 0; i < FRAMES; i++) {
@@ -79,7 +79,7 @@ static void forge(unsigned int how)
 	case 4:
 		put(code + 8, 1);
 		break;
-	case 5: /* a code object that ends where nothing is any more */
+	case 5: /* a code object whose end lies in unmapped memory */
 		put(frame(4) + FRAME_CODE, (uint64_t)(frames + (size_t)FRAMES * FRAME_SIZE - 16));
 		break;
 	case 6: /* names and lines that lead anywhere */
@@ -97,14 +97,14 @@ __attribute__((noinline)) uint64_t _PyEval_EvalFrameDefault(uint64_t n)
 	volatile uint64_t cframe[3] = {0, (uint64_t)frame(0), 0};
 	volatile uint64_t sum = 0;
 
-	/* The walk asks that it lie in the native frame. */
+	/* The walk accepts the cframe only if it lies in the native frame. */
 	put(state + CFRAME, (uint64_t)cframe);
 	for (uint64_t i = 0; i < n; i++)
 		sum += i;
 	return sum + cframe[2];
 }
 
-/* KiB that were read of the mappings that begin at _PyRuntime and FRAMES; -1: it is not told. */
+/* KiB that were read of the mappings at _PyRuntime and FRAMES; -1: smaps does not tell. */
 static int read_of_ours(void)
 {
 	FILE *f = fopen("/proc/self/smaps", "re");
@@ -128,7 +128,7 @@ static int watch(void)
 {
 	int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
 
-	/* Mappings of their own. */
+	/* Give _PyRuntime and FRAMES mappings of their own. */
 	if (fd < 0 || mprotect(_PyRuntime, sizeof(_PyRuntime), PROT_READ) ||
 	    mprotect(frames, (size_t)FRAMES * FRAME_SIZE, PROT_READ))
 		return 1;

@@ -109,7 +109,7 @@ static void work(void)
 		run_python("burn()");
 	else
 		spin(now_ns() + WORK_MS * 1000000);
-	__asm__ volatile(""); /* no call at its end is a jump */
+	__asm__ volatile(""); /* keeps the last call from becoming a tail call */
 }
 
 static const struct toy_source leaf = {{"leaf"}, {{NATIVE, 9, NULL, work}, {.operation = RETURN}}};
@@ -156,7 +156,7 @@ static int start_python(const char *path)
 			  "        sum(range(2000))\n");
 }
 
-/* Maps code that calls its argument out of a copy of this program, from behind its segments. */
+/* Maps code that calls its argument from a copy of this program's file, behind the segments. */
 static int map_bundle(void)
 {
 	/* push rbp; mov rbp, rsp; call rdi; pop rbp; ret */

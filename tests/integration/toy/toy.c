@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The toy's row. A file is the toy when it has the sections toy_code, which is the code of the
- * interpreter's loop, toy_top and toy_bundle. Of a process is kept where its compiled code is.
+ * The toy's row of the runtime table. A file is the toy if it has the sections toy_code (the code
+ * of the interpreter's loop), toy_top and toy_bundle. attach() reads where the compiled code is.
  */
 #include "agent/runtime/runtime.h"
 #include "tests/integration/toy/walker_data.h"
@@ -98,7 +98,7 @@ const struct interpreter_ops toy_ops = {
     .name = "toy",
     .id = TOY_ID,
     .walker = &toy_walker,
-    .type = FRAME_NATIVE, /* the conventions have none for it */
+    .type = FRAME_NATIVE, /* the semantic conventions have no type for it */
     .probe = toy_probe,
     .forget = toy_forget,
     .attach = toy_attach,

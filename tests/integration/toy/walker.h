@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The walk of the toy's frames: a native frame of toy_run() has the calls that were made since it
- * was entered, so its group ends with the call that it was entered with. A native frame of compiled
- * code is one call.
+ * Walks the toy's frames. A native frame of toy_run() stands for the calls made since toy_run() was
+ * entered: its group of frames ends with the call that it was entered with. A native frame of
+ * compiled code stands for one call.
  */
 #pragma once
 

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The toy language: what its interpreter (program.c) keeps in memory, and what the walker
- * (walker.h) and user space (toy.c) agree on.
+ * The toy language: the structures of its interpreter (program.c) in memory, which the walker
+ * (walker.h) and user space (toy.c) read.
  */
 #pragma once
 
 #include "bpf/types.h"
 
 enum {
-	TOY_ID = 28,	     /* as enum kiln_runtime_id: of no runtime of the agent */
+	TOY_ID = 28,	     /* an enum kiln_runtime_id that no runtime of the agent has */
 	TOY_NAME_MAX = 24,   /* bytes, with the NUL */
-	TOY_CALLS_MAX = 256, /* that the walker follows for one native frame */
+	TOY_CALLS_MAX = 256, /* limit of calls that the walker follows for one native frame */
 };
 
-/* A call that is under way. The newest is in the section toy_top; each has its caller's address. */
+/* A call in progress. The section toy_top points to the newest; each points to its caller. */
 struct toy_call {
 	uint64_t caller;   /* struct toy_call; 0: none */
 	uint64_t function; /* struct toy_function */
 	uint32_t line;
-	uint32_t entered; /* not 0: its caller is native, and toy_run() has run since */
+	uint32_t entered; /* not 0: toy_run() was entered with this call, from native code */
 };
 
 struct toy_function {
@@ -26,19 +26,19 @@ struct toy_function {
 };
 
 /*
- * Code of the language that was compiled ahead of time: in the file of a program, behind its
- * segments. In the section toy_bundle; START is 0 as long as it is not mapped.
+ * Compiled code of the language, which is in the program's file behind its segments. This struct is
+ * in the section toy_bundle. START is 0 until the code is mapped.
  */
 struct toy_bundle {
 	uint64_t start, end;
-	uint64_t function; /* struct toy_function, whose code all of it is */
+	uint64_t function; /* struct toy_function: all of the code is of this function */
 	uint64_t line;
 };
 
 /* A frame's words: the address of its toy_function; its line. */
 
-/* What the walker has to know of a process. */
+/* What the walker knows of a process. */
 struct kiln_toy {
-	uint64_t top; /* where the newest call's address is */
+	uint64_t top; /* address of a pointer to the newest call */
 	struct toy_bundle bundle;
 };

@@ -151,7 +151,7 @@ static void test_who_is_trusted(void **state)
 	static const struct tls_case rows[] = {
 	    {.pki = &pki, .ca = "ca", .tls = {.server_name = "kiln.example"}},
 	    {.pki = &pki, .ca = "ca", .tls = {.server_name = "KILN.example"}},
-	    /* The certificate itself, instead of who signed it. */
+	    /* The server's own certificate as the trusted one, instead of its CA's. */
 	    {.pki = &pki, .ca = "cert", .tls = {.server_name = "kiln.example"}},
 	    {.pki = &pki,
 	     .ca = "ca",
@@ -393,7 +393,10 @@ static void test_through_a_proxy(void **state)
 	assert_int_equal(s.p.c[0].n_in, strlen(want));
 	assert_memory_equal(s.p.c[0].in, want, strlen(want));
 	s.p.c[0].n_in = 0;
-	/* In two parts, the second of which has more than the reply. */
+	/*
+	 * The reply comes in two parts, and the second one has bytes of the server behind the
+	 * reply.
+	 */
 	h2_peer_say(&s.p, 0, reply, 20);
 	for (unsigned int i = 0; i < 100; i++)
 		uv_run(&s.p.loop, UV_RUN_NOWAIT);

@@ -85,7 +85,7 @@ static int listen_at(const char *address, uint16_t port, int backlog, uint16_t *
 	return fd;
 }
 
-/* One that answers no SYN: its queue is full. */
+/* A listener whose queue is full, so that it answers no SYN. */
 struct hole {
 	int fd, fill[HOLES];
 };
@@ -196,7 +196,7 @@ static void test_all_that_fails_is_told(void **state)
 {
 	static const char *const list[] = {"::1",	"fe80::1",   "127.0.0.2",
 					   "127.0.0.3", "127.0.0.4", NULL};
-	/* The families take turns; whether this machine has IPv6 is another matter. */
+	/* Addresses of IPv6 and IPv4 take turns, whether this machine has IPv6 or not. */
 	static const char *const order[] = {
 	    "[::1]:9: ", "127.0.0.2:9: ", "[fe80::1]:9: ", "127.0.0.3:9: ", "127.0.0.4:9: "};
 	const char *at;
@@ -245,7 +245,7 @@ static void test_the_next_one_need_not_wait_for_one_that_is_silent(void **state)
 	close(fd);
 }
 
-/* Those that lost the race are tried again, and the winner is not. */
+/* The addresses that lost the race are tried again, except the winner. */
 static void test_when_the_winner_is_of_no_use_the_others_are_tried(void **state)
 {
 	static const char *const list[] = {"127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5",
@@ -290,7 +290,7 @@ static void test_more_addresses_than_anybody_has(void **state)
 	list[DIAL_ADDRESSES_MAX] = "127.0.0.3";
 	addresses = list;
 	begin(&s, "name.example", port, NULL);
-	UNTIL(&s, s.failed); /* the last is not tried */
+	UNTIL(&s, s.failed); /* the last address is beyond the limit */
 	end(&s);
 	list[DIAL_ADDRESSES_MAX - 1] = "127.0.0.3";
 	begin(&s, "name.example", port, NULL);

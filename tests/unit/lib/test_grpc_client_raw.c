@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What becomes of a call, by what its server says in HTTP/2, byte by byte. */
+/* What happens to a call, depending on the HTTP/2 bytes from its server. */
 #include "lib/grpc_client.h"
 
 #include <nghttp2/nghttp2.h>
@@ -74,7 +74,7 @@ static void test_what_a_request_says(void **state)
 			 0);
 	UNTIL(&s.p, s.p.n == 1 && h2_peer_heard(&s.p, 0, H2_SETTINGS, 0, NULL) == 1);
 	assert_memory_equal(s.p.c[0].in, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", H2_PEER_PREFACE);
-	/* Nothing else before the server has shown that it speaks HTTP/2. */
+	/* The client sends nothing else before the server's SETTINGS. */
 	for (unsigned int i = 0; i < 100; i++) {
 		uv_run(&s.p.loop, UV_RUN_NOWAIT);
 		h2_peer_hear(&s.p);
@@ -150,13 +150,13 @@ static void test_an_answer(void **state)
 	scene_end(&s);
 }
 
-/* The first headers alone, or with trailers; what they say, and what becomes of it. */
+/* First headers alone or with trailers, and the status and words that the call ends with. */
 static void test_ends(void **state)
 {
 	static const struct {
 		const char *first[16], *trailers[8]; /* trailers none: the first ones end it */
 		int status;
-		const char *words; /* a part */
+		const char *words; /* a part of them */
 	} rows[] = {
 	    {{SCENE_GRPC, "grpc-status", "14", "grpc-message", "no%20room%25"},
 	     {0},
@@ -289,7 +289,7 @@ static void test_an_end_within_a_message(void **state)
 	scene_end(&s);
 }
 
-/* The first one counts. */
+/* A second message is ignored. */
 static void test_more_than_one_message(void **state)
 {
 	struct scene s;
@@ -360,7 +360,7 @@ static void test_compressed_answers(void **state)
 	compressed("deflate", packed, len, RPC_INTERNAL);
 	compressed("identity", packed, len, RPC_INTERNAL);
 	compressed(NULL, packed, len, RPC_INTERNAL);
-	/* Small on the wire, and too large. */
+	/* Small on the wire, but larger than allowed once expanded. */
 	assert_int_equal(
 	    gzip_compress(GZIP_FAST, plain, BODY_MAX + 1, packed, gzip_bound(BODY_MAX + 1), &len),
 	    0);
@@ -451,7 +451,10 @@ static void test_a_field_that_http2_forbids(void **state)
 		h2_peer_headers(&s.p, 0, 0, 1, rows[i]);
 		h2_peer_headers(&s.p, 0, H2_END_STREAM, 1, scene_ok);
 		UNTIL(&s.p, s.done == 1);
-		/* nghttp2 ignores a value that is malformed, and resets the stream for the rest. */
+		/*
+		 * The last row: nghttp2 ignores a malformed value; for the others it resets the
+		 * stream.
+		 */
 		if (i + 1 < ARRAY_SIZE(rows) && s.status != RPC_INTERNAL)
 			fail_msg("row %zu: %d %s", i, s.status, s.words);
 		scene_end(&s);
@@ -554,14 +557,14 @@ static void test_cancel(void **state)
 	UNTIL(&s.p, s.done == 1 && h2_peer_heard(&s.p, 0, H2_RST_STREAM, 0, &frame) == 1);
 	assert_int_equal(s.status, RPC_CANCELLED);
 	assert_memory_equal(frame + H2_FRAME, "\0\0\0\x8", 4);
-	/* What comes for it now is nobody's. */
+	/* Frames that come for the cancelled call are dropped. */
 	h2_peer_headers(&s.p, 0, 0, 1, scene_good);
 	say_message(&s, 1, "x", 1, false);
 	scene_call(&s, "x", 1, 60000);
 	UNTIL(&s.p, h2_peer_heard(&s.p, 0, H2_HEADERS, 0, NULL) == 2);
 	assert_int_equal(s.done, 1);
 	scene_end(&s);
-	/* Before there is a connection. */
+	/* Cancelled before there is a connection. */
 	scene_begin(&s, &(struct grpc_client_options){0});
 	scene_call(&s, "x", 1, 60000);
 	assert_false(grpc_unary_cancel(s.call));

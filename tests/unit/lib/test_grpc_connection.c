@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which connection a call takes, and what becomes of calls when their connection ends, byte by
- * byte. The clock of the client can be put forward: what it waits for is then late at once.
+ * Which connection a call uses, and what happens to calls when their connection ends, byte by byte.
+ * The test can put the client's clock forward, so that its timeouts expire at once.
  */
 #include "lib/grpc_client.h"
 
@@ -41,7 +41,7 @@ static void say_max_calls(struct scene *s, size_t i, uint8_t n)
 	h2_peer_frame(&s->p, i, H2_SETTINGS, 0, 0, (uint8_t[]){0, 3, 0, 0, 0, n}, 6);
 }
 
-/* The client has read what was said so far. */
+/* Waits until the client has read everything that connection I was sent. */
 static void wait_until_read(struct scene *s, size_t i)
 {
 	unsigned int before = h2_peer_heard(&s->p, i, H2_PING, H2_ACK, NULL);
@@ -55,7 +55,7 @@ static unsigned int requests(const struct scene *s, size_t i)
 	return h2_peer_heard(&s->p, i, H2_DATA, H2_END_STREAM, NULL);
 }
 
-/* The next call opens connection I, and is answered there. */
+/* Makes a call that must open connection I and is answered there. */
 static void call_over(struct scene *s, size_t i)
 {
 	unsigned int done = s->done;
@@ -197,7 +197,7 @@ static void test_calls_beyond_the_peers_limit_wait(void **state)
 	UNTIL(&s.p, s.p.n == 1);
 	say_max_calls(&s, 0, 1);
 	UNTIL(&s.p, requests(&s, 0) == 1);
-	/* Of three that wait one is cancelled, and one is late. */
+	/* Three calls wait for a free stream: one is cancelled, one times out. */
 	scene_call(&s, "b", 1, 60000);
 	assert_false(grpc_unary_cancel(s.call));
 	UNTIL(&s.p, s.done == 1);
@@ -231,7 +231,7 @@ static void test_a_deadline_ends_the_call_and_the_server_is_told(void **state)
 	scene_end(&s);
 }
 
-/* A call on it timed out, so the peer may be gone: the next call opens a connection of its own. */
+/* A call on the connection timed out, so the peer may be gone: the next call opens another one. */
 static void test_a_silent_connection_gets_no_more_calls(void **state)
 {
 	struct scene s;
@@ -240,7 +240,7 @@ static void test_a_silent_connection_gets_no_more_calls(void **state)
 	scene_call(&s, "x", 1, 50);
 	UNTIL(&s.p, s.done == 1);
 	call_over(&s, 1);
-	/* The other call is left to it. */
+	/* The other call stays on the old connection. */
 	assert_int_equal(s.done, 2);
 	scene_answer(&s, 0, 1);
 	UNTIL(&s.p, s.done == 3 && s.p.c[0].over);

@@ -250,7 +250,10 @@ static void test_many_messages_come_at_once(void **state)
 	end(&s);
 }
 
-/* Of what nobody asked for a window comes and no more; what is asked for may be larger. */
+/*
+ * Without a read request the peer gets no more window than it had; a requested message may be
+ * larger.
+ */
 static void test_a_message_that_is_not_asked_for_holds_the_peer_back(void **state)
 {
 	uint8_t bytes[15000] = {0, 0, 1, 0x86, 0xa0 /* 100,000 */};
@@ -281,7 +284,7 @@ static void test_a_message_that_is_not_asked_for_holds_the_peer_back(void **stat
 	end(&s);
 }
 
-/* Frames end within messages, always: what was told does not fill the buffer. */
+/* Each frame ends within a message: messages that were received must not fill the buffer. */
 static void test_messages_without_an_end_between_frames(void **state)
 {
 	enum { MESSAGES = 1000, LEN = 1000 };
@@ -366,7 +369,7 @@ static void test_a_peer_that_takes_nothing_is_cut_off(void **state)
 	end(&s);
 }
 
-/* A window of nothing: HTTP/2 holds the message, and the end behind it. */
+/* The peer's window is 0: HTTP/2 holds the message back, and the trailers behind it. */
 static void test_a_peer_without_a_window_is_cut_off(void **state)
 {
 	uint8_t large[100000] = {0};
@@ -382,7 +385,7 @@ static void test_a_peer_without_a_window_is_cut_off(void **state)
 	end(&s);
 }
 
-/* Two full frames of it are what goes out at a time: the end, which is ready too, comes after. */
+/* Two full frames of the message go out at a time: the trailers, ready too, come after them. */
 static void test_the_end_behind_two_full_frames(void **state)
 {
 	enum { WINDOW = 65535, FRAME = 16384 };
@@ -396,7 +399,7 @@ static void test_the_end_behind_two_full_frames(void **state)
 	assert_int_equal(server_stream_send(s.served, large, sizeof(large)), 0);
 	UNTIL(&s, s.n_in >= WINDOW);
 	server_stream_finish(s.served, RPC_OK, "");
-	/* Of the connection, and of the stream; with no window at all the end would wait too. */
+	/* For the connection and the stream; with a window of 0 the trailers would have to wait. */
 	for (size_t i = 0; i < 2; i++) {
 		uint8_t *at = more + i * (H2_FRAME + 4);
 

@@ -19,11 +19,11 @@ static void test_gzip_of_others(void **state)
 	free(plain);
 	plain = NULL;
 	assert_int_equal(gzip_expand(packed, len, sizeof(text) - 1, &plain, &n), -E2BIG);
-	for (size_t i = 0; i < len; i++) { /* each cut, each flipped bit of the first */
+	for (size_t i = 0; i < len; i++) { /* every cut; one flipped bit in each byte */
 		assert_true(gzip_expand(packed, i, sizeof(text), &plain, &n) < 0);
 		memcpy(broken, packed, len);
 		broken[i] ^= 1;
-		/* Some bits mean nothing: of the header, and behind the last symbol. */
+		/* Some bits have no effect: in the header, and behind the last symbol. */
 		if (gzip_expand(broken, len, sizeof(text), &plain, &n) == 0) {
 			assert_int_equal(n, sizeof(text));
 			assert_memory_equal(plain, text, n);
@@ -33,12 +33,12 @@ static void test_gzip_of_others(void **state)
 	}
 	packed[len] = 0;
 	assert_int_equal(gzip_expand(packed, len + 1, sizeof(text), &plain, &n), -EBADMSG);
-	/* It claims less than it has. */
+	/* The trailer tells a smaller size than the data has. */
 	memcpy(broken, packed, len);
 	memset(broken + len - 4, 0, 4);
 	assert_int_equal(gzip_expand(broken, len, sizeof(text), &plain, &n), -EBADMSG);
 	assert_null(plain);
-	/* What is none is not too large, whatever its end claims. */
+	/* Data that is no gzip is refused as such, whatever size its last bytes tell. */
 	assert_int_equal(gzip_expand("this is no gzip", 15, 100, &plain, &n), -EBADMSG);
 	assert_int_equal(gzip_expand("", 0, 100, &plain, &n), -EBADMSG);
 	/* Nothing, packed. */

@@ -128,7 +128,9 @@ static void test_a_cancelled_request_tells_whether_it_was_on_its_way(void **stat
 		assert_int_equal(
 		    http_client_post(client, "a/b", NULL, "x", 1, 60000, never, NULL, &post), 0);
 		until_heard(fd, &loop, &peer);
-		/* Without TLS the request is on the wire; with it the handshake has not ended. */
+		/*
+		 * Without TLS the request was sent already; with TLS the handshake has not ended.
+		 */
 		assert_int_equal(http_post_cancel(post), !tls);
 		assert_null(http_client_free(client));
 		uv_run(&loop, UV_RUN_DEFAULT);
@@ -191,7 +193,10 @@ static void on_any(const struct http_answer *answer, void *arg)
 	a->connected = answer->connected;
 }
 
-/* A request, answered 204 when it comes over *PEER or a new connection, which then is *PEER. */
+/*
+ * Sends a request and answers it with 204, over *PEER or over a new connection, which becomes
+ * *PEER.
+ */
 static struct answers ask(struct http_client *client, uv_loop_t *loop, int listener, int *peer)
 {
 	static const char answer[] = "HTTP/1.1 204 No Content\r\n\r\n";
@@ -307,7 +312,7 @@ static void test_the_wrong_scheme_is_told(void **state)
 	     "the port speaks plain text, not TLS (use http://)"},
 	    {"https", "", 0, false, "it may speak plain text (use http://)"},
 	    {"https", "", 0, true, "it may speak plain text (use http://)"},
-	    /* The scheme is right: an alert, handshake_failure. */
+	    /* The scheme is right: the server sent the alert handshake_failure. */
 	    {"https", "\x15\x03\x03\x00\x02\x02\x28", 7, false, "handshake failure"},
 	    {"http", "\x15\x03\x03\x00\x02\x02\x46", 7, false, "may speak TLS (use https://)"},
 	    {"http", "", 0, false, "it may want TLS (use https://)"},
@@ -332,7 +337,10 @@ static void test_the_wrong_scheme_is_told(void **state)
 	}
 }
 
-/* What has answered before speaks the URL's protocol: it may be a proxy whose receiver is away. */
+/*
+ * A server that answered before speaks the URL's protocol: it may be a proxy whose receiver is
+ * away.
+ */
 static void test_the_scheme_is_not_blamed_after_an_answer(void **state)
 {
 	char url[64];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables while memory is out; malloc() fails by tests/support/failalloc.h. */
+/* Hash tables while malloc() fails (tests/support/failalloc.h). */
 #include "lib/uthash.h"
 #include "tests/support/failalloc.h"
 #include "tests/support/test.h"
@@ -40,13 +40,15 @@ static void a_table_that_cannot_grow_has_all_entries(void **state)
 		HASH_FIND_INT(table, &i, found);
 		assert_ptr_equal(found, &entries[i]);
 	}
-	/* With memory again it grows with the next entry that finds a long chain. */
+	/*
+	 * Once there is memory again, the table grows with the next entry that meets a long chain.
+	 */
 	assert_ptr_equal(add(&table, MANY - 1), &entries[MANY - 1]);
 	assert_true(table->hh.tbl->num_buckets > buckets);
 	HASH_CLEAR(hh, table);
 }
 
-/* Three times: what the reserve gave it gets back. */
+/* Three rounds: a deleted table returns its memory to the reserve. */
 static void new_tables_come_from_the_reserve(void **state)
 {
 	struct entry *tables[TABLES] = {};

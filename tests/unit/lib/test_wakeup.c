@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernel says of a thread that asked for it, and of one that this one started. */
+/* The scheduler settings of a thread that called wakeup_soon(), and of a thread that it started. */
 #include "lib/wakeup.h"
 
 #include <setjmp.h>
@@ -25,7 +25,7 @@ static struct kernel_sched_attr get_attr(void)
 	return attr;
 }
 
-/* Older kernels neither keep a slice nor tell one. */
+/* Before Linux 6.12 the kernel neither keeps nor reports a slice. */
 static bool has_slices(void)
 {
 	unsigned int major = 0, minor = 0;
@@ -42,7 +42,7 @@ static void *child(void *arg)
 	return NULL;
 }
 
-/* In a thread of its own: what it asks for is not taken back. */
+/* Runs in a thread of its own, because the setting is never taken back. */
 static void *ask(void *arg)
 {
 	struct kernel_sched_attr *attrs = arg;

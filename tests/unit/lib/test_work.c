@@ -65,7 +65,10 @@ static int submit(uv_loop_t *loop, int n, int again, int *n_done)
 	return n * (again + 1);
 }
 
-/* Each runs elsewhere and ends here, also what an end submits; then nothing keeps the loop. */
+/*
+ * Each job runs on another thread and ends on the loop's, also one that is submitted from an end;
+ * then the loop ends.
+ */
 static void test_all_is_done(void **state)
 {
 	uv_loop_t loop;
@@ -142,7 +145,9 @@ static void *send_all(void *arg)
 	return NULL;
 }
 
-/* What was done before a wakeup is seen after it, the last one too: else the loop would not end. */
+/*
+ * The loop sees what was done before a wakeup; if the last wakeup was lost, the loop would not end.
+ */
 static void test_no_wakeup_is_lost(void **state)
 {
 	pthread_t threads[SENDERS];

@@ -82,7 +82,7 @@ static void test_aliases_are_copies_and_merges_add_what_is_missing(void **state)
 	assert_string_equal(yaml_get(d, "q")->text, "3");
 }
 
-/* The anchor's node lives below a <<, which is no part of the tree in the end. */
+/* The anchor is inside of a merge (<<), whose node is not in the final tree. */
 static void test_an_anchor_inside_a_merge_can_be_named_later(void **state)
 {
 	_cleanup_(yaml_tree_freep) struct yaml_node *root =
@@ -146,7 +146,7 @@ static void test_depth_is_capped(void **state)
 	refuse(text, 2 * YAML_DEPTH_MAX + 4, "y:1: nested too deeply");
 }
 
-/* Each list names the one before nine times. */
+/* Each list has nine aliases of the list before it. */
 static void test_aliases_cannot_multiply(void **state)
 {
 	_cleanup_(buf_done) struct buf b;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The agent's own client of the node stream, with reports that are the test's. Each line of
- * standard input replaces what is reported, and is reported at once:
+ * The agent's own client of the node stream, with reports made by the test. Each line of standard
+ * input is the new report, and is sent at once:
  *
  *   {"samples": 1, "dropped": 0, "truncated": 0, "exporters": {"main": "why it fails, or empty"},
  *    "tracers": {"python": "why there is none, or empty"}}
  *
- * It applies what it is told: the policies of the node's pods. When that or the connection changes
- * it prints {"connected": true, "reports": 1, "pods": {"web": 19}}, rates by pod.
+ * The client applies the policies of the node's pods. When they or the connection change, it prints
+ * {"connected": true, "reports": 1, "pods": {"web": 19}}, with the rate of each pod in Hz.
  *
  *   report_agent ENDPOINT CA_FILE TOKEN_FILE CONFIG_FILE
  */
@@ -87,7 +87,7 @@ static void on_alloc(uv_handle_t *handle, size_t size, uv_buf_t *buf)
 	*buf = uv_buf_init(agent.room, sizeof(agent.room));
 }
 
-/* The first is there before anything is reported. */
+/* Reads the first report before the client starts. */
 static void read_first(void)
 {
 	char c;
@@ -144,7 +144,7 @@ static void on_timer(uv_timer_t *timer)
 	cJSON_Delete(o);
 }
 
-/* As agent/config/file.c and agent/cluster.c do it. */
+/* The hash of the config, as agent/config/file.c and agent/cluster.c compute it. */
 static void hash_file(const char *path, char ret[static 17])
 {
 	FILE *f = fopen(path, "r");

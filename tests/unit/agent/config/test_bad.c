@@ -451,7 +451,10 @@ static const struct {
 	{{"--\033[31m"},
 	 "--?[31m: unknown option; see --help"},};
 
-/* Beside OTEL_EXPORTER_OTLP_ENDPOINT=http://h:4317 where that is not the variable itself. */
+/*
+ * Each variable is set beside OTEL_EXPORTER_OTLP_ENDPOINT=http://h:4317, unless it sets an
+ * endpoint.
+ */
 static const struct {
 	const char *variable, *message;
 } variables[] = {
@@ -496,7 +499,7 @@ static void check(const struct load *l, const char *input, const char *message)
 	if (l->r != -EINVAL || !streq(l->err.message, message))
 		fail_msg("%s\n  want: %s\n  got:  %d %s", input, message, l->r, l->err.message);
 	assert_int_equal(l->err.code, -EINVAL);
-	/* Whatever went wrong: what a header holds is not shown. */
+	/* No message may show the value of a header. */
 	assert_null(strstr(l->err.message, "secret"));
 	assert_null(strstr(l->warnings, "secret"));
 }
@@ -570,7 +573,7 @@ static void test_long_names_are_cut(void **state)
 	load_done(&l);
 }
 
-/* START, N times ITEM with a number in it, END. */
+/* Checks a file that has START, N times ITEM with its number in it, and END. */
 static void check_many(const char *start, const char *item, unsigned int n, const char *end,
 		       const char *message)
 {
@@ -644,7 +647,7 @@ static void test_components_of_a_pipeline_are_capped(void **state)
 	}
 }
 
-/* The flag's exporter is there, the file has used all places. */
+/* The file has used up all components, and the exporter of --stdout is one more. */
 static void test_a_flag_cannot_exceed_the_cap_either(void **state)
 {
 	static const char *const args[] = {"--config", "c.yaml", "--stdout", NULL};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs that hang are jobs that read a pipe into which nobody writes yet. */
+/* A job hangs if it reads from a pipe (its gate) to which nothing is written yet. */
 #include "agent/discovery/pool.h"
 
 #include <pthread.h>
@@ -13,13 +13,13 @@ struct fixture {
 	struct discovery_pool *pool;
 	struct job *last_done;
 	unsigned int done, late;
-	unsigned int stop_at_late, stop_at_done; /* the loop, then */
+	unsigned int stop_at_late, stop_at_done; /* stop the loop at this count */
 };
 
 struct job {
 	struct discovery_job base;
 	struct fixture *f;
-	int gate[2]; /* -1: does not hang */
+	int gate[2]; /* the pipe that the job reads; -1: it does not hang */
 	uint64_t device;
 	int touched;
 	pthread_t ran_on;
@@ -106,7 +106,7 @@ static void end(struct fixture *f, unsigned int left)
 	assert_int_equal(uv_loop_close(&f->loop), 0);
 }
 
-/* Until no job is on its way. */
+/* Runs the loop until all jobs have ended. */
 static void run_all(struct fixture *f)
 {
 	uv_run(&f->loop, UV_RUN_DEFAULT);
@@ -136,7 +136,7 @@ static void jobs_run_elsewhere_and_come_back(void **state)
 		assert_true(jobs[i].ran && !pthread_equal(jobs[i].ran_on, pthread_self()));
 		assert_int_equal(jobs[i].base.state, DISCOVERY_IDLE);
 	}
-	/* And once more. */
+	/* A job that has ended can be submitted again. */
 	jobs[0].done = false;
 	assert_int_equal(discovery_submit(f.pool, &jobs[0].base), 0);
 	run_all(&f);
@@ -240,7 +240,7 @@ static void the_queue_is_bounded(void **state)
 	waits = job_of(&f, 2, false);
 	refused = job_of(&f, 3, false);
 	assert_int_equal(discovery_submit(f.pool, &hung.base), 0);
-	/* Its thread may not have taken it yet. */
+	/* Wait until a thread has taken the job from the queue. */
 	do
 		discovery_read_stats(f.pool, &stats);
 	while (stats.queued);

@@ -26,7 +26,7 @@ static void *go_on(void *arg)
 	return NULL;
 }
 
-/* A process whose first thread ends, and another goes on: *RET_TID. */
+/* Starts a process whose first thread ends and whose second thread, *RET_TID, goes on. */
 static pid_t start(uint32_t *ret_tid)
 {
 	pthread_t thread;
@@ -69,7 +69,7 @@ static void a_process_without_its_first_thread_has_mappings(void **state)
 	r.job.run(&r.job);
 	assert_int_equal(r.result, -ESRCH);
 	process_reading_done(&r, 0);
-	/* Of another process's thread nothing is read. */
+	/* A TID that belongs to another process is not read. */
 	r = (struct process_reading){
 	    .proc_dirfd = r.proc_dirfd, .images = r.images, .tgid = r.tgid, .tid = 1};
 	process_reading_init(&r);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Rows that are read from code, for code written by hand: one instruction form or one flow a test,
- * as bytes with their assembler beside them. Every image is a .text without any unwind information
- * that is compiled as a whole, so what is checked is what a walk would get. At the end, musl's
+ * Rows that are read from code written by hand: one instruction form or one control flow a test, as
+ * bytes with their assembler beside them. Every image is a .text without any unwind information and
+ * is compiled as a whole, so the rows are those that a walk would use. The last test reads musl's
  * library.
  */
 #include <elf.h>
@@ -137,7 +137,7 @@ static void test_constants_move_the_stack_pointer(void **state)
 	at_sp(t, 32, 8);
 }
 
-/* Where the stack pointer is below the CFA behind sub $16,%rsp; and $-16,%rsp. */
+/* How far the stack pointer is below the CFA after sub $16,%rsp; and $-16,%rsp. */
 static int32_t aligned_depth(bool cfa_is_aligned)
 {
 	static const uint8_t code[] = {0x48, 0x83, 0xec, 0x10, 0x48, 0x83, 0xe4, 0xf0};
@@ -423,7 +423,10 @@ static void test_switch_through_a_table(void **state)
 	check_switch(t);
 }
 
-/* Without its table, blocks that nothing leads to get the state of the jump. */
+/*
+ * The switch's table is missing: blocks that no known jump reaches get the state of the switch's
+ * jump.
+ */
 static void test_switch_without_its_table(void **state)
 {
 	_cleanup_(unwind_table_freep) struct unwind_table *t = FUNCTION(switch_code);
@@ -516,7 +519,7 @@ static void test_part_of_a_function_that_lies_elsewhere(void **state)
 	at_sp(t, 22, 8);
 }
 
-/* Data among code: nothing that is known leads there, and it is not taken for a function. */
+/* Data between functions: no known code leads to it, and it is not taken for a function. */
 static void test_what_is_no_code_has_no_rule(void **state)
 {
 	static const char code[] =
@@ -534,7 +537,10 @@ static void test_what_is_no_code_has_no_rule(void **state)
 	at_sp(t, 33, 16);
 }
 
-/* Behind data that is taken for code no guess can be right; the calls say where functions are. */
+/*
+ * Data before a function decodes as code, so a guess of where functions begin is wrong; calls tell
+ * it.
+ */
 static void test_functions_that_are_called_need_no_guess(void **state)
 {
 	static const char code[] = "\xe8\x0a\x00\x00\x00" /* 0 call 15 */

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Reading code against call frame information: for real files of this machine, every function that
- * an FDE describes is followed without looking at it, and at every instruction that is reached the
- * state must be what the FDE says: the CFA from the same register, and the return address, fp and
- * extra of the caller where it says they are. What differs is counted by its kind, and printed.
+ * Rules read from code against call frame information: in real files of this machine, every
+ * function that an FDE describes is followed without looking at the FDE. At every instruction that
+ * is reached the state must be what the FDE says: the CFA from the same register, and the caller's
+ * return address, fp and extra at the same places. Differences are counted by kind and printed.
  */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -43,13 +43,13 @@ static void show(struct score *s, uint64_t pc, const char *what, const struct ki
 			      got->reg[ARCH_REG_FP], got->saved[CODE_FP], got->saved[CODE_EXTRA]);
 }
 
-/* How far below the CFA RULE's offset is that counts in units of UNIT bytes. */
+/* Converts the offset OFF of RULE, in units of UNIT bytes, to a distance below the CFA in bytes. */
 static int32_t slot_of(const struct kiln_rule *rule, int off, int unit)
 {
 	return -off * unit + (rule->flags & KILN_RULE_AT_BASE ? rule->cfa_off : 0);
 }
 
-/* A register that was not saved, or is restored already, still is the caller's. */
+/* A register that is not saved yet, or is restored already, holds the caller's value. */
 static bool saved_right(const struct kiln_rule *want, uint8_t flag, int off, int reg,
 			const struct code_state *got, enum code_role role)
 {
@@ -61,7 +61,7 @@ static bool return_address_right(const struct kiln_rule *want, const struct code
 {
 	if (!ARCH_RA_IN_REGISTER || got->reg[ARCH_REG_RA % CODE_REGS] == CODE_CALLER)
 		return true;
-	/* Some say that it is restored only where the frame ends. */
+	/* Some FDEs tell of the restored return address only where the frame ends. */
 	return got->saved[CODE_RA] &&
 	       (want->kind == KILN_RULE_RA_REG ||
 		got->saved[CODE_RA] == slot_of(want, want->ra_off, ARCH_RA_UNIT));
@@ -129,7 +129,10 @@ static void check_function(struct score *s, struct code_flow *flow, const struct
 	}
 }
 
-/* WANT: parts of a hundred that must agree, of what is reached and an FDE can say. */
+/*
+ * WANT: percentage of the reached instructions with a plain rule in the FDE at which both must
+ * agree. WANT_REACHED: percentage of the instructions that must be reached.
+ */
 static void check_file(const char *path, double want, double want_reached)
 {
 	_cleanup_(image_unrefp) struct image *image = open_image(path);
@@ -151,7 +154,7 @@ static void check_file(const char *path, double want, double want_reached)
 	assert_int_equal(cfi_open_eh_frame(&cfi, image), 0);
 	assert_int_equal(cfi_collect(&cfi, &spans), 0);
 	assert_int_equal(spans_sort(&spans), 0);
-	/* For the ends of switch tables. */
+	/* The flow needs the ends of switch tables, which this finds. */
 	assert_int_equal(code_frames_collect(&frames, image, &none, &found), 0);
 	for (size_t i = 0; i < spans.n; i++)
 		check_function(&s, &frames.flow, t, &spans.v[i]);

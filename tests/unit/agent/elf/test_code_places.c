@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Reading single places, in code written by hand: where a function begins is to be found from its
- * bytes alone, and what could be another function's must get no rule. Every image is a .text of
- * many functions behind each other; and what a table is made of with what was read.
+ * Reading single places in code written by hand: the start of a function must be found from its
+ * bytes alone, and bytes that could belong to another function must get no rule. Every image is a
+ * .text of several functions. The last tests patch a table with the rules that were read.
  */
 #include <elf.h>
 
@@ -34,7 +34,7 @@ static struct image *image_of(const void *code, size_t size)
 	return image;
 }
 
-/* The rule for the place AT, when nothing else is read. */
+/* The rule of the place AT, when no other place is read. */
 static struct kiln_rule rule_at(const void *code, size_t size, uint64_t at)
 {
 	_cleanup_(image_unrefp) struct image *image = image_of(code, size);
@@ -112,7 +112,7 @@ static void a_prologue_may_have_other_instructions_in_it(void **state)
 	assert_cfa(AT(code, 12), ARCH_REG_FP, 16, -2);
 }
 
-/* A loop is aligned as functions are. */
+/* A loop's first instruction is aligned like a function's: it must not be taken for one. */
 static void a_block_of_a_framed_function_is_no_leaf(void **state)
 {
 	static const char code[] = FRAME "\x31\xc0\x66\x90" NOP8 /* 16: */
@@ -122,7 +122,10 @@ static void a_block_of_a_framed_function_is_no_leaf(void **state)
 	assert_cfa(AT(code, 18), ARCH_REG_FP, 16, -2);
 }
 
-/* 0: calls what does not return; 16: a leaf, of whose own start nothing tells for certain. */
+/*
+ * ENDS: the first function ends with a call that does not return, and the bytes at 16 are a leaf
+ * whose start nothing marks for certain. LOOP: the bytes at 16 belong to the first function.
+ */
 static void what_lies_behind_a_call_is_not_this_functions(void **state)
 {
 	static const char ends[] = FRAME CALL "\x66\x90\x66\x90\x66\x66\x90" /* 16: */
@@ -136,7 +139,9 @@ static void what_lies_behind_a_call_is_not_this_functions(void **state)
 	assert_cfa(AT(loop, 16), ARCH_REG_FP, 16, -2);
 }
 
-/* No frame pointer, and calls: nothing tells where it begins, or how deep its stack is. */
+/*
+ * The function has no frame pointer and makes calls: its start and its stack's depth are unknown.
+ */
 static void functions_without_frame_pointers_have_no_rule(void **state)
 {
 	static const char code[] = "\x90\x90\x90\x90\x90\x90\x90\xc3" NOP8 /* 16: */
@@ -206,7 +211,7 @@ static void a_place_outside_of_all_code_is_said_to_have_no_rule(void **state)
 /* ---- tables -----------------------------------------------------------------------------------
  */
 
-/* More code than is read as a whole: two functions, far from each other. */
+/* An image with more code than is read as a whole: two functions, CODE_BYTES_MAX apart. */
 static struct image *large_image(size_t *ret_second)
 {
 	size_t second = CODE_BYTES_MAX, size = second + sizeof(two) - 1;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which files are the same: all bytes that the agent reads decide, and nothing that is claimed. */
+/*
+ * Two files are the same if all bytes that the agent reads are equal, whatever build id they claim.
+ */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -59,7 +61,7 @@ static void a_file_and_its_copies_are_the_same(void **state)
 	assert_true(same(one, copy));
 }
 
-/* Changes one byte in the middle of NAME: build id, head, tail and size stay libc's. */
+/* Changes one byte in the middle of the section NAME: build id, head, tail and size stay libc's. */
 static void expect_other(const struct image *libc, const char *name)
 {
 	const struct image_section *section = image_section(libc, name);
@@ -123,7 +125,7 @@ static void only_debug_information_may_differ(void **state)
 	assert_false(same_made(".gopclntab", "DEBUG", "table"));
 }
 
-/* Nothing is skipped that a symbol table can name as its strings. */
+/* A section that a symbol table links as its strings counts, whatever the section's name is. */
 static void strings_count_whatever_they_are_called(void **state)
 {
 	bool equal[2];
@@ -188,7 +190,7 @@ static void a_file_that_changed_is_told(void **state)
 	_cleanup_close_ int fd = make_file(&image, 1);
 	struct image_content content;
 
-	/* Not known yet: shared with nobody, so nothing can go wrong. */
+	/* The content is not known yet, so the image is shared with nobody: the check succeeds. */
 	assert_null(image_content(image));
 	assert_int_equal(image_content_check(image, image), 0);
 	assert_int_equal(image_identify(image, &content), 0);
@@ -197,9 +199,9 @@ static void a_file_that_changed_is_told(void **state)
 	assert_int_equal(image_content_check(image, image), 0);
 	change_code(fd, image);
 	assert_int_equal(image_content_check(image, image), -ESTALE);
-	/* What was read before stays as it was. */
+	/* The copy made before the change still has the content. */
 	assert_int_equal(image_content_check(image, before), 0);
-	/* What was set first stays. */
+	/* image_identify() returns the content that it read first. */
 	assert_int_equal(image_identify(image, &content), 0);
 	assert_int_equal(image_content_check(image, before), 0);
 	assert_int_equal(ftruncate(fd, 100), 0);
@@ -215,11 +217,11 @@ static void one_reading_is_hashed_and_kept(void **state)
 	assert_int_equal(image_identify_copy(image, &content, &copy), 0);
 	assert_non_null(copy);
 	assert_memory_equal(image_content(image), &content, sizeof(content));
-	/* What is written later is not in it. */
+	/* The copy has no byte that was written later. */
 	change_code(fd, image);
 	assert_int_equal(image_content_read(copy, &again), 0);
 	assert_memory_equal(&again, &content, sizeof(content));
-	/* It is known now: nothing is read. */
+	/* The content is known now: the file is not read again and no copy is made. */
 	assert_int_equal(image_identify_copy(image, &again, &none), 0);
 	assert_null(none);
 	assert_memory_equal(&again, &content, sizeof(content));
@@ -267,7 +269,7 @@ static void an_unshared_file_is_not_read(void **state)
 	assert_memory_equal(image_content(one), &content, sizeof(content));
 	assert_int_equal(image_content_check(one, one), 0);
 	assert_int_equal(fstat(fd, &st), 0);
-	assert_false(image_is_untouched(one, &st)); /* which is said of bytes that were read */
+	assert_false(image_is_untouched(one, &st)); /* no byte of it was read */
 	change_code(fd, one);
 	assert_int_equal(futimens(fd, later), 0);
 	assert_int_equal(image_content_check(one, one), -ESTALE);
@@ -277,7 +279,7 @@ static void an_unshared_file_is_not_read(void **state)
 	assert_int_equal(image_content_check(two, two), -ESTALE);
 }
 
-/* A thousand sections of the whole file must not keep a thread busy. */
+/* A thousand sections that each cover the whole file must not keep a thread busy. */
 static void overlapping_sections_are_bounded(void **state)
 {
 	enum { SECTIONS = 1200, SIZE = 1 << 20 };

@@ -318,7 +318,7 @@ static void check_special(const struct unwind_table *u, const struct gopclntab_f
 		assert_int_equal(first->kind, KILN_RULE_SIGNAL);
 		assert_int_equal(unwind_lookup(u, f->entry - 1)->kind, KILN_RULE_SIGNAL);
 	} else if (streq(f->name, "runtime.systemstack") || streq(f->name, "runtime.asmcgocall")) {
-		/* Of two functions of that name one is a wrapper, which does not switch. */
+		/* Two functions have each name; one is a wrapper, which does not switch stacks. */
 		if (!has_rule(u, f, KILN_RULE_FP, KILN_RULE_SAVED_FP | KILN_RULE_SWITCH))
 			return;
 	} else {
@@ -346,7 +346,7 @@ static void the_runtime_switches_stacks_where_it_should(void **state)
 		if (!gopclntab_at(t, i, &f))
 			continue;
 		check_special(u, &f, &seen);
-		/* Every function is entered with the return address on top. */
+		/* At a function's entry the return address is at the stack pointer. */
 		first = unwind_lookup(u, f.entry);
 		plain += first->kind == KILN_RULE_CFA && first->cfa_off == 8 && !first->flags;
 	}
@@ -361,7 +361,7 @@ static void damaged_tables_are_refused_or_find_nothing(void **state)
 {
 	struct gopclntab_frame f[GOPCLNTAB_INLINE_MAX];
 
-	/* Every byte of the table in turn; ASan judges what is read. */
+	/* Damages every byte of the table in turn; ASan sees reads outside. */
 	for (size_t i = 0; i < 400; i++) {
 		_cleanup_(gopclntab_freep) struct gopclntab *t = NULL;
 		_cleanup_(image_unrefp) struct image *good = NULL, *image = NULL;

@@ -24,7 +24,7 @@ static const uint8_t restore_rt[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05
 static const uint8_t musl_clone[] = {0x31, 0xed, 0x5f, 0x41, 0xff, 0xd1, 0x89, 0xc7,
 				     0x31, 0xc0, 0xb0, 0x3c, 0x0f, 0x05, 0xf4};
 
-/* PLT's first bytes are put into a .plt of 64 bytes, INIT_CODE into .init. */
+/* PLT: 64 bytes, for a section called PLT_NAME. INIT: the code of .init. */
 static struct unwind_table *compile(const uint8_t *text, size_t text_size, const uint8_t *plt,
 				    const char *plt_name, const uint8_t *init, size_t init_size)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Every allocation of opening and compiling an image fails in turn, by standing in front of the
- * allocator: the result is -ENOMEM with a message (or, where a part can be left out, success),
- * nothing leaks (LeakSanitizer), nothing crashes.
+ * Fails every allocation of opening and compiling an image in turn, by --wrap: the result is
+ * -ENOMEM with a message (or success where a part can be left out), nothing leaks (LeakSanitizer),
+ * nothing crashes.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@ void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *p, size_t n);
 char *__wrap_strdup(const char *s);
 
-static int fail_at = -1; /* the allocation that fails, counted down; -1: none */
+static int fail_at = -1; /* allocations until one fails; -1: none fails */
 static bool failed;
 
 static bool fails(void)
@@ -118,7 +118,7 @@ static void every_allocation_may_fail(void **state)
 			assert_int_equal(r, 0);
 			break;
 		}
-		if (r == 0) { /* the table could not be made smaller at the end, and that is all */
+		if (r == 0) { /* only the last step failed, which makes the table smaller */
 			assert_int_equal(rows, want);
 			continue;
 		}

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Reading single places against call frame information: of real files of this machine, places all
- * over the code are read as if nothing were known of the file but its bytes, and the rule found
- * must lead to the CFA and to the caller's rbp that the FDE says. That no rule is found is allowed,
- * up to a limit; a wrong one is what must not happen.
+ * Reading single places against call frame information: in real files of this machine, places all
+ * over the code are read as if only the file's bytes were known. A rule that is found must give the
+ * CFA and the place of the caller's rbp as the FDE does. A limited part of the places may have no
+ * rule; no rule may be wrong.
  */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -43,7 +43,10 @@ static bool is_same(const struct kiln_rule *want, const struct kiln_rule *got)
 {
 	bool saved = want->flags & KILN_RULE_SAVED_FP, found = got->flags & KILN_RULE_SAVED_FP;
 
-	/* A register that was restored already, or not changed yet, is in both places. */
+	/*
+	 * Where the register still or again holds the caller's value, rules with and without its
+	 * place are right.
+	 */
 	return want->reg == got->reg && want->cfa_off == got->cfa_off &&
 	       (!saved || !found || want->fp_off == got->fp_off) &&
 	       (found || !saved || want->reg == ARCH_REG_SP);
@@ -80,7 +83,7 @@ static void check_place(struct score *s, const struct image *image, uint64_t vad
 	}
 }
 
-/* Some instructions of the function: every place is the start of one. */
+/* Checks some instructions of the function; places are instruction starts. */
 static void check_function(struct score *s, const struct image *image, const struct span *span,
 			   const struct unwind_table *t, uint64_t *random)
 {
@@ -103,8 +106,8 @@ static void check_function(struct score *s, const struct image *image, const str
 }
 
 /*
- * Places are STEP to 3 * STEP instructions apart, in one of EVERY functions. WRONG of them may be,
- * and of a hundred NONE without a rule.
+ * Checks one of EVERY functions, at places that are STEP to 3 * STEP instructions apart. WRONG: how
+ * many places may have a wrong rule. NONE: percentage of the places that may have no rule.
  */
 static void check_file(const char *path, size_t every, size_t step, size_t wrong, double none)
 {
@@ -149,8 +152,9 @@ static void test_with_frame_pointers(void **state)
 }
 
 /*
- * Here hardly anything can be told, and must not be. What is allowed to differ is hand-written code
- * whose FDE leaves out what it pushes (glibc's mpn), or counts from another register.
+ * Code without frame pointers: hardly any place can have a rule, and no rule may be guessed. The
+ * allowed differences are hand-written code whose FDE leaves out its pushes (glibc's mpn) or counts
+ * from another register.
  */
 static void test_without(void **state)
 {

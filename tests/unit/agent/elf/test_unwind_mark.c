@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Marking a table, against the table as it was: at each row, each border and around them, the rule
- * must be the one from before, with the mark inside of the ranges and without it elsewhere.
+ * A marked table against the table before: at every address the rule must be the one from before,
+ * with the mark inside of the ranges and without it elsewhere.
  */
 #include <fcntl.h>
 
@@ -66,7 +66,7 @@ static struct kiln_rule expected(const struct unwind_range *ranges, size_t n, ui
 	return rule;
 }
 
-/* Every byte: the program is small. */
+/* Compares the rules of every byte: the program is small. */
 static void mark_and_compare(const struct unwind_range *ranges, size_t n)
 {
 	size_t marked = 0;
@@ -85,7 +85,7 @@ static void mark_and_compare(const struct unwind_range *ranges, size_t n)
 	assert_true(marked > 0);
 }
 
-/* The table has rules of several kinds, and where it changes from one to another is known. */
+/* The address at which the rule changes for the Nth time. */
 static uint64_t some_row(unsigned int n)
 {
 	uint64_t pc = before->base;
@@ -99,7 +99,7 @@ static uint64_t some_row(unsigned int n)
 	return pc - 1;
 }
 
-/* Where four bytes have one rule that can be marked. */
+/* The first of four bytes that share a rule which can be marked. */
 static uint64_t inside_a_row(void)
 {
 	for (uint64_t pc = some_row(40); pc + 4 < end_of(before); pc++) {

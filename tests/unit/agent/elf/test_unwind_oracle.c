@@ -80,7 +80,7 @@ static bool expect_cfa(const Dwarf_Op *ops, size_t n, struct kiln_rule *rule)
 
 enum where { SAME, UNDEFINED, AT_CFA, AT_REG, IN_REG, OTHER };
 
-/* libdw: no operations at all means unchanged, an empty list of them means lost. */
+/* libdw: ops is NULL for an unchanged register, and an empty list for a lost one. */
 static enum where place(Dwarf_Frame *frame, int reg, uint64_t *ret_reg, int64_t *ret_off)
 {
 	Dwarf_Op memory[3], *ops;
@@ -112,7 +112,7 @@ static enum where place(Dwarf_Frame *frame, int reg, uint64_t *ret_reg, int64_t 
 	return OTHER;
 }
 
-/* As a rule has it: BASE is how far below the CFA its offsets begin. */
+/* Converts to the rule's form: BASE is how far below the CFA the rule's offsets begin. */
 static bool expect_saved(Dwarf_Frame *frame, int reg, int64_t base, uint8_t flag,
 			 struct kiln_rule *rule, int16_t *ret)
 {
@@ -172,7 +172,7 @@ static bool expect_signal(enum where ra, uint64_t reg, int64_t off, struct kiln_
 	return true;
 }
 
-/* What libdw says of FRAME, as a rule; the invalid one when no rule can say it. */
+/* FRAME of libdw as a rule; the invalid rule when a rule cannot express it. */
 static struct kiln_rule expect(Dwarf_Frame *frame)
 {
 	struct kiln_rule rule = {0}, invalid = {.kind = KILN_RULE_INVALID};

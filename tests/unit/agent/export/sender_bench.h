@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A sender on a loop of its own, with a transport that answers as the test says and an encoder that
- * writes the batch's number. The loop is real, waits are 1 ms.
+ * A sender on a loop of its own, with a transport whose answers the test scripts and an encoder
+ * that writes the batch's number. The loop is real; retry intervals are 1 ms.
  */
 #pragma once
 
@@ -17,18 +17,20 @@ struct fake {
 	uv_timer_t timer;
 	const struct transport_answer **script; /* NULL-terminated; then SENT for ever */
 	bool silent;				/* never answers */
-	int refuse;				/* so many sends cannot begin */
+	int refuse;				/* this many sends fail to begin */
 	uint64_t seen[SEEN_MAX];		/* batch numbers */
 	size_t n_seen;
 	int under_way, cancels, destroyed;
-	const struct payload *payload; /* under way: must stay what it is */
+	const struct payload *payload; /* of the request in progress: must not change */
 	void (*done)(const struct transport_answer *answer, void *arg);
 	void *arg;
 };
 
 extern const struct transport_ops fake_ops;
 
-/* Each batch becomes bench_encode_requests requests of bench_encode_len bytes, or fails. */
+/*
+ * Each batch becomes bench_encode_requests requests of bench_encode_len bytes, or encoding fails.
+ */
 extern _Atomic size_t bench_encoded; /* batches, counted on the pool's threads */
 extern int bench_encode_result;
 extern size_t bench_encode_len, bench_encode_requests;
@@ -40,7 +42,7 @@ struct bench {
 	struct fake fake;
 	struct exporter_config config;
 	struct sender *sender;
-	struct sender_stats st; /* as they were read last */
+	struct sender_stats st; /* as run_until() read them last */
 	int flushed;
 	bool free_when_flushed;
 	char dir[64]; /* for a spool */
@@ -50,12 +52,12 @@ int bench_setup(void **state);
 int bench_teardown(void **state);
 int bench_start(struct bench *b);
 void bench_stop(struct bench *b);
-void bench_answer(struct bench *b); /* what is under way and was not answered */
+void bench_answer(struct bench *b); /* answers the request in progress */
 struct batch *bench_batch(uint64_t number);
 void bench_consume(struct bench *b, uint64_t first, size_t n);
 void bench_flushed(void *bench); /* the callback of sender_flush() */
 void bench_flush(struct bench *b, uint64_t deadline_ms);
-/* N batches from FIRST on went out, each once and in order. */
+/* Asserts that batches FIRST to FIRST + N - 1 were sent, each once and in order. */
 void bench_assert_seen(const struct bench *b, uint64_t first, size_t n);
 int64_t bench_dropped(const struct bench *b); /* samples, for any reason */
 

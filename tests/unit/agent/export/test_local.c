@@ -191,7 +191,7 @@ static void a_slow_pipe_loses_nothing(void **state)
 	assert_in_range(r.bytes, 1 << 20, 64 << 20);
 }
 
-/* Nobody reads: the flush ends at its deadline, and what was not written is counted. */
+/* The pipe is never read: the flush ends at its deadline, and the unwritten samples are counted. */
 static void a_stuck_pipe_does_not_hold_the_end(void **state)
 {
 	_cleanup_(batch_unrefp) struct batch *batch = NULL;
@@ -206,7 +206,7 @@ static void a_stuck_pipe_does_not_hold_the_end(void **state)
 	assert_int_equal(sample_batch_large(800, &batch), 0);
 	for (int i = 0; i < LOCAL_QUEUE_MAX + 5; i++)
 		consume(f, batch);
-	/* The first is with the job, the queue holds its fill, the others were refused at once. */
+	/* One batch is being written, LOCAL_QUEUE_MAX are queued, four were refused. */
 	assert_int_equal(metric_get(M_TEXT_DROPPED) - dropped, 4 * batch_cpu_samples(batch));
 	flush(f, 50);
 	assert_int_equal(metric_get(M_TEXT_DROPPED) - dropped,

@@ -261,7 +261,7 @@ static void test_a_new_transport_takes_over_after_the_answer(void **state)
 	sender_set_transport(b->sender, second_transport(b, &second));
 	sender_set_transport(b->sender, second_transport(b, &third)); /* before the second began */
 	assert_int_equal(second.destroyed, 1);
-	assert_int_equal(b->fake.destroyed, 0); /* its answer is still to come */
+	assert_int_equal(b->fake.destroyed, 0); /* waits for the answer in progress */
 	bench_answer(b);
 	run_until(b, b->st.sent_requests == 3);
 	assert_int_equal(b->fake.destroyed, 1);
@@ -311,7 +311,9 @@ static void test_partial_success_is_counted_and_the_request_is_gone(void **state
 
 static void test_the_log_tells_of_the_first_success_and_once_an_hour(void **state)
 {
-	/* When the nth request is sent, and how many lines of the hour there are then. */
+	/*
+	 * Per request: the minute in which it is sent, and the number of hourly log lines by then.
+	 */
 	static const struct {
 		unsigned int minute;
 		size_t lines;

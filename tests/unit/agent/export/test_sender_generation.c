@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * proto_generation: auto, before receivers that take one form of OTLP profiles, the other, both or
- * neither. What they take is compared, byte for byte, with what the encoder makes for them.
+ * proto_generation: auto, with receivers that accept one form of OTLP profiles, the other, both or
+ * neither. The requests that they accept are compared, byte for byte, with the encoder's output.
  */
 #include "agent/export/sender.h"
 
@@ -25,14 +25,16 @@ struct receiver {
 	unsigned int takes; /* OLD, NEW */
 	bool away, connected;
 	bool bound, moved; /* HTTP: stay() was asked for; the next connection is new */
-	bool final;	   /* what it refuses is not for the form */
+	bool final;	   /* refuses requests for a reason that is not their form */
 	enum otlp_generation seen[SEEN_MAX]; /* by attempt */
 	size_t n_seen, taken;
 	void (*done)(const struct transport_answer *answer, void *arg);
 	void *arg;
 };
 
-/* By form, as the encoder makes it and as it becomes of the other: fields lie in another order. */
+/*
+ * By form: as the encoder makes it, and as converted from the other form (fields in another order).
+ */
 static struct otlp_request expected[2][2];
 static const enum otlp_generation forms[] = {OTLP_G5, OTLP_G6};
 
@@ -240,7 +242,7 @@ static uint64_t done(void)
 	       t.stats.dropped_requests[DROP_ENCODING];
 }
 
-/* N requests, each until it is sent or dropped. */
+/* Sends N requests, one after the other; each ends as sent or dropped. */
 static void send_all(size_t n)
 {
 	for (uint64_t end = done() + n; done() < end;) {
@@ -269,7 +271,7 @@ static void a_receiver_of_the_newest_form_is_sent_no_other(void **state)
 	assert_int_equal(t.r.taken, 3);
 }
 
-/* It would answer with success to the older one, and store nothing. */
+/* A receiver of both forms may answer the older form with success and store nothing. */
 static void one_that_takes_both_is_sent_the_newest(void **state)
 {
 	start(OLD | NEW);
@@ -375,7 +377,7 @@ static void a_refusal_tells_in_which_form_it_was_sent(void **state)
 	assert_non_null(strstr(refusal(), "(sent as OTLP v1.8 and v1.9, as proto_generation says"));
 }
 
-/* No permission, say. */
+/* E.g. no permission. */
 static void a_refusal_that_is_not_for_the_form_is_final(void **state)
 {
 	start(OLD);
@@ -484,7 +486,7 @@ static void what_is_on_disk_has_its_generation(void **state)
 	sender_flush(t.sender, 0, (void (*)(void *))(void *)uv_stop, &t.loop);
 	uv_run(&t.loop, UV_RUN_DEFAULT);
 	stop();
-	/* Configured otherwise since. */
+	/* The configuration has changed meanwhile. */
 	t.options.generation_auto = false;
 	t.options.otlp.generation = OTLP_G5;
 	start(OLD);
@@ -505,7 +507,7 @@ static void the_end_may_come_at_any_turn(void **state)
 	}
 }
 
-/* From a file on disk, say. */
+/* E.g. a request that is read from a damaged file. */
 static void what_is_damaged_is_not_converted(void **state)
 {
 	struct payload p;
@@ -522,7 +524,7 @@ static void what_is_damaged_is_not_converted(void **state)
 			memcpy(data, p.data, len);
 			cut.data = data;
 			cut.len = len;
-			/* A plain one may end between two fields. */
+			/* Uncompressed data that is cut between two fields is valid. */
 			if (payload_convert(&cut, OTLP_G5) < 0)
 				assert_ptr_equal(cut.data, data);
 			else
@@ -533,7 +535,7 @@ static void what_is_damaged_is_not_converted(void **state)
 	}
 }
 
-/* The sizes that gzip and zstd tell are whatever a file says. */
+/* The sizes in gzip and zstd headers are not trusted. */
 static void what_claims_to_be_huge_is_not_expanded(void **state)
 {
 	size_t n = PAYLOAD_EXPANDED_MAX + 1, room = gzip_bound(n);

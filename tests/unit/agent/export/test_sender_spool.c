@@ -25,7 +25,7 @@ static void test_what_is_left_goes_to_disk_and_out_after_the_next_start(void **s
 	assert_int_equal(bench_dropped(b), 0);
 	bench_stop(b);
 
-	assert_int_equal(bench_start(b), 0); /* delivered is gone */
+	assert_int_equal(bench_start(b), 0); /* requests that were sent are no longer on disk */
 	sender_get_stats(b->sender, &b->st);
 	assert_int_equal(b->st.spool_requests, 0);
 }
@@ -91,8 +91,8 @@ static void test_an_absent_receiver_is_not_waited_for_at_the_end_with_a_disk(voi
 	run_until(b, b->st.down);
 	assert_false(sender_healthy(b->sender, error, sizeof(error)));
 	assert_int_equal(strncmp(error, "unreachable: ", 13), 0);
-	bench_flush(b, 1000000000);	     /* would be felt */
-	assert_int_equal(b->fake.n_seen, 2); /* the first, and once more at the end */
+	bench_flush(b, 1000000000);	     /* ms: the test would not end */
+	assert_int_equal(b->fake.n_seen, 2); /* once before, and once more at the end */
 	bench_stop(b);
 	assert_int_equal(b->st.queue_requests, 0);
 	b->fake.script = NULL;
@@ -132,7 +132,7 @@ static void test_what_is_on_disk_is_never_dropped_for_memory(void **state)
 	for (size_t i = 0; i + 1 < ARRAY_SIZE(answers); i++)
 		answers[i] = i % 3 ? &answer_away : &answer_sent;
 	b->config.queue.storage = b->dir;
-	b->config.queue.max_bytes = 190; /* two; of the disk's two are read when one is left */
+	b->config.queue.max_bytes = 190; /* two requests; two are read from disk when one is left */
 	b->fake.silent = true;
 	b->fake.script = answers;
 	assert_int_equal(bench_start(b), 0);

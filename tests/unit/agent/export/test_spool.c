@@ -90,7 +90,7 @@ static void test_what_is_put_comes_back_in_order_after_a_restart(void **state)
 	assert_int_equal(put(s, 7, "seven", &loss), 0);
 	assert_int_equal(put(s, 0x100000000, "large", &loss), 0);
 	assert_int_equal(put(s, 3, "three", &loss),
-			 0); /* out of order, as the end of an agent does */
+			 0); /* out of order, as a stopping agent writes them */
 	assert_int_equal(put(s, 7, "again", &loss), -EEXIST);
 	spool_free(s);
 
@@ -103,7 +103,7 @@ static void test_what_is_put_comes_back_in_order_after_a_restart(void **state)
 	expect(s, 3, 7, "seven");
 	expect(s, 7, 0x100000000, "large");
 	expect_end(s, 0x100000000);
-	/* Reading removes nothing: only delivery does. */
+	/* Reading a request does not remove it; only delivery does. */
 	assert_int_equal(spool_count(s), 3);
 	spool_remove(s, 7);
 	spool_remove(s, 7);
@@ -130,7 +130,7 @@ static void test_the_cap_drops_the_oldest_and_counts_them(void **state)
 	assert_int_equal(loss.samples, 10 + 20);
 	assert_true(spool_bytes(s) <= 3 * (SPOOL_HEADER_BYTES + 4));
 	expect(s, 0, 3, "four");
-	/* 3 is held in memory by its reader now: making room with it is no loss. */
+	/* The reader holds request 3 in memory: removing it from disk to make room is no loss. */
 	assert_int_equal(put(s, 6, "four", &loss), 0);
 	assert_int_equal(loss.requests, 2);
 	assert_int_equal(put(s, 7, "four", &loss), 0);
@@ -158,8 +158,10 @@ static void test_one_user_at_a_time(void **state)
 	spool_free(open_spool(1000, &loss));
 }
 
-/* Writes a segment, lets SPOIL change the file, and wants it gone and counted, its neighbours
- * whole. */
+/*
+ * Writes a segment, lets SPOIL damage the file, and asserts that it is removed and counted, and
+ * that its neighbours are whole.
+ */
 static void spoiled(void (*spoil)(const char *path, size_t at), size_t at, bool while_open)
 {
 	struct spool_loss loss = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The governor in front of a machine that costs what its rates say: so many ns for each sample of
- * each policy, a fixed part, bursts at the end of windows, workers that take all they may.
+ * The governor with a machine whose cost follows from its rates: ns for each sample of each policy,
+ * a fixed part, bursts at the end of windows, and workers that use all that they are allowed.
  */
 #include "agent/governor.h"
 
@@ -16,11 +16,11 @@
 struct machine {
 	struct governor g;
 	struct governor_cost cost;
-	uint64_t now_ns, fixed_ns; /* a second */
-	uint64_t sample_ns[8];	   /* of each policy */
-	uint64_t burst_ns;	   /* at each window, 5 s */
+	uint64_t now_ns, fixed_ns; /* fixed_ns: each second */
+	uint64_t sample_ns[8];	   /* cost of a sample, by policy */
+	uint64_t burst_ns;	   /* at the end of each window of 5 s */
 	uint64_t workers_want_ns;
-	double noise; /* share of the cost, up and down */
+	double noise; /* relative change of the cost, up or down */
 	uint64_t random;
 	unsigned int ticks, changes;
 	uint64_t spent[4096];
@@ -39,7 +39,7 @@ static uint64_t one_tick(struct machine *m)
 
 	for (size_t i = 0; i < m->g.n; i++)
 		sampling += (double)m->g.policies[i].hz * (double)m->sample_ns[i];
-	/* Without copies and long stacks a sample costs less. */
+	/* Each step of detail that is given up makes sampling 20 % cheaper. */
 	sampling *= 1 - 0.2 * m->g.detail;
 	m->cost.sampling += (uint64_t)(sampling * (1 + next_noise(m)) / 4);
 	if (++m->ticks % 20 == 0)
@@ -72,7 +72,7 @@ static struct machine *machine(const struct governor_policy *policies, size_t n)
 	return &m;
 }
 
-/* The most that any 10 s cost, in budgets, from tick FROM on. */
+/* The highest cost of any 10 s from tick FROM on, as a multiple of the budget. */
 static double worst_window(const struct machine *m, unsigned int from)
 {
 	double worst = 0;
@@ -120,7 +120,7 @@ static void without_a_budget_nothing_is_governed(void **state)
 
 static void a_load_is_within_the_budget_after_two_seconds(void **state)
 {
-	/* From a little too much to forty times the budget. */
+	/* From 1.2 times to forty times the budget. */
 	for (uint64_t ns = 12000; ns <= 400000; ns *= 2) {
 		struct machine *m = machine(one, 1);
 
@@ -130,7 +130,10 @@ static void a_load_is_within_the_budget_after_two_seconds(void **state)
 		m->workers_want_ns = NS;
 		run(m, 120);
 		assert_true(worst_window(m, 8) <= 1.1);
-		/* And it is used: not everything is given up for fear. */
+		/*
+		 * Half of the budget is used at least: the governor does not give up more than it
+		 * must.
+		 */
 		assert_true(worst_window(m, 200) >= 0.5);
 		assert_int_not_equal(m->g.policies[0].since_s, 0);
 	}
@@ -152,7 +155,7 @@ static void the_lowest_priority_gives_up_first(void **state)
 {
 	struct machine *m = machine(three, 3);
 
-	/* Twice the budget; the second one's part alone is not enough to give up. */
+	/* Twice the budget: policy 2, of the lowest priority, cannot give up enough alone. */
 	m->sample_ns[0] = m->sample_ns[1] = m->sample_ns[2] = 2 * BUDGET / 3 / 97;
 	for (int i = 0; i < 400; i++) {
 		(void)one_tick(m);
@@ -172,7 +175,7 @@ static void detail_follows_rates_and_policies_follow_detail(void **state)
 	struct machine *m = machine(three, 3);
 	bool seen[GOVERNOR_DETAIL_COUNT] = {};
 
-	m->fixed_ns = 2 * BUDGET; /* nothing helps */
+	m->fixed_ns = 2 * BUDGET; /* not governed: no measure helps */
 	for (int i = 0; i < 200; i++) {
 		(void)one_tick(m);
 		seen[m->g.detail] = true;
@@ -182,7 +185,9 @@ static void detail_follows_rates_and_policies_follow_detail(void **state)
 			if (!m->g.policies[k].hz)
 				assert_int_equal(m->g.detail, GOVERNOR_DETAIL_SHORT);
 		}
-		/* The newest first, and the oldest never. */
+		/*
+		 * Policies stop in the order from the newest to the oldest; the oldest never stops.
+		 */
 		if (!m->g.policies[2].hz)
 			assert_int_equal(m->g.policies[1].hz, 0);
 		assert_int_not_equal(m->g.policies[0].hz, 0);
@@ -225,7 +230,7 @@ static void a_steady_load_brings_no_oscillation(void **state)
 			lowest = MIN(lowest, m->g.policies[0].hz);
 			highest = MAX(highest, m->g.policies[0].hz);
 		}
-		/* In 300 s. */
+		/* changes within 300 s */
 		assert_true(m->changes - settled <= 16);
 		assert_true(highest <= 2 * lowest);
 	}
@@ -237,7 +242,10 @@ static void a_load_that_comes_and_goes_is_followed_less_and_less(void **state)
 	unsigned int first, later;
 
 	for (int i = 0; i < 1200; i++) {
-		/* Light for 3 s, then too heavy for whatever came back. */
+		/*
+		 * In turns of 3 s: a light load, then one that is too heavy for the rates that were
+		 * raised.
+		 */
 		m->sample_ns[0] = m->ticks / 12 % 2 ? 8000 : 60000;
 		(void)one_tick(m);
 		if (i == 240)

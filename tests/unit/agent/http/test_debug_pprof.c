@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Captures over a real socket. The encoder is replaced by one that writes down what it was given,
- * so that the tests see which windows and which process went into an answer.
+ * Captures over a real socket. The encoder is replaced by one that prints its arguments, so that
+ * the test sees which windows and which process are in a response.
  */
 #include "agent/http/debug_pprof.h"
 
@@ -142,16 +142,16 @@ static void a_profile_holds_the_windows_that_overlap_it(void **state)
 	char want[256], value[128];
 	int fd;
 
-	give(start - 10 * SECOND, SECOND); /* before anybody asked */
-	/* It begins within 60 s of START, and ends within 60 s before END. */
+	give(start - 10 * SECOND, SECOND); /* before the request */
+	/* The capture begins at most 60 s after START and ends at most 60 s before END. */
 	fd = ask("/debug/pprof/profile?seconds=300");
 	assert_true(wait_pending(1));
 	end = now_ns() + 300 * SECOND;
-	give(start - 5 * SECOND, 4 * SECOND);  /* over before the capture began */
+	give(start - 5 * SECOND, 4 * SECOND);  /* ends before the capture begins */
 	give(start - SECOND, 61 * SECOND);     /* overlaps its start */
 	give(start + 80 * SECOND, 4 * SECOND); /* inside */
 	assert_true(wait_pending(1));
-	give(end - 60 * SECOND, 61 * SECOND); /* reaches its end: the answer */
+	give(end - 60 * SECOND, 61 * SECOND); /* reaches its end: ends the capture */
 	answer(fd, &r);
 	assert_int_equal(r.status, 200);
 	snprintf(want, sizeof(want), "pid=%d n=3 %llu %llu %llu", getpid(),
@@ -232,8 +232,8 @@ static void a_fifth_capture_is_refused_until_one_is_free(void **state)
 	assert_string_equal(r.body, "4 profiles are being taken, try again later\n");
 	reply_done(&r);
 	assert_int_equal(metric_get(M_HTTP_CAPTURES_REFUSED), refused + 1);
-	give(now_ns(), SECOND); /* held by all four */
-	close(fds[1]);		/* a client that leaves gives its capture back */
+	give(now_ns(), SECOND); /* all four hold the batch */
+	close(fds[1]);		/* a client that disconnects frees its capture */
 	assert_true(wait_pending(DEBUG_PPROF_CAPTURES_MAX - 1));
 	assert_int_equal(metric_get(M_HTTP_CAPTURES_GONE), gone + 1);
 	fds[1] = ask("/debug/pprof/profile?seconds=60");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables, the ring of windows, their caps, and that nothing is counted twice or lost. */
+/* The tables, the ring of windows and their caps; no sample is counted twice or lost. */
 #include "agent/live/aggregate.h"
 
 #include <setjmp.h>
@@ -35,13 +35,13 @@ static void totals_are_those_of_the_batches(void **state)
 	assert_int_equal(total_of(a, PROFILE_OFF_CPU), 1500);
 	rows = a->rows.n;
 	assert_int_equal(aggregate_add(a, b), 0);
-	assert_int_equal(a->rows.n, rows); /* the same stacks again */
+	assert_int_equal(a->rows.n, rows); /* no new rows for the same stacks */
 	assert_int_equal(total_of(a, PROFILE_CPU), 12);
 	assert_int_equal(a->next_seq - a->first_seq, 2);
 	assert_int_equal(a->overflow, 0);
 }
 
-/* As folded stacks, which encoders of batches make. */
+/* The CPU samples of B as folded stacks. */
 static char *folded_of(const struct batch *b)
 {
 	struct folded *f = NULL;
@@ -142,9 +142,10 @@ static char *recent_of(const struct aggregate *a, uint64_t ms)
 	return folded_of(b);
 }
 
-/* Stacks that are new all the time, for longer than the history: the tables stay below their caps,
- * nothing is counted under "[other]" that came in the last five minutes, and the sum since the
- * start is true. */
+/*
+ * New stacks all the time, for longer than the history: the tables stay below their caps, no sample
+ * of the last five minutes is counted under "[other]", and the sum since the start is right.
+ */
 static void what_nobody_has_seen_for_long_makes_room(void **state)
 {
 	_cleanup_(aggregate_freep) struct aggregate *a = NULL;
@@ -161,7 +162,7 @@ static void what_nobody_has_seen_for_long_makes_room(void **state)
 		assert_int_equal(total_of(a, PROFILE_CPU), (int64_t)(i + 1) * step);
 		if (a->born == born && i + 1 < steps)
 			continue;
-		/* Numbers have changed: the windows mean the same. */
+		/* The rows were renumbered: the windows must have the same stacks as before. */
 		born = a->born;
 		want = folded_of(b);
 		got = recent_of(a, 1000);
@@ -173,7 +174,7 @@ static void what_nobody_has_seen_for_long_makes_room(void **state)
 	assert_true(a->rows.n < AGGREGATE_ROWS_MAX);
 }
 
-/* CPU samples under a filter. */
+/* Number of CPU samples that pass the filter. */
 static int64_t cpu_of(const struct aggregate *a, const struct live_filter *filter)
 {
 	_cleanup_(batch_unrefp) struct batch *b = NULL;
@@ -182,7 +183,7 @@ static int64_t cpu_of(const struct aggregate *a, const struct live_filter *filte
 	return batch_cpu_samples(b);
 }
 
-/* As many(), of a process of a container: process and container are the owner. */
+/* As many(), with a process, a pod and a container; process and container are the owner. */
 static struct batch *owned(uint32_t n, uint32_t from, uint64_t start_ms, const char *process,
 			   const char *container)
 {
@@ -218,7 +219,7 @@ static struct batch *owned(uint32_t n, uint32_t from, uint64_t start_ms, const c
 	return b;
 }
 
-/* Stacks that make room take neither the process nor the container away from their counts. */
+/* Dropping stacks to make room leaves their counts with their process and container. */
 static void what_went_keeps_its_owner(void **state)
 {
 	_cleanup_(aggregate_freep) struct aggregate *a = NULL;
@@ -235,7 +236,7 @@ static void what_went_keeps_its_owner(void **state)
 	assert_int_equal(aggregate_add(a, one), 0);
 	assert_int_equal(aggregate_add(a, two), 0);
 	assert_int_equal(cpu_of(a, &by_label), 750);
-	/* Twice: what is an owner's already is not moved to another one. */
+	/* Room is made twice: counts that an owner has already are not moved to another one. */
 	for (uint64_t ms = 400000; a->born < 2; ms += 100000, from += 30000) {
 		_cleanup_(batch_unrefp) struct batch *more = many(30000, from, ms);
 
@@ -252,8 +253,11 @@ static void what_went_keeps_its_owner(void **state)
 	assert_int_equal(total_of(a, PROFILE_CPU), 1500 + from - 5000);
 }
 
-/* More owners than there is room for. Those with the most time keep their counts; of equal ones,
- * those that came first. The counts of the rest go to the process "[other]". No table gets full. */
+/*
+ * There are more owners than places. Those with the most time keep their counts; of owners with
+ * equal time, those that came first. The counts of the others go to the process "[other]". No table
+ * gets full.
+ */
 static void owners_are_bounded(void **state)
 {
 	_cleanup_(aggregate_freep) struct aggregate *a = NULL;
@@ -288,14 +292,17 @@ static void owners_are_bounded(void **state)
 	}
 	assert_int_equal(cpu_of(a, &first), 1);
 	assert_int_equal(cpu_of(a, &last), 0);
-	/* "p" and nobody have two of the places. */
+	/* The processes "p" and "[other]" take two of the 4096 places. */
 	assert_int_equal(cpu_of(a, &nobody), 5000 - (4096 - 2));
 	assert_int_equal(cpu_of(a, &most), from - 5000);
 	assert_true(a->groups.n < 4200);
 	assert_int_equal(total_of(a, PROFILE_CPU), 5000 + from - 5000);
 }
 
-/* Five minutes alone fill a table: the oldest windows go, and new samples keep their stacks. */
+/*
+ * Five minutes of new stacks alone fill a table: the oldest windows are dropped, so that new
+ * samples keep their stacks.
+ */
 static void the_oldest_windows_make_room(void **state)
 {
 	_cleanup_(aggregate_freep) struct aggregate *a = NULL;
@@ -312,7 +319,10 @@ static void the_oldest_windows_make_room(void **state)
 		got = recent_of(a, 1000);
 		assert_string_equal(got, want);
 		assert_int_equal(total_of(a, PROFILE_CPU), (int64_t)(i + 1) * step);
-		/* Half a cap is free, but for what has just come. */
+		/*
+		 * Making room keeps the windows that fill half of the rows' cap, and the new
+		 * window.
+		 */
 		if (a->born != born)
 			assert_int_equal(a->next_seq - a->first_seq,
 					 AGGREGATE_ROWS_MAX / 2 / step + 1);
@@ -321,8 +331,8 @@ static void the_oldest_windows_make_room(void **state)
 	assert_int_equal(metric_get(M_LIVE_OVERFLOW), overflow);
 }
 
-/* All windows have the same stacks, nearly as many as there is room for: none can go, and clients
- * keep their numbers. */
+/* All windows have the same stacks, nearly as many as there is room for: none can be dropped, so
+ * no row is renumbered. */
 static void what_cannot_go_is_not_numbered_anew(void **state)
 {
 	_cleanup_(aggregate_freep) struct aggregate *a = NULL;
@@ -373,7 +383,7 @@ static void windows_go_after_five_minutes(void **state)
 	assert_int_equal(total_of(a, PROFILE_CPU), 2100);
 }
 
-/* Messages: the lengths that they begin with lead from one to the next, to the very end. */
+/* Counts the messages: each begins with its length, and the last ends where the buffer ends. */
 static unsigned int messages_in(const struct buf *b)
 {
 	size_t at = 0;
@@ -485,7 +495,7 @@ static void labels_tell_rows_apart_and_traces_do_not(void **state)
 	assert_int_equal(aggregate_window(a, 1)->n_traces, 1000);
 	assert_int_equal(cpu_of(a, &tenant_a), 1000);
 	assert_int_equal(cpu_of(a, &tenant_c) + cpu_of(a, &other), 0);
-	/* What is given out has its labels. */
+	/* The samples of a filtered profile have their labels. */
 	assert_int_equal(live_profile(a, &tenant_a, &of_a), 0);
 	assert_int_equal(of_a->n_samples, 1);
 	assert_int_equal(of_a->label_sets[of_a->samples[0].labels].n, 1);
@@ -522,9 +532,11 @@ static void a_trace_is_found_by_its_beginning(void **state)
 	assert_int_equal(live_trace_parse("000000200000000000000000000000011", &prefix), -EINVAL);
 }
 
-/* A label with a value of its own for each request: stacks keep their place, the sum is true, and
- * the samples say that their labels were left out. When what nobody has seen for long has gone,
- * labels are there again. */
+/*
+ * Each request has a label value of its own. Once the table of label sets is full, stacks keep
+ * their rows, the sum is right, and the samples without their labels are counted. After the oldest
+ * rows were dropped, new samples have their labels again.
+ */
 static void too_many_labels_leave_room_for_stacks(void **state)
 {
 	_cleanup_(aggregate_freep) struct aggregate *a = NULL;
@@ -555,7 +567,7 @@ static void too_many_labels_leave_room_for_stacks(void **state)
 	assert_int_equal(total_of(a, PROFILE_CPU), all + 40);
 }
 
-/* Numbers of rows change when room is made: traces are of the same stacks. */
+/* Rows are renumbered when room is made: traces must refer to the same stacks as before. */
 static void traces_stay_with_their_rows(void **state)
 {
 	_cleanup_(aggregate_freep) struct aggregate *a = NULL;
@@ -590,7 +602,7 @@ static void traces_stay_with_their_rows(void **state)
 	}
 }
 
-/* The oldest windows' traces go first, and a window's own beyond its limit are counted. */
+/* The oldest windows lose their traces first; traces beyond a window's own limit are counted. */
 static void traces_are_bounded(void **state)
 {
 	_cleanup_(aggregate_freep) struct aggregate *a = NULL;

@@ -87,7 +87,7 @@ static int ask(const char *request)
 	const struct timeval limit = {.tv_sec = 60};
 	int fd = client_connect(f.port);
 
-	/* What does not come fails a test, it does not hang it. */
+	/* A missing message fails the test after a minute. */
 	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0);
 	client_send(fd, request, strlen(request));
 	return fd;
@@ -184,7 +184,7 @@ static void too_many_clients_are_told_so(void **state)
 	assert_true(wait_metric(M_LIVE_CLIENTS, 0));
 }
 
-/* Reads nothing, with as little room in the kernel as it gives. */
+/* Connects a client that reads nothing, with the smallest receive buffer. */
 static int watch_without_reading(void)
 {
 	struct sockaddr_in to = {.sin_family = AF_INET,
@@ -213,7 +213,7 @@ static void a_client_that_never_reads_skips_and_is_dropped(void **state)
 	/* LIVE_STALL_S is ten seconds: the one test here that waits. */
 	assert_true(wait_metric(M_LIVE_CLIENTS_STALLED, stalled + 1));
 	assert_true(wait_metric(M_LIVE_CLIENTS, 0));
-	/* One piece, however many windows there were. */
+	/* Only the first piece was sent, however many windows came. */
 	assert_true(metric_get(M_LIVE_BYTES) - bytes < 8 << 20);
 	close(fd);
 	batch_unref(large);
@@ -232,7 +232,7 @@ static void a_client_that_was_behind_gets_the_totals_again(void **state)
 	usleep(100000);
 	for (int i = 0; i < 20; i++)
 		loop_thread_call(f.thread, consume, f.batch);
-	/* Now it reads; each further window finds it a little less behind. */
+	/* Now the client reads; with each further window it is less behind. */
 	fcntl(fd, F_SETFL, O_NONBLOCK);
 	for (int i = 0; i < 20000 && metric_get(M_LIVE_WINDOWS_SKIPPED) == skipped; i++) {
 		char sink[65536];
@@ -248,7 +248,7 @@ static void a_client_that_was_behind_gets_the_totals_again(void **state)
 	batch_unref(large);
 }
 
-/* Numbers of entries change under a client that is there: it begins anew. */
+/* The numbers of entries change while a client is connected: it gets a new greeting. */
 static void a_client_is_greeted_again_when_old_entries_went(void **state)
 {
 	int64_t sent = metric_get(M_LIVE_BYTES);
@@ -263,7 +263,7 @@ static void a_client_is_greeted_again_when_old_entries_went(void **state)
 	loop_thread_call(f.thread, consume, f.batch);
 	loop_thread_call(f.thread, consume, large);
 	loop_thread_call(f.thread, consume, more); /* tables are nearly full: LARGE goes */
-	/* MORE may be under way still: then it is not sent before the greeting. */
+	/* MORE may not have been sent yet: then the greeting is sent instead. */
 	for (int i = 0; i < 3; i++)
 		loop_thread_call(f.thread, consume, f.batch);
 	assert_in_range(read_messages(fd, 9, kinds), 9, ARRAY_SIZE(kinds));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The SVG: who gets how much room where, and that no name breaks the document. */
+/* The SVG: the place and width of each frame; no function name can break the document. */
 #include "agent/live/svg.h"
 
 #include <setjmp.h>
@@ -78,7 +78,7 @@ static void frames_have_the_room_of_their_samples(void **state)
 	HAS(svg, "<title>all 100.00%</title><rect x=\"0.0\" y=\"104\" width=\"1199.5\"");
 	HAS(svg, "<title>app (7) 100.00%</title><rect x=\"0.0\" y=\"86\" width=\"1199.5\"");
 	HAS(svg, "<title>main 100.00%</title><rect x=\"0.0\" y=\"68\" width=\"1199.5\"");
-	/* Beside each other by name, above their caller. */
+	/* Callees are sorted by name and lie above their caller. */
 	HAS(svg, "<title>idle 25.00%</title><rect x=\"0.0\" y=\"50\" width=\"299.5\"");
 	HAS(svg, "<title>work 75.00%</title><rect x=\"300.0\" y=\"50\" width=\"899.5\"");
 	HAS(svg,

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The agent's end against a fake operator on loopback: state, faults, credentials. */
+/*
+ * The agent's client of the node stream against a fake operator on loopback: state, faults,
+ * credentials.
+ */
 #include "agent/meta/client.h"
 
 #include <fcntl.h>
@@ -21,7 +24,7 @@ struct test {
 	struct meta_options options;
 	char dir[64], endpoint[64], token[96], snapshot[96], ca[96];
 	unsigned int settled;
-	uint64_t want; /* of whatever the condition counts */
+	uint64_t want; /* the count that the condition waits for */
 };
 
 static void on_settled(void *arg)
@@ -61,7 +64,7 @@ static void write_text(const char *path, const char *text)
 	write_file(path, text, strlen(text));
 }
 
-/* A JWT that says only when it expires; RANK tells two of them apart. */
+/* Writes a JWT that has nothing but its expiry; RANK makes two of them differ. */
 static void write_token(struct test *t, int64_t expires, int rank)
 {
 	static const char digits[] =
@@ -141,7 +144,7 @@ static void teardown(struct test *t)
 	unlink(t->token);
 	unlink(t->snapshot);
 	unlink(t->ca);
-	assert_int_equal(rmdir(t->dir), 0); /* nothing is left beside */
+	assert_int_equal(rmdir(t->dir), 0); /* the client left no other file */
 }
 
 static struct meta_status status_of(const struct test *t)
@@ -388,13 +391,15 @@ static void test_resumes_where_it_was(void **state)
 	c = expect_call(&t, 1);
 	assert_hello(c, 7, 10);
 	say_welcome(c);
-	/* Nothing changed: silence is an answer too. */
+	/*
+	 * Nothing has changed, so the operator sends no snapshot: the client counts as connected.
+	 */
 	assert_true(fake_pump(t.server, &t.loop, is_connected, &t, WAIT_S));
 	say_pod(c, 11, "b");
 	expect_ack(&t, 11);
 	assert_non_null(pod(&t, "a"));
 	fake_finish(c, UNAVAILABLE, "again");
-	/* One that does not know this state any more tells everything. */
+	/* An operator that does not know this state any more sends a snapshot. */
 	c = expect_call(&t, 2);
 	assert_hello(c, 7, 11);
 	say_welcome(c);
@@ -437,7 +442,7 @@ static void test_killed_in_the_middle_of_a_snapshot_the_old_state_stays(void **s
 	serve(&t, &o);
 	c = expect_call(&t, 0);
 	assert_hello(c, 7, 10);
-	/* What follows belongs to the old state, not to the snapshot that was cut off. */
+	/* This update continues the old state, not the snapshot that was cut off. */
 	say_welcome(c);
 	say_pod(c, 11, "c");
 	expect_ack(&t, 11);
@@ -646,7 +651,7 @@ static bool newest_said_hello(void *arg)
 	return n > t->want && fake_server_call(t->server, n - 1)->n_messages > 0;
 }
 
-/* The newest call, which is not one of the first N. */
+/* Waits for a call after the first N, and for its hello. Returns the newest call. */
 static struct fake_call *expect_newest(struct test *t, size_t n)
 {
 	t->want = n;
@@ -655,8 +660,8 @@ static struct fake_call *expect_newest(struct test *t, size_t n)
 }
 
 /*
- * On a busy machine a call may be left before its hello or its answer was read, which is the first
- * case: then once more.
+ * Waits until a call was left with ERROR. On a busy machine the client may leave a call for another
+ * reason, before its hello or the answer to it was read: then it tries again.
  */
 static void expect_left(struct test *t, void (*say_first)(struct fake_call *), const char *error)
 {
@@ -679,7 +684,7 @@ static void test_an_operator_that_says_nothing_is_left(void **state)
 	t.options.answer_ms = 200;
 	begin(&t);
 	expect_left(&t, say_nothing, "no answer");
-	/* The same in the middle of a snapshot, and before it. */
+	/* The same after the beginning of a snapshot, and before it. */
 	expect_left(&t, say_welcome_and_begin, "does not go on");
 	expect_left(&t, say_welcome, "does not go on");
 	teardown(&t);
@@ -773,7 +778,10 @@ static void test_unauthenticated_backs_off_and_logs_once_a_minute(void **state)
 	dup2(saved, STDERR_FILENO);
 	close(saved);
 	close(fd);
-	/* With dice of a half: 10, 20, 40, then 50 of a limit of 100. */
+	/*
+	 * With a random factor of one half the waits are 10, 20, 40, then 50: half of the limit of
+	 * 100.
+	 */
 	assert_int_equal(status_of(&t).retry_ms, 50);
 	assert_string_equal(status_of(&t).error, "refused: not with this token");
 	assert_int_equal(count_lines(log, "refused"), 1);
@@ -816,7 +824,7 @@ static void test_a_newer_token_is_used_before_the_old_one_expires(void **state)
 	expect_ack(&t, 10);
 	t.want = uv_hrtime() + 500000000;
 	fake_pump(t.server, &t.loop, one_message_later, &t, 2);
-	assert_int_equal(fake_server_calls(t.server), 1); /* none newer yet */
+	assert_int_equal(fake_server_calls(t.server), 1); /* the token in the file is not newer */
 	write_token(&t, time(NULL) + 3600, 2);
 	c = expect_call(&t, 1);
 	assert_non_null(strstr(c->authorization, ".s2"));
@@ -824,7 +832,7 @@ static void test_a_newer_token_is_used_before_the_old_one_expires(void **state)
 	assert_int_equal(status_of(&t).renewals, 1);
 	say_welcome(c);
 	assert_true(fake_pump(t.server, &t.loop, is_connected, &t, WAIT_S));
-	/* One that is good for an hour is left alone. */
+	/* A token that is valid for an hour is not replaced. */
 	write_token(&t, time(NULL) + 7200, 3);
 	t.want = uv_hrtime() + 500000000;
 	fake_pump(t.server, &t.loop, one_message_later, &t, 2);

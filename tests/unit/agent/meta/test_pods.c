@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pod table: what is found when, what is told, and what has no room. */
+/*
+ * The pod table: which pods are found, which events are sent, and what is refused for lack of room.
+ */
 #include "agent/meta/pods_update.h"
 #include "tests/support/failalloc.h"
 #include "tests/support/test.h"
@@ -177,7 +179,7 @@ static void test_a_deleted_pod_is_known_for_another_120_s(void **state)
 	assert_null(by_id(t, 1));
 	assert_null(pod_table_find_uid(t, "uid-a"));
 	assert_int_equal(pod_table_lingering(t), 0);
-	/* A second delete, and one of what never was, are nothing. */
+	/* A second delete, or a delete of an unknown pod, has no effect. */
 	assert_int_equal(delete_pod(t, 4, "uid-a", 1000), 0);
 	assert_int_equal(told.pods_deleted, 1);
 }
@@ -214,7 +216,7 @@ static void test_ids_of_a_container_that_restarts_again_and_again(void **state)
 	for (i = 1; i <= 5; i++)
 		assert_non_null(by_id(t, i));
 	assert_int_equal(by_id(t, 5)->policy, 5);
-	/* 1 was given up when 3 came (2 was former then), at 3 s. */
+	/* Id 1 began to linger at 3 s, when id 3 came with 2 as its former id. */
 	pod_table_expire(t, 3000 + POD_LINGER_MS);
 	assert_null(by_id(t, 1));
 	assert_non_null(by_id(t, 2));
@@ -272,7 +274,7 @@ static void test_a_snapshot_counts_at_its_end_and_tells_what_it_changed(void **s
 	assert_int_equal(told.pods_deleted, 1);
 	assert_int_equal(told.pods_changed, 0);
 	assert_int_equal(told.settled, 1);
-	/* What it did not name lingers. */
+	/* A pod that the snapshot does not have lingers. */
 	assert_non_null(by_id(t, 2));
 	assert_non_null(pod_table_find_uid(t, "uid-old"));
 	pod_table_expire(t, 5000 + POD_LINGER_MS);
@@ -399,10 +401,10 @@ static void test_limits_leave_out_and_count(void **state)
 	}
 	assert_int_equal(pod_table_count(t), POD_PODS_MAX);
 	assert_int_equal(n->pods_refused, 3);
-	/* A pod that is known may still change. */
+	/* A known pod can still change. */
 	assert_int_equal(apply_pod(t, 6, sample_pod(&p, "n100", 9, 7, 0), 0), 0);
 	assert_int_equal(by_id(t, 7)->policy, 9);
-	/* Deleted ones do not grow without end either. */
+	/* The number of lingering pods has a cap too. */
 	for (i = 0; i < POD_PODS_MAX + 100; i++) {
 		snprintf(name, sizeof(name), "m%zu", i);
 		sample_pod(&p, name, 1, 0, 0);
@@ -425,7 +427,7 @@ static void test_memory_has_a_cap(void **state)
 
 	begin_empty(t);
 	memset(value, 'v', POD_VALUE_MAX);
-	/* 4 MiB each: refused attributes take room too. */
+	/* 4 MiB each: attributes that are refused count too. */
 	for (i = 0; i < 30; i++) {
 		snprintf(name, sizeof(name), "n%zu", i);
 		sample_pod(&p, name, 1, (uint8_t)(i + 1), 0);
@@ -439,7 +441,7 @@ static void test_memory_has_a_cap(void **state)
 	assert_true(pod_table_count(t) > 4);
 	assert_true(pod_table_counters(t)->pods_refused > 0);
 	assert_int_equal(pod_table_count(t) + pod_table_counters(t)->pods_refused, 30);
-	/* One of the same size takes the place of what it replaces. */
+	/* A new version of the same size replaces the old one. */
 	sample_pod(&p, "n0", 5, 1, 0);
 	p.attribute.value = value;
 	p.pod.attributes = attributes;
@@ -448,8 +450,7 @@ static void test_memory_has_a_cap(void **state)
 	assert_int_equal(apply_pod(t, 90, p.list, 0), 0);
 	assert_int_equal(pod_table_counters(t)->pods_refused, i);
 	assert_int_equal(by_id(t, 1)->policy, 5);
-	/* A larger one has no room: what was told before, which may be off now, is nobody's word.
-	 */
+	/* A larger version is refused. The old one is dropped too: it may be wrong by now. */
 	p.pod.n_attributes = 4096;
 	assert_int_equal(apply_pod(t, 91, p.list, 0), 0);
 	assert_true(pod_table_counters(t)->pods_refused > i);
@@ -472,7 +473,10 @@ static void test_an_entry_outlives_the_table_by_its_reference(void **state)
 	pod_entry_unref(e);
 }
 
-/* Whatever fails, the table stays usable, and the same again brings it to where it belongs. */
+/*
+ * After each failure the table stays usable, and applying the same messages again brings it to the
+ * right state.
+ */
 static void test_out_of_memory_is_survived(void **state)
 {
 	struct sample_pod p, q;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The copy on disk: what comes back, what is never in it, and files that cannot be believed. */
+/* The copy on disk: what is read back, what is never written, and which files are refused. */
 #include "agent/meta/snapshot.h"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@ static struct pod_table *table_new(void)
 	return t;
 }
 
-/* One of everything; the destination's secrets all have "s3cret" in them. */
+/* One object of every kind; each secret of the destination has "s3cret" in it. */
 static void fill(struct pod_table *t)
 {
 	Kiln__Node__V1__Update u = KILN__NODE__V1__UPDATE__INIT;
@@ -100,11 +100,11 @@ static void test_what_was_written_comes_back_without_secrets(void **state)
 	assert_false(pod_table_destination(again, "open")->incomplete);
 	assert_true(pod_table_incomplete(again));
 	assert_false(pod_table_incomplete(t));
-	/* The operator's word makes it whole. */
+	/* The operator's next update completes the destination. */
 	fill(again);
 	assert_false(pod_table_incomplete(again));
 	assert_string_equal(pod_table_destination(again, "main")->key_pem, "s3cret key");
-	/* An older file stays when the new one cannot be written. */
+	/* Files that others can write, missing files and symbolic links are refused. */
 	assert_int_equal(chmod(path, 0620), 0);
 	assert_int_equal(snapshot_load(path, again, 0, &err), -EPERM);
 	unlink(path);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of cgroups, and where the hierarchy that counts is found. */
+/* The table of cgroups, and the choice of the cgroup hierarchy. */
 #include "agent/policy/cgroup_table.h"
 #include "agent/policy/cgroup_watch.h"
 #include "tests/support/test.h"
@@ -57,10 +57,10 @@ static void of_those_of_nobody_it_is_known_that_they_are(void **state)
 	assert_int_equal(cgroup_table_add(t, 4, "/system.slice", &none), 0);
 	assert_int_equal(cgroup_table_add(t, 5, "/", &none), 0);
 	assert_true(cgroup_table_is_other(t, 4) && cgroup_table_is_other(t, 5));
-	/* The id is a container's now. */
+	/* Now the id is that of a container's cgroup. */
 	add(5, POD "/" ID);
 	assert_false(cgroup_table_is_other(t, 5));
-	/* Removed, or missing from a look at all: it stays known for a while. */
+	/* A cgroup that was removed, or that a scan did not find, stays known for a while. */
 	assert_null(cgroup_table_remove(t, 4, 1000));
 	cgroup_table_sweep(t, 1000 + CGROUPS_KEEP_MS - 1);
 	assert_true(cgroup_table_is_other(t, 4));
@@ -91,7 +91,7 @@ static void removed_one_is_found_until_its_time_is_over(void **state)
 	assert_non_null(cgroup_table_remove(t, 1, 1000));
 	cgroup_table_sweep(t, 1000 + CGROUPS_KEEP_MS - 1);
 	assert_non_null(cgroup_table_find(t, 1));
-	/* A second removal does not begin its time anew. */
+	/* A second removal does not extend the time. */
 	cgroup_table_remove(t, 1, 1000 + CGROUPS_KEEP_MS - 1);
 	cgroup_table_sweep(t, 1000 + CGROUPS_KEEP_MS);
 	assert_null(cgroup_table_find(t, 1));
@@ -105,7 +105,7 @@ static void id_that_comes_again_elsewhere_is_another_cgroup(void **state)
 	add(1, POD);
 	add(2, POD "/" ID);
 	cgroup_table_remove(t, 2, 1);
-	/* Again: it lives. */
+	/* Added again, so it is not removed any more. */
 	assert_int_equal(add(2, POD "/" ID)->removed_ms, 0);
 	add(2, "/docker/" ID);
 	assert_int_equal(cgroup_table_find_pod(t, UID)->n, 1);
@@ -130,7 +130,7 @@ static void caps_hold(void **state)
 		add(id, path);
 	}
 	assert_int_equal(cgroup_table_add(t, id, "/docker/" ID, &c), -E2BIG);
-	/* Room comes back. */
+	/* Removed cgroups make room. */
 	cgroup_table_remove(t, 1, 1);
 	cgroup_table_sweep(t, 1 + CGROUPS_KEEP_MS);
 	add(id, "/docker/" ID);

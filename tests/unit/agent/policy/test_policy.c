@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernel is told when pods, policies and cgroups come, change and go, in any order. */
+/*
+ * What is written to the kernel's maps when pods, policies and cgroups come, change and go in any
+ * order.
+ */
 #include "agent/policy/policy.h"
 
 #include "agent/config/config.h"
@@ -13,10 +16,10 @@
 
 enum { IDS = 32, NONE = 9999 };
 
-/* The kernel, as it would be. */
+/* The kernel's maps and settings, as the callbacks write them. */
 static struct {
 	struct kiln_policy policies[KILN_MAX_POLICIES];
-	uint32_t of[IDS]; /* entry of each cgroup id, NONE without */
+	uint32_t of[IDS]; /* policy index by cgroup id; NONE: no entry */
 	uint32_t fallback, rate, rates;
 	uint32_t writes;
 	bool off_cpu;
@@ -39,7 +42,7 @@ static int set_default(void *arg, uint32_t index)
 
 static int set_cgroup(void *arg, uint64_t id, uint32_t index)
 {
-	/* Never a policy that the timers are too slow for. */
+	/* The timers must be fast enough for each enabled policy. */
 	assert_true(k.policies[index].mode == KILN_POLICY_DISABLED ||
 		    k.policies[index].hz <= k.rate);
 	k.of[id] = index;
@@ -127,7 +130,10 @@ static void cgroup_of_a_known_pod_has_its_policy_at_once(void **state)
 	assert_int_equal(k.policies[k.of[5]].hz, 97);
 }
 
-/* Switches are looked at while some policy wants it, and only that one's cgroups are sampled. */
+/*
+ * Context switches are sampled while some policy asks for it, and only in the cgroups of that
+ * policy.
+ */
 static void off_cpu_time_is_for_those_who_ask_for_it(void **state)
 {
 	struct pod_policy *one;
@@ -143,7 +149,7 @@ static void off_cpu_time_is_for_those_who_ask_for_it(void **state)
 	assert_true(k.off_cpu);
 	policies_cgroup_made(p, 4, POD);
 	policies_cgroup_made(p, 5, "/kubepods/burstable/pod" OTHER);
-	/* A walk for 50 ms of waiting. */
+	/* One stack walk for each 50 ms of waiting on average. */
 	assert_int_equal(k.policies[k.of[4]].off_cpu, KILN_OFF_CPU_UNIT / 50000000);
 	assert_int_equal(k.policies[k.of[5]].off_cpu, 0);
 	one->off_cpu_per_mille = 0;
@@ -165,7 +171,7 @@ static void cgroups_of_a_pod_learn_when_it_is_told(void **state)
 	policies_changed(p);
 	assert_int_equal(hz_of(4), 40);
 	assert_int_equal(hz_of(5), 40);
-	/* Nothing has changed: nothing is written. */
+	/* A change without effect writes nothing. */
 	k.writes = 0;
 	policies_changed(p);
 	assert_int_equal(k.writes, 0);
@@ -185,7 +191,7 @@ static void change_of_a_policy_is_another_entry(void **state)
 	policies_changed(p);
 	assert_int_not_equal(k.of[4], before);
 	assert_int_equal(hz_of(4), 97);
-	/* What was sampled under the old one still has its rate. */
+	/* The old entry keeps its rate for the samples that were taken under it. */
 	assert_int_equal(k.policies[before].hz, 20);
 	assert_int_equal(k.rate, 97);
 }
@@ -202,7 +208,7 @@ static void disabled_pods_share_an_entry_that_is_off(void **state)
 	assert_int_equal(k.of[4], POLICY_OFF);
 	assert_int_equal(k.of[5], POLICY_OFF);
 	assert_int_equal(k.policies[POLICY_OFF].mode, KILN_POLICY_DISABLED);
-	/* Nor do they make the timers faster. */
+	/* Disabled policies do not raise the timers' rate. */
 	assert_int_equal(k.rate, 20);
 }
 
@@ -271,7 +277,10 @@ static void removed_cgroup_has_no_entry(void **state)
 	policies_cgroup_made(p, 4, POD);
 	policies_cgroup_removed(p, 4, 1000);
 	assert_int_equal(k.of[4], NONE);
-	/* It is still known who that was, and a change does not bring it back. */
+	/*
+	 * The cgroup's identity is still known, and a change of its policy does not bring the entry
+	 * back.
+	 */
 	assert_string_equal(policies_cgroup(p, 4)->pod_uid, UID);
 	pods.policies[0].hz = 21;
 	policies_changed(p);
@@ -316,7 +325,7 @@ static void policies_beyond_the_kernels_room_are_off(void **state)
 	policies_cgroup_made(p, 5, "/kubepods/pod" OTHER);
 	assert_int_equal(k.of[4], POLICY_OFF);
 	assert_int_equal(hz_of(5), 20);
-	/* Whoever waits for a slot is told when there may be one. */
+	/* A policy without a slot stays refused until a slot may be free. */
 	assert_true(policies_refused(p));
 	pods.n_policies = 0;
 	policy(300, true, 20);
@@ -374,7 +383,7 @@ static void times_that_the_node_asks_for_are_everybodys(void **state)
 	policies_set_own_rules(p, (struct sample_rules){.timestamps = true});
 	assert_true(policies_rules(p)[POLICY_OWN].timestamps);
 	assert_true(policies_rules(p)[k.of[4]].timestamps);
-	/* Of a policy that comes later, too. */
+	/* Also with a policy that comes later. */
 	x->id = of->policy = 2;
 	policies_changed(p);
 	assert_true(policies_rules(p)[k.of[4]].timestamps);
@@ -411,7 +420,7 @@ static void identity_says_what_is_known(void **state)
 	assert_int_equal(identify(POD "/" ID, &who), KNOWN_CONTAINER);
 	assert_ptr_equal(who.container, &c);
 	assert_false(who.forbidden);
-	/* By its id alone too: kubelet and runtime may not agree on the path. */
+	/* The container's id alone identifies it: kubelet and runtime may use different paths. */
 	assert_int_equal(identify("/docker/" ID, &who), KNOWN_CONTAINER);
 }
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which entry of the kernel's array is whose, and when it may be given to another. */
+/*
+ * The slots of the kernel's array of policies: which policy has which, and when a slot is used
+ * again.
+ */
 #include "agent/policy/slots.h"
 
 #include "agent/policy/policy.h"
@@ -69,7 +72,7 @@ static void rate_is_the_highest_that_is_wanted(void **state)
 	assert_int_equal(policy_slots_rate(&s), 20);
 }
 
-/* Samples of the window that is named and of the one that waits still name the slot. */
+/* The window that is being named and the window that waits have samples that refer to the slot. */
 static void slot_rests_before_it_is_given_out_anew(void **state)
 {
 	uint32_t first;
@@ -82,7 +85,7 @@ static void slot_rests_before_it_is_given_out_anew(void **state)
 		get(id, 20, 1);
 	policy_slots_end(&s);
 	get(5000, 20, -ENOSPC);
-	/* All others go on. */
+	/* Keep all other policies in their slots. */
 	policy_slots_begin(&s);
 	for (uint32_t i = first + 1; i < KILN_MAX_POLICIES; i++)
 		get(s.slots[i].id, 20, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Streams of hits at many rates and rhythms: the samples add up to the hits, they are no more than
- * asked for, and each kind of hit gets its share.
+ * Streams of hits at many rates and rhythms: the samples' values add up to the number of hits, the
+ * number of samples keeps to the rate, and each kind of hit gets its share.
  */
 #include "lib/base.h"
 
@@ -19,9 +19,9 @@ enum { KINDS_MAX = 4 };
 
 struct outcome {
 	uint64_t hits, samples, sum;
-	int64_t open, lost; /* hits that no sample stands for, or negative: ones too many */
+	int64_t open, lost; /* hits that no sample stands for; negative: too many in samples */
 	uint64_t hits_of[KINDS_MAX], sum_of[KINDS_MAX];
-	double squares; /* of the values */
+	double squares; /* sum of squared values */
 };
 
 static uint64_t state_of_random = 88172645463325252ULL;
@@ -42,7 +42,7 @@ static void hit(struct kiln_draw *d, uint64_t now, uint32_t rate, unsigned int k
 	o->hits++;
 	o->hits_of[kind]++;
 	if (draw_is_over(d, now, period)) {
-		/* 0, but where a block was closed before it was full. */
+		/* Nothing is lost unless the block was closed before it was full. */
 		given = d->size && d->at >= d->pick ? d->size : 0;
 		o->lost += (int64_t)(d->at - given);
 		draw_begin(d, now, period, random32());
@@ -54,12 +54,12 @@ static void hit(struct kiln_draw *d, uint64_t now, uint32_t rate, unsigned int k
 		o->sum_of[kind] += value;
 		o->squares += (double)value * (double)value;
 	}
-	/* Of a block either all hits were handed out or none. */
+	/* The sample of a block stands for all its hits, so before it none of them is counted. */
 	o->open = (int64_t)(d->at >= d->pick ? d->at - d->size : d->at);
 	assert_true((int64_t)o->sum + o->open + o->lost == (int64_t)o->hits);
 }
 
-/* The share of each kind, within five standard errors and one value that was open. */
+/* Each kind's share must be right within five standard errors; the open block adds one. */
 static void check_shares(const struct outcome *o, unsigned int kinds)
 {
 	for (unsigned int k = 0; k < kinds; k++) {
@@ -97,7 +97,7 @@ static void test_a_burst_after_silence_is_taken_whole(void **state)
 	assert_int_equal(o.samples, 240);
 }
 
-/* At a steady rate, from as many as are asked for up to ten million a second. */
+/* Steady rates of hits, from the rate of samples up to ten million a second. */
 static void test_samples_keep_to_the_rate(void **state)
 {
 	static const uint32_t rates[] = {1, 10, 100, 1000};
@@ -114,7 +114,7 @@ static void test_samples_keep_to_the_rate(void **state)
 				hit(&d, now, rates[r], (unsigned int)(o.hits % 3), &o);
 			check_shares(&o, 3);
 			assert_int_equal(o.lost, 0);
-			/* What was saved up before, and the overdraft. */
+			/* The limit allows for samples saved up before, and for the overdraft. */
 			if (o.samples > seconds * rates[r] * 11 / 10 + rates[r] / 2 + 3)
 				fail_msg("%" PRIu64 " samples in %" PRIu64
 					 " s at %u, factor %" PRIu64,
@@ -126,7 +126,7 @@ static void test_samples_keep_to_the_rate(void **state)
 		}
 }
 
-/* Hits that come in fast groups: the first of each is worth no more than the others. */
+/* Hits in fast groups: the first of a group must not stand for more than the others. */
 static void test_the_rhythm_of_hits_does_not_matter(void **state)
 {
 	static const unsigned int sizes[] = {4, 20, 100, 1000, 30000};
@@ -164,7 +164,10 @@ static void test_a_rate_that_changes_keeps_the_sum(void **state)
 	}
 	check_shares(&o, 2);
 	assert_true(o.samples <= 60 * 110 + 60 * 30);
-	/* Twenty times the rate fell by ten thousand: each may cost the hits of a period or two. */
+	/*
+	 * Twenty times the rate falls from 1 M to 50 hits a second: each fall may cost the hits of
+	 * two sampling periods, 10,000 each.
+	 */
 	assert_true(llabs(o.lost) < 20 * 2 * 10000);
 }
 

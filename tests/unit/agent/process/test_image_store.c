@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store over real processes: deleted, replaced, hidden and rewritten files, and its own order.
+/*
+ * The store over real processes: deleted, replaced, hidden and rewritten files; references and
+ * eviction.
  */
 #include "cm.h"
 
@@ -15,7 +17,7 @@
 #include "lib/metrics.h"
 #include "victim.h"
 
-/* What map_files needs; without these the path has to do. */
+/* Reading map_files needs one of these; without them files are opened by their paths. */
 static const unsigned int map_files_caps[] = {CAP_CHECKPOINT_RESTORE, CAP_SYS_ADMIN};
 
 struct fixture {
@@ -24,7 +26,7 @@ struct fixture {
 	struct image_store *store;
 	struct maps maps;
 	struct victim victim;
-	struct image *cat, *ls; /* what the copies are compared with */
+	struct image *cat, *ls; /* expected contents of the copies */
 	unsigned int drops;
 	struct stored_image *last_drop;
 };
@@ -192,10 +194,10 @@ static void a_remote_file_that_was_rewritten_gets_a_new_copy(void **state)
 	image = get(f, mapping(f, "/prog"), 0);
 	assert_int_equal(utimensat(AT_FDCWD, path_in(f, "prog"), times, 0), 0);
 	assert_ptr_not_equal(get(f, mapping(f, "/prog"), 1), image);
-	image_store_put(f->store, image, 2); /* nothing but its users refers to it */
+	image_store_put(f->store, image, 2); /* only this reference keeps the old image */
 }
 
-/* More than all copies may have together. */
+/* The file is larger than all copies together may be. */
 static void a_remote_file_without_room_for_a_copy_is_read_in_place(void **state)
 {
 	int64_t before = metric_get(M_IMAGES_REMOTE_IN_PLACE);
@@ -276,7 +278,7 @@ static void a_file_of_another_mount_namespace_is_opened(void **state)
 	image_store_put(f->store, image, 0);
 	image_store_sweep(f->store, 0, 0);
 	assert_int_equal(image_store_count(f->store), 0);
-	/* The same through /proc/PID/root. */
+	/* Without map_files: through /proc/PID/root. */
 	caps_drop(map_files_caps, ARRAY_SIZE(map_files_caps));
 	assert_same_build(get(f, e, 0)->image, f->cat);
 }
@@ -304,7 +306,7 @@ static void a_file_inside_a_chroot_is_opened(void **state)
 	assert_same_build(image->image, f->cat);
 	image_store_put(f->store, image, 0);
 	image_store_sweep(f->store, 0, 0);
-	/* maps shows the path from our root, which is none inside of the chroot. */
+	/* The path in maps starts at our root, so it does not exist inside of the chroot. */
 	caps_drop(map_files_caps, ARRAY_SIZE(map_files_caps));
 	assert_same_build(get(f, e, 0)->image, f->cat);
 }
@@ -348,12 +350,12 @@ static void a_file_on_an_overlay_is_opened(void **state)
 	image_store_sweep(f->store, 0, 0);
 	caps_drop(map_files_caps, ARRAY_SIZE(map_files_caps));
 	assert_same_build(get(f, e, 0)->image, f->cat);
-	/* As kernels show it whose maps have the device below the overlay. */
+	/* Some kernels show the device below the overlay in maps. */
 	below = *e;
 	below.dev_minor++;
 	assert_int_equal(map_file_open(f->procfd, (uint32_t)f->victim.pid, &below, &fd, &ambiguous),
 			 0);
-	/* Whoever may write there could have put another file with that number there. */
+	/* Whoever can write there could have put another file with that inode number there. */
 	assert_true(ambiguous);
 	close(fd);
 	below.inode++;
@@ -377,7 +379,10 @@ static void the_inode_alone_is_not_enough_elsewhere(void **state)
 	assert_int_equal(fd, -1);
 }
 
-/* Only the path's text says that it is the mapped one: it is known by what it is itself. */
+/*
+ * Only the text of its path says that the opened file is the mapped one. So its image is stored
+ * under the opened file's own identity, not under the one in maps.
+ */
 static void who_puts_a_file_under_anothers_name_changes_nothing_for_others(void **state)
 {
 	struct fixture *f = *state;
@@ -387,7 +392,7 @@ static void who_puts_a_file_under_anothers_name_changes_nothing_for_others(void 
 	int fd = -1;
 
 	start_copy(f, "/bin/cat", "prog");
-	libc = *mapping(f, "/libc.so.6"); /* its path is gone with the next */
+	libc = *mapping(f, "/libc.so.6"); /* a copy: the next mapping() frees its path */
 	other = *mapping(f, "/prog");
 	other.dev_major = libc.dev_major;
 	other.dev_minor = libc.dev_minor;
@@ -398,7 +403,7 @@ static void who_puts_a_file_under_anothers_name_changes_nothing_for_others(void 
 	close(fd);
 	by_name = get(f, &other, 0);
 	again = get(f, &other, 0);
-	assert_ptr_equal(by_name, again); /* and one is enough for all who map it */
+	assert_ptr_equal(by_name, again); /* all processes that map it share one image */
 	of_libc = get(f, mapping(f, "/libc.so.6"), 0);
 	assert_ptr_not_equal(by_name, of_libc);
 	assert_non_null(strstr(of_libc->image->path, "libc"));
@@ -444,7 +449,7 @@ static void a_file_of_a_process_that_is_gone_is_known_by_its_path(void **state)
 	e = *mapping(f, "/prog");
 	pid = (uint32_t)f->victim.pid;
 	victim_end(&f->victim);
-	/* Without its path, or it would be found by that. */
+	/* Remove the file: it would be found by its path. */
 	assert_int_equal(unlink(path_in(f, "prog")), 0);
 	assert_int_equal(image_store_get(f->store, f->procfd, pid, &e, 0, &image), 0);
 	assert_null(image->image);
@@ -497,7 +502,7 @@ static void an_unreadable_file_is_tried_again_after_a_minute(void **state)
 	assert_ptr_equal(get(f, e, 5000 + 59999), image);
 	assert_null(image->image);
 	assert_same_build(get(f, e, 5000 + 60000)->image, f->cat);
-	/* Others keep what they have. */
+	/* Users of the failed image keep it; the later attempt made a new image. */
 	assert_null(image->image);
 	assert_int_equal(image_store_count(f->store), 2);
 	image_store_put(f->store, image, 5000 + 60000);
@@ -533,7 +538,7 @@ static void a_rewritten_file_gets_a_new_image(void **state)
 	assert_same_build(new->image, f->ls);
 	assert_ptr_equal(get(f, e, 2), new);
 	assert_int_equal(image_store_count(f->store), 2);
-	/* The old one is still there for who uses it, and goes with the last of them. */
+	/* The old image stays while it has users. */
 	assert_int_equal(old->refs, 1);
 	assert_int_equal(f->drops, 0);
 	image_store_put(f->store, old, 3);
@@ -587,7 +592,7 @@ static void memory_without_a_file_is_refused(void **state)
 	assert_null(image);
 }
 
-/* Image N of the store: a copy of cat that a victim maps; the victim ends, the image stays. */
+/* Adds image N: a copy of cat that a process maps. The process ends later, the image stays. */
 static struct stored_image *add_copy(struct fixture *f, unsigned int n, uint64_t now)
 {
 	char name[16], suffix[17];
@@ -610,7 +615,7 @@ static void the_longest_idle_makes_room(void **state)
 
 	for (unsigned int i = 0; i < 8; i++)
 		image[i] = add_copy(f, i, i);
-	/* All in use: nothing may go. */
+	/* All images are in use: none can be evicted. */
 	victim_end(&f->victim);
 	start_copy(f, "/bin/cat", "one more");
 	e = mapping(f, "/one more");
@@ -647,7 +652,7 @@ static void the_sweep_takes_what_was_idle_long_enough(void **state)
 	image_store_sweep(f->store, 1200, 1000);
 	assert_int_equal(f->drops, 2);
 	assert_int_equal(image_store_count(f->store), 2);
-	/* Used again before its time: it stays. */
+	/* The image is used again in time: it stays. */
 	assert_ptr_equal(get(f, mapping(f, "/copy3"), 1250), image[3]);
 	image_store_sweep(f->store, 9999, 1000);
 	assert_int_equal(f->drops, 2);
@@ -669,7 +674,8 @@ static void an_idle_image_gives_its_descriptor(void **state)
 	victim_end(&f->victim);
 	start_copy(f, "/bin/cat", "next");
 	e = mapping(f, "/next");
-	/* No descriptor is free below the limit: two are needed to reopen, the idle image has one.
+	/*
+	 * Reopening needs two descriptors, and none is free: the idle image's is closed to get one.
 	 */
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
 	highest = open("/dev/null", O_RDONLY | O_CLOEXEC);

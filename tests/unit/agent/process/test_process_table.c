@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is remembered for how long, over a directory that stands for /proc: pids come, go, come
- * again. */
+/*
+ * How long processes are remembered, over a directory in place of /proc: pids come, go and are used
+ * again.
+ */
 #include "cm.h"
 
 #include <fcntl.h>
@@ -75,7 +77,7 @@ static void end(const struct machine *m, uint32_t pid)
 	}
 }
 
-/* A sample of the process: its entry; *RET_NEW when it was not known. */
+/* Adds a sample of the process and returns its entry. *RET_NEW: the process was not known. */
 static struct process *sample(struct machine *m, uint32_t pid, uint64_t start_time, bool *ret_new)
 {
 	const struct process_key key = {.tgid = pid, .start_time = start_time, .exec_id = 1};
@@ -103,7 +105,7 @@ static bool is_new(struct machine *m, uint32_t pid, uint64_t start_time)
 	return new;
 }
 
-/* The window is over and named. A running process stays for KEEP windows. */
+/* Ends the window and sweeps after naming it. Running processes stay for KEEP windows. */
 static void next_window(struct machine *m, uint32_t keep)
 {
 	uint32_t named = m->window++;
@@ -111,7 +113,7 @@ static void next_window(struct machine *m, uint32_t keep)
 	process_table_sweep(m->table, m->fd, named - keep, named, m->alive, m->n_alive);
 }
 
-/* /proc has no exe of it any more: the image that it was sampled in has a name. */
+/* A zombie has no /proc/PID/exe: it is named after the image in which it was sampled. */
 static void one_that_has_ended_and_waits_has_its_images_name(void **state)
 {
 	static const struct {
@@ -150,7 +152,9 @@ static void one_that_runs_is_remembered_for_as_long_as_asked(void **state)
 	assert_int_equal(process_table_count(m->table), 0);
 }
 
-/* It ends in the window of its last sample: nothing is left when the window after that is named. */
+/*
+ * The process ends in the window of its last sample: its entry goes when the next window was named.
+ */
 static void one_that_ended_is_forgotten_a_window_later(void **state)
 {
 	struct machine *m = *state;
@@ -168,7 +172,7 @@ static void one_that_ended_is_forgotten_a_window_later(void **state)
 	assert_false(is_new(m, 8, 100));
 }
 
-/* It sleeps for a while, and ends in its sleep. */
+/* The process ends after a time without samples. */
 static void one_that_ends_without_a_sample_is_forgotten_too(void **state)
 {
 	struct machine *m = *state;
@@ -184,7 +188,7 @@ static void one_that_ends_without_a_sample_is_forgotten_too(void **state)
 	assert_int_equal(process_table_count(m->table), 0);
 }
 
-/* Records that were in the ring when it ended: they have their name, and their window keeps it. */
+/* Records may be in the ring when their process ends: its entry stays for their window. */
 static void late_samples_have_their_name(void **state)
 {
 	struct machine *m = *state;
@@ -199,7 +203,7 @@ static void late_samples_have_their_name(void **state)
 	assert_false(new);
 	assert_string_equal(p->info.executable_path, "/bin/ash");
 	next_window(m, 100);
-	/* Of the window that is counted now, though the sweep was for the one before. */
+	/* A sample of the current window, after the sweep of the window before. */
 	p = sample(m, 7, 100, &new);
 	assert_false(new);
 	assert_string_equal(p->info.executable_path, "/bin/ash");
@@ -208,7 +212,10 @@ static void late_samples_have_their_name(void **state)
 	assert_int_equal(process_table_count(m->table), 0);
 }
 
-/* The pid is another's before anybody looked, or right after: each has its own name and its end. */
+/*
+ * A pid is used again before or right after the first process's end was noticed: both have their
+ * own entry.
+ */
 static void a_pid_that_comes_again_is_another_process(void **state)
 {
 	struct machine *m = *state;
@@ -229,7 +236,7 @@ static void a_pid_that_comes_again_is_another_process(void **state)
 	next_window(m, 100);
 	assert_int_equal(process_table_count(m->table), 2);
 	next_window(m, 100);
-	/* The pid is there, and still the first of the two goes. */
+	/* The pid is in use, but the entry of the first process is removed. */
 	assert_int_equal(process_table_count(m->table), 1);
 	after = sample(m, 7, 200, &new);
 	assert_false(new);
@@ -239,7 +246,10 @@ static void a_pid_that_comes_again_is_another_process(void **state)
 	assert_int_equal(process_table_count(m->table), 1);
 }
 
-/* /proc would say that they have ended. */
+/*
+ * These pids are in the list of running ones, so /proc is not read, which would say that they
+ * ended.
+ */
 static void pids_that_are_known_to_be_in_use_are_not_asked_for(void **state)
 {
 	static const uint32_t alive[] = {3, 7, 9};
@@ -263,7 +273,7 @@ static void pids_that_are_known_to_be_in_use_are_not_asked_for(void **state)
 	assert_int_equal(process_table_count(m->table), 0);
 }
 
-/* Gone before it could be read: it needs no look to be known as ended. */
+/* The process was gone before /proc was read: it counts as ended without another look. */
 static void one_that_was_gone_at_first_sight_is_named_and_forgotten(void **state)
 {
 	struct machine *m = *state;
@@ -281,7 +291,9 @@ static void one_that_was_gone_at_first_sight_is_named_and_forgotten(void **state
 	assert_int_equal(process_table_count(m->table), 0);
 }
 
-/* 200 a second, each sampled once, in windows of five seconds: at no time more than two windows. */
+/*
+ * 1,000 processes a window, each sampled once: the table never has more than those of two windows.
+ */
 static void a_storm_leaves_two_windows_of_them(void **state)
 {
 	enum { A_WINDOW = 1000, WINDOWS = 20 };

@@ -99,7 +99,10 @@ static void a_zombie_has_a_name_but_no_executable(void **state)
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-/* Forks once more, so that somebody is pid 1 of a new namespace; tells its pid by the pipe ARG. */
+/*
+ * Enters a new pid namespace: forks, so that the child is its pid 1. Writes the child's pid to the
+ * pipe ARG.
+ */
 static int enter_pid_namespace(char *path, size_t size, void *arg)
 {
 	int *tell = arg;
@@ -340,7 +343,10 @@ static void each_missing_capability_is_named(void **state)
 	}
 }
 
-/* kallsyms_show_value(): to all with kptr_restrict 0 and perf_event_paranoid 1 or less. */
+/*
+ * kallsyms_show_value(): everybody sees the addresses with kptr_restrict 0 and perf_event_paranoid
+ * <= 1.
+ */
 static void kernel_addresses_need_a_capability_unless_all_may_see_them(void **state)
 {
 	static const unsigned int syslog[] = {CAP_SYSLOG}, both[] = {CAP_SYSLOG, CAP_SYS_ADMIN};
@@ -351,11 +357,11 @@ static void kernel_addresses_need_a_capability_unless_all_may_see_them(void **st
 	assert_int_equal(check_without(syslog, 1, become_user_of_a_kernel_that_restricts, &err),
 			 -EPERM);
 	assert_int_equal(check_without(syslog, 1, become_another_user, &err), -EPERM);
-	/* Root with SYS_ADMIN starts without their names. */
+	/* Root with SYS_ADMIN starts without kernel symbols. */
 	assert_int_equal(check_without(syslog, 1, NULL, &err), 0);
 }
 
-/* As a unit with CAP_SYS_ADMIN, CAP_PERFMON and CAP_SYS_PTRACE alone starts it. */
+/* The capabilities of a unit that has CAP_SYS_ADMIN, CAP_PERFMON and CAP_SYS_PTRACE only. */
 static void root_may_profile_without_reading_files_of_others(void **state)
 {
 	static const unsigned int caps[] = {CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE, CAP_BPF,

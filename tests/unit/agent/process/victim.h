@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Real processes to look at: a child that maps one file executable, after whatever SETUP does to
- * its namespaces, and then waits until the test ends it. Nothing here touches any other process.
+ * Real processes for tests: a child that maps one file executable, after SETUP has changed its
+ * namespaces, and then waits until the test ends it. No other process is touched.
  */
 #pragma once
 
@@ -14,10 +14,12 @@ struct victim {
 	int hold; /* the child ends when this is closed */
 };
 
-/* SETUP (may be NULL) runs in the child and may write another path to PATH; nonzero: give up. */
+/*
+ * SETUP runs in the child; it may write another path to PATH. Nonzero: the child exits. NULL: none.
+ */
 int victim_start(const char *file, int (*setup)(char *path, size_t size, void *arg), void *arg,
 		 struct victim *ret);
-/* Executes FILE, which has to be a cat. */
+/* Executes FILE, a copy of cat. */
 int victim_exec(const char *file, struct victim *ret);
 /* Ends and reaps it; twice is fine. */
 void victim_end(struct victim *victim);
@@ -29,11 +31,14 @@ int file_copy(const char *from, const char *to);
 int file_write(const char *path, const char *text);
 
 int proc_open(void);
-/* A directory with nothing but PID/root in it, as if there were no map_files. */
+/* Makes a directory in place of /proc that has only PID/root, as without map_files. */
 int proc_open_roots_only(const char *dir, pid_t pid);
 /* The executable mapping of PID whose path ends with SUFFIX; the maps live in RET. */
 const struct map_entry *find_mapping(int procfd, pid_t pid, const char *suffix, struct maps *ret);
 
-/* Takes capabilities out of the effective set of this process, and puts all back. */
+/*
+ * caps_drop() removes CAPS from this process's effective set; caps_restore() adds all of them
+ * again.
+ */
 void caps_drop(const unsigned int *caps, size_t n);
 void caps_restore(void);

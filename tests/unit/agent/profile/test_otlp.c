@@ -300,7 +300,7 @@ static void resources_keep_at_most_26_attributes(void **state)
 /* ---- splitting --------------------------------------------------------------------------------
  */
 
-/* Marks what is used in d; asserts that every index is good. */
+/* Marks the entries of the dictionary that are used; asserts that every index is valid. */
 static void mark(bool *used, int64_t index, size_t n)
 {
 	assert_in_range(index, 0, n - 1);
@@ -353,7 +353,10 @@ static int64_t check_request(const struct otlp_request *encoded)
 		assert_int_equal(l->mapping_index, 1);
 		mark(functions, l->lines[0]->function_index, d->n_function_table);
 		mark(attributes, l->attribute_indices[0], d->n_attribute_table);
-		/* The address tells the name that the location must still have after the split. */
+		/*
+		 * The address is made of the name's number: the location must still have that name
+		 * after the split.
+		 */
 		snprintf(name, sizeof(name), "function_with_a_long_name_%u",
 			 (unsigned int)l->address / 16);
 		assert_string_equal(
@@ -450,7 +453,7 @@ static void labels_of_a_sample_are_attributes(void **state)
 	otlp_requests_free(requests, n);
 }
 
-/* Of each generation: the link's number is in its own field, and 0 is the empty link. */
+/* In each generation the link's index has its own field, and link 0 is empty. */
 static void a_trace_is_a_link(void **state)
 {
 	static const char trace[] = "0af7651916cd43dd8448eb211c80319c", span[] = "b7ad6b7169203331";
@@ -677,7 +680,7 @@ static void a_request_of_one_generation_becomes_one_of_another(void **state)
 	profile = first_profile(&converted);
 	assert_same_field(find_field(profile, 2), 2, find_field(want, 2), 2);
 	assert_same_field(find_field(profile, 2), 3, find_field(want, 2), 3);
-	/* Nothing but samples has changed: the type of the values, say. */
+	/* Other fields than the samples have not changed, e.g. the type of the values. */
 	assert_same_field(profile, 1, want, 1);
 	assert_int_equal(otlp_convert(data, made->len, OTLP_G4, OTLP_G5), 0);
 	assert_int_equal(otlp_convert(data, made->len, OTLP_G4, OTLP_G6), 0);

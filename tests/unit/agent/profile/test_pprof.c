@@ -46,7 +46,9 @@ static const Pprof__Label *label(const Pprof__Profile *p, const Pprof__Sample *s
 	return NULL;
 }
 
-/* Ids count from 1 without holes, which makes lookups easy, and every reference is good. */
+/*
+ * Ids must count from 1 without gaps, so that id - 1 is the index; every reference must be valid.
+ */
 static void check_references(const Pprof__Profile *p)
 {
 	for (size_t i = 0; i < p->n_function; i++)
@@ -81,7 +83,7 @@ static void a_profile_has_samples_labels_and_lines(void **state)
 	const Pprof__Function *f = p->function[leaf->line[0]->function_id - 1];
 
 	check_references(p);
-	assert_int_equal(p->n_sample, 3); /* both batches in one, off-CPU time with the CPU time */
+	assert_int_equal(p->n_sample, 3); /* both batches are merged, off-CPU time too */
 	assert_string_equal(name(p, p->sample_type[0]->type), "samples");
 	assert_string_equal(name(p, p->sample_type[1]->type), "cpu");
 	assert_string_equal(name(p, p->sample_type[1]->unit), "nanoseconds");
@@ -178,7 +180,7 @@ static void a_filter_takes_one_process(void **state)
 	buf_done(&out);
 }
 
-/* One stack: CPU samples, and hits of PROBES probes, each ten times as many as the one before. */
+/* One stack with CPU samples and hits of PROBES probes; probe N has N + 1 hits. */
 static void build_probed(int probes, struct batch **ret)
 {
 	const struct attr attr = {.key = "service.name", .type = ATTR_STR, .str = "x"};
@@ -220,7 +222,7 @@ static void each_probe_is_a_column(void **state)
 	Pprof__Profile *p = decode(&out);
 
 	check_references(p);
-	/* 32 columns are probes' own, the others share one. */
+	/* 32 probes have columns of their own, the others share one. */
 	assert_int_equal(p->n_sample_type, 2 + 1 + 32);
 	assert_int_equal(p->n_sample, 1);
 	assert_int_equal(p->sample[0]->n_value, 2 + 1 + 32);
@@ -236,7 +238,7 @@ static void each_probe_is_a_column(void **state)
 		sum += p->sample[0]->value[i];
 	assert_int_equal(sum, 1 + 40 * 41 / 2);
 	pprof__profile__free_unpacked(p, NULL);
-	/* Another file has the columns of its own samples. */
+	/* After a reset the columns are those of the new samples. */
 	pprof_builder_reset(builder);
 	buf_reset(&out);
 	assert_int_equal(pprof_builder_add(builder, one, NULL), 0);
@@ -320,7 +322,7 @@ static void a_full_builder_keeps_totals(void **state)
 	assert_int_equal(overflow_count(p), pprof_builder_overflow(builder));
 	pprof__profile__free_unpacked(p, NULL);
 
-	/* After a reset it is as new, old counts included. */
+	/* After a reset the builder is empty, the overflow count too. */
 	pprof_builder_reset(builder);
 	batch_unref(TAKE_PTR(batch));
 	assert_int_equal(sample_batch_build(&batch), 0);

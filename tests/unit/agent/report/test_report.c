@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the operator is told of the agent: every way to lose a sample counts, a tracer is never said
- * to work that does not, and only what people should hear of at once is worth a report at once. */
+/* The report to the operator: every kind of lost sample is counted, a tracer that does not work
+ * is never reported as loaded, and only important changes are reported at once. */
 #include "agent/report.h"
 
 #include "agent/probes/probes.h"
@@ -126,7 +126,7 @@ static void a_runtime_is_loaded_and_names_the_version_that_it_cannot_read(void *
 	fill(false);
 	assert_int_equal(report.tracers[tracer("python")].state, META_TRACER_LOADED);
 	assert_string_equal(report.tracers[tracer("python")].reason, "9.9 is not known");
-	/* Others are read: one that is not is no news. */
+	/* Once some version was attached to, the unsupported one is no longer reported. */
 	world.python.attached_ever = 1;
 	world.python.versions[0] = "3.11";
 	world.python.n_versions = 1;
@@ -200,7 +200,7 @@ static void add_exporter(const char *id, bool healthy, const char *error)
 	world.exporters[i].healthy = healthy;
 }
 
-/* The router's texts are good during the call only. */
+/* The router's texts are valid during the callback only. */
 static void exporters_are_copied_and_cut(void **state)
 {
 	char longer[400];

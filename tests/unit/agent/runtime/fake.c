@@ -79,7 +79,7 @@ static int symbolize(void *state, const struct target_memory *memory, const uint
 	if (target_read(memory, words[1], &number, sizeof(number)) < 0)
 		return -EFAULT;
 	snprintf(scratch, scratch_size, "f%u", (unsigned)number);
-	/* The inner one is inlined in the outer. */
+	/* The first symbol is inlined into the second. */
 	ret->n = 2;
 	ret->symbols[0] =
 	    (struct symbol){.name = scratch, .file = "a.py", .line = 7, .start_line = 5};
@@ -87,7 +87,7 @@ static int symbolize(void *state, const struct target_memory *memory, const uint
 	return 0;
 }
 
-/* What V8's frames send is their name. */
+/* The text of a V8 frame is its name. */
 static int read_text(void *state, const struct kiln_text *text, char *scratch, size_t scratch_size,
 		     struct symbol_result *ret)
 {
@@ -123,7 +123,7 @@ static enum jit_claim v8_owns(void *state, const struct target_memory *memory, u
 
 static void detach(void *state)
 {
-	/* Which one's it was does not matter: the sum of both is looked at. */
+	/* Counted together for both runtimes. */
 	fake.r[0].states--;
 	fake.r[0].detaches++;
 	free(state);
@@ -206,7 +206,10 @@ static int set_process(void *arg, uint32_t tgid, const struct kiln_process *p)
 	return 0;
 }
 
-/* A number is its own address; odd ones are not there, nor anything behind a number. */
+/*
+ * Reading at an even ADDRESS returns ADDRESS itself. Odd addresses, and reads of another length,
+ * fail.
+ */
 static int read_memory(void *arg, uint32_t tgid, uint64_t address, void *dst, size_t len)
 {
 	fake.last_tgid = tgid;
@@ -221,7 +224,7 @@ static void image_dropped(struct stored_image *image, void *arg)
 	unwind_store_remove(fake.unwind, image, 0);
 }
 
-/* As discovery does when the mapset is still in force. */
+/* Reads the maps again if the mapset is in force, as discovery does. */
 static void renew(struct mapset *m, void *arg)
 {
 	if (mapset_store_in_force(fake.mapsets, m->tgid, m->exec_id) != m)

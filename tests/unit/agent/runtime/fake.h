@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A kernel without a kernel, and two runtimes that are none: this very process runs them, because
- * its program is their image. Their frames' second word is the number that their name tells; an odd
- * one cannot be read.
+ * A fake kernel and two fake runtimes. This very process runs both runtimes, because its program
+ * counts as their image. A frame's second word is a number, which its name tells ("f7"); frames
+ * with an odd number cannot be read.
  */
 #pragma once
 
@@ -22,13 +22,13 @@ struct fake_entry {
 struct fake_runtime {
 	int probe_result, attach_result;
 	int probes, attaches, detaches, symbolizes;
-	bool owns_jit;	     /* all JIT memory is likely its own */
-	bool native_only;    /* probe() has an image of what it does not know */
-	const char *version; /* what attach() learns of the process; NULL: nothing */
+	bool owns_jit;	     /* claims all JIT memory as JIT_LIKELY */
+	bool native_only;    /* probe() fails with -ENOTSUP and returns an image */
+	const char *version; /* the version that attach() reads in the process; NULL: none */
 	uint64_t code_start, code_end;
-	uint64_t jit_start, jit_end; /* certainly its own */
+	uint64_t jit_start, jit_end; /* claimed as JIT_CERTAIN */
 	uint64_t bias;		     /* of the last attach */
-	int states;		     /* that were handed out and not given back */
+	int states;		     /* states that attach() returned and detach() has not freed */
 };
 
 struct fake {
@@ -42,9 +42,9 @@ struct fake {
 	struct fake_entry runtimes[FAKE_RUNTIMES];
 	size_t max_runtimes;
 	uint32_t epoch;
-	bool published_bare; /* a process was given a mapset that had no entry in `runtimes` yet */
+	bool published_bare; /* a process got a mapset without an entry in `runtimes` */
 	struct fake_runtime r[KILN_RUNTIME_MAX];
-	uint32_t last_tgid; /* whose memory was read */
+	uint32_t last_tgid; /* the process whose memory was read last */
 	int proc_dirfd;
 	_Alignas(64) uint32_t slab[64 * 16];
 	struct kiln_table tables[KILN_MAX_IMAGES];
@@ -56,15 +56,18 @@ extern struct fake fake;
 /* cmocka's setup and teardown: all tracers are on. */
 int fake_setup(void **state);
 int fake_teardown(void **state);
-/* New ones, with only these tracers. */
+/* Makes new stores and runtimes, with only these tracers enabled. */
 void fake_restart(uint32_t tracers);
 
 /* Reads this process's maps. */
 struct mapset *fake_read(uint64_t now_ns);
-/* What compiling the image of this program and runtimes_probed() do. */
+/*
+ * Does what discovery does after the image of this program was compiled, and calls
+ * runtimes_probed().
+ */
 void fake_probe(uint64_t now_ns);
-/* The entry of M, or NULL. */
+/* M's entry of runtime ID in `runtimes`, or NULL. */
 const struct fake_entry *fake_find(const struct mapset *m, uint32_t id);
-/* The image of this program in M. */
+/* The range of M that maps this program. */
 const struct mapset_range *fake_own_range(const struct mapset *m);
 uint64_t fake_word(uint32_t kind, uint64_t address);

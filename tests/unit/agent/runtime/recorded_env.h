@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What bpf/env.h is in the kernel, over a struct recorded_walk. One thread, one walk at a time:
- * `current`. To be included behind bpf/unwind.h and the walker, by one file of a program, which has
- * env_cache() of its own.
+ * The functions of bpf/env.h over a struct recorded_walk. One thread and one walk at a time:
+ * `current`. To be included after bpf/unwind.h and the walker, by one file of a program, which
+ * defines env_cache().
  */
 #pragma once
 
@@ -53,7 +53,9 @@ static inline const struct kiln_runtime *env_runtime(struct kiln_walk *w, uint32
 	return id == current_ops->id && !current->unread ? &runtime : NULL;
 }
 
-/* Walks from the leaf on, with DATA as the runtime's own. Returns how many `words` there are. */
+/*
+ * Walks from the leaf on; DATA is the runtime's entry in the kernel. Returns the number of `words`.
+ */
 static uint32_t recorded_env_walk(struct recorded_walk *recorded, const struct interpreter_ops *ops,
 				  const void *data, size_t size)
 {
@@ -82,8 +84,8 @@ static uint32_t recorded_env_walk(struct recorded_walk *recorded, const struct i
 }
 
 /*
- * Names the N `words`, a line each: "NAME FILE:LINE", "?" for what has no name, "missing KIND" or
- * "native". STATE: see interpreter_ops.symbolize.
+ * Writes the names of the N `words`, a line each: "NAME FILE:LINE", "?" for a frame without a name,
+ * "missing KIND" or "native". STATE: see interpreter_ops.symbolize.
  */
 static void recorded_env_name(void *state, const struct target_memory *memory, uint32_t n,
 			      int frames_max, char *out, size_t size)

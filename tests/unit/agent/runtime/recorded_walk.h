@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One walk through a stopped process, native frames included: registers, mappings, the rules of
- * native frames, and memory as far as it was read. Filled from a live process, and written to a
- * file that a test replays. A walk asks for the same bytes each time, so a read is found by its
- * address and length.
+ * One walk through a stopped process, native frames included: registers, mappings, rules of native
+ * frames, and the memory that the walk read. Filled from a live process and written to a file that
+ * a test replays. A walk reads the same bytes each time, so a read is found by its address and
+ * length.
  */
 #pragma once
 
@@ -25,8 +25,8 @@ struct recorded_read {
 struct recorded_rule {
 	uint64_t pc;
 	struct kiln_rule rule;
-	uint32_t known; /* 0: there is none */
-	uint32_t end;	/* what the walk ends with then */
+	uint32_t known; /* 0: no rule */
+	uint32_t end;	/* enum kiln_end: why the walk ends there */
 };
 
 struct recorded_walk {
@@ -39,31 +39,31 @@ struct recorded_walk {
 	uint32_t n_maps;
 	uint8_t *bytes; /* owned: RECORDED_BYTES_MAX */
 	uint32_t n_bytes;
-	int pid; /* live: reads and rules that are not there yet come from it; else 0 */
-	/* Live: the rule for PC. 0, or an enum kiln_end. */
+	int pid; /* live process: missing reads and rules are taken from it; 0: a recording */
+	/* In a live process: finds the rule for PC. Returns 0 or an enum kiln_end. */
 	int (*find_rule)(uint64_t pc, struct kiln_rule *ret);
-	bool unread;  /* the walk finds nothing of its runtime in `runtimes` */
+	bool unread;  /* as if the process were not attached to */
 	uint32_t end; /* enum kiln_end of the last walk */
 };
 
 int recorded_walk_init(struct recorded_walk *w);
 void recorded_walk_done(struct recorded_walk *w);
-/* As struct target_memory's; ARG: the recorded walk. */
+/* The read callback of struct target_memory. ARG: the recorded walk. */
 int recorded_walk_memory(void *arg, uint64_t address, void *dst, size_t len);
-/* Registers of the thread, which is stopped and traced, into W->leaf; unchanged when it is not.
- * x86-64. */
+/* Copies registers of the stopped and traced thread TID into W->leaf; on failure W->leaf is
+ * unchanged. x86-64. */
 void recorded_walk_registers(struct recorded_walk *w, pid_t tid);
-/* From now on these bytes are at ADDRESS, in whatever was read. */
+/* Changes the bytes at ADDRESS in all recorded reads. */
 void recorded_walk_put(struct recorded_walk *w, uint64_t address, const void *src, size_t len);
-/* The rule for PC; NULL: it is not known whether there is one. */
+/* The rule for PC; NULL: not recorded. */
 struct recorded_rule *recorded_walk_rule(struct recorded_walk *w, uint64_t pc);
-/* SYM as lines "NAME FILE:LINE", without the file's directory; moves *OUT on. */
+/* Writes SYM as lines "NAME FILE:LINE", without the file's directory; advances *OUT. */
 void recorded_walk_put_symbols(const struct symbol_result *sym, char **out, size_t *left);
 
-/* A file: MAGIC, sizes, FACTS (what is known of the process besides), and W. */
+/* Writes a file: MAGIC, sizes, FACTS (other facts about the process), and W. */
 int recorded_walk_save(const struct recorded_walk *w, uint32_t magic, const void *facts,
 		       size_t facts_size, const char *path);
-/* FACTS may have grown since the file was written. -EBADMSG: it is no such file. */
+/* FACTS may be larger than in the file. -EBADMSG: not such a file. */
 int recorded_walk_read(struct recorded_walk *w, uint32_t magic, void *facts, size_t facts_size,
 		       FILE *f);
 int recorded_walk_load(struct recorded_walk *w, uint32_t magic, void *facts, size_t facts_size,

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions are found again as they were put, by all of their key, and take no more room than they
- * may. */
+/* Functions are found by their whole key, and the cache keeps within its limits. */
 #include "agent/runtime/functions.h"
 #include "tests/support/test.h"
 
@@ -66,7 +65,7 @@ static void cookies_are_of_their_code(void **state)
 	assert_false(runtime_functions_cookie(functions, 9, 1, 2, &cookie));
 	assert_false(runtime_functions_cookie(functions, 3, 9, 2, &cookie));
 	assert_false(runtime_functions_cookie(functions, 3, 1, 9, &cookie));
-	/* More than there is room for: what is found is right. */
+	/* More entries than fit: an entry that is still found must be right. */
 	for (uint64_t i = 1; i <= 10000; i++)
 		runtime_functions_keep_cookie(functions, 3, i, 2, i * 3);
 	for (uint64_t i = 1; i <= 10000; i++)

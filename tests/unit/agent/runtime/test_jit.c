@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JIT memory of a process is its runtime's, also what /proc/PID/maps does not show as code yet;
- * and what new mappings do to a mapset that is in force. */
+/* A process's JIT memory belongs to its runtime, also memory that /proc/PID/maps does not show
+ * as code yet. And what new mappings do to a mapset in force. */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 
 enum { PY = FAKE_PYTHON, V8 = FAKE_V8, PAGE = 4096, PAGES = 16 };
 
-static uint8_t *memory; /* PAGES of it, none of which is code at first */
+static uint8_t *memory; /* PAGES pages, at first without execute permission */
 
 static int setup(void **state)
 {
@@ -35,7 +35,7 @@ static uint64_t at(int page)
 	return (uint64_t)(uintptr_t)memory + (uint64_t)page * PAGE;
 }
 
-/* What the kernel's copy says of an address. */
+/* The mapping at ADDRESS in the kernel's copy. */
 static const struct kiln_mapping *kernel_mapping(const struct mapset *m, uint64_t address)
 {
 	for (uint32_t i = 0; i < m->n; i++) {
@@ -80,7 +80,7 @@ static void jit_memory_belongs_to_the_runtime_that_owns_it(void **state)
 	assert_sorted(m);
 }
 
-/* Whatever the order in which they are attached to. */
+/* The surest claim wins, whatever the order of attaching. */
 static void memory_belongs_to_the_runtime_that_is_surest_of_it(void **state)
 {
 	struct mapset *m;
@@ -119,7 +119,7 @@ static void of_two_claims_that_are_alike_the_lower_id_wins(void **state)
 	}
 	fake_probe(2);
 	assert_int_equal(owner(m, at(4)), V8);
-	/* Python comes second, and the mapset is in force. */
+	/* Python is attached to later, when the mapset is in force. */
 	epoch = fake.epoch;
 	fake.r[PY].attach_result = 0;
 	runtimes_missed(fake.rt, m, PY, 3000000000);
@@ -128,7 +128,7 @@ static void of_two_claims_that_are_alike_the_lower_id_wins(void **state)
 	assert_int_equal(owner(fake_read(4), at(4)), PY);
 }
 
-/* Code to come does not cover what is certainly another's. */
+/* Memory that is reserved for code leaves out pages that another runtime claims for certain. */
 static void code_to_come_leaves_out_the_code_of_others(void **state)
 {
 	struct mapset *m;
@@ -164,7 +164,9 @@ static void code_to_come_is_part_of_the_mapset(void **state)
 	assert_sorted(m);
 	for (int page = 0; page < PAGES; page++)
 		assert_int_equal(owner(m, at(page)), page >= 1 && page <= 10 ? V8 : 99);
-	/* One range, so that code which comes later changes nothing. */
+	/*
+	 * The reserved memory is one range, so that pages which become code later change nothing.
+	 */
 	assert_int_equal(mapset_find(m, at(2))->start, at(2));
 	assert_int_equal(mapset_find(m, at(2))->end, at(10));
 }
@@ -214,7 +216,7 @@ static void a_claim_never_takes_a_segment_of_a_file(void **state)
 	assert_int_equal(m->n, n + 2);
 }
 
-/* Maps the page of FD at OFFSET as code, instead of PAGE of the memory. */
+/* Maps the page of FD at OFFSET as code in place of PAGE. */
 static struct sideband_mapping map_file(int fd, uint64_t offset, int page)
 {
 	struct stat st;
@@ -252,7 +254,7 @@ static void a_file_that_is_no_elf_can_be_claimed(void **state)
 	fclose(file);
 }
 
-/* As in a program and its libraries in one file: its last page is of no segment. */
+/* A file that holds a program and more behind its segments: its last page is in no segment. */
 static void what_no_segment_of_an_elf_file_has_can_be_claimed(void **state)
 {
 	_cleanup_close_ int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
@@ -268,11 +270,11 @@ static void what_no_segment_of_an_elf_file_has_can_be_claimed(void **state)
 	fake_probe(1);
 	m = fake_read(2);
 	assert_int_equal(owner(m, at(3)), V8);
-	/* The file's table and symbols say nothing of it. */
+	/* The file's table and symbols do not apply to that page. */
 	assert_null(mapset_range_elf(mapset_find(m, at(3))));
 	assert_int_equal(kernel_mapping(m, at(3))->image, 0);
 	assert_int_equal(mapset_compare(m, &mapping), MAPSET_HOLDS);
-	/* They say all of its segments, as before. */
+	/* They apply to all of its segments, as before. */
 	own = fake_own_range(m);
 	assert_non_null(mapset_range_elf(own));
 	assert_int_equal(owner(m, own->start), 0);
@@ -310,7 +312,7 @@ static void a_mapset_in_force_is_marked_in_place_and_caches_are_void(void **stat
 	assert_true(fake.epoch > epoch);
 }
 
-/* The process has a mapset without the code to come: it gets one that has it. */
+/* The process's mapset lacks the memory reserved for code, so it gets a new one. */
 static void a_mapset_in_force_is_renewed_for_code_to_come(void **state)
 {
 	struct mapset *now;
@@ -358,7 +360,7 @@ static void code_where_nothing_was_leaves_the_mapset_in_force(void **state)
 	assert_int_equal(mapset_compare(fake_read(1), &new), MAPSET_EXTENDED);
 }
 
-/* The kernel tells of the whole area when pages next to it become code. */
+/* The kernel merges code pages and reports the whole area when the next page becomes code. */
 static void jit_memory_that_grows_leaves_the_mapset_in_force(void **state)
 {
 	struct sideband_mapping new;
@@ -377,7 +379,7 @@ static void code_in_the_place_of_other_code_is_an_exchange(void **state)
 
 	make_code(5);
 	m = fake_read(1);
-	/* Its last page meets what is known, and its first bytes do not. */
+	/* The end of the new mapping overlaps known code; its beginning does not. */
 	new = mapped(at(3), 3 * PAGE, 77);
 	assert_int_equal(mapset_compare(m, &new), MAPSET_EXCHANGED);
 	mapset_store_forget(fake.mapsets, m->tgid);

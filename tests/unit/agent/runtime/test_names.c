@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names are found again as they were put, stay while they are used, and never take more than they
- * may. */
+/*
+ * Names are found by their whole key, stay while they are used, and keep within the memory limit.
+ */
 #include <pthread.h>
 
 #include "agent/runtime/names.h"
@@ -116,7 +117,7 @@ static void a_name_that_could_not_be_read_is_tried_again_but_not_for_ever(void *
 	assert_int_equal(runtime_names_touch(names, 1, words, 2), RUNTIME_NAME_FAILED);
 }
 
-/* Fills it up in WINDOW; how many there was room for. */
+/* Adds names until none fits; returns how many. */
 static uint64_t fill(uint32_t space, uint32_t window)
 {
 	char name[32];
@@ -139,7 +140,7 @@ static void what_was_not_used_for_longest_makes_room_and_nothing_in_use_does(voi
 
 	assert_true(n > 50);
 	assert_true(runtime_names_bytes(names) < MAX_BYTES + 512);
-	/* As long as the worker may hold them, they stay. */
+	/* Names stay as long as the worker may hold pointers to them. */
 	assert_int_equal(put(2, 0, 0, "new", later - 1), -ENOSPC);
 	assert_int_equal(runtime_names_touch(names, 1, first, later), RUNTIME_NAME_KNOWN);
 	assert_int_equal(put(2, 0, 0, "new", later), 0);
@@ -184,7 +185,7 @@ static void *read_names(void *arg)
 	return (void *)(uintptr_t)(found > 0);
 }
 
-/* For the thread sanitizer: the loop fills while the worker reads. */
+/* For the thread sanitizer: the loop adds names while the worker reads. */
 static void two_threads_may_use_it(void **state)
 {
 	pthread_t thread;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The walk of bpf/unwind.h over a table, compiled for the host: which rule a frame gets, and what
- * the caches keep of it, in code that keeps a frame pointer (KILN_RULE_FRAME_POINTER).
+ * is cached of it, in code that keeps a frame pointer (KILN_RULE_FRAME_POINTER).
  */
 #include "tests/support/test.h"
 
 #include "bpf/unwind.h"
 
 enum {
-	CODE = 0x100000, /* of one image: its vaddr 0 */
+	CODE = 0x100000, /* address of the image's vaddr 0 */
 	STACK = 0x7000,
 	CALLED = 0,    /* vaddr of code whose rule counts from sp */
 	KEEPS = 0x100, /* ... that saves fp and extra below its frame record */
@@ -145,7 +145,10 @@ static uint64_t last_vaddr(void)
 	return (t.words[2] & KILN_FRAME_PC_MASK) - CODE;
 }
 
-/* The first time by the table, then by the cache, and of another process by the shared cache. */
+/*
+ * The first walk reads the table, the second the cache, the third (another process) the shared
+ * cache.
+ */
 static void a_return_address_is_left_by_the_frame_pointer(void **state)
 {
 	for (uint32_t i = 0; i < 3; i++) {
@@ -171,7 +174,7 @@ static void where_that_leads_nowhere_the_rule_counts(void **state)
 {
 	const uint64_t nowhere[] = {0, STACK - 16, STACK + 4096, STACK + 400};
 
-	/* When the cache has it by the frame pointer, and when it has the rule itself. */
+	/* The cached entry may be the step by frame pointer or the rule itself. */
 	for (int again = 0; again < 2; again++) {
 		walk(1, CALLED + 0x40, STACK + 40);
 		assert_int_equal(last_vaddr(), ROOT + 5);

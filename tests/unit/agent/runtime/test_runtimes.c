@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When processes are attached to, when not, and where the names of their frames come from. */
+/* When processes are attached to and when not, and how their frames get names. */
 #include "tests/unit/agent/runtime/fake.h"
 
 #include "lib/metrics.h"
@@ -136,10 +136,10 @@ static void a_process_whose_policy_has_the_tracer_off_is_attached_to_when_one_as
 
 	runtimes_asked(fake.rt, ~(1U << PY));
 	m = fake_read(1);
-	fake_probe(2); /* the file is probed after the process was met ... */
+	fake_probe(2); /* the file is probed after the process's maps were read ... */
 	assert_int_equal(python->probes, 1);
 	assert_int_equal(python->attaches, 0);
-	fake_read(3); /* ... and before */
+	fake_read(3); /* ... and before they are read */
 	assert_int_equal(python->attaches, 0);
 	assert_null(fake_find(m, PY));
 	assert_non_null(fake_find(m, V8));
@@ -195,7 +195,7 @@ static void a_full_kernel_map_costs_frames_and_nothing_else(void **state)
 	fake_probe(1);
 	m = fake_read(2);
 	assert_null(fake_find(m, PY));
-	/* What was attached in vain was given back. */
+	/* Attachments that the full map refused were detached. */
 	assert_int_equal(fake.r[0].detaches, python->attaches + v8->attaches);
 }
 
@@ -221,7 +221,7 @@ static void one_build_is_probed_into_the_registry_once(void **state)
 	assert_true(runtimes_status(fake.rt, PY, &status));
 	fake_probe(2);
 	assert_int_equal(python->probes, 2);
-	/* One attachment for each of the two mapsets, not more. */
+	/* Each of the two mapsets is attached to once. */
 	assert_int_equal(python->attaches, 2);
 }
 
@@ -233,7 +233,7 @@ static int64_t programs(const char *version)
 	return metric_family_get("kiln_runtime_programs_total", labels);
 }
 
-/* The version of the file, or the one that attach() read in the process; eight at most. */
+/* Versions are those of the file, or those that attach() read in the process; eight at most. */
 static void versions_that_were_attached_to_are_told(void **state)
 {
 	static const char *const others[] = {"2", "3", "4\"}\nkiln_forged 1", "5", "6", "7", "8",
@@ -253,7 +253,7 @@ static void versions_that_were_attached_to_are_told(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
 		python->version = others[i];
 		named = fake_read(2)->id;
-		/* There is room for a few attachments. */
+		/* Old attachments must go: there is room for a few only. */
 		for (int k = 0; k < 3; k++)
 			mapset_store_sweep(fake.mapsets, &named, 1, 1000);
 	}
@@ -352,7 +352,7 @@ static void names_outlive_a_mapset_of_the_same_process(void **state)
 	assert_string_equal(name_of(fresh, words), "f100");
 }
 
-/* The walk was by the mapset before, which was attached to. */
+/* The frames were walked with the older mapset, which was attached to. */
 static void a_mapset_that_could_not_be_attached_to_uses_what_the_process_has(void **state)
 {
 	const uint64_t words[] = {fake_word(KILN_FRAME_RUNTIME(FAKE_PYTHON), 8), 100};
@@ -404,7 +404,7 @@ static void what_a_walker_sent_is_not_read_from_memory(void **state)
 	assert_int_equal(v8->symbolizes, 0);
 	assert_true(runtime_names_get(runtimes_names(fake.rt), runtimes_space(m, V8), words, &got));
 	assert_string_equal(got.symbols[0].name, "sent");
-	/* What is known already stays. */
+	/* A name that is known is not replaced. */
 	text = text_of(V8, words, "again");
 	runtimes_take_text(fake.rt, m, &text, 1);
 	assert_true(runtime_names_get(runtimes_names(fake.rt), runtimes_space(m, V8), words, &got));

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Read-ahead of a process's memory: it saves system calls, and returns what a read would. */
+/*
+ * Read-ahead of a process's memory: it saves system calls and returns the same bytes as a direct
+ * read.
+ */
 #include "agent/runtime/target.h"
 #include "tests/support/test.h"
 
@@ -7,7 +10,7 @@ enum { BASE = 0x10000, PAGES = 2, PAGE = 4096 };
 
 struct fake {
 	uint8_t bytes[PAGES * PAGE];
-	size_t last; /* bytes from here on are not there */
+	size_t last; /* bytes from this offset on cannot be read */
 	unsigned int calls;
 	size_t longest;
 	struct target_source source;
@@ -49,7 +52,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* LEN bytes at AT are what is there, and it takes so many CALLS. */
+/* Reads LEN bytes at AT, and asserts their contents and the number of system calls. */
 static void expect(struct fake *f, size_t at, size_t len, unsigned int calls)
 {
 	uint8_t got[PAGE];
@@ -68,9 +71,9 @@ static void what_lies_beside_it_is_read_once(void **state)
 	expect(f, 108, 200, 0);
 	expect(f, 92, 8, 0);
 	expect(f, 0, 512, 0);
-	expect(f, 500, 24, 1); /* the piece behind it too */
+	expect(f, 500, 24, 1); /* needs the next piece too */
 	expect(f, 520, 24, 0);
-	/* Several places, as many as a name has. */
+	/* Several pieces are kept, enough for the objects of one name. */
 	expect(f, 1100, 8, 1);
 	expect(f, 2100, 8, 1);
 	expect(f, 3100, 8, 1);
@@ -86,7 +89,7 @@ static void no_page_is_read_that_nobody_asked_for(void **state)
 	expect(f, PAGE - 16, 8, 1);
 	expect(f, PAGE - 8, 8, 0);
 	assert_int_equal(target_read(&f->memory, BASE + PAGE - 4, f->bytes, 8), -EFAULT);
-	/* Where memory ends within a piece, what there is can be read. */
+	/* Where memory ends inside of a piece, the readable part can be read. */
 	f->last = 500;
 	target_renew(&f->memory);
 	expect(f, 480, 8, 2);

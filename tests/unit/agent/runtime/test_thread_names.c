@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long names of threads are kept, when they are asked for again, and how many there are at
- * most. */
+/* How long names of threads are kept, when they are read again, and how many there can be. */
 #include "agent/runtime/thread_names.h"
 
 #include <setjmp.h>
@@ -41,10 +40,10 @@ static void a_name_holds_until_it_is_asked_for_again(void **state)
 	assert_ptr_equal(get(5, "ForkJoinPool-1-", 1), e);
 	assert_string_equal(e->name, "ForkJoinPool-1-worker-1");
 	assert_int_equal(e->due_ms, 1000 + THREAD_NAME_KEEP_MS);
-	/* Not to be read at the moment: what is known stays. */
+	/* A name that cannot be read now leaves the old one in place. */
 	thread_names_set(e, NULL, -EAGAIN, 20000);
 	assert_string_equal(e->name, "ForkJoinPool-1-worker-1");
-	/* Another name in the kernel is another entry. */
+	/* A thread whose name in the kernel changes gets a new entry. */
 	assert_ptr_not_equal(get(5, "ForkJoinPool-2-", 1), e);
 }
 
@@ -68,7 +67,7 @@ static void there_is_an_end(void **state)
 	for (uint32_t i = 0; i < THREAD_NAMES_MAX; i++)
 		assert_non_null(get(i, "x", i < 10 ? 2 : 1));
 	assert_null(get(THREAD_NAMES_MAX, "x", 1));
-	/* What is before the first window is before all of them. */
+	/* A window before the first one expires no entry. */
 	thread_names_sweep(names, (uint32_t)-3);
 	assert_null(get(THREAD_NAMES_MAX, "x", 1));
 	thread_names_sweep(names, 2);

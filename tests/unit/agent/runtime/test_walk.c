@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The walk of bpf/unwind.h with runtimes in it, compiled for the host: in which order frames come,
- * what may be hidden or gone past, and where it ends. Native frame N is at PC(N) and takes 16 bytes
- * of stack; what is a runtime's is told by owner[].
+ * The walk of bpf/unwind.h with runtimes, compiled for the host: the order of frames, which frames
+ * a walker may hide or step over, and where the walk ends. Native frame N is at PC(N) and has 16
+ * bytes of stack; owner[N] is the runtime whose code it is in.
  */
 #include "tests/support/test.h"
 
@@ -21,7 +21,7 @@ static struct {
 	uint32_t n;	       /* native frames; the last one is the root */
 	bool attached;
 	uint32_t lookups, calls;
-	uint32_t reads, bytes; /* of the stack */
+	uint32_t reads, bytes; /* reads of the stack, and their bytes */
 	struct kiln_cache_entry entry;
 	struct kiln_walk walk;
 } t;
@@ -50,7 +50,7 @@ static inline int env_read(void *dst, uint32_t len, uint64_t address)
 {
 	if (address < STACK || address + len > STACK + sizeof(t.stack))
 		return -1;
-	/* The next page may not be there. */
+	/* A read across pages would fail if the next page is missing. */
 	assert_true((address ^ (address + len - 1)) < KILN_PAGE);
 	t.reads++;
 	t.bytes += len;
@@ -103,7 +103,7 @@ static void no_walker(struct kiln_walk *w)
 	fail_msg("nobody asked for this walker");
 }
 
-/* Emits one frame: the number of its call. */
+/* Emits one frame whose second word is the number of this call. */
 static void one_frame(struct kiln_walk *w)
 {
 	t.calls++;
@@ -201,7 +201,7 @@ static void frames_of_a_runtime_come_before_the_native_frame_that_ran_them(void 
 	assert_int_equal(t.walk.end, KILN_END_ROOT);
 	assert_words(want, ARRAY_SIZE(want), 7);
 	assert_int_equal(t.walk.runtime_frames, 2);
-	/* What the kernel knows of the process is looked up once a walk. */
+	/* The process's entry in `runtimes` is looked up once a walk. */
 	assert_int_equal(t.lookups, 1);
 }
 
@@ -245,7 +245,7 @@ static void a_frame_that_stands_for_the_native_one_takes_its_place(void **state)
 	assert_words(want, ARRAY_SIZE(want), 0);
 }
 
-/* Past two native frames at once. */
+/* Steps over two native frames. */
 static void stepping(struct kiln_walk *w)
 {
 	uint64_t n = (w->regs.sp - STACK) / 16 + 2;
@@ -331,8 +331,7 @@ static void native_frames_alone_are_limited_as_ever(void **state)
 	assert_true(t.words[126] == native(126));
 }
 
-/* CPython before 3.11: some native frames for each of its own. */
-/* Each byte costs cache lines. */
+/* Every byte that is read costs: small stacks are read in one small piece. */
 static void of_a_small_stack_little_is_read(void **state)
 {
 	walk(20, 0, 1024, 0);
@@ -351,6 +350,7 @@ static void of_a_large_stack_pages_are_read(void **state)
 	assert_true(t.reads <= bytes / KILN_PAGE + 3);
 }
 
+/* As in CPython before 3.11, which has several native frames for each of its own. */
 static void each_frame_of_a_runtime_allows_for_native_ones(void **state)
 {
 	uint32_t deep = KILN_MAX_USER_FRAMES, native_frames = 2 * deep;
@@ -364,7 +364,7 @@ static void each_frame_of_a_runtime_allows_for_native_ones(void **state)
 	assert_int_equal(t.walk.n, native_frames + 2 * deep);
 }
 
-/* Whatever a walker says, the record holds it and the walk ends. */
+/* Steps back to the same native frame each time: the walk must end and the record not overflow. */
 static void back(struct kiln_walk *w)
 {
 	t.calls++;

@@ -68,7 +68,7 @@ static int setup(void **state)
 	    .dump_len = KILN_RED_ZONE + DUMP_WORDS * 8,
 	};
 	t.record.resume.regs = (struct kiln_regs){.pc = CODE + 0x10, .sp = STACK};
-	/* The red zone's page, and that of the stack pointer. */
+	/* The page of the red zone, and that of the stack pointer. */
 	t.record.resume.pages[0] = 3;
 	t.record.words[0] = ((uint64_t)KILN_FRAME_NATIVE << KILN_FRAME_KIND_SHIFT) | (CODE + 0x10);
 	t.stack = t.record.dump + KILN_RED_ZONE / 8;
@@ -126,7 +126,7 @@ static void return_address_at_a_function_start_belongs_to_the_call_before(void *
 	assert_int_equal(t.result.end, KILN_END_ROOT);
 }
 
-/* A frame whose return address is on page 81 of the dump, the third that is there. */
+/* The return address is on page 81 of the bitmap, which is the third page in the dump. */
 static const struct kiln_rule large_frame = {
     .kind = KILN_RULE_CFA, .reg = 7, .ra_off = -8, .cfa_off = 0x50000 + 16};
 
@@ -142,7 +142,7 @@ static void pages_that_are_not_there_are_left_out_of_the_dump(void **state)
 	walk();
 	assert_int_equal(t.result.end, KILN_END_ROOT);
 	assert_int_equal(t.result.n, 2);
-	/* Without the red zone's, everything is that much earlier. */
+	/* Without the red zone's page, the other pages move down in the dump. */
 	pages[0] = 2;
 	walk();
 	assert_int_equal(t.result.end, KILN_END_ROOT);
@@ -164,7 +164,7 @@ static void a_page_that_is_not_there_cannot_be_read(void **state)
 		walk();
 		assert_int_equal(t.result.end, bit == 17 ? KILN_END_ROOT : KILN_END_BAD_READ);
 	}
-	/* Said to be there, but the dump was cut before it. */
+	/* The bitmap has the page, but the dump ends before it. */
 	t.record.resume.pages[1] = 1ULL << 17;
 	t.record.head.dump_len = KILN_RED_ZONE + PAGE + 8;
 	walk();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is told of a program from the kernel's notes, and when it is not. */
+/* When a program's mappings are known from the kernel's notes, and when they are not. */
 #include "agent/sampler/map_notes.h"
 
 #include "tests/support/test.h"
@@ -88,7 +88,7 @@ static void each_of_two_programs_has_its_own(void **state)
 	assert_string_equal(maps.entries[0].path, "/bin/ls");
 }
 
-/* Nothing is noted when memory is unmapped. */
+/* Unmapping is not noted: a later mapping replaces earlier ones at its addresses. */
 static void a_mapping_takes_the_place_of_earlier_ones(void **state)
 {
 	map_notes_executed(notes, PID, 100);
@@ -142,12 +142,14 @@ static void the_oldest_notes_go_first(void **state)
 	map(PID, 110, 0x100000, 1, "/bin/sh");
 	fill(200, MAP_NOTES_MAX - 2);
 	assert_int_equal(told(PID, 50, 150), 0);
-	/* The exec goes; then there is nothing that its mappings belong to. */
+	/* When the note of the exec is dropped, its mappings cannot be told either. */
 	fill(10000, 1);
 	assert_int_equal(told(PID, 50, 150), -ENOENT);
 }
 
-/* The exec is noted after a later mapping, because the ring of its CPU was read later. */
+/*
+ * The note of the exec is read after one of a later mapping, because its CPU's ring was read later.
+ */
 static void what_is_as_old_as_a_note_that_went_is_not_told(void **state)
 {
 	map(PID + 1, 100, 0x100000, 1, "/bin/x");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* After notes of mappings were lost: who is looked at again, how often, and how fast. */
+/* After notes of mappings were lost: which processes are read again, how often and how fast. */
 #include "agent/sampler/recheck.h"
 #include "tests/support/test.h"
 
@@ -22,7 +22,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* How many of the first N processes are due at NOW; all were read in the beginning. */
+/* How many of the processes 1 to N are due at NOW; all were read at READ. */
 static uint32_t due(uint32_t n, uint64_t now)
 {
 	uint32_t found = 0;
@@ -62,7 +62,7 @@ static void many_are_spread_over_seconds(void **state)
 	assert_int_equal(due(PROCESSES, 100 * SECOND), 0);
 }
 
-/* A storm that loses notes at each reading for a minute. */
+/* Notes are lost at each reading for a minute. */
 static void losses_in_a_row_count_at_growing_intervals(void **state)
 {
 	uint32_t found = 0;
@@ -71,7 +71,7 @@ static void losses_in_a_row_count_at_growing_intervals(void **state)
 		recheck_lost(r, now - 100 * MS, now);
 		found += due(1, now);
 	}
-	/* At 0, 1, 3, 7, 15, 31, 47 s. */
+	/* due at 0, 1, 3, 7, 15, 31 and 47 s */
 	assert_int_equal(found, 7);
 }
 

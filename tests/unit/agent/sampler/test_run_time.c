@@ -5,8 +5,8 @@
 #define MS 1000000ULL
 
 /*
- * SECONDS of looks each 100 ms at programs that run once a ms for NS. The kernel's count goes on
- * only while it is on.
+ * SECONDS with a look every 100 ms at a program that runs every ms, NS long. The kernel counts only
+ * while counting is on.
  */
 static void run(struct run_time *r, struct run_count *kernel, uint64_t *now, unsigned int seconds,
 		uint64_t ns, bool sparing)
@@ -36,7 +36,7 @@ static void assert_about(uint64_t value, uint64_t want)
 static void it_is_the_kernels_count_while_that_is_on(void **state)
 {
 	struct run_time r = {};
-	struct run_count kernel = {.ns = 12345, .runs = 67}; /* of before */
+	struct run_count kernel = {.ns = 12345, .runs = 67}; /* counted before the start */
 	uint64_t now = 5000 * MS;
 
 	run_time_look(&r, now, &kernel);
@@ -57,9 +57,9 @@ static void the_rest_of_the_time_is_like_the_part_that_was_counted(void **state)
 	run(&r, &kernel, &now, 160, 700, true);
 	assert_about(r.total.ns, 160ULL * 1000 * 700);
 	assert_about(r.total.runs, 160ULL * 1000);
-	/* It did count a part only. */
+	/* The kernel counted a part of the time only. */
 	assert_true(kernel.ns < r.total.ns / 10);
-	/* What changes is seen in the next part. */
+	/* A change of the cost is seen in the next part that is counted. */
 	before = r.total.ns;
 	run(&r, &kernel, &now, 320, 70000, true);
 	assert_about(r.total.ns - before, 320ULL * 1000 * 70000);

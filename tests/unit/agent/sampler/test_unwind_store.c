@@ -83,7 +83,7 @@ static void loaded_table_is_in_the_slab_as_given(void **state)
 	assert_memory_equal(f->slab + e->index_at, index_of, sizeof(index_of));
 	assert_memory_equal(f->slab + e->rows_at, rows, 100 * sizeof(rows[0]));
 	assert_memory_equal(f->slab + e->rules_at, rules, sizeof(rules));
-	/* Not over the built-in rules. */
+	/* Behind the built-in rules. */
 	assert_true(e->index_at >= 16);
 	assert_int_equal(((struct kiln_rule *)f->slab)[KILN_BUILTIN_FP].kind, KILN_RULE_FP);
 }
@@ -103,7 +103,7 @@ static void full_slab_evicts_the_longest_unused(void **state)
 	assert_int_equal(unwind_store_load(f->store, &b, &t, 20), 0);
 	unwind_store_touch(f->store, &a, 30);
 	epoch = f->epoch;
-	/* b goes, but its room rests first. */
+	/* b is evicted, but its room rests first. */
 	assert_int_equal(unwind_store_load(f->store, &c, &t, now), -EAGAIN);
 	assert_int_equal(unwind_store_state(f->store, &b, now), UNWIND_NONE);
 	assert_int_equal(f->tables[b.slot].blocks, 0);
@@ -114,7 +114,7 @@ static void full_slab_evicts_the_longest_unused(void **state)
 	assert_int_equal(unwind_store_loaded(f->store), 2);
 }
 
-/* Tables in use are not exchanged for each other at every sample. */
+/* Tables in use must not replace each other at every sample. */
 static void tables_in_use_stay(void **state)
 {
 	struct fake *f = *state;
@@ -168,7 +168,7 @@ static void removed_image_gives_its_slot_back(void **state)
 	static struct stored_image images[KILN_MAX_IMAGES];
 
 	memset(images, 0, sizeof(images));
-	/* Two are for "no file" and "not known". */
+	/* Two slots are reserved: for "no file" and "not known". */
 	for (uint32_t i = 0; i < KILN_MAX_IMAGES - 2; i++)
 		assert_int_equal(unwind_store_add(f->store, &images[i]), 0);
 	assert_int_equal(unwind_store_add(f->store, &images[KILN_MAX_IMAGES - 1]), -ENOSPC);
@@ -200,12 +200,12 @@ static void images_of_equal_content_share_a_table(void **state)
 	assert_int_equal(unwind_store_state(f->store, &b, 0), UNWIND_LOADED);
 	unwind_store_remove(f->store, &b, 0);
 	assert_int_equal(unwind_store_loaded(f->store), 0);
-	/* The content is forgotten with its last image. */
+	/* The content and its table are forgotten with its last image. */
 	assert_int_equal(unwind_store_add(f->store, &a), 0);
 	assert_int_equal(unwind_store_state(f->store, &a, 0), UNWIND_NONE);
 }
 
-/* Build id, head, tail and size are what anybody can write into a file. */
+/* Anybody can write any build id, head, tail and size into a file. */
 static void images_without_content_share_nothing(void **state)
 {
 	struct fake *f = *state;
@@ -217,7 +217,7 @@ static void images_without_content_share_nothing(void **state)
 	assert_int_not_equal(a.slot, b.slot);
 }
 
-/* Until its content is known, the walk finds an entry without blocks, and asks. */
+/* Until an image's content is known, walks find an entry without blocks and ask for the table. */
 static void an_expected_image_has_no_table(void **state)
 {
 	static const struct image_content content = {{7}};
@@ -266,7 +266,7 @@ static void a_view_reads_what_was_loaded(void **state)
 	assert_memory_equal(view.rows, t.rows, t.n_rows * sizeof(*t.rows));
 	assert_memory_equal(view.rules, t.rules, t.n_rules * sizeof(*t.rules));
 	assert_memory_equal(view.index, t.index, (t.blocks + 1) * sizeof(*t.index));
-	/* What was read of a file is counted as long as it has a slot. */
+	/* The count of bytes read lasts as long as the file has its slot. */
 	assert_int_equal(*unwind_store_code_bytes(f->store, &image), 5);
 	unwind_store_remove(f->store, &image, 0);
 	assert_false(unwind_store_view(f->store, &image, &view));

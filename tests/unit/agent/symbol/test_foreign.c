@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whoever asks waits no longer than the deadline, and for one root only once. */
+/* A caller waits no longer than the deadline, and only once for the same root. */
 #include "agent/symbol/foreign.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* As a filesystem that does not answer; at last it has opened a file. */
+/* Waits like a filesystem that does not respond; at last returns an open file. */
 static int hang(struct foreign_call *call)
 {
 	atomic_fetch_add(&begun, 1);
@@ -86,7 +86,7 @@ static void a_root_that_is_late_is_left_alone(void **state)
 	assert_int_equal(ask(answer, "/proc/2/root"), 7);
 	assert_int_equal(metric_get(M_FOREIGN_FILES_LATE), late + 1);
 	assert_int_equal(metric_get(M_FOREIGN_FILES_REFUSED), refused + 1);
-	/* What it gives too late is closed. */
+	/* A file that was opened too late is closed. */
 	sem_post(&answered);
 	assert_int_equal(read(ends[0], &byte, 1), 0);
 	close(ends[0]);

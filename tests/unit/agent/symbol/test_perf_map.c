@@ -74,7 +74,7 @@ static void the_last_line_wins_as_in_a_plain_model(void **state)
 			snprintf(want, sizeof(want), "f%u", owner[b]);
 		assert_string_equal(name_at(m, b), want);
 	}
-	/* Names of what was overwritten are gone: a few bytes for each live piece. */
+	/* Overwritten names are freed: each live entry takes a few bytes. */
 	assert_true(perf_map_count(m) < SPACE);
 	assert_true(perf_map_bytes(m) < 128 << 10);
 }
@@ -95,7 +95,7 @@ static void a_growing_file_is_read_on(void **state)
 	assert_string_equal(name_at(m, 0x2000), "partial");
 	assert_string_equal(name_at(m, 0x1007), "a");
 	assert_string_equal(name_at(m, 0x1008), "b");
-	/* Written anew: what was there is gone. */
+	/* The file was truncated and written anew: the old entries are gone. */
 	assert_int_equal(ftruncate(fd, 0), 0);
 	assert_int_equal(pwrite(fd, "3000 10 c\n", 10, 0), 10);
 	assert_int_equal(perf_map_update(m, fd), 0);

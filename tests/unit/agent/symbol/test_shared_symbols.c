@@ -13,7 +13,7 @@
 #include "agent/symbol/symbolizer.h"
 #include "lib/metrics.h"
 
-/* More than the blocks at a file's head and tail by which the semantic conventions know it. */
+/* More than the blocks at the head and tail of a file that the semantic conventions hash. */
 static const char pad[8193];
 
 static struct symbolizer *make(void)
@@ -115,7 +115,7 @@ static void containers_without_debug_files_have_one_table(void **state)
 	assert_int_equal(metric_get(M_SYMBOL_TABLES_BUILT) - before, 1);
 }
 
-/* Build id, size, head and tail are those of the other. */
+/* bad.so has the build id, size, head and tail of libk.so. */
 static void a_crafted_file_names_only_its_own_frames(void **state)
 {
 	_cleanup_(image_unrefp) struct image *good = open_image(in_scratch("libk.so")), *bad = NULL;
@@ -163,7 +163,7 @@ static uint64_t own_start_time(void)
 	return ticks * KILN_TICK_NS;
 }
 
-/* Its pid may be another process's by now, with other files. */
+/* The pid may belong to another process by now, with other files. */
 static void a_process_that_is_gone_has_the_host_s_debug_files(void **state)
 {
 	_cleanup_(symbolizer_freep) struct symbolizer *s = make();
@@ -178,7 +178,9 @@ static void a_process_that_is_gone_has_the_host_s_debug_files(void **state)
 	assert_string_equal(r.symbols[0].name, "hidden");
 }
 
-/* Names stay in the file of whoever came first, who may write to it. */
+/*
+ * The shared table keeps names in the file of the container that came first, which can change it.
+ */
 static void a_file_that_is_rewritten_names_no_others(void **state)
 {
 	_cleanup_(symbolizer_freep) struct symbolizer *s = make();
@@ -190,7 +192,7 @@ static void a_file_that_is_rewritten_names_no_others(void **state)
 	assert_string_equal(name_of(s, first, NULL, "hidden"), "hidden");
 	rename_symbol(in_scratch("first.so"), "secret", "spoilt");
 	assert_string_equal(name_of(s, second, NULL, "secret"), "secret");
-	/* It may name its own as it likes; and again, with the same table. */
+	/* The rewritten file names its own frames; the others use the same table as before. */
 	assert_string_equal(name_of(s, first, NULL, "secret"), "spoilt");
 	assert_string_equal(name_of(s, second, NULL, "hidden"), "hidden");
 	assert_string_equal(name_of(s, second, NULL, "shown"), "shown");
@@ -199,7 +201,7 @@ static void a_file_that_is_rewritten_names_no_others(void **state)
 	assert_string_equal(name_of(s, second, NULL, "secret"), "secret");
 }
 
-/* Its table was identified before, and is built after the change. */
+/* The file was identified before the change, and its table is built after it. */
 static void a_file_that_was_rewritten_before_its_table_was_made_shares_nothing(void **state)
 {
 	_cleanup_(symbolizer_freep) struct symbolizer *s = make();

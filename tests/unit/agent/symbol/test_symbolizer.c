@@ -79,7 +79,7 @@ static void cxx_functions_are_demangled(void **state)
 	assert_int_equal(symbolize_image(s, image, NULL, address_of(path, " main"), &r), 0);
 	assert_string_equal(r.symbols[0].name, "main");
 	assert_ptr_equal(r.symbols[0].name, r.symbols[0].system_name);
-	/* Nothing is there, now and when it is known already. */
+	/* Address 1 has no symbol, the first time and from the cache. */
 	for (int i = 0; i < 2; i++) {
 		r.n = 99;
 		assert_int_equal(symbolize_image(s, image, NULL, 1, &r), 0);
@@ -110,7 +110,7 @@ static void a_function_s_name_is_read_once(void **state)
 	struct symbol_result r;
 	long idle = -reads(), before, after;
 
-	idle += reads(); /* what the counting itself costs */
+	idle += reads(); /* the reads of reads() itself */
 	assert_int_equal(symbolize_image(s, image, NULL, main_at, &r), 0);
 	before = reads();
 	for (uint64_t i = 1; i < 8; i++) {
@@ -457,10 +457,12 @@ static void jit_frames_come_from_the_perf_map_once_a_window(void **state)
 	symbolizer_trim(s);
 	assert_int_equal(symbolize_jit(s, 9, start, 0x2004, &r), 0);
 	assert_string_equal(r.symbols[0].name, "second");
-	/* The map is that of who has the pid now, and tells nothing of another. */
+	/*
+	 * The map belongs to the pid's present owner: another process with that pid gets no name.
+	 */
 	assert_int_equal(symbolize_jit(s, 9, start + KILN_TICK_NS, 0x2004, &r), 0);
 	assert_int_equal(r.n, 0);
-	/* What nobody asks for goes. */
+	/* Maps that are not used are freed. */
 	assert_int_equal(sh("rm '%s'", in_scratch("proc/9/root/tmp/perf-1.map")), 0);
 	for (int i = 0; i < 40; i++)
 		symbolizer_trim(s);
@@ -529,7 +531,7 @@ static void node_s_functions_are_found_in_its_map(void **state)
 /* ---- caps -------------------------------------------------------------------------------------
  */
 
-/* A checksum of what all of an image's functions are named. */
+/* A checksum of the names of all addresses in .text that are STEP bytes apart. */
 static uint64_t name_all(struct symbolizer *s, struct image *image, size_t step, size_t *ret_n)
 {
 	const struct image_section *text = image_section(image, ".text");
@@ -624,7 +626,7 @@ static void images_that_only_we_hold_are_let_go(void **state)
 	assert_true(symbolizer_bytes(s) < before + 10000);
 }
 
-/* Names lie in the file, so its table holds it open: no longer than anybody else does. */
+/* Names are read from the file, so the table holds it open, but no longer than others do. */
 static void files_that_only_we_hold_are_closed(void **state)
 {
 	static const char *const paths[] = {"/usr/bin/perl", "/lib/x86_64-linux-gnu/libc.so.6",
@@ -666,7 +668,7 @@ static void the_clock_keeps_what_is_asked_for(void **state)
 		line = (struct frame_line){.function = f};
 		assert_int_equal(frame_cache_put(c, 1, a, &line, 1, &frame), 0);
 	}
-	frame_cache_trim(c); /* not over: nothing happens */
+	frame_cache_trim(c); /* below the cap: nothing is evicted */
 	assert_int_equal(frame_cache_count(c), 100);
 	/* One more window: 10 hot addresses, 200 new ones. */
 	for (int window = 0; window < 20; window++) {

@@ -176,7 +176,7 @@ static void without_room_for_the_new_table_it_is_tried_again(void **state)
 	struct world *w = *state;
 	struct unwind_table view;
 
-	/* Each new one needs room of its own while the old ones rest. */
+	/* A new table needs room of its own while the old ones rest. */
 	assert_true(unwind_store_view(w->store, &w->image, &view));
 	assert_true(unwind_table_bytes(&view) * 2 < SLOTS * KILN_SLOT_BYTES);
 	for (int i = 0; i < 40; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This process is the one that is asked for; the kernel is tests/unit/agent/runtime/fake.c. */
+/* The process that is read is this one; the kernel is tests/unit/agent/runtime/fake.c. */
 #include "agent/window/discovery.h"
 
 #include <sys/wait.h>
@@ -18,7 +18,7 @@ static struct {
 		struct kiln_sample record;
 		uint8_t bytes[sizeof(struct kiln_sample) + sizeof(struct kiln_resume)];
 	};
-	struct sideband_mapping late_mapping; /* what `before` tells of, if it has a time */
+	struct sideband_mapping late_mapping; /* reported by `before` if it has a time */
 	unsigned int answers;
 	struct discovery_answer last;
 	char last_name[64];
@@ -111,7 +111,7 @@ static void a_process_is_read_once_and_its_mapset_published(void **state)
 	assert_ptr_equal(discovery_mapset(t.d, &t.record), t.last.mapset);
 }
 
-/* Its mappings are its parent's, and known. */
+/* A fork has its parent's mappings, which are known, so only its identity is asked for. */
 static void who_it_is_can_be_asked_alone(void **state)
 {
 	assert_int_equal(discovery_ask(t.d, &t.record, true), 0);
@@ -131,7 +131,7 @@ static void a_later_owner_of_the_pid_is_not_taken_for_it(void **state)
 	assert_null(t.last.info);
 	assert_int_equal(t.last.info_error, -ESRCH);
 	assert_int_equal(fake.process.mapset, 0);
-	/* And the one that has it now is read when it is sampled. */
+	/* The process that has the pid now is read when it is sampled itself. */
 	t.record.start_time += 5 * KILN_TICK_NS;
 	fake.process.flags = KILN_PROCESS_PENDING;
 	ask(0);
@@ -149,7 +149,7 @@ static void a_program_executed_since_the_sample_is_not_taken_for_it(void **state
 	assert_int_equal(fake.process.mapset, 0);
 }
 
-/* Notes are read before samples are. */
+/* The loop reads notes before samples. */
 static void an_exec_that_is_told_of_before_the_sample_counts_too(void **state)
 {
 	discovery_executed(t.d, t.record.tgid, t.record.time + 1);
@@ -160,7 +160,7 @@ static void an_exec_that_is_told_of_before_the_sample_counts_too(void **state)
 	assert_int_equal(fake.process.mapset, 0);
 }
 
-/* It is another program that maps them; the old one cannot be read any more. */
+/* The new program maps them; the old program's mappings cannot be read any more. */
 static void mappings_after_an_exec_are_not_read_for_the_old_program(void **state)
 {
 	struct sideband_mapping other = {.tgid = t.record.tgid, .inode = 77, .time = 1001};
@@ -176,7 +176,9 @@ static void mappings_after_an_exec_are_not_read_for_the_old_program(void **state
 	assert_false(discovery_busy(t.d));
 }
 
-/* The new program was sampled, so the kernel's entry is its own already. */
+/*
+ * The new program was sampled before the note of its exec is read: its entry in the kernel stays.
+ */
 static void the_exec_is_the_one_of_the_program_before(void **state)
 {
 	assert_int_equal(discovery_ask(t.d, &t.record, false), 0);
@@ -200,7 +202,7 @@ static void mappings_that_change_meanwhile_are_read_again(void **state)
 	t.late_mapping = (struct sideband_mapping){
 	    .tgid = t.record.tgid, .start = 0x1000, .length = 0x1000, .time = UINT64_MAX};
 	ask(0);
-	/* Not for ever: then at the next sample. */
+	/* The reading is repeated a few times; then the next sample asks again. */
 	assert_int_equal(t.answers, 1);
 	assert_in_range(metric_get(M_MAPS_READ_OK) - ok, 2, 10);
 	t.late_mapping.time = 0;
@@ -231,7 +233,7 @@ static void what_finds_no_room_is_given_up_for_a_while(void **state)
 	ask(0);
 	assert_int_equal(t.answers, 1);
 	assert_null(t.last.mapset);
-	/* Who it is is known all the same. */
+	/* The identity is known without mappings. */
 	assert_string_equal(t.last_name, "test_window_discovery");
 	assert_true(is_given_up());
 	ask(-EAGAIN);
@@ -258,14 +260,17 @@ static void an_exchange_is_in_force_from_its_time_on(void **state)
 	assert_null(discovery_mapset(t.d, &t.record));
 	ask(0);
 	assert_int_equal(t.answers, 2);
-	/* By the old one still, and it was wrong by then; the new one holds. */
+	/*
+	 * The record was walked with the old mapset, which was wrong by then; the new one is in
+	 * force.
+	 */
 	assert_false(holds());
 	assert_ptr_equal(discovery_mapset(t.d, &t.record), t.last.mapset);
 	t.record.mapset = t.last.mapset->id;
 	assert_true(holds());
 }
 
-/* No sample asks for it: the second would come when the first is gone. */
+/* Mappings are read without a sample: it could come when the code is exchanged again. */
 static void exchanges_are_read_at_once_and_each_sample_has_what_was_in_force(void **state)
 {
 	struct sideband_mapping other = {.tgid = t.record.tgid, .inode = 77};
@@ -295,7 +300,7 @@ static void exchanges_are_read_at_once_and_each_sample_has_what_was_in_force(voi
 	assert_false(holds());
 }
 
-/* Code that is exchanged without a pause is read as often as its samples want. */
+/* Code that is exchanged all the time is read no more often than its samples ask for. */
 static void exchanges_alone_are_not_read_without_end(void **state)
 {
 	struct sideband_mapping other = {.tgid = t.record.tgid, .inode = 77};
@@ -311,11 +316,11 @@ static void exchanges_alone_are_not_read_without_end(void **state)
 		discovery_mapped(t.d, &other);
 		uv_run(&t.loop, UV_RUN_DEFAULT);
 	}
-	/* One for the sample, one for each 100 ms that this took. */
+	/* One reading for the sample, and one for each 100 ms that the loop took. */
 	assert_in_range(metric_get(M_MAPS_READ_OK) - reads, 2, 50);
 }
 
-/* Another function may lie where one lay, alike but for its name. */
+/* The same file, mapped again at the same place, may hold another function than before. */
 static void a_runtime_that_is_loaded_again_has_its_names_read_again(void **state)
 {
 	const uint64_t words[] = {fake_word(KILN_FRAME_RUNTIME(FAKE_PYTHON), 8), 100};
@@ -337,7 +342,7 @@ static void a_runtime_that_is_loaded_again_has_its_names_read_again(void **state
 	again.start = own->start;
 	again.length = own->end - own->start;
 	again.offset = own->offset;
-	/* The note of what was there when it was read. */
+	/* A note of a mapping that was there when the maps were read. */
 	again.time = m->read_ns;
 	assert_true(discovery_mapped(t.d, &again));
 	assert_int_equal(fake.process.mapset, m->id);
@@ -366,7 +371,7 @@ static void when_notes_were_lost_a_process_is_looked_at_once(void **state)
 	assert_null(discovery_mapset(t.d, &t.record));
 	ask(0);
 	assert_int_equal(t.answers, 2);
-	/* Nothing was mapped: it stays. */
+	/* Nothing was mapped since, so the mapset stays in force. */
 	assert_ptr_equal(t.last.mapset, m);
 	assert_int_equal(fake.process.mapset, m->id);
 	assert_true(holds());
@@ -393,7 +398,7 @@ static void an_exchange_whose_note_was_lost_holds_from_the_loss_on(void **state)
 	assert_true(holds());
 }
 
-/* The process is gone: what it had is all there will be. */
+/* The process is gone, so there is no newer mapset than the one it has. */
 static void a_process_that_cannot_be_looked_at_keeps_its_mapset(void **state)
 {
 	struct mapset *m;
@@ -434,7 +439,7 @@ static uint64_t boot_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
 }
 
-/* The kernel's notes of TGID: it executes this program, now. */
+/* Notes that TGID executes this test's program now. */
 static void note_exec_of(uint32_t tgid)
 {
 	struct sideband_mapping m = {.tgid = tgid, .start = NOTED_AT, .time = monotonic_ns()};
@@ -458,7 +463,7 @@ static void note_exec_of(uint32_t tgid)
 	maps_done(&maps);
 }
 
-/* A sample of a process that has ended since. */
+/* Makes the record one of a process that has ended since. */
 static void sample_of_the_dead(void)
 {
 	pid_t pid = fork();
@@ -477,7 +482,7 @@ static void assert_noted(void)
 	assert_int_equal(t.last.mapset->n, 1);
 	assert_int_equal(t.last.mapset->ranges[0].start, NOTED_AT);
 	assert_non_null(t.last.mapset->ranges[0].image->image);
-	/* Who it was is not known. */
+	/* The identity of the process is not known. */
 	assert_null(t.last.info);
 	assert_int_equal(t.last.info_error, -ESRCH);
 	assert_false(is_given_up());
@@ -493,7 +498,7 @@ static void a_program_that_is_gone_has_what_the_kernel_noted(void **state)
 	assert_ptr_equal(discovery_mapset(t.d, &t.record), t.last.mapset);
 }
 
-/* The process is alive, but runs another program now: what /proc tells is of that one. */
+/* The process is alive but runs another program now, which /proc describes. */
 static void a_program_that_executed_another_has_what_the_kernel_noted(void **state)
 {
 	note_exec_of(t.record.tgid);
@@ -504,7 +509,9 @@ static void a_program_that_executed_another_has_what_the_kernel_noted(void **sta
 	assert_noted();
 }
 
-/* /proc told of that one; the kernel's entry is gone by the time that the note of the exec is read.
+/*
+ * /proc described the new program; the kernel's entry is gone by the time that the note of the exec
+ * is read.
  */
 static void a_program_that_executed_another_and_ended_is_not_taken_for_it(void **state)
 {
@@ -518,7 +525,7 @@ static void a_program_that_executed_another_and_ended_is_not_taken_for_it(void *
 	assert_null(t.last.info);
 }
 
-/* Its pid may be another program's by now. */
+/* The pid may belong to another program by now, so its memory is not read. */
 static void of_a_program_that_is_gone_no_runtime_is_read(void **state)
 {
 	fake_probe(1);
@@ -550,16 +557,16 @@ static void a_fork_that_is_gone_has_what_its_parent_had(void **state)
 	t.record.time = monotonic_ns();
 	t.record.dump_len = 1;
 	ask(0);
-	/* Not known to have executed nothing since. */
+	/* The parent may have executed another program since, so its mappings are not taken. */
 	assert_null(t.last.mapset);
 	t.answers = 0;
 	resume->forked = 1;
-	t.record.exec_id++; /* another program, which is not waited for */
+	t.record.exec_id++; /* another program: it was not tried before */
 	ask(0);
 	assert_noted();
 }
 
-/* A sample of a fork of this process that has ended since. */
+/* Makes the record one of a fork of this process that has ended since. */
 static void sample_of_a_dead_fork(void)
 {
 	struct kiln_resume *resume = (struct kiln_resume *)t.record.words;
@@ -604,7 +611,7 @@ static void a_later_owner_of_the_parents_pid_is_not_taken_for_it(void **state)
 	assert_null(t.last.mapset);
 }
 
-/* The exec was of whoever had the pid before. */
+/* The exec was that of an earlier process with the pid. */
 static void a_fork_has_nothing_of_an_earlier_owner_of_its_pid(void **state)
 {
 	sample_of_the_dead();

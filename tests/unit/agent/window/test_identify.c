@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which samples leave the node, window after window, as pods and policies come to be known. */
+/* Which samples leave the node, window by window, as pods and policies become known. */
 #include "agent/window/identify.h"
 
 #include "lib/metrics.h"
@@ -89,7 +89,7 @@ static void sample(struct process *process, uint32_t policy)
 			 0);
 }
 
-/* Closes the window; how many samples of it leave the node. */
+/* Closes the window; returns how many of its samples leave the node. */
 static int64_t exported(bool last)
 {
 	struct window *w = current(), *next = &windows[(number + 1) % 2];
@@ -116,7 +116,7 @@ static void tell_pod(bool enabled)
 	pods.policies[0] = (struct pod_policy){.id = 1, .enabled = enabled, .hz = 20};
 	pods.n_policies = 1;
 	if (!pods.n_pods)
-		pods.pods[0].refs = 1; /* the table's own */
+		pods.pods[0].refs = 1; /* the reference of the table */
 	pods.pods[0].pod =
 	    (struct pod_entry){.uid = UID, .config_hash = "", .ns = "n", .name = "p", .policy = 1};
 	pods.n_pods = 1;
@@ -172,7 +172,7 @@ static void dropped_at_the_end(void **state)
 	assert_int_equal(exported(true), 0);
 }
 
-/* Its policy had no room in the table, or was refused. */
+/* The table of policies has no room for the pod's policy, or it was refused. */
 static void a_pod_without_its_policy_is_not_exported(void **state)
 {
 	tell_default(true);
@@ -184,7 +184,7 @@ static void a_pod_without_its_policy_is_not_exported(void **state)
 		assert_int_equal(exported(false), 0);
 }
 
-/* A fresh node: no snapshot, and the operator has not been heard. */
+/* A fresh node: no snapshot on disk, and no message from the operator yet. */
 static void the_node_itself_waits_for_the_default(void **state)
 {
 	sample(&outside, POLICY_OWN);
@@ -202,7 +202,10 @@ static void the_default_may_be_off(void **state)
 	tell_default(true);
 	sample(&outside, fallback);
 	tell_default(false);
-	/* One was taken before any word, the other under a policy that allowed it. */
+	/*
+	 * One sample was taken before the default was known, the other under a default that allowed
+	 * it.
+	 */
 	assert_int_equal(exported(false), 1);
 }
 
@@ -222,7 +225,7 @@ static void when_unknown_default_exports_everything(void **state)
 	policies_export_untold(p);
 	sample(&outside, POLICY_OWN);
 	sample(&in_pod, POLICY_OWN);
-	/* One window for its name, as ever. */
+	/* The pod's sample waits one window for the pod's name, as always. */
 	assert_int_equal(exported(false), 1);
 	assert_int_equal(exported(false), 1);
 }
@@ -244,7 +247,7 @@ static void without_an_operator_everything_is_exported(void **state)
 	assert_int_equal(exported(false), 2);
 }
 
-/* It is gone, and its cgroup is one that nobody told of: it may have been in a pod that is off. */
+/* The process is gone and its cgroup is unknown: it may have been in a pod that is not profiled. */
 static void who_is_gone_is_nowhere_until_its_cgroup_is_told(void **state)
 {
 	struct process gone = {.key = {.cgroup = 77}, .unplaced = true};
@@ -256,7 +259,7 @@ static void who_is_gone_is_nowhere_until_its_cgroup_is_told(void **state)
 	assert_int_equal(exported(false), 0);
 	policies_cgroup_made(p, 77, "/system.slice/cron.service");
 	assert_int_equal(exported(false), 1);
-	/* Nobody ever told. */
+	/* A cgroup that stays unknown. */
 	gone = (struct process){.key = {.cgroup = 78}, .unplaced = true};
 	sample(&gone, fallback);
 	for (int i = 0; i < 6; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From the window to the formats: the total of each output is what the samples stood for, when
- * rates changed in the middle of a window, and for other origins than the CPU clock.
+ * From the window to the output formats: the total of each format is the sum of the samples'
+ * weights, with rates that change within a window, and with other origins than the CPU clock.
  */
 #include <zlib.h>
 
@@ -80,7 +80,7 @@ static void add(enum kiln_origin origin, uint64_t value, uint64_t period, unsign
 		assert_int_equal(window_add(&t.window, &s), 0);
 }
 
-/* 3 samples at 20 Hz, 7 at 97 Hz, one of two periods. */
+/* 3 samples at 20 Hz, 7 at 97 Hz, and one at 97 Hz that stands for two periods. */
 static void add_two_rates(void)
 {
 	add(KILN_ORIGIN_CPU, SLOW, SLOW, 3);
@@ -113,7 +113,7 @@ static Pprof__Profile *pprof(const struct batch *b)
 	return p;
 }
 
-/* The sum of the column TYPE in UNIT; -1: there is none. */
+/* The sum of the column TYPE with UNIT; -1: no such column. */
 static int64_t pprof_total(const Pprof__Profile *p, const char *type, const char *unit)
 {
 	int64_t sum = 0;
@@ -131,7 +131,7 @@ static int64_t pprof_total(const Pprof__Profile *p, const char *type, const char
 	return -1;
 }
 
-/* Sums values times period of the profiles of TYPE, or the values where there is no period. */
+/* The sum of values times period over the profiles of TYPE; without a period, of the values. */
 static int64_t otlp_total(const char *type, const char *unit)
 {
 	const struct otlp_options options = {.generation = OTLP_G6};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What two stacks have in common, against trying every pair of places. */
+/* The outer frames that two stacks share, against a search that tries every pair of places. */
 #include "agent/window/outer_frames.h"
 #include "tests/support/test.h"
 
@@ -33,7 +33,7 @@ static uint32_t make(uint64_t *words, uint32_t n)
 	return n;
 }
 
-/* The number of frames from word AT on, or -1: none begins there. */
+/* The number of frames from word AT to the end; -1: no frame begins at AT. */
 static int frames_from(const uint64_t *words, uint32_t n, uint32_t at)
 {
 	int frames = 0;

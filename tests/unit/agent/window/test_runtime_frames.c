@@ -81,7 +81,7 @@ static void name(void)
 	assert_int_equal(naming_build(t.naming, &t.window, 0, 1000, &t.batch), 0);
 }
 
-/* Function LINE of frame I of the only stack. */
+/* Line LINE of frame I of the only stack, as its function. */
 static const struct batch_function *function(uint32_t i, uint32_t line)
 {
 	const struct batch_location *l =
@@ -126,7 +126,7 @@ static void frames_have_their_type_and_all_inlined_lines(void **state)
 	assert_int_equal(location(3)->type, FRAME_NATIVE);
 }
 
-/* A second word may look like any first one. */
+/* A second word may have the bits of any first word. */
 static void second_words_are_never_taken_for_frames(void **state)
 {
 	const uint64_t words[] = {fake_word(KILN_FRAME_RUNTIME(FAKE_PYTHON), 8),
@@ -160,8 +160,8 @@ static void outer_frames_that_were_named_before_have_the_same_names(void **state
 	const uint64_t py = fake_word(KILN_FRAME_RUNTIME(FAKE_PYTHON), 8);
 	const uint64_t v8 = fake_word(KILN_FRAME_RUNTIME(FAKE_V8), 8);
 	const uint64_t first[] = {py, 100, py, 200, v8, 300},
-		       deeper[] = {v8, 400, py, 500, py, 200, v8, 300}, /* its outer two */
-	    other[] = {py, 600, v8, 300};				/* its outermost */
+		       deeper[] = {v8, 400, py, 500, py, 200, v8, 300}, /* outer two of `first` */
+	    other[] = {py, 600, v8, 300};				/* outermost of `first` */
 
 	sample(first, ARRAY_SIZE(first));
 	sample(deeper, ARRAY_SIZE(deeper));
@@ -219,7 +219,7 @@ static void a_frame_without_a_name_says_so_and_is_counted(void **state)
 	assert_int_equal(metric_get(M_RUNTIME_NAMES_FAILED), before + 1);
 }
 
-/* What a process frees and makes again is there at another time. */
+/* Freed memory may be valid again later, so a later sample tries again. */
 static void a_name_that_was_not_there_is_looked_for_with_a_later_sample(void **state)
 {
 	const uint64_t words[] = {fake_word(KILN_FRAME_RUNTIME(FAKE_PYTHON), 8), 101};
@@ -233,7 +233,10 @@ static void a_name_that_was_not_there_is_looked_for_with_a_later_sample(void **s
 	}
 }
 
-/* What one drain may not read is read by the next, and at the window's end at the latest. */
+/*
+ * A drain names a limited number of frames; the next one goes on, at the latest at the window's
+ * end.
+ */
 static void many_new_frames_at_once_all_get_names(void **state)
 {
 	enum { PER_STACK = 500, STACKS = 5, WORDS = 2 * PER_STACK };
@@ -260,7 +263,7 @@ static void many_new_frames_at_once_all_get_names(void **state)
 	assert_int_equal(unnamed, 0);
 }
 
-/* Its stack is known, so nobody looks at it as a new one; its names must be there all the same. */
+/* The stack is known, so it is not treated as a new one, but its names must be read again. */
 static void a_stack_that_comes_again_after_its_names_went_is_read_again(void **state)
 {
 	const uint64_t words[] = {fake_word(KILN_FRAME_RUNTIME(FAKE_PYTHON), 8), 100};

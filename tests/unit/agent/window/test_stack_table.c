@@ -39,7 +39,7 @@ static void any_difference_makes_another(void **state)
 	    stack_table_get(t, OWNER, NULL, KILN_END_ROOT, words, 2, words + 2, 4, 1, &s), 0);
 	assert_int_equal(
 	    stack_table_get(t, OWNER, &m, KILN_END_DEPTH, words, 2, words + 2, 4, 1, &s), 0);
-	/* The same words, another border between kernel and user. */
+	/* The same words, divided differently into kernel and user frames. */
 	assert_int_equal(
 	    stack_table_get(t, OWNER, &m, KILN_END_ROOT, words, 3, words + 3, 3, 1, &s), 0);
 	assert_int_equal(
@@ -175,11 +175,11 @@ static void who_fills_the_table_loses_frames_and_nobody_a_sample(void **state)
 	assert_int_equal(by_words[20], MANY * 6 / 8);
 	assert_int_equal(by_words[4], MANY / 8);
 	assert_int_equal(by_words[0], 10 * MANY - MANY * 7 / 8);
-	/* The last eighth is there for the others. */
+	/* The last eighth of the table is left to other owners. */
 	for (uint64_t i = 0; i < MANY / 8 - 1; i++)
 		assert_int_equal(add(t, QUIET, &other, i, 1)->key.n_user, 20);
 	assert_int_equal(stack_table_count(t), MANY);
-	/* In a table that is full nobody gets more than the stack without frames. */
+	/* In a full table a new stack has no frames, whoever owns it. */
 	s = add(t, QUIET, &other, MANY, 1);
 	assert_int_equal(s->key.n_user, 0);
 	assert_null(s->mapset);

@@ -116,7 +116,7 @@ static void what_waits_is_bounded(void **state)
 		n++;
 	assert_int_equal(n, WAITING_MAX);
 	free_all(waiting_take(&room, table));
-	/* Of long ones only the lower part once half of the room is taken. */
+	/* Once half of the room is in use, only the lower part of a long dump is kept. */
 	for (n = 0; n <= WAITING_MAX && add(&room, other_table, n, KILN_DUMP_MAX, &p, &m); n++)
 		;
 	assert_in_range(room.bytes, WAITING_BYTES_MAX / 2, WAITING_BYTES_MAX);

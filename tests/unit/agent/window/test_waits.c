@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The draw's arithmetic, and waits from their samples and ends to a window's counts. */
+/* The arithmetic of the draw, and from samples and ends of waits to the counts of a window. */
 #include "agent/window/wait_cause.h"
 #include "agent/window/waits.h"
 #include "tests/support/test.h"
@@ -75,11 +75,11 @@ static void a_wait_weighs_its_time_by_its_chance(void **state)
 	assert_int_equal(waits_weigh(1000, KILN_OFF_CPU_CERTAIN / 2), 2000);
 	assert_int_equal(waits_weigh(1000, KILN_OFF_CPU_LEAST), 1024000);
 	assert_int_equal(waits_weigh(1000, 0), 0);
-	/* A day with the least chance that there is. */
+	/* A day with the smallest chance: the weight does not overflow. */
 	assert_true(waits_weigh(86400000000000ULL, 1) == UINT64_MAX);
 }
 
-/* The estimate is right on average whatever the chances are: here each is a power of two. */
+/* On average the estimate is right for any chances; here they are powers of two. */
 static void the_estimate_has_no_bias(void **state)
 {
 	uint32_t random = 2463534242;
@@ -113,7 +113,7 @@ static void an_end_that_comes_first_is_kept(void **state)
 	end(7, 1000, 50);
 	begin(7, 1000, KILN_OFF_CPU_CERTAIN);
 	assert_int_equal(sum(7), 50);
-	/* For two windows. */
+	/* An end without its beginning is kept for two windows. */
 	end(8, 1000, 50);
 	credit(2000, no);
 	credit(3000, no);
@@ -121,7 +121,7 @@ static void an_end_that_comes_first_is_kept(void **state)
 	assert_int_equal(sum(8), 0);
 }
 
-/* Every window has its part, each ns once; a chance below 1 stands for nothing else then. */
+/* Each window counts its part of the wait, each ns once; the chance does not multiply it then. */
 static void who_never_wakes_is_counted_in_each_window(void **state)
 {
 	begin(7, 1000, KILN_OFF_CPU_CERTAIN / 8);
@@ -179,7 +179,7 @@ static void a_threads_sum_becomes_what_is_due(void **state)
 {
 	assert_int_equal(calibrate(1000, 900), 900);
 	assert_int_equal(calibrate(1000, 1900), 1900);
-	/* By a factor of two at most. */
+	/* The correction is a factor of two at most. */
 	assert_int_equal(calibrate(1000, 5000), 2000);
 	assert_int_equal(calibrate(1000, 10), 500);
 	assert_int_equal(calibrate(1000, -100), 500);

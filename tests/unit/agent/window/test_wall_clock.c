@@ -3,7 +3,7 @@
 #include "tests/support/test.h"
 
 static struct {
-	uint64_t monotonic, distance, step; /* step: passes with each reading */
+	uint64_t monotonic, distance, step; /* step: how far the clocks advance at each reading */
 	int interrupted;		    /* readings that take a second */
 } machine;
 
@@ -27,7 +27,7 @@ static void times_follow_a_clock_that_is_set(void **state)
 	machine.distance = 1760000000ULL * 1000000000;
 	wall_clock_read(&c);
 	assert_int_equal(wall_clock_unix_ns(&c, 7000), machine.distance + 7000);
-	/* Back by an hour; then suspended for a day. */
+	/* The wall clock is set back by an hour; then the machine is suspended for a day. */
 	machine.distance -= 3600ULL * 1000000000;
 	wall_clock_read(&c);
 	assert_int_equal(wall_clock_unix_ns(&c, 7000), machine.distance + 7000);

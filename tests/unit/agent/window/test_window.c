@@ -65,7 +65,7 @@ static void all_that_makes_samples_different_is_counted_apart(void **state)
 	window_done(&w);
 }
 
-/* When a timer became slower than its policy, or time was left over. */
+/* A timer became slower than the policy's rate, or the CPU had time saved up. */
 static void a_sample_of_several_periods_counts_as_many(void **state)
 {
 	struct window_sample s = base;
@@ -103,7 +103,7 @@ static void a_value_that_is_no_multiple_of_its_period_is_refused(void **state)
 	window_done(&w);
 }
 
-/* What stands behind the end of a thread's name is not part of it. */
+/* Bytes behind the NUL of a thread's name are not compared. */
 static void bytes_after_the_name_do_not_matter(void **state)
 {
 	char a[KILN_COMM_LEN] = "x\0aaaa", b[KILN_COMM_LEN] = "x\0bbbb";
@@ -120,7 +120,8 @@ static void bytes_after_the_name_do_not_matter(void **state)
 	window_done(&w);
 }
 
-/* It may be known only after the thread's first samples; they are counted together all the same. */
+/* The runtime's name may be known only after the thread's first samples: they must be one count
+ * all the same. */
 static void a_thread_has_the_name_that_its_runtime_gave_it(void **state)
 {
 	struct window_sample s = base;
@@ -192,7 +193,7 @@ static enum window_fate drops(struct count *c, void *arg)
 	return WINDOW_DROP;
 }
 
-/* A stack remembers where it was counted last; that must not be where it no longer is. */
+/* A stack remembers the count that it was added to last; a dropped count must not be used again. */
 static void what_was_dropped_is_counted_anew(void **state)
 {
 	struct window w, next;

@@ -157,7 +157,7 @@ static void stop(void *user)
 	uv_close((uv_handle_t *)&f.turns, NULL);
 }
 
-/* No client here is so slow that it loses its time, however busy the machine is. */
+/* Timeouts so long that no client is cut off, however busy the machine is. */
 static int setup(void **state)
 {
 	memset(&f, 0, sizeof(f));
@@ -168,7 +168,7 @@ static int setup(void **state)
 
 enum { IMPATIENT_S = 2 };
 
-/* For the tests in which time runs out. */
+/* For tests of timeouts. */
 static int setup_impatient(void **state)
 {
 	memset(&f, 0, sizeof(f));
@@ -763,9 +763,9 @@ static void connections_are_capped_and_the_slots_come_back(void **state)
 	for (int i = 0; i < CLIENTS; i++)
 		fds[i] = client_connect(f.port);
 	assert_true(wait_for_connections(64));
-	usleep(100000); /* time in which it could take more */
+	usleep(100000); /* time to accept more than the limit */
 	loop_thread_call(f.thread, get_connections, &n);
-	assert_in_range(n, 63, 64); /* on a slow machine one is just giving way to the next */
+	assert_in_range(n, 63, 64); /* one may be closed before the next is accepted */
 	for (int i = 0; i < CLIENTS; i++)
 		close(fds[i]);
 	expect_text("/hello", 200, "hello world\n");
@@ -782,7 +782,7 @@ static void a_request_need_not_wait_for_idle_connections(void **state)
 		fds[i] = client_connect(f.port);
 	assert_true(wait_for_connections(IDLE));
 	expect_text("/hello", 200, "hello world\n");
-	/* One gave way; the others have not had to wait for the end of their time. */
+	/* One idle connection was closed for the request; the others stay until their timeout. */
 	loop_thread_call(f.thread, get_connections, &n);
 	assert_in_range(n, IDLE - 2, IDLE);
 	for (int i = 0; i < IDLE; i++)

@@ -57,7 +57,10 @@ static int teardown(void **unused)
 	return 0;
 }
 
-/* What is built of the pod once and of its container, which comes first, says the same. */
+/*
+ * The attributes that are built once for the pod and those of its container, which come first, must
+ * be the same as those built at once.
+ */
 static void check_parts(void)
 {
 	static struct identity whole, part;
@@ -157,7 +160,7 @@ static void owners(void **unused)
 	} table[] = {
 	    {"ReplicaSet", "web-7d9c6b5f4d", "7d9c6b5f4d", NULL, NULL, "k8s.deployment.name", "web",
 	     "k8s.replicaset.name", "web-7d9c6b5f4d", "web"},
-	    /* Made by hand: no label, or not the name that a Deployment gives. */
+	    /* Made by hand: no label, or a name that no Deployment gives. */
 	    {"ReplicaSet", "web-7d9c6b5f4d", NULL, NULL, NULL, "k8s.deployment.name", NULL,
 	     "k8s.replicaset.name", "web-7d9c6b5f4d", "web-7d9c6b5f4d"},
 	    {"ReplicaSet", "web", "7d9c6b5f4d", NULL, NULL, "k8s.deployment.name", NULL,
@@ -170,7 +173,7 @@ static void owners(void **unused)
 	    /* Short hashes, and names that end like a hash. */
 	    {"ReplicaSet", "web-5bbf-x1", "x1", NULL, NULL, "k8s.deployment.name", "web-5bbf", NULL,
 	     NULL, "web-5bbf"},
-	    /* What is known of the replica set says more than its name. */
+	    /* A known owner of the ReplicaSet counts more than the ReplicaSet's name. */
 	    {"ReplicaSet", "cut-name-7d9c6b5f4d", "7d9c6b5f4d", "Deployment", "whole-name",
 	     "k8s.deployment.name", "whole-name", "k8s.deployment.uid", "above-uid", "whole-name"},
 	    {"ReplicaSet", "web-7d9c6b5f4d", "7d9c6b5f4d", "", "", "k8s.deployment.name", NULL,

@@ -83,7 +83,7 @@ static void the_cap_is_kept_and_counted(void **unused)
 	assert_in_range(n, 180, 262);
 	assert_true(intern_bytes(in) <= 256 << 10);
 	assert_int_equal(intern_refused(in), 1);
-	/* What is known still is, and room that is given back serves again. */
+	/* Strings that are in stay valid, and freed room is used again. */
 	intern_unref(in, first);
 	assert_int_equal(intern_get(in, text, sizeof(text), &s), 0);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The pod store one rule at a time: what is kept, what is told, and input that means harm. */
+/* The pod store, one rule a test: what is kept, what is reported, and malicious input. */
 #include "lib/base.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -170,10 +170,10 @@ static void restarted_containers_keep_one_former_id(void **unused)
 	id_of(0xaa, id);
 	assert_non_null(pod_store_find_container(store, id, &container));
 	assert_int_equal(container, 1);
-	view.containers[1].image = text("image:2"); /* the set of containers is another one */
+	view.containers[1].image = text("image:2"); /* the images are another set now */
 	put();
 	assert_non_null(pod_store_find_container(store, id, NULL));
-	view.containers[1].id = text(NULL); /* the kubelet does not tell for a while */
+	view.containers[1].id = text(NULL); /* the kubelet does not report it for a while */
 	put();
 	id_of(0xbb, id);
 	assert_non_null(pod_store_find_container(store, id, &container));
@@ -183,7 +183,7 @@ static void restarted_containers_keep_one_former_id(void **unused)
 	assert_non_null(pod_store_find_container(store, id, NULL));
 	id_of(0xaa, id);
 	assert_null(pod_store_find_container(store, id, NULL));
-	/* A container may be added before it: an ephemeral one, or a reordered list. */
+	/* A container may be inserted before it: an ephemeral one, or in a reordered list. */
 	view.containers[2] = view.containers[1];
 	view.containers[1] = (struct container_view){
 	    .type = CONTAINER_EPHEMERAL, .name = text("debug"), .id = text(ID("dd"))};
@@ -226,7 +226,7 @@ static void another_pod_of_the_same_name_is_another_pod(void **unused)
 	assert_int_equal(told, 3); /* new, gone, new */
 	id_of(0xaa, id);
 	assert_null(pod_store_find_container(store, id, NULL));
-	/* The end of the first one comes late. */
+	/* The deletion of the first pod comes late. */
 	view.meta.uid = text(UID("01"));
 	assert_int_equal(pod_store_remove_view(store, &view.meta), 0);
 	assert_int_equal(pod_store_count(store), 1);
@@ -299,7 +299,7 @@ static void pods_beyond_the_cap_are_counted(void **unused)
 	assert_int_equal(pod_store_count(store), 3);
 	assert_int_equal(stats().beyond_max, 2);
 	assert_int_equal(pod_store_dropped(store), 2);
-	/* Those that are in are still served, and room that is made is used. */
+	/* Pods in the store can still change, and freed room is used. */
 	view_pod(&view, "shop", "web-1", UID("01"), "n2");
 	put();
 	assert_string_equal(get("shop", "web-1")->node, "n2");
@@ -336,7 +336,10 @@ static void without_room_for_strings_a_pod_is_forgotten(void **unused)
 		before = told;
 		put();
 	}
-	/* As it was it might be profiled by what it says no more. */
+	/*
+	 * The old version must not stay either: it might be profiled by labels that the pod has no
+	 * more.
+	 */
 	assert_int_equal(stats().no_room, 1);
 	assert_int_equal(pod_store_count(store), 0);
 	assert_int_equal(told, before + 1);
@@ -570,7 +573,7 @@ static void addresses_come_back_as_they_were(void **unused)
 	}
 }
 
-/* The neighbours of the digits in ASCII, and what masks could take for one. */
+/* Neighbours of the hexadecimal digits in ASCII, and bytes that bit masks could take for digits. */
 static void what_is_no_digit_makes_no_container_id(void **unused)
 {
 	static const char bad[] = "/:@G`g\x10\x01\x7f\xb0\xe1 ";
@@ -585,7 +588,7 @@ static void what_is_no_digit_makes_no_container_id(void **unused)
 	put();
 	assert_memory_equal(get("shop", "web")->containers[0].id, digits, sizeof(digits));
 	for (size_t at = 8; id[at]; at++)
-		for (size_t i = 0; i < sizeof(bad); i++) { /* its NUL too */
+		for (size_t i = 0; i < sizeof(bad); i++) { /* the NUL of BAD too */
 			char digit = id[at];
 
 			id[at] = bad[i];
@@ -610,7 +613,7 @@ static void static_pods_are_found_by_their_config_hash(void **unused)
 	memset(hash, 0xab, sizeof(hash));
 	assert_ptr_equal(pod_store_find_uid(store, hash),
 			 pod_store_find(store, "kube-system", "etcd-n1"));
-	/* A pod that has it for its uid comes before one that says so. */
+	/* A pod with that uid is preferred to one with that config hash. */
 	view_pod(&view, "shop", "real", "abababab-abab-abab-abab-abababababab", "n1");
 	put();
 	assert_ptr_equal(pod_store_find_uid(store, hash), pod_store_find(store, "shop", "real"));
@@ -636,7 +639,7 @@ static void one_container_id_in_two_pods(void **unused)
 	put();
 	assert_ptr_equal(pod_store_find_container(store, id, NULL),
 			 pod_store_find(store, "shop", "old"));
-	/* Who goes does not take the other's entry along. */
+	/* Removing a pod must not remove the index entry of another one. */
 	assert_int_equal(pod_store_remove_view(store, &view.meta), 0);
 	assert_ptr_equal(pod_store_find_container(store, id, NULL),
 			 pod_store_find(store, "shop", "old"));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The pod store against a naive model: random puts, removals and relists of pods that share names,
- * nodes, uids and container ids; after each step the store must say what the model says, what was
- * told must add up to the same world, and at the end no string may be left.
+ * nodes, uids and container ids. After each step the store must answer as the model does, the
+ * reported changes must add up to the same state, and at the end no string may be left.
  */
 #include "lib/base.h"
 #include <setjmp.h>
@@ -282,7 +282,7 @@ static void check_pod(struct fixture *f, uint32_t ns, uint32_t name)
 	}
 }
 
-/* Whether (NS, NAME) may be the answer for a container id, and how good it is: current first. */
+/* The rank of P as the pod of container id ID: current ids before former ones; 0: not its id. */
 static int rank_id(const struct model_pod *p, uint32_t id)
 {
 	int rank = 0;

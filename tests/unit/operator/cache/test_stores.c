@@ -178,7 +178,10 @@ static void json_objects_are_kept_whole(void **unused)
 	assert_int_equal(put_json(store, "{\"metadata\":{\"name\":\"third\"},\"hz\":1}", 2), 0);
 	assert_int_equal(json_store_refused(store), 1);
 	assert_int_equal(json_store_count(store), 2);
-	/* The list did not have shop/a: now there is room for the third. */
+	/*
+	 * The list does not have shop/a, so there is room for the third object: another list is
+	 * asked for.
+	 */
 	assert_int_equal(json_store_replaced(store, 2), -ESTALE);
 	assert_string_equal(json_told.name, "shop/a");
 	assert_false(json_told.there);
@@ -227,7 +230,7 @@ static int remove_named(struct json_store *store, const char *ns, const char *na
 	return json_store_remove(store, &item);
 }
 
-/* The fact: 128 objects with 256 KiB of annotations took the room of all namespaces. */
+/* Annotations do not count: 150 objects with 256 KiB each stay within the namespace's quota. */
 static void annotations_take_no_room(void **unused)
 {
 	const struct json_store_options options = {
@@ -270,10 +273,10 @@ static void a_namespace_has_a_quota(void **unused)
 	assert_string_equal(quota_told.ns, "evil");
 	assert_true(quota_told.over);
 	assert_int_equal(json_store_refused(store), 2);
-	/* Nobody else feels it. */
+	/* Other namespaces are not affected. */
 	assert_int_equal(put_sized(store, "shop", "a", 30 << 10, true, 1), 0);
 	assert_int_equal(remove_named(store, "shop", "a"), 0);
-	/* Without d, which did not fit, a, b and c still do not; with a smaller a they do. */
+	/* Without d, a, b and c still exceed the quota; with a smaller a they fit. */
 	assert_int_equal(remove_named(store, "evil", "d"), 0);
 	assert_int_equal(put_sized(store, "evil", "a", 30 << 10, true, 2), 0);
 	assert_int_equal(put_sized(store, "evil", "b", 30 << 10, true, 2), 0);
@@ -288,7 +291,7 @@ static void a_namespace_has_a_quota(void **unused)
 	assert_int_equal(quota_told.calls, 2);
 	assert_false(quota_told.over);
 	assert_int_equal(remove_named(store, "evil", "a"), 0);
-	/* By number. */
+	/* The limit of the number of objects. */
 	assert_int_equal(put_sized(store, "evil", "a", 1, true, 3), 0);
 	assert_int_equal(put_sized(store, "evil", "d", 1, true, 3), 0);
 	assert_true(quota_told.over);
@@ -301,8 +304,11 @@ static const char *status_of(const struct json_store *store, const char *ns, con
 	return cJSON_GetStringValue(cJSON_GetObjectItem(object, "status"));
 }
 
-/* It is ours: what we say of its configs must neither close a namespace nor be said again and
- * again, because the version of which it is said has no room. */
+/*
+ * The status is written by the operator. It must not use up a namespace's quota, and it must be
+ * stored even if the version that it belongs to has no room: otherwise it would be written again
+ * and again.
+ */
 static void a_status_takes_no_room(void **unused)
 {
 	enum { LEN = 60 << 10 };
@@ -423,16 +429,19 @@ static void what_goes_unseen_is_forgotten(void **unused)
 		assert_int_equal(put_sized(store, "evil", name, 1, true, 1), 0);
 	}
 	assert_true(json_store_left_out(store, "evil", "c3", &generation));
-	/* Of four that are two too many one goes: still one too many. */
+	/* Two of the four objects are over the quota; after one was removed, one still is. */
 	assert_int_equal(remove_named(store, "evil", "c3"), 0);
 	assert_int_equal(remove_named(store, "evil", "c0"), -ESTALE);
 	told = 0;
 	assert_int_equal(put_sized(store, "evil", "c1", 1, true, 2), 0);
 	assert_int_equal(json_store_replaced(store, 2), 0);
-	assert_int_equal(told, 0); /* nobody had heard of c2 */
+	assert_int_equal(told, 0); /* c2 was never reported as stored */
 	assert_false(json_store_left_out(store, "evil", "c2", &generation));
 	assert_false(quota_told.over);
-	/* Of more than are known by name any may have been the one too many. */
+	/*
+	 * Once more are over the quota than are known by name, any deleted one may have been one of
+	 * them.
+	 */
 	for (int i = 2; i < 7; i++) {
 		(void)snprintf(name, sizeof(name), "c%d", i);
 		assert_int_equal(put_sized(store, "evil", name, 1, true, 3), 0);
@@ -442,7 +451,7 @@ static void what_goes_unseen_is_forgotten(void **unused)
 	assert_int_equal(remove_named(store, "evil", "c6"), -ESTALE);
 }
 
-/* Objects that were deleted while no watch was open still take room when the next list comes. */
+/* Objects that were deleted without an open watch still take room when the next list arrives. */
 static void room_of_what_a_list_does_not_have_any_more_heals(void **unused)
 {
 	const struct json_store_options options = {
@@ -476,7 +485,7 @@ static void room_of_what_a_list_does_not_have_any_more_heals(void **unused)
 	assert_int_equal(json_store_count(store), 2);
 }
 
-/* Nobody is over his own quota, and all of them together are over the store's. */
+/* No namespace is over its quota, but together they are over the store's. */
 static void room_that_another_gives_back_heals(void **unused)
 {
 	const struct json_store_options options = {.max_objects = 2, .lean = true, .over = on_over};
@@ -615,14 +624,14 @@ static void services_of_a_pod(void **unused)
 	expect_services(index, "shop", 1, "all web ");
 	expect_services(index, "shop", 2, "web ");
 	expect_services(index, "shop", 3, "");
-	/* Another namespace cannot name a service for these pods, however often it tries. */
+	/* A service in another namespace does not change the services of these pods. */
 	endpoint_slice("evil", "x", "stolen");
 	endpoint(UID("01"));
 	assert_int_equal(service_index_put_view(index, &slices, 1), 0);
 	expect_services(index, "shop", 1, "all web ");
 	expect_services(index, "evil", 1, "stolen ");
 	n_uid_told = 0;
-	/* Endpoints come and go: only they are told. */
+	/* Only the endpoints that came or went are reported. */
 	endpoint_slice("shop", "web-abc", "web");
 	endpoint(UID("03"));
 	endpoint(UID("01"));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A door on 127.0.0.1, clients of it that block (with a time limit), and the sockets that it joins
- * to the server.
+ * A door on 127.0.0.1, blocking clients of it (with a time limit), and the sockets by which it
+ * joins them to the server.
  */
 #pragma once
 
@@ -20,21 +20,21 @@ struct door_rig {
 	struct stream_tls tls;
 	struct door *door;
 	pthread_mutex_t lock;
-	int joined[RIG_JOINED_MAX]; /* the server's ends, which block; in order */
+	int joined[RIG_JOINED_MAX]; /* the server's ends, blocking, in order */
 	size_t n_joined;
 };
 
-/* LIMITS may be NULL; what is zero in it is ample. */
+/* LIMITS: 0 for a limit that the test does not need; may be NULL. */
 void rig_init(struct door_rig *rig, const struct door_limits *limits);
 void rig_done(struct door_rig *rig);
 struct door_stats rig_stats(struct door_rig *rig);
-/* Until the COUNT of stats at OFFSET is VALUE. */
+/* Waits until the counter at OFFSET of the stats is VALUE. */
 void rig_until_at(struct door_rig *rig, size_t offset, uint64_t value);
 #define rig_until(rig, field, value)	 rig_until_at(rig, offsetof(struct door_stats, field), value)
 #define rig_until_ended(rig, why, value) rig_until(rig, ended[DOOR_END_##why], value)
-/* The server's end of the Nth connection that was joined, when it is. */
+/* Waits for the Nth joined connection; returns the server's end. */
 int rig_joined(struct door_rig *rig, size_t n);
-/* What the server says of it. */
+/* Reports the server's judgement of connection N. */
 void rig_judge(struct door_rig *rig, size_t n, enum door_standing was, enum door_standing is);
 
 struct client {
@@ -43,20 +43,20 @@ struct client {
 	SSL *ssl;
 };
 
-/* A connection from 127.0.0.SOURCE that says nothing yet. */
+/* Connects from 127.0.0.SOURCE; sends nothing yet. */
 void client_connect(struct door_rig *rig, struct client *c, unsigned int source);
-/* Its ClientHello, for client_send_raw(); the handshake goes on with client_shake(). */
+/* Its ClientHello, to be sent by client_send_raw(); client_shake() continues the handshake. */
 size_t client_hello(struct client *c, uint8_t *ret, size_t size);
 void client_send_raw(struct client *c, const void *bytes, size_t len);
-/* False: the door ended it. */
+/* False: the door closed the connection. */
 bool client_shake(struct client *c);
 void client_open(struct door_rig *rig, struct client *c, unsigned int source);
-/* Opened, and joined by HTTP/2's preface. */
+/* Opens a connection and sends HTTP/2's preface, so that the door joins it to the server. */
 void client_join(struct door_rig *rig, struct client *c, unsigned int source);
-/* False: the door ended it. */
+/* False: the door closed the connection. */
 bool client_send_frame(struct client *c, uint8_t type, const void *payload, size_t len);
 void frame_header(uint8_t ret[FRAMES_HEADER], size_t len, uint8_t type);
-/* Waits until the door closes it. */
+/* Waits until the door closes the connection. */
 void client_until_closed(struct client *c);
 bool client_is_open(struct client *c);
 void client_done(struct client *c);

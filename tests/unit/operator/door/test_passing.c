@@ -63,7 +63,7 @@ static void a_client_hello_in_pieces_is_whole_in_the_end(void **state)
 	assert_int_equal(rig_stats(&s->rig).handshakes, 1);
 }
 
-/* Not a place at the server either: TLS is all that it costs. */
+/* No connection to the server is made either: the client costs a TLS handshake and no more. */
 static void who_says_nothing_after_the_handshake_is_not_joined(void **state)
 {
 	struct scene *s = *state;
@@ -79,7 +79,7 @@ static uint8_t byte_at(size_t at)
 	return (uint8_t)(at * 7 + at / 1000);
 }
 
-/* How many bytes the server can write before it would block. */
+/* The number of bytes that the server can write until it would block. */
 static size_t write_until_blocked(int fd, size_t max)
 {
 	uint8_t chunk[CHUNK];

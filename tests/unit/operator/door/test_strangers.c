@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What those may cost who have not shown who they are, and who goes first. */
+/* The costs that unauthenticated connections may cause, and which connections are closed first. */
 #include <sys/socket.h>
 #include <time.h>
 
@@ -209,7 +209,7 @@ static void strangers_may_send_few_frames(void **state)
 	scene_end(s);
 }
 
-/* HTTP/2 rapid reset and endless CONTINUATION both begin so. */
+/* HTTP/2 rapid reset and endless CONTINUATION begin with many such frames. */
 static void strangers_may_call_a_few_times(void **state)
 {
 	static const uint8_t types[] = {FRAME_HEADERS, FRAME_CONTINUATION};
@@ -273,11 +273,11 @@ static void when_the_outside_is_full_the_address_that_has_most_goes_first(void *
 	for (size_t i = 0; i < MANY; i++)
 		client_connect(&s->rig, &s->many[i], 1);
 	rig_until(&s->rig, outside, MANY);
-	client_connect(&s->rig, &s->a, 1); /* one more of the same */
+	client_connect(&s->rig, &s->a, 1); /* one more from the same address */
 	client_until_closed(&s->a);
 	rig_until_ended(&s->rig, NO_ROOM, 1);
 	client_connect(&s->rig, &s->b, 2);
-	client_until_closed(&s->many[0]); /* its oldest */
+	client_until_closed(&s->many[0]); /* the oldest from its address */
 	rig_until_ended(&s->rig, DISPLACED, 1);
 	for (size_t i = 1; i < MANY; i++)
 		assert_true(client_is_open(&s->many[i]));
@@ -331,7 +331,7 @@ static void who_is_granted_takes_no_place_and_is_kept_when_all_are_taken(void **
 	scene_end(s);
 }
 
-/* Places are taken from the idle sooner while others wait. */
+/* Idle connections lose their places sooner while others wait. */
 static void places_are_given_on_sooner_while_others_wait(void **state)
 {
 	struct scene *s = scene_new(&(struct door_limits){.opened = 1, .spare_ms = BRIEF_MS});
@@ -385,7 +385,7 @@ static void who_was_granted_is_a_friend(void **state)
 	scene_end(s);
 }
 
-/* Who is behind the same address as a friend does not take everything. */
+/* An address from which an agent was granted cannot take all places. */
 static void a_friend_that_has_a_quarter_is_one_of_all(void **state)
 {
 	struct scene *s = scene_new(&(struct door_limits){.opened = MANY, .outside = MANY});
@@ -440,7 +440,10 @@ static void connections_that_are_gone_are_not_found(void **state)
 	assert_int_equal(door_find(s->rig.door, guest.fd).id, 0);
 	assert_int_equal(door_find(s->rig.door, -1).id, 0);
 	assert_int_equal(door_find(s->rig.door, 1 << 20).id, 0);
-	/* The number is another's by now: that one is not granted by this. */
+	/*
+	 * The descriptor's number is used again: the old guest's judgement must not grant the new
+	 * connection.
+	 */
 	door_judge(s->rig.door, &guest, DOOR_STRANGER, DOOR_GRANTED);
 	client_join(&s->rig, &s->b, 1);
 	rig_until(&s->rig, opened, 1);

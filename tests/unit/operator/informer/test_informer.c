@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bytes of made-up servers, and what becomes of them in the store and in the next request. Time is
- * the test's: libuv's timers and clock are replaced below, so nothing sleeps.
+ * An informer with made-up server responses: what is in the store afterwards, and the next request.
+ * The test controls time: libuv's timers and clock are replaced below, so nothing sleeps.
  */
 #include "operator/cache/informer.h"
 
@@ -300,7 +300,7 @@ static void test_a_watch_list_fills_the_store_and_syncs_at_its_bookmark(void **s
 	assert_int_equal(event("ADDED", "b", "9"), 0);
 	assert_int_equal(event("ADDED", "a", "7"), 0);
 	assert_false(stats(w)->synced);
-	assert_int_equal(bookmark("10", false), 0); /* not that one */
+	assert_int_equal(bookmark("10", false), 0); /* not the bookmark that ends the list */
 	assert_false(stats(w)->synced);
 	assert_int_equal(bookmark("12", true), 0);
 	assert_true(stats(w)->synced);
@@ -460,10 +460,10 @@ static void test_a_watch_cut_inside_an_object_goes_on_before_it(void **state)
 			 0);
 	fake_answer_with(fake_live(), &reset);
 	expect_path(WATCH("51"));
-	/* The new answer begins with a whole object. */
+	/* The next response begins with a whole object. */
 	assert_int_equal(event("ADDED", "b", "52"), 0);
 	assert_string_equal(w->seen, "+a +b ");
-	/* The same with an end that looks orderly. */
+	/* The same with a clean end of the response. */
 	assert_int_equal(say("{\"type\":\"ADDED\","), 0);
 	pass(2000);
 	fake_answer(fake_live(), 200, NULL);
@@ -518,7 +518,7 @@ static void test_what_the_store_could_not_take_comes_again(void **state)
 	assert_int_equal(stats(w)->errors, 1);
 }
 
-/* Whoever is over quota may have the store wish for a list as often as he likes. */
+/* A namespace over quota can make the store ask for a list as often as it likes. */
 static void test_what_the_store_wishes_for_cuts_nothing_short_and_waits(void **state)
 {
 	struct world *w = *state;
@@ -542,7 +542,7 @@ static void test_what_the_store_wishes_for_cuts_nothing_short_and_waits(void **s
 	assert_int_equal(bookmark("60", true), 0);
 	pass(60000);
 	assert_int_equal(stats(w)->lists, 2);
-	/* One that comes due in the middle of a list waits for its end. */
+	/* A list that is due in the middle of another list waits for its end. */
 	w->put_result = -ESTALE;
 	assert_int_equal(event("MODIFIED", "a", "61"), 0);
 	w->put_result = 0;
@@ -556,7 +556,7 @@ static void test_what_the_store_wishes_for_cuts_nothing_short_and_waits(void **s
 	assert_int_equal(stats(w)->expired, 3);
 }
 
-/* What a list did not have any more was in the way of what it had. */
+/* Objects that a list no longer had took the room of objects that it has. */
 static void test_a_store_may_wish_for_a_list_at_the_end_of_one(void **state)
 {
 	struct world *w = *state;
@@ -632,7 +632,7 @@ static void test_a_watch_list_that_stalls_is_cancelled_and_pages_come_instead(vo
 	list("9", "", ITEM("a"));
 	assert_string_equal(w->seen, "+a +a replaced synced ");
 	expect_path(WATCH("9"));
-	/* From then on silence is the client's to judge. */
+	/* After that the client's timeout for silent connections applies. */
 	pass(320000);
 	expect_path(WATCH("9"));
 }
@@ -686,7 +686,7 @@ static void test_a_namespace_of_what_has_none_is_refused(void **state)
 	assert_string_equal(err.message, "nodes are in no namespace");
 }
 
-/* Whatever is said: it goes on, and never asks twice without a wait. */
+/* Whatever the server sends: the informer goes on, and never repeats a request without a wait. */
 static void test_noise_is_survived_and_never_answered_in_haste(void **state)
 {
 	static const char *const words[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is asked next and when, after every way in which a request can end. */
+/* The next request and its time, after every way in which a request can end. */
 #include "operator/cache/informer_core.h"
 
 #include "tests/support/test.h"
@@ -50,7 +50,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* The request that is due now. */
+/* Asserts that STEP with QUERY is due now. */
 static void expect(struct world *w, enum informer_step step, const char *query)
 {
 	uint64_t ms;
@@ -61,7 +61,7 @@ static void expect(struct world *w, enum informer_step step, const char *query)
 	assert_string_equal(w->query.data ? w->query.data : "", query);
 }
 
-/* Nothing is due for MS; then time has passed. */
+/* Asserts that nothing is due for WANT ms; then lets that time pass. */
 static void expect_wait(struct world *w, uint64_t want)
 {
 	uint64_t ms = 0;
@@ -117,7 +117,7 @@ static void test_begins_with_a_watch_of_what_is_there(void **state)
 	assert_true(informer_core_initial_end(&w->c));
 	assert_false(informer_core_initial_end(&w->c)); /* only once */
 	version(w, "12");
-	/* It goes on as a watch, and when that ends, from where it was. */
+	/* It continues as a watch; when that ends, the next one starts at its last version. */
 	w->now += 300000;
 	assert_false(end(w, INFORMER_END_CLEAN));
 	expect(w, INFORMER_WATCH, WATCH("12"));
@@ -141,7 +141,7 @@ static void test_pages_when_the_server_knows_no_watch_list(void **state)
 	assert_int_equal(w->c.generation, 2); /* one for all pages */
 	assert_true(end(w, INFORMER_END_CLEAN));
 	expect(w, INFORMER_WATCH, WATCH("7"));
-	/* And never asks for one again. */
+	/* The server is never asked for a watch list again. */
 	w->now += 60000;
 	assert_false(end(w, INFORMER_END_EXPIRED));
 	expect(w, INFORMER_LIST, "?resourceVersion=7&resourceVersionMatch=NotOlderThan");
@@ -223,7 +223,7 @@ static void test_other_waits_double_to_30_s_and_as_much_again_at_random(void **s
 	expect_wait(w, 45000);
 	dice_value = 0;
 	expect(w, INFORMER_WATCH, WATCH("50"));
-	/* Two minutes without a failure: from the beginning. */
+	/* After two minutes without a failure the waits start from the beginning. */
 	w->now += 120001;
 	assert_false(end(w, INFORMER_END_BUSY));
 	expect_wait(w, 800);
@@ -237,13 +237,13 @@ static void test_retry_after_is_obeyed(void **state)
 	assert_false(informer_core_ended(&w->c, INFORMER_END_BUSY, 17000, w->now));
 	expect_wait(w, 17000);
 	expect(w, INFORMER_WATCH, WATCH("50"));
-	/* Who says "1 s" a hundred times is asked again soon each time. */
+	/* A Retry-After of 1 s is obeyed a hundred times; the wait does not grow. */
 	for (int i = 0; i < 100; i++) {
 		assert_false(informer_core_ended(&w->c, INFORMER_END_BUSY, 1000, w->now));
 		expect_wait(w, 1000);
 		expect(w, INFORMER_WATCH, WATCH("50"));
 	}
-	/* Nobody silences us for long. */
+	/* A Retry-After is capped. */
 	assert_false(informer_core_ended(&w->c, INFORMER_END_BUSY, UINT64_MAX, w->now));
 	expect_wait(w, 300000);
 }
@@ -258,7 +258,7 @@ static void test_an_expired_version_asks_for_no_older_and_then_for_the_newest(vo
 	assert_int_equal(w->c.generation, 2);
 	assert_false(end(w, INFORMER_END_EXPIRED));
 	expect(w, INFORMER_WATCH_LIST, WATCH_LIST(""));
-	/* That nothing at all is too old is nothing to act upon in haste. */
+	/* "Expired" for a request without a version: wait before the next one. */
 	assert_false(end(w, INFORMER_END_EXPIRED));
 	expect_wait(w, 800);
 	expect(w, INFORMER_WATCH_LIST, WATCH_LIST(""));
@@ -269,7 +269,7 @@ static void test_an_expired_version_asks_for_no_older_and_then_for_the_newest(vo
 	expect(w, INFORMER_WATCH_LIST, WATCH_LIST("90")); /* the new one is believed again */
 	version(w, "91");
 	assert_true(informer_core_initial_end(&w->c));
-	/* Nor is one that expires as soon as it is there. */
+	/* A version that expires right after the list was complete: wait, too. */
 	w->now += 9999;
 	assert_false(end(w, INFORMER_END_EXPIRED));
 	expect_wait(w, 800);
@@ -290,7 +290,7 @@ static void test_the_same_in_pages(void **state)
 	expect(w, INFORMER_WATCH, WATCH("90"));
 }
 
-/* An etcd that was restored from a backup. */
+/* E.g. an etcd that was restored from a backup. */
 static void test_a_server_that_is_behind_is_asked_for_what_it_has(void **state)
 {
 	struct world *w = *state;
@@ -311,7 +311,7 @@ static void test_pages_that_expire_begin_again_as_one(void **state)
 	expect(w, INFORMER_LIST, "?limit=500&continue=next");
 	assert_false(end(w, INFORMER_END_EXPIRED));
 	expect(w, INFORMER_LIST, "");
-	/* A server that pages nevertheless, and forgets again. */
+	/* The server pages nevertheless, and its pages expire again. */
 	page(w, "7", "next");
 	assert_false(end(w, INFORMER_END_CLEAN));
 	expect(w, INFORMER_LIST, "?limit=500&continue=next");
@@ -420,8 +420,11 @@ static void test_versions_that_are_none_are_refused(void **state)
 	assert_int_equal(informer_core_list_meta(&w->c, text, ""), -EBADMSG);
 }
 
-/* Whatever happens in whatever order: it asks again within its longest wait, never in a circle
- * without one, and what a watch goes on from is a version that it was told. */
+/*
+ * Whatever the order of ends: the next request comes within the longest wait, requests do not
+ * follow each other endlessly without a wait, and a watch starts at a version that the server has
+ * sent.
+ */
 static void test_random_ends_always_lead_on(void **state)
 {
 	unsigned int seed = 5;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The server in fakeapi/, a client and a loop. A call is made and waited for; what came is kept in
- * struct got. Everything fails the test when it takes longer than WAIT_MS.
+ * The server in fakeapi/, a client and a loop. Calls are made and waited for; struct got has the
+ * answer. A test fails when anything takes longer than WAIT_MS.
  */
 #pragma once
 
@@ -20,12 +20,12 @@ struct fake {
 };
 extern struct fake fake;
 
-/* Group set-up: starts it, once a program. */
+/* Group set-up: starts the server once for the program. */
 int fake_start(void **state);
 int fake_stop(void **state);
-/* Sends a command; the answer as a number, 0 for "ok". */
+/* Sends a command to the server; returns its answer as a number, 0 for "ok". */
 long fake_tell(const char *format, ...) _printf_(1, 2);
-/* A file of the server's directory, by name; in a ring of buffers. */
+/* The path of the file NAME in the server's directory; valid for a few calls. */
 const char *fake_file(const char *name);
 void write_file(const char *name, const char *text);
 
@@ -42,9 +42,9 @@ struct world {
 void world_init(struct world *w);
 void world_connect(struct world *w, const struct kube_client_options *more);
 void world_done(struct world *w);
-/* Runs the loop until *FLAG is set. */
+/* Runs the loop until *FLAG is true. */
 void world_run_until(struct world *w, const bool *flag);
-/* Runs it for some milliseconds. */
+/* Runs the loop for MS. */
 void world_run_for(struct world *w, uint64_t ms);
 
 struct got {
@@ -55,7 +55,7 @@ struct got {
 	size_t len;
 	uint64_t retry_after_ms;
 	bool connection_reset;
-	char *stream; /* what data() got */
+	char *stream; /* bytes that data() got */
 	size_t stream_len, pieces;
 };
 void got_done(struct got *g);
@@ -63,14 +63,14 @@ void got_done(struct got *g);
 void on_answer(void *arg, const struct kube_answer *answer);
 int on_data(void *arg, const char *content_type, const void *bytes, size_t len);
 
-/* GET; the answer is in *got afterwards. */
+/* GET; waits until *GOT has the answer. */
 void get(struct world *w, const char *path, struct got *got);
-/* The same with DATA. */
+/* The same with a data() callback. */
 void get_stream(struct world *w, const char *path, uint64_t idle_ms, struct got *got);
-/* Any request; path, done and arg are filled in. */
+/* Makes REQUEST, with path, done and arg filled in, and waits. */
 void ask(struct world *w, struct kube_request request, struct got *got);
 
-/* The answer of the echoing paths, and one member of it. */
+/* The JSON that the echoing paths answer with, and a member of it. */
 cJSON *echoed(const struct got *got);
 const char *member_text(const cJSON *object, const char *key);
 const char *header_text(const cJSON *echo, const char *key);

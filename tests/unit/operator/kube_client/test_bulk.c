@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bulk requests: a connection of their own, whose TLS reads ahead. What OpenSSL has in its memory
- * no socket calls for, so these servers fall silent after what they have sent, whatever its sizes.
+ * Bulk requests: a connection of their own, whose TLS reads ahead. No socket event comes for bytes
+ * that OpenSSL has read already. So these servers fall silent after their response, in all sizes.
  */
 #include "harness.h"
 
@@ -89,7 +89,10 @@ static void test_all_of_it_comes_before_the_server_says_more(void **state)
 	silence_after_any_size(true);
 }
 
-/* Four at once, and more than the windows of streams and connection together, which are 32 MiB. */
+/*
+ * Four requests at once with more than 32 MiB, the windows of the streams and the connection
+ * together.
+ */
 static void test_windows_open_again(void **state)
 {
 	struct kube_call *calls[4];

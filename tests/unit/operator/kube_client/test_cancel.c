@@ -34,7 +34,7 @@ static void test_cancel_after_any_number_of_turns(void **state)
 	}
 }
 
-/* What a callback does; the same for data() and done(). */
+/* The action of a callback; the same set for data() and done(). */
 enum deed { CANCEL_SELF, CANCEL_OTHER, CANCEL_ALL, FREE_CLIENT, FREE_IN_ORDER, CALL_MORE, DEEDS };
 
 struct scene {
@@ -96,7 +96,7 @@ static void scene_done(void *arg, const struct kube_answer *answer)
 	s->done_calls++;
 	if (s->in_done)
 		act(s);
-	/* What it says is still there. */
+	/* The message of the answer is still valid. */
 	assert_true(strlen(answer->message) < 1024);
 }
 
@@ -176,7 +176,7 @@ static void test_the_server_hears_of_it_with_the_next_request(void **state)
 	for (i = 0; i < 1000 && g.stream_len == 0; i++)
 		world_run_for(&w, 10);
 	kube_cancel(call);
-	/* curl 7.88 sends the stream's reset along with what comes next on the connection. */
+	/* curl 7.88 sends RST_STREAM together with the next frames on the connection. */
 	got_done(&g);
 	get(&w, "/x", &g);
 	for (i = 0; i < 1000 && fake_tell("gone") == before; i++)

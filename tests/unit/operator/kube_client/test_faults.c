@@ -86,7 +86,7 @@ static void test_gets_wait_as_long_as_the_server_says(void **state)
 	world_done(&w);
 }
 
-/* Nothing was done of what is refused so: the same body goes out again. */
+/* The server did nothing for a refused request: the same body is sent again. */
 static void test_writes_wait_as_long_as_the_server_says(void **state)
 {
 	static const struct kube_request rows[] = {
@@ -185,7 +185,7 @@ static void test_servers_that_do_not_answer(void **state)
 	get_stream(&w, "/slow?ms=90000", 200, &g); /* not even a header */
 	assert_string_equal(g.message, "no byte for 200 ms");
 	got_done(&g);
-	/* Not silent for so long at any time: it goes on far beyond. */
+	/* With gaps shorter than the limit the stream goes on for longer than the limit. */
 	get_stream(&w, "/stream?n=12&gap=200", 2000, &g);
 	assert_int_equal(g.status, 200);
 	got_done(&g);
@@ -200,7 +200,7 @@ static void test_servers_that_do_not_answer(void **state)
 	get_stream(&w, "/x", 0, &g);
 	assert_int_equal(g.status, 0);
 	got_done(&g);
-	/* Several, of which all but one wait for the first one's connection. */
+	/* All calls but the first wait for the first one's connection. */
 	for (i = 0; i < ARRAY_SIZE(many); i++) {
 		r.arg = &many[i];
 		assert_int_equal(kube_call(w.client, &r, NULL), 0);
@@ -284,11 +284,13 @@ static void test_a_refused_token_is_read_again(void **state)
 	ask(&w, (struct kube_request){.method = "POST", .path = "/auth", .body = "x", .len = 1},
 	    &g);
 	assert_int_equal(g.status, 200);
-	/* One more when the connection is the one on which a body was not read (client_attempt.c).
+	/*
+	 * One request more if it used the connection on which a body was not read
+	 * (client_attempt.c).
 	 */
 	assert_in_range(fake_tell("requests") - before, 2, 3);
 	got_done(&g);
-	/* Once more only, however often it is refused; an empty file takes nothing away. */
+	/* One retry, however often the server refuses; an empty file does not replace the token. */
 	fake_tell("token third");
 	write_file("token", "");
 	before = fake_tell("requests");
@@ -303,7 +305,7 @@ static void test_a_refused_token_is_read_again(void **state)
 	got_done(&g);
 	world_done(&w);
 
-	/* A token that is no file cannot have changed. */
+	/* A token that is not read from a file cannot have changed. */
 	world_init(&w);
 	w.credentials.token = (char *)"wrong";
 	world_connect(&w, NULL);
@@ -349,7 +351,7 @@ static void test_a_server_that_nobody_vouches_for(void **state)
 	fake_tell("pki other");
 	for (i = 0; i < 3; i++) {
 		world_init(&w);
-		/* Another CA, and only the system's; then nobody is asked. */
+		/* Another CA; the system's CAs only; no verification. */
 		w.credentials.ca_file = i == 0 ? (char *)fake_file("old-ca.pem") : NULL;
 		w.credentials.skip_verify = i == 2;
 		world_connect(&w, NULL);
@@ -443,11 +445,11 @@ static void test_certificates_that_change_count_for_new_connections(void **state
 	assert_client(&w, "bob");
 	assert_client(&w, "bob");
 	assert_int_equal(fake_tell("accepted") - before, 1);
-	/* What was under way is not cut. */
+	/* The request in progress goes on. */
 	world_run_until(&w, &watch.done);
 	assert_int_equal(watch.status, 200);
 	got_done(&watch);
-	/* Files that are gone, or halves: what was read before goes on. */
+	/* Files that are missing or incomplete: the ones that were read before stay in use. */
 	assert_int_equal(rename(fake_file("client.key"), fake_file("hidden.key")), 0);
 	world_run_for(&w, 1100);
 	assert_client(&w, "bob");

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A connection that is reset while much comes on one of its streams and nothing on the others.
- * libuv polls no more after an error, and curl is in the middle of what came before it: every
- * stream has to hear of the end all the same.
+ * A connection is reset while one of its streams gets many bytes and the others none. libuv stops
+ * polling after an error, and curl is still handling earlier bytes: every stream must be told of
+ * the end.
  */
 #include "harness.h"
 
 enum {
 	STREAMS = 3,
-	ROUNDS = 90, /* before the fix a stream hung in one of some thirty */
+	ROUNDS = 90, /* without the fix one of about thirty rounds hung */
 	RESET_MS_MAX = 50,
 };
 
@@ -51,7 +51,7 @@ static void begin(struct world *w, const char *path, bool bulk, struct stream *s
 
 static void reset_while_one_is_busy(size_t busy, int reset_ms, bool bulk)
 {
-	/* curl looks at a transfer once more when its time to connect is over, connected or not. */
+	/* curl checks a transfer again when its connect timeout expires, connected or not. */
 	const struct kube_client_options no_second_look = {.connect_ms = 10 * WAIT_MS};
 	struct stream streams[STREAMS] = {0};
 	struct world w;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Objects to test with: random pods as protobuf-c messages, their bytes in both encodings, and a
- * text of what a decoder must see in them, to be compared with the text of what it saw.
+ * Test objects: random pods as protobuf-c messages, their bytes in both encodings, and a text of
+ * what a decoder must see in them, to be compared with the text of what it saw.
  */
 #pragma once
 
@@ -10,7 +10,7 @@
 
 #include "k8s/core_v1_subset.pb-c.h"
 
-/* Of a small generator: the same seed gives the same objects everywhere. */
+/* State of the generator: the same seed gives the same objects everywhere. */
 struct sample_random {
 	uint64_t state;
 };
@@ -20,8 +20,8 @@ uint32_t sample_below(struct sample_random *r, uint32_t n);
 K8s__Pod *sample_pod(struct sample_random *r);
 K8s__EndpointSlice *sample_endpoint_slice(struct sample_random *r);
 
-/* Appends to OUT. PRETTY: with newlines and tabs. Escapes as Go writes them, and some that it does
- * not write. */
+/* Append to OUT. PRETTY: with newlines and tabs. Text is escaped as Go does, and in ways that Go
+ * does not use. */
 void sample_pack(const void *message, struct buf *out);
 void sample_pod_json(const K8s__Pod *pod, bool pretty, struct buf *out);
 void sample_endpoint_slice_json(const K8s__EndpointSlice *slice, bool pretty, struct buf *out);
@@ -31,7 +31,7 @@ void sample_envelope(const char *kind, const void *raw, size_t len, struct buf *
 /* A watch frame: 4 bytes of length and WatchEvent around an envelope around RAW. */
 void sample_frame(const char *type, const char *kind, const void *raw, size_t len, struct buf *out);
 
-/* What must be seen, and what was. */
+/* The expected text of a message, and the text of a decoded view. */
 void sample_expect_pod(const K8s__Pod *pod, struct buf *out);
 void sample_expect_endpoint_slice(const K8s__EndpointSlice *slice, struct buf *out);
 void sample_saw_meta(const struct meta_view *m, struct buf *out);

@@ -63,7 +63,7 @@ static int on_item(void *arg, const struct kube_item *item)
 		see_error(s, item);
 	} else if (item->type == KUBE_BOOKMARK) {
 		assert_int_equal(kube_decode_bookmark(item, &rv, &end), 0);
-		/* The encodings were asked for one after the other: it may have moved on. */
+		/* Both encodings were captured one after the other, so the version may differ. */
 		assert_true(rv.n > 0 && strspn(rv.p, "0123456789") >= rv.n);
 		buf_printf(&s->text, "bookmark, the end: %d\n", end);
 	} else if (s->what == PODS) {
@@ -111,7 +111,7 @@ static void see(enum kube_stream_mode mode, const char *name, const char *type, 
 	assert_int_equal(buf_error(&ret->text), 0);
 }
 
-/* The views of NAME.pb, which those of NAME.json and the pieces must equal. */
+/* Asserts that NAME.json and all pieces give the views of NAME.pb. */
 static void check(enum kube_stream_mode mode, const char *name, int what, struct seen *ret)
 {
 	static const size_t steps[] = {SIZE_MAX / 2, 1, 7, 2048};

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Streams: the same objects come out however the body is cut into pieces, and what is no list or
- * watch is refused.
+ * Streams: the same objects come out whatever pieces the body arrives in; other bodies are refused.
  */
 #include "sample.h"
 
@@ -13,7 +12,7 @@
 #define PROTOBUF "application/vnd.kubernetes.protobuf"
 #define JSON	 "application/json"
 
-/* What a stream gave, as a text: one line for each item, the metadata among them. */
+/* The items and metadata of a stream as a text, one line each. */
 struct log {
 	struct buf text;
 	int fail_at; /* the item that fails, from 1; 0: none */
@@ -37,7 +36,7 @@ static int on_item(void *arg, const struct kube_item *item)
 	buf_append(&l->text, item->bytes, item->len);
 	buf_puts(&l->text, "\n");
 	if (item->scratch)
-		memset(item->scratch, 0x55, item->len); /* all of it is ours */
+		memset(item->scratch, 0x55, item->len); /* the item's scratch may be written */
 	return 0;
 }
 
@@ -60,7 +59,7 @@ static int feed(struct kube_stream *s, const char *type, const char *p, size_t n
 	return kube_stream_feed(s, type, exact, n);
 }
 
-/* In pieces: up to FIRST, then of STEP each (0: all the rest). Ends the stream. */
+/* Feeds the body in pieces: up to FIRST, then of STEP each (0: all the rest). Ends the stream. */
 static int run(enum kube_stream_mode mode, const char *type, const struct buf *body, size_t first,
 	       size_t step, struct log *l)
 {
@@ -104,7 +103,7 @@ static void check_splits(enum kube_stream_mode mode, const char *type, const str
 	}
 }
 
-/* Ends anywhere else than where WHOLE says: an error. */
+/* A body that ends anywhere but where WHOLE is true must give an error. */
 static void check_truncated(enum kube_stream_mode mode, const char *type, const struct buf *body,
 			    bool (*whole)(const struct buf *body, size_t n))
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rules one by one, and then candidates, a server and a bad network in simulated time: there is
- * never a moment with two holders, and there is one again soon after any of them has died.
+ * The rules one by one, then simulated candidates with a server and a bad network: there must never
+ * be two holders at a time, and there must soon be a new holder after one has died.
  */
 #include "operator/lease/lease_core.h"
 
@@ -68,7 +68,7 @@ static enum lease_change failed(struct lease_core *c, uint64_t now, enum lease_o
 	return lease_core_answer(c, outcome, NULL, 0, now);
 }
 
-/* A holder since NOW. */
+/* A core that has held the lease since NOW. */
 static struct lease_core holder(uint64_t now)
 {
 	struct lease_core c = make("me", now);
@@ -101,7 +101,7 @@ test_anothers_lease_is_left_alone_until_it_has_not_changed_for_its_duration(void
 	uint64_t now = 1000;
 	char renewed[32];
 
-	/* It changes five times, then no more. */
+	/* The lease's text changes five times, then no more. */
 	for (int i = 0; i < 20 && now < 1000000; i++) {
 		expect_step(&c, now, LEASE_READ);
 		snprintf(renewed, sizeof(renewed), "t%d", MIN(i, 5));
@@ -120,7 +120,10 @@ static void test_wall_clocks_are_not_looked_at(void **state)
 {
 	struct lease_core c = make("me", 1000);
 
-	/* "Renewed" in the past, and in the future: it is only text. */
+	/*
+	 * The times in the lease are not compared with a clock: any change of the text counts as a
+	 * renewal.
+	 */
 	expect_step(&c, 1000, LEASE_READ);
 	assert_int_equal(done(&c, 1000, "other", "1970-01-01T00:00:00.000000Z"), LEASE_SAME);
 	(void)expect_wait(&c, 1000 + 1);
@@ -204,7 +207,7 @@ static void test_a_holder_that_cannot_renew_ends_at_its_deadline(void **state)
 	assert_int_equal(change, LEASE_LOST);
 	assert_int_equal(now, 1000 + DEADLINE);
 	assert_in_range(tries, 4, 6);
-	assert_int_equal(lease_core_tick(&c, now + 1), LEASE_SAME); /* told once */
+	assert_int_equal(lease_core_tick(&c, now + 1), LEASE_SAME); /* reported once */
 }
 
 static void test_an_answer_that_never_comes_does_not_hold_up_the_deadline(void **state)
@@ -216,7 +219,7 @@ static void test_an_answer_that_never_comes_does_not_hold_up_the_deadline(void *
 	assert_int_equal(lease_core_tick(&c, 1000 + DEADLINE - 1), LEASE_SAME);
 	assert_int_equal(lease_core_tick(&c, 1000 + DEADLINE), LEASE_LOST);
 	assert_int_equal(expect_wait(&c, 1000 + DEADLINE), UINT64_MAX);
-	/* It comes after all, and is too old to count on. */
+	/* The answer comes after all, but is too old to hold the lease by it. */
 	assert_int_equal(done(&c, 3000 + DEADLINE, "me", "t1"), LEASE_SAME);
 	expect_step(&c, 3000 + DEADLINE, LEASE_TAKE);
 	assert_int_equal(done(&c, 3001 + DEADLINE, "me", "t2"), LEASE_GAINED);
@@ -228,7 +231,7 @@ static void test_a_renewal_without_answer_is_read_back_and_goes_on(void **state)
 
 	expect_step(&c, 3000, LEASE_TAKE);
 	assert_int_equal(failed(&c, 8000, LEASE_FAILED), LEASE_SAME);
-	expect_step(&c, 8000, LEASE_READ); /* the 5 s it took were wait enough */
+	expect_step(&c, 8000, LEASE_READ); /* no further wait after these 5 s */
 	assert_int_equal(done(&c, 8001, "me", "t1"), LEASE_SAME);
 	expect_step(&c, 8001, LEASE_TAKE);
 	assert_int_equal(done(&c, 8002, "me", "t2"), LEASE_SAME);
@@ -255,7 +258,7 @@ static void test_a_deleted_lease_is_made_again_by_its_holder(void **state)
 	expect_step(&c, 3001, LEASE_CREATE);
 	assert_int_equal(done(&c, 3002, "me", "t5"), LEASE_SAME);
 	assert_true(lease_core_held(&c, 3001 + DEADLINE - 1));
-	/* Without its namespace it cannot be, and that is not tried in a circle. */
+	/* The lease's namespace is missing too: creating it fails, and the next attempt waits. */
 	expect_step(&c, 5002, LEASE_TAKE);
 	assert_int_equal(failed(&c, 5002, LEASE_NOT_FOUND), LEASE_SAME);
 	expect_step(&c, 5002, LEASE_CREATE);
@@ -296,13 +299,15 @@ static void test_release_never_touches_anothers_lease_and_has_an_end(void **stat
 {
 	struct lease_core c = make("me", 1000);
 
-	/* Not ours: nothing to do. */
+	/* Another holder's lease: nothing is written. */
 	expect_step(&c, 1000, LEASE_READ);
 	assert_int_equal(done(&c, 1000, "other", "t0"), LEASE_SAME);
 	assert_int_equal(lease_core_release(&c, 1001), LEASE_SAME);
 	expect_step(&c, 1001, LEASE_RELEASED);
 
-	/* Taken by another between the loss of an answer and the read. */
+	/*
+	 * Another candidate took the lease after the answer was lost and before the lease was read.
+	 */
 	c = holder(1000);
 	expect_step(&c, 3000, LEASE_TAKE);
 	assert_int_equal(lease_core_release(&c, 3001), LEASE_LOST);
@@ -310,7 +315,7 @@ static void test_release_never_touches_anothers_lease_and_has_an_end(void **stat
 	assert_int_equal(done(&c, 3002, "other", "t1"), LEASE_SAME);
 	expect_step(&c, 3002, LEASE_RELEASED);
 
-	/* A server that is away: one request timeout, no more. */
+	/* While the server is away, releasing takes one request timeout and no more. */
 	c = holder(1000);
 	assert_int_equal(lease_core_release(&c, 2000), LEASE_LOST);
 	expect_step(&c, 2000, LEASE_GIVE);

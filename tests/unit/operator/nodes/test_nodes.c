@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When nodes are written and how often, by what replicas tell of them: against an API server that
- * is the test's own. */
+/* When and how often ProfilingNodes are written, from what replicas report, against an API
+ * server that the test plays. */
 #include "operator/nodes/nodes.h"
 
 #include "operator/reconcile/condition.h"
@@ -17,12 +17,12 @@ static struct {
 	char wanted[17];
 	unsigned int turned;
 	unsigned int writes, objects;	  /* answered */
-	int answer;			  /* to writes */
+	int answer;			  /* of the API server, to writes */
 	const char *node_object;	  /* NULL: node_answer */
-	int node_answer;		  /* 403: nobody may read it */
-	unsigned int asked;		  /* for it */
-	Kiln__Node__V1__LeftOut left_out; /* of every node; no name: none is */
-	uint64_t peer;			  /* which replica tells */
+	int node_answer;		  /* its status; 403: nobody may read nodes */
+	unsigned int asked;		  /* reads of it */
+	Kiln__Node__V1__LeftOut left_out; /* in every node's report; without a name: none */
+	uint64_t peer;			  /* the replica that reports */
 	int64_t heard_ms;		  /* 0: now */
 	char last[8192];		  /* the newest status, as text */
 } rig;
@@ -292,7 +292,7 @@ static void test_the_runtime_is_the_nodes_word_when_the_agent_has_none(void **st
 	assert_int_equal(rig.asked, 1);
 }
 
-/* One that cannot be read, or is no JSON, costs nothing but the word. */
+/* A Node that cannot be read, or whose JSON is bad, only lacks the runtime's name. */
 static void test_a_node_that_tells_no_runtime_is_asked_once(void **state)
 {
 	static const char *const objects[] = {NULL, "{", "{}", "{\"status\":{\"nodeInfo\":[]}}"};
@@ -441,7 +441,7 @@ static void test_five_thousand_nodes_are_fifty_writes_a_second(void **state)
 	assert_in_range(rig.writes, 40 * SECONDS, 51 * SECONDS);
 }
 
-/* Nobody waits for ever while others turn all the time. */
+/* Every node is written in the end, though all of them change all the time. */
 static void test_the_pace_is_shared_in_turn(void **state)
 {
 	enum { NODES = 1000 };
@@ -479,7 +479,7 @@ static void test_a_node_without_a_stream_is_away_after_a_while(void **state)
 	run(2000);
 	assert_int_equal(rig.writes, 2);
 	assert_true(last_has("Disconnected") && !last_has("\"operator\""));
-	assert_true(last_has("\"samples\":1")); /* what it said last is still there */
+	assert_true(last_has("\"samples\":1")); /* the values of its last report stay */
 	run(NODES_BEAT_MS * 2);
 	assert_int_equal(rig.writes, 2);
 	/* And back again. */
@@ -532,14 +532,14 @@ static void test_a_node_that_went_to_another_replica_is_its(void **state)
 	run(6000);
 	assert_int_equal(rig.writes, 2);
 	assert_true(last_has("\"operator\":\"another\""));
-	/* The first one's end, told late, is not the second one's. */
+	/* The late report of the first stream's end must not end the second one. */
 	rig.peer = 1;
 	leave("n1");
 	run(NODES_BEAT_MS / 2);
 	assert_true(last_has("\"operator\":\"another\""));
 }
 
-/* Of two streams one is dead and has not been found out. */
+/* Two replicas claim the node: one of the streams is dead, but its replica has not noticed. */
 static void test_of_two_claims_the_one_that_heard_last_counts(void **state)
 {
 	int64_t then;
@@ -552,7 +552,7 @@ static void test_of_two_claims_the_one_that_heard_last_counts(void **state)
 	run(6000);
 	assert_true(last_has("\"operator\":\"another\""));
 	rig.peer = 1;
-	rig.heard_ms = then - 5000; /* told again, as when the connection to it is new */
+	rig.heard_ms = then - 5000; /* repeated with its old time, as after a new connection */
 	say("n1", 1, true);
 	run(60000);
 	assert_int_equal(rig.writes, 2);
@@ -613,12 +613,12 @@ static void test_events_of_anybody_do_no_harm(void **state)
 	tell("", true, &r);
 	memset(huge, 'a', 3000);
 	r.config_hash = huge;
-	tell("n1", true, &r); /* what is too long is cut when it is written */
+	tell("n1", true, &r); /* too long a text is cut when it is written */
 	run(6000);
 	nodes_read(rig.nodes, &stats);
 	assert_int_equal(stats.refused, 2);
 	assert_int_equal(rig.writes, 1);
-	/* As many empty parts as fit into a message are many once decoded. */
+	/* Many empty parts fit into one message, and each takes memory once decoded. */
 	{
 		size_t n = 200000;
 		uint8_t *bytes = malloc(n);
@@ -709,9 +709,9 @@ static void test_nodes_that_no_replica_tells_of_are_marked(void **state)
 	rig.leads = false;
 	show("n1", status_of("gone", clock_s(), "True"));
 	show("n2", status_of("gone", clock_s(), "True"));
-	show("n3", status_of(NULL, clock_s(), "Unknown")); /* told already */
+	show("n3", status_of(NULL, clock_s(), "Unknown")); /* already marked */
 	run((NODES_STALE_S + 120) * 1000ULL);
-	assert_int_equal(rig.writes, 0); /* another leads */
+	assert_int_equal(rig.writes, 0); /* another replica leads */
 	show("n4", status_of("alive", clock_s(), "True"));
 	rig.leads = true;
 	run(120000);
@@ -719,7 +719,9 @@ static void test_nodes_that_no_replica_tells_of_are_marked(void **state)
 	assert_true(last_has("Disconnected"));
 	run(120000);
 	assert_int_equal(rig.writes, 2);
-	/* Once all replicas have told, none need be waited for. */
+	/*
+	 * Once all replicas have reported, nodes without a report are marked after a shorter time.
+	 */
 	nodes_settled(rig.nodes, true);
 	say("n5", 1, true);
 	run(NODES_GRACE_MS - 1000);
@@ -749,7 +751,7 @@ static void test_what_agents_said_is_added_up(void **state)
 	assert_int_equal(reports->state(reports->arg, match_node_key("n2"), 7),
 			 NODE_APPLIES | NODE_DEGRADED);
 	assert_int_equal(reports->state(reports->arg, match_node_key("n9"), 7), 0);
-	/* All of it goes with the objects. */
+	/* The reports are dropped with the objects. */
 	fakes.informers[0].ops.replaced(fakes.informers[0].store, 2);
 	reports->totals(reports->arg, &t);
 	assert_int_equal(t.nodes + t.applied + t.degraded, 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random worlds of configs against an oracle that knows nothing of indexes, caches or layers: for
- * each pod it sorts all configs anew and follows docs/policy.md sentence by sentence. Configs come,
- * change and go between the questions.
+ * Random worlds of configs against an oracle without indexes, caches or layers: for each pod it
+ * sorts all configs again and follows docs/policy.md sentence by sentence. Between questions
+ * configs are added, changed and removed.
  */
 #include "tests/unit/operator/policy/support.h"
 
@@ -26,7 +26,7 @@ static const char *const destination_names[] = {"main", "log", "own", "nowhere"}
 static const char *const tracer_values[] = {"Auto", "Enabled", "Disabled"};
 static const char *const mode_values[] = {"Enabled", "Disabled", "OptIn"};
 
-/* What the oracle knows of a profile: as the text that was written. */
+/* A profile as the oracle sees it: indices of the words and values in the JSON. */
 struct profile {
 	int mode, hz, off, per_mille; /* -1: absent; `mode`, `off` index their words */
 	int tracers[TRACER_COUNT];
@@ -37,7 +37,10 @@ struct profile {
 struct world_config {
 	bool used, invalid, stands_in, selects, has_own;
 	int ns, priority, created, name;
-	/* label key k<key> must have a value of the bits of `values`; or not, or exist, or not */
+	/*
+	 * A term on label k<key>: its value is in the set of bits `values`, is not in it, exists,
+	 * or does not.
+	 */
 	size_t n_terms;
 	struct {
 		int key, op;
@@ -469,7 +472,7 @@ static void test_random_worlds(void **test_state)
 		}
 		policy_set_free(set);
 	}
-	/* A world in which nothing happens proves nothing. */
+	/* The worlds must not be empty, or the test proves nothing. */
 	assert_true(enabled > asked / 5 && enabled < asked * 4 / 5);
 }
 

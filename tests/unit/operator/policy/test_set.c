@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a set remembers: verdicts with their exact words, ids, revisions, rates, removal. */
+/* The contents of a policy set: verdicts with their exact text, ids, revisions, rates, removal. */
 #include "tests/unit/operator/policy/support.h"
 
 #define DESTINATIONS                                                                               \
@@ -21,7 +21,7 @@ static const struct {
     {"{'guardrails':{'sampling':{'minHz':10}}}", "{'profile':{'sampling':{'hz':9}}}",
      "Accepted: accepted; the guard-rails changed sampling.hz\n"
      "sampling.hz 9 -> 10: guardrails.sampling.minHz is 10"},
-    /* Inherited, so the cluster's affair. */
+    /* The rate comes from the cluster's defaults, so the config is not told of the change. */
     {"{'defaults':{'sampling':{'hz':200}},'guardrails':{'sampling':{'maxHz':97}}}", "{}",
      "Accepted: accepted"},
     {"{'guardrails':{'offCPU':{'mode':'Forbidden','maxPerMille':50}}}",
@@ -195,7 +195,7 @@ static void test_destinations_that_come_and_go(void **state)
 	policy_set_free(set);
 }
 
-/* What a refused object stands for, pod by pod: "app=a", "app=b". */
+/* Which pods a refused config keeps from being profiled: results for "app=a" and "app=b". */
 static void test_a_refused_config_never_profiles(void **state)
 {
 #define A "'podSelector':{'matchLabels':{'app':'a'}}"
@@ -222,7 +222,10 @@ static void test_a_refused_config_never_profiles(void **state)
 		assert_int_equal(refuse(set, "prod", "x", 1, table[i].spec, "why"), 0);
 		if (!has_prefix(resolved(set, "prod", "app=a", NULL, NULL), table[i].a))
 			fail_msg("%s: app=a", table[i].spec);
-		/* A namespace's default is a layer below: the pods' own config may enable. */
+		/*
+		 * Without the namespace's default ("all"), which is a lower layer, the config of
+		 * the pods may enable.
+		 */
 		policy_set_remove(set, "prod", "all");
 		if (!has_prefix(resolved(set, "prod", "app=b", NULL, NULL), table[i].b))
 			fail_msg("%s: app=b", table[i].spec);
@@ -497,13 +500,13 @@ static void test_node_groups_have_their_rate(void **state)
 	assert_int_equal(policy_group_max_hz(set, b), 30);
 	assert_int_equal(policy_group_max_hz(set, NULL), 30);
 	assert_int_equal(policy_set_max_hz(set), 50);
-	/* A namespace's wish comes after the group's. */
+	/* The rate of a namespace's config replaces the group's. */
 	put(set, "prod", "x", 1, "{'profile':{'sampling':{'hz':40}}}");
 	pod.subject.group = a;
 	assert_int_equal(policy_resolve(set, &pod.subject, &p, NULL), 0);
 	assert_int_equal(p->hz, 40);
 	assert_int_equal(policy_group_max_hz(set, NULL), 40);
-	/* A group of a config that is gone is none. */
+	/* A group of a config that was replaced counts as no group. */
 	struct node_group gone = *a;
 
 	pod.subject.ns = "dev";

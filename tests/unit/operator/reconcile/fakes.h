@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes, events, informers and the clock, without a network: each write is kept until the test
- * answers it, what informers would have brought the test puts into their stores. Stands in for
- * operator/kube and operator/cache/informer.c at link time.
+ * Writes, events, informers and the clock, without a network. Each write is kept until the test
+ * answers it; the test puts objects into the informers' stores. Replaces operator/kube and
+ * operator/cache/informer.c at link time.
  */
 #pragma once
 
@@ -38,9 +38,9 @@ extern struct fakes {
 } fakes;
 
 void fakes_reset(void);
-struct kube_call *fake_newest(void); /* the newest write, which must not be over */
+struct kube_call *fake_newest(void); /* the newest write, still unanswered */
 void fake_done(struct kube_call *call, int status, const char *message);
-void fake_found(struct kube_call *call, const char *body); /* what a "get" asked for */
-/* The object of KIND is there, or (as a deletion) is not. */
+void fake_found(struct kube_call *call, const char *body); /* answers a "get" with BODY */
+/* Adds OBJECT to the informer's store of KIND; fake_gone() removes it. */
 void fake_show(enum kube_kind kind, const cJSON *object);
 void fake_gone(enum kube_kind kind, const cJSON *object);

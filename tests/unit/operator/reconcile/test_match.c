@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random pods, namespaces, nodes and configs that come, change and go, against counting everything
- * anew by hand after each step. Which policy a pod has is policy_resolve()'s business and asked the
- * same way; tests/unit/operator/policy looks after that.
+ * Random pods, namespaces, nodes and configs that are added, changed and removed, against a count
+ * of everything by hand after each step. Both ask policy_resolve() for a pod's policy;
+ * tests/unit/operator/policy tests that function.
  */
 #include "operator/reconcile/match.h"
 
 #include "tests/unit/operator/cache/views.h"
-/* Its `struct pod` is another one. */
+/* Its `struct pod` has the same name as that of operator/cache. */
 #define pod policy_pod
 #include "tests/unit/operator/policy/support.h"
 #undef pod
@@ -28,7 +28,7 @@ static const char *const modes[] = {NULL, "enabled", "disabled", "odd"};
 static const char *const values[] = {"x", "y", "z"};
 
 struct model {
-	unsigned int held_off; /* that were compared */
+	unsigned int held_off; /* number of comparisons */
 	unsigned int done_namespaces, done_all;
 	struct {
 		bool there, ended;
@@ -59,7 +59,7 @@ static void on_namespace(void *arg, const struct meta_object *object, bool remov
 	m->told = true;
 }
 
-/* Namespaces that were looked at again, and how often all. */
+/* Counts the namespaces that were counted again, and how often all of them were. */
 static void on_done(void *arg, const char *ns)
 {
 	struct model *m = arg;
@@ -71,7 +71,7 @@ static void on_done(void *arg, const char *ns)
 	assert_false(match_counts_pending(m->counts, ns) && !ns[0]);
 }
 
-/* A few pods at a time: what else happens may come between. */
+/* Counts a few pods at a time, so that other changes may come between. */
 static void work(struct model *m)
 {
 	while (match_counts_work(m->counts, 1 + any(7), on_done, m) && any(4))
@@ -146,7 +146,7 @@ static void change_pod(struct model *m)
 	assert_int_equal(pod_store_put_view(m->store, &v, 1), 0);
 }
 
-/* What the cache does not know has no policy: its labels might say no. */
+/* Without a known namespace a pod has no policy: the namespace's labels might exclude it. */
 static void change_namespace(struct model *m)
 {
 	static struct meta_view v;
@@ -167,7 +167,7 @@ static void change_namespace(struct model *m)
 	assert_int_equal(meta_store_put_view(m->namespaces, &v, 1), 0);
 }
 
-/* Returns whose policies it was. */
+/* Returns the namespace of the changed config; "": the cluster's. */
 static const char *change_policy(struct model *m)
 {
 	static const char *const clusters[] = {
@@ -195,7 +195,7 @@ static const char *change_policy(struct model *m)
 	return ns;
 }
 
-/* After one that was not told all are looked at again. */
+/* If a change was not reported, all namespaces must be counted again. */
 static void change_policies(struct model *m)
 {
 	const char *ns;
@@ -208,7 +208,7 @@ static void change_policies(struct model *m)
 	match_counts_policies(m->counts, ns, before);
 }
 
-/* What agents said: something else for each node and policy. */
+/* Reports of agents: different for each node and policy. */
 static unsigned int said(void *arg, uint64_t node, uint64_t policy)
 {
 	return mix64(node ^ policy) & (NODE_APPLIES | NODE_DEGRADED);
@@ -216,7 +216,7 @@ static unsigned int said(void *arg, uint64_t node, uint64_t policy)
 
 static const struct node_reports reports = {.state = said};
 
-/* By hand. NS NULL: all. */
+/* Counts by hand, in namespace NS; NULL: in all. */
 static struct match_result count(struct model *m, const char *ns, const char *name)
 {
 	struct match_result result = {0};
@@ -303,7 +303,7 @@ static void test_counts_are_those_of_counting_anew(void **state)
 			m.told = false;
 			if (any(5)) {
 				change_pod(&m);
-				/* What is not told changes nothing. */
+				/* A change that was not reported must not change the counts. */
 				if (!m.told) {
 					struct match_result now =
 					    match_counts_read(m.counts, "", "", NULL);
@@ -328,7 +328,7 @@ static void test_counts_are_those_of_counting_anew(void **state)
 		assert_true(m.done_namespaces && m.done_all);
 		model_done(&m);
 	}
-	/* The worlds were neither empty nor all noise. */
+	/* The worlds must be neither empty nor always changing. */
 	assert_true(pods > WORLDS * 5 && quiet > WORLDS * 5 && held_off > WORLDS);
 }
 

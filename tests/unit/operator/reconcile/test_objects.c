@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Passes over the rendered objects against a server that the test plays: what is written is shown
- * to the caches when the test says so, as a watch would, with what a server adds.
+ * Passes over the rendered objects with a server that the test plays: written objects appear in the
+ * caches when the test says so, as by a watch, with the fields that a server adds.
  */
 #include "operator/reconcile/objects.h"
 
@@ -85,7 +85,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* The object as the server has it after a write. */
+/* Shows the caches the object as the server has it after the write. */
 static void show(struct world *w, const struct kube_call *call)
 {
 	cJSON *live = cJSON_Duplicate(call->object, true);
@@ -100,7 +100,10 @@ static void show(struct world *w, const struct kube_call *call)
 	cJSON_Delete(live);
 }
 
-/* One pass, all writes of which succeed; shown to the caches if SHOWN. How many there were. */
+/*
+ * Runs one pass whose writes all succeed; SHOWN: the caches get the objects. Returns the number of
+ * writes.
+ */
 static size_t pass(struct world *w, bool shown)
 {
 	size_t before = fakes.n_writes;
@@ -161,13 +164,13 @@ static void test_a_cache_that_is_behind_is_waited_for(void **state)
 	assert_int_equal(pass(w, false), 0);
 	assert_int_equal(w->result, -EAGAIN);
 	assert_false(state_of(w).applied);
-	fakes.now_ms += 2000; /* it was not behind: the object is not there */
+	fakes.now_ms += 2000; /* by then the cache is not behind: the object is missing */
 	assert_int_equal(pass(w, true), 5);
 	assert_int_equal(pass(w, true), 0);
 	assert_int_equal(w->result, 0);
 }
 
-/* Watch and answer come over two connections. */
+/* The watch's event and the write's answer use two connections, so the event may come first. */
 static void test_a_watch_that_is_first_holds_nothing_up(void **state)
 {
 	struct world *w = *state;
@@ -285,12 +288,12 @@ static void test_what_is_refused_changes_nothing(void **state)
 	s = state_of(w);
 	assert_true(s.invalid && s.generation == 2 && !s.applied);
 	assert_string_equal(s.error, "spec.x: want y");
-	/* Neither after a restart, when there never was a good one. */
+	/* After a restart nothing is written either, when no config was ever valid. */
 	assert_int_equal(policy_set_cluster(w->set, NULL), 0);
 	assert_int_equal(pass(w, true), 0);
 	assert_int_equal(fakes.n_writes, before);
 	assert_true(objects_refuse(w->objects, 0, ""));
-	assert_int_equal(pass(w, true), 5); /* no config: all goes */
+	assert_int_equal(pass(w, true), 5); /* no config: all objects are deleted */
 	assert_int_equal(state_of(w).deletes, 5);
 }
 
@@ -333,11 +336,11 @@ static void test_rollout_is_that_of_what_was_written_last(void **state)
 	expect(w, 4, 3, 0);
 	roll_out(w, 2, 4, 1);
 	expect(w, 4, 1, 3);
-	roll_out(w, 1, 4, 4); /* the controller speaks of the generation before */
+	roll_out(w, 1, 4, 4); /* observedGeneration is that of the generation before */
 	expect(w, 4, 0, 0);
 	roll_out(w, 2, 4, 4);
 	expect(w, 4, 4, 0);
-	/* Written, and the cache still has the one before: nobody runs this one. */
+	/* Written, but the cache has the previous version: no node runs the new one yet. */
 	assert_int_equal(policy_set_cluster(w->set, config(2, "{'agent':{'logLevel':'Debug'}}")),
 			 0);
 	assert_true(pass(w, false) >= 1);

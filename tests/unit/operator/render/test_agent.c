@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The real agent takes every configuration that is rendered, without a word about keys that it does
- * not know. kiln-agent --check answers 2 to a bad configuration, and only then looks at the kernel:
- * 3 (no privileges) is as good as 0 here.
+ * The real agent accepts every rendered configuration without a warning of unknown keys. kiln-agent
+ * --check exits with 2 for a bad configuration, before it looks at the kernel: here 3 (no
+ * privileges) counts as 0.
  */
 #include "tests/support/test.h"
 
@@ -12,7 +12,7 @@
 
 static char directory[] = "/tmp/kiln-render-XXXXXX";
 
-/* What it says on standard error; its exit code. */
+/* Runs the agent's check of YAML. SAYS gets its output; returns its exit code. */
 static int check(const char *yaml, char *says, size_t size)
 {
 	char path[64], command[1024];
@@ -37,7 +37,7 @@ static int check(const char *yaml, char *says, size_t size)
 	return WEXITSTATUS(pclose(f));
 }
 
-/* The two things that this version of the agent does not do yet, by name; nothing else. */
+/* Fails for any warning but those of the two features that this agent does not have yet. */
 static void expect_no_warning(char *says)
 {
 	char *rest = says, *line;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which setting changes which objects, and which do not: each row sets one field of full.json, or
- * of minimal.json, and names all that may and must come out different. And what cannot be rendered.
+ * Which objects a setting changes: each row sets one field of full.json or minimal.json and names
+ * the objects that must change; all others must not. And which configs cannot be rendered.
  */
 #include "tests/support/test.h"
 
@@ -10,7 +10,7 @@
 enum {
 	NOTHING = 0,
 	CONFIG_HASH = 1 << 0,
-	CONFIG_MAPS = 1 << 1, /* all of them; SOME: at least one, not all */
+	CONFIG_MAPS = 1 << 1, /* all of them; SOME_: at least one, not all */
 	SOME_CONFIG_MAPS = 1 << 2,
 	DAEMON_SETS = 1 << 3,
 	SOME_DAEMON_SETS = 1 << 4,
@@ -19,10 +19,10 @@ enum {
 	ACCOUNT = 1 << 7,
 	AGENTS = CONFIG_HASH | CONFIG_MAPS | DAEMON_SETS,
 	SOME_AGENTS = CONFIG_HASH | SOME_CONFIG_MAPS | SOME_DAEMON_SETS,
-	EVERYTHING = AGENTS | SERVICE | POLICY | ACCOUNT, /* but not the hash of the YAML */
+	EVERYTHING = AGENTS | SERVICE | POLICY | ACCOUNT, /* with the YAML's hash */
 };
 
-/* "spec.nodeGroups[0].name" = VALUE (JSON; NULL: removed), in place. */
+/* Sets PATH, such as "spec.nodeGroups[0].name", to VALUE (JSON; NULL: removes it) in place. */
 static void set_path(cJSON *root, const char *path, const char *value)
 {
 	_cleanup_free_ char *copy = strdup(path);
@@ -104,7 +104,7 @@ static unsigned int changed(const struct rendered *a, const struct rendered *b, 
 		if (a->objects[i].kind != kind)
 			continue;
 		n += !o || !streq(o->hash, a->objects[i].hash);
-		/* The hash tells exactly whether the bytes differ. */
+		/* The hashes are equal exactly if the objects are. */
 		if (o)
 			assert_int_equal(streq(o->hash, a->objects[i].hash),
 					 cJSON_Compare(o->object, a->objects[i].object, true));
@@ -224,7 +224,7 @@ static void each_setting_changes_what_it_is_about(void **state)
 	rendered_free(base);
 }
 
-/* Everything has an owner, but the agents' settings do not know it. */
+/* Every object has the owner's uid, but the agents' configuration does not. */
 static void another_owner_changes_all_objects(void **state)
 {
 	struct rendered *a = rendered_with(RENDER_DATA "full.json", NULL, NULL, 97);
@@ -251,14 +251,14 @@ static void group_rates_keep_to_the_guard_rails(void **state)
 {
 	struct rendered *r = rendered_with(RENDER_DATA "full.json", NULL, NULL, 97);
 
-	/* 499 asked, 199 allowed; 19 asked; none asked. */
+	/* 499 asked for, 199 allowed; 19 asked for; nothing asked for. */
 	assert_non_null(strstr(agent_yaml(r, "kiln-agent-gpu"), "samples_per_second: 199\n"));
 	assert_non_null(strstr(agent_yaml(r, "kiln-agent-batch"), "samples_per_second: 19\n"));
 	assert_non_null(strstr(agent_yaml(r, "kiln-agent-zone-a"), "samples_per_second: 97\n"));
 	rendered_free(r);
 }
 
-/* What the stream brings live must not restart an agent. */
+/* A setting that the node stream changes at run time must not restart an agent. */
 static void with_the_stream_rates_and_tracers_are_not_in_the_configuration(void **state)
 {
 	static const struct {

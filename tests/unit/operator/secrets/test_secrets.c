@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which Secrets are read, how often, what of them counts, and what becomes of their bytes. */
+/*
+ * Which Secrets are read and how often, which of their contents count, and that their bytes are
+ * wiped.
+ */
 #include "operator/secrets/secrets.h"
 
 #include "operator/kube/write.h"
@@ -63,7 +66,7 @@ static void answer(struct kube_call *call, int status, const char *body)
 	assert_false(call->over);
 	call->over = true;
 	call->done(call->arg, &a);
-	/* What the answer said does not stay in the client's buffer. */
+	/* The client must have wiped the answer in its buffer. */
 	for (size_t i = 0; status == 200 && i < len; i++)
 		assert_int_equal(copy[i], 0);
 }
@@ -122,7 +125,7 @@ static int teardown(void **state)
 	return uv_loop_close(&rig.loop);
 }
 
-/* Until one more is asked for. */
+/* Runs the loop until there were N requests. */
 static void run_until_asked(size_t n)
 {
 	uv_update_time(&rig.loop);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The node stream's server over caches that a test fills, an API server that answers TokenReviews
- * as the token says, and agents on real TLS connections that keep what they are told.
+ * The node stream's server over caches that the test fills, an API server whose TokenReview answers
+ * follow from the token, and agents on real TLS connections that keep what they receive.
  */
 #pragma once
 
@@ -33,7 +33,7 @@ struct rig {
 	size_t n_reviews;
 	bool api_down, hold_reviews;
 	bool timed_out;
-	const struct agent *agents[RIG_AGENTS_MAX]; /* connected: what a failed wait tells of */
+	const struct agent *agents[RIG_AGENTS_MAX]; /* connected; printed by a failed wait */
 	size_t n_agents;
 	unsigned int n_events, whole;
 	char last_event[256];
@@ -41,7 +41,7 @@ struct rig {
 
 /* LIMITS may be NULL. Cluster policy: everything at 20 Hz. */
 void rig_init(struct rig *rig, const struct node_server_limits *limits);
-/* Answers the reviews that were held, and no longer holds any. */
+/* Answers the reviews that are held, and holds no more. */
 void rig_release_reviews(struct rig *rig);
 void rig_done(struct rig *rig);
 /* Runs the loop until IS(ARG); fails the test after 120 s. */
@@ -57,11 +57,10 @@ void rig_until_count(struct rig *rig, size_t offset, uint64_t value);
 		rig_until_count(rig, offsetof(struct node_server_stats, field), value);            \
 	} while (0)
 
-/* How long rigs that are made after this keep what a token was granted; 0: the server's own time.
- */
+/* How long rigs that are made later remember a granted token; 0: the server's default. */
 extern uint64_t rig_keep_ms;
-/* UID 0xa becomes 0000000a-0000-4000-8000-000000000000. ID: hexadecimal digit that a container's id
- * consists of, 0: none. */
+/* UID 0xa becomes 0000000a-0000-4000-8000-000000000000. ID: the hexadecimal digit that the
+ * container's id is made of; 0: none. */
 void rig_pod(struct rig *rig, const char *ns, const char *name, unsigned int uid, const char *node,
 	     char id);
 void rig_pod_labeled(struct rig *rig, const char *ns, const char *name, unsigned int uid,
@@ -69,7 +68,7 @@ void rig_pod_labeled(struct rig *rig, const char *ns, const char *name, unsigned
 void rig_remove_pod(struct rig *rig, const char *ns, const char *name, unsigned int uid);
 void rig_node(struct rig *rig, const char *name);
 void rig_namespace(struct rig *rig, const char *name, const char *label_value);
-/* NS "": the cluster's. */
+/* NS "": the cluster's config. */
 void rig_policy(struct rig *rig, const char *ns, const char *spec);
 const char *rig_uid(unsigned int uid);
 
@@ -80,8 +79,8 @@ struct agent {
 		char uid[40], name[64], ns[64], label[64];
 		uint64_t policy;
 		size_t n_containers;
-		uint8_t id;	   /* first byte of the first container's */
-		bool policy_known; /* when it was told */
+		uint8_t id;	   /* first byte of the first container's id */
+		bool policy_known; /* the policy was known when the pod came */
 		bool in_snapshot;
 	} pods[RIG_PODS_MAX];
 	size_t n_pods;
@@ -92,22 +91,22 @@ struct agent {
 	} policies[RIG_POLICIES_MAX];
 	size_t n_policies;
 	struct seen_policy fallback;
-	uint64_t epoch, revision; /* of the state; put them in before a hello to resume */
+	uint64_t epoch, revision; /* received state; sent in the next hello to resume */
 	char node[256];
 	unsigned int welcomes, snapshots, updates, deletes, closes;
 	size_t bytes, largest;
 	bool connected, in_snapshot, no_hello, no_ack, ack_due;
-	unsigned int report_interval_s; /* that the welcome asks for */
-	unsigned int protocol;		/* 0: 1 */
+	unsigned int report_interval_s; /* from the welcome */
+	unsigned int protocol;		/* sent in the hello; 0: 1 */
 	int status;
 	char message[256];
 };
 
-/* TOKEN: "node:n1", "pod:NAME:UID", "account:n1" (another ServiceAccount), "bad", "" for none,
+/* TOKEN: "node:n1", "pod:NAME:UID", "account:n1" (another ServiceAccount), "bad", "" (none),
  * "expired:n1", "opaque". */
 void agent_connect(struct rig *rig, struct agent *a, const char *token);
 void agent_done(struct agent *a);
-/* Runs the loop until it is so. */
+/* Each runs the loop until the state is reached. */
 void agent_until_live(struct agent *a);
 void agent_until_snapshot(struct agent *a); /* of this connection */
 void agent_until_closed(struct agent *a);
@@ -116,9 +115,9 @@ void agent_until_revision(struct agent *a, uint64_t above);
 const struct seen_pod *agent_pod(const struct agent *a, unsigned int uid);
 const struct seen_policy *agent_policy(const struct agent *a, uint64_t id);
 void agent_send(struct agent *a, const Kiln__Node__V1__AgentMessage *m);
-bool agent_send_raw(struct agent *a, const void *data, size_t len); /* false: not now */
+bool agent_send_raw(struct agent *a, const void *data, size_t len); /* false: not possible now */
 void agent_hello(struct agent *a);
 void agent_ack(struct agent *a, uint64_t epoch, uint64_t revision);
 void agent_report(struct agent *a, uint64_t samples);
-/* WHAT as agent_connect() has it: the header's value. */
+/* Writes the header's value for the token WHAT: see agent_connect(). */
 void agent_token(const char *what, char out[1024]);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whoever should not be let in, or does what an agent does not do: refused or bounded, and counted;
- * everybody else is served on. */
+/*
+ * Connections without a valid token, and agents that break the protocol: they are refused or
+ * bounded, and counted; other agents are still served.
+ */
 #include "tests/unit/operator/stream/rig.h"
 
 #include "operator/stream/server_internal.h"
@@ -95,7 +97,7 @@ static void test_the_node_is_the_bound_pods_when_the_token_names_none(void **sta
 	agent_until_pods(&s->a, 1);
 	assert_string_equal(s->a.node, "n1");
 	agent_done(&s->a);
-	/* Another namespace's pod, another name: not the agent's. */
+	/* A pod of another namespace, and a pod whose name does not match: not an agent's pod. */
 	agent_connect(&s->rig, &s->a, "pod:agent-y:0000cafe-0000-4000-8000-000000000000");
 	agent_until_closed(&s->a);
 	assert_int_equal(s->a.status, RPC_UNAVAILABLE);
@@ -126,24 +128,24 @@ static void test_who_was_let_in_comes_back_while_the_api_server_is_away(void **s
 {
 	struct scene *s;
 
-	rig_keep_ms = 1; /* its answer is old at once */
+	rig_keep_ms = 1; /* a granted token is asked about again at once */
 	s = scene_new(NULL);
 	rig_pod(&s->rig, "kiln", "agent-x", 0xbeef, "n1", 'a');
 	agent_connect(&s->rig, &s->a, AGENT_X);
 	agent_until_live(&s->a);
 	s->rig.api_down = true;
-	for (unsigned int i = 0; i < 2; i++) { /* found out by asking, then known */
+	for (unsigned int i = 0; i < 2; i++) { /* asks the API server in vain, then knows */
 		grpc_stream_disconnect(s->a.stream);
 		agent_until_closed(&s->a);
 		agent_connect(&s->rig, &s->a, AGENT_X);
 		agent_until_live(&s->a);
 		assert_true(rig_stats(&s->rig).auth.stale > i);
 	}
-	/* Nobody who was not let in before is. */
+	/* An agent that was not granted before is refused. */
 	agent_connect(&s->rig, &s->b, "node:n2");
 	agent_until_closed(&s->b);
 	assert_int_equal(s->b.status, RPC_UNAVAILABLE);
-	/* Nor is one whose pod is gone. */
+	/* An agent whose pod is gone is refused. */
 	grpc_stream_disconnect(s->a.stream);
 	agent_until_closed(&s->a);
 	rig_remove_pod(&s->rig, "kiln", "agent-x", 0xbeef);
@@ -174,7 +176,7 @@ static void test_a_stream_does_not_grow_old_while_the_api_server_is_away(void **
 	rig_keep_ms = 0;
 }
 
-/* Its token is asked about again, not in five minutes but now. */
+/* When the pod goes, its token is reviewed at once, not after five minutes. */
 static void test_a_stream_ends_with_its_pod(void **state)
 {
 	struct scene *s = scene_new(NULL);
@@ -187,7 +189,7 @@ static void test_a_stream_ends_with_its_pod(void **state)
 	rig_remove_pod(&s->rig, "kiln", "agent-x", 0xbeef);
 	agent_until_closed(&s->a);
 	assert_int_equal(rig_stats(&s->rig).auth.reviews, reviews + 1);
-	/* The same pod's token, on another node: what was granted is not what it is told. */
+	/* The same pod on another node: the agent gets the pods of the new node. */
 	rig_pod(&s->rig, "kiln", "agent-x", 0xbeef, "n2", 'a');
 	rig_pod(&s->rig, "prod", "two", 2, "n2", 'b');
 	agent_connect(&s->rig, &s->a, AGENT_X);
@@ -211,13 +213,13 @@ static void test_worthless_tokens_hold_up_no_agent(void **state)
 	}
 	rig_until_stat(&s->rig, auth.waiting, JUNK - STREAM_AUTH_OTHERS_RUNNING);
 	assert_int_equal(rig_stats(&s->rig).auth.running, STREAM_AUTH_OTHERS_RUNNING);
-	/* The agent's token is asked about at once, before those that came earlier. */
+	/* The agent's token is reviewed at once, before the bad ones that came earlier. */
 	agent_connect(&s->rig, &s->a, "pod:agent-x:0000beef-0000-4000-8000-000000000000");
 	rig_until_stat(&s->rig, auth.running, STREAM_AUTH_OTHERS_RUNNING + 1);
 	assert_int_equal(rig_stats(&s->rig).auth.running, STREAM_AUTH_OTHERS_RUNNING + 1);
 	rig_release_reviews(&s->rig);
 	agent_until_live(&s->a);
-	/* All are answered in the end. */
+	/* The bad ones are all answered in the end. */
 	for (unsigned int i = 0; i < JUNK; i++) {
 		agent_until_closed(&junk[i]);
 		assert_int_equal(junk[i].status, RPC_UNAUTHENTICATED);
@@ -534,8 +536,8 @@ static void test_more_streams_than_allowed(void **state)
 	scene_end(s);
 }
 
-/* A node has one stream: with the places half taken, the next one of the node ends those of it that
- * have not said Hello. */
+/* A node has one stream: once half of the places are taken, a new stream of a node ends that
+ * node's streams without a Hello. */
 static void test_streams_without_a_hello_give_way(void **state)
 {
 	struct scene *s = scene_new(&(struct node_server_limits){.streams = 2, .hello_ms = 60000});

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The CA's rotation over its whole life, with the time passed in: what agents believe at each
- * moment, by OpenSSL, and what a Secret that somebody has damaged is good for.
+ * The CA's rotation over its whole life, with the time passed in: which certificates agents trust
+ * at each moment, checked by OpenSSL, and what is done with a damaged Secret.
  */
 #include "operator/stream/ca.h"
 
@@ -20,7 +20,7 @@ static X509 *read_one(BIO *bio)
 	return PEM_read_bio_X509(bio, NULL, NULL, NULL);
 }
 
-/* Does an agent that has BUNDLE believe the server CERT at the time NOW? */
+/* Does an agent with BUNDLE trust the server certificate CERT at NOW? */
 static bool believes(const char *bundle, const char *cert, int64_t now)
 {
 	BIO *roots = BIO_new_mem_buf(bundle, -1), *bio = BIO_new_mem_buf(cert, -1);
@@ -71,7 +71,7 @@ static void step(struct stream_ca *ca, enum ca_step what, const struct ca_times 
 	assert_int_equal(stream_ca_step(ca, what, t, now, &err), 0);
 }
 
-/* By way of the Secret, as another replica sees it. */
+/* Reads the CA from its Secret, as another replica does. */
 static void restart(struct stream_ca *ca)
 {
 	struct stream_ca read;
@@ -135,7 +135,7 @@ static void test_a_rotation_takes_its_steps_in_time(void **state)
 	now = third + 1;
 	assert_int_equal(stream_ca_next(&ca, &t, now, true), CA_ADD);
 	step(&ca, CA_ADD, &t, now);
-	/* However long: it signs nothing before it is published, and an hour after that. */
+	/* The new CA signs only an hour after it was published, however long that takes. */
 	assert_int_equal(stream_ca_next(&ca, &t, now + 30 * day, false), CA_KEEP);
 	assert_int_equal(stream_ca_next(&ca, &t, now, true), CA_PUBLISH);
 	step(&ca, CA_PUBLISH, &t, now);
@@ -145,7 +145,7 @@ static void test_a_rotation_takes_its_steps_in_time(void **state)
 	step(&ca, CA_SWITCH, &t, now);
 	assert_null(ca.old.key_pem);
 	assert_null(ca.next.cert_pem);
-	/* A certificate of the old one may still be shown. */
+	/* Servers may still use certificates that the old CA signed. */
 	assert_int_equal(stream_ca_next(&ca, &t, now + 30 * day, true), CA_KEEP);
 	now += 30 * day + 2 * t.poll_s;
 	assert_int_equal(stream_ca_next(&ca, &t, now, true), CA_FORGET);
@@ -155,9 +155,9 @@ static void test_a_rotation_takes_its_steps_in_time(void **state)
 }
 
 /*
- * Three years, an hour at a time. The leader is another at each step and remembers nothing; a
- * second replica sees the Secret a day late, agents the bundle half an hour late. Whoever connects
- * to whomever believes him, always.
+ * Three years in steps of an hour. At each step another replica leads, which has no memory; a
+ * second replica sees the Secret a day late, agents see the bundle half an hour late. Every agent
+ * must trust every server all the time.
  */
 static void test_everybody_is_believed_all_the_time(void **state)
 {
@@ -171,7 +171,7 @@ static void test_everybody_is_believed_all_the_time(void **state)
 	for (int64_t now = start; now < start + 3 * STREAM_CA_LIFE_S; now += hour) {
 		enum ca_step what = stream_ca_next(&ca, &t, now, published != NULL);
 
-		/* Half an hour ago the bundle was that of the round before. */
+		/* Agents have the bundle of the step before: half an hour ago. */
 		free(bundle);
 		bundle = published ? strdup(published) : NULL;
 		if (what != CA_KEEP) {
@@ -192,7 +192,7 @@ static void test_everybody_is_believed_all_the_time(void **state)
 		free(published);
 		published = bundle_of(&ca);
 		most = MAX(most, certificates(published));
-		/* What was true an hour ago and is the same need not be asked again but daily. */
+		/* While nothing changes, one check a day is enough. */
 		kept = what == CA_KEEP ? kept + 1 : 0;
 		if (!bundle || (kept > 3 && kept % 24))
 			continue;
@@ -217,7 +217,7 @@ static void test_a_ca_that_expired_is_replaced(void **state)
 	ca_times_init(&t, STREAM_CA_LIFE_S);
 	step(&ca, CA_MAKE, &t, start);
 	end = ca.current.end;
-	/* Everybody was away for a year. */
+	/* No operator has run for a year. */
 	assert_int_equal(stream_ca_next(&ca, &t, end, true), CA_MAKE);
 	step(&ca, CA_ADD, &t, end - day);
 	assert_int_equal(stream_ca_next(&ca, &t, end, true), CA_SWITCH);
@@ -250,10 +250,10 @@ static void test_a_ca_whose_time_has_not_come_signs_nothing(void **state)
 	step(&ca, CA_PUBLISH, &t, start);
 	assert_int_equal(stream_ca_next(&ca, &t, start + 5 * day, true), CA_KEEP);
 	assert_int_equal(stream_ca_next(&ca, &t, start + 10 * day, true), CA_SWITCH);
-	/* There is a better one already. */
+	/* The current CA is not valid yet, the next one is. */
 	ca.current.begin = start + 20 * day;
 	assert_int_equal(stream_ca_next(&ca, &t, start + 10 * day, true), CA_SWITCH);
-	/* There is none: it is the clock, more likely. */
+	/* Neither is valid yet: the clock is wrong, more likely. */
 	ca.next.begin = start + 20 * day;
 	assert_int_equal(stream_ca_next(&ca, &t, start + 10 * day, true), CA_KEEP);
 	stream_ca_done(&ca);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What agents are told of a destination, whose Secrets it is made of, and what is said of one that
- * cannot be used. The Secrets are the test's own. */
+/*
+ * The destination that an agent is sent, the Secrets that it is made of, and the message for a
+ * destination that cannot be used. The test plays the store of Secrets.
+ */
 #include "operator/stream/destinations.h"
 
 #include "kiln/node/v1/node.pb-c.h"
@@ -223,7 +225,10 @@ static void test_values_of_secrets_are_in_their_fields(void **state)
 	destination_table_unref(rig.table, v);
 }
 
-/* A tenant's Secret is one of the tenant's namespace, whatever the operator's has of that name. */
+/*
+ * A tenant's destination uses the Secret of the tenant's namespace, even if the operator has one of
+ * that name.
+ */
 static void test_whose_secret_it_is(void **state)
 {
 	struct destination d = with_token("main");
@@ -300,7 +305,7 @@ static void test_what_keeps_one_from_being_told(void **state)
 	destination_table_unref(rig.table, v);
 }
 
-/* In any order; one that nobody refers to any more is not left out of anything. */
+/* In any order; a destination that nothing refers to any more is not listed. */
 static void test_those_that_are_left_out_are_listed(void **state)
 {
 	static const char *const names[] = {"a", "b", "c", "d"};
@@ -369,7 +374,7 @@ static void test_a_clusters_keeps_its_id_and_a_tenants_does_not(void **state)
 	assert_null(destination_table_find(rig.table, "main"));
 }
 
-/* Another Secret, key or value of a header makes another destination of a tenant. */
+/* A tenant's destination with another Secret, key or header value is another destination. */
 static void test_every_setting_counts(void **state)
 {
 	struct destination_header headers[2];

@@ -158,9 +158,9 @@ static unsigned int data_of(struct peer *p, uint32_t id)
 }
 
 /*
- * HTTP/2 ends a stream by itself when its message is none that may be; in the same bytes the next
- * stream of the node says Hello. The place of the first is the second's from then on, also when
- * the first one's end is told afterwards.
+ * nghttp2 ends a stream whose message is not allowed. In the same bytes the next stream of the node
+ * says Hello: it takes over the place of the first stream, and keeps it when the end of the first
+ * is reported afterwards.
  */
 static void test_the_place_of_a_stream_that_was_ended_is_the_nexts(void **state)
 {

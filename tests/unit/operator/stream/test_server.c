@@ -201,7 +201,7 @@ static void test_who_lost_the_last_updates_gets_them_again(void **state)
 	rig_remove_pod(&w->rig, "prod", "one", 1);
 	agent_until_pods(&w->a, 1);
 	leave(&w->a);
-	/* As if nothing since then had arrived. */
+	/* Forget everything since then, as if it had not arrived. */
 	w->a.n_pods = w->a.n_policies = w->a.deletes = 0;
 	w->a.revision = had;
 	agent_connect(&w->rig, &w->a, "node:n1");
@@ -303,9 +303,9 @@ static void test_reports_are_passed_on_with_what_the_hello_said(void **state)
 	rig_until(&w->rig, has_all_reports, &w->rig);
 	seconds = (uv_hrtime() - begun_ns) / 1000000000 + 1;
 	stats = rig_stats(&w->rig);
-	/* Ten at once, and one for each second that this machine took. */
+	/* Ten at once, then one for each second that the test took on this machine. */
 	assert_in_range(stats.reports, 10, 10 + seconds);
-	assert_in_range(w->rig.n_events, 2, stats.reports + 1); /* the hello's too; the newest */
+	assert_in_range(w->rig.n_events, 2, stats.reports + 1); /* the hello's too; newest only */
 	assert_int_equal(w->rig.whole, 1);
 	assert_int_equal(w->a.closes, 0);
 	agent_done(&w->a);
@@ -406,7 +406,7 @@ static void test_a_controller_is_told_what_agents_say(void **state)
 	agent_until_live(&w->b);
 	agent_report(&w->a, 7);
 	rig_until(&w->rig, has_report, &c);
-	/* One that comes later is told of both. */
+	/* A controller that connects later gets both nodes. */
 	watch_as(&w->rig, &late, "controller");
 	rig_until(&w->rig, is_whole, &late);
 	assert_int_equal(late.events, 2);
@@ -485,7 +485,7 @@ static void test_ending_tells_every_agent_to_go_elsewhere(void **state)
 	assert_int_equal(w->a.status, RPC_UNAVAILABLE);
 }
 
-/* The operator's loop ends with the signal that makes it tell them. */
+/* The server is freed right after it was told to drain, as when the operator gets its signal. */
 static void test_the_end_is_told_by_a_server_that_is_freed_at_once(void **state)
 {
 	struct world_of_two *w = *state;
@@ -508,7 +508,7 @@ static bool has(const struct buf *b, const char *text)
 	return memmem(b->data, b->cap, text, strlen(text)) != NULL;
 }
 
-/* Any message may have the secrets of a destination. */
+/* Any message may contain the secrets of a destination. */
 static void test_nothing_that_was_sent_stays_in_the_buffers(void **state)
 {
 	struct world_of_two *w = *state;
@@ -523,7 +523,7 @@ static void test_nothing_that_was_sent_stays_in_the_buffers(void **state)
 	assert_true(w->rig.server->update.cap > 0 && w->rig.server->message.cap > 0);
 	assert_false(has(&w->rig.server->update, "prod"));
 	assert_false(has(&w->rig.server->message, "prod"));
-	/* They are where they were: nothing was left behind at another address. */
+	/* The buffers were not moved, which would have left a copy behind. */
 	assert_ptr_equal(w->rig.server->update.data, update);
 	assert_ptr_equal(w->rig.server->message.data, message);
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Once in the queue, one worker a key, again when added meanwhile, delays, the bucket, priority. */
+/*
+ * A key is queued once, has one worker, and runs again if added meanwhile; delays, bucket,
+ * priority.
+ */
 #include "operator/work/queue_core.h"
 
 #include "tests/support/failalloc.h"
@@ -318,7 +321,7 @@ static void test_jitter_only_lengthens_and_by_a_tenth(void **state)
 	assert_in_range(work_core_next_ns(c, 0), 5 * MS + MS / 4, 5 * MS + MS / 2);
 }
 
-/* A model that is too simple to be wrong, beside the real thing, under random calls. */
+/* Random calls against a naive model. */
 enum { MODEL_KEYS = 12 };
 struct model {
 	bool ready, at_work, again;
@@ -425,7 +428,7 @@ static void test_every_failed_allocation_is_survived(void **state)
 			assert_null(c);
 			continue;
 		}
-		/* What was taken on and failed comes again, memory or not. */
+		/* A key that was taken and failed is queued again, with or without memory. */
 		while (work_core_take(c, 100 * S))
 			taken++;
 		assert_int_equal(stats_at(c, 0).dropped, 40 - added);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The walk of bpf/unwind.h, compiled for arm64, by tables that agent/elf makes of arm64 programs,
- * over what record.py wrote down of them: at every instruction that they executed, the walk has to
- * find the return addresses of the calls that had been made, all of them and nothing else.
+ * Walks of bpf/unwind.h, compiled for arm64, with the tables that agent/elf makes of arm64
+ * programs, over the registers and memory that record.py recorded: at every instruction that a
+ * program executed, the walk must find the return addresses of all calls in progress and nothing
+ * else.
  */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -37,7 +38,7 @@ struct page {
 
 struct call {
 	uint64_t pc;
-	bool exact; /* a signal interrupted there */
+	bool exact; /* a signal interrupted this function at PC */
 };
 
 static struct {
@@ -55,7 +56,7 @@ static struct {
 	uint64_t code_mask;
 	struct call calls[CALLS_MAX]; /* outermost first */
 	uint32_t n_calls;
-	bool calls_unknown; /* the first walk tells what they are */
+	bool calls_unknown; /* the outer calls are taken from the first walk */
 	uint32_t walks, wrong, signals, signed_addresses;
 } t;
 
@@ -166,7 +167,7 @@ static void map_image(const struct image *image, uint64_t start, uint64_t end, u
 	to->rules_at = put(table->rules, (size_t)table->n_rules * 4);
 }
 
-/* The path of the file NAME: in the list of the recording, or among the programs of ours. */
+/* Finds the path of the file NAME: in the recording's list, or among the test's own programs. */
 static void find_file(const char *recording, const char *name, char *ret, size_t size)
 {
 	char list[512], line[512];
@@ -186,8 +187,7 @@ static void find_file(const char *recording, const char *name, char *ret, size_t
 		fclose(f);
 }
 
-/* The dynamic linker is mapped too, and left out where its file is not there: nothing runs in it.
- */
+/* Skips a file that is not there: the dynamic linker, in which no recorded walk is. */
 static void map_file(const char *recording, const char *name, uint64_t start, uint64_t end,
 		     uint64_t bias)
 {
@@ -206,8 +206,9 @@ static void map_file(const char *recording, const char *name, uint64_t start, ui
 }
 
 /*
- * Where a signal handler returns to. The kernel's is in its vDSO, with a nop before it; the
- * emulator's has a page of its own, behind which this puts the nop.
+ * Maps the code that a signal handler returns to. The kernel has it in the vDSO, behind a nop. The
+ * emulator has it at the beginning of a page of its own: this maps the page before it too, which
+ * ends with the nop.
  */
 static void map_trampoline(uint64_t address)
 {
@@ -282,7 +283,10 @@ static void push(uint64_t pc, bool exact)
 	t.calls[t.n_calls++] = (struct call){.pc = pc, .exact = exact};
 }
 
-/* The first walk of a program that was running tells what it has called; all others hold to it. */
+/*
+ * In a recording of a program that was running already, the first walk gives the outer calls; all
+ * later walks must agree with it.
+ */
 static void take_outer_calls(void)
 {
 	t.calls_unknown = false;
@@ -458,7 +462,7 @@ static void every_walk_is_right(void **state)
 	assert_int_equal(!!strstr(name, "pac"), t.signed_addresses > 10);
 }
 
-/* Of programs of others, whose assembler may describe itself wrongly. */
+/* For programs by others: their assembler code may have wrong call frame information. */
 static void nearly_every_walk_is_right(void **state)
 {
 	replay_file(*state);

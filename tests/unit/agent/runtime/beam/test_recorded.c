@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What processes of OTP 25, 27 and 29 had in memory (record.py): the list of modules, descriptions
- * and code. Stacks are made up here, out of that code's addresses.
+ * Memory that record.py recorded from processes of OTP 25, 27 and 29: the list of modules,
+ * descriptions and code. The stacks are made here, of addresses of that code.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,11 +12,11 @@
 #include "tests/unit/agent/runtime/beam/host_walk.h"
 #include "tests/unit/agent/runtime/recorded_memory.h"
 
-/* Made up. */
+/* Addresses of forged memory. */
 enum {
-	STACK = 0x10000,     /* of an Erlang process */
-	SCHEDULER = 0x40000, /* where the scheduler's stack has its registers */
-	IMAGE = 0x60000,     /* code of the emulator */
+	STACK = 0x10000,     /* stack of an Erlang process */
+	SCHEDULER = 0x40000, /* the scheduler's native stack, which holds its registers */
+	IMAGE = 0x60000,     /* native code of the emulator */
 	THREAD = 0x70000,
 	DATA = 0x71000,
 	MATCHING = 0x72000,
@@ -30,7 +30,7 @@ struct machine {
 	struct beam_image image;
 	struct beam_process process;
 	const struct beam_module *swap;
-	uint64_t inner, outer, helper; /* code */
+	uint64_t inner, outer, helper; /* addresses of code */
 	uint64_t scheduler;
 };
 
@@ -151,7 +151,8 @@ static void functions_have_names_and_lines(void **state)
 		assert_int_equal(name_of(m, m->outer + 60, KILN_BEAM_RETURN, &got), 0);
 		assert_string_equal(got.symbols[0].name, "beam_swap:outer_a/1");
 		assert_in_range(got.symbols[0].line, 14, 17);
-		/* Where an error is raised, a function's address is in place of a return address.
+		/*
+		 * When an error is raised, a function's address is where a return address would be.
 		 */
 		assert_int_equal(name_of(m, m->outer, KILN_BEAM_RETURN, &got), 0);
 		assert_string_equal(got.symbols[0].name, "beam_swap:outer_a/1");
@@ -188,7 +189,7 @@ static void a_module_that_was_purged_has_no_names(void **state)
 	struct machine *m = begin("27");
 	struct symbol_result got;
 
-	/* malloc() has its own words in what was freed. */
+	/* malloc() wrote its own words into the freed memory. */
 	recorded_memory_put(&m->recorded, m->swap->symfile, 0);
 	recorded_memory_put(&m->recorded, m->swap->symfile + 8, 0);
 	assert_true(name_of(m, m->inner, 0, &got) < 0);
@@ -203,7 +204,7 @@ static void of_two_in_one_place_the_newer_one_counts(void **state)
 	struct symbol_result got;
 	uint8_t bytes[PIECE];
 
-	/* A newer one begins within the older one. */
+	/* The newer module begins inside of the older one's range. */
 	assert_true(m->swap->symfile_size < sizeof(bytes) / 4);
 	assert_int_equal(target_read(&m->memory, m->swap->symfile, bytes, m->swap->symfile_size),
 			 0);
@@ -244,7 +245,7 @@ static void put_stack(struct machine *m, uint64_t at, const uint64_t *words, siz
 		recorded_memory_put(&m->recorded, at + i * 8, words[i]);
 }
 
-/* The walker is called at PC, with the stack pointer SP. */
+/* Calls the walker for a native frame at PC with the stack pointer SP. */
 static struct kiln_walk *walk(struct machine *m, uint64_t pc, uint64_t sp, uint64_t fp, bool exact)
 {
 	const struct kiln_beam *k = &m->process.kernel;
@@ -280,7 +281,7 @@ static void a_leaf_has_all_its_callers_and_the_scheduler(void **state)
 		struct kiln_walk *w;
 
 		put_stack(m, STACK, stack, ARRAY_SIZE(stack));
-		/* normal_exit is not in what was recorded: its mapping is. */
+		/* The code of normal_exit was not recorded, but the mapping covers its address. */
 		w = walk(m, m->inner + 40, STACK, 0, true);
 		assert_frames(want, ARRAY_SIZE(want));
 		assert_int_equal(w->regs.pc, IMAGE + 0x105);
@@ -314,7 +315,7 @@ static void the_erlang_caller_of_c_by_rbp(void **state)
 	/* mov %rsp,%rbp; mov %r14d,120(%r13); lea -64(%rbx),%rsp; vzeroupper; call *%rcx */
 	static const uint8_t code[] = {0x48, 0x89, 0xe5, 0x45, 0x89, 0x75, 0x78, 0x48,
 				       0x8d, 0x63, 0xc0, 0xc5, 0xf8, 0x77, 0xff, 0xd1};
-	/* A helper's return address need not be aligned. */
+	/* The return address of a helper need not be aligned. */
 	static const uint8_t call[] = {0xe8, 1, 2, 3, 4};
 	struct machine *m = begin("29");
 	uint64_t pc = m->helper + 0x400 + sizeof(code), ret = (m->outer & ~3ULL) + 64,
@@ -348,7 +349,7 @@ static void the_erlang_caller_of_c_by_the_process(void **state)
 	recorded_memory_put(&m->recorded, DATA + m->process.kernel.data_process, PROCESS);
 	recorded_memory_put(&m->recorded, DATA + m->process.kernel.data_matching, MATCHING);
 	recorded_memory_put(&m->recorded, DATA + m->process.kernel.data_registers, SCHEDULER);
-	/* Others' values come first. */
+	/* The thread's first slots have values of other libraries. */
 	recorded_memory_put(&m->recorded, THREAD + BEAM_SPECIFIC + 8, MATCHING);
 	recorded_memory_put(&m->recorded, THREAD + BEAM_SPECIFIC + 4 * BEAM_PAIR + 8, DATA);
 	walk(m, pc, SCHEDULER, 0x8888, false);
@@ -363,7 +364,7 @@ static void while_ets_matches_the_process_is_found_on_the_stack(void **state)
 	struct machine *m = begin("29");
 	uint64_t pc = m->helper + 0x400 + sizeof(code), ret = m->helper + 0x600;
 	const uint64_t stack[] = {ret, m->process.kernel.normal_exit}, want[] = {pc, ret};
-	uint64_t below = SCHEDULER + 0x1000; /* there is room below */
+	uint64_t below = SCHEDULER + 0x1000; /* leaves memory below that can be read */
 
 	put_code(m, m->helper + 0x400, code, sizeof(code));
 	put_code(m, ret - sizeof(call), call, sizeof(call));

@@ -27,7 +27,7 @@ enum {
 	METADATA = 0x18b00,
 };
 
-/* An address tells that a field is static. */
+/* Values of FORGED_BASE and more are addresses: the field is static. */
 static const struct told {
 	const char *type, *field;
 	uint64_t value;
@@ -111,7 +111,7 @@ static void put_half(struct forged *f, uint64_t address, uint16_t value)
 	put(f, address, &value, sizeof(value));
 }
 
-/* Where TEXT is in memory; put there when it is not. */
+/* The address of TEXT in the forged memory; adds it if it is missing. */
 static uint64_t text_at(struct forged *f, const char *text)
 {
 	uint64_t at = TEXTS;
@@ -282,7 +282,7 @@ static void put_method(struct forged *f)
 	put_int(f, CONST_METHOD + 20, 1);
 	put_half(f, CONST_METHOD + 24, 8);
 	put_half(f, CONST_METHOD + 26, 1);
-	/* Its lines, behind 8 bytes of bytecodes: 5 from the first on. */
+	/* Line table behind 8 bytes of bytecodes: line 5 from the first one on. */
 	f->bytes[CONST_METHOD + 32 + 8 - FORGED_BASE] = 5;
 	forged_word(f, POOL + 8, KLASS);
 	put_half(f, POOL + 16, 2);

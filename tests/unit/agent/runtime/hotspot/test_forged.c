@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process that says it is a JVM: what is read of a good one, and what a lie costs. */
+/*
+ * A process that says it is a JVM: what is read from a valid one, and the bounds for forged ones.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +24,7 @@ static int attach(struct kiln_runtime *kernel, void **state)
 	return hotspot_ops.attach(&forged.image.base, &target, kernel, state, &err);
 }
 
-/* Attaches, reads the code, names frames of each kind. The last name is in NAME. */
+/* Attaches, reads the code and names a frame of each kind; NAME gets the names, a line each. */
 static int use(char *name, size_t size)
 {
 	const uint64_t compiled[] = {
@@ -69,7 +71,7 @@ static void test_a_small_machine_is_read(void **state)
 	assert_int_equal(use(names, sizeof(names)), 0);
 	assert_string_equal(names, "kiln.Forged.burn Forged.java:5\n"
 				   "StubRoutines::call :0\n");
-	/* Where the list of stubs is not exported it is searched for. */
+	/* If the list of stubs is not exported, it is searched for. */
 	forged.image.descs = 0;
 	assert_int_equal(use(names, sizeof(names)), 0);
 	assert_non_null(strstr(names, "StubRoutines::call"));
@@ -108,8 +110,9 @@ static void test_sizes_and_offsets_that_make_no_sense_are_refused(void **state)
 }
 
 /*
- * A leaf whose code returns before the next description, however far that is, is in the method
- * itself; where it runs on to that, it is in what was inlined there.
+ * If the code returns between the leaf and the next description, the leaf is in the method itself,
+ * however far the description is. If the code runs on to the description, the leaf is in the
+ * function inlined there.
  */
 static void test_a_leaf_that_returns_is_in_no_later_call(void **state)
 {
@@ -129,11 +132,13 @@ static void test_a_leaf_that_returns_is_in_no_later_call(void **state)
 
 		forged_init(&forged);
 		memset(forged.bytes + (FORGED_COMPILED_PC - FORGED_BASE), NOP, cases[i].distance);
-		/* A return between the description before and the leaf: the one does not run on to
-		 * the other. */
+		/*
+		 * A return between the previous description and the leaf: control does not flow
+		 * from one to the other.
+		 */
 		forged.bytes[FORGED_COMPILED_PC + 4 - FORGED_BASE] = RET;
 		forged.bytes[FORGED_COMPILED_PC + 20 - FORGED_BASE] = cases[i].code;
-		/* A method that it calls, which was inlined. */
+		/* A method that the compiled one calls, inlined. */
 		forged_word(&forged, PCS + 16, next | 8ULL << 32);
 		memcpy(forged.bytes + (PCS + 64 + 8 - FORGED_BASE), "\5\2\3", 3);
 		assert_int_equal(attach(&kernel, &attached), 0);
@@ -145,7 +150,7 @@ static void test_a_leaf_that_returns_is_in_no_later_call(void **state)
 	}
 }
 
-/* Of a method's entry there is a description without a bytecode, wherever its code lies. */
+/* A method's entry has a description without a bytecode, wherever its code lies. */
 static void test_a_leaf_before_the_code_of_the_entry_has_a_line(void **state)
 {
 	enum { PCS = 0x18a00, CODE = FORGED_COMPILED_BLOB + 64, RET = 0xc3 };
@@ -167,7 +172,7 @@ static void test_a_leaf_before_the_code_of_the_entry_has_a_line(void **state)
 	hotspot_ops.detach(attached);
 }
 
-/* All descriptions are before the leaf, and behind the last one is what looks like another. */
+/* All descriptions are before the leaf; the bytes behind the last one look like another. */
 static void test_a_description_before_the_leaf_is_not_followed(void **state)
 {
 	enum { PCS = 0x18a00, CODE = FORGED_COMPILED_BLOB + 64, DESCS = 4 };
@@ -187,7 +192,7 @@ static void test_a_description_before_the_leaf_is_not_followed(void **state)
 	hotspot_ops.detach(attached);
 }
 
-/* Code that lies between two calls in what was inlined, and is of the method itself. */
+/* Code between two calls of inlined code that belongs to the method itself. */
 static void test_a_leaf_among_inlined_code_may_be_the_methods(void **state)
 {
 	enum { PCS = 0x18a00, CODE = FORGED_COMPILED_BLOB + 64, RET = 0xc3, CALL = 0xe8 };
@@ -205,7 +210,7 @@ static void test_a_leaf_among_inlined_code_may_be_the_methods(void **state)
 		forged_init(&forged);
 		memset(forged.bytes + (FORGED_COMPILED_PC - FORGED_BASE), 0x90, 512);
 		forged.bytes[FORGED_COMPILED_PC + 4 - FORGED_BASE] = RET;
-		/* jl back; jmp +64, to what ends there. */
+		/* jl back; jmp +64, to the instruction that ends the case. */
 		memcpy(forged.bytes + (FORGED_COMPILED_PC + 16 - FORGED_BASE), "\x7c\xf6\xeb\x40",
 		       4);
 		forged.bytes[FORGED_COMPILED_PC + 100 - FORGED_BASE] = cases[i].end;
@@ -221,8 +226,7 @@ static void test_a_leaf_among_inlined_code_may_be_the_methods(void **state)
 	}
 }
 
-/* Each variable leads into a ring of what look like stubs, none of which is one of the machine's.
- */
+/* Each variable leads to a ring of structures that look like stubs; none is a stub of the JVM. */
 static void test_the_search_for_the_stubs_ends(void **state)
 {
 	char names[256];

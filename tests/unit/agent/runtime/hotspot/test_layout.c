@@ -96,7 +96,7 @@ static void test_empty_tables_say_what_is_missing(void **state)
 	assert_int_equal(read_layout(&layout), -ENOTSUP);
 }
 
-/* Each entry's name is the entry itself: no end, no text. */
+/* Each entry's name points to the entry itself: a text without an end. */
 static void test_tables_without_an_end_are_left(void **state)
 {
 	struct hotspot_layout layout;

@@ -92,10 +92,10 @@ static void test_recorded_stacks(void **state)
 }
 
 /*
- * Changes W to the moment in which its leaf has called an adapter, and that a C function, as
- * patch_callers_callsite() does. From the leaf's stack downwards there are: the return address, the
- * alignment of rsp, the flags and registers that the adapter has saved, 512 bytes of fxsave, and
- * the C function's frame.
+ * Changes W: its leaf has called an adapter, which has called a C function, as
+ * patch_callers_callsite() does. Below the leaf's stack are then: the return address, padding that
+ * aligns rsp, the flags and registers that the adapter has saved, 512 bytes of fxsave, and the C
+ * function's frame.
  */
 static void put_adapter(struct world *w)
 {
@@ -121,7 +121,7 @@ static void put_adapter(struct world *w)
 			native = &w->walk.rules[i];
 	}
 	assert_non_null(native);
-	/* What the table says of all code that is none of the machine's own. */
+	/* The rule of code that is no known code of the JVM. */
 	assert_non_null(other);
 	w->walk.rules[w->walk.n_rules] = *other;
 	w->walk.rules[w->walk.n_rules++].pc = blob + v->block_header + 2 * segment - 1;
@@ -135,7 +135,7 @@ static void put_adapter(struct world *w)
 		(void)recorded_walk_memory(&w->walk, low - 256 + i * 8, &stack[i], 8);
 	memset(stack, 0, 256 + (sp - low));
 	stack[(256 + sp - 8 - low) / 8] = ra;
-	/* rax holds it too, r13 where it lies. */
+	/* The saved rax holds it too, and the saved r13 its place. */
 	stack[(256 + FXSAVE) / 8 + 15] = ra;
 	stack[(256 + FXSAVE) / 8 + 2] = sp - 8;
 	stack[256 / 8 - 1] = blob + v->block_header + 2 * segment;
@@ -156,7 +156,7 @@ static void test_an_adapter_calls_the_machine(void **state)
 		put_adapter(w);
 		world_stack(w, out, sizeof(out));
 		assert_int_equal(w->walk.end, KILN_END_ROOT);
-		/* The place in burn() is not that of a call. */
+		/* burn() was not recorded at a call, so it has no line. */
 		assert_stack(out, "native\nkiln.HotspotWork.burn HotspotWork.java\n");
 		assert_stack(strchr(strchr(out, '\n') + 1, '\n') + 1, strchr(jni, '\n') + 1);
 		world_free(w);
@@ -176,8 +176,8 @@ static uint32_t image_of(const struct world *w, uint64_t pc)
 	return 0;
 }
 
-/* Native code of other files than libjvm.so, which is the first on the stack, gives its return
- * address to its caller as rbp. */
+/* Makes native code of other files than the first one on the stack (libjvm.so) restore its
+ * return address as the caller's rbp. */
 static void lose_rbp(struct world *w)
 {
 	struct recorded_rule *rules = w->walk.rules;
@@ -198,7 +198,7 @@ static void lose_rbp(struct world *w)
 	assert_true(lost > 0);
 }
 
-/* Whatever rbp holds where a wrapper is returned to, its frame's size is known. */
+/* The frame size of a native wrapper is known, so the wrong rbp does no harm. */
 static void test_a_wrapper_does_not_need_rbp(void **state)
 {
 	static const char *const names[] = {"8-native", "28-native"};
@@ -215,10 +215,10 @@ static void test_a_wrapper_does_not_need_rbp(void **state)
 }
 
 /*
- * Makes W the stack of a virtual thread. Its two innermost compiled frames stay; the second returns
- * to cont_returnBarrier, as if all others were frozen. GAP bytes above that follows the frame of
- * Continuation.enterSpecial(), which returns to the third frame of the recording, now the
- * carrier's. Each word of it that the JVM does not write holds a stale return address.
+ * Makes W the stack of a virtual thread. The two innermost compiled frames stay; the second returns
+ * to cont_returnBarrier, as if all outer frames were frozen in the heap. GAP bytes higher is the
+ * frame of Continuation.enterSpecial(), which returns to the third frame of the recording, now the
+ * carrier's. Each word of that frame that the JVM does not write holds a stale return address.
  */
 static void put_frozen(struct world *w, uint32_t gap)
 {
@@ -270,7 +270,7 @@ static void test_frames_in_the_heap(void **state)
 	}
 }
 
-/* As long as the kernel knows nothing of the process there is no frame, and a word about it. */
+/* While the process is not attached to there are no frames of Java, and a "missing" entry. */
 static void test_what_is_not_attached_to_is_said(void **state)
 {
 	struct world *w = load("28-compiled");
@@ -282,7 +282,7 @@ static void test_what_is_not_attached_to_is_said(void **state)
 	world_free(w);
 }
 
-/* A method whose cookie, or code whose id, is another by now has no name. */
+/* A frame gets no name if its method's cookie or its code's id has changed. */
 static void test_what_has_changed_has_no_name(void **state)
 {
 	const struct target_memory nothing = {.read = recorded_walk_memory};
@@ -303,7 +303,7 @@ static void test_what_has_changed_has_no_name(void **state)
 						       sizeof(scratch), &symbols),
 				 0);
 		assert_string_equal(symbols.symbols[0].name, "kiln.HotspotWork.burn");
-		/* The id in its lowest bits, or the cookie in its highest. */
+		/* Changes the id (lowest bit) or the cookie (highest bits). */
 		frame[1] ^= 1 | 1ULL << 48;
 		symbols.n = 0;
 		assert_int_not_equal(hotspot_ops.symbolize(&w->process, &memory, frame, scratch,

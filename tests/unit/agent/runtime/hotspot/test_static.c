@@ -121,13 +121,13 @@ static void test_a_method_is_entered(void **state)
 	assert_bare(t, 2, 8, KILN_HOTSPOT_ENTERS);
 	assert_bare(t, 3, 16, KILN_HOTSPOT_ENTERS);
 	assert_bare(t, 6, 16, KILN_HOTSPOT_ENTERS);
-	/* From here on r13 need not be what was pushed. */
+	/* From here on r13 may have changed since it was pushed. */
 	assert_bare(t, 8, 24, saved);
 	assert_bare(t, 10, 32, saved);
 	assert_bare(t, 14, 32, saved);
 	assert_bare(t, 18, 32, saved);
 	assert_bare(t, 23, 72, saved);
-	/* Full: rbp tells all. */
+	/* The frame is complete: the frame pointer is enough. */
 	assert_int_equal(rule_at(t, 27, KILN_HOTSPOT_CODE_INTERPRETER)->kind, KILN_RULE_FP);
 }
 
@@ -150,7 +150,7 @@ static void test_a_method_returns(void **state)
 	assert_in_register(t, 9, RDI, RBX, 0);
 }
 
-/* Until the room for the frames is made. */
+/* Only until the stack pointer is moved to make room for the frames. */
 static void test_frames_are_brought_back(void **state)
 {
 	static const uint8_t code[] = {

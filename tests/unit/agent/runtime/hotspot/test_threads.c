@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of threads from a heap made up here: as 8, 11, 17 and 26 lay theirs out, with each kind of
+/* Names of threads in a forged heap, with the layouts of JDK 8, 11, 17 and 26 and each kind of
  * reference. */
 #include "agent/runtime/hotspot/hotspot.h"
 
@@ -14,7 +14,7 @@ enum {
 	LIST = 0x100, /* ThreadsSMRSupport::_java_thread_list, Threads::_thread_list */
 	LIST_OBJECT = 0x140,
 	LIST_ARRAY = 0x180,
-	JAVA_THREAD = 0x400, /* the first; the others behind it */
+	JAVA_THREAD = 0x400, /* the first thread; the others follow */
 	OS_THREAD = 0x800,
 	HANDLE = 0xa00,
 	OOP_BASE = 0xb00,
@@ -31,7 +31,7 @@ enum {
 	NAME = 40,
 	VALUE = 16,
 };
-#define AT 0x7f0000000000ULL /* where the memory lies */
+#define AT 0x7f0000000000ULL /* address of BYTES in the process */
 
 static uint8_t bytes[BYTES];
 static struct hotspot_process process;
@@ -53,7 +53,7 @@ static void put(uint64_t at, uint64_t value, size_t size)
 	memcpy(bytes + at, &value, size);
 }
 
-/* How references are written: narrow with a base and a shift, whole, or with ZGC's colours. */
+/* Encodings of references: narrow with base and shift, whole addresses, or with ZGC's colours. */
 enum references { NARROW, WHOLE, COLORED } references;
 
 static void put_reference(uint64_t at, uint64_t to)
@@ -66,7 +66,7 @@ static void put_reference(uint64_t at, uint64_t to)
 		put(at, (AT + to) << 15 | 1 << 14 | 0x50, 8);
 }
 
-/* The references outside of the heap are never narrow. */
+/* References outside of the heap are never narrow. */
 static void put_root(uint64_t at, uint64_t to)
 {
 	enum references kept = references;
@@ -76,8 +76,8 @@ static void put_root(uint64_t at, uint64_t to)
 	references = kept;
 }
 
-/* Thread I of the list has the id 100 + I, and the name that the array at HEAP + I * STEP + 0x80
- * will have. */
+/* Adds thread I to the list, with the id 100 + I and a name in the array at HEAP + I * STEP +
+ * 0x80, which the test fills. */
 static void put_thread(unsigned int i, bool handles)
 {
 	uint64_t thread = JAVA_THREAD + i * 64, object = HEAP + i * STEP;
@@ -104,7 +104,7 @@ static void put_latin(unsigned int i, const char *text)
 	memcpy(bytes + array + (narrow ? 16 : 24), text, strlen(text));
 }
 
-/* N threads. TO_16: as the machine was then. */
+/* Makes a JVM with N threads. TO_16: the layout up to JDK 16, a linked list of threads. */
 static void start(enum references how, unsigned int n, bool to_16)
 {
 	references = how;
@@ -156,9 +156,9 @@ static void test_names_of_each_layout(void **state)
 			put_latin(2, "G\xfc"
 				     "ltig und lang genug");
 			put_latin(3, "exactly fifteen");
-			/* Nothing is known of the layout yet. */
+			/* The place of the name is not known yet. */
 			assert_string_equal(name_of(100, "java", true), "again");
-			/* As the machine cuts names to 25, and from 26 on. */
+			/* The JVM cuts names in two ways: up to JDK 25, and from 26 on. */
 			assert_string_equal(name_of(101, "ForkJoinPool-1-", false),
 					    "ForkJoinPool-1-worker-12");
 			assert_string_equal(name_of(101, "ForkJoi..ker-12", false),
@@ -173,7 +173,7 @@ static void test_names_of_each_layout(void **state)
 	}
 }
 
-/* 8: an array of characters of two bytes, whose length is in characters. 9 on: in bytes. */
+/* JDK 8 has an array of 2-byte characters with its length in characters; 9 and later, in bytes. */
 static void test_wide_characters(void **state)
 {
 	static const uint16_t text[] = {0x4e2d, 0x6587, 'w', 'o', 'r', 'k',    'e',    'r',
@@ -196,7 +196,7 @@ static void test_long_names(void **state)
 	for (int i = 0; i < 200; i++)
 		text[i] = '\xe9';
 	put_latin(0, text);
-	/* Two bytes each: 127 of them have room in 255. */
+	/* Each character has two bytes in UTF-8: 127 of them fit into 255. */
 	for (int i = 0; i < 254; i += 2)
 		memcpy(want + i, "\xc3\xa9", 2);
 	want[254] = 0;
@@ -205,7 +205,9 @@ static void test_long_names(void **state)
 	    want);
 }
 
-/* Another thread's name, one that is being moved, an object that is none: the kernel's stays. */
+/*
+ * The name of another thread, a string that is being moved, and no object: the kernel's name stays.
+ */
 static void test_what_does_not_fit_is_no_name(void **state)
 {
 	start(NARROW, 2, false);
@@ -219,14 +221,14 @@ static void test_what_does_not_fit_is_no_name(void **state)
 	assert_string_equal(name_of(100, "ForkJoinPool-1-", false), "again");
 	put(HEAP + NAME, 0xffffffff, 4);
 	assert_string_equal(name_of(100, "ForkJoinPool-1-", false), "again");
-	/* Control characters are in no name that is shown unasked. */
+	/* A name with control characters is not taken. */
 	put_latin(1, "evil\nname");
 	assert_string_equal(name_of(101, "java", true), "again");
-	/* A thread that the machine does not have. */
+	/* A thread that is not in the JVM's list. */
 	assert_string_equal(name_of(7, "ForkJoinPool-1-", false), "again");
 }
 
-/* Whatever a process says costs a bounded number of reads. */
+/* The number of reads is bounded, whatever the process's memory says. */
 static void test_lies_are_bounded(void **state)
 {
 	start(WHOLE, 2, true);
@@ -244,13 +246,13 @@ static void test_lies_are_bounded(void **state)
 		put(HEAP + 0x80 + 12, length > 0 ? INT32_MAX : (uint32_t)length, 4);
 		assert_string_equal(name_of(100, "ForkJoinPool-1-", false), "again");
 	}
-	/* What was searched in vain often enough is not searched any more. */
+	/* After enough searches in vain there are no more. */
 	for (int i = 0; i < 20; i++)
 		(void)name_of(100, "ForkJoinPool-1-", false);
 	n_reads = 0;
 	assert_string_equal(name_of(100, "ForkJoinPool-1-", false), "none");
 	assert_int_equal(n_reads, 0);
-	/* A version that does not tell. */
+	/* A version without the field is not supported. */
 	process.layout.thread_os = HOTSPOT_NO_FIELD;
 	assert_string_equal(name_of(100, "ForkJoinPool-1-", false), "none");
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The walker and the names over recordings of program.lua under each version, interpreted and
- * compiled: data/NAME.rec was made by record_luajit, and must give what is written here. Then the
- * same with bytes of it changed: whatever comes of it, it ends.
+ * The walker and the names over recordings of program.lua with each version, interpreted and
+ * compiled: record_luajit made data/NAME.rec, whose stack must be the one below. Then with changed
+ * bytes: walking and naming must end.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 
 static char out[1 << 16];
 
-/* The stack down to the program's own code, each line a part of one of what is printed. */
+/* The stack down to the program's code; each line is a part of a printed one. */
 static const char *const expected[] = {
     "leaf program.lua:",
     "function <program.lua:14> program.lua:15\n",
@@ -70,7 +70,7 @@ static void stack_has_every_frame_in_order(void **state)
 	}
 }
 
-/* The frame of a trace stands for the native one, which has no name. */
+/* A trace's frame replaces the native frame, which would have no name. */
 static void a_trace_hides_its_native_frame(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
@@ -82,7 +82,9 @@ static void a_trace_hides_its_native_frame(void **state)
 		assert_non_null(leaf);
 		next = strstr(leaf, "native\n");
 		assert_non_null(next);
-		/* That of the callback of gsub() comes before: of the C frame that is interpreted.
+		/*
+		 * The first native frame is gsub()'s, further out than its callback: the trace has
+		 * none.
 		 */
 		if (strstr(names[i], "-jit"))
 			assert_true(next > strstr(leaf, expected[7]));
@@ -107,7 +109,7 @@ static void nothing_is_read_when_nothing_is_known(void **state)
 
 enum { RBX = 3, RDX = 1 };
 
-/* The recorded leaf's base and pc. */
+/* A word of recorded memory. RDX holds the leaf's base, RBX its pc. */
 static uint64_t word(struct world *w, uint64_t address)
 {
 	uint64_t v = 0;
@@ -116,7 +118,7 @@ static uint64_t word(struct world *w, uint64_t address)
 	return v;
 }
 
-/* It has returned: pc is the caller's already, and results lie where the function was. */
+/* The leaf has returned: pc is the caller's already, and the results are where the function was. */
 static void a_function_that_returns_is_its_caller(void **state)
 {
 	_cleanup_(world_freep) struct world *w = load("trixie");
@@ -132,7 +134,7 @@ static void a_function_that_returns_is_its_caller(void **state)
 	assert_null(strstr(out, "missing"));
 }
 
-/* Neither base nor pc say anything. */
+/* Neither base nor pc is valid. */
 static void registers_that_make_no_sense_are_said(void **state)
 {
 	_cleanup_(world_freep) struct world *w = load("trixie");
@@ -148,7 +150,7 @@ static void registers_that_make_no_sense_are_said(void **state)
 /* ---- forged memory ----------------------------------------------------------------------------
  */
 
-/* A generator of its own, so that a failure can be had again. */
+/* A generator with a seed of its own, so that a failure can be repeated. */
 static uint64_t next_random(uint64_t *seed)
 {
 	*seed = *seed * 6364136223846793005ULL + 1442695040888963407ULL;
@@ -174,13 +176,13 @@ static void forged_memory_harms_nothing(void **state)
 			world_stack(w, out, sizeof(out));
 			*p = before;
 		}
-		/* And it is what it was. */
+		/* The bytes are restored, so the stack is as before. */
 		world_stack(w, out, sizeof(out));
 		assert_non_null(strstr(out, expected[0]));
 	}
 }
 
-/* Another function lies where this one was. */
+/* The place of the function is taken by another one. */
 static void another_function_in_its_place_is_not_named(void **state)
 {
 	_cleanup_(world_freep) struct world *w = load("trixie");

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agent/runtime/perl/walker.h compiled for the host, over any struct target_memory. Only Perl's own
- * frames are walked: there are no native ones, so each call of the walker is thought to be for one
- * more native frame of the loop of ops.
+ * agent/runtime/perl/walker.h compiled for the host, over any struct target_memory. It walks Perl's
+ * own frames only: each call of the walker stands for one more native frame of the loop of ops.
  */
 #pragma once
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The walk and the names over recorded memory of each version (hack/record-perl), and over the same
- * memory after it was forged: whatever is in it, the work is bounded and the walk says so.
+ * memory with forged structures: the work is bounded, and a broken structure gives a "missing"
+ * entry.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -67,7 +68,7 @@ static enum kiln_missing missing_in(uint32_t n)
 	return KILN_MISSING_NONE;
 }
 
-/* Where the interpreter has its variables; that is where WORDS of the recording lie. */
+/* The address of the interpreter's variable at OFFSET in the recording. */
 static uint64_t variable(const struct fixture *f, uint64_t offset)
 {
 	return offset + (data_of(f)->kind == KILN_PERL_STATE_RBX ? f->r->state : 0);
@@ -161,7 +162,7 @@ static void what_is_sent_names_the_frame_as_memory_does(void **unused)
 			struct symbol_result got = {0};
 			char scratch[4096];
 
-			/* Of "(eval)" there is nothing to be said. */
+			/* The walker sends no text for "(eval)". */
 			if (streq(f.r->frames[i].name, "(eval)")) {
 				assert_null(text);
 				continue;
@@ -218,7 +219,7 @@ static void a_cycle_of_stacks_ends(void **unused)
 		n = walk(&f);
 		assert_true(missing_in(n) == KILN_MISSING_BUDGET || host.walk.full);
 		assert_true(host.reads < READS_MAX);
-		/* ... and when nothing is in them. */
+		/* ... and with empty stacks. */
 		recorded_memory_put(&f.r->memory, stack + PERL_SI_CXIX, index | UINT32_MAX);
 		n = walk(&f);
 		assert_int_equal(missing_in(n), KILN_MISSING_BUDGET);
@@ -255,14 +256,16 @@ static void wild_pointers_are_said(void **unused)
 			struct fixture f = open_recording(versions[v]);
 			uint32_t n;
 
-			/* The newest context may be half-written: the next one tells. */
+			/*
+			 * The newest context may be half-written, so the one before it is forged.
+			 */
 			recorded_memory_put(&f.r->memory,
 					    newest_context(&f) - data_of(&f)->context_size +
 						data_of(&f)->sub_cv,
 					    wild[i]);
 			n = walk(&f);
 			assert_int_equal(missing_in(n), KILN_MISSING_READ);
-			/* All others are there. */
+			/* All other frames are found. */
 			assert_int_equal(n, (FRAMES - 1) * 2 + 1);
 			recorded_memory_put(&f.r->memory, newest_stack(&f) + PERL_SI_CXSTACK,
 					    wild[i]);
@@ -287,7 +290,7 @@ static void a_half_written_context_is_passed_over(void **unused)
 	}
 }
 
-/* Memory that repeats itself for ever: each structure is full of pointers to another one. */
+/* Memory without an end: every structure is full of pointers to another one. */
 static int endless(void *arg, uint64_t address, void *dst, size_t len)
 {
 	uint64_t *step = arg, value;
@@ -319,8 +322,7 @@ static void structures_without_end_are_bounded(void **unused)
 	}
 }
 
-/* Every word of what was recorded in turn, with nonsense in it: nothing but an answer comes of it.
- */
+/* Puts nonsense into each recorded word in turn: walking and naming must end. */
 static void nonsense_anywhere_does_no_harm(void **unused)
 {
 	static const uint64_t nonsense[] = {0, 1, UINT64_MAX, 0x4141414141414141};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agent/runtime/php/walker.h compiled for the host, over any struct target_memory. Only PHP's own
- * frames are walked: the native ones are all of the interpreter's loop.
+ * agent/runtime/php/walker.h compiled for the host, over any struct target_memory. It walks PHP's
+ * own frames only: every native frame is one of the interpreter's loop.
  */
 #pragma once
 
@@ -31,7 +31,7 @@ static void host_begin(const struct target_memory *memory, const struct kiln_run
 	w->runtime_id = KILN_RUNTIME_PHP;
 }
 
-/* What a native frame at PC has: as php_walk(). */
+/* Calls php_walk() for a native frame at PC. */
 static void host_visit(uint64_t pc)
 {
 	struct kiln_walk *w = &host.walk;
@@ -51,7 +51,7 @@ static uint32_t host_walk(const struct target_memory *memory, const struct kiln_
 	struct kiln_walk *w = &host.walk;
 
 	host_begin(memory, runtime);
-	/* One native frame after the other, until there is nothing more for them. */
+	/* Visits native frames until one adds no PHP frame. */
 	for (int i = 0; i < 2 * KILN_MAX_USER_FRAMES; i++) {
 		uint32_t n = w->n;
 

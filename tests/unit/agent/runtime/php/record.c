@@ -48,7 +48,8 @@ static struct php_image *find(const char *root, uint64_t *ret_bias)
 	return NULL;
 }
 
-/* What an included file's name is found by when its own string is gone is read as well. */
+/* Reads the included file's name also in the way that is used when its own string is gone, so
+ * that those reads are recorded. */
 static void find_included(const struct php_process *p, const uint64_t words[2])
 {
 	const uint64_t gone[2] = {(words[0] & ~KILN_FRAME_PC_MASK) | p->globals, words[1]};
@@ -83,8 +84,8 @@ static int write_frames(void *state, uint32_t n)
 	return 0;
 }
 
-/* Has what is read for a leaf in registers recorded too: that of the third frame, which is user
- * code. */
+/* Walks with a leaf in registers, at the third frame (user code), so that those reads are
+ * recorded too. */
 static void walk_from_registers(const struct kiln_runtime *kernel)
 {
 	const struct kiln_php *k = (const struct kiln_php *)kernel->data;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A small library that has what PHP has, for test_probe.c: execute_ex() as gcc makes it, with a
- * piece of it elsewhere, the getters that tell offsets, and a fiber's first code. It is never run.
- *   VERSION   what it says of itself
- *   CURRENT   where the current frame is in executor_globals
+ * A small library with the parts of PHP that a probe needs, for test_probe.c: execute_ex() as gcc
+ * compiles it, with a part of it elsewhere, getters from which offsets are read, and the entry of a
+ * fiber. Never run.
+ *   VERSION   the version that it tells
+ *   CURRENT   the offset of the current frame in executor_globals
  *   POINTER   execute_ex() keeps a frame pointer
  *   THREADS   a build for threads
  */

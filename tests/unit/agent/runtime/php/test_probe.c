@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a file tells: small libraries that have what PHP has (small.c), and others. */
+/* What a probe finds in a file: small libraries with the parts of PHP (small.c), and others. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,7 +39,10 @@ static void a_stripped_file_tells_all(void **unused)
 	assert_string_equal(p->base.version, "8.2.32");
 	assert_int_equal(p->layout->version, 802);
 	assert_true(p->globals && p->loop.start && p->root.size && p->resume.size);
-	/* execute_ex() and the piece that it jumps to with its frame built; two callers; fibers. */
+	/*
+	 * Ranges: execute_ex(), its part elsewhere, entered with the frame built; two callers;
+	 * fibers.
+	 */
 	assert_int_equal(p->base.n_ranges, 5);
 	assert_int_equal(p->base.ranges[0].start, p->loop.start);
 	assert_int_equal(p->base.ranges[1].start, p->cold.start);
@@ -67,7 +70,7 @@ static void a_frame_pointer_needs_no_guess(void **unused)
 	php_forget(&p->base);
 }
 
-/* Versions that are not known, builds for threads, an offset that is not what the version has. */
+/* Unknown versions, builds for threads, and an offset that is not the version's. */
 static void what_is_not_known_is_refused_with_a_reason(void **unused)
 {
 	static const struct {
@@ -139,14 +142,14 @@ static void compiled_code_is_known_by_the_globals_that_it_uses(void **unused)
 		memcpy(c.bytes + 100 + 50 * i, &whole, sizeof(whole));
 	}
 	assert_int_equal(owns(&c), JIT_CERTAIN);
-	/* Within 2 GiB it is a distance. */
+	/* Code within 2 GiB of the globals refers to them by distance. */
 	c = (struct code){.start = GLOBALS - 0x100000};
 	for (size_t i = 0; i < 4; i++) {
 		near = (int32_t)(whole - (c.start + 100 + 50 * i + sizeof(near)));
 		memcpy(c.bytes + 100 + 50 * i, &near, sizeof(near));
 	}
 	assert_int_equal(owns(&c), JIT_CERTAIN);
-	/* Memory that is gone by now. */
+	/* Memory that cannot be read. */
 	c.start = 0;
 	assert_int_equal(php_owns(&(struct php_process){.globals = GLOBALS},
 				  &(struct target_memory){.read = read_code, .arg = &c}, 0x1000000,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The walk and the names over recorded memory of each version (hack/record-php), and over the same
- * memory after it was forged: whatever is in it, the work is bounded and the walk says so.
+ * memory with forged structures: the work is bounded, and a broken structure gives a "missing"
+ * entry.
  */
 #include <setjmp.h>
 #include <stddef.h>
@@ -84,7 +85,7 @@ static int name(struct fixture *f, uint32_t frame, char *scratch, size_t size,
 			     ret);
 }
 
-/* Frame N's zend_execute_data. */
+/* The address of frame N's zend_execute_data. */
 static uint64_t frame_address(struct fixture *f, int n)
 {
 	uint64_t at =
@@ -157,7 +158,7 @@ static void the_recorded_frames_are_the_programs(void **unused)
 /* ---- memory that was freed and is another's ---------------------------------------------------
  */
 
-/* No name at all, and no wrong one, once VALUE is at ADDRESS: of frame N. */
+/* Asserts that frame N has no name while VALUE is at ADDRESS, and has its name again afterwards. */
 static void has_no_name(struct fixture *f, uint32_t n, uint64_t address, uint64_t value)
 {
 	uint64_t saved = recorded_memory_word(&f->r->memory, address);
@@ -183,8 +184,10 @@ static void a_replaced_function_has(struct fixture *f)
 	uint64_t func = func_of(f, 1),
 		 text = recorded_memory_word(&f->r->memory, func + PHP_FUNC_NAME);
 
-	/* Record\wait: another name, another class, another text with the same hash and another
-	 * hash. */
+	/*
+	 * Record\wait with another name, another class, another text with the same hash, and
+	 * another hash.
+	 */
 	has_no_name(f, 1, func + PHP_FUNC_NAME,
 		    recorded_memory_word(&f->r->memory, func_of(f, 2) + PHP_FUNC_NAME));
 	has_no_name(f, 1, func + PHP_FUNC_SCOPE, func);
@@ -197,7 +200,7 @@ static void a_replaced_function_has_no_name(void **unused)
 	with_each(a_replaced_function_has);
 }
 
-/* Record\Shop::all: its class is not the one that PHP's table of classes has under that name. */
+/* Record\Shop::all with a class that is not the one of that name in PHP's table of classes. */
 static void a_class_that_is_gone_has(struct fixture *f)
 {
 	uint64_t scope = recorded_memory_word(&f->r->memory, func_of(f, 7) + PHP_FUNC_SCOPE);
@@ -213,7 +216,7 @@ static void a_class_that_is_gone_has_no_name(void **unused)
 	with_each(a_class_that_is_gone_has);
 }
 
-/* Record\Shop::later, of which a closure was made: it has to be in its class's table. */
+/* Record\Shop::later as a closure: the method must be in its class's table. */
 static void a_method_as_a_value_is_looked_up(struct fixture *f)
 {
 	uint64_t scope = recorded_memory_word(&f->r->memory, func_of(f, 5) + PHP_FUNC_SCOPE);
@@ -231,7 +234,10 @@ static void a_method_as_a_value_is_found_in_its_class(void **unused)
 	with_each(a_method_as_a_value_is_looked_up);
 }
 
-/* The string with the name of the included file is gone: PHP has that of the first time still. */
+/*
+ * The string with the included file's name was freed: PHP still has the string of the first
+ * include.
+ */
 static void an_included_file_is_looked_up(struct fixture *f)
 {
 	const struct php_process *p = f->state;
@@ -262,7 +268,7 @@ static void an_included_files_name_is_found_after_it_is_gone(void **unused)
 
 /* ---- native frames --------------------------------------------------------------------------- */
 
-/* zend_execute() has run the file: what the loop has not shown by then comes with it. */
+/* zend_execute() has run the file: its native frame adds the PHP frames that the loop's did not. */
 static void the_root_shows_the_rest(struct fixture *f)
 {
 	struct kiln_php *k = (struct kiln_php *)f->kernel.data;
@@ -285,7 +291,7 @@ static void no_frame_is_lost_between_two_native_ones(void **unused)
 	with_each(the_root_shows_the_rest);
 }
 
-/* Record\wait from registers: one frame further than what memory has as the current one. */
+/* Record\wait from registers: one frame further out than the current frame in memory. */
 static void the_leaf_is_from_registers(struct fixture *f)
 {
 	struct kiln_php *k = (struct kiln_php *)f->kernel.data;
@@ -301,7 +307,7 @@ static void the_leaf_is_from_registers(struct fixture *f)
 	host_visit(k->loop + k->entered + 64);
 	assert_int_equal(host.words[0] & KILN_FRAME_PC_MASK, func);
 	assert_int_equal((uint32_t)host.words[1], f->r->frames[2].line);
-	/* An instruction that is not the function's is not believed, in memory neither. */
+	/* An instruction that is not in the function is not accepted, from registers or memory. */
 	host_begin(&f->memory, &f->kernel);
 	host.walk.leaf_valid = host.walk.exact = 1;
 	host.walk.leaf[14] = frame;
@@ -310,7 +316,7 @@ static void the_leaf_is_from_registers(struct fixture *f)
 	host_visit(k->loop + k->entered + 64);
 	assert_int_equal(host.words[0] & KILN_FRAME_PC_MASK, func);
 	assert_int_equal((uint32_t)host.words[1], 0);
-	/* Where the loop returns they are the caller's. */
+	/* Where the loop returns, the registers are the caller's. */
 	host_begin(&f->memory, &f->kernel);
 	host.walk.leaf_valid = host.walk.exact = 1;
 	host_visit(k->loop + k->left_from);
@@ -323,8 +329,8 @@ static void at_the_leaf_registers_are_ahead_of_memory(void **unused)
 }
 
 /*
- * A regular expression that PCRE has compiled, with what it has pushed in three places: its
- * arguments are at rbp, and right below them is where it returns to.
+ * A regular expression that PCRE has compiled, with three amounts of pushed words: rbp points to
+ * its arguments, and the return address is right below them.
  */
 static void a_regular_expression_is_left(struct fixture *f)
 {
@@ -343,13 +349,13 @@ static void a_regular_expression_is_left(struct fixture *f)
 		assert_int_equal(KILN_FRAME_FLAGS(host.words[0]), PHP_REGEX);
 		assert_int_equal(w->value, ARGUMENTS - 8);
 	}
-	/* At its first instruction nothing is pushed. */
+	/* At its first instruction nothing has been pushed. */
 	host_begin(&f->memory, &f->kernel);
 	w->leaf_valid = w->exact = 1;
 	w->regs.sp = ARGUMENTS - 8;
 	host_visit(CODE);
 	assert_int_equal(KILN_FRAME_FLAGS(host.words[0]), PHP_REGEX);
-	/* Nothing that was called is there. */
+	/* No return address of a call is there. */
 	recorded_memory_put(&f->r->memory, ARGUMENTS - 8, CODE + 16);
 	host_begin(&f->memory, &f->kernel);
 	w->regs.fp = ARGUMENTS;
@@ -363,7 +369,7 @@ static void a_regular_expression_is_left_by_its_arguments(void **unused)
 	with_each(a_regular_expression_is_left);
 }
 
-/* The loop has called what pushes its registers: they are right below the stack pointer. */
+/* The loop has called a function that pushes the loop's registers right below the stack pointer. */
 static void pushed_registers_tell(struct fixture *f)
 {
 	enum { STACK = 0x10000, SP = STACK + 512 };
@@ -418,7 +424,7 @@ static void wild_pointers_are_said(void **unused)
 
 			recorded_memory_put(&f.r->memory,
 					    frame_address(&f, 2) + PHP_FRAME_PREVIOUS * 8, wild[i]);
-			/* What came before is still there. */
+			/* The frames before it are still found. */
 			assert_int_equal(walk(&f), 3 * 2 + 1);
 			assert_int_equal(missing_in(host.walk.n), KILN_MISSING_READ);
 			close_recording(&f);
@@ -462,7 +468,7 @@ static void generators_without_end_are_bounded(void **unused)
 	with_each(generators_end);
 }
 
-/* Memory that repeats itself for ever: each structure is full of pointers to another one. */
+/* Memory without an end: every structure is full of pointers to another one. */
 static int endless(void *arg, uint64_t address, void *dst, size_t len)
 {
 	uint64_t *step = arg, value;
@@ -493,8 +499,7 @@ static void chains_without_end_are_bounded(void **unused)
 	with_each(chains_without_end_are);
 }
 
-/* Every word of what was recorded in turn, with nonsense in it: nothing but an answer comes of it.
- */
+/* Puts nonsense into each recorded word in turn: walking and naming must end. */
 static void nonsense_does_no_harm(struct fixture *f)
 {
 	static const uint64_t nonsense[] = {0, 1, UINT64_MAX, 0x4141414141414141};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agent/runtime/python/walker.h compiled for the host, over any struct target_memory. Only Python's
- * own frames are walked: there are no native ones, so each native frame is thought to hold what it
- * should.
+ * agent/runtime/python/walker.h compiled for the host, over any struct target_memory. It walks
+ * Python's own frames only; each native frame is taken to hold the structures that the walk asks
+ * for.
  */
 #pragma once
 
@@ -36,7 +36,7 @@ static uint32_t host_walk(const struct target_memory *memory, const struct kiln_
 	w->runtime = *runtime;
 	walk_begin(w, 0, KILN_MAX_USER_FRAMES);
 	w->runtime_id = KILN_RUNTIME_PYTHON;
-	/* One native frame after the other, until there is nothing more for them. */
+	/* Visits native frames until one adds no Python frame. */
 	for (int i = 0; i < 2 * KILN_MAX_USER_FRAMES; i++) {
 		uint32_t n = w->n;
 

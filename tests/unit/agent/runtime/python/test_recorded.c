@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The walk and the names over recorded memory of each version (hack/record-python), and over the
- * same memory after it was forged: whatever is in it, the work is bounded and the walk says so.
+ * same memory with forged structures: the work is bounded, and a broken structure gives a "missing"
+ * entry.
  */
 #include <setjmp.h>
 #include <stddef.h>
@@ -132,7 +133,7 @@ static void a_known_function_is_named_without_a_look_at_the_process(void **unuse
 			assert_int_equal(got.symbols[0].line, want->line);
 			assert_int_equal(got.symbols[0].start_line, want->start_line);
 		}
-		/* Another code object in its place is another function. */
+		/* Another code object at the same address is another function: no name. */
 		host.words[1] ^= 1ULL << 40;
 		assert_int_equal(python_symbolize(f.state, &f.memory, host.words, scratch,
 						  sizeof(scratch), &got),
@@ -177,7 +178,7 @@ static void another_thread_has_no_frames_of_this_one(void **unused)
 		struct kiln_python *k = (struct kiln_python *)f.kernel.data;
 		uint8_t flags = k->flags;
 
-		/* The recording has nothing of other threads' memory. */
+		/* The recording has no memory of other threads. */
 		k->flags &= KILN_PYTHON_HAS_CURRENT;
 		assert_int_equal(host_walk(&f.memory, &f.kernel, f.r->thread + 4096), 1);
 		assert_int_equal(missing_in(1), KILN_MISSING_NO_THREAD);
@@ -226,7 +227,7 @@ static void a_replaced_code_object_is_noticed(void **unused)
 /* ---- forged structures ------------------------------------------------------------------------
  */
 
-/* The address of frame N of the chain, with what leads to it. */
+/* The address of frame N of the chain; STATE: the thread's state. */
 static uint64_t frame_address(struct fixture *f, uint64_t state, int n)
 {
 	const struct kiln_python *k = (const struct kiln_python *)f->kernel.data;
@@ -281,7 +282,9 @@ static void wild_pointers_are_said(void **unused)
 					    wild[i]);
 			n = host_walk(&f.memory, &f.kernel, f.r->thread);
 			assert_int_equal(missing_in(n), KILN_MISSING_READ);
-			/* What came before is still there; from 3.12 on one is a shim. */
+			/*
+			 * The frames before it are still found; from 3.12 on one of them is a shim.
+			 */
 			assert_int_equal(n, (k->kind == KILN_PYTHON_SHIM ? 2 : 3) * 2 + 1);
 			close_recording(&f);
 		}
@@ -320,7 +323,7 @@ static void a_frame_without_code_is_said(void **unused)
 	}
 }
 
-/* Memory that repeats itself for ever: each structure is full of pointers to another one. */
+/* Memory without an end: every structure is full of pointers to another one. */
 static int endless(void *arg, uint64_t address, void *dst, size_t len)
 {
 	uint64_t *step = arg, value;
@@ -354,8 +357,7 @@ static void chains_without_end_are_bounded(void **unused)
 	}
 }
 
-/* Every word of what was recorded in turn, with nonsense in it: nothing but an answer comes of it.
- */
+/* Puts nonsense into each recorded word in turn: walking and naming must end. */
 static void nonsense_anywhere_does_no_harm(void **unused)
 {
 	static const uint64_t nonsense[] = {0, 1, UINT64_MAX, 0x4141414141414141};

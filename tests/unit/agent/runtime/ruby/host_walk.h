@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agent/runtime/ruby/walker.h compiled for the host, over any struct target_memory. Only Ruby's own
- * frames are walked: vm_exec_core() and rb_vm_exec() are thought to take turns on the native stack.
+ * agent/runtime/ruby/walker.h compiled for the host, over any struct target_memory. It walks Ruby's
+ * own frames only: native frames of vm_exec_core() and rb_vm_exec() take turns.
  */
 #pragma once
 
@@ -20,7 +20,10 @@
 #include "tests/unit/agent/runtime/host_env.h"
 #include "tests/unit/agent/runtime/host_text.h"
 
-/* A native frame of vm_exec_core() or, EXEC, of rb_vm_exec(), which has called something. */
+/*
+ * Puts the walk into a native frame that has made a call: of rb_vm_exec() if EXEC, else of
+ * vm_exec_core().
+ */
 static void host_stand(bool exec)
 {
 	const struct kiln_ruby *r = (const struct kiln_ruby *)host.walk.runtime.data;
@@ -29,7 +32,7 @@ static void host_stand(bool exec)
 	w->regs.pc = exec ? r->exec_start + 2 : r->loop_start + r->loop_prologue + 2;
 	w->exact = 0;
 	w->leaf_valid = 0;
-	/* One mapping for all. */
+	/* One mapping covers all addresses. */
 	w->map_start = 0;
 	w->map_end = UINT64_MAX;
 	w->map_image = 1;

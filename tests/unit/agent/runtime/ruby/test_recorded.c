@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Ruby's frames over recorded memory: those of program.rb, forged ones, and any. */
+/*
+ * Ruby's frames over recorded memory of program.rb, and over the same memory with forged
+ * structures.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +15,7 @@
 
 static const char *const versions[] = {"2.7.4", "3.1.2", "3.3.8", "3.4.11"};
 
-/* program.rb's, leaf first. */
+/* The frames of program.rb, leaf first. */
 static const struct {
 	const char *name;
 	unsigned int line;
@@ -118,7 +121,7 @@ static void every_version_has_its_frames(void **unused)
 	}
 }
 
-/* The native frame of the loop is at the leaf, at AT from its start, and holds HELD. */
+/* Walks with the loop's native frame as the leaf, AT bytes from its start; R15: HELD, R14: PC. */
 static uint32_t walk_leaf(struct fixture *f, uint64_t at, uint64_t held, uint64_t pc)
 {
 	host_begin(&f->memory, &f->kernel, f->r->thread);
@@ -131,7 +134,7 @@ static uint32_t walk_leaf(struct fixture *f, uint64_t at, uint64_t held, uint64_
 	return host.walk.n;
 }
 
-/* The control frame on top. */
+/* The address of the topmost control frame. */
 static uint64_t top(struct fixture *f)
 {
 	host_begin(&f->memory, &f->kernel, f->r->thread);
@@ -140,7 +143,7 @@ static uint64_t top(struct fixture *f)
 	return host.walk.cursor.words[RUBY_FRAME];
 }
 
-/* Makes the control frame N from the leaf the one on top; its address. */
+/* Makes the control frame N from the leaf the topmost one; returns its address. */
 static uint64_t take_off(struct fixture *f, uint64_t n)
 {
 	uint64_t frame = top(f), new = frame + n *data_of(f)->frame_size;
@@ -168,16 +171,16 @@ static void a_loop_that_returns_has_no_frames(void **unused)
 		uint64_t frame = top(&f);
 		uint32_t n;
 
-		/* A method in C is on top: the loop's own is off. */
+		/* The topmost frame is a C method, so the loop has already popped its own frame. */
 		assert_int_equal(walk_leaf(&f, 2000, frame, 0), 0);
 		host_stand(true);
 		(void)ruby_walk(0);
 		assert_int_equal(host.walk.n, 0);
-		/* The next native frame has them. */
+		/* The next native frame of the loop has the frames. */
 		host_stand(false);
 		(void)ruby_walk(0);
 		assert_true(host.walk.n >= 4);
-		/* At its beginning it has its frames. */
+		/* At the loop's first instructions its frames are there. */
 		n = walk_leaf(&f, 4, 0, 0);
 		assert_true(n >= 4);
 		close_recording(&f);
@@ -209,7 +212,7 @@ static void the_leafs_line_is_that_of_the_instruction_that_runs(void **unused)
 		uint64_t frame = take_off(&f, 1), pc = 0, handler;
 
 		memcpy(&pc, recorded_memory_at(&f.r->memory, frame, 8), 8);
-		/* The word that the place is read from: the code of the instruction there. */
+		/* The word at PC holds the address of the instruction's native code. */
 		handler = data_of(&f)->loop_start + 1990;
 		assert_non_null(recorded_memory_add(&f.r->memory, pc, 8));
 		recorded_memory_put(&f.r->memory, pc, handler);
@@ -227,7 +230,7 @@ static void a_frame_that_has_not_begun_is_left_out(void **unused)
 	(void)unused;
 	for (size_t v = 0; v < ARRAY_SIZE(versions); v++) {
 		struct fixture f = open_recording(versions[v]);
-		/* The outermost block that C has called. */
+		/* The outermost block that was called by C. */
 		uint64_t frame = take_off(&f, 20), iseq = 0, body = 0, encoded = 0;
 		struct symbol got;
 
@@ -251,7 +254,7 @@ static void code_of_a_string_is_named_at_once(void **unused)
 
 		(void)host_walk(&f.memory, &f.kernel, f.r->thread);
 		assert_int_equal(host.walk.fresh, 1);
-		/* Not again for the same one, nor for the main program, which is one, too. */
+		/* Sent once; the main program is code of a string too. */
 		memcpy(before, host.walk.hurried, sizeof(before));
 		(void)host_walk(&f.memory, &f.kernel, f.r->thread);
 		assert_memory_equal(before, host.walk.hurried, sizeof(before));
@@ -262,7 +265,7 @@ static void code_of_a_string_is_named_at_once(void **unused)
 	}
 }
 
-/* A native stack: what JIT code's entry has saved, and where it returns to. */
+/* A native stack: registers that the entry of JIT code saved, and its return address. */
 static void jit_code_is_left_by_its_stack(void **unused)
 {
 	(void)unused;
@@ -304,8 +307,7 @@ static uint64_t recorded_word(struct fixture *f, uint64_t address)
 	return v;
 }
 
-/* The word at ADDRESS becomes another one, with which frame I has no name; then it has one again.
- */
+/* Changes the word at ADDRESS: frame I must have no name. Restores it: the name is back. */
 static void assert_noticed(struct fixture *f, size_t i, uint64_t address)
 {
 	uint8_t *at = recorded_memory_at(&f->r->memory, address, 8);
@@ -340,21 +342,21 @@ static void a_replaced_method_is_noticed(void **unused)
 		uint64_t iseq;
 
 		(void)host_walk(&f.memory, &f.kernel, f.r->thread);
-		/* A method in C: definition.original_id, owner.klass. */
+		/* C method: definition.original_id, owner.klass. */
 		assert_noticed(&f, c, KILN_RUBY_OBJECT(host.words[2 * c]) + 32);
 		assert_noticed(&f, c, KILN_RUBY_OBJECT(host.words[2 * c + 1]) + 8);
-		/* Code: body.location.label, owner.klass. */
+		/* Ruby code: body.location.label, owner.klass. */
 		iseq = KILN_RUBY_OBJECT(host.words[2 * block]);
 		assert_noticed(&f, block, recorded_word(&f, iseq + 16) + 80);
 		assert_noticed(&f, block, KILN_RUBY_OBJECT(host.words[2 * block + 1]) + 8);
-		/* Code of define_method: the entry's owner. */
+		/* Code of define_method: owner of the method entry. */
 		assert_true(KILN_RUBY_IS_ENTRY(host.words[2 * made + 1]));
 		assert_noticed(&f, made, KILN_RUBY_OBJECT(host.words[2 * made + 1]) + 32);
 		close_recording(&f);
 	}
 }
 
-/* Method entries are young objects, and GC.compact moves those. */
+/* Method entries are young objects, which GC.compact moves. */
 static void a_method_whose_entry_has_moved_has_its_name(void **unused)
 {
 	(void)unused;
@@ -387,7 +389,7 @@ static void a_method_whose_entry_has_moved_has_its_name(void **unused)
 	}
 }
 
-/* All that is left of evaluated code is what the walker has sent of it. */
+/* When evaluated code was collected, its name is in the text that the walker sent. */
 static void code_of_a_string_has_its_name_when_it_is_gone(void **unused)
 {
 	size_t eval = frame_named("Kernel#eval") - 1;
@@ -408,7 +410,7 @@ static void code_of_a_string_has_its_name_when_it_is_gone(void **unused)
 		assert_int_equal(name_of(&f, words, &before), 0);
 		snprintf(file, sizeof(file), "%s", before.file);
 		assert_string_equal(file, "cart.erb");
-		/* It is collected. */
+		/* The code is collected. */
 		recorded_memory_put(&f.r->memory, KILN_RUBY_OBJECT(words[0]) + 16, 0);
 		assert_int_equal(name_of(&f, words, &got), -EFAULT);
 		assert_int_equal(ruby_read_text(f.state, text, NULL, 0, &result), -EAGAIN);
@@ -417,7 +419,7 @@ static void code_of_a_string_has_its_name_when_it_is_gone(void **unused)
 		assert_string_equal(got.file, file);
 		assert_int_equal(got.line, expected[eval].line);
 		assert_int_equal(got.start_line, 31);
-		/* The method around it is another one by now. */
+		/* Its method was replaced. */
 		at = recorded_memory_at(&f.r->memory,
 					((const struct kiln_ruby_text *)text->bytes)->root + 16, 8);
 		assert_non_null(at);
@@ -454,7 +456,7 @@ static void wild_pointers_are_said(void **unused)
 					    wild[i]); /* iseq, ep */
 			n = host_walk(&f.memory, &f.kernel, f.r->thread);
 			assert_int_equal(missing_in(n), KILN_MISSING_READ);
-			/* What came before is still there. */
+			/* The frames before it are still found. */
 			assert_int_equal(n, 3 * 2 + 1);
 			close_recording(&f);
 		}
@@ -492,7 +494,7 @@ static void a_context_that_makes_no_sense_is_none(void **unused)
 	}
 }
 
-/* Memory that repeats itself for ever: each structure is full of pointers to another one. */
+/* Memory without an end: every structure is full of pointers to another one. */
 static int endless(void *arg, uint64_t address, void *dst, size_t len)
 {
 	uint64_t *step = arg, value;
@@ -524,8 +526,7 @@ static void what_has_no_end_is_bounded(void **unused)
 	}
 }
 
-/* Every word of what was recorded in turn, with nonsense in it: nothing but an answer comes of it.
- */
+/* Puts nonsense into each recorded word in turn: walking and naming must end. */
 static void nonsense_anywhere_does_no_harm(void **unused)
 {
 	static const uint64_t nonsense[] = {0, 1, UINT64_MAX, 0x4141414141414141};

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Strings, scripts and position tables of made-up heaps: every shape, and the shapes that never
- * end. */
+/* Strings, scripts and position tables of forged heaps: every shape, and shapes without an end. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -167,7 +166,7 @@ static void strings_without_end_end(void **state)
 	put(fork, 16, fork);
 	put(fork, 24, fork);
 	assert_true(v8_string(&h, fork, &t, &got) < 0);
-	/* Beyond its parent's end. */
+	/* A slice that reaches beyond its parent's end. */
 	put(slice, 16, text("abc"));
 	put(slice, 24, 2ULL << 32);
 	set_length(slice, 2);
@@ -211,14 +210,14 @@ static void lines_are_computed_once(void **state)
 	first = reads;
 	assert_int_equal(line_of(&s, o, 4), 3);
 	assert_true(reads - first < first);
-	/* Another source in its place. */
+	/* The script gets another source. */
 	put(o, 8, text("aaaaaa\n"));
 	assert_int_equal(line_of(&s, o, 4), 1);
 	v8_scripts_done(&s);
 }
 
-/* Functions that are kept have the number of their script's lines, when a process is attached to
- * anew too. */
+/* Cached functions refer to the lines of their script by number; a number is not reused when the
+ * process is attached to again. */
 static void lines_of_one_number_are_of_one_script(void **state)
 {
 	struct v8_scripts before = {0}, after = {0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The walker and the names over recordings of program.js, one for each major version of Node.js,
- * of program_calls.js and program_given_up.js: data/NN-KIND.rec was made by record_v8, and must
- * give what is written here. Then the same with bytes of it changed: whatever comes of it, it ends.
+ * The walker and the names over recordings of program.js, one for each major version of Node.js, of
+ * program_calls.js and of program_given_up.js: record_v8 made data/NN-KIND.rec, whose stack must be
+ * the one below. Then with changed bytes: walking and naming must end.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 
 static char out[1 << 16];
 
-/* The stack down to top(), each line a part of one of what is printed. */
+/* The stack down to top(); each line is a part of a printed one. */
 static const char *const expected[] = {
     "leaf program.js:",
     "step program.js:19\n",
@@ -120,7 +120,7 @@ static bool has(const char *text, const char *const *lines)
 	return text;
 }
 
-/* The tables of positions are wrong in what Maglev makes of a loop. */
+/* Maglev's table of positions is wrong for code that it makes of loops. */
 static void callers_in_maglev_code_are_at_their_calls(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(maglev); i++) {
@@ -130,7 +130,7 @@ static void callers_in_maglev_code_are_at_their_calls(void **state)
 		if (!has(out, maglev[i].stack))
 			fail_msg("node %s:\n%s", maglev[i].name, out);
 		assert_null(strstr(out, "?\n"));
-		/* A build that does not say how its translations are read. */
+		/* A build whose translations cannot be decoded. */
 		w->image.opcodes.n = 0;
 		world_stack(w, out, sizeof(out));
 		assert_non_null(strstr(out, maglev[i].stack[0]));
@@ -149,7 +149,7 @@ static void code_that_is_given_up_on_the_stack_has_all_its_functions(void **stat
 	}
 }
 
-/* As deoptimization leaves it: the frame is gone, and rbp still points to where it was. */
+/* After deoptimization: the frame is gone, and rbp still has its address. */
 static void a_frame_pointer_below_the_stack_pointer_is_not_followed(void **state)
 {
 	_cleanup_(world_freep) struct world *w = load("22");
@@ -174,9 +174,9 @@ static void a_frame_pointer_below_the_stack_pointer_is_not_followed(void **state
 }
 
 /*
- * The interpreter's function was interrupted between `leave` and the return, in a place that the
- * recording has no rule for: rbp is the caller's by then. It is that of the frame FRAMES below the
- * recorded leaf, which may be in a built-in function with a frame of its own.
+ * The interpreter was interrupted between `leave` and the return, at a place for which the
+ * recording has no rule: rbp is already the caller's. FRAMES: how far out the interpreter's frame
+ * is from the recorded leaf, which may be in a built-in function with a frame of its own.
  */
 static void leave_interpreter(struct world *w, int frames)
 {
@@ -234,7 +234,7 @@ static void an_interpreted_function_that_has_left_is_not_taken_for_its_caller(vo
 	}
 }
 
-/* As in a walk from a copy of the stack, before a process was attached to. */
+/* As before the process is attached to, when the walk uses a copy of the stack. */
 static void native_frames_are_whole_when_nothing_is_known_of_v8(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
@@ -250,7 +250,7 @@ static void native_frames_are_whole_when_nothing_is_known_of_v8(void **state)
 	}
 }
 
-/* A generator of its own, so that a failure can be had again. */
+/* A generator with a seed of its own, so that a failure can be repeated. */
 static uint64_t next_random(uint64_t *seed)
 {
 	*seed = *seed * 6364136223846793005ULL + 1442695040888963407ULL;
@@ -274,7 +274,7 @@ static void forge(const char *name, const char *leaf, uint64_t seed)
 		world_stack(w, out, sizeof(out));
 		*p = before;
 	}
-	/* And it is what it was. */
+	/* The bytes are restored, so the stack is as before. */
 	world_stack(w, out, sizeof(out));
 	assert_non_null(strstr(out, leaf));
 }
@@ -289,7 +289,7 @@ static void forged_memory_harms_nothing(void **state)
 		forge(names_given_up[i], given_up[0], i + 1);
 }
 
-/* The cookie: another function lies where this one was. */
+/* The cookie tells that another function has taken the place of this one. */
 static void another_function_in_its_place_is_not_named(void **state)
 {
 	_cleanup_(world_freep) struct world *w = load("20");
@@ -298,7 +298,9 @@ static void another_function_in_its_place_is_not_named(void **state)
 
 	world_stack(w, out, sizeof(out));
 	assert_non_null(strstr(out, expected[0]));
-	/* What the kernel read stays; user space, which reads the type first, finds other lengths.
+	/*
+	 * The lengths that the kernel read stay; user space, which reads the type first, finds
+	 * other lengths.
 	 */
 	for (uint32_t i = 0; i < w->walk.n_reads; i++)
 		if (w->walk.reads[i].len == 2 && w->walk.reads[i].at != UINT32_MAX) {
